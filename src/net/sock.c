@@ -1,0 +1,205 @@
+// Sockets and pipes between processes of one machine. See net.h.
+#include "net/net.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_fault.h"
+
+#ifndef MSG_NOSIGNAL
+#define MSG_NOSIGNAL 0 // systems without it get SO_NOSIGPIPE in set_up
+#endif
+#ifndef MSG_CMSG_CLOEXEC
+#define MSG_CMSG_CLOEXEC 0 // set by fcntl in take_fds
+#endif
+
+static void set_cloexec(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
+int mst_net_pair(int fds[2], struct mst_err *err) {
+  fds[0] = fds[1] = -1;
+  if (mst_fault("net.pair")) {
+    return mst_err_set(err, MST_ESYS, errno, "socketpair", "%s",
+                       strerror(errno));
+  }
+#ifdef SOCK_CLOEXEC
+  const int rc = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds);
+#else
+  const int rc = socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
+#endif
+  if (rc != 0) {
+    return mst_err_set(err, MST_ESYS, errno, "socketpair", "%s",
+                       strerror(errno));
+  }
+#ifndef SOCK_CLOEXEC
+  set_cloexec(fds[0]);
+  set_cloexec(fds[1]);
+#endif
+#ifdef SO_NOSIGPIPE
+  const int on = 1;
+  (void)setsockopt(fds[0], SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+  (void)setsockopt(fds[1], SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+  return 0;
+}
+
+int mst_net_pipe(int fds[2], struct mst_err *err) {
+  fds[0] = fds[1] = -1;
+  if (mst_fault("net.pipe") || pipe(fds) != 0) {
+    return mst_err_set(err, MST_ESYS, errno, "pipe", "%s", strerror(errno));
+  }
+  set_cloexec(fds[0]);
+  set_cloexec(fds[1]);
+  (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
+  return 0;
+}
+
+void mst_net_raise(int *fd, int floor) {
+  if (*fd < 0 || *fd >= floor) return;
+  const int moved = fcntl(*fd, F_DUPFD_CLOEXEC, floor);
+  if (moved < 0) return; // EINVAL: the limit is at or below floor; EMFILE: full
+  (void)close(*fd);
+  *fd = moved;
+}
+
+void mst_net_close(int *fd) {
+  if (*fd < 0) return;
+  (void)close(*fd); // after EINTR the descriptor is gone on Linux and macOS
+  *fd = -1;
+}
+
+void mst_net_shutdown(int fd) {
+  if (fd >= 0) (void)shutdown(fd, SHUT_RDWR);
+}
+
+// attach puts descriptors into a message's control part.
+static void attach(struct msghdr *msg, void *space, size_t space_bytes,
+                   const int *fds, size_t fd_count) {
+  if (fd_count == 0) return;
+  MST_ASSERT(fd_count <= MST_NET_FDS_MAX);
+  memset(space, 0, space_bytes);
+  msg->msg_control = space;
+  msg->msg_controllen = CMSG_SPACE(sizeof(int) * fd_count);
+  struct cmsghdr *part = CMSG_FIRSTHDR(msg);
+  part->cmsg_level = SOL_SOCKET;
+  part->cmsg_type = SCM_RIGHTS;
+  part->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
+  memcpy(CMSG_DATA(part), fds, sizeof(int) * fd_count);
+}
+
+int64_t mst_net_sendv(int fd, const struct iovec *parts, int count,
+                      const int *fds, size_t fd_count, int wait,
+                      struct mst_err *err) {
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * MST_NET_FDS_MAX)];
+  } space;
+  struct msghdr msg;
+  memset(&msg, 0, sizeof msg);
+  // sendmsg doesn't write through these pointers; its type predates const.
+  memcpy(&msg.msg_iov, &parts, sizeof parts);
+  msg.msg_iovlen = (size_t)count;
+  attach(&msg, &space, sizeof space, fds, fd_count);
+  for (;;) {
+    const ssize_t sent =
+        mst_fault("net.send")
+            ? -1
+            : sendmsg(fd, &msg, MSG_NOSIGNAL | (wait ? 0 : MSG_DONTWAIT));
+    if (sent >= 0) return (int64_t)sent;
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK) return -MST_EAGAIN;
+    if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN) {
+      return mst_err_set(err, MST_ECLOSED, errno, "sendmsg",
+                         "the other end is closed");
+    }
+    return mst_err_set(err, MST_ESYS, errno, "sendmsg", "%s", strerror(errno));
+  }
+}
+
+// recv_done sorts the result of recv, recvmsg and read; call is for the error.
+static int64_t recv_done(ssize_t got, const char *call, struct mst_err *err) {
+  if (got > 0) return (int64_t)got;
+  if (got == 0) {
+    return mst_err_set(err, MST_ECLOSED, 0, call, "the other end is closed");
+  }
+  if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) {
+    return -MST_EAGAIN;
+  }
+  if (errno == ECONNRESET || errno == ENOTCONN || errno == EPIPE) {
+    return mst_err_set(err, MST_ECLOSED, errno, call,
+                       "the other end is closed");
+  }
+  return mst_err_set(err, MST_ESYS, errno, call, "%s", strerror(errno));
+}
+
+int64_t mst_net_recv(int fd, void *bytes, size_t n, int wait,
+                     struct mst_err *err) {
+  MST_ASSERT(n > 0);
+  const ssize_t got = mst_fault("net.recv")
+                          ? -1
+                          : recv(fd, bytes, n, wait ? 0 : MSG_DONTWAIT);
+  return recv_done(got, "recv", err);
+}
+
+int64_t mst_net_read(int fd, void *bytes, size_t n, struct mst_err *err) {
+  return recv_done(read(fd, bytes, n), "read", err);
+}
+
+// take_fds copies the descriptors out of a received message, at most max; the
+// rest is closed. Returns how many the message held.
+static size_t take_fds(struct msghdr *msg, int *fds, size_t max) {
+  size_t held = 0;
+  for (struct cmsghdr *part = CMSG_FIRSTHDR(msg); part != NULL;
+       part = CMSG_NXTHDR(msg, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    const size_t n = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < n; i++) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(part) + i * sizeof(int), sizeof fd);
+      set_cloexec(fd);
+      if (held < max) {
+        fds[held] = fd;
+      } else {
+        (void)close(fd);
+      }
+      held++;
+    }
+  }
+  return held;
+}
+
+int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
+                         int fds[MST_NET_FDS_MAX], size_t *fd_count,
+                         struct mst_err *err) {
+  MST_ASSERT(n > 0);
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * MST_NET_FDS_MAX)];
+  } space;
+  struct iovec part = {.iov_base = bytes, .iov_len = n};
+  struct msghdr msg;
+  memset(&msg, 0, sizeof msg);
+  msg.msg_iov = &part;
+  msg.msg_iovlen = 1;
+  msg.msg_control = &space;
+  msg.msg_controllen = sizeof space;
+  *fd_count = 0;
+  const ssize_t got =
+      recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
+  if (got <= 0) return recv_done(got, "recvmsg", err);
+  const size_t held = take_fds(&msg, fds, MST_NET_FDS_MAX);
+  if (held > MST_NET_FDS_MAX || (msg.msg_flags & MSG_CTRUNC) != 0) {
+    for (size_t i = 0; i < held && i < MST_NET_FDS_MAX; i++) {
+      (void)close(fds[i]);
+    }
+    return mst_err_set(err, MST_EPROTO, EMFILE, "recvmsg",
+                       "descriptors were lost on the way");
+  }
+  *fd_count = held;
+  return (int64_t)got;
+}
