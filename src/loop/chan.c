@@ -1,0 +1,268 @@
+// Framed channels. See chan.h.
+#include "loop/chan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+
+struct mst_chan_out {
+  struct mst_chan_out *next;
+  struct mst_blob *payload;  // NULL if there is none
+  size_t sent;               // of head and payload together
+  uint8_t head[MST_HEAD_BYTES];
+};
+
+struct mst_blob *mst_blob_new(void) {
+  struct mst_blob *blob = calloc(1, sizeof *blob);
+  if (blob != NULL) blob->refs = 1;
+  return blob;
+}
+
+void mst_blob_release(struct mst_blob *blob) {
+  if (blob == NULL) return;
+  MST_ASSERT(blob->refs > 0);
+  if (--blob->refs > 0) return;
+  mst_buf_free(&blob->buf);
+  free(blob);
+}
+
+void mst_chan_open(struct mst_chan *chan, int fd, uint64_t length_max) {
+  memset(chan, 0, sizeof *chan);
+  chan->fd = fd;
+  chan->length_max = length_max;
+}
+
+static void drop_first(struct mst_chan *chan) {
+  struct mst_chan_out *out = chan->out_first;
+  chan->out_first = out->next;
+  if (chan->out_first == NULL) chan->out_last = NULL;
+  mst_blob_release(out->payload);
+  free(out);
+}
+
+static void drop_queue(struct mst_chan *chan) {
+  while (chan->out_first != NULL) drop_first(chan);
+  chan->out_bytes = 0;
+}
+
+void mst_chan_close(struct mst_chan *chan) {
+  mst_net_shutdown(chan->fd);
+  mst_net_close(&chan->fd);
+  drop_queue(chan);
+  mst_buf_free(&chan->in);
+  chan->in_head = chan->in_scanned = 0;
+  chan->ended = 1;
+}
+
+// parts_left describes what of a frame is still to be sent.
+static int parts_left(const uint8_t *head, const uint8_t *payload,
+                      size_t payload_bytes, size_t sent, struct iovec parts[2]) {
+  int n = 0;
+  if (sent < MST_HEAD_BYTES) {
+    // iovec is not const-correct; sendmsg only reads.
+    memcpy(&parts[n].iov_base, &(const uint8_t *){head + sent}, sizeof(void *));
+    parts[n++].iov_len = MST_HEAD_BYTES - sent;
+  }
+  const size_t skip = sent < MST_HEAD_BYTES ? 0 : sent - MST_HEAD_BYTES;
+  if (payload_bytes > skip) {
+    memcpy(&parts[n].iov_base, &(const uint8_t *){payload + skip},
+           sizeof(void *));
+    parts[n++].iov_len = payload_bytes - skip;
+  }
+  return n;
+}
+
+// send_frame sends from *sent on. 0 when all is out, -MST_EAGAIN, or an error.
+static int send_frame(int fd, const uint8_t *head, const uint8_t *payload,
+                      size_t payload_bytes, size_t *sent, const int *fds,
+                      size_t fd_count, int wait, struct mst_err *err) {
+  const size_t all = MST_HEAD_BYTES + payload_bytes;
+  while (*sent < all) {
+    struct iovec parts[2];
+    const int n = parts_left(head, payload, payload_bytes, *sent, parts);
+    const int64_t rc = mst_net_sendv(fd, parts, n, fds,
+                                     *sent == 0 ? fd_count : 0, wait, err);
+    if (rc < 0) return (int)rc;
+    *sent += (size_t)rc;
+  }
+  return 0;
+}
+
+static int queue_frame(struct mst_chan *chan, const uint8_t *head,
+                       struct mst_blob *payload, size_t sent,
+                       struct mst_err *err) {
+  struct mst_chan_out *out = malloc(sizeof *out);
+  if (out == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory to queue a frame");
+  }
+  out->next = NULL;
+  out->payload = payload;
+  if (payload != NULL) payload->refs++;
+  out->sent = sent;
+  memcpy(out->head, head, MST_HEAD_BYTES);
+  if (chan->out_last != NULL) {
+    chan->out_last->next = out;
+  } else {
+    chan->out_first = out;
+  }
+  chan->out_last = out;
+  chan->out_bytes +=
+      MST_HEAD_BYTES + (payload == NULL ? 0 : payload->buf.len) - sent;
+  return 0;
+}
+
+int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
+                  struct mst_blob *payload, const int *fds, size_t fd_count,
+                  int wait, struct mst_err *err) {
+  uint8_t bytes[MST_HEAD_BYTES];
+  size_t sent = 0;
+  head->length = payload == NULL ? 0 : payload->buf.len;
+  if (head->length > MST_FRAME_MAX) {
+    return mst_err_set(err, MST_ELIMIT, 0, NULL,
+                       "a message can't be larger than 4 TiB");
+  }
+  mst_head_encode(head, bytes);
+  if (chan->fd < 0) {
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the channel is closed");
+  }
+  MST_ASSERT(!wait || chan->out_first == NULL);
+  if (chan->out_first == NULL) {
+    const int rc =
+        send_frame(chan->fd, bytes, payload == NULL ? NULL : payload->buf.data,
+                   (size_t)head->length, &sent, fds, fd_count, wait, err);
+    if (rc != -MST_EAGAIN) return rc;
+  }
+  if (fd_count > 0 && sent == 0) return -MST_EAGAIN;
+  return queue_frame(chan, bytes, payload, sent, err);
+}
+
+int mst_chan_send_small(struct mst_chan *chan, struct mst_head *head,
+                        const void *payload, size_t n, int wait,
+                        struct mst_err *err) {
+  struct mst_blob *blob = mst_blob_new();
+  if (blob == NULL || mst_buf_append(&blob->buf, payload, n) != 0) {
+    mst_blob_release(blob);
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a frame");
+  }
+  const int rc = mst_chan_send(chan, head, blob, NULL, 0, wait, err);
+  mst_blob_release(blob);
+  return rc;
+}
+
+int mst_chan_flush(struct mst_chan *chan, struct mst_err *err) {
+  while (chan->out_first != NULL) {
+    struct mst_chan_out *out = chan->out_first;
+    const size_t before = out->sent;
+    const size_t payload_bytes =
+        out->payload == NULL ? 0 : out->payload->buf.len;
+    const int rc = send_frame(
+        chan->fd, out->head,
+        out->payload == NULL ? NULL : out->payload->buf.data, payload_bytes,
+        &out->sent, NULL, 0, 0, err);
+    chan->out_bytes -= out->sent - before;
+    if (rc == -MST_EAGAIN) return rc;
+    if (rc != 0) {
+      drop_queue(chan);
+      return rc;
+    }
+    drop_first(chan);
+  }
+  return 0;
+}
+
+// compact moves the frames that are not taken to the front, when taken bytes
+// would otherwise make the buffer grow.
+static void compact(struct mst_chan *chan) {
+  const size_t left = chan->in.len - chan->in_head;
+  if (left > 0) {
+    memmove(chan->in.data, chan->in.data + chan->in_head, left);
+  }
+  chan->in.len = left;
+  chan->in_scanned -= chan->in_head;
+  chan->in_head = 0;
+}
+
+// bytes_wanted says how much to ask for: the rest of a large frame whose header
+// is known, else one read's worth.
+static int bytes_wanted(struct mst_chan *chan, size_t *want,
+                        struct mst_err *err) {
+  struct mst_frame frame;
+  uint64_t used = 0;
+  *want = MST_CHAN_READ_MIN;
+  if (chan->in.len == chan->in_scanned) return 0;
+  const size_t have = chan->in.len - chan->in_scanned;
+  const int rc = mst_frame_parse(chan->in.data + chan->in_scanned, have,
+                                 chan->length_max, &frame, &used);
+  if (rc < 0) return mst_err_set(err, (enum mst_code)-rc, 0, NULL, "bad header");
+  if (rc == 0 && used > have + MST_CHAN_READ_MIN) {
+    const uint64_t missing = used - have;
+    const size_t step = have > MST_CHAN_STEP_MAX ? have : MST_CHAN_STEP_MAX;
+    *want = missing > step ? step : (size_t)missing;
+  }
+  return 0;
+}
+
+int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err) {
+  size_t want;
+  int rc = bytes_wanted(chan, &want, err);
+  if (rc != 0) return rc;
+  if (chan->fd < 0) {
+    chan->ended = 1;
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the channel is closed");
+  }
+  if (chan->in_head > 0 && chan->in.cap - chan->in.len < want) compact(chan);
+  rc = mst_buf_reserve(&chan->in, want);
+  if (rc != 0) {
+    return mst_err_set(err, (enum mst_code)-rc, 0, "realloc",
+                       "no memory to receive %zu bytes", want);
+  }
+  const int64_t got = mst_net_recv(chan->fd, chan->in.data + chan->in.len,
+                                   chan->in.cap - chan->in.len, wait, err);
+  if (got < 0) {
+    if (got == -MST_ECLOSED) chan->ended = 1;
+    return (int)got;
+  }
+  chan->in.len += (size_t)got;
+  return 1;
+}
+
+// parse_at reads the frame at an offset into the buffer.
+static int parse_at(struct mst_chan *chan, size_t offset,
+                    struct mst_frame *frame, uint64_t *used,
+                    struct mst_err *err) {
+  if (offset == chan->in.len) return 0;
+  const int rc = mst_frame_parse(chan->in.data + offset, chan->in.len - offset,
+                                 chan->length_max, frame, used);
+  if (rc < 0) {
+    return mst_err_set(err, (enum mst_code)-rc, 0, NULL,
+                       rc == -MST_ELIMIT ? "a frame is over the limit"
+                                         : "bytes that are no frame");
+  }
+  return rc;
+}
+
+int mst_chan_scan(struct mst_chan *chan, struct mst_frame *frame,
+                  struct mst_err *err) {
+  uint64_t used = 0;
+  const int rc = parse_at(chan, chan->in_scanned, frame, &used, err);
+  if (rc == 1) chan->in_scanned += (size_t)used;
+  return rc;
+}
+
+int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
+                  struct mst_err *err) {
+  uint64_t used = 0;
+  return parse_at(chan, chan->in_head, frame, &used, err);
+}
+
+void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame) {
+  const size_t used = MST_HEAD_BYTES + (size_t)frame->head.length;
+  MST_ASSERT(chan->in_head + used <= chan->in.len);
+  chan->in_head += used;
+  if (chan->in_scanned < chan->in_head) chan->in_scanned = chan->in_head;
+  if (chan->in_head == chan->in.len) {
+    chan->in.len = chan->in_head = chan->in_scanned = 0;
+    mst_buf_trim(&chan->in, MST_CHAN_KEEP);
+  }
+}

@@ -1,0 +1,96 @@
+// chan: frames over one stream socket, both ways, without an own thread.
+//
+// Incoming bytes stay in one buffer until their frames are taken, so a frame
+// costs no copy after the kernel's. Outgoing frames are sent at once as far as
+// they fit; the rest waits in a queue for mst_chan_flush. Payloads are shared
+// blobs, so that one large payload for many workers exists once.
+//
+// A channel belongs to one thread. It never closes itself: after an error or
+// the end it only says so. No R.
+#ifndef MST_CHAN_H
+#define MST_CHAN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_buf.h"
+#include "base/mst_err.h"
+#include "net/net.h"
+#include "wire/wire.h"
+
+// One read asks for at least this much: most answers come in one call.
+#define MST_CHAN_READ_MIN ((size_t)65536)
+// A buffer that held a large frame is given back when it is empty.
+#define MST_CHAN_KEEP ((size_t)1 << 20)
+// A frame's room is reserved in steps of at most this or what is already there,
+// so that a length that lies costs no more memory than was really sent.
+#define MST_CHAN_STEP_MAX ((size_t)64 << 20)
+
+// mst_blob: bytes that several queues may hold. Not thread-safe.
+struct mst_blob {
+  struct mst_buf buf;
+  size_t refs;
+};
+// mst_blob_new gives an empty blob with one reference, NULL without memory.
+struct mst_blob *mst_blob_new(void);
+// mst_blob_release drops a reference and frees at the last. NULL is allowed.
+void mst_blob_release(struct mst_blob *blob);
+
+struct mst_chan_out; // one queued frame
+
+struct mst_chan {
+  int fd;              // -1 when closed
+  struct mst_buf in;   // bytes from in_head on are not taken yet
+  size_t in_head;      // start of the oldest frame not taken
+  size_t in_scanned;   // end of the frames that were scanned, >= in_head
+  uint64_t length_max; // largest payload accepted now
+  uint8_t ended;       // the peer is gone; what came before can be taken
+  struct mst_chan_out *out_first;
+  struct mst_chan_out *out_last;
+  size_t out_bytes;    // bytes in the queue
+};
+
+// mst_chan_open takes over fd; the caller closes through mst_chan_close.
+void mst_chan_open(struct mst_chan *chan, int fd, uint64_t length_max);
+// mst_chan_close shuts the socket down, closes it and frees both buffers.
+void mst_chan_close(struct mst_chan *chan);
+
+// mst_chan_send queues one frame and sends what fits; head->length is set from
+// the payload. payload may be NULL for none; a reference is taken if needed.
+// fds go along with the first byte; they are only read during the call, and
+// must then be accepted at once: with fds the queue must be empty, and
+// -MST_EAGAIN means that nothing was sent or queued.
+// Returns 0 (sent or queued: see out_bytes), -MST_ECLOSED, -MST_ESYS, -MST_EMEM.
+// Blocks only if wait is 1, until all is sent.
+int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
+                  struct mst_blob *payload, const int *fds, size_t fd_count,
+                  int wait, struct mst_err *err);
+
+// mst_chan_send_small is mst_chan_send for a few bytes, copied if queued.
+int mst_chan_send_small(struct mst_chan *chan, struct mst_head *head,
+                        const void *payload, size_t n, int wait,
+                        struct mst_err *err);
+
+// mst_chan_flush sends what is queued. 0 when the queue is empty, -MST_EAGAIN
+// when some is left, -MST_ECLOSED, -MST_ESYS. After an error the queue is empty.
+int mst_chan_flush(struct mst_chan *chan, struct mst_err *err);
+
+// mst_chan_fill reads what is there, as much as one large frame wants. Blocks
+// only if wait is 1 and nothing is there. Returns 1 if bytes came, -MST_EAGAIN
+// if none, -MST_ECLOSED at the end (ended is set), -MST_ESYS, -MST_EMEM,
+// -MST_ELIMIT or -MST_EPROTO for a bad header.
+int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err);
+
+// mst_chan_scan looks at the next whole frame that was not scanned before,
+// without taking it: 1 and *frame, 0, -MST_EPROTO, -MST_ELIMIT.
+int mst_chan_scan(struct mst_chan *chan, struct mst_frame *frame,
+                  struct mst_err *err);
+
+// mst_chan_peek gives the oldest frame that is not taken: 1, 0, errors as scan.
+// The payload is valid until the next fill or take.
+int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
+                  struct mst_err *err);
+// mst_chan_take drops the frame that peek gave.
+void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame);
+
+#endif

@@ -1,0 +1,130 @@
+// The loop's table of watches and its one way through a batch.
+//
+// Backends know slots, not pointers, so that an event for a watch that an
+// earlier event of the same batch removed finds an empty slot instead of freed
+// memory. Slots freed while a batch is served stay free until it ends.
+#include "loop/loop.h"
+
+#include <stdlib.h>
+
+#include "base/mst_assert.h"
+#include "loop/loop_int.h"
+
+static const struct mst_loop_ops *ops_of(enum mst_loop_backend backend) {
+  switch (backend) {
+#ifdef __linux__
+  case MST_LOOP_BEST:
+  case MST_LOOP_EPOLL:
+    return &mst_loop_ops_epoll;
+#else
+  case MST_LOOP_BEST:
+#endif
+  case MST_LOOP_POLL:
+    return &mst_loop_ops_poll;
+  default:
+    return NULL;
+  }
+}
+
+int mst_loop_open(enum mst_loop_backend backend, struct mst_loop **out,
+                  struct mst_err *err) {
+  const struct mst_loop_ops *ops = ops_of(backend);
+  if (ops == NULL) {
+    return mst_err_set(err, MST_EINPUT, 0, NULL, "no such loop on this system");
+  }
+  struct mst_loop *loop = calloc(1, sizeof *loop);
+  if (loop == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a loop");
+  }
+  loop->ops = ops;
+  loop->backend_fd = -1;
+  loop->watch_count = 1;
+  loop->free_hint = 1;
+  const int rc = ops->open(loop, err);
+  if (rc != 0) {
+    free(loop);
+    return rc;
+  }
+  *out = loop;
+  return 0;
+}
+
+void mst_loop_close(struct mst_loop *loop) {
+  if (loop == NULL) return;
+  loop->ops->close(loop);
+  free(loop->watches);
+  free(loop);
+}
+
+// take_slot finds a free slot, growing the table when there is none.
+static int take_slot(struct mst_loop *loop, size_t *slot) {
+  for (size_t i = loop->free_hint; !loop->serving && i < loop->watch_count;
+       i++) {
+    if (loop->watches[i] == NULL) {
+      loop->free_hint = i + 1;
+      *slot = i;
+      return 0;
+    }
+  }
+  if (loop->watch_count >= loop->watch_cap) {
+    const size_t cap = loop->watch_cap == 0 ? 64 : loop->watch_cap * 2;
+    struct mst_watch **grown =
+        realloc(loop->watches, cap * sizeof(struct mst_watch *));
+    if (grown == NULL) return -MST_EMEM;
+    loop->watches = grown;
+    loop->watch_cap = cap;
+    if (loop->watch_count == 1) grown[0] = NULL;
+  }
+  *slot = loop->watch_count++;
+  if (!loop->serving) loop->free_hint = loop->watch_count;
+  return 0;
+}
+
+int mst_loop_add(struct mst_loop *loop, struct mst_watch *watch,
+                 struct mst_err *err) {
+  MST_ASSERT(watch->slot == 0 && watch->fd >= 0 && watch->ready != NULL);
+  size_t slot;
+  if (take_slot(loop, &slot) != 0) {
+    return mst_err_set(err, MST_EMEM, 0, "realloc", "no memory for a watch");
+  }
+  watch->slot = slot;
+  loop->watches[slot] = watch;
+  const int rc = loop->ops->add(loop, watch, err);
+  if (rc != 0) {
+    loop->watches[slot] = NULL;
+    if (slot < loop->free_hint) loop->free_hint = slot;
+    watch->slot = 0;
+  }
+  return rc;
+}
+
+int mst_loop_want(struct mst_loop *loop, struct mst_watch *watch,
+                  uint32_t wanted, struct mst_err *err) {
+  if (watch->slot == 0 || watch->wanted == wanted) return 0;
+  watch->wanted = wanted;
+  return loop->ops->change(loop, watch, err);
+}
+
+void mst_loop_remove(struct mst_loop *loop, struct mst_watch *watch) {
+  if (watch->slot == 0) return;
+  MST_ASSERT(loop->watches[watch->slot] == watch);
+  loop->ops->remove(loop, watch);
+  loop->watches[watch->slot] = NULL;
+  if (watch->slot < loop->free_hint) loop->free_hint = watch->slot;
+  watch->slot = 0;
+}
+
+int mst_loop_run(struct mst_loop *loop, int timeout_ms, struct mst_err *err) {
+  size_t slots[MST_LOOP_BATCH];
+  uint32_t ready[MST_LOOP_BATCH];
+  MST_ASSERT(!loop->serving);
+  const int n = loop->ops->wait(loop, timeout_ms, slots, ready, err);
+  if (n <= 0) return n;
+  loop->serving = 1;
+  for (int i = 0; i < n; i++) {
+    struct mst_watch *watch = loop->watches[slots[i]];
+    if (watch != NULL) watch->ready(watch, ready[i]);
+  }
+  loop->serving = 0;
+  return n;
+}

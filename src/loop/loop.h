@@ -1,0 +1,58 @@
+// loop: waits for descriptors and framed channels. No R.
+//
+// A loop belongs to one thread and one process: in a forked child an epoll
+// descriptor is shared with the parent, so a child must not touch a loop made
+// before the fork. The loop never owns descriptors. A watch must be removed
+// before its descriptor is closed: a copy in a forked child would keep the
+// registration alive in the kernel.
+#ifndef MST_LOOP_H
+#define MST_LOOP_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_err.h"
+
+#define MST_READABLE 1u // bytes, end of file or an error wait
+#define MST_WRITABLE 2u
+
+struct mst_watch;
+// Called from mst_loop_run with what is ready. It may add, change and remove
+// watches, this one included.
+typedef void (*mst_watch_ready)(struct mst_watch *watch, uint32_t ready);
+
+struct mst_watch {
+  int fd;
+  uint32_t wanted;       // MST_READABLE, MST_WRITABLE or both
+  mst_watch_ready ready; // set by the owner before the watch is added
+  void *owner;           // for ready
+  size_t slot;           // the loop's own; 0 when not added
+};
+
+struct mst_loop;
+
+enum mst_loop_backend { MST_LOOP_BEST, MST_LOOP_EPOLL, MST_LOOP_POLL };
+
+// mst_loop_open makes a loop. MST_LOOP_BEST is epoll where the system has it.
+// 0, -MST_ESYS, -MST_EMEM, -MST_EINPUT for a backend that isn't here.
+int mst_loop_open(enum mst_loop_backend backend, struct mst_loop **out,
+                  struct mst_err *err);
+// mst_loop_close frees the loop. Watches still added are forgotten.
+void mst_loop_close(struct mst_loop *loop);
+
+// mst_loop_add starts watching. The watch stays the caller's and must not move
+// until it is removed. 0, -MST_ESYS, -MST_EMEM.
+int mst_loop_add(struct mst_loop *loop, struct mst_watch *watch,
+                 struct mst_err *err);
+// mst_loop_want changes what is waited for; nothing if it is that already.
+int mst_loop_want(struct mst_loop *loop, struct mst_watch *watch,
+                  uint32_t wanted, struct mst_err *err);
+// mst_loop_remove stops watching; harmless for a watch that isn't added.
+void mst_loop_remove(struct mst_loop *loop, struct mst_watch *watch);
+
+// mst_loop_run waits up to timeout_ms (-1: without end, 0: not at all) and calls
+// ready for what is. Returns the number of watches served, 0 after a time-out
+// or a signal, -MST_ESYS. Cost: O(ready) with epoll, O(watches) with poll.
+int mst_loop_run(struct mst_loop *loop, int timeout_ms, struct mst_err *err);
+
+#endif

@@ -1,0 +1,48 @@
+// A process's output pipe, kept as a tail. See output.h.
+#include "loop/output.h"
+
+#include <string.h>
+
+#include "net/net.h"
+
+#define DRAIN_MAX ((size_t)1 << 20)
+
+static void output_ready(struct mst_watch *watch, uint32_t ready) {
+  (void)ready;
+  mst_output_drain(watch->owner);
+}
+
+int mst_output_open(struct mst_output *output, struct mst_loop *loop, int fd,
+                    struct mst_err *err) {
+  memset(output, 0, sizeof *output);
+  output->loop = loop;
+  output->watch.fd = fd;
+  output->watch.wanted = MST_READABLE;
+  output->watch.ready = output_ready;
+  output->watch.owner = output;
+  const int rc = mst_loop_add(loop, &output->watch, err);
+  if (rc != 0) mst_net_close(&output->watch.fd);
+  return rc;
+}
+
+void mst_output_drain(struct mst_output *output) {
+  char bytes[16384];
+  size_t all = 0;
+  while (output->watch.fd >= 0 && all < DRAIN_MAX) {
+    const int64_t got =
+        mst_net_read(output->watch.fd, bytes, sizeof bytes, NULL);
+    if (got == -MST_EAGAIN) return;
+    if (got < 0) {
+      mst_output_close(output);
+      return;
+    }
+    mst_tail_write(&output->tail, bytes, (size_t)got);
+    all += (size_t)got;
+  }
+}
+
+void mst_output_close(struct mst_output *output) {
+  if (output->watch.fd < 0 || output->loop == NULL) return;
+  mst_loop_remove(output->loop, &output->watch);
+  mst_net_close(&output->watch.fd);
+}
