@@ -1,0 +1,70 @@
+// A forked process becomes a worker. See child.h.
+//
+// Until its watch runs, the worker could outlive a session that dies now: for
+// this while it asks to die with its parent, the server, which does see that.
+// Afterwards it must not: losing the server loses no worker.
+#include "fork/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "fork/fork.h"
+
+#define FD_FLOOR 64
+
+static void plain_signals(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = SIG_DFL;
+  // Only what the server itself has set; R's own handlers stay.
+  (void)sigaction(SIGCHLD, &action, NULL);
+  (void)sigaction(SIGTERM, &action, NULL);
+  sigset_t none;
+  (void)sigemptyset(&none);
+  (void)sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static int place_fds(const int fds[3]) {
+  int from[3];
+  for (int i = 0; i < 3; i++) {
+    from[i] = fcntl(fds[i], F_DUPFD, FD_FLOOR);
+    if (from[i] < 0) return -1;
+  }
+  const int null_fd = open("/dev/null", O_RDONLY);
+  if (null_fd < 0) return -1;
+  if (null_fd != STDIN_FILENO && dup2(null_fd, STDIN_FILENO) < 0) return -1;
+  if (dup2(from[2], STDOUT_FILENO) < 0) return -1;
+  if (dup2(from[2], STDERR_FILENO) < 0) return -1;
+  if (dup2(from[0], MST_FD_DATA) < 0) return -1;
+  if (dup2(from[1], MST_FD_CONTROL) < 0) return -1;
+  for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++) {
+    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  mst_proc_close_from(MST_FD_SESSION + 1);
+  return 0;
+}
+
+int mst_child_become(const int fds[3], pid_t server, pid_t session,
+                     struct mst_err *err) {
+  mst_thread_mark_r();
+  (void)setpgid(0, 0);
+  mst_proc_die_with_parent(SIGKILL);
+  if (getppid() != server) {
+    return mst_err_set(err, MST_ECLOSED, 0, "getppid", "the server is gone");
+  }
+  plain_signals();
+  if (place_fds(fds) != 0) {
+    return mst_err_set(err, MST_ESYS, errno, "dup2", "%s", strerror(errno));
+  }
+  // The server keeps the session's pidfd at the same number, if it has one.
+  const int session_fd =
+      fcntl(MST_FD_SESSION, F_GETFD) >= 0 ? MST_FD_SESSION : -1;
+  const int rc = mst_watch_start(MST_FD_CONTROL, session_fd, session, err);
+  if (rc != 0) return rc;
+  mst_proc_die_with_parent(0);
+  return 0;
+}

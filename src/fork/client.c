@@ -1,0 +1,239 @@
+// The session's end of a fork server. See fork.h.
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "fork/fork.h"
+
+// The kernel bounds how many descriptors one user may have in flight
+// (ETOOMANYREFS); they leave flight as the server takes them.
+#define IN_FLIGHT_NS (5 * MST_NS_PER_S)
+
+static struct mst_server *server_of(struct mst_launcher *launcher) {
+  return (struct mst_server *)(void *)launcher;
+}
+
+static int send_fork(struct mst_server *server, struct mst_head *head,
+                     const int fds[3], struct mst_err *err) {
+  const int64_t deadline_ns = mst_clock_now() + IN_FLIGHT_NS;
+  for (;;) {
+    // Waiting is right here: the server reads all the time, and what it writes
+    // back is small.
+    const int rc = mst_chan_send(&server->chan, head, NULL, fds, 3, 1, err);
+    if (rc != -MST_ESYS || err->sys_errno != ETOOMANYREFS ||
+        mst_clock_now() > deadline_ns) {
+      return rc;
+    }
+    (void)poll(NULL, 0, 1);
+  }
+}
+
+static int server_launch(struct mst_launcher *self, uint32_t cluster,
+                         uint32_t worker, uint32_t epoch, const int fds[3],
+                         struct mst_err *err) {
+  struct mst_server *server = server_of(self);
+  if (server->state != MST_SERVER_READY) {
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the fork server is gone");
+  }
+  struct mst_head head = {.kind = MST_KIND_FORK,
+                          .cluster = cluster,
+                          .worker = worker,
+                          .epoch = epoch};
+  return send_fork(server, &head, fds, err);
+}
+
+static void server_signal(struct mst_launcher *self, uint32_t cluster,
+                          uint32_t worker, uint32_t epoch, pid_t pid,
+                          int signal) {
+  struct mst_server *server = server_of(self);
+  struct mst_head head = {.kind = MST_KIND_SIGNAL,
+                          .cluster = cluster,
+                          .worker = worker,
+                          .epoch = epoch};
+  const struct mst_proc_msg msg = {.pid = (uint32_t)pid, .number = signal};
+  uint8_t payload[MST_PROC_MSG_BYTES];
+  mst_proc_msg_encode(&msg, payload);
+  if (server->state == MST_SERVER_READY &&
+      mst_chan_send_small(&server->chan, &head, payload, sizeof payload, 1,
+                          NULL) == 0) {
+    return;
+  }
+  // Without its server the worker has no parent that could reap it before this
+  // call, other than init. The caller asks only for workers whose channel is
+  // open, so the pid is still theirs.
+  (void)kill(-pid, signal);
+}
+
+static void server_no_reap(struct mst_launcher *self) { (void)self; }
+
+static void take_text(struct mst_server *server, const struct mst_frame *frame,
+                      enum mst_server_state state) {
+  if (mst_text_decode(frame->payload, (size_t)frame->head.length,
+                      server->text) != 0) {
+    strncpy(server->text, "(unreadable)", MST_TEXT_MAX);
+  }
+  server->state = state;
+}
+
+static void take_news(struct mst_server *server, const struct mst_frame *frame,
+                      enum mst_news_kind kind) {
+  struct mst_proc_msg msg;
+  if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length, &msg) !=
+      0) {
+    return;
+  }
+  const struct mst_news news = {
+      .kind = kind,
+      .cluster = frame->head.cluster,
+      .worker = frame->head.worker,
+      .epoch = frame->head.epoch,
+      .how = msg.how,
+      .number = kind == MST_NEWS_FORKED ? (int32_t)msg.pid : msg.number};
+  server->sink(server->sink_owner, &news);
+}
+
+static void take_frame(struct mst_server *server,
+                       const struct mst_frame *frame) {
+  struct mst_proc_msg msg;
+  switch (frame->head.kind) {
+  case MST_KIND_SERVER_READY:
+    if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length,
+                            &msg) == 0) {
+      server->threads = msg.number;
+    }
+    server->state = MST_SERVER_READY;
+    break;
+  case MST_KIND_SERVER_REFUSE:
+    take_text(server, frame, MST_SERVER_REFUSED);
+    break;
+  case MST_KIND_FAILED:
+    take_text(server, frame, MST_SERVER_FAILED);
+    break;
+  case MST_KIND_FORKED:
+    take_news(server, frame, MST_NEWS_FORKED);
+    break;
+  case MST_KIND_FORK_FAILED:
+    take_news(server, frame, MST_NEWS_FORK_FAILED);
+    break;
+  case MST_KIND_EXITED:
+    take_news(server, frame, MST_NEWS_EXITED);
+    break;
+  default: // a newer server may say more
+    break;
+  }
+}
+
+static void server_gone(struct mst_server *server) {
+  mst_loop_remove(server->loop, &server->watch);
+  mst_chan_close(&server->chan);
+  server->launcher.gone = 1;
+  if (server->state == MST_SERVER_BOOTING ||
+      server->state == MST_SERVER_READY) {
+    server->state = MST_SERVER_GONE;
+  }
+}
+
+static void chan_ready(struct mst_watch *watch, uint32_t ready) {
+  (void)ready;
+  struct mst_server *server = watch->owner;
+  struct mst_frame frame;
+  const int rc = mst_chan_fill(&server->chan, 0, NULL);
+  int found;
+  while ((found = mst_chan_peek(&server->chan, &frame, NULL)) == 1) {
+    take_frame(server, &frame);
+    mst_chan_take(&server->chan, &frame);
+  }
+  if ((rc < 0 && rc != -MST_EAGAIN) || found < 0) server_gone(server);
+}
+
+// open_ends makes the server's two channels and spawns it.
+static int spawn_server(struct mst_server *server, struct mst_spawn *spawn,
+                        struct mst_err *err) {
+  int pair[2], output[2];
+  int rc = mst_net_pair(pair, err);
+  if (rc != 0) return rc;
+  rc = mst_net_pipe(output, err);
+  if (rc != 0) goto out_pair;
+  mst_net_raise(&pair[0], 1024);
+  mst_net_raise(&output[0], 1024);
+  spawn->fds[0] = pair[1];
+  spawn->output = output[1];
+  rc = mst_spawn_run(spawn, &server->pid, err);
+  if (rc == 0) {
+    mst_chan_open(&server->chan, pair[0], MST_FRAME_MAX_CONTROL);
+    rc = mst_output_open(&server->output, server->loop, output[0], err);
+    pair[0] = output[0] = -1;
+  }
+  mst_net_close(&output[0]);
+  mst_net_close(&output[1]);
+out_pair:
+  mst_net_close(&pair[0]);
+  mst_net_close(&pair[1]);
+  return rc;
+}
+
+int mst_server_start(struct mst_loop *loop, struct mst_spawn *spawn,
+                     struct mst_blob *setup, mst_news_sink sink,
+                     void *sink_owner, struct mst_server **out,
+                     struct mst_err *err) {
+  struct mst_server *server = calloc(1, sizeof *server);
+  if (server == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a server");
+  }
+  server->launcher.launch = server_launch;
+  server->launcher.signal = server_signal;
+  server->launcher.reap = server_no_reap;
+  server->loop = loop;
+  server->owner = getpid();
+  server->chan.fd = server->watch.fd = server->output.watch.fd = -1;
+  server->sink = sink;
+  server->sink_owner = sink_owner;
+  server->state = MST_SERVER_BOOTING;
+  int rc = spawn_server(server, spawn, err);
+  if (rc == 0) {
+    struct mst_head head = {.kind = MST_KIND_SETUP};
+    rc = mst_chan_send(&server->chan, &head, setup, NULL, 0, 0, err);
+  }
+  if (rc == 0) {
+    server->watch.fd = server->chan.fd;
+    server->watch.wanted = MST_READABLE;
+    server->watch.ready = chan_ready;
+    server->watch.owner = server;
+    rc = mst_loop_add(loop, &server->watch, err);
+  }
+  if (rc != 0) {
+    mst_server_free(server);
+    return rc;
+  }
+  *out = server;
+  return 0;
+}
+
+int mst_server_reap(struct mst_server *server) {
+  if (server->pid == 0 || server->how != MST_EXIT_NONE) return 1;
+  return mst_reap(server->pid, &server->how, &server->number) != 0;
+}
+
+void mst_server_end(struct mst_server *server) {
+  if (server->chan.fd >= 0) server_gone(server);
+}
+
+void mst_server_free(struct mst_server *server) {
+  if (server == NULL) return;
+  if (server->owner == getpid()) {
+    mst_server_end(server);
+    if (server->pid != 0 && mst_server_reap(server) == 0) {
+      (void)kill(server->pid, SIGKILL);
+      while (mst_server_reap(server) == 0) (void)poll(NULL, 0, 1);
+    }
+  }
+  mst_output_close(&server->output);
+  mst_tail_free(&server->output.tail);
+  free(server);
+}

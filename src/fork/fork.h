@@ -1,0 +1,199 @@
+// fork: how processes come and go. Three processes take part.
+//
+//   session      the user's R. Spawns fork servers and, without them, workers;
+//                only it may wait for those. Never forks itself (vfork and exec
+//                only) and installs no signal handler.
+//   fork server  R booted for this, single-threaded, no threads ever. Child of
+//                the session, parent of forked workers; only it may wait for
+//                those. Ends when the session is gone, and takes its workers
+//                and their temporary directories with it.
+//   worker       R with one more thread, the watch (watch.c), which answers
+//                pings and ends the process group when the session is gone.
+//
+// Who closes what: the session makes a worker's three pairs of descriptors and
+// closes its copies of the worker's ends once they were handed over; the server
+// closes its copies after the fork; the worker closes everything but its own
+// before any R code of the user runs. Nobody waits for the end of an output
+// pipe, since what a worker started may hold it.
+//
+// When one of them dies: session gone: pidfd and end of file tell server and
+// workers. Server gone: the session sees the end of its channel; workers go on,
+// their ends are then known by their channels only, not how. Worker gone: the
+// server (or, for spawned ones, the session) reaps it and says how.
+#ifndef MST_FORK_H
+#define MST_FORK_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/mst_err.h"
+#include "loop/chan.h"
+#include "loop/loop.h"
+#include "loop/output.h"
+#include "wire/wire.h"
+
+// Descriptor numbers in workers and servers, from birth.
+#define MST_FD_DATA 3    // worker: data channel; server: its channel
+#define MST_FD_CONTROL 4 // worker: control channel
+#define MST_FD_SESSION 5 // pidfd of the session, where the system has them
+
+// ---- What the system can (proc_linux.c, proc_other.c). Any thread.
+
+// mst_proc_pidfd gives a descriptor that becomes readable when the process
+// ends, -1 where there is none.
+int mst_proc_pidfd(pid_t pid);
+// mst_proc_die_with_parent asks for `signal` when the parent thread ends; 0
+// takes it back. Does nothing where the system can't.
+void mst_proc_die_with_parent(int signal);
+// mst_proc_close_from closes every descriptor >= lowest. Async-signal-safe.
+void mst_proc_close_from(int lowest);
+// mst_proc_threads gives the number of threads of this process, -1 if unknown.
+int mst_proc_threads(void);
+// mst_proc_can_fork tells whether forking an R process is safe on this system.
+int mst_proc_can_fork(void);
+
+// ---- threads.c
+
+// mst_threads_set tells every BLAS and OpenMP library that is loaded now how
+// many threads it may use (threads > 0). Libraries loaded later follow the
+// variables. R thread.
+void mst_threads_set(int threads);
+// mst_threads_get gives the largest number that any of them would use, 0 if
+// none is loaded.
+int mst_threads_get(void);
+
+// ---- tree.c
+
+// mst_tree_remove removes a directory with all in it, links not followed, until
+// deadline_ns. 0, -MST_ETIMEOUT, -MST_ESYS. Allocates; any thread.
+int mst_tree_remove(const char *path, int64_t deadline_ns);
+
+// ---- reap.c
+
+// mst_reap waits for pid, without blocking. When it has ended, its process
+// group is killed first, while the pid can't be used again. Returns 1 and fills
+// how and number, 0 if it still runs, -MST_ECLOSED if it is no child of ours.
+int mst_reap(pid_t pid, uint32_t *how, int32_t *number);
+
+// ---- spawn.c
+
+struct mst_spawn {
+  const char *file;          // program, absolute
+  char *const *argv;         // ends with NULL
+  const char *const *env;    // "NAME=value", over the session's; ends with NULL
+  int fds[3];                // become 3, 4, 5; -1 where there is none
+  int output;                // becomes 1 and 2
+};
+// mst_spawn_run starts a process in its own process group that dies with the
+// calling thread (until it says otherwise). Call from R's main thread. Blocks
+// until exec is done. The caller keeps its descriptors and reaps *pid.
+// 0, -MST_ESYS with the failed call, -MST_EMEM.
+int mst_spawn_run(const struct mst_spawn *spawn, pid_t *pid,
+                  struct mst_err *err);
+
+// ---- Launchers: where a cluster's workers come from (client.c, launch_spawn.c)
+
+enum mst_news_kind { MST_NEWS_FORKED, MST_NEWS_FORK_FAILED, MST_NEWS_EXITED };
+struct mst_news {
+  enum mst_news_kind kind;
+  uint32_t cluster, worker, epoch;
+  uint32_t how;   // enum mst_exit, for EXITED
+  int32_t number; // pid, errno, exit code or signal
+};
+// Called on the R thread from the loop or from a launcher's functions, also
+// from inside launch().
+typedef void (*mst_news_sink)(void *owner, const struct mst_news *news);
+
+struct mst_launcher {
+  // launch asks for one worker. fds: its data, control and output ends, kept
+  // and closed by the caller. The outcome comes as news. 0, or an error: then
+  // no news will come.
+  int (*launch)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
+                uint32_t epoch, const int fds[3], struct mst_err *err);
+  // signal sends a signal to the worker's process group. pid is known.
+  void (*signal)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
+                 uint32_t epoch, pid_t pid, int signal);
+  // reap looks for ends that the system tells nobody about. Cheap; call often.
+  void (*reap)(struct mst_launcher *self);
+  // gone: the launcher can say nothing more about its workers.
+  int gone;
+};
+
+// ---- client.c: the session's end of a fork server
+
+enum mst_server_state {
+  MST_SERVER_BOOTING,
+  MST_SERVER_READY,
+  MST_SERVER_REFUSED, // text says why; it has ended or is about to
+  MST_SERVER_FAILED,  // its set-up failed, text says why
+  MST_SERVER_GONE     // its channel ended; how and number once it is reaped
+};
+
+struct mst_server {
+  struct mst_launcher launcher; // first member: casts both ways
+  struct mst_loop *loop;
+  struct mst_chan chan;
+  struct mst_watch watch;
+  struct mst_output output;
+  pid_t pid;
+  pid_t owner; // process that may use it
+  enum mst_server_state state;
+  uint32_t how; // enum mst_exit, NONE while it runs
+  int32_t number;
+  int threads;  // seen by the server when it became ready
+  char text[MST_TEXT_MAX + 1u];
+  mst_news_sink sink;
+  void *sink_owner;
+};
+
+// mst_server_start spawns a server and sends it its set-up (R bytes). spawn's
+// fds[0] and output are filled in here. The server boots while the caller goes
+// on; run the loop until the state changes. 0 and *out, owned by the caller
+// until mst_server_free; else an error, nothing is left.
+int mst_server_start(struct mst_loop *loop, struct mst_spawn *spawn,
+                     struct mst_blob *setup, mst_news_sink sink,
+                     void *sink_owner, struct mst_server **out,
+                     struct mst_err *err);
+// mst_server_reap asks whether the server's process has ended; fills how.
+int mst_server_reap(struct mst_server *server);
+// mst_server_end closes the channel, which makes the server end its workers
+// and itself. Doesn't wait.
+void mst_server_end(struct mst_server *server);
+// mst_server_free ends what still runs, by SIGKILL, waits for it and frees.
+void mst_server_free(struct mst_server *server);
+
+// ---- launch_spawn.c: workers that are booted alone, children of the session
+
+struct mst_spawner;
+// mst_spawner_new makes a launcher that starts each worker by `spawn` (copied
+// deep). NULL without memory. Free it when its workers are gone: it reaps them.
+struct mst_spawner *mst_spawner_new(const struct mst_spawn *spawn,
+                                    mst_news_sink sink, void *sink_owner);
+struct mst_launcher *mst_spawner_launcher(struct mst_spawner *spawner);
+void mst_spawner_free(struct mst_spawner *spawner);
+
+// ---- server.c: runs in the fork server
+
+struct mst_server_config {
+  pid_t session;        // parent that it must not outlive
+  const char *temp_dir; // directory of its workers' tempdirs, removed at its end
+};
+// mst_server_run says READY and serves until the session is gone. Returns 0 in
+// the server then, its workers gone; 1 in each forked worker, whose descriptors
+// are in place and whose watch runs; < 0 in a worker whose set-up failed.
+// Process of its own, single-threaded: refuses each fork if that is no longer so.
+int mst_server_run(const struct mst_server_config *config, struct mst_err *err);
+// mst_server_say sends one text message (SERVER_REFUSE, FAILED) and waits for it.
+void mst_server_say(uint8_t kind, const char *text);
+
+// ---- watch.c: a worker's second thread
+
+// mst_watch_start starts it. session_fd may be -1: then the session is looked
+// for twice a second. 0 or -MST_ESYS.
+int mst_watch_start(int control_fd, int session_fd, pid_t session,
+                    struct mst_err *err);
+// mst_watch_set_tempdir names the directory that it removes when the session
+// is gone. R thread.
+void mst_watch_set_tempdir(const char *path);
+
+#endif

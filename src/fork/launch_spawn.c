@@ -1,0 +1,151 @@
+// A launcher that boots each worker as an R of its own. See fork.h.
+//
+// The workers are children of the session, so only the session can wait for
+// them, and nothing tells when one ended: SIGCHLD belongs to the user. reap()
+// asks for each; the caller does so while it waits.
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fork/fork.h"
+
+struct kid {
+  struct kid *next;
+  pid_t pid;
+  uint32_t cluster, worker, epoch;
+};
+
+struct mst_spawner {
+  struct mst_launcher launcher; // first member: casts both ways
+  char *file;
+  char **argv;
+  char **env;
+  int session_fd;
+  struct kid *kids;
+  mst_news_sink sink;
+  void *sink_owner;
+};
+
+static void free_list(char **list) {
+  for (size_t i = 0; list != NULL && list[i] != NULL; i++) free(list[i]);
+  free(list);
+}
+
+static char **copy_list(const char *const *list) {
+  size_t n = 0;
+  while (list[n] != NULL) n++;
+  char **copy = calloc(n + 1, sizeof(char *));
+  for (size_t i = 0; copy != NULL && i < n; i++) {
+    copy[i] = strdup(list[i]);
+    if (copy[i] == NULL) {
+      free_list(copy);
+      return NULL;
+    }
+  }
+  return copy;
+}
+
+static void tell(struct mst_spawner *self, const struct kid *kid,
+                 enum mst_news_kind kind, uint32_t how, int32_t number) {
+  const struct mst_news news = {.kind = kind,
+                                .cluster = kid->cluster,
+                                .worker = kid->worker,
+                                .epoch = kid->epoch,
+                                .how = how,
+                                .number = number};
+  self->sink(self->sink_owner, &news);
+}
+
+static int spawner_launch(struct mst_launcher *launcher, uint32_t cluster,
+                          uint32_t worker, uint32_t epoch, const int fds[3],
+                          struct mst_err *err) {
+  struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
+  struct kid *kid = calloc(1, sizeof *kid);
+  if (kid == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a worker");
+  }
+  const struct mst_spawn spawn = {.file = self->file,
+                                  .argv = self->argv,
+                                  .env = (const char *const *)self->env,
+                                  .fds = {fds[0], fds[1], self->session_fd},
+                                  .output = fds[2]};
+  const int rc = mst_spawn_run(&spawn, &kid->pid, err);
+  if (rc != 0) {
+    free(kid);
+    return rc;
+  }
+  kid->cluster = cluster;
+  kid->worker = worker;
+  kid->epoch = epoch;
+  kid->next = self->kids;
+  self->kids = kid;
+  tell(self, kid, MST_NEWS_FORKED, 0, (int32_t)kid->pid);
+  return 0;
+}
+
+static void spawner_signal(struct mst_launcher *launcher, uint32_t cluster,
+                           uint32_t worker, uint32_t epoch, pid_t pid,
+                           int signal) {
+  (void)pid;
+  struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
+  for (const struct kid *kid = self->kids; kid != NULL; kid = kid->next) {
+    if (kid->cluster == cluster && kid->worker == worker &&
+        kid->epoch == epoch) {
+      (void)kill(-kid->pid, signal); // not reaped yet, so the pid is its own
+    }
+  }
+}
+
+static void spawner_reap(struct mst_launcher *launcher) {
+  struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
+  struct kid **at = &self->kids;
+  while (*at != NULL) {
+    uint32_t how;
+    int32_t number;
+    struct kid *kid = *at;
+    if (mst_reap(kid->pid, &how, &number) == 0) {
+      at = &kid->next;
+      continue;
+    }
+    *at = kid->next;
+    tell(self, kid, MST_NEWS_EXITED, how, number);
+    free(kid);
+  }
+}
+
+struct mst_spawner *mst_spawner_new(const struct mst_spawn *spawn,
+                                    mst_news_sink sink, void *sink_owner) {
+  struct mst_spawner *self = calloc(1, sizeof *self);
+  if (self == NULL) return NULL;
+  self->launcher.launch = spawner_launch;
+  self->launcher.signal = spawner_signal;
+  self->launcher.reap = spawner_reap;
+  self->session_fd = spawn->fds[2];
+  self->sink = sink;
+  self->sink_owner = sink_owner;
+  self->file = strdup(spawn->file);
+  self->argv = copy_list((const char *const *)spawn->argv);
+  self->env = copy_list(spawn->env);
+  if (self->file == NULL || self->argv == NULL || self->env == NULL) {
+    mst_spawner_free(self);
+    return NULL;
+  }
+  return self;
+}
+
+struct mst_launcher *mst_spawner_launcher(struct mst_spawner *self) {
+  return &self->launcher;
+}
+
+void mst_spawner_free(struct mst_spawner *self) {
+  if (self == NULL) return;
+  while (self->kids != NULL) {
+    struct kid *kid = self->kids;
+    self->kids = kid->next;
+    free(kid);
+  }
+  free_list(self->argv);
+  free_list(self->env);
+  free(self->file);
+  free(self);
+}

@@ -1,0 +1,32 @@
+// Waits for one child. See fork.h.
+//
+// waitid() with WNOWAIT first: the ended process stays a zombie, so its pid, and
+// with it the number of its process group, can't belong to anybody else while
+// what is left of the group is killed.
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "fork/fork.h"
+
+int mst_reap(pid_t pid, uint32_t *how, int32_t *number) {
+  siginfo_t info;
+  memset(&info, 0, sizeof info);
+  int rc;
+  do {
+    rc = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
+  } while (rc != 0 && errno == EINTR);
+  if (rc != 0) {
+    *how = MST_EXIT_UNKNOWN; // ECHILD: somebody else has waited for it
+    *number = 0;
+    return -MST_ECLOSED;
+  }
+  if (info.si_pid == 0) return 0;
+  (void)kill(-pid, SIGKILL);
+  int status = 0;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  *how = info.si_code == CLD_EXITED ? MST_EXIT_CODE : MST_EXIT_SIGNAL;
+  *number = info.si_status;
+  return 1;
+}

@@ -1,0 +1,135 @@
+// A worker's second thread: pings, and the end of the session. See fork.h.
+//
+// The R thread may compute in C for hours, so only another thread can tell the
+// session that the worker lives, and end it when the session is gone. It blocks
+// all signals (R's handlers must run on the R thread), takes no lock that the R
+// thread could hold for long, and calls nothing of R's.
+//
+// End of file on the control channel is not enough to know that the session is
+// gone: a forked child of the session (mclapply) keeps a copy of the socket. The
+// pidfd of the session tells. Nor is the pidfd enough: the session may end this
+// worker by closing its channels.
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "fork/fork.h"
+
+// Room for unlinkat's path buffers under a sanitizer too.
+#define STACK_BYTES ((size_t)256 << 10)
+// Without a pidfd the session is looked for this often.
+#define LOOK_MS 500
+// The session's end must end the worker within a second.
+#define CLEAN_NS (500 * MST_NS_PER_MS)
+
+static struct {
+  int control_fd;
+  int session_fd;
+  pid_t session;
+  // Written by the R thread before the flag, read by this one after it.
+  char tempdir[MST_TEXT_MAX + 1u];
+  volatile int tempdir_known;
+} watch;
+
+static void end_worker(void) {
+  if (__atomic_load_n(&watch.tempdir_known, __ATOMIC_ACQUIRE)) {
+    (void)mst_tree_remove(watch.tempdir, mst_clock_now() + CLEAN_NS);
+  }
+  // The whole group: what this worker started ends with it.
+  (void)kill(0, SIGKILL);
+}
+
+static int session_gone(void) {
+  return kill(watch.session, 0) != 0 && errno == ESRCH;
+}
+
+// answer sends a ping's payload back. A full socket drops the answer: the
+// session isn't reading, and must not stop this thread from seeing its end.
+static void answer(const struct mst_frame *ping) {
+  struct mst_head head = ping->head;
+  uint8_t bytes[MST_HEAD_BYTES];
+  head.kind = MST_KIND_PONG;
+  mst_head_encode(&head, bytes);
+  struct iovec parts[2] = {{.iov_base = bytes, .iov_len = sizeof bytes}};
+  memcpy(&parts[1].iov_base, &ping->payload, sizeof(void *));
+  parts[1].iov_len = (size_t)head.length;
+  (void)mst_net_sendv(watch.control_fd, parts, 2, NULL, 0, 0, NULL);
+}
+
+// take_frames serves the whole frames in the buffer and moves the rest to its
+// front. -1 if the bytes are no frames.
+static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
+  size_t at = 0;
+  for (;;) {
+    struct mst_frame frame;
+    uint64_t used = 0;
+    const int rc =
+        mst_frame_parse(bytes + at, *n - at, length_max, &frame, &used);
+    if (rc < 0) return -1;
+    if (rc == 0) break;
+    if (frame.head.kind == MST_KIND_PING) answer(&frame);
+    at += (size_t)used;
+  }
+  memmove(bytes, bytes + at, *n - at);
+  *n -= at;
+  return 0;
+}
+
+static void *watch_main(void *arg) {
+  (void)arg;
+  MST_ASSERT_IO_THREAD();
+  uint8_t bytes[1024];
+  size_t n = 0;
+  struct pollfd fds[2] = {
+      {.fd = watch.control_fd, .events = POLLIN},
+      {.fd = watch.session_fd, .events = POLLIN}, // -1 is skipped
+  };
+  for (;;) {
+    const int ready = poll(fds, 2, watch.session_fd >= 0 ? -1 : LOOK_MS);
+    if (ready < 0 && errno != EINTR) break;
+    if (fds[1].revents != 0 || (watch.session_fd < 0 && session_gone())) break;
+    if (ready <= 0 || fds[0].revents == 0) continue;
+    const int64_t got =
+        mst_net_recv(watch.control_fd, bytes + n, sizeof bytes - n, 0, NULL);
+    if (got == -MST_EAGAIN) continue;
+    if (got < 0) break;
+    n += (size_t)got;
+    if (take_frames(bytes, &n, sizeof bytes - MST_HEAD_BYTES) != 0) break;
+  }
+  end_worker();
+  return NULL;
+}
+
+int mst_watch_start(int control_fd, int session_fd, pid_t session,
+                    struct mst_err *err) {
+  watch.control_fd = control_fd;
+  watch.session_fd = session_fd;
+  watch.session = session;
+  watch.tempdir_known = 0;
+  pthread_attr_t attr;
+  pthread_t thread;
+  sigset_t all, before;
+  (void)pthread_attr_init(&attr);
+  (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+  (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+  (void)sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(&thread, &attr, watch_main, NULL);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  (void)pthread_attr_destroy(&attr);
+  if (rc != 0) {
+    return mst_err_set(err, MST_ESYS, rc, "pthread_create", "%s", strerror(rc));
+  }
+  return 0;
+}
+
+void mst_watch_set_tempdir(const char *path) {
+  if (strlen(path) > MST_TEXT_MAX) return;
+  strncpy(watch.tempdir, path, MST_TEXT_MAX);
+  __atomic_store_n(&watch.tempdir_known, 1, __ATOMIC_RELEASE);
+}
