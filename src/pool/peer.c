@@ -1,0 +1,361 @@
+// The session's end of one worker: its channels, its hello, its answers.
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "pool/run.h"
+#include "pool/run_int.h"
+
+// One wake-up reads at most this much of one worker before others have a turn.
+#define READ_BURST ((size_t)16 << 20)
+
+void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
+                   uint32_t index) {
+  peer->cluster = cluster;
+  peer->index = index;
+  peer->data.fd = peer->control.fd = -1;
+  peer->data_watch.fd = peer->output.watch.fd = -1;
+}
+
+const struct mst_worker *mst_peer_worker(const struct mst_peer *peer) {
+  return &peer->cluster->pool.workers[peer->index];
+}
+
+static void peer_event(struct mst_peer *peer, enum mst_event_kind kind) {
+  const struct mst_event event = {.kind = kind, .worker = peer->index};
+  mst_cluster_event(peer->cluster, &event);
+}
+
+static void fail(struct mst_peer *peer, const char *text) {
+  if (peer->failure == NULL) peer->failure = strdup(text);
+}
+
+// closed stops reading; answers that came before can still be taken.
+static void closed(struct mst_peer *peer) {
+  mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
+  peer->data.ended = 1;
+  peer_event(peer, MST_EV_CLOSED);
+}
+
+static void broken(struct mst_peer *peer, const char *text) {
+  fail(peer, text);
+  mst_net_shutdown(peer->data.fd);
+  closed(peer);
+}
+
+static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
+  const struct mst_session *session = peer->cluster->session;
+  struct mst_hello *hello = &peer->hello;
+  if (mst_hello_decode(frame->payload, (size_t)frame->head.length, hello) !=
+      0) {
+    broken(peer, "the worker's hello can't be read");
+    return;
+  }
+  if (hello->version_min > MST_WIRE_VERSION ||
+      hello->version_max < MST_WIRE_VERSION) {
+    broken(peer, "the worker speaks another version of the protocol");
+    return;
+  }
+  if (strcmp(hello->build, session->build) != 0) {
+    broken(peer, "the worker has another build of muster");
+    return;
+  }
+  peer->hello_seen = 1;
+  peer->data.length_max = MST_FRAME_MAX;
+}
+
+static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
+  char text[MST_TEXT_MAX + 1u];
+  const int known = mst_text_decode(frame->payload,
+                                    (size_t)frame->head.length, text) == 0;
+  if (frame->head.kind != MST_KIND_READY) {
+    fail(peer, known ? text : "(unreadable)");
+    peer_event(peer, MST_EV_SETUP_FAILED);
+  } else if (known) {
+    free(peer->tempdir);
+    peer->tempdir = strdup(text);
+    peer_event(peer, MST_EV_READY);
+  } else {
+    broken(peer, "the worker's report that it is ready can't be read");
+  }
+}
+
+// take_frame serves a frame as it comes in. Answers stay where they are.
+static void take_frame(struct mst_peer *peer, const struct mst_frame *frame) {
+  const uint8_t kind = frame->head.kind;
+  if (kind == MST_KIND_VALUE && mst_peer_worker(peer)->owed > 0) {
+    if (peer->answered == 0) {
+      peer->answered = ++peer->cluster->session->arrivals;
+    }
+    peer_event(peer, MST_EV_ANSWERED);
+    return;
+  }
+  if (kind == MST_KIND_HELLO && !peer->hello_seen) {
+    take_hello(peer, frame);
+  } else if (peer->hello_seen && peer->calls == 0 &&
+             (kind == MST_KIND_READY || kind == MST_KIND_FAILED ||
+              kind == MST_KIND_REFUSE)) {
+    take_text(peer, frame);
+  } else {
+    broken(peer, "the worker sent a message that makes no sense here");
+  }
+  mst_chan_take(&peer->data, frame);
+}
+
+// read_data reads what is there and serves the frames in it.
+static void read_data(struct mst_peer *peer) {
+  struct mst_frame frame;
+  size_t before = peer->data.in.len;
+  size_t burst = 0;
+  int rc = 1;
+  while (rc == 1 && !peer->data.ended && burst < READ_BURST) {
+    rc = mst_chan_fill(&peer->data, 0, NULL);
+    int found;
+    while (!peer->data.ended &&
+           (found = mst_chan_scan(&peer->data, &frame, NULL)) != 0) {
+      if (found < 0) {
+        broken(peer, "the worker sent bytes that are no message");
+        return;
+      }
+      take_frame(peer, &frame);
+    }
+    // Only a frame that is not whole yet is worth another read now.
+    if (peer->data.in.len == peer->data.in_scanned) break;
+    burst += peer->data.in.len - before;
+    before = peer->data.in.len;
+  }
+  if (rc == 1 || rc == -MST_EAGAIN) return;
+  if (rc == -MST_EMEM) fail(peer, "no memory for the worker's answer");
+  if (peer->data_watch.slot != 0) closed(peer);
+}
+
+static void data_ready(struct mst_watch *watch, uint32_t ready) {
+  struct mst_peer *peer = watch->owner;
+  if ((ready & MST_WRITABLE) != 0 && peer->data.out_first != NULL &&
+      mst_chan_flush(&peer->data, NULL) == 0) {
+    (void)mst_loop_want(peer->cluster->session->loop, watch, MST_READABLE,
+                        NULL);
+  }
+  if ((ready & MST_READABLE) != 0) read_data(peer);
+}
+
+void mst_peer_want_write(struct mst_peer *peer) {
+  (void)mst_loop_want(peer->cluster->session->loop, &peer->data_watch,
+                      MST_READABLE | MST_WRITABLE, NULL);
+}
+
+// open_ends makes the three connections. ours: data, control, output; theirs
+// likewise, to be handed over.
+static int open_ends(int ours[3], int theirs[3], struct mst_err *err) {
+  int pair[2];
+  for (int i = 0; i < 3; i++) ours[i] = theirs[i] = -1;
+  for (int i = 0; i < 3; i++) {
+    const int rc = i < 2 ? mst_net_pair(pair, err) : mst_net_pipe(pair, err);
+    if (rc != 0) return rc;
+    mst_net_raise(&pair[0], 1024);
+    ours[i] = pair[0];
+    theirs[i] = pair[1];
+  }
+  return 0;
+}
+
+static int send_setup(struct mst_peer *peer, struct mst_err *err) {
+  struct mst_head head = {.kind = MST_KIND_SETUP,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = mst_peer_worker(peer)->epoch};
+  const int rc = mst_chan_send(&peer->data, &head, peer->cluster->setup, NULL,
+                               0, 0, err);
+  if (rc == 0 && peer->data.out_bytes > 0) mst_peer_want_write(peer);
+  return rc;
+}
+
+// watch_ends hands our ends to the channels and the loop.
+static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
+  struct mst_loop *loop = peer->cluster->session->loop;
+  mst_chan_open(&peer->data, ours[0], MST_FRAME_MAX_HELLO);
+  mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
+  peer->data_watch = (struct mst_watch){.fd = ours[0],
+                                        .wanted = MST_READABLE,
+                                        .ready = data_ready,
+                                        .owner = peer};
+  ours[0] = ours[1] = -1;
+  int rc = mst_loop_add(loop, &peer->data_watch, err);
+  if (rc != 0) return rc;
+  rc = mst_output_open(&peer->output, loop, ours[2], err);
+  ours[2] = -1;
+  return rc;
+}
+
+int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
+  struct mst_launcher *launcher = peer->cluster->launcher;
+  int ours[3], theirs[3];
+  int rc = open_ends(ours, theirs, err);
+  if (rc == 0) rc = watch_ends(peer, ours, err);
+  if (rc == 0) {
+    rc = launcher->launch(launcher, peer->cluster->id, peer->index,
+                          mst_peer_worker(peer)->epoch, theirs, err);
+  }
+  for (int i = 0; i < 3; i++) {
+    mst_net_close(&ours[i]);
+    mst_net_close(&theirs[i]);
+  }
+  if (rc != 0) {
+    mst_peer_close(peer, 1);
+    return rc;
+  }
+  // A worker that is gone already is told by its channel, not here.
+  (void)send_setup(peer, NULL);
+  return 0;
+}
+
+void mst_peer_close(struct mst_peer *peer, int ours) {
+  if (ours) {
+    mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
+    mst_output_close(&peer->output);
+    mst_chan_close(&peer->data);
+    mst_chan_close(&peer->control);
+  } else {
+    mst_net_close(&peer->data.fd);
+    mst_net_close(&peer->control.fd);
+    mst_net_close(&peer->output.watch.fd);
+  }
+  mst_tail_free(&peer->output.tail);
+  free(peer->tempdir);
+  free(peer->failure);
+  peer->tempdir = peer->failure = NULL;
+}
+
+int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
+  if (peer->data.out_first != NULL && !peer->data.ended) {
+    mst_peer_want_write(peer);
+    const int rc = mst_session_run(peer->cluster->session, slice_ms, err);
+    if (rc != 0) return rc;
+  }
+  if (peer->data.ended) {
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
+  }
+  return peer->data.out_first == NULL ? 0 : -MST_EAGAIN;
+}
+
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int slice_ms,
+                  struct mst_err *err) {
+  MST_ASSERT_R_THREAD();
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  if (peer->data.ended || (worker->state != MST_WORKER_IDLE &&
+                           worker->state != MST_WORKER_BUSY)) {
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
+                       mst_worker_state_name(worker->state));
+  }
+  struct mst_head head = {.kind = MST_KIND_EXEC,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = worker->epoch,
+                          .call = ++peer->calls};
+  const int rc = mst_chan_send(&peer->data, &head, payload, NULL, 0, 0, err);
+  if (rc != 0) {
+    if (rc == -MST_ECLOSED && peer->data_watch.slot != 0) read_data(peer);
+    return rc;
+  }
+  peer_event(peer, MST_EV_SENT);
+  if (peer->data.out_first == NULL) return 0;
+  return mst_peer_flush(peer, slice_ms, err);
+}
+
+// look finds among the peers the oldest answer, or one that is lost and owes.
+static int look(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
+  int first = -MST_EAGAIN;
+  for (uint32_t i = 0; i < n; i++) {
+    const struct mst_peer *peer = peers[i];
+    if (peer->answered != 0 &&
+        (first < 0 || peer->answered < peers[first]->answered)) {
+      first = (int)i;
+    }
+    if (first == -MST_EAGAIN && peer->data.ended &&
+        mst_peer_worker(peer)->owed > 0) {
+      *lost = i;
+      first = -MST_ECLOSED;
+    }
+  }
+  return first;
+}
+
+// spin looks again and again. A single worker's socket is read directly, which
+// spares a call; several are served by the loop.
+static int spin(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
+  struct mst_session *session = peers[0]->cluster->session;
+  const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
+  int found;
+  do {
+    if (n == 1) {
+      read_data(peers[0]);
+    } else if (mst_loop_run(session->loop, 0, NULL) < 0) {
+      return -MST_EAGAIN;
+    }
+    found = look(peers, n, lost);
+  } while (found == -MST_EAGAIN && mst_clock_now() < end_ns);
+  mst_spin_end(&session->spin, found != -MST_EAGAIN);
+  return found;
+}
+
+int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
+                  uint32_t *lost, struct mst_err *err) {
+  MST_ASSERT_R_THREAD();
+  int found = look(peers, n, lost);
+  if (found != -MST_EAGAIN) return found;
+  struct mst_session *session = peers[0]->cluster->session;
+  if (mst_spin_begin(&session->spin)) {
+    found = spin(peers, n, lost);
+    if (found != -MST_EAGAIN) return found;
+  }
+  const int rc = mst_session_run(session, timeout_ms, err);
+  return rc < 0 ? rc : look(peers, n, lost);
+}
+
+int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame) {
+  if (peer->answered == 0) return 0;
+  const int rc = mst_chan_peek(&peer->data, frame, NULL);
+  MST_ASSERT(rc == 1 && frame->head.kind == MST_KIND_VALUE);
+  return rc == 1;
+}
+
+void mst_peer_taken(struct mst_peer *peer, const struct mst_frame *frame) {
+  mst_chan_take(&peer->data, frame);
+  // The next answer counts as come in now: a worker with many can't starve
+  // the others.
+  peer->answered = peer->data.in_head < peer->data.in_scanned
+                       ? ++peer->cluster->session->arrivals
+                       : 0;
+}
+
+int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
+                  struct mst_err *err) {
+  struct mst_head head = {.kind = MST_KIND_PING,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index};
+  int rc = mst_chan_send_small(&peer->control, &head, &nonce, sizeof nonce, 0,
+                               err);
+  const int64_t deadline_ns =
+      mst_clock_now() + (int64_t)timeout_ms * MST_NS_PER_MS;
+  while (rc == 0) {
+    struct mst_frame frame;
+    rc = mst_chan_fill(&peer->control, 0, err);
+    if (rc < 0 && rc != -MST_EAGAIN) return rc;
+    while ((rc = mst_chan_peek(&peer->control, &frame, err)) == 1) {
+      const int mine = frame.head.kind == MST_KIND_PONG &&
+                       frame.head.length == sizeof nonce &&
+                       memcmp(frame.payload, &nonce, sizeof nonce) == 0;
+      mst_chan_take(&peer->control, &frame);
+      if (mine) return 0;
+    }
+    const int left_ms = mst_clock_ms_until(deadline_ns, timeout_ms);
+    if (rc == 0 && left_ms == 0) {
+      return mst_err_set(err, MST_ETIMEOUT, 0, NULL, "no answer in time");
+    }
+    struct pollfd fd = {.fd = peer->control.fd, .events = POLLIN};
+    (void)poll(&fd, 1, left_ms);
+  }
+  return rc;
+}

@@ -1,0 +1,259 @@
+// Clusters at work: events in from descriptors, actions out to them.
+//
+// Every event goes through the pure state (state.c); this file only carries out
+// what it says. Answers stay in their channel's buffer until R takes them.
+#include "pool/run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "pool/run_int.h"
+
+// Spawned workers are asked for their end this often while somebody waits.
+#define REAP_NS (20 * MST_NS_PER_MS)
+// A wait never sleeps longer than this: what nobody tells is looked for then.
+#define SLEEP_MS_MAX 1000
+
+int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
+                     const char *build, struct mst_err *err) {
+  memset(session, 0, sizeof *session);
+  session->owner = getpid();
+  strncpy(session->build, build, sizeof session->build - 1);
+  return mst_loop_open(backend, &session->loop, err);
+}
+
+void mst_session_close(struct mst_session *session) {
+  MST_ASSERT(session->clusters == NULL);
+  mst_loop_close(session->loop);
+  session->loop = NULL;
+}
+
+static void do_launch(struct mst_cluster *cluster, uint32_t index) {
+  struct mst_err err;
+  mst_err_clear(&err);
+  if (mst_peer_launch(&cluster->peers[index], &err) == 0) return;
+  const struct mst_event failed = {
+      .kind = MST_EV_LAUNCH_FAILED,
+      .worker = index,
+      .number = err.sys_errno != 0 ? err.sys_errno : EIO};
+  mst_pool_event(&cluster->pool, &failed, mst_clock_now());
+}
+
+static void do_bye(struct mst_peer *peer) {
+  struct mst_head head = {.kind = MST_KIND_BYE,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index};
+  if (mst_chan_send(&peer->data, &head, NULL, NULL, 0, 0, NULL) == 0 &&
+      peer->data.out_bytes > 0) {
+    mst_peer_want_write(peer);
+  }
+}
+
+static void do_kill(struct mst_cluster *cluster, uint32_t index) {
+  const struct mst_worker *worker = &cluster->pool.workers[index];
+  cluster->launcher->signal(cluster->launcher, cluster->id, index,
+                            worker->epoch, (pid_t)worker->pid, SIGKILL);
+}
+
+static void carry_out(struct mst_cluster *cluster,
+                      const struct mst_action *action) {
+  struct mst_peer *peer = &cluster->peers[action->worker];
+  switch (action->kind) {
+  case MST_DO_LAUNCH:
+    do_launch(cluster, action->worker);
+    break;
+  case MST_DO_BYE:
+    do_bye(peer);
+    break;
+  case MST_DO_KILL:
+    do_kill(cluster, action->worker);
+    break;
+  case MST_DO_LOST:
+    peer->lost_ns = mst_clock_now();
+    break;
+  case MST_DO_STARTED:
+    cluster->started = 1;
+    break;
+  case MST_DO_START_FAILED:
+    cluster->start_failed = 1;
+    break;
+  case MST_DO_STOPPED:
+    cluster->stopped = 1;
+    break;
+  }
+}
+
+// Carrying out an action may bring news at once (a spawned worker has its pid
+// when launch returns), which must not begin a second round inside the first.
+static void carry_out_all(struct mst_cluster *cluster) {
+  struct mst_action action;
+  if (cluster->carrying_out) return;
+  cluster->carrying_out = 1;
+  while (mst_pool_next_action(&cluster->pool, &action) == 1) {
+    carry_out(cluster, &action);
+  }
+  cluster->carrying_out = 0;
+}
+
+void mst_cluster_event(struct mst_cluster *cluster,
+                       const struct mst_event *event) {
+  mst_pool_event(&cluster->pool, event, mst_clock_now());
+  carry_out_all(cluster);
+}
+
+// exited cleans up after a worker's process.
+static void exited(struct mst_peer *peer) {
+  mst_output_drain(&peer->output); // its last words
+  if (peer->tempdir != NULL) {
+    (void)mst_tree_remove(peer->tempdir, mst_clock_now() + MST_NS_PER_S);
+  }
+}
+
+void mst_session_news(void *owner, const struct mst_news *news) {
+  struct mst_session *session = owner;
+  struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && cluster->id != news->cluster) {
+    cluster = cluster->next;
+  }
+  if (cluster == NULL || news->worker >= cluster->pool.count ||
+      news->epoch != cluster->pool.workers[news->worker].epoch) {
+    return; // of a cluster that was freed, or of an earlier incarnation
+  }
+  static const enum mst_event_kind kinds[] = {
+      [MST_NEWS_FORKED] = MST_EV_FORKED,
+      [MST_NEWS_FORK_FAILED] = MST_EV_LAUNCH_FAILED,
+      [MST_NEWS_EXITED] = MST_EV_EXITED};
+  if (news->kind == MST_NEWS_EXITED) exited(&cluster->peers[news->worker]);
+  const struct mst_event event = {.kind = kinds[news->kind],
+                                  .worker = news->worker,
+                                  .how = news->how,
+                                  .number = news->number};
+  mst_cluster_event(cluster, &event);
+}
+
+// launcher_lost tells the pool what nobody can tell any more: how workers of a
+// server that is gone ended, once their channels say that they did.
+static void launcher_lost(struct mst_cluster *cluster) {
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    const struct mst_worker *worker = &cluster->pool.workers[i];
+    const int unborn = worker->launched && worker->pid == 0;
+    if (!worker->has_process && !unborn) continue;
+    if (!unborn && worker->channel_open && !worker->killed) continue;
+    if (worker->exit_known) continue;
+    const struct mst_event event = {.kind = unborn ? MST_EV_LAUNCH_FAILED
+                                                   : MST_EV_EXITED,
+                                    .worker = i,
+                                    .how = MST_EXIT_UNKNOWN,
+                                    .number = unborn ? ECONNRESET : 0};
+    mst_cluster_event(cluster, &event);
+  }
+}
+
+static void let_time_pass(struct mst_session *session) {
+  const int64_t now_ns = mst_clock_now();
+  const int reap = now_ns - session->reap_ns >= REAP_NS;
+  if (reap) session->reap_ns = now_ns;
+  for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next) {
+    if (reap && cluster->pool.phase != MST_POOL_DOWN) {
+      cluster->launcher->reap(cluster->launcher);
+    }
+    if (cluster->launcher->gone) launcher_lost(cluster);
+    if (now_ns >= mst_pool_wake_ns(&cluster->pool)) {
+      const struct mst_event tick = {.kind = MST_EV_TICK};
+      mst_cluster_event(cluster, &tick);
+    }
+  }
+}
+
+// sleep_ms shortens a wait to what the clusters need: ticks, and reaping for
+// spawned workers.
+static int sleep_ms(const struct mst_session *session, int timeout_ms) {
+  int ms = timeout_ms < 0 || timeout_ms > SLEEP_MS_MAX ? SLEEP_MS_MAX
+                                                       : timeout_ms;
+  for (const struct mst_cluster *cluster = session->clusters;
+       cluster != NULL && ms > 0; cluster = cluster->next) {
+    const int64_t wake_ns = mst_pool_wake_ns(&cluster->pool);
+    if (wake_ns != INT64_MAX) ms = mst_clock_ms_until(wake_ns, ms);
+    if (cluster->spawner != NULL && cluster->pool.phase != MST_POOL_RUNNING &&
+        cluster->pool.phase != MST_POOL_DOWN && ms > 2) {
+      ms = 2; // starting and stopping wait for ends that nobody tells
+    }
+  }
+  return ms;
+}
+
+int mst_session_run(struct mst_session *session, int timeout_ms,
+                    struct mst_err *err) {
+  MST_ASSERT_R_THREAD();
+  const int rc =
+      mst_loop_run(session->loop, sleep_ms(session, timeout_ms), err);
+  let_time_pass(session);
+  return rc < 0 ? rc : 0;
+}
+
+int mst_cluster_new(struct mst_session *session, uint32_t workers,
+                    uint32_t window, struct mst_launcher *launcher,
+                    struct mst_spawner *spawner, struct mst_blob *setup,
+                    struct mst_cluster **out, struct mst_err *err) {
+  if (workers == 0 || workers > MST_WORKERS_MAX) {
+    return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
+  }
+  struct mst_cluster *cluster = calloc(1, sizeof *cluster);
+  struct mst_peer *peers = calloc(workers, sizeof *peers);
+  if (cluster == NULL || peers == NULL ||
+      mst_pool_init(&cluster->pool, workers, window) != 0) {
+    free(peers);
+    free(cluster);
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for %u workers",
+                       workers);
+  }
+  for (uint32_t i = 0; i < workers; i++) {
+    mst_peer_init(&peers[i], cluster, i);
+  }
+  cluster->session = session;
+  cluster->id = ++session->cluster_id;
+  cluster->peers = peers;
+  cluster->launcher = launcher;
+  cluster->spawner = spawner;
+  cluster->setup = setup;
+  setup->refs++;
+  cluster->next = session->clusters;
+  session->clusters = cluster;
+  *out = cluster;
+  return 0;
+}
+
+void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
+  mst_pool_start(&cluster->pool, mst_clock_now(), deadline_ns);
+  carry_out_all(cluster);
+}
+
+void mst_cluster_stop(struct mst_cluster *cluster) {
+  const struct mst_event stop = {.kind = MST_EV_STOP};
+  mst_cluster_event(cluster, &stop);
+}
+
+void mst_cluster_free(struct mst_cluster *cluster) {
+  struct mst_session *session = cluster->session;
+  const int ours = session->owner == getpid();
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    if (ours && cluster->pool.workers[i].has_process) do_kill(cluster, i);
+    mst_peer_close(&cluster->peers[i], ours);
+  }
+  if (cluster->spawner != NULL) {
+    if (ours) cluster->launcher->reap(cluster->launcher);
+    mst_spawner_free(cluster->spawner);
+  }
+  struct mst_cluster **at = &session->clusters;
+  while (*at != cluster) at = &(*at)->next;
+  *at = cluster->next;
+  mst_blob_release(cluster->setup);
+  mst_pool_free(&cluster->pool);
+  free(cluster->peers);
+  free(cluster);
+}

@@ -1,0 +1,148 @@
+// pool/run: joins a cluster's pure state to descriptors, launchers and time.
+//
+// All of it runs on the R thread of one session, from calls that R makes: there
+// is no thread of muster's in the session. Whoever waits runs the loop, and so
+// serves every cluster, server and output pipe meanwhile. No R in here; nothing
+// is called back into R; nothing is held across a call, so the caller may leave
+// by longjmp between calls.
+#ifndef MST_POOL_RUN_H
+#define MST_POOL_RUN_H
+
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/mst_err.h"
+#include "fork/fork.h"
+#include "loop/chan.h"
+#include "loop/loop.h"
+#include "loop/output.h"
+#include "pool/state.h"
+
+// Limits of one session. 10,000 workers would need 30,000 descriptors.
+#define MST_WORKERS_MAX 10000u
+// Descriptors that a worker takes in the session: data, control, output.
+#define MST_FDS_PER_WORKER 3
+// Launches in flight: with a fork server three descriptors each are on their
+// way, with spawn each is a process that boots.
+#define MST_WINDOW_FORK 32u
+
+// mst_spin: whether a wait begins with looking again and again. It pays when the
+// answer comes at once and a core is free, and ruins others' work when not, so
+// it judges itself: two in a row that end empty switch it off for a while.
+struct mst_spin {
+  uint32_t failed; // in a row
+  uint32_t pause;  // waits to go without spinning
+};
+#define MST_SPIN_NS (50 * MST_NS_PER_US)
+#define MST_SPIN_PAUSE 1000u
+int mst_spin_begin(struct mst_spin *spin);              // 1 if to spin now
+void mst_spin_end(struct mst_spin *spin, int found);    // what came of it
+
+struct mst_cluster;
+
+// The session's end of one worker.
+struct mst_peer {
+  struct mst_cluster *cluster;
+  uint32_t index;
+  struct mst_chan data;
+  struct mst_watch data_watch;
+  struct mst_chan control;
+  struct mst_output output;
+  uint64_t calls;    // last call id given
+  uint64_t answered; // arrival number of the oldest whole answer, 0 if none
+  int64_t lost_ns;   // when it was found lost
+  uint8_t hello_seen;
+  uint8_t reading; // for the caller: its oldest answer is being read
+  struct mst_hello hello;
+  char *tempdir;     // as told by READY, owned
+  char *failure;     // what FAILED or REFUSE said, or what was wrong; owned
+};
+
+struct mst_session {
+  struct mst_loop *loop;
+  pid_t owner;
+  struct mst_cluster *clusters; // list
+  uint32_t cluster_id;          // last given
+  uint64_t arrivals;            // answers that came in
+  struct mst_spin spin;
+  int64_t reap_ns; // when launchers were last asked to reap
+  char build[64];  // a worker's hello must say the same
+};
+
+struct mst_cluster {
+  struct mst_cluster *next;
+  struct mst_session *session;
+  uint32_t id;
+  struct mst_pool pool;
+  struct mst_peer *peers; // pool.count
+  struct mst_launcher *launcher;
+  struct mst_spawner *spawner; // owned, NULL with a fork server
+  struct mst_blob *setup;      // payload of SETUP
+  uint8_t started, start_failed, stopped;
+  uint8_t carrying_out; // actions are being carried out
+  uint8_t abandoned; // nobody refers to it: freed once it is stopped
+};
+
+// mst_session_open makes the session's loop. 0 or an error.
+int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
+                     const char *build, struct mst_err *err);
+// mst_session_close closes the loop; clusters must be freed before.
+void mst_session_close(struct mst_session *session);
+
+// mst_session_run serves what is ready, waiting up to timeout_ms for it, and
+// lets time pass for every cluster. 0, or -MST_ESYS.
+int mst_session_run(struct mst_session *session, int timeout_ms,
+                    struct mst_err *err);
+
+// mst_session_news takes a launcher's news; pass it as the sink, with the
+// session as owner.
+void mst_session_news(void *session, const struct mst_news *news);
+
+// mst_cluster_new prepares a cluster; nothing starts. The launcher must outlive
+// it; `spawner` (may be NULL) and a reference to `setup` are taken over if it
+// succeeds. 0, -MST_EMEM, -MST_EINPUT.
+int mst_cluster_new(struct mst_session *session, uint32_t workers,
+                    uint32_t window, struct mst_launcher *launcher,
+                    struct mst_spawner *spawner, struct mst_blob *setup,
+                    struct mst_cluster **out, struct mst_err *err);
+
+// mst_cluster_start begins to launch; run the session until started or
+// start_failed is set.
+void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns);
+
+// mst_cluster_stop begins to stop; run the session until stopped is set.
+void mst_cluster_stop(struct mst_cluster *cluster);
+
+// mst_cluster_free closes what is open and frees. Workers that still run are
+// killed: each sees the end of its channels.
+void mst_cluster_free(struct mst_cluster *cluster);
+
+// mst_peer_send sends one message of the data channel, here EXEC, and counts an
+// answer as owed. Waits, serving the session, until the kernel has all of it, at
+// most slice_ms: returns 0 when sent, -MST_EAGAIN when some is still queued
+// (go on with mst_peer_flush), -MST_ECLOSED if the worker is lost, or an error.
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int slice_ms,
+                  struct mst_err *err);
+int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err);
+
+// mst_peer_wait waits up to timeout_ms for a whole answer of one of n peers.
+// Returns the index (in peers) of the one whose answer came first; -MST_EAGAIN
+// if there is none yet; -MST_ECLOSED if none is there and one that owes an
+// answer is lost, *lost says which (a peer that owes none is passed over);
+// -MST_ESYS. Cost: O(n) per wake-up.
+int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
+                  uint32_t *lost, struct mst_err *err);
+
+// mst_peer_answer gives the oldest answer: 1 and *frame, 0 if there is none.
+// The payload is valid until mst_peer_taken or the session runs.
+int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame);
+void mst_peer_taken(struct mst_peer *peer, const struct mst_frame *frame);
+
+// mst_peer_ping asks the worker's second thread for a sign of life and waits up
+// to timeout_ms: 0, -MST_ETIMEOUT, -MST_ECLOSED, -MST_ESYS.
+int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
+                  struct mst_err *err);
+
+const struct mst_worker *mst_peer_worker(const struct mst_peer *peer);
+
+#endif
