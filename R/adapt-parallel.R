@@ -1,0 +1,80 @@
+# parallel's contract: nodes and clusters as its verbs want them.
+#
+# parallel sends list(type, data, tag) to a node, and takes answers from a node, in
+# order, or from whichever node of a cluster answers first. State lives in the nodes,
+# since `[` on a cluster keeps its class only.
+
+#' @exportS3Method parallel::sendData
+sendData.muster_node <- function(node, data) {
+  outcome <- .Call(ffi_node_send, .subset2(node, "ptr"), data)
+  if (!is.null(outcome)) {
+    # stopNode() of parallel says DONE and then closes the node: closing is enough.
+    if (outcome == 4L && identical(data$type, "DONE")) {
+      return(invisible())
+    }
+    abort_node(node, outcome, verb_call())
+  }
+}
+
+#' @exportS3Method parallel::recvData
+recvData.muster_node <- function(node) {
+  value <- .Call(ffi_node_receive, .subset2(node, "ptr"))
+  if (is.integer(value)) {
+    abort_node(node, value, verb_call())
+  }
+  value
+}
+
+#' @exportS3Method parallel::recvOneData
+recvOneData.muster_cluster <- function(cl) {
+  one <- .Call(ffi_nodes_receive_one, lapply(cl, .subset2, "ptr"))
+  if (is.integer(one)) {
+    abort_node(cl[[if (length(one) == 2L) one[2L] else 1L]], one[1L], verb_call())
+  }
+  one
+}
+
+#' @exportS3Method parallel::closeNode
+closeNode.muster_node <- function(node) {
+  stop_nodes(list(node))
+  invisible()
+}
+
+#' @exportS3Method parallel::stopCluster
+stopCluster.muster_cluster <- function(cl) {
+  stop_nodes(cl)
+  invisible()
+}
+
+#' @export
+c.muster_cluster <- function(...) {
+  parts <- list(...)
+  nodes <- unlist(lapply(parts, unclass), recursive = FALSE)
+  if (!all(vapply(parts, inherits, NA, "muster_cluster"))) {
+    abort_muster("input", "Can't join a muster cluster with something else.",
+      hints = "All arguments of c() must be clusters of muster.", call = sys.call()
+    )
+  }
+  structure(nodes, class = class(parts[[1L]]))
+}
+
+# The call of the verb that the user called: the outermost of parallel's functions
+# that led here. Only looked for when there is an error to report.
+verb_call <- function() {
+  parallel <- asNamespace("parallel")
+  for (i in seq_len(sys.nframe())) {
+    if (identical(environment(sys.function(i)), parallel)) {
+      return(sys.call(i))
+    }
+  }
+  NULL
+}
+
+# Called from C when a large message is about to be serialized: the frame of the
+# clusterCall() that is sending, or NULL. clusterCall() sends the same objects to
+# all nodes before anything else can run, so one serialization serves all.
+# The frames: clusterCall, sendCall, postNode, sendData, its method, this one.
+broadcast_frame <- function() {
+  n <- sys.nframe() - 5L
+  if (n >= 1L && identical(sys.function(n), parallel::clusterCall)) sys.frame(n)
+}

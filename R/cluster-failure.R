@@ -1,0 +1,159 @@
+# What went wrong, in words: starts that failed, workers that are lost.
+
+# abort_start() turns the outcome of ffi_cluster_open() into an error.
+abort_start <- function(outcome, plan) {
+  if (!is.null(outcome$error)) {
+    abort_muster("launch", "Can't start the cluster.",
+      details = paste0(outcome$call, ": ", outcome$error), errno = outcome$errno,
+      call = plan$call
+    )
+  }
+  peer <- outcome$peer
+  message <- paste0("Can't start worker ", peer$worker, " of ", plan$workers)
+  hints <- "What had started was ended again."
+  switch(outcome$fail,
+    launch = abort_muster(launch_kind(outcome$errno), paste0(message, "."),
+      details = errno_text(outcome$errno), hints = c(errno_hint(outcome$errno), hints),
+      worker = peer$worker, errno = outcome$errno, call = plan$call
+    ),
+    deadline = abort_muster("timeout",
+      paste0(message, " within ", start_timeout(), " s."),
+      details = output_lines(peer$output),
+      hints = c("See options(muster.start_timeout = ) in ?muster.", hints),
+      worker = peer$worker, pid = peer$pid, output = peer$output, call = plan$call
+    ),
+    abort_muster("launch", paste0(message, "."),
+      details = c(
+        peer$failure,
+        if (outcome$fail == "exited") paste0("It ended: ", exit_text(peer), "."),
+        output_lines(peer$output)
+      ),
+      hints = hints, worker = peer$worker, pid = peer$pid,
+      exit_code = exit_field(peer, 1L), signal = exit_field(peer, 2L),
+      output = peer$output, call = plan$call
+    )
+  )
+}
+
+# errno of Linux and macOS that a start can meet.
+errno_value <- function(name) {
+  linux <- c(EAGAIN = 11L, ENOMEM = 12L, ENFILE = 23L, EMFILE = 24L, EDEADLK = 35L, ETOOMANYREFS = 109L)
+  macos <- c(EAGAIN = 35L, ENOMEM = 12L, ENFILE = 23L, EMFILE = 24L, EDEADLK = 11L, ETOOMANYREFS = 59L)
+  (if (Sys.info()[["sysname"]] == "Linux") linux else macos)[[name]]
+}
+errno_is <- function(errno, names) errno %in% vapply(names, errno_value, 0L)
+
+# The fork server's way to say that it has threads.
+errno_threads <- function() errno_value("EDEADLK")
+
+launch_kind <- function(errno) {
+  limits <- c("EAGAIN", "ENOMEM", "ENFILE", "EMFILE", "ETOOMANYREFS")
+  if (errno_is(errno, limits)) "limit" else "launch"
+}
+
+errno_text <- function(errno) {
+  if (errno_is(errno, "EAGAIN")) {
+    "No more processes are allowed (limit on processes of this user, or of the cgroup)."
+  } else if (errno_is(errno, "ENOMEM")) {
+    "Not enough memory."
+  } else if (errno_is(errno, c("EMFILE", "ENFILE", "ETOOMANYREFS"))) {
+    "No more file descriptors are allowed."
+  } else {
+    paste0("System error ", errno, ".")
+  }
+}
+
+errno_hint <- function(errno) {
+  if (errno_is(errno, "EAGAIN")) {
+    "See `ulimit -u`; each worker is a process with two threads."
+  } else if (errno_is(errno, c("EMFILE", "ENFILE", "ETOOMANYREFS"))) {
+    "See `ulimit -n`; each worker takes three descriptors."
+  } else if (errno_is(errno, "ENOMEM")) {
+    "Start fewer workers, or free memory."
+  }
+}
+
+# "killed by signal 9 (SIGKILL)", from fields how and number.
+exit_text <- function(status) {
+  switch(status$how + 1L,
+    "nothing is known about how",
+    paste0("exit status ", status$number),
+    paste0("killed by signal ", status$number, signal_name(status$number)),
+    "nothing is known about how (its fork server is gone)"
+  )
+}
+
+signal_name <- function(signal) {
+  names <- c(
+    "1" = "SIGHUP", "2" = "SIGINT", "6" = "SIGABRT", "7" = "SIGBUS", "8" = "SIGFPE",
+    "9" = "SIGKILL", "11" = "SIGSEGV", "13" = "SIGPIPE", "15" = "SIGTERM", "24" = "SIGXCPU"
+  )
+  name <- names[as.character(signal)]
+  if (is.na(name)) "" else paste0(" (", name, ")")
+}
+
+# The number if the process ended that way (1 exit code, 2 signal), else NA.
+exit_field <- function(status, how) {
+  if (identical(status$how, how)) status$number else NA_integer_
+}
+
+# The last lines that a process printed, for the details of an error: enough for R's
+# report of a crash. The field `output` of the condition has all that was kept.
+output_lines <- function(output, most = 20L, width = 100L) {
+  lines <- strsplit(output, "\n", fixed = TRUE)[[1L]]
+  lines <- utils::tail(lines[nzchar(trimws(lines))], most)
+  long <- nchar(lines, allowNA = TRUE, keepNA = FALSE) > width
+  lines[long] <- paste0(substr(lines[long], 1L, width - 3L), "...")
+  if (length(lines)) c("It printed:", paste0("  ", lines))
+}
+
+# abort_node() turns what ffi_node_*() say into an error about one node.
+abort_node <- function(node, outcome, call) {
+  rank <- .subset2(node, "rank")
+  switch(outcome,
+    abort_lost(node, rank, call),
+    abort_muster("input", "Can't use a cluster that was stopped.",
+      hints = "Start another by cluster_start().", worker = rank, call = call
+    ),
+    abort_muster("input", "Can't use a cluster in another process than the one that started it.",
+      details = paste0(
+        "This is a copy: from a file, or in a worker, or in a forked child ",
+        "(mclapply)."
+      ),
+      hints = "Start a cluster there by cluster_start().", worker = rank, call = call
+    ),
+    abort_muster("input", "Can't send this message: only calls (\"EXEC\") can be sent to a worker.",
+      worker = rank, call = call
+    ),
+    abort_muster("limit", paste0("Not enough memory for a message of worker ", rank, "."),
+      worker = rank, call = call
+    ),
+    abort_muster("internal", paste0("The connection to worker ", rank, " failed."),
+      worker = rank, call = call
+    )
+  )
+}
+
+abort_lost <- function(node, rank, call) {
+  status <- .Call(ffi_node_status, .subset2(node, "ptr"))
+  if (is.integer(status)) {
+    abort_node(node, status, call)
+  }
+  abort_muster("lost", paste0("Worker ", rank, " (pid ", status$pid, ") is lost."),
+    details = c(
+      paste0("It ended: ", exit_text(status), "."), status$failure,
+      output_lines(status$output)
+    ),
+    hints = "The other workers can still be used, as in cl[-n].",
+    worker = rank, pid = status$pid, exit_code = exit_field(status, 1L),
+    signal = exit_field(status, 2L), output = status$output, call = call
+  )
+}
+
+# Called from C when an assertion fails in the session.
+abort_internal <- function(what, file, line) {
+  abort_muster("internal", "A promise that muster makes to itself was broken: this is a mistake in muster.",
+    details = paste0(what, " (", file, ":", line, ")"),
+    hints = "Please report it, with what you did.", call = NULL
+  )
+}

@@ -1,0 +1,181 @@
+# From a plan to a running cluster: which launcher, what a failure means.
+
+# start_cluster() tries the plan's way, and "spawn" where the fork server refuses
+# and the user didn't insist. Returns list(pointer, nodes, start).
+start_cluster <- function(plan, may_fall_back) {
+  if (plan$start == "fork") {
+    reason <- spawn_reason(plan$packages)
+    opened <- if (is.null(reason)) start_forked(plan)
+    if (!is.null(opened$pointer)) {
+      return(opened)
+    }
+    reason <- if (is.null(reason)) opened$refused else reason
+    if (!may_fall_back) {
+      abort_muster("launch", "The fork server refused.",
+        details = reason,
+        hints = "Use start = \"spawn\", or leave `start` away to have that chosen for you.",
+        call = plan$call
+      )
+    }
+    inform_muster("spawn", "Workers are booted one by one (start = \"spawn\").", details = reason)
+    plan$start <- "spawn"
+  }
+  start_spawned(plan)
+}
+
+# A reason not to fork that is known before anything starts, or NULL.
+spawn_reason <- function(packages) {
+  if (!.Call(ffi_can_fork)) {
+    return("Forking R isn't safe on this system.")
+  }
+  dev <- Filter(function(package) nzchar(dev_path(package)), c("muster", packages))
+  if (length(dev)) {
+    return(paste0("Package ", dev[1L], " is under load_all()."))
+  }
+  NULL
+}
+
+start_timeout <- function() {
+  check_seconds(getOption("muster.start_timeout", 120), "options(muster.start_timeout)",
+    call = NULL
+  )
+}
+
+start_forked <- function(plan) {
+  preloaded <- setdiff(plan$packages, not_preloaded)
+  server <- fork_server(preloaded, plan$call)
+  if (!is.null(server$refused)) {
+    return(server)
+  }
+  setup <- worker_orders(plan, setdiff(plan$packages, preloaded), server$env)
+  outcome <- .Call(
+    ffi_cluster_open, plan$workers, server$pointer, NULL, window_fork, setup, start_timeout()
+  )
+  if (!is.null(outcome$pointer)) {
+    return(c(outcome, start = "fork"))
+  }
+  if (identical(outcome$fail, "launch") && outcome$errno == errno_threads()) {
+    return(list(refused = "It found more than one thread in itself."))
+  }
+  abort_start(outcome, plan)
+}
+
+start_spawned <- function(plan) {
+  base <- temp_base(plan$call)
+  env <- c(thread_variables(plan$threads), paste0("TMPDIR=", base), "MUSTER_BOOT=1")
+  spawn <- list(r_program(), r_arguments("worker"), env)
+  setup <- worker_orders(plan, plan$packages, NULL)
+  outcome <- .Call(
+    ffi_cluster_open, plan$workers, NULL, spawn, spawn_window(), setup, start_timeout()
+  )
+  if (is.null(outcome$pointer)) {
+    abort_start(outcome, plan)
+  }
+  c(outcome, start = "spawn")
+}
+
+# Launches in flight. Forks are quick, and each has three descriptors on their way;
+# booting is work for a core, and two a core keep it busy through waits for files.
+window_fork <- 32L
+spawn_window <- function() max(4L, 2L * unname(availableCores()))
+
+# What a worker is told at its start; worker_setup() carries it out.
+# env: the variables with which the fork server booted, NULL for a booted worker.
+worker_orders <- function(plan, packages, env) {
+  list(
+    directory = getwd(),
+    libraries = .libPaths(),
+    variables = variable_changes(env),
+    packages = lapply(packages, function(package) c(package, dev_path(package))),
+    threads = if (is.null(env)) 0L else plan$threads,
+    thread_variables = if (!is.null(env) && plan$threads != 1L) thread_variables(plan$threads),
+    tmpdir = Sys.getenv("TMPDIR", NA),
+    base = temp_base(plan$call),
+    setup = plan$setup
+  )
+}
+
+# Variables that differ from those of the fork server's boot.
+variable_changes <- function(booted) {
+  if (is.null(booted)) {
+    return(list(set = character(), unset = character()))
+  }
+  now <- session_variables()
+  same <- names(now) %in% names(booted) & now == booted[names(now)]
+  list(set = now[!(same %in% TRUE)], unset = setdiff(names(booted), names(now)))
+}
+
+# The environment as workers should have it: without what belongs to one process.
+session_variables <- function() {
+  variables <- Sys.getenv()
+  own <- c("R_SESSION_TMPDIR", "TMPDIR", "MUSTER_BOOT", "_", thread_names)
+  variables <- variables[!names(variables) %in% own]
+  structure(as.character(variables), names = names(variables))
+}
+
+thread_names <- c(
+  "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
+  "VECLIB_MAXIMUM_THREADS"
+)
+thread_variables <- function(threads) paste0(thread_names, "=", threads)
+
+# The directory in which all temporary directories of workers are made: inside this
+# session's own, so that R removes it at a normal end. Servers do so at any other.
+temp_base <- function(call) {
+  base <- file.path(tempdir(check = TRUE), "muster")
+  if (!dir.exists(base) && !isTRUE(suppressWarnings(dir.create(base, mode = "0700")))) {
+    abort_muster("launch", "Can't make a directory for the workers' temporary files.",
+      details = paste0(base, ": ", dir_problem(dirname(base))),
+      hints = "Free some space there, or set TMPDIR to another directory before R starts.",
+      path = base, call = call
+    )
+  }
+  # A full disk lets mkdir pass on some file systems and fails every worker later.
+  probe <- tempfile("probe", base)
+  ok <- tryCatch(
+    {
+      writeBin(raw(4096L), probe)
+      isTRUE(file.size(probe) == 4096)
+    },
+    error = function(e) FALSE, warning = function(w) FALSE
+  )
+  unlink(probe)
+  if (!ok) {
+    abort_muster("launch", "Can't write to the directory for the workers' temporary files.",
+      details = paste0(base, ": ", dir_problem(base)),
+      hints = "Free some space there, or set TMPDIR to another directory before R starts.",
+      path = base, call = call
+    )
+  }
+  base
+}
+
+dir_problem <- function(path) {
+  if (!dir.exists(path)) {
+    "the directory above it doesn't exist"
+  } else if (file.access(path, 2L) != 0L) {
+    "not writable (read-only, or not allowed)"
+  } else {
+    "no space left, or a limit on files was reached"
+  }
+}
+
+# ---- How R is started
+
+# R's own program where its wrapper's variables are known (this saves the shell
+# script), else the wrapper.
+r_program <- function() {
+  program <- file.path(R.home("bin"), "exec", Sys.getenv("R_ARCH"), "R")
+  known <- nzchar(Sys.getenv("R_HOME")) && nzchar(Sys.getenv("LD_LIBRARY_PATH"))
+  if (known && file.access(program, 1L) == 0L) program else file.path(R.home("bin"), "R")
+}
+
+# The same options as Rscript's; profile files are read.
+r_arguments <- function(role) {
+  c(
+    "R", "--no-echo", "--no-restore", "--no-save",
+    paste0("--file=", system.file("boot.R", package = "muster")),
+    "--args", role, Sys.getpid(), if (is_dev()) dev_path("muster") else "",
+    dirname(getNamespaceInfo("muster", "path"))
+  )
+}

@@ -1,0 +1,28 @@
+# Only print methods print.
+
+#' @export
+print.muster_cluster <- function(x, ...) {
+  cat(format(x), "\n", sep = "")
+  invisible(x)
+}
+
+#' @export
+format.muster_cluster <- function(x, ...) {
+  hosts <- unique(vapply(x, .subset2, "", "host"))
+  starts <- unique(vapply(x, .subset2, "", "start"))
+  words <- c(fork = "forked", spawn = "booted")[starts]
+  paste0(
+    "muster cluster with ", length(x), if (length(x) == 1L) " worker" else " workers",
+    " on host ", paste(sQuote(hosts), collapse = ", "),
+    " (", paste(words, collapse = ", "), ")"
+  )
+}
+
+#' @export
+print.muster_node <- function(x, ...) {
+  cat("muster worker ", .subset2(x, "rank"), " on host ", sQuote(.subset2(x, "host")),
+    ", pid ", .subset2(x, "pid"), "\n",
+    sep = ""
+  )
+  invisible(x)
+}

@@ -1,0 +1,247 @@
+#' Start a cluster of R workers
+#'
+#' Starts R workers on this machine and returns when all of them are ready. The
+#' result works with every function of package parallel that takes a cluster
+#' (`parLapply()`, `clusterExport()`, `clusterMap()`, ...), and with what builds on
+#' it, such as foreach with doParallel.
+#'
+#' With `start = "fork"` workers are forked by a *fork server*: a fresh R, never
+#' your session, that has one thread and the `packages` attached. It boots once
+#' (about as long as R itself takes), stays for the session and is used again by
+#' later starts, so that each worker takes a few milliseconds and shares the
+#' server's memory until it writes to it. With `start = "spawn"` every worker is an R
+#' of its own, several booting at once. Either way workers are connected by
+#' inherited sockets: nothing listens, and R's limit on connections doesn't apply.
+#'
+#' Workers are as clean as those of [parallel::makeCluster()]: an empty global
+#' environment, R's default packages and yours attached, options as your profile
+#' sets them, a random number stream and a temporary directory of their own. They
+#' have your session's library paths, working directory and environment variables
+#' as they are at the start. What they print isn't shown; the last 8 KB are kept
+#' for error messages.
+#'
+#' No worker outlives its session, however that ends: a second thread in each
+#' worker ends it, with all processes that it has started, unless these made
+#' a session of their own.
+#'
+#' @param workers Number of workers, 1 to 10,000. Default: [availableCores()].
+#'   Inside a worker the default is 1, with a warning, so that nested clusters
+#'   don't multiply.
+#' @param ... Must be empty: what follows must be named.
+#' @param packages Character vector of packages to attach in each worker, or
+#'   `NULL` for R's default packages only. With `"fork"` the fork server loads
+#'   them once, except those known to break when forked: rJava, tcltk,
+#'   reticulate, torch, tensorflow, keras, sparklyr and dqrng, which each worker
+#'   attaches by itself. Other packages that start a Java virtual machine, use a
+#'   GPU or open a GUI should go into `setup`, or be used with `"spawn"`.
+#' @param setup What each worker does when it is ready: a function without
+#'   arguments, or an expression (`quote({...})`), evaluated in the worker's global
+#'   environment. `NULL`: nothing. If it fails, the start fails.
+#' @param start `"fork"` or `"spawn"`, see below. Default: `"fork"` where the system
+#'   allows it (Linux), with a message and `"spawn"` where the fork server refuses;
+#'   `"spawn"` elsewhere. When you name `"fork"` yourself, a refusal is an error.
+#' @param threads Number of threads that BLAS and OpenMP may use in each worker.
+#'   Default 1: the workers are the parallelism.
+#' @param autoStop If `TRUE`, the default, a cluster that nothing refers to any more
+#'   is stopped when R's garbage collector finds it. If `FALSE`, it lives until
+#'   [cluster_stop()] or the end of the session.
+#' @returns An object of class `c("muster_cluster", "SOCKcluster", "cluster")`: a
+#'   list of nodes, one for each worker, in order. A node is an environment of
+#'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`
+#'   and `start` (`"fork"` or `"spawn"`).
+#' @section Errors:
+#' * `muster_error_input`: an argument is wrong, or a package isn't installed.
+#' * `muster_error_limit`: not enough file descriptors or processes, or more
+#'   workers than R CMD check allows. Checked before anything starts, where it can
+#'   be known before.
+#' * `muster_error_launch`: a worker or the fork server didn't get ready. Fields
+#'   `worker`, `pid`, `exit_code`, `signal`, `output` (its last words).
+#' * `muster_error_timeout`: not ready within `getOption("muster.start_timeout")`
+#'   seconds (120).
+#'
+#' After an error nothing is left: what had started is ended first.
+#' @section Forking:
+#' Only the fork server forks, and only while it has a single thread; otherwise it
+#' refuses, with the reason. It boots with one BLAS and one OpenMP thread. If
+#' a package that you preload keeps file descriptors open, it refuses too, since
+#' workers would share them. A new server is booted when R, the library paths, the
+#' startup files, the packages (also when reinstalled) or the environment
+#' variables that are read at start-up (`LD_*`, `OMP_*`, locale, ...) have changed.
+#' Packages under `pkgload::load_all()` mean `"spawn"`.
+#' @section Cost:
+#' One process for each worker and three file descriptors of the session. A forked
+#' worker takes 5 to 7 MB at first; a full garbage collection in it writes to most
+#' of R's heap and ends the sharing (about 40 MB with the default packages). A
+#' spawned one takes about 40 MB from the start.
+#' @section Source:
+#' The contract of clusters is that of [parallel::makeCluster()] and
+#' [parallel::clusterApply()].
+#' @seealso [cluster_stop()], [availableCores()].
+#' @examples
+#' cl <- cluster_start(2)
+#' parSapply(cl, 1:4, function(i) i^2)
+#' cluster_stop(cl)
+#' @export
+cluster_start <- function(workers = availableCores(), ..., packages = NULL, setup = NULL,
+                          start = c("fork", "spawn"), threads = 1L, autoStop = TRUE) {
+  call <- sys.call()
+  check_dots(..., call = call)
+  check_not_booting(call)
+  workers <- check_workers(workers, missing(workers), call)
+  packages <- check_packages(packages, call)
+  setup <- check_setup(setup, call)
+  start <- choose_start(check_choice(start, "start", c("fork", "spawn"), call), missing(start))
+  threads <- check_count(threads, "threads", max = 1024L, call = call)
+  check_flag(autoStop, "autoStop", call = call)
+  check_limits(workers, call)
+  plan <- list(
+    workers = workers, packages = packages, setup = setup, start = start,
+    threads = threads, call = call
+  )
+  opened <- start_cluster(plan, may_fall_back = missing(start))
+  new_cluster(opened$nodes, opened$pointer, opened$start, autoStop)
+}
+
+check_dots <- function(..., call) {
+  if (...length() == 0L) {
+    return()
+  }
+  given <- names(list(...))
+  shown <- if (is.null(given) || !nzchar(given[1L])) "an argument without a name" else paste0("`", given[1L], "`")
+  abort_muster("input", paste0("`...` must be empty, not ", shown, "."),
+    hints = paste0(
+      "Arguments: workers, packages, setup, start, threads, autoStop. ",
+      "All but the first must be named."
+    ),
+    call = call
+  )
+}
+
+# A profile that starts a cluster would start itself again in every worker.
+check_not_booting <- function(call) {
+  if (nzchar(Sys.getenv("MUSTER_BOOT"))) {
+    abort_muster("input", "Can't start a cluster while a worker boots.",
+      details = "A startup file (.Rprofile or Rprofile.site) calls cluster_start().",
+      hints = "Do so only if interactive(), or in your script.",
+      call = call
+    )
+  }
+}
+
+check_workers <- function(workers, is_default, call) {
+  if (is_default && the$worker) {
+    warn_muster("nested", "A cluster started inside a worker has 1 worker by default.",
+      hints = "Give `workers` a number if you mean more.", call = call
+    )
+    return(1L)
+  }
+  workers <- check_count(workers, "workers", max = 10000L, call = call)
+  # The same rule as parallel's own, see ?parallel::makeCluster.
+  limit <- tolower(Sys.getenv("_R_CHECK_LIMIT_CORES_", ""))
+  if (nzchar(limit) && !limit %in% c("false", "warn") && workers > 2L) {
+    abort_muster("limit", paste0("Can't start ", workers, " workers under R CMD check."),
+      details = "_R_CHECK_LIMIT_CORES_ allows 2.", call = call
+    )
+  }
+  workers
+}
+
+check_packages <- function(packages, call) {
+  packages <- check_strings(packages, "packages", call)
+  there <- nzchar(vapply(packages, package_path, ""))
+  if (!all(there)) {
+    missing <- packages[!there]
+    abort_muster("input",
+      paste0(
+        "`packages` must be installed: there is no ",
+        paste0("\"", missing, "\"", collapse = ", "), "."
+      ),
+      details = paste("Looked in", .libPaths()),
+      hints = paste0("install.packages(", paste0("\"", missing, "\"", collapse = ", "), ")"),
+      packages = missing, call = call
+    )
+  }
+  unique(packages)
+}
+
+# Where a package is: in a library, or where load_all() found it; "" if nowhere.
+package_path <- function(package) {
+  path <- dev_path(package)
+  if (!nzchar(path)) {
+    path <- system.file(package = package, lib.loc = .libPaths())
+  }
+  path
+}
+
+# The source folder of a package under load_all(), "" otherwise.
+dev_path <- function(package) {
+  if (!isNamespaceLoaded(package)) {
+    return("")
+  }
+  ns <- asNamespace(package)
+  if (is_dev(ns)) getNamespaceInfo(ns, "path") else ""
+}
+
+check_setup <- function(setup, call) {
+  ok <- is.null(setup) || is.function(setup) || is.language(setup)
+  if (!ok) {
+    abort_input("setup", "NULL, a function or an expression such as quote({...})", setup, call)
+  }
+  if (is.function(setup) && length(formals(args(setup))) > 0L &&
+    any(vapply(formals(args(setup)), is_required, NA))) {
+    abort_input("setup", "a function that can be called without arguments", setup, call)
+  }
+  setup
+}
+
+is_required <- function(default) is.symbol(default) && !nzchar(as.character(default))
+
+choose_start <- function(start, is_default) {
+  if (is_default && !.Call(ffi_can_fork)) "spawn" else start
+}
+
+# Three descriptors a worker, a few for the session's own, and some that R and the
+# user need for files.
+check_limits <- function(workers, call) {
+  need <- 3 * workers + 48
+  limits <- .Call(ffi_limits)
+  if (limits[3L] + need > limits[1L] && isTRUE(getOption("muster.raise_nofile"))) {
+    limits[1L] <- .Call(ffi_limits_raise, limits[3L] + need + 1024)
+  }
+  if (limits[3L] + need > limits[1L]) {
+    most <- max(0, (limits[1L] - limits[3L] - 48) %/% 3)
+    abort_muster("limit",
+      paste0(
+        "Can't start ", workers, " workers: they need ", need,
+        " file descriptors, and the limit is ", format(limits[1L]), "."
+      ),
+      details = c(
+        paste0(format(limits[3L]), " are in use. ", most, " workers would fit."),
+        paste0("The hard limit is ", format(limits[2L]), ".")
+      ),
+      hints = c(
+        paste0("Before R starts: ulimit -n ", ceiling((limits[3L] + need) / 1024 + 1) * 1024),
+        "Or options(muster.raise_nofile = TRUE), see ?muster."
+      ),
+      need = need, limit = limits[1L], call = call
+    )
+  }
+}
+
+new_cluster <- function(pointers, pointer, start, autoStop) {
+  if (!autoStop) {
+    the$kept <- c(the$kept, pointer)
+  }
+  status <- .Call(ffi_cluster_status, pointer)
+  nodes <- lapply(seq_along(pointers), function(i) {
+    node <- list2env(
+      list(
+        ptr = pointers[[i]], cluster = pointer, rank = i, host = "localhost",
+        pid = status[[i]]$pid, start = start
+      ),
+      parent = emptyenv()
+    )
+    structure(node, class = "muster_node")
+  })
+  structure(nodes, class = c("muster_cluster", "SOCKcluster", "cluster"))
+}

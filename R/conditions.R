@@ -1,0 +1,55 @@
+# Conditions: the one place where muster raises errors, warnings and messages.
+#
+# An error says what is wrong ("must", "can't"), then details marked "x", then
+# what to do, marked "i". It has class muster_error_<kind>, muster_error, error,
+# the call of the user's function, and its facts as fields.
+
+# abort_muster() raises an error.
+# kind: one of "input", "launch", "connect", "timeout", "lost", "remote",
+#   "protocol", "limit", "internal".
+# message: one sentence. details, hints: character vectors, a line each.
+# call: the call shown to the user, by default that of the function which called
+#   the function that checks; pass the right one down from exported functions.
+# ...: named fields of the condition.
+abort_muster <- function(kind, message, details = NULL, hints = NULL, ...,
+                         call = sys.call(-1)) {
+  stop(muster_condition(
+    c(paste0("muster_error_", kind), "muster_error", "error"),
+    message, details, hints, call, ...
+  ))
+}
+
+# warn_muster() raises a warning of class muster_warning_<kind>.
+warn_muster <- function(kind, message, details = NULL, hints = NULL, ...,
+                        call = NULL) {
+  warning(muster_condition(
+    c(paste0("muster_warning_", kind), "muster_warning", "warning"),
+    message, details, hints, call, ...
+  ))
+}
+
+# inform_muster() signals a message of class muster_message_<kind>, unless
+# options(muster.quiet = TRUE).
+inform_muster <- function(kind, message, details = NULL, hints = NULL, ...) {
+  if (isTRUE(getOption("muster.quiet"))) {
+    return(invisible())
+  }
+  condition <- muster_condition(
+    c(paste0("muster_message_", kind), "muster_message", "message"),
+    message, details, hints, NULL, ...
+  )
+  condition$message <- paste0(condition$message, "\n")
+  message(condition)
+}
+
+muster_condition <- function(class, message, details, hints, call, ...) {
+  lines <- c(
+    message,
+    if (length(details)) paste("x", details),
+    if (length(hints)) paste("i", hints)
+  )
+  structure(
+    class = c(class, "condition"),
+    list(message = paste(lines, collapse = "\n"), call = call, ...)
+  )
+}

@@ -1,0 +1,145 @@
+# Fork servers of this session: when one is used again, when a new one is booted.
+#
+# A server is known by its key: all that it read or loaded when it booted. As long
+# as the key is the same, what it would boot to is the same. What may change
+# without a new boot (working directory, other variables) goes along with each fork.
+
+# At most this many are kept; the least recently used without workers is ended.
+servers_max <- 4L
+
+# Packages that don't survive a fork, or would give every worker the same state:
+# a Java virtual machine, Tcl's notifier, Python, CUDA, own random generators.
+not_preloaded <- c(
+  "rJava", "tcltk", "reticulate", "torch", "tensorflow", "keras", "sparklyr", "dqrng"
+)
+
+# fork_server() gives list(pointer, env) of a server that has the packages attached
+# and is ready, or list(refused = reason). Raises muster_error_launch.
+fork_server <- function(packages, call) {
+  own_servers()
+  key <- server_key(packages)
+  for (i in seq_along(the$servers)) {
+    server <- the$servers[[i]]
+    if (identical(server$key, key) && server_ready(server$pointer)) {
+      the$servers <- c(the$servers[-i], list(server))
+      return(server)
+    }
+  }
+  drop_servers(keep = servers_max - 1L)
+  server <- boot_server(packages, key, call)
+  if (is.null(server$refused)) {
+    the$servers <- c(the$servers, list(server))
+  }
+  server
+}
+
+# In a forked child the parent's servers are not ours.
+own_servers <- function() {
+  if (the$servers_pid != Sys.getpid()) {
+    the$servers <- list()
+    the$servers_pid <- Sys.getpid()
+  }
+}
+
+server_ready <- function(pointer) identical(.Call(ffi_server_state, pointer)$state, "ready")
+
+# Ends servers that are of no use: gone, or more than `keep` and without workers.
+drop_servers <- function(keep) {
+  ready <- vapply(the$servers, function(server) server_ready(server$pointer), NA)
+  for (server in the$servers[!ready]) {
+    .Call(ffi_server_end, server$pointer)
+  }
+  the$servers <- the$servers[ready]
+  i <- 1L
+  while (length(the$servers) > keep && i <= length(the$servers)) {
+    if (.Call(ffi_server_end, the$servers[[i]]$pointer)) {
+      the$servers <- the$servers[-i]
+    } else {
+      i <- i + 1L
+    }
+  }
+}
+
+server_key <- function(packages) {
+  variables <- Sys.getenv()
+  read_at_boot <- grepl(
+    "^(LD_|DYLD_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|KMP_|LC_|R_)|^(LANG|LANGUAGE|HOME|PATH|TZ)$",
+    names(variables)
+  ) & names(variables) != "R_SESSION_TMPDIR"
+  variables <- variables[read_at_boot]
+  files <- c(r_program(), startup_files(), package_stamp(c("muster", packages)))
+  paste(c(
+    .libPaths(), packages, temp_base(NULL), paste(names(variables), variables),
+    paste(files, as.numeric(file.mtime(files)))
+  ), collapse = "\n")
+}
+
+# The files that R reads when it starts, as ?Startup says.
+startup_files <- function() {
+  profile <- Sys.getenv("R_PROFILE_USER", NA)
+  environ <- Sys.getenv("R_ENVIRON_USER", NA)
+  first <- function(files) utils::head(files[file.exists(files)], 1L)
+  c(
+    Sys.getenv("R_PROFILE", file.path(R.home("etc"), "Rprofile.site")),
+    Sys.getenv("R_ENVIRON", file.path(R.home("etc"), "Renviron.site")),
+    if (is.na(profile)) first(c(normalizePath(".Rprofile", mustWork = FALSE), "~/.Rprofile")) else profile,
+    if (is.na(environ)) first(c(normalizePath(".Renviron", mustWork = FALSE), "~/.Renviron")) else environ
+  )
+}
+
+# The file of each package whose time tells a reinstallation.
+package_stamp <- function(packages) {
+  file.path(vapply(packages, package_path, "", USE.NAMES = FALSE), "Meta", "package.rds")
+}
+
+boot_server <- function(packages, key, call) {
+  base <- temp_base(call)
+  setup <- list(
+    libraries = .libPaths(), packages = packages, tmpdir = Sys.getenv("TMPDIR", NA), base = base
+  )
+  env <- c(thread_variables(1L), paste0("TMPDIR=", base), "MUSTER_BOOT=1")
+  variables <- session_variables()
+  pointer <- .Call(ffi_server_start, r_program(), r_arguments("server"), env, setup)
+  if (is.list(pointer)) {
+    abort_muster(launch_kind(pointer$errno), "Can't start the fork server.",
+      details = paste0(pointer$call, ": ", pointer$error), hints = errno_hint(pointer$errno),
+      errno = pointer$errno, call = call
+    )
+  }
+  # An interrupt leaves no server behind that nobody knows of.
+  waited <- FALSE
+  on.exit(if (!waited) .Call(ffi_server_end, pointer))
+  ready <- .Call(ffi_server_wait, pointer, start_timeout())
+  if (ready) {
+    waited <- TRUE
+    return(list(key = key, pointer = pointer, env = variables))
+  }
+  state <- .Call(ffi_server_state, pointer)
+  if (state$state == "refused") {
+    return(list(refused = state$text))
+  }
+  abort_boot(state, call)
+}
+
+abort_boot <- function(state, call) {
+  if (state$state == "booting") {
+    abort_muster("timeout",
+      paste0("The fork server isn't ready after ", start_timeout(), " s."),
+      details = output_lines(state$output),
+      hints = c(
+        "A startup file (.Rprofile) or a package may wait for something.",
+        "See options(muster.start_timeout = ) in ?muster."
+      ),
+      pid = state$pid, output = state$output, call = call
+    )
+  }
+  abort_muster("launch", "The fork server ended before it was ready.",
+    details = c(
+      if (nzchar(state$text)) state$text,
+      paste0("It ended: ", exit_text(state), "."), output_lines(state$output)
+    ),
+    hints = "Try it by hand: R --no-echo -e 'library(muster)'",
+    pid = state$pid, exit_code = exit_field(state, 1L), signal = exit_field(state, 2L),
+    output = state$output, call = call
+  )
+}

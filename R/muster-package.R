@@ -1,0 +1,20 @@
+#' muster: clusters of R workers that start in a blink
+#'
+#' [cluster_start()] starts workers; every function of package parallel that
+#' takes a cluster works on them, and so does what is built on it, such as
+#' foreach with doParallel. [cluster_stop()], or [parallel::stopCluster()], ends
+#' them. [availableCores()] tells how many there should be.
+#'
+#' @section Options:
+#' * `muster.quiet`: `TRUE` silences muster's messages. Default `FALSE`.
+#' * `muster.start_timeout`: seconds until a start that hangs is given up.
+#'   Default 120.
+#' * `muster.raise_nofile`: `TRUE` lets [cluster_start()] raise this session's
+#'   soft limit on open files when it needs to. Default `FALSE`, because R itself
+#'   can't use file descriptors from 1024 on for its own connections.
+#' @useDynLib muster, .registration = TRUE
+#' @importFrom parallel stopCluster
+"_PACKAGE"
+
+# S4 code (BiocParallel, for one) finds the class by this.
+methods::setOldClass(c("muster_cluster", "SOCKcluster", "cluster"))

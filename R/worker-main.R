@@ -1,0 +1,170 @@
+# What runs in fork servers and workers, from R's start to its end. boot.R of the
+# installed package calls boot_main().
+
+boot_main <- function(role, session) {
+  the$worker <- TRUE
+  Sys.unsetenv("MUSTER_BOOT")
+  switch(role,
+    server = server_main(session),
+    worker = worker_main(FALSE, session)
+  )
+  quit(save = "no", status = 0L, runLast = FALSE)
+}
+
+# ---- The fork server
+
+server_main <- function(session) {
+  setup <- .Call(ffi_server_begin)
+  if (is.null(setup)) {
+    return()
+  }
+  descriptors <- open_descriptors()
+  failure <- first_error({
+    .libPaths(setup$libraries)
+    attach_packages(lapply(setup$packages, c, ""))
+  })
+  if (!is.null(failure)) {
+    .Call(ffi_server_say, kind_failed, failure)
+    quit(save = "no", status = 1L, runLast = FALSE)
+  }
+  reason <- fork_refusal(descriptors)
+  if (!is.null(reason)) {
+    .Call(ffi_server_say, kind_server_refuse, reason)
+    return()
+  }
+  warm_up(setup)
+  if (.Call(ffi_server_run, session, setup$base)) {
+    worker_main(TRUE, session)
+  }
+}
+
+# Message kinds, see docs/PROTOCOL.md.
+kind_failed <- 4L
+kind_server_refuse <- 33L
+
+# Why workers must not be forked from here, or NULL.
+fork_refusal <- function(descriptors) {
+  threads <- .Call(ffi_threads_count)[1L]
+  if (threads > 1L) {
+    return(paste0(
+      "It found ", threads, " threads in itself: a package or a startup file started them, ",
+      "and a process with threads must not fork."
+    ))
+  }
+  more <- setdiff(open_descriptors(), descriptors)
+  if (length(more)) {
+    return(paste0(
+      "A package keeps files or connections open (", paste(names_of(more), collapse = ", "),
+      "), which workers would share."
+    ))
+  }
+  NULL
+}
+
+open_descriptors <- function() {
+  fds <- list.files("/proc/self/fd")
+  fds[nzchar(names_of(fds))]
+}
+
+# What descriptors stand for; "" for those that are gone, as the one that listed them.
+names_of <- function(fds) {
+  names <- Sys.readlink(file.path("/proc/self/fd", fds))
+  names[is.na(names)] <- ""
+  names
+}
+
+# Runs once all that a worker will run, so that its code is loaded and compiled
+# here and not in every worker: promises of lazily loaded functions, the handlers'
+# path, the compiler itself. Then the garbage goes, since workers would copy its
+# pages when they write to them.
+warm_up <- function(setup) {
+  # parallel's finalizer wants tools when a worker ends.
+  loadNamespace("tools")
+  compiler::cmpfun(function(x) {
+    for (i in x) x <- x + i
+    x
+  })
+  own_tempdir(setup$base, setup$tmpdir)
+  first_error(stop("never shown"))
+  worker_setup(list(
+    directory = getwd(), libraries = .libPaths(), tmpdir = setup$tmpdir, threads = 0L,
+    variables = list(set = character(), unset = character()), setup = function() NULL
+  ))
+  messages <- list(
+    list(function() 1L, list(), NULL),
+    list("lapply", list(1:2, function(i, ...) i), 1L),
+    list(eval, list(quote(Sys.getpid())), NULL),
+    list(function() stop("never shown"), list(), NULL)
+  )
+  fd <- .Call(ffi_warm_pair)
+  for (i in 1:3) {
+    .Call(ffi_warm_feed, fd, messages)
+    worker_serve()
+  }
+  .Call(ffi_warm_feed, fd, NULL)
+  # This process needs no directory of its own, and each worker makes one.
+  unlink(tempdir(), recursive = TRUE)
+  clear_globals()
+  gc()
+}
+
+# ---- The worker
+
+worker_main <- function(forked, session) {
+  .Call(ffi_worker_begin, forked, session)
+  orders <- .Call(ffi_worker_setup)
+  if (!is.null(orders)) {
+    failure <- first_error({
+      if (forked) own_tempdir(orders$base, orders$tmpdir)
+      worker_setup(orders)
+    })
+    if (is.null(failure)) {
+      .Call(ffi_worker_ready, tempdir())
+      worker_serve()
+    } else {
+      .Call(ffi_worker_failed, failure)
+      quit(save = "no", status = 1L, runLast = FALSE)
+    }
+  }
+  quit(save = "no", status = 0L, runLast = FALSE)
+}
+
+# Evaluates calls until the session says that it's enough. The handlers are outside
+# of the loop, which is in C: one for each call would cost 5 us. Calls are evaluated
+# in frames below parallel's namespace, as in a worker of makeCluster().
+worker_serve <- function() {
+  enclosure <- asNamespace("parallel")
+  repeat {
+    outcome <- tryCatch(
+      .Call(ffi_worker_serve, enclosure),
+      error = identity, interrupt = identity
+    )
+    if (is.logical(outcome) || !answer_condition(outcome)) {
+      return(invisible())
+    }
+  }
+}
+
+# FALSE if the session is gone.
+answer_condition <- function(condition) {
+  text <- if (inherits(condition, "interrupt")) "interrupted" else message_of(condition)
+  value <- structure(text, class = c("snow-try-error", "try-error"))
+  .Call(ffi_worker_answer_error, value)
+}
+
+# conditionMessage() is generic, and a method of the user's may fail itself.
+message_of <- function(condition) {
+  text <- tryCatch(conditionMessage(condition), error = function(e) NULL)
+  if (is.character(text)) paste(text, collapse = "\n") else "an error without a message"
+}
+
+# The message of the first error, or NULL.
+first_error <- function(code) {
+  tryCatch(
+    {
+      code
+      NULL
+    },
+    error = message_of
+  )
+}

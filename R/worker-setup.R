@@ -1,0 +1,91 @@
+# How a process becomes the worker that the session asked for.
+
+# worker_setup() carries out the orders of worker_orders(). Errors say what failed.
+worker_setup <- function(orders) {
+  set_variables(orders$variables, orders$tmpdir)
+  set_directory(orders$directory)
+  if (!identical(orders$libraries, .libPaths())) {
+    .libPaths(orders$libraries)
+  }
+  set_threads(orders$threads, orders$thread_variables)
+  attach_packages(orders$packages)
+  clear_globals()
+  run_setup(orders$setup)
+}
+
+set_variables <- function(variables, tmpdir) {
+  if (length(variables$set)) {
+    do.call(Sys.setenv, as.list(variables$set))
+  }
+  Sys.unsetenv(variables$unset)
+  if (is.na(tmpdir)) Sys.unsetenv("TMPDIR") else Sys.setenv(TMPDIR = tmpdir)
+}
+
+set_directory <- function(directory) {
+  # It may have been removed since; workers then stay where they are, as R does.
+  if (length(directory) && dir.exists(directory)) {
+    setwd(directory)
+  }
+}
+
+# Libraries that are loaded already are told; those to come read the variables.
+set_threads <- function(threads, variables) {
+  if (length(variables)) {
+    parts <- strsplit(variables, "=", fixed = TRUE)
+    do.call(Sys.setenv, structure(lapply(parts, `[[`, 2L), names = vapply(parts, `[[`, "", 1L)))
+  }
+  if (threads > 1L) {
+    .Call(ffi_threads_set, threads)
+  }
+}
+
+# packages: list of c(name, source folder if under load_all()).
+attach_packages <- function(packages) {
+  for (package in packages) {
+    if (nzchar(package[2L])) {
+      load_all <- getExportedValue("pkgload", "load_all")
+      load_all(package[2L], quiet = TRUE)
+    } else {
+      tryCatch(
+        suppressPackageStartupMessages(library(package[1L], character.only = TRUE)),
+        error = function(e) {
+          stop_setup(paste0("Can't load package \"", package[1L], "\": ", message_of(e)))
+        }
+      )
+    }
+  }
+}
+
+# A worker begins with an empty workspace and without its server's random stream,
+# even if a startup file left something there.
+clear_globals <- function() {
+  seed <- ".Random.seed"
+  if (exists(seed, envir = globalenv(), inherits = FALSE)) {
+    rm(list = seed, envir = globalenv())
+  }
+}
+
+# A tempdir() of its own, inside the directory that the session removes. The one
+# that R remembers is gone; TMPDIR says where tempdir() makes another.
+own_tempdir <- function(base, tmpdir) {
+  Sys.setenv(TMPDIR = base)
+  tempdir(check = TRUE)
+  if (is.na(tmpdir)) Sys.unsetenv("TMPDIR") else Sys.setenv(TMPDIR = tmpdir)
+}
+
+run_setup <- function(setup) {
+  tryCatch(
+    if (is.function(setup)) {
+      setup()
+    } else {
+      # A vector of expressions (expression(a, b)) is evaluated in order.
+      for (part in if (is.expression(setup)) as.list(setup) else list(setup)) {
+        eval(part, globalenv())
+      }
+    },
+    error = function(e) stop_setup(paste0("`setup` failed: ", message_of(e)))
+  )
+  invisible()
+}
+
+stop_setup <- function(message) abort_muster("launch", message, call = NULL)

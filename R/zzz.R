@@ -1,0 +1,49 @@
+# Loading and unloading. Loading starts no process, no thread and no timer.
+
+# What this session, worker or fork server knows of itself.
+the <- new.env(parent = emptyenv())
+the$worker <- FALSE # is this process a worker?
+the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
+the$servers_pid <- 0L # the process that they belong to
+the$ended <- FALSE
+
+.onLoad <- function(libname, pkgname) {
+  the$build <- build_text(file.path(libname, pkgname))
+  .Call(ffi_session_configure, the$build)
+  # Runs when R ends, also by quit() and at the end of a script.
+  reg.finalizer(the, function(e) end_session(), onexit = TRUE)
+  register_cluster_type()
+}
+
+.onUnload <- function(libpath) {
+  end_session()
+  library.dynam.unload("muster", libpath)
+}
+
+# Session and workers must run the same build: what SETUP and EXEC mean may
+# change between two. The library file's time tells a reinstalled package.
+build_text <- function(path) {
+  file <- file.path(path, "libs", .Platform$r_arch, paste0("muster", .Platform$dynlib.ext))
+  time <- if (is_dev()) "dev" else format(as.numeric(file.mtime(file)), nsmall = 3, digits = 16)
+  substr(paste("muster", utils::packageVersion("muster", dirname(path)), time), 1L, 62L)
+}
+
+# Is this package under pkgload::load_all()? Then workers must load it so too.
+is_dev <- function(ns = topenv()) {
+  exists(".__DEVTOOLS__", envir = ns, inherits = FALSE)
+}
+
+end_session <- function() {
+  if (!the$worker) {
+    .Call(ffi_session_end, 2)
+  }
+}
+
+# R >= 4.5: parallel::makeCluster(n, type = "MUSTER").
+register_cluster_type <- function() {
+  parallel <- asNamespace("parallel")
+  if ("registerClusterType" %in% getNamespaceExports(parallel)) {
+    register <- get("registerClusterType", envir = parallel)
+    register("MUSTER", function(spec, ...) cluster_start(spec, ...))
+  }
+}

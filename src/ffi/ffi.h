@@ -1,0 +1,100 @@
+// ffi: the only folder that knows R. Everything in it runs on the R thread.
+//
+// Rules: core functions never longjmp; this folder frees or hands over what it
+// holds before it calls anything of R's that may. An outcome that R code turns
+// into a condition comes back as a small integer (enum ffi_outcome), so that
+// all conditions are made in R/conditions.R.
+#ifndef MST_FFI_H
+#define MST_FFI_H
+
+#define R_NO_REMAP
+#include <Rinternals.h>
+
+#include "base/mst_buf.h"
+#include "pool/run.h"
+
+// Longest time without a look at R's interrupts and time limits.
+#define FFI_SLICE_MS 50
+
+enum ffi_outcome {
+  FFI_LOST = 1,    // the worker is lost
+  FFI_STOPPED = 2, // the cluster was stopped
+  FFI_FOREIGN = 3, // of another process: a copy, or used in a forked child
+  FFI_TYPE = 4,    // a message of a type that muster doesn't know
+  FFI_MEMORY = 5,  // no memory for a message
+  FFI_SYSTEM = 6   // a system call failed
+};
+
+// ---- serialize.c
+
+// ffi_serialize appends x to buf in R's native binary format. Raises R errors.
+void ffi_serialize(SEXP x, struct mst_buf *buf);
+// ffi_unserialize reads one object from n bytes. Raises R errors; what it reads
+// must stay in place meanwhile.
+SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
+
+// ---- session.c
+
+// ffi_session gives the session of this process, opened on first use. Raises an
+// R error if that fails. In a forked child the parent's is left alone.
+struct mst_session *ffi_session(void);
+// ffi_build gives what session and worker must agree in, as configured by R.
+const char *ffi_build(void);
+// ffi_session_or_null gives it only if this process has opened one.
+struct mst_session *ffi_session_or_null(void);
+// ffi_cluster_of gives the cluster behind an external pointer, or NULL and the
+// outcome.
+struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome);
+// ffi_peer_of does the same for a node's pointer.
+struct mst_peer *ffi_peer_of(SEXP pointer, enum ffi_outcome *outcome);
+
+// ---- small helpers (values.c)
+
+// ffi_list makes a named list of n elements; names are C strings. The caller
+// protects it and fills it.
+SEXP ffi_list(int n, const char *const *names);
+// ffi_text makes a string from n bytes of a locale or UTF-8 text; bytes that are
+// valid in neither are shown as <xx>.
+SEXP ffi_text(const char *bytes, size_t n);
+
+// ---- entry points, registered in init.c
+
+SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup);
+SEXP ffi_server_wait(SEXP server, SEXP timeout_s);
+SEXP ffi_server_state(SEXP server);
+SEXP ffi_server_end(SEXP server);
+SEXP ffi_session_end(SEXP timeout_s);
+SEXP ffi_session_configure(SEXP build);
+SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
+                      SEXP setup, SEXP timeout_s);
+SEXP ffi_cluster_stop(SEXP cluster, SEXP ranks);
+SEXP ffi_cluster_status(SEXP cluster);
+SEXP ffi_cluster_abandon(SEXP cluster);
+SEXP ffi_node_send(SEXP node, SEXP data);
+SEXP ffi_node_receive(SEXP node);
+SEXP ffi_nodes_receive_one(SEXP nodes);
+SEXP ffi_node_ping(SEXP node, SEXP timeout_s);
+SEXP ffi_node_status(SEXP node);
+
+SEXP ffi_server_begin(void);
+SEXP ffi_server_run(SEXP session, SEXP temp_dir);
+SEXP ffi_server_say(SEXP kind, SEXP text);
+SEXP ffi_worker_begin(SEXP forked, SEXP session);
+SEXP ffi_worker_setup(void);
+SEXP ffi_worker_ready(SEXP tempdir);
+SEXP ffi_worker_failed(SEXP text);
+SEXP ffi_worker_serve(SEXP enclosure);
+SEXP ffi_worker_answer_error(SEXP value);
+SEXP ffi_warm_pair(void);
+SEXP ffi_warm_feed(SEXP fd, SEXP messages);
+
+SEXP ffi_limits(void);
+SEXP ffi_limits_raise(SEXP want);
+SEXP ffi_threads_set(SEXP threads);
+SEXP ffi_threads_count(void);
+SEXP ffi_can_fork(void);
+SEXP ffi_fault_arm(SEXP point, SEXP nth, SEXP sys_errno);
+SEXP ffi_assert_fail(void);
+SEXP ffi_build_flags(void);
+
+#endif

@@ -1,0 +1,325 @@
+// One message to a worker, one answer from it: the hot path.
+//
+// EXEC carries an unnamed list(fun, args, tag) and VALUE an unnamed
+// list(value, tag): parallel's own message forms have names and constants that
+// both sides know, and are put together again here. Cost of a trivial call
+// beside R's own: two serializations, two system calls, one wake-up.
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "ffi/ffi.h"
+
+// A payload above this is kept while one verb sends the same objects to the next
+// worker; below it, serializing again is as cheap as comparing.
+#define BROADCAST_MIN ((size_t)65536)
+
+// What was sent last, if it was large and sent by clusterCall (which sends the
+// same to all before anything else runs, so that nothing can have changed).
+static struct {
+  struct mst_blob *blob;
+  SEXP key; // list(frame, fun, args), preserved: the addresses can't be reused
+} broadcast;
+
+static void forget_broadcast(void) {
+  if (broadcast.key == NULL) return;
+  R_ReleaseObject(broadcast.key);
+  broadcast.key = NULL;
+  mst_blob_release(broadcast.blob);
+  broadcast.blob = NULL;
+}
+
+// verb_frame asks R for the frame of the clusterCall() that is sending, NULL in
+// all other cases.
+static SEXP verb_frame(void) {
+  static SEXP call;
+  if (call == NULL) {
+    SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
+    call = Rf_lcons(PROTECT(Rf_eval(Rf_install("broadcast_frame"), ns)),
+                    R_NilValue);
+    R_PreserveObject(call);
+    UNPROTECT(3);
+  }
+  return Rf_eval(call, R_GlobalEnv);
+}
+
+static int same_args(SEXP a, SEXP b) {
+  if (Rf_xlength(a) != Rf_xlength(b)) return 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(a); i++) {
+    if (VECTOR_ELT(a, i) != VECTOR_ELT(b, i)) return 0;
+  }
+  return 1;
+}
+
+// known_payload gives the payload of the call before, if this one sends the
+// same objects from the same frame.
+static struct mst_blob *known_payload(SEXP fun, SEXP args) {
+  if (broadcast.key == NULL) return NULL;
+  if (VECTOR_ELT(broadcast.key, 1) == fun &&
+      same_args(VECTOR_ELT(broadcast.key, 2), args) &&
+      verb_frame() == VECTOR_ELT(broadcast.key, 0)) {
+    return broadcast.blob;
+  }
+  forget_broadcast();
+  return NULL;
+}
+
+static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
+  SEXP frame = PROTECT(verb_frame());
+  if (frame != R_NilValue) {
+    SEXP key = PROTECT(Rf_allocVector(VECSXP, 3));
+    SET_VECTOR_ELT(key, 0, frame);
+    SET_VECTOR_ELT(key, 1, fun);
+    SET_VECTOR_ELT(key, 2, args);
+    R_PreserveObject(key);
+    broadcast.key = key;
+    broadcast.blob = blob;
+    blob->refs++;
+    UNPROTECT(1);
+  }
+  UNPROTECT(1);
+}
+
+// payload_of serializes into a buffer that is used again and again, or into a
+// new one while the old is still queued somewhere.
+static struct mst_blob *payload_of(SEXP fun, SEXP args, SEXP tag) {
+  static struct mst_blob *scratch;
+  if (scratch != NULL && scratch->refs > 1) {
+    mst_blob_release(scratch);
+    scratch = NULL;
+  }
+  if (scratch == NULL) scratch = mst_blob_new();
+  if (scratch == NULL) Rf_error("no memory for a message");
+  scratch->buf.len = 0;
+  mst_buf_trim(&scratch->buf, MST_CHAN_KEEP);
+  SEXP message = PROTECT(Rf_allocVector(VECSXP, 3));
+  SET_VECTOR_ELT(message, 0, fun);
+  SET_VECTOR_ELT(message, 1, args);
+  SET_VECTOR_ELT(message, 2, tag);
+  ffi_serialize(message, &scratch->buf);
+  UNPROTECT(1);
+  return scratch;
+}
+
+// element finds a list's element by name; parallel builds its messages in a
+// fixed order, so the first look is nearly always right.
+static SEXP element(SEXP list, int guess, const char *name) {
+  if (TYPEOF(list) != VECSXP) return R_NilValue;
+  SEXP names = Rf_getAttrib(list, R_NamesSymbol);
+  const int n = (int)Rf_xlength(list);
+  if (TYPEOF(names) != STRSXP) return R_NilValue;
+  if (guess < n && strcmp(CHAR(STRING_ELT(names, guess)), name) == 0) {
+    return VECTOR_ELT(list, guess);
+  }
+  for (int i = 0; i < n; i++) {
+    if (strcmp(CHAR(STRING_ELT(names, i)), name) == 0) {
+      return VECTOR_ELT(list, i);
+    }
+  }
+  return R_NilValue;
+}
+
+static SEXP outcome_of(int rc) {
+  switch (rc) {
+  case -MST_ECLOSED:
+    return Rf_ScalarInteger(FFI_LOST);
+  case -MST_EMEM:
+  case -MST_ELIMIT:
+    return Rf_ScalarInteger(FFI_MEMORY);
+  default:
+    return Rf_ScalarInteger(FFI_SYSTEM);
+  }
+}
+
+static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload) {
+  int rc = mst_peer_send(peer, payload, FFI_SLICE_MS, NULL);
+  while (rc == -MST_EAGAIN) {
+    R_CheckUserInterrupt(); // what is queued goes out with later calls
+    rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
+  }
+  return rc == 0 ? R_NilValue : outcome_of(rc);
+}
+
+// ffi_node_send sends one of parallel's messages. NULL, or an outcome: FFI_TYPE
+// for all but EXEC.
+SEXP ffi_node_send(SEXP node, SEXP data) {
+  enum ffi_outcome outcome;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  SEXP type = element(data, 0, "type");
+  if (TYPEOF(type) != STRSXP || Rf_xlength(type) != 1 ||
+      strcmp(CHAR(STRING_ELT(type, 0)), "EXEC") != 0) {
+    return Rf_ScalarInteger(FFI_TYPE);
+  }
+  SEXP body = element(data, 1, "data");
+  SEXP fun = element(body, 0, "fun");
+  SEXP args = element(body, 1, "args");
+  SEXP tag = element(body, 3, "tag");
+  struct mst_blob *payload = known_payload(fun, args);
+  if (payload != NULL) return send_all(peer, payload);
+  payload = payload_of(fun, args, tag);
+  if (payload->buf.len >= BROADCAST_MIN) remember_payload(fun, args, payload);
+  return send_all(peer, payload);
+}
+
+// ---- answers
+
+// Constants of every answer, made once.
+static struct {
+  SEXP type;
+  SEXP names;
+  SEXP time_names;
+  SEXP time_class;
+  SEXP one_names;
+  SEXP success[2];
+} constant;
+
+static SEXP keep(SEXP x) {
+  R_PreserveObject(x);
+  MARK_NOT_MUTABLE(x);
+  return x;
+}
+
+static SEXP strings(int n, const char *const *texts) {
+  SEXP x = PROTECT(Rf_allocVector(STRSXP, n));
+  for (int i = 0; i < n; i++) SET_STRING_ELT(x, i, Rf_mkChar(texts[i]));
+  UNPROTECT(1);
+  return x;
+}
+
+static void make_constants(void) {
+  if (constant.success[1] != NULL) return;
+  static const char *const names[] = {"type", "value", "success", "time", "tag"};
+  static const char *const times[] = {"user.self", "sys.self", "elapsed",
+                                      "user.child", "sys.child"};
+  static const char *const one[] = {"node", "value"};
+  constant.type = keep(Rf_mkString("VALUE"));
+  constant.names = keep(strings(5, names));
+  constant.time_names = keep(strings(5, times));
+  constant.time_class = keep(Rf_mkString("proc_time"));
+  constant.one_names = keep(strings(2, one));
+  constant.success[0] = keep(Rf_ScalarLogical(0));
+  constant.success[1] = keep(Rf_ScalarLogical(1));
+}
+
+static SEXP times_of(const struct mst_value_head *head) {
+  SEXP time = PROTECT(Rf_allocVector(REALSXP, 5));
+  const double values[5] = {head->user_s, head->system_s, head->elapsed_s, 0.0,
+                            0.0};
+  memcpy(REAL(time), values, sizeof values);
+  Rf_setAttrib(time, R_NamesSymbol, constant.time_names);
+  Rf_setAttrib(time, R_ClassSymbol, constant.time_class);
+  UNPROTECT(1);
+  return time;
+}
+
+// value_of makes parallel's list of an answer and takes the answer from its
+// channel. If reading it raises an R error, the flag says so and the next call
+// for this worker drops the answer first.
+static SEXP value_of(struct mst_peer *peer) {
+  struct mst_frame frame;
+  struct mst_value_head head;
+  const int there = mst_peer_answer(peer, &frame);
+  MST_ASSERT(there);
+  const size_t n = (size_t)frame.head.length;
+  make_constants();
+  if (mst_value_head_decode(frame.payload, n, &head) != 0) {
+    mst_peer_taken(peer, &frame);
+    return Rf_ScalarInteger(FFI_SYSTEM);
+  }
+  SEXP answer = PROTECT(Rf_allocVector(VECSXP, 5));
+  Rf_setAttrib(answer, R_NamesSymbol, constant.names);
+  SET_VECTOR_ELT(answer, 0, constant.type);
+  SET_VECTOR_ELT(answer, 2,
+                 constant.success[(frame.head.flags & MST_FLAG_ERROR) == 0]);
+  SET_VECTOR_ELT(answer, 3, times_of(&head));
+  peer->reading = 1;
+  SEXP content = PROTECT(ffi_unserialize(frame.payload + MST_VALUE_HEAD_BYTES,
+                                         n - MST_VALUE_HEAD_BYTES));
+  peer->reading = 0;
+  mst_peer_taken(peer, &frame);
+  if (TYPEOF(content) == VECSXP && Rf_xlength(content) == 2) {
+    SET_VECTOR_ELT(answer, 1, VECTOR_ELT(content, 0));
+    SET_VECTOR_ELT(answer, 4, VECTOR_ELT(content, 1));
+  }
+  UNPROTECT(2);
+  return answer;
+}
+
+// drop_unread takes an answer whose reading failed before.
+static void drop_unread(struct mst_peer *peer) {
+  struct mst_frame frame;
+  if (!peer->reading) return;
+  peer->reading = 0;
+  if (mst_peer_answer(peer, &frame)) mst_peer_taken(peer, &frame);
+}
+
+// wait_for waits for an answer of one of n peers: its index, or an error code.
+static int wait_for(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
+  for (;;) {
+    const int found = mst_peer_wait(peers, n, FFI_SLICE_MS, lost, NULL);
+    if (found != -MST_EAGAIN) return found;
+    R_CheckUserInterrupt();
+  }
+}
+
+// ffi_node_receive waits for the oldest answer of one worker. The answer, or an
+// outcome; FFI_LOST also if the worker owes none and is gone.
+SEXP ffi_node_receive(SEXP node) {
+  enum ffi_outcome outcome;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  forget_broadcast();
+  drop_unread(peer);
+  uint32_t lost;
+  if (peer->answered == 0 && peer->data.ended) {
+    return Rf_ScalarInteger(FFI_LOST);
+  }
+  const int found = wait_for(&peer, 1, &lost);
+  return found < 0 ? outcome_of(found) : value_of(peer);
+}
+
+// ffi_nodes_receive_one waits for the first answer of any of the nodes:
+// list(node, value), or c(outcome, node).
+SEXP ffi_nodes_receive_one(SEXP nodes) {
+  const R_xlen_t n = Rf_xlength(nodes);
+  struct mst_peer **peers =
+      (struct mst_peer **)(void *)R_alloc((size_t)n + 1, sizeof *peers);
+  for (R_xlen_t i = 0; i < n; i++) {
+    enum ffi_outcome outcome;
+    peers[i] = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
+    if (peers[i] == NULL) return Rf_ScalarInteger((int)outcome);
+    drop_unread(peers[i]);
+  }
+  forget_broadcast();
+  uint32_t lost = 0;
+  const int found = wait_for(peers, (uint32_t)n, &lost);
+  if (found < 0) {
+    SEXP failed = Rf_allocVector(INTSXP, 2);
+    INTEGER(failed)[0] = found == -MST_ECLOSED ? FFI_LOST : FFI_SYSTEM;
+    INTEGER(failed)[1] = (int)lost + 1;
+    return failed;
+  }
+  SEXP value = PROTECT(value_of(peers[found]));
+  SEXP one = PROTECT(Rf_allocVector(VECSXP, 2));
+  Rf_setAttrib(one, R_NamesSymbol, constant.one_names);
+  SET_VECTOR_ELT(one, 0, Rf_ScalarInteger(found + 1));
+  SET_VECTOR_ELT(one, 1, value);
+  UNPROTECT(2);
+  return one;
+}
+
+// ffi_node_ping asks for a sign of life of the worker's second thread: the round
+// trip in seconds, NA if none came in time, or an outcome.
+SEXP ffi_node_ping(SEXP node, SEXP timeout_s) {
+  static uint64_t nonce;
+  enum ffi_outcome outcome;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  const int64_t begin_ns = mst_clock_now();
+  const int rc = mst_peer_ping(peer, ++nonce,
+                               (int)(Rf_asReal(timeout_s) * 1000.0), NULL);
+  if (rc == -MST_ETIMEOUT) return Rf_ScalarReal(NA_REAL);
+  if (rc != 0) return outcome_of(rc);
+  return Rf_ScalarReal((double)(mst_clock_now() - begin_ns) / 1e9);
+}

@@ -1,0 +1,71 @@
+// Facts of this process for R: limits, threads, faults of test builds.
+#include <errno.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_fault.h"
+#include "ffi/ffi.h"
+
+SEXP ffi_limits(void) {
+  int64_t soft, hard, open_now;
+  mst_net_fd_limits(&soft, &hard, &open_now);
+  SEXP limits = Rf_allocVector(REALSXP, 3);
+  REAL(limits)[0] = (double)soft;
+  REAL(limits)[1] = (double)hard;
+  REAL(limits)[2] = (double)open_now;
+  return limits;
+}
+
+SEXP ffi_limits_raise(SEXP want) {
+  return Rf_ScalarReal(
+      (double)mst_net_fd_raise_limit((int64_t)Rf_asReal(want)));
+}
+
+SEXP ffi_threads_set(SEXP threads) {
+  mst_threads_set(Rf_asInteger(threads));
+  return R_NilValue;
+}
+
+// c(threads of this process, threads that its libraries would use)
+SEXP ffi_threads_count(void) {
+  SEXP counts = Rf_allocVector(INTSXP, 2);
+  INTEGER(counts)[0] = mst_proc_threads();
+  INTEGER(counts)[1] = mst_threads_get();
+  return counts;
+}
+
+SEXP ffi_can_fork(void) { return Rf_ScalarLogical(mst_proc_can_fork()); }
+
+// ffi_fault_arm arms a fault point of a test build and gives how often the one
+// armed before was met; NULL in other builds.
+SEXP ffi_fault_arm(SEXP point, SEXP nth, SEXP sys_errno) {
+#ifdef MST_FAULTS
+  return Rf_ScalarInteger(mst_fault_arm(CHAR(STRING_ELT(point, 0)),
+                                        Rf_asInteger(nth),
+                                        Rf_asInteger(sys_errno)));
+#else
+  (void)point;
+  (void)nth;
+  (void)sys_errno;
+  return R_NilValue;
+#endif
+}
+
+SEXP ffi_assert_fail(void) {
+  MST_ASSERT(0 && "asked for by a test");
+  return R_NilValue;
+}
+
+// Which checks this build has, for the tests: c(threads, faults).
+SEXP ffi_build_flags(void) {
+  SEXP flags = Rf_allocVector(LGLSXP, 2);
+  LOGICAL(flags)[0] = 0;
+  LOGICAL(flags)[1] = 0;
+#ifdef MST_CHECK_THREADS
+  LOGICAL(flags)[0] = 1;
+#endif
+#ifdef MST_FAULTS
+  LOGICAL(flags)[1] = 1;
+#endif
+  return flags;
+}

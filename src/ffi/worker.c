@@ -1,0 +1,366 @@
+// The worker's R thread: hello, set-up, and the loop that evaluates calls.
+//
+// The loop is in C and the handlers for errors are outside of it, in R
+// (worker_serve): a tryCatch for each call would cost 5 us. An error leaves the
+// loop by R's longjmp; R code then answers it and enters the loop again. So
+// nothing here is held across an evaluation that isn't R's or static.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "ffi/ffi.h"
+
+
+static struct {
+  struct mst_chan chan;
+  struct mst_spin spin;
+  struct mst_head call;   // the one that is being evaluated
+  struct mst_blob *reply; // used again and again
+  SEXP keep;              // list(tag) of the call
+  int reading;            // a frame is being unserialized
+  int64_t begin_ns;
+  struct rusage begin_usage;
+} worker;
+
+
+
+static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
+static uint32_t r_version(void) {
+  SEXP call = PROTECT(Rf_lang1(Rf_install("getRversion")));
+  SEXP version = PROTECT(Rf_eval(call, R_BaseEnv));
+  SEXP parts = VECTOR_ELT(version, 0);
+  uint32_t number = 0;
+  for (int i = 0; i < 3; i++) {
+    number = number << 8 | (uint32_t)(INTEGER(parts)[i] & 0xff);
+  }
+  UNPROTECT(2);
+  return number;
+}
+
+static int big_endian(void) {
+  const uint16_t probe = 1;
+  uint8_t first;
+  memcpy(&first, &probe, 1);
+  return first == 0;
+}
+
+static void say_hello(int forked) {
+  struct mst_hello hello = {.version_min = MST_WIRE_VERSION,
+                            .version_max = MST_WIRE_VERSION,
+                            .big_endian = (uint8_t)big_endian(),
+                            .forked = (uint8_t)forked,
+                            .pid = (uint32_t)getpid(),
+                            .r_version = r_version()};
+  strncpy(hello.build, ffi_build(), sizeof hello.build - 1);
+  struct mst_head head = {.kind = MST_KIND_HELLO};
+  uint8_t bytes[256];
+  const int n = mst_hello_encode(&hello, bytes, sizeof bytes);
+  MST_ASSERT(n > 0);
+  (void)mst_chan_send_small(&worker.chan, &head, bytes, (size_t)n, 1, NULL);
+}
+
+// ffi_worker_begin makes this process a worker: forked ones come with their
+// watch, booted ones start it here. session: pid of the session.
+SEXP ffi_worker_begin(SEXP forked, SEXP session) {
+  const int is_forked = Rf_asLogical(forked);
+  struct mst_err err;
+  mst_err_clear(&err);
+  mst_assert_on_failure(NULL); // from here on a broken promise ends the process
+  if (!is_forked) {
+    mst_thread_mark_r();
+    for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++) hold_fd(fd);
+    const int session_fd =
+        fcntl(MST_FD_SESSION, F_GETFD) >= 0 ? MST_FD_SESSION : -1;
+    if (mst_watch_start(MST_FD_CONTROL, session_fd,
+                        (pid_t)Rf_asInteger(session), &err) != 0) {
+      Rf_error("can't start the worker's watch: %s", err.text);
+    }
+    mst_proc_die_with_parent(0);
+  }
+  mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
+  worker.keep = Rf_allocVector(VECSXP, 1);
+  R_PreserveObject(worker.keep);
+  worker.reply = mst_blob_new();
+  if (worker.reply == NULL) Rf_error("no memory for a worker");
+  say_hello(is_forked);
+  return R_NilValue;
+}
+
+// ---- receiving
+
+// fill_or_wait brings more bytes: first by looking for a short while, then by
+// sleeping in the kernel. 0, or -MST_ECLOSED.
+static int fill_or_wait(void) {
+  int rc = -MST_EAGAIN;
+  if (mst_spin_begin(&worker.spin)) {
+    const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
+    do {
+      rc = mst_chan_fill(&worker.chan, 0, NULL);
+    } while (rc == -MST_EAGAIN && mst_clock_now() < end_ns);
+    mst_spin_end(&worker.spin, rc != -MST_EAGAIN);
+  }
+  while (rc == -MST_EAGAIN) {
+    rc = mst_chan_fill(&worker.chan, 1, NULL);
+    if (rc == -MST_EAGAIN) R_CheckUserInterrupt(); // a signal ended the sleep
+  }
+  return rc == 1 ? 0 : -MST_ECLOSED;
+}
+
+// next_frame waits for one whole frame. 1, or 0 when the session is gone.
+static int next_frame(struct mst_frame *frame) {
+  if (worker.reading) { // reading the last one raised an error
+    worker.reading = 0;
+    if (mst_chan_peek(&worker.chan, frame, NULL) == 1) {
+      mst_chan_take(&worker.chan, frame);
+    }
+  }
+  for (;;) {
+    const int rc = mst_chan_peek(&worker.chan, frame, NULL);
+    if (rc != 0) return rc == 1;
+    if (fill_or_wait() != 0) return 0;
+  }
+}
+
+static SEXP read_frame(const struct mst_frame *frame) {
+  worker.reading = 1;
+  SEXP content =
+      ffi_unserialize(frame->payload, (size_t)frame->head.length);
+  worker.reading = 0;
+  mst_chan_take(&worker.chan, frame);
+  return content;
+}
+
+// ffi_worker_setup waits for SETUP and gives its content, NULL if the session
+// ended meanwhile.
+SEXP ffi_worker_setup(void) {
+  struct mst_frame frame;
+  if (!next_frame(&frame) || frame.head.kind != MST_KIND_SETUP) {
+    return R_NilValue;
+  }
+  return read_frame(&frame);
+}
+
+static SEXP say_text(uint8_t kind, SEXP text) {
+  struct mst_head head = {.kind = kind};
+  uint8_t bytes[MST_TEXT_MAX + 8u];
+  const int n =
+      mst_text_encode(Rf_translateCharUTF8(STRING_ELT(text, 0)), bytes,
+                      sizeof bytes);
+  if (n < 0) return R_NilValue;
+  (void)mst_chan_send_small(&worker.chan, &head, bytes, (size_t)n, 1, NULL);
+  return R_NilValue;
+}
+
+SEXP ffi_worker_ready(SEXP tempdir) {
+  mst_watch_set_tempdir(Rf_translateChar(STRING_ELT(tempdir, 0)));
+  return say_text(MST_KIND_READY, tempdir);
+}
+
+SEXP ffi_worker_failed(SEXP text) { return say_text(MST_KIND_FAILED, text); }
+
+// ---- evaluating
+
+// quoted makes an argument stand for itself: symbols and calls would otherwise
+// be evaluated.
+static SEXP quoted(SEXP value) {
+  switch (TYPEOF(value)) {
+  case SYMSXP:
+  case LANGSXP:
+  case PROMSXP:
+    return Rf_lang2(R_QuoteSymbol, value);
+  default:
+    return value;
+  }
+}
+
+// call_of builds fun(args): what do.call(fun, args, quote = TRUE) would.
+static SEXP call_of(SEXP fun, SEXP args) {
+  SEXP names = PROTECT(Rf_getAttrib(args, R_NamesSymbol));
+  SEXP list = R_NilValue;
+  PROTECT_INDEX at;
+  PROTECT_WITH_INDEX(list, &at);
+  for (R_xlen_t i = Rf_xlength(args); i-- > 0;) {
+    SEXP value = PROTECT(quoted(VECTOR_ELT(args, i)));
+    REPROTECT(list = Rf_cons(value, list), at);
+    UNPROTECT(1);
+    if (TYPEOF(names) == STRSXP && CHAR(STRING_ELT(names, i))[0] != '\0') {
+      SET_TAG(list, Rf_installTrChar(STRING_ELT(names, i)));
+    }
+  }
+  if (TYPEOF(fun) == STRSXP && Rf_xlength(fun) == 1) {
+    fun = Rf_installTrChar(STRING_ELT(fun, 0));
+  }
+  SEXP call = Rf_lcons(fun, list);
+  UNPROTECT(2);
+  return call;
+}
+
+static double seconds(struct timeval end, struct timeval begin) {
+  return (double)(end.tv_sec - begin.tv_sec) +
+         (double)(end.tv_usec - begin.tv_usec) / 1e6;
+}
+
+static void begin_times(void) {
+  worker.begin_ns = mst_clock_now();
+  (void)getrusage(RUSAGE_SELF, &worker.begin_usage);
+}
+
+static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
+  struct rusage usage;
+  (void)getrusage(RUSAGE_SELF, &usage);
+  const struct mst_value_head head = {
+      .user_s = seconds(usage.ru_utime, worker.begin_usage.ru_utime),
+      .system_s = seconds(usage.ru_stime, worker.begin_usage.ru_stime),
+      .elapsed_s = (double)(mst_clock_now() - worker.begin_ns) / 1e9};
+  mst_value_head_encode(&head, out);
+}
+
+// answer sends the value of the call that is being evaluated. Raises R errors
+// (no memory); then nothing was sent. 0 when the session is gone.
+static int answer(SEXP value, uint16_t flags) {
+  struct mst_buf *buf = &worker.reply->buf;
+  buf->len = 0;
+  uint8_t times[MST_VALUE_HEAD_BYTES];
+  put_times(times);
+  if (mst_buf_append(buf, times, sizeof times) != 0) {
+    Rf_error("no memory for an answer");
+  }
+  SEXP content = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(content, 0, value);
+  SET_VECTOR_ELT(content, 1, VECTOR_ELT(worker.keep, 0));
+  ffi_serialize(content, buf);
+  UNPROTECT(1);
+  struct mst_head head = worker.call;
+  head.kind = MST_KIND_VALUE;
+  head.flags = flags;
+  const int rc =
+      mst_chan_send(&worker.chan, &head, worker.reply, NULL, 0, 1, NULL);
+  buf->len = 0;
+  mst_buf_trim(buf, MST_CHAN_KEEP);
+  worker.call.call = 0;
+  return rc == 0;
+}
+
+// evaluate runs one EXEC and answers it. 0 when the session is gone.
+static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
+  worker.call = frame->head;
+  begin_times();
+  SET_VECTOR_ELT(worker.keep, 0, R_NilValue);
+  SEXP message = PROTECT(read_frame(frame));
+  if (TYPEOF(message) != VECSXP || Rf_xlength(message) != 3) {
+    Rf_error("the session sent a call that can't be read");
+  }
+  SET_VECTOR_ELT(worker.keep, 0, VECTOR_ELT(message, 2));
+  SEXP call =
+      PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
+  // A frame of its own for each call, as do.call() in a function would give.
+  SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
+  begin_times();
+  SEXP value = PROTECT(Rf_eval(call, frame_env));
+  const int sent = answer(value, 0);
+  UNPROTECT(4);
+  return sent;
+}
+
+// ffi_worker_serve evaluates calls until it is told to end (TRUE) or the session
+// is gone (FALSE). Errors of calls leave it; enter it again.
+SEXP ffi_worker_serve(SEXP enclosure) {
+  struct mst_frame frame;
+  while (next_frame(&frame)) {
+    if (frame.head.kind == MST_KIND_EXEC) {
+      if (!evaluate(&frame, enclosure)) break;
+    } else {
+      mst_chan_take(&worker.chan, &frame);
+      if (frame.head.kind == MST_KIND_BYE) return Rf_ScalarLogical(1);
+    }
+  }
+  return Rf_ScalarLogical(0);
+}
+
+// ffi_worker_answer_error answers the call that raised an error; without one (an
+// interrupt that came between two calls) there is nothing to answer.
+SEXP ffi_worker_answer_error(SEXP value) {
+  if (worker.call.call == 0) return Rf_ScalarLogical(1);
+  return Rf_ScalarLogical(answer(value, MST_FLAG_ERROR));
+}
+
+// ---- warming: the fork server runs its workers' loop before it forks
+
+// ffi_warm_pair opens a channel to itself: the loop reads from one end what
+// ffi_warm_feed writes to the other, whose descriptor is returned.
+SEXP ffi_warm_pair(void) {
+  int pair[2];
+  if (mst_net_pair(pair, NULL) != 0) return Rf_ScalarInteger(-1);
+  mst_chan_open(&worker.chan, pair[0], MST_FRAME_MAX);
+  worker.keep = Rf_allocVector(VECSXP, 1);
+  R_PreserveObject(worker.keep);
+  worker.reply = mst_blob_new();
+  return Rf_ScalarInteger(pair[1]);
+}
+
+// ffi_warm_feed writes messages, list(fun, args, tag) each, and a BYE. With NULL
+// it ends the warming: both ends are closed and nothing of it is left.
+SEXP ffi_warm_feed(SEXP fd, SEXP messages) {
+  struct mst_chan chan;
+  mst_chan_open(&chan, Rf_asInteger(fd), MST_FRAME_MAX);
+  if (messages == R_NilValue) {
+    mst_chan_close(&chan);
+    mst_chan_close(&worker.chan);
+    mst_blob_release(worker.reply);
+    R_ReleaseObject(worker.keep);
+    memset(&worker, 0, sizeof worker);
+    return R_NilValue;
+  }
+  struct mst_blob *blob = mst_blob_new();
+  for (R_xlen_t i = 0; blob != NULL && i < Rf_xlength(messages); i++) {
+    blob->buf.len = 0;
+    ffi_serialize(VECTOR_ELT(messages, i), &blob->buf);
+    struct mst_head exec = {.kind = MST_KIND_EXEC, .call = (uint64_t)i + 1};
+    (void)mst_chan_send(&chan, &exec, blob, NULL, 0, 1, NULL);
+  }
+  mst_blob_release(blob);
+  struct mst_head bye = {.kind = MST_KIND_BYE};
+  (void)mst_chan_send(&chan, &bye, NULL, NULL, 0, 1, NULL);
+  return R_NilValue;
+}
+
+// ---- the fork server's R side
+
+// ffi_server_begin reads the server's set-up from its channel, NULL if the
+// session is gone.
+SEXP ffi_server_begin(void) {
+  mst_assert_on_failure(NULL);
+  hold_fd(MST_FD_DATA);
+  hold_fd(MST_FD_SESSION);
+  mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
+  SEXP setup = PROTECT(ffi_worker_setup());
+  // The channel's buffer only; the descriptor goes on as the server's.
+  mst_buf_free(&worker.chan.in);
+  memset(&worker, 0, sizeof worker);
+  UNPROTECT(1);
+  return setup;
+}
+
+// ffi_server_run serves forks. TRUE in a forked worker, FALSE in the server when
+// it is to end. An error, in a worker, is one of its set-up.
+SEXP ffi_server_run(SEXP session, SEXP temp_dir) {
+  struct mst_err err;
+  mst_err_clear(&err);
+  const char *path = Rf_translateChar(STRING_ELT(temp_dir, 0));
+  const struct mst_server_config config = {
+      .session = (pid_t)Rf_asInteger(session), .temp_dir = path};
+  const int rc = mst_server_run(&config, &err);
+  if (rc < 0) Rf_error("%s: %s", err.call, err.text);
+  return Rf_ScalarLogical(rc);
+}
+
+SEXP ffi_server_say(SEXP kind, SEXP text) {
+  mst_server_say((uint8_t)Rf_asInteger(kind),
+                 Rf_translateCharUTF8(STRING_ELT(text, 0)));
+  return R_NilValue;
+}
