@@ -1,0 +1,162 @@
+// wire: bytes to frames, frames to messages. Pure: no socket, no clock, no R,
+// no allocation. docs/PROTOCOL.md says the same for writers of other clients.
+//
+// A frame is a header of 40 bytes and a payload. All integers are little-endian,
+// whatever the machine. What the payload means depends on the kind; payloads
+// that hold R objects ("R bytes") are R's serialization format and are opaque
+// here.
+#ifndef MST_WIRE_H
+#define MST_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MST_WIRE_VERSION 1
+#define MST_WIRE_MAGIC 0x734Du // the bytes 'M' 's'
+#define MST_HEAD_BYTES 40u
+
+// A payload may hold an object of 10 GB and more; past 2^42 bytes (4 TiB) a
+// length is a broken or hostile header, not data.
+#define MST_FRAME_MAX (UINT64_C(1) << 42)
+// Before a peer has said hello in full, nothing larger is read from it.
+#define MST_FRAME_MAX_HELLO UINT64_C(4096)
+// Control and fork server messages are small; their texts are cut to fit.
+#define MST_FRAME_MAX_CONTROL UINT64_C(65536)
+// Longest text in a fixed message (paths, reasons), bytes without the length.
+#define MST_TEXT_MAX 4000u
+
+enum mst_kind {
+  // session and worker, data channel; a fork server is also sent SETUP and may
+  // answer FAILED
+  MST_KIND_HELLO = 1,  // worker first: who and what it is
+  MST_KIND_SETUP = 2,  // session: R bytes, how the worker is to be set up
+  MST_KIND_READY = 3,  // worker: set up, gives its tempdir
+  MST_KIND_FAILED = 4, // worker: set-up failed, text; it ends after this
+  MST_KIND_EXEC = 5,   // session: R bytes, a call to evaluate
+  MST_KIND_VALUE = 6,  // worker: times and R bytes, its answer
+  MST_KIND_BYE = 7,    // session: end when what came before is done
+  MST_KIND_REFUSE = 8, // either: text, why the peer is not accepted
+  // 9 to 15 are kept free for the data channel
+  // session and worker, control channel
+  MST_KIND_PING = 16, // either: 8 bytes that come back
+  MST_KIND_PONG = 17,
+  // 18 to 31 are kept free for the control channel (cancel, heartbeats)
+  // session and fork server
+  MST_KIND_SERVER_READY = 32,  // server: booted, may be asked to fork
+  MST_KIND_SERVER_REFUSE = 33, // server: text, why it must not fork
+  MST_KIND_FORK = 34,          // session: one worker, with its descriptors
+  MST_KIND_FORKED = 35,        // server: pid
+  MST_KIND_FORK_FAILED = 36,   // server: errno
+  MST_KIND_EXITED = 37,        // server: how a worker ended
+  MST_KIND_SIGNAL = 38,        // session: signal to a worker's process group
+  // 39 to 47 are kept free for fork servers, 48 to 63 for links between workers
+  MST_KIND_MAX = 63
+};
+
+// Bits of the header's flags.
+#define MST_FLAG_ERROR 0x0001u // VALUE: the call raised an error
+#define MST_FLAG_STATE 0x0002u // VALUE: the call changed the worker's state
+#define MST_FLAG_XDR 0x0004u   // R bytes are in R's portable big-endian form
+#define MST_FLAGS_KNOWN 0x0007u
+
+struct mst_head {
+  uint8_t kind;         // enum mst_kind
+  uint16_t flags;       // MST_FLAG_*
+  uint16_t attempt;     // which try of this call, from 0
+  uint32_t cluster;     // cluster of the session, from 1; 0 where none
+  uint32_t worker;      // index in the cluster, from 0
+  uint32_t epoch;       // incarnation of the worker, from 0
+  uint64_t call;        // call id, from 1; 0 for messages that are no call
+  uint64_t length;      // payload bytes
+};
+
+// mst_head_encode writes the 40 bytes of head to out. Asserts that the kind and
+// the flags are known and that length is at most MST_FRAME_MAX.
+void mst_head_encode(const struct mst_head *head, uint8_t out[MST_HEAD_BYTES]);
+
+// mst_head_decode reads a header from n bytes. Returns MST_HEAD_BYTES if head
+// was filled, 0 if n is too small for a verdict, -MST_EPROTO for bytes that can
+// be no header (checked as soon as each field is there: a wrong first byte is
+// told at once), -MST_ELIMIT if the length is over length_max or MST_FRAME_MAX.
+// Unknown flags, kinds and a nonzero reserved field are -MST_EPROTO. head is
+// changed only when it is filled. bytes may be NULL if n is 0.
+int mst_head_decode(const uint8_t *bytes, size_t n, uint64_t length_max,
+                    struct mst_head *head);
+
+// A whole frame inside a buffer: payload points into the bytes given.
+struct mst_frame {
+  struct mst_head head;
+  const uint8_t *payload;
+};
+
+// mst_frame_parse looks for one whole frame at the start of n bytes. Returns 1
+// and fills frame and *used; 0 if more bytes are needed (*used is then the whole
+// size of the frame if its header is there, else 0); errors of mst_head_decode,
+// with *used 0. frame is changed only by 1. The whole size never overflows.
+int mst_frame_parse(const uint8_t *bytes, size_t n, uint64_t length_max,
+                    struct mst_frame *frame, uint64_t *used);
+
+// The fixed messages. Encoders write into out[cap] and return the bytes written
+// or -MST_ELIMIT; texts longer than MST_TEXT_MAX are cut at a character's
+// border. Decoders check every length and range, want every byte used (but for
+// mst_value_head_decode, which leaves the R bytes behind it), and return 0 or
+// -MST_EPROTO, which leaves what they fill unspecified. Decoded texts are copied
+// and end with NUL; a NUL inside is -MST_EPROTO. Encoders assert the ranges that
+// decoders check.
+
+// The most that mst_hello_encode and mst_text_encode write.
+#define MST_HELLO_BYTES_MAX 81u
+#define MST_TEXT_BYTES_MAX (4u + MST_TEXT_MAX)
+
+struct mst_hello {
+  uint16_t version_min; // oldest protocol version the sender speaks, from 1
+  uint16_t version_max; // newest, at least version_min
+  uint8_t big_endian;   // 1 if the sender's R bytes would be big-endian
+  uint8_t forked;       // 1 if forked by a fork server, 0 if booted alone
+  uint32_t pid;         // 1 to INT32_MAX, so that (pid_t)pid is never negative
+  uint32_t r_version;   // as 0x00MMmmpp
+  char build[64];       // muster's version and build
+};
+int mst_hello_encode(const struct mst_hello *hello, uint8_t *out, size_t cap);
+int mst_hello_decode(const uint8_t *bytes, size_t n, struct mst_hello *hello);
+
+// Times of one evaluation, in front of the R bytes of VALUE: three doubles, all
+// finite. They may be negative: the wall clock may be set while a call runs.
+#define MST_VALUE_HEAD_BYTES 24u
+struct mst_value_head {
+  double user_s;
+  double system_s;
+  double elapsed_s;
+};
+void mst_value_head_encode(const struct mst_value_head *value,
+                           uint8_t out[MST_VALUE_HEAD_BYTES]);
+int mst_value_head_decode(const uint8_t *bytes, size_t n,
+                          struct mst_value_head *value);
+
+// SERVER_READY: pid and number of threads seen; FORKED: pid in `pid`;
+// FORK_FAILED: errno in `number`; EXITED: pid, and wait status in two parts;
+// SIGNAL: signal number. The worker, epoch and cluster are in the header.
+struct mst_proc_msg {
+  uint32_t pid;     // at most INT32_MAX, 0 where it says nothing
+  uint32_t how;     // enum mst_exit
+  int32_t number;   // exit code, signal, errno or thread count, by kind and how
+};
+enum mst_exit {
+  MST_EXIT_NONE = 0,
+  MST_EXIT_CODE = 1,   // ended by itself, number is the exit code, 0 to 255
+  MST_EXIT_SIGNAL = 2, // ended by a signal, number is the signal, 1 to 127
+  MST_EXIT_UNKNOWN = 3 // gone, nobody could wait for it
+};
+#define MST_PROC_MSG_BYTES 12u
+void mst_proc_msg_encode(const struct mst_proc_msg *msg,
+                         uint8_t out[MST_PROC_MSG_BYTES]);
+int mst_proc_msg_decode(const uint8_t *bytes, size_t n,
+                        struct mst_proc_msg *msg);
+
+// One text: READY (tempdir), FAILED, REFUSE, SERVER_REFUSE. Length as u32, then
+// the bytes (UTF-8 or the worker's locale, without NUL).
+int mst_text_encode(const char *text, uint8_t *out, size_t cap);
+int mst_text_decode(const uint8_t *bytes, size_t n,
+                    char out[MST_TEXT_MAX + 1u]);
+
+#endif
