@@ -1,0 +1,60 @@
+#!/bin/sh
+# Runs every fuzz target for a share of the time, and closes with one line,
+# "fuzz: N passed, N failed, N skipped". The canary passes if it fails as it
+# must: a file is written, and the file fails again. Called by `make smoke`.
+#
+#   smoke.sh ENGINE SECONDS      ENGINE is own or libfuzzer
+set -u
+engine=$1
+seconds=$2
+driver=build/own/fuzz
+mkdir -p build/failures build/log
+
+targets=$($driver --list)
+count=$(echo "$targets" | wc -l)
+share=$((seconds / (count - 1))) # the canary ends at once
+[ "$share" -ge 1 ] || share=1
+
+run_own() {
+  $driver --run "$1" "$share" "corpus/$1" build/failures
+}
+
+# The first folder takes what libFuzzer finds, so that the tree stays clean.
+run_libfuzzer() {
+  mkdir -p "build/found/$1"
+  FUZZ_TARGET=$1 build/libfuzzer/fuzz -max_total_time="$share" -max_len=4200 \
+    -timeout=10 -artifact_prefix="build/failures/$1-" \
+    "build/found/$1" "corpus/$1"
+}
+
+passed=0
+failed=0
+for target in $targets; do
+  log=build/log/$target.log
+  "run_$engine" "$target" > "$log" 2>&1
+  status=$?
+  # Both engines name the file last in a line of their log.
+  input=$(sed -n -e 's/.*input written to //p' \
+    -e 's/.*Test unit written to //p' "$log" | tail -n 1)
+  if [ "$target" = canary ]; then
+    if [ "$status" -ne 0 ] && [ -f "$input" ] &&
+       ! $driver --replay canary "$input" > /dev/null 2>&1; then
+      passed=$((passed + 1))
+    else
+      failed=$((failed + 1))
+      echo "FAIL canary: its bug was not found in $share s, see tests/fuzz/$log"
+    fi
+  elif [ "$status" -eq 0 ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+    echo "FAIL $target: $input"
+    grep -m 3 -e 'must hold' -e 'ERROR' -e 'runtime error' -e 'assertion' \
+      -e 'no corpus' "$log"
+    echo "  log: tests/fuzz/$log"
+    [ -z "$input" ] ||
+      echo "  replay: make -C tests/fuzz replay TARGET=$target INPUT=$input"
+  fi
+done
+echo "fuzz: $passed passed, $failed failed, 0 skipped"
+[ "$failed" -eq 0 ]
