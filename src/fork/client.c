@@ -88,6 +88,8 @@ static void take_news(struct mst_server *server, const struct mst_frame *frame,
       0) {
     return;
   }
+  // A group is signalled by kill(-pid): 0 would be the session's own, 1 everybody.
+  if (kind == MST_NEWS_FORKED && msg.pid <= 1) return;
   const struct mst_news news = {
       .kind = kind,
       .cluster = frame->head.cluster,

@@ -26,7 +26,8 @@ int mst_reap(pid_t pid, uint32_t *how, int32_t *number) {
   (void)kill(-pid, SIGKILL);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
-  *how = info.si_code == CLD_EXITED ? MST_EXIT_CODE : MST_EXIT_SIGNAL;
-  *number = info.si_status;
+  const int exited = WIFEXITED(status);
+  *how = exited ? MST_EXIT_CODE : MST_EXIT_SIGNAL;
+  *number = exited ? WEXITSTATUS(status) : WTERMSIG(status);
   return 1;
 }
