@@ -40,7 +40,7 @@ closeNode.muster_node <- function(node) {
   invisible()
 }
 
-#' @exportS3Method parallel::stopCluster
+#' @export
 stopCluster.muster_cluster <- function(cl) {
   stop_nodes(cl)
   invisible()

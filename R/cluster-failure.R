@@ -35,16 +35,11 @@ abort_start <- function(outcome, plan) {
   )
 }
 
-# errno of Linux and macOS that a start can meet.
-errno_value <- function(name) {
-  linux <- c(EAGAIN = 11L, ENOMEM = 12L, ENFILE = 23L, EMFILE = 24L, EDEADLK = 35L, ETOOMANYREFS = 109L)
-  macos <- c(EAGAIN = 35L, ENOMEM = 12L, ENFILE = 23L, EMFILE = 24L, EDEADLK = 11L, ETOOMANYREFS = 59L)
-  (if (Sys.info()[["sysname"]] == "Linux") linux else macos)[[name]]
-}
-errno_is <- function(errno, names) errno %in% vapply(names, errno_value, 0L)
+# Numbers of errno differ between systems; "" for one that a start doesn't meet.
+errno_is <- function(errno, names) .Call(ffi_errno_name, errno) %in% names
 
 # The fork server's way to say that it has threads.
-errno_threads <- function() errno_value("EDEADLK")
+errno_is_threads <- function(errno) errno_is(errno, "EDEADLK")
 
 launch_kind <- function(errno) {
   limits <- c("EAGAIN", "ENOMEM", "ENFILE", "EMFILE", "ETOOMANYREFS")
@@ -152,8 +147,8 @@ abort_lost <- function(node, rank, call) {
 
 # Called from C when an assertion fails in the session.
 abort_internal <- function(what, file, line) {
-  abort_muster("internal", "A promise that muster makes to itself was broken: this is a mistake in muster.",
+  abort_muster("internal", "A promise that muster makes to itself was broken.",
     details = paste0(what, " (", file, ":", line, ")"),
-    hints = "Please report it, with what you did.", call = NULL
+    hints = "This is a mistake in muster: please report it, with what you did.", call = NULL
   )
 }

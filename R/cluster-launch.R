@@ -54,7 +54,7 @@ start_forked <- function(plan) {
   if (!is.null(outcome$pointer)) {
     return(c(outcome, start = "fork"))
   }
-  if (identical(outcome$fail, "launch") && outcome$errno == errno_threads()) {
+  if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
     return(list(refused = "It found more than one thread in itself."))
   }
   abort_start(outcome, plan)

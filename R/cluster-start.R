@@ -106,8 +106,8 @@ check_dots <- function(..., call) {
   if (...length() == 0L) {
     return()
   }
-  given <- names(list(...))
-  shown <- if (is.null(given) || !nzchar(given[1L])) "an argument without a name" else paste0("`", given[1L], "`")
+  given <- c(dots_names(...), "")[1L]
+  shown <- if (nzchar(given)) paste0("`", given, "`") else "an argument without a name"
   abort_muster("input", paste0("`...` must be empty, not ", shown, "."),
     hints = paste0(
       "Arguments: workers, packages, setup, start, threads, autoStop. ",
@@ -116,6 +116,9 @@ check_dots <- function(..., call) {
     call = call
   )
 }
+
+# ...names() is there from R 4.1.3 on only.
+dots_names <- function(...) names(list(...))
 
 # A profile that starts a cluster would start itself again in every worker.
 check_not_booting <- function(call) {

@@ -76,15 +76,17 @@ server_key <- function(packages) {
 
 # The files that R reads when it starts, as ?Startup says.
 startup_files <- function() {
-  profile <- Sys.getenv("R_PROFILE_USER", NA)
-  environ <- Sys.getenv("R_ENVIRON_USER", NA)
-  first <- function(files) utils::head(files[file.exists(files)], 1L)
   c(
     Sys.getenv("R_PROFILE", file.path(R.home("etc"), "Rprofile.site")),
     Sys.getenv("R_ENVIRON", file.path(R.home("etc"), "Renviron.site")),
-    if (is.na(profile)) first(c(normalizePath(".Rprofile", mustWork = FALSE), "~/.Rprofile")) else profile,
-    if (is.na(environ)) first(c(normalizePath(".Renviron", mustWork = FALSE), "~/.Renviron")) else environ
+    user_file("R_PROFILE_USER", ".Rprofile"), user_file("R_ENVIRON_USER", ".Renviron")
   )
+}
+
+# The variable's file, else that of the working directory, else that of the home.
+user_file <- function(variable, name) {
+  files <- c(normalizePath(name, mustWork = FALSE), file.path("~", name))
+  Sys.getenv(variable, c(files[file.exists(files)], "")[1L])
 }
 
 # The file of each package whose time tells a reinstallation.

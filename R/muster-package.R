@@ -13,8 +13,9 @@
 #'   soft limit on open files when it needs to. Default `FALSE`, because R itself
 #'   can't use file descriptors from 1024 on for its own connections.
 #' @useDynLib muster, .registration = TRUE
+#' @importFrom methods setOldClass
 #' @importFrom parallel stopCluster
 "_PACKAGE"
 
 # S4 code (BiocParallel, for one) finds the class by this.
-methods::setOldClass(c("muster_cluster", "SOCKcluster", "cluster"))
+setOldClass(c("muster_cluster", "SOCKcluster", "cluster"))

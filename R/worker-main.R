@@ -85,7 +85,7 @@ warm_up <- function(setup) {
     x
   })
   own_tempdir(setup$base, setup$tmpdir)
-  first_error(stop("never shown"))
+  first_error(stop("never shown")) # tidy: this error is the warming itself
   worker_setup(list(
     directory = getwd(), libraries = .libPaths(), tmpdir = setup$tmpdir, threads = 0L,
     variables = list(set = character(), unset = character()), setup = function() NULL
@@ -94,7 +94,7 @@ warm_up <- function(setup) {
     list(function() 1L, list(), NULL),
     list("lapply", list(1:2, function(i, ...) i), 1L),
     list(eval, list(quote(Sys.getpid())), NULL),
-    list(function() stop("never shown"), list(), NULL)
+    list(function() stop("never shown"), list(), NULL) # tidy: the same
   )
   fd <- .Call(ffi_warm_pair)
   for (i in 1:3) {

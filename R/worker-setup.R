@@ -47,7 +47,7 @@ attach_packages <- function(packages) {
       load_all(package[2L], quiet = TRUE)
     } else {
       tryCatch(
-        suppressPackageStartupMessages(library(package[1L], character.only = TRUE)),
+        suppressPackageStartupMessages(library(package[1L], character.only = TRUE)), # tidy: asked
         error = function(e) {
           stop_setup(paste0("Can't load package \"", package[1L], "\": ", message_of(e)))
         }

@@ -5,18 +5,19 @@ the <- new.env(parent = emptyenv())
 the$worker <- FALSE # is this process a worker?
 the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
 the$servers_pid <- 0L # the process that they belong to
-the$ended <- FALSE
+the$unloaded <- FALSE
 
 .onLoad <- function(libname, pkgname) {
   the$build <- build_text(file.path(libname, pkgname))
   .Call(ffi_session_configure, the$build)
   # Runs when R ends, also by quit() and at the end of a script.
-  reg.finalizer(the, function(e) end_session(), onexit = TRUE)
+  reg.finalizer(the, function(e) if (!e$unloaded) end_session(), onexit = TRUE)
   register_cluster_type()
 }
 
 .onUnload <- function(libpath) {
   end_session()
+  the$unloaded <- TRUE # its finalizer must not look for native code any more
   library.dynam.unload("muster", libpath)
 }
 

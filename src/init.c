@@ -22,7 +22,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_ready, 1),      ENTRY(ffi_worker_failed, 1),
     ENTRY(ffi_worker_serve, 1),      ENTRY(ffi_worker_answer_error, 1),
     ENTRY(ffi_warm_pair, 0),         ENTRY(ffi_warm_feed, 2),
-    ENTRY(ffi_limits, 0),            ENTRY(ffi_limits_raise, 1),
+    ENTRY(ffi_errno_name, 1),        ENTRY(ffi_limits, 0),            ENTRY(ffi_limits_raise, 1),
     ENTRY(ffi_threads_set, 1),       ENTRY(ffi_threads_count, 0),
     ENTRY(ffi_can_fork, 0),          ENTRY(ffi_fault_arm, 3),
     ENTRY(ffi_assert_fail, 0),       ENTRY(ffi_build_flags, 0),

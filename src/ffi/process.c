@@ -21,6 +21,21 @@ SEXP ffi_limits_raise(SEXP want) {
       (double)mst_net_fd_raise_limit((int64_t)Rf_asReal(want)));
 }
 
+// ffi_errno_name gives the name of an errno that a start can meet, else "".
+SEXP ffi_errno_name(SEXP number) {
+  static const struct {
+    int number;
+    const char *name;
+  } known[] = {{EAGAIN, "EAGAIN"},   {ENOMEM, "ENOMEM"},
+               {EMFILE, "EMFILE"},   {ENFILE, "ENFILE"},
+               {EDEADLK, "EDEADLK"}, {ETOOMANYREFS, "ETOOMANYREFS"}};
+  const int wanted = Rf_asInteger(number);
+  for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+    if (known[i].number == wanted) return Rf_mkString(known[i].name);
+  }
+  return Rf_mkString("");
+}
+
 SEXP ffi_threads_set(SEXP threads) {
   mst_threads_set(Rf_asInteger(threads));
   return R_NilValue;

@@ -90,9 +90,11 @@ struct mst_peer *ffi_peer_of(SEXP pointer, enum ffi_outcome *outcome) {
   struct mst_peer *peer = address_of(pointer, node_tag());
   *outcome = FFI_FOREIGN;
   if (peer == NULL) return NULL;
-  return ffi_cluster_of(R_ExternalPtrProtected(pointer), outcome) == NULL
-             ? NULL
-             : peer;
+  if (ffi_cluster_of(R_ExternalPtrProtected(pointer), outcome) == NULL) {
+    return NULL;
+  }
+  *outcome = FFI_STOPPED;
+  return mst_peer_worker(peer)->stop_ns == INT64_MAX ? peer : NULL;
 }
 
 // ---- waiting
@@ -450,22 +452,66 @@ SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
   return opened;
 }
 
-// ffi_cluster_stop stops and waits until every worker is reaped. An interrupt
-// leaves the wait; the workers end all the same, since they were told to.
+// lives tells whether a worker is there that was not asked to end.
+static int lives(const struct mst_peer *peer) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  return worker->awaited && worker->stop_ns == INT64_MAX;
+}
+
+// retire asks the workers with these ranks to end. Returns how many others live.
+static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
+  for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
+    mst_peer_retire(&cluster->peers[INTEGER(ranks)[i] - 1]);
+  }
+  uint32_t others = 0;
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    if (lives(&cluster->peers[i])) others++;
+  }
+  return others;
+}
+
+// retired tells whether all of these have ended, and closes what they had.
+static int retired(struct mst_cluster *cluster, SEXP ranks) {
+  int all = 1;
+  for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
+    struct mst_peer *peer = &cluster->peers[INTEGER(ranks)[i] - 1];
+    if (mst_peer_worker(peer)->awaited) {
+      all = 0;
+    } else {
+      mst_peer_close(peer, 1);
+    }
+  }
+  return all;
+}
+
+static int is_there(const struct mst_session *session, uint32_t id) {
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && cluster->id != id) cluster = cluster->next;
+  return cluster != NULL;
+}
+
+// ffi_cluster_stop stops the workers with these ranks, and the cluster with the
+// last of them, and waits until they are reaped. An interrupt leaves the wait;
+// the workers end all the same, since they were told to.
 SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   enum ffi_outcome outcome;
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
   if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  struct mst_session *session = cluster->session;
+  if (retire(cluster, ranks) > 0) {
+    while (!retired(cluster, ranks)) {
+      run_slice(session, FFI_SLICE_MS);
+      R_CheckUserInterrupt();
+    }
+    return R_NilValue;
+  }
   mst_cluster_stop(cluster);
   R_ClearExternalPtr(pointer);
   cluster->abandoned = 1;
-  struct mst_session *session = cluster->session;
   const uint32_t id = cluster->id;
   for (;;) {
     run_slice(session, FFI_SLICE_MS);
-    const struct mst_cluster *left = session->clusters;
-    while (left != NULL && left->id != id) left = left->next;
-    if (left == NULL) return R_NilValue;
+    if (!is_there(session, id)) return R_NilValue;
     R_CheckUserInterrupt();
   }
 }

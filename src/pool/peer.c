@@ -146,6 +146,10 @@ void mst_peer_want_write(struct mst_peer *peer) {
                       MST_READABLE | MST_WRITABLE, NULL);
 }
 
+void mst_peer_retire(struct mst_peer *peer) {
+  peer_event(peer, MST_EV_RETIRE);
+}
+
 // open_ends makes the three connections. ours: data, control, output; theirs
 // likewise, to be handed over.
 static int open_ends(int ours[3], int theirs[3], struct mst_err *err) {

@@ -117,6 +117,14 @@ void mst_cluster_stop(struct mst_cluster *cluster);
 // killed: each sees the end of its channels.
 void mst_cluster_free(struct mst_cluster *cluster);
 
+// mst_peer_retire asks one worker to end; run the session until it is no longer
+// awaited, then close it.
+void mst_peer_retire(struct mst_peer *peer);
+// mst_peer_close closes and frees what the session has of a worker, again
+// without harm. Without `ours` (in a forked child of the session) the shared
+// loop is left alone and sockets are not shut down.
+void mst_peer_close(struct mst_peer *peer, int ours);
+
 // mst_peer_send sends one message of the data channel, here EXEC, and counts an
 // answer as owed. Waits, serving the session, until the kernel has all of it, at
 // most slice_ms: returns 0 when sent, -MST_EAGAIN when some is still queued

@@ -15,8 +15,4 @@ void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 // mst_peer_want_write has the loop flush the data channel's queue.
 void mst_peer_want_write(struct mst_peer *peer);
-// mst_peer_close closes and frees. Without `ours` (in a forked child of the
-// session) the shared loop is left alone and sockets are not shut down.
-void mst_peer_close(struct mst_peer *peer, int ours);
-
 #endif
