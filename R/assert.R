@@ -29,7 +29,9 @@ check_count <- function(x, name, min = 1L, max = .Machine$integer.max, call = sy
   ok <- is.numeric(x) && length(x) == 1L && !is.na(x) && is.finite(x) &&
     x == trunc(x) && x >= min && x <= max
   if (!ok) {
-    upper <- if (max < .Machine$integer.max) paste(" to", format(max, big.mark = ",")) else " up"
+    # The marks are given, since a user's options(OutDec = ",") would clash.
+    most <- format(max, big.mark = ",", decimal.mark = ".")
+    upper <- if (max < .Machine$integer.max) paste(" to", most) else " up"
     abort_input(name, paste0("one whole number from ", min, upper), x, call, hints)
   }
   as.integer(x)

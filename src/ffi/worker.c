@@ -22,6 +22,7 @@ static struct {
   struct mst_blob *reply; // used again and again
   SEXP keep;              // list(tag) of the call
   int reading;            // a frame is being unserialized
+  int timed;              // begin_* are of this call
   int64_t begin_ns;
   struct rusage begin_usage;
 } worker;
@@ -206,11 +207,16 @@ static double seconds(struct timeval end, struct timeval begin) {
 }
 
 static void begin_times(void) {
+  worker.timed = 1;
   worker.begin_ns = mst_clock_now();
   (void)getrusage(RUSAGE_SELF, &worker.begin_usage);
 }
 
 static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
+  if (!worker.timed) { // the call could not even be read
+    mst_value_head_encode(&(struct mst_value_head){0}, out);
+    return;
+  }
   struct rusage usage;
   (void)getrusage(RUSAGE_SELF, &usage);
   const struct mst_value_head head = {
@@ -249,7 +255,7 @@ static int answer(SEXP value, uint16_t flags) {
 // evaluate runs one EXEC and answers it. 0 when the session is gone.
 static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   worker.call = frame->head;
-  begin_times();
+  worker.timed = 0;
   SET_VECTOR_ELT(worker.keep, 0, R_NilValue);
   SEXP message = PROTECT(read_frame(frame));
   if (TYPEOF(message) != VECSXP || Rf_xlength(message) != 3) {

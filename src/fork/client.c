@@ -19,18 +19,27 @@ static struct mst_server *server_of(struct mst_launcher *launcher) {
   return (struct mst_server *)(void *)launcher;
 }
 
+static void serve_channel(struct mst_server *server, int readable);
+
+// Nothing here waits for the server without reading what it says: a server that
+// tells of hundreds of ends, to a session that only writes, would wait as well.
 static int send_fork(struct mst_server *server, struct mst_head *head,
                      const int fds[3], struct mst_err *err) {
   const int64_t deadline_ns = mst_clock_now() + IN_FLIGHT_NS;
   for (;;) {
-    // Waiting is right here: the server reads all the time, and what it writes
-    // back is small.
-    const int rc = mst_chan_send(&server->chan, head, NULL, fds, 3, 1, err);
-    if (rc != -MST_ESYS || err->sys_errno != ETOOMANYREFS ||
-        mst_clock_now() > deadline_ns) {
-      return rc;
+    const int rc = mst_chan_send(&server->chan, head, NULL, fds, 3, 0, err);
+    const int later = rc == -MST_EAGAIN ||
+                      (rc == -MST_ESYS && err->sys_errno == ETOOMANYREFS);
+    if (!later) return rc;
+    if (mst_clock_now() > deadline_ns) {
+      return mst_err_set(err, MST_ETIMEOUT, ETIMEDOUT, "sendmsg",
+                         "the fork server doesn't read");
     }
     (void)poll(NULL, 0, 1);
+    serve_channel(server, 1);
+    if (server->chan.fd < 0) {
+      return mst_err_set(err, MST_ECLOSED, 0, NULL, "the fork server is gone");
+    }
   }
 }
 
@@ -60,8 +69,12 @@ static void server_signal(struct mst_launcher *self, uint32_t cluster,
   uint8_t payload[MST_PROC_MSG_BYTES];
   mst_proc_msg_encode(&msg, payload);
   if (server->state == MST_SERVER_READY &&
-      mst_chan_send_small(&server->chan, &head, payload, sizeof payload, 1,
+      mst_chan_send_small(&server->chan, &head, payload, sizeof payload, 0,
                           NULL) == 0) {
+    if (server->chan.out_first != NULL) {
+      (void)mst_loop_want(server->loop, &server->watch,
+                          MST_READABLE | MST_WRITABLE, NULL);
+    }
     return;
   }
   // Without its server the worker has no parent that could reap it before this
@@ -141,17 +154,34 @@ static void server_gone(struct mst_server *server) {
   }
 }
 
-static void chan_ready(struct mst_watch *watch, uint32_t ready) {
-  (void)ready;
-  struct mst_server *server = watch->owner;
+// serve_channel sends what is queued and takes what has come.
+static void serve_channel(struct mst_server *server, int readable) {
   struct mst_frame frame;
+  if (server->chan.fd < 0) return;
+  if (server->chan.out_first != NULL &&
+      mst_chan_flush(&server->chan, NULL) == 0) {
+    (void)mst_loop_want(server->loop, &server->watch, MST_READABLE, NULL);
+  }
+  if (!readable) return;
   const int rc = mst_chan_fill(&server->chan, 0, NULL);
   int found;
   while ((found = mst_chan_peek(&server->chan, &frame, NULL)) == 1) {
-    take_frame(server, &frame);
+    // Taken first: the news may lead to another fork, and that may read on.
+    const struct mst_head head = frame.head;
+    uint8_t payload[MST_TEXT_MAX + 8u];
+    if (head.length <= sizeof payload) {
+      memcpy(payload, frame.payload, (size_t)head.length);
+    }
     mst_chan_take(&server->chan, &frame);
+    frame.payload = payload;
+    if (head.length <= sizeof payload) take_frame(server, &frame);
+    if (server->chan.fd < 0) return;
   }
   if ((rc < 0 && rc != -MST_EAGAIN) || found < 0) server_gone(server);
+}
+
+static void chan_ready(struct mst_watch *watch, uint32_t ready) {
+  serve_channel(watch->owner, (ready & MST_READABLE) != 0);
 }
 
 // open_ends makes the server's two channels and spawns it.

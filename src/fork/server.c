@@ -61,6 +61,9 @@ static int handle_signals(struct mst_err *err) {
   return 0;
 }
 
+// say queues a message; serve() sends on what doesn't fit now. Waiting here for
+// a session that computes, or that is gone while its forked child holds the
+// socket, would keep this loop from seeing the session's end.
 static int say(uint8_t kind, const struct kid *kid, uint32_t pid, uint32_t how,
                int32_t number) {
   struct mst_head head = {.kind = kind};
@@ -72,7 +75,7 @@ static int say(uint8_t kind, const struct kid *kid, uint32_t pid, uint32_t how,
   const struct mst_proc_msg msg = {.pid = pid, .how = how, .number = number};
   uint8_t payload[MST_PROC_MSG_BYTES];
   mst_proc_msg_encode(&msg, payload);
-  return mst_chan_send_small(&server.chan, &head, payload, sizeof payload, 1,
+  return mst_chan_send_small(&server.chan, &head, payload, sizeof payload, 0,
                              NULL);
 }
 
@@ -244,6 +247,7 @@ static int serve(int *child_rc, struct mst_err *err) {
   };
   const int look_ms = fds[2].fd >= 0 ? -1 : 500;
   for (;;) {
+    fds[0].events = server.chan.out_first == NULL ? POLLIN : POLLIN | POLLOUT;
     const int ready = poll(fds, 3, look_ms);
     if (ready < 0 && errno != EINTR) return 0;
     empty_wake();
@@ -251,7 +255,8 @@ static int serve(int *child_rc, struct mst_err *err) {
     if (server.terminate || getppid() != server.config->session) return 0;
     if (ready <= 0) continue;
     if (fds[2].revents != 0) return 0;
-    if (fds[0].revents == 0) continue;
+    if ((fds[0].revents & POLLOUT) != 0) (void)mst_chan_flush(&server.chan, err);
+    if ((fds[0].revents & ~POLLOUT) == 0) continue;
     const int rc = read_one(err);
     if (rc == -MST_EAGAIN) continue;
     if (rc < 0) return 0;
@@ -266,8 +271,8 @@ static void forget_server(void) {
   free(server.kids);
   server.kids = NULL;
   server.kid_count = server.kid_cap = 0;
-  server.chan.fd = -1;
-  mst_buf_free(&server.chan.in);
+  server.chan.fd = -1; // its number belongs to the worker's own channel now
+  mst_chan_close(&server.chan);
   server.pending_count = 0;
 }
 

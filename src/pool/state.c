@@ -19,13 +19,14 @@
 //
 // "fails" is start_fail(): also a worker that is idle fails the start when it
 // is lost before all are ready. During a stop or take-down CLOSED is only
-// noted, and EXITED makes a worker stopped; so it is for a retired one. Whatever isn't in the table is
-// ignored; the world repeats itself and mixes up the order of its two channels.
+// noted, and EXITED makes a worker stopped; so it is for a retired one, which
+// takes no SENT either. Whatever isn't in the table is ignored; the world
+// repeats itself and mixes up the order of its two channels.
 //
 // Bound of the action queue: over the life of a pool a worker gets at most one
-// KILL (flag killed) and one of BYE and LOST (BYE goes to those that a stop
-// finds not lost, and a stop ends the giving of LOST); the pool gets STARTED at
-// most once and one of START_FAILED and STOPPED. LAUNCH is never queued:
+// KILL (flag killed) and one of BYE and LOST (BYE goes to those that a stop or
+// RETIRE finds not lost, and no LOST follows it); the pool gets STARTED at most
+// once and one of START_FAILED and STOPPED. LAUNCH is never queued:
 // mst_pool_next_action() makes it from `next` and `in_flight`. So 2 * workers
 // + 2 entries never run out, even if nobody takes any.
 //
@@ -367,7 +368,8 @@ static void on_stop(struct mst_pool *pool, int64_t now_ns) {
 static int64_t news_due_ns(const struct mst_pool *pool,
                            const struct mst_worker *worker) {
   if (pool->phase != MST_POOL_RUNNING) return NEVER;
-  if (worker->state != MST_WORKER_LOST || worker->lost_given) return NEVER;
+  // Lost and never so noted: given up while it was being retired.
+  if (worker->lost_ns == NEVER || worker->lost_given) return NEVER;
   return worker->lost_ns + MST_NEWS_NS;
 }
 

@@ -2,8 +2,8 @@
 // event; nothing else does, as it costs O(workers).
 //
 // The order is from flags to meaning: counts of the pool, its phase, then each
-// worker's flags among themselves, with its state, and with the phase. The first
-// that is broken is told.
+// worker's flags among themselves, with its state, and with the phase. The
+// first that is broken is told.
 #include "pool/state_int.h"
 
 static const char *check_flags(const struct mst_worker *worker) {

@@ -1,0 +1,28 @@
+# Many workers that end at once, while nobody reads what the fork server says of it.
+
+test_that("700 workers that don't answer are killed without a deadlock", {
+  skip_if(.Call(muster:::ffi_limits)[1] < 3000, "needs `ulimit -n` of 3,000")
+  # More ends than fit into a socket's buffer, and more kills too: session and server
+  # would wait for each other if either wrote without reading.
+  cl <- cluster_start(700)
+  pids <- vapply(cl, function(node) node$pid, 0L)
+  tools::pskill(pids, tools::SIGSTOP)
+  time <- system.time(stopCluster(cl))[["elapsed"]]
+  expect_false(any(file.exists(file.path("/proc", pids))))
+  expect_lt(time, 60)
+})
+
+test_that("a fork server goes on when 600 workers end while the session computes", {
+  skip_if(.Call(muster:::ffi_limits)[1] < 3000, "needs `ulimit -n` of 3,000")
+  cl <- cluster_start(600)
+  pids <- vapply(cl, function(node) node$pid, 0L)
+  tools::pskill(pids[-1], tools::SIGKILL)
+  end <- Sys.time() + 2
+  while (Sys.time() < end) sum(runif(1e4)) # computes: nothing is read
+  expect_identical(clusterCall(cl[1], Sys.getpid), list(pids[1]))
+  more <- cluster_start(2)
+  expect_length(clusterCall(more, Sys.getpid), 2)
+  stopCluster(more)
+  stopCluster(cl)
+  expect_false(any(file.exists(file.path("/proc", pids))))
+})
