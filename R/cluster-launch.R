@@ -62,8 +62,7 @@ start_forked <- function(plan) {
 
 start_spawned <- function(plan) {
   base <- temp_base(plan$call)
-  env <- c(thread_variables(plan$threads), paste0("TMPDIR=", base), "MUSTER_BOOT=1")
-  spawn <- list(r_program(), r_arguments("worker"), env)
+  spawn <- list(r_program(), r_arguments("worker"), boot_variables(plan$threads, base))
   setup <- worker_orders(plan, plan$packages, NULL)
   outcome <- .Call(
     ffi_cluster_open, plan$workers, NULL, spawn, spawn_window(), setup, start_timeout()
@@ -108,7 +107,10 @@ variable_changes <- function(booted) {
 # The environment as workers should have it: without what belongs to one process.
 session_variables <- function() {
   variables <- Sys.getenv()
-  own <- c("R_SESSION_TMPDIR", "TMPDIR", "MUSTER_BOOT", "_", thread_names)
+  own <- c(
+    "R_SESSION_TMPDIR", "R_TESTS", "R_DEFAULT_PACKAGES", "TMPDIR", "MUSTER_BOOT", "_",
+    thread_names
+  )
   variables <- variables[!names(variables) %in% own]
   structure(as.character(variables), names = names(variables))
 }
@@ -168,6 +170,15 @@ r_program <- function() {
   program <- file.path(R.home("bin"), "exec", Sys.getenv("R_ARCH"), "R")
   known <- nzchar(Sys.getenv("R_HOME")) && nzchar(Sys.getenv("LD_LIBRARY_PATH"))
   if (known && file.access(program, 1L) == 0L) program else file.path(R.home("bin"), "R")
+}
+
+# Variables with which R boots: packages as for the workers of makeCluster(), and not
+# the startup file of a test that R CMD check runs ("NAME" alone takes one away).
+boot_variables <- function(threads, base) {
+  c(
+    thread_variables(threads), paste0("TMPDIR=", base), "MUSTER_BOOT=1", "R_TESTS",
+    "R_DEFAULT_PACKAGES=datasets,utils,grDevices,graphics,stats,methods"
+  )
 }
 
 # The same options as Rscript's; profile files are read.

@@ -99,9 +99,10 @@ boot_server <- function(packages, key, call) {
   setup <- list(
     libraries = .libPaths(), packages = packages, tmpdir = Sys.getenv("TMPDIR", NA), base = base
   )
-  env <- c(thread_variables(1L), paste0("TMPDIR=", base), "MUSTER_BOOT=1")
   variables <- session_variables()
-  pointer <- .Call(ffi_server_start, r_program(), r_arguments("server"), env, setup)
+  pointer <- .Call(
+    ffi_server_start, r_program(), r_arguments("server"), boot_variables(1L, base), setup
+  )
   if (is.list(pointer)) {
     abort_muster(launch_kind(pointer$errno), "Can't start the fork server.",
       details = paste0(pointer$call, ": ", pointer$error), hints = errno_hint(pointer$errno),
