@@ -94,10 +94,12 @@ static inline void start(uint32_t count, uint32_t window) {
 static inline void run_pool(uint32_t count) {
   start(count, count);
   (void)taken();
-  for (uint32_t i = 0; i < count; i++)
+  for (uint32_t i = 0; i < count; i++) {
     tell_forked(i);
-  for (uint32_t i = 0; i < count; i++)
+  }
+  for (uint32_t i = 0; i < count; i++) {
     tell(MST_EV_READY, i);
+  }
   EXPECT("STARTED");
 }
 

@@ -1,0 +1,334 @@
+// The simulation's loop, log and verdict. See sim.h.
+//
+//   sim [--runs N] [--first SEED]   seeds SEED .. SEED + N - 1, each run twice
+//   sim --seed SEED --log           one seed, once, a line per event
+//
+// The log's columns: number, seconds since the start, `<` event given to the
+// pool, `~` event that it must ignore or `>` action taken from it, name, worker
+// (- if none), how, number, then the pool's phase, launches in flight,
+// processes, and the worker's state after it.
+#include <inttypes.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "canary.h"
+#include "sim.h"
+
+// A run ends by itself; this many steps mean that time stands still.
+#define STEPS_MAX 200000u
+// Entries still played after the pool is down, which must change nothing.
+#define TAIL_STEPS 50u
+#define PRINTED_MAX 10u
+// With so many runs each sight must have been seen.
+#define SIGHTS_RUNS 10000u
+
+static uint64_t sights[SIM_SIGHT_COUNT];
+static struct sim *running;
+static jmp_buf after_assert;
+static unsigned printed;
+
+void sim_saw(enum sim_sight sight) { sights[sight]++; }
+
+void sim_fail(struct sim *sim, const char *format, ...) {
+  if (sim->failed) return;
+  sim->failed = 1;
+  if (printed++ >= PRINTED_MAX) return;
+  (void)printf("sim: seed %" PRIu64 " failed at event %" PRIu64 ": ", sim->seed,
+               sim->step);
+  va_list args;
+  va_start(args, format);
+  (void)vprintf(format, args);
+  va_end(args);
+  (void)printf("\nsim: replay: make -C tests/sim replay SEED=%" PRIu64 "\n",
+               sim->seed);
+}
+
+// The sanitizers end the process, by SIGABRT with this option; the seed must be
+// said before that. They look these functions up by name.
+const char *__asan_default_options(void);
+const char *__ubsan_default_options(void);
+const char *__asan_default_options(void) { return "abort_on_error=1"; }
+const char *__ubsan_default_options(void) {
+  return "abort_on_error=1:print_stacktrace=1";
+}
+
+// No function that is safe in a signal handler prints a number, and there is
+// nothing left to spoil.
+static void aborted(int signal) {
+  (void)signal;
+  if (running == NULL) return;
+  printed = 0;
+  sim_fail(running, "aborted, see the report above");
+  (void)fflush(stdout);
+}
+
+static void assert_failed(const char *what, const char *file, int line) {
+  sim_fail(running, "assertion failed: %s (%s:%d)", what, file, line);
+  longjmp(after_assert, 1);
+}
+
+// --- Log and hash ---
+
+const char *sim_event_name(enum mst_event_kind kind) {
+  static const char *const names[] = {
+      [MST_EV_FORKED] = "FORKED", [MST_EV_LAUNCH_FAILED] = "LAUNCH_FAILED",
+      [MST_EV_READY] = "READY",   [MST_EV_SETUP_FAILED] = "SETUP_FAILED",
+      [MST_EV_SENT] = "SENT",     [MST_EV_ANSWERED] = "ANSWERED",
+      [MST_EV_CLOSED] = "CLOSED", [MST_EV_EXITED] = "EXITED",
+      [MST_EV_RETIRE] = "RETIRE", [MST_EV_STOP] = "STOP",
+      [MST_EV_TICK] = "TICK"};
+  return names[kind];
+}
+
+const char *sim_action_name(enum mst_action_kind kind) {
+  static const char *const names[] = {
+      [MST_DO_LAUNCH] = "LAUNCH",  [MST_DO_BYE] = "BYE",
+      [MST_DO_KILL] = "KILL",      [MST_DO_STARTED] = "STARTED",
+      [MST_DO_LOST] = "LOST",      [MST_DO_START_FAILED] = "START_FAILED",
+      [MST_DO_STOPPED] = "STOPPED"};
+  return names[kind];
+}
+
+static const char *phase_name(enum mst_pool_phase phase) {
+  static const char *const names[] = {
+      [MST_POOL_NEW] = "new",           [MST_POOL_STARTING] = "starting",
+      [MST_POOL_RUNNING] = "running",   [MST_POOL_FAILING] = "failing",
+      [MST_POOL_STOPPING] = "stopping", [MST_POOL_DOWN] = "down"};
+  return names[phase];
+}
+
+static void mix(struct sim *sim, int64_t value) { // FNV-1a
+  for (unsigned k = 0; k < 64; k += 8) {
+    sim->hash ^= ((uint64_t)value >> k) & 0xFFu;
+    sim->hash *= UINT64_C(0x100000001B3);
+  }
+}
+
+static void log_line(const struct sim *sim, char mark, const char *name,
+                     uint32_t worker, int of_pool, uint32_t how,
+                     int32_t number) {
+  if (!sim->logging) return;
+  const int64_t t_ns = sim->now_ns - sim->start_ns;
+  char who[12] = "-";
+  const char *state = "-";
+  if (!of_pool) {
+    (void)snprintf(who, sizeof who, "%" PRIu32, worker);
+    if (worker < sim->plan.count) {
+      state = mst_worker_state_name(sim->pool.workers[worker].state);
+    }
+  }
+  (void)printf("%6" PRIu64 " %5" PRId64 ".%09" PRId64 " %c %-13s %3s %" PRIu32
+               " %5" PRId32 " %-8s in_flight=%-2" PRIu32 " processes=%-2" PRIu32
+               " %s\n",
+               sim->step, t_ns / MST_NS_PER_S, t_ns % MST_NS_PER_S, mark, name,
+               who, how, number, phase_name(sim->pool.phase),
+               sim->pool.in_flight, sim->pool.processes, state);
+}
+
+static void log_event(struct sim *sim, const struct mst_event *event,
+                      int noise) {
+  const int of_pool = event->kind == MST_EV_STOP || event->kind == MST_EV_TICK;
+  mix(sim, sim->now_ns);
+  mix(sim, event->kind);
+  mix(sim, event->worker);
+  mix(sim, event->how);
+  mix(sim, event->number);
+  log_line(sim, noise ? '~' : '<', sim_event_name(event->kind), event->worker,
+           of_pool, event->how, event->number);
+}
+
+static void log_action(struct sim *sim, const struct mst_action *action) {
+  const int of_worker =
+      action->kind == MST_DO_LAUNCH || action->kind == MST_DO_BYE ||
+      action->kind == MST_DO_KILL || action->kind == MST_DO_LOST;
+  mix(sim, action->kind);
+  mix(sim, action->worker);
+  log_line(sim, '>', sim_action_name(action->kind), action->worker, !of_worker,
+           0, 0);
+}
+
+// --- One run ---
+
+static int take_action(struct sim *sim) {
+  struct mst_action action = {0};
+  const size_t queued = sim->pool.action_count;
+  const int got = canary_next_action(&sim->pool, &action);
+  if (queued > sim->pool.action_count + (size_t)got) {
+    sim_saw(SIM_SAW_action_dropped);
+  }
+  if (!got) return 0;
+  log_action(sim, &action);
+  sim_monitor_action(sim, &action);
+  if (!sim->failed) sim_world_action(sim, &action);
+  return !sim->failed;
+}
+
+static void take_actions(struct sim *sim, uint32_t lazy) {
+  do {
+    if (lazy > 0 && sim_chance(&sim->rng, lazy)) return;
+  } while (take_action(sim));
+  if (!sim->failed) sim_monitor_settled(sim);
+}
+
+void sim_deliver(struct sim *sim, struct mst_event event, int noise) {
+  sim->step++;
+  if (noise) {
+    sim_saw(SIM_SAW_noise);
+    sim_monitor_time(sim);
+  } else {
+    sim_monitor_event(sim, &event);
+  }
+  canary_event(&sim->pool, &event, sim->now_ns);
+  log_event(sim, &event, noise);
+  const int64_t wake_ns = mst_pool_wake_ns(&sim->pool);
+  mix(sim, wake_ns);
+  const char *broken = mst_pool_check(&sim->pool);
+  if (broken != NULL) sim_fail(sim, "mst_pool_check: %s", broken);
+  sim_monitor_facts(sim, wake_ns);
+  if (event.kind == MST_EV_TICK && wake_ns <= sim->now_ns) {
+    sim_fail(sim, "a TICK leaves a limit that has passed");
+  }
+  if (!sim->failed) take_actions(sim, sim->plan.lazy);
+}
+
+// A session that is busy elsewhere looks at its sockets first and at the time
+// later.
+static int is_tick_late(struct sim *sim, int64_t wake_ns, int64_t next_ns) {
+  if (next_ns == SIM_NEVER || next_ns - wake_ns > 20 * MST_NS_PER_MS) return 0;
+  return sim_chance(&sim->rng, sim->plan.late);
+}
+
+static void step(struct sim *sim) {
+  const int64_t next_ns = sim_agenda_next_ns(&sim->agenda);
+  const int64_t wake_ns = mst_pool_wake_ns(&sim->pool);
+  struct sim_entry entry;
+  if (wake_ns != SIM_NEVER && wake_ns <= next_ns &&
+      !is_tick_late(sim, wake_ns, next_ns)) {
+    if (wake_ns > sim->now_ns) sim->now_ns = wake_ns;
+    sim_deliver(sim, (struct mst_event){.kind = MST_EV_TICK}, 0);
+  } else if (sim_agenda_take(&sim->agenda, &entry)) {
+    if (entry.at_ns > sim->now_ns) sim->now_ns = entry.at_ns;
+    sim_world_entry(sim, &entry);
+  } else {
+    take_actions(sim, 0); // what laziness has left
+    if (!sim->down_given) sim_fail(sim, "nothing will happen any more");
+  }
+}
+
+static void play(struct sim *sim) {
+  uint32_t tail = 0;
+  mst_pool_start(&sim->pool, sim->now_ns, sim->deadline_ns);
+  take_actions(sim, 0);
+  while (!sim->failed && tail < TAIL_STEPS) {
+    step(sim);
+    if (sim->down_given) {
+      tail++;
+      if (sim->agenda.count == 0) return;
+    } else if (sim->pool.phase != MST_POOL_DOWN &&
+               sim->now_ns > sim_monitor_bound_ns(sim)) {
+      sim_fail(sim, "the pool doesn't come down in time");
+    } else if (sim->step > STEPS_MAX) {
+      sim_fail(sim, "events without end");
+    }
+  }
+}
+
+// run plays one seed and gives the hash of all that went in and came out.
+static int run(uint64_t seed, int logging, uint64_t *hash) {
+  static struct sim sim;
+  memset(&sim, 0, sizeof sim);
+  sim.seed = seed;
+  sim.rng.state = seed;
+  sim.hash = UINT64_C(0xCBF29CE484222325);
+  sim.logging = logging;
+  running = &sim;
+  sim_world_begin(&sim);
+  sim.deadline_ns = sim.plan.deadline_ns == SIM_NEVER
+                        ? SIM_NEVER
+                        : sim.start_ns + sim.plan.deadline_ns;
+  if (mst_pool_init(&sim.pool, sim.plan.count, sim.plan.window) != 0) {
+    sim_fail(&sim, "mst_pool_init");
+  } else if (setjmp(after_assert) == 0) {
+    play(&sim);
+  }
+  mst_pool_free(&sim.pool);
+  sim_agenda_free(&sim.agenda);
+  *hash = sim.hash;
+  return sim.failed;
+}
+
+// --- The verdict ---
+
+static int run_twice(uint64_t seed) {
+  uint64_t first, second;
+  if (run(seed, 0, &first) || run(seed, 0, &second)) return 1;
+  if (first == second) return 0;
+  struct sim sim = {.seed = seed};
+  sim_fail(&sim, "two runs of one seed differ");
+  return 1;
+}
+
+static unsigned print_sights(uint64_t runs) {
+  static const char *const names[] = {
+#define SIGHT_TEXT(name) #name,
+      SIM_SIGHTS(SIGHT_TEXT)};
+  unsigned unseen = 0;
+  (void)printf("sim: seen");
+  for (unsigned k = 0; k < SIM_SIGHT_COUNT; k++) {
+    (void)printf(" %s=%" PRIu64, names[k], sights[k]);
+    if (sights[k] == 0) unseen++;
+  }
+  (void)printf("\n");
+  if (runs < SIGHTS_RUNS || unseen == 0) return 0;
+  (void)printf("sim: %u of the above never happened: the plans are too tame\n",
+               unseen);
+  return unseen;
+}
+
+static int run_many(uint64_t first, uint64_t runs) {
+  uint64_t failed = 0;
+  for (uint64_t k = 0; k < runs; k++) {
+    failed += (uint64_t)run_twice(first + k);
+  }
+  const unsigned unseen = failed == 0 ? print_sights(runs) : 0;
+  // Blindness counts as one more check, made by enough runs only.
+  const uint64_t checks = runs + (unseen > 0);
+  failed += unseen > 0;
+  (void)printf("sim: %" PRIu64 " passed, %" PRIu64 " failed, 0 skipped\n",
+               checks - failed, failed);
+  return failed > 0;
+}
+
+int main(int argc, char **argv) {
+  uint64_t first = 1;
+  uint64_t runs = 1;
+  int logging = 0;
+  for (int k = 1; k < argc; k++) {
+    const int more = k + 1 < argc;
+    if (strcmp(argv[k], "--log") == 0) {
+      logging = 1;
+    } else if (more && strcmp(argv[k], "--runs") == 0) {
+      runs = strtoull(argv[++k], NULL, 0);
+    } else if (more && (strcmp(argv[k], "--first") == 0 ||
+                        strcmp(argv[k], "--seed") == 0)) {
+      first = strtoull(argv[++k], NULL, 0);
+    } else {
+      (void)fprintf(stderr, "sim: can't read argument %s\n", argv[k]);
+      return 2;
+    }
+  }
+  const struct sigaction once = {.sa_handler = aborted,
+                                 .sa_flags = (int)SA_RESETHAND};
+  (void)sigaction(SIGABRT, &once, NULL);
+  mst_thread_mark_r();
+  mst_assert_on_failure(assert_failed);
+  if (!logging) return run_many(first, runs);
+  uint64_t hash;
+  const int failed = run(first, 1, &hash);
+  (void)printf("sim: seed %" PRIu64 ", hash %016" PRIx64 "\n", first, hash);
+  return failed;
+}

@@ -1,0 +1,480 @@
+// The monitor: a second opinion on the pool.
+//
+// It keeps one book per worker from the events alone and never looks at the
+// pool's states, so a mistake would have to be made twice, in two ways of
+// thinking: state.c says what a state does with an event, this file says which
+// facts make an action due. After every event:
+//   - what the pool gives was due, was not given before, and nothing that is
+//     due is missing once the queue is empty;
+//   - what the pool notes of a worker (pid, end, answers) is what was told;
+//   - the pool wants to be woken no later than the next limit passes;
+//   - when it says that all is down, nothing in the world lives but what was
+//     given up after the whole of its time.
+#include "sim.h"
+
+// --- Where the pool is ---
+
+static int is_starting(const struct sim *sim) {
+  return !sim->failing && !sim->stopping && sim->ready < sim->plan.count;
+}
+
+int sim_is_running(const struct sim *sim) {
+  return !sim->failing && !sim->stopping && sim->ready == sim->plan.count;
+}
+
+static int is_awaited(const struct sim_book *book) {
+  return book->launched && !book->ended && !book->given_up;
+}
+
+static int all_ended(const struct sim *sim) {
+  for (uint32_t i = 0; i < sim->launched; i++) {
+    if (is_awaited(&sim->books[i])) return 0;
+  }
+  return 1;
+}
+
+// The last words of the worker that failed the start by ending.
+static int words_awaited(const struct sim *sim) {
+  return sim->failing && sim->fail == MST_FAIL_EXITED &&
+         !sim->books[sim->fail_worker].closed;
+}
+
+void sim_monitor_time(struct sim *sim) {
+  if (sim->down_due) return;
+  if (!sim->failing && !sim->stopping) return;
+  if (!all_ended(sim)) return;
+  if (words_awaited(sim)) {
+    if (sim->now_ns < sim->down_began_ns + MST_NEWS_NS) return;
+    sim_saw(SIM_SAW_words_never_came);
+  }
+  sim->down_due = 1;
+}
+
+// --- Booking events ---
+
+static void kill_is_due(struct sim *sim, struct sim_book *book) {
+  if (!is_awaited(book) || book->kill_due) return;
+  book->kill_due = 1;
+  book->kill_ns = sim->now_ns;
+}
+
+static void start_fails(struct sim *sim, enum mst_fail fail, uint32_t worker) {
+  sim->failing = 1;
+  sim->down_began_ns = sim->now_ns;
+  sim->fail = fail;
+  sim->fail_worker = worker;
+  for (uint32_t i = 0; i < sim->launched; i++) {
+    kill_is_due(sim, &sim->books[i]);
+  }
+}
+
+static void told_forked(struct sim *sim, struct sim_book *book,
+                        int32_t number) {
+  if (book->ended) {
+    sim_saw(SIM_SAW_exited_before_forked);
+    return;
+  }
+  if (book->ready) sim_saw(SIM_SAW_ready_before_forked);
+  book->pid = 1;
+  book->pid_number = number;
+  if (book->given_up) {
+    sim_saw(SIM_SAW_forked_when_given_up);
+  } else if (book->kill_due) {
+    sim_saw(SIM_SAW_kill_awaited_pid);
+    book->kill_ns = sim->now_ns;
+  }
+}
+
+static void told_launch_failed(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (book->given_up) return;
+  book->ended = 1;
+  book->how = MST_EXIT_NONE;
+  book->closed = 1;
+  if (is_starting(sim)) {
+    start_fails(sim, MST_FAIL_LAUNCH, worker);
+  } else if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
+    sim->fail = MST_FAIL_LAUNCH;
+    sim_saw(SIM_SAW_launch_told_after_end);
+  }
+}
+
+static void told_setup_failed(struct sim *sim, uint32_t worker) {
+  if (is_starting(sim)) {
+    start_fails(sim, MST_FAIL_SETUP, worker);
+  } else if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
+    sim->fail = MST_FAIL_SETUP;
+    sim_saw(SIM_SAW_setup_told_after_end);
+  }
+}
+
+static void told_answered(struct sim_book *book) {
+  if (book->owed == 0 || book->closed || book->lost_due) return;
+  book->owed--;
+  book->done++;
+  if (book->ended) sim_saw(SIM_SAW_answer_after_exit);
+  if (book->bye_due && book->owed == 0) sim_saw(SIM_SAW_finished_in_stop);
+}
+
+static void told_end_sign(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (is_starting(sim)) {
+    start_fails(sim, MST_FAIL_EXITED, worker);
+  } else if (sim_is_running(sim) && !book->bye_due) {
+    if (!book->lost) {
+      book->lost = 1;
+      book->lost_ns = sim->now_ns;
+      kill_is_due(sim, book);
+      sim_saw(book->closed ? SIM_SAW_lost_closed_first
+                           : SIM_SAW_lost_exited_first);
+    }
+    if (book->closed && book->ended) book->lost_due = 1;
+  }
+}
+
+static void told_closed(struct sim *sim, uint32_t worker) {
+  if (sim->books[worker].closed) return;
+  sim->books[worker].closed = 1;
+  told_end_sign(sim, worker);
+}
+
+static void told_exited(struct sim *sim, const struct mst_event *event) {
+  struct sim_book *book = &sim->books[event->worker];
+  if (book->ended) return;
+  book->ended = 1;
+  book->how = event->how;
+  book->number = event->number;
+  if (book->bye_due && !book->kill_due) {
+    sim_saw(SIM_SAW_ended_by_itself_in_stop);
+  }
+  told_end_sign(sim, event->worker);
+}
+
+static void bye_is_due(struct sim *sim, struct sim_book *book) {
+  book->bye_due = 1;
+  book->bye_ns = sim->now_ns;
+}
+
+static void told_retire(struct sim *sim, struct sim_book *book) {
+  if (!sim_is_running(sim) || book->lost || book->bye_due) return;
+  bye_is_due(sim, book);
+  sim_saw(SIM_SAW_retired);
+}
+
+static void told_stop(struct sim *sim) {
+  if (sim->failing || sim->stopping) {
+    sim_saw(SIM_SAW_stop_again);
+    return;
+  }
+  if (is_starting(sim)) {
+    start_fails(sim, MST_FAIL_STOPPED, 0);
+    return;
+  }
+  sim->stopping = 1;
+  sim->down_began_ns = sim->now_ns;
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
+    struct sim_book *book = &sim->books[i];
+    if (book->lost && !book->lost_due) sim_saw(SIM_SAW_lost_said_by_stop);
+    book->lost_due = book->lost;
+    if (book->bye_due) {
+      sim_saw(SIM_SAW_stop_finds_retired); // its time runs already
+    } else if (!book->lost) {
+      bye_is_due(sim, book);
+    }
+  }
+}
+
+static int64_t patience_ns(const struct sim_book *book) {
+  return book->owed > 0 ? MST_STOP_BUSY_NS : MST_STOP_GRACE_NS;
+}
+
+static void time_of_worker(struct sim *sim, struct sim_book *book) {
+  if (sim_is_running(sim) && book->lost && !book->lost_due &&
+      sim->now_ns >= book->lost_ns + MST_NEWS_NS) {
+    book->lost_due = 1;
+    sim_saw(SIM_SAW_lost_half_told);
+  }
+  if (book->bye_due && is_awaited(book) && !book->kill_due &&
+      sim->now_ns >= book->bye_ns + patience_ns(book)) {
+    kill_is_due(sim, book);
+    sim_saw(book->owed > 0 ? SIM_SAW_busy_killed : SIM_SAW_hung_killed);
+  }
+  if (is_awaited(book) && book->kill_due &&
+      sim->now_ns >= book->kill_ns + MST_REAP_NS) {
+    book->given_up = 1;
+    if (sim_is_running(sim) && book->bye_due) {
+      sim_saw(SIM_SAW_retired_given_up_in_run);
+    }
+    sim_saw(sim_is_running(sim) ? SIM_SAW_given_up_in_run
+                                : SIM_SAW_given_up_going_down);
+  }
+}
+
+static void told_time(struct sim *sim) {
+  if (is_starting(sim) && sim->now_ns >= sim->deadline_ns) {
+    uint32_t worker = 0;
+    while (sim->books[worker].ready) {
+      worker++;
+    }
+    start_fails(sim, MST_FAIL_DEADLINE, worker);
+  }
+  for (uint32_t i = 0; i < sim->launched; i++) {
+    time_of_worker(sim, &sim->books[i]);
+  }
+}
+
+void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
+  struct sim_book *book = &sim->books[event->worker];
+  if (sim->down_due) return;
+  switch (event->kind) {
+  case MST_EV_FORKED:
+    told_forked(sim, book, event->number);
+    break;
+  case MST_EV_LAUNCH_FAILED:
+    told_launch_failed(sim, event->worker);
+    break;
+  case MST_EV_READY:
+    if (!is_starting(sim)) break;
+    book->ready = 1;
+    sim->ready++;
+    break;
+  case MST_EV_SETUP_FAILED:
+    told_setup_failed(sim, event->worker);
+    break;
+  case MST_EV_SENT:
+    if (!sim_is_running(sim) || book->lost || book->bye_due) break;
+    book->owed++;
+    break;
+  case MST_EV_ANSWERED:
+    told_answered(book);
+    break;
+  case MST_EV_CLOSED:
+    told_closed(sim, event->worker);
+    break;
+  case MST_EV_EXITED:
+    told_exited(sim, event);
+    break;
+  case MST_EV_RETIRE:
+    told_retire(sim, book);
+    break;
+  case MST_EV_STOP:
+    told_stop(sim);
+    break;
+  case MST_EV_TICK:
+    told_time(sim);
+    break;
+  }
+  sim_monitor_time(sim);
+}
+
+// --- Judging actions ---
+
+static void judge_launch(struct sim *sim, uint32_t worker) {
+  if (!is_starting(sim)) sim_fail(sim, "LAUNCH when the start is over");
+  if (worker != sim->launched) sim_fail(sim, "LAUNCH out of order or twice");
+  if (sim->launched - sim->ready >= sim->plan.window) {
+    sim_fail(sim, "more than window launches in flight");
+  }
+  if (sim->failed) return;
+  sim->books[worker].launched = 1;
+  sim->launched++;
+}
+
+static void judge_kill(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->kill_due) sim_fail(sim, "KILL without a reason");
+  if (!book->pid) sim_fail(sim, "KILL without a pid");
+  if (book->ended) sim_fail(sim, "KILL of a process that is gone");
+  if (book->kill_given) sim_fail(sim, "KILL twice");
+  book->kill_given = 1;
+  if (book->lost && sim->processes[worker].alive) {
+    sim_saw(SIM_SAW_wedged_killed);
+  }
+}
+
+static void judge_bye(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->bye_due) sim_fail(sim, "BYE unasked for, or to a lost worker");
+  if (book->closed) sim_fail(sim, "BYE into a channel that ended");
+  if (book->bye_given) sim_fail(sim, "BYE twice");
+  book->bye_given = 1;
+}
+
+static void judge_lost(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->lost_due) sim_fail(sim, "LOST without a reason or too early");
+  if (book->lost_given) sim_fail(sim, "LOST twice");
+  book->lost_given = 1;
+}
+
+static void judge_started(struct sim *sim) {
+  if (sim->ready < sim->plan.count) {
+    sim_fail(sim, "STARTED before all were ready");
+  }
+  if (sim->failing) sim_fail(sim, "STARTED after a failure");
+  if (sim->started_given) sim_fail(sim, "STARTED twice");
+  sim->started_given = 1;
+  sim_saw(SIM_SAW_started);
+}
+
+static void judge_down(struct sim *sim) {
+  if (sim->down_given) sim_fail(sim, "down twice");
+  if (!sim->down_due) sim_fail(sim, "down too early");
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
+    if (sim->processes[i].alive && !sim->books[i].given_up) {
+      sim_fail(sim, "down while the process of worker %u lives", i);
+    }
+  }
+  sim->down_given = 1;
+}
+
+static void judge_start_failed(struct sim *sim) {
+  static const enum sim_sight sights[] = {
+      [MST_FAIL_LAUNCH] = SIM_SAW_fail_launch,
+      [MST_FAIL_SETUP] = SIM_SAW_fail_setup,
+      [MST_FAIL_EXITED] = SIM_SAW_fail_exited,
+      [MST_FAIL_DEADLINE] = SIM_SAW_fail_deadline,
+      [MST_FAIL_STOPPED] = SIM_SAW_fail_stopped};
+  if (!sim->failing) sim_fail(sim, "START_FAILED without a failure");
+  if (sim->pool.fail != sim->fail ||
+      sim->pool.fail_worker != sim->fail_worker) {
+    sim_fail(sim, "START_FAILED for reason %d of worker %u, not %d of %u",
+             (int)sim->pool.fail, sim->pool.fail_worker, (int)sim->fail,
+             sim->fail_worker);
+  }
+  const int32_t number = sim->fail == MST_FAIL_LAUNCH ? SIM_LAUNCH_ERRNO : 0;
+  if (sim->pool.fail_number != number) sim_fail(sim, "START_FAILED's errno");
+  judge_down(sim);
+  if (!sim->failed) sim_saw(sights[sim->fail]);
+}
+
+static void judge_stopped(struct sim *sim) {
+  if (!sim->stopping) sim_fail(sim, "STOPPED without a stop");
+  judge_down(sim);
+  sim_saw(SIM_SAW_stopped);
+}
+
+void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
+  if (action->worker >= sim->plan.count) {
+    sim_fail(sim, "an action for worker %u", action->worker);
+    return;
+  }
+  switch (action->kind) {
+  case MST_DO_LAUNCH:
+    judge_launch(sim, action->worker);
+    break;
+  case MST_DO_BYE:
+    judge_bye(sim, action->worker);
+    break;
+  case MST_DO_KILL:
+    judge_kill(sim, action->worker);
+    break;
+  case MST_DO_STARTED:
+    judge_started(sim);
+    break;
+  case MST_DO_START_FAILED:
+    judge_start_failed(sim);
+    break;
+  case MST_DO_LOST:
+    judge_lost(sim, action->worker);
+    break;
+  case MST_DO_STOPPED:
+    judge_stopped(sim);
+    break;
+  }
+}
+
+// --- Nothing is missing ---
+
+void sim_monitor_settled(struct sim *sim) {
+  if (sim_is_running(sim) && !sim->started_given) {
+    sim_fail(sim, "all are ready and STARTED is missing");
+  }
+  if (is_starting(sim) && sim->launched < sim->plan.count &&
+      sim->launched - sim->ready < sim->plan.window) {
+    sim_fail(sim, "the window has room and LAUNCH is missing");
+  }
+  if (sim->down_due && !sim->down_given) {
+    sim_fail(sim, "all is down and the pool doesn't say it");
+  }
+  for (uint32_t i = 0; i < sim->launched; i++) {
+    const struct sim_book *book = &sim->books[i];
+    if (book->kill_due && book->pid && !book->ended && !book->kill_given) {
+      sim_fail(sim, "KILL of worker %u is missing", i);
+    }
+    if (book->bye_due && !book->closed && !book->bye_given) {
+      sim_fail(sim, "BYE to worker %u is missing", i);
+    }
+    if (book->lost_due && !book->lost_given) {
+      sim_fail(sim, "LOST of worker %u is missing", i);
+    }
+  }
+}
+
+// --- What the pool notes, and when it wants to be woken ---
+
+static int64_t earlier(int64_t a_ns, int64_t b_ns) {
+  return a_ns < b_ns ? a_ns : b_ns;
+}
+
+static int64_t next_limit_ns(const struct sim *sim) {
+  int64_t next_ns = is_starting(sim) ? sim->deadline_ns : SIM_NEVER;
+  if (words_awaited(sim) && all_ended(sim)) {
+    next_ns = sim->down_began_ns + MST_NEWS_NS;
+  }
+  for (uint32_t i = 0; i < sim->launched; i++) {
+    const struct sim_book *book = &sim->books[i];
+    if (sim_is_running(sim) && book->lost && !book->lost_due) {
+      next_ns = earlier(next_ns, book->lost_ns + MST_NEWS_NS);
+    }
+    if (!is_awaited(book)) continue;
+    if (book->kill_due) {
+      next_ns = earlier(next_ns, book->kill_ns + MST_REAP_NS);
+    } else if (book->bye_due) {
+      next_ns = earlier(next_ns, book->bye_ns + patience_ns(book));
+    }
+  }
+  return next_ns;
+}
+
+static void compare_worker(struct sim *sim, uint32_t index) {
+  const struct mst_worker *worker = &sim->pool.workers[index];
+  const struct sim_book *book = &sim->books[index];
+  if (worker->pid != (uint32_t)book->pid_number) {
+    sim_fail(sim, "pid of worker %u", index);
+  }
+  if (worker->owed != book->owed) {
+    sim_fail(sim, "answers owed by worker %u", index);
+  }
+  if (worker->done != book->done) {
+    sim_fail(sim, "answers given by worker %u", index);
+  }
+  if (worker->channel_open != (book->launched && !book->closed)) {
+    sim_fail(sim, "channel of worker %u", index);
+  }
+  if (worker->exit_known != book->ended) {
+    sim_fail(sim, "end of worker %u is known or not", index);
+  }
+  if (book->ended &&
+      (worker->exit_how != book->how || worker->exit_number != book->number)) {
+    sim_fail(sim, "how worker %u ended", index);
+  }
+}
+
+void sim_monitor_facts(struct sim *sim, int64_t wake_ns) {
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
+    compare_worker(sim, i);
+  }
+  if (sim->down_due) {
+    if (wake_ns != SIM_NEVER) sim_fail(sim, "a pool that is down has a limit");
+  } else if (wake_ns > next_limit_ns(sim)) {
+    sim_fail(sim, "the pool would sleep past a limit");
+  }
+}
+
+int64_t sim_monitor_bound_ns(const struct sim *sim) {
+  if (!sim->failing && !sim->stopping) return SIM_NEVER;
+  // Killed at the end of the grace, then FORKED at the end of the time to reap.
+  return sim->down_began_ns + MST_STOP_GRACE_NS + 2 * MST_REAP_NS +
+         MST_NEWS_NS + MST_NS_PER_S;
+}

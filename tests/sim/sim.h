@@ -1,0 +1,234 @@
+// sim: a deterministic simulation of one pool under a virtual clock.
+//
+// The pool's state machine (src/pool/state.c) is pure, so a whole life of a
+// cluster is a sequence of events with times. One seed draws a plan (how many
+// workers, what goes wrong how often), a virtual world of processes and a fork
+// server plays it, and a monitor that keeps its own book of what the pool was
+// told judges every action. Nothing reads the real clock; the same seed gives
+// the same bytes.
+//
+//   main.c     arguments, the loop of one run, the verdict
+//   agenda.c   what happens when: a heap of entries, and the random numbers
+//   world.c    processes, fork server, the user's calls
+//   monitor.c  what the pool may and must do, from the events alone
+//   canary.h   deliberate bugs, to prove that the above would find one
+#ifndef MST_SIM_H
+#define MST_SIM_H
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pool/state.h"
+
+#define SIM_WORKERS_MAX 40u
+#define SIM_NEVER INT64_MAX
+#define SIM_LAUNCH_ERRNO 11 // of every launch that fails
+
+// --- Random numbers ---
+
+struct sim_rng {
+  uint64_t state;
+};
+uint64_t sim_random(struct sim_rng *rng);
+// sim_below gives 0 .. n - 1; n must not be 0.
+uint32_t sim_below(struct sim_rng *rng, uint32_t n);
+// sim_chance is true in permille of 1000 cases.
+int sim_chance(struct sim_rng *rng, uint32_t permille);
+// sim_between gives low_ns .. high_ns - 1.
+int64_t sim_between(struct sim_rng *rng, int64_t low_ns, int64_t high_ns);
+
+// --- The agenda ---
+
+enum sim_what {
+  SIM_NEWS = 1,   // an event reaches the session
+  SIM_NOISE,      // an event that the pool must ignore reaches the session
+  SIM_FORK,       // the fork server takes a launch
+  SIM_READY,      // a worker is set up
+  SIM_FAIL_SETUP, // a worker's set-up fails
+  SIM_DIE,        // a process ends; how and number say how
+  SIM_WEDGE,      // a process closes its channel and lives on
+  SIM_CALL_DONE,  // a worker has finished a call
+  SIM_SEND,       // the user sends a call
+  SIM_RETIRE,     // the user stops one worker
+  SIM_STOP,       // the user stops the pool
+  SIM_ODD         // something makes noise, drawn when it happens
+};
+
+struct sim_entry {
+  int64_t at_ns;
+  uint64_t order; // entries of one time come in the order of their making
+  enum sim_what what;
+  struct mst_event event; // worker, how and number serve all kinds
+};
+
+struct sim_agenda {
+  struct sim_entry *entries; // binary heap, owned
+  size_t count;
+  size_t cap;
+  uint64_t made;
+};
+void sim_agenda_put(struct sim_agenda *agenda, int64_t at_ns,
+                    enum sim_what what, struct mst_event event);
+int sim_agenda_take(struct sim_agenda *agenda, struct sim_entry *entry);
+int64_t sim_agenda_next_ns(const struct sim_agenda *agenda);
+void sim_agenda_free(struct sim_agenda *agenda);
+
+// --- The world: what is true, whoever knows it ---
+
+struct sim_plan {
+  uint32_t count;
+  uint32_t window;
+  int64_t deadline_ns;     // after the start, SIM_NEVER for none
+  int64_t stop_ns;         // after the start
+  int64_t server_stuck_ns; // from then on the fork server does nothing
+  uint32_t calls;          // that the user will send
+  uint32_t retires;        // workers that the user will stop one by one
+  uint32_t launch_fail;    // chances, in permille
+  uint32_t launch_unheard;
+  uint32_t setup_fail;
+  uint32_t die_booting;
+  uint32_t hang_booting;
+  uint32_t slow_boot;
+  uint32_t die_idle;
+  uint32_t wedge;
+  uint32_t die_busy;
+  uint32_t die_answering; // right after an answer
+  uint32_t held;          // the channel outlives the process
+  uint32_t unreaped;      // news of the end never come
+  uint32_t unkillable;
+  uint32_t bye_ignored;
+  uint32_t bye_late;
+  uint32_t slow_news;
+  uint32_t reorder;
+  uint32_t repeat;
+  uint32_t odd;  // odd events, count
+  uint32_t lazy; // chance that actions are left in the queue
+  uint32_t late; // chance that a TICK comes late
+};
+
+struct sim_process {
+  int forked;
+  int alive;
+  int channel; // its end of the data channel is open
+  int held;    // drawn at the fork, as the next three
+  int unreaped;
+  int unkillable;
+  int bye_ignored;
+  int bye; // BYE was sent to it
+  int computing;
+  uint32_t calls;  // sent and not answered
+  int64_t data_ns; // last news on its data channel
+};
+
+// --- The monitor: what the pool was told, and what follows from it ---
+
+struct sim_book {
+  // told
+  int launched;
+  int pid; // FORKED came
+  int ready;
+  int closed;
+  int ended;    // EXITED or LAUNCH_FAILED came
+  uint32_t how; // of the first EXITED
+  int32_t number;
+  int32_t pid_number;
+  uint32_t owed;
+  uint64_t done;
+  // follows
+  int lost;     // a sign of its end came while the pool ran
+  int lost_due; // LOST must be given
+  int bye_due;  // it was asked to end, by a stop or by itself
+  int kill_due; // a process of it must be killed
+  int given_up;
+  int64_t lost_ns;
+  int64_t bye_ns;
+  int64_t kill_ns; // since when it is to be killed
+  // done
+  int lost_given;
+  int bye_given;
+  int kill_given;
+};
+
+struct sim {
+  uint64_t seed;
+  struct sim_rng rng;
+  struct sim_plan plan;
+  struct sim_agenda agenda;
+  struct sim_process processes[SIM_WORKERS_MAX];
+  int64_t server_ns; // last news on the fork server's channel
+  struct mst_pool pool;
+  struct sim_book books[SIM_WORKERS_MAX];
+  int64_t start_ns;
+  int64_t deadline_ns;
+  int64_t now_ns;
+  int64_t down_began_ns; // stop or take-down
+  int failing;
+  int stopping;
+  int down_due;
+  int started_given;
+  int down_given;
+  uint32_t launched;
+  uint32_t ready;
+  enum mst_fail fail;
+  uint32_t fail_worker;
+  uint64_t step;
+  uint64_t hash; // of all that went in and came out
+  int logging;
+  int failed;
+};
+
+// What a good number of runs must have met at least once each, or the
+// simulation has gone blind.
+// clang-format off
+#define SIM_SIGHTS(SIGHT)                                                      \
+  SIGHT(started) SIGHT(stopped) SIGHT(fail_launch) SIGHT(fail_setup)           \
+  SIGHT(fail_exited) SIGHT(fail_deadline) SIGHT(fail_stopped)                  \
+  SIGHT(ready_before_forked) SIGHT(exited_before_forked)                       \
+  SIGHT(forked_when_given_up) SIGHT(kill_awaited_pid)                          \
+  SIGHT(setup_told_after_end) SIGHT(launch_told_after_end)                     \
+  SIGHT(words_never_came) SIGHT(lost_closed_first) SIGHT(lost_exited_first)    \
+  SIGHT(lost_half_told) SIGHT(lost_said_by_stop) SIGHT(wedged_killed)          \
+  SIGHT(answer_after_exit) SIGHT(finished_in_stop) SIGHT(busy_killed)          \
+  SIGHT(hung_killed) SIGHT(ended_by_itself_in_stop) SIGHT(given_up_in_run)     \
+  SIGHT(retired) SIGHT(stop_finds_retired) SIGHT(retired_given_up_in_run)      \
+  SIGHT(given_up_going_down) SIGHT(action_dropped) SIGHT(stop_again)           \
+  SIGHT(noise)
+// clang-format on
+
+#define SIM_SIGHT_NAME(name) SIM_SAW_##name,
+enum sim_sight { SIM_SIGHTS(SIM_SIGHT_NAME) SIM_SIGHT_COUNT };
+void sim_saw(enum sim_sight sight);
+
+// sim_fail notes the first thing that is wrong in a run and prints it with the
+// command that replays the run.
+void sim_fail(struct sim *sim, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+// sim_deliver gives one event to the pool, noise if the pool must ignore it.
+void sim_deliver(struct sim *sim, struct mst_event event, int noise);
+
+void sim_world_begin(struct sim *sim);
+void sim_world_entry(struct sim *sim, const struct sim_entry *entry);
+void sim_world_action(struct sim *sim, const struct mst_action *action);
+
+// sim_monitor_event books an event before the pool gets it,
+// sim_monitor_action an action that the pool gave.
+void sim_monitor_event(struct sim *sim, const struct mst_event *event);
+void sim_monitor_action(struct sim *sim, const struct mst_action *action);
+// sim_monitor_time looks whether all is down by now. Noise does that too: any
+// event shows the pool the time.
+void sim_monitor_time(struct sim *sim);
+// sim_monitor_facts compares pool and book after an event that came at now_ns,
+// sim_monitor_settled once no action is left to take.
+void sim_monitor_facts(struct sim *sim, int64_t wake_ns);
+void sim_monitor_settled(struct sim *sim);
+// sim_monitor_bound_ns gives the time by which the pool must be down, SIM_NEVER
+// while it goes up or runs.
+int64_t sim_monitor_bound_ns(const struct sim *sim);
+int sim_is_running(const struct sim *sim);
+
+const char *sim_event_name(enum mst_event_kind kind);
+const char *sim_action_name(enum mst_action_kind kind);
+
+#endif
