@@ -77,9 +77,7 @@ static void server_signal(struct mst_launcher *self, uint32_t cluster,
     }
     return;
   }
-  // Without its server the worker has no parent that could reap it before this
-  // call, other than init. The caller asks only for workers whose channel is
-  // open, so the pid is still theirs.
+  // The caller asks only for workers whose channel is open, so the pid is theirs.
   (void)kill(-pid, signal);
 }
 

@@ -146,6 +146,11 @@ void mst_peer_want_write(struct mst_peer *peer) {
                       MST_READABLE | MST_WRITABLE, NULL);
 }
 
+void mst_peer_lost(struct mst_peer *peer) {
+  mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
+  peer->data.ended = 1;
+}
+
 void mst_peer_retire(struct mst_peer *peer) {
   peer_event(peer, MST_EV_RETIRE);
 }
@@ -248,8 +253,8 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int slice_ms,
                   struct mst_err *err) {
   MST_ASSERT_R_THREAD();
   const struct mst_worker *worker = mst_peer_worker(peer);
-  if (peer->data.ended || (worker->state != MST_WORKER_IDLE &&
-                           worker->state != MST_WORKER_BUSY)) {
+  if (peer->data.ended || worker->stop_ns != INT64_MAX ||
+      (worker->state != MST_WORKER_IDLE && worker->state != MST_WORKER_BUSY)) {
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
                        mst_worker_state_name(worker->state));
   }

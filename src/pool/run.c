@@ -53,8 +53,15 @@ static void do_bye(struct mst_peer *peer) {
   }
 }
 
+// Without its server a worker may be reaped by init at any time, and its pid be
+// another's. Its open channel shows that it is still there; one that closed it is
+// ended by its own watch.
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
   const struct mst_worker *worker = &cluster->pool.workers[index];
+  if (cluster->launcher->gone && !worker->channel_open) {
+    mst_net_shutdown(cluster->peers[index].control.fd);
+    return;
+  }
   cluster->launcher->signal(cluster->launcher, cluster->id, index,
                             worker->epoch, (pid_t)worker->pid, SIGKILL);
 }
@@ -73,7 +80,7 @@ static void carry_out(struct mst_cluster *cluster,
     do_kill(cluster, action->worker);
     break;
   case MST_DO_LOST:
-    peer->lost_ns = mst_clock_now();
+    mst_peer_lost(peer);
     break;
   case MST_DO_STARTED:
     cluster->started = 1;
@@ -135,20 +142,29 @@ void mst_session_news(void *owner, const struct mst_news *news) {
   mst_cluster_event(cluster, &event);
 }
 
-// launcher_lost tells the pool what nobody can tell any more: how workers of a
-// server that is gone ended, once their channels say that they did.
+// orphan_event says what can be known of a worker whose launcher is gone: that it
+// was never born, or that it has ended, once its channel did or it was killed.
+// MST_EV_TICK stands for nothing.
+static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  if (!worker->awaited) return MST_EV_TICK;
+  if (worker->state == MST_WORKER_STARTING && worker->pid == 0 &&
+      !peer->hello_seen) {
+    return MST_EV_LAUNCH_FAILED;
+  }
+  const int to_be_killed = worker->kill_ns != INT64_MAX;
+  return worker->channel_open && !to_be_killed ? MST_EV_TICK : MST_EV_EXITED;
+}
+
 static void launcher_lost(struct mst_cluster *cluster) {
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    const struct mst_worker *worker = &cluster->pool.workers[i];
-    const int unborn = worker->launched && worker->pid == 0;
-    if (!worker->has_process && !unborn) continue;
-    if (!unborn && worker->channel_open && !worker->killed) continue;
-    if (worker->exit_known) continue;
-    const struct mst_event event = {.kind = unborn ? MST_EV_LAUNCH_FAILED
-                                                   : MST_EV_EXITED,
+    const struct mst_event event = {.kind = orphan_event(&cluster->peers[i]),
                                     .worker = i,
                                     .how = MST_EXIT_UNKNOWN,
-                                    .number = unborn ? ECONNRESET : 0};
+                                    .number = ECONNRESET};
+    if (event.kind == MST_EV_TICK) continue;
+    // Its watch ends what is left of it.
+    mst_net_shutdown(cluster->peers[i].control.fd);
     mst_cluster_event(cluster, &event);
   }
 }

@@ -13,6 +13,9 @@ void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
 // mst_peer_launch makes the worker's channels, asks the launcher for a process
 // and sends it its set-up. On an error nothing is left open.
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
+// mst_peer_lost stops reading from a worker that is lost: a process that it left
+// behind may hold the other end for ever.
+void mst_peer_lost(struct mst_peer *peer);
 // mst_peer_want_write has the loop flush the data channel's queue.
 void mst_peer_want_write(struct mst_peer *peer);
 #endif

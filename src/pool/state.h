@@ -161,7 +161,7 @@ struct mst_pool {
   uint32_t processes;  // workers with has_process
   uint32_t awaited;    // workers with awaited: a pool is down when it is 0
   int64_t deadline_ns; // of the start
-  int64_t stop_ns;     // when stop or take-down began
+  int64_t stop_ns;     // when a take-down began
   int64_t wake_ns;     // no TICK is wanted before; INT64_MAX if none is
   enum mst_fail fail;
   uint32_t fail_worker; // whose failure; for DEADLINE the first not ready, for
