@@ -1,0 +1,68 @@
+# muster's checkout, in one command each. GNU make.
+#
+#   make demo         install what is missing, build, run demo/bootstrap.R
+#   make check        install what tests need, run every test
+#   make check-fast   the tests that take under a minute
+#   make bench        measure, and write the table into bench/README.md
+#   make build        the source package, in build/package/
+#   make install      muster into ./.lib
+#   make document     NAMESPACE and man/ from the comments in R/
+#   make lint         the house style, as a test
+#   make clean        remove what the others left, but not R packages in ./.lib
+#
+# WORKERS=8 make demo       another number of workers
+# make check SUITES="c sim" some suites only; tools/check.sh names them
+# MISSING=skip make check     go on without system packages that are missing
+# FILTER=fork make check SUITES=testthat
+#                           only the files of tests that match
+#
+# Everything is put into ./.lib (R packages) and ./build; the scripts in tools/
+# do the work and say more.
+
+SHELL = /bin/sh
+MAKEFLAGS += --no-print-directory
+export R_LIBS := $(CURDIR)/.lib$(if $(R_LIBS),:$(R_LIBS))
+
+FAST = tidy build c simfast testthat
+
+.PHONY: all demo check check-fast bench build install document lint clean
+.NOTPARALLEL:
+
+all: install
+
+demo:
+	@tools/setup.sh run
+	@tools/install.sh
+	@tools/demo.sh
+
+check:
+	@tools/setup.sh check
+	@tools/check.sh $(SUITES)
+
+check-fast:
+	@tools/setup.sh check
+	@tools/check.sh $(FAST)
+
+bench:
+	@tools/setup.sh bench
+	@tools/install.sh
+	@tools/bench.sh
+
+build:
+	@tools/setup.sh run
+	@tools/build.sh
+
+install:
+	@tools/setup.sh run
+	@tools/install.sh
+
+document:
+	@tools/setup.sh document
+	@tools/install.sh
+	@Rscript tools/document.R
+
+lint:
+	@Rscript tools/tidy.R
+
+clean:
+	@tools/clean.sh

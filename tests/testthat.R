@@ -1,0 +1,4 @@
+library(testthat)
+library(muster)
+
+test_check("muster")

@@ -1,0 +1,61 @@
+#!/bin/sh
+# Runs tests/testthat on a build of muster with the address and undefined
+# behaviour sanitizers, the thread assertions and the fault points in it. The
+# address sanitizer's reports go to files, because those of workers and fork
+# servers would be taken for their output; the other one's end its process by a
+# line that says "runtime error". Any report is a failure.
+set -u
+. "$(dirname -- "$0")/common.sh"
+label="testthat (asan, ubsan, thread checks)"
+
+libasan=$(gcc -print-file-name=libasan.so 2>/dev/null)
+case $libasan in
+  /*) ;;
+  *)
+    say "skipped: gcc has no libasan here"
+    say "$label: 0 passed, 0 failed, 1 skipped"
+    exit 0
+    ;;
+esac
+# The file may be a script for the linker, which can't be preloaded.
+libasan=$(readlink -f -- "$libasan")
+
+reports=$root/build/asan
+rm -rf -- "$reports" build/lib-asan
+mkdir -p -- "$reports" || exit 1
+# The load test would run without the sanitizer's library.
+tools/install.sh build/lib-asan tools/Makevars.asan --no-test-load || exit 1
+
+# The sanitizers take these quotes off.
+# shellcheck disable=SC2089,SC2090
+{
+  # R itself leaks. Signals are the tests' own: workers are killed by them.
+  ASAN_OPTIONS="detect_leaks=0:handle_segv=0:handle_sigbus=0:handle_abort=0:handle_sigill=0"
+  ASAN_OPTIONS="$ASAN_OPTIONS:handle_sigfpe=0:log_path='$reports/asan'"
+  # This one has no files of its own beside the other: both have one setting.
+  UBSAN_OPTIONS="halt_on_error=1:log_path='$reports/asan'"
+  R_LIBS="$root/build/lib-asan:$R_LIBS"
+  # Tests may ask for this one, where a sanitizer's appetite for memory or time
+  # makes a limit meaningless.
+  MUSTER_TEST_SANITIZERS=1
+  export ASAN_OPTIONS UBSAN_OPTIONS R_LIBS MUSTER_TEST_SANITIZERS
+}
+
+LD_PRELOAD=$libasan Rscript tools/testthat.R "on this build" tests/testthat 2>&1 |
+  tee -- "$reports/output"
+counts=$(grep '^on this build: ' "$reports/output" | tail -n 1)
+
+found=$(grep -c 'runtime error: ' "$reports/output")
+for report in "$reports"/asan.*; do
+  [ -s "$report" ] || continue
+  found=$((found + 1))
+  say "---- $report begins:"
+  head -n 20 -- "$report"
+done
+say "reports of the sanitizers: $found"
+
+[ -n "$counts" ] || exit 1
+failed=$(say "$counts" | sed -E 's/^.* passed, ([0-9]+) failed, .*$/\1/')
+failed=$((failed + found))
+say "$label: ${counts#*: }" | sed -E "s/[0-9]+ failed/$failed failed/"
+[ $failed -eq 0 ]

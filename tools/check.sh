@@ -1,0 +1,254 @@
+#!/bin/sh
+# Runs the test suites one after another, each with a time limit:
+#   tools/check.sh [SUITE...]     all of them, if none is named
+# A suite ends with its own `LABEL: N passed, N failed, N skipped`. One that
+# fails to say so, ends with another status than its counts tell, passes its
+# limit, or leaves processes behind counts as one more failure. The last line
+# is the sum, alone: `N passed, N failed, N skipped`. Logs: build/check/.
+# The single quotes around commands for sh are meant.
+# shellcheck disable=SC2016
+set -u
+. "$(dirname -- "$0")/common.sh"
+
+all="tidy build c tsan sim fuzz testthat full notroot asan rcheck demo"
+[ $# -gt 0 ] || eval "set -- $all"
+
+logs=$root/build/check
+mkdir -p -- "$logs" || exit 1
+rm -f -- "$logs"/*.log "$logs/total"
+: >"$logs/table"
+
+# Tests that CRAN leaves out run here; R CMD check decides for itself.
+NOT_CRAN=true
+export NOT_CRAN
+if [ -d build/blas ]; then
+  MUSTER_TEST_BLAS=$root/build/blas
+  export MUSTER_TEST_BLAS
+fi
+# A terminal's colours and its width are not what tests should depend on.
+NO_COLOR=1
+export NO_COLOR
+
+# A bare machine has the locale C, in which R CMD check complains of itself.
+if [ "$(locale charmap 2>/dev/null)" != UTF-8 ] &&
+  locale -a 2>/dev/null | grep -qi '^c[.]utf-*8$'; then
+  LC_ALL=C.UTF-8
+  export LC_ALL
+fi
+
+limiter=
+for program in timeout gtimeout; do
+  if have $program; then
+    limiter=$program
+    break
+  fi
+done
+[ -n "$limiter" ] || warn "check: no timeout program here, so the suites run without time limit."
+
+passed=0
+failed=0
+skipped=0
+built=unknown
+
+# run LABEL LIMIT_S COMMAND...: one suite. The command runs in the background,
+# so that an interrupt ends it and not only this script, and writes to the
+# screen and its log through a pipe. Every process of the suite has a mark in
+# its environment, by which those that outlive it are found.
+run() {
+  label=$1
+  limit=$2
+  shift 2
+  log=$logs/$(printf '%s' "$label" | tr -cs 'A-Za-z0-9' '-' | sed 's|-$||').log
+  printf '\n==== %s ====\n' "$label"
+  pipe=$logs/pipe
+  rm -f -- "$pipe" "$pipe.pid" "$pipe.closed"
+  mkfifo -- "$pipe" || exit 1
+  (
+    tee -- "$log" <"$pipe" &
+    say $! >"$pipe.pid"
+    wait
+    : >"$pipe.closed"
+  ) &
+  mark=MUSTER_CHECK_MARK=$$.$(date +%s)
+  if [ -n "$limiter" ]; then
+    env "$mark" $limiter -k 30 "$limit" "$@" >"$pipe" 2>&1 </dev/null &
+  else
+    env "$mark" "$@" >"$pipe" 2>&1 </dev/null &
+  fi
+  suite_pid=$!
+  wait $suite_pid
+  status=$?
+  suite_pid=
+
+  why=
+  if ! in_time 5 nothing_left; then
+    why="processes outlived the suite"
+    for pid in $left; do
+      say "check: still running: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline")"
+      kill -9 "$pid" 2>/dev/null
+    done
+  fi
+  if ! in_time 5 test -e "$pipe.closed"; then
+    why="processes outlived the suite"
+    kill "$(cat -- "$pipe.pid")"
+  fi
+  wait
+  rm -f -- "$pipe" "$pipe.pid" "$pipe.closed"
+
+  line=$(grep -E '^(.*: )?[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
+  if [ -n "$line" ]; then
+    p=$(say "$line" | sed -E 's/^(.*[^0-9])?([0-9]+) passed, .*$/\2/')
+    f=$(say "$line" | sed -E 's/^.* passed, ([0-9]+) failed, .*$/\1/')
+    s=$(say "$line" | sed -E 's/^.* failed, ([0-9]+) skipped$/\1/')
+    if [ $status -ne 0 ] && [ "$f" -eq 0 ]; then
+      why="the suite ended with status $status"
+    fi
+  else
+    p=0 f=0 s=0
+    why="the suite ended with status $status and told no counts"
+  fi
+  case $status in
+    124 | 137) why="the suite passed its limit of $limit s" ;;
+  esac
+  if [ -n "$why" ]; then
+    f=$((f + 1))
+    say "check: $label: $why" | tee -a -- "$log"
+  fi
+  count "$label" "$p" "$f" "$s" "$why"
+}
+
+# in_time SECONDS COMMAND...: 0 as soon as the command says yes, 1 if it doesn't
+# in that time.
+in_time() {
+  tries=$(($1 * 5))
+  shift
+  until "$@"; do
+    [ $tries -gt 0 ] || return 1
+    tries=$((tries - 1))
+    sleep 0.2
+  done
+}
+
+# nothing_left: 0 if no process has the mark, else $left has their ids. Where
+# there is no /proc, only the pipe tells.
+nothing_left() {
+  left=$(grep -lsz "^$mark\$" /proc/[0-9]*/environ | cut -d / -f 3)
+  [ -z "$left" ]
+}
+
+# count LABEL PASSED FAILED SKIPPED WHY: one row of the table.
+count() {
+  passed=$((passed + $2))
+  failed=$((failed + $3))
+  skipped=$((skipped + $4))
+  printf '%-46s %7d %7d %8d  %s\n' "$@" >>"$logs/table"
+}
+
+# skip LABEL REASON: a suite that can't run here.
+skip() {
+  printf '\n==== %s ====\nskipped: %s\n%s: 0 passed, 0 failed, 1 skipped\n' "$1" "$2" "$1"
+  count "$1" 0 0 1 "$2"
+}
+
+# part LABEL LIMIT_S DIR TARGET...: a suite that is a Makefile of its own.
+part() {
+  if [ -f "$3/Makefile" ]; then
+    label=$1 limit=$2 dir=$3
+    shift 3
+    run "$label" "$limit" make --no-print-directory -C "$dir" "$@"
+  else
+    skip "$1" "there is no $3/Makefile"
+  fi
+}
+
+# installed LABEL: 0 if ./.lib has what the checkout holds. Installs it if no
+# suite has yet; where that failed, the suite counts as failed too.
+installed() {
+  [ $built != unknown ] || suite_build
+  [ $built = yes ] && return 0
+  printf '\n==== %s ====\nfailed: the package could not be installed\n' "$1"
+  count "$1" 0 1 0 "the package could not be installed"
+  return 1
+}
+
+suite_build() {
+  rm -rf -- .lib/muster
+  run "build (warnings are errors)" 300 sh -c '
+    tools/install.sh .lib tools/Makevars.strict && [ -d .lib/muster ] && built=1 || built=0
+    echo "build (warnings are errors): $built passed, $((1 - built)) failed, 0 skipped"
+    [ $built -eq 1 ]'
+  built=no
+  [ $status -eq 0 ] && built=yes
+}
+
+suite_tidy() { run "tidy" 120 Rscript tools/tidy.R; }
+suite_c() { part "c unit tests" 300 tests/c check; }
+suite_tsan() { part "c unit tests (tsan)" 300 tests/c check-tsan; }
+# The canaries are deliberate bugs: the simulation has to find each.
+suite_sim() { part "sim" 600 tests/sim check canary; }
+suite_simfast() { part "sim" 60 tests/sim check RUNS=200; }
+suite_fuzz() { part "fuzz" 300 tests/fuzz smoke SECONDS=10; }
+
+suite_testthat() {
+  installed "testthat" || return 0
+  run "testthat" 600 Rscript tools/testthat.R testthat tests/testthat
+}
+
+suite_full() {
+  installed "full" || return 0
+  run "full" 900 Rscript tools/testthat.R full tests/full
+}
+
+suite_notroot() {
+  if ! is_root; then
+    skip "full (not root)" "this run is no root's already"
+  elif ! have setpriv; then
+    skip "full (not root)" "there is no setpriv, from util-linux"
+  else
+    installed "full (not root)" || return 0
+    run "full (not root)" 1200 tools/not-root.sh \
+      Rscript tools/testthat.R "full (not root)" tests/testthat tests/full
+  fi
+}
+
+suite_asan() { run "testthat (asan, ubsan, thread checks)" 1200 tools/asan.sh; }
+suite_rcheck() { run "R CMD check" 900 Rscript tools/rcheck.R; }
+
+suite_demo() {
+  run "demo" 300 sh -c '
+    if WORKERS=8 make demo; then ok=1; else ok=0; fi
+    echo "demo: $ok passed, $((1 - ok)) failed, 0 skipped"
+    [ $ok -eq 1 ]'
+}
+
+suite_pid=
+stop() {
+  trap - INT TERM HUP
+  [ -z "$suite_pid" ] || kill "$suite_pid" 2>/dev/null
+  rm -f -- "$logs"/pipe*
+  warn "check: interrupted"
+  exit 130
+}
+trap stop INT TERM HUP
+
+for suite in "$@"; do
+  case " $all simfast " in
+    *" $suite "*) suite_"$suite" ;;
+    *)
+      warn "check: there is no suite '$suite'; there are: $all"
+      exit 1
+      ;;
+  esac
+done
+
+printf '\n%-46s %7s %7s %8s\n' "suite" "passed" "failed" "skipped"
+cat -- "$logs/table"
+if [ $skipped -gt 0 ]; then
+  printf '\nskipped, and why:\n'
+  for log in "$logs"/*.log; do
+    [ -f "$log" ] && grep -hiE '^ *(skipped: |.*Reason: )' "$log"
+  done | sed 's/^ *//' | sort | uniq -c
+fi
+printf '\n'
+say "$passed passed, $failed failed, $skipped skipped" | tee -- "$logs/total"
+[ $failed -eq 0 ]

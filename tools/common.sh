@@ -1,0 +1,41 @@
+# shellcheck shell=sh
+# Sourced by the scripts in tools/: goes to the checkout's root, puts ./.lib in
+# front of R's libraries, and has the few functions that all of them use.
+# POSIX sh; the sourcing script has set -u.
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd -P) || exit 1
+cd -- "$root" || exit 1
+
+case ":${R_LIBS:-}:" in
+  ":$root/.lib:"*) ;;
+  *) R_LIBS="$root/.lib${R_LIBS:+:$R_LIBS}" ;;
+esac
+export R_LIBS
+mkdir -p .lib || exit 1
+
+# A make that runs us must not hand its jobs and flags to the make inside R.
+unset MAKEFLAGS MAKELEVEL MFLAGS MAKEOVERRIDES 2>/dev/null || :
+
+say() { printf '%s\n' "$*"; }
+warn() { printf '%s\n' "$*" >&2; }
+have() { command -v "$1" >/dev/null 2>&1; }
+is_root() { [ "$(id -u)" -eq 0 ]; }
+
+# build_tarball DIR makes the source package in DIR and sets $tarball. All
+# installing starts from it, never from src/, so that objects of one build (a
+# sanitizer's, say) never get into another, nor into the checkout. R CMD build
+# copies all of a folder before it leaves out what .Rbuildignore says, so it
+# gets a copy without the large ones.
+build_tarball() {
+  tarball=
+  rm -rf -- "$1/muster" && mkdir -p -- "$1/muster" || return 1
+  rm -f -- "$1"/muster_*.tar.gz
+  tar -cf - --exclude=./.git --exclude=./.lib --exclude=./build . |
+    tar -xf - -C "$1/muster" || return 1
+  (cd -- "$1" && R CMD build --no-manual --no-build-vignettes muster) || return 1
+  rm -rf -- "$1/muster"
+  for file in "$1"/muster_*.tar.gz; do
+    [ -f "$file" ] && tarball=$file
+  done
+  [ -n "$tarball" ]
+}

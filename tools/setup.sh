@@ -1,0 +1,249 @@
+#!/bin/sh
+# Installs what a target of the Makefile needs and this machine has not:
+#   tools/setup.sh run       the package and its demo
+#   tools/setup.sh check     every test
+#   tools/setup.sh bench     the peers that bench/ compares with
+#   tools/setup.sh document  roxygen2
+#
+# R packages go into ./.lib, from the repository that R is set up with, and
+# nowhere else. System packages: as root on Debian and its kin the missing ones
+# are named and installed; anyone else gets the one line to run, and status 2.
+# Nothing calls sudo. Without network, what is here is used; the rest is named,
+# and the tests that want it are skipped. So they are where that line can't be
+# run, with MISSING=skip in the environment.
+#
+# Status: 0 go on, 1 can't go on, 2 can't go on before that line has been run.
+set -u
+. "$(dirname -- "$0")/common.sh"
+
+mode=${1:-}
+case $mode in
+  run | check | bench | document) ;;
+  *)
+    warn "usage: tools/setup.sh run|check|bench|document"
+    exit 1
+    ;;
+esac
+
+# ---- system packages ------------------------------------------------------
+
+# What the system's own packages are called. family: deb, rpm, brew, or none.
+family() {
+  if have apt-get && have dpkg; then
+    say deb
+  elif have dnf || have yum; then
+    say rpm
+  elif have brew; then
+    say brew
+  else
+    say none
+  fi
+}
+
+# package_of NEED: the packages which bring it.
+package_of() {
+  case $family:$1 in
+    deb:r) say "r-base-dev r-cran-boot r-cran-codetools" ;;
+    deb:headers | deb:compiler) say "r-base-dev" ;;
+    deb:clang) say "clang $(clang_runtime)" ;;
+    rpm:r | rpm:headers) say "R-core-devel" ;;
+    rpm:compiler) say "gcc gcc-c++ gcc-gfortran" ;;
+    deb:libuv) say "libuv1-dev" ;;
+    rpm:clang) say "clang compiler-rt" ;;
+    rpm:libuv) say "libuv-devel" ;;
+    brew:r | brew:headers) say "r" ;;
+    brew:compiler) say "gcc" ;;
+    brew:clang) say "llvm" ;;
+    brew:tidy) say "tidy-html5" ;;
+    *:r) say "R" ;;
+    *:headers) say "R-devel" ;;
+    *:compiler) say "gcc" ;;
+    *) say "$1" ;;
+  esac
+}
+
+# The library that clang's -fsanitize needs has clang's version in its name.
+clang_runtime() {
+  version=$(apt-cache depends clang 2>/dev/null |
+    sed -n 's/^ *Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
+  if [ -n "$version" ]; then say "libclang-rt-$version-dev"; fi
+}
+
+# has NEED: is it here? Programs are tried, not looked up in a list of packages,
+# so that an R or a compiler that somebody built counts too.
+has() {
+  case $1 in
+    r) have R && have Rscript ;;
+    headers)
+      ! have R || { makeconf=$(R RHOME)/etc/Makeconf && [ -f "$makeconf" ] &&
+        [ -f "$(R CMD config --cppflags 2>/dev/null |
+          sed -n 's/^-I"\{0,1\}\([^"]*[^" ]\).*$/\1/p' | head -n 1)/R.h" ]; }
+      ;;
+    compiler)
+      if have R; then
+        # The compiler may come with options, as in "gcc -std=gnu99".
+        # shellcheck disable=SC2046
+        set -- $(R CMD config CC 2>/dev/null)
+        [ $# -gt 0 ] && have "$1"
+      else
+        have cc || have gcc
+      fi
+      ;;
+    clang) clang_fuzzes ;;
+    libuv)
+      # Only for building testthat, of which a part wants it.
+      have Rscript && Rscript -e 'quit(status = !nzchar(system.file(package = "testthat")))' ||
+        [ -f /usr/include/uv.h ] || { have pkg-config && pkg-config --exists libuv; }
+      ;;
+    *) have "$1" ;;
+  esac
+}
+
+# clang_fuzzes: some clang, plain or with a version in its name, links a fuzzer.
+clang_fuzzes() {
+  for clang in clang /usr/bin/clang-[1-9] /usr/bin/clang-[1-9][0-9]; do
+    have "$clang" || continue
+    dir=$(mktemp -d) || return 1
+    printf '%s\n' '#include <stddef.h>' \
+      'int LLVMFuzzerTestOneInput(const unsigned char *d, size_t n);' \
+      'int LLVMFuzzerTestOneInput(const unsigned char *d, size_t n) {' \
+      '  return d == NULL && n > 0; }' >"$dir/f.c"
+    "$clang" -fsanitize=fuzzer,address,undefined "$dir/f.c" -o "$dir/f" 2>/dev/null
+    status=$?
+    rm -rf -- "$dir"
+    [ $status -eq 0 ] && return 0
+  done
+  return 1
+}
+
+# missing_of NEED...: those that are not here.
+missing_of() {
+  for need in "$@"; do
+    has "$need" || printf '%s ' "$need"
+  done
+}
+
+# packages_of NEED...: their packages, each once.
+packages_of() {
+  for need in "$@"; do
+    # Each answer is a list of words.
+    # shellcheck disable=SC2046
+    printf '%s\n' $(package_of "$need")
+  done | awk '!seen[$0]++' | tr '\n' ' ' | sed 's/ $//'
+}
+
+install_line() {
+  case $family in
+    deb) say "apt-get update && apt-get install -y --no-install-recommends $*" ;;
+    rpm) if have dnf; then say "dnf install -y $*"; else say "yum install -y $*"; fi ;;
+    brew) say "brew install $*" ;;
+    *) say "install with this system's package manager: $*" ;;
+  esac
+}
+
+updated=no
+# Package lists are brought up to date at most once, and only to install.
+apt_update() {
+  [ $updated = yes ] && return 0
+  updated=yes
+  apt-get update -q || warn "setup: the package lists can't be brought up to date."
+}
+
+apt_install() {
+  apt_update
+  # Lists of words.
+  # shellcheck disable=SC2048,SC2086
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+    --no-install-recommends $* </dev/null
+}
+
+family=$(family)
+needed="r headers compiler make"
+optional=
+[ "$mode" = check ] && optional="libuv qpdf tidy clang"
+
+# Lists of words from here on.
+# shellcheck disable=SC2086
+{
+  missing=$(missing_of $needed)
+  wanted=$(missing_of $optional)
+  if [ -n "$missing$wanted" ] && [ $family = deb ] && is_root; then
+    apt_update # clang's package is found in the lists
+    say "setup: missing on this system: $missing$wanted"
+    say "setup: installing $(packages_of $missing $wanted)"
+    # In one go; if that fails, one by one, so that a package which isn't to be
+    # had doesn't stop the others.
+    if ! apt_install "$(packages_of $missing $wanted)"; then
+      for need in $missing $wanted; do
+        apt_install "$(package_of "$need")" ||
+          warn "setup: $(package_of "$need") can't be installed."
+      done
+    fi
+    missing=$(missing_of $needed)
+    wanted=$(missing_of $optional)
+  fi
+  if [ -n "$missing$wanted" ] && [ $family = deb ] && is_root; then
+    if [ -n "$missing" ]; then
+      warn "setup: can't go on without: $missing"
+      exit 1
+    fi
+    warn "setup: going on without: $wanted(tests that use it are skipped)"
+  elif [ -n "$missing$wanted" ]; then
+    warn "setup: missing on this system: $missing$wanted"
+    if [ -z "$missing" ] && [ "${MISSING:-}" = skip ]; then
+      warn "setup: going on without it; tests that use it are skipped"
+    else
+      [ -n "$missing" ] || warn "setup: MISSING=skip goes on without it; this line installs it:"
+      say "$(install_line "$(packages_of $missing $wanted)")"
+      exit 2
+    fi
+  fi
+}
+
+# ---- R packages -----------------------------------------------------------
+
+case $mode in
+  run) set -- boot ;;
+  check) set -- boot codetools testthat foreach iterators doParallel parallelly ;;
+  bench) set -- boot parallelly mirai ;;
+  document) set -- roxygen2 ;;
+esac
+Rscript tools/install-packages.R "$@" </dev/null
+status=$?
+[ $status -eq 0 ] || exit $status
+
+# ---- BLAS libraries for the tests ------------------------------------------
+
+# Unpacked under build/, not installed: the system's own BLAS stays as it is.
+# tools/check.sh names the folder to the tests as MUSTER_TEST_BLAS.
+blas() {
+  dir=$root/build/blas/$1
+  [ -n "$(find "$dir" -name 'libblas.so.3*' 2>/dev/null | head -n 1)" ] && return 0
+  rm -rf -- "$dir"
+  mkdir -p -- "$dir/get" || return 1
+  (
+    cd -- "$dir/get" || exit 1
+    if ! apt-get download -q "libopenblas0-$1" >log 2>&1; then
+      is_root || exit 1
+      apt_update
+      apt-get download -q "libopenblas0-$1" >log 2>&1 || exit 1
+    fi
+    dpkg-deb -x "libopenblas0-$1"_*.deb ..
+  )
+  status=$?
+  rm -rf -- "$dir/get"
+  if [ $status -ne 0 ]; then
+    rm -rf -- "$dir"
+    warn "setup: libopenblas0-$1 can't be downloaded; tests with this BLAS are skipped."
+  fi
+}
+
+if [ "$mode" = check ]; then
+  if [ "$family" = deb ] && have dpkg-deb; then
+    blas pthread
+    blas openmp
+  else
+    warn "setup: no Debian packages here; tests with other BLAS libraries are skipped."
+  fi
+fi
+exit 0
