@@ -46,7 +46,7 @@ check-fast:
 bench:
 	@tools/setup.sh bench
 	@tools/install.sh
-	@tools/bench.sh
+	@tools/bench.sh $(BENCH)
 
 build:
 	@tools/setup.sh run

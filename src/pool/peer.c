@@ -59,7 +59,8 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
     return;
   }
   if (strcmp(hello->build, session->build) != 0) {
-    broken(peer, "the worker has another build of muster");
+    broken(peer, "the worker has another build of muster: it was installed "
+                 "anew since this session loaded it; restart R");
     return;
   }
   peer->hello_seen = 1;

@@ -1,0 +1,145 @@
+// The clock of all benchmarks, and two limits to measure against: nothing that
+// forks R can be faster than bare forks of R, nothing that sends a call to another
+// process and waits for its answer can be faster than one byte there and back.
+//
+// bench/run.R compiles this into a directory of its own, which goes when it ends.
+// A forked child here does nothing but read, write and _exit: no R, no malloc.
+
+#define _POSIX_C_SOURCE 200809L
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define R_NO_REMAP
+#include <R.h>
+#include <Rinternals.h>
+
+static double now_s(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// bench_now gives monotonic time in seconds, from an arbitrary beginning.
+SEXP bench_now(void) { return Rf_ScalarReal(now_s()); }
+
+// Reads until `bytes` have come. Returns 0, or -1 at an error or the end.
+static int read_all(int fd, size_t bytes) {
+  char buf[4096];
+  while (bytes > 0) {
+    ssize_t got = read(fd, buf, bytes < sizeof buf ? bytes : sizeof buf);
+    if (got > 0) {
+      bytes -= (size_t)got;
+    } else if (got == 0 || errno != EINTR) {
+      return -1;
+    }
+  }
+  return 0;
+}
+
+static int write_byte(int fd) {
+  ssize_t sent;
+  do {
+    sent = write(fd, "x", 1);
+  } while (sent < 0 && errno == EINTR);
+  return sent == 1 ? 0 : -1;
+}
+
+static void reap(pid_t pid) {
+  while (waitpid(pid, NULL, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// bench_forks forks this process `count` times, without anything between, and gives
+// the seconds until every child has written one byte. The children then see their
+// pipe end, and are reaped.
+SEXP bench_forks(SEXP count_arg) {
+  int count = Rf_asInteger(count_arg);
+  pid_t *pids = (pid_t *)(void *)R_alloc((size_t)count, sizeof(pid_t));
+  int answers[2], end[2];
+  if (pipe(answers) < 0) {
+    Rf_error("pipe: %s", strerror(errno));
+  }
+  if (pipe(end) < 0) {
+    int error = errno;
+    close(answers[0]);
+    close(answers[1]);
+    Rf_error("pipe: %s", strerror(error));
+  }
+
+  double began = now_s();
+  int forked = 0, error = 0;
+  while (forked < count && error == 0) {
+    pid_t pid = fork();
+    if (pid == 0) {
+      close(end[1]);
+      write_byte(answers[1]);
+      read_all(end[0], 1);
+      _exit(0);
+    }
+    if (pid < 0) {
+      error = errno;
+    } else {
+      pids[forked++] = pid;
+    }
+  }
+  close(answers[1]);
+  if (read_all(answers[0], (size_t)forked) < 0 && error == 0) {
+    error = EPIPE;
+  }
+  double took = now_s() - began;
+
+  close(end[1]);
+  close(end[0]);
+  close(answers[0]);
+  for (int i = 0; i < forked; i++) {
+    reap(pids[i]);
+  }
+  if (error != 0) {
+    Rf_error("fork: %s", strerror(error));
+  }
+  return Rf_ScalarReal(took);
+}
+
+// bench_round_trips gives the seconds of each of `count` round trips of one byte to
+// a forked child, over a socket pair, blocking, without spinning.
+SEXP bench_round_trips(SEXP count_arg) {
+  int count = Rf_asInteger(count_arg);
+  SEXP times = PROTECT(Rf_allocVector(REALSXP, count));
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0) {
+    Rf_error("socketpair: %s", strerror(errno));
+  }
+  pid_t pid = fork();
+  if (pid < 0) {
+    int error = errno;
+    close(pair[0]);
+    close(pair[1]);
+    Rf_error("fork: %s", strerror(error));
+  }
+  if (pid == 0) {
+    close(pair[0]);
+    while (read_all(pair[1], 1) == 0 && write_byte(pair[1]) == 0) {
+    }
+    _exit(0);
+  }
+  close(pair[1]);
+
+  int failed = 0;
+  for (int i = 0; i < count && !failed; i++) {
+    double began = now_s();
+    failed = write_byte(pair[0]) < 0 || read_all(pair[0], 1) < 0;
+    REAL(times)[i] = now_s() - began;
+  }
+  close(pair[0]);
+  reap(pid);
+  UNPROTECT(1);
+  if (failed) {
+    Rf_error("the child ended too early");
+  }
+  return times;
+}

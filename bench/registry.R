@@ -1,0 +1,15 @@
+# The benchmarks: one question a file, in the order of their sections in README.md.
+# bench/<name>.R defines measure(quick), which gives list(raw, rows, notes):
+#   raw    data frame with case, round, arm, value, unit; rows of interleave()
+#   rows   data frame, the table's rows; from compare_all() and its like
+#   notes  what was left out, and why; character()
+
+registry <- c(
+  "start-cold" = "How long until N workers answer, in a session that has just begun?",
+  "start-warm" = "How long until N workers answer, with the fork server up?",
+  "memory" = "How much memory does an idle worker take?",
+  "call" = "How long does one trivial call take?",
+  "calls-2000" = "How long do 2,000 tasks that do nothing take, balanced over 2 workers?",
+  "idle" = "How much processor time does a cluster take that has nothing to do?",
+  "stop" = "How long until all workers of a stopped cluster are gone?"
+)
