@@ -21,12 +21,22 @@ static struct {
   SEXP key; // list(frame, fun, args), preserved: the addresses can't be reused
 } broadcast;
 
+// The buffer that payloads are serialized into, used again and again.
+static struct mst_blob *scratch;
+
+// forget_broadcast lets go of a large payload: nobody sends it again. Called
+// before each receive, so it is quick when there is none.
 static void forget_broadcast(void) {
-  if (broadcast.key == NULL) return;
-  R_ReleaseObject(broadcast.key);
-  broadcast.key = NULL;
-  mst_blob_release(broadcast.blob);
-  broadcast.blob = NULL;
+  if (broadcast.key != NULL) {
+    R_ReleaseObject(broadcast.key);
+    broadcast.key = NULL;
+    mst_blob_release(broadcast.blob);
+    broadcast.blob = NULL;
+  }
+  if (scratch != NULL && scratch->refs == 1 &&
+      scratch->buf.cap > MST_CHAN_KEEP) {
+    mst_buf_free(&scratch->buf);
+  }
 }
 
 // verb_frame asks R for the frame of the clusterCall() that is sending, NULL in
@@ -80,10 +90,9 @@ static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
   UNPROTECT(1);
 }
 
-// payload_of serializes into a buffer that is used again and again, or into a
-// new one while the old is still queued somewhere.
+// payload_of serializes into scratch, or into a new one while the old is still
+// queued somewhere.
 static struct mst_blob *payload_of(SEXP fun, SEXP args, SEXP tag) {
-  static struct mst_blob *scratch;
   if (scratch != NULL && scratch->refs > 1) {
     mst_blob_release(scratch);
     scratch = NULL;
@@ -91,7 +100,6 @@ static struct mst_blob *payload_of(SEXP fun, SEXP args, SEXP tag) {
   if (scratch == NULL) scratch = mst_blob_new();
   if (scratch == NULL) Rf_error("no memory for a message");
   scratch->buf.len = 0;
-  mst_buf_trim(&scratch->buf, MST_CHAN_KEEP);
   SEXP message = PROTECT(Rf_allocVector(VECSXP, 3));
   SET_VECTOR_ELT(message, 0, fun);
   SET_VECTOR_ELT(message, 1, args);
