@@ -29,7 +29,9 @@ abort_start <- function(outcome, plan) {
         output_lines(peer$output)
       ),
       hints = hints, worker = peer$worker, pid = peer$pid,
-      exit_code = exit_field(peer, 1L), signal = exit_field(peer, 2L),
+      # One whose set-up failed was ended by us or ended itself after it had said so.
+      exit_code = if (outcome$fail == "exited") exit_field(peer, 1L) else NA_integer_,
+      signal = if (outcome$fail == "exited") exit_field(peer, 2L) else NA_integer_,
       output = peer$output, call = plan$call
     )
   )

@@ -3,6 +3,15 @@
 # start_cluster() tries the plan's way, and "spawn" where the fork server refuses
 # and the user didn't insist. Returns list(pointer, nodes, start).
 start_cluster <- function(plan, may_fall_back) {
+  # Workers that were killed before they could say where their directory is.
+  complete <- FALSE
+  on.exit(if (!complete) sweep_temp_base())
+  opened <- try_starts(plan, may_fall_back)
+  complete <- TRUE
+  opened
+}
+
+try_starts <- function(plan, may_fall_back) {
   if (plan$start == "fork") {
     reason <- spawn_reason(plan$packages)
     opened <- if (is.null(reason)) start_forked(plan)
@@ -150,6 +159,13 @@ temp_base <- function(call) {
     )
   }
   base
+}
+
+# Removes what belongs to no worker that lives. Only one start is under way at a time,
+# and fork servers that are ready have no directory.
+sweep_temp_base <- function() {
+  found <- list.files(file.path(tempdir(), "muster"), full.names = TRUE)
+  unlink(setdiff(found, .Call(ffi_session_tempdirs)), recursive = TRUE)
 }
 
 dir_problem <- function(path) {

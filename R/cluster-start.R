@@ -90,7 +90,9 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   workers <- check_workers(workers, missing(workers), call)
   packages <- check_packages(packages, call)
   setup <- check_setup(setup, call)
-  start <- choose_start(check_choice(start, "start", c("fork", "spawn"), call), missing(start))
+  # Asked first: to R an argument that was assigned to isn't missing.
+  may_fall_back <- missing(start)
+  start <- choose_start(check_choice(start, "start", c("fork", "spawn"), call), may_fall_back)
   threads <- check_count(threads, "threads", max = 1024L, call = call)
   check_flag(autoStop, "autoStop", call = call)
   check_limits(workers, call)
@@ -98,7 +100,7 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
     workers = workers, packages = packages, setup = setup, start = start,
     threads = threads, call = call
   )
-  opened <- start_cluster(plan, may_fall_back = missing(start))
+  opened <- start_cluster(plan, may_fall_back)
   new_cluster(opened$nodes, opened$pointer, opened$start, autoStop)
 }
 
@@ -160,7 +162,7 @@ check_packages <- function(packages, call) {
         paste0("\"", missing, "\"", collapse = ", "), "."
       ),
       details = paste("Looked in", .libPaths()),
-      hints = paste0("install.packages(", paste0("\"", missing, "\"", collapse = ", "), ")"),
+      hints = paste0("install.packages(c(", paste0("\"", missing, "\"", collapse = ", "), "))"),
       packages = missing, call = call
     )
   }

@@ -9,7 +9,7 @@
   { #name, (DL_FUNC)(void *)&name, arguments }
 
 static const R_CallMethodDef entries[] = {
-    ENTRY(ffi_session_configure, 1), ENTRY(ffi_session_end, 1),
+    ENTRY(ffi_session_tempdirs, 0),  ENTRY(ffi_session_configure, 1), ENTRY(ffi_session_end, 1),
     ENTRY(ffi_server_start, 4),      ENTRY(ffi_server_wait, 2),
     ENTRY(ffi_server_state, 1),      ENTRY(ffi_server_end, 1),
     ENTRY(ffi_cluster_open, 6),      ENTRY(ffi_cluster_stop, 2),

@@ -64,6 +64,7 @@ SEXP ffi_server_wait(SEXP server, SEXP timeout_s);
 SEXP ffi_server_state(SEXP server);
 SEXP ffi_server_end(SEXP server);
 SEXP ffi_session_end(SEXP timeout_s);
+SEXP ffi_session_tempdirs(void);
 SEXP ffi_session_configure(SEXP build);
 SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
                       SEXP setup, SEXP timeout_s);

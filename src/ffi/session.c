@@ -544,6 +544,31 @@ SEXP ffi_node_status(SEXP node) {
   return describe_peer(peer);
 }
 
+// ffi_session_tempdirs gives the temporary directories of all workers that are
+// not known to have ended.
+SEXP ffi_session_tempdirs(void) {
+  const struct mst_session *session = ffi_session_or_null();
+  R_xlen_t n = 0;
+  for (const struct mst_cluster *cluster =
+           session == NULL ? NULL : session->clusters;
+       cluster != NULL; cluster = cluster->next) {
+    n += (R_xlen_t)cluster->pool.count;
+  }
+  SEXP paths = PROTECT(Rf_allocVector(STRSXP, n)); // "" where there is none
+  n = 0;
+  for (const struct mst_cluster *cluster =
+           session == NULL ? NULL : session->clusters;
+       cluster != NULL; cluster = cluster->next) {
+    for (uint32_t i = 0; i < cluster->pool.count; i++, n++) {
+      const struct mst_peer *peer = &cluster->peers[i];
+      if (peer->tempdir == NULL || !mst_peer_worker(peer)->awaited) continue;
+      SET_STRING_ELT(paths, n, Rf_mkChar(peer->tempdir));
+    }
+  }
+  UNPROTECT(1);
+  return paths;
+}
+
 // ffi_session_end ends all clusters and servers of this process and waits for
 // the servers, who remove what their workers left. For the end of R.
 SEXP ffi_session_end(SEXP timeout_s) {
