@@ -51,12 +51,16 @@ start_timeout <- function() {
 }
 
 start_forked <- function(plan) {
-  preloaded <- setdiff(plan$packages, not_preloaded)
-  server <- fork_server(preloaded, plan$call)
+  # The server attaches packages up to the first that it must not load; workers attach
+  # the rest, so that their order is the user's. What can be loaded before, is.
+  late <- cumsum(plan$packages %in% not_preloaded) > 0L
+  server <- fork_server(
+    plan$packages[!late], setdiff(plan$packages[late], not_preloaded), plan$call
+  )
   if (!is.null(server$refused)) {
     return(server)
   }
-  setup <- worker_orders(plan, setdiff(plan$packages, preloaded), server$env)
+  setup <- worker_orders(plan, plan$packages[late], server$env)
   outcome <- .Call(
     ffi_cluster_open, plan$workers, server$pointer, NULL, window_fork, setup, start_timeout()
   )

@@ -13,11 +13,11 @@ not_preloaded <- c(
   "rJava", "tcltk", "reticulate", "torch", "tensorflow", "keras", "sparklyr", "dqrng"
 )
 
-# fork_server() gives list(pointer, env) of a server that has the packages attached
-# and is ready, or list(refused = reason). Raises muster_error_launch.
-fork_server <- function(packages, call) {
+# fork_server() gives list(pointer, env) of a server that has `packages` attached and
+# `load` loaded and is ready, or list(refused = reason). Raises muster_error_launch.
+fork_server <- function(packages, load, call) {
   own_servers()
-  key <- server_key(packages)
+  key <- server_key(packages, load)
   for (i in seq_along(the$servers)) {
     server <- the$servers[[i]]
     if (identical(server$key, key) && server_ready(server$pointer)) {
@@ -26,7 +26,7 @@ fork_server <- function(packages, call) {
     }
   }
   drop_servers(keep = servers_max - 1L)
-  server <- boot_server(packages, key, call)
+  server <- boot_server(packages, load, key, call)
   if (is.null(server$refused)) {
     the$servers <- c(the$servers, list(server))
   }
@@ -60,16 +60,16 @@ drop_servers <- function(keep) {
   }
 }
 
-server_key <- function(packages) {
+server_key <- function(packages, load) {
   variables <- Sys.getenv()
   read_at_boot <- grepl(
     "^(LD_|DYLD_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|KMP_|LC_|R_)|^(LANG|LANGUAGE|HOME|PATH|TZ)$",
     names(variables)
   ) & names(variables) != "R_SESSION_TMPDIR"
   variables <- variables[read_at_boot]
-  files <- c(r_program(), startup_files(), package_stamp(c("muster", packages)))
+  files <- c(r_program(), startup_files(), package_stamp(c("muster", packages, load)))
   paste(c(
-    .libPaths(), packages, temp_base(NULL), paste(names(variables), variables),
+    .libPaths(), packages, "-", load, temp_base(NULL), paste(names(variables), variables),
     paste(files, as.numeric(file.mtime(files)))
   ), collapse = "\n")
 }
@@ -94,10 +94,11 @@ package_stamp <- function(packages) {
   file.path(vapply(packages, package_path, "", USE.NAMES = FALSE), "Meta", "package.rds")
 }
 
-boot_server <- function(packages, key, call) {
+boot_server <- function(packages, load, key, call) {
   base <- temp_base(call)
   setup <- list(
-    libraries = .libPaths(), packages = packages, tmpdir = Sys.getenv("TMPDIR", NA), base = base
+    libraries = .libPaths(), packages = packages, load = load,
+    tmpdir = Sys.getenv("TMPDIR", NA), base = base
   )
   variables <- session_variables()
   pointer <- .Call(

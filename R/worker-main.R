@@ -22,6 +22,7 @@ server_main <- function(session) {
   failure <- first_error({
     .libPaths(setup$libraries)
     attach_packages(lapply(setup$packages, c, ""))
+    lapply(setup$load, requireNamespace, quietly = TRUE) # a worker tells if it can't
   })
   if (!is.null(failure)) {
     .Call(ffi_server_say, kind_failed, failure)
