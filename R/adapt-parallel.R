@@ -2,11 +2,12 @@
 #
 # parallel sends list(type, data, tag) to a node, and takes answers from a node, in
 # order, or from whichever node of a cluster answers first. State lives in the nodes,
-# since `[` on a cluster keeps its class only.
+# since `[` on a cluster keeps its class only: a node is an environment, and its
+# attribute `peer` is the pointer that C code wants (quicker to reach than a variable).
 
 #' @exportS3Method parallel::sendData
 sendData.muster_node <- function(node, data) {
-  outcome <- .Call(ffi_node_send, .subset2(node, "ptr"), data)
+  outcome <- .Call(ffi_node_send, node, data)
   if (!is.null(outcome)) {
     # stopNode() of parallel says DONE and then closes the node: closing is enough.
     if (outcome == 4L && identical(data$type, "DONE")) {
@@ -18,7 +19,7 @@ sendData.muster_node <- function(node, data) {
 
 #' @exportS3Method parallel::recvData
 recvData.muster_node <- function(node) {
-  value <- .Call(ffi_node_receive, .subset2(node, "ptr"))
+  value <- .Call(ffi_node_receive, node)
   if (is.integer(value)) {
     abort_node(node, value, verb_call())
   }
@@ -27,7 +28,7 @@ recvData.muster_node <- function(node) {
 
 #' @exportS3Method parallel::recvOneData
 recvOneData.muster_cluster <- function(cl) {
-  one <- .Call(ffi_nodes_receive_one, lapply(cl, .subset2, "ptr"))
+  one <- .Call(ffi_nodes_receive_one, cl)
   if (is.integer(one)) {
     abort_node(cl[[if (length(one) == 2L) one[2L] else 1L]], one[1L], verb_call())
   }

@@ -132,7 +132,7 @@ abort_node <- function(node, outcome, call) {
 }
 
 abort_lost <- function(node, rank, call) {
-  status <- .Call(ffi_node_status, .subset2(node, "ptr"))
+  status <- .Call(ffi_node_status, node)
   if (is.integer(status)) {
     abort_node(node, status, call)
   }

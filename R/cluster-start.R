@@ -241,12 +241,12 @@ new_cluster <- function(pointers, pointer, start, autoStop) {
   nodes <- lapply(seq_along(pointers), function(i) {
     node <- list2env(
       list(
-        ptr = pointers[[i]], cluster = pointer, rank = i, host = "localhost",
+        cluster = pointer, rank = i, host = "localhost",
         pid = status[[i]]$pid, start = start
       ),
       parent = emptyenv()
     )
-    structure(node, class = "muster_node")
+    structure(node, class = "muster_node", peer = pointers[[i]])
   })
   structure(nodes, class = c("muster_cluster", "SOCKcluster", "cluster"))
 }

@@ -45,8 +45,8 @@ struct mst_session *ffi_session_or_null(void);
 // ffi_cluster_of gives the cluster behind an external pointer, or NULL and the
 // outcome.
 struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome);
-// ffi_peer_of does the same for a node's pointer.
-struct mst_peer *ffi_peer_of(SEXP pointer, enum ffi_outcome *outcome);
+// ffi_peer_of does the same for a node.
+struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome);
 
 // ---- small helpers (values.c)
 

@@ -67,9 +67,26 @@ SEXP ffi_session_configure(SEXP build) {
 
 const char *ffi_build(void) { return build_text; }
 
-static SEXP cluster_tag(void) { return Rf_install("muster_cluster_pointer"); }
-static SEXP node_tag(void) { return Rf_install("muster_node_pointer"); }
-static SEXP server_tag(void) { return Rf_install("muster_server_pointer"); }
+// Symbols are never collected; looking one up costs 50 ns, which a call pays for.
+static SEXP symbol(SEXP *known, const char *name) {
+  if (*known == NULL) *known = Rf_install(name);
+  return *known;
+}
+
+static SEXP cluster_tag(void) {
+  static SEXP tag;
+  return symbol(&tag, "muster_cluster_pointer");
+}
+
+static SEXP node_tag(void) {
+  static SEXP tag;
+  return symbol(&tag, "muster_node_pointer");
+}
+
+static SEXP server_tag(void) {
+  static SEXP tag;
+  return symbol(&tag, "muster_server_pointer");
+}
 
 static void *address_of(SEXP pointer, SEXP tag) {
   if (TYPEOF(pointer) != EXTPTRSXP || R_ExternalPtrTag(pointer) != tag) {
@@ -86,7 +103,9 @@ struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome) {
   return cluster->session->owner == getpid() ? cluster : NULL;
 }
 
-struct mst_peer *ffi_peer_of(SEXP pointer, enum ffi_outcome *outcome) {
+struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome) {
+  static SEXP name;
+  SEXP pointer = Rf_getAttrib(node, symbol(&name, "peer"));
   struct mst_peer *peer = address_of(pointer, node_tag());
   *outcome = FFI_FOREIGN;
   if (peer == NULL) return NULL;
