@@ -216,8 +216,10 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
     mst_peer_close(peer, 1);
     return rc;
   }
-  // A worker that is gone already is told by its channel, not here.
-  (void)send_setup(peer, NULL);
+  // A worker that is gone already is told by its channel, not here. One that can't
+  // be told what to do would wait for it, and the start for the worker.
+  rc = send_setup(peer, err);
+  if (rc != 0 && rc != -MST_ECLOSED) broken(peer, err->text);
   return 0;
 }
 
