@@ -10,7 +10,7 @@ sendData.muster_node <- function(node, data) {
   outcome <- .Call(ffi_node_send, node, data)
   if (!is.null(outcome)) {
     # stopNode() of parallel says DONE and then closes the node: closing is enough.
-    if (outcome == 4L && identical(data$type, "DONE")) {
+    if (outcome == outcome_type && identical(data$type, "DONE")) {
       return(invisible())
     }
     abort_node(node, outcome, verb_call())
@@ -50,12 +50,12 @@ stopCluster.muster_cluster <- function(cl) {
 #' @export
 c.muster_cluster <- function(...) {
   parts <- list(...)
-  nodes <- unlist(lapply(parts, unclass), recursive = FALSE)
   if (!all(vapply(parts, inherits, NA, "muster_cluster"))) {
     abort_muster("input", "Can't join a muster cluster with something else.",
       hints = "All arguments of c() must be clusters of muster.", call = sys.call()
     )
   }
+  nodes <- unlist(lapply(parts, unclass), recursive = FALSE)
   structure(nodes, class = class(parts[[1L]]))
 }
 

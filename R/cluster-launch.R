@@ -5,7 +5,7 @@
 start_cluster <- function(plan, may_fall_back) {
   # Workers that were killed before they could say where their directory is.
   complete <- FALSE
-  on.exit(if (!complete) sweep_temp_base())
+  on.exit(if (!complete) sweep_temp_dirs())
   opened <- try_starts(plan, may_fall_back)
   complete <- TRUE
   opened
@@ -60,7 +60,7 @@ start_forked <- function(plan) {
   if (!is.null(server$refused)) {
     return(server)
   }
-  setup <- worker_orders(plan, plan$packages[late], server$env)
+  setup <- worker_orders(plan, plan$packages[late], server$base, server$env)
   outcome <- .Call(
     ffi_cluster_open, plan$workers, server$pointer, NULL, window_fork, setup, start_timeout()
   )
@@ -74,9 +74,9 @@ start_forked <- function(plan) {
 }
 
 start_spawned <- function(plan) {
-  base <- temp_base(plan$call)
+  base <- temp_dir("booted", plan$call)
   spawn <- list(r_program(), r_arguments("worker"), boot_variables(plan$threads, base))
-  setup <- worker_orders(plan, plan$packages, NULL)
+  setup <- worker_orders(plan, plan$packages, base, NULL)
   outcome <- .Call(
     ffi_cluster_open, plan$workers, NULL, spawn, spawn_window(), setup, start_timeout()
   )
@@ -92,17 +92,19 @@ window_fork <- 32L
 spawn_window <- function() max(4L, 2L * unname(availableCores()))
 
 # What a worker is told at its start; worker_setup() carries it out.
-# env: the variables with which the fork server booted, NULL for a booted worker.
-worker_orders <- function(plan, packages, env) {
+# base: the directory for its temporary directory. env: the variables with which the
+# fork server booted, NULL for a booted worker.
+worker_orders <- function(plan, packages, base, env) {
   list(
     directory = getwd(),
+    umask = Sys.umask(NA),
     libraries = .libPaths(),
     variables = variable_changes(env),
     packages = lapply(packages, function(package) c(package, dev_path(package))),
     threads = if (is.null(env)) 0L else plan$threads,
     thread_variables = if (!is.null(env) && plan$threads != 1L) thread_variables(plan$threads),
     tmpdir = Sys.getenv("TMPDIR", NA),
-    base = temp_base(plan$call),
+    base = base,
     setup = plan$setup
   )
 }
@@ -117,15 +119,15 @@ variable_changes <- function(booted) {
   list(set = now[!(same %in% TRUE)], unset = setdiff(names(booted), names(now)))
 }
 
-# The environment as workers should have it: without what belongs to one process.
+# The environment as workers should have it: without what belongs to one process. Not
+# by Sys.getenv(), which fails when a variable is no valid text.
 session_variables <- function() {
-  variables <- Sys.getenv()
+  variables <- .Call(ffi_environment)
   own <- c(
     "R_SESSION_TMPDIR", "R_TESTS", "R_DEFAULT_PACKAGES", "TMPDIR", "MUSTER_BOOT", "_",
     thread_names
   )
-  variables <- variables[!names(variables) %in% own]
-  structure(as.character(variables), names = names(variables))
+  variables[!names(variables) %in% own]
 }
 
 thread_names <- c(
@@ -134,42 +136,44 @@ thread_names <- c(
 )
 thread_variables <- function(threads) paste0(thread_names, "=", threads)
 
-# The directory in which all temporary directories of workers are made: inside this
-# session's own, so that R removes it at a normal end. Servers do so at any other.
-temp_base <- function(call) {
-  base <- file.path(tempdir(check = TRUE), "muster")
-  if (!dir.exists(base) && !isTRUE(suppressWarnings(dir.create(base, mode = "0700")))) {
-    abort_muster("launch", "Can't make a directory for the workers' temporary files.",
-      details = paste0(base, ": ", dir_problem(dirname(base))),
-      hints = "Free some space there, or set TMPDIR to another directory before R starts.",
-      path = base, call = call
-    )
+# All temporary directories of workers are in directories inside this session's own,
+# so that R removes them at a normal end: one for each fork server, which removes it
+# at any other end, and one for all workers that were booted.
+temp_root <- function(check = TRUE) file.path(tempdir(check), "muster")
+
+temp_dir <- function(name, call) {
+  dir <- file.path(temp_root(), name)
+  if (!dir.exists(dir)) {
+    suppressWarnings(dir.create(dir, recursive = TRUE, mode = "0700"))
   }
   # A full disk lets mkdir pass on some file systems and fails every worker later.
-  probe <- tempfile("probe", base)
-  ok <- tryCatch(
-    {
-      writeBin(raw(4096L), probe)
-      isTRUE(file.size(probe) == 4096)
-    },
-    error = function(e) FALSE, warning = function(w) FALSE
-  )
-  unlink(probe)
-  if (!ok) {
-    abort_muster("launch", "Can't write to the directory for the workers' temporary files.",
-      details = paste0(base, ": ", dir_problem(base)),
+  if (!dir.exists(dir) || !can_write(dir)) {
+    abort_muster("launch", "Can't make a directory for the workers' temporary files.",
+      details = paste0(dir, ": ", dir_problem(tempdir())),
       hints = "Free some space there, or set TMPDIR to another directory before R starts.",
-      path = base, call = call
+      path = dir, call = call
     )
   }
-  base
+  dir
+}
+
+can_write <- function(dir) {
+  probe <- tempfile("probe", dir)
+  on.exit(unlink(probe))
+  write <- function() {
+    writeBin(raw(4096L), probe)
+    isTRUE(file.size(probe) == 4096)
+  }
+  tryCatch(write(), error = function(e) FALSE, warning = function(w) FALSE)
 }
 
 # Removes what belongs to no worker that lives. Only one start is under way at a time,
-# and fork servers that are ready have no directory.
-sweep_temp_base <- function() {
-  found <- list.files(file.path(tempdir(), "muster"), full.names = TRUE)
+# and fork servers that are ready have no directory of their own in theirs.
+sweep_temp_dirs <- function() {
+  dirs <- list.files(temp_root(), full.names = TRUE)
+  found <- list.files(dirs, full.names = TRUE)
   unlink(setdiff(found, .Call(ffi_session_tempdirs)), recursive = TRUE)
+  drop_booted_dir()
 }
 
 dir_problem <- function(path) {

@@ -27,13 +27,27 @@ cluster_stop <- function(cl) {
   stopCluster(cl)
 }
 
+# enum ffi_outcome of src/ffi/ffi.h
+outcome_foreign <- 3L
+outcome_type <- 4L
+
 # Stops whole clusters where all their nodes are among `nodes`, else single workers.
 stop_nodes <- function(nodes) {
   for (group in by_cluster(nodes)) {
-    outcome <- .Call(ffi_cluster_stop, group$pointer, as.integer(group$ranks))
-    if (identical(outcome, 3L)) {
-      abort_node(group$node, 3L, verb_call())
+    outcome <- .Call(ffi_node_outcome, group$node)
+    if (outcome == outcome_foreign) {
+      abort_node(group$node, outcome, verb_call())
     }
+    .Call(ffi_cluster_stop, group$pointer, as.integer(group$ranks))
+  }
+  drop_booted_dir()
+}
+
+# The directory of booted workers goes with the last of them.
+drop_booted_dir <- function() {
+  dir <- file.path(temp_root(check = FALSE), "booted")
+  if (dir.exists(dir) && !length(list.files(dir, all.files = TRUE, no.. = TRUE))) {
+    unlink(dir, recursive = TRUE)
   }
 }
 

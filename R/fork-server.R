@@ -13,7 +13,7 @@ not_preloaded <- c(
   "rJava", "tcltk", "reticulate", "torch", "tensorflow", "keras", "sparklyr", "dqrng"
 )
 
-# fork_server() gives list(pointer, env) of a server that has `packages` attached and
+# fork_server() gives list(pointer, base, env) of a server that has `packages` attached and
 # `load` loaded and is ready, or list(refused = reason). Raises muster_error_launch.
 fork_server <- function(packages, load, call) {
   own_servers()
@@ -47,12 +47,12 @@ server_ready <- function(pointer) identical(.Call(ffi_server_state, pointer)$sta
 drop_servers <- function(keep) {
   ready <- vapply(the$servers, function(server) server_ready(server$pointer), NA)
   for (server in the$servers[!ready]) {
-    .Call(ffi_server_end, server$pointer)
+    end_server(server$pointer, server$base)
   }
   the$servers <- the$servers[ready]
   i <- 1L
   while (length(the$servers) > keep && i <= length(the$servers)) {
-    if (.Call(ffi_server_end, the$servers[[i]]$pointer)) {
+    if (end_server(the$servers[[i]]$pointer, the$servers[[i]]$base)) {
       the$servers <- the$servers[-i]
     } else {
       i <- i + 1L
@@ -60,16 +60,26 @@ drop_servers <- function(keep) {
   }
 }
 
+# FALSE if it has workers. A server that was killed could not remove its directory.
+end_server <- function(pointer, base) {
+  ended <- .Call(ffi_server_end, pointer)
+  if (ended) {
+    unlink(base, recursive = TRUE)
+  }
+  ended
+}
+
 server_key <- function(packages, load) {
-  variables <- Sys.getenv()
+  variables <- .Call(ffi_environment)
   read_at_boot <- grepl(
     "^(LD_|DYLD_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|KMP_|LC_|R_)|^(LANG|LANGUAGE|HOME|PATH|TZ)$",
-    names(variables)
+    names(variables),
+    useBytes = TRUE
   ) & names(variables) != "R_SESSION_TMPDIR"
   variables <- variables[read_at_boot]
   files <- c(r_program(), startup_files(), package_stamp(c("muster", packages, load)))
   paste(c(
-    .libPaths(), packages, "-", load, temp_base(NULL), paste(names(variables), variables),
+    .libPaths(), packages, "-", load, temp_root(), paste(names(variables), variables),
     paste(files, as.numeric(file.mtime(files)))
   ), collapse = "\n")
 }
@@ -95,7 +105,7 @@ package_stamp <- function(packages) {
 }
 
 boot_server <- function(packages, load, key, call) {
-  base <- temp_base(call)
+  base <- temp_dir(basename(tempfile("server-")), call)
   setup <- list(
     libraries = .libPaths(), packages = packages, load = load,
     tmpdir = Sys.getenv("TMPDIR", NA), base = base
@@ -112,11 +122,11 @@ boot_server <- function(packages, load, key, call) {
   }
   # An interrupt leaves no server behind that nobody knows of.
   waited <- FALSE
-  on.exit(if (!waited) .Call(ffi_server_end, pointer))
+  on.exit(if (!waited) end_server(pointer, base))
   ready <- .Call(ffi_server_wait, pointer, start_timeout())
   if (ready) {
     waited <- TRUE
-    return(list(key = key, pointer = pointer, env = variables))
+    return(list(key = key, pointer = pointer, base = base, env = variables))
   }
   state <- .Call(ffi_server_state, pointer)
   if (state$state == "refused") {

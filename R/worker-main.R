@@ -88,7 +88,8 @@ warm_up <- function(setup) {
   own_tempdir(setup$base, setup$tmpdir)
   first_error(stop("never shown")) # tidy: this error is the warming itself
   worker_setup(list(
-    directory = getwd(), libraries = .libPaths(), tmpdir = setup$tmpdir, threads = 0L,
+    directory = getwd(), umask = Sys.umask(NA), libraries = .libPaths(),
+    tmpdir = setup$tmpdir, threads = 0L,
     variables = list(set = character(), unset = character()), setup = function() NULL
   ))
   messages <- list(
@@ -153,10 +154,15 @@ answer_condition <- function(condition) {
   .Call(ffi_worker_answer_error, value)
 }
 
-# conditionMessage() is generic, and a method of the user's may fail itself.
+# conditionMessage() is generic, a method of the user's may fail itself, and what it
+# gives may be anything.
 message_of <- function(condition) {
   text <- tryCatch(conditionMessage(condition), error = function(e) NULL)
-  if (is.character(text)) paste(text, collapse = "\n") else "an error without a message"
+  if (is.atomic(text) && length(text)) {
+    paste(as.character(text), collapse = "\n")
+  } else {
+    "an error without a message"
+  }
 }
 
 # The message of the first error, or NULL.

@@ -4,6 +4,7 @@
 worker_setup <- function(orders) {
   set_variables(orders$variables, orders$tmpdir)
   set_directory(orders$directory)
+  Sys.umask(orders$umask)
   if (!identical(orders$libraries, .libPaths())) {
     .libPaths(orders$libraries)
   }

@@ -9,32 +9,32 @@
   { #name, (DL_FUNC)(void *)&name, arguments }
 
 static const R_CallMethodDef entries[] = {
-    ENTRY(ffi_session_tempdirs, 0),  ENTRY(ffi_session_configure, 1), ENTRY(ffi_session_end, 1),
-    ENTRY(ffi_server_start, 4),      ENTRY(ffi_server_wait, 2),
-    ENTRY(ffi_server_state, 1),      ENTRY(ffi_server_end, 1),
-    ENTRY(ffi_cluster_open, 6),      ENTRY(ffi_cluster_stop, 2),
-    ENTRY(ffi_cluster_status, 1),    ENTRY(ffi_cluster_abandon, 1),
+    ENTRY(ffi_session_tempdirs, 0),  ENTRY(ffi_session_configure, 1),
+    ENTRY(ffi_session_end, 1),       ENTRY(ffi_server_start, 4),
+    ENTRY(ffi_server_wait, 2),       ENTRY(ffi_server_state, 1),
+    ENTRY(ffi_server_end, 1),        ENTRY(ffi_cluster_open, 6),
+    ENTRY(ffi_cluster_stop, 2),      ENTRY(ffi_cluster_status, 1),
     ENTRY(ffi_node_send, 2),         ENTRY(ffi_node_receive, 1),
     ENTRY(ffi_nodes_receive_one, 1), ENTRY(ffi_node_ping, 2),
+    ENTRY(ffi_node_outcome, 1),      ENTRY(ffi_environment, 0),
     ENTRY(ffi_node_status, 1),       ENTRY(ffi_server_begin, 0),
     ENTRY(ffi_server_run, 2),        ENTRY(ffi_server_say, 2),
     ENTRY(ffi_worker_begin, 2),      ENTRY(ffi_worker_setup, 0),
     ENTRY(ffi_worker_ready, 1),      ENTRY(ffi_worker_failed, 1),
     ENTRY(ffi_worker_serve, 1),      ENTRY(ffi_worker_answer_error, 1),
     ENTRY(ffi_warm_pair, 0),         ENTRY(ffi_warm_feed, 2),
-    ENTRY(ffi_errno_name, 1),        ENTRY(ffi_limits, 0),            ENTRY(ffi_limits_raise, 1),
-    ENTRY(ffi_threads_set, 1),       ENTRY(ffi_threads_count, 0),
-    ENTRY(ffi_can_fork, 0),          ENTRY(ffi_fault_arm, 3),
-    ENTRY(ffi_assert_fail, 0),       ENTRY(ffi_build_flags, 0),
-    {NULL, NULL, 0}};
+    ENTRY(ffi_errno_name, 1),        ENTRY(ffi_limits, 0),
+    ENTRY(ffi_limits_raise, 1),      ENTRY(ffi_threads_set, 1),
+    ENTRY(ffi_threads_count, 0),     ENTRY(ffi_can_fork, 0),
+    ENTRY(ffi_fault_arm, 3),         ENTRY(ffi_assert_fail, 0),
+    ENTRY(ffi_build_flags, 0),       {NULL, NULL, 0}};
 
 // A failed assertion in the user's session becomes an R error of our class.
 static void assertion_failed(const char *what, const char *file, int line) {
   SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
-  SEXP call = PROTECT(Rf_lang4(Rf_install("abort_internal"),
-                               PROTECT(Rf_mkString(what)),
-                               PROTECT(Rf_mkString(file)),
-                               PROTECT(Rf_ScalarInteger(line))));
+  SEXP call = PROTECT(
+      Rf_lang4(Rf_install("abort_internal"), PROTECT(Rf_mkString(what)),
+               PROTECT(Rf_mkString(file)), PROTECT(Rf_ScalarInteger(line))));
   (void)Rf_eval(call, ns);
   UNPROTECT(6);
 }

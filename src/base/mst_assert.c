@@ -11,7 +11,9 @@ static mst_assert_handler handler_now;
 static pthread_t r_thread;
 static int r_thread_known;
 
-void mst_assert_on_failure(mst_assert_handler handler) { handler_now = handler; }
+void mst_assert_on_failure(mst_assert_handler handler) {
+  handler_now = handler;
+}
 
 void mst_thread_mark_r(void) {
   r_thread = pthread_self();

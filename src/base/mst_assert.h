@@ -8,7 +8,8 @@
 #ifndef MST_ASSERT_H
 #define MST_ASSERT_H
 
-typedef void (*mst_assert_handler)(const char *what, const char *file, int line);
+typedef void (*mst_assert_handler)(const char *what, const char *file,
+                                   int line);
 
 // mst_assert_on_failure names what runs when an assertion fails; NULL brings
 // back the default, one line to descriptor 2 and raise(SIGABRT).

@@ -48,7 +48,43 @@ struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome);
 // ffi_peer_of does the same for a node.
 struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome);
 
-// ---- small helpers (values.c)
+// ffi_address_of gives the address in an external pointer with this tag, else NULL.
+void *ffi_address_of(SEXP pointer, SEXP tag);
+SEXP ffi_cluster_tag(void);
+SEXP ffi_node_tag(void);
+// ffi_symbol gives the symbol, looked up once: that costs 50 ns.
+SEXP ffi_symbol(SEXP *known, const char *name);
+// ffi_session_fd gives the pidfd of this process, -1 if there is none.
+int ffi_session_fd(void);
+// ffi_run_slice serves the session for a while and frees clusters that nobody
+// refers to once they are down. Raises nothing.
+void ffi_run_slice(struct mst_session *session, int timeout_ms);
+// ffi_deadline gives the time at which that many seconds will have passed.
+int64_t ffi_deadline(SEXP timeout_s);
+
+// ---- servers.c
+
+// ffi_server_of gives the server behind a pointer, NULL if it isn't this
+// process's or has been ended.
+struct mst_server *ffi_server_of(SEXP pointer);
+// ffi_servers_end ends all servers of this process and waits until deadline_ns.
+void ffi_servers_end(int64_t deadline_ns);
+// ffi_servers_forget makes a forked child forget its parent's.
+void ffi_servers_forget(void);
+
+// ---- values.c
+
+// ffi_error_list gives list(error, call, errno).
+SEXP ffi_error_list(const struct mst_err *err);
+// ffi_tail_text gives what a tail holds as a string.
+SEXP ffi_tail_text(const struct mst_tail *tail);
+// ffi_strings copies a character vector to a NULL-ended array of R's memory.
+char **ffi_strings(SEXP strings);
+// ffi_fill_spawn says how to start R; R's memory.
+void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env);
+// ffi_blob_of serializes x into a blob of its own. Raises R errors; then the
+// blob is kept for the next call rather than lost.
+struct mst_blob *ffi_blob_of(SEXP x);
 
 // ffi_list makes a named list of n elements; names are C strings. The caller
 // protects it and fills it.
@@ -70,11 +106,11 @@ SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
                       SEXP setup, SEXP timeout_s);
 SEXP ffi_cluster_stop(SEXP cluster, SEXP ranks);
 SEXP ffi_cluster_status(SEXP cluster);
-SEXP ffi_cluster_abandon(SEXP cluster);
 SEXP ffi_node_send(SEXP node, SEXP data);
 SEXP ffi_node_receive(SEXP node);
 SEXP ffi_nodes_receive_one(SEXP nodes);
 SEXP ffi_node_ping(SEXP node, SEXP timeout_s);
+SEXP ffi_node_outcome(SEXP node);
 SEXP ffi_node_status(SEXP node);
 
 SEXP ffi_server_begin(void);
@@ -91,6 +127,7 @@ SEXP ffi_warm_feed(SEXP fd, SEXP messages);
 
 SEXP ffi_limits(void);
 SEXP ffi_limits_raise(SEXP want);
+SEXP ffi_environment(void);
 SEXP ffi_errno_name(SEXP number);
 SEXP ffi_threads_set(SEXP threads);
 SEXP ffi_threads_count(void);

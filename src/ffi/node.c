@@ -190,14 +190,16 @@ static SEXP keep(SEXP x) {
 
 static SEXP strings(int n, const char *const *texts) {
   SEXP x = PROTECT(Rf_allocVector(STRSXP, n));
-  for (int i = 0; i < n; i++) SET_STRING_ELT(x, i, Rf_mkChar(texts[i]));
+  for (int i = 0; i < n; i++)
+    SET_STRING_ELT(x, i, Rf_mkChar(texts[i]));
   UNPROTECT(1);
   return x;
 }
 
 static void make_constants(void) {
   if (constant.success[1] != NULL) return;
-  static const char *const names[] = {"type", "value", "success", "time", "tag"};
+  static const char *const names[] = {"type", "value", "success", "time",
+                                      "tag"};
   static const char *const times[] = {"user.self", "sys.self", "elapsed",
                                       "user.child", "sys.child"};
   static const char *const one[] = {"node", "value"};
@@ -325,8 +327,8 @@ SEXP ffi_node_ping(SEXP node, SEXP timeout_s) {
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   const int64_t begin_ns = mst_clock_now();
-  const int rc = mst_peer_ping(peer, ++nonce,
-                               (int)(Rf_asReal(timeout_s) * 1000.0), NULL);
+  const int rc =
+      mst_peer_ping(peer, ++nonce, (int)(Rf_asReal(timeout_s) * 1000.0), NULL);
   if (rc == -MST_ETIMEOUT) return Rf_ScalarReal(NA_REAL);
   if (rc != 0) return outcome_of(rc);
   return Rf_ScalarReal((double)(mst_clock_now() - begin_ns) / 1e9);

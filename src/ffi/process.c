@@ -21,6 +21,27 @@ SEXP ffi_limits_raise(SEXP want) {
       (double)mst_net_fd_raise_limit((int64_t)Rf_asReal(want)));
 }
 
+extern char **environ;
+
+// ffi_environment gives the environment's variables, named, bytes as they are.
+SEXP ffi_environment(void) {
+  R_xlen_t n = 0;
+  while (environ != NULL && environ[n] != NULL)
+    n++;
+  SEXP values = PROTECT(Rf_allocVector(STRSXP, n));
+  SEXP names = PROTECT(Rf_allocVector(STRSXP, n));
+  for (R_xlen_t i = 0; i < n; i++) {
+    const char *equals = strchr(environ[i], '=');
+    const size_t length =
+        equals == NULL ? strlen(environ[i]) : (size_t)(equals - environ[i]);
+    SET_STRING_ELT(names, i, Rf_mkCharLen(environ[i], (int)length));
+    SET_STRING_ELT(values, i, Rf_mkChar(equals == NULL ? "" : equals + 1));
+  }
+  Rf_setAttrib(values, R_NamesSymbol, names);
+  UNPROTECT(2);
+  return values;
+}
+
 // ffi_errno_name gives the name of an errno that a start can meet, else "".
 SEXP ffi_errno_name(SEXP number) {
   static const struct {
@@ -55,9 +76,8 @@ SEXP ffi_can_fork(void) { return Rf_ScalarLogical(mst_proc_can_fork()); }
 // armed before was met; NULL in other builds.
 SEXP ffi_fault_arm(SEXP point, SEXP nth, SEXP sys_errno) {
 #ifdef MST_FAULTS
-  return Rf_ScalarInteger(mst_fault_arm(CHAR(STRING_ELT(point, 0)),
-                                        Rf_asInteger(nth),
-                                        Rf_asInteger(sys_errno)));
+  return Rf_ScalarInteger(mst_fault_arm(
+      CHAR(STRING_ELT(point, 0)), Rf_asInteger(nth), Rf_asInteger(sys_errno)));
 #else
   (void)point;
   (void)nth;

@@ -1,4 +1,4 @@
-// Small values for R: named lists, texts of unknown encoding.
+// Values between R and the core: named lists, texts, strings, payloads.
 #include <stdio.h>
 #include <string.h>
 
@@ -47,4 +47,51 @@ SEXP ffi_text(const char *bytes, size_t n) {
   }
   return Rf_ScalarString(
       Rf_mkCharLenCE(text, (int)(out > 1000000 ? 1000000 : out), CE_UTF8));
+}
+
+SEXP ffi_error_list(const struct mst_err *err) {
+  static const char *const names[] = {"error", "call", "errno"};
+  SEXP list = PROTECT(ffi_list(3, names));
+  SET_VECTOR_ELT(list, 0, ffi_text(err->text, strlen(err->text)));
+  SET_VECTOR_ELT(list, 1, Rf_mkString(err->call));
+  SET_VECTOR_ELT(list, 2, Rf_ScalarInteger(err->sys_errno));
+  UNPROTECT(1);
+  return list;
+}
+
+SEXP ffi_tail_text(const struct mst_tail *tail) {
+  char *text = R_alloc(MST_TAIL_BYTES, 1);
+  return ffi_text(text, mst_tail_read(tail, text));
+}
+
+char **ffi_strings(SEXP strings) {
+  const R_xlen_t n = Rf_xlength(strings);
+  char **list = (char **)(void *)R_alloc((size_t)n + 1, sizeof(char *));
+  for (R_xlen_t i = 0; i < n; i++) {
+    const char *text = Rf_translateChar(STRING_ELT(strings, i));
+    list[i] = R_alloc(strlen(text) + 1, 1);
+    memcpy(list[i], text, strlen(text) + 1);
+  }
+  list[n] = NULL;
+  return list;
+}
+
+void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
+  spawn->file = Rf_translateChar(STRING_ELT(file, 0));
+  spawn->argv = ffi_strings(argv);
+  spawn->env = (const char *const *)ffi_strings(env);
+  spawn->fds[0] = spawn->fds[1] = -1;
+  spawn->fds[2] = ffi_session_fd();
+  spawn->output = -1;
+}
+
+struct mst_blob *ffi_blob_of(SEXP x) {
+  static struct mst_blob *begun;
+  mst_blob_release(begun);
+  begun = mst_blob_new();
+  if (begun == NULL) Rf_error("no memory");
+  ffi_serialize(x, &begun->buf);
+  struct mst_blob *blob = begun;
+  begun = NULL;
+  return blob;
 }

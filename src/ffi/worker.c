@@ -14,7 +14,6 @@
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
 
-
 static struct {
   struct mst_chan chan;
   struct mst_spin spin;
@@ -26,8 +25,6 @@ static struct {
   int64_t begin_ns;
   struct rusage begin_usage;
 } worker;
-
-
 
 static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
@@ -74,7 +71,8 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   mst_assert_on_failure(NULL); // from here on a broken promise ends the process
   if (!is_forked) {
     mst_thread_mark_r();
-    for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++) hold_fd(fd);
+    for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++)
+      hold_fd(fd);
     const int session_fd =
         fcntl(MST_FD_SESSION, F_GETFD) >= 0 ? MST_FD_SESSION : -1;
     if (mst_watch_start(MST_FD_CONTROL, session_fd,
@@ -129,8 +127,7 @@ static int next_frame(struct mst_frame *frame) {
 
 static SEXP read_frame(const struct mst_frame *frame) {
   worker.reading = 1;
-  SEXP content =
-      ffi_unserialize(frame->payload, (size_t)frame->head.length);
+  SEXP content = ffi_unserialize(frame->payload, (size_t)frame->head.length);
   worker.reading = 0;
   mst_chan_take(&worker.chan, frame);
   return content;
@@ -149,9 +146,8 @@ SEXP ffi_worker_setup(void) {
 static SEXP say_text(uint8_t kind, SEXP text) {
   struct mst_head head = {.kind = kind};
   uint8_t bytes[MST_TEXT_MAX + 8u];
-  const int n =
-      mst_text_encode(Rf_translateCharUTF8(STRING_ELT(text, 0)), bytes,
-                      sizeof bytes);
+  const int n = mst_text_encode(Rf_translateCharUTF8(STRING_ELT(text, 0)),
+                                bytes, sizeof bytes);
   if (n < 0) return R_NilValue;
   (void)mst_chan_send_small(&worker.chan, &head, bytes, (size_t)n, 1, NULL);
   return R_NilValue;
@@ -166,13 +162,14 @@ SEXP ffi_worker_failed(SEXP text) { return say_text(MST_KIND_FAILED, text); }
 
 // ---- evaluating
 
-// quoted makes an argument stand for itself: symbols and calls would otherwise
-// be evaluated.
+// quoted makes an argument stand for itself: symbols, calls and compiled
+// expressions (doParallel sends these) would otherwise be evaluated.
 static SEXP quoted(SEXP value) {
   switch (TYPEOF(value)) {
   case SYMSXP:
   case LANGSXP:
   case PROMSXP:
+  case BCODESXP:
     return Rf_lang2(R_QuoteSymbol, value);
   default:
     return value;
@@ -181,6 +178,10 @@ static SEXP quoted(SEXP value) {
 
 // call_of builds fun(args): what do.call(fun, args, quote = TRUE) would.
 static SEXP call_of(SEXP fun, SEXP args) {
+  const int by_name = TYPEOF(fun) == STRSXP && Rf_xlength(fun) == 1;
+  if (!by_name && !Rf_isFunction(fun)) {
+    Rf_error("'what' must be a function or character string");
+  }
   SEXP names = PROTECT(Rf_getAttrib(args, R_NamesSymbol));
   SEXP list = R_NilValue;
   PROTECT_INDEX at;
@@ -193,9 +194,7 @@ static SEXP call_of(SEXP fun, SEXP args) {
       SET_TAG(list, Rf_installTrChar(STRING_ELT(names, i)));
     }
   }
-  if (TYPEOF(fun) == STRSXP && Rf_xlength(fun) == 1) {
-    fun = Rf_installTrChar(STRING_ELT(fun, 0));
-  }
+  if (by_name) fun = Rf_installTrChar(STRING_ELT(fun, 0));
   SEXP call = Rf_lcons(fun, list);
   UNPROTECT(2);
   return call;
@@ -262,8 +261,7 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
     Rf_error("the session sent a call that can't be read");
   }
   SET_VECTOR_ELT(worker.keep, 0, VECTOR_ELT(message, 2));
-  SEXP call =
-      PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
+  SEXP call = PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
   // A frame of its own for each call, as do.call() in a function would give.
   SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
   begin_times();

@@ -116,8 +116,8 @@ static void take_frame(struct mst_server *server,
   struct mst_proc_msg msg;
   switch (frame->head.kind) {
   case MST_KIND_SERVER_READY:
-    if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length,
-                            &msg) == 0) {
+    if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length, &msg) ==
+        0) {
       server->threads = msg.number;
     }
     server->state = MST_SERVER_READY;
@@ -260,7 +260,8 @@ void mst_server_free(struct mst_server *server) {
     mst_server_end(server);
     if (server->pid != 0 && mst_server_reap(server) == 0) {
       (void)kill(server->pid, SIGKILL);
-      while (mst_server_reap(server) == 0) (void)poll(NULL, 0, 1);
+      while (mst_server_reap(server) == 0)
+        (void)poll(NULL, 0, 1);
     }
   }
   mst_output_close(&server->output);

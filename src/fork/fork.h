@@ -78,11 +78,11 @@ int mst_reap(pid_t pid, uint32_t *how, int32_t *number);
 // ---- spawn.c
 
 struct mst_spawn {
-  const char *file;          // program, absolute
-  char *const *argv;         // ends with NULL
-  const char *const *env;    // "NAME=value", over the session's; ends with NULL
-  int fds[3];                // become 3, 4, 5; -1 where there is none
-  int output;                // becomes 1 and 2
+  const char *file;       // program, absolute
+  char *const *argv;      // ends with NULL
+  const char *const *env; // "NAME=value", over the session's; ends with NULL
+  int fds[3];             // become 3, 4, 5; -1 where there is none
+  int output;             // becomes 1 and 2
 };
 // mst_spawn_run starts a process in its own process group that dies with the
 // calling thread (until it says otherwise). Call from R's main thread. Blocks
@@ -140,7 +140,7 @@ struct mst_server {
   enum mst_server_state state;
   uint32_t how; // enum mst_exit, NONE while it runs
   int32_t number;
-  int threads;  // seen by the server when it became ready
+  int threads; // seen by the server when it became ready
   char text[MST_TEXT_MAX + 1u];
   mst_news_sink sink;
   void *sink_owner;
@@ -175,8 +175,9 @@ void mst_spawner_free(struct mst_spawner *spawner);
 // ---- server.c: runs in the fork server
 
 struct mst_server_config {
-  pid_t session;        // parent that it must not outlive
-  const char *temp_dir; // directory of its workers' tempdirs, removed at its end
+  pid_t session; // parent that it must not outlive
+  const char
+      *temp_dir; // directory of its workers' tempdirs, removed at its end
 };
 // mst_server_run says READY and serves until the session is gone. Returns 0 in
 // the server then, its workers gone; 1 in each forked worker, whose descriptors

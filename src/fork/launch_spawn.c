@@ -27,13 +27,15 @@ struct mst_spawner {
 };
 
 static void free_list(char **list) {
-  for (size_t i = 0; list != NULL && list[i] != NULL; i++) free(list[i]);
+  for (size_t i = 0; list != NULL && list[i] != NULL; i++)
+    free(list[i]);
   free(list);
 }
 
 static char **copy_list(const char *const *list) {
   size_t n = 0;
-  while (list[n] != NULL) n++;
+  while (list[n] != NULL)
+    n++;
   char **copy = calloc(n + 1, sizeof(char *));
   for (size_t i = 0; copy != NULL && i < n; i++) {
     copy[i] = strdup(list[i]);

@@ -32,7 +32,8 @@ void mst_proc_close_from(int lowest) {
   // higher limit stays open, but is close-on-exec where muster opened it.
   long last = sysconf(_SC_OPEN_MAX);
   if (last < 0 || last > 65536) last = 65536;
-  for (int fd = lowest; fd < (int)last; fd++) (void)close(fd);
+  for (int fd = lowest; fd < (int)last; fd++)
+    (void)close(fd);
 }
 
 int mst_proc_threads(void) {

@@ -14,7 +14,8 @@ void mst_proc_die_with_parent(int signal) { (void)signal; }
 void mst_proc_close_from(int lowest) {
   long last = sysconf(_SC_OPEN_MAX);
   if (last < 0 || last > 65536) last = 65536;
-  for (int fd = lowest; fd < (int)last; fd++) (void)close(fd);
+  for (int fd = lowest; fd < (int)last; fd++)
+    (void)close(fd);
 }
 
 int mst_proc_threads(void) { return -1; }

@@ -25,7 +25,8 @@ int mst_reap(pid_t pid, uint32_t *how, int32_t *number) {
   if (info.si_pid == 0) return 0;
   (void)kill(-pid, SIGKILL);
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) continue;
+  while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    continue;
   const int exited = WIFEXITED(status);
   *how = exited ? MST_EXIT_CODE : MST_EXIT_SIGNAL;
   *number = exited ? WEXITSTATUS(status) : WTERMSIG(status);

@@ -168,7 +168,8 @@ static void signal_one(const struct mst_frame *frame) {
 
 // drop_fds forgets the first n descriptors that wait for their frame.
 static void drop_fds(size_t n) {
-  for (size_t i = 0; i < n; i++) mst_net_close(&server.pending_fds[i]);
+  for (size_t i = 0; i < n; i++)
+    mst_net_close(&server.pending_fds[i]);
   server.pending_count -= n;
   memmove(server.pending_fds, server.pending_fds + n,
           server.pending_count * sizeof(int));
@@ -235,7 +236,8 @@ static void end_kids(void) {
 
 static void empty_wake(void) {
   char bytes[256];
-  while (mst_net_read(server.wake[0], bytes, sizeof bytes, NULL) > 0) continue;
+  while (mst_net_read(server.wake[0], bytes, sizeof bytes, NULL) > 0)
+    continue;
 }
 
 static int serve(int *child_rc, struct mst_err *err) {
@@ -255,7 +257,8 @@ static int serve(int *child_rc, struct mst_err *err) {
     if (server.terminate || getppid() != server.config->session) return 0;
     if (ready <= 0) continue;
     if (fds[2].revents != 0) return 0;
-    if ((fds[0].revents & POLLOUT) != 0) (void)mst_chan_flush(&server.chan, err);
+    if ((fds[0].revents & POLLOUT) != 0)
+      (void)mst_chan_flush(&server.chan, err);
     if ((fds[0].revents & ~POLLOUT) == 0) continue;
     const int rc = read_one(err);
     if (rc == -MST_EAGAIN) continue;

@@ -39,8 +39,10 @@ static int is_overridden(const char *entry, const char *const *env) {
 // "NAME" without "=" takes a variable away. The strings are not copied.
 static const char **merged_environment(const char *const *env) {
   size_t here = 0, over = 0;
-  while (environ != NULL && environ[here] != NULL) here++;
-  while (env[over] != NULL) over++;
+  while (environ != NULL && environ[here] != NULL)
+    here++;
+  while (env[over] != NULL)
+    over++;
   const char **merged = calloc(here + over + 1, sizeof(char *));
   if (merged == NULL) return NULL;
   size_t n = 0;
@@ -57,7 +59,8 @@ static void default_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = SIG_DFL;
-  for (int sig = 1; sig < NSIG; sig++) (void)sigaction(sig, &action, NULL);
+  for (int sig = 1; sig < NSIG; sig++)
+    (void)sigaction(sig, &action, NULL);
 }
 
 // place_fds moves the descriptors to 3, 4, 5 and 1, 2, and closes the rest but
@@ -107,7 +110,8 @@ run_child(const struct mst_spawn *spawn, const char *const *env, int report,
   const int failed = errno;
   const ssize_t written = write(report, &failed, sizeof failed);
   (void)written;
-  for (;;) (void)kill(getpid(), SIGKILL); // ends here without cleaning up
+  for (;;)
+    (void)kill(getpid(), SIGKILL); // ends here without cleaning up
 }
 
 // exec_outcome reads the child's report: 0 if exec closed the pipe, else errno.
@@ -159,7 +163,8 @@ int mst_spawn_run(const struct mst_spawn *spawn, pid_t *pid,
   if (failed != 0) {
     uint32_t how;
     int32_t number;
-    while (mst_reap(child, &how, &number) == 0) continue; // it is ending
+    while (mst_reap(child, &how, &number) == 0)
+      continue; // it is ending
     rc = mst_err_set(err, MST_ESYS, failed, "exec", "%s: %s", spawn->file,
                      strerror(failed));
     goto out_pipe;

@@ -8,8 +8,8 @@
 
 struct mst_chan_out {
   struct mst_chan_out *next;
-  struct mst_blob *payload;  // NULL if there is none
-  size_t sent;               // of head and payload together
+  struct mst_blob *payload; // NULL if there is none
+  size_t sent;              // of head and payload together
   uint8_t head[MST_HEAD_BYTES];
 };
 
@@ -42,7 +42,8 @@ static void drop_first(struct mst_chan *chan) {
 }
 
 static void drop_queue(struct mst_chan *chan) {
-  while (chan->out_first != NULL) drop_first(chan);
+  while (chan->out_first != NULL)
+    drop_first(chan);
   chan->out_bytes = 0;
 }
 
@@ -57,7 +58,8 @@ void mst_chan_close(struct mst_chan *chan) {
 
 // parts_left describes what of a frame is still to be sent.
 static int parts_left(const uint8_t *head, const uint8_t *payload,
-                      size_t payload_bytes, size_t sent, struct iovec parts[2]) {
+                      size_t payload_bytes, size_t sent,
+                      struct iovec parts[2]) {
   int n = 0;
   if (sent < MST_HEAD_BYTES) {
     // iovec is not const-correct; sendmsg only reads.
@@ -81,8 +83,8 @@ static int send_frame(int fd, const uint8_t *head, const uint8_t *payload,
   while (*sent < all) {
     struct iovec parts[2];
     const int n = parts_left(head, payload, payload_bytes, *sent, parts);
-    const int64_t rc = mst_net_sendv(fd, parts, n, fds,
-                                     *sent == 0 ? fd_count : 0, wait, err);
+    const int64_t rc =
+        mst_net_sendv(fd, parts, n, fds, *sent == 0 ? fd_count : 0, wait, err);
     if (rc < 0) return (int)rc;
     *sent += (size_t)rc;
   }
@@ -94,7 +96,8 @@ static int queue_frame(struct mst_chan *chan, const uint8_t *head,
                        struct mst_err *err) {
   struct mst_chan_out *out = malloc(sizeof *out);
   if (out == NULL) {
-    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory to queue a frame");
+    return mst_err_set(err, MST_EMEM, 0, "malloc",
+                       "no memory to queue a frame");
   }
   out->next = NULL;
   out->payload = payload;
@@ -156,10 +159,10 @@ int mst_chan_flush(struct mst_chan *chan, struct mst_err *err) {
     const size_t before = out->sent;
     const size_t payload_bytes =
         out->payload == NULL ? 0 : out->payload->buf.len;
-    const int rc = send_frame(
-        chan->fd, out->head,
-        out->payload == NULL ? NULL : out->payload->buf.data, payload_bytes,
-        &out->sent, NULL, 0, 0, err);
+    const int rc =
+        send_frame(chan->fd, out->head,
+                   out->payload == NULL ? NULL : out->payload->buf.data,
+                   payload_bytes, &out->sent, NULL, 0, 0, err);
     chan->out_bytes -= out->sent - before;
     if (rc == -MST_EAGAIN) return rc;
     if (rc != 0) {
@@ -194,7 +197,8 @@ static int bytes_wanted(struct mst_chan *chan, size_t *want,
   const size_t have = chan->in.len - chan->in_scanned;
   const int rc = mst_frame_parse(chan->in.data + chan->in_scanned, have,
                                  chan->length_max, &frame, &used);
-  if (rc < 0) return mst_err_set(err, (enum mst_code)-rc, 0, NULL, "bad header");
+  if (rc < 0)
+    return mst_err_set(err, (enum mst_code) - rc, 0, NULL, "bad header");
   if (rc == 0 && used > have + MST_CHAN_READ_MIN) {
     const uint64_t missing = used - have;
     const size_t step = have > MST_CHAN_STEP_MAX ? have : MST_CHAN_STEP_MAX;
@@ -214,7 +218,7 @@ int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err) {
   if (chan->in_head > 0 && chan->in.cap - chan->in.len < want) compact(chan);
   rc = mst_buf_reserve(&chan->in, want);
   if (rc != 0) {
-    return mst_err_set(err, (enum mst_code)-rc, 0, "realloc",
+    return mst_err_set(err, (enum mst_code) - rc, 0, "realloc",
                        "no memory to receive %zu bytes", want);
   }
   const int64_t got = mst_net_recv(chan->fd, chan->in.data + chan->in.len,
@@ -235,7 +239,7 @@ static int parse_at(struct mst_chan *chan, size_t offset,
   const int rc = mst_frame_parse(chan->in.data + offset, chan->in.len - offset,
                                  chan->length_max, frame, used);
   if (rc < 0) {
-    return mst_err_set(err, (enum mst_code)-rc, 0, NULL,
+    return mst_err_set(err, (enum mst_code) - rc, 0, NULL,
                        rc == -MST_ELIMIT ? "a frame is over the limit"
                                          : "bytes that are no frame");
   }

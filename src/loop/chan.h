@@ -47,7 +47,7 @@ struct mst_chan {
   uint8_t ended;       // the peer is gone; what came before can be taken
   struct mst_chan_out *out_first;
   struct mst_chan_out *out_last;
-  size_t out_bytes;    // bytes in the queue
+  size_t out_bytes; // bytes in the queue
 };
 
 // mst_chan_open takes over fd; the caller closes through mst_chan_close.

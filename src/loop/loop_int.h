@@ -29,10 +29,10 @@ struct mst_loop {
   struct mst_watch **watches;
   size_t watch_count; // highest slot in use + 1
   size_t watch_cap;
-  size_t free_hint;   // no free slot below it
+  size_t free_hint; // no free slot below it
   int serving;
-  int backend_fd;     // epoll
-  void *backend;      // poll's array
+  int backend_fd; // epoll
+  void *backend;  // poll's array
 };
 
 extern const struct mst_loop_ops mst_loop_ops_poll;

@@ -34,9 +34,8 @@ static void poll_close(struct mst_loop *loop) {
 static void set_slot(struct poll_table *table, const struct mst_watch *watch) {
   struct pollfd *entry = &table->fds[watch->slot];
   entry->fd = watch->fd;
-  entry->events =
-      (short)(((watch->wanted & MST_READABLE) != 0 ? POLLIN : 0) |
-              ((watch->wanted & MST_WRITABLE) != 0 ? POLLOUT : 0));
+  entry->events = (short)(((watch->wanted & MST_READABLE) != 0 ? POLLIN : 0) |
+                          ((watch->wanted & MST_WRITABLE) != 0 ? POLLOUT : 0));
   entry->revents = 0;
 }
 
@@ -82,8 +81,8 @@ static uint32_t ready_of(short got) {
 static int poll_wait_ready(struct mst_loop *loop, int timeout_ms, size_t *slots,
                            uint32_t *ready, struct mst_err *err) {
   struct poll_table *table = loop->backend;
-  const size_t count = table->cap < loop->watch_count ? table->cap
-                                                      : loop->watch_count;
+  const size_t count =
+      table->cap < loop->watch_count ? table->cap : loop->watch_count;
   const int n = poll(table->fds, (nfds_t)count, timeout_ms);
   if (n < 0) {
     if (errno == EINTR) return 0;

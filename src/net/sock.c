@@ -138,9 +138,8 @@ static int64_t recv_done(ssize_t got, const char *call, struct mst_err *err) {
 int64_t mst_net_recv(int fd, void *bytes, size_t n, int wait,
                      struct mst_err *err) {
   MST_ASSERT(n > 0);
-  const ssize_t got = mst_fault("net.recv")
-                          ? -1
-                          : recv(fd, bytes, n, wait ? 0 : MSG_DONTWAIT);
+  const ssize_t got =
+      mst_fault("net.recv") ? -1 : recv(fd, bytes, n, wait ? 0 : MSG_DONTWAIT);
   return recv_done(got, "recv", err);
 }
 

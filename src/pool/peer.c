@@ -65,12 +65,17 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
   }
   peer->hello_seen = 1;
   peer->data.length_max = MST_FRAME_MAX;
+  // The server's FORKED may come later than this, by another socket.
+  const struct mst_event forked = {.kind = MST_EV_FORKED,
+                                   .worker = peer->index,
+                                   .number = (int32_t)hello->pid};
+  if (hello->pid > 1) mst_cluster_event(peer->cluster, &forked);
 }
 
 static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
   char text[MST_TEXT_MAX + 1u];
-  const int known = mst_text_decode(frame->payload,
-                                    (size_t)frame->head.length, text) == 0;
+  const int known =
+      mst_text_decode(frame->payload, (size_t)frame->head.length, text) == 0;
   if (frame->head.kind != MST_KIND_READY) {
     fail(peer, known ? text : "(unreadable)");
     peer_event(peer, MST_EV_SETUP_FAILED);
@@ -152,15 +157,14 @@ void mst_peer_lost(struct mst_peer *peer) {
   peer->data.ended = 1;
 }
 
-void mst_peer_retire(struct mst_peer *peer) {
-  peer_event(peer, MST_EV_RETIRE);
-}
+void mst_peer_retire(struct mst_peer *peer) { peer_event(peer, MST_EV_RETIRE); }
 
 // open_ends makes the three connections. ours: data, control, output; theirs
 // likewise, to be handed over.
 static int open_ends(int ours[3], int theirs[3], struct mst_err *err) {
   int pair[2];
-  for (int i = 0; i < 3; i++) ours[i] = theirs[i] = -1;
+  for (int i = 0; i < 3; i++)
+    ours[i] = theirs[i] = -1;
   for (int i = 0; i < 3; i++) {
     const int rc = i < 2 ? mst_net_pair(pair, err) : mst_net_pipe(pair, err);
     if (rc != 0) return rc;
@@ -176,8 +180,8 @@ static int send_setup(struct mst_peer *peer, struct mst_err *err) {
                           .cluster = peer->cluster->id,
                           .worker = peer->index,
                           .epoch = mst_peer_worker(peer)->epoch};
-  const int rc = mst_chan_send(&peer->data, &head, peer->cluster->setup, NULL,
-                               0, 0, err);
+  const int rc =
+      mst_chan_send(&peer->data, &head, peer->cluster->setup, NULL, 0, 0, err);
   if (rc == 0 && peer->data.out_bytes > 0) mst_peer_want_write(peer);
   return rc;
 }
@@ -347,8 +351,8 @@ int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
   struct mst_head head = {.kind = MST_KIND_PING,
                           .cluster = peer->cluster->id,
                           .worker = peer->index};
-  int rc = mst_chan_send_small(&peer->control, &head, &nonce, sizeof nonce, 0,
-                               err);
+  int rc =
+      mst_chan_send_small(&peer->control, &head, &nonce, sizeof nonce, 0, err);
   const int64_t deadline_ns =
       mst_clock_now() + (int64_t)timeout_ms * MST_NS_PER_MS;
   while (rc == 0) {

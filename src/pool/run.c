@@ -36,10 +36,10 @@ static void do_launch(struct mst_cluster *cluster, uint32_t index) {
   struct mst_err err;
   mst_err_clear(&err);
   if (mst_peer_launch(&cluster->peers[index], &err) == 0) return;
-  const struct mst_event failed = {
-      .kind = MST_EV_LAUNCH_FAILED,
-      .worker = index,
-      .number = err.sys_errno != 0 ? err.sys_errno : EIO};
+  const struct mst_event failed = {.kind = MST_EV_LAUNCH_FAILED,
+                                   .worker = index,
+                                   .number = err.sys_errno != 0 ? err.sys_errno
+                                                                : EIO};
   mst_pool_event(&cluster->pool, &failed, mst_clock_now());
 }
 
@@ -189,8 +189,8 @@ static void let_time_pass(struct mst_session *session) {
 // sleep_ms shortens a wait to what the clusters need: ticks, and reaping for
 // spawned workers.
 static int sleep_ms(const struct mst_session *session, int timeout_ms) {
-  int ms = timeout_ms < 0 || timeout_ms > SLEEP_MS_MAX ? SLEEP_MS_MAX
-                                                       : timeout_ms;
+  int ms =
+      timeout_ms < 0 || timeout_ms > SLEEP_MS_MAX ? SLEEP_MS_MAX : timeout_ms;
   for (const struct mst_cluster *cluster = session->clusters;
        cluster != NULL && ms > 0; cluster = cluster->next) {
     const int64_t wake_ns = mst_pool_wake_ns(&cluster->pool);
@@ -266,7 +266,8 @@ void mst_cluster_free(struct mst_cluster *cluster) {
     mst_spawner_free(cluster->spawner);
   }
   struct mst_cluster **at = &session->clusters;
-  while (*at != cluster) at = &(*at)->next;
+  while (*at != cluster)
+    at = &(*at)->next;
   *at = cluster->next;
   mst_blob_release(cluster->setup);
   mst_pool_free(&cluster->pool);

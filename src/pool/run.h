@@ -35,8 +35,8 @@ struct mst_spin {
 };
 #define MST_SPIN_NS (50 * MST_NS_PER_US)
 #define MST_SPIN_PAUSE 1000u
-int mst_spin_begin(struct mst_spin *spin);              // 1 if to spin now
-void mst_spin_end(struct mst_spin *spin, int found);    // what came of it
+int mst_spin_begin(struct mst_spin *spin);           // 1 if to spin now
+void mst_spin_end(struct mst_spin *spin, int found); // what came of it
 
 struct mst_cluster;
 
@@ -54,8 +54,8 @@ struct mst_peer {
   uint8_t hello_seen;
   uint8_t reading; // for the caller: its oldest answer is being read
   struct mst_hello hello;
-  char *tempdir;     // as told by READY, owned
-  char *failure;     // what FAILED or REFUSE said, or what was wrong; owned
+  char *tempdir; // as told by READY, owned
+  char *failure; // what FAILED or REFUSE said, or what was wrong; owned
 };
 
 struct mst_session {
@@ -80,7 +80,7 @@ struct mst_cluster {
   struct mst_blob *setup;      // payload of SETUP
   uint8_t started, start_failed, stopped;
   uint8_t carrying_out; // actions are being carried out
-  uint8_t abandoned; // nobody refers to it: freed once it is stopped
+  uint8_t abandoned;    // nobody refers to it: freed once it is stopped
 };
 
 // mst_session_open makes the session's loop. 0 or an error.

@@ -353,7 +353,8 @@ static void on_stop(struct mst_pool *pool, int64_t now_ns) {
   case MST_POOL_NEW:
   case MST_POOL_RUNNING:
     pool->phase = MST_POOL_STOPPING;
-    for (uint32_t i = 0; i < pool->next; i++) stop_worker(pool, i, now_ns);
+    for (uint32_t i = 0; i < pool->next; i++)
+      stop_worker(pool, i, now_ns);
     break;
   case MST_POOL_FAILING:
   case MST_POOL_STOPPING:

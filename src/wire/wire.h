@@ -60,14 +60,14 @@ enum mst_kind {
 #define MST_FLAGS_KNOWN 0x0007u
 
 struct mst_head {
-  uint8_t kind;         // enum mst_kind
-  uint16_t flags;       // MST_FLAG_*
-  uint16_t attempt;     // which try of this call, from 0
-  uint32_t cluster;     // cluster of the session, from 1; 0 where none
-  uint32_t worker;      // index in the cluster, from 0
-  uint32_t epoch;       // incarnation of the worker, from 0
-  uint64_t call;        // call id, from 1; 0 for messages that are no call
-  uint64_t length;      // payload bytes
+  uint8_t kind;     // enum mst_kind
+  uint16_t flags;   // MST_FLAG_*
+  uint16_t attempt; // which try of this call, from 0
+  uint32_t cluster; // cluster of the session, from 1; 0 where none
+  uint32_t worker;  // index in the cluster, from 0
+  uint32_t epoch;   // incarnation of the worker, from 0
+  uint64_t call;    // call id, from 1; 0 for messages that are no call
+  uint64_t length;  // payload bytes
 };
 
 // mst_head_encode writes the 40 bytes of head to out. Asserts that the kind and
@@ -137,9 +137,9 @@ int mst_value_head_decode(const uint8_t *bytes, size_t n,
 // FORK_FAILED: errno in `number`; EXITED: pid, and wait status in two parts;
 // SIGNAL: signal number. The worker, epoch and cluster are in the header.
 struct mst_proc_msg {
-  uint32_t pid;     // at most INT32_MAX, 0 where it says nothing
-  uint32_t how;     // enum mst_exit
-  int32_t number;   // exit code, signal, errno or thread count, by kind and how
+  uint32_t pid;   // at most INT32_MAX, 0 where it says nothing
+  uint32_t how;   // enum mst_exit
+  int32_t number; // exit code, signal, errno or thread count, by kind and how
 };
 enum mst_exit {
   MST_EXIT_NONE = 0,
