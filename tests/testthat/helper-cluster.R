@@ -1,0 +1,335 @@
+# Helpers for tests that start clusters: time limits, clusters that end with their
+# test, clusters of parallel's own to compare with, and the guard against leaks.
+
+# Evaluates a condition again and again until it is true: TRUE, or FALSE when the time
+# is over.
+wait_until <- function(condition, timeout_s = 30) {
+  condition <- substitute(condition)
+  frame <- parent.frame()
+  end <- proc.time()[["elapsed"]] + timeout_s
+  while (!isTRUE(eval(condition, frame))) {
+    if (proc.time()[["elapsed"]] > end) {
+      return(FALSE)
+    }
+    Sys.sleep(0.01)
+  }
+  TRUE
+}
+
+# Calls f() when the function or local block with this frame ends, the last one first.
+defer <- function(f, frame = parent.frame()) {
+  do.call(base::on.exit, list(as.call(list(f)), TRUE, FALSE), envir = frame)
+}
+
+# A cluster that is stopped when the calling block ends.
+local_cluster <- function(workers = 2, ..., frame = parent.frame()) {
+  cl <- cluster_start(workers, ...)
+  defer(function() cluster_stop(cl), frame)
+  cl
+}
+
+# Sets options, variables, the working directory or the seed until the block ends.
+local_settings <- function(..., frame = parent.frame()) {
+  before <- options(...)
+  defer(function() options(before), frame)
+}
+
+local_variables <- function(..., frame = parent.frame()) {
+  new <- c(...)
+  before <- stats::setNames(Sys.getenv(names(new), unset = NA), names(new))
+  defer(function() set_variables_or_unset(before), frame)
+  set_variables_or_unset(new)
+}
+
+set_variables_or_unset <- function(values) {
+  Sys.unsetenv(names(values)[is.na(values)])
+  values <- values[!is.na(values)]
+  if (length(values)) do.call(Sys.setenv, as.list(values))
+}
+
+local_directory <- function(directory, frame = parent.frame()) {
+  before <- setwd(directory)
+  defer(function() setwd(before), frame)
+}
+
+local_folder <- function(frame = parent.frame()) {
+  folder <- tempfile("folder-")
+  dir.create(folder)
+  defer(function() unlink(folder, recursive = TRUE), frame)
+  normalizePath(folder)
+}
+
+session_seed <- function() get0(".Random.seed", globalenv(), inherits = FALSE)
+
+local_seed <- function(seed, frame = parent.frame()) {
+  before <- session_seed()
+  kinds <- RNGkind()
+  defer(function() {
+    if (is.null(before)) {
+      # R remembers the generators without a seed too.
+      suppressWarnings(RNGkind(kinds[1L], kinds[2L], kinds[3L]))
+      suppressWarnings(rm(".Random.seed", envir = globalenv()))
+    } else {
+      assign(".Random.seed", before, envir = globalenv())
+    }
+  }, frame)
+  set.seed(seed)
+}
+
+# Values and names that code left in the global environment go when the block ends.
+local_globals <- function(frame = parent.frame()) {
+  before <- ls(globalenv(), all.names = TRUE)
+  defer(function() {
+    rm(list = setdiff(ls(globalenv(), all.names = TRUE), before), envir = globalenv())
+  }, frame)
+}
+
+# ---- processes
+
+has_proc <- function() file.exists("/proc/self/stat")
+skip_without_proc <- function() testthat::skip_if_not(has_proc(), "there is no /proc")
+skip_without_fork <- function() {
+  testthat::skip_if_not(.Call(ffi_can_fork), "forking isn't safe on this system")
+}
+
+# Is there a process with this id? Also true of a zombie.
+pid_exists <- function(pids) vapply(pids, function(pid) tools::pskill(pid, 0L), NA)
+
+# 0 would stand for the session's own process group where a pid is killed.
+node_pids <- function(cl) {
+  pids <- vapply(cl, function(node) node$pid, 0L)
+  testthat::expect(all(pids > 1L), "A node doesn't know its worker's pid.")
+  stopifnot(pids > 1L)
+  pids
+}
+
+# pid, parent and state of all processes.
+process_table <- function() {
+  pids <- list.files("/proc", "^[0-9]+$")
+  lines <- vapply(file.path("/proc", pids, "stat"), first_line, "", USE.NAMES = FALSE)
+  rest <- strsplit(sub("^.*[)] ", "", lines, useBytes = TRUE), " ", fixed = TRUE)
+  there <- !is.na(lines)
+  data.frame(
+    pid = as.integer(pids[there]),
+    parent = as.integer(vapply(rest[there], `[`, "", 2L)),
+    state = vapply(rest[there], `[`, "", 1L)
+  )
+}
+
+# The first line of a file of the kernel's; NA if it is gone.
+first_line <- function(file) {
+  tryCatch(readLines(file, n = 1L, warn = FALSE)[1L],
+    error = function(e) NA_character_, warning = function(w) NA_character_
+  )
+}
+
+# The processes that this session has started and those that they have, but for its fork
+# servers, which stay by design. Workers whose parent is gone are known by their command.
+session_processes <- function() {
+  table <- process_table()
+  found <- Sys.getpid()
+  repeat {
+    more <- setdiff(table$pid[table$parent %in% found], found)
+    if (!length(more)) break
+    found <- c(found, more)
+  }
+  orphans <- Filter(belongs_to_session, table$pid[table$parent == 1L])
+  setdiff(c(found, orphans), c(Sys.getpid(), server_pids()))
+}
+
+belongs_to_session <- function(pid) {
+  words <- tryCatch(
+    strsplit(rawToChar(replace_nul(readBin(file.path("/proc", pid, "cmdline"), "raw", 4096L))),
+      "\n",
+      fixed = TRUE
+    )[[1L]],
+    error = function(e) character(), warning = function(w) character()
+  )
+  at <- match("--args", words)
+  !is.na(at) && any(grepl("boot.R", words, fixed = TRUE)) && words[at + 2L] %in% Sys.getpid()
+}
+
+replace_nul <- function(bytes) {
+  bytes[bytes == as.raw(0L)] <- as.raw(10L)
+  bytes
+}
+
+# ---- fork servers
+
+server_pids <- function() {
+  vapply(the$servers, function(server) {
+    state <- .Call(ffi_server_state, server$pointer)
+    if (is.null(state)) NA_integer_ else state$pid
+  }, 0L)
+}
+
+# Ends the fork servers that a test has made, so that each test begins with the one
+# that all of them use.
+end_new_servers <- function(known) {
+  is_new <- !server_pids() %in% known
+  for (server in the$servers[is_new]) {
+    .Call(ffi_server_end, server$pointer)
+  }
+  the$servers <- the$servers[!is_new]
+}
+
+# ---- the guard
+
+# What a test must leave as it was: named lists of strings.
+session_state <- function() {
+  status <- if (has_proc()) readLines("/proc/self/status") else character()
+  limits <- if (has_proc()) readLines("/proc/self/limits") else character()
+  list(
+    processes = if (has_proc()) as.character(session_processes()),
+    descriptors = open_files(),
+    connections = apply(showConnections(), 1L, paste, collapse = " "),
+    threads = grep("^Threads:", status, value = TRUE),
+    signals = without_sigchld(grep("^Sig(Blk|Ign|Cgt):", status, value = TRUE)),
+    limits = limits,
+    `temporary files` = list.files(tempdir(), all.files = TRUE, recursive = TRUE,
+      include.dirs = TRUE, no.. = TRUE),
+    # The package that shows differences of values sets options when the first one is shown.
+    options = in_words(options()[!startsWith(names(options()), "diffobj.")]),
+    `environment variables` = in_words(as.list(Sys.getenv())),
+    globals = setdiff(ls(globalenv(), all.names = TRUE), ".Random.seed"),
+    `random seed` = in_words(list(.Random.seed = session_seed())),
+    generators = RNGkind(),
+    `working directory` = getwd(),
+    `search path` = paste(search(), collapse = " "),
+    locale = Sys.getlocale()
+  )
+}
+
+# Signal masks as in /proc/self/status without the bit of SIGCHLD, for which parallel
+# installs a handler at the first mclapply().
+without_sigchld <- function(masks) {
+  digit <- nchar(masks) - 4L
+  value <- strtoi(substr(masks, digit, digit), 16L)
+  substr(masks, digit, digit) <- sprintf("%x", bitwAnd(value, 14L))
+  masks
+}
+
+# What the descriptors of this session stand for; sockets and pipes have numbers.
+open_files <- function() {
+  fds <- file.path("/proc/self/fd", list.files("/proc/self/fd"))
+  targets <- Sys.readlink(fds)
+  # The descriptor that listed them is gone.
+  targets <- targets[!is.na(targets) & nzchar(targets)]
+  sort(paste(targets, stats::ave(seq_along(targets), targets, FUN = seq_along)))
+}
+
+# One string for each value of a list, the same if the value is.
+in_words <- function(values) {
+  sprintf("%s = %s", names(values), vapply(values, function(value) {
+    paste(deparse(value, control = c("digits17", "keepInteger")), collapse = " ")
+  }, ""))
+}
+
+# Names and words of what is new since `before`.
+state_leaks <- function(before, after = session_state()) {
+  new <- Filter(length, Map(setdiff, after, before))
+  lost <- c("options", "environment variables", "search path", "globals")
+  gone <- Filter(length, Map(setdiff, before[lost], after[lost]))
+  names(gone) <- if (length(gone)) paste(names(gone), "before")
+  vapply(c(new, gone), function(x) paste(substr(x, 1L, 300L), collapse = "; "), "")
+}
+
+# Runs code as in local() and expects that it leaves the session as it was. What ends by
+# itself has a few seconds to do so; workers of a stopped cluster need none.
+expect_no_leaks <- function(code, timeout_s = 10) {
+  code <- substitute(code)
+  frame <- new.env(parent = parent.frame())
+  cluster_stop(cluster_start(1L))
+  servers <- server_pids()
+  before <- session_state()
+  value <- eval(code, frame)
+  end_new_servers(servers)
+  leaks <- character()
+  wait_until(
+    {
+      leaks <- state_leaks(before)
+      length(leaks) == 0L
+    },
+    timeout_s
+  )
+  testthat::expect(length(leaks) == 0L, paste(
+    c("The test left something behind.", paste0(names(leaks), ": ", leaks)),
+    collapse = "\n"
+  ))
+  invisible(value)
+}
+
+# test_that() with the guard round its code, and a time limit.
+test_cluster <- function(sentence, code, limit_s = 180) {
+  code <- bquote({
+    setTimeLimit(elapsed = .(limit_s), transient = TRUE)
+    on.exit(setTimeLimit())
+    expect_no_leaks(.(substitute(code)))
+  })
+  eval(as.call(list(quote(testthat::test_that), sentence, code)), parent.frame())
+}
+
+# ---- parallel's own clusters, to compare with
+
+# A cluster of makeCluster(), stopped and gone when the block ends.
+local_psock <- function(workers = 2L, frame = parent.frame()) {
+  cl <- NULL
+  for (try in seq_len(8L)) {
+    port <- 11000L + (Sys.getpid() * 7L + try * 613L) %% 20000L
+    cl <- tryCatch(suppressWarnings(parallel::makeCluster(workers, port = port)),
+      error = function(e) NULL
+    )
+    if (!is.null(cl)) break
+  }
+  testthat::skip_if(is.null(cl), "parallel::makeCluster() doesn't work here")
+  pids <- unlist(parallel::clusterCall(cl, Sys.getpid))
+  defer(function() {
+    parallel::stopCluster(cl)
+    wait_until(!any(pid_runs(pids)))
+  }, frame)
+  cl
+}
+
+# Like pid_exists(), but not of zombies: these workers are nobody's children.
+pid_runs <- function(pids) {
+  states <- vapply(file.path("/proc", pids, "stat"), first_line, "")
+  if (!has_proc()) pid_exists(pids) else !is.na(states) & !grepl("[)] Z ", states)
+}
+
+# The answer of each case, a function of a cluster; the message where it is an error.
+answers_of <- function(cases, cl) {
+  lapply(cases, function(case) {
+    tryCatch(case(cl), error = function(e) paste("error:", conditionMessage(e)))
+  })
+}
+
+# Two workers of each kind, one kind after the other.
+psock_answers <- function(cases) answers_of(cases, local_psock())
+muster_answers <- function(cases) answers_of(cases, local_cluster())
+
+# Expects that a muster cluster answers each case as a cluster of makeCluster() does, and
+# gives the answers.
+expect_as_psock <- function(cases, compare = testthat::expect_identical) {
+  expected <- psock_answers(cases)
+  answers <- muster_answers(cases)
+  for (name in names(cases)) {
+    compare(answers[[name]], expected[[name]], info = name)
+  }
+  answers
+}
+
+# The same for cases that are list(expected, function(cl)): both kinds of cluster must
+# answer as expected.
+expect_answers <- function(cases) {
+  answers <- expect_as_psock(lapply(cases, `[[`, 2L))
+  for (name in names(cases)) {
+    expect_identical(answers[[name]], cases[[name]][[1L]], info = name)
+  }
+}
+
+# A string of these bytes, marked as latin1 or as bytes.
+marked <- function(bytes, encoding) {
+  text <- rawToChar(as.raw(bytes))
+  Encoding(text) <- encoding
+  text
+}
