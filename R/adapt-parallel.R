@@ -7,7 +7,8 @@
 
 #' @exportS3Method parallel::sendData
 sendData.muster_node <- function(node, data) {
-  outcome <- .Call(ffi_node_send, node, data)
+  # The caller of sendCall(), which calls postNode(), which calls the generic.
+  outcome <- .Call(ffi_node_send, node, data, parent.frame(3L))
   if (!is.null(outcome)) {
     # stopNode() of parallel says DONE and then closes the node: closing is enough.
     if (outcome == outcome_type && identical(data$type, "DONE")) {
@@ -57,6 +58,17 @@ c.muster_cluster <- function(...) {
   }
   nodes <- unlist(lapply(parts, unclass), recursive = FALSE)
   structure(nodes, class = class(parts[[1L]]))
+}
+
+# Called from C when a node that owes answers is sent to by another frame: do both
+# belong to one call of a verb? The load-balanced verbs send from a closure that they
+# make: then it's the frame around that is the verb's.
+same_verb <- function(one, other) identical(verb_frame(one), verb_frame(other))
+
+verb_frame <- function(frame) {
+  around <- parent.env(frame)
+  is_verb <- !identical(around, emptyenv()) && identical(parent.env(around), the$parallel)
+  if (is_verb) around else frame
 }
 
 # The call of the verb that the user called: the outermost of parallel's functions

@@ -246,7 +246,8 @@ new_cluster <- function(pointers, pointer, start, autoStop) {
       ),
       parent = emptyenv()
     )
-    structure(node, class = "muster_node", peer = pointers[[i]])
+    # C code keeps in `frames` who is owed an answer, see src/ffi/node.c.
+    structure(node, class = "muster_node", peer = pointers[[i]], frames = list(NULL))
   })
   structure(nodes, class = c("muster_cluster", "SOCKcluster", "cluster"))
 }

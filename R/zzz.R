@@ -8,6 +8,7 @@ the$servers_pid <- 0L # the process that they belong to
 the$unloaded <- FALSE
 
 .onLoad <- function(libname, pkgname) {
+  the$parallel <- asNamespace("parallel")
   the$build <- build_text(file.path(libname, pkgname))
   .Call(ffi_session_configure, the$build)
   # Runs when R ends, also by quit() and at the end of a script.

@@ -14,7 +14,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_server_wait, 2),       ENTRY(ffi_server_state, 1),
     ENTRY(ffi_server_end, 1),        ENTRY(ffi_cluster_open, 6),
     ENTRY(ffi_cluster_stop, 2),      ENTRY(ffi_cluster_status, 1),
-    ENTRY(ffi_node_send, 2),         ENTRY(ffi_node_receive, 1),
+    ENTRY(ffi_node_send, 3),         ENTRY(ffi_node_receive, 1),
     ENTRY(ffi_nodes_receive_one, 1), ENTRY(ffi_node_ping, 2),
     ENTRY(ffi_node_outcome, 1),      ENTRY(ffi_environment, 0),
     ENTRY(ffi_node_status, 1),       ENTRY(ffi_server_begin, 0),

@@ -106,7 +106,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
                       SEXP setup, SEXP timeout_s);
 SEXP ffi_cluster_stop(SEXP cluster, SEXP ranks);
 SEXP ffi_cluster_status(SEXP cluster);
-SEXP ffi_node_send(SEXP node, SEXP data);
+SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame);
 SEXP ffi_node_receive(SEXP node);
 SEXP ffi_nodes_receive_one(SEXP nodes);
 SEXP ffi_node_ping(SEXP node, SEXP timeout_s);

@@ -39,18 +39,26 @@ static void forget_broadcast(void) {
   }
 }
 
+// function_of_ours gives a function of muster's namespace by name, looked up once.
+static SEXP function_of_ours(SEXP *known, const char *name) {
+  if (*known == NULL) {
+    SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
+    *known = PROTECT(Rf_eval(Rf_install(name), ns));
+    R_PreserveObject(*known);
+    UNPROTECT(3);
+  }
+  return *known;
+}
+
 // verb_frame asks R for the frame of the clusterCall() that is sending, NULL in
 // all other cases.
 static SEXP verb_frame(void) {
-  static SEXP call;
-  if (call == NULL) {
-    SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
-    call = Rf_lcons(PROTECT(Rf_eval(Rf_install("broadcast_frame"), ns)),
-                    R_NilValue);
-    R_PreserveObject(call);
-    UNPROTECT(3);
-  }
-  return Rf_eval(call, R_GlobalEnv);
+  static SEXP fun;
+  SEXP call = PROTECT(
+      Rf_lcons(function_of_ours(&fun, "broadcast_frame"), R_NilValue));
+  SEXP frame = Rf_eval(call, R_GlobalEnv);
+  UNPROTECT(1);
+  return frame;
 }
 
 static int same_args(SEXP a, SEXP b) {
@@ -148,9 +156,49 @@ static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload) {
   return rc == 0 ? R_NilValue : outcome_of(rc);
 }
 
+// ---- whose answers
+
+// The frame of the verb that sent what a node owes is kept in the node's pointer's
+// list as long as the node owes something. parallel's verbs never send to a node that
+// owes them an answer: one that does was left, by an error or an interrupt, before
+// it took its answers, and the next verb must not get them. What the user sends
+// from the top level stays first in, first out.
+static SEXP frames_of(SEXP node) {
+  static SEXP name;
+  return Rf_getAttrib(node, ffi_symbol(&name, "frames"));
+}
+
+static int same_verb(SEXP one, SEXP other) {
+  static SEXP fun;
+  if (one == other) return 1;
+  SEXP call =
+      PROTECT(Rf_lang3(function_of_ours(&fun, "same_verb"), one, other));
+  const int same = Rf_asLogical(Rf_eval(call, R_GlobalEnv)) == 1;
+  UNPROTECT(1);
+  return same;
+}
+
+static void note_frame(SEXP node, struct mst_peer *peer, SEXP frame) {
+  SEXP frames = frames_of(node);
+  if (TYPEOF(frames) != VECSXP || Rf_xlength(frames) != 1) return;
+  if (mst_peer_unread(peer) > 0) {
+    SEXP before = VECTOR_ELT(frames, 0);
+    if (before == R_GlobalEnv || same_verb(before, frame)) return;
+    mst_peer_forget(peer);
+  }
+  SET_VECTOR_ELT(frames, 0, frame);
+}
+
+static void drop_frame(SEXP node, const struct mst_peer *peer) {
+  SEXP frames = frames_of(node);
+  if (mst_peer_unread(peer) > 0 || TYPEOF(frames) != VECSXP) return;
+  SET_VECTOR_ELT(frames, 0, R_NilValue);
+}
+
 // ffi_node_send sends one of parallel's messages. NULL, or an outcome: FFI_TYPE
 // for all but EXEC.
-SEXP ffi_node_send(SEXP node, SEXP data) {
+// frame: the verb's, or the global environment.
+SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
@@ -163,6 +211,7 @@ SEXP ffi_node_send(SEXP node, SEXP data) {
   SEXP fun = element(body, 0, "fun");
   SEXP args = element(body, 1, "args");
   SEXP tag = element(body, 3, "tag");
+  note_frame(node, peer, frame);
   struct mst_blob *payload = known_payload(fun, args);
   if (payload != NULL) return send_all(peer, payload);
   payload = payload_of(fun, args, tag);
@@ -286,7 +335,11 @@ SEXP ffi_node_receive(SEXP node) {
     return Rf_ScalarInteger(FFI_LOST);
   }
   const int found = wait_for(&peer, 1, &lost);
-  return found < 0 ? outcome_of(found) : value_of(peer);
+  if (found < 0) return outcome_of(found);
+  SEXP value = PROTECT(value_of(peer));
+  drop_frame(node, peer);
+  UNPROTECT(1);
+  return value;
 }
 
 // ffi_nodes_receive_one waits for the first answer of any of the nodes:
@@ -311,6 +364,7 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
     return failed;
   }
   SEXP value = PROTECT(value_of(peers[found]));
+  drop_frame(VECTOR_ELT(nodes, found), peers[found]);
   SEXP one = PROTECT(Rf_allocVector(VECSXP, 2));
   Rf_setAttrib(one, R_NamesSymbol, constant.one_names);
   SET_VECTOR_ELT(one, 0, Rf_ScalarInteger(found + 1));

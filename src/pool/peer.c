@@ -88,14 +88,23 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
   }
 }
 
+// take_answer leaves an answer where it is, or drops it if nobody waits for it any
+// more. Answers come in the order of their calls, so a stale one is the oldest.
+static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
+  if (frame->head.call <= peer->stale) {
+    peer->taken++;
+    mst_chan_take(&peer->data, frame);
+  } else if (peer->answered == 0) {
+    peer->answered = ++peer->cluster->session->arrivals;
+  }
+  peer_event(peer, MST_EV_ANSWERED);
+}
+
 // take_frame serves a frame as it comes in. Answers stay where they are.
 static void take_frame(struct mst_peer *peer, const struct mst_frame *frame) {
   const uint8_t kind = frame->head.kind;
   if (kind == MST_KIND_VALUE && mst_peer_worker(peer)->owed > 0) {
-    if (peer->answered == 0) {
-      peer->answered = ++peer->cluster->session->arrivals;
-    }
-    peer_event(peer, MST_EV_ANSWERED);
+    take_answer(peer, frame);
     return;
   }
   if (kind == MST_KIND_HELLO && !peer->hello_seen) {
@@ -337,7 +346,18 @@ int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame) {
   return rc == 1;
 }
 
+uint32_t mst_peer_unread(const struct mst_peer *peer) {
+  return (uint32_t)(peer->calls - peer->taken);
+}
+
+void mst_peer_forget(struct mst_peer *peer) {
+  struct mst_frame frame;
+  peer->stale = peer->calls;
+  while (mst_peer_answer(peer, &frame)) mst_peer_taken(peer, &frame);
+}
+
 void mst_peer_taken(struct mst_peer *peer, const struct mst_frame *frame) {
+  peer->taken++;
   mst_chan_take(&peer->data, frame);
   // The next answer counts as come in now: a worker with many can't starve
   // the others.

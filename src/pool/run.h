@@ -49,6 +49,8 @@ struct mst_peer {
   struct mst_chan control;
   struct mst_output output;
   uint64_t calls;    // last call id given
+  uint64_t stale;    // answers of calls up to this one are dropped
+  uint64_t taken;    // answers that were taken or dropped
   uint64_t answered; // arrival number of the oldest whole answer, 0 if none
   int64_t lost_ns;   // when it was found lost
   uint8_t hello_seen;
@@ -145,6 +147,12 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
 // The payload is valid until mst_peer_taken or the session runs.
 int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame);
 void mst_peer_taken(struct mst_peer *peer, const struct mst_frame *frame);
+
+// mst_peer_unread tells how many calls were sent whose answers were not taken.
+uint32_t mst_peer_unread(const struct mst_peer *peer);
+// mst_peer_forget drops the answers of all calls sent so far: those that are here
+// now, the others when they come.
+void mst_peer_forget(struct mst_peer *peer);
 
 // mst_peer_ping asks the worker's second thread for a sign of life and waits up
 // to timeout_ms: 0, -MST_ETIMEOUT, -MST_ECLOSED, -MST_ESYS.
