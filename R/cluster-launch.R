@@ -139,7 +139,9 @@ thread_variables <- function(threads) paste0(thread_names, "=", threads)
 # All temporary directories of workers are in directories inside this session's own,
 # so that R removes them at a normal end: one for each fork server, which removes it
 # at any other end, and one for all workers that were booted.
-temp_root <- function(check = TRUE) file.path(tempdir(check), "muster")
+# Not tempdir(check = TRUE): where no other can be made, R has none afterwards, and the
+# next tempdir() ends the session.
+temp_root <- function() file.path(tempdir(), "muster")
 
 temp_dir <- function(name, call) {
   dir <- file.path(temp_root(), name)
@@ -178,7 +180,7 @@ sweep_temp_dirs <- function() {
 
 dir_problem <- function(path) {
   if (!dir.exists(path)) {
-    "the directory above it doesn't exist"
+    "this session's temporary directory was removed; tempdir(check = TRUE) makes another"
   } else if (file.access(path, 2L) != 0L) {
     "not writable (read-only, or not allowed)"
   } else {

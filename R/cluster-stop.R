@@ -45,7 +45,7 @@ stop_nodes <- function(nodes) {
 
 # The directory of booted workers goes with the last of them.
 drop_booted_dir <- function() {
-  dir <- file.path(temp_root(check = FALSE), "booted")
+  dir <- file.path(temp_root(), "booted")
   if (dir.exists(dir) && !length(list.files(dir, all.files = TRUE, no.. = TRUE))) {
     unlink(dir, recursive = TRUE)
   }

@@ -21,6 +21,7 @@ fork_server <- function(packages, load, call) {
   for (i in seq_along(the$servers)) {
     server <- the$servers[[i]]
     if (identical(server$key, key) && server_ready(server$pointer)) {
+      temp_dir(basename(server$base), call) # still there, and not full
       the$servers <- c(the$servers[-i], list(server))
       return(server)
     }

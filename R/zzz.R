@@ -5,9 +5,11 @@ the <- new.env(parent = emptyenv())
 the$worker <- FALSE # is this process a worker?
 the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
 the$servers_pid <- 0L # the process that they belong to
+the$pid <- 0L # the process that loaded muster
 the$unloaded <- FALSE
 
 .onLoad <- function(libname, pkgname) {
+  the$pid <- Sys.getpid()
   the$parallel <- asNamespace("parallel")
   the$build <- build_text(file.path(libname, pkgname))
   .Call(ffi_session_configure, the$build)
@@ -38,6 +40,9 @@ is_dev <- function(ns = topenv()) {
 end_session <- function() {
   if (!the$worker) {
     .Call(ffi_session_end, 2)
+    if (the$pid == Sys.getpid()) {
+      unlink(temp_root(), recursive = TRUE)
+    }
   }
 }
 

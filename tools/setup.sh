@@ -204,7 +204,7 @@ optional=
 
 case $mode in
   run) set -- boot ;;
-  check) set -- boot codetools testthat foreach iterators doParallel parallelly ;;
+  check) set -- boot codetools testthat pkgbuild foreach iterators doParallel parallelly ;;
   bench) set -- boot parallelly mirai ;;
   document) set -- roxygen2 ;;
 esac

@@ -183,7 +183,8 @@ static void note_frame(SEXP node, struct mst_peer *peer, SEXP frame) {
   if (TYPEOF(frames) != VECSXP || Rf_xlength(frames) != 1) return;
   if (mst_peer_unread(peer) > 0) {
     SEXP before = VECTOR_ELT(frames, 0);
-    if (before == R_GlobalEnv || same_verb(before, frame)) return;
+    if (before == R_GlobalEnv) return;
+    if (TYPEOF(before) == ENVSXP && same_verb(before, frame)) return;
     mst_peer_forget(peer);
   }
   SET_VECTOR_ELT(frames, 0, frame);

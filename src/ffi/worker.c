@@ -77,7 +77,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
         fcntl(MST_FD_SESSION, F_GETFD) >= 0 ? MST_FD_SESSION : -1;
     if (mst_watch_start(MST_FD_CONTROL, session_fd,
                         (pid_t)Rf_asInteger(session), &err) != 0) {
-      Rf_error("can't start the worker's watch: %s", err.text);
+      Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
     }
     mst_proc_die_with_parent(0);
   }
@@ -359,7 +359,9 @@ SEXP ffi_server_run(SEXP session, SEXP temp_dir) {
   const struct mst_server_config config = {
       .session = (pid_t)Rf_asInteger(session), .temp_dir = path};
   const int rc = mst_server_run(&config, &err);
-  if (rc < 0) Rf_error("%s: %s", err.call, err.text);
+  if (rc < 0) {
+    Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
+  }
   return Rf_ScalarLogical(rc);
 }
 

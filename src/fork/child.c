@@ -14,7 +14,7 @@
 #include "base/mst_assert.h"
 #include "fork/fork.h"
 
-#define FD_FLOOR 64
+#define FD_FLOOR 16
 
 static void plain_signals(void) {
   struct sigaction action;
@@ -31,7 +31,7 @@ static void plain_signals(void) {
 static int place_fds(const int fds[3]) {
   int from[3];
   for (int i = 0; i < 3; i++) {
-    from[i] = fcntl(fds[i], F_DUPFD, FD_FLOOR);
+    from[i] = mst_proc_dup(fds[i], FD_FLOOR);
     if (from[i] < 0) return -1;
   }
   const int null_fd = open("/dev/null", O_RDONLY);

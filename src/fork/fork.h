@@ -47,6 +47,10 @@ int mst_proc_pidfd(pid_t pid);
 void mst_proc_die_with_parent(int signal);
 // mst_proc_close_from closes every descriptor >= lowest. Async-signal-safe.
 void mst_proc_close_from(int lowest);
+// mst_proc_dup copies fd to floor or above; -1 and EMFILE where the limit on
+// descriptors doesn't allow that (the system says EINVAL if it is below floor).
+// Async-signal-safe.
+int mst_proc_dup(int fd, int floor);
 // mst_proc_threads gives the number of threads of this process, -1 if unknown.
 int mst_proc_threads(void);
 // mst_proc_can_fork tells whether forking an R process is safe on this system.

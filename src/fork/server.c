@@ -232,6 +232,14 @@ static void end_kids(void) {
     if (server.kid_count > 0) (void)poll(NULL, 0, 1);
   }
   (void)mst_tree_remove(server.config->temp_dir, deadline_ns);
+  // The directory round it, if this was the last server in it.
+  char round[MST_TEXT_MAX];
+  strncpy(round, server.config->temp_dir, sizeof round - 1);
+  round[sizeof round - 1] = '\0';
+  char *slash = strrchr(round, '/');
+  if (slash == NULL || slash == round) return;
+  *slash = '\0';
+  (void)rmdir(round);
 }
 
 static void empty_wake(void) {

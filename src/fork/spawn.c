@@ -69,10 +69,10 @@ static int place_fds(const struct mst_spawn *spawn, int *report) {
   int from[4];
   for (int i = 0; i < 4; i++) {
     const int fd = i < 3 ? spawn->fds[i] : spawn->output;
-    from[i] = fd < 0 ? -1 : fcntl(fd, F_DUPFD, FD_FLOOR);
+    from[i] = fd < 0 ? -1 : mst_proc_dup(fd, FD_FLOOR);
     if (fd >= 0 && from[i] < 0) return -1;
   }
-  const int report_from = fcntl(*report, F_DUPFD, FD_FLOOR);
+  const int report_from = mst_proc_dup(*report, FD_FLOOR);
   const int null_fd = open("/dev/null", O_RDONLY);
   if (report_from < 0 || null_fd < 0) return -1;
   if (null_fd != STDIN_FILENO && dup2(null_fd, STDIN_FILENO) < 0) return -1;

@@ -39,6 +39,13 @@ static struct {
 static void end_worker(void) {
   if (__atomic_load_n(&watch.tempdir_known, __ATOMIC_ACQUIRE)) {
     (void)mst_tree_remove(watch.tempdir, mst_clock_now() + CLEAN_NS);
+    // The last worker takes the directories round its own, which are empty then.
+    for (int level = 0; level < 2; level++) {
+      char *slash = strrchr(watch.tempdir, '/');
+      if (slash == NULL || slash == watch.tempdir) break;
+      *slash = '\0';
+      if (rmdir(watch.tempdir) != 0) break;
+    }
   }
   // The whole group: what this worker started ends with it.
   (void)kill(0, SIGKILL);
