@@ -10,7 +10,7 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz testthat full notroot asan rcheck demo"
+all="tidy build c tsan sim fuzz testthat full faults notroot asan rcheck demo"
 [ $# -gt 0 ] || eval "set -- $all"
 
 logs=$root/build/check
@@ -209,6 +209,14 @@ suite_notroot() {
     run "full (not root)" 1200 tools/not-root.sh \
       Rscript tools/testthat.R "full (not root)" tests/testthat tests/full
   fi
+}
+
+# Every failure path once: a build whose fault points can be armed.
+suite_faults() {
+  run "faults" 900 sh -c '
+    tools/install.sh build/lib-faults tools/Makevars.faults || exit 1
+    R_LIBS="$PWD/build/lib-faults:$R_LIBS" \
+      Rscript tools/testthat.R faults tests/faults'
 }
 
 suite_asan() { run "testthat (asan, ubsan, thread checks)" 1200 tools/asan.sh; }

@@ -134,6 +134,8 @@ int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
     const int rc =
         send_frame(chan->fd, bytes, payload == NULL ? NULL : payload->buf.data,
                    (size_t)head->length, &sent, fds, fd_count, wait, err);
+    // Half a frame would make the next one a part of it.
+    if (rc != 0 && rc != -MST_EAGAIN && sent > 0) mst_net_shutdown(chan->fd);
     if (rc != -MST_EAGAIN) return rc;
   }
   if (fd_count > 0 && sent == 0) return -MST_EAGAIN;
@@ -166,6 +168,8 @@ int mst_chan_flush(struct mst_chan *chan, struct mst_err *err) {
     chan->out_bytes -= out->sent - before;
     if (rc == -MST_EAGAIN) return rc;
     if (rc != 0) {
+      // Frames that were promised to be sent are lost: the peer must not go on.
+      mst_net_shutdown(chan->fd);
       drop_queue(chan);
       return rc;
     }

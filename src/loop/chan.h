@@ -72,7 +72,8 @@ int mst_chan_send_small(struct mst_chan *chan, struct mst_head *head,
                         struct mst_err *err);
 
 // mst_chan_flush sends what is queued. 0 when the queue is empty, -MST_EAGAIN
-// when some is left, -MST_ECLOSED, -MST_ESYS. After an error the queue is empty.
+// when some is left, -MST_ECLOSED, -MST_ESYS. After an error the queue is empty
+// and the socket is shut down: reading will tell the end.
 int mst_chan_flush(struct mst_chan *chan, struct mst_err *err);
 
 // mst_chan_fill reads what is there, as much as one large frame wants. Blocks

@@ -118,8 +118,9 @@ process_table <- function() {
 
 # The first line of a file of the kernel's; NA if it is gone.
 first_line <- function(file) {
-  tryCatch(readLines(file, n = 1L, warn = FALSE)[1L],
-    error = function(e) NA_character_, warning = function(w) NA_character_
+  # A handler that leaves at the warning would leave the connection behind as well.
+  tryCatch(suppressWarnings(readLines(file, n = 1L, warn = FALSE))[1L],
+    error = function(e) NA_character_
   )
 }
 
@@ -138,20 +139,14 @@ session_processes <- function() {
 }
 
 belongs_to_session <- function(pid) {
-  words <- tryCatch(
-    strsplit(rawToChar(replace_nul(readBin(file.path("/proc", pid, "cmdline"), "raw", 4096L))),
-      "\n",
-      fixed = TRUE
-    )[[1L]],
-    error = function(e) character(), warning = function(w) character()
+  bytes <- tryCatch(
+    suppressWarnings(readBin(file.path("/proc", pid, "cmdline"), "raw", 4096L)),
+    error = function(e) raw()
   )
+  bytes[bytes == as.raw(0L)] <- charToRaw("\n")
+  words <- strsplit(rawToChar(bytes), "\n", fixed = TRUE)[[1L]]
   at <- match("--args", words)
   !is.na(at) && any(grepl("boot.R", words, fixed = TRUE)) && words[at + 2L] %in% Sys.getpid()
-}
-
-replace_nul <- function(bytes) {
-  bytes[bytes == as.raw(0L)] <- as.raw(10L)
-  bytes
 }
 
 # ---- fork servers
@@ -258,6 +253,9 @@ expect_no_leaks <- function(code, timeout_s = 10) {
   ))
   invisible(value)
 }
+
+# Failures are shown at the first line that is known: the test's, not the guard's.
+expect_no_leaks <- utils::removeSource(expect_no_leaks)
 
 # test_that() with the guard round its code, and a time limit.
 test_cluster <- function(sentence, code, limit_s = 180) {

@@ -70,6 +70,7 @@ test_cluster("values come back as they went, and are to workers what they are he
 })
 
 test_cluster("values are to muster's workers what they are to those of makeCluster()", {
+  skip_on_cran()
   cases <- list(
     deparse = function(x) paste(deparse(x), collapse = "\n"),
     identical = function(x) identical(x, x),

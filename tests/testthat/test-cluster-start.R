@@ -111,6 +111,7 @@ test_cluster("options(muster.start_timeout) must be seconds above 0", {
 })
 
 test_cluster("more workers than descriptors allow are refused before anything starts", {
+  local_variables(`_R_CHECK_LIMIT_CORES_` = NA)
   limits <- .Call(ffi_limits)
   skip_if(limits[1L] > 30000, "the limit on open files is above what 10,000 workers need")
   known <- server_pids()
@@ -479,6 +480,21 @@ test_cluster("a start under options(warn = 2) and unusual number formats works",
   cl <- local_cluster(2)
   expect_identical(clusterCall(cl, function() 1), list(1, 1))
   expect_output(print(cl), "2 workers")
+})
+
+test_cluster("a start, calls and a stop need none of R's connections", {
+  # R has 128 of them.
+  taken <- list()
+  defer(function() for (con in taken) close(con))
+  repeat {
+    con <- tryCatch(rawConnection(raw()), error = function(e) NULL)
+    if (is.null(con)) break
+    taken[[length(taken) + 1L]] <- con
+  }
+  expect_gt(length(taken), 50L)
+  cl <- local_cluster(2)
+  expect_identical(parLapply(cl, 1:3, sqrt), lapply(1:3, sqrt))
+  cluster_stop(cl)
 })
 
 test_cluster("a startup file that starts clusters can't do so in workers without end", {

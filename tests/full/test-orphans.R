@@ -1,0 +1,322 @@
+# No process outlives its session, however that ends; nor do temporary files.
+
+build_faults()
+
+# A session with three workers that are busy in the way `work` says: a function that
+# each of them runs, with the file to make first as its argument; NULL for idle ones.
+# `before` is code that the session runs before it waits to be killed.
+busy_session <- function(work, start = "fork", before = NULL, frame = parent.frame()) {
+  session <- start_session(bquote({
+    cl <- cluster_start(3, start = .(start))
+    work <- .(work)
+    if (!is.null(work)) {
+      busy <- file.path(tempdir(), paste0("busy-", 1:3))
+      for (i in 1:3) parallel:::sendCall(cl[[i]], work, list(busy[i]))
+      while (!all(file.exists(busy))) Sys.sleep(0.01)
+    }
+    .(before)
+    tell(workers = vapply(cl, function(node) node$pid, 0L), pid = Sys.getpid())
+    repeat Sys.sleep(60)
+  }), frame = frame)
+  session$facts <- wait_told(session, "pid")
+  session
+}
+
+# Kills the session and expects that the rest follows.
+# left: directories that may stay, in the dead session's own, which R leaves as well.
+expect_death_followed <- function(session, but = integer(), signal = tools::SIGKILL,
+                                  left = NULL) {
+  expect_gt(length(setdiff(marked_pids(session), but)), 3L)
+  expect_gt(length(files_left(session)), 0L)
+  since <- Sys.time()
+  tools::pskill(session$facts$pid, signal)
+  expect_all_gone(session, but, since = since)
+  files <- grep("/muster/.", files_left(session), value = TRUE)
+  if (!is.null(left)) files <- grep(left, files, value = TRUE, invert = TRUE)
+  expect_identical(files, character())
+}
+
+test_that("idle workers end with a session that was killed", {
+  limit_time(60)
+  session <- busy_session(NULL)
+  expect_length(marked_pids(session), 5L) # session, server, three workers
+  expect_death_followed(session)
+  expect_identical(grep("/muster$", files_left(session), value = TRUE), character())
+})
+
+test_that("workers that compute in R end with a session that was killed", {
+  limit_time(60)
+  expect_death_followed(busy_session(quote(function(file) {
+    file.create(file)
+    repeat sum(sqrt(runif(1e4)))
+  })))
+})
+
+test_that("workers that compute in C end with a session that was killed", {
+  limit_time(60)
+  expect_death_followed(busy_session(quote(function(file) {
+    x <- matrix(runif(2500^2), 2500L)
+    file.create(file)
+    solve(x)
+  })))
+})
+
+test_that("what workers started by system() ends with a session that was killed", {
+  limit_time(60)
+  session <- busy_session(quote(function(file) {
+    system("sleep 1000 & sleep 1001 & (sleep 1002; true) &")
+    file.create(file)
+    system("sleep 1003")
+  }))
+  expect_gte(length(marked_pids(session)), 5L + 3L * 4L)
+  expect_death_followed(session)
+})
+
+test_that("a worker that ignores signals ends with a session that was killed", {
+  limit_time(60)
+  library <- faults_library()
+  expect_death_followed(busy_session(bquote(function(file) {
+    dyn.load(.(library))
+    for (signal in c(1L, 2L, 13L, 15L)) .Call("faults_ignore", signal)
+    file.create(file)
+    .Call("faults_compute", 60)
+  })))
+})
+
+test_that("spawned workers, idle or computing in R or C, end with a session that was killed", {
+  limit_time(120)
+  expect_death_followed(busy_session(NULL, "spawn"))
+  expect_death_followed(busy_session(quote(function(file) {
+    file.create(file)
+    repeat sum(sqrt(runif(1e4)))
+  }), "spawn"))
+  expect_death_followed(busy_session(quote(function(file) {
+    system("sleep 1000 &")
+    x <- matrix(runif(2500^2), 2500L)
+    file.create(file)
+    solve(x)
+  }), "spawn"))
+})
+
+test_that("a session that is killed while its workers start leaves nothing", {
+  limit_time(120)
+  for (start in c("fork", "spawn")) {
+    session <- start_session(bquote({
+      tell(pid = Sys.getpid())
+      cluster_start(8, start = .(start), setup = quote(Sys.sleep(60)))
+    }))
+    session$facts <- wait_told(session, "pid")
+    wait_until(length(marked_pids(session)) >= 5L, 30)
+    # An R that is killed while it boots can't take its own directory away.
+    booting <- if (start == "spawn") "/muster/booted(/Rtmp[^/]*)?$"
+    expect_death_followed(session, left = booting)
+  }
+})
+
+test_that("a session that is killed while its fork server boots leaves nothing", {
+  limit_time(60)
+  session <- start_session(quote({
+    tell(pid = Sys.getpid())
+    cluster_start(2)
+  }))
+  session$facts <- wait_told(session, "pid")
+  wait_until(length(marked_pids(session)) >= 2L, 30)
+  tools::pskill(session$facts$pid, tools::SIGKILL)
+  expect_all_gone(session)
+})
+
+test_that("a killed session's forked children that live on keep no worker alive", {
+  limit_time(120)
+  fork_child <- quote({
+    job <- parallel::mcparallel(Sys.sleep(120))
+    tell(child = job$pid)
+  })
+  for (start in c("fork", "spawn")) {
+    session <- busy_session(quote(function(file) {
+      file.create(file)
+      repeat sum(sqrt(runif(1e4)))
+    }), start, fork_child)
+    child <- session$facts$child
+    expect_death_followed(session, but = child)
+    expect_true(is_running(child))
+    tools::pskill(child, tools::SIGKILL)
+  }
+})
+
+test_that("workers end with a session that is ended by SIGTERM or SIGHUP", {
+  limit_time(60)
+  expect_death_followed(busy_session(NULL), signal = tools::SIGTERM)
+  expect_death_followed(busy_session(NULL), signal = tools::SIGHUP)
+})
+
+# ---- Sessions that end by themselves
+
+ending_session <- function(end, start = "fork") {
+  run_session(bquote({
+    cl <- cluster_start(3, start = .(start))
+    other <- cluster_start(1, start = .(start), autoStop = FALSE)
+    stopifnot(length(unique(unlist(clusterCall(cl, Sys.getpid)))) == 3L)
+    clusterEvalQ(cl, writeLines("text", tempfile()))
+    .(end)
+  }))
+}
+
+expect_ended_clean <- function(run, status) {
+  expect_identical(run$status, status, info = describe_run(run))
+  expect_nothing_left(run$session)
+  expect_identical(tempdirs_left(run$session), character())
+}
+
+test_that("a script that ends without stopping its clusters leaves nothing", {
+  limit_time(60)
+  expect_ended_clean(ending_session(quote(invisible())), 0L)
+  expect_ended_clean(ending_session(quote(invisible()), "spawn"), 0L)
+})
+
+test_that("a session that ends by quit() leaves nothing", {
+  limit_time(60)
+  expect_ended_clean(ending_session(quote(quit(status = 3))), 3L)
+  expect_ended_clean(ending_session(quote(quit(status = 4, runLast = FALSE))), 4L)
+})
+
+test_that("a script that ends by an error leaves nothing", {
+  limit_time(60)
+  run <- ending_session(quote(stop("enough")))
+  expect_ended_clean(run, 1L)
+  expect_match(run$stderr, "enough")
+})
+
+test_that("a session ends soon although its workers compute", {
+  limit_time(60)
+  for (start in c("fork", "spawn")) {
+    run <- ending_session(quote({
+      for (node in cl) parallel:::sendCall(node, function() repeat sum(runif(1e4)), list())
+      tell(ends = Sys.time())
+    }), start)
+    expect_ended_clean(run, 0L)
+    expect_lt(difftime(Sys.time(), run$told$ends, units = "secs"), 5)
+  }
+})
+
+test_that("unloading the package ends its workers and servers", {
+  limit_time(60)
+  run <- run_session(quote({
+    cl <- cluster_start(2)
+    detach("package:muster")
+    unloadNamespace("muster")
+    tell(children = children())
+  }))
+  expect_done(run)
+  expect_identical(run$told$children, integer())
+  expect_nothing_left(run$session)
+})
+
+# ---- The fork server
+
+test_that("workers go on without their fork server, and a new one is booted", {
+  limit_time(90)
+  run <- run_session(quote({
+    cl <- cluster_start(3)
+    pids <- unlist(clusterCall(cl, Sys.getpid))
+    server <- parent_of(pids[1])
+    tools::pskill(server, tools::SIGKILL)
+    while (parent_of(pids[1]) == server) Sys.sleep(0.01)
+    answers <- unlist(clusterCall(cl, Sys.getpid))
+    mapped <- unlist(parLapplyLB(cl, 1:50, function(i) i^2))
+    after <- cluster_start(2)
+    other <- unlist(clusterCall(after, Sys.getpid))
+    stopping <- elapsed(stopCluster(cl))
+    tell(
+      same = identical(answers, pids), mapped = mapped, stopping = stopping,
+      server = server, new_server = parent_of(other[1]), left = running(pids)
+    )
+    tell(still = unlist(clusterCall(after, Sys.getpid)), other = other)
+    stopCluster(after)
+  }))
+  expect_done(run)
+  expect_true(run$told$same)
+  expect_identical(run$told$mapped, (1:50)^2)
+  expect_lt(run$told$stopping, 5)
+  expect_length(run$told$left, 0L)
+  expect_false(run$told$server == run$told$new_server)
+  expect_identical(run$told$still, run$told$other)
+  expect_nothing_left(run$session)
+  expect_identical(tempdirs_left(run$session), character())
+})
+
+test_that("workers whose server was killed end with their session", {
+  limit_time(60)
+  session <- busy_session(quote(function(file) {
+    file.create(file)
+    repeat sum(sqrt(runif(1e4)))
+  }))
+  server <- parent_of(session$facts$workers[1L])
+  tools::pskill(server, tools::SIGKILL)
+  wait_until(parent_of(session$facts$workers[1L]) != server, 5)
+  since <- Sys.time()
+  tools::pskill(session$facts$pid, tools::SIGKILL)
+  expect_all_gone(session, since = since)
+  expect_identical(grep("/muster/.", files_left(session), value = TRUE), character())
+})
+
+test_that("a fork server that hangs is given up in time, and nothing is left after it", {
+  limit_time(90)
+  session <- start_session(quote({
+    options(muster.start_timeout = 3)
+    cl <- cluster_start(1)
+    tell(worker = cl[[1]]$pid, pid = Sys.getpid())
+    while (!file.exists(file.path(tempdir(), "stopped"))) Sys.sleep(0.01)
+    tell(elapsed = elapsed(caught <- outcome_of(cluster_start(2))))
+    tell(caught = caught, files = list.files(tempdir()))
+    while (!file.exists(file.path(tempdir(), "killed"))) Sys.sleep(0.01)
+    stopCluster(cl)
+    again <- cluster_start(2)
+    tell(again = unlist(clusterCall(again, function() 7L)))
+    stopCluster(again)
+  }))
+  told <- wait_told(session, "worker")
+  server <- parent_of(told$worker)
+  signal_file <- function(name) {
+    file.create(file.path(Sys.glob(file.path(session$tmpdir, "Rtmp*")), name))
+  }
+  tools::pskill(server, tools::SIGSTOP)
+  signal_file("stopped")
+  told <- wait_told(session, "caught", 40)
+  expect_caught(told$caught, "timeout", "within 3 s")
+  expect_lt(told$elapsed, 20)
+  tools::pskill(server, tools::SIGKILL)
+  signal_file("killed")
+  run <- wait_session(session)
+  expect_done(run)
+  expect_identical(run$told$again, c(7L, 7L))
+  expect_nothing_left(session)
+  expect_identical(tempdirs_left(session), character())
+})
+
+test_that("a fork server that is stopped ends with its session all the same", {
+  limit_time(60)
+  session <- busy_session(NULL)
+  server <- parent_of(session$facts$workers[1L])
+  tools::pskill(server, tools::SIGSTOP)
+  since <- Sys.time()
+  tools::pskill(session$facts$pid, tools::SIGKILL)
+  # A stopped process can't end itself: it does when it goes on.
+  expect_all_gone(session, but = server, since = since)
+  tools::pskill(server, tools::SIGCONT)
+  expect_all_gone(session)
+})
+
+test_that("a session that ends while its fork server is stopped doesn't hang", {
+  limit_time(60)
+  session <- start_session(quote({
+    cl <- cluster_start(2)
+    tell(worker = cl[[1]]$pid)
+    while (!file.exists(file.path(tempdir(), "stopped"))) Sys.sleep(0.01)
+  }))
+  server <- parent_of(wait_told(session, "worker")$worker)
+  tools::pskill(server, tools::SIGSTOP)
+  file.create(file.path(Sys.glob(file.path(session$tmpdir, "Rtmp*")), "stopped"))
+  run <- wait_session(session, 20)
+  expect_done(run)
+  expect_nothing_left(session)
+})
