@@ -159,15 +159,7 @@ temp_dir <- function(name, call) {
   dir
 }
 
-can_write <- function(dir) {
-  probe <- tempfile("probe", dir)
-  on.exit(unlink(probe))
-  write <- function() {
-    writeBin(raw(4096L), probe)
-    isTRUE(file.size(probe) == 4096)
-  }
-  tryCatch(write(), error = function(e) FALSE, warning = function(w) FALSE)
-}
+can_write <- function(dir) .Call(ffi_can_write, tempfile("probe", dir))
 
 # Removes what belongs to no worker that lives. Only one start is under way at a time,
 # and fork servers that are ready have no directory of their own in theirs.
@@ -207,11 +199,17 @@ boot_variables <- function(threads, base) {
   )
 }
 
+# Not by system.file(), which takes one of R's connections.
+boot_file <- function() {
+  files <- file.path(getNamespaceInfo("muster", "path"), c("boot.R", "inst/boot.R"))
+  files[file.exists(files)][1L]
+}
+
 # The same options as Rscript's; profile files are read.
 r_arguments <- function(role) {
   c(
     "R", "--no-echo", "--no-restore", "--no-save",
-    paste0("--file=", system.file("boot.R", package = "muster")),
+    paste0("--file=", boot_file()),
     "--args", role, Sys.getpid(), if (is_dev()) dev_path("muster") else "",
     dirname(getNamespaceInfo("muster", "path"))
   )

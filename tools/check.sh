@@ -10,7 +10,7 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz testthat full faults notroot asan rcheck demo"
+all="tidy build c tsan sim fuzz testthat full notroot asan rcheck demo"
 [ $# -gt 0 ] || eval "set -- $all"
 
 logs=$root/build/check
@@ -201,13 +201,13 @@ suite_full() {
 
 suite_notroot() {
   if ! is_root; then
-    skip "full (not root)" "this run is no root's already"
+    skip "testthat (not root)" "this run is no root's already"
   elif ! have setpriv; then
-    skip "full (not root)" "there is no setpriv, from util-linux"
+    skip "testthat (not root)" "there is no setpriv, from util-linux"
   else
-    installed "full (not root)" || return 0
-    run "full (not root)" 1200 tools/not-root.sh \
-      Rscript tools/testthat.R "full (not root)" tests/testthat tests/full
+    installed "testthat (not root)" || return 0
+    run "testthat (not root)" 1200 tools/not-root.sh \
+      Rscript tools/testthat.R "testthat (not root)" tests/testthat
   fi
 }
 
@@ -240,7 +240,7 @@ stop() {
 trap stop INT TERM HUP
 
 for suite in "$@"; do
-  case " $all simfast " in
+  case " $all simfast faults " in
     *" $suite "*) suite_"$suite" ;;
     *)
       warn "check: there is no suite '$suite'; there are: $all"

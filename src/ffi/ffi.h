@@ -127,6 +127,7 @@ SEXP ffi_warm_feed(SEXP fd, SEXP messages);
 
 SEXP ffi_limits(void);
 SEXP ffi_limits_raise(SEXP want);
+SEXP ffi_can_write(SEXP path);
 SEXP ffi_environment(void);
 SEXP ffi_errno_name(SEXP number);
 SEXP ffi_threads_set(SEXP threads);

@@ -21,6 +21,13 @@ SEXP ffi_limits_raise(SEXP want) {
       (double)mst_net_fd_raise_limit((int64_t)Rf_asReal(want)));
 }
 
+// ffi_can_write tells whether a file can be made and written at this path. Not by
+// R's own means, which take one of its connections.
+SEXP ffi_can_write(SEXP path) {
+  return Rf_ScalarLogical(
+      mst_tree_probe(Rf_translateChar(STRING_ELT(path, 0))) == 0);
+}
+
 extern char **environ;
 
 // ffi_environment gives the environment's variables, named, bytes as they are.

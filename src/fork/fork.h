@@ -72,6 +72,10 @@ int mst_threads_get(void);
 // deadline_ns. 0, -MST_ETIMEOUT, -MST_ESYS. Allocates; any thread.
 int mst_tree_remove(const char *path, int64_t deadline_ns);
 
+// mst_tree_probe writes a page to a new file at `path` and removes it: 0, or
+// -MST_ESYS (no space, read-only, a limit). Any thread.
+int mst_tree_probe(const char *path);
+
 // ---- reap.c
 
 // mst_reap waits for pid, without blocking. When it has ended, its process

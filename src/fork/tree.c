@@ -61,3 +61,13 @@ int mst_tree_remove(const char *path, int64_t deadline_ns) {
   if (path == NULL || path[0] == '\0') return 0;
   return remove_entry(AT_FDCWD, path, 0, deadline_ns);
 }
+
+int mst_tree_probe(const char *path) {
+  static const char page[4096];
+  const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return -MST_ESYS;
+  const ssize_t written = write(fd, page, sizeof page);
+  const int closed = close(fd);
+  (void)unlink(path);
+  return written == (ssize_t)sizeof page && closed == 0 ? 0 : -MST_ESYS;
+}
