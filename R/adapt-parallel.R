@@ -60,17 +60,6 @@ c.muster_cluster <- function(...) {
   structure(nodes, class = class(parts[[1L]]))
 }
 
-# Called from C when a node that owes answers is sent to by another frame: do both
-# belong to one call of a verb? The load-balanced verbs send from a closure that they
-# make: then it's the frame around that is the verb's.
-same_verb <- function(one, other) identical(verb_frame(one), verb_frame(other))
-
-verb_frame <- function(frame) {
-  around <- parent.env(frame)
-  is_verb <- !identical(around, emptyenv()) && identical(parent.env(around), the$parallel)
-  if (is_verb) around else frame
-}
-
 # The call of the verb that the user called: the outermost of parallel's functions
 # that led here. Only looked for when there is an error to report.
 verb_call <- function() {

@@ -139,7 +139,8 @@ abort_node <- function(node, outcome, call) {
     ),
     abort_muster("internal", paste0("The connection to worker ", rank, " failed."),
       worker = rank, call = call
-    )
+    ),
+    abort_failed(node, call)
   )
 }
 

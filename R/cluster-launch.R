@@ -51,20 +51,18 @@ start_timeout <- function() {
 }
 
 start_forked <- function(plan) {
-  # The server attaches packages up to the first that it must not load; workers attach
-  # the rest, so that their order is the user's. What can be loaded before, is.
-  late <- cumsum(plan$packages %in% not_preloaded) > 0L
-  server <- fork_server(
-    plan$packages[!late], setdiff(plan$packages[late], not_preloaded), plan$call
-  )
+  late <- is_late(plan$packages)
+  server <- server_for(plan)
   if (!is.null(server$refused)) {
     return(server)
   }
   setup <- worker_orders(plan, plan$packages[late], server$base, server$env)
   outcome <- .Call(
-    ffi_cluster_open, plan$workers, server$pointer, NULL, window_fork, setup, start_timeout()
+    ffi_cluster_open, plan$workers, server$pointer, window_fork, setup, start_timeout(),
+    plan$policy
   )
   if (!is.null(outcome$pointer)) {
+    plans_keep(outcome$id, plan, server$base)
     return(c(outcome, start = "fork"))
   }
   if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
@@ -73,12 +71,20 @@ start_forked <- function(plan) {
   abort_start(outcome, plan)
 }
 
+# The server attaches packages up to the first that it must not load; workers attach
+# the rest, so that their order is the user's. What can be loaded before, is.
+is_late <- function(packages) cumsum(packages %in% not_preloaded) > 0L
+server_for <- function(plan) {
+  late <- is_late(plan$packages)
+  fork_server(plan$packages[!late], setdiff(plan$packages[late], not_preloaded), plan$call)
+}
+
 start_spawned <- function(plan) {
   base <- temp_dir("booted", plan$call)
   spawn <- list(r_program(), r_arguments("worker"), boot_variables(plan$threads, base))
   setup <- worker_orders(plan, plan$packages, base, NULL)
   outcome <- .Call(
-    ffi_cluster_open, plan$workers, NULL, spawn, spawn_window(), setup, start_timeout()
+    ffi_cluster_open, plan$workers, spawn, spawn_window(), setup, start_timeout(), plan$policy
   )
   if (is.null(outcome$pointer)) {
     abort_start(outcome, plan)
@@ -105,7 +111,8 @@ worker_orders <- function(plan, packages, base, env) {
     thread_variables = if (!is.null(env) && plan$threads != 1L) thread_variables(plan$threads),
     tmpdir = Sys.getenv("TMPDIR", NA),
     base = base,
-    setup = plan$setup
+    setup = plan$setup,
+    track = plan$policy[1L] > 0
   )
 }
 

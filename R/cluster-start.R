@@ -83,7 +83,8 @@
 #' cluster_stop(cl)
 #' @export
 cluster_start <- function(workers = availableCores(), ..., packages = NULL, setup = NULL,
-                          start = c("fork", "spawn"), threads = 1L, autoStop = TRUE) {
+                          start = c("fork", "spawn"), threads = 1L, healing = TRUE,
+                          retries = 2L, heartbeat = 10, timeout = Inf, autoStop = TRUE) {
   call <- sys.call()
   check_dots(..., call = call)
   check_not_booting(call)
@@ -94,14 +95,18 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   may_fall_back <- missing(start)
   start <- choose_start(check_choice(start, "start", c("fork", "spawn"), call), may_fall_back)
   threads <- check_count(threads, "threads", max = 1024L, call = call)
+  policy <- check_policy(healing, retries, heartbeat, timeout, call)
   check_flag(autoStop, "autoStop", call = call)
   check_limits(workers, call)
   plan <- list(
     workers = workers, packages = packages, setup = setup, start = start,
-    threads = threads, call = call
+    threads = threads, policy = policy, call = call
   )
   opened <- start_cluster(plan, may_fall_back)
-  new_cluster(opened$nodes, opened$pointer, opened$start, autoStop)
+  if (!autoStop) {
+    the$kept <- c(the$kept, opened$pointer)
+  }
+  new_cluster(new_nodes(opened$nodes, opened$pointer, opened$id, opened$start))
 }
 
 check_dots <- function(..., call) {
@@ -112,7 +117,8 @@ check_dots <- function(..., call) {
   shown <- if (nzchar(given)) paste0("`", given, "`") else "an argument without a name"
   abort_muster("input", paste0("`...` must be empty, not ", shown, "."),
     hints = paste0(
-      "Arguments: workers, packages, setup, start, threads, autoStop. ",
+      "Arguments: workers, packages, setup, start, threads, healing, retries, heartbeat, ",
+      "timeout, autoStop. ",
       "All but the first must be named."
     ),
     call = call
@@ -233,21 +239,35 @@ check_limits <- function(workers, call) {
   }
 }
 
-new_cluster <- function(pointers, pointer, start, autoStop) {
-  if (!autoStop) {
-    the$kept <- c(the$kept, pointer)
-  }
-  status <- .Call(ffi_cluster_status, pointer)
-  nodes <- lapply(seq_along(pointers), function(i) {
+# A worker's pid changes when it is replaced, so it is asked for.
+new_nodes <- function(pointers, pointer, id, start, from = 1L) {
+  lapply(seq_along(pointers), function(i) {
     node <- list2env(
       list(
-        cluster = pointer, rank = i, host = "localhost",
-        pid = status[[i]]$pid, start = start
+        cluster = pointer, id = id, rank = from + i - 1L, host = "localhost", start = start
       ),
       parent = emptyenv()
     )
     # C code keeps in `frames` who is owed an answer, see src/ffi/node.c.
-    structure(node, class = "muster_node", peer = pointers[[i]], frames = list(NULL))
+    node <- structure(node, class = "muster_node", peer = pointers[[i]], frames = list(NULL))
+    makeActiveBinding("pid", pid_of(pointers[[i]]), node)
+    node
   })
+}
+
+pid_of <- function(peer) {
+  peer <- structure(list(), peer = peer)
+  function() .Call(ffi_node_pid, peer)
+}
+
+new_cluster <- function(nodes) {
   structure(nodes, class = c("muster_cluster", "SOCKcluster", "cluster"))
+}
+
+check_policy <- function(healing, retries, heartbeat, timeout, call) {
+  check_flag(healing, "healing", call = call)
+  retries <- check_count(retries, "retries", min = 0L, max = 1000L, call = call)
+  heartbeat <- check_seconds(heartbeat, "heartbeat", infinite = TRUE, call = call)
+  timeout <- check_seconds(timeout, "timeout", infinite = TRUE, call = call)
+  c(healing, retries, max(heartbeat, 0.1), max(timeout, 0.001))
 }

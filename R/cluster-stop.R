@@ -21,15 +21,15 @@
 #' cluster_stop(cl)
 #' @export
 cluster_stop <- function(cl) {
-  if (!inherits(cl, "muster_cluster")) {
-    abort_input("cl", "a cluster of cluster_start()", cl, sys.call())
-  }
+  check_cluster(cl, sys.call())
   stopCluster(cl)
 }
 
 # enum ffi_outcome of src/ffi/ffi.h
+outcome_stopped <- 2L
 outcome_foreign <- 3L
 outcome_type <- 4L
+outcome_failed <- 7L
 
 # Stops whole clusters where all their nodes are among `nodes`, else single workers.
 stop_nodes <- function(nodes) {

@@ -121,6 +121,7 @@ worker_main <- function(forked, session) {
       worker_setup(orders)
     })
     if (is.null(failure)) {
+      if (orders$track) begin_tracking()
       .Call(ffi_worker_ready, tempdir())
       worker_serve()
     } else {
@@ -141,13 +142,32 @@ worker_serve <- function() {
       .Call(ffi_worker_serve, enclosure),
       error = identity, interrupt = identity
     )
-    if (is.logical(outcome) || !answer_condition(outcome)) {
+    if (is.logical(outcome)) {
       return(invisible())
+    }
+    goes_on <- is.null(outcome) || answer_condition(outcome)
+    if (isFALSE(goes_on)) {
+      return(invisible())
+    }
+    if (is.null(outcome) || (is.na(goes_on) && !inherits(outcome, "interrupt"))) {
+      eat_interrupt()
     }
   }
 }
 
-# FALSE if the session is gone.
+# An interrupt that was meant for a call may come when the call has ended.
+eat_interrupt <- function() {
+  tryCatch(Sys.sleep(0.02), interrupt = function(e) NULL)
+}
+
+# From here on calls that change this worker are told to the session.
+begin_tracking <- function() {
+  note_options()
+  the$attached <- search()
+  .Call(ffi_worker_track)
+}
+
+# FALSE if the session is gone, NA if an interrupt may still come.
 answer_condition <- function(condition) {
   text <- if (inherits(condition, "interrupt")) "interrupted" else message_of(condition)
   value <- structure(text, class = c("snow-try-error", "try-error"))

@@ -5,12 +5,14 @@ the <- new.env(parent = emptyenv())
 the$worker <- FALSE # is this process a worker?
 the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
 the$servers_pid <- 0L # the process that they belong to
+the$plans <- list() # of clusters whose workers come from a fork server, by id
 the$pid <- 0L # the process that loaded muster
 the$unloaded <- FALSE
 
 .onLoad <- function(libname, pkgname) {
   the$pid <- Sys.getpid()
-  the$parallel <- asNamespace("parallel")
+  the$static_apply <- get0("staticClusterApply", asNamespace("parallel"))
+  the$dynamic_apply <- get0("dynamicClusterApply", asNamespace("parallel"))
   the$build <- build_text(file.path(libname, pkgname))
   .Call(ffi_session_configure, the$build)
   # Runs when R ends, also by quit() and at the end of a script.

@@ -12,6 +12,9 @@
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
 
+// A journal's entries up to this size are shown with their call.
+#define JOURNAL_SHOW_MAX ((size_t)1 << 20)
+
 // A pointer that nobody refers to any more: stop, without waiting.
 static void finalize_cluster(SEXP pointer) {
   enum ffi_outcome outcome;
@@ -29,14 +32,20 @@ static SEXP peer_failure(const struct mst_peer *peer) {
 
 // describe_peer gives what is known of one worker, as R code wants it.
 static SEXP describe_peer(const struct mst_peer *peer) {
-  static const char *const names[] = {"worker", "pid",     "state",
-                                      "done",   "how",     "number",
-                                      "output", "failure", "tempdir"};
+  static const char *const names[] = {
+      "worker", "pid",     "state",   "done",     "how",       "number", "output",
+      "failure", "tempdir", "restarts", "heard_s", "running_s", "owed"};
   const struct mst_worker *worker = mst_peer_worker(peer);
-  SEXP list = PROTECT(ffi_list(9, names));
+  const int64_t now_ns = mst_clock_now();
+  const char *state = mst_worker_state_name(worker->state);
+  if (mst_heal_is_suspect(&peer->heal, &peer->cluster->policy, now_ns)) {
+    state = "suspect";
+  }
+  const int runs = worker->owed > 0 && peer->first_call != NULL;
+  SEXP list = PROTECT(ffi_list(13, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)worker->pid));
-  SET_VECTOR_ELT(list, 2, Rf_mkString(mst_worker_state_name(worker->state)));
+  SET_VECTOR_ELT(list, 2, Rf_mkString(state));
   SET_VECTOR_ELT(list, 3, Rf_ScalarReal((double)worker->done));
   SET_VECTOR_ELT(list, 4,
                  Rf_ScalarInteger(worker->exit_known ? (int)worker->exit_how
@@ -46,6 +55,13 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 7, peer_failure(peer));
   SET_VECTOR_ELT(list, 8,
                  Rf_mkString(peer->tempdir == NULL ? "" : peer->tempdir));
+  SET_VECTOR_ELT(list, 9, Rf_ScalarInteger((int)worker->epoch));
+  SET_VECTOR_ELT(list, 10,
+                 Rf_ScalarReal((double)(now_ns - peer->heal.heard_ns) / 1e9));
+  SET_VECTOR_ELT(
+      list, 11,
+      Rf_ScalarReal(runs ? (double)(now_ns - peer->head_ns) / 1e9 : NA_REAL));
+  SET_VECTOR_ELT(list, 12, Rf_ScalarInteger((int)mst_peer_unread(peer)));
   UNPROTECT(1);
   return list;
 }
@@ -59,17 +75,20 @@ static SEXP start_outcome(const struct mst_cluster *cluster) {
   SEXP list = PROTECT(ffi_list(3, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(fails[pool->fail]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(pool->fail_number));
-  SET_VECTOR_ELT(list, 2, describe_peer(&cluster->peers[pool->fail_worker]));
+  SET_VECTOR_ELT(list, 2, describe_peer(cluster->peers[pool->fail_worker]));
   UNPROTECT(1);
   return list;
 }
 
-static SEXP node_pointers(struct mst_cluster *cluster, SEXP pointer) {
-  SEXP nodes = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)cluster->pool.count));
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    SET_VECTOR_ELT(
-        nodes, (R_xlen_t)i,
-        R_MakeExternalPtr(&cluster->peers[i], ffi_node_tag(), pointer));
+// node_pointers gives pointers to the workers from `from` on.
+static SEXP node_pointers(struct mst_cluster *cluster, uint32_t from,
+                          SEXP pointer) {
+  const R_xlen_t n = (R_xlen_t)(cluster->pool.count - from);
+  SEXP nodes = PROTECT(Rf_allocVector(VECSXP, n));
+  for (R_xlen_t i = 0; i < n; i++) {
+    SET_VECTOR_ELT(nodes, i,
+                   R_MakeExternalPtr(cluster->peers[from + (uint32_t)i],
+                                     ffi_node_tag(), pointer));
   }
   UNPROTECT(1);
   return nodes;
@@ -106,9 +125,12 @@ static void leave_start(void *data, Rboolean jump) {
 
 // make_cluster allocates everything that can fail before the cluster is shared
 // with R. Returns NULL and fills err.
-static struct mst_cluster *make_cluster(uint32_t workers, SEXP server,
-                                        SEXP spawn, SEXP window, SEXP setup,
+static struct mst_cluster *make_cluster(uint32_t workers, SEXP source,
+                                        SEXP window, SEXP setup,
                                         struct mst_err *err) {
+  const int spawns = TYPEOF(source) == VECSXP;
+  SEXP spawn = spawns ? source : R_NilValue;
+  SEXP server = spawns ? R_NilValue : source;
   struct mst_session *session = ffi_session();
   struct mst_blob *blob = ffi_blob_of(setup);
   struct mst_spawner *spawner = NULL;
@@ -134,10 +156,16 @@ static struct mst_cluster *make_cluster(uint32_t workers, SEXP server,
   return cluster;
 }
 
-// ffi_cluster_open starts a cluster and waits until it is there. Returns
+static int64_t limit_ns(double s) {
+  return s < 1e9 ? (int64_t)(s * (double)MST_NS_PER_S) : INT64_MAX;
+}
+
+// ffi_cluster_open starts a cluster and waits until it is there. source: a fork
+// server, or list(file, arguments, variables) of a program to boot. policy: healing
+// (0 or 1), retries, heartbeat and time limit of a call in seconds. Returns
 // list(pointer, nodes), or a list that says why it failed.
-SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
-                      SEXP setup, SEXP timeout_s) {
+SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
+                      SEXP timeout_s, SEXP policy) {
   static SEXP token;
   if (token == NULL) {
     token = R_MakeUnwindCont();
@@ -145,13 +173,18 @@ SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
   }
   struct mst_err err;
   mst_err_clear(&err);
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, ffi_cluster_tag(), server));
-  struct mst_cluster *cluster = make_cluster(
-      (uint32_t)Rf_asInteger(workers), server, spawn, window, setup, &err);
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, ffi_cluster_tag(), source));
+  struct mst_cluster *cluster = make_cluster((uint32_t)Rf_asInteger(workers),
+                                             source, window, setup, &err);
   if (cluster == NULL) {
     UNPROTECT(1);
     return ffi_error_list(&err);
   }
+  const double *how = REAL(policy);
+  cluster->policy.on = how[0] > 0;
+  cluster->policy.retries = (uint32_t)how[1];
+  cluster->policy.heartbeat_ns = limit_ns(how[2]);
+  cluster->timeout_ns = limit_ns(how[3]);
   R_SetExternalPtrAddr(pointer, cluster);
   struct starting starting = {.cluster = cluster, .pointer = pointer};
   mst_cluster_start(cluster, ffi_deadline(timeout_s));
@@ -164,28 +197,94 @@ SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
     return why;
   }
   R_RegisterCFinalizerEx(pointer, finalize_cluster, FALSE);
-  static const char *const names[] = {"pointer", "nodes"};
-  SEXP opened = PROTECT(ffi_list(2, names));
+  static const char *const names[] = {"pointer", "nodes", "id"};
+  SEXP opened = PROTECT(ffi_list(3, names));
+  SET_VECTOR_ELT(opened, 2, Rf_ScalarInteger((int)cluster->id));
   SET_VECTOR_ELT(opened, 0, pointer);
-  SET_VECTOR_ELT(opened, 1, node_pointers(cluster, pointer));
+  SET_VECTOR_ELT(opened, 1, node_pointers(cluster, 0, pointer));
   UNPROTECT(2);
   return opened;
+}
+
+// ffi_cluster_grow adds workers and waits until they are ready: pointers to them, or
+// an outcome. One that can't be started is lost, as one that can't be restarted.
+SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
+  enum ffi_outcome outcome;
+  struct mst_err err;
+  mst_err_clear(&err);
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  const uint32_t from = cluster->pool.count;
+  if (mst_cluster_grow(cluster, (uint32_t)Rf_asInteger(more), &err) != 0) {
+    return ffi_error_list(&err);
+  }
+  SEXP nodes = PROTECT(node_pointers(cluster, from, pointer));
+  for (uint32_t i = from; i < cluster->pool.count;) {
+    const struct mst_peer *peer = cluster->peers[i];
+    if (peer->dead || !peer->resuming) {
+      i++;
+      continue;
+    }
+    ffi_run_slice(cluster->session, FFI_SLICE_MS);
+    ffi_attend(cluster->session);
+    R_CheckUserInterrupt();
+    if (ffi_cluster_of(pointer, &outcome) == NULL) break;
+  }
+  UNPROTECT(1);
+  return nodes;
+}
+
+// ffi_cluster_adopt gives the cluster with this id, whose fork server is gone, another.
+SEXP ffi_cluster_adopt(SEXP id, SEXP server) {
+  const struct mst_session *session = ffi_session_or_null();
+  struct mst_server *other = ffi_server_of(server);
+  struct mst_cluster *cluster = session == NULL ? NULL : session->clusters;
+  while (cluster != NULL && cluster->id != (uint32_t)Rf_asInteger(id))
+    cluster = cluster->next;
+  if (cluster == NULL || other == NULL) return Rf_ScalarLogical(0);
+  mst_cluster_adopt(cluster, &other->launcher);
+  return Rf_ScalarLogical(1);
+}
+
+// ffi_cluster_logs gives list(worker, line) of what is kept of the output.
+SEXP ffi_cluster_logs(SEXP pointer) {
+  static const char *const names[] = {"worker", "line"};
+  enum ffi_outcome outcome;
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  ffi_run_slice(cluster->session, 0);
+  const struct mst_log *log = &cluster->log;
+  const R_xlen_t n = (R_xlen_t)(log->next - log->first);
+  SEXP list = PROTECT(ffi_list(2, names));
+  SEXP workers = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, n));
+  SEXP lines = SET_VECTOR_ELT(list, 1, Rf_allocVector(STRSXP, n));
+  for (R_xlen_t i = 0; i < n; i++) {
+    const struct mst_log_line *line = mst_log_at(log, log->first + (uint64_t)i);
+    INTEGER(workers)[i] = (int)line->worker + 1;
+    SEXP text = PROTECT(ffi_text(line->text, line->length));
+    SET_STRING_ELT(lines, i, STRING_ELT(text, 0));
+    UNPROTECT(1);
+  }
+  cluster->shown = log->next; // seen
+  UNPROTECT(1);
+  return list;
 }
 
 // lives tells whether a worker is there that was not asked to end.
 static int lives(const struct mst_peer *peer) {
   const struct mst_worker *worker = mst_peer_worker(peer);
-  return worker->awaited && worker->stop_ns == INT64_MAX;
+  return worker->stop_ns == INT64_MAX &&
+         (worker->awaited || worker->again || (peer->to_heal && !peer->dead));
 }
 
 // retire asks the workers with these ranks to end. Returns how many others live.
 static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
   for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
-    mst_peer_retire(&cluster->peers[INTEGER(ranks)[i] - 1]);
+    mst_peer_retire(cluster->peers[INTEGER(ranks)[i] - 1]);
   }
   uint32_t others = 0;
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    if (lives(&cluster->peers[i])) others++;
+    if (lives(cluster->peers[i])) others++;
   }
   return others;
 }
@@ -194,7 +293,7 @@ static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
 static int retired(struct mst_cluster *cluster, SEXP ranks) {
   int all = 1;
   for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
-    struct mst_peer *peer = &cluster->peers[INTEGER(ranks)[i] - 1];
+    struct mst_peer *peer = cluster->peers[INTEGER(ranks)[i] - 1];
     if (mst_peer_worker(peer)->awaited) {
       all = 0;
     } else {
@@ -244,7 +343,7 @@ SEXP ffi_cluster_status(SEXP pointer) {
   ffi_run_slice(cluster->session, 0);
   SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)cluster->pool.count));
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    SET_VECTOR_ELT(list, (R_xlen_t)i, describe_peer(&cluster->peers[i]));
+    SET_VECTOR_ELT(list, (R_xlen_t)i, describe_peer(cluster->peers[i]));
   }
   UNPROTECT(1);
   return list;
@@ -255,6 +354,15 @@ SEXP ffi_node_outcome(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
   return Rf_ScalarInteger(peer == NULL ? (int)outcome : 0);
+}
+
+// ffi_node_look describes a worker as it is now, without waiting for anything.
+SEXP ffi_node_look(SEXP node) {
+  enum ffi_outcome outcome;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  ffi_run_slice(peer->cluster->session, 0);
+  return describe_peer(peer);
 }
 
 SEXP ffi_node_status(SEXP node) {
@@ -268,4 +376,61 @@ SEXP ffi_node_status(SEXP node) {
   } while (mst_peer_worker(peer)->state == MST_WORKER_LOST &&
            !mst_peer_worker(peer)->exit_known && mst_clock_now() < deadline_ns);
   return describe_peer(peer);
+}
+
+SEXP ffi_node_pid(SEXP node) {
+  enum ffi_outcome outcome;
+  const struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  return Rf_ScalarInteger(peer == NULL ? NA_INTEGER
+                                       : (int)mst_peer_worker(peer)->pid);
+}
+
+// ffi_node_kill ends a worker for good and waits until it is gone: TRUE, or FALSE
+// if it was gone before; or an outcome.
+SEXP ffi_node_kill(SEXP node) {
+  enum ffi_outcome outcome;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  struct mst_session *session = peer->cluster->session;
+  ffi_run_slice(session, 0);
+  if (peer->dead) return Rf_ScalarLogical(0);
+  const int64_t deadline_ns = mst_clock_now() + 5 * MST_NS_PER_S;
+  mst_peer_kill(peer);
+  while (mst_peer_worker(peer)->awaited && mst_clock_now() < deadline_ns) {
+    ffi_run_slice(session, 5);
+    R_CheckUserInterrupt();
+  }
+  return Rf_ScalarLogical(1);
+}
+
+// ffi_node_journal gives what is kept to make the worker again: a list of lists.
+SEXP ffi_node_journal(SEXP node) {
+  static const char *const names[] = {"call",    "bytes",  "elapsed_s", "failed",
+                                      "visible", "unseen", "snapshot",  "payload"};
+  enum ffi_outcome outcome;
+  const struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  const struct mst_journal *journal = &peer->journal;
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)journal->count));
+  R_xlen_t i = 0;
+  for (const struct mst_entry *at = journal->first; at != NULL; at = at->next) {
+    SEXP entry = PROTECT(ffi_list(8, names));
+    SET_VECTOR_ELT(list, i++, entry);
+    const size_t bytes = at->payload->buf.len;
+    SET_VECTOR_ELT(entry, 0, Rf_ScalarReal((double)at->call));
+    SET_VECTOR_ELT(entry, 1, Rf_ScalarReal((double)bytes));
+    SET_VECTOR_ELT(entry, 2, Rf_ScalarReal(at->elapsed_s));
+    SET_VECTOR_ELT(entry, 3, Rf_ScalarLogical(at->failed));
+    SET_VECTOR_ELT(entry, 4, Rf_ScalarLogical(at->visible));
+    SET_VECTOR_ELT(entry, 5, Rf_ScalarLogical(at->unseen));
+    SET_VECTOR_ELT(entry, 6, Rf_ScalarLogical(at->snapshot));
+    if (bytes <= JOURNAL_SHOW_MAX && !at->snapshot) {
+      SEXP raw = Rf_allocVector(RAWSXP, (R_xlen_t)bytes);
+      SET_VECTOR_ELT(entry, 7, raw);
+      memcpy(RAW(raw), at->payload->buf.data, bytes);
+    }
+    UNPROTECT(1);
+  }
+  UNPROTECT(1);
+  return list;
 }

@@ -22,7 +22,8 @@ enum ffi_outcome {
   FFI_FOREIGN = 3, // of another process: a copy, or used in a forked child
   FFI_TYPE = 4,    // a message of a type that muster doesn't know
   FFI_MEMORY = 5,  // no memory for a message
-  FFI_SYSTEM = 6   // a system call failed
+  FFI_SYSTEM = 6,  // a system call failed
+  FFI_FAILED = 7   // the call's answer will not come; ffi_node_loss says why
 };
 
 // ---- serialize.c
@@ -93,6 +94,30 @@ SEXP ffi_list(int n, const char *const *names);
 // valid in neither are shown as <xx>.
 SEXP ffi_text(const char *bytes, size_t n);
 
+// ---- events.c: what happens to workers, for the user
+
+// ffi_attend shows what workers printed, tells what happened to them, and has R
+// code replace a fork server that is gone. Runs R code: may leave by longjmp.
+void ffi_attend(struct mst_session *session);
+// ffi_loss_list describes a loss as R code wants it.
+SEXP ffi_loss_list(const struct mst_loss *loss);
+
+// ---- track.c: runs in workers
+
+// ffi_binding gives a binding of env itself, R_UnboundValue if there is none.
+SEXP ffi_binding(SEXP env, SEXP symbol);
+SEXP ffi_closure_env(SEXP fun);
+SEXP ffi_parent_env(SEXP env);
+
+// ffi_track_begin notes what this worker is; later calls note it anew. Raises R
+// errors.
+void ffi_track_begin(void);
+// ffi_track_changed tells what changed since it was last asked: MST_FLAG_STATE,
+// NAMESPACE, RNG, SEED (then *seed is filled). 0 before ffi_track_begin. Raises R
+// errors.
+uint16_t ffi_track_changed(struct mst_seed *seed);
+void ffi_track_set_seed(const struct mst_seed *seed);
+
 // ---- entry points, registered in init.c
 
 SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup);
@@ -102,8 +127,15 @@ SEXP ffi_server_end(SEXP server);
 SEXP ffi_session_end(SEXP timeout_s);
 SEXP ffi_session_tempdirs(void);
 SEXP ffi_session_configure(SEXP build);
-SEXP ffi_cluster_open(SEXP workers, SEXP server, SEXP spawn, SEXP window,
-                      SEXP setup, SEXP timeout_s);
+SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
+                      SEXP timeout_s, SEXP policy);
+SEXP ffi_cluster_grow(SEXP cluster, SEXP more);
+SEXP ffi_cluster_adopt(SEXP id, SEXP server);
+SEXP ffi_cluster_orphans(void);
+SEXP ffi_cluster_logs(SEXP cluster);
+SEXP ffi_events(void);
+SEXP ffi_round(void);
+SEXP ffi_process_stat(SEXP pid);
 SEXP ffi_cluster_stop(SEXP cluster, SEXP ranks);
 SEXP ffi_cluster_status(SEXP cluster);
 SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame);
@@ -112,6 +144,11 @@ SEXP ffi_nodes_receive_one(SEXP nodes);
 SEXP ffi_node_ping(SEXP node, SEXP timeout_s);
 SEXP ffi_node_outcome(SEXP node);
 SEXP ffi_node_status(SEXP node);
+SEXP ffi_node_pid(SEXP node);
+SEXP ffi_node_look(SEXP node);
+SEXP ffi_node_loss(SEXP node);
+SEXP ffi_node_kill(SEXP node);
+SEXP ffi_node_journal(SEXP node);
 
 SEXP ffi_server_begin(void);
 SEXP ffi_server_run(SEXP session, SEXP temp_dir);
@@ -122,6 +159,7 @@ SEXP ffi_worker_ready(SEXP tempdir);
 SEXP ffi_worker_failed(SEXP text);
 SEXP ffi_worker_serve(SEXP enclosure);
 SEXP ffi_worker_answer_error(SEXP value);
+SEXP ffi_worker_track(void);
 SEXP ffi_warm_pair(void);
 SEXP ffi_warm_feed(SEXP fd, SEXP messages);
 

@@ -147,10 +147,40 @@ static SEXP outcome_of(int rc) {
   }
 }
 
-static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload) {
-  int rc = mst_peer_send(peer, payload, FFI_SLICE_MS, NULL);
+// ---- interrupts: leaving a wait leaves what the verb is owed
+
+static SEXP check_interrupt(void *data) {
+  (void)data;
+  R_CheckUserInterrupt();
+  return R_NilValue;
+}
+
+static void leave_wait(void *data, Rboolean jump) {
+  const void *verb = data;
+  struct mst_session *session = ffi_session_or_null();
+  if (!jump || session == NULL || verb == NULL || verb == R_GlobalEnv) return;
+  mst_session_cancel(session, verb);
+}
+
+// look_up serves R between two waits: interrupts, time limits, workers' output. If R
+// leaves by a jump, what all workers still compute for this verb is cancelled.
+static void look_up(const struct mst_peer *peer) {
+  static SEXP token;
+  void *verb;
+  if (token == NULL) {
+    token = R_MakeUnwindCont();
+    R_PreserveObject(token);
+  }
+  memcpy(&verb, &peer->verb, sizeof verb);
+  ffi_attend(peer->cluster->session);
+  R_UnwindProtect(check_interrupt, NULL, leave_wait, verb, token);
+}
+
+static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload,
+                     int unseen) {
+  int rc = mst_peer_send(peer, payload, (uint8_t)unseen, FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {
-    R_CheckUserInterrupt(); // what is queued goes out with later calls
+    look_up(peer); // what is queued goes out with later calls
     rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
   }
   return rc == 0 ? R_NilValue : outcome_of(rc);
@@ -168,26 +198,109 @@ static SEXP frames_of(SEXP node) {
   return Rf_getAttrib(node, ffi_symbol(&name, "frames"));
 }
 
-static int same_verb(SEXP one, SEXP other) {
-  static SEXP fun;
-  if (one == other) return 1;
-  SEXP call =
-      PROTECT(Rf_lang3(function_of_ours(&fun, "same_verb"), one, other));
-  const int same = Rf_asLogical(Rf_eval(call, R_GlobalEnv)) == 1;
+// verb_of gives the frame of the verb: the load-balanced verbs send from a closure
+// that they make, and then it is the frame around.
+static SEXP verb_of(SEXP frame) {
+  static SEXP parallel;
+  if (frame == R_GlobalEnv || TYPEOF(frame) != ENVSXP) return R_GlobalEnv;
+  if (parallel == NULL) {
+    parallel = R_FindNamespace(PROTECT(Rf_mkString("parallel")));
+    UNPROTECT(1);
+  }
+  SEXP around = ffi_parent_env(frame);
+  if (around == parallel || around == R_EmptyEnv || around == R_GlobalEnv) {
+    return frame;
+  }
+  return ffi_parent_env(around) == parallel ? around : frame;
+}
+
+// The answers that a verb got since it last was owed none: if one of its calls fails
+// for good, the user gets these. They are R's lists of answers, newest first, behind
+// a number of the worker each.
+static struct {
+  SEXP answers; // list(pairlist), preserved
+  const void *verb;
+  uint32_t open; // answers that are owed
+} of_verb;
+
+static void round_forget(void) {
+  if (of_verb.answers != NULL) {
+    SET_VECTOR_ELT(of_verb.answers, 0, R_NilValue);
+  }
+  of_verb.open = 0;
+}
+
+static void round_sent(const struct mst_peer *peer) {
+  if (of_verb.verb != peer->verb) {
+    round_forget();
+    of_verb.verb = peer->verb;
+  }
+  of_verb.open++;
+}
+
+static void round_got(const struct mst_peer *peer, SEXP value) {
+  if (of_verb.verb != peer->verb || of_verb.open == 0) return;
+  if (--of_verb.open == 0) {
+    round_forget();
+    return;
+  }
+  if (of_verb.answers == NULL) {
+    of_verb.answers = Rf_allocVector(VECSXP, 1);
+    R_PreserveObject(of_verb.answers);
+  }
+  SEXP entry = PROTECT(Rf_allocVector(VECSXP, 3));
+  SET_VECTOR_ELT(entry, 0, Rf_ScalarInteger((int)peer->index + 1));
+  SET_VECTOR_ELT(entry, 1, Rf_ScalarInteger((int)peer->cluster->id));
+  SET_VECTOR_ELT(entry, 2, value);
+  SET_VECTOR_ELT(of_verb.answers, 0,
+                 Rf_cons(entry, VECTOR_ELT(of_verb.answers, 0)));
   UNPROTECT(1);
-  return same;
+}
+
+// ffi_round gives these answers: a list of list(worker, cluster, answer), oldest
+// first.
+SEXP ffi_round(void) {
+  SEXP list =
+      of_verb.answers == NULL ? R_NilValue : VECTOR_ELT(of_verb.answers, 0);
+  R_xlen_t n = Rf_xlength(list);
+  SEXP answers = PROTECT(Rf_allocVector(VECSXP, n));
+  for (; list != R_NilValue; list = CDR(list)) {
+    SET_VECTOR_ELT(answers, --n, CAR(list));
+  }
+  UNPROTECT(1);
+  return answers;
 }
 
 static void note_frame(SEXP node, struct mst_peer *peer, SEXP frame) {
+  frame = verb_of(frame);
   SEXP frames = frames_of(node);
   if (TYPEOF(frames) != VECSXP || Rf_xlength(frames) != 1) return;
-  if (mst_peer_unread(peer) > 0) {
+  if (mst_peer_unread(peer) == 0) {
+    peer->verb = frame;
+  } else {
     SEXP before = VECTOR_ELT(frames, 0);
     if (before == R_GlobalEnv) return;
-    if (TYPEOF(before) == ENVSXP && same_verb(before, frame)) return;
+    if (before == frame) return;
     mst_peer_forget(peer);
+    peer->verb = frame;
   }
   SET_VECTOR_ELT(frames, 0, frame);
+}
+
+// is_unseen: a call that may change what no worker sees, so it's kept in the journal
+// anyhow. clusterEvalQ() is one, with base's eval(); so are those that prepare
+// foreach's tasks, which go to an environment of doParallel's own.
+static int is_unseen(SEXP fun) {
+  static SEXP eval_fun, init;
+  if (TYPEOF(fun) != CLOSXP) return 0;
+  if (eval_fun == NULL) {
+    eval_fun = ffi_binding(R_BaseEnv, Rf_install("eval"));
+    if (TYPEOF(eval_fun) == PROMSXP) eval_fun = Rf_eval(eval_fun, R_BaseEnv);
+  }
+  if (fun == eval_fun) return 1;
+  SEXP env = ffi_closure_env(fun);
+  if (env == R_GlobalEnv || !R_IsNamespaceEnv(env)) return 0;
+  return ffi_binding(env, ffi_symbol(&init, "workerInit")) == fun;
 }
 
 static void drop_frame(SEXP node, const struct mst_peer *peer) {
@@ -212,12 +325,15 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP fun = element(body, 0, "fun");
   SEXP args = element(body, 1, "args");
   SEXP tag = element(body, 3, "tag");
+  const int unseen = is_unseen(fun);
   note_frame(node, peer, frame);
   struct mst_blob *payload = known_payload(fun, args);
-  if (payload != NULL) return send_all(peer, payload);
-  payload = payload_of(fun, args, tag);
-  if (payload->buf.len >= BROADCAST_MIN) remember_payload(fun, args, payload);
-  return send_all(peer, payload);
+  if (payload == NULL) {
+    payload = payload_of(fun, args, tag);
+    if (payload->buf.len >= BROADCAST_MIN) remember_payload(fun, args, payload);
+  }
+  round_sent(peer);
+  return send_all(peer, payload, unseen);
 }
 
 // ---- answers
@@ -274,17 +390,24 @@ static SEXP times_of(const struct mst_value_head *head) {
 }
 
 // value_of makes parallel's list of an answer and takes the answer from its
-// channel. If reading it raises an R error, the flag says so and the next call
-// for this worker drops the answer first.
+// channel, or says that it will not come. If reading it raises an R error, the flag
+// says so and the next call for this worker drops the answer first.
 static SEXP value_of(struct mst_peer *peer) {
   struct mst_frame frame;
   struct mst_value_head head;
-  const int there = mst_peer_answer(peer, &frame);
+  const struct mst_loss *loss;
+  mst_output_drain(&peer->output); // before the answer: what the worker printed
+  ffi_attend(peer->cluster->session);
+  const int there = mst_peer_answer(peer, &frame, &loss);
   MST_ASSERT(there);
+  if (there == 2) return Rf_ScalarInteger(FFI_FAILED);
   const size_t n = (size_t)frame.head.length;
   make_constants();
-  if (mst_value_head_decode(frame.payload, n, &head) != 0) {
-    mst_peer_taken(peer, &frame);
+  const size_t skip =
+      MST_VALUE_HEAD_BYTES +
+      ((frame.head.flags & MST_FLAG_SEED) != 0 ? MST_SEED_BYTES : 0);
+  if (mst_value_head_decode(frame.payload, n, &head) != 0 || n < skip) {
+    mst_peer_taken(peer);
     return Rf_ScalarInteger(FFI_SYSTEM);
   }
   SEXP answer = PROTECT(Rf_allocVector(VECSXP, 5));
@@ -294,24 +417,23 @@ static SEXP value_of(struct mst_peer *peer) {
                  constant.success[(frame.head.flags & MST_FLAG_ERROR) == 0]);
   SET_VECTOR_ELT(answer, 3, times_of(&head));
   peer->reading = 1;
-  SEXP content = PROTECT(ffi_unserialize(frame.payload + MST_VALUE_HEAD_BYTES,
-                                         n - MST_VALUE_HEAD_BYTES));
+  SEXP content = PROTECT(ffi_unserialize(frame.payload + skip, n - skip));
   peer->reading = 0;
-  mst_peer_taken(peer, &frame);
+  mst_peer_taken(peer);
   if (TYPEOF(content) == VECSXP && Rf_xlength(content) == 2) {
     SET_VECTOR_ELT(answer, 1, VECTOR_ELT(content, 0));
     SET_VECTOR_ELT(answer, 4, VECTOR_ELT(content, 1));
   }
+  round_got(peer, answer);
   UNPROTECT(2);
   return answer;
 }
 
 // drop_unread takes an answer whose reading failed before.
 static void drop_unread(struct mst_peer *peer) {
-  struct mst_frame frame;
   if (!peer->reading) return;
   peer->reading = 0;
-  if (mst_peer_answer(peer, &frame)) mst_peer_taken(peer, &frame);
+  if (peer->answered != 0) mst_peer_taken(peer);
 }
 
 // wait_for waits for an answer of one of n peers: its index, or an error code.
@@ -319,7 +441,7 @@ static int wait_for(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
   for (;;) {
     const int found = mst_peer_wait(peers, n, FFI_SLICE_MS, lost, NULL);
     if (found != -MST_EAGAIN) return found;
-    R_CheckUserInterrupt();
+    look_up(peers[0]);
   }
 }
 
@@ -332,15 +454,32 @@ SEXP ffi_node_receive(SEXP node) {
   forget_broadcast();
   drop_unread(peer);
   uint32_t lost;
-  if (peer->answered == 0 && peer->data.ended) {
-    return Rf_ScalarInteger(FFI_LOST);
-  }
+  const int gone =
+      peer->dead || (peer->data.ended && !peer->cluster->policy.on);
+  if (peer->answered == 0 && gone) return Rf_ScalarInteger(FFI_LOST);
   const int found = wait_for(&peer, 1, &lost);
   if (found < 0) return outcome_of(found);
   SEXP value = PROTECT(value_of(peer));
   drop_frame(node, peer);
   UNPROTECT(1);
   return value;
+}
+
+// ffi_node_loss takes the oldest answer that will not come: why, NULL if there is
+// none such.
+SEXP ffi_node_loss(SEXP node) {
+  enum ffi_outcome outcome;
+  struct mst_frame frame;
+  const struct mst_loss *loss;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL || mst_peer_answer(peer, &frame, &loss) != 2) {
+    return R_NilValue;
+  }
+  SEXP list = PROTECT(ffi_loss_list(loss));
+  mst_peer_taken(peer);
+  drop_frame(node, peer);
+  UNPROTECT(1);
+  return list;
 }
 
 // ffi_nodes_receive_one waits for the first answer of any of the nodes:
@@ -358,13 +497,17 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
   forget_broadcast();
   uint32_t lost = 0;
   const int found = wait_for(peers, (uint32_t)n, &lost);
-  if (found < 0) {
+  SEXP value = R_NilValue;
+  if (found >= 0) value = value_of(peers[found]);
+  PROTECT(value);
+  if (found < 0 || TYPEOF(value) == INTSXP) {
     SEXP failed = Rf_allocVector(INTSXP, 2);
     INTEGER(failed)[0] = found == -MST_ECLOSED ? FFI_LOST : FFI_SYSTEM;
-    INTEGER(failed)[1] = (int)lost + 1;
+    if (found >= 0) INTEGER(failed)[0] = INTEGER(value)[0];
+    INTEGER(failed)[1] = (found >= 0 ? found : (int)lost) + 1;
+    UNPROTECT(1);
     return failed;
   }
-  SEXP value = PROTECT(value_of(peers[found]));
   drop_frame(VECTOR_ELT(nodes, found), peers[found]);
   SEXP one = PROTECT(Rf_allocVector(VECSXP, 2));
   Rf_setAttrib(one, R_NamesSymbol, constant.one_names);

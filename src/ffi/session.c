@@ -129,7 +129,7 @@ SEXP ffi_session_tempdirs(void) {
                                                            : session->clusters;
        cluster != NULL; cluster = cluster->next) {
     for (uint32_t i = 0; i < cluster->pool.count; i++, n++) {
-      const struct mst_peer *peer = &cluster->peers[i];
+      const struct mst_peer *peer = cluster->peers[i];
       if (peer->tempdir == NULL || !mst_peer_worker(peer)->awaited) continue;
       SET_STRING_ELT(paths, n, Rf_mkChar(peer->tempdir));
     }

@@ -24,6 +24,7 @@ static struct {
   int timed;              // begin_* are of this call
   int64_t begin_ns;
   struct rusage begin_usage;
+  int raised; // the last call was interrupted by the watch
 } worker;
 
 static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
@@ -211,6 +212,17 @@ static void begin_times(void) {
   (void)getrusage(RUSAGE_SELF, &worker.begin_usage);
 }
 
+// call_ours calls a function of muster's namespace with one argument or none.
+static SEXP call_ours(const char *name, SEXP argument) {
+  SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
+  SEXP call = PROTECT(argument == NULL
+                          ? Rf_lang1(Rf_install(name))
+                          : Rf_lang2(Rf_install(name), argument));
+  SEXP value = Rf_eval(call, ns);
+  UNPROTECT(3);
+  return value;
+}
+
 static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
   if (!worker.timed) { // the call could not even be read
     mst_value_head_encode(&(struct mst_value_head){0}, out);
@@ -225,16 +237,28 @@ static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
   mst_value_head_encode(&head, out);
 }
 
+// put_head writes what comes before the R bytes of an answer: times, and the
+// random number stream's position if the call moved it. Returns the flags.
+static uint16_t put_head(struct mst_buf *buf) {
+  struct mst_seed seed = {0};
+  uint8_t bytes[MST_VALUE_HEAD_BYTES + MST_SEED_BYTES];
+  size_t n = MST_VALUE_HEAD_BYTES;
+  put_times(bytes);
+  const uint16_t flags = ffi_track_changed(&seed);
+  if ((flags & MST_FLAG_SEED) != 0) {
+    mst_seed_encode(&seed, bytes + n);
+    n += MST_SEED_BYTES;
+  }
+  buf->len = 0;
+  if (mst_buf_append(buf, bytes, n) != 0) Rf_error("no memory for an answer");
+  return flags;
+}
+
 // answer sends the value of the call that is being evaluated. Raises R errors
 // (no memory); then nothing was sent. 0 when the session is gone.
 static int answer(SEXP value, uint16_t flags) {
   struct mst_buf *buf = &worker.reply->buf;
-  buf->len = 0;
-  uint8_t times[MST_VALUE_HEAD_BYTES];
-  put_times(times);
-  if (mst_buf_append(buf, times, sizeof times) != 0) {
-    Rf_error("no memory for an answer");
-  }
+  flags |= put_head(buf);
   SEXP content = PROTECT(Rf_allocVector(VECSXP, 2));
   SET_VECTOR_ELT(content, 0, value);
   SET_VECTOR_ELT(content, 1, VECTOR_ELT(worker.keep, 0));
@@ -242,7 +266,7 @@ static int answer(SEXP value, uint16_t flags) {
   UNPROTECT(1);
   struct mst_head head = worker.call;
   head.kind = MST_KIND_VALUE;
-  head.flags = flags;
+  head.flags = (uint16_t)(flags | (head.flags & MST_FLAG_REPLAY));
   const int rc =
       mst_chan_send(&worker.chan, &head, worker.reply, NULL, 0, 1, NULL);
   buf->len = 0;
@@ -251,11 +275,20 @@ static int answer(SEXP value, uint16_t flags) {
   return rc == 0;
 }
 
+// end_call tells the watch that no call is evaluated any more.
+static void end_call(void) { worker.raised = mst_watch_call_end(); }
+
 // evaluate runs one EXEC and answers it. 0 when the session is gone.
 static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   worker.call = frame->head;
   worker.timed = 0;
   SET_VECTOR_ELT(worker.keep, 0, R_NilValue);
+  // A call of the journal has an old number, and is never cancelled.
+  const int replay = (frame->head.flags & MST_FLAG_REPLAY) != 0;
+  if (mst_watch_call_begin(replay ? 0 : frame->head.call) != 0) {
+    mst_chan_take(&worker.chan, frame);
+    return answer(R_NilValue, MST_FLAG_ERROR);
+  }
   SEXP message = PROTECT(read_frame(frame));
   if (TYPEOF(message) != VECSXP || Rf_xlength(message) != 3) {
     Rf_error("the session sent a call that can't be read");
@@ -266,31 +299,99 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
   begin_times();
   SEXP value = PROTECT(Rf_eval(call, frame_env));
+  end_call();
   const int sent = answer(value, 0);
   UNPROTECT(4);
   return sent;
 }
 
+// set_seed moves the random number stream; without a position it is a fresh one.
+static void set_seed(const struct mst_frame *frame) {
+  struct mst_seed seed = {0};
+  if (mst_seed_decode(frame->payload, (size_t)frame->head.length, &seed) != 0) {
+    seed.known = 0;
+  }
+  mst_chan_take(&worker.chan, frame);
+  if (seed.known) {
+    ffi_track_set_seed(&seed);
+  } else {
+    call_ours("clear_globals", NULL);
+    ffi_track_begin();
+  }
+}
+
+// send_state answers SNAPSHOT: with nothing if this worker's state can't be put
+// into bytes. 0 when the session is gone.
+static int send_state(void) {
+  struct mst_head head = {.kind = MST_KIND_STATE};
+  SEXP state = PROTECT(call_ours("worker_snapshot", NULL));
+  struct mst_buf *buf = &worker.reply->buf;
+  buf->len = 0;
+  if (state != R_NilValue) ffi_serialize(state, buf);
+  UNPROTECT(1);
+  const int rc =
+      mst_chan_send(&worker.chan, &head, worker.reply, NULL, 0, 1, NULL);
+  buf->len = 0;
+  mst_buf_trim(buf, MST_CHAN_KEEP);
+  return rc == 0;
+}
+
+static void take_state(const struct mst_frame *frame) {
+  SEXP state = PROTECT(read_frame(frame));
+  call_ours("worker_restore", state);
+  ffi_track_begin();
+  UNPROTECT(1);
+}
+
 // ffi_worker_serve evaluates calls until it is told to end (TRUE) or the session
-// is gone (FALSE). Errors of calls leave it; enter it again.
+// is gone (FALSE). NULL: an interrupt may still come that was meant for the last
+// call. Errors of calls leave it; enter it again.
 SEXP ffi_worker_serve(SEXP enclosure) {
   struct mst_frame frame;
+  worker.raised = 0;
   while (next_frame(&frame)) {
-    if (frame.head.kind == MST_KIND_EXEC) {
-      if (!evaluate(&frame, enclosure)) break;
-    } else {
+    int sent = 1;
+    switch (frame.head.kind) {
+    case MST_KIND_EXEC:
+      sent = evaluate(&frame, enclosure);
+      break;
+    case MST_KIND_SEED:
+      set_seed(&frame);
+      break;
+    case MST_KIND_STATE:
+      take_state(&frame);
+      break;
+    case MST_KIND_SNAPSHOT:
       mst_chan_take(&worker.chan, &frame);
-      if (frame.head.kind == MST_KIND_BYE) return Rf_ScalarLogical(1);
+      sent = send_state();
+      break;
+    case MST_KIND_BYE:
+      mst_chan_take(&worker.chan, &frame);
+      return Rf_ScalarLogical(1);
+    default:
+      mst_chan_take(&worker.chan, &frame);
+      break;
     }
+    if (!sent) break;
+    if (worker.raised) return R_NilValue;
   }
   return Rf_ScalarLogical(0);
 }
 
+// ffi_worker_track begins to look for changes of this worker.
+SEXP ffi_worker_track(void) {
+  ffi_track_begin();
+  return R_NilValue;
+}
+
 // ffi_worker_answer_error answers the call that raised an error; without one (an
-// interrupt that came between two calls) there is nothing to answer.
+// interrupt that came between two calls) there is nothing to answer. FALSE when
+// the session is gone, NA if an interrupt may still come.
 SEXP ffi_worker_answer_error(SEXP value) {
   if (worker.call.call == 0) return Rf_ScalarLogical(1);
-  return Rf_ScalarLogical(answer(value, MST_FLAG_ERROR));
+  end_call();
+  if (!answer(value, MST_FLAG_ERROR)) return Rf_ScalarLogical(0);
+  return Rf_ScalarLogical(worker.raised ? NA_LOGICAL : 1);
 }
 
 // ---- warming: the fork server runs its workers' loop before it forks

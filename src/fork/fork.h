@@ -53,6 +53,9 @@ void mst_proc_close_from(int lowest);
 int mst_proc_dup(int fd, int floor);
 // mst_proc_threads gives the number of threads of this process, -1 if unknown.
 int mst_proc_threads(void);
+// mst_proc_oom_kills gives how many processes this system has ended so far because
+// memory ran out, -1 if unknown. Reads a file.
+int64_t mst_proc_oom_kills(void);
 // mst_proc_can_fork tells whether forking an R process is safe on this system.
 int mst_proc_can_fork(void);
 
@@ -201,6 +204,12 @@ void mst_server_say(uint8_t kind, const char *text);
 // for twice a second. 0 or -MST_ESYS.
 int mst_watch_start(int control_fd, int session_fd, pid_t session,
                     struct mst_err *err);
+// mst_watch_call_begin says that the R thread evaluates a call from now on: 0, or 1
+// if it was cancelled before: then it isn't to be evaluated.
+int mst_watch_call_begin(uint64_t call);
+// mst_watch_call_end says that it doesn't any more: 1 if the call was cancelled, so
+// that a SIGINT was sent to this process group, which may still be on its way.
+int mst_watch_call_end(void);
 // mst_watch_set_tempdir names the directory that it removes when the session
 // is gone. R thread.
 void mst_watch_set_tempdir(const char *path);

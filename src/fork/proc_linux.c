@@ -2,6 +2,8 @@
 #ifdef __linux__
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -46,6 +48,22 @@ int mst_proc_threads(void) {
   }
   (void)closedir(dir);
   return n;
+}
+
+int64_t mst_proc_oom_kills(void) {
+  char text[16384];
+  const int fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  size_t n = 0;
+  ssize_t got;
+  while (n < sizeof text - 1 &&
+         (got = read(fd, text + n, sizeof text - 1 - n)) > 0) {
+    n += (size_t)got;
+  }
+  (void)close(fd);
+  text[n] = '\0';
+  const char *at = strstr(text, "\noom_kill ");
+  return at == NULL ? -1 : strtoll(at + strlen("\noom_kill "), NULL, 10);
 }
 
 int mst_proc_can_fork(void) { return 1; }

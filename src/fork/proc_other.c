@@ -20,6 +20,8 @@ void mst_proc_close_from(int lowest) {
 
 int mst_proc_threads(void) { return -1; }
 
+int64_t mst_proc_oom_kills(void) { return -1; }
+
 // macOS aborts a forked child that enters CoreFoundation, and R's BLAS there
 // (Accelerate) does: workers are booted.
 int mst_proc_can_fork(void) { return 0; }

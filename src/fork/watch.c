@@ -36,6 +36,18 @@ static struct {
   volatile int tempdir_known;
 } watch;
 
+// Which call is evaluated, and up to which they are cancelled. Both threads hold
+// the lock for a few instructions only; the signal is sent under it, so that it
+// can't be meant for a call that has ended.
+static struct {
+  pthread_mutex_t lock;
+  uint64_t call;      // 0: none
+  uint64_t cancelled; // calls up to this one
+  int raised;         // SIGINT was sent for `call`
+  uint64_t doomed;    // the call that is killed at kill_ns, 0 if none
+  int64_t kill_ns;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
 static void end_worker(void) {
   if (__atomic_load_n(&watch.tempdir_known, __ATOMIC_ACQUIRE)) {
     (void)mst_tree_remove(watch.tempdir, mst_clock_now() + CLEAN_NS);
@@ -68,6 +80,56 @@ static void answer(const struct mst_frame *ping) {
   (void)mst_net_sendv(watch.control_fd, parts, 2, NULL, 0, 0, NULL);
 }
 
+int mst_watch_call_begin(uint64_t call) {
+  (void)pthread_mutex_lock(&gate.lock);
+  const int cancelled = call != 0 && call <= gate.cancelled;
+  gate.call = cancelled ? 0 : call;
+  gate.raised = 0;
+  (void)pthread_mutex_unlock(&gate.lock);
+  return cancelled;
+}
+
+int mst_watch_call_end(void) {
+  (void)pthread_mutex_lock(&gate.lock);
+  const int raised = gate.raised;
+  gate.call = 0;
+  gate.raised = 0;
+  gate.doomed = 0;
+  (void)pthread_mutex_unlock(&gate.lock);
+  return raised;
+}
+
+// cancel interrupts the call that is evaluated, if it is one of those that are not
+// wanted: the whole group, since the call may wait for a child of it. One that goes
+// on all the same is killed after its grace.
+static void cancel(const struct mst_frame *frame) {
+  uint32_t grace_ms;
+  if (mst_cancel_decode(frame->payload, (size_t)frame->head.length,
+                        &grace_ms) != 0) {
+    return;
+  }
+  (void)pthread_mutex_lock(&gate.lock);
+  if (frame->head.call > gate.cancelled) gate.cancelled = frame->head.call;
+  if (gate.call != 0 && gate.call <= gate.cancelled && !gate.raised) {
+    gate.raised = 1;
+    gate.doomed = gate.call;
+    gate.kill_ns = mst_clock_now() + (int64_t)grace_ms * MST_NS_PER_MS;
+    (void)kill(0, SIGINT);
+  }
+  (void)pthread_mutex_unlock(&gate.lock);
+}
+
+// doom_ms ends the worker if its call had its grace, and tells how long to wait for
+// that, -1 if for nothing.
+static int doom_ms(void) {
+  (void)pthread_mutex_lock(&gate.lock);
+  const int doomed = gate.doomed != 0;
+  const int64_t kill_ns = gate.kill_ns;
+  if (doomed && mst_clock_now() >= kill_ns) end_worker(); // with the lock: no end
+  (void)pthread_mutex_unlock(&gate.lock);
+  return doomed ? mst_clock_ms_until(kill_ns, LOOK_MS) + 1 : -1;
+}
+
 // take_frames serves the whole frames in the buffer and moves the rest to its
 // front. -1 if the bytes are no frames.
 static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
@@ -80,6 +142,7 @@ static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
     if (rc < 0) return -1;
     if (rc == 0) break;
     if (frame.head.kind == MST_KIND_PING) answer(&frame);
+    if (frame.head.kind == MST_KIND_CANCEL) cancel(&frame);
     at += (size_t)used;
   }
   memmove(bytes, bytes + at, *n - at);
@@ -97,7 +160,9 @@ static void *watch_main(void *arg) {
       {.fd = watch.session_fd, .events = POLLIN}, // -1 is skipped
   };
   for (;;) {
-    const int ready = poll(fds, 2, watch.session_fd >= 0 ? -1 : LOOK_MS);
+    const int doom = doom_ms();
+    const int ready =
+        poll(fds, 2, doom < 0 && watch.session_fd < 0 ? LOOK_MS : doom);
     if (ready < 0 && errno != EINTR) break;
     if (fds[1].revents != 0 || (watch.session_fd < 0 && session_gone())) break;
     if (ready <= 0 || fds[0].revents == 0) continue;

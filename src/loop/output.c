@@ -1,8 +1,6 @@
 // A process's output pipe, kept as a tail. See output.h.
 #include "loop/output.h"
 
-#include <string.h>
-
 #include "net/net.h"
 
 #define DRAIN_MAX ((size_t)1 << 20)
@@ -14,7 +12,6 @@ static void output_ready(struct mst_watch *watch, uint32_t ready) {
 
 int mst_output_open(struct mst_output *output, struct mst_loop *loop, int fd,
                     struct mst_err *err) {
-  memset(output, 0, sizeof *output);
   output->loop = loop;
   output->watch.fd = fd;
   output->watch.wanted = MST_READABLE;
@@ -37,6 +34,9 @@ void mst_output_drain(struct mst_output *output) {
       return;
     }
     mst_tail_write(&output->tail, bytes, (size_t)got);
+    if (output->sink != NULL) {
+      output->sink(output->sink_owner, bytes, (size_t)got);
+    }
     all += (size_t)got;
   }
 }

@@ -9,14 +9,19 @@
 #include "base/mst_tail.h"
 #include "loop/loop.h"
 
+// Called with what was read, as it comes.
+typedef void (*mst_output_sink)(void *owner, const char *bytes, size_t n);
+
 struct mst_output {
   struct mst_watch watch;
   struct mst_loop *loop;
   struct mst_tail tail;
+  mst_output_sink sink; // NULL: only the tail is kept
+  void *sink_owner;
 };
 
-// mst_output_open watches fd and takes it over. 0 or the loop's error; then fd
-// is closed.
+// mst_output_open watches fd and takes it over; what the tail has is kept, and so is
+// the sink. 0 or the loop's error; then fd is closed.
 int mst_output_open(struct mst_output *output, struct mst_loop *loop, int fd,
                     struct mst_err *err);
 // mst_output_drain reads what is there without waiting, at most 1 MiB: a

@@ -1,6 +1,5 @@
 // The session's end of one worker: its channels, its hello, its answers.
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,24 +10,31 @@
 // One wake-up reads at most this much of one worker before others have a turn.
 #define READ_BURST ((size_t)16 << 20)
 
+static void printed(void *owner, const char *bytes, size_t n) {
+  struct mst_peer *peer = owner;
+  mst_log_write(&peer->cluster->log, &peer->part, peer->index, bytes, n);
+}
+
 void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
                    uint32_t index) {
   peer->cluster = cluster;
   peer->index = index;
   peer->data.fd = peer->control.fd = -1;
-  peer->data_watch.fd = peer->output.watch.fd = -1;
+  peer->data_watch.fd = peer->control_watch.fd = peer->output.watch.fd = -1;
+  peer->output.sink = printed;
+  peer->output.sink_owner = peer;
 }
 
 const struct mst_worker *mst_peer_worker(const struct mst_peer *peer) {
   return &peer->cluster->pool.workers[peer->index];
 }
 
-static void peer_event(struct mst_peer *peer, enum mst_event_kind kind) {
+void mst_peer_event(struct mst_peer *peer, enum mst_event_kind kind) {
   const struct mst_event event = {.kind = kind, .worker = peer->index};
   mst_cluster_event(peer->cluster, &event);
 }
 
-static void fail(struct mst_peer *peer, const char *text) {
+void mst_peer_fail(struct mst_peer *peer, const char *text) {
   if (peer->failure == NULL) peer->failure = strdup(text);
 }
 
@@ -36,11 +42,11 @@ static void fail(struct mst_peer *peer, const char *text) {
 static void closed(struct mst_peer *peer) {
   mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
   peer->data.ended = 1;
-  peer_event(peer, MST_EV_CLOSED);
+  mst_peer_event(peer, MST_EV_CLOSED);
 }
 
 static void broken(struct mst_peer *peer, const char *text) {
-  fail(peer, text);
+  mst_peer_fail(peer, text);
   mst_net_shutdown(peer->data.fd);
   closed(peer);
 }
@@ -77,46 +83,121 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
   const int known =
       mst_text_decode(frame->payload, (size_t)frame->head.length, text) == 0;
   if (frame->head.kind != MST_KIND_READY) {
-    fail(peer, known ? text : "(unreadable)");
-    peer_event(peer, MST_EV_SETUP_FAILED);
+    mst_peer_fail(peer, known ? text : "(unreadable)");
+    mst_peer_event(peer, MST_EV_SETUP_FAILED);
   } else if (known) {
     free(peer->tempdir);
     peer->tempdir = strdup(text);
-    peer_event(peer, MST_EV_READY);
+    mst_peer_event(peer, MST_EV_READY);
   } else {
     broken(peer, "the worker's report that it is ready can't be read");
   }
 }
 
-// take_answer leaves an answer where it is, or drops it if nobody waits for it any
-// more. Answers come in the order of their calls, so a stale one is the oldest.
-static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
-  if (frame->head.call <= peer->stale) {
-    peer->taken++;
-    mst_chan_take(&peer->data, frame);
-  } else if (peer->answered == 0) {
-    peer->answered = ++peer->cluster->session->arrivals;
+// ---- calls and their answers
+
+static struct mst_call *add_call(struct mst_peer *peer,
+                                 struct mst_blob *payload, uint8_t unseen) {
+  struct mst_call *call = malloc(sizeof *call);
+  if (call == NULL) return NULL;
+  *call = (struct mst_call){.id = ++peer->calls, .unseen = unseen};
+  call->payload = payload;
+  payload->refs++;
+  if (peer->last_call != NULL) {
+    peer->last_call->next = call;
+  } else {
+    peer->first_call = call;
   }
-  peer_event(peer, MST_EV_ANSWERED);
+  peer->last_call = call;
+  return call;
 }
 
-// take_frame serves a frame as it comes in. Answers stay where they are.
+void mst_peer_pop_call(struct mst_peer *peer) {
+  struct mst_call *call = peer->first_call;
+  peer->first_call = call->next;
+  if (peer->first_call == NULL) peer->last_call = NULL;
+  mst_blob_release(call->payload);
+  free(call);
+}
+
+// drop_last takes back the newest call, which could not be sent.
+static void drop_last(struct mst_peer *peer) {
+  struct mst_call **at = &peer->first_call;
+  struct mst_call *before = NULL;
+  while (*at != peer->last_call) {
+    before = *at;
+    at = &(*at)->next;
+  }
+  mst_blob_release((*at)->payload);
+  free(*at);
+  *at = NULL;
+  peer->last_call = before;
+  peer->calls--;
+}
+
+static int loss_is_next(const struct mst_peer *peer) {
+  return peer->losses != NULL && peer->losses->call == peer->taken + 1;
+}
+
+void mst_peer_skip(struct mst_peer *peer) {
+  struct mst_frame frame;
+  while (peer->data.in_head < peer->data.in_scanned) {
+    if (mst_chan_peek(&peer->data, &frame, NULL) != 1) break;
+    const int wanted = frame.head.kind == MST_KIND_VALUE &&
+                       (frame.head.flags & MST_FLAG_REPLAY) == 0 &&
+                       frame.head.call > peer->taken;
+    if (wanted) break;
+    mst_chan_take(&peer->data, &frame);
+  }
+  const int next =
+      loss_is_next(peer) || peer->data.in_head < peer->data.in_scanned;
+  // The next answer counts as come in now: a worker with many can't starve
+  // the others.
+  peer->answered = next ? ++peer->cluster->session->arrivals : 0;
+}
+
+// take_answer leaves an answer where it is. One that nobody waits for any more is
+// passed over: what came before it was, too.
+static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
+  if ((frame->head.flags & MST_FLAG_REPLAY) != 0) {
+    mst_peer_replayed(peer, frame);
+    return;
+  }
+  const struct mst_call *call = peer->first_call;
+  if (call == NULL || frame->head.call != call->id) {
+    broken(peer, "the worker sent an answer to another call");
+    return;
+  }
+  mst_peer_judge(peer, frame);
+  mst_peer_pop_call(peer);
+  if (frame->head.call <= peer->stale) peer->taken++;
+  if (peer->answered == 0) mst_peer_skip(peer);
+  mst_peer_event(peer, MST_EV_ANSWERED);
+}
+
+// take_frame serves a frame as it comes in. All stay where they are.
 static void take_frame(struct mst_peer *peer, const struct mst_frame *frame) {
   const uint8_t kind = frame->head.kind;
-  if (kind == MST_KIND_VALUE && mst_peer_worker(peer)->owed > 0) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  if (kind == MST_KIND_VALUE && (worker->owed > 0 || peer->replay_left > 0)) {
     take_answer(peer, frame);
     return;
   }
   if (kind == MST_KIND_HELLO && !peer->hello_seen) {
     take_hello(peer, frame);
-  } else if (peer->hello_seen && peer->calls == 0 &&
+  } else if (kind == MST_KIND_STATE && peer->hello_seen) {
+    mst_peer_state_came(peer, frame);
+  } else if (peer->hello_seen &&
+             (worker->state == MST_WORKER_STARTING ||
+              worker->state == MST_WORKER_RESTARTING ||
+              worker->state == MST_WORKER_LOST) &&
              (kind == MST_KIND_READY || kind == MST_KIND_FAILED ||
               kind == MST_KIND_REFUSE)) {
     take_text(peer, frame);
   } else {
     broken(peer, "the worker sent a message that makes no sense here");
   }
-  mst_chan_take(&peer->data, frame);
+  if (peer->answered == 0) mst_peer_skip(peer);
 }
 
 // read_data reads what is there and serves the frames in it.
@@ -142,7 +223,7 @@ static void read_data(struct mst_peer *peer) {
     before = peer->data.in.len;
   }
   if (rc == 1 || rc == -MST_EAGAIN) return;
-  if (rc == -MST_EMEM) fail(peer, "no memory for the worker's answer");
+  if (rc == -MST_EMEM) mst_peer_fail(peer, "no memory for the worker's answer");
   if (peer->data_watch.slot != 0) closed(peer);
 }
 
@@ -156,6 +237,25 @@ static void data_ready(struct mst_watch *watch, uint32_t ready) {
   if ((ready & MST_READABLE) != 0) read_data(peer);
 }
 
+// A sign of life. The end of this channel says nothing that the other doesn't.
+static void control_ready(struct mst_watch *watch, uint32_t ready) {
+  struct mst_peer *peer = watch->owner;
+  struct mst_frame frame;
+  (void)ready;
+  const int rc = mst_chan_fill(&peer->control, 0, NULL);
+  int found = 0;
+  while (rc == 1 && (found = mst_chan_peek(&peer->control, &frame, NULL)) == 1) {
+    if (frame.head.kind == MST_KIND_PONG && frame.head.length == 8) {
+      memcpy(&peer->pong, frame.payload, 8);
+      mst_heal_heard(&peer->heal, mst_clock_now());
+    }
+    mst_chan_take(&peer->control, &frame);
+  }
+  if ((rc < 0 && rc != -MST_EAGAIN) || found < 0) {
+    mst_loop_remove(peer->cluster->session->loop, watch);
+  }
+}
+
 void mst_peer_want_write(struct mst_peer *peer) {
   (void)mst_loop_want(peer->cluster->session->loop, &peer->data_watch,
                       MST_READABLE | MST_WRITABLE, NULL);
@@ -164,9 +264,22 @@ void mst_peer_want_write(struct mst_peer *peer) {
 void mst_peer_lost(struct mst_peer *peer) {
   mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
   peer->data.ended = 1;
+  if (peer->to_heal) return;
+  // Done when the loop has run: what runs now may be in the middle of this peer.
+  peer->to_heal = 1;
+  peer->cluster->session->to_heal++;
 }
 
-void mst_peer_retire(struct mst_peer *peer) { peer_event(peer, MST_EV_RETIRE); }
+void mst_peer_retire(struct mst_peer *peer) {
+  if (mst_peer_worker(peer)->state == MST_WORKER_LOST) peer->dead = 1;
+  mst_peer_event(peer, MST_EV_RETIRE);
+}
+
+void mst_peer_kill(struct mst_peer *peer) {
+  peer->dead = 1;
+  mst_peer_fail(peer, "it was ended by killNode()");
+  mst_peer_event(peer, MST_EV_SILENT);
+}
 
 // open_ends makes the three connections. ours: data, control, output; theirs
 // likewise, to be handed over.
@@ -198,14 +311,25 @@ static int send_setup(struct mst_peer *peer, struct mst_err *err) {
 // watch_ends hands our ends to the channels and the loop.
 static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
   struct mst_loop *loop = peer->cluster->session->loop;
-  mst_chan_open(&peer->data, ours[0], MST_FRAME_MAX_HELLO);
+  // Answers of an earlier incarnation that were not taken are in the buffer.
+  const struct mst_chan kept = peer->data;
+  mst_chan_open(&peer->data, ours[0],
+                kept.in.len > 0 ? MST_FRAME_MAX : MST_FRAME_MAX_HELLO);
+  peer->data.in = kept.in;
+  peer->data.in_head = kept.in_head;
+  peer->data.in_scanned = kept.in_scanned;
   mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
+  peer->control_watch = (struct mst_watch){.fd = ours[1],
+                                           .wanted = MST_READABLE,
+                                           .ready = control_ready,
+                                           .owner = peer};
   peer->data_watch = (struct mst_watch){.fd = ours[0],
                                         .wanted = MST_READABLE,
                                         .ready = data_ready,
                                         .owner = peer};
   ours[0] = ours[1] = -1;
   int rc = mst_loop_add(loop, &peer->data_watch, err);
+  if (rc == 0) rc = mst_loop_add(loop, &peer->control_watch, err);
   if (rc != 0) return rc;
   rc = mst_output_open(&peer->output, loop, ours[2], err);
   ours[2] = -1;
@@ -226,7 +350,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
     mst_net_close(&theirs[i]);
   }
   if (rc != 0) {
-    mst_peer_close(peer, 1);
+    mst_peer_pause(peer);
     return rc;
   }
   // A worker that is gone already is told by its channel, not here. One that can't
@@ -236,9 +360,46 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   return 0;
 }
 
+void mst_peer_pause(struct mst_peer *peer) {
+  struct mst_loop *loop = peer->cluster->session->loop;
+  struct mst_chan kept = peer->data;
+  mst_loop_remove(loop, &peer->data_watch);
+  mst_loop_remove(loop, &peer->control_watch);
+  mst_output_close(&peer->output);
+  memset(&peer->data.in, 0, sizeof peer->data.in);
+  mst_chan_close(&peer->data);
+  mst_chan_close(&peer->control);
+  kept.in.len = kept.in_scanned; // no half frame
+  peer->data.in = kept.in;
+  peer->data.in_head = kept.in_head;
+  peer->data.in_scanned = kept.in_scanned;
+  if (kept.in_head == kept.in_scanned) {
+    mst_buf_free(&peer->data.in);
+    peer->data.in_head = peer->data.in_scanned = 0;
+  }
+  peer->hello_seen = 0;
+}
+
+// forget_all frees what healing keeps.
+static void forget_all(struct mst_peer *peer) {
+  while (peer->first_call != NULL)
+    mst_peer_pop_call(peer);
+  while (peer->losses != NULL) {
+    struct mst_loss *loss = peer->losses;
+    peer->losses = loss->next;
+    mst_loss_free(loss);
+  }
+  mst_journal_free(&peer->journal);
+  if (peer->to_heal) peer->cluster->session->to_heal--;
+  peer->to_heal = 0;
+}
+
 void mst_peer_close(struct mst_peer *peer, int ours) {
+  forget_all(peer);
+  mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   if (ours) {
     mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
+    mst_loop_remove(peer->cluster->session->loop, &peer->control_watch);
     mst_output_close(&peer->output);
     mst_chan_close(&peer->data);
     mst_chan_close(&peer->control);
@@ -259,34 +420,62 @@ int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
     const int rc = mst_session_run(peer->cluster->session, slice_ms, err);
     if (rc != 0) return rc;
   }
-  if (peer->data.ended) {
+  if (peer->data.ended || peer->resuming) {
+    if (!peer->dead) return 0; // it is sent again
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
   }
   return peer->data.out_first == NULL ? 0 : -MST_EAGAIN;
 }
 
-int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int slice_ms,
-                  struct mst_err *err) {
+int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
+                       struct mst_err *err) {
+  const int is_head = call == peer->first_call;
+  struct mst_head head = {.kind = MST_KIND_EXEC,
+                          .attempt =
+                              (uint16_t)(is_head ? peer->heal.attempt : 0),
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = mst_peer_worker(peer)->epoch,
+                          .call = call->id};
+  const int rc =
+      mst_chan_send(&peer->data, &head, call->payload, NULL, 0, 0, err);
+  if (rc != 0) return rc;
+  if (is_head) peer->head_ns = mst_clock_now();
+  mst_peer_event(peer, MST_EV_SENT);
+  return 0;
+}
+
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
+                  uint8_t unseen, int slice_ms, struct mst_err *err) {
   MST_ASSERT_R_THREAD();
   const struct mst_worker *worker = mst_peer_worker(peer);
-  if (peer->data.ended || worker->stop_ns != INT64_MAX ||
-      (worker->state != MST_WORKER_IDLE && worker->state != MST_WORKER_BUSY)) {
+  const int heals = peer->cluster->policy.on;
+  if (peer->dead || worker->stop_ns != INT64_MAX ||
+      (!heals && peer->data.ended)) {
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
                        mst_worker_state_name(worker->state));
   }
-  struct mst_head head = {.kind = MST_KIND_EXEC,
-                          .cluster = peer->cluster->id,
-                          .worker = peer->index,
-                          .epoch = worker->epoch,
-                          .call = ++peer->calls};
-  const int rc = mst_chan_send(&peer->data, &head, payload, NULL, 0, 0, err);
-  if (rc != 0) {
-    if (rc == -MST_ECLOSED && peer->data_watch.slot != 0) read_data(peer);
-    return rc;
+  struct mst_call *call = add_call(peer, payload, unseen);
+  if (call == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a call");
   }
-  peer_event(peer, MST_EV_SENT);
-  if (peer->data.out_first == NULL) return 0;
-  return mst_peer_flush(peer, slice_ms, err);
+  // One that is lost or comes back gets its calls when it is there again.
+  const int up =
+      worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY;
+  if (!up || peer->resuming || peer->data.ended) return 0;
+  const int rc = mst_peer_send_call(peer, call, err);
+  if (rc == 0) {
+    return peer->data.out_first == NULL ? 0
+                                        : mst_peer_flush(peer, slice_ms, err);
+  }
+  const int gone = rc == -MST_ECLOSED || rc == -MST_ESYS;
+  if (gone && peer->data_watch.slot != 0) read_data(peer);
+  if (gone && heals) {
+    mst_net_shutdown(peer->data.fd); // its end will be heard
+    return 0;
+  }
+  drop_last(peer);
+  return rc;
 }
 
 // look finds among the peers the oldest answer, or one that is lost and owes.
@@ -298,8 +487,9 @@ static int look(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
         (first < 0 || peer->answered < peers[first]->answered)) {
       first = (int)i;
     }
-    if (first == -MST_EAGAIN && peer->data.ended &&
-        mst_peer_worker(peer)->owed > 0) {
+    const int gone =
+        peer->dead || (peer->data.ended && !peer->cluster->policy.on);
+    if (first == -MST_EAGAIN && gone && peer->first_call != NULL) {
       *lost = i;
       first = -MST_ECLOSED;
     }
@@ -339,8 +529,13 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
   return rc < 0 ? rc : look(peers, n, lost);
 }
 
-int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame) {
+int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame,
+                    const struct mst_loss **loss) {
   if (peer->answered == 0) return 0;
+  if (loss_is_next(peer)) {
+    *loss = peer->losses;
+    return 2;
+  }
   const int rc = mst_chan_peek(&peer->data, frame, NULL);
   MST_ASSERT(rc == 1 && frame->head.kind == MST_KIND_VALUE);
   return rc == 1;
@@ -350,20 +545,60 @@ uint32_t mst_peer_unread(const struct mst_peer *peer) {
   return (uint32_t)(peer->calls - peer->taken);
 }
 
-void mst_peer_forget(struct mst_peer *peer) {
-  struct mst_frame frame;
-  peer->stale = peer->calls;
-  while (mst_peer_answer(peer, &frame)) mst_peer_taken(peer, &frame);
+void mst_peer_taken(struct mst_peer *peer) {
+  if (loss_is_next(peer)) {
+    struct mst_loss *loss = peer->losses;
+    peer->losses = loss->next;
+    mst_loss_free(loss);
+  }
+  peer->taken++;
+  mst_peer_skip(peer);
 }
 
-void mst_peer_taken(struct mst_peer *peer, const struct mst_frame *frame) {
-  peer->taken++;
-  mst_chan_take(&peer->data, frame);
-  // The next answer counts as come in now: a worker with many can't starve
-  // the others.
-  peer->answered = peer->data.in_head < peer->data.in_scanned
-                       ? ++peer->cluster->session->arrivals
-                       : 0;
+static void send_cancel(struct mst_peer *peer, uint64_t call) {
+  struct mst_head head = {.kind = MST_KIND_CANCEL,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = mst_peer_worker(peer)->epoch,
+                          .call = call};
+  uint8_t payload[MST_CANCEL_BYTES];
+  mst_cancel_encode(MST_CANCEL_GRACE_MS, payload);
+  (void)mst_chan_send_small(&peer->control, &head, payload, sizeof payload, 0,
+                            NULL);
+}
+
+void mst_peer_cancel(struct mst_peer *peer, uint64_t call) {
+  if (peer->control.fd >= 0 && !peer->data.ended) send_cancel(peer, call);
+}
+
+void mst_peer_forget(struct mst_peer *peer) {
+  peer->stale = peer->calls;
+  while (peer->answered != 0)
+    mst_peer_taken(peer);
+  if (peer->first_call == NULL) return;
+  const enum mst_worker_state state = mst_peer_worker(peer)->state;
+  const int sent = !peer->resuming && !peer->data.ended &&
+                   (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY);
+  if (sent) {
+    mst_peer_cancel(peer, peer->stale);
+    return;
+  }
+  while (peer->first_call != NULL) { // they were not sent, or are lost
+    mst_peer_pop_call(peer);
+    peer->taken++;
+  }
+}
+
+void mst_session_cancel(struct mst_session *session, const void *verb) {
+  for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next) {
+    for (uint32_t i = 0; i < cluster->pool.count; i++) {
+      struct mst_peer *peer = cluster->peers[i];
+      if (peer->verb == verb && mst_peer_unread(peer) > 0) {
+        mst_peer_forget(peer);
+      }
+    }
+  }
 }
 
 int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
@@ -375,23 +610,16 @@ int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
       mst_chan_send_small(&peer->control, &head, &nonce, sizeof nonce, 0, err);
   const int64_t deadline_ns =
       mst_clock_now() + (int64_t)timeout_ms * MST_NS_PER_MS;
-  while (rc == 0) {
-    struct mst_frame frame;
-    rc = mst_chan_fill(&peer->control, 0, err);
-    if (rc < 0 && rc != -MST_EAGAIN) return rc;
-    while ((rc = mst_chan_peek(&peer->control, &frame, err)) == 1) {
-      const int mine = frame.head.kind == MST_KIND_PONG &&
-                       frame.head.length == sizeof nonce &&
-                       memcmp(frame.payload, &nonce, sizeof nonce) == 0;
-      mst_chan_take(&peer->control, &frame);
-      if (mine) return 0;
-    }
+  const uint32_t epoch = mst_peer_worker(peer)->epoch;
+  while (rc == 0 && peer->pong != nonce) {
     const int left_ms = mst_clock_ms_until(deadline_ns, timeout_ms);
-    if (rc == 0 && left_ms == 0) {
+    if (left_ms == 0) {
       return mst_err_set(err, MST_ETIMEOUT, 0, NULL, "no answer in time");
     }
-    struct pollfd fd = {.fd = peer->control.fd, .events = POLLIN};
-    (void)poll(&fd, 1, left_ms);
+    rc = mst_session_run(peer->cluster->session, left_ms, err);
+    if (peer->data.ended || mst_peer_worker(peer)->epoch != epoch) {
+      return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
+    }
   }
   return rc;
 }

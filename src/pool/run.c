@@ -22,12 +22,16 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
                      const char *build, struct mst_err *err) {
   memset(session, 0, sizeof *session);
   session->owner = getpid();
+  session->listened_ns = mst_clock_now();
+  session->oom_kills = mst_proc_oom_kills();
   strncpy(session->build, build, sizeof session->build - 1);
   return mst_loop_open(backend, &session->loop, err);
 }
 
 void mst_session_close(struct mst_session *session) {
   MST_ASSERT(session->clusters == NULL);
+  while (session->events != NULL)
+    mst_loss_free(mst_session_event(session));
   mst_loop_close(session->loop);
   session->loop = NULL;
 }
@@ -35,7 +39,7 @@ void mst_session_close(struct mst_session *session) {
 static void do_launch(struct mst_cluster *cluster, uint32_t index) {
   struct mst_err err;
   mst_err_clear(&err);
-  if (mst_peer_launch(&cluster->peers[index], &err) == 0) return;
+  if (mst_peer_launch(cluster->peers[index], &err) == 0) return;
   const struct mst_event failed = {.kind = MST_EV_LAUNCH_FAILED,
                                    .worker = index,
                                    .number = err.sys_errno != 0 ? err.sys_errno
@@ -59,16 +63,25 @@ static void do_bye(struct mst_peer *peer) {
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
   const struct mst_worker *worker = &cluster->pool.workers[index];
   if (cluster->launcher->gone && !worker->channel_open) {
-    mst_net_shutdown(cluster->peers[index].control.fd);
+    mst_net_shutdown(cluster->peers[index]->control.fd);
     return;
   }
   cluster->launcher->signal(cluster->launcher, cluster->id, index,
                             worker->epoch, (pid_t)worker->pid, SIGKILL);
 }
 
+static void begin_healing(struct mst_cluster *cluster) {
+  const int64_t now_ns = mst_clock_now();
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    mst_heal_begin(&cluster->peers[i]->heal, now_ns);
+  }
+  // What was printed until now is of no use to anybody.
+  cluster->shown = cluster->log.next;
+}
+
 static void carry_out(struct mst_cluster *cluster,
                       const struct mst_action *action) {
-  struct mst_peer *peer = &cluster->peers[action->worker];
+  struct mst_peer *peer = cluster->peers[action->worker];
   switch (action->kind) {
   case MST_DO_LAUNCH:
     do_launch(cluster, action->worker);
@@ -82,7 +95,11 @@ static void carry_out(struct mst_cluster *cluster,
   case MST_DO_LOST:
     mst_peer_lost(peer);
     break;
+  case MST_DO_RESTARTED:
+    mst_peer_resume(peer);
+    break;
   case MST_DO_STARTED:
+    begin_healing(cluster);
     cluster->started = 1;
     break;
   case MST_DO_START_FAILED:
@@ -134,7 +151,7 @@ void mst_session_news(void *owner, const struct mst_news *news) {
       [MST_NEWS_FORKED] = MST_EV_FORKED,
       [MST_NEWS_FORK_FAILED] = MST_EV_LAUNCH_FAILED,
       [MST_NEWS_EXITED] = MST_EV_EXITED};
-  if (news->kind == MST_NEWS_EXITED) exited(&cluster->peers[news->worker]);
+  if (news->kind == MST_NEWS_EXITED) exited(cluster->peers[news->worker]);
   const struct mst_event event = {.kind = kinds[news->kind],
                                   .worker = news->worker,
                                   .how = news->how,
@@ -158,13 +175,13 @@ static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
 
 static void launcher_lost(struct mst_cluster *cluster) {
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    const struct mst_event event = {.kind = orphan_event(&cluster->peers[i]),
+    const struct mst_event event = {.kind = orphan_event(cluster->peers[i]),
                                     .worker = i,
                                     .how = MST_EXIT_UNKNOWN,
                                     .number = ECONNRESET};
     if (event.kind == MST_EV_TICK) continue;
     // Its watch ends what is left of it.
-    mst_net_shutdown(cluster->peers[i].control.fd);
+    mst_net_shutdown(cluster->peers[i]->control.fd);
     mst_cluster_event(cluster, &event);
   }
 }
@@ -184,6 +201,8 @@ static void let_time_pass(struct mst_session *session) {
       mst_cluster_event(cluster, &tick);
     }
   }
+  mst_session_mend(session, now_ns);
+  session->listened_ns = mst_clock_now();
 }
 
 // sleep_ms shortens a wait to what the clusters need: ticks, and reaping for
@@ -212,6 +231,24 @@ int mst_session_run(struct mst_session *session, int timeout_ms,
   return rc < 0 ? rc : 0;
 }
 
+// add_peers makes the session's ends of workers from..to - 1, with nothing open.
+static int add_peers(struct mst_cluster *cluster, uint32_t from, uint32_t to) {
+  struct mst_peer **peers =
+      realloc(cluster->peers, to * sizeof(struct mst_peer *));
+  if (peers == NULL) return -MST_EMEM;
+  cluster->peers = peers;
+  for (uint32_t i = from; i < to; i++) {
+    peers[i] = calloc(1, sizeof **peers);
+    if (peers[i] == NULL) {
+      while (i-- > from)
+        free(peers[i]);
+      return -MST_EMEM;
+    }
+    mst_peer_init(peers[i], cluster, i);
+  }
+  return 0;
+}
+
 int mst_cluster_new(struct mst_session *session, uint32_t workers,
                     uint32_t window, struct mst_launcher *launcher,
                     struct mst_spawner *spawner, struct mst_blob *setup,
@@ -220,28 +257,61 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
   struct mst_cluster *cluster = calloc(1, sizeof *cluster);
-  struct mst_peer *peers = calloc(workers, sizeof *peers);
-  if (cluster == NULL || peers == NULL ||
-      mst_pool_init(&cluster->pool, workers, window) != 0) {
-    free(peers);
+  if (cluster == NULL || add_peers(cluster, 0, workers) != 0) {
+    if (cluster != NULL) free(cluster->peers);
     free(cluster);
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for %u workers",
                        workers);
   }
-  for (uint32_t i = 0; i < workers; i++) {
-    mst_peer_init(&peers[i], cluster, i);
+  if (mst_pool_init(&cluster->pool, workers, window) != 0) {
+    for (uint32_t i = 0; i < workers; i++)
+      free(cluster->peers[i]);
+    free(cluster->peers);
+    free(cluster);
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for %u workers",
+                       workers);
   }
   cluster->session = session;
   cluster->id = ++session->cluster_id;
-  cluster->peers = peers;
   cluster->launcher = launcher;
   cluster->spawner = spawner;
   cluster->setup = setup;
+  cluster->policy.heartbeat_ns = cluster->timeout_ns = INT64_MAX;
   setup->refs++;
   cluster->next = session->clusters;
   session->clusters = cluster;
   *out = cluster;
   return 0;
+}
+
+int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
+                     struct mst_err *err) {
+  const uint32_t from = cluster->pool.count;
+  if (more > MST_WORKERS_MAX - from) {
+    return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
+  }
+  int rc = add_peers(cluster, from, from + more);
+  if (rc == 0) {
+    rc = mst_pool_grow(&cluster->pool, more);
+    for (uint32_t i = from; rc != 0 && i < from + more; i++)
+      free(cluster->peers[i]);
+  }
+  if (rc != 0) {
+    return mst_err_set(err, (enum mst_code) - rc, 0, "realloc",
+                       "no memory for %u more workers", more);
+  }
+  for (uint32_t i = from; i < from + more; i++) {
+    mst_heal_begin(&cluster->peers[i]->heal, mst_clock_now());
+    cluster->peers[i]->resuming = 1;
+    mst_peer_event(cluster->peers[i], MST_EV_RESTART);
+  }
+  return 0;
+}
+
+void mst_cluster_adopt(struct mst_cluster *cluster,
+                       struct mst_launcher *launcher) {
+  cluster->launcher = launcher;
+  cluster->orphaned = 0;
 }
 
 void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
@@ -259,7 +329,7 @@ void mst_cluster_free(struct mst_cluster *cluster) {
   const int ours = session->owner == getpid();
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
     if (ours && cluster->pool.workers[i].has_process) do_kill(cluster, i);
-    mst_peer_close(&cluster->peers[i], ours);
+    mst_peer_close(cluster->peers[i], ours);
   }
   if (cluster->spawner != NULL) {
     if (ours) cluster->launcher->reap(cluster->launcher);
@@ -270,7 +340,10 @@ void mst_cluster_free(struct mst_cluster *cluster) {
     at = &(*at)->next;
   *at = cluster->next;
   mst_blob_release(cluster->setup);
+  for (uint32_t i = 0; i < cluster->pool.count; i++)
+    free(cluster->peers[i]);
   mst_pool_free(&cluster->pool);
+  mst_log_free(&cluster->log);
   free(cluster->peers);
   free(cluster);
 }

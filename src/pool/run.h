@@ -12,10 +12,13 @@
 #include <sys/types.h>
 
 #include "base/mst_err.h"
+#include "base/mst_log.h"
 #include "fork/fork.h"
 #include "loop/chan.h"
 #include "loop/loop.h"
 #include "loop/output.h"
+#include "pool/heal.h"
+#include "pool/journal.h"
 #include "pool/state.h"
 
 // Limits of one session. 10,000 workers would need 30,000 descriptors.
@@ -40,6 +43,37 @@ void mst_spin_end(struct mst_spin *spin, int found); // what came of it
 
 struct mst_cluster;
 
+// A call that was sent, or is to be sent, and is not answered yet.
+struct mst_call {
+  struct mst_call *next;
+  struct mst_blob *payload; // a reference; NULL without healing
+  uint64_t id;
+  uint8_t unseen;    // to be kept in the journal whatever it changes
+  uint8_t timed_out; // it was cancelled, since it took too long
+};
+
+// How a worker ended, for people.
+struct mst_loss {
+  struct mst_loss *next;
+  uint64_t call; // the call that fails by it; 0 if none does
+  enum mst_loss_kind {
+    MST_LOSS_RESTARTED, // it comes back, what it owed is sent again
+    MST_LOSS_POISON,    // it comes back, but its call failed too often
+    MST_LOSS_TIMEOUT,   // its call took too long
+    MST_LOSS_GIVEN_UP   // it doesn't come back
+  } kind;
+  uint32_t cluster, worker, epoch, pid;
+  uint32_t how; // enum mst_exit
+  int32_t number;
+  uint32_t attempts; // of the call that fails, or is tried again
+  uint32_t again;    // calls that are sent again
+  uint8_t oom;       // the kernel killed it to have memory, as far as can be told
+  uint8_t fresh_rng; // it had a random number stream that can't be had again
+  char *output;      // its last words, owned
+  char *reason;      // why it was given up; owned, NULL if there is no more to say
+  struct mst_blob *payload; // of the call that fails, a reference; or NULL
+};
+
 // The session's end of one worker.
 struct mst_peer {
   struct mst_cluster *cluster;
@@ -47,17 +81,36 @@ struct mst_peer {
   struct mst_chan data;
   struct mst_watch data_watch;
   struct mst_chan control;
+  struct mst_watch control_watch;
   struct mst_output output;
-  uint64_t calls;    // last call id given
-  uint64_t stale;    // answers of calls up to this one are dropped
-  uint64_t taken;    // answers that were taken or dropped
+  struct mst_log_part part; // of its output's last line
+  uint64_t calls;           // last call id given
+  uint64_t stale;           // answers of calls up to this one are dropped
+  uint64_t taken;           // answers that were taken or dropped
   uint64_t answered; // arrival number of the oldest whole answer, 0 if none
-  int64_t lost_ns;   // when it was found lost
   uint8_t hello_seen;
   uint8_t reading; // for the caller: its oldest answer is being read
   struct mst_hello hello;
   char *tempdir; // as told by READY, owned
   char *failure; // what FAILED or REFUSE said, or what was wrong; owned
+  // healing
+  struct mst_call *first_call; // sent or to be sent and not answered, oldest
+  struct mst_call *last_call;  // first
+  struct mst_loss *losses;     // answers that will not come, oldest first
+  struct mst_heal heal;
+  struct mst_journal journal;
+  struct mst_seed seed;       // the stream's position after the last answer
+  uint8_t rng_other;          // it drew from another generator
+  uint8_t dead;               // it stays lost
+  uint8_t to_heal;            // it was lost, and what follows is not done yet
+  uint8_t resuming;           // it comes back: calls are queued, not sent
+  uint8_t oom;                // what was lost last was killed to have memory
+  uint8_t alone;              // its calls are to run while all others are idle
+  uint32_t replay_left;       // answers of the journal's calls that are to come
+  struct mst_entry *replayed; // entry whose answer comes next
+  uint64_t pong;              // last nonce that came back
+  int64_t head_ns;            // since when it evaluates the oldest call
+  const void *verb;           // for the caller: whose calls these are
 };
 
 struct mst_session {
@@ -67,23 +120,40 @@ struct mst_session {
   uint32_t cluster_id;          // last given
   uint64_t arrivals;            // answers that came in
   struct mst_spin spin;
-  int64_t reap_ns; // when launchers were last asked to reap
-  char build[64];  // a worker's hello must say the same
+  int64_t reap_ns;         // when launchers were last asked to reap
+  int64_t listened_ns;     // when the session last ran
+  struct mst_loss *events; // what happened to workers, for the user; oldest first
+  uint32_t event_count;
+  uint32_t to_heal;  // peers with to_heal
+  uint8_t orphaned;  // some cluster needs another launcher to go on
+  int64_t oom_kills; // of this system, when last looked at
+  char build[64];    // a worker's hello must say the same
 };
+
+// More events than this are not kept for the user.
+#define MST_EVENTS_MAX 1000u
 
 struct mst_cluster {
   struct mst_cluster *next;
   struct mst_session *session;
   uint32_t id;
   struct mst_pool pool;
-  struct mst_peer *peers; // pool.count
+  struct mst_peer **peers; // pool.count
   struct mst_launcher *launcher;
   struct mst_spawner *spawner; // owned, NULL with a fork server
   struct mst_blob *setup;      // payload of SETUP
+  struct mst_heal_policy policy;
+  int64_t timeout_ns; // of one call, INT64_MAX for none
+  struct mst_log log; // what its workers printed
+  uint64_t shown;     // lines of it that the user has seen, for the caller
   uint8_t started, start_failed, stopped;
   uint8_t carrying_out; // actions are being carried out
   uint8_t abandoned;    // nobody refers to it: freed once it is stopped
+  uint8_t orphaned;     // its fork server is gone and a worker must come back
 };
+
+// After its interrupt a cancelled call has this long to end.
+#define MST_CANCEL_GRACE_MS 1000u
 
 // mst_session_open makes the session's loop. 0 or an error.
 int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
@@ -107,6 +177,13 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
                     uint32_t window, struct mst_launcher *launcher,
                     struct mst_spawner *spawner, struct mst_blob *setup,
                     struct mst_cluster **out, struct mst_err *err);
+// mst_cluster_grow adds workers, which start as lost ones restart. 0, -MST_EMEM,
+// -MST_EINPUT.
+int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
+                     struct mst_err *err);
+// mst_cluster_adopt gives a cluster that is orphaned another launcher.
+void mst_cluster_adopt(struct mst_cluster *cluster,
+                       struct mst_launcher *launcher);
 
 // mst_cluster_start begins to launch; run the session until started or
 // start_failed is set.
@@ -122,6 +199,8 @@ void mst_cluster_free(struct mst_cluster *cluster);
 // mst_peer_retire asks one worker to end; run the session until it is no longer
 // awaited, then close it.
 void mst_peer_retire(struct mst_peer *peer);
+// mst_peer_kill ends one worker at once and for good; it isn't replaced.
+void mst_peer_kill(struct mst_peer *peer);
 // mst_peer_close closes and frees what the session has of a worker, again
 // without harm. Without `ours` (in a forked child of the session) the shared
 // loop is left alone and sockets are not shut down.
@@ -129,10 +208,12 @@ void mst_peer_close(struct mst_peer *peer, int ours);
 
 // mst_peer_send sends one message of the data channel, here EXEC, and counts an
 // answer as owed. Waits, serving the session, until the kernel has all of it, at
-// most slice_ms: returns 0 when sent, -MST_EAGAIN when some is still queued
-// (go on with mst_peer_flush), -MST_ECLOSED if the worker is lost, or an error.
-int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int slice_ms,
-                  struct mst_err *err);
+// most slice_ms: returns 0 when sent, or when it will be sent once the worker is
+// back; -MST_EAGAIN when some is still queued (go on with mst_peer_flush),
+// -MST_ECLOSED if the worker is lost for good, or an error: then nothing is owed.
+// unseen: see journal.h. With healing the payload is kept until it is answered.
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
+                  uint8_t unseen, int slice_ms, struct mst_err *err);
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err);
 
 // mst_peer_wait waits up to timeout_ms for a whole answer of one of n peers.
@@ -143,16 +224,26 @@ int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err);
 int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
                   uint32_t *lost, struct mst_err *err);
 
-// mst_peer_answer gives the oldest answer: 1 and *frame, 0 if there is none.
-// The payload is valid until mst_peer_taken or the session runs.
-int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame);
-void mst_peer_taken(struct mst_peer *peer, const struct mst_frame *frame);
+// mst_peer_answer gives the oldest answer: 1 and *frame; 2 and *loss if there will
+// be none, which says why; 0 if it isn't there. The frame's payload is valid until
+// mst_peer_taken or the session runs, the loss until mst_peer_taken.
+int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame,
+                    const struct mst_loss **loss);
+// mst_peer_taken takes the oldest answer, or the oldest that will not come.
+void mst_peer_taken(struct mst_peer *peer);
 
 // mst_peer_unread tells how many calls were sent whose answers were not taken.
 uint32_t mst_peer_unread(const struct mst_peer *peer);
 // mst_peer_forget drops the answers of all calls sent so far: those that are here
-// now, the others when they come.
+// now, the others when they come. What the worker still evaluates of them is
+// interrupted, and after MST_CANCEL_GRACE_MS killed by the worker itself.
 void mst_peer_forget(struct mst_peer *peer);
+// mst_session_cancel forgets what all peers with this verb owe.
+void mst_session_cancel(struct mst_session *session, const void *verb);
+// mst_session_event takes the oldest thing that happened, NULL if none did; the
+// caller frees it by mst_loss_free.
+struct mst_loss *mst_session_event(struct mst_session *session);
+void mst_loss_free(struct mst_loss *loss);
 
 // mst_peer_ping asks the worker's second thread for a sign of life and waits up
 // to timeout_ms: 0, -MST_ETIMEOUT, -MST_ECLOSED, -MST_ESYS.

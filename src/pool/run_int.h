@@ -16,6 +16,42 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 // mst_peer_lost stops reading from a worker that is lost: a process that it left
 // behind may hold the other end for ever.
 void mst_peer_lost(struct mst_peer *peer);
+// mst_peer_send_call puts one queued call on its way.
+int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
+                       struct mst_err *err);
+// mst_peer_pop_call frees the oldest call; it is answered, or will not be.
+void mst_peer_pop_call(struct mst_peer *peer);
+// mst_peer_skip passes over frames in the buffer that were served already and
+// notes whether an answer, or a loss, is next.
+void mst_peer_skip(struct mst_peer *peer);
+// mst_peer_pause closes the ends of an incarnation that was lost; whole answers that
+// were not taken stay where they are.
+void mst_peer_pause(struct mst_peer *peer);
+// mst_peer_cancel asks the worker to interrupt its calls up to this one.
+void mst_peer_cancel(struct mst_peer *peer, uint64_t call);
+// mst_peer_event gives the pool an event of this worker.
+void mst_peer_event(struct mst_peer *peer, enum mst_event_kind kind);
+// mst_peer_fail notes the first thing that was wrong.
+void mst_peer_fail(struct mst_peer *peer, const char *text);
+
+// ---- mend.c
+
+// mst_peer_heal does what follows from a loss.
+void mst_peer_heal(struct mst_peer *peer);
+// mst_peer_resume replays the journal for an incarnation that is ready, and sends
+// what its worker owes.
+void mst_peer_resume(struct mst_peer *peer);
+// mst_peer_replayed takes the answer of a call of the journal.
+void mst_peer_replayed(struct mst_peer *peer, const struct mst_frame *frame);
+// mst_peer_judge takes note of what an answer says of its worker: its random number
+// stream, the journal. Before the call is popped.
+void mst_peer_judge(struct mst_peer *peer, const struct mst_frame *frame);
+// mst_peer_state_came takes a snapshot.
+void mst_peer_state_came(struct mst_peer *peer, const struct mst_frame *frame);
+// mst_session_mend heals what was lost, listens for signs of life and watches the
+// calls' time limits.
+void mst_session_mend(struct mst_session *session, int64_t now_ns);
+
 // mst_peer_want_write has the loop flush the data channel's queue.
 void mst_peer_want_write(struct mst_peer *peer);
 #endif

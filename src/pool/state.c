@@ -6,16 +6,18 @@
 // pool. A callback per state was the other way: it hides which events a state
 // doesn't take, and that is what has to be read here:
 //
-//                 starting      idle      busy          lost (or stopped)
+//                 starting     restarting  idle   busy         lost or stopped
 //  FORKED         pid is known; KILL now if the worker was to be killed
-//  LAUNCH_FAILED  lost, fails   -         -             says why it was lost
-//  READY          idle          -         -             -
-//  SETUP_FAILED   lost, fails   -         -             says why it was lost
-//  SENT           -             busy      owes 1 more   -
-//  ANSWERED       -             -         owes 1 less   owes 1 less
-//  CLOSED         lost, fails   lost      lost          second sign: LOST
-//  EXITED         lost, fails   lost      lost          second sign: LOST
-//  RETIRE         -             BYE       BYE           -
+//  LAUNCH_FAILED  lost, fails  lost        -      -            says why
+//  READY          idle         idle        -      -            -
+//  SETUP_FAILED   lost, fails  lost        -      -            says why
+//  SENT           -            -           busy   owes 1 more  -
+//  ANSWERED       -            -           -      owes 1 less  owes 1 less
+//  CLOSED         lost, fails  lost        lost   lost         2nd sign: LOST
+//  EXITED         lost, fails  lost        lost   lost         2nd sign: LOST
+//  SILENT         -            lost        lost   lost         -
+//  RETIRE         -            killed      BYE    BYE          no restart
+//  RESTART        -            -           -      -            LAUNCH (if lost)
 //
 // "fails" is start_fail(): also a worker that is idle fails the start when it
 // is lost before all are ready. During a stop or take-down CLOSED is only
@@ -23,12 +25,13 @@
 // takes no SENT either. Whatever isn't in the table is ignored; the world
 // repeats itself and mixes up the order of its two channels.
 //
-// Bound of the action queue: over the life of a pool a worker gets at most one
-// KILL (flag killed) and one of BYE and LOST (BYE goes to those that a stop or
-// RETIRE finds not lost, and no LOST follows it); the pool gets STARTED at most
-// once and one of START_FAILED and STOPPED. LAUNCH is never queued:
-// mst_pool_next_action() makes it from `next` and `in_flight`. So 2 * workers
-// + 2 entries never run out, even if nobody takes any.
+// Bound of the action queue: an incarnation gets at most one RESTARTED, one KILL
+// (flag killed) and one of BYE and LOST (BYE goes to those that a stop or RETIRE
+// finds not lost, and no LOST follows it); the pool gets STARTED at most once and
+// one of START_FAILED and STOPPED. LAUNCH is never queued: it is made from `next`,
+// `again` and `in_flight` when the queue is empty, so that nothing of an earlier
+// incarnation is left in it. So 3 * workers + 2 entries never run out, even if
+// nobody takes any.
 //
 // Time: a worker has at most one limit running for its news, its kill and its
 // reaping each, computed from when it began (lost_ns, stop_ns, kill_ns). TICK
@@ -45,7 +48,7 @@
 #include "base/mst_fault.h"
 #include "pool/state_int.h"
 
-#define ACTIONS_PER_WORKER 2u
+#define ACTIONS_PER_WORKER 3u
 #define ACTIONS_OF_POOL 2u
 
 // --- Small changes ---
@@ -62,15 +65,26 @@ static void give(struct mst_pool *pool, enum mst_action_kind kind,
   pool->action_count++;
 }
 
+static int is_in_flight(enum mst_worker_state state) {
+  return state == MST_WORKER_STARTING || state == MST_WORKER_RESTARTING;
+}
+
 static void set_state(struct mst_pool *pool, struct mst_worker *worker,
                       enum mst_worker_state state) {
   MST_ASSERT(worker->state != state);
-  if (worker->state == MST_WORKER_STARTING) {
+  if (is_in_flight(worker->state)) {
     MST_ASSERT(pool->in_flight > 0);
     pool->in_flight--;
   }
-  if (state == MST_WORKER_STARTING) pool->in_flight++;
+  if (is_in_flight(state)) pool->in_flight++;
   worker->state = state;
+}
+
+static void ask_again(struct mst_pool *pool, struct mst_worker *worker,
+                      uint8_t again) {
+  if (worker->again == again) return;
+  worker->again = again;
+  pool->again += again ? 1u : UINT32_MAX; // or one less
 }
 
 // await_no_more: its end is known, it never was, or it is given up.
@@ -195,72 +209,6 @@ static void on_forked(struct mst_pool *pool, uint32_t index, int32_t pid,
   give_kill(pool, index);
 }
 
-static void on_launch_failed(struct mst_pool *pool, uint32_t index,
-                             int32_t sys_errno, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
-  const int starting = pool->phase == MST_POOL_STARTING;
-  if (!starting && pool->phase != MST_POOL_FAILING) return;
-  if (!worker->awaited || worker->pid != 0) return;
-  if (worker->state == MST_WORKER_IDLE) return; // it spoke, so it was forked
-  await_no_more(pool, worker);
-  worker->exit_known = 1;
-  worker->exit_how = MST_EXIT_NONE;
-  worker->channel_open = 0;
-  if (worker->state != MST_WORKER_LOST) {
-    set_state(pool, worker, MST_WORKER_LOST);
-  }
-  if (starting) {
-    start_fail(pool, MST_FAIL_LAUNCH, index, sys_errno, now_ns);
-  } else {
-    fail_sharpen(pool, MST_FAIL_LAUNCH, index, sys_errno);
-  }
-}
-
-static void on_ready(struct mst_pool *pool, uint32_t index) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_STARTING) return;
-  if (worker->state != MST_WORKER_STARTING) return;
-  set_state(pool, worker, MST_WORKER_IDLE);
-  pool->ready++;
-  if (pool->ready < pool->count) return;
-  pool->phase = MST_POOL_RUNNING;
-  pool->wake_ns = NEVER; // of the start's deadline; nothing else has a limit
-  give(pool, MST_DO_STARTED, 0);
-}
-
-static void on_setup_failed(struct mst_pool *pool, uint32_t index,
-                            int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
-  fail_sharpen(pool, MST_FAIL_SETUP, index, 0);
-  if (pool->phase != MST_POOL_STARTING) return;
-  if (worker->state != MST_WORKER_STARTING) return;
-  set_state(pool, worker, MST_WORKER_LOST);
-  start_fail(pool, MST_FAIL_SETUP, index, 0, now_ns);
-}
-
-static void on_sent(struct mst_pool *pool, uint32_t index) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
-  if (worker->state == MST_WORKER_IDLE) {
-    set_state(pool, worker, MST_WORKER_BUSY);
-  }
-  if (worker->state != MST_WORKER_BUSY) return;
-  MST_ASSERT(worker->owed < UINT32_MAX);
-  worker->owed++;
-}
-
-// An answer counts as long as the channel is read: also after the news that
-// the process ended, and while a stop waits for busy workers.
-static void on_answered(struct mst_pool *pool, uint32_t index) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (worker->owed == 0 || !worker->channel_open || worker->lost_given) return;
-  worker->owed--;
-  worker->done++;
-  if (worker->owed == 0 && worker->state == MST_WORKER_BUSY) {
-    set_state(pool, worker, MST_WORKER_IDLE);
-  }
-}
-
 // note_end: the end of a worker that was asked to end, or taken down.
 static void note_end(struct mst_pool *pool, struct mst_worker *worker) {
   if (!worker->exit_known) return;
@@ -295,6 +243,93 @@ static void on_end_sign(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   }
 }
 
+static void on_launch_failed(struct mst_pool *pool, uint32_t index,
+                             int32_t sys_errno, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  const int starting = pool->phase == MST_POOL_STARTING;
+  const int again = worker->epoch > 0;
+  if (!starting && !again && pool->phase != MST_POOL_FAILING) return;
+  if (!worker->awaited || worker->pid != 0) return;
+  // One that spoke was forked.
+  if (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY) {
+    return;
+  }
+  await_no_more(pool, worker);
+  worker->exit_known = 1;
+  worker->exit_how = MST_EXIT_NONE;
+  worker->exit_number = again ? sys_errno : 0;
+  worker->channel_open = 0;
+  if (again) {
+    on_end_sign(pool, index, now_ns);
+    return;
+  }
+  if (worker->state != MST_WORKER_LOST) {
+    set_state(pool, worker, MST_WORKER_LOST);
+  }
+  if (starting) {
+    start_fail(pool, MST_FAIL_LAUNCH, index, sys_errno, now_ns);
+  } else {
+    fail_sharpen(pool, MST_FAIL_LAUNCH, index, sys_errno);
+  }
+}
+
+static void on_ready(struct mst_pool *pool, uint32_t index) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (pool->phase == MST_POOL_RUNNING &&
+      worker->state == MST_WORKER_RESTARTING && worker->stop_ns == NEVER) {
+    worker->restart_ns = NEVER;
+    set_state(pool, worker, MST_WORKER_IDLE);
+    give(pool, MST_DO_RESTARTED, index);
+    return;
+  }
+  if (pool->phase != MST_POOL_STARTING) return;
+  if (worker->state != MST_WORKER_STARTING) return;
+  set_state(pool, worker, MST_WORKER_IDLE);
+  pool->ready++;
+  if (pool->ready < pool->count) return;
+  pool->phase = MST_POOL_RUNNING;
+  pool->wake_ns = NEVER; // of the start's deadline; nothing else has a limit
+  give(pool, MST_DO_STARTED, 0);
+}
+
+static void on_setup_failed(struct mst_pool *pool, uint32_t index,
+                            int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  fail_sharpen(pool, MST_FAIL_SETUP, index, 0);
+  if (pool->phase == MST_POOL_RUNNING &&
+      worker->state == MST_WORKER_RESTARTING && worker->stop_ns == NEVER) {
+    lose(pool, index, now_ns);
+    return;
+  }
+  if (pool->phase != MST_POOL_STARTING) return;
+  if (worker->state != MST_WORKER_STARTING) return;
+  set_state(pool, worker, MST_WORKER_LOST);
+  start_fail(pool, MST_FAIL_SETUP, index, 0, now_ns);
+}
+
+static void on_sent(struct mst_pool *pool, uint32_t index) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
+  if (worker->state == MST_WORKER_IDLE) {
+    set_state(pool, worker, MST_WORKER_BUSY);
+  }
+  if (worker->state != MST_WORKER_BUSY) return;
+  MST_ASSERT(worker->owed < UINT32_MAX);
+  worker->owed++;
+}
+
+// An answer counts as long as the channel is read: also after the news that
+// the process ended, and while a stop waits for busy workers.
+static void on_answered(struct mst_pool *pool, uint32_t index) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (worker->owed == 0 || !worker->channel_open || worker->lost_given) return;
+  worker->owed--;
+  worker->done++;
+  if (worker->owed == 0 && worker->state == MST_WORKER_BUSY) {
+    set_state(pool, worker, MST_WORKER_IDLE);
+  }
+}
+
 static void on_closed(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (!worker->channel_open) return; // so also if it was not launched
@@ -325,19 +360,52 @@ static void say_bye(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   give(pool, MST_DO_BYE, index);
 }
 
+// end_restart ends one that isn't ready yet and so can't be asked.
+static void end_restart(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (worker->stop_ns != NEVER) return;
+  worker->stop_ns = now_ns;
+  want_kill(pool, index, now_ns);
+}
+
 static void on_retire(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  const enum mst_worker_state state = pool->workers[index].state;
+  struct mst_worker *worker = &pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING) return;
-  if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY) return;
-  say_bye(pool, index, now_ns);
+  ask_again(pool, worker, 0);
+  if (worker->state == MST_WORKER_RESTARTING) {
+    end_restart(pool, index, now_ns);
+  } else if (worker->state == MST_WORKER_IDLE ||
+             worker->state == MST_WORKER_BUSY) {
+    say_bye(pool, index, now_ns);
+  }
+}
+
+static void on_restart(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (pool->phase != MST_POOL_RUNNING) return;
+  if (worker->state != MST_WORKER_LOST || !worker->lost_given) return;
+  ask_again(pool, worker, 1);
+  worker->restart_ns = now_ns;
+}
+
+static void on_silent(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+  const struct mst_worker *worker = &pool->workers[index];
+  if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
+  if (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY ||
+      worker->state == MST_WORKER_RESTARTING) {
+    lose(pool, index, now_ns);
+  }
 }
 
 // stop_worker says goodbye, or says LOST while that may still be said.
 static void stop_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
+  ask_again(pool, worker, 0);
   if (worker->stop_ns != NEVER) return; // retired before
   if (worker->state == MST_WORKER_LOST) {
     give_lost(pool, index);
+  } else if (worker->state == MST_WORKER_RESTARTING) {
+    end_restart(pool, index, now_ns);
   } else {
     MST_ASSERT(worker->state == MST_WORKER_IDLE ||
                worker->state == MST_WORKER_BUSY);
@@ -386,6 +454,13 @@ static int64_t reap_due_ns(const struct mst_worker *worker) {
   return worker->kill_ns + MST_REAP_NS;
 }
 
+static int64_t restart_due_ns(const struct mst_pool *pool,
+                              const struct mst_worker *worker) {
+  if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return NEVER;
+  if (worker->state != MST_WORKER_RESTARTING) return NEVER;
+  return worker->restart_ns + MST_RESTART_NS;
+}
+
 int64_t mst_pool_due_ns(const struct mst_pool *pool) {
   int64_t due = NEVER;
   if (pool->phase == MST_POOL_STARTING) due = pool->deadline_ns;
@@ -394,6 +469,8 @@ int64_t mst_pool_due_ns(const struct mst_pool *pool) {
     const int64_t news = news_due_ns(pool, worker);
     const int64_t kill = kill_due_ns(pool, worker);
     const int64_t reap = reap_due_ns(worker);
+    const int64_t restart = restart_due_ns(pool, worker);
+    if (restart < due) due = restart;
     if (news < due) due = news;
     if (kill < due) due = kill;
     if (reap < due) due = reap;
@@ -415,6 +492,7 @@ static void give_up(struct mst_pool *pool, struct mst_worker *worker) {
 
 static void tick_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
+  if (restart_due_ns(pool, worker) <= now_ns) lose(pool, index, now_ns);
   if (news_due_ns(pool, worker) <= now_ns) give_lost(pool, index);
   if (kill_due_ns(pool, worker) <= now_ns) want_kill(pool, index, now_ns);
   if (reap_due_ns(worker) <= now_ns) give_up(pool, worker);
@@ -441,13 +519,31 @@ static void on_tick(struct mst_pool *pool, int64_t now_ns) {
 
 // --- The contract ---
 
+// begin_worker makes an incarnation that is not launched yet.
+static void begin_worker(struct mst_worker *worker, uint32_t epoch) {
+  const uint64_t done = worker->done;
+  const int64_t restart_ns = worker->restart_ns;
+  *worker = (struct mst_worker){.epoch = epoch,
+                                .done = done,
+                                .lost_ns = NEVER,
+                                .stop_ns = NEVER,
+                                .kill_ns = NEVER,
+                                .restart_ns = epoch == 0 ? NEVER : restart_ns};
+}
+
+static int actions_for(uint32_t count, size_t *cap) {
+  *cap = ACTIONS_OF_POOL;
+  for (uint32_t k = 0; k < ACTIONS_PER_WORKER; k++) {
+    if (mst_size_add(*cap, count, cap) != 0) return -MST_EMEM;
+  }
+  return 0;
+}
+
 int mst_pool_init(struct mst_pool *pool, uint32_t count, uint32_t window) {
   memset(pool, 0, sizeof *pool);
   if (count == 0 || window == 0) return -MST_EINPUT;
-  size_t cap = ACTIONS_OF_POOL;
-  for (uint32_t k = 0; k < ACTIONS_PER_WORKER; k++) {
-    if (mst_size_add(cap, count, &cap) != 0) return -MST_EMEM;
-  }
+  size_t cap;
+  if (actions_for(count, &cap) != 0) return -MST_EMEM;
   if (!mst_fault("pool.alloc")) {
     pool->workers = calloc(count, sizeof *pool->workers);
   }
@@ -459,14 +555,46 @@ int mst_pool_init(struct mst_pool *pool, uint32_t count, uint32_t window) {
     return -MST_EMEM;
   }
   for (uint32_t i = 0; i < count; i++) {
-    pool->workers[i].lost_ns = NEVER;
-    pool->workers[i].stop_ns = NEVER;
-    pool->workers[i].kill_ns = NEVER;
+    begin_worker(&pool->workers[i], 0);
   }
   pool->count = count;
   pool->window = window;
   pool->action_cap = cap;
   pool->wake_ns = NEVER;
+  return 0;
+}
+
+int mst_pool_grow(struct mst_pool *pool, uint32_t more) {
+  size_t cap;
+  if (pool->phase != MST_POOL_RUNNING || more > UINT32_MAX - pool->count) {
+    return -MST_EINPUT;
+  }
+  const uint32_t count = pool->count + more;
+  if (actions_for(count, &cap) != 0) return -MST_EMEM;
+  struct mst_action *actions = calloc(cap, sizeof *actions);
+  if (actions == NULL) return -MST_EMEM;
+  struct mst_worker *workers =
+      realloc(pool->workers, count * sizeof *pool->workers);
+  if (workers == NULL) {
+    free(actions);
+    return -MST_EMEM;
+  }
+  for (size_t i = 0; i < pool->action_count; i++) {
+    actions[i] = pool->actions[(pool->action_head + i) % pool->action_cap];
+  }
+  free(pool->actions);
+  pool->actions = actions;
+  pool->action_head = 0;
+  pool->action_cap = cap;
+  pool->workers = workers;
+  for (uint32_t i = pool->count; i < count; i++) {
+    struct mst_worker *worker = &workers[i];
+    memset(worker, 0, sizeof *worker);
+    begin_worker(worker, 0);
+    worker->state = MST_WORKER_LOST;
+    worker->launched = worker->exit_known = worker->lost_given = 1;
+  }
+  pool->count = pool->next = pool->ready = count;
   return 0;
 }
 
@@ -519,6 +647,12 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
   case MST_EV_RETIRE:
     on_retire(pool, index, now_ns);
     break;
+  case MST_EV_RESTART:
+    on_restart(pool, index, now_ns);
+    break;
+  case MST_EV_SILENT:
+    on_silent(pool, index, now_ns);
+    break;
   case MST_EV_STOP:
     on_stop(pool, now_ns);
     break;
@@ -535,6 +669,9 @@ static int is_stale(const struct mst_pool *pool,
   // The pid of a reaped process may belong to somebody else by now.
   if (action->kind == MST_DO_KILL) return worker->exit_known;
   if (action->kind == MST_DO_BYE) return !worker->channel_open;
+  if (action->kind == MST_DO_RESTARTED) {
+    return worker->state != MST_WORKER_IDLE;
+  }
   return 0;
 }
 
@@ -550,16 +687,39 @@ static int next_queued(struct mst_pool *pool, struct mst_action *action) {
   return 0;
 }
 
-static int next_launch(struct mst_pool *pool, struct mst_action *action) {
-  if (pool->phase != MST_POOL_STARTING) return 0;
-  if (pool->next == pool->count || pool->in_flight >= pool->window) return 0;
-  struct mst_worker *worker = &pool->workers[pool->next];
-  set_state(pool, worker, MST_WORKER_STARTING);
+static void launch(struct mst_pool *pool, uint32_t index,
+                   enum mst_worker_state state, struct mst_action *action) {
+  struct mst_worker *worker = &pool->workers[index];
+  set_state(pool, worker, state);
   worker->launched = 1;
   worker->awaited = 1;
   worker->channel_open = 1;
   pool->awaited++;
-  *action = (struct mst_action){MST_DO_LAUNCH, pool->next};
+  *action = (struct mst_action){MST_DO_LAUNCH, index};
+}
+
+// next_again launches the next incarnation of the first worker that is to have
+// one. A process that was given as lost and not reaped yet was killed before:
+// nobody waits for it any more.
+static int next_again(struct mst_pool *pool, struct mst_action *action) {
+  if (pool->phase != MST_POOL_RUNNING || pool->again == 0) return 0;
+  if (pool->in_flight >= pool->window) return 0;
+  uint32_t i = 0;
+  while (!pool->workers[i].again)
+    i++;
+  struct mst_worker *worker = &pool->workers[i];
+  ask_again(pool, worker, 0);
+  await_no_more(pool, worker);
+  begin_worker(worker, worker->epoch + 1);
+  launch(pool, i, MST_WORKER_RESTARTING, action);
+  arm(pool, worker->restart_ns + MST_RESTART_NS);
+  return 1;
+}
+
+static int next_launch(struct mst_pool *pool, struct mst_action *action) {
+  if (pool->phase != MST_POOL_STARTING) return next_again(pool, action);
+  if (pool->next == pool->count || pool->in_flight >= pool->window) return 0;
+  launch(pool, pool->next, MST_WORKER_STARTING, action);
   pool->next++;
   return 1;
 }
@@ -580,8 +740,6 @@ const char *mst_worker_state_name(enum mst_worker_state state) {
     return "idle";
   case MST_WORKER_BUSY:
     return "busy";
-  case MST_WORKER_SUSPECT:
-    return "suspect";
   case MST_WORKER_LOST:
     return "lost";
   case MST_WORKER_RESTARTING:

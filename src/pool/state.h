@@ -2,10 +2,11 @@
 // socket, no clock, no R. Events and now_ns go in, actions come out; the same
 // events give the same actions, which is what tests/sim relies on.
 //
-// States:  starting -> idle <-> busy -> stopped, and from each of them lost.
-// `suspect` and `restarting` belong to healing and are entered by nothing yet.
+// States:  starting -> idle <-> busy -> stopped, and from each of them lost;
+//          lost -> restarting -> idle, as often as healing (heal.h) asks for.
 //
 //   starting    launch asked for; FORKED, HELLO, READY still to come
+//   restarting  the same for a later incarnation, in a pool that runs
 //   idle        ready, owes no answer
 //   busy        owes at least one answer
 //   lost        its channel ended or its process did; the end may still be
@@ -25,8 +26,14 @@
 // sign of an end makes the worker lost and kills what runs on; LOST is given
 // when both witnesses were heard, or MST_NEWS_NS after the first, so that it
 // can say how the worker ended. LOST is given only while the pool runs (or by
-// the stop, before any BYE): later the end of a worker is no loss. In this
-// release a lost worker stays lost and the others go on.
+// the stop, before any BYE): later the end of a worker is no loss. A lost worker
+// stays lost until RESTART; the others go on.
+//
+// Restart: RESTART makes a lost worker's next incarnation, one epoch further on,
+// as soon as the window has room. What it owed is forgotten here: who asks for
+// the restart sends it again after RESTARTED. An incarnation that isn't ready
+// within MST_RESTART_NS is lost as well. Whether and how often to restart is
+// not decided here.
 //
 // Stop: idle workers get BYE; busy ones get BYE too (they finish first) but only
 // MST_STOP_BUSY_NS; all get MST_STOP_GRACE_NS, then SIGKILL. STOPPED is given
@@ -54,13 +61,14 @@
 // outlives its process is held by a grandchild. Half of the second within which
 // a loss must be known.
 #define MST_NEWS_NS (500 * MST_NS_PER_MS)
+// A restarted worker that isn't ready by then is lost once more.
+#define MST_RESTART_NS (60 * MST_NS_PER_S)
 
 enum mst_worker_state {
   MST_WORKER_NONE = 0, // not asked for yet
   MST_WORKER_STARTING,
   MST_WORKER_IDLE,
   MST_WORKER_BUSY,
-  MST_WORKER_SUSPECT,
   MST_WORKER_LOST,
   MST_WORKER_RESTARTING,
   MST_WORKER_STOPPED
@@ -90,6 +98,7 @@ struct mst_worker {
   uint8_t killed;       // KILL was given for this incarnation
   uint8_t channel_open; // data channel has not ended
   uint8_t lost_given;   // LOST was given for this incarnation
+  uint8_t again;        // lost, and the next incarnation is asked for
   uint32_t exit_how;    // enum mst_exit; MST_EXIT_UNKNOWN without exit_known
                         // if the process was given up
   int32_t exit_number;  // exit code or signal
@@ -98,6 +107,7 @@ struct mst_worker {
   int64_t stop_ns;      // when it was asked to end (BYE); INT64_MAX if not
   int64_t kill_ns;      // when it was killed, or was to be while its pid was
                         // not known yet; INT64_MAX if neither
+  int64_t restart_ns;   // when its restart was asked for; INT64_MAX if ready
   uint64_t done;        // answers received, all incarnations
 };
 
@@ -112,6 +122,8 @@ enum mst_event_kind {
   MST_EV_EXITED,        // how, number: reaped, or known to be gone. Final:
                         // UNKNOWN only when nobody can tell more
   MST_EV_RETIRE,        // one worker is to stop while the pool runs
+  MST_EV_RESTART,       // a lost worker is to come back
+  MST_EV_SILENT,        // it gives no sign of life: it is to count as lost
   MST_EV_STOP,          // of the whole pool; worker is ignored
   MST_EV_TICK           // time passed; worker is ignored. To be given after
                         // what the sockets hold, or a session that slept
@@ -133,6 +145,7 @@ enum mst_action_kind {
   MST_DO_START_FAILED, // everything is down again; why: fail_* of the pool
   MST_DO_LOST,         // worker is lost (given once for an incarnation);
                        // what it still owes will not come
+  MST_DO_RESTARTED,    // the next incarnation is ready
   MST_DO_STOPPED       // everything is down
 };
 
@@ -156,6 +169,8 @@ struct mst_pool {
   enum mst_pool_phase phase;
   uint32_t window;     // launches in flight at most
   uint32_t in_flight;  // launched and neither ready nor ended: the starting
+                       // and the restarting
+  uint32_t again;      // workers with again
   uint32_t next;       // first worker that was not launched
   uint32_t ready;      // workers that have been ready
   uint32_t processes;  // workers with has_process
@@ -182,6 +197,10 @@ void mst_pool_free(struct mst_pool *pool);
 // not after a stop. deadline_ns is INT64_MAX for none.
 void mst_pool_start(struct mst_pool *pool, int64_t now_ns, int64_t deadline_ns);
 
+// mst_pool_grow adds workers to a running pool. They begin as if they had been
+// lost before: RESTART launches each. 0, -MST_EMEM, -MST_EINPUT (not running).
+int mst_pool_grow(struct mst_pool *pool, uint32_t more);
+
 // mst_pool_event takes one event. Events that make no sense in the worker's
 // state (a second EXITED, an answer that nobody owes) are ignored: the outside
 // world may repeat itself; so are all events of a pool that is down. Never
@@ -190,8 +209,9 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
                     int64_t now_ns);
 
 // mst_pool_next_action takes the oldest action: 1, or 0 if there is none.
-// LAUNCH is made when it is taken, so a failed start leaves none behind; a KILL
-// or BYE that waited until its process or channel had ended is dropped.
+// LAUNCH is made when it is taken, after all others, so a failed start leaves none
+// behind and no action of an earlier incarnation comes after it; a KILL or BYE
+// that waited until its process or channel had ended is dropped.
 int mst_pool_next_action(struct mst_pool *pool, struct mst_action *action);
 
 // mst_pool_wake_ns gives the time at which a TICK is wanted, INT64_MAX if never.

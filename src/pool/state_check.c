@@ -24,6 +24,9 @@ static const char *check_flags(const struct mst_worker *worker) {
   }
   if (worker->killed && worker->pid == 0) return "killed without a pid";
   if (worker->killed && worker->kill_ns == NEVER) return "killed at no time";
+  if (worker->again && worker->state != MST_WORKER_LOST) {
+    return "a worker is to come back that is not lost";
+  }
   if (worker->pid != 0 && worker->kill_ns != NEVER && !worker->killed &&
       !worker->exit_known) {
     return "a process that is to be killed was not";
@@ -35,6 +38,7 @@ static const char *check_state(const struct mst_worker *worker) {
   const int owes = worker->owed > 0;
   switch (worker->state) {
   case MST_WORKER_STARTING:
+  case MST_WORKER_RESTARTING:
   case MST_WORKER_IDLE:
     if (owes) return "a worker that is not busy owes an answer";
     break;
@@ -48,9 +52,6 @@ static const char *check_state(const struct mst_worker *worker) {
     return worker->lost_given ? "a lost worker is stopped" : NULL;
   case MST_WORKER_NONE:
     return worker->launched ? "a launched worker has no state" : NULL;
-  case MST_WORKER_SUSPECT:
-  case MST_WORKER_RESTARTING:
-    return "a state that nothing enters";
   }
   if (!worker->awaited) return "the end of a live worker is not awaited";
   return worker->lost_given ? "a live worker was given as lost" : NULL;
@@ -121,14 +122,18 @@ static const char *check_counts(const struct mst_pool *pool) {
   uint32_t starting = 0;
   uint32_t processes = 0;
   uint32_t awaited = 0;
+  uint32_t again = 0;
   for (uint32_t i = 0; i < pool->count; i++) {
-    starting += pool->workers[i].state == MST_WORKER_STARTING;
+    starting += pool->workers[i].state == MST_WORKER_STARTING ||
+                pool->workers[i].state == MST_WORKER_RESTARTING;
+    again += pool->workers[i].again;
     processes += pool->workers[i].has_process;
     awaited += pool->workers[i].awaited;
   }
   if (pool->in_flight != starting) return "in_flight disagrees with states";
   if (pool->processes != processes) return "processes disagrees with workers";
   if (pool->awaited != awaited) return "awaited disagrees with workers";
+  if (pool->again != again) return "again disagrees with workers";
   if (pool->in_flight > pool->window) return "more in flight than the window";
   if (pool->next > pool->count) return "more launched than there are";
   if (pool->ready > pool->next) return "more ready than launched";

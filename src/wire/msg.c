@@ -180,3 +180,35 @@ int mst_text_decode(const uint8_t *bytes, size_t n,
   if (length > MST_TEXT_MAX || n != TEXT_BYTES + length) return -MST_EPROTO;
   return text_copy(bytes + TEXT_BYTES, length, out);
 }
+
+// R's kinds with L'Ecuyer's generator end in 07; the hundreds tell how normal
+// variates and samples are made.
+static int seed_valid(const struct mst_seed *seed) {
+  return seed->words[0] >= 0 && seed->words[0] % 100 == 7;
+}
+
+void mst_seed_encode(const struct mst_seed *seed, uint8_t out[MST_SEED_BYTES]) {
+  MST_ASSERT(seed_valid(seed));
+  for (size_t i = 0; i < MST_SEED_WORDS; i++) {
+    put_u32(out + 4 * i, (uint32_t)seed->words[i]);
+  }
+}
+
+int mst_seed_decode(const uint8_t *bytes, size_t n, struct mst_seed *seed) {
+  if (n < MST_SEED_BYTES) return -MST_EPROTO;
+  for (size_t i = 0; i < MST_SEED_WORDS; i++) {
+    seed->words[i] = (int32_t)get_u32(bytes + 4 * i);
+  }
+  seed->known = 1;
+  return seed_valid(seed) ? 0 : -MST_EPROTO;
+}
+
+void mst_cancel_encode(uint32_t grace_ms, uint8_t out[MST_CANCEL_BYTES]) {
+  put_u32(out, grace_ms);
+}
+
+int mst_cancel_decode(const uint8_t *bytes, size_t n, uint32_t *grace_ms) {
+  if (n != MST_CANCEL_BYTES) return -MST_EPROTO;
+  *grace_ms = get_u32(bytes);
+  return 0;
+}

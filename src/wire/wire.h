@@ -36,11 +36,16 @@ enum mst_kind {
   MST_KIND_VALUE = 6,  // worker: times and R bytes, its answer
   MST_KIND_BYE = 7,    // session: end when what came before is done
   MST_KIND_REFUSE = 8, // either: text, why the peer is not accepted
-  // 9 to 15 are kept free for the data channel
+  MST_KIND_SEED = 9,   // session: position of the random number stream
+  MST_KIND_SNAPSHOT = 10, // session: asks for the worker's state
+  MST_KIND_STATE = 11,    // R bytes: worker: its state, none if that can't be
+                          // put into bytes; session: the state to take on
+  // 12 to 15 are kept free for the data channel
   // session and worker, control channel
   MST_KIND_PING = 16, // either: 8 bytes that come back
   MST_KIND_PONG = 17,
-  // 18 to 31 are kept free for the control channel (cancel, heartbeats)
+  MST_KIND_CANCEL = 18, // session: calls up to head.call are not wanted
+  // 19 to 31 are kept free for the control channel
   // session and fork server
   MST_KIND_SERVER_READY = 32,  // server: booted, may be asked to fork
   MST_KIND_SERVER_REFUSE = 33, // server: text, why it must not fork
@@ -57,7 +62,11 @@ enum mst_kind {
 #define MST_FLAG_ERROR 0x0001u // VALUE: the call raised an error
 #define MST_FLAG_STATE 0x0002u // VALUE: the call changed the worker's state
 #define MST_FLAG_XDR 0x0004u   // R bytes are in R's portable big-endian form
-#define MST_FLAGS_KNOWN 0x0007u
+#define MST_FLAG_REPLAY 0x0008u // EXEC, VALUE: of a journal, for its effect only
+#define MST_FLAG_NAMESPACE 0x0010u // VALUE: the call loaded a namespace
+#define MST_FLAG_RNG 0x0020u  // VALUE: it drew from another than L'Ecuyer's stream
+#define MST_FLAG_SEED 0x0040u // VALUE: the stream's position follows the times
+#define MST_FLAGS_KNOWN 0x007Fu
 
 struct mst_head {
   uint8_t kind;     // enum mst_kind
@@ -132,6 +141,24 @@ void mst_value_head_encode(const struct mst_value_head *value,
                            uint8_t out[MST_VALUE_HEAD_BYTES]);
 int mst_value_head_decode(const uint8_t *bytes, size_t n,
                           struct mst_value_head *value);
+
+// Position of L'Ecuyer's random number stream: R's .Random.seed, 7 integers. The
+// payload of SEED, and behind the times of a VALUE with MST_FLAG_SEED.
+#define MST_SEED_WORDS 7
+#define MST_SEED_BYTES 28u
+struct mst_seed {
+  uint8_t known; // 0: the rest says nothing; not on the wire
+  int32_t words[MST_SEED_WORDS];
+};
+void mst_seed_encode(const struct mst_seed *seed, uint8_t out[MST_SEED_BYTES]);
+// mst_seed_decode reads n bytes, of which more than MST_SEED_BYTES are not looked
+// at; the first word must be one of R's kinds with L'Ecuyer's generator.
+int mst_seed_decode(const uint8_t *bytes, size_t n, struct mst_seed *seed);
+
+// CANCEL: how long the call may go on after its interrupt, in milliseconds.
+#define MST_CANCEL_BYTES 4u
+void mst_cancel_encode(uint32_t grace_ms, uint8_t out[MST_CANCEL_BYTES]);
+int mst_cancel_decode(const uint8_t *bytes, size_t n, uint32_t *grace_ms);
 
 // SERVER_READY: pid and number of threads seen; FORKED: pid in `pid`;
 // FORK_FAILED: errno in `number`; EXITED: pid, and wait status in two parts;

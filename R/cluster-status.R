@@ -1,0 +1,130 @@
+#' Workers of a cluster: state, output, journal
+#'
+#' `cluster_status()` tells what each worker does. `cluster_logs()` gives the last lines that
+#' the workers printed. `cluster_journal()` shows what is kept to make a worker again if it
+#' is lost. None of them asks the workers, so they answer at once whatever these do.
+#'
+#' While a call waits for workers, what they print is shown as it comes, a line each with
+#' the worker's number, on the session's standard error (`message()`'s place). What they
+#' print at other times is kept for `cluster_logs()`; nothing appears at a prompt.
+#' `options(muster.quiet = TRUE)` shows nothing. At most 4,096 lines and 1 MB are kept for
+#' a cluster, the newest; lines of over 4,096 bytes are cut into several.
+#'
+#' @param cl A cluster of [cluster_start()].
+#' @returns `cluster_status()`: a data frame with one row for each worker of `cl`:
+#'   `worker` (integer), `host`, `pid`, `state` (one of `"idle"`, `"busy"`, `"suspect"`: no
+#'   sign of life for half of the heartbeat, `"lost"`, `"restarting"`, `"stopped"`), `done` (tasks
+#'   that it answered), `running` (seconds since its task began, `NA` if it has none),
+#'   `restarts`, `heartbeat` (seconds since its last sign of life), `rss` (bytes of memory
+#'   in use, `NA` where the system doesn't tell) and `cpu` (seconds used).
+#'
+#'   `cluster_logs()`: a data frame with columns `worker` and `line`, oldest first.
+#'
+#'   `cluster_journal()`: a data frame with one row for each call that is kept: `worker`,
+#'   `call` (text, at most 60 characters), `kind` (`"call"`, `"unseen"`: changed nothing that
+#'   can be seen, kept for what it may have done otherwise, `"snapshot"`: stands for all before
+#'   it), `bytes`, `seconds` (that it took) and `failed`.
+#' @section Errors:
+#' `muster_error_input`: `cl` is no cluster of muster, was stopped, or is one of another
+#' process.
+#' @section Cost:
+#' Microseconds for each worker; `cluster_journal()` reads the calls that it shows.
+#' @seealso [cluster_start()] on healing.
+#' @examples
+#' cl <- cluster_start(2)
+#' clusterEvalQ(cl, cat("hello\n"))
+#' cluster_status(cl)
+#' cluster_logs(cl)
+#' cluster_journal(cl)
+#' cluster_stop(cl)
+#' @export
+cluster_status <- function(cl) {
+  check_cluster(cl, sys.call())
+  rows <- lapply(cl, status_row, call = sys.call())
+  do.call(rbind, rows)
+}
+
+status_row <- function(node, call) {
+  status <- .Call(ffi_node_look, node)
+  if (is.integer(status)) {
+    if (status != outcome_stopped) {
+      abort_node(node, status, call)
+    }
+    status <- list(
+      pid = NA_integer_, state = "stopped", done = NA_real_, running_s = NA_real_,
+      restarts = NA_integer_, heard_s = NA_real_
+    )
+  }
+  process <- .Call(ffi_process_stat, status$pid)
+  data.frame(
+    worker = .subset2(node, "rank"), host = .subset2(node, "host"), pid = status$pid,
+    state = status$state, done = status$done, running = status$running_s,
+    restarts = status$restarts, heartbeat = status$heard_s, rss = process[1L], cpu = process[2L]
+  )
+}
+
+#' @rdname cluster_status
+#' @export
+cluster_logs <- function(cl) {
+  check_cluster(cl, sys.call())
+  parts <- lapply(by_cluster(cl), function(group) {
+    logs <- .Call(ffi_cluster_logs, group$pointer)
+    if (is.integer(logs)) {
+      abort_node(group$node, logs, sys.call())
+    }
+    logs <- data.frame(worker = logs$worker, line = logs$line)
+    logs[logs$worker %in% group$ranks, , drop = FALSE]
+  })
+  logs <- do.call(rbind, parts)
+  row.names(logs) <- NULL
+  logs
+}
+
+#' @rdname cluster_status
+#' @export
+cluster_journal <- function(cl) {
+  check_cluster(cl, sys.call())
+  rows <- lapply(cl, function(node) {
+    entries <- .Call(ffi_node_journal, node)
+    if (is.integer(entries)) {
+      abort_node(node, entries, sys.call())
+    }
+    data.frame(
+      worker = rep(.subset2(node, "rank"), length(entries)),
+      call = vapply(entries, entry_text, ""),
+      kind = vapply(entries, entry_kind, ""),
+      bytes = vapply(entries, `[[`, 0, "bytes"),
+      seconds = vapply(entries, `[[`, 0, "elapsed_s"),
+      failed = vapply(entries, `[[`, NA, "failed")
+    )
+  })
+  do.call(rbind, rows)
+}
+
+entry_kind <- function(entry) {
+  if (entry$snapshot) "snapshot" else if (entry$visible) "call" else "unseen"
+}
+
+# The expression of clusterEvalQ(), else the function and its first arguments.
+entry_text <- function(entry) {
+  if (entry$snapshot) {
+    return("(the worker's state)")
+  }
+  if (is.null(entry$payload)) {
+    return("(large)")
+  }
+  call <- tryCatch(unserialize(entry$payload), error = function(e) NULL)
+  shown <- if (identical(call[[1L]], eval)) {
+    call[[2L]][[1L]]
+  } else {
+    as.call(c(if (is.character(call[[1L]])) as.name(call[[1L]]) else call[[1L]], call[[2L]]))
+  }
+  text <- paste(trimws(deparse(shown, width.cutoff = 60L, nlines = 3L)), collapse = " ")
+  if (nchar(text) > 60L) paste0(substr(text, 1L, 57L), "...") else text
+}
+
+check_cluster <- function(cl, call) {
+  if (!inherits(cl, "muster_cluster")) {
+    abort_input("cl", "a cluster of cluster_start()", cl, call)
+  }
+}

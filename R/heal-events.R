@@ -1,0 +1,212 @@
+# What happened to workers, in words, and what a call that will not be answered
+# leaves to its caller.
+
+# Called from C while a call of the user's waits or ends, if there is news.
+announce_events <- function() {
+  for (event in .Call(ffi_events)) {
+    announce_event(event)
+  }
+}
+
+announce_event <- function(event) {
+  who <- paste0("Worker ", event$worker, " (pid ", event$pid, ") was lost: ", exit_text(event), ".")
+  oom <- if (event$oom) "The system had no memory left and ended it."
+  if (event$kind == "given_up") {
+    inform_muster("given_up", who,
+      details = c(oom, event$reason, "It is not replaced.", output_lines(event$output, 5L)),
+      worker = event$worker, pid = event$pid
+    )
+    return(invisible())
+  }
+  inform_muster("restarted", who,
+    details = c(oom, event$reason, paste0("It is replaced", again_text(event), ".")),
+    worker = event$worker, pid = event$pid
+  )
+  if (event$fresh_rng) {
+    warn_muster("rng",
+      paste0("Worker ", event$worker, " has a new random number stream."),
+      details = "The stream of the one that was lost can't be continued.",
+      hints = "clusterSetRNGStream() sets streams that can.", worker = event$worker
+    )
+  }
+}
+
+again_text <- function(event) {
+  if (event$again == 0L) {
+    ""
+  } else if (event$again == 1L) {
+    paste0(", and its task runs again (attempt ", event$attempts + 1L, ")")
+  } else {
+    paste0(", and its ", event$again, " tasks run again")
+  }
+}
+
+# abort_failed() raises the error for a call that will not be answered: it killed its
+# worker too often, or took too long.
+abort_failed <- function(node, call) {
+  loss <- .Call(ffi_node_loss, node)
+  if (is.null(loss)) {
+    abort_lost(node, .subset2(node, "rank"), call)
+  }
+  job <- lost_job(node, loss)
+  late <- loss$kind == "timeout"
+  what <- if (is.null(job$range)) {
+    "A task"
+  } else if (job$range[1L] == job$range[2L]) {
+    paste0("The task for element ", job$range[1L])
+  } else {
+    paste0("The task for elements ", job$range[1L], " to ", job$range[2L])
+  }
+  abort_muster(if (late) "timeout" else "lost",
+    if (late) {
+      paste0(what, " took longer than the cluster's `timeout` and was ended.")
+    } else {
+      paste0(
+        what, " was lost with its worker ", loss$attempts,
+        if (loss$attempts == 1L) " time" else " times", "."
+      )
+    },
+    details = c(
+      if (!late) {
+        paste0("Worker ", loss$worker, " (pid ", loss$pid, ") ended: ", exit_text(loss), ".")
+      },
+      if (loss$oom) "The system had no memory left and ended it.",
+      if (!late) output_lines(loss$output)
+    ),
+    hints = c(
+      if (late) {
+        "Give `timeout` of cluster_start() a longer time, or send smaller pieces."
+      } else if (loss$oom) {
+        "Use fewer workers, or send smaller pieces."
+      } else {
+        "Run this task alone to see why; `retries` of cluster_start() allows more attempts."
+      },
+      "The condition's field `results` has the other results; the cluster can be used on."
+    ),
+    worker = loss$worker, pid = loss$pid, element = job$element, range = job$range,
+    exit_code = exit_field(loss, 1L), signal = exit_field(loss, 2L), oom = loss$oom,
+    output = loss$output, results = job$results, call = call
+  )
+}
+
+# lost_job() finds in the frames of parallel's verbs which elements a lost call was for,
+# and the results of the others: list(range, element, results). What other workers still
+# owe to the verb is waited for, as parallel does when a call raises an error.
+lost_job <- function(node, loss) {
+  tag <- if (!is.null(loss$payload)) {
+    tryCatch(unserialize(loss$payload)[[3L]], error = function(e) NULL)
+  }
+  for (i in rev(seq_len(sys.nframe()))) {
+    fun <- sys.function(i)
+    if (identical(fun, the$static_apply)) {
+      return(static_job(sys.frame(i), node))
+    }
+    if (identical(fun, the$dynamic_apply)) {
+      return(dynamic_job(sys.frame(i), tag))
+    }
+  }
+  answers <- lapply(.Call(ffi_round), function(entry) entry[[3L]]$value)
+  list(range = NULL, element = NA_integer_, results = answers)
+}
+
+# The static verbs send to nodes 1 to `jobs` and take the answers in that order.
+static_job <- function(frame, node) {
+  at <- 0L
+  results <- frame$val
+  answers <- .Call(ffi_round)
+  for (k in seq_len(frame$jobs)) {
+    one <- frame$cl[[k]]
+    if (identical(one, node)) {
+      at <- k
+    }
+    value <- if (at == 0L) answer_of(answers, one) else owed_answer(one)
+    if (is.list(value)) {
+      results[frame$start + k - 1L] <- list(value$value)
+    }
+  }
+  job_in(frame, if (at > 0L) frame$start + at - 1L, results)
+}
+
+# The answer that a verb has taken from a node.
+answer_of <- function(answers, node) {
+  for (entry in answers) {
+    mine <- identical(entry[[1L]], .subset2(node, "rank")) &&
+      identical(entry[[2L]], .subset2(node, "id"))
+    if (mine) {
+      return(entry[[3L]])
+    }
+  }
+}
+
+# The answer that a node owes, NULL if there is or will be none.
+owed_answer <- function(node) {
+  status <- .Call(ffi_node_look, node)
+  if (is.integer(status) || status$owed == 0L) {
+    return(NULL)
+  }
+  value <- .Call(ffi_node_receive, node)
+  if (identical(value, outcome_failed)) {
+    .Call(ffi_node_loss, node)
+  }
+  if (is.list(value)) value
+}
+
+# The load-balanced verbs know their calls by tag.
+dynamic_job <- function(frame, job) {
+  results <- frame$val
+  for (node in frame$cl) {
+    value <- owed_answer(node)
+    if (is.list(value) && is.numeric(value$tag)) {
+      results[value$tag] <- list(value$value)
+    }
+  }
+  job_in(frame, job, results)
+}
+
+# parLapply() and its kin send lists of elements (chunks) to lapply().
+job_in <- function(frame, job, results) {
+  if (is.null(job)) {
+    return(list(range = NULL, element = NA_integer_, results = results))
+  }
+  chunks <- environment(frame$argfun)$x
+  if (!identical(frame$fun, lapply) || !is.list(chunks) || length(chunks) != frame$n) {
+    return(list(range = c(job, job), element = as.integer(job), results = results))
+  }
+  sizes <- lengths(chunks)
+  before <- sum(sizes[seq_len(job - 1L)])
+  range <- as.integer(c(before + 1L, before + sizes[job]))
+  flat <- vector("list", sum(sizes))
+  end <- cumsum(sizes)
+  for (k in seq_along(results)) {
+    if (is.list(results[[k]]) && length(results[[k]]) == sizes[k]) {
+      flat[seq(end[k] - sizes[k] + 1L, length.out = sizes[k])] <- results[[k]]
+    }
+  }
+  list(
+    range = range, element = if (sizes[job] == 1L) range[1L] else NA_integer_, results = flat
+  )
+}
+
+# ---- Fork servers that are gone
+
+# What is needed to boot another server for a cluster, by the cluster's id.
+plans_keep <- function(id, plan, base) {
+  the$plans[[as.character(id)]] <- list(plan = plan, base = base)
+}
+
+# Called from C when a worker is to be replaced and its fork server is gone.
+replace_servers <- function() {
+  for (id in .Call(ffi_cluster_orphans)) {
+    kept <- the$plans[[as.character(id)]]
+    server <- tryCatch(server_for(kept$plan), error = identity)
+    if (inherits(server, "error") || !is.null(server$refused)) {
+      abort_muster("lost", "Can't replace workers: their fork server is gone and no other starts.",
+        details = if (inherits(server, "error")) conditionMessage(server) else server$refused,
+        hints = "cluster_stop() this cluster and start another.", call = verb_call()
+      )
+    }
+    temp_dir(basename(kept$base), kept$plan$call)
+    .Call(ffi_cluster_adopt, id, server$pointer)
+    inform_muster("server", "The fork server was gone; another one was started.")
+  }
+}

@@ -1,0 +1,76 @@
+// The last lines of a cluster's workers. See mst_log.h.
+#include "base/mst_log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct mst_log_line *slot(const struct mst_log *log, uint64_t number) {
+  return &log->lines[number % MST_LOG_LINES];
+}
+
+static void drop_oldest(struct mst_log *log) {
+  struct mst_log_line *line = slot(log, log->first++);
+  log->bytes -= line->length;
+  free(line->text);
+  line->text = NULL;
+}
+
+static void add(struct mst_log *log, uint32_t worker, const char *text,
+                size_t n) {
+  if (log->lines == NULL) {
+    log->lines = calloc(MST_LOG_LINES, sizeof *log->lines);
+    if (log->lines == NULL) return;
+  }
+  char *copy = malloc(n + 1);
+  if (copy == NULL) return;
+  memcpy(copy, text, n);
+  while (log->next > log->first && (log->next - log->first == MST_LOG_LINES ||
+                                    log->bytes + n > MST_LOG_BYTES)) {
+    drop_oldest(log);
+  }
+  *slot(log, log->next++) = (struct mst_log_line){
+      .worker = worker, .length = (uint32_t)n, .text = copy};
+  log->bytes += n;
+}
+
+void mst_log_end(struct mst_log *log, struct mst_log_part *part,
+                 uint32_t worker) {
+  if (part->length == 0) return;
+  add(log, worker, part->text, part->length);
+  part->length = 0;
+}
+
+void mst_log_write(struct mst_log *log, struct mst_log_part *part,
+                   uint32_t worker, const char *bytes, size_t n) {
+  while (n > 0) {
+    const char *newline = memchr(bytes, '\n', n);
+    const size_t line = newline == NULL ? n : (size_t)(newline - bytes);
+    const size_t room = sizeof part->text - part->length;
+    const size_t take = line < room ? line : room;
+    memcpy(part->text + part->length, bytes, take);
+    part->length += take;
+    bytes += take;
+    n -= take;
+    if (take == line && newline != NULL) {
+      add(log, worker, part->text, part->length);
+      part->length = 0;
+      bytes++;
+      n--;
+    } else if (part->length == sizeof part->text) {
+      mst_log_end(log, part, worker);
+    }
+  }
+}
+
+const struct mst_log_line *mst_log_at(const struct mst_log *log,
+                                      uint64_t number) {
+  if (number < log->first || number >= log->next) return NULL;
+  return slot(log, number);
+}
+
+void mst_log_free(struct mst_log *log) {
+  while (log->lines != NULL && log->first < log->next)
+    drop_oldest(log);
+  free(log->lines);
+  memset(log, 0, sizeof *log);
+}

@@ -1,0 +1,46 @@
+// mst_log: the last lines that a cluster's workers printed. One owner, no R.
+//
+// Bytes go in as they come, cut anywhere; lines come out, whole, with the worker
+// that printed them. Bounded: the oldest lines go first, a long line is cut into
+// several. Lines have numbers from 0 on, so that a reader knows what it has missed.
+#ifndef MST_LOG_H
+#define MST_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define MST_LOG_LINES 4096u
+#define MST_LOG_BYTES ((size_t)1 << 20)
+#define MST_LOG_LINE_MAX ((size_t)4096)
+
+struct mst_log_line {
+  uint32_t worker;
+  uint32_t length;
+  char *text; // not ended by NUL
+};
+
+struct mst_log {
+  struct mst_log_line *lines; // ring of MST_LOG_LINES, NULL before the first
+  uint64_t first;             // number of the oldest kept
+  uint64_t next;              // number that the next line gets
+  size_t bytes;
+};
+
+// The beginning of a worker's line whose end hasn't come yet.
+struct mst_log_part {
+  size_t length;
+  char text[MST_LOG_LINE_MAX];
+};
+
+// mst_log_write takes what a worker printed. Without memory it is dropped.
+void mst_log_write(struct mst_log *log, struct mst_log_part *part,
+                   uint32_t worker, const char *bytes, size_t n);
+// mst_log_end makes a line of what a worker left without an end of line.
+void mst_log_end(struct mst_log *log, struct mst_log_part *part,
+                 uint32_t worker);
+// mst_log_at gives line `number`, NULL if it isn't kept.
+const struct mst_log_line *mst_log_at(const struct mst_log *log,
+                                      uint64_t number);
+void mst_log_free(struct mst_log *log);
+
+#endif

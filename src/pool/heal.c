@@ -1,0 +1,56 @@
+// Blame and silence. The contract is in heal.h.
+#include "pool/heal.h"
+
+#define NEVER INT64_MAX
+#define BEATS 3 // questions in one heartbeat
+
+void mst_heal_begin(struct mst_heal *heal, int64_t now_ns) {
+  *heal = (struct mst_heal){.heard_ns = now_ns, .asked_ns = now_ns};
+}
+
+enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
+                                    const struct mst_heal_policy *policy,
+                                    int evaluating, int64_t now_ns) {
+  if (!policy->on) return MST_HEAL_LEAVE;
+  heal->heard_ns = heal->asked_ns = now_ns;
+  if (evaluating) {
+    heal->deaths = 0; // it came to its work, so it can be kept alive
+    if (heal->attempt++ < policy->retries) return MST_HEAL_RESTART;
+    heal->attempt = 0;
+    return MST_HEAL_POISON;
+  }
+  if (heal->deaths == 0 || now_ns - heal->first_ns > MST_HEAL_PERIOD_NS) {
+    heal->deaths = 0;
+    heal->first_ns = now_ns;
+  }
+  if (++heal->deaths > MST_HEAL_DEATHS) return MST_HEAL_GIVE_UP;
+  return MST_HEAL_RESTART;
+}
+
+void mst_heal_answered(struct mst_heal *heal) {
+  heal->attempt = 0;
+  heal->deaths = 0;
+}
+
+enum mst_beat mst_heal_beat(struct mst_heal *heal,
+                            const struct mst_heal_policy *policy,
+                            int64_t slept_ns, int64_t now_ns) {
+  if (policy->heartbeat_ns == NEVER) return MST_BEAT_FINE;
+  const int64_t beat_ns = policy->heartbeat_ns / BEATS;
+  if (slept_ns > beat_ns) heal->heard_ns = now_ns; // as if: judge later
+  if (now_ns - heal->heard_ns >= policy->heartbeat_ns) return MST_BEAT_SILENT;
+  if (now_ns - heal->asked_ns < beat_ns) return MST_BEAT_FINE;
+  heal->asked_ns = now_ns;
+  return MST_BEAT_ASK;
+}
+
+void mst_heal_heard(struct mst_heal *heal, int64_t now_ns) {
+  heal->heard_ns = now_ns;
+}
+
+int mst_heal_is_suspect(const struct mst_heal *heal,
+                        const struct mst_heal_policy *policy, int64_t now_ns) {
+  if (policy->heartbeat_ns == NEVER) return 0;
+  return heal->asked_ns > heal->heard_ns &&
+         now_ns - heal->heard_ns >= policy->heartbeat_ns / 2;
+}

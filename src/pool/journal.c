@@ -1,0 +1,166 @@
+// What made a worker what it is. The contract is in journal.h.
+#include "pool/journal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_fault.h"
+
+static void drop_entry(struct mst_journal *journal, struct mst_entry **at) {
+  struct mst_entry *gone = *at;
+  *at = gone->next;
+  journal->count--;
+  journal->bytes -= gone->payload->buf.len;
+  journal->dropped++;
+  mst_blob_release(gone->payload);
+  free(gone);
+}
+
+static void find_last(struct mst_journal *journal) {
+  journal->last = journal->first;
+  while (journal->last != NULL && journal->last->next != NULL) {
+    journal->last = journal->last->next;
+  }
+}
+
+static int is_equal(const struct mst_entry *one, const struct mst_entry *other) {
+  const struct mst_buf *a = &one->payload->buf;
+  const struct mst_buf *b = &other->payload->buf;
+  return one->snapshot == other->snapshot && a->len == b->len &&
+         (a->data == b->data || memcmp(a->data, b->data, a->len) == 0);
+}
+
+// drop_equal: what an entry does unseen is done by its last equal too. Only among
+// those that changed nothing in sight, so that nothing in sight is done out of turn.
+static void drop_equal(struct mst_journal *journal,
+                       const struct mst_entry *entry) {
+  for (struct mst_entry **at = &journal->first; *at != NULL;) {
+    if (!(*at)->visible && is_equal(*at, entry)) {
+      drop_entry(journal, at);
+    } else {
+      at = &(*at)->next;
+    }
+  }
+  find_last(journal);
+}
+
+static int append(struct mst_journal *journal, const struct mst_entry *entry) {
+  struct mst_entry *added =
+      mst_fault("journal.alloc") ? NULL : malloc(sizeof *added);
+  if (added == NULL) {
+    journal->incomplete = 1;
+    return -MST_EMEM;
+  }
+  *added = *entry;
+  added->next = NULL;
+  added->payload->refs++;
+  if (journal->last != NULL) {
+    journal->last->next = added;
+  } else {
+    journal->first = added;
+  }
+  journal->last = added;
+  journal->count++;
+  journal->bytes += added->payload->buf.len;
+  return 0;
+}
+
+int mst_journal_add(struct mst_journal *journal,
+                    const struct mst_entry *entry) {
+  if (!entry->visible) drop_equal(journal, entry);
+  if (journal->count >= MST_JOURNAL_ENTRIES_MAX) {
+    journal->incomplete = 1;
+    return 0;
+  }
+  if (append(journal, entry) != 0) return -MST_EMEM;
+  if (entry->visible) journal->since++;
+  return 0;
+}
+
+static size_t snapshot_bytes(const struct mst_journal *journal) {
+  for (const struct mst_entry *at = journal->first; at != NULL; at = at->next) {
+    if (at->snapshot) return at->payload->buf.len;
+  }
+  return 0;
+}
+
+int mst_journal_wants(struct mst_journal *journal, uint64_t call) {
+  if (journal->asking || journal->impossible || journal->incomplete) return 0;
+  if (journal->since < MST_JOURNAL_SNAPSHOT_EVERY) return 0;
+  const size_t more = snapshot_bytes(journal) / MST_JOURNAL_SNAPSHOT_BYTES;
+  if (journal->since - MST_JOURNAL_SNAPSHOT_EVERY < more &&
+      journal->count < MST_JOURNAL_ENTRIES_MAX / 2) {
+    return 0;
+  }
+  journal->asking = 1;
+  journal->asked = call;
+  return 1;
+}
+
+// drop_doubles: of equal entries before `end` the last is enough.
+static void drop_doubles(struct mst_journal *journal,
+                         const struct mst_entry *end) {
+  for (struct mst_entry **at = &journal->first; *at != end;) {
+    const struct mst_entry *later = (*at)->next;
+    while (later != end && !is_equal(*at, later))
+      later = later->next;
+    if (later != end) {
+      drop_entry(journal, at);
+    } else {
+      at = &(*at)->next;
+    }
+  }
+}
+
+int mst_journal_snapshot(struct mst_journal *journal,
+                         struct mst_blob *payload) {
+  if (!journal->asking) return 0;
+  journal->asking = 0;
+  if (payload == NULL) {
+    journal->impossible = 1;
+    return 0;
+  }
+  // What came before it: only what is kept for what it does unseen.
+  struct mst_entry **at = &journal->first;
+  while (*at != NULL && ((*at)->snapshot || (*at)->call <= journal->asked)) {
+    if ((*at)->snapshot || !(*at)->unseen) {
+      if ((*at)->visible && !(*at)->snapshot) journal->since--;
+      drop_entry(journal, at);
+      continue;
+    }
+    if ((*at)->visible) {
+      (*at)->visible = 0; // the snapshot has what it did in sight
+      journal->since--;
+    }
+    at = &(*at)->next;
+  }
+  struct mst_entry *after = *at;
+  drop_doubles(journal, after);
+  at = &journal->first;
+  while (*at != after)
+    at = &(*at)->next;
+  struct mst_entry *snapshot = calloc(1, sizeof *snapshot);
+  if (snapshot == NULL) {
+    journal->incomplete = 1;
+    find_last(journal);
+    return -MST_EMEM;
+  }
+  snapshot->payload = payload;
+  payload->refs++;
+  snapshot->snapshot = 1;
+  snapshot->next = after;
+  *at = snapshot;
+  journal->count++;
+  journal->bytes += payload->buf.len;
+  find_last(journal);
+  return 0;
+}
+
+void mst_journal_unask(struct mst_journal *journal) { journal->asking = 0; }
+
+void mst_journal_free(struct mst_journal *journal) {
+  while (journal->first != NULL)
+    drop_entry(journal, &journal->first);
+  memset(journal, 0, sizeof *journal);
+}

@@ -1,0 +1,69 @@
+// pool/journal: what made a worker what it is, in order. Pure: bytes and facts go
+// in; no socket, no clock, no R.
+//
+// An entry is a call that changed the worker, as it was sent, with the position of
+// the random number stream before it. Replayed in order they make a new
+// incarnation the same. Three things keep a journal short:
+//   - calls that change nothing are never put in (the worker's answer tells);
+//   - a call that leaves no trace that the worker can see, but is kept for what it
+//     may do unseen (clusterEvalQ), replaces an equal one before it;
+//   - a snapshot of the worker (its global variables, options, search path) stands
+//     for all entries before it. Those kept for what they do unseen stay, and are
+//     replayed before the snapshot, which has the last word.
+// A journal that grew past MST_JOURNAL_ENTRIES_MAX without a snapshot is broken: it
+// says so (incomplete) rather than make a worker that is not the same.
+#ifndef MST_POOL_JOURNAL_H
+#define MST_POOL_JOURNAL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "loop/chan.h"
+
+#define MST_JOURNAL_ENTRIES_MAX 10000u
+// A snapshot is asked for after so many entries that it would stand for, and one
+// more for each so many bytes that the last one had.
+#define MST_JOURNAL_SNAPSHOT_EVERY 64u
+#define MST_JOURNAL_SNAPSHOT_BYTES ((size_t)65536)
+
+struct mst_entry {
+  struct mst_entry *next;
+  struct mst_blob *payload; // of EXEC; of a snapshot its R bytes. A reference
+  struct mst_seed seed;     // before the call
+  uint64_t call;            // its id, 0 for a snapshot
+  double elapsed_s;
+  uint8_t failed;   // the call raised an error (after it had changed something)
+  uint8_t visible;  // the worker saw a change
+  uint8_t unseen;   // kept also for what it may do unseen
+  uint8_t snapshot; // a snapshot, not a call
+};
+
+struct mst_journal {
+  struct mst_entry *first;
+  struct mst_entry *last;
+  uint32_t count;
+  size_t bytes;
+  uint32_t since;      // visible entries after the last snapshot
+  uint64_t dropped;    // entries that a snapshot or an equal one replaced
+  uint64_t asked;      // call that the snapshot that was asked for comes after
+  uint8_t asking;      // it was asked for and hasn't come
+  uint8_t impossible;  // the worker said that it can't be put into one
+  uint8_t incomplete;  // something had to be dropped
+};
+
+// mst_journal_add puts a call in, as `entry` describes it (next is ignored; the
+// payload gets one more reference). 0 or -MST_EMEM: then the journal is incomplete.
+int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
+
+// mst_journal_wants tells whether a snapshot should be asked for after call `call`,
+// and notes that it was: 1 or 0.
+int mst_journal_wants(struct mst_journal *journal, uint64_t call);
+// mst_journal_snapshot takes the snapshot that was asked for; payload NULL if the
+// worker can't be put into one. Errors as mst_journal_add.
+int mst_journal_snapshot(struct mst_journal *journal, struct mst_blob *payload);
+// mst_journal_unask: the incarnation that was asked for a snapshot is gone.
+void mst_journal_unask(struct mst_journal *journal);
+
+void mst_journal_free(struct mst_journal *journal);
+
+#endif
