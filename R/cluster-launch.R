@@ -168,12 +168,15 @@ temp_dir <- function(name, call) {
 
 can_write <- function(dir) .Call(ffi_can_write, tempfile("probe", dir))
 
-# Removes what belongs to no worker that lives. Only one start is under way at a time,
-# and fork servers that are ready have no directory of their own in theirs.
+# Removes what belongs to no worker that lives, unless one is on its way that hasn't
+# told its directory yet. Fork servers that are ready have none of their own in theirs.
 sweep_temp_dirs <- function() {
-  dirs <- list.files(temp_root(), full.names = TRUE)
-  found <- list.files(dirs, full.names = TRUE)
-  unlink(setdiff(found, .Call(ffi_session_tempdirs)), recursive = TRUE)
+  known <- .Call(ffi_session_tempdirs)
+  if (!is.null(known)) {
+    dirs <- list.files(temp_root(), full.names = TRUE)
+    found <- list.files(dirs, full.names = TRUE)
+    unlink(setdiff(found, known), recursive = TRUE)
+  }
   drop_booted_dir()
 }
 

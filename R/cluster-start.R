@@ -255,9 +255,17 @@ new_nodes <- function(pointers, pointer, id, start, from = 1L) {
   })
 }
 
+# The last one that was known, once the cluster is stopped.
 pid_of <- function(peer) {
   peer <- structure(list(), peer = peer)
-  function() .Call(ffi_node_pid, peer)
+  last <- .Call(ffi_node_pid, peer)
+  function() {
+    now <- .Call(ffi_node_pid, peer)
+    if (!is.na(now)) {
+      last <<- now
+    }
+    last
+  }
 }
 
 new_cluster <- function(nodes) {

@@ -33,14 +33,17 @@ outcome_failed <- 7L
 
 # Stops whole clusters where all their nodes are among `nodes`, else single workers.
 stop_nodes <- function(nodes) {
+  swept <- FALSE
   for (group in by_cluster(nodes)) {
     outcome <- .Call(ffi_node_outcome, group$node)
     if (outcome == outcome_foreign) {
       abort_node(group$node, outcome, verb_call())
     }
-    .Call(ffi_cluster_stop, group$pointer, as.integer(group$ranks))
+    restarted <- .Call(ffi_cluster_stop, group$pointer, as.integer(group$ranks))
+    swept <- swept || isTRUE(restarted)
   }
-  drop_booted_dir()
+  # One that was ended while it came back left its directory.
+  if (swept) sweep_temp_dirs() else drop_booted_dir()
 }
 
 # The directory of booted workers goes with the last of them.

@@ -310,20 +310,28 @@ static int is_there(const struct mst_session *session, uint32_t id) {
   return cluster != NULL;
 }
 
+static int was_restarted(const struct mst_cluster *cluster) {
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    if (cluster->pool.workers[i].epoch > 0) return 1;
+  }
+  return 0;
+}
+
 // ffi_cluster_stop stops the workers with these ranks, and the cluster with the
-// last of them, and waits until they are reaped. An interrupt leaves the wait;
+// last of them, and waits until they are reaped. TRUE if some had been restarted. An interrupt leaves the wait;
 // the workers end all the same, since they were told to.
 SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   enum ffi_outcome outcome;
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
   if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
   struct mst_session *session = cluster->session;
+  const int restarted = was_restarted(cluster);
   if (retire(cluster, ranks) > 0) {
     while (!retired(cluster, ranks)) {
       ffi_run_slice(session, FFI_SLICE_MS);
       R_CheckUserInterrupt();
     }
-    return R_NilValue;
+    return Rf_ScalarLogical(restarted);
   }
   mst_cluster_stop(cluster);
   R_ClearExternalPtr(pointer);
@@ -331,7 +339,7 @@ SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   const uint32_t id = cluster->id;
   for (;;) {
     ffi_run_slice(session, FFI_SLICE_MS);
-    if (!is_there(session, id)) return R_NilValue;
+    if (!is_there(session, id)) return Rf_ScalarLogical(restarted);
     R_CheckUserInterrupt();
   }
 }

@@ -113,10 +113,20 @@ int64_t ffi_deadline(SEXP timeout_s) {
   return mst_clock_now() + (int64_t)(s * (double)MST_NS_PER_S);
 }
 
+static int is_booting(const struct mst_session *session) {
+  for (const struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next) {
+    if (cluster->pool.in_flight > 0 || cluster->pool.again > 0) return 1;
+  }
+  return 0;
+}
+
 // ffi_session_tempdirs gives the temporary directories of all workers that are
-// not known to have ended.
+// not known to have ended; NULL while some worker hasn't told its own yet.
 SEXP ffi_session_tempdirs(void) {
-  const struct mst_session *session = ffi_session_or_null();
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) ffi_run_slice(session, 0);
+  if (session != NULL && is_booting(session)) return R_NilValue;
   R_xlen_t n = 0;
   for (const struct mst_cluster *cluster = session == NULL ? NULL
                                                            : session->clusters;
