@@ -17,8 +17,10 @@
 #' environment, R's default packages and yours attached, options as your profile
 #' sets them, a random number stream and a temporary directory of their own. They
 #' have your session's library paths, working directory and environment variables
-#' as they are at the start. What they print isn't shown; the last 8 KB are kept
-#' for error messages.
+#' as they are at the start. What they print is shown while a call waits for them and
+#' kept for [cluster_logs()].
+#'
+#' A worker that is lost is replaced, and what it was doing runs again: see Healing.
 #'
 #' No worker outlives its session, however that ends: a second thread in each
 #' worker ends it, with all processes that it has started, unless these made
@@ -42,6 +44,18 @@
 #'   `"spawn"` elsewhere. When you name `"fork"` yourself, a refusal is an error.
 #' @param threads Number of threads that BLAS and OpenMP may use in each worker.
 #'   Default 1: the workers are the parallelism.
+#' @param healing If `TRUE`, the default, workers that are lost are replaced. If `FALSE`, a
+#'   call to a lost worker is an error of class `muster_error_lost`, as with a cluster of
+#'   [parallel::makeCluster()]; the other workers can still be used.
+#' @param retries How often a task is tried again that was lost with its worker: a whole
+#'   number from 0 to 1,000, by default 2. 0: its first loss is an error.
+#' @param heartbeat Seconds without a sign of life after which a worker counts as lost, at
+#'   least 0.1, by default 10; `Inf` for never. Any worker answers while it computes; one that
+#'   was stopped (SIGSTOP), or whose machine hangs, doesn't.
+#' @param timeout Seconds that one task may take, by default `Inf`. One that takes longer is
+#'   interrupted, after another second ended with its worker, and is an error of class
+#'   `muster_error_timeout`. With parallel's verbs a task is what is sent to a worker at
+#'   once: for `parLapply()` a share of the elements.
 #' @param autoStop If `TRUE`, the default, a cluster that nothing refers to any more
 #'   is stopped when R's garbage collector finds it. If `FALSE`, it lives until
 #'   [cluster_stop()] or the end of the session.
@@ -56,10 +70,45 @@
 #'   be known before.
 #' * `muster_error_launch`: a worker or the fork server didn't get ready. Fields
 #'   `worker`, `pid`, `exit_code`, `signal`, `output` (its last words).
+#' * `muster_error_lost`, `muster_error_timeout`: raised by later calls, see Healing.
 #' * `muster_error_timeout`: not ready within `getOption("muster.start_timeout")`
 #'   seconds (120).
 #'
 #' After an error nothing is left: what had started is ended first.
+#' @section Healing:
+#' A task whose worker was lost runs again, so **its side effects may happen twice**
+#' (files written, rows inserted): `retries = 0` if that must not be.
+#'
+#' Lost is a worker whose process ended, however it did (known within milliseconds), or that
+#' gives no sign of life for `heartbeat` seconds. It is looked for while a call of yours
+#' waits, not at an idle prompt. A message of class `muster_message_restarted` says
+#' what happened and what runs again; `options(muster.quiet = TRUE)` silences it.
+#'
+#' The new worker is made what the lost one was: each call that changed a worker
+#' (its global variables, options, search path, working directory) was noted in a journal,
+#' see [cluster_journal()], and is run again in order. Calls that only compute leave no
+#' trace there. So do changes that can't be seen from R (in a package's own variables, an open
+#' connection, a C library): send those with `clusterEvalQ()`, which is always noted.
+#' When many calls have changed a worker, it is asked for its whole state instead, so the
+#' journal stays short. With healing the session keeps a copy of each call until it
+#' is answered, and of each call that is in a journal.
+#'
+#' After [parallel::clusterSetRNGStream()] a task that runs again draws the same numbers
+#' as its lost attempt: results are the same with and without losses, but for the
+#' load-balanced verbs, whose results depend on chance anyway. Any other generator gets a
+#' new stream in the new worker, with a warning of class `muster_warning_rng`.
+#'
+#' A task that was lost `retries + 1` times is an error of class `muster_error_lost`. Fields:
+#' `range` (first and last element that it was for), `element` (if it is one), `worker`,
+#' `pid`, `signal`, `exit_code`, `oom` (the system ended it for memory, as far as can be told; its
+#' retry then runs while no other worker has a task), `output` (last words) and `results`
+#' (what the other tasks gave). The cluster can be used on. A worker that ends more than 3
+#' times within 5 seconds without a task to blame is given up; calls to it are
+#' such errors, too.
+#'
+#' An interrupt (Ctrl-C) or a time limit gives the prompt back at once. What the workers
+#' do for that call is interrupted; one that goes on for a second all the same is ended and
+#' replaced. Later calls never get answers of earlier ones.
 #' @section Forking:
 #' Only the fork server forks, and only while it has a single thread; otherwise it
 #' refuses, with the reason. It boots with one BLAS and one OpenMP thread. If
@@ -76,9 +125,14 @@
 #' @section Source:
 #' The contract of clusters is that of [parallel::makeCluster()] and
 #' [parallel::clusterApply()].
-#' @seealso [cluster_stop()], [availableCores()].
+#' @seealso [cluster_status()], [cluster_logs()], [cluster_resize()], [cluster_stop()],
+#'   [availableCores()].
 #' @examples
 #' cl <- cluster_start(2)
+#' parSapply(cl, 1:4, function(i) i^2)
+#'
+#' # A worker is killed in the middle of its work.
+#' tools::pskill(cl[[1]]$pid, tools::SIGKILL)
 #' parSapply(cl, 1:4, function(i) i^2)
 #' cluster_stop(cl)
 #' @export

@@ -21,8 +21,11 @@ static struct {
   SEXP key; // list(frame, fun, args), preserved: the addresses can't be reused
 } broadcast;
 
-// The buffer that payloads are serialized into, used again and again.
-static struct mst_blob *scratch;
+// The buffers that payloads are serialized into, used again and again: healing keeps
+// a payload until it is answered, so a call to several workers at once needs several.
+#define SCRATCH_COUNT 16
+static struct mst_blob *scratch[SCRATCH_COUNT];
+static unsigned scratch_last;
 
 // forget_broadcast lets go of a large payload: nobody sends it again. Called
 // before each receive, so it is quick when there is none.
@@ -33,10 +36,28 @@ static void forget_broadcast(void) {
     mst_blob_release(broadcast.blob);
     broadcast.blob = NULL;
   }
-  if (scratch != NULL && scratch->refs == 1 &&
-      scratch->buf.cap > MST_CHAN_KEEP) {
-    mst_buf_free(&scratch->buf);
+  for (unsigned i = 0; i < SCRATCH_COUNT; i++) {
+    struct mst_blob *blob = scratch[i];
+    if (blob != NULL && blob->refs == 1 && blob->buf.cap > MST_CHAN_KEEP) {
+      mst_buf_free(&blob->buf);
+    }
   }
+}
+
+// free_scratch gives an empty blob that nobody else holds, NULL without memory.
+static struct mst_blob *free_scratch(void) {
+  unsigned i = 0;
+  while (i < SCRATCH_COUNT && scratch[i] != NULL && scratch[i]->refs > 1)
+    i++;
+  if (i == SCRATCH_COUNT) { // all are in use: let go of one
+    i = (scratch_last + 1) % SCRATCH_COUNT;
+    mst_blob_release(scratch[i]);
+    scratch[i] = NULL;
+  }
+  if (scratch[i] == NULL) scratch[i] = mst_blob_new();
+  scratch_last = i;
+  if (scratch[i] != NULL) scratch[i]->buf.len = 0;
+  return scratch[i];
 }
 
 // function_of_ours gives a function of muster's namespace by name, looked up once.
@@ -98,23 +119,16 @@ static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
   UNPROTECT(1);
 }
 
-// payload_of serializes into scratch, or into a new one while the old is still
-// queued somewhere.
 static struct mst_blob *payload_of(SEXP fun, SEXP args, SEXP tag) {
-  if (scratch != NULL && scratch->refs > 1) {
-    mst_blob_release(scratch);
-    scratch = NULL;
-  }
-  if (scratch == NULL) scratch = mst_blob_new();
-  if (scratch == NULL) Rf_error("no memory for a message");
-  scratch->buf.len = 0;
+  struct mst_blob *blob = free_scratch();
+  if (blob == NULL) Rf_error("no memory for a message");
   SEXP message = PROTECT(Rf_allocVector(VECSXP, 3));
   SET_VECTOR_ELT(message, 0, fun);
   SET_VECTOR_ELT(message, 1, args);
   SET_VECTOR_ELT(message, 2, tag);
-  ffi_serialize(message, &scratch->buf);
+  ffi_serialize(message, &blob->buf);
   UNPROTECT(1);
-  return scratch;
+  return blob;
 }
 
 // element finds a list's element by name; parallel builds its messages in a

@@ -114,21 +114,14 @@ SEXP ffi_server_state(SEXP pointer) {
   return list;
 }
 
-static int launches_for_someone(const struct mst_server *server) {
-  const struct mst_session *session = ffi_session_or_null();
-  for (const struct mst_cluster *cluster = session == NULL ? NULL
-                                                           : session->clusters;
-       cluster != NULL; cluster = cluster->next) {
-    if (cluster->launcher == &server->launcher) return 1;
-  }
-  return 0;
-}
-
 // ffi_server_end ends a server that no cluster uses. FALSE if one does.
 SEXP ffi_server_end(SEXP pointer) {
   struct mst_server *server = ffi_server_of(pointer);
   if (server == NULL) return Rf_ScalarLogical(1);
-  if (launches_for_someone(server)) return Rf_ScalarLogical(0);
+  const struct mst_session *session = ffi_session_or_null();
+  if (session != NULL && mst_session_needs(session, &server->launcher)) {
+    return Rf_ScalarLogical(0);
+  }
   mst_server_end(server);
   const int64_t deadline_ns = mst_clock_now() + 2 * MST_NS_PER_S;
   while (mst_server_reap(server) == 0 && mst_clock_now() < deadline_ns) {

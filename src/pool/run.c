@@ -62,12 +62,13 @@ static void do_bye(struct mst_peer *peer) {
 // ended by its own watch.
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
   const struct mst_worker *worker = &cluster->pool.workers[index];
-  if (cluster->launcher->gone && !worker->channel_open) {
-    mst_net_shutdown(cluster->peers[index]->control.fd);
+  const struct mst_peer *peer = cluster->peers[index];
+  if (peer->launcher->gone && !worker->channel_open) {
+    mst_net_shutdown(peer->control.fd);
     return;
   }
-  cluster->launcher->signal(cluster->launcher, cluster->id, index,
-                            worker->epoch, (pid_t)worker->pid, SIGKILL);
+  peer->launcher->signal(peer->launcher, cluster->id, index, worker->epoch,
+                         (pid_t)worker->pid, SIGKILL);
 }
 
 static void begin_healing(struct mst_cluster *cluster) {
@@ -159,13 +160,17 @@ void mst_session_news(void *owner, const struct mst_news *news) {
   mst_cluster_event(cluster, &event);
 }
 
-// orphan_event says what can be known of a worker whose launcher is gone: that it
+// orphan_event says what can be known of a worker if its launcher is gone: that it
 // was never born, or that it has ended, once its channel did or it was killed.
 // MST_EV_TICK stands for nothing.
 static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
   const struct mst_worker *worker = mst_peer_worker(peer);
-  if (!worker->awaited) return MST_EV_TICK;
-  if (worker->state == MST_WORKER_STARTING && worker->pid == 0 &&
+  if (!worker->awaited || peer->launcher == NULL || !peer->launcher->gone) {
+    return MST_EV_TICK;
+  }
+  if ((worker->state == MST_WORKER_STARTING ||
+       worker->state == MST_WORKER_RESTARTING) &&
+      worker->pid == 0 &&
       !peer->hello_seen) {
     return MST_EV_LAUNCH_FAILED;
   }
@@ -195,7 +200,7 @@ static void let_time_pass(struct mst_session *session) {
     if (reap && cluster->pool.phase != MST_POOL_DOWN) {
       cluster->launcher->reap(cluster->launcher);
     }
-    if (cluster->launcher->gone) launcher_lost(cluster);
+    if (cluster->launcher->gone || cluster->adopted) launcher_lost(cluster);
     if (now_ns >= mst_pool_wake_ns(&cluster->pool)) {
       const struct mst_event tick = {.kind = MST_EV_TICK};
       mst_cluster_event(cluster, &tick);
@@ -312,6 +317,27 @@ void mst_cluster_adopt(struct mst_cluster *cluster,
                        struct mst_launcher *launcher) {
   cluster->launcher = launcher;
   cluster->orphaned = 0;
+  cluster->adopted = 1;
+}
+
+static int cluster_needs(const struct mst_cluster *cluster,
+                         const struct mst_launcher *launcher) {
+  if (cluster->launcher == launcher) return 1;
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    if (cluster->peers[i]->launcher == launcher &&
+        cluster->pool.workers[i].awaited) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+int mst_session_needs(const struct mst_session *session,
+                      const struct mst_launcher *launcher) {
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && !cluster_needs(cluster, launcher))
+    cluster = cluster->next;
+  return cluster != NULL;
 }
 
 void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {

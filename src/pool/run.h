@@ -78,6 +78,7 @@ struct mst_loss {
 struct mst_peer {
   struct mst_cluster *cluster;
   uint32_t index;
+  struct mst_launcher *launcher; // that made this incarnation, NULL if none did
   struct mst_chan data;
   struct mst_watch data_watch;
   struct mst_chan control;
@@ -150,6 +151,7 @@ struct mst_cluster {
   uint8_t carrying_out; // actions are being carried out
   uint8_t abandoned;    // nobody refers to it: freed once it is stopped
   uint8_t orphaned;     // its fork server is gone and a worker must come back
+  uint8_t adopted;      // some workers are of a launcher before this one
 };
 
 // After its interrupt a cancelled call has this long to end.
@@ -184,6 +186,11 @@ int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
 // mst_cluster_adopt gives a cluster that is orphaned another launcher.
 void mst_cluster_adopt(struct mst_cluster *cluster,
                        struct mst_launcher *launcher);
+
+// mst_session_needs tells whether a launcher is in use: it launches for a cluster, or
+// has made a worker whose end is awaited.
+int mst_session_needs(const struct mst_session *session,
+                      const struct mst_launcher *launcher);
 
 // mst_cluster_start begins to launch; run the session until started or
 // start_failed is set.

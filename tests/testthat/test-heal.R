@@ -1,0 +1,182 @@
+# A task that kills its worker the first time that it runs with this file.
+kill_once <- function(file, signal = 9L) {
+  if (!file.exists(file)) {
+    file.create(file)
+    tools::pskill(Sys.getpid(), signal)
+    Sys.sleep(30)
+  }
+}
+
+# What a call prints and says goes to a string; the value comes back.
+healed <- function(code) {
+  messages <- character()
+  value <- withCallingHandlers(code, muster_message = function(m) {
+    messages <<- c(messages, class(m)[1L])
+    invokeRestart("muffleMessage")
+  })
+  list(value = value, messages = messages)
+}
+
+test_cluster("a task whose worker is killed runs again, and the answer is whole", {
+  cl <- local_cluster(2)
+  file <- tempfile()
+  defer(function() unlink(file))
+  before <- vapply(cl, function(node) node$pid, 0L)
+  got <- healed(parLapply(cl, 1:6, function(i, file, kill_once) {
+    if (i == 5) kill_once(file)
+    i * 10
+  }, file, kill_once))
+  expect_identical(got$value, as.list(1:6 * 10))
+  expect_identical(got$messages, "muster_message_restarted")
+  after <- vapply(cl, function(node) node$pid, 0L)
+  expect_identical(after[1L], before[1L])
+  expect_false(after[2L] == before[2L])
+  expect_identical(cluster_status(cl)$restarts, 0:1)
+})
+
+test_cluster("a new worker has what the lost one had", {
+  cl <- local_cluster(2)
+  x <- 41
+  clusterExport(cl, "x", environment())
+  clusterEvalQ(cl, {
+    library(stats4)
+    options(muster.test = "set")
+    y <- x + 1
+  })
+  clusterCall(cl, function(dir) setwd(dir), tempdir())
+  tools::pskill(cl[[1L]]$pid, 9L)
+  got <- healed(clusterEvalQ(cl, list(
+    y, getOption("muster.test"), "package:stats4" %in% search(), basename(getwd())
+  )))
+  expect_identical(got$value[[1L]], list(42, "set", TRUE, basename(tempdir())))
+  expect_identical(got$value[[1L]], got$value[[2L]])
+})
+
+test_cluster("random numbers are the same with and without a loss", {
+  local_seed(1)
+  cl <- local_cluster(2)
+  draws <- function(kills) {
+    clusterSetRNGStream(cl, 42)
+    file <- tempfile()
+    defer(function() unlink(file))
+    parLapply(cl, 1:6, function(i, file, kill_once, kills) {
+      x <- rnorm(2)
+      if (kills && i == 6) kill_once(file)
+      x
+    }, file, kill_once, kills)
+  }
+  expect_identical(healed(draws(TRUE))$value, draws(FALSE))
+})
+
+test_cluster("another generator gets a new stream, and a warning", {
+  cl <- local_cluster(1)
+  clusterCall(cl, function() runif(1))
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_warning(
+    suppressMessages(clusterCall(cl, function() runif(1))),
+    class = "muster_warning_rng"
+  )
+})
+
+test_cluster("a task that kills its worker again and again is an error with the other results", {
+  cl <- local_cluster(2, retries = 1)
+  condition <- tryCatch(
+    suppressMessages(parLapply(cl, 1:5, function(i) {
+      if (i == 2) tools::pskill(Sys.getpid(), 9L)
+      Sys.sleep(0.01)
+      i
+    })),
+    muster_error_lost = identity
+  )
+  expect_s3_class(condition, "muster_error_lost")
+  expect_identical(condition$range, 1:2)
+  expect_identical(condition$signal, 9L)
+  expect_identical(condition$results, list(NULL, NULL, 3L, 4L, 5L))
+  expect_match(conditionMessage(condition), "lost with its worker 2 times")
+  expect_identical(unlist(parLapply(cl, 1:4, identity)), 1:4)
+})
+
+test_cluster("healing = FALSE makes a loss an error, and the other workers stay usable", {
+  cl <- local_cluster(2, healing = FALSE)
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_error(clusterCall(cl, identity, 1), class = "muster_error_lost")
+  expect_identical(clusterCall(cl[2L], identity, 2), list(2))
+})
+
+test_cluster("a task that takes too long is ended", {
+  cl <- local_cluster(2, timeout = 0.3)
+  condition <- tryCatch(
+    clusterApply(cl, 1:2, function(i) {
+      if (i == 2L) Sys.sleep(60)
+      i
+    }),
+    muster_error_timeout = identity
+  )
+  expect_s3_class(condition, "muster_error_timeout")
+  expect_identical(condition$element, 2L)
+  expect_identical(condition$results, list(1L, NULL))
+  expect_identical(unlist(clusterApply(cl, 1:2, identity)), 1:2)
+})
+
+test_cluster("calls that change nothing leave no trace, and snapshots keep the journal short", {
+  cl <- local_cluster(1)
+  for (i in 1:100) clusterCall(cl, sqrt, 2)
+  expect_identical(nrow(cluster_journal(cl)), 0L)
+  clusterEvalQ(cl, n <- 0)
+  for (i in 1:300) clusterCall(cl, function() n <<- n + 1)
+  expect_lt(nrow(cluster_journal(cl)), 150L)
+  expect_true("snapshot" %in% cluster_journal(cl)$kind)
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(healed(clusterCall(cl, function() n))$value, list(300))
+})
+
+test_cluster("state in closures, environments and changed in place is kept", {
+  cl <- local_cluster(1)
+  clusterEvalQ(cl, {
+    counter <- local({
+      n <- 0
+      function() n <<- n + 1
+    })
+    env <- new.env()
+    env$n <- 0
+    v <- c(0, 0)
+    NULL
+  })
+  step <- function() {
+    env$n <- env$n + 1
+    v[2] <<- v[2] + 1
+    c(counter(), env$n, v[2])
+  }
+  for (i in 1:3) clusterCall(cl, step)
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(healed(clusterCall(cl, step))$value, list(c(4, 4, 4)))
+})
+
+test_cluster("an interrupted call leaves no answer behind, and what ran is ended", {
+  cl <- local_cluster(2)
+  limited <- function(code) {
+    tryCatch(
+      {
+        setTimeLimit(elapsed = 0.2, transient = TRUE)
+        code
+      },
+      error = function(e) "left",
+      finally = setTimeLimit()
+    )
+  }
+  expect_identical(limited(clusterCall(cl, function() Sys.sleep(60))), "left")
+  expect_identical(clusterCall(cl, identity, "next"), list("next", "next"))
+  stubborn <- function() repeat tryCatch(Sys.sleep(60), interrupt = function(e) NULL)
+  expect_identical(limited(clusterCall(cl, stubborn)), "left")
+  got <- healed(clusterCall(cl, identity, "next"))
+  expect_identical(got$value, list("next", "next"))
+})
+
+test_cluster("a stopped worker is found by its silence", {
+  cl <- local_cluster(2, heartbeat = 0.5)
+  tools::pskill(cl[[1L]]$pid, tools::SIGSTOP)
+  got <- healed(clusterCall(cl, identity, 1))
+  expect_identical(got$value, list(1, 1))
+  expect_identical(got$messages, "muster_message_restarted")
+})
+
