@@ -136,10 +136,41 @@ worker_main <- function(forked, session) {
 # of the loop, which is in C: one for each call would cost 5 us. Calls are evaluated
 # in frames below parallel's namespace, as in a worker of makeCluster().
 worker_serve <- function() {
+  withCallingHandlers(serve_calls(), warning = note_warning, message = note_message)
+}
+
+# What a task signals goes to the session with its answer; what other calls do is theirs.
+# These handlers are outside of all that the call sets up, so they only see what
+# nobody else has taken.
+note_warning <- function(condition) {
+  if (.Call(ffi_worker_condition, condition)) {
+    tryInvokeRestart("muffleWarning")
+  }
+}
+note_message <- function(condition) {
+  if (.Call(ffi_worker_condition, condition)) {
+    tryInvokeRestart("muffleMessage")
+  }
+}
+note_stack <- function(condition) {
+  the$stack <- if (.Call(ffi_worker_is_task)) stack_text(sys.calls())
+}
+
+# The calls that led to an error, without those of the worker around it and of R's
+# signalling below it.
+stack_text <- function(calls) {
+  text <- vapply(calls, function(call) deparse(call, width.cutoff = 60L, nlines = 1L)[1L], "")
+  first <- max(0L, grep("ffi_worker_serve|^fun\\(x\\[\\[i\\]\\]", text))
+  last <- grep("^(\\.handleSimpleError|h\\(simpleError|\\(function \\(condition\\))", text)
+  end <- if (length(last)) min(last) - 1L else length(text)
+  utils::tail(text[seq_len(end)][-seq_len(first)], 50L)
+}
+
+serve_calls <- function() {
   enclosure <- asNamespace("parallel")
   repeat {
     outcome <- tryCatch(
-      .Call(ffi_worker_serve, enclosure),
+      withCallingHandlers(.Call(ffi_worker_serve, enclosure), error = note_stack),
       error = identity, interrupt = identity
     )
     if (is.logical(outcome)) {
@@ -170,8 +201,19 @@ begin_tracking <- function() {
 # FALSE if the session is gone, NA if an interrupt may still come.
 answer_condition <- function(condition) {
   text <- if (inherits(condition, "interrupt")) "interrupted" else message_of(condition)
-  value <- structure(text, class = c("snow-try-error", "try-error"))
+  value <- if (.Call(ffi_worker_is_task)) {
+    list(
+      message = text, call = call_text(conditionCall(condition)), stack = the$stack,
+      condition = if (utils::object.size(condition) < 1e5) condition
+    )
+  } else {
+    structure(text, class = c("snow-try-error", "try-error"))
+  }
   .Call(ffi_worker_answer_error, value)
+}
+
+call_text <- function(call) {
+  if (is.null(call)) "" else deparse(call, width.cutoff = 60L, nlines = 1L)[1L]
 }
 
 # conditionMessage() is generic, a method of the user's may fail itself, and what it

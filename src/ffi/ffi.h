@@ -94,6 +94,14 @@ SEXP ffi_list(int n, const char *const *names);
 // valid in neither are shown as <xx>.
 SEXP ffi_text(const char *bytes, size_t n);
 
+// ---- node.c
+
+// ffi_payload serializes a call into a blob that is node.c's: take a reference to keep
+// it. Raises R errors.
+struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag);
+// ffi_payload_done gives the memory of a large one back that nobody kept.
+void ffi_payload_done(void);
+
 // ---- events.c: what happens to workers, for the user
 
 // ffi_attend shows what workers printed, tells what happened to them, and has R
@@ -150,6 +158,13 @@ SEXP ffi_node_loss(SEXP node);
 SEXP ffi_node_kill(SEXP node);
 SEXP ffi_node_journal(SEXP node);
 
+SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args);
+SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s);
+SEXP ffi_task_value(SEXP task, SEXP timeout_s);
+SEXP ffi_task_loss(SEXP task);
+SEXP ffi_task_cancel(SEXP task);
+SEXP ffi_task_state(SEXP task);
+
 SEXP ffi_server_begin(void);
 SEXP ffi_server_run(SEXP session, SEXP temp_dir);
 SEXP ffi_server_say(SEXP kind, SEXP text);
@@ -160,9 +175,12 @@ SEXP ffi_worker_failed(SEXP text);
 SEXP ffi_worker_serve(SEXP enclosure);
 SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
+SEXP ffi_worker_condition(SEXP condition);
+SEXP ffi_worker_is_task(void);
 SEXP ffi_warm_pair(void);
 SEXP ffi_warm_feed(SEXP fd, SEXP messages);
 
+SEXP ffi_pack(SEXP list);
 SEXP ffi_limits(void);
 SEXP ffi_limits_raise(SEXP want);
 SEXP ffi_can_write(SEXP path);

@@ -119,7 +119,7 @@ static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
   UNPROTECT(1);
 }
 
-static struct mst_blob *payload_of(SEXP fun, SEXP args, SEXP tag) {
+struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag) {
   struct mst_blob *blob = free_scratch();
   if (blob == NULL) Rf_error("no memory for a message");
   SEXP message = PROTECT(Rf_allocVector(VECSXP, 3));
@@ -130,6 +130,8 @@ static struct mst_blob *payload_of(SEXP fun, SEXP args, SEXP tag) {
   UNPROTECT(1);
   return blob;
 }
+
+void ffi_payload_done(void) { forget_broadcast(); }
 
 // element finds a list's element by name; parallel builds its messages in a
 // fixed order, so the first look is nearly always right.
@@ -343,7 +345,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   note_frame(node, peer, frame);
   struct mst_blob *payload = known_payload(fun, args);
   if (payload == NULL) {
-    payload = payload_of(fun, args, tag);
+    payload = ffi_payload(fun, args, tag);
     if (payload->buf.len >= BROADCAST_MIN) remember_payload(fun, args, payload);
   }
   round_sent(peer);

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <Rversion.h>
+
 #include "ffi/ffi.h"
 
 SEXP ffi_list(int n, const char *const *names) {
@@ -94,4 +96,36 @@ struct mst_blob *ffi_blob_of(SEXP x) {
   struct mst_blob *blob = begun;
   begun = NULL;
   return blob;
+}
+
+#if R_VERSION >= R_Version(4, 5, 0)
+#define HAS_ATTRIBUTES(x) ANY_ATTRIB(x)
+#else
+#define HAS_ATTRIBUTES(x) (ATTRIB(x) != R_NilValue)
+#endif
+
+static int is_plain(SEXP x, SEXPTYPE type) {
+  return TYPEOF(x) == (int)type && Rf_xlength(x) == 1 &&
+         !HAS_ATTRIBUTES(x);
+}
+
+// ffi_pack makes one vector of a list of single numbers of one type without attributes;
+// NULL if it is not such a list.
+SEXP ffi_pack(SEXP list) {
+  const R_xlen_t n = Rf_xlength(list);
+  if (n == 0) return R_NilValue;
+  const SEXPTYPE type = (SEXPTYPE)TYPEOF(VECTOR_ELT(list, 0));
+  if (type != REALSXP && type != INTSXP && type != LGLSXP) return R_NilValue;
+  for (R_xlen_t i = 0; i < n; i++) {
+    if (!is_plain(VECTOR_ELT(list, i), type)) return R_NilValue;
+  }
+  SEXP packed = PROTECT(Rf_allocVector(type, n));
+  for (R_xlen_t i = 0; i < n; i++) {
+    SEXP x = VECTOR_ELT(list, i);
+    if (type == REALSXP) REAL(packed)[i] = REAL_ELT(x, 0);
+    if (type == INTSXP) INTEGER(packed)[i] = INTEGER_ELT(x, 0);
+    if (type == LGLSXP) LOGICAL(packed)[i] = LOGICAL_ELT(x, 0);
+  }
+  UNPROTECT(1);
+  return packed;
 }

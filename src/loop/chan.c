@@ -274,3 +274,13 @@ void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame) {
     mst_buf_trim(&chan->in, MST_CHAN_KEEP);
   }
 }
+
+void mst_chan_mark(struct mst_chan *chan, const struct mst_frame *frame,
+                   uint16_t flags) {
+  const size_t at =
+      (size_t)(frame->payload - chan->in.data) - (size_t)MST_HEAD_BYTES;
+  struct mst_head head = frame->head;
+  MST_ASSERT(at + MST_HEAD_BYTES <= chan->in.len);
+  head.flags |= flags;
+  mst_head_encode(&head, chan->in.data + at);
+}

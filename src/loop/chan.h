@@ -91,6 +91,10 @@ int mst_chan_scan(struct mst_chan *chan, struct mst_frame *frame,
 // The payload is valid until the next fill or take.
 int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
                   struct mst_err *err);
+// mst_chan_mark sets flags in the header of a frame that scan gave and that is still in
+// the buffer: for the reader's own notes.
+void mst_chan_mark(struct mst_chan *chan, const struct mst_frame *frame,
+                   uint16_t flags);
 // mst_chan_take drops the frame that peek gave.
 void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame);
 

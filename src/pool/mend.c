@@ -9,6 +9,7 @@
 #include "base/mst_assert.h"
 #include "pool/run.h"
 #include "pool/run_int.h"
+#include "pool/task.h"
 
 // Words of a worker that go with a loss.
 #define WORDS_MAX ((size_t)MST_TAIL_BYTES)
@@ -66,6 +67,19 @@ static void add_loss(struct mst_loss **list, struct mst_loss *loss) {
   *list = loss;
 }
 
+int mst_peer_note_gone(struct mst_peer *peer, uint64_t call) {
+  struct mst_loss *loss = calloc(1, sizeof *loss);
+  if (loss == NULL) return -MST_EMEM;
+  loss->call = call;
+  loss->silent = 1;
+  struct mst_loss **at = &peer->losses;
+  while (*at != NULL && (*at)->call < call)
+    at = &(*at)->next;
+  loss->next = *at;
+  *at = loss;
+  return 0;
+}
+
 static void tell(struct mst_session *session, struct mst_loss *event) {
   if (event == NULL) return;
   if (session->event_count >= MST_EVENTS_MAX) {
@@ -84,19 +98,29 @@ struct mst_loss *mst_session_event(struct mst_session *session) {
   return event;
 }
 
-// note_failed makes a loss the answer of the oldest call. Without memory for it the
-// worker can't come back: nobody would ever hear of that call.
+// note_failed makes a loss the answer of the oldest call; answered: its frame is in
+// the channel. Without memory for it the worker can't come back: nobody would ever hear
+// of that call.
 static int note_failed(struct mst_peer *peer, enum mst_loss_kind kind,
-                       uint32_t attempts) {
+                       uint32_t attempts, int answered) {
+  struct mst_call *call = peer->first_call;
   struct mst_loss *loss = loss_of(peer, kind);
-  if (loss == NULL) {
+  if (loss == NULL ||
+      (call->task != NULL && !answered &&
+       mst_peer_note_gone(peer, call->id) != 0)) {
+    mst_loss_free(loss);
     peer->dead = 1;
     return -MST_EMEM;
   }
-  loss->call = peer->first_call->id;
+  loss->call = call->id;
   loss->attempts = attempts;
   loss->oom = peer->oom;
-  loss->payload = peer->first_call->payload;
+  if (call->task != NULL) {
+    mst_task_failed(call->task, loss);
+    call->task = NULL; // it has the answer
+    return 0;
+  }
+  loss->payload = call->payload;
   loss->payload->refs++;
   add_loss(&peer->losses, loss);
   return 0;
@@ -104,7 +128,7 @@ static int note_failed(struct mst_peer *peer, enum mst_loss_kind kind,
 
 static int fail_call(struct mst_peer *peer, enum mst_loss_kind kind,
                      uint32_t attempts) {
-  const int rc = note_failed(peer, kind, attempts);
+  const int rc = note_failed(peer, kind, attempts, 0);
   if (rc != 0) return rc;
   mst_peer_pop_call(peer);
   if (peer->answered == 0) mst_peer_skip(peer);
@@ -122,6 +146,10 @@ static uint32_t calls_of(const struct mst_peer *peer) {
 static void leave(struct mst_peer *peer, enum mst_heal_verdict verdict) {
   peer->dead = 1;
   peer->resuming = 0;
+  while (peer->first_call != NULL && peer->first_call->task != NULL) {
+    if (fail_call(peer, MST_LOSS_GIVEN_UP, 1) != 0) break;
+  }
+  if (peer->cluster->queued > 0) mst_tasks_dispatch(peer->cluster);
   if (verdict == MST_HEAL_LEAVE) return;
   tell(peer->cluster->session, loss_of(peer, MST_LOSS_GIVEN_UP));
 }
@@ -152,12 +180,11 @@ static void restart(struct mst_peer *peer) {
 // long. Returns whether the oldest of the others was being evaluated.
 static int settle_calls(struct mst_peer *peer) {
   int evaluating = !peer->resuming && peer->replay_left == 0;
-  while (peer->first_call != NULL && peer->first_call->id <= peer->stale) {
-    mst_peer_pop_call(peer);
-    peer->taken++;
+  if (peer->first_call != NULL && peer->first_call->cancelled) {
     evaluating = 0;
     mst_heal_answered(&peer->heal);
   }
+  mst_peer_drop_unsent(peer);
   if (peer->first_call != NULL && peer->first_call->timed_out) {
     (void)fail_call(peer, MST_LOSS_TIMEOUT, 1);
     evaluating = 0;
@@ -262,6 +289,7 @@ static void send_calls(struct mst_peer *peer) {
     }
   }
   if (peer->data.out_first != NULL) mst_peer_want_write(peer);
+  if (peer->cluster->queued > 0) mst_tasks_dispatch(peer->cluster);
 }
 
 void mst_peer_resume(struct mst_peer *peer) {
@@ -357,7 +385,7 @@ static void judge_cancelled(struct mst_peer *peer,
 void mst_peer_judge(struct mst_peer *peer, const struct mst_frame *frame) {
   const struct mst_call *call = peer->first_call;
   const int64_t now_ns = mst_clock_now();
-  const int cancelled = call->id <= peer->stale || call->timed_out;
+  const int cancelled = call->cancelled || call->timed_out;
   mst_heal_answered(&peer->heal);
   mst_heal_heard(&peer->heal, now_ns);
   peer->head_ns = now_ns;
@@ -371,9 +399,9 @@ void mst_peer_judge(struct mst_peer *peer, const struct mst_frame *frame) {
     }
     note_seed(peer, frame);
   }
-  if (call->timed_out && call->id > peer->stale) {
+  if (call->timed_out && !call->cancelled) {
     peer->oom = 0;
-    (void)note_failed(peer, MST_LOSS_TIMEOUT, 1);
+    (void)note_failed(peer, MST_LOSS_TIMEOUT, 1, 1);
   }
 }
 
@@ -422,7 +450,7 @@ static void listen_to(struct mst_peer *peer, int64_t slept_ns, int64_t now_ns) {
 
 static void watch_time(struct mst_peer *peer, int64_t now_ns) {
   struct mst_call *call = peer->first_call;
-  if (call == NULL || call->timed_out || call->id <= peer->stale) return;
+  if (call == NULL || call->timed_out || call->cancelled) return;
   if (peer->resuming || peer->replay_left > 0) return;
   if (now_ns - peer->head_ns < peer->cluster->timeout_ns) return;
   call->timed_out = 1;

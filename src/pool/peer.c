@@ -6,6 +6,7 @@
 #include "base/mst_assert.h"
 #include "pool/run.h"
 #include "pool/run_int.h"
+#include "pool/task.h"
 
 // One wake-up reads at most this much of one worker before others have a turn.
 #define READ_BURST ((size_t)16 << 20)
@@ -97,10 +98,13 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
 // ---- calls and their answers
 
 static struct mst_call *add_call(struct mst_peer *peer,
-                                 struct mst_blob *payload, uint8_t unseen) {
+                                 struct mst_blob *payload,
+                                 struct mst_task *task, uint8_t unseen) {
   struct mst_call *call = malloc(sizeof *call);
   if (call == NULL) return NULL;
-  *call = (struct mst_call){.id = ++peer->calls, .unseen = unseen};
+  *call = (struct mst_call){
+      .id = ++peer->calls, .task = task, .unseen = unseen};
+  if (task != NULL) peer->tasks++;
   call->payload = payload;
   payload->refs++;
   if (peer->last_call != NULL) {
@@ -118,6 +122,9 @@ void mst_peer_pop_call(struct mst_peer *peer) {
   if (peer->first_call == NULL) peer->last_call = NULL;
   mst_blob_release(call->payload);
   free(call);
+  // The one that comes next may have been cancelled while it waited there.
+  call = peer->first_call;
+  if (call != NULL && call->cancelled) mst_peer_cancel(peer, call->id);
 }
 
 // drop_last takes back the newest call, which could not be sent.
@@ -129,6 +136,7 @@ static void drop_last(struct mst_peer *peer) {
     at = &(*at)->next;
   }
   mst_blob_release((*at)->payload);
+  if ((*at)->task != NULL) peer->tasks--;
   free(*at);
   *at = NULL;
   peer->last_call = before;
@@ -139,16 +147,42 @@ static int loss_is_next(const struct mst_peer *peer) {
   return peer->losses != NULL && peer->losses->call == peer->taken + 1;
 }
 
-void mst_peer_skip(struct mst_peer *peer) {
+// A frame that was served has the flag REPLAY: a real one has the number of a call
+// that was taken before.
+static int is_served(const struct mst_frame *frame) {
+  return frame->head.kind != MST_KIND_VALUE ||
+         (frame->head.flags & MST_FLAG_REPLAY) != 0;
+}
+
+static void pass(struct mst_peer *peer) {
+  peer->taken++;
+  peer->tasks--;
+}
+
+// skip_one passes over one frame or loss that nobody takes; 0 if there is none.
+static int skip_one(struct mst_peer *peer) {
   struct mst_frame frame;
-  while (peer->data.in_head < peer->data.in_scanned) {
-    if (mst_chan_peek(&peer->data, &frame, NULL) != 1) break;
-    const int wanted = frame.head.kind == MST_KIND_VALUE &&
-                       (frame.head.flags & MST_FLAG_REPLAY) == 0 &&
-                       frame.head.call > peer->taken;
-    if (wanted) break;
-    mst_chan_take(&peer->data, &frame);
+  if (loss_is_next(peer)) {
+    if (!peer->losses->silent) return 0;
+    struct mst_loss *loss = peer->losses;
+    peer->losses = loss->next;
+    mst_loss_free(loss);
+    pass(peer);
+    return 1;
   }
+  if (peer->data.in_head >= peer->data.in_scanned) return 0;
+  if (mst_chan_peek(&peer->data, &frame, NULL) != 1) return 0;
+  if (!is_served(&frame) && frame.head.call > peer->taken) return 0;
+  if (frame.head.kind == MST_KIND_VALUE && frame.head.call == peer->taken + 1) {
+    pass(peer);
+  }
+  mst_chan_take(&peer->data, &frame);
+  return 1;
+}
+
+void mst_peer_skip(struct mst_peer *peer) {
+  while (skip_one(peer))
+    ;
   const int next =
       loss_is_next(peer) || peer->data.in_head < peer->data.in_scanned;
   // The next answer counts as come in now: a worker with many can't starve
@@ -156,8 +190,8 @@ void mst_peer_skip(struct mst_peer *peer) {
   peer->answered = next ? ++peer->cluster->session->arrivals : 0;
 }
 
-// take_answer leaves an answer where it is. One that nobody waits for any more is
-// passed over: what came before it was, too.
+// take_answer leaves an answer where it is, until it is taken. That of a task is taken
+// now, and one that nobody waits for any more is passed over.
 static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
   if ((frame->head.flags & MST_FLAG_REPLAY) != 0) {
     mst_peer_replayed(peer, frame);
@@ -168,11 +202,16 @@ static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
     broken(peer, "the worker sent an answer to another call");
     return;
   }
+  struct mst_task *task = call->task;
+  const int dropped = call->cancelled || task != NULL;
+  const int timed_out = call->timed_out;
   mst_peer_judge(peer, frame);
+  if (task != NULL && !timed_out) mst_task_answered(task, peer, frame);
   mst_peer_pop_call(peer);
-  if (frame->head.call <= peer->stale) peer->taken++;
+  if (dropped) mst_chan_mark(&peer->data, frame, MST_FLAG_REPLAY);
   if (peer->answered == 0) mst_peer_skip(peer);
   mst_peer_event(peer, MST_EV_ANSWERED);
+  if (peer->cluster->queued > 0) mst_tasks_dispatch(peer->cluster);
 }
 
 // take_frame serves a frame as it comes in. All stay where they are.
@@ -383,8 +422,12 @@ void mst_peer_pause(struct mst_peer *peer) {
 
 // forget_all frees what healing keeps.
 static void forget_all(struct mst_peer *peer) {
-  while (peer->first_call != NULL)
+  while (peer->first_call != NULL) {
+    if (peer->first_call->task != NULL) {
+      mst_task_failed(peer->first_call->task, NULL);
+    }
     mst_peer_pop_call(peer);
+  }
   while (peer->losses != NULL) {
     struct mst_loss *loss = peer->losses;
     peer->losses = loss->next;
@@ -432,6 +475,7 @@ int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
                        struct mst_err *err) {
   const int is_head = call == peer->first_call;
   struct mst_head head = {.kind = MST_KIND_EXEC,
+                          .flags = call->task != NULL ? MST_FLAG_TASK : 0,
                           .attempt =
                               (uint16_t)(is_head ? peer->heal.attempt : 0),
                           .cluster = peer->cluster->id,
@@ -456,7 +500,7 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
                        mst_worker_state_name(worker->state));
   }
-  struct mst_call *call = add_call(peer, payload, unseen);
+  struct mst_call *call = add_call(peer, payload, NULL, unseen);
   if (call == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a call");
   }
@@ -472,6 +516,24 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
   const int gone = rc == -MST_ECLOSED || rc == -MST_ESYS;
   if (gone && peer->data_watch.slot != 0) read_data(peer);
   if (gone && heals) {
+    mst_net_shutdown(peer->data.fd); // its end will be heard
+    return 0;
+  }
+  drop_last(peer);
+  return rc;
+}
+
+int mst_peer_send_task(struct mst_peer *peer, struct mst_blob *payload,
+                       struct mst_task *task) {
+  struct mst_call *call = add_call(peer, payload, task, 0);
+  if (call == NULL) return -MST_EMEM;
+  if (peer->resuming || peer->data.ended) return 0;
+  const int rc = mst_peer_send_call(peer, call, NULL);
+  if (rc == 0) {
+    if (peer->data.out_first != NULL) mst_peer_want_write(peer);
+    return 0;
+  }
+  if (rc == -MST_ECLOSED || rc == -MST_ESYS) {
     mst_net_shutdown(peer->data.fd); // its end will be heard
     return 0;
   }
@@ -516,6 +578,11 @@ static int spin(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
   return found;
 }
 
+void mst_peer_poll(struct mst_peer *peer) {
+  MST_ASSERT_R_THREAD();
+  read_data(peer);
+}
+
 int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
                   uint32_t *lost, struct mst_err *err) {
   MST_ASSERT_R_THREAD();
@@ -543,7 +610,7 @@ int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame,
 }
 
 uint32_t mst_peer_unread(const struct mst_peer *peer) {
-  return (uint32_t)(peer->calls - peer->taken);
+  return (uint32_t)(peer->calls - peer->taken) - peer->tasks;
 }
 
 void mst_peer_taken(struct mst_peer *peer) {
@@ -572,22 +639,51 @@ void mst_peer_cancel(struct mst_peer *peer, uint64_t call) {
   if (peer->control.fd >= 0 && !peer->data.ended) send_cancel(peer, call);
 }
 
+void mst_peer_cancel_call(struct mst_peer *peer, uint64_t id) {
+  for (struct mst_call *call = peer->first_call; call != NULL;
+       call = call->next) {
+    if (call->id == id) call->cancelled = 1;
+  }
+  if (peer->first_call != NULL && peer->first_call->id == id) {
+    mst_peer_cancel(peer, id);
+  }
+}
+
 void mst_peer_forget(struct mst_peer *peer) {
-  peer->stale = peer->calls;
   while (peer->answered != 0)
     mst_peer_taken(peer);
-  if (peer->first_call == NULL) return;
+  for (struct mst_call *call = peer->first_call; call != NULL;
+       call = call->next) {
+    if (call->task != NULL || call->cancelled) continue;
+    call->cancelled = 1;
+    peer->tasks++; // nobody takes it
+  }
+  const struct mst_call *first = peer->first_call;
+  if (first != NULL && first->cancelled) mst_peer_cancel(peer, first->id);
+  mst_peer_drop_unsent(peer);
+}
+
+void mst_peer_drop_unsent(struct mst_peer *peer) {
   const enum mst_worker_state state = mst_peer_worker(peer)->state;
   const int sent = !peer->resuming && !peer->data.ended &&
                    (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY);
-  if (sent) {
-    mst_peer_cancel(peer, peer->stale);
-    return;
+  if (sent) return;
+  struct mst_call **at = &peer->first_call;
+  peer->last_call = NULL;
+  while (*at != NULL) {
+    struct mst_call *call = *at;
+    // Without memory for the note it is sent again, and its answer dropped.
+    if (!call->cancelled || mst_peer_note_gone(peer, call->id) != 0) {
+      peer->last_call = call;
+      at = &call->next;
+      continue;
+    }
+    *at = call->next;
+    if (call->task != NULL) mst_task_failed(call->task, NULL);
+    mst_blob_release(call->payload);
+    free(call);
   }
-  while (peer->first_call != NULL) { // they were not sent, or are lost
-    mst_peer_pop_call(peer);
-    peer->taken++;
-  }
+  if (peer->answered == 0) mst_peer_skip(peer);
 }
 
 void mst_session_cancel(struct mst_session *session, const void *verb) {

@@ -12,6 +12,7 @@
 
 #include "base/mst_assert.h"
 #include "pool/run_int.h"
+#include "pool/task.h"
 
 // Spawned workers are asked for their end this often while somebody waits.
 #define REAP_NS (20 * MST_NS_PER_MS)
@@ -346,6 +347,7 @@ void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
 }
 
 void mst_cluster_stop(struct mst_cluster *cluster) {
+  mst_tasks_end(cluster);
   const struct mst_event stop = {.kind = MST_EV_STOP};
   mst_cluster_event(cluster, &stop);
 }
@@ -353,6 +355,7 @@ void mst_cluster_stop(struct mst_cluster *cluster) {
 void mst_cluster_free(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
   const int ours = session->owner == getpid();
+  mst_tasks_end(cluster);
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
     if (ours && cluster->pool.workers[i].has_process) do_kill(cluster, i);
     mst_peer_close(cluster->peers[i], ours);

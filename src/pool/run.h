@@ -44,12 +44,16 @@ void mst_spin_end(struct mst_spin *spin, int found); // what came of it
 struct mst_cluster;
 
 // A call that was sent, or is to be sent, and is not answered yet.
+struct mst_task;
 struct mst_call {
   struct mst_call *next;
-  struct mst_blob *payload; // a reference; NULL without healing
+  struct mst_blob *payload; // a reference
+  struct mst_task *task;    // that it is, or NULL: then its answer is left in the
+                            // channel until it is taken
   uint64_t id;
   uint8_t unseen;    // to be kept in the journal whatever it changes
-  uint8_t timed_out; // it was cancelled, since it took too long
+  uint8_t cancelled; // nobody wants its answer
+  uint8_t timed_out; // it was interrupted, since it took too long
 };
 
 // How a worker ended, for people.
@@ -68,6 +72,7 @@ struct mst_loss {
   uint32_t attempts; // of the call that fails, or is tried again
   uint32_t again;    // calls that are sent again
   uint8_t oom;       // the kernel killed it to have memory, as far as can be told
+  uint8_t silent;    // for the peer: nobody takes it
   uint8_t fresh_rng; // it had a random number stream that can't be had again
   char *output;      // its last words, owned
   char *reason;      // why it was given up; owned, NULL if there is no more to say
@@ -86,8 +91,8 @@ struct mst_peer {
   struct mst_output output;
   struct mst_log_part part; // of its output's last line
   uint64_t calls;           // last call id given
-  uint64_t stale;           // answers of calls up to this one are dropped
   uint64_t taken;           // answers that were taken or dropped
+  uint32_t tasks;           // calls above `taken` that nobody will take
   uint64_t answered; // arrival number of the oldest whole answer, 0 if none
   uint8_t hello_seen;
   uint8_t reading; // for the caller: its oldest answer is being read
@@ -126,6 +131,8 @@ struct mst_session {
   struct mst_loss *events; // what happened to workers, for the user; oldest first
   uint32_t event_count;
   uint32_t to_heal;  // peers with to_heal
+  uint64_t task_id;  // last given
+  uint64_t tasks_done;
   uint8_t orphaned;  // some cluster needs another launcher to go on
   int64_t oom_kills; // of this system, when last looked at
   char build[64];    // a worker's hello must say the same
@@ -151,6 +158,12 @@ struct mst_cluster {
   uint8_t carrying_out; // actions are being carried out
   uint8_t abandoned;    // nobody refers to it: freed once it is stopped
   uint8_t orphaned;     // its fork server is gone and a worker must come back
+  // tasks (task.h)
+  struct mst_task *first_task; // that wait for a worker
+  struct mst_task *last_task;
+  uint32_t queued;     // of them
+  size_t queued_bytes; // of their payloads
+  uint32_t turn;       // the worker that is asked first
   uint8_t adopted;      // some workers are of a launcher before this one
 };
 
@@ -223,6 +236,9 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
                   uint8_t unseen, int slice_ms, struct mst_err *err);
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err);
 
+// mst_peer_poll reads what one worker has sent, without waiting.
+void mst_peer_poll(struct mst_peer *peer);
+
 // mst_peer_wait waits up to timeout_ms for a whole answer of one of n peers.
 // Returns the index (in peers) of the one whose answer came first; -MST_EAGAIN
 // if there is none yet; -MST_ECLOSED if none is there and one that owes an
@@ -239,10 +255,10 @@ int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame,
 // mst_peer_taken takes the oldest answer, or the oldest that will not come.
 void mst_peer_taken(struct mst_peer *peer);
 
-// mst_peer_unread tells how many calls were sent whose answers were not taken.
+// mst_peer_unread tells how many calls were sent whose answers are to be taken.
 uint32_t mst_peer_unread(const struct mst_peer *peer);
-// mst_peer_forget drops the answers of all calls sent so far: those that are here
-// now, the others when they come. What the worker still evaluates of them is
+// mst_peer_forget drops the answers of all calls sent so far that are no tasks: those
+// that are here now, the others when they come. What the worker still evaluates of them is
 // interrupted, and after MST_CANCEL_GRACE_MS killed by the worker itself.
 void mst_peer_forget(struct mst_peer *peer);
 // mst_session_cancel forgets what all peers with this verb owe.

@@ -29,6 +29,11 @@ void mst_peer_skip(struct mst_peer *peer);
 void mst_peer_pause(struct mst_peer *peer);
 // mst_peer_cancel asks the worker to interrupt its calls up to this one.
 void mst_peer_cancel(struct mst_peer *peer, uint64_t call);
+// mst_peer_cancel_call has one call interrupted, when it is its turn.
+void mst_peer_cancel_call(struct mst_peer *peer, uint64_t call);
+// mst_peer_send_task sends a task's call. Errors as mst_peer_send; never waits.
+int mst_peer_send_task(struct mst_peer *peer, struct mst_blob *payload,
+                       struct mst_task *task);
 // mst_peer_event gives the pool an event of this worker.
 void mst_peer_event(struct mst_peer *peer, enum mst_event_kind kind);
 // mst_peer_fail notes the first thing that was wrong.
@@ -43,6 +48,12 @@ void mst_peer_heal(struct mst_peer *peer);
 void mst_peer_resume(struct mst_peer *peer);
 // mst_peer_replayed takes the answer of a call of the journal.
 void mst_peer_replayed(struct mst_peer *peer, const struct mst_frame *frame);
+// mst_peer_drop_unsent drops the cancelled calls of a worker that was not sent them, or
+// is lost.
+void mst_peer_drop_unsent(struct mst_peer *peer);
+// mst_peer_note_gone says that a call has no answer and nobody waits for one. 0 or
+// -MST_EMEM.
+int mst_peer_note_gone(struct mst_peer *peer, uint64_t call);
 // mst_peer_judge takes note of what an answer says of its worker: its random number
 // stream, the journal. Before the call is popped.
 void mst_peer_judge(struct mst_peer *peer, const struct mst_frame *frame);

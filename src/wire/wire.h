@@ -66,7 +66,8 @@ enum mst_kind {
 #define MST_FLAG_NAMESPACE 0x0010u // VALUE: the call loaded a namespace
 #define MST_FLAG_RNG 0x0020u  // VALUE: it drew from another than L'Ecuyer's stream
 #define MST_FLAG_SEED 0x0040u // VALUE: the stream's position follows the times
-#define MST_FLAGS_KNOWN 0x007Fu
+#define MST_FLAG_TASK 0x0080u // EXEC: the answer is to tell conditions and errors
+#define MST_FLAGS_KNOWN 0x00FFu
 
 struct mst_head {
   uint8_t kind;     // enum mst_kind

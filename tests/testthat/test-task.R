@@ -1,0 +1,111 @@
+test_cluster("tasks run while the session goes on, and give their values", {
+  cl <- local_cluster(2)
+  tasks <- lapply(1:6, function(i) task_submit(cl, function(i) i^2, i))
+  expect_s3_class(tasks[[1L]], "muster_task")
+  expect_identical(task_wait(tasks), rep(TRUE, 6L))
+  expect_identical(vapply(tasks, task_value, 0), (1:6)^2)
+  expect_identical(task_value(tasks[[2L]]), 4) # again
+  expect_match(format(tasks[[2L]]), "done")
+  expect_null(task_value(task_submit(cl, function() NULL)))
+  expect_identical(task_value(task_submit(cl, "sum", 1, 2)), 3)
+})
+
+test_cluster("waiting for any task ends with the first that is done", {
+  cl <- local_cluster(2)
+  slow <- task_submit(cl, Sys.sleep, 20)
+  quick <- task_submit(cl, function() "quick")
+  expect_identical(task_wait(list(slow, quick), any = TRUE), c(FALSE, TRUE))
+  expect_identical(task_done(list(slow, quick)), c(FALSE, TRUE))
+  expect_error(task_value(slow, timeout = 0.05), class = "muster_error_timeout")
+  expect_identical(task_wait(slow, timeout = 0.05), FALSE)
+  expect_true(task_cancel(slow))
+  expect_error(task_value(slow), class = "muster_error_cancelled")
+  expect_false(task_cancel(slow))
+})
+
+test_cluster("a task that waits can be cancelled, and others go on", {
+  cl <- local_cluster(1)
+  tasks <- lapply(1:6, function(i) {
+    task_submit(cl, function(i) {
+      Sys.sleep(0.05)
+      i
+    }, i)
+  })
+  expect_identical(task_cancel(tasks[c(2, 5)]), c(TRUE, TRUE))
+  expect_identical(vapply(tasks[-c(2, 5)], task_value, 0L), c(1L, 3L, 4L, 6L))
+})
+
+test_cluster("an error of a task is one of the session, with where it came from", {
+  cl <- local_cluster(1)
+  task <- task_submit(cl, function() {
+    inner <- function() stop("no good")
+    inner()
+  })
+  condition <- tryCatch(task_value(task), muster_error_remote = identity)
+  expect_s3_class(condition, "muster_error_remote")
+  expect_match(conditionMessage(condition), "no good")
+  expect_identical(condition$remote_call, "inner()")
+  expect_true("inner()" %in% condition$stack)
+  expect_s3_class(condition$condition, "simpleError")
+})
+
+test_cluster("warnings and messages of a task are signalled with its value", {
+  cl <- local_cluster(1)
+  task <- task_submit(cl, function() {
+    warning("careful")
+    message("by the way")
+    5
+  })
+  expect_warning(expect_message(expect_identical(task_value(task), 5), "by the way"), "careful")
+  # Those that the task handles itself stay there.
+  task <- task_submit(cl, function() {
+    tryCatch(warning("seen"), warning = function(w) "handled")
+  })
+  expect_silent(expect_identical(task_value(task), "handled"))
+})
+
+test_cluster("tasks survive the loss of their workers", {
+  cl <- local_cluster(2)
+  tasks <- lapply(1:8, function(i) {
+    task_submit(cl, function(i) {
+      Sys.sleep(0.05)
+      i
+    }, i)
+  })
+  for (node in cl) tools::pskill(node$pid, 9L)
+  expect_identical(suppressMessages(vapply(tasks, task_value, 0L)), 1:8)
+  poison <- task_submit(cl, function() tools::pskill(Sys.getpid(), 9L))
+  condition <- tryCatch(suppressMessages(task_value(poison)), muster_error_lost = identity)
+  expect_s3_class(condition, "muster_error_lost")
+  expect_identical(condition$signal, 9L)
+  expect_identical(task_value(task_submit(cl, identity, 1)), 1)
+})
+
+test_cluster("tasks and parallel's verbs share a cluster", {
+  cl <- local_cluster(2)
+  tasks <- lapply(1:20, function(i) task_submit(cl, function(i) i, i))
+  expect_identical(unlist(parLapply(cl, 1:4, function(i) i)), 1:4)
+  expect_identical(vapply(tasks, task_value, 0L), 1:20)
+})
+
+test_cluster("tasks go to the nodes that were given", {
+  cl <- local_cluster(2)
+  pids <- vapply(1:6, function(i) task_value(task_submit(cl[2L], Sys.getpid)), 0L)
+  expect_identical(unique(pids), cl[[2L]]$pid)
+})
+
+test_cluster("what is no task, no function or no cluster is refused", {
+  cl <- local_cluster(1)
+  expect_error(task_submit(1, identity), class = "muster_error_input")
+  expect_error(task_submit(cl, 1), class = "muster_error_input")
+  expect_error(task_value(1), class = "muster_error_input")
+  expect_error(task_done(list(1)), class = "muster_error_input")
+  expect_error(task_cancel("x"), class = "muster_error_input")
+  task <- task_submit(cl, identity, 1)
+  copy <- unserialize(serialize(task, NULL))
+  expect_error(task_value(copy), class = "muster_error_input")
+  waiting <- lapply(1:4, function(i) task_submit(cl, Sys.sleep, 10))
+  cluster_stop(cl)
+  expect_error(task_value(waiting[[4L]]), class = "muster_error_lost")
+  expect_error(task_submit(cl, identity, 1), class = "muster_error_input")
+})
