@@ -22,6 +22,9 @@
 // Environments below these many bindings in all are looked into.
 #define INNER_MAX 2000
 #define ENVS_MAX 200
+// With more of these than ever were seen, each call counts as one that changed some.
+#define SEARCH_MAX 1000
+#define OPTIONS_MAX 1000
 
 #if R_VERSION >= R_Version(4, 5, 0)
 #define PARENT_OF(env) R_ParentEnv(env)
@@ -50,9 +53,18 @@ struct seen {
   uint8_t active; // its value is computed by asking for it: don't
 };
 
+struct option {
+  SEXP name; // symbols live as long as R
+  SEXP value;
+};
+
 static struct {
   int on;
   SEXP held;
+  SEXP search[SEARCH_MAX];
+  int search_count;
+  struct option options[OPTIONS_MAX];
+  int option_count;
   struct seen *seen; // as many as HELD_VALUES
   size_t seen_count, seen_cap;
   int lengths[ENVS_MAX];
@@ -102,14 +114,12 @@ static int bindings_changed(void) {
 }
 
 static int search_changed(void) {
-  SEXP seen = VECTOR_ELT(track.held, HELD_SEARCH);
-  const R_xlen_t n = Rf_xlength(seen);
-  R_xlen_t i = 0;
+  int i = 0;
   for (SEXP env = PARENT_OF(R_GlobalEnv); env != R_EmptyEnv;
        env = PARENT_OF(env), i++) {
-    if (i >= n || VECTOR_ELT(seen, i) != env) return 1;
+    if (i >= track.search_count || track.search[i] != env) return 1;
   }
-  return i != n;
+  return i != track.search_count;
 }
 
 // An option that was set and set back may have another address.
@@ -126,13 +136,15 @@ static int same_value(SEXP one, SEXP other) {
 }
 
 static int options_changed(void) {
-  SEXP seen = VECTOR_ELT(track.held, HELD_OPTIONS);
-  SEXP now = options_now();
-  for (; seen != R_NilValue && now != R_NilValue;
-       seen = CDR(seen), now = CDR(now)) {
-    if (TAG(seen) != TAG(now) || !same_value(CAR(seen), CAR(now))) return 1;
+  int i = 0;
+  for (SEXP now = options_now(); now != R_NilValue; now = CDR(now), i++) {
+    if (i >= track.option_count || track.options[i].name != TAG(now)) return 1;
+    if (track.options[i].value != CAR(now) &&
+        !same_value(track.options[i].value, CAR(now))) {
+      return 1;
+    }
   }
-  return seen != now; // both at their ends
+  return i != track.option_count;
 }
 
 static int directory_changed(void) {
@@ -212,36 +224,34 @@ static void note_bindings(void) {
   UNPROTECT(2);
 }
 
+// The arrays have the addresses, for comparing; the lists hold what is there.
 static void note_search(void) {
-  R_xlen_t n = 0;
-  for (SEXP env = PARENT_OF(R_GlobalEnv); env != R_EmptyEnv;
-       env = PARENT_OF(env))
-    n++;
-  SEXP list = Rf_allocVector(VECSXP, n);
-  SET_VECTOR_ELT(track.held, HELD_SEARCH, list);
-  n = 0;
-  for (SEXP env = PARENT_OF(R_GlobalEnv); env != R_EmptyEnv;
-       env = PARENT_OF(env))
-    SET_VECTOR_ELT(list, n++, env);
+  SEXP held = R_NilValue;
+  PROTECT_INDEX at;
+  PROTECT_WITH_INDEX(held, &at);
+  track.search_count = 0;
+  for (SEXP env = PARENT_OF(R_GlobalEnv);
+       env != R_EmptyEnv && track.search_count < SEARCH_MAX;
+       env = PARENT_OF(env)) {
+    track.search[track.search_count++] = env;
+    REPROTECT(held = Rf_cons(env, held), at);
+  }
+  SET_VECTOR_ELT(track.held, HELD_SEARCH, held);
+  UNPROTECT(1);
 }
 
-// A shallow copy: options() changes the cells of the list in place.
 static void note_options(void) {
-  SEXP copy = R_NilValue;
+  SEXP held = R_NilValue;
   PROTECT_INDEX at;
-  PROTECT_WITH_INDEX(copy, &at);
-  SEXP last = R_NilValue;
-  for (SEXP now = options_now(); now != R_NilValue; now = CDR(now)) {
-    SEXP cell = Rf_cons(CAR(now), R_NilValue);
-    SET_TAG(cell, TAG(now));
-    if (last == R_NilValue) {
-      REPROTECT(copy = cell, at);
-    } else {
-      SETCDR(last, cell);
-    }
-    last = cell;
+  PROTECT_WITH_INDEX(held, &at);
+  track.option_count = 0;
+  for (SEXP now = options_now();
+       now != R_NilValue && track.option_count < OPTIONS_MAX; now = CDR(now)) {
+    track.options[track.option_count++] =
+        (struct option){.name = TAG(now), .value = CAR(now)};
+    REPROTECT(held = Rf_cons(CAR(now), held), at);
   }
-  SET_VECTOR_ELT(track.held, HELD_OPTIONS, copy);
+  SET_VECTOR_ELT(track.held, HELD_OPTIONS, held);
   UNPROTECT(1);
 }
 
