@@ -14,7 +14,7 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz testthat full notroot asan rcheck demo"
+all="tidy build c tsan sim fuzz testthat full faults notroot asan rcheck demo"
 [ $# -gt 0 ] || eval "set -- $all"
 
 logs=$root/build/check
@@ -285,7 +285,7 @@ trap stop INT TERM HUP
 
 [ $quiet = no ] || row suite passed failed skipped time
 for suite in "$@"; do
-  case " $all simfast faults " in
+  case " $all simfast " in
     *" $suite "*) suite_"$suite" ;;
     *)
       warn "check: there is no suite '$suite'; there are: $all"
