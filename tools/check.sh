@@ -226,12 +226,12 @@ suite_fuzz() { part "fuzz" 300 tests/fuzz smoke SECONDS=10; }
 
 suite_testthat() {
   installed "testthat" || return 0
-  run "testthat" 600 Rscript tools/testthat.R testthat tests/testthat
+  run "testthat" 900 Rscript tools/testthat.R testthat tests/testthat
 }
 
 suite_full() {
   installed "full" || return 0
-  run "full" 900 Rscript tools/testthat.R full tests/full
+  run "full" 1500 Rscript tools/testthat.R full tests/full
 }
 
 suite_notroot() {
@@ -254,8 +254,8 @@ suite_faults() {
       Rscript tools/testthat.R faults tests/faults'
 }
 
-suite_asan() { run "testthat (asan, ubsan, thread checks)" 1200 tools/asan.sh; }
-suite_rcheck() { run "R CMD check" 900 Rscript tools/rcheck.R; }
+suite_asan() { run "testthat (asan, ubsan, thread checks)" 1500 tools/asan.sh; }
+suite_rcheck() { run "R CMD check" 1200 Rscript tools/rcheck.R; }
 
 suite_demo() {
   run "demo" 300 sh -c '
