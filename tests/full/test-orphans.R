@@ -263,13 +263,14 @@ test_that("workers whose server was killed end with their session", {
 test_that("a fork server that hangs is given up in time, and nothing is left after it", {
   limit_time(90)
   session <- start_session(quote({
-    options(muster.start_timeout = 3)
     cl <- cluster_start(1)
+    options(muster.start_timeout = 3)
     tell(worker = cl[[1]]$pid, pid = Sys.getpid())
     while (!file.exists(file.path(tempdir(), "stopped"))) Sys.sleep(0.01)
     tell(elapsed = elapsed(caught <- outcome_of(cluster_start(2))))
     tell(caught = caught, files = list.files(tempdir()))
     while (!file.exists(file.path(tempdir(), "killed"))) Sys.sleep(0.01)
+    options(muster.start_timeout = NULL)
     stopCluster(cl)
     again <- cluster_start(2)
     tell(again = unlist(clusterCall(again, function() 7L)))

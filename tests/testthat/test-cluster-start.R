@@ -369,7 +369,8 @@ test_cluster("how a worker ended isn't told as a signal when it was `setup` that
 })
 
 test_cluster("a `setup` that hangs is given up after options(muster.start_timeout)", {
-  local_settings(muster.start_timeout = 1)
+  # In this time a worker must come to say what it waits for.
+  local_settings(muster.start_timeout = 5)
   error <- expect_start_error("timeout", 2, setup = quote({
     cat("waiting for what never comes\n")
     Sys.sleep(600)
