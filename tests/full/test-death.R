@@ -3,8 +3,9 @@
 
 build_faults()
 
-# How soon a death must be known; more on a machine that is shared.
-soon_s <- 3
+# How soon a death must be known: at once, but a machine that is busy has its own idea of
+# that. What isn't noticed is waited for without end, or as long as the test sleeps.
+soon_s <- 10
 
 kill_worker <- function(cl, i, signal = tools::SIGKILL) tools::pskill(cl[[i]]$pid, signal)
 
@@ -37,7 +38,7 @@ expect_others_usable <- function(cl, lost) {
   expect_error(clusterCall(cl[lost], Sys.getpid), class = "muster_error_lost")
   begin <- proc.time()[["elapsed"]]
   stopCluster(cl)
-  expect_lt(proc.time()[["elapsed"]] - begin, 5)
+  expect_lt(proc.time()[["elapsed"]] - begin, soon_s)
   expect_false(any(pid_exists(node_pids(cl))))
 }
 
@@ -208,10 +209,10 @@ for (start in c("fork", "spawn")) local({
 # ---- Interrupts and limits of time
 
 # What happens when a session gets SIGINT half a second into a call.
-interrupted_session <- function(before, call, after = NULL, ...) {
-  run_session(bquote({
+interrupted_session <- function(before, call, after = NULL, ..., frame = parent.frame()) {
+  run_session(frame = frame, bquote({
     .(before)
-    system(sprintf("(sleep 0.5; kill -INT %d; sleep 5) &", Sys.getpid()))
+    system(sprintf("(sleep 0.5; kill -INT %d) &", Sys.getpid()))
     begin <- proc.time()[["elapsed"]]
     caught <- outcome_of(.(call))
     tell(caught = caught, took = proc.time()[["elapsed"]] - begin)
@@ -232,8 +233,8 @@ test_that("an interrupt leaves a call at once, and the cluster can be stopped", 
     )
     expect_done(run)
     expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, 1.5)
-    expect_lt(run$told$stopping, 5)
+    expect_lt(run$told$took, soon_s)
+    expect_lt(run$told$stopping, soon_s)
     expect_identical(run$told$next_one, c(1L, 1L))
     expect_nothing_left(run$session)
     expect_identical(tempdirs_left(run$session), character())
@@ -257,8 +258,8 @@ test_that("an interrupt leaves waits of every kind", {
     }))
     expect_done(run)
     expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, 3)
-    expect_lt(run$told$stopping, 6)
+    expect_lt(run$told$took, soon_s)
+    expect_lt(run$told$stopping, soon_s)
     expect_nothing_left(run$session)
   }
 })
@@ -274,8 +275,8 @@ test_that("a limit of time stops a call that waits", {
   }))
   expect_done(run)
   expect_match(run$told$caught$message, "reached elapsed time limit")
-  expect_lt(run$told$took, 3)
-  expect_lt(run$told$stopping, 5)
+  expect_lt(run$told$took, soon_s)
+  expect_lt(run$told$stopping, soon_s)
   expect_nothing_left(run$session)
 })
 
@@ -293,7 +294,7 @@ test_that("an interrupt of a start that is slow leaves nothing", {
     )
     expect_done(run)
     expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, 4)
+    expect_lt(run$told$took, soon_s)
     expect_identical(run$told$children, 1L) # the fork server
     expect_identical(run$told$files, character())
     expect_identical(run$told$works, c(1L, 1L))
@@ -305,7 +306,7 @@ test_that("an interrupt of a start that is slow leaves nothing", {
 test_that("an interrupt while the fork server boots leaves nothing", {
   limit_time(60)
   profile <- withr::local_tempfile(fileext = ".R", lines = c(
-    "if (nzchar(Sys.getenv(\"MUSTER_BOOT\"))) Sys.sleep(5)"
+    "if (nzchar(Sys.getenv(\"MUSTER_BOOT\"))) Sys.sleep(20)"
   ))
   run <- interrupted_session(quote(NULL), quote(cluster_start(3)),
     quote(tell(children = length(running(children())))),
@@ -313,7 +314,7 @@ test_that("an interrupt while the fork server boots leaves nothing", {
   )
   expect_done(run)
   expect_identical(run$told$caught$message, "interrupted")
-  expect_lt(run$told$took, 4)
+  expect_lt(run$told$took, soon_s)
   expect_identical(run$told$children, 0L)
   expect_nothing_left(run$session)
   expect_identical(tempdirs_left(run$session), character())
