@@ -59,7 +59,8 @@ int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
 // and notes that it was: 1 or 0.
 int mst_journal_wants(struct mst_journal *journal, uint64_t call);
 // mst_journal_snapshot takes the snapshot that was asked for; payload NULL if the
-// worker can't be put into one. Errors as mst_journal_add.
+// worker can't be put into one. 0 or -MST_EMEM: then all stays as it was, and it
+// will be asked for again.
 int mst_journal_snapshot(struct mst_journal *journal, struct mst_blob *payload);
 // mst_journal_unask: the incarnation that was asked for a snapshot is gone.
 void mst_journal_unask(struct mst_journal *journal);

@@ -243,13 +243,16 @@ static struct mst_entry *next_replayed(struct mst_entry *entry) {
 static int others_are_busy(const struct mst_peer *peer) {
   const struct mst_cluster *cluster = peer->cluster;
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    if (i != peer->index && cluster->pool.workers[i].owed > 0) return 1;
+    // One that is lost owes too, but computes nothing, and may owe for ever.
+    const enum mst_worker_state state = cluster->pool.workers[i].state;
+    if (i != peer->index && state == MST_WORKER_BUSY) return 1;
   }
   return 0;
 }
 
 static void send_calls(struct mst_peer *peer) {
   if (peer->alone && peer->first_call != NULL && others_are_busy(peer)) {
+    peer->cluster->alone = 1;
     return; // tried again by mst_session_mend
   }
   peer->alone = 0;
@@ -266,6 +269,8 @@ static void send_calls(struct mst_peer *peer) {
 
 void mst_peer_resume(struct mst_peer *peer) {
   int rc = 0;
+  // While it booted nobody listened, however long that took.
+  mst_heal_heard(&peer->heal, mst_clock_now());
   peer->replay_left = 0;
   peer->replayed = next_replayed(peer->journal.first);
   for (const struct mst_entry *at = peer->journal.first;
@@ -297,6 +302,7 @@ void mst_peer_replayed(struct mst_peer *peer, const struct mst_frame *frame) {
   if (peer->replay_left == 0 || entry == NULL) return;
   peer->replay_left--;
   peer->replayed = next_replayed(entry->next);
+  peer->head_ns = mst_clock_now(); // what it owes comes after the journal
   const int failed = (frame->head.flags & MST_FLAG_ERROR) != 0;
   if (failed && !entry->failed && !is_before_snapshot(entry)) {
     mst_peer_fail(peer, "a call of its journal failed when it was replayed, see "
@@ -437,7 +443,8 @@ void mst_session_mend(struct mst_session *session, int64_t now_ns) {
     const int beats = cluster->policy.heartbeat_ns != INT64_MAX &&
                       cluster->pool.phase == MST_POOL_RUNNING;
     const int limits = cluster->timeout_ns != INT64_MAX;
-    if (!beats && !limits && session->to_heal == 0) continue;
+    if (!beats && !limits && session->to_heal == 0 && !cluster->alone) continue;
+    cluster->alone = 0;
     for (uint32_t i = 0; i < cluster->pool.count; i++) {
       struct mst_peer *peer = cluster->peers[i];
       if (peer->to_heal) mst_peer_heal(peer);

@@ -278,7 +278,9 @@ void mst_peer_retire(struct mst_peer *peer) {
 void mst_peer_kill(struct mst_peer *peer) {
   peer->dead = 1;
   mst_peer_fail(peer, "it was ended by killNode()");
-  mst_peer_event(peer, MST_EV_SILENT);
+  // One that is lost may wait for its turn to come back.
+  const int lost = mst_peer_worker(peer)->state == MST_WORKER_LOST;
+  mst_peer_event(peer, lost ? MST_EV_RETIRE : MST_EV_SILENT);
 }
 
 // open_ends makes the three connections. ours: data, control, output; theirs
@@ -588,6 +590,7 @@ void mst_peer_forget(struct mst_peer *peer) {
     mst_peer_pop_call(peer);
     peer->taken++;
   }
+  mst_heal_answered(&peer->heal); // the next call has all of its attempts
 }
 
 void mst_session_cancel(struct mst_session *session, const void *verb) {

@@ -152,6 +152,7 @@ struct mst_cluster {
   uint8_t abandoned;    // nobody refers to it: freed once it is stopped
   uint8_t orphaned;     // its fork server is gone and a worker must come back
   uint8_t adopted;      // some workers are of a launcher before this one
+  uint8_t alone;        // some worker's calls wait until all others are idle
 };
 
 // After its interrupt a cancelled call has this long to end.
