@@ -176,9 +176,10 @@ static void look_up(const struct mst_peer *peer) {
   R_UnwindProtect(check_interrupt, NULL, leave_wait, verb, token);
 }
 
-static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload,
+static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload, int tag,
                      int unseen) {
-  int rc = mst_peer_send(peer, payload, (uint8_t)unseen, FFI_SLICE_MS, NULL);
+  int rc =
+      mst_peer_send(peer, payload, tag, (uint8_t)unseen, FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {
     look_up(peer); // what is queued goes out with later calls
     rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
@@ -309,6 +310,13 @@ static void drop_frame(SEXP node, const struct mst_peer *peer) {
   SET_VECTOR_ELT(frames, 0, R_NilValue);
 }
 
+// tag_number gives the number by which the load-balanced verbs know their calls, 0
+// without one.
+static int tag_number(SEXP tag) {
+  const int numbered = TYPEOF(tag) == INTSXP && Rf_xlength(tag) == 1;
+  return numbered && INTEGER(tag)[0] > 0 ? INTEGER(tag)[0] : 0;
+}
+
 // ffi_node_send sends one of parallel's messages. NULL, or an outcome: FFI_TYPE
 // for all but EXEC.
 // frame: the verb's, or the global environment.
@@ -333,7 +341,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
     if (payload->buf.len >= BROADCAST_MIN) remember_payload(fun, args, payload);
   }
   round_sent(peer);
-  return send_all(peer, payload, unseen);
+  return send_all(peer, payload, tag_number(tag), unseen);
 }
 
 // ---- answers

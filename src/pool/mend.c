@@ -17,7 +17,6 @@ void mst_loss_free(struct mst_loss *loss) {
   if (loss == NULL) return;
   free(loss->output);
   free(loss->reason);
-  mst_blob_release(loss->payload);
   free(loss);
 }
 
@@ -96,8 +95,7 @@ static int note_failed(struct mst_peer *peer, enum mst_loss_kind kind,
   loss->call = peer->first_call->id;
   loss->attempts = attempts;
   loss->oom = peer->oom;
-  loss->payload = peer->first_call->payload;
-  loss->payload->refs++;
+  loss->tag = peer->first_call->tag;
   add_loss(&peer->losses, loss);
   return 0;
 }
