@@ -264,6 +264,7 @@ static void send_calls(struct mst_peer *peer) {
 
 void mst_peer_resume(struct mst_peer *peer) {
   int rc = 0;
+  mst_heal_back(&peer->heal, mst_clock_now());
   peer->replay_left = 0;
   peer->replayed = next_replayed(peer->journal.first);
   for (const struct mst_entry *at = peer->journal.first;
