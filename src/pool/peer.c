@@ -340,6 +340,7 @@ static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   struct mst_launcher *launcher = peer->cluster->launcher;
   int ours[3], theirs[3];
+  peer->orphan = 0;
   int rc = open_ends(ours, theirs, err);
   if (rc == 0) rc = watch_ends(peer, ours, err);
   if (rc == 0) {

@@ -57,13 +57,22 @@ static void do_bye(struct mst_peer *peer) {
   }
 }
 
+static int is_orphan(const struct mst_peer *peer) {
+  return peer->orphan || peer->cluster->launcher->gone;
+}
+
 // Without its server a worker may be reaped by init at any time, and its pid be
 // another's. Its open channel shows that it is still there; one that closed it is
 // ended by its own watch.
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
   const struct mst_worker *worker = &cluster->pool.workers[index];
-  if (cluster->launcher->gone && !worker->channel_open) {
-    mst_net_shutdown(cluster->peers[index]->control.fd);
+  const struct mst_peer *peer = cluster->peers[index];
+  if (is_orphan(peer) && !worker->channel_open) {
+    mst_net_shutdown(peer->control.fd);
+    return;
+  }
+  if (peer->orphan) {
+    (void)kill(-(pid_t)worker->pid, SIGKILL);
     return;
   }
   cluster->launcher->signal(cluster->launcher, cluster->id, index,
@@ -174,7 +183,10 @@ static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
 }
 
 static void launcher_lost(struct mst_cluster *cluster) {
+  cluster->orphans = 0;
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    if (!is_orphan(cluster->peers[i])) continue;
+    cluster->orphans = 1;
     const struct mst_event event = {.kind = orphan_event(cluster->peers[i]),
                                     .worker = i,
                                     .how = MST_EXIT_UNKNOWN,
@@ -195,7 +207,7 @@ static void let_time_pass(struct mst_session *session) {
     if (reap && cluster->pool.phase != MST_POOL_DOWN) {
       cluster->launcher->reap(cluster->launcher);
     }
-    if (cluster->launcher->gone) launcher_lost(cluster);
+    if (cluster->launcher->gone || cluster->orphans) launcher_lost(cluster);
     if (now_ns >= mst_pool_wake_ns(&cluster->pool)) {
       const struct mst_event tick = {.kind = MST_EV_TICK};
       mst_cluster_event(cluster, &tick);
@@ -310,6 +322,10 @@ int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
 
 void mst_cluster_adopt(struct mst_cluster *cluster,
                        struct mst_launcher *launcher) {
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    cluster->peers[i]->orphan = cluster->pool.workers[i].awaited;
+  }
+  cluster->orphans = 1;
   cluster->launcher = launcher;
   cluster->orphaned = 0;
 }

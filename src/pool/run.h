@@ -49,7 +49,7 @@ struct mst_call {
   struct mst_blob *payload; // a reference; NULL without healing
   uint64_t id;
   int32_t tag;       // the caller's own number for it
-  uint8_t unseen;    // to be kept in the journal whatever it changes
+  uint8_t unseen;    // enum mst_unseen: to be kept whatever it changes
   uint8_t timed_out; // it was cancelled, since it took too long
 };
 
@@ -103,6 +103,7 @@ struct mst_peer {
   struct mst_seed seed;       // the stream's position after the last answer
   uint8_t rng_other;          // it drew from another generator
   uint8_t dead;               // it stays lost
+  uint8_t orphan;             // its cluster has another launcher than it came from
   uint8_t to_heal;            // it was lost, and what follows is not done yet
   uint8_t resuming;           // it comes back: calls are queued, not sent
   uint8_t oom;                // what was lost last was killed to have memory
@@ -151,6 +152,7 @@ struct mst_cluster {
   uint8_t carrying_out; // actions are being carried out
   uint8_t abandoned;    // nobody refers to it: freed once it is stopped
   uint8_t orphaned;     // its fork server is gone and a worker must come back
+  uint8_t orphans;      // some of its peers are orphans
 };
 
 // After its interrupt a cancelled call has this long to end.
@@ -182,7 +184,8 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
 // -MST_EINPUT.
 int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
                      struct mst_err *err);
-// mst_cluster_adopt gives a cluster that is orphaned another launcher.
+// mst_cluster_adopt gives a cluster that is orphaned another launcher. Workers that are
+// still there go on; nobody tells of their ends but their channels.
 void mst_cluster_adopt(struct mst_cluster *cluster,
                        struct mst_launcher *launcher);
 
