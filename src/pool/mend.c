@@ -52,7 +52,7 @@ static struct mst_loss *loss_of(struct mst_peer *peer,
   loss->worker = peer->index;
   loss->epoch = worker->epoch;
   loss->pid = worker->pid;
-  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_UNKNOWN;
+  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
   loss->number = worker->exit_number;
   loss->output = last_words(peer);
   if (peer->failure != NULL) loss->reason = strdup(peer->failure);
