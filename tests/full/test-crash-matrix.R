@@ -16,12 +16,6 @@ signals <- c(
   SIGSEGV = 11L, SIGKILL = 9L, SIGTERM = 15L, SIGSTOP = 9L, garbage = 9L
 )
 
-# A function that takes nothing along.
-remote <- function(f) {
-  environment(f) <- globalenv()
-  f
-}
-
 bomb <- function(value, order) .Call("faults_bomb", value, order)
 
 # Calls that come to their fault at a moment: function(cl, order), order c(what, file).
@@ -108,8 +102,6 @@ expect_as_before <- function(cl, workers = 3L, info = NULL) {
   expect_true(all(cluster_status(cl)$state == "idle"), info = info)
   expect_true(all(isNodeAlive(cl, timeout = 10)), info = info)
 }
-
-restarts_of <- function(cl) sum(cluster_status(cl)$restarts)
 
 expect_fault_fields <- function(error, fault, info = NULL) {
   expect_identical(error$exit_code, unname(exit_codes[fault]), info = info)
