@@ -26,6 +26,9 @@ static void find_last(struct mst_journal *journal) {
 
 static int is_equal(const struct mst_entry *one,
                     const struct mst_entry *other) {
+  if (one->unseen == MST_UNSEEN_LAST && other->unseen == MST_UNSEEN_LAST) {
+    return 1;
+  }
   const struct mst_buf *a = &one->payload->buf;
   const struct mst_buf *b = &other->payload->buf;
   return one->snapshot == other->snapshot && a->len == b->len &&

@@ -17,7 +17,6 @@ void mst_loss_free(struct mst_loss *loss) {
   if (loss == NULL) return;
   free(loss->output);
   free(loss->reason);
-  mst_blob_release(loss->payload);
   free(loss);
 }
 
@@ -53,7 +52,7 @@ static struct mst_loss *loss_of(struct mst_peer *peer,
   loss->worker = peer->index;
   loss->epoch = worker->epoch;
   loss->pid = worker->pid;
-  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_UNKNOWN;
+  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
   loss->number = worker->exit_number;
   loss->output = last_words(peer);
   if (peer->failure != NULL) loss->reason = strdup(peer->failure);
@@ -96,8 +95,7 @@ static int note_failed(struct mst_peer *peer, enum mst_loss_kind kind,
   loss->call = peer->first_call->id;
   loss->attempts = attempts;
   loss->oom = peer->oom;
-  loss->payload = peer->first_call->payload;
-  loss->payload->refs++;
+  loss->tag = peer->first_call->tag;
   add_loss(&peer->losses, loss);
   return 0;
 }
@@ -269,8 +267,7 @@ static void send_calls(struct mst_peer *peer) {
 
 void mst_peer_resume(struct mst_peer *peer) {
   int rc = 0;
-  // While it booted nobody listened, however long that took.
-  mst_heal_heard(&peer->heal, mst_clock_now());
+  mst_heal_back(&peer->heal, mst_clock_now());
   peer->replay_left = 0;
   peer->replayed = next_replayed(peer->journal.first);
   for (const struct mst_entry *at = peer->journal.first;

@@ -97,10 +97,11 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
 // ---- calls and their answers
 
 static struct mst_call *add_call(struct mst_peer *peer,
-                                 struct mst_blob *payload, uint8_t unseen) {
+                                 struct mst_blob *payload, int32_t tag,
+                                 uint8_t unseen) {
   struct mst_call *call = malloc(sizeof *call);
   if (call == NULL) return NULL;
-  *call = (struct mst_call){.id = ++peer->calls, .unseen = unseen};
+  *call = (struct mst_call){.id = ++peer->calls, .tag = tag, .unseen = unseen};
   call->payload = payload;
   payload->refs++;
   if (peer->last_call != NULL) {
@@ -448,7 +449,7 @@ int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
   return 0;
 }
 
-int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int32_t tag,
                   uint8_t unseen, int slice_ms, struct mst_err *err) {
   MST_ASSERT_R_THREAD();
   const struct mst_worker *worker = mst_peer_worker(peer);
@@ -458,7 +459,7 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
                        mst_worker_state_name(worker->state));
   }
-  struct mst_call *call = add_call(peer, payload, unseen);
+  struct mst_call *call = add_call(peer, payload, tag, unseen);
   if (call == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a call");
   }

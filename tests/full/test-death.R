@@ -1,5 +1,5 @@
-# Workers that die, stop or talk nonsense: what the session is told, how soon, and that
-# the other workers go on.
+# Workers that die, stop or talk nonsense in a cluster that doesn't heal: what the session
+# is told, how soon, and that the other workers go on.
 
 build_faults()
 
@@ -50,7 +50,7 @@ for (start in c("fork", "spawn")) local({
   }
 
   test_cluster(say("an idle worker that is killed is lost at the next call"), {
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     clusterCall(cl[2], function() cat("last words of two\n"))
     kill_worker(cl, 2)
     expect_lost(clusterCall(cl, Sys.getpid), cl, 2L, signal = 9L, output = "last words of two")
@@ -67,7 +67,7 @@ for (start in c("fork", "spawn")) local({
       function(cl, f) parSapplyLB(cl, 1:6, f)
     )
     for (verb in verbs) {
-      cl <- cluster_start(3, start = start)
+      cl <- cluster_start(3, start = start, healing = FALSE)
       victim <- cl[[3]]$pid
       dies <- function(...) {
         if (Sys.getpid() == victim) {
@@ -83,7 +83,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("workers that are killed from outside while they compute are lost"), {
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     for (i in 1:3) parallel:::sendCall(cl[[i]], function() repeat sum(runif(1e4)), list())
     kill_worker(cl, 1)
     expect_lost(parallel:::recvOneResult(cl), cl, 1L, signal = 9L)
@@ -95,7 +95,7 @@ for (start in c("fork", "spawn")) local({
 
   test_cluster(say("a worker that crashes is lost with R's own report of it"), {
     library <- faults_library()
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     crash <- function(library) {
       dyn.load(library)
       .Call("faults_segv")
@@ -110,7 +110,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a worker that quits is lost with its status"), {
-    cl <- local_cluster(4, start = start)
+    cl <- local_cluster(4, start = start, healing = FALSE)
     expect_lost(clusterCall(cl[1], function() {
       message("enough")
       quit(status = 7)
@@ -127,7 +127,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a cluster whose workers have all died can be stopped"), {
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     for (i in 1:3) kill_worker(cl, i)
     expect_error(clusterCall(cl, Sys.getpid), class = "muster_error_lost")
     begin <- proc.time()[["elapsed"]]
@@ -137,7 +137,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a worker that was stopped by a signal is ended by stopCluster()"), {
-    cl <- local_cluster(2, start = start)
+    cl <- local_cluster(2, start = start, healing = FALSE)
     kill_worker(cl, 2, tools::SIGSTOP)
     begin <- proc.time()[["elapsed"]]
     stopCluster(cl)
@@ -146,7 +146,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a worker that prints without end doesn't hold up another"), {
-    cl <- local_cluster(2, start = start)
+    cl <- local_cluster(2, start = start, healing = FALSE)
     parallel:::sendCall(cl[[1]], function() repeat cat(strrep("x", 1e4), "\n"), list())
     begin <- proc.time()[["elapsed"]]
     for (i in 1:50) expect_identical(clusterCall(cl[2], function() i)[[1L]], i)
@@ -156,7 +156,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a worker's children end with it"), {
-    cl <- local_cluster(2, start = start)
+    cl <- local_cluster(2, start = start, healing = FALSE)
     child <- clusterCall(cl[1], function() {
       as.integer(system("sleep 1000 >/dev/null & echo $!", intern = TRUE))
     })[[1L]]
@@ -172,7 +172,7 @@ for (start in c("fork", "spawn")) local({
       as.raw(rep(0, 64)), as.raw(rep(255, 64)), charToRaw(strrep("GET / HTTP/1.0\r\n", 100)),
       as.raw(1), as.raw(seq_len(200) %% 256), as.raw(rep(0, 1e6))
     )
-    cl <- local_cluster(length(nonsense) + 1, start = start)
+    cl <- local_cluster(length(nonsense) + 1, start = start, healing = FALSE)
     for (i in seq_along(nonsense)) {
       begin <- proc.time()[["elapsed"]]
       error <- expect_error(
@@ -190,7 +190,7 @@ for (start in c("fork", "spawn")) local({
 
   test_cluster(say("a worker that closes its connections is lost"), {
     library <- faults_library()
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     expect_error(clusterCall(cl[1], function(library) {
       dyn.load(library)
       .Call("faults_close", 3L)
