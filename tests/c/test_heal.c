@@ -210,12 +210,12 @@ TEST("A session finds who is silent once it is awake for a heartbeat") {
   CHECK_INT(beat(4 * S, 112 * S), MST_BEAT_SILENT);
 }
 
-TEST("A loss begins the next incarnation's silence") {
+TEST("A worker's silence counts from when it is back") {
   begin(2);
   CHECK_INT(lost(0, 100 * S), MST_HEAL_RESTART);
-  CHECK_INT(beat(0, 112 * S - 1), MST_BEAT_ASK);
-  mst_heal_heard(&heal, START + 130 * S); // it took so long to come back
-  CHECK_INT(beat(0, 130 * S), MST_BEAT_ASK);
+  mst_heal_back(&heal, START + 130 * S); // it took so long to come back
+  CHECK_INT(beat(0, 134 * S - 1), MST_BEAT_FINE);
+  CHECK_INT(beat(0, 134 * S), MST_BEAT_ASK);
   CHECK_INT(beat(0, 142 * S), MST_BEAT_SILENT);
 }
 
