@@ -50,6 +50,7 @@ struct mst_call {
   uint64_t id;
   uint8_t unseen;    // to be kept in the journal whatever it changes
   uint8_t timed_out; // it was cancelled, since it took too long
+  uint8_t sent;      // to the incarnation that lives, or was lost last
 };
 
 // How a worker ended, for people.
