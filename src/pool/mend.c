@@ -143,11 +143,14 @@ static void restart(struct mst_peer *peer) {
   peer->tempdir = peer->failure = NULL;
   peer->replay_left = 0;
   peer->resuming = 1;
+  for (struct mst_call *at = peer->first_call; at != NULL; at = at->next)
+    at->sent = 0;
   mst_peer_event(peer, MST_EV_RESTART);
 }
 
 // settle_calls drops the calls that nobody waits for, and fails one that took too
-// long. Returns whether the oldest of the others was being evaluated.
+// long. Returns whether the oldest of the others was being evaluated: one that was
+// given to a worker that was lost already, and never sent, is not to blame.
 static int settle_calls(struct mst_peer *peer) {
   int evaluating = !peer->resuming && peer->replay_left == 0;
   while (peer->first_call != NULL && peer->first_call->id <= peer->stale) {
@@ -161,7 +164,7 @@ static int settle_calls(struct mst_peer *peer) {
     evaluating = 0;
     mst_heal_answered(&peer->heal);
   }
-  return evaluating && peer->first_call != NULL;
+  return evaluating && peer->first_call != NULL && peer->first_call->sent;
 }
 
 void mst_peer_heal(struct mst_peer *peer) {

@@ -165,6 +165,13 @@ static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
     return;
   }
   const struct mst_call *call = peer->first_call;
+  const uint64_t oldest = call == NULL ? peer->calls + 1 : call->id;
+  if (frame->head.call <= peer->stale && frame->head.call < oldest) {
+    // Forgotten, and taken as answered, when its worker was about to be lost.
+    if (peer->answered == 0) mst_peer_skip(peer);
+    mst_peer_event(peer, MST_EV_ANSWERED);
+    return;
+  }
   if (call == NULL || frame->head.call != call->id) {
     broken(peer, "the worker sent an answer to another call");
     return;
@@ -444,6 +451,7 @@ int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
   const int rc =
       mst_chan_send(&peer->data, &head, call->payload, NULL, 0, 0, err);
   if (rc != 0) return rc;
+  call->sent = 1;
   if (is_head) peer->head_ns = mst_clock_now();
   mst_peer_event(peer, MST_EV_SENT);
   return 0;

@@ -51,6 +51,7 @@ struct mst_call {
   int32_t tag;       // the caller's own number for it
   uint8_t unseen;    // enum mst_unseen: to be kept whatever it changes
   uint8_t timed_out; // it was cancelled, since it took too long
+  uint8_t sent;      // to the incarnation that lives, or was lost last
 };
 
 // How a worker ended, for people.
