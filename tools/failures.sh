@@ -34,7 +34,8 @@ line_failures() {
     in_rule && /^  / { print; next }
     { in_rule = 0 }
     /^FAIL / || /^sim: (seed|replay)/ || /canary [0-9]+: missed/ { print; next }
-    /runtime error: |: (fatal )?error: |^ERROR: |^Error |^make.*[*][*][*]/ { print; next }
+    /runtime error: |: (fatal )?error: |undefined reference/ { print; next }
+    /^ERROR: |^Error |^make.*[*][*][*]/ { print; next }
     /^  failed: the tests in / { print }
   ' "$log"
 }
