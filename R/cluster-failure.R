@@ -145,6 +145,7 @@ abort_node <- function(node, outcome, call) {
 }
 
 abort_lost <- function(node, rank, call) {
+  announce_events() # why it isn't replaced
   status <- .Call(ffi_node_status, node)
   if (is.integer(status)) {
     abort_node(node, status, call)

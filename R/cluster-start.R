@@ -167,7 +167,9 @@ check_dots <- function(..., call) {
   if (...length() == 0L) {
     return()
   }
-  given <- c(dots_names(...), "")[1L]
+  # Not by names(list(...)), which evaluates what was given; ...names() is there from
+  # R 4.1.3 on only.
+  given <- c(names(substitute(list(...)))[-1L], "")[1L]
   shown <- if (nzchar(given)) paste0("`", given, "`") else "an argument without a name"
   abort_muster("input", paste0("`...` must be empty, not ", shown, "."),
     hints = paste0(
@@ -178,9 +180,6 @@ check_dots <- function(..., call) {
     call = call
   )
 }
-
-# ...names() is there from R 4.1.3 on only.
-dots_names <- function(...) names(list(...))
 
 # A profile that starts a cluster would start itself again in every worker.
 check_not_booting <- function(call) {
@@ -230,10 +229,13 @@ check_packages <- function(packages, call) {
 }
 
 # Where a package is: in a library, or where load_all() found it; "" if nowhere.
+# Not by system.file(), which reads a file of the package's by one of R's connections,
+# and says "" where none is left.
 package_path <- function(package) {
   path <- dev_path(package)
-  if (!nzchar(path)) {
-    path <- system.file(package = package, lib.loc = .libPaths())
+  if (!nzchar(path) && !grepl("/", package, fixed = TRUE)) {
+    paths <- file.path(.libPaths(), package)
+    path <- c(paths[file.exists(file.path(paths, "Meta", "package.rds"))], "")[1L]
   }
   path
 }

@@ -93,16 +93,13 @@ abort_failed <- function(node, call) {
 # and the results of the others: list(range, element, results). What other workers still
 # owe to the verb is waited for, as parallel does when a call raises an error.
 lost_job <- function(node, loss) {
-  tag <- if (!is.null(loss$payload)) {
-    tryCatch(unserialize(loss$payload)[[3L]], error = function(e) NULL)
-  }
   for (i in rev(seq_len(sys.nframe()))) {
     fun <- sys.function(i)
     if (identical(fun, the$static_apply)) {
       return(static_job(sys.frame(i), node))
     }
     if (identical(fun, the$dynamic_apply)) {
-      return(dynamic_job(sys.frame(i), tag))
+      return(dynamic_job(sys.frame(i), loss$tag))
     }
   }
   answers <- lapply(.Call(ffi_round), function(entry) entry[[3L]]$value)

@@ -5,12 +5,16 @@
 # fails to say so, ends with another status than its counts tell, passes its
 # limit, or leaves processes behind counts as one more failure. The last line
 # is the sum, alone: `N passed, N failed, N skipped`. Logs: build/check/.
+#
+# With CI=true a suite's output goes to its log only: the screen gets a line for
+# each suite as it ends, and last of all what failed and why, so that this is
+# seen where only a part of the output is kept.
 # The single quotes around commands for sh are meant.
 # shellcheck disable=SC2016
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz testthat full notroot asan rcheck demo"
+all="tidy build c tsan sim fuzz testthat full faults notroot asan rcheck demo"
 [ $# -gt 0 ] || eval "set -- $all"
 
 logs=$root/build/check
@@ -45,10 +49,30 @@ for program in timeout gtimeout; do
 done
 [ -n "$limiter" ] || warn "check: no timeout program here, so the suites run without time limit."
 
+quiet=no
+[ "${CI:-}" = true ] && quiet=yes
+
 passed=0
 failed=0
 skipped=0
 built=unknown
+
+# The labels of suites that failed, a line each.
+: >"$logs/failed"
+
+row() { printf '%-38s %7s %7s %8s  %s\n' "$@"; }
+
+# title LABEL: says that a suite begins.
+title() { [ $quiet = yes ] || printf '\n==== %s ====\n' "$1"; }
+
+# keep LOG: copies what it reads to the log, and to the screen.
+keep() {
+  if [ $quiet = yes ]; then cat >>"$1"; else tee -a -- "$1"; fi
+}
+
+log_of() {
+  say "$logs/$(printf '%s' "$1" | tr -cs 'A-Za-z0-9' '-' | sed 's|-$||').log"
+}
 
 # run LABEL LIMIT_S COMMAND...: one suite. The command runs in the background,
 # so that an interrupt ends it and not only this script, and writes to the
@@ -58,13 +82,20 @@ run() {
   label=$1
   limit=$2
   shift 2
-  log=$logs/$(printf '%s' "$label" | tr -cs 'A-Za-z0-9' '-' | sed 's|-$||').log
-  printf '\n==== %s ====\n' "$label"
+  log=$(log_of "$label")
+  : >"$log"
+  began=$(date +%s)
+  title "$label"
   pipe=$logs/pipe
   rm -f -- "$pipe" "$pipe.pid" "$pipe.closed"
   mkfifo -- "$pipe" || exit 1
   (
-    tee -- "$log" <"$pipe" &
+    # Not by keep(), since what is killed must be the program itself.
+    if [ $quiet = yes ]; then
+      cat <"$pipe" >>"$log" &
+    else
+      tee -a -- "$log" <"$pipe" &
+    fi
     say $! >"$pipe.pid"
     wait
     : >"$pipe.closed"
@@ -84,7 +115,7 @@ run() {
   if ! in_time 5 nothing_left; then
     why="processes outlived the suite"
     for pid in $left; do
-      say "check: still running: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline")"
+      say "check: still running: $pid $(tr '\0' ' ' <"/proc/$pid/cmdline")" | keep "$log"
       kill -9 "$pid" 2>/dev/null
     done
   fi
@@ -112,9 +143,9 @@ run() {
   esac
   if [ -n "$why" ]; then
     f=$((f + 1))
-    say "check: $label: $why" | tee -a -- "$log"
+    say "check: $label: $why" | keep "$log"
   fi
-  count "$label" "$p" "$f" "$s" "$why"
+  count "$label" "$p" "$f" "$s" "$why" $(($(date +%s) - began))
 }
 
 # in_time SECONDS COMMAND...: 0 as soon as the command says yes, 1 if it doesn't
@@ -136,18 +167,21 @@ nothing_left() {
   [ -z "$left" ]
 }
 
-# count LABEL PASSED FAILED SKIPPED WHY: one row of the table.
+# count LABEL PASSED FAILED SKIPPED WHY SECONDS: one row of the table.
 count() {
   passed=$((passed + $2))
   failed=$((failed + $3))
   skipped=$((skipped + $4))
-  printf '%-46s %7d %7d %8d  %s\n' "$@" >>"$logs/table"
+  row "$1" "$2" "$3" "$4" "$5" >>"$logs/table"
+  [ "$3" -eq 0 ] || say "$1" >>"$logs/failed"
+  [ $quiet = no ] || row "$1" "$2" "$3" "$4" "$6 s${5:+  $5}"
 }
 
 # skip LABEL REASON: a suite that can't run here.
 skip() {
-  printf '\n==== %s ====\nskipped: %s\n%s: 0 passed, 0 failed, 1 skipped\n' "$1" "$2" "$1"
-  count "$1" 0 0 1 "$2"
+  title "$1"
+  printf 'skipped: %s\n%s: 0 passed, 0 failed, 1 skipped\n' "$2" "$1" | keep "$(log_of "$1")"
+  count "$1" 0 0 1 "$2" 0
 }
 
 # part LABEL LIMIT_S DIR TARGET...: a suite that is a Makefile of its own.
@@ -166,8 +200,9 @@ part() {
 installed() {
   [ $built != unknown ] || suite_build
   [ $built = yes ] && return 0
-  printf '\n==== %s ====\nfailed: the package could not be installed\n' "$1"
-  count "$1" 0 1 0 "the package could not be installed"
+  title "$1"
+  say "failed: the package could not be installed" | keep "$(log_of "$1")"
+  count "$1" 0 1 0 "the package could not be installed" 0
   return 1
 }
 
@@ -191,12 +226,12 @@ suite_fuzz() { part "fuzz" 300 tests/fuzz smoke SECONDS=10; }
 
 suite_testthat() {
   installed "testthat" || return 0
-  run "testthat" 600 Rscript tools/testthat.R testthat tests/testthat
+  run "testthat" 900 Rscript tools/testthat.R testthat tests/testthat
 }
 
 suite_full() {
   installed "full" || return 0
-  run "full" 900 Rscript tools/testthat.R full tests/full
+  run "full" 1500 Rscript tools/testthat.R full tests/full
 }
 
 suite_notroot() {
@@ -219,8 +254,8 @@ suite_faults() {
       Rscript tools/testthat.R faults tests/faults'
 }
 
-suite_asan() { run "testthat (asan, ubsan, thread checks)" 1200 tools/asan.sh; }
-suite_rcheck() { run "R CMD check" 900 Rscript tools/rcheck.R; }
+suite_asan() { run "testthat (asan, ubsan, thread checks)" 1500 tools/asan.sh; }
+suite_rcheck() { run "R CMD check" 1200 Rscript tools/rcheck.R; }
 
 suite_demo() {
   run "demo" 300 sh -c '
@@ -229,18 +264,28 @@ suite_demo() {
     [ $ok -eq 1 ]'
 }
 
+# failures: why each suite that failed did.
+failures() {
+  while read -r label; do
+    printf '\n==== %s: what failed ====\n' "$label"
+    tools/failures.sh "$(log_of "$label")"
+  done <"$logs/failed"
+}
+
 suite_pid=
 stop() {
   trap - INT TERM HUP
   [ -z "$suite_pid" ] || kill "$suite_pid" 2>/dev/null
   rm -f -- "$logs"/pipe*
+  [ $quiet = no ] || failures
   warn "check: interrupted"
   exit 130
 }
 trap stop INT TERM HUP
 
+[ $quiet = no ] || row suite passed failed skipped time
 for suite in "$@"; do
-  case " $all simfast faults " in
+  case " $all simfast " in
     *" $suite "*) suite_"$suite" ;;
     *)
       warn "check: there is no suite '$suite'; there are: $all"
@@ -249,14 +294,18 @@ for suite in "$@"; do
   esac
 done
 
-printf '\n%-46s %7s %7s %8s\n' "suite" "passed" "failed" "skipped"
-cat -- "$logs/table"
+if [ $quiet = no ]; then
+  printf '\n'
+  row suite passed failed skipped ''
+  cat -- "$logs/table"
+fi
 if [ $skipped -gt 0 ]; then
   printf '\nskipped, and why:\n'
   for log in "$logs"/*.log; do
     [ -f "$log" ] && grep -hiE '^ *(skipped: |.*Reason: )' "$log"
-  done | sed 's/^ *//' | sort | uniq -c
+  done | sed 's/^ *//' | sort | uniq -c | head -n 40
 fi
+[ $quiet = no ] || failures
 printf '\n'
 say "$passed passed, $failed failed, $skipped skipped" | tee -- "$logs/total"
 [ $failed -eq 0 ]

@@ -12,6 +12,9 @@
 # and the tests that want it are skipped. So they are where that line can't be
 # run, with MISSING=skip in the environment.
 #
+# With CI=true what the installers say goes to build/setup-*.log; the screen gets
+# what was missing and, if that can't be helped, the log's end.
+#
 # Status: 0 go on, 1 can't go on, 2 can't go on before that line has been run.
 set -u
 . "$(dirname -- "$0")/common.sh"
@@ -24,6 +27,20 @@ case $mode in
     exit 1
     ;;
 esac
+
+if [ "${CI:-}" = true ] && [ -z "${MUSTER_SETUP_LOGGED:-}" ]; then
+  mkdir -p -- build || exit 1
+  log=$root/build/setup-$mode.log
+  MUSTER_SETUP_LOGGED=1 tools/setup.sh "$mode" >"$log" 2>&1
+  status=$?
+  if [ $status -eq 0 ]; then
+    grep -E '^(setup: |E: |ERROR: )' "$log" | cut -c 1-200 | head -n 20
+  else
+    say "setup: status $status; the end of $log:"
+    tail -n 60 -- "$log"
+  fi
+  exit $status
+fi
 
 # ---- system packages ------------------------------------------------------
 

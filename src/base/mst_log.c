@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mst_fault.h"
+
 static struct mst_log_line *slot(const struct mst_log *log, uint64_t number) {
   return &log->lines[number % MST_LOG_LINES];
 }
@@ -18,10 +20,12 @@ static void drop_oldest(struct mst_log *log) {
 static void add(struct mst_log *log, uint32_t worker, const char *text,
                 size_t n) {
   if (log->lines == NULL) {
-    log->lines = calloc(MST_LOG_LINES, sizeof *log->lines);
+    if (!mst_fault("log.alloc")) {
+      log->lines = calloc(MST_LOG_LINES, sizeof *log->lines);
+    }
     if (log->lines == NULL) return;
   }
-  char *copy = malloc(n + 1);
+  char *copy = mst_fault("log.alloc") ? NULL : malloc(n + 1);
   if (copy == NULL) return;
   memcpy(copy, text, n);
   while (log->next > log->first && (log->next - log->first == MST_LOG_LINES ||
@@ -46,6 +50,11 @@ void mst_log_write(struct mst_log *log, struct mst_log_part *part,
     const char *newline = memchr(bytes, '\n', n);
     const size_t line = newline == NULL ? n : (size_t)(newline - bytes);
     const size_t room = sizeof part->text - part->length;
+    // Only now is it known to be too long: an end of line could have come.
+    if (room == 0 && line > 0) {
+      mst_log_end(log, part, worker);
+      continue;
+    }
     const size_t take = line < room ? line : room;
     memcpy(part->text + part->length, bytes, take);
     part->length += take;
@@ -56,8 +65,6 @@ void mst_log_write(struct mst_log *log, struct mst_log_part *part,
       part->length = 0;
       bytes++;
       n--;
-    } else if (part->length == sizeof part->text) {
-      mst_log_end(log, part, worker);
     }
   }
 }

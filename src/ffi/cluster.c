@@ -30,6 +30,12 @@ static SEXP peer_failure(const struct mst_peer *peer) {
                                : ffi_text(peer->failure, strlen(peer->failure));
 }
 
+// pid_of gives NA while there is no process: 0 would stand for the caller's own process
+// group where somebody sends it a signal.
+static SEXP pid_of(const struct mst_worker *worker) {
+  return Rf_ScalarInteger(worker->pid == 0 ? NA_INTEGER : (int)worker->pid);
+}
+
 // describe_peer gives what is known of one worker, as R code wants it.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
@@ -44,7 +50,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   const int runs = worker->owed > 0 && peer->first_call != NULL;
   SEXP list = PROTECT(ffi_list(13, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
-  SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)worker->pid));
+  SET_VECTOR_ELT(list, 1, pid_of(worker));
   SET_VECTOR_ELT(list, 2, Rf_mkString(state));
   SET_VECTOR_ELT(list, 3, Rf_ScalarReal((double)worker->done));
   SET_VECTOR_ELT(list, 4,
@@ -389,8 +395,8 @@ SEXP ffi_node_status(SEXP node) {
 SEXP ffi_node_pid(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
-  return Rf_ScalarInteger(peer == NULL ? NA_INTEGER
-                                       : (int)mst_peer_worker(peer)->pid);
+  return peer == NULL ? Rf_ScalarInteger(NA_INTEGER)
+                      : pid_of(mst_peer_worker(peer));
 }
 
 // ffi_node_kill ends a worker for good and waits until it is gone: TRUE, or FALSE

@@ -12,7 +12,7 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
   static const char *const names[] = {
       "kind",   "cluster",  "worker", "pid", "how",       "number", "call",
       "attempts", "again", "oom",    "fresh_rng", "output", "reason",
-      "payload"};
+      "tag"};
   static const char *const kinds[] = {"restarted", "poison", "timeout",
                                       "given_up"};
   SEXP list = PROTECT(ffi_list(14, names));
@@ -32,12 +32,7 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
   if (loss->reason != NULL) {
     SET_VECTOR_ELT(list, 12, ffi_text(loss->reason, strlen(loss->reason)));
   }
-  if (loss->payload != NULL) {
-    const struct mst_buf *call = &loss->payload->buf;
-    SEXP raw = Rf_allocVector(RAWSXP, (R_xlen_t)call->len);
-    SET_VECTOR_ELT(list, 13, raw);
-    memcpy(RAW(raw), call->data, call->len);
-  }
+  if (loss->tag != 0) SET_VECTOR_ELT(list, 13, Rf_ScalarInteger(loss->tag));
   UNPROTECT(1);
   return list;
 }

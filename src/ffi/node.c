@@ -192,9 +192,10 @@ static void look_up(const struct mst_peer *peer) {
   R_UnwindProtect(check_interrupt, NULL, leave_wait, verb, token);
 }
 
-static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload,
+static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload, int tag,
                      int unseen) {
-  int rc = mst_peer_send(peer, payload, (uint8_t)unseen, FFI_SLICE_MS, NULL);
+  int rc =
+      mst_peer_send(peer, payload, tag, (uint8_t)unseen, FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {
     look_up(peer); // what is queued goes out with later calls
     rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
@@ -303,26 +304,38 @@ static void note_frame(SEXP node, struct mst_peer *peer, SEXP frame) {
   SET_VECTOR_ELT(frames, 0, frame);
 }
 
-// is_unseen: a call that may change what no worker sees, so it's kept in the journal
-// anyhow. clusterEvalQ() is one, with base's eval(); so are those that prepare
+// value_in gives a function of a namespace by name; a package's functions are promises
+// until they are used.
+static SEXP value_in(SEXP env, SEXP name) {
+  SEXP value = ffi_binding(env, name);
+  return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
+}
+
+// unseen_of: whether a call may change what no worker sees, so that it's kept in the
+// journal anyhow. clusterEvalQ() is one, with base's eval(); so are those that prepare
 // foreach's tasks, which go to an environment of doParallel's own.
-static int is_unseen(SEXP fun) {
+static enum mst_unseen unseen_of(SEXP fun) {
   static SEXP eval_fun, init;
-  if (TYPEOF(fun) != CLOSXP) return 0;
-  if (eval_fun == NULL) {
-    eval_fun = ffi_binding(R_BaseEnv, Rf_install("eval"));
-    if (TYPEOF(eval_fun) == PROMSXP) eval_fun = Rf_eval(eval_fun, R_BaseEnv);
-  }
-  if (fun == eval_fun) return 1;
+  if (TYPEOF(fun) != CLOSXP) return MST_UNSEEN_NOT;
+  if (eval_fun == NULL) eval_fun = value_in(R_BaseEnv, Rf_install("eval"));
+  if (fun == eval_fun) return MST_UNSEEN_EACH;
   SEXP env = ffi_closure_env(fun);
-  if (env == R_GlobalEnv || !R_IsNamespaceEnv(env)) return 0;
-  return ffi_binding(env, ffi_symbol(&init, "workerInit")) == fun;
+  if (env == R_GlobalEnv || !R_IsNamespaceEnv(env)) return MST_UNSEEN_NOT;
+  SEXP known = value_in(env, ffi_symbol(&init, "workerInit"));
+  return known == fun ? MST_UNSEEN_LAST : MST_UNSEEN_NOT;
 }
 
 static void drop_frame(SEXP node, const struct mst_peer *peer) {
   SEXP frames = frames_of(node);
   if (mst_peer_unread(peer) > 0 || TYPEOF(frames) != VECSXP) return;
   SET_VECTOR_ELT(frames, 0, R_NilValue);
+}
+
+// tag_number gives the number by which the load-balanced verbs know their calls, 0
+// without one.
+static int tag_number(SEXP tag) {
+  const int numbered = TYPEOF(tag) == INTSXP && Rf_xlength(tag) == 1;
+  return numbered && INTEGER(tag)[0] > 0 ? INTEGER(tag)[0] : 0;
 }
 
 // ffi_node_send sends one of parallel's messages. NULL, or an outcome: FFI_TYPE
@@ -341,7 +354,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP fun = element(body, 0, "fun");
   SEXP args = element(body, 1, "args");
   SEXP tag = element(body, 3, "tag");
-  const int unseen = is_unseen(fun);
+  const enum mst_unseen unseen = unseen_of(fun);
   note_frame(node, peer, frame);
   struct mst_blob *payload = known_payload(fun, args);
   if (payload == NULL) {
@@ -349,7 +362,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
     if (payload->buf.len >= BROADCAST_MIN) remember_payload(fun, args, payload);
   }
   round_sent(peer);
-  return send_all(peer, payload, unseen);
+  return send_all(peer, payload, tag_number(tag), unseen);
 }
 
 // ---- answers

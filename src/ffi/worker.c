@@ -111,10 +111,12 @@ static int fill_or_wait(void) {
     rc = mst_chan_fill(&worker.chan, 1, NULL);
     if (rc == -MST_EAGAIN) R_CheckUserInterrupt(); // a signal ended the sleep
   }
+  if (rc == -MST_EMEM) REprintf("no memory for a message of the session\n");
   return rc == 1 ? 0 : -MST_ECLOSED;
 }
 
-// next_frame waits for one whole frame. 1, or 0 when the session is gone.
+// next_frame waits for one whole frame. 1, or 0 when the session is gone, or there is no
+// memory for it: then this worker is of no use any more.
 static int next_frame(struct mst_frame *frame) {
   if (worker.reading) { // reading the last one raised an error
     worker.reading = 0;

@@ -134,8 +134,11 @@ int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
     const int rc =
         send_frame(chan->fd, bytes, payload == NULL ? NULL : payload->buf.data,
                    (size_t)head->length, &sent, fds, fd_count, wait, err);
-    // Half a frame would make the next one a part of it.
-    if (rc != 0 && rc != -MST_EAGAIN && sent > 0) mst_net_shutdown(chan->fd);
+    // Half a frame would make the next one a part of it. And an end that a send
+    // saw must be seen by reading as well, where callers wait for it.
+    if (rc == -MST_ECLOSED || (rc != 0 && rc != -MST_EAGAIN && sent > 0)) {
+      mst_net_shutdown(chan->fd);
+    }
     if (rc != -MST_EAGAIN) return rc;
   }
   if (fd_count > 0 && sent == 0) return -MST_EAGAIN;

@@ -61,6 +61,8 @@ void mst_chan_close(struct mst_chan *chan);
 // must then be accepted at once: with fds the queue must be empty, and
 // -MST_EAGAIN means that nothing was sent or queued.
 // Returns 0 (sent or queued: see out_bytes), -MST_ECLOSED, -MST_ESYS, -MST_EMEM.
+// After -MST_ECLOSED, or another error with a part sent, the socket is shut
+// down: reading gives what had come before and then tells the end.
 // Blocks only if wait is 1, until all is sent.
 int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
                   struct mst_blob *payload, const int *fds, size_t fd_count,

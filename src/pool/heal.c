@@ -8,11 +8,14 @@ void mst_heal_begin(struct mst_heal *heal, int64_t now_ns) {
   *heal = (struct mst_heal){.heard_ns = now_ns, .asked_ns = now_ns};
 }
 
+void mst_heal_back(struct mst_heal *heal, int64_t now_ns) {
+  heal->heard_ns = heal->asked_ns = now_ns;
+}
+
 enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
                                     const struct mst_heal_policy *policy,
                                     int evaluating, int64_t now_ns) {
   if (!policy->on) return MST_HEAL_LEAVE;
-  heal->heard_ns = heal->asked_ns = now_ns;
   if (evaluating) {
     heal->deaths = 0; // it came to its work, so it can be kept alive
     if (heal->attempt++ < policy->retries) return MST_HEAL_RESTART;

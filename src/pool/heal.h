@@ -45,6 +45,9 @@ enum mst_heal_verdict {
 
 // mst_heal_begin: a worker's first incarnation is ready.
 void mst_heal_begin(struct mst_heal *heal, int64_t now_ns);
+// mst_heal_back: another incarnation is ready. Its silence counts from now: to come
+// back may take longer than a heartbeat.
+void mst_heal_back(struct mst_heal *heal, int64_t now_ns);
 // mst_heal_lost judges one loss. evaluating: 1 if a call was sent to it and not
 // answered, and it had been told all that comes before.
 enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,

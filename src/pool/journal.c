@@ -24,7 +24,11 @@ static void find_last(struct mst_journal *journal) {
   }
 }
 
-static int is_equal(const struct mst_entry *one, const struct mst_entry *other) {
+static int is_equal(const struct mst_entry *one,
+                    const struct mst_entry *other) {
+  if (one->unseen == MST_UNSEEN_LAST && other->unseen == MST_UNSEEN_LAST) {
+    return 1;
+  }
   const struct mst_buf *a = &one->payload->buf;
   const struct mst_buf *b = &other->payload->buf;
   return one->snapshot == other->snapshot && a->len == b->len &&
@@ -45,9 +49,12 @@ static void drop_equal(struct mst_journal *journal,
   find_last(journal);
 }
 
+static struct mst_entry *new_entry(void) {
+  return mst_fault("journal.alloc") ? NULL : malloc(sizeof(struct mst_entry));
+}
+
 static int append(struct mst_journal *journal, const struct mst_entry *entry) {
-  struct mst_entry *added =
-      mst_fault("journal.alloc") ? NULL : malloc(sizeof *added);
+  struct mst_entry *added = new_entry();
   if (added == NULL) {
     journal->incomplete = 1;
     return -MST_EMEM;
@@ -121,6 +128,8 @@ int mst_journal_snapshot(struct mst_journal *journal,
     journal->impossible = 1;
     return 0;
   }
+  struct mst_entry *snapshot = new_entry();
+  if (snapshot == NULL) return -MST_EMEM;
   // What came before it: only what is kept for what it does unseen.
   struct mst_entry **at = &journal->first;
   while (*at != NULL && ((*at)->snapshot || (*at)->call <= journal->asked)) {
@@ -140,16 +149,9 @@ int mst_journal_snapshot(struct mst_journal *journal,
   at = &journal->first;
   while (*at != after)
     at = &(*at)->next;
-  struct mst_entry *snapshot = calloc(1, sizeof *snapshot);
-  if (snapshot == NULL) {
-    journal->incomplete = 1;
-    find_last(journal);
-    return -MST_EMEM;
-  }
-  snapshot->payload = payload;
+  *snapshot =
+      (struct mst_entry){.next = after, .payload = payload, .snapshot = 1};
   payload->refs++;
-  snapshot->snapshot = 1;
-  snapshot->next = after;
   *at = snapshot;
   journal->count++;
   journal->bytes += payload->buf.len;

@@ -6,7 +6,8 @@
 // incarnation the same. Three things keep a journal short:
 //   - calls that change nothing are never put in (the worker's answer tells);
 //   - a call that leaves no trace that the worker can see, but is kept for what it
-//     may do unseen (clusterEvalQ), replaces an equal one before it;
+//     may do unseen (clusterEvalQ), replaces an equal one before it, or one of its
+//     kind where the last undoes what the others did (foreach's preparations);
 //   - a snapshot of the worker (its global variables, options, search path) stands
 //     for all entries before it. Those kept for what they do unseen stay, and are
 //     replayed before the snapshot, which has the last word.
@@ -26,6 +27,13 @@
 #define MST_JOURNAL_SNAPSHOT_EVERY 64u
 #define MST_JOURNAL_SNAPSHOT_BYTES ((size_t)65536)
 
+// A call that may change what no worker sees.
+enum mst_unseen {
+  MST_UNSEEN_NOT,  // it doesn't
+  MST_UNSEEN_EACH, // kept for what it may do so
+  MST_UNSEEN_LAST  // likewise, and undoes what the ones of this kind before it did
+};
+
 struct mst_entry {
   struct mst_entry *next;
   struct mst_blob *payload; // of EXEC; of a snapshot its R bytes. A reference
@@ -34,7 +42,7 @@ struct mst_entry {
   double elapsed_s;
   uint8_t failed;   // the call raised an error (after it had changed something)
   uint8_t visible;  // the worker saw a change
-  uint8_t unseen;   // kept also for what it may do unseen
+  uint8_t unseen;   // enum mst_unseen
   uint8_t snapshot; // a snapshot, not a call
 };
 
@@ -59,7 +67,8 @@ int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
 // and notes that it was: 1 or 0.
 int mst_journal_wants(struct mst_journal *journal, uint64_t call);
 // mst_journal_snapshot takes the snapshot that was asked for; payload NULL if the
-// worker can't be put into one. Errors as mst_journal_add.
+// worker can't be put into one. 0 or -MST_EMEM: then all stays as it was, and it
+// will be asked for again.
 int mst_journal_snapshot(struct mst_journal *journal, struct mst_blob *payload);
 // mst_journal_unask: the incarnation that was asked for a snapshot is gone.
 void mst_journal_unask(struct mst_journal *journal);

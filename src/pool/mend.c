@@ -18,7 +18,6 @@ void mst_loss_free(struct mst_loss *loss) {
   if (loss == NULL) return;
   free(loss->output);
   free(loss->reason);
-  mst_blob_release(loss->payload);
   free(loss);
 }
 
@@ -54,7 +53,7 @@ static struct mst_loss *loss_of(struct mst_peer *peer,
   loss->worker = peer->index;
   loss->epoch = worker->epoch;
   loss->pid = worker->pid;
-  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_UNKNOWN;
+  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
   loss->number = worker->exit_number;
   loss->output = last_words(peer);
   if (peer->failure != NULL) loss->reason = strdup(peer->failure);
@@ -120,8 +119,7 @@ static int note_failed(struct mst_peer *peer, enum mst_loss_kind kind,
     call->task = NULL; // it has the answer
     return 0;
   }
-  loss->payload = call->payload;
-  loss->payload->refs++;
+  loss->tag = call->tag;
   add_loss(&peer->losses, loss);
   return 0;
 }
@@ -173,11 +171,14 @@ static void restart(struct mst_peer *peer) {
   peer->tempdir = peer->failure = NULL;
   peer->replay_left = 0;
   peer->resuming = 1;
+  for (struct mst_call *at = peer->first_call; at != NULL; at = at->next)
+    at->sent = 0;
   mst_peer_event(peer, MST_EV_RESTART);
 }
 
 // settle_calls drops the calls that nobody waits for, and fails one that took too
-// long. Returns whether the oldest of the others was being evaluated.
+// long. Returns whether the oldest of the others was being evaluated: one that was
+// given to a worker that was lost already, and never sent, is not to blame.
 static int settle_calls(struct mst_peer *peer) {
   int evaluating = !peer->resuming && peer->replay_left == 0;
   if (peer->first_call != NULL && peer->first_call->cancelled) {
@@ -190,7 +191,7 @@ static int settle_calls(struct mst_peer *peer) {
     evaluating = 0;
     mst_heal_answered(&peer->heal);
   }
-  return evaluating && peer->first_call != NULL;
+  return evaluating && peer->first_call != NULL && peer->first_call->sent;
 }
 
 void mst_peer_heal(struct mst_peer *peer) {
@@ -270,13 +271,16 @@ static struct mst_entry *next_replayed(struct mst_entry *entry) {
 static int others_are_busy(const struct mst_peer *peer) {
   const struct mst_cluster *cluster = peer->cluster;
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    if (i != peer->index && cluster->pool.workers[i].owed > 0) return 1;
+    // One that is lost owes too, but computes nothing, and may owe for ever.
+    const enum mst_worker_state state = cluster->pool.workers[i].state;
+    if (i != peer->index && state == MST_WORKER_BUSY) return 1;
   }
   return 0;
 }
 
 static void send_calls(struct mst_peer *peer) {
   if (peer->alone && peer->first_call != NULL && others_are_busy(peer)) {
+    peer->cluster->alone = 1;
     return; // tried again by mst_session_mend
   }
   peer->alone = 0;
@@ -294,6 +298,7 @@ static void send_calls(struct mst_peer *peer) {
 
 void mst_peer_resume(struct mst_peer *peer) {
   int rc = 0;
+  mst_heal_back(&peer->heal, mst_clock_now());
   peer->replay_left = 0;
   peer->replayed = next_replayed(peer->journal.first);
   for (const struct mst_entry *at = peer->journal.first;
@@ -325,6 +330,7 @@ void mst_peer_replayed(struct mst_peer *peer, const struct mst_frame *frame) {
   if (peer->replay_left == 0 || entry == NULL) return;
   peer->replay_left--;
   peer->replayed = next_replayed(entry->next);
+  peer->head_ns = mst_clock_now(); // what it owes comes after the journal
   const int failed = (frame->head.flags & MST_FLAG_ERROR) != 0;
   if (failed && !entry->failed && !is_before_snapshot(entry)) {
     mst_peer_fail(peer, "a call of its journal failed when it was replayed, see "
@@ -465,7 +471,8 @@ void mst_session_mend(struct mst_session *session, int64_t now_ns) {
     const int beats = cluster->policy.heartbeat_ns != INT64_MAX &&
                       cluster->pool.phase == MST_POOL_RUNNING;
     const int limits = cluster->timeout_ns != INT64_MAX;
-    if (!beats && !limits && session->to_heal == 0) continue;
+    if (!beats && !limits && session->to_heal == 0 && !cluster->alone) continue;
+    cluster->alone = 0;
     for (uint32_t i = 0; i < cluster->pool.count; i++) {
       struct mst_peer *peer = cluster->peers[i];
       if (peer->to_heal) mst_peer_heal(peer);

@@ -99,11 +99,12 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
 
 static struct mst_call *add_call(struct mst_peer *peer,
                                  struct mst_blob *payload,
-                                 struct mst_task *task, uint8_t unseen) {
+                                 struct mst_task *task, int32_t tag,
+                                 uint8_t unseen) {
   struct mst_call *call = malloc(sizeof *call);
   if (call == NULL) return NULL;
   *call = (struct mst_call){
-      .id = ++peer->calls, .task = task, .unseen = unseen};
+      .id = ++peer->calls, .task = task, .tag = tag, .unseen = unseen};
   if (task != NULL) peer->tasks++;
   call->payload = payload;
   payload->refs++;
@@ -198,6 +199,14 @@ static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
     return;
   }
   const struct mst_call *call = peer->first_call;
+  const uint64_t oldest = call == NULL ? peer->calls + 1 : call->id;
+  if (frame->head.call < oldest &&
+      mst_peer_worker(peer)->state == MST_WORKER_LOST) {
+    // Dropped when its worker was known to be lost, and its channel not read out.
+    if (peer->answered == 0) mst_peer_skip(peer);
+    mst_peer_event(peer, MST_EV_ANSWERED);
+    return;
+  }
   if (call == NULL || frame->head.call != call->id) {
     broken(peer, "the worker sent an answer to another call");
     return;
@@ -317,7 +326,9 @@ void mst_peer_retire(struct mst_peer *peer) {
 void mst_peer_kill(struct mst_peer *peer) {
   peer->dead = 1;
   mst_peer_fail(peer, "it was ended by killNode()");
-  mst_peer_event(peer, MST_EV_SILENT);
+  // One that is lost may wait for its turn to come back.
+  const int lost = mst_peer_worker(peer)->state == MST_WORKER_LOST;
+  mst_peer_event(peer, lost ? MST_EV_RETIRE : MST_EV_SILENT);
 }
 
 // open_ends makes the three connections. ours: data, control, output; theirs
@@ -485,12 +496,13 @@ int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
   const int rc =
       mst_chan_send(&peer->data, &head, call->payload, NULL, 0, 0, err);
   if (rc != 0) return rc;
+  call->sent = 1;
   if (is_head) peer->head_ns = mst_clock_now();
   mst_peer_event(peer, MST_EV_SENT);
   return 0;
 }
 
-int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int32_t tag,
                   uint8_t unseen, int slice_ms, struct mst_err *err) {
   MST_ASSERT_R_THREAD();
   const struct mst_worker *worker = mst_peer_worker(peer);
@@ -500,7 +512,7 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
                        mst_worker_state_name(worker->state));
   }
-  struct mst_call *call = add_call(peer, payload, NULL, unseen);
+  struct mst_call *call = add_call(peer, payload, NULL, tag, unseen);
   if (call == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a call");
   }
@@ -525,7 +537,7 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
 
 int mst_peer_send_task(struct mst_peer *peer, struct mst_blob *payload,
                        struct mst_task *task) {
-  struct mst_call *call = add_call(peer, payload, task, 0);
+  struct mst_call *call = add_call(peer, payload, task, 0, 0);
   if (call == NULL) return -MST_EMEM;
   if (peer->resuming || peer->data.ended) return 0;
   const int rc = mst_peer_send_call(peer, call, NULL);
@@ -668,6 +680,10 @@ void mst_peer_drop_unsent(struct mst_peer *peer) {
   const int sent = !peer->resuming && !peer->data.ended &&
                    (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY);
   if (sent) return;
+  // The next call has all of its attempts.
+  if (peer->first_call != NULL && peer->first_call->cancelled) {
+    mst_heal_answered(&peer->heal);
+  }
   struct mst_call **at = &peer->first_call;
   peer->last_call = NULL;
   while (*at != NULL) {

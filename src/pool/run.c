@@ -220,6 +220,9 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
        cluster != NULL && ms > 0; cluster = cluster->next) {
     const int64_t wake_ns = mst_pool_wake_ns(&cluster->pool);
     if (wake_ns != INT64_MAX) ms = mst_clock_ms_until(wake_ns, ms);
+    // A wait as long as the time between two beats would pass for sleep.
+    const int64_t beat_ms = cluster->policy.heartbeat_ns / MST_NS_PER_MS / 6;
+    if (beat_ms < ms) ms = beat_ms > 1 ? (int)beat_ms : 1;
     if (cluster->spawner != NULL && cluster->pool.phase != MST_POOL_RUNNING &&
         cluster->pool.phase != MST_POOL_DOWN && ms > 2) {
       ms = 2; // starting and stopping wait for ends that nobody tells

@@ -51,9 +51,11 @@ struct mst_call {
   struct mst_task *task;    // that it is, or NULL: then its answer is left in the
                             // channel until it is taken
   uint64_t id;
-  uint8_t unseen;    // to be kept in the journal whatever it changes
+  int32_t tag;       // the caller's own number for it
+  uint8_t unseen;    // enum mst_unseen: to be kept whatever it changes
   uint8_t cancelled; // nobody wants its answer
   uint8_t timed_out; // it was interrupted, since it took too long
+  uint8_t sent;      // to the incarnation that lives, or was lost last
 };
 
 // How a worker ended, for people.
@@ -76,7 +78,7 @@ struct mst_loss {
   uint8_t fresh_rng; // it had a random number stream that can't be had again
   char *output;      // its last words, owned
   char *reason;      // why it was given up; owned, NULL if there is no more to say
-  struct mst_blob *payload; // of the call that fails, a reference; or NULL
+  int32_t tag;       // of the call that fails
 };
 
 // The session's end of one worker.
@@ -165,6 +167,7 @@ struct mst_cluster {
   size_t queued_bytes; // of their payloads
   uint32_t turn;       // the worker that is asked first
   uint8_t adopted;      // some workers are of a launcher before this one
+  uint8_t alone;        // some worker's calls wait until all others are idle
 };
 
 // After its interrupt a cancelled call has this long to end.
@@ -196,7 +199,8 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
 // -MST_EINPUT.
 int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
                      struct mst_err *err);
-// mst_cluster_adopt gives a cluster that is orphaned another launcher.
+// mst_cluster_adopt gives a cluster that is orphaned another launcher. Workers that are
+// still there go on; nobody tells of their ends but their channels.
 void mst_cluster_adopt(struct mst_cluster *cluster,
                        struct mst_launcher *launcher);
 
@@ -231,8 +235,9 @@ void mst_peer_close(struct mst_peer *peer, int ours);
 // most slice_ms: returns 0 when sent, or when it will be sent once the worker is
 // back; -MST_EAGAIN when some is still queued (go on with mst_peer_flush),
 // -MST_ECLOSED if the worker is lost for good, or an error: then nothing is owed.
-// unseen: see journal.h. With healing the payload is kept until it is answered.
-int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
+// tag: comes back with the loss of a call. unseen: see journal.h. The payload is kept
+// until it is answered.
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int32_t tag,
                   uint8_t unseen, int slice_ms, struct mst_err *err);
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err);
 

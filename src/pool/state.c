@@ -34,7 +34,9 @@
 // nobody takes any.
 //
 // Time: a worker has at most one limit running for its news, its kill and its
-// reaping each, computed from when it began (lost_ns, stop_ns, kill_ns). TICK
+// reaping each, computed from when it began (lost_ns, stop_ns, kill_ns), and one
+// for its way back (restart_ns), which begins with the LAUNCH and not with the
+// RESTART: in a small window the others' boots aren't its fault. TICK
 // looks at all of them, O(workers), and notes the earliest in wake_ns; other
 // events only lower wake_ns, O(1), so it is never late.
 #include "pool/state.h"
@@ -380,12 +382,11 @@ static void on_retire(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   }
 }
 
-static void on_restart(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+static void on_restart(struct mst_pool *pool, uint32_t index) {
   struct mst_worker *worker = &pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING) return;
   if (worker->state != MST_WORKER_LOST || !worker->lost_given) return;
   ask_again(pool, worker, 1);
-  worker->restart_ns = now_ns;
 }
 
 static void on_silent(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
@@ -522,13 +523,12 @@ static void on_tick(struct mst_pool *pool, int64_t now_ns) {
 // begin_worker makes an incarnation that is not launched yet.
 static void begin_worker(struct mst_worker *worker, uint32_t epoch) {
   const uint64_t done = worker->done;
-  const int64_t restart_ns = worker->restart_ns;
   *worker = (struct mst_worker){.epoch = epoch,
                                 .done = done,
                                 .lost_ns = NEVER,
                                 .stop_ns = NEVER,
                                 .kill_ns = NEVER,
-                                .restart_ns = epoch == 0 ? NEVER : restart_ns};
+                                .restart_ns = NEVER};
 }
 
 static int actions_for(uint32_t count, size_t *cap) {
@@ -571,10 +571,13 @@ int mst_pool_grow(struct mst_pool *pool, uint32_t more) {
   }
   const uint32_t count = pool->count + more;
   if (actions_for(count, &cap) != 0) return -MST_EMEM;
-  struct mst_action *actions = calloc(cap, sizeof *actions);
+  struct mst_action *actions =
+      mst_fault("pool.alloc") ? NULL : calloc(cap, sizeof *actions);
   if (actions == NULL) return -MST_EMEM;
   struct mst_worker *workers =
-      realloc(pool->workers, count * sizeof *pool->workers);
+      mst_fault("pool.alloc")
+          ? NULL
+          : realloc(pool->workers, count * sizeof *pool->workers);
   if (workers == NULL) {
     free(actions);
     return -MST_EMEM;
@@ -619,6 +622,7 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
   const int of_pool = event->kind == MST_EV_STOP || event->kind == MST_EV_TICK;
   if (pool->phase == MST_POOL_DOWN) return;
   if (!of_pool && index >= pool->count) return; // the index is the world's
+  pool->now_ns = now_ns;
   switch (event->kind) {
   case MST_EV_FORKED:
     on_forked(pool, index, event->number, now_ns);
@@ -648,7 +652,7 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
     on_retire(pool, index, now_ns);
     break;
   case MST_EV_RESTART:
-    on_restart(pool, index, now_ns);
+    on_restart(pool, index);
     break;
   case MST_EV_SILENT:
     on_silent(pool, index, now_ns);
@@ -712,7 +716,8 @@ static int next_again(struct mst_pool *pool, struct mst_action *action) {
   await_no_more(pool, worker);
   begin_worker(worker, worker->epoch + 1);
   launch(pool, i, MST_WORKER_RESTARTING, action);
-  arm(pool, worker->restart_ns + MST_RESTART_NS);
+  worker->restart_ns = pool->now_ns;
+  arm(pool, pool->now_ns + MST_RESTART_NS);
   return 1;
 }
 

@@ -32,7 +32,7 @@
 // Restart: RESTART makes a lost worker's next incarnation, one epoch further on,
 // as soon as the window has room. What it owed is forgotten here: who asks for
 // the restart sends it again after RESTARTED. An incarnation that isn't ready
-// within MST_RESTART_NS is lost as well. Whether and how often to restart is
+// within MST_RESTART_NS of its LAUNCH is lost as well. Whether and how often to restart is
 // not decided here.
 //
 // Stop: idle workers get BYE; busy ones get BYE too (they finish first) but only
@@ -107,7 +107,8 @@ struct mst_worker {
   int64_t stop_ns;      // when it was asked to end (BYE); INT64_MAX if not
   int64_t kill_ns;      // when it was killed, or was to be while its pid was
                         // not known yet; INT64_MAX if neither
-  int64_t restart_ns;   // when its restart was asked for; INT64_MAX if ready
+  int64_t restart_ns;   // when it was launched again; INT64_MAX if it wasn't, or
+                        // is ready
   uint64_t done;        // answers received, all incarnations
 };
 
@@ -178,6 +179,7 @@ struct mst_pool {
   int64_t deadline_ns; // of the start
   int64_t stop_ns;     // when a take-down began
   int64_t wake_ns;     // no TICK is wanted before; INT64_MAX if none is
+  int64_t now_ns;      // of the last event
   enum mst_fail fail;
   uint32_t fail_worker; // whose failure; for DEADLINE the first not ready, for
                         // STOPPED it says nothing

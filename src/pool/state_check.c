@@ -27,6 +27,9 @@ static const char *check_flags(const struct mst_worker *worker) {
   if (worker->again && worker->state != MST_WORKER_LOST) {
     return "a worker is to come back that is not lost";
   }
+  if (worker->again && !worker->lost_given) {
+    return "a worker is to come back whose loss was not given";
+  }
   if (worker->pid != 0 && worker->kill_ns != NEVER && !worker->killed &&
       !worker->exit_known) {
     return "a process that is to be killed was not";
@@ -38,7 +41,14 @@ static const char *check_state(const struct mst_worker *worker) {
   const int owes = worker->owed > 0;
   switch (worker->state) {
   case MST_WORKER_STARTING:
+    if (worker->epoch > 0) return "a later incarnation is starting";
+    if (owes) return "a worker that is starting owes an answer";
+    break;
   case MST_WORKER_RESTARTING:
+    if (worker->epoch == 0) return "the first incarnation is restarting";
+    if (worker->restart_ns == NEVER) return "a restart without a limit";
+    if (owes) return "a worker that is restarting owes an answer";
+    break;
   case MST_WORKER_IDLE:
     if (owes) return "a worker that is not busy owes an answer";
     break;
@@ -134,6 +144,9 @@ static const char *check_counts(const struct mst_pool *pool) {
   if (pool->processes != processes) return "processes disagrees with workers";
   if (pool->awaited != awaited) return "awaited disagrees with workers";
   if (pool->again != again) return "again disagrees with workers";
+  if (pool->again > 0 && pool->phase != MST_POOL_RUNNING) {
+    return "a worker is to come back to a pool that doesn't run";
+  }
   if (pool->in_flight > pool->window) return "more in flight than the window";
   if (pool->next > pool->count) return "more launched than there are";
   if (pool->ready > pool->next) return "more ready than launched";

@@ -197,7 +197,7 @@ void mst_seed_encode(const struct mst_seed *seed, uint8_t out[MST_SEED_BYTES]) {
 int mst_seed_decode(const uint8_t *bytes, size_t n, struct mst_seed *seed) {
   if (n < MST_SEED_BYTES) return -MST_EPROTO;
   for (size_t i = 0; i < MST_SEED_WORDS; i++) {
-    seed->words[i] = (int32_t)get_u32(bytes + 4 * i);
+    seed->words[i] = get_i32(bytes + 4 * i);
   }
   seed->known = 1;
   return seed_valid(seed) ? 0 : -MST_EPROTO;

@@ -14,6 +14,7 @@
 #define NEWS_MS (MST_NEWS_NS / MS)
 #define BUSY_MS (MST_STOP_BUSY_NS / MS)
 #define GRACE_MS (MST_STOP_GRACE_NS / MS)
+#define RESTART_MS (MST_RESTART_NS / MS)
 #define DEADLINE_MS 30000
 
 // Each test runs in a process of its own, so these start as zero.
@@ -26,7 +27,7 @@ static inline const char *taken(void) {
       [MST_DO_LAUNCH] = "LAUNCH",   [MST_DO_BYE] = "BYE",
       [MST_DO_KILL] = "KILL",       [MST_DO_LOST] = "LOST",
       [MST_DO_STARTED] = "STARTED", [MST_DO_START_FAILED] = "START_FAILED",
-      [MST_DO_STOPPED] = "STOPPED"};
+      [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESTARTED] = "RESTARTED"};
   static char text[1000];
   struct mst_action action;
   size_t len = 0;
@@ -34,7 +35,8 @@ static inline const char *taken(void) {
   while (mst_pool_next_action(&pool, &action) == 1) {
     const int of_worker =
         action.kind == MST_DO_LAUNCH || action.kind == MST_DO_BYE ||
-        action.kind == MST_DO_KILL || action.kind == MST_DO_LOST;
+        action.kind == MST_DO_KILL || action.kind == MST_DO_LOST ||
+        action.kind == MST_DO_RESTARTED;
     const char *comma = len > 0 ? ", " : "";
     const int n = of_worker ? snprintf(text + len, sizeof text - len, "%s%s %u",
                                        comma, names[action.kind], action.worker)
@@ -107,6 +109,14 @@ static inline void finish(void) {
   EXPECT("");
   mst_pool_free(&pool);
 }
+
+#define EXPECT_BROKEN(change, undo)                                            \
+  do {                                                                         \
+    change;                                                                    \
+    CHECK(mst_pool_check(&pool) != NULL);                                      \
+    undo;                                                                      \
+    CHECK(mst_pool_check(&pool) == NULL);                                      \
+  } while (0)
 
 static inline enum mst_worker_state state_of(uint32_t worker) {
   return pool.workers[worker].state;

@@ -11,12 +11,13 @@
 #define ROUNDS 20000
 
 static const uint8_t kinds[] = {
-    MST_KIND_HELLO,  MST_KIND_SETUP,        MST_KIND_READY,
-    MST_KIND_FAILED, MST_KIND_EXEC,         MST_KIND_VALUE,
-    MST_KIND_BYE,    MST_KIND_REFUSE,       MST_KIND_PING,
-    MST_KIND_PONG,   MST_KIND_SERVER_READY, MST_KIND_SERVER_REFUSE,
-    MST_KIND_FORK,   MST_KIND_FORKED,       MST_KIND_FORK_FAILED,
-    MST_KIND_EXITED, MST_KIND_SIGNAL};
+    MST_KIND_HELLO,       MST_KIND_SETUP,         MST_KIND_READY,
+    MST_KIND_FAILED,      MST_KIND_EXEC,          MST_KIND_VALUE,
+    MST_KIND_BYE,         MST_KIND_REFUSE,        MST_KIND_SEED,
+    MST_KIND_SNAPSHOT,    MST_KIND_STATE,         MST_KIND_PING,
+    MST_KIND_PONG,        MST_KIND_CANCEL,        MST_KIND_SERVER_READY,
+    MST_KIND_FORK,        MST_KIND_SERVER_REFUSE, MST_KIND_FORKED,
+    MST_KIND_FORK_FAILED, MST_KIND_EXITED,        MST_KIND_SIGNAL};
 
 static int is_kind(int number) {
   for (size_t i = 0; i < sizeof kinds; i++) {
@@ -169,6 +170,21 @@ TEST("Each known kind is read, each kind that is kept free is refused") {
     CHECK_INT(mst_head_decode(bytes, sizeof bytes, MST_FRAME_MAX, &head),
               is_kind(kind) ? (int)MST_HEAD_BYTES : -MST_EPROTO);
   }
+}
+
+TEST("Kinds and flags have the numbers that the protocol says") {
+  CHECK_INT(MST_KIND_SEED, 9);
+  CHECK_INT(MST_KIND_SNAPSHOT, 10);
+  CHECK_INT(MST_KIND_STATE, 11);
+  CHECK_INT(MST_KIND_CANCEL, 18);
+  CHECK_INT(sizeof kinds, 21);
+  const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,     MST_FLAG_XDR,
+                            MST_FLAG_REPLAY, MST_FLAG_NAMESPACE, MST_FLAG_RNG,
+                            MST_FLAG_SEED};
+  for (unsigned k = 0; k < sizeof flags / sizeof flags[0]; k++) {
+    CHECK_INT(flags[k], 1u << k);
+  }
+  CHECK_INT(MST_FLAGS_KNOWN, 0x7F);
 }
 
 TEST("Every set of known flags is read, every other one is refused") {

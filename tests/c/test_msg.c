@@ -395,6 +395,116 @@ TEST("A long text in another encoding is cut at the limit") {
             MST_TEXT_MAX);
 }
 
+// --- seeds and cancels ------------------------------------------------------
+
+static const struct mst_seed seed_example = {
+    .known = 1, .words = {10407, 1, -1, INT32_MAX, INT32_MIN, 0x04030201, -2}};
+
+static const uint8_t seed_bytes[MST_SEED_BYTES] = {
+    0xA7, 0x28, 0, 0, 1, 0,    0, 0, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF,
+    0xFF, 0x7F, 0, 0, 0, 0x80, 1, 2, 3,    4,    0xFE, 0xFF, 0xFF, 0xFF};
+
+static int seeds_equal(const struct mst_seed *a, const struct mst_seed *b) {
+  return a->known == b->known &&
+         memcmp(a->words, b->words, sizeof a->words) == 0;
+}
+
+TEST("A seed is seven little-endian integers") {
+  uint8_t bytes[MST_SEED_BYTES];
+  mst_seed_encode(&seed_example, bytes);
+  CHECK(memcmp(bytes, seed_bytes, sizeof bytes) == 0);
+  struct mst_seed back = {0};
+  CHECK_INT(mst_seed_decode(seed_bytes, sizeof seed_bytes, &back), 0);
+  CHECK(seeds_equal(&back, &seed_example));
+}
+
+TEST("Seeds make the round trip, whatever their words") {
+  uint64_t random = mst_test_seed();
+  struct mst_guard guard = guard_open();
+  for (int round = 0; round < ROUNDS; round++) {
+    struct mst_seed seed = {.known = 1};
+    seed.words[0] = (int32_t)(100 * mst_random_below(&random, 21474836) + 7);
+    for (int i = 1; i < MST_SEED_WORDS; i++) {
+      seed.words[i] =
+          (int32_t)((int64_t)mst_random_below(&random, 1ULL << 32) + INT32_MIN);
+    }
+    uint8_t bytes[MST_SEED_BYTES];
+    mst_seed_encode(&seed, bytes);
+    struct mst_seed back = {0};
+    const uint8_t *placed = mst_guard_place(&guard, bytes, sizeof bytes);
+    CHECK_INT(mst_seed_decode(placed, sizeof bytes, &back), 0);
+    CHECK(seeds_equal(&back, &seed));
+  }
+  mst_guard_close(&guard);
+}
+
+TEST("A seed cut at any byte is refused, R bytes behind it are left alone") {
+  uint8_t bytes[MST_SEED_BYTES + 10];
+  memset(bytes, 0xEE, sizeof bytes);
+  memcpy(bytes, seed_bytes, sizeof seed_bytes);
+  struct mst_guard guard = guard_open();
+  for (size_t n = 0; n <= sizeof bytes; n++) {
+    struct mst_seed back = {0};
+    const uint8_t *placed = mst_guard_place(&guard, bytes, n);
+    const int rc = mst_seed_decode(placed, n, &back);
+    CHECK_INT(rc, n < MST_SEED_BYTES ? -MST_EPROTO : 0);
+    if (rc == 0) CHECK(seeds_equal(&back, &seed_example));
+  }
+  mst_guard_close(&guard);
+}
+
+static void encode_seed(void *seed) {
+  uint8_t bytes[MST_SEED_BYTES];
+  mst_seed_encode(seed, bytes);
+}
+
+TEST("A seed of another generator is refused, and asserted at the writer") {
+  // The last two digits are the generator; 3 is Mersenne-Twister, 7 L'Ecuyer.
+  static const int32_t wrong[] = {0,    3,         6,         8,  403,
+                                  406,  408,       10403,     -7, -93,
+                                  -107, INT32_MIN, INT32_MAX, 70};
+  static const int32_t right[] = {7, 107, 407, 507, 10007, 10407};
+  for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+    struct mst_seed seed = seed_example;
+    seed.words[0] = wrong[i];
+    CHECK(mst_test_asserts(encode_seed, &seed));
+    uint8_t bytes[MST_SEED_BYTES];
+    memcpy(bytes, seed_bytes, sizeof bytes);
+    for (int k = 0; k < 4; k++) {
+      bytes[k] = (uint8_t)((uint32_t)wrong[i] >> (8 * k));
+    }
+    CHECK_INT(mst_seed_decode(bytes, sizeof bytes, &seed), -MST_EPROTO);
+  }
+  for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+    struct mst_seed seed = seed_example, back;
+    uint8_t bytes[MST_SEED_BYTES];
+    seed.words[0] = right[i];
+    mst_seed_encode(&seed, bytes);
+    CHECK_INT(mst_seed_decode(bytes, sizeof bytes, &back), 0);
+    CHECK(seeds_equal(&back, &seed));
+  }
+}
+
+TEST("A cancel is its grace in milliseconds, and nothing else fits") {
+  static const uint32_t graces[] = {0, 1, 1000, 0x04030201, UINT32_MAX};
+  struct mst_guard guard = guard_open();
+  for (size_t i = 0; i < sizeof graces / sizeof graces[0]; i++) {
+    uint8_t bytes[MST_CANCEL_BYTES + 1] = {0};
+    mst_cancel_encode(graces[i], bytes);
+    for (size_t at = 0; at < MST_CANCEL_BYTES; at++) {
+      CHECK_INT(bytes[at], (graces[i] >> (8 * at)) & 0xFF);
+    }
+    for (size_t n = 0; n <= sizeof bytes; n++) {
+      uint32_t back = 77;
+      const uint8_t *placed = mst_guard_place(&guard, bytes, n);
+      const int rc = mst_cancel_decode(placed, n, &back);
+      CHECK_INT(rc, n == MST_CANCEL_BYTES ? 0 : -MST_EPROTO);
+      CHECK_INT(back, rc == 0 ? graces[i] : 77);
+    }
+  }
+  mst_guard_close(&guard);
+}
+
 TEST("Random bytes never crash a decoder") {
   uint64_t random = mst_test_seed();
   struct mst_guard guard = guard_open();
@@ -410,12 +520,16 @@ TEST("Random bytes never crash a decoder") {
     struct mst_hello hello;
     struct mst_proc_msg msg;
     struct mst_value_head value;
+    struct mst_seed seed;
+    uint32_t grace_ms;
     char text[MST_TEXT_MAX + 1];
     const int codes[] = {mst_hello_decode(placed, n, &hello),
                          mst_proc_msg_decode(placed, n, &msg),
                          mst_value_head_decode(placed, n, &value),
-                         mst_text_decode(placed, n, text)};
-    for (int i = 0; i < 4; i++)
+                         mst_text_decode(placed, n, text),
+                         mst_seed_decode(placed, n, &seed),
+                         mst_cancel_decode(placed, n, &grace_ms)};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++)
       CHECK(codes[i] == 0 || codes[i] == -MST_EPROTO);
   }
   mst_guard_close(&guard);

@@ -11,11 +11,11 @@ errnos <- c(EINTR = 4L, EAGAIN = 11L, ENOMEM = 12L, EMFILE = 24L, EPIPE = 32L, E
 # Runs start, call and stop again and again, with call 1, 2, 3 ... of the point failing,
 # until a run meets none. Tells what each run came to.
 fault_session <- function(point, error, start, frame = parent.frame()) {
-  run_session(frame = frame, timeout_s = 200, env = c(MUSTER_LOOP = NA), bquote({
+  run_session(frame = frame, timeout_s = 230, env = c(MUSTER_LOOP = NA), bquote({
     arm <- function(nth) .Call(muster:::ffi_fault_arm, .(point), nth, .(unname(errnos[[error]])))
     disarm <- function() .Call(muster:::ffi_fault_arm, "", 0L, 0L)
     # What fails is known at once: no start may need this limit.
-    options(muster.start_timeout = 5)
+    options(muster.start_timeout = 15)
     large <- seq_len(1e5) + 0
     use <- function() {
       cl <- NULL
@@ -36,9 +36,11 @@ fault_session <- function(point, error, start, frame = parent.frame()) {
     state <- function() {
       use()
       gc()
+      files <- list.files(tempdir(), all.files = TRUE, recursive = TRUE, include.dirs = TRUE)
       list(
         fds = length(list.files("/proc/self/fd")), children = length(running(children())),
-        files = list.files(tempdir(), all.files = TRUE, recursive = TRUE, include.dirs = TRUE)
+        # A server that was lost with its channel is followed by another.
+        files = sub("server-[0-9a-f]+", "server", files)
       )
     }
     use()
@@ -47,7 +49,7 @@ fault_session <- function(point, error, start, frame = parent.frame()) {
     for (nth in seq_len(400L)) {
       met <- 0L
       # A wait that nothing ends is ended here, by an error that has no name.
-      setTimeLimit(elapsed = 12, transient = TRUE)
+      setTimeLimit(elapsed = 30, transient = TRUE)
       arm(nth)
       caught <- outcome_of(use())
       setTimeLimit()
@@ -128,9 +130,9 @@ test_that("faults in fork servers and workers end in errors that have a name", {
       }
     )))
     run <- run_session(env = c(R_PROFILE_USER = profile), timeout_s = 180, quote({
-      options(muster.start_timeout = 5)
+      options(muster.start_timeout = 15)
       # The variable is read at boot: each start has a server of its own.
-      runs <- lapply(1:30, function(nth) {
+      runs <- lapply(c(1:10, 15, 20, 25, 30), function(nth) {
         Sys.setenv(MUSTER_TEST_NTH = nth, OMP_NUM_THREADS = nth)
         outcome_of({
           cl <- cluster_start(2)
@@ -144,9 +146,9 @@ test_that("faults in fork servers and workers end in errors that have a name", {
       tell(runs = runs)
     }))
     expect_done(run)
-    expect_length(run$told$runs, 30L)
+    expect_length(run$told$runs, 14L)
     failed <- sum(lengths(run$told$runs) > 0L)
-    cat(sprintf("    %s: %d of 30 starts failed\n", point, failed))
+    cat(sprintf("    %s: %d of 14 starts failed\n", point, failed))
     if (point != "net.pair") expect_gt(failed, 0L) # that one only spares the warming
     for (nth in seq_along(run$told$runs)) {
       caught <- run$told$runs[[nth]]

@@ -9,9 +9,10 @@ source("../testthat/helper-cluster.R", local = TRUE)
 
 is_root <- function() identical(unname(Sys.info()[["effective_user"]]), "root")
 
-# Ends the test with an error if it takes longer: a test that hangs says so.
+# Ends the test with an error if it takes longer: a test that hangs says so. A machine
+# that is busy with other work has three times as long.
 limit_time <- function(seconds, frame = parent.frame()) {
-  setTimeLimit(elapsed = seconds, transient = TRUE)
+  setTimeLimit(elapsed = 3 * seconds, transient = TRUE)
   withr::defer(setTimeLimit(), envir = frame)
 }
 
@@ -67,6 +68,8 @@ session_prelude <- quote({
   }
 })
 
+# The session ends with the block whose frame is given: a function that starts one for a test
+# must hand on the test's frame, or what is looked at afterwards is gone already.
 # Starts Rscript with `code` (a call, as quote() and bquote() make them) in a session of
 # its own and comes back at once.
 # env: named character vector, NA to unset. ulimit: what `ulimit` is told, such as
@@ -215,8 +218,8 @@ command_of <- function(pid) {
 }
 
 # Expects that all processes of a session end but those in `but`, and tells how long
-# it took. The promise is a second; a machine that is shared may take three.
-expect_all_gone <- function(session, but = integer(), limit_s = 3, since = Sys.time()) {
+# it took. The promise is a second; a machine that is busy may take several.
+expect_all_gone <- function(session, but = integer(), limit_s = 8, since = Sys.time()) {
   force(since)
   repeat {
     left <- setdiff(marked_pids(session), but)
@@ -272,6 +275,58 @@ skip_without_prlimit <- function() {
 
 skip_without_nofile <- function(n) {
   skip_if(hard_nofile() < n, paste("the hard limit on open files is below", n))
+}
+
+# ---- Clusters that lose workers
+
+# A process that sends a signal to a worker of this session's fork servers again and
+# again, one chosen at random after a pause of 1 to 2 times `every_s`, until the block
+# ends or `stop_killer()` is called.
+local_killer <- function(every_s = 0.1, signals = "KILL", seed = 1L, frame = parent.frame()) {
+  skip_without_proc()
+  script <- c(
+    "seed=$1; every=$2; signals=$3; shift 3",
+    "while :; do",
+    "  seed=$(( (seed * 1103515245 + 12345) % 2147483648 ))",
+    "  sleep \"$(awk \"BEGIN { print $every * (1 + $seed / 2147483648) }\")\"",
+    "  set -- \"$@\"; workers=",
+    "  for server; do",
+    "    workers=\"$workers $(cat /proc/$server/task/$server/children 2>/dev/null)\"",
+    "  done",
+    "  n=$(echo $workers | wc -w); [ $n -gt 0 ] || continue",
+    "  k=$(( seed / 65536 % n + 1 )); pid=$(echo $workers | cut -d ' ' -f $k)",
+    "  m=$(( seed / 4096 % $(echo $signals | wc -w) + 1 ))",
+    "  kill -$(echo $signals | cut -d ' ' -f $m) $pid 2>/dev/null",
+    "done"
+  )
+  servers <- as.character(stats::na.omit(server_pids()))
+  killer <- processx::process$new("sh", c("-c", paste(script, collapse = "\n"), "sh",
+    seed, every_s, paste(signals, collapse = " "), servers))
+  defer(function() stop_killer(killer), frame)
+  killer
+}
+
+stop_killer <- function(killer) {
+  killer$kill_tree()
+  killer$wait(2000)
+}
+
+restarts_of <- function(cl) sum(cluster_status(cl)$restarts)
+
+# What code signals: list(value, messages).
+with_messages <- function(code) {
+  messages <- list()
+  value <- withCallingHandlers(code, muster_message = function(m) {
+    messages[[length(messages) + 1L]] <<- m
+    invokeRestart("muffleMessage")
+  })
+  list(value = value, messages = messages)
+}
+
+# A function that takes nothing along but what is named.
+remote <- function(f, ...) {
+  environment(f) <- if (...length()) list2env(list(...), parent = globalenv()) else globalenv()
+  f
 }
 
 # ---- Packages and libraries made for a test

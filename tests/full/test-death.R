@@ -1,10 +1,11 @@
-# Workers that die, stop or talk nonsense: what the session is told, how soon, and that
-# the other workers go on.
+# Workers that die, stop or talk nonsense in a cluster that doesn't heal: what the session
+# is told, how soon, and that the other workers go on.
 
 build_faults()
 
-# How soon a death must be known; more on a machine that is shared.
-soon_s <- 3
+# How soon a death must be known: at once, but a machine that is busy has its own idea of
+# that. What isn't noticed is waited for without end, or as long as the test sleeps.
+soon_s <- 10
 
 kill_worker <- function(cl, i, signal = tools::SIGKILL) tools::pskill(cl[[i]]$pid, signal)
 
@@ -37,7 +38,7 @@ expect_others_usable <- function(cl, lost) {
   expect_error(clusterCall(cl[lost], Sys.getpid), class = "muster_error_lost")
   begin <- proc.time()[["elapsed"]]
   stopCluster(cl)
-  expect_lt(proc.time()[["elapsed"]] - begin, 5)
+  expect_lt(proc.time()[["elapsed"]] - begin, soon_s)
   expect_false(any(pid_exists(node_pids(cl))))
 }
 
@@ -49,7 +50,7 @@ for (start in c("fork", "spawn")) local({
   }
 
   test_cluster(say("an idle worker that is killed is lost at the next call"), {
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     clusterCall(cl[2], function() cat("last words of two\n"))
     kill_worker(cl, 2)
     expect_lost(clusterCall(cl, Sys.getpid), cl, 2L, signal = 9L, output = "last words of two")
@@ -66,7 +67,7 @@ for (start in c("fork", "spawn")) local({
       function(cl, f) parSapplyLB(cl, 1:6, f)
     )
     for (verb in verbs) {
-      cl <- cluster_start(3, start = start)
+      cl <- cluster_start(3, start = start, healing = FALSE)
       victim <- cl[[3]]$pid
       dies <- function(...) {
         if (Sys.getpid() == victim) {
@@ -82,7 +83,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("workers that are killed from outside while they compute are lost"), {
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     for (i in 1:3) parallel:::sendCall(cl[[i]], function() repeat sum(runif(1e4)), list())
     kill_worker(cl, 1)
     expect_lost(parallel:::recvOneResult(cl), cl, 1L, signal = 9L)
@@ -94,7 +95,7 @@ for (start in c("fork", "spawn")) local({
 
   test_cluster(say("a worker that crashes is lost with R's own report of it"), {
     library <- faults_library()
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     crash <- function(library) {
       dyn.load(library)
       .Call("faults_segv")
@@ -109,7 +110,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a worker that quits is lost with its status"), {
-    cl <- local_cluster(4, start = start)
+    cl <- local_cluster(4, start = start, healing = FALSE)
     expect_lost(clusterCall(cl[1], function() {
       message("enough")
       quit(status = 7)
@@ -126,7 +127,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a cluster whose workers have all died can be stopped"), {
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     for (i in 1:3) kill_worker(cl, i)
     expect_error(clusterCall(cl, Sys.getpid), class = "muster_error_lost")
     begin <- proc.time()[["elapsed"]]
@@ -136,7 +137,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a worker that was stopped by a signal is ended by stopCluster()"), {
-    cl <- local_cluster(2, start = start)
+    cl <- local_cluster(2, start = start, healing = FALSE)
     kill_worker(cl, 2, tools::SIGSTOP)
     begin <- proc.time()[["elapsed"]]
     stopCluster(cl)
@@ -145,7 +146,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a worker that prints without end doesn't hold up another"), {
-    cl <- local_cluster(2, start = start)
+    cl <- local_cluster(2, start = start, healing = FALSE)
     parallel:::sendCall(cl[[1]], function() repeat cat(strrep("x", 1e4), "\n"), list())
     begin <- proc.time()[["elapsed"]]
     for (i in 1:50) expect_identical(clusterCall(cl[2], function() i)[[1L]], i)
@@ -155,7 +156,7 @@ for (start in c("fork", "spawn")) local({
   })
 
   test_cluster(say("a worker's children end with it"), {
-    cl <- local_cluster(2, start = start)
+    cl <- local_cluster(2, start = start, healing = FALSE)
     child <- clusterCall(cl[1], function() {
       as.integer(system("sleep 1000 >/dev/null & echo $!", intern = TRUE))
     })[[1L]]
@@ -171,7 +172,7 @@ for (start in c("fork", "spawn")) local({
       as.raw(rep(0, 64)), as.raw(rep(255, 64)), charToRaw(strrep("GET / HTTP/1.0\r\n", 100)),
       as.raw(1), as.raw(seq_len(200) %% 256), as.raw(rep(0, 1e6))
     )
-    cl <- local_cluster(length(nonsense) + 1, start = start)
+    cl <- local_cluster(length(nonsense) + 1, start = start, healing = FALSE)
     for (i in seq_along(nonsense)) {
       begin <- proc.time()[["elapsed"]]
       error <- expect_error(
@@ -189,7 +190,7 @@ for (start in c("fork", "spawn")) local({
 
   test_cluster(say("a worker that closes its connections is lost"), {
     library <- faults_library()
-    cl <- local_cluster(3, start = start)
+    cl <- local_cluster(3, start = start, healing = FALSE)
     expect_error(clusterCall(cl[1], function(library) {
       dyn.load(library)
       .Call("faults_close", 3L)
@@ -208,10 +209,10 @@ for (start in c("fork", "spawn")) local({
 # ---- Interrupts and limits of time
 
 # What happens when a session gets SIGINT half a second into a call.
-interrupted_session <- function(before, call, after = NULL, ...) {
-  run_session(bquote({
+interrupted_session <- function(before, call, after = NULL, ..., frame = parent.frame()) {
+  run_session(frame = frame, bquote({
     .(before)
-    system(sprintf("(sleep 0.5; kill -INT %d; sleep 5) &", Sys.getpid()))
+    system(sprintf("(sleep 0.5; kill -INT %d) &", Sys.getpid()))
     begin <- proc.time()[["elapsed"]]
     caught <- outcome_of(.(call))
     tell(caught = caught, took = proc.time()[["elapsed"]] - begin)
@@ -232,8 +233,8 @@ test_that("an interrupt leaves a call at once, and the cluster can be stopped", 
     )
     expect_done(run)
     expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, 1.5)
-    expect_lt(run$told$stopping, 5)
+    expect_lt(run$told$took, soon_s)
+    expect_lt(run$told$stopping, soon_s)
     expect_identical(run$told$next_one, c(1L, 1L))
     expect_nothing_left(run$session)
     expect_identical(tempdirs_left(run$session), character())
@@ -257,8 +258,8 @@ test_that("an interrupt leaves waits of every kind", {
     }))
     expect_done(run)
     expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, 3)
-    expect_lt(run$told$stopping, 6)
+    expect_lt(run$told$took, soon_s)
+    expect_lt(run$told$stopping, soon_s)
     expect_nothing_left(run$session)
   }
 })
@@ -274,8 +275,8 @@ test_that("a limit of time stops a call that waits", {
   }))
   expect_done(run)
   expect_match(run$told$caught$message, "reached elapsed time limit")
-  expect_lt(run$told$took, 3)
-  expect_lt(run$told$stopping, 5)
+  expect_lt(run$told$took, soon_s)
+  expect_lt(run$told$stopping, soon_s)
   expect_nothing_left(run$session)
 })
 
@@ -293,7 +294,7 @@ test_that("an interrupt of a start that is slow leaves nothing", {
     )
     expect_done(run)
     expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, 4)
+    expect_lt(run$told$took, soon_s)
     expect_identical(run$told$children, 1L) # the fork server
     expect_identical(run$told$files, character())
     expect_identical(run$told$works, c(1L, 1L))
@@ -305,7 +306,7 @@ test_that("an interrupt of a start that is slow leaves nothing", {
 test_that("an interrupt while the fork server boots leaves nothing", {
   limit_time(60)
   profile <- withr::local_tempfile(fileext = ".R", lines = c(
-    "if (nzchar(Sys.getenv(\"MUSTER_BOOT\"))) Sys.sleep(5)"
+    "if (nzchar(Sys.getenv(\"MUSTER_BOOT\"))) Sys.sleep(20)"
   ))
   run <- interrupted_session(quote(NULL), quote(cluster_start(3)),
     quote(tell(children = length(running(children())))),
@@ -313,7 +314,7 @@ test_that("an interrupt while the fork server boots leaves nothing", {
   )
   expect_done(run)
   expect_identical(run$told$caught$message, "interrupted")
-  expect_lt(run$told$took, 4)
+  expect_lt(run$told$took, soon_s)
   expect_identical(run$told$children, 0L)
   expect_nothing_left(run$session)
   expect_identical(tempdirs_left(run$session), character())

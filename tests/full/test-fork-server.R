@@ -345,17 +345,17 @@ test_that("a startup file that waits for ever is given up in time", {
   profile <- profile_of("if (nzchar(Sys.getenv(\"MUSTER_BOOT\"))) {",
     "  cat(\"waiting\\n\")", "  Sys.sleep(600)", "}")
   run <- run_session(env = c(R_PROFILE_USER = profile), quote({
-    options(muster.start_timeout = 3)
+    options(muster.start_timeout = 6)
     tell(took = elapsed(fork <- outcome_of(cluster_start(2))))
     tell(took_spawn = elapsed(spawn <- outcome_of(cluster_start(2, start = "spawn"))))
     tell(fork = fork, spawn = spawn, children = length(running(children())))
   }))
   expect_done(run)
   for (caught in run$told[c("fork", "spawn")]) {
-    expect_caught(caught, "timeout", c("3 s", "waiting", "muster.start_timeout"))
+    expect_caught(caught, "timeout", c("6 s", "waiting", "muster.start_timeout"))
   }
-  expect_lt(run$told$took, 15)
-  expect_lt(run$told$took_spawn, 15)
+  expect_lt(run$told$took, 25)
+  expect_lt(run$told$took_spawn, 25)
   expect_identical(run$told$children, 0L)
   expect_nothing_left(run$session)
 })

@@ -12,17 +12,18 @@ mkdir -p build/failures build/log
 
 targets=$($driver --list)
 count=$(echo "$targets" | wc -l)
-share=$((seconds / (count - 1))) # the canary ends at once
+share=$((seconds / (count - 1))) # the canary ends when it is found
 [ "$share" -ge 1 ] || share=1
+canary_max=60                    # it takes part of a second; a busy machine more
 
 run_own() {
-  $driver --run "$1" "$share" "corpus/$1" build/failures
+  $driver --run "$1" "$time" "corpus/$1" build/failures
 }
 
 # The first folder takes what libFuzzer finds, so that the tree stays clean.
 run_libfuzzer() {
   mkdir -p "build/found/$1"
-  FUZZ_TARGET=$1 build/libfuzzer/fuzz -max_total_time="$share" -max_len=4200 \
+  FUZZ_TARGET=$1 build/libfuzzer/fuzz -max_total_time="$time" -max_len=4200 \
     -timeout=10 -artifact_prefix="build/failures/$1-" \
     "build/found/$1" "corpus/$1"
 }
@@ -31,6 +32,8 @@ passed=0
 failed=0
 for target in $targets; do
   log=build/log/$target.log
+  time=$share
+  [ "$target" != canary ] || time=$canary_max
   "run_$engine" "$target" > "$log" 2>&1
   status=$?
   # Both engines name the file last in a line of their log.
@@ -42,7 +45,7 @@ for target in $targets; do
       passed=$((passed + 1))
     else
       failed=$((failed + 1))
-      echo "FAIL canary: its bug was not found in $share s, see tests/fuzz/$log"
+      echo "FAIL canary: its bug was not found in $time s, see tests/fuzz/$log"
     fi
   elif [ "$status" -eq 0 ]; then
     passed=$((passed + 1))

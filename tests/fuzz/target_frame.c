@@ -65,6 +65,21 @@ static void seeds(struct fuzz_sink *sink) {
   sink->take(sink, "exec-cut", bytes, n / 2);
   n = write_frame(bytes, MST_KIND_VALUE, MST_FLAG_ERROR | MST_FLAG_STATE, 24);
   sink->take(sink, "value", bytes, n);
+  n = write_frame(bytes, MST_KIND_EXEC, MST_FLAG_REPLAY, 10);
+  sink->take(sink, "exec-replay", bytes, n);
+  n = write_frame(bytes, MST_KIND_VALUE,
+                  MST_FLAG_SEED | MST_FLAG_RNG | MST_FLAG_NAMESPACE,
+                  MST_VALUE_HEAD_BYTES + MST_SEED_BYTES);
+  sink->take(sink, "value-seed", bytes, n);
+  n = write_frame(bytes, MST_KIND_SEED, 0, MST_SEED_BYTES);
+  n += write_frame(bytes + n, MST_KIND_SNAPSHOT, 0, 0);
+  n += write_frame(bytes + n, MST_KIND_STATE, 0, 12);
+  sink->take(sink, "seed-snapshot-state", bytes, n);
+  n = write_frame(bytes, MST_KIND_CANCEL, 0, MST_CANCEL_BYTES);
+  sink->take(sink, "cancel", bytes, n);
+  n = write_frame(bytes, MST_KIND_VALUE, 0, 24);
+  bytes[4] = MST_FLAGS_KNOWN + 1;
+  sink->take(sink, "value-unknown-flag", bytes, n);
   n = write_frame(bytes, MST_KIND_PING, 0, 8);
   n += write_frame(bytes + n, MST_KIND_PONG, 0, 8);
   sink->take(sink, "ping-pong", bytes, n);

@@ -48,11 +48,11 @@ static void grow(struct sim_agenda *agenda) {
   agenda->cap = cap;
 }
 
-void sim_agenda_put(struct sim_agenda *agenda, int64_t at_ns,
-                    enum sim_what what, struct mst_event event) {
+void sim_agenda_put(struct sim_agenda *agenda, struct sim_entry entry) {
   if (agenda->count == agenda->cap) grow(agenda);
   size_t i = agenda->count++;
-  agenda->entries[i] = (struct sim_entry){at_ns, agenda->made++, what, event};
+  entry.order = agenda->made++;
+  agenda->entries[i] = entry;
   while (i > 0) {
     const size_t above = (i - 1) / 2;
     if (!is_before(&agenda->entries[i], &agenda->entries[above])) break;

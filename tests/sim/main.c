@@ -4,9 +4,9 @@
 //   sim --seed SEED --log           one seed, once, a line per event
 //
 // The log's columns: number, seconds since the start, `<` event given to the
-// pool, `~` event that it must ignore or `>` action taken from it, name, worker
-// (- if none), how, number, then the pool's phase, launches in flight,
-// processes, and the worker's state after it.
+// pool, `~` event that it must ignore, `>` action taken from it or `*` what the
+// session does, name, worker (- if none), how, number, then the pool's phase,
+// launches in flight, processes, and the worker's state after it.
 #include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -79,17 +79,18 @@ const char *sim_event_name(enum mst_event_kind kind) {
       [MST_EV_READY] = "READY",   [MST_EV_SETUP_FAILED] = "SETUP_FAILED",
       [MST_EV_SENT] = "SENT",     [MST_EV_ANSWERED] = "ANSWERED",
       [MST_EV_CLOSED] = "CLOSED", [MST_EV_EXITED] = "EXITED",
-      [MST_EV_RETIRE] = "RETIRE", [MST_EV_STOP] = "STOP",
+      [MST_EV_RETIRE] = "RETIRE", [MST_EV_RESTART] = "RESTART",
+      [MST_EV_SILENT] = "SILENT", [MST_EV_STOP] = "STOP",
       [MST_EV_TICK] = "TICK"};
   return names[kind];
 }
 
 const char *sim_action_name(enum mst_action_kind kind) {
   static const char *const names[] = {
-      [MST_DO_LAUNCH] = "LAUNCH",  [MST_DO_BYE] = "BYE",
-      [MST_DO_KILL] = "KILL",      [MST_DO_STARTED] = "STARTED",
-      [MST_DO_LOST] = "LOST",      [MST_DO_START_FAILED] = "START_FAILED",
-      [MST_DO_STOPPED] = "STOPPED"};
+      [MST_DO_LAUNCH] = "LAUNCH",   [MST_DO_BYE] = "BYE",
+      [MST_DO_KILL] = "KILL",       [MST_DO_STARTED] = "STARTED",
+      [MST_DO_LOST] = "LOST",       [MST_DO_START_FAILED] = "START_FAILED",
+      [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESTARTED] = "RESTARTED"};
   return names[kind];
 }
 
@@ -144,11 +145,18 @@ static void log_event(struct sim *sim, const struct mst_event *event,
 static void log_action(struct sim *sim, const struct mst_action *action) {
   const int of_worker =
       action->kind == MST_DO_LAUNCH || action->kind == MST_DO_BYE ||
-      action->kind == MST_DO_KILL || action->kind == MST_DO_LOST;
+      action->kind == MST_DO_KILL || action->kind == MST_DO_LOST ||
+      action->kind == MST_DO_RESTARTED;
   mix(sim, action->kind);
   mix(sim, action->worker);
   log_line(sim, '>', sim_action_name(action->kind), action->worker, !of_worker,
            0, 0);
+}
+
+void sim_note(struct sim *sim, const char *name, uint32_t worker,
+              uint64_t number) {
+  mix(sim, (int64_t)number);
+  log_line(sim, '*', name, worker, 0, 0, (int32_t)number);
 }
 
 // --- One run ---
@@ -163,22 +171,30 @@ static int take_action(struct sim *sim) {
   if (!got) return 0;
   log_action(sim, &action);
   sim_monitor_action(sim, &action);
-  if (!sim->failed) sim_world_action(sim, &action);
+  if (!sim->failed) sim_session_action(sim, &action);
   return !sim->failed;
 }
 
+// Carrying out an action may give the pool another event, which doesn't begin a
+// second round inside the first.
 static void take_actions(struct sim *sim, uint32_t lazy) {
-  do {
-    if (lazy > 0 && sim_chance(&sim->rng, lazy)) return;
-  } while (take_action(sim));
-  if (!sim->failed) sim_monitor_settled(sim);
+  int more = 1;
+  if (sim->carrying_out) return;
+  sim->carrying_out = 1;
+  while (more && !(lazy > 0 && sim_chance(&sim->rng, lazy)))
+    more = take_action(sim);
+  sim->carrying_out = 0;
+  if (more || sim->failed) return;
+  sim_monitor_settled(sim);
+  sim_session_settled(sim);
 }
 
 void sim_deliver(struct sim *sim, struct mst_event event, int noise) {
   sim->step++;
+  sim->event_ns = sim->now_ns;
   if (noise) {
     sim_saw(SIM_SAW_noise);
-    sim_monitor_time(sim);
+    if (event.worker < sim->plan.count) sim_monitor_time(sim);
   } else {
     sim_monitor_event(sim, &event);
   }
@@ -202,9 +218,28 @@ static int is_tick_late(struct sim *sim, int64_t wake_ns, int64_t next_ns) {
   return sim_chance(&sim->rng, sim->plan.late);
 }
 
+// next_tick_ns: a session that sleeps looks at the time after it has read what
+// came meanwhile.
+static int64_t next_tick_ns(const struct sim *sim) {
+  const int64_t wake_ns = mst_pool_wake_ns(&sim->pool);
+  return wake_ns <= sim->awake_ns ? sim->awake_ns + 1 : wake_ns;
+}
+
+static void serve(struct sim *sim, struct sim_entry *entry) {
+  if (!sim_session_has(entry->what)) {
+    sim_world_entry(sim, entry);
+  } else if (sim->now_ns < sim->awake_ns) {
+    entry->at_ns = sim->awake_ns;
+    if (entry->what == SIM_LISTEN) entry->at_ns++; // after the signs themselves
+    sim_agenda_put(&sim->agenda, *entry);
+  } else {
+    sim_session_entry(sim, entry);
+  }
+}
+
 static void step(struct sim *sim) {
   const int64_t next_ns = sim_agenda_next_ns(&sim->agenda);
-  const int64_t wake_ns = mst_pool_wake_ns(&sim->pool);
+  const int64_t wake_ns = next_tick_ns(sim);
   struct sim_entry entry;
   if (wake_ns != SIM_NEVER && wake_ns <= next_ns &&
       !is_tick_late(sim, wake_ns, next_ns)) {
@@ -212,7 +247,7 @@ static void step(struct sim *sim) {
     sim_deliver(sim, (struct mst_event){.kind = MST_EV_TICK}, 0);
   } else if (sim_agenda_take(&sim->agenda, &entry)) {
     if (entry.at_ns > sim->now_ns) sim->now_ns = entry.at_ns;
-    sim_world_entry(sim, &entry);
+    serve(sim, &entry);
   } else {
     take_actions(sim, 0); // what laziness has left
     if (!sim->down_given) sim_fail(sim, "nothing will happen any more");

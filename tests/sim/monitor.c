@@ -26,6 +26,24 @@ static int is_awaited(const struct sim_book *book) {
   return book->launched && !book->ended && !book->given_up;
 }
 
+// On its way back: launched again and neither ready nor at its end.
+static int is_restarting(const struct sim_book *book) {
+  const int ended = book->bye_due && (book->ended || book->given_up);
+  return book->epoch > 0 && !book->ready && !book->lost && !ended;
+}
+
+static int serves(const struct sim_book *book) {
+  return book->ready && !book->lost && !book->bye_due;
+}
+
+static uint32_t in_flight(const struct sim *sim) {
+  uint32_t n = 0;
+  if (is_starting(sim)) return sim->launched - sim->ready;
+  for (uint32_t i = 0; i < sim->launched; i++)
+    n += (uint32_t)is_restarting(&sim->books[i]);
+  return n;
+}
+
 static int all_ended(const struct sim *sim) {
   for (uint32_t i = 0; i < sim->launched; i++) {
     if (is_awaited(&sim->books[i])) return 0;
@@ -85,13 +103,26 @@ static void told_forked(struct sim *sim, struct sim_book *book,
   }
 }
 
+static void loses(struct sim *sim, struct sim_book *book) {
+  if (book->lost) return;
+  book->lost = 1;
+  book->lost_ns = sim->now_ns;
+  kill_is_due(sim, book);
+}
+
+static void told_end_sign(struct sim *sim, uint32_t worker);
+
 static void told_launch_failed(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
   if (book->given_up) return;
   book->ended = 1;
   book->how = MST_EXIT_NONE;
   book->closed = 1;
-  if (is_starting(sim)) {
+  if (book->epoch > 0) {
+    book->number = SIM_LAUNCH_ERRNO;
+    sim_saw(SIM_SAW_restart_launch_failed);
+    told_end_sign(sim, worker);
+  } else if (is_starting(sim)) {
     start_fails(sim, MST_FAIL_LAUNCH, worker);
   } else if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
     sim->fail = MST_FAIL_LAUNCH;
@@ -99,8 +130,23 @@ static void told_launch_failed(struct sim *sim, uint32_t worker) {
   }
 }
 
-static void told_setup_failed(struct sim *sim, uint32_t worker) {
+static void told_ready(struct sim *sim, struct sim_book *book) {
   if (is_starting(sim)) {
+    book->ready = 1;
+    sim->ready++;
+  } else if (sim_is_running(sim) && is_restarting(book) && !book->bye_due) {
+    book->ready = 1;
+    book->restarted_due = 1;
+  }
+}
+
+static void told_setup_failed(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (book->epoch > 0) {
+    if (!sim_is_running(sim) || !is_restarting(book) || book->bye_due) return;
+    loses(sim, book);
+    sim_saw(SIM_SAW_restart_setup_failed);
+  } else if (is_starting(sim)) {
     start_fails(sim, MST_FAIL_SETUP, worker);
   } else if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
     sim->fail = MST_FAIL_SETUP;
@@ -122,9 +168,8 @@ static void told_end_sign(struct sim *sim, uint32_t worker) {
     start_fails(sim, MST_FAIL_EXITED, worker);
   } else if (sim_is_running(sim) && !book->bye_due) {
     if (!book->lost) {
-      book->lost = 1;
-      book->lost_ns = sim->now_ns;
-      kill_is_due(sim, book);
+      if (is_restarting(book)) sim_saw(SIM_SAW_restart_died_booting);
+      loses(sim, book);
       sim_saw(book->closed ? SIM_SAW_lost_closed_first
                            : SIM_SAW_lost_exited_first);
     }
@@ -155,10 +200,48 @@ static void bye_is_due(struct sim *sim, struct sim_book *book) {
   book->bye_ns = sim->now_ns;
 }
 
+// ends_restart: one that isn't ready can't be asked to end, so it is killed.
+static void ends_restart(struct sim *sim, struct sim_book *book) {
+  bye_is_due(sim, book);
+  book->unasked = 1;
+  kill_is_due(sim, book);
+}
+
 static void told_retire(struct sim *sim, struct sim_book *book) {
-  if (!sim_is_running(sim) || book->lost || book->bye_due) return;
+  if (!sim_is_running(sim)) return;
+  if (book->again) sim_saw(SIM_SAW_retire_finds_waiting);
+  book->again = 0;
+  if (book->lost || book->bye_due) return;
+  if (is_restarting(book)) {
+    ends_restart(sim, book);
+    sim_saw(SIM_SAW_retire_finds_restarting);
+    return;
+  }
   bye_is_due(sim, book);
   sim_saw(SIM_SAW_retired);
+}
+
+static void told_silent(struct sim *sim, struct sim_book *book) {
+  if (!sim_is_running(sim) || book->bye_due) return;
+  if (serves(book) || is_restarting(book)) loses(sim, book);
+}
+
+static void told_restart(struct sim *sim, struct sim_book *book) {
+  if (sim_is_running(sim) && book->lost_due) book->again = 1;
+}
+
+void sim_monitor_grown(struct sim *sim, uint32_t more) {
+  for (uint32_t i = sim->plan.count; i < sim->plan.count + more; i++) {
+    sim->books[i] = (struct sim_book){.launched = 1,
+                                      .closed = 1,
+                                      .ended = 1,
+                                      .lost = 1,
+                                      .lost_due = 1,
+                                      .lost_given = 1};
+  }
+  sim->launched += more;
+  sim->ready += more;
+  sim_saw(SIM_SAW_grown);
 }
 
 static void told_stop(struct sim *sim) {
@@ -175,9 +258,14 @@ static void told_stop(struct sim *sim) {
   for (uint32_t i = 0; i < sim->plan.count; i++) {
     struct sim_book *book = &sim->books[i];
     if (book->lost && !book->lost_due) sim_saw(SIM_SAW_lost_said_by_stop);
+    if (book->again) sim_saw(SIM_SAW_stop_finds_waiting);
+    book->again = 0;
     book->lost_due = book->lost;
     if (book->bye_due) {
       sim_saw(SIM_SAW_stop_finds_retired); // its time runs already
+    } else if (is_restarting(book)) {
+      ends_restart(sim, book);
+      sim_saw(SIM_SAW_stop_finds_restarting);
     } else if (!book->lost) {
       bye_is_due(sim, book);
     }
@@ -188,7 +276,17 @@ static int64_t patience_ns(const struct sim_book *book) {
   return book->owed > 0 ? MST_STOP_BUSY_NS : MST_STOP_GRACE_NS;
 }
 
+static int has_restart_limit(const struct sim *sim,
+                             const struct sim_book *book) {
+  return sim_is_running(sim) && is_restarting(book) && !book->bye_due;
+}
+
 static void time_of_worker(struct sim *sim, struct sim_book *book) {
+  if (has_restart_limit(sim, book) &&
+      sim->now_ns >= book->launch_ns + MST_RESTART_NS) {
+    loses(sim, book);
+    sim_saw(SIM_SAW_restart_too_slow);
+  }
   if (sim_is_running(sim) && book->lost && !book->lost_due &&
       sim->now_ns >= book->lost_ns + MST_NEWS_NS) {
     book->lost_due = 1;
@@ -234,16 +332,13 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
     told_launch_failed(sim, event->worker);
     break;
   case MST_EV_READY:
-    if (!is_starting(sim)) break;
-    book->ready = 1;
-    sim->ready++;
+    told_ready(sim, book);
     break;
   case MST_EV_SETUP_FAILED:
     told_setup_failed(sim, event->worker);
     break;
   case MST_EV_SENT:
-    if (!sim_is_running(sim) || book->lost || book->bye_due) break;
-    book->owed++;
+    if (sim_is_running(sim) && serves(book)) book->owed++;
     break;
   case MST_EV_ANSWERED:
     told_answered(book);
@@ -257,6 +352,12 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
   case MST_EV_RETIRE:
     told_retire(sim, book);
     break;
+  case MST_EV_RESTART:
+    told_restart(sim, book);
+    break;
+  case MST_EV_SILENT:
+    told_silent(sim, book);
+    break;
   case MST_EV_STOP:
     told_stop(sim);
     break;
@@ -269,12 +370,31 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
 
 // --- Judging actions ---
 
+// begin_again opens the book of the next incarnation.
+static void begin_again(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->again) sim_fail(sim, "LAUNCH again that nobody asked for");
+  if (!book->lost_given) sim_fail(sim, "LAUNCH again before LOST");
+  for (uint32_t i = 0; i < worker; i++) {
+    if (sim->books[i].again) sim_fail(sim, "LAUNCH again out of order");
+  }
+  if (is_awaited(book)) sim_saw(SIM_SAW_restart_left_unreaped);
+  *book = (struct sim_book){.epoch = book->epoch + 1,
+                            .launched = 1,
+                            .launch_ns = sim->event_ns,
+                            .done = book->done};
+}
+
 static void judge_launch(struct sim *sim, uint32_t worker) {
-  if (!is_starting(sim)) sim_fail(sim, "LAUNCH when the start is over");
-  if (worker != sim->launched) sim_fail(sim, "LAUNCH out of order or twice");
-  if (sim->launched - sim->ready >= sim->plan.window) {
+  if (in_flight(sim) >= sim->plan.window) {
     sim_fail(sim, "more than window launches in flight");
   }
+  if (sim_is_running(sim)) {
+    begin_again(sim, worker);
+    return;
+  }
+  if (!is_starting(sim)) sim_fail(sim, "LAUNCH when the start is over");
+  if (worker != sim->launched) sim_fail(sim, "LAUNCH out of order or twice");
   if (sim->failed) return;
   sim->books[worker].launched = 1;
   sim->launched++;
@@ -294,7 +414,9 @@ static void judge_kill(struct sim *sim, uint32_t worker) {
 
 static void judge_bye(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
-  if (!book->bye_due) sim_fail(sim, "BYE unasked for, or to a lost worker");
+  if (!book->bye_due || book->unasked) {
+    sim_fail(sim, "BYE unasked for, or to a worker that isn't there");
+  }
   if (book->closed) sim_fail(sim, "BYE into a channel that ended");
   if (book->bye_given) sim_fail(sim, "BYE twice");
   book->bye_given = 1;
@@ -305,6 +427,15 @@ static void judge_lost(struct sim *sim, uint32_t worker) {
   if (!book->lost_due) sim_fail(sim, "LOST without a reason or too early");
   if (book->lost_given) sim_fail(sim, "LOST twice");
   book->lost_given = 1;
+}
+
+static void judge_restarted(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->restarted_due) sim_fail(sim, "RESTARTED of one that isn't ready");
+  if (book->restarted_given) sim_fail(sim, "RESTARTED twice");
+  if (book->lost) sim_fail(sim, "RESTARTED of a lost worker");
+  book->restarted_given = 1;
+  sim_saw(book->epoch > 2 ? SIM_SAW_restarted_often : SIM_SAW_restarted);
 }
 
 static void judge_started(struct sim *sim) {
@@ -378,6 +509,9 @@ void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
   case MST_DO_LOST:
     judge_lost(sim, action->worker);
     break;
+  case MST_DO_RESTARTED:
+    judge_restarted(sim, action->worker);
+    break;
   case MST_DO_STOPPED:
     judge_stopped(sim);
     break;
@@ -397,12 +531,19 @@ void sim_monitor_settled(struct sim *sim) {
   if (sim->down_due && !sim->down_given) {
     sim_fail(sim, "all is down and the pool doesn't say it");
   }
+  const int room = in_flight(sim) < sim->plan.window;
   for (uint32_t i = 0; i < sim->launched; i++) {
     const struct sim_book *book = &sim->books[i];
+    if (book->again && room) sim_fail(sim, "LAUNCH of worker %u is missing", i);
+    if (book->again) sim_saw(SIM_SAW_restart_waited_for_window);
+    const int gone = book->bye_due && (book->ended || book->given_up);
+    if (book->restarted_due && !book->restarted_given && !book->lost && !gone) {
+      sim_fail(sim, "RESTARTED of worker %u is missing", i);
+    }
     if (book->kill_due && book->pid && !book->ended && !book->kill_given) {
       sim_fail(sim, "KILL of worker %u is missing", i);
     }
-    if (book->bye_due && !book->closed && !book->bye_given) {
+    if (book->bye_due && !book->unasked && !book->closed && !book->bye_given) {
       sim_fail(sim, "BYE to worker %u is missing", i);
     }
     if (book->lost_due && !book->lost_given) {
@@ -427,6 +568,9 @@ static int64_t next_limit_ns(const struct sim *sim) {
     if (sim_is_running(sim) && book->lost && !book->lost_due) {
       next_ns = earlier(next_ns, book->lost_ns + MST_NEWS_NS);
     }
+    if (has_restart_limit(sim, book)) {
+      next_ns = earlier(next_ns, book->launch_ns + MST_RESTART_NS);
+    }
     if (!is_awaited(book)) continue;
     if (book->kill_due) {
       next_ns = earlier(next_ns, book->kill_ns + MST_REAP_NS);
@@ -440,6 +584,10 @@ static int64_t next_limit_ns(const struct sim *sim) {
 static void compare_worker(struct sim *sim, uint32_t index) {
   const struct mst_worker *worker = &sim->pool.workers[index];
   const struct sim_book *book = &sim->books[index];
+  if (worker->epoch != book->epoch) sim_fail(sim, "epoch of worker %u", index);
+  if (worker->again != book->again) {
+    sim_fail(sim, "worker %u is to come back or not", index);
+  }
   if (worker->pid != (uint32_t)book->pid_number) {
     sim_fail(sim, "pid of worker %u", index);
   }
@@ -476,5 +624,5 @@ int64_t sim_monitor_bound_ns(const struct sim *sim) {
   if (!sim->failing && !sim->stopping) return SIM_NEVER;
   // Killed at the end of the grace, then FORKED at the end of the time to reap.
   return sim->down_began_ns + MST_STOP_GRACE_NS + 2 * MST_REAP_NS +
-         MST_NEWS_NS + MST_NS_PER_S;
+         MST_NEWS_NS + MST_NS_PER_S + sim->asleep_ns;
 }

@@ -7,9 +7,14 @@
 // told judges every action. Nothing reads the real clock; the same seed gives
 // the same bytes.
 //
+// The pool doesn't heal by itself: between it and the world is a session, which
+// asks heal.c what a loss means, as mend.c does, and sends calls anew.
+//
 //   main.c     arguments, the loop of one run, the verdict
 //   agenda.c   what happens when: a heap of entries, and the random numbers
-//   world.c    processes, fork server, the user's calls
+//   world.c    processes, fork server, the user
+//   session.c  calls, healing, signs of life: peer.c and mend.c without sockets
+//   ledger.c   what must become of each call, and who may be judged silent
 //   monitor.c  what the pool may and must do, from the events alone
 //   canary.h   deliberate bugs, to prove that the above would find one
 #ifndef MST_SIM_H
@@ -19,9 +24,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "pool/heal.h"
 #include "pool/state.h"
 
 #define SIM_WORKERS_MAX 40u
+#define SIM_CALLS_MAX 48u
+#define SIM_JOURNAL_MAX 3u
 #define SIM_NEVER INT64_MAX
 #define SIM_LAUNCH_ERRNO 11 // of every launch that fails
 
@@ -49,9 +57,18 @@ enum sim_what {
   SIM_DIE,        // a process ends; how and number say how
   SIM_WEDGE,      // a process closes its channel and lives on
   SIM_CALL_DONE,  // a worker has finished a call
+  SIM_HANG,       // a process is stopped (SIGSTOP): it does nothing, yet lives
+  SIM_WAKE,       // it goes on
+  SIM_PONG,       // a worker's sign of life reaches the session
   SIM_SEND,       // the user sends a call
+  SIM_FORGET,     // the user wants no answers of one worker any more
   SIM_RETIRE,     // the user stops one worker
+  SIM_END,        // the user kills one worker for good
+  SIM_GROW,       // the user adds workers
   SIM_STOP,       // the user stops the pool
+  SIM_MEND,       // the session does what follows from a loss
+  SIM_LISTEN,     // the session looks for signs of life
+  SIM_SLEEP,      // the session does nothing for a while, and hears nothing
   SIM_ODD         // something makes noise, drawn when it happens
 };
 
@@ -60,6 +77,8 @@ struct sim_entry {
   uint64_t order; // entries of one time come in the order of their making
   enum sim_what what;
   struct mst_event event; // worker, how and number serve all kinds
+  uint32_t epoch;         // whose process it is or comes from
+  uint64_t call;          // ANSWERED: its id, 0 of the journal; GROW: how many
 };
 
 struct sim_agenda {
@@ -68,28 +87,38 @@ struct sim_agenda {
   size_t cap;
   uint64_t made;
 };
-void sim_agenda_put(struct sim_agenda *agenda, int64_t at_ns,
-                    enum sim_what what, struct mst_event event);
+// sim_agenda_put fills in the order.
+void sim_agenda_put(struct sim_agenda *agenda, struct sim_entry entry);
 int sim_agenda_take(struct sim_agenda *agenda, struct sim_entry *entry);
 int64_t sim_agenda_next_ns(const struct sim_agenda *agenda);
 void sim_agenda_free(struct sim_agenda *agenda);
 
 // --- The world: what is true, whoever knows it ---
 
+struct sim_boot { // what becomes of a launch: chances, in permille
+  uint32_t launch_fail;
+  uint32_t launch_unheard;
+  uint32_t setup_fail;
+  uint32_t die_booting;
+  uint32_t hang_booting;
+};
+
 struct sim_plan {
-  uint32_t count;
+  uint32_t count; // grows with the pool
   uint32_t window;
   int64_t deadline_ns;     // after the start, SIM_NEVER for none
   int64_t stop_ns;         // after the start
   int64_t server_stuck_ns; // from then on the fork server does nothing
   uint32_t calls;          // that the user will send
   uint32_t retires;        // workers that the user will stop one by one
-  uint32_t launch_fail;    // chances, in permille
-  uint32_t launch_unheard;
-  uint32_t setup_fail;
-  uint32_t die_booting;
-  uint32_t hang_booting;
-  uint32_t slow_boot;
+  struct mst_heal_policy policy;
+  uint32_t journal;      // calls to be replayed by each later incarnation
+  struct sim_boot first; // of first incarnations
+  struct sim_boot later; // of those that come back
+  uint32_t slow_boot;    // chances, in permille
+  uint32_t slow_mend;
+  uint32_t die_replaying;
+  uint32_t hang;
   uint32_t die_idle;
   uint32_t wedge;
   uint32_t die_busy;
@@ -108,22 +137,72 @@ struct sim_plan {
 };
 
 struct sim_process {
+  uint32_t epoch;
   int forked;
   int alive;
-  int channel; // its end of the data channel is open
-  int held;    // drawn at the fork, as the next three
+  int hung;
+  int64_t wake_ns; // if it is hung
+  int channel;     // its end of the data channel is open
+  int held;        // drawn at the fork, as the next three
   int unreaped;
   int unkillable;
   int bye_ignored;
   int bye; // BYE was sent to it
   int computing;
-  uint32_t calls;  // sent and not answered
+  uint64_t in[SIM_CALLS_MAX + SIM_JOURNAL_MAX]; // calls that it was sent, ids;
+  uint32_t in_first;                            // 0: of the journal
+  uint32_t in_count;
   int64_t data_ns; // last news on its data channel
+};
+
+// --- The session: what it knows of each worker ---
+
+struct sim_peer {
+  uint64_t calls[SIM_CALLS_MAX]; // ids, oldest first
+  uint32_t count;
+  uint32_t sent;  // the oldest of them, to the incarnation that lives
+  uint64_t stale; // calls up to this one are forgotten
+  struct mst_heal heal;
+  int ended;    // its channel is read no more
+  int to_heal;  // lost, and what follows is not done yet
+  int resuming; // calls are queued, not sent
+  int dead;     // it stays lost
+  uint32_t replay_left;
+};
+
+// --- The ledger: what became of each call ---
+
+enum sim_outcome {
+  SIM_PENDING = 0,
+  SIM_VALUE,
+  SIM_POISON,
+  SIM_GIVEN_UP, // with its worker
+  SIM_FORGOTTEN
+};
+
+struct sim_call {
+  uint32_t worker;
+  enum sim_outcome outcome;
+  int sent;        // to the incarnation that lives
+  int began;       // that incarnation has begun to evaluate it
+  uint32_t blamed; // losses that it was blamed for
+  uint32_t
+      attempts; // evaluations that ended by an answer or by such a loss, or
+                // go on
+};
+
+// Deaths of a worker that nothing but itself is to blame for, since it was of use
+// for the last time.
+#define SIM_DEATHS_KEPT 64u
+struct sim_deaths {
+  int64_t at_ns[SIM_DEATHS_KEPT];
+  uint32_t count;
 };
 
 // --- The monitor: what the pool was told, and what follows from it ---
 
 struct sim_book {
+  uint32_t epoch;
   // told
   int launched;
   int pid; // FORKED came
@@ -136,11 +215,15 @@ struct sim_book {
   uint32_t owed;
   uint64_t done;
   // follows
-  int lost;     // a sign of its end came while the pool ran
-  int lost_due; // LOST must be given
-  int bye_due;  // it was asked to end, by a stop or by itself
-  int kill_due; // a process of it must be killed
+  int lost;          // a sign of its end came while the pool ran
+  int lost_due;      // LOST must be given
+  int again;         // it is to be launched again
+  int bye_due;       // it was asked to end, by a stop or by itself
+  int unasked;       // or would have been: it isn't ready yet and is killed
+  int restarted_due; // RESTARTED must be given
+  int kill_due;      // a process of it must be killed
   int given_up;
+  int64_t launch_ns;
   int64_t lost_ns;
   int64_t bye_ns;
   int64_t kill_ns; // since when it is to be killed
@@ -148,6 +231,7 @@ struct sim_book {
   int lost_given;
   int bye_given;
   int kill_given;
+  int restarted_given;
 };
 
 struct sim {
@@ -156,12 +240,23 @@ struct sim {
   struct sim_plan plan;
   struct sim_agenda agenda;
   struct sim_process processes[SIM_WORKERS_MAX];
-  int64_t server_ns; // last news on the fork server's channel
+  struct sim_peer peers[SIM_WORKERS_MAX];
+  int64_t listened_ns;
+  int64_t awake_ns;                     // the session sleeps until then
+  int64_t asleep_ns;                    // how long it has slept in all
+  struct sim_call calls[SIM_CALLS_MAX]; // call id - 1
+  uint32_t call_count;
+  struct sim_deaths deaths[SIM_WORKERS_MAX];
+  int64_t heard_ns[SIM_WORKERS_MAX]; // last sign of life
+  int64_t looked_ns;                 // when signs of life were last looked for
+  int64_t woke_ns;                   // since when somebody listens
+  int64_t server_ns;                 // last news on the fork server's channel
   struct mst_pool pool;
   struct sim_book books[SIM_WORKERS_MAX];
   int64_t start_ns;
   int64_t deadline_ns;
   int64_t now_ns;
+  int64_t event_ns;      // of the last event that the pool was given
   int64_t down_began_ns; // stop or take-down
   int failing;
   int stopping;
@@ -175,6 +270,7 @@ struct sim {
   uint64_t step;
   uint64_t hash; // of all that went in and came out
   int logging;
+  int carrying_out;
   int failed;
 };
 
@@ -193,7 +289,19 @@ struct sim {
   SIGHT(hung_killed) SIGHT(ended_by_itself_in_stop) SIGHT(given_up_in_run)     \
   SIGHT(retired) SIGHT(stop_finds_retired) SIGHT(retired_given_up_in_run)      \
   SIGHT(given_up_going_down) SIGHT(action_dropped) SIGHT(stop_again)           \
-  SIGHT(noise)
+  SIGHT(noise) SIGHT(restarted) SIGHT(restarted_often)                         \
+  SIGHT(restart_launch_failed) SIGHT(restart_setup_failed)                     \
+  SIGHT(restart_died_booting) SIGHT(restart_too_slow)                          \
+  SIGHT(restart_waited_for_window) SIGHT(restart_left_unreaped)                \
+  SIGHT(stop_finds_waiting) SIGHT(stop_finds_restarting)                       \
+  SIGHT(retire_finds_waiting) SIGHT(retire_finds_restarting)                   \
+  SIGHT(stop_before_mend) SIGHT(died_replaying) SIGHT(grown) SIGHT(ghost)      \
+  SIGHT(old_news) SIGHT(answered) SIGHT(answered_after_retry) SIGHT(poison)    \
+  SIGHT(poison_after_retries) SIGHT(retried_behind_poison) SIGHT(budget_spent) \
+  SIGHT(left) SIGHT(answer_to_forgotten) SIGHT(forgotten_while_lost) SIGHT(forgotten_while_sent)          \
+  SIGHT(sent_while_lost) SIGHT(silent) SIGHT(silent_hung) SIGHT(woke_in_time)  \
+  SIGHT(slept_through_silence) SIGHT(ended_by_user)                            \
+  SIGHT(ended_while_waiting) SIGHT(blamed_for_another)
 // clang-format on
 
 #define SIM_SIGHT_NAME(name) SIM_SAW_##name,
@@ -210,11 +318,40 @@ void sim_deliver(struct sim *sim, struct mst_event event, int noise);
 
 void sim_world_begin(struct sim *sim);
 void sim_world_entry(struct sim *sim, const struct sim_entry *entry);
-void sim_world_action(struct sim *sim, const struct mst_action *action);
+void sim_world_launch(struct sim *sim, uint32_t worker);
+void sim_world_bye(struct sim *sim, uint32_t worker);
+void sim_world_kill(struct sim *sim, uint32_t worker);
+// sim_world_receive takes what the session sends, sim_world_ping a question.
+void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call);
+void sim_world_ping(struct sim *sim, uint32_t worker);
+
+// sim_session_entry serves what concerns the session: sim_session_has tells.
+int sim_session_has(enum sim_what what);
+void sim_session_entry(struct sim *sim, const struct sim_entry *entry);
+void sim_session_action(struct sim *sim, const struct mst_action *action);
+// sim_session_settled looks whether the session has forgotten somebody, once no
+// action is left to take.
+void sim_session_settled(struct sim *sim);
+
+// The ledger. sim_ledger_made gives a new call's id, 0 if there is no room.
+uint64_t sim_ledger_made(struct sim *sim, uint32_t worker);
+void sim_ledger_sent(struct sim *sim, uint64_t call, uint32_t attempt);
+// sim_ledger_began: the worker that the pool thinks of begins to evaluate it.
+void sim_ledger_began(struct sim *sim, uint64_t call);
+void sim_ledger_ended(struct sim *sim, uint64_t call, enum sim_outcome outcome);
+// sim_ledger_lost judges what the session makes of a loss, and notes who is to
+// blame: a call, or 0.
+void sim_ledger_lost(struct sim *sim, uint32_t worker, uint64_t blamed,
+                     enum mst_heal_verdict verdict);
+void sim_ledger_of_use(struct sim *sim, uint32_t worker);
+void sim_ledger_looks(struct sim *sim); // before it judges who is silent
+void sim_ledger_beat(struct sim *sim, uint32_t worker, enum mst_beat beat);
+void sim_ledger_down(struct sim *sim);
 
 // sim_monitor_event books an event before the pool gets it,
 // sim_monitor_action an action that the pool gave.
 void sim_monitor_event(struct sim *sim, const struct mst_event *event);
+void sim_monitor_grown(struct sim *sim, uint32_t more); // before plan.count is
 void sim_monitor_action(struct sim *sim, const struct mst_action *action);
 // sim_monitor_time looks whether all is down by now. Noise does that too: any
 // event shows the pool the time.
@@ -227,6 +364,10 @@ void sim_monitor_settled(struct sim *sim);
 // while it goes up or runs.
 int64_t sim_monitor_bound_ns(const struct sim *sim);
 int sim_is_running(const struct sim *sim);
+
+// sim_note writes a line of the log that is no event and no action.
+void sim_note(struct sim *sim, const char *name, uint32_t worker,
+              uint64_t number);
 
 const char *sim_event_name(enum mst_event_kind kind);
 const char *sim_action_name(enum mst_action_kind kind);

@@ -9,6 +9,10 @@
 // News are true: EXITED comes only after the process ended, FORKED only after
 // there was one. So when the pool says that it is down, this file knows whether
 // something still lives.
+//
+// Each incarnation of a worker is a process of its own, known by its epoch. What
+// is left of one when the next is launched is a ghost: its channels are closed,
+// so it ends by itself, and only the fork server still tells of it.
 #include <signal.h>
 
 #include "sim.h"
@@ -24,21 +28,39 @@ static void draw_size(struct sim_rng *rng, struct sim_plan *plan) {
   const uint32_t most = sim_chance(rng, 100) ? SIM_WORKERS_MAX : 6;
   plan->count = 1 + sim_below(rng, most);
   plan->window = 1 + sim_below(rng, plan->count + 2);
-  plan->calls = sim_below(rng, 40);
+  plan->calls = sim_below(rng, SIM_CALLS_MAX + 1);
   plan->retires = sim_chance(rng, 300) ? sim_below(rng, plan->count + 1) : 0;
   plan->odd = sim_chance(rng, 500) ? sim_below(rng, 20) : 0;
   plan->lazy = sim_chance(rng, 300) ? 300 : 0;
   plan->late = sim_chance(rng, 300) ? 300 : 0;
 }
 
+static void draw_boot(struct sim_rng *rng, struct sim_boot *boot) {
+  boot->launch_fail = some(rng) / 4;
+  boot->launch_unheard = some(rng) / 4;
+  boot->setup_fail = some(rng) / 4;
+  boot->die_booting = some(rng) / 4;
+  boot->hang_booting = some(rng) / 4;
+}
+
 static void draw_start(struct sim_rng *rng, struct sim_plan *plan) {
   plan->slow_boot = some(rng);
-  if (sim_chance(rng, 600)) return; // most starts go well
-  plan->launch_fail = some(rng) / 4;
-  plan->launch_unheard = some(rng) / 4;
-  plan->setup_fail = some(rng) / 4;
-  plan->die_booting = some(rng) / 4;
-  plan->hang_booting = some(rng) / 4;
+  if (sim_chance(rng, 400)) draw_boot(rng, &plan->first); // most go well
+  if (sim_chance(rng, 600)) draw_boot(rng, &plan->later);
+  if (sim_chance(rng, 30)) plan->later.die_booting = 1000;
+}
+
+static void draw_healing(struct sim_rng *rng, struct sim_plan *plan) {
+  static const int64_t beats_ns[] = {MST_NS_PER_S, 3 * MST_NS_PER_S,
+                                     10 * MST_NS_PER_S, SIM_NEVER};
+  plan->policy =
+      (struct mst_heal_policy){.on = (uint8_t)sim_chance(rng, 800),
+                               .retries = sim_below(rng, 4),
+                               .heartbeat_ns = beats_ns[sim_below(rng, 4)]};
+  plan->journal = sim_below(rng, SIM_JOURNAL_MAX + 1);
+  plan->die_replaying = some(rng) / 2;
+  plan->hang = sim_chance(rng, 400) ? some(rng) : 0;
+  plan->slow_mend = some(rng);
 }
 
 static void draw_life(struct sim_rng *rng, struct sim_plan *plan) {
@@ -64,6 +86,9 @@ static void draw_times(struct sim_rng *rng, struct sim_plan *plan) {
     plan->deadline_ns = sim_between(rng, MST_NS_PER_S, 60 * MST_NS_PER_S);
   }
   plan->stop_ns = sim_between(rng, 0, 40 * MST_NS_PER_S);
+  if (sim_chance(rng, 50)) {
+    plan->stop_ns += 2 * MST_RESTART_NS;
+  }
   if (sim_chance(rng, 100)) {
     plan->stop_ns = sim_between(rng, 0, 2 * MST_NS_PER_S);
   }
@@ -91,45 +116,68 @@ static int64_t news_delay_ns(struct sim *sim) {
   return sim_between(rng, 0, most_ns);
 }
 
-static void tell(struct sim *sim, int64_t *last_ns, struct mst_event event) {
+static void tell(struct sim *sim, int64_t *last_ns, struct sim_entry news) {
   struct sim_rng *rng = &sim->rng;
-  int64_t at_ns = sim->now_ns + news_delay_ns(sim);
-  if (sim_chance(rng, sim->plan.reorder)) {
-    at_ns += sim_between(rng, 0, 2 * MST_NS_PER_S); // others overtake it
+  // An answer that comes twice, or before an earlier one, is a broken channel,
+  // which the session doesn't let through to the pool.
+  const int answer = news.event.kind == MST_EV_ANSWERED;
+  news.what = SIM_NEWS;
+  news.at_ns = sim->now_ns + news_delay_ns(sim);
+  if (!answer && sim_chance(rng, sim->plan.reorder)) {
+    news.at_ns += sim_between(rng, 0, 2 * MST_NS_PER_S); // others overtake it
   } else {
-    if (at_ns < *last_ns) at_ns = *last_ns;
-    *last_ns = at_ns;
+    if (news.at_ns < *last_ns) news.at_ns = *last_ns;
+    *last_ns = news.at_ns;
   }
-  sim_agenda_put(&sim->agenda, at_ns, SIM_NEWS, event);
-  // An answer that comes twice can't be told from two answers.
-  if (event.kind != MST_EV_ANSWERED && sim_chance(rng, sim->plan.repeat)) {
-    if (event.kind == MST_EV_EXITED) event.number++; // only the first counts
-    at_ns += sim_between(rng, 0, MST_NS_PER_S);
-    sim_agenda_put(&sim->agenda, at_ns, SIM_NOISE, event);
+  sim_agenda_put(&sim->agenda, news);
+  if (!answer && sim_chance(rng, sim->plan.repeat)) {
+    if (news.event.kind == MST_EV_EXITED)
+      news.event.number++; // the first counts
+    news.at_ns += sim_between(rng, 0, MST_NS_PER_S);
+    news.what = SIM_NOISE;
+    sim_agenda_put(&sim->agenda, news);
   }
 }
 
 static void tell_data(struct sim *sim, uint32_t worker,
-                      enum mst_event_kind kind) {
-  tell(sim, &sim->processes[worker].data_ns,
-       (struct mst_event){.kind = kind, .worker = worker});
+                      enum mst_event_kind kind, uint64_t call) {
+  struct sim_process *process = &sim->processes[worker];
+  tell(sim, &process->data_ns,
+       (struct sim_entry){.event = {.kind = kind, .worker = worker},
+                          .epoch = process->epoch,
+                          .call = call});
 }
 
-static void tell_server(struct sim *sim, struct mst_event event) {
-  if (!server_stuck(sim)) tell(sim, &sim->server_ns, event);
+static void tell_server(struct sim *sim, uint32_t epoch,
+                        struct mst_event event) {
+  if (server_stuck(sim)) return;
+  tell(sim, &sim->server_ns,
+       (struct sim_entry){.event = event, .epoch = epoch});
+}
+
+static void put(struct sim *sim, int64_t delay_ns, enum sim_what what,
+                struct mst_event event) {
+  sim_agenda_put(
+      &sim->agenda,
+      (struct sim_entry){.at_ns = sim->now_ns + delay_ns,
+                         .what = what,
+                         .event = event,
+                         .epoch = sim->processes[event.worker].epoch});
 }
 
 static void later(struct sim *sim, int64_t delay_ns, enum sim_what what,
                   uint32_t worker) {
-  sim_agenda_put(&sim->agenda, sim->now_ns + delay_ns, what,
-                 (struct mst_event){.worker = worker});
+  put(sim, delay_ns, what, (struct mst_event){.worker = worker});
 }
 
 static void die_later(struct sim *sim, int64_t delay_ns, uint32_t worker,
                       uint32_t how, int32_t number) {
-  sim_agenda_put(
-      &sim->agenda, sim->now_ns + delay_ns, SIM_DIE,
+  put(sim, delay_ns, SIM_DIE,
       (struct mst_event){.worker = worker, .how = how, .number = number});
+}
+
+static int32_t pid_of(uint32_t worker, uint32_t epoch) {
+  return (int32_t)(1000 + worker + SIM_WORKERS_MAX * epoch);
 }
 
 // --- Boot ---
@@ -143,31 +191,56 @@ static int64_t boot_ns(struct sim *sim) {
 // The session's end of the channel sees the server close the other one; that
 // may be heard before the server's words.
 static void fork_failed(struct sim *sim, uint32_t worker) {
-  if (sim_chance(&sim->rng, 700)) tell_data(sim, worker, MST_EV_CLOSED);
-  tell_server(sim, (struct mst_event){.kind = MST_EV_LAUNCH_FAILED,
-                                      .worker = worker,
-                                      .number = SIM_LAUNCH_ERRNO});
+  if (sim_chance(&sim->rng, 700)) tell_data(sim, worker, MST_EV_CLOSED, 0);
+  tell_server(sim, sim->processes[worker].epoch,
+              (struct mst_event){.kind = MST_EV_LAUNCH_FAILED,
+                                 .worker = worker,
+                                 .number = SIM_LAUNCH_ERRNO});
+}
+
+static const struct sim_boot *boot_of(const struct sim *sim, uint32_t worker) {
+  const int first = sim->processes[worker].epoch == 0;
+  return first ? &sim->plan.first : &sim->plan.later;
 }
 
 static void boot(struct sim *sim, uint32_t worker) {
   struct sim_rng *rng = &sim->rng;
-  const struct sim_plan *plan = &sim->plan;
+  const struct sim_boot *chances = boot_of(sim, worker);
   const int64_t takes_ns = boot_ns(sim);
-  if (sim_chance(rng, plan->die_booting)) {
+  if (sim_chance(rng, chances->die_booting)) {
     die_later(sim, takes_ns, worker, MST_EXIT_CODE, 1);
-  } else if (sim_chance(rng, plan->setup_fail)) {
+  } else if (sim_chance(rng, chances->setup_fail)) {
     later(sim, takes_ns, SIM_FAIL_SETUP, worker);
-  } else if (!sim_chance(rng, plan->hang_booting)) {
+  } else if (!sim_chance(rng, chances->hang_booting)) {
     later(sim, takes_ns, SIM_READY, worker);
   }
 }
 
-static void fork_worker(struct sim *sim, uint32_t worker) {
+// end_ghost: a process of an earlier incarnation sees its channels closed.
+static void end_ghost(struct sim *sim, uint32_t worker, uint32_t epoch) {
+  sim_saw(SIM_SAW_ghost);
+  tell_server(sim, epoch,
+              (struct mst_event){.kind = MST_EV_EXITED,
+                                 .worker = worker,
+                                 .how = MST_EXIT_SIGNAL,
+                                 .number = SIGKILL});
+}
+
+static void fork_worker(struct sim *sim, uint32_t worker, uint32_t epoch) {
   struct sim_rng *rng = &sim->rng;
   const struct sim_plan *plan = &sim->plan;
+  const struct sim_boot *chances = boot_of(sim, worker);
   struct sim_process *process = &sim->processes[worker];
-  if (server_stuck(sim) || sim_chance(rng, plan->launch_unheard)) return;
-  if (sim_chance(rng, plan->launch_fail)) {
+  if (server_stuck(sim) || sim_chance(rng, chances->launch_unheard)) return;
+  if (epoch != process->epoch) { // asked for so late that nobody waits for it
+    tell_server(sim, epoch,
+                (struct mst_event){.kind = MST_EV_FORKED,
+                                   .worker = worker,
+                                   .number = pid_of(worker, epoch)});
+    end_ghost(sim, worker, epoch);
+    return;
+  }
+  if (sim_chance(rng, chances->launch_fail)) {
     fork_failed(sim, worker);
     return;
   }
@@ -178,15 +251,16 @@ static void fork_worker(struct sim *sim, uint32_t worker) {
   process->unreaped = sim_chance(rng, plan->unreaped);
   process->unkillable = sim_chance(rng, plan->unkillable);
   process->bye_ignored = sim_chance(rng, plan->bye_ignored);
-  tell_server(sim, (struct mst_event){.kind = MST_EV_FORKED,
-                                      .worker = worker,
-                                      .number = 1000 + (int32_t)worker});
+  tell_server(sim, epoch,
+              (struct mst_event){.kind = MST_EV_FORKED,
+                                 .worker = worker,
+                                 .number = pid_of(worker, epoch)});
   boot(sim, worker);
 }
 
 static void be_ready(struct sim *sim, uint32_t worker) {
   struct sim_rng *rng = &sim->rng;
-  tell_data(sim, worker, MST_EV_READY);
+  tell_data(sim, worker, MST_EV_READY, 0);
   const int64_t most_ns =
       sim_chance(rng, 100) ? MST_NS_PER_S : 40 * MST_NS_PER_S;
   if (sim_chance(rng, sim->plan.die_idle)) {
@@ -196,6 +270,9 @@ static void be_ready(struct sim *sim, uint32_t worker) {
   if (sim_chance(rng, sim->plan.wedge)) {
     later(sim, sim_between(rng, 0, most_ns), SIM_WEDGE, worker);
   }
+  if (sim_chance(rng, sim->plan.hang)) {
+    later(sim, sim_between(rng, 0, most_ns), SIM_HANG, worker);
+  }
 }
 
 // --- End ---
@@ -203,7 +280,7 @@ static void be_ready(struct sim *sim, uint32_t worker) {
 static void close_channel(struct sim *sim, uint32_t worker) {
   if (!sim->processes[worker].channel) return;
   sim->processes[worker].channel = 0;
-  tell_data(sim, worker, MST_EV_CLOSED);
+  tell_data(sim, worker, MST_EV_CLOSED, 0);
 }
 
 static void die(struct sim *sim, const struct mst_event *end) {
@@ -211,10 +288,47 @@ static void die(struct sim *sim, const struct mst_event *end) {
   process->alive = 0;
   if (!process->held) close_channel(sim, end->worker);
   if (process->unreaped) return;
-  tell_server(sim, (struct mst_event){.kind = MST_EV_EXITED,
-                                      .worker = end->worker,
-                                      .how = end->how,
-                                      .number = end->number});
+  tell_server(sim, process->epoch,
+              (struct mst_event){.kind = MST_EV_EXITED,
+                                 .worker = end->worker,
+                                 .how = end->how,
+                                 .number = end->number});
+}
+
+static void hang(struct sim *sim, uint32_t worker) {
+  struct sim_process *process = &sim->processes[worker];
+  if (process->hung) return;
+  process->hung = 1;
+  process->wake_ns = SIM_NEVER;
+  if (sim_chance(&sim->rng, 600)) return; // until it is killed
+  const int64_t takes_ns = sim_between(&sim->rng, 0, 15 * MST_NS_PER_S);
+  process->wake_ns = sim->now_ns + takes_ns;
+  later(sim, takes_ns, SIM_WAKE, worker);
+}
+
+// by_itself tells whether a process must run for this to happen.
+static int by_itself(const struct sim_entry *entry) {
+  switch (entry->what) {
+  case SIM_READY:
+  case SIM_FAIL_SETUP:
+  case SIM_CALL_DONE:
+  case SIM_WEDGE:
+    return 1;
+  case SIM_DIE:
+    return entry->event.how == MST_EXIT_CODE;
+  default:
+    return 0;
+  }
+}
+
+// put_off does what a process that is hung was about to do when it wakes.
+static int put_off(struct sim *sim, const struct sim_entry *entry) {
+  const struct sim_process *process = &sim->processes[entry->event.worker];
+  if (!process->hung || !by_itself(entry)) return 0;
+  struct sim_entry again = *entry;
+  again.at_ns = process->wake_ns;
+  if (again.at_ns != SIM_NEVER) sim_agenda_put(&sim->agenda, again);
+  return 1;
 }
 
 // BYE is read after the calls before it.
@@ -228,7 +342,7 @@ static void say_bye(struct sim *sim, uint32_t worker) {
             worker, MST_EXIT_CODE, 0);
 }
 
-static void kill_worker(struct sim *sim, uint32_t worker) {
+void sim_world_kill(struct sim *sim, uint32_t worker) {
   struct sim_rng *rng = &sim->rng;
   if (server_stuck(sim)) return; // it is the one who signals
   if (sim->processes[worker].unkillable) {
@@ -250,8 +364,12 @@ static void compute(struct sim *sim, uint32_t worker) {
   const int64_t most_ns =
       sim_chance(rng, 300) ? 3 * MST_NS_PER_S : 50 * MST_NS_PER_MS;
   const int64_t takes_ns = sim_between(rng, MST_NS_PER_US, most_ns);
+  const uint64_t call = process->in[process->in_first];
   process->computing = 1;
-  if (sim_chance(rng, sim->plan.die_busy)) {
+  if (call != 0 && !sim->books[worker].lost_due) sim_ledger_began(sim, call);
+  const uint32_t deadly =
+      call == 0 ? sim->plan.die_replaying : sim->plan.die_busy;
+  if (sim_chance(rng, deadly)) {
     die_later(sim, takes_ns, worker, MST_EXIT_SIGNAL, SIGKILL);
   } else {
     later(sim, takes_ns, SIM_CALL_DONE, worker);
@@ -261,32 +379,61 @@ static void compute(struct sim *sim, uint32_t worker) {
 static void call_done(struct sim *sim, uint32_t worker) {
   struct sim_process *process = &sim->processes[worker];
   process->computing = 0;
-  process->calls--;
-  if (process->channel) tell_data(sim, worker, MST_EV_ANSWERED);
+  const uint64_t call = process->in[process->in_first++];
+  if (process->channel) tell_data(sim, worker, MST_EV_ANSWERED, call);
   if (sim_chance(&sim->rng, sim->plan.die_answering)) {
     die_later(sim, 0, worker, MST_EXIT_CODE, 7);
   }
-  if (process->calls > 0) {
+  if (process->in_first < process->in_count) {
     compute(sim, worker);
   } else {
     say_bye(sim, worker);
   }
 }
 
-static void send_call(struct sim *sim) {
-  const uint32_t worker = sim_below(&sim->rng, sim->plan.count);
+void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call) {
   struct sim_process *process = &sim->processes[worker];
-  const enum mst_worker_state state = sim->pool.workers[worker].state;
-  if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY) return;
-  if (!sim_is_running(sim) || sim->books[worker].bye_due) return;
-  sim_deliver(sim, (struct mst_event){.kind = MST_EV_SENT, .worker = worker},
-              0);
   if (!process->alive || !process->channel) return; // it goes nowhere
-  process->calls++;
+  process->in[process->in_count++] = call;
   if (!process->computing) compute(sim, worker);
 }
 
+// The control channel is served by a thread of its own: also while it computes,
+// and when its data channel is closed.
+void sim_world_ping(struct sim *sim, uint32_t worker) {
+  const struct sim_process *process = &sim->processes[worker];
+  if (!process->alive) return;
+  if (!process->hung) {
+    later(sim, news_delay_ns(sim), SIM_PONG, worker);
+  } else if (process->wake_ns != SIM_NEVER) {
+    const int64_t wait_ns = process->wake_ns - sim->now_ns;
+    later(sim, wait_ns + news_delay_ns(sim), SIM_PONG, worker);
+  }
+}
+
 // --- Noise: events that mean nothing where they come ---
+
+// odd_kind draws from all kinds but STOP and TICK.
+static enum mst_event_kind odd_kind(struct sim_rng *rng) {
+  return (enum mst_event_kind)(1 + sim_below(rng, MST_EV_SILENT));
+}
+
+// Of a worker that doesn't serve, or of a pool that doesn't run.
+static enum mst_event_kind idle_talk(struct sim *sim,
+                                     const struct sim_book *book) {
+  static const enum mst_event_kind kinds[] = {MST_EV_SENT, MST_EV_SILENT,
+                                              MST_EV_RETIRE, MST_EV_RESTART};
+  const enum mst_event_kind kind = kinds[sim_below(&sim->rng, 4)];
+  const int runs = sim_is_running(sim);
+  // Of one that is lost RETIRE is no noise if it is to come back, nor is RESTART
+  // once its loss was given.
+  if (kind == MST_EV_RESTART) {
+    return runs && book->lost_due ? MST_EV_TICK : kind;
+  }
+  if (!runs || book->bye_due) return kind;
+  if (!book->lost) return MST_EV_TICK;
+  return kind == MST_EV_RETIRE && book->again ? MST_EV_TICK : kind;
+}
 
 static struct mst_event draw_noise(struct sim *sim) {
   struct sim_rng *rng = &sim->rng;
@@ -295,7 +442,7 @@ static struct mst_event draw_noise(struct sim *sim) {
   struct mst_event event = {.kind = MST_EV_TICK, .worker = worker};
   switch (sim_below(rng, 8)) {
   case 0: // a worker that there isn't
-    event.kind = (enum mst_event_kind)(1 + sim_below(rng, MST_EV_EXITED));
+    event.kind = odd_kind(rng);
     event.worker = sim->plan.count + sim_below(rng, 3);
     break;
   case 1: // a pid that is none
@@ -307,7 +454,7 @@ static struct mst_event draw_noise(struct sim *sim) {
     break;
   case 3: // of a worker that was not launched
     if (book->launched) break;
-    event.kind = (enum mst_event_kind)(1 + sim_below(rng, MST_EV_EXITED));
+    event.kind = odd_kind(rng);
     event.number = 77;
     break;
   case 4:
@@ -316,15 +463,13 @@ static struct mst_event draw_noise(struct sim *sim) {
   case 5:
     if (book->ready) event.kind = MST_EV_READY;
     break;
-  case 6:
-    if (book->pid || (book->ready && !sim->failing)) {
+  case 6: // of one that has a pid, or serves
+    if (book->pid || (book->ready && !book->lost && !sim->failing)) {
       event.kind = MST_EV_LAUNCH_FAILED;
     }
     break;
   default:
-    if (!sim_is_running(sim) || book->lost || book->bye_due) {
-      event.kind = sim_chance(rng, 500) ? MST_EV_SENT : MST_EV_RETIRE;
-    }
+    event.kind = idle_talk(sim, book);
     break;
   }
   return event;
@@ -338,93 +483,102 @@ static void make_noise(struct sim *sim) {
 
 // --- The world's face ---
 
+static void often(struct sim *sim, uint32_t count, enum sim_what what,
+                  int64_t until_ns) {
+  for (uint32_t i = 0; i < count; i++) {
+    later(sim, sim_between(&sim->rng, 0, until_ns + 1), what,
+          sim_below(&sim->rng, sim->plan.count));
+  }
+}
+
+static void plan_healing(struct sim *sim) {
+  struct sim_rng *rng = &sim->rng;
+  const int64_t stop_ns = sim->plan.stop_ns;
+  if (sim_chance(rng, 300)) often(sim, sim_below(rng, 4), SIM_SLEEP, stop_ns);
+  if (sim_chance(rng, 300)) often(sim, sim_below(rng, 4), SIM_FORGET, stop_ns);
+  if (sim_chance(rng, 200)) often(sim, sim_below(rng, 3), SIM_END, stop_ns);
+  if (sim_chance(rng, 200)) often(sim, sim_below(rng, 3), SIM_GROW, stop_ns);
+}
+
 void sim_world_begin(struct sim *sim) {
   struct sim_rng *rng = &sim->rng;
   struct sim_plan *plan = &sim->plan;
   draw_size(rng, plan);
   draw_start(rng, plan);
   draw_life(rng, plan);
+  draw_healing(rng, plan);
   draw_times(rng, plan);
   sim->start_ns = sim_between(rng, 0, 1000000 * MST_NS_PER_S);
-  sim->now_ns = sim->start_ns;
-  for (uint32_t i = 0; i < plan->calls; i++) {
-    later(sim, sim_between(rng, 0, plan->stop_ns + 1), SIM_SEND, 0);
-  }
-  for (uint32_t i = 0; i < plan->odd; i++) {
-    later(sim, sim_between(rng, 0, plan->stop_ns + MST_NS_PER_S), SIM_ODD, 0);
-  }
-  for (uint32_t i = 0; i < plan->retires; i++) {
-    later(sim, sim_between(rng, 0, plan->stop_ns + 1), SIM_RETIRE,
-          sim_below(rng, plan->count));
-  }
+  sim->now_ns = sim->event_ns = sim->start_ns;
+  often(sim, plan->calls, SIM_SEND, plan->stop_ns);
+  often(sim, plan->odd, SIM_ODD, plan->stop_ns + MST_NS_PER_S);
+  often(sim, plan->retires, SIM_RETIRE, plan->stop_ns);
+  plan_healing(sim);
   later(sim, plan->stop_ns, SIM_STOP, 0);
   if (sim_chance(rng, 100)) {
     later(sim, plan->stop_ns + sim_between(rng, 0, MST_NS_PER_S), SIM_STOP, 0);
   }
 }
 
-void sim_world_entry(struct sim *sim, const struct sim_entry *entry) {
+// of_process serves what happens to, or in, the process that lives.
+static void of_process(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
-  const int alive = worker < sim->plan.count && sim->processes[worker].alive;
   switch (entry->what) {
-  case SIM_NEWS:
-    sim_deliver(sim, entry->event, 0);
-    break;
-  case SIM_NOISE:
-    sim_deliver(sim, entry->event, 1);
-    break;
-  case SIM_SEND:
-    send_call(sim);
-    break;
-  case SIM_RETIRE:
-    sim_deliver(sim,
-                (struct mst_event){.kind = MST_EV_RETIRE, .worker = worker}, 0);
-    break;
-  case SIM_STOP:
-    sim_deliver(sim, (struct mst_event){.kind = MST_EV_STOP}, 0);
-    break;
-  case SIM_ODD:
-    make_noise(sim);
-    break;
-  case SIM_FORK:
-    fork_worker(sim, worker);
-    break;
   case SIM_READY:
-    if (alive) be_ready(sim, worker);
+    be_ready(sim, worker);
     break;
   case SIM_FAIL_SETUP:
-    if (!alive) break;
-    tell_data(sim, worker, MST_EV_SETUP_FAILED);
+    tell_data(sim, worker, MST_EV_SETUP_FAILED, 0);
     die_later(sim, 0, worker, MST_EXIT_CODE, 1);
     break;
   case SIM_DIE:
-    if (alive) die(sim, &entry->event);
+    die(sim, &entry->event);
     break;
   case SIM_WEDGE:
-    if (alive) close_channel(sim, worker);
+    close_channel(sim, worker);
+    break;
+  case SIM_HANG:
+    hang(sim, worker);
+    break;
+  case SIM_WAKE:
+    sim->processes[worker].hung = 0;
+    if (!sim->books[worker].lost) sim_saw(SIM_SAW_woke_in_time);
     break;
   case SIM_CALL_DONE:
-    if (alive) call_done(sim, worker);
+    call_done(sim, worker);
+    break;
+  default:
+    sim_fail(sim, "an entry that nobody serves");
     break;
   }
 }
 
-void sim_world_action(struct sim *sim, const struct mst_action *action) {
-  switch (action->kind) {
-  case MST_DO_LAUNCH:
-    later(sim, news_delay_ns(sim), SIM_FORK, action->worker);
-    break;
-  case MST_DO_BYE:
-    sim->processes[action->worker].bye = 1;
-    say_bye(sim, action->worker);
-    break;
-  case MST_DO_KILL:
-    kill_worker(sim, action->worker);
-    break;
-  case MST_DO_STARTED:
-  case MST_DO_START_FAILED:
-  case MST_DO_LOST:
-  case MST_DO_STOPPED:
-    break; // for the user only
+void sim_world_entry(struct sim *sim, const struct sim_entry *entry) {
+  const uint32_t worker = entry->event.worker;
+  if (entry->what == SIM_ODD) {
+    make_noise(sim);
+    return;
   }
+  if (entry->what == SIM_FORK) {
+    fork_worker(sim, worker, entry->epoch);
+    return;
+  }
+  const struct sim_process *process = &sim->processes[worker];
+  if (!process->alive || process->epoch != entry->epoch) return;
+  if (!put_off(sim, entry)) of_process(sim, entry);
+}
+
+void sim_world_launch(struct sim *sim, uint32_t worker) {
+  struct sim_process *process = &sim->processes[worker];
+  const uint32_t epoch = sim->pool.workers[worker].epoch;
+  if (process->alive && !process->unreaped) {
+    end_ghost(sim, worker, process->epoch);
+  }
+  *process = (struct sim_process){.epoch = epoch};
+  later(sim, news_delay_ns(sim), SIM_FORK, worker);
+}
+
+void sim_world_bye(struct sim *sim, uint32_t worker) {
+  sim->processes[worker].bye = 1;
+  say_bye(sim, worker);
 }

@@ -108,17 +108,27 @@ test_cluster("answers that wait at both nodes are taken in turn", {
 
 test_cluster("the answer that is there first is taken first, and fast nodes get more work", {
   cl <- local_cluster()
-  send(cl[[1L]], function() Sys.sleep(0.5), list())
+  flags <- file.path(local_folder(), c("one", "two"))
+  wait_for <- function(flag) {
+    end <- proc.time()[["elapsed"]] + 60
+    while (!file.exists(flag) && proc.time()[["elapsed"]] < end) {
+      Sys.sleep(0.01) # tidy: a worker waits, not the test
+    }
+  }
+  send(cl[[1L]], wait_for, list(flags[1L]))
   send(cl[[2L]], function() "quick", list())
   one <- receive_one(cl)
   expect_identical(one$node, 2L)
   expect_identical(one$value, "quick")
+  file.create(flags[1L])
   expect_identical(receive_one(cl)$node, 1L)
-  pids <- clusterApplyLB(cl, 1:20, function(i) {
-    if (i == 1) Sys.sleep(1)
+  # The first is busy until the other has done all the rest.
+  pids <- clusterApplyLB(cl, 1:20, function(i, flag, wait_for) {
+    if (i == 1) wait_for(flag)
+    if (i == 20) file.create(flag)
     Sys.getpid()
-  })
-  expect_gt(sum(unlist(pids) == cl[[2L]]$pid), 15)
+  }, flags[2L], wait_for)
+  expect_identical(unlist(pids), rep(node_pids(cl), c(1L, 19L)))
 })
 
 test_cluster("only the nodes asked are read", {

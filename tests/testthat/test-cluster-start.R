@@ -67,6 +67,8 @@ test_cluster("packages that aren't installed are all named before anything start
     expect_match(conditionMessage(error), library, fixed = TRUE)
   }
   expect_identical(server_pids(), known)
+  # A path isn't a name.
+  expect_start_error("input", 1, packages = file.path("..", basename(.Library), "stats"))
 })
 
 test_cluster("the line to install packages that are missing can be run as it is", {
@@ -83,6 +85,10 @@ test_cluster("`...` must be empty, whether the argument has a name or not", {
   expect_match(conditionMessage(expect_start_error("input", 1, 2)), "without a name")
   expect_match(conditionMessage(expect_start_error("input", 1, 2, foo = 3)), "without a name")
   expect_start_error("input", 2, type = "PSOCK")
+  # What was given isn't evaluated: it may be missing, or fail.
+  expect_error(cluster_start(1, ), "without a name", class = "muster_error_input")
+  expect_error(cluster_start(1, stop("x")), "without a name", class = "muster_error_input")
+  expect_error(cluster_start(1, nodes = stop("x")), "`nodes`", class = "muster_error_input")
 })
 
 test_cluster("`setup` must be a function without arguments or an expression", {
@@ -363,7 +369,8 @@ test_cluster("how a worker ended isn't told as a signal when it was `setup` that
 })
 
 test_cluster("a `setup` that hangs is given up after options(muster.start_timeout)", {
-  local_settings(muster.start_timeout = 1)
+  # In this time a worker must come to say what it waits for.
+  local_settings(muster.start_timeout = 5)
   error <- expect_start_error("timeout", 2, setup = quote({
     cat("waiting for what never comes\n")
     Sys.sleep(600)
@@ -484,6 +491,7 @@ test_cluster("a start under options(warn = 2) and unusual number formats works",
 
 test_cluster("a start, calls and a stop need none of R's connections", {
   # R has 128 of them.
+  known <- server_pids()
   taken <- list()
   defer(function() for (con in taken) close(con))
   repeat {
@@ -493,7 +501,12 @@ test_cluster("a start, calls and a stop need none of R's connections", {
   }
   expect_gt(length(taken), 50L)
   cl <- local_cluster(2)
+  # The server that was there before is known again.
+  expect_identical(server_pids(), known)
   expect_identical(parLapply(cl, 1:3, sqrt), lapply(1:3, sqrt))
+  cluster_stop(cl)
+  cl <- local_cluster(1, packages = "splines")
+  expect_identical(clusterCall(cl, function() "package:splines" %in% search()), list(TRUE))
   cluster_stop(cl)
 })
 

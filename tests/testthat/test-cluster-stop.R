@@ -301,8 +301,9 @@ test_cluster("a forked child can have a cluster of its own", {
   })
   expect_identical(pids[1L], pids[2L])
   expect_false(pids[1L] %in% c(node_pids(cl), Sys.getpid()))
-  # The child's fork server ends with it.
-  expect_true(wait_until(!any(pid_exists(pids)), 20))
+  # The child's fork server ends with it. It may stay a zombie for as long as it pleases
+  # the first process, which isn't the session's business.
+  expect_true(wait_until(!any(pid_runs(pids)), 20))
   expect_identical(clusterCall(cl, function() 1), list(1))
 })
 

@@ -1,11 +1,26 @@
 // What R code can't do to its own process: end it without R, crash it, write to
-// any of its descriptors. Compiled by the tests (R CMD SHLIB) and loaded in workers.
+// any of its descriptors, at moments when no R code runs. Compiled by the tests (R CMD
+// SHLIB) and loaded in workers.
 #include <R.h>
 #include <Rinternals.h>
+
+#include <R_ext/Altrep.h>
+#include <R_ext/Rdynload.h>
+
+#include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+
+// The worker's descriptor for data.
+#define DATA_FD 3
 
 // Ends the process as the system does, past R and its finalizers.
 SEXP faults_exit(SEXP status) {
@@ -43,4 +58,154 @@ SEXP faults_compute(SEXP seconds) {
 SEXP faults_ignore(SEXP sig) {
   (void)signal(Rf_asInteger(sig), SIG_IGN);
   return R_NilValue;
+}
+
+// Memory that this process may have beside what it has, in bytes.
+SEXP faults_limit_memory(SEXP more) {
+  long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (file == NULL || fscanf(file, "%ld", &pages) != 1) Rf_error("no statm");
+  (void)fclose(file);
+  const rlim_t bytes =
+      (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + (rlim_t)Rf_asReal(more);
+  const struct rlimit limit = {.rlim_cur = bytes, .rlim_max = RLIM_INFINITY};
+  return Rf_ScalarInteger(setrlimit(RLIMIT_AS, &limit));
+}
+
+// ---- faults at a moment
+
+// first_time: a fault with a file happens once, whichever process comes to it; one
+// without happens each time.
+static int first_time(const char *file) {
+  if (file[0] == '\0') return 1;
+  const int fd = open(file, O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0) (void)close(fd);
+  return fd >= 0;
+}
+
+static void act(const char *what) {
+  static const struct {
+    const char *name;
+    int signal;
+  } signals[] = {{"SIGSEGV", SIGSEGV}, {"SIGKILL", SIGKILL},
+                 {"SIGTERM", SIGTERM}, {"SIGSTOP", SIGSTOP}};
+  if (strcmp(what, "exit") == 0) _exit(3);
+  if (strcmp(what, "garbage") == 0) {
+    char bytes[64];
+    memset(bytes, 0xff, sizeof bytes);
+    (void)!write(DATA_FD, bytes, sizeof bytes);
+  }
+  for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+    if (strcmp(what, signals[i].name) == 0) (void)kill(getpid(), signals[i].signal);
+  }
+  if (strcmp(what, "quit") == 0) { // on R's thread only
+    SEXP call = PROTECT(Rf_lang3(Rf_install("quit"), Rf_mkString("no"), Rf_ScalarInteger(4)));
+    (void)Rf_eval(call, R_BaseEnv);
+    UNPROTECT(1);
+  }
+}
+
+static const char *text_of(SEXP x, int i) { return CHAR(STRING_ELT(x, i)); }
+
+// order: c(what, file).
+SEXP faults_act(SEXP order) {
+  if (first_time(text_of(order, 1))) act(text_of(order, 0));
+  return R_NilValue;
+}
+
+// An integer that is at fault when it is serialized or unserialized: a vector with
+// c(what, file, moment) beside its value.
+static R_altrep_class_t bomb_class;
+
+static R_xlen_t bomb_length(SEXP x) {
+  (void)x;
+  return 1;
+}
+
+static void *bomb_data(SEXP x, Rboolean writable) {
+  (void)writable;
+  return INTEGER(R_altrep_data1(x));
+}
+
+static void go_off(SEXP order, const char *moment) {
+  if (strcmp(text_of(order, 2), moment) == 0) (void)faults_act(order);
+}
+
+static SEXP bomb_state(SEXP x) {
+  go_off(R_altrep_data2(x), "serialize");
+  return Rf_cons(R_altrep_data1(x), R_altrep_data2(x));
+}
+
+static SEXP bomb_unserialize(SEXP class, SEXP state) {
+  (void)class;
+  go_off(CDR(state), "unserialize");
+  return R_new_altrep(bomb_class, CAR(state), CDR(state));
+}
+
+SEXP faults_bomb(SEXP value, SEXP order) {
+  return R_new_altrep(bomb_class, Rf_ScalarInteger(Rf_asInteger(value)), order);
+}
+
+// The watchman: a thread that is at fault when the worker's R thread is in the
+// middle of receiving, or of sending, a large message, or after some time.
+static struct {
+  char what[16];
+  char file[1024];
+  char moment[16];
+  double seconds;
+} watchman;
+
+static long resident_pages(void) {
+  long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "re");
+  if (file == NULL || fscanf(file, "%*d %ld", &pages) != 1) pages = 0;
+  if (file != NULL) (void)fclose(file);
+  return pages;
+}
+
+static void *watch_main(void *arg) {
+  (void)arg;
+  const struct timespec nap = {.tv_nsec = 20000};
+  const long before = resident_pages();
+  const long more = ((long)8 << 20) / sysconf(_SC_PAGESIZE);
+  const int sends = strcmp(watchman.moment, "sending") == 0;
+  const int receives = strcmp(watchman.moment, "receiving") == 0;
+  double left_s = watchman.seconds;
+  for (;;) {
+    (void)nanosleep(&nap, NULL);
+    int queued = 0;
+    if (sends || receives) {
+      (void)ioctl(DATA_FD, sends ? TIOCOUTQ : FIONREAD, &queued);
+      if (queued < 65536) continue;
+      if (receives && resident_pages() - before < more) continue;
+    } else if ((left_s -= 20e-6) > 0) {
+      continue;
+    }
+    if (first_time(watchman.file)) act(watchman.what);
+    return NULL;
+  }
+}
+
+// order: c(what, file, moment), moment "receiving", "sending" or seconds.
+SEXP faults_arm(SEXP order) {
+  pthread_t thread;
+  sigset_t all, before;
+  (void)snprintf(watchman.what, sizeof watchman.what, "%s", text_of(order, 0));
+  (void)snprintf(watchman.file, sizeof watchman.file, "%s", text_of(order, 1));
+  (void)snprintf(watchman.moment, sizeof watchman.moment, "%s", text_of(order, 2));
+  watchman.seconds = strtod(text_of(order, 2), NULL);
+  (void)sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(&thread, NULL, watch_main, NULL);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (rc == 0) (void)pthread_detach(thread);
+  return Rf_ScalarInteger(rc);
+}
+
+void R_init_faults(DllInfo *info) {
+  bomb_class = R_make_altinteger_class("bomb", "faults", info);
+  R_set_altrep_Length_method(bomb_class, bomb_length);
+  R_set_altrep_Serialized_state_method(bomb_class, bomb_state);
+  R_set_altrep_Unserialize_method(bomb_class, bomb_unserialize);
+  R_set_altvec_Dataptr_method(bomb_class, bomb_data);
 }
