@@ -575,6 +575,7 @@ void mst_peer_cancel(struct mst_peer *peer, uint64_t call) {
 
 void mst_peer_forget(struct mst_peer *peer) {
   peer->stale = peer->calls;
+  peer->reading = 0; // it goes with the others
   while (peer->answered != 0)
     mst_peer_taken(peer);
   if (peer->first_call == NULL) return;
