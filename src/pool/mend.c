@@ -142,6 +142,7 @@ static void restart(struct mst_peer *peer) {
   free(peer->failure);
   peer->tempdir = peer->failure = NULL;
   peer->replay_left = 0;
+  peer->spoiled = 0;
   peer->resuming = 1;
   mst_peer_event(peer, MST_EV_RESTART);
 }
@@ -149,7 +150,8 @@ static void restart(struct mst_peer *peer) {
 // settle_calls drops the calls that nobody waits for, and fails one that took too
 // long. Returns whether the oldest of the others was being evaluated.
 static int settle_calls(struct mst_peer *peer) {
-  int evaluating = !peer->resuming && peer->replay_left == 0;
+  int evaluating =
+      !peer->resuming && peer->replay_left == 0 && !peer->spoiled;
   while (peer->first_call != NULL && peer->first_call->id <= peer->stale) {
     mst_peer_pop_call(peer);
     peer->taken++;
@@ -346,11 +348,12 @@ static void note_state(struct mst_peer *peer, const struct mst_call *call,
 }
 
 // judge_cancelled: one that was interrupted in the middle of a change is neither
-// what it was nor what it was to be.
+// what it was nor what it was to be. What it answers after that is not read.
 static void judge_cancelled(struct mst_peer *peer,
                             const struct mst_frame *frame) {
   if ((frame->head.flags & MST_FLAG_STATE) == 0) return;
-  mst_peer_event(peer, MST_EV_SILENT);
+  peer->spoiled = 1;
+  mst_peer_broken(peer, "it was interrupted in the middle of a change");
 }
 
 void mst_peer_judge(struct mst_peer *peer, const struct mst_frame *frame) {
