@@ -142,6 +142,7 @@ static void restart(struct mst_peer *peer) {
   free(peer->failure);
   peer->tempdir = peer->failure = NULL;
   peer->replay_left = 0;
+  peer->spoiled = 0;
   peer->resuming = 1;
   for (struct mst_call *at = peer->first_call; at != NULL; at = at->next)
     at->sent = 0;
@@ -152,7 +153,8 @@ static void restart(struct mst_peer *peer) {
 // long. Returns whether the oldest of the others was being evaluated: one that was
 // given to a worker that was lost already, and never sent, is not to blame.
 static int settle_calls(struct mst_peer *peer) {
-  int evaluating = !peer->resuming && peer->replay_left == 0;
+  int evaluating =
+      !peer->resuming && peer->replay_left == 0 && !peer->spoiled;
   while (peer->first_call != NULL && peer->first_call->id <= peer->stale) {
     mst_peer_pop_call(peer);
     peer->taken++;
@@ -353,11 +355,12 @@ static void note_state(struct mst_peer *peer, const struct mst_call *call,
 }
 
 // judge_cancelled: one that was interrupted in the middle of a change is neither
-// what it was nor what it was to be.
+// what it was nor what it was to be. What it answers after that is not read.
 static void judge_cancelled(struct mst_peer *peer,
                             const struct mst_frame *frame) {
   if ((frame->head.flags & MST_FLAG_STATE) == 0) return;
-  mst_peer_event(peer, MST_EV_SILENT);
+  peer->spoiled = 1;
+  mst_peer_broken(peer, "it was interrupted in the middle of a change");
 }
 
 void mst_peer_judge(struct mst_peer *peer, const struct mst_frame *frame) {

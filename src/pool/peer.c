@@ -45,7 +45,7 @@ static void closed(struct mst_peer *peer) {
   mst_peer_event(peer, MST_EV_CLOSED);
 }
 
-static void broken(struct mst_peer *peer, const char *text) {
+void mst_peer_broken(struct mst_peer *peer, const char *text) {
   mst_peer_fail(peer, text);
   mst_net_shutdown(peer->data.fd);
   closed(peer);
@@ -56,16 +56,16 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
   struct mst_hello *hello = &peer->hello;
   if (mst_hello_decode(frame->payload, (size_t)frame->head.length, hello) !=
       0) {
-    broken(peer, "the worker's hello can't be read");
+    mst_peer_broken(peer, "the worker's hello can't be read");
     return;
   }
   if (hello->version_min > MST_WIRE_VERSION ||
       hello->version_max < MST_WIRE_VERSION) {
-    broken(peer, "the worker speaks another version of the protocol");
+    mst_peer_broken(peer, "the worker speaks another version of the protocol");
     return;
   }
   if (strcmp(hello->build, session->build) != 0) {
-    broken(peer, "the worker has another build of muster: it was installed "
+    mst_peer_broken(peer, "the worker has another build of muster: it was installed "
                  "anew since this session loaded it; restart R");
     return;
   }
@@ -90,7 +90,7 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
     peer->tempdir = strdup(text);
     mst_peer_event(peer, MST_EV_READY);
   } else {
-    broken(peer, "the worker's report that it is ready can't be read");
+    mst_peer_broken(peer, "the worker's report that it is ready can't be read");
   }
 }
 
@@ -173,7 +173,7 @@ static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
     return;
   }
   if (call == NULL || frame->head.call != call->id) {
-    broken(peer, "the worker sent an answer to another call");
+    mst_peer_broken(peer, "the worker sent an answer to another call");
     return;
   }
   mst_peer_judge(peer, frame);
@@ -203,7 +203,7 @@ static void take_frame(struct mst_peer *peer, const struct mst_frame *frame) {
               kind == MST_KIND_REFUSE)) {
     take_text(peer, frame);
   } else {
-    broken(peer, "the worker sent a message that makes no sense here");
+    mst_peer_broken(peer, "the worker sent a message that makes no sense here");
   }
   if (peer->answered == 0) mst_peer_skip(peer);
 }
@@ -220,7 +220,7 @@ static void read_data(struct mst_peer *peer) {
     while (!peer->data.ended &&
            (found = mst_chan_scan(&peer->data, &frame, NULL)) != 0) {
       if (found < 0) {
-        broken(peer, "the worker sent bytes that are no message");
+        mst_peer_broken(peer, "the worker sent bytes that are no message");
         return;
       }
       take_frame(peer, &frame);
@@ -367,7 +367,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   // A worker that is gone already is told by its channel, not here. One that can't
   // be told what to do would wait for it, and the start for the worker.
   rc = send_setup(peer, err);
-  if (rc != 0 && rc != -MST_ECLOSED) broken(peer, err->text);
+  if (rc != 0 && rc != -MST_ECLOSED) mst_peer_broken(peer, err->text);
   return 0;
 }
 
@@ -585,6 +585,7 @@ void mst_peer_cancel(struct mst_peer *peer, uint64_t call) {
 
 void mst_peer_forget(struct mst_peer *peer) {
   peer->stale = peer->calls;
+  peer->reading = 0; // it goes with the others
   while (peer->answered != 0)
     mst_peer_taken(peer);
   if (peer->first_call == NULL) return;

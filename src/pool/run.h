@@ -108,6 +108,7 @@ struct mst_peer {
   uint8_t to_heal;            // it was lost, and what follows is not done yet
   uint8_t resuming;           // it comes back: calls are queued, not sent
   uint8_t oom;                // what was lost last was killed to have memory
+  uint8_t spoiled;            // interrupted in a change: it is lost, no call to blame
   uint8_t alone;              // its calls are to run while all others are idle
   uint32_t replay_left;       // answers of the journal's calls that are to come
   struct mst_entry *replayed; // entry whose answer comes next

@@ -29,6 +29,8 @@ void mst_peer_skip(struct mst_peer *peer);
 void mst_peer_pause(struct mst_peer *peer);
 // mst_peer_cancel asks the worker to interrupt its calls up to this one.
 void mst_peer_cancel(struct mst_peer *peer, uint64_t call);
+// mst_peer_broken: nothing that the worker says from here on is of use; it is lost.
+void mst_peer_broken(struct mst_peer *peer, const char *text);
 // mst_peer_event gives the pool an event of this worker.
 void mst_peer_event(struct mst_peer *peer, enum mst_event_kind kind);
 // mst_peer_fail notes the first thing that was wrong.
