@@ -39,8 +39,9 @@ static SEXP pid_of(const struct mst_worker *worker) {
 // describe_peer gives what is known of one worker, as R code wants it.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
-      "worker", "pid",     "state",   "done",     "how",       "number", "output",
-      "failure", "tempdir", "restarts", "heard_s", "running_s", "owed"};
+      "worker",  "pid",       "state",   "done",    "how",
+      "number",  "output",    "failure", "tempdir", "restarts",
+      "heard_s", "running_s", "owed"};
   const struct mst_worker *worker = mst_peer_worker(peer);
   const int64_t now_ns = mst_clock_now();
   const char *state = mst_worker_state_name(worker->state);
@@ -419,8 +420,9 @@ SEXP ffi_node_kill(SEXP node) {
 
 // ffi_node_journal gives what is kept to make the worker again: a list of lists.
 SEXP ffi_node_journal(SEXP node) {
-  static const char *const names[] = {"call",    "bytes",  "elapsed_s", "failed",
-                                      "visible", "unseen", "snapshot",  "payload"};
+  static const char *const names[] = {"call",     "bytes",   "elapsed_s",
+                                      "failed",   "visible", "unseen",
+                                      "snapshot", "payload"};
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);

@@ -10,9 +10,8 @@
 
 SEXP ffi_loss_list(const struct mst_loss *loss) {
   static const char *const names[] = {
-      "kind",   "cluster",  "worker", "pid", "how",       "number", "call",
-      "attempts", "again", "oom",    "fresh_rng", "output", "reason",
-      "tag"};
+      "kind",     "cluster", "worker", "pid",       "how",    "number", "call",
+      "attempts", "again",   "oom",    "fresh_rng", "output", "reason", "tag"};
   static const char *const kinds[] = {"restarted", "poison", "timeout",
                                       "given_up"};
   SEXP list = PROTECT(ffi_list(14, names));

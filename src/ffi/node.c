@@ -75,8 +75,8 @@ static SEXP function_of_ours(SEXP *known, const char *name) {
 // all other cases.
 static SEXP verb_frame(void) {
   static SEXP fun;
-  SEXP call = PROTECT(
-      Rf_lcons(function_of_ours(&fun, "broadcast_frame"), R_NilValue));
+  SEXP call =
+      PROTECT(Rf_lcons(function_of_ours(&fun, "broadcast_frame"), R_NilValue));
   SEXP frame = Rf_eval(call, R_GlobalEnv);
   UNPROTECT(1);
   return frame;

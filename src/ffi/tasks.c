@@ -157,9 +157,8 @@ SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
 
 static SEXP answer_of(struct mst_task *task) {
   static const char *const names[] = {"value", "error", "conditions", "worker"};
-  const size_t skip =
-      MST_VALUE_HEAD_BYTES +
-      ((task->flags & MST_FLAG_SEED) != 0 ? MST_SEED_BYTES : 0);
+  const size_t skip = MST_VALUE_HEAD_BYTES +
+                      ((task->flags & MST_FLAG_SEED) != 0 ? MST_SEED_BYTES : 0);
   if (task->answer.len < skip) return Rf_ScalarInteger(FFI_SYSTEM);
   SEXP content = PROTECT(
       ffi_unserialize(task->answer.data + skip, task->answer.len - skip));
@@ -225,8 +224,7 @@ SEXP ffi_task_state(SEXP pointer) {
   SET_VECTOR_ELT(list, 0, Rf_mkString(states[task->state]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->id));
   const int has = task->peer != NULL || task->state == MST_TASK_DONE;
-  const uint32_t worker =
-      task->peer != NULL ? task->peer->index : task->worker;
+  const uint32_t worker = task->peer != NULL ? task->peer->index : task->worker;
   SET_VECTOR_ELT(list, 2, Rf_ScalarInteger(has ? (int)worker + 1 : NA_INTEGER));
   const int64_t end_ns = is_done(task) ? task->done_ns : mst_clock_now();
   const double seconds =

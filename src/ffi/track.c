@@ -91,8 +91,8 @@ static const char *directory_now(char *bytes, size_t cap) {
 // ---- looking
 
 static int length_of(SEXP env) {
-  return Rf_length(env) -
-         (env == R_GlobalEnv && ffi_binding(env, seed_symbol()) != R_UnboundValue);
+  return Rf_length(env) - (env == R_GlobalEnv &&
+                           ffi_binding(env, seed_symbol()) != R_UnboundValue);
 }
 
 static int bindings_changed(void) {
@@ -275,7 +275,8 @@ void ffi_track_begin(void) {
   note_options();
   (void)directory_now(track.directory, sizeof track.directory);
   track.namespaces = track.registry == NULL ? 0 : Rf_length(track.registry);
-  SET_VECTOR_ELT(track.held, HELD_SEED, ffi_binding(R_GlobalEnv, seed_symbol()));
+  SET_VECTOR_ELT(track.held, HELD_SEED,
+                 ffi_binding(R_GlobalEnv, seed_symbol()));
 }
 
 // seed_changed looks at the stream: a seed of L'Ecuyer's generator is copied.

@@ -105,8 +105,7 @@ struct mst_blob *ffi_blob_of(SEXP x) {
 #endif
 
 static int is_plain(SEXP x, SEXPTYPE type) {
-  return TYPEOF(x) == (int)type && Rf_xlength(x) == 1 &&
-         !HAS_ATTRIBUTES(x);
+  return TYPEOF(x) == (int)type && Rf_xlength(x) == 1 && !HAS_ATTRIBUTES(x);
 }
 
 // ffi_pack makes one vector of a list of single numbers of one type without attributes;

@@ -220,9 +220,8 @@ static void begin_times(void) {
 // call_ours calls a function of muster's namespace with one argument or none.
 static SEXP call_ours(const char *name, SEXP argument) {
   SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
-  SEXP call = PROTECT(argument == NULL
-                          ? Rf_lang1(Rf_install(name))
-                          : Rf_lang2(Rf_install(name), argument));
+  SEXP call = PROTECT(argument == NULL ? Rf_lang1(Rf_install(name))
+                                       : Rf_lang2(Rf_install(name), argument));
   SEXP value = Rf_eval(call, ns);
   UNPROTECT(3);
   return value;

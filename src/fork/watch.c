@@ -125,7 +125,8 @@ static int doom_ms(void) {
   (void)pthread_mutex_lock(&gate.lock);
   const int doomed = gate.doomed != 0;
   const int64_t kill_ns = gate.kill_ns;
-  if (doomed && mst_clock_now() >= kill_ns) end_worker(); // with the lock: no end
+  if (doomed && mst_clock_now() >= kill_ns)
+    end_worker(); // with the lock: no end
   (void)pthread_mutex_unlock(&gate.lock);
   return doomed ? mst_clock_ms_until(kill_ns, LOOK_MS) + 1 : -1;
 }

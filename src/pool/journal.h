@@ -31,7 +31,7 @@
 enum mst_unseen {
   MST_UNSEEN_NOT,  // it doesn't
   MST_UNSEEN_EACH, // kept for what it may do so
-  MST_UNSEEN_LAST  // likewise, and undoes what the ones of this kind before it did
+  MST_UNSEEN_LAST // likewise, and undoes what the ones of this kind before it did
 };
 
 struct mst_entry {
@@ -51,12 +51,12 @@ struct mst_journal {
   struct mst_entry *last;
   uint32_t count;
   size_t bytes;
-  uint32_t since;      // visible entries after the last snapshot
-  uint64_t dropped;    // entries that a snapshot or an equal one replaced
-  uint64_t asked;      // call that the snapshot that was asked for comes after
-  uint8_t asking;      // it was asked for and hasn't come
-  uint8_t impossible;  // the worker said that it can't be put into one
-  uint8_t incomplete;  // something had to be dropped
+  uint32_t since;     // visible entries after the last snapshot
+  uint64_t dropped;   // entries that a snapshot or an equal one replaced
+  uint64_t asked;     // call that the snapshot that was asked for comes after
+  uint8_t asking;     // it was asked for and hasn't come
+  uint8_t impossible; // the worker said that it can't be put into one
+  uint8_t incomplete; // something had to be dropped
 };
 
 // mst_journal_add puts a call in, as `entry` describes it (next is ignored; the

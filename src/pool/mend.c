@@ -104,9 +104,8 @@ static int note_failed(struct mst_peer *peer, enum mst_loss_kind kind,
                        uint32_t attempts, int answered) {
   struct mst_call *call = peer->first_call;
   struct mst_loss *loss = loss_of(peer, kind);
-  if (loss == NULL ||
-      (call->task != NULL && !answered &&
-       mst_peer_note_gone(peer, call->id) != 0)) {
+  if (loss == NULL || (call->task != NULL && !answered &&
+                       mst_peer_note_gone(peer, call->id) != 0)) {
     mst_loss_free(loss);
     peer->dead = 1;
     return -MST_EMEM;
@@ -170,6 +169,7 @@ static void restart(struct mst_peer *peer) {
   free(peer->failure);
   peer->tempdir = peer->failure = NULL;
   peer->replay_left = 0;
+  peer->spoiled = 0;
   peer->resuming = 1;
   for (struct mst_call *at = peer->first_call; at != NULL; at = at->next)
     at->sent = 0;
@@ -180,7 +180,7 @@ static void restart(struct mst_peer *peer) {
 // long. Returns whether the oldest of the others was being evaluated: one that was
 // given to a worker that was lost already, and never sent, is not to blame.
 static int settle_calls(struct mst_peer *peer) {
-  int evaluating = !peer->resuming && peer->replay_left == 0;
+  int evaluating = !peer->resuming && peer->replay_left == 0 && !peer->spoiled;
   if (peer->first_call != NULL && peer->first_call->cancelled) {
     evaluating = 0;
     mst_heal_answered(&peer->heal);
@@ -246,13 +246,13 @@ static int send_seed(struct mst_peer *peer, const struct mst_seed *seed) {
 }
 
 static int send_entry(struct mst_peer *peer, const struct mst_entry *entry) {
-  struct mst_head head = {
-      .kind = entry->snapshot ? MST_KIND_STATE : MST_KIND_EXEC,
-      .flags = entry->snapshot ? 0 : MST_FLAG_REPLAY,
-      .cluster = peer->cluster->id,
-      .worker = peer->index,
-      .epoch = mst_peer_worker(peer)->epoch,
-      .call = entry->call};
+  struct mst_head head = {.kind =
+                              entry->snapshot ? MST_KIND_STATE : MST_KIND_EXEC,
+                          .flags = entry->snapshot ? 0 : MST_FLAG_REPLAY,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = mst_peer_worker(peer)->epoch,
+                          .call = entry->call};
   int rc = 0;
   if (entry->seed.known) rc = send_seed(peer, &entry->seed);
   if (rc == 0) {
@@ -301,8 +301,8 @@ void mst_peer_resume(struct mst_peer *peer) {
   mst_heal_back(&peer->heal, mst_clock_now());
   peer->replay_left = 0;
   peer->replayed = next_replayed(peer->journal.first);
-  for (const struct mst_entry *at = peer->journal.first;
-       at != NULL && rc == 0; at = at->next) {
+  for (const struct mst_entry *at = peer->journal.first; at != NULL && rc == 0;
+       at = at->next) {
     rc = send_entry(peer, at);
   }
   if (rc == 0 && (peer->seed.known || peer->rng_other)) {
@@ -333,8 +333,9 @@ void mst_peer_replayed(struct mst_peer *peer, const struct mst_frame *frame) {
   peer->head_ns = mst_clock_now(); // what it owes comes after the journal
   const int failed = (frame->head.flags & MST_FLAG_ERROR) != 0;
   if (failed && !entry->failed && !is_before_snapshot(entry)) {
-    mst_peer_fail(peer, "a call of its journal failed when it was replayed, see "
-                        "cluster_journal()");
+    mst_peer_fail(peer,
+                  "a call of its journal failed when it was replayed, see "
+                  "cluster_journal()");
     peer->dead = 1;
     tell(peer->cluster->session, loss_of(peer, MST_LOSS_GIVEN_UP));
     mst_peer_event(peer, MST_EV_SILENT);
@@ -364,14 +365,13 @@ static void note_state(struct mst_peer *peer, const struct mst_call *call,
   struct mst_value_head times = {0};
   (void)mst_value_head_decode(frame->payload, (size_t)frame->head.length,
                               &times);
-  const struct mst_entry entry = {
-      .payload = call->payload,
-      .seed = peer->seed,
-      .call = call->id,
-      .elapsed_s = times.elapsed_s,
-      .failed = (flags & MST_FLAG_ERROR) != 0,
-      .visible = (flags & MST_FLAG_STATE) != 0,
-      .unseen = call->unseen};
+  const struct mst_entry entry = {.payload = call->payload,
+                                  .seed = peer->seed,
+                                  .call = call->id,
+                                  .elapsed_s = times.elapsed_s,
+                                  .failed = (flags & MST_FLAG_ERROR) != 0,
+                                  .visible = (flags & MST_FLAG_STATE) != 0,
+                                  .unseen = call->unseen};
   (void)mst_journal_add(&peer->journal, &entry); // if not, it says so itself
   if (mst_journal_wants(&peer->journal, call->id)) {
     struct mst_head head = {.kind = MST_KIND_SNAPSHOT};
@@ -381,11 +381,12 @@ static void note_state(struct mst_peer *peer, const struct mst_call *call,
 }
 
 // judge_cancelled: one that was interrupted in the middle of a change is neither
-// what it was nor what it was to be.
+// what it was nor what it was to be. What it answers after that is not read.
 static void judge_cancelled(struct mst_peer *peer,
                             const struct mst_frame *frame) {
   if ((frame->head.flags & MST_FLAG_STATE) == 0) return;
-  mst_peer_event(peer, MST_EV_SILENT);
+  peer->spoiled = 1;
+  mst_peer_broken(peer, "it was interrupted in the middle of a change");
 }
 
 void mst_peer_judge(struct mst_peer *peer, const struct mst_frame *frame) {
@@ -439,8 +440,8 @@ static void ask(struct mst_peer *peer) {
 }
 
 static void listen_to(struct mst_peer *peer, int64_t slept_ns, int64_t now_ns) {
-  switch (mst_heal_beat(&peer->heal, &peer->cluster->policy, slept_ns,
-                        now_ns)) {
+  switch (
+      mst_heal_beat(&peer->heal, &peer->cluster->policy, slept_ns, now_ns)) {
   case MST_BEAT_ASK:
     ask(peer);
     break;

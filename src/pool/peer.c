@@ -46,7 +46,7 @@ static void closed(struct mst_peer *peer) {
   mst_peer_event(peer, MST_EV_CLOSED);
 }
 
-static void broken(struct mst_peer *peer, const char *text) {
+void mst_peer_broken(struct mst_peer *peer, const char *text) {
   mst_peer_fail(peer, text);
   mst_net_shutdown(peer->data.fd);
   closed(peer);
@@ -57,17 +57,18 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
   struct mst_hello *hello = &peer->hello;
   if (mst_hello_decode(frame->payload, (size_t)frame->head.length, hello) !=
       0) {
-    broken(peer, "the worker's hello can't be read");
+    mst_peer_broken(peer, "the worker's hello can't be read");
     return;
   }
   if (hello->version_min > MST_WIRE_VERSION ||
       hello->version_max < MST_WIRE_VERSION) {
-    broken(peer, "the worker speaks another version of the protocol");
+    mst_peer_broken(peer, "the worker speaks another version of the protocol");
     return;
   }
   if (strcmp(hello->build, session->build) != 0) {
-    broken(peer, "the worker has another build of muster: it was installed "
-                 "anew since this session loaded it; restart R");
+    mst_peer_broken(peer,
+                    "the worker has another build of muster: it was installed "
+                    "anew since this session loaded it; restart R");
     return;
   }
   peer->hello_seen = 1;
@@ -91,7 +92,7 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
     peer->tempdir = strdup(text);
     mst_peer_event(peer, MST_EV_READY);
   } else {
-    broken(peer, "the worker's report that it is ready can't be read");
+    mst_peer_broken(peer, "the worker's report that it is ready can't be read");
   }
 }
 
@@ -208,7 +209,7 @@ static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
     return;
   }
   if (call == NULL || frame->head.call != call->id) {
-    broken(peer, "the worker sent an answer to another call");
+    mst_peer_broken(peer, "the worker sent an answer to another call");
     return;
   }
   struct mst_task *task = call->task;
@@ -243,7 +244,7 @@ static void take_frame(struct mst_peer *peer, const struct mst_frame *frame) {
               kind == MST_KIND_REFUSE)) {
     take_text(peer, frame);
   } else {
-    broken(peer, "the worker sent a message that makes no sense here");
+    mst_peer_broken(peer, "the worker sent a message that makes no sense here");
   }
   if (peer->answered == 0) mst_peer_skip(peer);
 }
@@ -260,7 +261,7 @@ static void read_data(struct mst_peer *peer) {
     while (!peer->data.ended &&
            (found = mst_chan_scan(&peer->data, &frame, NULL)) != 0) {
       if (found < 0) {
-        broken(peer, "the worker sent bytes that are no message");
+        mst_peer_broken(peer, "the worker sent bytes that are no message");
         return;
       }
       take_frame(peer, &frame);
@@ -292,7 +293,8 @@ static void control_ready(struct mst_watch *watch, uint32_t ready) {
   (void)ready;
   const int rc = mst_chan_fill(&peer->control, 0, NULL);
   int found = 0;
-  while (rc == 1 && (found = mst_chan_peek(&peer->control, &frame, NULL)) == 1) {
+  while (rc == 1 &&
+         (found = mst_chan_peek(&peer->control, &frame, NULL)) == 1) {
     if (frame.head.kind == MST_KIND_PONG && frame.head.length == 8) {
       memcpy(&peer->pong, frame.payload, 8);
       mst_heal_heard(&peer->heal, mst_clock_now());
@@ -407,7 +409,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   // A worker that is gone already is told by its channel, not here. One that can't
   // be told what to do would wait for it, and the start for the worker.
   rc = send_setup(peer, err);
-  if (rc != 0 && rc != -MST_ECLOSED) broken(peer, err->text);
+  if (rc != 0 && rc != -MST_ECLOSED) mst_peer_broken(peer, err->text);
   return 0;
 }
 
@@ -662,6 +664,7 @@ void mst_peer_cancel_call(struct mst_peer *peer, uint64_t id) {
 }
 
 void mst_peer_forget(struct mst_peer *peer) {
+  peer->reading = 0; // it goes with the others
   while (peer->answered != 0)
     mst_peer_taken(peer);
   for (struct mst_call *call = peer->first_call; call != NULL;

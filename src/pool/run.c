@@ -171,8 +171,7 @@ static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
   }
   if ((worker->state == MST_WORKER_STARTING ||
        worker->state == MST_WORKER_RESTARTING) &&
-      worker->pid == 0 &&
-      !peer->hello_seen) {
+      worker->pid == 0 && !peer->hello_seen) {
     return MST_EV_LAUNCH_FAILED;
   }
   const int to_be_killed = worker->kill_ns != INT64_MAX;

@@ -48,8 +48,8 @@ struct mst_task;
 struct mst_call {
   struct mst_call *next;
   struct mst_blob *payload; // a reference
-  struct mst_task *task;    // that it is, or NULL: then its answer is left in the
-                            // channel until it is taken
+  struct mst_task *task; // that it is, or NULL: then its answer is left in the
+                         // channel until it is taken
   uint64_t id;
   int32_t tag;       // the caller's own number for it
   uint8_t unseen;    // enum mst_unseen: to be kept whatever it changes
@@ -73,12 +73,12 @@ struct mst_loss {
   int32_t number;
   uint32_t attempts; // of the call that fails, or is tried again
   uint32_t again;    // calls that are sent again
-  uint8_t oom;       // the kernel killed it to have memory, as far as can be told
-  uint8_t silent;    // for the peer: nobody takes it
+  uint8_t oom;    // the kernel killed it to have memory, as far as can be told
+  uint8_t silent; // for the peer: nobody takes it
   uint8_t fresh_rng; // it had a random number stream that can't be had again
   char *output;      // its last words, owned
-  char *reason;      // why it was given up; owned, NULL if there is no more to say
-  int32_t tag;       // of the call that fails
+  char *reason; // why it was given up; owned, NULL if there is no more to say
+  int32_t tag;  // of the call that fails
 };
 
 // The session's end of one worker.
@@ -107,14 +107,15 @@ struct mst_peer {
   struct mst_loss *losses;     // answers that will not come, oldest first
   struct mst_heal heal;
   struct mst_journal journal;
-  struct mst_seed seed;       // the stream's position after the last answer
-  uint8_t rng_other;          // it drew from another generator
-  uint8_t dead;               // it stays lost
-  uint8_t to_heal;            // it was lost, and what follows is not done yet
-  uint8_t resuming;           // it comes back: calls are queued, not sent
-  uint8_t oom;                // what was lost last was killed to have memory
-  uint8_t alone;              // its calls are to run while all others are idle
-  uint32_t replay_left;       // answers of the journal's calls that are to come
+  struct mst_seed seed; // the stream's position after the last answer
+  uint8_t rng_other;    // it drew from another generator
+  uint8_t dead;         // it stays lost
+  uint8_t to_heal;      // it was lost, and what follows is not done yet
+  uint8_t resuming;     // it comes back: calls are queued, not sent
+  uint8_t oom;          // what was lost last was killed to have memory
+  uint8_t spoiled;      // interrupted in a change: it is lost, no call to blame
+  uint8_t alone;        // its calls are to run while all others are idle
+  uint32_t replay_left; // answers of the journal's calls that are to come
   struct mst_entry *replayed; // entry whose answer comes next
   uint64_t pong;              // last nonce that came back
   int64_t head_ns;            // since when it evaluates the oldest call
@@ -128,12 +129,13 @@ struct mst_session {
   uint32_t cluster_id;          // last given
   uint64_t arrivals;            // answers that came in
   struct mst_spin spin;
-  int64_t reap_ns;         // when launchers were last asked to reap
-  int64_t listened_ns;     // when the session last ran
-  struct mst_loss *events; // what happened to workers, for the user; oldest first
+  int64_t reap_ns;     // when launchers were last asked to reap
+  int64_t listened_ns; // when the session last ran
+  struct mst_loss
+      *events; // what happened to workers, for the user; oldest first
   uint32_t event_count;
-  uint32_t to_heal;  // peers with to_heal
-  uint64_t task_id;  // last given
+  uint32_t to_heal; // peers with to_heal
+  uint64_t task_id; // last given
   uint64_t tasks_done;
   uint8_t orphaned;  // some cluster needs another launcher to go on
   int64_t oom_kills; // of this system, when last looked at
@@ -166,8 +168,8 @@ struct mst_cluster {
   uint32_t queued;     // of them
   size_t queued_bytes; // of their payloads
   uint32_t turn;       // the worker that is asked first
-  uint8_t adopted;      // some workers are of a launcher before this one
-  uint8_t alone;        // some worker's calls wait until all others are idle
+  uint8_t adopted;     // some workers are of a launcher before this one
+  uint8_t alone;       // some worker's calls wait until all others are idle
 };
 
 // After its interrupt a cancelled call has this long to end.

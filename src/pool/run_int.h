@@ -34,6 +34,8 @@ void mst_peer_cancel_call(struct mst_peer *peer, uint64_t call);
 // mst_peer_send_task sends a task's call. Errors as mst_peer_send; never waits.
 int mst_peer_send_task(struct mst_peer *peer, struct mst_blob *payload,
                        struct mst_task *task);
+// mst_peer_broken: nothing that the worker says from here on is of use; it is lost.
+void mst_peer_broken(struct mst_peer *peer, const char *text);
 // mst_peer_event gives the pool an event of this worker.
 void mst_peer_event(struct mst_peer *peer, enum mst_event_kind kind);
 // mst_peer_fail notes the first thing that was wrong.

@@ -107,9 +107,9 @@ struct mst_worker {
   int64_t stop_ns;      // when it was asked to end (BYE); INT64_MAX if not
   int64_t kill_ns;      // when it was killed, or was to be while its pid was
                         // not known yet; INT64_MAX if neither
-  int64_t restart_ns;   // when it was launched again; INT64_MAX if it wasn't, or
-                        // is ready
-  uint64_t done;        // answers received, all incarnations
+  int64_t restart_ns; // when it was launched again; INT64_MAX if it wasn't, or
+                      // is ready
+  uint64_t done;      // answers received, all incarnations
 };
 
 enum mst_event_kind {

@@ -49,8 +49,7 @@ static int has_room(const struct mst_peer *peer, uint32_t depth) {
 // free_peer finds the next worker with fewer than `depth` calls that may have it, in
 // turns.
 static struct mst_peer *free_peer(struct mst_cluster *cluster,
-                                  const struct mst_task *task,
-                                  uint32_t depth) {
+                                  const struct mst_task *task, uint32_t depth) {
   const uint32_t n = cluster->pool.count;
   for (uint32_t k = 0; k < n; k++) {
     const uint32_t i = (cluster->turn + k) % n;

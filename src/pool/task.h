@@ -28,9 +28,9 @@ struct mst_task {
   struct mst_cluster *cluster;
   enum mst_task_state state;
   uint32_t refs;
-  uint64_t id;             // counts up in a session
+  uint64_t id;              // counts up in a session
   struct mst_blob *payload; // NULL once it is sent
-  uint8_t *allowed;        // by worker: 1 if it may get this; NULL: any. Owned
+  uint8_t *allowed;         // by worker: 1 if it may get this; NULL: any. Owned
   uint32_t allowed_count;
   struct mst_peer *peer; // that has it, while SENT
   uint64_t call;         // there

@@ -28,15 +28,15 @@
 enum mst_kind {
   // session and worker, data channel; a fork server is also sent SETUP and may
   // answer FAILED
-  MST_KIND_HELLO = 1,  // worker first: who and what it is
-  MST_KIND_SETUP = 2,  // session: R bytes, how the worker is to be set up
-  MST_KIND_READY = 3,  // worker: set up, gives its tempdir
-  MST_KIND_FAILED = 4, // worker: set-up failed, text; it ends after this
-  MST_KIND_EXEC = 5,   // session: R bytes, a call to evaluate
-  MST_KIND_VALUE = 6,  // worker: times and R bytes, its answer
-  MST_KIND_BYE = 7,    // session: end when what came before is done
-  MST_KIND_REFUSE = 8, // either: text, why the peer is not accepted
-  MST_KIND_SEED = 9,   // session: position of the random number stream
+  MST_KIND_HELLO = 1,     // worker first: who and what it is
+  MST_KIND_SETUP = 2,     // session: R bytes, how the worker is to be set up
+  MST_KIND_READY = 3,     // worker: set up, gives its tempdir
+  MST_KIND_FAILED = 4,    // worker: set-up failed, text; it ends after this
+  MST_KIND_EXEC = 5,      // session: R bytes, a call to evaluate
+  MST_KIND_VALUE = 6,     // worker: times and R bytes, its answer
+  MST_KIND_BYE = 7,       // session: end when what came before is done
+  MST_KIND_REFUSE = 8,    // either: text, why the peer is not accepted
+  MST_KIND_SEED = 9,      // session: position of the random number stream
   MST_KIND_SNAPSHOT = 10, // session: asks for the worker's state
   MST_KIND_STATE = 11,    // R bytes: worker: its state, none if that can't be
                           // put into bytes; session: the state to take on
@@ -62,11 +62,14 @@ enum mst_kind {
 #define MST_FLAG_ERROR 0x0001u // VALUE: the call raised an error
 #define MST_FLAG_STATE 0x0002u // VALUE: the call changed the worker's state
 #define MST_FLAG_XDR 0x0004u   // R bytes are in R's portable big-endian form
-#define MST_FLAG_REPLAY 0x0008u // EXEC, VALUE: of a journal, for its effect only
+#define MST_FLAG_REPLAY                                                        \
+  0x0008u // EXEC, VALUE: of a journal, for its effect only
 #define MST_FLAG_NAMESPACE 0x0010u // VALUE: the call loaded a namespace
-#define MST_FLAG_RNG 0x0020u  // VALUE: it drew from another than L'Ecuyer's stream
+#define MST_FLAG_RNG                                                           \
+  0x0020u // VALUE: it drew from another than L'Ecuyer's stream
 #define MST_FLAG_SEED 0x0040u // VALUE: the stream's position follows the times
-#define MST_FLAG_TASK 0x0080u // EXEC: the answer is to tell conditions and errors
+#define MST_FLAG_TASK                                                          \
+  0x0080u // EXEC: the answer is to tell conditions and errors
 #define MST_FLAGS_KNOWN 0x00FFu
 
 struct mst_head {

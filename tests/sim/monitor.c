@@ -5,7 +5,7 @@
 // thinking: state.c says what a state does with an event, this file says which
 // facts make an action due. After every event:
 //   - what the pool gives was due, was not given before, and nothing that is
-//     due is missing once the queue is empty;
+//     due is missing once the queue is empty (judge.c);
 //   - what the pool notes of a worker (pid, end, answers) is what was told;
 //   - the pool wants to be woken no later than the next limit passes;
 //   - when it says that all is down, nothing in the world lives but what was
@@ -14,7 +14,7 @@
 
 // --- Where the pool is ---
 
-static int is_starting(const struct sim *sim) {
+int sim_is_starting(const struct sim *sim) {
   return !sim->failing && !sim->stopping && sim->ready < sim->plan.count;
 }
 
@@ -22,7 +22,7 @@ int sim_is_running(const struct sim *sim) {
   return !sim->failing && !sim->stopping && sim->ready == sim->plan.count;
 }
 
-static int is_awaited(const struct sim_book *book) {
+int sim_is_awaited(const struct sim_book *book) {
   return book->launched && !book->ended && !book->given_up;
 }
 
@@ -36,9 +36,9 @@ static int serves(const struct sim_book *book) {
   return book->ready && !book->lost && !book->bye_due;
 }
 
-static uint32_t in_flight(const struct sim *sim) {
+uint32_t sim_in_flight(const struct sim *sim) {
   uint32_t n = 0;
-  if (is_starting(sim)) return sim->launched - sim->ready;
+  if (sim_is_starting(sim)) return sim->launched - sim->ready;
   for (uint32_t i = 0; i < sim->launched; i++)
     n += (uint32_t)is_restarting(&sim->books[i]);
   return n;
@@ -46,7 +46,7 @@ static uint32_t in_flight(const struct sim *sim) {
 
 static int all_ended(const struct sim *sim) {
   for (uint32_t i = 0; i < sim->launched; i++) {
-    if (is_awaited(&sim->books[i])) return 0;
+    if (sim_is_awaited(&sim->books[i])) return 0;
   }
   return 1;
 }
@@ -71,7 +71,7 @@ void sim_monitor_time(struct sim *sim) {
 // --- Booking events ---
 
 static void kill_is_due(struct sim *sim, struct sim_book *book) {
-  if (!is_awaited(book) || book->kill_due) return;
+  if (!sim_is_awaited(book) || book->kill_due) return;
   book->kill_due = 1;
   book->kill_ns = sim->now_ns;
 }
@@ -122,7 +122,7 @@ static void told_launch_failed(struct sim *sim, uint32_t worker) {
     book->number = SIM_LAUNCH_ERRNO;
     sim_saw(SIM_SAW_restart_launch_failed);
     told_end_sign(sim, worker);
-  } else if (is_starting(sim)) {
+  } else if (sim_is_starting(sim)) {
     start_fails(sim, MST_FAIL_LAUNCH, worker);
   } else if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
     sim->fail = MST_FAIL_LAUNCH;
@@ -131,7 +131,7 @@ static void told_launch_failed(struct sim *sim, uint32_t worker) {
 }
 
 static void told_ready(struct sim *sim, struct sim_book *book) {
-  if (is_starting(sim)) {
+  if (sim_is_starting(sim)) {
     book->ready = 1;
     sim->ready++;
   } else if (sim_is_running(sim) && is_restarting(book) && !book->bye_due) {
@@ -146,7 +146,7 @@ static void told_setup_failed(struct sim *sim, uint32_t worker) {
     if (!sim_is_running(sim) || !is_restarting(book) || book->bye_due) return;
     loses(sim, book);
     sim_saw(SIM_SAW_restart_setup_failed);
-  } else if (is_starting(sim)) {
+  } else if (sim_is_starting(sim)) {
     start_fails(sim, MST_FAIL_SETUP, worker);
   } else if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
     sim->fail = MST_FAIL_SETUP;
@@ -164,7 +164,7 @@ static void told_answered(struct sim_book *book) {
 
 static void told_end_sign(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
-  if (is_starting(sim)) {
+  if (sim_is_starting(sim)) {
     start_fails(sim, MST_FAIL_EXITED, worker);
   } else if (sim_is_running(sim) && !book->bye_due) {
     if (!book->lost) {
@@ -249,7 +249,7 @@ static void told_stop(struct sim *sim) {
     sim_saw(SIM_SAW_stop_again);
     return;
   }
-  if (is_starting(sim)) {
+  if (sim_is_starting(sim)) {
     start_fails(sim, MST_FAIL_STOPPED, 0);
     return;
   }
@@ -292,12 +292,12 @@ static void time_of_worker(struct sim *sim, struct sim_book *book) {
     book->lost_due = 1;
     sim_saw(SIM_SAW_lost_half_told);
   }
-  if (book->bye_due && is_awaited(book) && !book->kill_due &&
+  if (book->bye_due && sim_is_awaited(book) && !book->kill_due &&
       sim->now_ns >= book->bye_ns + patience_ns(book)) {
     kill_is_due(sim, book);
     sim_saw(book->owed > 0 ? SIM_SAW_busy_killed : SIM_SAW_hung_killed);
   }
-  if (is_awaited(book) && book->kill_due &&
+  if (sim_is_awaited(book) && book->kill_due &&
       sim->now_ns >= book->kill_ns + MST_REAP_NS) {
     book->given_up = 1;
     if (sim_is_running(sim) && book->bye_due) {
@@ -309,7 +309,7 @@ static void time_of_worker(struct sim *sim, struct sim_book *book) {
 }
 
 static void told_time(struct sim *sim) {
-  if (is_starting(sim) && sim->now_ns >= sim->deadline_ns) {
+  if (sim_is_starting(sim) && sim->now_ns >= sim->deadline_ns) {
     uint32_t worker = 0;
     while (sim->books[worker].ready) {
       worker++;
@@ -368,190 +368,6 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
   sim_monitor_time(sim);
 }
 
-// --- Judging actions ---
-
-// begin_again opens the book of the next incarnation.
-static void begin_again(struct sim *sim, uint32_t worker) {
-  struct sim_book *book = &sim->books[worker];
-  if (!book->again) sim_fail(sim, "LAUNCH again that nobody asked for");
-  if (!book->lost_given) sim_fail(sim, "LAUNCH again before LOST");
-  for (uint32_t i = 0; i < worker; i++) {
-    if (sim->books[i].again) sim_fail(sim, "LAUNCH again out of order");
-  }
-  if (is_awaited(book)) sim_saw(SIM_SAW_restart_left_unreaped);
-  *book = (struct sim_book){.epoch = book->epoch + 1,
-                            .launched = 1,
-                            .launch_ns = sim->event_ns,
-                            .done = book->done};
-}
-
-static void judge_launch(struct sim *sim, uint32_t worker) {
-  if (in_flight(sim) >= sim->plan.window) {
-    sim_fail(sim, "more than window launches in flight");
-  }
-  if (sim_is_running(sim)) {
-    begin_again(sim, worker);
-    return;
-  }
-  if (!is_starting(sim)) sim_fail(sim, "LAUNCH when the start is over");
-  if (worker != sim->launched) sim_fail(sim, "LAUNCH out of order or twice");
-  if (sim->failed) return;
-  sim->books[worker].launched = 1;
-  sim->launched++;
-}
-
-static void judge_kill(struct sim *sim, uint32_t worker) {
-  struct sim_book *book = &sim->books[worker];
-  if (!book->kill_due) sim_fail(sim, "KILL without a reason");
-  if (!book->pid) sim_fail(sim, "KILL without a pid");
-  if (book->ended) sim_fail(sim, "KILL of a process that is gone");
-  if (book->kill_given) sim_fail(sim, "KILL twice");
-  book->kill_given = 1;
-  if (book->lost && sim->processes[worker].alive) {
-    sim_saw(SIM_SAW_wedged_killed);
-  }
-}
-
-static void judge_bye(struct sim *sim, uint32_t worker) {
-  struct sim_book *book = &sim->books[worker];
-  if (!book->bye_due || book->unasked) {
-    sim_fail(sim, "BYE unasked for, or to a worker that isn't there");
-  }
-  if (book->closed) sim_fail(sim, "BYE into a channel that ended");
-  if (book->bye_given) sim_fail(sim, "BYE twice");
-  book->bye_given = 1;
-}
-
-static void judge_lost(struct sim *sim, uint32_t worker) {
-  struct sim_book *book = &sim->books[worker];
-  if (!book->lost_due) sim_fail(sim, "LOST without a reason or too early");
-  if (book->lost_given) sim_fail(sim, "LOST twice");
-  book->lost_given = 1;
-}
-
-static void judge_restarted(struct sim *sim, uint32_t worker) {
-  struct sim_book *book = &sim->books[worker];
-  if (!book->restarted_due) sim_fail(sim, "RESTARTED of one that isn't ready");
-  if (book->restarted_given) sim_fail(sim, "RESTARTED twice");
-  if (book->lost) sim_fail(sim, "RESTARTED of a lost worker");
-  book->restarted_given = 1;
-  sim_saw(book->epoch > 2 ? SIM_SAW_restarted_often : SIM_SAW_restarted);
-}
-
-static void judge_started(struct sim *sim) {
-  if (sim->ready < sim->plan.count) {
-    sim_fail(sim, "STARTED before all were ready");
-  }
-  if (sim->failing) sim_fail(sim, "STARTED after a failure");
-  if (sim->started_given) sim_fail(sim, "STARTED twice");
-  sim->started_given = 1;
-  sim_saw(SIM_SAW_started);
-}
-
-static void judge_down(struct sim *sim) {
-  if (sim->down_given) sim_fail(sim, "down twice");
-  if (!sim->down_due) sim_fail(sim, "down too early");
-  for (uint32_t i = 0; i < sim->plan.count; i++) {
-    if (sim->processes[i].alive && !sim->books[i].given_up) {
-      sim_fail(sim, "down while the process of worker %u lives", i);
-    }
-  }
-  sim->down_given = 1;
-}
-
-static void judge_start_failed(struct sim *sim) {
-  static const enum sim_sight sights[] = {
-      [MST_FAIL_LAUNCH] = SIM_SAW_fail_launch,
-      [MST_FAIL_SETUP] = SIM_SAW_fail_setup,
-      [MST_FAIL_EXITED] = SIM_SAW_fail_exited,
-      [MST_FAIL_DEADLINE] = SIM_SAW_fail_deadline,
-      [MST_FAIL_STOPPED] = SIM_SAW_fail_stopped};
-  if (!sim->failing) sim_fail(sim, "START_FAILED without a failure");
-  if (sim->pool.fail != sim->fail ||
-      sim->pool.fail_worker != sim->fail_worker) {
-    sim_fail(sim, "START_FAILED for reason %d of worker %u, not %d of %u",
-             (int)sim->pool.fail, sim->pool.fail_worker, (int)sim->fail,
-             sim->fail_worker);
-  }
-  const int32_t number = sim->fail == MST_FAIL_LAUNCH ? SIM_LAUNCH_ERRNO : 0;
-  if (sim->pool.fail_number != number) sim_fail(sim, "START_FAILED's errno");
-  judge_down(sim);
-  if (!sim->failed) sim_saw(sights[sim->fail]);
-}
-
-static void judge_stopped(struct sim *sim) {
-  if (!sim->stopping) sim_fail(sim, "STOPPED without a stop");
-  judge_down(sim);
-  sim_saw(SIM_SAW_stopped);
-}
-
-void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
-  if (action->worker >= sim->plan.count) {
-    sim_fail(sim, "an action for worker %u", action->worker);
-    return;
-  }
-  switch (action->kind) {
-  case MST_DO_LAUNCH:
-    judge_launch(sim, action->worker);
-    break;
-  case MST_DO_BYE:
-    judge_bye(sim, action->worker);
-    break;
-  case MST_DO_KILL:
-    judge_kill(sim, action->worker);
-    break;
-  case MST_DO_STARTED:
-    judge_started(sim);
-    break;
-  case MST_DO_START_FAILED:
-    judge_start_failed(sim);
-    break;
-  case MST_DO_LOST:
-    judge_lost(sim, action->worker);
-    break;
-  case MST_DO_RESTARTED:
-    judge_restarted(sim, action->worker);
-    break;
-  case MST_DO_STOPPED:
-    judge_stopped(sim);
-    break;
-  }
-}
-
-// --- Nothing is missing ---
-
-void sim_monitor_settled(struct sim *sim) {
-  if (sim_is_running(sim) && !sim->started_given) {
-    sim_fail(sim, "all are ready and STARTED is missing");
-  }
-  if (is_starting(sim) && sim->launched < sim->plan.count &&
-      sim->launched - sim->ready < sim->plan.window) {
-    sim_fail(sim, "the window has room and LAUNCH is missing");
-  }
-  if (sim->down_due && !sim->down_given) {
-    sim_fail(sim, "all is down and the pool doesn't say it");
-  }
-  const int room = in_flight(sim) < sim->plan.window;
-  for (uint32_t i = 0; i < sim->launched; i++) {
-    const struct sim_book *book = &sim->books[i];
-    if (book->again && room) sim_fail(sim, "LAUNCH of worker %u is missing", i);
-    if (book->again) sim_saw(SIM_SAW_restart_waited_for_window);
-    const int gone = book->bye_due && (book->ended || book->given_up);
-    if (book->restarted_due && !book->restarted_given && !book->lost && !gone) {
-      sim_fail(sim, "RESTARTED of worker %u is missing", i);
-    }
-    if (book->kill_due && book->pid && !book->ended && !book->kill_given) {
-      sim_fail(sim, "KILL of worker %u is missing", i);
-    }
-    if (book->bye_due && !book->unasked && !book->closed && !book->bye_given) {
-      sim_fail(sim, "BYE to worker %u is missing", i);
-    }
-    if (book->lost_due && !book->lost_given) {
-      sim_fail(sim, "LOST of worker %u is missing", i);
-    }
-  }
-}
-
 // --- What the pool notes, and when it wants to be woken ---
 
 static int64_t earlier(int64_t a_ns, int64_t b_ns) {
@@ -559,7 +375,7 @@ static int64_t earlier(int64_t a_ns, int64_t b_ns) {
 }
 
 static int64_t next_limit_ns(const struct sim *sim) {
-  int64_t next_ns = is_starting(sim) ? sim->deadline_ns : SIM_NEVER;
+  int64_t next_ns = sim_is_starting(sim) ? sim->deadline_ns : SIM_NEVER;
   if (words_awaited(sim) && all_ended(sim)) {
     next_ns = sim->down_began_ns + MST_NEWS_NS;
   }
@@ -571,7 +387,7 @@ static int64_t next_limit_ns(const struct sim *sim) {
     if (has_restart_limit(sim, book)) {
       next_ns = earlier(next_ns, book->launch_ns + MST_RESTART_NS);
     }
-    if (!is_awaited(book)) continue;
+    if (!sim_is_awaited(book)) continue;
     if (book->kill_due) {
       next_ns = earlier(next_ns, book->kill_ns + MST_REAP_NS);
     } else if (book->bye_due) {

@@ -15,7 +15,8 @@
 //   world.c    processes, fork server, the user
 //   session.c  calls, healing, signs of life: peer.c and mend.c without sockets
 //   ledger.c   what must become of each call, and who may be judged silent
-//   monitor.c  what the pool may and must do, from the events alone
+//   monitor.c  what the pool may and must do, from the events alone: books
+//   judge.c    whether what it gives is that
 //   canary.h   deliberate bugs, to prove that the above would find one
 #ifndef MST_SIM_H
 #define MST_SIM_H
@@ -298,10 +299,10 @@ struct sim {
   SIGHT(stop_before_mend) SIGHT(died_replaying) SIGHT(grown) SIGHT(ghost)      \
   SIGHT(old_news) SIGHT(answered) SIGHT(answered_after_retry) SIGHT(poison)    \
   SIGHT(poison_after_retries) SIGHT(retried_behind_poison) SIGHT(budget_spent) \
-  SIGHT(left) SIGHT(answer_to_forgotten) SIGHT(forgotten_while_lost) SIGHT(forgotten_while_sent)          \
-  SIGHT(sent_while_lost) SIGHT(silent) SIGHT(silent_hung) SIGHT(woke_in_time)  \
-  SIGHT(slept_through_silence) SIGHT(ended_by_user)                            \
-  SIGHT(ended_while_waiting) SIGHT(blamed_for_another)
+  SIGHT(left) SIGHT(answer_to_forgotten) SIGHT(forgotten_while_lost)           \
+  SIGHT(forgotten_while_sent) SIGHT(sent_while_lost) SIGHT(silent)             \
+  SIGHT(silent_hung) SIGHT(woke_in_time) SIGHT(slept_through_silence)          \
+  SIGHT(ended_by_user) SIGHT(ended_while_waiting) SIGHT(blamed_for_another)
 // clang-format on
 
 #define SIM_SIGHT_NAME(name) SIM_SAW_##name,
@@ -364,6 +365,9 @@ void sim_monitor_settled(struct sim *sim);
 // while it goes up or runs.
 int64_t sim_monitor_bound_ns(const struct sim *sim);
 int sim_is_running(const struct sim *sim);
+int sim_is_starting(const struct sim *sim);
+uint32_t sim_in_flight(const struct sim *sim);
+int sim_is_awaited(const struct sim_book *book); // its end is
 
 // sim_note writes a line of the log that is no event and no action.
 void sim_note(struct sim *sim, const char *name, uint32_t worker,

@@ -90,6 +90,7 @@ static void act(const char *what) {
   } signals[] = {{"SIGSEGV", SIGSEGV}, {"SIGKILL", SIGKILL},
                  {"SIGTERM", SIGTERM}, {"SIGSTOP", SIGSTOP}};
   if (strcmp(what, "exit") == 0) _exit(3);
+  if (strcmp(what, "error") == 0) Rf_error("can't be read"); // R's thread only
   if (strcmp(what, "garbage") == 0) {
     char bytes[64];
     memset(bytes, 0xff, sizeof bytes);

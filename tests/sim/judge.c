@@ -1,0 +1,187 @@
+// The monitor's judgement of actions: what the pool gives was due by the monitor's
+// books and was not given before, and nothing is missing once the queue is empty.
+#include "sim.h"
+
+// --- Judging actions ---
+
+// begin_again opens the book of the next incarnation.
+static void begin_again(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->again) sim_fail(sim, "LAUNCH again that nobody asked for");
+  if (!book->lost_given) sim_fail(sim, "LAUNCH again before LOST");
+  for (uint32_t i = 0; i < worker; i++) {
+    if (sim->books[i].again) sim_fail(sim, "LAUNCH again out of order");
+  }
+  if (sim_is_awaited(book)) sim_saw(SIM_SAW_restart_left_unreaped);
+  *book = (struct sim_book){.epoch = book->epoch + 1,
+                            .launched = 1,
+                            .launch_ns = sim->event_ns,
+                            .done = book->done};
+}
+
+static void judge_launch(struct sim *sim, uint32_t worker) {
+  if (sim_in_flight(sim) >= sim->plan.window) {
+    sim_fail(sim, "more than window launches in flight");
+  }
+  if (sim_is_running(sim)) {
+    begin_again(sim, worker);
+    return;
+  }
+  if (!sim_is_starting(sim)) sim_fail(sim, "LAUNCH when the start is over");
+  if (worker != sim->launched) sim_fail(sim, "LAUNCH out of order or twice");
+  if (sim->failed) return;
+  sim->books[worker].launched = 1;
+  sim->launched++;
+}
+
+static void judge_kill(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->kill_due) sim_fail(sim, "KILL without a reason");
+  if (!book->pid) sim_fail(sim, "KILL without a pid");
+  if (book->ended) sim_fail(sim, "KILL of a process that is gone");
+  if (book->kill_given) sim_fail(sim, "KILL twice");
+  book->kill_given = 1;
+  if (book->lost && sim->processes[worker].alive) {
+    sim_saw(SIM_SAW_wedged_killed);
+  }
+}
+
+static void judge_bye(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->bye_due || book->unasked) {
+    sim_fail(sim, "BYE unasked for, or to a worker that isn't there");
+  }
+  if (book->closed) sim_fail(sim, "BYE into a channel that ended");
+  if (book->bye_given) sim_fail(sim, "BYE twice");
+  book->bye_given = 1;
+}
+
+static void judge_lost(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->lost_due) sim_fail(sim, "LOST without a reason or too early");
+  if (book->lost_given) sim_fail(sim, "LOST twice");
+  book->lost_given = 1;
+}
+
+static void judge_restarted(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->restarted_due) sim_fail(sim, "RESTARTED of one that isn't ready");
+  if (book->restarted_given) sim_fail(sim, "RESTARTED twice");
+  if (book->lost) sim_fail(sim, "RESTARTED of a lost worker");
+  book->restarted_given = 1;
+  sim_saw(book->epoch > 2 ? SIM_SAW_restarted_often : SIM_SAW_restarted);
+}
+
+static void judge_started(struct sim *sim) {
+  if (sim->ready < sim->plan.count) {
+    sim_fail(sim, "STARTED before all were ready");
+  }
+  if (sim->failing) sim_fail(sim, "STARTED after a failure");
+  if (sim->started_given) sim_fail(sim, "STARTED twice");
+  sim->started_given = 1;
+  sim_saw(SIM_SAW_started);
+}
+
+static void judge_down(struct sim *sim) {
+  if (sim->down_given) sim_fail(sim, "down twice");
+  if (!sim->down_due) sim_fail(sim, "down too early");
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
+    if (sim->processes[i].alive && !sim->books[i].given_up) {
+      sim_fail(sim, "down while the process of worker %u lives", i);
+    }
+  }
+  sim->down_given = 1;
+}
+
+static void judge_start_failed(struct sim *sim) {
+  static const enum sim_sight sights[] = {
+      [MST_FAIL_LAUNCH] = SIM_SAW_fail_launch,
+      [MST_FAIL_SETUP] = SIM_SAW_fail_setup,
+      [MST_FAIL_EXITED] = SIM_SAW_fail_exited,
+      [MST_FAIL_DEADLINE] = SIM_SAW_fail_deadline,
+      [MST_FAIL_STOPPED] = SIM_SAW_fail_stopped};
+  if (!sim->failing) sim_fail(sim, "START_FAILED without a failure");
+  if (sim->pool.fail != sim->fail ||
+      sim->pool.fail_worker != sim->fail_worker) {
+    sim_fail(sim, "START_FAILED for reason %d of worker %u, not %d of %u",
+             (int)sim->pool.fail, sim->pool.fail_worker, (int)sim->fail,
+             sim->fail_worker);
+  }
+  const int32_t number = sim->fail == MST_FAIL_LAUNCH ? SIM_LAUNCH_ERRNO : 0;
+  if (sim->pool.fail_number != number) sim_fail(sim, "START_FAILED's errno");
+  judge_down(sim);
+  if (!sim->failed) sim_saw(sights[sim->fail]);
+}
+
+static void judge_stopped(struct sim *sim) {
+  if (!sim->stopping) sim_fail(sim, "STOPPED without a stop");
+  judge_down(sim);
+  sim_saw(SIM_SAW_stopped);
+}
+
+void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
+  if (action->worker >= sim->plan.count) {
+    sim_fail(sim, "an action for worker %u", action->worker);
+    return;
+  }
+  switch (action->kind) {
+  case MST_DO_LAUNCH:
+    judge_launch(sim, action->worker);
+    break;
+  case MST_DO_BYE:
+    judge_bye(sim, action->worker);
+    break;
+  case MST_DO_KILL:
+    judge_kill(sim, action->worker);
+    break;
+  case MST_DO_STARTED:
+    judge_started(sim);
+    break;
+  case MST_DO_START_FAILED:
+    judge_start_failed(sim);
+    break;
+  case MST_DO_LOST:
+    judge_lost(sim, action->worker);
+    break;
+  case MST_DO_RESTARTED:
+    judge_restarted(sim, action->worker);
+    break;
+  case MST_DO_STOPPED:
+    judge_stopped(sim);
+    break;
+  }
+}
+
+// --- Nothing is missing ---
+
+void sim_monitor_settled(struct sim *sim) {
+  if (sim_is_running(sim) && !sim->started_given) {
+    sim_fail(sim, "all are ready and STARTED is missing");
+  }
+  if (sim_is_starting(sim) && sim->launched < sim->plan.count &&
+      sim->launched - sim->ready < sim->plan.window) {
+    sim_fail(sim, "the window has room and LAUNCH is missing");
+  }
+  if (sim->down_due && !sim->down_given) {
+    sim_fail(sim, "all is down and the pool doesn't say it");
+  }
+  const int room = sim_in_flight(sim) < sim->plan.window;
+  for (uint32_t i = 0; i < sim->launched; i++) {
+    const struct sim_book *book = &sim->books[i];
+    if (book->again && room) sim_fail(sim, "LAUNCH of worker %u is missing", i);
+    if (book->again) sim_saw(SIM_SAW_restart_waited_for_window);
+    const int gone = book->bye_due && (book->ended || book->given_up);
+    if (book->restarted_due && !book->restarted_given && !book->lost && !gone) {
+      sim_fail(sim, "RESTARTED of worker %u is missing", i);
+    }
+    if (book->kill_due && book->pid && !book->ended && !book->kill_given) {
+      sim_fail(sim, "KILL of worker %u is missing", i);
+    }
+    if (book->bye_due && !book->unasked && !book->closed && !book->bye_given) {
+      sim_fail(sim, "BYE to worker %u is missing", i);
+    }
+    if (book->lost_due && !book->lost_given) {
+      sim_fail(sim, "LOST of worker %u is missing", i);
+    }
+  }
+}
