@@ -17,7 +17,7 @@ enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
                                     int evaluating, int64_t now_ns) {
   if (!policy->on) return MST_HEAL_LEAVE;
   if (evaluating) {
-    heal->deaths = 0; // it came to its work, so it can be kept alive
+    heal->deaths = heal->row = 0; // it came to its work: it can be kept alive
     if (heal->attempt++ < policy->retries) return MST_HEAL_RESTART;
     heal->attempt = 0;
     return MST_HEAL_POISON;
@@ -26,13 +26,14 @@ enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
     heal->deaths = 0;
     heal->first_ns = now_ns;
   }
+  if (++heal->row > MST_HEAL_ROW) return MST_HEAL_GIVE_UP;
   if (++heal->deaths > MST_HEAL_DEATHS) return MST_HEAL_GIVE_UP;
   return MST_HEAL_RESTART;
 }
 
 void mst_heal_answered(struct mst_heal *heal) {
   heal->attempt = 0;
-  heal->deaths = 0;
+  heal->deaths = heal->row = 0;
 }
 
 enum mst_beat mst_heal_beat(struct mst_heal *heal,

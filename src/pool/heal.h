@@ -5,8 +5,9 @@
 // dies of that call: the call is tried again on the next incarnation, `retries`
 // times, then it is poison: it fails, and the worker comes back without it. A
 // worker that dies otherwise (idle, booting, replaying its journal) uses up its
-// budget: more than MST_HEAL_DEATHS such deaths within MST_HEAL_PERIOD_NS, none of
-// them after it was of use, and it is given up. An answer makes it of use again.
+// budget: more than MST_HEAL_DEATHS such deaths within MST_HEAL_PERIOD_NS, or more than
+// MST_HEAL_ROW however far apart, none of them after it was of use, and it is given up.
+// An answer makes it of use again.
 //
 // Silence. Whoever runs the session asks each worker for a sign of life every
 // third of the heartbeat. Silence of a whole heartbeat is a loss, provided that the
@@ -21,6 +22,7 @@
 
 #define MST_HEAL_DEATHS 3u
 #define MST_HEAL_PERIOD_NS (5 * MST_NS_PER_S)
+#define MST_HEAL_ROW 10u
 
 struct mst_heal_policy {
   uint8_t on;           // 0: a lost worker stays lost
@@ -30,7 +32,8 @@ struct mst_heal_policy {
 
 struct mst_heal {
   uint32_t attempt; // losses of the call that it evaluates, or would
-  uint32_t deaths;  // that nothing but itself is to blame for
+  uint32_t deaths;  // that nothing but itself is to blame for, in the period
+  uint32_t row;     // of them since it was of use
   int64_t first_ns; // the first of these
   int64_t heard_ns; // last sign of life
   int64_t asked_ns; // last time that it was asked for one

@@ -600,9 +600,11 @@ void mst_peer_poll(struct mst_peer *peer) {
 int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
                   uint32_t *lost, struct mst_err *err) {
   MST_ASSERT_R_THREAD();
+  struct mst_session *session = peers[0]->cluster->session;
+  // While answers are always there already, nothing else would see to losses.
+  if (session->to_heal > 0) mst_session_mend(session, mst_clock_now());
   int found = look(peers, n, lost);
   if (found != -MST_EAGAIN) return found;
-  struct mst_session *session = peers[0]->cluster->session;
   if (mst_spin_begin(&session->spin)) {
     found = spin(peers, n, lost);
     if (found != -MST_EAGAIN) return found;

@@ -621,8 +621,8 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
   const uint32_t index = event->worker;
   const int of_pool = event->kind == MST_EV_STOP || event->kind == MST_EV_TICK;
   if (pool->phase == MST_POOL_DOWN) return;
+  pool->now_ns = now_ns; // also for LAUNCH, whatever the event
   if (!of_pool && index >= pool->count) return; // the index is the world's
-  pool->now_ns = now_ns;
   switch (event->kind) {
   case MST_EV_FORKED:
     on_forked(pool, index, event->number, now_ns);

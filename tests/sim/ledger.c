@@ -78,7 +78,7 @@ void sim_ledger_ended(struct sim *sim, uint64_t id, enum sim_outcome outcome) {
 // --- Losses ---
 
 void sim_ledger_of_use(struct sim *sim, uint32_t worker) {
-  sim->deaths[worker].count = 0;
+  sim->deaths[worker].count = sim->deaths[worker].row = 0;
 }
 
 // deaths_within counts the deaths of the period that ends now.
@@ -104,15 +104,16 @@ static void judge_death(struct sim *sim, uint32_t worker,
                         enum mst_heal_verdict verdict) {
   struct sim_deaths *deaths = &sim->deaths[worker];
   note_death(sim, deaths);
+  deaths->row++;
   const uint32_t recent = deaths_within(sim, deaths);
   if (verdict == MST_HEAL_GIVE_UP) {
     sim_saw(SIM_SAW_budget_spent);
-    if (recent <= MST_HEAL_DEATHS) {
+    if (recent <= MST_HEAL_DEATHS && deaths->row <= MST_HEAL_ROW) {
       sim_fail(sim, "worker %u is given up after %u deaths", worker, recent);
     }
   } else if (verdict != MST_HEAL_RESTART) {
     sim_fail(sim, "worker %u dies by itself: verdict %d", worker, (int)verdict);
-  } else if (recent > 2 * MST_HEAL_DEATHS) {
+  } else if (recent > 2 * MST_HEAL_DEATHS || deaths->row > MST_HEAL_ROW) {
     sim_fail(sim, "worker %u comes back after %u deaths", worker, recent);
   }
 }

@@ -198,6 +198,7 @@ struct sim_call {
 struct sim_deaths {
   int64_t at_ns[SIM_DEATHS_KEPT];
   uint32_t count;
+  uint32_t row; // since it was of use
 };
 
 // --- The monitor: what the pool was told, and what follows from it ---
