@@ -53,3 +53,15 @@ muster_condition <- function(class, message, details, hints, call, ...) {
     list(message = paste(lines, collapse = "\n"), call = call, ...)
   )
 }
+
+# raise_condition() signals a condition that is there already: a worker's, or ours with
+# more facts.
+raise_condition <- function(condition) {
+  if (inherits(condition, "error")) {
+    stop(condition)
+  } else if (inherits(condition, "warning")) {
+    warning(condition)
+  } else {
+    message(condition)
+  }
+}

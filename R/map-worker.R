@@ -13,7 +13,8 @@ map_piece <- function(job, x, seeds) {
   piece$values <- vector("list", length(x))
   piece$at <- 0L
   repeat {
-    failure <- piece_error(do.call(map_elements, c(list(piece, x, fun, seeds), job$args), quote = TRUE))
+    arguments <- c(list(piece, x, fun, seeds), job$args)
+    failure <- piece_error(do.call(map_elements, arguments, quote = TRUE))
     if (is.null(failure)) break
     if (!job$returns) {
       return(list(

@@ -207,7 +207,7 @@ abort_map <- function(map, condition, elements, call) {
   condition$range <- range(elements)
   condition$element <- if (length(elements) == 1L) elements else NA_integer_
   condition$results <- map$results
-  stop(condition)
+  raise_condition(condition)
 }
 
 abort_element <- function(map, value, elements, call) {

@@ -97,7 +97,7 @@ other_value <- function(task, value, timeout, call) {
     abort_task(task, value, call)
   }
   for (condition in value$conditions) {
-    if (inherits(condition, "warning")) warning(condition) else message(condition)
+    raise_condition(condition)
   }
   if (value$error) {
     abort_remote(value, call)

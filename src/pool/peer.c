@@ -276,7 +276,7 @@ static void read_data(struct mst_peer *peer) {
   if (peer->data_watch.slot != 0) closed(peer);
 }
 
-static void data_ready(struct mst_watch *watch, uint32_t ready) {
+void mst_peer_data_ready(struct mst_watch *watch, uint32_t ready) {
   struct mst_peer *peer = watch->owner;
   if ((ready & MST_WRITABLE) != 0 && peer->data.out_first != NULL &&
       mst_chan_flush(&peer->data, NULL) == 0) {
@@ -287,7 +287,7 @@ static void data_ready(struct mst_watch *watch, uint32_t ready) {
 }
 
 // A sign of life. The end of this channel says nothing that the other doesn't.
-static void control_ready(struct mst_watch *watch, uint32_t ready) {
+void mst_peer_control_ready(struct mst_watch *watch, uint32_t ready) {
   struct mst_peer *peer = watch->owner;
   struct mst_frame frame;
   (void)ready;
@@ -331,144 +331,6 @@ void mst_peer_kill(struct mst_peer *peer) {
   // One that is lost may wait for its turn to come back.
   const int lost = mst_peer_worker(peer)->state == MST_WORKER_LOST;
   mst_peer_event(peer, lost ? MST_EV_RETIRE : MST_EV_SILENT);
-}
-
-// open_ends makes the three connections. ours: data, control, output; theirs
-// likewise, to be handed over.
-static int open_ends(int ours[3], int theirs[3], struct mst_err *err) {
-  int pair[2];
-  for (int i = 0; i < 3; i++)
-    ours[i] = theirs[i] = -1;
-  for (int i = 0; i < 3; i++) {
-    const int rc = i < 2 ? mst_net_pair(pair, err) : mst_net_pipe(pair, err);
-    if (rc != 0) return rc;
-    mst_net_raise(&pair[0], 1024);
-    ours[i] = pair[0];
-    theirs[i] = pair[1];
-  }
-  return 0;
-}
-
-static int send_setup(struct mst_peer *peer, struct mst_err *err) {
-  struct mst_head head = {.kind = MST_KIND_SETUP,
-                          .cluster = peer->cluster->id,
-                          .worker = peer->index,
-                          .epoch = mst_peer_worker(peer)->epoch};
-  const int rc =
-      mst_chan_send(&peer->data, &head, peer->cluster->setup, NULL, 0, 0, err);
-  if (rc == 0 && peer->data.out_bytes > 0) mst_peer_want_write(peer);
-  return rc;
-}
-
-// watch_ends hands our ends to the channels and the loop.
-static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
-  struct mst_loop *loop = peer->cluster->session->loop;
-  // Answers of an earlier incarnation that were not taken are in the buffer.
-  const struct mst_chan kept = peer->data;
-  mst_chan_open(&peer->data, ours[0],
-                kept.in.len > 0 ? MST_FRAME_MAX : MST_FRAME_MAX_HELLO);
-  peer->data.in = kept.in;
-  peer->data.in_head = kept.in_head;
-  peer->data.in_scanned = kept.in_scanned;
-  mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
-  peer->control_watch = (struct mst_watch){.fd = ours[1],
-                                           .wanted = MST_READABLE,
-                                           .ready = control_ready,
-                                           .owner = peer};
-  peer->data_watch = (struct mst_watch){.fd = ours[0],
-                                        .wanted = MST_READABLE,
-                                        .ready = data_ready,
-                                        .owner = peer};
-  ours[0] = ours[1] = -1;
-  int rc = mst_loop_add(loop, &peer->data_watch, err);
-  if (rc == 0) rc = mst_loop_add(loop, &peer->control_watch, err);
-  if (rc != 0) return rc;
-  rc = mst_output_open(&peer->output, loop, ours[2], err);
-  ours[2] = -1;
-  return rc;
-}
-
-int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
-  struct mst_launcher *launcher = peer->cluster->launcher;
-  int ours[3], theirs[3];
-  peer->launcher = launcher;
-  int rc = open_ends(ours, theirs, err);
-  if (rc == 0) rc = watch_ends(peer, ours, err);
-  if (rc == 0) {
-    rc = launcher->launch(launcher, peer->cluster->id, peer->index,
-                          mst_peer_worker(peer)->epoch, theirs, err);
-  }
-  for (int i = 0; i < 3; i++) {
-    mst_net_close(&ours[i]);
-    mst_net_close(&theirs[i]);
-  }
-  if (rc != 0) {
-    mst_peer_pause(peer);
-    return rc;
-  }
-  // A worker that is gone already is told by its channel, not here. One that can't
-  // be told what to do would wait for it, and the start for the worker.
-  rc = send_setup(peer, err);
-  if (rc != 0 && rc != -MST_ECLOSED) mst_peer_broken(peer, err->text);
-  return 0;
-}
-
-void mst_peer_pause(struct mst_peer *peer) {
-  struct mst_loop *loop = peer->cluster->session->loop;
-  struct mst_chan kept = peer->data;
-  mst_loop_remove(loop, &peer->data_watch);
-  mst_loop_remove(loop, &peer->control_watch);
-  mst_output_close(&peer->output);
-  memset(&peer->data.in, 0, sizeof peer->data.in);
-  mst_chan_close(&peer->data);
-  mst_chan_close(&peer->control);
-  kept.in.len = kept.in_scanned; // no half frame
-  peer->data.in = kept.in;
-  peer->data.in_head = kept.in_head;
-  peer->data.in_scanned = kept.in_scanned;
-  if (kept.in_head == kept.in_scanned) {
-    mst_buf_free(&peer->data.in);
-    peer->data.in_head = peer->data.in_scanned = 0;
-  }
-  peer->hello_seen = 0;
-}
-
-// forget_all frees what healing keeps.
-static void forget_all(struct mst_peer *peer) {
-  while (peer->first_call != NULL) {
-    if (peer->first_call->task != NULL) {
-      mst_task_failed(peer->first_call->task, NULL);
-    }
-    mst_peer_pop_call(peer);
-  }
-  while (peer->losses != NULL) {
-    struct mst_loss *loss = peer->losses;
-    peer->losses = loss->next;
-    mst_loss_free(loss);
-  }
-  mst_journal_free(&peer->journal);
-  if (peer->to_heal) peer->cluster->session->to_heal--;
-  peer->to_heal = 0;
-}
-
-void mst_peer_close(struct mst_peer *peer, int ours) {
-  forget_all(peer);
-  mst_log_end(&peer->cluster->log, &peer->part, peer->index);
-  if (ours) {
-    mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
-    mst_loop_remove(peer->cluster->session->loop, &peer->control_watch);
-    mst_output_close(&peer->output);
-    mst_chan_close(&peer->data);
-    mst_chan_close(&peer->control);
-  } else {
-    mst_net_close(&peer->data.fd);
-    mst_net_close(&peer->control.fd);
-    mst_net_close(&peer->output.watch.fd);
-  }
-  mst_tail_free(&peer->output.tail);
-  free(peer->tempdir);
-  free(peer->failure);
-  peer->tempdir = peer->failure = NULL;
 }
 
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
@@ -637,86 +499,6 @@ void mst_peer_taken(struct mst_peer *peer) {
   }
   peer->taken++;
   mst_peer_skip(peer);
-}
-
-static void send_cancel(struct mst_peer *peer, uint64_t call) {
-  struct mst_head head = {.kind = MST_KIND_CANCEL,
-                          .cluster = peer->cluster->id,
-                          .worker = peer->index,
-                          .epoch = mst_peer_worker(peer)->epoch,
-                          .call = call};
-  uint8_t payload[MST_CANCEL_BYTES];
-  mst_cancel_encode(MST_CANCEL_GRACE_MS, payload);
-  (void)mst_chan_send_small(&peer->control, &head, payload, sizeof payload, 0,
-                            NULL);
-}
-
-void mst_peer_cancel(struct mst_peer *peer, uint64_t call) {
-  if (peer->control.fd >= 0 && !peer->data.ended) send_cancel(peer, call);
-}
-
-void mst_peer_cancel_call(struct mst_peer *peer, uint64_t id) {
-  for (struct mst_call *call = peer->first_call; call != NULL;
-       call = call->next) {
-    if (call->id == id) call->cancelled = 1;
-  }
-  if (peer->first_call != NULL && peer->first_call->id == id) {
-    mst_peer_cancel(peer, id);
-  }
-}
-
-void mst_peer_forget(struct mst_peer *peer) {
-  peer->reading = 0; // it goes with the others
-  while (peer->answered != 0)
-    mst_peer_taken(peer);
-  for (struct mst_call *call = peer->first_call; call != NULL;
-       call = call->next) {
-    if (call->task != NULL || call->cancelled) continue;
-    call->cancelled = 1;
-    peer->tasks++; // nobody takes it
-  }
-  const struct mst_call *first = peer->first_call;
-  if (first != NULL && first->cancelled) mst_peer_cancel(peer, first->id);
-  mst_peer_drop_unsent(peer);
-}
-
-void mst_peer_drop_unsent(struct mst_peer *peer) {
-  const enum mst_worker_state state = mst_peer_worker(peer)->state;
-  const int sent = !peer->resuming && !peer->data.ended &&
-                   (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY);
-  if (sent) return;
-  // The next call has all of its attempts.
-  if (peer->first_call != NULL && peer->first_call->cancelled) {
-    mst_heal_answered(&peer->heal);
-  }
-  struct mst_call **at = &peer->first_call;
-  peer->last_call = NULL;
-  while (*at != NULL) {
-    struct mst_call *call = *at;
-    // Without memory for the note it is sent again, and its answer dropped.
-    if (!call->cancelled || mst_peer_note_gone(peer, call->id) != 0) {
-      peer->last_call = call;
-      at = &call->next;
-      continue;
-    }
-    *at = call->next;
-    if (call->task != NULL) mst_task_failed(call->task, NULL);
-    mst_blob_release(call->payload);
-    free(call);
-  }
-  if (peer->answered == 0) mst_peer_skip(peer);
-}
-
-void mst_session_cancel(struct mst_session *session, const void *verb) {
-  for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
-       cluster = cluster->next) {
-    for (uint32_t i = 0; i < cluster->pool.count; i++) {
-      struct mst_peer *peer = cluster->peers[i];
-      if (peer->verb == verb && mst_peer_unread(peer) > 0) {
-        mst_peer_forget(peer);
-      }
-    }
-  }
 }
 
 int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,

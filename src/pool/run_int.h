@@ -27,6 +27,9 @@ void mst_peer_skip(struct mst_peer *peer);
 // mst_peer_pause closes the ends of an incarnation that was lost; whole answers that
 // were not taken stay where they are.
 void mst_peer_pause(struct mst_peer *peer);
+// What the loop calls when a channel is ready.
+void mst_peer_data_ready(struct mst_watch *watch, uint32_t ready);
+void mst_peer_control_ready(struct mst_watch *watch, uint32_t ready);
 // mst_peer_cancel asks the worker to interrupt its calls up to this one.
 void mst_peer_cancel(struct mst_peer *peer, uint64_t call);
 // mst_peer_cancel_call has one call interrupted, when it is its turn.

@@ -50,9 +50,6 @@
 #include "base/mst_fault.h"
 #include "pool/state_int.h"
 
-#define ACTIONS_PER_WORKER 3u
-#define ACTIONS_OF_POOL 2u
-
 // --- Small changes ---
 
 static void arm(struct mst_pool *pool, int64_t at_ns) {
@@ -166,22 +163,12 @@ static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   if (!worker->channel_open && worker->exit_known) give_lost(pool, index);
 }
 
-// words_due_ns: a worker that failed the start by ending may have written why
-// (FAILED) just before; what its channel holds is waited for until this time.
-// NEVER if no words are awaited.
-static int64_t words_due_ns(const struct mst_pool *pool) {
-  if (pool->phase != MST_POOL_FAILING) return NEVER;
-  if (pool->fail != MST_FAIL_EXITED) return NEVER;
-  const struct mst_worker *worker = &pool->workers[pool->fail_worker];
-  return worker->channel_open ? pool->stop_ns + MST_NEWS_NS : NEVER;
-}
-
 // settle ends a stop or take-down once nothing of it is left to wait for.
 static void settle(struct mst_pool *pool, int64_t now_ns) {
   const int failing = pool->phase == MST_POOL_FAILING;
   if (!failing && pool->phase != MST_POOL_STOPPING) return;
   if (pool->awaited > 0) return;
-  const int64_t due_ns = words_due_ns(pool);
+  const int64_t due_ns = mst_pool_words_due_ns(pool);
   if (due_ns != NEVER && now_ns < due_ns) {
     arm(pool, due_ns);
     return;
@@ -434,55 +421,6 @@ static void on_stop(struct mst_pool *pool, int64_t now_ns) {
 
 // --- Time ---
 
-static int64_t news_due_ns(const struct mst_pool *pool,
-                           const struct mst_worker *worker) {
-  if (pool->phase != MST_POOL_RUNNING) return NEVER;
-  // Lost and never so noted: given up while it was being retired.
-  if (worker->lost_ns == NEVER || worker->lost_given) return NEVER;
-  return worker->lost_ns + MST_NEWS_NS;
-}
-
-static int64_t kill_due_ns(const struct mst_pool *pool,
-                           const struct mst_worker *worker) {
-  if (pool->phase == MST_POOL_FAILING || worker->stop_ns == NEVER) return NEVER;
-  if (!worker->awaited || worker->kill_ns != NEVER) return NEVER;
-  const int busy = worker->state == MST_WORKER_BUSY;
-  return worker->stop_ns + (busy ? MST_STOP_BUSY_NS : MST_STOP_GRACE_NS);
-}
-
-static int64_t reap_due_ns(const struct mst_worker *worker) {
-  if (!worker->awaited || worker->kill_ns == NEVER) return NEVER;
-  return worker->kill_ns + MST_REAP_NS;
-}
-
-static int64_t restart_due_ns(const struct mst_pool *pool,
-                              const struct mst_worker *worker) {
-  if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return NEVER;
-  if (worker->state != MST_WORKER_RESTARTING) return NEVER;
-  return worker->restart_ns + MST_RESTART_NS;
-}
-
-int64_t mst_pool_due_ns(const struct mst_pool *pool) {
-  int64_t due = NEVER;
-  if (pool->phase == MST_POOL_STARTING) due = pool->deadline_ns;
-  for (uint32_t i = 0; i < pool->next; i++) {
-    const struct mst_worker *worker = &pool->workers[i];
-    const int64_t news = news_due_ns(pool, worker);
-    const int64_t kill = kill_due_ns(pool, worker);
-    const int64_t reap = reap_due_ns(worker);
-    const int64_t restart = restart_due_ns(pool, worker);
-    if (restart < due) due = restart;
-    if (news < due) due = news;
-    if (kill < due) due = kill;
-    if (reap < due) due = reap;
-  }
-  if (pool->awaited == 0) {
-    const int64_t words = words_due_ns(pool);
-    if (words < due) due = words;
-  }
-  return due;
-}
-
 static void give_up(struct mst_pool *pool, struct mst_worker *worker) {
   await_no_more(pool, worker);
   worker->exit_how = MST_EXIT_UNKNOWN;
@@ -493,10 +431,12 @@ static void give_up(struct mst_pool *pool, struct mst_worker *worker) {
 
 static void tick_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (restart_due_ns(pool, worker) <= now_ns) lose(pool, index, now_ns);
-  if (news_due_ns(pool, worker) <= now_ns) give_lost(pool, index);
-  if (kill_due_ns(pool, worker) <= now_ns) want_kill(pool, index, now_ns);
-  if (reap_due_ns(worker) <= now_ns) give_up(pool, worker);
+  if (mst_pool_restart_due_ns(pool, worker) <= now_ns)
+    lose(pool, index, now_ns);
+  if (mst_pool_news_due_ns(pool, worker) <= now_ns) give_lost(pool, index);
+  if (mst_pool_kill_due_ns(pool, worker) <= now_ns)
+    want_kill(pool, index, now_ns);
+  if (mst_pool_reap_due_ns(worker) <= now_ns) give_up(pool, worker);
 }
 
 static uint32_t first_not_ready(const struct mst_pool *pool) {
@@ -519,93 +459,6 @@ static void on_tick(struct mst_pool *pool, int64_t now_ns) {
 }
 
 // --- The contract ---
-
-// begin_worker makes an incarnation that is not launched yet.
-static void begin_worker(struct mst_worker *worker, uint32_t epoch) {
-  const uint64_t done = worker->done;
-  *worker = (struct mst_worker){.epoch = epoch,
-                                .done = done,
-                                .lost_ns = NEVER,
-                                .stop_ns = NEVER,
-                                .kill_ns = NEVER,
-                                .restart_ns = NEVER};
-}
-
-static int actions_for(uint32_t count, size_t *cap) {
-  *cap = ACTIONS_OF_POOL;
-  for (uint32_t k = 0; k < ACTIONS_PER_WORKER; k++) {
-    if (mst_size_add(*cap, count, cap) != 0) return -MST_EMEM;
-  }
-  return 0;
-}
-
-int mst_pool_init(struct mst_pool *pool, uint32_t count, uint32_t window) {
-  memset(pool, 0, sizeof *pool);
-  if (count == 0 || window == 0) return -MST_EINPUT;
-  size_t cap;
-  if (actions_for(count, &cap) != 0) return -MST_EMEM;
-  if (!mst_fault("pool.alloc")) {
-    pool->workers = calloc(count, sizeof *pool->workers);
-  }
-  if (!mst_fault("pool.alloc")) {
-    pool->actions = calloc(cap, sizeof *pool->actions);
-  }
-  if (pool->workers == NULL || pool->actions == NULL) {
-    mst_pool_free(pool);
-    return -MST_EMEM;
-  }
-  for (uint32_t i = 0; i < count; i++) {
-    begin_worker(&pool->workers[i], 0);
-  }
-  pool->count = count;
-  pool->window = window;
-  pool->action_cap = cap;
-  pool->wake_ns = NEVER;
-  return 0;
-}
-
-int mst_pool_grow(struct mst_pool *pool, uint32_t more) {
-  size_t cap;
-  if (pool->phase != MST_POOL_RUNNING || more > UINT32_MAX - pool->count) {
-    return -MST_EINPUT;
-  }
-  const uint32_t count = pool->count + more;
-  if (actions_for(count, &cap) != 0) return -MST_EMEM;
-  struct mst_action *actions =
-      mst_fault("pool.alloc") ? NULL : calloc(cap, sizeof *actions);
-  if (actions == NULL) return -MST_EMEM;
-  struct mst_worker *workers =
-      mst_fault("pool.alloc")
-          ? NULL
-          : realloc(pool->workers, count * sizeof *pool->workers);
-  if (workers == NULL) {
-    free(actions);
-    return -MST_EMEM;
-  }
-  for (size_t i = 0; i < pool->action_count; i++) {
-    actions[i] = pool->actions[(pool->action_head + i) % pool->action_cap];
-  }
-  free(pool->actions);
-  pool->actions = actions;
-  pool->action_head = 0;
-  pool->action_cap = cap;
-  pool->workers = workers;
-  for (uint32_t i = pool->count; i < count; i++) {
-    struct mst_worker *worker = &workers[i];
-    memset(worker, 0, sizeof *worker);
-    begin_worker(worker, 0);
-    worker->state = MST_WORKER_LOST;
-    worker->launched = worker->exit_known = worker->lost_given = 1;
-  }
-  pool->count = pool->next = pool->ready = count;
-  return 0;
-}
-
-void mst_pool_free(struct mst_pool *pool) {
-  free(pool->workers);
-  free(pool->actions);
-  memset(pool, 0, sizeof *pool);
-}
 
 void mst_pool_start(struct mst_pool *pool, int64_t now_ns,
                     int64_t deadline_ns) {
@@ -714,7 +567,7 @@ static int next_again(struct mst_pool *pool, struct mst_action *action) {
   struct mst_worker *worker = &pool->workers[i];
   ask_again(pool, worker, 0);
   await_no_more(pool, worker);
-  begin_worker(worker, worker->epoch + 1);
+  mst_pool_begin_worker(worker, worker->epoch + 1);
   launch(pool, i, MST_WORKER_RESTARTING, action);
   worker->restart_ns = pool->now_ns;
   arm(pool, pool->now_ns + MST_RESTART_NS);
@@ -734,23 +587,3 @@ int mst_pool_next_action(struct mst_pool *pool, struct mst_action *action) {
 }
 
 int64_t mst_pool_wake_ns(const struct mst_pool *pool) { return pool->wake_ns; }
-
-const char *mst_worker_state_name(enum mst_worker_state state) {
-  switch (state) {
-  case MST_WORKER_NONE:
-    return "none";
-  case MST_WORKER_STARTING:
-    return "starting";
-  case MST_WORKER_IDLE:
-    return "idle";
-  case MST_WORKER_BUSY:
-    return "busy";
-  case MST_WORKER_LOST:
-    return "lost";
-  case MST_WORKER_RESTARTING:
-    return "restarting";
-  case MST_WORKER_STOPPED:
-    return "stopped";
-  }
-  return "unknown";
-}

@@ -10,4 +10,17 @@
 // wake_ns of the pool is never later.
 int64_t mst_pool_due_ns(const struct mst_pool *pool);
 
+// The limits of one worker, or of the pool; NEVER where none runs.
+int64_t mst_pool_news_due_ns(const struct mst_pool *pool,
+                             const struct mst_worker *worker);
+int64_t mst_pool_kill_due_ns(const struct mst_pool *pool,
+                             const struct mst_worker *worker);
+int64_t mst_pool_reap_due_ns(const struct mst_worker *worker);
+int64_t mst_pool_restart_due_ns(const struct mst_pool *pool,
+                                const struct mst_worker *worker);
+int64_t mst_pool_words_due_ns(const struct mst_pool *pool);
+
+// mst_pool_begin_worker makes an incarnation that is not launched yet.
+void mst_pool_begin_worker(struct mst_worker *worker, uint32_t epoch);
+
 #endif

@@ -3,7 +3,7 @@ kill_once <- function(file, signal = 9L) {
   if (!file.exists(file)) {
     file.create(file)
     tools::pskill(Sys.getpid(), signal)
-    Sys.sleep(30)
+    Sys.sleep(30) # tidy: the worker's work
   }
 }
 
@@ -166,7 +166,7 @@ test_cluster("an interrupted call leaves no answer behind, and what ran is ended
   }
   expect_identical(limited(clusterCall(cl, function() Sys.sleep(60))), "left")
   expect_identical(clusterCall(cl, identity, "next"), list("next", "next"))
-  stubborn <- function() repeat tryCatch(Sys.sleep(60), interrupt = function(e) NULL)
+  stubborn <- function() repeat tryCatch(Sys.sleep(60), interrupt = function(e) NULL) # tidy: the worker's work
   expect_identical(limited(clusterCall(cl, stubborn)), "left")
   got <- healed(clusterCall(cl, identity, "next"))
   expect_identical(got$value, list("next", "next"))

@@ -91,7 +91,7 @@ test_cluster("a straggler's elements are given to an idle worker, too, where tha
   slow_once <- function(i, folder) {
     if (i == 20) {
       file.create(file.path(folder, Sys.getpid()))
-      if (length(list.files(folder)) == 1L) Sys.sleep(60)
+      if (length(list.files(folder)) == 1L) Sys.sleep(60) # tidy: the worker's work
     }
     i
   }
