@@ -9,8 +9,10 @@
 arguments <- commandArgs(trailingOnly = TRUE)
 kills <- if (length(arguments) >= 1L) as.integer(arguments[1L]) else 10000L
 seed <- if (length(arguments) >= 2L) as.integer(arguments[2L]) else as.integer(Sys.time())
-workers <- 6L
-pause_s <- 0.06
+workers <- 8L
+# A worker that is killed more than three times in 5 s and has no task meanwhile is given
+# up, as it should be; so not faster than that can come to.
+pause_s <- 0.1
 growth_bytes_max <- 64 * 2^20
 
 counts <- c(passed = 0L, failed = 0L, skipped = 0L)
