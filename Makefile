@@ -3,6 +3,7 @@
 #   make demo         install what is missing, build, run demo/bootstrap.R
 #   make check        install what tests need, run every test
 #   make check-fast   the tests that take under a minute
+#   make soak         kill workers, 10,000 times, under load (KILLS=300 SEED=1)
 #   make bench        measure, and write the table into bench/README.md
 #   make build        the source package, in build/package/
 #   make install      muster into ./.lib
@@ -25,7 +26,7 @@ export R_LIBS := $(CURDIR)/.lib$(if $(R_LIBS),:$(R_LIBS))
 
 FAST = tidy build c simfast testthat
 
-.PHONY: all demo check check-fast bench build install document lint clean
+.PHONY: all demo check check-fast soak bench build install document lint clean
 .NOTPARALLEL:
 
 all: install
@@ -42,6 +43,11 @@ check:
 check-fast:
 	@tools/setup.sh check
 	@tools/check.sh $(FAST)
+
+soak:
+	@tools/setup.sh run
+	@tools/install.sh
+	@Rscript tests/soak/soak.R $(or $(KILLS),$(SOAK),10000) $(SEED)
 
 bench:
 	@tools/setup.sh bench

@@ -14,7 +14,7 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz testthat full faults notroot asan rcheck demo"
+all="tidy build c tsan sim fuzz testthat full faults soak notroot asan rcheck demo"
 [ $# -gt 0 ] || eval "set -- $all"
 
 logs=$root/build/check
@@ -232,6 +232,12 @@ suite_testthat() {
 suite_full() {
   installed "full" || return 0
   run "full" 1500 Rscript tools/testthat.R full tests/full
+}
+
+# SOAK=10000 kills more workers.
+suite_soak() {
+  installed "soak" || return 0
+  run "soak" 900 Rscript tests/soak/soak.R "${SOAK:-300}"
 }
 
 suite_notroot() {

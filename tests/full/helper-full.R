@@ -279,29 +279,13 @@ skip_without_nofile <- function(n) {
 
 # ---- Clusters that lose workers
 
-# A process that sends a signal to a worker of this session's fork servers again and
-# again, one chosen at random after a pause of 1 to 2 times `every_s`, until the block
-# ends or `stop_killer()` is called.
-local_killer <- function(every_s = 0.1, signals = "KILL", seed = 1L, frame = parent.frame()) {
+# A process that sends signals to workers of this session's fork servers, at random, until
+# the block ends or stop_killer() is called. See ../tools/killer.sh.
+local_killer <- function(pause_s = 0.1, signals = "KILL", seed = 1L, frame = parent.frame()) {
   skip_without_proc()
-  script <- c(
-    "seed=$1; every=$2; signals=$3; shift 3",
-    "while :; do",
-    "  seed=$(( (seed * 1103515245 + 12345) % 2147483648 ))",
-    "  sleep \"$(awk \"BEGIN { print $every * (1 + $seed / 2147483648) }\")\"",
-    "  set -- \"$@\"; workers=",
-    "  for server; do",
-    "    workers=\"$workers $(cat /proc/$server/task/$server/children 2>/dev/null)\"",
-    "  done",
-    "  n=$(echo $workers | wc -w); [ $n -gt 0 ] || continue",
-    "  k=$(( seed / 65536 % n + 1 )); pid=$(echo $workers | cut -d ' ' -f $k)",
-    "  m=$(( seed / 4096 % $(echo $signals | wc -w) + 1 ))",
-    "  kill -$(echo $signals | cut -d ' ' -f $m) $pid 2>/dev/null",
-    "done"
-  )
-  servers <- as.character(stats::na.omit(server_pids()))
-  killer <- processx::process$new("sh", c("-c", paste(script, collapse = "\n"), "sh",
-    seed, every_s, paste(signals, collapse = " "), servers))
+  words <- function(x) paste(x, collapse = " ")
+  killer <- processx::process$new("sh", c("../tools/killer.sh",
+    seed, pause_s, words(signals), words(stats::na.omit(server_pids()))))
   defer(function() stop_killer(killer), frame)
   killer
 }
@@ -325,6 +309,7 @@ with_messages <- function(code) {
 
 # A function that takes nothing along but what is named.
 remote <- function(f, ...) {
+  f <- utils::removeSource(f) # which would take its whole file along
   environment(f) <- if (...length()) list2env(list(...), parent = globalenv()) else globalenv()
   f
 }

@@ -19,7 +19,7 @@ interrupts <- quote({
     tryCatch(
       {
         force(code)
-        Sys.sleep(20) # the signal comes later than the answer # tidy: the worker's work
+        Sys.sleep(20) # tidy: the signal comes later than the answer
         NA_real_
       },
       interrupt = function(e) as.numeric(Sys.time()) - as.numeric(readLines(stamp))
