@@ -78,7 +78,7 @@ static void seeds(struct fuzz_sink *sink) {
   n = write_frame(bytes, MST_KIND_CANCEL, 0, MST_CANCEL_BYTES);
   sink->take(sink, "cancel", bytes, n);
   n = write_frame(bytes, MST_KIND_VALUE, 0, 24);
-  bytes[4] = MST_FLAGS_KNOWN + 1;
+  bytes[5] = (MST_FLAGS_KNOWN + 1) >> 8;
   sink->take(sink, "value-unknown-flag", bytes, n);
   n = write_frame(bytes, MST_KIND_PING, 0, 8);
   n += write_frame(bytes + n, MST_KIND_PONG, 0, 8);

@@ -1,0 +1,103 @@
+# How long do tasks take that are submitted one by one, and maps?
+#
+# One task submitted and its value asked for, beside clusterCall() on parallel and
+# mirai(); 100,000 tasks that do nothing, submitted and then asked for; a million elements
+# through identity(); and 1,000 elements, of which 990 take 1 ms and the last ten 100 ms,
+# beside the time that they would take if each of 2 workers were busy all the time.
+
+measure <- function(quick) {
+  chosen <- select_peers(c("muster", "parallel", "mirai"), 2L)
+  clusters <- lapply(peers[chosen$here], function(peer) peer$start(2L))
+  on.exit(for (peer in chosen$here) peers[[peer]]$stop(clusters[[peer]]))
+  raw <- rbind(
+    measure_one(clusters, quick), measure_many(clusters, quick), measure_maps(clusters, quick)
+  )
+  list(raw = raw, rows = task_rows(raw), notes = chosen$notes)
+}
+
+measure_one <- function(clusters, quick) {
+  one <- in_global(function() 1L)
+  calls <- list(muster = function() muster::task_value(muster::task_submit(clusters$muster, one)))
+  if (!is.null(clusters$parallel)) {
+    calls$parallel <- function() parallel::clusterCall(clusters$parallel[1L], one)
+  }
+  if (!is.null(clusters$mirai)) calls$mirai <- function() mirai::mirai(1L)[]
+  calls <- lapply(calls, compiler::cmpfun)
+  block <- compiler::cmpfun(function(call, count) {
+    times <- numeric(count)
+    for (i in seq_len(count)) {
+      began <- now()
+      call()
+      times[i] <- now() - began
+    }
+    median(times)
+  })
+  for (call in calls) block(call, 200L)
+  counts <- structure(rep(if (quick) 3L else 41L, length(calls)), names = names(calls))
+  interleave("one task", counts, function(arm) block(calls[[arm]], if (quick) 50L else 400L))
+}
+
+measure_many <- function(clusters, quick) {
+  one <- in_global(function() 1L)
+  n <- if (quick) 1000L else 100000L
+  interleave("100,000 tasks", c(muster = if (quick) 1L else 5L), function(arm) {
+    gc()
+    time_of({
+      tasks <- lapply(seq_len(n), function(i) muster::task_submit(clusters$muster, one))
+      for (task in tasks) muster::task_value(task)
+    })
+  })
+}
+
+measure_maps <- function(clusters, quick) {
+  x <- seq_len(if (quick) 1e4 else 1e6)
+  rounds <- if (quick) 1L else 7L
+  many <- interleave("1,000,000 elements", c(muster = rounds, lapply = rounds, parallel = rounds),
+    function(arm) {
+      gc()
+      switch(arm,
+        muster = time_of(muster::cluster_map(clusters$muster, x, identity)),
+        lapply = time_of(lapply(x, identity)),
+        parallel = time_of(parallel::parLapply(clusters$parallel, x, identity))
+      )
+    }
+  )
+  seconds <- c(rep(0.001, if (quick) 99L else 990L), rep(0.1, if (quick) 1L else 10L))
+  work <- in_global(function(s) Sys.sleep(s))
+  skewed <- interleave("990 elements of 1 ms, then 10 of 100 ms",
+    c(muster = rounds, parallel = rounds, limit = rounds),
+    function(arm) {
+      switch(arm,
+        muster = time_of(muster::cluster_map(clusters$muster, seconds, work)),
+        parallel = time_of(parallel::parLapply(clusters$parallel, seconds, work)),
+        limit = time_of(lapply(seconds, work)) / 2
+      )
+    }
+  )
+  rbind(many, skewed)
+}
+
+task_rows <- function(raw) {
+  skew <- "990 elements of 1 ms, then 10 of 100 ms"
+  ideal <- median(values(raw, skew, "limit"))
+  rows <- list()
+  add <- function(row) rows[[length(rows) + 1L]] <<- row
+  if (length(values(raw, "one task", "parallel"))) {
+    add(compare(raw, "one task", "parallel", bar = ratio_bar(3), show = show_us))
+  }
+  if (length(values(raw, "one task", "mirai"))) {
+    add(compare(raw, "one task", "mirai", bar = ratio_bar(6), show = show_us))
+  }
+  add(alone(raw, "one task",
+    bar = bar("under 30 us", function(ours, theirs, ratio) ours < 30e-6), show = show_us
+  ))
+  add(alone(raw, "100,000 tasks",
+    bar = bar("under 2 s", function(ours, theirs, ratio) ours < 2)
+  ))
+  add(compare(raw, "1,000,000 elements", "lapply", bar = ratio_bar(1)))
+  add(compare(raw, "1,000,000 elements", "parallel"))
+  add(compare(raw, skew, "parallel", limit = "limit", bar = bar(
+    "within 6 % of the limit", function(ours, theirs, ratio) ours <= 1.06 * ideal
+  )))
+  do.call(rbind, rows)
+}
