@@ -84,7 +84,11 @@ SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args) {
   int outcome = nodes_allowed(nodes, &cluster, &allowed);
   free(allowed); // R may leave by a jump from here on: found again below
   if (outcome != 0) return Rf_ScalarInteger(outcome);
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
+  // A task keeps its cluster: it would be stopped when nothing else refers to it.
+  static SEXP name;
+  SEXP peer = Rf_getAttrib(VECTOR_ELT(nodes, 0), ffi_symbol(&name, "peer"));
+  SEXP pointer = PROTECT(
+      R_MakeExternalPtr(NULL, task_tag(), R_ExternalPtrProtected(peer)));
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
   R_RegisterCFinalizerEx(pointer, finalize_task, FALSE);
   wait_for_room(cluster);

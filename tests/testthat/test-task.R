@@ -88,6 +88,17 @@ test_cluster("tasks and parallel's verbs share a cluster", {
   expect_identical(vapply(tasks, task_value, 0L), 1:20)
 })
 
+test_cluster("a task keeps its cluster alive", {
+  task <- local({
+    cl <- cluster_start(1)
+    task_submit(cl, function() 5)
+  })
+  invisible(gc())
+  expect_identical(task_value(task), 5)
+  rm(task)
+  invisible(gc())
+})
+
 test_cluster("tasks go to the nodes that were given", {
   cl <- local_cluster(2)
   pids <- vapply(1:6, function(i) task_value(task_submit(cl[2L], Sys.getpid)), 0L)
