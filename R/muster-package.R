@@ -2,11 +2,16 @@
 #'
 #' [cluster_start()] starts workers; every function of package parallel that
 #' takes a cluster works on them, and so does what is built on it, such as
-#' foreach with doParallel. [cluster_stop()], or [parallel::stopCluster()], ends
-#' them. [availableCores()] tells how many there should be.
+#' foreach with doParallel. [cluster_map()] and [task_submit()] are muster's own ways to
+#' use them. Workers that are lost are replaced, and what they did runs again.
+#' [cluster_status()] tells what they do. [cluster_stop()], or
+#' [parallel::stopCluster()], ends them. [availableCores()] tells how many there should be.
 #'
 #' @section Options:
-#' * `muster.quiet`: `TRUE` silences muster's messages. Default `FALSE`.
+#' * `muster.quiet`: `TRUE` silences muster's messages and what workers print. Default
+#'   `FALSE`.
+#' * `muster.globals_max`: bytes that [cluster_map()] may send of what a function uses of the
+#'   global environment. Default 500 MB (5e8).
 #' * `muster.start_timeout`: seconds until a start that hangs is given up.
 #'   Default 120.
 #' * `muster.raise_nofile`: `TRUE` lets [cluster_start()] raise this session's
