@@ -13,6 +13,8 @@
 
 // Words of a worker that go with a loss.
 #define WORDS_MAX ((size_t)MST_TAIL_BYTES)
+// Limits on calls are looked at this often.
+#define LOOK_NS (10 * MST_NS_PER_MS)
 
 void mst_loss_free(struct mst_loss *loss) {
   if (loss == NULL) return;
@@ -464,15 +466,28 @@ static void watch_time(struct mst_peer *peer, int64_t now_ns) {
   mst_peer_cancel(peer, call->id);
 }
 
+// is_due tells whether the workers of a cluster are to be looked at one by one: not on
+// every wake-up, since there may be a thousand of them.
+static int is_due(struct mst_cluster *cluster, int64_t slept_ns,
+                  int64_t now_ns) {
+  const int64_t beat_ns = cluster->policy.heartbeat_ns;
+  const int64_t every_ns =
+      cluster->timeout_ns != INT64_MAX ? LOOK_NS : beat_ns / 12;
+  if (cluster->session->to_heal > 0 || cluster->alone) return 1;
+  if (beat_ns == INT64_MAX && cluster->timeout_ns == INT64_MAX) return 0;
+  return slept_ns > beat_ns / 12 || now_ns - cluster->looked_ns >= every_ns;
+}
+
 void mst_session_mend(struct mst_session *session, int64_t now_ns) {
   const int64_t slept_ns = now_ns - session->listened_ns;
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     if (cluster->pool.phase == MST_POOL_DOWN) continue;
+    if (!is_due(cluster, slept_ns, now_ns)) continue;
     const int beats = cluster->policy.heartbeat_ns != INT64_MAX &&
                       cluster->pool.phase == MST_POOL_RUNNING;
     const int limits = cluster->timeout_ns != INT64_MAX;
-    if (!beats && !limits && session->to_heal == 0 && !cluster->alone) continue;
+    cluster->looked_ns = now_ns;
     cluster->alone = 0;
     for (uint32_t i = 0; i < cluster->pool.count; i++) {
       struct mst_peer *peer = cluster->peers[i];

@@ -156,6 +156,7 @@ struct mst_cluster {
   struct mst_blob *setup;      // payload of SETUP
   struct mst_heal_policy policy;
   int64_t timeout_ns; // of one call, INT64_MAX for none
+  int64_t looked_ns;  // when its workers were last looked at one by one
   struct mst_log log; // what its workers printed
   uint64_t shown;     // lines of it that the user has seen, for the caller
   uint8_t started, start_failed, stopped;
