@@ -490,6 +490,7 @@ SEXP ffi_node_receive(SEXP node) {
   if (found < 0) return outcome_of(found);
   SEXP value = PROTECT(value_of(peer));
   drop_frame(node, peer);
+  forget_broadcast(); // a large payload that was kept until this answer came
   UNPROTECT(1);
   return value;
 }

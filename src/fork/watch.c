@@ -24,6 +24,8 @@
 #define STACK_BYTES ((size_t)256 << 10)
 // Without a pidfd the session is looked for this often.
 #define LOOK_MS 500
+// From the end of the session's sockets to its pidfd's word.
+#define GONE_MS 100
 // The session's end must end the worker within a second.
 #define CLEAN_NS (500 * MST_NS_PER_MS)
 
@@ -48,11 +50,25 @@ static struct {
   int64_t kill_ns;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+static int session_gone(void) {
+  return kill(watch.session, 0) != 0 && errno == ESRCH;
+}
+
+// was_orphaned tells whether the session has ended. Its sockets are closed a moment
+// before its pidfd says so.
+static int was_orphaned(void) {
+  struct pollfd fd = {.fd = watch.session_fd, .events = POLLIN};
+  if (watch.session_fd < 0) return session_gone();
+  return poll(&fd, 1, GONE_MS) > 0;
+}
+
 static void end_worker(void) {
   if (__atomic_load_n(&watch.tempdir_known, __ATOMIC_ACQUIRE)) {
     (void)mst_tree_remove(watch.tempdir, mst_clock_now() + CLEAN_NS);
-    // The last worker takes the directories round its own, which are empty then.
-    for (int level = 0; level < 2; level++) {
+    // The last worker of a session that is gone takes the directories round its own,
+    // which are empty then; others are the session's.
+    const int levels = was_orphaned() ? 2 : 0;
+    for (int level = 0; level < levels; level++) {
       char *slash = strrchr(watch.tempdir, '/');
       if (slash == NULL || slash == watch.tempdir) break;
       *slash = '\0';
@@ -61,10 +77,6 @@ static void end_worker(void) {
   }
   // The whole group: what this worker started ends with it.
   (void)kill(0, SIGKILL);
-}
-
-static int session_gone(void) {
-  return kill(watch.session, 0) != 0 && errno == ESRCH;
 }
 
 // answer sends a ping's payload back. A full socket drops the answer: the
