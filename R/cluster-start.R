@@ -102,9 +102,9 @@
 #' `range` (first and last element that it was for), `element` (if it is one), `worker`,
 #' `pid`, `signal`, `exit_code`, `oom` (the system ended it for memory, as far as can be told; its
 #' retry then runs while no other worker has a task), `output` (last words) and `results`
-#' (what the other tasks gave). The cluster can be used on. A worker that ends more than 3
-#' times within 5 seconds without a task to blame is given up; calls to it are
-#' such errors, too.
+#' (what the other tasks gave). The cluster can be used on. A worker that ends while it
+#' comes back, more than 3 times within 5 seconds, or that ends 10 times in a row without
+#' having done a task, is given up; calls to it are such errors, too.
 #'
 #' An interrupt (Ctrl-C) or a time limit gives the prompt back at once. What the workers
 #' do for that call is interrupted; one that goes on for a second all the same is ended and

@@ -31,6 +31,8 @@ enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
   return MST_HEAL_RESTART;
 }
 
+void mst_heal_idle(struct mst_heal *heal) { heal->deaths = 0; }
+
 void mst_heal_answered(struct mst_heal *heal) {
   heal->attempt = 0;
   heal->deaths = heal->row = 0;

@@ -6,8 +6,9 @@
 // times, then it is poison: it fails, and the worker comes back without it. A
 // worker that dies otherwise (idle, booting, replaying its journal) uses up its
 // budget: more than MST_HEAL_DEATHS such deaths within MST_HEAL_PERIOD_NS, or more than
-// MST_HEAL_ROW however far apart, none of them after it was of use, and it is given up.
-// An answer makes it of use again.
+// MST_HEAL_ROW however far apart, and it is given up. The period's count begins anew
+// when it has come so far as to be idle; both do with an answer, or a death that a call
+// is to blame for.
 //
 // Silence. Whoever runs the session asks each worker for a sign of life every
 // third of the heartbeat. Silence of a whole heartbeat is a loss, provided that the
@@ -56,6 +57,8 @@ void mst_heal_back(struct mst_heal *heal, int64_t now_ns);
 enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
                                     const struct mst_heal_policy *policy,
                                     int evaluating, int64_t now_ns);
+// mst_heal_idle: it is back and its journal is replayed, so it can be kept alive.
+void mst_heal_idle(struct mst_heal *heal);
 // mst_heal_answered: a call was answered, or left (cancelled).
 void mst_heal_answered(struct mst_heal *heal);
 

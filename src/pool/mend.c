@@ -316,6 +316,7 @@ void mst_peer_resume(struct mst_peer *peer) {
     return;
   }
   if (peer->data.out_first != NULL) mst_peer_want_write(peer);
+  if (peer->replay_left == 0) mst_heal_idle(&peer->heal);
   send_calls(peer);
 }
 
@@ -341,6 +342,8 @@ void mst_peer_replayed(struct mst_peer *peer, const struct mst_frame *frame) {
     peer->dead = 1;
     tell(peer->cluster->session, loss_of(peer, MST_LOSS_GIVEN_UP));
     mst_peer_event(peer, MST_EV_SILENT);
+  } else if (peer->replay_left == 0) {
+    mst_heal_idle(&peer->heal);
   }
 }
 

@@ -101,6 +101,16 @@ TEST("Deaths that the period has left behind don't count") {
   CHECK_INT(lost(0, 1000 * S), MST_HEAL_GIVE_UP); // however far apart
 }
 
+TEST(
+    "A worker that came back and was idle isn't one that can't be kept alive") {
+  begin(2);
+  for (uint32_t k = 0; k < MST_HEAL_ROW; k++) {
+    CHECK_INT(lost(0, k), MST_HEAL_RESTART);
+    mst_heal_idle(&heal);
+  }
+  CHECK_INT(lost(0, 100), MST_HEAL_GIVE_UP); // but there is an end to it
+}
+
 TEST("An answer, and a death of a call, make a worker of use again") {
   for (int answered = 0; answered < 2; answered++) {
     begin(2);

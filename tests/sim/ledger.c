@@ -81,6 +81,10 @@ void sim_ledger_of_use(struct sim *sim, uint32_t worker) {
   sim->deaths[worker].count = sim->deaths[worker].row = 0;
 }
 
+void sim_ledger_idle(struct sim *sim, uint32_t worker) {
+  sim->deaths[worker].count = 0;
+}
+
 // deaths_within counts the deaths of the period that ends now.
 static uint32_t deaths_within(const struct sim *sim,
                               const struct sim_deaths *deaths) {

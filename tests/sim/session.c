@@ -91,12 +91,19 @@ static void user_forgets(struct sim *sim, uint32_t worker) {
   sim_ledger_of_use(sim, worker);
 }
 
+static void be_idle(struct sim *sim, uint32_t worker) {
+  mst_heal_idle(&sim->peers[worker].heal);
+  sim_ledger_idle(sim, worker);
+}
+
 static void answered(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   struct sim_peer *peer = &sim->peers[worker];
   const int read = !peer->ended;
   if (read && entry->call == 0) {
-    if (peer->replay_left > 0) peer->replay_left--;
+    if (peer->replay_left > 0 && --peer->replay_left == 0) {
+      be_idle(sim, worker);
+    }
     return;
   }
   const int late = entry->call <= peer->stale &&
@@ -213,6 +220,7 @@ static void resume(struct sim *sim, uint32_t worker) {
   for (uint32_t k = 0; k < sim->plan.journal; k++)
     sim_world_receive(sim, worker, 0);
   peer->replay_left = sim->plan.journal;
+  if (peer->replay_left == 0) be_idle(sim, worker);
   peer->resuming = 0;
   for (uint32_t i = 0; i < peer->count; i++)
     send_call(sim, worker, peer->calls[i]);

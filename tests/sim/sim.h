@@ -346,6 +346,8 @@ void sim_ledger_ended(struct sim *sim, uint64_t call, enum sim_outcome outcome);
 void sim_ledger_lost(struct sim *sim, uint32_t worker, uint64_t blamed,
                      enum mst_heal_verdict verdict);
 void sim_ledger_of_use(struct sim *sim, uint32_t worker);
+// sim_ledger_idle: it is back and has replayed its journal.
+void sim_ledger_idle(struct sim *sim, uint32_t worker);
 void sim_ledger_looks(struct sim *sim); // before it judges who is silent
 void sim_ledger_beat(struct sim *sim, uint32_t worker, enum mst_beat beat);
 void sim_ledger_down(struct sim *sim);
