@@ -27,6 +27,7 @@ verbs <- list(
 expected_of <- function(name) if (name == "parSapply") (1:24)^2 else as.list((1:24)^2)
 
 test_cluster("every verb gives its whole answer while workers are killed at random", {
+  local_seed(1) # loading doParallel draws numbers
   local_settings(muster.quiet = TRUE, foreachDoparLocal = NULL)
   local_globals()
   cl <- local_cluster(3, retries = 100)
