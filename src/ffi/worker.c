@@ -85,6 +85,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
     }
     mst_proc_die_with_parent(0);
   }
+  mst_watch_crashes();
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
   worker.keep = Rf_allocVector(VECSXP, 2);
   R_PreserveObject(worker.keep);

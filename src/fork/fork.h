@@ -210,6 +210,10 @@ int mst_watch_call_begin(uint64_t call);
 // mst_watch_call_end says that it doesn't any more: 1 if the call was cancelled, so
 // that a SIGINT was sent to this process group, which may still be on its way.
 int mst_watch_call_end(void);
+// mst_watch_crashes lets R's own handlers of SIGSEGV, SIGBUS and SIGILL report a crash,
+// but not for ever: they may stand still where the signal found R in the middle of
+// something. R thread, once R has installed them.
+void mst_watch_crashes(void);
 // mst_watch_set_tempdir names the directory that it removes when the session
 // is gone. R thread.
 void mst_watch_set_tempdir(const char *path);

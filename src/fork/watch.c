@@ -22,8 +22,11 @@
 
 // Room for unlinkat's path buffers under a sanitizer too.
 #define STACK_BYTES ((size_t)256 << 10)
-// Without a pidfd the session is looked for this often.
+// Without a pidfd the session is looked for this often; a crash always is.
 #define LOOK_MS 500
+#define CRASH_LOOK_MS 1000
+// R's report of a crash may take this long.
+#define CRASH_NS (2 * MST_NS_PER_S)
 // From the end of the session's sockets to its pidfd's word.
 #define GONE_MS 100
 // The session's end must end the worker within a second.
@@ -143,6 +146,44 @@ static int doom_ms(void) {
   return doomed ? mst_clock_ms_until(kill_ns, LOOK_MS) + 1 : -1;
 }
 
+// ---- crashes
+
+static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGILL};
+#define CRASH_SIGNALS (sizeof crash_signals / sizeof crash_signals[0])
+static struct sigaction crash_before[CRASH_SIGNALS];
+static int64_t crash_ns; // when R began to report one, 0 if it didn't
+
+static void on_crash(int sig, siginfo_t *info, void *context) {
+  if (__atomic_load_n(&crash_ns, __ATOMIC_RELAXED) == 0) {
+    __atomic_store_n(&crash_ns, mst_clock_now(), __ATOMIC_RELEASE);
+  }
+  for (size_t i = 0; i < CRASH_SIGNALS; i++) {
+    if (crash_signals[i] != sig) continue;
+    // What comes next finds the handler that was there before this one.
+    (void)sigaction(sig, &crash_before[i], NULL);
+    if ((crash_before[i].sa_flags & SA_SIGINFO) != 0) {
+      crash_before[i].sa_sigaction(sig, info, context);
+    } else if (crash_before[i].sa_handler == SIG_DFL) {
+      (void)raise(sig);
+    }
+  }
+}
+
+void mst_watch_crashes(void) {
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_sigaction = on_crash;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  for (size_t i = 0; i < CRASH_SIGNALS; i++) {
+    (void)sigaction(crash_signals[i], &action, &crash_before[i]);
+  }
+}
+
+static int has_crashed(void) {
+  const int64_t began_ns = __atomic_load_n(&crash_ns, __ATOMIC_ACQUIRE);
+  return began_ns != 0 && mst_clock_now() - began_ns > CRASH_NS;
+}
+
 // take_frames serves the whole frames in the buffer and moves the rest to its
 // front. -1 if the bytes are no frames.
 static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
@@ -174,8 +215,9 @@ static void *watch_main(void *arg) {
   };
   for (;;) {
     const int doom = doom_ms();
-    const int ready =
-        poll(fds, 2, doom < 0 && watch.session_fd < 0 ? LOOK_MS : doom);
+    const int look = watch.session_fd < 0 ? LOOK_MS : CRASH_LOOK_MS;
+    const int ready = poll(fds, 2, doom >= 0 && doom < look ? doom : look);
+    if (has_crashed()) break;
     if (ready < 0 && errno != EINTR) break;
     if (fds[1].revents != 0 || (watch.session_fd < 0 && session_gone())) break;
     if (ready <= 0 || fds[0].revents == 0) continue;

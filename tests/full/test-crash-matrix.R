@@ -20,7 +20,7 @@ bomb <- function(value, order) .Call("faults_bomb", value, order)
 
 # Calls that come to their fault at a moment: function(cl, order), order c(what, file).
 # Each answers list(10, 20, ... 60), or as many 10s as there are workers.
-large <- 3e6
+large <- 1e7 # 80 MB: time enough for a thread to find the moment
 at_moment <- list(
   unserializing = function(cl, order) {
     items <- as.list(1:6)
@@ -40,12 +40,12 @@ at_moment <- list(
   },
   receiving = function(cl, order) {
     arm(cl, c(order, "receiving"))
-    until_met(order, clusterCall(cl, function(x) as.integer(length(x) / 3e5), numeric(large)))
+    until_met(order, clusterCall(cl, function(x) as.integer(length(x) / 1e6), numeric(large)))
   },
   sending = function(cl, order) {
     arm(cl, c(order, "sending"))
-    values <- until_met(order, clusterCall(cl, function(n) numeric(n) + 1, large))
-    lapply(values, function(x) as.integer(sum(x) / 3e5))
+    values <- until_met(order, clusterCall(cl, function(n) numeric(n) + 1, large / 4))
+    lapply(values, function(x) as.integer(sum(x) / 2.5e5))
   },
   idle = function(cl, order) {
     arm(cl, c(order, "0.05"))
@@ -189,7 +189,7 @@ for (start in c("fork", "spawn")) local({
         call <- if (moment == "receiving") {
           quote(clusterCall(cl[2], length, numeric(large)))
         } else {
-          quote(clusterCall(cl[2], function(n) numeric(n) + 1, large))
+          quote(clusterCall(cl[2], function(n) numeric(n) + 1, large / 4))
         }
         # On a busy machine the watchman may sleep through a message: then the call is
         # answered, and the next one meets it.

@@ -65,10 +65,12 @@ square <- function(i) {
   Sys.sleep(0.002) # tidy: the worker's work
   i^2
 }
-quits_once <- function(i, file) {
-  if (i == 5L && !file.exists(file)) {
+dies_once <- function(i, file) {
+  file <- paste0(file, i)
+  if (i %in% c(5L, 9L) && !file.exists(file)) {
     file.create(file)
-    quit("no", 3L)
+    if (i == 5L) quit("no", 3L)
+    tools::pskill(Sys.getpid(), 11L)
   }
   -i
 }
@@ -82,8 +84,8 @@ draws <- function(cl, k) {
 }
 
 round_of <- function(cl, k) {
-  file <- tempfile("quits-")
-  on.exit(unlink(file))
+  file <- tempfile("dies-")
+  on.exit(unlink(paste0(file, c(5, 9))))
   exported <<- k
   big <- as.numeric(seq_len(1e5)) * k
   is <- function(value, expected, what) if (!identical(value, expected)) what
@@ -93,7 +95,7 @@ round_of <- function(cl, k) {
     is(clusterApplyLB(cl, 1:30, square), as.list((1:30)^2), "clusterApplyLB"),
     is(clusterMap(cl, function(a, b) a * b, 1:20, 20:1, .scheduling = "dynamic"),
       as.list(1:20 * 20:1), "clusterMap"),
-    is(clusterApplyLB(cl, 1:12, quits_once, file), as.list(-(1:12)), "quits"),
+    is(clusterApplyLB(cl, 1:12, dies_once, file), as.list(-(1:12)), "tasks that die"),
     is(clusterCall(cl, filled, big), rep(list(big + 1), workers), "big values"),
     is(draws(cl, k), reference[[k %% length(reference) + 1L]], "random numbers")
   )
