@@ -135,16 +135,18 @@ static int same_value(SEXP one, SEXP other) {
   return same;
 }
 
+// options_changed: 1 if they did; 2 if some only have other addresses now, which are to
+// be noted, or each call to come would compare their values again.
 static int options_changed(void) {
   int i = 0;
+  int moved = 0;
   for (SEXP now = options_now(); now != R_NilValue; now = CDR(now), i++) {
     if (i >= track.option_count || track.options[i].name != TAG(now)) return 1;
-    if (track.options[i].value != CAR(now) &&
-        !same_value(track.options[i].value, CAR(now))) {
-      return 1;
-    }
+    if (track.options[i].value == CAR(now)) continue;
+    if (!same_value(track.options[i].value, CAR(now))) return 1;
+    moved = 2;
   }
-  return i != track.option_count;
+  return i != track.option_count ? 1 : moved;
 }
 
 static int directory_changed(void) {
@@ -304,7 +306,7 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
   if (search) note_search();
   if (options) note_options();
   if (directory) (void)directory_now(track.directory, sizeof track.directory);
-  if (bindings || search || options || directory) flags |= MST_FLAG_STATE;
+  if (bindings || search || options == 1 || directory) flags |= MST_FLAG_STATE;
   if (track.registry != NULL && Rf_length(track.registry) != track.namespaces) {
     track.namespaces = Rf_length(track.registry);
     flags |= MST_FLAG_NAMESPACE;
