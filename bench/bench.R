@@ -18,6 +18,17 @@ time_of <- function(code) {
   now() - began
 }
 
+# The median time of so many calls.
+block <- compiler::cmpfun(function(call, count) {
+  times <- numeric(count)
+  for (i in seq_len(count)) {
+    began <- now()
+    call()
+    times[i] <- now() - began
+  }
+  median(times)
+})
+
 # ---- Fresh sessions ----------------------------------------------------------------
 
 # Evaluates a call in an R of its own, which has sourced what bench/session.R says and

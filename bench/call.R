@@ -53,16 +53,6 @@ measure_blocks <- function(case, calls, rounds, calls_each) {
   })
 }
 
-block <- compiler::cmpfun(function(call, count) {
-  times <- numeric(count)
-  for (i in seq_len(count)) {
-    began <- now()
-    call()
-    times[i] <- now() - began
-  }
-  median(times)
-})
-
 call_rows <- function(raw) {
   near_floor <- bar(
     "under 45 us, or at most 25 us above parallel's R code",

@@ -16,19 +16,13 @@ measure_calm <- function(quick) {
     muster = muster::cluster_start(1), off = muster::cluster_start(1, healing = FALSE)
   )
   on.exit(for (cl in clusters) muster::cluster_stop(cl))
-  call <- compiler::cmpfun(function(cl, count) {
-    times <- numeric(count)
-    for (i in seq_len(count)) {
-      began <- now()
-      parallel::clusterCall(cl, one)
-      times[i] <- now() - began
-    }
-    median(times)
+  calls <- lapply(clusters, function(cl) {
+    compiler::cmpfun(function() parallel::clusterCall(cl, one))
   })
-  for (cl in clusters) call(cl, 500L)
+  for (call in calls) block(call, 500L)
   rounds <- if (quick) 5L else 41L
   interleave("one call", c(muster = rounds, off = rounds), function(arm) {
-    call(clusters[[arm]], if (quick) 50L else 400L)
+    block(calls[[arm]], if (quick) 50L else 400L)
   })
 }
 

@@ -23,15 +23,6 @@ measure_one <- function(clusters, quick) {
   }
   if (!is.null(clusters$mirai)) calls$mirai <- function() mirai::mirai(1L)[]
   calls <- lapply(calls, compiler::cmpfun)
-  block <- compiler::cmpfun(function(call, count) {
-    times <- numeric(count)
-    for (i in seq_len(count)) {
-      began <- now()
-      call()
-      times[i] <- now() - began
-    }
-    median(times)
-  })
   for (call in calls) block(call, 200L)
   counts <- structure(rep(if (quick) 3L else 41L, length(calls)), names = names(calls))
   interleave("one task", counts, function(arm) block(calls[[arm]], if (quick) 50L else 400L))
