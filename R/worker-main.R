@@ -166,29 +166,31 @@ stack_text <- function(calls) {
   utils::tail(text[seq_len(end)][-seq_len(first)], 50L)
 }
 
+# An interrupt that R takes where no handler is would end this process, so they wait
+# there.
 serve_calls <- function() {
   enclosure <- asNamespace("parallel")
-  repeat {
+  suspendInterrupts(repeat {
     outcome <- tryCatch(
-      withCallingHandlers(.Call(ffi_worker_serve, enclosure), error = note_stack),
+      withCallingHandlers(
+        allowInterrupts(.Call(ffi_worker_serve, enclosure)),
+        error = note_stack
+      ),
       error = identity, interrupt = identity
     )
-    if (is.logical(outcome)) {
-      return(invisible())
-    }
+    if (is.logical(outcome)) break
     goes_on <- is.null(outcome) || answer_condition(outcome)
-    if (isFALSE(goes_on)) {
-      return(invisible())
-    }
+    if (isFALSE(goes_on)) break
     if (is.null(outcome) || (is.na(goes_on) && !inherits(outcome, "interrupt"))) {
       eat_interrupt()
     }
-  }
+  })
+  invisible()
 }
 
 # An interrupt that was meant for a call may come when the call has ended.
 eat_interrupt <- function() {
-  tryCatch(Sys.sleep(0.02), interrupt = function(e) NULL)
+  tryCatch(allowInterrupts(Sys.sleep(0.02)), interrupt = function(e) NULL)
 }
 
 # From here on calls that change this worker are told to the session.

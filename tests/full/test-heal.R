@@ -45,6 +45,7 @@ test_cluster("every verb gives its whole answer while workers are killed at rand
 })
 
 test_cluster("every verb gives its whole answer when chosen tasks kill their workers", {
+  local_seed(1)
   local_settings(muster.quiet = TRUE, foreachDoparLocal = NULL)
   local_globals()
   cl <- local_cluster(3, retries = 4)

@@ -119,7 +119,7 @@ for (k in 1:10) reference[[k %% 10L + 1L]] <- draws(cl, k)
 stopCluster(cl)
 before <- list(descriptors = descriptors(), children = children(), files = files())
 
-cl <- cluster_start(workers, retries = 1000, heartbeat = 0.5)
+cl <- cluster_start(workers, retries = 1000, heartbeat = 1)
 invisible(clusterEvalQ(cl, {
   library(splines)
   n <- 0
