@@ -106,11 +106,18 @@ errno_in <- function(output) {
   if (length(found)) as.integer(found[2L]) else NA_integer_
 }
 
-# The last lines that a process printed, for the details of an error: enough for R's
-# report of a crash. The field `output` of the condition has all that was kept.
+# The last lines that a process printed, for the details of an error; or the first ones of
+# R's report of a crash, which says at its start what happened and where. The field
+# `output` of the condition has all that was kept.
 output_lines <- function(output, most = 20L, width = 100L) {
   lines <- strsplit(output, "\n", fixed = TRUE)[[1L]]
-  lines <- utils::tail(lines[nzchar(trimws(lines))], most)
+  lines <- lines[nzchar(trimws(lines))]
+  crash <- utils::tail(which(startsWith(lines, " *** caught ")), 1L)
+  lines <- if (length(crash)) {
+    utils::head(lines[crash:length(lines)], most)
+  } else {
+    utils::tail(lines, most)
+  }
   long <- nchar(lines, allowNA = TRUE, keepNA = FALSE) > width
   lines[long] <- paste0(substr(lines[long], 1L, width - 3L), "...")
   if (length(lines)) c("It printed:", paste0("  ", lines))

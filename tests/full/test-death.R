@@ -95,7 +95,7 @@ for (start in c("fork", "spawn")) local({
 
   test_cluster(say("a worker that crashes is lost with R's own report of it"), {
     library <- faults_library()
-    cl <- local_cluster(3, start = start, healing = FALSE)
+    cl <- local_cluster(4, start = start, healing = FALSE)
     crash <- function(library) {
       dyn.load(library)
       .Call("faults_segv")
@@ -104,9 +104,17 @@ for (start in c("fork", "spawn")) local({
       output = "caught segfault")
     expect_match(conditionMessage(error), "SIGSEGV")
     expect_match(conditionMessage(error), "faults_segv")
+    # However deep the call was: what happened stands at the head of R's report.
+    deep <- function(library, n) {
+      if (n > 0L) return(identity(deep(library, n - 1L)))
+      dyn.load(library)
+      .Call("faults_segv")
+    }
+    expect_lost(clusterCall(cl[1], deep, library, 30L), cl, 1L, signal = 11L,
+      output = "caught segfault")
     kill_worker(cl, 3, 11L)
     expect_lost(clusterCall(cl[3], identity, 1), cl, 3L, signal = 11L)
-    expect_others_usable(cl, 2:3)
+    expect_others_usable(cl, 1:3)
   })
 
   test_cluster(say("a worker that quits is lost with its status"), {
