@@ -30,6 +30,12 @@ const struct mst_worker *mst_peer_worker(const struct mst_peer *peer) {
   return &peer->cluster->pool.workers[peer->index];
 }
 
+int mst_peer_is_up(const struct mst_peer *peer) {
+  const enum mst_worker_state state = mst_peer_worker(peer)->state;
+  return (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY) &&
+         !peer->resuming && !peer->data.ended;
+}
+
 void mst_peer_event(struct mst_peer *peer, enum mst_event_kind kind) {
   const struct mst_event event = {.kind = kind, .worker = peer->index};
   mst_cluster_event(peer->cluster, &event);
@@ -381,9 +387,7 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int32_t tag,
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a call");
   }
   // One that is lost or comes back gets its calls when it is there again.
-  const int up =
-      worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY;
-  if (!up || peer->resuming || peer->data.ended) return 0;
+  if (!mst_peer_is_up(peer)) return 0;
   const int rc = mst_peer_send_call(peer, call, err);
   if (rc == 0) {
     return peer->data.out_first == NULL ? 0
@@ -403,7 +407,6 @@ int mst_peer_send_task(struct mst_peer *peer, struct mst_blob *payload,
                        struct mst_task *task) {
   struct mst_call *call = add_call(peer, payload, task, 0, 0);
   if (call == NULL) return -MST_EMEM;
-  if (peer->resuming || peer->data.ended) return 0;
   const int rc = mst_peer_send_call(peer, call, NULL);
   if (rc == 0) {
     if (peer->data.out_first != NULL) mst_peer_want_write(peer);

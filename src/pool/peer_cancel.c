@@ -47,10 +47,7 @@ void mst_peer_forget(struct mst_peer *peer) {
 }
 
 void mst_peer_drop_unsent(struct mst_peer *peer) {
-  const enum mst_worker_state state = mst_peer_worker(peer)->state;
-  const int sent = !peer->resuming && !peer->data.ended &&
-                   (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY);
-  if (sent) return;
+  if (mst_peer_is_up(peer)) return; // it has them, and will answer
   // The next call has all of its attempts.
   if (peer->first_call != NULL && peer->first_call->cancelled) {
     mst_heal_answered(&peer->heal);

@@ -16,6 +16,9 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 // mst_peer_lost stops reading from a worker that is lost: a process that it left
 // behind may hold the other end for ever.
 void mst_peer_lost(struct mst_peer *peer);
+// mst_peer_is_up tells whether a call that is sent now reaches a worker: it is there,
+// and has been told all that comes before.
+int mst_peer_is_up(const struct mst_peer *peer);
 // mst_peer_send_call puts one queued call on its way.
 int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
                        struct mst_err *err);
@@ -34,7 +37,8 @@ void mst_peer_control_ready(struct mst_watch *watch, uint32_t ready);
 void mst_peer_cancel(struct mst_peer *peer, uint64_t call);
 // mst_peer_cancel_call has one call interrupted, when it is its turn.
 void mst_peer_cancel_call(struct mst_peer *peer, uint64_t call);
-// mst_peer_send_task sends a task's call. Errors as mst_peer_send; never waits.
+// mst_peer_send_task sends a task's call to a worker that is up. Errors as
+// mst_peer_send; never waits.
 int mst_peer_send_task(struct mst_peer *peer, struct mst_blob *payload,
                        struct mst_task *task);
 // mst_peer_broken: nothing that the worker says from here on is of use; it is lost.

@@ -38,12 +38,12 @@ static int may_have(const struct mst_task *task, uint32_t worker) {
   return worker < task->allowed_count && task->allowed[worker];
 }
 
+// Whatever it owes counts, a verb's calls and cancelled ones too: it has to do these
+// first.
 static int has_room(const struct mst_peer *peer, uint32_t depth) {
   const struct mst_worker *worker = mst_peer_worker(peer);
-  const int up =
-      worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY;
-  return up && worker->stop_ns == INT64_MAX && !peer->dead &&
-         !peer->data.ended && mst_peer_unread(peer) < depth;
+  return mst_peer_is_up(peer) && !peer->dead && worker->stop_ns == INT64_MAX &&
+         worker->owed < depth;
 }
 
 // free_peer finds the next worker with fewer than `depth` calls that may have it, in

@@ -23,6 +23,31 @@ test_cluster("waiting for any task ends with the first that is done", {
   expect_false(task_cancel(slow))
 })
 
+test_cluster("quick tasks don't wait behind a slow one while another worker is free", {
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  # Ends only when all others have ended.
+  slow <- task_submit(cl, function(folder) {
+    end <- Sys.time() + 60
+    while (length(list.files(folder)) < 6L && Sys.time() < end) Sys.sleep(0.01) # tidy: its work
+    length(list.files(folder))
+  }, folder)
+  quick <- lapply(1:8, function(i) {
+    task_submit(cl, function(i, folder) file.create(file.path(folder, i)), i, folder)
+  })
+  # One may stand in reserve behind the slow one.
+  expect_gte(task_value(slow), 6L)
+  expect_true(all(vapply(quick, task_value, NA)))
+})
+
+test_cluster("a worker has one task and one in reserve, and others wait", {
+  cl <- local_cluster(1)
+  tasks <- lapply(1:4, function(i) task_submit(cl, Sys.sleep, 0.2))
+  states <- sub("^.*, ([a-z]+).*$", "\\1", vapply(tasks, format, ""))
+  expect_identical(states, c("running", "running", "queued", "queued"))
+  expect_true(all(task_wait(tasks)))
+})
+
 test_cluster("a task that waits can be cancelled, and others go on", {
   cl <- local_cluster(1)
   tasks <- lapply(1:6, function(i) {
