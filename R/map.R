@@ -142,11 +142,11 @@ map_take <- function(map, call) {
   done <- which(task_wait(map$tasks, any = TRUE, timeout = patience))
   for (i in done) {
     piece <- map$pieces[[i]]
+    if (isTRUE(piece$over)) next # another had the same elements and was first
     elements <- piece$first:piece$last
     value <- tryCatch(task_value(map$tasks[[i]]),
       muster_error = function(e) abort_map(map, e, elements, call)
     )
-    if (isTRUE(piece$over)) next # another had the same elements and was first
     if (!is.null(value$failed)) {
       abort_element(map, value, elements, call)
     }
