@@ -1,7 +1,6 @@
 // Healing at work: what a loss means for a worker's calls, its way back, signs of
 // life, and limits on calls. What to do is decided in heal.c and state.c, what to
 // replay is kept by journal.c; here it is done.
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,6 +20,12 @@ void mst_loss_free(struct mst_loss *loss) {
   free(loss->output);
   free(loss->reason);
   free(loss);
+}
+
+void mst_peer_pop_loss(struct mst_peer *peer) {
+  struct mst_loss *loss = peer->losses;
+  peer->losses = loss->next;
+  mst_loss_free(loss);
 }
 
 static char *last_words(const struct mst_peer *peer) {
@@ -53,7 +58,6 @@ static struct mst_loss *loss_of(struct mst_peer *peer,
   loss->kind = kind;
   loss->cluster = peer->cluster->id;
   loss->worker = peer->index;
-  loss->epoch = worker->epoch;
   loss->pid = worker->pid;
   loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
   loss->number = worker->exit_number;

@@ -1,5 +1,4 @@
 // The session's end of one worker: its channels, its hello, its answers.
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -172,9 +171,7 @@ static int skip_one(struct mst_peer *peer) {
   struct mst_frame frame;
   if (loss_is_next(peer)) {
     if (!peer->losses->silent) return 0;
-    struct mst_loss *loss = peer->losses;
-    peer->losses = loss->next;
-    mst_loss_free(loss);
+    mst_peer_pop_loss(peer);
     pass(peer);
     return 1;
   }
@@ -495,11 +492,7 @@ uint32_t mst_peer_unread(const struct mst_peer *peer) {
 }
 
 void mst_peer_taken(struct mst_peer *peer) {
-  if (loss_is_next(peer)) {
-    struct mst_loss *loss = peer->losses;
-    peer->losses = loss->next;
-    mst_loss_free(loss);
-  }
+  if (loss_is_next(peer)) mst_peer_pop_loss(peer);
   peer->taken++;
   mst_peer_skip(peer);
 }

@@ -116,11 +116,8 @@ static void forget_all(struct mst_peer *peer) {
     }
     mst_peer_pop_call(peer);
   }
-  while (peer->losses != NULL) {
-    struct mst_loss *loss = peer->losses;
-    peer->losses = loss->next;
-    mst_loss_free(loss);
-  }
+  while (peer->losses != NULL)
+    mst_peer_pop_loss(peer);
   mst_journal_free(&peer->journal);
   if (peer->to_heal) peer->cluster->session->to_heal--;
   peer->to_heal = 0;

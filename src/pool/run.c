@@ -239,6 +239,12 @@ int mst_session_run(struct mst_session *session, int timeout_ms,
   return rc < 0 ? rc : 0;
 }
 
+static void free_peers(struct mst_cluster *cluster, uint32_t from,
+                       uint32_t to) {
+  for (uint32_t i = from; i < to; i++)
+    free(cluster->peers[i]);
+}
+
 // add_peers makes the session's ends of workers from..to - 1, with nothing open.
 static int add_peers(struct mst_cluster *cluster, uint32_t from, uint32_t to) {
   struct mst_peer **peers =
@@ -248,8 +254,7 @@ static int add_peers(struct mst_cluster *cluster, uint32_t from, uint32_t to) {
   for (uint32_t i = from; i < to; i++) {
     peers[i] = calloc(1, sizeof **peers);
     if (peers[i] == NULL) {
-      while (i-- > from)
-        free(peers[i]);
+      free_peers(cluster, from, i);
       return -MST_EMEM;
     }
     mst_peer_init(peers[i], cluster, i);
@@ -265,16 +270,13 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
   struct mst_cluster *cluster = calloc(1, sizeof *cluster);
-  if (cluster == NULL || add_peers(cluster, 0, workers) != 0) {
-    if (cluster != NULL) free(cluster->peers);
-    free(cluster);
-    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for %u workers",
-                       workers);
+  int rc = cluster == NULL ? -MST_EMEM : add_peers(cluster, 0, workers);
+  if (rc == 0 && mst_pool_init(&cluster->pool, workers, window) != 0) {
+    free_peers(cluster, 0, workers);
+    rc = -MST_EMEM;
   }
-  if (mst_pool_init(&cluster->pool, workers, window) != 0) {
-    for (uint32_t i = 0; i < workers; i++)
-      free(cluster->peers[i]);
-    free(cluster->peers);
+  if (rc != 0) {
+    if (cluster != NULL) free(cluster->peers);
     free(cluster);
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for %u workers",
                        workers);
@@ -301,8 +303,7 @@ int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
   int rc = add_peers(cluster, from, from + more);
   if (rc == 0) {
     rc = mst_pool_grow(&cluster->pool, more);
-    for (uint32_t i = from; rc != 0 && i < from + more; i++)
-      free(cluster->peers[i]);
+    if (rc != 0) free_peers(cluster, from, from + more);
   }
   if (rc != 0) {
     return mst_err_set(err, (enum mst_code) - rc, 0, "realloc",
@@ -371,8 +372,7 @@ void mst_cluster_free(struct mst_cluster *cluster) {
     at = &(*at)->next;
   *at = cluster->next;
   mst_blob_release(cluster->setup);
-  for (uint32_t i = 0; i < cluster->pool.count; i++)
-    free(cluster->peers[i]);
+  free_peers(cluster, 0, cluster->pool.count);
   mst_pool_free(&cluster->pool);
   mst_log_free(&cluster->log);
   free(cluster->peers);

@@ -43,8 +43,9 @@ void mst_spin_end(struct mst_spin *spin, int found); // what came of it
 
 struct mst_cluster;
 
+struct mst_task; // task.h
+
 // A call that was sent, or is to be sent, and is not answered yet.
-struct mst_task;
 struct mst_call {
   struct mst_call *next;
   struct mst_blob *payload; // a reference
@@ -68,7 +69,7 @@ struct mst_loss {
     MST_LOSS_TIMEOUT,   // its call took too long
     MST_LOSS_GIVEN_UP   // it doesn't come back
   } kind;
-  uint32_t cluster, worker, epoch, pid;
+  uint32_t cluster, worker, pid;
   uint32_t how; // enum mst_exit
   int32_t number;
   uint32_t attempts; // of the call that fails, or is tried again
@@ -131,8 +132,8 @@ struct mst_session {
   struct mst_spin spin;
   int64_t reap_ns;     // when launchers were last asked to reap
   int64_t listened_ns; // when the session last ran
-  struct mst_loss
-      *events; // what happened to workers, for the user; oldest first
+  // What happened to workers, for the user; oldest first.
+  struct mst_loss *events;
   uint32_t event_count;
   uint32_t to_heal; // peers with to_heal
   uint64_t task_id; // last given

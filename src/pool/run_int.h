@@ -16,6 +16,8 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 // mst_peer_lost stops reading from a worker that is lost: a process that it left
 // behind may hold the other end for ever.
 void mst_peer_lost(struct mst_peer *peer);
+// mst_peer_pop_loss frees the oldest loss.
+void mst_peer_pop_loss(struct mst_peer *peer);
 // mst_peer_is_up tells whether a call that is sent now reaches a worker: it is there,
 // and has been told all that comes before.
 int mst_peer_is_up(const struct mst_peer *peer);
