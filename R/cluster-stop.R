@@ -42,6 +42,7 @@ stop_nodes <- function(nodes) {
     restarted <- .Call(ffi_cluster_stop, group$pointer, as.integer(group$ranks))
     swept <- swept || isTRUE(restarted)
   }
+  plans_drop()
   # One that was ended while it came back left its directory.
   if (swept) sweep_temp_dirs() else drop_booted_dir()
 }

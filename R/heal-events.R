@@ -186,14 +186,21 @@ job_in <- function(frame, job, results) {
 
 # ---- Fork servers that are gone
 
-# What is needed to boot another server for a cluster, by the cluster's id.
+# What is needed to boot another server for a cluster, by the cluster's id. Those of
+# clusters that are gone are dropped: they hold what the user's `setup` refers to.
 plans_keep <- function(id, plan, base) {
+  plans_drop()
   the$plans[[as.character(id)]] <- list(plan = plan, base = base)
+}
+
+plans_drop <- function() {
+  the$plans <- the$plans[names(the$plans) %in% .Call(ffi_cluster_ids)$id]
 }
 
 # Called from C when a worker is to be replaced and its fork server is gone.
 replace_servers <- function() {
-  for (id in .Call(ffi_cluster_orphans)) {
+  clusters <- .Call(ffi_cluster_ids)
+  for (id in clusters$id[clusters$orphaned]) {
     kept <- the$plans[[as.character(id)]]
     server <- tryCatch(server_for(kept$plan), error = identity)
     if (inherits(server, "error") || !is.null(server$refused)) {

@@ -1,11 +1,6 @@
 # A worker's state as bytes, and back: what stands in a journal for all that came
 # before it. Runs in workers.
 
-# The registry of namespaces, for src/ffi/track.c, or NULL.
-namespace_registry <- function() {
-  tryCatch(eval(body(loadedNamespaces)[[2L]], baseenv()), error = function(e) NULL)
-}
-
 # What options a worker had when it was ready.
 note_options <- function() the$options <- options()
 

@@ -232,9 +232,7 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
       i++;
       continue;
     }
-    ffi_run_slice(cluster->session, FFI_SLICE_MS);
-    ffi_attend(cluster->session);
-    R_CheckUserInterrupt();
+    ffi_wait_slice(cluster->session, FFI_SLICE_MS);
     if (ffi_cluster_of(pointer, &outcome) == NULL) break;
   }
   UNPROTECT(1);

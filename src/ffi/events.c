@@ -74,23 +74,22 @@ static void show_lines(struct mst_cluster *cluster) {
   }
 }
 
-static void call_r(const char *name) {
-  SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
-  SEXP call = PROTECT(Rf_lang1(Rf_install(name)));
-  (void)Rf_eval(call, ns);
-  UNPROTECT(3);
-}
-
 void ffi_attend(struct mst_session *session) {
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     if (cluster->shown < cluster->log.next) show_lines(cluster);
   }
-  if (session->events != NULL) call_r("announce_events");
+  if (session->events != NULL) (void)ffi_call_ours("announce_events", NULL);
   if (session->orphaned) {
     session->orphaned = 0;
-    call_r("replace_servers");
+    (void)ffi_call_ours("replace_servers", NULL);
   }
+}
+
+void ffi_wait_slice(struct mst_session *session, int timeout_ms) {
+  ffi_run_slice(session, timeout_ms);
+  ffi_attend(session);
+  R_CheckUserInterrupt();
 }
 
 // ffi_process_stat gives c(resident bytes, CPU seconds) of a process, NA where the
@@ -120,22 +119,22 @@ SEXP ffi_process_stat(SEXP pid) {
   return value;
 }
 
-// ffi_cluster_orphans gives the ids of clusters that wait for another fork server.
-SEXP ffi_cluster_orphans(void) {
+// ffi_cluster_ids gives list(id, orphaned) of all clusters; orphaned: it waits for
+// another fork server.
+SEXP ffi_cluster_ids(void) {
+  static const char *const names[] = {"id", "orphaned"};
   const struct mst_session *session = ffi_session_or_null();
+  const struct mst_cluster *first = session == NULL ? NULL : session->clusters;
   R_xlen_t n = 0;
-  for (const struct mst_cluster *at = session == NULL ? NULL
-                                                      : session->clusters;
-       at != NULL; at = at->next) {
-    n += at->orphaned;
-  }
-  SEXP ids = PROTECT(Rf_allocVector(INTSXP, n));
-  n = 0;
-  for (const struct mst_cluster *at = session == NULL ? NULL
-                                                      : session->clusters;
-       at != NULL; at = at->next) {
-    if (at->orphaned) INTEGER(ids)[n++] = (int)at->id;
+  for (const struct mst_cluster *at = first; at != NULL; at = at->next)
+    n++;
+  SEXP list = PROTECT(ffi_list(2, names));
+  SEXP ids = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, n));
+  SEXP orphaned = SET_VECTOR_ELT(list, 1, Rf_allocVector(LGLSXP, n));
+  for (const struct mst_cluster *at = first; at != NULL; at = at->next) {
+    INTEGER(ids)[--n] = (int)at->id;
+    LOGICAL(orphaned)[n] = at->orphaned;
   }
   UNPROTECT(1);
-  return ids;
+  return list;
 }

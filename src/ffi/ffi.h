@@ -94,6 +94,16 @@ SEXP ffi_list(int n, const char *const *names);
 // valid in neither are shown as <xx>.
 SEXP ffi_text(const char *bytes, size_t n);
 
+// ffi_call_ours calls a function of muster's namespace with one argument, or with none
+// if it is NULL. Raises what that raises.
+SEXP ffi_call_ours(const char *name, SEXP argument);
+
+// What R has other names for, or none in its API, from version to version.
+// ffi_binding gives a binding of env itself, R_UnboundValue if there is none.
+SEXP ffi_binding(SEXP env, SEXP symbol);
+SEXP ffi_closure_env(SEXP fun);
+SEXP ffi_parent_env(SEXP env);
+
 // ---- node.c
 
 // ffi_payload serializes a call into a blob that is node.c's: take a reference to keep
@@ -107,21 +117,19 @@ void ffi_payload_done(void);
 // ffi_attend shows what workers printed, tells what happened to them, and has R
 // code replace a fork server that is gone. Runs R code: may leave by longjmp.
 void ffi_attend(struct mst_session *session);
+// ffi_wait_slice is one round of a wait: serves the session, shows and tells what there
+// is, and looks at R's interrupts and time limits. May leave by longjmp.
+void ffi_wait_slice(struct mst_session *session, int timeout_ms);
 // ffi_loss_list describes a loss as R code wants it.
 SEXP ffi_loss_list(const struct mst_loss *loss);
 
 // ---- track.c: runs in workers
 
-// ffi_binding gives a binding of env itself, R_UnboundValue if there is none.
-SEXP ffi_binding(SEXP env, SEXP symbol);
-SEXP ffi_closure_env(SEXP fun);
-SEXP ffi_parent_env(SEXP env);
-
 // ffi_track_begin notes what this worker is; later calls note it anew. Raises R
 // errors.
 void ffi_track_begin(void);
 // ffi_track_changed tells what changed since it was last asked: MST_FLAG_STATE,
-// NAMESPACE, RNG, SEED (then *seed is filled). 0 before ffi_track_begin. Raises R
+// RNG, SEED (then *seed is filled). 0 before ffi_track_begin. Raises R
 // errors.
 uint16_t ffi_track_changed(struct mst_seed *seed);
 void ffi_track_set_seed(const struct mst_seed *seed);
@@ -139,7 +147,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy);
 SEXP ffi_cluster_grow(SEXP cluster, SEXP more);
 SEXP ffi_cluster_adopt(SEXP id, SEXP server);
-SEXP ffi_cluster_orphans(void);
+SEXP ffi_cluster_ids(void);
 SEXP ffi_cluster_logs(SEXP cluster);
 SEXP ffi_events(void);
 SEXP ffi_round(void);

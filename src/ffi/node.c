@@ -28,7 +28,7 @@ static struct mst_blob *scratch[SCRATCH_COUNT];
 static unsigned scratch_last;
 
 // forget_broadcast lets go of a large payload: nobody sends it again. Called
-// before each receive, so it is quick when there is none.
+// before each answer is awaited and after it came, so it is quick when there is none.
 static void forget_broadcast(void) {
   if (broadcast.key != NULL) {
     R_ReleaseObject(broadcast.key);
@@ -60,27 +60,9 @@ static struct mst_blob *free_scratch(void) {
   return scratch[i];
 }
 
-// function_of_ours gives a function of muster's namespace by name, looked up once.
-static SEXP function_of_ours(SEXP *known, const char *name) {
-  if (*known == NULL) {
-    SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
-    *known = PROTECT(Rf_eval(Rf_install(name), ns));
-    R_PreserveObject(*known);
-    UNPROTECT(3);
-  }
-  return *known;
-}
-
 // verb_frame asks R for the frame of the clusterCall() that is sending, NULL in
 // all other cases.
-static SEXP verb_frame(void) {
-  static SEXP fun;
-  SEXP call =
-      PROTECT(Rf_lcons(function_of_ours(&fun, "broadcast_frame"), R_NilValue));
-  SEXP frame = Rf_eval(call, R_GlobalEnv);
-  UNPROTECT(1);
-  return frame;
-}
+static SEXP verb_frame(void) { return ffi_call_ours("broadcast_frame", NULL); }
 
 static int same_args(SEXP a, SEXP b) {
   if (Rf_xlength(a) != Rf_xlength(b)) return 0;
@@ -292,15 +274,12 @@ static void note_frame(SEXP node, struct mst_peer *peer, SEXP frame) {
   frame = verb_of(frame);
   SEXP frames = frames_of(node);
   if (TYPEOF(frames) != VECSXP || Rf_xlength(frames) != 1) return;
-  if (mst_peer_unread(peer) == 0) {
-    peer->verb = frame;
-  } else {
+  if (mst_peer_unread(peer) > 0) {
     SEXP before = VECTOR_ELT(frames, 0);
-    if (before == R_GlobalEnv) return;
-    if (before == frame) return;
+    if (before == R_GlobalEnv || before == frame) return;
     mst_peer_forget(peer);
-    peer->verb = frame;
   }
+  peer->verb = frame;
   SET_VECTOR_ELT(frames, 0, frame);
 }
 
@@ -432,9 +411,7 @@ static SEXP value_of(struct mst_peer *peer) {
   if (there == 2) return Rf_ScalarInteger(FFI_FAILED);
   const size_t n = (size_t)frame.head.length;
   make_constants();
-  const size_t skip =
-      MST_VALUE_HEAD_BYTES +
-      ((frame.head.flags & MST_FLAG_SEED) != 0 ? MST_SEED_BYTES : 0);
+  const size_t skip = mst_value_skip(frame.head.flags);
   if (mst_value_head_decode(frame.payload, n, &head) != 0 || n < skip) {
     mst_peer_taken(peer);
     return Rf_ScalarInteger(FFI_SYSTEM);

@@ -1,7 +1,5 @@
 // Tasks as external pointers: submit, wait, value, cancel.
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
@@ -70,9 +68,7 @@ static int nodes_allowed(SEXP nodes, struct mst_cluster **cluster,
 static void wait_for_room(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
   while (cluster->queued_bytes > QUEUE_BYTES && cluster->queued > 0) {
-    ffi_run_slice(session, FFI_SLICE_MS);
-    ffi_attend(session);
-    R_CheckUserInterrupt();
+    ffi_wait_slice(session, FFI_SLICE_MS);
   }
 }
 
@@ -147,9 +143,7 @@ SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
   if (session != NULL && !waits) ffi_run_slice(session, 0);
   while (session != NULL && waits && have < want) {
     const uint64_t before = session->tasks_done;
-    ffi_run_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    ffi_attend(session);
-    R_CheckUserInterrupt();
+    ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
     // Counting is for when some task is done: there may be 100,000.
     if (session->tasks_done != before) have = count_done(tasks, R_NilValue);
     waits = mst_clock_now() < deadline_ns;
@@ -161,8 +155,7 @@ SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
 
 static SEXP answer_of(struct mst_task *task) {
   static const char *const names[] = {"value", "error", "conditions", "worker"};
-  const size_t skip = MST_VALUE_HEAD_BYTES +
-                      ((task->flags & MST_FLAG_SEED) != 0 ? MST_SEED_BYTES : 0);
+  const size_t skip = mst_value_skip(task->flags);
   if (task->answer.len < skip) return Rf_ScalarInteger(FFI_SYSTEM);
   SEXP content = PROTECT(
       ffi_unserialize(task->answer.data + skip, task->answer.len - skip));
@@ -196,9 +189,7 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
   while (!is_done(task)) {
     if (deadline_ns == 0) deadline_ns = ffi_deadline(timeout_s);
     if (mst_clock_now() >= deadline_ns) return R_NilValue;
-    ffi_run_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    ffi_attend(session);
-    R_CheckUserInterrupt();
+    ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
   }
   if (task->state == MST_TASK_DONE) return answer_of(task);
   return Rf_ScalarInteger(task->state == MST_TASK_CANCELLED ? FFI_STOPPED

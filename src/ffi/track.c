@@ -2,10 +2,10 @@
 //
 // Looked at: the bindings of the global environment, of environments that are bound
 // there and of closures' environments (objects that keep state: R6, counters), the
-// search path, options, the working directory, the loaded namespaces, and the
-// random number stream. Bindings are compared by address. That is enough because
-// the values seen last are held here: R copies a value that somebody else holds
-// before it changes it, and the address of one that is held is not used again.
+// search path, options, the working directory, and the random number stream. Bindings
+// are compared by address. That is enough because the values seen last are held here:
+// R copies a value that somebody else holds before it changes it, and the address of
+// one that is held is not used again.
 //
 // Not seen: what is inside of lists of environments, of packages' own environments,
 // of external pointers. clusterEvalQ() is kept in the journal for such.
@@ -15,8 +15,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <Rversion.h>
-
 #include "ffi/ffi.h"
 
 // Environments below these many bindings in all are looked into.
@@ -25,24 +23,6 @@
 // With more of these than ever were seen, each call counts as one that changed some.
 #define SEARCH_MAX 1000
 #define OPTIONS_MAX 1000
-
-#if R_VERSION >= R_Version(4, 5, 0)
-#define PARENT_OF(env) R_ParentEnv(env)
-#define CLOSURE_ENV(fun) R_ClosureEnv(fun)
-SEXP ffi_binding(SEXP env, SEXP symbol) {
-  return R_getVarEx(symbol, env, FALSE, R_UnboundValue);
-}
-#else
-#define PARENT_OF(env) ENCLOS(env)
-#define CLOSURE_ENV(fun) CLOENV(fun)
-SEXP ffi_binding(SEXP env, SEXP symbol) {
-  return Rf_findVarInFrame(env, symbol);
-}
-#endif
-
-SEXP ffi_closure_env(SEXP fun) { return CLOSURE_ENV(fun); }
-
-SEXP ffi_parent_env(SEXP env) { return PARENT_OF(env); }
 
 // held: list(envs, values, options, search path, seed), preserved as a whole.
 enum { HELD_ENVS, HELD_VALUES, HELD_OPTIONS, HELD_SEARCH, HELD_SEED, HELD_N };
@@ -69,8 +49,6 @@ static struct {
   size_t seen_count, seen_cap;
   int lengths[ENVS_MAX];
   int env_count;
-  SEXP registry; // of namespaces, NULL if it can't be had
-  int namespaces;
   char directory[4096];
 } track;
 
@@ -115,8 +93,8 @@ static int bindings_changed(void) {
 
 static int search_changed(void) {
   int i = 0;
-  for (SEXP env = PARENT_OF(R_GlobalEnv); env != R_EmptyEnv;
-       env = PARENT_OF(env), i++) {
+  for (SEXP env = ffi_parent_env(R_GlobalEnv); env != R_EmptyEnv;
+       env = ffi_parent_env(env), i++) {
     if (i >= track.search_count || track.search[i] != env) return 1;
   }
   return i != track.search_count;
@@ -125,11 +103,10 @@ static int search_changed(void) {
 // An option that was set and set back may have another address.
 static int same_value(SEXP one, SEXP other) {
   if (one == other) return 1;
-  SEXP call = PROTECT(Rf_lang3(Rf_install("identical"), one, other));
   SEXP quoted_one = PROTECT(Rf_lang2(R_QuoteSymbol, one));
   SEXP quoted_other = PROTECT(Rf_lang2(R_QuoteSymbol, other));
-  SETCADR(call, quoted_one);
-  SETCADDR(call, quoted_other);
+  SEXP call =
+      PROTECT(Rf_lang3(Rf_install("identical"), quoted_one, quoted_other));
   const int same = Rf_asLogical(Rf_eval(call, R_BaseEnv)) == 1;
   UNPROTECT(3);
   return same;
@@ -232,9 +209,9 @@ static void note_search(void) {
   PROTECT_INDEX at;
   PROTECT_WITH_INDEX(held, &at);
   track.search_count = 0;
-  for (SEXP env = PARENT_OF(R_GlobalEnv);
+  for (SEXP env = ffi_parent_env(R_GlobalEnv);
        env != R_EmptyEnv && track.search_count < SEARCH_MAX;
-       env = PARENT_OF(env)) {
+       env = ffi_parent_env(env)) {
     track.search[track.search_count++] = env;
     REPROTECT(held = Rf_cons(env, held), at);
   }
@@ -257,26 +234,16 @@ static void note_options(void) {
   UNPROTECT(1);
 }
 
-static SEXP namespace_registry(void) {
-  SEXP call = PROTECT(Rf_lang1(Rf_install("namespace_registry")));
-  SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
-  SEXP registry = Rf_eval(call, ns);
-  UNPROTECT(3);
-  return TYPEOF(registry) == ENVSXP ? registry : NULL;
-}
-
 void ffi_track_begin(void) {
   track.on = 1;
   if (track.held == NULL) {
     track.held = Rf_allocVector(VECSXP, HELD_N);
     R_PreserveObject(track.held);
-    track.registry = namespace_registry(); // lives as long as R
   }
   note_bindings();
   note_search();
   note_options();
   (void)directory_now(track.directory, sizeof track.directory);
-  track.namespaces = track.registry == NULL ? 0 : Rf_length(track.registry);
   SET_VECTOR_ELT(track.held, HELD_SEED,
                  ffi_binding(R_GlobalEnv, seed_symbol()));
 }
@@ -307,10 +274,6 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
   if (options) note_options();
   if (directory) (void)directory_now(track.directory, sizeof track.directory);
   if (bindings || search || options == 1 || directory) flags |= MST_FLAG_STATE;
-  if (track.registry != NULL && Rf_length(track.registry) != track.namespaces) {
-    track.namespaces = Rf_length(track.registry);
-    flags |= MST_FLAG_NAMESPACE;
-  }
   return flags;
 }
 

@@ -87,6 +87,36 @@ void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
   spawn->output = -1;
 }
 
+SEXP ffi_call_ours(const char *name, SEXP argument) {
+  static SEXP ns; // lives as long as this code is loaded
+  if (ns == NULL) {
+    ns = R_FindNamespace(PROTECT(Rf_mkString("muster")));
+    R_PreserveObject(ns);
+    UNPROTECT(1);
+  }
+  SEXP call = PROTECT(argument == NULL ? Rf_lang1(Rf_install(name))
+                                       : Rf_lang2(Rf_install(name), argument));
+  SEXP value = Rf_eval(call, ns);
+  UNPROTECT(1);
+  return value;
+}
+
+#if R_VERSION >= R_Version(4, 5, 0)
+SEXP ffi_binding(SEXP env, SEXP symbol) {
+  return R_getVarEx(symbol, env, FALSE, R_UnboundValue);
+}
+SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
+SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
+static int has_attributes(SEXP x) { return ANY_ATTRIB(x); }
+#else
+SEXP ffi_binding(SEXP env, SEXP symbol) {
+  return Rf_findVarInFrame(env, symbol);
+}
+SEXP ffi_closure_env(SEXP fun) { return CLOENV(fun); }
+SEXP ffi_parent_env(SEXP env) { return ENCLOS(env); }
+static int has_attributes(SEXP x) { return ATTRIB(x) != R_NilValue; }
+#endif
+
 struct mst_blob *ffi_blob_of(SEXP x) {
   static struct mst_blob *begun;
   mst_blob_release(begun);
@@ -98,14 +128,8 @@ struct mst_blob *ffi_blob_of(SEXP x) {
   return blob;
 }
 
-#if R_VERSION >= R_Version(4, 5, 0)
-#define HAS_ATTRIBUTES(x) ANY_ATTRIB(x)
-#else
-#define HAS_ATTRIBUTES(x) (ATTRIB(x) != R_NilValue)
-#endif
-
 static int is_plain(SEXP x, SEXPTYPE type) {
-  return TYPEOF(x) == (int)type && Rf_xlength(x) == 1 && !HAS_ATTRIBUTES(x);
+  return TYPEOF(x) == (int)type && Rf_xlength(x) == 1 && !has_attributes(x);
 }
 
 // ffi_pack makes one vector of a list of single numbers of one type without attributes;

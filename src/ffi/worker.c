@@ -218,16 +218,6 @@ static void begin_times(void) {
   (void)getrusage(RUSAGE_SELF, &worker.begin_usage);
 }
 
-// call_ours calls a function of muster's namespace with one argument or none.
-static SEXP call_ours(const char *name, SEXP argument) {
-  SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
-  SEXP call = PROTECT(argument == NULL ? Rf_lang1(Rf_install(name))
-                                       : Rf_lang2(Rf_install(name), argument));
-  SEXP value = Rf_eval(call, ns);
-  UNPROTECT(3);
-  return value;
-}
-
 static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
   if (!worker.timed) { // the call could not even be read
     mst_value_head_encode(&(struct mst_value_head){0}, out);
@@ -329,7 +319,7 @@ static void set_seed(const struct mst_frame *frame) {
   if (seed.known) {
     ffi_track_set_seed(&seed);
   } else {
-    call_ours("clear_globals", NULL);
+    ffi_call_ours("clear_globals", NULL);
     ffi_track_begin();
   }
 }
@@ -338,7 +328,7 @@ static void set_seed(const struct mst_frame *frame) {
 // into bytes. 0 when the session is gone.
 static int send_state(void) {
   struct mst_head head = {.kind = MST_KIND_STATE};
-  SEXP state = PROTECT(call_ours("worker_snapshot", NULL));
+  SEXP state = PROTECT(ffi_call_ours("worker_snapshot", NULL));
   struct mst_buf *buf = &worker.reply->buf;
   buf->len = 0;
   if (state != R_NilValue) ffi_serialize(state, buf);
@@ -352,7 +342,7 @@ static int send_state(void) {
 
 static void take_state(const struct mst_frame *frame) {
   SEXP state = PROTECT(read_frame(frame));
-  call_ours("worker_restore", state);
+  ffi_call_ours("worker_restore", state);
   ffi_track_begin();
   UNPROTECT(1);
 }

@@ -187,6 +187,11 @@ static int seed_valid(const struct mst_seed *seed) {
   return seed->words[0] >= 0 && seed->words[0] % 100 == 7;
 }
 
+size_t mst_value_skip(uint16_t flags) {
+  return MST_VALUE_HEAD_BYTES +
+         ((flags & MST_FLAG_SEED) != 0 ? MST_SEED_BYTES : 0);
+}
+
 void mst_seed_encode(const struct mst_seed *seed, uint8_t out[MST_SEED_BYTES]) {
   MST_ASSERT(seed_valid(seed));
   for (size_t i = 0; i < MST_SEED_WORDS; i++) {

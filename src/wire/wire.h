@@ -59,18 +59,21 @@ enum mst_kind {
 };
 
 // Bits of the header's flags.
-#define MST_FLAG_ERROR 0x0001u // VALUE: the call raised an error
-#define MST_FLAG_STATE 0x0002u // VALUE: the call changed the worker's state
-#define MST_FLAG_XDR 0x0004u   // R bytes are in R's portable big-endian form
-#define MST_FLAG_REPLAY                                                        \
-  0x0008u // EXEC, VALUE: of a journal, for its effect only
-#define MST_FLAG_NAMESPACE 0x0010u // VALUE: the call loaded a namespace
-#define MST_FLAG_RNG                                                           \
-  0x0020u // VALUE: it drew from another than L'Ecuyer's stream
-#define MST_FLAG_SEED 0x0040u // VALUE: the stream's position follows the times
-#define MST_FLAG_TASK                                                          \
-  0x0080u // EXEC: the answer is to tell conditions and errors
-#define MST_FLAGS_KNOWN 0x00FFu
+// VALUE: the call raised an error.
+#define MST_FLAG_ERROR 0x0001u
+// VALUE: the call changed the worker's state.
+#define MST_FLAG_STATE 0x0002u
+// R bytes are in R's portable big-endian form.
+#define MST_FLAG_XDR 0x0004u
+// EXEC, VALUE: of a journal, for its effect only.
+#define MST_FLAG_REPLAY 0x0008u
+// VALUE: the call drew from another stream than L'Ecuyer's.
+#define MST_FLAG_RNG 0x0010u
+// VALUE: the stream's position follows the times.
+#define MST_FLAG_SEED 0x0020u
+// EXEC: the answer is to tell conditions and errors.
+#define MST_FLAG_TASK 0x0040u
+#define MST_FLAGS_KNOWN 0x007Fu
 
 struct mst_head {
   uint8_t kind;     // enum mst_kind
@@ -141,6 +144,8 @@ struct mst_value_head {
   double system_s;
   double elapsed_s;
 };
+// mst_value_skip gives the bytes in front of the R bytes of a VALUE with these flags.
+size_t mst_value_skip(uint16_t flags);
 void mst_value_head_encode(const struct mst_value_head *value,
                            uint8_t out[MST_VALUE_HEAD_BYTES]);
 int mst_value_head_decode(const uint8_t *bytes, size_t n,

@@ -67,8 +67,7 @@ static void seeds(struct fuzz_sink *sink) {
   sink->take(sink, "value", bytes, n);
   n = write_frame(bytes, MST_KIND_EXEC, MST_FLAG_REPLAY, 10);
   sink->take(sink, "exec-replay", bytes, n);
-  n = write_frame(bytes, MST_KIND_VALUE,
-                  MST_FLAG_SEED | MST_FLAG_RNG | MST_FLAG_NAMESPACE,
+  n = write_frame(bytes, MST_KIND_VALUE, MST_FLAG_SEED | MST_FLAG_RNG,
                   MST_VALUE_HEAD_BYTES + MST_SEED_BYTES);
   sink->take(sink, "value-seed", bytes, n);
   n = write_frame(bytes, MST_KIND_SEED, 0, MST_SEED_BYTES);

@@ -326,3 +326,17 @@ test_cluster("many clusters can be started and stopped one after the other", {
     cluster_stop(cl)
   }
 })
+
+test_cluster("what a cluster was set up with is let go when it is stopped", {
+  gone <- FALSE
+  start <- function() {
+    marker <- new.env()
+    reg.finalizer(marker, function(e) gone <<- TRUE)
+    cluster_start(1, setup = local(function() NULL, marker))
+  }
+  cl <- start()
+  gc()
+  cluster_stop(cl)
+  gc()
+  expect_true(gone)
+})
