@@ -6,8 +6,9 @@
 #' nobody wants any more.
 #'
 #' Tasks wait in a queue of the cluster, first in, first out. Each worker has one task to
-#' evaluate and one more that it goes on with by itself; a worker that has done both waits
-#' until the session looks at it again, which is in any call that waits for workers.
+#' evaluate and one more that it goes on with by itself. The queue is served while you
+#' compute, too, by a second thread of the session, which begins when you have been away from
+#' muster for 2 to 4 ms and ends with the last cluster.
 #' Results stay bytes until they are asked for. A task that nothing refers to any more is
 #' evaluated all the same, and its value dropped.
 #'
@@ -24,7 +25,7 @@
 #' @param task A task of `task_submit()`.
 #' @param tasks A task, or a list of tasks.
 #' @param timeout Seconds to wait, 0 up; by default as long as it takes.
-#' @param any If `TRUE`, wait only until one more of them is done.
+#' @param any If `TRUE`, wait only until one of them is done: at once if one is already.
 #' @returns `task_submit()`: an object of class `"muster_task"`, to be used in this session
 #'   only. `task_value()`: the value of the call. `task_done()`, `task_wait()`: a logical
 #'   vector, one for each task. `task_cancel()`: `TRUE` for each task that was not done yet,

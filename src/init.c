@@ -8,67 +8,95 @@
 #define ENTRY(name, arguments)                                                 \
   { #name, (DL_FUNC)(void *)&name, arguments }
 
-static const R_CallMethodDef entries[] = {ENTRY(ffi_session_tempdirs, 0),
-                                          ENTRY(ffi_session_configure, 1),
-                                          ENTRY(ffi_session_end, 1),
-                                          ENTRY(ffi_server_start, 4),
-                                          ENTRY(ffi_server_wait, 2),
-                                          ENTRY(ffi_server_state, 1),
-                                          ENTRY(ffi_server_end, 1),
-                                          ENTRY(ffi_cluster_open, 6),
-                                          ENTRY(ffi_cluster_grow, 2),
-                                          ENTRY(ffi_cluster_adopt, 2),
-                                          ENTRY(ffi_cluster_ids, 0),
-                                          ENTRY(ffi_cluster_logs, 1),
-                                          ENTRY(ffi_events, 0),
-                                          ENTRY(ffi_round, 0),
-                                          ENTRY(ffi_process_stat, 1),
-                                          ENTRY(ffi_node_pid, 1),
-                                          ENTRY(ffi_node_look, 1),
-                                          ENTRY(ffi_node_loss, 1),
-                                          ENTRY(ffi_node_kill, 1),
-                                          ENTRY(ffi_node_journal, 1),
-                                          ENTRY(ffi_worker_track, 0),
-                                          ENTRY(ffi_worker_condition, 1),
-                                          ENTRY(ffi_worker_is_task, 0),
-                                          ENTRY(ffi_pack, 1),
-                                          ENTRY(ffi_task_submit, 3),
-                                          ENTRY(ffi_task_wait, 3),
-                                          ENTRY(ffi_task_value, 2),
-                                          ENTRY(ffi_task_loss, 1),
-                                          ENTRY(ffi_task_cancel, 1),
-                                          ENTRY(ffi_task_state, 1),
-                                          ENTRY(ffi_cluster_stop, 2),
-                                          ENTRY(ffi_cluster_status, 1),
-                                          ENTRY(ffi_node_send, 3),
-                                          ENTRY(ffi_node_receive, 1),
-                                          ENTRY(ffi_nodes_receive_one, 1),
-                                          ENTRY(ffi_node_ping, 2),
-                                          ENTRY(ffi_node_outcome, 1),
-                                          ENTRY(ffi_environment, 0),
-                                          ENTRY(ffi_node_status, 1),
-                                          ENTRY(ffi_server_begin, 0),
-                                          ENTRY(ffi_server_run, 2),
-                                          ENTRY(ffi_server_say, 2),
-                                          ENTRY(ffi_worker_begin, 2),
-                                          ENTRY(ffi_worker_setup, 0),
-                                          ENTRY(ffi_worker_ready, 1),
-                                          ENTRY(ffi_worker_failed, 1),
-                                          ENTRY(ffi_worker_serve, 1),
-                                          ENTRY(ffi_worker_answer_error, 1),
-                                          ENTRY(ffi_warm_pair, 0),
-                                          ENTRY(ffi_warm_feed, 2),
-                                          ENTRY(ffi_errno_name, 1),
-                                          ENTRY(ffi_limits, 0),
-                                          ENTRY(ffi_limits_raise, 1),
-                                          ENTRY(ffi_threads_set, 1),
-                                          ENTRY(ffi_threads_count, 0),
-                                          ENTRY(ffi_can_fork, 0),
-                                          ENTRY(ffi_fault_arm, 3),
-                                          ENTRY(ffi_assert_fail, 0),
-                                          ENTRY(ffi_build_flags, 0),
-                                          ENTRY(ffi_can_write, 1),
-                                          {NULL, NULL, 0}};
+// Those that use the session, see ffi_enter.
+#define SESSION_ENTRIES(EACH)                                                  \
+  EACH(ffi_session_tempdirs, 0)                                                \
+  EACH(ffi_session_end, 1)                                                     \
+  EACH(ffi_server_start, 4)                                                    \
+  EACH(ffi_server_wait, 2)                                                     \
+  EACH(ffi_server_state, 1)                                                    \
+  EACH(ffi_server_end, 1)                                                      \
+  EACH(ffi_cluster_open, 6)                                                    \
+  EACH(ffi_cluster_grow, 2)                                                    \
+  EACH(ffi_cluster_adopt, 2)                                                   \
+  EACH(ffi_cluster_ids, 0)                                                     \
+  EACH(ffi_cluster_logs, 1)                                                    \
+  EACH(ffi_events, 0)                                                          \
+  EACH(ffi_round, 0)                                                           \
+  EACH(ffi_node_pid, 1)                                                        \
+  EACH(ffi_node_look, 1)                                                       \
+  EACH(ffi_node_loss, 1)                                                       \
+  EACH(ffi_node_kill, 1)                                                       \
+  EACH(ffi_node_journal, 1)                                                    \
+  EACH(ffi_task_submit, 3)                                                     \
+  EACH(ffi_task_wait, 3)                                                       \
+  EACH(ffi_task_value, 2)                                                      \
+  EACH(ffi_task_loss, 1)                                                       \
+  EACH(ffi_task_cancel, 1)                                                     \
+  EACH(ffi_task_state, 1)                                                      \
+  EACH(ffi_cluster_stop, 2)                                                    \
+  EACH(ffi_cluster_status, 1)                                                  \
+  EACH(ffi_node_send, 3)                                                       \
+  EACH(ffi_node_receive, 1)                                                    \
+  EACH(ffi_nodes_receive_one, 1)                                               \
+  EACH(ffi_node_ping, 2)                                                       \
+  EACH(ffi_node_outcome, 1)                                                    \
+  EACH(ffi_node_status, 1)
+
+#define WITH_SESSION(name, parameters, arguments)                              \
+  static SEXP with_##name parameters {                                         \
+    const void *frame = __builtin_frame_address(0);                            \
+    const void *before = ffi_enter(frame);                                     \
+    SEXP value = name arguments;                                               \
+    ffi_leave(frame, before);                                                  \
+    return value;                                                              \
+  }
+#define WITH_0(name) WITH_SESSION(name, (void), ())
+#define WITH_1(name) WITH_SESSION(name, (SEXP a), (a))
+#define WITH_2(name) WITH_SESSION(name, (SEXP a, SEXP b), (a, b))
+#define WITH_3(name) WITH_SESSION(name, (SEXP a, SEXP b, SEXP c), (a, b, c))
+#define WITH_4(name)                                                           \
+  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d), (a, b, c, d))
+#define WITH_6(name)                                                           \
+  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e, SEXP f),         \
+               (a, b, c, d, e, f))
+#define WITH(name, arguments) WITH_##arguments(name)
+SESSION_ENTRIES(WITH)
+
+#define SESSION_ENTRY(name, arguments)                                         \
+  {#name, (DL_FUNC)(void *)&with_##name, arguments},
+
+static const R_CallMethodDef entries[] = {
+    SESSION_ENTRIES(SESSION_ENTRY) // each with its comma
+    ENTRY(ffi_session_configure, 1),
+    ENTRY(ffi_process_stat, 1),
+    ENTRY(ffi_worker_track, 0),
+    ENTRY(ffi_worker_condition, 1),
+    ENTRY(ffi_worker_is_task, 0),
+    ENTRY(ffi_pack, 1),
+    ENTRY(ffi_environment, 0),
+    ENTRY(ffi_server_begin, 0),
+    ENTRY(ffi_server_run, 2),
+    ENTRY(ffi_server_say, 2),
+    ENTRY(ffi_worker_begin, 2),
+    ENTRY(ffi_worker_setup, 0),
+    ENTRY(ffi_worker_ready, 1),
+    ENTRY(ffi_worker_failed, 1),
+    ENTRY(ffi_worker_serve, 1),
+    ENTRY(ffi_worker_answer_error, 1),
+    ENTRY(ffi_warm_pair, 0),
+    ENTRY(ffi_warm_feed, 2),
+    ENTRY(ffi_errno_name, 1),
+    ENTRY(ffi_limits, 0),
+    ENTRY(ffi_limits_raise, 1),
+    ENTRY(ffi_threads_set, 1),
+    ENTRY(ffi_threads_count, 0),
+    ENTRY(ffi_can_fork, 0),
+    ENTRY(ffi_fault_arm, 3),
+    ENTRY(ffi_assert_fail, 0),
+    ENTRY(ffi_build_flags, 0),
+    ENTRY(ffi_can_write, 1),
+    {NULL, NULL, 0}};
 
 // A failed assertion in the user's session becomes an R error of our class.
 static void assertion_failed(const char *what, const char *file, int line) {

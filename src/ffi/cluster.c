@@ -18,11 +18,15 @@
 // A pointer that nobody refers to any more: stop, without waiting.
 static void finalize_cluster(SEXP pointer) {
   enum ffi_outcome outcome;
+  const void *frame = __builtin_frame_address(0);
+  const void *before = ffi_enter(frame);
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
-  if (cluster == NULL) return;
-  R_ClearExternalPtr(pointer);
-  cluster->abandoned = 1;
-  mst_cluster_stop(cluster);
+  if (cluster != NULL) {
+    R_ClearExternalPtr(pointer);
+    cluster->abandoned = 1;
+    mst_cluster_stop(cluster);
+  }
+  ffi_leave(frame, before);
 }
 
 static SEXP peer_failure(const struct mst_peer *peer) {
@@ -121,6 +125,7 @@ static SEXP wait_started(void *data) {
 static void leave_start(void *data, Rboolean jump) {
   struct starting *starting = data;
   if (!jump) return;
+  ffi_jumped();
   struct mst_cluster *cluster = starting->cluster;
   R_ClearExternalPtr(starting->pointer);
   mst_cluster_stop(cluster);
@@ -173,11 +178,6 @@ static int64_t limit_ns(double s) {
 // list(pointer, nodes), or a list that says why it failed.
 SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy) {
-  static SEXP token;
-  if (token == NULL) {
-    token = R_MakeUnwindCont();
-    R_PreserveObject(token);
-  }
   struct mst_err err;
   mst_err_clear(&err);
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, ffi_cluster_tag(), source));
@@ -195,7 +195,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   R_SetExternalPtrAddr(pointer, cluster);
   struct starting starting = {.cluster = cluster, .pointer = pointer};
   mst_cluster_start(cluster, ffi_deadline(timeout_s));
-  R_UnwindProtect(wait_started, &starting, leave_start, &starting, token);
+  R_UnwindProtect(wait_started, &starting, leave_start, &starting, ffi_token());
   if (cluster->start_failed) {
     SEXP why = PROTECT(start_outcome(cluster));
     R_ClearExternalPtr(pointer);
@@ -334,7 +334,7 @@ SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   if (retire(cluster, ranks) > 0) {
     while (!retired(cluster, ranks)) {
       ffi_run_slice(session, FFI_SLICE_MS);
-      R_CheckUserInterrupt();
+      ffi_check_interrupt();
     }
     return Rf_ScalarLogical(restarted);
   }
@@ -345,7 +345,7 @@ SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   for (;;) {
     ffi_run_slice(session, FFI_SLICE_MS);
     if (!is_there(session, id)) return Rf_ScalarLogical(restarted);
-    R_CheckUserInterrupt();
+    ffi_check_interrupt();
   }
 }
 
@@ -411,7 +411,7 @@ SEXP ffi_node_kill(SEXP node) {
   mst_peer_kill(peer);
   while (mst_peer_worker(peer)->awaited && mst_clock_now() < deadline_ns) {
     ffi_run_slice(session, 5);
-    R_CheckUserInterrupt();
+    ffi_check_interrupt();
   }
   return Rf_ScalarLogical(1);
 }

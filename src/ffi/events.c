@@ -86,10 +86,28 @@ void ffi_attend(struct mst_session *session) {
   }
 }
 
-void ffi_wait_slice(struct mst_session *session, int timeout_ms) {
-  ffi_run_slice(session, timeout_ms);
+int ffi_has_news(const struct mst_session *session) {
+  if (session->events != NULL || session->orphaned) return 1;
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && cluster->shown == cluster->log.next)
+    cluster = cluster->next;
+  return cluster != NULL;
+}
+
+static SEXP attend(void *session) {
   ffi_attend(session);
   R_CheckUserInterrupt();
+  return R_NilValue;
+}
+
+static void leave_slice(void *data, Rboolean jump) {
+  (void)data;
+  if (jump) ffi_jumped();
+}
+
+void ffi_wait_slice(struct mst_session *session, int timeout_ms) {
+  ffi_run_slice(session, timeout_ms);
+  R_UnwindProtect(attend, session, leave_slice, NULL, ffi_token());
 }
 
 // ffi_process_stat gives c(resident bytes, CPU seconds) of a process, NA where the

@@ -36,6 +36,24 @@ SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
 
 // ---- session.c
 
+// Entry points that use the session are called between ffi_enter and ffi_leave
+// (init.c): the outermost has the session from the first to the last, and lends it to
+// the deputy then if there are tasks to be done. Entries may be inside of others, since
+// most of R's API can run R code (finalizers, condition handlers). One that R leaves by
+// a jump doesn't come to its ffi_leave, so the outermost is known by its frame: those
+// inside of it have lower addresses. If such a jump goes unseen, later entries that are
+// deeper than that frame only fail to lend. ffi_enter returns what ffi_leave wants.
+const void *ffi_enter(const void *frame);
+void ffi_leave(const void *frame, const void *before);
+// ffi_jumped says that the innermost entry is left by a jump.
+void ffi_jumped(void);
+// ffi_check_interrupt is R_CheckUserInterrupt for entries.
+void ffi_check_interrupt(void);
+// ffi_token gives what R_UnwindProtect wants.
+SEXP ffi_token(void);
+// ffi_self gives the pid of this process. Asking the system each time would cost more
+// than all other checks of an entry.
+pid_t ffi_self(void);
 // ffi_session gives the session of this process, opened on first use. Raises an
 // R error if that fails. In a forked child the parent's is left alone.
 struct mst_session *ffi_session(void);
@@ -117,6 +135,8 @@ void ffi_payload_done(void);
 // ffi_attend shows what workers printed, tells what happened to them, and has R
 // code replace a fork server that is gone. Runs R code: may leave by longjmp.
 void ffi_attend(struct mst_session *session);
+// ffi_has_news tells whether there is anything for ffi_attend.
+int ffi_has_news(const struct mst_session *session);
 // ffi_wait_slice is one round of a wait: serves the session, shows and tells what there
 // is, and looks at R's interrupts and time limits. May leave by longjmp.
 void ffi_wait_slice(struct mst_session *session, int timeout_ms);

@@ -155,23 +155,20 @@ static SEXP check_interrupt(void *data) {
 
 static void leave_wait(void *data, Rboolean jump) {
   const void *verb = data;
+  if (!jump) return;
+  ffi_jumped();
   struct mst_session *session = ffi_session_or_null();
-  if (!jump || session == NULL || verb == NULL || verb == R_GlobalEnv) return;
+  if (session == NULL || verb == NULL || verb == R_GlobalEnv) return;
   mst_session_cancel(session, verb);
 }
 
 // look_up serves R between two waits: interrupts, time limits, workers' output. If R
 // leaves by a jump, what all workers still compute for this verb is cancelled.
 static void look_up(const struct mst_peer *peer) {
-  static SEXP token;
   void *verb;
-  if (token == NULL) {
-    token = R_MakeUnwindCont();
-    R_PreserveObject(token);
-  }
   memcpy(&verb, &peer->verb, sizeof verb);
   ffi_attend(peer->cluster->session);
-  R_UnwindProtect(check_interrupt, NULL, leave_wait, verb, token);
+  R_UnwindProtect(check_interrupt, NULL, leave_wait, verb, ffi_token());
 }
 
 static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload, int tag,

@@ -38,7 +38,7 @@ static void forget_server(struct mst_server *server) {
 
 struct mst_server *ffi_server_of(SEXP pointer) {
   struct mst_server *server = ffi_address_of(pointer, server_tag());
-  return server != NULL && server->owner == getpid() ? server : NULL;
+  return server != NULL && server->owner == ffi_self() ? server : NULL;
 }
 
 SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup) {
@@ -82,7 +82,7 @@ SEXP ffi_server_wait(SEXP pointer, SEXP timeout_s) {
   const int64_t deadline_ns = ffi_deadline(timeout_s);
   while (server->state == MST_SERVER_BOOTING && mst_clock_now() < deadline_ns) {
     ffi_run_slice(session, FFI_SLICE_MS);
-    R_CheckUserInterrupt();
+    ffi_check_interrupt();
   }
   const int64_t end_ns = mst_clock_now() + MST_NS_PER_S;
   while (is_over(server) && mst_server_reap(server) == 0 &&

@@ -4,6 +4,7 @@
 // are inert. In a forked child the parent's pointers are known as foreign.
 #include "ffi/ffi.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,9 +15,83 @@ static struct mst_session *session_now;
 static char build_text[64] = "unconfigured";
 static int session_fd = -1; // pidfd of this process, for its children
 
+static pid_t self; // 0: not asked for in this process
+
+static void forget_self(void) { self = 0; }
+
+pid_t ffi_self(void) {
+  static int registered;
+  if (self == 0) {
+    if (!registered) (void)pthread_atfork(NULL, NULL, forget_self);
+    registered = 1;
+    self = getpid();
+  }
+  return self;
+}
+
 struct mst_session *ffi_session_or_null(void) {
-  return session_now != NULL && session_now->owner == getpid() ? session_now
-                                                               : NULL;
+  return session_now != NULL && session_now->owner == ffi_self() ? session_now
+                                                                 : NULL;
+}
+
+// ---- who has the session
+
+static const void
+    *outermost; // frame of the first entry that R is in, NULL if in none
+static const void *innermost;
+
+const void *ffi_enter(const void *frame) {
+  if (outermost == NULL || frame >= outermost) {
+    outermost = frame;
+    innermost = NULL;
+    // Lent by this process or, before it was forked, by its parent.
+    struct mst_session *session = session_now;
+    if (session != NULL && session->deputy != NULL &&
+        mst_deputy_is_lent(session->deputy) && session->owner == ffi_self()) {
+      mst_session_take(session);
+    }
+  }
+  const void *before = innermost;
+  innermost = frame;
+  return before;
+}
+
+void ffi_leave(const void *frame, const void *before) {
+  innermost = before;
+  if (frame != outermost) return;
+  outermost = NULL;
+  if (session_now != NULL && mst_session_has_tasks(session_now) &&
+      session_now->owner == ffi_self()) {
+    mst_session_lend(session_now);
+  }
+}
+
+void ffi_jumped(void) {
+  if (innermost == outermost) outermost = NULL;
+}
+
+static SEXP check_interrupt(void *data) {
+  (void)data;
+  R_CheckUserInterrupt();
+  return R_NilValue;
+}
+
+static void leave_check(void *data, Rboolean jump) {
+  (void)data;
+  if (jump) ffi_jumped();
+}
+
+void ffi_check_interrupt(void) {
+  R_UnwindProtect(check_interrupt, NULL, leave_check, NULL, ffi_token());
+}
+
+SEXP ffi_token(void) {
+  static SEXP token;
+  if (token == NULL) {
+    token = R_MakeUnwindCont();
+    R_PreserveObject(token);
+  }
+  return token;
 }
 
 static enum mst_loop_backend backend_wanted(void) {
@@ -82,7 +157,7 @@ struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome) {
   *outcome = FFI_STOPPED;
   if (cluster == NULL) return NULL;
   *outcome = FFI_FOREIGN;
-  return cluster->session->owner == getpid() ? cluster : NULL;
+  return cluster->session->owner == ffi_self() ? cluster : NULL;
 }
 
 struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome) {

@@ -1,5 +1,6 @@
 // Tasks as external pointers: submit, wait, value, cancel.
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
@@ -9,16 +10,89 @@
 // submitting waits.
 #define QUEUE_BYTES ((size_t)256 << 20)
 
+// While many are submitted the session is served this often.
+#define PASSING_NS (100 * MST_NS_PER_US)
+
 static SEXP task_tag(void) {
   static SEXP tag;
   return ffi_symbol(&tag, "muster_task_pointer");
 }
 
-static void finalize_task(SEXP pointer) {
-  struct mst_task *task = ffi_address_of(pointer, task_tag());
-  if (task == NULL) return;
+// ---- bundles: what R tells when nobody refers to tasks any more
+
+// R looks at every finalizer in each of its collections: with 100,000 tasks that would
+// cost more than the tasks do. So while there are many, they share one in bundles,
+// and their results are freed when nobody refers to any task of a bundle.
+#define BUNDLE_FROM 1000u
+#define BUNDLE_MAX 64u
+struct bundle {
+  pid_t owner; // in a forked child nothing of it is touched
+  struct mst_task *tasks[BUNDLE_MAX];
+  uint32_t count;
+};
+
+static struct {
+  SEXP
+      open; // external pointer of the bundle that takes more, preserved, or NULL
+  uint32_t live; // tasks in bundles
+} bundles;
+
+static SEXP bundle_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_task_bundle");
+}
+
+static void close_bundle(void) {
+  if (bundles.open != NULL) R_ReleaseObject(bundles.open);
+  bundles.open = NULL;
+}
+
+static void finalize_bundle(SEXP pointer) {
+  const void *frame = __builtin_frame_address(0);
+  const void *before = ffi_enter(frame);
+  struct bundle *bundle = R_ExternalPtrAddr(pointer);
   R_ClearExternalPtr(pointer);
-  mst_task_release(task);
+  if (bundle->owner == ffi_self()) {
+    for (uint32_t i = 0; i < bundle->count; i++)
+      mst_task_release(bundle->tasks[i]);
+    bundles.live -= bundle->count;
+    free(bundle);
+    if (bundles.live < BUNDLE_FROM) close_bundle();
+  }
+  ffi_leave(frame, before);
+}
+
+// bundle_for gives a bundle with room for one more task of a cluster; it keeps the
+// cluster, which would be stopped when nothing else refers to it. The caller protects it.
+// NULL without memory.
+static SEXP bundle_for(SEXP cluster) {
+  if (bundles.open != NULL) {
+    const struct bundle *bundle = R_ExternalPtrAddr(bundles.open);
+    if (bundle->count < BUNDLE_MAX &&
+        R_ExternalPtrProtected(bundles.open) == cluster) {
+      return bundles.open;
+    }
+    close_bundle();
+  }
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, bundle_tag(), cluster));
+  struct bundle *bundle = calloc(1, sizeof *bundle);
+  if (bundle != NULL) {
+    bundle->owner = ffi_self();
+    R_SetExternalPtrAddr(pointer, bundle);
+    R_RegisterCFinalizerEx(pointer, finalize_bundle, FALSE);
+    if (bundles.live >= BUNDLE_FROM && bundles.open == NULL) {
+      R_PreserveObject(pointer);
+      bundles.open = pointer;
+    }
+  }
+  UNPROTECT(1);
+  return bundle == NULL ? NULL : pointer;
+}
+
+static void put_in(SEXP pointer, struct mst_task *task) {
+  struct bundle *bundle = R_ExternalPtrAddr(pointer);
+  bundle->tasks[bundle->count++] = task;
+  bundles.live++;
 }
 
 static SEXP task_class(void) {
@@ -33,34 +107,57 @@ static SEXP task_class(void) {
 
 // The task behind a pointer, NULL for a copy or in another process.
 static struct mst_task *task_of(SEXP pointer) {
-  if (ffi_session_or_null() == NULL) return NULL;
-  return ffi_address_of(pointer, task_tag());
+  struct mst_task *task = ffi_address_of(pointer, task_tag());
+  if (task == NULL) return NULL;
+  const struct bundle *bundle =
+      R_ExternalPtrAddr(R_ExternalPtrProtected(pointer));
+  return bundle->owner == ffi_self() ? task : NULL;
 }
 
 // ---- submitting
 
-// nodes_allowed tells which workers of one cluster are among the nodes: NULL if all
-// are. Returns the outcome that keeps the nodes from being used, 0 if none does.
-static int nodes_allowed(SEXP nodes, struct mst_cluster **cluster,
-                         uint8_t **allowed) {
-  enum ffi_outcome outcome = FFI_TYPE;
-  *allowed = NULL;
-  *cluster = NULL;
-  if (TYPEOF(nodes) != VECSXP) return FFI_TYPE;
-  const R_xlen_t n = Rf_xlength(nodes);
+// Which workers of which cluster nodes are.
+struct nodes {
+  struct mst_cluster *cluster;
+  SEXP pointer;     // of the cluster
+  uint8_t *allowed; // by index, R's memory
+  uint32_t workers; // of the cluster
+  uint32_t count;   // of different ones
+};
+
+// read_nodes returns the outcome that keeps the nodes from being used, 0 if none does.
+static int read_nodes(SEXP list, struct nodes *nodes) {
+  static SEXP name;
+  enum ffi_outcome outcome;
+  const R_xlen_t n = TYPEOF(list) == VECSXP ? Rf_xlength(list) : 0;
+  if (n == 0) return FFI_TYPE;
+  const struct mst_peer *first = ffi_peer_of(VECTOR_ELT(list, 0), &outcome);
+  if (first == NULL) return (int)outcome;
+  nodes->cluster = first->cluster;
+  nodes->pointer = R_ExternalPtrProtected(
+      Rf_getAttrib(VECTOR_ELT(list, 0), ffi_symbol(&name, "peer")));
+  nodes->workers = nodes->cluster->pool.count;
+  nodes->allowed = (uint8_t *)R_alloc(nodes->workers, 1);
+  memset(nodes->allowed, 0, nodes->workers);
+  nodes->count = 0;
   for (R_xlen_t i = 0; i < n; i++) {
-    const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
+    const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(list, i), &outcome);
     if (peer == NULL) return (int)outcome;
-    if (*cluster == NULL) *cluster = peer->cluster;
-    if (*cluster != peer->cluster) return FFI_TYPE;
+    if (peer->cluster != nodes->cluster) return FFI_TYPE;
+    nodes->count += !nodes->allowed[peer->index];
+    nodes->allowed[peer->index] = 1;
   }
-  if (*cluster == NULL) return FFI_TYPE;
-  if ((uint32_t)n == (*cluster)->pool.count) return 0;
-  *allowed = calloc((*cluster)->pool.count, 1);
+  return 0;
+}
+
+// copy_allowed gives the workers as a task wants them: NULL in *allowed for all. 0, or
+// FFI_MEMORY.
+static int copy_allowed(const struct nodes *nodes, uint8_t **allowed) {
+  *allowed = NULL;
+  if (nodes->count == nodes->workers) return 0;
+  *allowed = malloc(nodes->workers);
   if (*allowed == NULL) return FFI_MEMORY;
-  for (R_xlen_t i = 0; i < n; i++) {
-    (*allowed)[ffi_peer_of(VECTOR_ELT(nodes, i), &outcome)->index] = 1;
-  }
+  memcpy(*allowed, nodes->allowed, nodes->workers);
   return 0;
 }
 
@@ -72,35 +169,51 @@ static void wait_for_room(struct mst_cluster *cluster) {
   }
 }
 
+// serve_in_passing keeps workers busy while many tasks are submitted one after the
+// other: the session is never away long enough for the deputy.
+static void serve_in_passing(const struct mst_cluster *cluster) {
+  struct mst_session *session = cluster->session;
+  if (cluster->queued > 0 &&
+      mst_clock_now() - session->listened_ns > PASSING_NS) {
+    ffi_run_slice(session, 0);
+  }
+}
+
 // ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome;
 // FFI_TYPE: they are not of one cluster.
-SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args) {
-  struct mst_cluster *cluster;
-  uint8_t *allowed;
-  int outcome = nodes_allowed(nodes, &cluster, &allowed);
-  free(allowed); // R may leave by a jump from here on: found again below
+SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args) {
+  struct nodes nodes = {0};
+  enum ffi_outcome now;
+  int outcome = read_nodes(list, &nodes);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
-  // A task keeps its cluster: it would be stopped when nothing else refers to it.
-  static SEXP name;
-  SEXP peer = Rf_getAttrib(VECTOR_ELT(nodes, 0), ffi_symbol(&name, "peer"));
-  SEXP pointer = PROTECT(
-      R_MakeExternalPtr(NULL, task_tag(), R_ExternalPtrProtected(peer)));
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
-  R_RegisterCFinalizerEx(pointer, finalize_task, FALSE);
-  wait_for_room(cluster);
+  wait_for_room(nodes.cluster);
   struct mst_blob *payload = ffi_payload(fun, args, R_NilValue);
-  outcome = nodes_allowed(nodes, &cluster, &allowed);
-  if (outcome != 0) {
-    UNPROTECT(1);
-    return Rf_ScalarInteger(outcome);
+  payload->refs++; // what runs in a collection may send, too
+  SEXP bundle = bundle_for(nodes.pointer);
+  // No R code from here on; what ran until now may have stopped the cluster.
+  uint8_t *allowed = NULL;
+  struct mst_task *task = NULL;
+  if (ffi_cluster_of(nodes.pointer, &now) == NULL) {
+    outcome = (int)now;
+  } else {
+    outcome = bundle == NULL ? FFI_MEMORY : copy_allowed(&nodes, &allowed);
   }
-  struct mst_task *task =
-      mst_task_submit(cluster, payload, allowed, cluster->pool.count);
+  if (outcome == 0) {
+    task = mst_task_submit(nodes.cluster, payload, allowed, nodes.workers);
+    if (task == NULL) outcome = FFI_MEMORY;
+  }
+  mst_blob_release(payload);
   ffi_payload_done();
+  if (task != NULL) {
+    R_SetExternalPtrAddr(pointer, task);
+    R_SetExternalPtrProtected(pointer, bundle);
+    put_in(bundle, task);
+    serve_in_passing(nodes.cluster);
+  }
   UNPROTECT(1);
-  if (task == NULL) return Rf_ScalarInteger(FFI_MEMORY);
-  R_SetExternalPtrAddr(pointer, task);
-  return pointer;
+  return task == NULL ? Rf_ScalarInteger(outcome) : pointer;
 }
 
 // ---- waiting
@@ -119,36 +232,62 @@ static void spin_for(struct mst_session *session, const struct mst_task *task) {
   mst_spin_end(&session->spin, is_done(task));
 }
 
-static R_xlen_t count_done(SEXP tasks, SEXP done) {
+static int is_done_at(SEXP tasks, R_xlen_t i) {
+  const struct mst_task *task = task_of(VECTOR_ELT(tasks, i));
+  return task == NULL || is_done(task);
+}
+
+// look fills in which tasks are done, and returns how many.
+static R_xlen_t look(SEXP tasks, SEXP done) {
   R_xlen_t n = 0;
   for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
-    const struct mst_task *task = task_of(VECTOR_ELT(tasks, i));
-    const int is = task == NULL || is_done(task);
-    if (done != R_NilValue) LOGICAL(done)[i] = is;
-    n += is;
+    LOGICAL(done)[i] = is_done_at(tasks, i);
+    n += LOGICAL(done)[i];
   }
   return n;
 }
 
-// ffi_task_wait waits until all tasks of a list are done, or `any` one that wasn't when
-// it was called, or the time is over: a logical vector. A time of 0 only looks.
+// wait_for_all waits for one after the other, so that there may be very many.
+static void wait_for_all(struct mst_session *session, SEXP tasks,
+                         int64_t deadline_ns) {
+  R_xlen_t i = 0;
+  while (i < Rf_xlength(tasks) && mst_clock_now() < deadline_ns) {
+    if (is_done_at(tasks, i)) {
+      i++;
+    } else {
+      ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
+    }
+  }
+}
+
+static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
+                         int64_t deadline_ns) {
+  uint64_t before = session->tasks_done;
+  R_xlen_t have = look(tasks, done);
+  while (have == 0 && Rf_xlength(tasks) > 0 && mst_clock_now() < deadline_ns) {
+    ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
+    if (session->tasks_done == before) continue;
+    before = session->tasks_done;
+    have = look(tasks, done);
+  }
+}
+
+// ffi_task_wait waits until all tasks of a list are done, or `any` one is, or the time
+// is over: a logical vector. A time of 0 only looks.
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
   struct mst_session *session = ffi_session_or_null();
-  const R_xlen_t n = Rf_xlength(tasks);
-  SEXP done = PROTECT(Rf_allocVector(LGLSXP, n));
-  R_xlen_t have = count_done(tasks, done);
-  const R_xlen_t want = Rf_asLogical(any) == 1 && have < n ? 1 : n;
-  const int64_t deadline_ns = ffi_deadline(timeout_s);
-  int waits = Rf_asReal(timeout_s) > 0;
-  if (session != NULL && !waits) ffi_run_slice(session, 0);
-  while (session != NULL && waits && have < want) {
-    const uint64_t before = session->tasks_done;
-    ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    // Counting is for when some task is done: there may be 100,000.
-    if (session->tasks_done != before) have = count_done(tasks, R_NilValue);
-    waits = mst_clock_now() < deadline_ns;
+  SEXP done = PROTECT(Rf_allocVector(LGLSXP, Rf_xlength(tasks)));
+  if (session != NULL) {
+    const int64_t deadline_ns = ffi_deadline(timeout_s);
+    ffi_run_slice(session, 0);
+    if (Rf_asLogical(any) == 1) {
+      wait_for_one(session, tasks, done, deadline_ns);
+    } else {
+      wait_for_all(session, tasks, deadline_ns);
+    }
+    if (ffi_has_news(session)) ffi_wait_slice(session, 0);
   }
-  (void)count_done(tasks, done);
+  (void)look(tasks, done);
   UNPROTECT(1);
   return done;
 }
@@ -191,6 +330,8 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
     if (mst_clock_now() >= deadline_ns) return R_NilValue;
     ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
   }
+  // What the deputy heard while R was away.
+  if (ffi_has_news(session)) ffi_wait_slice(session, 0);
   if (task->state == MST_TASK_DONE) return answer_of(task);
   return Rf_ScalarInteger(task->state == MST_TASK_CANCELLED ? FFI_STOPPED
                                                             : FFI_LOST);

@@ -56,6 +56,8 @@ void mst_loop_close(struct mst_loop *loop) {
   free(loop);
 }
 
+int mst_loop_fd(const struct mst_loop *loop) { return loop->backend_fd; }
+
 // take_slot finds a free slot, growing the table when there is none.
 static int take_slot(struct mst_loop *loop, size_t *slot) {
   for (size_t i = loop->free_hint; !loop->serving && i < loop->watch_count;

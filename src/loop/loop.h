@@ -1,10 +1,10 @@
 // loop: waits for descriptors and framed channels. No R.
 //
-// A loop belongs to one thread and one process: in a forked child an epoll
-// descriptor is shared with the parent, so a child must not touch a loop made
-// before the fork. The loop never owns descriptors. A watch must be removed
-// before its descriptor is closed: a copy in a forked child would keep the
-// registration alive in the kernel.
+// A loop belongs to one thread at a time (see deputy.h) and to one process: in a
+// forked child an epoll descriptor is shared with the parent, so a child must not
+// touch a loop made before the fork. The loop never owns descriptors. A watch must
+// be removed before its descriptor is closed: a copy in a forked child would keep
+// the registration alive in the kernel.
 #ifndef MST_LOOP_H
 #define MST_LOOP_H
 
@@ -39,6 +39,10 @@ int mst_loop_open(enum mst_loop_backend backend, struct mst_loop **out,
                   struct mst_err *err);
 // mst_loop_close frees the loop. Watches still added are forgotten.
 void mst_loop_close(struct mst_loop *loop);
+
+// mst_loop_fd gives a descriptor that is readable while something is ready, -1 if this
+// backend has none. It stays the loop's.
+int mst_loop_fd(const struct mst_loop *loop);
 
 // mst_loop_add starts watching. The watch stays the caller's and must not move
 // until it is removed. 0, -MST_ESYS, -MST_EMEM.

@@ -371,7 +371,7 @@ int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
 
 int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int32_t tag,
                   uint8_t unseen, int slice_ms, struct mst_err *err) {
-  MST_ASSERT_R_THREAD();
+  MST_ASSERT_HOLDS(peer->cluster->session);
   const struct mst_worker *worker = mst_peer_worker(peer);
   const int heals = peer->cluster->policy.on;
   if (peer->dead || worker->stop_ns != INT64_MAX ||
@@ -455,14 +455,14 @@ static int spin(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
 }
 
 void mst_peer_poll(struct mst_peer *peer) {
-  MST_ASSERT_R_THREAD();
+  MST_ASSERT_HOLDS(peer->cluster->session);
   read_data(peer);
 }
 
 int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
                   uint32_t *lost, struct mst_err *err) {
-  MST_ASSERT_R_THREAD();
   struct mst_session *session = peers[0]->cluster->session;
+  MST_ASSERT_HOLDS(session);
   // While answers are always there already, nothing else would see to losses.
   if (session->to_heal > 0) mst_session_mend(session, mst_clock_now());
   int found = look(peers, n, lost);

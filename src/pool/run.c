@@ -18,6 +18,8 @@
 #define REAP_NS (20 * MST_NS_PER_MS)
 // A wait never sleeps longer than this: what nobody tells is looked for then.
 #define SLEEP_MS_MAX 1000
+// The deputy's don't, as waits of R's don't: limits on calls are looked at then.
+#define DEPUTY_MS 50
 
 int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
                      const char *build, struct mst_err *err) {
@@ -29,8 +31,14 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
   return mst_loop_open(backend, &session->loop, err);
 }
 
+static void end_deputy(struct mst_session *session) {
+  mst_deputy_end(session->deputy);
+  session->deputy = NULL;
+}
+
 void mst_session_close(struct mst_session *session) {
   MST_ASSERT(session->clusters == NULL);
+  end_deputy(session);
   while (session->events != NULL)
     mst_loss_free(mst_session_event(session));
   mst_loop_close(session->loop);
@@ -232,7 +240,7 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
 
 int mst_session_run(struct mst_session *session, int timeout_ms,
                     struct mst_err *err) {
-  MST_ASSERT_R_THREAD();
+  MST_ASSERT_HOLDS(session);
   const int rc =
       mst_loop_run(session->loop, sleep_ms(session, timeout_ms), err);
   let_time_pass(session);
@@ -243,6 +251,33 @@ static void free_peers(struct mst_cluster *cluster, uint32_t from,
                        uint32_t to) {
   for (uint32_t i = from; i < to; i++)
     free(cluster->peers[i]);
+}
+
+int mst_session_has_tasks(const struct mst_session *session) {
+  return session->task_id > session->tasks_done;
+}
+
+// The deputy's part: as a wait would, but for what only R can do.
+static int stand_in(void *owner) {
+  struct mst_session *session = owner;
+  if (mst_session_run(session, 0, NULL) != 0) return -1;
+  return mst_session_has_tasks(session) ? sleep_ms(session, DEPUTY_MS) : -1;
+}
+
+void mst_session_lend(struct mst_session *session) {
+  if (!mst_session_has_tasks(session)) return;
+  if (session->deputy == NULL &&
+      mst_deputy_start(mst_loop_fd(session->loop), stand_in, session,
+                       &session->deputy, NULL) != 0) {
+    return;
+  }
+  mst_deputy_lend(session->deputy);
+}
+
+void mst_session_take(struct mst_session *session) {
+  if (session->deputy != NULL && mst_deputy_is_lent(session->deputy)) {
+    mst_deputy_take(session->deputy);
+  }
 }
 
 // add_peers makes the session's ends of workers from..to - 1, with nothing open.
@@ -371,6 +406,7 @@ void mst_cluster_free(struct mst_cluster *cluster) {
   while (*at != cluster)
     at = &(*at)->next;
   *at = cluster->next;
+  if (ours && session->clusters == NULL) end_deputy(session);
   mst_blob_release(cluster->setup);
   free_peers(cluster, 0, cluster->pool.count);
   mst_pool_free(&cluster->pool);

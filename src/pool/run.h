@@ -1,10 +1,10 @@
 // pool/run: joins a cluster's pure state to descriptors, launchers and time.
 //
-// All of it runs on the R thread of one session, from calls that R makes: there
-// is no thread of muster's in the session. Whoever waits runs the loop, and so
-// serves every cluster, server and output pipe meanwhile. No R in here; nothing
-// is called back into R; nothing is held across a call, so the caller may leave
-// by longjmp between calls.
+// A session belongs to one thread at a time: to the R thread while a call of muster's
+// runs, which serves every cluster, server and output pipe whenever it waits; to the
+// deputy (loop/deputy.h) while R computes something else and tasks are to be done. No
+// R in here; nothing is called back into R; nothing is held across a call, so the
+// caller may leave by longjmp between calls.
 #ifndef MST_POOL_RUN_H
 #define MST_POOL_RUN_H
 
@@ -15,6 +15,7 @@
 #include "base/mst_log.h"
 #include "fork/fork.h"
 #include "loop/chan.h"
+#include "loop/deputy.h"
 #include "loop/loop.h"
 #include "loop/output.h"
 #include "pool/heal.h"
@@ -125,6 +126,7 @@ struct mst_peer {
 
 struct mst_session {
   struct mst_loop *loop;
+  struct mst_deputy *deputy; // NULL until it is needed
   pid_t owner;
   struct mst_cluster *clusters; // list
   uint32_t cluster_id;          // last given
@@ -182,6 +184,16 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
                      const char *build, struct mst_err *err);
 // mst_session_close closes the loop; clusters must be freed before.
 void mst_session_close(struct mst_session *session);
+
+// mst_session_has_tasks tells whether tasks were submitted that are not done.
+int mst_session_has_tasks(const struct mst_session *session);
+// mst_session_lend lets the deputy go on with the session if there are tasks that are
+// not done. The deputy starts when it is first needed and ends with the last cluster;
+// without one (no memory, no thread) nothing is lent. mst_session_take takes the session
+// back. Both by the R thread of the process that opened the session, without harm if it
+// is so already.
+void mst_session_lend(struct mst_session *session);
+void mst_session_take(struct mst_session *session);
 
 // mst_session_run serves what is ready, waiting up to timeout_ms for it, and
 // lets time pass for every cluster. 0, or -MST_ESYS.

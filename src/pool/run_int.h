@@ -4,6 +4,13 @@
 
 #include "pool/run.h"
 
+// In builds that check threads: the caller has the session.
+#ifdef MST_CHECK_THREADS
+#define MST_ASSERT_HOLDS(session) MST_ASSERT(mst_deputy_may((session)->deputy))
+#else
+#define MST_ASSERT_HOLDS(session) ((void)0)
+#endif
+
 // mst_cluster_event gives the pool an event and carries out what it says.
 void mst_cluster_event(struct mst_cluster *cluster,
                        const struct mst_event *event);

@@ -58,7 +58,11 @@ test_cluster("each element has its own random numbers, whatever the pieces and l
 
 test_cluster("an element's error says which it was, and has the other results", {
   cl <- local_cluster(2)
-  f <- function(i) if (i == 7) stop("bad element") else i
+  f <- function(i) {
+    if (i != 7) return(i)
+    Sys.sleep(0.5) # tidy: the other worker may have element 6 and is to be done with it
+    stop("bad element")
+  }
   condition <- tryCatch(cluster_map(cl, 1:10, f), muster_error_remote = identity)
   expect_s3_class(condition, "muster_error_remote")
   expect_identical(condition$element, 7L)

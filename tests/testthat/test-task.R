@@ -145,3 +145,73 @@ test_cluster("what is no task, no function or no cluster is refused", {
   expect_error(task_value(waiting[[4L]]), class = "muster_error_lost")
   expect_error(task_submit(cl, identity, 1), class = "muster_error_input")
 })
+
+# R computes, without a call of muster's, until there are n files, or 60 s have passed.
+compute_until_files <- function(folder, n) {
+  end <- Sys.time() + 60
+  while (length(list.files(folder)) < n && Sys.time() < end) sum(sqrt(1:1e4))
+  length(list.files(folder))
+}
+
+note_task <- function(i, folder) file.create(file.path(folder, i))
+
+test_cluster("the queue is served while R computes", {
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  tasks <- lapply(1:50, function(i) task_submit(cl, note_task, i, folder))
+  expect_identical(compute_until_files(folder, 50L), 50L)
+  expect_true(all(vapply(tasks, task_value, NA)))
+})
+
+test_cluster("a worker that is lost while R computes comes back, and its task with it", {
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  die_once <- function(folder) {
+    if (file.create(file.path(folder, "a")) && !file.exists(file.path(folder, "b"))) {
+      file.create(file.path(folder, "b"))
+      tools::pskill(Sys.getpid(), 9L)
+      Sys.sleep(60) # tidy: until the signal is there
+    }
+    file.create(file.path(folder, "c"))
+  }
+  task <- task_submit(cl, die_once, folder)
+  expect_identical(compute_until_files(folder, 3L), 3L)
+  expect_message(expect_true(task_value(task)), "was lost")
+})
+
+test_cluster("gc of tasks doesn't keep the others from being served", {
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  for (i in 1:100) task_submit(cl, note_task, i, folder)
+  gc() # of tasks that nobody refers to
+  expect_identical(compute_until_files(folder, 100L), 100L)
+})
+
+test_cluster("an interrupted wait leaves the queue served", {
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  tasks <- lapply(1:20, function(i) {
+    task_submit(cl, function(i, folder) {
+      Sys.sleep(0.05) # tidy: longer than the wait below
+      file.create(file.path(folder, i))
+    }, i, folder)
+  })
+  setTimeLimit(elapsed = 0.1, transient = TRUE)
+  expect_error(task_wait(tasks), "time limit")
+  setTimeLimit()
+  task_done(tasks[[1L]])
+  expect_identical(compute_until_files(folder, 20L), 20L)
+})
+
+test_cluster("a child of mclapply() leaves the tasks of its parent alone", {
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  tasks <- lapply(1:20, function(i) task_submit(cl, note_task, i, folder))
+  inside <- parallel::mclapply(1:2, function(i) {
+    if (i == 2L) own <- cluster_start(1) # a session of the child's own
+    gc()
+    class(tryCatch(task_value(tasks[[i]]), error = identity))[1L]
+  }, mc.cores = 2L)
+  expect_identical(unlist(inside), rep("muster_error_input", 2L))
+  expect_true(all(vapply(tasks, task_value, NA)))
+})

@@ -1,0 +1,167 @@
+// A thread that stands in for its owner. The contract is in deputy.h.
+#include "loop/deputy.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "net/net.h"
+
+// It runs the pool's code, whose frames are small.
+#define STACK_BYTES ((size_t)256 << 10)
+
+struct mst_deputy {
+  pthread_t thread;
+  pthread_mutex_t lock; // held by the deputy while it serves
+  int fd;
+  int wake[2]; // pipe: a byte ends the deputy's sleep
+  mst_deputy_serve serve;
+  void *owner;
+  // Written by the owner, under the lock.
+  int lent;
+  unsigned lends; // how often
+  int end;
+  // Written by the deputy, under the lock.
+  int asleep; // without end
+  int serving;
+};
+
+// sleep_until waits without the lock. with_fd: something was lent that nobody came back
+// for.
+static void sleep_until(struct mst_deputy *deputy, int ms, int with_fd) {
+  struct pollfd fds[2] = {{.fd = deputy->wake[0], .events = POLLIN},
+                          {.fd = deputy->fd, .events = POLLIN}};
+  deputy->asleep = ms < 0 || ms > MST_DEPUTY_TICK_MS;
+  (void)pthread_mutex_unlock(&deputy->lock);
+  (void)poll(fds, with_fd ? 2 : 1, ms);
+  (void)pthread_mutex_lock(&deputy->lock);
+  deputy->asleep = 0;
+  if (fds[0].revents != 0) {
+    char bytes[16];
+    const ssize_t n = read(deputy->wake[0], bytes, sizeof bytes);
+    (void)n; // however many there were
+  }
+}
+
+static void *deputy_main(void *data) {
+  struct mst_deputy *deputy = data;
+  unsigned seen = 0; // lends at the last look
+  int quiet = 0;     // looks in a row that found nothing lent
+  (void)pthread_mutex_lock(&deputy->lock);
+  while (!deputy->end) {
+    if (!deputy->lent) {
+      const int rest = ++quiet > MST_DEPUTY_TICKS;
+      sleep_until(deputy, rest ? -1 : MST_DEPUTY_TICK_MS, 0);
+      continue;
+    }
+    quiet = 0;
+    const int stays_away = deputy->lends == seen;
+    seen = deputy->lends;
+    int ms = MST_DEPUTY_TICK_MS;
+    if (stays_away) {
+      deputy->serving = 1;
+      ms = deputy->serve(deputy->owner);
+      deputy->serving = 0;
+      if (deputy->fd < 0 && (ms < 0 || ms > MST_DEPUTY_TICK_MS)) {
+        ms = ms < 0 ? -1 : MST_DEPUTY_TICK_MS;
+      }
+    }
+    // Without more to do the descriptor says nothing either.
+    sleep_until(deputy, ms, stays_away && ms >= 0 && deputy->fd >= 0);
+  }
+  (void)pthread_mutex_unlock(&deputy->lock);
+  return NULL;
+}
+
+static void free_deputy(struct mst_deputy *deputy) {
+  mst_net_close(&deputy->wake[0]);
+  mst_net_close(&deputy->wake[1]);
+  (void)pthread_mutex_destroy(&deputy->lock);
+  free(deputy);
+}
+
+static int start_thread(struct mst_deputy *deputy) {
+  sigset_t all, before;
+  pthread_attr_t attr;
+  (void)pthread_attr_init(&attr);
+  (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
+  (void)sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(&deputy->thread, &attr, deputy_main, deputy);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  (void)pthread_attr_destroy(&attr);
+  return rc;
+}
+
+int mst_deputy_start(int fd, mst_deputy_serve serve, void *owner,
+                     struct mst_deputy **out, struct mst_err *err) {
+  struct mst_deputy *deputy = calloc(1, sizeof *deputy);
+  if (deputy == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a thread");
+  }
+  (void)pthread_mutex_init(&deputy->lock, NULL);
+  deputy->fd = fd;
+  deputy->serve = serve;
+  deputy->owner = owner;
+  deputy->wake[0] = deputy->wake[1] = -1;
+  int rc = mst_net_pipe(deputy->wake, err);
+  if (rc == 0) {
+    mst_net_raise(&deputy->wake[0], 1024);
+    mst_net_raise(&deputy->wake[1], 1024);
+    const int error = start_thread(deputy);
+    if (error != 0) {
+      rc = mst_err_set(err, MST_ESYS, error, "pthread_create", "%s",
+                       strerror(error));
+    }
+  }
+  if (rc != 0) {
+    free_deputy(deputy);
+    return rc;
+  }
+  *out = deputy;
+  return 0;
+}
+
+static void wake(struct mst_deputy *deputy) {
+  const ssize_t n = write(deputy->wake[1], "", 1);
+  (void)n; // a full pipe wakes as well
+}
+
+void mst_deputy_lend(struct mst_deputy *deputy) {
+  (void)pthread_mutex_lock(&deputy->lock);
+  deputy->lent = 1;
+  deputy->lends++;
+  const int asleep = deputy->asleep;
+  deputy->asleep = 0;
+  (void)pthread_mutex_unlock(&deputy->lock);
+  if (asleep) wake(deputy);
+}
+
+void mst_deputy_take(struct mst_deputy *deputy) {
+  (void)pthread_mutex_lock(&deputy->lock);
+  deputy->lent = 0;
+  (void)pthread_mutex_unlock(&deputy->lock);
+}
+
+// Only the owner's thread writes it, and asks.
+int mst_deputy_is_lent(const struct mst_deputy *deputy) { return deputy->lent; }
+
+void mst_deputy_end(struct mst_deputy *deputy) {
+  if (deputy == NULL) return;
+  (void)pthread_mutex_lock(&deputy->lock);
+  deputy->lent = 0;
+  deputy->end = 1;
+  (void)pthread_mutex_unlock(&deputy->lock);
+  wake(deputy);
+  (void)pthread_join(deputy->thread, NULL);
+  free_deputy(deputy);
+}
+
+int mst_deputy_may(const struct mst_deputy *deputy) {
+  if (deputy == NULL) return mst_thread_is_r();
+  return mst_thread_is_r() ? !deputy->lent : deputy->serving;
+}

@@ -1,0 +1,48 @@
+// deputy: a thread that serves what its owner lends it while the owner is away.
+//
+// Something that belongs to one thread (a loop and all that hangs on it) is lent on the
+// way out and taken back on the way in. Both cost a lock that is nearly always free,
+// some 20 ns, and no system call as long as the owner comes and goes: the deputy looks
+// every MST_DEPUTY_TICK_MS whether something is lent, and only one that was away for a
+// whole tick is really served from then on, by sleeping until something is ready. An
+// owner who stays lets it sleep.
+//
+// mst_deputy_start, _lend, _take and _end belong to the owner's thread, in the process
+// that started it; in a forked child there is no deputy, and none of these may be called
+// but mst_deputy_is_lent. No R.
+#ifndef MST_DEPUTY_H
+#define MST_DEPUTY_H
+
+#include "base/mst_err.h"
+
+#define MST_DEPUTY_TICK_MS 2
+// After so many ticks without anything lent the deputy sleeps until it is woken.
+#define MST_DEPUTY_TICKS 10
+
+struct mst_deputy;
+
+// mst_deputy_serve is called on the deputy's thread, which has what was lent meanwhile:
+// serves what is ready without waiting for more. Returns after how many milliseconds it
+// wants to be called again even if nothing becomes ready; -1: not before it is lent
+// again, there is nothing more to do.
+typedef int (*mst_deputy_serve)(void *owner);
+
+// mst_deputy_start starts the thread, with all signals blocked. fd: becomes readable when
+// there is something to serve (an epoll descriptor); -1 if nothing tells, then it is
+// looked at each tick. 0, -MST_EMEM, -MST_ESYS.
+int mst_deputy_start(int fd, mst_deputy_serve serve, void *owner,
+                     struct mst_deputy **out, struct mst_err *err);
+// mst_deputy_lend lets the deputy serve until it is taken back.
+void mst_deputy_lend(struct mst_deputy *deputy);
+// mst_deputy_take waits until the deputy is out of mst_deputy_serve, and keeps it out.
+void mst_deputy_take(struct mst_deputy *deputy);
+int mst_deputy_is_lent(const struct mst_deputy *deputy);
+// mst_deputy_end takes back, waits for the thread's end and frees. NULL is allowed.
+void mst_deputy_end(struct mst_deputy *deputy);
+
+// mst_deputy_may tells whether the calling thread may use what can be lent: the deputy's
+// while it serves, the R thread while nothing is lent or there is no deputy. For
+// assertions.
+int mst_deputy_may(const struct mst_deputy *deputy);
+
+#endif

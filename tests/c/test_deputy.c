@@ -1,0 +1,186 @@
+// Tests of loop/deputy: who has what was lent, and when.
+#include <poll.h>
+#include <stdatomic.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "loop/deputy.h"
+#include "mst_test.h"
+#include "net/net.h"
+
+// What is lent. The thread sanitizer sees to it that only one thread uses it at a time.
+struct lent {
+  int pipe[2];
+  long bytes;   // read so far
+  long calls;   // of serve
+  int again_ms; // what serve answers
+};
+
+// The deputy tells how far it is without what is lent.
+static atomic_long served;
+static atomic_long times;
+
+static int serve(void *owner) {
+  struct lent *lent = owner;
+  char bytes[64];
+  const ssize_t n = read(lent->pipe[0], bytes, sizeof bytes);
+  if (n > 0) lent->bytes += n;
+  lent->calls++;
+  atomic_store(&served, lent->bytes);
+  atomic_fetch_add(&times, 1);
+  return lent->again_ms;
+}
+
+static struct lent begin(int again_ms) {
+  struct lent lent = {.again_ms = again_ms};
+  mst_thread_mark_r();
+  CHECK_INT(mst_net_pipe(lent.pipe, NULL), 0);
+  return lent;
+}
+
+static void end(struct lent *lent, struct mst_deputy *deputy) {
+  mst_deputy_end(deputy);
+  mst_net_close(&lent->pipe[0]);
+  mst_net_close(&lent->pipe[1]);
+}
+
+static void wait_for(atomic_long *value, long least) {
+  while (atomic_load(value) < least)
+    (void)poll(NULL, 0, 1);
+}
+
+static void put(const struct lent *lent) {
+  CHECK_INT(write(lent->pipe[1], "x", 1), 1);
+}
+
+TEST("What becomes ready while the owner is away is served") {
+  struct lent lent = begin(1000);
+  struct mst_deputy *deputy;
+  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  mst_deputy_lend(deputy);
+  for (long k = 1; k <= 5; k++) {
+    put(&lent);
+    wait_for(&served, k);
+  }
+  mst_deputy_take(deputy);
+  CHECK_INT(lent.bytes, 5);
+  end(&lent, deputy);
+}
+
+TEST("Nothing is served while the owner has it") {
+  struct lent lent = begin(1000);
+  struct mst_deputy *deputy;
+  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  mst_deputy_lend(deputy);
+  wait_for(&times, 1);
+  mst_deputy_take(deputy);
+  const long calls = lent.calls;
+  put(&lent);
+  (void)poll(NULL, 0, 20 * MST_DEPUTY_TICK_MS); // long enough for a mistake
+  CHECK_INT(lent.calls, calls);
+  CHECK_INT(lent.bytes, 0);
+  mst_deputy_lend(deputy);
+  wait_for(&served, 1);
+  end(&lent, deputy);
+}
+
+TEST("An owner who comes and goes is never met inside") {
+  struct lent lent = begin(1);
+  struct mst_deputy *deputy;
+  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  long put_in = 0;
+  const int64_t end_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
+  for (unsigned k = 0; mst_clock_now() < end_ns || atomic_load(&times) < 10;
+       k++) {
+    mst_deputy_lend(deputy);
+    if (k % 100 == 0) (void)poll(NULL, 0, 2 * MST_DEPUTY_TICK_MS + 1);
+    mst_deputy_take(deputy);
+    lent.calls++; // a race, if both had it
+    if (put_in - lent.bytes < 100) {
+      put(&lent);
+      put_in++;
+    }
+  }
+  mst_deputy_lend(deputy);
+  wait_for(&served, put_in);
+  mst_deputy_take(deputy);
+  CHECK_INT(lent.bytes, put_in);
+  end(&lent, deputy);
+}
+
+TEST("Without more to do it waits until it is lent again") {
+  struct lent lent = begin(-1);
+  struct mst_deputy *deputy;
+  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  mst_deputy_lend(deputy);
+  wait_for(&times, 1);
+  put(&lent); // nobody looks
+  (void)poll(NULL, 0, 20 * MST_DEPUTY_TICK_MS);
+  CHECK_INT(atomic_load(&times), 1);
+  mst_deputy_take(deputy);
+  mst_deputy_lend(deputy);
+  wait_for(&served, 1);
+  end(&lent, deputy);
+}
+
+TEST("Without a descriptor it looks at each tick") {
+  struct lent lent = begin(1000);
+  struct mst_deputy *deputy;
+  CHECK_INT(mst_deputy_start(-1, serve, &lent, &deputy, NULL), 0);
+  mst_deputy_lend(deputy);
+  wait_for(&times, 3);
+  put(&lent);
+  wait_for(&served, 1);
+  end(&lent, deputy);
+}
+
+TEST("It is called again when it said so") {
+  struct lent lent = begin(5);
+  struct mst_deputy *deputy;
+  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  mst_deputy_lend(deputy);
+  wait_for(&times, 3);
+  end(&lent, deputy);
+}
+
+TEST("A deputy that rests is woken by the next that is lent") {
+  struct lent lent = begin(1000);
+  struct mst_deputy *deputy;
+  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  for (long k = 1; k <= 3; k++) {
+    (void)poll(NULL, 0, 2 * MST_DEPUTY_TICKS * MST_DEPUTY_TICK_MS);
+    put(&lent);
+    mst_deputy_lend(deputy);
+    wait_for(&served, k);
+    mst_deputy_take(deputy);
+  }
+  end(&lent, deputy);
+}
+
+static struct mst_deputy *known;
+static atomic_int may;
+
+static int serve_and_ask(void *owner) {
+  (void)owner;
+  atomic_store(&may, mst_deputy_may(known) ? 1 : 2);
+  return -1;
+}
+
+TEST("Each side knows whether it has what was lent") {
+  struct lent lent = begin(1000);
+  CHECK(mst_deputy_may(NULL));
+  CHECK_INT(mst_deputy_start(lent.pipe[0], serve_and_ask, &lent, &known, NULL),
+            0);
+  CHECK(mst_deputy_may(known));
+  CHECK(!mst_deputy_is_lent(known));
+  mst_deputy_lend(known);
+  CHECK(mst_deputy_is_lent(known));
+  CHECK(!mst_deputy_may(known));
+  while (atomic_load(&may) == 0)
+    (void)poll(NULL, 0, 1);
+  CHECK_INT(atomic_load(&may), 1);
+  mst_deputy_take(known);
+  CHECK(mst_deputy_may(known));
+  end(&lent, known);
+}
