@@ -115,6 +115,11 @@ expect_as_before <- function(cl, workers = 3L, info = NULL) {
 }
 
 expect_fault_fields <- function(error, fault, info = NULL) {
+  if (fault == "garbage" && identical(error$exit_code, 0L)) {
+    # It saw the end of its channel before the signal came.
+    expect_identical(error$signal, NA_integer_, info = info)
+    return()
+  }
   expect_identical(error$exit_code, unname(exit_codes[fault]), info = info)
   expect_identical(error$signal, unname(signals[fault]), info = info)
 }
