@@ -29,6 +29,7 @@ cluster_stop <- function(cl) {
 outcome_stopped <- 2L
 outcome_foreign <- 3L
 outcome_type <- 4L
+outcome_reference <- 8L
 outcome_failed <- 7L
 
 # Stops whole clusters where all their nodes are among `nodes`, else single workers.

@@ -49,7 +49,6 @@ abort_failed <- function(node, call) {
     abort_lost(node, .subset2(node, "rank"), call)
   }
   job <- lost_job(node, loss)
-  late <- loss$kind == "timeout"
   what <- if (is.null(job$range)) {
     "A task"
   } else if (job$range[1L] == job$range[2L]) {
@@ -57,35 +56,44 @@ abort_failed <- function(node, call) {
   } else {
     paste0("The task for elements ", job$range[1L], " to ", job$range[2L])
   }
+  abort_loss(loss, what, "Run this task alone to see why", call,
+    hints = "The condition's field `results` has the other results; the cluster can be used on.",
+    element = job$element, range = job$range, results = job$results
+  )
+}
+
+# abort_loss() raises the error for what a loss is the end of.
+abort_loss <- function(loss, what, advice, call, hints = NULL,
+                       limit = "the cluster's `timeout`", ...) {
+  late <- loss$kind == "timeout"
   abort_muster(if (late) "timeout" else "lost",
     if (late) {
-      paste0(what, " took longer than the cluster's `timeout` and was ended.")
+      paste0(what, " took longer than ", limit, " and was ended.")
     } else {
       paste0(
         what, " was lost with its worker ", loss$attempts,
-        if (loss$attempts == 1L) " time" else " times", "."
+        if (loss$attempts == 1L) " time." else " times."
       )
     },
-    details = c(
-      if (!late) {
-        paste0("Worker ", loss$worker, " (pid ", loss$pid, ") ended: ", exit_text(loss), ".")
-      },
-      if (loss$oom) "The system had no memory left and ended it.",
-      if (!late) output_lines(loss$output)
-    ),
+    details = if (!late) {
+      c(
+        paste0("Worker ", loss$worker, " (pid ", loss$pid, ") ended: ", exit_text(loss), "."),
+        if (loss$oom) "The system had no memory left and ended it.",
+        loss$reason, output_lines(loss$output)
+      )
+    },
     hints = c(
       if (late) {
-        "Give `timeout` of cluster_start() a longer time, or send smaller pieces."
+        paste0("Give ", limit, " a longer time, or send smaller pieces.")
       } else if (loss$oom) {
         "Use fewer workers, or send smaller pieces."
       } else {
-        "Run this task alone to see why; `retries` of cluster_start() allows more attempts."
+        paste0(advice, "; `retries` of cluster_start() allows more attempts.")
       },
-      "The condition's field `results` has the other results; the cluster can be used on."
+      hints
     ),
-    worker = loss$worker, pid = loss$pid, element = job$element, range = job$range,
-    exit_code = exit_field(loss, 1L), signal = exit_field(loss, 2L), oom = loss$oom,
-    output = loss$output, results = job$results, call = call
+    worker = loss$worker, pid = loss$pid, exit_code = exit_field(loss, 1L),
+    signal = exit_field(loss, 2L), oom = loss$oom, output = loss$output, ..., call = call
   )
 }
 

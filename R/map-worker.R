@@ -1,13 +1,17 @@
 # What workers do with a piece of cluster_map().
 
-# list(values, packed, seconds), or with `failed` (which element) and `error`.
-map_piece <- function(job, x, seeds) {
+# list(values, packed, setup, seconds), or with `failed` (which element) and `error`.
+map_piece <- function(id, x, seeds) {
+  begin <- clock_seconds()
+  job <- job_get(id)
+  attach_for(job$packages)
+  restore <- lend_globals(job$globals)
+  on.exit(restore())
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
-  fun <- with_globals(fun, job$globals)
-  begin <- proc.time()[["elapsed"]]
+  ready <- clock_seconds()
   if (!is.null(seeds)) {
     kept <- keep_stream()
-    on.exit(kept())
+    on.exit(kept(), add = TRUE)
   }
   piece <- new.env(parent = emptyenv())
   piece$values <- vector("list", length(x))
@@ -19,7 +23,7 @@ map_piece <- function(job, x, seeds) {
     if (!job$returns) {
       return(list(
         values = piece$values[seq_len(piece$at - 1L)], packed = FALSE, failed = piece$at,
-        error = failure, seconds = proc.time()[["elapsed"]] - begin
+        error = failure, setup = ready - begin, seconds = clock_seconds() - ready
       ))
     }
     piece$values[[piece$at]] <- failure$condition
@@ -27,21 +31,26 @@ map_piece <- function(job, x, seeds) {
   packed <- .Call(ffi_pack, piece$values)
   list(
     values = if (is.null(packed)) piece$values else packed, packed = !is.null(packed),
-    seconds = proc.time()[["elapsed"]] - begin
+    setup = ready - begin, seconds = max(0, clock_seconds() - ready)
   )
 }
+
+# proc.time() only tells milliseconds.
+clock_seconds <- function() as.numeric(Sys.time())
 
 # From the first element that has no value on. Where it was is told when it is left.
 map_elements <- function(piece, x, fun, seeds, ...) {
   values <- piece$values
   piece$values <- NULL # so that it is changed in place
-  i <- piece$at
+  i <- 0L
   on.exit({
     piece$values <- values
     piece$at <- i
   })
-  while (i < length(x)) {
-    i <- i + 1L
+  if (piece$at >= length(x)) {
+    return()
+  }
+  for (i in (piece$at + 1L):length(x)) {
     if (!is.null(seeds)) assign(".Random.seed", seeds[[i]], globalenv())
     value <- fun(x[[i]], ...)
     if (!is.null(value)) values[[i]] <- value
@@ -67,12 +76,16 @@ piece_error <- function(code) {
   )
 }
 
-# The worker's own stream is where it was, afterwards.
+# keep_stream() gives a function that puts the random number stream back where it is now,
+# and the generators to what they are.
 keep_stream <- function() {
   global <- globalenv()
   before <- get0(".Random.seed", global, inherits = FALSE)
+  kind <- RNGkind()
   function() {
+    # A seed tells its generators; without one R remembers those that were used last.
     if (is.null(before)) {
+      suppressWarnings(do.call(RNGkind, as.list(kind)))
       rm(".Random.seed", envir = global)
     } else {
       assign(".Random.seed", before, global)
@@ -80,36 +93,46 @@ keep_stream <- function() {
   }
 }
 
-# A function that sees these globals without their being in this worker's global
-# environment: its environment's last one before that gets them as parent.
-with_globals <- function(fun, globals) {
-  if (!length(globals) || is.primitive(fun)) {
-    return(fun)
+# ---- What the session has sent once
+
+# Called from C code, outside of any call. job: list(number, bytes).
+job_keep <- function(job) the$jobs[[as.character(job[[1L]])]] <- list(bytes = job[[2L]])
+job_drop <- function(id) the$jobs[[as.character(id)]] <- NULL
+
+# Objects that no piece can change are made once, others for each piece.
+job_get <- function(id) {
+  key <- as.character(id)
+  kept <- the$jobs[[key]]
+  if (is.null(kept)) {
+    abort_muster("internal", paste0("This worker wasn't sent job ", key, ", or let go of it."))
   }
-  env <- list2env(globals, parent = globalenv())
-  for (name in names(globals)) {
-    value <- globals[[name]]
-    if (is.function(value) && !is.primitive(value)) {
-      assign(name, put_above(value, env), env)
-    }
+  if (!is.null(kept$value)) {
+    return(kept$value)
   }
-  put_above(fun, env)
+  value <- .Call(ffi_job_read, kept$bytes)
+  if (!value$fresh) the$jobs[[key]] <- list(value = value)
+  value
 }
 
-put_above <- function(fun, env) {
-  at <- environment(fun)
-  if (identical(at, globalenv())) {
-    environment(fun) <- env
-    return(fun)
+# This isn't noted as a change of the worker: a replacement attaches them for its first piece.
+attach_for <- function(packages) {
+  missing <- setdiff(packages, sub("^package:", "", search()))
+  if (length(missing)) {
+    attach_packages(lapply(missing, c, ""))
+    .Call(ffi_worker_track)
   }
-  while (!identical(at, emptyenv()) && !isNamespace(at)) {
-    above <- parent.env(at)
-    if (identical(above, globalenv())) {
-      parent.env(at) <- env
-      break
-    }
-    if (identical(at, env)) break
-    at <- above
+}
+
+# lend_globals() puts values into the global environment and gives a function that makes it
+# what it was.
+lend_globals <- function(globals) {
+  global <- globalenv()
+  names <- as.character(names(globals))
+  there <- vapply(names, exists, NA, envir = global, inherits = FALSE)
+  before <- mget(names[there], global)
+  list2env(globals, global)
+  function() {
+    rm(list = intersect(names[!there], ls(global, all.names = TRUE)), envir = global)
+    list2env(before, global)
   }
-  fun
 }

@@ -54,8 +54,11 @@ task_submit <- function(cl, fun, ...) {
   if (!is.function(fun)) {
     check_function(fun, sys.call())
   }
-  task <- .Call(ffi_task_submit, cl, fun, list(...))
+  task <- .Call(ffi_task_submit, cl, fun, list(...), NULL, NULL)
   if (is.integer(task)) {
+    if (task == outcome_reference) {
+      abort_reference(find_reference(list(...), "args"), sys.call())
+    }
     abort_submit(cl, task, sys.call())
   }
   task
@@ -97,11 +100,14 @@ other_value <- function(task, value, timeout, call) {
   if (is.integer(value)) {
     abort_task(task, value, call)
   }
+  if (length(value) == 2L) {
+    abort_value(value[[1L]], value[[2L]], call)
+  }
   for (condition in value$conditions) {
     raise_condition(condition)
   }
   if (value$error) {
-    abort_remote(value, call)
+    abort_remote(value$value, value$worker, call)
   }
   value$value
 }
@@ -120,36 +126,30 @@ abort_task <- function(task, outcome, call) {
   if (is.null(loss)) {
     abort_muster("lost", "The task was not evaluated: its cluster was stopped.", call = call)
   }
-  if (loss$kind == "timeout") {
-    abort_muster("timeout", "The task took longer than the cluster's `timeout` and was ended.",
-      worker = loss$worker, pid = loss$pid, call = call
-    )
-  }
-  abort_muster("lost",
+  abort_loss(loss, "The task", "Run it alone to see why", call)
+}
+
+# The call's value is of no use in this process.
+abort_value <- function(value, worker, call) {
+  found <- find_reference(value, "value")
+  abort_muster("input",
     paste0(
-      "The task was lost with its worker ", loss$attempts,
-      if (loss$attempts == 1L) " time." else " times."
+      "The call gave a ", found$kind, " (`", found$where, "`), which is of no use outside of ",
+      "its worker."
     ),
-    details = c(
-      paste0("Worker ", loss$worker, " (pid ", loss$pid, ") ended: ", exit_text(loss), "."),
-      if (loss$oom) "The system had no memory left and ended it.",
-      loss$reason, output_lines(loss$output)
-    ),
-    hints = "Run it alone to see why; `retries` of cluster_start() allows more attempts.",
-    worker = loss$worker, pid = loss$pid, exit_code = exit_field(loss, 1L),
-    signal = exit_field(loss, 2L), oom = loss$oom, output = loss$output, call = call
+    reference = found$where, worker = worker, call = call
   )
 }
 
-# The error of a worker, see answer_condition() in worker-main.R.
-abort_remote <- function(value, call, element = NULL) {
-  error <- value$value
-  where <- if (is.null(element)) "" else paste0(" for element ", element)
-  abort_muster("remote",
-    paste0("Worker ", value$worker, " raised an error", where, ": ", error$message),
-    details = if (nzchar(error$call)) paste0("In: ", error$call),
-    worker = value$worker, element = element, condition = error$condition,
-    remote_call = error$call, stack = error$stack, call = call
+# abort_remote() raises the error that a call raised in a worker, see answer_condition().
+abort_remote <- function(error, worker, call, what = paste("Worker", worker), hints = NULL, ...) {
+  abort_muster("remote", paste0(what, " raised an error: ", error$message),
+    details = c(
+      if (nzchar(error$call)) paste0("In: ", error$call),
+      if (what != paste("Worker", worker)) paste("On worker", worker)
+    ),
+    hints = hints, worker = worker, condition = error$condition, remote_call = error$call,
+    stack = error$stack, ..., call = call
   )
 }
 

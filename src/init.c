@@ -28,7 +28,9 @@
   EACH(ffi_node_loss, 1)                                                       \
   EACH(ffi_node_kill, 1)                                                       \
   EACH(ffi_node_journal, 1)                                                    \
-  EACH(ffi_task_submit, 3)                                                     \
+  EACH(ffi_job_hold, 2)                                                        \
+  EACH(ffi_job_release, 1)                                                     \
+  EACH(ffi_task_submit, 5)                                                     \
   EACH(ffi_task_wait, 3)                                                       \
   EACH(ffi_task_value, 2)                                                      \
   EACH(ffi_task_loss, 1)                                                       \
@@ -57,6 +59,8 @@
 #define WITH_3(name) WITH_SESSION(name, (SEXP a, SEXP b, SEXP c), (a, b, c))
 #define WITH_4(name)                                                           \
   WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d), (a, b, c, d))
+#define WITH_5(name)                                                           \
+  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e), (a, b, c, d, e))
 #define WITH_6(name)                                                           \
   WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e, SEXP f),         \
                (a, b, c, d, e, f))
@@ -74,6 +78,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_condition, 1),
     ENTRY(ffi_worker_is_task, 0),
     ENTRY(ffi_pack, 1),
+    ENTRY(ffi_job_read, 1),
+    ENTRY(ffi_scan, 1),
     ENTRY(ffi_environment, 0),
     ENTRY(ffi_server_begin, 0),
     ENTRY(ffi_server_run, 2),

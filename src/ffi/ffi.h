@@ -17,13 +17,14 @@
 #define FFI_SLICE_MS 50
 
 enum ffi_outcome {
-  FFI_LOST = 1,    // the worker is lost
-  FFI_STOPPED = 2, // the cluster was stopped
-  FFI_FOREIGN = 3, // of another process: a copy, or used in a forked child
-  FFI_TYPE = 4,    // a message of a type that muster doesn't know
-  FFI_MEMORY = 5,  // no memory for a message
-  FFI_SYSTEM = 6,  // a system call failed
-  FFI_FAILED = 7   // the call's answer will not come; ffi_node_loss says why
+  FFI_LOST = 1,     // the worker is lost
+  FFI_STOPPED = 2,  // the cluster was stopped
+  FFI_FOREIGN = 3,  // of another process: a copy, or used in a forked child
+  FFI_TYPE = 4,     // a message of a type that muster doesn't know
+  FFI_MEMORY = 5,   // no memory for a message
+  FFI_SYSTEM = 6,   // a system call failed
+  FFI_FAILED = 7,   // the call's answer will not come; ffi_node_loss says why
+  FFI_REFERENCE = 8 // an argument that is of no use in another process
 };
 
 // ---- serialize.c
@@ -130,6 +131,15 @@ struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag);
 // ffi_payload_done gives the memory of a large one back that nobody kept.
 void ffi_payload_done(void);
 
+// ---- jobs.c
+
+// ffi_job_of gives the job behind a pointer of ffi_job_hold, NULL if it is none of this
+// cluster's.
+struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster);
+// ffi_is_refused tells whether a list holds what must not leave this process: a
+// connection, or by option an external pointer. See ffi_scan.
+int ffi_is_refused(SEXP x);
+
 // ---- events.c: what happens to workers, for the user
 
 // ffi_attend shows what workers printed, tells what happened to them, and has R
@@ -186,7 +196,11 @@ SEXP ffi_node_loss(SEXP node);
 SEXP ffi_node_kill(SEXP node);
 SEXP ffi_node_journal(SEXP node);
 
-SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args);
+SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP job, SEXP limits);
+SEXP ffi_job_hold(SEXP nodes, SEXP content);
+SEXP ffi_job_release(SEXP job);
+SEXP ffi_job_read(SEXP bytes);
+SEXP ffi_scan(SEXP x);
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s);
 SEXP ffi_task_value(SEXP task, SEXP timeout_s);
 SEXP ffi_task_loss(SEXP task);

@@ -179,13 +179,27 @@ static void serve_in_passing(const struct mst_cluster *cluster) {
   }
 }
 
+static struct mst_task_terms terms_of(const struct mst_cluster *cluster,
+                                      SEXP job, SEXP limits) {
+  struct mst_task_terms terms = {.retries = -1};
+  if (job != R_NilValue) terms.job = ffi_job_of(job, cluster);
+  if (TYPEOF(limits) != REALSXP || Rf_xlength(limits) != 2) return terms;
+  const double retries = REAL(limits)[0];
+  if (!ISNAN(retries)) terms.retries = (int32_t)retries;
+  terms.timeout_ns = (int64_t)(REAL(limits)[1] * (double)MST_NS_PER_S);
+  return terms;
+}
+
 // ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome;
-// FFI_TYPE: they are not of one cluster.
-SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args) {
+// FFI_TYPE: they are not of one cluster; FFI_REFERENCE: an argument is of no use there.
+// job: of ffi_job_hold, or NULL. limits: NULL for the cluster's, or its own: retries (NA:
+// the cluster's), and seconds of evaluation (0: the cluster's).
+SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
   struct nodes nodes = {0};
   enum ffi_outcome now;
   int outcome = read_nodes(list, &nodes);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
+  if (ffi_is_refused(args)) return Rf_ScalarInteger(FFI_REFERENCE);
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
   wait_for_room(nodes.cluster);
@@ -200,8 +214,16 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args) {
   } else {
     outcome = bundle == NULL ? FFI_MEMORY : copy_allowed(&nodes, &allowed);
   }
+  const struct mst_task_terms terms = outcome == 0
+                                          ? terms_of(nodes.cluster, job, limits)
+                                          : (struct mst_task_terms){0};
+  if (outcome == 0 && job != R_NilValue && terms.job == NULL) {
+    outcome = FFI_TYPE;
+    free(allowed);
+  }
   if (outcome == 0) {
-    task = mst_task_submit(nodes.cluster, payload, allowed, nodes.workers);
+    task =
+        mst_task_submit(nodes.cluster, payload, allowed, nodes.workers, &terms);
     if (task == NULL) outcome = FFI_MEMORY;
   }
   mst_blob_release(payload);
@@ -302,7 +324,12 @@ static SEXP answer_of(struct mst_task *task) {
   const int failed = (task->flags & MST_FLAG_ERROR) != 0;
   SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;
   SEXP list;
-  if (!failed && n == 2) { // nothing but a value
+  if (!failed && ffi_is_refused(value)) {
+    list =
+        PROTECT(Rf_allocVector(VECSXP, 2)); // R code says what is wrong with it
+    SET_VECTOR_ELT(list, 0, value);
+    SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)task->worker + 1));
+  } else if (!failed && n == 2) { // nothing but a value
     list = PROTECT(Rf_allocVector(VECSXP, 1));
     SET_VECTOR_ELT(list, 0, value);
   } else {
@@ -317,8 +344,9 @@ static SEXP answer_of(struct mst_task *task) {
 }
 
 // ffi_task_value waits for one task: list(value); list(value, error, conditions,
-// worker); an outcome: FFI_FOREIGN, FFI_LOST (ffi_task_loss says why), FFI_STOPPED if
-// it was cancelled; NULL if the time is over.
+// worker); list(value, worker) if the value is of no use here; an outcome: FFI_FOREIGN,
+// FFI_LOST (ffi_task_loss says why), FFI_STOPPED if it was cancelled; NULL if the time
+// is over.
 SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
   struct mst_task *task = task_of(pointer);
   if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);

@@ -324,6 +324,28 @@ static void set_seed(const struct mst_frame *frame) {
   }
 }
 
+// take_job has R code keep what calls to come need, by its number.
+static void take_job(const struct mst_frame *frame) {
+  const size_t n = (size_t)frame->head.length;
+  worker.reading = 1;
+  SEXP job = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(job, 0, Rf_ScalarReal((double)frame->head.call));
+  SEXP bytes = SET_VECTOR_ELT(job, 1, Rf_allocVector(RAWSXP, (R_xlen_t)n));
+  if (n > 0) memcpy(RAW(bytes), frame->payload, n);
+  worker.reading = 0;
+  mst_chan_take(&worker.chan, frame);
+  call_ours("job_keep", job);
+  UNPROTECT(1);
+}
+
+static void drop_job(const struct mst_frame *frame) {
+  const double id = (double)frame->head.call;
+  mst_chan_take(&worker.chan, frame);
+  SEXP number = PROTECT(Rf_ScalarReal(id));
+  call_ours("job_drop", number);
+  UNPROTECT(1);
+}
+
 // send_state answers SNAPSHOT: with nothing if this worker's state can't be put
 // into bytes. 0 when the session is gone.
 static int send_state(void) {
@@ -364,6 +386,12 @@ SEXP ffi_worker_serve(SEXP enclosure) {
       break;
     case MST_KIND_STATE:
       take_state(&frame);
+      break;
+    case MST_KIND_JOB:
+      take_job(&frame);
+      break;
+    case MST_KIND_DROP:
+      drop_job(&frame);
       break;
     case MST_KIND_SNAPSHOT:
       mst_chan_take(&worker.chan, &frame);

@@ -14,6 +14,7 @@ static void drop_entry(struct mst_journal *journal, struct mst_entry **at) {
   journal->bytes -= gone->payload->buf.len;
   journal->dropped++;
   mst_blob_release(gone->payload);
+  mst_job_release(gone->job);
   free(gone);
 }
 
@@ -62,6 +63,7 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   *added = *entry;
   added->next = NULL;
   added->payload->refs++;
+  mst_job_keep(added->job);
   if (journal->last != NULL) {
     journal->last->next = added;
   } else {

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "loop/chan.h"
+#include "pool/job.h"
 
 #define MST_JOURNAL_ENTRIES_MAX 10000u
 // A snapshot is asked for after so many entries that it would stand for, and one
@@ -37,6 +38,7 @@ enum mst_unseen {
 struct mst_entry {
   struct mst_entry *next;
   struct mst_blob *payload; // of EXEC; of a snapshot its R bytes. A reference
+  struct mst_job *job;      // that the call needs, NULL for none. A reference
   struct mst_seed seed;     // before the call
   uint64_t call;            // its id, 0 for a snapshot
   double elapsed_s;
@@ -60,7 +62,7 @@ struct mst_journal {
 };
 
 // mst_journal_add puts a call in, as `entry` describes it (next is ignored; the
-// payload gets one more reference). 0 or -MST_EMEM: then the journal is incomplete.
+// payload and the job get one more reference). 0 or -MST_EMEM: then the journal is incomplete.
 int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
 
 // mst_journal_wants tells whether a snapshot should be asked for after call `call`,

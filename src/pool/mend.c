@@ -200,6 +200,16 @@ static int settle_calls(struct mst_peer *peer) {
   return evaluating && peer->first_call != NULL && peer->first_call->sent;
 }
 
+// policy_of: the cluster's, with the retries of the task that is at work.
+static struct mst_heal_policy policy_of(const struct mst_peer *peer) {
+  struct mst_heal_policy policy = peer->cluster->policy;
+  const struct mst_call *call = peer->first_call;
+  if (call != NULL && call->task != NULL && call->task->retries >= 0) {
+    policy.retries = (uint32_t)call->task->retries;
+  }
+  return policy;
+}
+
 void mst_peer_heal(struct mst_peer *peer) {
   struct mst_cluster *cluster = peer->cluster;
   const struct mst_worker *worker = mst_peer_worker(peer);
@@ -219,8 +229,9 @@ void mst_peer_heal(struct mst_peer *peer) {
   }
   peer->oom = (uint8_t)was_oom(peer);
   const int evaluating = cluster->policy.on ? settle_calls(peer) : 0;
+  const struct mst_heal_policy policy = policy_of(peer);
   enum mst_heal_verdict verdict =
-      mst_heal_lost(&peer->heal, &cluster->policy, evaluating, now_ns);
+      mst_heal_lost(&peer->heal, &policy, evaluating, now_ns);
   const int comes_back =
       verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON;
   if (comes_back && peer->journal.incomplete) {
@@ -229,7 +240,7 @@ void mst_peer_heal(struct mst_peer *peer) {
     verdict = MST_HEAL_GIVE_UP;
   }
   if (verdict == MST_HEAL_POISON &&
-      fail_call(peer, MST_LOSS_POISON, cluster->policy.retries + 1) != 0) {
+      fail_call(peer, MST_LOSS_POISON, policy.retries + 1) != 0) {
     verdict = MST_HEAL_GIVE_UP;
   }
   if (verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON) {
@@ -261,6 +272,7 @@ static int send_entry(struct mst_peer *peer, const struct mst_entry *entry) {
                           .call = entry->call};
   int rc = 0;
   if (entry->seed.known) rc = send_seed(peer, &entry->seed);
+  if (rc == 0) rc = mst_peer_send_job(peer, entry->job, NULL);
   if (rc == 0) {
     rc = mst_chan_send(&peer->data, &head, entry->payload, NULL, 0, 0, NULL);
   }
@@ -375,6 +387,8 @@ static void note_state(struct mst_peer *peer, const struct mst_call *call,
   (void)mst_value_head_decode(frame->payload, (size_t)frame->head.length,
                               &times);
   const struct mst_entry entry = {.payload = call->payload,
+                                  .job = call->task != NULL ? call->task->job
+                                                            : NULL,
                                   .seed = peer->seed,
                                   .call = call->id,
                                   .elapsed_s = times.elapsed_s,
@@ -464,13 +478,24 @@ static void listen_to(struct mst_peer *peer, int64_t slept_ns, int64_t now_ns) {
   }
 }
 
+static int64_t limit_of(const struct mst_peer *peer,
+                        const struct mst_call *call) {
+  const struct mst_task *task = call->task;
+  return task != NULL && task->timeout_ns > 0 ? task->timeout_ns
+                                              : peer->cluster->timeout_ns;
+}
+
 static void watch_time(struct mst_peer *peer, int64_t now_ns) {
   struct mst_call *call = peer->first_call;
   if (call == NULL || call->timed_out || call->cancelled) return;
   if (peer->resuming || peer->replay_left > 0) return;
-  if (now_ns - peer->head_ns < peer->cluster->timeout_ns) return;
+  if (now_ns - peer->head_ns < limit_of(peer, call)) return;
   call->timed_out = 1;
   mst_peer_cancel(peer, call->id);
+}
+
+static int has_limits(const struct mst_cluster *cluster) {
+  return cluster->timeout_ns != INT64_MAX || cluster->limited > 0;
 }
 
 // is_due tells whether the workers of a cluster are to be looked at one by one: not on
@@ -478,10 +503,9 @@ static void watch_time(struct mst_peer *peer, int64_t now_ns) {
 static int is_due(struct mst_cluster *cluster, int64_t slept_ns,
                   int64_t now_ns) {
   const int64_t beat_ns = cluster->policy.heartbeat_ns;
-  const int64_t every_ns =
-      cluster->timeout_ns != INT64_MAX ? LOOK_NS : beat_ns / 12;
+  const int64_t every_ns = has_limits(cluster) ? LOOK_NS : beat_ns / 12;
   if (cluster->session->to_heal > 0 || cluster->alone) return 1;
-  if (beat_ns == INT64_MAX && cluster->timeout_ns == INT64_MAX) return 0;
+  if (beat_ns == INT64_MAX && !has_limits(cluster)) return 0;
   return slept_ns > beat_ns / 12 || now_ns - cluster->looked_ns >= every_ns;
 }
 
@@ -493,7 +517,7 @@ void mst_session_mend(struct mst_session *session, int64_t now_ns) {
     if (!is_due(cluster, slept_ns, now_ns)) continue;
     const int beats = cluster->policy.heartbeat_ns != INT64_MAX &&
                       cluster->pool.phase == MST_POOL_RUNNING;
-    const int limits = cluster->timeout_ns != INT64_MAX;
+    const int limits = has_limits(cluster);
     cluster->looked_ns = now_ns;
     cluster->alone = 0;
     for (uint32_t i = 0; i < cluster->pool.count; i++) {

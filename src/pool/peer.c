@@ -217,9 +217,10 @@ static void take_answer(struct mst_peer *peer, const struct mst_frame *frame) {
   }
   struct mst_task *task = call->task;
   const int dropped = call->cancelled || task != NULL;
-  const int timed_out = call->timed_out;
+  // One that took too long has its loss instead, unless nobody waits for it.
+  const int waits = !call->timed_out || call->cancelled;
   mst_peer_judge(peer, frame);
-  if (task != NULL && !timed_out) mst_task_answered(task, peer, frame);
+  if (task != NULL && waits) mst_task_answered(task, peer, frame);
   mst_peer_pop_call(peer);
   if (dropped) mst_chan_mark(&peer->data, frame, MST_FLAG_REPLAY);
   if (peer->answered == 0) mst_peer_skip(peer);
@@ -349,8 +350,27 @@ int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
   return peer->data.out_first == NULL ? 0 : -MST_EAGAIN;
 }
 
+int mst_peer_send_job(struct mst_peer *peer, struct mst_job *job,
+                      struct mst_err *err) {
+  const uint32_t epoch = mst_peer_worker(peer)->epoch;
+  if (job == NULL || mst_job_is_at(job, peer->index, epoch)) return 0;
+  struct mst_head head = {.kind = MST_KIND_JOB,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = epoch,
+                          .call = job->id};
+  const int rc = mst_chan_send(&peer->data, &head, job->bytes, NULL, 0, 0, err);
+  // Without memory for the note it is sent again, and replaces itself.
+  if (rc == 0) (void)mst_job_note(job, peer->index, epoch);
+  return rc;
+}
+
 int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
                        struct mst_err *err) {
+  if (call->task != NULL) {
+    const int sent = mst_peer_send_job(peer, call->task->job, err);
+    if (sent != 0) return sent;
+  }
   const int is_head = call == peer->first_call;
   struct mst_head head = {.kind = MST_KIND_EXEC,
                           .flags = call->task != NULL ? MST_FLAG_TASK : 0,

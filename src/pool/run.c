@@ -409,6 +409,7 @@ void mst_cluster_free(struct mst_cluster *cluster) {
   if (ours && session->clusters == NULL) end_deputy(session);
   mst_blob_release(cluster->setup);
   free_peers(cluster, 0, cluster->pool.count);
+  mst_jobs_free(&cluster->jobs);
   mst_pool_free(&cluster->pool);
   mst_log_free(&cluster->log);
   free(cluster->peers);

@@ -19,6 +19,7 @@
 #include "loop/loop.h"
 #include "loop/output.h"
 #include "pool/heal.h"
+#include "pool/job.h"
 #include "pool/journal.h"
 #include "pool/state.h"
 
@@ -171,9 +172,11 @@ struct mst_cluster {
   struct mst_task *last_task;
   uint32_t queued;     // of them
   size_t queued_bytes; // of their payloads
-  uint32_t turn;       // the worker that is asked first
-  uint8_t adopted;     // some workers are of a launcher before this one
-  uint8_t alone;       // some worker's calls wait until all others are idle
+  uint32_t limited;    // tasks with a time limit of their own
+  struct mst_jobs jobs;
+  uint32_t turn;   // the worker that is asked first
+  uint8_t adopted; // some workers are of a launcher before this one
+  uint8_t alone;   // some worker's calls wait until all others are idle
 };
 
 // After its interrupt a cancelled call has this long to end.

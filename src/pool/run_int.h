@@ -31,6 +31,10 @@ int mst_peer_is_up(const struct mst_peer *peer);
 // mst_peer_send_call puts one queued call on its way.
 int mst_peer_send_call(struct mst_peer *peer, struct mst_call *call,
                        struct mst_err *err);
+// mst_peer_send_job sends a job unless this incarnation has it. job may be NULL. 0, or
+// errors of mst_chan_send.
+int mst_peer_send_job(struct mst_peer *peer, struct mst_job *job,
+                      struct mst_err *err);
 // mst_peer_pop_call frees the oldest call; it is answered, or will not be.
 void mst_peer_pop_call(struct mst_peer *peer);
 // mst_peer_skip passes over frames in the buffer that were served already and

@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/mst_assert.h"
 #include "pool/run_int.h"
@@ -24,12 +25,42 @@ void mst_task_release(struct mst_task *task) {
   free(task);
 }
 
+void mst_jobs_trim(struct mst_cluster *cluster) {
+  struct mst_job *job;
+  if (cluster->session->owner != getpid())
+    return; // the workers are its parent's
+  while ((job = mst_jobs_surplus(&cluster->jobs)) != NULL) {
+    struct mst_head head = {
+        .kind = MST_KIND_DROP, .cluster = cluster->id, .call = job->id};
+    for (uint32_t i = 0; i < cluster->pool.count; i++) {
+      struct mst_peer *peer = cluster->peers[i];
+      head.worker = i;
+      head.epoch = mst_peer_worker(peer)->epoch;
+      if (peer->data.ended || !mst_job_is_at(job, i, head.epoch)) continue;
+      (void)mst_chan_send(&peer->data, &head, NULL, NULL, 0, 0, NULL);
+      if (peer->data.out_first != NULL) mst_peer_want_write(peer);
+    }
+    mst_job_free(job);
+  }
+}
+
+// let_go of what a task needed of its cluster: its call is answered, or won't be.
+static void let_go(struct mst_task *task) {
+  if (task->timeout_ns > 0) task->cluster->limited--;
+  task->timeout_ns = 0;
+  if (task->job == NULL) return;
+  mst_job_release(task->job);
+  task->job = NULL;
+  mst_jobs_trim(task->cluster);
+}
+
 // settle: the cluster has no more to do with it.
 static void settle(struct mst_task *task, enum mst_task_state state) {
   task->state = state;
   task->done_ns = mst_clock_now();
   task->peer = NULL;
   task->cluster->session->tasks_done++;
+  let_go(task);
   mst_task_release(task);
 }
 
@@ -130,7 +161,8 @@ void mst_tasks_dispatch(struct mst_cluster *cluster) {
 
 struct mst_task *mst_task_submit(struct mst_cluster *cluster,
                                  struct mst_blob *payload, uint8_t *allowed,
-                                 uint32_t allowed_count) {
+                                 uint32_t allowed_count,
+                                 const struct mst_task_terms *terms) {
   struct mst_task *task = calloc(1, sizeof *task);
   if (task == NULL) {
     free(allowed);
@@ -142,6 +174,11 @@ struct mst_task *mst_task_submit(struct mst_cluster *cluster,
   task->payload = payload;
   task->allowed = allowed;
   task->allowed_count = allowed_count;
+  task->retries = terms->retries;
+  task->timeout_ns = terms->timeout_ns;
+  if (task->timeout_ns > 0) cluster->limited++;
+  task->job = terms->job;
+  mst_job_keep(task->job);
   payload->refs++;
   cluster->queued_bytes += payload->buf.len;
   cluster->queued++;
@@ -158,6 +195,7 @@ struct mst_task *mst_task_submit(struct mst_cluster *cluster,
 void mst_task_answered(struct mst_task *task, struct mst_peer *peer,
                        const struct mst_frame *frame) {
   if (task->state != MST_TASK_SENT) { // cancelled meanwhile
+    let_go(task);
     mst_task_release(task);
     return;
   }
@@ -172,6 +210,7 @@ void mst_task_answered(struct mst_task *task, struct mst_peer *peer,
 void mst_task_failed(struct mst_task *task, struct mst_loss *loss) {
   if (task->state != MST_TASK_SENT) {
     mst_loss_free(loss);
+    let_go(task);
     mst_task_release(task);
     return;
   }

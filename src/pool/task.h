@@ -30,7 +30,10 @@ struct mst_task {
   uint32_t refs;
   uint64_t id;              // counts up in a session
   struct mst_blob *payload; // NULL once it is sent
-  uint8_t *allowed;         // by worker: 1 if it may get this; NULL: any. Owned
+  struct mst_job *job; // that it needs, NULL for none. A reference until done
+  int32_t retries;     // -1: the cluster's
+  int64_t timeout_ns;  // of its evaluation; 0: the cluster's
+  uint8_t *allowed;    // by worker: 1 if it may get this; NULL: any. Owned
   uint32_t allowed_count;
   struct mst_peer *peer; // that has it, while SENT
   uint64_t call;         // there
@@ -41,11 +44,19 @@ struct mst_task {
   int64_t sent_ns, done_ns;
 };
 
-// mst_task_submit queues a call and sends what can be sent. A reference to the payload
-// is taken, `allowed` is taken over. NULL without memory.
+// What sets a task apart from others.
+struct mst_task_terms {
+  struct mst_job *job; // that must be at its worker before it, NULL for none
+  int32_t retries;     // -1: the cluster's
+  int64_t timeout_ns;  // 0: the cluster's
+};
+
+// mst_task_submit queues a call and sends what can be sent. References to the payload
+// and the job are taken, `allowed` is taken over. NULL without memory.
 struct mst_task *mst_task_submit(struct mst_cluster *cluster,
                                  struct mst_blob *payload, uint8_t *allowed,
-                                 uint32_t allowed_count);
+                                 uint32_t allowed_count,
+                                 const struct mst_task_terms *terms);
 // mst_task_release drops a reference. A task that nobody refers to is evaluated all
 // the same, and its answer dropped.
 void mst_task_release(struct mst_task *task);
@@ -60,6 +71,8 @@ void mst_task_answered(struct mst_task *task, struct mst_peer *peer,
                        const struct mst_frame *frame);
 // mst_task_failed: its call will not be answered. Takes the loss over.
 void mst_task_failed(struct mst_task *task, struct mst_loss *loss);
+// mst_jobs_trim lets go of jobs that are too many to be kept, here and in the workers.
+void mst_jobs_trim(struct mst_cluster *cluster);
 // mst_tasks_end ends all tasks of a cluster that is going.
 void mst_tasks_end(struct mst_cluster *cluster);
 

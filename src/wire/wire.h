@@ -40,7 +40,9 @@ enum mst_kind {
   MST_KIND_SNAPSHOT = 10, // session: asks for the worker's state
   MST_KIND_STATE = 11,    // R bytes: worker: its state, none if that can't be
                           // put into bytes; session: the state to take on
-  // 12 to 15 are kept free for the data channel
+  MST_KIND_JOB = 12,  // session: R bytes that calls need, numbered by head.call
+  MST_KIND_DROP = 13, // session: job head.call is not needed any more
+  // 14 and 15 are kept free for the data channel
   // session and worker, control channel
   MST_KIND_PING = 16, // either: 8 bytes that come back
   MST_KIND_PONG = 17,
@@ -82,7 +84,7 @@ struct mst_head {
   uint32_t cluster; // cluster of the session, from 1; 0 where none
   uint32_t worker;  // index in the cluster, from 0
   uint32_t epoch;   // incarnation of the worker, from 0
-  uint64_t call;    // call id, from 1; 0 for messages that are no call
+  uint64_t call;    // call id, from 1; of JOB and DROP the job's; 0 for others
   uint64_t length;  // payload bytes
 };
 

@@ -418,3 +418,22 @@ TEST("Replay makes the same worker, whatever the calls were") {
     mst_journal_free(&journal);
   }
 }
+
+TEST("An entry keeps the job that its call needs, and lets go of it with the "
+     "entry") {
+  struct mst_jobs jobs = {0};
+  struct mst_blob *bytes = blob_of("job");
+  struct mst_job *job = mst_jobs_hold(&jobs, bytes);
+  struct mst_blob *payload = blob_of("call");
+  CHECK(job != NULL);
+  const struct mst_entry entry = {
+      .payload = payload, .job = job, .call = 1, .visible = 1};
+  CHECK_INT(mst_journal_add(&journal, &entry), 0);
+  mst_blob_release(payload);
+  mst_blob_release(bytes);
+  mst_job_release(job);
+  CHECK_INT(job->refs, 1);
+  mst_journal_free(&journal);
+  CHECK_INT(job->refs, 0);
+  mst_jobs_free(&jobs);
+}

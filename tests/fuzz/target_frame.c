@@ -74,6 +74,9 @@ static void seeds(struct fuzz_sink *sink) {
   n += write_frame(bytes + n, MST_KIND_SNAPSHOT, 0, 0);
   n += write_frame(bytes + n, MST_KIND_STATE, 0, 12);
   sink->take(sink, "seed-snapshot-state", bytes, n);
+  n = write_frame(bytes, MST_KIND_JOB, 0, 20);
+  n += write_frame(bytes + n, MST_KIND_DROP, 0, 0);
+  sink->take(sink, "job-drop", bytes, n);
   n = write_frame(bytes, MST_KIND_CANCEL, 0, MST_CANCEL_BYTES);
   sink->take(sink, "cancel", bytes, n);
   n = write_frame(bytes, MST_KIND_VALUE, 0, 24);

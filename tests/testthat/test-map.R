@@ -85,7 +85,9 @@ test_cluster("an element that kills its worker is named, and the others are ther
     muster_error_lost = identity
   )
   expect_s3_class(condition, "muster_error_lost")
-  expect_true(3L %in% seq(condition$range[1L], condition$range[2L]))
+  expect_identical(condition$element, 3L)
+  expect_identical(condition$signal, 9L)
+  expect_match(conditionMessage(condition), "^Element 3 was lost with its worker 1 time")
   expect_identical(unlist(cluster_map(cl, 1:4, identity)), 1:4)
 })
 
@@ -117,4 +119,328 @@ test_cluster("an interrupt ends what the map had under way", {
   )
   expect_identical(left, "left")
   expect_identical(clusterCall(cl, identity, 1), list(1, 1))
+})
+
+# ---- what is sent once
+
+jobs_at <- function(cl) unlist(clusterCall(cl, function() names(muster:::the$jobs)))
+
+test_cluster("the function and its globals are sent once, also for the next map", {
+  local_globals()
+  assign("k_of_test", runif(1000), globalenv())
+  cl <- local_cluster(1)
+  f <- eval(quote(function(i) k_of_test[i]), globalenv())
+  for (k in 1:3) {
+    expect_identical(cluster_map(cl, 1:50, f), as.list(get("k_of_test", globalenv())[1:50]))
+  }
+  expect_identical(jobs_at(cl), "1")
+  for (k in 1:20) cluster_map(cl, 1:2, function(i, k) i + k, k)
+  expect_lte(length(jobs_at(cl)), 9L)
+  expect_identical(cluster_map(cl, 1:2, f), as.list(get("k_of_test", globalenv())[1:2]))
+  expect_identical(nrow(cluster_journal(cl)), 0L)
+})
+
+test_cluster("a replaced worker is sent again what it needs", {
+  local_globals()
+  assign("k_of_test", 7, globalenv())
+  cl <- local_cluster(1)
+  f <- eval(quote(function(i) k_of_test * i), globalenv())
+  expect_identical(unlist(cluster_map(cl, 1:3, f)), c(7, 14, 21))
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(suppressMessages(unlist(cluster_map(cl, 1:3, f))), c(7, 14, 21))
+})
+
+test_cluster("a piece that changed its worker is replayed with what it needs", {
+  cl <- local_cluster(1)
+  cluster_map(cl, 1, function(i, value) {
+    assign("left_by_map", value, globalenv()) # tidy: in the worker
+    NULL
+  }, 11)
+  for (k in 1:12) cluster_map(cl, 1:2, function(i, k) k, k)
+  expect_identical(nrow(cluster_journal(cl)), 1L)
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(suppressMessages(clusterEvalQ(cl, left_by_map)), list(11))
+})
+
+test_cluster("no piece sees what another has changed", {
+  local_globals()
+  assign("count_of_test", 0, globalenv())
+  assign("env_of_test", new.env(), globalenv())
+  eval(quote(env_of_test$n <- 0), globalenv())
+  cl <- local_cluster(1)
+  by_global <- eval(quote(function(i) count_of_test <<- count_of_test + 1), globalenv())
+  by_env <- eval(quote(function(i) env_of_test$n <- env_of_test$n + 1), globalenv())
+  by_closure <- eval(quote(local({
+    n <- 0
+    function(i) n <<- n + 1
+  })), globalenv())
+  for (f in list(by_global, by_env, by_closure)) {
+    for (k in 1:2) expect_identical(unlist(cluster_map(cl, 1, f)), 1)
+  }
+  expect_identical(get("count_of_test", globalenv()), 0)
+  expect_identical(clusterEvalQ(cl, ls()), list(character()))
+})
+
+# ---- globals
+
+test_cluster("globals are found wherever functions are, and what was there comes back", {
+  local_globals()
+  eval(quote({
+    k_of_test <- 5
+    fact_of_test <- function(n) if (n < 2) 1 else n * fact_of_test(n - 1)
+    list_of_test <- list(add = function(x) x + k_of_test, two = list(function(x) x * k_of_test))
+    formula_of_test <- function(d) coef(lm(y ~ offset_of_test(x), d))[[1L]]
+    offset_of_test <- function(x) x - k_of_test
+    make_of_test <- function(h) function(x) h(x)
+    helper_of_test <- function(x) x - k_of_test
+  }), globalenv())
+  cl <- local_cluster(1)
+  clusterCall(cl, function() assign("k_of_test", "mine", globalenv())) # tidy: in the worker
+  at_top <- function(code) eval(code, globalenv())
+  expect_identical(cluster_map(cl, 5, at_top(quote(function(x) fact_of_test(x)))), list(120))
+  in_list <- at_top(quote(function(x) c(list_of_test$add(x), list_of_test$two[[1L]](x))))
+  expect_identical(cluster_map(cl, 2, in_list), list(c(7, 10)))
+  data <- data.frame(x = 1:4, y = c(2, 4, 6, 8))
+  expect_equal(cluster_map(cl, list(data), at_top(quote(formula_of_test))), list(10))
+  made <- at_top(quote(make_of_test(helper_of_test)))
+  expect_identical(cluster_map(cl, 9, made), list(4))
+  expect_identical(cluster_map(cl, 9, function(x, g) g(x), at_top(quote(helper_of_test))), list(4))
+  functions <- at_top(quote(list(helper_of_test, function(x) k_of_test)))
+  expect_identical(cluster_map(cl, functions, function(f) f(6)), list(1, 5))
+  expect_identical(cluster_map(cl, 9, at_top(quote(function(x) {
+    k_of_test <<- k_of_test + x
+    k_of_test
+  }))), list(14))
+  # By name, as match.fun() finds it here.
+  expect_identical(evalq(muster::cluster_map(cl, 6, "helper_of_test"), list2env(
+    list(cl = cl),
+    parent = globalenv()
+  )), list(1))
+  expect_identical(clusterEvalQ(cl, list(k_of_test, ls())), list(list("mine", "k_of_test")))
+})
+
+test_cluster("S4 and reference classes of the session are used in workers by their objects", {
+  local_globals()
+  on_exit <- function() {
+    methods::removeClass("PointOfTest", globalenv())
+    methods::removeClass("CounterOfTest", globalenv())
+    methods::removeGeneric("areaOfTest", globalenv())
+  }
+  defer(on_exit)
+  methods::setClass("PointOfTest", methods::representation(x = "numeric"), where = globalenv())
+  counter <- methods::setRefClass("CounterOfTest",
+    fields = list(n = "numeric"),
+    methods = list(more = function() {
+      n <<- n + 1
+      n
+    }), where = globalenv()
+  )
+  cl <- local_cluster(1)
+  points <- lapply(c(1, 2, 3), function(x) methods::new("PointOfTest", x = x))
+  expect_identical(cluster_map(cl, points, function(p) p@x), list(1, 2, 3))
+  one <- counter$new(n = 1)
+  expect_identical(cluster_map(cl, 1, function(i, one) one$n + 1, one), list(2))
+  methods::setGeneric("areaOfTest", function(p) standardGeneric("areaOfTest"),
+    where = globalenv()
+  )
+  methods::setMethod("areaOfTest", "numeric", function(p) p^2, where = globalenv())
+  f <- eval(quote(function(x) areaOfTest(x)), globalenv())
+  expect_identical(cluster_map(cl, 3, f), list(9))
+})
+
+test_cluster("attached packages that functions use are attached in workers", {
+  if (!"package:tools" %in% search()) {
+    library(tools)
+    defer(function() detach("package:tools"))
+  }
+  cl <- local_cluster(1)
+  f <- eval(quote(function(path) file_ext(path)), globalenv())
+  expect_identical(cluster_map(cl, "a.txt", f), list("txt"))
+  expect_identical(nrow(cluster_journal(cl)), 0L)
+  expect_true("package:tools" %in% clusterCall(cl, search)[[1L]])
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(suppressMessages(cluster_map(cl, "a.txt", f)), list("txt"))
+})
+
+test_cluster("globals that are too large are named, the largest first", {
+  local_globals()
+  assign("small_of_test", 1:10, globalenv())
+  assign("large_of_test", numeric(1000), globalenv())
+  cl <- local_cluster(1)
+  local_settings(muster.globals_max = 100)
+  f <- eval(quote(function(x) x + small_of_test + large_of_test), globalenv())
+  condition <- tryCatch(cluster_map(cl, 1, f), muster_error_limit = identity)
+  expect_identical(names(condition$sizes), c("large_of_test", "small_of_test"))
+  expect_match(conditionMessage(condition), "x `large_of_test`: 8,048 bytes\nx `small_of_test`")
+  expect_identical(cluster_map(cl, 1, identity), list(1))
+})
+
+# ---- references
+
+test_cluster("connections are refused where they are, and other objects are not", {
+  local_globals()
+  cl <- local_cluster(1)
+  con <- textConnection("text")
+  defer(function() close(con))
+  refused <- function(code, where) {
+    condition <- tryCatch(code, muster_error_input = identity)
+    expect_s3_class(condition, "muster_error_input")
+    expect_identical(condition$reference, where)
+    expect_match(conditionMessage(condition), where, fixed = TRUE)
+  }
+  refused(cluster_map(cl, 1:2, function(i, con) i, con = con), "args$con")
+  refused(cluster_map(cl, 1:2, function(i, o) i, o = list(a = list(1, con))), "args$o$a[[2]]")
+  refused(cluster_map(cl, list(1, 2, con), function(i) i), "x[[3]]")
+  refused(cluster_map(cl, 1:2, function(i) readLines(con)), "fun$con")
+  refused(task_submit(cl, function(con) 1, con = con), "args$con")
+  refused(task_value(task_submit(cl, function() textConnection("far"))), "value")
+  assign("con_of_test", con, globalenv())
+  by_global <- eval(quote(function(i) con_of_test), globalenv())
+  refused(cluster_map(cl, 1, by_global), "globals$con_of_test")
+  # Of no harm: unused ones around the function, R's own, pointers in attributes.
+  expect_identical(cluster_map(cl, 1:2, function(i) i), list(1L, 2L))
+  expect_identical(cluster_map(cl, 1, function(i, to) inherits(to, "file"), stderr()), list(FALSE))
+  pointer <- asNamespace("muster")$ffi_scan$address
+  table <- structure(data.frame(a = 1), .internal.selfref = pointer)
+  expect_identical(cluster_map(cl, list(table), function(d) d$a), list(1))
+  local_settings(muster.references = "ignore")
+  expect_identical(cluster_map(cl, 1, function(i, con) i, con = con), list(1))
+})
+
+test_cluster("external pointers are named when a call fails, or refused by option", {
+  cl <- local_cluster(1)
+  pointer <- asNamespace("muster")$ffi_scan$address
+  expect_type(pointer, "externalptr")
+  expect_identical(cluster_map(cl, 1, function(i, model) i, list(handle = pointer)), list(1))
+  condition <- tryCatch(
+    cluster_map(cl, 1, function(i, model) stop("null pointer"), model = list(handle = pointer)),
+    muster_error_remote = identity
+  )
+  where <- "`args$model$handle` is an external pointer"
+  expect_match(conditionMessage(condition), where, fixed = TRUE)
+  local_settings(muster.references = "error")
+  expect_error(cluster_map(cl, 1, function(i, model) i, list(handle = pointer)),
+    class = "muster_error_input"
+  )
+  expect_error(task_submit(cl, identity, pointer), class = "muster_error_input")
+  expect_identical(cluster_map(cl, 1, identity), list(1))
+})
+
+# ---- losses and limits
+
+test_cluster("of a lost piece the element that is to blame is named, and the others have results", {
+  cl <- local_cluster(2, retries = 2)
+  folder <- local_folder()
+  deaths <- function() length(list.files(folder))
+  f <- function(i, folder) {
+    if (i == 3700) {
+      file.create(tempfile("death-", folder))
+      tools::pskill(Sys.getpid(), 9L)
+    }
+    i
+  }
+  condition <- tryCatch(suppressMessages(cluster_map(cl, 1:4000, f, folder)),
+    muster_error_lost = identity
+  )
+  expect_s3_class(condition, "muster_error_lost")
+  expect_identical(condition$element, 3700L)
+  expect_identical(condition$range, c(3700L, 3700L))
+  expect_identical(deaths(), 3L)
+  expect_match(conditionMessage(condition), "^Element 3700 was lost with its worker 3 times")
+  expect_length(condition$results, 4000L)
+  expect_identical(condition$results[1:3000], as.list(1:3000))
+  got <- suppressMessages(cluster_map(cl, 1:4000, f, folder, .on_error = "return"))
+  expect_s3_class(got[[3700L]], "muster_error_lost")
+  expect_identical(got[-3700L], as.list(1:4000)[-3700L])
+})
+
+test_cluster("without retries nothing runs twice, and the range of a lost piece is told", {
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  f <- function(i, folder) {
+    stopifnot(file.create(file.path(folder, tempfile(paste0(i, "-"), ""))))
+    if (i == 900) tools::pskill(Sys.getpid(), 9L)
+    i
+  }
+  condition <- tryCatch(
+    suppressMessages(cluster_map(cl, 1:1000, f, folder, .retries = 0)),
+    muster_error_lost = identity
+  )
+  expect_s3_class(condition, "muster_error_lost")
+  expect_true(900L %in% seq(condition$range[1L], condition$range[2L]))
+  ran <- as.integer(sub("-.*$", "", list.files(folder)))
+  expect_identical(anyDuplicated(ran), 0L)
+  expect_true(all(seq_len(condition$range[1L] - 1L) %in% unlist(condition$results)))
+})
+
+test_cluster("an element that takes too long is named, its neighbours are not", {
+  cl <- local_cluster(2)
+  f <- function(i) {
+    if (i == 150) Sys.sleep(60) # tidy: the worker's work
+    i
+  }
+  condition <- tryCatch(suppressMessages(cluster_map(cl, 1:200, f, .timeout = 1)),
+    muster_error_timeout = identity
+  )
+  expect_s3_class(condition, "muster_error_timeout")
+  expect_identical(condition$element, 150L)
+  expect_match(conditionMessage(condition), "Element 150 took longer than `.timeout`", fixed = TRUE)
+  got <- suppressMessages(cluster_map(cl, 1:200, f, .timeout = 1, .on_error = "return"))
+  expect_s3_class(got[[150L]], "muster_error_timeout")
+  expect_identical(got[-150L], as.list((1:200)[-150L]))
+  # Slow elements that are all in time are no error, whatever their pieces take together.
+  slow <- function(i) {
+    if (i > 20) Sys.sleep(0.4) # tidy: the worker's work
+    i
+  }
+  expect_identical(suppressMessages(cluster_map(cl, 1:24, slow, .timeout = 2)), as.list(1:24))
+})
+
+# ---- random numbers
+
+test_cluster("generators are afterwards what they were, in workers and session", {
+  cl <- local_cluster(1)
+  before <- clusterCall(cl, RNGkind)
+  cluster_map(cl, 1:3, function(i) rnorm(1), .seed = 1)
+  expect_identical(clusterCall(cl, RNGkind), before)
+  expect_identical(clusterCall(cl, function() exists(".Random.seed", globalenv())), list(FALSE))
+  kinds <- RNGkind()
+  clusterCall(cl, set.seed, 5)
+  expected <- clusterCall(cl, function() .Random.seed)
+  cluster_map(cl, 1:3, function(i) runif(1), .seed = 1)
+  expect_identical(clusterCall(cl, function() .Random.seed), expected)
+  expect_identical(RNGkind(), kinds)
+})
+
+# ---- bad input
+
+test_cluster("what can't be mapped is refused, and the cluster goes on", {
+  cl <- local_cluster(1)
+  refused <- function(code) expect_error(code, class = "muster_error_input")
+  refused(cluster_map(cl, mean, identity))
+  refused(cluster_map(cl, quote(x), identity))
+  refused(cluster_map(cl, asNamespace("muster")$ffi_scan$address, identity))
+  refused(cluster_map(cl, 1:3, 5))
+  refused(cluster_map(cl, 1:3, identity, .retries = -1))
+  refused(cluster_map(cl, 1:3, identity, .timeout = 0))
+  refused(cluster_map(cl, 1:3, identity, .speculate = NA))
+  refused(cluster_map(cl, 1:3, identity, .progress = "yes"))
+  refused(cluster_map(cl, 1:3, identity, .seed = 1.5))
+  refused(cluster_map(cl, 1:3, identity, .on_error = "go on"))
+  refused(cluster_map("no cluster", 1:3, identity))
+  condition <- tryCatch(cluster_map(cl, 1:3, "no_such_function"), muster_error = identity)
+  expect_s3_class(condition, "muster_error_remote")
+  expect_identical(cluster_map(cl, 1:3, identity), list(1L, 2L, 3L))
+})
+
+test_cluster("an error of an element tells its worker", {
+  cl <- local_cluster(2)
+  condition <- tryCatch(
+    cluster_map(cl, 1:2, function(i) stop(Sys.getpid())),
+    muster_error_remote = identity
+  )
+  expect_identical(
+    cl[[condition$worker]]$pid,
+    as.integer(conditionMessage(condition$condition))
+  )
 })

@@ -1,0 +1,132 @@
+// Jobs as external pointers, and a look at what is about to leave this process.
+#include <string.h>
+
+#include "ffi/ffi.h"
+#include "pool/task.h"
+
+static SEXP job_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_job_pointer");
+}
+
+// A pointer counts one reference. Its cluster may be freed before it: then the job has
+// no list any more.
+static void release_pointer(SEXP pointer) {
+  struct mst_job *job = ffi_address_of(pointer, job_tag());
+  if (job == NULL) return;
+  R_ClearExternalPtr(pointer);
+  mst_job_release(job);
+}
+
+struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster) {
+  struct mst_job *job = ffi_address_of(pointer, job_tag());
+  return job != NULL && job->jobs == &cluster->jobs ? job : NULL;
+}
+
+// ffi_job_hold makes content a job of the nodes' cluster: list(pointer, number, retries
+// of the cluster, whether it heals), or an outcome. What is the same in bytes as a job
+// that the cluster still has is that job.
+SEXP ffi_job_hold(SEXP nodes, SEXP content) {
+  enum ffi_outcome outcome = FFI_TYPE;
+  if (TYPEOF(nodes) != VECSXP || Rf_xlength(nodes) == 0 ||
+      ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome) == NULL) {
+    return Rf_ScalarInteger((int)outcome);
+  }
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, job_tag(), R_NilValue));
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, 4));
+  SEXP id = SET_VECTOR_ELT(list, 1, Rf_allocVector(REALSXP, 1));
+  SET_VECTOR_ELT(list, 0, pointer);
+  R_RegisterCFinalizerEx(pointer, release_pointer, FALSE);
+  const struct mst_heal_policy *policy =
+      &ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome)->cluster->policy;
+  SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)policy->retries));
+  SET_VECTOR_ELT(list, 3, Rf_ScalarLogical(policy->on));
+  struct mst_blob *bytes = ffi_blob_of(content);
+  // Serializing may run R code, and that may have stopped the cluster.
+  struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
+  struct mst_job *job =
+      peer == NULL ? NULL : mst_jobs_hold(&peer->cluster->jobs, bytes);
+  mst_blob_release(bytes);
+  UNPROTECT(2);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  if (job == NULL) return Rf_ScalarInteger(FFI_MEMORY);
+  R_SetExternalPtrAddr(pointer, job);
+  REAL(id)[0] = (double)job->id;
+  mst_jobs_trim(peer->cluster);
+  return list;
+}
+
+// ffi_job_release lets go of a job; its cluster may keep it for the next call.
+SEXP ffi_job_release(SEXP pointer) {
+  release_pointer(pointer);
+  return R_NilValue;
+}
+
+// ffi_job_read makes objects of a job's bytes, in a worker.
+SEXP ffi_job_read(SEXP bytes) {
+  return ffi_unserialize(RAW(bytes), (size_t)Rf_xlength(bytes));
+}
+
+// ---- what is of no use in another process
+
+// What a value holds, in itself and in the lists in it. Attributes and environments
+// aren't looked into: data.table's pointer to itself is an attribute, and what an
+// environment holds may never be used.
+enum scan {
+  SCAN_CONNECTION = 1,  // other than stdin, stdout, stderr
+  SCAN_POINTER = 2,     // an external pointer that points somewhere
+  SCAN_ENVIRONMENT = 4, // of its own: a change in it would be seen by the next
+  SCAN_S4 = 8
+};
+
+#define SCAN_DEPTH 64
+
+static int is_connection(SEXP x) {
+  return TYPEOF(x) == INTSXP && Rf_isObject(x) && Rf_xlength(x) == 1 &&
+         INTEGER_ELT(x, 0) > 2 && Rf_inherits(x, "connection");
+}
+
+static int is_shared(SEXP env) {
+  return env == R_GlobalEnv || env == R_BaseEnv || env == R_EmptyEnv ||
+         R_IsNamespaceEnv(env);
+}
+
+static int scan(SEXP x, int depth) {
+  switch (TYPEOF(x)) {
+  case INTSXP:
+    return is_connection(x) ? SCAN_CONNECTION : 0;
+  case EXTPTRSXP:
+    return R_ExternalPtrAddr(x) != NULL ? SCAN_POINTER : 0;
+  case ENVSXP:
+    return is_shared(x) ? 0 : SCAN_ENVIRONMENT;
+  case CLOSXP:
+    return is_shared(ffi_closure_env(x)) ? 0 : SCAN_ENVIRONMENT;
+  case S4SXP:
+    return SCAN_S4 | SCAN_ENVIRONMENT;
+  case VECSXP:
+    break;
+  default:
+    return 0;
+  }
+  if (depth == SCAN_DEPTH) return SCAN_ENVIRONMENT;
+  int found = 0;
+  const R_xlen_t n = Rf_xlength(x);
+  for (R_xlen_t i = 0; i < n; i++)
+    found |= scan(VECTOR_ELT(x, i), depth + 1);
+  return found;
+}
+
+SEXP ffi_scan(SEXP x) { return Rf_ScalarInteger(scan(x, 0)); }
+
+int ffi_is_refused(SEXP x) {
+  const int found = scan(x, 0);
+  if ((found & (SCAN_CONNECTION | SCAN_POINTER)) == 0) return 0;
+  static SEXP name;
+  SEXP option = Rf_GetOption1(ffi_symbol(&name, "muster.references"));
+  const char *policy = TYPEOF(option) == STRSXP && Rf_xlength(option) == 1
+                           ? CHAR(STRING_ELT(option, 0))
+                           : "connections";
+  if (strcmp(policy, "ignore") == 0) return 0;
+  if (strcmp(policy, "error") == 0) return 1;
+  return (found & SCAN_CONNECTION) != 0;
+}

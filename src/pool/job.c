@@ -1,0 +1,107 @@
+// Jobs: bytes by number. The contract is in job.h.
+#include "pool/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_hash.h"
+
+static struct mst_job *take_out(struct mst_job **at) {
+  struct mst_job *job = *at;
+  *at = job->next;
+  job->next = NULL;
+  return job;
+}
+
+static void put_first(struct mst_jobs *jobs, struct mst_job *job) {
+  job->next = jobs->first;
+  jobs->first = job;
+}
+
+static int has_bytes(const struct mst_job *job, uint64_t hash,
+                     const struct mst_buf *bytes) {
+  const struct mst_buf *own = &job->bytes->buf;
+  return job->hash == hash && own->len == bytes->len &&
+         (own->len == 0 || memcmp(own->data, bytes->data, own->len) == 0);
+}
+
+struct mst_job *mst_jobs_hold(struct mst_jobs *jobs, struct mst_blob *bytes) {
+  const uint64_t hash = mst_hash(bytes->buf.data, bytes->buf.len);
+  struct mst_job **at = &jobs->first;
+  while (*at != NULL && !has_bytes(*at, hash, &bytes->buf))
+    at = &(*at)->next;
+  struct mst_job *job = *at;
+  if (job != NULL) {
+    (void)take_out(at);
+  } else {
+    job = calloc(1, sizeof *job);
+    if (job == NULL) return NULL;
+    job->jobs = jobs;
+    job->bytes = bytes;
+    bytes->refs++;
+    job->hash = hash;
+    job->id = ++jobs->last_id;
+  }
+  put_first(jobs, job);
+  job->refs++;
+  return job;
+}
+
+void mst_job_keep(struct mst_job *job) {
+  if (job != NULL) job->refs++;
+}
+
+void mst_job_release(struct mst_job *job) {
+  if (job == NULL) return;
+  MST_ASSERT(job->refs > 0);
+  if (--job->refs == 0 && job->jobs == NULL) mst_job_free(job);
+}
+
+int mst_job_note(struct mst_job *job, uint32_t worker, uint32_t epoch) {
+  if (worker >= job->sent_count) {
+    const uint32_t count = worker + 1;
+    uint32_t *sent = realloc(job->sent, count * sizeof *sent);
+    if (sent == NULL) return -MST_EMEM;
+    memset(sent + job->sent_count, 0, (count - job->sent_count) * sizeof *sent);
+    job->sent = sent;
+    job->sent_count = count;
+  }
+  job->sent[worker] = epoch + 1;
+  return 0;
+}
+
+int mst_job_is_at(const struct mst_job *job, uint32_t worker, uint32_t epoch) {
+  return worker < job->sent_count && job->sent[worker] == epoch + 1;
+}
+
+struct mst_job *mst_jobs_surplus(struct mst_jobs *jobs) {
+  struct mst_job **oldest = NULL;
+  size_t bytes = 0;
+  uint32_t idle = 0;
+  for (struct mst_job **at = &jobs->first; *at != NULL; at = &(*at)->next) {
+    if ((*at)->refs > 0) continue;
+    oldest = at;
+    idle++;
+    bytes += (*at)->bytes->buf.len;
+  }
+  if (idle <= MST_JOBS_KEPT && bytes <= MST_JOBS_BYTES) return NULL;
+  struct mst_job *job = take_out(oldest);
+  job->jobs = NULL;
+  return job;
+}
+
+void mst_job_free(struct mst_job *job) {
+  MST_ASSERT(job->refs == 0);
+  mst_blob_release(job->bytes);
+  free(job->sent);
+  free(job);
+}
+
+void mst_jobs_free(struct mst_jobs *jobs) {
+  while (jobs->first != NULL) {
+    struct mst_job *job = take_out(&jobs->first);
+    job->jobs = NULL;
+    if (job->refs == 0) mst_job_free(job);
+  }
+}
