@@ -282,32 +282,38 @@ environment(call_piece) <- asNamespace("utils")
 map_take <- function(map) {
   patience <- min(if (map$speculate) piece_seconds else Inf, progress_patience(map$progress))
   done <- which(task_wait(map$tasks, any = TRUE, timeout = patience))
+  failures <- list()
   for (i in done) {
     if (!map$pieces[[i]]$over) { # else a copy was first
-      take_piece(map, map$pieces[[i]], map$tasks[[i]])
+      failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
     }
   }
+  # Once the results of all others that are there have been taken.
+  for (failure in failures) failure()
   map$tasks[done] <- NULL
   map$pieces[done] <- NULL
   show_progress(map$progress, map$n - map$left)
 }
 
+# Gives a function that raises what the piece failed with, NULL if it didn't.
 take_piece <- function(map, piece, task) {
   elements <- piece$first:piece$last
   value <- tryCatch(task_value(task), muster_error = identity)
   if (inherits(value, "muster_error")) {
     loss <- .Call(ffi_task_loss, task)
     if (is.null(loss)) {
-      abort_map(map, value, elements) # its cluster was stopped, or muster is broken
+      # Its cluster was stopped, it gave a connection, or muster is broken.
+      return(function() abort_map(map, value, elements))
     }
     return(lose_piece(map, piece, loss))
   }
   if (!is.null(value$failed)) {
-    abort_element(map, value, elements, task)
+    return(function() abort_element(map, value, elements, task))
   }
   put_results(map, elements, if (value$packed) as.list(value$values) else value$values)
   note_time(map, value, length(elements))
   drop_copies(map, piece)
+  NULL
 }
 
 # What reading the job again costs each piece is spread over more elements.
@@ -334,7 +340,8 @@ put_results <- function(map, elements, values) {
 lose_piece <- function(map, piece, loss) {
   alive <- vapply(map$pieces, function(other) other$group == piece$group && !other$over, NA)
   if (sum(alive) > 1L) {
-    return(forget_copy(map, piece)) # another has the same elements
+    forget_copy(map, piece) # another has the same elements
+    return(NULL)
   }
   late <- loss$kind == "timeout"
   lost <- piece$lost + if (late) 0L else loss$attempts
@@ -343,7 +350,8 @@ lose_piece <- function(map, piece, loss) {
   tried <- count == 1L && loss$kind != "given_up"
   again <- if (late) count > 1L else map$heals && lost <= map$retries && !tried
   if (again) {
-    return(again_later(map, piece, lost, late, loss$oom))
+    again_later(map, piece, lost, late, loss$oom)
+    return(NULL)
   }
   loss$attempts <- lost
   elements <- piece$first:piece$last
@@ -355,9 +363,10 @@ lose_piece <- function(map, piece, loss) {
     muster_error = identity
   )
   if (!map$returns) {
-    abort_map(map, condition, elements)
+    return(function() abort_map(map, condition, elements))
   }
   put_results(map, elements, rep(list(condition), count))
+  NULL
 }
 
 results_hint <- paste(
