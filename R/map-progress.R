@@ -10,12 +10,11 @@ new_progress <- function(wanted, n) {
   if (is.null(kind) || n < 2L) {
     return(NULL)
   }
-  progress <- new.env(parent = emptyenv())
+  progress <- new.env(parent = baseenv()) # cli evaluates its formats there
   progress$kind <- kind
   progress$n <- n
   progress$begin <- now_seconds()
   progress$due <- progress$begin + progress_after
-  progress$frame <- progress # cli ends a bar with the frame that it belongs to
   progress
 }
 

@@ -15,7 +15,7 @@ map_piece <- function(id, x, seeds) {
   }
   piece <- new.env(parent = emptyenv())
   piece$values <- vector("list", length(x))
-  piece$at <- 0L
+  piece$at <- integer(1L) # not a constant: it is changed in place
   repeat {
     arguments <- c(list(piece, x, fun, seeds), job$args)
     failure <- piece_error(do.call(map_elements, arguments, quote = TRUE))
@@ -38,23 +38,9 @@ map_piece <- function(id, x, seeds) {
 # proc.time() only tells milliseconds.
 clock_seconds <- function() as.numeric(Sys.time())
 
-# From the first element that has no value on. Where it was is told when it is left.
+# From the element behind piece$at on; C code fills in piece$values and moves piece$at.
 map_elements <- function(piece, x, fun, seeds, ...) {
-  values <- piece$values
-  piece$values <- NULL # so that it is changed in place
-  i <- 0L
-  on.exit({
-    piece$values <- values
-    piece$at <- i
-  })
-  if (piece$at >= length(x)) {
-    return()
-  }
-  for (i in (piece$at + 1L):length(x)) {
-    if (!is.null(seeds)) assign(".Random.seed", seeds[[i]], globalenv())
-    value <- fun(x[[i]], ...)
-    if (!is.null(value)) values[[i]] <- value
-  }
+  .Call(ffi_map_elements, environment(), piece$values, piece$at, seeds)
 }
 
 # The error that code raised, as the session wants it, or NULL.

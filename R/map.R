@@ -49,8 +49,8 @@
 #'   cluster's `timeout`. Looked at some hundred times a second while the session waits.
 #' @param .speculate If `TRUE`, a piece that takes more than twice as long as the others
 #'   let expect is given to an idle worker, too, when no more pieces wait and three
-#'   quarters of the elements are done; to a third if that one is as slow. The first answer
-#'   counts, the others are cancelled. A tenth of the workers, and at least one, may
+#'   quarters of the pieces are done; to a third if that one is as slow. The first answer
+#'   counts, the others are cancelled. A tenth of the workers, and at least two, may
 #'   be busy with such copies. `FALSE`, the default, is for functions with side effects, which
 #'   would happen twice; give `TRUE` for those that only compute.
 #' @param .progress If `TRUE`, progress is shown: a bar of package cli with elements done, their
@@ -210,6 +210,9 @@ piece_size <- function(map) {
   most <- if (is.na(each)) {
     max(1, map$n / (workers * 100))
   } else {
+    # At the end, too, a piece takes longer than handing it out.
+    least <- min(0.002 / max(each, 1e-9), left / workers)
+    if (map$retries > 0L) size <- max(size, least)
     max(1, map$seconds / max(each, 1e-9))
   }
   as.integer(max(1, min(size, most, left)))
@@ -310,7 +313,7 @@ take_piece <- function(map, piece, task) {
   if (!is.null(value$failed)) {
     return(function() abort_element(map, value, elements, task))
   }
-  put_results(map, elements, if (value$packed) as.list(value$values) else value$values)
+  put_results(map, piece$first, value$values)
   note_time(map, value, length(elements))
   drop_copies(map, piece)
   NULL
@@ -319,18 +322,15 @@ take_piece <- function(map, piece, task) {
 # What reading the job again costs each piece is spread over more elements.
 note_time <- function(map, value, count) {
   map$rates <- c(utils::tail(map$rates, 20L), value$seconds / count)
-  if (value$setup * 20 > map$seconds && map$timeout == 0) {
-    map$seconds <- value$setup * 20
+  if (map$timeout == 0 && map$retries > 0L) {
+    map$seconds <- max(piece_seconds, 20 * value$setup)
   }
 }
 
-# Nothing else may hold the list, or each piece would copy it.
-put_results <- function(map, elements, values) {
-  results <- map$results
-  map$results <- NULL
-  results[elements] <- values
-  map$results <- results
-  map$left <- map$left - length(elements)
+# In place: nobody else has seen the list yet.
+put_results <- function(map, first, values) {
+  .Call(ffi_map_put, map$results, first, values)
+  map$left <- map$left - length(values)
 }
 
 # ---- Losses
@@ -365,7 +365,7 @@ lose_piece <- function(map, piece, loss) {
   if (!map$returns) {
     return(function() abort_map(map, condition, elements))
   }
-  put_results(map, elements, rep(list(condition), count))
+  put_results(map, piece$first, rep(list(condition), count))
   NULL
 }
 
@@ -405,16 +405,19 @@ copies_max <- 3L
 # Near the end idle workers get what stragglers have, the one that has gone on for longest
 # first.
 map_speculate <- function(map) {
-  if (map$next_one <= map$n || length(map$again) || map$left > map$n / 4 || !length(map$rates)) {
+  if (map$next_one <= map$n || length(map$again) || !length(map$rates)) {
     return()
   }
   pieces <- map$pieces
   group <- vapply(pieces, function(piece) piece$group, 0L)
   live <- !vapply(pieces, function(piece) piece$over, NA)
+  if (length(unique(group[live])) > max(1, map$groups / 4)) {
+    return()
+  }
   at <- vapply(map$tasks, function(task) .Call(ffi_task_state, task)$worker, 0L)
   ranks <- vapply(map$cl, function(node) .subset2(node, "rank"), 0L)
   idle <- which(!ranks %in% at)
-  spare <- max(1L, ceiling(length(map$cl) / 10)) - sum(duplicated(group[live]))
+  spare <- max(2L, ceiling(length(map$cl) / 10)) - sum(duplicated(group[live]))
   begin <- vapply(pieces, function(piece) piece$begin, 0)
   expected <- stats::median(map$rates) * vapply(pieces, piece_count, 0L)
   slow <- which(live & now_seconds() - begin > 2 * expected + piece_seconds)
@@ -459,7 +462,7 @@ abort_map <- function(map, condition, elements) {
 
 abort_element <- function(map, value, elements, task) {
   if (length(value$values)) {
-    map$results[elements[seq_along(value$values)]] <- value$values
+    .Call(ffi_map_put, map$results, elements[1L], value$values)
   }
   element <- elements[value$failed]
   abort_remote(value$error, .Call(ffi_task_state, task)$worker, map$call,

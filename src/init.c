@@ -80,6 +80,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_pack, 1),
     ENTRY(ffi_job_read, 1),
     ENTRY(ffi_scan, 1),
+    ENTRY(ffi_map_elements, 4),
+    ENTRY(ffi_map_put, 3),
     ENTRY(ffi_environment, 0),
     ENTRY(ffi_server_begin, 0),
     ENTRY(ffi_server_run, 2),

@@ -201,6 +201,8 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content);
 SEXP ffi_job_release(SEXP job);
 SEXP ffi_job_read(SEXP bytes);
 SEXP ffi_scan(SEXP x);
+SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seeds);
+SEXP ffi_map_put(SEXP results, SEXP first, SEXP values);
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s);
 SEXP ffi_task_value(SEXP task, SEXP timeout_s);
 SEXP ffi_task_loss(SEXP task);

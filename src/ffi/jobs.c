@@ -130,3 +130,70 @@ int ffi_is_refused(SEXP x) {
   if (strcmp(policy, "error") == 0) return 1;
   return (found & SCAN_CONNECTION) != 0;
 }
+
+// ---- a piece's elements, in a worker
+
+static SEXP element_call(void) {
+  static SEXP call;
+  if (call == NULL) {
+    // forceAndCall(1L, fun, x[[i]], ...): a closure that fun returns keeps its element.
+    SEXP i = Rf_install("i");
+    SEXP element = PROTECT(Rf_lang3(R_Bracket2Symbol, Rf_install("x"), i));
+    SEXP rest = PROTECT(Rf_list3(Rf_install("fun"), element, R_DotsSymbol));
+    SEXP args = PROTECT(Rf_cons(Rf_ScalarInteger(1), rest));
+    call = Rf_lcons(Rf_install("forceAndCall"), args);
+    R_PreserveObject(call);
+    UNPROTECT(3);
+  }
+  return call;
+}
+
+// ffi_map_elements evaluates fun(x[[i]], ...) in a frame that has these, from the element
+// behind `at` on, each with its seed if there are seeds. Values and `at`, the number of
+// the element at work, are changed in place: they are there when an error leaves it.
+SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seeds) {
+  SEXP call = element_call();
+  SEXP i = Rf_install("i");
+  SEXP seed = Rf_install(".Random.seed");
+  const int n = (int)Rf_xlength(values);
+  for (int k = INTEGER(at)[0]; k < n; k++) {
+    INTEGER(at)[0] = k + 1;
+    if (seeds != R_NilValue) {
+      Rf_defineVar(seed, VECTOR_ELT(seeds, k), R_GlobalEnv);
+    }
+    SEXP number = PROTECT(Rf_ScalarInteger(k + 1));
+    Rf_defineVar(i, number, frame);
+    SET_VECTOR_ELT(values, k, Rf_eval(call, frame));
+    UNPROTECT(1);
+  }
+  return R_NilValue;
+}
+
+// ffi_map_put puts a piece's values into the list of all results from `first` on, in
+// place: a list's elements as they are, those of a vector as vectors of one.
+SEXP ffi_map_put(SEXP results, SEXP first, SEXP values) {
+  const R_xlen_t from = (R_xlen_t)Rf_asReal(first) - 1;
+  const R_xlen_t n = Rf_xlength(values);
+  if (TYPEOF(results) != VECSXP || from < 0 || from + n > Rf_xlength(results)) {
+    Rf_error("a piece has more values than elements");
+  }
+  for (R_xlen_t i = 0; i < n; i++) {
+    SEXP value = R_NilValue;
+    switch (TYPEOF(values)) {
+    case VECSXP:
+      value = VECTOR_ELT(values, i);
+      break;
+    case REALSXP:
+      value = Rf_ScalarReal(REAL_ELT(values, i));
+      break;
+    case INTSXP:
+      value = Rf_ScalarInteger(INTEGER_ELT(values, i));
+      break;
+    default:
+      value = Rf_ScalarLogical(LOGICAL_ELT(values, i));
+      break;
+    }
+    SET_VECTOR_ELT(results, from + i, value);
+  }
+  return R_NilValue;
+}

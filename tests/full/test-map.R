@@ -23,3 +23,101 @@ test_cluster("a map goes on after the slower of two that had the same elements w
   expect_length(list.files(folder, "^29-"), 2L)
   expect_identical(clusterCall(cl, identity, 1), list(1, 1, 1))
 })
+
+test_cluster("a straggler's copy that straggles, too, gets another", {
+  cl <- local_cluster(3)
+  folder <- local_folder()
+  slow_twice <- remote(function(i, folder) {
+    if (i == 30) {
+      file.create(file.path(folder, Sys.getpid()))
+      if (length(list.files(folder)) < 3L) Sys.sleep(60) # tidy: the worker's work
+    }
+    i
+  })
+  seconds <- system.time(got <- cluster_map(cl, 1:30, slow_twice, folder, .speculate = TRUE))
+  expect_identical(unlist(got), 1:30)
+  expect_length(list.files(folder), 3L)
+  expect_lt(seconds[["elapsed"]], 40)
+  expect_identical(clusterCall(cl, identity, 1), list(1, 1, 1))
+})
+
+# Kills a worker now and then while a map runs: another process, which the test ends.
+killer_of <- function(cl, times, folder, seed) {
+  code <- sprintf(
+    "set.seed(%d); for (k in seq_len(%d)) { Sys.sleep(runif(1, 0.05, 0.4)); %s; %s }",
+    seed, times,
+    sprintf("p <- list.files('%s', '^[0-9]+$')", folder),
+    "if (length(p)) tools::pskill(as.integer(sample(p, 1L)), 9L)"
+  )
+  script <- file.path(folder, "killer.R")
+  writeLines(code, script)
+  system2(file.path(R.home("bin"), "Rscript"), c("--vanilla", shQuote(script)), wait = FALSE)
+}
+
+test_cluster("maps are right although workers are killed at any moment", {
+  cl <- local_cluster(4, retries = 50)
+  seed <- getOption("muster.test_seed", as.integer(Sys.time()) %% 100000L)
+  work <- remote(function(i, folder) {
+    file.create(file.path(folder, Sys.getpid()))
+    on.exit(unlink(file.path(folder, Sys.getpid())))
+    if (i %% 10 == 0) Sys.sleep(0.01) # tidy: the worker's work
+    c(i, rnorm(1))
+  })
+  expected <- cluster_map(cl, 1:2000, work, local_folder(), .seed = 11)
+  for (round in 1:4) {
+    folder <- local_folder()
+    killer_of(cl, 8L, folder, seed + round)
+    got <- suppressMessages(cluster_map(cl, 1:2000, work, folder,
+      .seed = 11, .speculate = round %% 2 == 0
+    ))
+    expect_identical(got, expected, info = paste("muster.test_seed", seed, "round", round))
+  }
+  # The killer may still be at work on what is no worker of ours any more: let it end.
+  Sys.sleep(4) # tidy: it sleeps 8 times for 0.4 s at most
+  expect_identical(suppressMessages(clusterCall(cl, identity, 1)), rep(list(1), 4L))
+}, limit_s = 300)
+
+test_cluster("an element that kills its worker is named among many, with and without retries", {
+  for (retries in c(0L, 1L, 3L)) {
+    cl <- local_cluster(4, retries = retries)
+    poison <- remote(function(i) {
+      if (i == 777) tools::pskill(Sys.getpid(), 9L)
+      Sys.sleep(0.003) # tidy: the worker's work; so without retries it is alone in its piece
+      i
+    })
+    condition <- tryCatch(suppressMessages(cluster_map(cl, 1:900, poison)),
+      muster_error_lost = identity
+    )
+    expect_s3_class(condition, "muster_error_lost")
+    expect_identical(condition$element, 777L)
+    expect_match(conditionMessage(condition), "^Element 777 was lost")
+    got <- suppressMessages(cluster_map(cl, 1:900, poison, .on_error = "return"))
+    expect_identical(got[-777L], as.list((1:900)[-777L]))
+    expect_s3_class(got[[777L]], "muster_error_lost")
+    expect_identical(clusterCall(cl, identity, 1), rep(list(1), 4L))
+  }
+})
+
+test_cluster("a terminal gets a bar that goes away, a log none", {
+  testthat::skip_if_not_installed("cli")
+  script <- Sys.which("script")
+  testthat::skip_if(!nzchar(script), "there is no script(1) to make a terminal")
+  file <- tempfile(fileext = ".R")
+  defer(function() unlink(file))
+  writeLines(c(
+    "library(muster)", "cl <- cluster_start(2)",
+    "x <- cluster_map(cl, 1:150, function(i) Sys.sleep(0.04), .progress = TRUE)",
+    "f <- function(i) if (i > 130) stop('bad') else Sys.sleep(0.04)",
+    "x <- try(cluster_map(cl, 1:150, f, .progress = TRUE), silent = TRUE)",
+    "cat('END\\n')", "cluster_stop(cl)"
+  ), file)
+  rscript <- paste(shQuote(file.path(R.home("bin"), "Rscript")), shQuote(file))
+  bar <- paste(system2(script, c("-qec", shQuote(rscript), "/dev/null"), stdout = TRUE),
+    collapse = "\n"
+  )
+  expect_match(bar, "/150 \\| [0-9.]+/s, [0-9]+ s left")
+  expect_match(bar, "\r\033\\[K[^|]*END") # cleared before what comes next
+  log <- system2(file.path(R.home("bin"), "Rscript"), shQuote(file), stdout = TRUE, stderr = TRUE)
+  expect_match(log, "^[0-9]+ of 150 elements, .* left$", all = FALSE)
+  expect_false(any(grepl("[\r\033]", log)))
+})

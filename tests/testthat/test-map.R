@@ -17,6 +17,68 @@ test_cluster("the answer is that of lapply(), for many kinds of x", {
   expect_identical(cluster_map(cl, 1:3, function(x, e) e, quote(a + b))[[3L]], quote(a + b))
 })
 
+test_cluster("the answer is that of lapply(), for each kind of x and of value", {
+  local_globals()
+  methods::setClass("BoxOfTest", methods::representation(v = "numeric"), where = globalenv())
+  defer(function() methods::removeClass("BoxOfTest", globalenv()))
+  cl <- local_cluster(2)
+  xs <- list(
+    1:30, seq(0.5, 15, 0.5), stats::setNames(1:26, letters), c("a", NA, "\u00e9"), list(), NULL,
+    as.POSIXct("2026-01-01", tz = "UTC") + 0:3, as.difftime(1:3, units = "hours"),
+    factor(c("x", "y", NA)), data.frame(a = 1:3, b = letters[1:3]), matrix(1:6, 2L),
+    table(c("u", "v", "u")), list(a = NULL, b = list(1, "z")), 2^31 + 0:2, pairlist(p = 1, q = 2),
+    list(methods::new("BoxOfTest", v = 1)), new.env(), c(NaN, -0, Inf), as.raw(0:3), 1i^(1:4)
+  )
+  funs <- list(
+    identity, function(e) NULL, function(e) list(e, NULL), is.null, function(e) c(n = 1),
+    function(e) if (length(e) > 0L) e, function(e) structure(1, class = "of_test"),
+    function(e) data.frame(v = 1L), function(e) factor("k"), function(e) Sys.Date() - Sys.Date(),
+    function(e) quote(a + b), function(e) NA, function(e) 1L, function(e) "text"
+  )
+  for (x in xs) {
+    for (fun in funs) {
+      expect_identical(cluster_map(cl, x, fun), lapply(x, fun))
+    }
+  }
+  # Closures keep their own element, as lapply()'s do.
+  kept <- cluster_map(cl, 1:300, function(i) function() i)
+  expect_identical(lapply(kept, function(f) f()), as.list(1:300))
+  # Like Map() with further arguments, and like purrr's map over rows.
+  expect_identical(
+    cluster_map(cl, 1:3, function(i, a, b) a[i] * b[i], a = 4:6, b = 7:9),
+    Map(function(a, b) a * b, 4:6, 7:9)
+  )
+})
+
+test_cluster("random numbers of elements, work and errors come out as from lapply()", {
+  cl <- local_cluster(2)
+  seed <- getOption("muster.test_seed", as.integer(Sys.time()) %% 100000L)
+  local_seed(seed)
+  for (round in 1:15) {
+    n <- sample(c(0, 1, 2, 3, 10, 100, 3000), 1L)
+    bad <- if (n > 0 && runif(1) < 0.4) sample.int(n, 1L) else 0L
+    slow <- sample.int(n + 1L, 1L)
+    f <- function(i, bad, slow) {
+      if (i == bad) stop("bad")
+      if (i == slow) Sys.sleep(0.02) # tidy: the worker's work
+      if (i %% 3 == 0) NULL else c(i, i^2)
+    }
+    environment(f) <- globalenv()
+    nodes <- if (runif(1) < 0.3) cl[sample(2L, 1L)] else cl
+    random <- if (runif(1) < 0.3) 5 else FALSE
+    got <- cluster_map(nodes, seq_len(n), f, bad, slow,
+      .on_error = "return", .seed = random, .speculate = runif(1) < 0.5,
+      .retries = if (runif(1) < 0.5) sample(0:3, 1L), .timeout = if (runif(1) < 0.3) 60
+    )
+    info <- paste("options(muster.test_seed =", seed, "), round", round)
+    if (bad > 0L) {
+      expect_identical(conditionMessage(got[[bad]]), "bad", info = info)
+      got[bad] <- list(f(bad, 0L, 0L))
+    }
+    expect_identical(got, lapply(seq_len(n), f, 0L, 0L), info = info)
+  }
+})
+
 test_cluster("what the function uses of the global environment goes along", {
   local_globals()
   assign("k_of_test", 5, globalenv())
@@ -443,4 +505,36 @@ test_cluster("an error of an element tells its worker", {
     cl[[condition$worker]]$pid,
     as.integer(conditionMessage(condition$condition))
   )
+})
+
+# ---- progress
+
+test_cluster("progress is a line now and then where no bar can be, and nothing by default", {
+  local_settings(cli.dynamic = FALSE)
+  expect_null(new_progress(FALSE, 100L))
+  expect_null(new_progress(NULL, 100L)) # nobody looks at it
+  progress <- new_progress(TRUE, 1000L)
+  expect_identical(progress$kind, "lines")
+  expect_silent(show_progress(progress, 10L)) # it is not long yet
+  progress$begin <- now_seconds() - 10
+  progress$due <- now_seconds()
+  message <- tryCatch(show_progress(progress, 250L), muster_message_progress = identity)
+  expect_match(conditionMessage(message), "^250 of 1,000 elements, 2[45][.0-9]*/s, 3[01] s left\n$")
+  expect_silent(show_progress(progress, 260L)) # not so soon again
+  expect_gt(progress_patience(progress), 1)
+  progress$due <- now_seconds()
+  local_settings(muster.quiet = TRUE)
+  expect_silent(show_progress(progress, 300L))
+  expect_identical(time_text(99), "99 s")
+  expect_identical(time_text(600), "10 min")
+  expect_identical(time_text(36000), "10 h")
+})
+
+test_cluster("knitr gets no bar", {
+  testthat::skip_if_not_installed("cli")
+  local_settings(cli.dynamic = TRUE, knitr.in.progress = TRUE)
+  expect_identical(progress_kind(TRUE), "lines")
+  local_settings(knitr.in.progress = FALSE)
+  expect_identical(progress_kind(TRUE), "bar")
+  expect_null(progress_kind(NULL))
 })
