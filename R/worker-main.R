@@ -104,6 +104,12 @@ warm_up <- function(setup) {
     worker_serve()
   }
   .Call(ffi_warm_feed, fd, NULL)
+  job_keep(list(0, serialize(list(
+    fun = identity, args = list(), globals = list(), packages = character(), returns = FALSE,
+    fresh = FALSE
+  ), NULL, xdr = FALSE)))
+  map_piece(0, 1:2, NULL)
+  job_drop(0)
   # This process needs no directory of its own, and each worker makes one.
   unlink(tempdir(), recursive = TRUE)
   clear_globals()

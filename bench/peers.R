@@ -32,6 +32,30 @@ peers <- list(
       mirai::everywhere(f(), .args = list(f = in_global(fun)), .min = n)[]
     },
     stop = function(cl) mirai::daemons(0)
+  ),
+  # No handle either: the session's one plan. future.apply brings its map.
+  future = list(
+    start = function(n) future::plan(future::multisession, workers = n),
+    run = function(cl, n, fun) {
+      futures <- lapply(seq_len(n), function(i) future::future(fun(), globals = list(fun = fun)))
+      future::value(futures)
+    },
+    stop = function(cl) future::plan(future::sequential)
+  ),
+  crew = list(
+    start = function(n) {
+      controller <- crew::crew_controller_local(workers = n)
+      controller$start()
+      controller
+    },
+    run = function(cl, n, fun) {
+      lapply(seq_len(n), function(i) {
+        cl$push(fun(), data = list(fun = fun))
+        cl$wait(mode = "one")
+        cl$pop()$result[[1L]]
+      })
+    },
+    stop = function(cl) cl$terminate()
   )
 )
 
@@ -85,12 +109,15 @@ select_peers <- function(wanted, n) {
 
 # Why a peer can't be measured with n workers, or "".
 why_not <- function(peer, n) {
-  mb <- c(muster = 8, parallel = 45, parallelly = 45, mirai = 60)[[peer]]
+  mb <- c(
+    muster = 8, parallel = 45, parallelly = 45, mirai = 60, future = 60, crew = 80
+  )[[peer]]
   files <- file_limit()
-  if (!is_here(peer)) {
+  here <- is_here(peer) && (peer != "future" || is_here("future.apply"))
+  if (!here) {
     if (peer == "muster") stop("muster isn't installed", call. = FALSE)
     "not installed"
-  } else if (peer %in% c("parallel", "parallelly") && n > psock_workers_max) {
+  } else if (peer %in% c("parallel", "parallelly", "future") && n > psock_workers_max) {
     "can't: 128 connections"
   } else if (peer == "muster" && files < 3 * n + 128) {
     paste("left out: ulimit -n is", files)

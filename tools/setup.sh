@@ -222,7 +222,7 @@ optional=
 case $mode in
   run) set -- boot ;;
   check) set -- boot codetools testthat pkgbuild foreach iterators doParallel parallelly ;;
-  bench) set -- boot parallelly mirai ;;
+  bench) set -- boot parallelly mirai future future.apply crew ;;
   document) set -- roxygen2 ;;
 esac
 Rscript tools/install-packages.R "$@" </dev/null

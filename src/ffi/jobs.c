@@ -10,12 +10,20 @@ static SEXP job_tag(void) {
 }
 
 // A pointer counts one reference. Its cluster may be freed before it: then the job has
-// no list any more.
+// no list any more. In a forked child nothing is touched.
 static void release_pointer(SEXP pointer) {
   struct mst_job *job = ffi_address_of(pointer, job_tag());
   if (job == NULL) return;
   R_ClearExternalPtr(pointer);
-  mst_job_release(job);
+  const int owner = INTEGER(R_ExternalPtrProtected(pointer))[0];
+  if (owner == (int)ffi_self()) mst_job_release(job);
+}
+
+static void finalize_job(SEXP pointer) {
+  const void *frame = __builtin_frame_address(0);
+  const void *before = ffi_enter(frame);
+  release_pointer(pointer);
+  ffi_leave(frame, before);
 }
 
 struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster) {
@@ -32,11 +40,12 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
       ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome) == NULL) {
     return Rf_ScalarInteger((int)outcome);
   }
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, job_tag(), R_NilValue));
+  SEXP owner = PROTECT(Rf_ScalarInteger((int)ffi_self()));
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, job_tag(), owner));
   SEXP list = PROTECT(Rf_allocVector(VECSXP, 4));
   SEXP id = SET_VECTOR_ELT(list, 1, Rf_allocVector(REALSXP, 1));
   SET_VECTOR_ELT(list, 0, pointer);
-  R_RegisterCFinalizerEx(pointer, release_pointer, FALSE);
+  R_RegisterCFinalizerEx(pointer, finalize_job, FALSE);
   const struct mst_heal_policy *policy =
       &ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome)->cluster->policy;
   SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)policy->retries));
@@ -47,7 +56,7 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   struct mst_job *job =
       peer == NULL ? NULL : mst_jobs_hold(&peer->cluster->jobs, bytes);
   mst_blob_release(bytes);
-  UNPROTECT(2);
+  UNPROTECT(3);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   if (job == NULL) return Rf_ScalarInteger(FFI_MEMORY);
   R_SetExternalPtrAddr(pointer, job);

@@ -43,11 +43,13 @@ test_cluster("a straggler's copy that straggles, too, gets another", {
 
 # Kills a worker now and then while a map runs: another process, which the test ends.
 killer_of <- function(cl, times, folder, seed) {
+  # A file that is left behind by one that was killed goes: its number may be another's later.
   code <- sprintf(
-    "set.seed(%d); for (k in seq_len(%d)) { Sys.sleep(runif(1, 0.05, 0.4)); %s; %s }",
+    "set.seed(%d); for (k in seq_len(%d)) { Sys.sleep(runif(1, 0.05, 0.4)); %s; %s; %s }",
     seed, times,
     sprintf("p <- list.files('%s', '^[0-9]+$')", folder),
-    "if (length(p)) tools::pskill(as.integer(sample(p, 1L)), 9L)"
+    "if (length(p)) { p <- sample(p, 1L); tools::pskill(as.integer(p), 9L) }",
+    sprintf("unlink(file.path('%s', p))", folder)
   )
   script <- file.path(folder, "killer.R")
   writeLines(code, script)
@@ -72,6 +74,7 @@ test_cluster("maps are right although workers are killed at any moment", {
     ))
     expect_identical(got, expected, info = paste("muster.test_seed", seed, "round", round))
   }
+  expect_gt(sum(cluster_status(cl)$restarts), 0)
   # The killer may still be at work on what is no worker of ours any more: let it end.
   Sys.sleep(4) # tidy: it sleeps 8 times for 0.4 s at most
   expect_identical(suppressMessages(clusterCall(cl, identity, 1)), rep(list(1), 4L))
