@@ -62,7 +62,7 @@ test_cluster("maps are right although workers are killed at any moment", {
   work <- remote(function(i, folder) {
     file.create(file.path(folder, Sys.getpid()))
     on.exit(unlink(file.path(folder, Sys.getpid())))
-    if (i %% 10 == 0) Sys.sleep(0.01) # tidy: the worker's work
+    Sys.sleep(0.006) # tidy: the worker's work
     c(i, rnorm(1))
   })
   expected <- cluster_map(cl, 1:2000, work, local_folder(), .seed = 11)
