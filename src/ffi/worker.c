@@ -334,7 +334,7 @@ static void take_job(const struct mst_frame *frame) {
   if (n > 0) memcpy(RAW(bytes), frame->payload, n);
   worker.reading = 0;
   mst_chan_take(&worker.chan, frame);
-  call_ours("job_keep", job);
+  ffi_call_ours("job_keep", job);
   UNPROTECT(1);
 }
 
@@ -342,7 +342,7 @@ static void drop_job(const struct mst_frame *frame) {
   const double id = (double)frame->head.call;
   mst_chan_take(&worker.chan, frame);
   SEXP number = PROTECT(Rf_ScalarReal(id));
-  call_ours("job_drop", number);
+  ffi_call_ours("job_drop", number);
   UNPROTECT(1);
 }
 
