@@ -6,6 +6,7 @@ make_job <- function(fun, args, x, returns, call) {
   found <- find_globals(functions, call)
   job <- list(
     fun = fun, args = args, globals = found$globals, packages = found$packages,
+    namespaces = namespaces_of(c(args, found$globals, found$around, as.list(utils::head(x, 1L)))),
     returns = returns, fresh = FALSE
   )
   if (reference_policy() != "ignore") {
@@ -17,6 +18,26 @@ make_job <- function(fun, args, x, returns, call) {
   job$fresh <- bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
   job
 }
+
+# Namespaces that have methods for the classes of these objects, other than R's own: with
+# data.table's data `[` means something else in a process that hasn't loaded it.
+namespaces_of <- function(objects) {
+  classes <- setdiff(unlist(lapply(objects, oldClass)), base_classes)
+  if (!length(classes)) {
+    return(character())
+  }
+  others <- setdiff(loadedNamespaces(), c(sub("^package:", "", base_packages), "muster"))
+  Filter(function(name) {
+    methods <- getNamespaceInfo(name, "S3methods")
+    is.matrix(methods) && any(classes %in% methods[, 2L])
+  }, others)
+}
+
+base_classes <- c(
+  "data.frame", "factor", "ordered", "Date", "POSIXct", "POSIXlt", "POSIXt", "difftime", "table",
+  "noquote", "numeric_version", "package_version", "formula", "terms", "lm", "glm", "ts",
+  "connection", "function", "list", "character", "numeric", "integer", "logical", "environment"
+)
 
 # Functions in a list and in lists in it.
 functions_in <- function(x, depth = 3L) {
@@ -65,7 +86,7 @@ find_globals <- function(functions, call) {
       functions <- c(functions, functions_in(value))
     }
   }
-  found$packages <- sub("^package:", "", as.character(rev(found$packages)))
+  found$packages <- sub("^package:", "", rev(as.character(found$packages)))
   check_size(found$globals, call)
   found
 }

@@ -4,7 +4,7 @@
 map_piece <- function(id, x, seeds) {
   begin <- clock_seconds()
   job <- job_get(id)
-  attach_for(job$packages)
+  prepare_packages(job$packages, job$namespaces)
   restore <- lend_globals(job$globals)
   on.exit(restore())
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
@@ -100,11 +100,13 @@ job_get <- function(id) {
   value
 }
 
-# This isn't noted as a change of the worker: a replacement attaches them for its first piece.
-attach_for <- function(packages) {
-  missing <- setdiff(packages, sub("^package:", "", search()))
-  if (length(missing)) {
-    attach_packages(lapply(missing, c, ""))
+# This isn't noted as a change of the worker: a replacement does it for its first piece.
+prepare_packages <- function(packages, namespaces) {
+  packages <- setdiff(packages, sub("^package:", "", search()))
+  namespaces <- setdiff(namespaces, loadedNamespaces())
+  if (length(packages) || length(namespaces)) {
+    attach_packages(lapply(packages, c, ""))
+    for (name in namespaces) requireNamespace(name, quietly = TRUE)
     .Call(ffi_worker_track)
   }
 }

@@ -14,7 +14,8 @@
 #' functions that it uses, too, in functions among the further arguments and in lists of
 #' functions). It is in the worker's global environment while a piece is evaluated, and
 #' what was there before comes back afterwards. Packages that are attached in the session
-#' and have something that these functions use are attached in the worker. What is
+#' and have something that these functions use are attached in the worker; packages with
+#' methods for the classes of arguments and globals are loaded. What is
 #' only named by a string (`get("k")`) can't be found: export it.
 #'
 #' Connections are of no use in another process, where their number may even be that of

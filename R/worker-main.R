@@ -105,8 +105,8 @@ warm_up <- function(setup) {
   }
   .Call(ffi_warm_feed, fd, NULL)
   job_keep(list(0, serialize(list(
-    fun = identity, args = list(), globals = list(), packages = character(), returns = FALSE,
-    fresh = FALSE
+    fun = identity, args = list(), globals = list(), packages = character(),
+    namespaces = character(), returns = FALSE, fresh = FALSE
   ), NULL, xdr = FALSE)))
   map_piece(0, 1:2, NULL)
   job_drop(0)

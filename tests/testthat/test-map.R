@@ -1,3 +1,6 @@
+# It sets options when it is loaded, which isn't a test's to leave behind.
+invisible(requireNamespace("data.table", quietly = TRUE))
+
 test_cluster("the answer is that of lapply(), for many kinds of x", {
   cl <- local_cluster(2)
   cases <- list(
@@ -335,6 +338,19 @@ test_cluster("globals that are too large are named, the largest first", {
   expect_identical(names(condition$sizes), c("large_of_test", "small_of_test"))
   expect_match(conditionMessage(condition), "x `large_of_test`: 8,048 bytes\nx `small_of_test`")
   expect_identical(cluster_map(cl, 1, identity), list(1))
+})
+
+test_cluster("data of packages' classes finds its methods, and data.table's is not refused", {
+  testthat::skip_if_not_installed("data.table")
+  local_settings(muster.references = "error")
+  cl <- local_cluster(1)
+  table <- data.table::data.table(a = 1:3, b = 4:6)
+  f <- eval(quote(function(i, d) d[a == i]$b), globalenv())
+  expect_identical(cluster_map(cl, 1:2, f, table), list(4L, 5L))
+  got <- cluster_map(cl, list(table), eval(quote(function(d) d[b > 4, .(s = sum(a))]), globalenv()))
+  expect_s3_class(got[[1L]], "data.table")
+  expect_identical(got[[1L]]$s, 5L)
+  expect_identical(nrow(cluster_journal(cl)), 0L)
 })
 
 # ---- references
