@@ -24,6 +24,9 @@ recvData.muster_node <- function(node) {
   if (is.integer(value)) {
     abort_node(node, value, verb_call())
   }
+  if (!.subset2(value, 3L)) {
+    check_answer(.subset2(value, 2L), .subset2(node, "rank"))
+  }
   value
 }
 
@@ -32,6 +35,10 @@ recvOneData.muster_cluster <- function(cl) {
   one <- .Call(ffi_nodes_receive_one, cl)
   if (is.integer(one)) {
     abort_node(cl[[if (length(one) == 2L) one[2L] else 1L]], one[1L], verb_call())
+  }
+  if (!.subset2(.subset2(one, 2L), 3L)) {
+    node <- cl[[.subset2(one, 1L)]]
+    check_answer(.subset2(.subset2(one, 2L), 2L), .subset2(node, "rank"))
   }
   one
 }

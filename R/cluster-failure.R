@@ -141,7 +141,8 @@ abort_node <- function(node, outcome, call) {
     abort_muster("input", "Can't send this message: only calls (\"EXEC\") can be sent to a worker.",
       worker = rank, call = call
     ),
-    abort_muster("limit", paste0("Not enough memory for a message of worker ", rank, "."),
+    abort_muster(c("memory", "limit"),
+      paste0("Not enough memory for a message of worker ", rank, "."),
       worker = rank, call = call
     ),
     abort_muster("internal", paste0("The connection to worker ", rank, " failed."),

@@ -112,6 +112,7 @@ worker_orders <- function(plan, packages, base, env) {
     tmpdir = Sys.getenv("TMPDIR", NA),
     base = base,
     setup = plan$setup,
+    share_min = share_min(),
     track = plan$policy[1L] > 0
   )
 }

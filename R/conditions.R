@@ -6,7 +6,7 @@
 
 # abort_muster() raises an error.
 # kind: one of "input", "launch", "connect", "timeout", "lost", "remote",
-#   "protocol", "limit", "internal".
+#   "protocol", "limit", "memory", "internal"; more than one where it is a case of another.
 # message: one sentence. details, hints: character vectors, a line each.
 # call: the call shown to the user, by default that of the function which called
 #   the function that checks; pass the right one down from exported functions.

@@ -1,17 +1,20 @@
 #' muster: clusters of R workers that start in a blink
 #'
-#' [cluster_start()] starts workers; every function of package parallel that
-#' takes a cluster works on them, and so does what is built on it, such as
-#' foreach with doParallel. [cluster_map()] and [task_submit()] are muster's own ways to
-#' use them. Workers that are lost are replaced, and what they did runs again.
-#' [cluster_status()] tells what they do. [cluster_stop()], or
-#' [parallel::stopCluster()], ends them. [availableCores()] tells how many there should be.
+#' [cluster_start()] starts workers; every function of package parallel that takes a cluster
+#' works on them, and so does what is built on it, such as foreach with doParallel.
+#' [cluster_map()] and [task_submit()] are muster's own ways to use them; [cluster_share()]
+#' gives them large data. Workers that are lost are replaced, and what they did runs again.
+#' [cluster_status()] tells what they do. [cluster_stop()], or [parallel::stopCluster()],
+#' ends them. [availableCores()] tells how many there should be.
 #'
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages and what workers print. Default
 #'   `FALSE`.
 #' * `muster.globals_max`: bytes that [cluster_map()] may send of what a function uses of the
 #'   global environment. Default 500 MB (5e8).
+#' * `muster.share_min`: bytes from which on a vector in a call's arguments, or in its value,
+#'   travels in shared memory, see [cluster_share()]. At least 4096; `Inf` switches that off.
+#'   Workers take the value that it has when their cluster starts. Default 262144 (256 kB).
 #' * `muster.start_timeout`: seconds until a start that hangs is given up.
 #'   Default 120.
 #' * `muster.raise_nofile`: `TRUE` lets [cluster_start()] raise this session's

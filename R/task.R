@@ -143,7 +143,9 @@ abort_value <- function(value, worker, call) {
 
 # abort_remote() raises the error that a call raised in a worker, see answer_condition().
 abort_remote <- function(error, worker, call, what = paste("Worker", worker), hints = NULL, ...) {
-  abort_muster("remote", paste0(what, " raised an error: ", error$message),
+  memory <- inherits(error$condition, "muster_error_memory")
+  abort_muster(c(if (memory) "memory", "remote"),
+    paste0(what, " raised an error: ", error$message),
     details = c(
       if (nzchar(error$call)) paste0("In: ", error$call),
       if (what != paste("Worker", worker)) paste("On worker", worker)

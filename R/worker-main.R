@@ -215,7 +215,10 @@ answer_condition <- function(condition) {
       condition = if (utils::object.size(condition) < 1e5) condition
     )
   } else {
-    structure(text, class = c("snow-try-error", "try-error"))
+    structure(text, class = c(
+      if (inherits(condition, "muster_error_memory")) "muster_error_memory",
+      "snow-try-error", "try-error"
+    ))
   }
   .Call(ffi_worker_answer_error, value)
 }

@@ -9,6 +9,7 @@ worker_setup <- function(orders) {
     .libPaths(orders$libraries)
   }
   set_threads(orders$threads, orders$thread_variables)
+  .Call(ffi_share_min, orders$share_min)
   attach_packages(orders$packages)
   clear_globals()
   run_setup(orders$setup)

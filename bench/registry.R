@@ -12,6 +12,7 @@ registry <- c(
   "calls-2000" = "How long do 2,000 tasks that do nothing take, balanced over 2 workers?",
   "heal" = "What does healing cost, when nothing fails and when something does?",
   "task" = "How long do tasks take that are submitted one by one, and maps?",
+  "share" = "How long until 100 MB are in every worker, and back?",
   "idle" = "How much processor time does a cluster take that has nothing to do?",
   "stop" = "How long until all workers of a stopped cluster are gone?"
 )

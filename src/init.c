@@ -104,6 +104,10 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_assert_fail, 0),
     ENTRY(ffi_build_flags, 0),
     ENTRY(ffi_can_write, 1),
+    ENTRY(ffi_share_min, 1),
+    ENTRY(ffi_share_always, 1),
+    ENTRY(ffi_share_pretend, 2),
+    ENTRY(ffi_share_is, 1),
     {NULL, NULL, 0}};
 
 // A failed assertion in the user's session becomes an R error of our class.
@@ -122,4 +126,5 @@ attribute_visible void R_init_muster(DllInfo *dll) {
   R_registerRoutines(dll, NULL, entries, NULL, NULL);
   R_useDynamicSymbols(dll, FALSE);
   R_forceSymbols(dll, TRUE);
+  ffi_share_register(dll);
 }

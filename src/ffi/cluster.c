@@ -430,7 +430,8 @@ SEXP ffi_node_journal(SEXP node) {
   for (const struct mst_entry *at = journal->first; at != NULL; at = at->next) {
     SEXP entry = PROTECT(ffi_list(8, names));
     SET_VECTOR_ELT(list, i++, entry);
-    const size_t bytes = at->payload->buf.len;
+    const size_t bytes = mst_blob_bytes(at->payload);
+    const int is_shared = at->payload->segment.fd >= 0;
     SET_VECTOR_ELT(entry, 0, Rf_ScalarReal((double)at->call));
     SET_VECTOR_ELT(entry, 1, Rf_ScalarReal((double)bytes));
     SET_VECTOR_ELT(entry, 2, Rf_ScalarReal(at->elapsed_s));
@@ -438,7 +439,7 @@ SEXP ffi_node_journal(SEXP node) {
     SET_VECTOR_ELT(entry, 4, Rf_ScalarLogical(at->visible));
     SET_VECTOR_ELT(entry, 5, Rf_ScalarLogical(at->unseen));
     SET_VECTOR_ELT(entry, 6, Rf_ScalarLogical(at->snapshot));
-    if (bytes <= JOURNAL_SHOW_MAX && !at->snapshot) {
+    if (bytes <= JOURNAL_SHOW_MAX && !at->snapshot && !is_shared) {
       SEXP raw = Rf_allocVector(RAWSXP, (R_xlen_t)bytes);
       SET_VECTOR_ELT(entry, 7, raw);
       memcpy(RAW(raw), at->payload->buf.data, bytes);

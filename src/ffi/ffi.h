@@ -8,6 +8,7 @@
 #define MST_FFI_H
 
 #define R_NO_REMAP
+#include <R_ext/Rdynload.h>
 #include <Rinternals.h>
 
 #include "base/mst_buf.h"
@@ -34,6 +35,37 @@ void ffi_serialize(SEXP x, struct mst_buf *buf);
 // ffi_unserialize reads one object from n bytes. Raises R errors; what it reads
 // must stay in place meanwhile.
 SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
+
+// ---- share.c: large vectors in shared memory
+
+// ffi_share_worth tells whether a message has vectors that should be shared. Quick for
+// one that hasn't.
+int ffi_share_worth(SEXP x);
+// ffi_share_out writes these vectors to a segment, sealed, and gives a copy of x that
+// refers to them when it is serialized, and that is good for nothing else. x itself and no
+// segment where the system has none. Raises muster_error_memory if there is no room; then
+// there is no segment.
+SEXP ffi_share_out(SEXP x, struct mst_segment *segment);
+// ffi_unserialize_shared is ffi_unserialize for a message with a segment: map, which
+// stays the caller's; NULL if it couldn't be mapped (muster_error_memory).
+SEXP ffi_unserialize_shared(const uint8_t *bytes, size_t n,
+                            struct mst_map *map);
+// ffi_share_collect has R give back mappings that nobody uses any more, now and then. Runs
+// finalizers: call it before what is to be read is looked for.
+void ffi_share_collect(void);
+// ffi_share_register makes the classes, once.
+void ffi_share_register(DllInfo *dll);
+
+// ---- room.c: memory for messages
+
+// ffi_room_check raises muster_error_memory if so many bytes aren't free, with some left.
+void ffi_room_check(size_t bytes);
+// ffi_no_memory raises muster_error_memory.
+void ffi_no_memory(size_t bytes);
+// ffi_room_look gives the bytes that are free now.
+int64_t ffi_room_look(void);
+// ffi_room_pretend is for tests: as if so many bytes were free; negative: look.
+void ffi_room_pretend(double bytes);
 
 // ---- session.c
 
@@ -122,13 +154,23 @@ SEXP ffi_call_ours(const char *name, SEXP argument);
 SEXP ffi_binding(SEXP env, SEXP symbol);
 SEXP ffi_closure_env(SEXP fun);
 SEXP ffi_parent_env(SEXP env);
+int ffi_has_attributes(SEXP x);
+// ffi_value_in gives a function of a namespace by name; a package's functions are promises
+// until they are used.
+SEXP ffi_value_in(SEXP env, SEXP name);
 
-// ---- node.c
+// ---- payload.c
 
-// ffi_payload serializes a call into a blob that is node.c's: take a reference to keep
-// it. Raises R errors.
+// ffi_payload serializes a call into a blob that is payload.c's, with a segment if its
+// arguments are large: take a reference to keep it. Raises R errors.
 struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag);
-// ffi_payload_done gives the memory of a large one back that nobody kept.
+// ffi_payload_of_verb does the same for a call of parallel's verbs: what one clusterCall()
+// sends is made once. Calls R code.
+struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag);
+// ffi_payload_sent: whoever needs the last payload has a reference now.
+void ffi_payload_sent(void);
+// ffi_payload_done gives the memory of a large one back that nobody kept: nobody sends it
+// again. Called before each receive, so it is quick when there is none.
 void ffi_payload_done(void);
 
 // ---- jobs.c
@@ -195,6 +237,11 @@ SEXP ffi_node_look(SEXP node);
 SEXP ffi_node_loss(SEXP node);
 SEXP ffi_node_kill(SEXP node);
 SEXP ffi_node_journal(SEXP node);
+
+SEXP ffi_share_min(SEXP min);
+SEXP ffi_share_always(SEXP always);
+SEXP ffi_share_pretend(SEXP off, SEXP room);
+SEXP ffi_share_is(SEXP x);
 
 SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP job, SEXP limits);
 SEXP ffi_job_hold(SEXP nodes, SEXP content);

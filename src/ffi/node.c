@@ -10,111 +10,6 @@
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
 
-// A payload above this is kept while one verb sends the same objects to the next
-// worker; below it, serializing again is as cheap as comparing.
-#define BROADCAST_MIN ((size_t)65536)
-
-// What was sent last, if it was large and sent by clusterCall (which sends the
-// same to all before anything else runs, so that nothing can have changed).
-static struct {
-  struct mst_blob *blob;
-  SEXP key; // list(frame, fun, args), preserved: the addresses can't be reused
-} broadcast;
-
-// The buffers that payloads are serialized into, used again and again: healing keeps
-// a payload until it is answered, so a call to several workers at once needs several.
-#define SCRATCH_COUNT 16
-static struct mst_blob *scratch[SCRATCH_COUNT];
-static unsigned scratch_last;
-
-// forget_broadcast lets go of a large payload: nobody sends it again. Called
-// before each answer is awaited and after it came, so it is quick when there is none.
-static void forget_broadcast(void) {
-  if (broadcast.key != NULL) {
-    R_ReleaseObject(broadcast.key);
-    broadcast.key = NULL;
-    mst_blob_release(broadcast.blob);
-    broadcast.blob = NULL;
-  }
-  for (unsigned i = 0; i < SCRATCH_COUNT; i++) {
-    struct mst_blob *blob = scratch[i];
-    if (blob != NULL && blob->refs == 1 && blob->buf.cap > MST_CHAN_KEEP) {
-      mst_buf_free(&blob->buf);
-    }
-  }
-}
-
-// free_scratch gives an empty blob that nobody else holds, NULL without memory.
-static struct mst_blob *free_scratch(void) {
-  unsigned i = 0;
-  while (i < SCRATCH_COUNT && scratch[i] != NULL && scratch[i]->refs > 1)
-    i++;
-  if (i == SCRATCH_COUNT) { // all are in use: let go of one
-    i = (scratch_last + 1) % SCRATCH_COUNT;
-    mst_blob_release(scratch[i]);
-    scratch[i] = NULL;
-  }
-  if (scratch[i] == NULL) scratch[i] = mst_blob_new();
-  scratch_last = i;
-  if (scratch[i] != NULL) scratch[i]->buf.len = 0;
-  return scratch[i];
-}
-
-// verb_frame asks R for the frame of the clusterCall() that is sending, NULL in
-// all other cases.
-static SEXP verb_frame(void) { return ffi_call_ours("broadcast_frame", NULL); }
-
-static int same_args(SEXP a, SEXP b) {
-  if (Rf_xlength(a) != Rf_xlength(b)) return 0;
-  for (R_xlen_t i = 0; i < Rf_xlength(a); i++) {
-    if (VECTOR_ELT(a, i) != VECTOR_ELT(b, i)) return 0;
-  }
-  return 1;
-}
-
-// known_payload gives the payload of the call before, if this one sends the
-// same objects from the same frame.
-static struct mst_blob *known_payload(SEXP fun, SEXP args) {
-  if (broadcast.key == NULL) return NULL;
-  if (VECTOR_ELT(broadcast.key, 1) == fun &&
-      same_args(VECTOR_ELT(broadcast.key, 2), args) &&
-      verb_frame() == VECTOR_ELT(broadcast.key, 0)) {
-    return broadcast.blob;
-  }
-  forget_broadcast();
-  return NULL;
-}
-
-static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
-  SEXP frame = PROTECT(verb_frame());
-  if (frame != R_NilValue) {
-    SEXP key = PROTECT(Rf_allocVector(VECSXP, 3));
-    SET_VECTOR_ELT(key, 0, frame);
-    SET_VECTOR_ELT(key, 1, fun);
-    SET_VECTOR_ELT(key, 2, args);
-    R_PreserveObject(key);
-    broadcast.key = key;
-    broadcast.blob = blob;
-    blob->refs++;
-    UNPROTECT(1);
-  }
-  UNPROTECT(1);
-}
-
-struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag) {
-  struct mst_blob *blob = free_scratch();
-  if (blob == NULL) Rf_error("no memory for a message");
-  SEXP message = PROTECT(Rf_allocVector(VECSXP, 3));
-  SET_VECTOR_ELT(message, 0, fun);
-  SET_VECTOR_ELT(message, 1, args);
-  SET_VECTOR_ELT(message, 2, tag);
-  ffi_serialize(message, &blob->buf);
-  UNPROTECT(1);
-  return blob;
-}
-
-void ffi_payload_done(void) { forget_broadcast(); }
-
 // element finds a list's element by name; parallel builds its messages in a
 // fixed order, so the first look is nearly always right.
 static SEXP element(SEXP list, int guess, const char *name) {
@@ -280,24 +175,17 @@ static void note_frame(SEXP node, struct mst_peer *peer, SEXP frame) {
   SET_VECTOR_ELT(frames, 0, frame);
 }
 
-// value_in gives a function of a namespace by name; a package's functions are promises
-// until they are used.
-static SEXP value_in(SEXP env, SEXP name) {
-  SEXP value = ffi_binding(env, name);
-  return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
-}
-
 // unseen_of: whether a call may change what no worker sees, so that it's kept in the
 // journal anyhow. clusterEvalQ() is one, with base's eval(); so are those that prepare
 // foreach's tasks, which go to an environment of doParallel's own.
 static enum mst_unseen unseen_of(SEXP fun) {
   static SEXP eval_fun, init;
   if (TYPEOF(fun) != CLOSXP) return MST_UNSEEN_NOT;
-  if (eval_fun == NULL) eval_fun = value_in(R_BaseEnv, Rf_install("eval"));
+  if (eval_fun == NULL) eval_fun = ffi_value_in(R_BaseEnv, Rf_install("eval"));
   if (fun == eval_fun) return MST_UNSEEN_EACH;
   SEXP env = ffi_closure_env(fun);
   if (env == R_GlobalEnv || !R_IsNamespaceEnv(env)) return MST_UNSEEN_NOT;
-  SEXP known = value_in(env, ffi_symbol(&init, "workerInit"));
+  SEXP known = ffi_value_in(env, ffi_symbol(&init, "workerInit"));
   return known == fun ? MST_UNSEEN_LAST : MST_UNSEEN_NOT;
 }
 
@@ -332,13 +220,11 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP tag = element(body, 3, "tag");
   const enum mst_unseen unseen = unseen_of(fun);
   note_frame(node, peer, frame);
-  struct mst_blob *payload = known_payload(fun, args);
-  if (payload == NULL) {
-    payload = ffi_payload(fun, args, tag);
-    if (payload->buf.len >= BROADCAST_MIN) remember_payload(fun, args, payload);
-  }
+  struct mst_blob *payload = ffi_payload_of_verb(fun, args, tag);
   round_sent(peer);
-  return send_all(peer, payload, tag_number(tag), unseen);
+  SEXP sent = send_all(peer, payload, tag_number(tag), unseen);
+  ffi_payload_sent();
+  return sent;
 }
 
 // ---- answers
@@ -403,6 +289,7 @@ static SEXP value_of(struct mst_peer *peer) {
   const struct mst_loss *loss;
   mst_output_drain(&peer->output); // before the answer: what the worker printed
   ffi_attend(peer->cluster->session);
+  ffi_share_collect();
   const int there = mst_peer_answer(peer, &frame, &loss);
   MST_ASSERT(there);
   if (there == 2) return Rf_ScalarInteger(FFI_FAILED);
@@ -420,7 +307,11 @@ static SEXP value_of(struct mst_peer *peer) {
                  constant.success[(frame.head.flags & MST_FLAG_ERROR) == 0]);
   SET_VECTOR_ELT(answer, 3, times_of(&head));
   peer->reading = 1;
-  SEXP content = PROTECT(ffi_unserialize(frame.payload + skip, n - skip));
+  const int shared = (frame.head.flags & MST_FLAG_SEGMENT) != 0;
+  SEXP content =
+      PROTECT(shared ? ffi_unserialize_shared(frame.payload + skip, n - skip,
+                                              mst_chan_map(&peer->data, &frame))
+                     : ffi_unserialize(frame.payload + skip, n - skip));
   peer->reading = 0;
   mst_peer_taken(peer);
   if (TYPEOF(content) == VECSXP && Rf_xlength(content) == 2) {
@@ -454,7 +345,7 @@ SEXP ffi_node_receive(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  forget_broadcast();
+  ffi_payload_done();
   drop_unread(peer);
   uint32_t lost;
   const int gone =
@@ -464,7 +355,7 @@ SEXP ffi_node_receive(SEXP node) {
   if (found < 0) return outcome_of(found);
   SEXP value = PROTECT(value_of(peer));
   drop_frame(node, peer);
-  forget_broadcast(); // a large payload that was kept until this answer came
+  ffi_payload_done(); // a large payload that was kept until this answer came
   UNPROTECT(1);
   return value;
 }
@@ -498,7 +389,7 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
     if (peers[i] == NULL) return Rf_ScalarInteger((int)outcome);
     drop_unread(peers[i]);
   }
-  forget_broadcast();
+  ffi_payload_done();
   uint32_t lost = 0;
   const int found = wait_for(peers, (uint32_t)n, &lost);
   SEXP value = R_NilValue;

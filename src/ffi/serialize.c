@@ -9,12 +9,21 @@
 
 #define VERSION 3
 
+// A buffer that grows past this is checked against the memory that is free.
+#define CHECK_FROM ((size_t)64 << 20)
+
+// grow makes room for more bytes, or raises an R error. What was written stays: the
+// buffer's owner frees it.
+static void grow(struct mst_buf *buf, size_t more) {
+  if (buf->cap >= CHECK_FROM / 2)
+    ffi_room_check(buf->cap); // it is to be doubled
+  if (mst_buf_reserve(buf, more) != 0) ffi_no_memory(buf->len + more);
+}
+
 static void out_bytes(R_outpstream_t stream, void *bytes, int n) {
   struct mst_buf *buf = (struct mst_buf *)stream->data;
   const size_t size = (size_t)n;
-  if (buf->cap - buf->len < size && mst_buf_reserve(buf, size) != 0) {
-    Rf_error("no memory to send %.0f bytes and more", (double)buf->len);
-  }
+  if (buf->cap - buf->len < size) grow(buf, size);
   memcpy(buf->data + buf->len, bytes, size);
   buf->len += size;
 }

@@ -107,15 +107,20 @@ SEXP ffi_binding(SEXP env, SEXP symbol) {
 }
 SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
 SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
-static int has_attributes(SEXP x) { return ANY_ATTRIB(x); }
+int ffi_has_attributes(SEXP x) { return ANY_ATTRIB(x); }
 #else
 SEXP ffi_binding(SEXP env, SEXP symbol) {
   return Rf_findVarInFrame(env, symbol);
 }
 SEXP ffi_closure_env(SEXP fun) { return CLOENV(fun); }
 SEXP ffi_parent_env(SEXP env) { return ENCLOS(env); }
-static int has_attributes(SEXP x) { return ATTRIB(x) != R_NilValue; }
+int ffi_has_attributes(SEXP x) { return ATTRIB(x) != R_NilValue; }
 #endif
+
+SEXP ffi_value_in(SEXP env, SEXP name) {
+  SEXP value = ffi_binding(env, name);
+  return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
+}
 
 struct mst_blob *ffi_blob_of(SEXP x) {
   static struct mst_blob *begun;
@@ -129,7 +134,7 @@ struct mst_blob *ffi_blob_of(SEXP x) {
 }
 
 static int is_plain(SEXP x, SEXPTYPE type) {
-  return TYPEOF(x) == (int)type && Rf_xlength(x) == 1 && !has_attributes(x);
+  return TYPEOF(x) == (int)type && Rf_xlength(x) == 1 && !ffi_has_attributes(x);
 }
 
 // ffi_pack makes one vector of a list of single numbers of one type without attributes;

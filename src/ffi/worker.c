@@ -27,7 +27,9 @@ static struct {
   int timed;              // begin_* are of this call
   int64_t begin_ns;
   struct rusage begin_usage;
-  int raised; // the last call was interrupted by the watch
+  uint16_t changed;     // what was found to have changed and isn't told yet
+  struct mst_seed seed; // the stream's position that isn't told yet
+  int raised;           // the last call was interrupted by the watch
 } worker;
 
 static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
@@ -87,6 +89,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   }
   mst_watch_crashes();
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
+  worker.chan.takes_maps = 1;
   worker.keep = Rf_allocVector(VECSXP, 2);
   R_PreserveObject(worker.keep);
   worker.reply = mst_blob_new();
@@ -133,8 +136,15 @@ static int next_frame(struct mst_frame *frame) {
 }
 
 static SEXP read_frame(const struct mst_frame *frame) {
+  ffi_share_collect();
   worker.reading = 1;
-  SEXP content = ffi_unserialize(frame->payload, (size_t)frame->head.length);
+  const size_t n = (size_t)frame->head.length;
+  const int shared = (frame->head.flags & MST_FLAG_SEGMENT) != 0;
+  SEXP content =
+      shared ? ffi_unserialize_shared(frame->payload + MST_SEGMENT_BYTES,
+                                      n - MST_SEGMENT_BYTES,
+                                      mst_chan_map(&worker.chan, frame))
+             : ffi_unserialize(frame->payload, n);
   worker.reading = 0;
   mst_chan_take(&worker.chan, frame);
   return content;
@@ -232,28 +242,43 @@ static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
   mst_value_head_encode(&head, out);
 }
 
-// put_head writes what comes before the R bytes of an answer: times, and the
-// random number stream's position if the call moved it. Returns the flags.
-static uint16_t put_head(struct mst_buf *buf) {
-  struct mst_seed seed = {0};
-  uint8_t bytes[MST_VALUE_HEAD_BYTES + MST_SEED_BYTES];
+// put_head writes what comes before the R bytes of an answer: times, the random
+// number stream's position if the call moved it, the size of the segment if there is
+// one. Returns the flags. What changed is kept until it is sent: an answer that can't be
+// put into bytes is followed by one that says so.
+static uint16_t put_head(struct mst_blob *reply) {
+  uint8_t bytes[MST_VALUE_HEAD_BYTES + MST_SEED_BYTES + MST_SEGMENT_BYTES];
   size_t n = MST_VALUE_HEAD_BYTES;
   put_times(bytes);
-  const uint16_t flags = ffi_track_changed(&seed);
-  if ((flags & MST_FLAG_SEED) != 0) {
-    mst_seed_encode(&seed, bytes + n);
+  worker.changed |= ffi_track_changed(&worker.seed);
+  if ((worker.changed & MST_FLAG_SEED) != 0) {
+    mst_seed_encode(&worker.seed, bytes + n);
     n += MST_SEED_BYTES;
   }
-  buf->len = 0;
-  if (mst_buf_append(buf, bytes, n) != 0) Rf_error("no memory for an answer");
-  return flags;
+  if (reply->segment.fd >= 0) {
+    mst_segment_encode(reply->segment.bytes, bytes + n);
+    n += MST_SEGMENT_BYTES;
+  }
+  if (mst_buf_append(&reply->buf, bytes, n) != 0) {
+    Rf_error("no memory for an answer");
+  }
+  return worker.changed;
+}
+
+static void empty_reply(void) {
+  worker.reply->buf.len = 0;
+  mst_segment_close(&worker.reply->segment);
 }
 
 // answer sends the value of the call that is being evaluated. Raises R errors
 // (no memory); then nothing was sent. 0 when the session is gone.
 static int answer(SEXP value, uint16_t flags) {
-  struct mst_buf *buf = &worker.reply->buf;
-  flags |= put_head(buf);
+  empty_reply(); // the one before may have been left half-way
+  if (ffi_share_worth(value)) {
+    value = ffi_share_out(value, &worker.reply->segment);
+  }
+  PROTECT(value);
+  flags |= put_head(worker.reply);
   SEXP told = VECTOR_ELT(worker.keep, 1);
   const R_xlen_t n = Rf_xlength(told);
   SEXP content = PROTECT(Rf_allocVector(VECSXP, n == 0 ? 2 : 3));
@@ -265,16 +290,18 @@ static int answer(SEXP value, uint16_t flags) {
       SET_VECTOR_ELT(list, i, CAR(told));
     }
   }
-  ffi_serialize(content, buf);
-  UNPROTECT(1);
+  ffi_serialize(content, &worker.reply->buf);
+  UNPROTECT(2);
   struct mst_head head = worker.call;
   head.kind = MST_KIND_VALUE;
   head.flags = (uint16_t)(flags | (head.flags & MST_FLAG_REPLAY));
   const int rc =
       mst_chan_send(&worker.chan, &head, worker.reply, NULL, 0, 1, NULL);
-  buf->len = 0;
-  mst_buf_trim(buf, MST_CHAN_KEEP);
+  empty_reply();
+  mst_buf_trim(&worker.reply->buf, MST_CHAN_KEEP);
   worker.call.call = 0;
+  worker.changed = 0;
+  worker.seed.known = 0;
   return rc == 0;
 }
 
@@ -352,7 +379,7 @@ static int send_state(void) {
   struct mst_head head = {.kind = MST_KIND_STATE};
   SEXP state = PROTECT(ffi_call_ours("worker_snapshot", NULL));
   struct mst_buf *buf = &worker.reply->buf;
-  buf->len = 0;
+  empty_reply();
   if (state != R_NilValue) ffi_serialize(state, buf);
   UNPROTECT(1);
   const int rc =

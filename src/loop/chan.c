@@ -1,10 +1,16 @@
 // Framed channels. See chan.h.
 #include "loop/chan.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mst_assert.h"
+#include "base/mst_clock.h"
+
+// One call sends or reads at most this: Linux stops at 2^31 by itself, macOS refuses more.
+#define PART_MAX ((size_t)1 << 30)
 
 struct mst_chan_out {
   struct mst_chan_out *next;
@@ -13,10 +19,25 @@ struct mst_chan_out {
   uint8_t head[MST_HEAD_BYTES];
 };
 
+// A segment belongs to the frame that has the last byte of the read that brought it: the
+// kernel ends a read with what came along with a descriptor, and that is one frame or its
+// beginning.
+struct mst_chan_map {
+  struct mst_chan_map *next;
+  uint64_t end;        // of that read, in bytes of the stream
+  struct mst_map *map; // NULL: there was no memory to map it
+};
+
 struct mst_blob *mst_blob_new(void) {
   struct mst_blob *blob = calloc(1, sizeof *blob);
-  if (blob != NULL) blob->refs = 1;
+  if (blob == NULL) return NULL;
+  blob->refs = 1;
+  blob->segment = MST_SEGMENT_NONE;
   return blob;
+}
+
+size_t mst_blob_bytes(const struct mst_blob *blob) {
+  return blob->buf.len + (size_t)blob->segment.bytes;
 }
 
 void mst_blob_release(struct mst_blob *blob) {
@@ -24,6 +45,7 @@ void mst_blob_release(struct mst_blob *blob) {
   MST_ASSERT(blob->refs > 0);
   if (--blob->refs > 0) return;
   mst_buf_free(&blob->buf);
+  mst_segment_close(&blob->segment);
   free(blob);
 }
 
@@ -47,13 +69,49 @@ static void drop_queue(struct mst_chan *chan) {
   chan->out_bytes = 0;
 }
 
-void mst_chan_close(struct mst_chan *chan) {
+static void drop_map(struct mst_chan_map **at) {
+  struct mst_chan_map *gone = *at;
+  *at = gone->next;
+  mst_map_release(gone->map);
+  free(gone);
+}
+
+static void close_socket(struct mst_chan *chan) {
   mst_net_shutdown(chan->fd);
   mst_net_close(&chan->fd);
   drop_queue(chan);
+  chan->ended = 1;
+}
+
+void mst_chan_close(struct mst_chan *chan) {
+  close_socket(chan);
   mst_buf_free(&chan->in);
   chan->in_head = chan->in_scanned = 0;
-  chan->ended = 1;
+  while (chan->maps != NULL)
+    drop_map(&chan->maps);
+}
+
+void mst_chan_pause(struct mst_chan *chan) {
+  close_socket(chan);
+  chan->in.len = chan->in_scanned; // no half frame
+  for (struct mst_chan_map **at = &chan->maps; *at != NULL;) {
+    if ((*at)->end > chan->in_origin + chan->in.len) {
+      drop_map(at);
+    } else {
+      at = &(*at)->next;
+    }
+  }
+  if (chan->in_head == chan->in_scanned) {
+    mst_buf_free(&chan->in);
+    chan->in_head = chan->in_scanned = 0;
+  }
+}
+
+void mst_chan_resume(struct mst_chan *chan, int fd, uint64_t length_max) {
+  MST_ASSERT(chan->fd < 0 && chan->out_first == NULL);
+  chan->fd = fd;
+  chan->length_max = length_max;
+  chan->ended = 0;
 }
 
 // parts_left describes what of a frame is still to be sent.
@@ -70,7 +128,8 @@ static int parts_left(const uint8_t *head, const uint8_t *payload,
   if (payload_bytes > skip) {
     memcpy(&parts[n].iov_base, &(const uint8_t *){payload + skip},
            sizeof(void *));
-    parts[n++].iov_len = payload_bytes - skip;
+    const size_t left = payload_bytes - skip;
+    parts[n++].iov_len = left < PART_MAX ? left : PART_MAX;
   }
   return n;
 }
@@ -89,6 +148,27 @@ static int send_frame(int fd, const uint8_t *head, const uint8_t *payload,
     *sent += (size_t)rc;
   }
   return 0;
+}
+
+// send_blob is send_frame for a payload with its segment. A user who isn't root may have
+// only so many descriptors under way: that passes when their receivers have taken
+// them.
+static int send_blob(int fd, const uint8_t *head, const struct mst_blob *blob,
+                     size_t *sent, int wait, struct mst_err *err) {
+  static const struct timespec pause = {.tv_nsec = MST_NS_PER_MS};
+  const uint8_t *bytes = blob == NULL ? NULL : blob->buf.data;
+  const size_t n = blob == NULL ? 0 : blob->buf.len;
+  if (blob == NULL || blob->segment.fd < 0) {
+    return send_frame(fd, head, bytes, n, sent, NULL, 0, wait, err);
+  }
+  for (;;) {
+    errno = 0;
+    const int rc =
+        send_frame(fd, head, bytes, n, sent, &blob->segment.fd, 1, wait, err);
+    if (rc != -MST_ESYS || errno != ETOOMANYREFS || *sent > 0) return rc;
+    if (!wait) return -MST_EAGAIN;
+    (void)nanosleep(&pause, NULL);
+  }
 }
 
 static int queue_frame(struct mst_chan *chan, const uint8_t *head,
@@ -125,6 +205,10 @@ int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
     return mst_err_set(err, MST_ELIMIT, 0, NULL,
                        "a message can't be larger than 4 TiB");
   }
+  if (payload != NULL && payload->segment.fd >= 0) {
+    MST_ASSERT(fd_count == 0);
+    head->flags |= MST_FLAG_SEGMENT;
+  }
   mst_head_encode(head, bytes);
   if (chan->fd < 0) {
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the channel is closed");
@@ -132,8 +216,11 @@ int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
   MST_ASSERT(!wait || chan->out_first == NULL);
   if (chan->out_first == NULL) {
     const int rc =
-        send_frame(chan->fd, bytes, payload == NULL ? NULL : payload->buf.data,
-                   (size_t)head->length, &sent, fds, fd_count, wait, err);
+        fd_count == 0
+            ? send_blob(chan->fd, bytes, payload, &sent, wait, err)
+            : send_frame(chan->fd, bytes,
+                         payload == NULL ? NULL : payload->buf.data,
+                         (size_t)head->length, &sent, fds, fd_count, wait, err);
     // Half a frame would make the next one a part of it. And an end that a send
     // saw must be seen by reading as well, where callers wait for it.
     if (rc == -MST_ECLOSED || (rc != 0 && rc != -MST_EAGAIN && sent > 0)) {
@@ -162,12 +249,8 @@ int mst_chan_flush(struct mst_chan *chan, struct mst_err *err) {
   while (chan->out_first != NULL) {
     struct mst_chan_out *out = chan->out_first;
     const size_t before = out->sent;
-    const size_t payload_bytes =
-        out->payload == NULL ? 0 : out->payload->buf.len;
     const int rc =
-        send_frame(chan->fd, out->head,
-                   out->payload == NULL ? NULL : out->payload->buf.data,
-                   payload_bytes, &out->sent, NULL, 0, 0, err);
+        send_blob(chan->fd, out->head, out->payload, &out->sent, 0, err);
     chan->out_bytes -= out->sent - before;
     if (rc == -MST_EAGAIN) return rc;
     if (rc != 0) {
@@ -190,6 +273,7 @@ static void compact(struct mst_chan *chan) {
   }
   chan->in.len = left;
   chan->in_scanned -= chan->in_head;
+  chan->in_origin += chan->in_head;
   chan->in_head = 0;
 }
 
@@ -214,6 +298,50 @@ static int bytes_wanted(struct mst_chan *chan, size_t *want,
   return 0;
 }
 
+// add_map keeps the segment that came with the bytes read up to now.
+static int add_map(struct mst_chan *chan, int fd, struct mst_err *err) {
+  struct mst_chan_map *added = calloc(1, sizeof *added);
+  if (added == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a segment");
+  }
+  if (mst_map_open(fd, &added->map, err) == -MST_EPROTO) {
+    free(added);
+    return -MST_EPROTO;
+  }
+  added->end = chan->in_origin + chan->in.len;
+  struct mst_chan_map **at = &chan->maps;
+  while (*at != NULL)
+    at = &(*at)->next;
+  *at = added;
+  return 0;
+}
+
+// receive reads at most n bytes to the end of the buffer, with a segment if one comes
+// along. Its descriptor is closed at once: a mapping is all that is needed, and sessions
+// may have many answers waiting.
+static int receive(struct mst_chan *chan, size_t n, int wait,
+                   struct mst_err *err) {
+  uint8_t *to = chan->in.data + chan->in.len;
+  if (n > PART_MAX) n = PART_MAX;
+  int fds[MST_NET_FDS_MAX];
+  size_t count = 0;
+  const int64_t got =
+      chan->takes_maps
+          ? mst_net_recv_fds(chan->fd, to, n, wait, fds, &count, err)
+          : mst_net_recv(chan->fd, to, n, wait, err);
+  if (got < 0) return (int)got;
+  chan->in.len += (size_t)got;
+  int rc = 0;
+  if (count > 1) {
+    rc = mst_err_set(err, MST_EPROTO, 0, "recvmsg", "more than one descriptor");
+  } else if (count == 1) {
+    rc = add_map(chan, fds[0], err);
+  }
+  for (size_t i = 0; i < count; i++)
+    mst_net_close(&fds[i]);
+  return rc == 0 ? 1 : rc;
+}
+
 int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err) {
   size_t want;
   int rc = bytes_wanted(chan, &want, err);
@@ -228,14 +356,40 @@ int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err) {
     return mst_err_set(err, (enum mst_code) - rc, 0, "realloc",
                        "no memory to receive %zu bytes", want);
   }
-  const int64_t got = mst_net_recv(chan->fd, chan->in.data + chan->in.len,
-                                   chan->in.cap - chan->in.len, wait, err);
-  if (got < 0) {
-    if (got == -MST_ECLOSED) chan->ended = 1;
-    return (int)got;
+  rc = receive(chan, chan->in.cap - chan->in.len, wait, err);
+  if (rc == -MST_ECLOSED) chan->ended = 1;
+  return rc;
+}
+
+// map_in gives the segment of the frame with these bytes of the stream.
+static const struct mst_chan_map *map_in(const struct mst_chan *chan,
+                                         uint64_t begin, uint64_t end) {
+  const struct mst_chan_map *at = chan->maps;
+  while (at != NULL && at->end <= begin)
+    at = at->next;
+  return at != NULL && at->end <= end ? at : NULL;
+}
+
+// segment_fits: a frame and the descriptor that came agree in whether there is a
+// segment, and how large it is.
+static int segment_fits(const struct mst_chan *chan, size_t offset,
+                        const struct mst_frame *frame, uint64_t used) {
+  const int says = (frame->head.flags & MST_FLAG_SEGMENT) != 0;
+  if (!says && chan->maps == NULL) return 1;
+  const uint64_t begin = chan->in_origin + offset;
+  const struct mst_chan_map *has = map_in(chan, begin, begin + used);
+  if (!says || has == NULL) return !says && has == NULL;
+  size_t skip = MST_SEGMENT_BYTES;
+  if (frame->head.kind == MST_KIND_VALUE) {
+    skip = mst_value_skip(frame->head.flags);
+  } else if (frame->head.kind != MST_KIND_EXEC) {
+    return 0;
   }
-  chan->in.len += (size_t)got;
-  return 1;
+  uint64_t size = 0;
+  return frame->head.length >= skip &&
+         mst_segment_decode(frame->payload + skip - MST_SEGMENT_BYTES,
+                            MST_SEGMENT_BYTES, &size) == 0 &&
+         (has->map == NULL || has->map->bytes == size);
 }
 
 // parse_at reads the frame at an offset into the buffer.
@@ -250,7 +404,25 @@ static int parse_at(struct mst_chan *chan, size_t offset,
                        rc == -MST_ELIMIT ? "a frame is over the limit"
                                          : "bytes that are no frame");
   }
+  if (rc == 1 && !segment_fits(chan, offset, frame, *used)) {
+    return mst_err_set(err, MST_EPROTO, 0, NULL,
+                       "a frame and its segment don't fit");
+  }
   return rc;
+}
+
+static size_t offset_of(const struct mst_chan *chan,
+                        const struct mst_frame *frame) {
+  return (size_t)(frame->payload - chan->in.data) - (size_t)MST_HEAD_BYTES;
+}
+
+struct mst_map *mst_chan_map(const struct mst_chan *chan,
+                             const struct mst_frame *frame) {
+  if ((frame->head.flags & MST_FLAG_SEGMENT) == 0) return NULL;
+  const uint64_t begin = chan->in_origin + offset_of(chan, frame);
+  const struct mst_chan_map *has =
+      map_in(chan, begin, begin + MST_HEAD_BYTES + frame->head.length);
+  return has == NULL ? NULL : has->map;
 }
 
 int mst_chan_scan(struct mst_chan *chan, struct mst_frame *frame,
@@ -272,7 +444,11 @@ void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame) {
   MST_ASSERT(chan->in_head + used <= chan->in.len);
   chan->in_head += used;
   if (chan->in_scanned < chan->in_head) chan->in_scanned = chan->in_head;
+  while (chan->maps != NULL &&
+         chan->maps->end <= chan->in_origin + chan->in_head)
+    drop_map(&chan->maps);
   if (chan->in_head == chan->in.len) {
+    chan->in_origin += chan->in.len;
     chan->in.len = chan->in_head = chan->in_scanned = 0;
     mst_buf_trim(&chan->in, MST_CHAN_KEEP);
   }
@@ -280,8 +456,7 @@ void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame) {
 
 void mst_chan_mark(struct mst_chan *chan, const struct mst_frame *frame,
                    uint16_t flags) {
-  const size_t at =
-      (size_t)(frame->payload - chan->in.data) - (size_t)MST_HEAD_BYTES;
+  const size_t at = offset_of(chan, frame);
   struct mst_head head = frame->head;
   MST_ASSERT(at + MST_HEAD_BYTES <= chan->in.len);
   head.flags |= flags;

@@ -16,6 +16,7 @@
 #include "base/mst_buf.h"
 #include "base/mst_err.h"
 #include "net/net.h"
+#include "share/segment.h"
 #include "wire/wire.h"
 
 // One read asks for at least this much: most answers come in one call.
@@ -26,25 +27,34 @@
 // so that a length that lies costs no more memory than was really sent.
 #define MST_CHAN_STEP_MAX ((size_t)64 << 20)
 
-// mst_blob: bytes that several queues may hold. Not thread-safe.
+// mst_blob: bytes that several queues may hold, and the segment that goes along with
+// them. Not thread-safe.
 struct mst_blob {
   struct mst_buf buf;
+  struct mst_segment segment; // sealed, or none; closed with the blob
+  uint64_t binds; // for journals: what the call in it does, see journal.h
   size_t refs;
 };
 // mst_blob_new gives an empty blob with one reference, NULL without memory.
 struct mst_blob *mst_blob_new(void);
 // mst_blob_release drops a reference and frees at the last. NULL is allowed.
 void mst_blob_release(struct mst_blob *blob);
+// mst_blob_bytes gives the memory that a payload takes, with its segment.
+size_t mst_blob_bytes(const struct mst_blob *blob);
 
 struct mst_chan_out; // one queued frame
+struct mst_chan_map; // one segment that came
 
 struct mst_chan {
-  int fd;              // -1 when closed
-  struct mst_buf in;   // bytes from in_head on are not taken yet
-  size_t in_head;      // start of the oldest frame not taken
-  size_t in_scanned;   // end of the frames that were scanned, >= in_head
-  uint64_t length_max; // largest payload accepted now
-  uint8_t ended;       // the peer is gone; what came before can be taken
+  int fd;                    // -1 when closed
+  struct mst_buf in;         // bytes from in_head on are not taken yet
+  size_t in_head;            // start of the oldest frame not taken
+  size_t in_scanned;         // end of the frames that were scanned, >= in_head
+  uint64_t in_origin;        // bytes of the stream before in.data[0]
+  struct mst_chan_map *maps; // of frames in the buffer, in their order
+  uint8_t takes_maps;        // segments may come; 0 after mst_chan_open
+  uint64_t length_max;       // largest payload accepted now
+  uint8_t ended;             // the peer is gone; what came before can be taken
   struct mst_chan_out *out_first;
   struct mst_chan_out *out_last;
   size_t out_bytes; // bytes in the queue
@@ -54,12 +64,18 @@ struct mst_chan {
 void mst_chan_open(struct mst_chan *chan, int fd, uint64_t length_max);
 // mst_chan_close shuts the socket down, closes it and frees both buffers.
 void mst_chan_close(struct mst_chan *chan);
+// mst_chan_pause closes the socket and drops its queue, but keeps the whole frames that
+// were scanned and not taken. mst_chan_resume goes on with another socket.
+void mst_chan_pause(struct mst_chan *chan);
+void mst_chan_resume(struct mst_chan *chan, int fd, uint64_t length_max);
 
 // mst_chan_send queues one frame and sends what fits; head->length is set from
 // the payload. payload may be NULL for none; a reference is taken if needed.
 // fds go along with the first byte; they are only read during the call, and
 // must then be accepted at once: with fds the queue must be empty, and
 // -MST_EAGAIN means that nothing was sent or queued.
+// A payload's segment goes along too, and may be queued; the flag SEGMENT is set by it.
+// fds and a segment exclude each other.
 // Returns 0 (sent or queued: see out_bytes), -MST_ECLOSED, -MST_ESYS, -MST_EMEM.
 // After -MST_ECLOSED, or another error with a part sent, the socket is shut
 // down: reading gives what had come before and then tells the end.
@@ -81,11 +97,12 @@ int mst_chan_flush(struct mst_chan *chan, struct mst_err *err);
 // mst_chan_fill reads what is there, as much as one large frame wants. Blocks
 // only if wait is 1 and nothing is there. Returns 1 if bytes came, -MST_EAGAIN
 // if none, -MST_ECLOSED at the end (ended is set), -MST_ESYS, -MST_EMEM,
-// -MST_ELIMIT or -MST_EPROTO for a bad header.
+// -MST_ELIMIT or -MST_EPROTO for a bad header or a descriptor that is no segment.
 int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err);
 
 // mst_chan_scan looks at the next whole frame that was not scanned before,
-// without taking it: 1 and *frame, 0, -MST_EPROTO, -MST_ELIMIT.
+// without taking it: 1 and *frame, 0, -MST_EPROTO (also for a segment that is missing, of
+// another size than the frame says, or that no frame speaks of), -MST_ELIMIT.
 int mst_chan_scan(struct mst_chan *chan, struct mst_frame *frame,
                   struct mst_err *err);
 
@@ -97,7 +114,11 @@ int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
 // the buffer: for the reader's own notes.
 void mst_chan_mark(struct mst_chan *chan, const struct mst_frame *frame,
                    uint16_t flags);
-// mst_chan_take drops the frame that peek gave.
+// mst_chan_map gives the segment of a frame in the buffer, NULL without one, or if it
+// couldn't be mapped for want of memory. Valid until the frame is taken; hold it for longer.
+struct mst_map *mst_chan_map(const struct mst_chan *chan,
+                             const struct mst_frame *frame);
+// mst_chan_take drops the frame that peek gave, with its segment.
 void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame);
 
 #endif

@@ -11,7 +11,7 @@ static void drop_entry(struct mst_journal *journal, struct mst_entry **at) {
   struct mst_entry *gone = *at;
   *at = gone->next;
   journal->count--;
-  journal->bytes -= gone->payload->buf.len;
+  journal->bytes -= mst_blob_bytes(gone->payload);
   journal->dropped++;
   mst_blob_release(gone->payload);
   mst_job_release(gone->job);
@@ -32,7 +32,13 @@ static int is_equal(const struct mst_entry *one,
   }
   const struct mst_buf *a = &one->payload->buf;
   const struct mst_buf *b = &other->payload->buf;
-  return one->snapshot == other->snapshot && a->len == b->len &&
+  if (one->snapshot != other->snapshot) return 0;
+  if (one->payload == other->payload) return 1;
+  // What is in segments isn't compared: such calls are large, and few.
+  if (one->payload->segment.fd >= 0 || other->payload->segment.fd >= 0) {
+    return 0;
+  }
+  return a->len == b->len &&
          (a->data == b->data || memcmp(a->data, b->data, a->len) == 0);
 }
 
@@ -42,6 +48,26 @@ static void drop_equal(struct mst_journal *journal,
                        const struct mst_entry *entry) {
   for (struct mst_entry **at = &journal->first; *at != NULL;) {
     if (!(*at)->visible && is_equal(*at, entry)) {
+      drop_entry(journal, at);
+    } else {
+      at = &(*at)->next;
+    }
+  }
+  find_last(journal);
+}
+
+// drop_bound: what is bound anew, and was read by nobody meanwhile, need not be bound
+// before. Looks at the calls at the end that only bind.
+static void drop_bound(struct mst_journal *journal,
+                       const struct mst_entry *entry) {
+  if (entry->payload->binds == 0 || entry->failed || !entry->visible) return;
+  struct mst_entry **at = &journal->first;
+  for (struct mst_entry **next = at; *next != NULL; next = &(*next)->next) {
+    if ((*next)->payload->binds == 0) at = &(*next)->next;
+  }
+  while (*at != NULL) {
+    if ((*at)->payload->binds == entry->payload->binds) {
+      if ((*at)->visible) journal->since--;
       drop_entry(journal, at);
     } else {
       at = &(*at)->next;
@@ -71,13 +97,14 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   }
   journal->last = added;
   journal->count++;
-  journal->bytes += added->payload->buf.len;
+  journal->bytes += mst_blob_bytes(added->payload);
   return 0;
 }
 
 int mst_journal_add(struct mst_journal *journal,
                     const struct mst_entry *entry) {
   if (!entry->visible) drop_equal(journal, entry);
+  drop_bound(journal, entry);
   if (journal->count >= MST_JOURNAL_ENTRIES_MAX) {
     journal->incomplete = 1;
     return 0;
@@ -89,7 +116,7 @@ int mst_journal_add(struct mst_journal *journal,
 
 static size_t snapshot_bytes(const struct mst_journal *journal) {
   for (const struct mst_entry *at = journal->first; at != NULL; at = at->next) {
-    if (at->snapshot) return at->payload->buf.len;
+    if (at->snapshot) return mst_blob_bytes(at->payload);
   }
   return 0;
 }
@@ -156,7 +183,7 @@ int mst_journal_snapshot(struct mst_journal *journal,
   payload->refs++;
   *at = snapshot;
   journal->count++;
-  journal->bytes += payload->buf.len;
+  journal->bytes += mst_blob_bytes(payload);
   find_last(journal);
   return 0;
 }

@@ -3,11 +3,13 @@
 //
 // An entry is a call that changed the worker, as it was sent, with the position of
 // the random number stream before it. Replayed in order they make a new
-// incarnation the same. Three things keep a journal short:
+// incarnation the same. Four things keep a journal short:
 //   - calls that change nothing are never put in (the worker's answer tells);
 //   - a call that leaves no trace that the worker can see, but is kept for what it
 //     may do unseen (clusterEvalQ), replaces an equal one before it, or one of its
 //     kind where the last undoes what the others did (foreach's preparations);
+//   - a call that does nothing but bind values to names (clusterExport, cluster_share)
+//     replaces one that bound the same names, if there are only such calls in between;
 //   - a snapshot of the worker (its global variables, options, search path) stands
 //     for all entries before it. Those kept for what they do unseen stay, and are
 //     replayed before the snapshot, which has the last word.
@@ -37,10 +39,12 @@ enum mst_unseen {
 
 struct mst_entry {
   struct mst_entry *next;
-  struct mst_blob *payload; // of EXEC; of a snapshot its R bytes. A reference
-  struct mst_job *job;      // that the call needs, NULL for none. A reference
-  struct mst_seed seed;     // before the call
-  uint64_t call;            // its id, 0 for a snapshot
+  // Of EXEC; of a snapshot its R bytes. A reference. Its `binds` is a hash of the names
+  // to which the call binds values and does nothing else; 0 for other calls.
+  struct mst_blob *payload;
+  struct mst_job *job;  // that the call needs, NULL for none. A reference
+  struct mst_seed seed; // before the call
+  uint64_t call;        // its id, 0 for a snapshot
   double elapsed_s;
   uint8_t failed;   // the call raised an error (after it had changed something)
   uint8_t visible;  // the worker saw a change

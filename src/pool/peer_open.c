@@ -39,12 +39,9 @@ static int send_setup(struct mst_peer *peer, struct mst_err *err) {
 static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
   struct mst_loop *loop = peer->cluster->session->loop;
   // Answers of an earlier incarnation that were not taken are in the buffer.
-  const struct mst_chan kept = peer->data;
-  mst_chan_open(&peer->data, ours[0],
-                kept.in.len > 0 ? MST_FRAME_MAX : MST_FRAME_MAX_HELLO);
-  peer->data.in = kept.in;
-  peer->data.in_head = kept.in_head;
-  peer->data.in_scanned = kept.in_scanned;
+  mst_chan_resume(&peer->data, ours[0],
+                  peer->data.in.len > 0 ? MST_FRAME_MAX : MST_FRAME_MAX_HELLO);
+  peer->data.takes_maps = 1;
   mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
   peer->control_watch = (struct mst_watch){.fd = ours[1],
                                            .wanted = MST_READABLE,
@@ -90,21 +87,11 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
 
 void mst_peer_pause(struct mst_peer *peer) {
   struct mst_loop *loop = peer->cluster->session->loop;
-  struct mst_chan kept = peer->data;
   mst_loop_remove(loop, &peer->data_watch);
   mst_loop_remove(loop, &peer->control_watch);
   mst_output_close(&peer->output);
-  memset(&peer->data.in, 0, sizeof peer->data.in);
-  mst_chan_close(&peer->data);
+  mst_chan_pause(&peer->data);
   mst_chan_close(&peer->control);
-  kept.in.len = kept.in_scanned; // no half frame
-  peer->data.in = kept.in;
-  peer->data.in_head = kept.in_head;
-  peer->data.in_scanned = kept.in_scanned;
-  if (kept.in_head == kept.in_scanned) {
-    mst_buf_free(&peer->data.in);
-    peer->data.in_head = peer->data.in_scanned = 0;
-  }
   peer->hello_seen = 0;
 }
 

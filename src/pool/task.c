@@ -10,7 +10,7 @@
 
 static void unqueue_payload(struct mst_task *task) {
   if (task->payload == NULL) return;
-  task->cluster->queued_bytes -= task->payload->buf.len;
+  task->cluster->queued_bytes -= mst_blob_bytes(task->payload);
   mst_blob_release(task->payload);
   task->payload = NULL;
 }
@@ -20,6 +20,7 @@ void mst_task_release(struct mst_task *task) {
   if (--task->refs > 0) return;
   mst_blob_release(task->payload);
   mst_buf_free(&task->answer);
+  mst_map_release(task->map);
   mst_loss_free(task->loss);
   free(task->allowed);
   free(task);
@@ -180,7 +181,7 @@ struct mst_task *mst_task_submit(struct mst_cluster *cluster,
   task->job = terms->job;
   mst_job_keep(task->job);
   payload->refs++;
-  cluster->queued_bytes += payload->buf.len;
+  cluster->queued_bytes += mst_blob_bytes(payload);
   cluster->queued++;
   if (cluster->last_task != NULL) {
     cluster->last_task->next = task;
@@ -204,6 +205,9 @@ void mst_task_answered(struct mst_task *task, struct mst_peer *peer,
   const int kept = task->refs == 1 || // nobody will ask
                    mst_buf_append(&task->answer, frame->payload,
                                   (size_t)frame->head.length) == 0;
+  if (kept && task->refs > 1) {
+    task->map = mst_map_hold(mst_chan_map(&peer->data, frame));
+  }
   settle(task, kept ? MST_TASK_DONE : MST_TASK_LOST);
 }
 

@@ -39,6 +39,7 @@ struct mst_task {
   uint64_t call;         // there
   uint16_t flags;        // of its answer
   struct mst_buf answer; // payload of VALUE
+  struct mst_map *map;   // its segment, NULL if none; a reference
   uint32_t worker;       // that answered
   struct mst_loss *loss; // owned
   int64_t sent_ns, done_ns;

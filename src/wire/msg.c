@@ -189,7 +189,21 @@ static int seed_valid(const struct mst_seed *seed) {
 
 size_t mst_value_skip(uint16_t flags) {
   return MST_VALUE_HEAD_BYTES +
-         ((flags & MST_FLAG_SEED) != 0 ? MST_SEED_BYTES : 0);
+         ((flags & MST_FLAG_SEED) != 0 ? MST_SEED_BYTES : 0) +
+         ((flags & MST_FLAG_SEGMENT) != 0 ? MST_SEGMENT_BYTES : 0);
+}
+
+void mst_segment_encode(uint64_t size, uint8_t out[MST_SEGMENT_BYTES]) {
+  MST_ASSERT(size > 0 && size <= MST_FRAME_MAX);
+  put_u64(out, size);
+}
+
+int mst_segment_decode(const uint8_t *bytes, size_t n, uint64_t *size) {
+  if (n < MST_SEGMENT_BYTES) return -MST_EPROTO;
+  const uint64_t value = get_u64(bytes);
+  if (value == 0 || value > MST_FRAME_MAX) return -MST_EPROTO;
+  *size = value;
+  return 0;
 }
 
 void mst_seed_encode(const struct mst_seed *seed, uint8_t out[MST_SEED_BYTES]) {

@@ -75,7 +75,9 @@ enum mst_kind {
 #define MST_FLAG_SEED 0x0020u
 // EXEC: the answer is to tell conditions and errors.
 #define MST_FLAG_TASK 0x0040u
-#define MST_FLAGS_KNOWN 0x007Fu
+// EXEC, VALUE: a segment comes along; its size is before the R bytes.
+#define MST_FLAG_SEGMENT 0x0080u
+#define MST_FLAGS_KNOWN 0x00FFu
 
 struct mst_head {
   uint8_t kind;     // enum mst_kind
@@ -165,6 +167,14 @@ void mst_seed_encode(const struct mst_seed *seed, uint8_t out[MST_SEED_BYTES]);
 // mst_seed_decode reads n bytes, of which more than MST_SEED_BYTES are not looked
 // at; the first word must be one of R's kinds with L'Ecuyer's generator.
 int mst_seed_decode(const uint8_t *bytes, size_t n, struct mst_seed *seed);
+
+// The size of the segment that comes with an EXEC or a VALUE: before its R bytes, which
+// refer to what is in the segment. From 1 to MST_FRAME_MAX.
+#define MST_SEGMENT_BYTES 8u
+void mst_segment_encode(uint64_t size, uint8_t out[MST_SEGMENT_BYTES]);
+// mst_segment_decode reads n bytes, of which more than MST_SEGMENT_BYTES are not looked
+// at.
+int mst_segment_decode(const uint8_t *bytes, size_t n, uint64_t *size);
 
 // CANCEL: how long the call may go on after its interrupt, in milliseconds.
 #define MST_CANCEL_BYTES 4u

@@ -181,13 +181,13 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_DROP, 13);
   CHECK_INT(MST_KIND_CANCEL, 18);
   CHECK_INT(sizeof kinds, 23);
-  const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE, MST_FLAG_XDR,
-                            MST_FLAG_REPLAY, MST_FLAG_RNG,   MST_FLAG_SEED,
-                            MST_FLAG_TASK};
+  const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,  MST_FLAG_XDR,
+                            MST_FLAG_REPLAY, MST_FLAG_RNG,    MST_FLAG_SEED,
+                            MST_FLAG_TASK,   MST_FLAG_SEGMENT};
   for (unsigned k = 0; k < sizeof flags / sizeof flags[0]; k++) {
     CHECK_INT(flags[k], 1u << k);
   }
-  CHECK_INT(MST_FLAGS_KNOWN, 0x7F);
+  CHECK_INT(MST_FLAGS_KNOWN, 0xFF);
 }
 
 TEST("Every set of known flags is read, every other one is refused") {

@@ -47,8 +47,11 @@ static void check_counts(void) {
 
 enum { SEEN = 1, UNSEEN = 2 };
 
+static uint64_t binds; // of what is added
+
 static int add(uint64_t call, const char *text, int how) {
   struct mst_blob *blob = blob_of(text);
+  blob->binds = binds;
   const struct mst_entry entry = {.payload = blob,
                                   .call = call,
                                   .elapsed_s = 0.5,
@@ -436,4 +439,35 @@ TEST("An entry keeps the job that its call needs, and lets go of it with the "
   mst_journal_free(&journal);
   CHECK_INT(job->refs, 0);
   mst_jobs_free(&jobs);
+}
+
+TEST("A call that only binds replaces one that bound the same") {
+  const struct {
+    const char *text;
+    int how;
+    uint64_t binds;
+    const char *held;
+  } steps[] = {{"x1", SEEN, 7, "x1"},
+               {"y1", SEEN, 8, "x1 y1"},
+               {"x2", SEEN, 7, "y1 x2"},
+               {"f", SEEN, 0, "y1 x2 f"}, // may have read both
+               {"x3", SEEN, 7, "y1 x2 f x3"},
+               {"x4", SEEN, 7, "y1 x2 f x4"},
+               {"g", UNSEEN, 0, "y1 x2 f x4 g"},
+               {"x5", SEEN, 7, "y1 x2 f x4 g x5"}};
+  memset(&journal, 0, sizeof journal);
+  for (uint64_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+    binds = steps[i].binds;
+    CHECK_INT(add(i + 1, steps[i].text, steps[i].how), 0);
+    CHECK_TEXT(held(), steps[i].held);
+  }
+  binds = 7;
+  struct mst_blob *blob = blob_of("x6");
+  blob->binds = 7;
+  const struct mst_entry failed = {
+      .payload = blob, .call = 20, .visible = 1, .failed = 1};
+  CHECK_INT(mst_journal_add(&journal, &failed), 0); // x5 is still bound
+  CHECK_TEXT(held(), "y1 x2 f x4 g x5 x6");
+  mst_blob_release(blob);
+  mst_journal_free(&journal);
 }

@@ -534,3 +534,29 @@ TEST("Random bytes never crash a decoder") {
   }
   mst_guard_close(&guard);
 }
+
+TEST("A segment's size is 8 bytes from 1 to the largest, and others are "
+     "refused") {
+  static const uint8_t example[MST_SEGMENT_BYTES] = {0x40, 0x42, 0x0F};
+  static const uint64_t sizes[] = {1, 1000000, MST_FRAME_MAX};
+  uint8_t bytes[MST_SEGMENT_BYTES];
+  uint64_t size = 7;
+  for (size_t i = 0; i < 3; i++) {
+    mst_segment_encode(sizes[i], bytes);
+    for (size_t n = 0; n <= sizeof bytes; n++) {
+      const int rc = mst_segment_decode(bytes, n, &size);
+      CHECK_INT(rc, n == sizeof bytes ? 0 : -MST_EPROTO);
+      CHECK(size == (n == sizeof bytes ? sizes[i] : i == 0 ? 7 : sizes[i - 1]));
+    }
+  }
+  mst_segment_encode(1000000, bytes);
+  CHECK(memcmp(bytes, example, sizeof bytes) == 0);
+  memset(bytes, 0, sizeof bytes);
+  CHECK_INT(mst_segment_decode(bytes, sizeof bytes, &size), -MST_EPROTO);
+  mst_segment_encode(MST_FRAME_MAX, bytes);
+  bytes[0] = 1;
+  CHECK_INT(mst_segment_decode(bytes, sizeof bytes, &size), -MST_EPROTO);
+  CHECK_INT(mst_value_skip(0), MST_VALUE_HEAD_BYTES);
+  CHECK_INT(mst_value_skip(MST_FLAG_SEGMENT | MST_FLAG_SEED),
+            MST_VALUE_HEAD_BYTES + MST_SEED_BYTES + MST_SEGMENT_BYTES);
+}

@@ -88,7 +88,8 @@ expect_faults_survived <- function(run, harmless = FALSE) {
 cases <- list(
   net.pair = c("EMFILE", "ENOMEM"), net.pipe = c("EMFILE", "ENOMEM"),
   net.send = c("ENOMEM", "EMFILE", "EPIPE", "ECONNRESET"),
-  net.recv = c("ENOMEM", "EMFILE", "ECONNRESET"), base.realloc = "ENOMEM", pool.alloc = "ENOMEM"
+  net.recv = c("ENOMEM", "EMFILE", "ECONNRESET"), base.realloc = "ENOMEM", pool.alloc = "ENOMEM",
+  share.memfd = "EMFILE", share.write = "ENOMEM", share.seal = "ENOMEM", share.map = "ENOMEM"
 )
 
 for (point in names(cases)) {

@@ -1,0 +1,173 @@
+// Segments on memfds. See segment.h.
+//
+// Not chosen: shm_open() and files in /dev/shm, which have names that a crash leaves
+// behind and a size limit of their own (64 MB in many containers); huge pages, which a
+// system must have set aside. Reading through MAP_SHARED would be the same memory, but R
+// asks for writable pointers where it only reads (sort, match), and would get none.
+//
+// memfd_create(), its flags and the seals are declared here where the C library is
+// older than the kernel: the numbers are the kernel's interface.
+#include "share/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_fault.h"
+#include "net/net.h"
+
+#ifndef MAP_NORESERVE
+#define MAP_NORESERVE 0
+#endif
+// One write asks for at most this: the kernel stops a little below 2^31.
+#define WRITE_MAX ((size_t)1 << 30)
+
+static int fail(struct mst_err *err, enum mst_code code, const char *call) {
+  return mst_err_set(err, code, errno, call, "%s", strerror(errno));
+}
+
+#if defined(MFD_CLOEXEC) && defined(F_ADD_SEALS)
+#define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
+
+static int make_fd(void) {
+  if (mst_fault("share.memfd")) return -1;
+  return memfd_create("muster", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+static int add_seals(int fd) { return fcntl(fd, F_ADD_SEALS, SEALS); }
+static int is_sealed(int fd) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & SEALS) == SEALS;
+}
+#else
+static int make_fd(void) {
+  errno = ENOSYS;
+  return -1;
+}
+static int add_seals(int fd) {
+  (void)fd;
+  errno = ENOSYS;
+  return -1;
+}
+static int is_sealed(int fd) {
+  (void)fd;
+  return 0;
+}
+#endif
+
+// over_limit: writing past the limit on files would raise SIGXFSZ.
+static int over_limit(uint64_t bytes) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
+         limit.rlim_cur != RLIM_INFINITY && bytes > (uint64_t)limit.rlim_cur;
+}
+
+int mst_segment_open(struct mst_segment *segment, uint64_t bytes,
+                     struct mst_err *err) {
+  *segment = MST_SEGMENT_NONE;
+  if (over_limit(bytes)) {
+    errno = EFBIG;
+    return fail(err, MST_ESYS, "memfd_create");
+  }
+  segment->fd = make_fd();
+  if (segment->fd < 0) {
+    segment->fd = -1;
+    return fail(err, MST_ESYS, "memfd_create");
+  }
+  mst_net_raise(&segment->fd, 1024);
+  return 0;
+}
+
+void mst_segment_align(struct mst_segment *segment) {
+  const uint64_t over = segment->bytes % MST_SEGMENT_ALIGN;
+  if (over > 0) segment->bytes += MST_SEGMENT_ALIGN - over;
+}
+
+int mst_segment_append(struct mst_segment *segment, const void *bytes, size_t n,
+                       struct mst_err *err) {
+  const uint8_t *from = bytes;
+  while (n > 0) {
+    const size_t part = n < WRITE_MAX ? n : WRITE_MAX;
+    const ssize_t got =
+        mst_fault("share.write")
+            ? -1
+            : pwrite(segment->fd, from, part, (off_t)segment->bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      if (got == 0) errno = ENOSPC;
+      const int full = errno == ENOMEM || errno == ENOSPC;
+      return fail(err, full ? MST_EMEM : MST_ESYS, "write");
+    }
+    segment->bytes += (uint64_t)got;
+    from += got;
+    n -= (size_t)got;
+  }
+  return 0;
+}
+
+int mst_segment_seal(struct mst_segment *segment, struct mst_err *err) {
+  mst_segment_align(segment);
+  if (ftruncate(segment->fd, (off_t)segment->bytes) != 0) {
+    return fail(err, MST_ESYS, "ftruncate");
+  }
+  if (mst_fault("share.seal") || add_seals(segment->fd) != 0) {
+    return fail(err, MST_ESYS, "fcntl");
+  }
+  return 0;
+}
+
+void mst_segment_close(struct mst_segment *segment) {
+  mst_net_close(&segment->fd);
+  segment->bytes = 0;
+}
+
+int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
+  struct stat about;
+  if (!is_sealed(fd) || fstat(fd, &about) != 0 || about.st_size <= 0) {
+    return mst_err_set(err, MST_EPROTO, 0, "fcntl",
+                       "a descriptor that is no sealed segment");
+  }
+  struct mst_map *map = malloc(sizeof *map);
+  if (map == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a segment");
+  }
+  // Not populated: that would write to each page, and so copy all of them.
+  void *data = mst_fault("share.map")
+                   ? MAP_FAILED
+                   : mmap(NULL, (size_t)about.st_size, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_NORESERVE, fd, 0);
+  if (data == MAP_FAILED) {
+    free(map);
+    return fail(err, MST_EMEM, "mmap");
+  }
+  map->data = data;
+  map->bytes = (uint64_t)about.st_size;
+  map->refs = 1;
+  *out = map;
+  return 0;
+}
+
+struct mst_map *mst_map_hold(struct mst_map *map) {
+  if (map != NULL) map->refs++;
+  return map;
+}
+
+void mst_map_release(struct mst_map *map) {
+  if (map == NULL) return;
+  const size_t before = map->refs--;
+  MST_ASSERT(before > 0);
+  if (before > 1) return;
+  (void)munmap(map->data, (size_t)map->bytes);
+  free(map);
+}
+
+void *mst_map_at(const struct mst_map *map, uint64_t offset, uint64_t n) {
+  if (offset % MST_SEGMENT_ALIGN != 0) return NULL;
+  if (offset > map->bytes || n > map->bytes - offset) return NULL;
+  return map->data + offset;
+}

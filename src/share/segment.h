@@ -1,0 +1,64 @@
+// share: memory that processes of one machine have in common. No R, no state; any
+// thread.
+//
+// A segment is a memfd (memfd_create(2)): its writer fills it by write(2), which is
+// more than twice as quick as through a mapping of its own, and seals it. From then on
+// nobody can change or shrink it, so a reader's mapping can't be pulled away from under
+// it (SIGBUS). Descriptors travel with a frame (chan.h). The kernel frees the memory with
+// the last descriptor and the last mapping, however their processes end.
+#ifndef MST_SHARE_SEGMENT_H
+#define MST_SHARE_SEGMENT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_err.h"
+
+// What a segment holds begins at multiples of this: a cache line, and more than any
+// type of R's wants.
+#define MST_SEGMENT_ALIGN 64u
+
+struct mst_segment {
+  int fd;         // -1 if there is none
+  uint64_t bytes; // written so far
+};
+#define MST_SEGMENT_NONE ((struct mst_segment){.fd = -1})
+
+// mst_segment_open makes an empty segment of which `bytes` are to be written, its
+// descriptor close-on-exec and above 1023. The caller closes it. -MST_ESYS where this
+// can't be: the system has none (ENOSYS, EPERM: macOS, old kernels, seccomp), no more
+// descriptors (EMFILE, ENFILE), or a limit on the size of files (EFBIG).
+int mst_segment_open(struct mst_segment *segment, uint64_t bytes,
+                     struct mst_err *err);
+// mst_segment_align moves the end to the next multiple of MST_SEGMENT_ALIGN.
+void mst_segment_align(struct mst_segment *segment);
+// mst_segment_append writes n bytes to the end. Blocks as long as copying takes.
+// -MST_EMEM if the system has no memory for them, -MST_ESYS.
+int mst_segment_append(struct mst_segment *segment, const void *bytes, size_t n,
+                       struct mst_err *err);
+// mst_segment_seal ends the writing; the size is rounded up to MST_SEGMENT_ALIGN.
+int mst_segment_seal(struct mst_segment *segment, struct mst_err *err);
+// mst_segment_close closes the descriptor, again without harm.
+void mst_segment_close(struct mst_segment *segment);
+
+// A reader's view: private, so that what is written to it is seen by nobody else; the
+// kernel copies a page when it is written to first.
+struct mst_map {
+  uint8_t *data;
+  uint64_t bytes;
+  // A session's deputy lets go of one while R's finalizers do.
+  _Atomic size_t refs;
+};
+
+// mst_map_open maps the segment behind fd, which stays the caller's, with one
+// reference. -MST_EPROTO if it is no sealed segment or an empty one, -MST_EMEM if it can't
+// be mapped.
+int mst_map_open(int fd, struct mst_map **out, struct mst_err *err);
+struct mst_map *mst_map_hold(struct mst_map *map);
+// mst_map_release unmaps at the last reference. NULL is allowed.
+void mst_map_release(struct mst_map *map);
+// mst_map_at gives n bytes at an offset, NULL if they aren't all inside or the offset
+// isn't a multiple of MST_SEGMENT_ALIGN.
+void *mst_map_at(const struct mst_map *map, uint64_t offset, uint64_t n);
+
+#endif

@@ -1,0 +1,119 @@
+// Tests of share/room: the least of what the system and the control groups leave.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "mst_test.h"
+#include "share/room.h"
+
+static char root[64];
+
+// put writes a file below the made-up root, with the folders above it.
+static void put(const char *path, const char *text) {
+  char full[512];
+  (void)snprintf(full, sizeof full, "%s/%s", root, path);
+  for (char *slash = full + strlen(root) + 1;
+       (slash = strchr(slash, '/')) != NULL; slash++) {
+    *slash = '\0';
+    (void)mkdir(full, 0700);
+    *slash = '/';
+  }
+  FILE *file = fopen(full, "w");
+  CHECK(file != NULL);
+  CHECK(fputs(text, file) >= 0);
+  CHECK_INT(fclose(file), 0);
+}
+
+static void begin(const char *meminfo, const char *cgroup) {
+  (void)snprintf(root, sizeof root, "/tmp/mst-room-XXXXXX");
+  CHECK(mkdtemp(root) != NULL);
+  put("sys/none", "");
+  if (meminfo != NULL) put("proc/meminfo", meminfo);
+  if (cgroup != NULL) put("proc/self/cgroup", cgroup);
+}
+
+// end looks, and removes the root.
+static struct mst_room end(void) {
+  char proc[128], sys[128], command[128];
+  struct mst_room room;
+  (void)snprintf(proc, sizeof proc, "%s/proc", root);
+  (void)snprintf(sys, sizeof sys, "%s/sys", root);
+  mst_room_look(proc, sys, &room);
+  (void)snprintf(command, sizeof command, "rm -r %s", root);
+  CHECK_INT(system(command), 0);
+  return room;
+}
+
+#define MEMINFO "MemTotal: 9000 kB\nMemFree: 1 kB\nMemAvailable:    4000 kB\n"
+
+TEST("Without control groups what the system has available is free") {
+  begin(MEMINFO, NULL);
+  const struct mst_room room = end();
+  CHECK_INT(room.bytes, 4000 * 1024);
+  CHECK_INT(room.is_cgroup, 0);
+}
+
+TEST("What can't be read sets no limit") {
+  begin(NULL, NULL);
+  CHECK(end().bytes == INT64_MAX);
+  begin("MemAvailable: lots\n", "0:/nonsense\n:::\n\n1:memory\n");
+  CHECK(end().bytes == INT64_MAX);
+  begin("", "0::/a/../../b\n");
+  put("sys/memory.max", "10\n");
+  put("sys/memory.current", "1\n");
+  CHECK(end().bytes == INT64_MAX);
+}
+
+TEST("The tightest group of v2 counts, with what it could drop") {
+  begin(MEMINFO, "0::/user/one\n");
+  put("sys/cgroup.controllers", "memory\n");
+  put("sys/user/one/memory.max", "max\n");
+  put("sys/user/one/memory.current", "5\n");
+  put("sys/user/memory.max", "1000000\n");
+  put("sys/user/memory.current", "700000\n");
+  put("sys/user/memory.stat",
+      "anon 1\nfile 9\ninactive_file 50000\nactive_file 20000\n");
+  const struct mst_room room = end();
+  CHECK_INT(room.bytes, 370000);
+  CHECK_INT(room.is_cgroup, 1);
+}
+
+TEST("A group over its limit leaves nothing") {
+  begin(MEMINFO, "0::/\n");
+  put("sys/cgroup.controllers", "memory\n");
+  put("sys/memory.max", "1000\n");
+  put("sys/memory.current", "1200\n");
+  CHECK_INT(end().bytes, 0);
+}
+
+TEST("v1 has a hierarchy for memory, and a number for no limit") {
+  begin(MEMINFO, "3:cpu,memory:/job/7\n1:name=systemd:/x\n0::/\n");
+  put("sys/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  put("sys/memory/memory.usage_in_bytes", "77\n");
+  put("sys/memory/job/memory.limit_in_bytes", "2000000\n");
+  put("sys/memory/job/memory.usage_in_bytes", "1900000\n");
+  put("sys/memory/job/memory.stat",
+      "inactive_file 1\ntotal_inactive_file 300000\ntotal_active_file 0\n");
+  put("sys/memory/job/7/memory.limit_in_bytes", "3000000\n");
+  put("sys/memory/job/7/memory.usage_in_bytes", "0\n");
+  CHECK_INT(end().bytes, 400000);
+}
+
+TEST("Hybrid systems have v2 beside v1") {
+  begin(MEMINFO, "3:cpu,cpuacct:/\n0::/a\n");
+  put("sys/unified/cgroup.controllers", "memory\n");
+  put("sys/unified/a/memory.max", "5000\n");
+  put("sys/unified/a/memory.current", "1000\n");
+  CHECK_INT(end().bytes, 4000);
+}
+
+TEST("A group that is out of sight leaves those above it, and the mount's "
+     "root") {
+  begin(MEMINFO, "0::/docker/0123456789/inner\n");
+  put("sys/cgroup.controllers", "memory\n");
+  put("sys/memory.max", "9000\n");
+  put("sys/memory.current", "2000\n");
+  CHECK_INT(end().bytes, 7000);
+}

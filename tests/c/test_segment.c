@@ -1,0 +1,138 @@
+// Tests of share/segment: what is written comes back, nobody can change it, and what
+// is no segment is told apart.
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mst_fault.h"
+#include "mst_test.h"
+#include "share/segment.h"
+
+static struct mst_segment segment_of(const char *text) {
+  struct mst_segment segment;
+  const int rc = mst_segment_open(&segment, strlen(text), NULL);
+  if (rc == -MST_ESYS && errno == ENOSYS) SKIP("this system has no memfd");
+  CHECK_INT(rc, 0);
+  CHECK_INT(mst_segment_append(&segment, text, strlen(text), NULL), 0);
+  CHECK_INT(mst_segment_seal(&segment, NULL), 0);
+  return segment;
+}
+
+TEST("What is written to a segment is what its mapping has") {
+  struct mst_segment segment;
+  struct mst_map *map = NULL;
+  CHECK_INT(mst_segment_open(&segment, 200, NULL), 0);
+  CHECK(segment.fd >= 1024);
+  CHECK((fcntl(segment.fd, F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK_INT(mst_segment_append(&segment, "first", 5, NULL), 0);
+  mst_segment_align(&segment);
+  CHECK_INT(segment.bytes, MST_SEGMENT_ALIGN);
+  CHECK_INT(mst_segment_append(&segment, "second", 6, NULL), 0);
+  CHECK_INT(mst_segment_seal(&segment, NULL), 0);
+  CHECK_INT(segment.bytes, 2 * MST_SEGMENT_ALIGN);
+  CHECK_INT(mst_map_open(segment.fd, &map, NULL), 0);
+  mst_segment_close(&segment);
+  CHECK_INT(segment.fd, -1);
+  mst_segment_close(&segment);
+  CHECK_INT(map->bytes, 2 * MST_SEGMENT_ALIGN);
+  CHECK(memcmp(mst_map_at(map, 0, 5), "first", 5) == 0);
+  CHECK(memcmp(mst_map_at(map, MST_SEGMENT_ALIGN, 6), "second", 6) == 0);
+  CHECK(mst_map_hold(map) == map);
+  mst_map_release(map);
+  CHECK_INT(map->refs, 1);
+  mst_map_release(map);
+  mst_map_release(NULL);
+}
+
+TEST("A place that isn't all inside of a mapping, or not aligned, is refused") {
+  struct mst_segment segment = segment_of("x");
+  struct mst_map *map = NULL;
+  CHECK_INT(mst_map_open(segment.fd, &map, NULL), 0);
+  const uint64_t n = map->bytes;
+  CHECK(mst_map_at(map, 0, n) != NULL);
+  CHECK(mst_map_at(map, n, 0) != NULL);
+  CHECK(mst_map_at(map, 0, n + 1) == NULL);
+  CHECK(mst_map_at(map, n, 1) == NULL);
+  CHECK(mst_map_at(map, 2 * n, 0) == NULL);
+  CHECK(mst_map_at(map, 8, 1) == NULL);
+  CHECK(mst_map_at(map, 0, UINT64_MAX) == NULL);
+  CHECK(mst_map_at(map, UINT64_MAX - 63, 64) == NULL);
+  mst_map_release(map);
+  mst_segment_close(&segment);
+}
+
+TEST("What one reader writes is seen by nobody else, and a segment can't "
+     "change") {
+  struct mst_segment segment = segment_of("shared");
+  struct mst_map *one = NULL, *other = NULL;
+  CHECK_INT(mst_map_open(segment.fd, &one, NULL), 0);
+  CHECK_INT(mst_map_open(segment.fd, &other, NULL), 0);
+  one->data[0] = 'S';
+  CHECK(memcmp(other->data, "shared", 6) == 0);
+  CHECK(write(segment.fd, "x", 1) < 0);
+  CHECK_INT(errno, EPERM);
+  CHECK(ftruncate(segment.fd, 0) != 0);
+  CHECK(ftruncate(segment.fd, 1 << 20) != 0);
+  CHECK(mmap(NULL, 64, PROT_WRITE, MAP_SHARED, segment.fd, 0) == MAP_FAILED);
+  mst_map_release(one);
+  mst_map_release(other);
+  mst_segment_close(&segment);
+}
+
+TEST("A descriptor that is no sealed segment, or an empty one, isn't mapped") {
+  struct mst_map *map = NULL;
+  int fds[2];
+  CHECK_INT(pipe(fds), 0);
+  CHECK_INT(mst_map_open(fds[0], &map, NULL), -MST_EPROTO);
+  (void)close(fds[0]);
+  (void)close(fds[1]);
+  CHECK_INT(mst_map_open(-1, &map, NULL), -MST_EPROTO);
+  const int file = open("/dev/zero", O_RDWR);
+  CHECK_INT(mst_map_open(file, &map, NULL), -MST_EPROTO);
+  (void)close(file);
+  struct mst_segment segment;
+  CHECK_INT(mst_segment_open(&segment, 0, NULL), 0);
+  CHECK_INT(mst_map_open(segment.fd, &map, NULL), -MST_EPROTO); // not sealed
+  CHECK_INT(mst_segment_seal(&segment, NULL), 0);
+  CHECK_INT(mst_map_open(segment.fd, &map, NULL), -MST_EPROTO); // empty
+  mst_segment_close(&segment);
+  CHECK(map == NULL);
+}
+
+TEST("Each call that makes a segment may fail, and says how") {
+  struct mst_segment segment;
+  struct mst_map *map = NULL;
+  struct mst_err err;
+  mst_fault_arm("share.memfd", 1, ENOSYS);
+  CHECK_INT(mst_segment_open(&segment, 1, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, ENOSYS);
+  CHECK_INT(segment.fd, -1);
+  CHECK_INT(mst_segment_open(&segment, 1, NULL), 0);
+  mst_fault_arm("share.write", 1, EINTR);
+  CHECK_INT(mst_segment_append(&segment, "x", 1, NULL), 0);
+  mst_fault_arm("share.write", 1, ENOSPC);
+  CHECK_INT(mst_segment_append(&segment, "x", 1, NULL), -MST_EMEM);
+  mst_fault_arm("share.write", 1, EIO);
+  CHECK_INT(mst_segment_append(&segment, "x", 1, NULL), -MST_ESYS);
+  mst_fault_arm("share.seal", 1, EPERM);
+  CHECK_INT(mst_segment_seal(&segment, NULL), -MST_ESYS);
+  CHECK_INT(mst_segment_seal(&segment, NULL), 0);
+  mst_fault_arm("share.map", 1, ENOMEM);
+  CHECK_INT(mst_map_open(segment.fd, &map, NULL), -MST_EMEM);
+  mst_fault_arm("", 0, 0);
+  mst_segment_close(&segment);
+}
+
+TEST("A limit on the size of files is an error, not a signal") {
+  struct mst_segment segment;
+  const struct rlimit limit = {.rlim_cur = 1000, .rlim_max = 1000};
+  CHECK_INT(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  CHECK_INT(mst_segment_open(&segment, 1001, NULL), -MST_ESYS);
+  CHECK_INT(errno, EFBIG);
+  CHECK_INT(mst_segment_open(&segment, 1000, NULL), 0);
+  mst_segment_close(&segment);
+}
