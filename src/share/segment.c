@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -67,9 +68,25 @@ static int over_limit(uint64_t bytes) {
          limit.rlim_cur != RLIM_INFINITY && bytes > (uint64_t)limit.rlim_cur;
 }
 
+static atomic_int open_now;
+
+static int too_many(void) {
+  struct rlimit limit;
+  int most = MST_SEGMENTS_MAX;
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+      limit.rlim_cur / 8 < (rlim_t)most) {
+    most = (int)(limit.rlim_cur / 8);
+  }
+  return open_now >= most;
+}
+
 int mst_segment_open(struct mst_segment *segment, uint64_t bytes,
                      struct mst_err *err) {
   *segment = MST_SEGMENT_NONE;
+  if (too_many()) {
+    errno = EMFILE;
+    return fail(err, MST_ESYS, "memfd_create");
+  }
   if (over_limit(bytes)) {
     errno = EFBIG;
     return fail(err, MST_ESYS, "memfd_create");
@@ -79,6 +96,7 @@ int mst_segment_open(struct mst_segment *segment, uint64_t bytes,
     segment->fd = -1;
     return fail(err, MST_ESYS, "memfd_create");
   }
+  open_now++;
   mst_net_raise(&segment->fd, 1024);
   return 0;
 }
@@ -122,6 +140,7 @@ int mst_segment_seal(struct mst_segment *segment, struct mst_err *err) {
 }
 
 void mst_segment_close(struct mst_segment *segment) {
+  if (segment->fd >= 0) open_now--;
   mst_net_close(&segment->fd);
   segment->bytes = 0;
 }

@@ -1,5 +1,4 @@
-// share: memory that processes of one machine have in common. No R, no state; any
-// thread.
+// share: memory that processes of one machine have in common. No R; any thread.
 //
 // A segment is a memfd (memfd_create(2)): its writer fills it by write(2), which is
 // more than twice as quick as through a mapping of its own, and seals it. From then on
@@ -18,6 +17,8 @@
 // type of R's wants.
 #define MST_SEGMENT_ALIGN 64u
 
+#define MST_SEGMENTS_MAX 256
+
 struct mst_segment {
   int fd;         // -1 if there is none
   uint64_t bytes; // written so far
@@ -27,7 +28,9 @@ struct mst_segment {
 // mst_segment_open makes an empty segment of which `bytes` are to be written, its
 // descriptor close-on-exec and above 1023. The caller closes it. -MST_ESYS where this
 // can't be: the system has none (ENOSYS, EPERM: macOS, old kernels, seccomp), no more
-// descriptors (EMFILE, ENFILE), or a limit on the size of files (EFBIG).
+// descriptors (EMFILE, ENFILE), or a limit on the size of files (EFBIG). EMFILE also if
+// this process has MST_SEGMENTS_MAX open, or an eighth of the descriptors that it may
+// have: calls that wait hold theirs, and must not take all.
 int mst_segment_open(struct mst_segment *segment, uint64_t bytes,
                      struct mst_err *err);
 // mst_segment_align moves the end to the next multiple of MST_SEGMENT_ALIGN.

@@ -136,3 +136,23 @@ TEST("A limit on the size of files is an error, not a signal") {
   CHECK_INT(mst_segment_open(&segment, 1000, NULL), 0);
   mst_segment_close(&segment);
 }
+
+TEST("Segments never take all descriptors") {
+  struct mst_segment segments[MST_SEGMENTS_MAX + 1];
+  int n = 0;
+  while (n <= MST_SEGMENTS_MAX &&
+         mst_segment_open(&segments[n], 64, NULL) == 0) {
+    n++;
+  }
+  CHECK(n > 0 && n <= MST_SEGMENTS_MAX);
+  struct mst_err err;
+  mst_err_clear(&err);
+  CHECK_INT(mst_segment_open(&segments[n], 64, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, EMFILE);
+  mst_segment_close(&segments[0]);
+  mst_segment_close(&segments[0]); // counts once
+  CHECK_INT(mst_segment_open(&segments[0], 64, NULL), 0);
+  CHECK_INT(mst_segment_open(&segments[n], 64, NULL), -MST_ESYS);
+  for (int i = 0; i < n; i++)
+    mst_segment_close(&segments[i]);
+}
