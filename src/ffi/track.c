@@ -204,34 +204,31 @@ static void note_bindings(void) {
 }
 
 // The arrays have the addresses, for comparing; the lists hold what is there.
+static void hold(int slot, SEXP value) {
+  SET_VECTOR_ELT(track.held, slot,
+                 Rf_cons(value, VECTOR_ELT(track.held, slot)));
+}
+
 static void note_search(void) {
-  SEXP held = R_NilValue;
-  PROTECT_INDEX at;
-  PROTECT_WITH_INDEX(held, &at);
+  SET_VECTOR_ELT(track.held, HELD_SEARCH, R_NilValue);
   track.search_count = 0;
   for (SEXP env = ffi_parent_env(R_GlobalEnv);
        env != R_EmptyEnv && track.search_count < SEARCH_MAX;
        env = ffi_parent_env(env)) {
     track.search[track.search_count++] = env;
-    REPROTECT(held = Rf_cons(env, held), at);
+    hold(HELD_SEARCH, env);
   }
-  SET_VECTOR_ELT(track.held, HELD_SEARCH, held);
-  UNPROTECT(1);
 }
 
 static void note_options(void) {
-  SEXP held = R_NilValue;
-  PROTECT_INDEX at;
-  PROTECT_WITH_INDEX(held, &at);
+  SET_VECTOR_ELT(track.held, HELD_OPTIONS, R_NilValue);
   track.option_count = 0;
   for (SEXP now = options_now();
        now != R_NilValue && track.option_count < OPTIONS_MAX; now = CDR(now)) {
     track.options[track.option_count++] =
         (struct option){.name = TAG(now), .value = CAR(now)};
-    REPROTECT(held = Rf_cons(CAR(now), held), at);
+    hold(HELD_OPTIONS, CAR(now));
   }
-  SET_VECTOR_ELT(track.held, HELD_OPTIONS, held);
-  UNPROTECT(1);
 }
 
 void ffi_track_begin(void) {

@@ -28,6 +28,15 @@ expect_lost <- function(code, cl, rank, exit_code = NA_integer_, signal = NA_int
   invisible(error)
 }
 
+# A session whose call was left, for this reason, and whose cluster was stopped then.
+expect_left_soon <- function(run, reason) {
+  expect_done(run)
+  expect_match(run$told$caught$message, reason)
+  expect_lt(run$told$took, soon_s)
+  expect_lt(run$told$stopping, soon_s)
+  expect_nothing_left(run$session)
+}
+
 # All workers but `lost` are as good as before, with all of parallel's verbs.
 expect_others_usable <- function(cl, lost) {
   others <- cl[-lost]
@@ -264,11 +273,7 @@ test_that("an interrupt leaves waits of every kind", {
     run <- interrupted_session(quote(cl <- cluster_start(2)), call, quote({
       tell(stopping = elapsed(stopCluster(cl)))
     }))
-    expect_done(run)
-    expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, soon_s)
-    expect_lt(run$told$stopping, soon_s)
-    expect_nothing_left(run$session)
+    expect_left_soon(run, "^interrupted$")
   }
 })
 
@@ -281,11 +286,7 @@ test_that("a limit of time stops a call that waits", {
     setTimeLimit()
     tell(took = took, caught = caught, stopping = elapsed(stopCluster(cl)))
   }))
-  expect_done(run)
-  expect_match(run$told$caught$message, "reached elapsed time limit")
-  expect_lt(run$told$took, soon_s)
-  expect_lt(run$told$stopping, soon_s)
-  expect_nothing_left(run$session)
+  expect_left_soon(run, "reached elapsed time limit")
 })
 
 test_that("an interrupt of a start that is slow leaves nothing", {
