@@ -83,22 +83,35 @@ share_min <- function() {
 }
 
 # Called from C when a message, or an answer, doesn't fit into the memory that is free.
-# facts: bytes wanted, bytes free, 1 if a control group's limit is what leaves so few.
+# facts: bytes wanted, bytes free, 1 if a control group's limit is what leaves so few, 1 if
+# it was to be read.
 abort_memory <- function(facts) {
   bytes <- facts[1L]
   free <- facts[2L]
-  what <- if (the$worker) "return a value" else "send a message"
+  what <- c("send a message", "return a value", "read an answer", "read a call")
   abort_muster("memory",
-    paste0("Can't ", what, " of ", bytes_text(bytes), ": there isn't enough memory."),
-    details = if (free < 2^60) {
-      paste0(
-        bytes_text(free), " are free",
-        if (facts[3L] == 1) " below the memory limit of this process's control group", "."
-      )
-    },
+    paste0(
+      "Can't ", what[1L + the$worker + 2 * facts[4L]], " of ", bytes_text(bytes),
+      ": there isn't enough memory."
+    ),
+    details = memory_text(free, facts[3L] == 1, free > 2 * bytes),
     hints = "Send smaller pieces, or fewer at a time.",
     bytes = bytes, free = free,
     call = if (the$worker) NULL else verb_call()
+  )
+}
+
+# limited: there is plenty, so it's this process that may not have it.
+memory_text <- function(free, group, limited) {
+  if (free >= 2^60) {
+    return(NULL)
+  }
+  if (limited) {
+    return("The system has enough, but this process may not have it: see `ulimit -v`.")
+  }
+  paste0(
+    bytes_text(free), " are free",
+    if (group) " below the memory limit of this process's control group", "."
   )
 }
 
@@ -113,8 +126,8 @@ bytes_text <- function(bytes) {
 check_answer <- function(value, rank) {
   if (inherits(value, "muster_error_memory")) {
     abort_muster(c("memory", "remote"),
-      paste0("Worker ", rank, " can't return its value."),
-      details = strsplit(unclass(value), "\n", fixed = TRUE)[[1L]],
+      paste0("Worker ", rank, " hasn't enough memory."),
+      details = sub("^[xi] ", "", strsplit(unclass(value), "\n", fixed = TRUE)[[1L]]),
       worker = rank, call = verb_call()
     )
   }

@@ -46,8 +46,9 @@ int ffi_share_worth(SEXP x);
 // segment where the system has none. Raises muster_error_memory if there is no room; then
 // there is no segment.
 SEXP ffi_share_out(SEXP x, struct mst_segment *segment);
-// ffi_unserialize_shared is ffi_unserialize for a message with a segment: map, which
-// stays the caller's; NULL if it couldn't be mapped (muster_error_memory).
+// ffi_unserialize_shared is ffi_unserialize for a message with a segment, whose size
+// stands right before the bytes. map stays the caller's; NULL if it couldn't be mapped
+// (muster_error_memory).
 SEXP ffi_unserialize_shared(const uint8_t *bytes, size_t n,
                             struct mst_map *map);
 // ffi_share_collect has R give back mappings that nobody uses any more, now and then. Runs
@@ -60,8 +61,10 @@ void ffi_share_register(DllInfo *dll);
 
 // ffi_room_check raises muster_error_memory if so many bytes aren't free, with some left.
 void ffi_room_check(size_t bytes);
-// ffi_no_memory raises muster_error_memory.
+// ffi_no_memory raises muster_error_memory: so many bytes can't be written; ffi_no_map:
+// can't be read.
 void ffi_no_memory(size_t bytes);
+void ffi_no_map(size_t bytes);
 // ffi_room_look gives the bytes that are free now.
 int64_t ffi_room_look(void);
 // ffi_room_pretend is for tests: as if so many bytes were free; negative: look.

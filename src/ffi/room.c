@@ -14,11 +14,12 @@ static struct {
   int64_t looked_ns; // 0: never
 } seen = {.pretend = -1.0};
 
-static void raise_memory(double bytes) {
-  SEXP facts = PROTECT(Rf_allocVector(REALSXP, 3));
+static void raise_memory(double bytes, int reads) {
+  SEXP facts = PROTECT(Rf_allocVector(REALSXP, 4));
   REAL(facts)[0] = bytes;
   REAL(facts)[1] = (double)seen.room.bytes;
   REAL(facts)[2] = seen.room.is_cgroup;
+  REAL(facts)[3] = reads;
   ffi_call_ours("abort_memory", facts);
   UNPROTECT(1);
   Rf_error("no memory for a message"); // never reached
@@ -47,14 +48,19 @@ void ffi_room_check(size_t bytes) {
   if (!has_room(wanted)) {
     R_gc();
     look_at_room();
-    if (!has_room(wanted)) raise_memory((double)bytes);
+    if (!has_room(wanted)) raise_memory((double)bytes, 0);
   }
   if (seen.room.bytes != INT64_MAX) seen.room.bytes -= wanted;
 }
 
 void ffi_no_memory(size_t bytes) {
   look_at_room();
-  raise_memory((double)bytes);
+  raise_memory((double)bytes, 0);
+}
+
+void ffi_no_map(size_t bytes) {
+  look_at_room();
+  raise_memory((double)bytes, 1);
 }
 
 int64_t ffi_room_look(void) {

@@ -85,7 +85,12 @@ static void read_done(void *data, Rboolean jump) {
 
 SEXP ffi_unserialize_shared(const uint8_t *bytes, size_t n,
                             struct mst_map *map) {
-  if (map == NULL) ffi_no_memory(n);
+  if (map == NULL) {
+    uint64_t size = 0;
+    (void)mst_segment_decode(bytes - MST_SEGMENT_BYTES, MST_SEGMENT_BYTES,
+                             &size);
+    ffi_no_map((size_t)size);
+  }
   struct reading reading = {.bytes = bytes, .n = n, .before = share.map};
   share.map = map;
   return R_UnwindProtect(read_it, &reading, read_done, &reading, NULL);

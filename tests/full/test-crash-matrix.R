@@ -85,7 +85,9 @@ faults_at <- function(moment) {
   setdiff(faults, without)
 }
 
+# Large messages go through the sockets, so that something can happen to them there.
 crash_cluster <- function(workers = 3, ..., heartbeat = 1, frame = parent.frame()) {
+  local_settings(muster.share_min = Inf, frame = frame)
   library <- faults_library()
   dyn.load(library)
   cl <- local_cluster(workers, ...,
@@ -183,7 +185,7 @@ for (start in c("fork", "spawn")) local({
   for (moment in c("receiving", "sending")) local({
     moment <- moment
     test_cluster(say("what ends each worker while it is ", moment, " is poison"), {
-      local_settings(muster.quiet = TRUE)
+      local_settings(muster.quiet = TRUE, muster.share_min = Inf)
       library <- faults_library()
       for (fault in few(setdiff(faults_at(moment), "SIGSTOP"))) {
         cl <- cluster_start(2, start = start, retries = 1, setup = bquote({
@@ -377,8 +379,22 @@ test_cluster("a worker that gets no memory for a message is replaced, and gets i
   expect_identical(cluster_status(cl)$restarts, c(0L, 1L, 0L))
 })
 
+test_cluster("a worker that can't read shared memory says so, and goes on", {
+  library <- faults_library()
+  cl <- local_cluster(2, setup = bquote(dyn.load(.(library))))
+  export_to(cl)
+  pids <- node_pids(cl)
+  clusterCall(cl[2], function() .Call("faults_limit_memory", 32e6))
+  error <- expect_error(clusterCall(cl, length, numeric(2e7)), class = "muster_error_memory")
+  expect_match(conditionMessage(error), "Worker 2.*read a call of 160 MB.*ulimit -v")
+  task <- task_submit(cl[2], length, numeric(2e7))
+  expect_error(task_value(task), class = "muster_error_memory")
+  expect_identical(node_pids(cl), pids)
+  expect_as_before(cl, 2L)
+})
+
 test_cluster("a message for which no worker has memory is poison", {
-  local_settings(muster.quiet = TRUE)
+  local_settings(muster.quiet = TRUE, muster.share_min = Inf)
   library <- faults_library()
   cl <- local_cluster(2, retries = 1, setup = bquote({
     dyn.load(.(library))

@@ -342,7 +342,7 @@ test_cluster("what doesn't fit into memory has an error of its class, and the cl
   clusterCall(cl, pretend_there(FALSE, 5e5))
   error <- expect_error(clusterEvalQ(cl, x), class = "muster_error_memory")
   expect_identical(error$worker, 1L)
-  expect_match(conditionMessage(error), "Worker 1 can't return its value.*800 kB")
+  expect_match(conditionMessage(error), "Worker 1 hasn't enough memory.*return a value of 800 kB")
   expect_error(clusterApplyLB(cl, 1:3, function(i) if (i == 2) x), class = "muster_error_memory")
   expect_error(task_value(task_submit(cl, function() x)), class = "muster_error_memory")
   expect_identical(clusterEvalQ(cl, sum(x)), list(sum(x), sum(x)))
