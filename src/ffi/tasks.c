@@ -11,7 +11,7 @@
 #define QUEUE_BYTES ((size_t)256 << 20)
 
 // While many are submitted the session is served this often.
-#define PASSING_NS (100 * MST_NS_PER_US)
+#define PASSING_NS (50 * MST_NS_PER_US)
 
 static SEXP task_tag(void) {
   static SEXP tag;
@@ -120,7 +120,8 @@ static struct mst_task *task_of(SEXP pointer) {
 struct nodes {
   struct mst_cluster *cluster;
   SEXP pointer;     // of the cluster
-  uint8_t *allowed; // by index, R's memory
+  uint8_t *allowed; // by index: `few`, or R's memory
+  uint8_t few[128];
   uint32_t workers; // of the cluster
   uint32_t count;   // of different ones
 };
@@ -137,7 +138,9 @@ static int read_nodes(SEXP list, struct nodes *nodes) {
   nodes->pointer = R_ExternalPtrProtected(
       Rf_getAttrib(VECTOR_ELT(list, 0), ffi_symbol(&name, "peer")));
   nodes->workers = nodes->cluster->pool.count;
-  nodes->allowed = (uint8_t *)R_alloc(nodes->workers, 1);
+  nodes->allowed = nodes->workers <= sizeof nodes->few
+                       ? nodes->few
+                       : (uint8_t *)R_alloc(nodes->workers, 1);
   memset(nodes->allowed, 0, nodes->workers);
   nodes->count = 0;
   for (R_xlen_t i = 0; i < n; i++) {
@@ -195,7 +198,7 @@ static struct mst_task_terms terms_of(const struct mst_cluster *cluster,
 // job: of ffi_job_hold, or NULL. limits: NULL for the cluster's, or its own: retries (NA:
 // the cluster's), and seconds of evaluation (0: the cluster's).
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
-  struct nodes nodes = {0};
+  struct nodes nodes;
   enum ffi_outcome now;
   int outcome = read_nodes(list, &nodes);
   if (outcome != 0) return Rf_ScalarInteger(outcome);

@@ -5,7 +5,7 @@
 // some 20 ns, and no system call as long as the owner comes and goes: the deputy looks
 // every MST_DEPUTY_TICK_MS whether something is lent, and only one that was away for a
 // whole tick is really served from then on, by sleeping until something is ready. An
-// owner who stays lets it sleep.
+// owner who stays lets it sleep; lending to one that sleeps sets a timer.
 //
 // mst_deputy_start, _lend, _take and _end belong to the owner's thread, in the process
 // that started it; in a forked child there is no deputy, and none of these may be called
