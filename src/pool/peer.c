@@ -10,6 +10,9 @@
 // One wake-up reads at most this much of one worker before others have a turn.
 #define READ_BURST ((size_t)16 << 20)
 
+// So many waits for one of several workers may end without a look at their sockets.
+#define UNHEARD_MAX 3u
+
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;
   mst_log_write(&peer->cluster->log, &peer->part, peer->index, bytes, n);
@@ -474,6 +477,19 @@ static int spin(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
   return found;
 }
 
+// listen_between looks at the sockets, now and then, while answers that are there already
+// end each wait: those of one worker would be taken one after the other, and another's
+// that came long ago not be seen.
+static int listen_between(struct mst_peer *const *peers, uint32_t n, int found,
+                          uint32_t *lost) {
+  struct mst_session *session = peers[0]->cluster->session;
+  if (n == 1 || ++session->unheard < UNHEARD_MAX) return found;
+  session->unheard = 0;
+  (void)mst_loop_run(session->loop, 0,
+                     NULL); // a failure shows in the next wait
+  return look(peers, n, lost);
+}
+
 void mst_peer_poll(struct mst_peer *peer) {
   MST_ASSERT_HOLDS(peer->cluster->session);
   read_data(peer);
@@ -486,7 +502,8 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
   // While answers are always there already, nothing else would see to losses.
   if (session->to_heal > 0) mst_session_mend(session, mst_clock_now());
   int found = look(peers, n, lost);
-  if (found != -MST_EAGAIN) return found;
+  if (found != -MST_EAGAIN) return listen_between(peers, n, found, lost);
+  session->unheard = 0;
   if (mst_spin_begin(&session->spin)) {
     found = spin(peers, n, lost);
     if (found != -MST_EAGAIN) return found;

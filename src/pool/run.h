@@ -132,6 +132,8 @@ struct mst_session {
   struct mst_cluster *clusters; // list
   uint32_t cluster_id;          // last given
   uint64_t arrivals;            // answers that came in
+  uint32_t
+      unheard; // waits for several that ended without a look at the sockets
   struct mst_spin spin;
   int64_t reap_ns;     // when launchers were last asked to reap
   int64_t listened_ns; // when the session last ran

@@ -106,6 +106,22 @@ test_cluster("answers that wait at both nodes are taken in turn", {
   expect_lte(max(rle(nodes[1:18])$lengths), 4L)
 })
 
+test_cluster("answers that were read already don't keep others' from being looked for", {
+  cl <- local_cluster()
+  flag <- file.path(local_folder(), "flag")
+  answer <- function(k) {
+    unlink(flag)
+    for (i in 1:10) send(cl[[k]], function() 1, list(), tag = k)
+    send(cl[[k]], file.create, list(flag), tag = k)
+    expect_true(wait_until(file.exists(flag)))
+  }
+  answer(1L)
+  expect_true(isNodeAlive(cl[[1L]])) # which reads the answers, too
+  answer(2L)
+  nodes <- vapply(1:22, function(i) receive_one(cl)$node, 0L)
+  expect_lte(max(rle(nodes[1:18])$lengths), 4L)
+})
+
 test_cluster("the answer that is there first is taken first, and fast nodes get more work", {
   cl <- local_cluster()
   flags <- file.path(local_folder(), c("one", "two"))
