@@ -122,10 +122,8 @@ static SEXP wait_started(void *data) {
 
 // When the wait is left by an interrupt or a time limit, the half-started
 // cluster is taken down whole before that goes on.
-static void leave_start(void *data, Rboolean jump) {
+static void leave_start(void *data) {
   struct starting *starting = data;
-  if (!jump) return;
-  ffi_jumped();
   struct mst_cluster *cluster = starting->cluster;
   R_ClearExternalPtr(starting->pointer);
   mst_cluster_stop(cluster);
@@ -195,7 +193,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   R_SetExternalPtrAddr(pointer, cluster);
   struct starting starting = {.cluster = cluster, .pointer = pointer};
   mst_cluster_start(cluster, ffi_deadline(timeout_s));
-  R_UnwindProtect(wait_started, &starting, leave_start, &starting, ffi_token());
+  ffi_guarded(wait_started, leave_start, &starting);
   if (cluster->start_failed) {
     SEXP why = PROTECT(start_outcome(cluster));
     R_ClearExternalPtr(pointer);
@@ -334,7 +332,7 @@ SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   if (retire(cluster, ranks) > 0) {
     while (!retired(cluster, ranks)) {
       ffi_run_slice(session, FFI_SLICE_MS);
-      ffi_check_interrupt();
+      ffi_check_interrupt(NULL, NULL);
     }
     return Rf_ScalarLogical(restarted);
   }
@@ -345,7 +343,7 @@ SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   for (;;) {
     ffi_run_slice(session, FFI_SLICE_MS);
     if (!is_there(session, id)) return Rf_ScalarLogical(restarted);
-    ffi_check_interrupt();
+    ffi_check_interrupt(NULL, NULL);
   }
 }
 
@@ -411,7 +409,7 @@ SEXP ffi_node_kill(SEXP node) {
   mst_peer_kill(peer);
   while (mst_peer_worker(peer)->awaited && mst_clock_now() < deadline_ns) {
     ffi_run_slice(session, 5);
-    ffi_check_interrupt();
+    ffi_check_interrupt(NULL, NULL);
   }
   return Rf_ScalarLogical(1);
 }

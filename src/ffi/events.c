@@ -100,14 +100,9 @@ static SEXP attend(void *session) {
   return R_NilValue;
 }
 
-static void leave_slice(void *data, Rboolean jump) {
-  (void)data;
-  if (jump) ffi_jumped();
-}
-
 void ffi_wait_slice(struct mst_session *session, int timeout_ms) {
   ffi_run_slice(session, timeout_ms);
-  R_UnwindProtect(attend, session, leave_slice, NULL, ffi_token());
+  ffi_guarded(attend, NULL, session);
 }
 
 // ffi_process_stat gives c(resident bytes, CPU seconds) of a process, NA where the

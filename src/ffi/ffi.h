@@ -35,6 +35,12 @@ void ffi_serialize(SEXP x, struct mst_buf *buf);
 // ffi_unserialize reads one object from n bytes. Raises R errors; what it reads
 // must stay in place meanwhile.
 SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
+// ffi_unserialize_message is ffi_unserialize for a message: of n bytes the first `skip` are
+// no part of the object. If its flags say so it has a segment, whose size stands right
+// before the object; map is that and stays the caller's, NULL if there is none or it
+// couldn't be mapped (muster_error_memory).
+SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
+                             size_t skip, struct mst_map *map);
 
 // ---- share.c: large vectors in shared memory
 
@@ -46,11 +52,6 @@ int ffi_share_worth(SEXP x);
 // segment where the system has none. Raises muster_error_memory if there is no room; then
 // there is no segment.
 SEXP ffi_share_out(SEXP x, struct mst_segment *segment);
-// ffi_unserialize_shared is ffi_unserialize for a message with a segment, whose size
-// stands right before the bytes. map stays the caller's; NULL if it couldn't be mapped
-// (muster_error_memory).
-SEXP ffi_unserialize_shared(const uint8_t *bytes, size_t n,
-                            struct mst_map *map);
 // ffi_share_collect has R give back mappings that nobody uses any more, now and then. Runs
 // finalizers: call it before what is to be read is looked for.
 void ffi_share_collect(void);
@@ -81,10 +82,11 @@ void ffi_room_pretend(double bytes);
 // deeper than that frame only fail to lend. ffi_enter returns what ffi_leave wants.
 const void *ffi_enter(const void *frame);
 void ffi_leave(const void *frame, const void *before);
-// ffi_jumped says that the innermost entry is left by a jump.
-void ffi_jumped(void);
-// ffi_check_interrupt is R_CheckUserInterrupt for entries.
-void ffi_check_interrupt(void);
+// ffi_guarded calls fun(data), which R may leave by a jump: then the innermost entry counts
+// as left, and left(data) is called before the jump goes on (left may be NULL).
+void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data);
+// ffi_check_interrupt is R_CheckUserInterrupt for entries; left as above, may be NULL.
+void ffi_check_interrupt(void (*left)(void *), void *data);
 // ffi_token gives what R_UnwindProtect wants.
 SEXP ffi_token(void);
 // ffi_self gives the pid of this process. Asking the system each time would cost more

@@ -42,16 +42,8 @@ static SEXP outcome_of(int rc) {
 
 // ---- interrupts: leaving a wait leaves what the verb is owed
 
-static SEXP check_interrupt(void *data) {
-  (void)data;
-  R_CheckUserInterrupt();
-  return R_NilValue;
-}
-
-static void leave_wait(void *data, Rboolean jump) {
+static void leave_wait(void *data) {
   const void *verb = data;
-  if (!jump) return;
-  ffi_jumped();
   struct mst_session *session = ffi_session_or_null();
   if (session == NULL || verb == NULL || verb == R_GlobalEnv) return;
   mst_session_cancel(session, verb);
@@ -63,7 +55,7 @@ static void look_up(const struct mst_peer *peer) {
   void *verb;
   memcpy(&verb, &peer->verb, sizeof verb);
   ffi_attend(peer->cluster->session);
-  R_UnwindProtect(check_interrupt, NULL, leave_wait, verb, ffi_token());
+  ffi_check_interrupt(leave_wait, verb);
 }
 
 static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload, int tag,
@@ -307,11 +299,9 @@ static SEXP value_of(struct mst_peer *peer) {
                  constant.success[(frame.head.flags & MST_FLAG_ERROR) == 0]);
   SET_VECTOR_ELT(answer, 3, times_of(&head));
   peer->reading = 1;
-  const int shared = (frame.head.flags & MST_FLAG_SEGMENT) != 0;
   SEXP content =
-      PROTECT(shared ? ffi_unserialize_shared(frame.payload + skip, n - skip,
-                                              mst_chan_map(&peer->data, &frame))
-                     : ffi_unserialize(frame.payload + skip, n - skip));
+      PROTECT(ffi_unserialize_message(frame.head.flags, frame.payload, n, skip,
+                                      mst_chan_map(&peer->data, &frame)));
   peer->reading = 0;
   mst_peer_taken(peer);
   if (TYPEOF(content) == VECSXP && Rf_xlength(content) == 2) {

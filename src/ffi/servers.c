@@ -82,7 +82,7 @@ SEXP ffi_server_wait(SEXP pointer, SEXP timeout_s) {
   const int64_t deadline_ns = ffi_deadline(timeout_s);
   while (server->state == MST_SERVER_BOOTING && mst_clock_now() < deadline_ns) {
     ffi_run_slice(session, FFI_SLICE_MS);
-    ffi_check_interrupt();
+    ffi_check_interrupt(NULL, NULL);
   }
   const int64_t end_ns = mst_clock_now() + MST_NS_PER_S;
   while (is_over(server) && mst_server_reap(server) == 0 &&

@@ -45,11 +45,8 @@ const void *ffi_enter(const void *frame) {
     outermost = frame;
     innermost = NULL;
     // Lent by this process or, before it was forked, by its parent.
-    struct mst_session *session = session_now;
-    if (session != NULL && session->deputy != NULL &&
-        mst_deputy_is_lent(session->deputy) && session->owner == ffi_self()) {
-      mst_session_take(session);
-    }
+    struct mst_session *session = ffi_session_or_null();
+    if (session != NULL) mst_session_take(session);
   }
   const void *before = innermost;
   innermost = frame;
@@ -60,14 +57,25 @@ void ffi_leave(const void *frame, const void *before) {
   innermost = before;
   if (frame != outermost) return;
   outermost = NULL;
-  if (session_now != NULL && mst_session_has_tasks(session_now) &&
-      session_now->owner == ffi_self()) {
-    mst_session_lend(session_now);
-  }
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) mst_session_lend(session);
 }
 
-void ffi_jumped(void) {
+struct guarded {
+  void (*left)(void *);
+  void *data;
+};
+
+static void end_guarded(void *data, Rboolean jump) {
+  const struct guarded *guarded = data;
+  if (!jump) return;
   if (innermost == outermost) outermost = NULL;
+  if (guarded->left != NULL) guarded->left(guarded->data);
+}
+
+void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data) {
+  struct guarded guarded = {.left = left, .data = data};
+  R_UnwindProtect(fun, data, end_guarded, &guarded, ffi_token());
 }
 
 static SEXP check_interrupt(void *data) {
@@ -76,13 +84,8 @@ static SEXP check_interrupt(void *data) {
   return R_NilValue;
 }
 
-static void leave_check(void *data, Rboolean jump) {
-  (void)data;
-  if (jump) ffi_jumped();
-}
-
-void ffi_check_interrupt(void) {
-  R_UnwindProtect(check_interrupt, NULL, leave_check, NULL, ffi_token());
+void ffi_check_interrupt(void (*left)(void *), void *data) {
+  ffi_guarded(check_interrupt, left, data);
 }
 
 SEXP ffi_token(void) {

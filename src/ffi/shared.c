@@ -83,8 +83,8 @@ static void read_done(void *data, Rboolean jump) {
   share.map = reading->before;
 }
 
-SEXP ffi_unserialize_shared(const uint8_t *bytes, size_t n,
-                            struct mst_map *map) {
+static SEXP unserialize_shared(const uint8_t *bytes, size_t n,
+                               struct mst_map *map) {
   if (map == NULL) {
     uint64_t size = 0;
     (void)mst_segment_decode(bytes - MST_SEGMENT_BYTES, MST_SEGMENT_BYTES,
@@ -94,6 +94,13 @@ SEXP ffi_unserialize_shared(const uint8_t *bytes, size_t n,
   struct reading reading = {.bytes = bytes, .n = n, .before = share.map};
   share.map = map;
   return R_UnwindProtect(read_it, &reading, read_done, &reading, NULL);
+}
+
+SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
+                             size_t skip, struct mst_map *map) {
+  const int shared = (flags & MST_FLAG_SEGMENT) != 0;
+  return shared ? unserialize_shared(bytes + skip, n - skip, map)
+                : ffi_unserialize(bytes + skip, n - skip);
 }
 
 static SEXP pointer_tag(void) {

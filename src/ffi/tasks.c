@@ -322,11 +322,8 @@ static SEXP answer_of(struct mst_task *task) {
   const size_t skip = mst_value_skip(task->flags);
   if (task->answer.len < skip) return Rf_ScalarInteger(FFI_SYSTEM);
   ffi_share_collect();
-  const uint8_t *bytes = task->answer.data + skip;
-  const size_t size = task->answer.len - skip;
-  SEXP content = PROTECT((task->flags & MST_FLAG_SEGMENT) != 0
-                             ? ffi_unserialize_shared(bytes, size, task->map)
-                             : ffi_unserialize(bytes, size));
+  SEXP content = PROTECT(ffi_unserialize_message(
+      task->flags, task->answer.data, task->answer.len, skip, task->map));
   const R_xlen_t n = TYPEOF(content) == VECSXP ? Rf_xlength(content) : 0;
   const int failed = (task->flags & MST_FLAG_ERROR) != 0;
   SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;

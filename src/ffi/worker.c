@@ -138,13 +138,11 @@ static int next_frame(struct mst_frame *frame) {
 static SEXP read_frame(const struct mst_frame *frame) {
   ffi_share_collect();
   worker.reading = 1;
-  const size_t n = (size_t)frame->head.length;
-  const int shared = (frame->head.flags & MST_FLAG_SEGMENT) != 0;
+  const uint16_t flags = frame->head.flags;
+  const size_t skip = (flags & MST_FLAG_SEGMENT) != 0 ? MST_SEGMENT_BYTES : 0;
   SEXP content =
-      shared ? ffi_unserialize_shared(frame->payload + MST_SEGMENT_BYTES,
-                                      n - MST_SEGMENT_BYTES,
-                                      mst_chan_map(&worker.chan, frame))
-             : ffi_unserialize(frame->payload, n);
+      ffi_unserialize_message(flags, frame->payload, (size_t)frame->head.length,
+                              skip, mst_chan_map(&worker.chan, frame));
   worker.reading = 0;
   mst_chan_take(&worker.chan, frame);
   return content;

@@ -253,7 +253,8 @@ static void free_peers(struct mst_cluster *cluster, uint32_t from,
     free(cluster->peers[i]);
 }
 
-int mst_session_has_tasks(const struct mst_session *session) {
+// has_tasks tells whether tasks were submitted that are not done.
+static int has_tasks(const struct mst_session *session) {
   return session->task_id > session->tasks_done;
 }
 
@@ -261,11 +262,11 @@ int mst_session_has_tasks(const struct mst_session *session) {
 static int stand_in(void *owner) {
   struct mst_session *session = owner;
   if (mst_session_run(session, 0, NULL) != 0) return -1;
-  return mst_session_has_tasks(session) ? sleep_ms(session, DEPUTY_MS) : -1;
+  return has_tasks(session) ? sleep_ms(session, DEPUTY_MS) : -1;
 }
 
 void mst_session_lend(struct mst_session *session) {
-  if (!mst_session_has_tasks(session)) return;
+  if (!has_tasks(session)) return;
   if (session->deputy == NULL &&
       mst_deputy_start(mst_loop_fd(session->loop), stand_in, session,
                        &session->deputy, NULL) != 0) {

@@ -190,8 +190,6 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
 // mst_session_close closes the loop; clusters must be freed before.
 void mst_session_close(struct mst_session *session);
 
-// mst_session_has_tasks tells whether tasks were submitted that are not done.
-int mst_session_has_tasks(const struct mst_session *session);
 // mst_session_lend lets the deputy go on with the session if there are tasks that are
 // not done. The deputy starts when it is first needed and ends with the last cluster;
 // without one (no memory, no thread) nothing is lent. mst_session_take takes the session
