@@ -2,6 +2,7 @@
 // Buffers are used again; what one clusterCall() sends to all nodes is made once.
 #include <string.h>
 
+#include "base/mst_hash.h"
 #include "ffi/ffi.h"
 
 // A payload above this is kept while one verb sends the same objects to the next
@@ -136,14 +137,6 @@ struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag) {
   return blob;
 }
 
-static uint64_t hash_text(uint64_t hash, SEXP text) {
-  const char *bytes = CHAR(text);
-  for (size_t i = 0; i <= (size_t)Rf_xlength(text); i++) { // and the end
-    hash = (hash ^ (unsigned char)bytes[i]) * UINT64_C(1099511628211);
-  }
-  return hash;
-}
-
 // binds_of gives a hash of the names that a call binds in the global environment, if it
 // is clusterExport()'s or cluster_share()'s and does nothing else; else 0.
 static uint64_t binds_of(SEXP fun, SEXP args) {
@@ -169,9 +162,11 @@ static uint64_t binds_of(SEXP fun, SEXP args) {
     names = Rf_getAttrib(VECTOR_ELT(args, 0), R_NamesSymbol);
   }
   if (TYPEOF(names) != STRSXP) return 0;
-  uint64_t hash = UINT64_C(14695981039346656037);
+  uint64_t hash = 0;
   for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
-    hash = hash_text(hash, STRING_ELT(names, i));
+    SEXP name = STRING_ELT(names, i);
+    // An odd factor, so that the order of the names counts.
+    hash = 31 * hash + mst_hash(CHAR(name), (size_t)Rf_xlength(name));
   }
   return hash == 0 ? 1 : hash;
 }

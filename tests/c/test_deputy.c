@@ -32,11 +32,18 @@ static int serve(void *owner) {
   return lent->again_ms;
 }
 
-static struct lent begin(int again_ms) {
-  struct lent lent = {.again_ms = again_ms};
+typedef int serve_fn(void *owner);
+
+// begin makes what is lent, and its deputy: told of bytes in the pipe if `watches`.
+static struct mst_deputy *begin(struct lent *lent, int again_ms,
+                                serve_fn *serves, int watches) {
+  struct mst_deputy *deputy = NULL;
+  *lent = (struct lent){.again_ms = again_ms};
   mst_thread_mark_r();
-  CHECK_INT(mst_net_pipe(lent.pipe, NULL), 0);
-  return lent;
+  CHECK_INT(mst_net_pipe(lent->pipe, NULL), 0);
+  const int fd = watches ? lent->pipe[0] : -1;
+  CHECK_INT(mst_deputy_start(fd, serves, lent, &deputy, NULL), 0);
+  return deputy;
 }
 
 static void end(struct lent *lent, struct mst_deputy *deputy) {
@@ -55,9 +62,8 @@ static void put(const struct lent *lent) {
 }
 
 TEST("What becomes ready while the owner is away is served") {
-  struct lent lent = begin(1000);
-  struct mst_deputy *deputy;
-  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
   mst_deputy_lend(deputy);
   for (long k = 1; k <= 5; k++) {
     put(&lent);
@@ -69,9 +75,8 @@ TEST("What becomes ready while the owner is away is served") {
 }
 
 TEST("Nothing is served while the owner has it") {
-  struct lent lent = begin(1000);
-  struct mst_deputy *deputy;
-  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
   mst_deputy_lend(deputy);
   wait_for(&times, 1);
   mst_deputy_take(deputy);
@@ -86,9 +91,8 @@ TEST("Nothing is served while the owner has it") {
 }
 
 TEST("An owner who comes and goes is never met inside") {
-  struct lent lent = begin(1);
-  struct mst_deputy *deputy;
-  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, 1, serve, 1);
   long put_in = 0;
   const int64_t end_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
   for (unsigned k = 0; mst_clock_now() < end_ns || atomic_load(&times) < 10;
@@ -110,9 +114,8 @@ TEST("An owner who comes and goes is never met inside") {
 }
 
 TEST("Without more to do it waits until it is lent again") {
-  struct lent lent = begin(-1);
-  struct mst_deputy *deputy;
-  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, -1, serve, 1);
   mst_deputy_lend(deputy);
   wait_for(&times, 1);
   put(&lent); // nobody looks
@@ -125,9 +128,8 @@ TEST("Without more to do it waits until it is lent again") {
 }
 
 TEST("Without a descriptor it looks at each tick") {
-  struct lent lent = begin(1000);
-  struct mst_deputy *deputy;
-  CHECK_INT(mst_deputy_start(-1, serve, &lent, &deputy, NULL), 0);
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, 1000, serve, 0);
   mst_deputy_lend(deputy);
   wait_for(&times, 3);
   put(&lent);
@@ -136,18 +138,16 @@ TEST("Without a descriptor it looks at each tick") {
 }
 
 TEST("It is called again when it said so") {
-  struct lent lent = begin(5);
-  struct mst_deputy *deputy;
-  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, 5, serve, 1);
   mst_deputy_lend(deputy);
   wait_for(&times, 3);
   end(&lent, deputy);
 }
 
 TEST("A deputy that rests is woken by the next that is lent") {
-  struct lent lent = begin(1000);
-  struct mst_deputy *deputy;
-  CHECK_INT(mst_deputy_start(lent.pipe[0], serve, &lent, &deputy, NULL), 0);
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
   for (long k = 1; k <= 3; k++) {
     (void)poll(NULL, 0, 2 * MST_DEPUTY_TICKS * MST_DEPUTY_TICK_MS);
     put(&lent);
@@ -168,10 +168,9 @@ static int serve_and_ask(void *owner) {
 }
 
 TEST("Each side knows whether it has what was lent") {
-  struct lent lent = begin(1000);
+  struct lent lent;
+  known = begin(&lent, 1000, serve_and_ask, 1);
   CHECK(mst_deputy_may(NULL));
-  CHECK_INT(mst_deputy_start(lent.pipe[0], serve_and_ask, &lent, &known, NULL),
-            0);
   CHECK(mst_deputy_may(known));
   CHECK(!mst_deputy_is_lent(known));
   mst_deputy_lend(known);
