@@ -29,6 +29,8 @@
 #' process.
 #' @section Cost:
 #' Microseconds for each worker; `cluster_journal()` reads the calls that it shows.
+#' @section Source:
+#' Resident bytes and CPU time are those of `/proc/<pid>/stat`, see proc(5).
 #' @seealso [cluster_start()] on healing.
 #' @examples
 #' cl <- cluster_start(2)

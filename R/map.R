@@ -27,6 +27,10 @@
 #' environments and attributes hold isn't looked at, but for the variables around `fun` that
 #' it uses and slots of S4 objects.
 #'
+#' Objects of a reference class that was defined in the session, by [methods::setRefClass()],
+#' have no methods in a worker, as with parallel: define the class in a package, or in the
+#' workers and make its objects there.
+#'
 #' @section Losses and time limits:
 #' Lost workers are healed as everywhere, see [cluster_start()]. When a piece of several elements
 #' is lost, or takes longer than `.timeout`, its elements are evaluated again in smaller pieces,
@@ -77,6 +81,12 @@
 #' One serialization of the function with all that belongs to it, and its bytes once to each
 #' worker; a cluster keeps the last 8 such, of 256 MB at most. Some 50 us for a piece, and
 #' where functions have environments of their own the time to read these bytes again.
+#' @section Source:
+#' Sizes of pieces: guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on
+#' Computers 36(12), 1987), by measured time instead of counts. Copies of late pieces: the
+#' backup tasks of Dean and Ghemawat's MapReduce (OSDI 2004). Streams: L'Ecuyer, Simard, Chen
+#' and Kelton (Operations Research 50(6), 2002), as in [parallel::nextRNGStream()]. Globals
+#' are found by the rules that users of package future know.
 #' @seealso [task_submit()] for single calls.
 #' @examples
 #' cl <- cluster_start(2)

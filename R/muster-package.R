@@ -15,11 +15,17 @@
 #' * `muster.share_min`: bytes from which on a vector in a call's arguments, or in its value,
 #'   travels in shared memory, see [cluster_share()]. At least 4096; `Inf` switches that off.
 #'   Workers take the value that it has when their cluster starts. Default 262144 (256 kB).
+#' * `muster.references`: what is refused among arguments and values of [cluster_map()] and
+#'   tasks, because it is of no use in another process: `"connections"` (the default),
+#'   `"error"` (external pointers, too) or `"ignore"` (nothing).
 #' * `muster.start_timeout`: seconds until a start that hangs is given up.
 #'   Default 120.
 #' * `muster.raise_nofile`: `TRUE` lets [cluster_start()] raise this session's
 #'   soft limit on open files when it needs to. Default `FALSE`, because R itself
 #'   can't use file descriptors from 1024 on for its own connections.
+#' @section Source:
+#' The interface is that of package parallel, see [parallel::makeCluster()]. What each part
+#' follows is said on its page.
 #' @useDynLib muster, .registration = TRUE
 #' @importFrom methods setOldClass
 #' @importFrom parallel stopCluster

@@ -19,6 +19,9 @@
 #' global environment or a package's. What it uses of the global environment must be
 #' there in the worker ([parallel::clusterExport()]), as for parallel's functions.
 #'
+#' Connections among the arguments, or as the value, are refused, and external pointers named
+#' if the call fails: `muster.references`, see Globals in [cluster_map()].
+#'
 #' @param cl A cluster of [cluster_start()], or some of its nodes: then these get the task.
 #' @param fun A function, or the name of one (a string), found in the worker.
 #' @param ... Arguments of `fun`, evaluated now.
@@ -32,7 +35,8 @@
 #'   invisibly.
 #' @section Errors:
 #' * `muster_error_input`: `fun` is no function, `cl` no cluster that can be used (or nodes of
-#'   several), `task` no task of this session.
+#'   several), `task` no task of this session; or an argument or the value is, or holds, a
+#'   connection (field `reference`: where).
 #' * `muster_error_remote`: the call raised an error. Fields `worker`, `condition` (the
 #'   worker's, without what can't be sent), `remote_call` (text) and `stack` (text, the calls
 #'   that led there).
@@ -43,6 +47,9 @@
 #' @section Cost:
 #' One serialization of the call here and of the value there. Calls that wait for a worker
 #' hold their bytes; past 256 MB of these `task_submit()` waits for workers to take some.
+#' @section Source:
+#' Calls that are sent without waiting are what `parallel::mcparallel()` and packages future
+#' and mirai have, under other names; that each is healed by itself is muster's own.
 #' @examples
 #' cl <- cluster_start(2)
 #' tasks <- lapply(1:4, function(i) task_submit(cl, function(i) i^2, i))

@@ -221,7 +221,7 @@ optional=
 
 case $mode in
   run) set -- boot ;;
-  check) set -- boot codetools testthat pkgbuild foreach iterators doParallel parallelly ;;
+  check) set -- boot codetools testthat pkgbuild foreach iterators doParallel parallelly data.table ;;
   bench) set -- boot parallelly mirai future future.apply crew ;;
   document) set -- roxygen2 ;;
 esac
