@@ -221,7 +221,9 @@ optional=
 
 case $mode in
   run) set -- boot ;;
-  check) set -- boot codetools testthat pkgbuild foreach iterators doParallel parallelly data.table ;;
+  check)
+    set -- boot codetools data.table doParallel foreach iterators parallelly pkgbuild testthat
+    ;;
   bench) set -- boot parallelly mirai future future.apply crew ;;
   document) set -- roxygen2 ;;
 esac
