@@ -17,7 +17,7 @@ map_piece <- function(id, x, seeds) {
   piece$values <- vector("list", length(x))
   piece$at <- integer(1L) # not a constant: it is changed in place
   repeat {
-    arguments <- c(list(piece, x, fun, seeds), job$args)
+    arguments <- c(list(piece, x, fun, seeds, ffi_map_elements), job$args)
     failure <- piece_error(do.call(map_elements, arguments, quote = TRUE))
     if (is.null(failure)) break
     if (!job$returns) {
@@ -38,10 +38,12 @@ map_piece <- function(id, x, seeds) {
 # proc.time() only tells milliseconds.
 clock_seconds <- function() as.numeric(Sys.time())
 
-# From the element behind piece$at on; C code fills in piece$values and moves piece$at.
-map_elements <- function(piece, x, fun, seeds, ...) {
-  .Call(ffi_map_elements, environment(), piece$values, piece$at, seeds)
+# From the element behind piece$at on; C code fills in piece$values and moves piece$at. Each
+# element looks `[[` up from here, so base is all that there is around it, as with lapply().
+map_elements <- function(piece, x, fun, seeds, entry, ...) {
+  .Call(entry, environment(), piece$values, piece$at, seeds)
 }
+environment(map_elements) <- baseenv()
 
 # The error that code raised, as the session wants it, or NULL.
 piece_error <- function(code) {

@@ -150,7 +150,8 @@ static SEXP element_call(void) {
     SEXP element = PROTECT(Rf_lang3(R_Bracket2Symbol, Rf_install("x"), i));
     SEXP rest = PROTECT(Rf_list3(Rf_install("fun"), element, R_DotsSymbol));
     SEXP args = PROTECT(Rf_cons(Rf_ScalarInteger(1), rest));
-    call = Rf_lcons(Rf_install("forceAndCall"), args);
+    // The primitive itself: no lookup for each element.
+    call = Rf_lcons(Rf_eval(Rf_install("forceAndCall"), R_BaseEnv), args);
     R_PreserveObject(call);
     UNPROTECT(3);
   }
@@ -165,16 +166,23 @@ SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seeds) {
   SEXP i = Rf_install("i");
   SEXP seed = Rf_install(".Random.seed");
   const int n = (int)Rf_xlength(values);
+  PROTECT_INDEX at_number;
+  SEXP number = Rf_ScalarInteger(0);
+  PROTECT_WITH_INDEX(number, &at_number);
   for (int k = INTEGER(at)[0]; k < n; k++) {
     INTEGER(at)[0] = k + 1;
     if (seeds != R_NilValue) {
       Rf_defineVar(seed, VECTOR_ELT(seeds, k), R_GlobalEnv);
     }
-    SEXP number = PROTECT(Rf_ScalarInteger(k + 1));
+    // In place, unless fun got hold of it, which can look into this frame.
+    if (MAYBE_SHARED(number)) {
+      REPROTECT(number = Rf_allocVector(INTSXP, 1), at_number);
+    }
+    INTEGER(number)[0] = k + 1;
     Rf_defineVar(i, number, frame);
     SET_VECTOR_ELT(values, k, Rf_eval(call, frame));
-    UNPROTECT(1);
   }
+  UNPROTECT(1);
   return R_NilValue;
 }
 
