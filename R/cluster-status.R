@@ -115,7 +115,7 @@ entry_text <- function(entry) {
   if (is.null(entry$payload)) {
     return("(large)")
   }
-  call <- tryCatch(unserialize(entry$payload), error = function(e) NULL)
+  call <- tryCatch(.Call(ffi_object_read, entry$payload), error = function(e) NULL)
   shown <- if (identical(call[[1L]], eval)) {
     call[[2L]][[1L]]
   } else {

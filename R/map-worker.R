@@ -97,7 +97,7 @@ job_get <- function(id) {
   if (!is.null(kept$value)) {
     return(kept$value)
   }
-  value <- .Call(ffi_job_read, kept$bytes)
+  value <- .Call(ffi_object_read, kept$bytes)
   if (!value$fresh) the$jobs[[key]] <- list(value = value)
   value
 }

@@ -32,8 +32,8 @@ enum ffi_outcome {
 
 // ffi_serialize appends x to buf in R's native binary format. Raises R errors.
 void ffi_serialize(SEXP x, struct mst_buf *buf);
-// ffi_unserialize reads one object from n bytes. Raises R errors; what it reads
-// must stay in place meanwhile.
+// ffi_unserialize reads one object from n bytes, of either form. Raises R errors; what it
+// reads must stay in place meanwhile.
 SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
 // ffi_unserialize_message is ffi_unserialize for a message: of n bytes the first `skip` are
 // no part of the object. If its flags say so it has a segment, whose size stands right
@@ -41,6 +41,15 @@ SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
 // couldn't be mapped (muster_error_memory).
 SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
                              size_t skip, struct mst_map *map);
+
+// ---- plain.c: the short form of small messages
+
+// ffi_serialize_message appends a list, the content of a message without a segment: in the
+// short form if it can be, else as ffi_serialize does. Raises R errors.
+void ffi_serialize_message(SEXP list, struct mst_buf *buf);
+// ffi_is_plain tells the short form by its first byte; ffi_read_plain reads it.
+int ffi_is_plain(const uint8_t *bytes, size_t n);
+SEXP ffi_read_plain(const uint8_t *bytes, size_t n);
 
 // ---- share.c: large vectors in shared memory
 
@@ -160,6 +169,9 @@ SEXP ffi_binding(SEXP env, SEXP symbol);
 SEXP ffi_closure_env(SEXP fun);
 SEXP ffi_parent_env(SEXP env);
 int ffi_has_attributes(SEXP x);
+// ffi_only_names tells whether what has attributes has names and nothing else; where that
+// can't be known quickly it says 0.
+int ffi_only_names(SEXP x);
 // ffi_value_in gives a function of a namespace by name; a package's functions are promises
 // until they are used.
 SEXP ffi_value_in(SEXP env, SEXP name);
@@ -251,7 +263,7 @@ SEXP ffi_share_is(SEXP x);
 SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP job, SEXP limits);
 SEXP ffi_job_hold(SEXP nodes, SEXP content);
 SEXP ffi_job_release(SEXP job);
-SEXP ffi_job_read(SEXP bytes);
+SEXP ffi_object_read(SEXP bytes);
 SEXP ffi_scan(SEXP x);
 SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seeds);
 SEXP ffi_map_put(SEXP results, SEXP first, SEXP values);

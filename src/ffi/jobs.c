@@ -71,8 +71,8 @@ SEXP ffi_job_release(SEXP pointer) {
   return R_NilValue;
 }
 
-// ffi_job_read makes objects of a job's bytes, in a worker.
-SEXP ffi_job_read(SEXP bytes) {
+// ffi_object_read reads what R or the short form of messages wrote, a raw vector.
+SEXP ffi_object_read(SEXP bytes) {
   return ffi_unserialize(RAW(bytes), (size_t)Rf_xlength(bytes));
 }
 

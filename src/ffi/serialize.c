@@ -62,6 +62,7 @@ static int in_char(R_inpstream_t stream) {
 }
 
 SEXP ffi_unserialize(const uint8_t *bytes, size_t n) {
+  if (ffi_is_plain(bytes, n)) return ffi_read_plain(bytes, n);
   struct reader reader = {.next = bytes, .end = bytes + n};
   struct R_inpstream_st stream;
   R_InitInPStream(&stream, (R_pstream_data_t)&reader, R_pstream_any_format,

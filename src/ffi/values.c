@@ -108,6 +108,11 @@ SEXP ffi_binding(SEXP env, SEXP symbol) {
 SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
 SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
 int ffi_has_attributes(SEXP x) { return ANY_ATTRIB(x); }
+// There is no cheap way to ask.
+int ffi_only_names(SEXP x) {
+  (void)x;
+  return 0;
+}
 #else
 SEXP ffi_binding(SEXP env, SEXP symbol) {
   return Rf_findVarInFrame(env, symbol);
@@ -115,6 +120,10 @@ SEXP ffi_binding(SEXP env, SEXP symbol) {
 SEXP ffi_closure_env(SEXP fun) { return CLOENV(fun); }
 SEXP ffi_parent_env(SEXP env) { return ENCLOS(env); }
 int ffi_has_attributes(SEXP x) { return ATTRIB(x) != R_NilValue; }
+int ffi_only_names(SEXP x) {
+  SEXP list = ATTRIB(x);
+  return TAG(list) == R_NamesSymbol && CDR(list) == R_NilValue;
+}
 #endif
 
 SEXP ffi_value_in(SEXP env, SEXP name) {
