@@ -30,7 +30,10 @@ cores_nproc <- function(machine, ask = run_nproc, memory = cores_detected) {
     text <- tryCatch(suppressWarnings(ask()), error = function(e) character())
     memory$nproc <- if (length(text)) cores_whole(text[[1L]]) else NA_integer_
   }
-  if (is.na(memory$nproc)) cores_silent("nproc gives no number") else cores_answer(memory$nproc, "nproc")
+  if (is.na(memory$nproc)) {
+    return(cores_silent("nproc gives no number"))
+  }
+  cores_answer(memory$nproc, "nproc")
 }
 
 run_nproc <- function() {

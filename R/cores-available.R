@@ -77,10 +77,10 @@
 #' `.custom` are described above. `muster.fork.enable` and `muster.supportsMulticore.disableOn`
 #' decide about constraint `"multicore"`, `muster.availableConnections` about connections.
 #'
-#' Each one is also heeded with prefix `parallelly.` or `future.` in place of `muster.`, and, functions
-#' excepted, as an environment variable: `R_MUSTER_AVAILABLECORES_OMIT`, or with `R_PARALLELLY_` or
-#' `R_FUTURE_`, where lists have commas. An option goes before a variable. Variables
-#' of schedulers count with these prefixes too, where the plain one isn't set.
+#' Each one is also heeded with prefix `parallelly.` or `future.` in place of `muster.`, and,
+#' functions excepted, as an environment variable: `R_MUSTER_AVAILABLECORES_OMIT`, or with
+#' `R_PARALLELLY_` or `R_FUTURE_`, where lists have commas. An option goes before a variable.
+#' Variables of schedulers count with these prefixes too, where the plain one isn't set.
 #'
 #' @section Differences:
 #' Numbers differ from those of parallelly 1.48 in these cases:
@@ -110,7 +110,7 @@
 #' variables of a job".
 #'
 #' @section Cost:
-#' About a millisecond: a few small files of `/proc` and `/sys` are read, more of them
+#' One or two milliseconds: a few small files of `/proc` and `/sys` are read, more of them
 #' the deeper control groups are nested. No process is started, except on systems
 #' without these files (macOS), where the first call of a session asks
 #' [parallel::detectCores()].

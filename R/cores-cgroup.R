@@ -182,5 +182,5 @@ cgroup_quota_answer <- function(quota, period, file) {
   }
   cpus <- as.numeric(quota) / as.numeric(period)
   count <- min(max(floor(cpus + 0.5), 1), .Machine$integer.max)
-  cores_answer(count, quota, " of each ", period, " us, ", format(round(cpus, 2)), " CPUs, in ", file)
+  cores_answer(count, quota, " of each ", period, " us, ", round(cpus, 2), " CPUs, in ", file)
 }

@@ -5,7 +5,7 @@
 cores_connections <- function(method) {
   spare <- as.numeric(paste0("0", sub("^connections-?", "", method)))
   most <- connections_max()
-  open <- nrow(showConnections(all = TRUE))
+  open <- length(getAllConnections())
   less <- if (spare > 0) paste0(", ", spare, " to spare") else ""
   cores_answer(min(max(most - open - spare, 1), .Machine$integer.max),
     open, " of ", most, " connections are open", less
@@ -37,6 +37,6 @@ count_connections <- function(most = 16384L) {
       }
       Inf
     },
-    error = function(e) nrow(showConnections(all = TRUE))
+    error = function(e) length(getAllConnections())
   )
 }

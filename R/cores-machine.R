@@ -55,10 +55,31 @@ read_kernel_file <- function(path) {
 # Lists of CPUs -------------------------------------------------------------------
 # The kernel writes "0-3,8,10-11": ranges that rise and don't overlap.
 
-# First and last number of each range, or NULL for an empty list and for anything else.
+# First and last number of each range, or NULL for an empty list and for anything else. The
+# same few texts come again and again, so their ranges are kept.
 cpu_list_ranges <- function(text) {
+  if (length(text) != 1L || is.na(text) || !nzchar(text)) {
+    return(NULL)
+  }
+  if (nchar(text, "bytes") > 1000L) {
+    return(cpu_list_parse(text)) # R's names end at 10,000 bytes
+  }
+  kept <- cpu_lists[[text]]
+  if (is.null(kept)) {
+    if (length(cpu_lists) >= 100L) {
+      rm(list = names(cpu_lists), envir = cpu_lists)
+    }
+    kept <- list(cpu_list_parse(text))
+    cpu_lists[[text]] <- kept
+  }
+  kept[[1L]]
+}
+
+cpu_lists <- new.env(parent = emptyenv())
+
+cpu_list_parse <- function(text) {
   list <- "^[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*$"
-  if (length(text) != 1L || !grepl(list, text, perl = TRUE)) {
+  if (!grepl(list, text, perl = TRUE)) {
     return(NULL)
   }
   ranges <- strsplit(text, ",", fixed = TRUE)[[1L]]

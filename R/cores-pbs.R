@@ -10,9 +10,10 @@ workers_pbs <- function() {
     return(NULL)
   }
   hosts <- workers_plain(file)
-  if (length(hosts)) {
-    workers_pbs_compare(length(hosts), file$source)
+  if (is.null(hosts)) {
+    return(NULL)
   }
+  workers_pbs_compare(length(hosts), file$source)
   hosts[order(hosts)]
 }
 
@@ -21,10 +22,13 @@ workers_pbs_compare <- function(count, source) {
   slots <- cores_env_count("PBS_NP")$count
   nodes <- cores_env_count("PBS_NUM_NODES")$count
   per_node <- cores_env_count("PBS_NUM_PPN")$count
-  products <- c("`PBS_NP` says" = slots, "`PBS_NUM_NODES` times `PBS_NUM_PPN` is" = nodes * per_node)
-  for (says in names(products)[!is.na(products) & products != count]) {
+  numbers <- c(
+    "`PBS_NP` says" = slots,
+    "`PBS_NUM_NODES` times `PBS_NUM_PPN` is" = as.numeric(nodes) * per_node
+  )
+  for (says in names(numbers)[!is.na(numbers) & numbers != count]) {
     cores_warn(
-      paste0(source, " lists ", count, " workers, but ", says, " ", products[[says]], "."),
+      paste0(source, " lists ", count, " workers, but ", says, " ", numbers[[says]], "."),
       "The file is believed."
     )
   }

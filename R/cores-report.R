@@ -40,7 +40,7 @@ cores_report <- function(...) {
     data.frame(
       source = methods,
       value = unname(cores_counts(answers)),
-      reason = vapply(answers, `[[`, "", "reason", USE.NAMES = FALSE)
+      reason = vapply(answers, function(answer) answer$reason(), "", USE.NAMES = FALSE)
     ),
     decided = decided,
     class = c("muster_cores_report", "data.frame")
@@ -63,10 +63,15 @@ print.muster_cores_report <- function(x, ...) {
   }
   cat("availableCores() is ", decided, ", by \"", names(decided), "\".\n", sep = "")
   mark <- ifelse(x$source == sub("[*]$", "", names(decided)), "*", " ")
-  lines <- paste(mark, format(x$source), format(x$value), " ", x$reason)
-  cat(lines[says], sep = "\n")
-  if (any(!says)) {
-    silent <- paste0("Silent: ", paste(x$source[!says], collapse = ", "), ".")
+  value <- ifelse(says, x$value, "-")
+  lines <- paste(mark, format(x$source), format(value, justify = "right"), " ", x$reason)
+  # What was found and couldn't be used is worth a line, what wasn't there a word.
+  told <- says | grepl(" is ignored", x$reason, fixed = TRUE)
+  if (any(told)) {
+    cat(lines[told], sep = "\n")
+  }
+  if (any(!told)) {
+    silent <- paste0("Silent: ", paste(x$source[!told], collapse = ", "), ".")
     cat(strwrap(silent, exdent = 2L), sep = "\n")
   }
   invisible(x)

@@ -17,7 +17,8 @@ cores_option <- function(name, default = NULL, type = typeof(default)) {
       return(value)
     }
   }
-  found <- cores_env(toupper(gsub(".", "_", name, fixed = TRUE)), bare = FALSE)
+  variable <- toupper(gsub(".", "_", name, fixed = TRUE))
+  found <- cores_env(variable, c("R_MUSTER_", "R_PARALLELLY_", "R_FUTURE_"))
   if (is.null(found)) default else cores_option_parse(found, type, default)
 }
 
@@ -47,22 +48,27 @@ cores_trim <- function(text) gsub("^[ \t\r\n]+|[ \t\r\n]+$", "", text, useBytes 
 
 # The first variable of the environment that is set to more than blanks: list(name, text), or
 # NULL. Each name counts also with a prefix; parallelly allows this for all that it reads.
-cores_env <- function(names, bare = TRUE) {
-  prefixes <- c(if (bare) "", "R_MUSTER_", "R_PARALLELLY_", "R_FUTURE_")
-  names <- unlist(lapply(names, function(name) paste0(prefixes, name)))
-  texts <- Sys.getenv(names, unset = "", names = FALSE)
-  for (at in which(nzchar(texts))) {
-    text <- cores_trim(texts[at])
-    if (nzchar(text)) {
-      return(list(name = names[at], text = text))
+cores_env <- function(names, prefixes = c("", "R_MUSTER_", "R_PARALLELLY_", "R_FUTURE_")) {
+  for (name in names) {
+    full <- paste0(prefixes, name)
+    texts <- Sys.getenv(full, "", FALSE)
+    for (at in which(nzchar(texts))) {
+      text <- cores_trim(texts[at])
+      if (nzchar(text)) {
+        return(list(name = full[at], text = text))
+      }
     }
   }
   NULL
 }
 
-# A number of cores with its reason: what each source gives. NA if the source is silent.
-cores_answer <- function(count, ...) list(count = as.integer(count), reason = paste0(...))
-cores_silent <- function(...) list(count = NA_integer_, reason = paste0(...))
+# A number of cores with its reason: what each source gives. NA if the source is silent. The
+# reason is a function, since few ask for it, and to put it into words takes longer
+# than to find the number.
+cores_answer <- function(count, ...) {
+  list(count = as.integer(count), reason = function() paste0(...))
+}
+cores_silent <- function(...) list(count = NA_integer_, reason = function() paste0(...))
 
 # NAME="text", as it would be written in a shell.
 cores_quote <- function(name, text) paste0(name, "=", describe(text))
@@ -84,7 +90,8 @@ cores_env_count <- function(names) {
   if (length(said)) {
     return(cores_silent(paste(said, collapse = ", ")))
   }
-  cores_silent(paste(names, collapse = ", "), if (length(names) > 1L) " aren't set" else " isn't set")
+  verb <- if (length(names) > 1L) " aren't set" else " isn't set"
+  cores_silent(paste(names, collapse = ", "), verb)
 }
 
 # A whole number given as a number or as decimal digits, or NA.

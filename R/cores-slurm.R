@@ -17,7 +17,7 @@ cores_slurm <- function() {
   if (is.null(counts)) {
     return(answer)
   }
-  cores_answer(counts[1L], cores_quote(found$name, found$text), ", ", nodes$reason)
+  cores_answer(counts[1L], cores_quote(found$name, found$text), ", ", nodes$reason())
 }
 
 # Hosts of the job in Slurm's order, each as often as the job has CPUs there; NULL if there's no

@@ -22,7 +22,8 @@
 #'   - `"custom"`: a function without arguments in option `muster.availableWorkers.custom`. It
 #'     may call `availableWorkers()`.
 #'   - Any other word that isn't a method of [availableCores()]: an option or environment
-#'     variable of this name that holds names of hosts with commas or blanks between them.
+#'     variable of this name that holds names of hosts with commas or blanks between them,
+#'     or a number.
 #' @param na.rm `TRUE` (default) to leave out missing hosts of a custom function.
 #' @param logical Passed on to [availableCores()].
 #' @param default Names of hosts, by default `"localhost"`: the answer if no source has one.
@@ -33,8 +34,8 @@
 #' @param ... Other arguments of [availableCores()], for sources that give a number: `fraction`,
 #'   `omit`, `max`.
 #'
-#' @returns A character vector of host names, one for each worker; with `which = "all"` a named list of
-#'   one for each source, empty where it has nothing to say.
+#' @returns A character vector of host names, one for each worker; with `which = "all"` a named
+#'   list of such vectors, one for each source, empty where it has nothing to say.
 #'
 #' @section Options:
 #' `muster.availableWorkers.methods` and `muster.localhost.hostname` are defaults of `methods` and
@@ -53,6 +54,7 @@
 #' - Option `availableCores.fallback` is heeded as in [availableCores()], where parallelly
 #'   drops it on machines that have `nproc`.
 #' - `LSB_MCPU_HOSTS` is read where `LSB_HOSTS` isn't set.
+#' - A number in an option or variable that a method names isn't taken for a host.
 #' - Blank lines in files are skipped. Lists that contradict a scheduler's other variables
 #'   are warned of only if these are set. What can't be used is ignored with a warning,
 #'   where parallelly stops at some.
@@ -96,15 +98,11 @@ availableWorkers <- function(constraints = NULL,
     abort_input("default", "one or more names of hosts", default, call)
   }
   methods <- cores_asked(methods, NULL, "availableCores.methods.excludes", call)
-  cores <- if (length(methods)) {
-    availableCores(
-      constraints = grep(connections_pattern, constraints, value = TRUE, invert = TRUE),
-      methods = methods, na.rm = FALSE, logical = logical, which = "all", ...
-    )
-  }
-  # Methods by their names, which availableCores() marks where it raises a number.
+  named <- sapply(methods, workers_named, simplify = FALSE)
+  counted <- methods[lengths(named) == 0L]
+  cores <- workers_counts(counted, constraints, logical, ...)[methods]
   names(cores) <- methods
-  hosts <- workers_ask(cores, na.rm, call)
+  hosts <- workers_ask(cores, named, na.rm, call)
   if (which == "all") {
     return(hosts)
   }
@@ -112,12 +110,24 @@ availableWorkers <- function(constraints = NULL,
   if (length(workers)) workers else default
 }
 
-# Each method's hosts: those that a scheduler lists, or else this machine for each core.
-workers_ask <- function(cores, na.rm, call) {
+# Numbers of cores by method, NA where there's none. Names are given anew, for availableCores()
+# marks those whose numbers it raises.
+workers_counts <- function(methods, constraints, logical, ...) {
+  # Also without methods: the other arguments are checked there.
+  cores <- availableCores(
+    constraints = grep(connections_pattern, constraints, value = TRUE, invert = TRUE),
+    methods = methods, na.rm = FALSE, logical = logical, which = "all", ...
+  )
+  if (length(methods)) stats::setNames(cores, methods) else integer()
+}
+
+# Each method's hosts: those that a scheduler or another setting lists, or else this machine for
+# each core.
+workers_ask <- function(cores, named, na.rm, call) {
   here <- cores_option("localhost.hostname", "localhost")
   hosts <- lapply(cores, function(count) rep(here, if (is.na(count)) 0L else count))
   for (method in unique(names(cores))) {
-    listed <- workers_listed(method, call)
+    listed <- c(named[[method]], workers_listed(method, call))
     if (na.rm) {
       listed <- listed[!is.na(listed)]
     }
@@ -136,13 +146,8 @@ workers_listed <- function(method, call) {
     PBS = workers_pbs(),
     SGE = workers_sge(),
     Slurm = workers_slurm(),
-    custom = workers_custom(call),
-    if (!of_cores(method)) workers_any(method)
+    custom = workers_custom(call)
   )
-}
-
-of_cores <- function(methods) {
-  methods %in% names(cores_methods) | grepl(connections_pattern, methods)
 }
 
 workers_custom <- function(call) {
@@ -157,16 +162,23 @@ workers_custom <- function(call) {
   hosts
 }
 
-# An option or variable of any name, that lists hosts.
-workers_any <- function(method) {
-  for (name in paste0(c("", "muster.", "parallelly.", "future."), method)) {
+# Hosts in an option or variable that has the method's name, NULL if this is one of the known
+# methods or the setting holds a number, which availableCores() reads.
+workers_named <- function(method) {
+  if (method %in% c(names(cores_methods), "custom") || grepl(connections_pattern, method)) {
+    return(NULL)
+  }
+  text <- NULL
+  for (name in paste0(c("future.", "parallelly.", "muster.", ""), method)) {
     value <- getOption(name)
     if (is.character(value) && !anyNA(value)) {
-      return(cores_split(value, "[, ]"))
+      text <- value
     }
   }
-  found <- if (!grepl("=", method, fixed = TRUE)) cores_env(method)
-  if (is.null(found)) NULL else cores_split(found$text, "[, ]")
+  if (is.null(text) && !grepl("=", method, fixed = TRUE)) {
+    text <- cores_env(method)$text
+  }
+  if (is.null(text) || !is.na(cores_whole(text))) NULL else cores_split(text, "[, ]")
 }
 
 check_hosts <- function(x, name, call) {

@@ -47,7 +47,8 @@ with_cores_settings <- function(code, env = character(), mc.cores = NULL, option
   prefixed <- grep("^R_(MUSTER|PARALLELLY|FUTURE)_", names(Sys.getenv()), value = TRUE)
   known <- unique(c(cores_variables, prefixed, names(env)))
   env_before <- Sys.getenv(known, unset = NA)
-  heeded <- grep("^(muster|parallelly|future)[.].*(Cores|Workers|Connections|Multicore|fork|localhost)",
+  heeded <- grep(
+    "^(muster|parallelly|future)[.].*(Cores|Workers|Connections|Multicore|fork|localhost)",
     names(base::options()), value = TRUE
   )
   cleared <- stats::setNames(vector("list", length(heeded)), heeded)
@@ -112,13 +113,14 @@ with_oracle_tree <- function(code, proc) {
       cores_oracle_forget(peer, name, ".cache", list())
     }
   }
-  most <- peer$maxCores(Inf)
   on.exit({
     peer$procPath(NA)
-    peer$maxCores(if (is.null(most)) NA else most)
+    peer$maxCores(NA)
     forget()
   })
+  # The tree may have more CPUs than this machine. procPath() forgets maxCores().
   peer$procPath(proc)
+  peer$maxCores(Inf)
   forget()
   code
 }
@@ -134,7 +136,8 @@ nodelist_compress <- function(hosts) {
   items <- character()
   at <- 1L
   while (at <= length(hosts)) {
-    parts <- regmatches(hosts[at], regexec("^(.*?)([0-9]{1,9})([^0-9]*)$", hosts[at], perl = TRUE))[[1L]]
+    match <- regexec("^(.*?)([0-9]{1,9})([^0-9]*)$", hosts[at], perl = TRUE)
+    parts <- regmatches(hosts[at], match)[[1L]]
     run <- at
     if (length(parts)) {
       number <- as.integer(parts[3L])

@@ -50,7 +50,8 @@ test_that("omit leaves at least one core", {
     expect_identical(availableCores(methods = "SGE", omit = 6L), c(SGE = 1L))
     expect_identical(availableCores(methods = "SGE", omit = 1000L), c(SGE = 1L))
     expect_identical(
-      availableCores(methods = env_methods, which = "all", omit = 4L), c(Slurm = 1L, SGE = 2L, PBS = 1L)
+      availableCores(methods = env_methods, which = "all", omit = 4L),
+      c(Slurm = 1L, SGE = 2L, PBS = 1L)
     )
   })
 })

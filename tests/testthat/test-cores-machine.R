@@ -43,7 +43,7 @@ test_that("CPUs that two lists share are counted, however they overlap", {
       if (length(x) == 1L) paste(x) else paste0(x[1L], "-", x[length(x)])
     }, ""), collapse = ",")
   }
-  for (i in 1:50) {
+  for (i in 1:20) {
     a <- sort(sample(0:40, sample(1:30, 1L)))
     b <- sort(sample(0:40, sample(1:30, 1L)))
     expect_identical(cpu_list_count(text(a)), length(a))
@@ -52,4 +52,12 @@ test_that("CPUs that two lists share are counted, however they overlap", {
   }
   expect_identical(cpu_list_common("0-3", "x"), NA_integer_)
   expect_identical(cpu_list_expand("0-999999999"), integer())
+})
+
+test_that("lists are kept, but not without end, and long ones not at all", {
+  counts <- vapply(0:250, function(first) cpu_list_count(paste0(first, "-", first + 3L)), 1L)
+  expect_identical(counts, rep(4L, 251L))
+  expect_lte(length(cpu_lists), 100L)
+  expect_identical(cpu_list_count("7-10"), 4L)
+  expect_identical(cpu_list_count(paste(seq(0, 8000, by = 2), collapse = ",")), 4001L)
 })

@@ -54,8 +54,9 @@ test_that("mc.cores+1 is one more, also for 0", {
 })
 
 test_that("the reason names the option or the variable, and its value", {
-  expect_identical(with_cores_settings(cores_mc()$reason, mc.cores = 3L), "option mc.cores = 3")
+  expect_identical(with_cores_settings(cores_mc()$reason(), mc.cores = 3L), "option mc.cores = 3")
   expect_identical(
-    with_cores_settings(cores_mc()$reason, c(MC_CORES = "3")), "environment variable MC_CORES = \"3\""
+    with_cores_settings(cores_mc()$reason(), c(MC_CORES = "3")),
+    "environment variable MC_CORES = \"3\""
   )
 })

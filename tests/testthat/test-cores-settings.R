@@ -15,7 +15,7 @@ test_that("a source whose variables aren't set is NA, and says which they are", 
   for (method in names(variables)) {
     expect_silent(answer <- with_cores_settings(ask(method)))
     expect_identical(answer$count, NA_integer_)
-    expect_match(answer$reason, variables[[method]][1L], fixed = TRUE)
+    expect_match(answer$reason(), variables[[method]][1L], fixed = TRUE)
   }
 })
 
@@ -25,7 +25,7 @@ test_that("whole numbers count, and the reason is the variable with its text", {
       for (value in c("1", "4", " 6 ", "008", "128")) {
         expect_silent(answer <- with_cores_settings(ask(method), set(name, value)))
         expect_identical(answer$count, as.integer(value))
-        expect_identical(answer$reason, paste0(name, "=\"", trimws(value), "\""))
+        expect_identical(answer$reason(), paste0(name, "=\"", trimws(value), "\""))
       }
     }
   }
@@ -52,7 +52,7 @@ test_that("a bad value is ignored with a warning", {
         class = "muster_warning_input"
       )
       expect_identical(answer$count, NA_integer_)
-      expect_match(answer$reason, "is ignored", fixed = TRUE)
+      expect_match(answer$reason(), "is ignored", fixed = TRUE)
     }
   }
 })
@@ -128,7 +128,8 @@ test_that("an option counts with each prefix, ours first, and before any variabl
 test_that("variables stand for options, in their type", {
   cases <- list(
     list("OMIT", "2", 0L, 2), list("FRACTION", "0.5", 1, 0.5), list("MAX", "Inf", Inf, Inf),
-    list("LOGICAL", "false", TRUE, FALSE), list("METHODS", "system, nproc,", "x", c("system", "nproc"))
+    list("LOGICAL", "false", TRUE, FALSE),
+    list("METHODS", "system, nproc,", "x", c("system", "nproc"))
   )
   for (prefix in c("R_MUSTER_", "R_PARALLELLY_", "R_FUTURE_")) {
     for (case in cases) {

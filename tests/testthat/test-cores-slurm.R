@@ -24,7 +24,7 @@ test_that("on several nodes the first one's tasks count", {
 test_that("the reason tells what was read", {
   env <- c(SLURM_TASKS_PER_NODE = "4(x2),3", SLURM_NNODES = "3")
   expect_identical(
-    with_cores_settings(cores_slurm()$reason, env),
+    with_cores_settings(cores_slurm()$reason(), env),
     "SLURM_TASKS_PER_NODE=\"4(x2),3\", SLURM_NNODES=\"3\""
   )
 })

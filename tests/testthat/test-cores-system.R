@@ -20,8 +20,9 @@ test_that("CPUs are counted in /proc/cpuinfo where /sys is missing or can't be r
 
 test_that("detectCores() is asked only where no file tells, and NA is passed on", {
   with_cores_tree(list(), function(proc, sys, cpu) {
-    expect_identical(cores_system(cores_machine(proc, sys, cpu), function(logical) 12L)$count, 12L)
-    expect_identical(cores_system(cores_machine(proc, sys, cpu), function(logical) NA_integer_)$count, NA_integer_)
+    machine <- cores_machine(proc, sys, cpu)
+    expect_identical(cores_system(machine, function(logical) 12L)$count, 12L)
+    expect_identical(cores_system(machine, function(logical) NA_integer_)$count, NA_integer_)
   })
 })
 
@@ -67,7 +68,9 @@ test_that("an option stands in for the machine's number, at any time", {
   expect_identical(count(3.7), 3L)
   expect_identical(count(NA), NA_integer_)
   expect_warning(expect_identical(count(0L), NA_integer_), class = "muster_warning_input")
-  env <- c(R_PARALLELLY_AVAILABLECORES_SYSTEM = "192", R_PARALLELLY_AVAILABLECORES_METHODS = "system")
+  env <- c(
+    R_PARALLELLY_AVAILABLECORES_SYSTEM = "192", R_PARALLELLY_AVAILABLECORES_METHODS = "system"
+  )
   expect_identical(with_cores_settings(availableCores(), env), c(system = 192L))
 })
 
