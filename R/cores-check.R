@@ -5,8 +5,11 @@
 cores_check_limit <- function() {
   name <- "_R_CHECK_LIMIT_CORES_"
   value <- Sys.getenv(name, unset = "")
-  if (tolower(value) %in% c("", "false")) {
-    return(cores_silent(if (nzchar(value)) cores_quote(name, value) else paste(name, "isn't set")))
+  if (!nzchar(value)) {
+    return(cores_silent(name, " isn't set"))
+  }
+  if (is_false(value)) {
+    return(cores_silent(cores_quote(name, value)))
   }
   cores_answer(2L, cores_quote(name, value))
 }
@@ -19,10 +22,13 @@ cores_biocparallel <- function() cores_env_count("BIOCPARALLEL_WORKER_NUMBER")
 cores_bioconductor <- function() {
   names <- c("IS_BIOC_BUILD_MACHINE", "BBS_HOME")
   values <- Sys.getenv(names, unset = "")
-  set <- c(isTRUE(as.logical(values[[1L]])), !tolower(values[[2L]]) %in% c("", "false", "f"))
+  set <- c(isTRUE(as.logical(values[[1L]])), nzchar(values[[2L]]) && !is_false(values[[2L]]))
   if (!any(set)) {
     return(cores_silent(paste(names, collapse = ", "), " aren't set"))
   }
   at <- which(set)[1L]
   cores_answer(4L, cores_quote(names[at], values[[at]]))
 }
+
+# tolower() would stop at bytes that aren't valid in this locale.
+is_false <- function(text) grepl("^false$", text, ignore.case = TRUE, useBytes = TRUE)

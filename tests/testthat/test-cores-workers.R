@@ -210,3 +210,30 @@ test_that("bad arguments are errors of class muster_error_input", {
   expect_error(availableWorkers(constraints = NA), class = "muster_error_input")
   expect_error(availableWorkers(omit = -1), class = "muster_error_input")
 })
+
+test_that("random bytes in variables and files give hosts or a warning, and no error", {
+  set.seed(33)
+  bytes <- as.raw(c(0x20, 0x2c, 0x09, 0x31, 0x61, 0x5b, 0x5d, 0x2d, 0x28, 0x78, 0x29, 0xff, 0xc3))
+  text <- function(more = raw()) {
+    rawToChar(sample(c(bytes, more), sample(1:30, 1L), replace = TRUE))
+  }
+  files <- c("PBS_NODEFILE", "PE_HOSTFILE", "PJM_O_NODEINF")
+  names <- c(
+    "LSB_HOSTS", "LSB_MCPU_HOSTS", "SLURM_JOB_NODELIST", "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_CPUS_PER_TASK", "NSLOTS", "PJM_VNODE_CORE", "PBS_NP"
+  )
+  path <- tempfile("cores-random-")
+  on.exit(unlink(path))
+  for (i in 1:60) {
+    writeBin(charToRaw(text(as.raw(0x0a))), path)
+    env <- c(
+      vapply(names, function(name) text(), ""), stats::setNames(rep(path, 3L), files)
+    )
+    hosts <- suppressWarnings(workers(env, which = "all"))
+    valid <- vapply(hosts, function(x) is.character(x) && all(nchar(x, "bytes") > 0L), NA)
+    if (!all(valid)) {
+      fail(paste("case", i, "of seed 33"))
+    }
+  }
+  succeed()
+})
