@@ -36,7 +36,7 @@ test_that("a file that can't be read is as good as missing, and no connection is
 })
 
 test_that("CPUs that two lists share are counted, however they overlap", {
-  set.seed(6)
+  local_seed(6)
   text <- function(cpus) {
     runs <- split(cpus, cumsum(c(1L, diff(cpus) != 1L)))
     paste(vapply(runs, function(x) {

@@ -96,7 +96,7 @@ random_hosts <- function() {
 }
 
 test_that("what was compressed is expanded to itself, for random lists", {
-  set.seed(31)
+  local_seed(31)
   with_cores_settings(for (i in 1:150) {
     hosts <- unlist(replicate(sample(1:4, 1L), random_hosts(), simplify = FALSE))
     again <- if (length(hosts)) nodelist_expand(nodelist_compress(hosts), "X")
@@ -108,7 +108,7 @@ test_that("what was compressed is expanded to itself, for random lists", {
 })
 
 test_that("random texts give names without brackets or blanks, or a warning, and no error", {
-  set.seed(32)
+  local_seed(32)
   letters <- c("n", "a", "[", "]", ",", "-", "0", "1", "9", " ", "(", "x", ")", "\xe9", "\t")
   with_cores_settings(for (i in 1:600) {
     text <- paste(sample(letters, sample(1:25, 1L), replace = TRUE), collapse = "")

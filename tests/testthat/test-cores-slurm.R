@@ -61,7 +61,7 @@ test_that("counts are as parallelly's", {
 })
 
 test_that("random lists of counts are expanded to what they were made of", {
-  set.seed(20)
+  local_seed(20)
   for (i in 1:50) {
     runs <- rle(sample(1:3, sample(1:20, 1L), replace = TRUE))
     items <- ifelse(runs$lengths == 1L & runif(length(runs$lengths)) < 0.5, runs$values,

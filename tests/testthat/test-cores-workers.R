@@ -212,7 +212,7 @@ test_that("bad arguments are errors of class muster_error_input", {
 })
 
 test_that("random bytes in variables and files give hosts or a warning, and no error", {
-  set.seed(33)
+  local_seed(33)
   bytes <- as.raw(c(0x20, 0x2c, 0x09, 0x31, 0x61, 0x5b, 0x5d, 0x2d, 0x28, 0x78, 0x29, 0xff, 0xc3))
   text <- function(more = raw()) {
     rawToChar(sample(c(bytes, more), sample(1:30, 1L), replace = TRUE))
@@ -223,7 +223,7 @@ test_that("random bytes in variables and files give hosts or a warning, and no e
     "SLURM_CPUS_PER_TASK", "NSLOTS", "PJM_VNODE_CORE", "PBS_NP"
   )
   path <- tempfile("cores-random-")
-  on.exit(unlink(path))
+  on.exit(unlink(path), add = TRUE)
   for (i in 1:60) {
     writeBin(charToRaw(text(as.raw(0x0a))), path)
     env <- c(
