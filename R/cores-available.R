@@ -1,110 +1,185 @@
 #' Count the cores that this process may use
 #'
 #' @description
-#' Asks the machine, the kernel's limits on this process, the job scheduler and R's own
-#' settings, and returns the least of their answers. A count of the machine's cores
-#' alone ([parallel::detectCores()]) is often far too high: in a container, in a job
+#' Asks the machine, the kernel's limits on this process, the job scheduler, users' and
+#' administrators' settings, and returns the least of their answers. A count of the machine's
+#' cores alone ([parallel::detectCores()]) is often far too high: in a container, in a job
 #' of a cluster, on a machine shared with others, and under `R CMD check`.
 #'
-#' The name, the arguments and the names of methods follow `availableCores()` of package
-#' parallelly.
+#' [cores_report()] tells where the number comes from.
 #'
-#' @param methods Character vector, by default all of those below: the sources to ask. Of
-#'   sources with the same answer the first one gives its name to the result. A source
-#'   that has nothing to say is left out.
+#' Name, arguments, defaults and methods are those of `availableCores()` in package parallelly;
+#' section "Differences" lists where the numbers may differ.
+#'
+#' @param constraints Character vector or `NULL` (default): what the cores are for. `"multicore"`:
+#'   forked processes; the answer is 1 where forking isn't safe, as in RStudio's console.
+#'   `"connections"` and `"connections-16"` add the method of that name.
+#' @param methods Character vector: the sources to ask. Of sources with the same answer the
+#'   first one gives its name to the result. By default all of these:
 #'   - `"system"`: CPUs of the machine that are online.
-#'   - `"affinity"`: CPUs which the kernel may run this process on, as set by `taskset`, by
-#'     a scheduler or by a CPU set. Linux only.
-#'   - `"cgroup"`: limits of control groups (containers, systemd, schedulers), version 1
-#'     and 2: CPU quotas and CPU sets of the process's own group and of all groups above
-#'     it. Quotas are rounded down, to at least 1. Linux only.
+#'   - `"/proc/self/status"`: CPUs which the kernel may run this process on (line
+#'     `Cpus_allowed_list`), as set by `taskset`, by a scheduler or by a CPU set. Linux only.
+#'   - `"cgroups.cpuset"`, `"cgroups.cpuquota"`: CPU set and CPU quota of control groups,
+#'     version 1 (containers, systemd, schedulers). Linux only.
+#'   - `"cgroups2.cpuset.cpus"`, `"cgroups2.cpuset.cpus.effective"`, `"cgroups2.cpu.max"`: CPU
+#'     set asked for, CPU set in force, and CPU quota of control groups, version 2. Linux
+#'     only. Of all kinds of control groups' limits the tightest one counts, in the
+#'     process's own group and all groups above it. Quotas are rounded, to at least 1.
+#'   - `"nproc"`: what the program of that name prints. Linux only.
 #'   - `"mc.cores"`: option `mc.cores`, or else environment variable `MC_CORES`. 0, which
 #'     means no process besides this one, counts as 1.
+#'   - `"BiocParallel"`: environment variable `BIOCPARALLEL_WORKER_NUMBER`.
 #'   - `"_R_CHECK_LIMIT_CORES_"`: 2 if this environment variable is set to anything but
 #'     `""` and `"false"` (in any case); `R CMD check --as-cran` does that.
-#'   - `"Slurm"`: environment variable `SLURM_CPUS_PER_TASK`.
+#'   - `"Bioconductor"`: 4 on a build machine of Bioconductor, where environment variable
+#'     `IS_BIOC_BUILD_MACHINE` is true or `BBS_HOME` is set.
+#'   - `"LSF"`: environment variable `LSB_DJOB_NUMPROC`, of LSF and OpenLava.
+#'   - `"PJM"`: environment variables `PJM_VNODE_CORE` or else `PJM_PROC_BY_NODE`, of Fujitsu's
+#'     Technical Computing Suite.
+#'   - `"PBS"`: environment variables `PBS_NUM_PPN` (TORQUE) or else `NCPUS`.
 #'   - `"SGE"`: environment variable `NSLOTS`, of all Grid Engines.
-#'   - `"PBS"`: environment variable `PBS_NUM_PPN`.
+#'   - `"Slurm"`: environment variable `SLURM_CPUS_PER_TASK`; or else `SLURM_CPUS_ON_NODE`
+#'     in a job on one node (by `SLURM_JOB_NUM_NODES` or `SLURM_NNODES`), and the first number
+#'     in `SLURM_TASKS_PER_NODE` in a job on several.
+#'   - `"HTCondor"`: `Cpus` in the file that environment variable `_CONDOR_MACHINE_AD` names.
+#'   - `"fallback"`: option `muster.availableCores.fallback`, for administrators of shared
+#'     machines. It decides only where all other answers come from the machine and
+#'     none of them is below `"system"`.
+#'   - `"custom"`: a function without arguments in option `muster.availableCores.custom`. Its
+#'     number is cut to a whole one, and `NA` means no answer. It may call `availableCores()`.
+#'
+#'   Others, on demand: `"mc.cores+1"`; `"connections"` for the number of R connections that
+#'   are left (clusters of package parallel need one a worker, muster's none) and
+#'   `"connections-16"` for 16 less; and any other word, which is the name of an option
+#'   or else of an environment variable that holds a number.
+#' @param na.rm `TRUE` (default) to leave out sources that have nothing to say, `FALSE` to have
+#'   them as `NA`, which matters for `which = "all"`.
+#' @param logical `TRUE` (default) if threads of a core count as CPUs, `FALSE` if each
+#'   core counts once. It concerns method `"system"` only.
+#' @param default The answer if no source has one: a number from 1 up, by default
+#'   `c(current = 1L)`.
 #' @param which `"min"` (default) for the least answer, `"max"` for the greatest, `"all"` for
 #'   all answers.
-#' @param omit Whole number of cores from 0 up, by default 0: how many cores to
-#'   leave to others. The result is at least 1 whatever is omitted.
+#' @param fraction Number above 0, at most 1 (default): the part of the cores to keep,
+#'   rounded down.
+#' @param omit Number of cores from 0 (default) up, to leave to others; taken off after `fraction`.
+#' @param max Number from 1 up, by default `Inf`: not more than this many.
 #'
 #' @returns An integer of length 1, at least 1, whose name is the source that decided; with
 #'   `which = "all"` a named integer vector of all sources that have an answer, in the
-#'   order of `methods`. `c(current = 1L)` if none has.
+#'   order of `methods`. A star behind the name says that option `availableCores.min` has
+#'   raised the number.
+#'
+#' @section Options:
+#' `muster.availableCores.methods`, `.logical`, `.fraction`, `.omit` and `.max` are the arguments'
+#' defaults. `.methods.excludes` takes methods away, `.system` stands in for the machine's number
+#' of CPUs, `.min` raises numbers below it (not past the machine's CPUs), `.fallback` and
+#' `.custom` are described above. `muster.fork.enable` and `muster.supportsMulticore.disableOn`
+#' decide about constraint `"multicore"`, `muster.availableConnections` about connections.
+#'
+#' Each one is also heeded with prefix `parallelly.` or `future.` in place of `muster.`, and,
+#' functions excepted, as an environment variable: `R_MUSTER_AVAILABLECORES_OMIT`, or with
+#' `R_PARALLELLY_` or `R_FUTURE_`, where lists have commas. An option goes before a variable.
+#' Variables of schedulers count with these prefixes too, where the plain one isn't set.
+#'
+#' @section Differences:
+#' Numbers differ from those of parallelly 1.48 in these cases:
+#' - Nothing is remembered between two calls but what can't change: variables and control
+#'   groups are read anew. Environment variables that stand for options are read when
+#'   needed, not when the package is loaded.
+#' - Of a control group's limits the least on the whole path counts, where parallelly reads the
+#'   innermost group that has the file. A version 1 CPU set is the one in force
+#'   (`cpuset.effective_cpus`) where the kernel tells. Limits above the machine's number of
+#'   CPUs are reported, not dropped with a warning.
+#' - `"nproc"` is worked out from the kernel's files, without a process; only where they
+#'   don't tell is the program run.
+#' - `logical = FALSE` counts cores on Linux too.
+#' - `MC_CORES` is also seen when it is set after package parallel was loaded.
+#' - `BBS_HOME` counts whatever its value (but `"false"`): Bioconductor sets it to a directory.
+#' - `"HTCondor"` is a source.
+#' - Values that can't be used (zero, negative, with a fraction, not a number) are ignored with
+#'   a warning, where parallelly stops at 0 and below and cuts off fractions.
+#' - Names are kept with `fraction` and `max`, and with `which = "all"` `max` caps each answer.
+#' - `na.rm = FALSE` with no answer from several sources gives one `NA`, not none.
 #'
 #' @section Source:
-#' Methods and their meaning: the help page of `availableCores()` in package parallelly.
-#' Differences: a quota of 1.5 CPUs counts as 1, where parallelly rounds to 2; the limits of
-#' all control groups above the process count, where parallelly reads one of them;
-#' `MC_CORES` is also seen when it is set after package parallel was loaded; values that
-#' can't be used are ignored with a warning, where parallelly stops at 0 and below and
-#' cuts off fractions.
-#'
-#' Files: the Linux manual pages proc(5), cpuset(7) and sched_setaffinity(2), and the kernel's
-#' documents "Control Group v2" and "CFS Bandwidth Control". `_R_CHECK_LIMIT_CORES_`: the
-#' manual "R Internals", section "Tools".
+#' Methods and their meaning: the help pages of `availableCores()` and of the options in package
+#' parallelly. Files: the Linux manual pages proc(5), cpuset(7) and sched_setaffinity(2), and the
+#' kernel's documents "Control Group v2" and "CFS Bandwidth Control". `_R_CHECK_LIMIT_CORES_`: the
+#' manual "R Internals", section "Tools". `_CONDOR_MACHINE_AD`: HTCondor's manual, "Environment
+#' variables of a job".
 #'
 #' @section Cost:
-#' Under a millisecond: a few small files of `/proc` and `/sys` are read, more of them
+#' One or two milliseconds: a few small files of `/proc` and `/sys` are read, more of them
 #' the deeper control groups are nested. No process is started, except on systems
 #' without these files (macOS), where the first call of a session asks
 #' [parallel::detectCores()].
 #'
 #' @section Errors:
-#' `muster_error_input` if an argument isn't as described. A value of an environment variable
-#' or option that isn't a whole number from 1 up (`mc.cores`: 0 up) is ignored with a
-#' warning of class `muster_warning_input`, once a session for each value. Only a number in
-#' option `mc.cores` is cut to a whole one, as [parallel::mclapply()] does.
+#' `muster_error_input` if an argument isn't as described, if the custom function gives
+#' something else than a number from 1 up or `NA`, or if option `availableCores.min` isn't a
+#' number from 1 to the machine's. Other options and variables that hold no number from 1 up
+#' (`mc.cores`: 0 up) are ignored with a warning of class `muster_warning_input`, once a
+#' session for each value.
 #'
+#' @seealso [availableWorkers()] for the hosts of a job.
 #' @examples
 #' availableCores()
 #' availableCores(which = "all")
 #'
 #' # Leave one core to others; this is still 1 where there is but one.
 #' availableCores(omit = 1)
+#'
+#' # Half of the cores, but not more than 8.
+#' availableCores(fraction = 0.5, max = 8)
 #' @export
-availableCores <- function(methods = c(
-                             "system", "affinity", "cgroup", "mc.cores",
-                             "_R_CHECK_LIMIT_CORES_", "Slurm", "SGE", "PBS"
-                           ),
-                           which = c("min", "max", "all"), omit = 0L) {
-  methods <- check_cores_methods(methods)
-  which <- check_choice(which, "which", c("min", "max", "all"))
-  omit <- check_count(omit, "omit", min = 0L)
-  cores <- vapply(methods, function(method) cores_methods[[method]](), 1L)
-  cores <- cores[!is.na(cores)]
-  if (!length(cores)) {
-    cores <- c(current = 1L)
+availableCores <- function(constraints = NULL,
+                           methods = cores_option("availableCores.methods", c(
+                             "system", "/proc/self/status", "cgroups.cpuset", "cgroups.cpuquota",
+                             "cgroups2.cpuset.cpus", "cgroups2.cpuset.cpus.effective",
+                             "cgroups2.cpu.max", "nproc", "mc.cores", "BiocParallel",
+                             "_R_CHECK_LIMIT_CORES_", "Bioconductor", "LSF", "PJM", "PBS", "SGE",
+                             "Slurm", "HTCondor", "fallback", "custom"
+                           )),
+                           na.rm = TRUE,
+                           logical = cores_option("availableCores.logical", TRUE),
+                           default = c(current = 1L),
+                           which = c("min", "max", "all"),
+                           fraction = cores_option("availableCores.fraction", 1),
+                           omit = cores_option("availableCores.omit", 0L),
+                           max = cores_option("availableCores.max", Inf)) {
+  call <- sys.call()
+  methods <- cores_asked(methods, constraints, "availableCores.methods.excludes", call)
+  na.rm <- check_flag(na.rm, "na.rm", call)
+  logical <- check_flag(logical, "logical", call)
+  which <- check_choice(which, "which", c("min", "max", "all"), call)
+  check_cores_number(default, "default", 1, call = call)
+  check_cores_number(fraction, "fraction", 0, 1, call = call)
+  check_cores_number(omit, "omit", 0, call = call)
+  check_cores_number(max, "max", 1, infinite = TRUE, call = call)
+
+  cores <- cores_counts(cores_ask(methods, cores_machine(logical = logical), call))
+  if (na.rm) {
+    cores <- cores[!is.na(cores)]
   }
-  cores <- switch(which,
-    min = cores[which.min(cores)],
-    max = cores[which.max(cores)],
-    all = cores
-  )
-  pmax(cores - omit, 1L)
+  if (!length(cores)) {
+    cores <- default
+  } else if (which != "all") {
+    cores <- cores_pick(cores_heed_fallback(cores), which)
+  }
+  if ("multicore" %in% constraints && !cores_multicore()) {
+    cores[] <- 1L
+  }
+  cores_adjust(cores, fraction, trunc(omit), max, logical, call)
 }
 
-# Each source's reader: a function without arguments that returns an integer from 1 up, or
-# NA if it has nothing to say. Wrapped, so that the order of files doesn't matter.
-cores_methods <- list(
-  system = function() cores_system(),
-  affinity = function() cores_affinity(),
-  cgroup = function() cores_cgroup(),
-  mc.cores = function() cores_mc(),
-  `_R_CHECK_LIMIT_CORES_` = function() cores_check_limit(),
-  Slurm = function() cores_scheduler("Slurm"),
-  SGE = function() cores_scheduler("SGE"),
-  PBS = function() cores_scheduler("PBS")
-)
-
-check_cores_methods <- function(methods, call = sys.call(-1)) {
-  methods <- unname(check_strings(methods, "methods", call = call))
-  unknown <- setdiff(methods, names(cores_methods))
-  if (length(unknown)) {
-    known <- paste0("\"", names(cores_methods), "\"", collapse = ", ")
-    abort_input("methods", paste("made up of", known), unknown[1L], call)
+# A number in a range, which is open below for 0 to 1.
+check_cores_number <- function(x, name, min, max = Inf, infinite = FALSE, call) {
+  open <- is.finite(max)
+  ok <- is.numeric(x) && length(x) == 1L && !is.na(x) && (infinite || is.finite(x)) &&
+    x >= min && x <= max && !(open && x == min)
+  if (!ok) {
+    range <- if (open) paste("above", min, "and at most", max) else paste("from", min, "up")
+    abort_input(name, paste("one number", range), x, call)
   }
-  methods
 }

@@ -15,49 +15,61 @@
 # Cost: a line of /proc/self/cgroup per hierarchy, one or two small files a level.
 # A path has at most 4096 bytes, which bounds the levels.
 
-# Least number of CPUs granted by any cgroup, or NA if none sets a limit.
-# proc, sys: where procfs and the cgroup hierarchies are mounted; tests give their own.
-cores_cgroup <- function(proc = "/proc", sys = "/sys/fs/cgroup") {
-  limits <- cgroup_limits(proc, sys)
-  if (length(limits)) min(limits) else NA_integer_
+# The kinds of limits, by parallelly's names of these methods: in which hierarchy each is, ""
+# being v2's, and how it's read.
+cgroup_kinds <- list(
+  cgroups.cpuset = list(controller = "cpuset", read = function(dir) cgroup_v1_cpuset(dir)),
+  cgroups.cpuquota = list(controller = "cpu", read = function(dir) cgroup_v1_quota(dir)),
+  cgroups2.cpuset.cpus = list(
+    controller = "", read = function(dir) cgroup_cpuset(dir, "cpuset.cpus")
+  ),
+  cgroups2.cpuset.cpus.effective = list(
+    controller = "", read = function(dir) cgroup_cpuset(dir, "cpuset.cpus.effective")
+  ),
+  cgroups2.cpu.max = list(controller = "", read = function(dir) cgroup_v2_quota(dir))
+)
+
+# The least limit of one kind on this process, with its reason.
+cores_cgroup <- function(machine, kind) {
+  controller <- cgroup_kinds[[kind]]$controller
+  own <- machine$cgroups
+  # A hierarchy may serve several controllers: "cpu,cpuacct". v2's serves none by name.
+  at <- if (nzchar(controller)) {
+    which(vapply(strsplit(own$fields, ",", fixed = TRUE), function(x) controller %in% x, NA))[1L]
+  } else {
+    match("", own$fields)
+  }
+  if (is.na(at)) {
+    version <- if (nzchar(controller)) paste0("v1 for \"", controller, "\"") else "v2"
+    return(cores_silent("no control group of ", version))
+  }
+  dirs <- cgroup_own_dirs(machine, controller, own$fields[at], own$paths[at])
+  limits <- lapply(dirs, cgroup_kinds[[kind]]$read)
+  counts <- vapply(limits, `[[`, 1L, "count")
+  tightest <- which.min(counts)
+  if (length(tightest)) limits[[tightest]] else cores_silent("no limit is set")
 }
 
-# The least limit of each kind that is set: a named integer vector, the names being
-# parallelly's names of these methods.
-cgroup_limits <- function(proc, sys) {
+# The own cgroups: the hierarchies' controllers, as "cpu,cpuacct", and the paths within.
+cgroup_own <- function(proc) {
   lines <- read_kernel_file(file.path(proc, "self", "cgroup"))
   pattern <- "^[0-9]+:([^:]*):(/.*)$"
   lines <- grep(pattern, lines, value = TRUE)
-  fields <- sub(pattern, "\\1", lines)
-  paths <- sub(pattern, "\\2", lines)
-  limits <- c(
-    cgroups.cpuset = cgroup_v1_limit("cpuset", cgroup_v1_cpuset, fields, paths, proc, sys),
-    cgroups.cpuquota = cgroup_v1_limit("cpu", cgroup_v1_quota, fields, paths, proc, sys)
-  )
-  if (any(fields == "")) {
-    v2_dirs <- cgroup_dirs(paths[fields == ""][1L], cgroup_v2_root(sys), proc, "cgroup2")
-    limits <- c(limits,
-      cgroups2.cpuset.cpus.effective = cgroup_least(v2_dirs, cgroup_v2_cpuset),
-      cgroups2.cpu.max = cgroup_least(v2_dirs, cgroup_v2_quota)
-    )
-  }
-  limits[!is.na(limits)]
+  list(fields = sub(pattern, "\\1", lines), paths = sub(pattern, "\\2", lines))
 }
 
-cgroup_v1_limit <- function(controller, read, fields, paths, proc, sys) {
-  # A hierarchy may serve several controllers: "cpu,cpuacct".
-  has <- vapply(strsplit(fields, ",", fixed = TRUE), function(names) controller %in% names, NA)
-  if (!any(has)) {
-    return(NA_integer_)
+# The directories that may limit this process in a hierarchy, found once a count.
+cgroup_own_dirs <- function(machine, controller, field, path) {
+  key <- paste0("dirs of ", controller)
+  if (is.null(machine[[key]])) {
+    machine[[key]] <- if (nzchar(controller)) {
+      roots <- file.path(machine$sys, c(controller, field))
+      cgroup_dirs(path, roots, machine$proc, "cgroup", controller)
+    } else {
+      cgroup_dirs(path, cgroup_v2_root(machine$sys), machine$proc, "cgroup2")
+    }
   }
-  roots <- file.path(sys, c(controller, fields[has][1L]))
-  cgroup_least(cgroup_dirs(paths[has][1L], roots, proc, "cgroup", controller), read)
-}
-
-cgroup_least <- function(dirs, read) {
-  counts <- vapply(dirs, read, 1L, USE.NAMES = FALSE)
-  counts <- counts[!is.na(counts)]
-  if (length(counts)) min(counts) else NA_integer_
+  machine[[key]]
 }
 
 # Hybrid systems mount v2 beside the v1 controllers, in "unified".
@@ -128,43 +140,47 @@ cgroup_unescape <- function(text) {
 }
 
 # What one cgroup says ---------------------------------------------------------
-# Each function takes a cgroup's directory and returns a number of CPUs, or NA.
+# Each function takes a cgroup's directory and returns an answer, silent if it sets no limit.
+
+cgroup_cpuset <- function(dir, name) {
+  file <- file.path(dir, name)
+  text <- one_line(read_kernel_file(file))
+  count <- cpu_list_count(text)
+  if (is.na(count)) cores_silent("") else cores_answer(count, describe(text), " in ", file)
+}
 
 # Before Linux 3.17 there is no effective set, and the one asked for is in force.
 cgroup_v1_cpuset <- function(dir) {
-  count <- cpu_list_count(read_kernel_file(file.path(dir, "cpuset.effective_cpus")))
-  if (is.na(count)) cpu_list_count(read_kernel_file(file.path(dir, "cpuset.cpus"))) else count
+  answer <- cgroup_cpuset(dir, "cpuset.effective_cpus")
+  if (is.na(answer$count)) cgroup_cpuset(dir, "cpuset.cpus") else answer
 }
 
 cgroup_v1_quota <- function(dir) {
-  quota <- read_kernel_file(file.path(dir, "cpu.cfs_quota_us"))
-  if (identical(quota, "-1")) {
-    return(NA_integer_)
+  file <- file.path(dir, "cpu.cfs_quota_us")
+  quota <- one_line(read_kernel_file(file))
+  if (is.na(quota) || quota == "-1") {
+    return(cores_silent(""))
   }
-  cgroup_quota_count(quota, read_kernel_file(file.path(dir, "cpu.cfs_period_us")))
-}
-
-cgroup_v2_cpuset <- function(dir) {
-  cpu_list_count(read_kernel_file(file.path(dir, "cpuset.cpus.effective")))
+  period <- one_line(read_kernel_file(file.path(dir, "cpu.cfs_period_us")))
+  cgroup_quota_answer(quota, period, file)
 }
 
 # One line: quota, or "max" for none, and period.
 cgroup_v2_quota <- function(dir) {
-  line <- read_kernel_file(file.path(dir, "cpu.max"))
-  fields <- if (length(line) == 1L) strsplit(line, " ", fixed = TRUE)[[1L]]
-  if (length(fields) == 2L) cgroup_quota_count(fields[1L], fields[2L]) else NA_integer_
+  file <- file.path(dir, "cpu.max")
+  fields <- strsplit(one_line(read_kernel_file(file)), " ", fixed = TRUE)[[1L]]
+  if (length(fields) == 2L) cgroup_quota_answer(fields[1L], fields[2L], file) else cores_silent("")
 }
 
-# Whole CPUs in a quota of CPU time per period, both in microseconds, as text. A part
-# of a CPU isn't counted, as the process that uses it would be throttled; but one
-# process must run, so less than one CPU is one.
-cgroup_quota_count <- function(quota, period) {
+# CPUs in a quota of CPU time per period, both in microseconds, as text. Rounded to the nearest
+# whole number, as parallelly does: two workers on 1.5 CPUs get more done than one.
+cgroup_quota_answer <- function(quota, period, file) {
   # The kernel never writes 0 for either.
   whole <- "^[1-9][0-9]{0,14}$"
-  if (length(quota) != 1L || length(period) != 1L ||
-    !all(grepl(whole, c(quota, period), perl = TRUE))) {
-    return(NA_integer_)
+  if (!all(grepl(whole, c(quota, period), perl = TRUE))) {
+    return(cores_silent(""))
   }
-  count <- as.numeric(quota) %/% as.numeric(period)
-  as.integer(min(max(count, 1), .Machine$integer.max))
+  cpus <- as.numeric(quota) / as.numeric(period)
+  count <- min(max(floor(cpus + 0.5), 1), .Machine$integer.max)
+  cores_answer(count, quota, " of each ", period, " us, ", round(cpus, 2), " CPUs, in ", file)
 }

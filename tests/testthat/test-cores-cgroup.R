@@ -1,6 +1,18 @@
+# The limits of all kinds that are set, and the least of them.
+cgroup_limits <- function(proc, sys) {
+  machine <- cores_machine(proc, sys)
+  limits <- cores_counts(sapply(cgroup_methods, cores_cgroup, machine = machine, simplify = FALSE))
+  limits[!is.na(limits)]
+}
+
+cgroup_least <- function(proc, sys) {
+  limits <- cgroup_limits(proc, sys)
+  if (length(limits)) min(limits) else NA_integer_
+}
+
 expect_cgroup <- function(files, expected) {
   with_cores_tree(files, function(proc, sys, cpu) {
-    expect_silent(count <- cores_cgroup(proc, sys))
+    expect_silent(count <- cgroup_least(proc, sys))
     expect_identical(count, expected)
   })
 }
@@ -127,9 +139,10 @@ test_that("v2: the limits of a container's root count, as its own path is \"/\""
   expect_cgroup(list("proc/self/cgroup" = "0::/", "sys/cpu.max" = "200000 100000"), 2L)
 })
 
-test_that("a part of a CPU isn't counted, but one CPU always is", {
+test_that("quotas are rounded, but one CPU always counts", {
   cases <- list(
-    list("150000 100000", 1L), list("199999 100000", 1L), list("250000 100000", 2L),
+    list("140000 100000", 1L), list("150000 100000", 2L), list("249999 100000", 2L),
+    list("250000 100000", 3L),
     list("50000 100000", 1L), list("1000 1000000", 1L), list("100000 100000", 1L),
     list("999999999999999 1", .Machine$integer.max)
   )
@@ -185,10 +198,10 @@ test_that("missing, empty, unreadable and malformed lists of cgroups say nothing
 
 test_that("neither /proc nor /sys need be there", {
   none <- tempfile("cores-none-")
-  expect_silent(count <- cores_cgroup(none, none))
+  expect_silent(count <- cgroup_least(none, none))
   expect_identical(count, NA_integer_)
   with_cores_tree(list("proc/self/cgroup" = c(v1, v2)), function(proc, sys, cpu) {
-    expect_identical(cores_cgroup(proc, none), NA_integer_)
+    expect_identical(cgroup_least(proc, none), NA_integer_)
   })
 })
 
@@ -208,7 +221,7 @@ test_that("a cgroup named in bytes that this locale can't read does no harm to t
     writeBin(c(charToRaw("0::/"), as.raw(c(0xff, 0xfe, 0x0a))), con)
     writeBin(charToRaw(paste0(v1, "\n", collapse = "")), con)
     close(con)
-    expect_silent(count <- cores_cgroup(proc, sys))
+    expect_silent(count <- cgroup_least(proc, sys))
     expect_identical(count, 2L)
   })
 })
@@ -289,6 +302,6 @@ test_that("an unreadable or malformed mountinfo says nothing", {
 })
 
 test_that("this machine's cgroups are read without a word", {
-  expect_silent(count <- cores_cgroup())
+  expect_silent(count <- cgroup_least("/proc", "/sys/fs/cgroup"))
   expect_true(is.integer(count) && length(count) == 1L && (is.na(count) || count >= 1L))
 })

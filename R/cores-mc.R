@@ -1,0 +1,32 @@
+# Option mc.cores, with which users limit parallel::mclapply() and its like.
+#
+# It counts the processes besides this one, but 0 stands for this one alone, so that 0 and
+# 1 both mean 1; parallelly does the same. Fractions are cut off, as mclapply() does. Package
+# parallel sets the option from MC_CORES when it is loaded; the variable is read here for
+# the case that it was set later.
+
+# plus: 1 for method "mc.cores+1", which takes the option at its word.
+cores_mc <- function(plus = 0L) {
+  value <- getOption("mc.cores")
+  name <- "mc.cores"
+  kind <- "Option"
+  if (is.null(value)) {
+    found <- cores_env("MC_CORES")
+    if (is.null(found)) {
+      return(cores_silent("option mc.cores and MC_CORES aren't set"))
+    }
+    value <- found$text
+    name <- found$name
+    kind <- "Environment variable"
+  }
+  if (length(value) == 1L && is.atomic(value) && is.na(value)) {
+    return(cores_silent("option mc.cores is NA"))
+  }
+  count <- cores_whole(if (is.numeric(value)) trunc(value) else value)
+  if (is.na(count) || count < 0L) {
+    cores_warn_count(paste0(kind, " `", name, "`"), 0L, value)
+    return(cores_silent(tolower(kind), " ", name, " is ignored: ", describe(value)))
+  }
+  more <- if (plus) paste0(" and ", plus, " more") else if (!count) ", this process alone" else ""
+  cores_answer(max(count + plus, 1L), tolower(kind), " ", name, " = ", describe(value), more)
+}

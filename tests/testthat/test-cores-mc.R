@@ -1,0 +1,62 @@
+test_that("option mc.cores counts, and 0 means this process alone", {
+  cases <- list(
+    list(1L, 1L), list(4, 4L), list(0L, 1L), list(0, 1L), list(2.7, 2L), list(0.5, 1L),
+    list("3", 3L), list("0", 1L)
+  )
+  for (case in cases) {
+    expect_silent(count <- with_cores_settings(cores_mc()$count, mc.cores = case[[1L]]))
+    expect_identical(count, case[[2L]])
+  }
+})
+
+test_that("a missing mc.cores is NA", {
+  for (value in list(NULL, NA, NA_integer_, NA_character_)) {
+    expect_silent(count <- with_cores_settings(cores_mc()$count, mc.cores = value))
+    expect_identical(count, NA_integer_)
+  }
+})
+
+test_that("a bad mc.cores is ignored with a warning", {
+  values <- list(-1L, -0.5 - 1, Inf, 1e10, "abc", "-1", "1.5", "", 1:2, integer(), TRUE, list(2), c)
+  for (value in values) {
+    expect_warning(
+      count <- with_cores_settings(cores_mc()$count, mc.cores = value),
+      class = "muster_warning_input"
+    )
+    expect_identical(count, NA_integer_)
+  }
+})
+
+test_that("MC_CORES is read where the option isn't set", {
+  expect_identical(with_cores_settings(cores_mc()$count, c(MC_CORES = "3")), 3L)
+  expect_identical(with_cores_settings(cores_mc()$count, c(MC_CORES = "0")), 1L)
+  expect_identical(with_cores_settings(cores_mc()$count, c(MC_CORES = "3"), mc.cores = 5L), 5L)
+  for (value in c("abc", "-1", "1.5")) {
+    expect_warning(
+      count <- with_cores_settings(cores_mc()$count, c(MC_CORES = value)),
+      class = "muster_warning_input"
+    )
+    expect_identical(count, NA_integer_)
+  }
+})
+
+test_that("a blank MC_CORES is as good as none", {
+  for (value in c("", " ")) {
+    expect_silent(count <- with_cores_settings(cores_mc()$count, c(MC_CORES = value)))
+    expect_identical(count, NA_integer_)
+  }
+})
+
+test_that("mc.cores+1 is one more, also for 0", {
+  expect_identical(with_cores_settings(cores_mc(plus = 1L)$count, mc.cores = 3L), 4L)
+  expect_identical(with_cores_settings(cores_mc(plus = 1L)$count, mc.cores = 0L), 1L)
+  expect_identical(with_cores_settings(cores_mc(plus = 1L)$count), NA_integer_)
+})
+
+test_that("the reason names the option or the variable, and its value", {
+  expect_identical(with_cores_settings(cores_mc()$reason(), mc.cores = 3L), "option mc.cores = 3")
+  expect_identical(
+    with_cores_settings(cores_mc()$reason(), c(MC_CORES = "3")),
+    "environment variable MC_CORES = \"3\""
+  )
+})
