@@ -1,5 +1,6 @@
 // Registration, and what loading does: nothing starts here.
 #include "base/mst_assert.h"
+#include "ffi/doctor.h"
 #include "ffi/ffi.h"
 
 #include <R_ext/Rdynload.h>
@@ -108,6 +109,12 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_share_always, 1),
     ENTRY(ffi_share_pretend, 2),
     ENTRY(ffi_share_is, 1),
+    ENTRY(ffi_diag_listeners, 0),
+    ENTRY(ffi_diag_counters, 1),
+    ENTRY(ffi_card, 1),
+    ENTRY(ffi_disk, 1),
+    ENTRY(ffi_features, 0),
+    ENTRY(ffi_command_lines, 2),
     {NULL, NULL, 0}};
 
 // A failed assertion in the user's session becomes an R error of our class.

@@ -204,6 +204,20 @@ SEXP faults_arm(SEXP order) {
   return Rf_ScalarInteger(rc);
 }
 
+// Forks a child that makes a session of its own, as daemons do, and waits for a signal.
+// Gives its pid.
+SEXP faults_daemon(void) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    (void)setsid();
+    for (int fd = 0; fd < 1024; fd++)
+      (void)close(fd);
+    for (;;)
+      (void)pause();
+  }
+  return Rf_ScalarInteger((int)pid);
+}
+
 void R_init_faults(DllInfo *info) {
   bomb_class = R_make_altinteger_class("bomb", "faults", info);
   R_set_altrep_Length_method(bomb_class, bomb_length);

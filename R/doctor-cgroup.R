@@ -1,0 +1,199 @@
+# What control groups grant and have done to this process: v1, v2, and each level from
+# the own group up to the root that is in sight. See cores-cgroup.R.
+
+# The directories of a controller's groups, the root first, and which version they are:
+# list(version, dirs). A hybrid system has some controllers in v1 and the rest in v2.
+controller_dirs <- function(machine, controller) {
+  lines <- doctor_lines(machine, "proc", "self/cgroup")
+  pattern <- "^[0-9]+:([^:]*):(/.*)$"
+  lines <- grep(pattern, lines, value = TRUE)
+  fields <- sub(pattern, "\\1", lines)
+  paths <- sub(pattern, "\\2", lines)
+  has <- vapply(strsplit(fields, ",", fixed = TRUE), function(x) controller %in% x, NA)
+  if (any(has)) {
+    roots <- file.path(machine$cgroup, c(controller, fields[has][1L]))
+    dirs <- cgroup_dirs(paths[has][1L], roots, machine$proc, "cgroup", controller)
+    version <- 1L
+  } else if (any(fields == "")) {
+    root <- cgroup_v2_root(machine$cgroup)
+    dirs <- cgroup_dirs(paths[fields == ""][1L], root, machine$proc, "cgroup2")
+    version <- 2L
+  } else {
+    not_known(paste0("No control group has controller ", controller, "."))
+  }
+  dirs <- Filter(dir.exists, as.character(dirs))
+  if (!length(dirs)) {
+    not_known(paste0("The control group isn't in sight below ", machine$cgroup, "."))
+  }
+  list(version = version, dirs = dirs)
+}
+
+# A file's number in each directory, NA for "max" and where there is none.
+group_numbers <- function(dirs, name) {
+  vapply(file.path(dirs, name), function(file) {
+    line <- read_kernel_file(file)[1L]
+    if (length(line) && grepl("^[0-9]{1,19}$", line)) as.numeric(line) else NA_real_
+  }, 0, USE.NAMES = FALSE)
+}
+
+# Named numbers of a file in each directory: one of them, NA without.
+group_fields <- function(dirs, file, name) {
+  vapply(file.path(dirs, file), function(path) {
+    unname(number_fields(read_kernel_file(path))[name])
+  }, 0, USE.NAMES = FALSE)
+}
+
+# ---- CPU
+
+doctor_cgroup_cpu <- function(machine) {
+  count <- cores_cgroup(machine$proc, machine$cgroup)
+  controller_dirs(machine, "cpu") # says why, where it isn't known
+  now <- machine$now$cgroup_cpu
+  stat <- if (is.null(machine$before)) now else now - machine$before$cgroup_cpu
+  part <- if (isTRUE(stat[["periods"]] > 0)) stat[["throttled"]] / stat[["periods"]] else NA_real_
+  verdict <- if (is.na(part)) "good" else verdict_high(part, 0.05, 0.5)
+  finding(
+    paste0(
+      if (is.na(count)) "no limit" else paste(count, if (count == 1L) "CPU" else "CPUs"),
+      if (!is.na(part)) paste0(", throttled in ", percent_text(part), " of the periods")
+    ),
+    verdict,
+    paste0(
+      "A quota stops all processes of the group for the rest of each 0.1 s once it is used up: ",
+      "workers stand still together. availableCores() heeds it, detectCores() doesn't."
+    ),
+    unless_good(verdict, "start fewer workers: cluster_start(availableCores())")
+  )
+}
+
+# Of the group that was throttled most.
+cpu_stat_none <- c(periods = NA_real_, throttled = NA_real_)
+cgroup_cpu_stat <- function(machine) {
+  groups <- controller_dirs(machine, "cpu")
+  periods <- group_fields(groups$dirs, "cpu.stat", "nr_periods")
+  throttled <- group_fields(groups$dirs, "cpu.stat", "nr_throttled")
+  at <- which(periods > 0 & !is.na(throttled))
+  if (!length(at)) {
+    return(cpu_stat_none)
+  }
+  at <- at[which.max(throttled[at] / periods[at])]
+  c(periods = periods[at], throttled = throttled[at])
+}
+
+# ---- memory
+
+# v1 says "no limit" by a number close to 2^63.
+memory_unlimited <- 2^60
+
+doctor_cgroup_memory <- function(machine) {
+  groups <- controller_dirs(machine, "memory")
+  is_v1 <- groups$version == 1L
+  limit <- group_numbers(groups$dirs, if (is_v1) "memory.limit_in_bytes" else "memory.max")
+  limit[limit >= memory_unlimited] <- NA_real_
+  why <- paste0(
+    "At its limit the kernel kills a process of the group: often the largest worker, or ",
+    "the session. Files that could be dropped aren't counted as used."
+  )
+  if (all(is.na(limit))) {
+    return(finding("no limit", "good", why))
+  }
+  used <- group_numbers(groups$dirs, if (is_v1) "memory.usage_in_bytes" else "memory.current")
+  prefix <- if (is_v1) "total_" else ""
+  for (kind in paste0(prefix, c("active_file", "inactive_file"))) {
+    dropped <- group_fields(groups$dirs, "memory.stat", kind)
+    used <- used - ifelse(is.na(dropped), 0, dropped)
+  }
+  used <- pmax(used, 0)
+  # The tightest level is the one that holds; without its use the limit alone.
+  left <- ifelse(is.na(used), limit, limit - used)
+  at <- which.min(left)
+  part <- if (is.na(used[at])) 0 else used[at] / limit[at]
+  share <- limit[at] / machine$cores()
+  verdict <- worst(
+    verdict_high(part, 0.8, 0.95), if (share < worker_bytes) "attention" else "good"
+  )
+  finding(
+    paste0(
+      binary_text(limit[at]),
+      if (is.na(used[at])) ", use not known" else paste0(", ", percent_text(part), " used"),
+      if (share < worker_bytes) paste0(", ", binary_text(share), " for each CPU")
+    ),
+    verdict, why,
+    unless_good(
+      verdict, "raise the limit (docker run --memory, sbatch --mem), or start fewer workers"
+    )
+  )
+}
+
+# What a worker with some packages and a little data takes.
+worker_bytes <- 256 * 1024^2
+
+doctor_cgroup_oom <- function(machine) {
+  groups <- controller_dirs(machine, "memory")
+  total <- machine$now$cgroup_oom
+  if (is.na(total)) {
+    not_known(if (groups$version == 1L) {
+      "memory.oom_control has no count (Linux before 4.13)."
+    } else {
+      "The control group has no memory.events; the root group never has."
+    })
+  }
+  oom_finding(machine, "cgroup_oom", "since the group began", paste0(
+    "The kernel killed so many processes in this control group or one around it because it ",
+    "was out of memory. A worker that ends by signal 9 for no reason is one of them."
+  ))
+}
+
+# v2's file stands in each group but the root, and counts for those below it; v1's counts
+# one group. The highest level with a count includes the others.
+cgroup_oom_kills <- function(machine) {
+  groups <- controller_dirs(machine, "memory")
+  file <- if (groups$version == 1L) "memory.oom_control" else "memory.events"
+  kills <- group_fields(groups$dirs, file, "oom_kill")
+  if (all(is.na(kills))) NA_real_ else max(kills, na.rm = TRUE)
+}
+
+doctor_oom_kills <- function(machine) {
+  if (is.na(machine$now$system_oom)) {
+    not_known("vmstat has no count of out-of-memory kills (Linux before 4.13).")
+  }
+  oom_finding(machine, "system_oom", "since boot", paste0(
+    "The kernel killed so many processes because the machine, or one of its control groups, ",
+    "was out of memory."
+  ))
+}
+
+system_oom_kills <- function(machine) {
+  unname(number_fields(read_kernel_file(file.path(machine$proc, "vmstat")))["oom_kill"])
+}
+
+oom_finding <- function(machine, name, since, why) {
+  before <- if (is.null(machine$before)) NA_real_ else machine$before[[name]]
+  count <- list(total = machine$now[[name]], grown = machine$now[[name]] - before)
+  verdict <- counted_verdict(count)
+  finding(counted_text(machine, count, since), verdict, why,
+    unless_good(verdict, "dmesg | grep -i 'killed process' # which; then start fewer workers"))
+}
+
+# ---- processes
+
+doctor_cgroup_pids <- function(machine) {
+  groups <- controller_dirs(machine, "pids")
+  most <- group_numbers(groups$dirs, "pids.max")
+  used <- group_numbers(groups$dirs, "pids.current")
+  why <- "Threads count as processes here; at the limit no worker starts."
+  if (all(is.na(most))) {
+    return(finding("no limit", "good", why))
+  }
+  left <- most - ifelse(is.na(used), 0, used)
+  at <- which.min(left)
+  cores <- machine$cores()
+  verdict <- verdict_low(left[at], max(128, 2 * cores), 2 * cores + 16)
+  finding(
+    paste0(
+      count_text(most[at]), if (!is.na(used[at])) paste0(", ", count_text(used[at]), " in use")
+    ),
+    verdict, why,
+    unless_good(verdict, "docker run --pids-limit=4096, or TasksMax= of the systemd unit")
+  )
+}

@@ -1,0 +1,167 @@
+# What doctor() reads, and how its items say what they found.
+#
+# Each item is a function of a machine: where the kernel's trees are, and readers for what
+# is in no file. Tests hand in other trees and other readers. An item gives one finding,
+# or a named list of them (one for each network card). What can't be read ends an item by
+# not_known(), and never the others: its verdict is "unknown" then, its value the reason.
+
+# proc, sys, cgroup: where these trees are mounted. ...: other readers, by name.
+doctor_machine <- function(proc = "/proc", sys = "/sys",
+                           cgroup = file.path(sys, "fs", "cgroup"), ...) {
+  machine <- list(
+    proc = proc, sys = sys, cgroup = cgroup, etc = "/etc",
+    listeners = function() known_or(.Call(ffi_diag_listeners)),
+    counters = function() known_or(.Call(ffi_diag_counters, proc)),
+    card = function(name) known_or(.Call(ffi_card, name)),
+    disk = function(path) known_or(.Call(ffi_disk, path)),
+    features = function() .Call(ffi_features),
+    threads = function() .Call(ffi_threads_count),
+    cores = function() availableCores(),
+    programs = function(names) Sys.which(names),
+    variables = function() Sys.getenv(),
+    loaded = function() loadedNamespaces(),
+    blas = function() basename(extSoftVersion()[["BLAS"]]),
+    tmpdir = dirname(tempdir())
+  )
+  given <- list(...)
+  machine[names(given)] <- given
+  machine
+}
+
+# Readers of the core give a string where there is nothing to be had.
+known_or <- function(value) if (is.character(value)) not_known(value) else value
+
+not_known <- function(reason) abort_muster("unknown", reason)
+
+# ---- reading
+
+# Lines of a file, named by its path below a tree.
+doctor_lines <- function(machine, tree, path) {
+  file <- file.path(machine[[tree]], path)
+  lines <- read_kernel_file(file)
+  if (!length(lines)) {
+    # As the path is on a real machine, whatever the tree.
+    not_known(paste0(file, if (file.exists(file)) " can't be read." else " isn't there."))
+  }
+  lines
+}
+
+# The whole numbers of a file's first line.
+doctor_numbers <- function(machine, tree, path) {
+  line <- doctor_lines(machine, tree, path)[1L]
+  words <- strsplit(trimws(line), "[ \t]+")[[1L]]
+  if (!length(words) || !all(grepl("^-?[0-9]+$", words))) {
+    not_known(paste0(file.path(machine[[tree]], path), " holds no number."))
+  }
+  as.numeric(words)
+}
+
+doctor_number <- function(machine, tree, path) doctor_numbers(machine, tree, path)[1L]
+
+# Lines "name number", "name: number kB" as a named numeric vector.
+number_fields <- function(lines) {
+  pattern <- "^([^ \t:]+):?[ \t]+([0-9]+)([ \t].*)?$"
+  lines <- grep(pattern, lines, value = TRUE)
+  stats::setNames(as.numeric(sub(pattern, "\\2", lines)), sub(pattern, "\\1", lines))
+}
+
+# ... or NA where that isn't to be known: for what only adds to a finding.
+or_na <- function(code) tryCatch(code, muster_error_unknown = function(e) NA_real_)
+
+# ---- what an item says
+
+# value: text. why: what it matters to a cluster, sentences. command: what mends it.
+finding <- function(value, verdict, why, command = "") {
+  list(value = value, verdict = verdict, why = why, command = command)
+}
+
+# Verdict of a number that is worse the higher it is, or the lower.
+verdict_high <- function(x, attention, bad) {
+  if (x >= bad) "bad" else if (x >= attention) "attention" else "good"
+}
+verdict_low <- function(x, attention, bad) {
+  if (x < bad) "bad" else if (x < attention) "attention" else "good"
+}
+
+worst <- function(...) {
+  verdicts <- c(...)
+  c("bad", "attention", "good")[min(match(verdicts, c("bad", "attention", "good")))]
+}
+
+count_text <- function(x) format(round(x), big.mark = ",", decimal.mark = ".", trim = TRUE)
+percent_text <- function(part) {
+  if (part > 0 && part < 0.001) {
+    return("below 0.1 %")
+  }
+  paste(format(100 * part, digits = 2L, decimal.mark = ".", scientific = FALSE), "%")
+}
+
+# Limits are round numbers in powers of 1024.
+binary_text <- function(bytes) {
+  power <- min(4, max(0, floor(log(max(bytes, 1), 1024))))
+  number <- format(bytes / 1024^power, digits = 3L, decimal.mark = ".")
+  paste(number, c("bytes", "KiB", "MiB", "GiB", "TiB")[power + 1])
+}
+
+set_sysctl <- function(name, value) paste0("sysctl -w ", name, "=", value)
+
+# A command for the verdicts that want one.
+unless_good <- function(verdict, command) if (verdict == "good") "" else command
+
+# ---- two looks
+
+# What is counted from some start on, so that only the difference tells what happens now.
+# Where something can't be read, the reason stands in its place, or NA.
+doctor_look <- function(machine) {
+  list(
+    counters = tryCatch(machine$counters(), error = conditionMessage),
+    listeners = tryCatch(machine$listeners(), error = conditionMessage),
+    cgroup_oom = tryCatch(cgroup_oom_kills(machine), error = function(e) NA_real_),
+    cgroup_cpu = tryCatch(cgroup_cpu_stat(machine), error = function(e) cpu_stat_none),
+    system_oom = tryCatch(system_oom_kills(machine), error = function(e) NA_real_),
+    time = proc.time()[["elapsed"]]
+  )
+}
+
+# The machine with what two looks saw: now, and before if there was an interval.
+look_twice <- function(machine, interval) {
+  before <- NULL
+  if (interval > 0) {
+    before <- doctor_look(machine)
+    Sys.sleep(interval)
+  }
+  machine$now <- doctor_look(machine)
+  machine$before <- before
+  machine$seconds <- if (is.null(before)) 0 else machine$now$time - before$time
+  machine
+}
+
+# A counter now, and how much it grew: list(total, grown); grown is NA without interval.
+counted <- function(machine, name) {
+  total <- counter_at(machine$now, name)
+  grown <- if (is.null(machine$before)) NA_real_ else total - counter_at(machine$before, name)
+  list(total = total, grown = grown)
+}
+
+counter_at <- function(look, name) {
+  if (is.character(look$counters)) {
+    not_known(look$counters)
+  }
+  value <- look$counters[name]
+  if (is.na(value)) {
+    not_known(paste0("This kernel doesn't count ", name, "."))
+  }
+  unname(value)
+}
+
+# "12 since boot", "12 since boot, 3 in 5 s".
+counted_text <- function(machine, count, since = "since boot") {
+  paste0(
+    count_text(count$total), " ", since,
+    if (!is.na(count$grown)) {
+      paste0(", ", count_text(count$grown), " in ", seconds_text(machine$seconds))
+    }
+  )
+}
+
+seconds_text <- function(seconds) paste(format(seconds, digits = 2L, decimal.mark = "."), "s")

@@ -1,0 +1,118 @@
+# Kernel, clock, CPUs.
+
+# What the version has and what a container's filter lets through are two things, so they
+# are tried.
+doctor_kernel <- function(machine) {
+  release <- doctor_lines(machine, "proc", "sys/kernel/osrelease")[1L]
+  features <- machine$features()
+  verdict <- if (all(features)) "good" else "attention"
+  lost <- names(features)[!features]
+  finding(
+    paste0(release, if (length(lost)) paste0(", without ", paste(lost, collapse = " and "))),
+    verdict,
+    paste0(
+      "Without pidfd (Linux 5.3) a worker's end is seen later; without memfd (3.17) large ",
+      "vectors are copied through sockets. A container's seccomp filter may forbid them."
+    ),
+    unless_good(verdict, "a newer kernel, or docker run --security-opt seccomp=unconfined")
+  )
+}
+
+clocks_good <- c(
+  "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page", "timebase", "tod",
+  "riscv_clocksource", "stable_counter"
+)
+clocks_slow <- c("hpet", "acpi_pm", "xen", "hyperv_clocksource_msr")
+
+doctor_clock <- function(machine) {
+  base <- "devices/system/clocksource/clocksource0"
+  clock <- doctor_lines(machine, "sys", file.path(base, "current_clocksource"))[1L]
+  others <- read_kernel_file(file.path(machine$sys, base, "available_clocksource"))
+  others <- strsplit(paste(others, collapse = " "), " ", fixed = TRUE)[[1L]]
+  verdict <- if (clock %in% clocks_good) {
+    "good"
+  } else if (clock %in% clocks_slow) {
+    "attention"
+  } else if (clock %in% c("jiffies", "refined-jiffies", "pit")) {
+    "bad"
+  } else {
+    not_known(paste0("\"", clock, "\" isn't known to muster."))
+  }
+  better <- intersect(clocks_good, others)
+  finding(
+    clock, verdict,
+    paste0(
+      "A look at the clock takes 0.02 us with a good one, a microsecond and a system call ",
+      "with others; each message takes several looks."
+    ),
+    if (verdict == "good") {
+      ""
+    } else if (length(better)) {
+      paste0("echo ", better[1L], " > /sys/", base, "/current_clocksource")
+    } else {
+      "boot with tsc=reliable, if the machine's TSC is"
+    }
+  )
+}
+
+# ---- CPUs
+
+doctor_cpus <- function(machine) {
+  total <- cores_system(machine$proc, file.path(machine$sys, "devices", "system", "cpu"),
+    detect = function() not_known("The number of CPUs isn't told."))
+  cores <- machine$cores()
+  verdict <- if (cores < total) "attention" else "good"
+  finding(
+    paste0(
+      count_text(total), ", availableCores() is ", unname(cores),
+      if (length(names(cores))) paste0(" (", names(cores), ")")
+    ),
+    verdict,
+    paste0(
+      "This process may use fewer CPUs than there are. Code that asks detectCores() starts ",
+      "too many workers, which then wait for each other."
+    ),
+    unless_good(verdict, "use availableCores() in place of parallel::detectCores()")
+  )
+}
+
+doctor_load <- function(machine) {
+  line <- doctor_lines(machine, "proc", "loadavg")[1L]
+  load <- suppressWarnings(as.numeric(strsplit(line, " ", fixed = TRUE)[[1L]][1L]))
+  if (is.na(load)) {
+    not_known("loadavg holds no number.")
+  }
+  total <- cores_system(machine$proc, file.path(machine$sys, "devices", "system", "cpu"),
+    detect = function() not_known("The number of CPUs isn't told."))
+  verdict <- verdict_high(load / total, 1.5, 4)
+  finding(
+    paste0(
+      format(load, decimal.mark = "."), " for ", count_text(total),
+      if (total == 1L) " CPU" else " CPUs"
+    ),
+    verdict,
+    "More programs want to run than there are CPUs: workers wait for their turn.",
+    unless_good(verdict, "ps aux --sort=-pcpu | head # what runs")
+  )
+}
+
+doctor_numa <- function(machine) {
+  nodes <- cpu_list_count(doctor_lines(machine, "sys", "devices/system/node/online")[1L])
+  if (is.na(nodes)) {
+    not_known("devices/system/node/online holds no list.")
+  }
+  reclaim <- or_na(doctor_number(machine, "proc", "sys/vm/zone_reclaim_mode"))
+  verdict <- if (nodes > 1L && isTRUE(reclaim > 0)) "attention" else "good"
+  finding(
+    paste0(
+      nodes, if (nodes == 1L) " node" else " nodes",
+      if (isTRUE(reclaim > 0)) paste(", zone_reclaim_mode", reclaim)
+    ),
+    verdict,
+    paste0(
+      "With zone_reclaim_mode on, a node that is full drops its files' cache or stalls, ",
+      "while other nodes have memory free."
+    ),
+    unless_good(verdict, set_sysctl("vm.zone_reclaim_mode", 0))
+  )
+}
