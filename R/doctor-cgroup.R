@@ -46,7 +46,7 @@ group_fields <- function(dirs, file, name) {
 # ---- CPU
 
 doctor_cgroup_cpu <- function(machine) {
-  count <- cores_cgroup(machine$proc, machine$cgroup)
+  count <- cgroup_cpus(machine)
   controller_dirs(machine, "cpu") # says why, where it isn't known
   now <- machine$now$cgroup_cpu
   stat <- if (is.null(machine$before)) now else now - machine$before$cgroup_cpu
@@ -64,6 +64,13 @@ doctor_cgroup_cpu <- function(machine) {
     ),
     unless_good(verdict, "start fewer workers: cluster_start(availableCores())")
   )
+}
+
+# The least that sets and quotas leave, NA without any.
+cgroup_cpus <- function(machine) {
+  places <- doctor_cores(machine)
+  counts <- vapply(names(cgroup_kinds), function(kind) cores_cgroup(places, kind)$count, 1L)
+  if (all(is.na(counts))) NA_integer_ else min(counts, na.rm = TRUE)
 }
 
 # Of the group that was throttled most.

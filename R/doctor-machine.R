@@ -28,6 +28,11 @@ doctor_machine <- function(proc = "/proc", sys = "/sys",
   machine
 }
 
+# The same places for what availableCores() asks.
+doctor_cores <- function(machine) {
+  cores_machine(machine$proc, machine$cgroup, file.path(machine$sys, "devices", "system", "cpu"))
+}
+
 # Readers of the core give a string where there is nothing to be had.
 known_or <- function(value) if (is.character(value)) not_known(value) else value
 

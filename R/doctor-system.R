@@ -57,9 +57,14 @@ doctor_clock <- function(machine) {
 
 # ---- CPUs
 
+doctor_cpu_count <- function(machine) {
+  cores_system(doctor_cores(machine),
+    detect = function(...) not_known("The number of CPUs isn't told.")
+  )$count
+}
+
 doctor_cpus <- function(machine) {
-  total <- cores_system(machine$proc, file.path(machine$sys, "devices", "system", "cpu"),
-    detect = function() not_known("The number of CPUs isn't told."))
+  total <- doctor_cpu_count(machine)
   cores <- machine$cores()
   verdict <- if (cores < total) "attention" else "good"
   finding(
@@ -82,8 +87,7 @@ doctor_load <- function(machine) {
   if (is.na(load)) {
     not_known("loadavg holds no number.")
   }
-  total <- cores_system(machine$proc, file.path(machine$sys, "devices", "system", "cpu"),
-    detect = function() not_known("The number of CPUs isn't told."))
+  total <- doctor_cpu_count(machine)
   verdict <- verdict_high(load / total, 1.5, 4)
   finding(
     paste0(
