@@ -1,7 +1,7 @@
 # What workers do with a piece of cluster_map().
 
 # list(values, packed, setup, seconds), or with `failed` (which element) and `error`.
-map_piece <- function(id, x, seeds) {
+map_piece <- function(id, x, seed) {
   begin <- clock_seconds()
   job <- job_get(id)
   prepare_packages(job$packages, job$namespaces)
@@ -9,7 +9,7 @@ map_piece <- function(id, x, seeds) {
   on.exit(restore())
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
   ready <- clock_seconds()
-  if (!is.null(seeds)) {
+  if (!is.null(seed)) {
     kept <- keep_stream()
     on.exit(kept(), add = TRUE)
   }
@@ -17,7 +17,7 @@ map_piece <- function(id, x, seeds) {
   piece$values <- vector("list", length(x))
   piece$at <- integer(1L) # not a constant: it is changed in place
   repeat {
-    arguments <- c(list(piece, x, fun, seeds, ffi_map_elements), job$args)
+    arguments <- c(list(piece, x, fun, seed, ffi_map_elements), job$args)
     failure <- piece_error(do.call(map_elements, arguments, quote = TRUE))
     if (is.null(failure)) break
     if (!job$returns) {
@@ -40,8 +40,8 @@ clock_seconds <- function() as.numeric(Sys.time())
 
 # From the element behind piece$at on; C code fills in piece$values and moves piece$at. Each
 # element looks `[[` up from here, so base is all that there is around it, as with lapply().
-map_elements <- function(piece, x, fun, seeds, entry, ...) {
-  .Call(entry, environment(), piece$values, piece$at, seeds)
+map_elements <- function(piece, x, fun, seed, entry, ...) {
+  .Call(entry, environment(), piece$values, piece$at, seed)
 }
 environment(map_elements) <- baseenv()
 

@@ -162,7 +162,7 @@ new_map <- function(cl, x, job, seed, terms, call) {
   map$groups <- 0L
   map$rates <- numeric() # seconds an element, of the pieces that came back last
   map$seconds <- piece_seconds # that a piece should take
-  map$seeds <- if (!is.null(seed)) stream_list(seed, map$n)
+  map$stream <- if (!is.null(seed)) first_stream(seed)
   map$speculate <- terms$speculate
   map$returns <- terms$returns
   map$timeout <- terms$timeout
@@ -269,7 +269,8 @@ submit_piece <- function(map, piece, nodes) {
   elements <- piece$first:piece$last
   # What is lost with others is tried again in smaller pieces, by lose_piece().
   tries <- if (length(elements) == 1L) max(0L, map$retries - piece$lost) else 0L
-  arguments <- list(map$held[[2L]], map$x[elements], map$seeds[elements])
+  stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
+  arguments <- list(map$held[[2L]], map$x[elements], stream)
   task <- .Call(
     ffi_task_submit, nodes, call_piece, arguments, map$held[[1L]],
     as.double(c(tries, map$timeout))
@@ -289,7 +290,7 @@ submit_piece <- function(map, piece, nodes) {
 now_seconds <- function() proc.time()[["elapsed"]]
 
 # What is sent in place of map_piece() itself, which every worker has.
-call_piece <- function(job, x, seeds) getFromNamespace("map_piece", "muster")(job, x, seeds)
+call_piece <- function(job, x, seed) getFromNamespace("map_piece", "muster")(job, x, seed)
 environment(call_piece) <- asNamespace("utils")
 
 # Takes the pieces that are done.
@@ -500,16 +501,10 @@ map_seed <- function(seed, call) {
 }
 
 # One L'Ecuyer stream for each element. The session's own stream stays as it is.
-stream_list <- function(seed, n) {
+first_stream <- function(seed) {
   kept <- keep_stream()
   on.exit(kept())
   RNGkind("L'Ecuyer-CMRG", "default", "default")
   set.seed(seed)
-  stream <- get(".Random.seed", globalenv())
-  streams <- vector("list", n)
-  for (i in seq_len(n)) {
-    streams[[i]] <- stream
-    stream <- parallel::nextRNGStream(stream)
-  }
-  streams
+  get(".Random.seed", globalenv())
 }

@@ -80,6 +80,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_is_task, 0),
     ENTRY(ffi_pack, 1),
     ENTRY(ffi_object_read, 1),
+    ENTRY(ffi_stream_after, 2),
     ENTRY(ffi_scan, 1),
     ENTRY(ffi_map_elements, 4),
     ENTRY(ffi_map_put, 3),

@@ -1,6 +1,7 @@
 // Jobs as external pointers, and a look at what is about to leave this process.
 #include <string.h>
 
+#include "base/mst_stream.h"
 #include "ffi/ffi.h"
 #include "pool/task.h"
 
@@ -158,22 +159,63 @@ static SEXP element_call(void) {
   return call;
 }
 
+// A stream as R has it: its kinds of generators, and the six numbers.
+struct stream {
+  int kinds;
+  uint32_t words[MST_STREAM_WORDS];
+};
+
+static struct stream stream_of(SEXP seed) {
+  struct stream stream;
+  if (TYPEOF(seed) != INTSXP || Rf_xlength(seed) != 1 + MST_STREAM_WORDS) {
+    Rf_error("a stream has 7 numbers");
+  }
+  stream.kinds = INTEGER_RO(seed)[0];
+  memcpy(stream.words, INTEGER_RO(seed) + 1, sizeof stream.words);
+  return stream;
+}
+
+static SEXP seed_of(const struct stream *stream) {
+  SEXP seed = Rf_allocVector(INTSXP, 1 + MST_STREAM_WORDS);
+  INTEGER(seed)[0] = stream->kinds;
+  memcpy(INTEGER(seed) + 1, stream->words, sizeof stream->words);
+  return seed;
+}
+
+// ffi_stream_after gives the stream that is n streams after that of a seed.
+SEXP ffi_stream_after(SEXP seed, SEXP n) {
+  struct stream stream = stream_of(seed);
+  mst_stream_jump(stream.words, (uint64_t)Rf_asReal(n));
+  return seed_of(&stream);
+}
+
+// begin_stream gives R an element's stream, and moves on to the next.
+static void begin_stream(struct stream *stream) {
+  static SEXP name;
+  SEXP seed = PROTECT(seed_of(stream));
+  Rf_defineVar(ffi_symbol(&name, ".Random.seed"), seed, R_GlobalEnv);
+  UNPROTECT(1);
+  mst_stream_jump(stream->words, 1);
+}
+
 // ffi_map_elements evaluates fun(x[[i]], ...) in a frame that has these, from the element
-// behind `at` on, each with its seed if there are seeds. Values and `at`, the number of
+// behind `at` on; `seed` is the stream of the first of all, or NULL. Values and `at`, the number of
 // the element at work, are changed in place: they are there when an error leaves it.
-SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seeds) {
+SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seed) {
   SEXP call = element_call();
   SEXP i = Rf_install("i");
-  SEXP seed = Rf_install(".Random.seed");
+  struct stream stream = {0};
+  if (seed != R_NilValue) {
+    stream = stream_of(seed);
+    mst_stream_jump(stream.words, (uint64_t)INTEGER(at)[0]);
+  }
   const int n = (int)Rf_xlength(values);
   PROTECT_INDEX at_number;
   SEXP number = Rf_ScalarInteger(0);
   PROTECT_WITH_INDEX(number, &at_number);
   for (int k = INTEGER(at)[0]; k < n; k++) {
     INTEGER(at)[0] = k + 1;
-    if (seeds != R_NilValue) {
-      Rf_defineVar(seed, VECTOR_ELT(seeds, k), R_GlobalEnv);
-    }
+    if (seed != R_NilValue) begin_stream(&stream);
     // In place, unless fun got hold of it, which can look into this frame.
     if (MAYBE_SHARED(number)) {
       REPROTECT(number = Rf_allocVector(INTSXP, 1), at_number);
