@@ -31,7 +31,7 @@ static void drop_out(struct mst_conn *conn) {
 }
 
 static void note_end(struct mst_conn *conn, const struct mst_err *err) {
-  conn->ended = err->sys_errno != 0 ? err->sys_errno : -1;
+  if (conn->ended == 0) conn->ended = err->sys_errno != 0 ? err->sys_errno : -1;
 }
 
 int mst_conn_flush(struct mst_conn *conn, int64_t until_ns,

@@ -15,7 +15,8 @@
 #include "net/stream.h"
 
 struct mst_resolve {
-  pthread_mutex_t lock; // guards refs; results are the thread's until it is done
+  pthread_mutex_t
+      lock; // guards refs; results are the thread's until it is done
   int refs;
   int done_read, done_write; // the pipe; done_write is the thread's
   int port;
