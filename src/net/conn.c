@@ -1,6 +1,7 @@
 // A connection with its buffers. See conn.h.
 #include "net/conn.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/mst_assert.h"
@@ -30,8 +31,17 @@ static void drop_out(struct mst_conn *conn) {
   mst_buf_trim(&conn->out, KEEP_BYTES);
 }
 
-static void note_end(struct mst_conn *conn, const struct mst_err *err) {
-  if (conn->ended == 0) conn->ended = err->sys_errno != 0 ? err->sys_errno : -1;
+// note_end remembers how a connection ended: the system tells a reset once, and from then
+// on an end like any other. EPIPE says no more than that the other end reads nothing.
+static void note_end(struct mst_conn *conn, struct mst_err *err) {
+  const int number = err->sys_errno;
+  if (conn->ended <= 0) {
+    conn->ended = number != 0 && number != EPIPE ? number : -1;
+  }
+  if (conn->ended > 0 && number == 0) {
+    (void)mst_err_set(err, MST_ECLOSED, conn->ended, "recv", "%s",
+                      strerror(conn->ended));
+  }
 }
 
 int mst_conn_flush(struct mst_conn *conn, int64_t until_ns,

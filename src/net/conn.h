@@ -15,7 +15,7 @@ struct mst_conn {
   struct mst_inbox in; // came, and not taken yet
   struct mst_buf out;  // to be sent
   size_t out_at;       // bytes of it that are sent
-  int ended; // the other end has closed or reset: errno, or -1 for a close
+  int ended; // 0, or how the connection ended: errno of a reset, -1 for a close
   uint64_t sent_bytes, received_bytes;
 };
 
