@@ -41,10 +41,12 @@ connects <- function(arm, server, plain, count) {
 
 muster_once <- function(server) {
   port <- server$port
+  connect <- muster::socket_connect
+  accept <- muster::socket_accept
   compiler::cmpfun(function() {
     began <- now()
-    client <- muster::socket_connect("127.0.0.1", port)
-    peer <- muster::socket_accept(server)
+    client <- connect("127.0.0.1", port)
+    peer <- accept(server)
     took <- now() - began
     muster::socket_close(client)
     muster::socket_close(peer)
