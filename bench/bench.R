@@ -6,7 +6,10 @@
 # The compiled bench/limits.c; bench/run.R says where it is.
 limits <- dyn.load(Sys.getenv("BENCH_LIMITS"))
 native <- lapply(
-  c(now = "bench_now", forks = "bench_forks", round_trips = "bench_round_trips"),
+  c(
+    now = "bench_now", forks = "bench_forks", round_trips = "bench_round_trips",
+    connects = "bench_connects", refused = "bench_refused"
+  ),
   getNativeSymbolInfo, limits
 )
 

@@ -1,12 +1,15 @@
-// The clock of all benchmarks, and two limits to measure against: nothing that
+// The clock of all benchmarks, and the limits to measure against: nothing that
 // forks R can be faster than bare forks of R, nothing that sends a call to another
-// process and waits for its answer can be faster than one byte there and back.
+// process and waits for its answer can be faster than one byte there and back. And no
+// socket is connected faster than by the system calls that do it.
 //
 // bench/run.R compiles this into a directory of its own, which goes when it ends.
 // A forked child here does nothing but read, write and _exit: no R, no malloc.
 
 #define _POSIX_C_SOURCE 200809L
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -103,6 +106,69 @@ SEXP bench_forks(SEXP count_arg) {
     Rf_error("fork: %s", strerror(error));
   }
   return Rf_ScalarReal(took);
+}
+
+// A socket that listens at a free port of the loopback, or, if `closed`, only the address of
+// one that did.
+static int listen_somewhere(struct sockaddr_in *at, int closed) {
+  socklen_t n = sizeof *at;
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  memset(at, 0, sizeof *at);
+  at->sin_family = AF_INET;
+  at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (fd < 0 || bind(fd, (struct sockaddr *)at, sizeof *at) < 0 ||
+      listen(fd, 128) < 0 || getsockname(fd, (struct sockaddr *)at, &n) < 0) {
+    Rf_error("a listener: %s", strerror(errno));
+  }
+  if (closed) {
+    close(fd);
+  }
+  return fd;
+}
+
+// bench_connects gives the seconds of each of `count` connections over the loopback: socket,
+// connect and accept, nothing else. Closing isn't counted.
+SEXP bench_connects(SEXP count_arg) {
+  int count = Rf_asInteger(count_arg);
+  SEXP times = PROTECT(Rf_allocVector(REALSXP, count));
+  struct sockaddr_in at;
+  int listener = listen_somewhere(&at, 0);
+  for (int i = 0; i < count; i++) {
+    double began = now_s();
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    int connected = connect(client, (struct sockaddr *)&at, sizeof at);
+    int server = accept(listener, NULL, NULL);
+    REAL(times)[i] = now_s() - began;
+    close(client);
+    close(server);
+    if (connected < 0 || server < 0) {
+      close(listener);
+      Rf_error("a connection: %s", strerror(errno));
+    }
+  }
+  close(listener);
+  UNPROTECT(1);
+  return times;
+}
+
+// bench_refused does the same for connects to a port at which nobody listens.
+SEXP bench_refused(SEXP count_arg) {
+  int count = Rf_asInteger(count_arg);
+  SEXP times = PROTECT(Rf_allocVector(REALSXP, count));
+  struct sockaddr_in at;
+  listen_somewhere(&at, 1);
+  for (int i = 0; i < count; i++) {
+    double began = now_s();
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    int connected = connect(client, (struct sockaddr *)&at, sizeof at);
+    REAL(times)[i] = now_s() - began;
+    close(client);
+    if (connected == 0) {
+      Rf_error("somebody listens at port %d", ntohs(at.sin_port));
+    }
+  }
+  UNPROTECT(1);
+  return times;
 }
 
 // bench_round_trips gives the seconds of each of `count` round trips of one byte to

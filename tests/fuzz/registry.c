@@ -5,7 +5,8 @@
 
 extern const struct fuzz_target fuzz_frame, fuzz_hello, fuzz_text,
     fuzz_proc_msg, fuzz_value_head, fuzz_seed, fuzz_cancel, fuzz_log,
-    fuzz_segment, fuzz_diag_counters, fuzz_diag_dump, fuzz_canary;
+    fuzz_segment, fuzz_diag_counters, fuzz_diag_dump, fuzz_addr, fuzz_inbox,
+    fuzz_dial, fuzz_canary;
 
 const struct fuzz_target *const fuzz_targets[] = {&fuzz_frame,
                                                   &fuzz_hello,
@@ -18,6 +19,9 @@ const struct fuzz_target *const fuzz_targets[] = {&fuzz_frame,
                                                   &fuzz_segment,
                                                   &fuzz_diag_counters,
                                                   &fuzz_diag_dump,
+                                                  &fuzz_addr,
+                                                  &fuzz_inbox,
+                                                  &fuzz_dial,
                                                   &fuzz_canary,
                                                   NULL};
 
