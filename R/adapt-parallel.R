@@ -55,18 +55,6 @@ stopCluster.muster_cluster <- function(cl) {
   invisible()
 }
 
-#' @export
-c.muster_cluster <- function(...) {
-  parts <- list(...)
-  if (!all(vapply(parts, inherits, NA, "muster_cluster"))) {
-    abort_muster("input", "Can't join a muster cluster with something else.",
-      hints = "All arguments of c() must be clusters of muster.", call = sys.call()
-    )
-  }
-  nodes <- unlist(lapply(parts, unclass), recursive = FALSE)
-  structure(nodes, class = class(parts[[1L]]))
-}
-
 # The call of the verb that the user called: the outermost of parallel's functions
 # that led here. Only looked for when there is an error to report.
 verb_call <- function() {

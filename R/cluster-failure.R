@@ -22,7 +22,7 @@ abort_start <- function(outcome, plan) {
       worker = peer$worker, errno = outcome$errno, call = plan$call
     ),
     deadline = abort_muster("timeout",
-      paste0(message, " within ", start_timeout(), " s."),
+      paste0(message, " within ", plan_timeout(plan), " s."),
       details = output_lines(peer$output),
       hints = c("See options(muster.start_timeout = ) in ?muster.", hints),
       worker = peer$worker, pid = peer$pid, output = peer$output, call = plan$call

@@ -44,6 +44,10 @@ spawn_reason <- function(packages) {
   NULL
 }
 
+plan_timeout <- function(plan) {
+  if (is.null(plan$start_timeout)) start_timeout() else plan$start_timeout
+}
+
 start_timeout <- function() {
   check_seconds(getOption("muster.start_timeout", 120), "options(muster.start_timeout)",
     call = NULL
@@ -58,8 +62,8 @@ start_forked <- function(plan) {
   }
   setup <- worker_orders(plan, plan$packages[late], server$base, server$env)
   outcome <- .Call(
-    ffi_cluster_open, plan$workers, server$pointer, window_fork, setup, start_timeout(),
-    plan$policy
+    ffi_cluster_open, plan$workers, server$pointer, min(window_fork, plan$window), setup,
+    plan_timeout(plan), plan$policy
   )
   if (!is.null(outcome$pointer)) {
     plans_keep(outcome$id, plan, server$base)
@@ -76,15 +80,17 @@ start_forked <- function(plan) {
 is_late <- function(packages) cumsum(packages %in% not_preloaded) > 0L
 server_for <- function(plan) {
   late <- is_late(plan$packages)
-  fork_server(plan$packages[!late], setdiff(plan$packages[late], not_preloaded), plan$call)
+  load <- setdiff(c(plan$packages[late], plan$load), not_preloaded)
+  fork_server(plan$packages[!late], load, plan$call, plan$boot)
 }
 
 start_spawned <- function(plan) {
   base <- temp_dir("booted", plan$call)
-  spawn <- list(r_program(), r_arguments("worker"), boot_variables(plan$threads, base))
+  spawn <- boot_command("worker", plan$boot, plan$threads, base)
   setup <- worker_orders(plan, plan$packages, base, NULL)
   outcome <- .Call(
-    ffi_cluster_open, plan$workers, spawn, spawn_window(), setup, start_timeout(), plan$policy
+    ffi_cluster_open, plan$workers, spawn, min(spawn_window(), plan$window), setup,
+    plan_timeout(plan), plan$policy
   )
   if (is.null(outcome$pointer)) {
     abort_start(outcome, plan)
@@ -104,14 +110,16 @@ worker_orders <- function(plan, packages, base, env) {
   list(
     directory = getwd(),
     umask = Sys.umask(NA),
-    libraries = .libPaths(),
-    variables = variable_changes(env),
+    libraries = if (is.null(plan$libraries)) .libPaths() else plan$libraries,
+    variables = chosen_variables(variable_changes(env), plan),
     packages = lapply(packages, function(package) c(package, dev_path(package))),
     threads = if (is.null(env)) 0L else plan$threads,
     thread_variables = if (!is.null(env) && plan$threads != 1L) thread_variables(plan$threads),
     tmpdir = Sys.getenv("TMPDIR", NA),
     base = base,
     setup = plan$setup,
+    setup_name = plan$setup_name,
+    outfile = plan$outfile,
     share_min = share_min(),
     track = plan$policy[1L] > 0
   )
@@ -125,6 +133,17 @@ variable_changes <- function(booted) {
   now <- session_variables()
   same <- names(now) %in% names(booted) & now == booted[names(now)]
   list(set = now[!(same %in% TRUE)], unset = setdiff(names(booted), names(now)))
+}
+
+# With those that the plan says: a variable that R was booted with stays as it was
+# booted with.
+chosen_variables <- function(changes, plan) {
+  fixed <- c(sub("=.*", "", plan$boot$variables), names(plan$variables))
+  chosen <- !is.na(plan$variables)
+  list(
+    set = c(changes$set[!names(changes$set) %in% fixed], plan$variables[chosen]),
+    unset = c(setdiff(changes$unset, fixed), names(plan$variables)[!chosen])
+  )
 }
 
 # The environment as workers should have it: without what belongs to one process. Not
@@ -201,12 +220,33 @@ r_program <- function() {
   if (known && file.access(program, 1L) == 0L) program else file.path(R.home("bin"), "R")
 }
 
+# boot_command() gives list(program, arguments, variables) that start R as a fork server or
+# as a worker. boot says what differs from the usual: list(wrapper, arguments, packages,
+# variables, libraries), NULL for nothing.
+# wrapper: a command, an absolute path first, that ends by running what follows it.
+# arguments: more of R's. packages: the value of R_DEFAULT_PACKAGES, NA for R's own default.
+# variables: "NAME=value", or "NAME" to take it away. libraries: see expand_libraries().
+boot_command <- function(role, boot, threads, base) {
+  program <- r_program()
+  arguments <- r_arguments(role, boot$arguments)
+  if (length(boot$wrapper)) {
+    arguments <- c(boot$wrapper, program, arguments[-1L])
+    program <- boot$wrapper[1L]
+  }
+  variables <- boot_variables(threads, base, boot$packages)
+  fixed <- sub("=.*", "", boot$variables)
+  list(program, arguments, c(variables[!sub("=.*", "", variables) %in% fixed], boot$variables))
+}
+
 # Variables with which R boots: packages as for the workers of makeCluster(), and not
 # the startup file of a test that R CMD check runs ("NAME" alone takes one away).
-boot_variables <- function(threads, base) {
+boot_variables <- function(threads, base, packages = NULL) {
+  if (is.null(packages)) {
+    packages <- "datasets,utils,grDevices,graphics,stats,methods"
+  }
   c(
     thread_variables(threads), paste0("TMPDIR=", base), "MUSTER_BOOT=1", "R_TESTS",
-    "R_DEFAULT_PACKAGES=datasets,utils,grDevices,graphics,stats,methods"
+    paste0("R_DEFAULT_PACKAGES", if (!is.na(packages)) paste0("=", packages))
   )
 }
 
@@ -217,9 +257,9 @@ boot_file <- function() {
 }
 
 # The same options as Rscript's; profile files are read.
-r_arguments <- function(role) {
+r_arguments <- function(role, more = NULL) {
   c(
-    "R", "--no-echo", "--no-restore", "--no-save",
+    "R", "--no-echo", "--no-restore", "--no-save", more,
     paste0("--file=", boot_file()),
     "--args", role, Sys.getpid(), if (is_dev()) dev_path("muster") else "",
     dirname(getNamespaceInfo("muster", "path"))

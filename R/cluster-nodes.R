@@ -3,31 +3,38 @@
 #' `isNodeAlive()` asks workers for a sign of life. `killNode()` ends workers at once and for
 #' good. `cloneNode()` starts another worker like a given one. `cluster_resize()` gives a
 #' cluster more or fewer workers. The first three have the names and the meaning of package
-#' parallelly's.
+#' parallelly's, whose functions of these names take muster's nodes too.
 #'
 #' "Alive" means answering: the worker's second thread answers while R computes, and doesn't
-#' when the process is gone, stopped, or its machine is.
+#' when the process is gone, stopped, or its machine is. A worker that is being replaced is
+#' waited for. One of R's own workers (see [makeClusterPSOCK()]) is asked when it has nothing to
+#' do; while it computes, its process is looked at if it is one of this machine, and one on
+#' another host is `NA`. So are nodes of [parallel::makeCluster()], of which nothing is known.
+#' A process that has ended and waits to be reaped (a zombie) is dead.
 #'
 #' A worker that was killed by `killNode()` isn't replaced, also in a cluster that heals: use
-#' the others (`cl[-2]`) or put another in its place (`cl[2] <- cl2` with
-#' `cl2 <- cluster_resize(cl, ...)`, or `cl[[2]] <- cloneNode(cl[[2]])`).
+#' the others (`cl[-2]`) or put another in its place (`cl[2] <- cloneNode(cl[2])`).
 #'
 #' New workers are like those that the cluster began with: same packages, same `setup`. What
 #' was sent to the others since (`clusterExport()` and so on) they don't have.
 #' `cluster_resize()` to fewer lets the last workers finish what they do.
 #'
-#' @param x A node of a cluster of [cluster_start()], or a cluster.
+#' @param x A node, or a cluster. Nodes and clusters of package parallelly are handed to its
+#'   own functions.
 #' @param cl A cluster of [cluster_start()].
 #' @param workers Number of workers that it is to have, from 1.
 #' @param timeout Seconds to wait for signs of life, by default 1.
+#' @param signal Signal to be sent, by default SIGTERM. That and SIGKILL end one of muster's
+#'   workers by any means; others are sent to its process as they are.
 #' @param ... Not used.
 #' @param shutdown If `TRUE`, the default, the node that is cloned is stopped first.
 #' @param merge Ignored: a worker has no options of its own that could be merged.
-#' @returns `isNodeAlive()`: `TRUE` or `FALSE` for each node. `killNode()`: `TRUE` where the
-#'   worker was ended, `FALSE` where it was gone already, invisibly. `cloneNode()`: a node.
+#' @returns `isNodeAlive()`: `TRUE`, `FALSE` or `NA` for each node. `killNode()`: `TRUE` where
+#'   the worker was ended or the signal sent, `FALSE` where it was gone already, `NA` where it
+#'   can't be done, invisibly. `cloneNode()`: a node, or a cluster if `x` is one.
 #'   `cluster_resize()`: the cluster, to be assigned (`cl <- cluster_resize(cl, 4)`).
 #' @section Errors:
-#' `muster_error_input`: not a node or cluster of muster, or stopped. `muster_error_limit`,
+#' `muster_error_input`: a node of another process, or stopped. `muster_error_limit`,
 #' `muster_error_launch`: new workers can't be started.
 #' @section Cost:
 #' A sign of life takes some 20 us. A new worker takes as long as one of [cluster_start()].
@@ -47,26 +54,47 @@ isNodeAlive <- function(x, ...) UseMethod("isNodeAlive")
 #' @export
 isNodeAlive.muster_node <- function(x, timeout = 1, ...) {
   timeout <- check_seconds(timeout, "timeout", call = sys.call())
-  seconds <- .Call(ffi_node_ping, x, timeout)
-  if (identical(seconds, outcome_foreign)) {
-    abort_node(x, seconds, sys.call())
+  end <- proc.time()[["elapsed"]] + timeout
+  repeat {
+    left <- max(0.001, end - proc.time()[["elapsed"]])
+    seconds <- .Call(ffi_node_ping, x, left)
+    if (identical(seconds, outcome_foreign)) {
+      abort_node(x, seconds, sys.call())
+    }
+    alive <- is.double(seconds) && !is.na(seconds)
+    # One that is being replaced has no process for some milliseconds.
+    if (alive || left <= 0.001 || !.Call(ffi_node_heals, x)) {
+      return(alive)
+    }
   }
-  is.double(seconds) && !is.na(seconds)
 }
 
 #' @rdname isNodeAlive
 #' @export
-isNodeAlive.muster_cluster <- function(x, timeout = 1, ...) {
-  vapply(x, isNodeAlive, NA, timeout = timeout)
+isNodeAlive.cluster <- function(x, ...) {
+  vapply(unclass(x), function(node) isNodeAlive(node, ...), NA)
 }
 
 #' @rdname isNodeAlive
 #' @export
-killNode <- function(x, ...) UseMethod("killNode")
+isNodeAlive.default <- function(x, ...) {
+  alive <- of_parallelly("isNodeAlive", x, ..., otherwise = NA)
+  pid <- if (isTRUE(alive) && isTRUE(isLocalhostNode(x))) x$session_info$process$pid
+  if (is.null(pid)) alive else process_runs(pid)
+}
 
 #' @rdname isNodeAlive
 #' @export
-killNode.muster_node <- function(x, ...) {
+killNode <- function(x, signal = tools::SIGTERM, ...) UseMethod("killNode")
+
+#' @rdname isNodeAlive
+#' @export
+killNode.muster_node <- function(x, signal = tools::SIGTERM, ...) {
+  signal <- check_count(signal, "signal", min = 0L, max = 64L, call = sys.call())
+  if (!signal %in% c(tools::SIGTERM, tools::SIGKILL)) {
+    pid <- .subset2(x, "pid")
+    return(invisible(!is.na(pid) && tools::pskill(pid, signal)))
+  }
   killed <- .Call(ffi_node_kill, x)
   if (identical(killed, outcome_foreign)) {
     abort_node(x, killed, sys.call())
@@ -76,13 +104,19 @@ killNode.muster_node <- function(x, ...) {
 
 #' @rdname isNodeAlive
 #' @export
-killNode.muster_cluster <- function(x, ...) {
-  invisible(vapply(x, killNode, NA))
+killNode.cluster <- function(x, signal = tools::SIGTERM, ...) {
+  invisible(vapply(unclass(x), function(node) killNode(node, signal = signal, ...), NA))
 }
 
 #' @rdname isNodeAlive
 #' @export
-cloneNode <- function(x, ..., merge = FALSE, shutdown = TRUE) UseMethod("cloneNode")
+killNode.default <- function(x, signal = tools::SIGTERM, ...) {
+  invisible(of_parallelly("killNode", x, signal = signal, ..., otherwise = NA))
+}
+
+#' @rdname isNodeAlive
+#' @export
+cloneNode <- function(x, ...) UseMethod("cloneNode")
 
 #' @rdname isNodeAlive
 #' @export
@@ -90,10 +124,34 @@ cloneNode.muster_node <- function(x, ..., merge = FALSE, shutdown = TRUE) {
   call <- sys.call()
   check_flag(shutdown, "shutdown", call = call)
   node <- more_nodes(x, 1L, call)[[1L]]
-  if (shutdown) {
+  if (shutdown && !identical(.Call(ffi_node_outcome, x), outcome_stopped)) {
     stop_nodes(list(x))
   }
   node
+}
+
+#' @rdname isNodeAlive
+#' @export
+cloneNode.cluster <- function(x, ...) {
+  for (i in seq_along(x)) {
+    x[[i]] <- cloneNode(x[[i]], ...)
+  }
+  x
+}
+
+#' @rdname isNodeAlive
+#' @export
+cloneNode.default <- function(x, ...) {
+  of_parallelly("cloneNode", x, ..., otherwise = abort_input("x", "a node", x, sys.call(-1)))
+}
+
+# What parallelly's function of this name says of its own nodes; `otherwise` of others.
+of_parallelly <- function(name, x, ..., otherwise) {
+  if (inherits(x, "RichSOCKnode") && isNamespaceLoaded("parallelly")) {
+    getExportedValue("parallelly", name)(x, ...)
+  } else {
+    otherwise
+  }
 }
 
 #' @rdname isNodeAlive

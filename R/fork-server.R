@@ -15,9 +15,10 @@ not_preloaded <- c(
 
 # fork_server() gives list(pointer, base, env) of a server that has `packages` attached and
 # `load` loaded and is ready, or list(refused = reason). Raises muster_error_launch.
-fork_server <- function(packages, load, call) {
+# boot: how R is started, see boot_command().
+fork_server <- function(packages, load, call, boot = NULL) {
   own_servers()
-  key <- server_key(packages, load)
+  key <- server_key(packages, load, boot)
   for (i in seq_along(the$servers)) {
     server <- the$servers[[i]]
     if (identical(server$key, key) && server_ready(server$pointer)) {
@@ -27,7 +28,7 @@ fork_server <- function(packages, load, call) {
     }
   }
   drop_servers(keep = servers_max - 1L)
-  server <- boot_server(packages, load, key, call)
+  server <- boot_server(packages, load, key, call, boot)
   if (is.null(server$refused)) {
     the$servers <- c(the$servers, list(server))
   }
@@ -70,19 +71,24 @@ end_server <- function(pointer, base) {
   ended
 }
 
-server_key <- function(packages, load) {
+server_key <- function(packages, load, boot = NULL) {
   variables <- .Call(ffi_environment)
-  read_at_boot <- grepl(
-    "^(LD_|DYLD_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|KMP_|LC_|R_)|^(LANG|LANGUAGE|HOME|PATH|TZ)$",
-    names(variables),
-    useBytes = TRUE
-  ) & names(variables) != "R_SESSION_TMPDIR"
-  variables <- variables[read_at_boot]
+  variables <- variables[
+    is_read_at_boot(names(variables)) & names(variables) != "R_SESSION_TMPDIR"
+  ]
   files <- c(r_program(), startup_files(), package_stamp(c("muster", packages, load)))
   paste(c(
     .libPaths(), packages, "-", load, temp_root(), paste(names(variables), variables),
-    paste(files, as.numeric(file.mtime(files)))
+    paste(files, as.numeric(file.mtime(files))), deparse(boot)
   ), collapse = "\n")
+}
+
+is_read_at_boot <- function(names) {
+  grepl(
+    "^(LD_|DYLD_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|KMP_|LC_|R_)|^(LANG|LANGUAGE|HOME|PATH|TZ)$",
+    names,
+    useBytes = TRUE
+  )
 }
 
 # The files that R reads when it starts, as ?Startup says.
@@ -105,16 +111,16 @@ package_stamp <- function(packages) {
   file.path(vapply(packages, package_path, "", USE.NAMES = FALSE), "Meta", "package.rds")
 }
 
-boot_server <- function(packages, load, key, call) {
+boot_server <- function(packages, load, key, call, boot = NULL) {
   base <- temp_dir(basename(tempfile("server-")), call)
   setup <- list(
-    libraries = .libPaths(), packages = packages, load = load,
+    libraries = if (is.null(boot$libraries)) .libPaths() else boot$libraries,
+    packages = packages, load = load,
     tmpdir = Sys.getenv("TMPDIR", NA), base = base
   )
   variables <- session_variables()
-  pointer <- .Call(
-    ffi_server_start, r_program(), r_arguments("server"), boot_variables(1L, base), setup
-  )
+  command <- boot_command("server", boot, 1L, base)
+  pointer <- .Call(ffi_server_start, command[[1L]], command[[2L]], command[[3L]], setup)
   if (is.list(pointer)) {
     abort_muster(launch_kind(pointer$errno), "Can't start the fork server.",
       details = paste0(pointer$call, ": ", pointer$error), hints = errno_hint(pointer$errno),

@@ -11,6 +11,8 @@
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages and what workers print. Default
 #'   `FALSE`.
+#' * `muster.healing`: `FALSE` makes clusters of [makeClusterPSOCK()] without healing. Default
+#'   `TRUE`.
 #' * `muster.globals_max`: bytes that [cluster_map()] may send of what a function uses of the
 #'   global environment. Default 500 MB (5e8).
 #' * `muster.share_min`: bytes from which on a vector in a call's arguments, or in its value,
@@ -34,3 +36,6 @@
 
 # S4 code (BiocParallel, for one) finds the class by this.
 setOldClass(c("muster_cluster", "SOCKcluster", "cluster"))
+setOldClass(c("muster_psock", "muster_cluster", "SOCKcluster", "cluster"))
+setOldClass(c("muster_psock", "muster_joined", "SOCKcluster", "cluster"))
+setOldClass(c("muster_joined", "SOCKcluster", "cluster"))

@@ -3,6 +3,7 @@
 
 boot_main <- function(role, session) {
   the$worker <- TRUE
+  the$boot_libraries <- .libPaths()
   Sys.unsetenv("MUSTER_BOOT")
   switch(role,
     server = server_main(session),
@@ -20,7 +21,7 @@ server_main <- function(session) {
   }
   descriptors <- open_descriptors()
   failure <- first_error({
-    .libPaths(setup$libraries)
+    .libPaths(expand_libraries(setup$libraries))
     attach_packages(lapply(setup$packages, c, ""))
     lapply(setup$load, requireNamespace, quietly = TRUE) # a worker tells if it can't
   })
@@ -92,6 +93,10 @@ warm_up <- function(setup) {
     tmpdir = setup$tmpdir, threads = 0L,
     variables = list(set = character(), unset = character()), setup = function() NULL
   ))
+  sunk <- sink_output("/dev/null")
+  sink(type = "message")
+  sink()
+  close(sunk)
   messages <- list(
     list(function() 1L, list(), NULL),
     list("lapply", list(1:2, function(i, ...) i), 1L),

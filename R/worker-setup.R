@@ -5,14 +5,25 @@ worker_setup <- function(orders) {
   set_variables(orders$variables, orders$tmpdir)
   set_directory(orders$directory)
   Sys.umask(orders$umask)
-  if (!identical(orders$libraries, .libPaths())) {
-    .libPaths(orders$libraries)
+  libraries <- expand_libraries(orders$libraries)
+  if (!identical(libraries, .libPaths())) {
+    .libPaths(libraries)
   }
   set_threads(orders$threads, orders$thread_variables)
   .Call(ffi_share_min, orders$share_min)
   attach_packages(orders$packages)
   clear_globals()
-  run_setup(orders$setup)
+  run_setup(orders$setup, orders$setup_name)
+  sink_output(orders$outfile)
+}
+
+# "*" stands for the libraries that this R had when it was started.
+expand_libraries <- function(libraries) {
+  own <- libraries == "*"
+  if (!any(own)) {
+    return(libraries)
+  }
+  unlist(lapply(libraries, function(one) if (one == "*") the$boot_libraries else one))
 }
 
 set_variables <- function(variables, tmpdir) {
@@ -75,7 +86,7 @@ own_tempdir <- function(base, tmpdir) {
   if (is.na(tmpdir)) Sys.unsetenv("TMPDIR") else Sys.setenv(TMPDIR = tmpdir)
 }
 
-run_setup <- function(setup) {
+run_setup <- function(setup, name = NULL) {
   tryCatch(
     if (is.function(setup)) {
       setup()
@@ -85,9 +96,31 @@ run_setup <- function(setup) {
         eval(part, globalenv())
       }
     },
-    error = function(e) stop_setup(paste0("`setup` failed: ", message_of(e)))
+    error = function(e) {
+      stop_setup(paste0("`", if (is.null(name)) "setup" else name, "` failed: ", message_of(e)))
+    }
   )
   invisible()
+}
+
+# What R prints from here on goes to a file, or nowhere, as in workers of makeCluster().
+# What other programs print still goes to the session.
+sink_output <- function(outfile) {
+  if (is.null(outfile)) {
+    return(invisible())
+  }
+  to <- tryCatch(
+    if (outfile == "/dev/null") file(outfile, open = "w") else file(outfile, open = "a"),
+    error = function(e) stop_setup(paste0("Can't write to `outfile`: ", message_of(e)))
+  )
+  sink(to)
+  sink(to, type = "message")
+  if (outfile != "/dev/null") {
+    cat(sprintf(
+      "starting worker pid=%d on localhost at %s\n", Sys.getpid(), format(Sys.time(), "%H:%M:%OS3")
+    ))
+  }
+  invisible(to)
 }
 
 stop_setup <- function(message) abort_muster("launch", message, call = NULL)

@@ -3,10 +3,13 @@
 # What this session, worker or fork server knows of itself.
 the <- new.env(parent = emptyenv())
 the$worker <- FALSE # is this process a worker?
+the$boot_libraries <- character() # of a worker: what .libPaths() was when R had started
 the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
 the$servers_pid <- 0L # the process that they belong to
 the$jobs <- list() # of a worker: what the session sent once, by number
 the$plans <- list() # of clusters whose workers come from a fork server, by id
+the$connections <- NULL # how many R can have, once counted
+the$default <- FALSE # does makeCluster() start muster?
 the$pid <- 0L # the process that loaded muster
 the$unloaded <- FALSE
 
@@ -46,14 +49,5 @@ end_session <- function() {
     if (the$pid == Sys.getpid()) {
       unlink(temp_root(), recursive = TRUE)
     }
-  }
-}
-
-# R >= 4.5: parallel::makeCluster(n, type = "MUSTER").
-register_cluster_type <- function() {
-  parallel <- asNamespace("parallel")
-  if ("registerClusterType" %in% getNamespaceExports(parallel)) {
-    register <- get("registerClusterType", envir = parallel)
-    register("MUSTER", function(spec, ...) cluster_start(spec, ...))
   }
 }

@@ -3,6 +3,7 @@
 #include "ffi/doctor.h"
 #include "ffi/ffi.h"
 #include "ffi/socket.h"
+#include "ffi/stock.h"
 
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
@@ -26,6 +27,7 @@
   EACH(ffi_events, 0)                                                          \
   EACH(ffi_round, 0)                                                           \
   EACH(ffi_node_pid, 1)                                                        \
+  EACH(ffi_node_heals, 1)                                                      \
   EACH(ffi_node_look, 1)                                                       \
   EACH(ffi_node_loss, 1)                                                       \
   EACH(ffi_node_kill, 1)                                                       \
@@ -43,6 +45,7 @@
   EACH(ffi_node_send, 3)                                                       \
   EACH(ffi_node_receive, 1)                                                    \
   EACH(ffi_nodes_receive_one, 1)                                               \
+  EACH(ffi_nodes_wait, 2)                                                      \
   EACH(ffi_node_ping, 2)                                                       \
   EACH(ffi_node_outcome, 1)                                                    \
   EACH(ffi_node_status, 1)
@@ -118,6 +121,18 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_disk, 1),
     ENTRY(ffi_features, 0),
     ENTRY(ffi_command_lines, 2),
+    ENTRY(ffi_stock_listen, 2),
+    ENTRY(ffi_stock_poll, 4),
+    ENTRY(ffi_stock_send, 4),
+    ENTRY(ffi_stock_receive, 2),
+    ENTRY(ffi_stock_word, 0),
+    ENTRY(ffi_stock_holds, 2),
+    ENTRY(ffi_stock_state, 1),
+    ENTRY(ffi_stock_nodelay, 2),
+    ENTRY(ffi_stock_close, 1),
+    ENTRY(ffi_stock_spawn, 4),
+    ENTRY(ffi_stock_process, 1),
+    ENTRY(ffi_stock_kill, 2),
     {NULL, NULL, 0}};
 
 // A failed assertion in the user's session becomes an R error of our class.

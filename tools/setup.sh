@@ -66,6 +66,7 @@ package_of() {
     rpm:r | rpm:headers) say "R-core-devel" ;;
     rpm:compiler) say "gcc gcc-c++ gcc-gfortran" ;;
     deb:libuv) say "libuv1-dev" ;;
+    deb:sshd | rpm:sshd) say "openssh-server" ;;
     rpm:clang) say "clang compiler-rt" ;;
     rpm:libuv) say "libuv-devel" ;;
     brew:r | brew:headers) say "r" ;;
@@ -107,6 +108,7 @@ has() {
       fi
       ;;
     clang) clang_fuzzes ;;
+    sshd) have sshd || [ -x /usr/sbin/sshd ] ;;
     libuv)
       # Only for building testthat, of which a part wants it.
       have Rscript && Rscript -e 'quit(status = !nzchar(system.file(package = "testthat")))' ||
@@ -177,7 +179,7 @@ apt_install() {
 family=$(family)
 needed="r headers compiler make"
 optional=
-[ "$mode" = check ] && optional="libuv qpdf tidy clang"
+[ "$mode" = check ] && optional="libuv qpdf tidy clang sshd"
 
 # Lists of words from here on.
 # shellcheck disable=SC2086
@@ -222,7 +224,8 @@ optional=
 case $mode in
   run) set -- boot ;;
   check)
-    set -- boot codetools data.table doParallel foreach iterators parallelly pkgbuild testthat
+    set -- boot codetools data.table doParallel foreach future iterators
+    set -- "$@" parallelly pkgbuild testthat
     ;;
   bench) set -- boot parallelly mirai future future.apply crew ;;
   document) set -- roxygen2 ;;

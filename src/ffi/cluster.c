@@ -376,6 +376,18 @@ SEXP ffi_node_look(SEXP node) {
   return describe_peer(peer);
 }
 
+// ffi_node_heals serves the session for a moment and tells whether a worker that is gone
+// is being replaced, or one that lives would be.
+SEXP ffi_node_heals(SEXP node) {
+  enum ffi_outcome outcome;
+  const struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarLogical(0);
+  ffi_wait_slice(peer->cluster->session, 2);
+  peer = ffi_peer_of(node, &outcome);
+  return Rf_ScalarLogical(peer != NULL && peer->cluster->policy.on &&
+                          !peer->dead);
+}
+
 SEXP ffi_node_status(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);

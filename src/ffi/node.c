@@ -402,6 +402,25 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
   return one;
 }
 
+// ffi_nodes_wait waits for an answer of any of the nodes: whether there is one, or a
+// reason why none will come.
+SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s) {
+  const R_xlen_t n = Rf_xlength(nodes);
+  struct mst_peer **peers =
+      (struct mst_peer **)(void *)R_alloc((size_t)n + 1, sizeof *peers);
+  for (R_xlen_t i = 0; i < n; i++) {
+    enum ffi_outcome outcome;
+    peers[i] = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
+    if (peers[i] == NULL) return Rf_ScalarLogical(1);
+    drop_unread(peers[i]);
+  }
+  uint32_t lost = 0;
+  const int slice_ms = (int)(Rf_asReal(timeout_s) * 1000.0);
+  const int found = mst_peer_wait(peers, (uint32_t)n, slice_ms, &lost, NULL);
+  if (found == -MST_EAGAIN) look_up(peers[0]);
+  return Rf_ScalarLogical(found != -MST_EAGAIN);
+}
+
 // ffi_node_ping asks for a sign of life of the worker's second thread: the round
 // trip in seconds, NA if none came in time, or an outcome.
 SEXP ffi_node_ping(SEXP node, SEXP timeout_s) {

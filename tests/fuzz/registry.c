@@ -6,7 +6,7 @@
 extern const struct fuzz_target fuzz_frame, fuzz_hello, fuzz_text,
     fuzz_proc_msg, fuzz_value_head, fuzz_seed, fuzz_cancel, fuzz_log,
     fuzz_segment, fuzz_diag_counters, fuzz_diag_dump, fuzz_addr, fuzz_inbox,
-    fuzz_dial, fuzz_canary;
+    fuzz_dial, fuzz_scan, fuzz_canary;
 
 const struct fuzz_target *const fuzz_targets[] = {&fuzz_frame,
                                                   &fuzz_hello,
@@ -22,6 +22,7 @@ const struct fuzz_target *const fuzz_targets[] = {&fuzz_frame,
                                                   &fuzz_addr,
                                                   &fuzz_inbox,
                                                   &fuzz_dial,
+                                                  &fuzz_scan,
                                                   &fuzz_canary,
                                                   NULL};
 

@@ -237,7 +237,8 @@ test_cluster("clusters are joined by c(), also those of two starts", {
   expect_identical(clusterApplyLB(both, 1:9, sqrt), lapply(1:9, sqrt))
   expect_identical(node_pids(c(both[2], both[1])), rev(pids))
   expect_identical(node_pids(c(one)), pids[1L])
-  for (other in list(1, list(one[[1L]]), one[[1L]], structure(list(), class = "cluster"))) {
+  expect_identical(node_pids(c(one, two[[1L]])), pids)
+  for (other in list(1, list(one[[1L]]), "node")) {
     expect_error(c(one, other), class = "muster_error_input")
   }
 })

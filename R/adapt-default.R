@@ -1,0 +1,76 @@
+# muster as what parallel::makeCluster() starts, where R lets packages say so.
+
+#' Have makeCluster() start muster's workers
+#'
+#' After `muster_default()`, `parallel::makeCluster(n)` without a `type` starts a cluster of
+#' muster: also where somebody else's code calls it. R can do that from version 4.5 on
+#' (`registerClusterType()`). With an older R nothing changes, and a message says so.
+#' Package parallel itself is never changed.
+#'
+#' @param on `TRUE`, the default, or `FALSE` for R's own default.
+#' @returns `TRUE` if `makeCluster()` now starts muster's workers, `FALSE` if R's own,
+#'   invisibly.
+#' @section Errors:
+#' `muster_error_input`: `on` is neither `TRUE` nor `FALSE`.
+#' @section Source:
+#' `registerClusterType()` of package parallel, R 4.5.
+#' @examples
+#' muster_default()
+#' muster_default(FALSE)
+#' @export
+muster_default <- function(on = TRUE) {
+  check_flag(on, "on", sys.call())
+  register <- cluster_type_register()
+  if (is.null(register)) {
+    if (on) {
+      inform_muster("default",
+        paste0("makeCluster() of R ", getRversion(), " can't start muster's workers by default."),
+        hints = c(
+          "R 4.5 can. Until then: cl <- muster::makeClusterPSOCK(n), or cluster_start(n).",
+          "Functions that take a cluster take that one, also as setDefaultCluster(cl)."
+        )
+      )
+    }
+    return(invisible(FALSE))
+  }
+  if (on) {
+    register("MUSTER", start_cluster_type, make.default = TRUE)
+    the$default <- TRUE
+  } else if (the$default) {
+    # R's own type again; its starter is the one that R registers.
+    register("PSOCK", get("makePSOCKcluster", asNamespace("parallel")), make.default = TRUE)
+    the$default <- FALSE
+  }
+  invisible(on)
+}
+
+# parallel's function to register a type of clusters, NULL before R 4.5.
+cluster_type_register <- function() {
+  parallel <- asNamespace("parallel")
+  if ("registerClusterType" %in% getNamespaceExports(parallel)) {
+    get("registerClusterType", envir = parallel)
+  }
+}
+
+# R >= 4.5: parallel::makeCluster(n, type = "MUSTER").
+register_cluster_type <- function() {
+  register <- cluster_type_register()
+  if (!is.null(register)) {
+    register("MUSTER", start_cluster_type)
+  }
+}
+
+# What makeCluster() gives a starter: the number or the names of hosts, and options, of
+# which those are used that have a meaning here.
+start_cluster_type <- function(spec = NULL, ...) {
+  given <- list(...)
+  if (is.null(spec)) {
+    spec <- availableCores()
+  }
+  known <- intersect(names(given), names(formals(makeNodePSOCK)))
+  if (is.character(spec) || length(known)) {
+    do.call(makeClusterPSOCK, c(list(spec), given[known]))
+  } else {
+    cluster_start(spec, ...)
+  }
+}

@@ -1,0 +1,222 @@
+#' Start a cluster with the interface of parallelly
+#'
+#' `makeClusterPSOCK()` has the name, the arguments and the defaults of package
+#' parallelly's. Scripts that were written for it run unchanged; workers on this machine are
+#' muster's own: forked in milliseconds, replaced when they are lost, see [cluster_start()].
+#'
+#' @param workers Number of workers on this machine, or names of hosts, one for each
+#'   worker; more than one worker on a host is the host more than once. A host may come with
+#'   the port of its ssh server, as `"host:2200"`. `I(n)` says that you know that n are many.
+#' @param makeNode Function that makes a node, by default `makeNodePSOCK()`.
+#' @param port Port where this session listens for workers without muster: a number, several
+#'   to choose from, `"random"` for one of 11000 to 11999 (or of environment variable
+#'   `R_PARALLELLY_RANDOM_PORTS`), `"auto"` (default) for environment variable
+#'   `R_PARALLEL_PORT` and otherwise `"random"`. Muster's own workers need none.
+#' @param user User name at other hosts; `NULL` (default): as ssh has it.
+#' @param ... Arguments of `makeNodePSOCK()`.
+#' @param autoStop If `TRUE`, the cluster is stopped when R's garbage collector finds it.
+#'   `FALSE` by default.
+#' @param tries,delay With `setup_strategy = "sequential"`: how often a start is tried (3),
+#'   and the seconds in between (15).
+#' @param validate If `TRUE`, the default, nodes have a field `session_info` with what the
+#'   worker says of itself: R's version, system, pid, libraries.
+#' @param verbose If `TRUE`, messages tell what is done.
+#' @param worker Name or address of the host, by default `"localhost"`. Its attribute
+#'   `localhost`, `TRUE` or `FALSE`, says whether it is this machine if the name doesn't.
+#' @param master Name of this machine as the worker knows it. `NULL` (default): `"localhost"`
+#'   for workers here or behind a tunnel, else this machine's name.
+#' @param connectTimeout Seconds for a worker to start, by default 120.
+#' @param timeout Seconds without a word after which a worker without muster gives up, by
+#'   default 30 days. Muster's own know at once when the session is gone.
+#' @param rscript Words of the command that starts R. `"*"` stands for Rscript: this R's, or
+#'   the one on the other host's `PATH`, see `homogeneous`. A word `NAME=value` sets a
+#'   variable. With `I()` the words are text for a shell.
+#' @param homogeneous `TRUE` if Rscript is at the same path over there. `NULL` (default): as
+#'   parallelly decides, `TRUE` for this machine and for hosts without a dot in their name.
+#' @param rscript_args Arguments for Rscript, as text for a shell.
+#' @param rscript_envs Environment variables: `c(NAME = "value")` is set, `"NAME"` without
+#'   a name is copied from here, `c(NAME = NA)` is unset.
+#' @param rscript_libs Library paths of the workers; `"*"` stands for those that R would have
+#'   without this. `NULL` (default): this session's for muster's own workers, else as R has
+#'   them there.
+#' @param rscript_startup R code to be run by each worker before anything else: an
+#'   expression, strings, or a list of both. Packages that it names are loaded once, by the
+#'   fork server.
+#' @param rscript_call R code that makes R a worker. Anything but `NULL` means R's own
+#'   worker.
+#' @param rscript_sh Shell for which commands are quoted: `"auto"` (default) and `"sh"` for
+#'   POSIX shells, `"cmd"` for Windows hosts, `"none"` for no quoting. Two of them: for
+#'   the worker's command, and for the whole of it where ssh takes it.
+#' @param default_packages Packages to attach; `"*"` stands for
+#'   `getOption("defaultPackages")`; `NULL`: R's own default.
+#' @param methods If `FALSE`, package methods is left out of the default.
+#' @param socketOptions Option `socketOptions` of workers without muster. With
+#'   `"no-delay"`, the default, neither end waits to fill a packet (Nagle's algorithm).
+#'   `NULL` or `"NULL"` give the system's behaviour back.
+#' @param useXDR If `TRUE`, numbers travel in big-endian order to workers without muster: for
+#'   hosts of another byte order. `FALSE` by default.
+#' @param outfile File for what workers print. `"/dev/null"` (default): nowhere. `NULL`: it
+#'   is shown here.
+#' @param renice Number to be added to the priority of workers, as nice(1) does; `NA`
+#'   (default): none.
+#' @param rshcmd,rshopts Command that reaches another host, by default ssh, and its options
+#'   as text for a shell.
+#' @param revtunnel If `TRUE`, workers reach this session through the tunnel of their ssh
+#'   connection; `FALSE`: directly. `NA` (default): `TRUE` for ssh.
+#' @param rshlogfile File for messages of ssh; `TRUE` for a temporary one. `NULL` (default):
+#'   none.
+#' @param rank Number of the worker.
+#' @param manual If `TRUE`, the commands are shown and you run them.
+#' @param dryrun If `TRUE`, the commands are shown and nothing is started.
+#' @param quiet If `TRUE`, `dryrun` and `manual` show nothing.
+#' @param setup_strategy `"parallel"` (default): all workers start at once. `"sequential"`:
+#'   one after the other.
+#' @param calls If `TRUE`, the command of a worker without muster names the calls that led
+#'   here.
+#' @param action `"launch"` (default) starts the worker; `"options"` returns what would be
+#'   started.
+#' @returns `makeClusterPSOCK()`: a cluster, an object of class `c("muster_psock",
+#'   "muster_cluster", "SOCKcluster", "cluster")`; if some workers are without muster,
+#'   `"muster_joined"` stands in place of `"muster_cluster"`. `makeNodePSOCK()`: a node. With
+#'   `dryrun = TRUE` a list of `NULL`, as parallelly's.
+#' @section Differences to parallelly:
+#' The formal arguments are the same, and so is what `dryrun` prints, but for what follows.
+#' * Muster's own workers are lost and found: they are replaced and what they did runs
+#'   again, see Healing in [cluster_start()]. `options(muster.healing = FALSE)` gives
+#'   parallelly's behaviour, a call to a lost worker is an error.
+#' * More local workers than parallelly allows are a warning of class `muster_warning_load`,
+#'   not an error.
+#' * Arguments about TCP (`port`, `master`, `timeout`, `socketOptions`, `useXDR`, `calls`)
+#'   mean nothing to workers that have none.
+#' * `connectTimeout` is kept.
+#' * Muster's own workers have the session's library paths, and one thread for BLAS and
+#'   OpenMP unless `rscript_envs` has `OMP_NUM_THREADS` and so on.
+#' * Names of hosts and users, paths and values are quoted wherever a shell would see more in
+#'   them than a word. Hosts with marks of a shell are refused.
+#' * A host's port, as in `"host:2200"`, is given to ssh as `-p 2200`.
+#' * With `renice`, variables come before `nice` in the command. ssh is told
+#'   not to ask for passwords (`BatchMode`) and to end when a tunnel can't be made.
+#' * A number of workers must be whole. Unknown arguments are errors of class
+#'   `muster_error_input`.
+#' * Nodes have no `con`.
+#' @section Which worker is started:
+#' On this machine, with this R: muster's own. `rscript_envs`, `rscript_libs`,
+#' `rscript_args`, `default_packages`, `renice` and `rscript = c("nice", "*")` are settings
+#' of a fork server, which is booted once for each that differ; `rscript_startup` runs in each
+#' worker. Any other command that ends in `"*"` starts each worker by itself. Another R, a
+#' container, `rscript_call`, `manual = TRUE` and other hosts: R's own worker
+#' (`parallel:::.workRSOCK`), which this session drives over TCP without using R's
+#' connections, so that their limit doesn't apply. Such workers aren't replaced.
+#' @section Security:
+#' This session listens for workers without muster: on the loopback interface, or on all
+#' when a host is to connect directly (`revtunnel = FALSE`). A worker must show the word that
+#' its command line has before anything that it sends is read. What follows is neither
+#' encrypted nor authenticated, as with [parallel::makeCluster()]: use the tunnel.
+#' @section Errors:
+#' `muster_error_input`: an argument is wrong. `muster_error_launch`: a worker ended before
+#' it was there, with fields `worker`, `host`, `command`, `exit_code`, `signal`, `output`.
+#' `muster_error_timeout`: one wasn't there within `connectTimeout`. `muster_error_connect`:
+#' no port could be had. All that had started is ended first.
+#' @section Cost:
+#' Workers on this machine: as [cluster_start()], and one question to the first of them if
+#' `validate`. Others: one R and one connection each; all start at once.
+#' @section Source:
+#' The help of `makeClusterPSOCK()` in package parallelly. The protocol of R's own workers:
+#' `parallel:::.workRSOCK`.
+#' @examples
+#' cl <- makeClusterPSOCK(2, rscript_envs = c(PI = "3.14"))
+#' clusterEvalQ(cl, Sys.getenv("PI"))
+#' parallel::stopCluster(cl)
+#'
+#' # What would be run for a worker elsewhere:
+#' cl <- makeClusterPSOCK("n1.example.org", user = "ann", dryrun = TRUE)
+#' @export
+makeClusterPSOCK <- function(workers, makeNode = makeNodePSOCK, port = c("auto", "random"),
+                             user = NULL, ..., autoStop = FALSE,
+                             tries = getOption2("parallelly.makeNodePSOCK.tries", 3L),
+                             delay = getOption2("parallelly.makeNodePSOCK.tries.delay", 15),
+                             validate = getOption2("parallelly.makeNodePSOCK.validate", TRUE),
+                             verbose = isTRUE(getOption("parallelly.debug"))) {
+  call <- sys.call()
+  if (missing(workers)) {
+    abort_muster("input", "`workers` must be given: a number, or names of hosts.", call = call)
+  }
+  check_not_booting(call)
+  check_flag(autoStop, "autoStop", call)
+  tries <- check_count(tries, "tries", call = call)
+  if (!identical(as.numeric(delay), 0)) {
+    delay <- check_seconds(delay, "delay", call = call)
+  }
+  check_flag(validate, "validate", call)
+  ports <- check_port(port, call)
+  makeNode <- check_make_node(makeNode, names(list(...)), call)
+  hosts <- check_hosts(workers, call)
+  if (!identical(makeNode, makeNodePSOCK)) {
+    nodes <- lapply(seq_along(hosts), function(i) {
+      makeNode(hosts[[i]], port = ports[1L], user = user, ..., rank = i)
+    })
+    return(join_nodes(nodes))
+  }
+  options <- lapply(seq_along(hosts), function(i) {
+    # All workers of a number are alike.
+    if (i > 1L && is.numeric(workers)) return(NULL)
+    tryCatch(
+      makeNodePSOCK(hosts[[i]],
+        port = port, user = user, ..., rank = i, action = "options", verbose = verbose
+      ),
+      muster_error = function(e) raise_condition(with_call(e, call))
+    )
+  })
+  for (i in which(vapply(options, is.null, NA))) {
+    options[[i]] <- options[[1L]]
+    options[[i]]$rank <- i
+  }
+  if (!inherits(workers, "AsIs")) {
+    check_load(sum(vapply(options, `[[`, NA, "local")), call)
+  }
+  if (options[[1L]]$dryrun) {
+    return(show_commands(options, ports[1L]))
+  }
+  psock_start(options, port, tries, delay, validate, autoStop, call)
+}
+
+check_make_node <- function(makeNode, given, call) {
+  if (!is.function(makeNode)) {
+    abort_input("makeNode", "a function", makeNode, call)
+  }
+  known <- names(formals(args(makeNode)))
+  unknown <- setdiff(given, c(known, ""))
+  if (length(unknown) && !"..." %in% known) {
+    abort_muster("input", paste0("Unused argument `", unknown[1L], "`."),
+      hints = "See ?makeClusterPSOCK for the arguments of makeNodePSOCK().",
+      argument = unknown[1L], call = call
+    )
+  }
+  makeNode
+}
+
+with_call <- function(e, call) {
+  e$call <- call
+  e
+}
+
+# One host for each worker.
+check_hosts <- function(workers, call) {
+  if (is.character(workers)) {
+    if (!length(workers) || anyNA(workers)) {
+      abort_input("workers", "a number, or names of hosts", workers, call)
+    }
+    # `[` would drop attributes such as `localhost`.
+    return(if (length(workers) == 1L) list(workers) else as.list(as.vector(workers)))
+  }
+  count <- if (is.numeric(workers)) as.vector(unclass(workers)) else workers
+  count <- check_workers(count, FALSE, call)
+  as.list(rep(getOption2("parallelly.localhost.hostname", "localhost"), count))
+}
+
+show_commands <- function(options, port) {
+  for (o in options) {
+    if (!o$quiet) writeLines(launch_text(o, port))
+  }
+  structure(vector("list", length(options)), class = c("muster_psock", "SOCKcluster", "cluster"))
+}

@@ -1,0 +1,60 @@
+# What clusters of makeClusterPSOCK() print: as parallelly's do.
+
+#' @export
+print.muster_psock <- function(x, ...) {
+  cat(format(x), "\n", sep = "")
+  invisible(x)
+}
+
+#' @export
+format.muster_psock <- function(x, ...) {
+  hosts <- vapply(unclass(x), host_text, "")
+  lost <- which(vapply(unclass(x), is_lost, NA))
+  paste0(
+    "Socket cluster with ", counted(length(x), "node"), hosts_text(hosts),
+    if (length(lost)) {
+      paste0(
+        ". ", counted(length(lost), "node"), " (", paste0("#", lost, collapse = ", "), ")",
+        if (length(lost) == 1L) " has" else " have", " ended"
+      )
+    }
+  )
+}
+
+counted <- function(n, what) paste0(n, " ", what, if (n != 1L) "s")
+
+hosts_text <- function(hosts) {
+  counts <- table(factor(hosts, unique(hosts)))
+  if (length(counts) == 1L) {
+    return(paste0(" on ", names(counts)))
+  }
+  each <- paste0(counted_each(counts), names(counts))
+  paste0(" where ", paste(each, collapse = ", "))
+}
+
+counted_each <- function(counts) {
+  vapply(counts, function(n) paste0(counted(n, "node"), if (n == 1L) " is on " else " are on "), "")
+}
+
+host_text <- function(node) {
+  info <- if (is.null(node)) NULL else node[["session_info"]]
+  host <- if (is.null(node)) NA_character_ else node[["host"]]
+  said <- if (is.null(info)) {
+    "R version and platform not queried"
+  } else {
+    paste0(info$r$version.string, ", platform ", info$r$platform)
+  }
+  paste0("host ", sQuote(host), " (", said, ")")
+}
+
+# Stopped, or lost and not to be replaced.
+is_lost <- function(node) {
+  if (inherits(node, "muster_node")) {
+    status <- .Call(ffi_node_look, node)
+    return(is.integer(status) || status$state %in% c("lost", "stopped"))
+  }
+  if (inherits(node, "muster_stock_node")) {
+    return(!isTRUE(.Call(ffi_stock_state, node$link)$open))
+  }
+  FALSE
+}

@@ -1,0 +1,168 @@
+# Nodes whose workers are R's own: parallel's contract over links of ours.
+#
+# A node's worker answers in order. A verb that was left by an interrupt or an error is owed
+# answers that nobody wants any more: `owed` counts what is to come, `skip` what of it is to
+# be dropped, `frame` is the verb that sent it.
+
+stock_node <- function(worker, auto_stop = TRUE) {
+  o <- worker$o
+  node <- list2env(list(
+    link = worker$link, process = worker$process, host = o$host, rank = o$rank,
+    start = "stock", pid = worker$pid, options = o, owner = Sys.getpid(), owed = 0L, skip = 0L,
+    frame = NULL, session_info = NULL, stopped = FALSE
+  ), parent = emptyenv())
+  if (!auto_stop) {
+    the$kept <- c(the$kept, worker$link)
+  }
+  structure(node, class = "muster_stock_node")
+}
+
+# Asks all workers at once what they are.
+stock_ask <- function(nodes, options) {
+  facts <- session_facts
+  environment(facts) <- globalenv() # there may be no muster over there
+  for (node in nodes) stock_send(node, exec_message(facts, list()), globalenv())
+  for (node in nodes) {
+    info <- recvData.muster_stock_node(node)$value
+    if (is.list(info)) node$session_info <- info
+  }
+}
+
+stock_send <- function(node, data, frame) {
+  if (node$owed > 0L && !identical(node$frame, frame) && !identical(node$frame, globalenv())) {
+    node$skip <- node$owed
+  }
+  outcome <- .Call(ffi_stock_send, node$link, data, node$options$xdr, node$process)
+  if (is.null(outcome) && identical(data$type, "EXEC")) {
+    node$owed <- node$owed + 1L
+    node$frame <- frame
+  }
+  outcome
+}
+
+# The next message: list(message), or an outcome.
+stock_take <- function(node) {
+  taken <- .Call(ffi_stock_receive, node$link, node$process)
+  if (is.list(taken)) {
+    node$owed <- max(0L, node$owed - 1L)
+  }
+  taken
+}
+
+#' @exportS3Method parallel::sendData
+sendData.muster_stock_node <- function(node, data) {
+  outcome <- stock_send(node, data, verb_frame(parent.frame(3L)))
+  if (!is.null(outcome) && !identical(data$type, "DONE")) {
+    abort_stock(node, outcome, verb_call())
+  }
+}
+
+# The load-balanced verbs send from a function inside of theirs.
+verb_frame <- function(frame) {
+  around <- parent.env(frame)
+  inner <- !identical(around, emptyenv()) && !isNamespace(around) &&
+    identical(parent.env(around), asNamespace("parallel"))
+  if (inner) around else frame
+}
+
+#' @exportS3Method parallel::recvData
+recvData.muster_stock_node <- function(node) {
+  repeat {
+    taken <- stock_take(node)
+    if (!is.list(taken)) {
+      abort_stock(node, taken, verb_call())
+    }
+    if (node$skip == 0L) {
+      if (node$owed == 0L) node$frame <- NULL
+      return(taken[[1L]])
+    }
+    node$skip <- node$skip - 1L
+  }
+}
+
+#' @exportS3Method parallel::closeNode
+closeNode.muster_stock_node <- function(node) {
+  node$stopped <- TRUE
+  .Call(ffi_stock_close, node$link)
+  invisible()
+}
+
+# See recvOneData.muster_joined().
+one_of_stock <- function(cl, at, slice_s) {
+  nodes <- .subset(cl, at)
+  states <- .Call(
+    ffi_stock_poll, NULL, lapply(nodes, `[[`, "link"), lapply(nodes, `[[`, "process"), slice_s
+  )$links
+  for (k in which(states != 0L)) {
+    node <- nodes[[k]]
+    if (node$owed == 0L) {
+      next
+    }
+    if (states[k] == 1L && node$skip > 0L) {
+      stock_take(node)
+      node$skip <- node$skip - 1L
+    } else {
+      return(list(node = at[k], value = recvData.muster_stock_node(node)))
+    }
+  }
+  NULL
+}
+
+abort_stock <- function(node, outcome, call) {
+  rank <- node$rank
+  foreign <- !identical(node$owner, Sys.getpid())
+  if (foreign || node$stopped) {
+    abort_node(node, if (foreign) outcome_foreign else outcome_stopped, call)
+  }
+  status <- if (!is.null(node$process)) stock_end_status(node$process)
+  abort_muster(if (outcome == 5L) c("memory", "limit") else "lost",
+    paste0("Worker ", rank, " (pid ", node$pid, " on host ", node$host, ") is lost."),
+    details = c(
+      if (isFALSE(status$running)) paste0("It ended: ", exit_text(status), "."),
+      if (!is.null(status)) output_lines(status$output)
+    ),
+    hints = c(
+      "The other workers can still be used, as in cl[-n].",
+      "Workers without muster aren't replaced: cloneNode() starts another."
+    ),
+    worker = rank, pid = node$pid, host = node$host, exit_code = exit_field(status, 1L),
+    signal = exit_field(status, 2L), output = status$output, call = call
+  )
+}
+
+# The connection's end is seen before the process's.
+stock_end_status <- function(process) {
+  end <- proc.time()[["elapsed"]] + 0.5
+  repeat {
+    status <- .Call(ffi_stock_process, process)
+    if (!isTRUE(status$running) || proc.time()[["elapsed"]] > end) {
+      return(status)
+    }
+    .Call(ffi_stock_poll, NULL, list(), list(process), 0.01)
+  }
+}
+
+# Tells workers to end, and waits for those that were launched from here.
+stock_stop <- function(nodes) {
+  for (node in nodes) {
+    if (!identical(node$owner, Sys.getpid())) {
+      abort_node(node, outcome_foreign, verb_call())
+    }
+    try(.Call(
+      ffi_stock_send, node$link, list(type = "DONE", data = NULL, tag = NULL), node$options$xdr,
+      NULL
+    ), silent = TRUE)
+    .Call(ffi_stock_close, node$link)
+    node$stopped <- TRUE
+  }
+  the$kept <- Filter(function(one) !any(vapply(nodes, function(node) {
+    identical(node$link, one)
+  }, NA)), the$kept)
+  stock_reap(lapply(nodes, `[[`, "process"), 5)
+}
+
+#' @export
+print.muster_stock_node <- function(x, ...) {
+  cat("R's own worker ", x$rank, " on host ", sQuote(x$host), ", pid ", x$pid, "\n", sep = "")
+  invisible(x)
+}

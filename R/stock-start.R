@@ -1,0 +1,253 @@
+# R's own workers (parallel:::.workRSOCK): launched all at once, known by the word that
+# their command line has, and driven over connections of ours.
+#
+# One listener serves all workers of a start. A worker that connects is sent R's handshake
+# straight away: a call that it answers by its process id and its command line. One that
+# doesn't get it in time closes, and connects anew; what it left behind is closed here.
+
+# start_stock() gives a node for each of the options. Raises muster_error_launch, _timeout,
+# _connect; then nothing is left.
+start_stock <- function(options, port, validate, auto_stop, call) {
+  word <- .Call(ffi_stock_word)
+  listening <- stock_listen(options, port, call)
+  state <- new.env(parent = emptyenv())
+  state$workers <- lapply(options, function(o) list(o = o, mark = mark_of(o, word)))
+  state$links <- list() # connections that haven't answered the handshake
+  complete <- FALSE
+  on.exit({
+    .Call(ffi_stock_close, listening$listener)
+    for (link in state$links) .Call(ffi_stock_close, link)
+    if (!complete) stock_abandon(state$workers)
+  })
+  at_once <- !any(vapply(options, function(o) o$manual || o$strategy == "sequential", NA))
+  turns <- if (at_once) list(seq_along(options)) else as.list(seq_along(options))
+  for (turn in turns) {
+    for (i in turn) {
+      state$workers[[i]] <- stock_launch(state$workers[[i]], listening$port, at_once, call)
+    }
+    stock_await(state, turn, listening$listener, word, call)
+  }
+  nodes <- lapply(state$workers, stock_node, auto_stop = auto_stop)
+  if (validate) {
+    stock_ask(nodes, options)
+  }
+  complete <- TRUE
+  nodes
+}
+
+mark_of <- function(o, word) paste0("NODE=", o$rank, "-", word)
+
+# On the loopback, unless a worker is to reach us from elsewhere.
+stock_listen <- function(options, port, call) {
+  near <- vapply(options, function(o) o$revtunnel || is_local_host(o$master), NA)
+  listening <- .Call(
+    ffi_stock_listen, if (all(near)) "127.0.0.1" else "0.0.0.0", check_port(port, call)
+  )
+  if (!is.null(listening$error)) {
+    abort_muster("connect", "Can't listen for workers.",
+      details = paste0(listening$call, ": ", listening$error),
+      hints = "`port` may be \"random\", or several to choose from.",
+      errno = listening$errno, call = call
+    )
+  }
+  listening
+}
+
+# By a shell, since that is for whom the parts of the command are quoted.
+stock_launch <- function(worker, port, at_once, call) {
+  o <- worker$o
+  strategy <- if (at_once) "parallel" else "sequential"
+  worker$begun <- proc.time()[["elapsed"]]
+  if (o$manual) {
+    worker$command <- launch_command(o, port, strategy, worker$mark)
+    if (!o$quiet) writeLines(launch_text(o, port, strategy, worker$mark))
+    return(worker)
+  }
+  worker$command <- launch_command(o, port, strategy, worker$mark, run = TRUE)
+  verbose_message(o, paste0("Launching worker ", o$rank, ": ", worker$command))
+  process <- .Call(
+    ffi_stock_spawn, "/bin/sh", c("sh", "-c", worker$command), "R_TESTS", o$rank
+  )
+  if (is.list(process)) {
+    abort_muster(launch_kind(process$errno), paste0("Can't start worker ", o$rank, "."),
+      details = paste0(process$call, ": ", process$error), hints = errno_hint(process$errno),
+      worker = o$rank, host = o$host, command = worker$command, errno = process$errno,
+      call = call
+    )
+  }
+  worker$process <- process
+  worker
+}
+
+# Waits until the workers with these numbers are there.
+stock_await <- function(state, turn, listener, word, call) {
+  repeat {
+    open <- Filter(function(i) is.null(state$workers[[i]]$link), turn)
+    if (!length(open)) {
+      return(invisible())
+    }
+    launched <- Filter(function(i) !is.null(state$workers[[i]]$process), open)
+    happened <- .Call(
+      ffi_stock_poll, listener, state$links,
+      lapply(launched, function(i) state$workers[[i]]$process), 0.05
+    )
+    stock_answers(state, happened$links, word)
+    if (!is.null(happened$accepted)) {
+      greet(happened$accepted, state$workers[[1L]]$o)
+      state$links <- c(state$links, happened$accepted)
+    }
+    # One that has answered may have ended as well: that is for later calls.
+    open <- Filter(function(i) is.null(state$workers[[i]]$link), open)
+    for (i in intersect(launched[!happened$processes], open)) {
+      stock_check_end(state$workers[[i]], length(state$workers), call)
+    }
+    now <- proc.time()[["elapsed"]]
+    for (i in open) {
+      worker <- state$workers[[i]]
+      if (now - worker$begun > worker$o$connect_timeout) {
+        abort_stock_late(worker, length(state$workers), call)
+      }
+    }
+  }
+}
+
+# R's handshake, which asks for one thing more.
+greet <- function(link, o) {
+  .Call(ffi_stock_nodelay, link, "no-delay" %in% o$socket_options)
+  message <- exec_message(eval, list(quote(list(Sys.getpid(), commandArgs(TRUE)))))
+  .Call(ffi_stock_send, link, message, o$xdr, NULL)
+}
+
+exec_message <- function(fun, args) {
+  list(type = "EXEC", data = list(fun = fun, args = args, return = TRUE, tag = NULL), tag = NULL)
+}
+
+# Takes the answers that are there. Nothing of one is read that hasn't our word in it.
+stock_answers <- function(state, states, word) {
+  left <- list()
+  for (k in seq_along(states)) {
+    link <- state$links[[k]]
+    if (states[k] == 0L) {
+      left <- c(left, link)
+    } else if (states[k] == 1L && .Call(ffi_stock_holds, link, word)) {
+      stock_answered(state, link)
+    } else {
+      .Call(ffi_stock_close, link)
+    }
+  }
+  state$links <- left
+}
+
+stock_answered <- function(state, link) {
+  answer <- tryCatch(.Call(ffi_stock_receive, link, NULL)[[1L]]$value, error = function(e) NULL)
+  marks <- vapply(state$workers, `[[`, "", "mark")
+  i <- if (is.list(answer) && length(answer) == 2L) match(answer[[2L]], marks)
+  i <- i[!is.na(i)]
+  if (length(i) != 1L || !is.null(state$workers[[i]]$link) || !is.integer(answer[[1L]])) {
+    .Call(ffi_stock_close, link)
+    return(invisible())
+  }
+  state$workers[[i]]$link <- link
+  state$workers[[i]]$pid <- answer[[1L]]
+}
+
+# ---- Failures
+
+# A launcher that hands its job to another and ends well may still bring a worker.
+stock_check_end <- function(worker, count, call) {
+  o <- worker$o
+  status <- .Call(ffi_stock_process, worker$process)
+  ended_well <- identical(status$how, 1L) && identical(status$number, 0L)
+  if (ended_well && (o$raw || !o$local || length(o$rscript) > 1L)) {
+    return(invisible())
+  }
+  abort_muster("launch", paste0("Can't start ", worker_text(worker, count), "."),
+    details = c(
+      paste0("It ended: ", exit_text(status), "."), output_lines(status$output), log_lines(o)
+    ),
+    hints = c(launch_hint(o, status), command_hint(worker), "What had started was ended again."),
+    worker = o$rank, host = o$host, command = worker$command, pid = status$pid,
+    exit_code = exit_field(status, 1L), signal = exit_field(status, 2L), output = status$output,
+    call = call
+  )
+}
+
+abort_stock_late <- function(worker, count, call) {
+  o <- worker$o
+  status <- if (!is.null(worker$process)) .Call(ffi_stock_process, worker$process)
+  abort_muster("timeout",
+    paste0("Can't start ", worker_text(worker, count), " within ", o$connect_timeout, " s."),
+    details = c(
+      if (isTRUE(status$running)) "Its command still runs.",
+      if (isFALSE(status$running)) paste0("Its command ended: ", exit_text(status), "."),
+      if (!is.null(status)) output_lines(status$output), log_lines(o)
+    ),
+    hints = c(
+      if (!o$local && !o$revtunnel) {
+        paste0("Can host ", o$host, " reach this one as ", o$master, "? A tunnel needs not.")
+      },
+      command_hint(worker), "`connectTimeout` gives it more time.",
+      "What had started was ended again."
+    ),
+    worker = o$rank, host = o$host, command = worker$command, output = status$output, call = call
+  )
+}
+
+worker_text <- function(worker, count) {
+  o <- worker$o
+  paste0("worker ", o$rank, if (count > 1L) paste0(" of ", count), " on host ", o$host)
+}
+
+command_hint <- function(worker) {
+  paste0("Try its command by hand: ", sub("^exec ", "", worker$command))
+}
+
+log_lines <- function(o) {
+  if (is.null(o$rshlogfile) || !file.exists(o$rshlogfile)) {
+    return(NULL)
+  }
+  lines <- utils::tail(readLines(o$rshlogfile, warn = FALSE), 20L)
+  if (length(lines)) c("ssh logged:", paste0("  ", lines))
+}
+
+launch_hint <- function(o, status) {
+  code <- exit_field(status, 1L)
+  if (!o$local && identical(code, 255L)) {
+    o$revtunnel <- FALSE
+    return(paste0(
+      "The login failed. It must work without a password: ", login_command(o, 1L), " date"
+    ))
+  }
+  if (code %in% c(126L, 127L)) {
+    where <- if (o$local) "" else paste0(" on host ", o$host)
+    return(paste0("There is no such command", where, ": see `rscript` in ?makeClusterPSOCK."))
+  }
+  if (!o$local && o$revtunnel && grepl("forwarding failed", status$output, fixed = TRUE)) {
+    "The tunnel's port is in use over there: give another `port`."
+  }
+}
+
+# Ends what was launched, with all that it has started.
+stock_abandon <- function(workers) {
+  for (worker in workers) {
+    if (!is.null(worker$link)) .Call(ffi_stock_close, worker$link)
+    if (!is.null(worker$process)) .Call(ffi_stock_kill, worker$process, tools::SIGTERM)
+  }
+  stock_reap(lapply(workers, `[[`, "process"), 1)
+}
+
+# Waits for processes to end, and kills those that don't within the time.
+stock_reap <- function(processes, seconds) {
+  processes <- Filter(Negate(is.null), processes)
+  end <- proc.time()[["elapsed"]] + seconds
+  repeat {
+    runs <- .Call(ffi_stock_poll, NULL, list(), processes, 0.01)$processes
+    if (!any(runs)) {
+      return(invisible())
+    }
+    processes <- processes[runs]
+    if (proc.time()[["elapsed"]] > end) {
+      for (process in processes) .Call(ffi_stock_kill, process, tools::SIGKILL)
+    }
+  }
+}

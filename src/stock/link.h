@@ -1,0 +1,45 @@
+// link: a connection to one of R's own workers. Sends and takes whole messages.
+//
+// Nothing here waits: the caller polls `fd` and calls again. What an interrupt leaves
+// half done, received or sent, goes on with the next call. R thread.
+#ifndef MST_STOCK_LINK_H
+#define MST_STOCK_LINK_H
+
+#include <poll.h>
+#include <sys/types.h>
+
+#include "base/mst_buf.h"
+#include "base/mst_err.h"
+#include "stock/scan.h"
+
+struct mst_link {
+  int fd;            // -1 once closed; owned
+  pid_t owner;       // process that may use it
+  struct mst_buf in; // bytes received and not yet taken
+  struct mst_scan scan;
+  size_t whole;       // bytes of the first message in `in`, 0 if it isn't whole
+  struct mst_buf out; // bytes to be sent
+  size_t sent;        // of these
+  int ended;          // -MST_E* once nothing more can come
+};
+
+// mst_link_init takes over a connected descriptor.
+void mst_link_init(struct mst_link *link, int fd, pid_t owner);
+
+// mst_link_fill reads what is there, until a message is whole. 1: it is; 0: not yet.
+// -MST_ECLOSED, -MST_ESYS, -MST_EPROTO, -MST_ELIMIT, -MST_EMEM: nothing more will come.
+// most: limit in bytes on a message, 0 for none.
+int mst_link_fill(struct mst_link *link, size_t most);
+
+// mst_link_flush sends what is in `out`. 1: all; 0: the rest doesn't fit now; else as above.
+int mst_link_flush(struct mst_link *link);
+
+// mst_link_take drops the first message, which is whole.
+void mst_link_take(struct mst_link *link);
+
+// mst_link_events gives what poll() is to wait for.
+short mst_link_events(const struct mst_link *link);
+
+void mst_link_close(struct mst_link *link);
+
+#endif

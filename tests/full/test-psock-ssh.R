@@ -1,0 +1,137 @@
+# Workers on "other" hosts: R's own, over a real sshd on the loopback and its tunnels.
+
+# An sshd of this test's own: list(host, options), for as long as the test runs.
+local_sshd <- function(frame = parent.frame()) {
+  sshd <- Sys.which("sshd")
+  if (!nzchar(sshd)) sshd <- Find(file.exists, "/usr/sbin/sshd")
+  skip_if(is.null(sshd), "there is no sshd")
+  skip_if(!nzchar(Sys.which("ssh")) || !nzchar(Sys.which("ssh-keygen")), "there is no ssh")
+  dir <- tempfile("sshd-")
+  dir.create(dir, mode = "0700")
+  withr::defer(unlink(dir, recursive = TRUE), envir = frame)
+  # It wants this one where it runs as root.
+  if (is_root() && !dir.exists("/run/sshd")) {
+    dir.create("/run/sshd")
+    withr::defer(unlink("/run/sshd", recursive = TRUE), envir = frame)
+  }
+  for (key in c("host", "user")) {
+    system2("ssh-keygen", c("-q", "-t", "ed25519", "-N", "''", "-f", file.path(dir, key)))
+  }
+  port <- freePort(20000:30000)
+  writeLines(c(
+    paste("Port", port), "ListenAddress 127.0.0.1", paste0("HostKey ", dir, "/host"),
+    paste0("AuthorizedKeysFile ", dir, "/user.pub"), "PidFile none", "StrictModes no", "UsePAM no",
+    "PasswordAuthentication no", "KbdInteractiveAuthentication no",
+    "PermitRootLogin prohibit-password", "MaxStartups 100"
+  ), file.path(dir, "config"))
+  log <- file.path(dir, "log")
+  server <- processx::process$new(sshd, c("-D", "-e", "-f", file.path(dir, "config")),
+    stderr = log
+  )
+  withr::defer(server$kill_tree(), envir = frame)
+  up <- wait_until(any(grepl("listening on", readLines(log))) || !server$is_alive(), 10)
+  skip_if_not(up && server$is_alive(), paste("sshd doesn't run:", readLines(log)[1L]))
+  list(
+    host = paste0("127.0.0.1:", port),
+    options = c(
+      "-i", file.path(dir, "user"), "-F /dev/null -o IdentitiesOnly=yes",
+      "-o StrictHostKeyChecking=no -o LogLevel=ERROR",
+      paste0("-o UserKnownHostsFile=", dir, "/known")
+    )
+  )
+}
+
+test_that("S1: workers behind ssh start at once, each through a tunnel of its own", {
+  limit_time(60)
+  there <- local_sshd()
+  evil <- "it's \"q\" $HOME `id` $(id) \\ end"
+  cl <- makeClusterPSOCK(rep(there$host, 2),
+    rshopts = there$options, revtunnel = TRUE, rscript_envs = c(A = evil),
+    rscript_startup = list(bquote(said <- .(evil)), "Sys.sleep(1.5)"), renice = 2
+  )
+  withr::defer(stopCluster(cl))
+  seen <- clusterEvalQ(cl, list(
+    env = Sys.getenv("A"), said = said, ssh = Sys.getenv("SSH_CONNECTION"), pid = Sys.getpid(),
+    nice = tools::psnice()
+  ))
+  for (one in seen) {
+    expect_identical(one[c("env", "said")], list(env = evil, said = evil))
+    expect_true(nzchar(one$ssh))
+    expect_identical(one$nice, tools::psnice() + 2L)
+  }
+  expect_identical(vapply(seen, `[[`, 0L, "pid"), vapply(cl, function(node) node$pid, 0L))
+  expect_identical(isLocalhostNode(cl), c(FALSE, FALSE))
+  expect_identical(isNodeAlive(cl), c(TRUE, TRUE))
+  expect_identical(unlist(clusterApplyLB(cl, 1:9, function(i) i)), 1:9)
+  expect_match(format(cl), "2 nodes on host")
+})
+
+test_that("workers here and there make one cluster, and one that is killed there is known", {
+  limit_time(60)
+  there <- local_sshd()
+  cl <- makeClusterPSOCK(c("localhost", there$host),
+    rshopts = there$options, rscript = c("nice", "*")
+  )
+  withr::defer(stopCluster(cl))
+  expect_identical(vapply(cl, function(node) node$start, ""), c("fork", "stock"))
+  expect_identical(clusterCall(cl, tools::psnice), list(10L, 10L))
+  expect_identical(parSapply(cl, 1:5, function(i) i), 1:5)
+  expect_true(killNode(cl[[2]]))
+  expect_identical(isNodeAlive(cl), c(TRUE, FALSE))
+  cl[2] <- cloneNode(cl[2])
+  expect_identical(clusterCall(cl, function() 1), list(1, 1))
+})
+
+test_that("a login or a command that fails over there is reported at once", {
+  limit_time(60)
+  there <- local_sshd()
+  cases <- list(
+    login = list(there$host, user = "nobody-of-this-name"),
+    command = list(there$host, rscript = "/no/R"),
+    port = list("127.0.0.1:1")
+  )
+  codes <- c(login = 255L, command = 127L, port = 255L)
+  for (name in names(cases)) {
+    took <- system.time(error <- expect_error(
+      do.call(makeClusterPSOCK, c(cases[[name]], list(rshopts = there$options))),
+      class = "muster_error_launch"
+    ))[["elapsed"]]
+    expect_lt(took, 10)
+    expect_identical(error$exit_code, codes[[name]], info = name)
+    expect_true(nzchar(error$output), info = name)
+    expect_match(conditionMessage(error), "127.0.0.1", fixed = TRUE)
+  }
+})
+
+test_that("a tunnel whose far end is taken is reported at once", {
+  limit_time(30)
+  there <- local_sshd()
+  port <- freePort(20000:30000)
+  taken <- lapply(c("127.0.0.1", "::1"), function(host) .Call(ffi_stock_listen, host, port))
+  withr::defer(for (one in taken) .Call(ffi_stock_close, one$listener))
+  # The session listens on another, so only the far end can't be had.
+  o <- makeNodePSOCK(there$host,
+    port = port - 1L, rank = 2L, rshopts = there$options, action = "options"
+  )
+  took <- system.time(error <- expect_error(
+    start_stock(list(o), port - 1L, FALSE, TRUE, NULL),
+    class = "muster_error_launch"
+  ))[["elapsed"]]
+  expect_lt(took, 10)
+  expect_match(error$output, "forwarding failed")
+})
+
+test_that("S9: workers over there end when the session is killed", {
+  limit_time(60)
+  there <- local_sshd()
+  session <- start_session(bquote({
+    cl <- makeClusterPSOCK(.(there$host), rshopts = .(there$options))
+    tell(pid = cl[[1]]$pid)
+    Sys.sleep(600) # tidy: until it is killed
+  }))
+  expect_true(wait_until(!is.null(told_by(session)$pid), 30))
+  pid <- told_by(session)$pid
+  expect_true(pid_runs(pid))
+  session$process$signal(tools::SIGKILL)
+  expect_true(wait_until(!pid_runs(pid), 15))
+})

@@ -1,0 +1,81 @@
+# What nodes and processes are, free ports, and what R can have open.
+
+test_cluster("L1: isForkedChild() is true in children of mclapply() and nowhere else", {
+  expect_false(isForkedChild())
+  cl <- local_cluster(1)
+  expect_identical(clusterCall(cl, function() muster::isForkedChild()), list(FALSE))
+  skip_without_fork()
+  children <- parallel::mclapply(1:2, function(i) isForkedChild(), mc.cores = 2)
+  expect_identical(children, list(TRUE, TRUE))
+})
+
+test_cluster("L2: a killed node is dead without healing, and is back within 1 s with it", {
+  for (healing in c(FALSE, TRUE)) {
+    cl <- suppressMessages(cluster_start(2, healing = healing))
+    expect_identical(isNodeAlive(cl), c(TRUE, TRUE))
+    tools::pskill(cl[[2]]$pid, tools::SIGKILL)
+    took <- system.time(alive <- suppressMessages(isNodeAlive(cl)))[["elapsed"]]
+    expect_identical(alive, c(TRUE, healing))
+    expect_lt(took, 1)
+    cluster_stop(cl)
+  }
+})
+
+test_cluster("L2: nodes of makeCluster() are NA, a zombie is dead", {
+  skip_without_proc()
+  expect_identical(isNodeAlive(local_psock(1)), NA)
+  cl <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
+  defer(function() stopCluster(cl))
+  pid <- cl[[1]]$pid
+  expect_true(process_runs(pid))
+  tools::pskill(pid, tools::SIGKILL)
+  # Nobody has reaped it: it is a child of this session, or of its shell.
+  expect_true(wait_until(!process_runs(pid), 5))
+  expect_identical(isNodeAlive(cl), FALSE)
+})
+
+test_cluster("nodes know where they run and how they were made", {
+  cl <- local_cluster(1, start = "spawn")
+  expect_identical(isForkedNode(cl), FALSE)
+  expect_identical(isLocalhostNode(cl[[1]]), TRUE)
+  parallels <- local_psock(1)
+  expect_identical(isForkedNode(parallels[[1]]), NA)
+  expect_identical(isLocalhostNode(parallels), TRUE)
+  expect_identical(isLocalhostNode(1), NA)
+  expect_identical(isNodeAlive(1), NA)
+})
+
+test_that("freePort() gives a port that can be listened on", {
+  port <- freePort()
+  taken <- .Call(ffi_stock_listen, "0.0.0.0", port)
+  expect_null(taken$error)
+  expect_identical(freePort(port, default = NA), NA_integer_)
+  expect_identical(freePort(c(port, port), default = "first"), port)
+  .Call(ffi_stock_close, taken$listener)
+  expect_identical(freePort(integer()), NA_integer_)
+  local_variables(R_PARALLELLY_RANDOM_PORTS = "20001:20100", R_PARALLEL_PORT = "random")
+  expect_true(freePort("auto") %in% 20001:20100)
+  for (bad in list("a", -1, 1.5, NA, 70000)) {
+    expect_error(freePort(bad), class = "muster_error_input")
+  }
+  expect_error(freePort(1024, default = "last"), class = "muster_error_input")
+})
+
+test_that("R's connections are counted, and all given back", {
+  before <- nrow(showConnections())
+  expect_gte(availableConnections(), 128)
+  expect_identical(nrow(showConnections()), before)
+})
+
+test_that("makeCluster() starts muster where R can register kinds of clusters", {
+  if (is.null(cluster_type_register())) {
+    expect_message(expect_false(muster_default()), class = "muster_message_default")
+    expect_false(muster_default(FALSE))
+  } else {
+    expect_true(muster_default())
+    on.exit(muster_default(FALSE))
+    cl <- parallel::makeCluster(1)
+    on.exit(parallel::stopCluster(cl), add = TRUE)
+    expect_s3_class(cl, "muster_cluster")
+  }
+})
