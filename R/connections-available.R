@@ -4,8 +4,9 @@
 #' it was built or started otherwise (`--max-connections`, from R 4.4 on). Each worker of
 #' [parallel::makeCluster()] takes one; muster's clusters take none.
 #'
-#' @returns A whole number, at least 3; `Inf` if there are more than
-#'   `options(parallelly.availableConnections.tries)`, by default 16384.
+#' @returns A number, at least 3; `Inf` if there are more than 16384.
+#'   `options(muster.availableConnections =)`, or `parallelly.availableConnections`, says it
+#'   in place of looking.
 #' @section Cost:
 #' The first call of a session opens connections until R refuses, and closes them: some
 #' milliseconds. Later calls know the answer.
@@ -14,27 +15,4 @@
 #' @examples
 #' availableConnections()
 #' @export
-availableConnections <- function() {
-  if (is.null(the$connections)) {
-    the$connections <- count_connections()
-  }
-  the$connections
-}
-
-count_connections <- function() {
-  most <- check_count(getOption2("parallelly.availableConnections.tries", 16384L),
-    "options(parallelly.availableConnections.tries)",
-    call = NULL
-  )
-  open <- list()
-  on.exit(for (one in open) close(one))
-  known <- nrow(showConnections(all = TRUE))
-  while (length(open) + known < most) {
-    one <- tryCatch(rawConnection(raw()), error = function(e) NULL)
-    if (is.null(one)) {
-      return(length(open) + known)
-    }
-    open[[length(open) + 1L]] <- one
-  }
-  Inf
-}
+availableConnections <- function() connections_max()

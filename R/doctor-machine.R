@@ -164,9 +164,8 @@ counted_text <- function(machine, count, since = "since boot") {
   paste0(
     count_text(count$total), " ", since,
     if (!is.na(count$grown)) {
-      paste0(", ", count_text(count$grown), " in ", seconds_text(machine$seconds))
+      paste0(", ", count_text(count$grown), " in ", seconds_text(machine$seconds, 2L))
     }
   )
 }
 
-seconds_text <- function(seconds) paste(format(seconds, digits = 2L, decimal.mark = "."), "s")

@@ -28,7 +28,7 @@ freePort <- function(ports = 1024:65535, default = "random", randomize = TRUE) {
   check_flag(randomize, "randomize", call)
   if (identical(ports, "auto")) {
     ports <- Sys.getenv("R_PARALLEL_PORT", "random")
-    if (!identical(ports, "random")) ports <- check_port("auto", call)
+    if (!identical(ports, "random")) ports <- choose_port("auto", call)
   }
   if (identical(ports, "random")) {
     ports <- random_ports(call)

@@ -148,9 +148,9 @@ makeClusterPSOCK <- function(workers, makeNode = makeNodePSOCK, port = c("auto",
     delay <- check_seconds(delay, "delay", call = call)
   }
   check_flag(validate, "validate", call)
-  ports <- check_port(port, call)
+  ports <- choose_port(port, call)
   makeNode <- check_make_node(makeNode, names(list(...)), call)
-  hosts <- check_hosts(workers, call)
+  hosts <- worker_hosts(workers, call)
   if (!identical(makeNode, makeNodePSOCK)) {
     nodes <- lapply(seq_along(hosts), function(i) {
       makeNode(hosts[[i]], port = ports[1L], user = user, ..., rank = i)
@@ -201,7 +201,7 @@ with_call <- function(e, call) {
 }
 
 # One host for each worker.
-check_hosts <- function(workers, call) {
+worker_hosts <- function(workers, call) {
   if (is.character(workers)) {
     if (!length(workers) || anyNA(workers)) {
       abort_input("workers", "a number, or names of hosts", workers, call)

@@ -85,7 +85,7 @@ check_default_packages <- function(packages, methods, call) {
 # node_options() checks what makeNodePSOCK() was given and fills in what follows from it:
 # a list of class "muster_node_options", with what was given in `given`.
 node_options <- function(given, call) {
-  host <- check_host(given$worker, call)
+  host <- check_remote_host(given$worker, call)
   rank <- check_count(given$rank, "rank", max = 65535L, call = call)
   manual <- check_flag(given$manual, "manual", call)
   rshcmd <- if (!host$local) check_rshcmd(given$rshcmd, call)
@@ -129,7 +129,7 @@ packages_text <- function(packages) {
 # ---- Hosts
 
 # list(host, port, local). A host that looks like an option would be one to ssh.
-check_host <- function(worker, call) {
+check_remote_host <- function(worker, call) {
   ok <- is.character(worker) && length(worker) == 1L && !is.na(worker) && nzchar(worker) &&
     !startsWith(worker, "-") && !grepl("[[:space:][:cntrl:]'\"`$;&|<>()\\\\]", worker)
   if (!ok) {

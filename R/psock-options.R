@@ -41,7 +41,7 @@ variable_value <- function(text, default) {
 
 # The ports that `port` of makeClusterPSOCK() allows, in the order to try them. Only
 # workers without muster need one.
-check_port <- function(port, call) {
+choose_port <- function(port, call) {
   if (identical(port, c("auto", "random"))) {
     port <- "auto"
   }

@@ -11,17 +11,17 @@ format.muster_psock <- function(x, ...) {
   hosts <- vapply(unclass(x), host_text, "")
   lost <- which(vapply(unclass(x), is_lost, NA))
   paste0(
-    "Socket cluster with ", counted(length(x), "node"), hosts_text(hosts),
+    "Socket cluster with ", number_of(length(x), "node"), hosts_text(hosts),
     if (length(lost)) {
       paste0(
-        ". ", counted(length(lost), "node"), " (", paste0("#", lost, collapse = ", "), ")",
+        ". ", number_of(length(lost), "node"), " (", paste0("#", lost, collapse = ", "), ")",
         if (length(lost) == 1L) " has" else " have", " ended"
       )
     }
   )
 }
 
-counted <- function(n, what) paste0(n, " ", what, if (n != 1L) "s")
+number_of <- function(n, what) paste0(n, " ", what, if (n != 1L) "s")
 
 hosts_text <- function(hosts) {
   counts <- table(factor(hosts, unique(hosts)))
@@ -33,7 +33,8 @@ hosts_text <- function(hosts) {
 }
 
 counted_each <- function(counts) {
-  vapply(counts, function(n) paste0(counted(n, "node"), if (n == 1L) " is on " else " are on "), "")
+  each <- function(n) paste0(number_of(n, "node"), if (n == 1L) " is on " else " are on ")
+  vapply(counts, each, "")
 }
 
 host_text <- function(node) {

@@ -59,7 +59,9 @@ socket_where <- function(host, port) {
   paste0(host, ":", port)
 }
 
-seconds_text <- function(x) paste(format(x, digits = 3L, decimal.mark = "."), "s")
+seconds_text <- function(x, digits = 3L) {
+  paste(format(x, digits = digits, decimal.mark = "."), "s")
+}
 
 # abort_socket() raises what a failure says. doing: what was tried, as in "receive a line
 # from". socket: list(host, port). late: one sentence for a timeout, without its time.

@@ -41,7 +41,7 @@ mark_of <- function(o, word) paste0("NODE=", o$rank, "-", word)
 stock_listen <- function(options, port, call) {
   near <- vapply(options, function(o) o$revtunnel || is_local_host(o$master), NA)
   listening <- .Call(
-    ffi_stock_listen, if (all(near)) "127.0.0.1" else "0.0.0.0", check_port(port, call)
+    ffi_stock_listen, if (all(near)) "127.0.0.1" else "0.0.0.0", choose_port(port, call)
   )
   if (!is.null(listening$error)) {
     abort_muster("connect", "Can't listen for workers.",

@@ -8,7 +8,6 @@ the$servers <- list() # fork servers of this session: list(key, pointer, env, pi
 the$servers_pid <- 0L # the process that they belong to
 the$jobs <- list() # of a worker: what the session sent once, by number
 the$plans <- list() # of clusters whose workers come from a fork server, by id
-the$connections <- NULL # how many R can have, once counted
 the$default <- FALSE # does makeCluster() start muster?
 the$pid <- 0L # the process that loaded muster
 the$unloaded <- FALSE

@@ -238,6 +238,15 @@ rules <- list(
     hits[!as.logical(named), ]
   },
   "what is exported has a help page" = exports_without_help,
+  "no two functions have one name" = function() {
+    found <- lapply(package_r, function(file) {
+      at <- grep("^[A-Za-z_.0-9]+ <- function", lines[[file]])
+      data.frame(name = sub(" .*", "", lines[[file]][at]), file = rep(file, length(at)), line = at)
+    })
+    found <- do.call(rbind, found)
+    found <- found[found$name %in% found$name[duplicated(found$name)], ]
+    offence(found$file, found$line, paste0(found$name, "() is defined elsewhere, too"))
+  },
   "files have one job" = function() {
     count <- lengths(lines[matching("^(R|src|tests)/.*[.]([rR]|[ch]|sh)$")])
     long <- names(count)[count > file_lines_max]

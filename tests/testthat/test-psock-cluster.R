@@ -176,7 +176,7 @@ test_that("L7: R_PARALLEL_PORT may be a number, and one by one is what can't be 
   # What a user starts by hand can't start at once.
   expect_true(any(grepl("SETUPSTRATEGY=sequential", shown, fixed = TRUE)))
   local_variables(R_PARALLEL_PORT = "random", R_PARALLELLY_RANDOM_PORTS = "20001:20003,20010")
-  expect_true(all(check_port("auto", NULL) %in% c(20001:20003, 20010L)))
+  expect_true(all(choose_port("auto", NULL) %in% c(20001:20003, 20010L)))
   local_variables(R_PARALLEL_PORT = "http")
   expect_error(makeClusterPSOCK(1, dryrun = TRUE), class = "muster_error_input")
 })
@@ -184,7 +184,7 @@ test_that("L7: R_PARALLEL_PORT may be a number, and one by one is what can't be 
 test_that("the choice of a port leaves the session's random numbers alone", {
   local_seed(1)
   before <- .Random.seed
-  check_port("random", NULL)
+  choose_port("random", NULL)
   freePort()
   expect_identical(.Random.seed, before)
 })
