@@ -14,7 +14,7 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz testthat full faults soak notroot asan rcheck demo"
+all="tidy build c tsan sim fuzz testthat full netns faults soak notroot asan rcheck demo"
 [ $# -gt 0 ] || eval "set -- $all"
 
 logs=$root/build/check
@@ -232,6 +232,15 @@ suite_testthat() {
 suite_full() {
   installed "full" || return 0
   run "full" 1500 Rscript tools/testthat.R full tests/full
+}
+
+suite_netns() {
+  if ! unshare -rn ip link set lo up >/dev/null 2>&1; then
+    skip "netns" "no network namespace can be made here (unshare -rn, ip)"
+    return 0
+  fi
+  installed "netns" || return 0
+  run "netns" 600 Rscript tools/testthat.R netns tests/netns
 }
 
 # SOAK=10000 kills more workers.

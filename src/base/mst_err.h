@@ -15,7 +15,8 @@ enum mst_code {
   MST_EMEM,     // no memory
   MST_ECLOSED,  // the peer is gone
   MST_ETIMEOUT, // the deadline passed
-  MST_EAGAIN    // would block: not an error, try when ready
+  MST_EAGAIN,   // would block: not an error, try when ready
+  MST_ECONNECT  // no connection came about; sys_errno says why
 };
 
 #define MST_ERR_TEXT_MAX 320

@@ -1,0 +1,16 @@
+// What systems do in different ways: sys_linux.c, sys_other.c. For net/ alone.
+#ifndef MST_NET_SYS_H
+#define MST_NET_SYS_H
+
+#include "net/addr.h"
+
+// mst_sys_socket makes a stream socket, mst_sys_accept takes one: non-blocking,
+// close-on-exec, without SIGPIPE. The descriptor, or -1 and errno.
+int mst_sys_socket(int family);
+int mst_sys_accept(int listener, struct mst_addr *peer);
+// mst_sys_keepalive sets how an idle connection is probed.
+void mst_sys_keepalive(int fd, int idle_s, int interval_s, int count);
+// mst_sys_user_timeout: 0, or -1 and errno.
+int mst_sys_user_timeout(int fd, int ms);
+
+#endif

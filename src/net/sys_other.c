@@ -1,0 +1,52 @@
+// Sockets where options can't be given at birth: macOS, older BSDs. See sys.h.
+#ifndef __linux__
+#include "net/sys.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+
+// Another thread that forks and executes in between would pass the descriptor on: R's
+// session has none that does.
+static int set_up(int fd) {
+  if (fd < 0) return fd;
+  (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
+  (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);
+#ifdef SO_NOSIGPIPE
+  const int on = 1;
+  (void)setsockopt(fd, SOL_SOCKET, SO_NOSIGPIPE, &on, sizeof on);
+#endif
+  return fd;
+}
+
+int mst_sys_socket(int family) {
+  return set_up(socket(family, SOCK_STREAM, 0));
+}
+
+int mst_sys_accept(int listener, struct mst_addr *peer) {
+  peer->len = sizeof peer->at;
+  return set_up(accept(listener, &peer->at.any, &peer->len));
+}
+
+void mst_sys_keepalive(int fd, int idle_s, int interval_s, int count) {
+#ifdef TCP_KEEPALIVE
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPALIVE, &idle_s, sizeof idle_s);
+#endif
+#ifdef TCP_KEEPINTVL
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s,
+                   sizeof interval_s);
+#endif
+#ifdef TCP_KEEPCNT
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+#endif
+  (void)fd, (void)idle_s, (void)interval_s, (void)count;
+}
+
+int mst_sys_user_timeout(int fd, int ms) {
+  (void)fd, (void)ms;
+  errno = ENOPROTOOPT;
+  return -1;
+}
+#else
+typedef int mst_sys_other_unused; // a translation unit must hold something
+#endif

@@ -1,0 +1,62 @@
+// Whole operations within a time. See stream.h.
+//
+// Each tries first and asks poll() only if that would block: what can be done at once costs
+// one system call. Readiness is only ever a hint here. Linux may report a socket as
+// readable whose data then turns out to be damaged, and another thread may have been
+// quicker; all sockets are non-blocking, so the worst is another round.
+#include "net/stream.h"
+
+#include <sys/uio.h>
+
+#include "base/mst_clock.h"
+
+// poll() counts in int milliseconds; longer waits are made of several.
+#define WAIT_MS_MAX (24 * 60 * 60 * 1000)
+
+int mst_net_wait(int fd, short events, int64_t until_ns) {
+  struct pollfd at = {.fd = fd, .events = events};
+  const int n = poll(&at, 1, mst_clock_ms_until(until_ns, WAIT_MS_MAX));
+  return n == 1 ? at.revents : 0;
+}
+
+int mst_net_send_until(int fd, const void *bytes, size_t n, size_t *done,
+                       int64_t until_ns, struct mst_err *err) {
+  while (*done < n) {
+    struct iovec part;
+    // sendmsg doesn't write through this pointer; its type predates const.
+    part.iov_base = (void *)(uintptr_t)((const uint8_t *)bytes + *done);
+    part.iov_len = n - *done;
+    const int64_t sent = mst_net_sendv(fd, &part, 1, NULL, 0, 0, err);
+    if (sent >= 0) {
+      *done += (size_t)sent;
+      continue;
+    }
+    if (sent != -MST_EAGAIN) return (int)sent;
+    if (mst_net_wait(fd, POLLOUT, until_ns) == 0) return -MST_EAGAIN;
+  }
+  return 0;
+}
+
+int mst_net_recv_until(int fd, void *bytes, size_t n, size_t *done,
+                       int64_t until_ns, struct mst_err *err) {
+  while (*done < n) {
+    const int64_t got =
+        mst_net_recv(fd, (uint8_t *)bytes + *done, n - *done, 0, err);
+    if (got > 0) {
+      *done += (size_t)got;
+      continue;
+    }
+    if (got != -MST_EAGAIN) return (int)got;
+    if (mst_net_wait(fd, POLLIN, until_ns) == 0) return -MST_EAGAIN;
+  }
+  return 0;
+}
+
+int mst_net_accept_until(int listener, int *fd, struct mst_addr *peer,
+                         int64_t until_ns, struct mst_err *err) {
+  for (;;) {
+    const int rc = mst_net_accept(listener, fd, peer, err);
+    if (rc != -MST_EAGAIN) return rc;
+    if (mst_net_wait(listener, POLLIN, until_ns) == 0) return -MST_EAGAIN;
+  }
+}
