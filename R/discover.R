@@ -108,7 +108,7 @@ discover <- function(targets, port, timeout = 0.02, retries = 1, in_flight = NUL
   call <- sys.call()
   service <- check_service(service, call)
   ports <- check_ports(port, call)
-  policy <- check_policy(timeout, retries, in_flight, rate, service, call)
+  policy <- check_scan_policy(timeout, retries, in_flight, rate, service, call)
   check_flag(resolve, "resolve", call)
   check_flag(edges, "edges", call)
   check_flag(public, "public", call)
@@ -146,7 +146,7 @@ check_ports <- function(port, call) {
 
 # What C code wants: attempts at once (0: its own choice), attempts of each, seconds for each
 # (0: auto), seconds between two starts.
-check_policy <- function(timeout, retries, in_flight, rate, service, call) {
+check_scan_policy <- function(timeout, retries, in_flight, rate, service, call) {
   if (!identical(timeout, "auto")) {
     ok <- is.numeric(timeout) && length(timeout) == 1L && !is.na(timeout) &&
       timeout >= 1e-6 && timeout <= 86400

@@ -4,6 +4,7 @@
 // (an interrupt, a time limit, an error of the user's function) leaves what was found.
 #include "ffi/discover.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -146,7 +147,8 @@ static void fill_row(SEXP columns, R_xlen_t row, SEXP address, int port,
   INTEGER(VECTOR_ELT(columns, FOUND))
   [row] = finding->found == MST_FOUND_NOTHING ? NA_INTEGER : finding->found;
   REAL(VECTOR_ELT(columns, RTT))
-  [row] = finding->rtt_ms < 0 ? NA_REAL : (double)finding->rtt_ms;
+  [row] = finding->rtt_ms < 0 ? NA_REAL
+                              : round((double)finding->rtt_ms * 1e3) / 1e3;
   INTEGER(VECTOR_ELT(columns, ATTEMPTS))[row] = finding->attempts;
   INTEGER(VECTOR_ELT(columns, REASON))[row] = finding->reason;
   INTEGER(VECTOR_ELT(columns, NUMBER))[row] = finding->number;
