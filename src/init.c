@@ -2,6 +2,7 @@
 #include "base/mst_assert.h"
 #include "ffi/discover.h"
 #include "ffi/ffi.h"
+#include "ffi/socket.h"
 
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
@@ -73,6 +74,7 @@ SESSION_ENTRIES(WITH)
 
 static const R_CallMethodDef entries[] = {
     SESSION_ENTRIES(SESSION_ENTRY) // each with its comma
+    FFI_SOCKET_ENTRIES,
     ENTRY(ffi_session_configure, 1),
     ENTRY(ffi_process_stat, 1),
     ENTRY(ffi_worker_track, 0),

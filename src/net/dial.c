@@ -32,20 +32,27 @@ int mst_net_dial(const struct mst_addr *addr, int *fd, struct mst_err *err) {
   return give_up(fd, errno, err);
 }
 
-int mst_net_dial_done(int fd, struct mst_err *err) {
+static int error_of(int fd) {
   int number = 0;
   socklen_t n = sizeof number;
-  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &n) != 0) number = errno;
-  if (number != 0) return failed(number, err);
-  // No error yet is no success yet: only one that has succeeded has a peer.
-  struct mst_addr peer;
-  struct mst_err no_peer;
-  mst_err_clear(&no_peer);
-  if (mst_addr_peer(fd, &peer, &no_peer) != 0) {
-    if (no_peer.sys_errno != ENOTCONN) return failed(no_peer.sys_errno, err);
-    // Reset right after it was made: connected no more, and the error was taken above.
+  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &number, &n) == 0 ? number
+                                                                : errno;
+}
+
+// No error yet is no success yet, and writable may be said too early: only a socket that
+// has a peer is connected.
+int mst_net_dial_done(int fd, struct mst_err *err) {
+  struct mst_addr peer, local;
+  if (mst_addr_peer(fd, &peer, NULL) != 0) {
+    int number = error_of(fd);
+    if (number != 0) return failed(number, err);
+    // Connected and reset, and somebody has asked for the error already.
     if (mst_net_wait(fd, POLLOUT, 0) & POLLHUP) return failed(ECONNRESET, err);
     return -MST_EAGAIN;
   }
-  return mst_addr_is_self(fd) ? failed(ECONNREFUSED, err) : 0;
+  if (!mst_addr_is_unix(&peer) && mst_addr_local(fd, &local, NULL) == 0 &&
+      mst_addr_same(&local, &peer)) {
+    return failed(ECONNREFUSED, err);
+  }
+  return 0;
 }

@@ -1,0 +1,94 @@
+#' Listen for connections and accept them
+#'
+#' `socket_listen()` opens a listening socket; `socket_accept()` takes connections from it, as
+#' many as come. They are sockets of muster's own, not connections of base R: R's limit of
+#' 128 connections doesn't apply, a timeout is for a whole call, in milliseconds if
+#' wanted, and every wait can be interrupted. A socket that nothing refers to any more is
+#' closed when R's garbage collector finds it.
+#'
+#' @param port Port to listen at, 0 to 65,535. 0, the default, takes a free one, which is the
+#'   result's `$port`.
+#' @param host Where to listen: an address of this machine (IPv4 or IPv6), a name that
+#'   has one, or the path of a unix socket, which begins with `/` or `unix:`. Default
+#'   `"127.0.0.1"`: only programs of this machine can connect. `"0.0.0.0"` (IPv4) or
+#'   `"::"` (IPv6, and IPv4 too) lets everybody in who can reach this machine; nothing
+#'   here asks who they are, so don't unserialize what they send (see [socket_receive()]). A
+#'   unix socket is for processes of the same user (its file has mode 0600) and takes the place of
+#'   one that nobody listens at any more; its file goes with the listener.
+#' @param backlog How many connections may wait to be accepted, a whole number from 1 up, or
+#'   `NULL`, the default: as many as the system allows (on Linux `net.core.somaxconn`, which
+#'   also cuts what is larger). [socket_status()] tells what is in force. When
+#'   the queue is full, clients try again by themselves after 1 s and more.
+#' @param handlers Number of listeners that share the port, 1 to 256, each with a queue of its
+#'   own: so many times as many connections may wait. The system spreads clients evenly
+#'   over them. Default 1. Not for unix sockets.
+#' @param timeout Seconds, from 0 up, also `Inf`. For `socket_listen()`: how long
+#'   [socket_accept()] waits where it isn't told, and what the connections from it
+#'   have as their timeout, see [socket_timeout()]. Default `getOption("timeout")`, 60 s in R.
+#'   For `socket_accept()`: how long this call waits; `NULL`: as the listener says. With 0 it
+#'   only looks.
+#' @param server A listener.
+#' @param blocking `FALSE` gives a connection that never waits: what can't be done at once
+#'   returns `NULL`. Default `TRUE`.
+#' @returns `socket_listen()`: a listener, of class `c("muster_listener", "muster_socket")`, with
+#'   fields `$host` and `$port` (`NA` for a unix socket). `socket_accept()`: a connection, of
+#'   class `c("muster_connection", "muster_socket")`, whose `$host` and `$port` are the client's;
+#'   `NULL` if `timeout` is 0 and nobody waits. A client that has reset its connection
+#'   before it was accepted is passed over, and waiting goes on.
+#' @section Errors:
+#' `muster_error_input`: an argument is wrong, or `server` is no open listener of this
+#' process (a forked child, such as one of [parallel::mclapply()], can't use its parent's
+#' sockets, nor can a copy that was saved). `muster_error_connect`: the system refuses
+#' to listen there (port in use, no right to it, address of another machine), with fields
+#' `host`, `port`, `errno` and `elapsed_s`. `muster_error_timeout`: nobody
+#' connected in time, with the same fields. `muster_error_limit`: no descriptors are left.
+#' @section Source:
+#' The R core team's report on socket connections (Kalibera and Tierney, 2020) and base R's
+#' [serverSocket()] and [socketAccept()]. Differences: the backlog is the longest there
+#' is, `blocking = FALSE` holds on the accepted end too, and reset clients don't end a
+#' wait. listen(2), accept(2), tcp(7), unix(7).
+#' @section Cost:
+#' One descriptor for each handler and connection, with numbers from 1024 up where the limit
+#' allows, so that R's own connections can still use the low ones.
+#' @seealso [socket_connect()] for the other end, [socket_send()], [socket_send_lines()],
+#'   [socket_select()], [socket_status()], [socket_close()].
+#' @examples
+#' server <- socket_listen()
+#' client <- socket_connect("127.0.0.1", server$port)
+#' peer <- socket_accept(server, timeout = 2)
+#' socket_send(client, list(a = 1, b = "two"))
+#' str(socket_receive(peer))
+#' socket_close(peer)
+#' socket_close(client)
+#' socket_close(server)
+#' @export
+socket_listen <- function(port = 0L, host = "127.0.0.1", backlog = NULL, handlers = 1L,
+                          timeout = getOption("timeout")) {
+  call <- sys.call()
+  check_host(host, call = call)
+  port <- check_port(port, host, 0L, call)
+  backlog <- if (is.null(backlog)) 0L else check_count(backlog, "backlog", call = call)
+  handlers <- check_count(handlers, "handlers", 1L, 256L, call = call)
+  timeout <- check_timeout(timeout, call = call)
+  if (is.na(timeout)) timeout <- 60
+  value <- .Call(ffi_socket_listen, host, port, backlog, handlers, timeout)
+  if (is_failure(value)) {
+    abort_socket(value, "listen at", list(host = host, port = port), call)
+  }
+  value
+}
+
+#' @rdname socket_listen
+#' @export
+socket_accept <- function(server, timeout = NULL, blocking = TRUE) {
+  pointer <- socket_pointer(server, "server", sys.call())
+  if (!is.null(timeout)) check_timeout(timeout, call = sys.call()) else timeout <- NA_real_
+  check_flag(blocking, "blocking", sys.call())
+  value <- .Call(ffi_socket_accept, pointer, timeout, blocking)
+  if (is_failure(value)) {
+    abort_socket(value, "accept a connection at", server, sys.call(),
+      late = paste("Nobody connected to", socket_where(server$host, server$port))
+    )
+  }
+  value
+}

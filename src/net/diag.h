@@ -1,0 +1,131 @@
+// diag: what the system knows of TCP: the queues of listeners, the state of one
+// connection, the counters of the network namespace. Linux; elsewhere each function
+// says that the system doesn't tell. No R, no state; any thread; no privilege needed.
+// Nothing here changes anything.
+#ifndef MST_NET_DIAG_H
+#define MST_NET_DIAG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_err.h"
+
+// ---- listeners
+
+// Most listeners that a list holds: one for each port, and a list stays below 4 MB.
+#define MST_DIAG_LISTENERS_MAX 65536u
+
+// One listening TCP socket.
+struct mst_diag_listener {
+  uint8_t address[16]; // in network order; IPv4 has the first four
+  uint64_t inode;      // of the socket, as fstat() and /proc/<pid>/fd tell it
+  uint32_t interface;  // index of the interface it is bound to, 0 for any
+  uint32_t uid;        // whose it is
+  uint32_t depth;      // connections that wait for accept() now
+  uint32_t backlog;    // as in force: the kernel holds one more, then drops
+  // Handshakes that aren't over (SYN_RECV). Listeners that share an address
+  // (SO_REUSEPORT) can't be told apart: the first has all of them.
+  uint32_t half_open;
+  uint16_t port; // in host order
+  uint8_t is_v6;
+};
+
+// A list that grows; {0} is an empty one. Freed by mst_diag_free.
+struct mst_diag_list {
+  struct mst_diag_listener *items;
+  size_t count, cap;
+};
+
+// mst_diag_listeners fills an empty list with the listeners of this network namespace,
+// IPv4 first, in the kernel's order. port (0: all) and inode (0: all) choose among them.
+// Blocks: the kernel answers at once, but it walks its table of connections: 1 ms for
+// 10,000 of them. The caller frees the list, also after an error. -MST_ESYS where
+// the kernel has no sock_diag (EPROTONOSUPPORT, ENOENT) or won't tell, -MST_EMEM,
+// -MST_ELIMIT past MST_DIAG_LISTENERS_MAX.
+int mst_diag_listeners(uint16_t port, uint64_t inode,
+                       struct mst_diag_list *list, struct mst_err *err);
+
+// mst_diag_listener_of is the same for one descriptor of a listening TCP socket.
+// -MST_EINPUT if the socket doesn't listen in this namespace; else as above.
+int mst_diag_listener_of(int fd, struct mst_diag_listener *listener,
+                         struct mst_err *err);
+
+// mst_diag_free frees what a list holds and makes it empty.
+void mst_diag_free(struct mst_diag_list *list);
+
+// mst_diag_dump_take reads one packet of the kernel's answer: listeners go into the
+// list, half-open connections into half_open (a list whose items have an address and
+// a port alone; past the limit they aren't counted). Pure. 1: more is to come, 0: that was the last one; -MST_ESYS with
+// the kernel's errno, -MST_EPROTO for bytes that are no answer, -MST_EMEM, -MST_ELIMIT.
+// For diag_linux.c and tests. -MST_ESYS on systems without it.
+int mst_diag_dump_take(const uint8_t *bytes, size_t n,
+                       struct mst_diag_list *list,
+                       struct mst_diag_list *half_open, struct mst_err *err);
+
+// ---- one connection
+
+struct mst_diag_tcp {
+  int32_t state;      // as in TCP_INFO: 1 established ... 10 listen, 11 closing
+  uint32_t rtt_us;    // smoothed round trip; 0 if none was measured
+  uint32_t rttvar_us; // its mean deviation
+  uint32_t rto_us;    // time until the next retransmission
+  uint32_t retransmits_now;   // of what isn't acknowledged yet, in a row
+  uint32_t retransmits_total; // segments, since the connection began
+  uint32_t unacked;           // segments on the way
+  uint32_t lost;              // of which the kernel thinks so
+  uint32_t depth;             // a listener's queue now, 0 for a connection
+  uint32_t backlog;           // and its limit
+};
+
+// mst_diag_tcp_look asks for the state of a TCP socket. Never blocks. -MST_ESYS:
+// EBADF, ENOTSOCK, EOPNOTSUPP or ENOPROTOOPT if it is no TCP socket, ENOTSUP on systems
+// without it.
+int mst_diag_tcp_look(int fd, struct mst_diag_tcp *tcp, struct mst_err *err);
+
+// mst_diag_state_name gives a word such as "established", "unknown" for other numbers.
+const char *mst_diag_state_name(int32_t state);
+
+// ---- counters
+
+// Of a network namespace, since it began. Names: mst_diag_counter_name.
+enum mst_diag_counter {
+  MST_DIAG_LISTEN_OVERFLOWS, // a handshake met a full accept queue
+  MST_DIAG_LISTEN_DROPS,  // a listener dropped one, for that or other reasons
+  MST_DIAG_REQ_FULL_DROP, // the queue of half-open ones was full: dropped
+  MST_DIAG_REQ_FULL_COOKIES, // the same: answered by a cookie
+  MST_DIAG_COOKIES_SENT,
+  MST_DIAG_SYN_RETRANS,   // a SYN or its answer was sent again
+  MST_DIAG_TIMEOUTS,      // retransmission timers that ran out
+  MST_DIAG_MEMORY_ABORTS, // connections ended for want of socket memory
+  MST_DIAG_ACTIVE_OPENS,  // connect()
+  MST_DIAG_PASSIVE_OPENS, // handshakes begun by others
+  MST_DIAG_ATTEMPT_FAILS, // of both, those that came to nothing
+  MST_DIAG_ESTAB_RESETS,
+  MST_DIAG_ESTABLISHED, // now
+  MST_DIAG_OUT_SEGS,
+  MST_DIAG_RETRANS_SEGS,
+  MST_DIAG_COUNTERS
+};
+
+struct mst_diag_counters {
+  int64_t value[MST_DIAG_COUNTERS]; // -1 where the kernel doesn't tell
+};
+
+// mst_diag_counters_clear makes all of them unknown.
+void mst_diag_counters_clear(struct mst_diag_counters *counters);
+
+// mst_diag_counters_parse takes the counters out of the text of /proc/net/netstat or
+// /proc/net/snmp; those that it doesn't have stay as they are. Pure; the text needs no
+// end mark and may be any bytes. Returns how many were found.
+int mst_diag_counters_parse(const char *text, size_t n,
+                            struct mst_diag_counters *counters);
+
+// mst_diag_counters_read clears and reads them. proc: where procfs is mounted, "/proc".
+// Reads two files of some kilobytes. -MST_ESYS if neither can be read.
+int mst_diag_counters_read(const char *proc, struct mst_diag_counters *counters,
+                           struct mst_err *err);
+
+// mst_diag_counter_name gives the kernel's name, such as "ListenOverflows".
+const char *mst_diag_counter_name(enum mst_diag_counter counter);
+
+#endif
