@@ -7,12 +7,12 @@ scan_slice_s <- 0.1
 new_scan <- function(wanted, without, edges, ports, policy, service, resolve, call) {
   scan <- list(
     wanted = wanted, ports = ports, resolve = resolve, begin = now_seconds(), call = call,
-    pointer = NULL
+    pointer = NULL, service = service, told = new.env(parent = emptyenv())
   )
   if (length(wanted$ranges)) {
     pointer <- .Call(
       ffi_scan_open, wanted$ranges, without$ranges, edges, ports, policy,
-      discover_services[[service]]
+      if (is.function(service)) service_call else discover_services[[service]]
     )
     if (is.list(pointer)) {
       abort_muster("limit", paste0("Can't begin to scan: ", pointer$error, "."),
@@ -70,10 +70,28 @@ go_on <- function(scan, progress) {
     if (outcome == "done") {
       return(invisible())
     }
+    if (outcome == "ask") {
+      ask_service(scan)
+    }
     if (!is.null(progress)) {
       show_progress(progress, .Call(ffi_scan_state, scan$pointer)[2L])
     }
   }
+}
+
+# Has the user's function judge a connection.
+ask_service <- function(scan) {
+  asked <- .Call(ffi_scan_asked, scan$pointer)
+  on.exit(socket_close(asked$socket))
+  good <- tryCatch(isTRUE(scan$service(asked$socket, asked$seconds)),
+    muster_error_timeout = function(e) NA,
+    error = function(e) {
+      first <- strsplit(conditionMessage(e), "\n", fixed = TRUE)[[1L]][1L]
+      assign(paste(asked$address, asked$port), first, envir = scan$told)
+      FALSE
+    }
+  )
+  .Call(ffi_scan_judge, scan$pointer, good)
 }
 
 # ---- the data frame
@@ -103,7 +121,7 @@ found_rows <- function(scan) {
     address = found$address, port = found$port,
     host = unname(scan$wanted$hosts[found$address])[seq_along(found$address)],
     status = found_words[found$found], rtt_ms = found$rtt_ms, attempts = found$attempts,
-    error = error_words(found), stringsAsFactors = FALSE
+    error = told_words(error_words(found), found, scan$told), stringsAsFactors = FALSE
   )
 }
 
@@ -114,6 +132,17 @@ error_words <- function(found) {
   }
   told <- found$reason > 0L
   words[told] <- reason_words[found$reason[told]]
+  words
+}
+
+# What the user's function said instead of an answer.
+told_words <- function(words, found, told) {
+  keys <- ls(told, all.names = TRUE)
+  if (length(keys)) {
+    at <- match(keys, paste(found$address, found$port))
+    foreign <- found_words[found$found[at]] %in% "foreign"
+    words[at[foreign]] <- unlist(mget(keys[foreign], envir = told), use.names = FALSE)
+  }
   words
 }
 

@@ -50,6 +50,11 @@
 #'     don't scan ports on which such a session waits.
 #'   * `"tls"`: it ends a TLS handshake, whoever's certificate it shows. Needs muster built
 #'     with OpenSSL.
+#'   * a function, called as `service(socket, seconds)` with a connection as of
+#'     [socket_connect()], whose timeout is what is left of this attempt's, in seconds. `TRUE`
+#'     means open, all else and any error foreign; a `muster_error_timeout` gives it another
+#'     attempt. The connection is closed afterwards. One is called after the other, so a slow
+#'     function makes a slow scan.
 #' @param exclude Targets, as above, that aren't asked: `NULL` for none. Blocks are taken
 #'   whole.
 #' @param progress `TRUE`, `FALSE`, or `NULL` for a terminal only: show how far it is, from 2 s
@@ -123,9 +128,20 @@ discover <- function(targets, port, timeout = 0.02, retries = 1, in_flight = NUL
 # ---- arguments
 
 discover_services <- c(tcp = 0L, pcp = 1L, psock = 2L, tls = 3L)
+service_call <- 4L # a function finds out
+# Those connected wait for their turn with it.
+service_at_once <- 256
 
 check_service <- function(service, call) {
-  service <- check_choice(service, "service", names(discover_services), call)
+  if (is.function(service)) {
+    return(service)
+  }
+  known <- names(discover_services)
+  if (!is.character(service) || length(service) != 1L || !service %in% known) {
+    abort_input("service", paste0(
+      "one of ", paste0("\"", known, "\"", collapse = ", "), " or a function"
+    ), service, call)
+  }
   if (service == "tls" && !.Call(ffi_has_tls)) {
     abort_input("service", "something else, as this muster is built without OpenSSL", service,
       call,
@@ -165,7 +181,7 @@ check_scan_policy <- function(timeout, retries, in_flight, rate, service, call) 
     }
   }
   c(
-    if (is.null(in_flight)) 0 else in_flight,
+    if (!is.null(in_flight)) in_flight else if (is.function(service)) service_at_once else 0,
     retries + 1,
     if (identical(timeout, "auto")) 0 else timeout,
     if (is.null(rate)) 0 else 1 / rate

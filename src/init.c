@@ -121,7 +121,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_scan_run, 2),
     ENTRY(ffi_scan_state, 1),
     ENTRY(ffi_scan_asked, 1),
-    ENTRY(ffi_scan_judge, 3),
+    ENTRY(ffi_scan_judge, 2),
     ENTRY(ffi_scan_findings, 1),
     ENTRY(ffi_scan_close, 1),
     {NULL, NULL, 0}};

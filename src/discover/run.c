@@ -136,7 +136,6 @@ int mst_scan_open(const struct mst_scan_options *options, struct mst_scan **out,
   scan->service = options->service;
   scan->probes = addresses * options->port_count;
   scan->ask_first = scan->ask_last = UINT32_MAX;
-  scan->ask.fd = -1;
   const int rc = prepare(scan, options, addresses, err);
   if (rc != 0) {
     mst_scan_close(scan);
@@ -164,18 +163,23 @@ void mst_scan_close(struct mst_scan *scan) {
 
 // ---- judging
 
-struct mst_scan_ask *mst_scan_asked(struct mst_scan *scan) {
+struct mst_scan_ask mst_scan_asked(const struct mst_scan *scan) {
   const struct mst_probe *probe = &scan->slots[scan->ask_first];
   // The time that others took to be judged isn't this one's.
   const double took_ms =
       (double)scan->findings[probe->number].rtt_ms * (double)MST_NS_PER_MS;
   const int64_t left_ns = mst_plan_timeout(scan->plan) - (int64_t)took_ms;
-  scan->ask = (struct mst_scan_ask){
-      .fd = probe->watch.fd,
+  return (struct mst_scan_ask){
       .ip = mst_scan_ip(scan, probe->number / scan->port_count),
       .port = scan->ports[probe->number % scan->port_count],
       .deadline_ns = mst_clock_now() + left_ns};
-  return &scan->ask;
+}
+
+int mst_scan_take(struct mst_scan *scan) {
+  struct mst_probe *probe = &scan->slots[scan->ask_first];
+  const int fd = probe->watch.fd;
+  probe->watch.fd = -1;
+  return fd;
 }
 
 void mst_scan_judge(struct mst_scan *scan, enum mst_proof verdict,
@@ -183,7 +187,6 @@ void mst_scan_judge(struct mst_scan *scan, enum mst_proof verdict,
   const uint32_t slot = scan->ask_first;
   MST_ASSERT(slot != UINT32_MAX);
   scan->ask_first = scan->slots[slot].next;
-  if (scan->ask.fd < 0) scan->slots[slot].watch.fd = -1; // it was taken
   mst_probe_judged(scan, slot, verdict, reason);
 }
 

@@ -59,7 +59,6 @@ struct mst_scan_options {
 
 // A connected socket that the caller judges (MST_SERVICE_CALL).
 struct mst_scan_ask {
-  int fd; // the scan's, unless the caller takes it by setting it to -1
   struct mst_ip ip;
   uint16_t port;
   int64_t deadline_ns; // the attempt's
@@ -79,9 +78,11 @@ void mst_scan_close(struct mst_scan *scan);
 // had, for seconds on end. -MST_ESYS. Whatever it returns, findings hold what is known.
 int mst_scan_run(struct mst_scan *scan, int64_t until_ns, struct mst_err *err);
 
-// mst_scan_asked gives the socket that mst_scan_run returned 1 for; mst_scan_judge says what
-// it is: MST_PROOF_GOOD, or MST_PROOF_BAD with the reason, and closes it.
-struct mst_scan_ask *mst_scan_asked(struct mst_scan *scan);
+// mst_scan_asked tells of the socket that mst_scan_run returned 1 for, mst_scan_take gives
+// its descriptor, the caller's from then on; mst_scan_judge says what it is: MST_PROOF_GOOD,
+// or MST_PROOF_BAD with the reason, and closes it if nobody took it.
+struct mst_scan_ask mst_scan_asked(const struct mst_scan *scan);
+int mst_scan_take(struct mst_scan *scan);
 void mst_scan_judge(struct mst_scan *scan, enum mst_proof verdict,
                     enum mst_reason reason);
 

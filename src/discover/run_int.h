@@ -37,7 +37,6 @@ struct mst_scan {
   struct mst_finding *findings;
   uint64_t counts[MST_FOUND_KINDS];
   uint32_t ask_first, ask_last; // slots to be judged
-  struct mst_scan_ask ask;
 };
 
 // ---- probe.c

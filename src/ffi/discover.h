@@ -36,10 +36,10 @@ SEXP ffi_scan_open(SEXP targets, SEXP exclude, SEXP edges, SEXP ports,
 SEXP ffi_scan_run(SEXP scan, SEXP seconds);
 // ffi_scan_state gives probes, decided, open, the bound on attempts at once.
 SEXP ffi_scan_state(SEXP scan);
-// ffi_scan_asked gives list(fd, address, port, seconds); ffi_scan_judge says what became
-// of it: 1 good, 0 wrong, NA no answer; taken: the descriptor is somebody else's now.
+// ffi_scan_asked gives list(socket, address, port, seconds), a connection of R's own from
+// then on; ffi_scan_judge says what it is: TRUE good, FALSE wrong, NA no answer.
 SEXP ffi_scan_asked(SEXP scan);
-SEXP ffi_scan_judge(SEXP scan, SEXP good, SEXP taken);
+SEXP ffi_scan_judge(SEXP scan, SEXP good);
 // ffi_scan_findings gives the columns of all probes in order.
 SEXP ffi_scan_findings(SEXP scan);
 SEXP ffi_scan_close(SEXP scan);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
+#include "ffi/socket.h"
 #include "net/net.h"
 
 struct scan_box {
@@ -117,22 +118,31 @@ static SEXP ip_text(const struct mst_ip *ip) {
 }
 
 SEXP ffi_scan_asked(SEXP scan_pointer) {
-  static const char *const names[] = {"fd", "address", "port", "seconds"};
-  const struct mst_scan_ask *ask = mst_scan_asked(ffi_scan_of(scan_pointer));
-  const double left_s = (double)(ask->deadline_ns - mst_clock_now()) / 1e9;
+  static const char *const names[] = {"socket", "address", "port", "seconds"};
+  struct mst_scan *scan = ffi_scan_of(scan_pointer);
+  const struct mst_scan_ask ask = mst_scan_asked(scan);
+  const double left_s = (double)(ask.deadline_ns - mst_clock_now()) / 1e9;
+  const double seconds = left_s > 0.001 ? left_s : 0.001;
+  struct ffi_socket *socket;
   SEXP value = PROTECT(ffi_list(4, names));
-  SET_VECTOR_ELT(value, 0, Rf_ScalarInteger(ask->fd));
-  SET_VECTOR_ELT(value, 1, Rf_ScalarString(PROTECT(ip_text(&ask->ip))));
-  SET_VECTOR_ELT(value, 2, Rf_ScalarInteger(ask->port));
-  SET_VECTOR_ELT(value, 3, Rf_ScalarReal(left_s > 0.001 ? left_s : 0.001));
-  UNPROTECT(2);
+  SEXP made = PROTECT(ffi_socket_new(0, 1, seconds, &socket));
+  socket->conn.fd = mst_scan_take(scan);
+  mst_net_raise(&socket->conn.fd, 1024);
+  (void)mst_addr_peer(socket->conn.fd, &socket->peer, NULL);
+  SEXP address = PROTECT(Rf_ScalarString(PROTECT(ip_text(&ask.ip))));
+  SET_VECTOR_ELT(
+      value, 0,
+      ffi_socket_object(made, CHAR(STRING_ELT(address, 0)), &socket->peer));
+  SET_VECTOR_ELT(value, 1, address);
+  SET_VECTOR_ELT(value, 2, Rf_ScalarInteger(ask.port));
+  SET_VECTOR_ELT(value, 3, Rf_ScalarReal(seconds));
+  UNPROTECT(4);
   return value;
 }
 
-SEXP ffi_scan_judge(SEXP scan_pointer, SEXP good, SEXP taken) {
+SEXP ffi_scan_judge(SEXP scan_pointer, SEXP good) {
   struct mst_scan *scan = ffi_scan_of(scan_pointer);
   const int verdict = Rf_asLogical(good);
-  if (Rf_asLogical(taken) == 1) mst_scan_asked(scan)->fd = -1;
   mst_scan_judge(scan, verdict == 1 ? MST_PROOF_GOOD : MST_PROOF_BAD,
                  verdict == NA_LOGICAL ? MST_REASON_MUTE : MST_REASON_WRONG);
   return R_NilValue;

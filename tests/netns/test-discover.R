@@ -30,11 +30,11 @@ test_that("P1: open, refused, silent, barred, far and absent hosts of a /24 are 
 test_that("P2, P3: a /24 of four hosts takes its timeout and little more", {
   limit_time(120)
   run <- run_ether(four, quote({
-    scan <- function(...) stopifnot(sum(discover("10.9.0.0/24", 44321, ...)$status == "open") >= 3)
+    ask <- function(...) stopifnot(sum(discover("10.9.0.0/24", 44321, ...)$status == "open") >= 3)
     tell(
-      once = least(scan(retries = 0)), twice = least(scan()),
-      ten = least(scan(retries = 0, in_flight = 10), 3L),
-      one = least(scan(retries = 0, in_flight = 1), 1L)
+      once = least(ask(retries = 0)), twice = least(ask()),
+      ten = least(ask(retries = 0, in_flight = 10), 3L),
+      one = least(ask(retries = 0, in_flight = 1), 1L)
     )
   }))
   # The bars, on a machine that does nothing else; bench/discover.R measures them.

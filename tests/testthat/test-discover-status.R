@@ -152,3 +152,24 @@ test_cluster("IPv6 addresses are asked too", {
   expect_identical(found$status[1L], "refused")
   expect_true(found$status[2L] %in% c("refused", "unreachable")) # a system without IPv6
 })
+
+test_cluster("a function that gets the connection judges it, and its errors are foreign", {
+  port <- local_hosts(c(
+    "127.1.0.1" = paste0("say:", hex(charToRaw("hello\n"))), "127.1.0.2" = "open",
+    "127.1.0.3" = paste0("say:", hex(charToRaw("other\n"))), "127.1.0.4" = "close"
+  ))
+  seconds <- numeric()
+  greets <- function(socket, left) {
+    seconds <<- c(seconds, left)
+    identical(socket_receive_lines(socket, 1L), "hello")
+  }
+  found <- discover("127.1.0.1-5", port, timeout = 0.3, service = greets)
+  expect_identical(found$status, c("open", "foreign", "foreign", "foreign", "refused"))
+  expect_identical(found$attempts[1:3], c(1L, 2L, 1L))
+  expect_match(found$error[2L], "said nothing in time")
+  expect_true(all(seconds > 0 & seconds <= 0.3))
+  fails <- discover("127.1.0.1-2", port, timeout = 0.3, service = function(...) stop("no idea"))
+  expect_identical(fails$status, rep("foreign", 2L))
+  expect_identical(fails$error, rep("no idea", 2L))
+  error <- expect_error(discover("127.0.0.1", 1, service = 5), class = "muster_error_input")
+})
