@@ -45,7 +45,8 @@ cli_probe <- function(args) {
     return(list(text = cli_probe_help, status = 0L))
   }
   as_pmfind <- !is.null(options$mechanism)
-  plan <- if (as_pmfind) pmfind_arguments(options, given$rest) else probe_arguments(options, given$rest)
+  read <- if (as_pmfind) pmfind_arguments else probe_arguments
+  plan <- read(options, given$rest)
   found <- cli_discover(plan, options$overall)
   open <- found[which(found$status == "open"), ]
   list(

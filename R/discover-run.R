@@ -63,7 +63,10 @@ go_on <- function(scan, progress) {
     if (is.list(outcome)) {
       abort_muster(if (outcome$call == "socket") "limit" else "internal",
         paste0("The scan ended early: ", outcome$error, "."),
-        hints = "Free some descriptors or raise the limit, see `ulimit -n`; field `found` has the rest.",
+        hints = paste(
+          "Free some descriptors or raise the limit, see `ulimit -n`;",
+          "field `found` has what is known."
+        ),
         errno = outcome$errno, call = scan$call
       )
     }

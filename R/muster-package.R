@@ -5,7 +5,8 @@
 #' [cluster_map()] and [task_submit()] are muster's own ways to use them; [cluster_share()]
 #' gives them large data. Workers that are lost are replaced, and what they did runs again.
 #' [cluster_status()] tells what they do. [cluster_stop()], or [parallel::stopCluster()],
-#' ends them. [availableCores()] tells how many there should be.
+#' ends them. [availableCores()] tells how many there should be. [discover()], and the command
+#' [muster probe][muster_cli()], find hosts and services.
 #'
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages and what workers print. Default
@@ -15,6 +16,8 @@
 #' * `muster.share_min`: bytes from which on a vector in a call's arguments, or in its value,
 #'   travels in shared memory, see [cluster_share()]. At least 4096; `Inf` switches that off.
 #'   Workers take the value that it has when their cluster starts. Default 262144 (256 kB).
+#' * `muster.discover_max`: addresses that [discover()] asks without being told twice. Default
+#'   65,536.
 #' * `muster.start_timeout`: seconds until a start that hangs is given up.
 #'   Default 120.
 #' * `muster.raise_nofile`: `TRUE` lets [cluster_start()] raise this session's

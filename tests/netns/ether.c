@@ -50,7 +50,8 @@ struct waiting {
 static struct host hosts[HOSTS_MAX];
 static int host_count, fd;
 static uint8_t mac[6];
-static struct waiting queue[QUEUE_MAX]; // a ring; delays differ, so each is looked at
+static struct waiting
+    queue[QUEUE_MAX]; // a ring; delays differ, so each is looked at
 static size_t queued;
 static unsigned long syns, dropped;
 
@@ -124,7 +125,8 @@ static void answer_arp(uint8_t *frame, size_t n) {
 
 // head begins a frame back to where `in` came from: Ethernet and IP of `bytes` more.
 static void head(uint8_t *out, const uint8_t *in, int protocol, size_t bytes) {
-  struct iphdr from, ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = (uint8_t)protocol};
+  struct iphdr from,
+      ip = {.version = 4, .ihl = 5, .ttl = 64, .protocol = (uint8_t)protocol};
   memcpy(&from, in + 14, sizeof from);
   memcpy(out, in + 6, 6);
   memcpy(out + 6, mac, 6);
@@ -136,7 +138,8 @@ static void head(uint8_t *out, const uint8_t *in, int protocol, size_t bytes) {
   memcpy(out + 14, &ip, sizeof ip);
 }
 
-static void answer_syn(const uint8_t *in, const struct tcphdr *syn, const struct host *host) {
+static void answer_syn(const uint8_t *in, const struct tcphdr *syn,
+                       const struct host *host) {
   uint8_t out[54];
   struct tcphdr tcp;
   memset(&tcp, 0, sizeof tcp);
@@ -198,7 +201,8 @@ static void take_tcp(const uint8_t *in, size_t n) {
 
 static void open_interface(const char *name) {
   struct ifreq request;
-  struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
+  struct sockaddr_ll at = {.sll_family = AF_PACKET,
+                           .sll_protocol = htons(ETH_P_ALL)};
   memset(&request, 0, sizeof request);
   strncpy(request.ifr_name, name, sizeof request.ifr_name - 1);
   fd = socket(AF_PACKET, SOCK_RAW, htons(ETH_P_ALL));
@@ -224,7 +228,8 @@ int main(int argc, char **argv) {
     *equals = '\0';
     struct host *host = &hosts[host_count++];
     host->kind = equals + 1;
-    if (strncmp(host->kind, "open:", 5) == 0) host->delay_ms = atoi(host->kind + 5);
+    if (strncmp(host->kind, "open:", 5) == 0)
+      host->delay_ms = (int)strtol(host->kind + 5, NULL, 10);
     if (inet_pton(AF_INET, argv[i], &host->ip) != 1) return 2;
   }
   srand(7);
@@ -235,9 +240,12 @@ int main(int argc, char **argv) {
     uint8_t frame[FRAME_MAX];
     struct sockaddr_ll from;
     socklen_t from_n = sizeof from;
-    struct pollfd at[2] = {{.fd = fd, .events = POLLIN}, {.fd = 0, .events = POLLIN}};
-    const int64_t next = send_due(), left = next < 0 ? 1000000000 : next - now_ns();
-    const struct timespec wait = {0, left > 0 ? (left < 999999999 ? left : 999999999) : 0};
+    struct pollfd at[2] = {{.fd = fd, .events = POLLIN},
+                           {.fd = 0, .events = POLLIN}};
+    const int64_t next = send_due(),
+                  left = next < 0 ? 1000000000 : next - now_ns();
+    const struct timespec wait = {
+        0, left > 0 ? (left < 999999999 ? left : 999999999) : 0};
     ppoll(at, 2, &wait, NULL);
     if ((at[1].revents & (POLLIN | POLLHUP)) && read(0, frame, 1) <= 0) break;
     if (!(at[0].revents & POLLIN)) continue;

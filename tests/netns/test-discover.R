@@ -17,7 +17,7 @@ test_that("P1: open, refused, silent, barred, far and absent hosts of a /24 are 
   found <- run$told$found
   expect_identical(found$address, paste0("10.9.0.", 1:254))
   status <- stats::setNames(found$status, found$address)
-  expect_identical(unname(status[c("10.9.0.1", "10.9.0.10", "10.9.0.30", "10.9.0.40", "10.9.0.50")]),
+  expect_identical(unname(status[paste0("10.9.0.", c(1, 10, 30, 40, 50))]),
     c("refused", "open", "refused", "silent", "unreachable"))
   # P2: a host at 15 ms is found within 20.
   expect_identical(status[["10.9.0.20"]], "open")

@@ -66,10 +66,12 @@ static void drop_none(int fd) {
 static int listen_at(const char *address, int *port) {
   struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = htons(*port)};
   socklen_t n = sizeof at;
-  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
+  int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0),
+      on = 1;
   if (fd < 0 || inet_pton(AF_INET, address, &at.sin_addr) != 1) die(address);
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 64)) die(address);
+  if (bind(fd, (struct sockaddr *)&at, sizeof at) || listen(fd, 64))
+    die(address);
   if (getsockname(fd, (struct sockaddr *)&at, &n)) die(address);
   *port = ntohs(at.sin_port);
   return fd;
@@ -122,7 +124,7 @@ static int accepts(const char *kind) {
 
 int main(int argc, char **argv) {
   if (argc < 3 || argc > HOSTS_MAX + 2) return 2;
-  int port = atoi(argv[1]), count = argc - 2;
+  int port = (int)strtol(argv[1], NULL, 10), count = argc - 2;
   struct pollfd at[HOSTS_MAX + 1] = {{.fd = 0, .events = POLLIN}};
   for (int i = 0; i < count; i++) {
     char *equals = strchr(argv[i + 2], '=');
@@ -133,7 +135,7 @@ int main(int argc, char **argv) {
     if (strcmp(hosts[i].kind, "silent") == 0) drop_all(hosts[i].listener);
     if (strncmp(hosts[i].kind, "late:", 5) == 0) {
       drop_all(hosts[i].listener);
-      hosts[i].open_ms = now_ms() + atoi(hosts[i].kind + 5);
+      hosts[i].open_ms = now_ms() + (int)strtol(hosts[i].kind + 5, NULL, 10);
     }
     at[i + 1].fd = accepts(hosts[i].kind) ? hosts[i].listener : -1;
     at[i + 1].events = POLLIN;
@@ -143,7 +145,8 @@ int main(int argc, char **argv) {
   for (;;) {
     poll(at, (nfds_t)count + 1, 10);
     char byte;
-    if ((at[0].revents & (POLLIN | POLLHUP)) && read(0, &byte, 1) <= 0) return 0;
+    if ((at[0].revents & (POLLIN | POLLHUP)) && read(0, &byte, 1) <= 0)
+      return 0;
     for (int i = 0; i < count; i++) {
       if (at[i + 1].revents != 0) serve(&hosts[i]);
       if (hosts[i].open_ms > 0 && now_ms() >= hosts[i].open_ms) {

@@ -42,9 +42,8 @@ test_cluster("muster probe --json prints JSON that others read", {
   expect_identical(json$rows$address, c("127.1.0.1", "127.1.0.2"))
   expect_identical(json$rows$status, c("open", "refused"))
   expect_identical(json$rows$host, c(NA, NA))
-  expect_identical(jsonlite::fromJSON(cli("probe", "127.1.0.2", "--port", port, "--json")$text)$rows,
-    list()
-  )
+  none <- cli("probe", "127.1.0.2", "--port", port, "--json")
+  expect_identical(jsonlite::fromJSON(none$text)$rows, list())
   odd <- "a\"b\\c\n\u0001\u00e9"
   expect_identical(jsonlite::fromJSON(json_string(odd)), odd)
 })

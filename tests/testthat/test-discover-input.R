@@ -76,11 +76,13 @@ test_cluster("an interrupt and a time limit leave what was found", {
 
 test_cluster("P4: with 16 descriptors a whole block is asked all the same", {
   skip_if_not(nzchar(Sys.which("prlimit")), "there is no prlimit, from util-linux")
-  code <- paste0(
-    "limit <- function(n) system2('prlimit', c('--pid', Sys.getpid(), paste0('--nofile=', n, ':')));",
+  code <- paste(
+    "limit <- function(n) {",
+    "  system2('prlimit', c('--pid', Sys.getpid(), paste0('--nofile=', n, ':')))",
+    "};",
     "loadNamespace('muster'); limit(16);",
     "found <- muster::discover('127.1.5.0/24', 1, in_flight = 64); limit(1024);",
-    "cat(nrow(found), unique(found$status), sep = ' ')"
+    "cat(nrow(found), unique(found$status))"
   )
   local_variables(R_LIBS = paste(.libPaths(), collapse = ":"))
   out <- system2(file.path(R.home("bin"), "Rscript"), c("-e", shQuote(code)), stdout = TRUE)
