@@ -5,7 +5,8 @@
 #' [cluster_map()] and [task_submit()] are muster's own ways to use them; [cluster_share()]
 #' gives them large data. Workers that are lost are replaced, and what they did runs again.
 #' [cluster_status()] tells what they do. [cluster_stop()], or [parallel::stopCluster()],
-#' ends them. [availableCores()] tells how many there should be. [discover()], and the command
+#' ends them. [availableCores()] tells how many there should be. [socket_listen()] and
+#' [socket_connect()] give sockets of their own. [discover()], and the command
 #' [muster probe][muster_cli()], find hosts and services.
 #'
 #' @section Options:

@@ -37,16 +37,24 @@
 #' refused$elapsed_s
 #' @export
 socket_connect <- function(host, port = NULL, timeout = getOption("timeout"), blocking = TRUE) {
-  check_host(host, call = sys.call())
-  port <- check_port(port, host, 1L, sys.call())
-  timeout <- check_seconds(timeout, "timeout", infinite = TRUE, call = sys.call())
-  check_flag(blocking, "blocking", sys.call())
   value <- .Call(ffi_socket_connect, host, port, timeout, blocking)
-  if (is_failure(value)) {
-    to <- list(host = host, port = if (is_socket_path(host)) NA_integer_ else port)
-    abort_socket(value, "connect to", to, sys.call(),
-      late = paste(socket_where(host, to$port), "didn't answer")
-    )
+  if (!inherits(value, "muster_failure")) {
+    return(value)
   }
-  value
+  call <- sys.call()
+  # C code takes arguments in their plain form only: that spares a good call these checks.
+  check_host(host, call = call)
+  port <- check_port(port, host, 1L, call)
+  if (value$kind == "arguments") {
+    timeout <- check_seconds(timeout, "timeout", infinite = TRUE, call = call)
+    check_flag(blocking, "blocking", call)
+    value <- .Call(ffi_socket_connect, host, port, timeout, blocking)
+    if (!is_failure(value)) {
+      return(value)
+    }
+  }
+  to <- list(host = host, port = if (is_socket_path(host)) NA_integer_ else port)
+  abort_socket(value, "connect to", to, call,
+    late = paste(socket_where(host, to$port), "didn't answer")
+  )
 }

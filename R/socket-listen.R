@@ -81,14 +81,16 @@ socket_listen <- function(port = 0L, host = "127.0.0.1", backlog = NULL, handler
 #' @rdname socket_listen
 #' @export
 socket_accept <- function(server, timeout = NULL, blocking = TRUE) {
-  pointer <- socket_pointer(server, "server", sys.call())
-  if (!is.null(timeout)) check_timeout(timeout, call = sys.call()) else timeout <- NA_real_
-  check_flag(blocking, "blocking", sys.call())
-  value <- .Call(ffi_socket_accept, pointer, timeout, blocking)
-  if (is_failure(value)) {
-    abort_socket(value, "accept a connection at", server, sys.call(),
-      late = paste("Nobody connected to", socket_where(server$host, server$port))
-    )
+  value <- .Call(ffi_socket_accept, server, timeout, blocking)
+  if (!inherits(value, "muster_failure")) {
+    return(value)
   }
-  value
+  # C code takes arguments in their plain form only: that spares a good call these checks.
+  call <- sys.call()
+  socket_pointer(server, "server", call)
+  check_timeout(timeout, call = call)
+  check_flag(blocking, "blocking", call)
+  abort_socket(value, "accept a connection at", server, call,
+    late = paste("Nobody connected to", socket_where(server$host, server$port))
+  )
 }

@@ -18,8 +18,8 @@
 #'
 #'   Of a connection: a list with `state` (`"established"`, `"close-wait"` when the other
 #'   end has closed, ...; `"failed"` after a reset), `host`, `port`, `local_host`, `local_port`,
-#'   `blocking`; `rtt_s`, `rttvar_s` and `rto_s`, the smoothed round trip, its deviation and the time
-#'   to the next retransmission, in seconds; `retransmits`, segments that were sent again
+#'   `blocking`; `rtt_s`, `rttvar_s` and `rto_s`, the smoothed round trip, its deviation and the
+#'   time to the next retransmission, in seconds; `retransmits`, segments that were sent again
 #'   so far; `lost`, segments on the way that count as lost; `sent_bytes`, `received_bytes`;
 #'   `unsent_bytes` and `unread_bytes`, waiting in this session; `age_s`.
 #'

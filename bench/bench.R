@@ -8,7 +8,7 @@ limits <- dyn.load(Sys.getenv("BENCH_LIMITS"))
 native <- lapply(
   c(
     now = "bench_now", forks = "bench_forks", round_trips = "bench_round_trips",
-    connects = "bench_connects"
+    connects = "bench_connects", refused = "bench_refused", probes = "bench_probes"
   ),
   getNativeSymbolInfo, limits
 )

@@ -69,7 +69,7 @@ refused_16 <- function(rounds) {
       stopifnot(all(found$status == "refused"))
       took
     } else {
-      bare <- .Call(native$connects, 127 * 2^24 + 9 * 2^16 + 1, 65534L, 9L)
+      bare <- .Call(native$probes, 127 * 2^24 + 9 * 2^16 + 1, 65534L, 9L)
       stopifnot(bare[2L] == 65534)
       bare[1L]
     }

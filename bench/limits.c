@@ -1,7 +1,7 @@
-// The clock of all benchmarks, and three limits to measure against: nothing that
+// The clock of all benchmarks, and the limits to measure against: nothing that
 // forks R can be faster than bare forks of R, nothing that sends a call to another
-// process and waits for its answer can be faster than one byte there and back, nothing
-// that tries addresses by connecting can be faster than connects alone.
+// process and waits for its answer can be faster than one byte there and back. And no
+// socket is connected, or address tried, faster than by the system calls that do it.
 //
 // bench/run.R compiles this into a directory of its own, which goes when it ends.
 // A forked child here does nothing but read, write and _exit: no R, no malloc.
@@ -109,6 +109,69 @@ SEXP bench_forks(SEXP count_arg) {
   return Rf_ScalarReal(took);
 }
 
+// A socket that listens at a free port of the loopback, or, if `closed`, only the address of
+// one that did.
+static int listen_somewhere(struct sockaddr_in *at, int closed) {
+  socklen_t n = sizeof *at;
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  memset(at, 0, sizeof *at);
+  at->sin_family = AF_INET;
+  at->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (fd < 0 || bind(fd, (struct sockaddr *)at, sizeof *at) < 0 ||
+      listen(fd, 128) < 0 || getsockname(fd, (struct sockaddr *)at, &n) < 0) {
+    Rf_error("a listener: %s", strerror(errno));
+  }
+  if (closed) {
+    close(fd);
+  }
+  return fd;
+}
+
+// bench_connects gives the seconds of each of `count` connections over the loopback: socket,
+// connect and accept, nothing else. Closing isn't counted.
+SEXP bench_connects(SEXP count_arg) {
+  int count = Rf_asInteger(count_arg);
+  SEXP times = PROTECT(Rf_allocVector(REALSXP, count));
+  struct sockaddr_in at;
+  int listener = listen_somewhere(&at, 0);
+  for (int i = 0; i < count; i++) {
+    double began = now_s();
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    int connected = connect(client, (struct sockaddr *)&at, sizeof at);
+    int server = accept(listener, NULL, NULL);
+    REAL(times)[i] = now_s() - began;
+    close(client);
+    close(server);
+    if (connected < 0 || server < 0) {
+      close(listener);
+      Rf_error("a connection: %s", strerror(errno));
+    }
+  }
+  close(listener);
+  UNPROTECT(1);
+  return times;
+}
+
+// bench_refused does the same for connects to a port at which nobody listens.
+SEXP bench_refused(SEXP count_arg) {
+  int count = Rf_asInteger(count_arg);
+  SEXP times = PROTECT(Rf_allocVector(REALSXP, count));
+  struct sockaddr_in at;
+  listen_somewhere(&at, 1);
+  for (int i = 0; i < count; i++) {
+    double began = now_s();
+    int client = socket(AF_INET, SOCK_STREAM, 0);
+    int connected = connect(client, (struct sockaddr *)&at, sizeof at);
+    REAL(times)[i] = now_s() - began;
+    close(client);
+    if (connected == 0) {
+      Rf_error("somebody listens at port %d", ntohs(at.sin_port));
+    }
+  }
+  UNPROTECT(1);
+  return times;
+}
+
 // bench_round_trips gives the seconds of each of `count` round trips of one byte to
 // a forked child, over a socket pair, blocking, without spinning.
 SEXP bench_round_trips(SEXP count_arg) {
@@ -148,10 +211,10 @@ SEXP bench_round_trips(SEXP count_arg) {
   return times;
 }
 
-// bench_connects gives the seconds of one non-blocking connect to each of `count` addresses
+// bench_probes gives the seconds of one non-blocking connect to each of `count` addresses
 // of the loopback from `first` on (host order), one after the other: socket, connect, its
 // error, close. *refused, the second value, counts those that nobody listened at.
-SEXP bench_connects(SEXP first_arg, SEXP count_arg, SEXP port_arg) {
+SEXP bench_probes(SEXP first_arg, SEXP count_arg, SEXP port_arg) {
   unsigned first = (unsigned)Rf_asReal(first_arg);
   int count = Rf_asInteger(count_arg);
   struct sockaddr_in at;

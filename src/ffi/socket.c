@@ -13,7 +13,7 @@
 
 struct ffi_wait ffi_wait_begin(const struct ffi_socket *socket, SEXP timeout) {
   struct ffi_wait wait = {.began_ns = mst_clock_now()};
-  double s = Rf_asReal(timeout);
+  double s = timeout == R_NilValue ? NA_REAL : Rf_asReal(timeout);
   if (ISNAN(s)) s = socket->timeout_s;
   wait.may_wait = s > 0 && (socket == NULL || socket->blocking);
   wait.deadline_ns = s < 1e9
@@ -211,6 +211,10 @@ static struct ffi_socket *none(const char *kind, SEXP *failure) {
 
 struct ffi_socket *ffi_socket_of(SEXP pointer, enum ffi_socket_kind kind,
                                  SEXP *failure) {
+  if (TYPEOF(pointer) == VECSXP && Rf_xlength(pointer) == 3 &&
+      Rf_inherits(pointer, "muster_socket")) {
+    pointer = VECTOR_ELT(pointer, 0);
+  }
   if (TYPEOF(pointer) != EXTPTRSXP ||
       R_ExternalPtrTag(pointer) != socket_tag()) {
     return none("no_socket", failure);

@@ -31,6 +31,7 @@ struct ffi_socket {
   size_t count;
   size_t turn;        // the one that is asked first next time
   uint32_t depth_max; // the longest queue that was seen
+  int64_t looked_ns;  // when that was looked at last
   uint64_t accepted;
   int64_t overflows,
       drops;        // the system's counters when it was opened, -1 unknown
@@ -43,8 +44,8 @@ struct ffi_wait {
   int may_wait;
 };
 
-// ffi_wait_begin: timeout is a number of seconds, or NA for the socket's own. socket may be
-// NULL, then timeout is no NA.
+// ffi_wait_begin: timeout is a number of seconds, or NULL or NA for the socket's own. socket
+// may be NULL, then timeout is a number.
 struct ffi_wait ffi_wait_begin(const struct ffi_socket *socket, SEXP timeout);
 // ffi_wait_end gives until when the core may wait now: a slice.
 int64_t ffi_wait_end(const struct ffi_wait *wait);
@@ -67,8 +68,8 @@ SEXP ffi_socket_new(int is_listener, int blocking, double timeout_s,
 // ffi_socket_object gives the R object. host may be NULL: that of the address.
 SEXP ffi_socket_object(SEXP pointer, const char *host,
                        const struct mst_addr *addr);
-// ffi_socket_of gives the record of an open socket of this process. NULL and *failure if there
-// is none, or it isn't of the kind that is wanted.
+// ffi_socket_of gives the record of an open socket of this process, from its pointer or its
+// object. NULL and *failure if there is none, or it isn't of the kind that is wanted.
 enum ffi_socket_kind { FFI_ANY, FFI_LISTENER, FFI_CONNECTION };
 struct ffi_socket *ffi_socket_of(SEXP pointer, enum ffi_socket_kind kind,
                                  SEXP *failure);

@@ -8,8 +8,32 @@
 #include "net/diag.h"
 #include "net/resolve.h"
 
-// Descriptors below this are left to R's select().
+// R's own connections wait in select(), which can't go past 1023, so sockets move out of the
+// way; but for the first few, since R has no more than 128 connections anyway.
+#define FD_FEW 256
 #define FD_FLOOR 1024
+
+static void move_away(int *fd) {
+  if (*fd >= FD_FEW) mst_net_raise(fd, FD_FLOOR);
+}
+
+// The queue is looked at so often at most: that costs as much as half an accept.
+#define DEPTH_NS MST_NS_PER_MS
+
+// ---- arguments in their plain form; R code checks the others
+
+static int is_number(SEXP x) {
+  return (TYPEOF(x) == INTSXP || TYPEOF(x) == REALSXP) && Rf_xlength(x) == 1;
+}
+
+static int is_flag(SEXP x) {
+  return TYPEOF(x) == LGLSXP && Rf_xlength(x) == 1 &&
+         LOGICAL(x)[0] != NA_LOGICAL;
+}
+
+static int is_wait(SEXP x) {
+  return x == R_NilValue || (is_number(x) && Rf_asReal(x) >= 0);
+}
 
 // ---- from names to addresses
 
@@ -82,7 +106,7 @@ SEXP ffi_socket_listen(SEXP host, SEXP port, SEXP backlog, SEXP handlers,
     return ffi_failure_of(rc, &err, &wait, -1);
   }
   for (size_t i = 0; i < socket->count; i++)
-    mst_net_raise(&socket->fds[i], FD_FLOOR);
+    move_away(&socket->fds[i]);
   if (mst_addr_is_unix(&socket->local)) {
     (void)lstat(socket->local.at.un.sun_path, &socket->path);
   }
@@ -108,9 +132,12 @@ static int accept_any(struct ffi_socket *socket, int *fd, struct mst_addr *peer,
                       int64_t until_ns, struct mst_err *err) {
   struct pollfd at[MST_HANDLERS_MAX];
   for (;;) {
+    const int64_t now_ns = mst_clock_now();
+    const int looks = now_ns - socket->looked_ns >= DEPTH_NS;
+    if (looks) socket->looked_ns = now_ns;
     for (size_t k = 0; k < socket->count; k++) {
       const size_t i = (socket->turn + k) % socket->count;
-      note_depth(socket, socket->fds[i]);
+      if (looks) note_depth(socket, socket->fds[i]);
       const int rc = mst_net_accept(socket->fds[i], fd, peer, err);
       if (rc == 0) socket->turn = (i + 1) % socket->count;
       if (rc != -MST_EAGAIN) return rc;
@@ -126,6 +153,9 @@ SEXP ffi_socket_accept(SEXP pointer, SEXP timeout, SEXP blocking) {
   SEXP failure = R_NilValue;
   struct ffi_socket *server = ffi_socket_of(pointer, FFI_LISTENER, &failure);
   if (server == NULL) return failure;
+  if (!is_wait(timeout) || !is_flag(blocking)) {
+    return ffi_failure("arguments", NULL, NULL, -1);
+  }
   const struct ffi_wait wait = ffi_wait_begin(server, timeout);
   struct ffi_socket *socket;
   struct mst_err err;
@@ -142,7 +172,7 @@ SEXP ffi_socket_accept(SEXP pointer, SEXP timeout, SEXP blocking) {
     UNPROTECT(1);
     return ffi_failure_of(rc, &err, &wait, -1);
   }
-  mst_net_raise(&socket->conn.fd, FD_FLOOR);
+  move_away(&socket->conn.fd);
   server->accepted++;
   // A client of a unix socket has no name of its own.
   if (mst_addr_is_unix(&server->local)) socket->peer = server->local;
@@ -155,30 +185,47 @@ SEXP ffi_socket_accept(SEXP pointer, SEXP timeout, SEXP blocking) {
 
 static void undo_reach(void *data) { mst_reach_end(data); }
 
+// are_plain tells whether the arguments of a connect are beyond doubt; where they aren't, R
+// code says what is wrong with them, or puts them into this form.
+static int are_plain(SEXP host, SEXP port, SEXP timeout, SEXP blocking) {
+  if (TYPEOF(host) != STRSXP || Rf_xlength(host) != 1 ||
+      STRING_ELT(host, 0) == NA_STRING || CHAR(STRING_ELT(host, 0))[0] == 0 ||
+      !is_number(port) || !is_number(timeout) || !is_flag(blocking)) {
+    return 0;
+  }
+  const double number = Rf_asReal(port),
+               least = mst_addr_is_path(CHAR(STRING_ELT(host, 0))) ? 0 : 1;
+  return number >= least && number <= 65535 && number == (int)number &&
+         Rf_asReal(timeout) > 0;
+}
+
 SEXP ffi_socket_connect(SEXP host, SEXP port, SEXP timeout, SEXP blocking) {
+  if (!are_plain(host, port, timeout, blocking)) {
+    return ffi_failure("arguments", NULL, NULL, -1);
+  }
   const char *name = Rf_translateChar(STRING_ELT(host, 0));
-  struct mst_reach *reach = (void *)R_alloc(1, sizeof *reach);
+  struct mst_reach reach;
   struct ffi_socket *socket;
   struct mst_err err;
   mst_err_clear(&err);
   const struct ffi_wait wait = ffi_wait_begin(NULL, timeout);
-  int rc = addresses_of(name, Rf_asInteger(port), reach->addrs, &reach->count,
+  int rc = addresses_of(name, Rf_asInteger(port), reach.addrs, &reach.count,
                         &wait, &err);
   if (rc != 0) return ffi_failure_of(rc, &err, &wait, -1);
   SEXP pointer = PROTECT(ffi_socket_new(0, Rf_asLogical(blocking) == 1,
                                         Rf_asReal(timeout), &socket));
-  mst_reach_begin(reach);
+  mst_reach_begin(&reach);
   do {
-    rc = mst_reach_until(reach, &socket->conn.fd, ffi_wait_end(&wait), &err);
-  } while (rc == -MST_EAGAIN && ffi_wait_on(&wait, undo_reach, reach));
-  socket->peer = reach->addrs[reach->won];
-  mst_reach_end(reach);
+    rc = mst_reach_until(&reach, &socket->conn.fd, ffi_wait_end(&wait), &err);
+  } while (rc == -MST_EAGAIN && ffi_wait_on(&wait, undo_reach, &reach));
+  socket->peer = reach.addrs[reach.won];
+  mst_reach_end(&reach);
   if (rc != 0) {
     socket->is_open = 0;
     UNPROTECT(1);
     return ffi_failure_of(rc, &err, &wait, -1);
   }
-  mst_net_raise(&socket->conn.fd, FD_FLOOR);
+  move_away(&socket->conn.fd);
   SEXP object = ffi_socket_object(pointer, name, &socket->peer);
   UNPROTECT(1);
   return object;

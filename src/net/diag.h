@@ -55,9 +55,10 @@ void mst_diag_free(struct mst_diag_list *list);
 
 // mst_diag_dump_take reads one packet of the kernel's answer: listeners go into the
 // list, half-open connections into half_open (a list whose items have an address and
-// a port alone; past the limit they aren't counted). Pure. 1: more is to come, 0: that was the last one; -MST_ESYS with
-// the kernel's errno, -MST_EPROTO for bytes that are no answer, -MST_EMEM, -MST_ELIMIT.
-// For diag_linux.c and tests. -MST_ESYS on systems without it.
+// a port alone; past the limit they aren't counted). Pure. 1: more is to come, 0: that
+// was the last one; -MST_ESYS with the kernel's errno, -MST_EPROTO for bytes that are no
+// answer, -MST_EMEM, -MST_ELIMIT. For diag_linux.c and tests. -MST_ESYS on systems
+// without it.
 int mst_diag_dump_take(const uint8_t *bytes, size_t n,
                        struct mst_diag_list *list,
                        struct mst_diag_list *half_open, struct mst_err *err);

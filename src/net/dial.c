@@ -24,8 +24,13 @@ int mst_net_dial(const struct mst_addr *addr, int *fd, struct mst_err *err) {
                        errno, "socket", "%s", strerror(errno));
   }
   if (!mst_addr_is_unix(addr)) mst_net_set_nodelay(*fd, 1);
-  if (connect(*fd, &addr->at.any, addr->len) == 0) {
-    return mst_addr_is_self(*fd) ? give_up(fd, ECONNREFUSED, err) : 0;
+  if (mst_sys_connect(*fd, addr) == 0) {
+    struct mst_addr local;
+    if (mst_addr_is_unix(addr) || mst_addr_local(*fd, &local, NULL) != 0 ||
+        !mst_addr_same(&local, addr)) {
+      return 0;
+    }
+    return give_up(fd, ECONNREFUSED, err); // connected to itself
   }
   // After EINTR the connect goes on by itself, as after EINPROGRESS.
   if (errno == EINPROGRESS || errno == EINTR) return -MST_EAGAIN;

@@ -54,6 +54,7 @@ static void set_options(int fd, const struct mst_addr *addr, int shared) {
   const int on = 1, off = 0;
   // A port whose last connections are in TIME_WAIT can be listened at again.
   (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  mst_net_set_nodelay(fd, 1); // what is accepted inherits it
   if (shared) (void)setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
   if (addr->at.any.sa_family == AF_INET6) {
     // "::" serves IPv4 as well, whatever the system's default is.
@@ -143,7 +144,6 @@ int mst_net_accept(int listener, int *fd, struct mst_addr *peer,
       return mst_err_set(err, MST_ESYS, errno, "accept", "%s", strerror(errno));
     }
     if (!mst_net_is_reset(*fd)) {
-      if (!mst_addr_is_unix(&from)) mst_net_set_nodelay(*fd, 1);
       if (peer != NULL) *peer = from;
       return 0;
     }

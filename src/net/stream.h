@@ -101,6 +101,9 @@ int mst_net_send_until(int fd, const void *bytes, size_t n, size_t *done,
 int mst_net_recv_until(int fd, void *bytes, size_t n, size_t *done,
                        int64_t until_ns, struct mst_err *err);
 
+// mst_net_peek is mst_net_recv without waiting that leaves the bytes where they are.
+int64_t mst_net_peek(int fd, void *bytes, size_t n, struct mst_err *err);
+
 // ---- opts.c. An option that the system or the kind of socket lacks is no error: it is
 // advice, but for mst_net_set_user_timeout, which says so.
 

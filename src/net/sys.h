@@ -8,6 +8,9 @@
 // close-on-exec, without SIGPIPE. The descriptor, or -1 and errno.
 int mst_sys_socket(int family);
 int mst_sys_accept(int listener, struct mst_addr *peer);
+// mst_sys_connect is connect() that tells as much as can be known at once: 0, or -1 and errno
+// (EINPROGRESS: not decided).
+int mst_sys_connect(int fd, const struct mst_addr *addr);
 // mst_sys_keepalive sets how an idle connection is probed.
 void mst_sys_keepalive(int fd, int idle_s, int interval_s, int count);
 // mst_sys_user_timeout: 0, or -1 and errno.

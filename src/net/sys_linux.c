@@ -2,6 +2,8 @@
 #ifdef __linux__
 #include "net/sys.h"
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/tcp.h>
 
 int mst_sys_socket(int family) {
@@ -12,6 +14,24 @@ int mst_sys_accept(int listener, struct mst_addr *peer) {
   peer->len = sizeof peer->at;
   return accept4(listener, &peer->at.any, &peer->len,
                  SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+static int is_loopback(const struct mst_addr *addr) {
+  if (addr->at.any.sa_family == AF_INET) {
+    return ntohl(addr->at.in4.sin_addr.s_addr) >> 24 == 127;
+  }
+  return addr->at.any.sa_family == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&addr->at.in6.sin6_addr);
+}
+
+// Over the loopback the whole handshake, or the refusal, is done when connect() comes back,
+// but it says EINPROGRESS all the same. A second call tells: 0, the error, or EALREADY.
+int mst_sys_connect(int fd, const struct mst_addr *addr) {
+  const int rc = connect(fd, &addr->at.any, addr->len);
+  if (rc == 0 || errno != EINPROGRESS || !is_loopback(addr)) return rc;
+  const int again = connect(fd, &addr->at.any, addr->len);
+  if (again != 0 && errno == EALREADY) errno = EINPROGRESS;
+  return again;
 }
 
 void mst_sys_keepalive(int fd, int idle_s, int interval_s, int count) {

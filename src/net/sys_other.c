@@ -28,6 +28,10 @@ int mst_sys_accept(int listener, struct mst_addr *peer) {
   return set_up(accept(listener, &peer->at.any, &peer->len));
 }
 
+int mst_sys_connect(int fd, const struct mst_addr *addr) {
+  return connect(fd, &addr->at.any, addr->len);
+}
+
 void mst_sys_keepalive(int fd, int idle_s, int interval_s, int count) {
 #ifdef TCP_KEEPALIVE
   (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPALIVE, &idle_s, sizeof idle_s);

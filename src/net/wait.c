@@ -6,6 +6,9 @@
 // quicker; all sockets are non-blocking, so the worst is another round.
 #include "net/stream.h"
 
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "base/mst_clock.h"
@@ -59,4 +62,16 @@ int mst_net_accept_until(int listener, int *fd, struct mst_addr *peer,
     if (rc != -MST_EAGAIN) return rc;
     if (mst_net_wait(listener, POLLIN, until_ns) == 0) return -MST_EAGAIN;
   }
+}
+
+int64_t mst_net_peek(int fd, void *bytes, size_t n, struct mst_err *err) {
+  const ssize_t got = recv(fd, bytes, n, MSG_PEEK | MSG_DONTWAIT);
+  if (got > 0) return (int64_t)got;
+  if (got == 0) {
+    return mst_err_set(err, MST_ECLOSED, 0, "recv", "the other end is closed");
+  }
+  if (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK) {
+    return -MST_EAGAIN;
+  }
+  return mst_err_set(err, MST_ECLOSED, errno, "recv", "%s", strerror(errno));
 }

@@ -42,7 +42,9 @@ enum mst_kind {
                           // put into bytes; session: the state to take on
   MST_KIND_JOB = 12,  // session: R bytes that calls need, numbered by head.call
   MST_KIND_DROP = 13, // session: job head.call is not needed any more
-  // 14 and 15 are kept free for the data channel
+  // before all others, over TCP: see dialin/dialin.h
+  MST_KIND_DIAL = 14,  // worker: wants to be this worker
+  MST_KIND_ADMIT = 15, // session: it is
   // session and worker, control channel
   MST_KIND_PING = 16, // either: 8 bytes that come back
   MST_KIND_PONG = 17,

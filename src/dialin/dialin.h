@@ -1,0 +1,165 @@
+// dialin: how workers that connect over TCP become members of a cluster, whatever happens to
+// their connections on the way. Two pure cores: the dialer is the worker's side, the door
+// the session's. No socket, no clock, no R, no allocation but in mst_door_open; events and
+// the time go in, actions come out. run.h joins the door to sockets. docs/PROTOCOL.md,
+// "Dialling in", says the same for writers of other clients.
+//
+// Problem: a full accept queue drops a handshake's packets, and then one end may believe in a
+// connection that the other end has never seen, or has forgotten (half-open). A worker
+// that waits silently on such a one waits for days.
+//
+// Way chosen: the worker speaks first (DIAL), so that its bytes are sent again until they
+// are through, and wants an answer (ADMIT) within 250 ms. Without one it closes the
+// connection, and only then, after a pause that grows and has jitter, opens another: so at
+// any time it has one, and its newest is the only one that it can mean. The session admits
+// the newest connection that it hears of, in place of an older one that isn't in use. It
+// counts as in use when the worker has said something after ADMIT; from then on
+// nothing takes its place.
+//
+// Not chosen: two connections at a time, of which the first to be answered wins. It saves
+// up to 250 ms after a loss, and needs a second round of answers to agree on which.
+//
+//   worker   dial ──> DIAL sent ──> admitted (says hello) ──> heard (done)
+//              ^          │ 250 ms, end        │ end
+//              └── pause ─┴────────────────────┘
+//   session  waiting (no DIAL yet) ──> admitted ──> in use, handed over
+//                 └ 2 s: closed           └ 2 s, end, newer one: closed
+#ifndef MST_DIALIN_H
+#define MST_DIALIN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_err.h"
+#include "wire/wire.h"
+
+// ---- DIAL and ADMIT
+
+#define MST_NONCE_BYTES 16u
+#define MST_DIAL_BYTES (MST_HEAD_BYTES + MST_NONCE_BYTES)
+
+struct mst_dial {
+  uint32_t cluster;
+  uint32_t worker;  // index in the cluster
+  uint32_t epoch;   // incarnation of the worker
+  uint16_t attempt; // which connection of this process, from 1, higher is newer
+  uint8_t nonce[MST_NONCE_BYTES]; // of this process, random
+};
+
+// mst_dial_encode writes a DIAL, or an ADMIT, which repeats it.
+void mst_dial_encode(const struct mst_dial *dial, enum mst_kind kind,
+                     uint8_t out[MST_DIAL_BYTES]);
+// mst_dial_decode reads one from n bytes, of which more than MST_DIAL_BYTES are not
+// looked at. 1: *dial is filled; 0: more bytes are needed; -MST_EPROTO: it is none, told as
+// early as the bytes allow.
+int mst_dial_decode(const uint8_t *bytes, size_t n, enum mst_kind kind,
+                    struct mst_dial *dial);
+int mst_dial_same(const struct mst_dial *one, const struct mst_dial *other);
+
+// ---- the worker's side
+
+// From the start of a connect to ADMIT.
+#define MST_DIAL_ANSWER_NS (INT64_C(250) * 1000000)
+// The pause before the second attempt is at most so long, random from 0 on: 1,000 workers
+// then come 0.1 ms apart, which one acceptor keeps up with. Each further one may be half
+// as long again, up to the last.
+#define MST_DIAL_PAUSE_NS (INT64_C(100) * 1000000)
+#define MST_DIAL_PAUSE_NS_MAX (INT64_C(2000) * 1000000)
+
+enum mst_dialer_state {
+  MST_DIALER_PAUSED,  // until due_ns
+  MST_DIALER_DIALING, // a connect is on its way
+  MST_DIALER_ASKING,  // DIAL was sent
+  MST_DIALER_BEGUN,   // admitted; the session hasn't said anything after it
+  MST_DIALER_DONE,    // the session talks
+  MST_DIALER_FAILED   // out of time, or refused
+};
+enum mst_dialer_event {
+  MST_DIALER_TICK,      // time has passed
+  MST_DIALER_CONNECTED, // of the one connection: it is up
+  MST_DIALER_ENDED,     // it failed, or was closed by the other end
+  MST_DIALER_ADMITTED,  // ADMIT came, and is ours (mst_dial_same)
+  MST_DIALER_REFUSED,   // REFUSE came
+  MST_DIALER_HEARD      // another frame came, after ADMIT
+};
+// What to do now, in this order; bits.
+enum mst_dialer_action {
+  MST_DIALER_CLOSE = 1, // the connection, with a reset
+  MST_DIALER_OPEN = 2,  // connect
+  MST_DIALER_SEND = 4,  // DIAL: dialer->dial
+  MST_DIALER_BEGIN =
+      8,              // say the first thing of what follows: the worker's HELLO
+  MST_DIALER_END = 16 // done or failed: see the state
+};
+
+struct mst_dialer {
+  struct mst_dial dial; // attempt is that of the connection now
+  enum mst_dialer_state state;
+  int64_t due_ns;     // when TICK has something to do, INT64_MAX never
+  int64_t give_up_ns; // the end of all attempts
+  int64_t pause_ns;   // the longest that the next pause may be
+  uint64_t random;    // state of the jitter
+};
+
+// mst_dialer_open fills a dialer, whose first TICK opens a connection. dial has all but the
+// attempt; its nonce is the jitter's seed.
+void mst_dialer_open(struct mst_dialer *dialer, const struct mst_dial *dial,
+                     int64_t now_ns, int64_t give_up_ns);
+// mst_dialer_event takes what happened and gives what to do. An event that has no place in
+// this state changes nothing.
+unsigned mst_dialer_event(struct mst_dialer *dialer,
+                          enum mst_dialer_event event, int64_t now_ns);
+
+// ---- the session's side
+
+// From accept to DIAL, and from ADMIT to the worker's next words.
+#define MST_DOOR_WAIT_NS (INT64_C(2000) * 1000000)
+// Connections that aren't in use, at once. Each costs a descriptor and 100 bytes.
+#define MST_DOOR_CONNS_MAX 16384u
+
+enum mst_door_what {
+  MST_DOOR_ADMIT,  // answer with ADMIT: conn, dial
+  MST_DOOR_REFUSE, // answer with REFUSE and close: conn, why
+  MST_DOOR_CLOSE,  // close, with a reset: conn
+  MST_DOOR_USE     // hand over to the worker's place: conn, worker
+};
+struct mst_door_action {
+  enum mst_door_what what;
+  uint32_t conn;
+  uint32_t worker;
+  const char *why; // of REFUSE; a constant
+};
+
+struct mst_door;
+
+// mst_door_open makes a door for workers 0 .. workers - 1 of a cluster, all of epoch 0, and
+// at most conns_max connections at once. The caller ends it by mst_door_close. -MST_EMEM.
+int mst_door_open(uint32_t cluster, uint32_t workers, uint32_t conns_max,
+                  struct mst_door **out);
+void mst_door_close(struct mst_door *door);
+
+// mst_door_accepted gives a number to a connection that was accepted. -MST_ELIMIT if
+// there are too many: close it, its worker dials again.
+int mst_door_accepted(struct mst_door *door, int64_t now_ns, uint32_t *conn);
+// mst_door_dial: a DIAL came. Gives the number of actions, 1 or 2. After REFUSE, CLOSE and
+// USE a connection's number is free: the runner must forget it at once.
+size_t mst_door_dial(struct mst_door *door, uint32_t conn,
+                     const struct mst_dial *dial, int64_t now_ns,
+                     struct mst_door_action actions[2]);
+// mst_door_talked: something came behind an admitted connection's DIAL. USE.
+size_t mst_door_talked(struct mst_door *door, uint32_t conn,
+                       struct mst_door_action actions[1]);
+// mst_door_ended: a connection is gone; its number is free.
+void mst_door_ended(struct mst_door *door, uint32_t conn);
+// mst_door_tick closes a connection whose time is over. One action, or 0: call it until then.
+size_t mst_door_tick(struct mst_door *door, int64_t now_ns,
+                     struct mst_door_action actions[1]);
+// mst_door_due gives when tick has something to do, INT64_MAX never.
+int64_t mst_door_due(const struct mst_door *door);
+// mst_door_expect: the worker is gone, and comes again with this epoch.
+void mst_door_expect(struct mst_door *door, uint32_t worker, uint32_t epoch);
+uint32_t mst_door_used(const struct mst_door *door);
+// mst_door_check asserts that all that the door knows agrees. For tests.
+void mst_door_check(const struct mst_door *door);
+
+#endif

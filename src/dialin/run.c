@@ -1,0 +1,289 @@
+// The door on a loop. See run.h.
+//
+// What keeps queues short is that accepting never waits for anything: it has its turn
+// between any two lines, and reading a line takes what has come and no more.
+#include "dialin/run.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "net/stream.h"
+
+// Accepted at once before others have their turn.
+#define ACCEPT_MAX 256
+// Without descriptors a listener stays ready: it isn't looked at for so long.
+#define SHORTAGE_NS (100 * MST_NS_PER_MS)
+
+struct line {
+  struct mst_watch watch;
+  struct mst_dialin *dialin;
+  uint32_t number; // the door's
+  int fd;          // owned until it is handed over
+  int admitted;
+  uint8_t bytes[MST_DIAL_BYTES]; // of the DIAL
+  size_t got;
+};
+
+struct mst_dialin {
+  struct mst_loop *loop;
+  struct mst_door *door;
+  struct mst_watch *listeners;
+  size_t count, turn;
+  struct line **lines; // by the door's numbers; NULL: free
+  uint32_t waiting;
+  int64_t shortage_ns; // until when listeners are left alone, 0: they aren't
+  mst_dialin_use use;
+  void *owner;
+};
+
+static void drop_line(struct line *line, int reset) {
+  struct mst_dialin *dialin = line->dialin;
+  mst_loop_remove(dialin->loop, &line->watch);
+  if (reset) mst_net_close_reset(&line->fd);
+  mst_net_close(&line->fd);
+  dialin->lines[line->number] = NULL;
+  dialin->waiting--;
+  free(line);
+}
+
+// end_line: the connection is gone, or of no use; the door doesn't know yet.
+static void end_line(struct line *line) {
+  mst_door_ended(line->dialin->door, line->number);
+  drop_line(line, 1);
+}
+
+static int say(struct line *line, const uint8_t *bytes, size_t n) {
+  size_t done = 0;
+  // These are the first bytes on a new connection: they fit.
+  return mst_net_send_until(line->fd, bytes, n, &done, 0, NULL);
+}
+
+static void refuse(struct line *line, const char *why) {
+  uint8_t bytes[MST_HEAD_BYTES + 4 + 64];
+  const int n = mst_text_encode(why, bytes + MST_HEAD_BYTES,
+                                sizeof bytes - MST_HEAD_BYTES);
+  MST_ASSERT(n > 0);
+  const struct mst_head head = {.kind = MST_KIND_REFUSE, .length = (uint64_t)n};
+  mst_head_encode(&head, bytes);
+  (void)say(line, bytes, MST_HEAD_BYTES + (size_t)n);
+  drop_line(line, 0); // not with a reset: it is to be read
+}
+
+static void admit(struct line *line, const struct mst_dial *dial) {
+  uint8_t bytes[MST_DIAL_BYTES];
+  mst_dial_encode(dial, MST_KIND_ADMIT, bytes);
+  line->admitted = 1;
+  line->got = 0;
+  if (say(line, bytes, sizeof bytes) != 0) end_line(line);
+}
+
+static void hand_over(struct line *line, uint32_t worker) {
+  struct mst_dialin *dialin = line->dialin;
+  const int fd = line->fd;
+  mst_loop_remove(dialin->loop, &line->watch);
+  line->fd = -1;
+  drop_line(line, 0);
+  dialin->use(dialin->owner, worker, fd);
+}
+
+static void perform(struct mst_dialin *dialin,
+                    const struct mst_door_action *actions, size_t n,
+                    const struct mst_dial *dial) {
+  for (size_t i = 0; i < n; i++) {
+    struct line *line = dialin->lines[actions[i].conn];
+    MST_ASSERT(line != NULL);
+    switch (actions[i].what) {
+    case MST_DOOR_ADMIT:
+      admit(line, dial);
+      break;
+    case MST_DOOR_REFUSE:
+      refuse(line, actions[i].why);
+      break;
+    case MST_DOOR_CLOSE:
+      drop_line(line, 1);
+      break;
+    case MST_DOOR_USE:
+      hand_over(line, actions[i].worker);
+      break;
+    }
+  }
+}
+
+static void read_dial(struct line *line) {
+  const int64_t got = mst_net_recv(line->fd, line->bytes + line->got,
+                                   sizeof line->bytes - line->got, 0, NULL);
+  if (got == -MST_EAGAIN) return;
+  if (got < 0) {
+    end_line(line);
+    return;
+  }
+  line->got += (size_t)got;
+  struct mst_dial dial;
+  const int rc = mst_dial_decode(line->bytes, line->got, MST_KIND_DIAL, &dial);
+  if (rc < 0) end_line(line);
+  if (rc <= 0) return;
+  struct mst_door_action actions[2];
+  const size_t n = mst_door_dial(line->dialin->door, line->number, &dial,
+                                 mst_clock_now(), actions);
+  perform(line->dialin, actions, n, &dial);
+}
+
+// look_behind: an admitted worker says something else than its DIAL once more.
+static void look_behind(struct line *line) {
+  uint8_t bytes[4];
+  const int64_t got = mst_net_peek(line->fd, bytes, sizeof bytes, NULL);
+  if (got == -MST_EAGAIN) return;
+  // A frame's first bytes come together; a peer that drips them would keep us busy.
+  if (got < (int64_t)sizeof bytes) {
+    end_line(line);
+    return;
+  }
+  if (bytes[3] == MST_KIND_DIAL) {
+    read_dial(line);
+    return;
+  }
+  struct mst_door_action action;
+  const size_t n = mst_door_talked(line->dialin->door, line->number, &action);
+  perform(line->dialin, &action, n, NULL);
+}
+
+static void line_ready(struct mst_watch *watch, uint32_t ready);
+
+static void take_in(struct mst_dialin *dialin, int fd) {
+  uint32_t number;
+  struct line *line = calloc(1, sizeof *line);
+  if (line == NULL ||
+      mst_door_accepted(dialin->door, mst_clock_now(), &number) != 0) {
+    free(line);
+    mst_net_close_reset(&fd); // its worker dials again
+    return;
+  }
+  mst_net_raise(&fd, 1024);
+  line->dialin = dialin;
+  line->number = number;
+  line->fd = fd;
+  line->watch = (struct mst_watch){
+      .fd = fd, .wanted = MST_READABLE, .ready = line_ready, .owner = line};
+  dialin->lines[number] = line;
+  dialin->waiting++;
+  if (mst_loop_add(dialin->loop, &line->watch, NULL) != 0) end_line(line);
+}
+
+static void watch_listeners(struct mst_dialin *dialin, int on) {
+  for (size_t i = 0; i < dialin->count; i++) {
+    (void)mst_loop_want(dialin->loop, &dialin->listeners[i],
+                        on ? MST_READABLE : 0, NULL);
+  }
+}
+
+static void accept_some(struct mst_dialin *dialin, int listener, int most) {
+  for (int i = 0; i < most; i++) {
+    int fd;
+    const int rc = mst_net_accept(listener, &fd, NULL, NULL);
+    if (rc == -MST_EAGAIN) return;
+    if (rc != 0) {
+      dialin->shortage_ns = mst_clock_now() + SHORTAGE_NS;
+      watch_listeners(dialin, 0);
+      return;
+    }
+    take_in(dialin, fd);
+  }
+}
+
+static void listener_ready(struct mst_watch *watch, uint32_t ready) {
+  (void)ready;
+  accept_some(watch->owner, watch->fd, ACCEPT_MAX);
+}
+
+// A loop's round may serve a hundred lines. A queue of three is full long before that: so
+// each of them lets a listener have its turn first.
+static void line_ready(struct mst_watch *watch, uint32_t ready) {
+  struct line *line = watch->owner;
+  struct mst_dialin *dialin = line->dialin;
+  (void)ready;
+  if (dialin->shortage_ns == 0) {
+    dialin->turn = (dialin->turn + 1) % dialin->count;
+    accept_some(dialin, dialin->listeners[dialin->turn].fd, ACCEPT_MAX);
+  }
+  if (line->admitted && line->got == 0) {
+    look_behind(line);
+  } else {
+    read_dial(line);
+  }
+}
+
+int mst_dialin_open(struct mst_loop *loop, const int *listeners, size_t count,
+                    uint32_t cluster, uint32_t workers, mst_dialin_use use,
+                    void *owner, struct mst_dialin **out, struct mst_err *err) {
+  struct mst_dialin *dialin = calloc(1, sizeof *dialin);
+  *out = NULL;
+  int rc = dialin == NULL ? -MST_EMEM : 0;
+  if (rc == 0) {
+    *dialin = (struct mst_dialin){.loop = loop, .use = use, .owner = owner};
+    dialin->listeners = calloc(count, sizeof *dialin->listeners);
+    dialin->lines = calloc(MST_DOOR_CONNS_MAX, sizeof(struct line *));
+    rc = mst_door_open(cluster, workers, MST_DOOR_CONNS_MAX, &dialin->door);
+    if (dialin->listeners == NULL || dialin->lines == NULL) rc = -MST_EMEM;
+  }
+  for (size_t i = 0; rc == 0 && i < count; i++) {
+    dialin->listeners[i] = (struct mst_watch){.fd = listeners[i],
+                                              .wanted = MST_READABLE,
+                                              .ready = listener_ready,
+                                              .owner = dialin};
+    rc = mst_loop_add(loop, &dialin->listeners[i], err);
+    if (rc == 0) dialin->count++;
+  }
+  if (rc == 0) {
+    *out = dialin;
+    return 0;
+  }
+  mst_dialin_close(dialin);
+  return rc == -MST_EMEM ? mst_err_set(err, MST_EMEM, 0, "calloc", "no memory")
+                         : rc;
+}
+
+void mst_dialin_tick(struct mst_dialin *dialin, int64_t now_ns) {
+  struct mst_door_action action;
+  while (mst_door_tick(dialin->door, now_ns, &action) > 0)
+    perform(dialin, &action, 1, NULL);
+  if (dialin->shortage_ns != 0 && now_ns >= dialin->shortage_ns) {
+    dialin->shortage_ns = 0;
+    watch_listeners(dialin, 1);
+  }
+}
+
+int64_t mst_dialin_due(const struct mst_dialin *dialin) {
+  const int64_t due_ns = mst_door_due(dialin->door);
+  const int64_t shortage_ns =
+      dialin->shortage_ns != 0 ? dialin->shortage_ns : INT64_MAX;
+  return due_ns < shortage_ns ? due_ns : shortage_ns;
+}
+
+uint32_t mst_dialin_used(const struct mst_dialin *dialin) {
+  return mst_door_used(dialin->door);
+}
+
+uint32_t mst_dialin_waiting(const struct mst_dialin *dialin) {
+  return dialin->waiting;
+}
+
+void mst_dialin_expect(struct mst_dialin *dialin, uint32_t worker,
+                       uint32_t epoch) {
+  mst_door_expect(dialin->door, worker, epoch);
+}
+
+void mst_dialin_close(struct mst_dialin *dialin) {
+  if (dialin == NULL) return;
+  for (uint32_t i = 0; dialin->lines != NULL && i < MST_DOOR_CONNS_MAX; i++) {
+    if (dialin->lines[i] != NULL) end_line(dialin->lines[i]);
+  }
+  for (size_t i = 0; i < dialin->count; i++)
+    mst_loop_remove(dialin->loop, &dialin->listeners[i]);
+  mst_door_close(dialin->door);
+  free(dialin->lines);
+  free(dialin->listeners);
+  free(dialin);
+}

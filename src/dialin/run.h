@@ -1,0 +1,34 @@
+// The door on a loop: accepts, reads DIALs, answers, and hands connections over. One thread,
+// the loop's; never blocks. No R.
+#ifndef MST_DIALIN_RUN_H
+#define MST_DIALIN_RUN_H
+
+#include "dialin/dialin.h"
+#include "loop/loop.h"
+
+struct mst_dialin;
+
+// Called when a worker's connection is in use: fd is the callee's from then on. Nothing
+// behind the DIAL was read from it; at least 4 bytes are there. It may call
+// mst_dialin_expect, and nothing else of this file.
+typedef void (*mst_dialin_use)(void *owner, uint32_t worker, int fd);
+
+// mst_dialin_open serves `count` listeners (net/stream.h), which stay the caller's and must
+// stay open until mst_dialin_close. -MST_EMEM, -MST_ESYS.
+int mst_dialin_open(struct mst_loop *loop, const int *listeners, size_t count,
+                    uint32_t cluster, uint32_t workers, mst_dialin_use use,
+                    void *owner, struct mst_dialin **out, struct mst_err *err);
+// mst_dialin_tick closes what has had its time. Call it after each mst_loop_run, and have that
+// wait no longer than until mst_dialin_due.
+void mst_dialin_tick(struct mst_dialin *dialin, int64_t now_ns);
+int64_t mst_dialin_due(const struct mst_dialin *dialin);
+// mst_dialin_used gives how many workers are in use.
+uint32_t mst_dialin_used(const struct mst_dialin *dialin);
+// mst_dialin_waiting gives how many connections aren't in use.
+uint32_t mst_dialin_waiting(const struct mst_dialin *dialin);
+void mst_dialin_expect(struct mst_dialin *dialin, uint32_t worker,
+                       uint32_t epoch);
+// mst_dialin_close closes the connections that aren't in use, with resets. NULL is allowed.
+void mst_dialin_close(struct mst_dialin *dialin);
+
+#endif
