@@ -85,6 +85,25 @@ cli_usage <- function(...) {
   abort_muster("input", paste0(...), call = NULL)
 }
 
+# A command without arguments that shows a data frame with a column `verdict`: status 1 if one
+# of them is "attention" or "bad".
+cli_report <- function(report, help) {
+  function(args) {
+    given <- cli_parse(args, character(), c("json", "quiet", "help"), c(q = "quiet", h = "help"))
+    if (length(given$rest)) cli_usage("there is no argument \"", given$rest[1L], "\" here")
+    if (isTRUE(given$options$help)) {
+      return(list(text = help, status = 0L))
+    }
+    found <- report()
+    text <- if (isTRUE(given$options$json)) {
+      c("{", paste0("  \"rows\": ", json_rows(as.data.frame(unclass(found)))), "}")
+    } else if (!isTRUE(given$options$quiet)) {
+      utils::capture.output(print(found))
+    }
+    list(text = text, status = as.integer(any(found$verdict %in% c("attention", "bad"))))
+  }
+}
+
 # Splits arguments into list(options, rest). An option with a value is "--name value",
 # "--name=value" or "-n value"; `valued` and `flags` name them, `short` has the long name of
 # each letter. An option may come again: its values are in order.

@@ -102,7 +102,9 @@
 #' kernel's table of neighbours for 3 s; at most half of that table is used (512 addresses by
 #' default), so large blocks of one's own network take 3 s for each 512 absent hosts.
 #'
-#' Clusters of this session go on meanwhile as they do while R computes.
+#' Names are looked up one after the other before the scan begins, each for as long as the
+#' system's resolver takes. Clusters of this session go on meanwhile as they do while R
+#' computes.
 #'
 #' @examples
 #' discover("127.0.0.0/29", port = 1)

@@ -86,6 +86,27 @@ test_that("help is there, and wrong usage is told with status 2", {
   expect_match(run$text[1L], "^muster: `targets` has a target")
 })
 
+test_that("a report's status tells whether something wants attention", {
+  frame <- data.frame(item = c("a", "b"), verdict = c("good", "unknown"))
+  run <- cli_report(function() frame, "Usage: x")
+  expect_identical(run(character())$status, 0L)
+  expect_match(run(character())$text[2L], "good")
+  expect_null(run("--quiet")$text)
+  expect_identical(run("--help"), list(text = "Usage: x", status = 0L))
+  expect_error(run("more"), class = "muster_error_input")
+  frame$verdict[2L] <- "attention"
+  expect_identical(run("-q")$status, 1L)
+  skip_if_not_installed("jsonlite")
+  expect_identical(jsonlite::fromJSON(run("--json")$text)$rows, frame)
+})
+
+test_cluster("the time of -t ends a scan, and what was found is told", {
+  port <- local_hosts(c("127.1.0.1" = "open", "127.1.0.2" = "silent"))
+  run <- cli("probe", "127.1.0.1-2", "--port", port, "--timeout", "60", "-t", "0.5s")
+  expect_identical(run$status, 0L)
+  expect_match(run$text[1L], "1 open, 1 not decided$")
+})
+
 test_cluster("exec/muster runs from wherever it is installed", {
   program <- system.file("exec", "muster", package = "muster")
   skip_if(!nzchar(program), "the program isn't installed")
