@@ -5,7 +5,7 @@ progress_after <- 2
 progress_every <- c(bar = 0.2, lines = 5)
 
 # NULL if nothing is to be shown.
-new_progress <- function(wanted, n) {
+new_progress <- function(wanted, n, what = "elements") {
   kind <- progress_kind(wanted)
   if (is.null(kind) || n < 2L) {
     return(NULL)
@@ -13,6 +13,7 @@ new_progress <- function(wanted, n) {
   progress <- new.env(parent = baseenv()) # cli evaluates its formats there
   progress$kind <- kind
   progress$n <- n
+  progress$what <- what
   progress$begin <- now_seconds()
   progress$due <- progress$begin + progress_after
   progress
@@ -50,7 +51,8 @@ show_progress <- function(progress, done) {
   } else {
     inform_muster("progress", paste0(
       format(done, big.mark = ",", decimal.mark = "."), " of ",
-      format(progress$n, big.mark = ",", decimal.mark = "."), " elements, ", speed, ", ",
+      format(progress$n, big.mark = ",", decimal.mark = "."), " ", progress$what, ", ", speed,
+      ", ",
       left, " left"
     ), done = done, elements = progress$n)
   }

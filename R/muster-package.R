@@ -6,7 +6,8 @@
 #' gives them large data. Workers that are lost are replaced, and what they did runs again.
 #' [cluster_status()] tells what they do. [cluster_stop()], or [parallel::stopCluster()],
 #' ends them. [availableCores()] tells how many there should be. [socket_listen()] and
-#' [socket_connect()] give sockets of their own.
+#' [socket_connect()] give sockets of their own. [discover()], and the command
+#' [muster probe][muster_cli()], find hosts and services.
 #'
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages and what workers print. Default
@@ -21,6 +22,8 @@
 #' * `muster.references`: what is refused among arguments and values of [cluster_map()] and
 #'   tasks, because it is of no use in another process: `"connections"` (the default),
 #'   `"error"` (external pointers, too) or `"ignore"` (nothing).
+#' * `muster.discover_max`: addresses that [discover()] asks without being told twice. Default
+#'   65,536.
 #' * `muster.start_timeout`: seconds until a start that hangs is given up.
 #'   Default 120.
 #' * `muster.raise_nofile`: `TRUE` lets [cluster_start()] raise this session's

@@ -8,7 +8,7 @@ limits <- dyn.load(Sys.getenv("BENCH_LIMITS"))
 native <- lapply(
   c(
     now = "bench_now", forks = "bench_forks", round_trips = "bench_round_trips",
-    connects = "bench_connects", refused = "bench_refused"
+    connects = "bench_connects", refused = "bench_refused", probes = "bench_probes"
   ),
   getNativeSymbolInfo, limits
 )
@@ -35,12 +35,13 @@ block <- compiler::cmpfun(function(call, count) {
 # ---- Fresh sessions ----------------------------------------------------------------
 
 # Evaluates a call in an R of its own, which has sourced what bench/session.R says and
-# `file`, and gives its value.
-fresh <- function(call, file = character(), timeout_s = 240) {
+# `file`, and gives its value. wrap: a command that runs the rest, such as unshare's.
+fresh <- function(call, file = character(), timeout_s = 240, wrap = character()) {
   request <- tempfile("request-", fileext = ".rds")
   on.exit(unlink(c(request, answer_file(request))))
   saveRDS(list(call = call, file = file), request)
-  system2(rscript(), c("bench/session.R", shQuote(request)),
+  command <- c(wrap, rscript(), "bench/session.R", shQuote(request))
+  system2(command[1L], command[-1L],
     stdin = "/dev/null", timeout = timeout_s
   )
   if (!file.exists(answer_file(request))) {

@@ -1,7 +1,7 @@
 // The clock of all benchmarks, and the limits to measure against: nothing that
 // forks R can be faster than bare forks of R, nothing that sends a call to another
 // process and waits for its answer can be faster than one byte there and back. And no
-// socket is connected faster than by the system calls that do it.
+// socket is connected, or address tried, faster than by the system calls that do it.
 //
 // bench/run.R compiles this into a directory of its own, which goes when it ends.
 // A forked child here does nothing but read, write and _exit: no R, no malloc.
@@ -9,6 +9,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -208,4 +209,40 @@ SEXP bench_round_trips(SEXP count_arg) {
     Rf_error("the child ended too early");
   }
   return times;
+}
+
+// bench_probes gives the seconds of one non-blocking connect to each of `count` addresses
+// of the loopback from `first` on (host order), one after the other: socket, connect, its
+// error, close. *refused, the second value, counts those that nobody listened at.
+SEXP bench_probes(SEXP first_arg, SEXP count_arg, SEXP port_arg) {
+  unsigned first = (unsigned)Rf_asReal(first_arg);
+  int count = Rf_asInteger(count_arg);
+  struct sockaddr_in at;
+  memset(&at, 0, sizeof at);
+  at.sin_family = AF_INET;
+  at.sin_port = htons((unsigned short)Rf_asInteger(port_arg));
+  int refused = 0;
+  double began = now_s();
+  for (int i = 0; i < count; i++) {
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (fd < 0) {
+      Rf_error("socket: %s", strerror(errno));
+    }
+    fcntl(fd, F_SETFL, O_NONBLOCK);
+    at.sin_addr.s_addr = htonl(first + (unsigned)i);
+    int error = 0;
+    socklen_t n = sizeof error;
+    if (connect(fd, (struct sockaddr *)&at, sizeof at) < 0 && errno == EINPROGRESS) {
+      getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    } else {
+      error = errno;
+    }
+    refused += error == ECONNREFUSED;
+    close(fd);
+  }
+  SEXP value = PROTECT(Rf_allocVector(REALSXP, 2));
+  REAL(value)[0] = now_s() - began;
+  REAL(value)[1] = refused;
+  UNPROTECT(1);
+  return value;
 }

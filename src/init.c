@@ -1,6 +1,7 @@
 // Registration, and what loading does: nothing starts here.
 #include "base/mst_assert.h"
 #include "ffi/doctor.h"
+#include "ffi/discover.h"
 #include "ffi/ffi.h"
 #include "ffi/socket.h"
 #include "ffi/stock.h"
@@ -133,6 +134,19 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_stock_spawn, 4),
     ENTRY(ffi_stock_process, 1),
     ENTRY(ffi_stock_kill, 2),
+    ENTRY(ffi_targets_kind, 2),
+    ENTRY(ffi_targets_sum, 3),
+    ENTRY(ffi_name_lookup, 1),
+    ENTRY(ffi_address_name, 1),
+    ENTRY(ffi_has_tls, 0),
+    ENTRY(ffi_errno_text, 1),
+    ENTRY(ffi_scan_open, 6),
+    ENTRY(ffi_scan_run, 2),
+    ENTRY(ffi_scan_state, 1),
+    ENTRY(ffi_scan_asked, 1),
+    ENTRY(ffi_scan_judge, 2),
+    ENTRY(ffi_scan_findings, 1),
+    ENTRY(ffi_scan_close, 1),
     {NULL, NULL, 0}};
 
 // A failed assertion in the user's session becomes an R error of our class.

@@ -18,8 +18,8 @@ void mst_link_init(struct mst_link *link, int fd, pid_t owner) {
 static int look(struct mst_link *link, size_t most) {
   if (link->whole > 0) return 1;
   if (link->in.len == 0) return 0;
-  const int rc =
-      mst_scan_run(&link->scan, link->in.data, link->in.len, &link->whole);
+  const int rc = mst_stock_scan_run(&link->scan, link->in.data, link->in.len,
+                                    &link->whole);
   if (rc < 0) return rc;
   const size_t size = rc == 1 ? link->whole : link->in.len;
   return most > 0 && size > most ? -MST_ELIMIT : rc;
@@ -71,7 +71,7 @@ void mst_link_take(struct mst_link *link) {
   if (rest > 0) memmove(link->in.data, link->in.data + link->whole, rest);
   link->in.len = rest;
   link->whole = 0;
-  mst_scan_reset(&link->scan);
+  mst_stock_scan_reset(&link->scan);
   mst_buf_trim(&link->in, KEEP_BYTES);
 }
 
@@ -83,7 +83,7 @@ void mst_link_close(struct mst_link *link) {
   mst_net_close(&link->fd);
   mst_buf_free(&link->in);
   mst_buf_free(&link->out);
-  mst_scan_free(&link->scan);
+  mst_stock_scan_free(&link->scan);
   link->whole = link->sent = 0;
   if (link->ended == 0) link->ended = -MST_ECLOSED;
 }

@@ -16,7 +16,7 @@ struct mst_link {
   int fd;            // -1 once closed; owned
   pid_t owner;       // process that may use it
   struct mst_buf in; // bytes received and not yet taken
-  struct mst_scan scan;
+  struct mst_stock_scan scan;
   size_t whole;       // bytes of the first message in `in`, 0 if it isn't whole
   struct mst_buf out; // bytes to be sent
   size_t sent;        // of these

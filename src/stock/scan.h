@@ -16,15 +16,15 @@
 #include <stdint.h>
 
 // Deeper nesting than this would end R's own stack before.
-#define MST_SCAN_DEPTH_MAX 1000000u
+#define MST_STOCK_SCAN_DEPTH_MAX 1000000u
 
-struct mst_scan_op {
+struct mst_stock_scan_op {
   uint32_t kind;  // enum in scan.c
   uint64_t count; // how many are still to come
 };
 
-struct mst_scan {
-  struct mst_scan_op *stack; // what is still to come, last first; owned
+struct mst_stock_scan {
+  struct mst_stock_scan_op *stack; // what is still to come, last first; owned
   size_t depth, cap;
   size_t at;     // bytes looked at so far
   uint64_t skip; // of the content that `at` is in
@@ -32,15 +32,15 @@ struct mst_scan {
   uint8_t begun; // the header was read
 };
 
-// mst_scan_run looks at a message's bytes from its first on. Call it again with more bytes
+// mst_stock_scan_run looks at a message's bytes from its first on. Call it again with more bytes
 // when it returns 0; what it has seen must stay the same. 1: the message's first *size
 // bytes are an object. -MST_EPROTO: no such format. -MST_ELIMIT: nested too deep or
 // longer than an address. -MST_EMEM.
-int mst_scan_run(struct mst_scan *scan, const uint8_t *bytes, size_t n,
-                 size_t *size);
+int mst_stock_scan_run(struct mst_stock_scan *scan, const uint8_t *bytes,
+                       size_t n, size_t *size);
 
-// mst_scan_reset makes it ready for another message; the memory is kept.
-void mst_scan_reset(struct mst_scan *scan);
-void mst_scan_free(struct mst_scan *scan);
+// mst_stock_scan_reset makes it ready for another message; the memory is kept.
+void mst_stock_scan_reset(struct mst_stock_scan *scan);
+void mst_stock_scan_free(struct mst_stock_scan *scan);
 
 #endif

@@ -1,0 +1,169 @@
+# The muster command: which commands there are, what they print, how they end.
+
+# One line a command: run(arguments) gives list(text, status), or raises an error;
+# about is for the help.
+cli_commands <- function() {
+  list(
+    probe = list(run = cli_probe, about = "find services by trying to connect"),
+    doctor = list(run = cli_doctor, about = "look at what this machine does to clusters")
+  )
+}
+
+#' The muster command
+#'
+#' What `exec/muster` of the installed package runs (see `system.file("exec", "muster", package =
+#' "muster")`: link it into your `PATH`). `Rscript -e 'muster::muster_cli()' probe ...` does the
+#' same.
+#'
+#' ```
+#' muster probe 10.15.16.0/24 --port 44321 --timeout 0.02
+#' muster probe -m probe=10.15.16.0/24,timeout=0.02,maxThreads=10 -s pmcd
+#' muster probe --help
+#' muster doctor --interval 10
+#' ```
+#'
+#' The second form is that of `pmfind`, Performance Co-Pilot's own program: put `muster probe`
+#' in its place. The output is `pmfind`'s then, the whole block is asked, with its first and last
+#' address, and only what answers as a PCP server is told.
+#'
+#' @param args Character vector: the arguments, by default those of the command line.
+#' @param quit `TRUE` ends R with the status; by default so in scripts.
+#' @returns The status, invisibly: 0 if something was found, or all is well; 1 if nothing was
+#'   found, or [doctor()] has a verdict `attention` or `bad`; 2 if the arguments can't be
+#'   understood or the command failed. Text goes to standard output, errors and
+#'   warnings to standard error.
+#' @section Errors:
+#' None: they are printed, and the status is 2.
+#' @section Source:
+#' Options `-m`, `-q`, `-r`, `-s` and `-t` and the status: the manual page pmfind(1).
+#' @examples
+#' muster_cli(c("probe", "127.0.0.1", "--port", "1"), quit = FALSE)
+#' @export
+muster_cli <- function(args = commandArgs(trailingOnly = TRUE), quit = !interactive()) {
+  before <- options(warn = 1)
+  on.exit(options(before))
+  done <- tryCatch(cli_run(args), error = function(e) {
+    message_text <- paste0("muster: ", conditionMessage(e))
+    list(errors = message_text, status = 2L)
+  })
+  if (length(done$errors)) writeLines(done$errors, con = base::stderr())
+  if (length(done$text)) writeLines(done$text)
+  if (quit) {
+    quit(save = "no", status = done$status)
+  }
+  invisible(done$status)
+}
+
+cli_run <- function(args) {
+  commands <- cli_commands()
+  # pmfind's options without a command mean what they mean to pmfind.
+  if (length(args) && grepl("^(-[mqrst]|--mechanism)", args[1L])) {
+    args <- c("probe", args)
+  }
+  if (!length(args)) {
+    return(list(errors = cli_help(commands), status = 2L))
+  }
+  if (args[1L] %in% c("-h", "--help", "help")) {
+    return(list(text = cli_help(commands), status = 0L))
+  }
+  if (args[1L] == "--version") {
+    return(list(text = paste("muster", utils::packageVersion("muster")), status = 0L))
+  }
+  if (!args[1L] %in% names(commands)) {
+    cli_usage(paste0("there is no command \"", args[1L], "\"; see muster --help"))
+  }
+  commands[[args[1L]]]$run(args[-1L])
+}
+
+cli_help <- function(commands) {
+  c(
+    "Usage: muster COMMAND [ARGUMENT...]", "",
+    sprintf("  %-9s %s", names(commands), vapply(commands, `[[`, "", "about")),
+    "", "muster COMMAND --help says more. Status: 0 found or healthy, 1 nothing found or",
+    "attention wanted, 2 wrong usage."
+  )
+}
+
+cli_usage <- function(...) {
+  abort_muster("input", paste0(...), call = NULL)
+}
+
+# Splits arguments into list(options, rest). An option with a value is "--name value",
+# "--name=value" or "-n value"; `valued` and `flags` name them, `short` has the long name of
+# each letter. An option may come again: its values are in order.
+cli_parse <- function(args, valued, flags, short = character()) {
+  options <- list()
+  rest <- character()
+  i <- 1L
+  while (i <= length(args)) {
+    arg <- args[i]
+    i <- i + 1L
+    if (arg == "--") {
+      rest <- c(rest, args[seq_along(args) >= i])
+      break
+    }
+    if (!grepl("^-.", arg)) {
+      rest <- c(rest, arg)
+      next
+    }
+    name <- sub("=.*", "", sub("^--?", "", arg))
+    if (!startsWith(arg, "--")) name <- if (name %in% names(short)) short[[name]] else arg
+    if (name %in% flags && !grepl("=", arg, fixed = TRUE)) {
+      options[[name]] <- TRUE
+    } else if (name %in% valued) {
+      glued <- startsWith(arg, "--") && grepl("=", arg, fixed = TRUE)
+      if (!glued && i > length(args)) cli_usage("option ", arg, " wants a value")
+      value <- if (glued) sub("^[^=]*=", "", arg) else args[i]
+      if (!glued) i <- i + 1L
+      options[[name]] <- c(options[[name]], value)
+    } else {
+      cli_usage("there is no option \"", arg, "\" here")
+    }
+  }
+  list(options = options, rest = rest)
+}
+
+cli_number <- function(text, name) {
+  number <- suppressWarnings(as.numeric(text))
+  if (length(number) != 1L || is.na(number)) {
+    cli_usage("option --", name, " wants a number, not \"", paste(text, collapse = " "), "\"")
+  }
+  number
+}
+
+# ---- JSON (RFC 8259), for data frames and what is in them
+
+json_rows <- function(rows) {
+  if (!nrow(rows)) {
+    return("[]")
+  }
+  columns <- lapply(rows, json_values)
+  objects <- do.call(paste, c(
+    Map(function(name, values) paste0(json_string(name), ": ", values), names(rows), columns),
+    sep = ", "
+  ))
+  paste0("[\n", paste0("    {", objects, "}", collapse = ",\n"), "\n  ]")
+}
+
+json_values <- function(x) {
+  if (is.factor(x)) x <- as.character(x)
+  text <- if (is.character(x)) {
+    json_string(x)
+  } else if (is.logical(x)) {
+    tolower(as.character(x))
+  } else {
+    finite <- is.finite(x)
+    ifelse(finite, vapply(x, format, "", digits = 15L, decimal.mark = ".", trim = TRUE), NA)
+  }
+  ifelse(is.na(x) | is.na(text), "null", text)
+}
+
+json_string <- function(x) {
+  x <- enc2utf8(x)
+  x <- gsub("\\", "\\\\", x, fixed = TRUE)
+  x <- gsub("\"", "\\\"", x, fixed = TRUE)
+  for (code in unique(utf8ToInt(paste(gsub("[^\001-\037]", "", x), collapse = "")))) {
+    x <- gsub(intToUtf8(code), sprintf("\\u%04x", code), x, fixed = TRUE)
+  }
+  paste0("\"", x, "\"")
+}

@@ -1,0 +1,181 @@
+# A scan from its start to its data frame. C code does it (src/discover); here it is called
+# in slices, so that progress is shown and whatever ends it keeps what was found.
+
+# How long C code goes on before R looks at progress.
+scan_slice_s <- 0.1
+
+new_scan <- function(wanted, without, edges, ports, policy, service, resolve, call) {
+  scan <- list(
+    wanted = wanted, ports = ports, resolve = resolve, begin = now_seconds(), call = call,
+    pointer = NULL, service = service, told = new.env(parent = emptyenv())
+  )
+  if (length(wanted$ranges)) {
+    pointer <- .Call(
+      ffi_scan_open, wanted$ranges, without$ranges, edges, ports, policy,
+      if (is.function(service)) service_call else discover_services[[service]]
+    )
+    if (is.list(pointer)) {
+      abort_muster("limit", paste0("Can't begin to scan: ", pointer$error, "."),
+        errno = pointer$errno, call = call
+      )
+    }
+    scan$pointer <- pointer
+  }
+  scan
+}
+
+run_scan <- function(scan, progress) {
+  if (is.null(scan$pointer)) {
+    return(scan_result(scan))
+  }
+  on.exit(.Call(ffi_scan_close, scan$pointer))
+  tryCatch(
+    {
+      go_on(scan, progress)
+      scan_result(scan, scan$resolve)
+    },
+    interrupt = function(e) {
+      e$found <- scan_result(scan)
+      raise_interrupt(e)
+    },
+    error = function(e) {
+      e$found <- scan_result(scan)
+      raise_condition(e)
+    }
+  )
+}
+
+# What an interrupt does if nobody handles it.
+raise_interrupt <- function(condition) {
+  signalCondition(condition)
+  inform_muster("interrupt", paste0(
+    "Interrupted. What was found so far is in field `found` of the condition, see ?discover."
+  ))
+  invokeRestart("abort")
+}
+
+go_on <- function(scan, progress) {
+  probes <- .Call(ffi_scan_state, scan$pointer)[1L]
+  progress <- new_progress(progress, probes, "probes")
+  on.exit(if (!is.null(progress)) end_progress(progress))
+  repeat {
+    outcome <- .Call(ffi_scan_run, scan$pointer, scan_slice_s)
+    if (is.list(outcome)) {
+      abort_muster(if (outcome$call == "socket") "limit" else "internal",
+        paste0("The scan ended early: ", outcome$error, "."),
+        hints = paste(
+          "Free some descriptors or raise the limit, see `ulimit -n`;",
+          "field `found` has what is known."
+        ),
+        errno = outcome$errno, call = scan$call
+      )
+    }
+    if (outcome == "done") {
+      return(invisible())
+    }
+    if (outcome == "ask") {
+      ask_service(scan)
+    }
+    if (!is.null(progress)) {
+      show_progress(progress, .Call(ffi_scan_state, scan$pointer)[2L])
+    }
+  }
+}
+
+# Has the user's function judge a connection.
+ask_service <- function(scan) {
+  asked <- .Call(ffi_scan_asked, scan$pointer)
+  on.exit(socket_close(asked$socket))
+  good <- tryCatch(isTRUE(scan$service(asked$socket, asked$seconds)),
+    muster_error_timeout = function(e) NA,
+    error = function(e) {
+      first <- strsplit(conditionMessage(e), "\n", fixed = TRUE)[[1L]][1L]
+      assign(paste(asked$address, asked$port), first, envir = scan$told)
+      FALSE
+    }
+  )
+  .Call(ffi_scan_judge, scan$pointer, good)
+}
+
+# ---- the data frame
+
+found_words <- c("open", "refused", "unreachable", "silent", "foreign")
+reason_words <- c(
+  "accepted, and said nothing in time", "accepted, and closed",
+  "accepted, and gave a wrong answer"
+)
+
+scan_result <- function(scan, resolve = FALSE) {
+  rows <- if (is.null(scan$pointer)) no_rows() else found_rows(scan)
+  if (resolve) {
+    rows$host <- resolve_hosts(rows)
+  }
+  if (length(scan$wanted$lost)) {
+    rows <- rbind(rows, lost_rows(scan))
+  }
+  structure(rows,
+    class = c("muster_discovery", "data.frame"), elapsed_s = now_seconds() - scan$begin
+  )
+}
+
+found_rows <- function(scan) {
+  found <- .Call(ffi_scan_findings, scan$pointer)
+  data.frame(
+    address = found$address, port = found$port,
+    host = unname(scan$wanted$hosts[found$address])[seq_along(found$address)],
+    status = found_words[found$found], rtt_ms = found$rtt_ms, attempts = found$attempts,
+    error = told_words(error_words(found), found, scan$told), stringsAsFactors = FALSE
+  )
+}
+
+error_words <- function(found) {
+  words <- rep(NA_character_, length(found$number))
+  for (number in setdiff(unique(found$number), 0L)) {
+    words[found$number == number] <- .Call(ffi_errno_text, number)
+  }
+  told <- found$reason > 0L
+  words[told] <- reason_words[found$reason[told]]
+  words
+}
+
+# What the user's function said instead of an answer.
+told_words <- function(words, found, told) {
+  keys <- ls(told, all.names = TRUE)
+  if (length(keys)) {
+    at <- match(keys, paste(found$address, found$port))
+    foreign <- found_words[found$found[at]] %in% "foreign"
+    words[at[foreign]] <- unlist(mget(keys[foreign], envir = told), use.names = FALSE)
+  }
+  words
+}
+
+resolve_hosts <- function(rows) {
+  asks <- rows$status %in% c("open", "foreign") & is.na(rows$host)
+  addresses <- unique(rows$address[asks])
+  names <- .Call(ffi_address_name, addresses)
+  rows$host[asks] <- names[match(rows$address[asks], addresses)]
+  rows$host
+}
+
+# Names that couldn't be looked up, a row for each port.
+lost_rows <- function(scan) {
+  lost <- scan$wanted$lost
+  n <- length(lost) * length(scan$ports)
+  rows <- no_rows()[rep(NA_integer_, n), ]
+  if (n > 0L) {
+    rows$host <- rep(names(lost), each = length(scan$ports))
+    rows$port <- rep(scan$ports, length(lost))
+    rows$status <- "unreachable"
+    rows$attempts <- 0L
+    rows$error <- rep(unname(lost), each = length(scan$ports))
+    rownames(rows) <- NULL
+  }
+  rows
+}
+
+no_rows <- function() {
+  data.frame(
+    address = character(), port = integer(), host = character(), status = character(),
+    rtt_ms = numeric(), attempts = integer(), error = character(), stringsAsFactors = FALSE
+  )
+}

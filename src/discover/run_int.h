@@ -1,0 +1,60 @@
+// What run.c and probe.c share.
+#ifndef MST_DISCOVER_RUN_INT_H
+#define MST_DISCOVER_RUN_INT_H
+
+#include "discover/plan.h"
+#include "discover/run.h"
+#include "loop/loop.h"
+
+enum mst_probe_phase { MST_PROBE_NONE, MST_PROBE_CONNECTS, MST_PROBE_PROVES };
+
+// One attempt, in the plan's slot of the same number.
+struct mst_probe {
+  struct mst_watch watch; // its fd is the socket, -1 if there is none
+  struct mst_scan *scan;
+  uint32_t number; // of the probe
+  enum mst_probe_phase phase;
+  int64_t start_ns;
+  uint8_t bytes[MST_PROOF_BYTES_MAX]; // what came
+  size_t n;
+  struct mst_tls *tls;
+  uint32_t next; // in the queue of those to be judged, UINT32_MAX at its end
+};
+
+struct mst_scan {
+  enum mst_service service;
+  struct mst_range *ranges;
+  uint64_t *before; // addresses in the ranges before each
+  size_t range_count;
+  uint16_t *ports;
+  uint32_t port_count;
+  uint64_t probes;
+  uint8_t *near; // by address, NULL if none is on a link
+  struct mst_plan *plan;
+  struct mst_loop *loop;
+  struct mst_probe *slots;
+  uint32_t slot_count;
+  struct mst_finding *findings;
+  uint64_t counts[MST_FOUND_KINDS];
+  uint32_t ask_first, ask_last; // slots to be judged
+};
+
+// ---- probe.c
+
+// mst_probe_start begins an attempt. 0, or -MST_ESYS if there is no socket to be had; then
+// nothing has begun.
+int mst_probe_start(struct mst_scan *scan, uint32_t slot, uint32_t number,
+                    uint32_t attempt);
+// mst_probe_expire ends one whose time is over; the plan knows.
+void mst_probe_expire(struct mst_scan *scan, uint32_t slot);
+// mst_probe_judged ends one that proves.
+void mst_probe_judged(struct mst_scan *scan, uint32_t slot,
+                      enum mst_proof verdict, enum mst_reason reason);
+// mst_probe_drop closes what a slot holds.
+void mst_probe_drop(struct mst_probe *probe);
+
+// mst_scan_sleep sleeps until something is ready or until_ns, finer than milliseconds where
+// the system can, or until a signal comes. sleep_linux.c, sleep_other.c.
+void mst_scan_sleep(struct mst_loop *loop, int64_t until_ns);
+
+#endif

@@ -1,0 +1,69 @@
+// target: which addresses a discovery asks. Pure: text in, ranges of addresses out.
+//
+// A range never crosses a border of 2^64 addresses, so that it is two 64-bit numbers and
+// the upper half of an IPv6 address. What would is past every limit anyway.
+#ifndef MST_DISCOVER_TARGET_H
+#define MST_DISCOVER_TARGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_err.h"
+
+// The longest target: two IPv6 addresses with a dash are 79 characters.
+#define MST_TARGET_TEXT_MAX 255u
+// Room for an address as text, with its ending NUL.
+#define MST_IP_TEXT_MAX 46u
+// A block of more IPv6 addresses than this isn't searched by probing: a /64 would take
+// half a million years at a million probes a second.
+#define MST_TARGET_V6_MAX (UINT64_C(1) << 24)
+
+struct mst_ip {
+  int v6;            // 0: IPv4, in the lower 32 bits of `low`
+  uint64_t net, low; // upper and lower half of an IPv6 address
+};
+
+struct mst_range {
+  int v6;
+  uint64_t net;         // as in mst_ip; 0 for IPv4
+  uint64_t first, last; // both belong to it
+};
+
+enum mst_target_kind { MST_TARGET_RANGE = 0, MST_TARGET_NAME = 1 };
+
+// mst_ip_parse reads one address of n bytes, IPv4 as four decimal numbers without leading
+// zeros, or IPv6 (RFC 4291). 0, or -MST_EINPUT.
+int mst_ip_parse(const char *text, size_t n, struct mst_ip *ip);
+// mst_ip_format writes the address; IPv6 as RFC 5952 recommends.
+void mst_ip_format(const struct mst_ip *ip, char text[MST_IP_TEXT_MAX]);
+// mst_ip_bytes writes its 4 or 16 bytes in network order and returns how many.
+size_t mst_ip_bytes(const struct mst_ip *ip, uint8_t bytes[16]);
+struct mst_ip mst_ip_of_bytes(int v6, const uint8_t *bytes);
+
+// mst_target_parse reads one target of n bytes (no NUL needed, none may be inside): an
+// address, a block (10.15.16.0/24, fd00::/120), a range (10.0.0.1-10.0.0.50, or
+// 10.0.0.1-50 for the last number). The first and last address of an IPv4 block up to /30
+// are left out unless edges is 1: they name the network and its broadcast.
+// MST_TARGET_RANGE with *range filled; MST_TARGET_NAME if it could be a host's name;
+// -MST_EINPUT, or -MST_ELIMIT for an IPv6 block that is too large, with the reason.
+int mst_target_parse(const char *text, size_t n, int edges,
+                     struct mst_range *range, struct mst_err *err);
+
+// mst_ranges_tidy sorts ranges by address, IPv4 first, and joins those that touch or
+// overlap. Returns how many are left.
+size_t mst_ranges_tidy(struct mst_range *ranges, size_t count);
+
+// mst_ranges_less takes tidy ranges `without` out of tidy `ranges` and writes the rest to
+// out, which has room for count + without_count. Returns how many were written.
+size_t mst_ranges_less(const struct mst_range *ranges, size_t count,
+                       const struct mst_range *without, size_t without_count,
+                       struct mst_range *out);
+
+// mst_ranges_total counts addresses; UINT64_MAX if there are more.
+uint64_t mst_ranges_total(const struct mst_range *ranges, size_t count);
+
+// mst_range_public tells whether some address of the range is on the public internet, and
+// gives the first such: what isn't private, local, shared (RFC 6598) or link-local.
+int mst_range_public(const struct mst_range *range, struct mst_ip *first);
+
+#endif

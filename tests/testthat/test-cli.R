@@ -1,0 +1,126 @@
+# The muster command, called as a function and as a program.
+build_hosts()
+
+cli <- function(...) {
+  status <- NULL
+  text <- utils::capture.output(status <- muster_cli(c(...), quit = FALSE))
+  list(status = status, text = text)
+}
+
+# Errors go to standard error.
+quiet_cli <- function(...) {
+  file <- tempfile()
+  on.exit(unlink(file))
+  code <- paste0("muster::muster_cli(", deparse1(c(...)), ")")
+  local_variables(R_LIBS = paste(.libPaths(), collapse = ":"))
+  status <- system2(file.path(R.home("bin"), "Rscript"), c("-e", shQuote(code)),
+    stdout = file, stderr = file
+  )
+  list(status = status, text = readLines(file))
+}
+
+test_cluster("P1: muster probe tells what is open, and its status whether something is", {
+  port <- local_hosts(c("127.1.0.1" = "open"))
+  run <- cli("probe", "127.1.0.0/30", "--port", port, "--timeout", "0.1")
+  expect_identical(run$status, 0L)
+  expect_match(run$text[1L], "^2 probes in .* s: 1 open, 1 refused$")
+  expect_match(run$text[2L], paste0("^open +127.1.0.1:", port))
+  expect_length(run$text, 2L)
+  expect_length(cli("probe", "127.1.0.0/30", "--port", port, "--all")$text, 3L)
+  expect_identical(cli("probe", "127.1.0.2", paste0("--port=", port))$status, 1L)
+  quiet <- cli("probe", "127.1.0.1", "-p", port, "--quiet")
+  expect_identical(quiet, list(status = 0L, text = character()))
+})
+
+test_cluster("muster probe --json prints JSON that others read", {
+  port <- local_hosts(c("127.1.0.1" = "open"))
+  run <- cli("probe", "127.1.0.0/30", "--port", port, "--json", "--all")
+  skip_if_not_installed("jsonlite")
+  json <- jsonlite::fromJSON(run$text)
+  expect_identical(json$probes, 2L)
+  expect_identical(json$counts$open, 1L)
+  expect_identical(json$rows$address, c("127.1.0.1", "127.1.0.2"))
+  expect_identical(json$rows$status, c("open", "refused"))
+  expect_identical(json$rows$host, c(NA, NA))
+  none <- cli("probe", "127.1.0.2", "--port", port, "--json")
+  expect_identical(jsonlite::fromJSON(none$text)$rows, list())
+  odd <- "a\"b\\c\n\u0001\u00e9"
+  expect_identical(jsonlite::fromJSON(json_string(odd)), odd)
+})
+
+test_cluster("P1, P2, P3: pmfind's form is understood", {
+  port <- local_hosts(
+    c("127.1.0.1" = paste0("say:", pcp_hello), "127.1.0.2" = "open"), 44321L
+  )
+  skip_if(is.na(port), "something else uses PCP's port")
+  run <- cli("probe", "-m", "probe=127.1.0.0/30,timeout=0.1,maxThreads=2", "-s", "pmcd")
+  expect_identical(run$status, 0L)
+  expect_identical(run$text, c("Discovered pmcd servers:", "  pcp://127.1.0.1:44321"))
+  expect_identical(cli("-m", "probe=127.1.0.0/30")$text, run$text)
+  none <- cli("probe", "-m", "probe=127.1.0.2/32,timeout=0.05", "-m", "probe=127.1.0.3/32")
+  expect_identical(none, list(status = 1L, text = "No pmcd servers discovered"))
+  plan <- pmfind_arguments(list(mechanism = "probe=127.1.0.0/24,timeout=0.1"), character())
+  expect_true(plan$edges) # its range has the first and the last address
+})
+
+test_that("help is there, and wrong usage is told with status 2", {
+  expect_match(cli("--help")$text[1L], "^Usage: muster COMMAND")
+  expect_identical(cli("--help")$status, 0L)
+  help <- cli("probe", "--help")
+  expect_identical(help$status, 0L)
+  for (option in c(cli_probe_flags, setdiff(cli_probe_valued, "overall"))) {
+    expect_match(paste(help$text, collapse = "\n"), paste0("--", option), fixed = TRUE)
+  }
+  expect_match(cli("--version")$text, "^muster [0-9.]+$")
+  for (args in list(
+    character(), "dance", "probe", c("probe", "127.0.0.1"), c("probe", "127.0.0.1", "--port"),
+    c("probe", "127.0.0.1", "--port", "x"), c("probe", "127.0.0.1", "--port", "1", "--colour"),
+    c("probe", "-m", "shell"), c("probe", "-m", "probe=127.0.0.1/32", "-s", "gopher"),
+    c("probe", "1.1.1.1", "--port", "1")
+  )) {
+    error <- tryCatch(cli_run(args), muster_error = identity)
+    expect_true(inherits(error, "muster_error") || identical(error$status, 2L))
+  }
+  run <- quiet_cli("probe", "127.0.0.1/99", "--port", "1")
+  expect_identical(run$status, 2L)
+  expect_match(run$text[1L], "^muster: `targets` has a target")
+})
+
+test_that("a report's status tells whether something wants attention", {
+  frame <- data.frame(item = c("a", "b"), verdict = c("good", "unknown"))
+  expect_identical(report_text(frame, list())$status, 0L)
+  expect_match(report_text(frame, list())$text[2L], "good")
+  expect_null(report_text(frame, list(quiet = TRUE))$text)
+  frame$verdict[2L] <- "attention"
+  expect_identical(report_text(frame, list(quiet = TRUE))$status, 1L)
+  skip_if_not_installed("jsonlite")
+  expect_identical(jsonlite::fromJSON(report_text(frame, list(json = TRUE))$text)$rows, frame)
+})
+
+test_that("muster doctor tells what doctor() finds", {
+  run <- cli("doctor", "--item", "kernel,load", "--json")
+  found <- doctor(items = c("kernel", "load"))
+  expect_identical(run$status, as.integer(any(found$verdict %in% c("attention", "bad"))))
+  expect_match(paste(run$text, collapse = ""), "\"kernel\".*\"load\"")
+  expect_identical(cli("doctor", "--quiet", "--item", "load")$text, character())
+  expect_match(cli("doctor", "--help")$text[1L], "^Usage: muster doctor")
+  expect_identical(cli("doctor", "more")$status, 2L)
+  expect_identical(cli("doctor", "--interval", "soon")$status, 2L)
+  expect_identical(cli("doctor", "--item", "nonsense")$status, 2L)
+})
+
+test_cluster("the time of -t ends a scan, and what was found is told", {
+  port <- local_hosts(c("127.1.0.1" = "open", "127.1.0.2" = "silent"))
+  run <- cli("probe", "127.1.0.1-2", "--port", port, "--timeout", "60", "-t", "0.5s")
+  expect_identical(run$status, 0L)
+  expect_match(run$text[1L], "1 open, 1 not decided$")
+})
+
+test_cluster("exec/muster runs from wherever it is installed", {
+  program <- system.file("exec", "muster", package = "muster")
+  skip_if(!nzchar(program), "the program isn't installed")
+  local_variables(R_LIBS = paste(.libPaths()[-1L], collapse = ":"))
+  out <- suppressWarnings(system2(program, c("probe", "127.0.0.1", "--port", "1"), stdout = TRUE))
+  expect_identical(attr(out, "status"), 1L)
+  expect_match(out, "^1 probe in .* s: 1 refused$")
+})
