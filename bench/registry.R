@@ -10,6 +10,7 @@ registry <- c(
   "memory" = "How much memory does an idle worker take?",
   "call" = "How long does one trivial call take?",
   "calls-2000" = "How long do 2,000 tasks that do nothing take, balanced over 2 workers?",
+  "psock" = "What does makeClusterPSOCK() cost, ours and parallelly's?",
   "heal" = "What does healing cost, when nothing fails and when something does?",
   "task" = "How long do tasks take that are submitted one by one, and maps?",
   "share" = "How long until 100 MB are in every worker, and back?",
