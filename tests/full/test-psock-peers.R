@@ -43,6 +43,20 @@ test_that("S9: workers of every kind end when their session is killed, also whil
   expect_true(wait_until(!any(pid_runs(pids)), 20))
 })
 
+test_that("L2: the source's example: one of three nodes is killed", {
+  limit_time(60)
+  for (healing in c(FALSE, TRUE)) {
+    withr::local_options(muster.healing = healing)
+    cl <- makeClusterPSOCK(I(3))
+    expect_identical(isNodeAlive(cl), c(TRUE, TRUE, TRUE))
+    tools::pskill(cl[[2]]$session_info$process$pid, tools::SIGKILL)
+    took <- system.time(alive <- suppressMessages(isNodeAlive(cl)))[["elapsed"]]
+    expect_identical(alive, c(TRUE, healing, TRUE))
+    expect_lt(took, 1)
+    stopCluster(cl)
+  }
+})
+
 test_that("S10: parallel's verbs give what they give with makeCluster()", {
   limit_time(120)
   run <- run_session(quote({
