@@ -5,9 +5,12 @@
 #' [cluster_map()] and [task_submit()] are muster's own ways to use them; [cluster_share()]
 #' gives them large data. Workers that are lost are replaced, and what they did runs again.
 #' [cluster_status()] tells what they do. [cluster_stop()], or [parallel::stopCluster()],
-#' ends them. [availableCores()] tells how many there should be. [socket_listen()] and
-#' [socket_connect()] give sockets of their own. [discover()], and the command
-#' [muster probe][muster_cli()], find hosts and services.
+#' ends them. [availableCores()] tells how many there should be.
+#'
+#' [makeClusterPSOCK()] and its kin are package parallelly's, on muster. [socket_listen()] and
+#' [socket_connect()] give sockets of their own. [discover()] finds hosts and services, and
+#' [doctor()] looks at what this machine does to clusters; both are commands, too:
+#' [muster_cli()].
 #'
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages and what workers print. Default
