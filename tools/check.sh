@@ -240,6 +240,7 @@ suite_netns() {
     return 0
   fi
   installed "netns" || return 0
+  use_pcp
   run "netns" 600 Rscript tools/testthat.R netns tests/netns
 }
 

@@ -21,6 +21,18 @@ warn() { printf '%s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
+# use_pcp puts PCP's programs into the path, where tools/setup.sh unpacked them.
+use_pcp() {
+  have pmfind && return 0
+  [ -x build/pcp/usr/bin/pmfind ] || return 0
+  PCP_DIR=$root/build/pcp
+  PATH=$PATH:$PCP_DIR/usr/bin
+  for folder in "$PCP_DIR"/lib "$PCP_DIR"/usr/lib "$PCP_DIR"/usr/lib/*-linux-gnu*; do
+    LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
+  done
+  export PCP_DIR PATH LD_LIBRARY_PATH
+}
+
 # build_tarball DIR makes the source package in DIR and sets $tarball. All
 # installing starts from it, never from src/, so that objects of one build (a
 # sanitizer's, say) never get into another, nor into the checkout. R CMD build

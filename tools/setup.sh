@@ -67,6 +67,7 @@ package_of() {
     rpm:compiler) say "gcc gcc-c++ gcc-gfortran" ;;
     deb:libuv) say "libuv1-dev" ;;
     deb:sshd | rpm:sshd) say "openssh-server" ;;
+    deb:ggplot2) say "r-cran-ggplot2" ;;
     rpm:clang) say "clang compiler-rt" ;;
     rpm:libuv) say "libuv-devel" ;;
     brew:r | brew:headers) say "r" ;;
@@ -109,6 +110,11 @@ has() {
       ;;
     clang) clang_fuzzes ;;
     sshd) have sshd || [ -x /usr/sbin/sshd ] ;;
+    ggplot2)
+      # With all that it needs it takes long from source: built, or not at all.
+      [ "$family" != deb ] || { have Rscript &&
+        Rscript -e 'quit(status = !nzchar(system.file(package = "ggplot2")))'; }
+      ;;
     libuv)
       # Only for building testthat, of which a part wants it.
       have Rscript && Rscript -e 'quit(status = !nzchar(system.file(package = "testthat")))' ||
@@ -179,7 +185,7 @@ apt_install() {
 family=$(family)
 needed="r headers compiler make"
 optional=
-[ "$mode" = check ] && optional="libuv qpdf tidy clang sshd"
+[ "$mode" = check ] && optional="libuv qpdf tidy clang sshd ggplot2"
 
 # Lists of words from here on.
 # shellcheck disable=SC2086
@@ -224,7 +230,7 @@ optional=
 case $mode in
   run) set -- boot ;;
   check)
-    set -- boot codetools data.table doParallel foreach future iterators
+    set -- boot codetools data.table doParallel foreach future iterators jsonlite
     set -- "$@" parallelly pkgbuild testthat
     ;;
   bench) set -- boot parallelly mirai future future.apply crew ;;
@@ -234,38 +240,51 @@ Rscript tools/install-packages.R "$@" </dev/null
 status=$?
 [ $status -eq 0 ] || exit $status
 
-# ---- BLAS libraries for the tests ------------------------------------------
+# ---- what tests want, but not installed -------------------------------------
 
-# Unpacked under build/, not installed: the system's own BLAS stays as it is.
-# tools/check.sh names the folder to the tests as MUSTER_TEST_BLAS.
-blas() {
-  dir=$root/build/blas/$1
-  [ -n "$(find "$dir" -name 'libblas.so.3*' 2>/dev/null | head -n 1)" ] && return 0
+# unpack NAME FILE PACKAGE...: packages under build/NAME, where FILE is then. The system
+# stays as it is: its own BLAS, and no PCP, whose package wants systemd to be installed.
+# tools/check.sh tells the tests where they are.
+unpack() {
+  name=$1 file=$2
+  shift 2
+  dir=$root/build/$name
+  [ -n "$(find "$dir" -name "$file" 2>/dev/null | head -n 1)" ] && return 0
   rm -rf -- "$dir"
   mkdir -p -- "$dir/get" || return 1
   (
     cd -- "$dir/get" || exit 1
-    if ! apt-get download -q "libopenblas0-$1" >log 2>&1; then
+    if ! apt-get download -q "$@" >log 2>&1; then
       is_root || exit 1
       apt_update
-      apt-get download -q "libopenblas0-$1" >log 2>&1 || exit 1
+      apt-get download -q "$@" >log 2>&1 || exit 1
     fi
-    dpkg-deb -x "libopenblas0-$1"_*.deb ..
+    for package in *.deb; do
+      dpkg-deb -x "$package" .. || exit 1
+    done
   )
   status=$?
   rm -rf -- "$dir/get"
   if [ $status -ne 0 ]; then
     rm -rf -- "$dir"
-    warn "setup: libopenblas0-$1 can't be downloaded; tests with this BLAS are skipped."
+    warn "setup: $* can't be downloaded; tests with $name are skipped."
   fi
 }
 
-if [ "$mode" = check ]; then
+# PCP with the libraries of its own, and those that a small system lacks.
+pcp_packages="pcp pcp-conf libpcp3 libpcp-pmda3 libpcp-mmv1 libpcp-web1 libsasl2-2 libuv1"
+
+if [ "$mode" = check ] || [ "$mode" = bench ]; then
   if [ "$family" = deb ] && have dpkg-deb; then
-    blas pthread
-    blas openmp
+    if [ "$mode" = check ]; then
+      unpack blas/pthread 'libblas.so.3*' libopenblas0-pthread
+      unpack blas/openmp 'libblas.so.3*' libopenblas0-openmp
+    fi
+    # A list of words.
+    # shellcheck disable=SC2086
+    have pmfind || unpack pcp pmfind $pcp_packages
   else
-    warn "setup: no Debian packages here; tests with other BLAS libraries are skipped."
+    warn "setup: no Debian packages here; tests with other BLAS libraries and PCP are skipped."
   fi
 fi
 exit 0

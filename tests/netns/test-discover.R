@@ -92,8 +92,9 @@ test_that("P1: what pmfind finds, discover() finds, and nothing else, many times
 test_that("P1: a real PCP server is found and proved, in its own words", {
   limit_time(60)
   skip_without_pcp()
-  pmcd <- "/usr/lib/pcp/bin/pmcd"
-  agent <- "/var/lib/pcp/pmdas/pmcd/pmda_pmcd.so"
+  pcp <- Sys.getenv("PCP_DIR") # "" where it is installed
+  pmcd <- file.path(pcp, "usr/lib/pcp/bin/pmcd")
+  agent <- file.path(pcp, "var/lib/pcp/pmdas/pmcd/pmda_pmcd.so")
   skip_if_not(all(file.exists(c(pmcd, agent))), "there is no pmcd, from PCP")
   folder <- local_folder()
   writeLines("root {\n\tsample 29:0:0\n}", file.path(folder, "pmns"))
