@@ -270,6 +270,7 @@ static int names_of(SEXP x, SEXP *names) {
 static int write_node(struct mst_buf *buf, SEXP x, size_t most, int depth) {
   SEXP names;
   if (x == R_NilValue) return put_head(buf, NODE_NULL, 0);
+  if (ALTREP(x)) return 0; // its class may write and read it in its own way
   const enum node_type type = type_of(x);
   // Every element takes a byte at least.
   if (type == NODE_NULL || depth > DEPTH_MAX ||

@@ -537,9 +537,8 @@ test_that("muster under load_all() starts workers that load it so too", {
   base <- withr::local_tempdir()
   source <- file.path(base, "checkout")
   dir.create(source, recursive = TRUE)
-  file.copy(file.path("../..", c("DESCRIPTION", "NAMESPACE", "R", "src", "inst")), source,
-    recursive = TRUE
-  )
+  parts <- c("DESCRIPTION", "NAMESPACE", "configure", "cleanup", "R", "src", "inst", "exec")
+  file.copy(file.path("../..", parts), source, recursive = TRUE)
   objects <- list.files(file.path(source, "src"), "[.](o|so)$", recursive = TRUE, full.names = TRUE)
   unlink(objects)
   # pkgload wants pkgbuild to compile; what is compiled already is used without.
@@ -549,7 +548,9 @@ test_that("muster under load_all() starts workers that load it so too", {
       shQuote(source)),
     stdout = TRUE, stderr = TRUE
   ))
-  skip_if_not(file.exists(file.path(source, "src", "muster.so")), paste(built, collapse = "\n"))
+  expect_true(file.exists(file.path(source, "src", "muster.so")),
+    info = paste(built, collapse = "\n")
+  )
   run <- run_session(prelude = NULL, timeout_s = 120, bquote({
     .(session_prelude[-3L])
     pkgload::load_all(.(source), quiet = TRUE)
