@@ -26,11 +26,12 @@ use_pcp() {
   have pmfind && return 0
   [ -x build/pcp/usr/bin/pmfind ] || return 0
   PCP_DIR=$root/build/pcp
+  PCP_BINADM_DIR=$PCP_DIR/usr/lib/pcp/bin
   PATH=$PATH:$PCP_DIR/usr/bin
   for folder in "$PCP_DIR"/lib "$PCP_DIR"/usr/lib "$PCP_DIR"/usr/lib/*-linux-gnu*; do
     LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder
   done
-  export PCP_DIR PATH LD_LIBRARY_PATH
+  export PCP_DIR PCP_BINADM_DIR PATH LD_LIBRARY_PATH
 }
 
 # build_tarball DIR makes the source package in DIR and sets $tarball. All

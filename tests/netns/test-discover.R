@@ -94,7 +94,7 @@ test_that("P1: a real PCP server is found and proved, in its own words", {
   skip_without_pcp()
   pcp <- Sys.getenv("PCP_DIR") # "" where it is installed
   pmcd <- file.path(pcp, "usr/lib/pcp/bin/pmcd")
-  agent <- file.path(pcp, "var/lib/pcp/pmdas/pmcd/pmda_pmcd.so")
+  agent <- file.path(pcp, "usr/lib/pcp/pmdas/pmcd/pmda_pmcd.so")
   skip_if_not(all(file.exists(c(pmcd, agent))), "there is no pmcd, from PCP")
   folder <- local_folder()
   writeLines("root {\n\tsample 29:0:0\n}", file.path(folder, "pmns"))
