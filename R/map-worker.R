@@ -17,7 +17,7 @@ map_piece <- function(id, x, seed) {
   piece$values <- vector("list", length(x))
   piece$at <- integer(1L) # not a constant: it is changed in place
   repeat {
-    arguments <- c(list(piece, x, fun, seed, ffi_map_elements), job$args)
+    arguments <- c(list(piece, x, fun, seed), job$args)
     failure <- piece_error(do.call(map_elements, arguments, quote = TRUE))
     if (is.null(failure)) break
     if (!job$returns) {
@@ -39,11 +39,13 @@ map_piece <- function(id, x, seed) {
 clock_seconds <- function() as.numeric(Sys.time())
 
 # From the element behind piece$at on; C code fills in piece$values and moves piece$at. Each
-# element looks `[[` up from here, so base is all that there is around it, as with lapply().
-map_elements <- function(piece, x, fun, seed, entry, ...) {
-  .Call(entry, environment(), piece$values, piece$at, seed)
+# element looks `[[` up from here, so there is little more than base around it, as with
+# lapply(): the entry, which .onLoad() puts there.
+map_elements <- function(piece, x, fun, seed, ...) {
+  .Call(ffi_map_elements, environment(), piece$values, piece$at, seed)
 }
-environment(map_elements) <- baseenv()
+map_around <- new.env(parent = baseenv())
+environment(map_elements) <- map_around
 
 # The error that code raised, as the session wants it, or NULL.
 piece_error <- function(code) {

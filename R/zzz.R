@@ -16,6 +16,7 @@ the$unloaded <- FALSE
   the$pid <- Sys.getpid()
   the$static_apply <- get0("staticClusterApply", asNamespace("parallel"))
   the$dynamic_apply <- get0("dynamicClusterApply", asNamespace("parallel"))
+  map_around$ffi_map_elements <- ffi_map_elements
   the$build <- build_text(file.path(libname, pkgname))
   .Call(ffi_session_configure, the$build)
   # Runs when R ends, also by quit() and at the end of a script.

@@ -119,7 +119,8 @@ test_cluster("the time of -t ends a scan, and what was found is told", {
 test_cluster("exec/muster runs from wherever it is installed", {
   program <- system.file("exec", "muster", package = "muster")
   skip_if(!nzchar(program), "the program isn't installed")
-  local_variables(R_LIBS = paste(.libPaths()[-1L], collapse = ":"))
+  path <- paste(R.home("bin"), Sys.getenv("PATH"), sep = ":")
+  local_variables(R_LIBS = paste(.libPaths()[-1L], collapse = ":"), PATH = path)
   out <- suppressWarnings(system2(program, c("probe", "127.0.0.1", "--port", "1"), stdout = TRUE))
   expect_identical(attr(out, "status"), 1L)
   expect_match(out, "^1 probe in .* s: 1 refused$")
