@@ -1,21 +1,34 @@
 # How long do tasks take that are submitted one by one, and maps?
 #
-# One task submitted and its value asked for, beside clusterCall() on parallel and
+# One task submitted and its value asked for: first with nothing else started, on cores that
+# are free; then, while the peers' workers are up, in turn with them, beside clusterCall() on parallel and
 # parallelly, mirai(), future() and crew's push() and pop(); 100,000 tasks that do nothing,
 # submitted and then asked for; a million elements
 # through identity(); and 1,000 elements, of which 990 take 1 ms and the last ten 100 ms,
 # beside the time that they would take if each of 2 workers were busy all the time.
 
 measure <- function(quick) {
+  by_itself <- measure_by_itself(quick)
   chosen <- select_peers(
     c("muster", "parallel", "parallelly", "mirai", "future", "crew"), 2L
   )
   clusters <- lapply(peers[chosen$here], function(peer) peer$start(2L))
   on.exit(for (peer in chosen$here) peers[[peer]]$stop(clusters[[peer]]))
   raw <- rbind(
-    measure_one(clusters, quick), measure_many(clusters, quick), measure_maps(clusters, quick)
+    by_itself, measure_one(clusters, quick), measure_many(clusters, quick), measure_maps(clusters, quick)
   )
   list(raw = raw, rows = task_rows(raw), notes = chosen$notes)
+}
+
+measure_by_itself <- function(quick) {
+  one <- in_global(function() 1L)
+  cl <- muster::cluster_start(2L)
+  on.exit(muster::cluster_stop(cl))
+  call <- compiler::cmpfun(function() muster::task_value(muster::task_submit(cl, one)))
+  block(call, 200L)
+  interleave("one task, nothing else started", c(muster = if (quick) 3L else 41L), function(arm) {
+    block(call, if (quick) 50L else 400L)
+  })
 }
 
 measure_one <- function(clusters, quick) {
@@ -112,9 +125,10 @@ task_rows <- function(raw) {
       add(compare(raw, "one task", peer, show = show_us))
     }
   }
-  add(alone(raw, "one task",
-    bar = bar("under 30 us", function(ours, theirs, ratio) ours < 30e-6), show = show_us
-  ))
+  under_30 <- bar("under 30 us", function(ours, theirs, ratio) ours < 30e-6)
+  for (case in c("one task", "one task, nothing else started")) {
+    add(alone(raw, case, bar = under_30, show = show_us))
+  }
   add(alone(raw, "100,000 tasks",
     bar = bar("under 2 s", function(ours, theirs, ratio) ours < 2)
   ))

@@ -33,7 +33,7 @@
 
 // mst_spin: whether a wait begins with looking again and again. It pays when the
 // answer comes at once and a core is free, and ruins others' work when not, so
-// it judges itself: two in a row that end empty switch it off for a while.
+// it judges itself: some in a row that end empty switch it off for a while.
 struct mst_spin {
   uint32_t failed; // in a row
   uint32_t pause;  // waits to go without spinning

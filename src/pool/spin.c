@@ -1,7 +1,8 @@
 // When to look again and again instead of sleeping. See run.h.
 #include "pool/run.h"
 
-#define FAILED_MAX 2u
+// A core that has to wake up, or a collection in the worker, makes one or two.
+#define FAILED_MAX 6u
 
 int mst_spin_begin(struct mst_spin *spin) {
   if (spin->pause == 0) return 1;
