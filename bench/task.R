@@ -15,7 +15,8 @@ measure <- function(quick) {
   clusters <- lapply(peers[chosen$here], function(peer) peer$start(2L))
   on.exit(for (peer in chosen$here) peers[[peer]]$stop(clusters[[peer]]))
   raw <- rbind(
-    by_itself, measure_one(clusters, quick), measure_many(clusters, quick), measure_maps(clusters, quick)
+    by_itself, measure_one(clusters, quick), measure_many(clusters, quick),
+    measure_maps(clusters, quick)
   )
   list(raw = raw, rows = task_rows(raw), notes = chosen$notes)
 }
