@@ -1,9 +1,9 @@
 # How long do tasks take that are submitted one by one, and maps?
 #
 # One task submitted and its value asked for: first with nothing else started, on cores that
-# are free; then, while the peers' workers are up, in turn with them, beside clusterCall() on parallel and
-# parallelly, mirai(), future() and crew's push() and pop(); 100,000 tasks that do nothing,
-# submitted and then asked for; a million elements
+# are free; then, while the peers' workers are up, in turn with them, beside clusterCall() on
+# parallel and parallelly, mirai(), future() and crew's push() and pop(); 100,000 tasks that do
+# nothing, submitted and then asked for; a million elements
 # through identity(); and 1,000 elements, of which 990 take 1 ms and the last ten 100 ms,
 # beside the time that they would take if each of 2 workers were busy all the time.
 
