@@ -44,9 +44,9 @@ SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
 
 // ---- plain.c: the short form of small messages
 
-// ffi_serialize_message appends a list, the content of a message without a segment: in the
-// short form if it can be, else as ffi_serialize does. Raises R errors.
-void ffi_serialize_message(SEXP list, struct mst_buf *buf);
+// ffi_serialize_message appends a list, the content of a message, to a blob: in the short
+// form if it has no segment and can be, else as ffi_serialize does. Raises R errors.
+void ffi_serialize_message(SEXP list, struct mst_blob *blob);
 // ffi_is_plain tells the short form by its first byte; ffi_read_plain reads it.
 int ffi_is_plain(const uint8_t *bytes, size_t n);
 SEXP ffi_read_plain(const uint8_t *bytes, size_t n);

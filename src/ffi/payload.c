@@ -132,11 +132,7 @@ struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag) {
   SET_VECTOR_ELT(message, 0, fun);
   SET_VECTOR_ELT(message, 1, args);
   SET_VECTOR_ELT(message, 2, tag);
-  if (blob->segment.fd >= 0) {
-    ffi_serialize(message, &blob->buf);
-  } else {
-    ffi_serialize_message(message, &blob->buf);
-  }
+  ffi_serialize_message(message, blob);
   UNPROTECT(2);
   return blob;
 }

@@ -306,18 +306,25 @@ static int write_list(struct mst_buf *buf, SEXP list, R_xlen_t from) {
   return 1;
 }
 
-void ffi_serialize_message(SEXP list, struct mst_buf *buf) {
-  const size_t begin = buf->len;
+// write_plain appends the list in the short form. 0: it can't be.
+static int write_plain(struct mst_buf *buf, SEXP list) {
   const uint8_t mark = MARK;
   SEXP first = VECTOR_ELT(list, 0);
-  const struct mst_buf *fun =
-      TYPEOF(first) == CLOSXP ? written_of(first) : NULL;
-  int ok = (fun != NULL || TYPEOF(first) != CLOSXP) && put(buf, &mark, 1) &&
-           put_head(buf, NODE_LIST, (size_t)Rf_xlength(list));
-  if (ok && fun != NULL) ok = write_function(buf, fun);
-  if (ok && write_list(buf, list, fun != NULL)) return;
-  buf->len = begin;
-  ffi_serialize(list, buf);
+  const int has_fun = TYPEOF(first) == CLOSXP;
+  const struct mst_buf *fun = has_fun ? written_of(first) : NULL;
+  if (has_fun && fun == NULL) return 0;
+  return put(buf, &mark, 1) &&
+         put_head(buf, NODE_LIST, (size_t)Rf_xlength(list)) &&
+         (!has_fun || write_function(buf, fun)) &&
+         write_list(buf, list, has_fun);
+}
+
+void ffi_serialize_message(SEXP list, struct mst_blob *blob) {
+  const size_t begin = blob->buf.len;
+  // What is in a segment is referred to by R's form only.
+  if (blob->segment.fd < 0 && write_plain(&blob->buf, list)) return;
+  blob->buf.len = begin;
+  ffi_serialize(list, &blob->buf);
 }
 
 // ---- reading. Raises R errors for bytes that can be no message.

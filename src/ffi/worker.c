@@ -288,11 +288,7 @@ static int answer(SEXP value, uint16_t flags) {
       SET_VECTOR_ELT(list, i, CAR(told));
     }
   }
-  if (worker.reply->segment.fd >= 0) {
-    ffi_serialize(content, &worker.reply->buf);
-  } else {
-    ffi_serialize_message(content, &worker.reply->buf);
-  }
+  ffi_serialize_message(content, worker.reply);
   UNPROTECT(2);
   struct mst_head head = worker.call;
   head.kind = MST_KIND_VALUE;
@@ -502,7 +498,7 @@ SEXP ffi_warm_feed(SEXP fd, SEXP messages) {
   struct mst_blob *blob = mst_blob_new();
   for (R_xlen_t i = 0; blob != NULL && i < Rf_xlength(messages); i++) {
     blob->buf.len = 0;
-    ffi_serialize_message(VECTOR_ELT(messages, i), &blob->buf);
+    ffi_serialize_message(VECTOR_ELT(messages, i), blob);
     struct mst_head exec = {.kind = MST_KIND_EXEC, .call = (uint64_t)i + 1};
     (void)mst_chan_send(&chan, &exec, blob, NULL, 0, 1, NULL);
   }
