@@ -18,7 +18,8 @@ static const uint8_t kinds[] = {
     MST_KIND_PONG,        MST_KIND_CANCEL,        MST_KIND_SERVER_READY,
     MST_KIND_FORK,        MST_KIND_SERVER_REFUSE, MST_KIND_FORKED,
     MST_KIND_FORK_FAILED, MST_KIND_EXITED,        MST_KIND_SIGNAL,
-    MST_KIND_JOB,         MST_KIND_DROP};
+    MST_KIND_JOB,         MST_KIND_DROP,          MST_KIND_LINK,
+    MST_KIND_WANT,        MST_KIND_HAVE,          MST_KIND_NONE};
 
 static int is_kind(int number) {
   for (size_t i = 0; i < sizeof kinds; i++) {
@@ -180,7 +181,11 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_JOB, 12);
   CHECK_INT(MST_KIND_DROP, 13);
   CHECK_INT(MST_KIND_CANCEL, 18);
-  CHECK_INT(sizeof kinds, 23);
+  CHECK_INT(MST_KIND_LINK, 19);
+  CHECK_INT(MST_KIND_WANT, 48);
+  CHECK_INT(MST_KIND_HAVE, 49);
+  CHECK_INT(MST_KIND_NONE, 50);
+  CHECK_INT(sizeof kinds, 27);
   const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,  MST_FLAG_XDR,
                             MST_FLAG_REPLAY, MST_FLAG_RNG,    MST_FLAG_SEED,
                             MST_FLAG_TASK,   MST_FLAG_SEGMENT};
