@@ -42,7 +42,8 @@ map_reduce <- function(cl, inputs, map, reduce, combine = NULL, ..., parts = NUL
   check_reducers(map, reduce, combine, call)
   parts <- check_parts(parts, call)
   if (is.null(parts)) parts <- as.integer(max(1L, min(length(inputs), 32L)))
-  job <- make_job(map, list(reduce = reduce, combine = combine, more = list(...)), inputs, FALSE, call)
+  args <- list(reduce = reduce, combine = combine, more = list(...))
+  job <- make_job(map, args, inputs, FALSE, call)
   ranges <- part_ranges(length(inputs), parts)
   steps <- function(task) {
     at <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
@@ -62,7 +63,9 @@ map_reduce <- function(cl, inputs, map, reduce, combine = NULL, ..., parts = NUL
     list(list(kind = "gather"), list(kind = "call", how = "reduce", which = 1L, name = "reduce"))
   }
   reduced <- gather_stage(p, parts, reduce_steps, list(split), call, job)
-  partition_collect(reduced)
+  counts <- partition_collect(reduced)
+  if (is.list(counts$value)) counts$value <- simpler(counts$value)
+  counts
 }
 
 check_reducers <- function(map, reduce, combine, call) {

@@ -103,7 +103,7 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
   check_partition(p, "p", call)
   check_by(by, call)
   parts <- if (is.null(check_parts(parts, call))) p$stage$count else check_parts(parts, call)
-  if (is.character(fun) && !is.null(names(fun))) {
+  if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
     aggregates <- parse_aggregates(fun, call)
     step <- function(name) {
       list(list(kind = "inner", fun = name, args = list(by, aggregates)))
@@ -126,7 +126,7 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
 # "sum(x, na.rm = TRUE)" becomes list(name, how, column, na_rm).
 parse_aggregates <- function(fun, call) {
   names <- names(fun)
-  if (anyNA(names) || !all(nzchar(names)) || anyDuplicated(names)) {
+  if (is.null(names) || anyNA(names) || !all(nzchar(names)) || anyDuplicated(names)) {
     abort_muster("input", "Aggregates must have names, each once: c(total = \"sum(x)\").",
       argument = "fun", call = call
     )

@@ -6,6 +6,11 @@ new_frame <- function(columns, n) {
   structure(columns, class = "data.frame", row.names = .set_row_names(n))
 }
 
+# No rows and no columns: what is known of a part that nothing came to.
+empty_frame <- function() new_frame(stats::setNames(list(), character()), 0L)
+
+is_empty <- function(x) !length(x) && frame_rows(x) == 0L
+
 # What is taken for a data frame is made a plain one: no row names, no class of its own.
 plain_frame <- function(x) {
   columns <- lapply(seq_along(x), function(i) .subset2(x, i))
@@ -47,7 +52,7 @@ frame_bytes <- function(x) {
 bind_frames <- function(frames, parts = seq_along(frames)) {
   some <- lengths(frames) > 0L
   if (!any(some)) {
-    return(new_frame(stats::setNames(list(), character()), 0L))
+    return(empty_frame())
   }
   frames <- frames[some]
   parts <- parts[some]
@@ -61,18 +66,21 @@ bind_frames <- function(frames, parts = seq_along(frames)) {
     }
   }
   columns <- lapply(seq_along(names), function(k) {
-    bind_columns(lapply(frames, .subset2, k), names[k])
+    bind_columns(lapply(frames, .subset2, k))
   })
   names(columns) <- names
   new_frame(columns, sum(vapply(frames, frame_rows, 0L)))
 }
 
 column_list <- function(names) {
+  if (!length(names)) {
+    return("none")
+  }
   text <- paste0("`", utils::head(names, 6L), "`", collapse = ", ")
   if (length(names) > 6L) paste0(text, ", ... (", length(names), ")") else text
 }
 
-bind_columns <- function(columns, name) {
+bind_columns <- function(columns) {
   bound <- .Call(ffi_rows_bind, columns)
   if (!is.null(bound)) {
     return(bound)
@@ -92,7 +100,7 @@ bind_columns <- function(columns, name) {
   }
   lists <- vapply(columns, is.list, NA)
   if (any(lists) && !all(lists)) {
-    part_error(paste0("Column `", name, "` is a list in some parts and not in others."))
+    columns[!lists] <- lapply(columns[!lists], as.list)
   }
   do.call(c, unname(columns))
 }
@@ -158,7 +166,7 @@ key_groups <- function(x, by) .Call(ffi_key_groups, key_columns(x, by), frame_ro
 # What a function gives for each group, with the group's key before it.
 apply_groups <- function(x, by, fun, args) {
   if (frame_rows(x) == 0L) {
-    return(new_frame(stats::setNames(list(), character()), 0L))
+    return(empty_frame())
   }
   groups <- key_groups(x, by)
   n <- length(groups$first)
@@ -169,15 +177,19 @@ apply_groups <- function(x, by, fun, args) {
     value <- do.call(fun, c(list(take_rows(x, rows)), args), quote = TRUE)
     results[[k]] <- group_frame(value, by)
   }
-  keys <- take_rows(x[by], rep(groups$first, vapply(results, frame_rows, 0L)))
   values <- bind_frames(results)
+  # Nothing at all tells no columns.
+  if (!length(values)) {
+    return(values)
+  }
+  keys <- take_rows(x[by], rep(groups$first, vapply(results, frame_rows, 0L)))
   new_frame(c(as.list(keys), as.list(values)), frame_rows(keys))
 }
 
 # Rows that a function gave for one group: a data frame, or what makes one row of one.
 group_frame <- function(value, by) {
   if (is.null(value)) {
-    return(new_frame(stats::setNames(list(), character()), 0L))
+    return(empty_frame())
   }
   if (is.data.frame(value)) {
     value <- plain_frame(value)
@@ -203,6 +215,9 @@ group_frame <- function(value, by) {
 
 # aggregates: list of list(name, how, column, na_rm), see parse_aggregates().
 fold_partial <- function(x, by, aggregates) {
+  if (is_empty(x)) {
+    return(x)
+  }
   groups <- key_groups(x, by)
   n <- length(groups$first)
   folds <- list()
@@ -218,8 +233,7 @@ fold_partial <- function(x, by, aggregates) {
 }
 
 fold_final <- function(x, by, aggregates) {
-  # A part that got no rows has no columns either.
-  if (!length(x)) {
+  if (is_empty(x)) {
     return(x)
   }
   groups <- key_groups(x, by)
@@ -258,6 +272,12 @@ fold_column <- function(x, one) {
 # ---- Joins
 
 join_frames <- function(x, y, by_x, by_y, all) {
+  if (is_empty(x) || (is_empty(y) && !all)) {
+    return(empty_frame())
+  }
+  if (is_empty(y)) {
+    return(x)
+  }
   pairs <- .Call(
     ffi_key_join, key_columns(x, by_x), frame_rows(x), key_columns(y, by_y), frame_rows(y), all
   )

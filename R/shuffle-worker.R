@@ -52,7 +52,7 @@ part_keep <- function(key, data) {
 part_drop <- function(drop) {
   .Call(ffi_block_drop, as.integer(drop))
   if (drop[2L] == 0L) {
-    gone <- startsWith(names(the$parts), paste0(drop[1L], " "))
+    gone <- startsWith(as.character(names(the$parts)), paste0(drop[1L], " "))
     the$parts[gone] <- NULL
   } else {
     kept <- the$parts[[part_name(drop)]]
@@ -109,9 +109,14 @@ part_call <- function(step, data) {
 
 # Rows by their key's part; each part's rows are a block.
 part_split <- function(data, step, key) {
-  families <- key_families(data, step$by)
-  sorted <- .Call(ffi_key_split, key_columns(data, step$by), frame_rows(data), step$parts)
-  rows <- diff(sorted$begin)
+  if (is_empty(data)) {
+    families <- NULL
+    rows <- integer(step$parts)
+  } else {
+    families <- key_families(data, step$by)
+    sorted <- .Call(ffi_key_split, key_columns(data, step$by), frame_rows(data), step$parts)
+    rows <- diff(sorted$begin)
+  }
   blocks <- lapply(seq_len(step$parts), function(k) {
     if (rows[k] > 0L) {
       take_rows(data, sorted$rows[(sorted$begin[k] + 1L):sorted$begin[k + 1L]])
@@ -151,7 +156,13 @@ part_gather <- function(step) {
       block
     })
     some <- !vapply(frames, is.null, NA)
-    if (any(some)) bind_frames(frames[some], which(some)) else step$models[[i]]
+    if (any(some)) {
+      bind_frames(frames[some], which(some))
+    } else if (is.null(step$models[[i]])) {
+      empty_frame()
+    } else {
+      step$models[[i]]
+    }
   })
   if (length(inputs) == 1L) {
     return(inputs[[1L]])
@@ -177,7 +188,7 @@ map_elements_of <- function(elements, fun, args) {
 
 key_values <- function(value) {
   if (is.null(value)) {
-    return(new_frame(stats::setNames(list(), character()), 0L))
+    return(empty_frame())
   }
   ok <- is.list(value) && all(c("key", "value") %in% names(value)) &&
     length(value$key) == length(value$value)
@@ -190,9 +201,15 @@ key_values <- function(value) {
   new_frame(list(key = value$key, value = value$value), length(value$key))
 }
 
+# A vector if all values are single ones.
+simpler <- function(values) {
+  single <- length(values) && all(vapply(values, function(v) is.atomic(v) && length(v) == 1L, NA))
+  if (single) do.call(c, values) else values
+}
+
 # For each key fun(key, values).
 reduce_keys <- function(x, fun) {
-  if (!length(x) || frame_rows(x) == 0L) {
+  if (frame_rows(x) == 0L) {
     return(x)
   }
   groups <- key_groups(x, "key")
@@ -203,6 +220,5 @@ reduce_keys <- function(x, fun) {
     rows <- sorted$rows[(sorted$begin[k] + 1L):sorted$begin[k + 1L]]
     fun(keys[[k]], x$value[rows])
   })
-  single <- all(vapply(values, function(v) is.atomic(v) && length(v) == 1L, NA))
-  new_frame(list(key = keys, value = if (single) do.call(c, values) else values), n)
+  new_frame(list(key = keys, value = simpler(values)), n)
 }
