@@ -49,8 +49,10 @@
 #' @section Memory and disk:
 #' What travels is kept on its worker as long as the result is, so that only what was lost is
 #' moved again when a worker is. Past `getOption("muster.shuffle_memory")` bytes on a worker, by
-#' default a quarter of the memory that is free, it is in files in the worker's temporary
-#' directory, with checksums.
+#' default a quarter of the memory that is free, it is in files with checksums, in the worker's
+#' temporary directory or in `getOption("muster.shuffle_folder")`, which all workers must be able to
+#' read. These options are the session's, and count when a call begins. `muster_error_limit`: there
+#' is no room for them.
 #' @section Cost:
 #' Each byte is copied once by its sender, to shared memory, and once by its reader. Some
 #' 200 us for each part, and 20 us for each pair of parts.

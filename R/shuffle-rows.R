@@ -106,8 +106,9 @@ bind_columns <- function(columns) {
 }
 
 # An error that is about the data, not about muster or R: the session words it.
-part_error <- function(text) {
-  condition <- list(message = text, call = NULL)
+# kind: of the muster_error_.
+part_error <- function(text, kind = "input") {
+  condition <- list(message = text, call = NULL, kind = kind)
   stop(structure(condition, class = c("muster_part_error", "error", "condition"))) # tidy: reworded
 }
 

@@ -142,7 +142,10 @@ fill_steps <- function(shuffle, stage, task, worker, job) {
   lapply(stage$steps(task), function(step) {
     switch(step$kind,
       call = step$job <- job,
-      split = step$memory <- shuffle_memory(),
+      split = {
+        step$memory <- shuffle_memory()
+        step$folder <- getOption("muster.shuffle_folder")
+      },
       gather = {
         step$part <- task
         step$sources <- lapply(stage$far, function(far) sources_of(shuffle, far, worker))
@@ -215,7 +218,7 @@ take_answer <- function(run, task, about) {
     )
   }
   if (!is.null(value$wrong)) {
-    abort_part(run, key, value$wrong, about$worker)
+    abort_part(run, key, value$wrong, about$worker, if (is.null(value$kind)) "input" else value$kind)
   }
   for (missing in value$missing) {
     .Call(ffi_plan_tell, plan, "missed", as.integer(c(key, missing)))
@@ -272,8 +275,8 @@ part_text <- function(run, key) {
   paste0("Part ", key[2L], if (!is.null(stage$title)) paste0(" of ", stage$title))
 }
 
-abort_part <- function(run, key, text, worker) {
-  abort_muster("input", paste0(part_text(run, key), ": ", text),
+abort_part <- function(run, key, text, worker, kind) {
+  abort_muster(kind, paste0(part_text(run, key), ": ", text),
     details = paste("On worker", worker), part = key[2L], worker = worker, call = run$call
   )
 }

@@ -35,7 +35,7 @@ part_failure <- function(code) {
   if (inherits(condition, "muster_part_missing")) {
     list(missing = condition$keys)
   } else if (inherits(condition, "muster_part_error")) {
-    list(wrong = conditionMessage(condition))
+    list(wrong = conditionMessage(condition), kind = condition$kind)
   } else if (!is.null(failure)) {
     list(error = failure)
   }
@@ -122,16 +122,17 @@ part_split <- function(data, step, key) {
       take_rows(data, sorted$rows[(sorted$begin[k] + 1L):sorted$begin[k + 1L]])
     }
   })
-  path <- file.path(tempdir(), paste(c("blocks", key), collapse = "-"))
+  folder <- if (is.null(step$folder)) tempdir() else step$folder
+  path <- file.path(folder, paste(c("blocks", Sys.getpid(), key), collapse = "-"))
   written <- .Call(
     ffi_block_write, blocks, rows, as.integer(key), c(frame_bytes(data), step$memory), path
   )
   if (is.list(written)) {
     unlink(path)
     part_error(paste0(
-      "Can't write ", bytes_text(frame_bytes(data)), " of blocks to ", tempdir(), ": ",
+      "Can't write ", bytes_text(frame_bytes(data)), " of blocks to ", folder, ": ",
       written$error, "."
-    ))
+    ), "limit")
   }
   list(
     rows = frame_rows(data), bytes = written[1L], spilled = written[2L] == 1,

@@ -3,7 +3,7 @@
 // Stages only refer to earlier ones, so one pass from the last to the first finds what is
 // needed. Which part is where is kept in the tasks; there are no lists besides, which could
 // disagree with them.
-#include "shuffle/plan.h"
+#include "shuffle/plan_int.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,13 +75,6 @@ void mst_plan_want(struct mst_plan *plan, uint32_t stage) {
 
 static void set_idle(struct mst_plan *plan, uint32_t worker) {
   plan->workers[worker].attempt = 0;
-}
-
-static uint32_t copies_of(const struct mst_plan_task *task) {
-  uint32_t n = 0;
-  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++)
-    n += task->copies[k].attempt != 0;
-  return n;
 }
 
 static struct mst_plan_copy *find_copy(struct mst_plan_task *task,
@@ -434,6 +427,58 @@ static int64_t youngest_ns(const struct mst_plan_task *task) {
   return since_ns;
 }
 
+// late_ns gives how long a task of a stage may run before it is late, INT64_MAX while
+// nothing is known of the stage.
+static int64_t late_ns(const struct mst_plan_stage *stage) {
+  if (stage->done == 0) return INT64_MAX;
+  const int64_t limit_ns = 2 * median_ns(stage);
+  return limit_ns < MST_PLAN_LATE_NS ? MST_PLAN_LATE_NS : limit_ns;
+}
+
+// is_stuck tells whether what a worker runs is late: then what waits for this worker alone
+// may be made elsewhere.
+static int is_stuck(const struct mst_plan *plan, uint32_t worker,
+                    int64_t now_ns) {
+  const struct mst_plan_worker *at = &plan->workers[worker];
+  if (at->attempt == 0) return 0;
+  const struct mst_plan_stage *stage = &plan->stages[at->stage];
+  const struct mst_plan_task *task = &stage->tasks[at->task];
+  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
+    const struct mst_plan_copy *copy = &task->copies[k];
+    if (copy->attempt == at->attempt) {
+      return now_ns - copy->since_ns >= late_ns(stage);
+    }
+  }
+  return 0;
+}
+
+// next_moved runs a task elsewhere whose worker is stuck in another one. Without it a stage
+// would never come to the three quarters from which on late tasks get copies.
+static int next_moved(struct mst_plan *plan, int64_t now_ns,
+                      struct mst_plan_action *action) {
+  uint32_t known = MST_PLAN_NONE;
+  int stuck = 0;
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (!stage->needed || !stage->speculate || stage->done == stage->count) {
+      continue;
+    }
+    for (uint32_t t = 0; t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      if (task->state != MST_PLAN_IDLE || copies_of(task) > 0) continue;
+      const uint32_t home = home_of(plan, s, t);
+      if (home == MST_PLAN_NONE) continue;
+      if (home != known) stuck = is_stuck(plan, home, now_ns);
+      known = home;
+      const uint32_t worker = stuck ? other_worker(plan, s, t) : MST_PLAN_NONE;
+      if (worker != MST_PLAN_NONE) {
+        return run(plan, s, t, worker, now_ns, action);
+      }
+    }
+  }
+  return 0;
+}
+
 static int next_copy(struct mst_plan *plan, int64_t now_ns,
                      struct mst_plan_action *action) {
   const uint32_t most = plan->worker_count < 20 ? 1 : plan->worker_count / 10;
@@ -441,12 +486,10 @@ static int next_copy(struct mst_plan *plan, int64_t now_ns,
   for (uint32_t s = 0; s < plan->stage_count; s++) {
     const struct mst_plan_stage *stage = &plan->stages[s];
     if (!stage->needed || !stage->speculate || stage->done == stage->count ||
-        stage->done == 0 ||
         (uint64_t)4 * stage->done < (uint64_t)3 * stage->count) {
       continue;
     }
-    int64_t limit_ns = 2 * median_ns(stage);
-    if (limit_ns < MST_PLAN_LATE_NS) limit_ns = MST_PLAN_LATE_NS;
+    const int64_t limit_ns = late_ns(stage);
     for (uint32_t t = 0; t < stage->count; t++) {
       const struct mst_plan_task *task = &stage->tasks[t];
       const uint32_t copies = copies_of(task);
@@ -517,68 +560,6 @@ int mst_plan_next(struct mst_plan *plan, int64_t now_ns,
   }
   find_needed(plan);
   if (next_failed(plan, action)) return 1;
-  return next_run(plan, now_ns, action) || next_copy(plan, now_ns, action);
-}
-
-// ---- what must hold
-
-static const char *check_copies(const struct mst_plan *plan, uint32_t s,
-                                uint32_t t, uint32_t *extra) {
-  const struct mst_plan_task *task = &plan->stages[s].tasks[t];
-  const uint32_t copies = copies_of(task);
-  *extra += copies > 1 ? copies - 1 : 0;
-  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
-    const struct mst_plan_copy *copy = &task->copies[k];
-    if (copy->attempt == 0) continue;
-    if (copy->attempt > task->attempts) return "a copy has no attempt's number";
-    const struct mst_plan_worker *at = &plan->workers[copy->worker];
-    if (at->attempt != copy->attempt || at->stage != s || at->task != t) {
-      return "a copy's worker runs something else";
-    }
-    if (at->epoch != copy->epoch || !at->up) return "a copy is of another time";
-    if (task->state == MST_PLAN_DONE && !copy->cancel) {
-      return "a copy runs although its task is done";
-    }
-  }
-  return NULL;
-}
-
-static const char *check_stage(const struct mst_plan *plan, uint32_t s,
-                               uint32_t *copies, uint32_t *extra) {
-  const struct mst_plan_stage *stage = &plan->stages[s];
-  uint32_t done = 0;
-  for (uint32_t t = 0; stage->tasks != NULL && t < stage->count; t++) {
-    const struct mst_plan_task *task = &stage->tasks[t];
-    const char *wrong = check_copies(plan, s, t, extra);
-    if (wrong != NULL) return wrong;
-    *copies += copies_of(task);
-    if (task->state != MST_PLAN_DONE) continue;
-    done++;
-    const struct mst_plan_worker *at = &plan->workers[task->worker];
-    if (!at->up || at->epoch != task->epoch) {
-      return "an output is where nobody is";
-    }
-    if (task->attempt == 0 || task->attempt > task->attempts) {
-      return "an output of no attempt";
-    }
-  }
-  if (done != stage->done) return "a stage's count of outputs is wrong";
-  return NULL;
-}
-
-const char *mst_plan_check(const struct mst_plan *plan) {
-  uint32_t copies = 0, busy = 0, extra = 0;
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    const char *wrong = check_stage(plan, s, &copies, &extra);
-    if (wrong != NULL) return wrong;
-  }
-  for (uint32_t w = 0; w < plan->worker_count; w++) {
-    busy += plan->workers[w].attempt != 0;
-    if (plan->workers[w].up && plan->workers[w].gone) {
-      return "a worker is there and gone";
-    }
-  }
-  if (busy != copies) return "a worker runs what the plan doesn't know";
-  if (extra != plan->extra) return "copies are counted wrong";
-  return NULL;
+  return next_run(plan, now_ns, action) || next_moved(plan, now_ns, action) ||
+         next_copy(plan, now_ns, action);
 }

@@ -23,7 +23,9 @@
 // the task is blamed.
 #define MST_PLAN_LOSSES_MAX 4u
 #define MST_PLAN_TASKS_MAX 65536u // of a stage
-// A copy is made of a task that runs for this long, and twice its stage's median.
+// A task is late that runs for this long, and twice its stage's median. One that waits for a
+// worker which is busy with a late one is run elsewhere; a late one gets a copy once three
+// quarters of its stage are done.
 #define MST_PLAN_LATE_NS INT64_C(500000000)
 
 enum mst_plan_state {

@@ -290,3 +290,33 @@ TEST("A stage needs inputs that are there, and can be forgotten and retired") {
   CHECK_INT(plan.worker_count, 5);
   mst_plan_free(&plan);
 }
+
+TEST("F4 Tasks that wait behind a late one run elsewhere, until it gets a "
+     "copy") {
+  struct mst_plan plan;
+  struct mst_plan_action action, slow;
+  uint32_t runs[3], stage;
+  shuffle_of(&plan, 2, 4, 1);
+  mst_plan_down(&plan, 1, 0);
+  mst_plan_want(&plan, 0);
+  play(&plan, runs); // all on the first worker
+  mst_plan_up(&plan, 1, 0);
+  CHECK_INT(mst_plan_add(&plan, 4, 0, no_far, 1, &stage), 0);
+  mst_plan_want(&plan, stage);
+  CHECK(next(&plan, 0, &action));
+  CHECK_INT(commit(&plan, &action, 10 * MS), 1);
+  CHECK(next(&plan, 10 * MS, &slow));
+  CHECK(!next(&plan, 20 * MS, &action));
+  for (int i = 0; i < 2; i++) {
+    CHECK(next(&plan, 600 * MS, &action));
+    CHECK_INT(action.worker, 1);
+    CHECK(action.task != slow.task);
+    CHECK_INT(commit(&plan, &action, 610 * MS), 1);
+  }
+  CHECK(next(&plan, 620 * MS, &action));
+  CHECK_INT(action.task, slow.task);
+  CHECK_INT(action.worker, 1);
+  CHECK_INT(commit(&plan, &action, 630 * MS), 1);
+  CHECK_INT(plan.won, 1);
+  mst_plan_free(&plan);
+}
