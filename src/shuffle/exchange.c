@@ -384,6 +384,21 @@ static const struct mst_watch_guest guest = {
 
 void mst_exchange_begin(void) { mst_watch_invite(&guest); }
 
+void mst_exchange_end(void) {
+  lock();
+  for (size_t i = 0; i < exchange.link_count; i++)
+    kill_link(exchange.links[i]);
+  bury();
+  while (exchange.entries != NULL)
+    drop_entry(&exchange.entries);
+  free(exchange.questions);
+  exchange.questions = NULL;
+  exchange.question_count = exchange.open = 0;
+  mst_net_close(&exchange.wake[0]);
+  mst_net_close(&exchange.wake[1]);
+  unlock();
+}
+
 // ---- R thread
 
 int mst_exchange_put(const struct mst_want *want, struct mst_segment *segment,

@@ -30,6 +30,10 @@
 // READY is said.
 void mst_exchange_begin(void);
 
+// mst_exchange_end gives back all that it holds, once the watch has ended. For tests: a
+// worker's process ends with its watch.
+void mst_exchange_end(void);
+
 // ---- own blocks. R thread
 
 // mst_exchange_put keeps an attempt's blocks. The segment, sealed, is taken over; or
