@@ -64,6 +64,7 @@ map_reduce <- function(cl, inputs, map, reduce, combine = NULL, ..., parts = NUL
   }
   reduced <- gather_stage(p, parts, reduce_steps, list(split), call, job)
   counts <- partition_collect(reduced)
+  if (is_empty(counts)) counts <- new_frame(list(key = logical(), value = logical()), 0L)
   if (is.list(counts$value)) counts$value <- simpler(counts$value)
   counts
 }

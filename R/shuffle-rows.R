@@ -13,9 +13,15 @@ is_empty <- function(x) !length(x) && frame_rows(x) == 0L
 
 # What is taken for a data frame is made a plain one: no row names, no class of its own.
 plain_frame <- function(x) {
+  n <- .row_names_info(x, 2L)
+  # As it is already: nothing to be copied.
+  plain <- identical(oldClass(x), "data.frame") && length(attributes(x)) == 3L
+  if (plain && .row_names_info(x) < 0L) {
+    return(x)
+  }
   columns <- lapply(seq_along(x), function(i) .subset2(x, i))
   names(columns) <- names(x)
-  new_frame(columns, .row_names_info(x, 2L))
+  new_frame(columns, n)
 }
 
 frame_rows <- function(x) .row_names_info(x, 2L)
@@ -30,6 +36,19 @@ take_rows <- function(x, rows) {
     if (length(dim(column)) == 2L) column[rows, , drop = FALSE] else column[rows]
   })
   new_frame(columns, length(rows))
+}
+
+# Rows cut into data frames as `sorted` says (see ffi_rows_sort): NULL where there are none.
+split_rows <- function(x, sorted) {
+  cut <- .Call(ffi_rows_split, x, sorted$rows, sorted$begin)
+  if (!is.null(cut)) {
+    return(cut)
+  }
+  lapply(seq_len(length(sorted$begin) - 1L), function(k) {
+    if (sorted$begin[k + 1L] > sorted$begin[k]) {
+      take_rows(x, sorted$rows[(sorted$begin[k] + 1L):sorted$begin[k + 1L]])
+    }
+  })
 }
 
 # About how many bytes a part takes: strings are counted by their first thousand.
@@ -172,12 +191,9 @@ apply_groups <- function(x, by, fun, args) {
   groups <- key_groups(x, by)
   n <- length(groups$first)
   sorted <- .Call(ffi_rows_sort, groups$group, n)
-  results <- vector("list", n)
-  for (k in seq_len(n)) {
-    rows <- sorted$rows[(sorted$begin[k] + 1L):sorted$begin[k + 1L]]
-    value <- do.call(fun, c(list(take_rows(x, rows)), args), quote = TRUE)
-    results[[k]] <- group_frame(value, by)
-  }
+  call_fun <- function(group) do.call(fun, c(list(group), args), quote = TRUE)
+  if (!length(args)) call_fun <- fun
+  results <- lapply(split_rows(x, sorted), function(group) group_frame(call_fun(group), by))
   values <- bind_frames(results)
   # Nothing at all tells no columns.
   if (!length(values)) {
@@ -194,7 +210,7 @@ group_frame <- function(value, by) {
   }
   if (is.data.frame(value)) {
     value <- plain_frame(value)
-    return(value[setdiff(names(value), by)])
+    return(if (any(by %in% names(value))) value[setdiff(names(value), by)] else value)
   }
   if (is.atomic(value) && length(value) == 1L && is.null(names(value))) {
     return(new_frame(list(value = value), 1L))

@@ -112,16 +112,13 @@ part_split <- function(data, step, key) {
   if (is_empty(data)) {
     families <- NULL
     rows <- integer(step$parts)
+    blocks <- vector("list", step$parts)
   } else {
     families <- key_families(data, step$by)
     sorted <- .Call(ffi_key_split, key_columns(data, step$by), frame_rows(data), step$parts)
     rows <- diff(sorted$begin)
+    blocks <- split_rows(data, sorted)
   }
-  blocks <- lapply(seq_len(step$parts), function(k) {
-    if (rows[k] > 0L) {
-      take_rows(data, sorted$rows[(sorted$begin[k] + 1L):sorted$begin[k + 1L]])
-    }
-  })
   folder <- if (is.null(step$folder)) tempdir() else step$folder
   path <- file.path(folder, paste(c("blocks", Sys.getpid(), key), collapse = "-"))
   written <- .Call(

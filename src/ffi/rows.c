@@ -21,23 +21,23 @@ static void copy_attributes(SEXP from, SEXP to) {
       to[i] = at[i] == NA_INTEGER ? (none) : from[at[i] - 1];                  \
   } while (0)
 
-// ffi_rows_take gives a column's elements at these places (from 1, or NA); NULL if that is for
-// R's `[` to do: other types, matrices.
-SEXP ffi_rows_take(SEXP column, SEXP rows) {
-  const R_xlen_t n = Rf_xlength(rows), length = Rf_xlength(column);
-  const int *at = INTEGER(rows);
-  if (Rf_getAttrib(column, R_DimSymbol) != R_NilValue) return R_NilValue;
-  for (R_xlen_t i = 0; i < n; i++) {
-    if (at[i] != NA_INTEGER && (at[i] < 1 || at[i] > length)) {
-      Rf_error("a row out of range");
-    }
+// can_take: not for other types and matrices, which are for R's `[`.
+static int can_take(SEXP column) {
+  switch (TYPEOF(column)) {
+  case REALSXP:
+  case INTSXP:
+  case LGLSXP:
+  case STRSXP:
+    return Rf_getAttrib(column, R_DimSymbol) == R_NilValue;
+  default:
+    return 0;
   }
-  const SEXPTYPE type = (SEXPTYPE)TYPEOF(column);
-  if (type != REALSXP && type != INTSXP && type != LGLSXP && type != STRSXP) {
-    return R_NilValue;
-  }
-  SEXP taken = PROTECT(Rf_allocVector(type, n));
-  switch (type) {
+}
+
+// take gives the elements at n places, which are in range.
+static SEXP take(SEXP column, const int *at, R_xlen_t n) {
+  SEXP taken = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(column), n));
+  switch (TYPEOF(column)) {
   case REALSXP: {
     double none = NA_REAL;
     if (Rf_inherits(column, "integer64")) {
@@ -61,9 +61,65 @@ SEXP ffi_rows_take(SEXP column, SEXP rows) {
     }
     break;
   }
-  copy_attributes(column, taken);
+  if (ffi_has_attributes(column)) copy_attributes(column, taken);
   UNPROTECT(1);
   return taken;
+}
+
+static void check_rows(SEXP rows, R_xlen_t length) {
+  const int *at = INTEGER(rows);
+  for (R_xlen_t i = 0; i < Rf_xlength(rows); i++) {
+    if (at[i] != NA_INTEGER && (at[i] < 1 || at[i] > length)) {
+      Rf_error("a row out of range");
+    }
+  }
+}
+
+// ffi_rows_take gives a column's elements at these places (from 1, or NA); NULL if that is for
+// R's `[` to do.
+SEXP ffi_rows_take(SEXP column, SEXP rows) {
+  if (!can_take(column)) return R_NilValue;
+  check_rows(rows, Rf_xlength(column));
+  return take(column, INTEGER(rows), Rf_xlength(rows));
+}
+
+static SEXP frame_of(SEXP x, const int *at, int n) {
+  const R_xlen_t count = Rf_xlength(x);
+  SEXP frame = PROTECT(Rf_allocVector(VECSXP, count));
+  for (R_xlen_t c = 0; c < count; c++)
+    SET_VECTOR_ELT(frame, c, take(VECTOR_ELT(x, c), at, n));
+  Rf_setAttrib(frame, R_NamesSymbol, Rf_getAttrib(x, R_NamesSymbol));
+  SEXP class = PROTECT(Rf_mkString("data.frame"));
+  Rf_setAttrib(frame, R_ClassSymbol, class);
+  SEXP names = PROTECT(Rf_allocVector(INTSXP, 2));
+  INTEGER(names)[0] = NA_INTEGER;
+  INTEGER(names)[1] = -n;
+  Rf_setAttrib(frame, R_RowNamesSymbol, names);
+  UNPROTECT(3);
+  return frame;
+}
+
+// ffi_rows_split cuts a data frame's rows, in this order, where `begin` says (from 0, with the
+// end): a list of data frames, NULL for those without rows. NULL if some column is for
+// R's `[`.
+SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin) {
+  const R_xlen_t parts = Rf_xlength(begin) - 1;
+  for (R_xlen_t c = 0; c < Rf_xlength(x); c++) {
+    if (!can_take(VECTOR_ELT(x, c))) return R_NilValue;
+    check_rows(rows, Rf_xlength(VECTOR_ELT(x, c)));
+  }
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, parts));
+  for (R_xlen_t k = 0; k < parts; k++) {
+    const int from = INTEGER(begin)[k], to = INTEGER(begin)[k + 1];
+    if (from < 0 || to < from || to > Rf_xlength(rows)) {
+      Rf_error("a group out of range");
+    }
+    if (to > from) {
+      SET_VECTOR_ELT(list, k, frame_of(x, INTEGER(rows) + from, to - from));
+    }
+  }
+  UNPROTECT(1);
+  return list;
 }
 
 // same_kind: one type and the same attributes, so elements can be copied as they are.

@@ -31,6 +31,8 @@
 #define SHARE_MIN ((double)(1 << 18))
 // Lists in lists in lists: below this they travel in line.
 #define DEPTH_MAX 100
+// In a block vectors from here on are out of line: below, copying costs less than a mapping.
+#define BLOCK_MIN ((double)(1 << 16))
 // Strings are put together in a buffer of this size.
 #define STRINGS_BYTES ((size_t)1 << 18)
 
@@ -320,7 +322,7 @@ SEXP ffi_share_out(SEXP x, struct mst_segment *segment) {
 
 int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
                     struct mst_block *block, struct mst_err *err) {
-  struct plan plan = {.min = SHARE_FLOOR};
+  struct plan plan = {.min = BLOCK_MIN};
   int rc = 0;
   mst_segment_align(segment);
   block->offset = segment->bytes;

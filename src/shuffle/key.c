@@ -31,7 +31,7 @@ static struct value of_double(double x) {
     const uint32_t low = (uint32_t)(value.word & 0xFFFFFFFFu);
     value.tag = low == MST_KEY_NA_WORD ? TAG_NA : TAG_NAN;
     value.word = 0;
-  } else if (x >= -TWO_63 && x < TWO_63 && x == floor(x)) {
+  } else if (x >= -TWO_63 && x < TWO_63 && (double)(int64_t)x == x) {
     value.tag = TAG_WHOLE;
     value.word = (uint64_t)(int64_t)x; // -0 is 0 here
   } else {

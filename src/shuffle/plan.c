@@ -307,6 +307,13 @@ static int can_take(const struct mst_plan *plan, uint32_t worker) {
   return plan->workers[worker].up && plan->workers[worker].attempt == 0;
 }
 
+static int has_idle(const struct mst_plan *plan) {
+  for (uint32_t w = 0; w < plan->worker_count; w++) {
+    if (can_take(plan, w)) return 1;
+  }
+  return 0;
+}
+
 // home_of gives the worker that has what a task works on, MST_PLAN_NONE if none has.
 static uint32_t home_of(const struct mst_plan *plan, uint32_t stage,
                         uint32_t task) {
@@ -445,8 +452,42 @@ static int is_stuck(const struct mst_plan *plan, uint32_t worker,
   const struct mst_plan_task *task = &stage->tasks[at->task];
   for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
     const struct mst_plan_copy *copy = &task->copies[k];
-    if (copy->attempt == at->attempt) {
-      return now_ns - copy->since_ns >= late_ns(stage);
+    if (copy->attempt != at->attempt) continue;
+    const int64_t runs_ns = now_ns - copy->since_ns;
+    return runs_ns >= MST_PLAN_LATE_NS && runs_ns >= late_ns(stage);
+  }
+  return 0;
+}
+
+// find_stuck gives the next worker from `from` on that is stuck, MST_PLAN_NONE if none is, or
+// if no worker could take what waits for it.
+static uint32_t find_stuck(const struct mst_plan *plan, uint32_t from,
+                           int64_t now_ns) {
+  for (uint32_t w = has_idle(plan) ? from : plan->worker_count;
+       w < plan->worker_count; w++) {
+    if (is_stuck(plan, w, now_ns)) return w;
+  }
+  return MST_PLAN_NONE;
+}
+
+// move_from runs elsewhere a task that waits for this worker.
+static int move_from(struct mst_plan *plan, uint32_t stuck, int64_t now_ns,
+                     struct mst_plan_action *action) {
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (!stage->needed || !stage->speculate || stage->done == stage->count) {
+      continue;
+    }
+    for (uint32_t t = 0; t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      if (task->state != MST_PLAN_IDLE || copies_of(task) > 0 ||
+          home_of(plan, s, t) != stuck) {
+        continue;
+      }
+      const uint32_t worker = other_worker(plan, s, t);
+      if (worker != MST_PLAN_NONE) {
+        return run(plan, s, t, worker, now_ns, action);
+      }
     }
   }
   return 0;
@@ -456,25 +497,10 @@ static int is_stuck(const struct mst_plan *plan, uint32_t worker,
 // would never come to the three quarters from which on late tasks get copies.
 static int next_moved(struct mst_plan *plan, int64_t now_ns,
                       struct mst_plan_action *action) {
-  uint32_t known = MST_PLAN_NONE;
-  int stuck = 0;
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
-    if (!stage->needed || !stage->speculate || stage->done == stage->count) {
-      continue;
-    }
-    for (uint32_t t = 0; t < stage->count; t++) {
-      const struct mst_plan_task *task = &stage->tasks[t];
-      if (task->state != MST_PLAN_IDLE || copies_of(task) > 0) continue;
-      const uint32_t home = home_of(plan, s, t);
-      if (home == MST_PLAN_NONE) continue;
-      if (home != known) stuck = is_stuck(plan, home, now_ns);
-      known = home;
-      const uint32_t worker = stuck ? other_worker(plan, s, t) : MST_PLAN_NONE;
-      if (worker != MST_PLAN_NONE) {
-        return run(plan, s, t, worker, now_ns, action);
-      }
-    }
+  uint32_t stuck = find_stuck(plan, 0, now_ns);
+  while (stuck != MST_PLAN_NONE) {
+    if (move_from(plan, stuck, now_ns, action)) return 1;
+    stuck = find_stuck(plan, stuck + 1, now_ns);
   }
   return 0;
 }
@@ -482,7 +508,7 @@ static int next_moved(struct mst_plan *plan, int64_t now_ns,
 static int next_copy(struct mst_plan *plan, int64_t now_ns,
                      struct mst_plan_action *action) {
   const uint32_t most = plan->worker_count < 20 ? 1 : plan->worker_count / 10;
-  if (plan->extra >= most) return 0;
+  if (plan->extra >= most || !has_idle(plan)) return 0;
   for (uint32_t s = 0; s < plan->stage_count; s++) {
     const struct mst_plan_stage *stage = &plan->stages[s];
     if (!stage->needed || !stage->speculate || stage->done == stage->count ||

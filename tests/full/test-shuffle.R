@@ -191,3 +191,37 @@ test_cluster("A function that always kills its worker is given up, named, and ot
   expect_match(conditionMessage(error), "SIGKILL")
   expect_true(wait_until(all(cluster_status(cl)$state %in% c("idle", "lost"))))
 })
+
+test_cluster("Groups and joins over 336,776 flights are base R's and data.table's", {
+  limit_time(120)
+  testthat::skip_if_not_installed("nycflights13")
+  cl <- local_shuffle(2)
+  flights <- as.data.frame(nycflights13::flights)
+  planes <- as.data.frame(nycflights13::planes)[c("tailnum", "seats", "year")]
+  p <- partition_scatter(cl, flights)
+  sums <- partition_collect(partition_reduce(p, c("origin", "dest", "month"), c(
+    n = "n()", air = "sum(air_time, na.rm = TRUE)", worst = "max(arr_delay, na.rm = TRUE)"
+  )))
+  key <- function(x) paste(x$origin, x$dest, x$month)
+  expect_identical(nrow(sums), length(unique(key(flights))))
+  air <- tapply(flights$air_time, key(flights), sum, na.rm = TRUE)
+  expect_equal(sums$air, as.numeric(air[key(sums)]))
+  joined <- partition_collect(partition_join(p, planes, "tailnum"))
+  want <- merge(flights, planes, by = "tailnum")
+  expect_identical(nrow(joined), nrow(want))
+  expect_identical(sum(joined$seats), sum(want$seats))
+  year <- function(x) sum(as.numeric(x$year.y), na.rm = TRUE)
+  expect_equal(year(joined), year(want))
+  testthat::skip_if_not_installed("data.table")
+  before <- data.table::setDTthreads(1)
+  defer(function() data.table::setDTthreads(before))
+  # In the global environment data.table's `[` is meant.
+  count <- function(table) table[, list(n = .N), by = c("carrier", "time_hour")]
+  environment(count) <- globalenv()
+  by <- count(data.table::as.data.table(flights))
+  ours <- partition_collect(partition_reduce(p, c("carrier", "time_hour"), c(n = "n()")))
+  expect_identical(nrow(ours), nrow(by))
+  both <- merge(ours, as.data.frame(by), by = c("carrier", "time_hour"))
+  expect_identical(nrow(both), nrow(by))
+  expect_equal(both$n.x, as.numeric(both$n.y))
+})

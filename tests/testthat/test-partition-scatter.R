@@ -15,9 +15,11 @@ test_cluster("Rows that are scattered and collected are the same, in their order
   p <- partition_scatter(cl, data)
   expect_s3_class(p, "muster_partition")
   expect_identical(partition_collect(p), data)
-  for (parts in c(1L, 3L, 1200L)) {
+  for (parts in c(1L, 3L)) {
     expect_identical(partition_collect(partition_scatter(cl, data, parts)), data)
   }
+  few <- data[1:20, ]
+  expect_identical(partition_collect(partition_scatter(cl, few, parts = 30)), few)
   none <- partition_collect(partition_scatter(cl, data[0, ], 2))
   expect_identical(none, data[0, ])
   listed <- data.frame(id = 1:5)
@@ -162,4 +164,37 @@ test_cluster("Data of a cluster that was stopped can't be used any more", {
   p <- partition_scatter(cl, flights(10))
   cluster_stop(cl)
   expect_error(partition_collect(p), class = "muster_error_input")
+})
+
+test_cluster("A call that is left by a time limit leaves data and cluster as they were", {
+  cl <- local_cluster(2)
+  p <- partition_scatter(cl, flights(), parts = 4)
+  expect_error(
+    {
+      setTimeLimit(elapsed = 0.5, transient = TRUE)
+      partition_map(p, function(d) {
+        Sys.sleep(5) # tidy: the worker's work
+        d
+      })
+    },
+    "time limit"
+  )
+  setTimeLimit()
+  begin <- proc.time()[["elapsed"]]
+  expect_identical(partition_collect(p), flights())
+  expect_lt(proc.time()[["elapsed"]] - begin, 4)
+})
+
+test_cluster("A cluster that has grown uses its new workers, and a part of one only those", {
+  skip_if(nzchar(Sys.getenv("_R_CHECK_LIMIT_CORES_")), "two workers are allowed")
+  cl <- cluster_start(1)
+  p <- partition_scatter(cl, flights(), parts = 6)
+  more <- cluster_resize(cl, 2)
+  defer(function() cluster_stop(more))
+  pids <- function(p) {
+    unique(partition_collect(partition_map(p, function(d) data.frame(pid = Sys.getpid())))$pid)
+  }
+  expect_identical(pids(p), node_pids(cl))
+  expect_setequal(pids(partition_scatter(more, flights(), parts = 6)), node_pids(more))
+  expect_identical(pids(partition_scatter(more[2], flights(), parts = 6)), node_pids(more)[2])
 })
