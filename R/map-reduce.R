@@ -44,29 +44,32 @@ map_reduce <- function(cl, inputs, map, reduce, combine = NULL, ..., parts = NUL
   if (is.null(parts)) parts <- as.integer(max(1L, min(length(inputs), 32L)))
   args <- list(reduce = reduce, combine = combine, more = list(...))
   job <- make_job(map, args, inputs, FALSE, call)
-  ranges <- part_ranges(length(inputs), parts)
-  steps <- function(task) {
-    at <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
-    c(
-      list(list(kind = "call", how = "elements", elements = inputs[at], name = "map")),
-      if (!is.null(combine)) {
-        list(list(kind = "call", how = "reduce", which = 2L, name = "combine"))
-      },
-      list(list(kind = "split", by = "key", parts = parts))
-    )
-  }
+  steps <- element_steps(inputs, part_ranges(length(inputs), parts), parts, !is.null(combine))
   shuffle <- shuffle_of(cl)
   split <- new_stage(shuffle, parts, steps, job, inner = TRUE)
   split$title <- "`inputs`"
   p <- list(cl = cl, shuffle = shuffle)
-  reduce_steps <- function(task) {
-    list(list(kind = "gather"), list(kind = "call", how = "reduce", which = 1L, name = "reduce"))
-  }
+  reduce_steps <- same_steps(list(
+    list(kind = "gather"), list(kind = "call", how = "reduce", which = 1L, name = "reduce")
+  ))
   reduced <- gather_stage(p, parts, reduce_steps, list(split), call, job)
   counts <- partition_collect(reduced)
   if (is_empty(counts)) counts <- new_frame(list(key = logical(), value = logical()), 0L)
   if (is.list(counts$value)) counts$value <- simpler(counts$value)
   counts
+}
+
+element_steps <- function(inputs, ranges, parts, combine) {
+  force(inputs)
+  force(ranges)
+  after <- c(
+    if (combine) list(list(kind = "call", how = "reduce", which = 2L, name = "combine")),
+    list(list(kind = "split", by = "key", parts = parts))
+  )
+  function(task) {
+    at <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
+    c(list(list(kind = "call", how = "elements", elements = inputs[at], name = "map")), after)
+  }
 }
 
 check_reducers <- function(map, reduce, combine, call) {

@@ -71,12 +71,34 @@ partition_scatter <- function(cl, x, parts = NULL) {
 scatter <- function(cl, x, parts, call) {
   rows <- frame_rows(x)
   if (is.null(parts)) parts <- default_parts(rows)
-  ranges <- part_ranges(rows, parts)
-  steps <- function(task) {
+  start_stage(cl, parts, data_steps(x, part_ranges(rows, parts)), NULL, list(), call)
+}
+
+# Steps are functions that live as long as their stage: they are made where no cluster or
+# handle is around them, which would never be collected.
+data_steps <- function(x, ranges) {
+  force(x)
+  force(ranges)
+  function(task) {
     rows <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
     list(list(kind = "data", data = take_rows(x, as.integer(rows))))
   }
-  start_stage(cl, parts, steps, NULL, list(), call)
+}
+
+read_steps <- function(files) {
+  force(files)
+  function(task) list(list(kind = "call", how = "read", file = files[task], name = "reader"))
+}
+
+map_steps <- function(seeds) {
+  force(seeds)
+  function(task) list(list(kind = "call", how = "part", seed = seeds[[task]], name = "fun"))
+}
+
+# The same for all tasks.
+same_steps <- function(steps) {
+  force(steps)
+  function(task) steps
 }
 
 check_columns <- function(x, call) {
@@ -119,10 +141,7 @@ partition_read <- function(cl, files, reader = NULL, ...) {
   }
   files <- normalizePath(files, mustWork = FALSE)
   job <- make_job(reader, list(...), NULL, FALSE, call)
-  steps <- function(task) {
-    list(list(kind = "call", how = "read", file = files[task], name = "reader"))
-  }
-  start_stage(cl, length(files), steps, NULL, list(), call, job)
+  start_stage(cl, length(files), read_steps(files), NULL, list(), call, job)
 }
 
 # The function that reads files with these names, all of one kind.
@@ -160,10 +179,7 @@ partition_map <- function(p, fun, ..., .seed = FALSE, .speculate = TRUE) {
   seed <- map_seed(.seed, call)
   seeds <- if (!is.null(seed)) stream_list(seed, p$stage$count)
   job <- make_job(fun, list(...), NULL, FALSE, call)
-  steps <- function(task) {
-    list(list(kind = "call", how = "part", seed = seeds[[task]], name = "fun"))
-  }
-  start_stage(p$cl, p$stage$count, steps, p$stage, list(), call, job, .speculate)
+  start_stage(p$cl, p$stage$count, map_steps(seeds), p$stage, list(), call, job, .speculate)
 }
 
 #' @rdname partition_scatter
@@ -179,9 +195,8 @@ partition_collect <- function(p) {
 
 # The answers of all parts, with their data.
 collect_parts <- function(p, call) {
-  stage <- new_stage(p$shuffle, p$stage$count, function(task) list(list(kind = "give")),
-    near = p$stage
-  )
+  steps <- same_steps(list(list(kind = "give")))
+  stage <- new_stage(p$shuffle, p$stage$count, steps, near = p$stage)
   # It has nothing to be kept.
   on.exit({
     release_stage(p$shuffle, stage)

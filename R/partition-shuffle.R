@@ -82,13 +82,13 @@ partition_shuffle <- function(p, by, handlers = 1, parts = NULL) {
 shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job = NULL) {
   parts <- min(parts, parts_most)
   split <- split_stage(p, by, parts, pre, job)
-  steps <- function(task) c(list(list(kind = "gather")), post)
+  steps <- same_steps(c(list(list(kind = "gather")), post))
   gather_stage(p, parts, steps, list(split), call, job)
 }
 
 split_stage <- function(p, by, parts, pre = list(), job = NULL) {
   step <- list(kind = "split", by = by, parts = as.integer(parts))
-  new_stage(p$shuffle, p$stage$count, function(task) c(pre, list(step)), job,
+  new_stage(p$shuffle, p$stage$count, same_steps(c(pre, list(step))), job,
     near = p$stage, inner = TRUE
   )
 }
@@ -194,8 +194,6 @@ partition_join <- function(x, y, by, all = FALSE, parts = NULL) {
   right$title <- "`y`"
   left$partner <- right
   right$partner <- left
-  steps <- function(task) {
-    list(list(kind = "gather", by_x = by_x, by_y = by_y, all = all))
-  }
+  steps <- same_steps(list(list(kind = "gather", by_x = by_x, by_y = by_y, all = all)))
   gather_stage(x, parts, steps, list(left, right), call)
 }

@@ -218,7 +218,7 @@ take_answer <- function(run, task, about) {
     )
   }
   if (!is.null(value$wrong)) {
-    abort_part(run, key, value$wrong, about$worker, if (is.null(value$kind)) "input" else value$kind)
+    abort_part(run, key, value$wrong, about$worker, value$kind)
   }
   for (missing in value$missing) {
     .Call(ffi_plan_tell, plan, "missed", as.integer(c(key, missing)))

@@ -50,11 +50,16 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
 # can need it.
 new_partition <- function(cl, shuffle, stage) {
   token <- new.env(parent = emptyenv())
-  id <- stage$id
-  reg.finalizer(token, function(e) shuffle$released <- c(shuffle$released, id))
+  reg.finalizer(token, note_released(shuffle, stage$id))
   structure(list(stage = stage, shuffle = shuffle, cl = cl, token = token),
     class = "muster_partition"
   )
+}
+
+note_released <- function(shuffle, id) {
+  force(shuffle)
+  force(id)
+  function(e) shuffle$released <- c(shuffle$released, id)
 }
 
 # Called at the begin of a run: a finalizer only takes notes, since it may run anywhere.

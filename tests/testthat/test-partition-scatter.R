@@ -198,3 +198,18 @@ test_cluster("A cluster that has grown uses its new workers, and a part of one o
   expect_setequal(pids(partition_scatter(more, flights(), parts = 6)), node_pids(more))
   expect_identical(pids(partition_scatter(more[2], flights(), parts = 6)), node_pids(more)[2])
 })
+
+test_cluster("A cluster that nobody refers to is stopped, with the data on it", {
+  skip_without_proc()
+  cl <- cluster_start(1)
+  pid <- node_pids(cl)
+  p <- partition_map(partition_scatter(cl, flights(10)), function(d) d)
+  s <- partition_reduce(p, "kind", function(d) nrow(d))
+  map_reduce(cl, 1:3, function(x) list(key = x, value = x), function(k, v) v)
+  rm(cl, p, s)
+  expect_true(wait_until({
+    gc()
+    muster::cluster_stop(cluster_start(1)) # serves the session
+    !pid_exists(pid)
+  }, 10))
+})
