@@ -454,6 +454,9 @@ static int is_stuck(const struct mst_plan *plan, uint32_t worker,
     const struct mst_plan_copy *copy = &task->copies[k];
     if (copy->attempt != at->attempt) continue;
     const int64_t runs_ns = now_ns - copy->since_ns;
+    // Nothing of its stage tells how long it should take: it may wait for somebody who is
+    // stuck himself.
+    if (stage->done == 0) return runs_ns >= MST_PLAN_STUCK_NS;
     return runs_ns >= MST_PLAN_LATE_NS && runs_ns >= late_ns(stage);
   }
   return 0;

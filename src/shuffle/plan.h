@@ -27,6 +27,8 @@
 // worker which is busy with a late one is run elsewhere; a late one gets a copy once three
 // quarters of its stage are done.
 #define MST_PLAN_LATE_NS INT64_C(500000000)
+// Where no task of a stage is done, what waits for a worker is moved after this.
+#define MST_PLAN_STUCK_NS INT64_C(5000000000)
 
 enum mst_plan_state {
   MST_PLAN_IDLE,  // there is no output; copies may run

@@ -320,3 +320,23 @@ TEST("F4 Tasks that wait behind a late one run elsewhere, until it gets a "
   CHECK_INT(plan.won, 1);
   mst_plan_free(&plan);
 }
+
+TEST("F1 What waits for a worker that never ends its first task is moved") {
+  struct mst_plan plan;
+  struct mst_plan_action action, stuck;
+  uint32_t stage, runs[3];
+  shuffle_of(&plan, 2, 2, 1);
+  mst_plan_down(&plan, 1, 0);
+  mst_plan_want(&plan, 0);
+  play(&plan, runs);
+  mst_plan_up(&plan, 1, 0);
+  CHECK_INT(mst_plan_add(&plan, 2, 0, no_far, 1, &stage), 0);
+  mst_plan_want(&plan, stage);
+  CHECK(next(&plan, 0, &stuck));
+  CHECK_INT(stuck.worker, 0);
+  CHECK(!next(&plan, MST_PLAN_STUCK_NS - 1, &action));
+  CHECK(next(&plan, MST_PLAN_STUCK_NS, &action));
+  CHECK_INT(action.worker, 1);
+  CHECK(action.task != stuck.task);
+  mst_plan_free(&plan);
+}

@@ -4,6 +4,9 @@
 
 source("../testthat/helper-partition.R", local = TRUE)
 
+# Its threads and options are none of a test's.
+if (requireNamespace("data.table", quietly = TRUE)) data.table::setDTthreads(1)
+
 local_shuffle <- function(workers = 3, ..., frame = parent.frame()) {
   local_settings(muster.quiet = TRUE, frame = frame)
   local_cluster(workers, ..., frame = frame)
@@ -131,7 +134,9 @@ test_cluster("F4 A straggler gets a copy, the first counts, and side effects sho
   p <- partition_scatter(cl, rows_of_test(3000L), parts = 6)
   mark <- file.path(local_folder(), "slow")
   slow <- function(d, mark) {
-    if (min(d$row) == 1L && !file.exists(mark) && file.create(mark)) Sys.sleep(20)
+    if (min(d$row) == 1L && !file.exists(mark) && file.create(mark)) {
+      Sys.sleep(20) # tidy: the worker's work
+    }
     d
   }
   begin <- proc.time()[["elapsed"]]
@@ -213,8 +218,6 @@ test_cluster("Groups and joins over 336,776 flights are base R's and data.table'
   year <- function(x) sum(as.numeric(x$year.y), na.rm = TRUE)
   expect_equal(year(joined), year(want))
   testthat::skip_if_not_installed("data.table")
-  before <- data.table::setDTthreads(1)
-  defer(function() data.table::setDTthreads(before))
   # In the global environment data.table's `[` is meant.
   count <- function(table) table[, list(n = .N), by = c("carrier", "time_hour")]
   environment(count) <- globalenv()
