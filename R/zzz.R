@@ -7,6 +7,8 @@ the$boot_libraries <- character() # of a worker: what .libPaths() was when R had
 the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
 the$servers_pid <- 0L # the process that they belong to
 the$jobs <- list() # of a worker: what the session sent once, by number
+the$parts <- list() # of a worker: parts of data, by stage and task
+the$shuffles <- list() # of clusters: stages and their plan, by id
 the$plans <- list() # of clusters whose workers come from a fork server, by id
 the$default <- FALSE # does makeCluster() start muster?
 the$pid <- 0L # the process that loaded muster

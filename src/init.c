@@ -5,6 +5,7 @@
 #include "ffi/ffi.h"
 #include "ffi/socket.h"
 #include "ffi/stock.h"
+#include "ffi/shuffle.h"
 
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
@@ -33,6 +34,8 @@
   EACH(ffi_node_loss, 1)                                                       \
   EACH(ffi_node_kill, 1)                                                       \
   EACH(ffi_node_journal, 1)                                                    \
+  EACH(ffi_cluster_link, 1)                                                    \
+  EACH(ffi_cluster_wait, 0)                                                    \
   EACH(ffi_job_hold, 2)                                                        \
   EACH(ffi_job_release, 1)                                                     \
   EACH(ffi_task_submit, 5)                                                     \
@@ -147,6 +150,29 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_scan_judge, 2),
     ENTRY(ffi_scan_findings, 1),
     ENTRY(ffi_scan_close, 1),
+    ENTRY(ffi_key_split, 3),
+    ENTRY(ffi_key_groups, 2),
+    ENTRY(ffi_key_join, 5),
+    ENTRY(ffi_rows_take, 2),
+    ENTRY(ffi_rows_split, 3),
+    ENTRY(ffi_rows_bind, 1),
+    ENTRY(ffi_rows_sort, 2),
+    ENTRY(ffi_rows_fold, 5),
+    ENTRY(ffi_block_write, 5),
+    ENTRY(ffi_block_fetch, 1),
+    ENTRY(ffi_block_read, 2),
+    ENTRY(ffi_block_drop, 1),
+    ENTRY(ffi_worker_self, 0),
+    ENTRY(ffi_share_free, 0),
+    ENTRY(ffi_plan_new, 1),
+    ENTRY(ffi_plan_add, 5),
+    ENTRY(ffi_plan_set, 3),
+    ENTRY(ffi_plan_see, 2),
+    ENTRY(ffi_plan_tell, 3),
+    ENTRY(ffi_plan_next, 1),
+    ENTRY(ffi_plan_base, 4),
+    ENTRY(ffi_plan_where, 2),
+    ENTRY(ffi_plan_counts, 1),
     {NULL, NULL, 0}};
 
 // A failed assertion in the user's session becomes an R error of our class.

@@ -1,6 +1,6 @@
 // One attempt: a connect, and what proves the service. See run.h.
 //
-// connect, proof and all: one socket, one deadline, which the plan keeps. What a host has
+// connect, proof and all: one socket, one deadline, which the sweep keeps. What a host has
 // shown once isn't taken back: a listener that was foreign in one attempt and silent in the
 // next is foreign.
 #include <arpa/inet.h>
@@ -47,20 +47,20 @@ static void decide(struct mst_probe *probe, enum mst_found found,
                    enum mst_reason reason, int number) {
   note(probe, found, reason, number);
   mst_probe_drop(probe);
-  mst_plan_ended(probe->scan->plan, slot_of(probe));
+  mst_sweep_ended(probe->scan->sweep, slot_of(probe));
 }
 
 static void retry(struct mst_probe *probe, enum mst_found found,
                   enum mst_reason reason, int number) {
   note(probe, found, reason, number);
   mst_probe_drop(probe);
-  mst_plan_failed(probe->scan->plan, slot_of(probe));
+  mst_sweep_failed(probe->scan->sweep, slot_of(probe));
 }
 
 static void answered(struct mst_probe *probe) {
   const int64_t rtt_ns = mst_clock_now() - probe->start_ns;
   finding_of(probe)->rtt_ms = (float)((double)rtt_ns / (double)MST_NS_PER_MS);
-  mst_plan_answered(probe->scan->plan, slot_of(probe), rtt_ns);
+  mst_sweep_answered(probe->scan->sweep, slot_of(probe), rtt_ns);
 }
 
 void mst_probe_judged(struct mst_scan *scan, uint32_t slot,

@@ -1,6 +1,6 @@
-// A scan: the plan, the loop, and what was found. See run.h.
+// A scan: the sweep, the loop, and what was found. See run.h.
 //
-// Each round looks at all sockets first and only then asks the plan, with the time at which
+// Each round looks at all sockets first and only then asks the sweep, with the time at which
 // it began to look: whoever has answered in time counts, however late this process looks.
 #include "discover/run.h"
 
@@ -97,14 +97,14 @@ static int make_slots(struct mst_scan *scan, uint32_t count) {
 static int prepare(struct mst_scan *scan,
                    const struct mst_scan_options *options, uint64_t addresses,
                    struct mst_err *err) {
-  struct mst_plan_policy policy = {.addresses = addresses,
-                                   .ports = options->port_count,
-                                   .in_flight =
-                                       mst_scan_room(options->in_flight),
-                                   .attempts = options->attempts,
-                                   .timeout_ns = options->timeout_ns,
-                                   .gap_ns = options->gap_ns,
-                                   .near_max = mst_scan_near_max()};
+  struct mst_sweep_policy policy = {.addresses = addresses,
+                                    .ports = options->port_count,
+                                    .in_flight =
+                                        mst_scan_room(options->in_flight),
+                                    .attempts = options->attempts,
+                                    .timeout_ns = options->timeout_ns,
+                                    .gap_ns = options->gap_ns,
+                                    .near_max = mst_scan_near_max()};
   if (policy.in_flight > scan->probes) {
     policy.in_flight = (uint32_t)scan->probes;
   }
@@ -113,7 +113,7 @@ static int prepare(struct mst_scan *scan,
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a scan");
   }
   policy.near = scan->near;
-  const int rc = mst_plan_open(&policy, &scan->plan, err);
+  const int rc = mst_sweep_open(&policy, &scan->sweep, err);
   return rc != 0 ? rc : mst_loop_open(MST_LOOP_BEST, &scan->loop, err);
 }
 
@@ -151,7 +151,7 @@ void mst_scan_close(struct mst_scan *scan) {
     if (scan->slots[i].phase != MST_PROBE_NONE) mst_probe_drop(&scan->slots[i]);
   }
   mst_loop_close(scan->loop);
-  mst_plan_close(scan->plan);
+  mst_sweep_close(scan->sweep);
   free(scan->slots);
   free(scan->findings);
   free(scan->near);
@@ -168,7 +168,7 @@ struct mst_scan_ask mst_scan_asked(const struct mst_scan *scan) {
   // The time that others took to be judged isn't this one's.
   const double took_ms =
       (double)scan->findings[probe->number].rtt_ms * (double)MST_NS_PER_MS;
-  const int64_t left_ns = mst_plan_timeout(scan->plan) - (int64_t)took_ms;
+  const int64_t left_ns = mst_sweep_timeout(scan->sweep) - (int64_t)took_ms;
   return (struct mst_scan_ask){
       .ip = mst_scan_ip(scan, probe->number / scan->port_count),
       .port = scan->ports[probe->number % scan->port_count],
@@ -203,18 +203,18 @@ static int look(struct mst_scan *scan, int64_t *looked_ns,
   return n;
 }
 
-// act does what the plan says until it waits, ends, or it is time to look again; gives
+// act does what the sweep says until it waits, ends, or it is time to look again; gives
 // the last action.
-static struct mst_plan_action act(struct mst_scan *scan, int64_t looked_ns) {
-  struct mst_plan_action action;
+static struct mst_sweep_action act(struct mst_scan *scan, int64_t looked_ns) {
+  struct mst_sweep_action action;
   for (int starts = 0; starts < STARTS_A_LOOK;) {
-    mst_plan_next(scan->plan, mst_clock_now(), looked_ns, &action);
-    if (action.kind == MST_PLAN_START) {
+    mst_sweep_next(scan->sweep, mst_clock_now(), looked_ns, &action);
+    if (action.kind == MST_SWEEP_START) {
       if (mst_probe_start(scan, action.slot, action.probe, action.attempt)) {
-        mst_plan_no_socket(scan->plan, action.slot, mst_clock_now());
+        mst_sweep_no_socket(scan->sweep, action.slot, mst_clock_now());
       }
       starts++;
-    } else if (action.kind == MST_PLAN_EXPIRE) {
+    } else if (action.kind == MST_SWEEP_EXPIRE) {
       mst_probe_expire(scan, action.slot);
     } else {
       break;
@@ -230,15 +230,15 @@ int mst_scan_run(struct mst_scan *scan, int64_t until_ns, struct mst_err *err) {
     const int rc = look(scan, &looked_ns, err);
     if (rc < 0) return rc;
     if (scan->ask_first != UINT32_MAX) return 1;
-    const struct mst_plan_action action = act(scan, looked_ns);
+    const struct mst_sweep_action action = act(scan, looked_ns);
     if (scan->ask_first != UINT32_MAX) return 1;
-    if (action.kind == MST_PLAN_DONE) return 0;
-    if (action.kind == MST_PLAN_STUCK) {
+    if (action.kind == MST_SWEEP_DONE) return 0;
+    if (action.kind == MST_SWEEP_STUCK) {
       return mst_err_set(err, MST_ELIMIT, 0, "socket",
                          "the system gives no sockets");
     }
     if (mst_clock_now() >= until_ns) return -MST_EAGAIN;
-    if (action.kind != MST_PLAN_WAIT) continue;
+    if (action.kind != MST_SWEEP_WAIT) continue;
     mst_scan_sleep(scan->loop,
                    action.until_ns < until_ns ? action.until_ns : until_ns);
   }
@@ -248,7 +248,7 @@ int mst_scan_run(struct mst_scan *scan, int64_t until_ns, struct mst_err *err) {
 
 uint64_t mst_scan_probes(const struct mst_scan *scan) { return scan->probes; }
 uint64_t mst_scan_decided(const struct mst_scan *scan) {
-  return mst_plan_decided(scan->plan);
+  return mst_sweep_decided(scan->sweep);
 }
 uint64_t mst_scan_count(const struct mst_scan *scan, enum mst_found found) {
   return scan->counts[found];

@@ -1,4 +1,4 @@
-// run: carries a plan out: connects, waits, proves, keeps what was found. No R.
+// run: carries a sweep out: connects, waits, proves, keeps what was found. No R.
 //
 // A scan belongs to one thread and one process, and to nobody else's loop: it works while a
 // session's clusters do.

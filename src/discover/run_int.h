@@ -2,13 +2,13 @@
 #ifndef MST_DISCOVER_RUN_INT_H
 #define MST_DISCOVER_RUN_INT_H
 
-#include "discover/plan.h"
 #include "discover/run.h"
+#include "discover/sweep.h"
 #include "loop/loop.h"
 
 enum mst_probe_phase { MST_PROBE_NONE, MST_PROBE_CONNECTS, MST_PROBE_PROVES };
 
-// One attempt, in the plan's slot of the same number.
+// One attempt, in the sweep's slot of the same number.
 struct mst_probe {
   struct mst_watch watch; // its fd is the socket, -1 if there is none
   struct mst_scan *scan;
@@ -30,7 +30,7 @@ struct mst_scan {
   uint32_t port_count;
   uint64_t probes;
   uint8_t *near; // by address, NULL if none is on a link
-  struct mst_plan *plan;
+  struct mst_sweep *sweep;
   struct mst_loop *loop;
   struct mst_probe *slots;
   uint32_t slot_count;
@@ -45,7 +45,7 @@ struct mst_scan {
 // nothing has begun.
 int mst_probe_start(struct mst_scan *scan, uint32_t slot, uint32_t number,
                     uint32_t attempt);
-// mst_probe_expire ends one whose time is over; the plan knows.
+// mst_probe_expire ends one whose time is over; the sweep knows.
 void mst_probe_expire(struct mst_scan *scan, uint32_t slot);
 // mst_probe_judged ends one that proves.
 void mst_probe_judged(struct mst_scan *scan, uint32_t slot,

@@ -31,6 +31,8 @@
 #define SHARE_MIN ((double)(1 << 18))
 // Lists in lists in lists: below this they travel in line.
 #define DEPTH_MAX 100
+// In a block vectors from here on are out of line: below, copying costs less than a mapping.
+#define BLOCK_MIN ((double)(1 << 16))
 // Strings are put together in a buffer of this size.
 #define STRINGS_BYTES ((size_t)1 << 18)
 
@@ -316,6 +318,28 @@ SEXP ffi_share_out(SEXP x, struct mst_segment *segment) {
   UNPROTECT(2);
   if (rc == -MST_EMEM) ffi_no_memory((size_t)plan.bytes);
   return rc == 0 ? shadowed : x;
+}
+
+int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
+                    struct mst_block *block, struct mst_err *err) {
+  struct plan plan = {.min = BLOCK_MIN};
+  int rc = 0;
+  mst_segment_align(segment);
+  block->offset = segment->bytes;
+  plan.first = plan.last = PROTECT(Rf_cons(R_NilValue, R_NilValue));
+  SEXP shadowed = PROTECT(build(x, &plan, 0));
+  for (SEXP at = CDR(plan.first); rc == 0 && at != R_NilValue; at = CDR(at)) {
+    rc = write_one(segment, R_altrep_data1(CAR(at)), err);
+  }
+  buf->len = 0;
+  if (rc == 0) {
+    ffi_serialize(shadowed, buf);
+    block->stream = segment->bytes - block->offset;
+    rc = mst_segment_append(segment, buf->data, buf->len, err);
+  }
+  block->bytes = segment->bytes - block->offset;
+  UNPROTECT(2);
+  return rc;
 }
 
 // ---- from R

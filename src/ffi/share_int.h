@@ -6,6 +6,8 @@
 
 #include <R_ext/Altrep.h> // wants Rinternals.h before it
 
+#include "wire/link.h"
+
 enum ffi_share_kind {
   FFI_SHARE_REAL,
   FFI_SHARE_INTEGER,
@@ -43,5 +45,14 @@ struct ffi_shared {
 int ffi_share_kind_of(SEXP x);
 // ffi_shared_of gives what is behind a vector that is over a mapping now, else NULL.
 const struct ffi_shared *ffi_shared_of(SEXP x);
+
+// ffi_share_block writes x to the end of a segment, or a file, as a block (wire/link.h): large
+// vectors, then R bytes that refer to them. offset, bytes and stream of *block are filled in.
+// buf is for its use. The caller keeps what a jump of R's must not lose. 0, or an error.
+int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
+                    struct mst_block *block, struct mst_err *err);
+// ffi_unserialize_block reads one; the reference to the map is taken over.
+SEXP ffi_unserialize_block(struct mst_map *map, uint64_t base,
+                           const struct mst_block *block);
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mst_assert.h"
 #include "ffi/share_int.h"
 
 // R doesn't see the memory of mappings: it is asked to collect when there is more
@@ -17,6 +18,7 @@ R_altrep_class_t ffi_share_class[FFI_SHARE_KINDS];
 
 static struct {
   struct mst_map *map; // of the message that is being read
+  uint64_t base;       // where what it refers to begins there
   int64_t live;        // bytes of vectors over mappings
   int64_t collect_at;  // live bytes from which on to collect
 } share = {.collect_at = LIVE_MIN};
@@ -70,6 +72,8 @@ struct reading {
   const uint8_t *bytes;
   size_t n;
   struct mst_map *before;
+  uint64_t base_before;
+  struct mst_map *release; // at the end, or NULL
 };
 
 static SEXP read_it(void *data) {
@@ -81,6 +85,8 @@ static void read_done(void *data, Rboolean jump) {
   (void)jump;
   const struct reading *reading = data;
   share.map = reading->before;
+  share.base = reading->base_before;
+  mst_map_release(reading->release);
 }
 
 static SEXP unserialize_shared(const uint8_t *bytes, size_t n,
@@ -91,8 +97,10 @@ static SEXP unserialize_shared(const uint8_t *bytes, size_t n,
                              &size);
     ffi_no_map((size_t)size);
   }
-  struct reading reading = {.bytes = bytes, .n = n, .before = share.map};
+  struct reading reading = {
+      .bytes = bytes, .n = n, .before = share.map, .base_before = share.base};
   share.map = map;
+  share.base = 0;
   return R_UnwindProtect(read_it, &reading, read_done, &reading, NULL);
 }
 
@@ -101,6 +109,20 @@ SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
   const int shared = (flags & MST_FLAG_SEGMENT) != 0;
   return shared ? unserialize_shared(bytes + skip, n - skip, map)
                 : ffi_unserialize(bytes + skip, n - skip);
+}
+
+SEXP ffi_unserialize_block(struct mst_map *map, uint64_t base,
+                           const struct mst_block *block) {
+  const uint8_t *bytes = mst_map_at(map, base, block->bytes);
+  MST_ASSERT(bytes != NULL && block->stream < block->bytes);
+  struct reading reading = {.bytes = bytes + block->stream,
+                            .n = (size_t)(block->bytes - block->stream),
+                            .before = share.map,
+                            .base_before = share.base,
+                            .release = map};
+  share.map = map;
+  share.base = base;
+  return R_UnwindProtect(read_it, &reading, read_done, &reading, NULL);
 }
 
 static SEXP pointer_tag(void) {
@@ -140,7 +162,8 @@ static int place_of(SEXP state, int kind, struct ffi_shared *place) {
   if (offset < 0 || n < 1 || bytes < 1 || n > (int64_t)R_XLEN_T_MAX) return 0;
   const int64_t least = n * (int64_t)ffi_share_size[kind]; // below 2^57
   if (kind == FFI_SHARE_STRING ? bytes < least : bytes != least) return 0;
-  place->data = mst_map_at(share.map, (uint64_t)offset, (uint64_t)bytes);
+  place->data =
+      mst_map_at(share.map, share.base + (uint64_t)offset, (uint64_t)bytes);
   place->bytes = (uint64_t)bytes;
   place->length = (R_xlen_t)n;
   return place->data != NULL;

@@ -13,6 +13,8 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
+#include "ffi/shuffle.h"
+#include "shuffle/exchange.h"
 
 // More conditions of one task than this are printed instead.
 #define CONDITIONS_MAX 100
@@ -88,6 +90,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
     mst_proc_die_with_parent(0);
   }
   mst_watch_crashes();
+  mst_exchange_begin();
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
   worker.chan.takes_maps = 1;
   worker.keep = Rf_allocVector(VECSXP, 2);
@@ -544,4 +547,13 @@ SEXP ffi_server_say(SEXP kind, SEXP text) {
   mst_server_say((uint8_t)Rf_asInteger(kind),
                  Rf_translateCharUTF8(STRING_ELT(text, 0)));
   return R_NilValue;
+}
+
+// ffi_worker_self gives the number of this worker, from 1, and its incarnation's, as the
+// call that is being evaluated has them.
+SEXP ffi_worker_self(void) {
+  SEXP self = Rf_allocVector(INTSXP, 2);
+  INTEGER(self)[0] = (int)worker.call.worker + 1;
+  INTEGER(self)[1] = (int)worker.call.epoch;
+  return self;
 }

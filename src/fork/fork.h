@@ -23,6 +23,7 @@
 #ifndef MST_FORK_H
 #define MST_FORK_H
 
+#include <poll.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -214,6 +215,19 @@ int mst_watch_call_end(void);
 // but not for ever: they may stand still where the signal found R in the middle of
 // something. R thread, once R has installed them.
 void mst_watch_crashes(void);
+// A guest of the watch thread: descriptors of its own that are served there.
+struct mst_watch_guest {
+  // link takes over a descriptor that came with a LINK.
+  void (*link)(const struct mst_head *head, const uint8_t *payload, size_t n,
+               int fd);
+  // fds fills in what to wait for, at most `most`, and how many those are; *timeout_ms
+  // (-1: for ever) may be made shorter.
+  size_t (*fds)(struct pollfd *fds, size_t most, int *timeout_ms);
+  // ready is called after each wait, with these descriptors.
+  void (*ready)(const struct pollfd *fds, size_t n);
+};
+// mst_watch_invite adds the one guest. R thread, before READY is said.
+void mst_watch_invite(const struct mst_watch_guest *guest);
 // mst_watch_set_tempdir names the directory that it removes when the session
 // is gone. R thread.
 void mst_watch_set_tempdir(const char *path);

@@ -39,7 +39,17 @@ static struct {
   // Written by the R thread before the flag, read by this one after it.
   char tempdir[MST_TEXT_MAX + 1u];
   volatile int tempdir_known;
+  const struct mst_watch_guest *guest; // NULL, or set once
 } watch;
+
+// A guest's descriptors, and those of LINKs whose frames are not read yet.
+#define GUEST_FDS 260u
+#define PENDING_FDS 32u
+static struct {
+  struct pollfd fds[2 + GUEST_FDS];
+  int pending[PENDING_FDS];
+  size_t pending_count;
+} polled;
 
 // Which call is evaluated, and up to which they are cancelled. Both threads hold
 // the lock for a few instructions only; the signal is sent under it, so that it
@@ -184,6 +194,38 @@ static int has_crashed(void) {
   return began_ns != 0 && mst_clock_now() - began_ns > CRASH_NS;
 }
 
+// take_link hands the oldest descriptor that came to the guest.
+static void take_link(const struct mst_frame *frame) {
+  const struct mst_watch_guest *guest =
+      __atomic_load_n(&watch.guest, __ATOMIC_ACQUIRE);
+  if (polled.pending_count == 0) return;
+  int fd = polled.pending[0];
+  polled.pending_count--;
+  memmove(polled.pending, polled.pending + 1,
+          polled.pending_count * sizeof polled.pending[0]);
+  if (guest == NULL) {
+    mst_net_close(&fd);
+  } else {
+    guest->link(&frame->head, frame->payload, (size_t)frame->head.length, fd);
+  }
+}
+
+// receive_control reads the control channel; what came with it waits for its frame.
+static int64_t receive_control(uint8_t *bytes, size_t n) {
+  int fds[MST_NET_FDS_MAX];
+  size_t count = 0;
+  const int64_t got =
+      mst_net_recv_fds(watch.control_fd, bytes, n, 0, fds, &count, NULL);
+  for (size_t i = 0; i < count; i++) {
+    if (polled.pending_count < PENDING_FDS) {
+      polled.pending[polled.pending_count++] = fds[i];
+    } else {
+      mst_net_close(&fds[i]);
+    }
+  }
+  return got;
+}
+
 // take_frames serves the whole frames in the buffer and moves the rest to its
 // front. -1 if the bytes are no frames.
 static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
@@ -197,6 +239,7 @@ static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
     if (rc == 0) break;
     if (frame.head.kind == MST_KIND_PING) answer(&frame);
     if (frame.head.kind == MST_KIND_CANCEL) cancel(&frame);
+    if (frame.head.kind == MST_KIND_LINK) take_link(&frame);
     at += (size_t)used;
   }
   memmove(bytes, bytes + at, *n - at);
@@ -209,20 +252,24 @@ static void *watch_main(void *arg) {
   MST_ASSERT_IO_THREAD();
   uint8_t bytes[1024];
   size_t n = 0;
-  struct pollfd fds[2] = {
-      {.fd = watch.control_fd, .events = POLLIN},
-      {.fd = watch.session_fd, .events = POLLIN}, // -1 is skipped
-  };
+  struct pollfd *fds = polled.fds;
+  fds[0] = (struct pollfd){.fd = watch.control_fd, .events = POLLIN};
+  fds[1] = (struct pollfd){.fd = watch.session_fd, .events = POLLIN}; // or -1
   for (;;) {
+    const struct mst_watch_guest *guest =
+        __atomic_load_n(&watch.guest, __ATOMIC_ACQUIRE);
     const int doom = doom_ms();
     const int look = watch.session_fd < 0 ? LOOK_MS : CRASH_LOOK_MS;
-    const int ready = poll(fds, 2, doom >= 0 && doom < look ? doom : look);
+    int timeout = doom >= 0 && doom < look ? doom : look;
+    size_t count = 0;
+    if (guest != NULL) count = guest->fds(fds + 2, GUEST_FDS, &timeout);
+    const int ready = poll(fds, (nfds_t)(2 + count), timeout);
     if (has_crashed()) break;
     if (ready < 0 && errno != EINTR) break;
     if (fds[1].revents != 0 || (watch.session_fd < 0 && session_gone())) break;
+    if (ready > 0 && guest != NULL) guest->ready(fds + 2, count);
     if (ready <= 0 || fds[0].revents == 0) continue;
-    const int64_t got =
-        mst_net_recv(watch.control_fd, bytes + n, sizeof bytes - n, 0, NULL);
+    const int64_t got = receive_control(bytes + n, sizeof bytes - n);
     if (got == -MST_EAGAIN) continue;
     if (got < 0) break;
     n += (size_t)got;
@@ -253,6 +300,10 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
     return mst_err_set(err, MST_ESYS, rc, "pthread_create", "%s", strerror(rc));
   }
   return 0;
+}
+
+void mst_watch_invite(const struct mst_watch_guest *guest) {
+  __atomic_store_n(&watch.guest, guest, __ATOMIC_RELEASE);
 }
 
 void mst_watch_set_tempdir(const char *path) {

@@ -382,7 +382,8 @@ static int segment_fits(const struct mst_chan *chan, size_t offset,
   size_t skip = MST_SEGMENT_BYTES;
   if (frame->head.kind == MST_KIND_VALUE) {
     skip = mst_value_skip(frame->head.flags);
-  } else if (frame->head.kind != MST_KIND_EXEC) {
+  } else if (frame->head.kind != MST_KIND_EXEC &&
+             frame->head.kind != MST_KIND_HAVE) {
     return 0;
   }
   uint64_t size = 0;

@@ -414,5 +414,6 @@ void mst_cluster_free(struct mst_cluster *cluster) {
   mst_pool_free(&cluster->pool);
   mst_log_free(&cluster->log);
   free(cluster->peers);
+  free(cluster->links);
   free(cluster);
 }

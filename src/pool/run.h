@@ -179,6 +179,9 @@ struct mst_cluster {
   uint32_t turn;   // the worker that is asked first
   uint8_t adopted; // some workers are of a launcher before this one
   uint8_t alone;   // some worker's calls wait until all others are idle
+  // link.c: link_count times link_count, which incarnations have a link. Owned
+  uint64_t *links;
+  uint32_t link_count;
 };
 
 // After its interrupt a cancelled call has this long to end.
@@ -296,6 +299,11 @@ void mst_loss_free(struct mst_loss *loss);
 // to timeout_ms: 0, -MST_ETIMEOUT, -MST_ECLOSED, -MST_ESYS.
 int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
                   struct mst_err *err);
+
+// mst_cluster_link makes the links between workers that are up and have none yet. Returns how
+// many pairs can't have one now (ask again), or -MST_ESYS (no descriptors), -MST_EMEM.
+// Cost: O(workers^2) to look. Blocks: never.
+int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err);
 
 const struct mst_worker *mst_peer_worker(const struct mst_peer *peer);
 

@@ -139,6 +139,29 @@ int mst_segment_seal(struct mst_segment *segment, struct mst_err *err) {
   return 0;
 }
 
+int mst_segment_open_file(struct mst_segment *segment, const char *path,
+                          struct mst_err *err) {
+  *segment = MST_SEGMENT_NONE;
+  segment->fd = mst_fault("share.file")
+                    ? -1
+                    : open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (segment->fd < 0) {
+    segment->fd = -1;
+    return fail(err, MST_ESYS, "open");
+  }
+  open_now++;
+  mst_net_raise(&segment->fd, 1024);
+  return 0;
+}
+
+int mst_segment_end_file(struct mst_segment *segment, struct mst_err *err) {
+  mst_segment_align(segment);
+  if (ftruncate(segment->fd, (off_t)segment->bytes) != 0) {
+    return fail(err, MST_ESYS, "ftruncate");
+  }
+  return 0;
+}
+
 void mst_segment_close(struct mst_segment *segment) {
   if (segment->fd >= 0) open_now--;
   mst_net_close(&segment->fd);
@@ -167,6 +190,46 @@ int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
   map->data = data;
   map->bytes = (uint64_t)about.st_size;
   map->refs = 1;
+  *out = map;
+  return 0;
+}
+
+// read_all gives -MST_EPROTO if the file ends before n bytes.
+static int read_all(int fd, uint64_t offset, uint8_t *to, uint64_t n,
+                    struct mst_err *err) {
+  while (n > 0) {
+    const size_t part = n < WRITE_MAX ? (size_t)n : WRITE_MAX;
+    const ssize_t got = pread(fd, to, part, (off_t)offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(err, MST_ESYS, "pread");
+    if (got == 0) return mst_err_set(err, MST_EPROTO, 0, "pread", "it is cut");
+    to += got;
+    offset += (uint64_t)got;
+    n -= (uint64_t)got;
+  }
+  return 0;
+}
+
+int mst_map_read(int fd, uint64_t offset, uint64_t n, struct mst_map **out,
+                 struct mst_err *err) {
+  struct mst_map *map = malloc(sizeof *map);
+  void *data = MAP_FAILED;
+  if (map != NULL) {
+    data = mmap(NULL, (size_t)n, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  }
+  if (data == MAP_FAILED) {
+    free(map);
+    return fail(err, MST_EMEM, "mmap");
+  }
+  map->data = data;
+  map->bytes = n;
+  map->refs = 1;
+  const int rc = read_all(fd, offset, map->data, n, err);
+  if (rc != 0) {
+    mst_map_release(map);
+    return rc;
+  }
   *out = map;
   return 0;
 }

@@ -41,6 +41,12 @@ int mst_segment_append(struct mst_segment *segment, const void *bytes, size_t n,
                        struct mst_err *err);
 // mst_segment_seal ends the writing; the size is rounded up to MST_SEGMENT_ALIGN.
 int mst_segment_seal(struct mst_segment *segment, struct mst_err *err);
+// mst_segment_open_file makes a new file at `path` in place of shared memory, to be filled by
+// mst_segment_append and ended by mst_segment_end_file, which gives it its size and
+// nothing more: it isn't sealed. -MST_ESYS.
+int mst_segment_open_file(struct mst_segment *segment, const char *path,
+                          struct mst_err *err);
+int mst_segment_end_file(struct mst_segment *segment, struct mst_err *err);
 // mst_segment_close closes the descriptor, again without harm.
 void mst_segment_close(struct mst_segment *segment);
 
@@ -57,6 +63,10 @@ struct mst_map {
 // reference. -MST_EPROTO if it is no sealed segment or an empty one, -MST_EMEM if it can't
 // be mapped.
 int mst_map_open(int fd, struct mst_map **out, struct mst_err *err);
+// mst_map_read reads n bytes (n > 0) of a file to memory that is given back like a mapping.
+// -MST_EPROTO if the file ends before, -MST_EMEM, -MST_ESYS.
+int mst_map_read(int fd, uint64_t offset, uint64_t n, struct mst_map **out,
+                 struct mst_err *err);
 struct mst_map *mst_map_hold(struct mst_map *map);
 // mst_map_release unmaps at the last reference. NULL is allowed.
 void mst_map_release(struct mst_map *map);

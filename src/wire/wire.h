@@ -49,7 +49,8 @@ enum mst_kind {
   MST_KIND_PING = 16, // either: 8 bytes that come back
   MST_KIND_PONG = 17,
   MST_KIND_CANCEL = 18, // session: calls up to head.call are not wanted
-  // 19 to 31 are kept free for the control channel
+  MST_KIND_LINK = 19,   // session: another worker, with a descriptor (link.h)
+  // 20 to 31 are kept free for the control channel
   // session and fork server
   MST_KIND_SERVER_READY = 32,  // server: booted, may be asked to fork
   MST_KIND_SERVER_REFUSE = 33, // server: text, why it must not fork
@@ -58,7 +59,12 @@ enum mst_kind {
   MST_KIND_FORK_FAILED = 36,   // server: errno
   MST_KIND_EXITED = 37,        // server: how a worker ended
   MST_KIND_SIGNAL = 38,        // session: signal to a worker's process group
-  // 39 to 47 are kept free for fork servers, 48 to 63 for links between workers
+  // 39 to 47 are kept free for fork servers
+  // links between workers, see link.h
+  MST_KIND_WANT = 48, // either: asks for the blocks of a map task
+  MST_KIND_HAVE = 49, // either: here they are
+  MST_KIND_NONE = 50, // either: they aren't here
+  // 51 to 63 are kept free for links between workers
   MST_KIND_MAX = 63
 };
 
@@ -77,7 +83,7 @@ enum mst_kind {
 #define MST_FLAG_SEED 0x0020u
 // EXEC: the answer is to tell conditions and errors.
 #define MST_FLAG_TASK 0x0040u
-// EXEC, VALUE: a segment comes along; its size is before the R bytes.
+// EXEC, VALUE, HAVE: a segment comes along; its size is before the R bytes, or first.
 #define MST_FLAG_SEGMENT 0x0080u
 #define MST_FLAGS_KNOWN 0x00FFu
 

@@ -18,8 +18,9 @@ static const uint8_t kinds[] = {
     MST_KIND_PONG,        MST_KIND_CANCEL,        MST_KIND_SERVER_READY,
     MST_KIND_FORK,        MST_KIND_SERVER_REFUSE, MST_KIND_FORKED,
     MST_KIND_FORK_FAILED, MST_KIND_EXITED,        MST_KIND_SIGNAL,
-    MST_KIND_JOB,         MST_KIND_DROP,
-    MST_KIND_DIAL,        MST_KIND_ADMIT};
+    MST_KIND_JOB,         MST_KIND_DROP,          MST_KIND_DIAL,
+    MST_KIND_ADMIT,       MST_KIND_LINK,          MST_KIND_WANT,
+    MST_KIND_HAVE,        MST_KIND_NONE};
 
 static int is_kind(int number) {
   for (size_t i = 0; i < sizeof kinds; i++) {
@@ -183,7 +184,11 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_DIAL, 14);
   CHECK_INT(MST_KIND_ADMIT, 15);
   CHECK_INT(MST_KIND_CANCEL, 18);
-  CHECK_INT(sizeof kinds, 25);
+  CHECK_INT(MST_KIND_LINK, 19);
+  CHECK_INT(MST_KIND_WANT, 48);
+  CHECK_INT(MST_KIND_HAVE, 49);
+  CHECK_INT(MST_KIND_NONE, 50);
+  CHECK_INT(sizeof kinds, 29);
   const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,  MST_FLAG_XDR,
                             MST_FLAG_REPLAY, MST_FLAG_RNG,    MST_FLAG_SEED,
                             MST_FLAG_TASK,   MST_FLAG_SEGMENT};

@@ -1,10 +1,10 @@
-// Tests of discover/plan: a network that loses, delays and reorders, under a seed, and a
+// Tests of discover/sweep: a network that loses, delays and reorders, under a seed, and a
 // system that runs out of sockets; all bounds are checked after each action.
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "discover/plan.h"
+#include "discover/sweep.h"
 #include "mst_random.h"
 #include "mst_test.h"
 
@@ -12,7 +12,7 @@
 #define PROBES_MAX 600u
 #define SLOTS_MAX 64u
 
-// What a host does: answers after rtt_ns (open or refused, that's the same to the plan),
+// What a host does: answers after rtt_ns (open or refused, that's the same to the sweep),
 // or nothing at all.
 struct host {
   int64_t rtt_ns; // 0: silent
@@ -27,8 +27,8 @@ struct flight {
 
 struct world {
   uint64_t seed;
-  struct mst_plan_policy policy;
-  struct mst_plan *plan;
+  struct mst_sweep_policy policy;
+  struct mst_sweep *sweep;
   struct host hosts[PROBES_MAX]; // by address
   uint8_t near[PROBES_MAX];
   uint64_t loss; // of 1000 attempts
@@ -61,19 +61,19 @@ static uint32_t near_held(const struct world *w) {
   return held;
 }
 
-static void begin_attempt(struct world *w, const struct mst_plan_action *a) {
+static void begin_attempt(struct world *w, const struct mst_sweep_action *a) {
   const uint32_t address = a->probe / w->policy.ports;
   struct flight *f = &w->flights[a->slot];
   CHECK(!f->used && a->slot < w->policy.in_flight && a->probe < probes_of(w));
   CHECK(w->now_ns >= w->last_pause_ns);
   if (w->hosts[address].near && w->held_until_ns[address] != -1 &&
       w->held_until_ns[address] <= w->now_ns) {
-    w->held_until_ns[address] = w->now_ns + MST_PLAN_NEAR_HOLD_NS;
+    w->held_until_ns[address] = w->now_ns + MST_SWEEP_NEAR_HOLD_NS;
   }
   if (w->flying >= w->sockets) {
     w->no_sockets++;
-    w->last_pause_ns = w->now_ns + MST_PLAN_PAUSE_NS;
-    mst_plan_no_socket(w->plan, a->slot, w->now_ns);
+    w->last_pause_ns = w->now_ns + MST_SWEEP_PAUSE_NS;
+    mst_sweep_no_socket(w->sweep, a->slot, w->now_ns);
     return;
   }
   w->starts[a->probe]++;
@@ -92,7 +92,7 @@ static void begin_attempt(struct world *w, const struct mst_plan_action *a) {
   }
   if (w->policy.near != NULL) {
     CHECK(near_held(w) <= w->policy.near_max);
-    CHECK_INT(mst_plan_near_now(w->plan), near_held(w));
+    CHECK_INT(mst_sweep_near_now(w->sweep), near_held(w));
   }
   if (w->start_count++ == 0) w->first_start_ns = w->now_ns;
   w->last_start_ns = w->now_ns;
@@ -113,7 +113,7 @@ static void look(struct world *w) {
     struct flight *f = &w->flights[slot];
     if (!f->used || f->answer_ns > w->now_ns) continue;
     if (!f->answered) {
-      mst_plan_answered(w->plan, slot, w->now_ns - f->start_ns);
+      mst_sweep_answered(w->sweep, slot, w->now_ns - f->start_ns);
       if (w->hosts[f->probe / w->policy.ports].near) {
         w->held_until_ns[f->probe / w->policy.ports] = -1;
       }
@@ -127,28 +127,28 @@ static void look(struct world *w) {
       }
     }
     if (w->proofs && mst_random_below(&w->seed, 20) == 0) {
-      mst_plan_failed(w->plan, slot);
+      mst_sweep_failed(w->sweep, slot);
     } else {
       w->found[f->probe]++;
-      mst_plan_ended(w->plan, slot);
+      mst_sweep_ended(w->sweep, slot);
     }
     note(w, f->probe);
     end_flight(w, slot);
   }
 }
 
-static void expire(struct world *w, const struct mst_plan_action *a) {
+static void expire(struct world *w, const struct mst_sweep_action *a) {
   struct flight *f = &w->flights[a->slot];
   CHECK(f->used && f->probe == a->probe);
   CHECK(f->answer_ns > w->looked_ns); // an answer in time is never overlooked
-  CHECK(
-      w->looked_ns - f->start_ns >=
-      (w->policy.timeout_ns > 0 ? w->policy.timeout_ns : MST_PLAN_AUTO_MIN_NS));
+  CHECK(w->looked_ns - f->start_ns >= (w->policy.timeout_ns > 0
+                                           ? w->policy.timeout_ns
+                                           : MST_SWEEP_AUTO_MIN_NS));
   w->expired[a->probe]++;
   end_flight(w, a->slot);
 }
 
-// The next moment at which something can happen: an answer, or what the plan waits for.
+// The next moment at which something can happen: an answer, or what the sweep waits for.
 static void sleep_until(struct world *w, int64_t until_ns) {
   for (uint32_t slot = 0; slot < w->policy.in_flight; slot++) {
     const struct flight *f = &w->flights[slot];
@@ -162,35 +162,35 @@ static void sleep_until(struct world *w, int64_t until_ns) {
 }
 
 // Runs to the end; gives what it ended with.
-static enum mst_plan_kind run(struct world *w) {
+static enum mst_sweep_kind run(struct world *w) {
   if (w->sockets == 0) w->sockets = SLOTS_MAX;
-  CHECK_INT(mst_plan_open(&w->policy, &w->plan, NULL), 0);
+  CHECK_INT(mst_sweep_open(&w->policy, &w->sweep, NULL), 0);
   w->now_ns = 12345;
   w->looked_ns = w->now_ns;
-  struct mst_plan_action a;
+  struct mst_sweep_action a;
   for (uint64_t steps = 0;; steps++) {
     CHECK(steps < 1000000);
-    mst_plan_next(w->plan, w->now_ns, w->looked_ns, &a);
+    mst_sweep_next(w->sweep, w->now_ns, w->looked_ns, &a);
     note(w, (uint64_t)a.kind << 32 ^ a.probe ^ (uint64_t)w->now_ns);
-    if (a.kind == MST_PLAN_START) {
+    if (a.kind == MST_SWEEP_START) {
       begin_attempt(w, &a);
       w->now_ns += (int64_t)mst_random_below(&w->seed, 20000);
-    } else if (a.kind == MST_PLAN_EXPIRE) {
+    } else if (a.kind == MST_SWEEP_EXPIRE) {
       expire(w, &a);
-    } else if (a.kind == MST_PLAN_WAIT) {
+    } else if (a.kind == MST_SWEEP_WAIT) {
       CHECK(a.until_ns > w->now_ns || a.until_ns > w->looked_ns);
       sleep_until(w, a.until_ns);
       look(w);
     } else {
       break;
     }
-    CHECK_INT(mst_plan_in_flight(w->plan), w->flying);
+    CHECK_INT(mst_sweep_in_flight(w->sweep), w->flying);
   }
   CHECK_INT(w->flying, 0);
   return a.kind;
 }
 
-static void end(struct world *w) { mst_plan_close(w->plan); }
+static void end(struct world *w) { mst_sweep_close(w->sweep); }
 
 static uint32_t missed(const struct world *w) {
   uint32_t count = 0;
@@ -200,7 +200,7 @@ static uint32_t missed(const struct world *w) {
 }
 
 static void check_all_decided(const struct world *w) {
-  CHECK_INT(mst_plan_decided(w->plan), probes_of(w));
+  CHECK_INT(mst_sweep_decided(w->sweep), probes_of(w));
   for (uint32_t i = 0; i < probes_of(w); i++) {
     CHECK(w->found[i] <= 1);
     if (w->hosts[i / w->policy.ports].rtt_ns == 0) {
@@ -212,11 +212,11 @@ static void check_all_decided(const struct world *w) {
 static struct world *new_world(uint64_t addresses) {
   struct world *w = calloc(1, sizeof *w);
   CHECK(w != NULL);
-  w->policy = (struct mst_plan_policy){.addresses = addresses,
-                                       .ports = 1,
-                                       .in_flight = SLOTS_MAX,
-                                       .attempts = 2,
-                                       .timeout_ns = 20 * MS};
+  w->policy = (struct mst_sweep_policy){.addresses = addresses,
+                                        .ports = 1,
+                                        .in_flight = SLOTS_MAX,
+                                        .attempts = 2,
+                                        .timeout_ns = 20 * MS};
   return w;
 }
 
@@ -256,7 +256,7 @@ TEST("P2, P3: a random network, with loss, delay, reordering and few sockets, "
           w->hosts[k].near = 0;
       }
       w->seed = s;
-      CHECK_INT(run(w), MST_PLAN_DONE);
+      CHECK_INT(run(w), MST_SWEEP_DONE);
       check_all_decided(w);
       traces[again] = w->trace;
       end(w);
@@ -279,7 +279,7 @@ TEST("P2: with a fifth of the first SYNs lost, no host is missed in 100 scans "
       w->first_only = 1;
       for (int k = 0; k < 254; k += 10)
         w->hosts[k].rtt_ns = 15 * MS; // and at 15 ms, too
-      CHECK_INT(run(w), MST_PLAN_DONE);
+      CHECK_INT(run(w), MST_SWEEP_DONE);
       if (attempts == 2) {
         CHECK_INT(missed(w), 0);
       } else {
@@ -297,7 +297,7 @@ static int64_t silent_24(uint32_t in_flight, uint32_t attempts) {
   struct world *w = new_world(254);
   w->policy.in_flight = in_flight;
   w->policy.attempts = attempts;
-  CHECK_INT(run(w), MST_PLAN_DONE);
+  CHECK_INT(run(w), MST_SWEEP_DONE);
   check_all_decided(w);
   CHECK(w->most_flying <= in_flight);
   const int64_t took_ns = w->now_ns - w->first_start_ns;
@@ -317,7 +317,7 @@ TEST("P2, P3: a silent /24 takes its timeout once for each round of attempts") {
 TEST("P4: out of sockets it waits 0.1 s, uses what there is, and goes on") {
   struct world *w = new_world(254);
   w->sockets = 7;
-  CHECK_INT(run(w), MST_PLAN_DONE);
+  CHECK_INT(run(w), MST_SWEEP_DONE);
   check_all_decided(w);
   CHECK(w->no_sockets > 0);
   CHECK_INT(w->most_flying, 7);
@@ -329,37 +329,37 @@ TEST("P4: out of sockets it waits 0.1 s, uses what there is, and goes on") {
 }
 
 TEST("P4: a system that gives no sockets at all isn't waited for without end") {
-  struct mst_plan_policy policy = {.addresses = 3,
-                                   .ports = 1,
-                                   .in_flight = 2,
-                                   .attempts = 1,
-                                   .timeout_ns = 20 * MS};
-  struct mst_plan *plan;
-  struct mst_plan_action a;
+  struct mst_sweep_policy policy = {.addresses = 3,
+                                    .ports = 1,
+                                    .in_flight = 2,
+                                    .attempts = 1,
+                                    .timeout_ns = 20 * MS};
+  struct mst_sweep *sweep;
+  struct mst_sweep_action a;
   int64_t now_ns = 0;
   uint32_t tries = 0;
-  CHECK_INT(mst_plan_open(&policy, &plan, NULL), 0);
+  CHECK_INT(mst_sweep_open(&policy, &sweep, NULL), 0);
   for (;;) {
-    mst_plan_next(plan, now_ns, now_ns, &a);
-    if (a.kind == MST_PLAN_STUCK) break;
-    if (a.kind == MST_PLAN_WAIT) {
-      CHECK_INT(a.until_ns - now_ns, MST_PLAN_PAUSE_NS);
+    mst_sweep_next(sweep, now_ns, now_ns, &a);
+    if (a.kind == MST_SWEEP_STUCK) break;
+    if (a.kind == MST_SWEEP_WAIT) {
+      CHECK_INT(a.until_ns - now_ns, MST_SWEEP_PAUSE_NS);
       now_ns = a.until_ns;
       continue;
     }
-    CHECK(a.kind == MST_PLAN_START && a.probe == 0 && a.attempt == 1);
-    mst_plan_no_socket(plan, a.slot, now_ns);
+    CHECK(a.kind == MST_SWEEP_START && a.probe == 0 && a.attempt == 1);
+    mst_sweep_no_socket(sweep, a.slot, now_ns);
     tries++;
   }
-  CHECK_INT(tries, MST_PLAN_PAUSES_MAX + 1);
-  mst_plan_close(plan);
+  CHECK_INT(tries, MST_SWEEP_PAUSES_MAX + 1);
+  mst_sweep_close(sweep);
 }
 
 TEST("P3: starts keep to the rate") {
   struct world *w = new_world(200);
   w->policy.gap_ns = 2 * MS;
   w->policy.attempts = 1;
-  CHECK_INT(run(w), MST_PLAN_DONE);
+  CHECK_INT(run(w), MST_SWEEP_DONE);
   CHECK(w->last_start_ns - w->first_start_ns >= 199 * 2 * MS - 11 * MS);
   CHECK(w->last_start_ns - w->first_start_ns < 199 * 3 * MS);
   end(w);
@@ -377,46 +377,46 @@ TEST(
   }
   w->policy.near = w->near;
   w->policy.near_max = 30;
-  CHECK_INT(run(w), MST_PLAN_DONE);
+  CHECK_INT(run(w), MST_SWEEP_DONE);
   check_all_decided(w);
-  CHECK(w->now_ns > 3 * MST_PLAN_NEAR_HOLD_NS);
-  CHECK(w->now_ns < 8 * MST_PLAN_NEAR_HOLD_NS);
+  CHECK(w->now_ns > 3 * MST_SWEEP_NEAR_HOLD_NS);
+  CHECK(w->now_ns < 8 * MST_SWEEP_NEAR_HOLD_NS);
   end(w);
   free(w);
 }
 
 TEST(
     "P2: timeout \"auto\" follows the measured round trips within its bounds") {
-  struct mst_plan_policy policy = {
+  struct mst_sweep_policy policy = {
       .addresses = 300, .ports = 1, .in_flight = 1, .attempts = 1};
-  struct mst_plan *plan;
-  struct mst_plan_action a;
+  struct mst_sweep *sweep;
+  struct mst_sweep_action a;
   int64_t now_ns = 0;
-  CHECK_INT(mst_plan_open(&policy, &plan, NULL), 0);
-  CHECK_INT(mst_plan_timeout(plan), MST_PLAN_AUTO_FIRST_NS);
+  CHECK_INT(mst_sweep_open(&policy, &sweep, NULL), 0);
+  CHECK_INT(mst_sweep_timeout(sweep), MST_SWEEP_AUTO_FIRST_NS);
   const int64_t rtts_ns[] = {MS / 10, 200 * MS, 9 * MST_NS_PER_S};
   int64_t last_ns[3];
   for (int kind = 0; kind < 3; kind++) {
     for (int i = 0; i < 100; i++) {
-      mst_plan_next(plan, now_ns, now_ns, &a);
-      CHECK_INT(a.kind, MST_PLAN_START);
-      mst_plan_answered(plan, a.slot, rtts_ns[kind]);
-      mst_plan_ended(plan, a.slot);
+      mst_sweep_next(sweep, now_ns, now_ns, &a);
+      CHECK_INT(a.kind, MST_SWEEP_START);
+      mst_sweep_answered(sweep, a.slot, rtts_ns[kind]);
+      mst_sweep_ended(sweep, a.slot);
     }
-    last_ns[kind] = mst_plan_timeout(plan);
+    last_ns[kind] = mst_sweep_timeout(sweep);
   }
-  CHECK_INT(last_ns[0], MST_PLAN_AUTO_MIN_NS);
+  CHECK_INT(last_ns[0], MST_SWEEP_AUTO_MIN_NS);
   CHECK(last_ns[1] >= 199 * MS && last_ns[1] < 220 * MS);
   CHECK_INT(last_ns[2], last_ns[1]); // bogus ones aren't counted
-  mst_plan_close(plan);
+  mst_sweep_close(sweep);
 }
 
 TEST("More than 2^32 probes are refused") {
-  struct mst_plan_policy policy = {.addresses = UINT64_C(1) << 31,
-                                   .ports = 2,
-                                   .in_flight = 1,
-                                   .attempts = 1,
-                                   .timeout_ns = MS};
-  struct mst_plan *plan;
-  CHECK_INT(mst_plan_open(&policy, &plan, NULL), -MST_ELIMIT);
+  struct mst_sweep_policy policy = {.addresses = UINT64_C(1) << 31,
+                                    .ports = 2,
+                                    .in_flight = 1,
+                                    .attempts = 1,
+                                    .timeout_ns = MS};
+  struct mst_sweep *sweep;
+  CHECK_INT(mst_sweep_open(&policy, &sweep, NULL), -MST_ELIMIT);
 }

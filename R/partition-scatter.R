@@ -1,0 +1,209 @@
+#' Data that stays on the workers
+#'
+#' `partition_scatter()` splits a data frame into parts and sends them to the workers.
+#' `partition_read()` has each worker read some of several files. `partition_map()` applies a
+#' function to each part where it is. `partition_collect()` brings all rows to the session.
+#' Between these steps data stays on the workers: what the session has is a handle, which
+#' prints how many rows and bytes there are, and where.
+#'
+#' Parts are plain data frames (tibbles and data.tables become such) and have an order: it is the
+#' order of the rows of the data frame, or of the files. The number of parts follows from the
+#' data, not from the number of workers, so that results are the same, to the last bit of a
+#' sum, for one worker and for many.
+#'
+#' When R collects a handle, its data is dropped on the workers with the next call that uses
+#' them.
+#'
+#' @section When a worker is lost:
+#' Only what was lost with it is made again, and only when it is needed: by the same functions
+#' from the same data or files. So functions may be evaluated more than once, files must stay as
+#' they are, and a data frame that was scattered is kept in the session until nothing made of it
+#' is left. Functions that draw random numbers give the same again with `.seed`. A
+#' part that is late (three quarters of the others are done, and it takes twice their time and
+#' half a second) is also made by another worker; `.speculate = FALSE` excludes that.
+#'
+#' @param cl A cluster of [cluster_start()].
+#' @param x A data frame.
+#' @param parts Number of parts, from 1 to 4096. By default one for each 50,000 rows, but at
+#'   least 32 (or one for each row) and at most 64.
+#' @param files Paths, which the workers must be able to read; one part for each.
+#' @param reader A function of a path that gives a data frame. By default
+#'   [utils::read.csv()] for names that end in `.csv`, [readRDS()] for `.rds`, and for
+#'   `.parquet` arrow's or nanoparquet's `read_parquet()`, whichever is installed.
+#' @param p Data of one of these functions.
+#' @param fun A function of a part (a data frame) that gives a data frame.
+#' @param ... Further arguments of the function. What it uses of the session is found as in
+#'   [cluster_map()].
+#' @param .seed As in [cluster_map()]: with it each part draws from a stream of its own.
+#' @param .speculate `TRUE`, the default, if late parts may be evaluated twice at the same time.
+#' @returns `partition_collect()`: a data frame. The others: a handle of class
+#'   `"muster_partition"`.
+#' @section Errors:
+#' `muster_error_input`: an argument isn't what it must be; parts have different columns; a
+#' function gave no data frame (fields `part`, `worker`). `muster_error_remote`: a function
+#' raised an error (fields as for [task_value()], and `part`). `muster_error_lost`: a part was
+#' lost with its worker more than 4 times, or no worker is left. The cluster and all
+#' other data can be used on.
+#' @section Cost:
+#' Some 200 us for each part and step. Large columns travel in shared memory.
+#' @section Source:
+#' Users of multidplyr ask for data that stays where it is (its issue 32). Making lost parts
+#' again from what they came from: Zaharia et al., Resilient Distributed Datasets (NSDI 2012).
+#' @seealso [partition_shuffle()] for groups and joins across workers.
+#' @examples
+#' cl <- cluster_start(2)
+#' p <- partition_scatter(cl, mtcars, parts = 4)
+#' p
+#' heavy <- partition_map(p, function(part) part[part$wt > 5, ])
+#' partition_collect(heavy)
+#' cluster_stop(cl)
+#' @export
+partition_scatter <- function(cl, x, parts = NULL) {
+  call <- sys.call()
+  check_cluster(cl, call)
+  if (!is.data.frame(x)) {
+    abort_input("x", "a data frame", x, call)
+  }
+  check_columns(x, call)
+  scatter(cl, plain_frame(x), check_parts(parts, call), call)
+}
+
+scatter <- function(cl, x, parts, call) {
+  rows <- frame_rows(x)
+  if (is.null(parts)) parts <- default_parts(rows)
+  start_stage(cl, parts, data_steps(x, part_ranges(rows, parts)), NULL, list(), call)
+}
+
+# Steps are functions that live as long as their stage: they are made where no cluster or
+# handle is around them, which would never be collected.
+data_steps <- function(x, ranges) {
+  force(x)
+  force(ranges)
+  function(task) {
+    rows <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
+    list(list(kind = "data", data = take_rows(x, as.integer(rows))))
+  }
+}
+
+read_steps <- function(files) {
+  force(files)
+  function(task) list(list(kind = "call", how = "read", file = files[task], name = "reader"))
+}
+
+map_steps <- function(stream) {
+  force(stream)
+  function(task) {
+    seed <- if (!is.null(stream)) .Call(ffi_stream_after, stream, task - 1)
+    list(list(kind = "call", how = "part", seed = seed, name = "fun"))
+  }
+}
+
+# The same for all tasks.
+same_steps <- function(steps) {
+  force(steps)
+  function(task) steps
+}
+
+check_columns <- function(x, call) {
+  names <- names(x)
+  if (anyNA(names) || !all(nzchar(names)) || anyDuplicated(names)) {
+    abort_muster("input", "The columns of `x` must have names that differ.",
+      argument = "x", call = call
+    )
+  }
+  check_references(as.list(x), "x", call)
+}
+
+# Makes a stage and runs it: its handle.
+start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
+                        title = NULL) {
+  shuffle <- shuffle_of(cl)
+  stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
+  stage$title <- title
+  # Before it is run: an error or an interrupt drops what is there.
+  handle <- new_partition(cl, shuffle, stage)
+  shuffle_run(shuffle, cl, stage, call)
+  handle
+}
+
+#' @rdname partition_scatter
+#' @export
+partition_read <- function(cl, files, reader = NULL, ...) {
+  call <- sys.call()
+  check_cluster(cl, call)
+  if (!is.character(files) || !length(files) || anyNA(files)) {
+    abort_input("files", "paths of files", files, call)
+  }
+  if (length(files) > 65536L) {
+    abort_input("files", "at most 65,536 paths", files, call)
+  }
+  if (is.null(reader)) {
+    reader <- reader_of(files, call)
+  } else if (!is.function(reader)) {
+    abort_input("reader", "NULL or a function of a path", reader, call)
+  }
+  files <- normalizePath(files, mustWork = FALSE)
+  job <- make_job(reader, list(...), NULL, FALSE, call)
+  start_stage(cl, length(files), read_steps(files), NULL, list(), call, job)
+}
+
+# The function that reads files with these names, all of one kind.
+reader_of <- function(files, call) {
+  ends <- unique(tolower(sub("^.*[.]", "", basename(files))))
+  if (identical(ends, "csv")) {
+    return(utils::read.csv)
+  }
+  if (identical(ends, "rds")) {
+    return(readRDS)
+  }
+  if (identical(ends, "parquet")) {
+    for (package in c("nanoparquet", "arrow")) {
+      if (requireNamespace(package, quietly = TRUE)) {
+        return(getExportedValue(package, "read_parquet"))
+      }
+    }
+    abort_muster("input", "Files that end in .parquet need package nanoparquet or arrow.",
+      argument = "files", call = call
+    )
+  }
+  abort_muster("input", "Can't tell from the names how `files` are to be read.",
+    hints = "Give a `reader`: a function of a path that gives a data frame.",
+    argument = "files", call = call
+  )
+}
+
+#' @rdname partition_scatter
+#' @export
+partition_map <- function(p, fun, ..., .seed = FALSE, .speculate = TRUE) {
+  call <- sys.call()
+  check_partition(p, "p", call)
+  fun <- find_function(fun, parent.frame(), call)
+  check_flag(.speculate, ".speculate", call)
+  seed <- map_seed(.seed, call)
+  stream <- if (!is.null(seed)) first_stream(seed)
+  job <- make_job(fun, list(...), NULL, FALSE, call)
+  start_stage(p$cl, p$stage$count, map_steps(stream), p$stage, list(), call, job, .speculate)
+}
+
+#' @rdname partition_scatter
+#' @export
+partition_collect <- function(p) {
+  call <- sys.call()
+  check_partition(p, "p", call)
+  frames <- lapply(collect_parts(p, call), `[[`, "data")
+  tryCatch(bind_frames(frames), muster_part_error = function(e) {
+    abort_muster("input", conditionMessage(e), argument = "p", call = call)
+  })
+}
+
+# The answers of all parts, with their data.
+collect_parts <- function(p, call) {
+  steps <- same_steps(list(list(kind = "give")))
+  stage <- new_stage(p$shuffle, p$stage$count, steps, near = p$stage)
+  # It has nothing to be kept.
+  on.exit({
+    release_stage(p$shuffle, stage)
+    retire_stage(p$shuffle, stage)
+  })
+  shuffle_run(p$shuffle, p$cl, stage, call)
+}

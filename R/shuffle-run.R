@@ -1,0 +1,298 @@
+# Runs a plan: its actions become tasks of the cluster, their answers its events. The plan itself
+# is src/shuffle/plan.c.
+
+# Makes all parts of a stage that aren't there. Gives what each task answered if it ran now,
+# NULL for those whose output was there before.
+shuffle_run <- function(shuffle, cl, stage, call, name = NULL) {
+  drop_released(shuffle)
+  run <- new_run(shuffle, cl, stage, call, name)
+  on.exit(run_leave(run))
+  .Call(ffi_plan_set, shuffle$plan, "want", stage$id)
+  repeat {
+    run_look(run)
+    if (run_act(run)) {
+      return(run$answers)
+    }
+    run_take(run)
+  }
+}
+
+new_run <- function(shuffle, cl, stage, call, name) {
+  run <- new.env(parent = emptyenv())
+  run$shuffle <- shuffle
+  run$nodes <- list() # by rank
+  for (node in cl) run$nodes[[.subset2(node, "rank")]] <- node
+  run$stage <- stage
+  run$call <- call
+  run$name <- name
+  run$tasks <- list()
+  run$about <- list() # of each task: list(key, worker)
+  run$jobs <- list() # that are held, by stage
+  run$answers <- vector("list", stage$count)
+  run$loss <- NULL # why the last attempt was lost
+  run
+}
+
+run_leave <- function(run) {
+  task_cancel(run$tasks)
+  .Call(ffi_plan_set, run$shuffle$plan, "unwant", 0L)
+  # What they were making may be there all the same.
+  for (about in run$about) drop_at(run$shuffle, about$worker, about$key)
+  for (held in run$jobs) .Call(ffi_job_release, held[[1L]])
+}
+
+# How the workers are; those that the caller's cluster doesn't have aren't used.
+run_look <- function(run) {
+  workers <- .Call(ffi_cluster_link, Filter(Negate(is.null), run$nodes))
+  if (!is.matrix(workers)) {
+    if (is.list(workers)) {
+      abort_muster("limit", "Can't connect the workers with each other.",
+        details = paste0(workers$call, ": ", workers$error), call = run$call
+      )
+    }
+    abort_submit(Filter(Negate(is.null), run$nodes), workers, run$call)
+  }
+  ours <- seq_len(nrow(workers)) <= length(run$nodes)
+  ours[ours] <- !vapply(run$nodes, is.null, NA)
+  workers[!ours, 2L] <- 2L
+  if (!identical(workers, run$workers)) {
+    .Call(ffi_plan_see, run$shuffle$plan, workers)
+    run$workers <- workers
+  }
+  more <- max(0L, nrow(workers) - length(run$shuffle$drops))
+  run$shuffle$drops <- c(run$shuffle$drops, rep(list(list()), more))
+}
+
+# TRUE when all is there.
+run_act <- function(run) {
+  repeat {
+    action <- .Call(ffi_plan_next, run$shuffle$plan)
+    if (is.null(action)) {
+      return(FALSE)
+    }
+    switch(action[1L],
+      run_submit(run, action),
+      run_cancel(run, action),
+      abort_lost_part(run, action),
+      return(TRUE)
+    )
+  }
+}
+
+stage_by <- function(shuffle, id) shuffle$stages[[as.character(id)]]
+
+run_submit <- function(run, action) {
+  shuffle <- run$shuffle
+  task <- action[3L]
+  worker <- action[5L]
+  base <- .Call(ffi_plan_base, shuffle$plan, action[2L], task, worker)
+  chain <- list()
+  stage <- stage_by(shuffle, action[2L])
+  at <- stage
+  while (at$id != base[1L] || (base[2L] == 0L)) {
+    chain <- c(list(at), chain)
+    if (at$id == base[1L]) break
+    at <- at$near
+  }
+  from <- NULL
+  if (base[2L] == 1L) {
+    from <- c(base[1L], task, .Call(ffi_plan_where, shuffle$plan, base[1L])[task, 1L])
+  }
+  job <- run_job(run, stage)
+  spec <- list(
+    key = action[2:4], from = from, drops = shuffle$drops[[worker]],
+    steps = unlist(lapply(chain, function(one) {
+      fill_steps(shuffle, one, task, worker, if (identical(one, stage)) job[[2L]] else one$job)
+    }), recursive = FALSE)
+  )
+  shuffle$drops[[worker]] <- list()
+  submitted <- .Call(
+    ffi_task_submit, run$nodes[worker], call_part, list(spec), job[[1L]], c(0, 0)
+  )
+  if (is.integer(submitted)) {
+    abort_submit(run$nodes[worker], submitted, run$call)
+  }
+  k <- length(run$tasks) + 1L
+  run$tasks[[k]] <- submitted
+  run$about[[k]] <- list(key = action[2:4], worker = worker)
+}
+
+# What is sent in place of part_run() itself, which every worker has.
+call_part <- function(spec) getFromNamespace("part_run", "muster")(spec)
+environment(call_part) <- asNamespace("utils")
+
+# list(pointer, number), or of NULL for a stage without functions of the user's.
+run_job <- function(run, stage) {
+  if (is.null(stage$job)) {
+    return(list(NULL, NULL))
+  }
+  key <- as.character(stage$id)
+  if (is.null(run$jobs[[key]])) {
+    held <- .Call(ffi_job_hold, Filter(Negate(is.null), run$nodes), stage$job)
+    if (is.integer(held)) {
+      abort_submit(run$nodes, held, run$call)
+    }
+    run$jobs[[key]] <- held
+  }
+  run$jobs[[key]]
+}
+
+# The steps of a task with what only the moment tells: where inputs are, what may be in memory.
+fill_steps <- function(shuffle, stage, task, worker, job) {
+  lapply(stage$steps(task), function(step) {
+    switch(step$kind,
+      call = step$job <- job,
+      split = {
+        step$memory <- shuffle_memory()
+        step$folder <- getOption("muster.shuffle_folder")
+      },
+      gather = {
+        step$part <- task
+        step$sources <- lapply(stage$far, function(far) sources_of(shuffle, far, worker))
+        step$models <- lapply(stage$far, `[[`, "model")
+      }
+    )
+    step
+  })
+}
+
+# A row for each map task: stage, task, attempt, worker (0: the reader itself), epoch.
+sources_of <- function(shuffle, far, reader) {
+  where <- .Call(ffi_plan_where, shuffle$plan, far$id)
+  worker <- where[, 2L]
+  worker[worker == reader] <- 0L
+  cbind(far$id, seq_len(far$count), where[, 1L], worker, where[, 3L])
+}
+
+# Bytes of blocks that each worker may have in memory.
+shuffle_memory <- function() {
+  set <- getOption("muster.shuffle_memory")
+  if (is.numeric(set) && length(set) == 1L && !is.na(set)) {
+    return(as.double(set))
+  }
+  .Call(ffi_share_free) / 4
+}
+
+run_cancel <- function(run, action) {
+  key <- action[2:4]
+  mine <- vapply(run$about, function(about) identical(about$key, key), NA)
+  task_cancel(run$tasks[mine])
+  run$tasks[mine] <- NULL
+  run$about[mine] <- NULL
+  drop_at(run$shuffle, action[5L], key)
+}
+
+# ---- Answers
+
+run_take <- function(run) {
+  if (!length(run$tasks)) {
+    .Call(ffi_cluster_wait) # a worker is on its way back
+    return()
+  }
+  done <- which(.Call(ffi_task_wait, run$tasks, TRUE, 0.05))
+  tasks <- run$tasks[done]
+  about <- run$about[done]
+  run$tasks[done] <- NULL
+  run$about[done] <- NULL
+  for (i in seq_along(tasks)) take_answer(run, tasks[[i]], about[[i]])
+}
+
+take_answer <- function(run, task, about) {
+  plan <- run$shuffle$plan
+  key <- about$key
+  value <- tryCatch(task_value(task), muster_error = identity)
+  if (inherits(value, "muster_error")) {
+    loss <- .Call(ffi_task_loss, task)
+    if (is.null(loss) || inherits(value, "muster_error_timeout")) {
+      value$call <- run$call
+      value$part <- key[2L]
+      raise_condition(value)
+    }
+    run$loss <- value
+    .Call(ffi_plan_tell, plan, "ended", key)
+    return()
+  }
+  if (!is.null(value$error)) {
+    abort_remote(value$error, about$worker, run$call,
+      what = paste0(part_text(run, key)), part = key[2L]
+    )
+  }
+  if (!is.null(value$wrong)) {
+    abort_part(run, key, value$wrong, about$worker, value$kind)
+  }
+  for (missing in value$missing) {
+    .Call(ffi_plan_tell, plan, "missed", as.integer(c(key, missing)))
+  }
+  if (is.null(value$missing)) {
+    run_commit(run, key, value, about$worker)
+  }
+}
+
+run_commit <- function(run, key, value, worker) {
+  told <- .Call(ffi_plan_tell, run$shuffle$plan, "done", c(key, value$self[2L]))
+  if (told != 1L) {
+    drop_at(run$shuffle, worker, key)
+    return()
+  }
+  stage <- stage_by(run$shuffle, key[1L])
+  stage$rows[key[2L]] <- value$rows
+  stage$bytes[key[2L]] <- value$bytes
+  if (!is.null(value$model) && (is.null(stage$model) || !length(stage$model))) {
+    stage$model <- value$model
+  }
+  if (!is.null(value$families)) {
+    stage$families[[key[2L]]] <- value$families
+    check_families(run, stage)
+  }
+  if (identical(stage, run$stage)) {
+    run$answers[[key[2L]]] <- value
+  }
+}
+
+# Keys of all parts, and of both sides of a join, must be able to be equal.
+check_families <- function(run, stage) {
+  known <- stage$families[lengths(stage$families) > 0L]
+  other <- if (!is.null(stage$partner)) {
+    stage$partner$families[lengths(stage$partner$families) > 0L]
+  }
+  all <- do.call(rbind, lapply(c(known, other), unname))
+  for (k in seq_len(ncol(all))) {
+    kinds <- setdiff(unique(all[, k]), "none")
+    if (length(kinds) > 1L) {
+      abort_muster("input",
+        paste0(
+          "Column `", names(known[[1L]])[k], "` can't be a key: it is a ", kinds[1L],
+          " in one part and a ", kinds[2L], " in another, which are never equal."
+        ),
+        column = names(known[[1L]])[k], call = run$call
+      )
+    }
+  }
+}
+
+part_text <- function(run, key) {
+  stage <- stage_by(run$shuffle, key[1L])
+  paste0("Part ", key[2L], if (!is.null(stage$title)) paste0(" of ", stage$title))
+}
+
+abort_part <- function(run, key, text, worker, kind) {
+  abort_muster(kind, paste0(part_text(run, key), ": ", text),
+    details = paste("On worker", worker), part = key[2L], worker = worker, call = run$call
+  )
+}
+
+# A task was lost more often than it may be, or there is no worker left.
+abort_lost_part <- function(run, action) {
+  key <- action[2:3]
+  details <- if (!is.null(run$loss)) strsplit(conditionMessage(run$loss), "\n")[[1L]]
+  details <- sub("^[xi] ", "", details)
+  abort_muster("lost",
+    if (any(run$workers[, 2L] != 2L)) {
+      paste0(part_text(run, key), " was lost with its worker again and again.")
+    } else {
+      "All workers are lost."
+    },
+    details = details, part = key[2L], worker = run$loss$worker, signal = run$loss$signal,
+    call = run$call
+  )
+}

@@ -1,0 +1,222 @@
+# What workers do with a task of a shuffle: see docs/SHUFFLE.md. The session's side is
+# shuffle-run.R.
+
+# spec: list(key, from, steps, drops).
+#   key: stage, task, attempt of what is made.
+#   from: key of a part that is here, or NULL: the first step makes something of nothing.
+#   steps: what is done one after the other, see part_step().
+# Gives list(self, rows, bytes, ...), or with `missing` (keys of inputs that weren't there),
+# `error` (of the user's function) or `wrong` (about the data).
+part_run <- function(spec) {
+  self <- .Call(ffi_worker_self)
+  for (drop in spec$drops) part_drop(drop)
+  data <- NULL
+  if (!is.null(spec$from)) {
+    kept <- the$parts[[part_name(spec$from)]]
+    if (is.null(kept) || kept$attempt != spec$from[3L]) {
+      return(list(self = self, missing = list(spec$from)))
+    }
+    data <- kept$data
+  }
+  state <- new.env(parent = emptyenv())
+  state$data <- data
+  state$result <- NULL
+  outcome <- part_failure(for (step in spec$steps) part_step(state, step, spec$key))
+  if (is.null(outcome)) {
+    outcome <- if (is.null(state$result)) part_keep(spec$key, state$data) else state$result
+  }
+  c(list(self = self), outcome)
+}
+
+# The error of steps as the session wants it, or NULL.
+part_failure <- function(code) {
+  failure <- piece_error(code)
+  condition <- failure$condition
+  if (inherits(condition, "muster_part_missing")) {
+    list(missing = condition$keys)
+  } else if (inherits(condition, "muster_part_error")) {
+    list(wrong = conditionMessage(condition), kind = condition$kind)
+  } else if (!is.null(failure)) {
+    list(error = failure)
+  }
+}
+
+part_name <- function(key) paste(key[1L], key[2L])
+
+part_keep <- function(key, data) {
+  the$parts[[part_name(key)]] <- list(attempt = key[3L], data = data)
+  list(rows = frame_rows(data), bytes = frame_bytes(data))
+}
+
+# drop: stage, task (0: all), attempt.
+part_drop <- function(drop) {
+  .Call(ffi_block_drop, as.integer(drop))
+  if (drop[2L] == 0L) {
+    gone <- startsWith(as.character(names(the$parts)), paste0(drop[1L], " "))
+    the$parts[gone] <- NULL
+  } else {
+    kept <- the$parts[[part_name(drop)]]
+    if (!is.null(kept) && kept$attempt == drop[3L]) the$parts[[part_name(drop)]] <- NULL
+  }
+}
+
+# One step. kind: "data", "call" (a function of the user's), "inner" (one of muster's), "split",
+# "gather", "give".
+part_step <- function(state, step, key) {
+  switch(step$kind,
+    data = state$data <- step$data,
+    call = state$data <- part_call(step, state$data),
+    inner = state$data <- do.call(step$fun, c(list(state$data), step$args), quote = TRUE),
+    split = state$result <- part_split(state$data, step, key),
+    gather = state$data <- part_gather(step),
+    give = state$result <- list(
+      rows = frame_rows(state$data), bytes = frame_bytes(state$data), data = state$data
+    )
+  )
+}
+
+# ---- Functions of the user's
+
+# how: "part" fun(data, ...), "read" fun(file, ...), "groups" for each group, "elements" and
+# "reduce" for map_reduce(). job: a number, or the job itself.
+part_call <- function(step, data) {
+  job <- if (is.list(step$job)) step$job else job_get(step$job)
+  prepare_packages(job$packages, job$namespaces)
+  restore <- lend_globals(job$globals)
+  on.exit(restore())
+  if (!is.null(step$seed)) {
+    kept <- keep_stream()
+    on.exit(kept(), add = TRUE)
+    assign(".Random.seed", step$seed, globalenv())
+  }
+  fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
+  value <- switch(step$how,
+    part = do.call(fun, c(list(data), job$args), quote = TRUE),
+    read = do.call(fun, c(list(step$file), job$args), quote = TRUE),
+    groups = apply_groups(
+      data, step$by, if (step$which == 2L) job$args$combine else fun, job$args$more
+    ),
+    elements = map_elements_of(step$elements, fun, job$args),
+    reduce = reduce_keys(data, if (step$which == 2L) job$args$combine else job$args$reduce)
+  )
+  if (!is.data.frame(value)) {
+    part_error(paste0("`", step$name, "` must give a data frame, not ", describe(value), "."))
+  }
+  plain_frame(value)
+}
+
+# ---- Blocks
+
+# Rows by their key's part; each part's rows are a block.
+part_split <- function(data, step, key) {
+  if (is_empty(data)) {
+    families <- NULL
+    rows <- integer(step$parts)
+    blocks <- vector("list", step$parts)
+  } else {
+    families <- key_families(data, step$by)
+    sorted <- .Call(ffi_key_split, key_columns(data, step$by), frame_rows(data), step$parts)
+    rows <- diff(sorted$begin)
+    blocks <- split_rows(data, sorted)
+  }
+  folder <- if (is.null(step$folder)) tempdir() else step$folder
+  path <- file.path(folder, paste(c("blocks", Sys.getpid(), key), collapse = "-"))
+  written <- .Call(
+    ffi_block_write, blocks, rows, as.integer(key), c(frame_bytes(data), step$memory), path
+  )
+  if (is.list(written)) {
+    unlink(path)
+    part_error(paste0(
+      "Can't write ", bytes_text(frame_bytes(data)), " of blocks to ", folder, ": ",
+      written$error, "."
+    ), "limit")
+  }
+  list(
+    rows = frame_rows(data), bytes = written[1L], spilled = written[2L] == 1,
+    families = families, model = take_rows(data, integer())
+  )
+}
+
+# sources: list of matrices, one for each input, whose rows are map tasks in their order.
+part_gather <- function(step) {
+  asked <- do.call(rbind, step$sources)
+  states <- .Call(ffi_block_fetch, asked)
+  if (any(states != 0L)) {
+    part_missing(asked[states != 0L, , drop = FALSE])
+  }
+  inputs <- lapply(seq_along(step$sources), function(i) {
+    sources <- step$sources[[i]]
+    frames <- lapply(seq_len(nrow(sources)), function(k) {
+      block <- .Call(ffi_block_read, sources[k, 1:3], step$part)
+      if (is.list(block) && !is.data.frame(block)) {
+        part_missing(sources[k, , drop = FALSE])
+      }
+      block
+    })
+    some <- !vapply(frames, is.null, NA)
+    if (any(some)) {
+      bind_frames(frames[some], which(some))
+    } else if (is.null(step$models[[i]])) {
+      empty_frame()
+    } else {
+      step$models[[i]]
+    }
+  })
+  if (length(inputs) == 1L) {
+    return(inputs[[1L]])
+  }
+  join_frames(inputs[[1L]], inputs[[2L]], step$by_x, step$by_y, step$all)
+}
+
+part_missing <- function(sources) {
+  keys <- lapply(seq_len(nrow(sources)), function(k) sources[k, 1:3])
+  condition <- list(message = "blocks that aren't there", call = NULL, keys = keys)
+  stop(structure(condition, class = c("muster_part_missing", "error", "condition"))) # tidy: not shown
+}
+
+# ---- map_reduce()
+
+# All that a function gives for some elements: list(key, value), or a data frame with these.
+map_elements_of <- function(elements, fun, args) {
+  frames <- lapply(seq_along(elements), function(i) {
+    key_values(do.call(fun, c(list(elements[[i]]), args$more), quote = TRUE))
+  })
+  bind_frames(frames)
+}
+
+key_values <- function(value) {
+  if (is.null(value)) {
+    return(empty_frame())
+  }
+  ok <- is.list(value) && all(c("key", "value") %in% names(value)) &&
+    length(value$key) == length(value$value)
+  if (!ok) {
+    part_error(paste0(
+      "`map` must give a list or data frame with `key` and `value` of one length, not ",
+      describe(value), "."
+    ))
+  }
+  new_frame(list(key = value$key, value = value$value), length(value$key))
+}
+
+# A vector if all values are single ones.
+simpler <- function(values) {
+  single <- length(values) && all(vapply(values, function(v) is.atomic(v) && length(v) == 1L, NA))
+  if (single) do.call(c, values) else values
+}
+
+# For each key fun(key, values).
+reduce_keys <- function(x, fun) {
+  if (frame_rows(x) == 0L) {
+    return(x)
+  }
+  groups <- key_groups(x, "key")
+  n <- length(groups$first)
+  sorted <- .Call(ffi_rows_sort, groups$group, n)
+  keys <- x$key[groups$first]
+  values <- lapply(seq_len(n), function(k) {
+    rows <- sorted$rows[(sorted$begin[k] + 1L):sorted$begin[k + 1L]]
+    fun(keys[[k]], x$value[rows])
+  })
+  new_frame(list(key = keys, value = simpler(values)), n)
+}

@@ -1,0 +1,98 @@
+// Links between workers: the session makes a socketpair for each pair of incarnations and
+// hands the ends over. What they are for: docs/SHUFFLE.md. The contract is in run.h.
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/run.h"
+#include "pool/run_int.h"
+#include "wire/link.h"
+
+// pair_at gives what is noted of a pair: 0, or which incarnations have a link.
+static uint64_t *pair_at(struct mst_cluster *cluster, uint32_t i, uint32_t j) {
+  return &cluster->links[(size_t)i * cluster->link_count + j];
+}
+
+static uint64_t pair_of(uint32_t epoch_i, uint32_t epoch_j) {
+  return ((uint64_t)epoch_i + 1) << 32 | ((uint64_t)epoch_j + 1);
+}
+
+// make_room for as many workers as there are now; what is noted stays.
+static int make_room(struct mst_cluster *cluster, struct mst_err *err) {
+  const uint32_t n = cluster->pool.count, before = cluster->link_count;
+  if (n <= before) return 0;
+  uint64_t *links = calloc((size_t)n * n, sizeof *links);
+  if (links == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for links");
+  }
+  for (uint32_t i = 0; i < before; i++) {
+    memcpy(links + (size_t)i * n, cluster->links + (size_t)i * before,
+           before * sizeof *links);
+  }
+  free(cluster->links);
+  cluster->links = links;
+  cluster->link_count = n;
+  return 0;
+}
+
+// tell sends one end. With a descriptor a frame is sent at once or not at all.
+static int tell(struct mst_peer *peer, const struct mst_peer *other, int fd,
+                struct mst_err *err) {
+  const struct mst_link_msg msg = {.worker = other->index,
+                                   .epoch = mst_peer_worker(other)->epoch};
+  struct mst_head head = {.kind = MST_KIND_LINK,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = mst_peer_worker(peer)->epoch};
+  uint8_t bytes[MST_LINK_BYTES];
+  mst_link_encode(&msg, bytes);
+  struct mst_blob *blob = mst_blob_new();
+  if (blob == NULL || mst_buf_append(&blob->buf, bytes, sizeof bytes) != 0) {
+    mst_blob_release(blob);
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a frame");
+  }
+  const int rc = mst_chan_send(&peer->control, &head, blob, &fd, 1, 0, err);
+  mst_blob_release(blob);
+  return rc;
+}
+
+// link_pair returns 0, or an error; one worker may have got an end then, whose other end is
+// closed: it will find that out.
+static int link_pair(struct mst_peer *a, struct mst_peer *b,
+                     struct mst_err *err) {
+  int pair[2];
+  int rc = mst_net_pair(pair, err);
+  if (rc != 0) return rc;
+  rc = tell(a, b, pair[0], err);
+  if (rc == 0) rc = tell(b, a, pair[1], err);
+  mst_net_close(&pair[0]);
+  mst_net_close(&pair[1]);
+  return rc;
+}
+
+int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err) {
+  MST_ASSERT_HOLDS(cluster->session);
+  int left = 0;
+  const int rc = make_room(cluster, err);
+  if (rc != 0) return rc;
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    struct mst_peer *a = cluster->peers[i];
+    if (!mst_peer_is_up(a) || a->control.fd < 0) continue;
+    for (uint32_t j = i + 1; j < cluster->pool.count; j++) {
+      struct mst_peer *b = cluster->peers[j];
+      if (!mst_peer_is_up(b) || b->control.fd < 0) continue;
+      uint64_t *noted = pair_at(cluster, i, j);
+      const uint64_t now =
+          pair_of(mst_peer_worker(a)->epoch, mst_peer_worker(b)->epoch);
+      if (*noted == now) continue;
+      const int linked = link_pair(a, b, err);
+      if (linked == 0) {
+        *noted = now;
+      } else if (linked == -MST_EAGAIN || linked == -MST_ECLOSED) {
+        left++; // it has no time now, or is about to be lost
+      } else {
+        return linked;
+      }
+    }
+  }
+  return left;
+}

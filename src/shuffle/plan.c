@@ -1,0 +1,594 @@
+// The plan of a shuffle: see plan.h.
+//
+// Stages only refer to earlier ones, so one pass from the last to the first finds what is
+// needed. Which part is where is kept in the tasks; there are no lists besides, which could
+// disagree with them.
+#include "shuffle/plan_int.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_err.h"
+
+int mst_plan_init(struct mst_plan *plan, uint32_t workers) {
+  memset(plan, 0, sizeof *plan);
+  return mst_plan_workers(plan, workers);
+}
+
+void mst_plan_free(struct mst_plan *plan) {
+  for (uint32_t i = 0; i < plan->stage_count; i++)
+    free(plan->stages[i].tasks);
+  free(plan->stages);
+  free(plan->workers);
+  memset(plan, 0, sizeof *plan);
+}
+
+int mst_plan_workers(struct mst_plan *plan, uint32_t workers) {
+  if (workers <= plan->worker_count) return 0;
+  struct mst_plan_worker *more =
+      realloc(plan->workers, workers * sizeof *plan->workers);
+  if (more == NULL) return -MST_EMEM;
+  memset(more + plan->worker_count, 0,
+         (workers - plan->worker_count) * sizeof *more);
+  plan->workers = more;
+  plan->worker_count = workers;
+  return 0;
+}
+
+static int is_stage(const struct mst_plan *plan, uint32_t stage) {
+  return stage < plan->stage_count && plan->stages[stage].tasks != NULL;
+}
+
+int mst_plan_add(struct mst_plan *plan, uint32_t count, uint32_t near,
+                 const uint32_t far[2], int speculate, uint32_t *stage) {
+  if (count == 0 || count > MST_PLAN_TASKS_MAX) return -MST_ELIMIT;
+  if (near != MST_PLAN_NONE &&
+      (!is_stage(plan, near) || plan->stages[near].count != count)) {
+    return -MST_EINPUT;
+  }
+  for (int k = 0; k < 2; k++) {
+    if (far[k] != MST_PLAN_NONE && !is_stage(plan, far[k])) return -MST_EINPUT;
+  }
+  struct mst_plan_stage *more =
+      realloc(plan->stages, (plan->stage_count + 1) * sizeof *plan->stages);
+  if (more == NULL) return -MST_EMEM;
+  plan->stages = more;
+  struct mst_plan_task *tasks = calloc(count, sizeof *tasks);
+  if (tasks == NULL) return -MST_EMEM;
+  plan->stages[plan->stage_count] =
+      (struct mst_plan_stage){.tasks = tasks,
+                              .count = count,
+                              .near = near,
+                              .far = {far[0], far[1]},
+                              .speculate = speculate != 0};
+  *stage = plan->stage_count++;
+  return 0;
+}
+
+void mst_plan_want(struct mst_plan *plan, uint32_t stage) {
+  MST_ASSERT(is_stage(plan, stage));
+  plan->stages[stage].wanted = 1;
+}
+
+// ---- copies
+
+static void set_idle(struct mst_plan *plan, uint32_t worker) {
+  plan->workers[worker].attempt = 0;
+}
+
+static struct mst_plan_copy *find_copy(struct mst_plan_task *task,
+                                       uint32_t attempt) {
+  for (uint32_t k = 0; attempt != 0 && k < MST_PLAN_COPIES; k++) {
+    if (task->copies[k].attempt == attempt) return &task->copies[k];
+  }
+  return NULL;
+}
+
+static void end_copy(struct mst_plan *plan, struct mst_plan_task *task,
+                     struct mst_plan_copy *copy) {
+  if (copies_of(task) > 1) plan->extra--;
+  set_idle(plan, copy->worker);
+  copy->attempt = 0;
+  copy->cancel = 0;
+}
+
+// lose_task counts an attempt that came to nothing.
+static void lose_task(struct mst_plan *plan, struct mst_plan_task *task) {
+  plan->lost++;
+  task->losses++;
+  if (task->losses > MST_PLAN_LOSSES_MAX && task->state == MST_PLAN_IDLE &&
+      copies_of(task) == 0) {
+    task->state = MST_PLAN_FAILED;
+  }
+}
+
+static void undo(struct mst_plan_stage *stage, struct mst_plan_task *task) {
+  if (task->state == MST_PLAN_DONE) stage->done--;
+  task->state = MST_PLAN_IDLE;
+}
+
+void mst_plan_unwant(struct mst_plan *plan) {
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    struct mst_plan_stage *stage = &plan->stages[s];
+    stage->wanted = stage->needed = 0;
+    for (uint32_t t = 0; stage->tasks != NULL && t < stage->count; t++) {
+      struct mst_plan_task *task = &stage->tasks[t];
+      for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
+        if (task->copies[k].attempt != 0)
+          end_copy(plan, task, &task->copies[k]);
+      }
+      task->losses = 0;
+      if (task->state == MST_PLAN_FAILED) task->state = MST_PLAN_IDLE;
+    }
+  }
+}
+
+void mst_plan_forget(struct mst_plan *plan, uint32_t stage) {
+  MST_ASSERT(is_stage(plan, stage));
+  for (uint32_t t = 0; t < plan->stages[stage].count; t++)
+    undo(&plan->stages[stage], &plan->stages[stage].tasks[t]);
+}
+
+void mst_plan_retire(struct mst_plan *plan, uint32_t stage) {
+  MST_ASSERT(is_stage(plan, stage));
+  struct mst_plan_stage *old = &plan->stages[stage];
+  for (uint32_t t = 0; t < old->count; t++)
+    MST_ASSERT(copies_of(&old->tasks[t]) == 0);
+  free(old->tasks);
+  *old = (struct mst_plan_stage){.near = MST_PLAN_NONE,
+                                 .far = {MST_PLAN_NONE, MST_PLAN_NONE}};
+}
+
+// ---- events
+
+// lose_worker takes back what an incarnation had made and was making.
+static void lose_worker(struct mst_plan *plan, uint32_t worker) {
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    struct mst_plan_stage *stage = &plan->stages[s];
+    for (uint32_t t = 0; stage->tasks != NULL && t < stage->count; t++) {
+      struct mst_plan_task *task = &stage->tasks[t];
+      for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
+        struct mst_plan_copy *copy = &task->copies[k];
+        if (copy->attempt == 0 || copy->worker != worker) continue;
+        end_copy(plan, task, copy);
+        lose_task(plan, task);
+      }
+      if (task->state == MST_PLAN_DONE && task->worker == worker) {
+        undo(stage, task);
+      }
+    }
+  }
+}
+
+void mst_plan_up(struct mst_plan *plan, uint32_t worker, uint32_t epoch) {
+  MST_ASSERT(worker < plan->worker_count);
+  struct mst_plan_worker *at = &plan->workers[worker];
+  if (at->epoch != epoch) lose_worker(plan, worker);
+  at->epoch = epoch;
+  at->up = 1;
+  at->gone = 0;
+}
+
+void mst_plan_down(struct mst_plan *plan, uint32_t worker, int gone) {
+  MST_ASSERT(worker < plan->worker_count);
+  lose_worker(plan, worker);
+  plan->workers[worker].up = 0;
+  plan->workers[worker].gone = gone != 0;
+}
+
+static struct mst_plan_task *task_at(struct mst_plan *plan, uint32_t stage,
+                                     uint32_t task) {
+  if (!is_stage(plan, stage) || task >= plan->stages[stage].count) return NULL;
+  return &plan->stages[stage].tasks[task];
+}
+
+int mst_plan_done(struct mst_plan *plan, uint32_t stage, uint32_t index,
+                  uint32_t attempt, uint32_t epoch, int64_t now_ns) {
+  struct mst_plan_task *task = task_at(plan, stage, index);
+  if (task == NULL || attempt == 0 || attempt > task->attempts) return -1;
+  if (task->state == MST_PLAN_DONE && task->attempt == attempt) return -1;
+  struct mst_plan_copy *copy = find_copy(task, attempt);
+  if (copy == NULL || copy->cancel || copy->epoch != epoch ||
+      task->state != MST_PLAN_IDLE) {
+    plan->late++;
+    if (copy != NULL) end_copy(plan, task, copy);
+    return 0;
+  }
+  task->state = MST_PLAN_DONE;
+  task->worker = copy->worker;
+  task->epoch = copy->epoch;
+  task->attempt = attempt;
+  task->took_ns = now_ns > copy->since_ns ? now_ns - copy->since_ns : 1;
+  plan->stages[stage].done++;
+  plan->committed++;
+  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
+    struct mst_plan_copy *other = &task->copies[k];
+    if (other->attempt == 0 || other == copy) continue;
+    other->cancel = 1;
+    if (other->attempt < attempt) plan->won++;
+  }
+  end_copy(plan, task, copy);
+  return 1;
+}
+
+void mst_plan_ended(struct mst_plan *plan, uint32_t stage, uint32_t index,
+                    uint32_t attempt) {
+  struct mst_plan_task *task = task_at(plan, stage, index);
+  struct mst_plan_copy *copy = task == NULL ? NULL : find_copy(task, attempt);
+  if (copy == NULL) return; // the worker's end was known before
+  end_copy(plan, task, copy);
+  lose_task(plan, task);
+}
+
+void mst_plan_missed(struct mst_plan *plan, uint32_t stage, uint32_t index,
+                     uint32_t attempt, uint32_t in_stage, uint32_t in_index,
+                     uint32_t in_attempt) {
+  struct mst_plan_task *task = task_at(plan, stage, index);
+  struct mst_plan_task *input = task_at(plan, in_stage, in_index);
+  struct mst_plan_copy *copy = task == NULL ? NULL : find_copy(task, attempt);
+  if (input != NULL && input->state == MST_PLAN_DONE &&
+      input->attempt == in_attempt) {
+    undo(&plan->stages[in_stage], input);
+    lose_task(plan, input);
+  }
+  plan->missed++;
+  if (copy != NULL) end_copy(plan, task, copy);
+}
+
+// ---- what is needed
+
+static int has_all(const struct mst_plan *plan, uint32_t stage) {
+  if (stage == MST_PLAN_NONE) return 1;
+  return plan->stages[stage].done == plan->stages[stage].count;
+}
+
+static int is_at(const struct mst_plan *plan, const struct mst_plan_task *task,
+                 uint32_t worker) {
+  return task->state == MST_PLAN_DONE && task->worker == worker &&
+         task->epoch == plan->workers[worker].epoch;
+}
+
+int mst_plan_base(const struct mst_plan *plan, uint32_t stage, uint32_t task,
+                  uint32_t worker, uint32_t *base) {
+  for (*base = stage; plan->stages[*base].near != MST_PLAN_NONE;) {
+    *base = plan->stages[*base].near;
+    if (is_at(plan, &plan->stages[*base].tasks[task], worker)) return 1;
+  }
+  return 0;
+}
+
+// far_ready tells whether all is there that a task reads from other workers, if it
+// runs at this one (MST_PLAN_NONE: at one that has nothing of it).
+static int far_ready(const struct mst_plan *plan, uint32_t stage, uint32_t task,
+                     uint32_t worker) {
+  for (uint32_t s = stage;;) {
+    const struct mst_plan_stage *at = &plan->stages[s];
+    if (!has_all(plan, at->far[0]) || !has_all(plan, at->far[1])) return 0;
+    s = at->near;
+    if (s == MST_PLAN_NONE) return 1;
+    if (worker != MST_PLAN_NONE &&
+        is_at(plan, &plan->stages[s].tasks[task], worker)) {
+      return 1;
+    }
+  }
+}
+
+// need_inputs marks the stages that a task wants before it can run.
+static void need_inputs(struct mst_plan *plan, uint32_t stage, uint32_t task) {
+  for (uint32_t s = stage; s != MST_PLAN_NONE; s = plan->stages[s].near) {
+    const struct mst_plan_stage *at = &plan->stages[s];
+    if (s != stage && at->tasks[task].state == MST_PLAN_DONE) return;
+    for (int k = 0; k < 2; k++) {
+      if (at->far[k] != MST_PLAN_NONE) plan->stages[at->far[k]].needed = 1;
+    }
+  }
+}
+
+static void find_needed(struct mst_plan *plan) {
+  for (uint32_t s = plan->stage_count; s-- > 0;)
+    plan->stages[s].needed = plan->stages[s].wanted;
+  for (uint32_t s = plan->stage_count; s-- > 0;) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (!stage->needed || stage->done == stage->count) continue;
+    for (uint32_t t = 0; t < stage->count; t++) {
+      // One that runs has read its inputs, or will say that it couldn't.
+      const struct mst_plan_task *task = &stage->tasks[t];
+      if (task->state == MST_PLAN_IDLE && copies_of(task) == 0) {
+        need_inputs(plan, s, t);
+      }
+    }
+  }
+}
+
+// ---- which worker
+
+static int can_take(const struct mst_plan *plan, uint32_t worker) {
+  return plan->workers[worker].up && plan->workers[worker].attempt == 0;
+}
+
+static int has_idle(const struct mst_plan *plan) {
+  for (uint32_t w = 0; w < plan->worker_count; w++) {
+    if (can_take(plan, w)) return 1;
+  }
+  return 0;
+}
+
+// home_of gives the worker that has what a task works on, MST_PLAN_NONE if none has.
+static uint32_t home_of(const struct mst_plan *plan, uint32_t stage,
+                        uint32_t task) {
+  for (uint32_t s = plan->stages[stage].near; s != MST_PLAN_NONE;
+       s = plan->stages[s].near) {
+    const struct mst_plan_task *near = &plan->stages[s].tasks[task];
+    if (near->state == MST_PLAN_DONE) return near->worker;
+  }
+  return MST_PLAN_NONE;
+}
+
+// free_worker gives one that may take a task now, MST_PLAN_NONE if none may.
+static uint32_t free_worker(const struct mst_plan *plan, uint32_t stage,
+                            uint32_t task) {
+  const uint32_t home = home_of(plan, stage, task);
+  if (home != MST_PLAN_NONE) {
+    return can_take(plan, home) && far_ready(plan, stage, task, home)
+               ? home
+               : MST_PLAN_NONE;
+  }
+  if (!far_ready(plan, stage, task, MST_PLAN_NONE)) return MST_PLAN_NONE;
+  for (uint32_t k = 0; k < plan->worker_count; k++) {
+    const uint32_t worker = (task + k) % plan->worker_count;
+    if (can_take(plan, worker)) return worker;
+  }
+  return MST_PLAN_NONE;
+}
+
+static int run(struct mst_plan *plan, uint32_t stage, uint32_t index,
+               uint32_t worker, int64_t now_ns,
+               struct mst_plan_action *action) {
+  struct mst_plan_task *task = &plan->stages[stage].tasks[index];
+  uint32_t k = 0;
+  while (task->copies[k].attempt != 0)
+    k++;
+  MST_ASSERT(k < MST_PLAN_COPIES);
+  const int is_extra = copies_of(task) > 0;
+  struct mst_plan_worker *at = &plan->workers[worker];
+  task->copies[k] = (struct mst_plan_copy){.attempt = ++task->attempts,
+                                           .worker = worker,
+                                           .epoch = at->epoch,
+                                           .since_ns = now_ns};
+  at->stage = stage;
+  at->task = index;
+  at->attempt = task->attempts;
+  plan->attempts++;
+  plan->extra += (uint32_t)is_extra;
+  plan->speculated += (uint64_t)is_extra;
+  *action = (struct mst_plan_action){MST_PLAN_RUN,   stage,  index,
+                                     task->attempts, worker, at->epoch};
+  return 1;
+}
+
+static int next_run(struct mst_plan *plan, int64_t now_ns,
+                    struct mst_plan_action *action) {
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (!stage->needed || stage->done == stage->count) continue;
+    for (uint32_t t = 0; t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      if (task->state != MST_PLAN_IDLE || copies_of(task) > 0) continue;
+      const uint32_t worker = free_worker(plan, s, t);
+      if (worker != MST_PLAN_NONE) {
+        return run(plan, s, t, worker, now_ns, action);
+      }
+    }
+  }
+  return 0;
+}
+
+// ---- tasks that are late
+
+// median_ns of what the stage's tasks that are done took, found by halving: no memory.
+static int64_t median_ns(const struct mst_plan_stage *stage) {
+  int64_t low = 0, high = INT64_MAX / 4;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    uint32_t below = 0;
+    for (uint32_t t = 0; t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      below += task->state == MST_PLAN_DONE && task->took_ns <= middle;
+    }
+    if (2 * below >= stage->done) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
+                             uint32_t index) {
+  const struct mst_plan_task *task = &plan->stages[stage].tasks[index];
+  for (uint32_t k = 0; k < plan->worker_count; k++) {
+    const uint32_t worker = (index + k) % plan->worker_count;
+    int has_it = 0;
+    for (uint32_t c = 0; c < MST_PLAN_COPIES; c++) {
+      has_it |=
+          task->copies[c].attempt != 0 && task->copies[c].worker == worker;
+    }
+    if (!has_it && can_take(plan, worker) &&
+        far_ready(plan, stage, index, worker)) {
+      return worker;
+    }
+  }
+  return MST_PLAN_NONE;
+}
+
+static int64_t youngest_ns(const struct mst_plan_task *task) {
+  int64_t since_ns = INT64_MIN;
+  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
+    const struct mst_plan_copy *copy = &task->copies[k];
+    if (copy->attempt != 0 && copy->since_ns > since_ns) {
+      since_ns = copy->since_ns;
+    }
+  }
+  return since_ns;
+}
+
+// late_ns gives how long a task of a stage may run before it is late, INT64_MAX while
+// nothing is known of the stage.
+static int64_t late_ns(const struct mst_plan_stage *stage) {
+  if (stage->done == 0) return INT64_MAX;
+  const int64_t limit_ns = 2 * median_ns(stage);
+  return limit_ns < MST_PLAN_LATE_NS ? MST_PLAN_LATE_NS : limit_ns;
+}
+
+// is_stuck tells whether what a worker runs is late: then what waits for this worker alone
+// may be made elsewhere.
+static int is_stuck(const struct mst_plan *plan, uint32_t worker,
+                    int64_t now_ns) {
+  const struct mst_plan_worker *at = &plan->workers[worker];
+  if (at->attempt == 0) return 0;
+  const struct mst_plan_stage *stage = &plan->stages[at->stage];
+  const struct mst_plan_task *task = &stage->tasks[at->task];
+  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
+    const struct mst_plan_copy *copy = &task->copies[k];
+    if (copy->attempt != at->attempt) continue;
+    const int64_t runs_ns = now_ns - copy->since_ns;
+    // Nothing of its stage tells how long it should take: it may wait for somebody who is
+    // stuck himself.
+    if (stage->done == 0) return runs_ns >= MST_PLAN_STUCK_NS;
+    return runs_ns >= MST_PLAN_LATE_NS && runs_ns >= late_ns(stage);
+  }
+  return 0;
+}
+
+// find_stuck gives the next worker from `from` on that is stuck, MST_PLAN_NONE if none is, or
+// if no worker could take what waits for it.
+static uint32_t find_stuck(const struct mst_plan *plan, uint32_t from,
+                           int64_t now_ns) {
+  for (uint32_t w = has_idle(plan) ? from : plan->worker_count;
+       w < plan->worker_count; w++) {
+    if (is_stuck(plan, w, now_ns)) return w;
+  }
+  return MST_PLAN_NONE;
+}
+
+// move_from runs elsewhere a task that waits for this worker.
+static int move_from(struct mst_plan *plan, uint32_t stuck, int64_t now_ns,
+                     struct mst_plan_action *action) {
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (!stage->needed || !stage->speculate || stage->done == stage->count) {
+      continue;
+    }
+    for (uint32_t t = 0; t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      if (task->state != MST_PLAN_IDLE || copies_of(task) > 0 ||
+          home_of(plan, s, t) != stuck) {
+        continue;
+      }
+      const uint32_t worker = other_worker(plan, s, t);
+      if (worker != MST_PLAN_NONE) {
+        return run(plan, s, t, worker, now_ns, action);
+      }
+    }
+  }
+  return 0;
+}
+
+// next_moved runs a task elsewhere whose worker is stuck in another one. Without it a stage
+// would never come to the three quarters from which on late tasks get copies.
+static int next_moved(struct mst_plan *plan, int64_t now_ns,
+                      struct mst_plan_action *action) {
+  uint32_t stuck = find_stuck(plan, 0, now_ns);
+  while (stuck != MST_PLAN_NONE) {
+    if (move_from(plan, stuck, now_ns, action)) return 1;
+    stuck = find_stuck(plan, stuck + 1, now_ns);
+  }
+  return 0;
+}
+
+static int next_copy(struct mst_plan *plan, int64_t now_ns,
+                     struct mst_plan_action *action) {
+  const uint32_t most = plan->worker_count < 20 ? 1 : plan->worker_count / 10;
+  if (plan->extra >= most || !has_idle(plan)) return 0;
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (!stage->needed || !stage->speculate || stage->done == stage->count ||
+        (uint64_t)4 * stage->done < (uint64_t)3 * stage->count) {
+      continue;
+    }
+    const int64_t limit_ns = late_ns(stage);
+    for (uint32_t t = 0; t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      const uint32_t copies = copies_of(task);
+      if (task->state != MST_PLAN_IDLE || copies == 0 ||
+          copies == MST_PLAN_COPIES || now_ns - youngest_ns(task) < limit_ns) {
+        continue;
+      }
+      const uint32_t worker = other_worker(plan, s, t);
+      if (worker != MST_PLAN_NONE) {
+        return run(plan, s, t, worker, now_ns, action);
+      }
+    }
+  }
+  return 0;
+}
+
+// ---- actions
+
+static int next_cancel(struct mst_plan *plan, struct mst_plan_action *action) {
+  for (uint32_t w = 0; w < plan->worker_count; w++) {
+    const struct mst_plan_worker *at = &plan->workers[w];
+    if (at->attempt == 0) continue;
+    struct mst_plan_task *task = task_at(plan, at->stage, at->task);
+    struct mst_plan_copy *copy = find_copy(task, at->attempt);
+    if (copy == NULL || !copy->cancel) continue;
+    *action = (struct mst_plan_action){MST_PLAN_CANCEL, at->stage, at->task,
+                                       copy->attempt,   w,         copy->epoch};
+    end_copy(plan, task, copy);
+    return 1;
+  }
+  return 0;
+}
+
+static int next_failed(const struct mst_plan *plan,
+                       struct mst_plan_action *action) {
+  uint32_t left = 0;
+  for (uint32_t w = 0; w < plan->worker_count; w++)
+    left += !plan->workers[w].gone;
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (!stage->needed || stage->done == stage->count) continue;
+    for (uint32_t t = 0; t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      if (task->state == MST_PLAN_DONE) continue;
+      if (task->state != MST_PLAN_FAILED && left > 0) continue;
+      *action = (struct mst_plan_action){
+          .kind = MST_PLAN_FAIL, .stage = s, .task = t};
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static int is_finished(const struct mst_plan *plan) {
+  for (uint32_t s = 0; s < plan->stage_count; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (stage->wanted && stage->done < stage->count) return 0;
+  }
+  return 1;
+}
+
+int mst_plan_next(struct mst_plan *plan, int64_t now_ns,
+                  struct mst_plan_action *action) {
+  if (next_cancel(plan, action)) return 1;
+  if (is_finished(plan)) {
+    *action = (struct mst_plan_action){.kind = MST_PLAN_FINISHED};
+    return 1;
+  }
+  find_needed(plan);
+  if (next_failed(plan, action)) return 1;
+  return next_run(plan, now_ns, action) || next_moved(plan, now_ns, action) ||
+         next_copy(plan, now_ns, action);
+}

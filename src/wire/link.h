@@ -1,0 +1,64 @@
+// wire/link: messages of the links between workers, and of how they get them. Pure, see
+// wire.h, whose conventions hold here too: encoders assert ranges, decoders check them
+// and want every byte used.
+#ifndef MST_WIRE_LINK_H
+#define MST_WIRE_LINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// Blocks that one map task makes at most: parts of what it is made for.
+#define MST_BLOCKS_MAX 4096u
+
+// LINK, with one descriptor: the other end of it is with this worker.
+struct mst_link_msg {
+  uint32_t worker, epoch;
+};
+#define MST_LINK_BYTES 8u
+void mst_link_encode(const struct mst_link_msg *msg,
+                     uint8_t out[MST_LINK_BYTES]);
+int mst_link_decode(const uint8_t *bytes, size_t n, struct mst_link_msg *msg);
+
+// WANT, and NONE: the blocks of one attempt of a map task.
+struct mst_want {
+  uint32_t stage, task, attempt; // attempt from 1
+};
+#define MST_WANT_BYTES 12u
+void mst_want_encode(const struct mst_want *want, uint8_t out[MST_WANT_BYTES]);
+int mst_want_decode(const uint8_t *bytes, size_t n, struct mst_want *want);
+
+// One block inside of a segment or a file.
+struct mst_block {
+  uint64_t offset; // a multiple of MST_SEGMENT_ALIGN
+  uint64_t bytes;  // with vectors and stream; 0: no rows
+  uint64_t stream; // where the R bytes begin, from offset on; below bytes
+  uint64_t rows;
+  uint64_t
+      check; // mst_hash of the bytes, 0 in a segment, which nobody can change
+};
+#define MST_BLOCK_BYTES 40u
+
+// HAVE: what was wanted, with its segment (then the size of it comes first), or as a
+// file. The blocks lie behind each other.
+struct mst_have {
+  struct mst_want want;
+  uint64_t
+      size; // of the segment or the file; 0: there are no rows, and neither
+  uint32_t count;
+  uint16_t path_bytes; // 0: a segment
+  const char *path;    // not ended by NUL
+  const uint8_t *blocks;
+};
+#define MST_HAVE_HEAD_BYTES 32u
+// mst_have_bytes gives the size of the message.
+size_t mst_have_bytes(const struct mst_have *have);
+// mst_have_encode writes it, with blocks taken from an array; have->blocks isn't looked at.
+void mst_have_encode(const struct mst_have *have,
+                     const struct mst_block *blocks, uint8_t *out);
+// mst_have_decode checks all blocks. What is filled points into the bytes.
+int mst_have_decode(const uint8_t *bytes, size_t n, struct mst_have *have);
+// mst_have_block gives one block of those that were checked.
+void mst_have_block(const struct mst_have *have, uint32_t index,
+                    struct mst_block *block);
+
+#endif

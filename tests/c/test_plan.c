@@ -1,0 +1,342 @@
+// Tests of shuffle/plan: one situation each. tests/sim/shuffle.c plays random ones.
+#include <string.h>
+
+#include "base/mst_err.h"
+#include "mst_test.h"
+#include "shuffle/plan.h"
+
+#define NONE MST_PLAN_NONE
+#define MS INT64_C(1000000)
+
+static const uint32_t no_far[2] = {NONE, NONE};
+
+// A plan with `workers` up and the stages of a shuffle: source, split, gather.
+static void shuffle_of(struct mst_plan *plan, uint32_t workers, uint32_t maps,
+                       uint32_t reduces) {
+  uint32_t stage;
+  CHECK_INT(mst_plan_init(plan, workers), 0);
+  for (uint32_t w = 0; w < workers; w++)
+    mst_plan_up(plan, w, 0);
+  CHECK_INT(mst_plan_add(plan, maps, NONE, no_far, 1, &stage), 0);
+  CHECK_INT(mst_plan_add(plan, maps, 0, no_far, 1, &stage), 0);
+  CHECK_INT(mst_plan_add(plan, reduces, NONE, (uint32_t[]){1, NONE}, 1, &stage),
+            0);
+  CHECK_INT(stage, 2);
+}
+
+static int next(struct mst_plan *plan, int64_t now_ns,
+                struct mst_plan_action *action) {
+  const char *wrong = mst_plan_check(plan);
+  if (wrong != NULL) CHECK_TEXT(wrong, "");
+  const int rc = mst_plan_next(plan, now_ns, action);
+  wrong = mst_plan_check(plan);
+  if (wrong != NULL) CHECK_TEXT(wrong, "");
+  return rc;
+}
+
+static int commit(struct mst_plan *plan, const struct mst_plan_action *run,
+                  int64_t now_ns) {
+  return mst_plan_done(plan, run->stage, run->task, run->attempt, run->epoch,
+                       now_ns);
+}
+
+// Runs and commits all that comes, 10 ms each; how many attempts that were of each stage.
+static void play(struct mst_plan *plan, uint32_t runs[3]) {
+  struct mst_plan_action action;
+  int64_t now_ns = 0;
+  memset(runs, 0, 3 * sizeof *runs);
+  while (next(plan, now_ns, &action) && action.kind == MST_PLAN_RUN) {
+    runs[action.stage]++;
+    now_ns += 10 * MS;
+    CHECK_INT(commit(plan, &action, now_ns), 1);
+  }
+  CHECK_INT(action.kind, MST_PLAN_FINISHED);
+}
+
+TEST("F1 A shuffle runs each task once, near tasks where their input is") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  uint32_t runs[3] = {0};
+  shuffle_of(&plan, 2, 4, 3);
+  mst_plan_want(&plan, 0);
+  play(&plan, runs);
+  CHECK_INT(runs[0], 4);
+  mst_plan_want(&plan, 2);
+  memset(runs, 0, sizeof runs);
+  while (next(&plan, 0, &action) && action.kind == MST_PLAN_RUN) {
+    runs[action.stage]++;
+    if (action.stage == 1) {
+      CHECK_INT(action.worker, plan.stages[0].tasks[action.task].worker);
+      CHECK_INT(plan.stages[2].done, 0);
+    }
+    CHECK_INT(commit(&plan, &action, 1), 1);
+  }
+  CHECK_INT(action.kind, MST_PLAN_FINISHED);
+  CHECK_INT(runs[0], 0);
+  CHECK_INT(runs[1], 4);
+  CHECK_INT(runs[2], 3);
+  CHECK_INT(plan.committed, 11);
+  mst_plan_free(&plan);
+}
+
+TEST("F1 Nothing is gathered before all blocks are there, and a busy worker "
+     "gets no second task") {
+  struct mst_plan plan;
+  struct mst_plan_action a, b, c;
+  shuffle_of(&plan, 2, 2, 1);
+  mst_plan_want(&plan, 2);
+  CHECK(next(&plan, 0, &a) && next(&plan, 0, &b));
+  CHECK_INT(a.stage, 1); // the source is made inside of it
+  CHECK_INT(b.stage, 1);
+  CHECK(a.worker != b.worker);
+  uint32_t base;
+  CHECK_INT(mst_plan_base(&plan, 1, a.task, a.worker, &base), 0);
+  CHECK_INT(base, 0);
+  CHECK(!next(&plan, 0, &c));
+  CHECK_INT(commit(&plan, &a, 1), 1);
+  CHECK(!next(&plan, 0, &c));
+  CHECK_INT(commit(&plan, &b, 1), 1);
+  CHECK(next(&plan, 0, &c));
+  CHECK_INT(c.stage, 2);
+  mst_plan_free(&plan);
+}
+
+TEST("F1 A worker's end makes again what it had and somebody wants, no more") {
+  struct mst_plan plan;
+  uint32_t runs[3];
+  shuffle_of(&plan, 4, 8, 4);
+  mst_plan_want(&plan, 0);
+  mst_plan_want(&plan, 2);
+  play(&plan, runs);
+  mst_plan_unwant(&plan);
+  const uint32_t had = 2; // of 8 and of 4 parts, on 4 workers
+  mst_plan_down(&plan, 1, 0);
+  struct mst_plan_action action;
+  CHECK(next(&plan, 0, &action));
+  CHECK_INT(action.kind, MST_PLAN_FINISHED); // nothing is wanted
+  mst_plan_up(&plan, 1, 1);
+  mst_plan_want(&plan, 2);
+  play(&plan, runs);
+  CHECK_INT(runs[0], 0); // made inside of the split
+  CHECK_INT(runs[1], had);
+  CHECK_INT(runs[2], 1);
+  mst_plan_free(&plan);
+}
+
+TEST("F1 A lost part alone is gathered again while the blocks are there") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  uint32_t runs[3];
+  shuffle_of(&plan, 2, 2, 2);
+  mst_plan_want(&plan, 2);
+  play(&plan, runs);
+  const struct mst_plan_task *part = &plan.stages[2].tasks[1];
+  const uint32_t attempt = part->attempt;
+  uint32_t stage;
+  CHECK_INT(mst_plan_add(&plan, 2, 2, no_far, 1, &stage), 0);
+  mst_plan_want(&plan, stage);
+  CHECK(next(&plan, 0, &action) && next(&plan, 0, &action));
+  CHECK_INT(action.task, 1);
+  mst_plan_missed(&plan, stage, 1, action.attempt, 2, 1, attempt);
+  CHECK_INT(part->state, MST_PLAN_IDLE);
+  CHECK(next(&plan, 0, &action));
+  CHECK_INT(action.stage, 2); // wanted itself, and first
+  CHECK_INT(action.task, 1);
+  mst_plan_free(&plan);
+}
+
+TEST("F1 An attempt is committed once; what comes twice or late is not") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  shuffle_of(&plan, 1, 1, 1);
+  mst_plan_want(&plan, 0);
+  CHECK(next(&plan, 0, &action));
+  CHECK_INT(mst_plan_done(&plan, 0, 0, action.attempt + 1, 0, 1), -1);
+  CHECK_INT(commit(&plan, &action, 1), 1);
+  CHECK_INT(commit(&plan, &action, 2), -1);
+  CHECK_INT(mst_plan_done(&plan, 7, 0, 1, 0, 1), -1);
+  CHECK_INT(mst_plan_done(&plan, 0, 1, 1, 0, 1), -1);
+  CHECK_INT(plan.committed, 1);
+  mst_plan_down(&plan, 0, 0);
+  mst_plan_up(&plan, 0, 1);
+  CHECK_INT(commit(&plan, &action, 3), 0); // of the incarnation before
+  CHECK(next(&plan, 3, &action));
+  CHECK_INT(mst_plan_done(&plan, 0, 0, action.attempt, 0, 4), 0);
+  mst_plan_free(&plan);
+}
+
+TEST("F4 A task that is late gets a copy elsewhere, then another, no more; the "
+     "first counts") {
+  struct mst_plan plan;
+  struct mst_plan_action slow = {0}, copy, more, action;
+  uint32_t stage;
+  CHECK_INT(mst_plan_init(&plan, 40), 0);
+  for (uint32_t w = 0; w < 40; w++)
+    mst_plan_up(&plan, w, 0);
+  CHECK_INT(mst_plan_add(&plan, 8, NONE, no_far, 1, &stage), 0);
+  mst_plan_want(&plan, 0);
+  for (int i = 0; i < 8; i++) {
+    CHECK(next(&plan, 0, &action));
+    if (i == 7) {
+      slow = action;
+    } else {
+      CHECK_INT(commit(&plan, &action, 400 * MS), 1);
+    }
+  }
+  CHECK(!next(&plan, 799 * MS, &copy)); // twice the median
+  CHECK(next(&plan, 800 * MS, &copy));
+  CHECK_INT(copy.kind, MST_PLAN_RUN);
+  CHECK_INT(copy.task, 7);
+  CHECK(copy.worker != slow.worker && copy.attempt != slow.attempt);
+  CHECK(!next(&plan, 801 * MS, &more));
+  CHECK(next(&plan, 1600 * MS, &more));
+  CHECK(more.worker != slow.worker && more.worker != copy.worker);
+  CHECK(!next(&plan, 9000 * MS, &action));
+  CHECK_INT(commit(&plan, &copy, 9001 * MS), 1);
+  CHECK_INT(plan.won, 1);
+  CHECK_INT(commit(&plan, &slow, 9002 * MS), 0); // before it was cancelled
+  CHECK(next(&plan, 9002 * MS, &action));
+  CHECK_INT(action.kind, MST_PLAN_CANCEL);
+  CHECK_INT(action.attempt, more.attempt);
+  CHECK(next(&plan, 9002 * MS, &action));
+  CHECK_INT(action.kind, MST_PLAN_FINISHED);
+  CHECK_INT(commit(&plan, &more, 9003 * MS), 0);
+  CHECK_INT(plan.speculated, 2);
+  mst_plan_free(&plan);
+}
+
+TEST("F4 Copies are for a tenth of the workers, at least one, and none where "
+     "they are switched off") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  uint32_t stage;
+  for (int on = 0; on <= 1; on++) {
+    CHECK_INT(mst_plan_init(&plan, 8), 0);
+    for (uint32_t w = 0; w < 8; w++)
+      mst_plan_up(&plan, w, 0);
+    CHECK_INT(mst_plan_add(&plan, 8, NONE, no_far, on, &stage), 0);
+    mst_plan_want(&plan, 0);
+    for (int i = 0; i < 8; i++) {
+      CHECK(next(&plan, 0, &action));
+      if (i < 6) CHECK_INT(commit(&plan, &action, 10 * MS), 1);
+    }
+    CHECK_INT(next(&plan, 5000 * MS, &action), on);
+    CHECK(!next(&plan, 5000 * MS, &action)); // two are late, one has a copy
+    mst_plan_free(&plan);
+  }
+}
+
+TEST("A task that is lost again and again is given up, a killed worker counts "
+     "against nobody else") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  shuffle_of(&plan, 1, 2, 1);
+  mst_plan_want(&plan, 0);
+  for (uint32_t i = 0; i <= MST_PLAN_LOSSES_MAX; i++) {
+    CHECK(next(&plan, 0, &action));
+    CHECK_INT(action.kind, MST_PLAN_RUN);
+    CHECK_INT(action.task, 0);
+    mst_plan_down(&plan, 0, 0);
+    mst_plan_ended(&plan, 0, 0, action.attempt); // known already
+    mst_plan_up(&plan, 0, i + 1);
+  }
+  CHECK(next(&plan, 0, &action));
+  CHECK_INT(action.kind, MST_PLAN_FAIL);
+  CHECK_INT(action.task, 0);
+  CHECK_INT(plan.stages[0].tasks[1].losses, 0);
+  mst_plan_unwant(&plan);
+  mst_plan_want(&plan, 0);
+  uint32_t runs[3];
+  play(&plan, runs); // a new call begins anew
+  CHECK_INT(runs[0], 2);
+  mst_plan_free(&plan);
+}
+
+TEST(
+    "Without a worker that can come back a plan fails, and with one it waits") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  shuffle_of(&plan, 2, 2, 1);
+  mst_plan_want(&plan, 0);
+  mst_plan_down(&plan, 0, 1);
+  mst_plan_down(&plan, 1, 0);
+  CHECK(!next(&plan, 0, &action));
+  mst_plan_down(&plan, 1, 1);
+  CHECK(next(&plan, 0, &action));
+  CHECK_INT(action.kind, MST_PLAN_FAIL);
+  mst_plan_free(&plan);
+}
+
+TEST("A stage needs inputs that are there, and can be forgotten and retired") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  uint32_t stage, runs[3];
+  shuffle_of(&plan, 2, 2, 2);
+  CHECK_INT(mst_plan_add(&plan, 3, 0, no_far, 1, &stage), -MST_EINPUT);
+  CHECK_INT(mst_plan_add(&plan, 3, NONE, (uint32_t[]){9, NONE}, 1, &stage),
+            -MST_EINPUT);
+  CHECK_INT(mst_plan_add(&plan, 0, NONE, no_far, 1, &stage), -MST_ELIMIT);
+  mst_plan_want(&plan, 2);
+  play(&plan, runs);
+  mst_plan_forget(&plan, 1);
+  mst_plan_forget(&plan, 0);
+  CHECK(next(&plan, 0, &action));
+  CHECK_INT(action.kind, MST_PLAN_FINISHED);
+  mst_plan_retire(&plan, 1);
+  mst_plan_retire(&plan, 0);
+  CHECK_INT(mst_plan_add(&plan, 2, 0, no_far, 1, &stage), -MST_EINPUT);
+  CHECK(mst_plan_check(&plan) == NULL);
+  CHECK_INT(mst_plan_workers(&plan, 5), 0);
+  CHECK_INT(plan.worker_count, 5);
+  mst_plan_free(&plan);
+}
+
+TEST("F4 Tasks that wait behind a late one run elsewhere, until it gets a "
+     "copy") {
+  struct mst_plan plan;
+  struct mst_plan_action action, slow;
+  uint32_t runs[3], stage;
+  shuffle_of(&plan, 2, 4, 1);
+  mst_plan_down(&plan, 1, 0);
+  mst_plan_want(&plan, 0);
+  play(&plan, runs); // all on the first worker
+  mst_plan_up(&plan, 1, 0);
+  CHECK_INT(mst_plan_add(&plan, 4, 0, no_far, 1, &stage), 0);
+  mst_plan_want(&plan, stage);
+  CHECK(next(&plan, 0, &action));
+  CHECK_INT(commit(&plan, &action, 10 * MS), 1);
+  CHECK(next(&plan, 10 * MS, &slow));
+  CHECK(!next(&plan, 20 * MS, &action));
+  for (int i = 0; i < 2; i++) {
+    CHECK(next(&plan, 600 * MS, &action));
+    CHECK_INT(action.worker, 1);
+    CHECK(action.task != slow.task);
+    CHECK_INT(commit(&plan, &action, 610 * MS), 1);
+  }
+  CHECK(next(&plan, 620 * MS, &action));
+  CHECK_INT(action.task, slow.task);
+  CHECK_INT(action.worker, 1);
+  CHECK_INT(commit(&plan, &action, 630 * MS), 1);
+  CHECK_INT(plan.won, 1);
+  mst_plan_free(&plan);
+}
+
+TEST("F1 What waits for a worker that never ends its first task is moved") {
+  struct mst_plan plan;
+  struct mst_plan_action action, stuck;
+  uint32_t stage, runs[3];
+  shuffle_of(&plan, 2, 2, 1);
+  mst_plan_down(&plan, 1, 0);
+  mst_plan_want(&plan, 0);
+  play(&plan, runs);
+  mst_plan_up(&plan, 1, 0);
+  CHECK_INT(mst_plan_add(&plan, 2, 0, no_far, 1, &stage), 0);
+  mst_plan_want(&plan, stage);
+  CHECK(next(&plan, 0, &stuck));
+  CHECK_INT(stuck.worker, 0);
+  CHECK(!next(&plan, MST_PLAN_STUCK_NS - 1, &action));
+  CHECK(next(&plan, MST_PLAN_STUCK_NS, &action));
+  CHECK_INT(action.worker, 1);
+  CHECK(action.task != stuck.task);
+  mst_plan_free(&plan);
+}

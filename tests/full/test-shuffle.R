@@ -1,0 +1,230 @@
+# A shuffle whose workers are killed, stopped or run out of disk, in each of its phases: map,
+# barrier, transfer, read, after. Each time the result is the one without faults, and only
+# what was lost is made again.
+
+source("../testthat/helper-partition.R", local = TRUE)
+
+# Its threads and options are none of a test's.
+if (requireNamespace("data.table", quietly = TRUE)) data.table::setDTthreads(1)
+
+local_shuffle <- function(workers = 3, ..., frame = parent.frame()) {
+  local_settings(muster.quiet = TRUE, frame = frame)
+  local_cluster(workers, ..., frame = frame)
+}
+
+rows_of_test <- function(n = 30000L) {
+  local_seed(7)
+  data.frame(g = sample.int(500L, n, TRUE), x = rnorm(n), row = seq_len(n))
+}
+
+# What a group's sum is without faults, in the shuffle's order.
+sums_of <- function(p, fun = function(d, ...) sum(d$x), ...) {
+  partition_collect(partition_reduce(p, "g", fun, ...))
+}
+
+
+test_cluster("F1 A worker that is killed while it maps loses its attempt only", {
+  limit_time(60)
+  cl <- local_shuffle()
+  p <- partition_scatter(cl, rows_of_test(), parts = 9)
+  want <- sums_of(p)
+  for (round in 1:3) {
+    mark <- file.path(local_folder(), "mark")
+    got <- sums_of(p, combine = function(d, mark = NULL) {
+      if (!is.null(mark) && !file.exists(mark) && file.create(mark)) tools::pskill(Sys.getpid(), 9L)
+      data.frame(x = d$x)
+    }, mark = mark, fun = function(d, mark) sum(d$x))
+    expect_true(file.exists(mark))
+    expect_identical(got, want)
+  }
+})
+
+test_cluster("F1 A worker that is killed before the barrier has its blocks made again", {
+  limit_time(60)
+  cl <- local_shuffle()
+  p <- partition_scatter(cl, rows_of_test(), parts = 9)
+  want <- sums_of(p)
+  committed <- plan_counts(p)$committed
+  mark <- file.path(local_folder(), "mark")
+  pids <- node_pids(cl)
+  # The map of the last part kills a worker that has done some of the others.
+  got <- sums_of(p, combine = function(d, mark, pids) {
+    if (max(d$row) == 30000L && !file.exists(mark) && file.create(mark)) {
+      tools::pskill(setdiff(pids, Sys.getpid())[1L], 9L)
+    }
+    data.frame(x = d$x)
+  }, mark = mark, pids = pids, fun = function(d, ...) sum(d$x))
+  expect_true(file.exists(mark))
+  expect_identical(got, want)
+  # 9 maps, 9 reduces, 9 collected; made again at most what one of three workers had of each.
+  expect_lte(plan_counts(p)$committed - committed, 27 + 9 + 9)
+})
+
+test_cluster("F1 A worker that is killed while others read from it: what they miss is made again", {
+  limit_time(60)
+  cl <- local_shuffle()
+  p <- partition_scatter(cl, rows_of_test(), parts = 9)
+  want <- sums_of(p)
+  for (round in 1:5) {
+    mark <- file.path(local_folder(), "mark")
+    pids <- node_pids(cl)
+    got <- sums_of(p, function(d, mark, pids) {
+      if (!file.exists(mark) && file.create(mark)) {
+        tools::pskill(setdiff(pids, Sys.getpid())[1L], 9L)
+      }
+      sum(d$x)
+    }, mark = mark, pids = pids)
+    expect_true(file.exists(mark))
+    expect_identical(got, want)
+  }
+})
+
+test_cluster("F1 Workers that are killed at random times, again and again, change no result", {
+  limit_time(120)
+  cl <- local_shuffle(4)
+  p <- partition_scatter(cl, rows_of_test(), parts = 8)
+  want <- sums_of(p)
+  killer <- function(pids, seconds) {
+    script <- paste0("sleep ", seconds, "; kill -9 ", pids)
+    system2("/bin/sh", c("-c", shQuote(script)), wait = FALSE)
+  }
+  for (round in 1:15) {
+    expect_true(wait_until(all(cluster_status(cl)$state == "idle")))
+    victim <- cl[[1L + round %% 4L]]
+    killer(cluster_status(cl)$pid[1L + round %% 4L], round * 0.004)
+    expect_identical(sums_of(p), want)
+  }
+})
+
+test_cluster("F1 Parts that are lost afterwards are made again from the blocks of the others", {
+  limit_time(60)
+  cl <- local_shuffle()
+  data <- rows_of_test()
+  s <- partition_shuffle(partition_scatter(cl, data, parts = 9), "g")
+  want <- partition_collect(s)
+  gc()
+  committed <- plan_counts(s)$committed
+  where <- .Call(ffi_plan_where, s$shuffle$plan, s$stage$id)[, 2L]
+  tools::pskill(node_pids(cl)[2L], 9L)
+  expect_identical(partition_collect(s), want)
+  # Its blocks, its parts, and 9 that are collected; the source is made inside of the blocks.
+  expect_lte(plan_counts(s)$committed - committed, 9 + 9 + sum(where == 2L))
+})
+
+test_cluster("F4 A worker that stands still holds nobody up: its blocks are made elsewhere", {
+  limit_time(90)
+  cl <- local_shuffle(3, heartbeat = 60)
+  p <- partition_scatter(cl, rows_of_test(), parts = 9)
+  want <- sums_of(p)
+  s <- partition_shuffle(p, "g")
+  pid <- node_pids(cl)[3L]
+  tools::pskill(pid, tools::SIGSTOP)
+  defer(function() tools::pskill(pid, tools::SIGCONT))
+  begin <- proc.time()[["elapsed"]]
+  expect_identical(sums_of(p), want)
+  expect_lt(proc.time()[["elapsed"]] - begin, 60)
+  expect_gte(plan_counts(p)$speculated, 1)
+  tools::pskill(pid, tools::SIGCONT)
+  expect_identical(sums_of(p), want)
+})
+
+test_cluster("F4 A straggler gets a copy, the first counts, and side effects show it", {
+  limit_time(60)
+  cl <- local_shuffle(3)
+  p <- partition_scatter(cl, rows_of_test(3000L), parts = 6)
+  mark <- file.path(local_folder(), "slow")
+  slow <- function(d, mark) {
+    if (min(d$row) == 1L && !file.exists(mark) && file.create(mark)) {
+      Sys.sleep(20) # tidy: the worker's work
+    }
+    d
+  }
+  begin <- proc.time()[["elapsed"]]
+  m <- partition_map(p, slow, mark = mark)
+  expect_lt(proc.time()[["elapsed"]] - begin, 10)
+  expect_identical(partition_collect(m), rows_of_test(3000L))
+  expect_identical(plan_counts(p)$won, 1)
+  unlink(mark)
+  expect_identical(partition_collect(partition_map(p, function(d) d, .speculate = FALSE)),
+    rows_of_test(3000L)
+  )
+  expect_identical(plan_counts(p)$speculated, 1)
+})
+
+test_cluster("A disk that is full is a clear error, and everything can be used on", {
+  limit_time(60)
+  skip_if_not(is_root(), "needs a small file system")
+  folder <- local_folder()
+  skip_if(system2("mount", c("-t", "tmpfs", "-o", "size=1m", "tmpfs", folder)) != 0L,
+    "can't mount here"
+  )
+  defer(function() system2("umount", c("-l", folder)))
+  cl <- local_shuffle(2)
+  p <- partition_scatter(cl, rows_of_test(300000L), parts = 4)
+  local_settings(muster.shuffle_memory = 0, muster.shuffle_folder = folder)
+  error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_limit")
+  expect_match(conditionMessage(error), "No space left")
+  expect_true(error$part %in% 1:4)
+  local_settings(muster.shuffle_memory = NULL)
+  expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), 300000L)
+  gc()
+  expect_identical(list.files(folder), character())
+})
+
+test_cluster("A cluster that doesn't heal goes on with the workers that are left", {
+  limit_time(60)
+  cl <- local_shuffle(3, healing = FALSE)
+  p <- partition_scatter(cl, rows_of_test(), parts = 9)
+  want <- sums_of(p)
+  tools::pskill(node_pids(cl)[1L], 9L)
+  expect_identical(sums_of(p), want)
+  tools::pskill(node_pids(cl)[2L], 9L)
+  expect_identical(sums_of(p), want)
+  tools::pskill(node_pids(cl)[3L], 9L)
+  error <- expect_error(sums_of(p), class = "muster_error_lost")
+})
+
+test_cluster("A function that always kills its worker is given up, named, and others go on", {
+  limit_time(120)
+  cl <- local_shuffle(2)
+  p <- partition_scatter(cl, rows_of_test(), parts = 4)
+  error <- expect_error(partition_map(p, function(d) {
+    if (min(d$row) == 7501L) tools::pskill(Sys.getpid(), 9L)
+    d
+  }), class = "muster_error_lost")
+  expect_identical(error$part, 2L)
+  expect_match(conditionMessage(error), "SIGKILL")
+  expect_true(wait_until(all(cluster_status(cl)$state %in% c("idle", "lost"))))
+})
+
+test_cluster("Groups and joins over 336,776 flights are base R's and data.table's", {
+  limit_time(120)
+  testthat::skip_if_not_installed("nycflights13")
+  cl <- local_shuffle(2)
+  flights <- as.data.frame(nycflights13::flights)
+  planes <- as.data.frame(nycflights13::planes)[c("tailnum", "seats", "year")]
+  p <- partition_scatter(cl, flights)
+  sums <- partition_collect(partition_reduce(p, c("origin", "dest", "month"), c(
+    n = "n()", air = "sum(air_time, na.rm = TRUE)", worst = "max(arr_delay, na.rm = TRUE)"
+  )))
+  key <- function(x) paste(x$origin, x$dest, x$month)
+  expect_identical(nrow(sums), length(unique(key(flights))))
+  air <- tapply(flights$air_time, key(flights), sum, na.rm = TRUE)
+  expect_equal(sums$air, as.numeric(air[key(sums)]))
+  joined <- partition_collect(partition_join(p, planes, "tailnum"))
+  want <- merge(flights, planes, by = "tailnum")
+  expect_identical(nrow(joined), nrow(want))
+  expect_identical(sum(joined$seats), sum(want$seats))
+  year <- function(x) sum(as.numeric(x$year.y), na.rm = TRUE)
+  expect_equal(year(joined), year(want))
+  testthat::skip_if_not_installed("data.table")
+  # In the global environment data.table's `[` is meant.
+  count <- function(table) table[, list(n = .N), by = c("carrier", "time_hour")]
+  environment(count) <- globalenv()
+  by <- count(data.table::as.data.table(flights))
+  ours <- partition_collect(partition_reduce(p, c("carrier", "time_hour"), c(n = "n()")))
+  expect_identical(nrow(ours), nrow(by))
+  both <- merge(ours, as.data.frame(by), by = c("carrier", "time_hour"))
+  expect_identical(nrow(both), nrow(by))
+  expect_equal(both$n.x, as.numeric(both$n.y))
+})

@@ -1,0 +1,538 @@
+// The simulation of a shuffle's plan: random stages on workers that are killed, come back,
+// are slow, or lose what they had, with news that comes late, twice and out of order.
+//
+//   shuffle [--runs N] [--first SEED]   seeds SEED .. SEED + N - 1
+//   shuffle --seed SEED --log           one seed, a line per event
+//
+// The world is what the plan can't see: which incarnation of a worker has which attempt of
+// which output, and which rows are in it. Rows are bits: a source's part has one row
+// of its own; a gathered part has each row of all parts once, or something is wrong.
+// After each event: the plan's own invariants. When a stage that was wanted is there:
+// each of its outputs really is where the plan says, with each row once.
+//
+// Canaries (-DSIM_CANARY=n) are mistakes in the world's driver that the plan's contract
+// forbids; each must be found.
+//   1  an attempt that is late counts: a task's output is what was done last
+//   2  a new incarnation of a worker is told under the number of the one before
+//   3  nobody tells that an attempt missed an input
+//   4  a reader that misses an input says that it is done
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../c/mst_random.h"
+#include "shuffle/plan.h"
+
+#ifndef SIM_CANARY
+#define SIM_CANARY 0
+#endif
+
+#define WORKERS_MAX 6u
+#define PARTS_MAX 6u
+#define STAGES_MAX 6u
+#define ATTEMPTS_MAX 64u
+#define NEWS_MAX 512u
+#define STEPS_MAX 20000u
+#define MS INT64_C(1000000)
+
+// An output that some incarnation has: how often each source row is in it.
+struct output {
+  uint8_t there;
+  uint32_t worker, epoch;
+  uint8_t rows[STAGES_MAX * PARTS_MAX];
+};
+
+enum news_kind { NEWS_DONE, NEWS_MISSED, NEWS_ENDED, NEWS_STATE };
+struct news {
+  enum news_kind kind;
+  int64_t at_ns;
+  uint64_t order;
+  uint32_t worker, epoch;
+  uint32_t stage, task, attempt;
+  uint32_t in_stage, in_task, in_attempt;
+};
+
+struct process {
+  uint8_t alive, gone;
+  int64_t back_ns; // when the next incarnation is there
+  uint32_t epoch;
+  uint32_t stage, task, attempt; // that it runs, 0: none
+  int64_t end_ns;
+};
+
+struct sim {
+  uint64_t seed, random, order;
+  int64_t now_ns;
+  int logging, failed;
+  struct mst_plan plan;
+  uint32_t workers, stages;
+  struct process processes[WORKERS_MAX];
+  struct output outputs[STAGES_MAX][PARTS_MAX][ATTEMPTS_MAX];
+  struct news news[NEWS_MAX];
+  uint32_t news_count;
+  uint32_t kills_left;
+};
+
+static uint64_t seen_kills, seen_missed, seen_late, seen_copies, seen_again,
+    seen_failed, seen_finished;
+
+static uint64_t below(struct sim *sim, uint64_t limit) {
+  return mst_random_below(&sim->random, limit);
+}
+
+static void fail(struct sim *sim, const char *format, ...) {
+  if (sim->failed) return;
+  sim->failed = 1;
+  (void)printf("sim: shuffle: seed %" PRIu64 " failed: ", sim->seed);
+  va_list args;
+  va_start(args, format);
+  (void)vprintf(format, args);
+  va_end(args);
+  (void)printf("\nsim: replay: make -C tests/sim replay-shuffle SEED=%" PRIu64
+               "\n",
+               sim->seed);
+}
+
+static void note(const struct sim *sim, const char *format, ...) {
+  if (!sim->logging) return;
+  (void)printf("%9.3f ", (double)sim->now_ns / 1e6);
+  va_list args;
+  va_start(args, format);
+  (void)vprintf(format, args);
+  va_end(args);
+  (void)printf("\n");
+}
+
+// ---- news on their way
+
+static struct news *post(struct sim *sim, enum news_kind kind, uint32_t worker,
+                         uint32_t epoch, int64_t delay_ns) {
+  static struct news nowhere;
+  if (sim->news_count == NEWS_MAX) return &nowhere;
+  struct news *news = &sim->news[sim->news_count++];
+  *news = (struct news){.kind = kind,
+                        .at_ns = sim->now_ns + delay_ns,
+                        .order = sim->order++,
+                        .worker = worker,
+                        .epoch = epoch};
+  return news;
+}
+
+static int64_t delay(struct sim *sim) {
+  return below(sim, 10) == 0 ? (int64_t)below(sim, 500) * MS
+                             : (int64_t)below(sim, 3) * MS;
+}
+
+// ---- the world
+
+static void kill_worker(struct sim *sim, uint32_t w) {
+  struct process *process = &sim->processes[w];
+  note(sim, "~ worker %u is killed", w);
+  seen_kills++;
+  process->alive = 0;
+  for (uint32_t s = 0; s < sim->stages; s++) {
+    for (uint32_t t = 0; t < PARTS_MAX; t++) {
+      for (uint32_t a = 0; a < ATTEMPTS_MAX; a++) {
+        struct output *output = &sim->outputs[s][t][a];
+        if (output->there && output->worker == w) output->there = 0;
+      }
+    }
+  }
+  const int64_t told_ns = delay(sim);
+  process->gone = below(sim, 12) == 0;
+  if (process->attempt != 0) {
+    struct news *news =
+        post(sim, NEWS_ENDED, w, process->epoch, told_ns + delay(sim));
+    news->stage = process->stage;
+    news->task = process->task;
+    news->attempt = process->attempt;
+    process->attempt = 0;
+  }
+  // What is told is how things are when it is told.
+  post(sim, NEWS_STATE, w, 0, told_ns);
+  process->back_ns = sim->now_ns + delay(sim);
+}
+
+static void come_back(struct sim *sim, uint32_t w) {
+  struct process *process = &sim->processes[w];
+  process->epoch++;
+  process->alive = 1;
+  post(sim, NEWS_STATE, w, 0, delay(sim));
+}
+
+// find_input gives an output as a reader that was told this attempt finds it.
+static const struct output *find_input(const struct sim *sim, uint32_t stage,
+                                       uint32_t task, uint32_t attempt) {
+  const struct output *output = &sim->outputs[stage][task][attempt];
+  return output->there ? output : NULL;
+}
+
+static void add_rows(struct output *to, const struct output *from) {
+  for (size_t i = 0; i < sizeof to->rows; i++)
+    to->rows[i] = (uint8_t)(to->rows[i] + from->rows[i]);
+}
+
+// make_output does what a worker does for a task: from its base up to its stage. 1, or 0 and
+// the input that wasn't there.
+static int make_output(struct sim *sim, uint32_t w, struct output *out,
+                       struct news *miss) {
+  const struct process *process = &sim->processes[w];
+  const struct mst_plan *plan = &sim->plan;
+  uint32_t base;
+  memset(out, 0, sizeof *out);
+  const int has_base =
+      mst_plan_base(plan, process->stage, process->task, w, &base);
+  if (has_base) {
+    const struct mst_plan_task *near = &plan->stages[base].tasks[process->task];
+    const struct output *input =
+        find_input(sim, base, process->task, near->attempt);
+    if (input == NULL || input->worker != w) {
+      *miss = (struct news){.in_stage = base,
+                            .in_task = process->task,
+                            .in_attempt = near->attempt};
+      return 0;
+    }
+    add_rows(out, input);
+  }
+  int from_nothing = !has_base;
+  for (uint32_t s = has_base ? base + 1 : base; s <= process->stage; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    if (!has_base && s == base) from_nothing = stage->far[0] == MST_PLAN_NONE;
+    for (int k = 0; k < 2; k++) {
+      if (s != base && !(stage->far[k] != MST_PLAN_NONE)) continue;
+      if (stage->far[k] == MST_PLAN_NONE) continue;
+      // Only the stages of this task's own chain.
+      uint32_t on = process->stage;
+      while (on != MST_PLAN_NONE && on > s)
+        on = plan->stages[on].near;
+      if (on != s) continue;
+      const struct mst_plan_stage *far = &plan->stages[stage->far[k]];
+      for (uint32_t t = 0; t < far->count; t++) {
+        const struct output *input =
+            find_input(sim, stage->far[k], t, far->tasks[t].attempt);
+        if (input == NULL) {
+          *miss = (struct news){.in_stage = stage->far[k],
+                                .in_task = t,
+                                .in_attempt = far->tasks[t].attempt};
+          return 0;
+        }
+        add_rows(out, input);
+      }
+    }
+  }
+  if (from_nothing) out->rows[base * PARTS_MAX + process->task]++;
+  return 1;
+}
+
+// end_run: a worker is done with what it ran; the news are on their way.
+static void end_run(struct sim *sim, uint32_t w) {
+  struct process *process = &sim->processes[w];
+  struct output *output =
+      &sim->outputs[process->stage][process->task][process->attempt];
+  struct output made;
+  struct news miss;
+  const int ok = make_output(sim, w, &made, &miss);
+  if (ok) {
+    *output = made;
+    output->there = 1;
+    output->worker = w;
+    output->epoch = process->epoch;
+  } else {
+    seen_missed++;
+  }
+  const int lies = SIM_CANARY == 4;
+  const int copies = below(sim, 8) == 0 ? 2 : 1;
+  for (int i = 0; i < copies; i++) {
+    struct news *news = post(sim, ok || lies ? NEWS_DONE : NEWS_MISSED, w,
+                             process->epoch, delay(sim));
+    news->stage = process->stage;
+    news->task = process->task;
+    news->attempt = process->attempt;
+    news->in_stage = miss.in_stage;
+    news->in_task = miss.in_task;
+    news->in_attempt = miss.in_attempt;
+  }
+  process->attempt = 0;
+}
+
+// ---- the plan's side
+
+static void tell(struct sim *sim, const struct news *news) {
+  static const char *const names[] = {"done", "missed", "ended", "state"};
+  struct mst_plan *plan = &sim->plan;
+  note(sim, "< %s worker %u epoch %u: %u.%u attempt %u", names[news->kind],
+       news->worker, news->epoch, news->stage, news->task, news->attempt);
+  switch (news->kind) {
+  case NEWS_STATE: {
+    const struct process *process = &sim->processes[news->worker];
+    if (process->alive) {
+      mst_plan_up(plan, news->worker, SIM_CANARY == 2 ? 0 : process->epoch);
+    } else {
+      if (SIM_CANARY != 2) mst_plan_down(plan, news->worker, process->gone);
+    }
+    break;
+  }
+  case NEWS_DONE: {
+    const uint32_t epoch =
+        SIM_CANARY == 2 ? plan->workers[news->worker].epoch : news->epoch;
+    const int rc = mst_plan_done(plan, news->stage, news->task, news->attempt,
+                                 epoch, sim->now_ns);
+    if (rc == 0) seen_late++;
+    if (rc == 0 && SIM_CANARY == 1) {
+      struct mst_plan_task *task = &plan->stages[news->stage].tasks[news->task];
+      task->attempt = news->attempt;
+    }
+    // What is late is dropped where it was made.
+    if (rc == 0) {
+      sim->outputs[news->stage][news->task][news->attempt].there = 0;
+    }
+    break;
+  }
+  case NEWS_MISSED:
+    if (SIM_CANARY == 3) break;
+    mst_plan_missed(plan, news->stage, news->task, news->attempt,
+                    news->in_stage, news->in_task, news->in_attempt);
+    break;
+  case NEWS_ENDED:
+    mst_plan_ended(plan, news->stage, news->task, news->attempt);
+    break;
+  }
+}
+
+// A worker that is sent a task runs it if it is the incarnation that was meant.
+static void start(struct sim *sim, const struct mst_plan_action *action) {
+  struct process *process = &sim->processes[action->worker];
+  note(sim, "> run %u.%u attempt %u at worker %u", action->stage, action->task,
+       action->attempt, action->worker);
+  if (action->attempt > 1) seen_again++;
+  if (action->attempt >= ATTEMPTS_MAX) {
+    fail(sim, "a task has %u attempts", action->attempt);
+    return;
+  }
+  const int other = SIM_CANARY != 2 && process->epoch != action->epoch;
+  if (!process->alive || other) {
+    struct news *news =
+        post(sim, NEWS_ENDED, action->worker, action->epoch, delay(sim));
+    news->stage = action->stage;
+    news->task = action->task;
+    news->attempt = action->attempt;
+    return;
+  }
+  process->stage = action->stage;
+  process->task = action->task;
+  process->attempt = action->attempt;
+  process->end_ns = sim->now_ns + (int64_t)(1 + below(sim, 40)) * MS +
+                    (below(sim, 15) == 0 ? (int64_t)below(sim, 5000) * MS : 0);
+}
+
+// is_unheard tells whether a worker's state has changed and nobody has told yet.
+static int is_unheard(const struct sim *sim, uint32_t w) {
+  if (!sim->processes[w].alive) return 1;
+  for (uint32_t i = 0; i < sim->news_count; i++) {
+    const struct news *news = &sim->news[i];
+    if (news->kind == NEWS_STATE && news->worker == w) return 1;
+  }
+  return 0;
+}
+
+static void judge(struct sim *sim) {
+  const struct mst_plan *plan = &sim->plan;
+  for (uint32_t s = 0; s < sim->stages; s++) {
+    const struct mst_plan_stage *stage = &plan->stages[s];
+    for (uint32_t t = 0; stage->wanted && t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      const struct output *output = &sim->outputs[s][t][task->attempt];
+      if (is_unheard(sim, task->worker)) continue;
+      if (!output->there) {
+        fail(sim, "output %u.%u isn't where the plan says", s, t);
+        return;
+      }
+      for (size_t i = 0; i < sizeof output->rows; i++) {
+        if (output->rows[i] > 1) {
+          fail(sim, "a row is %u times in output %u.%u", output->rows[i], s, t);
+        }
+      }
+      // A gathered part has all rows of all parts of the stages that it reads.
+      uint32_t root = s;
+      while (plan->stages[root].near != MST_PLAN_NONE)
+        root = plan->stages[root].near;
+      for (int k = 0; k < 2; k++) {
+        uint32_t from = plan->stages[root].far[k];
+        while (from != MST_PLAN_NONE &&
+               plan->stages[from].near != MST_PLAN_NONE)
+          from = plan->stages[from].near;
+        if (from == MST_PLAN_NONE || plan->stages[from].far[0] != MST_PLAN_NONE)
+          continue;
+        for (uint32_t p = 0; p < plan->stages[from].count; p++) {
+          if (output->rows[from * PARTS_MAX + p] != 1) {
+            fail(sim, "output %u.%u lacks rows of %u.%u", s, t, from, p);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Chains of source, map, split, gather; or two sources and a gather of both (a join).
+static void make_stages(struct sim *sim) {
+  const uint32_t no[2] = {MST_PLAN_NONE, MST_PLAN_NONE};
+  const int speculate = below(sim, 4) != 0;
+  const uint32_t maps = 1 + (uint32_t)below(sim, PARTS_MAX);
+  const uint32_t parts = 1 + (uint32_t)below(sim, PARTS_MAX);
+  struct mst_plan *plan = &sim->plan;
+  uint32_t stage, source, split;
+  (void)mst_plan_add(plan, maps, MST_PLAN_NONE, no, speculate, &source);
+  (void)mst_plan_add(plan, maps, source, no, speculate, &split);
+  if (below(sim, 2) == 0) {
+    const uint32_t far[2] = {split, MST_PLAN_NONE};
+    (void)mst_plan_add(plan, parts, MST_PLAN_NONE, far, speculate, &stage);
+    if (below(sim, 2) == 0) {
+      (void)mst_plan_add(plan, parts, stage, no, speculate, &stage);
+    }
+  } else {
+    const uint32_t more = 1 + (uint32_t)below(sim, PARTS_MAX);
+    (void)mst_plan_add(plan, more, MST_PLAN_NONE, no, speculate, &stage);
+    const uint32_t far[2] = {split, stage};
+    (void)mst_plan_add(plan, parts, MST_PLAN_NONE, far, speculate, &stage);
+  }
+  sim->stages = plan->stage_count;
+  mst_plan_want(plan, stage);
+  for (uint32_t s = 0; s < stage; s++) {
+    if (below(sim, 3) == 0) mst_plan_want(plan, s);
+  }
+}
+
+// next_news takes the news that come first; NULL if nothing happens before `limit_ns`.
+static int next_news(struct sim *sim, int64_t limit_ns, struct news *news) {
+  uint32_t first = NEWS_MAX;
+  for (uint32_t i = 0; i < sim->news_count; i++) {
+    const struct news *one = &sim->news[i];
+    if (one->at_ns > limit_ns) continue;
+    if (first == NEWS_MAX || one->at_ns < sim->news[first].at_ns ||
+        (one->at_ns == sim->news[first].at_ns &&
+         one->order < sim->news[first].order)) {
+      first = i;
+    }
+  }
+  if (first == NEWS_MAX) return 0;
+  *news = sim->news[first];
+  sim->news[first] = sim->news[--sim->news_count];
+  return 1;
+}
+
+static void check(struct sim *sim) {
+  const char *wrong = mst_plan_check(&sim->plan);
+  if (wrong != NULL) fail(sim, "%s", wrong);
+}
+
+// act carries out what the plan says; 1 when it is at its end.
+static int act(struct sim *sim) {
+  struct mst_plan_action action;
+  while (!sim->failed && mst_plan_next(&sim->plan, sim->now_ns, &action)) {
+    check(sim);
+    switch (action.kind) {
+    case MST_PLAN_RUN:
+      start(sim, &action);
+      break;
+    case MST_PLAN_CANCEL: {
+      struct process *process = &sim->processes[action.worker];
+      note(sim, "> cancel %u.%u attempt %u", action.stage, action.task,
+           action.attempt);
+      if (process->attempt == action.attempt &&
+          process->stage == action.stage && process->task == action.task) {
+        process->attempt = 0;
+      }
+      sim->outputs[action.stage][action.task][action.attempt].there = 0;
+      break;
+    }
+    case MST_PLAN_FAIL:
+      seen_failed++;
+      return 1;
+    case MST_PLAN_FINISHED:
+      judge(sim);
+      seen_finished++;
+      return 1;
+    }
+  }
+  return sim->failed;
+}
+
+static void step(struct sim *sim) {
+  struct news news;
+  sim->now_ns += MS;
+  for (uint32_t w = 0; w < sim->workers; w++) {
+    struct process *process = &sim->processes[w];
+    if (!process->alive && !process->gone && process->back_ns <= sim->now_ns) {
+      come_back(sim, w);
+    }
+    if (process->alive && sim->kills_left > 0 && below(sim, 60) == 0) {
+      sim->kills_left--;
+      kill_worker(sim, w);
+    }
+    if (process->attempt != 0 && process->end_ns <= sim->now_ns) {
+      end_run(sim, w);
+    }
+  }
+  while (!sim->failed && next_news(sim, sim->now_ns, &news)) {
+    tell(sim, &news);
+    check(sim);
+  }
+}
+
+static int run_seed(uint64_t seed, int logging) {
+  static struct sim sim;
+  memset(&sim, 0, sizeof sim);
+  sim.seed = sim.random = seed;
+  sim.logging = logging;
+  sim.workers = 1 + (uint32_t)below(&sim, WORKERS_MAX);
+  sim.kills_left = (uint32_t)below(&sim, 5);
+  if (mst_plan_init(&sim.plan, sim.workers) != 0) return 0;
+  for (uint32_t w = 0; w < sim.workers; w++) {
+    sim.processes[w].alive = 1;
+    mst_plan_up(&sim.plan, w, 0);
+  }
+  make_stages(&sim);
+  uint32_t steps = 0;
+  // After its end the stages are wanted again, with what was lost meanwhile.
+  for (int round = 0; round < 2 && !sim.failed; round++) {
+    while (!act(&sim) && steps++ < STEPS_MAX)
+      step(&sim);
+    if (steps >= STEPS_MAX) fail(&sim, "it has no end");
+    for (int i = 0; i < 600; i++)
+      step(&sim);
+  }
+  seen_copies += sim.plan.speculated;
+  mst_plan_free(&sim.plan);
+  return sim.failed;
+}
+
+int main(int argc, char **argv) {
+  uint64_t first = 1, runs = 1000, failures = 0;
+  int logging = 0;
+  for (int i = 1; i < argc; i++) {
+    if (strcmp(argv[i], "--log") == 0) logging = 1;
+    if (i + 1 == argc) break;
+    const uint64_t number = strtoull(argv[i + 1], NULL, 10);
+    if (strcmp(argv[i], "--runs") == 0) runs = number;
+    if (strcmp(argv[i], "--first") == 0) first = number;
+    if (strcmp(argv[i], "--seed") == 0) {
+      first = number;
+      runs = 1;
+    }
+  }
+  for (uint64_t seed = first; seed < first + runs && failures < 5; seed++)
+    failures += (uint64_t)run_seed(seed, logging);
+  (void)printf("sim: shuffle: %" PRIu64 " runs, %" PRIu64 " failed (%" PRIu64
+               " kills, %" PRIu64 " missed, %" PRIu64 " late, %" PRIu64
+               " copies, %" PRIu64 " attempts again, %" PRIu64
+               " given up, %" PRIu64 " finished)\n",
+               runs, failures, seen_kills, seen_missed, seen_late, seen_copies,
+               seen_again, seen_failed, seen_finished);
+  const int unseen =
+      runs >= 1000 && (seen_kills == 0 || seen_missed == 0 || seen_late == 0 ||
+                       seen_copies == 0 || seen_again == 0 || seen_failed == 0);
+  if (unseen) (void)printf("sim: shuffle: something never happened\n");
+  return failures > 0 || unseen;
+}

@@ -1,0 +1,65 @@
+# Oracles for partitions: what base R gives in one process.
+
+# One row for each group, in a canonical order: groups' order is the shuffle's own.
+sorted_rows <- function(x) {
+  x <- as.data.frame(x)
+  keys <- lapply(x, function(column) {
+    if (is.factor(column)) as.character(column) else xtfrm(column)
+  })
+  x <- x[do.call(order, c(unname(keys), list(na.last = TRUE))), , drop = FALSE]
+  row.names(x) <- NULL
+  x
+}
+
+# Which rows have equal keys, by R's own == and is.na(): the slow way, no hashing. NA and NaN
+# are keys of their own. A group's number is the first row's that it is equal to.
+slow_groups <- function(columns) {
+  n <- length(columns[[1L]])
+  group <- integer(n)
+  for (i in seq_len(n)) {
+    group[i] <- i
+    for (j in seq_len(i - 1L)) {
+      if (all(vapply(columns, function(x) same_key(x, i, j), NA))) {
+        group[i] <- group[j]
+        break
+      }
+    }
+  }
+  match(group, unique(group))
+}
+
+same_key <- function(x, i, j) {
+  nan <- function(k) is.double(x) && is.nan(unclass(x)[k]) && !inherits(x, "integer64")
+  if (is.na(x[i]) || is.na(x[j])) {
+    return(is.na(x[i]) && is.na(x[j]) && nan(i) == nan(j))
+  }
+  isTRUE(x[i] == x[j])
+}
+
+# A column of each kind that may be a key, of n values with many equal ones.
+key_column <- function(kind, n) {
+  pick <- function(x) x[sample.int(length(x), n, replace = TRUE)]
+  switch(kind,
+    logical = pick(c(TRUE, FALSE, NA)),
+    integer = pick(c(1:5, NA, -7L)),
+    double = pick(c(0, -0, 1, 1.5, NA, NaN, Inf, -Inf, 1e300, 5e-324)),
+    factor = factor(pick(c("b", "a", NA, "c d")), levels = c("c d", "b", "unused", "a")),
+    ordered = factor(pick(c("lo", "hi")), levels = c("lo", "hi"), ordered = TRUE),
+    character = pick(c("", "a", NA, "NA", "zebra", "\u00e4", "a b")),
+    mixed = pick(c("\u00e4", iconv("\u00e4", "UTF-8", "latin1"), "x")),
+    date = pick(as.Date("2020-02-29") + c(0, 1, NA, 366)),
+    time = pick(as.POSIXct("2020-02-29 12:00:00", tz = "UTC") + c(0, 0.5, NA, 60)),
+    difftime = as.difftime(pick(c(1, 2, NA)), units = "mins")
+  )
+}
+key_kinds <- c(
+  "logical", "integer", "double", "factor", "ordered", "character", "mixed", "date", "time",
+  "difftime"
+)
+
+plan_counts <- function(p) .Call(ffi_plan_counts, p$shuffle$plan)
+
+# Scattered columns that data.frame() can't take without their package.
+new_partition_of <- function(cl, columns) {
+  partition_scatter(cl, new_frame(columns, length(columns[[1L]])), parts = 2)
+}
