@@ -235,6 +235,9 @@ fold_partial <- function(x, by, aggregates) {
   if (is_empty(x)) {
     return(x)
   }
+  if (!has_few_groups(x, by)) {
+    return(fold_nothing(x, by, aggregates))
+  }
   groups <- key_groups(x, by)
   n <- length(groups$first)
   folds <- list()
@@ -247,6 +250,40 @@ fold_partial <- function(x, by, aggregates) {
     }
   }
   new_frame(c(as.list(take_rows(x[by], groups$first)), folds), n)
+}
+
+# Whether folding would leave at most half of the rows, by the groups in a sample of them: it
+# costs more than to move a row that it wouldn't save. Rows in runs count as they are.
+has_few_groups <- function(x, by) {
+  n <- frame_rows(x)
+  m <- 4096L
+  if (n <= 2L * m) {
+    return(TRUE)
+  }
+  seen <- length(key_groups(take_rows(x[by], seq_len(m)), by)$first)
+  # So many of G equally frequent groups are seen in m rows; of how many is that this many?
+  among <- function(groups, rows) groups * -expm1(-rows / groups)
+  if (among(n / 2, m) <= seen) {
+    return(FALSE)
+  }
+  groups <- stats::uniroot(function(g) among(exp(g), m) - seen, log(c(0.5, n / 2)))
+  among(exp(groups$root), n) <= n / 2
+}
+
+# What fold_partial() gives if each row is a group of its own.
+fold_nothing <- function(x, by, aggregates) {
+  n <- frame_rows(x)
+  folds <- list()
+  for (one in aggregates) {
+    column <- if (!is.null(one$column)) as.double(fold_column(x, one))
+    none <- if (one$na_rm) which(is.na(column))
+    for (how in fold_parts[[one$how]]) {
+      values <- if (how == "count") rep(1, n) else column
+      if (length(none)) values[none] <- c(sum = 0, count = 0, min = Inf, max = -Inf)[[how]]
+      folds[[paste0(one$name, ".", how)]] <- values
+    }
+  }
+  new_frame(c(as.list(x[by]), folds), n)
 }
 
 fold_final <- function(x, by, aggregates) {

@@ -146,8 +146,8 @@ static void read_keys(SEXP columns, SEXP rows, struct keys *keys) {
 // grouped gives the groups of all rows; group has room for each row's.
 static struct mst_key_groups grouped(const struct keys *keys, uint32_t *group) {
   struct mst_key_groups groups = {0};
-  groups.table_size = mst_key_table_size(keys->n);
-  groups.table = (uint32_t *)R_alloc(groups.table_size, sizeof *groups.table);
+  groups.table_room = mst_key_table_size(keys->n);
+  groups.table = (uint64_t *)R_alloc(groups.table_room, sizeof *groups.table);
   groups.first = (uint32_t *)R_alloc(keys->n + 1, sizeof *groups.first);
   mst_key_group(keys->columns, keys->count, keys->n, keys->hashes, &groups,
                 group);
@@ -240,7 +240,7 @@ SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all) {
   double pairs = 0;
   for (size_t i = 0; i < left.n; i++) {
     match[i] = mst_key_find(left.columns, left.count, left.hashes[i], i,
-                            right.columns, right.hashes, &groups);
+                            right.columns, &groups);
     if (match[i] == UINT32_MAX) {
       pairs += keep;
     } else {
