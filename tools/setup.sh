@@ -233,7 +233,7 @@ case $mode in
     set -- boot codetools data.table doParallel foreach future iterators jsonlite
     set -- "$@" parallelly pkgbuild testthat
     ;;
-  bench) set -- boot parallelly mirai future future.apply crew ;;
+  bench) set -- boot parallelly mirai future future.apply crew multidplyr data.table ;;
   document) set -- roxygen2 ;;
 esac
 Rscript tools/install-packages.R "$@" </dev/null
