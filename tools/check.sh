@@ -216,8 +216,8 @@ part() {
 # installed LABEL: 0 if ./.lib has what the checkout holds. Installs it if no
 # suite has yet; where that failed, the suite counts as failed too.
 installed() {
-  [ $built != unknown ] || suite_build
-  [ $built = yes ] && return 0
+  [ "$built" != unknown ] || suite_build
+  [ "$built" = yes ] && return 0
   title "$1"
   say "failed: the package could not be installed" | keep "$(log_of "$1")"
   count "$1" 0 1 0 "the package could not be installed" 0
@@ -308,7 +308,7 @@ failures() {
 
 # begin_second: the second lane, a process of its own, as soon as the package is built.
 begin_second() {
-  if [ -n "$second" ] && [ -z "$second_pid" ] && [ $built != unknown ]; then
+  if [ -n "$second" ] && [ -z "$second_pid" ] && [ "$built" != unknown ]; then
     # A list of words.
     # shellcheck disable=SC2086
     MUSTER_CHECK_BUILT=$built "$0" --second $second &
