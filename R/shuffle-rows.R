@@ -3,7 +3,9 @@
 
 # A data frame without the cost of data.frame(): columns, all of n rows, by name.
 new_frame <- function(columns, n) {
-  structure(columns, class = "data.frame", row.names = .set_row_names(n))
+  class(columns) <- "data.frame"
+  attr(columns, "row.names") <- .set_row_names(n)
+  columns
 }
 
 # No rows and no columns: what is known of a part that nothing came to.
@@ -180,53 +182,6 @@ key_families <- function(x, by) vapply(key_columns(x, by), key_family, "")
 
 # list(group, first) of all rows.
 key_groups <- function(x, by) .Call(ffi_key_groups, key_columns(x, by), frame_rows(x))
-
-# ---- Groups
-
-# What a function gives for each group, with the group's key before it.
-apply_groups <- function(x, by, fun, args) {
-  if (frame_rows(x) == 0L) {
-    return(empty_frame())
-  }
-  groups <- key_groups(x, by)
-  n <- length(groups$first)
-  sorted <- .Call(ffi_rows_sort, groups$group, n)
-  call_fun <- function(group) do.call(fun, c(list(group), args), quote = TRUE)
-  if (!length(args)) call_fun <- fun
-  results <- lapply(split_rows(x, sorted), function(group) group_frame(call_fun(group), by))
-  values <- bind_frames(results)
-  # Nothing at all tells no columns.
-  if (!length(values)) {
-    return(values)
-  }
-  keys <- take_rows(x[by], rep(groups$first, vapply(results, frame_rows, 0L)))
-  new_frame(c(as.list(keys), as.list(values)), frame_rows(keys))
-}
-
-# Rows that a function gave for one group: a data frame, or what makes one row of one.
-group_frame <- function(value, by) {
-  if (is.null(value)) {
-    return(empty_frame())
-  }
-  if (is.data.frame(value)) {
-    value <- plain_frame(value)
-    return(if (any(by %in% names(value))) value[setdiff(names(value), by)] else value)
-  }
-  if (is.atomic(value) && length(value) == 1L && is.null(names(value))) {
-    return(new_frame(list(value = value), 1L))
-  }
-  named <- !is.null(names(value)) && all(nzchar(names(value)))
-  if (named && is.atomic(value)) {
-    value <- as.list(value)
-  }
-  if (!named || !is.list(value) || any(lengths(value) != 1L)) {
-    part_error(paste0(
-      "`fun` must give a data frame, a named list of single values or one value for each ",
-      "group, not ", describe(value), "."
-    ))
-  }
-  new_frame(value[setdiff(names(value), by)], 1L)
-}
 
 # ---- Sums and the like, folded before rows travel and again after
 
