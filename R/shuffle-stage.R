@@ -82,6 +82,12 @@ release_stage <- function(shuffle, stage) {
   drop_everywhere(shuffle, c(stage$id, 0L, 0L))
 }
 
+# Nobody has a handle to it.
+drop_stage <- function(shuffle, stage) {
+  release_stage(shuffle, stage)
+  retire_stage(shuffle, stage)
+}
+
 retire_stage <- function(shuffle, stage) {
   if (!stage$released || stage$refs > 0L) {
     return()
