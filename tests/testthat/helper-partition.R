@@ -63,3 +63,20 @@ plan_counts <- function(p) .Call(ffi_plan_counts, p$shuffle$plan)
 new_partition_of <- function(cl, columns) {
   partition_scatter(cl, new_frame(columns, length(columns[[1L]])), parts = 2)
 }
+
+# Package bit64's vectors, made of their bytes: little-endian numbers within 2^52.
+int64_pick <- function(n) {
+  values <- int64(-1, 0, 1, 2^40 + 1, NA)
+  structure(unclass(values)[sample.int(5L, n, TRUE)], class = "integer64")
+}
+
+int64 <- function(...) {
+  bytes <- lapply(list(...), function(x) {
+    if (is.na(x)) {
+      as.raw(c(rep(0, 7), 128))
+    } else {
+      as.raw(c(floor(x / 256^(0:6)) %% 256, if (x < 0) 255 else 0))
+    }
+  })
+  structure(readBin(unlist(bytes), "double", length(bytes), endian = "little"), class = "integer64")
+}
