@@ -154,7 +154,8 @@ default_parts <- function(rows) {
 
 # begin and end of n rows in so many parts, as even as can be.
 part_ranges <- function(n, parts) {
-  ends <- floor(seq_len(parts) * (n / parts))
+  # The product first: it is exact, and so is the last end, which is n.
+  ends <- floor(seq_len(parts) * as.double(n) / parts)
   cbind(c(0, ends[-parts]) + 1, ends)
 }
 

@@ -145,6 +145,17 @@ test_cluster("Data that stays on two workers", {
   })
 })
 
+test_that("Rows are cut into parts that leave none out, whatever their number", {
+  for (n in c(0, 1, 7, 100, 1e5, 336776, 2^31 - 2)) {
+    for (parts in c(1:130, 4093:4096)) {
+      ranges <- part_ranges(n, parts)
+      expect_true(ranges[1, 1] == 1 && ranges[parts, 2] == n)
+      expect_true(all(ranges[-1, 1] == ranges[-parts, 2] + 1))
+      expect_lte(diff(range(ranges[, 2] - ranges[, 1])), 1)
+    }
+  }
+})
+
 test_cluster("What nobody refers to is dropped on the workers with the next call", {
   cl <- local_cluster(2)
   kept <- partition_scatter(cl, flights(), parts = 4)
