@@ -22,8 +22,8 @@
 #' A part that has many more rows of `x` than others, and than of `y`, is made in pieces by
 #' different workers, each of which reads all that `y` has for it: a key that is most of `x`
 #' doesn't become one worker's work. The result then has more than `parts` parts, the order
-#' stays the same. Pieces begin and end with parts of `x`, so `x` should have some, of about the same
-#' size. Rows of `y` aren't cut: let `x` be the one with more rows for a key.
+#' stays the same. Pieces begin and end with parts of `x`, so `x` should have some, of about
+#' the same size. Rows of `y` aren't cut: let `x` be the one with more rows for a key.
 #'
 #' @param x Data of [partition_scatter()] and its like.
 #' @param y Such data on the same cluster, or a data frame.

@@ -32,7 +32,9 @@ part_run <- function(spec) {
 part_failure <- function(code) {
   failure <- piece_error(code)
   condition <- failure$condition
-  if (is_memory_error(condition)) class(failure$condition) <- c("muster_error_memory", class(condition))
+  if (is_memory_error(condition)) {
+    class(failure$condition) <- c("muster_error_memory", class(condition))
+  }
   if (inherits(condition, "muster_part_missing")) {
     list(missing = condition$keys)
   } else if (inherits(condition, "muster_part_error")) {

@@ -14,7 +14,9 @@ test_cluster("Joins on two workers", {
       got <- partition_collect(
         partition_join(px, py, c(k = "key", "f"), all.x = kind[1], all.y = kind[2])
       )
-      want <- merge(x, y, by.x = c("k", "f"), by.y = c("key", "f"), all.x = kind[1], all.y = kind[2])
+      want <- merge(x, y,
+        by.x = c("k", "f"), by.y = c("key", "f"), all.x = kind[1], all.y = kind[2]
+      )
       expect_equal(sorted_rows(got[names(want)]), sorted_rows(want))
       expect_identical(names(got), c("k", "f", "v", "w"))
     }
