@@ -75,19 +75,18 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
     abort_muster("input", "`x` and `y` must be on the same cluster.", argument = "y", call = call)
   }
   sides <- join_sides(x, y, by_x, by_y, min(parts, parts_most), call)
-  tasks <- join_tasks(
-    do.call(rbind, sides[[1L]]$shares), colSums(do.call(rbind, sides[[2L]]$shares)), all.y
-  )
+  x_rows <- share_matrix(sides[[1L]])
+  y_rows <- colSums(share_matrix(sides[[2L]]))
+  tasks <- join_tasks(x_rows, y_rows, all.y)
   steps <- join_steps(tasks, by_x, by_y, c(all.x, all.y))
-  gather_stage(x, nrow(tasks), steps, sides, call)
+  weights <- join_weights(tasks, x_rows, y_rows)
+  gather_stage(x, nrow(tasks), steps, sides, call, weights = weights)
 }
 
 # The stages that split x and y, run: how many rows have which key tells how to go on. What is
 # there goes if it comes to nothing.
 join_sides <- function(x, y, by_x, by_y, parts, call) {
-  sides <- list(
-    split_stage(x, by_x, parts, shares = TRUE), split_stage(y, by_y, parts, shares = TRUE)
-  )
+  sides <- list(split_stage(x, by_x, parts), split_stage(y, by_y, parts))
   sides[[1L]]$title <- "`x`"
   sides[[2L]]$title <- "`y`"
   sides[[1L]]$partner <- sides[[2L]]

@@ -117,11 +117,12 @@ check_columns <- function(x, call) {
 
 # Makes a stage and runs it: its handle.
 start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
-                        title = NULL, files = NULL) {
+                        title = NULL, files = NULL, weights = NULL) {
   shuffle <- shuffle_of(cl)
   stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
   stage$title <- title
   stage$files <- files
+  stage$weights <- weights
   # Before it is run: an error or an interrupt drops what is there.
   handle <- new_partition(cl, shuffle, stage)
   shuffle_run(shuffle, cl, stage, call)

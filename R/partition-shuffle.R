@@ -86,17 +86,16 @@ shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job 
   gather_stage(p, parts, steps, list(split), call, job)
 }
 
-# shares: whether the session is to know how many rows each task has for each part.
-split_stage <- function(p, by, parts, pre = list(), job = NULL, shares = FALSE) {
-  step <- list(kind = "split", by = by, parts = as.integer(parts), shares = shares)
+split_stage <- function(p, by, parts, pre = list(), job = NULL) {
+  step <- list(kind = "split", by = by, parts = as.integer(parts))
   new_stage(p$shuffle, p$stage$count, same_steps(c(pre, list(step))), job,
     near = p$stage, inner = TRUE
   )
 }
 
 # A handle to what is gathered. Blocks of a stage whose gathering fails go with the handle.
-gather_stage <- function(p, parts, steps, far, call, job = NULL) {
-  start_stage(p$cl, parts, steps, NULL, far, call, job, title = "the result")
+gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL) {
+  start_stage(p$cl, parts, steps, NULL, far, call, job, title = "the result", weights = weights)
 }
 
 #' @rdname partition_shuffle

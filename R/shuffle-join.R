@@ -31,6 +31,13 @@ join_tasks <- function(x_rows, y_rows, all_y) {
   }))
 }
 
+# Rows that each task reads.
+join_weights <- function(tasks, x_rows, y_rows) {
+  vapply(seq_len(nrow(tasks)), function(k) {
+    sum(x_rows[tasks[k, 2L]:tasks[k, 3L], tasks[k, 1L]]) + y_rows[tasks[k, 1L]]
+  }, 0)
+}
+
 # One function gives all tasks' steps: see data_steps().
 join_steps <- function(tasks, by_x, by_y, all) {
   force(tasks)
@@ -84,7 +91,8 @@ join_pairs <- function(x, y, by_x, by_y, all) {
   )
   if (is.double(pairs)) {
     part_error(paste0(
-      "It would have ", format(pairs, big.mark = ","), " rows, more than a data frame can have."
+      "It would have ", format(pairs, big.mark = ",", scientific = FALSE),
+      " rows, more than a data frame can have."
     ), "limit")
   }
   pairs

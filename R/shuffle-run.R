@@ -10,6 +10,7 @@ shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
   for (one in c(list(stage), also)) .Call(ffi_plan_set, shuffle$plan, "want", one$id)
   repeat {
     run_look(run)
+    run_order(run)
     if (run_act(run)) {
       return(run$answers)
     }
@@ -240,7 +241,7 @@ run_commit <- function(run, key, value, worker) {
   stage <- stage_by(run$shuffle, key[1L])
   stage$rows[key[2L]] <- value$rows
   stage$bytes[key[2L]] <- value$bytes
-  if (!is.null(value$shares)) stage$shares[[key[2L]]] <- value$shares
+  if (!is.null(value$shares)) set_shares(stage, key[2L], value$shares)
   if (length(value$model)) set_model(run, stage, key, value$model, worker)
   if (!is.null(value$families)) {
     stage$families[[key[2L]]] <- value$families
@@ -248,6 +249,33 @@ run_commit <- function(run, key, value, worker) {
   }
   if (identical(stage, run$stage)) {
     run$answers[[key[2L]]] <- value
+  }
+}
+
+set_shares <- function(stage, task, shares) {
+  if (is.null(stage$shares)) stage$shares <- vector("list", stage$count)
+  if (is.null(stage$shares[[task]])) stage$shared <- stage$shared + 1L
+  stage$shares[[task]] <- shares
+}
+
+# Rows that are split: a row for each map task, a column for each part.
+share_matrix <- function(stage) do.call(rbind, stage$shares)
+
+# Parts with most rows are started first, once it is known how many they have: one that began
+# last would be waited for alone.
+run_order <- function(run) {
+  stage <- run$stage
+  far <- stage$far
+  if (stage$ordered || !length(far)) {
+    return()
+  }
+  if (is.null(stage$weights) && far[[1L]]$shared == far[[1L]]$count) {
+    stage$weights <- colSums(share_matrix(far[[1L]]))
+  }
+  if (!is.null(stage$weights)) {
+    .Call(ffi_plan_order, run$shuffle$plan, stage$id, order(-stage$weights))
+    stage$ordered <- TRUE
+    for (one in far) one$shares <- NULL
   }
 }
 

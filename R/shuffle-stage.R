@@ -37,6 +37,10 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$refs <- 0L # stages that have this one as an input
   stage$inner <- inner # no handle: it goes with the stages that read it
   stage$released <- FALSE
+  stage$shares <- NULL # of a split: rows for each part, by task, until they have told an order
+  stage$shared <- 0L # tasks whose shares are known
+  stage$weights <- NULL # of each task, for the order in which they are started
+  stage$ordered <- FALSE
   stage$rows <- stage$bytes <- rep(NA_real_, count)
   stage$families <- vector("list", count)
   for (input in c(list(near), far)) {

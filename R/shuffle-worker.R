@@ -144,7 +144,7 @@ part_split <- function(data, step, key) {
   list(
     rows = frame_rows(data), bytes = written[1L], spilled = written[2L] == 1,
     families = families, model = take_rows(data, integer()),
-    shares = if (isTRUE(step$shares)) rows
+    shares = rows
   )
 }
 

@@ -100,6 +100,22 @@ test_cluster("Rows that move between two workers", {
     expect_s3_class(low$low, "Date")
   })
 
+  test_that("The part with most rows is begun first", {
+    data <- data.frame(g = c(1:50, rep(51L, 500)), x = 1)
+    p <- partition_scatter(cl[1], data, parts = 2)
+    r <- partition_reduce(p, "g", function(d) c(n = nrow(d), at = as.numeric(Sys.time())),
+      parts = 12
+    )
+    rows <- r$stage$rows
+    expect_gt(sum(rows > 0), 4)
+    got <- partition_collect(r)
+    # Groups come by part: the heavy one's part is where it is.
+    at <- tapply(got$at, rep(seq_along(rows), rows), min)
+    heavy <- rep(seq_along(rows), rows)[match(51L, got$g)]
+    expect_identical(names(which.min(at)), as.character(heavy))
+    expect_identical(order(-r$stage$weights)[1], heavy)
+  })
+
   test_that("A group that is most of the rows is folded before anything travels", {
     data <- data.frame(g = c(rep(1L, 6000), rep(2:41, 100)), x = 1)
     p <- partition_scatter(cl, data, parts = 8)
