@@ -107,6 +107,12 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
   parts <- if (is.null(check_parts(parts, call))) p$stage$count else check_parts(parts, call)
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
     aggregates <- parse_aggregates(fun, call)
+    twice <- intersect(names(fun), by)
+    if (length(twice)) {
+      abort_muster("input", paste0("An aggregate can't be named `", twice[1L], "` as the key is."),
+        argument = "fun", call = call
+      )
+    }
     step <- function(name) {
       list(list(kind = "inner", fun = name, args = list(by, aggregates)))
     }

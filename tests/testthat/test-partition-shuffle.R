@@ -187,6 +187,7 @@ test_cluster("Rows that move between two workers", {
     expect_true(error$part %in% 1:2 && error$worker %in% 1:2)
     expect_wrong(partition_reduce(p, "a", c(s = "prod(a)")))
     expect_wrong(partition_reduce(p, "a", c("sum(a)")))
+    expect_wrong(partition_reduce(p, "a", c(a = "sum(a)")), "can't be named `a`")
     expect_wrong(partition_reduce(p, "a", function(d) 1:2), "one value for each")
     expect_identical(sort(partition_collect(partition_shuffle(p, "b"))$a), 1:20)
   })
