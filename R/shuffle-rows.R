@@ -3,7 +3,9 @@
 
 # A data frame without the cost of data.frame(): columns, all of n rows, by name.
 new_frame <- function(columns, n) {
-  structure(columns, class = "data.frame", row.names = .set_row_names(n))
+  class(columns) <- "data.frame"
+  attr(columns, "row.names") <- .set_row_names(n)
+  columns
 }
 
 # No rows and no columns: what is known of a part that nothing came to.
@@ -190,59 +192,15 @@ key_families <- function(x, by) vapply(key_columns(x, by), key_family, "")
 # list(group, first) of all rows.
 key_groups <- function(x, by) .Call(ffi_key_groups, key_columns(x, by), frame_rows(x))
 
-# ---- Groups
-
-# What a function gives for each group, with the group's key before it.
-apply_groups <- function(x, by, fun, args) {
-  if (frame_rows(x) == 0L) {
-    return(empty_frame())
-  }
-  groups <- key_groups(x, by)
-  n <- length(groups$first)
-  sorted <- .Call(ffi_rows_sort, groups$group, n)
-  call_fun <- function(group) do.call(fun, c(list(group), args), quote = TRUE)
-  if (!length(args)) call_fun <- fun
-  results <- lapply(split_rows(x, sorted), function(group) group_frame(call_fun(group), by))
-  values <- bind_frames(results)
-  # Nothing at all tells no columns.
-  if (!length(values)) {
-    return(values)
-  }
-  keys <- take_rows(x[by], rep(groups$first, vapply(results, frame_rows, 0L)))
-  new_frame(c(as.list(keys), as.list(values)), frame_rows(keys))
-}
-
-# Rows that a function gave for one group: a data frame, or what makes one row of one.
-group_frame <- function(value, by) {
-  if (is.null(value)) {
-    return(empty_frame())
-  }
-  if (is.data.frame(value)) {
-    value <- plain_frame(value)
-    return(if (any(by %in% names(value))) value[setdiff(names(value), by)] else value)
-  }
-  if (is.atomic(value) && length(value) == 1L && is.null(names(value))) {
-    return(new_frame(list(value = value), 1L))
-  }
-  named <- !is.null(names(value)) && all(nzchar(names(value)))
-  if (named && is.atomic(value)) {
-    value <- as.list(value)
-  }
-  if (!named || !is.list(value) || any(lengths(value) != 1L)) {
-    part_error(paste0(
-      "`fun` must give a data frame, a named list of single values or one value for each ",
-      "group, not ", describe(value), "."
-    ))
-  }
-  new_frame(value[setdiff(names(value), by)], 1L)
-}
-
 # ---- Sums and the like, folded before rows travel and again after
 
 # aggregates: list of list(name, how, column, na_rm), see parse_aggregates().
 fold_partial <- function(x, by, aggregates) {
   if (is_empty(x)) {
     return(x)
+  }
+  if (!has_few_groups(x, by)) {
+    return(fold_nothing(x, by, aggregates))
   }
   groups <- key_groups(x, by)
   n <- length(groups$first)
@@ -256,6 +214,41 @@ fold_partial <- function(x, by, aggregates) {
     }
   }
   new_frame(c(as.list(take_rows(x[by], groups$first)), folds), n)
+}
+
+# Whether folding would leave at most half of the rows, by the groups in a sample of them: it
+# costs more than to move a row that it wouldn't save. Rows in runs count as they are.
+has_few_groups <- function(x, by) {
+  n <- frame_rows(x)
+  m <- 4096L
+  if (n <= 2L * m) {
+    return(TRUE)
+  }
+  seen <- length(key_groups(take_rows(x[by], seq_len(m)), by)$first)
+  # So many of G equally frequent groups are seen in m rows; of how many is that this many?
+  among <- function(groups, rows) groups * -expm1(-rows / groups)
+  if (among(n / 2, m) <= seen) {
+    return(FALSE)
+  }
+  groups <- stats::uniroot(function(g) among(exp(g), m) - seen, log(c(0.5, n / 2)))
+  among(exp(groups$root), n) <= n / 2
+}
+
+# What fold_partial() gives if each row is a group of its own.
+fold_nothing <- function(x, by, aggregates) {
+  n <- frame_rows(x)
+  folds <- list()
+  for (one in aggregates) {
+    column <- if (!is.null(one$column)) fold_column(x, one)
+    none <- if (one$na_rm) which(is.na(column))
+    for (how in fold_parts[[one$how]]) {
+      values <- if (how == "count") rep(1, n) else as.double(unclass(column))
+      if (length(none)) values[none] <- c(sum = 0, count = 0, min = Inf, max = -Inf)[[how]]
+      if (how != "count") values <- restore_class(values, column)
+      folds[[paste0(one$name, ".", how)]] <- values
+    }
+  }
+  new_frame(c(as.list(x[by]), folds), n)
 }
 
 fold_final <- function(x, by, aggregates) {

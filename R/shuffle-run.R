@@ -23,6 +23,7 @@ new_run <- function(shuffle, cl, stage, call) {
   run$shuffle <- shuffle
   run$nodes <- list() # by rank
   for (node in cl) run$nodes[[.subset2(node, "rank")]] <- node
+  run$cl <- cl
   run$stage <- stage
   run$call <- call
   run$tasks <- list()
@@ -50,7 +51,7 @@ run_look <- function(run) {
         details = paste0(workers$call, ": ", workers$error), call = run$call
       )
     }
-    abort_submit(Filter(Negate(is.null), run$nodes), workers, run$call)
+    abort_submit(run$cl, workers, run$call)
   }
   ours <- seq_len(nrow(workers)) <= length(run$nodes)
   ours[ours] <- !vapply(run$nodes, is.null, NA)
@@ -110,7 +111,7 @@ run_submit <- function(run, action) {
     ffi_task_submit, run$nodes[worker], call_part, list(spec), job[[1L]], c(0, 0)
   )
   if (is.integer(submitted)) {
-    abort_submit(run$nodes[worker], submitted, run$call)
+    abort_submit(run$cl, submitted, run$call)
   }
   k <- length(run$tasks) + 1L
   run$tasks[[k]] <- submitted
@@ -130,7 +131,7 @@ run_job <- function(run, stage) {
   if (is.null(run$jobs[[key]])) {
     held <- .Call(ffi_job_hold, Filter(Negate(is.null), run$nodes), stage$job)
     if (is.integer(held)) {
-      abort_submit(run$nodes, held, run$call)
+      abort_submit(run$cl, held, run$call)
     }
     run$jobs[[key]] <- held
   }

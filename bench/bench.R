@@ -8,7 +8,8 @@ limits <- dyn.load(Sys.getenv("BENCH_LIMITS"))
 native <- lapply(
   c(
     now = "bench_now", forks = "bench_forks", round_trips = "bench_round_trips",
-    connects = "bench_connects", refused = "bench_refused", probes = "bench_probes"
+    connects = "bench_connects", refused = "bench_refused", probes = "bench_probes",
+    exchange = "bench_exchange"
   ),
   getNativeSymbolInfo, limits
 )

@@ -10,7 +10,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/types.h>
@@ -105,6 +107,67 @@ SEXP bench_forks(SEXP count_arg) {
   }
   if (error != 0) {
     Rf_error("fork: %s", strerror(error));
+  }
+  return Rf_ScalarReal(took);
+}
+
+// Sends and receives `bytes` each, at the same time, as far as the socket takes them. Returns 0,
+// or -1.
+static int exchange(int fd, double bytes) {
+  static char out[1 << 18], in[1 << 18];
+  double sent = 0, got = 0;
+  while (sent < bytes || got < bytes) {
+    struct pollfd at = {fd, (short)(sent < bytes ? POLLIN | POLLOUT : POLLIN), 0};
+    if (poll(&at, 1, -1) < 0) {
+      if (errno == EINTR) continue;
+      return -1;
+    }
+    if ((at.revents & POLLOUT) != 0) {
+      double left = bytes - sent;
+      ssize_t n = send(fd, out, left < sizeof out ? (size_t)left : sizeof out, MSG_DONTWAIT);
+      if (n > 0) sent += (double)n;
+    }
+    if (got < bytes && (at.revents & (POLLIN | POLLHUP)) != 0) {
+      double left = bytes - got;
+      ssize_t n = recv(fd, in, left < sizeof in ? (size_t)left : sizeof in, MSG_DONTWAIT);
+      if (n == 0 && left > 0) return -1;
+      if (n > 0) got += (double)n;
+    }
+  }
+  return 0;
+}
+
+// bench_exchange gives the seconds in which this process and a forked one have sent each other
+// so many bytes over a unix socket, both at once.
+SEXP bench_exchange(SEXP bytes_arg) {
+  double bytes = floor(Rf_asReal(bytes_arg));
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) < 0) {
+    Rf_error("socketpair: %s", strerror(errno));
+  }
+  pid_t pid = fork();
+  if (pid < 0) {
+    int error = errno;
+    close(ends[0]);
+    close(ends[1]);
+    Rf_error("fork: %s", strerror(error));
+  }
+  int own = pid == 0;
+  close(ends[!own]);
+  // Both are there before the clock starts.
+  int failed = write_byte(ends[own]) < 0 || read_all(ends[own], 1) < 0;
+  double began = now_s();
+  failed = failed || exchange(ends[own], bytes) < 0;
+  // And both have got all before it stops.
+  failed = failed || write_byte(ends[own]) < 0 || read_all(ends[own], 1) < 0;
+  double took = now_s() - began;
+  if (pid == 0) {
+    _exit(failed);
+  }
+  close(ends[own]);
+  reap(pid);
+  if (failed) {
+    Rf_error("the exchange with a forked process failed");
   }
   return Rf_ScalarReal(took);
 }

@@ -14,6 +14,7 @@ registry <- c(
   "heal" = "What does healing cost, when nothing fails and when something does?",
   "task" = "How long do tasks take that are submitted one by one, and maps?",
   "share" = "How long until 100 MB are in every worker, and back?",
+  "shuffle" = "How long do groups of rows take that are spread over 2 workers?",
   "discover" = "How long until a block of addresses is searched for a service?",
   "socket" = "How long does it take to connect two sockets, and to be refused?",
   "idle" = "How much processor time does a cluster take that has nothing to do?",

@@ -10,7 +10,10 @@ facts <- function() {
     machine = machine_text(),
     kernel = paste(Sys.info()[["sysname"]], sub("-.*", "", Sys.info()[["release"]])),
     R = as.character(getRversion()),
-    versions_of(c("muster", "parallelly", "mirai", "nanonext", "future", "future.apply", "crew")),
+    versions_of(c(
+      "muster", "parallelly", "mirai", "nanonext", "future", "future.apply", "crew",
+      "multidplyr", "data.table"
+    )),
     "load at start" = sub(" .*", "", readLines("/proc/loadavg", 1L))
   )
 }

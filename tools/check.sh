@@ -1,6 +1,8 @@
 #!/bin/sh
 # Runs the test suites one after another, each with a time limit:
 #   tools/check.sh [SUITE...]     all of them, if none is named
+# All of them run in two lanes, beside each other: most tests wait for something most of
+# the time. LANES=1 has them one after another.
 # A suite ends with its own `LABEL: N passed, N failed, N skipped`. One that
 # fails to say so, ends with another status than its counts tell, passes its
 # limit, or leaves processes behind counts as one more failure. The last line
@@ -15,12 +17,26 @@ set -u
 . "$(dirname -- "$0")/common.sh"
 
 all="tidy build c tsan sim fuzz testthat full netns faults soak notroot asan rcheck demo"
-[ $# -gt 0 ] || eval "set -- $all"
+# Those of the second lane make packages and libraries of their own; the demo installs anew
+# what the first lane uses, so it comes when both have ended.
+second="asan faults notroot rcheck"
+last=
+lane=
+if [ $# -gt 0 ]; then
+  second=
+  [ "$1" != --second ] || { lane=second- && shift; }
+elif [ "${LANES:-2}" = 2 ]; then
+  set -- tidy build c tsan sim fuzz netns testthat full soak
+  last=demo
+else
+  second=
+  eval "set -- $all"
+fi
 
 logs=$root/build/check
 mkdir -p -- "$logs" || exit 1
-rm -f -- "$logs"/*.log "$logs/total"
-: >"$logs/table"
+[ -n "$lane" ] || rm -f -- "$logs"/*.log "$logs"/*total "$logs"/*table "$logs"/*failed
+: >"$logs/${lane}table"
 
 # Tests that CRAN leaves out run here; R CMD check decides for itself.
 NOT_CRAN=true
@@ -50,15 +66,16 @@ done
 [ -n "$limiter" ] || warn "check: no timeout program here, so the suites run without time limit."
 
 quiet=no
-[ "${CI:-}" = true ] && quiet=yes
+# The second lane would talk into the first one's words.
+if [ "${CI:-}" = true ] || [ -n "$lane" ]; then quiet=yes; fi
 
 passed=0
 failed=0
 skipped=0
-built=unknown
+built=${MUSTER_CHECK_BUILT:-unknown}
 
 # The labels of suites that failed, a line each.
-: >"$logs/failed"
+: >"$logs/${lane}failed"
 
 row() { printf '%-38s %7s %7s %8s  %s\n' "$@"; }
 
@@ -86,7 +103,7 @@ run() {
   : >"$log"
   began=$(date +%s)
   title "$label"
-  pipe=$logs/pipe
+  pipe=$logs/${lane}pipe
   rm -f -- "$pipe" "$pipe.pid" "$pipe.closed"
   mkfifo -- "$pipe" || exit 1
   (
@@ -100,6 +117,7 @@ run() {
     wait
     : >"$pipe.closed"
   ) &
+  keeper_pid=$!
   mark=MUSTER_CHECK_MARK=$$.$(date +%s)
   if [ -n "$limiter" ]; then
     env "$mark" $limiter -k 30 "$limit" "$@" >"$pipe" 2>&1 </dev/null &
@@ -123,7 +141,7 @@ run() {
     why="processes outlived the suite"
     kill "$(cat -- "$pipe.pid")"
   fi
-  wait
+  wait "$keeper_pid"
   rm -f -- "$pipe" "$pipe.pid" "$pipe.closed"
 
   line=$(grep -E '^(.*: )?[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
@@ -172,8 +190,8 @@ count() {
   passed=$((passed + $2))
   failed=$((failed + $3))
   skipped=$((skipped + $4))
-  row "$1" "$2" "$3" "$4" "$5" >>"$logs/table"
-  [ "$3" -eq 0 ] || say "$1" >>"$logs/failed"
+  row "$1" "$2" "$3" "$4" "$5" >>"$logs/${lane}table"
+  [ "$3" -eq 0 ] || say "$1" >>"$logs/${lane}failed"
   [ $quiet = no ] || row "$1" "$2" "$3" "$4" "$6 s${5:+  $5}"
 }
 
@@ -198,8 +216,8 @@ part() {
 # installed LABEL: 0 if ./.lib has what the checkout holds. Installs it if no
 # suite has yet; where that failed, the suite counts as failed too.
 installed() {
-  [ $built != unknown ] || suite_build
-  [ $built = yes ] && return 0
+  [ "$built" != unknown ] || suite_build
+  [ "$built" = yes ] && return 0
   title "$1"
   say "failed: the package could not be installed" | keep "$(log_of "$1")"
   count "$1" 0 1 0 "the package could not be installed" 0
@@ -280,26 +298,59 @@ suite_demo() {
     [ $ok -eq 1 ]'
 }
 
-# failures: why each suite that failed did.
+# failures FILE: why each suite that is named there failed.
 failures() {
   while read -r label; do
     printf '\n==== %s: what failed ====\n' "$label"
     tools/failures.sh "$(log_of "$label")"
-  done <"$logs/failed"
+  done <"$1"
+}
+
+# begin_second: the second lane, a process of its own, as soon as the package is built.
+begin_second() {
+  if [ -n "$second" ] && [ -z "$second_pid" ] && [ "$built" != unknown ]; then
+    # A list of words.
+    # shellcheck disable=SC2086
+    MUSTER_CHECK_BUILT=$built "$0" --second $second &
+    second_pid=$!
+  fi
+}
+
+# end_second waits for it and adds what it counted.
+end_second() {
+  [ -n "$second_pid" ] || return 0
+  wait "$second_pid"
+  second_pid=
+  cat -- "$logs/second-table" >>"$logs/table"
+  cat -- "$logs/second-failed" >>"$logs/failed"
+  [ $quiet = yes ] || failures "$logs/second-failed"
+  if [ -s "$logs/second-total" ]; then
+    # Three numbers.
+    # shellcheck disable=SC2046
+    set -- $(tr -cd '0-9 ' <"$logs/second-total")
+  else
+    set -- 0 1 0
+    say "the second lane told no counts"
+  fi
+  passed=$((passed + $1))
+  failed=$((failed + $2))
+  skipped=$((skipped + $3))
 }
 
 suite_pid=
+second_pid=
 stop() {
   trap - INT TERM HUP
   [ -z "$suite_pid" ] || kill "$suite_pid" 2>/dev/null
-  rm -f -- "$logs"/pipe*
-  [ $quiet = no ] || failures
+  [ -z "$second_pid" ] || kill "$second_pid" 2>/dev/null
+  rm -f -- "$logs/${lane}pipe"*
+  [ $quiet = no ] || failures "$logs/${lane}failed"
   warn "check: interrupted"
   exit 130
 }
 trap stop INT TERM HUP
 
-[ $quiet = no ] || row suite passed failed skipped time
+[ $quiet = no ] || [ -n "$lane" ] || row suite passed failed skipped time
 for suite in "$@"; do
   case " $all simfast " in
     *" $suite "*) suite_"$suite" ;;
@@ -308,7 +359,17 @@ for suite in "$@"; do
       exit 1
       ;;
   esac
+  begin_second
 done
+end_second
+for suite in $last; do
+  suite_"$suite"
+done
+
+if [ -n "$lane" ]; then
+  say "$passed passed, $failed failed, $skipped skipped" >"$logs/${lane}total"
+  exit $((failed > 0))
+fi
 
 if [ $quiet = no ]; then
   printf '\n'
@@ -321,7 +382,7 @@ if [ $skipped -gt 0 ]; then
     [ -f "$log" ] && grep -hiE '^ *(skipped: |.*Reason: )' "$log"
   done | sed 's/^ *//' | sort | uniq -c | head -n 40
 fi
-[ $quiet = no ] || failures
+[ $quiet = no ] || failures "$logs/failed"
 printf '\n'
 say "$passed passed, $failed failed, $skipped skipped" | tee -- "$logs/total"
 [ $failed -eq 0 ]

@@ -34,7 +34,8 @@ use_pcp() {
   export PCP_DIR PCP_BINADM_DIR PATH LD_LIBRARY_PATH
 }
 
-# build_tarball DIR makes the source package in DIR and sets $tarball. All
+# build_tarball DIR [vignettes] makes the source package in DIR and sets $tarball, with
+# vignettes where they are asked for, which takes an installation. All
 # installing starts from it, never from src/, so that objects of one build (a
 # sanitizer's, say) never get into another, nor into the checkout. R CMD build
 # copies all of a folder before it leaves out what .Rbuildignore says, so it
@@ -45,10 +46,21 @@ build_tarball() {
   rm -f -- "$1"/muster_*.tar.gz
   tar -cf - --exclude=./.git --exclude=./.lib --exclude=./build . |
     tar -xf - -C "$1/muster" || return 1
-  (cd -- "$1" && R CMD build --no-manual --no-build-vignettes muster) || return 1
+  if [ "${2:-}" = vignettes ]; then
+    (cd -- "$1" && R CMD build --no-manual muster) || return 1
+  else
+    (cd -- "$1" && R CMD build --no-manual --no-build-vignettes muster) || return 1
+  fi
   rm -rf -- "$1/muster"
   for file in "$1"/muster_*.tar.gz; do
     [ -f "$file" ] && tarball=$file
   done
   [ -n "$tarball" ]
+}
+
+# can_vignettes: here is what builds them.
+can_vignettes() {
+  Rscript -e 'here <- requireNamespace("rmarkdown", quietly = TRUE) &&' \
+    -e '  requireNamespace("knitr", quietly = TRUE) && rmarkdown::pandoc_available("1.14")' \
+    -e 'quit(status = !here)' >/dev/null 2>&1
 }

@@ -68,6 +68,8 @@ package_of() {
     deb:libuv) say "libuv1-dev" ;;
     deb:sshd | rpm:sshd) say "openssh-server" ;;
     deb:ggplot2) say "r-cran-ggplot2" ;;
+    deb:rmarkdown) say "r-cran-rmarkdown pandoc" ;;
+    rpm:rmarkdown | brew:rmarkdown) say "pandoc" ;;
     rpm:clang) say "clang compiler-rt" ;;
     rpm:libuv) say "libuv-devel" ;;
     brew:r | brew:headers) say "r" ;;
@@ -110,6 +112,9 @@ has() {
       ;;
     clang) clang_fuzzes ;;
     sshd) have sshd || [ -x /usr/sbin/sshd ] ;;
+    rmarkdown)
+      if [ "$family" = deb ]; then can_vignettes; else have pandoc; fi
+      ;;
     ggplot2)
       # With all that it needs it takes long from source: built, or not at all.
       [ "$family" != deb ] || { have Rscript &&
@@ -185,7 +190,7 @@ apt_install() {
 family=$(family)
 needed="r headers compiler make"
 optional=
-[ "$mode" = check ] && optional="libuv qpdf tidy clang sshd ggplot2"
+[ "$mode" = check ] && optional="libuv qpdf tidy clang sshd ggplot2 rmarkdown"
 
 # Lists of words from here on.
 # shellcheck disable=SC2086
@@ -233,7 +238,7 @@ case $mode in
     set -- boot codetools data.table doParallel foreach future iterators jsonlite
     set -- "$@" nanoparquet nycflights13 parallelly pkgbuild testthat
     ;;
-  bench) set -- boot parallelly mirai future future.apply crew ;;
+  bench) set -- boot parallelly mirai future future.apply crew multidplyr data.table ;;
   document) set -- roxygen2 ;;
 esac
 Rscript tools/install-packages.R "$@" </dev/null

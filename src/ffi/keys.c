@@ -146,8 +146,8 @@ static void read_keys(SEXP columns, SEXP rows, struct keys *keys) {
 // grouped gives the groups of all rows; group has room for each row's.
 static struct mst_key_groups grouped(const struct keys *keys, uint32_t *group) {
   struct mst_key_groups groups = {0};
-  groups.table_size = mst_key_table_size(keys->n);
-  groups.table = (uint32_t *)R_alloc(groups.table_size, sizeof *groups.table);
+  groups.table_room = mst_key_table_size(keys->n);
+  groups.table = (uint64_t *)R_alloc(groups.table_room, sizeof *groups.table);
   groups.first = (uint32_t *)R_alloc(keys->n + 1, sizeof *groups.first);
   mst_key_group(keys->columns, keys->count, keys->n, keys->hashes, &groups,
                 group);
@@ -250,7 +250,7 @@ static double look_up(struct join *join) {
   for (size_t i = 0; i < n; i++) {
     const uint32_t at =
         mst_key_find(join->x.columns, join->x.count, join->x.hashes[i], i,
-                     join->y.columns, join->y.hashes, &join->groups);
+                     join->y.columns, &join->groups);
     join->match[i] = at;
     if (at == UINT32_MAX) {
       pairs += join->all_x;

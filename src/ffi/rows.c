@@ -125,6 +125,7 @@ SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin) {
 // same_kind: one type and the same attributes, so elements can be copied as they are.
 static int same_kind(SEXP a, SEXP b) {
   if (TYPEOF(a) != TYPEOF(b)) return 0;
+  if (!ffi_has_attributes(a) && !ffi_has_attributes(b)) return 1;
   SEXP with = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(a), 0));
   SEXP other = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(a), 0));
   copy_attributes(a, with);

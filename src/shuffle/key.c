@@ -51,9 +51,11 @@ static int32_t code_at(const struct mst_key_column *column, size_t i) {
   return column->texts[code - 1].bytes == NULL ? 0 : code;
 }
 
-// value_at gives a row's value; for texts the word is their hash.
-static struct value value_at(const struct mst_key_column *column, size_t i) {
-  switch (column->kind) {
+// value_as gives a row's value; for texts the word is their hash. kind is the column's: a
+// constant where it matters, so that loops over rows have no switch in them.
+static inline struct value value_as(const struct mst_key_column *column,
+                                    enum mst_key_kind kind, size_t i) {
+  switch (kind) {
   case MST_KEY_DOUBLE:
     return of_double(((const double *)column->values)[i]);
   case MST_KEY_INTEGER:
@@ -66,6 +68,10 @@ static struct value value_at(const struct mst_key_column *column, size_t i) {
   const int32_t code = code_at(column, i);
   if (code == 0) return (struct value){.tag = TAG_NA};
   return (struct value){.tag = TAG_TEXT, .word = column->text_hashes[code - 1]};
+}
+
+static struct value value_at(const struct mst_key_column *column, size_t i) {
+  return value_as(column, column->kind, i);
 }
 
 // word_of reads 8 bytes, or what is left of them, the same on every machine.
@@ -91,16 +97,38 @@ void mst_key_hash_texts(const struct mst_key_text *texts, size_t n,
     hashes[i] = hash_text(&texts[i]);
 }
 
+static inline void hash_as(const struct mst_key_column *column,
+                           enum mst_key_kind kind, size_t n, uint64_t *hashes) {
+  for (size_t i = 0; i < n; i++) {
+    const struct value value = value_as(column, kind, i);
+    hashes[i] = mix(hashes[i] + (uint64_t)value.tag, value.word);
+  }
+}
+
+static void hash_column(const struct mst_key_column *column, size_t n,
+                        uint64_t *hashes) {
+  switch (column->kind) {
+  case MST_KEY_DOUBLE:
+    hash_as(column, MST_KEY_DOUBLE, n, hashes);
+    break;
+  case MST_KEY_INTEGER:
+    hash_as(column, MST_KEY_INTEGER, n, hashes);
+    break;
+  case MST_KEY_INT64:
+    hash_as(column, MST_KEY_INT64, n, hashes);
+    break;
+  case MST_KEY_TEXT:
+    hash_as(column, MST_KEY_TEXT, n, hashes);
+    break;
+  }
+}
+
 void mst_key_hash_rows(const struct mst_key_column *columns, size_t count,
                        size_t n, uint64_t *hashes) {
   for (size_t i = 0; i < n; i++)
     hashes[i] = UINT64_C(0xa0761d6478bd642f);
-  for (size_t c = 0; c < count; c++) {
-    for (size_t i = 0; i < n; i++) {
-      const struct value value = value_at(&columns[c], i);
-      hashes[i] = mix(mix(hashes[i], value.word), (uint64_t)value.tag);
-    }
-  }
+  for (size_t c = 0; c < count; c++)
+    hash_column(&columns[c], n, hashes);
   // The upper bits choose the part, the lower ones the place in a table.
   for (size_t i = 0; i < n; i++)
     hashes[i] = mix(hashes[i], UINT64_C(0xe7037ed1a0b428db));
@@ -117,9 +145,30 @@ static int equal_texts(const struct mst_key_column *a, size_t i,
          memcmp(text_a->bytes, text_b->bytes, text_a->n) == 0;
 }
 
+// equal_numbers compares what needs no look at kinds: 1 equal, 0 not, -1 can't tell.
+static inline int equal_numbers(const struct mst_key_column *a, size_t i,
+                                const struct mst_key_column *b, size_t j) {
+  if (a->kind != b->kind) return -1;
+  if (a->kind == MST_KEY_INTEGER) {
+    return ((const int32_t *)a->values)[i] == ((const int32_t *)b->values)[j];
+  }
+  if (a->kind == MST_KEY_INT64) {
+    return ((const int64_t *)a->values)[i] == ((const int64_t *)b->values)[j];
+  }
+  // Equal doubles are one key; unequal ones may be two NA.
+  if (a->kind == MST_KEY_DOUBLE &&
+      ((const double *)a->values)[i] == ((const double *)b->values)[j]) {
+    return 1;
+  }
+  return -1;
+}
+
 int mst_key_equal(const struct mst_key_column *a, size_t i,
                   const struct mst_key_column *b, size_t j, size_t count) {
   for (size_t c = 0; c < count; c++) {
+    const int known = equal_numbers(&a[c], i, &b[c], j);
+    if (known == 0) return 0;
+    if (known == 1) continue;
     if (a[c].kind == MST_KEY_TEXT && b[c].kind == MST_KEY_TEXT) {
       if (!equal_texts(&a[c], i, &b[c], j)) return 0;
       continue;
@@ -142,49 +191,86 @@ size_t mst_key_table_size(size_t n) {
   return size;
 }
 
-// A table's entries are groups + 1; 0 is free.
+// An entry is a group's number from 1 (0: free), and above it the upper half of its hash, so
+// that most rows of other groups are told apart without a look at their keys.
+#define UPPER UINT64_C(0xFFFFFFFF00000000)
+#define TABLE_FIRST ((size_t)1024)
+
+// A look at a table larger than the cache waits for memory; asked for so many rows ahead, it
+// is there in time.
+#define AHEAD 16
+#if defined(__GNUC__)
+#define MST_PREFETCH(address) __builtin_prefetch(address)
+#else
+#define MST_PREFETCH(address) ((void)(address))
+#endif
+
+static void set_free(struct mst_key_groups *groups, size_t size) {
+  groups->table_size = size;
+  memset(groups->table, 0, size * sizeof *groups->table);
+}
+
+// grow makes the table larger, in place: few groups of many rows stay in the cache.
+static void grow(struct mst_key_groups *groups, const uint64_t *hashes) {
+  size_t size = 4 * groups->table_size;
+  if (size > groups->table_room) size = groups->table_room;
+  set_free(groups, size);
+  for (uint32_t k = 0; k < groups->count; k++) {
+    const uint64_t hash = hashes[groups->first[k]];
+    size_t at = (size_t)hash & (size - 1);
+    while (groups->table[at] != 0)
+      at = (at + 1) & (size - 1);
+    groups->table[at] = (hash & UPPER) | (k + 1);
+  }
+}
+
+// look gives the group of row i of columns with this hash among those of `in`, and where in
+// the table the look ended.
+static inline uint32_t look(const struct mst_key_column *columns, size_t count,
+                            uint64_t hash, size_t i,
+                            const struct mst_key_column *in_columns,
+                            const struct mst_key_groups *in, size_t *end) {
+  const size_t mask = in->table_size - 1;
+  for (size_t at = (size_t)hash & mask;; at = (at + 1) & mask) {
+    const uint64_t entry = in->table[at];
+    *end = at;
+    if (entry == 0) return UINT32_MAX;
+    if (((entry ^ hash) & UPPER) != 0) continue;
+    const uint32_t group = (uint32_t)(entry & ~UPPER) - 1;
+    if (mst_key_equal(columns, i, in_columns, in->first[group], count)) {
+      return group;
+    }
+  }
+}
+
 void mst_key_group(const struct mst_key_column *columns, size_t count, size_t n,
                    const uint64_t *hashes, struct mst_key_groups *groups,
                    uint32_t *group) {
-  MST_ASSERT(n <= MST_KEY_ROWS_MAX && groups->table_size >= 2 * n);
-  const size_t mask = groups->table_size - 1;
-  memset(groups->table, 0, groups->table_size * sizeof *groups->table);
+  MST_ASSERT(n <= MST_KEY_ROWS_MAX && groups->table_room >= 2 * n);
   groups->count = 0;
+  set_free(groups,
+           groups->table_room < TABLE_FIRST ? groups->table_room : TABLE_FIRST);
   for (size_t i = 0; i < n; i++) {
-    size_t at = (size_t)hashes[i] & mask;
-    for (;; at = (at + 1) & mask) {
-      const uint32_t entry = groups->table[at];
-      if (entry == 0) {
-        groups->first[groups->count] = (uint32_t)i;
-        groups->table[at] = ++groups->count;
-        group[i] = groups->count - 1;
-        break;
-      }
-      const size_t row = groups->first[entry - 1];
-      if (hashes[row] == hashes[i] &&
-          mst_key_equal(columns, i, columns, row, count)) {
-        group[i] = entry - 1;
-        break;
-      }
+    size_t at;
+    if (i + AHEAD < n) {
+      MST_PREFETCH(
+          &groups->table[(size_t)hashes[i + AHEAD] & (groups->table_size - 1)]);
     }
+    group[i] = look(columns, count, hashes[i], i, columns, groups, &at);
+    if (group[i] != UINT32_MAX) continue;
+    group[i] = groups->count;
+    groups->first[groups->count++] = (uint32_t)i;
+    groups->table[at] = (hashes[i] & UPPER) | groups->count;
+    if (2 * (size_t)groups->count > groups->table_size) grow(groups, hashes);
   }
 }
 
 uint32_t mst_key_find(const struct mst_key_column *columns, size_t count,
                       uint64_t hash, size_t i,
                       const struct mst_key_column *in_columns,
-                      const uint64_t *in_hashes,
                       const struct mst_key_groups *in) {
-  const size_t mask = in->table_size - 1;
-  for (size_t at = (size_t)hash & mask;; at = (at + 1) & mask) {
-    const uint32_t entry = in->table[at];
-    if (entry == 0) return UINT32_MAX;
-    const size_t row = in->first[entry - 1];
-    if (in_hashes[row] == hash &&
-        mst_key_equal(columns, i, in_columns, row, count)) {
-      return entry - 1;
-    }
-  }
+  size_t at;
+  return look(columns, count, hash, i, in_columns, in, &at);
 }
 
 void mst_key_sort(const uint32_t *number, size_t n, uint32_t limit,

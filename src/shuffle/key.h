@@ -53,23 +53,23 @@ uint32_t mst_key_part(uint64_t hash, uint32_t parts);
 
 // Groups of equal rows, numbered from 0 by their first appearance.
 struct mst_key_groups {
-  uint32_t *table; // table_size of them, a power of 2 from mst_key_table_size
-  size_t table_size;
-  uint32_t *first; // room for n: the row in which each group appears first
+  uint64_t *table; // table_room of them, from mst_key_table_size
+  size_t table_room;
+  size_t table_size; // how many are in use: it grows with the groups
+  uint32_t *first;   // room for n: the row in which each group appears first
   uint32_t count;
 };
-// mst_key_table_size gives how many entries a table for n rows has.
+// mst_key_table_size gives how many entries a table for n rows may need, a power of 2.
 size_t mst_key_table_size(size_t n);
 // mst_key_group groups n rows and fills in each row's group.
 void mst_key_group(const struct mst_key_column *columns, size_t count, size_t n,
                    const uint64_t *hashes, struct mst_key_groups *groups,
                    uint32_t *group);
-// mst_key_find gives the group of `in` (whose rows are in_columns with in_hashes) that row i
+// mst_key_find gives the group of `in` (whose rows are in_columns) that row i with this hash
 // equals, UINT32_MAX if none.
 uint32_t mst_key_find(const struct mst_key_column *columns, size_t count,
                       uint64_t hash, size_t i,
                       const struct mst_key_column *in_columns,
-                      const uint64_t *in_hashes,
                       const struct mst_key_groups *in);
 
 // mst_key_sort puts rows into the order of their numbers below `limit`, those with the same

@@ -77,7 +77,7 @@ TEST("A hash is the same on every machine") {
       {.kind = MST_KEY_DOUBLE, .values = number}};
   mst_key_hash_rows(columns, 2, 1, &row);
   CHECK(hash == UINT64_C(0x49f8ad54b713d23d));
-  CHECK(row == UINT64_C(0x4675e0a2e0d9072c));
+  CHECK(row == UINT64_C(0xab9b471b0da6bc7e));
 }
 
 // The slow way: each row is compared with the first of each group.
@@ -87,7 +87,8 @@ TEST("Groups are those that comparing all rows gives, in order of appearance") {
   static double reals[N];
   static int32_t ints[N];
   static uint64_t hashes[N];
-  static uint32_t group[N], first[N], table[1024], want[N];
+  static uint32_t group[N], first[N], want[N];
+  static uint64_t table[1024];
   for (int round = 0; round < 20; round++) {
     const uint64_t spread = 1 + mst_random_below(&state, 40);
     for (int i = 0; i < N; i++) {
@@ -99,8 +100,8 @@ TEST("Groups are those that comparing all rows gives, in order of appearance") {
         {.kind = MST_KEY_DOUBLE, .values = reals},
         {.kind = MST_KEY_INTEGER, .values = ints}};
     struct mst_key_groups groups = {.table = table, .first = first};
-    groups.table_size = mst_key_table_size(N);
-    CHECK_INT(groups.table_size, 1024);
+    groups.table_room = mst_key_table_size(N);
+    CHECK_INT(groups.table_room, 1024);
     mst_key_hash_rows(columns, 2, N, hashes);
     mst_key_group(columns, 2, N, hashes, &groups, group);
     uint32_t count = 0;
@@ -114,9 +115,8 @@ TEST("Groups are those that comparing all rows gives, in order of appearance") {
       }
       if (want[i] == count) count++;
       CHECK_INT(group[i], want[i]);
-      CHECK_INT(
-          mst_key_find(columns, 2, hashes[i], i, columns, hashes, &groups),
-          want[i]);
+      CHECK_INT(mst_key_find(columns, 2, hashes[i], i, columns, &groups),
+                want[i]);
     }
     CHECK_INT(groups.count, count);
   }
@@ -127,15 +127,53 @@ TEST("A key that isn't there is not found, also in an empty table") {
   struct mst_key_column a = {.kind = MST_KEY_DOUBLE, .values = there};
   struct mst_key_column b = {.kind = MST_KEY_DOUBLE, .values = other};
   uint64_t hashes[2], hash;
-  uint32_t table[16], first[2], group[2];
-  struct mst_key_groups groups = {table, 16, first, 0};
+  uint32_t first[2], group[2];
+  uint64_t table[16];
+  struct mst_key_groups groups = {
+      .table = table, .table_room = 16, .first = first};
   mst_key_hash_rows(&a, 1, 2, hashes);
   mst_key_hash_rows(&b, 1, 1, &hash);
   mst_key_group(&a, 1, 2, hashes, &groups, group);
-  CHECK_INT(mst_key_find(&b, 1, hash, 0, &a, hashes, &groups), UINT32_MAX);
+  CHECK_INT(mst_key_find(&b, 1, hash, 0, &a, &groups), UINT32_MAX);
   mst_key_group(&a, 1, 0, hashes, &groups, group);
   CHECK_INT(groups.count, 0);
-  CHECK_INT(mst_key_find(&a, 1, hashes[0], 0, &a, hashes, &groups), UINT32_MAX);
+  CHECK_INT(mst_key_find(&a, 1, hashes[0], 0, &a, &groups), UINT32_MAX);
+}
+
+TEST("A table grows with its groups, and finds them all") {
+  enum { N = 50000, SAME = 7 };
+  const size_t room = mst_key_table_size(N);
+  int32_t *ints = malloc(N * sizeof *ints);
+  uint64_t *hashes = malloc(N * sizeof *hashes);
+  uint64_t *table = malloc(room * sizeof *table);
+  uint32_t *group = malloc(N * sizeof *group),
+           *first = malloc(N * sizeof *first);
+  for (int i = 0; i < N; i++)
+    ints[i] = i / SAME;
+  struct mst_key_column column = {.kind = MST_KEY_INTEGER, .values = ints};
+  struct mst_key_groups groups = {
+      .table = table, .table_room = room, .first = first};
+  mst_key_hash_rows(&column, 1, N, hashes);
+  mst_key_group(&column, 1, N, hashes, &groups, group);
+  CHECK_INT(groups.count, N / SAME + 1);
+  CHECK(groups.table_size < room && groups.table_size >= 2 * N / SAME);
+  for (int i = 0; i < N; i++) {
+    CHECK_INT(group[i], ints[i]);
+    CHECK_INT(mst_key_find(&column, 1, hashes[i], (size_t)i, &column, &groups),
+              ints[i]);
+  }
+  // The same room once more, with few groups: nothing of the old ones is left.
+  for (int i = 0; i < N; i++)
+    ints[i] = i % 2;
+  mst_key_hash_rows(&column, 1, N, hashes);
+  mst_key_group(&column, 1, N, hashes, &groups, group);
+  CHECK_INT(groups.count, 2);
+  CHECK_INT(groups.table_size, 1024);
+  free(ints);
+  free(hashes);
+  free(table);
+  free(group);
+  free(first);
 }
 
 TEST("Parts are even, and rows keep their order inside of one") {

@@ -175,7 +175,7 @@ test_cluster("Data of a cluster that was stopped can't be used any more", {
   cl <- cluster_start(1)
   p <- partition_scatter(cl, flights(10))
   cluster_stop(cl)
-  expect_error(partition_collect(p), class = "muster_error_input")
+  expect_error(partition_collect(p), "was stopped", class = "muster_error_input")
 })
 
 test_cluster("A cluster that has grown uses its new workers, and a part of one only those", {
