@@ -40,10 +40,11 @@
 #'   `"muster_partition"`.
 #' @section Errors:
 #' `muster_error_input`: an argument isn't what it must be; parts have different columns; a
-#' function gave no data frame (fields `part`, `worker`). `muster_error_remote`: a function
-#' raised an error (fields as for [task_value()], and `part`). `muster_error_lost`: a part was
-#' lost with its worker more than 4 times, or no worker is left. The cluster and all
-#' other data can be used on.
+#' function gave no data frame. `muster_error_remote`: a function raised an error, such as that
+#' a file isn't there (fields as for [task_value()]); also of class `muster_error_memory` if R
+#' had no memory. `muster_error_lost`: a part was lost with its worker more than 4 times, or no
+#' worker is left. Fields `part` and `worker` say where, and `file` what it was read from.
+#' The cluster and all other data can be used on.
 #' @section Cost:
 #' Some 200 us for each part and step. Large columns travel in shared memory.
 #' @section Source:
@@ -116,10 +117,12 @@ check_columns <- function(x, call) {
 
 # Makes a stage and runs it: its handle.
 start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
-                        title = NULL) {
+                        title = NULL, files = NULL, weights = NULL) {
   shuffle <- shuffle_of(cl)
   stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
   stage$title <- title
+  stage$files <- files
+  stage$weights <- weights
   # Before it is run: an error or an interrupt drops what is there.
   handle <- new_partition(cl, shuffle, stage)
   shuffle_run(shuffle, cl, stage, call)
@@ -144,7 +147,7 @@ partition_read <- function(cl, files, reader = NULL, ...) {
   }
   files <- normalizePath(files, mustWork = FALSE)
   job <- make_job(reader, list(...), NULL, FALSE, call)
-  start_stage(cl, length(files), read_steps(files), NULL, list(), call, job)
+  start_stage(cl, length(files), read_steps(files), NULL, list(), call, job, files = files)
 }
 
 # The function that reads files with these names, all of one kind.
@@ -192,8 +195,20 @@ partition_collect <- function(p) {
   check_partition(p, "p", call)
   frames <- lapply(collect_parts(p, call), `[[`, "data")
   tryCatch(bind_frames(frames), muster_part_error = function(e) {
-    abort_muster("input", conditionMessage(e), argument = "p", call = call)
+    abort_muster("input", conditionMessage(e),
+      argument = "p", part = e$part, worker = part_worker(p, e$part),
+      file = if (!is.null(e$part)) file_of(p$stage, e$part), call = call
+    )
   })
+}
+
+# The worker that has a part, NULL if none has.
+part_worker <- function(p, part) {
+  if (is.null(part)) {
+    return(NULL)
+  }
+  worker <- .Call(ffi_plan_where, p$shuffle$plan, p$stage$id)[part, 2L]
+  if (is.na(worker)) NULL else worker
 }
 
 # The answers of all parts, with their data.
@@ -201,9 +216,6 @@ collect_parts <- function(p, call) {
   steps <- same_steps(list(list(kind = "give")))
   stage <- new_stage(p$shuffle, p$stage$count, steps, near = p$stage)
   # It has nothing to be kept.
-  on.exit({
-    release_stage(p$shuffle, stage)
-    retire_stage(p$shuffle, stage)
-  })
+  on.exit(drop_stage(p$shuffle, stage))
   shuffle_run(p$shuffle, p$cl, stage, call)
 }

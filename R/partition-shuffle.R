@@ -1,8 +1,8 @@
-#' Groups and joins across workers
+#' Groups across workers
 #'
 #' `partition_shuffle()` moves rows between the workers so that all rows with the same key are
 #' in one part. `partition_reduce()` gives a result for each group of equal keys, whichever parts
-#' its rows were in. `partition_join()` joins two sets of data by key.
+#' its rows were in.
 #'
 #' @section Keys:
 #' Keys are equal as `==` says, also across columns: 1L, 1 and an integer64 1 are; 0 and -0 are;
@@ -21,16 +21,20 @@
 #' With `fun` a named character vector, as in `c(total = "sum(x)", n = "n()")`, groups are
 #' folded on each worker before anything travels, so that very large and very uneven groups
 #' cost no more than others: `sum()`, `mean()`, `min()` and `max()` of one column, with or
-#' without `na.rm = TRUE`, and `n()`. Results are numeric. With `fun` a function, it sees all
-#' rows of a group. `combine`, if given, is called before that with the rows of a group that one
+#' without `na.rm = TRUE`, and `n()`. Columns are logical, integer, numeric or integer64 (no
+#' number of it past 2^53), and results numeric; or Date, POSIXct (which have no `sum()`) or
+#' difftime, and results such too.
+#'
+#' With `fun` a function, it sees all rows of a group at once, so one part has to take
+#' all of them: a group that is most of the data is one worker's work, and must fit into
+#' its memory. `combine`, if given, is called before that with the rows of a group that one
 #' part has, and what it gives travels instead of them: it must give the columns that `fun`
 #' wants, the key's left out or not.
 #'
-#' @param p,x,y Data of [partition_scatter()] and its like; `y` may be a data frame, too.
-#' @param by Names of the columns that are the key. For `partition_join()` elements may
-#'   have names: `c(a = "b")` for column `a` of `x` and `b` of `y`.
+#' @param p Data of [partition_scatter()] and its like.
+#' @param by Names of the columns that are the key, from 1 to 64.
 #' @param parts Number of parts of the result, from 1 to 4096. By default as many as there
-#'   were (in `x`).
+#'   were.
 #' @param handlers Independent listeners of each worker, from 1, where workers are connected by
 #'   listening sockets. On one machine nothing listens, and it has no effect.
 #' @param fun Aggregates, as above, or a function of the rows of one group (a data frame) that
@@ -38,14 +42,10 @@
 #'   `NULL` (no rows). The key's columns are put before what it gives.
 #' @param combine `NULL`, or a function as `fun`, see above.
 #' @param ... Further arguments of `fun` and `combine`.
-#' @param all If `TRUE`, rows of `x` without a partner come too, with `NA` in the columns of
-#'   `y`, as `merge(all.x = TRUE)` has them.
-#' @returns A handle of class `"muster_partition"`, see [partition_scatter()]. A join has the
-#'   rows of `x` in their order in each part, and of `y` for each; the columns of `x`, then those
-#'   of `y` without its key; names that both have end in `.x` and `.y`.
+#' @returns A handle of class `"muster_partition"`, see [partition_scatter()].
 #' @section Errors:
 #' Those of [partition_scatter()]. `muster_error_input` also for a column that doesn't exist or
-#' can't be a key, with field `part`.
+#' can't be a key, and for parts whose columns differ, with fields `part` and `worker`.
 #' @section Memory and disk:
 #' What travels is kept on its worker as long as the result is, so that only what was lost is
 #' moved again when a worker is. Past `getOption("muster.shuffle_memory")` bytes on a worker, by
@@ -60,7 +60,7 @@
 #' Splitting by the hash of a key: Dean and Ghemawat's MapReduce (OSDI 2004). Users of
 #' multidplyr ask for groups that are right whatever part their rows are in (its issues 29
 #' and 132).
-#' @seealso [map_reduce()].
+#' @seealso [partition_join()], [map_reduce()].
 #' @examples
 #' cl <- cluster_start(2)
 #' p <- partition_scatter(cl, mtcars, parts = 4)
@@ -94,8 +94,8 @@ split_stage <- function(p, by, parts, pre = list(), job = NULL) {
 }
 
 # A handle to what is gathered. Blocks of a stage whose gathering fails go with the handle.
-gather_stage <- function(p, parts, steps, far, call, job = NULL) {
-  start_stage(p$cl, parts, steps, NULL, far, call, job, title = "the result")
+gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL) {
+  start_stage(p$cl, parts, steps, NULL, far, call, job, title = "the result", weights = weights)
 }
 
 #' @rdname partition_shuffle
@@ -107,6 +107,12 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
   parts <- if (is.null(check_parts(parts, call))) p$stage$count else check_parts(parts, call)
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
     aggregates <- parse_aggregates(fun, call)
+    twice <- intersect(names(fun), by)
+    if (length(twice)) {
+      abort_muster("input", paste0("An aggregate can't be named `", twice[1L], "` as the key is."),
+        argument = "fun", call = call
+      )
+    }
     step <- function(name) {
       list(list(kind = "inner", fun = name, args = list(by, aggregates)))
     }
@@ -168,32 +174,4 @@ parse_aggregate <- function(text) {
     return(NULL)
   }
   list(how = how, column = as.character(column), na_rm = na_rm)
-}
-
-#' @rdname partition_shuffle
-#' @export
-partition_join <- function(x, y, by, all = FALSE, parts = NULL) {
-  call <- sys.call()
-  check_partition(x, "x", call)
-  check_flag(all, "all", call)
-  by_y <- unname(check_by(by, call))
-  by_x <- if (is.null(names(by))) by_y else ifelse(nzchar(names(by)), names(by), by_y)
-  parts <- if (is.null(check_parts(parts, call))) x$stage$count else check_parts(parts, call)
-  parts <- min(parts, parts_most)
-  if (is.data.frame(y)) {
-    check_columns(y, call)
-    y <- scatter(x$cl, plain_frame(y), NULL, call)
-  }
-  check_partition(y, "y", call)
-  if (!identical(x$shuffle, y$shuffle)) {
-    abort_muster("input", "`x` and `y` must be on the same cluster.", argument = "y", call = call)
-  }
-  left <- split_stage(x, by_x, parts)
-  right <- split_stage(y, by_y, parts)
-  left$title <- "`x`"
-  right$title <- "`y`"
-  left$partner <- right
-  right$partner <- left
-  steps <- same_steps(list(list(kind = "gather", by_x = by_x, by_y = by_y, all = all)))
-  gather_stage(x, parts, steps, list(left, right), call)
 }

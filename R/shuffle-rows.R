@@ -83,7 +83,7 @@ bind_frames <- function(frames, parts = seq_along(frames)) {
       part_error(paste0(
         "Parts ", parts[1L], " and ", parts[i], " have other columns: ", column_list(names),
         " and ", column_list(names(frames[[i]])), "."
-      ))
+      ), part = parts[i])
     }
   }
   columns <- lapply(seq_along(names), function(k) {
@@ -109,6 +109,9 @@ bind_columns <- function(columns) {
   if (length(dim(columns[[1L]])) == 2L) {
     return(do.call(rbind, columns))
   }
+  if (any(vapply(columns, is_int64, NA))) {
+    return(bind_int64(columns))
+  }
   factors <- vapply(columns, is.factor, NA)
   if (any(factors) && !all(factors)) {
     columns[factors] <- lapply(columns[factors], as.character)
@@ -119,6 +122,12 @@ bind_columns <- function(columns) {
     model <- columns[[which(!blank)[1L]]]
     columns[blank] <- lapply(columns[blank], function(x) model[rep(NA_integer_, length(x))])
   }
+  # Numbers among dates, times or differences are such, whichever of them is the first.
+  timed <- vapply(columns, is_timed, NA)
+  if (any(timed)) {
+    plain <- vapply(columns, is.numeric, NA) & !timed
+    columns[plain] <- lapply(columns[plain], restore_class, columns[[which(timed)[1L]]])
+  }
   lists <- vapply(columns, is.list, NA)
   if (any(lists) && !all(lists)) {
     columns[!lists] <- lapply(columns[!lists], as.list)
@@ -127,9 +136,9 @@ bind_columns <- function(columns) {
 }
 
 # An error that is about the data, not about muster or R: the session words it.
-# kind: of the muster_error_.
-part_error <- function(text, kind = "input") {
-  condition <- list(message = text, call = NULL, kind = kind)
+# kind: of the muster_error_. part: that it is about, if not the one in work.
+part_error <- function(text, kind = "input", part = NULL) {
+  condition <- list(message = text, call = NULL, kind = kind, part = part)
   stop(structure(condition, class = c("muster_part_error", "error", "condition"))) # tidy: reworded
 }
 
@@ -199,9 +208,9 @@ fold_partial <- function(x, by, aggregates) {
   for (one in aggregates) {
     column <- if (!is.null(one$column)) fold_column(x, one)
     for (how in fold_parts[[one$how]]) {
-      folds[[paste0(one$name, ".", how)]] <- .Call(
-        ffi_rows_fold, how, column, groups$group, n, one$na_rm
-      )
+      folded <- .Call(ffi_rows_fold, how, column, groups$group, n, one$na_rm)
+      if (how != "count") folded <- restore_class(folded, column)
+      folds[[paste0(one$name, ".", how)]] <- folded
     }
   }
   new_frame(c(as.list(take_rows(x[by], groups$first)), folds), n)
@@ -230,11 +239,12 @@ fold_nothing <- function(x, by, aggregates) {
   n <- frame_rows(x)
   folds <- list()
   for (one in aggregates) {
-    column <- if (!is.null(one$column)) as.double(fold_column(x, one))
+    column <- if (!is.null(one$column)) fold_column(x, one)
     none <- if (one$na_rm) which(is.na(column))
     for (how in fold_parts[[one$how]]) {
-      values <- if (how == "count") rep(1, n) else column
+      values <- if (how == "count") rep(1, n) else as.double(unclass(column))
       if (length(none)) values[none] <- c(sum = 0, count = 0, min = Inf, max = -Inf)[[how]]
+      if (how != "count") values <- restore_class(values, column)
       folds[[paste0(one$name, ".", how)]] <- values
     }
   }
@@ -248,11 +258,14 @@ fold_final <- function(x, by, aggregates) {
   groups <- key_groups(x, by)
   n <- length(groups$first)
   folded <- lapply(aggregates, function(one) {
-    parts <- lapply(stats::setNames(nm = fold_parts[[one$how]]), function(how) {
-      again <- if (how == "count") "sum" else how
-      .Call(ffi_rows_fold, again, x[[paste0(one$name, ".", how)]], groups$group, n, FALSE)
+    kinds <- fold_parts[[one$how]]
+    columns <- lapply(kinds, function(how) x[[paste0(one$name, ".", how)]])
+    parts <- lapply(seq_along(kinds), function(k) {
+      again <- if (kinds[k] == "count") "sum" else kinds[k]
+      .Call(ffi_rows_fold, again, columns[[k]], groups$group, n, FALSE)
     })
-    if (one$how == "mean") parts$sum / parts$count else parts[[1L]]
+    folded <- if (one$how == "mean") parts[[1L]] / parts[[2L]] else parts[[1L]]
+    restore_class(folded, columns[[1L]])
   })
   names(folded) <- vapply(aggregates, `[[`, "", "name")
   new_frame(c(as.list(take_rows(x[by], groups$first)), folded), n)
@@ -270,7 +283,12 @@ fold_column <- function(x, one) {
       "There is no column `", one$column, "`; there are ", column_list(names(x)), "."
     ))
   }
-  if (!(is.numeric(column) || is.logical(column)) || inherits(column, "integer64")) {
+  if (is_int64(column)) {
+    return(int64_numbers(column))
+  }
+  # As with R's own: differences have sums, dates and times have none.
+  timed <- is_timed(column) && (one$how != "sum" || inherits(column, "difftime"))
+  if (!(is.numeric(column) || is.logical(column) || timed)) {
     part_error(paste0(
       "`", one$how, "` wants numbers, and column `", one$column, "` is ", describe(column), "."
     ))
@@ -278,22 +296,12 @@ fold_column <- function(x, one) {
   column
 }
 
-# ---- Joins
+is_timed <- function(column) inherits(column, c("Date", "POSIXct", "difftime"))
 
-join_frames <- function(x, y, by_x, by_y, all) {
-  if (is_empty(x) || (is_empty(y) && !all)) {
-    return(empty_frame())
+# Numbers as dates, times or differences, if that is what they were made of.
+restore_class <- function(numbers, like) {
+  if (is_timed(like)) {
+    attributes(numbers) <- attributes(like)[c("class", "tzone", "units")]
   }
-  if (is_empty(y)) {
-    return(x)
-  }
-  pairs <- .Call(
-    ffi_key_join, key_columns(x, by_x), frame_rows(x), key_columns(y, by_y), frame_rows(y), all
-  )
-  left <- take_rows(x, pairs$x)
-  right <- take_rows(y[setdiff(names(y), by_y)], pairs$y)
-  both <- intersect(setdiff(names(left), by_x), names(right))
-  names(left)[names(left) %in% both] <- paste0(names(left)[names(left) %in% both], ".x")
-  names(right)[names(right) %in% both] <- paste0(names(right)[names(right) %in% both], ".y")
-  new_frame(c(as.list(left), as.list(right)), length(pairs$x))
+  numbers
 }

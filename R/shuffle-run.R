@@ -1,15 +1,16 @@
 # Runs a plan: its actions become tasks of the cluster, their answers its events. The plan itself
 # is src/shuffle/plan.c.
 
-# Makes all parts of a stage that aren't there. Gives what each task answered if it ran now,
-# NULL for those whose output was there before.
-shuffle_run <- function(shuffle, cl, stage, call, name = NULL) {
+# Makes all parts of a stage that aren't there, and of others (also: a list). Gives what each
+# task of the first answered if it ran now, NULL for those whose output was there before.
+shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
   drop_released(shuffle)
-  run <- new_run(shuffle, cl, stage, call, name)
+  run <- new_run(shuffle, cl, stage, call)
   on.exit(run_leave(run))
-  .Call(ffi_plan_set, shuffle$plan, "want", stage$id)
+  for (one in c(list(stage), also)) .Call(ffi_plan_set, shuffle$plan, "want", one$id)
   repeat {
     run_look(run)
+    run_order(run)
     if (run_act(run)) {
       return(run$answers)
     }
@@ -17,7 +18,7 @@ shuffle_run <- function(shuffle, cl, stage, call, name = NULL) {
   }
 }
 
-new_run <- function(shuffle, cl, stage, call, name) {
+new_run <- function(shuffle, cl, stage, call) {
   run <- new.env(parent = emptyenv())
   run$shuffle <- shuffle
   run$nodes <- list() # by rank
@@ -25,7 +26,6 @@ new_run <- function(shuffle, cl, stage, call, name) {
   run$cl <- cl
   run$stage <- stage
   run$call <- call
-  run$name <- name
   run$tasks <- list()
   run$about <- list() # of each task: list(key, worker)
   run$jobs <- list() # that are held, by stage
@@ -148,8 +148,11 @@ fill_steps <- function(shuffle, stage, task, worker, job) {
         step$folder <- getOption("muster.shuffle_folder")
       },
       gather = {
-        step$part <- task
+        if (is.null(step$part)) step$part <- task
         step$sources <- lapply(stage$far, function(far) sources_of(shuffle, far, worker))
+        if (!is.null(step$tasks)) {
+          step$sources[[1L]] <- step$sources[[1L]][step$tasks[1L]:step$tasks[2L], , drop = FALSE]
+        }
         step$models <- lapply(stage$far, `[[`, "model")
       }
     )
@@ -207,6 +210,7 @@ take_answer <- function(run, task, about) {
     if (is.null(loss) || inherits(value, "muster_error_timeout")) {
       value$call <- run$call
       value$part <- key[2L]
+      value$file <- run_file(run, key)
       raise_condition(value)
     }
     run$loss <- value
@@ -215,7 +219,7 @@ take_answer <- function(run, task, about) {
   }
   if (!is.null(value$error)) {
     abort_remote(value$error, about$worker, run$call,
-      what = paste0(part_text(run, key)), part = key[2L]
+      what = part_text(run, key), part = key[2L], file = run_file(run, key)
     )
   }
   if (!is.null(value$wrong)) {
@@ -238,15 +242,57 @@ run_commit <- function(run, key, value, worker) {
   stage <- stage_by(run$shuffle, key[1L])
   stage$rows[key[2L]] <- value$rows
   stage$bytes[key[2L]] <- value$bytes
-  if (!is.null(value$model) && (is.null(stage$model) || !length(stage$model))) {
-    stage$model <- value$model
-  }
+  if (!is.null(value$shares)) set_shares(stage, key[2L], value$shares)
+  if (length(value$model)) set_model(run, stage, key, value$model, worker)
   if (!is.null(value$families)) {
     stage$families[[key[2L]]] <- value$families
     check_families(run, stage)
   }
   if (identical(stage, run$stage)) {
     run$answers[[key[2L]]] <- value
+  }
+}
+
+set_shares <- function(stage, task, shares) {
+  if (is.null(stage$shares)) stage$shares <- vector("list", stage$count)
+  if (is.null(stage$shares[[task]])) stage$shared <- stage$shared + 1L
+  stage$shares[[task]] <- shares
+}
+
+# Rows that are split: a row for each map task, a column for each part.
+share_matrix <- function(stage) do.call(rbind, stage$shares)
+
+# Parts with most rows are started first, once it is known how many they have: one that began
+# last would be waited for alone.
+run_order <- function(run) {
+  stage <- run$stage
+  far <- stage$far
+  if (stage$ordered || !length(far)) {
+    return()
+  }
+  if (is.null(stage$weights) && far[[1L]]$shared == far[[1L]]$count) {
+    stage$weights <- colSums(share_matrix(far[[1L]]))
+  }
+  if (!is.null(stage$weights)) {
+    .Call(ffi_plan_order, run$shuffle$plan, stage$id, order(-stage$weights))
+    stage$ordered <- TRUE
+    for (one in far) one$shares <- NULL
+  }
+}
+
+# The columns of a stage are those of its first part that has some, whichever is done first.
+set_model <- function(run, stage, key, model, worker) {
+  task <- key[2L]
+  if (length(stage$model) && !identical(names(stage$model), names(model))) {
+    known <- stage$model_task
+    abort_part(run, key, paste0(
+      "Its columns are ", column_list(names(model)), ", and those of part ", known, " are ",
+      column_list(names(stage$model)), "."
+    ), worker, "input")
+  }
+  if (!length(stage$model) || task < stage$model_task) {
+    stage$model <- model
+    stage$model_task <- task
   }
 }
 
@@ -273,12 +319,25 @@ check_families <- function(run, stage) {
 
 part_text <- function(run, key) {
   stage <- stage_by(run$shuffle, key[1L])
-  paste0("Part ", key[2L], if (!is.null(stage$title)) paste0(" of ", stage$title))
+  file <- file_of(stage, key[2L])
+  paste0(
+    "Part ", key[2L], if (!is.null(stage$title)) paste0(" of ", stage$title),
+    if (!is.null(file)) paste0(" (", file, ")")
+  )
+}
+
+run_file <- function(run, key) file_of(stage_by(run$shuffle, key[1L]), key[2L])
+
+# The file that a part came from, NULL if it came from none.
+file_of <- function(stage, task) {
+  while (!is.null(stage) && is.null(stage$files)) stage <- stage$near
+  stage$files[task]
 }
 
 abort_part <- function(run, key, text, worker, kind) {
   abort_muster(kind, paste0(part_text(run, key), ": ", text),
-    details = paste("On worker", worker), part = key[2L], worker = worker, call = run$call
+    details = paste("On worker", worker), part = key[2L], worker = worker,
+    file = run_file(run, key), call = run$call
   )
 }
 

@@ -37,6 +37,10 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$refs <- 0L # stages that have this one as an input
   stage$inner <- inner # no handle: it goes with the stages that read it
   stage$released <- FALSE
+  stage$shares <- NULL # of a split: rows for each part, by task, until they have told an order
+  stage$shared <- 0L # tasks whose shares are known
+  stage$weights <- NULL # of each task, for the order in which they are started
+  stage$ordered <- FALSE
   stage$rows <- stage$bytes <- rep(NA_real_, count)
   stage$families <- vector("list", count)
   for (input in c(list(near), far)) {
@@ -80,6 +84,12 @@ release_stage <- function(shuffle, stage) {
   stage$released <- TRUE
   .Call(ffi_plan_set, shuffle$plan, "forget", stage$id)
   drop_everywhere(shuffle, c(stage$id, 0L, 0L))
+}
+
+# Nobody has a handle to it.
+drop_stage <- function(shuffle, stage) {
+  release_stage(shuffle, stage)
+  retire_stage(shuffle, stage)
 }
 
 retire_stage <- function(shuffle, stage) {
@@ -148,7 +158,8 @@ default_parts <- function(rows) {
 
 # begin and end of n rows in so many parts, as even as can be.
 part_ranges <- function(n, parts) {
-  ends <- floor(seq_len(parts) * (n / parts))
+  # The product first: it is exact, and so is the last end, which is n.
+  ends <- floor(seq_len(parts) * as.double(n) / parts)
   cbind(c(0, ends[-parts]) + 1, ends)
 }
 

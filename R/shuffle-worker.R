@@ -32,6 +32,9 @@ part_run <- function(spec) {
 part_failure <- function(code) {
   failure <- piece_error(code)
   condition <- failure$condition
+  if (is_memory_error(condition)) {
+    class(failure$condition) <- c("muster_error_memory", class(condition))
+  }
   if (inherits(condition, "muster_part_missing")) {
     list(missing = condition$keys)
   } else if (inherits(condition, "muster_part_error")) {
@@ -39,6 +42,13 @@ part_failure <- function(code) {
   } else if (!is.null(failure)) {
     list(error = failure)
   }
+}
+
+# R's own error says so in its text alone.
+is_memory_error <- function(condition) {
+  text <- gettext("cannot allocate vector of size %0.1f Gb", domain = "R")
+  inherits(condition, "simpleError") &&
+    startsWith(message_of(condition), sub("%.*", "", text))
 }
 
 part_name <- function(key) paste(key[1L], key[2L])
@@ -133,7 +143,8 @@ part_split <- function(data, step, key) {
   }
   list(
     rows = frame_rows(data), bytes = written[1L], spilled = written[2L] == 1,
-    families = families, model = take_rows(data, integer())
+    families = families, model = take_rows(data, integer()),
+    shares = rows
   )
 }
 
@@ -155,7 +166,7 @@ part_gather <- function(step) {
     })
     some <- !vapply(frames, is.null, NA)
     if (any(some)) {
-      bind_frames(frames[some], which(some))
+      bind_frames(frames[some], sources[some, 2L])
     } else if (is.null(step$models[[i]])) {
       empty_frame()
     } else {
@@ -165,7 +176,7 @@ part_gather <- function(step) {
   if (length(inputs) == 1L) {
     return(inputs[[1L]])
   }
-  join_frames(inputs[[1L]], inputs[[2L]], step$by_x, step$by_y, step$all)
+  join_frames(inputs[[1L]], inputs[[2L]], step)
 }
 
 part_missing <- function(sources) {

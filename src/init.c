@@ -166,6 +166,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_share_free, 0),
     ENTRY(ffi_plan_new, 1),
     ENTRY(ffi_plan_add, 5),
+    ENTRY(ffi_plan_order, 3),
     ENTRY(ffi_plan_set, 3),
     ENTRY(ffi_plan_see, 2),
     ENTRY(ffi_plan_tell, 3),

@@ -236,7 +236,7 @@ case $mode in
   run) set -- boot ;;
   check)
     set -- boot codetools data.table doParallel foreach future iterators jsonlite
-    set -- "$@" parallelly pkgbuild testthat
+    set -- "$@" nanoparquet nycflights13 parallelly pkgbuild testthat
     ;;
   bench) set -- boot parallelly mirai future future.apply crew multidplyr data.table ;;
   document) set -- roxygen2 ;;

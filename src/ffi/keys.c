@@ -223,49 +223,97 @@ SEXP ffi_rows_sort(SEXP group, SEXP count) {
   return sorted(number, n, limit);
 }
 
-// ffi_key_join gives list(x, y): pairs of rows with equal keys, in the order of x, then of
-// y. all: rows of x without a partner come too, with NA.
-SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all) {
-  struct keys left, right;
-  const int keep = Rf_asLogical(all) == 1;
-  read_keys(x, x_rows, &left);
-  read_keys(y, y_rows, &right);
-  uint32_t *group = (uint32_t *)R_alloc(right.n + 1, sizeof *group);
-  const struct mst_key_groups groups = grouped(&right, group);
-  uint32_t *begin =
-      (uint32_t *)R_alloc((size_t)groups.count + 1, sizeof *begin);
-  uint32_t *order = (uint32_t *)R_alloc(right.n + 1, sizeof *order);
-  mst_key_sort(group, right.n, groups.count, begin, order);
-  uint32_t *match = (uint32_t *)R_alloc(left.n + 1, sizeof *match);
+// ---- joins
+
+struct join {
+  struct keys x, y;
+  int all_x, all_y;
+  struct mst_key_groups groups; // of y's rows
+  uint32_t *begin, *order;      // y's rows by group
+  uint32_t *match;              // group of each row of x, UINT32_MAX: none
+  unsigned char *met;           // groups that some row of x is in
+};
+
+// look_up finds x's rows among y's groups, and gives the number of pairs.
+static double look_up(struct join *join) {
+  const size_t n = join->x.n;
+  uint32_t *group = (uint32_t *)R_alloc(join->y.n + 1, sizeof *group);
+  join->groups = grouped(&join->y, group);
+  const size_t count = join->groups.count;
+  join->begin = (uint32_t *)R_alloc(count + 1, sizeof *join->begin);
+  join->order = (uint32_t *)R_alloc(join->y.n + 1, sizeof *join->order);
+  mst_key_sort(group, join->y.n, join->groups.count, join->begin, join->order);
+  join->match = (uint32_t *)R_alloc(n + 1, sizeof *join->match);
+  join->met = (unsigned char *)R_alloc(count + 1, 1);
+  memset(join->met, 0, count + 1);
   double pairs = 0;
-  for (size_t i = 0; i < left.n; i++) {
-    match[i] = mst_key_find(left.columns, left.count, left.hashes[i], i,
-                            right.columns, &groups);
-    if (match[i] == UINT32_MAX) {
-      pairs += keep;
+  for (size_t i = 0; i < n; i++) {
+    const uint32_t at =
+        mst_key_find(join->x.columns, join->x.count, join->x.hashes[i], i,
+                     join->y.columns, &join->groups);
+    join->match[i] = at;
+    if (at == UINT32_MAX) {
+      pairs += join->all_x;
     } else {
-      pairs += begin[match[i] + 1] - begin[match[i]];
+      pairs += join->begin[at + 1] - join->begin[at];
+      join->met[at] = 1;
     }
   }
-  if (pairs > (double)MST_KEY_ROWS_MAX) {
-    Rf_error("a part of the join would have %.0f rows", pairs);
+  for (size_t k = 0; join->all_y && k < count; k++) {
+    if (!join->met[k]) pairs += join->begin[k + 1] - join->begin[k];
   }
-  SEXP at_x = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)pairs));
-  SEXP at_y = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)pairs));
-  int *to_x = INTEGER(at_x), *to_y = INTEGER(at_y);
+  return pairs;
+}
+
+// fill_x writes the pairs that rows of x are in: how many they are.
+static size_t fill_x(const struct join *join, int *to_x, int *to_y) {
   size_t k = 0;
-  for (size_t i = 0; i < left.n; i++) {
-    if (match[i] == UINT32_MAX) {
-      if (!keep) continue;
+  for (size_t i = 0; i < join->x.n; i++) {
+    const uint32_t group = join->match[i];
+    if (group == UINT32_MAX) {
+      if (!join->all_x) continue;
       to_x[k] = (int)i + 1;
       to_y[k++] = NA_INTEGER;
       continue;
     }
-    for (uint32_t at = begin[match[i]]; at < begin[match[i] + 1]; at++) {
+    for (uint32_t at = join->begin[group]; at < join->begin[group + 1]; at++) {
       to_x[k] = (int)i + 1;
-      to_y[k++] = (int)order[at] + 1;
+      to_y[k++] = (int)join->order[at] + 1;
     }
   }
+  return k;
+}
+
+// fill_y writes the rows of y without a partner, in their order, from k on.
+static void fill_y(const struct join *join, size_t k, int *to_x, int *to_y) {
+  unsigned char *alone = (unsigned char *)R_alloc(join->y.n + 1, 1);
+  memset(alone, 0, join->y.n + 1);
+  for (uint32_t g = 0; g < join->groups.count; g++) {
+    for (uint32_t at = join->begin[g]; at < join->begin[g + 1]; at++)
+      alone[join->order[at]] = !join->met[g];
+  }
+  for (size_t j = 0; j < join->y.n; j++) {
+    if (!alone[j]) continue;
+    to_x[k] = NA_INTEGER;
+    to_y[k++] = (int)j + 1;
+  }
+}
+
+// ffi_key_join gives list(x, y): pairs of rows with equal keys, in the order of x, then of
+// y. all: c(x, y), whether rows of x and of y without a partner come too, with NA: those of x
+// in their place, those of y at the end. The number of pairs if they are too many.
+SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all) {
+  struct join join;
+  join.all_x = LOGICAL(all)[0] == 1;
+  join.all_y = LOGICAL(all)[1] == 1;
+  read_keys(x, x_rows, &join.x);
+  read_keys(y, y_rows, &join.y);
+  const double pairs = look_up(&join);
+  if (pairs > (double)MST_KEY_ROWS_MAX) return Rf_ScalarReal(pairs);
+  SEXP at_x = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)pairs));
+  SEXP at_y = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)pairs));
+  const size_t k = fill_x(&join, INTEGER(at_x), INTEGER(at_y));
+  if (join.all_y) fill_y(&join, k, INTEGER(at_x), INTEGER(at_y));
   SEXP list = pair(at_x, "x", at_y, "y");
   UNPROTECT(2);
   return list;

@@ -71,6 +71,18 @@ SEXP ffi_plan_add(SEXP pointer, SEXP count, SEXP near, SEXP far,
   return Rf_ScalarInteger((int)stage + 1);
 }
 
+// ffi_plan_order says in which order (tasks, from 1) a stage's tasks are started.
+SEXP ffi_plan_order(SEXP pointer, SEXP stage, SEXP order) {
+  struct mst_plan *plan = plan_of(pointer);
+  const uint32_t n = (uint32_t)Rf_xlength(order);
+  uint32_t *tasks = (uint32_t *)R_alloc((size_t)n + 1, sizeof *tasks);
+  for (uint32_t i = 0; i < n; i++)
+    tasks[i] = (uint32_t)INTEGER(order)[i] - 1;
+  const int rc = mst_plan_order(plan, stage_of(plan, stage), tasks, n);
+  if (rc != 0) Rf_error("tasks can't be in such an order (%d)", -rc);
+  return R_NilValue;
+}
+
 // ffi_plan_set: what is "want", "forget", "retire", or "unwant" (all stages).
 SEXP ffi_plan_set(SEXP pointer, SEXP what, SEXP stage) {
   struct mst_plan *plan = plan_of(pointer);

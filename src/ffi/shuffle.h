@@ -22,6 +22,7 @@ SEXP ffi_worker_self(void);
 
 SEXP ffi_plan_new(SEXP workers);
 SEXP ffi_plan_add(SEXP plan, SEXP count, SEXP near, SEXP far, SEXP speculate);
+SEXP ffi_plan_order(SEXP plan, SEXP stage, SEXP order);
 SEXP ffi_plan_set(SEXP plan, SEXP what, SEXP stage);
 SEXP ffi_plan_see(SEXP plan, SEXP workers);
 SEXP ffi_plan_tell(SEXP plan, SEXP what, SEXP numbers);

@@ -17,8 +17,10 @@ int mst_plan_init(struct mst_plan *plan, uint32_t workers) {
 }
 
 void mst_plan_free(struct mst_plan *plan) {
-  for (uint32_t i = 0; i < plan->stage_count; i++)
+  for (uint32_t i = 0; i < plan->stage_count; i++) {
     free(plan->stages[i].tasks);
+    free(plan->stages[i].order);
+  }
   free(plan->stages);
   free(plan->workers);
   memset(plan, 0, sizeof *plan);
@@ -136,6 +138,7 @@ void mst_plan_retire(struct mst_plan *plan, uint32_t stage) {
   for (uint32_t t = 0; t < old->count; t++)
     MST_ASSERT(copies_of(&old->tasks[t]) == 0);
   free(old->tasks);
+  free(old->order);
   *old = (struct mst_plan_stage){.near = MST_PLAN_NONE,
                                  .far = {MST_PLAN_NONE, MST_PLAN_NONE}};
 }
@@ -372,7 +375,8 @@ static int next_run(struct mst_plan *plan, int64_t now_ns,
   for (uint32_t s = 0; s < plan->stage_count; s++) {
     const struct mst_plan_stage *stage = &plan->stages[s];
     if (!stage->needed || stage->done == stage->count) continue;
-    for (uint32_t t = 0; t < stage->count; t++) {
+    for (uint32_t k = 0; k < stage->count; k++) {
+      const uint32_t t = stage->order == NULL ? k : stage->order[k];
       const struct mst_plan_task *task = &stage->tasks[t];
       if (task->state != MST_PLAN_IDLE || copies_of(task) > 0) continue;
       const uint32_t worker = free_worker(plan, s, t);

@@ -55,6 +55,7 @@ struct mst_plan_task {
 struct mst_plan_stage {
   struct mst_plan_task *tasks; // owned; NULL: retired
   uint32_t count;
+  uint32_t *order; // owned: tasks as they are started; NULL: by their number
   uint32_t near;   // stage, or MST_PLAN_NONE
   uint32_t far[2]; // stages, or MST_PLAN_NONE
   uint32_t done;   // tasks that are DONE
@@ -103,6 +104,11 @@ int mst_plan_workers(struct mst_plan *plan, uint32_t workers);
 // tasks. 0, -MST_EMEM, -MST_ELIMIT, -MST_EINPUT (an input that isn't there).
 int mst_plan_add(struct mst_plan *plan, uint32_t count, uint32_t near,
                  const uint32_t far[2], int speculate, uint32_t *stage);
+// mst_plan_order says in which order a stage's tasks are started, as far as their inputs and
+// workers let them: longest first, so that none that is long begins when all others are done.
+// order: all tasks, each once; copied. It changes nothing else. 0, -MST_EINPUT, -MST_EMEM.
+int mst_plan_order(struct mst_plan *plan, uint32_t stage, const uint32_t *order,
+                   uint32_t count);
 // mst_plan_want says that all of a stage's outputs are to be there; mst_plan_unwant takes
 // that back and forgets copies of all tasks, which the caller has ended.
 void mst_plan_want(struct mst_plan *plan, uint32_t stage);

@@ -340,3 +340,27 @@ TEST("F1 What waits for a worker that never ends its first task is moved") {
   CHECK(action.task != stuck.task);
   mst_plan_free(&plan);
 }
+
+TEST("Tasks are started in the order that is given, each once") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  const uint32_t order[4] = {2, 0, 3, 1};
+  const uint32_t twice[4] = {2, 0, 2, 1}, beyond[4] = {0, 1, 2, 4};
+  shuffle_of(&plan, 1, 2, 4);
+  CHECK_INT(mst_plan_order(&plan, 2, twice, 4), -MST_EINPUT);
+  CHECK_INT(mst_plan_order(&plan, 2, beyond, 4), -MST_EINPUT);
+  CHECK_INT(mst_plan_order(&plan, 2, order, 3), -MST_EINPUT);
+  CHECK_INT(mst_plan_order(&plan, 7, order, 4), -MST_EINPUT);
+  CHECK_INT(mst_plan_order(&plan, 2, order, 4), 0);
+  CHECK_INT(mst_plan_order(&plan, 2, order, 4), 0);
+  mst_plan_want(&plan, 2);
+  uint32_t started = 0;
+  while (next(&plan, 0, &action) && action.kind == MST_PLAN_RUN) {
+    if (action.stage == 2) CHECK_INT(action.task, order[started++]);
+    CHECK_INT(commit(&plan, &action, 1), 1);
+  }
+  CHECK_INT(action.kind, MST_PLAN_FINISHED);
+  CHECK_INT(started, 4);
+  mst_plan_retire(&plan, 2);
+  mst_plan_free(&plan);
+}

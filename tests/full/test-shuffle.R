@@ -164,11 +164,41 @@ test_cluster("A disk that is full is a clear error, and everything can be used o
   local_settings(muster.shuffle_memory = 0, muster.shuffle_folder = folder)
   error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_limit")
   expect_match(conditionMessage(error), "No space left")
-  expect_true(error$part %in% 1:4)
+  expect_true(error$part %in% 1:4 && error$worker %in% 1:2)
   local_settings(muster.shuffle_memory = NULL)
   expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), 300000L)
   gc()
   expect_identical(list.files(folder), character())
+})
+
+test_cluster("More rows than memory and disk have room for are an error with part and worker", {
+  limit_time(60)
+  testthat::skip_if_not(nzchar(Sys.which("prlimit")), "needs prlimit")
+  cl <- local_shuffle(2)
+  p <- partition_scatter(cl, rows_of_test(), parts = 4)
+  want <- sums_of(p)
+  # Memory: a worker may not have more than it has, and a bit.
+  for (pid in node_pids(cl)) {
+    status <- readLines(file.path("/proc", pid, "status"))
+    size <- as.numeric(gsub("[^0-9]", "", grep("^VmSize", status, value = TRUE))) * 1024
+    expect_identical(
+      system2("prlimit", c("--pid", pid, sprintf("--as=%.0f", size + 512 * 2^20))), 0L
+    )
+  }
+  error <- expect_error(partition_map(p, function(d) data.frame(x = numeric(2e8))),
+    class = "muster_error_memory"
+  )
+  expect_s3_class(error, "muster_error_remote")
+  expect_match(conditionMessage(error), "cannot allocate")
+  expect_true(error$part %in% 1:4 && error$worker %in% 1:2)
+  # A join that is too large for a worker, or for any.
+  for (case in list(list(10000, "muster_error_memory"), list(20000, "muster_error_limit"))) {
+    heavy <- partition_map(p, function(d, n) data.frame(k = rep(1L, n), x = 1), n = case[[1L]])
+    error <- expect_error(partition_join(heavy, heavy, "k"), class = case[[2L]])
+    expect_true(error$part %in% 1:4 && error$worker %in% 1:2)
+  }
+  expect_match(conditionMessage(error), "6,400,000,000 rows")
+  expect_identical(sums_of(p), want)
 })
 
 test_cluster("A cluster that doesn't heal goes on with the workers that are left", {

@@ -375,6 +375,19 @@ static void judge(struct sim *sim) {
   }
 }
 
+// order_stage has a stage's tasks started in some random order.
+static void order_stage(struct sim *sim, uint32_t stage, uint32_t count) {
+  uint32_t order[PARTS_MAX] = {0};
+  for (uint32_t k = 0; k < count; k++) {
+    const uint32_t at = (uint32_t)below(sim, k + 1);
+    order[k] = order[at];
+    order[at] = k;
+  }
+  if (mst_plan_order(&sim->plan, stage, order, count) != 0) {
+    fail(sim, "the plan refuses an order");
+  }
+}
+
 // Chains of source, map, split, gather; or two sources and a gather of both (a join).
 static void make_stages(struct sim *sim) {
   const uint32_t no[2] = {MST_PLAN_NONE, MST_PLAN_NONE};
@@ -398,6 +411,7 @@ static void make_stages(struct sim *sim) {
     (void)mst_plan_add(plan, parts, MST_PLAN_NONE, far, speculate, &stage);
   }
   sim->stages = plan->stage_count;
+  if (below(sim, 2) == 0) order_stage(sim, stage, parts);
   mst_plan_want(plan, stage);
   for (uint32_t s = 0; s < stage; s++) {
     if (below(sim, 3) == 0) mst_plan_want(plan, s);

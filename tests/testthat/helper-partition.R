@@ -49,7 +49,10 @@ key_column <- function(kind, n) {
     mixed = pick(c("\u00e4", iconv("\u00e4", "UTF-8", "latin1"), "x")),
     date = pick(as.Date("2020-02-29") + c(0, 1, NA, 366)),
     time = pick(as.POSIXct("2020-02-29 12:00:00", tz = "UTC") + c(0, 0.5, NA, 60)),
-    difftime = as.difftime(pick(c(1, 2, NA)), units = "mins")
+    difftime = as.difftime(pick(c(1, 2, NA)), units = "mins"),
+    hour = structure(pick(c(0L, 3600L, NA)), class = c("POSIXct", "POSIXt"), tzone = "Asia/Tokyo"),
+    bytes = pick(c("x", "", marked(c(0xc3, 0xa4), "bytes"), marked(0xff, "bytes"), NA)),
+    int64 = int64_pick(n)
   )
 }
 key_kinds <- c(
@@ -57,9 +60,48 @@ key_kinds <- c(
   "difftime"
 )
 
+# Those that == and data.frame() of base R can't take.
+all_key_kinds <- c(key_kinds, "hour", "bytes", "int64")
+
+# A key's column by base R's match(): equal values, NA and NaN have equal numbers, also across
+# columns of different types.
+key_codes <- function(...) {
+  columns <- lapply(list(...), function(x) {
+    if (is.factor(x)) {
+      as.character(x)
+    } else if (is_int64(x)) {
+      int64_numbers(x)
+    } else if (is.character(x)) {
+      x
+    } else {
+      as.numeric(unclass(x))
+    }
+  })
+  codes <- do.call(c, columns)
+  codes <- match(codes, unique(codes))
+  split(codes, rep(seq_along(columns), lengths(columns)))
+}
+
 plan_counts <- function(p) .Call(ffi_plan_counts, p$shuffle$plan)
 
 # Scattered columns that data.frame() can't take without their package.
 new_partition_of <- function(cl, columns) {
   partition_scatter(cl, new_frame(columns, length(columns[[1L]])), parts = 2)
+}
+
+# Package bit64's vectors, made of their bytes: little-endian numbers within 2^52.
+int64_pick <- function(n) {
+  values <- int64(-1, 0, 1, 2^40 + 1, NA)
+  structure(unclass(values)[sample.int(5L, n, TRUE)], class = "integer64")
+}
+
+int64 <- function(...) {
+  bytes <- lapply(list(...), function(x) {
+    if (is.na(x)) {
+      as.raw(c(rep(0, 7), 128))
+    } else {
+      as.raw(c(floor(x / 256^(0:6)) %% 256, if (x < 0) 255 else 0))
+    }
+  })
+  structure(readBin(unlist(bytes), "double", length(bytes), endian = "little"), class = "integer64")
 }

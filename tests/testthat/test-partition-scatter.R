@@ -9,101 +9,151 @@ flights <- function(n = 1000L) {
   )
 }
 
-test_cluster("Rows that are scattered and collected are the same, in their order", {
+test_cluster("Data that stays on two workers", {
   cl <- local_cluster(2)
-  data <- flights()
-  p <- partition_scatter(cl, data)
-  expect_s3_class(p, "muster_partition")
-  expect_identical(partition_collect(p), data)
-  for (parts in c(1L, 3L)) {
-    expect_identical(partition_collect(partition_scatter(cl, data, parts)), data)
+
+  test_that("Rows that are scattered and collected are the same, in their order", {
+    data <- flights()
+    p <- partition_scatter(cl, data)
+    expect_s3_class(p, "muster_partition")
+    expect_identical(partition_collect(p), data)
+    for (parts in c(1L, 3L)) {
+      expect_identical(partition_collect(partition_scatter(cl, data, parts)), data)
+    }
+    few <- data[1:20, ]
+    expect_identical(partition_collect(partition_scatter(cl, few, parts = 30)), few)
+    none <- partition_collect(partition_scatter(cl, data[0, ], 2))
+    expect_identical(none, data[0, ])
+    listed <- data.frame(id = 1:5)
+    listed$l <- list(1, "a", NULL, 2:3, list())
+    listed$m <- matrix(1:10, 5)
+    expect_equal(partition_collect(partition_scatter(cl, listed, 2)), listed)
+  })
+
+  test_that("A handle prints rows, bytes and where the parts are, and data stays there", {
+    p <- partition_scatter(cl, flights(), parts = 4)
+    expect_output(print(p), "1,000 rows, .* kB, 4 parts on worker 1 \\([1-3]\\), 2 \\([1-3]\\)")
+    where <- partition_collect(partition_map(p, function(part) data.frame(pid = Sys.getpid())))
+    expect_setequal(where$pid, node_pids(cl))
+    again <- partition_collect(partition_map(p, function(part) data.frame(pid = Sys.getpid())))
+    expect_identical(again, where)
+    # The data itself isn't sent again with a function.
+    expect_lt(object.size(serialize(p$stage$id, NULL)), 1000)
+  })
+
+  test_that("partition_map() applies a function to each part, with what it uses", {
+    local_globals()
+    assign("threshold_of_test", 100, globalenv())
+    p <- partition_scatter(cl, flights(), parts = 5)
+    fun <- function(part, more) part[part$x > threshold_of_test + more, ]
+    environment(fun) <- globalenv()
+    got <- partition_collect(partition_map(p, fun, more = 1))
+    want <- flights()
+    want <- want[want$x > 101, ]
+    row.names(want) <- NULL
+    expect_identical(got, want)
+    two <- partition_map(p, function(d) d[1:2, ])
+    counted <- partition_map(two, function(d) data.frame(n = nrow(d)))
+    expect_identical(partition_collect(counted)$n, rep(2L, 5))
+  })
+
+  test_that("With .seed the same numbers are drawn, for one worker and for two", {
+    draw <- function(cl, seed) {
+      p <- partition_scatter(cl, flights(10), parts = 4)
+      partition_collect(partition_map(p, function(d) data.frame(u = runif(2)), .seed = seed))
+    }
+    two <- draw(cl, 42)
+    expect_identical(draw(cl[1], 42), two)
+    expect_false(identical(draw(cl, 43), two))
+    expect_identical(anyDuplicated(two$u), 0L)
+  })
+
+  test_that("Wrong input says what is wrong, with the part, and all can be used on", {
+    p <- partition_scatter(cl, flights(), parts = 4)
+    expect_error(partition_scatter(cl, 1:3), class = "muster_error_input")
+    expect_error(partition_scatter(cl, flights(), 0), class = "muster_error_input")
+    expect_error(partition_map(1, identity), class = "muster_error_input")
+    error <- expect_error(partition_map(p, nrow), class = "muster_error_input")
+    expect_match(conditionMessage(error), "`fun` must give a data frame, not 250")
+    expect_true(error$part %in% 1:4 && error$worker %in% 1:2)
+    error <- expect_error(
+      partition_map(p, function(d) if (d$id[1] > 500) stop("too late") else d),
+      class = "muster_error_remote"
+    )
+    expect_match(conditionMessage(error), "Part [34] raised an error: too late")
+    unlike <- partition_map(p, function(d) if (d$id[1] > 500) d[1:2] else d)
+    error <- expect_error(partition_collect(unlike), "have other columns",
+      class = "muster_error_input"
+    )
+    expect_identical(error$part, 3L)
+    expect_true(error$worker %in% 1:2)
+    expect_identical(partition_collect(p), flights())
+  })
+
+  test_that("F1 Lost parts are made again, no others, and the result is the same", {
+    skip_without_proc()
+    p <- partition_scatter(cl, flights(), parts = 8)
+    m <- partition_map(p, function(d) data.frame(id = d$id, u = runif(nrow(d))), .seed = 1)
+    before <- partition_collect(m)
+    runs <- plan_counts(m)$committed
+    had <- sum(.Call(ffi_plan_where, m$shuffle$plan, m$stage$id)[, 2L] == 1L)
+    expect_true(had %in% 1:7)
+    local_settings(muster.quiet = TRUE)
+    tools::pskill(cl[[1]]$pid, 9L)
+    expect_true(wait_until({
+      status <- cluster_status(cl)
+      status$restarts[1] == 1 && status$state[1] == "idle"
+    }))
+    expect_identical(partition_collect(m), before)
+    # The lost ones, made inside of the collecting or before it, and 8 that are collected.
+    expect_lte(plan_counts(m)$committed - runs, 8 + had)
+  })
+
+  test_that("F1 A function that kills its worker once is tried again", {
+    skip_without_proc()
+    local_settings(muster.quiet = TRUE)
+    died <- file.path(local_folder(), "died")
+    p <- partition_scatter(cl, flights(), parts = 4)
+    killed <- partition_map(p, function(d, died) {
+      if (d$id[1] == 251 && !file.exists(died)) {
+        file.create(died)
+        tools::pskill(Sys.getpid(), 9L)
+      }
+      d
+    }, died = died)
+    expect_true(file.exists(died))
+    expect_identical(partition_collect(killed), flights())
+    expect_identical(partition_collect(p), flights())
+  })
+
+  test_that("A call that is left by a time limit leaves data and cluster as they were", {
+    p <- partition_scatter(cl, flights(), parts = 4)
+    expect_error(
+      {
+        setTimeLimit(elapsed = 0.25, transient = TRUE)
+        partition_map(p, function(d) {
+          Sys.sleep(5) # tidy: the worker's work
+          d
+        })
+      },
+      "time limit"
+    )
+    setTimeLimit()
+    begin <- proc.time()[["elapsed"]]
+    expect_identical(partition_collect(p), flights())
+    expect_lt(proc.time()[["elapsed"]] - begin, 4)
+  })
+})
+
+test_that("Rows are cut into parts that leave none out, whatever their number", {
+  for (n in c(0, 1, 7, 100, 1e5, 336776, 2^31 - 2)) {
+    for (parts in c(1:130, 4093:4096)) {
+      ranges <- part_ranges(n, parts)
+      expect_true(ranges[1, 1] == 1 && ranges[parts, 2] == n)
+      expect_true(all(ranges[-1, 1] == ranges[-parts, 2] + 1))
+      expect_lte(diff(range(ranges[, 2] - ranges[, 1])), 1)
+    }
   }
-  few <- data[1:20, ]
-  expect_identical(partition_collect(partition_scatter(cl, few, parts = 30)), few)
-  none <- partition_collect(partition_scatter(cl, data[0, ], 2))
-  expect_identical(none, data[0, ])
-  listed <- data.frame(id = 1:5)
-  listed$l <- list(1, "a", NULL, 2:3, list())
-  listed$m <- matrix(1:10, 5)
-  expect_equal(partition_collect(partition_scatter(cl, listed, 2)), listed)
-})
-
-test_cluster("A handle prints rows, bytes and where the parts are, and data stays there", {
-  cl <- local_cluster(2)
-  p <- partition_scatter(cl, flights(), parts = 4)
-  expect_output(print(p), "1,000 rows, .* kB, 4 parts on worker 1 \\([1-3]\\), 2 \\([1-3]\\)")
-  where <- partition_collect(partition_map(p, function(part) data.frame(pid = Sys.getpid())))
-  expect_setequal(where$pid, node_pids(cl))
-  again <- partition_collect(partition_map(p, function(part) data.frame(pid = Sys.getpid())))
-  expect_identical(again, where)
-  # The data itself isn't sent again with a function.
-  expect_lt(object.size(serialize(p$stage$id, NULL)), 1000)
-})
-
-test_cluster("partition_map() applies a function to each part, with what it uses", {
-  cl <- local_cluster(2)
-  local_globals()
-  assign("threshold_of_test", 100, globalenv())
-  p <- partition_scatter(cl, flights(), parts = 5)
-  fun <- function(part, more) part[part$x > threshold_of_test + more, ]
-  environment(fun) <- globalenv()
-  got <- partition_collect(partition_map(p, fun, more = 1))
-  want <- flights()
-  want <- want[want$x > 101, ]
-  row.names(want) <- NULL
-  expect_identical(got, want)
-  two <- partition_map(p, function(d) d[1:2, ])
-  counted <- partition_map(two, function(d) data.frame(n = nrow(d)))
-  expect_identical(partition_collect(counted)$n, rep(2L, 5))
-})
-
-test_cluster("With .seed the same numbers are drawn, for one worker and for two", {
-  draw <- function(cl, seed) {
-    p <- partition_scatter(cl, flights(10), parts = 4)
-    partition_collect(partition_map(p, function(d) data.frame(u = runif(2)), .seed = seed))
-  }
-  cl <- local_cluster(2)
-  two <- draw(cl, 42)
-  expect_identical(draw(cl[1], 42), two)
-  expect_false(identical(draw(cl, 43), two))
-  expect_identical(anyDuplicated(two$u), 0L)
-})
-
-test_cluster("partition_read() has each worker read its own files", {
-  cl <- local_cluster(2)
-  folder <- local_folder()
-  data <- flights(90)[c("id", "x")]
-  files <- file.path(folder, paste0(1:3, ".csv"))
-  for (i in 1:3) write.csv(data[(1:30) + 30 * (i - 1), ], files[i], row.names = FALSE)
-  expect_equal(partition_collect(partition_read(cl, files)), data)
-  saveRDS(data, file.path(folder, "all.rds"))
-  expect_identical(partition_collect(partition_read(cl, file.path(folder, "all.rds"))), data)
-  mine <- partition_read(cl, files, function(file, n) read.csv(file, nrows = n), n = 1)
-  expect_identical(partition_collect(mine)$id, c(1L, 31L, 61L))
-  error <- expect_error(suppressWarnings(partition_read(cl, c(files[1:2], "/nowhere.csv"))),
-    class = "muster_error_remote"
-  )
-  expect_identical(error$part, 3L)
-  expect_error(partition_read(cl, "a.b"), class = "muster_error_input")
-})
-
-test_cluster("Wrong input says what is wrong, with the part, and all can be used on", {
-  cl <- local_cluster(2)
-  p <- partition_scatter(cl, flights(), parts = 4)
-  expect_error(partition_scatter(cl, 1:3), class = "muster_error_input")
-  expect_error(partition_scatter(cl, flights(), 0), class = "muster_error_input")
-  expect_error(partition_map(1, identity), class = "muster_error_input")
-  error <- expect_error(partition_map(p, nrow), class = "muster_error_input")
-  expect_match(conditionMessage(error), "`fun` must give a data frame, not 250")
-  expect_true(error$part %in% 1:4 && error$worker %in% 1:2)
-  error <- expect_error(
-    partition_map(p, function(d) if (d$id[1] > 500) stop("too late") else d),
-    class = "muster_error_remote"
-  )
-  expect_match(conditionMessage(error), "Part [34] raised an error: too late")
-  unlike <- partition_map(p, function(d) if (d$id[1] > 500) d[1:2] else d)
-  expect_error(partition_collect(unlike), "have other columns", class = "muster_error_input")
-  expect_identical(partition_collect(p), flights())
 })
 
 test_cluster("What nobody refers to is dropped on the workers with the next call", {
@@ -121,68 +171,11 @@ test_cluster("What nobody refers to is dropped on the workers with the next call
   expect_identical(length(kept$shuffle$stages), 1L)
 })
 
-test_cluster("F1 Lost parts are made again, no others, and the result is the same", {
-  skip_without_proc()
-  cl <- local_cluster(2)
-  p <- partition_scatter(cl, flights(), parts = 8)
-  m <- partition_map(p, function(d) data.frame(id = d$id, u = runif(nrow(d))), .seed = 1)
-  before <- partition_collect(m)
-  runs <- plan_counts(m)$committed
-  had <- sum(.Call(ffi_plan_where, m$shuffle$plan, m$stage$id)[, 2L] == 1L)
-  expect_true(had %in% 1:7)
-  local_settings(muster.quiet = TRUE)
-  tools::pskill(cl[[1]]$pid, 9L)
-  expect_true(wait_until({
-    status <- cluster_status(cl)
-    status$restarts[1] == 1 && status$state[1] == "idle"
-  }))
-  expect_identical(partition_collect(m), before)
-  # The lost ones, made inside of the collecting or before it, and 8 that are collected.
-  expect_lte(plan_counts(m)$committed - runs, 8 + had)
-})
-
-test_cluster("F1 A function that kills its worker once is tried again", {
-  skip_without_proc()
-  cl <- local_cluster(2)
-  local_settings(muster.quiet = TRUE)
-  died <- file.path(local_folder(), "died")
-  p <- partition_scatter(cl, flights(), parts = 4)
-  killed <- partition_map(p, function(d, died) {
-    if (d$id[1] == 251 && !file.exists(died)) {
-      file.create(died)
-      tools::pskill(Sys.getpid(), 9L)
-    }
-    d
-  }, died = died)
-  expect_true(file.exists(died))
-  expect_identical(partition_collect(killed), flights())
-  expect_identical(partition_collect(p), flights())
-})
-
 test_cluster("Data of a cluster that was stopped can't be used any more", {
   cl <- cluster_start(1)
   p <- partition_scatter(cl, flights(10))
   cluster_stop(cl)
   expect_error(partition_collect(p), "was stopped", class = "muster_error_input")
-})
-
-test_cluster("A call that is left by a time limit leaves data and cluster as they were", {
-  cl <- local_cluster(2)
-  p <- partition_scatter(cl, flights(), parts = 4)
-  expect_error(
-    {
-      setTimeLimit(elapsed = 0.5, transient = TRUE)
-      partition_map(p, function(d) {
-        Sys.sleep(5) # tidy: the worker's work
-        d
-      })
-    },
-    "time limit"
-  )
-  setTimeLimit()
-  begin <- proc.time()[["elapsed"]]
-  expect_identical(partition_collect(p), flights())
-  expect_lt(proc.time()[["elapsed"]] - begin, 4)
 })
 
 test_cluster("A cluster that has grown uses its new workers, and a part of one only those", {

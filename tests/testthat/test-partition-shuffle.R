@@ -1,242 +1,264 @@
-# partition_shuffle(), _reduce(), _join(): right for all kinds of keys, whatever the workers.
+# partition_shuffle(), _reduce(): right for all kinds of keys, whatever the workers.
 
-test_cluster("F1 Rows with equal keys are in one part, in their order, for all kinds of keys", {
+test_cluster("Rows that move between two workers", {
   cl <- local_cluster(2)
-  local_seed(11)
-  for (kind in key_kinds) {
-    data <- data.frame(k = key_column(kind, 60), row = 1:60)
-    p <- partition_shuffle(partition_scatter(cl, data, parts = 3), "k", parts = 4)
-    got <- partition_collect(partition_map(p, function(d) {
-      cbind(d, part = rep(d$row[1], nrow(d)))
-    }))
-    want <- slow_groups(list(data$k))
-    expect_identical(nrow(got), 60L, info = kind)
-    expect_identical(got$k, data$k[got$row], info = kind)
-    group <- want[got$row]
-    expect_true(all(tapply(got$part, group, function(x) length(unique(x)) == 1L)), info = kind)
-    expect_true(all(tapply(got$row, group, function(x) !is.unsorted(x))), info = kind)
-  }
-})
 
-test_cluster("F1 Groups are those of ==, for several columns of random kinds", {
-  cl <- local_cluster(2)
-  local_seed(12)
-  for (round in 1:8) {
-    kinds <- sample(key_kinds, 2)
-    data <- data.frame(a = key_column(kinds[1], 50), b = key_column(kinds[2], 50), row = 1:50)
-    p <- partition_scatter(cl, data, parts = 3)
-    got <- partition_collect(partition_reduce(p, c("a", "b"), function(g) {
-      data.frame(rows = paste(g$row, collapse = " "))
-    }))
-    groups <- slow_groups(list(data$a, data$b))
-    want <- vapply(split(data$row, groups), paste, "", collapse = " ")
-    expect_setequal(got$rows, want)
-    first <- as.integer(sub(" .*", "", got$rows))
-    expect_identical(got$a, data$a[first], info = kinds[1])
-    expect_identical(got$b, data$b[first], info = kinds[2])
-  }
-})
-
-# Package bit64's vectors, made of their bytes: little-endian numbers below 2^56.
-int64 <- function(...) {
-  bytes <- lapply(list(...), function(x) {
-    if (is.na(x)) as.raw(c(rep(0, 7), 128)) else as.raw(c(floor(x / 256^(0:6)) %% 256, 0))
+  test_that("F1 Rows with equal keys are in one part, in their order, for all kinds of keys", {
+    local_seed(11)
+    for (kind in key_kinds) {
+      data <- data.frame(k = key_column(kind, 30), row = 1:30)
+      p <- partition_shuffle(partition_scatter(cl, data, parts = 3), "k", parts = 4)
+      got <- partition_collect(partition_map(p, function(d) {
+        cbind(d, part = rep(d$row[1], nrow(d)))
+      }))
+      want <- slow_groups(list(data$k))
+      expect_identical(nrow(got), 30L, info = kind)
+      expect_identical(got$k, data$k[got$row], info = kind)
+      group <- want[got$row]
+      expect_true(all(tapply(got$part, group, function(x) length(unique(x)) == 1L)), info = kind)
+      expect_true(all(tapply(got$row, group, function(x) !is.unsorted(x))), info = kind)
+    }
   })
-  structure(readBin(unlist(bytes), "double", length(bytes), endian = "little"), class = "integer64")
-}
 
-test_cluster("integer64 keys are whole numbers, and equal integers and doubles", {
-  skip_if(.Platform$endian == "big", "bytes are put together for little-endian machines")
-  cl <- local_cluster(1)
-  big <- int64(2^53, 2^53 + 2, NA, 1, 2^53)
-  p <- new_partition_of(cl, list(k = big, x = c(1, 2, 3, 4, 5)))
-  got <- partition_collect(partition_reduce(p, "k", c(s = "sum(x)")))
-  expect_identical(sort(got$s), c(2, 3, 4, 6))
-  y <- data.frame(k = c(1L, 7L), name = c("one", "seven"))
-  expect_identical(partition_collect(partition_join(p, y, "k"))$name, "one")
-  y <- data.frame(k = c(2^53, 2^53 + 4, NA), name = c("big", "bigger", "none"))
-  joined <- partition_collect(partition_join(p, y, "k", all = TRUE))
-  expect_identical(joined$name[order(joined$x)], c("big", NA, "none", NA, "big"))
-})
+  test_that("F1 Groups are those of ==, for several columns of random kinds", {
+    local_seed(12)
+    for (round in 1:6) {
+      kinds <- sample(key_kinds, 2)
+      data <- data.frame(a = key_column(kinds[1], 30), b = key_column(kinds[2], 30), row = 1:30)
+      p <- partition_scatter(cl, data, parts = 3)
+      got <- partition_collect(partition_reduce(p, c("a", "b"), function(g) {
+        data.frame(rows = paste(g$row, collapse = " "))
+      }))
+      groups <- slow_groups(list(data$a, data$b))
+      want <- vapply(split(data$row, groups), paste, "", collapse = " ")
+      expect_setequal(got$rows, want)
+      first <- as.integer(sub(" .*", "", got$rows))
+      expect_identical(got$a, data$a[first], info = kinds[1])
+      expect_identical(got$b, data$b[first], info = kinds[2])
+    }
+  })
 
-test_cluster("Aggregates are what base R gives, with and without NA", {
-  cl <- local_cluster(2)
-  local_seed(13)
-  data <- data.frame(
-    g = sample(c(letters[1:5], NA), 500, TRUE), x = sample(c(1:50, NA), 500, TRUE) / 4,
-    i = sample(c(-3:3, NA), 500, TRUE), b = sample(c(TRUE, FALSE), 500, TRUE)
-  )
-  p <- partition_scatter(cl, data, parts = 7)
-  got <- partition_collect(partition_reduce(p, "g", c(
-    n = "n()", s = "sum(x, na.rm = TRUE)", m = "mean(x, na.rm = TRUE)",
-    low = "min(i, na.rm = TRUE)", high = "max(x, na.rm = TRUE)", na = "sum(i)", yes = "sum(b)"
-  )))
-  key <- ifelse(is.na(data$g), "NA", data$g)
-  at <- ifelse(is.na(got$g), "NA", got$g)
-  by <- function(x, f, ...) as.numeric(tapply(x, key, f, ...)[at])
-  expect_equal(got$n, by(data$x, length))
-  expect_equal(got$s, by(data$x, sum, na.rm = TRUE))
-  expect_equal(got$m, by(data$x, mean, na.rm = TRUE))
-  expect_equal(got$low, by(data$i, min, na.rm = TRUE))
-  expect_equal(got$high, by(data$x, max, na.rm = TRUE))
-  expect_identical(got$na, rep(NA_real_, 6))
-  expect_equal(got$yes, by(data$b, sum))
-})
-
-test_cluster("F1 One worker and two give the same rows in the same order, to the last bit", {
-  cl <- local_cluster(2)
-  local_seed(14)
-  data <- data.frame(g = sample(300, 5000, TRUE), x = rnorm(5000) * 10^sample(-9:9, 5000, TRUE))
-  run <- function(cl) {
-    p <- partition_scatter(cl, data)
-    list(
-      partition_collect(partition_reduce(p, "g", c(s = "sum(x)", m = "mean(x)"))),
-      partition_collect(partition_reduce(p, "g", function(d) sum(d$x))),
-      partition_collect(partition_shuffle(p, "g", parts = 5))
+  test_that("Aggregates are what base R gives, with and without NA", {
+    local_seed(13)
+    data <- data.frame(
+      g = sample(c(letters[1:5], NA), 500, TRUE), x = sample(c(1:50, NA), 500, TRUE) / 4,
+      i = sample(c(-3:3, NA), 500, TRUE), b = sample(c(TRUE, FALSE), 500, TRUE)
     )
-  }
-  two <- run(cl)
-  expect_identical(run(cl[2]), two)
-  expect_identical(run(cl), two)
-})
-
-test_cluster("A function sees a whole group; with combine, what combine gave", {
-  cl <- local_cluster(2)
-  local_seed(15)
-  data <- data.frame(g = sample(4, 200, TRUE), x = rnorm(200))
-  p <- partition_scatter(cl, data, parts = 5)
-  medians <- partition_collect(partition_reduce(p, "g", function(d) median(d$x)))
-  expect_equal(medians$value, as.numeric(tapply(data$x, data$g, median)[as.character(medians$g)]))
-  ranges <- partition_collect(partition_reduce(p, "g",
-    function(d, ...) c(low = min(d$x), high = max(d$x)),
-    combine = function(d, ...) data.frame(x = range(d$x))
-  ))
-  expect_equal(ranges$low, as.numeric(tapply(data$x, data$g, min)[as.character(ranges$g)]))
-  some <- partition_collect(partition_reduce(p, "g", function(d) if (d$g[1] > 2) head(d, 3)))
-  expect_identical(nrow(some), 6L)
-  expect_setequal(some$g, 3:4)
-})
-
-test_cluster("Joins are merge()'s, with duplicates, missing partners and other names", {
-  cl <- local_cluster(2)
-  local_seed(16)
-  x <- data.frame(k = sample(c(1:8, NA), 60, TRUE), f = sample(c("u", "v"), 60, TRUE), v = 1:60)
-  y <- data.frame(key = sample(c(3:12, NA), 30, TRUE) + 0, f = sample(c("u", "v"), 30, TRUE))
-  y$w <- 1:30
-  px <- partition_scatter(cl, x, parts = 4)
-  py <- partition_scatter(cl, y, parts = 3)
-  for (all in c(FALSE, TRUE)) {
-    got <- partition_collect(partition_join(px, py, c(k = "key", "f"), all = all))
-    want <- merge(x, y, by.x = c("k", "f"), by.y = c("key", "f"), all.x = all)
-    expect_equal(sorted_rows(got[names(want)]), sorted_rows(want))
-  }
-  # A factor's labels are strings.
-  y$f <- factor(y$f, levels = c("v", "u"))
-  got <- partition_collect(partition_join(px, y, "f"))
-  want <- merge(x, y, by = "f")
-  expect_identical(nrow(got), nrow(want))
-  expect_equal(sorted_rows(got[c("v", "w")]), sorted_rows(want[c("v", "w")]))
-})
-
-test_cluster("Keys that don't exist, can't be keys or are never equal say so, by name", {
-  cl <- local_cluster(2)
-  data <- data.frame(a = 1:20, b = letters[1:20])
-  data$l <- as.list(1:20)
-  data$z <- complex(20)
-  p <- partition_scatter(cl, data, parts = 2)
-  expect_wrong <- function(code, text = "") {
-    error <- expect_error(code, class = "muster_error_input")
-    expect_match(conditionMessage(error), text)
-  }
-  expect_wrong(partition_shuffle(p, "nope"), "There is no column `nope`")
-  expect_wrong(partition_shuffle(p, "l"), "`l` can't be a key")
-  expect_wrong(partition_shuffle(p, "z"), "`z` can't be a key")
-  expect_wrong(partition_shuffle(p, character()))
-  expect_wrong(partition_join(p, data[c("a", "b")], c(a = "b")), "never equal")
-  unlike <- partition_map(p, function(d) {
-    if (d$a[1] > 1) d$a <- as.character(d$a)
-    d
+    p <- partition_scatter(cl, data, parts = 7)
+    got <- partition_collect(partition_reduce(p, "g", c(
+      n = "n()", s = "sum(x, na.rm = TRUE)", m = "mean(x, na.rm = TRUE)",
+      low = "min(i, na.rm = TRUE)", high = "max(x, na.rm = TRUE)", na = "sum(i)", yes = "sum(b)"
+    )))
+    key <- ifelse(is.na(data$g), "NA", data$g)
+    at <- ifelse(is.na(got$g), "NA", got$g)
+    by <- function(x, f, ...) as.numeric(tapply(x, key, f, ...)[at])
+    expect_equal(got$n, by(data$x, length))
+    expect_equal(got$s, by(data$x, sum, na.rm = TRUE))
+    expect_equal(got$m, by(data$x, mean, na.rm = TRUE))
+    expect_equal(got$low, by(data$i, min, na.rm = TRUE))
+    expect_equal(got$high, by(data$x, max, na.rm = TRUE))
+    expect_identical(got$na, rep(NA_real_, 6))
+    expect_equal(got$yes, by(data$b, sum))
   })
-  expect_wrong(partition_shuffle(unlike, "a"), "never equal")
-  expect_wrong(partition_reduce(p, "a", c(s = "sum(b)")), "wants numbers")
-  expect_wrong(partition_reduce(p, "a", c(s = "prod(a)")))
-  expect_wrong(partition_reduce(p, "a", c("sum(a)")))
-  expect_wrong(partition_reduce(p, "a", function(d) 1:2), "one value for each")
-  expect_identical(sort(partition_collect(partition_shuffle(p, "b"))$a), 1:20)
-})
 
-test_cluster("Data without rows has no groups, whatever is done with it", {
-  cl <- local_cluster(2)
-  p <- partition_scatter(cl, data.frame(g = 1:3, x = 1)[0, ], parts = 2)
-  expect_identical(partition_collect(partition_shuffle(p, "g")), data.frame(g = 1L, x = 1)[0, ])
-  sums <- partition_reduce(p, "g", c(s = "sum(x)"))
-  expect_identical(partition_collect(sums), data.frame(g = 1L, s = 1)[0, ])
-  none <- partition_reduce(p, "g", function(d) sum(d$x))
-  expect_identical(dim(partition_collect(none)), c(0L, 0L))
-  expect_identical(dim(partition_collect(partition_shuffle(none, "g"))), c(0L, 0L))
-  expect_identical(nrow(partition_collect(partition_join(p, data.frame(g = 1:2), "g"))), 0L)
-})
+  test_that("Aggregates of dates, times, differences and integer64 are base R's, with class", {
+    local_seed(18)
+    pick <- function(x) x[sample.int(length(x), 200, TRUE)]
+    data <- new_frame(list(
+      row = 1:200, g = rep(1:4, 50), day = pick(as.Date("2020-02-28") + c(0:3, NA)),
+      time = pick(as.POSIXct("2020-03-29 00:30:00", tz = "Europe/Berlin") + c(3600 * 0:4, NA)),
+      wait = as.difftime(pick(c(1:3, NA)), units = "mins"), id = int64_pick(200)
+    ), 200L)
+    storage.mode(data$day) <- "integer"
+    got <- partition_collect(partition_reduce(partition_scatter(cl, data, 5), "g", c(
+      first = "min(day, na.rm = TRUE)", last = "max(day)", day = "mean(day, na.rm = TRUE)",
+      early = "min(time, na.rm = TRUE)", late = "max(time)", time = "mean(time, na.rm = TRUE)",
+      short = "min(wait, na.rm = TRUE)", all = "sum(wait, na.rm = TRUE)",
+      wait = "mean(wait, na.rm = TRUE)", id = "max(id, na.rm = TRUE)", ids = "sum(id)"
+    )))
+    for (i in 1:4) {
+      group <- data[data$g == got$g[i], ]
+      id <- int64_numbers(group$id)
+      want <- list(
+        min(group$day, na.rm = TRUE), max(group$day), mean(group$day, na.rm = TRUE),
+        min(group$time, na.rm = TRUE), max(group$time), mean(group$time, na.rm = TRUE),
+        min(group$wait, na.rm = TRUE), sum(group$wait, na.rm = TRUE),
+        mean(group$wait, na.rm = TRUE), max(id, na.rm = TRUE), sum(id)
+      )
+      expect_equal(unname(as.list(got[i, -1])), want)
+    }
+    p <- partition_scatter(cl, data, 5)
+    expect_error(partition_reduce(p, "g", c(s = "sum(day)")), "wants numbers",
+      class = "muster_error_input"
+    )
+    # A part whose values are all missing, without a class, changes nothing.
+    blank <- partition_map(p, function(d) {
+      if (d$row[1] == 1L) d$day <- NA
+      d
+    })
+    low <- partition_collect(partition_reduce(blank, "g", c(low = "min(day, na.rm = TRUE)")))
+    expect_s3_class(low$low, "Date")
+  })
 
-test_cluster("F3 handlers are taken, and change nothing where nothing listens", {
-  cl <- local_cluster(1)
-  p <- partition_scatter(cl, data.frame(a = 1:9), parts = 2)
-  expect_identical(
-    partition_collect(partition_shuffle(p, "a", handlers = 20)),
-    partition_collect(partition_shuffle(p, "a"))
-  )
-  expect_error(partition_shuffle(p, "a", handlers = 0), class = "muster_error_input")
-})
+  test_that("The part with most rows is begun first", {
+    data <- data.frame(g = c(1:50, rep(51L, 500)), x = 1)
+    p <- partition_scatter(cl[1], data, parts = 2)
+    r <- partition_reduce(p, "g", function(d) c(n = nrow(d), at = as.numeric(Sys.time())),
+      parts = 12
+    )
+    rows <- r$stage$rows
+    expect_gt(sum(rows > 0), 4)
+    got <- partition_collect(r)
+    # Groups come by part: the heavy one's part is where it is.
+    at <- tapply(got$at, rep(seq_along(rows), rows), min)
+    heavy <- rep(seq_along(rows), rows)[match(51L, got$g)]
+    expect_identical(names(which.min(at)), as.character(heavy))
+    expect_identical(order(-r$stage$weights)[1], heavy)
+  })
 
-test_cluster("F1 Blocks past the limit are in files, the result is the same, and files go", {
-  cl <- local_cluster(2)
-  data <- data.frame(g = rep(1:50, 40), s = rep(c("x", "yy"), 1000), x = 1:2000 / 3)
-  p <- partition_scatter(cl, data, parts = 4)
-  want <- partition_collect(partition_shuffle(p, "g"))
-  local_settings(muster.shuffle_memory = 0)
-  files <- function() sum(unlist(clusterEvalQ(cl, length(list.files(tempdir(), "^blocks-")))))
-  s <- partition_shuffle(p, "g")
-  expect_identical(files(), 4L)
-  expect_identical(partition_collect(s), want)
-  rm(s)
-  gc()
-  for (i in 1:3) partition_collect(p)
-  expect_identical(files(), 0L)
-})
+  test_that("A group that is most of the rows is folded before anything travels", {
+    data <- data.frame(g = c(rep(1L, 6000), rep(2:41, 100)), x = 1)
+    p <- partition_scatter(cl, data, parts = 8)
+    r <- partition_reduce(p, "g", c(s = "sum(x)", n = "n()"))
+    # At most a row for each group and map task.
+    expect_lte(sum(r$stage$far[[1]]$rows), 8 * 41)
+    expect_lt(sum(r$stage$far[[1]]$bytes), sum(p$stage$bytes) / 5)
+    got <- partition_collect(r)
+    expect_identical(got$s[match(1:41, got$g)], c(6000, rep(100, 40)))
+  })
 
-test_cluster("F1 A spilled block that was changed, cut or removed is found and made again", {
-  cl <- local_cluster(2)
-  data <- data.frame(g = rep(1:50, 400), x = 1:20000 / 3)
-  p <- partition_scatter(cl, data, parts = 4)
-  local_settings(muster.shuffle_memory = 0)
-  s <- partition_shuffle(p, "g")
-  want <- partition_collect(s)
-  files <- unlist(clusterEvalQ(cl, list.files(tempdir(), "^blocks-", full.names = TRUE)))
-  expect_length(files, 4)
-  bytes <- readBin(files[1], "raw", file.size(files[1]))
-  bytes[length(bytes) %/% 2] <- xor(bytes[length(bytes) %/% 2], as.raw(1))
-  writeBin(bytes, files[1])
-  writeBin(readBin(files[2], "raw", 100), files[2])
-  unlink(files[3])
-  # All parts are gathered again.
-  .Call(ffi_plan_set, s$shuffle$plan, "forget", s$stage$id)
-  missed <- plan_counts(s)$missed
-  expect_identical(partition_collect(s), want)
-  expect_gte(plan_counts(s)$missed - missed, 3)
-})
+  test_that("F1 One worker and two give the same rows in the same order, to the last bit", {
+    local_seed(14)
+    data <- data.frame(g = sample(99, 2000, TRUE), x = rnorm(2000) * 10^sample(-9:9, 2000, TRUE))
+    run <- function(cl) {
+      p <- partition_scatter(cl, data, parts = 9)
+      list(
+        partition_collect(partition_reduce(p, "g", c(s = "sum(x)", m = "mean(x)"))),
+        partition_collect(partition_reduce(p, "g", function(d) sum(d$x))),
+        partition_collect(partition_shuffle(p, "g", parts = 5))
+      )
+    }
+    two <- run(cl)
+    expect_identical(run(cl[2]), two)
+    expect_identical(run(cl), two)
+  })
 
-test_cluster("F1 Workers ask each other while their R computes, over links made once", {
-  skip_without_proc()
-  cl <- local_cluster(2)
-  data <- data.frame(g = 1:1000, x = 1)
-  p <- partition_scatter(cl, data, parts = 2)
-  expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), 1000L)
-  sockets <- function() {
-    vapply(node_pids(cl), function(pid) {
-      fds <- Sys.readlink(list.files(file.path("/proc", pid, "fd"), full.names = TRUE))
-      sum(grepl("^socket:", fds))
-    }, 0L)
-  }
-  before <- sockets()
-  for (i in 1:5) partition_collect(partition_shuffle(p, "g"))
-  expect_identical(sockets(), before)
+  test_that("A function sees a whole group; with combine, what combine gave", {
+    local_seed(15)
+    data <- data.frame(g = sample(4, 200, TRUE), x = rnorm(200))
+    p <- partition_scatter(cl, data, parts = 5)
+    medians <- partition_collect(partition_reduce(p, "g", function(d) median(d$x)))
+    expect_equal(medians$value, as.numeric(tapply(data$x, data$g, median)[as.character(medians$g)]))
+    ranges <- partition_collect(partition_reduce(p, "g",
+      function(d, ...) c(low = min(d$x), high = max(d$x)),
+      combine = function(d, ...) data.frame(x = range(d$x))
+    ))
+    expect_equal(ranges$low, as.numeric(tapply(data$x, data$g, min)[as.character(ranges$g)]))
+    some <- partition_collect(partition_reduce(p, "g", function(d) if (d$g[1] > 2) head(d, 3)))
+    expect_identical(nrow(some), 6L)
+    expect_setequal(some$g, 3:4)
+  })
+
+  test_that("Keys that don't exist, can't be keys or are never equal say so, by name", {
+    data <- data.frame(a = 1:20, b = letters[1:20])
+    data$l <- as.list(1:20)
+    data$z <- complex(20)
+    p <- partition_scatter(cl, data, parts = 2)
+    expect_wrong <- function(code, text = "") {
+      error <- expect_error(code, class = "muster_error_input")
+      expect_match(conditionMessage(error), text)
+      invisible(error)
+    }
+    error <- expect_wrong(partition_shuffle(p, "nope"), "There is no column `nope`")
+    expect_true(error$part %in% 1:2 && error$worker %in% 1:2)
+    error <- expect_wrong(partition_shuffle(p, "l"), "`l` can't be a key")
+    expect_true(error$part %in% 1:2 && error$worker %in% 1:2)
+    expect_wrong(partition_shuffle(p, "z"), "`z` can't be a key")
+    expect_wrong(partition_shuffle(p, character()))
+    unlike <- partition_map(p, function(d) {
+      if (d$a[1] > 1) d$a <- as.character(d$a)
+      d
+    })
+    expect_wrong(partition_shuffle(unlike, "a"), "never equal")
+    other <- partition_map(p, function(d) if (d$a[1] > 1) d[1:2] else d)
+    error <- expect_wrong(partition_shuffle(other, "a"), "columns are .* and those of part")
+    expect_true(error$part %in% 1:2 && error$worker %in% 1:2)
+    error <- expect_wrong(partition_reduce(p, "a", c(s = "sum(b)")), "wants numbers")
+    expect_true(error$part %in% 1:2 && error$worker %in% 1:2)
+    expect_wrong(partition_reduce(p, "a", c(s = "prod(a)")))
+    expect_wrong(partition_reduce(p, "a", c("sum(a)")))
+    expect_wrong(partition_reduce(p, "a", c(a = "sum(a)")), "can't be named `a`")
+    expect_wrong(partition_reduce(p, "a", function(d) 1:2), "one value for each")
+    expect_identical(sort(partition_collect(partition_shuffle(p, "b"))$a), 1:20)
+  })
+
+  test_that("Data without rows has no groups, whatever is done with it", {
+    p <- partition_scatter(cl, data.frame(g = 1:3, x = 1)[0, ], parts = 2)
+    expect_identical(partition_collect(partition_shuffle(p, "g")), data.frame(g = 1L, x = 1)[0, ])
+    sums <- partition_reduce(p, "g", c(s = "sum(x)"))
+    expect_identical(partition_collect(sums), data.frame(g = 1L, s = 1)[0, ])
+    none <- partition_reduce(p, "g", function(d) sum(d$x))
+    expect_identical(dim(partition_collect(none)), c(0L, 0L))
+    expect_identical(dim(partition_collect(partition_shuffle(none, "g"))), c(0L, 0L))
+  })
+
+  test_that("F3 handlers are taken, and change nothing where nothing listens", {
+    p <- partition_scatter(cl, data.frame(a = 1:9), parts = 2)
+    expect_identical(
+      partition_collect(partition_shuffle(p, "a", handlers = 20)),
+      partition_collect(partition_shuffle(p, "a"))
+    )
+    expect_error(partition_shuffle(p, "a", handlers = 0), class = "muster_error_input")
+  })
+
+  test_that("F1 Blocks past the limit are in files, the result is the same, and files go", {
+    data <- data.frame(g = rep(1:50, 40), s = rep(c("x", "yy"), 1000), x = 1:2000 / 3)
+    p <- partition_scatter(cl, data, parts = 4)
+    want <- partition_collect(partition_shuffle(p, "g"))
+    local_settings(muster.shuffle_memory = 0)
+    files <- function() sum(unlist(clusterEvalQ(cl, length(list.files(tempdir(), "^blocks-")))))
+    s <- partition_shuffle(p, "g")
+    expect_identical(files(), 4L)
+    expect_identical(partition_collect(s), want)
+    rm(s)
+    gc()
+    for (i in 1:3) partition_collect(p)
+    expect_identical(files(), 0L)
+  })
+
+  test_that("F1 A spilled block that was changed, cut or removed is found and made again", {
+    data <- data.frame(g = rep(1:50, 400), x = 1:20000 / 3)
+    p <- partition_scatter(cl, data, parts = 4)
+    local_settings(muster.shuffle_memory = 0)
+    s <- partition_shuffle(p, "g")
+    want <- partition_collect(s)
+    files <- unlist(clusterEvalQ(cl, list.files(tempdir(), "^blocks-", full.names = TRUE)))
+    expect_length(files, 4)
+    bytes <- readBin(files[1], "raw", file.size(files[1]))
+    bytes[length(bytes) %/% 2] <- xor(bytes[length(bytes) %/% 2], as.raw(1))
+    writeBin(bytes, files[1])
+    writeBin(readBin(files[2], "raw", 100), files[2])
+    unlink(files[3])
+    # All parts are gathered again.
+    .Call(ffi_plan_set, s$shuffle$plan, "forget", s$stage$id)
+    missed <- plan_counts(s)$missed
+    expect_identical(partition_collect(s), want)
+    expect_gte(plan_counts(s)$missed - missed, 3)
+  })
+
+  test_that("F1 Workers ask each other while their R computes, over links made once", {
+    skip_without_proc()
+    data <- data.frame(g = 1:1000, x = 1)
+    p <- partition_scatter(cl, data, parts = 2)
+    expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), 1000L)
+    sockets <- function() {
+      vapply(node_pids(cl), function(pid) {
+        fds <- Sys.readlink(list.files(file.path("/proc", pid, "fd"), full.names = TRUE))
+        sum(grepl("^socket:", fds))
+      }, 0L)
+    }
+    before <- sockets()
+    for (i in 1:5) partition_collect(partition_shuffle(p, "g"))
+    expect_identical(sockets(), before)
+  })
 })

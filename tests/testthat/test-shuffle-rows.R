@@ -18,6 +18,25 @@ test_that("Aggregates are the same, to the last bit, whether rows are folded bef
   )
 })
 
+test_that("So are those of dates, times and differences, with their class", {
+  local_seed(33)
+  n <- 500
+  x <- data.frame(
+    g = sample(50, n, TRUE), day = as.Date("2020-01-01") + sample(c(0:9, NA), n, TRUE),
+    time = as.POSIXct("2020-01-01", tz = "Asia/Tokyo") + sample(c(0:9, NA), n, TRUE),
+    wait = as.difftime(sample(c(1:9, NA), n, TRUE) / 2, units = "hours")
+  )
+  aggregates <- parse_aggregates(c(
+    first = "min(day, na.rm = TRUE)", day = "mean(day)", last = "max(time, na.rm = TRUE)",
+    all = "sum(wait, na.rm = TRUE)", mean = "mean(wait)"
+  ), NULL)
+  folded <- fold_final(fold_partial(x, "g", aggregates), "g", aggregates)
+  expect_identical(fold_final(fold_nothing(x, "g", aggregates), "g", aggregates), folded)
+  expect_s3_class(folded$day, "Date")
+  expect_identical(attr(folded$last, "tzone"), "Asia/Tokyo")
+  expect_identical(units(folded$all), "hours")
+})
+
 test_that("Rows are folded before they travel if that leaves at most half of them", {
   local_seed(32)
   few <- function(g) has_few_groups(data.frame(g = g), "g")

@@ -1,0 +1,101 @@
+#' Joins across workers
+#'
+#' `partition_join()` joins two sets of data by key as [merge()] does: rows of both travel between
+#' the workers, so that those with the same key meet, whichever parts they were in.
+#'
+#' What is said of keys, losses, memory and disk in [partition_shuffle()] holds here too. `NA`
+#' is a key like any other, as with `merge()`, so `NA` finds `NA`; and so does `NaN` find `NaN`.
+#'
+#' Key columns may have other types in `x` than in `y`: integer, numeric and integer64 have
+#' equal keys, and factors and strings. The result has those of `x`, as they are; with
+#' `all.y = TRUE` a type for both: numeric for integer and numeric, or integer64 and numeric (an
+#' error if a number isn't exact there), integer64 for integer and integer64, character for
+#' factor and character, a factor with the levels of both for two factors.
+#'
+#' @section Order:
+#' Rows come by part (which part a key is in follows from the key and `parts`); in a
+#' part as in `x`, and for each row of it those of `y` in their order; then, with
+#' `all.y = TRUE`, rows of `y` without a partner in their order. That depends on nothing else:
+#' not on the number of workers, on time, or on losses.
+#'
+#' @section Keys with very many rows:
+#' A part that has many more rows of `x` than others, and than of `y`, is made in pieces by
+#' different workers, each of which reads all that `y` has for it: a key that is most of `x`
+#' doesn't become one worker's work. The result then has more than `parts` parts, the order
+#' stays the same. Pieces begin and end with parts of `x`, so `x` should have some, of about
+#' the same size. Rows of `y` aren't cut: let `x` be the one with more rows for a key.
+#'
+#' @param x Data of [partition_scatter()] and its like.
+#' @param y Such data on the same cluster, or a data frame.
+#' @param by Names of the columns that are the key, from 1 to 64. Elements may have names:
+#'   `c(a = "b")` for column `a` of `x` and `b` of `y`.
+#' @param all,all.x,all.y `TRUE` if rows without a partner come too, with `NA` in the other's
+#'   columns: `all.x` those of `x`, `all.y` those of `y`, `all` both. By default `FALSE`.
+#' @param parts Number of parts that keys are split into, from 1 to 4096. By default as many
+#'   as `x` has.
+#' @returns A handle of class `"muster_partition"`, see [partition_scatter()]: the columns of `x`,
+#'   its key as it says above, then those of `y` without its key. Names that both have end
+#'   in `.x` and `.y`.
+#' @section Errors:
+#' Those of [partition_scatter()]. `muster_error_input` also for a column that doesn't exist or
+#' can't be a key, parts whose columns differ, keys that are never equal (numbers and text),
+#' or a result with two columns of one name. `muster_error_limit`: a part would have more
+#' than 2^31 rows, or there is no room for what travels. Fields `part` and `worker` say where.
+#' @section Cost:
+#' As for [partition_shuffle()]. Rows of both sides are moved, and then joined in time
+#' that is linear in the rows of both and of the result.
+#' @section Source:
+#' Meaning: [merge()]. Cutting keys that many rows have and sending the other side to each piece:
+#' DeWitt, Naughton, Schneider and Seshadri, Practical Skew Handling in Parallel Joins (VLDB 1992).
+#' @examples
+#' cl <- cluster_start(2)
+#' cars <- data.frame(name = rownames(mtcars), mtcars[c("cyl", "mpg")])
+#' words <- data.frame(cylinders = c(4, 6, 12), word = c("four", "six", "twelve"))
+#' p <- partition_scatter(cl, cars, parts = 4)
+#' j <- partition_join(p, words, c(cyl = "cylinders"), all.x = TRUE)
+#' head(partition_collect(j))
+#' cluster_stop(cl)
+#' @export
+partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, parts = NULL) {
+  call <- sys.call()
+  check_partition(x, "x", call)
+  check_flag(all, "all", call)
+  check_flag(all.x, "all.x", call)
+  check_flag(all.y, "all.y", call)
+  by_y <- unname(check_by(by, call))
+  by_x <- if (is.null(names(by))) by_y else ifelse(nzchar(names(by)), names(by), by_y)
+  check_by(by_x, call)
+  parts <- if (is.null(check_parts(parts, call))) x$stage$count else check_parts(parts, call)
+  if (is.data.frame(y)) {
+    check_columns(y, call)
+    y <- scatter(x$cl, plain_frame(y), NULL, call)
+  }
+  check_partition(y, "y", call)
+  if (!identical(x$shuffle, y$shuffle)) {
+    abort_muster("input", "`x` and `y` must be on the same cluster.", argument = "y", call = call)
+  }
+  sides <- join_sides(x, y, by_x, by_y, min(parts, parts_most), call)
+  x_rows <- share_matrix(sides[[1L]])
+  y_rows <- colSums(share_matrix(sides[[2L]]))
+  tasks <- join_tasks(x_rows, y_rows, all.y)
+  steps <- join_steps(tasks, by_x, by_y, c(all.x, all.y))
+  weights <- join_weights(tasks, x_rows, y_rows)
+  gather_stage(x, nrow(tasks), steps, sides, call, weights = weights)
+}
+
+# The stages that split x and y, run: how many rows have which key tells how to go on. What is
+# there goes if it comes to nothing.
+join_sides <- function(x, y, by_x, by_y, parts, call) {
+  sides <- list(split_stage(x, by_x, parts), split_stage(y, by_y, parts))
+  sides[[1L]]$title <- "`x`"
+  sides[[2L]]$title <- "`y`"
+  sides[[1L]]$partner <- sides[[2L]]
+  sides[[2L]]$partner <- sides[[1L]]
+  kept <- FALSE
+  on.exit({
+    if (!kept) lapply(sides, drop_stage, shuffle = x$shuffle)
+  })
+  shuffle_run(x$shuffle, x$cl, sides[[1L]], call, also = sides[2L])
+  kept <- TRUE
+  sides
+}

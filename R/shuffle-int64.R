@@ -1,0 +1,62 @@
+# Vectors of package bit64 (class "integer64": 64-bit whole numbers in the bytes of doubles)
+# without that package, whose methods c() and the like need: such columns come from data.table
+# and database packages to workers that never load it.
+
+is_int64 <- function(x) inherits(x, "integer64")
+
+# Columns behind each other, at least one of them integer64. Integers and logicals become
+# integer64. With numeric ones all become numeric, as integers do; a part_error if one
+# isn't exact there: two keys must not become one.
+bind_int64 <- function(columns) {
+  long <- vapply(columns, is_int64, NA)
+  wrong <- Filter(is_no_number, columns[!long])
+  if (length(wrong)) {
+    part_error(paste0("A column can't be integer64 in one part and ", describe(wrong[[1L]]), "."))
+  }
+  if (any(vapply(columns[!long], is.double, NA))) {
+    columns[long] <- lapply(columns[long], int64_numbers)
+    return(do.call(c, lapply(columns, as.double)))
+  }
+  columns[!long] <- lapply(columns[!long], int64_of)
+  structure(do.call(c, lapply(columns, as.double)), class = "integer64")
+}
+
+is_no_number <- function(x) !(is.numeric(x) || is.logical(x)) || is.object(x)
+
+# Halves of 32 bits, lower one first.
+int64_halves <- function(x) {
+  bytes <- writeBin(as.double(unclass(x)), raw(), endian = "little")
+  matrix(readBin(bytes, "integer", 2L * length(x), endian = "little"), nrow = 2L)
+}
+
+int64_of_halves <- function(halves) {
+  bytes <- writeBin(as.integer(halves), raw(), endian = "little")
+  values <- readBin(bytes, "double", ncol(halves), endian = "little")
+  structure(values, class = "integer64")
+}
+
+# Integers or logicals as integer64.
+int64_of <- function(x) {
+  x <- as.integer(x)
+  # The least number is NA, here as there.
+  int64_of_halves(rbind(ifelse(is.na(x), 0L, x), ifelse(is.na(x), NA, -(x < 0L))))
+}
+
+# integer64 as numbers; a part_error if one of them isn't the same there.
+int64_numbers <- function(x) {
+  halves <- int64_halves(x)
+  lower <- halves[1L, ]
+  # The least integer reads as NA.
+  lower <- ifelse(is.na(lower), 2^31, as.double(lower))
+  lower <- ifelse(lower < 0, lower + 2^32, lower)
+  upper <- ifelse(is.na(halves[2L, ]), -2^31, as.double(halves[2L, ])) * 2^32
+  numbers <- upper + lower
+  if (any(numbers - upper != lower)) {
+    part_error(paste(
+      "An integer64 column has numbers past 2^53, which aren't exact as numeric:",
+      "make it the one or the other everywhere."
+    ))
+  }
+  numbers[upper == -2^63 & lower == 0] <- NA
+  numbers
+}

@@ -1,0 +1,202 @@
+# partition_join(): what merge() gives, in a stated order, also where one key has most of the rows.
+
+test_cluster("Joins on two workers", {
+  cl <- local_cluster(2)
+
+  test_that("Joins are merge()'s, with duplicates, missing partners and other names", {
+    local_seed(16)
+    x <- data.frame(k = sample(c(1:8, NA), 60, TRUE), f = sample(c("u", "v"), 60, TRUE), v = 1:60)
+    y <- data.frame(key = sample(c(3:12, NA), 30, TRUE) + 0, f = sample(c("u", "v"), 30, TRUE))
+    y$w <- 1:30
+    px <- partition_scatter(cl, x, parts = 4)
+    py <- partition_scatter(cl, y, parts = 3)
+    for (kind in list(c(FALSE, FALSE), c(TRUE, FALSE), c(FALSE, TRUE), c(TRUE, TRUE))) {
+      got <- partition_collect(
+        partition_join(px, py, c(k = "key", "f"), all.x = kind[1], all.y = kind[2])
+      )
+      want <- merge(x, y,
+        by.x = c("k", "f"), by.y = c("key", "f"), all.x = kind[1], all.y = kind[2]
+      )
+      expect_equal(sorted_rows(got[names(want)]), sorted_rows(want))
+      expect_identical(names(got), c("k", "f", "v", "w"))
+    }
+    expect_identical(partition_collect(partition_join(px, py, c(k = "key", "f"), TRUE)), got)
+    # A factor's labels are strings.
+    y$f <- factor(y$f, levels = c("v", "u"))
+    got <- partition_collect(partition_join(px, y, "f"))
+    want <- merge(x, y, by = "f")
+    expect_identical(nrow(got), nrow(want))
+    expect_equal(sorted_rows(got[c("v", "w")]), sorted_rows(want[c("v", "w")]))
+  })
+
+  test_that("NA finds NA, and NaN finds NaN, as with merge()", {
+    x <- data.frame(k = c(NA, NaN, 1, -0), v = 1:4)
+    y <- data.frame(k = c(NaN, 0, NA, NA, 2), w = 1:5)
+    got <- partition_collect(partition_join(partition_scatter(cl, x, 2), y, "k", all = TRUE))
+    want <- merge(x, y, all = TRUE)
+    expect_equal(sorted_rows(got[c("v", "w")]), sorted_rows(want[c("v", "w")]))
+    expect_identical(got$w[match(1:2, got$v)], c(3L, 1L))
+    expect_identical(got$k[match(5L, got$w)], 2)
+  })
+
+  test_that("Rows of a part are in x's order, those of y alone behind them in y's", {
+    local_seed(17)
+    x <- data.frame(k = sample(40, 200, TRUE), v = 1:200)
+    y <- data.frame(k = sample(60, 90, TRUE), w = 1:90)
+    j <- partition_join(partition_scatter(cl, x, 4), partition_scatter(cl, y, 3), "k",
+      all = TRUE, parts = 3
+    )
+    for (answer in collect_parts(j, NULL)) {
+      part <- answer$data
+      alone <- is.na(part$v)
+      expect_gt(sum(alone), 0)
+      expect_false(is.unsorted(alone))
+      expect_false(is.unsorted(part$v[!alone]))
+      expect_false(is.unsorted(part$w[alone], strictly = TRUE))
+      expect_true(all(tapply(part$w, part$v, function(w) !is.unsorted(w, TRUE)), na.rm = TRUE))
+    }
+    expect_identical(partition_collect(j)$k[is.na(partition_collect(j)$v)] %in% x$k,
+      rep(FALSE, sum(!y$k %in% x$k))
+    )
+  })
+
+  test_that("Keys of other types meet, and get a type for both where y's rows come alone", {
+    join <- function(a, b, all.y = TRUE) {
+      x <- new_partition_of(cl, list(k = a, v = seq_along(a)))
+      y <- new_partition_of(cl, list(k = b, w = seq_along(b)))
+      j <- partition_collect(partition_join(x, y, "k", all.y = all.y, parts = 3))
+      take_rows(j, order(j$w))
+    }
+    got <- join(c(1L, NA, 3L), c(3, 0.5, NA))
+    expect_identical(got$k, c(3, 0.5, NA))
+    expect_identical(got$v, c(3L, NA, 2L))
+    expect_identical(join(c(1L, NA, 3L), c(3, 0.5, NA), FALSE)$k, c(3L, NA))
+    got <- join(factor(c("a", "b", NA)), c("b", "c", NA))
+    expect_identical(got$k, c("b", "c", NA))
+    got <- join(factor(c("a", "b")), factor(c("c", "b", "a"), levels = c("b", "c", "a")))
+    expect_identical(as.character(got$k), c("c", "b", "a"))
+    expect_setequal(levels(got$k), c("a", "b", "c"))
+    got <- join(int64(-5, 2^40, NA), c(7L, -5L, NA))
+    expect_s3_class(got$k, "integer64")
+    expect_identical(int64_numbers(got$k), c(7, -5, NA))
+    got <- join(c(2^40, 1.5), int64(2^40, 9, NA))
+    expect_identical(got$k, c(2^40, 9, NA))
+    expect_identical(got$v, c(1L, NA, NA))
+    exact <- int64_of_halves(cbind(c(1L, 2^21), c(-1L, -1L)))
+    expect_error(join(c(1, 2, 3), exact), "past 2.53", class = "muster_error_input")
+    expect_identical(int64_numbers(exact[2]), -1)
+    day <- as.Date("2020-01-01") + 0:2
+    whole <- structure(as.integer(day[3:2]), class = "Date")
+    expect_equal(join(day[1:2], whole)$k, day[3:2])
+    utc <- as.POSIXct("2020-01-01", tz = "UTC")
+    there <- as.POSIXct("2020-01-01 01:00:00", tz = "Europe/Berlin") + c(0, 60)
+    got <- join(c(utc, utc - 5), there)
+    expect_identical(got$v, c(1L, NA))
+    expect_identical(as.numeric(got$k), as.numeric(there))
+  })
+
+  test_that("integer64 keys are whole numbers, and equal integers and doubles", {
+    skip_if(.Platform$endian == "big", "bytes are put together for little-endian machines")
+    big <- int64(2^53, 2^53 + 2, NA, 1, 2^53)
+    p <- new_partition_of(cl, list(k = big, x = c(1, 2, 3, 4, 5)))
+    got <- partition_collect(partition_reduce(p, "k", c(s = "sum(x)")))
+    expect_identical(sort(got$s), c(2, 3, 4, 6))
+    y <- data.frame(k = c(1L, 7L), name = c("one", "seven"))
+    expect_identical(partition_collect(partition_join(p, y, "k"))$name, "one")
+    y <- data.frame(k = c(2^53, 2^53 + 4, NA), name = c("big", "bigger", "none"))
+    joined <- partition_collect(partition_join(p, y, "k", all.x = TRUE))
+    expect_identical(joined$name[order(joined$x)], c("big", NA, "none", NA, "big"))
+  })
+
+  test_that("A key with most of the rows of x is joined in pieces, in the same order", {
+    local_seed(19)
+    n <- 60000L
+    zipf <- 1 + sample.int(3000L, n, TRUE, prob = 1 / seq_len(3000L))
+    x <- data.frame(k = ifelse(runif(n) < 0.6, 1, zipf), v = seq_len(n))
+    y <- data.frame(k = c(1:2500, 5000), w = 1:2501)
+    p <- partition_scatter(cl, x, parts = 8)
+    for (all in c(FALSE, TRUE)) {
+      j <- partition_join(p, y, "k", all = all)
+      expect_gt(j$stage$count, 8L)
+      expect_lte(max(j$stage$rows), 2 * mean(p$stage$rows))
+      got <- partition_collect(j)
+      want <- merge(x, y, all = all)
+      row.names(want) <- NULL
+      at <- order(got$k, got$v)
+      expect_equal(new_frame(lapply(got, `[`, at), nrow(got)), want[order(want$k, want$v), ],
+        ignore_attr = "row.names"
+      )
+      one <- partition_join(partition_scatter(cl[1], x, parts = 8), y, "k", all = all)
+      expect_identical(one$stage$rows, j$stage$rows)
+      expect_identical(partition_collect(one), got)
+    }
+    # The order is that of a join which isn't cut: with few rows none is.
+    few <- x[seq(1, n, by = 20), ]
+    uncut <- partition_join(partition_scatter(cl, few, parts = 8), y, "k", all.x = TRUE)
+    expect_identical(uncut$stage$count, 8L)
+    got <- partition_collect(partition_join(p, y, "k", all.x = TRUE))
+    got <- got[got$v %in% few$v, ]
+    row.names(got) <- NULL
+    expect_identical(got, partition_collect(uncut))
+  })
+
+  test_that("Which pieces a part is cut into follows from rows alone", {
+    even <- matrix(6000, 4, 3)
+    expect_identical(join_tasks(even, c(0, 0, 0), TRUE), cbind(1:3, 1L, 4L, 0L))
+    heavy <- even
+    heavy[, 2] <- 60000
+    tasks <- join_tasks(heavy, c(0, 0, 0), TRUE)
+    # Between the map tasks, and once more for y's rows alone.
+    expect_identical(tasks, rbind(
+      c(1L, 1L, 4L, 0L), c(2L, 1L, 2L, 1L), c(2L, 3L, 4L, 1L), c(2L, 1L, 4L, 2L),
+      c(3L, 1L, 4L, 0L)
+    ))
+    expect_identical(nrow(join_tasks(heavy, c(0, 0, 0), FALSE)), 4L)
+    # Where y has as many rows, each piece would read them again.
+    expect_identical(nrow(join_tasks(heavy, c(0, 240000, 0), FALSE)), 3L)
+    # All rows in one map task: there is nowhere to cut.
+    heavy[, 2] <- c(0, 240000, 0, 0)
+    expect_identical(nrow(join_tasks(heavy, c(0, 0, 0), FALSE)), 3L)
+  })
+
+  test_that("What can't be joined says so, with part and worker, and all can be used on", {
+    x <- partition_scatter(cl, data.frame(a = 1:20, b = letters[1:20], d = 0, d.x = 0), parts = 2)
+    y <- data.frame(a = 1:5, c = letters[1:5], d = 1)
+    expect_wrong <- function(code, text = "") {
+      error <- expect_error(code, class = "muster_error_input")
+      expect_match(conditionMessage(error), text)
+      invisible(error)
+    }
+    error <- expect_wrong(partition_join(x, y, "nope"), "of `[xy]`: There is no column `nope`")
+    expect_true(error$part %in% 1:20 && error$worker %in% 1:2)
+    expect_wrong(partition_join(x, y, c(a = "c")), "never equal")
+    expect_wrong(partition_join(x, y, "a"), "two columns `d.x`")
+    expect_wrong(partition_join(x, 1:3, "a"))
+    expect_wrong(partition_join(x, y, c(a = "a", a = "c")))
+    expect_wrong(partition_join(x, y, "a", all.y = NA))
+    got <- partition_collect(partition_join(x, y["a"], "a"))
+    expect_identical(sort(got$a), 1:5)
+    # Nothing of all these is left behind.
+    gc()
+    partition_collect(x)
+    expect_length(x$shuffle$stages, 1L)
+  })
+
+  test_that("Data without rows, or without columns, has no partners", {
+    x <- partition_scatter(cl, data.frame(g = 1:3, x = 1)[0, ], parts = 2)
+    y <- data.frame(g = 1:2, y = 5)
+    nothing <- partition_reduce(x, "g", function(d) sum(d$x))
+    join <- function(...) partition_collect(partition_join(...))
+    expect_identical(join(x, y, "g"), data.frame(g = 1L, x = 1, y = 5)[0, ])
+    full <- join(x, y, "g", all = TRUE)
+    expect_equal(full[order(full$g), ], data.frame(g = 1:2, x = NA_real_, y = 5),
+      ignore_attr = "row.names"
+    )
+    expect_identical(dim(join(nothing, y, "g")), c(0L, 0L))
+    full <- join(nothing, y, "g", all = TRUE)
+    expect_equal(full[order(full$g), ], y, ignore_attr = "row.names")
+    some <- partition_scatter(cl, data.frame(h = 1:2, y = 5), parts = 2)
+    expect_identical(dim(join(some, nothing, c(h = "g"))), c(0L, 2L))
+    expect_identical(nrow(join(some, nothing, c(h = "g"), all = TRUE)), 2L)
+  })
+})
