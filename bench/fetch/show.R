@@ -11,6 +11,7 @@ by_cell <- function(runs) split(runs, list(runs$hosts, runs$block), drop = TRUE)
 fetch_section <- function(settings, sweep, facts) {
   c(
     "## fetch: Do fetches of a shuffle stall?", "",
+    "Times before a second attempt are a fifth of the original's; see above.", "",
     setting_table(settings), "",
     "![Seconds of each run, one panel a setting](fetch-runs.png)", "",
     "The same with one handler, by bytes of a block and number of hosts (each host brings 20 map",

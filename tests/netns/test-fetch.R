@@ -32,10 +32,10 @@ fetch_all <- local({
   function() {
     if (is.null(runs)) {
       runs <<- run_fetch(quote({
-        muster <- fetch_muster(utils::modifyList(fetch_sizes, list(maps = 10L)))
+        muster <- fetch_muster(utils::modifyList(fetch_sizes, list(maps = 8L)))
         rounds <- lapply(1:20, function(run) {
           naive <- lapply(fetch_settings, fetch_run, program = program, seed = run,
-            changes = c(maps = 10, fetchers = 8))
+            changes = c(maps = 8, fetchers = 9))
           do.call(rbind, c(naive, list(muster(run))))
         })
         tell(runs = do.call(rbind, rounds))
@@ -96,7 +96,7 @@ test_that("F4 a fetch whose first byte is late gets another attempt, and one of 
   limit_time(60)
   told <- run_fetch(quote({
     play <- function(speculate) {
-      do.call(rbind, lapply(1:6, function(run) {
+      do.call(rbind, lapply(1:4, function(run) {
         fetch_run(program, "ten-handlers", run, c(somaxconn = 8, speculate = speculate))
       }))
     }
@@ -115,7 +115,7 @@ test_that("F4 a fetch whose first byte is late gets another attempt, and one of 
 test_that("F2 a queue as long as there are fetchers never overflows", {
   limit_time(60)
   told <- run_fetch(quote({
-    runs <- lapply(1:5, function(run) {
+    runs <- lapply(1:3, function(run) {
       fetch_run(program, "one-handler", run, c(maps = 10, fetchers = 10, somaxconn = 4096))
     })
     tell(runs = do.call(rbind, runs))
