@@ -35,7 +35,7 @@ fetch_all <- local({
         muster <- fetch_muster(utils::modifyList(fetch_sizes, list(maps = 8L)))
         rounds <- lapply(1:20, function(run) {
           naive <- lapply(fetch_settings, fetch_run, program = program, seed = run,
-            changes = c(maps = 8, fetchers = 9))
+            changes = c(maps = 8, fetchers = 9, heap_kb = 16384))
           do.call(rbind, c(naive, list(muster(run))))
         })
         tell(runs = do.call(rbind, rounds))
