@@ -12,7 +12,7 @@ fetch_section <- function(settings, sweep, facts) {
   c(
     "## fetch: Do fetches of a shuffle stall?", "",
     "Times before a second attempt are a fifth of the original's; see above. Where more than half",
-    "of the runs stalled, the median is that of a stalled run, and the quickest tenth tells more.", "",
+    "of the runs stalled, the median is that of a stalled run: the quickest tenth tells more.", "",
     setting_table(settings), "",
     "![Seconds of each run, one panel a setting](fetch-runs.png)", "",
     "The same with one handler, by bytes of a block and number of hosts (each host brings 20 map",
