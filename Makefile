@@ -5,6 +5,7 @@
 #   make check-fast   the tests that take under a minute
 #   make soak         kill workers, 10,000 times, under load (KILLS=300 SEED=1)
 #   make bench        measure, and write the table into bench/README.md
+#   make bench-fetch  do fetches of a shuffle stall? Into bench/ too (RUNS=100)
 #   make build        the source package, in build/package/
 #   make install      muster into ./.lib
 #   make document     NAMESPACE and man/ from the comments in R/
@@ -26,7 +27,7 @@ export R_LIBS := $(CURDIR)/.lib$(if $(R_LIBS),:$(R_LIBS))
 
 FAST = tidy build c simfast testthat
 
-.PHONY: all demo check check-fast soak bench build install document lint clean
+.PHONY: all demo check check-fast soak bench bench-fetch build install document lint clean
 .NOTPARALLEL:
 
 all: install
@@ -53,6 +54,11 @@ bench:
 	@tools/setup.sh bench
 	@tools/install.sh
 	@tools/bench.sh $(BENCH)
+
+bench-fetch:
+	@tools/setup.sh run
+	@tools/install.sh
+	@tools/bench-fetch.sh $(or $(RUNS),100)
 
 build:
 	@tools/setup.sh run
