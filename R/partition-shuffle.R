@@ -73,7 +73,7 @@ partition_shuffle <- function(p, by, handlers = 1, parts = NULL) {
   call <- sys.call()
   check_partition(p, "p", call)
   check_by(by, call)
-  check_count(handlers, "handlers", 1L, 1000L, call)
+  p$shuffle$handlers <- check_count(handlers, "handlers", 1L, 256L, call)
   parts <- if (is.null(check_parts(parts, call))) p$stage$count else check_parts(parts, call)
   shuffle_stages(p, by, parts, call)
 }

@@ -20,7 +20,8 @@ static const uint8_t kinds[] = {
     MST_KIND_FORK_FAILED, MST_KIND_EXITED,        MST_KIND_SIGNAL,
     MST_KIND_JOB,         MST_KIND_DROP,          MST_KIND_DIAL,
     MST_KIND_ADMIT,       MST_KIND_LINK,          MST_KIND_WANT,
-    MST_KIND_HAVE,        MST_KIND_NONE};
+    MST_KIND_HAVE,        MST_KIND_NONE,          MST_KIND_MEET,
+    MST_KIND_MET};
 
 static int is_kind(int number) {
   for (size_t i = 0; i < sizeof kinds; i++) {
