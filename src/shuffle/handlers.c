@@ -304,21 +304,21 @@ static int dial_one(struct mst_other *other, uint32_t handler, int64_t now_ns) {
   return 1;
 }
 
-static int is_dialling(const struct mst_other *other) {
+// dialled_to gives the connection to a worker that is on its way, NULL if none is.
+static struct mst_line *dialled_to(uint32_t worker, uint32_t epoch) {
   for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    const struct mst_line *line = mst_exchange.lines[i];
+    struct mst_line *line = mst_exchange.lines[i];
     if (!line->dead && line->state == MST_LINE_DIALLED &&
-        line->worker == other->door.worker &&
-        line->epoch == other->door.epoch) {
-      return 1;
+        line->worker == worker && line->epoch == epoch) {
+      return line;
     }
   }
-  return 0;
+  return NULL;
 }
 
 int mst_handlers_dial(struct mst_other *other, int64_t now_ns) {
   if (other->gone) return -MST_ECLOSED;
-  if (is_dialling(other)) return 0;
+  if (dialled_to(other->door.worker, other->door.epoch) != NULL) return 0;
   if (now_ns < other->retry_ns) {
     if (other->retry_ns < mst_exchange.look_ns) {
       mst_exchange.look_ns = other->retry_ns;
@@ -337,6 +337,16 @@ int mst_handlers_dial(struct mst_other *other, int64_t now_ns) {
   return other->gone ? -MST_ECLOSED : 0;
 }
 
+// crosses tells whether a MEET meets one that is on its way to who says it. The connection of the
+// lower number stays, so that two workers that dial each other at once have one link.
+static int crosses(const struct mst_meet *meet) {
+  struct mst_line *own = dialled_to(meet->worker, meet->epoch);
+  if (own == NULL) return 0;
+  if (mst_exchange.way.worker < meet->worker) return 1;
+  mst_links_kill(own);
+  return 0;
+}
+
 // take_meet judges who has connected. A worker that comes again, since it didn't hear MET, is
 // welcome again.
 static int take_meet(struct mst_line *line, const struct mst_meet *meet) {
@@ -348,6 +358,7 @@ static int take_meet(struct mst_line *line, const struct mst_meet *meet) {
     mst_exchange.counts.refused++;
     return 0;
   }
+  if (crosses(meet)) return 0;
   mst_links_up(line, meet->worker, meet->epoch);
   mst_exchange.counts.asked[line->handler]++;
   say(line, MST_KIND_MET, meet);
