@@ -31,8 +31,11 @@
 #'   have names: `c(a = "b")` for column `a` of `x` and `b` of `y`.
 #' @param parts Number of parts of the result, from 1 to 4096. By default as many as there
 #'   were (in `x`).
-#' @param handlers Independent listeners of each worker, from 1, where workers are connected by
-#'   listening sockets. On one machine nothing listens, and it has no effect.
+#' @param handlers Listeners of each worker, one whole number from 1 to 256, each with a queue
+#'   of its own, so that readers that come all at once don't fill one queue. With
+#'   `options(muster.shuffle_links = "listen")` all links between workers are made there; by
+#'   default only those that replace a link that failed. It counts from now on for all shuffles
+#'   of the cluster; listeners that are open stay so.
 #' @param fun Aggregates, as above, or a function of the rows of one group (a data frame) that
 #'   gives a data frame, a named list or vector (one row), a single value (a column `value`), or
 #'   `NULL` (no rows). The key's columns are put before what it gives.

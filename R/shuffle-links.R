@@ -48,7 +48,7 @@ links_note <- function(shuffle, links) {
 # ---- Worker
 
 # self: number and epoch. Gives what the session is to know, NULL if it knows; or a list with
-# `wrong`, where there can be no listeners and nothing else is to be used.
+# `wrong`, where there is no memory, or there can be no listeners and nothing else is to be used.
 links_begin <- function(links, self) {
   if (is.null(links)) {
     return(NULL)
@@ -58,7 +58,9 @@ links_begin <- function(links, self) {
     told <- .Call(
       ffi_links_know, c(door$worker, door$epoch, door$handlers), door$folder, door$token
     )
-    if (is.list(told)) stop(told$error)
+    if (is.list(told)) {
+      return(list(wrong = paste0("Can't note where other workers listen: ", told$error, ".")))
+    }
   }
   if (identical(links$known[1L], self[2L]) && links$known[2L] >= links$handlers) {
     return(NULL)

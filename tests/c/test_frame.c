@@ -189,7 +189,9 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_WANT, 48);
   CHECK_INT(MST_KIND_HAVE, 49);
   CHECK_INT(MST_KIND_NONE, 50);
-  CHECK_INT(sizeof kinds, 29);
+  CHECK_INT(MST_KIND_MEET, 51);
+  CHECK_INT(MST_KIND_MET, 52);
+  CHECK_INT(sizeof kinds, 31);
   const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,  MST_FLAG_XDR,
                             MST_FLAG_REPLAY, MST_FLAG_RNG,    MST_FLAG_SEED,
                             MST_FLAG_TASK,   MST_FLAG_SEGMENT};

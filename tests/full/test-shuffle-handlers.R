@@ -23,10 +23,12 @@ test_that("F3 A reader that finds one handler's queue full is served through ano
     crowd <- list()
     refused <- NULL
     while (is.null(refused) && length(crowd) < 20L) {
-      crowd <- c(crowd, list(tryCatch(socket_connect(queue), muster_error_connect = function(e) {
-        refused <<- e
-        NULL
-      })))
+      crowd <- c(crowd, list(tryCatch(socket_connect(queue, timeout = 0.3),
+        muster_error = function(e) {
+          refused <<- e
+          NULL
+        }
+      )))
     }
     crowd <- Filter(Negate(is.null), crowd)
     system2("sh", c("-c", shQuote(paste("sleep 0.7; kill -CONT", pid))), wait = FALSE)

@@ -256,8 +256,9 @@ static struct {
 } later;
 
 static void *later_main(void *arg) {
-  const struct timespec nap = {.tv_sec = (time_t)later.seconds,
-                               .tv_nsec = (long)((later.seconds - (double)(time_t)later.seconds) * 1e9)};
+  const time_t whole = (time_t)later.seconds;
+  const struct timespec nap = {.tv_sec = whole,
+                               .tv_nsec = (long)((later.seconds - (double)whole) * 1e9)};
   (void)arg;
   (void)nanosleep(&nap, NULL);
   if (strcmp(later.what, "cut") == 0) {
