@@ -188,8 +188,8 @@ SEXP ffi_plan_counts(SEXP pointer) {
 }
 
 // ffi_cluster_link makes the links that are missing, if they are to be pairs, and gives a
-// matrix with a row for each worker of the cluster: epoch, and 1 if it is up, 2 if it is lost for good, else 0.
-// Or an outcome.
+// matrix with a row for each worker of the cluster: epoch, and 1 if it is up, 2 if it is lost
+// for good, else 0. Or an outcome.
 SEXP ffi_cluster_link(SEXP nodes, SEXP pairs) {
   struct mst_err err;
   enum ffi_outcome outcome;
