@@ -265,7 +265,8 @@ static int seek(const struct mst_question *question, int64_t now_ns) {
   struct mst_other *other = mst_handlers_other(source->worker, source->epoch);
   const int had = had_line(source->worker, source->epoch);
   const int late = now_ns - question->since_ns > mst_exchange.way.again_ns;
-  if (other == NULL) return had || was_replaced(source) ? -MST_ECLOSED : 0;
+  if (was_replaced(source)) return -MST_ECLOSED;
+  if (other == NULL) return had ? -MST_ECLOSED : 0;
   if (!had && !late && !mst_exchange.way.listen) return 0; // it is on its way
   return mst_handlers_dial(other, now_ns);
 }

@@ -265,8 +265,17 @@ TEST("F3 Whoever doesn't know the token, means another worker, or says "
   say_have(&far, 0, "too early");
   CHECK(ends(&far));
   mst_chan_close(&far);
+  const struct mst_head large = {.kind = MST_KIND_MEET, .length = 4096};
+  uint8_t head[MST_HEAD_BYTES];
+  mst_head_encode(&large, head);
   dial(0, &far);
-  const int64_t begin_ns = mst_clock_now();
+  int64_t begin_ns = mst_clock_now();
+  CHECK(write(far.fd, head, sizeof head) == (ssize_t)sizeof head);
+  CHECK(ends(&far));
+  CHECK(mst_clock_now() - begin_ns < (AGAIN_MS - 20) * MST_NS_PER_MS);
+  mst_chan_close(&far);
+  dial(0, &far);
+  begin_ns = mst_clock_now();
   CHECK(ends(&far));
   CHECK(mst_clock_now() - begin_ns >= (AGAIN_MS - 5) * MST_NS_PER_MS);
   CHECK_INT(links_now(), 0);

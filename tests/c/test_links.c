@@ -197,6 +197,33 @@ TEST("F1 A link that ended before it was needed doesn't keep a question "
   finish(&far);
 }
 
+TEST("F1 A question waits for the session's link, but not for ever") {
+  struct mst_chan pair, far;
+  make_folder();
+  begin();
+  quick(0, 60000);
+  int listener = listen_there(0, MST_BACKLOG_MOST);
+  know(1);
+  ask(1, OTHER, 2);
+  (void)poll(NULL, 0, AGAIN_MS / 3);
+  link_to(&pair, OTHER, 2);
+  CHECK_INT(wanted(&pair), 0);
+  say(&pair, MST_KIND_NONE, 0);
+  wait_for(0);
+  CHECK_INT(counts_now().dialled, 0);
+  mst_chan_close(&pair);
+  // Now one that never comes.
+  const struct mst_door door = {
+      .worker = OTHER + 1, .epoch = 2, .handlers = 1, .folder = folder};
+  CHECK_INT(mst_exchange_knows(&door, NULL), 0);
+  const int64_t begin_ns = mst_clock_now();
+  ask(1, OTHER + 1, 2);
+  accept_one(listener, &far);
+  CHECK(mst_clock_now() - begin_ns > (AGAIN_MS - 10) * MST_NS_PER_MS);
+  mst_net_close(&listener);
+  finish(&far);
+}
+
 TEST("F1 A worker has links to more than 257 others") {
   enum { MANY = 400 };
   static struct mst_chan far[MANY];
