@@ -122,7 +122,10 @@ expect_recovers <- function(cl, phase, fault, want) {
   cell <- paste(fault, "at", phase)
   pids <- node_pids(cl)
   on.exit(wake_up(pids))
-  p <- partition_scatter(cl, rows_of_test(), parts = parts)
+  repeat { # until the victim has something
+    p <- partition_scatter(cl, rows_of_test(), parts = parts)
+    if (at_victim(p, p$stage) > 0L) break
+  }
   # Links are there already, as in the middle of an analysis.
   expect_identical(sorted_rows(partition_collect(partition_shuffle(p, "g"))), want, info = cell)
   before <- plan_counts(p)
@@ -139,8 +142,10 @@ expect_recovers <- function(cl, phase, fault, want) {
   if (fault %in% c("cut", "silence")) {
     expect_identical(c(again, counts$lost), c(0, 0), info = cell)
   } else {
-    # What it had of blocks and parts, and what of it was collected already.
-    expect_lte(again, done[[2L]] + parts / 3, label = cell)
+    # What it had of blocks and parts. How many it had in the middle of things isn't known to
+    # the last one.
+    slack <- if (phase %in% c("map", "read")) parts / 3 else 0
+    expect_lte(again, done[[2L]] + slack, label = cell)
     if (phase %in% c("barrier", "transfer")) expect_gte(again, 1, label = cell)
   }
   expect_lt(took, 30)
