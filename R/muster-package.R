@@ -27,6 +27,12 @@
 #'   `"error"` (external pointers, too) or `"ignore"` (nothing).
 #' * `muster.discover_max`: addresses that [discover()] asks without being told twice. Default
 #'   65,536.
+#' * `muster.shuffle_links`: how workers are linked for [partition_shuffle()] and its like:
+#'   `"pairs"` (the default): by pairs of sockets that the session makes; `"listen"`: they
+#'   connect to each other's listeners, of which each worker has as many as `handlers` says.
+#' * `muster.shuffle_patience`: two numbers of seconds, from 0.05 to 3600: without an answer
+#'   for the first, a block is asked for again, on a new connection; after the second it is made
+#'   again elsewhere. Default `c(2.5, 10)`.
 #' * `muster.start_timeout`: seconds until a start that hangs is given up.
 #'   Default 120.
 #' * `muster.raise_nofile`: `TRUE` lets [cluster_start()] raise this session's

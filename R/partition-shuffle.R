@@ -35,8 +35,11 @@
 #' @param by Names of the columns that are the key, from 1 to 64.
 #' @param parts Number of parts of the result, from 1 to 4096. By default as many as there
 #'   were.
-#' @param handlers Independent listeners of each worker, from 1, where workers are connected by
-#'   listening sockets. On one machine nothing listens, and it has no effect.
+#' @param handlers Listeners of each worker, one whole number from 1 to 256, each with a queue
+#'   of its own, so that readers that come all at once don't fill one queue. With
+#'   `options(muster.shuffle_links = "listen")` all links between workers are made there; by
+#'   default only those that replace a link that failed. It counts from now on for all shuffles
+#'   of the cluster; listeners that are open stay so.
 #' @param fun Aggregates, as above, or a function of the rows of one group (a data frame) that
 #'   gives a data frame, a named list or vector (one row), a single value (a column `value`), or
 #'   `NULL` (no rows). The key's columns are put before what it gives.
@@ -73,7 +76,7 @@ partition_shuffle <- function(p, by, handlers = 1, parts = NULL) {
   call <- sys.call()
   check_partition(p, "p", call)
   check_by(by, call)
-  check_count(handlers, "handlers", 1L, 1000L, call)
+  p$shuffle$handlers <- check_count(handlers, "handlers", 1L, 256L, call)
   parts <- if (is.null(check_parts(parts, call))) p$stage$count else check_parts(parts, call)
   shuffle_stages(p, by, parts, call)
 }

@@ -30,6 +30,7 @@ new_run <- function(shuffle, cl, stage, call) {
   run$about <- list() # of each task: list(key, worker)
   run$jobs <- list() # that are held, by stage
   run$answers <- vector("list", stage$count)
+  run$links <- links_options(call)
   run$loss <- NULL # why the last attempt was lost
   run
 }
@@ -44,7 +45,9 @@ run_leave <- function(run) {
 
 # How the workers are; those that the caller's cluster doesn't have aren't used.
 run_look <- function(run) {
-  workers <- .Call(ffi_cluster_link, Filter(Negate(is.null), run$nodes))
+  workers <- .Call(
+    ffi_cluster_link, Filter(Negate(is.null), run$nodes), !run$links$listen
+  )
   if (!is.matrix(workers)) {
     if (is.list(workers)) {
       abort_muster("limit", "Can't connect the workers with each other.",
@@ -106,6 +109,7 @@ run_submit <- function(run, action) {
       fill_steps(shuffle, one, task, worker, if (identical(one, stage)) job[[2L]] else one$job)
     }), recursive = FALSE)
   )
+  spec$links <- links_spec(run, worker, spec$steps)
   shuffle$drops[[worker]] <- list()
   submitted <- .Call(
     ffi_task_submit, run$nodes[worker], call_part, list(spec), job[[1L]], c(0, 0)
@@ -217,6 +221,7 @@ take_answer <- function(run, task, about) {
     .Call(ffi_plan_tell, plan, "ended", key)
     return()
   }
+  links_note(run$shuffle, value$links)
   if (!is.null(value$error)) {
     abort_remote(value$error, about$worker, run$call,
       what = part_text(run, key), part = key[2L], file = run_file(run, key)

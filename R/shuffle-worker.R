@@ -5,16 +5,21 @@
 #   key: stage, task, attempt of what is made.
 #   from: key of a part that is here, or NULL: the first step makes something of nothing.
 #   steps: what is done one after the other, see part_step().
-# Gives list(self, rows, bytes, ...), or with `missing` (keys of inputs that weren't there),
+#   links: see links_spec(), or NULL.
+# Gives list(self, links, rows, bytes, ...), or with `missing` (keys of inputs that weren't there),
 # `error` (of the user's function) or `wrong` (about the data).
 part_run <- function(spec) {
   self <- .Call(ffi_worker_self)
   for (drop in spec$drops) part_drop(drop)
+  links <- links_begin(spec$links, self)
+  if (!is.null(links$wrong)) {
+    return(list(self = self, wrong = links$wrong, kind = "limit"))
+  }
   data <- NULL
   if (!is.null(spec$from)) {
     kept <- the$parts[[part_name(spec$from)]]
     if (is.null(kept) || kept$attempt != spec$from[3L]) {
-      return(list(self = self, missing = list(spec$from)))
+      return(list(self = self, links = links, missing = list(spec$from)))
     }
     data <- kept$data
   }
@@ -25,7 +30,7 @@ part_run <- function(spec) {
   if (is.null(outcome)) {
     outcome <- if (is.null(state$result)) part_keep(spec$key, state$data) else state$result
   }
-  c(list(self = self), outcome)
+  c(list(self = self, links = links), outcome)
 }
 
 # The error of steps as the session wants it, or NULL.

@@ -34,7 +34,7 @@
   EACH(ffi_node_loss, 1)                                                       \
   EACH(ffi_node_kill, 1)                                                       \
   EACH(ffi_node_journal, 1)                                                    \
-  EACH(ffi_cluster_link, 1)                                                    \
+  EACH(ffi_cluster_link, 2)                                                    \
   EACH(ffi_cluster_wait, 0)                                                    \
   EACH(ffi_job_hold, 2)                                                        \
   EACH(ffi_job_release, 1)                                                     \
@@ -163,6 +163,10 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_block_read, 2),
     ENTRY(ffi_block_drop, 1),
     ENTRY(ffi_worker_self, 0),
+    ENTRY(ffi_links_set, 2),
+    ENTRY(ffi_links_know, 3),
+    ENTRY(ffi_links_listen, 2),
+    ENTRY(ffi_links_count, 0),
     ENTRY(ffi_share_free, 0),
     ENTRY(ffi_plan_new, 1),
     ENTRY(ffi_plan_add, 5),

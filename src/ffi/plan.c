@@ -199,17 +199,19 @@ SEXP ffi_plan_counts(SEXP pointer) {
   return list;
 }
 
-// ffi_cluster_link makes the links that are missing, and gives a matrix with a row for each
-// worker of the cluster: epoch, and 1 if it is up, 2 if it is lost for good, else 0.
-// Or an outcome.
-SEXP ffi_cluster_link(SEXP nodes) {
+// ffi_cluster_link makes the links that are missing, if they are to be pairs, and gives a
+// matrix with a row for each worker of the cluster: epoch, and 1 if it is up, 2 if it is lost
+// for good, else 0. Or an outcome.
+SEXP ffi_cluster_link(SEXP nodes, SEXP pairs) {
   struct mst_err err;
   enum ffi_outcome outcome;
   mst_err_clear(&err);
   const struct mst_peer *first = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
   if (first == NULL) return Rf_ScalarInteger((int)outcome);
   struct mst_cluster *cluster = first->cluster;
-  if (mst_cluster_link(cluster, &err) < 0) return ffi_error_list(&err);
+  if (Rf_asLogical(pairs) == 1 && mst_cluster_link(cluster, &err) < 0) {
+    return ffi_error_list(&err);
+  }
   const uint32_t n = cluster->pool.count;
   SEXP matrix = PROTECT(Rf_allocMatrix(INTSXP, (int)n, 2));
   for (uint32_t i = 0; i < n; i++) {

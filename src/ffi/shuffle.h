@@ -1,4 +1,4 @@
-// Entry points of the shuffle: keys.c, rows.c, blocks.c, plan.c.
+// Entry points of the shuffle: keys.c, rows.c, blocks.c, links.c, plan.c.
 #ifndef MST_FFI_SHUFFLE_H
 #define MST_FFI_SHUFFLE_H
 
@@ -18,6 +18,10 @@ SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory, SEXP path);
 SEXP ffi_block_fetch(SEXP sources);
 SEXP ffi_block_read(SEXP want, SEXP index);
 SEXP ffi_block_drop(SEXP want);
+SEXP ffi_links_set(SEXP numbers, SEXP limits);
+SEXP ffi_links_know(SEXP numbers, SEXP folder, SEXP token);
+SEXP ffi_links_listen(SEXP folder, SEXP count);
+SEXP ffi_links_count(void);
 SEXP ffi_worker_self(void);
 
 SEXP ffi_plan_new(SEXP workers);
@@ -30,7 +34,7 @@ SEXP ffi_plan_next(SEXP plan);
 SEXP ffi_plan_base(SEXP plan, SEXP stage, SEXP task, SEXP worker);
 SEXP ffi_plan_where(SEXP plan, SEXP stage);
 SEXP ffi_plan_counts(SEXP plan);
-SEXP ffi_cluster_link(SEXP nodes);
+SEXP ffi_cluster_link(SEXP nodes, SEXP pairs);
 SEXP ffi_cluster_wait(void);
 SEXP ffi_share_free(void);
 

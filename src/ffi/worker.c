@@ -90,7 +90,9 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
     mst_proc_die_with_parent(0);
   }
   mst_watch_crashes();
-  mst_exchange_begin();
+  if (mst_exchange_begin(&err) != 0) {
+    Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
+  }
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
   worker.chan.takes_maps = 1;
   worker.keep = Rf_allocVector(VECSXP, 2);

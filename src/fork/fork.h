@@ -202,7 +202,7 @@ void mst_server_say(uint8_t kind, const char *text);
 // ---- watch.c: a worker's second thread
 
 // mst_watch_start starts it. session_fd may be -1: then the session is looked
-// for twice a second. 0 or -MST_ESYS.
+// for twice a second. 0, -MST_ESYS, -MST_EMEM.
 int mst_watch_start(int control_fd, int session_fd, pid_t session,
                     struct mst_err *err);
 // mst_watch_call_begin says that the R thread evaluates a call from now on: 0, or 1
@@ -220,14 +220,17 @@ struct mst_watch_guest {
   // link takes over a descriptor that came with a LINK.
   void (*link)(const struct mst_head *head, const uint8_t *payload, size_t n,
                int fd);
-  // fds fills in what to wait for, at most `most`, and how many those are; *timeout_ms
-  // (-1: for ever) may be made shorter.
+  // fds fills in what to wait for, at most `most`, and gives how many there are: if that is
+  // more, it is called again with more room. *timeout_ms (-1: for ever) may be made shorter.
   size_t (*fds)(struct pollfd *fds, size_t most, int *timeout_ms);
-  // ready is called after each wait, with these descriptors.
+  // ready is called after each wait that was ended by a descriptor, with those that were waited
+  // for.
   void (*ready)(const struct pollfd *fds, size_t n);
 };
 // mst_watch_invite adds the one guest. R thread, before READY is said.
 void mst_watch_invite(const struct mst_watch_guest *guest);
+// mst_watch_wake has the guest asked again what to wait for. Any thread; never blocks for long.
+void mst_watch_wake(void);
 // mst_watch_set_tempdir names the directory that it removes when the session
 // is gone. R thread.
 void mst_watch_set_tempdir(const char *path);

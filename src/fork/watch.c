@@ -10,9 +10,11 @@
 // pidfd of the session tells. Nor is the pidfd enough: the session may end this
 // worker by closing its channels.
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,6 +22,8 @@
 #include "base/mst_clock.h"
 #include "fork/fork.h"
 
+// Low numbers stay free for R's select().
+#define FD_FLOOR 1024
 // Room for unlinkat's path buffers under a sanitizer too.
 #define STACK_BYTES ((size_t)256 << 10)
 // Without a pidfd the session is looked for this often; a crash always is.
@@ -42,14 +46,18 @@ static struct {
   const struct mst_watch_guest *guest; // NULL, or set once
 } watch;
 
-// A guest's descriptors, and those of LINKs whose frames are not read yet.
-#define GUEST_FDS 260u
+// What is polled: this thread's own three, then the guest's, for which the array grows.
+enum { AT_CONTROL, AT_SESSION, AT_WAKE, OWN_FDS };
+#define GUEST_FDS_FIRST 64u
+// Descriptors of LINKs whose frames are not read yet.
 #define PENDING_FDS 32u
 static struct {
-  struct pollfd fds[2 + GUEST_FDS];
+  struct pollfd *fds; // lives as long as the process
+  size_t room;        // for the guest's
+  int wake[2];        // a pipe
   int pending[PENDING_FDS];
   size_t pending_count;
-} polled;
+} polled = {.wake = {-1, -1}};
 
 // Which call is evaluated, and up to which they are cancelled. Both threads hold
 // the lock for a few instructions only; the signal is sent under it, so that it
@@ -247,14 +255,32 @@ static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
   return 0;
 }
 
+// guest_fds has the guest fill in what it waits for. Without memory for all of it the last ones
+// wait.
+static size_t guest_fds(const struct mst_watch_guest *guest, int *timeout_ms) {
+  for (;;) {
+    const size_t n = guest->fds(polled.fds + OWN_FDS, polled.room, timeout_ms);
+    if (n <= polled.room) return n;
+    struct pollfd *more =
+        realloc(polled.fds, (OWN_FDS + 2 * n) * sizeof *polled.fds);
+    if (more == NULL) return polled.room;
+    polled.fds = more;
+    polled.room = 2 * n;
+  }
+}
+
+static void take_wakes(void) {
+  uint8_t bytes[64];
+  if (polled.fds[AT_WAKE].revents == 0) return;
+  while (mst_net_read(polled.wake[0], bytes, sizeof bytes, NULL) > 0) {
+  }
+}
+
 static void *watch_main(void *arg) {
   (void)arg;
   MST_ASSERT_IO_THREAD();
   uint8_t bytes[1024];
   size_t n = 0;
-  struct pollfd *fds = polled.fds;
-  fds[0] = (struct pollfd){.fd = watch.control_fd, .events = POLLIN};
-  fds[1] = (struct pollfd){.fd = watch.session_fd, .events = POLLIN}; // or -1
   for (;;) {
     const struct mst_watch_guest *guest =
         __atomic_load_n(&watch.guest, __ATOMIC_ACQUIRE);
@@ -262,13 +288,16 @@ static void *watch_main(void *arg) {
     const int look = watch.session_fd < 0 ? LOOK_MS : CRASH_LOOK_MS;
     int timeout = doom >= 0 && doom < look ? doom : look;
     size_t count = 0;
-    if (guest != NULL) count = guest->fds(fds + 2, GUEST_FDS, &timeout);
-    const int ready = poll(fds, (nfds_t)(2 + count), timeout);
+    if (guest != NULL) count = guest_fds(guest, &timeout);
+    const struct pollfd *fds = polled.fds;
+    const int ready = poll(polled.fds, (nfds_t)(OWN_FDS + count), timeout);
     if (has_crashed()) break;
     if (ready < 0 && errno != EINTR) break;
-    if (fds[1].revents != 0 || (watch.session_fd < 0 && session_gone())) break;
-    if (ready > 0 && guest != NULL) guest->ready(fds + 2, count);
-    if (ready <= 0 || fds[0].revents == 0) continue;
+    if (watch.session_fd < 0 && session_gone()) break;
+    if (ready > 0 && fds[AT_SESSION].revents != 0) break;
+    if (ready > 0) take_wakes();
+    if (ready > 0 && guest != NULL) guest->ready(fds + OWN_FDS, count);
+    if (ready <= 0 || fds[AT_CONTROL].revents == 0) continue;
     const int64_t got = receive_control(bytes + n, sizeof bytes - n);
     if (got == -MST_EAGAIN) continue;
     if (got < 0) break;
@@ -279,12 +308,33 @@ static void *watch_main(void *arg) {
   return NULL;
 }
 
+// prepare makes what the thread waits for.
+static int prepare(struct mst_err *err) {
+  polled.fds = calloc(OWN_FDS + GUEST_FDS_FIRST, sizeof *polled.fds);
+  if (polled.fds == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a watch");
+  }
+  polled.room = GUEST_FDS_FIRST;
+  if (mst_net_pipe(polled.wake, err) != 0) return -MST_ESYS;
+  (void)fcntl(polled.wake[1], F_SETFL, O_NONBLOCK);
+  for (int i = 0; i < 2; i++)
+    mst_net_raise(&polled.wake[i], FD_FLOOR);
+  polled.fds[AT_CONTROL] =
+      (struct pollfd){.fd = watch.control_fd, .events = POLLIN};
+  polled.fds[AT_SESSION] = // or -1
+      (struct pollfd){.fd = watch.session_fd, .events = POLLIN};
+  polled.fds[AT_WAKE] = (struct pollfd){.fd = polled.wake[0], .events = POLLIN};
+  return 0;
+}
+
 int mst_watch_start(int control_fd, int session_fd, pid_t session,
                     struct mst_err *err) {
   watch.control_fd = control_fd;
   watch.session_fd = session_fd;
   watch.session = session;
   watch.tempdir_known = 0;
+  const int prepared = prepare(err);
+  if (prepared != 0) return prepared;
   pthread_attr_t attr;
   pthread_t thread;
   sigset_t all, before;
@@ -304,6 +354,14 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
 
 void mst_watch_invite(const struct mst_watch_guest *guest) {
   __atomic_store_n(&watch.guest, guest, __ATOMIC_RELEASE);
+}
+
+void mst_watch_wake(void) {
+  const uint8_t byte = 0;
+  ssize_t rc = -1;
+  do { // a pipe that is full wakes as well
+    rc = write(polled.wake[1], &byte, 1);
+  } while (rc < 0 && errno == EINTR);
 }
 
 void mst_watch_set_tempdir(const char *path) {

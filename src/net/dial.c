@@ -61,3 +61,5 @@ int mst_net_dial_done(int fd, struct mst_err *err) {
   }
   return 0;
 }
+
+int mst_net_dial_is_full(int sys_errno) { return mst_sys_is_full(sys_errno); }

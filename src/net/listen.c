@@ -152,3 +152,8 @@ int mst_net_accept(int listener, int *fd, struct mst_addr *peer,
   }
   return -MST_EAGAIN;
 }
+
+int mst_net_is_own(int fd) {
+  uid_t uid;
+  return mst_sys_peer_uid(fd, &uid) == 0 && uid == geteuid();
+}

@@ -46,6 +46,9 @@ int mst_net_listen(const struct mst_addr *addr, int backlog, int *fds,
 int mst_net_accept(int listener, int *fd, struct mst_addr *peer,
                    struct mst_err *err);
 
+// mst_net_is_own tells whether the other end of a unix socket is a process of the same user.
+int mst_net_is_own(int fd);
+
 // mst_net_accept_until waits for one.
 int mst_net_accept_until(int listener, int *fd, struct mst_addr *peer,
                          int64_t until_ns, struct mst_err *err);
@@ -85,6 +88,10 @@ int mst_reach_until(struct mst_reach *reach, int *fd, int64_t until_ns,
                     struct mst_err *err);
 // mst_reach_end closes what is on its way; again without harm.
 void mst_reach_end(struct mst_reach *reach);
+
+// mst_net_dial_is_full tells whether a connect to a unix path failed with an errno that may
+// mean no more than a full queue: then another try may go through. Else nobody listens there.
+int mst_net_dial_is_full(int sys_errno);
 
 // ---- wait.c
 

@@ -2,6 +2,8 @@
 #ifndef MST_NET_SYS_H
 #define MST_NET_SYS_H
 
+#include <sys/types.h>
+
 #include "net/addr.h"
 
 // mst_sys_socket makes a stream socket, mst_sys_accept takes one: non-blocking,
@@ -13,6 +15,11 @@ int mst_sys_accept(int listener, struct mst_addr *peer);
 int mst_sys_connect(int fd, const struct mst_addr *addr);
 // mst_sys_keepalive sets how an idle connection is probed.
 void mst_sys_keepalive(int fd, int idle_s, int interval_s, int count);
+// mst_sys_peer_uid gives the user at the other end of a unix socket: 0, or -1 and errno.
+int mst_sys_peer_uid(int fd, uid_t *uid);
+// mst_sys_is_full tells whether an errno of a connect to a unix path may say no more than that
+// the listener's queue is full.
+int mst_sys_is_full(int number);
 // mst_sys_user_timeout: 0, or -1 and errno.
 int mst_sys_user_timeout(int fd, int ms);
 

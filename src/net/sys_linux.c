@@ -45,6 +45,16 @@ int mst_sys_user_timeout(int fd, int ms) {
   const unsigned value = (unsigned)ms;
   return setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &value, sizeof value);
 }
+
+int mst_sys_peer_uid(int fd, uid_t *uid) {
+  struct ucred peer;
+  socklen_t n = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0) return -1;
+  *uid = peer.uid;
+  return 0;
+}
+
+int mst_sys_is_full(int number) { return number == EAGAIN; }
 #else
 typedef int mst_sys_linux_unused; // a translation unit must hold something
 #endif

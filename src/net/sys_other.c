@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/tcp.h>
+#include <unistd.h>
 
 // Another thread that forks and executes in between would pass the descriptor on: R's
 // session has none that does.
@@ -50,6 +51,16 @@ int mst_sys_user_timeout(int fd, int ms) {
   (void)fd, (void)ms;
   errno = ENOPROTOOPT;
   return -1;
+}
+
+int mst_sys_peer_uid(int fd, uid_t *uid) {
+  gid_t group;
+  return getpeereid(fd, uid, &group);
+}
+
+// BSDs refuse where a queue is full, as where nobody listens.
+int mst_sys_is_full(int number) {
+  return number == EAGAIN || number == ECONNREFUSED;
 }
 #else
 typedef int mst_sys_other_unused; // a translation unit must hold something

@@ -1,5 +1,6 @@
 // Links between workers: the session makes a socketpair for each pair of incarnations and
 // hands the ends over. What they are for: docs/SHUFFLE.md. The contract is in run.h.
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,14 @@ static int tell(struct mst_peer *peer, const struct mst_peer *other, int fd,
   return rc;
 }
 
+// passes tells whether an error of one pair is no reason to give up: the worker has no time now,
+// or is about to be lost, or this user has as many descriptors under way as the system allows,
+// which the workers are taking.
+static int passes(int rc, const struct mst_err *err) {
+  return rc == -MST_EAGAIN || rc == -MST_ECLOSED ||
+         (rc == -MST_ESYS && err != NULL && err->sys_errno == ETOOMANYREFS);
+}
+
 // link_pair returns 0, or an error; one worker may have got an end then, whose other end is
 // closed: it will find that out.
 static int link_pair(struct mst_peer *a, struct mst_peer *b,
@@ -87,8 +96,8 @@ int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err) {
       const int linked = link_pair(a, b, err);
       if (linked == 0) {
         *noted = now;
-      } else if (linked == -MST_EAGAIN || linked == -MST_ECLOSED) {
-        left++; // it has no time now, or is about to be lost
+      } else if (passes(linked, err)) {
+        left++;
       } else {
         return linked;
       }

@@ -9,6 +9,11 @@
 // file in the worker's temporary directory, told by its path, whose blocks carry checksums.
 // A reader keeps what it was given (its mapping) until it is dropped, so each worker
 // asks once for each map task.
+//
+// Two workers have one lasting connection. It comes as one end of a pair from the session,
+// or is dialled by a reader to one of the other's listeners (handlers), each of which has a
+// queue of its own, so that no burst of readers can fill them all. A question without an answer
+// is asked again on a new connection, and given up after a longer time.
 #ifndef MST_SHUFFLE_EXCHANGE_H
 #define MST_SHUFFLE_EXCHANGE_H
 
@@ -16,23 +21,72 @@
 #include <stdint.h>
 
 #include "base/mst_err.h"
+#include "net/stream.h"
 #include "share/segment.h"
 #include "wire/link.h"
 
 // Questions that are open on one link.
 #define MST_EXCHANGE_CREDIT 16u
-// A question without an answer is asked again after this long, and given up after that.
+// A question on whose link nothing comes for this long is asked again, on a new connection where
+// there is a listener; it is given up after that.
 #define MST_EXCHANGE_AGAIN_NS INT64_C(2500000000)
 #define MST_EXCHANGE_SILENT_NS INT64_C(10000000000)
-#define MST_LINKS_MAX 256u
+// A worker has a descriptor for each; a session can't have more workers anyway.
+#define MST_LINKS_MAX 65536u
+// Connections that were accepted and haven't said who they are.
+#define MST_STRANGERS_MAX 1024u
 
 // mst_exchange_begin makes this process's exchange a guest of its watch. R thread, before
-// READY is said.
-void mst_exchange_begin(void);
+// READY is said. 0, -MST_ESYS.
+int mst_exchange_begin(struct mst_err *err);
 
 // mst_exchange_end gives back all that it holds, once the watch has ended. For tests: a
 // worker's process ends with its watch.
 void mst_exchange_end(void);
+
+// ---- how links come about. R thread
+
+// Who this worker is, and which links it uses.
+struct mst_exchange_way {
+  uint32_t worker, epoch;
+  uint8_t listen;              // only those by listeners
+  int64_t again_ns, silent_ns; // see above
+};
+void mst_exchange_set(const struct mst_exchange_way *way);
+
+// mst_exchange_listen opens listeners in a folder, which it makes, until there are `count` of
+// them (1 to MST_HANDLERS_MAX; those that are open stay so): unix sockets "0", "1", ... that this
+// user alone can reach, each with the longest queue. Others need the token, which is random, of
+// this incarnation, and sent to them by the session. The folder is removed by its owner.
+// mst_exchange_set must have said who this is. 0; -MST_ECONNECT (sys_errno), -MST_ESYS,
+// -MST_EMEM: those that were there are.
+int mst_exchange_listen(const char *folder, uint32_t count,
+                        uint8_t token[MST_TOKEN_BYTES], struct mst_err *err);
+
+// Where a worker listens, as it told the session.
+struct mst_door {
+  uint32_t worker, epoch, handlers;
+  char *folder;
+  uint8_t token[MST_TOKEN_BYTES];
+};
+// mst_exchange_knows tells of one (copied); what was known of earlier incarnations is
+// forgotten. 0, -MST_EMEM.
+int mst_exchange_knows(const struct mst_door *door, struct mst_err *err);
+
+// Counts for people and tests, never reset.
+struct mst_exchange_counts {
+  uint64_t pairs;    // links that came from the session
+  uint64_t dialled;  // connections to listeners of others that were begun,
+  uint64_t full;     // found a full queue,
+  uint64_t met;      // became links
+  uint64_t accepted; // connections to own listeners,
+  uint64_t refused;  // closed since they were none of our workers'
+  uint64_t again;    // questions that were asked again
+  uint64_t asked[MST_HANDLERS_MAX]; // links by each own listener
+};
+// mst_exchange_count gives them, and how many listeners are open and links are up now.
+void mst_exchange_count(struct mst_exchange_counts *counts, uint32_t *handlers,
+                        uint32_t *links);
 
 // ---- own blocks. R thread
 

@@ -25,6 +25,34 @@ int mst_link_decode(const uint8_t *bytes, size_t n, struct mst_link_msg *msg) {
   return 0;
 }
 
+void mst_meet_encode(const struct mst_meet *meet, uint8_t out[MST_MEET_BYTES]) {
+  put_u32(out, meet->worker);
+  put_u32(out + 4, meet->epoch);
+  put_u32(out + 8, meet->other_worker);
+  put_u32(out + 12, meet->other_epoch);
+  memcpy(out + 16, meet->token, MST_TOKEN_BYTES);
+}
+
+int mst_meet_decode(const uint8_t *bytes, size_t n, struct mst_meet *meet) {
+  if (n != MST_MEET_BYTES) return -MST_EPROTO;
+  meet->worker = get_u32(bytes);
+  meet->epoch = get_u32(bytes + 4);
+  meet->other_worker = get_u32(bytes + 8);
+  meet->other_epoch = get_u32(bytes + 12);
+  memcpy(meet->token, bytes + 16, MST_TOKEN_BYTES);
+  return 0;
+}
+
+int mst_meet_same(const struct mst_meet *one, const struct mst_meet *other) {
+  uint8_t differs = 0;
+  for (size_t i = 0; i < MST_TOKEN_BYTES; i++)
+    differs |= (uint8_t)(one->token[i] ^ other->token[i]);
+  return differs == 0 && one->worker == other->worker &&
+         one->epoch == other->epoch &&
+         one->other_worker == other->other_worker &&
+         one->other_epoch == other->other_epoch;
+}
+
 void mst_want_encode(const struct mst_want *want, uint8_t out[MST_WANT_BYTES]) {
   MST_ASSERT(want->attempt > 0);
   put_u32(out, want->stage);

@@ -19,6 +19,20 @@ void mst_link_encode(const struct mst_link_msg *msg,
                      uint8_t out[MST_LINK_BYTES]);
 int mst_link_decode(const uint8_t *bytes, size_t n, struct mst_link_msg *msg);
 
+// MEET, and MET, which repeats it: who connects to whose listener. The token is that of the
+// listener's incarnation; its readers know it from the session.
+#define MST_TOKEN_BYTES 16u
+struct mst_meet {
+  uint32_t worker, epoch;             // that connects
+  uint32_t other_worker, other_epoch; // that listens
+  uint8_t token[MST_TOKEN_BYTES];
+};
+#define MST_MEET_BYTES 32u
+void mst_meet_encode(const struct mst_meet *meet, uint8_t out[MST_MEET_BYTES]);
+int mst_meet_decode(const uint8_t *bytes, size_t n, struct mst_meet *meet);
+// mst_meet_same compares all of it, in a time that tells nothing of the token.
+int mst_meet_same(const struct mst_meet *one, const struct mst_meet *other);
+
 // WANT, and NONE: the blocks of one attempt of a map task.
 struct mst_want {
   uint32_t stage, task, attempt; // attempt from 1

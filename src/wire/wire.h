@@ -64,7 +64,9 @@ enum mst_kind {
   MST_KIND_WANT = 48, // either: asks for the blocks of a map task
   MST_KIND_HAVE = 49, // either: here they are
   MST_KIND_NONE = 50, // either: they aren't here
-  // 51 to 63 are kept free for links between workers
+  MST_KIND_MEET = 51, // who connects to a listener: who it is, whom it wants
+  MST_KIND_MET = 52,  // its answer: the same, it is welcome
+  // 53 to 63 are kept free for links between workers
   MST_KIND_MAX = 63
 };
 

@@ -1,171 +1,22 @@
 // Tests of shuffle/exchange: blocks are put, asked for, answered and read, by two threads as
-// in a worker. The watch is played by a thread of the test, other workers by its main thread
-// at the far end of a link.
+// in a worker.
 #include "shuffle/exchange.h"
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mst_clock.h"
 #include "base/mst_hash.h"
-#include "fork/fork.h"
-#include "mst_test.h"
+#include "mst_exchange_test.h"
 
-static const struct mst_watch_guest *guest;
-static atomic_int stop_watch;
-static pthread_t watch;
-
-void mst_watch_invite(const struct mst_watch_guest *one) { guest = one; }
-
-// A LINK that comes is handed over by the watch's thread, as in a worker.
-static _Atomic int link_fd = -1;
-static uint32_t link_worker, link_epoch;
-
-static void take_link(void) {
-  const int fd = atomic_exchange(&link_fd, -1);
-  if (fd < 0) return;
-  const struct mst_link_msg msg = {.worker = link_worker, .epoch = link_epoch};
-  const struct mst_head head = {.kind = MST_KIND_LINK};
-  uint8_t bytes[MST_LINK_BYTES];
-  mst_link_encode(&msg, bytes);
-  guest->link(&head, bytes, sizeof bytes, fd);
-}
-
-static void *watch_main(void *arg) {
-  static struct pollfd fds[300];
-  (void)arg;
-  while (!stop_watch) {
-    int timeout = 10;
-    take_link();
-    const size_t n = guest->fds(fds, 300, &timeout);
-    if (poll(fds, (nfds_t)n, timeout > 10 ? 10 : timeout) > 0) {
-      guest->ready(fds, n);
-    }
-  }
-  return NULL;
-}
-
-static void begin(void) {
-  mst_exchange_begin();
-  CHECK(guest != NULL);
-  CHECK_INT(pthread_create(&watch, NULL, watch_main, NULL), 0);
-}
-
-// link_to gives the far end of a link to this worker.
-static void link_to(struct mst_chan *far, uint32_t worker, uint32_t epoch) {
-  int pair[2];
-  CHECK_INT(mst_net_pair(pair, NULL), 0);
-  link_worker = worker;
-  link_epoch = epoch;
-  atomic_store(&link_fd, pair[0]);
-  while (atomic_load(&link_fd) >= 0)
-    (void)poll(NULL, 0, 1);
-  mst_chan_open(far, pair[1], 1 << 20);
-  far->takes_maps = 1;
-}
-
-static struct mst_segment segment_of(const char *text) {
-  struct mst_segment segment;
-  CHECK_INT(mst_segment_open(&segment, 64, NULL), 0);
-  CHECK_INT(mst_segment_append(&segment, text, strlen(text), NULL), 0);
-  CHECK_INT(mst_segment_seal(&segment, NULL), 0);
-  return segment;
-}
-
-static void put_text(uint32_t task, const char *text) {
-  struct mst_segment segment = segment_of(text);
-  const struct mst_want want = {1, task, 1};
-  const struct mst_block blocks[2] = {
-      {0}, {.bytes = strlen(text), .rows = 1, .stream = 0}};
-  CHECK_INT(
-      mst_exchange_put(&want, &segment, NULL, segment.bytes, blocks, 2, NULL),
-      0);
-  CHECK_INT(segment.fd, -1);
-}
-
-static void check_text(uint32_t task, const char *text) {
-  const struct mst_want want = {1, task, 1};
-  struct mst_map *map;
-  struct mst_block block;
-  uint64_t base;
-  CHECK_INT(mst_exchange_read(&want, 1, &map, &base, &block, NULL), 0);
-  CHECK_INT(block.bytes, strlen(text));
-  CHECK(memcmp(map->data + base, text, strlen(text)) == 0);
-  mst_map_release(map);
-  CHECK_INT(mst_exchange_read(&want, 0, &map, &base, &block, NULL), 0);
-  CHECK(map == NULL);
-  CHECK_INT(mst_exchange_read(&want, 2, &map, &base, &block, NULL),
-            -MST_EINPUT);
-}
-
-static void next_frame(struct mst_chan *far, struct mst_frame *frame) {
-  while (mst_chan_peek(far, frame, NULL) == 0) {
-    struct pollfd fd = {.fd = far->fd, .events = POLLIN};
-    CHECK(poll(&fd, 1, 5000) == 1);
-    CHECK_INT(mst_chan_fill(far, 0, NULL), 1);
-  }
-}
-
-static void say(struct mst_chan *far, uint8_t kind, uint32_t task) {
-  struct mst_head head = {.kind = kind};
-  const struct mst_want want = {1, task, 1};
-  uint8_t bytes[MST_WANT_BYTES];
-  mst_want_encode(&want, bytes);
-  CHECK_INT(mst_chan_send_small(far, &head, bytes, sizeof bytes, 0, NULL), 0);
-}
-
-static void say_have(struct mst_chan *far, uint32_t task, const char *text) {
-  struct mst_blob *blob = mst_blob_new();
-  uint8_t bytes[256];
-  blob->segment = segment_of(text);
-  const struct mst_have have = {
-      .want = {1, task, 1}, .size = blob->segment.bytes, .count = 2};
-  const struct mst_block blocks[2] = {{0}, {.bytes = strlen(text), .rows = 1}};
-  mst_have_encode(&have, blocks, bytes);
-  CHECK_INT(mst_buf_append(&blob->buf, bytes, mst_have_bytes(&have)), 0);
-  struct mst_head head = {.kind = MST_KIND_HAVE};
-  CHECK_INT(mst_chan_send(far, &head, blob, NULL, 0, 0, NULL), 0);
-  mst_blob_release(blob);
-}
-
-static uint32_t wanted(struct mst_chan *far) {
-  struct mst_frame frame;
-  struct mst_want want;
-  next_frame(far, &frame);
-  CHECK_INT(frame.head.kind, MST_KIND_WANT);
-  CHECK_INT(mst_want_decode(frame.payload, (size_t)frame.head.length, &want),
-            0);
-  mst_chan_take(far, &frame);
-  return want.task;
-}
-
-static void ask(uint32_t tasks, uint32_t worker, uint32_t epoch) {
-  struct mst_source sources[64];
-  CHECK(tasks <= 64);
-  for (uint32_t t = 0; t < tasks; t++) {
-    sources[t] = (struct mst_source){
-        .want = {1, t, 1}, .worker = worker, .epoch = epoch};
-  }
-  CHECK_INT(mst_exchange_ask(sources, tasks, NULL), 0);
-}
-
-static void wait_for(size_t left) {
-  const int64_t end_ns = mst_clock_now() + 5 * MST_NS_PER_S;
-  while (mst_exchange_wait(20) > left)
-    CHECK(mst_clock_now() < end_ns);
-}
-
-static void end(struct mst_chan *far) {
-  if (far != NULL) mst_chan_close(far);
-  stop_watch = 1;
-  CHECK_INT(pthread_join(watch, NULL), 0);
-  mst_exchange_end();
-}
+// What fork/watch.c has, for all tests of the exchange.
+static const struct mst_watch_guest *invited;
+void mst_watch_invite(const struct mst_watch_guest *one) { invited = one; }
+void mst_watch_wake(void) {} // it looks every 10 ms
+const struct mst_watch_guest *mst_test_guest(void) { return invited; }
 
 TEST("F1 Own blocks are here at once, others' when they have come") {
   struct mst_chan far;

@@ -20,7 +20,8 @@ static const uint8_t kinds[] = {
     MST_KIND_FORK_FAILED, MST_KIND_EXITED,        MST_KIND_SIGNAL,
     MST_KIND_JOB,         MST_KIND_DROP,          MST_KIND_DIAL,
     MST_KIND_ADMIT,       MST_KIND_LINK,          MST_KIND_WANT,
-    MST_KIND_HAVE,        MST_KIND_NONE};
+    MST_KIND_HAVE,        MST_KIND_NONE,          MST_KIND_MEET,
+    MST_KIND_MET};
 
 static int is_kind(int number) {
   for (size_t i = 0; i < sizeof kinds; i++) {
@@ -188,7 +189,9 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_WANT, 48);
   CHECK_INT(MST_KIND_HAVE, 49);
   CHECK_INT(MST_KIND_NONE, 50);
-  CHECK_INT(sizeof kinds, 29);
+  CHECK_INT(MST_KIND_MEET, 51);
+  CHECK_INT(MST_KIND_MET, 52);
+  CHECK_INT(sizeof kinds, 31);
   const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,  MST_FLAG_XDR,
                             MST_FLAG_REPLAY, MST_FLAG_RNG,    MST_FLAG_SEED,
                             MST_FLAG_TASK,   MST_FLAG_SEGMENT};

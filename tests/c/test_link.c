@@ -24,6 +24,23 @@ TEST("LINK and WANT come back as they were, and have one length") {
   CHECK_INT(mst_want_decode(bytes, MST_WANT_BYTES, &want2), -MST_EPROTO);
 }
 
+TEST("F3 MEET comes back as it was, and any other byte makes another one") {
+  uint8_t bytes[MST_MEET_BYTES + 1] = {0};
+  struct mst_meet meet = {7, 1, 8, 0x01020304, "fifteen letters"}, back;
+  mst_meet_encode(&meet, bytes);
+  CHECK_INT(bytes[12], 4);
+  CHECK_INT(mst_meet_decode(bytes, MST_MEET_BYTES, &back), 0);
+  CHECK(mst_meet_same(&meet, &back));
+  for (size_t i = 0; i < MST_MEET_BYTES; i++) {
+    bytes[i] ^= 0x40;
+    CHECK_INT(mst_meet_decode(bytes, MST_MEET_BYTES, &back), 0);
+    CHECK(!mst_meet_same(&meet, &back));
+    bytes[i] ^= 0x40;
+    CHECK_INT(mst_meet_decode(bytes, i, &back), -MST_EPROTO);
+  }
+  CHECK_INT(mst_meet_decode(bytes, MST_MEET_BYTES + 1, &back), -MST_EPROTO);
+}
+
 static const struct mst_block two[] = {
     {.offset = 0, .bytes = 100, .stream = 64, .rows = 5},
     {.offset = 128, .bytes = 1, .stream = 0, .rows = 1, .check = 9}};

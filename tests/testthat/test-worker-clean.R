@@ -339,6 +339,7 @@ test_cluster("a worker has its own process group and only its own descriptors", 
     list(
       pid = Sys.getpid(), group = as.integer(fields[3L]),
       fds = sort(as.integer(fds[!other])), targets = sort(unique(targets[!other])),
+      more = targets[!other & as.integer(fds) > 5L],
       script = "boot.R" %in% basename(targets)
     )
   }
@@ -352,7 +353,12 @@ test_cluster("a worker has its own process group and only its own descriptors", 
     cl <- local_cluster(2, start = start)
     for (worker in clusterCall(cl, describe_process)) {
       expect_identical(worker$group, worker$pid)
-      expect_identical(worker$fds, 0:5)
+      expect_identical(worker$fds[1:6], 0:5)
+      # The pipe by which its threads wake each other, and nothing else.
+      expect_length(worker$more, 2L)
+      expect_match(worker$more[1L], "^pipe:")
+      expect_identical(worker$more[2L], worker$more[1L])
+      expect_length(grep("^pipe:", worker$targets), 2L)
       expect_true("/dev/null" %in% worker$targets)
       expect_length(grep("kept-", worker$targets), 0L)
       expect_identical(worker$script, start == "spawn")

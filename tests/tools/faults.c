@@ -16,6 +16,8 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -199,6 +201,83 @@ SEXP faults_arm(SEXP order) {
   (void)sigfillset(&all);
   (void)pthread_sigmask(SIG_SETMASK, &all, &before);
   const int rc = pthread_create(&thread, NULL, watch_main, NULL);
+  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (rc == 0) (void)pthread_detach(thread);
+  return Rf_ScalarInteger(rc);
+}
+
+// ---- links of a shuffle
+
+// is_link: a connected unix socket that is neither of the two channels.
+static int is_link(int fd) {
+  struct sockaddr_un peer;
+  socklen_t n = sizeof peer;
+  int listens = 0;
+  socklen_t bytes = sizeof listens;
+  if (getpeername(fd, (struct sockaddr *)&peer, &n) != 0) return 0;
+  (void)getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &bytes);
+  return peer.sun_family == AF_UNIX && !listens;
+}
+
+// silence puts another socket, on which nothing ever comes, in a link's place; the link stays
+// open, and nobody reads it.
+static int silence(int fd) {
+  int pair[2];
+  const int kept = dup(fd);
+  if (kept < 0 || socketpair(AF_UNIX, SOCK_STREAM, 0, pair) != 0) return 0;
+  (void)fcntl(kept, F_SETFD, FD_CLOEXEC);
+  (void)fcntl(pair[1], F_SETFD, FD_CLOEXEC);
+  (void)dup2(pair[0], fd);
+  (void)close(pair[0]);
+  return 1;
+}
+
+static int do_links(const char *what) {
+  int found[1024], n = 0, done = 0;
+  for (int fd = DATA_FD + 2; fd < 4096 && n < 1024; fd++) {
+    if (is_link(fd)) found[n++] = fd;
+  }
+  for (int i = 0; i < n; i++) {
+    if (strcmp(what, "silence") == 0) {
+      done += silence(found[i]);
+    } else {
+      done += shutdown(found[i], SHUT_RDWR) == 0;
+    }
+  }
+  return done;
+}
+
+// Cuts ("cut") or silences ("silence") all links of this worker: how many.
+SEXP faults_links(SEXP what) { return Rf_ScalarInteger(do_links(text_of(what, 0))); }
+
+static struct {
+  char what[16];
+  double seconds;
+} later;
+
+static void *later_main(void *arg) {
+  const time_t whole = (time_t)later.seconds;
+  const struct timespec nap = {.tv_sec = whole,
+                               .tv_nsec = (long)((later.seconds - (double)whole) * 1e9)};
+  (void)arg;
+  (void)nanosleep(&nap, NULL);
+  if (strcmp(later.what, "cut") == 0) {
+    (void)do_links("cut");
+  } else {
+    act(later.what);
+  }
+  return NULL;
+}
+
+// Does that, or what act() does, after some seconds, whatever R does meanwhile.
+SEXP faults_later(SEXP what, SEXP seconds) {
+  pthread_t thread;
+  sigset_t all, before;
+  (void)snprintf(later.what, sizeof later.what, "%s", text_of(what, 0));
+  later.seconds = Rf_asReal(seconds);
+  (void)sigfillset(&all);
+  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+  const int rc = pthread_create(&thread, NULL, later_main, NULL);
   (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (rc == 0) (void)pthread_detach(thread);
   return Rf_ScalarInteger(rc);

@@ -1,0 +1,81 @@
+# How the workers of a shuffle find each other: pairs that the session makes, or listeners of the
+# workers themselves, whose addresses travel with the tasks and their answers. The links:
+# src/shuffle/links.c, handlers.c. See docs/SHUFFLE.md.
+
+# ---- Session
+
+# The options that say how, looked at when a run begins: list(listen, limits).
+links_options <- function(call) {
+  mode <- getOption("muster.shuffle_links", "pairs")
+  if (!identical(mode, "pairs") && !identical(mode, "listen")) {
+    abort_input("options(muster.shuffle_links)", "\"pairs\" or \"listen\"", mode, call)
+  }
+  limits <- getOption("muster.shuffle_patience", c(2.5, 10))
+  good <- is.numeric(limits) && length(limits) == 2L && !anyNA(limits) &&
+    all(limits >= 0.05 & limits <= 3600) && limits[1L] <= limits[2L]
+  if (!good) {
+    abort_input("options(muster.shuffle_patience)",
+      "two numbers of seconds from 0.05 to 3600, the second not below the first", limits, call
+    )
+  }
+  list(listen = identical(mode, "listen"), limits = as.double(limits))
+}
+
+# What a task is told of links. Only what moves rows needs any.
+links_spec <- function(run, worker, steps) {
+  kinds <- vapply(steps, `[[`, "", "kind")
+  if (!any(c("split", "gather") %in% kinds)) {
+    return(NULL)
+  }
+  known <- run$shuffle$links
+  mine <- known[[as.character(worker)]]
+  handlers <- run$shuffle$handlers
+  list(
+    listen = run$links$listen, limits = run$links$limits,
+    handlers = if (is.null(handlers)) 1L else handlers,
+    known = if (is.null(mine)) NULL else c(mine$epoch, mine$handlers),
+    doors = if ("gather" %in% kinds) unname(known[names(known) != worker])
+  )
+}
+
+# What an answer says of its worker's listeners: list(worker, epoch, handlers, folder, token).
+links_note <- function(shuffle, links) {
+  if (!is.null(links)) {
+    shuffle$links[[as.character(links$worker)]] <- links
+  }
+}
+
+# ---- Worker
+
+# self: number and epoch. Gives what the session is to know, NULL if it knows; or a list with
+# `wrong`, where there is no memory, or there can be no listeners and nothing else is to be used.
+links_begin <- function(links, self) {
+  if (is.null(links)) {
+    return(NULL)
+  }
+  .Call(ffi_links_set, c(self, as.integer(links$listen)), links$limits)
+  for (door in links$doors) {
+    told <- .Call(
+      ffi_links_know, c(door$worker, door$epoch, door$handlers), door$folder, door$token
+    )
+    if (is.list(told)) {
+      return(list(wrong = paste0("Can't note where other workers listen: ", told$error, ".")))
+    }
+  }
+  if (identical(links$known[1L], self[2L]) && links$known[2L] >= links$handlers) {
+    return(NULL)
+  }
+  folder <- file.path(tempdir(), "links")
+  token <- .Call(ffi_links_listen, folder, links$handlers)
+  if (is.raw(token)) {
+    return(list(
+      worker = self[1L], epoch = self[2L], handlers = links$handlers, folder = folder,
+      token = token
+    ))
+  }
+  if (links$listen) {
+    list(wrong = paste0(
+      "Can't listen for other workers in ", folder, ": ", token$error, " (", token$call, ")."
+    ))
+  }
+}

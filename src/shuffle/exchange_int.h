@@ -1,0 +1,135 @@
+// What exchange.c (blocks and questions), links.c (links) and handlers.c (listeners, and new
+// connections to those of others) share. Functions here want the lock, and those of links.c and
+// handlers.c are the watch thread's, but where it is said otherwise.
+#ifndef MST_SHUFFLE_EXCHANGE_INT_H
+#define MST_SHUFFLE_EXCHANGE_INT_H
+
+#include <poll.h>
+#include <pthread.h>
+
+#include "loop/chan.h"
+#include "net/addr.h"
+#include "shuffle/exchange.h"
+
+// While something is asked for, time limits are looked at this often.
+#define MST_EXCHANGE_TICK_MS 100
+// A link that came as a pair, by no listener.
+#define MST_HANDLER_NONE UINT32_MAX
+
+// What is known of one attempt's blocks, own or another's.
+struct mst_entry {
+  struct mst_entry *next;
+  struct mst_want want;
+  struct mst_blob *blob; // HAVE as it is sent; its segment if they are own
+  struct mst_have have;  // points into the blob's bytes
+  struct mst_map *map;   // of the segment, NULL if not mapped yet, or a file
+  char *path;            // NULL: a segment
+  uint8_t own;
+};
+
+enum mst_line_state {
+  MST_LINE_UP,
+  MST_LINE_DIALLED, // by this worker; MEET is said, MET not heard
+  MST_LINE_ACCEPTED // from its listener; MEET isn't heard, so it may be anybody
+};
+
+// One end of a link.
+struct mst_line {
+  struct mst_chan chan;
+  uint32_t worker, epoch; // of the other end; says nothing while ACCEPTED
+  uint32_t
+      handler;   // that it was accepted by, or dialled to; or MST_HANDLER_NONE
+  uint32_t open; // questions
+  enum mst_line_state state;
+  uint8_t dead;     // kept as a note that there was one, until there is another
+  uint8_t slow;     // gave no word in time: nothing more is asked there
+  int64_t heard_ns; // when something came last
+  int64_t until_ns; // while not UP: when it is given up
+};
+
+struct mst_question {
+  struct mst_source source;
+  enum mst_found state;
+  uint8_t sent;          // times
+  struct mst_line *line; // that it is open on, NULL: none
+  int64_t since_ns;      // first asked
+  int64_t sent_ns;
+};
+
+// Where another worker listens.
+struct mst_other {
+  struct mst_other *next;
+  struct mst_door door; // with a folder of its own
+  uint32_t handler;     // the next to dial
+  uint32_t tries;       // since it was heard
+  int64_t retry_ns;     // not before
+  uint8_t gone;         // nobody listens there any more
+};
+
+struct mst_exchange {
+  pthread_mutex_t lock;
+  pthread_cond_t answered;
+  struct mst_entry *entries;
+  struct mst_question *questions;
+  size_t question_count;
+  size_t open;
+  struct mst_line **lines; // owned, grows
+  size_t line_count, line_room;
+  uint64_t held;
+  struct mst_exchange_way way;
+  // handlers.c
+  int listeners[MST_HANDLERS_MAX];
+  uint32_t handlers; // listeners that are open; they stay so
+  uint8_t token[MST_TOKEN_BYTES];
+  int64_t look_ns; // when there is something to be done that nothing wakes for
+  int64_t accept_ns; // after want of descriptors nothing is accepted before
+  struct mst_other *others;
+  struct mst_exchange_counts counts;
+};
+extern struct mst_exchange mst_exchange;
+
+// ---- exchange.c
+
+void mst_exchange_lock(void);
+void mst_exchange_unlock(void);
+struct mst_entry **mst_exchange_find(const struct mst_want *want);
+// mst_exchange_learn keeps what a HAVE says (its n bytes, which were checked), with its map, and
+// settles who asked for it.
+void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
+                        size_t n, struct mst_map *map);
+void mst_exchange_settle(struct mst_question *question, enum mst_found state);
+void mst_exchange_settle_all(const struct mst_want *want, enum mst_found state);
+
+// ---- links.c
+
+extern const struct mst_watch_guest mst_links_guest;
+
+// mst_links_add makes a line of a descriptor, which it closes if it can't (NULL).
+struct mst_line *mst_links_add(int fd, enum mst_line_state state,
+                               uint32_t worker, uint32_t epoch,
+                               uint32_t handler);
+// mst_links_kill closes it. What is open on it is asked elsewhere, or isn't there.
+void mst_links_kill(struct mst_line *line);
+// mst_links_up: who is at the other end is known. Others to the same worker that gave no word
+// are closed.
+void mst_links_up(struct mst_line *line, uint32_t worker, uint32_t epoch);
+// mst_links_free closes and frees all.
+void mst_links_free(void);
+
+// ---- handlers.c
+
+// mst_handlers_other gives where an incarnation listens, NULL if that isn't known.
+struct mst_other *mst_handlers_other(uint32_t worker, uint32_t epoch);
+// mst_handlers_dial has one connection made to it, unless one is on its way, or it isn't time
+// yet: 0, or -MST_ECLOSED if nobody listens there.
+int mst_handlers_dial(struct mst_other *other, int64_t now_ns);
+// mst_handlers_take serves a frame of a line that isn't UP; 0 if it has no place there.
+int mst_handlers_take(struct mst_line *line, const struct mst_frame *frame);
+// mst_handlers_fds fills in the listeners, at most `most`: how many there are.
+size_t mst_handlers_fds(struct pollfd *fds, size_t most, int64_t now_ns);
+// mst_handlers_accept takes connections from one that is ready.
+void mst_handlers_accept(uint32_t handler);
+// mst_handlers_free closes and frees all.
+void mst_handlers_free(void);
+
+#endif
