@@ -249,10 +249,7 @@ run_commit <- function(run, key, value, worker) {
   stage$bytes[key[2L]] <- value$bytes
   if (!is.null(value$shares)) set_shares(stage, key[2L], value$shares)
   if (length(value$model)) set_model(run, stage, key, value$model, worker)
-  if (!is.null(value$families)) {
-    stage$families[[key[2L]]] <- value$families
-    check_families(run, stage)
-  }
+  if (!is.null(value$families)) check_families(run, stage, value$families)
   if (identical(stage, run$stage)) {
     run$answers[[key[2L]]] <- value
   }
@@ -301,25 +298,26 @@ set_model <- function(run, stage, key, model, worker) {
   }
 }
 
-# Keys of all parts, and of both sides of a join, must be able to be equal.
-check_families <- function(run, stage) {
-  known <- stage$families[lengths(stage$families) > 0L]
-  other <- if (!is.null(stage$partner)) {
-    stage$partner$families[lengths(stage$partner$families) > 0L]
-  }
-  all <- do.call(rbind, lapply(c(known, other), unname))
-  for (k in seq_len(ncol(all))) {
-    kinds <- setdiff(unique(all[, k]), "none")
-    if (length(kinds) > 1L) {
+# Keys of all parts, and of both sides of a join, must be able to be equal. A stage's families
+# are those of its parts so far, "none" where all values of a column were NA.
+check_families <- function(run, stage, families) {
+  compare <- function(known) {
+    wrong <- which(known != "none" & families != "none" & known != families)
+    if (length(wrong)) {
       abort_muster("input",
         paste0(
-          "Column `", names(known[[1L]])[k], "` can't be a key: it is a ", kinds[1L],
-          " in one part and a ", kinds[2L], " in another, which are never equal."
+          "Column `", names(families)[wrong[1L]], "` can't be a key: it is a ", known[wrong[1L]],
+          " in one part and a ", families[wrong[1L]], " in another, which are never equal."
         ),
-        column = names(known[[1L]])[k], call = run$call
+        column = names(families)[wrong[1L]], call = run$call
       )
     }
   }
+  if (is.null(stage$families)) stage$families <- families
+  compare(stage$families)
+  if (!is.null(stage$partner$families)) compare(stage$partner$families)
+  blank <- stage$families == "none"
+  stage$families[blank] <- families[blank]
 }
 
 part_text <- function(run, key) {

@@ -42,7 +42,6 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$weights <- NULL # of each task, for the order in which they are started
   stage$ordered <- FALSE
   stage$rows <- stage$bytes <- rep(NA_real_, count)
-  stage$families <- vector("list", count)
   for (input in c(list(near), far)) {
     if (!is.null(input)) input$refs <- input$refs + 1L
   }

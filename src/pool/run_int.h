@@ -2,6 +2,7 @@
 #ifndef MST_POOL_RUN_INT_H
 #define MST_POOL_RUN_INT_H
 
+#include "base/mst_assert.h"
 #include "pool/run.h"
 
 // In builds that check threads: the caller has the session.

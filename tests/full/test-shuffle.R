@@ -286,3 +286,14 @@ test_cluster("F1 A worker that gives no word in 10 s has its blocks made again e
   expect_gte(plan_counts(p)$missed - missed, 1)
   expect_identical(partition_collect(got), want)
 })
+
+test_cluster("F1 Four times as many parts take about four times as long", {
+  cl <- local_cluster(2)
+  took <- function(parts) {
+    p <- partition_scatter(cl, data.frame(g = seq_len(parts) %% 7L, v = 1), parts = parts)
+    min(replicate(2, system.time(partition_reduce(p, "g", c(n = "n()"), parts = 2))[["elapsed"]]))
+  }
+  few <- took(400)
+  # What is looked through for each part would make it 16 times; twice that for noise.
+  expect_lt(took(1600) / few, 9)
+})
