@@ -20,10 +20,10 @@
 #' @section Aggregates:
 #' With `fun` a named character vector, as in `c(total = "sum(x)", n = "n()")`, groups are
 #' folded on each worker before anything travels (where that leaves at most half of the
-#' rows), so that very large and very uneven groups cost no more than others: `sum()`, `mean()`,
-#' `min()` and `max()` of one column, with or without `na.rm = TRUE`, and `n()`. Columns are logical, integer, numeric or integer64 (no
-#' number of it past 2^53), and results numeric; or Date, POSIXct (which have no `sum()`) or
-#' difftime, and results such too.
+#' rows), so that very large and very uneven groups cost no more than others: `sum()`,
+#' `mean()`, `min()` and `max()` of one column, with or without `na.rm = TRUE`, and `n()`.
+#' Columns are logical, integer, numeric or integer64 (no number of it past 2^53), and results
+#' numeric; or Date, POSIXct (which have no `sum()`) or difftime, and results such too.
 #'
 #' With `fun` a function, it sees all rows of a group at once, so one part has to take
 #' all of them: a group that is most of the data is one worker's work, and must fit into
