@@ -116,10 +116,10 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
         argument = "fun", call = call
       )
     }
-    step <- function(name) {
+    fold <- function(name) {
       list(list(kind = "inner", fun = name, args = list(by, aggregates)))
     }
-    return(shuffle_stages(p, by, parts, call, step("fold_partial"), step("fold_final")))
+    return(shuffle_stages(p, by, parts, call, fold("fold_partial"), fold("fold_final")))
   }
   fun <- find_function(fun, parent.frame(), call)
   if (!is.null(combine) && !is.function(combine)) {
