@@ -31,6 +31,7 @@ new_run <- function(shuffle, cl, stage, call) {
   run$jobs <- list() # that are held, by stage
   run$answers <- vector("list", stage$count)
   run$links <- links_options(call)
+  shuffle$memory <- shuffle_memory()
   run$loss <- NULL # why the last attempt was lost
   run
 }
@@ -148,7 +149,7 @@ fill_steps <- function(shuffle, stage, task, worker, job) {
     switch(step$kind,
       call = step$job <- job,
       split = {
-        step$memory <- shuffle_memory()
+        step$memory <- shuffle$memory
         step$folder <- getOption("muster.shuffle_folder")
       },
       gather = {

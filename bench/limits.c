@@ -111,6 +111,19 @@ SEXP bench_forks(SEXP count_arg) {
   return Rf_ScalarReal(took);
 }
 
+// bench_touch reads every byte of a vector of numbers, as a receiver of bytes has: gives how many.
+SEXP bench_touch(SEXP x) {
+  size_t bytes = (size_t)XLENGTH(x) * (TYPEOF(x) == REALSXP ? sizeof(double) : sizeof(int));
+  const unsigned char *at = DATAPTR_RO(x);
+  unsigned long long sum = 0, word;
+  for (size_t i = 0; i + sizeof word <= bytes; i += sizeof word) {
+    memcpy(&word, at + i, sizeof word);
+    sum += word;
+  }
+  // Looked at, so that no compiler leaves the loop out.
+  return Rf_ScalarReal(sum == 1 ? -1 : (double)bytes);
+}
+
 // Sends and receives `bytes` each, at the same time, as far as the socket takes them. Returns 0,
 // or -1.
 static int exchange(int fd, double bytes) {

@@ -157,8 +157,9 @@ static struct mst_key_groups grouped(const struct keys *keys, uint32_t *group) {
 // from_one copies numbers from 0 to R's, from 1.
 static SEXP from_one(const uint32_t *numbers, size_t n) {
   SEXP x = Rf_allocVector(INTSXP, (R_xlen_t)n);
+  int *to = INTEGER(x);
   for (size_t i = 0; i < n; i++)
-    INTEGER(x)[i] = (int)numbers[i] + 1;
+    to[i] = (int)numbers[i] + 1;
   return x;
 }
 
@@ -180,8 +181,9 @@ static SEXP sorted(const uint32_t *number, size_t n, uint32_t limit) {
   SEXP order = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)n));
   mst_key_sort(number, n, limit, (uint32_t *)INTEGER(begin),
                (uint32_t *)INTEGER(order));
+  int *rows = INTEGER(order);
   for (size_t i = 0; i < n; i++)
-    INTEGER(order)[i]++;
+    rows[i]++;
   SEXP list = pair(order, "rows", begin, "begin");
   UNPROTECT(2);
   return list;
@@ -193,8 +195,7 @@ SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts) {
   const uint32_t limit = (uint32_t)Rf_asInteger(parts);
   read_keys(columns, rows, &keys);
   uint32_t *part = (uint32_t *)R_alloc(keys.n + 1, sizeof *part);
-  for (size_t i = 0; i < keys.n; i++)
-    part[i] = mst_key_part(keys.hashes[i], limit);
+  mst_key_parts(keys.hashes, keys.n, limit, part);
   return sorted(part, keys.n, limit);
 }
 
@@ -215,8 +216,9 @@ SEXP ffi_rows_sort(SEXP group, SEXP count) {
   const size_t n = (size_t)Rf_xlength(group);
   const uint32_t limit = (uint32_t)Rf_asInteger(count);
   uint32_t *number = (uint32_t *)R_alloc(n + 1, sizeof *number);
+  const int *of = INTEGER(group);
   for (size_t i = 0; i < n; i++) {
-    const int one = INTEGER(group)[i];
+    const int one = of[i];
     if (one < 1 || (uint32_t)one > limit) Rf_error("a group out of range");
     number[i] = (uint32_t)one - 1;
   }

@@ -68,7 +68,8 @@ static SEXP take(SEXP column, const int *at, R_xlen_t n) {
 
 static void check_rows(SEXP rows, R_xlen_t length) {
   const int *at = INTEGER(rows);
-  for (R_xlen_t i = 0; i < Rf_xlength(rows); i++) {
+  const R_xlen_t n = Rf_xlength(rows);
+  for (R_xlen_t i = 0; i < n; i++) {
     if (at[i] != NA_INTEGER && (at[i] < 1 || at[i] > length)) {
       Rf_error("a row out of range");
     }
@@ -104,10 +105,13 @@ static SEXP frame_of(SEXP x, const int *at, int n) {
 // R's `[`.
 SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin) {
   const R_xlen_t parts = Rf_xlength(begin) - 1;
+  R_xlen_t length = R_XLEN_T_MAX;
   for (R_xlen_t c = 0; c < Rf_xlength(x); c++) {
     if (!can_take(VECTOR_ELT(x, c))) return R_NilValue;
-    check_rows(rows, Rf_xlength(VECTOR_ELT(x, c)));
+    const R_xlen_t has = Rf_xlength(VECTOR_ELT(x, c));
+    if (has < length) length = has;
   }
+  check_rows(rows, length);
   SEXP list = PROTECT(Rf_allocVector(VECSXP, parts));
   for (R_xlen_t k = 0; k < parts; k++) {
     const int from = INTEGER(begin)[k], to = INTEGER(begin)[k + 1];
@@ -184,10 +188,27 @@ SEXP ffi_rows_bind(SEXP columns) {
 
 // ---- folds
 
-static double number_at(SEXP x, R_xlen_t i) {
-  if (TYPEOF(x) == REALSXP) return REAL(x)[i];
-  const int one = TYPEOF(x) == INTSXP ? INTEGER(x)[i] : LOGICAL(x)[i];
-  return one == NA_INTEGER ? NA_REAL : (double)one;
+// A column's values, looked up once: R's accessors would be called for each row.
+struct numbers {
+  const double *reals; // or NULL
+  const int *ints;     // or NULL: all are 0
+};
+
+static struct numbers numbers_of(SEXP x) {
+  struct numbers numbers = {0};
+  if (x == R_NilValue) return numbers;
+  if (TYPEOF(x) == REALSXP) {
+    numbers.reals = REAL(x);
+  } else {
+    numbers.ints = TYPEOF(x) == INTSXP ? INTEGER(x) : LOGICAL(x);
+  }
+  return numbers;
+}
+
+static double number_at(const struct numbers *numbers, R_xlen_t i) {
+  if (numbers->reals != NULL) return numbers->reals[i];
+  if (numbers->ints == NULL) return 0;
+  return numbers->ints[i] == NA_INTEGER ? NA_REAL : (double)numbers->ints[i];
 }
 
 // worse tells whether a value that isn't a number wins over what is there, as in R's min()
@@ -203,7 +224,7 @@ SEXP ffi_rows_fold(SEXP how, SEXP x, SEXP group, SEXP count, SEXP na_rm) {
             max = strcmp(kind, "max") == 0, skip = Rf_asLogical(na_rm) == 1;
   const R_xlen_t n = Rf_xlength(group), m = (R_xlen_t)Rf_asInteger(count);
   const int *of = INTEGER(group);
-  const int counts_rows = x == R_NilValue;
+  const struct numbers numbers = numbers_of(x);
   SEXP folded = PROTECT(Rf_allocVector(REALSXP, m));
   double *to = REAL(folded);
   for (R_xlen_t k = 0; k < m; k++)
@@ -211,7 +232,7 @@ SEXP ffi_rows_fold(SEXP how, SEXP x, SEXP group, SEXP count, SEXP na_rm) {
   for (R_xlen_t i = 0; i < n; i++) {
     if (of[i] < 1 || of[i] > m) Rf_error("a group out of range");
     double *at = &to[of[i] - 1];
-    const double value = counts_rows ? 0 : number_at(x, i);
+    const double value = number_at(&numbers, i);
     if (skip && ISNAN(value)) continue;
     if (sum) {
       *at += value;

@@ -98,40 +98,47 @@ void mst_key_hash_texts(const struct mst_key_text *texts, size_t n,
 }
 
 static inline void hash_as(const struct mst_key_column *column,
-                           enum mst_key_kind kind, size_t n, uint64_t *hashes) {
-  for (size_t i = 0; i < n; i++) {
+                           enum mst_key_kind kind, size_t from, size_t n,
+                           uint64_t *hashes) {
+  for (size_t i = from; i < from + n; i++) {
     const struct value value = value_as(column, kind, i);
     hashes[i] = mix(hashes[i] + (uint64_t)value.tag, value.word);
   }
 }
 
-static void hash_column(const struct mst_key_column *column, size_t n,
-                        uint64_t *hashes) {
+static void hash_column(const struct mst_key_column *column, size_t from,
+                        size_t n, uint64_t *hashes) {
   switch (column->kind) {
   case MST_KEY_DOUBLE:
-    hash_as(column, MST_KEY_DOUBLE, n, hashes);
+    hash_as(column, MST_KEY_DOUBLE, from, n, hashes);
     break;
   case MST_KEY_INTEGER:
-    hash_as(column, MST_KEY_INTEGER, n, hashes);
+    hash_as(column, MST_KEY_INTEGER, from, n, hashes);
     break;
   case MST_KEY_INT64:
-    hash_as(column, MST_KEY_INT64, n, hashes);
+    hash_as(column, MST_KEY_INT64, from, n, hashes);
     break;
   case MST_KEY_TEXT:
-    hash_as(column, MST_KEY_TEXT, n, hashes);
+    hash_as(column, MST_KEY_TEXT, from, n, hashes);
     break;
   }
 }
 
+// So many hashes stay in the nearest cache while all columns go by.
+#define HASHED_AT_ONCE ((size_t)1024)
+
 void mst_key_hash_rows(const struct mst_key_column *columns, size_t count,
                        size_t n, uint64_t *hashes) {
-  for (size_t i = 0; i < n; i++)
-    hashes[i] = UINT64_C(0xa0761d6478bd642f);
-  for (size_t c = 0; c < count; c++)
-    hash_column(&columns[c], n, hashes);
-  // The upper bits choose the part, the lower ones the place in a table.
-  for (size_t i = 0; i < n; i++)
-    hashes[i] = mix(hashes[i], UINT64_C(0xe7037ed1a0b428db));
+  for (size_t from = 0; from < n; from += HASHED_AT_ONCE) {
+    const size_t some = n - from < HASHED_AT_ONCE ? n - from : HASHED_AT_ONCE;
+    for (size_t i = from; i < from + some; i++)
+      hashes[i] = UINT64_C(0xa0761d6478bd642f);
+    for (size_t c = 0; c < count; c++)
+      hash_column(&columns[c], from, some, hashes);
+    // The upper bits choose the part, the lower ones the place in a table.
+    for (size_t i = from; i < from + some; i++)
+      hashes[i] = mix(hashes[i], UINT64_C(0xe7037ed1a0b428db));
+  }
 }
 
 static int equal_texts(const struct mst_key_column *a, size_t i,
@@ -182,6 +189,12 @@ int mst_key_equal(const struct mst_key_column *a, size_t i,
 uint32_t mst_key_part(uint64_t hash, uint32_t parts) {
   MST_ASSERT(parts > 0);
   return (uint32_t)(((hash >> 32) * parts) >> 32);
+}
+
+void mst_key_parts(const uint64_t *hashes, size_t n, uint32_t parts,
+                   uint32_t *part) {
+  for (size_t i = 0; i < n; i++)
+    part[i] = mst_key_part(hashes[i], parts);
 }
 
 size_t mst_key_table_size(size_t n) {

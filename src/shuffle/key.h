@@ -50,6 +50,9 @@ int mst_key_equal(const struct mst_key_column *a, size_t i,
                   const struct mst_key_column *b, size_t j, size_t count);
 // mst_key_part gives the part of a hash, from 0 to parts - 1; parts must not be 0.
 uint32_t mst_key_part(uint64_t hash, uint32_t parts);
+// mst_key_parts fills in the part of each of n hashes.
+void mst_key_parts(const uint64_t *hashes, size_t n, uint32_t parts,
+                   uint32_t *part);
 
 // Groups of equal rows, numbered from 0 by their first appearance.
 struct mst_key_groups {
