@@ -161,7 +161,7 @@ static void take_in(struct mst_dialin *dialin, int fd) {
     mst_net_close_reset(&fd); // its worker dials again
     return;
   }
-  mst_net_raise(&fd, 1024);
+  mst_net_raise(&fd);
   line->dialin = dialin;
   line->number = number;
   line->fd = fd;

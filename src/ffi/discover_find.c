@@ -127,7 +127,7 @@ SEXP ffi_scan_asked(SEXP scan_pointer) {
   SEXP value = PROTECT(ffi_list(4, names));
   SEXP made = PROTECT(ffi_socket_new(0, 1, seconds, &socket));
   socket->conn.fd = mst_scan_take(scan);
-  mst_net_raise(&socket->conn.fd, 1024);
+  mst_net_raise(&socket->conn.fd);
   (void)mst_addr_peer(socket->conn.fd, &socket->peer, NULL);
   SEXP address = PROTECT(Rf_ScalarString(PROTECT(ip_text(&ask.ip))));
   SET_VECTOR_ELT(

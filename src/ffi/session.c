@@ -119,7 +119,7 @@ struct mst_session *ffi_session(void) {
   session_now = session;
   ffi_servers_forget();
   session_fd = mst_proc_pidfd(getpid());
-  mst_net_raise(&session_fd, 1024);
+  mst_net_raise(&session_fd);
   return session;
 }
 

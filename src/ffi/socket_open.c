@@ -11,10 +11,9 @@
 // R's own connections wait in select(), which can't go past 1023, so sockets move out of the
 // way; but for the first few, since R has no more than 128 connections anyway.
 #define FD_FEW 256
-#define FD_FLOOR 1024
 
 static void move_away(int *fd) {
-  if (*fd >= FD_FEW) mst_net_raise(fd, FD_FLOOR);
+  if (*fd >= FD_FEW) mst_net_raise(fd);
 }
 
 // The queue is looked at so often at most: that costs as much as half an accept.

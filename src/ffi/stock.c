@@ -114,7 +114,7 @@ SEXP ffi_stock_listen(SEXP host, SEXP ports) {
     UNPROTECT(2);
     return ffi_error_list(&err);
   }
-  mst_net_raise(&listener->fd, 1024);
+  mst_net_raise(&listener->fd);
   R_SetExternalPtrAddr(pointer, listener);
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(port));
   UNPROTECT(2);
@@ -132,7 +132,7 @@ static SEXP accept_link(struct stock_listener *listener) {
     UNPROTECT(1);
     return R_NilValue;
   }
-  mst_net_raise(&fd, 1024);
+  mst_net_raise(&fd);
   mst_net_set_keepalive(fd, 60, 15, 8);
   mst_link_init(&stock->link, fd, ffi_self());
   R_SetExternalPtrAddr(pointer, stock);

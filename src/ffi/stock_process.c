@@ -96,7 +96,7 @@ static int start(struct stock_process *process, struct mst_spawn *spawn,
   int pipe_fds[2];
   int rc = mst_net_pipe(pipe_fds, err);
   if (rc != 0) return rc;
-  mst_net_raise(&pipe_fds[0], 1024);
+  mst_net_raise(&pipe_fds[0]);
   spawn->output = pipe_fds[1];
   spawn->fds[2] = -1;
   rc = mst_spawn_run(spawn, &process->pid, err);

@@ -190,8 +190,8 @@ static int spawn_server(struct mst_server *server, struct mst_spawn *spawn,
   if (rc != 0) return rc;
   rc = mst_net_pipe(output, err);
   if (rc != 0) goto out_pair;
-  mst_net_raise(&pair[0], 1024);
-  mst_net_raise(&output[0], 1024);
+  mst_net_raise(&pair[0]);
+  mst_net_raise(&output[0]);
   spawn->fds[0] = pair[1];
   spawn->output = output[1];
   rc = mst_spawn_run(spawn, &server->pid, err);

@@ -22,8 +22,6 @@
 #include "base/mst_clock.h"
 #include "fork/fork.h"
 
-// Low numbers stay free for R's select().
-#define FD_FLOOR 1024
 // Room for unlinkat's path buffers under a sanitizer too.
 #define STACK_BYTES ((size_t)256 << 10)
 // Without a pidfd the session is looked for this often; a crash always is.
@@ -318,7 +316,7 @@ static int prepare(struct mst_err *err) {
   if (mst_net_pipe(polled.wake, err) != 0) return -MST_ESYS;
   (void)fcntl(polled.wake[1], F_SETFL, O_NONBLOCK);
   for (int i = 0; i < 2; i++)
-    mst_net_raise(&polled.wake[i], FD_FLOOR);
+    mst_net_raise(&polled.wake[i]);
   polled.fds[AT_CONTROL] =
       (struct pollfd){.fd = watch.control_fd, .events = POLLIN};
   polled.fds[AT_SESSION] = // or -1

@@ -147,8 +147,8 @@ int mst_deputy_start(int fd, mst_deputy_serve serve, void *owner,
   deputy->owner = owner;
   int rc = open_alarm(deputy->alarm, err);
   if (rc == 0) {
-    mst_net_raise(&deputy->alarm[0], 1024);
-    mst_net_raise(&deputy->alarm[1], 1024);
+    mst_net_raise(&deputy->alarm[0]);
+    mst_net_raise(&deputy->alarm[1]);
     const int error = start_thread(deputy);
     if (error != 0) {
       rc = mst_err_set(err, MST_ESYS, error, "pthread_create", "%s",

@@ -15,7 +15,7 @@ static int epoll_open(struct mst_loop *loop, struct mst_err *err) {
     return mst_err_set(err, MST_ESYS, errno, "epoll_create1", "%s",
                        strerror(errno));
   }
-  mst_net_raise(&loop->backend_fd, 1024);
+  mst_net_raise(&loop->backend_fd);
   return 0;
 }
 

@@ -22,10 +22,10 @@ int mst_net_pair(int fds[2], struct mst_err *err);
 // mst_net_pipe makes a pipe: fds[0] is read, without blocking, fds[1] written.
 int mst_net_pipe(int fds[2], struct mst_err *err);
 
-// mst_net_raise moves *fd to `floor` or above, so that the low numbers stay
+// mst_net_raise moves *fd to 1024 or above, so that the low numbers stay
 // free for R's select(), which can't go past 1023. Where the limit on
 // descriptors doesn't reach that far the number stays as it is. Never fails.
-void mst_net_raise(int *fd, int floor);
+void mst_net_raise(int *fd);
 
 // mst_net_close closes *fd if it isn't -1 and sets it to -1.
 void mst_net_close(int *fd);

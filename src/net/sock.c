@@ -57,10 +57,13 @@ int mst_net_pipe(int fds[2], struct mst_err *err) {
   return 0;
 }
 
-void mst_net_raise(int *fd, int floor) {
-  if (*fd < 0 || *fd >= floor) return;
-  const int moved = fcntl(*fd, F_DUPFD_CLOEXEC, floor);
-  if (moved < 0) return; // EINVAL: the limit is at or below floor; EMFILE: full
+// The first number that select() can't take.
+#define FD_FLOOR 1024
+
+void mst_net_raise(int *fd) {
+  if (*fd < 0 || *fd >= FD_FLOOR) return;
+  const int moved = fcntl(*fd, F_DUPFD_CLOEXEC, FD_FLOOR);
+  if (moved < 0) return; // EINVAL: the limit isn't above it; EMFILE: full
   (void)close(*fd);
   *fd = moved;
 }

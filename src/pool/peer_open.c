@@ -17,7 +17,7 @@ static int open_ends(int ours[3], int theirs[3], struct mst_err *err) {
   for (int i = 0; i < 3; i++) {
     const int rc = i < 2 ? mst_net_pair(pair, err) : mst_net_pipe(pair, err);
     if (rc != 0) return rc;
-    mst_net_raise(&pair[0], 1024);
+    mst_net_raise(&pair[0]);
     ours[i] = pair[0];
     theirs[i] = pair[1];
   }

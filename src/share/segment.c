@@ -97,7 +97,7 @@ int mst_segment_open(struct mst_segment *segment, uint64_t bytes,
     return fail(err, MST_ESYS, "memfd_create");
   }
   open_now++;
-  mst_net_raise(&segment->fd, 1024);
+  mst_net_raise(&segment->fd);
   return 0;
 }
 
@@ -150,7 +150,7 @@ int mst_segment_open_file(struct mst_segment *segment, const char *path,
     return fail(err, MST_ESYS, "open");
   }
   open_now++;
-  mst_net_raise(&segment->fd, 1024);
+  mst_net_raise(&segment->fd);
   return 0;
 }
 

@@ -34,7 +34,6 @@
 // The pause after a try that came to nothing is random below a bound that doubles.
 #define PAUSE_FIRST_NS (10 * MST_NS_PER_MS)
 #define PAUSE_DOUBLINGS 6u
-#define FD_FLOOR 1024
 
 // ---- addresses
 
@@ -94,7 +93,7 @@ static int listen_one(const char *folder, uint32_t handler, int *fd,
   if (rc != 0) return rc;
   rc = mst_net_listen(&addr, MST_BACKLOG_MOST, fd, 1, &bound, err);
   mst_net_close(&folder_fd);
-  mst_net_raise(fd, FD_FLOOR);
+  mst_net_raise(fd);
   return rc;
 }
 

@@ -21,8 +21,6 @@
   ((uint64_t)MST_HAVE_HEAD_BYTES + MST_TEXT_MAX +                              \
    (uint64_t)MST_BLOCKS_MAX * MST_BLOCK_BYTES)
 #define LINE_ROOM_FIRST 16u
-// Low numbers stay free for R's select().
-#define FD_FLOOR 1024
 
 // ---- which there are
 
@@ -116,7 +114,7 @@ struct mst_line *mst_links_add(int fd, enum mst_line_state state,
     mst_net_close(&fd);
     return NULL;
   }
-  mst_net_raise(&fd, FD_FLOOR);
+  mst_net_raise(&fd);
   const int up = state == MST_LINE_UP;
   mst_chan_open(&line->chan, fd, up ? HAVE_MAX : MST_MEET_BYTES);
   line->chan.takes_maps = (uint8_t)up;
