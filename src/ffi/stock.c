@@ -5,7 +5,6 @@
 // next call.
 #include "ffi/stock.h"
 
-#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/mst_clock.h"
+#include "base/mst_entropy.h"
 #include "net/stream.h"
 #include "stock/link.h"
 
@@ -294,10 +294,9 @@ SEXP ffi_stock_word(void) {
   static const char digits[] = "0123456789abcdef";
   uint8_t bytes[16];
   char text[2 * sizeof bytes + 1];
-  const int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-  const ssize_t got = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
-  if (fd >= 0) (void)close(fd);
-  if (got != (ssize_t)sizeof bytes) Rf_error("can't read /dev/urandom");
+  struct mst_err err;
+  if (mst_entropy_take(bytes, sizeof bytes, &err) != 0)
+    Rf_error("%s", err.text);
   for (size_t i = 0; i < sizeof bytes; i++) {
     text[2 * i] = digits[bytes[i] >> 4];
     text[2 * i + 1] = digits[bytes[i] & 15];

@@ -24,6 +24,7 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
+#include "base/mst_entropy.h"
 #include "fork/fork.h"
 #include "shuffle/exchange_int.h"
 
@@ -57,15 +58,6 @@ static int address_of(const char *folder, uint32_t handler, int *folder_fd,
   const int rc = mst_addr_parse(path, 0, addr, err);
   if (rc != 0) mst_net_close(folder_fd);
   return rc;
-}
-
-static int random_bytes(uint8_t *bytes, size_t n, struct mst_err *err) {
-  int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-  const ssize_t got = fd < 0 ? -1 : read(fd, bytes, n);
-  const int number = errno;
-  mst_net_close(&fd);
-  if (got == (ssize_t)n) return 0;
-  return mst_err_set(err, MST_ESYS, number, "read", "can't read /dev/urandom");
 }
 
 // ---- own listeners. R thread
@@ -105,7 +97,8 @@ int mst_exchange_listen(const char *folder, uint32_t count,
   int rc = 0;
   if (before == 0) {
     rc = make_folder(folder, err);
-    if (rc == 0) rc = random_bytes(mst_exchange.token, MST_TOKEN_BYTES, err);
+    if (rc == 0)
+      rc = mst_entropy_take(mst_exchange.token, MST_TOKEN_BYTES, err);
   }
   for (uint32_t i = before; i < count && rc == 0; i++) {
     int fd = -1;
