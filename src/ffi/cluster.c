@@ -166,9 +166,7 @@ static struct mst_cluster *make_cluster(uint32_t workers, SEXP source,
   return cluster;
 }
 
-static int64_t limit_ns(double s) {
-  return s < 1e9 ? (int64_t)(s * (double)MST_NS_PER_S) : INT64_MAX;
-}
+static int64_t limit_ns(double s) { return s < 1e9 ? ffi_ns(s) : INT64_MAX; }
 
 // ffi_cluster_open starts a cluster and waits until it is there. source: a fork
 // server, or list(file, arguments, variables) of a program to boot. policy: healing

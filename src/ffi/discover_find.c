@@ -52,10 +52,6 @@ static uint16_t *ports_of(SEXP ports) {
   return list;
 }
 
-static int64_t ns_of(double seconds) {
-  return (int64_t)(seconds * (double)MST_NS_PER_S);
-}
-
 SEXP ffi_scan_open(SEXP targets, SEXP exclude, SEXP edges, SEXP ports,
                    SEXP policy, SEXP service) {
   struct mst_scan_options options = {
@@ -63,8 +59,8 @@ SEXP ffi_scan_open(SEXP targets, SEXP exclude, SEXP edges, SEXP ports,
       .port_count = (uint32_t)Rf_xlength(ports),
       .in_flight = (uint32_t)REAL(policy)[0],
       .attempts = (uint32_t)REAL(policy)[1],
-      .timeout_ns = ns_of(REAL(policy)[2]),
-      .gap_ns = ns_of(REAL(policy)[3]),
+      .timeout_ns = ffi_ns(REAL(policy)[2]),
+      .gap_ns = ffi_ns(REAL(policy)[3]),
       .service = (enum mst_service)Rf_asInteger(service)};
   options.ranges = ffi_ranges_of(targets, exclude, edges, &options.range_count);
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, scan_tag(), R_NilValue));

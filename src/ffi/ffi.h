@@ -12,10 +12,16 @@
 #include <Rinternals.h>
 
 #include "base/mst_buf.h"
+#include "base/mst_clock.h"
 #include "pool/run.h"
 
 // Longest time without a look at R's interrupts and time limits.
 #define FFI_SLICE_MS 50
+
+// ffi_ns: a duration that R gives in seconds, below 1e9.
+static inline int64_t ffi_ns(double seconds) {
+  return (int64_t)(seconds * (double)MST_NS_PER_S);
+}
 
 enum ffi_outcome {
   FFI_LOST = 1,     // the worker is lost

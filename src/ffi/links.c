@@ -6,10 +6,6 @@
 #include "ffi/shuffle.h"
 #include "shuffle/exchange.h"
 
-static int64_t ns_of(double seconds) {
-  return (int64_t)(seconds * (double)MST_NS_PER_S);
-}
-
 // ffi_links_set: numbers are this worker (from 1), its epoch, and 1 if only links by listeners are
 // used. limits, in seconds: after how long a question is asked again, and given up.
 SEXP ffi_links_set(SEXP numbers, SEXP limits) {
@@ -17,8 +13,8 @@ SEXP ffi_links_set(SEXP numbers, SEXP limits) {
   const struct mst_exchange_way way = {.worker = (uint32_t)at[0] - 1,
                                        .epoch = (uint32_t)at[1],
                                        .listen = at[2] == 1,
-                                       .again_ns = ns_of(REAL(limits)[0]),
-                                       .silent_ns = ns_of(REAL(limits)[1])};
+                                       .again_ns = ffi_ns(REAL(limits)[0]),
+                                       .silent_ns = ffi_ns(REAL(limits)[1])};
   mst_exchange_set(&way);
   return R_NilValue;
 }

@@ -367,18 +367,27 @@ SEXP ffi_node_loss(SEXP node) {
   return list;
 }
 
-// ffi_nodes_receive_one waits for the first answer of any of the nodes:
-// list(node, value), or c(outcome, node).
-SEXP ffi_nodes_receive_one(SEXP nodes) {
+// waiting_peers gives the nodes' peers, whose answers nobody wants any more are dropped, or NULL
+// with the outcome of the first that can't be used.
+static struct mst_peer **waiting_peers(SEXP nodes, enum ffi_outcome *outcome) {
   const R_xlen_t n = Rf_xlength(nodes);
   struct mst_peer **peers =
       (struct mst_peer **)(void *)R_alloc((size_t)n + 1, sizeof *peers);
   for (R_xlen_t i = 0; i < n; i++) {
-    enum ffi_outcome outcome;
-    peers[i] = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
-    if (peers[i] == NULL) return Rf_ScalarInteger((int)outcome);
+    peers[i] = ffi_peer_of(VECTOR_ELT(nodes, i), outcome);
+    if (peers[i] == NULL) return NULL;
     drop_unread(peers[i]);
   }
+  return peers;
+}
+
+// ffi_nodes_receive_one waits for the first answer of any of the nodes:
+// list(node, value), or c(outcome, node).
+SEXP ffi_nodes_receive_one(SEXP nodes) {
+  const R_xlen_t n = Rf_xlength(nodes);
+  enum ffi_outcome outcome;
+  struct mst_peer **peers = waiting_peers(nodes, &outcome);
+  if (peers == NULL) return Rf_ScalarInteger((int)outcome);
   ffi_payload_done();
   uint32_t lost = 0;
   const int found = wait_for(peers, (uint32_t)n, &lost);
@@ -406,14 +415,9 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
 // reason why none will come.
 SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s) {
   const R_xlen_t n = Rf_xlength(nodes);
-  struct mst_peer **peers =
-      (struct mst_peer **)(void *)R_alloc((size_t)n + 1, sizeof *peers);
-  for (R_xlen_t i = 0; i < n; i++) {
-    enum ffi_outcome outcome;
-    peers[i] = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
-    if (peers[i] == NULL) return Rf_ScalarLogical(1);
-    drop_unread(peers[i]);
-  }
+  enum ffi_outcome outcome;
+  struct mst_peer **peers = waiting_peers(nodes, &outcome);
+  if (peers == NULL) return Rf_ScalarLogical(1);
   uint32_t lost = 0;
   const int slice_ms = (int)(Rf_asReal(timeout_s) * 1000.0);
   const int found = mst_peer_wait(peers, (uint32_t)n, slice_ms, &lost, NULL);

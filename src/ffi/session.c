@@ -188,7 +188,7 @@ void ffi_run_slice(struct mst_session *session, int timeout_ms) {
 int64_t ffi_deadline(SEXP timeout_s) {
   const double s = Rf_asReal(timeout_s);
   if (!(s < 1e9)) return INT64_MAX / 2;
-  return mst_clock_now() + (int64_t)(s * (double)MST_NS_PER_S);
+  return mst_clock_now() + ffi_ns(s);
 }
 
 static int is_booting(const struct mst_session *session) {

@@ -16,9 +16,7 @@ struct ffi_wait ffi_wait_begin(const struct ffi_socket *socket, SEXP timeout) {
   double s = timeout == R_NilValue ? NA_REAL : Rf_asReal(timeout);
   if (ISNAN(s)) s = socket->timeout_s;
   wait.may_wait = s > 0 && (socket == NULL || socket->blocking);
-  wait.deadline_ns = s < 1e9
-                         ? wait.began_ns + (int64_t)(s * (double)MST_NS_PER_S)
-                         : INT64_MAX / 2;
+  wait.deadline_ns = s < 1e9 ? wait.began_ns + ffi_ns(s) : INT64_MAX / 2;
   return wait;
 }
 

@@ -189,7 +189,7 @@ static struct mst_task_terms terms_of(const struct mst_cluster *cluster,
   if (TYPEOF(limits) != REALSXP || Rf_xlength(limits) != 2) return terms;
   const double retries = REAL(limits)[0];
   if (!ISNAN(retries)) terms.retries = (int32_t)retries;
-  terms.timeout_ns = (int64_t)(REAL(limits)[1] * (double)MST_NS_PER_S);
+  terms.timeout_ns = ffi_ns(REAL(limits)[1]);
   return terms;
 }
 
