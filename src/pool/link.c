@@ -17,6 +17,28 @@ static uint64_t pair_of(uint32_t epoch_i, uint32_t epoch_j) {
   return ((uint64_t)epoch_i + 1) << 32 | ((uint64_t)epoch_j + 1);
 }
 
+// What is noted of a worker itself, in the diagonal: which incarnation had all its links when
+// they were looked at last.
+static uint64_t seen_of(const struct mst_peer *peer) {
+  if (!mst_peer_is_up(peer) || peer->control.fd < 0) return 0;
+  const uint32_t epoch = mst_peer_worker(peer)->epoch;
+  return pair_of(epoch, epoch);
+}
+
+// is_settled: no worker has come or gone since. This is asked for each answer of a shuffle, where
+// a look at all pairs would be long with many workers.
+static int is_settled(struct mst_cluster *cluster) {
+  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+    if (*pair_at(cluster, i, i) != seen_of(cluster->peers[i])) return 0;
+  }
+  return 1;
+}
+
+static void settle(struct mst_cluster *cluster) {
+  for (uint32_t i = 0; i < cluster->pool.count; i++)
+    *pair_at(cluster, i, i) = seen_of(cluster->peers[i]);
+}
+
 // make_room for as many workers as there are now; what is noted stays.
 static int make_room(struct mst_cluster *cluster, struct mst_err *err) {
   const uint32_t n = cluster->pool.count, before = cluster->link_count;
@@ -83,12 +105,13 @@ int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err) {
   int left = 0;
   const int rc = make_room(cluster, err);
   if (rc != 0) return rc;
+  if (is_settled(cluster)) return 0;
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
     struct mst_peer *a = cluster->peers[i];
-    if (!mst_peer_is_up(a) || a->control.fd < 0) continue;
+    if (seen_of(a) == 0) continue;
     for (uint32_t j = i + 1; j < cluster->pool.count; j++) {
       struct mst_peer *b = cluster->peers[j];
-      if (!mst_peer_is_up(b) || b->control.fd < 0) continue;
+      if (seen_of(b) == 0) continue;
       uint64_t *noted = pair_at(cluster, i, j);
       const uint64_t now =
           pair_of(mst_peer_worker(a)->epoch, mst_peer_worker(b)->epoch);
@@ -103,5 +126,6 @@ int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err) {
       }
     }
   }
+  if (left == 0) settle(cluster);
   return left;
 }

@@ -179,7 +179,8 @@ struct mst_cluster {
   uint32_t turn;   // the worker that is asked first
   uint8_t adopted; // some workers are of a launcher before this one
   uint8_t alone;   // some worker's calls wait until all others are idle
-  // link.c: link_count times link_count, which incarnations have a link. Owned
+  // link.c: link_count times link_count, which incarnations have a link;
+  // in the diagonal those that had all of theirs at the last look. Owned
   uint64_t *links;
   uint32_t link_count;
 };
