@@ -65,7 +65,7 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
   by_y <- unname(check_by(by, call))
   by_x <- if (is.null(names(by))) by_y else ifelse(nzchar(names(by)), names(by), by_y)
   check_by(by_x, call)
-  parts <- if (is.null(check_parts(parts, call))) x$stage$count else check_parts(parts, call)
+  parts <- check_parts(parts, call, x$stage$count)
   if (is.data.frame(y)) {
     check_columns(y, call)
     y <- scatter(x$cl, plain_frame(y), NULL, call)

@@ -77,7 +77,7 @@ partition_shuffle <- function(p, by, handlers = 1, parts = NULL) {
   check_partition(p, "p", call)
   check_by(by, call)
   p$shuffle$handlers <- check_count(handlers, "handlers", 1L, 256L, call)
-  parts <- if (is.null(check_parts(parts, call))) p$stage$count else check_parts(parts, call)
+  parts <- check_parts(parts, call, p$stage$count)
   shuffle_stages(p, by, parts, call)
 }
 
@@ -107,7 +107,7 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
   call <- sys.call()
   check_partition(p, "p", call)
   check_by(by, call)
-  parts <- if (is.null(check_parts(parts, call))) p$stage$count else check_parts(parts, call)
+  parts <- check_parts(parts, call, p$stage$count)
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
     aggregates <- parse_aggregates(fun, call)
     twice <- intersect(names(fun), by)

@@ -29,10 +29,8 @@ links_spec <- function(run, worker, steps) {
   }
   known <- run$shuffle$links
   mine <- known[[as.character(worker)]]
-  handlers <- run$shuffle$handlers
   list(
-    listen = run$links$listen, limits = run$links$limits,
-    handlers = if (is.null(handlers)) 1L else handlers,
+    listen = run$links$listen, limits = run$links$limits, handlers = run$shuffle$handlers,
     known = if (is.null(mine)) NULL else c(mine$epoch, mine$handlers),
     doors = if ("gather" %in% kinds) unname(known[names(known) != worker])
   )

@@ -21,9 +21,10 @@ shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
 new_run <- function(shuffle, cl, stage, call) {
   run <- new.env(parent = emptyenv())
   run$shuffle <- shuffle
+  run$cl <- cl
   run$nodes <- list() # by rank
   for (node in cl) run$nodes[[.subset2(node, "rank")]] <- node
-  run$cl <- cl
+  run$ours <- !vapply(run$nodes, is.null, NA)
   run$stage <- stage
   run$call <- call
   run$tasks <- list()
@@ -31,7 +32,7 @@ new_run <- function(shuffle, cl, stage, call) {
   run$jobs <- list() # that are held, by stage
   run$answers <- vector("list", stage$count)
   run$links <- links_options(call)
-  shuffle$memory <- shuffle_memory()
+  run$memory <- shuffle_memory()
   run$loss <- NULL # why the last attempt was lost
   run
 }
@@ -46,9 +47,7 @@ run_leave <- function(run) {
 
 # How the workers are; those that the caller's cluster doesn't have aren't used.
 run_look <- function(run) {
-  workers <- .Call(
-    ffi_cluster_link, Filter(Negate(is.null), run$nodes), !run$links$listen
-  )
+  workers <- .Call(ffi_cluster_link, run$cl, !run$links$listen)
   if (!is.matrix(workers)) {
     if (is.list(workers)) {
       abort_muster("limit", "Can't connect the workers with each other.",
@@ -57,9 +56,7 @@ run_look <- function(run) {
     }
     abort_submit(run$cl, workers, run$call)
   }
-  ours <- seq_len(nrow(workers)) <= length(run$nodes)
-  ours[ours] <- !vapply(run$nodes, is.null, NA)
-  workers[!ours, 2L] <- 2L
+  workers[!run$ours[seq_len(nrow(workers))] %in% TRUE, 2L] <- 2L
   if (!identical(workers, run$workers)) {
     .Call(ffi_plan_see, run$shuffle$plan, workers)
     run$workers <- workers
@@ -107,7 +104,7 @@ run_submit <- function(run, action) {
   spec <- list(
     key = action[2:4], from = from, drops = shuffle$drops[[worker]],
     steps = unlist(lapply(chain, function(one) {
-      fill_steps(shuffle, one, task, worker, if (identical(one, stage)) job[[2L]] else one$job)
+      fill_steps(run, one, task, worker, if (identical(one, stage)) job[[2L]] else one$job)
     }), recursive = FALSE)
   )
   spec$links <- links_spec(run, worker, spec$steps)
@@ -134,7 +131,7 @@ run_job <- function(run, stage) {
   }
   key <- as.character(stage$id)
   if (is.null(run$jobs[[key]])) {
-    held <- .Call(ffi_job_hold, Filter(Negate(is.null), run$nodes), stage$job)
+    held <- .Call(ffi_job_hold, run$cl, stage$job)
     if (is.integer(held)) {
       abort_submit(run$cl, held, run$call)
     }
@@ -144,17 +141,17 @@ run_job <- function(run, stage) {
 }
 
 # The steps of a task with what only the moment tells: where inputs are, what may be in memory.
-fill_steps <- function(shuffle, stage, task, worker, job) {
+fill_steps <- function(run, stage, task, worker, job) {
   lapply(stage$steps(task), function(step) {
     switch(step$kind,
       call = step$job <- job,
       split = {
-        step$memory <- shuffle$memory
+        step$memory <- run$memory
         step$folder <- getOption("muster.shuffle_folder")
       },
       gather = {
         if (is.null(step$part)) step$part <- task
-        step$sources <- lapply(stage$far, function(far) sources_of(shuffle, far, worker))
+        step$sources <- lapply(stage$far, function(far) sources_of(run$shuffle, far, worker))
         if (!is.null(step$tasks)) {
           step$sources[[1L]] <- step$sources[[1L]][step$tasks[1L]:step$tasks[2L], , drop = FALSE]
         }

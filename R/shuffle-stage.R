@@ -15,6 +15,8 @@ shuffle_of <- function(cl) {
   shuffle$stages <- list()
   shuffle$released <- integer()
   shuffle$drops <- list() # by worker: a list of c(stage, task, attempt)
+  shuffle$handlers <- 1L # listeners of each worker
+  shuffle$links <- list() # by worker: where it listens, see links_note()
   the$shuffles[[id]] <- shuffle
   shuffle
 }
@@ -145,8 +147,8 @@ check_by <- function(by, call, name = "by") {
 # More parts than this would be blocks of a few rows.
 parts_most <- 4096L
 
-check_parts <- function(parts, call) {
-  if (is.null(parts)) NULL else check_count(parts, "parts", 1L, parts_most, call)
+check_parts <- function(parts, call, default = NULL) {
+  if (is.null(parts)) default else check_count(parts, "parts", 1L, parts_most, call)
 }
 
 # How many parts data has by default: by its rows alone, so that results don't depend on the
