@@ -1,12 +1,22 @@
 # Installs the R packages named on the command line into ./.lib, unless some
-# library has them. One that can't be had is named; only boot, which the demo
-# needs, and roxygen2, when asked for, end with status 1.
+# library has them: "name", or "name>=version", of which an older one, such as
+# a system's own, doesn't count. One that can't be had is named; only boot, which
+# the demo needs, and roxygen2, when asked for, end with status 1.
 
-wanted <- commandArgs(trailingOnly = TRUE)
+asked <- strsplit(commandArgs(trailingOnly = TRUE), ">=", fixed = TRUE)
+least <- vapply(asked, function(one) if (length(one) == 2L) one[2L] else "0", "")
+names(least) <- vapply(asked, `[`, "", 1L)
+
+# Looked up without loading: a loaded one can't be replaced. What doesn't load
+# isn't there, though.
 here <- function(packages) {
-  vapply(packages, requireNamespace, logical(1), quietly = TRUE)
+  vapply(packages, function(package) {
+    description <- suppressWarnings(utils::packageDescription(package, fields = "Version"))
+    !is.na(description) && package_version(description) >= least[[package]] &&
+      requireNamespace(package, quietly = TRUE)
+  }, NA)
 }
-missing <- wanted[!here(wanted)]
+missing <- names(least)[!here(names(least))]
 if (!length(missing)) quit()
 
 cat("setup: R packages missing:", missing, "\n")

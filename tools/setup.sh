@@ -236,9 +236,9 @@ case $mode in
   run) set -- boot ;;
   check)
     set -- boot codetools data.table doParallel foreach future iterators jsonlite
-    set -- "$@" nanoparquet nycflights13 parallelly pkgbuild testthat
+    set -- "$@" nanoparquet nycflights13 "parallelly>=1.48.0" pkgbuild testthat
     ;;
-  bench) set -- boot parallelly mirai future future.apply crew multidplyr data.table ;;
+  bench) set -- boot "parallelly>=1.48.0" mirai future future.apply crew multidplyr data.table ;;
   document) set -- roxygen2 ;;
 esac
 Rscript tools/install-packages.R "$@" </dev/null

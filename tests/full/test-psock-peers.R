@@ -121,7 +121,7 @@ test_that("S11: nothing is started until a user asks, and one cluster serves all
 })
 
 test_that("muster and parallelly work on each other's clusters, whichever comes first", {
-  skip_if_not_installed("parallelly")
+  skip_if_not_installed("parallelly", "1.36.0") # cloneNode()
   limit_time(120)
   code <- function(order) {
     bquote({
