@@ -202,6 +202,11 @@ partition_collect <- function(p) {
   })
 }
 
+#' @export
+as.data.frame.muster_partition <- function(x, row.names = NULL, optional = FALSE, ...) {
+  as.data.frame(partition_collect(x), row.names = row.names, optional = optional, ...)
+}
+
 # The worker that has a part, NULL if none has.
 part_worker <- function(p, part) {
   if (is.null(part)) {

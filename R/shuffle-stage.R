@@ -125,13 +125,34 @@ check_partition <- function(p, name, call) {
   if (!inherits(p, "muster_partition")) {
     abort_input(name, "data of partition_scatter() and its like", p, call)
   }
-  check_cluster(p$cl, call)
-  if (!identical(shuffle_of(p$cl), p$shuffle)) {
-    abort_muster("input", paste0("The cluster that `", name, "` is on was stopped."),
+  switch(handle_state(p),
+    stopped = abort_muster("input", paste0("The cluster that `", name, "` is on was stopped."),
+      hints = "Start another by cluster_start(), and make the data again.",
+      argument = name, call = call
+    ),
+    foreign = abort_muster("input",
+      paste0("Can't use `", name, "` in another process than the one that made it."),
+      details = paste0(
+        "This is a copy: from a file, or in a worker, or in a forked child ",
+        "(mclapply)."
+      ),
+      hints = "Hand over the rows themselves, as partition_collect() gives them.",
       argument = name, call = call
     )
-  }
+  )
   p
+}
+
+# "there", "stopped" with its cluster, or "foreign".
+handle_state <- function(p) {
+  outcome <- .Call(ffi_node_outcome, p$cl[[1L]])
+  if (outcome == outcome_foreign) {
+    "foreign"
+  } else if (outcome == outcome_stopped || !identical(shuffle_of(p$cl), p$shuffle)) {
+    "stopped"
+  } else {
+    "there"
+  }
 }
 
 check_by <- function(by, call, name = "by") {
@@ -175,13 +196,23 @@ print.muster_partition <- function(x, ...) {
 #' @export
 format.muster_partition <- function(x, ...) {
   stage <- x$stage
+  text <- paste0(
+    "muster partition: ", format(sum(stage$rows), big.mark = ",", decimal.mark = "."), " rows, ",
+    bytes_text(sum(stage$bytes)), ", ", stage$count, if (stage$count == 1L) " part" else " parts"
+  )
+  gone <- switch(handle_state(x),
+    stopped = "; gone: its cluster was stopped",
+    foreign = "; in another process than this one"
+  )
+  if (!is.null(gone)) {
+    return(paste0(text, gone))
+  }
   where <- .Call(ffi_plan_where, x$shuffle$plan, stage$id)
   there <- where[, 1L] > 0L
   each <- table(where[there, 2L])
   lost <- sum(!there)
   paste0(
-    "muster partition: ", format(sum(stage$rows), big.mark = ",", decimal.mark = "."), " rows, ",
-    bytes_text(sum(stage$bytes)), ", ", stage$count, if (stage$count == 1L) " part" else " parts",
+    text,
     if (any(there)) paste0(" on worker ", paste0(names(each), " (", each, ")", collapse = ", ")),
     if (lost) paste0("; ", lost, " lost, made again when needed")
   )

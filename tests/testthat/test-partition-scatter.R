@@ -175,7 +175,36 @@ test_cluster("Data of a cluster that was stopped can't be used any more", {
   cl <- cluster_start(1)
   p <- partition_scatter(cl, flights(10))
   cluster_stop(cl)
-  expect_error(partition_collect(p), "was stopped", class = "muster_error_input")
+  expect_error(partition_collect(p), "`p` is on was stopped", class = "muster_error_input")
+  expect_output(print(p), "10 rows, .*; gone: its cluster was stopped")
+  other <- cluster_start(1)
+  defer(function() cluster_stop(other))
+  partition_scatter(other, flights(10))
+  expect_error(partition_collect(p), "`p` is on was stopped", class = "muster_error_input")
+  expect_output(print(p), "gone: its cluster was stopped")
+})
+
+test_cluster("A copy of a handle says that it is one, and the first can be used on", {
+  cl <- cluster_start(1)
+  defer(function() cluster_stop(cl))
+  p <- partition_scatter(cl, flights(10))
+  copy <- unserialize(serialize(p, NULL))
+  expect_error(partition_collect(copy), "`p` in another process", class = "muster_error_input")
+  expect_output(print(copy), "10 rows, .*; in another process than this one")
+  look <- function(p) {
+    list(print = format(p), collect = tryCatch(partition_collect(p), error = conditionMessage))
+  }
+  child <- parallel::mccollect(parallel::mcparallel(look(p)))[[1L]]
+  worker <- clusterCall(cl, function(look, p) {
+    environment(look) <- asNamespace("muster")
+    look(p)
+  }, look, p)[[1L]]
+  for (told in list(child, worker)) {
+    expect_match(told$print, "in another process")
+    expect_match(told$collect, "`p` in another process")
+  }
+  expect_identical(partition_collect(p), flights(10))
+  expect_identical(as.data.frame(p), flights(10))
 })
 
 test_cluster("A cluster that has grown uses its new workers, and a part of one only those", {
