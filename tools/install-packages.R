@@ -7,12 +7,13 @@ asked <- strsplit(commandArgs(trailingOnly = TRUE), ">=", fixed = TRUE)
 least <- vapply(asked, function(one) if (length(one) == 2L) one[2L] else "0", "")
 names(least) <- vapply(asked, `[`, "", 1L)
 
-# Looked up without loading: a loaded one can't be replaced. What doesn't load
-# isn't there, though.
+# Versions are those of the libraries, not of what another package has loaded.
 here <- function(packages) {
   vapply(packages, function(package) {
-    description <- suppressWarnings(utils::packageDescription(package, fields = "Version"))
-    !is.na(description) && package_version(description) >= least[[package]] &&
+    version <- suppressWarnings(
+      utils::packageDescription(package, .libPaths(), fields = "Version")
+    )
+    !is.na(version) && package_version(version) >= least[[package]] &&
       requireNamespace(package, quietly = TRUE)
   }, NA)
 }
