@@ -60,7 +60,8 @@ piece_error <- function(code) {
     ),
     error = function(e) {
       list(
-        message = message_of(e), call = call_text(conditionCall(e)), stack = stack, condition = e
+        message = message_of(e), call = call_text(conditionCall(e)), stack = stack,
+        condition = light_condition(e)
       )
     }
   )

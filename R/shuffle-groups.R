@@ -7,8 +7,7 @@ apply_groups <- function(x, by, fun, args) {
   }
   groups <- key_groups(x, by)
   sorted <- .Call(ffi_rows_sort, groups$group, length(groups$first))
-  call_fun <- function(group) do.call(fun, c(list(group), args), quote = TRUE)
-  if (!length(args)) call_fun <- fun
+  call_fun <- if (length(args)) function(group) call_user(fun, group, args) else fun
   results <- bind_results(lapply(split_rows(x, sorted), call_fun), by)
   # Nothing at all tells no columns.
   if (!length(results$values)) {

@@ -106,8 +106,8 @@ part_call <- function(step, data) {
   }
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
   value <- switch(step$how,
-    part = do.call(fun, c(list(data), job$args), quote = TRUE),
-    read = do.call(fun, c(list(step$file), job$args), quote = TRUE),
+    part = call_user(fun, data, job$args),
+    read = call_user(fun, step$file, job$args),
     groups = apply_groups(
       data, step$by, if (step$which == 2L) job$args$combine else fun, job$args$more
     ),
@@ -118,6 +118,15 @@ part_call <- function(step, data) {
     part_error(paste0("`", step$name, "` must give a data frame, not ", describe(value), "."))
   }
   plain_frame(value)
+}
+
+# The call has names in it, not values as with do.call() alone: this is what the user sees of it,
+# and what conditions carry.
+call_user <- function(fun, part, args) {
+  if (!length(args)) {
+    return(fun(part))
+  }
+  do.call(function(...) fun(part, ...), args, quote = TRUE)
 }
 
 # ---- Blocks
@@ -195,7 +204,7 @@ part_missing <- function(sources) {
 # All that a function gives for some elements: list(key, value), or a data frame with these.
 map_elements_of <- function(elements, fun, args) {
   frames <- lapply(seq_along(elements), function(i) {
-    key_values(do.call(fun, c(list(elements[[i]]), args$more), quote = TRUE))
+    key_values(call_user(fun, elements[[i]], args$more))
   })
   bind_frames(frames)
 }

@@ -154,12 +154,12 @@ worker_serve <- function() {
 # These handlers are outside of all that the call sets up, so they only see what
 # nobody else has taken.
 note_warning <- function(condition) {
-  if (.Call(ffi_worker_condition, condition)) {
+  if (.Call(ffi_worker_condition, light_condition(condition))) {
     tryInvokeRestart("muffleWarning")
   }
 }
 note_message <- function(condition) {
-  if (.Call(ffi_worker_condition, condition)) {
+  if (.Call(ffi_worker_condition, light_condition(condition))) {
     tryInvokeRestart("muffleMessage")
   }
 }
@@ -171,7 +171,7 @@ note_stack <- function(condition) {
 # signalling below it.
 stack_text <- function(calls) {
   text <- vapply(calls, function(call) deparse(call, width.cutoff = 60L, nlines = 1L)[1L], "")
-  first <- max(0L, grep("ffi_worker_serve|^fun\\(x\\[\\[i\\]\\]", text))
+  first <- max(0L, grep("ffi_worker_serve|^fun\\((x\\[\\[i\\]\\]|part)", text))
   last <- grep("^(\\.handleSimpleError|h\\(simpleError|\\(function \\(condition\\))", text)
   end <- if (length(last)) min(last) - 1L else length(text)
   utils::tail(text[seq_len(end)][-seq_len(first)], 50L)
@@ -215,6 +215,7 @@ begin_tracking <- function() {
 answer_condition <- function(condition) {
   text <- if (inherits(condition, "interrupt")) "interrupted" else message_of(condition)
   value <- if (.Call(ffi_worker_is_task)) {
+    condition <- light_condition(condition)
     list(
       message = text, call = call_text(conditionCall(condition)), stack = the$stack,
       condition = if (utils::object.size(condition) < 1e5) condition
@@ -226,6 +227,36 @@ answer_condition <- function(condition) {
     ))
   }
   .Call(ffi_worker_answer_error, value)
+}
+
+# A call that do.call() made has the function and the values themselves in it, and a condition
+# would take them along to the session. What is no code is named by its class instead.
+light_condition <- function(condition) {
+  if (is.list(condition) && is.call(condition$call)) condition$call <- light_call(condition$call)
+  condition
+}
+
+light_call <- function(call) {
+  # The text of the whole file that it stands in, where R keeps that.
+  for (name in c("srcref", "srcfile", "wholeSrcref")) attr(call, name) <- NULL
+  if (identical(call[[1L]], as.name("function"))) {
+    return(call[1:3])
+  }
+  if (is.function(call[[1L]])) call[[1L]] <- quote(fun)
+  for (i in seq_along(call)) {
+    if (is.symbol(call[[i]])) next # or a missing argument, which can't be a variable's value
+    part <- call[[i]]
+    if (is.call(part)) {
+      call[[i]] <- light_call(part)
+    } else if (!is_short(part)) {
+      call[[i]] <- as.name(paste0("<", class(part)[1L], ">"))
+    }
+  }
+  call
+}
+
+is_short <- function(x) {
+  is.null(x) || (is.atomic(x) && length(x) == 1L && utils::object.size(x) < 1000)
 }
 
 call_text <- function(call) {

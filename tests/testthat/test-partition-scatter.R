@@ -90,6 +90,38 @@ test_cluster("Data that stays on two workers", {
     expect_identical(partition_collect(p), flights())
   })
 
+  test_that("What a function signals has names in its call, and no rows", {
+    p <- partition_scatter(cl, data.frame(x = sqrt(1:1e5)), parts = 2)
+    signalled <- list()
+    note <- function(condition) {
+      signalled[[length(signalled) + 1L]] <<- condition
+      tryInvokeRestart("muffleWarning")
+      tryInvokeRestart("muffleMessage")
+    }
+    withCallingHandlers(warning = note, message = note, {
+      partition_map(p, function(d) {
+        warning("careful")
+        d
+      })
+      partition_map(p, function(d, more) {
+        message("so")
+        d
+      }, more = sqrt(1:1e5))
+    })
+    expect_identical(lapply(signalled, conditionCall), rep(
+      list(quote(fun(part)), quote(message("so"))),
+      each = 2L
+    ))
+    expect_lt(length(serialize(signalled, NULL)), 5000)
+    error <- expect_error(partition_map(p, function(d) stop("no")), class = "muster_error_remote")
+    expect_identical(error$remote_call, "fun(part)")
+    expect_lt(length(serialize(error$condition, NULL)), 5000)
+    error <- expect_error(partition_map(p, function(d) do.call(`+`, list(d, "a"))),
+      class = "muster_error_remote"
+    )
+    expect_lt(length(serialize(error$condition, NULL)), 5000)
+  })
+
   test_that("F1 Lost parts are made again, no others, and the result is the same", {
     skip_without_proc()
     p <- partition_scatter(cl, flights(), parts = 8)

@@ -82,6 +82,10 @@ test_cluster("warnings and messages of a task are signalled with its value", {
     5
   })
   expect_warning(expect_message(expect_identical(task_value(task), 5), "by the way"), "careful")
+  # Large values of the call stay where they are.
+  large <- task_submit(cl, function(x, y) warning("about ", y), sqrt(1:1e5), 1)
+  condition <- tryCatch(task_value(large), warning = identity)
+  expect_identical(conditionCall(condition), quote(fun(`<numeric>`, 1)))
   # Those that the task handles itself stay there.
   task <- task_submit(cl, function() {
     tryCatch(warning("seen"), warning = function(w) "handled")
