@@ -304,23 +304,21 @@ new_nodes <- function(pointers, pointer, id, start, from = 1L) {
       ),
       parent = emptyenv()
     )
-    # C code keeps in `frames` who is owed an answer, see src/ffi/node.c.
-    node <- structure(node, class = "muster_node", peer = pointers[[i]], frames = list(NULL))
-    makeActiveBinding("pid", pid_of(pointers[[i]]), node)
+    # C code notes there what changes, see src/ffi/node.c.
+    notes <- .Call(ffi_node_notes, pointers[[i]])
+    node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
+    makeActiveBinding("pid", pid_of(pointers[[i]], notes), node)
     node
   })
 }
 
-# The last one that was known, once the cluster is stopped.
-pid_of <- function(peer) {
-  peer <- structure(list(), peer = peer)
-  last <- .Call(ffi_node_pid, peer)
+# The last one that was known, once the cluster is stopped; in a copy the one that was first.
+pid_of <- function(peer, notes) {
+  node <- structure(list(), peer = peer, notes = notes)
+  first <- .Call(ffi_node_pid, node)
   function() {
-    now <- .Call(ffi_node_pid, peer)
-    if (!is.na(now)) {
-      last <<- now
-    }
-    last
+    now <- .Call(ffi_node_pid, node)
+    if (is.na(now)) first else now
   }
 }
 

@@ -13,7 +13,8 @@ isNodeAlive.muster_stock_node <- function(x, timeout = 1, ...) {
   if (x$options$local && !process_runs(x$pid)) {
     return(FALSE)
   }
-  if (x$owed > x$skip) {
+  notes <- stock_notes(x)
+  if (notes$owed > notes$skip) {
     return(if (x$options$local) TRUE else NA)
   }
   stock_asked(x, timeout)
@@ -25,6 +26,7 @@ stock_asked <- function(node, timeout) {
   if (!is.null(stock_send(node, exec_message(Sys.getpid, list()), globalenv()))) {
     return(FALSE)
   }
+  notes <- stock_notes(node)
   end <- proc.time()[["elapsed"]] + timeout
   repeat {
     state <- .Call(ffi_stock_poll, NULL, list(node$link), list(node$process), 0.05)$links
@@ -33,13 +35,13 @@ stock_asked <- function(node, timeout) {
     }
     if (state == 1L) {
       stock_take(node)
-      if (node$skip == 0L) {
+      if (notes$skip == 0L) {
         return(TRUE)
       }
-      node$skip <- node$skip - 1L
+      notes$skip <- notes$skip - 1L
     }
     if (proc.time()[["elapsed"]] > end) {
-      node$skip <- node$owed
+      notes$skip <- notes$owed
       return(FALSE)
     }
   }

@@ -1,20 +1,30 @@
 # Nodes whose workers are R's own: parallel's contract over links of ours.
 #
 # A node's worker answers in order. A verb that was left by an interrupt or an error is owed
-# answers that nobody wants any more: `owed` counts what is to come, `skip` what of it is to
-# be dropped, `frame` is the verb that sent it.
+# answers that nobody wants any more: in the node's notes `owed` counts what is to come, `skip`
+# what of it is to be dropped, `frame` is the verb that sent it.
 
 stock_node <- function(worker, auto_stop = TRUE) {
   o <- worker$o
   node <- list2env(list(
     link = worker$link, process = worker$process, host = o$host, rank = o$rank,
-    start = "stock", pid = worker$pid, options = o, owner = Sys.getpid(), owed = 0L, skip = 0L,
-    frame = NULL, session_info = NULL, stopped = FALSE
+    start = "stock", pid = worker$pid, options = o, owner = Sys.getpid(),
+    notes = .Call(ffi_hide, worker$link, new_notes()), session_info = NULL, stopped = FALSE
   ), parent = emptyenv())
   if (!auto_stop) {
     the$kept <- c(the$kept, worker$link)
   }
   structure(node, class = "muster_stock_node")
+}
+
+new_notes <- function() {
+  list2env(list(owed = 0L, skip = 0L, frame = NULL), parent = emptyenv())
+}
+
+# A copy has none, and can't be used.
+stock_notes <- function(node) {
+  notes <- .Call(ffi_hidden, node$notes)
+  if (is.null(notes)) new_notes() else notes
 }
 
 # Asks all workers at once what they are.
@@ -29,13 +39,14 @@ stock_ask <- function(nodes, options) {
 }
 
 stock_send <- function(node, data, frame) {
-  if (node$owed > 0L && !identical(node$frame, frame) && !identical(node$frame, globalenv())) {
-    node$skip <- node$owed
+  notes <- stock_notes(node)
+  if (notes$owed > 0L && !identical(notes$frame, frame) && !identical(notes$frame, globalenv())) {
+    notes$skip <- notes$owed
   }
   outcome <- .Call(ffi_stock_send, node$link, data, node$options$xdr, node$process)
   if (is.null(outcome) && identical(data$type, "EXEC")) {
-    node$owed <- node$owed + 1L
-    node$frame <- frame
+    notes$owed <- notes$owed + 1L
+    notes$frame <- frame
   }
   outcome
 }
@@ -44,7 +55,8 @@ stock_send <- function(node, data, frame) {
 stock_take <- function(node) {
   taken <- .Call(ffi_stock_receive, node$link, node$process)
   if (is.list(taken)) {
-    node$owed <- max(0L, node$owed - 1L)
+    notes <- stock_notes(node)
+    notes$owed <- max(0L, notes$owed - 1L)
   }
   taken
 }
@@ -67,16 +79,17 @@ verb_frame <- function(frame) {
 
 #' @exportS3Method parallel::recvData
 recvData.muster_stock_node <- function(node) {
+  notes <- stock_notes(node)
   repeat {
     taken <- stock_take(node)
     if (!is.list(taken)) {
       abort_stock(node, taken, verb_call())
     }
-    if (node$skip == 0L) {
-      if (node$owed == 0L) node$frame <- NULL
+    if (notes$skip == 0L) {
+      if (notes$owed == 0L) notes$frame <- NULL
       return(taken[[1L]])
     }
-    node$skip <- node$skip - 1L
+    notes$skip <- notes$skip - 1L
   }
 }
 
@@ -95,12 +108,13 @@ one_of_stock <- function(cl, at, slice_s) {
   )$links
   for (k in which(states != 0L)) {
     node <- nodes[[k]]
-    if (node$owed == 0L) {
+    notes <- stock_notes(node)
+    if (notes$owed == 0L) {
       next
     }
-    if (states[k] == 1L && node$skip > 0L) {
+    if (states[k] == 1L && notes$skip > 0L) {
       stock_take(node)
-      node$skip <- node$skip - 1L
+      notes$skip <- notes$skip - 1L
     } else {
       return(list(node = at[k], value = recvData.muster_stock_node(node)))
     }

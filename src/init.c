@@ -1,11 +1,11 @@
 // Registration, and what loading does: nothing starts here.
 #include "base/mst_assert.h"
-#include "ffi/doctor.h"
 #include "ffi/discover.h"
+#include "ffi/doctor.h"
 #include "ffi/ffi.h"
+#include "ffi/shuffle.h"
 #include "ffi/socket.h"
 #include "ffi/stock.h"
-#include "ffi/shuffle.h"
 
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
@@ -28,6 +28,7 @@
   EACH(ffi_cluster_logs, 1)                                                    \
   EACH(ffi_events, 0)                                                          \
   EACH(ffi_round, 0)                                                           \
+  EACH(ffi_node_notes, 1)                                                      \
   EACH(ffi_node_pid, 1)                                                        \
   EACH(ffi_node_heals, 1)                                                      \
   EACH(ffi_node_look, 1)                                                       \
@@ -125,6 +126,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_disk, 1),
     ENTRY(ffi_features, 0),
     ENTRY(ffi_command_lines, 2),
+    ENTRY(ffi_hide, 2),
+    ENTRY(ffi_hidden, 1),
     ENTRY(ffi_stock_listen, 2),
     ENTRY(ffi_stock_poll, 4),
     ENTRY(ffi_stock_send, 4),

@@ -399,11 +399,15 @@ SEXP ffi_node_status(SEXP node) {
   return describe_peer(peer);
 }
 
+// ffi_node_pid: the last one that was known, once the cluster is stopped; NA in a copy.
 SEXP ffi_node_pid(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
-  return peer == NULL ? Rf_ScalarInteger(NA_INTEGER)
-                      : pid_of(mst_peer_worker(peer));
+  if (peer == NULL) return ffi_noted(node, FFI_NOTE_PID);
+  SEXP pid = PROTECT(pid_of(mst_peer_worker(peer)));
+  ffi_note(node, FFI_NOTE_PID, pid);
+  UNPROTECT(1);
+  return pid;
 }
 
 // ffi_node_kill ends a worker for good and waits until it is gone: TRUE, or FALSE

@@ -48,6 +48,26 @@ SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
 SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
                              size_t skip, struct mst_map *map);
 
+// ---- node.c: what the session notes of a node, and no copy of it has
+
+enum ffi_note {
+  FFI_NOTE_FRAME, // of the verb that is owed an answer, or NULL
+  FFI_NOTE_PID,   // the last one that was known
+  FFI_NOTES
+};
+// ffi_noted gives NULL for a copy, but NA as its pid. Neither allocates anything else.
+void ffi_note(SEXP node, enum ffi_note which, SEXP value);
+SEXP ffi_noted(SEXP node, enum ffi_note which);
+
+// ---- values.c: what isn't serialized
+
+// ffi_hide gives a reference to value that lives as long as key, a pointer or an environment,
+// and is written as nothing when it is serialized. What changes of a node is behind one: some
+// packages know a cluster by a digest of it (future 1.31), and what a verb's frame holds has
+// no business in a message that the cluster is in. ffi_hidden gives value, or NULL for a copy.
+SEXP ffi_hide(SEXP key, SEXP value);
+SEXP ffi_hidden(SEXP ref);
+
 // ---- plain.c: the short form of small messages
 
 // ffi_serialize_message appends a list, the content of a message, to a blob: in the short
@@ -249,6 +269,7 @@ SEXP ffi_round(void);
 SEXP ffi_process_stat(SEXP pid);
 SEXP ffi_cluster_stop(SEXP cluster, SEXP ranks);
 SEXP ffi_cluster_status(SEXP cluster);
+SEXP ffi_node_notes(SEXP pointer);
 SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame);
 SEXP ffi_node_receive(SEXP node);
 SEXP ffi_nodes_receive_one(SEXP nodes);

@@ -69,17 +69,41 @@ static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload, int tag,
   return rc == 0 ? R_NilValue : outcome_of(rc);
 }
 
+// ---- notes of a node
+
+// What changes of a node is hidden from whoever serializes it.
+SEXP ffi_node_notes(SEXP pointer) {
+  SEXP notes = PROTECT(Rf_allocVector(VECSXP, FFI_NOTES));
+  SET_VECTOR_ELT(notes, FFI_NOTE_PID, Rf_ScalarInteger(NA_INTEGER));
+  SEXP ref = ffi_hide(pointer, notes);
+  UNPROTECT(1);
+  return ref;
+}
+
+// notes_of gives a list, or NULL for a copy.
+static SEXP notes_of(SEXP node) {
+  static SEXP name;
+  return ffi_hidden(Rf_getAttrib(node, ffi_symbol(&name, "notes")));
+}
+
+void ffi_note(SEXP node, enum ffi_note which, SEXP value) {
+  SEXP notes = notes_of(node);
+  if (notes != R_NilValue) SET_VECTOR_ELT(notes, which, value);
+}
+
+SEXP ffi_noted(SEXP node, enum ffi_note which) {
+  SEXP notes = notes_of(node);
+  if (notes != R_NilValue) return VECTOR_ELT(notes, which);
+  return which == FFI_NOTE_PID ? Rf_ScalarInteger(NA_INTEGER) : R_NilValue;
+}
+
 // ---- whose answers
 
-// The frame of the verb that sent what a node owes is kept in the node's pointer's
-// list as long as the node owes something. parallel's verbs never send to a node that
-// owes them an answer: one that does was left, by an error or an interrupt, before
-// it took its answers, and the next verb must not get them. What the user sends
-// from the top level stays first in, first out.
-static SEXP frames_of(SEXP node) {
-  static SEXP name;
-  return Rf_getAttrib(node, ffi_symbol(&name, "frames"));
-}
+// The frame of the verb that sent what a node owes is kept in the node's notes as long as
+// the node owes something. parallel's verbs never send to a node that owes them an answer:
+// one that does was left, by an error or an interrupt, before it took its answers, and the
+// next verb must not get them. What the user sends from the top level stays first in,
+// first out.
 
 // verb_of gives the frame of the verb: the load-balanced verbs send from a closure
 // that they make, and then it is the frame around.
@@ -156,15 +180,13 @@ SEXP ffi_round(void) {
 
 static void note_frame(SEXP node, struct mst_peer *peer, SEXP frame) {
   frame = verb_of(frame);
-  SEXP frames = frames_of(node);
-  if (TYPEOF(frames) != VECSXP || Rf_xlength(frames) != 1) return;
   if (mst_peer_unread(peer) > 0) {
-    SEXP before = VECTOR_ELT(frames, 0);
+    SEXP before = ffi_noted(node, FFI_NOTE_FRAME);
     if (before == R_GlobalEnv || before == frame) return;
     mst_peer_forget(peer);
   }
   peer->verb = frame;
-  SET_VECTOR_ELT(frames, 0, frame);
+  ffi_note(node, FFI_NOTE_FRAME, frame);
 }
 
 // unseen_of: whether a call may change what no worker sees, so that it's kept in the
@@ -182,9 +204,8 @@ static enum mst_unseen unseen_of(SEXP fun) {
 }
 
 static void drop_frame(SEXP node, const struct mst_peer *peer) {
-  SEXP frames = frames_of(node);
-  if (mst_peer_unread(peer) > 0 || TYPEOF(frames) != VECSXP) return;
-  SET_VECTOR_ELT(frames, 0, R_NilValue);
+  if (mst_peer_unread(peer) > 0) return;
+  ffi_note(node, FFI_NOTE_FRAME, R_NilValue);
 }
 
 // tag_number gives the number by which the load-balanced verbs know their calls, 0

@@ -166,3 +166,11 @@ SEXP ffi_pack(SEXP list) {
   UNPROTECT(1);
   return packed;
 }
+
+SEXP ffi_hide(SEXP key, SEXP value) {
+  return R_MakeWeakRef(key, value, R_NilValue, FALSE);
+}
+
+SEXP ffi_hidden(SEXP ref) {
+  return TYPEOF(ref) == WEAKREFSXP ? R_WeakRefValue(ref) : R_NilValue;
+}

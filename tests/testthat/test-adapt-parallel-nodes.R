@@ -14,6 +14,35 @@ test_cluster("two calls sent to one node before any is read are answered in thei
   }
 })
 
+test_cluster("a cluster is written in the same bytes whatever it is doing", {
+  # future 1.31 knows a cluster by its digest.
+  local_settings(muster.quiet = TRUE)
+  stock <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
+  defer(function() stopCluster(stock))
+  for (cl in list(local_cluster(1), stock)) {
+    bytes <- serialize(cl, NULL)
+    verb <- function(data) {
+      send(cl[[1L]], identity, list(1))
+      expect_identical(serialize(cl, NULL), bytes)
+    }
+    verb(sqrt(1:1e5))
+    expect_identical(serialize(cl, NULL), bytes)
+    expect_identical(receive(cl[[1L]]), 1)
+    expect_identical(clusterCall(cl, function(cl) length(serialize(cl, NULL)), cl)[[1L]] < 1e4, TRUE)
+    expect_identical(serialize(cl, NULL), bytes)
+    if (!inherits(cl[[1L]], "muster_node")) next # which heals
+    pid <- cl[[1L]]$pid
+    tools::pskill(pid, 9L)
+    expect_true(clusterCall(cl, Sys.getpid)[[1L]] != pid)
+    expect_true(cl[[1L]]$pid != pid)
+    expect_identical(serialize(cl, NULL), bytes)
+    last <- cl[[1L]]$pid
+    expect_identical(unserialize(bytes)[[1L]]$pid, pid)
+    cluster_stop(cl)
+    expect_identical(cl[[1L]]$pid, last)
+  }
+})
+
 test_cluster("many calls can wait at both nodes, large ones among them, and none is lost", {
   cl <- local_cluster()
   sizes <- c(0, 1, 1e5, 10, 3e5, 1, 1e4, 0, 2e5, 7)
