@@ -308,8 +308,19 @@ new_nodes <- function(pointers, pointer, id, start, from = 1L) {
     notes <- .Call(ffi_node_notes, pointers[[i]])
     node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
     makeActiveBinding("pid", pid_of(pointers[[i]], notes), node)
+    makeActiveBinding("con", con_of(node), node)
     node
   })
+}
+
+# NULL in a copy.
+con_of <- function(node) {
+  force(node) # a promise is written in other bytes before and after
+  function() {
+    if (.Call(ffi_node_outcome, node) != outcome_foreign) {
+      node_con(.Call(ffi_nodes_wait, list(node), 0))
+    }
+  }
 }
 
 # The last one that was known, once the cluster is stopped; in a copy the one that was first.

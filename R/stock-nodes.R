@@ -14,7 +14,28 @@ stock_node <- function(worker, auto_stop = TRUE) {
   if (!auto_stop) {
     the$kept <- c(the$kept, worker$link)
   }
+  makeActiveBinding("con", stock_con_of(node), node)
   structure(node, class = "muster_stock_node")
+}
+
+stock_con_of <- function(node) {
+  force(node)
+  function() {
+    if (identical(node$owner, Sys.getpid())) node_con(stock_has_answer(node))
+  }
+}
+
+# Whether the oldest answer that somebody wants is there, or can't come.
+stock_has_answer <- function(node) {
+  notes <- stock_notes(node)
+  repeat {
+    state <- .Call(ffi_stock_poll, NULL, list(node$link), list(node$process), 0)$links
+    if (state != 1L || notes$skip == 0L) {
+      return(state != 0L)
+    }
+    stock_take(node)
+    notes$skip <- notes$skip - 1L
+  }
 }
 
 new_notes <- function() {

@@ -10,6 +10,7 @@ the$jobs <- list() # of a worker: what the session sent once, by number
 the$parts <- list() # of a worker: parts of data, by stage and task
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$plans <- list() # of clusters whose workers come from a fork server, by id
+the$signals <- NULL # connections of this session with itself, see node_con()
 the$default <- FALSE # does makeCluster() start muster?
 the$pid <- 0L # the process that loaded muster
 the$unloaded <- FALSE
@@ -47,6 +48,7 @@ is_dev <- function(ns = topenv()) {
 
 end_session <- function() {
   if (!the$worker) {
+    if (the$pid == Sys.getpid()) signals_close()
     .Call(ffi_session_end, 2)
     if (the$pid == Sys.getpid()) {
       unlink(temp_root(), recursive = TRUE)

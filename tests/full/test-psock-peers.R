@@ -187,8 +187,21 @@ test_that("L4: future works on muster's clusters, whichever comes first, and han
         all <- lapply(1:5, function(i) future::future(i * a))
         list(
           values = unlist(future::value(all)), resolved = future::resolved(all[[1]]),
-          error = tryCatch(future::value(future::future(stop("no"))), error = conditionMessage)
+          error = tryCatch(future::value(future::future(stop("no"))), error = conditionMessage),
+          late = late(length(cl))
         )
+      }
+      # As many futures as there are workers, the first of them slow: the next one needn't
+      # wait for it.
+      late <- function(n) {
+        slow <- future::future({
+          Sys.sleep(1)
+          1
+        })
+        if (n == 1L) return(c(future::resolved(slow), future::value(slow) != 1))
+        quick <- lapply(seq_len(n), function(i) future::future(i))
+        done <- future::resolved(slow)
+        c(done, !identical(c(future::value(slow), unlist(future::value(quick))), c(1, seq_len(n))))
       }
       answers <- withCallingHandlers(list(of(own), of(stock), of(c(own, stock))),
         warning = function(w) warned <<- c(warned, conditionMessage(w))
@@ -204,8 +217,11 @@ test_that("L4: future works on muster's clusters, whichever comes first, and han
   for (order in list(c("muster", "future"), c("future", "muster"))) {
     told <- run_session(code(order))$told
     for (answer in told$answers) {
-      expect_identical(answer, list(values = 1:5 * 2, resolved = TRUE, error = "no"))
+      expect_identical(answer, list(
+        values = 1:5 * 2, resolved = TRUE, error = "no", late = c(FALSE, FALSE)
+      ))
     }
+    expect_identical(told$warned, character())
     expect_identical(told$nice, tools::psnice() + 10L)
   }
 })

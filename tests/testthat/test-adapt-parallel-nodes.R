@@ -44,6 +44,38 @@ test_cluster("a cluster is written in the same bytes whatever it is doing", {
   }
 })
 
+test_cluster("a node's connection is readable when its answer is there, as future asks", {
+  before <- nrow(showConnections())
+  readable <- function(node) socketSelect(list(node$con), FALSE, 0)
+  stock <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
+  ours <- local_cluster()
+  for (cl in list(ours, stock)) {
+    node <- cl[[1L]]
+    expect_false(readable(node))
+    send(node, function() Sys.sleep(0.3), list())
+    send(node, Sys.getpid, list())
+    took <- system.time(expect_false(readable(node)))[["elapsed"]]
+    expect_lt(took, 0.25)
+    expect_true(wait_until(readable(node)))
+    expect_null(receive(node))
+    expect_true(wait_until(readable(node)))
+    expect_identical(receive(node), node$pid)
+    expect_false(readable(node))
+  }
+  # What the user closes is opened again, and workers have none.
+  expect_identical(nrow(showConnections()), before + 2L)
+  close(ours[[1L]]$con)
+  expect_false(readable(ours[[1L]]))
+  send(ours[[1L]], identity, list(1))
+  expect_false(readable(ours[[2L]]))
+  expect_true(wait_until(readable(ours[[1L]])))
+  receive(ours[[1L]])
+  expect_identical(clusterCall(ours[1], function(cl) cl[[1L]]$con, ours), list(NULL))
+  stopCluster(stock)
+  cluster_stop(ours)
+  expect_identical(nrow(showConnections()), before)
+})
+
 test_cluster("many calls can wait at both nodes, large ones among them, and none is lost", {
   cl <- local_cluster()
   sizes <- c(0, 1, 1e5, 10, 3e5, 1, 1e4, 0, 2e5, 7)

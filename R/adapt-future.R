@@ -1,0 +1,58 @@
+# future's contract: its resolved() asks a node's connection, by socketSelect(), whether the
+# answer is there. Without one it waits for the answer, and warns.
+
+# muster's nodes have no connection of R's. When one is asked for, it is known whether the answer
+# is there, and `con` is one of two connections that the session has with itself: one where
+# something can always be read, and one where nothing ever comes.
+node_con <- function(is_ready) {
+  which <- if (is_ready) "ready" else "waiting"
+  if (!signals_work()) {
+    signals_close()
+    the$signals <- signals_open()
+  }
+  the$signals[[which]]
+}
+
+# FALSE also after closeAllConnections().
+signals_work <- function() {
+  !is.null(the$signals) && tryCatch(signals_differ(the$signals), error = function(e) FALSE)
+}
+
+signals_differ <- function(signals) {
+  identical(socketSelect(signals[c("ready", "waiting")], FALSE, 0), c(TRUE, FALSE))
+}
+
+# list(ready, waiting, ends), or NULL if R has no connection left, say: then nodes have none.
+signals_open <- function() {
+  signals <- list()
+  done <- FALSE
+  on.exit(if (!done) signals_shut(signals))
+  tryCatch(
+    {
+      listener <- socket_listen(0L, "127.0.0.1")
+      on.exit(socket_close(listener), add = TRUE)
+      for (which in c("ready", "waiting")) {
+        signals[[which]] <- socketConnection("127.0.0.1", listener$port,
+          open = "a+b", blocking = FALSE
+        )
+        signals$ends[[which]] <- socket_accept(listener, 1)
+      }
+      socket_send(signals$ends$ready, raw(1), "raw", 1)
+      done <- socketSelect(signals["ready"], FALSE, 1) && signals_differ(signals)
+    },
+    error = function(e) NULL
+  )
+  if (done) signals
+}
+
+signals_close <- function() {
+  signals_shut(the$signals)
+  the$signals <- NULL
+}
+
+# Some may be closed already: by closeAllConnections(), or as the session ends.
+signals_shut <- function(signals) {
+  shut <- function(one, how) tryCatch(how(one), error = function(e) NULL)
+  for (con in signals[names(signals) != "ends"]) shut(con, close)
+  for (end in signals$ends) shut(end, socket_close)
+}
