@@ -195,7 +195,7 @@ test_that("L4: future works on muster's clusters, whichever comes first, and han
       # wait for it.
       late <- function(n) {
         slow <- future::future({
-          Sys.sleep(1)
+          Sys.sleep(1) # tidy: a slow task
           1
         })
         if (n == 1L) return(c(future::resolved(slow), future::value(slow) != 1))
