@@ -19,14 +19,14 @@ set -u
 all="tidy build c tsan sim fuzz testthat full netns faults soak notroot asan rcheck demo"
 # Those of the second lane make packages and libraries of their own; the demo installs anew
 # what the first lane uses, so it comes when both have ended.
-second="asan faults notroot rcheck soak netns"
+second="asan faults notroot rcheck tsan soak netns"
 last=
 lane=
 if [ $# -gt 0 ]; then
   second=
   [ "$1" != --second ] || { lane=second- && shift; }
 elif [ "${LANES:-2}" = 2 ]; then
-  set -- tidy build c tsan sim fuzz testthat full
+  set -- tidy build c sim fuzz testthat full
   last=demo
 else
   second=
