@@ -54,6 +54,15 @@ static inline int listen_there(unsigned handler, int backlog) {
   return fd;
 }
 
+// begin_listeners begins with short time limits and so many listeners of the other worker.
+static inline void begin_listeners(int *fds, unsigned count, int backlog) {
+  make_folder();
+  begin();
+  quick(1, 5000);
+  for (unsigned i = 0; i < count; i++)
+    fds[i] = listen_there(i, backlog);
+}
+
 static inline void know(uint32_t handlers) {
   struct mst_door door = {
       .worker = OTHER, .epoch = 2, .handlers = handlers, .folder = folder};

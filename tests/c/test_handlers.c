@@ -8,11 +8,7 @@ TEST("F3 A reader dials the listener of its number, says MEET, and asks when "
      "it has heard MET") {
   struct mst_chan far;
   int fds[2];
-  make_folder();
-  begin();
-  quick(1, 5000);
-  for (unsigned i = 0; i < 2; i++)
-    fds[i] = listen_there(i, MST_BACKLOG_MOST);
+  begin_listeners(fds, 2, MST_BACKLOG_MOST);
   know(2);
   ask(2, OTHER, 2);
   accept_one(fds[ME % 2], &far);
@@ -41,11 +37,7 @@ TEST("F3 A reader that finds a queue full goes to the next listener") {
   struct mst_addr addr;
   int fds[3], crowd[8];
   size_t n = 0;
-  make_folder();
-  begin();
-  quick(1, 5000);
-  for (unsigned i = 0; i < 3; i++)
-    fds[i] = listen_there(i, 1);
+  begin_listeners(fds, 3, 1);
   addr = address(folder, ME % 3);
   while (n < 8 && mst_net_dial(&addr, &crowd[n], NULL) == 0)
     n++;
@@ -101,11 +93,7 @@ TEST("F3 While all queues are full a reader tries again, until one has room") {
 TEST("F3 A listener that says nothing is left for the next one") {
   struct mst_chan first, far;
   int fds[2];
-  make_folder();
-  begin();
-  quick(1, 5000);
-  for (unsigned i = 0; i < 2; i++)
-    fds[i] = listen_there(i, MST_BACKLOG_MOST);
+  begin_listeners(fds, 2, MST_BACKLOG_MOST);
   know(2);
   ask(1, OTHER, 2);
   accept_one(fds[ME % 2], &first);
