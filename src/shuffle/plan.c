@@ -167,7 +167,10 @@ static void lose_worker(struct mst_plan *plan, uint32_t worker) {
 void mst_plan_up(struct mst_plan *plan, uint32_t worker, uint32_t epoch) {
   MST_ASSERT(worker < plan->worker_count);
   struct mst_plan_worker *at = &plan->workers[worker];
-  if (at->epoch != epoch) lose_worker(plan, worker);
+  if (at->epoch != epoch) {
+    lose_worker(plan, worker);
+    at->doubt = 0;
+  }
   at->epoch = epoch;
   at->up = 1;
   at->gone = 0;
@@ -203,6 +206,7 @@ int mst_plan_done(struct mst_plan *plan, uint32_t stage, uint32_t index,
   task->epoch = copy->epoch;
   task->attempt = attempt;
   task->took_ns = now_ns > copy->since_ns ? now_ns - copy->since_ns : 1;
+  plan->workers[copy->worker].doubt = 0;
   plan->stages[stage].done++;
   plan->committed++;
   for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
@@ -237,6 +241,62 @@ void mst_plan_missed(struct mst_plan *plan, uint32_t stage, uint32_t index,
   }
   plan->missed++;
   if (copy != NULL) end_copy(plan, task, copy);
+}
+
+// ---- tasks that are late
+
+// median_ns of what the stage's tasks that are done took, found by halving: no memory.
+static int64_t median_ns(const struct mst_plan_stage *stage) {
+  int64_t low = 0, high = INT64_MAX / 4;
+  while (low < high) {
+    const int64_t middle = low + (high - low) / 2;
+    uint32_t below = 0;
+    for (uint32_t t = 0; t < stage->count; t++) {
+      const struct mst_plan_task *task = &stage->tasks[t];
+      below += task->state == MST_PLAN_DONE && task->took_ns <= middle;
+    }
+    if (2 * below >= stage->done) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  return low;
+}
+
+static int64_t youngest_ns(const struct mst_plan_task *task) {
+  int64_t since_ns = INT64_MIN;
+  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
+    const struct mst_plan_copy *copy = &task->copies[k];
+    if (copy->attempt != 0 && copy->since_ns > since_ns) {
+      since_ns = copy->since_ns;
+    }
+  }
+  return since_ns;
+}
+
+// late_ns gives how long a task of a stage may run before it is late, INT64_MAX while
+// nothing is known of the stage.
+static int64_t late_ns(const struct mst_plan_stage *stage) {
+  if (stage->done == 0) return INT64_MAX;
+  const int64_t limit_ns = 2 * median_ns(stage);
+  return limit_ns < MST_PLAN_LATE_NS ? MST_PLAN_LATE_NS : limit_ns;
+}
+
+// may_copy tells whether so much of a stage is done that late tasks get copies.
+static int may_copy(const struct mst_plan_stage *stage) {
+  return stage->speculate && stage->done < stage->count &&
+         (uint64_t)4 * stage->done >= (uint64_t)3 * stage->count;
+}
+
+// wants_copy tells whether a task is late and another copy of it may run.
+static int wants_copy(const struct mst_plan_stage *stage,
+                      const struct mst_plan_task *task, int64_t limit_ns,
+                      int64_t now_ns) {
+  const uint32_t copies = copies_of(task);
+  return task->state == MST_PLAN_IDLE && copies > 0 &&
+         copies < MST_PLAN_COPIES && now_ns - youngest_ns(task) >= limit_ns &&
+         may_copy(stage);
 }
 
 // ---- what is needed
@@ -288,16 +348,19 @@ static void need_inputs(struct mst_plan *plan, uint32_t stage, uint32_t task) {
   }
 }
 
-static void find_needed(struct mst_plan *plan) {
+static void find_needed(struct mst_plan *plan, int64_t now_ns) {
   for (uint32_t s = plan->stage_count; s-- > 0;)
     plan->stages[s].needed = plan->stages[s].wanted;
   for (uint32_t s = plan->stage_count; s-- > 0;) {
     const struct mst_plan_stage *stage = &plan->stages[s];
     if (!stage->needed || stage->done == stage->count) continue;
+    const int64_t limit_ns = may_copy(stage) ? late_ns(stage) : INT64_MAX;
     for (uint32_t t = 0; t < stage->count; t++) {
-      // One that runs has read its inputs, or will say that it couldn't.
+      // One that runs has read its inputs, or will say that it couldn't; but if its worker
+      // is stopped it says nothing, and what it had read may be lost for its copy.
       const struct mst_plan_task *task = &stage->tasks[t];
-      if (task->state == MST_PLAN_IDLE && copies_of(task) == 0) {
+      const int waits = task->state == MST_PLAN_IDLE && copies_of(task) == 0;
+      if (waits || wants_copy(stage, task, limit_ns, now_ns)) {
         need_inputs(plan, s, t);
       }
     }
@@ -338,11 +401,14 @@ static uint32_t free_worker(const struct mst_plan *plan, uint32_t stage,
                : MST_PLAN_NONE;
   }
   if (!far_ready(plan, stage, task, MST_PLAN_NONE)) return MST_PLAN_NONE;
+  uint32_t found = MST_PLAN_NONE;
   for (uint32_t k = 0; k < plan->worker_count; k++) {
     const uint32_t worker = (task + k) % plan->worker_count;
-    if (can_take(plan, worker)) return worker;
+    if (!can_take(plan, worker)) continue;
+    if (!plan->workers[worker].doubt) return worker;
+    if (found == MST_PLAN_NONE) found = worker;
   }
-  return MST_PLAN_NONE;
+  return found;
 }
 
 static int run(struct mst_plan *plan, uint32_t stage, uint32_t index,
@@ -388,30 +454,11 @@ static int next_run(struct mst_plan *plan, int64_t now_ns,
   return 0;
 }
 
-// ---- tasks that are late
-
-// median_ns of what the stage's tasks that are done took, found by halving: no memory.
-static int64_t median_ns(const struct mst_plan_stage *stage) {
-  int64_t low = 0, high = INT64_MAX / 4;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    uint32_t below = 0;
-    for (uint32_t t = 0; t < stage->count; t++) {
-      const struct mst_plan_task *task = &stage->tasks[t];
-      below += task->state == MST_PLAN_DONE && task->took_ns <= middle;
-    }
-    if (2 * below >= stage->done) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return low;
-}
-
+// other_worker gives one for a task that another has, or works on. MST_PLAN_NONE: there is none.
 static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
                              uint32_t index) {
   const struct mst_plan_task *task = &plan->stages[stage].tasks[index];
+  uint32_t found = MST_PLAN_NONE;
   for (uint32_t k = 0; k < plan->worker_count; k++) {
     const uint32_t worker = (index + k) % plan->worker_count;
     int has_it = 0;
@@ -419,31 +466,14 @@ static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
       has_it |=
           task->copies[c].attempt != 0 && task->copies[c].worker == worker;
     }
-    if (!has_it && can_take(plan, worker) &&
-        far_ready(plan, stage, index, worker)) {
-      return worker;
+    if (has_it || !can_take(plan, worker) ||
+        !far_ready(plan, stage, index, worker)) {
+      continue;
     }
+    if (!plan->workers[worker].doubt) return worker;
+    if (found == MST_PLAN_NONE) found = worker;
   }
-  return MST_PLAN_NONE;
-}
-
-static int64_t youngest_ns(const struct mst_plan_task *task) {
-  int64_t since_ns = INT64_MIN;
-  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
-    const struct mst_plan_copy *copy = &task->copies[k];
-    if (copy->attempt != 0 && copy->since_ns > since_ns) {
-      since_ns = copy->since_ns;
-    }
-  }
-  return since_ns;
-}
-
-// late_ns gives how long a task of a stage may run before it is late, INT64_MAX while
-// nothing is known of the stage.
-static int64_t late_ns(const struct mst_plan_stage *stage) {
-  if (stage->done == 0) return INT64_MAX;
-  const int64_t limit_ns = 2 * median_ns(stage);
-  return limit_ns < MST_PLAN_LATE_NS ? MST_PLAN_LATE_NS : limit_ns;
+  return found;
 }
 
 // is_stuck tells whether what a worker runs is late: then what waits for this worker alone
@@ -518,18 +548,11 @@ static int next_copy(struct mst_plan *plan, int64_t now_ns,
   if (plan->extra >= most || !has_idle(plan)) return 0;
   for (uint32_t s = 0; s < plan->stage_count; s++) {
     const struct mst_plan_stage *stage = &plan->stages[s];
-    if (!stage->needed || !stage->speculate || stage->done == stage->count ||
-        (uint64_t)4 * stage->done < (uint64_t)3 * stage->count) {
-      continue;
-    }
+    if (!stage->needed || !may_copy(stage)) continue;
     const int64_t limit_ns = late_ns(stage);
     for (uint32_t t = 0; t < stage->count; t++) {
       const struct mst_plan_task *task = &stage->tasks[t];
-      const uint32_t copies = copies_of(task);
-      if (task->state != MST_PLAN_IDLE || copies == 0 ||
-          copies == MST_PLAN_COPIES || now_ns - youngest_ns(task) < limit_ns) {
-        continue;
-      }
+      if (!wants_copy(stage, task, limit_ns, now_ns)) continue;
       const uint32_t worker = other_worker(plan, s, t);
       if (worker != MST_PLAN_NONE) {
         return run(plan, s, t, worker, now_ns, action);
@@ -551,6 +574,7 @@ static int next_cancel(struct mst_plan *plan, struct mst_plan_action *action) {
     *action = (struct mst_plan_action){MST_PLAN_CANCEL, at->stage, at->task,
                                        copy->attempt,   w,         copy->epoch};
     end_copy(plan, task, copy);
+    plan->workers[w].doubt = 1;
     return 1;
   }
   return 0;
@@ -591,7 +615,7 @@ int mst_plan_next(struct mst_plan *plan, int64_t now_ns,
     *action = (struct mst_plan_action){.kind = MST_PLAN_FINISHED};
     return 1;
   }
-  find_needed(plan);
+  find_needed(plan, now_ns);
   if (next_failed(plan, action)) return 1;
   return next_run(plan, now_ns, action) || next_moved(plan, now_ns, action) ||
          next_copy(plan, now_ns, action);

@@ -66,8 +66,10 @@ struct mst_plan_stage {
 
 struct mst_plan_worker {
   uint32_t epoch;
-  uint8_t up;                    // tasks may be sent there
-  uint8_t gone;                  // it doesn't come back
+  uint8_t up;   // tasks may be sent there
+  uint8_t gone; // it doesn't come back
+  uint8_t
+      doubt; // it was told to end a late attempt, and has done nothing since
   uint32_t stage, task, attempt; // that it runs; attempt 0: idle
 };
 

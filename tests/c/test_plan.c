@@ -321,6 +321,77 @@ TEST("F4 Tasks that wait behind a late one run elsewhere, until it gets a "
   mst_plan_free(&plan);
 }
 
+// Three workers, all blocks there: of `reduces` tasks each stopped worker has one that never
+// ends, and worker 0 does all others. The time is 1000 ms then, and they are late.
+static void play_stopped(struct mst_plan *plan, uint32_t reduces,
+                         uint32_t stopped) {
+  struct mst_plan_action action;
+  uint32_t runs[3];
+  shuffle_of(plan, 3, 3, reduces);
+  mst_plan_want(plan, 0);
+  play(plan, runs);
+  mst_plan_want(plan, 1);
+  play(plan, runs);
+  mst_plan_unwant(plan); // from here on blocks are needed by what reads them
+  mst_plan_want(plan, 2);
+  while (next(plan, 100 * MS, &action)) {
+    CHECK_INT(action.kind, MST_PLAN_RUN);
+    if (action.worker < 3 - stopped)
+      CHECK_INT(commit(plan, &action, 110 * MS), 1);
+  }
+  CHECK_INT(plan->stages[2].done, reduces - stopped);
+}
+
+TEST("F4 Blocks that a late task's copy misses are made again although the "
+     "task runs") {
+  struct mst_plan plan;
+  struct mst_plan_action copy, again, action;
+  play_stopped(&plan, 9, 1);
+  CHECK(next(&plan, 1000 * MS, &copy));
+  CHECK_INT(copy.stage, 2);
+  CHECK(copy.worker != 2);
+  const struct mst_plan_task *block = &plan.stages[1].tasks[2];
+  CHECK_INT(block->worker, 2);
+  mst_plan_missed(&plan, 2, copy.task, copy.attempt, 1, 2, block->attempt);
+  CHECK(next(&plan, 1010 * MS, &again));
+  CHECK_INT(again.stage, 1);
+  CHECK_INT(again.task, 2);
+  CHECK(again.worker != 2);
+  CHECK_INT(commit(&plan, &again, 1020 * MS), 1);
+  CHECK(next(&plan, 1030 * MS, &action));
+  CHECK_INT(action.stage, 2);
+  CHECK_INT(action.task, copy.task);
+  CHECK(action.worker != 2);
+  CHECK_INT(commit(&plan, &action, 1040 * MS), 1);
+  CHECK(next(&plan, 1050 * MS, &action));
+  CHECK_INT(action.kind, MST_PLAN_CANCEL);
+  CHECK(next(&plan, 1050 * MS, &action));
+  CHECK_INT(action.kind, MST_PLAN_FINISHED);
+  mst_plan_free(&plan);
+}
+
+TEST("F4 A worker whose late attempt was ended gets a copy after all others, "
+     "until it does something") {
+  struct mst_plan plan;
+  struct mst_plan_action first, second, action;
+  play_stopped(&plan, 9, 2);
+  for (int i = 0; i < 2; i++) { // the late tasks of workers 1 and 2, in turn
+    struct mst_plan_action *copy = i == 0 ? &first : &second;
+    CHECK(next(&plan, 1000 * MS, copy));
+    CHECK_INT(copy->kind, MST_PLAN_RUN);
+    CHECK_INT(copy->worker, 0); // the other one's place is in doubt now
+    CHECK_INT(commit(&plan, copy, 1010 * MS), 1);
+    CHECK(next(&plan, 1010 * MS, &action));
+    CHECK_INT(action.kind, MST_PLAN_CANCEL);
+    CHECK_INT(plan.workers[action.worker].doubt, 1);
+  }
+  CHECK(next(&plan, 1010 * MS, &action));
+  CHECK_INT(action.kind, MST_PLAN_FINISHED);
+  mst_plan_up(&plan, 1, 1);
+  CHECK_INT(plan.workers[1].doubt, 0);
+  mst_plan_free(&plan);
+}
+
 TEST("F1 What waits for a worker that never ends its first task is moved") {
   struct mst_plan plan;
   struct mst_plan_action action, stuck;
