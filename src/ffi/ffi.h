@@ -61,12 +61,13 @@ SEXP ffi_noted(SEXP node, enum ffi_note which);
 
 // ---- values.c: what isn't serialized
 
-// ffi_hide gives a reference to value that lives as long as key, a pointer or an environment,
-// and is written as nothing when it is serialized. What changes of a node is behind one: some
-// packages know a cluster by a digest of it (future 1.31), and what a verb's frame holds has
-// no business in a message that the cluster is in. ffi_hidden gives value, or NULL for a copy.
+// ffi_hide gives a pointer with a reference to value that lives as long as key, a pointer or an
+// environment, and is written as nothing when it is serialized. What changes of a node is behind
+// one: some packages know a cluster by a digest of it (future 1.31), and what a verb's frame holds
+// has no business in a message that the cluster is in. Not the reference itself: waldo, and so
+// testthat, can't compare any. ffi_hidden gives value, or NULL for a copy.
 SEXP ffi_hide(SEXP key, SEXP value);
-SEXP ffi_hidden(SEXP ref);
+SEXP ffi_hidden(SEXP pointer);
 
 // ---- plain.c: the short form of small messages
 

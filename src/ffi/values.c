@@ -168,9 +168,14 @@ SEXP ffi_pack(SEXP list) {
 }
 
 SEXP ffi_hide(SEXP key, SEXP value) {
-  return R_MakeWeakRef(key, value, R_NilValue, FALSE);
+  SEXP ref = PROTECT(R_MakeWeakRef(key, value, R_NilValue, FALSE));
+  SEXP pointer = R_MakeExternalPtr(NULL, R_NilValue, ref);
+  UNPROTECT(1);
+  return pointer;
 }
 
-SEXP ffi_hidden(SEXP ref) {
+SEXP ffi_hidden(SEXP pointer) {
+  if (TYPEOF(pointer) != EXTPTRSXP) return R_NilValue;
+  SEXP ref = R_ExternalPtrProtected(pointer);
   return TYPEOF(ref) == WEAKREFSXP ? R_WeakRefValue(ref) : R_NilValue;
 }

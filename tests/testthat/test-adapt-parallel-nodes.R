@@ -21,6 +21,8 @@ test_cluster("a cluster is written in the same bytes whatever it is doing", {
   defer(function() stopCluster(stock))
   for (cl in list(local_cluster(1), stock)) {
     bytes <- serialize(cl, NULL)
+    expect_equal(cl, cl)
+    expect_equal(unserialize(bytes), unserialize(bytes))
     verb <- function(data) {
       send(cl[[1L]], identity, list(1))
       expect_identical(serialize(cl, NULL), bytes)
