@@ -243,62 +243,6 @@ void mst_plan_missed(struct mst_plan *plan, uint32_t stage, uint32_t index,
   if (copy != NULL) end_copy(plan, task, copy);
 }
 
-// ---- tasks that are late
-
-// median_ns of what the stage's tasks that are done took, found by halving: no memory.
-static int64_t median_ns(const struct mst_plan_stage *stage) {
-  int64_t low = 0, high = INT64_MAX / 4;
-  while (low < high) {
-    const int64_t middle = low + (high - low) / 2;
-    uint32_t below = 0;
-    for (uint32_t t = 0; t < stage->count; t++) {
-      const struct mst_plan_task *task = &stage->tasks[t];
-      below += task->state == MST_PLAN_DONE && task->took_ns <= middle;
-    }
-    if (2 * below >= stage->done) {
-      high = middle;
-    } else {
-      low = middle + 1;
-    }
-  }
-  return low;
-}
-
-static int64_t youngest_ns(const struct mst_plan_task *task) {
-  int64_t since_ns = INT64_MIN;
-  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
-    const struct mst_plan_copy *copy = &task->copies[k];
-    if (copy->attempt != 0 && copy->since_ns > since_ns) {
-      since_ns = copy->since_ns;
-    }
-  }
-  return since_ns;
-}
-
-// late_ns gives how long a task of a stage may run before it is late, INT64_MAX while
-// nothing is known of the stage.
-static int64_t late_ns(const struct mst_plan_stage *stage) {
-  if (stage->done == 0) return INT64_MAX;
-  const int64_t limit_ns = 2 * median_ns(stage);
-  return limit_ns < MST_PLAN_LATE_NS ? MST_PLAN_LATE_NS : limit_ns;
-}
-
-// may_copy tells whether so much of a stage is done that late tasks get copies.
-static int may_copy(const struct mst_plan_stage *stage) {
-  return stage->speculate && stage->done < stage->count &&
-         (uint64_t)4 * stage->done >= (uint64_t)3 * stage->count;
-}
-
-// wants_copy tells whether a task is late and another copy of it may run.
-static int wants_copy(const struct mst_plan_stage *stage,
-                      const struct mst_plan_task *task, int64_t limit_ns,
-                      int64_t now_ns) {
-  const uint32_t copies = copies_of(task);
-  return task->state == MST_PLAN_IDLE && copies > 0 &&
-         copies < MST_PLAN_COPIES && now_ns - youngest_ns(task) >= limit_ns &&
-         may_copy(stage);
-}
-
 // ---- what is needed
 
 static int has_all(const struct mst_plan *plan, uint32_t stage) {
@@ -354,13 +298,14 @@ static void find_needed(struct mst_plan *plan, int64_t now_ns) {
   for (uint32_t s = plan->stage_count; s-- > 0;) {
     const struct mst_plan_stage *stage = &plan->stages[s];
     if (!stage->needed || stage->done == stage->count) continue;
-    const int64_t limit_ns = may_copy(stage) ? late_ns(stage) : INT64_MAX;
+    const int64_t limit_ns =
+        mst_plan_may_copy(stage) ? mst_plan_late_ns(stage) : INT64_MAX;
     for (uint32_t t = 0; t < stage->count; t++) {
       // One that runs has read its inputs, or will say that it couldn't; but if its worker
       // is stopped it says nothing, and what it had read may be lost for its copy.
       const struct mst_plan_task *task = &stage->tasks[t];
       const int waits = task->state == MST_PLAN_IDLE && copies_of(task) == 0;
-      if (waits || wants_copy(stage, task, limit_ns, now_ns)) {
+      if (waits || mst_plan_wants_copy(stage, task, limit_ns, now_ns)) {
         need_inputs(plan, s, t);
       }
     }
@@ -491,7 +436,7 @@ static int is_stuck(const struct mst_plan *plan, uint32_t worker,
     // Nothing of its stage tells how long it should take: it may wait for somebody who is
     // stuck himself.
     if (stage->done == 0) return runs_ns >= MST_PLAN_STUCK_NS;
-    return runs_ns >= MST_PLAN_LATE_NS && runs_ns >= late_ns(stage);
+    return runs_ns >= MST_PLAN_LATE_NS && runs_ns >= mst_plan_late_ns(stage);
   }
   return 0;
 }
@@ -548,11 +493,11 @@ static int next_copy(struct mst_plan *plan, int64_t now_ns,
   if (plan->extra >= most || !has_idle(plan)) return 0;
   for (uint32_t s = 0; s < plan->stage_count; s++) {
     const struct mst_plan_stage *stage = &plan->stages[s];
-    if (!stage->needed || !may_copy(stage)) continue;
-    const int64_t limit_ns = late_ns(stage);
+    if (!stage->needed || !mst_plan_may_copy(stage)) continue;
+    const int64_t limit_ns = mst_plan_late_ns(stage);
     for (uint32_t t = 0; t < stage->count; t++) {
       const struct mst_plan_task *task = &stage->tasks[t];
-      if (!wants_copy(stage, task, limit_ns, now_ns)) continue;
+      if (!mst_plan_wants_copy(stage, task, limit_ns, now_ns)) continue;
       const uint32_t worker = other_worker(plan, s, t);
       if (worker != MST_PLAN_NONE) {
         return run(plan, s, t, worker, now_ns, action);

@@ -1,4 +1,4 @@
-// What plan.c and plan_check.c share.
+// What plan.c, plan_late.c and plan_check.c share.
 #ifndef MST_SHUFFLE_PLAN_INT_H
 #define MST_SHUFFLE_PLAN_INT_H
 
@@ -11,5 +11,17 @@ static inline uint32_t copies_of(const struct mst_plan_task *task) {
     n += task->copies[k].attempt != 0;
   return n;
 }
+
+// ---- plan_late.c
+
+// mst_plan_late_ns gives how long a task of a stage may run before it is late, INT64_MAX while
+// nothing is known of the stage. Cost: O(tasks).
+int64_t mst_plan_late_ns(const struct mst_plan_stage *stage);
+// mst_plan_may_copy tells whether so much of a stage is done that late tasks get copies.
+int mst_plan_may_copy(const struct mst_plan_stage *stage);
+// mst_plan_wants_copy tells whether a task has run for limit_ns and another copy of it may run.
+int mst_plan_wants_copy(const struct mst_plan_stage *stage,
+                        const struct mst_plan_task *task, int64_t limit_ns,
+                        int64_t now_ns);
 
 #endif
