@@ -50,7 +50,7 @@ test_cluster("a node's connection is readable when its answer is there, as futur
   before <- nrow(showConnections())
   readable <- function(node) socketSelect(list(node$con), FALSE, 0)
   stock <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
-  ours <- local_cluster()
+  ours <- local_cluster(1)
   for (cl in list(ours, stock)) {
     node <- cl[[1L]]
     expect_false(readable(node))
@@ -69,7 +69,7 @@ test_cluster("a node's connection is readable when its answer is there, as futur
   close(ours[[1L]]$con)
   expect_false(readable(ours[[1L]]))
   send(ours[[1L]], identity, list(1))
-  expect_false(readable(ours[[2L]]))
+  expect_false(readable(stock[[1L]]))
   expect_true(wait_until(readable(ours[[1L]])))
   receive(ours[[1L]])
   expect_identical(clusterCall(ours[1], function(cl) cl[[1L]]$con, ours), list(NULL))
