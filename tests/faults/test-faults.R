@@ -43,6 +43,17 @@ fault_session <- function(point, error, start, frame = parent.frame()) {
         files = sub("server-[0-9a-f]+", "server", files)
       )
     }
+    # A server that is lost takes its directory with it, but in its own time.
+    settled <- function(before) {
+      end <- Sys.time() + 5
+      repeat {
+        now <- state()
+        if (identical(now, before) || Sys.time() > end) {
+          return(now)
+        }
+        Sys.sleep(0.02) # tidy: a wait
+      }
+    }
     use()
     before <- state()
     runs <- list()
@@ -54,7 +65,7 @@ fault_session <- function(point, error, start, frame = parent.frame()) {
       caught <- outcome_of(use())
       setTimeLimit()
       hit <- met >= nth
-      after <- state()
+      after <- settled(before)
       runs[[nth]] <- list(caught = caught, before = before, after = after)
       before <- after # what one run left is not held against the next
       if (!hit) break
