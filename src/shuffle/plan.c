@@ -106,7 +106,10 @@ static void lose_task(struct mst_plan *plan, struct mst_plan_task *task) {
 }
 
 static void undo(struct mst_plan_stage *stage, struct mst_plan_task *task) {
-  if (task->state == MST_PLAN_DONE) stage->done--;
+  if (task->state == MST_PLAN_DONE) {
+    stage->done--;
+    stage->late_ns = 0;
+  }
   task->state = MST_PLAN_IDLE;
 }
 
@@ -208,6 +211,7 @@ int mst_plan_done(struct mst_plan *plan, uint32_t stage, uint32_t index,
   task->took_ns = now_ns > copy->since_ns ? now_ns - copy->since_ns : 1;
   plan->workers[copy->worker].doubt = 0;
   plan->stages[stage].done++;
+  plan->stages[stage].late_ns = 0;
   plan->committed++;
   for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
     struct mst_plan_copy *other = &task->copies[k];
@@ -296,16 +300,14 @@ static void find_needed(struct mst_plan *plan, int64_t now_ns) {
   for (uint32_t s = plan->stage_count; s-- > 0;)
     plan->stages[s].needed = plan->stages[s].wanted;
   for (uint32_t s = plan->stage_count; s-- > 0;) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
+    struct mst_plan_stage *stage = &plan->stages[s];
     if (!stage->needed || stage->done == stage->count) continue;
-    const int64_t limit_ns =
-        mst_plan_may_copy(stage) ? mst_plan_late_ns(stage) : INT64_MAX;
     for (uint32_t t = 0; t < stage->count; t++) {
       // One that runs has read its inputs, or will say that it couldn't; but if its worker
       // is stopped it says nothing, and what it had read may be lost for its copy.
       const struct mst_plan_task *task = &stage->tasks[t];
       const int waits = task->state == MST_PLAN_IDLE && copies_of(task) == 0;
-      if (waits || mst_plan_wants_copy(stage, task, limit_ns, now_ns)) {
+      if (waits || mst_plan_wants_copy(stage, task, now_ns)) {
         need_inputs(plan, s, t);
       }
     }
@@ -336,6 +338,27 @@ static uint32_t home_of(const struct mst_plan *plan, uint32_t stage,
   return MST_PLAN_NONE;
 }
 
+// other_worker gives one that doesn't work on a task already and may take it now, if possible
+// none that is in doubt. MST_PLAN_NONE: there is none.
+static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
+                             uint32_t index) {
+  const struct mst_plan_task *task = &plan->stages[stage].tasks[index];
+  uint32_t found = MST_PLAN_NONE;
+  for (uint32_t k = 0; k < plan->worker_count; k++) {
+    const uint32_t worker = (index + k) % plan->worker_count;
+    if (!can_take(plan, worker)) continue;
+    int has_it = 0;
+    for (uint32_t c = 0; c < MST_PLAN_COPIES; c++) {
+      has_it |=
+          task->copies[c].attempt != 0 && task->copies[c].worker == worker;
+    }
+    if (has_it || !far_ready(plan, stage, index, worker)) continue;
+    if (!plan->workers[worker].doubt) return worker;
+    if (found == MST_PLAN_NONE) found = worker;
+  }
+  return found;
+}
+
 // free_worker gives one that may take a task now, MST_PLAN_NONE if none may.
 static uint32_t free_worker(const struct mst_plan *plan, uint32_t stage,
                             uint32_t task) {
@@ -346,14 +369,7 @@ static uint32_t free_worker(const struct mst_plan *plan, uint32_t stage,
                : MST_PLAN_NONE;
   }
   if (!far_ready(plan, stage, task, MST_PLAN_NONE)) return MST_PLAN_NONE;
-  uint32_t found = MST_PLAN_NONE;
-  for (uint32_t k = 0; k < plan->worker_count; k++) {
-    const uint32_t worker = (task + k) % plan->worker_count;
-    if (!can_take(plan, worker)) continue;
-    if (!plan->workers[worker].doubt) return worker;
-    if (found == MST_PLAN_NONE) found = worker;
-  }
-  return found;
+  return other_worker(plan, stage, task);
 }
 
 static int run(struct mst_plan *plan, uint32_t stage, uint32_t index,
@@ -399,35 +415,12 @@ static int next_run(struct mst_plan *plan, int64_t now_ns,
   return 0;
 }
 
-// other_worker gives one for a task that another has, or works on. MST_PLAN_NONE: there is none.
-static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
-                             uint32_t index) {
-  const struct mst_plan_task *task = &plan->stages[stage].tasks[index];
-  uint32_t found = MST_PLAN_NONE;
-  for (uint32_t k = 0; k < plan->worker_count; k++) {
-    const uint32_t worker = (index + k) % plan->worker_count;
-    int has_it = 0;
-    for (uint32_t c = 0; c < MST_PLAN_COPIES; c++) {
-      has_it |=
-          task->copies[c].attempt != 0 && task->copies[c].worker == worker;
-    }
-    if (has_it || !can_take(plan, worker) ||
-        !far_ready(plan, stage, index, worker)) {
-      continue;
-    }
-    if (!plan->workers[worker].doubt) return worker;
-    if (found == MST_PLAN_NONE) found = worker;
-  }
-  return found;
-}
-
 // is_stuck tells whether what a worker runs is late: then what waits for this worker alone
 // may be made elsewhere.
-static int is_stuck(const struct mst_plan *plan, uint32_t worker,
-                    int64_t now_ns) {
+static int is_stuck(struct mst_plan *plan, uint32_t worker, int64_t now_ns) {
   const struct mst_plan_worker *at = &plan->workers[worker];
   if (at->attempt == 0) return 0;
-  const struct mst_plan_stage *stage = &plan->stages[at->stage];
+  struct mst_plan_stage *stage = &plan->stages[at->stage];
   const struct mst_plan_task *task = &stage->tasks[at->task];
   for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
     const struct mst_plan_copy *copy = &task->copies[k];
@@ -443,7 +436,7 @@ static int is_stuck(const struct mst_plan *plan, uint32_t worker,
 
 // find_stuck gives the next worker from `from` on that is stuck, MST_PLAN_NONE if none is, or
 // if no worker could take what waits for it.
-static uint32_t find_stuck(const struct mst_plan *plan, uint32_t from,
+static uint32_t find_stuck(struct mst_plan *plan, uint32_t from,
                            int64_t now_ns) {
   for (uint32_t w = has_idle(plan) ? from : plan->worker_count;
        w < plan->worker_count; w++) {
@@ -492,12 +485,11 @@ static int next_copy(struct mst_plan *plan, int64_t now_ns,
   const uint32_t most = plan->worker_count < 20 ? 1 : plan->worker_count / 10;
   if (plan->extra >= most || !has_idle(plan)) return 0;
   for (uint32_t s = 0; s < plan->stage_count; s++) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
+    struct mst_plan_stage *stage = &plan->stages[s];
     if (!stage->needed || !mst_plan_may_copy(stage)) continue;
-    const int64_t limit_ns = mst_plan_late_ns(stage);
     for (uint32_t t = 0; t < stage->count; t++) {
       const struct mst_plan_task *task = &stage->tasks[t];
-      if (!mst_plan_wants_copy(stage, task, limit_ns, now_ns)) continue;
+      if (!mst_plan_wants_copy(stage, task, now_ns)) continue;
       const uint32_t worker = other_worker(plan, s, t);
       if (worker != MST_PLAN_NONE) {
         return run(plan, s, t, worker, now_ns, action);

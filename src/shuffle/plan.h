@@ -59,6 +59,7 @@ struct mst_plan_stage {
   uint32_t near;   // stage, or MST_PLAN_NONE
   uint32_t far[2]; // stages, or MST_PLAN_NONE
   uint32_t done;   // tasks that are DONE
+  int64_t late_ns; // what they tell of the others, 0: to be worked out again
   uint8_t speculate;
   uint8_t wanted; // by mst_plan_want
   uint8_t needed; // wanted, or by one that is; known after mst_plan_next
@@ -66,10 +67,9 @@ struct mst_plan_stage {
 
 struct mst_plan_worker {
   uint32_t epoch;
-  uint8_t up;   // tasks may be sent there
-  uint8_t gone; // it doesn't come back
-  uint8_t
-      doubt; // it was told to end a late attempt, and has done nothing since
+  uint8_t up;    // tasks may be sent there
+  uint8_t gone;  // it doesn't come back
+  uint8_t doubt; // told to end a late attempt, it has done nothing since
   uint32_t stage, task, attempt; // that it runs; attempt 0: idle
 };
 

@@ -44,6 +44,9 @@ static const char *check_stage(const struct mst_plan *plan, uint32_t s,
     }
   }
   if (done != stage->done) return "a stage's count of outputs is wrong";
+  if (stage->late_ns != 0 && stage->late_ns != mst_plan_work_out_late(stage)) {
+    return "when tasks are late is of another time";
+  }
   return NULL;
 }
 

@@ -15,13 +15,13 @@ static inline uint32_t copies_of(const struct mst_plan_task *task) {
 // ---- plan_late.c
 
 // mst_plan_late_ns gives how long a task of a stage may run before it is late, INT64_MAX while
-// nothing is known of the stage. Cost: O(tasks).
-int64_t mst_plan_late_ns(const struct mst_plan_stage *stage);
+// nothing is known of the stage. Worked out when a task has been done or lost: O(tasks) then.
+int64_t mst_plan_late_ns(struct mst_plan_stage *stage);
+int64_t mst_plan_work_out_late(const struct mst_plan_stage *stage);
 // mst_plan_may_copy tells whether so much of a stage is done that late tasks get copies.
 int mst_plan_may_copy(const struct mst_plan_stage *stage);
-// mst_plan_wants_copy tells whether a task has run for limit_ns and another copy of it may run.
-int mst_plan_wants_copy(const struct mst_plan_stage *stage,
-                        const struct mst_plan_task *task, int64_t limit_ns,
-                        int64_t now_ns);
+// mst_plan_wants_copy tells whether a task is late and another copy of it may run.
+int mst_plan_wants_copy(struct mst_plan_stage *stage,
+                        const struct mst_plan_task *task, int64_t now_ns);
 
 #endif

@@ -31,10 +31,15 @@ static int64_t youngest_ns(const struct mst_plan_task *task) {
   return since_ns;
 }
 
-int64_t mst_plan_late_ns(const struct mst_plan_stage *stage) {
+int64_t mst_plan_work_out_late(const struct mst_plan_stage *stage) {
   if (stage->done == 0) return INT64_MAX;
   const int64_t limit_ns = 2 * median_ns(stage);
   return limit_ns < MST_PLAN_LATE_NS ? MST_PLAN_LATE_NS : limit_ns;
+}
+
+int64_t mst_plan_late_ns(struct mst_plan_stage *stage) {
+  if (stage->late_ns == 0) stage->late_ns = mst_plan_work_out_late(stage);
+  return stage->late_ns;
 }
 
 int mst_plan_may_copy(const struct mst_plan_stage *stage) {
@@ -42,11 +47,10 @@ int mst_plan_may_copy(const struct mst_plan_stage *stage) {
          (uint64_t)4 * stage->done >= (uint64_t)3 * stage->count;
 }
 
-int mst_plan_wants_copy(const struct mst_plan_stage *stage,
-                        const struct mst_plan_task *task, int64_t limit_ns,
-                        int64_t now_ns) {
+int mst_plan_wants_copy(struct mst_plan_stage *stage,
+                        const struct mst_plan_task *task, int64_t now_ns) {
   const uint32_t copies = copies_of(task);
   return task->state == MST_PLAN_IDLE && copies > 0 &&
-         copies < MST_PLAN_COPIES && now_ns - youngest_ns(task) >= limit_ns &&
-         mst_plan_may_copy(stage);
+         copies < MST_PLAN_COPIES && mst_plan_may_copy(stage) &&
+         now_ns - youngest_ns(task) >= mst_plan_late_ns(stage);
 }
