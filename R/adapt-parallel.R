@@ -32,6 +32,11 @@ recvData.muster_node <- function(node) {
 
 #' @exportS3Method parallel::recvOneData
 recvOneData.muster_cluster <- function(cl) {
+  if (!length(cl)) {
+    abort_muster("input", "Can't wait for an answer of no workers: the cluster has length 0.",
+      hints = "An index took none of them, as in cl[integer(0)].", call = verb_call()
+    )
+  }
   one <- .Call(ffi_nodes_receive_one, cl)
   if (is.integer(one)) {
     abort_node(cl[[if (length(one) == 2L) one[2L] else 1L]], one[1L], verb_call())

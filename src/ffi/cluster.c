@@ -7,6 +7,7 @@
 // Finalizers may run in the middle of any allocation, so they neither wait nor
 // read: a cluster that nobody refers to is told to stop and freed later, by
 // whoever runs the session next.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mst_clock.h"
@@ -30,8 +31,7 @@ static void finalize_cluster(SEXP pointer) {
 }
 
 static SEXP peer_failure(const struct mst_peer *peer) {
-  return peer->failure == NULL ? R_NilValue
-                               : ffi_text(peer->failure, strlen(peer->failure));
+  return peer->failure == NULL ? R_NilValue : ffi_text_at(&peer->failure);
 }
 
 // pid_of gives NA while there is no process: 0 would stand for the caller's own process
@@ -40,13 +40,14 @@ static SEXP pid_of(const struct mst_worker *worker) {
   return Rf_ScalarInteger(worker->pid == 0 ? NA_INTEGER : (int)worker->pid);
 }
 
-// describe_peer gives what is known of one worker, as R code wants it.
+// describe_peer gives what is known of one worker, as R code wants it. Of what finalizers may
+// change meanwhile it has copies.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
       "worker",  "pid",       "state",   "done",    "how",
       "number",  "output",    "failure", "tempdir", "restarts",
       "heard_s", "running_s", "owed"};
-  const struct mst_worker *worker = mst_peer_worker(peer);
+  const struct mst_worker copy = *mst_peer_worker(peer), *worker = &copy;
   const int64_t now_ns = mst_clock_now();
   const char *state = mst_worker_state_name(worker->state);
   if (mst_heal_is_suspect(&peer->heal, &peer->cluster->policy, now_ns)) {
@@ -64,8 +65,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 5, Rf_ScalarInteger(worker->exit_number));
   SET_VECTOR_ELT(list, 6, ffi_tail_text(&peer->output.tail));
   SET_VECTOR_ELT(list, 7, peer_failure(peer));
-  SET_VECTOR_ELT(list, 8,
-                 Rf_mkString(peer->tempdir == NULL ? "" : peer->tempdir));
+  SET_VECTOR_ELT(list, 8, ffi_text_at(&peer->tempdir));
   SET_VECTOR_ELT(list, 9, Rf_ScalarInteger((int)worker->epoch));
   SET_VECTOR_ELT(list, 10,
                  Rf_ScalarReal((double)(now_ns - peer->heal.heard_ns) / 1e9));
@@ -91,10 +91,10 @@ static SEXP start_outcome(const struct mst_cluster *cluster) {
   return list;
 }
 
-// node_pointers gives pointers to the workers from `from` on.
+// node_pointers gives pointers to the workers from `from` to before `to`.
 static SEXP node_pointers(struct mst_cluster *cluster, uint32_t from,
-                          SEXP pointer) {
-  const R_xlen_t n = (R_xlen_t)(cluster->pool.count - from);
+                          uint32_t to, SEXP pointer) {
+  const R_xlen_t n = (R_xlen_t)(to - from);
   SEXP nodes = PROTECT(Rf_allocVector(VECSXP, n));
   for (R_xlen_t i = 0; i < n; i++) {
     SET_VECTOR_ELT(nodes, i,
@@ -130,7 +130,7 @@ static void leave_start(void *data) {
   while (!cluster->start_failed && !cluster->stopped) {
     (void)mst_session_run(cluster->session, FFI_SLICE_MS, NULL);
   }
-  mst_cluster_free(cluster);
+  ffi_cluster_close(cluster);
 }
 
 // make_cluster allocates everything that can fail before the cluster is shared
@@ -195,7 +195,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   if (cluster->start_failed) {
     SEXP why = PROTECT(start_outcome(cluster));
     R_ClearExternalPtr(pointer);
-    mst_cluster_free(cluster);
+    ffi_cluster_close(cluster);
     UNPROTECT(2);
     return why;
   }
@@ -204,7 +204,9 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   SEXP opened = PROTECT(ffi_list(3, names));
   SET_VECTOR_ELT(opened, 2, Rf_ScalarInteger((int)cluster->id));
   SET_VECTOR_ELT(opened, 0, pointer);
-  SET_VECTOR_ELT(opened, 1, node_pointers(cluster, 0, pointer));
+  SET_VECTOR_ELT(
+      opened, 1,
+      node_pointers(cluster, 0, (uint32_t)Rf_asInteger(workers), pointer));
   UNPROTECT(2);
   return opened;
 }
@@ -218,11 +220,12 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
   if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
   const uint32_t from = cluster->pool.count;
-  if (mst_cluster_grow(cluster, (uint32_t)Rf_asInteger(more), &err) != 0) {
+  const uint32_t to = from + (uint32_t)Rf_asInteger(more);
+  if (mst_cluster_grow(cluster, to - from, &err) != 0) {
     return ffi_error_list(&err);
   }
-  SEXP nodes = PROTECT(node_pointers(cluster, from, pointer));
-  for (uint32_t i = from; i < cluster->pool.count;) {
+  SEXP nodes = PROTECT(node_pointers(cluster, from, to, pointer));
+  for (uint32_t i = from; i < to;) {
     const struct mst_peer *peer = cluster->peers[i];
     if (peer->dead || !peer->resuming) {
       i++;
@@ -247,6 +250,19 @@ SEXP ffi_cluster_adopt(SEXP id, SEXP server) {
   return Rf_ScalarLogical(1);
 }
 
+// Lines of a log, copied while nothing runs in between.
+struct lines {
+  size_t bytes;
+  R_xlen_t count;
+};
+
+static struct lines lines_of(const struct mst_log *log) {
+  struct lines lines = {.count = (R_xlen_t)(log->next - log->first)};
+  for (uint64_t at = log->first; at < log->next; at++)
+    lines.bytes += mst_log_at(log, at)->length;
+  return lines;
+}
+
 // ffi_cluster_logs gives list(worker, line) of what is kept of the output.
 SEXP ffi_cluster_logs(SEXP pointer) {
   static const char *const names[] = {"worker", "line"};
@@ -254,19 +270,35 @@ SEXP ffi_cluster_logs(SEXP pointer) {
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
   if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
   ffi_run_slice(cluster->session, 0);
-  const struct mst_log *log = &cluster->log;
-  const R_xlen_t n = (R_xlen_t)(log->next - log->first);
+  struct mst_log *log = &cluster->log;
+  struct lines room, has = lines_of(log);
+  char *texts;
+  size_t *lengths;
   SEXP list = PROTECT(ffi_list(2, names));
-  SEXP workers = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, n));
-  SEXP lines = SET_VECTOR_ELT(list, 1, Rf_allocVector(STRSXP, n));
-  for (R_xlen_t i = 0; i < n; i++) {
+  SEXP workers;
+  do { // finalizers may add lines
+    room = has;
+    texts = R_alloc(room.bytes + 1, 1);
+    lengths =
+        (size_t *)(void *)R_alloc((size_t)room.count + 1, sizeof *lengths);
+    workers = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, room.count));
+    has = lines_of(log);
+  } while (has.bytes > room.bytes || has.count != room.count);
+  char *to = texts;
+  for (R_xlen_t i = 0; i < has.count; i++) {
     const struct mst_log_line *line = mst_log_at(log, log->first + (uint64_t)i);
     INTEGER(workers)[i] = (int)line->worker + 1;
-    SEXP text = PROTECT(ffi_text(line->text, line->length));
+    lengths[i] = line->length;
+    memcpy(to, line->text, line->length);
+    to += line->length;
+  }
+  cluster->shown = log->next; // seen
+  SEXP lines = SET_VECTOR_ELT(list, 1, Rf_allocVector(STRSXP, has.count));
+  for (R_xlen_t i = 0; i < has.count; texts += lengths[i++]) {
+    SEXP text = PROTECT(ffi_text(texts, lengths[i]));
     SET_STRING_ELT(lines, i, STRING_ELT(text, 0));
     UNPROTECT(1);
   }
-  cluster->shown = log->next; // seen
   UNPROTECT(1);
   return list;
 }
@@ -350,8 +382,9 @@ SEXP ffi_cluster_status(SEXP pointer) {
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
   if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
   ffi_run_slice(cluster->session, 0);
-  SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)cluster->pool.count));
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+  const uint32_t n = cluster->pool.count; // finalizers may add some
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)n));
+  for (uint32_t i = 0; i < n; i++) {
     SET_VECTOR_ELT(list, (R_xlen_t)i, describe_peer(cluster->peers[i]));
   }
   UNPROTECT(1);
@@ -428,36 +461,66 @@ SEXP ffi_node_kill(SEXP node) {
   return Rf_ScalarLogical(1);
 }
 
-// ffi_node_journal gives what is kept to make the worker again: a list of lists.
-SEXP ffi_node_journal(SEXP node) {
+// What a journal has, with references to the calls' bytes.
+struct kept_entries {
+  struct mst_entry *list;
+  size_t count;
+};
+
+static void free_entries(void *data) {
+  struct kept_entries *kept = data;
+  for (size_t i = 0; i < kept->count; i++)
+    mst_blob_release(kept->list[i].payload);
+  free(kept->list);
+  free(kept);
+}
+
+static struct kept_entries *keep_entries(const struct mst_journal *journal) {
+  struct kept_entries *kept = calloc(1, sizeof *kept);
+  if (kept == NULL) Rf_error("no memory");
+  kept->list = calloc(journal->count + 1, sizeof *kept->list);
+  for (const struct mst_entry *at = journal->first;
+       kept->list != NULL && at != NULL && kept->count < journal->count;
+       at = at->next) {
+    at->payload->refs++;
+    kept->list[kept->count++] = *at;
+  }
+  return ffi_hold(kept, free_entries);
+}
+
+static SEXP entry_list(const struct mst_entry *at) {
   static const char *const names[] = {"call",     "bytes",   "elapsed_s",
                                       "failed",   "visible", "unseen",
                                       "snapshot", "payload"};
+  const size_t bytes = mst_blob_bytes(at->payload);
+  const int is_shared = at->payload->segment.fd >= 0;
+  SEXP entry = PROTECT(ffi_list(8, names));
+  SET_VECTOR_ELT(entry, 0, Rf_ScalarReal((double)at->call));
+  SET_VECTOR_ELT(entry, 1, Rf_ScalarReal((double)bytes));
+  SET_VECTOR_ELT(entry, 2, Rf_ScalarReal(at->elapsed_s));
+  SET_VECTOR_ELT(entry, 3, Rf_ScalarLogical(at->failed));
+  SET_VECTOR_ELT(entry, 4, Rf_ScalarLogical(at->visible));
+  SET_VECTOR_ELT(entry, 5, Rf_ScalarLogical(at->unseen));
+  SET_VECTOR_ELT(entry, 6, Rf_ScalarLogical(at->snapshot));
+  if (bytes <= JOURNAL_SHOW_MAX && !at->snapshot && !is_shared) {
+    SEXP raw = Rf_allocVector(RAWSXP, (R_xlen_t)bytes);
+    SET_VECTOR_ELT(entry, 7, raw);
+    memcpy(RAW(raw), at->payload->buf.data, bytes);
+  }
+  UNPROTECT(1);
+  return entry;
+}
+
+// ffi_node_journal gives what is kept to make the worker again: a list of lists.
+SEXP ffi_node_journal(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  const struct mst_journal *journal = &peer->journal;
-  SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)journal->count));
-  R_xlen_t i = 0;
-  for (const struct mst_entry *at = journal->first; at != NULL; at = at->next) {
-    SEXP entry = PROTECT(ffi_list(8, names));
-    SET_VECTOR_ELT(list, i++, entry);
-    const size_t bytes = mst_blob_bytes(at->payload);
-    const int is_shared = at->payload->segment.fd >= 0;
-    SET_VECTOR_ELT(entry, 0, Rf_ScalarReal((double)at->call));
-    SET_VECTOR_ELT(entry, 1, Rf_ScalarReal((double)bytes));
-    SET_VECTOR_ELT(entry, 2, Rf_ScalarReal(at->elapsed_s));
-    SET_VECTOR_ELT(entry, 3, Rf_ScalarLogical(at->failed));
-    SET_VECTOR_ELT(entry, 4, Rf_ScalarLogical(at->visible));
-    SET_VECTOR_ELT(entry, 5, Rf_ScalarLogical(at->unseen));
-    SET_VECTOR_ELT(entry, 6, Rf_ScalarLogical(at->snapshot));
-    if (bytes <= JOURNAL_SHOW_MAX && !at->snapshot && !is_shared) {
-      SEXP raw = Rf_allocVector(RAWSXP, (R_xlen_t)bytes);
-      SET_VECTOR_ELT(entry, 7, raw);
-      memcpy(RAW(raw), at->payload->buf.data, bytes);
-    }
-    UNPROTECT(1);
-  }
+  struct kept_entries *kept = keep_entries(&peer->journal);
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)kept->count));
+  for (size_t i = 0; i < kept->count; i++)
+    SET_VECTOR_ELT(list, (R_xlen_t)i, entry_list(&kept->list[i]));
+  ffi_drop(kept);
   UNPROTECT(1);
   return list;
 }

@@ -36,15 +36,19 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
   return list;
 }
 
+static void free_event(void *event) { mst_loss_free(event); }
+
 // ffi_events takes all that happened and wasn't told yet: a list, oldest first.
 SEXP ffi_events(void) {
   struct mst_session *session = ffi_session_or_null();
   const R_xlen_t n = session == NULL ? 0 : (R_xlen_t)session->event_count;
   SEXP list = PROTECT(Rf_allocVector(VECSXP, n));
   for (R_xlen_t i = 0; i < n; i++) {
-    struct mst_loss *event = session->events; // freed once it is described
+    struct mst_loss *event = mst_session_event(session);
+    if (event == NULL) break; // a finalizer's call has told it
+    (void)ffi_hold(event, free_event);
     SET_VECTOR_ELT(list, i, ffi_loss_list(event));
-    mst_loss_free(mst_session_event(session));
+    ffi_drop(event);
   }
   UNPROTECT(1);
   return list;
@@ -132,19 +136,31 @@ SEXP ffi_process_stat(SEXP pid) {
   return value;
 }
 
+static R_xlen_t count_clusters(const struct mst_session *session) {
+  R_xlen_t n = 0;
+  for (const struct mst_cluster *at = session == NULL ? NULL
+                                                      : session->clusters;
+       at != NULL; at = at->next)
+    n++;
+  return n;
+}
+
 // ffi_cluster_ids gives list(id, orphaned) of all clusters; orphaned: it waits for
 // another fork server.
 SEXP ffi_cluster_ids(void) {
   static const char *const names[] = {"id", "orphaned"};
   const struct mst_session *session = ffi_session_or_null();
-  const struct mst_cluster *first = session == NULL ? NULL : session->clusters;
-  R_xlen_t n = 0;
-  for (const struct mst_cluster *at = first; at != NULL; at = at->next)
-    n++;
   SEXP list = PROTECT(ffi_list(2, names));
-  SEXP ids = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, n));
-  SEXP orphaned = SET_VECTOR_ELT(list, 1, Rf_allocVector(LGLSXP, n));
-  for (const struct mst_cluster *at = first; at != NULL; at = at->next) {
+  SEXP ids, orphaned;
+  R_xlen_t n;
+  do { // finalizers may start clusters and stop them
+    n = count_clusters(session);
+    ids = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, n));
+    orphaned = SET_VECTOR_ELT(list, 1, Rf_allocVector(LGLSXP, n));
+  } while (n != count_clusters(session));
+  for (const struct mst_cluster *at = session == NULL ? NULL
+                                                      : session->clusters;
+       at != NULL; at = at->next) {
     INTEGER(ids)[--n] = (int)at->id;
     LOGICAL(orphaned)[n] = at->orphaned;
   }

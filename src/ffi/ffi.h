@@ -107,6 +107,24 @@ int64_t ffi_room_look(void);
 // ffi_room_pretend is for tests: as if so many bytes were free; negative: look.
 void ffi_room_pretend(double bytes);
 
+// ---- hold.c: what an entry point has in hand while R may run
+
+// ffi_hold keeps `what` until ffi_drop, or until the entry point that it is called in has ended
+// or was left by a jump; then let_go(what) frees it, which must run no R code. Raises an R
+// error without memory, and `what` is freed then. Returns `what`.
+#define ffi_hold(what, let_go)                                                 \
+  ffi_hold_at(__builtin_frame_address(0), what, let_go)
+void *ffi_hold_at(const void *frame, void *what, void (*let_go)(void *));
+// ffi_hold_blob holds a reference to a blob.
+#define ffi_hold_blob(blob) ffi_hold_blob_at(__builtin_frame_address(0), blob)
+struct mst_blob *ffi_hold_blob_at(const void *frame, struct mst_blob *blob);
+// ffi_drop frees what is held now; ffi_unhold leaves that to the caller. Without harm for what
+// isn't held.
+void ffi_drop(const void *what);
+void ffi_unhold(const void *what);
+// ffi_let_go_below frees what functions at this depth and deeper hold: they have ended.
+void ffi_let_go_below(const void *frame);
+
 // ---- session.c
 
 // Entry points that use the session are called between ffi_enter and ffi_leave
@@ -149,7 +167,10 @@ SEXP ffi_node_tag(void);
 SEXP ffi_symbol(SEXP *known, const char *name);
 // ffi_session_fd gives the pidfd of this process, -1 if there is none.
 int ffi_session_fd(void);
-// ffi_run_slice serves the session for a while and frees clusters that nobody
+// ffi_cluster_close closes a cluster. Its memory is freed when R has left muster's entry
+// points: those that run code of the user's may still have pointers to it.
+void ffi_cluster_close(struct mst_cluster *cluster);
+// ffi_run_slice serves the session for a while and closes clusters that nobody
 // refers to once they are down. Raises nothing.
 void ffi_run_slice(struct mst_session *session, int timeout_ms);
 // ffi_deadline gives the time at which that many seconds will have passed.
@@ -175,13 +196,15 @@ SEXP ffi_tail_text(const struct mst_tail *tail);
 char **ffi_strings(SEXP strings);
 // ffi_fill_spawn says how to start R; R's memory.
 void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env);
-// ffi_blob_of serializes x into a blob of its own. Raises R errors; then the
-// blob is kept for the next call rather than lost.
+// ffi_blob_of serializes x into a blob of its own: the caller's. Raises R errors.
 struct mst_blob *ffi_blob_of(SEXP x);
 
 // ffi_list makes a named list of n elements; names are C strings. The caller
 // protects it and fills it.
 SEXP ffi_list(int n, const char *const *names);
+// ffi_text_at makes a string, as ffi_text does, of a text that code which R runs meanwhile may
+// free or replace; "" where there is none.
+SEXP ffi_text_at(char *const *text);
 // ffi_text makes a string from n bytes of a locale or UTF-8 text; bytes that are
 // valid in neither are shown as <xx>.
 SEXP ffi_text(const char *bytes, size_t n);
@@ -205,8 +228,8 @@ SEXP ffi_value_in(SEXP env, SEXP name);
 
 // ---- payload.c
 
-// ffi_payload serializes a call into a blob that is payload.c's, with a segment if its
-// arguments are large: take a reference to keep it. Raises R errors.
+// ffi_payload serializes a call into a blob, with a segment if its arguments are large. It is
+// held until the entry point ends: take a reference to keep it. Raises R errors; runs R code.
 struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag);
 // ffi_payload_of_verb does the same for a call of parallel's verbs: what one clusterCall()
 // sends is made once. Calls R code.

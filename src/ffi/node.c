@@ -4,6 +4,7 @@
 // list(value, tag): parallel's own message forms have names and constants that
 // both sides know, and are put together again here. Cost of a trivial call
 // beside R's own: two serializations, two system calls, one wake-up.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mst_assert.h"
@@ -50,7 +51,8 @@ static void leave_wait(void *data) {
 }
 
 // look_up serves R between two waits: interrupts, time limits, workers' output. If R
-// leaves by a jump, what all workers still compute for this verb is cancelled.
+// leaves by a jump, what all workers still compute for this verb is cancelled. Runs R code,
+// which may stop the cluster: its peers are to be looked for again.
 static void look_up(const struct mst_peer *peer) {
   void *verb;
   memcpy(&verb, &peer->verb, sizeof verb);
@@ -58,12 +60,15 @@ static void look_up(const struct mst_peer *peer) {
   ffi_check_interrupt(leave_wait, verb);
 }
 
-static SEXP send_all(struct mst_peer *peer, struct mst_blob *payload, int tag,
-                     int unseen) {
+static SEXP send_all(SEXP node, struct mst_peer *peer, struct mst_blob *payload,
+                     int tag, int unseen) {
   int rc =
       mst_peer_send(peer, payload, tag, (uint8_t)unseen, FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {
+    enum ffi_outcome outcome;
     look_up(peer); // what is queued goes out with later calls
+    peer = ffi_peer_of(node, &outcome);
+    if (peer == NULL) return Rf_ScalarInteger((int)outcome);
     rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
   }
   return rc == 0 ? R_NilValue : outcome_of(rc);
@@ -145,8 +150,14 @@ static void round_sent(const struct mst_peer *peer) {
   of_verb.open++;
 }
 
-static void round_got(const struct mst_peer *peer, SEXP value) {
-  if (of_verb.verb != peer->verb || of_verb.open == 0) return;
+// Whose an answer is, noted before R reads it.
+struct giver {
+  const void *verb;
+  uint32_t worker, cluster;
+};
+
+static void round_got(const struct giver *giver, SEXP value) {
+  if (of_verb.verb != giver->verb || of_verb.open == 0) return;
   if (--of_verb.open == 0) {
     round_forget();
     return;
@@ -156,8 +167,8 @@ static void round_got(const struct mst_peer *peer, SEXP value) {
     R_PreserveObject(of_verb.answers);
   }
   SEXP entry = PROTECT(Rf_allocVector(VECSXP, 3));
-  SET_VECTOR_ELT(entry, 0, Rf_ScalarInteger((int)peer->index + 1));
-  SET_VECTOR_ELT(entry, 1, Rf_ScalarInteger((int)peer->cluster->id));
+  SET_VECTOR_ELT(entry, 0, Rf_ScalarInteger((int)giver->worker + 1));
+  SET_VECTOR_ELT(entry, 1, Rf_ScalarInteger((int)giver->cluster));
   SET_VECTOR_ELT(entry, 2, value);
   SET_VECTOR_ELT(of_verb.answers, 0,
                  Rf_cons(entry, VECTOR_ELT(of_verb.answers, 0)));
@@ -178,8 +189,7 @@ SEXP ffi_round(void) {
   return answers;
 }
 
-static void note_frame(SEXP node, struct mst_peer *peer, SEXP frame) {
-  frame = verb_of(frame);
+static void note_verb(SEXP node, struct mst_peer *peer, SEXP frame) {
   if (mst_peer_unread(peer) > 0) {
     SEXP before = ffi_noted(node, FFI_NOTE_FRAME);
     if (before == R_GlobalEnv || before == frame) return;
@@ -203,7 +213,7 @@ static enum mst_unseen unseen_of(SEXP fun) {
   return known == fun ? MST_UNSEEN_LAST : MST_UNSEEN_NOT;
 }
 
-static void drop_frame(SEXP node, const struct mst_peer *peer) {
+static void drop_verb(SEXP node, const struct mst_peer *peer) {
   if (mst_peer_unread(peer) > 0) return;
   ffi_note(node, FFI_NOTE_FRAME, R_NilValue);
 }
@@ -232,10 +242,14 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP args = element(body, 1, "args");
   SEXP tag = element(body, 3, "tag");
   const enum mst_unseen unseen = unseen_of(fun);
-  note_frame(node, peer, frame);
+  SEXP verb = verb_of(frame);
   struct mst_blob *payload = ffi_payload_of_verb(fun, args, tag);
+  // Serializing may run R code, and that may have stopped the cluster.
+  peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  note_verb(node, peer, verb);
   round_sent(peer);
-  SEXP sent = send_all(peer, payload, tag_number(tag), unseen);
+  SEXP sent = send_all(node, peer, payload, tag_number(tag), unseen);
   ffi_payload_sent();
   return sent;
 }
@@ -293,140 +307,183 @@ static SEXP times_of(const struct mst_value_head *head) {
   return time;
 }
 
-// value_of makes parallel's list of an answer and takes the answer from its
-// channel, or says that it will not come. If reading it raises an R error, the flag
-// says so and the next call for this worker drops the answer first.
-static SEXP value_of(struct mst_peer *peer) {
-  struct mst_frame frame;
+static void release_map(void *map) { mst_map_release(map); }
+
+// read_content makes the object of an answer, which is in hand: R may jump.
+static SEXP read_content(struct mst_answer *answer) {
+  struct mst_map *map = answer->map;
+  if (answer->large.data != NULL) (void)ffi_hold(answer->large.data, free);
+  if (map != NULL) (void)ffi_hold(map, release_map);
+  SEXP content = ffi_unserialize_message(
+      answer->head.flags, answer->payload, (size_t)answer->head.length,
+      mst_value_skip(answer->head.flags), map);
+  ffi_drop(map);
+  ffi_drop(answer->large.data);
+  return content;
+}
+
+// value_of takes the oldest answer of a peer, which is there, and makes parallel's list of it;
+// or says that it will not come, and leaves the loss. If reading raises an R error, the
+// answer is gone.
+static SEXP value_of(SEXP node, struct mst_peer *peer) {
+  struct mst_answer answer;
   struct mst_value_head head;
-  const struct mst_loss *loss;
-  mst_output_drain(&peer->output); // before the answer: what the worker printed
-  ffi_attend(peer->cluster->session);
-  ffi_share_collect();
-  const int there = mst_peer_answer(peer, &frame, &loss);
-  MST_ASSERT(there);
+  const struct giver giver = {
+      .verb = peer->verb, .worker = peer->index, .cluster = peer->cluster->id};
+  const int there = mst_peer_take_answer(peer, &answer);
   if (there == 2) return Rf_ScalarInteger(FFI_FAILED);
-  const size_t n = (size_t)frame.head.length;
-  make_constants();
-  const size_t skip = mst_value_skip(frame.head.flags);
-  if (mst_value_head_decode(frame.payload, n, &head) != 0 || n < skip) {
-    mst_peer_taken(peer);
+  if (there != 1) return outcome_of(there);
+  drop_verb(node, peer);
+  if (mst_value_head_decode(answer.payload, (size_t)answer.head.length,
+                            &head) != 0 ||
+      answer.head.length < mst_value_skip(answer.head.flags)) {
+    mst_answer_free(&answer);
     return Rf_ScalarInteger(FFI_SYSTEM);
   }
-  SEXP answer = PROTECT(Rf_allocVector(VECSXP, 5));
-  Rf_setAttrib(answer, R_NamesSymbol, constant.names);
-  SET_VECTOR_ELT(answer, 0, constant.type);
-  SET_VECTOR_ELT(answer, 2,
-                 constant.success[(frame.head.flags & MST_FLAG_ERROR) == 0]);
-  SET_VECTOR_ELT(answer, 3, times_of(&head));
-  peer->reading = 1;
-  SEXP content =
-      PROTECT(ffi_unserialize_message(frame.head.flags, frame.payload, n, skip,
-                                      mst_chan_map(&peer->data, &frame)));
-  peer->reading = 0;
-  mst_peer_taken(peer);
+  SEXP content = PROTECT(read_content(&answer));
+  make_constants();
+  SEXP value = PROTECT(Rf_allocVector(VECSXP, 5));
+  Rf_setAttrib(value, R_NamesSymbol, constant.names);
+  SET_VECTOR_ELT(value, 0, constant.type);
+  SET_VECTOR_ELT(value, 2,
+                 constant.success[(answer.head.flags & MST_FLAG_ERROR) == 0]);
+  SET_VECTOR_ELT(value, 3, times_of(&head));
   if (TYPEOF(content) == VECSXP && Rf_xlength(content) == 2) {
-    SET_VECTOR_ELT(answer, 1, VECTOR_ELT(content, 0));
-    SET_VECTOR_ELT(answer, 4, VECTOR_ELT(content, 1));
+    SET_VECTOR_ELT(value, 1, VECTOR_ELT(content, 0));
+    SET_VECTOR_ELT(value, 4, VECTOR_ELT(content, 1));
   }
-  round_got(peer, answer);
+  round_got(&giver, value);
   UNPROTECT(2);
-  return answer;
+  return value;
 }
 
-// drop_unread takes an answer whose reading failed before.
-static void drop_unread(struct mst_peer *peer) {
-  if (!peer->reading) return;
-  peer->reading = 0;
-  if (peer->answered != 0) mst_peer_taken(peer);
+// ---- waiting
+
+// The nodes that a wait is for: a list, or one. Their peers are looked for again whenever R
+// code may have run.
+struct waiting {
+  SEXP nodes;
+  R_xlen_t n;
+  struct mst_peer **peers; // R's memory, or `one`
+  struct mst_peer *one;
+  uint8_t told; // what workers printed before they answered
+};
+
+static SEXP node_at(const struct waiting *waiting, R_xlen_t i) {
+  return TYPEOF(waiting->nodes) == VECSXP ? VECTOR_ELT(waiting->nodes, i)
+                                          : waiting->nodes;
 }
 
-// wait_for waits for an answer of one of n peers: its index, or an error code.
-static int wait_for(struct mst_peer *const *peers, uint32_t n, uint32_t *lost) {
+static void begin_waiting(struct waiting *waiting, SEXP nodes) {
+  const int several = TYPEOF(nodes) == VECSXP;
+  *waiting =
+      (struct waiting){.nodes = nodes, .n = several ? Rf_xlength(nodes) : 1};
+  ffi_payload_done();
+  ffi_share_collect();
+  waiting->peers =
+      !several ? &waiting->one
+               : (struct mst_peer **)(void *)R_alloc((size_t)waiting->n + 1,
+                                                     sizeof(struct mst_peer *));
+}
+
+// find_peers fills in the peers. 0, or the outcome of the first that can't be used.
+static int find_peers(struct waiting *waiting) {
+  enum ffi_outcome outcome = FFI_TYPE;
+  for (R_xlen_t i = 0; i < waiting->n; i++) {
+    waiting->peers[i] = ffi_peer_of(node_at(waiting, i), &outcome);
+    if (waiting->peers[i] == NULL) return (int)outcome;
+  }
+  return waiting->n > 0 ? 0 : FFI_TYPE;
+}
+
+// shows_first shows what a worker printed before its answer, once: R code ran then.
+static int shows_first(struct waiting *waiting, struct mst_peer *peer) {
+  struct mst_session *session = peer->cluster->session;
+  if (waiting->told) return 0;
+  mst_output_drain(&peer->output);
+  waiting->told = 1;
+  if (!ffi_has_news(session)) return 0;
+  ffi_attend(session);
+  return 1;
+}
+
+// wait_for waits for an answer of one of the peers: its number, with *outcome 0, or the number
+// of the one that is to blame and the outcome.
+static uint32_t wait_for(struct waiting *waiting, int *outcome) {
+  uint32_t lost = 0;
   for (;;) {
-    const int found = mst_peer_wait(peers, n, FFI_SLICE_MS, lost, NULL);
-    if (found != -MST_EAGAIN) return found;
-    look_up(peers[0]);
+    *outcome = find_peers(waiting);
+    if (*outcome != 0) return 0;
+    const int found = mst_peer_wait(waiting->peers, (uint32_t)waiting->n,
+                                    FFI_SLICE_MS, &lost, NULL);
+    if (found == -MST_EAGAIN) {
+      look_up(waiting->peers[0]);
+    } else if (found < 0) {
+      *outcome = found == -MST_ECLOSED ? FFI_LOST : FFI_SYSTEM;
+      return lost;
+    } else if (!shows_first(waiting, waiting->peers[found])) {
+      return (uint32_t)found;
+    }
   }
 }
 
 // ffi_node_receive waits for the oldest answer of one worker. The answer, or an
 // outcome; FFI_LOST also if the worker owes none and is gone.
 SEXP ffi_node_receive(SEXP node) {
-  enum ffi_outcome outcome;
-  struct mst_peer *peer = ffi_peer_of(node, &outcome);
-  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  ffi_payload_done();
-  drop_unread(peer);
-  uint32_t lost;
+  struct waiting waiting;
+  begin_waiting(&waiting, node);
+  int outcome = find_peers(&waiting);
+  if (outcome != 0) return Rf_ScalarInteger(outcome);
+  const struct mst_peer *peer = waiting.one;
   const int gone =
       peer->dead || (peer->data.ended && !peer->cluster->policy.on);
   if (peer->answered == 0 && gone) return Rf_ScalarInteger(FFI_LOST);
-  const int found = wait_for(&peer, 1, &lost);
-  if (found < 0) return outcome_of(found);
-  SEXP value = PROTECT(value_of(peer));
-  drop_frame(node, peer);
+  (void)wait_for(&waiting, &outcome);
+  if (outcome != 0) return Rf_ScalarInteger(outcome);
+  SEXP value = PROTECT(value_of(node, waiting.one));
   ffi_payload_done(); // a large payload that was kept until this answer came
   UNPROTECT(1);
   return value;
 }
 
+static void free_loss(void *loss) { mst_loss_free(loss); }
+
 // ffi_node_loss takes the oldest answer that will not come: why, NULL if there is
 // none such.
 SEXP ffi_node_loss(SEXP node) {
   enum ffi_outcome outcome;
-  struct mst_frame frame;
-  const struct mst_loss *loss;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
-  if (peer == NULL || mst_peer_answer(peer, &frame, &loss) != 2) {
-    return R_NilValue;
-  }
+  struct mst_loss *loss = peer == NULL ? NULL : mst_peer_take_loss(peer);
+  if (loss == NULL) return R_NilValue;
+  drop_verb(node, peer);
+  (void)ffi_hold(loss, free_loss);
   SEXP list = PROTECT(ffi_loss_list(loss));
-  mst_peer_taken(peer);
-  drop_frame(node, peer);
+  ffi_drop(loss);
   UNPROTECT(1);
   return list;
 }
 
-// waiting_peers gives the nodes' peers, whose answers nobody wants any more are dropped, or NULL
-// with the outcome of the first that can't be used.
-static struct mst_peer **waiting_peers(SEXP nodes, enum ffi_outcome *outcome) {
-  const R_xlen_t n = Rf_xlength(nodes);
-  struct mst_peer **peers =
-      (struct mst_peer **)(void *)R_alloc((size_t)n + 1, sizeof *peers);
-  for (R_xlen_t i = 0; i < n; i++) {
-    peers[i] = ffi_peer_of(VECTOR_ELT(nodes, i), outcome);
-    if (peers[i] == NULL) return NULL;
-    drop_unread(peers[i]);
-  }
-  return peers;
-}
-
 // ffi_nodes_receive_one waits for the first answer of any of the nodes:
-// list(node, value), or c(outcome, node).
+// list(node, value), or c(outcome, node). FFI_TYPE: there are no nodes.
 SEXP ffi_nodes_receive_one(SEXP nodes) {
-  const R_xlen_t n = Rf_xlength(nodes);
-  enum ffi_outcome outcome;
-  struct mst_peer **peers = waiting_peers(nodes, &outcome);
-  if (peers == NULL) return Rf_ScalarInteger((int)outcome);
-  ffi_payload_done();
-  uint32_t lost = 0;
-  const int found = wait_for(peers, (uint32_t)n, &lost);
-  SEXP value = R_NilValue;
-  if (found >= 0) value = value_of(peers[found]);
+  struct waiting waiting;
+  int outcome;
+  begin_waiting(&waiting, nodes);
+  const uint32_t found = wait_for(&waiting, &outcome);
+  SEXP value = outcome != 0
+                   ? Rf_ScalarInteger(outcome)
+                   : value_of(node_at(&waiting, found), waiting.peers[found]);
   PROTECT(value);
-  if (found < 0 || TYPEOF(value) == INTSXP) {
+  if (TYPEOF(value) == INTSXP) {
     SEXP failed = Rf_allocVector(INTSXP, 2);
-    INTEGER(failed)[0] = found == -MST_ECLOSED ? FFI_LOST : FFI_SYSTEM;
-    if (found >= 0) INTEGER(failed)[0] = INTEGER(value)[0];
-    INTEGER(failed)[1] = (found >= 0 ? found : (int)lost) + 1;
+    INTEGER(failed)[0] = INTEGER(value)[0];
+    INTEGER(failed)[1] = (int)found + 1;
     UNPROTECT(1);
     return failed;
   }
-  drop_frame(VECTOR_ELT(nodes, found), peers[found]);
   SEXP one = PROTECT(Rf_allocVector(VECSXP, 2));
   Rf_setAttrib(one, R_NamesSymbol, constant.one_names);
-  SET_VECTOR_ELT(one, 0, Rf_ScalarInteger(found + 1));
+  SET_VECTOR_ELT(one, 0, Rf_ScalarInteger((int)found + 1));
   SET_VECTOR_ELT(one, 1, value);
   UNPROTECT(2);
   return one;
@@ -435,14 +492,14 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
 // ffi_nodes_wait waits for an answer of any of the nodes: whether there is one, or a
 // reason why none will come.
 SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s) {
-  const R_xlen_t n = Rf_xlength(nodes);
-  enum ffi_outcome outcome;
-  struct mst_peer **peers = waiting_peers(nodes, &outcome);
-  if (peers == NULL) return Rf_ScalarLogical(1);
+  struct waiting waiting;
+  begin_waiting(&waiting, nodes);
+  if (find_peers(&waiting) != 0) return Rf_ScalarLogical(1);
   uint32_t lost = 0;
   const int slice_ms = (int)(Rf_asReal(timeout_s) * 1000.0);
-  const int found = mst_peer_wait(peers, (uint32_t)n, slice_ms, &lost, NULL);
-  if (found == -MST_EAGAIN) look_up(peers[0]);
+  const int found =
+      mst_peer_wait(waiting.peers, (uint32_t)waiting.n, slice_ms, &lost, NULL);
+  if (found == -MST_EAGAIN) look_up(waiting.peers[0]);
   return Rf_ScalarLogical(found != -MST_EAGAIN);
 }
 

@@ -77,14 +77,17 @@ static int same_args(SEXP a, SEXP b) {
   return 1;
 }
 
-// known_payload gives the payload of the call before, if this one sends the
+// known_payload gives the payload of the call before, held, if this one sends the
 // same objects from the same frame.
 static struct mst_blob *known_payload(SEXP fun, SEXP args) {
   if (broadcast.key == NULL) return NULL;
   if (VECTOR_ELT(broadcast.key, 1) == fun &&
-      same_args(VECTOR_ELT(broadcast.key, 2), args) &&
-      verb_frame() == VECTOR_ELT(broadcast.key, 0)) {
-    return broadcast.blob;
+      same_args(VECTOR_ELT(broadcast.key, 2), args)) {
+    SEXP frame = verb_frame(); // runs R code, which may let go of it
+    if (broadcast.key != NULL && frame == VECTOR_ELT(broadcast.key, 0) &&
+        VECTOR_ELT(broadcast.key, 1) == fun) {
+      return ffi_hold_blob(broadcast.blob);
+    }
   }
   ffi_payload_done();
   return NULL;
@@ -98,6 +101,7 @@ static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
     SET_VECTOR_ELT(key, 1, fun);
     SET_VECTOR_ELT(key, 2, args);
     R_PreserveObject(key);
+    ffi_payload_done(); // what a finalizer's call has put there
     broadcast.key = key;
     broadcast.blob = blob;
     blob->refs++;
@@ -106,27 +110,35 @@ static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
   UNPROTECT(1);
 }
 
-// lone_blob gives a blob of its own for arguments that are to be shared, and what is to
-// be serialized instead of them.
-static struct mst_blob *lone_blob(SEXP *args) {
+// lone_blob gives a blob of its own for arguments that are to be shared.
+static struct mst_blob *lone_blob(void) {
   ffi_payload_sent();
   lone = mst_blob_new();
-  if (lone == NULL) return NULL;
-  *args = ffi_share_out(*args, &lone->segment);
-  PROTECT(*args);
-  uint8_t size[MST_SEGMENT_BYTES];
-  if (lone->segment.fd >= 0) {
-    mst_segment_encode(lone->segment.bytes, size);
-    if (mst_buf_append(&lone->buf, size, sizeof size) != 0) ffi_payload_sent();
-  }
-  UNPROTECT(1);
   return lone;
 }
 
+// share_args puts large arguments into the blob's segment, and gives what is to be serialized
+// instead of them.
+static SEXP share_args(SEXP args, struct mst_blob *blob) {
+  SEXP rest = PROTECT(ffi_share_out(args, &blob->segment));
+  uint8_t size[MST_SEGMENT_BYTES];
+  if (blob->segment.fd >= 0) {
+    mst_segment_encode(blob->segment.bytes, size);
+    if (mst_buf_append(&blob->buf, size, sizeof size) != 0) {
+      Rf_error("no memory for a message");
+    }
+  }
+  UNPROTECT(1);
+  return rest;
+}
+
 struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag) {
-  struct mst_blob *blob =
-      ffi_share_worth(args) ? lone_blob(&args) : free_scratch();
+  const int shares = ffi_share_worth(args);
+  struct mst_blob *blob = shares ? lone_blob() : free_scratch();
   if (blob == NULL) Rf_error("no memory for a message");
+  // Serializing may run R code that sends: what is in hand isn't free.
+  (void)ffi_hold_blob(blob);
+  if (shares) args = share_args(args, blob);
   PROTECT(args);
   SEXP message = PROTECT(Rf_allocVector(VECSXP, 3));
   SET_VECTOR_ELT(message, 0, fun);

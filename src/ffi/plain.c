@@ -71,11 +71,6 @@ static struct kept *new_kept(struct store *store) {
   return kept;
 }
 
-static void hold(struct kept *kept, SEXP fun) {
-  R_PreserveObject(fun);
-  kept->fun = fun;
-}
-
 static int is_fixed_code(SEXP x, int depth);
 
 static int is_fixed_list(SEXP x, int depth) {
@@ -144,10 +139,17 @@ static const struct mst_buf *written_of(SEXP fun) {
     if (kept->fun == fun) return kept->bytes.len > 0 ? &kept->bytes : NULL;
   }
   if (!is_fixed(fun)) return NULL;
+  // Both may run finalizers that send: the store is for later.
+  R_PreserveObject(fun);
+  struct mst_blob *blob = ffi_blob_of(fun);
   struct kept *kept = new_kept(&written);
-  ffi_serialize(fun, &kept->bytes);
-  if (kept->bytes.len > KEPT_BYTES_MAX) mst_buf_free(&kept->bytes);
-  hold(kept, fun);
+  kept->fun = fun;
+  if (blob->buf.len <= KEPT_BYTES_MAX) {
+    mst_buf_free(&kept->bytes);
+    kept->bytes = blob->buf;
+    blob->buf = (struct mst_buf){0};
+  }
+  mst_blob_release(blob);
   return kept->bytes.len > 0 ? &kept->bytes : NULL;
 }
 
@@ -162,8 +164,13 @@ static SEXP read_function(const uint8_t *bytes, size_t n) {
   }
   SEXP fun = PROTECT(ffi_unserialize(bytes, n));
   if (!Rf_isFunction(fun)) Rf_error("a message has no function in its place");
+  R_PreserveObject(fun); // may run finalizers: the store is for later
   struct kept *kept = new_kept(&known);
-  if (mst_buf_append(&kept->bytes, bytes, n) == 0) hold(kept, fun);
+  if (mst_buf_append(&kept->bytes, bytes, n) == 0) {
+    kept->fun = fun;
+  } else {
+    R_ReleaseObject(fun);
+  }
   UNPROTECT(1);
   return fun;
 }

@@ -40,10 +40,23 @@ static const void
     *outermost; // frame of the first entry that R is in, NULL if in none
 static const void *innermost;
 
+// Clusters that are closed: entries that R left for a while may still have pointers to them.
+static struct mst_cluster *closed;
+
+static void free_closed(void) {
+  while (closed != NULL) {
+    struct mst_cluster *cluster = closed;
+    closed = cluster->next_closed;
+    mst_cluster_free(cluster);
+  }
+}
+
 const void *ffi_enter(const void *frame) {
+  ffi_let_go_below(frame);
   if (outermost == NULL || frame >= outermost) {
     outermost = frame;
     innermost = NULL;
+    free_closed();
     // Lent by this process or, before it was forked, by its parent.
     struct mst_session *session = ffi_session_or_null();
     if (session != NULL) mst_session_take(session);
@@ -54,9 +67,11 @@ const void *ffi_enter(const void *frame) {
 }
 
 void ffi_leave(const void *frame, const void *before) {
+  ffi_let_go_below(frame);
   innermost = before;
   if (frame != outermost) return;
   outermost = NULL;
+  free_closed();
   struct mst_session *session = ffi_session_or_null();
   if (session != NULL) mst_session_lend(session);
 }
@@ -176,12 +191,18 @@ struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome) {
   return mst_peer_worker(peer)->stop_ns == INT64_MAX ? peer : NULL;
 }
 
+void ffi_cluster_close(struct mst_cluster *cluster) {
+  mst_cluster_close(cluster);
+  cluster->next_closed = closed;
+  closed = cluster;
+}
+
 void ffi_run_slice(struct mst_session *session, int timeout_ms) {
   (void)mst_session_run(session, timeout_ms, NULL);
   for (struct mst_cluster *cluster = session->clusters, *next; cluster != NULL;
        cluster = next) {
     next = cluster->next;
-    if (cluster->abandoned && cluster->stopped) mst_cluster_free(cluster);
+    if (cluster->abandoned && cluster->stopped) ffi_cluster_close(cluster);
   }
 }
 
@@ -205,21 +226,20 @@ SEXP ffi_session_tempdirs(void) {
   struct mst_session *session = ffi_session_or_null();
   if (session != NULL) ffi_run_slice(session, 0);
   if (session != NULL && is_booting(session)) return R_NilValue;
+  const struct mst_cluster *first = session == NULL ? NULL : session->clusters;
   R_xlen_t n = 0;
-  for (const struct mst_cluster *cluster = session == NULL ? NULL
-                                                           : session->clusters;
-       cluster != NULL; cluster = cluster->next) {
-    n += (R_xlen_t)cluster->pool.count;
-  }
+  for (const struct mst_cluster *at = first; at != NULL; at = at->next)
+    n += (R_xlen_t)at->pool.count;
   SEXP paths = PROTECT(Rf_allocVector(STRSXP, n)); // "" where there is none
-  n = 0;
-  for (const struct mst_cluster *cluster = session == NULL ? NULL
-                                                           : session->clusters;
-       cluster != NULL; cluster = cluster->next) {
-    for (uint32_t i = 0; i < cluster->pool.count; i++, n++) {
-      const struct mst_peer *peer = cluster->peers[i];
+  R_xlen_t k = 0;
+  for (const struct mst_cluster *at = first; at != NULL; at = at->next) {
+    // Finalizers may have added workers.
+    for (uint32_t i = 0; i < at->pool.count && k < n; i++) {
+      const struct mst_peer *peer = at->peers[i];
       if (peer->tempdir == NULL || !mst_peer_worker(peer)->awaited) continue;
-      SET_STRING_ELT(paths, n, Rf_mkChar(peer->tempdir));
+      SEXP path = PROTECT(ffi_text_at(&peer->tempdir));
+      SET_STRING_ELT(paths, k++, STRING_ELT(path, 0));
+      UNPROTECT(1);
     }
   }
   UNPROTECT(1);
@@ -233,7 +253,7 @@ SEXP ffi_session_end(SEXP timeout_s) {
   if (session == NULL) return R_NilValue;
   const int64_t deadline_ns = ffi_deadline(timeout_s);
   while (session->clusters != NULL)
-    mst_cluster_free(session->clusters);
+    ffi_cluster_close(session->clusters);
   ffi_servers_end(deadline_ns);
   mst_session_close(session);
   free(session);

@@ -207,7 +207,6 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
   wait_for_room(nodes.cluster);
   struct mst_blob *payload = ffi_payload(fun, args, R_NilValue);
-  payload->refs++; // what runs in a collection may send, too
   SEXP bundle = bundle_for(nodes.pointer);
   // No R code from here on; what ran until now may have stopped the cluster.
   uint8_t *allowed = NULL;
@@ -229,7 +228,6 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
         mst_task_submit(nodes.cluster, payload, allowed, nodes.workers, &terms);
     if (task == NULL) outcome = FFI_MEMORY;
   }
-  mst_blob_release(payload);
   ffi_payload_done();
   if (task != NULL) {
     R_SetExternalPtrAddr(pointer, task);

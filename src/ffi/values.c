@@ -51,6 +51,19 @@ SEXP ffi_text(const char *bytes, size_t n) {
       Rf_mkCharLenCE(text, (int)(out > 1000000 ? 1000000 : out), CE_UTF8));
 }
 
+SEXP ffi_text_at(char *const *text) {
+  size_t room = 0, n = 0;
+  char *copy = NULL;
+  // Making room may run finalizers.
+  while (*text != NULL && (n = strlen(*text)) >= room) {
+    room = n + 1;
+    copy = R_alloc(room, 1);
+  }
+  if (*text == NULL || copy == NULL) return Rf_mkString("");
+  memcpy(copy, *text, n);
+  return ffi_text(copy, n);
+}
+
 SEXP ffi_error_list(const struct mst_err *err) {
   static const char *const names[] = {"error", "call", "errno"};
   SEXP list = PROTECT(ffi_list(3, names));
@@ -131,14 +144,14 @@ SEXP ffi_value_in(SEXP env, SEXP name) {
   return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
 }
 
+static void release_blob(void *blob) { mst_blob_release(blob); }
+
 struct mst_blob *ffi_blob_of(SEXP x) {
-  static struct mst_blob *begun;
-  mst_blob_release(begun);
-  begun = mst_blob_new();
-  if (begun == NULL) Rf_error("no memory");
-  ffi_serialize(x, &begun->buf);
-  struct mst_blob *blob = begun;
-  begun = NULL;
+  struct mst_blob *blob = mst_blob_new();
+  if (blob == NULL) Rf_error("no memory");
+  (void)ffi_hold(blob, release_blob);
+  ffi_serialize(x, &blob->buf);
+  ffi_unhold(blob);
   return blob;
 }
 

@@ -455,6 +455,32 @@ void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame) {
   }
 }
 
+int mst_chan_detach(struct mst_chan *chan, const struct mst_frame *frame,
+                    struct mst_buf *bytes, const uint8_t **payload) {
+  const size_t n = (size_t)frame->head.length;
+  const size_t end = chan->in_head + MST_HEAD_BYTES + n;
+  const size_t rest = chan->in.len - end;
+  *bytes = (struct mst_buf){0};
+  if (n <= rest) { // the rest costs more to copy
+    if (mst_buf_append(bytes, frame->payload, n) != 0) return -MST_EMEM;
+    *payload = bytes->data;
+    mst_chan_take(chan, frame);
+    return 0;
+  }
+  struct mst_buf left = {0};
+  if (mst_buf_append(&left, chan->in.data + end, rest) != 0) return -MST_EMEM;
+  const size_t scanned = chan->in_scanned > end ? chan->in_scanned : end;
+  *bytes = chan->in;
+  *payload = frame->payload;
+  chan->in = left;
+  chan->in_head = 0;
+  chan->in_scanned = scanned - end;
+  chan->in_origin += end;
+  while (chan->maps != NULL && chan->maps->end <= chan->in_origin)
+    drop_map(&chan->maps);
+  return 0;
+}
+
 void mst_chan_mark(struct mst_chan *chan, const struct mst_frame *frame,
                    uint16_t flags) {
   const size_t at = offset_of(chan, frame);

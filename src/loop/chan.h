@@ -120,5 +120,10 @@ struct mst_map *mst_chan_map(const struct mst_chan *chan,
                              const struct mst_frame *frame);
 // mst_chan_take drops the frame that peek gave, with its segment.
 void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame);
+// mst_chan_detach takes it, but gives its payload to the caller: in *bytes, which the caller
+// frees, at *payload. Its segment goes, unless it was held. 0 or -MST_EMEM, and all stays. A
+// large frame is not copied: the buffer goes with it, and what stands behind it is.
+int mst_chan_detach(struct mst_chan *chan, const struct mst_frame *frame,
+                    struct mst_buf *bytes, const uint8_t **payload);
 
 #endif

@@ -512,26 +512,57 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
   return rc < 0 ? rc : look(peers, n, lost);
 }
 
-int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame,
-                    const struct mst_loss **loss) {
+static void taken(struct mst_peer *peer) {
+  peer->taken++;
+  mst_peer_skip(peer);
+}
+
+int mst_peer_take_answer(struct mst_peer *peer, struct mst_answer *answer) {
+  struct mst_frame frame;
   if (peer->answered == 0) return 0;
-  if (loss_is_next(peer)) {
-    *loss = peer->losses;
-    return 2;
+  if (loss_is_next(peer)) return 2;
+  int rc = mst_chan_peek(&peer->data, &frame, NULL);
+  MST_ASSERT(rc == 1 && frame.head.kind == MST_KIND_VALUE);
+  answer->head = frame.head;
+  answer->large = (struct mst_buf){0};
+  answer->map = mst_map_hold(mst_chan_map(&peer->data, &frame));
+  if (frame.head.length <= MST_ANSWER_SMALL) {
+    memcpy(answer->small, frame.payload, (size_t)frame.head.length);
+    answer->payload = answer->small;
+    mst_chan_take(&peer->data, &frame);
+  } else {
+    rc = mst_chan_detach(&peer->data, &frame, &answer->large, &answer->payload);
+    if (rc != 0) {
+      mst_answer_free(answer);
+      return rc;
+    }
   }
-  const int rc = mst_chan_peek(&peer->data, frame, NULL);
-  MST_ASSERT(rc == 1 && frame->head.kind == MST_KIND_VALUE);
-  return rc == 1;
+  taken(peer);
+  return 1;
+}
+
+void mst_answer_free(struct mst_answer *answer) {
+  mst_buf_free(&answer->large);
+  mst_map_release(answer->map);
+  answer->map = NULL;
+}
+
+struct mst_loss *mst_peer_take_loss(struct mst_peer *peer) {
+  if (peer->answered == 0 || !loss_is_next(peer)) return NULL;
+  struct mst_loss *loss = peer->losses;
+  peer->losses = loss->next;
+  loss->next = NULL;
+  taken(peer);
+  return loss;
 }
 
 uint32_t mst_peer_unread(const struct mst_peer *peer) {
   return (uint32_t)(peer->calls - peer->taken) - peer->tasks;
 }
 
-void mst_peer_taken(struct mst_peer *peer) {
+void mst_peer_drop(struct mst_peer *peer) {
   if (loss_is_next(peer)) mst_peer_pop_loss(peer);
-  peer->taken++;
-  mst_peer_skip(peer);
+  taken(peer);
 }
 
 int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,

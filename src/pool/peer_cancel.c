@@ -32,9 +32,8 @@ void mst_peer_cancel_call(struct mst_peer *peer, uint64_t id) {
 }
 
 void mst_peer_forget(struct mst_peer *peer) {
-  peer->reading = 0; // it goes with the others
   while (peer->answered != 0)
-    mst_peer_taken(peer);
+    mst_peer_drop(peer);
   for (struct mst_call *call = peer->first_call; call != NULL;
        call = call->next) {
     if (call->task != NULL || call->cancelled) continue;

@@ -391,8 +391,10 @@ void mst_cluster_stop(struct mst_cluster *cluster) {
   mst_cluster_event(cluster, &stop);
 }
 
-void mst_cluster_free(struct mst_cluster *cluster) {
+void mst_cluster_close(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
+  if (cluster->closed) return;
+  cluster->closed = 1;
   const int ours = session->owner == getpid();
   mst_tasks_end(cluster);
   for (uint32_t i = 0; i < cluster->pool.count; i++) {
@@ -402,12 +404,17 @@ void mst_cluster_free(struct mst_cluster *cluster) {
   if (cluster->spawner != NULL) {
     if (ours) cluster->launcher->reap(cluster->launcher);
     mst_spawner_free(cluster->spawner);
+    cluster->spawner = NULL;
   }
   struct mst_cluster **at = &session->clusters;
   while (*at != cluster)
     at = &(*at)->next;
   *at = cluster->next;
   if (ours && session->clusters == NULL) end_deputy(session);
+}
+
+void mst_cluster_free(struct mst_cluster *cluster) {
+  mst_cluster_close(cluster);
   mst_blob_release(cluster->setup);
   free_peers(cluster, 0, cluster->pool.count);
   mst_jobs_free(&cluster->jobs);

@@ -45,6 +45,9 @@ void mst_spin_end(struct mst_spin *spin, int found); // what came of it
 
 struct mst_cluster;
 
+// Answers up to this size are copied when they are taken.
+#define MST_ANSWER_SMALL 4096u
+
 struct mst_task; // task.h
 
 // A call that was sent, or is to be sent, and is not answered yet.
@@ -100,7 +103,6 @@ struct mst_peer {
   uint32_t tasks;           // calls above `taken` that nobody will take
   uint64_t answered; // arrival number of the oldest whole answer, 0 if none
   uint8_t hello_seen;
-  uint8_t reading; // for the caller: its oldest answer is being read
   struct mst_hello hello;
   char *tempdir; // as told by READY, owned
   char *failure; // what FAILED or REFUSE said, or what was wrong; owned
@@ -168,7 +170,9 @@ struct mst_cluster {
   uint8_t started, start_failed, stopped;
   uint8_t carrying_out; // actions are being carried out
   uint8_t abandoned;    // nobody refers to it: freed once it is stopped
-  uint8_t orphaned;     // its fork server is gone and a worker must come back
+  uint8_t closed;       // by mst_cluster_close
+  struct mst_cluster *next_closed; // for the caller
+  uint8_t orphaned; // its fork server is gone and a worker must come back
   // tasks (task.h)
   struct mst_task *first_task; // that wait for a worker
   struct mst_task *last_task;
@@ -239,8 +243,11 @@ void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns);
 // mst_cluster_stop begins to stop; run the session until stopped is set.
 void mst_cluster_stop(struct mst_cluster *cluster);
 
-// mst_cluster_free closes what is open and frees. Workers that still run are
-// killed: each sees the end of its channels.
+// mst_cluster_close closes what is open and takes the cluster off the session's list.
+// Workers that still run are killed: each sees the end of its channels. The cluster and
+// its peers stay in memory, for those who still have pointers to them.
+void mst_cluster_close(struct mst_cluster *cluster);
+// mst_cluster_free closes and frees.
 void mst_cluster_free(struct mst_cluster *cluster);
 
 // mst_peer_retire asks one worker to end; run the session until it is no longer
@@ -275,13 +282,27 @@ void mst_peer_poll(struct mst_peer *peer);
 int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
                   uint32_t *lost, struct mst_err *err);
 
-// mst_peer_answer gives the oldest answer: 1 and *frame; 2 and *loss if there will
-// be none, which says why; 0 if it isn't there. The frame's payload is valid until
-// mst_peer_taken or the session runs, the loss until mst_peer_taken.
-int mst_peer_answer(struct mst_peer *peer, struct mst_frame *frame,
-                    const struct mst_loss **loss);
-// mst_peer_taken takes the oldest answer, or the oldest that will not come.
-void mst_peer_taken(struct mst_peer *peer);
+// An answer that was taken: nothing of it is in its channel any more, so whoever reads it
+// may run the session, and the worker may go.
+struct mst_answer {
+  struct mst_head head;
+  const uint8_t *payload; // head.length bytes, in `small` or `large`
+  struct mst_map *map;    // its segment, a reference; NULL without one, or
+                          // if it couldn't be mapped
+  struct mst_buf large;
+  uint8_t small[MST_ANSWER_SMALL];
+};
+void mst_answer_free(struct mst_answer *answer);
+
+// mst_peer_take_answer takes the oldest answer: 1 and *answer, which the caller frees and
+// doesn't move; 2 if there will be none, and a loss says why (mst_peer_take_loss); 0 if it
+// isn't there; -MST_EMEM, and it stays.
+int mst_peer_take_answer(struct mst_peer *peer, struct mst_answer *answer);
+// mst_peer_take_loss takes the oldest answer that will not come, if it is the next: why, for
+// the caller to free; else NULL.
+struct mst_loss *mst_peer_take_loss(struct mst_peer *peer);
+// mst_peer_drop drops the oldest answer, or the oldest that will not come.
+void mst_peer_drop(struct mst_peer *peer);
 
 // mst_peer_unread tells how many calls were sent whose answers are to be taken.
 uint32_t mst_peer_unread(const struct mst_peer *peer);

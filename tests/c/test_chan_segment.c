@@ -295,3 +295,53 @@ TEST("A payload that several hold has its segment until the last lets go") {
   }
   CHECK_INT(count_fds(), before);
 }
+
+// detach_next detaches the next frame, and checks it after all that is in the buffer has
+// moved.
+static void detach_next(uint64_t call, char letter, size_t length) {
+  struct mst_frame frame;
+  struct mst_buf bytes;
+  const uint8_t *payload;
+  while (mst_chan_peek(&theirs, &frame, NULL) == 0)
+    CHECK_INT(mst_chan_fill(&theirs, 1, NULL), 1);
+  const struct mst_head head = frame.head;
+  struct mst_map *map = mst_map_hold(mst_chan_map(&theirs, &frame));
+  mst_fault_arm("base.realloc", 1, ENOMEM);
+  const int failed = mst_chan_detach(&theirs, &frame, &bytes, &payload);
+  mst_fault_arm("", 0, 0);
+  if (failed != 0) { // all is as it was
+    CHECK_INT(failed, -MST_EMEM);
+    CHECK_INT(mst_chan_peek(&theirs, &frame, NULL), 1);
+    CHECK_INT(mst_chan_detach(&theirs, &frame, &bytes, &payload), 0);
+  }
+  send_one(1000, 0, 4096);
+  CHECK_INT(mst_chan_fill(&theirs, 0, NULL), 1);
+  CHECK_INT(head.call, call);
+  CHECK_INT(head.length, length);
+  for (size_t i = letter == 0 ? 0 : MST_SEGMENT_BYTES; i < length; i++)
+    CHECK_INT(payload[i], 0);
+  CHECK((map != NULL) == (letter != 0));
+  if (map != NULL) CHECK_INT(map->data[0], letter);
+  mst_map_release(map);
+  mst_buf_free(&bytes);
+}
+
+TEST("A detached frame is the reader's, and what stands behind it goes on") {
+  static const size_t sizes[] = {1, 4000, 0, 300, 4096, 17};
+  const int before = count_fds();
+  for (size_t first = 0; first < 6; first++) {
+    open_pair();
+    for (size_t i = 0; i < 6; i++)
+      send_one(i, i % 2 == 1 ? 'k' : 0, sizes[(first + i) % 6]);
+    for (size_t i = 0; i < 6; i++) {
+      const size_t more = i % 2 == 1 ? MST_SEGMENT_BYTES : 0;
+      detach_next(i, i % 2 == 1 ? 'k' : 0, sizes[(first + i) % 6] + more);
+    }
+    for (size_t i = 0; i < 6; i++)
+      check_next(1000, 0);
+    CHECK(theirs.maps == NULL);
+    CHECK_INT(theirs.in.len, 0);
+    close_pair();
+  }
+  CHECK_INT(count_fds(), before);
+}
