@@ -171,9 +171,11 @@ SEXP ffi_plan_base(SEXP pointer, SEXP stage, SEXP task, SEXP worker) {
 // epoch.
 SEXP ffi_plan_where(SEXP pointer, SEXP stage) {
   const struct mst_plan *plan = plan_of(pointer);
-  const struct mst_plan_stage *at = &plan->stages[stage_of(plan, stage)];
-  SEXP matrix = PROTECT(Rf_allocMatrix(INTSXP, (int)at->count, 3));
+  const uint32_t count = plan->stages[stage_of(plan, stage)].count;
+  SEXP matrix = PROTECT(Rf_allocMatrix(INTSXP, (int)count, 3));
   int *to = INTEGER(matrix);
+  // Looked for again: handles' finalizers retire stages.
+  const struct mst_plan_stage *at = &plan->stages[stage_of(plan, stage)];
   for (uint32_t t = 0; t < at->count; t++) {
     const struct mst_plan_task *task = &at->tasks[t];
     const int there = task->state == MST_PLAN_DONE;
