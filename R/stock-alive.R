@@ -90,7 +90,7 @@ stock_signal_there <- function(node, signal) {
   o$revtunnel <- FALSE
   there <- paste0("kill -", signal, " ", node$pid)
   command <- paste(login_command(o, 1L, run = TRUE), quoted(there, o$shells[2L]))
-  process <- .Call(ffi_stock_spawn, "/bin/sh", c("sh", "-c", command), character(), o$rank)
+  process <- .Call(ffi_stock_spawn, "/bin/sh", c("sh", "-c", command), character(), o$rank, NULL)
   if (is.list(process)) {
     return(NA)
   }

@@ -1,22 +1,31 @@
-# R's own workers (parallel:::.workRSOCK): launched all at once, known by the word that
-# their command line has, and driven over connections of ours.
+# R's own workers (parallel:::.workRSOCK): launched all at once, known by the words that
+# they were told (stock-told.R), and driven over connections of ours.
 #
-# One listener serves all workers of a start. A worker that connects is sent R's handshake
-# straight away: a call that it answers by its process id and its command line. One that
-# doesn't get it in time closes, and connects anew; what it left behind is closed here.
+# One listener serves all workers of a start. Whoever connects is sent R's handshake straight
+# away: a call that a worker answers by its process id and its word. One that doesn't get it
+# in time closes, and connects anew; what it left behind is closed here.
+#
+# Any user of the machine can connect. Until a peer has said a word of ours, nothing that it
+# sends is taken for R's format, and nothing goes to it but the handshake, which is no
+# secret. A wrong word closes its connection. One who says nothing keeps a place until
+# `answer_s` is over, or until so many others have come that the oldest has to go: the true
+# worker, who answers at once, gets in between any number of them.
+answer_s <- 30
+silent_most <- 128L
 
 # start_stock() gives a node for each of the options. Raises muster_error_launch, _timeout,
 # _connect; then nothing is left.
 start_stock <- function(options, port, validate, auto_stop, call) {
-  word <- .Call(ffi_stock_word)
   listening <- stock_listen(options, port, call)
   state <- new.env(parent = emptyenv())
-  state$workers <- lapply(options, function(o) list(o = o, mark = mark_of(o, word)))
-  state$links <- list() # connections that haven't answered the handshake
+  state$workers <- lapply(options, function(o) list(o = o, word = .Call(ffi_stock_word)))
+  # Connections that haven't answered the handshake: list(link, since, worker), with the
+  # number of the worker whose word they have said, 0 for none.
+  state$peers <- list()
   complete <- FALSE
   on.exit({
     .Call(ffi_stock_close, listening$listener)
-    for (link in state$links) .Call(ffi_stock_close, link)
+    for (peer in state$peers) .Call(ffi_stock_close, peer$link)
     if (!complete) stock_abandon(state$workers)
   })
   at_once <- !any(vapply(options, function(o) o$manual || o$strategy == "sequential", NA))
@@ -25,7 +34,7 @@ start_stock <- function(options, port, validate, auto_stop, call) {
     for (i in turn) {
       state$workers[[i]] <- stock_launch(state$workers[[i]], listening$port, at_once, call)
     }
-    stock_await(state, turn, listening$listener, word, call)
+    stock_await(state, turn, listening$listener, call)
   }
   nodes <- lapply(state$workers, stock_node, auto_stop = auto_stop)
   if (validate) {
@@ -34,8 +43,6 @@ start_stock <- function(options, port, validate, auto_stop, call) {
   complete <- TRUE
   nodes
 }
-
-mark_of <- function(o, word) paste0("NODE=", o$rank, "-", word)
 
 # On the loopback, unless a worker is to reach us from elsewhere.
 stock_listen <- function(options, port, call) {
@@ -58,15 +65,17 @@ stock_launch <- function(worker, port, at_once, call) {
   o <- worker$o
   strategy <- if (at_once) "parallel" else "sequential"
   worker$begun <- proc.time()[["elapsed"]]
+  told <- told_lines(o, worker$word)
+  worker$command <- reported_command(o, port, strategy)
   if (o$manual) {
-    worker$command <- launch_command(o, port, strategy, worker$mark)
-    if (!o$quiet) writeLines(launch_text(o, port, strategy, worker$mark))
+    if (!o$quiet) writeLines(launch_text(o, port, strategy, told))
     return(worker)
   }
-  worker$command <- launch_command(o, port, strategy, worker$mark, run = TRUE)
-  verbose_message(o, paste0("Launching worker ", o$rank, ": ", worker$command))
+  command <- launch_command(o, port, strategy, "run")
+  verbose_message(o, paste0("Launching worker ", o$rank, ": ", command))
   process <- .Call(
-    ffi_stock_spawn, "/bin/sh", c("sh", "-c", worker$command), "R_TESTS", o$rank
+    ffi_stock_spawn, "/bin/sh", c("sh", "-c", command), c("R_TESTS", launch_variables(o)),
+    o$rank, told_input(told)
   )
   if (is.list(process)) {
     abort_muster(launch_kind(process$errno), paste0("Can't start worker ", o$rank, "."),
@@ -80,7 +89,7 @@ stock_launch <- function(worker, port, at_once, call) {
 }
 
 # Waits until the workers with these numbers are there.
-stock_await <- function(state, turn, listener, word, call) {
+stock_await <- function(state, turn, listener, call) {
   repeat {
     open <- Filter(function(i) is.null(state$workers[[i]]$link), turn)
     if (!length(open)) {
@@ -88,20 +97,22 @@ stock_await <- function(state, turn, listener, word, call) {
     }
     launched <- Filter(function(i) !is.null(state$workers[[i]]$process), open)
     happened <- .Call(
-      ffi_stock_poll, listener, state$links,
+      ffi_stock_poll, listener, lapply(state$peers, `[[`, "link"),
       lapply(launched, function(i) state$workers[[i]]$process), 0.05
     )
-    stock_answers(state, happened$links, word)
+    stock_answers(state, happened$links)
+    now <- proc.time()[["elapsed"]]
     if (!is.null(happened$accepted)) {
       greet(happened$accepted, state$workers[[1L]]$o)
-      state$links <- c(state$links, happened$accepted)
+      peer <- list(link = happened$accepted, since = now, worker = 0L)
+      state$peers <- c(state$peers, list(peer))
     }
+    turn_away(state, now)
     # One that has answered may have ended as well: that is for later calls.
     open <- Filter(function(i) is.null(state$workers[[i]]$link), open)
     for (i in intersect(launched[!happened$processes], open)) {
       stock_check_end(state$workers[[i]], length(state$workers), call)
     }
-    now <- proc.time()[["elapsed"]]
     for (i in open) {
       worker <- state$workers[[i]]
       if (now - worker$begun > worker$o$connect_timeout) {
@@ -114,7 +125,7 @@ stock_await <- function(state, turn, listener, word, call) {
 # R's handshake, which asks for one thing more.
 greet <- function(link, o) {
   .Call(ffi_stock_nodelay, link, "no-delay" %in% o$socket_options)
-  message <- exec_message(eval, list(quote(list(Sys.getpid(), commandArgs(TRUE)))))
+  message <- exec_message(eval, list(word_question))
   .Call(ffi_stock_send, link, message, o$xdr, NULL)
 }
 
@@ -122,33 +133,52 @@ exec_message <- function(fun, args) {
   list(type = "EXEC", data = list(fun = fun, args = args, return = TRUE, tag = NULL), tag = NULL)
 }
 
-# Takes the answers that are there. Nothing of one is read that hasn't our word in it.
-stock_answers <- function(state, states, word) {
-  left <- list()
+# Takes what is there: from a peer its word, then from one that has proved itself its answer.
+stock_answers <- function(state, states) {
+  kept <- list()
   for (k in seq_along(states)) {
-    link <- state$links[[k]]
-    if (states[k] == 0L) {
-      left <- c(left, link)
-    } else if (states[k] == 1L && .Call(ffi_stock_holds, link, word)) {
-      stock_answered(state, link)
+    peer <- state$peers[[k]]
+    answered <- states[k] == 1L && peer$worker > 0L
+    if (states[k] == 1L && !answered) {
+      peer$worker <- .Call(ffi_stock_prove, peer$link, open_words(state))
+    }
+    if (answered) {
+      stock_answered(state, peer)
+    } else if (states[k] == 0L || peer$worker > 0L && states[k] == 1L) {
+      kept <- c(kept, list(peer))
     } else {
-      .Call(ffi_stock_close, link)
+      .Call(ffi_stock_close, peer$link)
     }
   }
-  state$links <- left
+  state$peers <- kept
 }
 
-stock_answered <- function(state, link) {
-  answer <- tryCatch(.Call(ffi_stock_receive, link, NULL)[[1L]]$value, error = function(e) NULL)
-  marks <- vapply(state$workers, `[[`, "", "mark")
-  i <- if (is.list(answer) && length(answer) == 2L) match(answer[[2L]], marks)
-  i <- i[!is.na(i)]
-  if (length(i) != 1L || !is.null(state$workers[[i]]$link) || !is.integer(answer[[1L]])) {
-    .Call(ffi_stock_close, link)
+# A word is good until its worker is there.
+open_words <- function(state) {
+  vapply(state$workers, function(worker) if (is.null(worker$link)) worker$word else "", "")
+}
+
+stock_answered <- function(state, peer) {
+  answer <- tryCatch(.Call(ffi_stock_receive, peer$link, NULL)[[1L]]$value,
+    error = function(e) NULL
+  )
+  pid <- if (is.list(answer) && length(answer) == 2L) answer[[1L]]
+  if (!is.integer(pid) || !is.null(state$workers[[peer$worker]]$link)) {
+    .Call(ffi_stock_close, peer$link)
     return(invisible())
   }
-  state$workers[[i]]$link <- link
-  state$workers[[i]]$pid <- answer[[1L]]
+  state$workers[[peer$worker]]$link <- peer$link
+  state$workers[[peer$worker]]$pid <- pid
+}
+
+# Closes what has been silent for too long, and the oldest of too many.
+turn_away <- function(state, now) {
+  silent <- which(vapply(state$peers, `[[`, 0L, "worker") == 0L)
+  since <- vapply(state$peers[silent], `[[`, 0, "since")
+  most <- silent_most + length(state$workers)
+  gone <- silent[now - since > answer_s | rev(seq_along(silent)) > most]
+  for (peer in state$peers[gone]) .Call(ffi_stock_close, peer$link)
+  if (length(gone)) state$peers <- state$peers[-gone]
 }
 
 # ---- Failures
@@ -212,6 +242,13 @@ log_lines <- function(o) {
 
 launch_hint <- function(o, status) {
   code <- exit_field(status, 1L)
+  if (grepl(no_input, status$output, fixed = TRUE)) {
+    return(paste0(
+      "The worker reads what others mustn't see (its variables, the word that proves who it is) ",
+      "from its standard input, and there was nothing. `ssh -n` and `docker run` without `-i` ",
+      "do that."
+    ))
+  }
   if (!o$local && identical(code, 255L)) {
     o$revtunnel <- FALSE
     return(paste0(

@@ -16,14 +16,12 @@
 #include "base/mst_entropy.h"
 #include "net/stream.h"
 #include "stock/link.h"
+#include "stock/word.h"
 
 #define SERIALIZE_VERSION 3
-// Before a worker has shown its word, it may send no more than this.
-#define FIRST_MAX ((size_t)64 << 10)
 
 struct stock_link {
   struct mst_link link;
-  int known; // it has shown its word
   int reading; // R left the reading of a message by an error: it is of no use any more
 };
 
@@ -146,7 +144,7 @@ static int fill(struct stock_link *stock) {
     mst_link_take(&stock->link);
   }
   (void)mst_link_flush(&stock->link); // its failure is seen by reading
-  return mst_link_fill(&stock->link, stock->known ? 0 : FIRST_MAX);
+  return mst_link_fill(&stock->link);
 }
 
 static void wait_for(struct pollfd *polled, size_t n, SEXP timeout_s) {
@@ -156,7 +154,7 @@ static void wait_for(struct pollfd *polled, size_t n, SEXP timeout_s) {
 
 // ffi_stock_poll waits a slice for anything to happen: list(accepted, links, processes).
 // accepted: the pointer of a new link, or NULL. links: for each, 1 if a message is there,
-// 0 if not, -1 if none will come. processes: for each, whether it runs.
+// or the word of a peer that hasn't proved itself, 0 if not, -1 if none will come. processes: for each, whether it runs.
 SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
                     SEXP timeout_s) {
   static const char *const names[] = {"accepted", "links", "processes"};
@@ -264,7 +262,7 @@ SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
   while (rc == 0) {
     rc = mst_link_flush(&stock->link);
     if (rc != 0) break;
-    (void)mst_link_fill(&stock->link, stock->known ? 0 : FIRST_MAX);
+    (void)mst_link_fill(&stock->link);
     one_slice(stock, process);
   }
   return rc == 1 ? R_NilValue : Rf_ScalarInteger(outcome_of(rc));
@@ -273,7 +271,8 @@ SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
 // ffi_stock_receive waits for a message: list(object), or an outcome.
 SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
   struct stock_link *stock = link_of(pointer);
-  if (stock == NULL) return Rf_ScalarInteger(FFI_STOPPED);
+  if (stock == NULL || !stock->link.proved)
+    return Rf_ScalarInteger(FFI_STOPPED);
   int rc;
   while ((rc = fill(stock)) == 0)
     one_slice(stock, process);
@@ -288,11 +287,11 @@ SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
   return list;
 }
 
-// ffi_stock_word gives 128 random bits as a word. Not R's random numbers: those are the
+// ffi_stock_word gives 128 random bits as a word of MST_STOCK_WORD_BYTES. Not R's random numbers: those are the
 // user's, and can be guessed.
 SEXP ffi_stock_word(void) {
   static const char digits[] = "0123456789abcdef";
-  uint8_t bytes[16];
+  uint8_t bytes[MST_STOCK_WORD_BYTES / 2];
   char text[2 * sizeof bytes + 1];
   struct mst_err err;
   if (mst_entropy_take(bytes, sizeof bytes, &err) != 0)
@@ -305,21 +304,19 @@ SEXP ffi_stock_word(void) {
   return Rf_mkString(text);
 }
 
-// ffi_stock_holds tells whether the message that is there has these bytes in it; then the
-// link is known, and may send messages of any size.
-SEXP ffi_stock_holds(SEXP pointer, SEXP text) {
+// ffi_stock_prove gives which of these words the link's peer has said, 0 if none; then
+// its messages are read. An empty one stands for a worker that is there already.
+SEXP ffi_stock_prove(SEXP pointer, SEXP words) {
   struct stock_link *stock = link_of(pointer);
-  if (stock == NULL || stock->link.whole == 0) return Rf_ScalarLogical(0);
-  const char *wanted = CHAR(STRING_ELT(text, 0));
-  const size_t n = strlen(wanted);
-  const uint8_t *bytes = stock->link.in.data;
-  for (size_t i = 0; i + n <= stock->link.whole; i++) {
-    if (memcmp(bytes + i, wanted, n) == 0) {
-      stock->known = 1;
-      return Rf_ScalarLogical(1);
+  int which = 0;
+  for (R_xlen_t i = 0; stock != NULL && i < Rf_xlength(words); i++) {
+    const char *word = CHAR(STRING_ELT(words, i));
+    if (strlen(word) == MST_STOCK_WORD_BYTES &&
+        mst_link_prove(&stock->link, word)) {
+      which = (int)i + 1;
     }
   }
-  return Rf_ScalarLogical(0);
+  return Rf_ScalarInteger(which);
 }
 
 static int has_nodelay(int fd) {

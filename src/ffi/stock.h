@@ -14,7 +14,7 @@ SEXP ffi_stock_poll(SEXP listener, SEXP links, SEXP processes, SEXP timeout_s);
 SEXP ffi_stock_send(SEXP link, SEXP data, SEXP xdr, SEXP process);
 SEXP ffi_stock_receive(SEXP link, SEXP process);
 SEXP ffi_stock_word(void);
-SEXP ffi_stock_holds(SEXP link, SEXP text);
+SEXP ffi_stock_prove(SEXP link, SEXP words);
 SEXP ffi_stock_state(SEXP link);
 SEXP ffi_stock_nodelay(SEXP link, SEXP on);
 SEXP ffi_stock_close(SEXP pointer);
@@ -40,7 +40,7 @@ struct stock_process *ffi_stock_process_of(SEXP pointer);
 // ffi_stock_attend reads what it printed, shows whole lines if asked to, and reaps it.
 void ffi_stock_attend(struct stock_process *process, int to_show);
 
-SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker);
+SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input);
 SEXP ffi_stock_process(SEXP process);
 SEXP ffi_stock_kill(SEXP process, SEXP signal);
 

@@ -4,13 +4,16 @@
 // They are children of the session, each in a group of its own. Nobody tells when one has
 // ended (SIGCHLD is the user's), so they are asked whenever one of these entries runs; one
 // whose pointer is gone stays in the list until it was reaped.
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <R_ext/Print.h>
 
 #include "ffi/stock.h"
+#include "share/segment.h"
 
 static struct stock_process *processes;
 
@@ -109,8 +112,28 @@ static int start(struct stock_process *process, struct mst_spawn *spawn,
   return 0;
 }
 
+// open_input puts what the program reads from its standard input where nobody else can
+// read it and no pipe fills up: into memory, or a file that has lost its name.
+// input: list(bytes, path for such a file), NULL for nothing.
+static int open_input(SEXP input, struct mst_segment *segment,
+                      struct mst_err *err) {
+  *segment = MST_SEGMENT_NONE;
+  if (Rf_isNull(input)) return 0;
+  SEXP bytes = VECTOR_ELT(input, 0);
+  const char *path = CHAR(STRING_ELT(VECTOR_ELT(input, 1), 0));
+  const size_t n = (size_t)Rf_xlength(bytes);
+  int rc = mst_segment_open(segment, n, err);
+  if (rc != 0 && err->sys_errno != EFBIG) { // a file would raise SIGXFSZ then
+    mst_err_clear(err);
+    rc = mst_segment_open_file(segment, path, err);
+    if (rc == 0) (void)unlink(path);
+  }
+  return rc != 0 ? rc : mst_segment_append(segment, RAW(bytes), n, err);
+}
+
 // ffi_stock_spawn starts a program. Its pointer, or list(error, call, errno).
-SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker) {
+// input: see open_input().
+SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input) {
   sweep();
   struct mst_spawn spawn;
   ffi_fill_spawn(&spawn, file, argv, env);
@@ -123,7 +146,12 @@ SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker) {
   process->output = -1;
   process->owner = ffi_self();
   process->worker = Rf_asInteger(worker);
-  if (start(process, &spawn, &err) != 0) {
+  struct mst_segment segment;
+  int rc = open_input(input, &segment, &err);
+  spawn.input = segment.fd;
+  if (rc == 0) rc = start(process, &spawn, &err);
+  mst_segment_close(&segment);
+  if (rc != 0) {
     free(process);
     UNPROTECT(1);
     return ffi_error_list(&err);

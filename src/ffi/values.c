@@ -98,6 +98,7 @@ void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
   spawn->fds[0] = spawn->fds[1] = -1;
   spawn->fds[2] = ffi_session_fd();
   spawn->output = -1;
+  spawn->input = -1;
 }
 
 SEXP ffi_call_ours(const char *name, SEXP argument) {

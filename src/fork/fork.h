@@ -95,6 +95,7 @@ struct mst_spawn {
   const char *const *env; // "NAME=value", over the session's; ends with NULL
   int fds[3];             // become 3, 4, 5; -1 where there is none
   int output;             // becomes 1 and 2
+  int input;              // becomes 0; -1: /dev/null
 };
 // mst_spawn_run starts a process in its own process group that dies with the
 // calling thread (until it says otherwise). Call from R's main thread. Blocks

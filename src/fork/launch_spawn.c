@@ -70,7 +70,8 @@ static int spawner_launch(struct mst_launcher *launcher, uint32_t cluster,
                                   .argv = self->argv,
                                   .env = (const char *const *)self->env,
                                   .fds = {fds[0], fds[1], self->session_fd},
-                                  .output = fds[2]};
+                                  .output = fds[2],
+                                  .input = -1};
   const int rc = mst_spawn_run(&spawn, &kid->pid, err);
   if (rc != 0) {
     free(kid);

@@ -63,7 +63,7 @@ static void default_signals(void) {
     (void)sigaction(sig, &action, NULL);
 }
 
-// place_fds moves the descriptors to 3, 4, 5 and 1, 2, and closes the rest but
+// place_fds moves the descriptors to 3, 4, 5 and 0, 1, 2, and closes the rest but
 // the one for reporting, which it moves as well.
 static int place_fds(const struct mst_spawn *spawn, int *report) {
   int from[4];
@@ -73,9 +73,10 @@ static int place_fds(const struct mst_spawn *spawn, int *report) {
     if (fd >= 0 && from[i] < 0) return -1;
   }
   const int report_from = mst_proc_dup(*report, FD_FLOOR);
-  const int null_fd = open("/dev/null", O_RDONLY);
-  if (report_from < 0 || null_fd < 0) return -1;
-  if (null_fd != STDIN_FILENO && dup2(null_fd, STDIN_FILENO) < 0) return -1;
+  const int in = spawn->input < 0 ? open("/dev/null", O_RDONLY)
+                                  : mst_proc_dup(spawn->input, FD_FLOOR);
+  if (report_from < 0 || in < 0) return -1;
+  if (in != STDIN_FILENO && dup2(in, STDIN_FILENO) < 0) return -1;
   if (dup2(from[3], STDOUT_FILENO) < 0) return -1;
   if (dup2(from[3], STDERR_FILENO) < 0) return -1;
   for (int i = 0; i < 3; i++) {

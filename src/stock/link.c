@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "net/net.h"
+#include "stock/word.h"
 
 #define READ_BYTES ((size_t)64 << 10)
 #define KEEP_BYTES ((size_t)1 << 20)
@@ -15,19 +16,21 @@ void mst_link_init(struct mst_link *link, int fd, pid_t owner) {
   link->owner = owner;
 }
 
-static int look(struct mst_link *link, size_t most) {
+static int look(struct mst_link *link) {
   if (link->whole > 0) return 1;
   if (link->in.len == 0) return 0;
-  const int rc = mst_stock_scan_run(&link->scan, link->in.data, link->in.len,
-                                    &link->whole);
-  if (rc < 0) return rc;
-  const size_t size = rc == 1 ? link->whole : link->in.len;
-  return most > 0 && size > most ? -MST_ELIMIT : rc;
+  if (!link->proved) {
+    if (link->word > 0) return 1;
+    return mst_stock_word_find(link->in.data, link->in.len, &link->word);
+  }
+  return mst_stock_scan_run(&link->scan, link->in.data, link->in.len,
+                            &link->whole);
 }
 
 // read_some gives 1 if something came, 0 if nothing is there.
 static int read_some(struct mst_link *link) {
-  int rc = mst_buf_reserve(&link->in, READ_BYTES);
+  int rc = mst_buf_reserve(&link->in,
+                           link->proved ? READ_BYTES : MST_STOCK_FIRST_MAX);
   if (rc != 0) return rc;
   const int64_t got = mst_net_recv(link->fd, link->in.data + link->in.len,
                                    link->in.cap - link->in.len, 0, NULL);
@@ -37,9 +40,9 @@ static int read_some(struct mst_link *link) {
   return 1;
 }
 
-int mst_link_fill(struct mst_link *link, size_t most) {
+int mst_link_fill(struct mst_link *link) {
   for (;;) {
-    int rc = look(link, most);
+    int rc = look(link);
     if (rc == 1) return 1;
     if (rc == 0 && link->ended != 0) return link->ended;
     if (rc == 0) {
@@ -48,6 +51,13 @@ int mst_link_fill(struct mst_link *link, size_t most) {
     }
     if (rc < 0) return link->ended = rc;
   }
+}
+
+int mst_link_prove(struct mst_link *link, const char *word) {
+  if (link->word == 0 || link->proved) return 0;
+  link->proved =
+      mst_stock_word_same(link->in.data + link->word, (const uint8_t *)word);
+  return link->proved;
 }
 
 int mst_link_flush(struct mst_link *link) {

@@ -16,6 +16,8 @@ struct mst_link {
   int fd;            // -1 once closed; owned
   pid_t owner;       // process that may use it
   struct mst_buf in; // bytes received and not yet taken
+  int proved;        // it has said its word (stock/word.h)
+  size_t word;       // where in `in` it says one, 0 if it hasn't yet
   struct mst_stock_scan scan;
   size_t whole;       // bytes of the first message in `in`, 0 if it isn't whole
   struct mst_buf out; // bytes to be sent
@@ -23,13 +25,19 @@ struct mst_link {
   int ended;          // -MST_E* once nothing more can come
 };
 
-// mst_link_init takes over a connected descriptor.
+// mst_link_init takes over a connected descriptor. Its peer hasn't proved itself.
 void mst_link_init(struct mst_link *link, int fd, pid_t owner);
 
 // mst_link_fill reads what is there, until a message is whole. 1: it is; 0: not yet.
 // -MST_ECLOSED, -MST_ESYS, -MST_EPROTO, -MST_ELIMIT, -MST_EMEM: nothing more will come.
-// most: limit in bytes on a message, 0 for none.
-int mst_link_fill(struct mst_link *link, size_t most);
+// Of a peer that hasn't proved itself it reads a few kilobytes at most, looks for nothing
+// but a word in them, and gives 1 once it has one, right or wrong.
+int mst_link_fill(struct mst_link *link);
+
+// mst_link_prove compares the word that the peer has said with the right one, of
+// MST_STOCK_WORD_BYTES. 1: it has proved itself, from now on messages are read. 0: it
+// hasn't.
+int mst_link_prove(struct mst_link *link, const char *word);
 
 // mst_link_flush sends what is in `out`. 1: all; 0: the rest doesn't fit now; else as above.
 int mst_link_flush(struct mst_link *link);

@@ -169,24 +169,25 @@ TEST("A link takes messages one by one, and says when no more will come") {
   CHECK_INT(mst_net_pair(fds, NULL), 0);
   struct mst_link link;
   mst_link_init(&link, fds[0], 1);
+  link.proved = 1;
   header(&m);
   word(&m, 254);
   const size_t one = m.n;
   memcpy(m.bytes + one, m.bytes, one);
   const struct iovec part = {.iov_base = m.bytes, .iov_len = 2 * one - 1};
-  CHECK_INT(mst_link_fill(&link, 0), 0);
+  CHECK_INT(mst_link_fill(&link), 0);
   CHECK_INT(mst_net_sendv(fds[1], &part, 1, NULL, 0, 1, NULL),
             (int64_t)(2 * one - 1));
-  CHECK_INT(mst_link_fill(&link, 0), 1);
+  CHECK_INT(mst_link_fill(&link), 1);
   CHECK_INT(link.whole, one);
   mst_link_take(&link);
-  CHECK_INT(mst_link_fill(&link, 0), 0);
-  CHECK_INT(mst_link_fill(&link, one - 2), -MST_ELIMIT);
+  CHECK_INT(mst_link_fill(&link), 0);
+  mst_net_close(&fds[1]);
+  CHECK_INT(mst_link_fill(&link), -MST_ECLOSED);
   mst_link_close(&link);
   CHECK_INT(link.fd, -1);
-  CHECK_INT(mst_link_fill(&link, 0), -MST_ELIMIT);
+  CHECK_INT(mst_link_fill(&link), -MST_ECLOSED);
   mst_link_close(&link);
-  mst_net_close(&fds[1]);
 }
 
 TEST("A link sends what fits and goes on later") {

@@ -155,15 +155,16 @@ test_cluster("who doesn't know the word is turned away, and the worker still com
   code <- paste(
     "args <- commandArgs(TRUE)",
     "port <- as.integer(sub('PORT=', '', grep('^PORT=', args, value = TRUE)))",
-    "liar <- socketConnection('localhost', port, blocking = TRUE, open = 'a+b', timeout = 5)",
+    "liar <- socketConnection('localhost', port, blocking = TRUE, open = 'a+b', timeout = 99)",
     "invisible(unserialize(liar))",
-    "value <- list(1L, 'NODE=1-guess')",
+    "value <- list(1L, paste0('muster-word-', strrep('0', 32L)))",
     "serialize(list(type = 'VALUE', value = value, success = TRUE, tag = NULL), liar)",
     "after <- tryCatch(unserialize(liar), error = function(e) 'turned away')",
     "parallel:::.workRSOCK()",
     sep = "; "
   )
-  cl <- makeClusterPSOCK(1, rscript_call = code)
+  # A connection that stayed open would end the start, not the wait.
+  cl <- makeClusterPSOCK(1, rscript_call = code, connectTimeout = 20)
   defer(function() stopCluster(cl))
   expect_identical(clusterEvalQ(cl, after)[[1]], "turned away")
 })
