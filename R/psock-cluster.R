@@ -66,7 +66,8 @@
 #' @param rshlogfile File for messages of ssh; `TRUE` for a temporary one. `NULL` (default):
 #'   none.
 #' @param rank Number of the worker.
-#' @param manual If `TRUE`, the commands are shown and you run them.
+#' @param manual If `TRUE`, the commands are shown and you run them: with the lines that
+#'   follow each, which it reads from its standard input, see Security.
 #' @param dryrun If `TRUE`, the commands are shown and nothing is started.
 #' @param quiet If `TRUE`, `dryrun` and `manual` show nothing.
 #' @param setup_strategy `"parallel"` (default): all workers start at once. `"sequential"`:
@@ -94,6 +95,8 @@
 #' * Names of hosts and users, paths and values are quoted wherever a shell would see more in
 #'   them than a word. Hosts with marks of a shell are refused.
 #' * A host's port, as in `"host:2200"`, is given to ssh as `-p 2200`.
+#' * The command that is run differs from what `dryrun` shows: R reads variables, libraries
+#'   and start-up code from its standard input, see Security.
 #' * With `renice`, variables come before `nice` in the command. ssh is told
 #'   not to ask for passwords (`BatchMode`) and to end when a tunnel can't be made.
 #' * A number of workers must be whole. Unknown arguments are errors of class
@@ -109,9 +112,24 @@
 #' connections, so that their limit doesn't apply. Such workers aren't replaced.
 #' @section Security:
 #' This session listens for workers without muster: on the loopback interface, or on all
-#' when a host is to connect directly (`revtunnel = FALSE`). A worker must show the word that
-#' its command line has before anything that it sends is read. What follows is neither
-#' encrypted nor authenticated, as with [parallel::makeCluster()]: use the tunnel.
+#' when a host is to connect directly (`revtunnel = FALSE`). Any user of the machine can
+#' connect, so each worker proves who it is by a random word of its own. Until a peer has
+#' said it, nothing that it sends is read as R data, and nothing of yours goes to it; a wrong
+#' word closes its connection.
+#'
+#' Every user can also read the command lines of all processes (`ps`). So the word, the
+#' values of `rscript_envs`, `rscript_libs` and `rscript_startup` aren't in them: a
+#' worker without muster reads them from its standard input, which gets through ssh, `sudo`,
+#' wrappers and containers. `docker run` and its like are given `-i` for it, unless `rscript` is
+#' marked by `I()`. A command that starts R without a standard input, such as `ssh -n`,
+#' `ssh -f` or a wrapper that redirects it, can't start a worker: it fails at once, and the
+#' error says so. With `manual = TRUE`, paste the lines that are shown below a command together
+#' with it. What `rscript`, `rscript_args`, `rscript_call` and `rshopts` say is part of
+#' command lines: no place for passwords.
+#'
+#' What follows is neither encrypted nor authenticated, as with [parallel::makeCluster()]: use
+#' the tunnel. The worker takes whoever listens at its end of the connection for the session;
+#' at the far end of a tunnel that is a port of the other host's loopback interface.
 #' @section Errors:
 #' `muster_error_input`: an argument is wrong. `muster_error_launch`: a worker ended before
 #' it was there, with fields `worker`, `host`, `command`, `exit_code`, `signal`, `output`.

@@ -66,6 +66,48 @@ test_that("S1: workers behind ssh start at once, each through a tunnel of its ow
   expect_match(format(cl), "2 nodes on host")
 })
 
+# The command lines of all processes, here and over there.
+command_lines <- function() {
+  files <- file.path("/proc", list.files("/proc", "^[0-9]+$"), "cmdline")
+  vapply(files, function(file) {
+    bytes <- tryCatch(suppressWarnings(readBin(file, "raw", 1e5)), error = function(e) raw())
+    bytes[bytes == as.raw(0L)] <- as.raw(32L)
+    rawToChar(bytes)
+  }, "")
+}
+
+test_that("what a worker over there is told comes through ssh's standard input", {
+  limit_time(60)
+  there <- local_sshd()
+  odd <- c(
+    QUOTES = "hush a'b \"c\" `d`", SHELL = "hush $HOME $(id) \\ \\n ; | & > % !x",
+    LINES = "hush\nend\n\ttwo\r", UTF8 = "hush \u00e9\u20ac\U1F600", EMPTY = "",
+    LONG = strrep("hush", 50000L)
+  )
+  cl <- makeClusterPSOCK(there$host,
+    rshopts = there$options, rscript_envs = c(odd, HOME = NA), rscript_startup = "x <- 'hush'"
+  )
+  withr::defer(stopCluster(cl))
+  got <- clusterCall(cl, function(names) lapply(Sys.getenv(names), charToRaw), names(odd))[[1]]
+  expect_identical(got, lapply(odd, charToRaw))
+  expect_identical(clusterEvalQ(cl, c(x, Sys.getenv("HOME", NA)))[[1]], c("hush", NA))
+  word <- clusterEvalQ(cl, getOption("muster.stock_word"))[[1]]
+  lines <- command_lines()
+  expect_gt(sum(grepl("PORT=[0-9]+", lines)), 1L) # ssh's and the worker's
+  for (secret in c("hush", sub("muster-word-", "", word))) {
+    expect_false(any(grepl(secret, lines, fixed = TRUE)))
+  }
+})
+
+test_that("ssh -n, which leaves nothing to read, is reported at once", {
+  limit_time(60)
+  there <- local_sshd()
+  error <- expect_error(
+    makeClusterPSOCK(there$host, rshopts = c(there$options, "-n")), class = "muster_error_launch"
+  )
+  expect_match(conditionMessage(error), "`ssh -n`", fixed = TRUE)
+})
+
 test_that("workers here and there make one cluster, and one that is killed there is known", {
   limit_time(60)
   there <- local_sshd()
