@@ -167,6 +167,7 @@ stock_answered <- function(state, peer) {
     .Call(ffi_stock_close, peer$link)
     return(invisible())
   }
+  .Call(ffi_stock_told, state$workers[[peer$worker]]$process)
   state$workers[[peer$worker]]$link <- peer$link
   state$workers[[peer$worker]]$pid <- pid
 }

@@ -154,7 +154,8 @@ static void wait_for(struct pollfd *polled, size_t n, SEXP timeout_s) {
 
 // ffi_stock_poll waits a slice for anything to happen: list(accepted, links, processes).
 // accepted: the pointer of a new link, or NULL. links: for each, 1 if a message is there,
-// or the word of a peer that hasn't proved itself, 0 if not, -1 if none will come. processes: for each, whether it runs.
+// or the word of a peer that hasn't proved itself, 0 if not, -1 if none will come.
+// processes: for each, whether it runs.
 SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
                     SEXP timeout_s) {
   static const char *const names[] = {"accepted", "links", "processes"};
@@ -287,8 +288,8 @@ SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
   return list;
 }
 
-// ffi_stock_word gives 128 random bits as a word of MST_STOCK_WORD_BYTES. Not R's random numbers: those are the
-// user's, and can be guessed.
+// ffi_stock_word gives 128 random bits as a word of MST_STOCK_WORD_BYTES. Not R's random
+// numbers: those are the user's, and can be guessed.
 SEXP ffi_stock_word(void) {
   static const char digits[] = "0123456789abcdef";
   uint8_t bytes[MST_STOCK_WORD_BYTES / 2];

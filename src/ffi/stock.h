@@ -6,6 +6,7 @@
 #define MST_FFI_STOCK_H
 
 #include "ffi/ffi.h"
+#include "share/segment.h"
 
 // ---- stock.c: listeners and links
 
@@ -28,7 +29,8 @@ struct stock_process {
   int worker;   // its number, for what it prints
   uint32_t how; // enum mst_exit, NONE while it runs
   int32_t number;
-  int forgotten; // no pointer refers to it
+  int forgotten;            // no pointer refers to it
+  struct mst_segment input; // what it reads, until ffi_stock_told()
   struct mst_tail tail;
   size_t line_length;
   char line[1024]; // what it printed of a line so far
@@ -41,6 +43,7 @@ struct stock_process *ffi_stock_process_of(SEXP pointer);
 void ffi_stock_attend(struct stock_process *process, int to_show);
 
 SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input);
+SEXP ffi_stock_told(SEXP process);
 SEXP ffi_stock_process(SEXP process);
 SEXP ffi_stock_kill(SEXP process, SEXP signal);
 

@@ -13,7 +13,6 @@
 #include <R_ext/Print.h>
 
 #include "ffi/stock.h"
-#include "share/segment.h"
 
 static struct stock_process *processes;
 
@@ -63,7 +62,17 @@ void ffi_stock_attend(struct stock_process *process, int to_show) {
   }
 }
 
+// drop_input takes away what the process was to read: its standard input, and that of
+// whatever it starts, as another user maybe, still is where that stood.
+static void drop_input(struct stock_process *process) {
+  if (process->input.fd < 0) return;
+  const int rc = ftruncate(process->input.fd, 0);
+  (void)rc; // that can't fail for memory of ours
+  mst_segment_close(&process->input);
+}
+
 static void free_process(struct stock_process *process) {
+  drop_input(process);
   mst_net_close(&process->output);
   mst_tail_free(&process->tail);
   free(process);
@@ -90,7 +99,10 @@ static void sweep(void) {
 
 static void finalize_process(SEXP pointer) {
   struct stock_process *process = ffi_stock_process_of(pointer);
-  if (process != NULL) process->forgotten = 1;
+  if (process != NULL) {
+    process->forgotten = 1;
+    drop_input(process);
+  }
   R_ClearExternalPtr(pointer);
 }
 
@@ -117,7 +129,6 @@ static int start(struct stock_process *process, struct mst_spawn *spawn,
 // input: list(bytes, path for such a file), NULL for nothing.
 static int open_input(SEXP input, struct mst_segment *segment,
                       struct mst_err *err) {
-  *segment = MST_SEGMENT_NONE;
   if (Rf_isNull(input)) return 0;
   SEXP bytes = VECTOR_ELT(input, 0);
   const char *path = CHAR(STRING_ELT(VECTOR_ELT(input, 1), 0));
@@ -144,15 +155,14 @@ SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input) {
   struct stock_process *process = calloc(1, sizeof *process);
   if (process == NULL) Rf_error("no memory for a process");
   process->output = -1;
+  process->input = MST_SEGMENT_NONE;
   process->owner = ffi_self();
   process->worker = Rf_asInteger(worker);
-  struct mst_segment segment;
-  int rc = open_input(input, &segment, &err);
-  spawn.input = segment.fd;
+  int rc = open_input(input, &process->input, &err);
+  spawn.input = process->input.fd;
   if (rc == 0) rc = start(process, &spawn, &err);
-  mst_segment_close(&segment);
   if (rc != 0) {
-    free(process);
+    free_process(process);
     UNPROTECT(1);
     return ffi_error_list(&err);
   }
@@ -161,6 +171,14 @@ SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input) {
   R_SetExternalPtrAddr(pointer, process);
   UNPROTECT(1);
   return pointer;
+}
+
+// ffi_stock_told says that the process has read its standard input, which then is empty
+// for whoever looks into it later.
+SEXP ffi_stock_told(SEXP pointer) {
+  struct stock_process *process = ffi_stock_process_of(pointer);
+  if (process != NULL) drop_input(process);
+  return R_NilValue;
 }
 
 // ffi_stock_process gives list(pid, running, how, number, output).

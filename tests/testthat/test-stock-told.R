@@ -4,8 +4,9 @@ stock_call <- "parallel:::.workRSOCK()"
 
 # Texts that something on the way could take for more than text.
 odd_texts <- c(
-  QUOTES = "a'b \"c\" `d`", SHELL = "$HOME $(id) `id` \\ \\n ; | & > % !x", LINES = "one\nend\n\ttwo\r",
-  UTF8 = "\u00e9\u20ac\U1F600", EMPTY = "", BLANK = "  ", DIGIT = "\u00e95", CONTROL = "a\001\033[0m",
+  QUOTES = "a'b \"c\" `d`", SHELL = "$HOME $(id) `id` \\ \\n ; | & > % !x",
+  LINES = "one\nend\n\ttwo\r", UTF8 = "\u00e9\u20ac\U1F600", EMPTY = "", BLANK = "  ",
+  DIGIT = "\u00e95", CONTROL = "a\001\033[0m",
   LONG = strrep("0123456789", 20000L)
 )
 
@@ -27,8 +28,8 @@ test_cluster("rscript_envs and start-up code reach R's own workers whole, in any
       rscript = rscript, rscript_call = stock_call, rscript_startup = list(code, "n <- 1\nn <- 2"),
       rscript_envs = c(odd_texts, HOME = NA)
     )
-    got <- clusterCall(cl, function(names) lapply(unname(Sys.getenv(names)), charToRaw), names(odd_texts))
-    expect_identical(got[[1]], lapply(unname(odd_texts), charToRaw))
+    got <- clusterCall(cl, function(names) lapply(Sys.getenv(names), charToRaw), names(odd_texts))
+    expect_identical(got[[1]], lapply(odd_texts, charToRaw))
     expect_identical(clusterEvalQ(cl, charToRaw(said))[[1]], charToRaw(odd_texts[["UTF8"]]))
     expect_identical(clusterEvalQ(cl, list(n, Sys.getenv("HOME", NA)))[[1]], list(2, NA_character_))
     stopCluster(cl)
@@ -67,6 +68,15 @@ test_cluster("no command line shows what a worker is told", {
   expect_identical(anyDuplicated(c(words, word)), 0L)
 })
 
+test_cluster("what a worker was told is gone from its standard input, which its children have", {
+  skip_without_proc()
+  cl <- makeClusterPSOCK(1, rscript_envs = c(KEY = "hush"), rscript_call = stock_call)
+  defer(function() stopCluster(cl))
+  left <- clusterEvalQ(cl, system("cat /proc/self/fd/0; cat", intern = TRUE))[[1]]
+  expect_identical(left, character())
+  expect_identical(clusterCall(cl, Sys.getenv, "KEY"), list("hush"))
+})
+
 test_cluster("a launch that fails shows its command without the values of variables", {
   error <- expect_error(
     makeClusterPSOCK(1,
@@ -101,10 +111,10 @@ test_cluster("a container's standard input is asked for, and one that is empty i
   # What is shell text already is left as it is.
   error <- expect_error(makeClusterPSOCK(1, rscript = I(words)), class = "muster_error_launch")
   expect_match(conditionMessage(error), "standard input")
-  expect_identical(with_input(c("sudo", "podman", "exec", "x")), c("sudo", "podman", "exec", "-i", "x"))
-  for (other in list("Rscript", c("apptainer", "exec", "x"), c("docker", "ps"), c("run", "docker"))) {
-    expect_identical(with_input(other), other)
-  }
+  given <- with_input(c("sudo", "podman", "exec", "x"))
+  expect_identical(given, c("sudo", "podman", "exec", "-i", "x"))
+  others <- list("Rscript", c("apptainer", "exec", "x"), c("docker", "ps"), c("run", "docker"))
+  for (other in others) expect_identical(with_input(other), other)
 })
 
 test_cluster("what manual = TRUE shows starts the worker, and hides its word from ps", {
