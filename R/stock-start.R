@@ -24,9 +24,10 @@ start_stock <- function(options, port, validate, auto_stop, call) {
   state$peers <- list()
   complete <- FALSE
   on.exit({
-    .Call(ffi_stock_close, listening$listener)
     for (peer in state$peers) .Call(ffi_stock_close, peer$link)
     if (!complete) stock_abandon(state$workers)
+    # Last: a worker would take another user who listens there next for this session.
+    .Call(ffi_stock_close, listening$listener)
   })
   at_once <- !any(vapply(options, function(o) o$manual || o$strategy == "sequential", NA))
   turns <- if (at_once) list(seq_along(options)) else as.list(seq_along(options))
@@ -189,7 +190,8 @@ stock_check_end <- function(worker, count, call) {
   o <- worker$o
   status <- .Call(ffi_stock_process, worker$process)
   ended_well <- identical(status$how, 1L) && identical(status$number, 0L)
-  if (ended_well && (o$raw || !o$local || length(o$rscript) > 1L)) {
+  was_told <- !grepl(no_input, status$output, fixed = TRUE)
+  if (ended_well && was_told && (o$raw || !o$local || length(o$rscript) > 1L)) {
     return(invisible())
   }
   abort_muster("launch", paste0("Can't start ", worker_text(worker, count), "."),

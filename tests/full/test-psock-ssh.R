@@ -99,13 +99,16 @@ test_that("what a worker over there is told comes through ssh's standard input",
   }
 })
 
-test_that("ssh -n, which leaves nothing to read, is reported at once", {
+test_that("ssh -n and -f, which leave nothing to read, are reported at once", {
   limit_time(60)
   there <- local_sshd()
-  error <- expect_error(
-    makeClusterPSOCK(there$host, rshopts = c(there$options, "-n")), class = "muster_error_launch"
-  )
-  expect_match(conditionMessage(error), "`ssh -n`", fixed = TRUE)
+  for (option in c("-n", "-f")) {
+    error <- expect_error(
+      makeClusterPSOCK(there$host, rshopts = c(there$options, option)),
+      class = "muster_error_launch"
+    )
+    expect_match(conditionMessage(error), "`ssh -n`", fixed = TRUE)
+  }
 })
 
 test_that("workers here and there make one cluster, and one that is killed there is known", {
