@@ -20,9 +20,11 @@
 
 #define SERIALIZE_VERSION 3
 
+// The record lives until its pointer is collected: what R runs while one of these functions
+// waits or reads may close the link.
 struct stock_link {
   struct mst_link link;
-  int reading; // R left the reading of a message by an error: it is of no use any more
+  int closed;
 };
 
 struct stock_listener {
@@ -42,7 +44,9 @@ static SEXP listener_tag(void) {
 
 static struct stock_link *link_of(SEXP pointer) {
   struct stock_link *stock = ffi_address_of(pointer, link_tag());
-  return stock != NULL && stock->link.owner == ffi_self() ? stock : NULL;
+  return stock != NULL && !stock->closed && stock->link.owner == ffi_self()
+             ? stock
+             : NULL;
 }
 
 static struct stock_listener *listener_of(SEXP pointer) {
@@ -51,12 +55,17 @@ static struct stock_listener *listener_of(SEXP pointer) {
 }
 
 // A forked child closes its copies only: the connection is its parent's.
-static void finalize_link(SEXP pointer) {
+static void close_link(SEXP pointer) {
   struct stock_link *stock = ffi_address_of(pointer, link_tag());
-  if (stock == NULL) return;
-  R_ClearExternalPtr(pointer);
+  if (stock == NULL || stock->closed) return;
+  stock->closed = 1;
   mst_link_close(&stock->link);
-  free(stock);
+}
+
+static void finalize_link(SEXP pointer) {
+  close_link(pointer);
+  free(ffi_address_of(pointer, link_tag()));
+  R_ClearExternalPtr(pointer);
 }
 
 static void finalize_listener(SEXP pointer) {
@@ -69,7 +78,7 @@ static void finalize_listener(SEXP pointer) {
 
 // ffi_stock_close closes a link or a listener; again without harm.
 SEXP ffi_stock_close(SEXP pointer) {
-  finalize_link(pointer);
+  close_link(pointer);
   finalize_listener(pointer);
   return R_NilValue;
 }
@@ -120,12 +129,14 @@ SEXP ffi_stock_listen(SEXP host, SEXP ports) {
 }
 
 // accept_link gives a pointer to the next connection, NULL if there is none.
-static SEXP accept_link(struct stock_listener *listener) {
+static SEXP accept_link(SEXP listener_pointer) {
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, link_tag(), R_NilValue));
   R_RegisterCFinalizerEx(pointer, finalize_link, FALSE);
+  const struct stock_listener *listener = listener_of(listener_pointer);
   struct stock_link *stock = calloc(1, sizeof *stock);
   int fd = -1;
-  if (stock == NULL || mst_net_accept(listener->fd, &fd, NULL, NULL) != 0) {
+  if (stock == NULL || listener == NULL ||
+      mst_net_accept(listener->fd, &fd, NULL, NULL) != 0) {
     free(stock);
     UNPROTECT(1);
     return R_NilValue;
@@ -139,10 +150,7 @@ static SEXP accept_link(struct stock_listener *listener) {
 }
 
 static int fill(struct stock_link *stock) {
-  if (stock->reading) {
-    stock->reading = 0;
-    mst_link_take(&stock->link);
-  }
+  if (stock->closed) return -MST_ECLOSED;
   (void)mst_link_flush(&stock->link); // its failure is seen by reading
   return mst_link_fill(&stock->link);
 }
@@ -187,6 +195,7 @@ SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
   polled[n + m] = (struct pollfd){.fd = listener == NULL ? -1 : listener->fd,
                                   .events = POLLIN};
   if (!whole) wait_for(polled, (size_t)(n + m + 1), timeout_s);
+  // What runs from here on may close them: each is looked for when it is its turn.
   for (R_xlen_t i = 0; i < n; i++) {
     struct stock_link *stock = link_of(VECTOR_ELT(links, i));
     const int rc = stock == NULL ? -MST_ECLOSED : fill(stock);
@@ -199,7 +208,7 @@ SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
     if (process != NULL) ffi_stock_attend(process, listener == NULL);
     runs[i] = process != NULL && process->how == MST_EXIT_NONE;
   }
-  if (listener != NULL) SET_VECTOR_ELT(list, 0, accept_link(listener));
+  if (listener != NULL) SET_VECTOR_ELT(list, 0, accept_link(listener_pointer));
   UNPROTECT(1);
   return list;
 }
@@ -223,7 +232,7 @@ static int outcome_of(int rc) {
   return rc == -MST_ECLOSED ? FFI_LOST : FFI_SYSTEM;
 }
 
-// one_slice waits for the link or its process's output.
+// one_slice waits for the link or its process's output. Runs R code.
 static void one_slice(struct stock_link *stock, SEXP process_pointer) {
   struct stock_process *process = ffi_stock_process_of(process_pointer);
   struct pollfd polled[2] = {
@@ -234,33 +243,42 @@ static void one_slice(struct stock_link *stock, SEXP process_pointer) {
   R_CheckUserInterrupt();
 }
 
+static void release_blob(void *blob) { mst_blob_release(blob); }
+
+// message_of serializes an object into a blob of the caller's. Not straight into the link's
+// buffer: if that fails, what was written must not be sent.
+static struct mst_blob *message_of(SEXP data, int xdr) {
+  struct mst_blob *blob = mst_blob_new();
+  if (blob == NULL) Rf_error("no memory");
+  (void)ffi_hold(blob, release_blob);
+  struct R_outpstream_st stream;
+  R_InitOutPStream(&stream, (R_pstream_data_t)&blob->buf,
+                   xdr ? R_pstream_xdr_format : R_pstream_binary_format,
+                   SERIALIZE_VERSION, out_char, out_bytes, NULL, R_NilValue);
+  R_Serialize(data, &stream);
+  ffi_unhold(blob);
+  return blob;
+}
+
 // ffi_stock_send sends an object and waits until the system has all of it: NULL, or an
 // outcome. What the worker sends meanwhile is read, so that two full buffers never wait for
 // each other.
 SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
+  if (link_of(pointer) == NULL) return Rf_ScalarInteger(FFI_STOPPED);
+  struct mst_blob *blob = message_of(data, Rf_asLogical(xdr) == 1);
   struct stock_link *stock = link_of(pointer);
-  if (stock == NULL) return Rf_ScalarInteger(FFI_STOPPED);
-  struct mst_buf *out = &stock->link.out;
-  // Not straight into `out`: if serializing fails, what it has written must not be sent.
-  static struct mst_buf begun; // freed by the next call if R jumps
-  mst_buf_free(&begun);
-  struct R_outpstream_st stream;
-  R_InitOutPStream(&stream, (R_pstream_data_t)&begun,
-                   Rf_asLogical(xdr) ? R_pstream_xdr_format
-                                     : R_pstream_binary_format,
-                   SERIALIZE_VERSION, out_char, out_bytes, NULL, R_NilValue);
-  R_Serialize(data, &stream);
-  struct mst_buf bytes = begun;
-  memset(&begun, 0, sizeof begun);
   int rc = 0;
-  if (out->len == 0) {
-    mst_buf_free(out);
-    *out = bytes;
-  } else {
-    rc = mst_buf_append(out, bytes.data, bytes.len);
-    mst_buf_free(&bytes);
+  if (stock != NULL && stock->link.out.len == 0) {
+    mst_buf_free(&stock->link.out);
+    stock->link.out = blob->buf;
+    blob->buf = (struct mst_buf){0};
+  } else if (stock != NULL) {
+    rc = mst_buf_append(&stock->link.out, blob->buf.data, blob->buf.len);
   }
+  mst_blob_release(blob);
   while (rc == 0) {
+    stock = link_of(pointer);
+    if (stock == NULL) return Rf_ScalarInteger(FFI_STOPPED);
     rc = mst_link_flush(&stock->link);
     if (rc != 0) break;
     (void)mst_link_fill(&stock->link);
@@ -269,23 +287,29 @@ SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
   return rc == 1 ? R_NilValue : Rf_ScalarInteger(outcome_of(rc));
 }
 
-// ffi_stock_receive waits for a message: list(object), or an outcome.
+// ffi_stock_receive waits for a message: list(object), or an outcome. One that can't be
+// read is gone.
 SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
-  struct stock_link *stock = link_of(pointer);
-  if (stock == NULL || !stock->link.proved)
-    return Rf_ScalarInteger(FFI_STOPPED);
-  int rc;
-  while ((rc = fill(stock)) == 0)
-    one_slice(stock, process);
-  if (rc < 0) return Rf_ScalarInteger(outcome_of(rc));
-  SEXP list = PROTECT(Rf_allocVector(VECSXP, 1));
-  stock->reading = 1;
-  SET_VECTOR_ELT(list, 0,
-                 ffi_unserialize(stock->link.in.data, stock->link.whole));
-  stock->reading = 0;
-  mst_link_take(&stock->link);
-  UNPROTECT(1);
-  return list;
+  for (;;) {
+    struct stock_link *stock = link_of(pointer);
+    if (stock == NULL || !stock->link.proved) {
+      return Rf_ScalarInteger(FFI_STOPPED);
+    }
+    struct mst_buf bytes = {0};
+    int rc = fill(stock);
+    if (rc == 1) rc = mst_link_detach(&stock->link, &bytes);
+    if (rc < 0) return Rf_ScalarInteger(outcome_of(rc));
+    if (rc == 0) {
+      one_slice(stock, process);
+      continue;
+    }
+    (void)ffi_hold(bytes.data, free);
+    SEXP list = PROTECT(Rf_allocVector(VECSXP, 1));
+    SET_VECTOR_ELT(list, 0, ffi_unserialize(bytes.data, bytes.len));
+    ffi_drop(bytes.data);
+    UNPROTECT(1);
+    return list;
+  }
 }
 
 // ffi_stock_word gives 128 random bits as a word of MST_STOCK_WORD_BYTES. Not R's random

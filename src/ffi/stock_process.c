@@ -41,8 +41,10 @@ static void take_output(struct stock_process *process, const char *bytes,
     const int ends = bytes[i] == '\n';
     if (!ends) process->line[process->line_length++] = bytes[i];
     if (ends || process->line_length == sizeof process->line) {
-      if (to_show) show(process, process->line, process->line_length);
-      process->line_length = 0;
+      const size_t length = process->line_length;
+      process->line_length =
+          0; // showing it may run R code that comes here, too
+      if (to_show) show(process, process->line, length);
     }
   }
 }

@@ -9,6 +9,9 @@
 
 #define READ_BYTES ((size_t)64 << 10)
 #define KEEP_BYTES ((size_t)1 << 20)
+// A message up to this size is copied when it is detached; of a larger one what stands behind
+// it is.
+#define SMALL_BYTES ((size_t)4096)
 
 void mst_link_init(struct mst_link *link, int fd, pid_t owner) {
   memset(link, 0, sizeof *link);
@@ -83,6 +86,28 @@ void mst_link_take(struct mst_link *link) {
   link->whole = 0;
   mst_stock_scan_reset(&link->scan);
   mst_buf_trim(&link->in, KEEP_BYTES);
+}
+
+int mst_link_detach(struct mst_link *link, struct mst_buf *bytes) {
+  *bytes = (struct mst_buf){0};
+  if (link->whole <= SMALL_BYTES) {
+    if (mst_buf_append(bytes, link->in.data, link->whole) != 0) {
+      return -MST_EMEM;
+    }
+    mst_link_take(link);
+    return 1;
+  }
+  struct mst_buf rest = {0};
+  if (mst_buf_append(&rest, link->in.data + link->whole,
+                     link->in.len - link->whole) != 0) {
+    return -MST_EMEM;
+  }
+  *bytes = link->in;
+  bytes->len = link->whole;
+  link->in = rest;
+  link->whole = 0;
+  mst_stock_scan_reset(&link->scan);
+  return 1;
 }
 
 short mst_link_events(const struct mst_link *link) {

@@ -42,8 +42,10 @@ int mst_link_prove(struct mst_link *link, const char *word);
 // mst_link_flush sends what is in `out`. 1: all; 0: the rest doesn't fit now; else as above.
 int mst_link_flush(struct mst_link *link);
 
-// mst_link_take drops the first message, which is whole.
+// mst_link_take drops the first message, which is whole. mst_link_detach gives its bytes to the
+// caller, who frees them. 1, or -MST_EMEM, and it stays.
 void mst_link_take(struct mst_link *link);
+int mst_link_detach(struct mst_link *link, struct mst_buf *bytes);
 
 // mst_link_events gives what poll() is to wait for.
 short mst_link_events(const struct mst_link *link);

@@ -1,7 +1,9 @@
 // Tests of stock/scan and stock/link: where an object of R's serialization ends, however
 // its bytes come. What R itself writes is tested from R (test-stock-nodes.R).
+#include <errno.h>
 #include <string.h>
 
+#include "base/mst_fault.h"
 #include "mst_test.h"
 #include "net/net.h"
 #include "stock/link.h"
@@ -187,6 +189,36 @@ TEST("A link takes messages one by one, and says when no more will come") {
   mst_link_close(&link);
   CHECK_INT(link.fd, -1);
   CHECK_INT(mst_link_fill(&link), -MST_ECLOSED);
+  mst_link_close(&link);
+}
+
+TEST("A message that is detached is the caller's, and the next one is there") {
+  static const size_t sizes[] = {10, 20000, 4096, 5000};
+  int fds[2];
+  CHECK_INT(mst_net_pair(fds, NULL), 0);
+  struct mst_link link;
+  mst_link_init(&link, fds[0], 1);
+  link.proved = 1;
+  static uint8_t bytes[20000];
+  for (size_t i = 0; i < 4; i++)
+    CHECK_INT(mst_buf_append(&link.in, bytes, sizes[i]), 0);
+  for (size_t i = 0; i < 4; i++) {
+    struct mst_buf got;
+    link.whole = sizes[i]; // as the parser would say
+    const size_t before = link.in.len;
+    mst_fault_arm("base.realloc", 1, ENOMEM);
+    const int rc = mst_link_detach(&link, &got);
+    mst_fault_arm("", 0, 0);
+    if (rc == -MST_EMEM) { // it stays
+      CHECK_INT(link.in.len, before);
+      CHECK_INT(mst_link_detach(&link, &got), 1);
+    }
+    CHECK_INT(got.len, sizes[i]);
+    CHECK_INT(link.in.len, before - sizes[i]);
+    CHECK_INT(link.whole, 0);
+    mst_buf_free(&got);
+  }
+  mst_net_close(&fds[1]);
   mst_link_close(&link);
 }
 

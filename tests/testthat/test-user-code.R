@@ -170,3 +170,22 @@ test_cluster("a finalizer may start and use another cluster at any allocation", 
     }, c(20, 150))
   }
 })
+
+# ---- R's own workers
+
+test_cluster("a finalizer may stop R's own workers at any allocation of a call", {
+  skip_on_cran()
+  local_settings(muster.quiet = TRUE)
+  verbs <- list(
+    small = function(cl) clusterCall(cl, function(x) x, 1),
+    long = function(cl) clusterCall(cl, function(x) as.list(x), 1:2000 + 0),
+    balanced = function(cl) clusterApplyLB(cl, 1:3, function(i) i)
+  )
+  for (verb in verbs) {
+    cl <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
+    expect_identical(verb(cl), verb(cl))
+    # The other positions cost a start of R each.
+    with_finalizer(60, function() stopCluster(cl), function() verb(cl))
+    suppressWarnings(try(stopCluster(cl), silent = TRUE))
+  }
+})
