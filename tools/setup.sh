@@ -6,7 +6,8 @@
 #   tools/setup.sh document  roxygen2
 #
 # R packages go into ./.lib, from the repository that R is set up with, and
-# nowhere else. System packages: as root on Debian and its kin the missing ones
+# nowhere else; on Debian those that its R leaves out (boot, codetools) come with the
+# system packages. System packages: as root on Debian and its kin the missing ones
 # are named and installed; anyone else gets the one line to run, and status 2.
 # Nothing calls sudo. Without network, what is here is used; the rest is named,
 # and the tests that want it are skipped. So they are where that line can't be
@@ -57,6 +58,10 @@ family() {
   fi
 }
 
+# system_r: R comes from the system's packages, or isn't here yet. One that
+# somebody built doesn't see what those packages bring, but for programs.
+system_r() { ! have R || dpkg -S "$(R RHOME)" >/dev/null 2>&1; }
+
 # package_of NEED: the packages which bring it.
 package_of() {
   case $family:$1 in
@@ -65,10 +70,18 @@ package_of() {
     deb:clang) say "clang $(clang_runtime)" ;;
     rpm:r | rpm:headers) say "R-core-devel" ;;
     rpm:compiler) say "gcc gcc-c++ gcc-gfortran" ;;
+    deb:boot | deb:codetools) say "r-cran-$1" ;;
+    *:certificates) say "ca-certificates" ;;
     deb:libuv) say "libuv1-dev" ;;
+    deb:libssl) say "libssl-dev" ;;
+    rpm:libssl) say "openssl-devel" ;;
+    brew:libssl) say "openssl" ;;
+    deb:ip) say "iproute2" ;;
+    rpm:ip) say "iproute" ;;
+    rpm:shellcheck) say "ShellCheck" ;;
     deb:sshd | rpm:sshd) say "openssh-server" ;;
     deb:ggplot2) say "r-cran-ggplot2" ;;
-    deb:rmarkdown) say "r-cran-rmarkdown pandoc" ;;
+    deb:rmarkdown) if system_r; then say "r-cran-rmarkdown pandoc"; else say "pandoc"; fi ;;
     rpm:rmarkdown | brew:rmarkdown) say "pandoc" ;;
     rpm:clang) say "clang compiler-rt" ;;
     rpm:libuv) say "libuv-devel" ;;
@@ -111,13 +124,30 @@ has() {
       fi
       ;;
     clang) clang_fuzzes ;;
+    boot | codetools)
+      case " $r_missing " in *" $1 "*) return 1 ;; esac
+      ;;
+    certificates)
+      # Nothing but R packages that come over https needs them.
+      case "$family $r_missing " in
+        deb*" https "* | rpm*" https "*) has_certificates ;;
+      esac
+      ;;
+    libssl)
+      # The compiler may come with options here, too.
+      # shellcheck disable=SC2046
+      { have pkg-config && pkg-config --exists libssl; } ||
+        { has compiler && say '#include <openssl/ssl.h>' |
+          $(R CMD config CC) -E - >/dev/null 2>&1; }
+      ;;
+    ip | debootstrap) have "$1" || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ] ;;
     sshd) have sshd || [ -x /usr/sbin/sshd ] ;;
     rmarkdown)
-      if [ "$family" = deb ]; then can_vignettes; else have pandoc; fi
+      if [ "$family" = deb ] && system_r; then can_vignettes; else have pandoc; fi
       ;;
     ggplot2)
       # With all that it needs it takes long from source: built, or not at all.
-      [ "$family" != deb ] || { have Rscript &&
+      [ "$family" != deb ] || ! system_r || { have Rscript &&
         Rscript -e 'quit(status = !nzchar(system.file(package = "ggplot2")))'; }
       ;;
     libuv)
@@ -127,6 +157,15 @@ has() {
       ;;
     *) have "$1" ;;
   esac
+}
+
+# has_certificates: those by which https is trusted.
+has_certificates() {
+  for file in "${CURL_CA_BUNDLE:-}" "${SSL_CERT_FILE:-}" \
+    /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt; do
+    [ -s "$file" ] && return 0
+  done
+  return 1
 }
 
 # clang_fuzzes: some clang, plain or with a version in its name, links a fuzzer.
@@ -172,78 +211,115 @@ install_line() {
 }
 
 updated=no
+retries=3 # of what can't be fetched
 # Package lists are brought up to date at most once, and only to install.
 apt_update() {
   [ $updated = yes ] && return 0
   updated=yes
-  apt-get update -q || warn "setup: the package lists can't be brought up to date."
+  apt-get update -q -o APT::Update::Error-Mode=any && return 0
+  warn "setup: the system's package lists can't be brought up to date; is there a network?"
+  retries=0
 }
 
 apt_install() {
   apt_update
   # Lists of words.
   # shellcheck disable=SC2048,SC2086
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -q \
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -q -o Acquire::Retries=$retries \
     --no-install-recommends $* </dev/null
 }
 
 family=$(family)
+case $mode in
+  run) r_packages="codetools boot" ;;
+  check)
+    r_packages="codetools boot bit64 data.table doParallel foreach future iterators jsonlite
+      knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild testthat"
+    ;;
+  bench)
+    r_packages="codetools boot parallelly>=1.48.0 mirai future future.apply crew multidplyr
+      data.table"
+    ;;
+  document) r_packages="codetools roxygen2" ;;
+esac
 needed="r headers compiler make"
 optional=
-[ "$mode" = check ] && optional="libuv qpdf tidy clang sshd ggplot2 rmarkdown"
+if [ "$mode" = check ]; then
+  optional="libuv libssl qpdf tidy clang sshd ip python3 shellcheck ggplot2 rmarkdown"
+  # Only root can make the root of another system.
+  if [ "$family" = deb ] && is_root; then optional="$optional debootstrap"; fi
+fi
 
-# Lists of words from here on.
+# look: what isn't here. Without $missing nothing goes on, $wanted is for some tests,
+# and $either can also come from R's repository.
+# Lists of words.
 # shellcheck disable=SC2086
-{
+look() {
+  set -- $r_packages
+  r_missing=$(Rscript tools/install-packages.R --missing "$@" </dev/null 2>/dev/null) ||
+    r_missing="$* https"
   missing=$(missing_of $needed)
   wanted=$(missing_of $optional)
-  if [ -n "$missing$wanted" ] && [ $family = deb ] && is_root; then
-    apt_update # clang's package is found in the lists
-    say "setup: missing on this system: $missing$wanted"
-    say "setup: installing $(packages_of $missing $wanted)"
-    # In one go; if that fails, one by one, so that a package which isn't to be
-    # had doesn't stop the others.
-    if ! apt_install "$(packages_of $missing $wanted)"; then
-      for need in $missing $wanted; do
-        apt_install "$(package_of "$need")" ||
-          warn "setup: $(package_of "$need") can't be installed."
-      done
-    fi
-    missing=$(missing_of $needed)
-    wanted=$(missing_of $optional)
-  fi
-  if [ -n "$missing$wanted" ] && [ $family = deb ] && is_root; then
-    if [ -n "$missing" ]; then
-      warn "setup: can't go on without: $missing"
-      exit 1
-    fi
-    warn "setup: going on without: $wanted(tests that use it are skipped)"
-  elif [ -n "$missing$wanted" ]; then
-    warn "setup: missing on this system: $missing$wanted"
-    if [ -z "$missing" ] && [ "${MISSING:-}" = skip ]; then
-      warn "setup: going on without it; tests that use it are skipped"
-    else
-      [ -n "$missing" ] || warn "setup: MISSING=skip goes on without it; this line installs it:"
-      say "$(install_line "$(packages_of $missing $wanted)")"
-      exit 2
-    fi
+  either=
+  if [ "$family" = deb ] && system_r; then either=$(missing_of codetools boot); fi
+  if has boot && has codetools; then
+    wanted="$(missing_of certificates)$wanted"
+  else
+    missing="$(missing_of certificates)$missing"
   fi
 }
 
+# install_missing: as root on Debian. In one go; if that fails, one by one, so that a
+# package which isn't to be had doesn't stop the others.
+# shellcheck disable=SC2086
+install_missing() {
+  apt_update # clang's package is found in the lists
+  say "setup: missing on this system: $missing$either$wanted"
+  say "setup: installing $(packages_of $missing $either $wanted)"
+  apt_install "$(packages_of $missing $either $wanted)" && return 0
+  for need in $missing $either $wanted; do
+    apt_install "$(package_of "$need")" ||
+      warn "setup: $(package_of "$need") can't be installed."
+  done
+}
+
+look
+# Lists of words from here on.
+# shellcheck disable=SC2086
+if [ $family = deb ] && is_root; then
+  if [ -n "$missing$either$wanted" ]; then
+    install_missing
+    look
+  fi
+  if [ -n "$missing" ]; then
+    warn "setup: can't go on without: $missing"
+    exit 1
+  fi
+  [ -z "$wanted" ] ||
+    warn "setup: going on without: $wanted(tests that use it are skipped)"
+elif [ -n "$missing$wanted" ]; then
+  warn "setup: missing on this system: $missing$either$wanted"
+  if [ -z "$missing" ] && [ "${MISSING:-}" = skip ]; then
+    warn "setup: going on without it; tests that use it are skipped"
+  else
+    [ -n "$missing" ] || warn "setup: MISSING=skip goes on without it; this line installs it:"
+    say "$(install_line "$(packages_of $missing $either $wanted)")"
+    exit 2
+  fi
+fi
+
 # ---- R packages -----------------------------------------------------------
 
-case $mode in
-  run) set -- boot ;;
-  check)
-    set -- boot codetools data.table doParallel foreach future iterators jsonlite
-    set -- "$@" nanoparquet nycflights13 "parallelly>=1.48.0" pkgbuild testthat
-    ;;
-  bench) set -- boot "parallelly>=1.48.0" mirai future future.apply crew multidplyr data.table ;;
-  document) set -- roxygen2 ;;
-esac
-Rscript tools/install-packages.R "$@" </dev/null
-status=$?
-[ $status -eq 0 ] || exit $status
+if [ -n "$r_missing" ]; then
+  # Lists of words.
+  # shellcheck disable=SC2086
+  if ! Rscript tools/install-packages.R $r_packages </dev/null; then
+    [ -n "$either" ] && ! is_root || exit 1
+    warn "setup: this line installs them from the system's packages:"
+    say "$(install_line "$(packages_of $either)")"
+    exit 2
+  fi
+fi
 
 # ---- what tests want, but not installed -------------------------------------
 
@@ -259,10 +335,10 @@ unpack() {
   mkdir -p -- "$dir/get" || return 1
   (
     cd -- "$dir/get" || exit 1
-    if ! apt-get download -q "$@" >log 2>&1; then
+    if ! apt-get download -q -o Acquire::Retries=$retries "$@" >log 2>&1; then
       is_root || exit 1
       apt_update
-      apt-get download -q "$@" >log 2>&1 || exit 1
+      apt-get download -q -o Acquire::Retries=$retries "$@" >log 2>&1 || exit 1
     fi
     for package in *.deb; do
       dpkg-deb -x "$package" .. || exit 1
@@ -288,6 +364,8 @@ if [ "$mode" = check ] || [ "$mode" = bench ]; then
     # A list of words.
     # shellcheck disable=SC2086
     have pmfind || unpack pcp pmfind $pcp_packages
+    # One script of a package whose dependencies are large.
+    have checkbashisms || [ "$mode" != check ] || unpack devscripts checkbashisms devscripts
   else
     warn "setup: no Debian packages here; tests with other BLAS libraries and PCP are skipped."
   fi
