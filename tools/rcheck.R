@@ -22,6 +22,8 @@ Sys.setenv(
 # Tests take themselves to be on CRAN's machine.
 Sys.unsetenv(c("NOT_CRAN", "CI"))
 options <- c("--as-cran", "--no-manual")
+# Where tools/setup.sh put checkbashisms, if the system has none.
+Sys.setenv(PATH = paste0(Sys.getenv("PATH"), ":", file.path(getwd(), "build/devscripts/usr/bin")))
 
 # Where a suggested package can't be had, R looks it up on CRAN to see whether it
 # is orphaned, and ends if it can't: then without --as-cran.
