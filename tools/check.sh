@@ -16,10 +16,10 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz testthat full netns faults soak notroot asan rcheck demo"
+all="tidy build c tsan sim fuzz testthat full netns faults soak notroot asan rcheck bare demo"
 # Those of the second lane make packages and libraries of their own; the demo installs anew
 # what the first lane uses, so it comes when both have ended.
-second="asan faults notroot rcheck tsan soak netns"
+second="asan faults notroot rcheck tsan soak netns bare"
 last=
 lane=
 if [ $# -gt 0 ]; then
@@ -290,6 +290,8 @@ suite_faults() {
 
 suite_asan() { run "testthat (asan, ubsan, thread checks)" 1500 tools/asan.sh; }
 suite_rcheck() { run "R CMD check" 1200 Rscript tools/rcheck.R; }
+# What make_root fetches and installs takes as long as the network does.
+suite_bare() { run "bare" 1200 tools/bare.sh; }
 
 suite_demo() {
   run "demo" 300 sh -c '
