@@ -6,6 +6,7 @@
 // nothing here is held across an evaluation that isn't R's or static.
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -87,7 +88,9 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
                         (pid_t)Rf_asInteger(session), &err) != 0) {
       Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
     }
-    mst_proc_die_with_parent(0);
+    // Killed with the session until now. From here on the watch cleans up, which it
+    // can't while the process is stopped.
+    mst_proc_die_with_parent(SIGCONT);
   }
   mst_watch_crashes();
   if (mst_exchange_begin(&err) != 0) {

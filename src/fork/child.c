@@ -2,7 +2,8 @@
 //
 // Until its watch runs, the worker could outlive a session that dies now: for
 // this while it asks to die with its parent, the server, which does see that.
-// Afterwards it must not: losing the server loses no worker.
+// Afterwards it must not: losing the server loses no worker. It only asks to be
+// continued then, since a process that is stopped doesn't see that its session is gone.
 #include "fork/child.h"
 
 #include <errno.h>
@@ -23,6 +24,7 @@ static void plain_signals(void) {
   // Only what the server itself has set; R's own handlers stay.
   (void)sigaction(SIGCHLD, &action, NULL);
   (void)sigaction(SIGTERM, &action, NULL);
+  (void)sigaction(SIGCONT, &action, NULL);
   sigset_t none;
   (void)sigemptyset(&none);
   (void)sigprocmask(SIG_SETMASK, &none, NULL);
@@ -65,6 +67,6 @@ int mst_child_become(const int fds[3], pid_t server, pid_t session,
       fcntl(MST_FD_SESSION, F_GETFD) >= 0 ? MST_FD_SESSION : -1;
   const int rc = mst_watch_start(MST_FD_CONTROL, session_fd, session, err);
   if (rc != 0) return rc;
-  mst_proc_die_with_parent(0);
+  mst_proc_die_with_parent(SIGCONT);
   return 0;
 }

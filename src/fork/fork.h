@@ -43,8 +43,8 @@
 // mst_proc_pidfd gives a descriptor that becomes readable when the process
 // ends, -1 where there is none.
 int mst_proc_pidfd(pid_t pid);
-// mst_proc_die_with_parent asks for `signal` when the parent thread ends; 0
-// takes it back. Does nothing where the system can't.
+// mst_proc_die_with_parent asks for `signal` whenever the parent thread ends, and
+// for none after that was asked before. Does nothing where the system can't.
 void mst_proc_die_with_parent(int signal);
 // mst_proc_close_from closes every descriptor >= lowest. Async-signal-safe.
 void mst_proc_close_from(int lowest);

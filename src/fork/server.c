@@ -1,7 +1,7 @@
 // The fork server's loop. See fork.h for who is who.
 //
 // One thread, one poll: the session's channel, the session's pidfd, and a pipe
-// that the handlers of SIGCHLD and SIGTERM write to (this process is ours, so
+// that the handlers of SIGCHLD, SIGTERM and SIGCONT write to (this process is ours, so
 // its handlers are too). Forking happens here, from inside .Call: the child
 // returns from mst_server_run into R code that the server has run already, so
 // that nothing needs compiling or loading in the child.
@@ -55,9 +55,12 @@ static int handle_signals(struct mst_err *err) {
   action.sa_flags = SA_RESTART | SA_NOCLDSTOP;
   (void)sigaction(SIGCHLD, &action, NULL);
   (void)sigaction(SIGTERM, &action, NULL);
+  (void)sigaction(SIGCONT, &action, NULL);
   // SIGKILL until now, so that a boot that hangs ends with the session; from
-  // here on there may be workers and directories to clean up.
-  mst_proc_die_with_parent(SIGTERM);
+  // here on there may be workers and directories to clean up. SIGCONT, since a server
+  // that is stopped takes no other signal but SIGKILL: it goes on, and sees who its
+  // parent is.
+  mst_proc_die_with_parent(SIGCONT);
   return 0;
 }
 

@@ -15,6 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -54,6 +57,16 @@ SEXP faults_compute(SEXP seconds) {
     for (int i = 0; i < 100000; i++) x = 3.9 * x * (1.0 - x);
   }
   return Rf_ScalarReal(x);
+}
+
+// Makes this process the parent of what its children leave behind, as the first process of
+// a container is.
+SEXP faults_adopt(void) {
+#ifdef __linux__
+  return Rf_ScalarInteger(prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL));
+#else
+  return Rf_ScalarInteger(-1);
+#endif
 }
 
 // Blocks or ignores a signal as a library might.
