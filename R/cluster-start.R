@@ -112,8 +112,8 @@
 #' @section Forking:
 #' Only the fork server forks, and only while it has a single thread; otherwise it
 #' refuses, with the reason. It boots with one BLAS and one OpenMP thread. If
-#' a package that you preload keeps file descriptors open, it refuses too, since
-#' workers would share them. A new server is booted when R, the library paths, the
+#' a startup file or a package that you preload keeps file descriptors open, it refuses
+#' too, since workers would share them. A new server is booted when R, the library paths, the
 #' startup files, the packages (also when reinstalled) or the environment
 #' variables that are read at start-up (`LD_*`, `OMP_*`, locale, ...) have changed.
 #' Packages under `pkgload::load_all()` mean `"spawn"`.

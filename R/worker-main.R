@@ -19,7 +19,7 @@ server_main <- function(session) {
   if (is.null(setup)) {
     return()
   }
-  descriptors <- open_descriptors()
+  booted_with <- other_descriptors()
   failure <- first_error({
     .libPaths(expand_libraries(setup$libraries))
     attach_packages(lapply(setup$packages, c, ""))
@@ -29,7 +29,7 @@ server_main <- function(session) {
     .Call(ffi_server_say, kind_failed, failure)
     quit(save = "no", status = 1L, runLast = FALSE)
   }
-  reason <- fork_refusal(descriptors)
+  reason <- fork_refusal(booted_with)
   if (!is.null(reason)) {
     .Call(ffi_server_say, kind_server_refuse, reason)
     return()
@@ -44,8 +44,9 @@ server_main <- function(session) {
 kind_failed <- 4L
 kind_server_refuse <- 33L
 
-# Why workers must not be forked from here, or NULL.
-fork_refusal <- function(descriptors) {
+# Why workers must not be forked from here, or NULL. booted_with: descriptors that were
+# open before packages were loaded.
+fork_refusal <- function(booted_with) {
   threads <- .Call(ffi_threads_count)[1L]
   if (threads > 1L) {
     return(paste0(
@@ -53,19 +54,23 @@ fork_refusal <- function(descriptors) {
       "and a process with threads must not fork."
     ))
   }
-  more <- setdiff(open_descriptors(), descriptors)
-  if (length(more)) {
+  open <- other_descriptors()
+  if (length(open)) {
     return(paste0(
-      "A package keeps files or connections open (", paste(names_of(more), collapse = ", "),
+      if (any(open %in% booted_with)) "A startup file" else "A package",
+      " keeps files or connections open (", paste(names_of(open), collapse = ", "),
       "), which workers would share."
     ))
   }
   NULL
 }
 
-open_descriptors <- function() {
+# Those that neither this process was started with nor R reads its script from.
+other_descriptors <- function() {
   fds <- list.files("/proc/self/fd")
-  fds[nzchar(names_of(fds))]
+  names <- names_of(fds)
+  script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
+  fds[nzchar(names) & !fds %in% 0:5 & !basename(names) %in% basename(script)]
 }
 
 # What descriptors stand for; "" for those that are gone, as the one that listed them.

@@ -82,9 +82,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
     mst_thread_mark_r();
     for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++)
       hold_fd(fd);
-    const int session_fd =
-        fcntl(MST_FD_SESSION, F_GETFD) >= 0 ? MST_FD_SESSION : -1;
-    if (mst_watch_start(MST_FD_CONTROL, session_fd,
+    if (mst_watch_start(MST_FD_CONTROL, mst_fds_session(),
                         (pid_t)Rf_asInteger(session), &err) != 0) {
       Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
     }
@@ -522,8 +520,8 @@ SEXP ffi_warm_feed(SEXP fd, SEXP messages) {
 // session is gone.
 SEXP ffi_server_begin(void) {
   mst_assert_on_failure(NULL);
-  hold_fd(MST_FD_DATA);
-  hold_fd(MST_FD_SESSION);
+  for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++)
+    hold_fd(fd);
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
   SEXP setup = PROTECT(ffi_worker_setup());
   // The channel's buffer only; the descriptor goes on as the server's.

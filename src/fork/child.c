@@ -41,13 +41,7 @@ static int place_fds(const int fds[3]) {
   if (null_fd != STDIN_FILENO && dup2(null_fd, STDIN_FILENO) < 0) return -1;
   if (dup2(from[2], STDOUT_FILENO) < 0) return -1;
   if (dup2(from[2], STDERR_FILENO) < 0) return -1;
-  if (dup2(from[0], MST_FD_DATA) < 0) return -1;
-  if (dup2(from[1], MST_FD_CONTROL) < 0) return -1;
-  for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++) {
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
-  }
-  mst_proc_close_from(MST_FD_SESSION + 1);
-  return 0;
+  return mst_fds_place(from[0], from[1]);
 }
 
 int mst_child_become(const int fds[3], pid_t server, pid_t session,
@@ -63,9 +57,8 @@ int mst_child_become(const int fds[3], pid_t server, pid_t session,
     return mst_err_set(err, MST_ESYS, errno, "dup2", "%s", strerror(errno));
   }
   // The server keeps the session's pidfd at the same number, if it has one.
-  const int session_fd =
-      fcntl(MST_FD_SESSION, F_GETFD) >= 0 ? MST_FD_SESSION : -1;
-  const int rc = mst_watch_start(MST_FD_CONTROL, session_fd, session, err);
+  const int rc =
+      mst_watch_start(MST_FD_CONTROL, mst_fds_session(), session, err);
   if (rc != 0) return rc;
   mst_proc_die_with_parent(SIGCONT);
   return 0;

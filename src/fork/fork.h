@@ -33,10 +33,11 @@
 #include "loop/output.h"
 #include "wire/wire.h"
 
-// Descriptor numbers in workers and servers, from birth.
+// Descriptor numbers in workers and servers, from birth. What isn't there is /dev/null,
+// so that no file that R or a package opens can have one of these numbers.
 #define MST_FD_DATA 3    // worker: data channel; server: its channel
-#define MST_FD_CONTROL 4 // worker: control channel
-#define MST_FD_SESSION 5 // pidfd of the session, where the system has them
+#define MST_FD_CONTROL 4 // worker: control channel; server: /dev/null
+#define MST_FD_SESSION 5 // pidfd of the session; /dev/null where there are none
 
 // ---- What the system can (proc_linux.c, proc_other.c). Any thread.
 
@@ -48,10 +49,6 @@ int mst_proc_pidfd(pid_t pid);
 void mst_proc_die_with_parent(int signal);
 // mst_proc_close_from closes every descriptor >= lowest. Async-signal-safe.
 void mst_proc_close_from(int lowest);
-// mst_proc_dup copies fd to floor or above; -1 and EMFILE where the limit on
-// descriptors doesn't allow that (the system says EINVAL if it is below floor).
-// Async-signal-safe.
-int mst_proc_dup(int fd, int floor);
 // mst_proc_threads gives the number of threads of this process, -1 if unknown.
 int mst_proc_threads(void);
 // mst_proc_oom_kills gives how many processes this system has ended so far because
@@ -59,6 +56,23 @@ int mst_proc_threads(void);
 int64_t mst_proc_oom_kills(void);
 // mst_proc_can_fork tells whether forking an R process is safe on this system.
 int mst_proc_can_fork(void);
+
+// ---- fds.c: the numbers above. Async-signal-safe, but for mst_fds_keep.
+
+// mst_proc_dup copies fd to floor or above; -1 and EMFILE where the limit on
+// descriptors doesn't allow that (the system says EINVAL if it is below floor).
+int mst_proc_dup(int fd, int floor);
+// mst_fds_reserve puts what is open as descriptor 0, /dev/null, at fd as well. 0, -1.
+int mst_fds_reserve(int fd);
+// mst_fds_session gives MST_FD_SESSION, -1 if there is no pidfd at it.
+int mst_fds_session(void);
+// mst_fds_keep remembers which other descriptors this process has now: R's script, and
+// what else must not lose its number. 0, -1 and errno. In the server, before it forks.
+int mst_fds_keep(void);
+// mst_fds_place makes a forked worker's: its two channels at their numbers, /dev/null at
+// those that were kept, all of them close-on-exec, and no others. -1 and errno; EBADF if
+// a number has become somebody else's.
+int mst_fds_place(int data, int control);
 
 // ---- threads.c
 
@@ -93,9 +107,9 @@ struct mst_spawn {
   const char *file;       // program, absolute
   char *const *argv;      // ends with NULL
   const char *const *env; // "NAME=value", over the session's; ends with NULL
-  int fds[3];             // become 3, 4, 5; -1 where there is none
-  int output;             // becomes 1 and 2
-  int input;              // becomes 0; -1: /dev/null
+  int fds[3]; // become 3, 4, 5; -1 where there is none, see MST_FD_DATA
+  int output; // becomes 1 and 2
+  int input;  // becomes 0; -1: /dev/null
 };
 // mst_spawn_run starts a process in its own process group that dies with the
 // calling thread (until it says otherwise). Call from R's main thread. Blocks

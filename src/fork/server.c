@@ -255,8 +255,7 @@ static int serve(int *child_rc, struct mst_err *err) {
   struct pollfd fds[3] = {
       {.fd = server.chan.fd, .events = POLLIN},
       {.fd = server.wake[0], .events = POLLIN},
-      {.fd = fcntl(MST_FD_SESSION, F_GETFD) >= 0 ? MST_FD_SESSION : -1,
-       .events = POLLIN},
+      {.fd = mst_fds_session(), .events = POLLIN},
   };
   const int look_ms = fds[2].fd >= 0 ? -1 : 500;
   for (;;) {
@@ -294,6 +293,9 @@ int mst_server_run(const struct mst_server_config *config,
                    struct mst_err *err) {
   server.config = config;
   mst_chan_open(&server.chan, MST_FD_DATA, MST_FRAME_MAX_CONTROL);
+  if (mst_fds_keep() != 0) {
+    return mst_err_set(err, MST_ESYS, errno, "open", "%s", strerror(errno));
+  }
   const int rc = handle_signals(err);
   if (rc != 0) return rc;
   // What stdio holds back would be written again by every worker.

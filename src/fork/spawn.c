@@ -64,7 +64,8 @@ static void default_signals(void) {
 }
 
 // place_fds moves the descriptors to 3, 4, 5 and 0, 1, 2, and closes the rest but
-// the one for reporting, which it moves as well.
+// the one for reporting, which it moves as well. A program that gets none of the first
+// three isn't muster's, and has nothing at their numbers.
 static int place_fds(const struct mst_spawn *spawn, int *report) {
   int from[4];
   for (int i = 0; i < 4; i++) {
@@ -80,9 +81,12 @@ static int place_fds(const struct mst_spawn *spawn, int *report) {
   if (dup2(from[3], STDOUT_FILENO) < 0) return -1;
   if (dup2(from[3], STDERR_FILENO) < 0) return -1;
   for (int i = 0; i < 3; i++) {
-    if (from[i] < 0) {
-      (void)close(MST_FD_DATA + i);
-    } else if (dup2(from[i], MST_FD_DATA + i) < 0) {
+    const int fd = MST_FD_DATA + i;
+    if (from[i] >= 0) {
+      if (dup2(from[i], fd) < 0) return -1;
+    } else if (from[0] < 0) {
+      (void)close(fd);
+    } else if (mst_fds_reserve(fd) != 0) {
       return -1;
     }
   }

@@ -255,6 +255,27 @@ test_that("a startup file that loads a package with threads means booted workers
   expect_nothing_left(run$session)
 })
 
+test_that("a startup file that keeps a file open means booted workers, each with its own", {
+  limit_time(90)
+  file <- withr::local_tempfile()
+  run <- run_session(
+    env = c(R_PROFILE_USER = profile_of(sprintf("log <- file(\"%s\", \"a\")", file))),
+    quote({
+      withCallingHandlers(cl <- cluster_start(2), muster_message_spawn = function(m) {
+        tell(message = conditionMessage(m))
+      })
+      clusterCall(cl, function() writeLines("from a worker", get("log", globalenv())))
+      tell(start = cl[[1]]$start)
+      stopCluster(cl)
+    })
+  )
+  expect_done(run)
+  expect_match(run$told$message, "startup file keeps files")
+  expect_match(run$told$message, basename(file), fixed = TRUE)
+  expect_identical(run$told$start, "spawn")
+  expect_identical(readLines(file), rep("from a worker", 2L))
+})
+
 # ---- Startup files
 
 test_that("a startup file that starts a cluster is told so, and breeds nothing", {
