@@ -1,23 +1,28 @@
 # What runs in fork servers and workers, from R's start to its end. boot.R of the
 # installed package calls boot_main().
 
+# Calls of the user's are evaluated below few frames of ours: how deep they may nest
+# (options(expressions = )) is then about the same as in a worker of makeCluster().
 boot_main <- function(role, session) {
   the$worker <- TRUE
   the$boot_libraries <- .libPaths()
   Sys.unsetenv("MUSTER_BOOT")
-  switch(role,
-    server = server_main(session),
-    worker = worker_main(FALSE, session)
-  )
-  quit(save = "no", status = 0L, runLast = FALSE)
+  forked <- role == "server"
+  # server_main() comes back in the server at its end, and in each worker at its beginning.
+  works <- (!forked || server_main(session)) && worker_begin(forked, session)
+  status <- if (works) serve_calls() else 0L
+  end_process(status)
 }
+
+end_process <- function(status) quit(save = "no", status = status, runLast = FALSE)
 
 # ---- The fork server
 
+# TRUE in a worker that was forked.
 server_main <- function(session) {
   setup <- .Call(ffi_server_begin)
   if (is.null(setup)) {
-    return()
+    return(FALSE)
   }
   booted_with <- other_descriptors()
   failure <- first_error({
@@ -27,17 +32,15 @@ server_main <- function(session) {
   })
   if (!is.null(failure)) {
     .Call(ffi_server_say, kind_failed, failure)
-    quit(save = "no", status = 1L, runLast = FALSE)
+    end_process(1L)
   }
   reason <- fork_refusal(booted_with)
   if (!is.null(reason)) {
     .Call(ffi_server_say, kind_server_refuse, reason)
-    return()
+    return(FALSE)
   }
   warm_up(setup)
-  if (.Call(ffi_server_run, session, setup$base)) {
-    worker_main(TRUE, session)
-  }
+  .Call(ffi_server_run, session, setup$base)
 }
 
 # Message kinds, see docs/PROTOCOL.md.
@@ -111,7 +114,7 @@ warm_up <- function(setup) {
   fd <- .Call(ffi_warm_pair)
   for (i in 1:3) {
     .Call(ffi_warm_feed, fd, messages)
-    worker_serve()
+    serve_calls()
   }
   .Call(ffi_warm_feed, fd, NULL)
   job_keep(list(0, serialize(list(
@@ -128,31 +131,24 @@ warm_up <- function(setup) {
 
 # ---- The worker
 
-worker_main <- function(forked, session) {
+# FALSE if the session is gone.
+worker_begin <- function(forked, session) {
   .Call(ffi_worker_begin, forked, session)
   orders <- .Call(ffi_worker_setup)
-  if (!is.null(orders)) {
-    failure <- first_error({
-      if (forked) own_tempdir(orders$base, orders$tmpdir)
-      worker_setup(orders)
-    })
-    if (is.null(failure)) {
-      if (orders$track) begin_tracking()
-      .Call(ffi_worker_ready, tempdir())
-      worker_serve()
-    } else {
-      .Call(ffi_worker_failed, failure)
-      quit(save = "no", status = 1L, runLast = FALSE)
-    }
+  if (is.null(orders)) {
+    return(FALSE)
   }
-  quit(save = "no", status = 0L, runLast = FALSE)
-}
-
-# Evaluates calls until the session says that it's enough. The handlers are outside
-# of the loop, which is in C: one for each call would cost 5 us. Calls are evaluated
-# in frames below parallel's namespace, as in a worker of makeCluster().
-worker_serve <- function() {
-  withCallingHandlers(serve_calls(), warning = note_warning, message = note_message)
+  failure <- first_error({
+    if (forked) own_tempdir(orders$base, orders$tmpdir)
+    worker_setup(orders)
+  })
+  if (!is.null(failure)) {
+    .Call(ffi_worker_failed, failure)
+    end_process(1L)
+  }
+  if (orders$track) begin_tracking()
+  .Call(ffi_worker_ready, tempdir())
+  TRUE
 }
 
 # What a task signals goes to the session with its answer; what other calls do is theirs.
@@ -182,15 +178,20 @@ stack_text <- function(calls) {
   utils::tail(text[seq_len(end)][-seq_len(first)], 50L)
 }
 
+# Evaluates calls until the session says that it's enough, and gives the exit status. The
+# handlers are outside of the loop, which is in C: one for each call would cost 5 us. Calls
+# are evaluated in frames below parallel's namespace, as in a worker of makeCluster().
 # An interrupt that R takes where no handler is would end this process, so they wait
 # there.
 serve_calls <- function() {
   enclosure <- asNamespace("parallel")
+  stuck <- 0L
   suspendInterrupts(repeat {
+    taken <- .Call(ffi_worker_taken)
     outcome <- tryCatch(
       withCallingHandlers(
         allowInterrupts(.Call(ffi_worker_serve, enclosure)),
-        error = note_stack
+        error = note_stack, warning = note_warning, message = note_message
       ),
       error = identity, interrupt = identity
     )
@@ -200,8 +201,24 @@ serve_calls <- function() {
     if (is.null(outcome) || (is.na(goes_on) && !inherits(outcome, "interrupt"))) {
       eat_interrupt()
     }
+    # An error that comes before anything is read would come for ever.
+    idle <- inherits(outcome, "error") && taken == .Call(ffi_worker_taken)
+    stuck <- if (idle) stuck + 1L else 0L
+    if (idle) lift_expressions()
+    if (stuck == stuck_max) {
+      cat("muster: this worker can't go on:", message_of(outcome), "\n", file = stderr())
+      break
+    }
   })
-  invisible()
+  if (stuck == stuck_max) 1L else 0L
+}
+
+stuck_max <- 10L
+
+# The frames that calls are evaluated below count as well: with fewer no call could be.
+# src/ffi/worker.c has the same number.
+lift_expressions <- function() {
+  if (getOption("expressions") < 60L) options(expressions = 60L)
 }
 
 # An interrupt that was meant for a call may come when the call has ended.
@@ -216,22 +233,44 @@ begin_tracking <- function() {
   .Call(ffi_worker_track)
 }
 
-# FALSE if the session is gone, NA if an interrupt may still come.
+# FALSE if the session is gone, NA if an interrupt may still come. What fails where little
+# is left (memory, options(expressions = )) is told without what it takes to say more.
 answer_condition <- function(condition) {
-  text <- if (inherits(condition, "interrupt")) "interrupted" else message_of(condition)
-  value <- if (.Call(ffi_worker_is_task)) {
-    condition <- light_condition(condition)
-    list(
-      message = text, call = call_text(conditionCall(condition)), stack = the$stack,
-      condition = if (utils::object.size(condition) < 1e5) condition
-    )
-  } else {
-    structure(text, class = c(
-      if (inherits(condition, "muster_error_memory")) "muster_error_memory",
-      "snow-try-error", "try-error"
-    ))
-  }
+  task <- .Call(ffi_worker_is_task)
+  value <- tryCatch(
+    if (task) task_failure(condition) else call_failure(condition),
+    error = function(e) bare_failure(task, condition$message)
+  )
   .Call(ffi_worker_answer_error, value)
+}
+
+failure_text <- function(condition) {
+  if (inherits(condition, "interrupt")) "interrupted" else message_of(condition)
+}
+
+task_failure <- function(condition) {
+  text <- failure_text(condition)
+  condition <- light_condition(condition)
+  list(
+    message = text, call = call_text(conditionCall(condition)), stack = the$stack,
+    condition = if (utils::object.size(condition) < 1e5) condition
+  )
+}
+
+call_failure <- function(condition) {
+  structure(failure_text(condition), class = c(
+    if (inherits(condition, "muster_error_memory")) "muster_error_memory",
+    "snow-try-error", "try-error"
+  ))
+}
+
+bare_failure <- function(task, text) {
+  if (!is.character(text) || length(text) != 1L) text <- "an error that can't be told"
+  if (task) {
+    return(list(message = text, call = "", stack = NULL, condition = NULL))
+  }
+  class(text) <- c("snow-try-error", "try-error")
+  text
 }
 
 # A call that do.call() made has the function and the values themselves in it, and a condition

@@ -335,6 +335,7 @@ SEXP ffi_worker_setup(void);
 SEXP ffi_worker_ready(SEXP tempdir);
 SEXP ffi_worker_failed(SEXP text);
 SEXP ffi_worker_serve(SEXP enclosure);
+SEXP ffi_worker_taken(void);
 SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
 SEXP ffi_worker_condition(SEXP condition);

@@ -1,7 +1,7 @@
 // The worker's R thread: hello, set-up, and the loop that evaluates calls.
 //
 // The loop is in C and the handlers for errors are outside of it, in R
-// (worker_serve): a tryCatch for each call would cost 5 us. An error leaves the
+// (serve_calls): a tryCatch for each call would cost 5 us. An error leaves the
 // loop by R's longjmp; R code then answers it and enters the loop again. So
 // nothing here is held across an evaluation that isn't R's or static.
 #include <errno.h>
@@ -17,6 +17,9 @@
 #include "ffi/shuffle.h"
 #include "shuffle/exchange.h"
 
+// options(expressions = ) below this, which a call may set, would leave no room for calls
+// below the frames that they are evaluated in.
+#define EXPRESSIONS_MIN 60
 // More conditions of one task than this are printed instead.
 #define CONDITIONS_MAX 100
 
@@ -27,6 +30,7 @@ static struct {
   struct mst_blob *reply; // used again and again
   SEXP keep;              // list(tag of the call, its conditions: newest first)
   int reading;            // a frame is being unserialized
+  double taken;           // frames that were begun with
   int timed;              // begin_* are of this call
   int64_t begin_ns;
   struct rusage begin_usage;
@@ -400,6 +404,16 @@ static void take_state(const struct mst_frame *frame) {
   UNPROTECT(1);
 }
 
+// check_depth has serve_calls() lift options(expressions = ), which can't be done from down
+// here when it is too low. What has come is left where it is.
+static void check_depth(void) {
+  static SEXP name;
+  if (Rf_asInteger(Rf_GetOption1(ffi_symbol(&name, "expressions"))) <
+      EXPRESSIONS_MIN) {
+    Rf_error("options(expressions = ) is too low for a worker");
+  }
+}
+
 // ffi_worker_serve evaluates calls until it is told to end (TRUE) or the session
 // is gone (FALSE). NULL: an interrupt may still come that was meant for the last
 // call. Errors of calls leave it; enter it again.
@@ -408,6 +422,8 @@ SEXP ffi_worker_serve(SEXP enclosure) {
   worker.raised = 0;
   while (next_frame(&frame)) {
     int sent = 1;
+    check_depth();
+    worker.taken++;
     switch (frame.head.kind) {
     case MST_KIND_EXEC:
       sent = evaluate(&frame, enclosure);
@@ -440,6 +456,10 @@ SEXP ffi_worker_serve(SEXP enclosure) {
   }
   return Rf_ScalarLogical(0);
 }
+
+// ffi_worker_taken counts what was begun with: the same number after an error means that
+// it didn't come from anything that the session had sent.
+SEXP ffi_worker_taken(void) { return Rf_ScalarReal(worker.taken); }
 
 static int is_task(void) {
   return worker.call.call != 0 && (worker.call.flags & MST_FLAG_TASK) != 0;

@@ -70,3 +70,44 @@ test_cluster("code that reads from the console again and again takes none of mus
     cluster_stop(cl)
   }
 })
+
+test_cluster("a worker answers calls after options(expressions = ) was set low", {
+  for (start in starts()) {
+    cl <- local_cluster(1, start = start, timeout = 30)
+    pid <- node_pids(cl)
+    # This call itself may be too deep.
+    try(ask(cl, function() {
+      options(expressions = 25)
+      1
+    }), silent = TRUE)
+    expect_identical(ask(cl, function() 1 + 1), 2)
+    deep <- function(n) if (n > 0) sys.function()(n - 1) else "there"
+    expect_error(ask(cl, deep, 1000), "nested too deeply")
+    expect_error(ask(cl, function() stop("its own")), "its own")
+    expect_identical(ask(cl, deep, 3), "there")
+    expect_identical(clusterApply(cl, 1:2, function(i) i), list(1L, 2L))
+    expect_identical(cluster_map(cl, 1:2, function(i) i), list(1L, 2L))
+    ask(cl, function() options(expressions = 5000))
+    expect_identical(ask(cl, deep, 1000), "there")
+    expect_identical(node_pids(cl), pid)
+    cluster_stop(cl)
+  }
+})
+
+test_cluster("a worker that can't begin with any call ends, and says why", {
+  local_settings(muster.quiet = TRUE)
+  for (start in starts()) {
+    cl <- local_cluster(1, start = start, retries = 0, timeout = 30)
+    try(ask(cl, function() {
+      # As if nothing helped.
+      ours <- asNamespace("muster")
+      unlockBinding("lift_expressions", ours)
+      assign("lift_expressions", function() NULL, ours)
+      options(expressions = 25)
+    }), silent = TRUE)
+    lost <- tryCatch(ask(cl, function() 1 + 1), error = identity)
+    expect_s3_class(lost, "muster_error_lost")
+    expect_match(conditionMessage(lost), "this worker can't go on")
+    cluster_stop(cl)
+  }
+})
