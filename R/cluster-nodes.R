@@ -182,7 +182,10 @@ more_nodes <- function(node, count, call) {
   if (!is.null(pointers$error)) {
     abort_muster("limit", "Can't start more workers.", details = pointers$error, call = call)
   }
-  nodes <- new_nodes(pointers, pointer, .subset2(node, "id"), .subset2(node, "start"), from)
+  nodes <- new_nodes(
+    pointers, pointer, .subset2(node, "id"), .subset2(node, "start"), .subset2(node, "threads"),
+    from
+  )
   dead <- vapply(nodes, function(one) .Call(ffi_node_look, one)$state == "lost", NA)
   if (any(dead)) {
     failed <- nodes[dead][[1L]]

@@ -14,8 +14,16 @@ format.muster_cluster <- function(x, ...) {
   paste0(
     "muster cluster with ", length(x), if (length(x) == 1L) " worker" else " workers",
     " on host ", paste(sQuote(hosts), collapse = ", "),
-    " (", paste(words, collapse = ", "), ")"
+    " (", paste(c(words, threads_text(x)), collapse = ", "), ")"
   )
+}
+
+# Packages take a limit on their threads without a word, so it's said here.
+threads_text <- function(x) {
+  threads <- unique(unlist(lapply(x, .subset2, "threads")))
+  if (length(threads) == 1L) {
+    paste0(threads, if (threads == 1L) " thread" else " threads", if (length(x) > 1L) " each")
+  }
 }
 
 #' @export

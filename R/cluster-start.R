@@ -43,7 +43,7 @@
 #'   allows it (Linux), with a message and `"spawn"` where the fork server refuses;
 #'   `"spawn"` elsewhere. When you name `"fork"` yourself, a refusal is an error.
 #' @param threads Number of threads that BLAS and OpenMP may use in each worker.
-#'   Default 1: the workers are the parallelism.
+#'   Default 1: the workers are the parallelism. See Threads.
 #' @param healing If `TRUE`, the default, workers that are lost are replaced. If `FALSE`, a
 #'   call to a lost worker is an error of class `muster_error_lost`, as with a cluster of
 #'   [parallel::makeCluster()]; the other workers can still be used.
@@ -61,8 +61,8 @@
 #'   [cluster_stop()] or the end of the session.
 #' @returns An object of class `c("muster_cluster", "SOCKcluster", "cluster")`: a
 #'   list of nodes, one for each worker, in order. A node is an environment of
-#'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`
-#'   and `start` (`"fork"` or `"spawn"`).
+#'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`,
+#'   `start` (`"fork"` or `"spawn"`) and `threads`.
 #' @section Errors:
 #' * `muster_error_input`: an argument is wrong, or a package isn't installed.
 #' * `muster_error_limit`: not enough file descriptors or processes, or more
@@ -109,6 +109,17 @@
 #' An interrupt (Ctrl-C) or a time limit gives the prompt back at once. What the workers
 #' do for that call is interrupted; one that goes on for a second all the same is ended and
 #' replaced. Later calls never get answers of earlier ones.
+#' @section Threads:
+#' Workers that use all cores each would slow each other down, so what computes with BLAS or
+#' OpenMP has `threads` threads in each worker, by default one: variables `OMP_NUM_THREADS`,
+#' `OPENBLAS_NUM_THREADS` and so on are set there. Workers of [parallel::makeCluster()] have
+#' no limit.
+#'
+#' Some packages take this for the most that they may use, and say nothing:
+#' `data.table::setDTthreads(2)` in a worker leaves it at 1. With few workers on a machine with
+#' many cores, start them with more: `cluster_start(2, threads = 4)`. `print(cl)` shows what
+#' a cluster's workers have. Threads that packages make by other means (RcppParallel,
+#' ranger, arrow) have settings of their own.
 #' @section Forking:
 #' Only the fork server forks, and only while it has a single thread; otherwise it
 #' refuses, with the reason. It boots with one BLAS and one OpenMP thread. If
@@ -160,7 +171,7 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   if (!autoStop) {
     the$kept <- c(the$kept, opened$pointer)
   }
-  new_cluster(new_nodes(opened$nodes, opened$pointer, opened$id, opened$start))
+  new_cluster(new_nodes(opened$nodes, opened$pointer, opened$id, opened$start, threads))
 }
 
 check_dots <- function(..., call) {
@@ -296,11 +307,13 @@ check_limits <- function(workers, call) {
 }
 
 # A worker's pid changes when it is replaced, so it is asked for.
-new_nodes <- function(pointers, pointer, id, start, from = 1L) {
+# threads: how many each worker was told to use, NULL where somebody else decides that.
+new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L) {
   lapply(seq_along(pointers), function(i) {
     node <- list2env(
       list(
-        cluster = pointer, id = id, rank = from + i - 1L, host = "localhost", start = start
+        cluster = pointer, id = id, rank = from + i - 1L, host = "localhost", start = start,
+        threads = threads
       ),
       parent = emptyenv()
     )

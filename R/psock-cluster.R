@@ -91,7 +91,8 @@
 #'   mean nothing to workers that have none.
 #' * `connectTimeout` is kept.
 #' * Muster's own workers have the session's library paths, and one thread for BLAS and
-#'   OpenMP unless `rscript_envs` has `OMP_NUM_THREADS` and so on.
+#'   OpenMP unless `rscript_envs` has `OMP_NUM_THREADS` and so on, as in
+#'   `rscript_envs = c(OMP_NUM_THREADS = "4")`: see Threads in [cluster_start()].
 #' * Names of hosts and users, paths and values are quoted wherever a shell would see more in
 #'   them than a word. Hosts with marks of a shell are refused.
 #' * A host's port, as in `"host:2200"`, is given to ssh as `-p 2200`.

@@ -408,6 +408,36 @@ test_cluster("`threads` sets the variables that libraries read", {
   }
 })
 
+test_cluster("printing a cluster shows how many threads its workers have", {
+  cl <- local_cluster(2)
+  expect_output(print(cl), "1 thread each")
+  expect_output(print(cl[1]), "1 thread)", fixed = TRUE)
+  cluster_resize(cl, 1)
+  cl <- local_cluster(1, threads = 3)
+  expect_output(print(cl), "3 threads)", fixed = TRUE)
+  # Somebody else decides there.
+  psock <- makeClusterPSOCK(1, rscript_envs = c(OMP_NUM_THREADS = "2"))
+  defer(function() cluster_stop(psock))
+  expect_false(any(grepl("thread", capture.output(print(psock)))))
+})
+
+test_cluster("data.table in a worker has as many threads as `threads` allows", {
+  # Not by loading it, which sets options.
+  skip_if_not(nzchar(system.file(package = "data.table")), "data.table isn't installed")
+  skip_if(parallel::detectCores() < 2L, "one core is one thread to data.table")
+  set <- function() {
+    data.table::setDTthreads(2)
+    data.table::getDTthreads()
+  }
+  for (packages in list(NULL, "data.table")) {
+    for (threads in 1:2) {
+      cl <- local_cluster(1, threads = threads, packages = packages)
+      expect_identical(clusterCall(cl, set)[[1L]], threads)
+      cluster_stop(cl)
+    }
+  }
+})
+
 test_cluster("the session's own thread variables stay as they are, and don't reach workers", {
   local_variables(OMP_NUM_THREADS = "7", MKL_NUM_THREADS = NA)
   cl <- local_cluster(1)
