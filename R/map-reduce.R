@@ -51,7 +51,7 @@ map_reduce <- function(cl, inputs, map, reduce, combine = NULL, ..., parts = NUL
   reduce_steps <- same_steps(list(
     list(kind = "gather"), list(kind = "call", how = "reduce", which = 1L, name = "reduce")
   ))
-  reduced <- gather_stage(p, parts, reduce_steps, list(split), call, job)
+  reduced <- gather_stage(p, parts, reduce_steps, list(split), call, split$job)
   counts <- partition_collect(reduced)
   if (is_empty(counts)) counts <- new_frame(list(key = logical(), value = logical()), 0L)
   if (is.list(counts$value)) counts$value <- simpler(counts$value)

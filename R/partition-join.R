@@ -58,7 +58,7 @@
 #' @export
 partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, parts = NULL) {
   call <- sys.call()
-  check_partition(x, "x", call)
+  x <- check_partition(x, "x", call)
   check_flag(all, "all", call)
   check_flag(all.x, "all.x", call)
   check_flag(all.y, "all.y", call)
@@ -70,7 +70,7 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
     check_columns(y, call)
     y <- scatter(x$cl, plain_frame(y), NULL, call)
   }
-  check_partition(y, "y", call)
+  y <- check_partition(y, "y", call)
   if (!identical(x$shuffle, y$shuffle)) {
     abort_muster("input", "`x` and `y` must be on the same cluster.", argument = "y", call = call)
   }

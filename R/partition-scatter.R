@@ -124,9 +124,9 @@ start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate
   stage$files <- files
   stage$weights <- weights
   # Before it is run: an error or an interrupt drops what is there.
-  handle <- new_partition(cl, shuffle, stage)
+  token <- new_token(cl, shuffle, stage)
   shuffle_run(shuffle, cl, stage, call)
-  handle
+  new_partition(stage, .subset2(cl[[1L]], "id"), token)
 }
 
 #' @rdname partition_scatter
@@ -179,7 +179,7 @@ reader_of <- function(files, call) {
 #' @export
 partition_map <- function(p, fun, ..., .seed = FALSE, .speculate = TRUE) {
   call <- sys.call()
-  check_partition(p, "p", call)
+  p <- check_partition(p, "p", call)
   fun <- find_function(fun, parent.frame(), call)
   check_flag(.speculate, ".speculate", call)
   seed <- map_seed(.seed, call)
@@ -192,7 +192,7 @@ partition_map <- function(p, fun, ..., .seed = FALSE, .speculate = TRUE) {
 #' @export
 partition_collect <- function(p) {
   call <- sys.call()
-  check_partition(p, "p", call)
+  p <- check_partition(p, "p", call)
   frames <- lapply(collect_parts(p, call), `[[`, "data")
   tryCatch(bind_frames(frames), muster_part_error = function(e) {
     abort_muster("input", conditionMessage(e),

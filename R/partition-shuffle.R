@@ -74,7 +74,7 @@
 #' @export
 partition_shuffle <- function(p, by, handlers = 1, parts = NULL) {
   call <- sys.call()
-  check_partition(p, "p", call)
+  p <- check_partition(p, "p", call)
   check_by(by, call)
   p$shuffle$handlers <- check_count(handlers, "handlers", 1L, 256L, call)
   parts <- check_parts(parts, call, p$stage$count)
@@ -86,7 +86,7 @@ shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job 
   parts <- min(parts, parts_most)
   split <- split_stage(p, by, parts, pre, job)
   steps <- same_steps(c(list(list(kind = "gather")), post))
-  gather_stage(p, parts, steps, list(split), call, job)
+  gather_stage(p, parts, steps, list(split), call, split$job)
 }
 
 split_stage <- function(p, by, parts, pre = list(), job = NULL) {
@@ -105,7 +105,7 @@ gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL)
 #' @export
 partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
   call <- sys.call()
-  check_partition(p, "p", call)
+  p <- check_partition(p, "p", call)
   check_by(by, call)
   parts <- check_parts(parts, call, p$stage$count)
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {

@@ -81,8 +81,6 @@ run_act <- function(run) {
   }
 }
 
-stage_by <- function(shuffle, id) shuffle$stages[[as.character(id)]]
-
 run_submit <- function(run, action) {
   shuffle <- run$shuffle
   task <- action[3L]

@@ -1,9 +1,14 @@
 # Stages of a cluster's shuffles, from the session's side: recipes, and handles to them. How
 # they are run: shuffle-run.R. docs/SHUFFLE.md has the words.
 
-# What the session knows of one cluster's stages: plan, stages by number, what workers are still
-# to be told to drop. It doesn't keep the cluster.
+# What the session knows of one cluster's stages: plan, a record of each stage by number, what
+# workers are still to be told to drop. It doesn't keep the cluster. A forked child begins with
+# nothing: its clusters have numbers of their own.
 shuffle_of <- function(cl) {
+  if (the$shuffles_pid != Sys.getpid()) {
+    the$shuffles <- list()
+    the$shuffles_pid <- Sys.getpid()
+  }
   id <- as.character(.subset2(cl[[1L]], "id"))
   known <- the$shuffles[[id]]
   if (!is.null(known)) {
@@ -13,7 +18,8 @@ shuffle_of <- function(cl) {
   shuffle <- new.env(parent = emptyenv())
   shuffle$plan <- .Call(ffi_plan_new, length(cl))
   shuffle$stages <- list()
-  shuffle$released <- integer()
+  shuffle$released <- new.env(parent = emptyenv()) # by number: stages whose handle is gone
+  shuffle$frozen <- 0 # bytes of what freeze_job() made
   shuffle$drops <- list() # by worker: a list of c(stage, task, attempt)
   shuffle$handlers <- 1L # listeners of each worker
   shuffle$links <- list() # by worker: where it listens, see links_note()
@@ -21,11 +27,17 @@ shuffle_of <- function(cl) {
   shuffle
 }
 
-# A new stage. steps: function(task) that gives the steps of one task, see part_step(), without
-# what changes from run to run. job: what the functions in them need, or NULL. near, far: stages.
+# A new stage: an environment with all that it takes to make its parts. It lives as long as its
+# handle, a stage made of it, or a function that uses it. Nothing else may keep it: a user's
+# function in it can hold the stage's own handle, in the frame that it was written in, and a list
+# of all stages would keep both for ever.
+# steps: function(task) that gives the steps of one task, see part_step(), without
+# what changes from run to run. job: what the functions in them need, of make_job() or of another
+# stage, or NULL. near, far: stages.
 new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list(),
                       speculate = TRUE, inner = FALSE) {
   stage <- new.env(parent = emptyenv())
+  frozen <- if (is.list(job)) freeze_job(shuffle, job)
   numbers <- vapply(far, `[[`, 0L, "id")
   stage$id <- .Call(
     ffi_plan_add, shuffle$plan, count, if (is.null(near)) NA_integer_ else near$id,
@@ -33,73 +45,118 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   )
   stage$count <- count
   stage$steps <- steps
-  stage$job <- job
+  stage$job <- if (is.null(frozen)) job else frozen
   stage$near <- near
   stage$far <- far
-  stage$refs <- 0L # stages that have this one as an input
-  stage$inner <- inner # no handle: it goes with the stages that read it
-  stage$released <- FALSE
   stage$shares <- NULL # of a split: rows for each part, by task, until they have told an order
   stage$shared <- 0L # tasks whose shares are known
   stage$weights <- NULL # of each task, for the order in which they are started
   stage$ordered <- FALSE
   stage$rows <- stage$bytes <- rep(NA_real_, count)
-  for (input in c(list(near), far)) {
-    if (!is.null(input)) input$refs <- input$refs + 1L
-  }
-  shuffle$stages[[as.character(stage$id)]] <- stage
+  note_stage(shuffle, stage, inner, length(frozen))
   stage
 }
 
-# A handle. Its parts are dropped when R collects it, and the stage is forgotten once no other
-# can need it.
-new_partition <- function(cl, shuffle, stage) {
+# A user's function as bytes, with all that belongs to it: a part that is made again gets what its
+# first attempt got, whatever has been assigned since in the frame that the function was written
+# in. NULL where a cluster's stages would hold too much so: then R's object itself is kept.
+frozen_most <- 256e6
+freeze_job <- function(shuffle, job) {
+  bytes <- serialize(job, NULL, xdr = FALSE)
+  if (shuffle$frozen + length(bytes) <= frozen_most) bytes
+}
+
+# The record of a stage: what is needed to let go of it, when the stage itself may be gone.
+note_stage <- function(shuffle, stage, inner, frozen) {
+  record <- new.env(parent = emptyenv())
+  record$id <- stage$id
+  record$stage <- .Call(ffi_hide, stage, stage) # doesn't keep it
+  record$inner <- inner # no handle: it goes with the stages that read it
+  record$near <- if (!is.null(stage$near)) record_of(shuffle, stage$near$id)
+  record$far <- lapply(stage$far, function(far) record_of(shuffle, far$id))
+  record$refs <- 0L # stages that have this one as an input
+  record$released <- FALSE
+  record$frozen <- frozen
+  shuffle$frozen <- shuffle$frozen + frozen
+  for (input in c(list(record$near), record$far)) {
+    if (!is.null(input)) input$refs <- input$refs + 1L
+  }
+  shuffle$stages[[as.character(record$id)]] <- record
+}
+
+record_of <- function(shuffle, id) shuffle$stages[[as.character(id)]]
+
+stage_by <- function(shuffle, id) .Call(ffi_hidden, record_of(shuffle, id)$stage)
+
+# What a handle holds, hidden from whoever serializes it: all that the session knows of
+# the data would go along with any function that was written where the handle can be seen. Parts
+# are dropped when R collects the token, and the stage is forgotten once no other can need it.
+new_token <- function(cl, shuffle, stage) {
   token <- new.env(parent = emptyenv())
-  reg.finalizer(token, note_released(shuffle, stage$id))
-  structure(list(stage = stage, shuffle = shuffle, cl = cl, token = token),
+  reg.finalizer(token, note_released(shuffle$released, stage$id))
+  token$held <- .Call(ffi_hide, token, list(cl = cl, shuffle = shuffle, stage = stage))
+  token
+}
+
+note_released <- function(released, id) {
+  force(released)
+  id <- as.character(id)
+  function(e) assign(id, TRUE, envir = released)
+}
+
+# A handle: the cluster's and the stage's number, what a copy prints, and a token, which all of
+# its copies in this session share.
+new_partition <- function(stage, cluster, token) {
+  structure(
+    list(
+      cluster = cluster, stage = stage$id, parts = stage$count, rows = sum(stage$rows),
+      bytes = sum(stage$bytes), token = token
+    ),
     class = "muster_partition"
   )
 }
 
-note_released <- function(shuffle, id) {
-  force(shuffle)
-  force(id)
-  function(e) shuffle$released <- c(shuffle$released, id)
+# list(cl, shuffle, stage, token), or NULL for a copy by way of bytes. The token keeps the parts:
+# p itself may be collected while they are used.
+open_handle <- function(p) {
+  held <- .Call(ffi_hidden, p$token$held)
+  if (!is.null(held)) c(held, list(token = p$token))
 }
 
 # Called at the begin of a run: a finalizer only takes notes, since it may run anywhere.
 drop_released <- function(shuffle) {
-  gone <- shuffle$released
-  shuffle$released <- integer()
-  for (id in gone) {
-    stage <- shuffle$stages[[as.character(id)]]
-    release_stage(shuffle, stage)
-    for (input in stage$far) {
+  for (id in ls(shuffle$released, sorted = FALSE)) {
+    rm(list = id, envir = shuffle$released)
+    record <- record_of(shuffle, id)
+    release_stage(shuffle, record)
+    for (input in record$far) {
       if (input$inner) release_stage(shuffle, input)
     }
-    retire_stage(shuffle, stage)
+    retire_stage(shuffle, record)
   }
 }
 
-release_stage <- function(shuffle, stage) {
-  stage$released <- TRUE
-  .Call(ffi_plan_set, shuffle$plan, "forget", stage$id)
-  drop_everywhere(shuffle, c(stage$id, 0L, 0L))
+release_stage <- function(shuffle, record) {
+  record$released <- TRUE
+  .Call(ffi_plan_set, shuffle$plan, "forget", record$id)
+  drop_everywhere(shuffle, c(record$id, 0L, 0L))
 }
 
 # Nobody has a handle to it.
 drop_stage <- function(shuffle, stage) {
-  release_stage(shuffle, stage)
-  retire_stage(shuffle, stage)
+  record <- record_of(shuffle, stage$id)
+  release_stage(shuffle, record)
+  retire_stage(shuffle, record)
 }
 
-retire_stage <- function(shuffle, stage) {
-  if (!stage$released || stage$refs > 0L) {
+retire_stage <- function(shuffle, record) {
+  if (!record$released || record$refs > 0L) {
     return()
   }
-  .Call(ffi_plan_set, shuffle$plan, "retire", stage$id)
-  shuffle$stages[[as.character(stage$id)]] <- NULL
-  for (input in c(list(stage$near), stage$far)) {
+  .Call(ffi_plan_set, shuffle$plan, "retire", record$id)
+  shuffle$stages[[as.character(record$id)]] <- NULL
+  shuffle$frozen <- shuffle$frozen - record$frozen
+  for (input in c(list(record$near), record$far)) {
     if (!is.null(input)) {
       input$refs <- input$refs - 1L
       retire_stage(shuffle, input)
@@ -121,11 +178,13 @@ drop_at <- function(shuffle, worker, drop) {
 
 # ---- Checks
 
+# The handle opened, see open_handle().
 check_partition <- function(p, name, call) {
   if (!inherits(p, "muster_partition")) {
     abort_input(name, "data of partition_scatter() and its like", p, call)
   }
-  switch(handle_state(p),
+  opened <- open_handle(p)
+  switch(handle_state(opened),
     stopped = abort_muster("input", paste0("The cluster that `", name, "` is on was stopped."),
       hints = "Start another by cluster_start(), and make the data again.",
       argument = name, call = call
@@ -140,15 +199,15 @@ check_partition <- function(p, name, call) {
       argument = name, call = call
     )
   )
-  p
+  opened
 }
 
-# "there", "stopped" with its cluster, or "foreign".
-handle_state <- function(p) {
-  outcome <- .Call(ffi_node_outcome, p$cl[[1L]])
-  if (outcome == outcome_foreign) {
+# Of an opened handle: "there", "stopped" with its cluster, or "foreign".
+handle_state <- function(opened) {
+  outcome <- if (!is.null(opened)) .Call(ffi_node_outcome, opened$cl[[1L]])
+  if (is.null(outcome) || outcome == outcome_foreign) {
     "foreign"
-  } else if (outcome == outcome_stopped || !identical(shuffle_of(p$cl), p$shuffle)) {
+  } else if (outcome == outcome_stopped || !identical(shuffle_of(opened$cl), opened$shuffle)) {
     "stopped"
   } else {
     "there"
@@ -195,19 +254,19 @@ print.muster_partition <- function(x, ...) {
 
 #' @export
 format.muster_partition <- function(x, ...) {
-  stage <- x$stage
   text <- paste0(
-    "muster partition: ", format(sum(stage$rows), big.mark = ",", decimal.mark = "."), " rows, ",
-    bytes_text(sum(stage$bytes)), ", ", stage$count, if (stage$count == 1L) " part" else " parts"
+    "muster partition: ", format(x$rows, big.mark = ",", decimal.mark = "."), " rows, ",
+    bytes_text(x$bytes), ", ", x$parts, if (x$parts == 1L) " part" else " parts"
   )
-  gone <- switch(handle_state(x),
+  opened <- open_handle(x)
+  gone <- switch(handle_state(opened),
     stopped = "; gone: its cluster was stopped",
     foreign = "; in another process than this one"
   )
   if (!is.null(gone)) {
     return(paste0(text, gone))
   }
-  where <- .Call(ffi_plan_where, x$shuffle$plan, stage$id)
+  where <- .Call(ffi_plan_where, opened$shuffle$plan, x$stage)
   there <- where[, 1L] > 0L
   each <- table(where[there, 2L])
   lost <- sum(!there)

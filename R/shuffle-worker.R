@@ -93,9 +93,9 @@ part_step <- function(state, step, key) {
 # ---- Functions of the user's
 
 # how: "part" fun(data, ...), "read" fun(file, ...), "groups" for each group, "elements" and
-# "reduce" for map_reduce(). job: a number, or the job itself.
+# "reduce" for map_reduce(). job: a number, or the job itself, as bytes or as a list.
 part_call <- function(step, data) {
-  job <- if (is.list(step$job)) step$job else job_get(step$job)
+  job <- part_job(step$job)
   prepare_packages(job$packages, job$namespaces)
   restore <- lend_globals(job$globals)
   on.exit(restore())
@@ -118,6 +118,16 @@ part_call <- function(step, data) {
     part_error(paste0("`", step$name, "` must give a data frame, not ", describe(value), "."))
   }
   plain_frame(value)
+}
+
+part_job <- function(job) {
+  if (is.raw(job)) {
+    .Call(ffi_object_read, job)
+  } else if (is.list(job)) {
+    job
+  } else {
+    job_get(job)
+  }
 }
 
 # The call has names in it, not values as with do.call() alone: this is what the user sees of it,

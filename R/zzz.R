@@ -9,6 +9,7 @@ the$servers_pid <- 0L # the process that they belong to
 the$jobs <- list() # of a worker: what the session sent once, by number
 the$parts <- list() # of a worker: parts of data, by stage and task
 the$shuffles <- list() # of clusters: stages and their plan, by id
+the$shuffles_pid <- 0L # the process that they belong to
 the$plans <- list() # of clusters whose workers come from a fork server, by id
 the$signals <- NULL # connections of this session with itself, see node_con()
 the$default <- FALSE # does makeCluster() start muster?

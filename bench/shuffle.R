@@ -115,6 +115,7 @@ measure_exchange <- function(n, rounds) {
   ns <- asNamespace("muster")
   p <- muster::partition_scatter(cl, data.frame(g = seq_len(n) %% 64L, v = runif(n)), parts = 8L)
   invisible(muster::partition_shuffle(p, "g")) # links, and the first use of everything
+  p <- ns$open_handle(p)
   moved <- NA
   read <- function() {
     split <- new_blocks(ns, cl, p)

@@ -96,6 +96,8 @@ void ffi_share_register(DllInfo *dll);
 
 // ---- room.c: memory for messages
 
+// What is smaller than this is written without a look at the memory that is free.
+#define FFI_ROOM_FROM ((size_t)64 << 20)
 // ffi_room_check raises muster_error_memory if so many bytes aren't free, with some left.
 void ffi_room_check(size_t bytes);
 // ffi_no_memory raises muster_error_memory: so many bytes can't be written; ffi_no_map:
@@ -198,6 +200,8 @@ char **ffi_strings(SEXP strings);
 void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env);
 // ffi_blob_of serializes x into a blob of its own: the caller's. Raises R errors.
 struct mst_blob *ffi_blob_of(SEXP x);
+// ffi_blob_copy gives a blob of a raw vector's bytes. Raises muster_error_memory.
+struct mst_blob *ffi_blob_copy(SEXP bytes);
 
 // ffi_list makes a named list of n elements; names are C strings. The caller
 // protects it and fills it.

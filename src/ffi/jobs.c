@@ -34,7 +34,7 @@ struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster) {
 
 // ffi_job_hold makes content a job of the nodes' cluster: list(pointer, number, retries
 // of the cluster, whether it heals), or an outcome. What is the same in bytes as a job
-// that the cluster still has is that job.
+// that the cluster still has is that job. content: an object, or a raw vector: its bytes.
 SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   enum ffi_outcome outcome = FFI_TYPE;
   if (TYPEOF(nodes) != VECSXP || Rf_xlength(nodes) == 0 ||
@@ -51,7 +51,8 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
       &ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome)->cluster->policy;
   SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)policy->retries));
   SET_VECTOR_ELT(list, 3, Rf_ScalarLogical(policy->on));
-  struct mst_blob *bytes = ffi_blob_of(content);
+  struct mst_blob *bytes =
+      TYPEOF(content) == RAWSXP ? ffi_blob_copy(content) : ffi_blob_of(content);
   // Serializing may run R code, and that may have stopped the cluster.
   struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
   struct mst_job *job =

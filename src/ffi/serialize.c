@@ -9,13 +9,10 @@
 
 #define VERSION 3
 
-// A buffer that grows past this is checked against the memory that is free.
-#define CHECK_FROM ((size_t)64 << 20)
-
 // grow makes room for more bytes, or raises an R error. What was written stays: the
 // buffer's owner frees it.
 static void grow(struct mst_buf *buf, size_t more) {
-  if (buf->cap >= CHECK_FROM / 2)
+  if (buf->cap >= FFI_ROOM_FROM / 2)
     ffi_room_check(buf->cap); // it is to be doubled
   if (mst_buf_reserve(buf, more) != 0) ffi_no_memory(buf->len + more);
 }

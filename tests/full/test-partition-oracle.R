@@ -167,7 +167,7 @@ test_cluster("Joins of skewed keys are merge()'s, for one worker, two and three"
     }
     j <- join(cl)
     # Less than one and a half means aren't cut; nor are rows of y alone.
-    expect_lte(max(j$stage$rows), 2 * n / parts + sum(!y$k %in% x$k))
+    expect_lte(max(stage_of(j)$rows), 2 * n / parts + sum(!y$k %in% x$k))
     got <- partition_collect(j)
     want <- merge(x, y, by = "k", all.x = all[1L], all.y = all[2L])
     expect_pairs(got[c("row.x", "row.y")], want[c("row.x", "row.y")], info)
@@ -185,7 +185,7 @@ test_cluster("A join in pieces loses a worker and is the same", {
   x <- data.frame(k = c(rep(1L, 40000), sample(2:900, 20000, TRUE)), v = 1:60000)
   y <- data.frame(k = 1:1000, w = 1:1000)
   j <- partition_join(partition_scatter(cl, x, 8), y, "k", all = TRUE)
-  expect_gt(j$stage$count, 8L)
+  expect_gt(j$parts, 8L)
   want <- partition_collect(j)
   for (worker in 1:2) {
     tools::pskill(node_pids(cl)[worker], 9L)

@@ -54,8 +54,8 @@ test_cluster("All four joins of flights are merge()'s, by several keys and of sk
   # Three airports are all there is in the key: each is most of a part.
   tower <- data.frame(origin = c("EWR", "JFK", "LGA"), tower = 1:3)
   j <- partition_join(p, tower, "origin")
-  expect_gt(j$stage$count, 32L)
-  expect_lte(max(j$stage$rows), 2 * mean(p$stage$rows))
+  expect_gt(j$parts, 32L)
+  expect_lte(max(stage_of(j)$rows), 2 * mean(stage_of(p)$rows))
   expect_same_rows(partition_collect(j), merge(flights, tower), "row")
 })
 
@@ -70,7 +70,7 @@ test_cluster("Groups of flights that are read from Parquet files are data.table'
   files <- file.path(folder, paste0("month-", names(months), ".parquet"))
   for (i in seq_along(files)) nanoparquet::write_parquet(months[[i]], files[i])
   p <- partition_read(cl, files)
-  expect_identical(sum(p$stage$rows), as.numeric(nrow(flights)))
+  expect_identical(sum(stage_of(p)$rows), as.numeric(nrow(flights)))
   got <- partition_collect(partition_reduce(p, c("carrier", "tailnum"), c(
     n = "n()", delay = "mean(arr_delay, na.rm = TRUE)", miles = "sum(distance)",
     first = "min(time_hour)", last = "max(time_hour)"

@@ -50,7 +50,7 @@ strike_at <- function(cl, fault) {
 
 wake_up <- function(pids) for (pid in pids) tools::pskill(pid, tools::SIGCONT)
 
-# Where the outputs of a stage are: how many at the victim.
+# Where the outputs of a stage are: how many at the victim. p: an opened handle, as below.
 at_victim <- function(p, stage) {
   sum(.Call(ffi_plan_where, p$shuffle$plan, stage$id)[, 2L] == victim)
 }
@@ -72,13 +72,14 @@ at_phase <- list(
       combine = function(d, fault, mark, last, strike_once) {
         if (max(d$row) == last) strike_once(fault, mark)
         d[-1L]
-      }, fault = fault, mark = mark, last = sum(p$stage$rows), strike_once = strike_once
+      }, fault = fault, mark = mark, last = p$rows, strike_once = strike_once
     )
     expect_true(file.exists(mark))
     list(m, 2 * parts / 3)
   },
   # All blocks are there, nobody has asked for any.
   barrier = function(p, fault) {
+    p <- open_handle(p)
     split <- split_now(p)
     n <- at_victim(p, split)
     strike_at(p$cl, fault)
@@ -86,6 +87,7 @@ at_phase <- list(
   },
   # It was asked, and hasn't answered: its links are silent, and then it happens.
   transfer = function(p, fault) {
+    p <- open_handle(p)
     split <- split_now(p)
     n <- at_victim(p, split)
     clusterCall(p$cl[victim], function(fault) {
@@ -97,7 +99,7 @@ at_phase <- list(
   # It has all that it reads and works on it.
   read = function(p, fault) {
     mark <- file.path(local_folder(), "mark")
-    pid <- node_pids(p$cl)[victim]
+    pid <- node_pids(open_handle(p)$cl)[victim]
     m <- partition_reduce(p, "g", function(d, fault, mark, pid, strike_once) {
       if (Sys.getpid() == pid) strike_once(fault, mark)
       d[-1L]
@@ -108,7 +110,8 @@ at_phase <- list(
   # All is read.
   after = function(p, fault) {
     s <- partition_shuffle(p, "g")
-    n <- at_victim(p, s$stage$far[[1L]]) + at_victim(p, s$stage)
+    p <- open_handle(p)
+    n <- at_victim(p, stage_of(s)$far[[1L]]) + at_victim(p, stage_of(s))
     strike_at(p$cl, fault)
     list(s, n)
   }
@@ -124,7 +127,7 @@ expect_recovers <- function(cl, phase, fault, want) {
   on.exit(wake_up(pids))
   repeat { # until the victim has something
     p <- partition_scatter(cl, rows_of_test(), parts = parts)
-    if (at_victim(p, p$stage) > 0L) break
+    if (at_victim(open_handle(p), stage_of(p)) > 0L) break
   }
   # Links are there already, as in the middle of an analysis.
   expect_identical(sorted_rows(partition_collect(partition_shuffle(p, "g"))), want, info = cell)

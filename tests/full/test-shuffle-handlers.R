@@ -14,12 +14,14 @@ test_that("F3 A reader that finds one handler's queue full is served through ano
       })[[1L]]
     }
     # The blocks are there; worker 1 reads those of worker 2, which stands still.
-    p$shuffle$handlers <- 3L
-    split <- muster:::split_stage(p, "g", 1L)
-    muster:::shuffle_run(p$shuffle, cl, split, NULL)
+    opened <- muster:::open_handle(p)
+    shuffle <- opened$shuffle
+    shuffle$handlers <- 3L
+    split <- muster:::split_stage(opened, "g", 1L)
+    muster:::shuffle_run(shuffle, cl, split, NULL)
     pid <- cluster_status(cl)$pid[2L]
     tools::pskill(pid, tools::SIGSTOP)
-    queue <- file.path(p$shuffle$links[["2"]]$folder, "0") # of worker 1's handler
+    queue <- file.path(shuffle$links[["2"]]$folder, "0") # of worker 1's handler
     crowd <- list()
     refused <- NULL
     while (is.null(refused) && length(crowd) < 20L) {
@@ -33,7 +35,7 @@ test_that("F3 A reader that finds one handler's queue full is served through ano
     crowd <- Filter(Negate(is.null), crowd)
     system2("sh", c("-c", shQuote(paste("sleep 0.7; kill -CONT", pid))), wait = FALSE)
     gathered <- muster:::gather_stage(
-      p, 1L, muster:::same_steps(list(list(kind = "gather"))), list(split), NULL
+      opened, 1L, muster:::same_steps(list(list(kind = "gather"))), list(split), NULL
     )
     rows <- partition_collect(gathered)$row
     tell(
@@ -83,7 +85,7 @@ test_that("F3 Workers whose temporary directory has a long path listen all the s
     p <- partition_scatter(cl, data.frame(g = rep(1:5, 4), row = 1:20), parts = 4)
     tell(
       rows = sort(partition_collect(partition_shuffle(p, "g"))$row),
-      path = nchar(p$shuffle$links[["1"]]$folder)
+      path = nchar(muster:::open_handle(p)$shuffle$links[["1"]]$folder)
     )
     cluster_stop(cl)
   }))

@@ -104,7 +104,7 @@ test_cluster("F1 Parts that are lost afterwards are made again from the blocks o
   want <- partition_collect(s)
   gc()
   committed <- plan_counts(s)$committed
-  where <- .Call(ffi_plan_where, s$shuffle$plan, s$stage$id)[, 2L]
+  where <- parts_at(s)
   tools::pskill(node_pids(cl)[2L], 9L)
   expect_identical(partition_collect(s), want)
   # Its blocks, its parts, and 9 that are collected; the source is made inside of the blocks.
@@ -273,14 +273,15 @@ test_cluster("F1 A worker that gives no word in 10 s has its blocks made again e
   pid <- node_pids(cl)[3L]
   # As if the parts were lost, but not the blocks. Workers know each other's blocks by now: a
   # new shuffle whose blocks are there, and nobody has read.
-  split <- split_stage(p, "g", 6L)
-  shuffle_run(p$shuffle, cl, split, NULL)
+  opened <- open_handle(p)
+  split <- split_stage(opened, "g", 6L)
+  shuffle_run(opened$shuffle, cl, split, NULL)
   tools::pskill(pid, tools::SIGSTOP)
   defer(function() tools::pskill(pid, tools::SIGCONT))
   steps <- same_steps(list(list(kind = "gather")))
   missed <- plan_counts(p)$missed
   begin <- proc.time()[["elapsed"]]
-  got <- gather_stage(p, 6L, steps, list(split), NULL)
+  got <- gather_stage(opened, 6L, steps, list(split), NULL)
   took <- proc.time()[["elapsed"]] - begin
   expect_true(took > 9 && took < 40)
   expect_gte(plan_counts(p)$missed - missed, 1)

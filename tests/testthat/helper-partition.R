@@ -82,7 +82,13 @@ key_codes <- function(...) {
   split(codes, rep(seq_along(columns), lengths(columns)))
 }
 
-plan_counts <- function(p) .Call(ffi_plan_counts, p$shuffle$plan)
+plan_counts <- function(p) .Call(ffi_plan_counts, open_handle(p)$shuffle$plan)
+
+# The stage that a handle stands for.
+stage_of <- function(p) open_handle(p)$stage
+
+# At which worker each part is.
+parts_at <- function(p) .Call(ffi_plan_where, open_handle(p)$shuffle$plan, p$stage)[, 2L]
 
 # Scattered columns that data.frame() can't take without their package.
 new_partition_of <- function(cl, columns) {

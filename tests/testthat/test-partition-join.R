@@ -46,7 +46,7 @@ test_cluster("Joins on two workers", {
     j <- partition_join(partition_scatter(cl, x, 4), partition_scatter(cl, y, 3), "k",
       all = TRUE, parts = 3
     )
-    for (answer in collect_parts(j, NULL)) {
+    for (answer in collect_parts(open_handle(j), NULL)) {
       part <- answer$data
       alone <- is.na(part$v)
       expect_gt(sum(alone), 0)
@@ -117,8 +117,8 @@ test_cluster("Joins on two workers", {
     p <- partition_scatter(cl, x, parts = 8)
     for (all in c(FALSE, TRUE)) {
       j <- partition_join(p, y, "k", all = all)
-      expect_gt(j$stage$count, 8L)
-      expect_lte(max(j$stage$rows), 2 * mean(p$stage$rows))
+      expect_gt(j$parts, 8L)
+      expect_lte(max(stage_of(j)$rows), 2 * mean(stage_of(p)$rows))
       got <- partition_collect(j)
       want <- merge(x, y, all = all)
       row.names(want) <- NULL
@@ -127,13 +127,13 @@ test_cluster("Joins on two workers", {
         ignore_attr = "row.names"
       )
       one <- partition_join(partition_scatter(cl[1], x, parts = 8), y, "k", all = all)
-      expect_identical(one$stage$rows, j$stage$rows)
+      expect_identical(stage_of(one)$rows, stage_of(j)$rows)
       expect_identical(partition_collect(one), got)
     }
     # The order is that of a join which isn't cut: with few rows none is.
     few <- x[seq(1, n, by = 20), ]
     uncut <- partition_join(partition_scatter(cl, few, parts = 8), y, "k", all.x = TRUE)
-    expect_identical(uncut$stage$count, 8L)
+    expect_identical(uncut$parts, 8L)
     got <- partition_collect(partition_join(p, y, "k", all.x = TRUE))
     got <- got[got$v %in% few$v, ]
     row.names(got) <- NULL
@@ -179,7 +179,7 @@ test_cluster("Joins on two workers", {
     # Nothing of all these is left behind.
     gc()
     partition_collect(x)
-    expect_length(x$shuffle$stages, 1L)
+    expect_length(open_handle(x)$shuffle$stages, 1L)
   })
 
   test_that("Data without rows, or without columns, has no partners", {

@@ -19,7 +19,7 @@ test_cluster("Files that two workers read", {
     text <- data
     text$day <- as.character(text$day)
     expect_equal(partition_collect(p), text)
-    expect_identical(p$stage$count, 3L)
+    expect_identical(p$parts, 3L)
     typed <- partition_read(cl, path(paste0(1:3, ".csv")), colClasses = c(day = "Date"))
     expect_equal(partition_collect(typed), data)
     expect_equal(partition_collect(partition_read(cl, path(paste0(3:1, ".rds")))),

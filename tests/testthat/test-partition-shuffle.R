@@ -106,14 +106,14 @@ test_cluster("Rows that move between two workers", {
     r <- partition_reduce(p, "g", function(d) c(n = nrow(d), at = as.numeric(Sys.time())),
       parts = 12
     )
-    rows <- r$stage$rows
+    rows <- stage_of(r)$rows
     expect_gt(sum(rows > 0), 4)
     got <- partition_collect(r)
     # Groups come by part: the heavy one's part is where it is.
     at <- tapply(got$at, rep(seq_along(rows), rows), min)
     heavy <- rep(seq_along(rows), rows)[match(51L, got$g)]
     expect_identical(names(which.min(at)), as.character(heavy))
-    expect_identical(order(-r$stage$weights)[1], heavy)
+    expect_identical(order(-stage_of(r)$weights)[1], heavy)
   })
 
   test_that("A group that is most of the rows is folded before anything travels", {
@@ -121,8 +121,8 @@ test_cluster("Rows that move between two workers", {
     p <- partition_scatter(cl, data, parts = 8)
     r <- partition_reduce(p, "g", c(s = "sum(x)", n = "n()"))
     # At most a row for each group and map task.
-    expect_lte(sum(r$stage$far[[1]]$rows), 8 * 41)
-    expect_lt(sum(r$stage$far[[1]]$bytes), sum(p$stage$bytes) / 5)
+    expect_lte(sum(stage_of(r)$far[[1]]$rows), 8 * 41)
+    expect_lt(sum(stage_of(r)$far[[1]]$bytes), sum(stage_of(p)$bytes) / 5)
     got <- partition_collect(r)
     expect_identical(got$s[match(1:41, got$g)], c(6000, rep(100, 40)))
   })
@@ -240,7 +240,7 @@ test_cluster("Rows that move between two workers", {
     writeBin(readBin(files[2], "raw", 100), files[2])
     unlink(files[3])
     # All parts are gathered again.
-    .Call(ffi_plan_set, s$shuffle$plan, "forget", s$stage$id)
+    .Call(ffi_plan_set, open_handle(s)$shuffle$plan, "forget", s$stage)
     missed <- plan_counts(s)$missed
     expect_identical(partition_collect(s), want)
     expect_gte(plan_counts(s)$missed - missed, 3)

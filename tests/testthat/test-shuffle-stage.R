@@ -1,0 +1,183 @@
+# Handles and stages from the session's side: what a handle weighs, what keeps data and what lets go
+# of it. What copies of handles say is in test-partition-scatter.R.
+
+weight <- function(x) length(serialize(x, NULL))
+
+# Bytes of the largest that the workers of a cluster were sent once, for a function.
+heaviest_job <- function(cl) {
+  max(unlist(clusterCall(cl, function() {
+    vapply(getFromNamespace("the", "muster")$jobs, function(job) length(serialize(job, NULL)), 0L)
+  })))
+}
+
+# A worker is killed, and is back.
+replace_worker <- function(cl, rank) {
+  tools::pskill(cl[[rank]]$pid, 9L)
+  expect_true(wait_until({
+    status <- cluster_status(cl)
+    status$restarts[rank] == 1 && status$state[rank] == "idle"
+  }))
+}
+
+test_cluster("A handle weighs next to nothing, however much data it stands for", {
+  cl <- local_cluster(2)
+  data <- data.frame(k = rep(1:10, 1e4), text = sprintf("id%010d", 1:1e5))
+  p <- partition_scatter(cl, data)
+  handles <- list(
+    p, partition_scatter(cl, data[1:10, ]), partition_map(p, function(d) d),
+    partition_reduce(p, "k", c(n = "n()")), partition_shuffle(p, "k"),
+    partition_join(p, data[1:10, ], "k")
+  )
+  for (h in handles) expect_lt(weight(h), 600)
+  expect_lt(weight(handles), 6000)
+  # Attributes don't hold more than what serialize() is shown, either.
+  expect_lt(as.numeric(object.size(p)), 5000)
+})
+
+test_cluster("A function takes no data along that a handle beside it stands for", {
+  cl <- local_cluster(2)
+  analysis <- function(cl, p, q) {
+    list(cl, p, q) # before they are used they are promises, with the frame of the caller
+    m <- muster::partition_map(p, function(d) data.frame(n = nrow(d)))
+    task <- muster::task_submit(cl, function() length(serialize(sys.function(), NULL)))
+    alone <- parallel::clusterCall(cl, function() length(serialize(sys.function(), NULL)))
+    mapped <- muster::cluster_map(cl, 1:2, function(i) length(serialize(sys.function(), NULL)))
+    list(m = m, function_bytes = c(muster::task_value(task), unlist(alone), unlist(mapped)))
+  }
+  # As a user's: a test's functions have more around them, and references to their source.
+  analysis <- eval(parse(text = deparse(analysis), keep.source = FALSE), globalenv())
+  p <- partition_scatter(cl, data.frame(x = sqrt(1:1e5)), parts = 4)
+  got <- analysis(cl, p, partition_reduce(p, "x", c(n = "n()")))
+  expect_identical(partition_collect(got$m)$n, rep(25000L, 4))
+  expect_lt(max(got$function_bytes, length(stage_of(got$m)$job), heaviest_job(cl)), 6000)
+})
+
+test_cluster("A part is made again by its function as it was, whatever was assigned since", {
+  skip_without_proc()
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(2)
+  p <- partition_scatter(cl, data.frame(x = 1:8), parts = 8)
+  value <- 1
+  add <- function(d, by) {
+    d$value <- value
+    d$by <- by$by
+    d
+  }
+  by <- list2env(list(by = "first"))
+  one <- partition_map(p, add, by = by)
+  value <- 2
+  by$by <- "second"
+  two <- partition_map(one, function(d) {
+    d$next_value <- value
+    d
+  })
+  value <- 3
+  expect_true(any(parts_at(one) == 1L))
+  replace_worker(cl, 1)
+  # The second is made of the first, which is made again in the same task.
+  expect_identical(
+    partition_collect(two), data.frame(x = 1:8, value = 1, by = "first", next_value = 2)
+  )
+  expect_identical(partition_collect(one), data.frame(x = 1:8, value = 1, by = "first"))
+})
+
+test_cluster("Handles and functions that hold each other in a frame are let go together", {
+  cl <- local_cluster(2)
+  p <- partition_scatter(cl, data.frame(x = 1:100))
+  shuffle <- open_handle(p)$shuffle
+  chain <- function(p) {
+    a <- p
+    # Each function's frame has the handle that is made by it, or one made of that.
+    for (i in 1:3) a <- partition_map(a, function(d) d)
+    a <- partition_reduce(a, "x", function(g) nrow(g))
+    partition_collect(a)
+  }
+  # Then what functions need isn't held as bytes, but as they are.
+  for (frozen in c(0, frozen_most)) {
+    shuffle$frozen <- frozen
+    held <- is.list(stage_of(partition_map(p, function(d) d))$job)
+    expect_identical(held, frozen > 0)
+    for (i in 1:2) expect_identical(sort(chain(p)$x), 1:100)
+    gc()
+    partition_collect(p) # drops what is gone
+    expect_identical(names(shuffle$stages), as.character(p$stage))
+    expect_identical(shuffle$frozen, frozen)
+  }
+})
+
+test_cluster("Copies of a handle in lists and frames keep its data, and the last lets go", {
+  cl <- local_cluster(1)
+  p <- partition_scatter(cl, data.frame(x = 1:10), parts = 2)
+  other <- partition_scatter(cl, data.frame(x = 1), parts = 1)
+  parts <- function() {
+    gc()
+    partition_collect(other)
+    clusterEvalQ(cl, length(muster:::the$parts))[[1L]]
+  }
+  keep <- list(a = list(p), f = local({
+    mine <- p
+    function() partition_collect(mine)
+  }))
+  rm(p)
+  expect_identical(parts(), 3L)
+  keep$a <- NULL
+  expect_identical(keep$f(), data.frame(x = 1:10))
+  expect_identical(parts(), 3L)
+  rm(keep)
+  expect_identical(parts(), 1L)
+})
+
+test_cluster("A handle keeps its cluster, which goes with it", {
+  skip_without_proc()
+  cl <- cluster_start(1)
+  pid <- node_pids(cl)
+  p <- partition_scatter(cl, data.frame(x = 1:10))
+  rm(cl)
+  gc()
+  expect_identical(partition_collect(p), data.frame(x = 1:10))
+  rm(p)
+  expect_true(wait_until({
+    gc()
+    muster::cluster_stop(cluster_start(1)) # serves the session
+    !pid_exists(pid)
+  }, 10))
+})
+
+test_cluster("A handle from a file, or without its token, is refused by every verb", {
+  cl <- local_cluster(1)
+  p <- partition_scatter(cl, data.frame(x = 1:10))
+  file <- file.path(local_folder(), "handle.rds")
+  saveRDS(p, file)
+  without <- p
+  without$token <- NULL
+  for (copy in list(readRDS(file), without)) {
+    verbs <- list(
+      function() partition_collect(copy), function() partition_map(copy, identity),
+      function() partition_shuffle(copy, "x"), function() partition_reduce(copy, "x", nrow),
+      function() partition_join(p, copy, "x"), function() partition_join(copy, p, "x")
+    )
+    for (verb in verbs) {
+      expect_error(verb(), "This is a copy", class = "muster_error_input")
+    }
+    expect_output(print(copy), "10 rows, .*1.* part.*; in another process than this one")
+  }
+  expect_identical(partition_collect(p), data.frame(x = 1:10))
+})
+
+test_cluster("A forked child's clusters begin without the stages of its parent's", {
+  skip_without_fork()
+  cl <- local_cluster(1)
+  p <- partition_scatter(cl, data.frame(x = 1:10))
+  child <- parallel::mccollect(parallel::mcparallel({
+    names(the$shuffles) <- 1 # its first cluster's number
+    own <- cluster_start(1)
+    stages <- shuffle_of(own)$stages
+    q <- partition_scatter(own, data.frame(x = 1:3))
+    got <- list(length(stages), q$stage, partition_collect(q)$x)
+    cluster_stop(own)
+    .Call(ffi_session_end, 2)
+    got
+  }))[[1L]]
+  expect_identical(child, list(0L, 1L, 1:3))
+  expect_identical(partition_collect(p), data.frame(x = 1:10))
+})
