@@ -320,30 +320,37 @@ new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L) {
     # C code notes there what changes, see src/ffi/node.c.
     notes <- .Call(ffi_node_notes, pointers[[i]])
     node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
-    makeActiveBinding("pid", pid_of(pointers[[i]], notes), node)
-    makeActiveBinding("con", con_of(node), node)
+    about <- list2env(list(first = .Call(ffi_node_pid, node)), parent = topenv())
+    makeActiveBinding("pid", light_function(quote(pid_of(node, first)), node, about), node)
+    makeActiveBinding("con", light_function(quote(con_of(node)), node), node)
     node
   })
 }
 
+# A function without arguments that evaluates code with `node` and what `about` has. It is short
+# when it is serialized, as every node's are with the cluster, wherever a function goes that was
+# written where the cluster can be seen: the package's own are written with their compiled
+# code. R marks a function when it is first called, and the mark is written too: so it is
+# called here, where there is no node yet.
+light_function <- function(code, node, about = topenv()) {
+  around <- list2env(list(node = NULL), parent = about)
+  light <- as.function(list(code), around)
+  light()
+  around$node <- node
+  light
+}
+
 # NULL in a copy.
 con_of <- function(node) {
-  force(node) # a promise is written in other bytes before and after
-  function() {
-    if (.Call(ffi_node_outcome, node) != outcome_foreign) {
-      node_con(.Call(ffi_nodes_wait, list(node), 0))
-    }
+  if (.Call(ffi_node_outcome, node) != outcome_foreign) {
+    node_con(.Call(ffi_nodes_wait, list(node), 0))
   }
 }
 
 # The last one that was known, once the cluster is stopped; in a copy the one that was first.
-pid_of <- function(peer, notes) {
-  node <- structure(list(), peer = peer, notes = notes)
-  first <- .Call(ffi_node_pid, node)
-  function() {
-    now <- .Call(ffi_node_pid, node)
-    if (is.na(now)) first else now
-  }
+pid_of <- function(node, first) {
+  now <- .Call(ffi_node_pid, node)
+  if (is.na(now)) first else now
 }
 
 new_cluster <- function(nodes) {

@@ -87,9 +87,11 @@ start_own <- function(o, group, validate, auto_stop, call) {
   }
   nodes <- new_nodes(opened$nodes, opened$pointer, opened$id, opened$start)
   info <- if (validate) parallel::clusterCall(new_cluster(nodes[1L]), session_facts)[[1L]]
+  # Written once for all nodes, where each would bring its own.
+  facts <- list2env(list(info = info, options = o), parent = topenv())
   for (node in nodes) {
-    assign("options", o, envir = node)
-    makeActiveBinding("session_info", info_of(info, node), node)
+    makeActiveBinding("options", light_function(quote(options), node, facts), node)
+    makeActiveBinding("session_info", light_function(quote(info_of(info, node)), node, facts), node)
   }
   nodes
 }
@@ -119,17 +121,13 @@ session_facts <- function() {
 
 # Workers of one group have all in common but their process and its directory.
 info_of <- function(info, node) {
-  force(info)
-  force(node)
-  function() {
-    if (is.null(info)) {
-      return(NULL)
-    }
-    info$process$pid <- node$pid
-    now <- .Call(ffi_node_look, node)
-    if (is.list(now) && nzchar(now$tempdir)) {
-      info$tempdir <- now$tempdir
-    }
-    info
+  if (is.null(info) || is.null(node)) {
+    return(NULL)
   }
+  info$process$pid <- node$pid
+  now <- .Call(ffi_node_look, node)
+  if (is.list(now) && nzchar(now$tempdir)) {
+    info$tempdir <- now$tempdir
+  }
+  info
 }

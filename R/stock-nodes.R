@@ -14,15 +14,12 @@ stock_node <- function(worker, auto_stop = TRUE) {
   if (!auto_stop) {
     the$kept <- c(the$kept, worker$link)
   }
-  makeActiveBinding("con", stock_con_of(node), node)
+  makeActiveBinding("con", light_function(quote(stock_con_of(node)), node), node)
   structure(node, class = "muster_stock_node")
 }
 
 stock_con_of <- function(node) {
-  force(node)
-  function() {
-    if (identical(node$owner, Sys.getpid())) node_con(stock_has_answer(node))
-  }
+  if (identical(node$owner, Sys.getpid())) node_con(stock_has_answer(node))
 }
 
 # Whether the oldest answer that somebody wants is there, or can't come.

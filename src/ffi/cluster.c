@@ -176,7 +176,9 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy) {
   struct mst_err err;
   mst_err_clear(&err);
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, ffi_cluster_tag(), source));
+  // Nothing of source stays: what a pointer protects is sent wherever the cluster is.
+  SEXP pointer =
+      PROTECT(R_MakeExternalPtr(NULL, ffi_cluster_tag(), R_NilValue));
   struct mst_cluster *cluster = make_cluster((uint32_t)Rf_asInteger(workers),
                                              source, window, setup, &err);
   if (cluster == NULL) {

@@ -519,6 +519,25 @@ test_cluster("a start under options(warn = 2) and unusual number formats works",
   expect_output(print(cl), "2 workers")
 })
 
+test_cluster("a cluster, its nodes and its tasks weigh little wherever they are sent", {
+  weight <- function(x) length(serialize(x, NULL))
+  psock <- makeClusterPSOCK(2, rscript_startup = "NULL")
+  defer(function() stopCluster(psock))
+  for (cl in list(local_cluster(2), local_cluster(2, start = "spawn"), psock)) {
+    clusterExport(cl, "weight", environment())
+    clusterCall(cl, length, sqrt(1:1e6))
+    task <- task_submit(cl, length, sqrt(1:1e6))
+    # What a second worker adds, and what one of makeClusterPSOCK() has besides.
+    expect_lt(weight(unclass(cl)) - weight(unclass(cl)[1]), 600)
+    expect_lt(weight(cl), if (is.null(cl[[1]]$options)) 1500 else 9000)
+    expect_lt(weight(task), 400)
+    task_wait(task)
+    expect_lt(weight(task), 400)
+    # Nor is it told how R was started, with which variables.
+    expect_length(grepRaw("MUSTER_BOOT", serialize(cl, NULL)), 0L)
+  }
+})
+
 test_cluster("a start, calls and a stop need none of R's connections", {
   # R has 128 of them.
   known <- server_pids()
