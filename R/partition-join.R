@@ -68,7 +68,7 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
   parts <- check_parts(parts, call, x$stage$count)
   if (is.data.frame(y)) {
     check_columns(y, call)
-    y <- scatter(x$cl, plain_frame(y), NULL, call)
+    y <- scatter(x$cl, source_frame(y), NULL, call)
   }
   y <- check_partition(y, "y", call)
   if (!identical(x$shuffle, y$shuffle)) {

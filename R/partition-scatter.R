@@ -11,16 +11,21 @@
 #' data, not from the number of workers, so that results are the same, to the last bit of a
 #' sum, for one worker and for many.
 #'
-#' When R collects a handle, its data is dropped on the workers with the next call that uses
-#' them.
+#' A handle is a few hundred bytes, however much data it stands for, also where a function takes
+#' it along. It can be used in the session that made it: a copy from a file, or in a worker, says
+#' that it is one. When R collects a handle, its data is dropped on the workers with the next call
+#' that uses them.
 #'
 #' @section When a worker is lost:
 #' Only what was lost with it is made again, and only when it is needed: by the same functions
 #' from the same data or files. So functions may be evaluated more than once, files must stay as
 #' they are, and a data frame that was scattered is kept in the session until nothing made of it
-#' is left. Functions that draw random numbers give the same again with `.seed`. A
-#' part that is late (three quarters of the others are done, and it takes twice their time and
-#' half a second) is also made by another worker; `.speculate = FALSE` excludes that.
+#' is left (a data.table as a copy, since it may be changed in place). A function is kept as it was,
+#' with the variables around it, whatever is assigned to them later, as long as those of a
+#' cluster have no more than 256 MB together. Functions that draw random numbers give the same
+#' again with `.seed`. A part that is late (three quarters of the others are done, and it takes
+#' twice their time and half a second) is also made by another worker; `.speculate = FALSE` excludes
+#' that.
 #'
 #' @param cl A cluster of [cluster_start()].
 #' @param x A data frame.
@@ -66,7 +71,14 @@ partition_scatter <- function(cl, x, parts = NULL) {
     abort_input("x", "a data frame", x, call)
   }
   check_columns(x, call)
-  scatter(cl, plain_frame(x), check_parts(parts, call), call)
+  scatter(cl, source_frame(x), check_parts(parts, call), call)
+}
+
+# The rows as they are now, for as long as parts are made of them. A data.table's columns are
+# changed in place by `:=` and set(), so they are copied.
+source_frame <- function(x) {
+  frame <- plain_frame(x)
+  if (inherits(x, "data.table")) take_rows(frame, seq_len(frame_rows(frame))) else frame
 }
 
 scatter <- function(cl, x, parts, call) {

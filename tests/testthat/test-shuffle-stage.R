@@ -81,6 +81,23 @@ test_cluster("A part is made again by its function as it was, whatever was assig
   expect_identical(partition_collect(one), data.frame(x = 1:8, value = 1, by = "first"))
 })
 
+test_cluster("A data.table that is changed in place later is made again as it was", {
+  skip_without_proc()
+  testthat::skip_if_not_installed("data.table")
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(2)
+  table <- data.table::data.table(x = sqrt(1:8), text = letters[1:8])
+  p <- partition_scatter(cl, table, parts = 8)
+  j <- partition_join(p, table, "text")
+  data.table::set(table, 1:8, "x", -1)
+  data.table::set(table, 1:8, "text", "no")
+  replace_worker(cl, 1)
+  expect_identical(partition_collect(p), data.frame(x = sqrt(1:8), text = letters[1:8]))
+  joined <- partition_collect(j)
+  expect_identical(sort(joined$x.y), sqrt(1:8))
+  expect_identical(joined$x.x, joined$x.y)
+})
+
 test_cluster("Handles and functions that hold each other in a frame are let go together", {
   cl <- local_cluster(2)
   p <- partition_scatter(cl, data.frame(x = 1:100))
