@@ -127,7 +127,7 @@ expect_join <- function(cl, seed) {
   }
   expect_identical(got$v.x, x$v[got$row.x], info = info)
   expect_identical(got$v.y, y$v[got$row.y], info = info)
-  for (answer in collect_parts(j, NULL)) {
+  for (answer in collect_parts(open_handle(j), NULL)) {
     part <- answer$data
     alone <- is.na(part$row.x)
     expect_false(is.unsorted(alone), info = info)
