@@ -15,29 +15,6 @@ expect_argument_error <- function(argument, ...) {
   invisible(error)
 }
 
-# A package of R code alone, installed into a library of its own.
-local_package <- function(name, code, frame = parent.frame()) {
-  source <- file.path(local_folder(), name)
-  dir.create(file.path(source, "R"), recursive = TRUE)
-  writeLines(c(
-    paste("Package:", name), "Version: 1.0", "Title: For a Test", "License: MIT",
-    "Description: Made by a test.", "Author: None", "Maintainer: None <none@none.invalid>"
-  ), file.path(source, "DESCRIPTION"))
-  writeLines("", file.path(source, "NAMESPACE"))
-  writeLines(code, file.path(source, "R", "code.R"))
-  library <- local_folder(frame)
-  R <- file.path(R.home("bin"), "R")
-  words <- c("CMD", "INSTALL", "--no-docs", "--no-test-load", paste0("--library=", library))
-  status <- suppressWarnings(
-    system2(R, shQuote(c(words, source)), stdout = FALSE, stderr = FALSE)
-  )
-  skip_if_not(status == 0L, "packages can't be installed here")
-  before <- .libPaths()
-  defer(function() .libPaths(before), frame)
-  .libPaths(c(library, before))
-  library
-}
-
 # ---- input
 
 test_cluster("`workers` must be one whole number from 1 to 10,000", {
