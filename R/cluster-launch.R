@@ -189,13 +189,13 @@ temp_dir <- function(name, call) {
 can_write <- function(dir) .Call(ffi_can_write, tempfile("probe", dir))
 
 # Removes what belongs to no worker that lives, unless one is on its way that hasn't
-# told its directory yet. Fork servers that are ready have none of their own in theirs.
+# told its directory yet. What packages left in fork servers stays.
 sweep_temp_dirs <- function() {
   known <- .Call(ffi_session_tempdirs)
   if (!is.null(known)) {
     dirs <- list.files(temp_root(), full.names = TRUE)
     found <- list.files(dirs, full.names = TRUE)
-    unlink(setdiff(found, known), recursive = TRUE)
+    unlink(setdiff(found, c(known, server_home(dirs))), recursive = TRUE)
   }
   drop_booted_dir()
 }
@@ -234,6 +234,9 @@ boot_command <- function(role, boot, threads, base) {
     program <- boot$wrapper[1L]
   }
   variables <- boot_variables(threads, base, boot$packages)
+  if (role == "server" && !nzchar(Sys.getenv(cli_variable))) {
+    variables <- c(variables, paste0(cli_variable, "=", cli_word))
+  }
   fixed <- sub("=.*", "", boot$variables)
   list(program, arguments, c(variables[!sub("=.*", "", variables) %in% fixed], boot$variables))
 }

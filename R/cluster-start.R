@@ -128,6 +128,44 @@
 #' startup files, the packages (also when reinstalled) or the environment
 #' variables that are read at start-up (`LD_*`, `OMP_*`, locale, ...) have changed.
 #' Packages under `pkgload::load_all()` mean `"spawn"`.
+#' @section What packages fix when they are loaded:
+#' A forked worker has its `packages` from the fork server, which loaded them once. What a
+#' package draws, makes or notes while it is loaded would therefore be the same in all workers.
+#' These are made anew in each worker:
+#' * The port that package parallel draws for `makeCluster()`, unless the variable
+#'   `R_PARALLEL_PORT` is a number. So clusters can be started inside workers.
+#' * R's random numbers, and those of C's `rand()`.
+#' * `tempdir()`. Where a package keeps a path in the server's temporary directory, in
+#'   variables of its namespace, in options or environment variables, the path leads to
+#'   the worker's own directory, with a copy of what was there. So callr and what imports it can
+#'   be preloaded. Paths kept elsewhere (in C++, or in the frame of a finalizer) still lead to the
+#'   server's directory, which all of its workers share and which exists as long as it does.
+#' * The thread of package cli, the threads of data.table, the directory of terra.
+#'
+#' What else a package fixes at load is the same for all workers of a server:
+#' * Random numbers, ids, process ids and times that it noted. If that matters, load it
+#'   with `setup = quote(library(pkg))`, not with `packages =`, or use `start = "spawn"`.
+#' * Environment variables that it read, but for those that a new server is booted for. Set these
+#'   before the first start, or use `setup`.
+#' * A function that it registered to run when R ends (`reg.finalizer(onexit = TRUE)`) runs in each
+#'   worker. One that deletes a file or ends a process by a path or id that it noted does so
+#'   for all workers.
+#' * RcppParallel from version 6.0 on notes its process, and packages that ask it run their loops in
+#'   one thread in a forked worker, whatever `threads` says.
+#'
+#' These can't be preloaded: the fork server refuses, with the reason, and workers are booted
+#' (with `start = "fork"` that is an error). To have them in forked workers,
+#' load them with `setup`:
+#' * curl, later, and what imports them (httr, httpuv, promises, shiny, plumber): they hold
+#'   pipes or sockets from the moment they are loaded.
+#' * nanonext and mirai, and other packages that start threads when they are loaded.
+#' * Packages that leave more than 16 MB of temporary files.
+#'
+#' Connections to databases, Python, a Java virtual machine, a GPU and other handles must
+#' not be made before a fork: make them in `setup` or in the task. The load hooks of DBI, RSQLite,
+#' duckdb, arrow, sf, terra, xgboost, lightgbm and ranger make none, so that these packages
+#' themselves can be preloaded. docs/FORKED-PACKAGES.md in the sources tells what
+#' was read, by package and version.
 #' @section Cost:
 #' One process for each worker and three file descriptors of the session. A forked
 #' worker takes 5 to 7 MB at first; a full garbage collection in it writes to most

@@ -85,7 +85,10 @@ server_key <- function(packages, load, boot = NULL) {
 
 is_read_at_boot <- function(names) {
   grepl(
-    "^(LD_|DYLD_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|KMP_|LC_|R_)|^(LANG|LANGUAGE|HOME|PATH|TZ)$",
+    paste0(
+      "^(LD_|DYLD_|OMP_|OPENBLAS_|GOTO_|MKL_|BLIS_|KMP_|LC_|R_)|",
+      "^(LANG|LANGUAGE|HOME|PATH|TZ|MC_CORES)$"
+    ),
     names,
     useBytes = TRUE
   )
@@ -113,13 +116,14 @@ package_stamp <- function(packages) {
 
 boot_server <- function(packages, load, key, call, boot = NULL) {
   base <- temp_dir(basename(tempfile("server-")), call)
+  home <- temp_dir(server_home(basename(base)), call)
   setup <- list(
     libraries = if (is.null(boot$libraries)) .libPaths() else boot$libraries,
     packages = packages, load = load,
     tmpdir = Sys.getenv("TMPDIR", NA), base = base
   )
   variables <- session_variables()
-  command <- boot_command("server", boot, 1L, base)
+  command <- boot_command("server", boot, 1L, home)
   pointer <- .Call(ffi_server_start, command[[1L]], command[[2L]], command[[3L]], setup)
   if (is.list(pointer)) {
     abort_muster(launch_kind(pointer$errno), "Can't start the fork server.",

@@ -30,6 +30,7 @@ server_main <- function(session) {
     attach_packages(lapply(setup$packages, c, ""))
     lapply(setup$load, requireNamespace, quietly = TRUE) # a worker tells if it can't
   })
+  let_cli_go()
   if (!is.null(failure)) {
     .Call(ffi_server_say, kind_failed, failure)
     end_process(1L)
@@ -65,7 +66,7 @@ fork_refusal <- function(booted_with) {
       "), which workers would share."
     ))
   }
-  NULL
+  kept_refusal()
 }
 
 # Those that neither this process was started with nor R reads its script from.
@@ -123,8 +124,9 @@ warm_up <- function(setup) {
   ), NULL, xdr = FALSE)))
   map_piece(0, 1:2, NULL)
   job_drop(0)
-  # This process needs no directory of its own, and each worker makes one.
-  unlink(tempdir(), recursive = TRUE)
+  renew_files(list())
+  renew_port(list2env(list(port = 11000L)))
+  the$kept <- c(keep_tempdir(setup$base, setup$tmpdir), keep_renewals())
   clear_globals()
   gc()
 }

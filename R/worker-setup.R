@@ -10,6 +10,7 @@ worker_setup <- function(orders) {
     .libPaths(libraries)
   }
   set_threads(orders$threads, orders$thread_variables)
+  renew_worker()
   .Call(ffi_share_min, orders$share_min)
   attach_packages(orders$packages)
   clear_globals()

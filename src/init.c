@@ -112,6 +112,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_limits_raise, 1),
     ENTRY(ffi_threads_set, 1),
     ENTRY(ffi_threads_count, 0),
+    ENTRY(ffi_rebind, 3),
+    ENTRY(ffi_rand_seed, 0),
     ENTRY(ffi_can_fork, 0),
     ENTRY(ffi_fault_arm, 3),
     ENTRY(ffi_assert_fail, 0),

@@ -355,6 +355,8 @@ SEXP ffi_environment(void);
 SEXP ffi_errno_name(SEXP number);
 SEXP ffi_threads_set(SEXP threads);
 SEXP ffi_threads_count(void);
+SEXP ffi_rebind(SEXP env, SEXP name, SEXP value);
+SEXP ffi_rand_seed(void);
 SEXP ffi_can_fork(void);
 SEXP ffi_fault_arm(SEXP point, SEXP nth, SEXP sys_errno);
 SEXP ffi_assert_fail(void);

@@ -1,0 +1,103 @@
+# What packages fixed when a fork server loaded them is made anew in each worker.
+#
+# A port that was drawn, a path in a temporary directory, a thread: in a worker that boots by
+# itself all of them are its own, so they must be in one that was forked. Most can be found
+# without knowing the package (server-keep.R); `renewals` has the others. What can't be made
+# anew has its section in ?cluster_start, and docs/FORKED-PACKAGES.md tells what was read.
+
+# For packages that the server has loaded. Whatever has changed in a package since its version here
+# was read must not fail the worker: an error leaves things as they were in the server.
+# package = function(namespace)
+renewals <- list(
+  # R 4.2.2 to 4.5: .onLoad draws the port of makeCluster(), the same for all workers: with
+  # two that use it at the same time one fails.
+  parallel = function(ns) renew_port(ns$defaultClusterOptions),
+  # cli 3.6.0 to 3.6.6: .onLoad starts the thread that says when progress bars are due.
+  cli = function(ns) if (the$cli_waits) start_cli(ns, ns$clienv),
+  # data.table 1.14.8 to 1.18.6: sets itself to one thread in whatever is forked. Called so, it
+  # reads its variables as when it is loaded; OMP_NUM_THREADS is the worker's own by now.
+  data.table = function(ns) ns$setDTthreads(),
+  # terra 1.7-3 to 1.9-27: .onAttach copies tempdir() into an object of C++.
+  terra = function(ns) {
+    if (!is.null(ns$.terra_environment$options)) ns$terraOptions(tempdir = tempdir())
+  }
+)
+
+# renew_worker() must run when the worker has its temporary directory, variables and threads, and
+# before any code of the user's. In a booted worker it does nothing.
+renew_worker <- function() {
+  if (is.null(the$kept)) {
+    return(invisible())
+  }
+  first_error(renew_files(the$kept))
+  renewals <- the$kept$renewals
+  for (package in names(renewals)) {
+    first_error(renewals[[package]](asNamespace(package)))
+  }
+  .Call(ffi_rand_seed)
+  invisible()
+}
+
+# Which of them concern the packages of this server.
+keep_renewals <- function() {
+  list(renewals = renewals[names(renewals) %in% loadedNamespaces()])
+}
+
+renew_files <- function(kept) {
+  if (length(kept$files)) {
+    copy_files(kept$copies, tempdir(), kept$files)
+    # Another worker may have deleted what only a path that nobody can see leads to.
+    copy_files(kept$copies, kept$dir, kept$files)
+  }
+  for (at in kept$bindings) {
+    value <- get(at$name, at$env, inherits = FALSE)
+    first_error(.Call(ffi_rebind, at$env, at$name, own_path(value, kept$dirs)))
+  }
+  if (length(kept$options)) options(own_path(options()[kept$options], kept$dirs))
+  if (length(kept$variables)) {
+    variables <- own_path(Sys.getenv(kept$variables, names = TRUE), kept$dirs)
+    do.call(Sys.setenv, as.list(variables))
+  }
+}
+
+# The value with this worker's directory where a path leads to the server's.
+own_path <- function(value, dirs) {
+  if (is.character(value)) {
+    for (dir in dirs) {
+      hit <- grep(dir, value, fixed = TRUE, useBytes = TRUE)
+      value[hit] <- gsub(dir, tempdir(), value[hit], fixed = TRUE)
+    }
+  } else if (is_plain_list(value)) {
+    class <- oldClass(value)
+    value <- unclass(value)
+    for (i in which(vapply(value, has_path, NA, dirs = dirs))) {
+      value[[i]] <- own_path(value[[i]], dirs)
+    }
+    oldClass(value) <- class
+  }
+  value
+}
+
+# Ports 11000 to 11999, as parallel draws them. Process ids are near each other, so the
+# workers of a cluster get different ones, and the server's draw keeps sessions apart. One
+# that was chosen stays.
+renew_port <- function(options) {
+  chosen <- grepl("^[0-9]+$", Sys.getenv("R_PARALLEL_PORT")) || !options$port %in% 11000:11999
+  if (!chosen) options$port <- 11000L + (options$port + Sys.getpid()) %% 1000L
+}
+
+# ---- Package cli
+
+# cli starts a thread when it is loaded, and a process with threads must not fork: ggplot2,
+# testthat, RSQLite and whatever else imports cli could not be preloaded. It starts none where this
+# variable is set. The server boots with it, see boot_command(); a value of the user's stays.
+cli_variable <- "CLI_NO_THREAD"
+cli_word <- "muster"
+
+let_cli_go <- function() {
+  the$cli_waits <- Sys.getenv(cli_variable) == cli_word
+  if (the$cli_waits) Sys.unsetenv(cli_variable)
+}
+
+# As cli does it when the tick's time is changed, which also looks at the variable.
+start_cli <- function(ns, times) .Call(ns$clic_tick_set, times$tick_time, times$speed_time)
