@@ -1,0 +1,285 @@
+#include "shuffle/sum.h"
+
+#include <string.h>
+
+#include "base/mst_assert.h"
+
+#define LIMB_BITS 32u
+#define LIMB_MASK INT64_C(0xffffffff)
+// Bit k of a wide number counts 2^(k - LEAST).
+#define LEAST 1074
+#define DIGITS 53u
+
+// ---- wide numbers
+
+static void wide_add(struct mst_wide *wide, double x, unsigned shift) {
+  uint64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  const unsigned exponent = (unsigned)(bits >> 52) & 0x7ff;
+  MST_ASSERT(exponent != 0x7ff);
+  uint64_t digits = bits & ((UINT64_C(1) << 52) - 1);
+  if (exponent != 0) digits |= UINT64_C(1) << 52;
+  if (digits == 0) return;
+  const unsigned at = (exponent != 0 ? exponent - 1 : 0) + shift;
+  const unsigned i = at / LIMB_BITS, up = at % LIMB_BITS;
+  const uint64_t lower = (digits & LIMB_MASK) << up,
+                 upper = (digits >> LIMB_BITS) << up;
+  const int64_t parts[3] = {
+      (int64_t)(lower & LIMB_MASK),
+      (int64_t)((lower >> LIMB_BITS) + (upper & LIMB_MASK)),
+      (int64_t)(upper >> LIMB_BITS)};
+  for (unsigned k = 0; k < 3; k++)
+    wide->limb[i + k] += bits >> 63 != 0 ? -parts[k] : parts[k];
+  if (wide->to == 0 || i < wide->from) wide->from = i;
+  if (i + 3 > wide->to) wide->to = i + 3;
+}
+
+// wide_settle carries, and makes limbs those of the absolute value: from 0 to 2^32 - 1. Gives 1
+// if the number is negative.
+static int wide_settle(struct mst_wide *wide) {
+  int64_t carry = 0;
+  uint32_t i = wide->from;
+  // Above the last limb a carry of -1 stands for itself: all its bits are set.
+  for (; i < wide->to || (carry != 0 && carry != -1); i++) {
+    MST_ASSERT(i < MST_WIDE_LIMBS);
+    const int64_t limb = wide->limb[i] + carry;
+    wide->limb[i] = (int64_t)((uint64_t)limb & (uint64_t)LIMB_MASK);
+    carry = (limb - wide->limb[i]) / (LIMB_MASK + 1);
+  }
+  wide->to = i;
+  if (carry == 0) return 0;
+  int64_t one = 1;
+  for (i = wide->from; i < wide->to; i++) {
+    const int64_t limb = (LIMB_MASK - wide->limb[i]) + one;
+    wide->limb[i] = limb & LIMB_MASK;
+    one = limb >> LIMB_BITS;
+  }
+  if (one != 0) {
+    MST_ASSERT(wide->to < MST_WIDE_LIMBS);
+    wide->limb[wide->to++] = 1;
+  }
+  return 1;
+}
+
+// Leading bits of a settled number: digits times 2^(at - LEAST).
+struct leading {
+  uint64_t digits;
+  unsigned at;
+};
+
+// wide_take takes the 53 leading bits away; digits are 0 if there are none, and then the
+// number is all 0 again.
+static struct leading wide_take(struct mst_wide *wide) {
+  struct leading leading = {0, 0};
+  while (wide->to > wide->from && wide->limb[wide->to - 1] == 0)
+    wide->to--;
+  if (wide->to == wide->from) {
+    wide->from = wide->to = 0;
+    return leading;
+  }
+  unsigned bits = 0; // of the first limb
+  while (bits < LIMB_BITS && wide->limb[wide->to - 1] >> bits != 0)
+    bits++;
+  const unsigned end = (wide->to - 1) * LIMB_BITS + bits;
+  leading.at = end > DIGITS ? end - DIGITS : 0;
+  for (unsigned i = wide->to; i-- > leading.at / LIMB_BITS;) {
+    const unsigned base = i * LIMB_BITS;
+    const unsigned skip = leading.at > base ? leading.at - base : 0;
+    const uint64_t limb = (uint64_t)wide->limb[i] >> skip;
+    leading.digits = leading.digits << (LIMB_BITS - skip) | limb;
+    wide->limb[i] -= (int64_t)(limb << skip);
+  }
+  return leading;
+}
+
+// has_bit tells whether the bit below `at` is set.
+static int has_bit(const struct mst_wide *wide, unsigned at) {
+  if (at == 0) return 0;
+  return (int)(wide->limb[(at - 1) / LIMB_BITS] >> (at - 1) % LIMB_BITS & 1);
+}
+
+// complement makes x, which is above 0 and below 2^at, 2^at - x.
+static void complement(struct mst_wide *wide, unsigned at) {
+  int64_t one = 1;
+  for (uint32_t i = wide->from; i * LIMB_BITS < at; i++) {
+    const unsigned bits = at - i * LIMB_BITS;
+    const int64_t mask =
+        bits < LIMB_BITS ? (INT64_C(1) << bits) - 1 : LIMB_MASK;
+    const int64_t limb = (mask - wide->limb[i]) + one;
+    wide->limb[i] = limb & mask;
+    one = limb > mask;
+  }
+}
+
+static int is_zero(const struct mst_wide *wide) {
+  for (uint32_t i = wide->from; i < wide->to; i++) {
+    if (wide->limb[i] != 0) return 0;
+  }
+  return 1;
+}
+
+static void wide_clear(struct mst_wide *wide) {
+  for (uint32_t i = wide->from; i < wide->to; i++)
+    wide->limb[i] = 0;
+  wide->from = wide->to = 0;
+}
+
+static double number_of(struct leading leading, int scale) {
+  return ldexp((double)leading.digits, (int)leading.at - LEAST - scale);
+}
+
+// Whether bits are so high that a double may not hold them, with those next to them.
+static int is_high(struct leading leading) {
+  return leading.at + DIGITS > LEAST + 1023;
+}
+
+// ---- piles
+
+void mst_pile_add(struct mst_pile *pile, double x, int scaled) {
+  MST_ASSERT(pile->count < pile->room);
+  pile->terms[pile->count] = x;
+  if (scaled) {
+    pile->terms[pile->count] = pile->terms[pile->scaled];
+    pile->terms[pile->scaled++] = x;
+  }
+  pile->count++;
+}
+
+static void add_pile(struct mst_wide *wide, const struct mst_pile *pile) {
+  for (uint32_t i = 0; i < pile->count; i++)
+    wide_add(wide, pile->terms[i], i < pile->scaled ? MST_PILE_SCALE : 0);
+}
+
+uint32_t mst_pile_squeeze(const struct mst_pile *pile, struct mst_wide *wide,
+                          double *terms, uint32_t *scaled) {
+  uint32_t count = 0;
+  int high = 0;
+  add_pile(wide, pile);
+  int negative = wide_settle(wide);
+  struct leading leading;
+  *scaled = 0;
+  while ((leading = wide_take(wide)).digits != 0) {
+    // Rounded, so that what is left may have the other sign: 1e300 - 1e-300 are two terms, and not
+    // as many as there are bits between.
+    const int up = has_bit(wide, leading.at);
+    if (up) {
+      leading.digits++;
+      complement(wide, leading.at);
+    }
+    MST_ASSERT(count < MST_PILE_MAX);
+    // If the first is high, so are the next, down to those that have no bit below 1.
+    if (count == 0) high = is_high(leading);
+    const int scale = high && leading.at >= LEAST;
+    const double x = number_of(leading, scale ? MST_PILE_SCALE : 0);
+    terms[count++] = negative ? -x : x;
+    *scaled += (uint32_t)scale;
+    negative ^= up;
+  }
+  return count;
+}
+
+// ---- totals
+
+// mean_of divides value + rest, |rest| being at most half a unit in the last place of value.
+static double mean_of(double value, double rest, double count) {
+  const double mean = value / count;
+  // What the quotient leaves is exact, so the next one mends its rounding.
+  return mean + (fma(-mean, count, value) + rest) / count;
+}
+
+double mst_sum_total(const struct mst_sum *sum, const struct mst_pile *pile,
+                     struct mst_wide *wide, double count) {
+  double value, rest;
+  int scale = 0;
+  if (pile == NULL || pile->count == 0) {
+    // One addition: rounded once. What it rounds off is found as by mst_sum_add.
+    value = sum->value + sum->rest;
+    const double from_rest = value - sum->value;
+    rest = (sum->value - (value - from_rest)) + (sum->rest - from_rest);
+  } else {
+    add_pile(wide, pile);
+    wide_add(wide, sum->value, 0);
+    wide_add(wide, sum->rest, 0);
+    const int negative = wide_settle(wide);
+    const struct leading first = wide_take(wide);
+    struct leading next = wide_take(wide);
+    // Whatever comes below decides a tie, and nothing else.
+    if (!is_zero(wide)) next.digits |= 1;
+    wide_clear(wide);
+    // A mean is in range though the sum may not be.
+    if (count != 0 && is_high(first)) scale = MST_PILE_SCALE;
+    const double leading = number_of(first, scale),
+                 below = number_of(next, scale);
+    value = leading + below;
+    rest = below - (value - leading);
+    if (negative) {
+      value = -value;
+      rest = -rest;
+    }
+  }
+  if (count == 0) return value;
+  return ldexp(mean_of(value, rest, count), scale);
+}
+
+// ---- 64-bit whole numbers
+
+static struct mst_long negated(struct mst_long x) {
+  struct mst_long y = {~x.low + 1, 0};
+  const uint64_t high = ~(uint64_t)x.high + (y.low == 0);
+  memcpy(&y.high, &high, sizeof high);
+  return y;
+}
+
+void mst_long_add_double(struct mst_long *sum, double x) {
+  int exponent;
+  const double fraction = frexp(fabs(x), &exponent);
+  MST_ASSERT(exponent <= 116);
+  const unsigned shift = exponent > 53 ? (unsigned)exponent - 53 : 0;
+  const uint64_t digits = (uint64_t)ldexp(fraction, exponent - (int)shift);
+  struct mst_long y = {digits << shift,
+                       shift == 0 ? 0 : (int64_t)(digits >> (64 - shift))};
+  if (x < 0) y = negated(y);
+  sum->low += y.low;
+  sum->high += y.high + (sum->low < y.low);
+}
+
+int mst_long_is_short(const struct mst_long *sum) {
+  return sum->low >> 63 == 0 ? sum->high == 0
+                             : sum->high == -1 && sum->low << 1 != 0;
+}
+
+// The 53 leading bits of x, which is positive and not short: *below gets the others.
+static double leading_of(struct mst_long x, uint64_t *below) {
+  unsigned bits = 64;
+  while (bits < 127 && (uint64_t)x.high >> (bits - 64) != 0)
+    bits++;
+  const unsigned shift = bits - DIGITS;
+  MST_ASSERT(shift < 64);
+  *below = x.low & ((UINT64_C(1) << shift) - 1);
+  const uint64_t digits = (uint64_t)x.high << (64 - shift) | x.low >> shift;
+  return ldexp((double)digits, (int)shift);
+}
+
+void mst_long_split(const struct mst_long *sum, int64_t *value, double *rest) {
+  *rest = 0;
+  memcpy(value, &sum->low, sizeof *value);
+  if (mst_long_is_short(sum)) return;
+  uint64_t below;
+  const int negative = sum->high < 0;
+  *rest = leading_of(negative ? negated(*sum) : *sum, &below);
+  *value = negative ? -(int64_t)below : (int64_t)below;
+  if (negative) *rest = -*rest;
+}
+
+double mst_long_mean(const struct mst_long *sum, double count) {
+  int64_t below;
+  double leading;
+  mst_long_split(sum, &below, &leading);
+  // A 64-bit number in two halves, each exact.
+  const double lower = (double)(below % (INT64_C(1) << 32));
+  struct mst_sum exact = {leading, 0};
+  double left = mst_sum_add(&exact, (double)(below - (int64_t)lower));
+  left += mst_sum_add(&exact, lower);
+  const double value = exact.value + (exact.rest + left);
+  return mean_of(value, (exact.value - value) + (exact.rest + left), count);
+}
