@@ -21,9 +21,21 @@
 #' With `fun` a named character vector, as in `c(total = "sum(x)", n = "n()")`, groups are
 #' folded on each worker before anything travels (where that leaves at most half of the
 #' rows), so that very large and very uneven groups cost no more than others: `sum()`,
-#' `mean()`, `min()` and `max()` of one column, with or without `na.rm = TRUE`, and `n()`.
-#' Columns are logical, integer, numeric or integer64 (no number of it past 2^53), and results
-#' numeric; or Date, POSIXct (which have no `sum()`) or difftime, and results such too.
+#' `mean()`, `min()` and `max()` of one column, with or without `na.rm`, and `n()`. What is
+#' written for `na.rm` is evaluated where `partition_reduce()` is called, and must be `TRUE` or
+#' `FALSE`. Other arguments are errors.
+#'
+#' Sums are exact and then rounded once; means are within one unit in the last place of the exact
+#' ones. So neither depends on the order of rows, on the number of parts or workers, or on
+#' what was folded where, and nothing is lost where numbers cancel or are out of range for a while:
+#' `sum(c(1e16, 1, -1e16))` is 1, and of `c(1e308, 1e308, -1e308)` it is 1e308. `NA`, `NaN` and
+#' infinite numbers go through as with base R; if a group has both, `NA` wins over `NaN`.
+#'
+#' Columns are logical, integer or numeric, and results numeric, also where base R's `sum()` would
+#' be an integer past its range; or Date, POSIXct (which have no `sum()`) or difftime, and results
+#' have their class. Of integer64, `sum()`, `min()` and `max()` are integer64, exact in all 64 bits,
+#' and `mean()` is numeric; a sum past 2^63 is an error, unless only a part of it is. Package bit64
+#' isn't needed. Matrices, data frames, factors and texts are errors; other classes aren't kept.
 #'
 #' With `fun` a function, it sees all rows of a group at once, so one part has to take
 #' all of them: a group that is most of the data is one worker's work, and must fit into
@@ -42,7 +54,8 @@
 #'   of the cluster; listeners that are open stay so.
 #' @param fun Aggregates, as above, or a function of the rows of one group (a data frame) that
 #'   gives a data frame, a named list or vector (one row), a single value (a column `value`), or
-#'   `NULL` (no rows). The key's columns are put before what it gives.
+#'   `NULL` (no rows). The key's columns are put before what it gives, and columns of their
+#'   names in it are left out. If no group has rows the result has the key's columns.
 #' @param combine `NULL`, or a function as `fun`, see above.
 #' @param ... Further arguments of `fun` and `combine`.
 #' @returns A handle of class `"muster_partition"`, see [partition_scatter()].
@@ -109,13 +122,9 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
   check_by(by, call)
   parts <- check_parts(parts, call, p$stage$count)
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
-    aggregates <- parse_aggregates(fun, call)
-    twice <- intersect(names(fun), by)
-    if (length(twice)) {
-      abort_muster("input", paste0("An aggregate can't be named `", twice[1L], "` as the key is."),
-        argument = "fun", call = call
-      )
-    }
+    check_no_more(list(...), combine, call)
+    aggregates <- parse_aggregates(fun, parent.frame(), call)
+    check_results(names(fun), by, call)
     fold <- function(name) {
       list(list(kind = "inner", fun = name, args = list(by, aggregates)))
     }
@@ -132,49 +141,4 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
     ))
   }
   shuffle_stages(p, by, parts, call, if (!is.null(combine)) step(2L), step(1L), job)
-}
-
-# "sum(x, na.rm = TRUE)" becomes list(name, how, column, na_rm).
-parse_aggregates <- function(fun, call) {
-  names <- names(fun)
-  if (is.null(names) || anyNA(names) || !all(nzchar(names)) || anyDuplicated(names)) {
-    abort_muster("input", "Aggregates must have names, each once: c(total = \"sum(x)\").",
-      argument = "fun", call = call
-    )
-  }
-  lapply(seq_along(fun), function(i) {
-    one <- parse_aggregate(fun[[i]])
-    if (is.null(one)) {
-      abort_muster("input", paste0("Can't read the aggregate \"", fun[[i]], "\"."),
-        hints = paste(
-          "There are sum(x), mean(x), min(x), max(x), each of one column and with",
-          "`na.rm = TRUE` if wanted, and n(). Give a function for anything else."
-        ),
-        argument = "fun", call = call
-      )
-    }
-    c(list(name = names[i]), one)
-  })
-}
-
-parse_aggregate <- function(text) {
-  code <- tryCatch(str2lang(text), error = function(e) NULL)
-  if (!is.call(code) || !is.symbol(code[[1L]])) {
-    return(NULL)
-  }
-  how <- as.character(code[[1L]])
-  arguments <- as.list(code)[-1L]
-  na_rm <- isTRUE(arguments$na.rm)
-  arguments$na.rm <- NULL
-  if (identical(how, "n")) {
-    return(if (!length(arguments) && !na_rm) list(how = how, column = NULL, na_rm = FALSE))
-  }
-  if (!how %in% setdiff(names(fold_parts), "n") || length(arguments) != 1L) {
-    return(NULL)
-  }
-  column <- arguments[[1L]]
-  if (!is.symbol(column)) {
-    return(NULL)
-  }
-  list(how = how, column = as.character(column), na_rm = na_rm)
 }

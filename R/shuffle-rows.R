@@ -13,6 +13,16 @@ empty_frame <- function() new_frame(stats::setNames(list(), character()), 0L)
 
 is_empty <- function(x) !length(x) && frame_rows(x) == 0L
 
+# No rows, and not all of the columns that rows would have. Functions of the user's see such a part
+# as one without columns: x[x$n > 1, ] of a single column is no data frame.
+open_frame <- function(x) {
+  x <- take_rows(x, integer())
+  attr(x, "open") <- TRUE
+  x
+}
+
+is_open <- function(x) !is.null(attr(x, "open", exact = TRUE))
+
 # What is taken for a data frame is made a plain one: no row names, no class of its own.
 plain_frame <- function(x) {
   n <- .row_names_info(x, 2L)
@@ -69,28 +79,46 @@ frame_bytes <- function(x) {
 }
 
 # Data frames one below the other. Raises a part_error if their columns differ; parts: their
-# numbers, for its text.
+# numbers, for its text. One without rows may lack columns: nothing told which they would be.
 bind_frames <- function(frames, parts = seq_along(frames)) {
-  some <- lengths(frames) > 0L
+  rows <- vapply(frames, frame_rows, 0L)
+  some <- lengths(frames) > 0L | rows > 0L
   if (!any(some)) {
     return(empty_frame())
   }
   frames <- frames[some]
   parts <- parts[some]
-  names <- names(frames[[1L]])
-  for (i in seq_along(frames)) {
-    if (!identical(names(frames[[i]]), names)) {
+  rows <- rows[some]
+  model <- if (any(rows > 0L)) which(rows > 0L)[1L] else which.max(lengths(frames))
+  names <- names(frames[[model]])
+  same <- vapply(frames, function(frame) identical(names(frame), names), NA)
+  for (i in which(!same)) {
+    if (!lacks_columns(names(frames[[i]]), rows[i], names)) {
+      pair <- sort(c(model, i))
       part_error(paste0(
-        "Parts ", parts[1L], " and ", parts[i], " have other columns: ", column_list(names),
-        " and ", column_list(names(frames[[i]])), "."
-      ), part = parts[i])
+        "Parts ", parts[pair[1L]], " and ", parts[pair[2L]], " have other columns: ",
+        column_list(names(frames[[pair[1L]]])), " and ", column_list(names(frames[[pair[2L]]])), "."
+      ), part = parts[pair[2L]])
     }
   }
   columns <- lapply(seq_along(names), function(k) {
-    bind_columns(lapply(frames, .subset2, k))
+    bind_columns(lapply(frames[same], .subset2, k))
   })
   names(columns) <- names
-  new_frame(columns, sum(vapply(frames, frame_rows, 0L)))
+  new_frame(columns, sum(rows))
+}
+
+# Whether columns of a part without rows are some of the others'.
+lacks_columns <- function(names, rows, all) rows == 0 && all(names %in% all)
+
+# A part without rows has these columns too, of a type that takes any other's (bind_columns()).
+with_columns <- function(x, names) {
+  missing <- if (frame_rows(x) == 0L) setdiff(names, names(x))
+  if (!length(missing)) {
+    return(x)
+  }
+  blank <- rep(list(logical()), length(missing))
+  new_frame(c(as.list(x), stats::setNames(blank, missing)), 0L)
 }
 
 column_list <- function(names) {
@@ -112,15 +140,15 @@ bind_columns <- function(columns) {
   if (any(vapply(columns, is_int64, NA))) {
     return(bind_int64(columns))
   }
-  factors <- vapply(columns, is.factor, NA)
-  if (any(factors) && !all(factors)) {
-    columns[factors] <- lapply(columns[factors], as.character)
-  }
   # A column that is empty, or NA all over, takes the type of the others.
   blank <- vapply(columns, function(x) is.logical(x) && all(is.na(x)), NA)
   if (any(blank) && !all(blank)) {
     model <- columns[[which(!blank)[1L]]]
     columns[blank] <- lapply(columns[blank], function(x) model[rep(NA_integer_, length(x))])
+  }
+  factors <- vapply(columns, is.factor, NA)
+  if (any(factors) && !all(factors)) {
+    columns[factors] <- lapply(columns[factors], as.character)
   }
   # Numbers among dates, times or differences are such, whichever of them is the first.
   timed <- vapply(columns, is_timed, NA)
@@ -132,7 +160,10 @@ bind_columns <- function(columns) {
   if (any(lists) && !all(lists)) {
     columns[!lists] <- lapply(columns[!lists], as.list)
   }
-  do.call(c, unname(columns))
+  as_is <- vapply(columns, inherits, NA, "AsIs")
+  bound <- do.call(c, unname(columns))
+  # c() has no method for I().
+  if (all(as_is) && !inherits(bound, "AsIs")) I(bound) else bound
 }
 
 # An error that is about the data, not about muster or R: the session words it.
@@ -153,7 +184,7 @@ key_columns <- function(x, by) {
     ))
   }
   lapply(stats::setNames(by, by), function(name) {
-    column <- .subset2(x, name)
+    column <- the_column(x, name)
     if (is.null(key_family(column))) {
       part_error(paste0(
         "Column `", name, "` can't be a key: it is ", describe(column), ". Keys are logical, ",
@@ -162,6 +193,14 @@ key_columns <- function(x, by) {
     }
     column
   })
+}
+
+# By name, where a function may have given two columns of one name.
+the_column <- function(x, name) {
+  if (sum(names(x) == name, na.rm = TRUE) > 1L) {
+    part_error(paste0("There are two columns `", name, "`."))
+  }
+  .subset2(x, name)
 }
 
 # Keys of one family can be equal, those of two never are. NULL: can't be a key.
@@ -191,117 +230,3 @@ key_families <- function(x, by) vapply(key_columns(x, by), key_family, "")
 
 # list(group, first) of all rows.
 key_groups <- function(x, by) .Call(ffi_key_groups, key_columns(x, by), frame_rows(x))
-
-# ---- Sums and the like, folded before rows travel and again after
-
-# aggregates: list of list(name, how, column, na_rm), see parse_aggregates().
-fold_partial <- function(x, by, aggregates) {
-  if (is_empty(x)) {
-    return(x)
-  }
-  if (!has_few_groups(x, by)) {
-    return(fold_nothing(x, by, aggregates))
-  }
-  groups <- key_groups(x, by)
-  n <- length(groups$first)
-  folds <- list()
-  for (one in aggregates) {
-    column <- if (!is.null(one$column)) fold_column(x, one)
-    for (how in fold_parts[[one$how]]) {
-      folded <- .Call(ffi_rows_fold, how, column, groups$group, n, one$na_rm)
-      if (how != "count") folded <- restore_class(folded, column)
-      folds[[paste0(one$name, ".", how)]] <- folded
-    }
-  }
-  new_frame(c(as.list(take_rows(x[by], groups$first)), folds), n)
-}
-
-# Whether folding would leave at most half of the rows, by the groups in a sample of them: it
-# costs more than to move a row that it wouldn't save. Rows in runs count as they are.
-has_few_groups <- function(x, by) {
-  n <- frame_rows(x)
-  m <- 4096L
-  if (n <= 2L * m) {
-    return(TRUE)
-  }
-  seen <- length(key_groups(take_rows(x[by], seq_len(m)), by)$first)
-  # So many of G equally frequent groups are seen in m rows; of how many is that this many?
-  among <- function(groups, rows) groups * -expm1(-rows / groups)
-  if (among(n / 2, m) <= seen) {
-    return(FALSE)
-  }
-  groups <- stats::uniroot(function(g) among(exp(g), m) - seen, log(c(0.5, n / 2)))
-  among(exp(groups$root), n) <= n / 2
-}
-
-# What fold_partial() gives if each row is a group of its own.
-fold_nothing <- function(x, by, aggregates) {
-  n <- frame_rows(x)
-  folds <- list()
-  for (one in aggregates) {
-    column <- if (!is.null(one$column)) fold_column(x, one)
-    none <- if (one$na_rm) which(is.na(column))
-    for (how in fold_parts[[one$how]]) {
-      values <- if (how == "count") rep(1, n) else as.double(unclass(column))
-      if (length(none)) values[none] <- c(sum = 0, count = 0, min = Inf, max = -Inf)[[how]]
-      if (how != "count") values <- restore_class(values, column)
-      folds[[paste0(one$name, ".", how)]] <- values
-    }
-  }
-  new_frame(c(as.list(x[by]), folds), n)
-}
-
-fold_final <- function(x, by, aggregates) {
-  if (is_empty(x)) {
-    return(x)
-  }
-  groups <- key_groups(x, by)
-  n <- length(groups$first)
-  folded <- lapply(aggregates, function(one) {
-    kinds <- fold_parts[[one$how]]
-    columns <- lapply(kinds, function(how) x[[paste0(one$name, ".", how)]])
-    parts <- lapply(seq_along(kinds), function(k) {
-      again <- if (kinds[k] == "count") "sum" else kinds[k]
-      .Call(ffi_rows_fold, again, columns[[k]], groups$group, n, FALSE)
-    })
-    folded <- if (one$how == "mean") parts[[1L]] / parts[[2L]] else parts[[1L]]
-    restore_class(folded, columns[[1L]])
-  })
-  names(folded) <- vapply(aggregates, `[[`, "", "name")
-  new_frame(c(as.list(take_rows(x[by], groups$first)), folded), n)
-}
-
-# What is folded for each of the functions.
-fold_parts <- list(
-  sum = "sum", mean = c("sum", "count"), min = "min", max = "max", n = "count"
-)
-
-fold_column <- function(x, one) {
-  column <- x[[one$column]]
-  if (is.null(column)) {
-    part_error(paste0(
-      "There is no column `", one$column, "`; there are ", column_list(names(x)), "."
-    ))
-  }
-  if (is_int64(column)) {
-    return(int64_numbers(column))
-  }
-  # As with R's own: differences have sums, dates and times have none.
-  timed <- is_timed(column) && (one$how != "sum" || inherits(column, "difftime"))
-  if (!(is.numeric(column) || is.logical(column) || timed)) {
-    part_error(paste0(
-      "`", one$how, "` wants numbers, and column `", one$column, "` is ", describe(column), "."
-    ))
-  }
-  column
-}
-
-is_timed <- function(column) inherits(column, c("Date", "POSIXct", "difftime"))
-
-# Numbers as dates, times or differences, if that is what they were made of.
-restore_class <- function(numbers, like) {
-  if (is_timed(like)) {
-    attributes(numbers) <- attributes(like)[c("class", "tzone", "units")]
-  }
-  numbers
-}

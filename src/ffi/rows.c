@@ -1,6 +1,5 @@
-// Rows of columns: taken, put behind each other, and folded by group. What only C does quickly;
+// Rows of columns: taken, and put behind each other. What only C does quickly;
 // R code does the rest (classes with methods of their own).
-#include <math.h>
 #include <string.h>
 
 #include "ffi/shuffle.h"
@@ -184,66 +183,4 @@ SEXP ffi_rows_bind(SEXP columns) {
   copy_attributes(first, all);
   UNPROTECT(1);
   return all;
-}
-
-// ---- folds
-
-// A column's values, looked up once: R's accessors would be called for each row.
-struct numbers {
-  const double *reals; // or NULL
-  const int *ints;     // or NULL: all are 0
-};
-
-static struct numbers numbers_of(SEXP x) {
-  struct numbers numbers = {0};
-  if (x == R_NilValue) return numbers;
-  if (TYPEOF(x) == REALSXP) {
-    numbers.reals = REAL(x);
-  } else {
-    numbers.ints = TYPEOF(x) == INTSXP ? INTEGER(x) : LOGICAL(x);
-  }
-  return numbers;
-}
-
-static double number_at(const struct numbers *numbers, R_xlen_t i) {
-  if (numbers->reals != NULL) return numbers->reals[i];
-  if (numbers->ints == NULL) return 0;
-  return numbers->ints[i] == NA_INTEGER ? NA_REAL : (double)numbers->ints[i];
-}
-
-// worse tells whether a value that isn't a number wins over what is there, as in R's min()
-// and max(): NA wins over NaN.
-static int worse(double x, double there) { return ISNAN(x) && !R_IsNA(there); }
-
-// ffi_rows_fold folds the numbers of each group, from 1 to count, in the order of the rows:
-// how is "sum", "min", "max" or "count" (of those that aren't left out: na_rm leaves out NA and
-// NaN). Groups without a number give what R's functions give for none.
-SEXP ffi_rows_fold(SEXP how, SEXP x, SEXP group, SEXP count, SEXP na_rm) {
-  const char *kind = CHAR(STRING_ELT(how, 0));
-  const int sum = strcmp(kind, "sum") == 0, min = strcmp(kind, "min") == 0,
-            max = strcmp(kind, "max") == 0, skip = Rf_asLogical(na_rm) == 1;
-  const R_xlen_t n = Rf_xlength(group), m = (R_xlen_t)Rf_asInteger(count);
-  const int *of = INTEGER(group);
-  const struct numbers numbers = numbers_of(x);
-  SEXP folded = PROTECT(Rf_allocVector(REALSXP, m));
-  double *to = REAL(folded);
-  for (R_xlen_t k = 0; k < m; k++)
-    to[k] = min ? R_PosInf : max ? R_NegInf : 0;
-  for (R_xlen_t i = 0; i < n; i++) {
-    if (of[i] < 1 || of[i] > m) Rf_error("a group out of range");
-    double *at = &to[of[i] - 1];
-    const double value = number_at(&numbers, i);
-    if (skip && ISNAN(value)) continue;
-    if (sum) {
-      *at += value;
-    } else if (!min && !max) {
-      *at += 1;
-    } else if (ISNAN(value) || ISNAN(*at)) {
-      if (worse(value, *at)) *at = value;
-    } else if (min ? value < *at : value > *at) {
-      *at = value;
-    }
-  }
-  UNPROTECT(1);
-  return folded;
 }

@@ -1,4 +1,4 @@
-// Entry points of the shuffle: keys.c, rows.c, blocks.c, links.c, plan.c.
+// Entry points of the shuffle: keys.c, rows.c, folds.c, blocks.c, links.c, plan.c.
 #ifndef MST_FFI_SHUFFLE_H
 #define MST_FFI_SHUFFLE_H
 
@@ -12,7 +12,12 @@ SEXP ffi_rows_take(SEXP column, SEXP rows);
 SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin);
 SEXP ffi_rows_bind(SEXP columns);
 SEXP ffi_rows_sort(SEXP group, SEXP count);
-SEXP ffi_rows_fold(SEXP how, SEXP x, SEXP group, SEXP count, SEXP na_rm);
+
+SEXP ffi_fold_sum(SEXP x, SEXP group, SEXP count, SEXP na_rm);
+SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count, SEXP counts);
+SEXP ffi_fold_least(SEXP x, SEXP group, SEXP count, SEXP na_rm, SEXP most,
+                    SEXP partial);
+SEXP ffi_fold_count(SEXP x, SEXP group, SEXP count);
 
 SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory, SEXP path);
 SEXP ffi_block_fetch(SEXP sources);

@@ -111,3 +111,115 @@ int64 <- function(...) {
   })
   structure(readBin(unlist(bytes), "double", length(bytes), endian = "little"), class = "integer64")
 }
+
+# ---- Aggregates: exact oracles, and folds without a cluster
+
+# The exact value of sum(weight * x), rounded at the end of all: by whole numbers below 2^20 at
+# each 20th power of 2. Independent of muster's C code. weight: whole numbers below 2^12.
+exact_sum <- function(x, weight = 1) {
+  weight <- rep_len(weight, length(x))[x != 0]
+  x <- x[x != 0]
+  if (!length(x)) {
+    return(0)
+  }
+  # One below the exponent at least: then `digits` are whole.
+  exponent <- pmax(floor(log2(abs(x))), -1022) - 1
+  half <- exponent %/% 2
+  digits <- abs(x) * 2^-half * 2^(52 - exponent + half)
+  at <- exponent - 52 + 1080
+  digits <- digits * 2^(at %% 20)
+  limbs <- numeric(120)
+  for (k in 0:3) {
+    limb <- digits %% 2^20
+    digits <- (digits - limb) / 2^20
+    sums <- rowsum(sign(x) * weight * limb, at %/% 20 + k + 1)
+    rows <- as.integer(rownames(sums))
+    limbs[rows] <- limbs[rows] + sums[, 1L]
+  }
+  carried <- carry(limbs)
+  negative <- carried[120L] < 0
+  if (negative) carried <- carry(-limbs)
+  at <- rev(which(carried != 0))
+  exponent <- 20 * (at - 1) - 1080
+  half <- exponent %/% 2
+  total <- sum(carried[at] * 2^half * 2^(exponent - half))
+  if (negative) -total else total
+}
+
+carry <- function(limbs) {
+  for (i in seq_len(length(limbs) - 1L)) {
+    limb <- limbs[i] %% 2^20
+    limbs[i + 1L] <- limbs[i + 1L] + (limbs[i] - limb) / 2^20
+    limbs[i] <- limb
+  }
+  limbs
+}
+
+# The distance to the next double.
+ulp <- function(x) 2^(pmax(floor(log2(pmax(abs(x), 2^-1022))), -1022) - 52)
+
+# Whether got is the exact sum of x, rounded to the nearest, or the exact mean within one unit in
+# the last place.
+is_exact_sum <- function(x, got) {
+  most <- .Machine$double.xmax
+  if (is.infinite(got)) {
+    return(exact_sum(c(x, -sign(got) * most)) * sign(got) >= 2^970)
+  }
+  abs(exact_sum(c(x, -got))) <= ulp(got) / 2 * (1 + 1e-9)
+}
+
+is_exact_mean <- function(x, got) {
+  n <- length(x)
+  error <- exact_sum(c(x, -got), c(rep(1, n), n)) / n
+  is.finite(got) && abs(error) <= ulp(got) * (1 + 1e-9)
+}
+
+# What fold_partial() does where folding doesn't pay.
+fold_unfolded <- function(x, by, aggregates) {
+  columns <- lapply(aggregates, function(one) if (!is.null(one$column)) fold_column(x, one))
+  parts <- Map(fold_nothing, aggregates, columns, nrow(x))
+  partial_frame(as.list(x[by]), parts, nrow(x))
+}
+
+# Aggregates of rows that are in these parts (a number for each row), some folded before they
+# travel and some not: groups in the order of their first appearance.
+fold_in_parts <- function(x, by, what, part = rep(1L, nrow(x)), unfolded = integer()) {
+  aggregates <- parse_aggregates(what, parent.frame(), NULL)
+  frames <- lapply(sort(unique(part)), function(k) {
+    rows <- take_rows(x, which(part == k))
+    if (k %in% unfolded) {
+      fold_unfolded(rows, by, aggregates)
+    } else {
+      fold_partial(rows, by, aggregates)
+    }
+  })
+  fold_final(bind_frames(frames), by, aggregates)
+}
+
+# Numbers that lose most digits when they are added in any order: pairs that cancel but for little.
+ill_conditioned <- function(n, digits) {
+  big <- rnorm(n) * 2^runif(n, 0, digits)
+  x <- c(big, -big * (1 + 2^-sample(20:52, n, TRUE)), rnorm(n) * 2^-runif(n, 0, digits))
+  x[sample.int(length(x))]
+}
+
+# integer64 of halves of 32 bits, as doubles.
+int64_from <- function(upper, lower = 0) {
+  # The least integer is NA's bits.
+  signed <- function(x) {
+    x <- ifelse(x >= 2^31, x - 2^32, x)
+    as.integer(ifelse(x == -2^31, NA, x))
+  }
+  int64_of_halves(rbind(signed(lower), signed(upper)))
+}
+
+# Names of columns and list elements that occur inside of the code that moves and folds rows.
+inner_names <- c(
+  "group", "first", "value", "values", "rest", "least", "rows", "n", "sum", "mean", "min", "max",
+  "count", "counts", "a.sum", "a.value", "a.rest", "a.count", "v.count", "v.sum", "r.sum", "name",
+  "names", "how", "column", "columns", "na_rm", "na.rm", "by", "by_x", "by_y", "x", "y", "key",
+  "keys", "begin", "frames", "folded", "further", "parts", "part", "model", "families", "shares",
+  "data", "self", "links", "steps", "step", "kind", "args", "fun", "state", "result", "bytes",
+  "class", "row.names", "dim", "1", "2", "V1", "T", "F", "NA", "TRUE", "if", "...", "..1", ".x",
+  ".y", "x.x", "x.y", "k.x", "k.y", "a b", "\u00e4", "`", "i", "at", "none", "one", "units"
+)
