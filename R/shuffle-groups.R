@@ -1,17 +1,19 @@
 # Functions that see a whole group, in workers: they are called, and what they gave becomes rows.
 
 # What a function gives for each group, with the group's key before it.
+# Without results there are the key's columns, of their types: nothing tells others.
 apply_groups <- function(x, by, fun, args) {
-  if (frame_rows(x) == 0L) {
-    return(empty_frame())
-  }
+  x <- with_columns(x, by)
   groups <- key_groups(x, by)
-  sorted <- .Call(ffi_rows_sort, groups$group, length(groups$first))
+  n <- length(groups$first)
+  if (n == 0L) {
+    return(open_frame(x[by]))
+  }
+  sorted <- .Call(ffi_rows_sort, groups$group, n)
   call_fun <- if (length(args)) function(group) call_user(fun, group, args) else fun
   results <- bind_results(lapply(split_rows(x, sorted), call_fun), by)
-  # Nothing at all tells no columns.
-  if (!length(results$values)) {
-    return(results$values)
+  if (is_empty(results$values)) {
+    return(open_frame(x[by]))
   }
   keys <- take_rows(x[by], rep(groups$first, results$rows))
   new_frame(c(as.list(keys), as.list(results$values)), frame_rows(keys))
@@ -46,7 +48,8 @@ alike_columns <- function(results, by) {
     return(NULL)
   }
   if (is.null(names)) {
-    return(if (is.atomic(first) && size == 1L) list(value = unlist(results)))
+    single <- is.atomic(first) && size == 1L && !"value" %in% by
+    return(if (single) list(value = unlist(results)))
   }
   flat <- unlist(results, recursive = FALSE, use.names = FALSE)
   if (!all(nzchar(names)) || any(lengths(flat) != 1L)) {
@@ -68,9 +71,15 @@ group_frame <- function(value, by) {
   }
   if (is.data.frame(value)) {
     value <- plain_frame(value)
-    return(if (any(by %in% names(value))) value[setdiff(names(value), by)] else value)
+    if (any(by %in% names(value))) value <- new_frame(not_of_key(value, by), frame_rows(value))
+    return(value)
   }
   if (is.atomic(value) && length(value) == 1L && is.null(names(value))) {
+    if ("value" %in% by) {
+      part_error(
+        "`fun` gave a single value, whose column would be named `value` as the key is: name it."
+      )
+    }
     return(new_frame(list(value = value), 1L))
   }
   named <- !is.null(names(value)) && all(nzchar(names(value)))
@@ -83,5 +92,8 @@ group_frame <- function(value, by) {
       "group, not ", describe(value), "."
     ))
   }
-  new_frame(value[setdiff(names(value), by)], 1L)
+  new_frame(not_of_key(value, by), 1L)
 }
+
+# Columns but the key's, by their place: two may have one name.
+not_of_key <- function(value, by) unclass(value)[!names(value) %in% by]

@@ -60,29 +60,17 @@ join_steps <- function(tasks, by_x, by_y, all) {
 join_frames <- function(x, y, step) {
   by_x <- step$by_x
   by_y <- step$by_y
-  if (is_empty(x) || is_empty(y)) {
-    return(join_nothing(x, y, step))
-  }
+  unknown <- !by_x %in% names(x)
+  x <- with_columns(x, by_x)
+  y <- with_columns(y, by_y)
   pairs <- if (step$rest) join_rest(x, y, by_x, by_y) else join_pairs(x, y, by_x, by_y, step$all)
   left <- take_rows(x, pairs$x)
-  if (step$all[2L] || step$rest) {
-    left[by_x] <- Map(join_key, x[by_x], y[by_y], MoreArgs = list(pairs = pairs))
-  }
-  join_columns(left, take_rows(y[setdiff(names(y), by_y)], pairs$y), by_x)
-}
-
-# One of the two has no columns anywhere.
-join_nothing <- function(x, y, step) {
-  all_y <- step$all[2L] || step$rest
-  if (is_empty(x) && (is_empty(y) || !all_y)) {
-    return(empty_frame())
-  }
-  if (is_empty(y)) {
-    return(if (step$all[1L]) x else take_rows(x, integer()))
-  }
-  keys <- stats::setNames(as.list(key_columns(y, step$by_y)), step$by_x)
-  n <- frame_rows(y)
-  join_columns(new_frame(keys, n), y[setdiff(names(y), step$by_y)], step$by_x)
+  both <- if (step$all[2L] || step$rest) seq_along(by_x) else which(unknown)
+  left[match(by_x[both], names(x))] <- Map(
+    join_key, key_columns(x, by_x)[both], key_columns(y, by_y)[both], list(pairs)
+  )
+  right <- take_rows(new_frame(not_of_key(y, by_y), frame_rows(y)), pairs$y)
+  join_columns(left, right, by_x)
 }
 
 join_pairs <- function(x, y, by_x, by_y, all) {

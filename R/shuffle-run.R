@@ -244,7 +244,7 @@ run_commit <- function(run, key, value, worker) {
   stage$rows[key[2L]] <- value$rows
   stage$bytes[key[2L]] <- value$bytes
   if (!is.null(value$shares)) set_shares(stage, key[2L], value$shares)
-  if (length(value$model)) set_model(run, stage, key, value$model, worker)
+  if (length(value$model)) set_model(run, stage, key, value, worker)
   if (!is.null(value$families)) check_families(run, stage, value$families)
   if (identical(stage, run$stage)) {
     run$answers[[key[2L]]] <- value
@@ -278,19 +278,31 @@ run_order <- function(run) {
   }
 }
 
-# The columns of a stage are those of its first part that has some, whichever is done first.
-set_model <- function(run, stage, key, model, worker) {
+# The columns of a stage are those of its first part that has rows, whichever is done first; if
+# none has any, of the first that has most. Parts without rows may lack some: see bind_frames().
+set_model <- function(run, stage, key, value, worker) {
   task <- key[2L]
-  if (length(stage$model) && !identical(names(stage$model), names(model))) {
-    known <- stage$model_task
+  names <- names(value$model)
+  known <- names(stage$model)
+  some <- value$rows > 0
+  if (!length(known)) {
+    better <- TRUE
+  } else if (identical(names, known)) {
+    better <- some > stage$model_some || (some == stage$model_some && task < stage$model_task)
+  } else if (lacks_columns(names, value$rows, known)) {
+    return()
+  } else if (lacks_columns(known, stage$model_some, names)) {
+    better <- TRUE
+  } else {
     abort_part(run, key, paste0(
-      "Its columns are ", column_list(names(model)), ", and those of part ", known, " are ",
-      column_list(names(stage$model)), "."
+      "Its columns are ", column_list(names), ", and those of part ", stage$model_task, " are ",
+      column_list(known), "."
     ), worker, "input")
   }
-  if (!length(stage$model) || task < stage$model_task) {
-    stage$model <- model
+  if (better) {
+    stage$model <- value$model
     stage$model_task <- task
+    stage$model_some <- some
   }
 }
 

@@ -106,7 +106,7 @@ part_call <- function(step, data) {
   }
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
   value <- switch(step$how,
-    part = call_user(fun, data, job$args),
+    part = call_user(fun, if (is_open(data)) empty_frame() else data, job$args),
     read = call_user(fun, step$file, job$args),
     groups = apply_groups(
       data, step$by, if (step$which == 2L) job$args$combine else fun, job$args$more
@@ -117,7 +117,8 @@ part_call <- function(step, data) {
   if (!is.data.frame(value)) {
     part_error(paste0("`", step$name, "` must give a data frame, not ", describe(value), "."))
   }
-  plain_frame(value)
+  # What apply_groups() gives is plain, and may be open.
+  if (step$how == "groups") value else plain_frame(value)
 }
 
 part_job <- function(job) {
@@ -148,8 +149,9 @@ part_split <- function(data, step, key) {
     rows <- integer(step$parts)
     blocks <- vector("list", step$parts)
   } else {
-    families <- key_families(data, step$by)
-    sorted <- .Call(ffi_key_split, key_columns(data, step$by), frame_rows(data), step$parts)
+    keyed <- with_columns(data, step$by)
+    families <- key_families(keyed, step$by)
+    sorted <- .Call(ffi_key_split, key_columns(keyed, step$by), frame_rows(data), step$parts)
     rows <- diff(sorted$begin)
     blocks <- split_rows(data, sorted)
   }
@@ -167,7 +169,7 @@ part_split <- function(data, step, key) {
   }
   list(
     rows = frame_rows(data), bytes = written[1L], spilled = written[2L] == 1,
-    families = families, model = take_rows(data, integer()),
+    families = families, model = if (is_open(data)) data else take_rows(data, integer()),
     shares = rows
   )
 }

@@ -192,11 +192,62 @@ test_cluster("Joins on two workers", {
     expect_equal(full[order(full$g), ], data.frame(g = 1:2, x = NA_real_, y = 5),
       ignore_attr = "row.names"
     )
-    expect_identical(dim(join(nothing, y, "g")), c(0L, 0L))
+    expect_identical(join(nothing, y, "g"), data.frame(g = 1L, y = 5)[0, ])
     full <- join(nothing, y, "g", all = TRUE)
     expect_equal(full[order(full$g), ], y, ignore_attr = "row.names")
     some <- partition_scatter(cl, data.frame(h = 1:2, y = 5), parts = 2)
     expect_identical(dim(join(some, nothing, c(h = "g"))), c(0L, 2L))
     expect_identical(nrow(join(some, nothing, c(h = "g"), all = TRUE)), 2L)
+  })
+
+  test_that("A result without rows joins with its columns, from either side, in all four ways", {
+    data <- data.frame(k = factor(c("a", "b")), v = 1:2)
+    p <- partition_scatter(cl, data, parts = 2)
+    w <- data.frame(k = factor("a", levels = c("a", "q")), w = 1)
+    results <- list(
+      keys = partition_reduce(p, "k", function(d) NULL),
+      full = partition_reduce(p, "k", function(d) data.frame(r = 1)[0, , drop = FALSE]),
+      map = partition_map(p, function(d) d[d$v > 5, ]),
+      # Whose columns nobody knows has its key.
+      none = partition_map(p, function(d) data.frame())
+    )
+    more <- list(keys = character(), full = "r", map = "v", none = character())
+    for (kind in names(results)) {
+      for (all in list(c(FALSE, FALSE), c(TRUE, FALSE), c(FALSE, TRUE), c(TRUE, TRUE))) {
+        left <- partition_collect(
+          partition_join(results[[kind]], w, "k", all.x = all[1], all.y = all[2])
+        )
+        info <- paste(kind, all[1], all[2])
+        expect_identical(names(left), c("k", more[[kind]], "w"), info = info)
+        expect_s3_class(left$k, "factor")
+        expect_identical(as.character(left$k), if (all[2]) "a" else character(), info = info)
+        right <- partition_collect(partition_join(
+          partition_scatter(cl, w), results[[kind]], "k", all.x = all[1], all.y = all[2]
+        ))
+        expect_identical(names(right), c("k", "w", more[[kind]]), info = info)
+        expect_identical(right$w, if (all[1]) 1 else numeric(), info = info)
+      }
+    }
+  })
+
+  test_that("Columns of any name stay what they are in joins", {
+    names <- c("x", "y", "k.x", "k.y", "pairs", "by_x", "rows", "value", "first", "T")
+    for (key in names) {
+      for (other in setdiff(names, key)[1:3]) {
+        x <- stats::setNames(data.frame(1:2, 3:4), c(key, other))
+        y <- stats::setNames(data.frame(2:3, 5:6), c(key, other))
+        got <- partition_collect(partition_join(partition_scatter(cl, x), y, key))
+        expect_identical(got, merge(x, y, by = key), info = paste(key, other))
+      }
+    }
+    twice <- partition_map(partition_scatter(cl, data.frame(k = 1, v = 2)), function(d) {
+      structure(list(1, 2, 3), names = c("k", "v", "v"), class = "data.frame", row.names = 1L)
+    })
+    y <- partition_scatter(cl, data.frame(k = 1, w = 2))
+    for (pair in list(list(twice, y), list(y, twice))) {
+      expect_error(partition_join(pair[[1]], pair[[2]], "k"), "two columns",
+        class = "muster_error_input"
+      )
+    }
   })
 })

@@ -83,9 +83,11 @@ test_cluster("Rows that move between two workers", {
         min(group$day, na.rm = TRUE), max(group$day), mean(group$day, na.rm = TRUE),
         min(group$time, na.rm = TRUE), max(group$time), mean(group$time, na.rm = TRUE),
         min(group$wait, na.rm = TRUE), sum(group$wait, na.rm = TRUE),
-        mean(group$wait, na.rm = TRUE), max(id, na.rm = TRUE), sum(id)
+        mean(group$wait, na.rm = TRUE)
       )
-      expect_equal(unname(as.list(got[i, -1])), want)
+      expect_equal(unname(as.list(got[i, 2:10])), want)
+      whole <- list(int64_numbers(got$id)[i], int64_numbers(got$ids)[i])
+      expect_equal(whole, list(max(id, na.rm = TRUE), sum(id)))
     }
     p <- partition_scatter(cl, data, 5)
     expect_error(partition_reduce(p, "g", c(s = "sum(day)")), "wants numbers",
@@ -198,8 +200,78 @@ test_cluster("Rows that move between two workers", {
     sums <- partition_reduce(p, "g", c(s = "sum(x)"))
     expect_identical(partition_collect(sums), data.frame(g = 1L, s = 1)[0, ])
     none <- partition_reduce(p, "g", function(d) sum(d$x))
-    expect_identical(dim(partition_collect(none)), c(0L, 0L))
-    expect_identical(dim(partition_collect(partition_shuffle(none, "g"))), c(0L, 0L))
+    expect_identical(partition_collect(none), data.frame(g = integer()))
+    expect_identical(partition_collect(partition_shuffle(none, "g")), data.frame(g = integer()))
+  })
+
+  test_that("A result without rows keeps its key's columns, or those that a function gave", {
+    kinds <- data.frame(
+      f = factor("a", levels = c("z", "a")), d = as.Date("2020-01-01"), s = "x",
+      t = as.POSIXct("2020-01-01", tz = "Asia/Tokyo"), v = 1
+    )
+    kinds <- kinds[rep(1, 4), ]
+    p <- partition_scatter(cl, kinds, parts = 3)
+    by <- names(kinds)[1:4]
+    none <- partition_reduce(p, by, function(d) NULL)
+    expect_identical(partition_collect(none), kinds[0, by], ignore_attr = "row.names")
+    expect_identical(levels(partition_collect(none)$f), levels(kinds$f))
+    empty <- partition_reduce(p, by, function(d) data.frame(w = 1L, u = "a")[0, ])
+    expect_identical(
+      partition_collect(empty), cbind(kinds[0, by], w = integer(), u = character()),
+      ignore_attr = "row.names"
+    )
+    # What comes after works with them: a part without rows may lack what others have.
+    some <- partition_reduce(p, "s", function(d) c(n = nrow(d) + 0), parts = 4)
+    expect_identical(partition_collect(some), data.frame(s = "x", n = 4))
+    again <- partition_map(some, function(d) d[d$n > 1, ])
+    expect_identical(partition_collect(again), data.frame(s = "x", n = 4))
+    expect_identical(partition_collect(partition_shuffle(again, "n")), data.frame(s = "x", n = 4))
+    moved <- partition_map(partition_shuffle(none, "s", parts = 7), function(d) d[d$n > 1, ])
+    expect_identical(nrow(partition_collect(moved)), 0L)
+    twice <- partition_reduce(some, "s", c(total = "sum(n)", most = "max(n)"))
+    expect_identical(partition_collect(twice), data.frame(s = "x", total = 4, most = 4))
+    over <- partition_reduce(none, "s", c(n = "n()", total = "sum(v)"))
+    expect_identical(
+      partition_collect(over), data.frame(s = character(), n = numeric(), total = numeric())
+    )
+    # Rows that have nothing but their key.
+    expect_identical(
+      partition_collect(partition_reduce(p, "s", function(d) unique(d["s"]))), data.frame(s = "x")
+    )
+  })
+
+  test_that("Keys may be named as partial results are, and sums lose nothing", {
+    get <- function(data, by, what) {
+      partition_collect(partition_reduce(partition_scatter(cl, data, parts = 2), by, what))
+    }
+    got <- get(data.frame(a.sum = c(1, 1, 2), x = c(10, 20, 30)), "a.sum", c(a = "sum(x)"))
+    expect_identical(got[order(got$a.sum), "a"], c(30, 30))
+    got <- get(data.frame(v.count = c(1, 1, 2), x = c(10, 20, 30)), "v.count", c(v = "mean(x)"))
+    expect_identical(got[order(got$v.count), "v"], c(15, 30))
+    keep <- TRUE
+    data <- data.frame(k = 1, x = c(10, NA, 5))
+    for (flag in c("T", "TRUE", "1 == 1", "keep")) {
+      expect_identical(get(data, "k", c(s = paste0("sum(x, na.rm = ", flag, ")")))$s, 15)
+    }
+    expect_identical(get(data.frame(k = 1, x = c(1e16, 1, -1e16)), "k", c(s = "sum(x)"))$s, 1)
+  })
+
+  test_that("What aggregates can't use is refused, not left out", {
+    p <- partition_scatter(cl, data.frame(k = 1:3, x = c(1, 2, NA), value = 1:3), parts = 2)
+    expect_error(partition_reduce(p, "k", c(s = "sum(x)"), na.rm = TRUE), "`na.rm`",
+      class = "muster_error_input"
+    )
+    expect_error(partition_reduce(p, "k", c(s = "sum(x)"), combine = sum), "`combine`",
+      class = "muster_error_input"
+    )
+    expect_error(partition_reduce(p, "k", c(s = "sum(x, na.rm = nope)")), "nope",
+      class = "muster_error_input"
+    )
+    error <- expect_error(partition_reduce(p, "value", function(d) sum(d$x)), "named `value`",
+      class = "muster_error_input"
+    )
+    got <- partition_collect(partition_reduce(p, "value", function(d) c(x = sum(d$x))))
+    expect_identical(got[order(got$value), "x"], c(1, 2, NA))
   })
 
   test_that("F3 handlers are taken, and change nothing where nothing listens", {
