@@ -13,9 +13,12 @@ node_con <- function(is_ready) {
   the$signals[[which]]
 }
 
-# FALSE also after closeAllConnections().
+# FALSE also after closeAllConnections(), or after somebody closed a node's `con`: their numbers
+# may be those of the user's files then, which must not even be looked at.
 signals_work <- function() {
-  !is.null(the$signals) && tryCatch(signals_differ(the$signals), error = function(e) FALSE)
+  signals <- the$signals
+  !is.null(signals) && connection_lives(signals$ready) && connection_lives(signals$waiting) &&
+    tryCatch(signals_differ(signals), error = function(e) FALSE)
 }
 
 signals_differ <- function(signals) {
@@ -45,14 +48,18 @@ signals_open <- function() {
   if (done) signals
 }
 
+# A node that is asked for its `con` later opens others.
 signals_close <- function() {
   signals_shut(the$signals)
   the$signals <- NULL
 }
 
+signals_drop <- function() {
+  if (!length(.Call(ffi_cluster_ids)$id)) signals_close()
+}
+
 # Some may be closed already: by closeAllConnections(), or as the session ends.
 signals_shut <- function(signals) {
-  shut <- function(one, how) tryCatch(how(one), error = function(e) NULL)
-  for (con in signals[names(signals) != "ends"]) shut(con, close)
-  for (end in signals$ends) shut(end, socket_close)
+  for (con in signals[names(signals) != "ends"]) close_own(con)
+  for (end in signals$ends) tryCatch(socket_close(end), error = function(e) NULL)
 }

@@ -132,6 +132,8 @@ stop_any <- function(nodes) {
   if (any(kinds == "stock")) stock_stop(nodes[kinds == "stock"])
   rest <- nodes[!kinds %in% c("muster", "stock")]
   for (node in rest) {
+    # parallel writes to the connection and closes it by its number, whosever that is by now.
+    if (is_closed(node)) next
     get("stopNode", asNamespace("parallel"))(node)
   }
   invisible()
@@ -179,8 +181,21 @@ one_of_muster <- function(cl, at, slice_s) {
   one
 }
 
+# A node of parallel's whose connection was closed, by closeAllConnections() say.
+is_closed <- function(node) {
+  is.list(node) && inherits(node$con, "connection") && !connection_lives(node$con)
+}
+
 one_of_connections <- function(cl, at, slice_s) {
   cons <- lapply(.subset(cl, at), `[[`, "con")
+  closed <- at[vapply(.subset(cl, at), is_closed, NA)]
+  if (length(closed)) {
+    abort_muster("lost", paste0("Worker ", closed[1L], " is lost: its connection was closed."),
+      details = "It is a worker of package parallel: closeAllConnections() closes those, too.",
+      hints = "The other workers can still be used, as in cl[-n].",
+      worker = closed[1L], call = verb_call()
+    )
+  }
   ready <- which(socketSelect(cons, FALSE, timeout = slice_s))
   if (length(ready)) {
     first <- at[ready[1L]]

@@ -378,9 +378,9 @@ light_function <- function(code, node, about = topenv()) {
   light
 }
 
-# NULL in a copy.
+# NULL in a copy, and when the node was stopped: nobody closes a connection that is made later.
 con_of <- function(node) {
-  if (.Call(ffi_node_outcome, node) != outcome_foreign) {
+  if (.Call(ffi_node_outcome, node) == 0L) {
     node_con(.Call(ffi_nodes_wait, list(node), 0))
   }
 }

@@ -44,7 +44,7 @@ stop_nodes <- function(nodes) {
     swept <- swept || isTRUE(restarted)
   }
   plans_drop()
-  if (!length(.Call(ffi_cluster_ids)$id)) signals_close()
+  signals_drop()
   # One that was ended while it came back left its directory.
   if (swept) sweep_temp_dirs() else drop_booted_dir()
 }

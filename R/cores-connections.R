@@ -29,7 +29,7 @@ connections_max <- function(memory = cores_detected) {
 # Past 16384 there's no end, as far as anybody's workers are concerned.
 count_connections <- function(most = 16384L) {
   open <- list()
-  on.exit(for (con in open) close(con))
+  on.exit(for (con in open) close_own(con))
   tryCatch(
     {
       while (length(open) < most) {

@@ -19,7 +19,8 @@ stock_node <- function(worker, auto_stop = TRUE) {
 }
 
 stock_con_of <- function(node) {
-  if (identical(node$owner, Sys.getpid())) node_con(stock_has_answer(node))
+  lives <- identical(node$owner, Sys.getpid()) && !node$stopped
+  if (lives) node_con(stock_has_answer(node))
 }
 
 # Whether the oldest answer that somebody wants is there, or can't come.
@@ -190,6 +191,7 @@ stock_stop <- function(nodes) {
   the$kept <- Filter(function(one) !any(vapply(nodes, function(node) {
     identical(node$link, one)
   }, NA)), the$kept)
+  signals_drop()
   stock_reap(lapply(nodes, `[[`, "process"), 5)
 }
 

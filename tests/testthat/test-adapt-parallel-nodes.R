@@ -78,6 +78,27 @@ test_cluster("a node's connection is readable when its answer is there, as futur
   expect_identical(nrow(showConnections()), before)
 })
 
+test_cluster("a file that gets the number of a node's connection is never touched", {
+  cl <- local_cluster(1)
+  number <- as.integer(cl[[1L]]$con)
+  close(cl[[1L]]$con)
+  path <- file.path(local_folder(), "log.txt")
+  log <- file(path, "w")
+  defer(function() close(log))
+  expect_identical(as.integer(log), number)
+  writeLines("first", log)
+  expect_true(inherits(cl[[1L]]$con, "connection"))
+  writeLines("second", log)
+  cluster_stop(cl)
+  # A connection that is made later would be closed by nobody.
+  before <- showConnections()
+  expect_null(cl[[1L]]$con)
+  expect_identical(showConnections(), before)
+  writeLines("third", log)
+  flush(log)
+  expect_identical(readLines(path), c("first", "second", "third"))
+})
+
 test_cluster("many calls can wait at both nodes, large ones among them, and none is lost", {
   cl <- local_cluster()
   sizes <- c(0, 1, 1e5, 10, 3e5, 1, 1e4, 0, 2e5, 7)
