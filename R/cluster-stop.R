@@ -47,6 +47,7 @@ stop_nodes <- function(nodes) {
   signals_drop()
   # One that was ended while it came back left its directory.
   if (swept) sweep_temp_dirs() else drop_booted_dir()
+  drop_gone_servers()
 }
 
 # The directory of booted workers goes with the last of them.

@@ -17,7 +17,7 @@ not_preloaded <- c(
 # `load` loaded and is ready, or list(refused = reason). Raises muster_error_launch.
 # boot: how R is started, see boot_command().
 fork_server <- function(packages, load, call, boot = NULL) {
-  own_servers()
+  drop_gone_servers()
   key <- server_key(packages, load, boot)
   for (i in seq_along(the$servers)) {
     server <- the$servers[[i]]
@@ -27,7 +27,7 @@ fork_server <- function(packages, load, call, boot = NULL) {
       return(server)
     }
   }
-  drop_servers(keep = servers_max - 1L)
+  drop_unused_servers(keep = servers_max - 1L)
   server <- boot_server(packages, load, key, call, boot)
   if (is.null(server$refused)) {
     the$servers <- c(the$servers, list(server))
@@ -45,30 +45,44 @@ own_servers <- function() {
 
 server_ready <- function(pointer) identical(.Call(ffi_server_state, pointer)$state, "ready")
 
-# Ends servers that are of no use: gone, or more than `keep` and without workers.
-drop_servers <- function(keep) {
+# What one that was killed leaves is its zombie, which goes at once, and its directory, which
+# goes with the last cluster whose workers have theirs in it.
+drop_gone_servers <- function() {
+  own_servers()
   ready <- vapply(the$servers, function(server) server_ready(server$pointer), NA)
-  for (server in the$servers[!ready]) {
-    end_server(server$pointer, server$base)
-  }
-  the$servers <- the$servers[ready]
-  i <- 1L
-  while (length(the$servers) > keep && i <= length(the$servers)) {
-    if (end_server(the$servers[[i]]$pointer, the$servers[[i]]$base)) {
-      the$servers <- the$servers[-i]
-    } else {
-      i <- i + 1L
+  left <- vapply(the$servers[!ready], function(server) {
+    !end_server(server$pointer, server$base)
+  }, NA)
+  the$servers <- c(the$servers[!ready][left], the$servers[ready])
+}
+
+# Ends servers without workers while more than `keep` are ready.
+drop_unused_servers <- function(keep) {
+  for (server in the$servers) {
+    ready <- vapply(the$servers, function(one) server_ready(one$pointer), NA)
+    if (sum(ready) <= keep) {
+      break
+    }
+    if (server_ready(server$pointer) && end_server(server$pointer, server$base)) {
+      the$servers <- Filter(function(one) !identical(one$pointer, server$pointer), the$servers)
     }
   }
 }
 
-# FALSE if it has workers. A server that was killed could not remove its directory.
+# FALSE while it is of use: it has workers, or its directory has. A server that was killed
+# could not remove that itself.
 end_server <- function(pointer, base) {
-  ended <- .Call(ffi_server_end, pointer)
+  ended <- .Call(ffi_server_end, pointer) && !is_base_used(base)
   if (ended) {
     unlink(base, recursive = TRUE)
   }
   ended
+}
+
+# A cluster that was given another server leaves its workers' directories where they were.
+is_base_used <- function(base) {
+  plans_drop()
+  base %in% vapply(the$plans, `[[`, "", "base")
 }
 
 server_key <- function(packages, load, boot = NULL) {

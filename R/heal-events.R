@@ -221,4 +221,5 @@ replace_servers <- function() {
     .Call(ffi_cluster_adopt, id, server$pointer)
     inform_muster("server", "The fork server was gone; another one was started.")
   }
+  drop_gone_servers()
 }

@@ -114,10 +114,12 @@ SEXP ffi_server_state(SEXP pointer) {
   return list;
 }
 
-// ffi_server_end ends a server that no cluster uses. FALSE if one does.
+// ffi_server_end ends a server that no cluster uses. FALSE if one does; but one that is
+// gone is reaped in any case: its workers may live for days.
 SEXP ffi_server_end(SEXP pointer) {
   struct mst_server *server = ffi_server_of(pointer);
   if (server == NULL) return Rf_ScalarLogical(1);
+  if (is_over(server)) (void)mst_server_reap(server);
   const struct mst_session *session = ffi_session_or_null();
   if (session != NULL && mst_session_needs(session, &server->launcher)) {
     return Rf_ScalarLogical(0);
