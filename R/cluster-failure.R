@@ -1,7 +1,8 @@
 # What went wrong, in words: starts that failed, workers that are lost.
 
-# abort_start() turns the outcome of ffi_cluster_open() into an error.
-abort_start <- function(outcome, plan) {
+# abort_start() turns the outcome of ffi_cluster_open() into an error. server: the fork server's
+# pointer, NULL without one.
+abort_start <- function(outcome, plan, server = NULL) {
   if (!is.null(outcome$error)) {
     abort_muster("launch", "Can't start the cluster.",
       details = paste0(outcome$call, ": ", outcome$error), errno = outcome$errno,
@@ -16,6 +17,9 @@ abort_start <- function(outcome, plan) {
   }
   message <- paste0("Can't start worker ", peer$worker, " of ", plan$workers)
   hints <- "What had started was ended again."
+  if (!is.null(server) && is_server_gone(outcome)) {
+    abort_server_gone(outcome, message, hints, server, plan$call)
+  }
   switch(outcome$fail,
     launch = abort_muster(launch_kind(outcome$errno), paste0(message, "."),
       details = errno_text(outcome$errno), hints = c(errno_hint(outcome$errno), hints),
@@ -48,6 +52,39 @@ errno_is <- function(errno, names) .Call(ffi_errno_name, errno) %in% names
 # The fork server's way to say that it has threads.
 errno_is_threads <- function(errno) errno_is(errno, "EDEADLK")
 
+# A launch is told so when the server's channel ended; nobody knows then how a worker ended.
+is_server_gone <- function(outcome) {
+  switch(outcome$fail,
+    launch = errno_is(outcome$errno, c("ECONNRESET", "EPIPE")),
+    exited = identical(outcome$peer$how, exit_unknown),
+    FALSE
+  )
+}
+
+abort_server_gone <- function(outcome, message, hints, server, call) {
+  abort_muster("launch", paste0(message, "."),
+    details = c(
+      "The fork server, which starts the workers, ended meanwhile.", end_of(server),
+      output_lines(outcome$peer$output)
+    ),
+    hints = c(
+      "Start the cluster again: that boots another fork server.",
+      "If that one ends, too, look for the reason in the system's log (dmesg): memory, a limit.",
+      hints
+    ),
+    worker = outcome$peer$worker, errno = outcome$errno, call = call
+  )
+}
+
+# How a fork server ended.
+end_of <- function(server) {
+  if (.Call(ffi_server_wait, server, 0)) {
+    return(NULL)
+  }
+  state <- .Call(ffi_server_state, server)
+  c(paste0("It ended: ", end_text(state), "."), output_lines(state$output))
+}
+
 launch_kind <- function(errno) {
   limits <- c("EAGAIN", "ENOMEM", "ENFILE", "EMFILE", "ETOOMANYREFS")
   if (errno_is(errno, limits)) "limit" else "launch"
@@ -60,8 +97,10 @@ errno_text <- function(errno) {
     "Not enough memory."
   } else if (errno_is(errno, c("EMFILE", "ENFILE", "ETOOMANYREFS"))) {
     "No more file descriptors are allowed."
+  } else if (errno_is(errno, "ETIMEDOUT")) {
+    "The fork server, which starts the workers, didn't respond for 5 s."
   } else {
-    paste0("System error ", errno, ".")
+    paste0(.Call(ffi_errno_text, errno), " (system error ", errno, ").")
   }
 }
 
@@ -72,8 +111,13 @@ errno_hint <- function(errno) {
     "See `ulimit -n`; each worker takes three descriptors."
   } else if (errno_is(errno, "ENOMEM")) {
     "Start fewer workers, or free memory."
+  } else if (errno_is(errno, "ETIMEDOUT")) {
+    "Its process may be stopped. cluster_start(start = \"spawn\") does without one."
   }
 }
+
+# enum mst_exit of src/wire/wire.h
+exit_unknown <- 3L
 
 # "killed by signal 9 (SIGKILL)", from fields how and number.
 exit_text <- function(status) {
@@ -82,6 +126,40 @@ exit_text <- function(status) {
     paste0("exit status ", status$number),
     paste0("killed by signal ", status$number, signal_name(status$number)),
     "nothing is known about how (its fork server is gone)"
+  )
+}
+
+# Who has killed it goes along, as far as that can be known: the system doesn't tell who has
+# sent a signal.
+end_text <- function(status) {
+  switch(killed_by(status),
+    muster = "killed by muster",
+    unknown = paste0(exit_text(status), " from an unknown sender"),
+    exit_text(status)
+  )
+}
+
+# "muster", "system" (for want of memory) or "unknown" where a SIGKILL ended it; else "".
+# A worker's watch ends one whose report of a crash doesn't come to an end.
+killed_by <- function(status) {
+  if (!identical(exit_field(status, 2L), 9L)) {
+    ""
+  } else if (isTRUE(status$ours) || grepl("(^|\n) \\*\\*\\* caught ", status$output)) {
+    "muster"
+  } else if (isTRUE(status$oom)) {
+    "system"
+  } else {
+    "unknown"
+  }
+}
+
+# What is known besides: details of an error or a message.
+end_reason <- function(status, reason = status$reason) {
+  by <- killed_by(status)
+  c(
+    if (by == "system") "The system had no memory left and ended it.",
+    if (by == "muster" && is.null(reason)) "It crashed, and R's report of that took too long.",
+    reason
   )
 }
 
@@ -160,12 +238,13 @@ abort_lost <- function(node, rank, call) {
   }
   abort_muster("lost", paste0("Worker ", rank, " (pid ", status$pid, ") is lost."),
     details = c(
-      paste0("It ended: ", exit_text(status), "."), status$failure,
+      paste0("It ended: ", end_text(status), "."), end_reason(status, status$failure),
       output_lines(status$output)
     ),
     hints = "The other workers can still be used, as in cl[-n].",
     worker = rank, pid = status$pid, exit_code = exit_field(status, 1L),
-    signal = exit_field(status, 2L), output = status$output, call = call
+    signal = exit_field(status, 2L), killed_by = killed_by(status), output = status$output,
+    call = call
   )
 }
 

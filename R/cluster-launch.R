@@ -72,7 +72,7 @@ start_forked <- function(plan) {
   if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
     return(list(refused = "It found more than one thread in itself."))
   }
-  abort_start(outcome, plan)
+  abort_start(outcome, plan, server$pointer)
 }
 
 # The server attaches packages up to the first that it must not load; workers attach

@@ -100,11 +100,13 @@
 #'
 #' A task that was lost `retries + 1` times is an error of class `muster_error_lost`. Fields:
 #' `range` (first and last element that it was for), `element` (if it is one), `worker`,
-#' `pid`, `signal`, `exit_code`, `oom` (the system ended it for memory, as far as can be told; its
-#' retry then runs while no other worker has a task), `output` (last words) and `results`
-#' (what the other tasks gave). The cluster can be used on. A worker that ends while it
-#' comes back, more than 3 times within 5 seconds, or that ends 10 times in a row without
-#' having done a task, is given up; calls to it are such errors, too.
+#' `pid`, `signal`, `exit_code`, `oom` (the system ended it for memory, as far as can be told;
+#' its retry then runs while no other worker has a task), `killed_by` (of a SIGKILL:
+#' `"muster"`, `"system"` for memory, or `"unknown"`: systems don't tell who sends signals;
+#' else `""`), `output` (last words) and `results` (what the other tasks gave). The cluster
+#' can be used on. A worker that ends while it comes back, more than 3 times within 5 seconds,
+#' or that ends 10 times in a row without having done a task, is given up; calls to it are
+#' such errors, too.
 #'
 #' An interrupt (Ctrl-C) or a time limit gives the prompt back at once. What the workers
 #' do for that call is interrupted; one that goes on for a second all the same is ended and

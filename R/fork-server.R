@@ -175,7 +175,7 @@ abort_boot <- function(state, call) {
   abort_muster("launch", "The fork server ended before it was ready.",
     details = c(
       if (nzchar(state$text)) state$text,
-      paste0("It ended: ", exit_text(state), "."), output_lines(state$output)
+      paste0("It ended: ", end_text(state), "."), output_lines(state$output)
     ),
     hints = "Try it by hand: R --no-echo -e 'library(muster)'",
     pid = state$pid, exit_code = exit_field(state, 1L), signal = exit_field(state, 2L),

@@ -9,18 +9,17 @@ announce_events <- function() {
 }
 
 announce_event <- function(event) {
-  who <- paste0("Worker ", event$worker, " (pid ", event$pid, ") was lost: ", exit_text(event), ".")
-  oom <- if (event$oom) "The system had no memory left and ended it."
+  who <- paste0("Worker ", event$worker, " (pid ", event$pid, ") was lost: ", end_text(event), ".")
   if (event$kind == "given_up") {
     inform_muster("given_up", who,
-      details = c(oom, event$reason, "It is not replaced.", output_lines(event$output, 5L)),
-      worker = event$worker, pid = event$pid
+      details = c(end_reason(event), "It is not replaced.", output_lines(event$output, 5L)),
+      worker = event$worker, pid = event$pid, killed_by = killed_by(event)
     )
     return(invisible())
   }
   inform_muster("restarted", who,
-    details = c(oom, event$reason, paste0("It is replaced", again_text(event), ".")),
-    worker = event$worker, pid = event$pid
+    details = c(end_reason(event), paste0("It is replaced", again_text(event), ".")),
+    worker = event$worker, pid = event$pid, killed_by = killed_by(event)
   )
   if (event$fresh_rng) {
     warn_muster("rng",
@@ -77,9 +76,8 @@ abort_loss <- function(loss, what, advice, call, hints = NULL,
     },
     details = if (!late) {
       c(
-        paste0("Worker ", loss$worker, " (pid ", loss$pid, ") ended: ", exit_text(loss), "."),
-        if (loss$oom) "The system had no memory left and ended it.",
-        loss$reason, output_lines(loss$output)
+        paste0("Worker ", loss$worker, " (pid ", loss$pid, ") ended: ", end_text(loss), "."),
+        end_reason(loss), output_lines(loss$output)
       )
     },
     hints = c(
@@ -93,7 +91,8 @@ abort_loss <- function(loss, what, advice, call, hints = NULL,
       hints
     ),
     worker = loss$worker, pid = loss$pid, exit_code = exit_field(loss, 1L),
-    signal = exit_field(loss, 2L), oom = loss$oom, output = loss$output, ..., call = call
+    signal = exit_field(loss, 2L), oom = loss$oom, killed_by = killed_by(loss),
+    output = loss$output, ..., call = call
   )
 }
 

@@ -111,6 +111,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_limits, 0),
     ENTRY(ffi_limits_raise, 1),
     ENTRY(ffi_threads_set, 1),
+    ENTRY(ffi_oom_kills, 0),
     ENTRY(ffi_threads_count, 0),
     ENTRY(ffi_rebind, 3),
     ENTRY(ffi_rand_seed, 0),

@@ -46,7 +46,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
       "worker",  "pid",       "state",   "done",    "how",
       "number",  "output",    "failure", "tempdir", "restarts",
-      "heard_s", "running_s", "owed"};
+      "heard_s", "running_s", "owed",    "oom",     "ours"};
   const struct mst_worker copy = *mst_peer_worker(peer), *worker = &copy;
   const int64_t now_ns = mst_clock_now();
   const char *state = mst_worker_state_name(worker->state);
@@ -54,7 +54,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
     state = "suspect";
   }
   const int runs = worker->owed > 0 && peer->first_call != NULL;
-  SEXP list = PROTECT(ffi_list(13, names));
+  SEXP list = PROTECT(ffi_list(15, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, pid_of(worker));
   SET_VECTOR_ELT(list, 2, Rf_mkString(state));
@@ -73,6 +73,8 @@ static SEXP describe_peer(const struct mst_peer *peer) {
       list, 11,
       Rf_ScalarReal(runs ? (double)(now_ns - peer->head_ns) / 1e9 : NA_REAL));
   SET_VECTOR_ELT(list, 12, Rf_ScalarInteger((int)mst_peer_unread(peer)));
+  SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(peer->oom));
+  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(peer->ours));
   UNPROTECT(1);
   return list;
 }

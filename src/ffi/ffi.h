@@ -354,6 +354,7 @@ SEXP ffi_can_write(SEXP path);
 SEXP ffi_environment(void);
 SEXP ffi_errno_name(SEXP number);
 SEXP ffi_threads_set(SEXP threads);
+SEXP ffi_oom_kills(void);
 SEXP ffi_threads_count(void);
 SEXP ffi_rebind(SEXP env, SEXP name, SEXP value);
 SEXP ffi_rand_seed(void);

@@ -54,15 +54,20 @@ SEXP ffi_errno_name(SEXP number) {
   static const struct {
     int number;
     const char *name;
-  } known[] = {{EAGAIN, "EAGAIN"},   {ENOMEM, "ENOMEM"},
-               {EMFILE, "EMFILE"},   {ENFILE, "ENFILE"},
-               {EDEADLK, "EDEADLK"}, {ETOOMANYREFS, "ETOOMANYREFS"}};
+  } known[] = {{EAGAIN, "EAGAIN"},         {ENOMEM, "ENOMEM"},
+               {EMFILE, "EMFILE"},         {ENFILE, "ENFILE"},
+               {EDEADLK, "EDEADLK"},       {ETOOMANYREFS, "ETOOMANYREFS"},
+               {ECONNRESET, "ECONNRESET"}, {EPIPE, "EPIPE"},
+               {ETIMEDOUT, "ETIMEDOUT"}};
   const int wanted = Rf_asInteger(number);
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (known[i].number == wanted) return Rf_mkString(known[i].name);
   }
   return Rf_mkString("");
 }
+
+// ffi_oom_kills: see mst_proc_oom_kills.
+SEXP ffi_oom_kills(void) { return Rf_ScalarReal((double)mst_proc_oom_kills()); }
 
 SEXP ffi_threads_set(SEXP threads) {
   mst_threads_set(Rf_asInteger(threads));

@@ -38,7 +38,8 @@ static int send_fork(struct mst_server *server, struct mst_head *head,
     (void)poll(NULL, 0, 1);
     serve_channel(server, 1);
     if (server->chan.fd < 0) {
-      return mst_err_set(err, MST_ECLOSED, 0, NULL, "the fork server is gone");
+      return mst_err_set(err, MST_ECLOSED, ECONNRESET, NULL,
+                         "the fork server is gone");
     }
   }
 }
@@ -48,7 +49,8 @@ static int server_launch(struct mst_launcher *self, uint32_t cluster,
                          struct mst_err *err) {
   struct mst_server *server = server_of(self);
   if (server->state != MST_SERVER_READY) {
-    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the fork server is gone");
+    return mst_err_set(err, MST_ECLOSED, ECONNRESET, NULL,
+                       "the fork server is gone");
   }
   struct mst_head head = {.kind = MST_KIND_FORK,
                           .cluster = cluster,

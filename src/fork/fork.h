@@ -51,8 +51,10 @@ void mst_proc_die_with_parent(int signal);
 void mst_proc_close_from(int lowest);
 // mst_proc_threads gives the number of threads of this process, -1 if unknown.
 int mst_proc_threads(void);
-// mst_proc_oom_kills gives how many processes this system has ended so far because
-// memory ran out, -1 if unknown. Reads a file.
+// mst_proc_oom_kills gives how many processes the kernel has ended so far because memory
+// ran out, of this process's cgroup and those below it, where workers are unless somebody
+// moves them; of the whole system where the cgroup isn't known. -1 if unknown. Reads some
+// files.
 int64_t mst_proc_oom_kills(void);
 // mst_proc_can_fork tells whether forking an R process is safe on this system.
 int mst_proc_can_fork(void);

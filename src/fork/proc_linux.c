@@ -2,6 +2,7 @@
 #ifdef __linux__
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -18,6 +19,14 @@
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
+
+// Paths of cgroups that are longer count as not known; so many levels are looked at.
+#define GROUP_MAX 1024
+#define GROUPS_DEEP 4
+
+static const char *group_file(int first) {
+  return first ? "memory.oom_control" : "memory.events";
+}
 
 int mst_proc_pidfd(pid_t pid) {
   const long fd = syscall(SYS_pidfd_open, pid, 0); // close-on-exec; Linux 5.3
@@ -50,20 +59,81 @@ int mst_proc_threads(void) {
   return n;
 }
 
-int64_t mst_proc_oom_kills(void) {
+// count_of gives the number after `word` where a line of a file begins with it, -1 if none
+// does.
+static int64_t count_of(const char *path, const char *word) {
   char text[16384];
-  const int fd = open("/proc/vmstat", O_RDONLY | O_CLOEXEC);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
-  size_t n = 0;
+  size_t n = 1;
   ssize_t got;
+  text[0] = '\n';
   while (n < sizeof text - 1 &&
          (got = read(fd, text + n, sizeof text - 1 - n)) > 0) {
     n += (size_t)got;
   }
   (void)close(fd);
   text[n] = '\0';
-  const char *at = strstr(text, "\noom_kill ");
-  return at == NULL ? -1 : strtoll(at + strlen("\noom_kill "), NULL, 10);
+  char line[32];
+  (void)snprintf(line, sizeof line, "\n%s ", word);
+  const char *at = strstr(text, line);
+  return at == NULL ? -1 : strtoll(at + strlen(line), NULL, 10);
+}
+
+// own_group gives the folder of this process's cgroup for memory, with ending '/', and
+// whether it is of version 1. 0, or -1: not known, or the whole machine's.
+static int own_group(char *folder, size_t size, int *first) {
+  char line[GROUP_MAX];
+  int rc = -1;
+  FILE *file = fopen("/proc/self/cgroup", "re");
+  if (file == NULL) return -1;
+  while (rc != 0 && fgets(line, sizeof line, file) != NULL) {
+    line[strcspn(line, "\n")] = '\0';
+    const char *names = strchr(line, ':');
+    const char *path = names == NULL ? NULL : strchr(names + 1, ':');
+    if (path == NULL) continue;
+    *first = strncmp(names, ":memory:", 8) == 0;
+    if (!*first && strncmp(line, "0::", 3) != 0) continue;
+    if (*first && strcmp(path, ":/") == 0) break;
+    const char *mount = *first ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
+    const int n = snprintf(folder, size, "%s%s/", mount, path + 1);
+    char events[2 * GROUP_MAX];
+    (void)snprintf(events, sizeof events, "%s%s", folder, group_file(*first));
+    // With both versions mounted the second one doesn't have the memory.
+    if (n > 0 && (size_t)n < size && count_of(events, "oom_kill") >= 0) rc = 0;
+  }
+  (void)fclose(file);
+  return rc;
+}
+
+// tree_count adds up what version 1 counts for each cgroup alone.
+static int64_t tree_count(const char *folder, int depth) {
+  char path[2 * GROUP_MAX];
+  (void)snprintf(path, sizeof path, "%s%s", folder, group_file(1));
+  int64_t count = count_of(path, "oom_kill");
+  if (count < 0) count = 0;
+  DIR *dir = depth > 0 ? opendir(folder) : NULL;
+  if (dir == NULL) return count;
+  for (struct dirent *entry = readdir(dir); entry != NULL;
+       entry = readdir(dir)) {
+    if (entry->d_type != DT_DIR || entry->d_name[0] == '.') continue;
+    const int n = snprintf(path, sizeof path, "%s%s/", folder, entry->d_name);
+    if (n > 0 && (size_t)n < sizeof path) count += tree_count(path, depth - 1);
+  }
+  (void)closedir(dir);
+  return count;
+}
+
+int64_t mst_proc_oom_kills(void) {
+  char folder[GROUP_MAX];
+  int first = 0;
+  if (own_group(folder, sizeof folder, &first) != 0) {
+    return count_of("/proc/vmstat", "oom_kill");
+  }
+  if (first) return tree_count(folder, GROUPS_DEEP);
+  char path[2 * GROUP_MAX];
+  (void)snprintf(path, sizeof path, "%s%s", folder, group_file(0));
+  return count_of(path, "oom_kill");
 }
 
 int mst_proc_can_fork(void) { return 1; }

@@ -14,6 +14,8 @@
 #define WORDS_MAX ((size_t)MST_TAIL_BYTES)
 // Limits on calls are looked at this often.
 #define LOOK_NS (10 * MST_NS_PER_MS)
+// Ends for want of memory that come at once are heard within this time.
+#define OOM_NS MST_NS_PER_S
 
 void mst_loss_free(struct mst_loss *loss) {
   if (loss == NULL) return;
@@ -36,16 +38,43 @@ static char *last_words(const struct mst_peer *peer) {
   return words;
 }
 
-// was_oom: killed, not by us, and the kernel has ended processes for memory since
-// it was last asked. The count is the whole system's, so this may blame too often.
-static int was_oom(struct mst_peer *peer) {
+// look_for_oom counts what the kernel has ended for memory since it was last asked. Several
+// workers may be ended at once, and their ends be heard one after the other.
+static void look_for_oom(struct mst_session *session, int64_t now_ns) {
+  const int64_t before = session->oom_kills;
+  session->oom_kills = mst_proc_oom_kills();
+  if (now_ns - session->oom_ns > OOM_NS) session->oom_new = 0;
+  if (before < 0 || session->oom_kills <= before) return;
+  session->oom_new += session->oom_kills - before;
+  session->oom_ns = now_ns;
+}
+
+// ignored_interrupt: its watch ends a worker whose cancelled call goes on after its grace.
+static int ignored_interrupt(const struct mst_peer *peer) {
+  const struct mst_call *call = peer->first_call;
+  return call != NULL && (call->cancelled || call->timed_out) &&
+         peer->cancel == call->id &&
+         mst_peer_worker(peer)->lost_ns - peer->cancel_ns >=
+             MST_CANCEL_GRACE_MS * MST_NS_PER_MS;
+}
+
+// judge_end tells who has killed a worker: muster, which has said why it gave it up; the
+// kernel for memory; or somebody who isn't known. The kernel's count is that of the cgroup,
+// so another of its processes may be what was ended.
+static void judge_end(struct mst_peer *peer, int64_t now_ns) {
   const struct mst_worker *worker = mst_peer_worker(peer);
   struct mst_session *session = peer->cluster->session;
-  const int64_t kills = mst_proc_oom_kills();
-  const int more = kills > session->oom_kills;
-  session->oom_kills = kills;
-  return more && worker->exit_known && worker->exit_how == MST_EXIT_SIGNAL &&
-         worker->exit_number == SIGKILL;
+  const int killed = worker->exit_known &&
+                     worker->exit_how == MST_EXIT_SIGNAL &&
+                     worker->exit_number == SIGKILL;
+  if (killed && ignored_interrupt(peer)) {
+    mst_peer_fail(peer, "its call went on for a second after it was "
+                        "interrupted");
+  }
+  look_for_oom(session, now_ns);
+  peer->ours = (uint8_t)(killed && peer->failure != NULL);
+  peer->oom = (uint8_t)(killed && !peer->ours && session->oom_new > 0);
+  if (peer->oom) session->oom_new--;
 }
 
 // loss_of describes how this incarnation ended. NULL without memory: then nobody
@@ -61,6 +90,7 @@ static struct mst_loss *loss_of(struct mst_peer *peer,
   loss->pid = worker->pid;
   loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
   loss->number = worker->exit_number;
+  loss->ours = peer->ours;
   loss->output = last_words(peer);
   if (peer->failure != NULL) loss->reason = strdup(peer->failure);
   return loss;
@@ -176,6 +206,7 @@ static void restart(struct mst_peer *peer) {
   peer->tempdir = peer->failure = NULL;
   peer->replay_left = 0;
   peer->spoiled = 0;
+  peer->cancel = 0;
   peer->resuming = 1;
   for (struct mst_call *at = peer->first_call; at != NULL; at = at->next)
     at->sent = 0;
@@ -222,12 +253,12 @@ void mst_peer_heal(struct mst_peer *peer) {
   peer->to_heal = 0;
   cluster->session->to_heal--;
   mst_output_drain(&peer->output);
+  judge_end(peer, now_ns);
   if (cluster->pool.phase != MST_POOL_RUNNING || worker->stop_ns != INT64_MAX ||
       peer->dead) {
     leave(peer, MST_HEAL_LEAVE);
     return;
   }
-  peer->oom = (uint8_t)was_oom(peer);
   const int evaluating = cluster->policy.on ? settle_calls(peer) : 0;
   const struct mst_heal_policy policy = policy_of(peer);
   enum mst_heal_verdict verdict =
@@ -430,7 +461,7 @@ void mst_peer_judge(struct mst_peer *peer, const struct mst_frame *frame) {
     note_seed(peer, frame);
   }
   if (call->timed_out && !call->cancelled) {
-    peer->oom = 0;
+    peer->oom = peer->ours = 0;
     (void)note_failed(peer, MST_LOSS_TIMEOUT, 1, 1);
   }
 }
@@ -469,8 +500,8 @@ static void listen_to(struct mst_peer *peer, int64_t slept_ns, int64_t now_ns) {
     ask(peer);
     break;
   case MST_BEAT_SILENT:
-    mst_peer_fail(peer, "it gave no sign of life within the heartbeat's limit "
-                        "(stopped, or its host is)");
+    mst_peer_fail(peer, "it didn't respond within `heartbeat` seconds (the "
+                        "process or its host is stopped)");
     mst_peer_event(peer, MST_EV_SILENT);
     break;
   case MST_BEAT_FINE:

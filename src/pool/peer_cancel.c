@@ -18,7 +18,11 @@ static void send_cancel(struct mst_peer *peer, uint64_t call) {
 }
 
 void mst_peer_cancel(struct mst_peer *peer, uint64_t call) {
-  if (peer->control.fd >= 0 && !peer->data.ended) send_cancel(peer, call);
+  if (peer->control.fd < 0 || peer->data.ended) return;
+  send_cancel(peer, call);
+  if (peer->cancel == call) return; // its grace runs already
+  peer->cancel = call;
+  peer->cancel_ns = mst_clock_now();
 }
 
 void mst_peer_cancel_call(struct mst_peer *peer, uint64_t id) {

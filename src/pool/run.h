@@ -80,6 +80,7 @@ struct mst_loss {
   uint32_t attempts; // of the call that fails, or is tried again
   uint32_t again;    // calls that are sent again
   uint8_t oom;    // the kernel killed it to have memory, as far as can be told
+  uint8_t ours;   // muster killed it; reason says why
   uint8_t silent; // for the peer: nobody takes it
   uint8_t fresh_rng; // it had a random number stream that can't be had again
   char *output;      // its last words, owned
@@ -118,12 +119,15 @@ struct mst_peer {
   uint8_t to_heal;      // it was lost, and what follows is not done yet
   uint8_t resuming;     // it comes back: calls are queued, not sent
   uint8_t oom;          // what was lost last was killed to have memory
+  uint8_t ours;         // it was killed by muster: the session, or its watch
   uint8_t spoiled;      // interrupted in a change: it is lost, no call to blame
   uint8_t alone;        // its calls are to run while all others are idle
   uint32_t replay_left; // answers of the journal's calls that are to come
   struct mst_entry *replayed; // entry whose answer comes next
   uint64_t pong;              // last nonce that came back
   int64_t head_ns;            // since when it evaluates the oldest call
+  uint64_t cancel;            // call that it was last told to interrupt
+  int64_t cancel_ns;          // and when, for the first time
   const void *verb;           // for the caller: whose calls these are
 };
 
@@ -146,7 +150,9 @@ struct mst_session {
   uint64_t task_id; // last given
   uint64_t tasks_done;
   uint8_t orphaned;  // some cluster needs another launcher to go on
-  int64_t oom_kills; // of this system, when last looked at
+  int64_t oom_kills; // mst_proc_oom_kills(), when last looked at
+  int64_t oom_new;   // of these, not blamed for a loss yet
+  int64_t oom_ns;    // when they were seen
   char build[64];    // a worker's hello must say the same
 };
 
