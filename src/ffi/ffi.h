@@ -185,6 +185,8 @@ int64_t ffi_deadline(SEXP timeout_s);
 struct mst_server *ffi_server_of(SEXP pointer);
 // ffi_servers_end ends all servers of this process and waits until deadline_ns.
 void ffi_servers_end(int64_t deadline_ns);
+// ffi_servers_free_ended frees those that have ended: no entry point has pointers to them.
+void ffi_servers_free_ended(void);
 // ffi_servers_forget makes a forked child forget its parent's.
 void ffi_servers_forget(void);
 

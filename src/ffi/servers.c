@@ -16,6 +16,8 @@ struct owned_server {
 };
 
 static struct owned_server *servers;
+static struct owned_server
+    *ended; // entry points may still have pointers to them
 
 static SEXP server_tag(void) {
   static SEXP tag;
@@ -23,16 +25,26 @@ static SEXP server_tag(void) {
 }
 
 // A forked child leaves its parent's servers alone.
-void ffi_servers_forget(void) { servers = NULL; }
+void ffi_servers_forget(void) { servers = ended = NULL; }
 
-static void forget_server(struct mst_server *server) {
-  for (struct owned_server **at = &servers; *at != NULL; at = &(*at)->next) {
-    if ((*at)->server == server) {
-      struct owned_server *gone = *at;
-      *at = gone->next;
-      free(gone);
-      return;
-    }
+// end_for_good takes a server off the list.
+static void end_for_good(const struct mst_server *server) {
+  struct owned_server **at = &servers;
+  while (*at != NULL && (*at)->server != server)
+    at = &(*at)->next;
+  if (*at == NULL) return;
+  struct owned_server *gone = *at;
+  *at = gone->next;
+  gone->next = ended;
+  ended = gone;
+}
+
+void ffi_servers_free_ended(void) {
+  while (ended != NULL) {
+    struct owned_server *gone = ended;
+    ended = gone->next;
+    mst_server_free(gone->server);
+    free(gone);
   }
 }
 
@@ -130,8 +142,7 @@ SEXP ffi_server_end(SEXP pointer) {
     (void)poll(NULL, 0, 1);
   }
   R_ClearExternalPtr(pointer);
-  forget_server(server);
-  mst_server_free(server);
+  end_for_good(server);
   return Rf_ScalarLogical(1);
 }
 

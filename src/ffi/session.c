@@ -49,6 +49,7 @@ static void free_closed(void) {
     closed = cluster->next_closed;
     mst_cluster_free(cluster);
   }
+  ffi_servers_free_ended();
 }
 
 const void *ffi_enter(const void *frame) {
@@ -56,10 +57,10 @@ const void *ffi_enter(const void *frame) {
   if (outermost == NULL || frame >= outermost) {
     outermost = frame;
     innermost = NULL;
-    free_closed();
     // Lent by this process or, before it was forked, by its parent.
     struct mst_session *session = ffi_session_or_null();
     if (session != NULL) mst_session_take(session);
+    free_closed();
   }
   const void *before = innermost;
   innermost = frame;
@@ -254,6 +255,7 @@ SEXP ffi_session_end(SEXP timeout_s) {
   const int64_t deadline_ns = ffi_deadline(timeout_s);
   while (session->clusters != NULL)
     ffi_cluster_close(session->clusters);
+  free_closed();
   ffi_servers_end(deadline_ns);
   mst_session_close(session);
   free(session);
