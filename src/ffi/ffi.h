@@ -117,6 +117,10 @@ void ffi_room_pretend(double bytes);
 #define ffi_hold(what, let_go)                                                 \
   ffi_hold_at(__builtin_frame_address(0), what, let_go)
 void *ffi_hold_at(const void *frame, void *what, void (*let_go)(void *));
+// ffi_new_blob gives an empty blob that is held: ffi_unhold makes it the caller's. Raises an R
+// error without memory.
+#define ffi_new_blob() ffi_new_blob_at(__builtin_frame_address(0))
+struct mst_blob *ffi_new_blob_at(const void *frame);
 // ffi_hold_blob holds a reference to a blob.
 #define ffi_hold_blob(blob) ffi_hold_blob_at(__builtin_frame_address(0), blob)
 struct mst_blob *ffi_hold_blob_at(const void *frame, struct mst_blob *blob);

@@ -73,6 +73,12 @@ void ffi_unhold(const void *what) {
 
 static void release_blob(void *blob) { mst_blob_release(blob); }
 
+struct mst_blob *ffi_new_blob_at(const void *frame) {
+  struct mst_blob *blob = mst_blob_new();
+  if (blob == NULL) Rf_error("no memory");
+  return ffi_hold_at(frame, blob, release_blob);
+}
+
 struct mst_blob *ffi_hold_blob_at(const void *frame, struct mst_blob *blob) {
   blob->refs++;
   return ffi_hold_at(frame, blob, release_blob);

@@ -243,14 +243,10 @@ static void one_slice(struct stock_link *stock, SEXP process_pointer) {
   R_CheckUserInterrupt();
 }
 
-static void release_blob(void *blob) { mst_blob_release(blob); }
-
 // message_of serializes an object into a blob of the caller's. Not straight into the link's
 // buffer: if that fails, what was written must not be sent.
 static struct mst_blob *message_of(SEXP data, int xdr) {
-  struct mst_blob *blob = mst_blob_new();
-  if (blob == NULL) Rf_error("no memory");
-  (void)ffi_hold(blob, release_blob);
+  struct mst_blob *blob = ffi_new_blob();
   struct R_outpstream_st stream;
   R_InitOutPStream(&stream, (R_pstream_data_t)&blob->buf,
                    xdr ? R_pstream_xdr_format : R_pstream_binary_format,

@@ -145,12 +145,8 @@ SEXP ffi_value_in(SEXP env, SEXP name) {
   return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
 }
 
-static void release_blob(void *blob) { mst_blob_release(blob); }
-
 struct mst_blob *ffi_blob_of(SEXP x) {
-  struct mst_blob *blob = mst_blob_new();
-  if (blob == NULL) Rf_error("no memory");
-  (void)ffi_hold(blob, release_blob);
+  struct mst_blob *blob = ffi_new_blob();
   ffi_serialize(x, &blob->buf);
   ffi_unhold(blob);
   return blob;

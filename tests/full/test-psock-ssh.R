@@ -66,16 +66,6 @@ test_that("S1: workers behind ssh start at once, each through a tunnel of its ow
   expect_match(format(cl), "2 nodes on host")
 })
 
-# The command lines of all processes, here and over there.
-command_lines <- function() {
-  files <- file.path("/proc", list.files("/proc", "^[0-9]+$"), "cmdline")
-  vapply(files, function(file) {
-    bytes <- tryCatch(suppressWarnings(readBin(file, "raw", 1e5)), error = function(e) raw())
-    bytes[bytes == as.raw(0L)] <- as.raw(32L)
-    rawToChar(bytes)
-  }, "")
-}
-
 test_that("what a worker over there is told comes through ssh's standard input", {
   limit_time(60)
   there <- local_sshd()

@@ -172,6 +172,16 @@ belongs_to_session <- function(pid) {
   !is.na(at) && any(grepl("boot.R", words, fixed = TRUE)) && words[at + 2L] %in% Sys.getpid()
 }
 
+# The command lines of all processes that can be read.
+command_lines <- function() {
+  files <- file.path("/proc", list.files("/proc", "^[0-9]+$"), "cmdline")
+  vapply(files, function(file) {
+    bytes <- tryCatch(suppressWarnings(readBin(file, "raw", 1e5)), error = function(e) raw())
+    bytes[bytes == as.raw(0L)] <- as.raw(32L)
+    rawToChar(bytes)
+  }, "")
+}
+
 # ---- fork servers
 
 server_pids <- function() {

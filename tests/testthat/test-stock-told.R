@@ -10,16 +10,6 @@ odd_texts <- c(
   LONG = strrep("0123456789", 20000L)
 )
 
-# The command lines of all processes that can be read.
-command_lines <- function() {
-  files <- file.path("/proc", list.files("/proc", "^[0-9]+$"), "cmdline")
-  vapply(files, function(file) {
-    bytes <- tryCatch(suppressWarnings(readBin(file, "raw", 1e5)), error = function(e) raw())
-    bytes[bytes == as.raw(0L)] <- as.raw(32L)
-    rawToChar(bytes)
-  }, "")
-}
-
 test_cluster("rscript_envs and start-up code reach R's own workers whole, in any locale", {
   skip_on_os("windows")
   code <- bquote(said <- .(odd_texts[["UTF8"]]))
