@@ -118,7 +118,7 @@
 #' no limit.
 #'
 #' Some packages take this for the most that they may use, and say nothing:
-#' `data.table::setDTthreads(2)` in a worker leaves it at 1. With few workers on a machine with
+#' `data.table::setDTthreads(2)` in a worker leaves it at 1 (1.18; version 1.14 went to 2). With few workers on a machine with
 #' many cores, start them with more: `cluster_start(2, threads = 4)`. `print(cl)` shows what
 #' a cluster's workers have. Threads that packages make by other means (RcppParallel,
 #' ranger, arrow) have settings of their own.

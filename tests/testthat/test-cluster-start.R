@@ -398,18 +398,29 @@ test_cluster("printing a cluster shows how many threads its workers have", {
   expect_false(any(grepl("thread", capture.output(print(psock)))))
 })
 
-test_cluster("data.table in a worker has as many threads as `threads` allows", {
+test_cluster("data.table in a worker has the threads of an R with as many in OMP_NUM_THREADS", {
   # Not by loading it, which sets options.
   skip_if_not(nzchar(system.file(package = "data.table")), "data.table isn't installed")
   skip_if(parallel::detectCores() < 2L, "one core is one thread to data.table")
-  set <- function() {
+  look <- function() {
+    before <- data.table::getDTthreads()
     data.table::setDTthreads(2)
-    data.table::getDTthreads()
+    c(before, data.table::getDTthreads())
   }
-  for (packages in list(NULL, "data.table")) {
-    for (threads in 1:2) {
+  # Its older versions let setDTthreads() go past the variable.
+  in_plain_r <- function(threads) {
+    code <- paste0("f <- ", paste(deparse(look), collapse = "\n"), "; cat(f())")
+    said <- system2(file.path(R.home("bin"), "Rscript"), c("-e", shQuote(code)),
+      stdout = TRUE, env = paste0("OMP_NUM_THREADS=", threads)
+    )
+    as.integer(strsplit(said, " ", fixed = TRUE)[[1L]])
+  }
+  for (threads in 1:2) {
+    expected <- in_plain_r(threads)
+    expect_lte(expected[1L], threads)
+    for (packages in list(NULL, "data.table")) {
       cl <- local_cluster(1, threads = threads, packages = packages)
-      expect_identical(clusterCall(cl, set)[[1L]], threads)
+      expect_identical(clusterCall(cl, look)[[1L]], expected)
       cluster_stop(cl)
     }
   }
