@@ -118,10 +118,11 @@
 #' no limit.
 #'
 #' Some packages take this for the most that they may use, and say nothing:
-#' `data.table::setDTthreads(2)` in a worker leaves it at 1 (1.18; version 1.14 went to 2). With few workers on a machine with
-#' many cores, start them with more: `cluster_start(2, threads = 4)`. `print(cl)` shows what
-#' a cluster's workers have. Threads that packages make by other means (RcppParallel,
-#' ranger, arrow) have settings of their own.
+#' `data.table::setDTthreads(2)` in a worker leaves it at 1 (version 1.18; 1.14 went to 2). With
+#' few workers on a machine with many cores, start them with more:
+#' `cluster_start(2, threads = 4)`. `print(cl)` shows what a cluster's workers have.
+#' Threads that packages make by other means (RcppParallel, ranger, arrow) have settings of
+#' their own.
 #' @section Forking:
 #' Only the fork server forks, and only while it has a single thread; otherwise it
 #' refuses, with the reason. It boots with one BLAS and one OpenMP thread. If
