@@ -164,7 +164,7 @@ test_that("a start whose fork server goes away says so, and how to go on", {
   }))
   outcome <- run$told$outcome
   expect_identical(outcome$class[1L], "muster_error_launch")
-  expect_match(outcome$message, "Can't start worker 1 of 4")
+  expect_match(outcome$message, "Can't start worker [1-4] of 4")
   expect_match(outcome$message, "The fork server, which starts the workers, ended meanwhile.")
   expect_match(outcome$message, "It ended: killed by signal 9 (SIGKILL) from an", fixed = TRUE)
   expect_match(outcome$message, "Start the cluster again", fixed = TRUE)
