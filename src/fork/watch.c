@@ -14,6 +14,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -81,6 +82,15 @@ static int was_orphaned(void) {
   return poll(&fd, 1, GONE_MS) > 0;
 }
 
+// remove_home removes what packages left in the directory of this worker's fork server
+// (R/server-keep.R). The server does so itself, unless it was killed.
+static void remove_home(const char *base) {
+  static const char name[] = "/server";
+  char home[sizeof watch.tempdir + sizeof name];
+  (void)snprintf(home, sizeof home, "%s%s", base, name);
+  (void)mst_tree_remove(home, mst_clock_now() + CLEAN_NS);
+}
+
 static void end_worker(void) {
   if (__atomic_load_n(&watch.tempdir_known, __ATOMIC_ACQUIRE)) {
     (void)mst_tree_remove(watch.tempdir, mst_clock_now() + CLEAN_NS);
@@ -91,6 +101,7 @@ static void end_worker(void) {
       char *slash = strrchr(watch.tempdir, '/');
       if (slash == NULL || slash == watch.tempdir) break;
       *slash = '\0';
+      if (level == 0) remove_home(watch.tempdir);
       if (rmdir(watch.tempdir) != 0) break;
     }
   }

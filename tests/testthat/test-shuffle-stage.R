@@ -1,6 +1,9 @@
 # Handles and stages from the session's side: what a handle weighs, what keeps data and what lets go
 # of it. What copies of handles say is in test-partition-scatter.R.
 
+# Loading it sets options, which a test would be told to have left behind.
+has_data_table <- requireNamespace("data.table", quietly = TRUE)
+
 weight <- function(x) length(serialize(x, NULL))
 
 # Bytes of the largest that the workers of a cluster were sent once, for a function.
@@ -83,7 +86,7 @@ test_cluster("A part is made again by its function as it was, whatever was assig
 
 test_cluster("A data.table that is changed in place later is made again as it was", {
   skip_without_proc()
-  testthat::skip_if_not_installed("data.table")
+  skip_if_not(has_data_table, "data.table isn't installed")
   local_settings(muster.quiet = TRUE)
   cl <- local_cluster(2)
   table <- data.table::data.table(x = sqrt(1:8), text = letters[1:8])

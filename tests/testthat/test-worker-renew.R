@@ -188,7 +188,7 @@ test_cluster("callr works in each worker when it is preloaded", {
   for (round in 1:2) {
     cl <- cluster_start(2, packages = "callr", start = "fork")
     for (i in 1:2) {
-      expect_identical(clusterEvalQ(cl, callr::r(function() 1 + 1)), list(2, 2))
+      expect_identical(clusterEvalQ(cl, asNamespace("callr")$r(function() 1 + 1)), list(2, 2))
     }
     files <- unlist(clusterEvalQ(cl, asNamespace("callr")$env_file))
     expect_false(files[1L] == files[2L])
