@@ -90,7 +90,7 @@ fold_nothing <- function(one, column, n) {
   }
   count <- if (one$na_rm) .Call(ffi_fold_count, column, seq_len(n), n)
   if (one$na_rm) value[count == 0L] <- 0L else value <- as_blank(value, column)
-  columns <- list(value = value, rest = rep(NA, n))
+  columns <- list(value = value, rest = raw(n))
   if (one$how == "mean") columns$count <- if (one$na_rm) count else rep(1L, n)
   with_class(columns, column)
 }

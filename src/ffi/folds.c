@@ -1,9 +1,10 @@
 // Numbers of columns folded by group: exact sums (shuffle/sum.h), least and greatest ones, counts.
 //
 // A partial sum is value + rest, and further rows of the same group where that isn't all of it:
-// their value and rest are added to it, too. rest is NA, or logical in all rows, where there is
-// none. A number past what a double can hold travels as an infinite value and a rest times
-// 2^MST_PILE_SCALE; rest is NA with any other value that isn't finite.
+// their value and rest are added to it, too. rest is NA or 0 where there is none, and raw where
+// no row of a part has any, so that a row has one byte more to travel with. A number past what a
+// double can hold travels as an infinite value and a rest times 2^MST_PILE_SCALE; rest is NA or
+// 0 with any other value that isn't finite.
 //
 // What a fold keeps is R_alloc()'s and goes when the entry returns, however it does.
 #include <limits.h>
@@ -171,7 +172,7 @@ static inline void add(struct fold *fold, R_xlen_t group, double x) {
 
 static void add_pair(struct fold *fold, R_xlen_t group, double value,
                      double rest) {
-  if (ISNAN(rest)) {
+  if (ISNAN(rest) || rest == 0) {
     add(fold, group, value);
   } else if (R_FINITE(value)) {
     add(fold, group, value);
@@ -220,10 +221,9 @@ static struct rows new_rows(SEXPTYPE type, R_xlen_t count, R_xlen_t more,
   struct rows rows = {.count = count};
   const R_xlen_t n = count + more;
   rows.value = PROTECT(Rf_allocVector(type, n));
-  rows.rest = PROTECT(Rf_allocVector(has_rest ? REALSXP : LGLSXP, n));
+  rows.rest = PROTECT(Rf_allocVector(has_rest ? REALSXP : RAWSXP, n));
   rows.group = PROTECT(Rf_allocVector(INTSXP, more));
-  for (R_xlen_t i = 0; !has_rest && i < n; i++)
-    LOGICAL(rows.rest)[i] = NA_LOGICAL;
+  if (!has_rest && n > 0) memset(RAW(rows.rest), 0, (size_t)n);
   return rows;
 }
 

@@ -26,6 +26,7 @@ static int can_take(SEXP column) {
   case REALSXP:
   case INTSXP:
   case LGLSXP:
+  case RAWSXP:
   case STRSXP:
     return Rf_getAttrib(column, R_DimSymbol) == R_NilValue;
   default:
@@ -51,6 +52,9 @@ static SEXP take(SEXP column, const int *at, R_xlen_t n) {
     break;
   case LGLSXP:
     TAKE(int, LOGICAL, NA_LOGICAL);
+    break;
+  case RAWSXP:
+    TAKE(Rbyte, RAW, 0); // as R's `[`
     break;
   default:
     for (R_xlen_t i = 0; i < n; i++) {
@@ -151,6 +155,9 @@ static void copy_elements(SEXP from, SEXP to, R_xlen_t at) {
   case LGLSXP:
     memcpy(LOGICAL(to) + at, LOGICAL(from), (size_t)n * sizeof(int));
     break;
+  case RAWSXP:
+    memcpy(RAW(to) + at, RAW(from), (size_t)n);
+    break;
   default:
     for (R_xlen_t i = 0; i < n; i++)
       SET_STRING_ELT(to, at + i, STRING_ELT(from, i));
@@ -165,7 +172,8 @@ SEXP ffi_rows_bind(SEXP columns) {
   if (count == 0) return R_NilValue;
   SEXP first = VECTOR_ELT(columns, 0);
   const SEXPTYPE type = (SEXPTYPE)TYPEOF(first);
-  if ((type != REALSXP && type != INTSXP && type != LGLSXP && type != STRSXP) ||
+  if ((type != REALSXP && type != INTSXP && type != LGLSXP && type != RAWSXP &&
+       type != STRSXP) ||
       Rf_getAttrib(first, R_DimSymbol) != R_NilValue) {
     return R_NilValue;
   }

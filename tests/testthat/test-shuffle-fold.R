@@ -50,6 +50,28 @@ test_that("Rows are folded before they travel if that leaves at most half of the
   expect_true(few(rep(seq_len(n / 10), each = 10)))
 })
 
+test_that("Parts without rests meet parts that have some, and infinities stay", {
+  what <- c(s = "sum(x)", m = "mean(x)", t = "sum(x, na.rm = TRUE)")
+  aggregates <- parse_aggregates(what, globalenv(), NULL)
+  values <- list(c(1e16, 1, 3, 5), c(1e16, 1, Inf, 2), c(-Inf, Inf, 7, NA), c(NaN, 1e308, 1e308, 1))
+  for (x in values) {
+    plain <- data.frame(g = c(1, 2, 3, 4), x = x)
+    summed <- data.frame(g = rep(c(1, 2, 3, 4), 2), x = c(1e16, 1, 1e16, 1, 1, 1e-30, 1, 1e-30))
+    parts <- list(fold_unfolded(plain, "g", aggregates), fold_partial(summed, "g", aggregates))
+    # One has no rests, and a byte for each row; the other has real ones.
+    expect_identical(vapply(parts, function(part) typeof(part[[3]]), ""), c("raw", "double"))
+    all <- rbind(plain, summed)
+    for (order in list(1:2, 2:1)) {
+      got <- fold_final(bind_frames(parts[order]), "g", aggregates)
+      got <- got[order(got$g), ]
+      expect_equal(got$s, as.vector(tapply(all$x, all$g, sum)))
+      expect_equal(got$m, as.vector(tapply(all$x, all$g, mean)))
+      expect_equal(got$t, as.vector(tapply(all$x, all$g, sum, na.rm = TRUE)))
+      expect_identical(is.na(got$s) & !is.nan(got$s), is.na(x) & !is.nan(x))
+    }
+  }
+})
+
 test_that("Sums are exact, and means within a unit in the last place, whatever cancels", {
   sums <- function(x) fold_in_parts(data.frame(g = 1, x = x), "g", c(s = "sum(x)"))$s
   expect_identical(sums(c(1e16, 1, -1e16)), 1)
