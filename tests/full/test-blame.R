@@ -75,11 +75,19 @@ test_cluster("the kernel's count of this session's cgroup and those below is loo
 
 test_cluster("a worker that ignores its interrupt was killed by muster, and it says so", {
   cl <- local_cluster(2)
-  pid <- node_pids(cl)[1L]
-  task <- task_submit(cl, function() {
-    repeat tryCatch(Sys.sleep(60), interrupt = function(e) NULL) # tidy: a deaf task
-  })
-  expect_true(wait_until(any(cluster_status(cl)$state == "busy")))
+  file <- tempfile()
+  defer(function() unlink(file))
+  task <- task_submit(cl, function(file) {
+    # An interrupt that came before the handler is there would end it.
+    repeat tryCatch(
+      {
+        file.create(file)
+        Sys.sleep(60) # tidy: a deaf task
+      },
+      interrupt = function(e) NULL
+    )
+  }, file)
+  expect_true(wait_until(file.exists(file)))
   pid <- node_pids(cl)[cluster_status(cl)$state == "busy"]
   task_cancel(task)
   told <- told_of(wait_until(
@@ -116,10 +124,18 @@ test_cluster("who else has killed a worker isn't known, also while its call is c
       never = "memory"
     )
   }
-  task <- task_submit(cl, function() {
-    tryCatch(Sys.sleep(60), interrupt = function(e) tools::pskill(Sys.getpid(), 9L)) # tidy: slow
-  })
-  expect_true(wait_until(any(cluster_status(cl)$state == "busy")))
+  file <- tempfile()
+  defer(function() unlink(file))
+  task <- task_submit(cl, function(file) {
+    tryCatch(
+      {
+        file.create(file)
+        Sys.sleep(60) # tidy: slow
+      },
+      interrupt = function(e) tools::pskill(Sys.getpid(), 9L)
+    )
+  }, file)
+  expect_true(wait_until(file.exists(file)))
   pid <- node_pids(cl)[cluster_status(cl)$state == "busy"]
   began <- proc.time()[["elapsed"]]
   task_cancel(task)
