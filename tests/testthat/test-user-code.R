@@ -35,9 +35,10 @@ waiting_verbs <- list(
 
 # What comes of a verb whose message that a worker is replaced is handled so.
 with_handler <- function(verb, deed) {
-  cl <- local_cluster(2)
+  # In this order: a task that runs again makes the file as long as there are workers.
   file <- tempfile()
   defer(function() unlink(file))
+  cl <- local_cluster(2)
   withCallingHandlers(
     tryCatch(verb(cl, dies_once, file), error = identity, left = function(e) "left"),
     muster_message = function(m) {
@@ -75,13 +76,14 @@ test_cluster("a handler may start and stop another cluster in the middle of each
 
 test_cluster("a handler may leave each verb by a jump, and the cluster goes on", {
   for (name in names(waiting_verbs)) {
-    cl <- local_cluster(2)
     file <- tempfile()
+    cl <- local_cluster(2)
     got <- tryCatch(waiting_verbs[[name]](cl, dies_once, file),
       muster_message = function(m) "left"
     )
     expect_identical(got, "left", info = name)
     expect_identical(clusterApply(cl, 1:2, function(i) i + 1), list(2, 3), info = name)
+    cluster_stop(cl)
     unlink(file)
   }
 })
