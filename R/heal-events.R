@@ -4,7 +4,8 @@
 # Called from C while a call of the user's waits or ends, if there is news.
 announce_events <- function() {
   for (event in .Call(ffi_events)) {
-    announce_event(event)
+    # NULL: a finalizer's call has told it meanwhile.
+    if (!is.null(event)) announce_event(event)
   }
 }
 
