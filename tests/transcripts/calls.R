@@ -1,0 +1,50 @@
+# parallel's verbs: values, names, errors.
+source("tests/transcripts/transcript.R")
+cl <- cluster_start(2)
+x <- 41
+tell("clusterCall", clusterCall(cl, function(a, b = 2) a + b, 1))
+tell("clusterCall by name", clusterCall(cl, "paste", "a", "b", sep = "-"))
+tell("clusterEvalQ", clusterEvalQ(cl, {
+  y <- 3
+  y * 2
+}))
+tell("clusterExport", clusterExport(cl, "x"))
+tell("exported", clusterEvalQ(cl, x + 1))
+tell("exported, not there", clusterExport(cl, "nowhere"))
+tell("clusterApply", clusterApply(cl, 1:5, function(i) i^2))
+tell("clusterApply, none", clusterApply(cl, list(), identity))
+tell("clusterApplyLB", clusterApplyLB(cl, 1:7, function(i, j) i + j, 10L))
+tell("parLapply", parLapply(cl, c(a = 1, b = 2, c = 3), function(v) v / 2))
+tell("parLapply, chunks", parLapply(cl, 1:6, function(v) -v, chunk.size = 1))
+tell("parLapplyLB", parLapplyLB(cl, 1:6, function(v) -v))
+tell("parSapply", parSapply(cl, c(u = 1, v = 2), function(v) c(v, v^2)))
+tell("parApply", parApply(cl, matrix(1:6, 2), 1, sum))
+tell("parRapply", parRapply(cl, matrix(1:6, 2), sum))
+tell("parCapply", parCapply(cl, matrix(1:6, 2), sum))
+tell("clusterMap", clusterMap(cl, function(a, b) a * b, c(p = 1, q = 2, r = 3), 4:6))
+tell("clusterMap, dynamic", clusterMap(cl, function(a, b, k) a * b + k, 1:4, 4:1,
+  MoreArgs = list(k = 100), .scheduling = "dynamic"))
+tell("clusterSplit", clusterSplit(cl, 1:5))
+tell("splitIndices", splitIndices(7, 2))
+tell("subset of nodes", clusterCall(cl[2], function() "two"))
+tell("nodes", lapply(cl, function(node) list(class(node), node$rank, node$host)))
+tell("nothing to send", clusterCall(cl, function() invisible(NULL)))
+tell("attributes", clusterCall(cl[1], function() structure(factor(c("a", "b")), more = 1:3)))
+tell("large", digest(clusterCall(cl, function(v) rev(v) * 2, as.numeric(1:200000))[[2]]))
+tell("one error", clusterCall(cl, function() stop("boom")))
+tell("some errors", clusterApply(cl, 1:4, function(i) if (i == 3) stop("at three") else i))
+tell("errors, lapply", parLapply(cl, 1:4, function(i) log("a")))
+tell("an error of a class", clusterCall(cl[1], function() {
+  mine <- list(message = "mine!", call = NULL, k = 5)
+  stop(structure(class = c("mine", "error", "condition"), mine))
+}))
+tell("a function that isn't there", clusterCall(cl, "no_function_of_this_name"))
+tell("warning in a worker", clusterCall(cl, function() {
+  warning("not told")
+  7
+}))
+tell("after errors", clusterCall(cl, function() 1))
+tell("not a function", clusterCall(cl, 5))
+tell("values again", unlist(clusterApply(cl, 1:20, function(i) i %% 7)))
+stopCluster(cl)
+tell("after the stop", clusterCall(cl, function() 1))
