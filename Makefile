@@ -3,7 +3,8 @@
 #   make demo         install what is missing, build, run demo/bootstrap.R
 #   make check        install what tests need, run every test
 #   make check-fast   the tests that take under a minute
-#   make soak         kill workers, 10,000 times, under load (KILLS=300 SEED=1)
+#   make soak         kill workers, 10,000 times, under load (KILLS=300 SEED=1), or for
+#                     HOURS=1 random events, and check their history
 #   make bench        measure, and write the table into bench/README.md
 #   make bench-fetch  do fetches of a shuffle stall? Into bench/ too (RUNS=100)
 #   make build        the source package, in build/package/
@@ -48,7 +49,7 @@ check-fast:
 soak:
 	@tools/setup.sh run
 	@tools/install.sh
-	@Rscript tests/soak/soak.R $(or $(KILLS),$(SOAK),10000) $(SEED)
+	@$(if $(HOURS),Rscript tests/soak/history.R $(HOURS) $(SEED),Rscript tests/soak/soak.R $(or $(KILLS),$(SOAK),10000) $(SEED))
 
 bench:
 	@tools/setup.sh bench

@@ -236,6 +236,9 @@ abort_lost <- function(node, rank, call) {
   if (is.integer(status)) {
     abort_node(node, status, call)
   }
+  if (status$lacks != 0L) {
+    abort_short(node, rank, status, call)
+  }
   abort_muster("lost", paste0("Worker ", rank, " (pid ", status$pid, ") is lost."),
     details = c(
       paste0("It ended: ", end_text(status), "."), end_reason(status, status$failure),
@@ -245,6 +248,23 @@ abort_lost <- function(node, rank, call) {
     worker = rank, pid = status$pid, exit_code = exit_field(status, 1L),
     signal = exit_field(status, 2L), killed_by = killed_by(status), output = status$output,
     call = call
+  )
+}
+
+# A lost worker that couldn't be replaced, time and again, for want of what a process needs.
+abort_short <- function(node, rank, status, call) {
+  limits <- .Call(ffi_limits)
+  files <- errno_is(status$lacks, c("EMFILE", "ENFILE", "ETOOMANYREFS"))
+  results <- tryCatch(lost_job(node, list(tag = NULL))$results, error = function(e) NULL)
+  abort_muster(c("limit", "lost"), paste0("Worker ", rank, " is lost and can't be replaced."),
+    details = c(errno_text(status$lacks), output_lines(status$output)),
+    hints = c(
+      errno_hint(status$lacks),
+      "The next call to this worker, or cluster_resize(), tries again.",
+      "The other workers can still be used, as in cl[-n]."
+    ),
+    worker = rank, errno = status$lacks, limit = if (files) limits[1L] else NA_real_,
+    results = results, output = status$output, call = call
   )
 }
 

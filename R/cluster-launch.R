@@ -54,7 +54,8 @@ start_timeout <- function() {
   )
 }
 
-start_forked <- function(plan) {
+# again: it may be tried once more, if its server was silent and had to be ended.
+start_forked <- function(plan, again = TRUE) {
   late <- is_late(plan$packages)
   server <- server_for(plan)
   if (!is.null(server$refused)) {
@@ -71,6 +72,10 @@ start_forked <- function(plan) {
   }
   if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
     return(list(refused = "It found more than one thread in itself."))
+  }
+  if (again && isTRUE(.Call(ffi_server_state, server$pointer)$silent)) {
+    inform_muster("server", "The fork server didn't respond; another one is started.")
+    return(start_forked(plan, again = FALSE))
   }
   abort_start(outcome, plan, server$pointer)
 }

@@ -123,6 +123,9 @@ cloneNode <- function(x, ...) UseMethod("cloneNode")
 cloneNode.muster_node <- function(x, ..., merge = FALSE, shutdown = TRUE) {
   call <- sys.call()
   check_flag(shutdown, "shutdown", call = call)
+  if (identical(.Call(ffi_node_outcome, x), outcome_stopped)) {
+    return(node_again(x, call))
+  }
   node <- more_nodes(x, 1L, call)[[1L]]
   if (shutdown && !identical(.Call(ffi_node_outcome, x), outcome_stopped)) {
     stop_nodes(list(x))
@@ -161,6 +164,10 @@ cluster_resize <- function(cl, workers) {
   check_cluster(cl, call)
   workers <- check_workers(workers, FALSE, call)
   have <- length(cl)
+  # Those that were given up while the system was short of something may be back by now.
+  if (have > 0L) {
+    .Call(ffi_cluster_revive, .subset2(cl[[1L]], "cluster"))
+  }
   if (workers < have) {
     stop_nodes(cl[(workers + 1L):have])
     cl <- cl[seq_len(workers)]
@@ -169,6 +176,25 @@ cluster_resize <- function(cl, workers) {
     cl <- new_cluster(c(unclass(cl), more_nodes(cl[[1L]], workers - have, call)))
   }
   cl
+}
+
+# node_again() starts a cluster of one worker as the one of a stopped node was started. A node of
+# a cluster that goes on, but was stopped itself, gets another worker there.
+node_again <- function(node, call) {
+  if (is.list(.Call(ffi_cluster_status, .subset2(node, "cluster")))) {
+    return(more_nodes(node, 1L, call)[[1L]])
+  }
+  plan <- .Call(ffi_hidden, .subset2(node, "plan"))
+  if (is.null(plan)) {
+    abort_node(node, outcome_foreign, call)
+  }
+  plan$workers <- 1L
+  plan$call <- call
+  opened <- start_cluster(plan, may_fall_back = TRUE)
+  new_nodes(
+    opened$nodes, opened$pointer, opened$id, opened$start, plan$threads,
+    plan = plan
+  )[[1L]]
 }
 
 # `count` new nodes of the cluster that a node belongs to.
@@ -184,7 +210,8 @@ more_nodes <- function(node, count, call) {
   }
   nodes <- new_nodes(
     pointers, pointer, .subset2(node, "id"), .subset2(node, "start"), .subset2(node, "threads"),
-    from
+    from,
+    plan = .Call(ffi_hidden, .subset2(node, "plan"))
   )
   dead <- vapply(nodes, function(one) .Call(ffi_node_look, one)$state == "lost", NA)
   if (any(dead)) {

@@ -212,7 +212,9 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   if (!autoStop) {
     the$kept <- c(the$kept, opened$pointer)
   }
-  new_cluster(new_nodes(opened$nodes, opened$pointer, opened$id, opened$start, threads))
+  new_cluster(
+    new_nodes(opened$nodes, opened$pointer, opened$id, opened$start, threads, plan = plan)
+  )
 }
 
 check_dots <- function(..., call) {
@@ -349,12 +351,13 @@ check_limits <- function(workers, call) {
 
 # A worker's pid changes when it is replaced, so it is asked for.
 # threads: how many each worker was told to use, NULL where somebody else decides that.
-new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L) {
+# plan: what it was started by, for cloneNode(); no copy has it.
+new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, plan = NULL) {
   lapply(seq_along(pointers), function(i) {
     node <- list2env(
       list(
         cluster = pointer, id = id, rank = from + i - 1L, host = "localhost", start = start,
-        threads = threads
+        threads = threads, plan = .Call(ffi_hide, pointers[[i]], plan)
       ),
       parent = emptyenv()
     )

@@ -13,7 +13,7 @@
 #define ENTRY(name, arguments)                                                 \
   { #name, (DL_FUNC)(void *)&name, arguments }
 
-// Those that use the session, see ffi_enter.
+// Those that use the session, or hold something, see ffi_entry.
 #define SESSION_ENTRIES(EACH)                                                  \
   EACH(ffi_session_tempdirs, 0)                                                \
   EACH(ffi_session_end, 1)                                                     \
@@ -24,6 +24,7 @@
   EACH(ffi_cluster_open, 6)                                                    \
   EACH(ffi_cluster_grow, 2)                                                    \
   EACH(ffi_cluster_adopt, 2)                                                   \
+  EACH(ffi_cluster_revive, 1)                                                  \
   EACH(ffi_cluster_ids, 0)                                                     \
   EACH(ffi_cluster_logs, 1)                                                    \
   EACH(ffi_events, 0)                                                          \
@@ -53,27 +54,40 @@
   EACH(ffi_nodes_wait, 2)                                                      \
   EACH(ffi_node_ping, 2)                                                       \
   EACH(ffi_node_outcome, 1)                                                    \
-  EACH(ffi_node_status, 1)
+  EACH(ffi_node_status, 1)                                                     \
+  EACH(ffi_stock_send, 4)                                                      \
+  EACH(ffi_stock_receive, 2)
 
-#define WITH_SESSION(name, parameters, arguments)                              \
+// Each is called as an entry: call_NAME takes its arguments apart again.
+#define WITH_SESSION(name, parameters, packed, unpacked)                       \
+  static SEXP call_##name(void *data) {                                        \
+    SEXP *of = data;                                                           \
+    (void)of;                                                                  \
+    return name unpacked;                                                      \
+  }                                                                            \
   static SEXP with_##name parameters {                                         \
-    const void *frame = __builtin_frame_address(0);                            \
-    const void *before = ffi_enter(frame);                                     \
-    SEXP value = name arguments;                                               \
-    ffi_leave(frame, before);                                                  \
-    return value;                                                              \
+    SEXP given[] = packed;                                                     \
+    return ffi_entry(call_##name, given);                                      \
   }
-#define WITH_0(name) WITH_SESSION(name, (void), ())
-#define WITH_1(name) WITH_SESSION(name, (SEXP a), (a))
-#define WITH_2(name) WITH_SESSION(name, (SEXP a, SEXP b), (a, b))
-#define WITH_3(name) WITH_SESSION(name, (SEXP a, SEXP b, SEXP c), (a, b, c))
+#define PACK(...)                                                              \
+  { __VA_ARGS__ }
+#define WITH_0(name) WITH_SESSION(name, (void), PACK(R_NilValue), ())
+#define WITH_1(name) WITH_SESSION(name, (SEXP a), PACK(a), (of[0]))
+#define WITH_2(name)                                                           \
+  WITH_SESSION(name, (SEXP a, SEXP b), PACK(a, b), (of[0], of[1]))
+#define WITH_3(name)                                                           \
+  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c), PACK(a, b, c),                  \
+               (of[0], of[1], of[2]))
 #define WITH_4(name)                                                           \
-  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d), (a, b, c, d))
+  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d), PACK(a, b, c, d),       \
+               (of[0], of[1], of[2], of[3]))
 #define WITH_5(name)                                                           \
-  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e), (a, b, c, d, e))
+  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e),                 \
+               PACK(a, b, c, d, e), (of[0], of[1], of[2], of[3], of[4]))
 #define WITH_6(name)                                                           \
   WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e, SEXP f),         \
-               (a, b, c, d, e, f))
+               PACK(a, b, c, d, e, f),                                         \
+               (of[0], of[1], of[2], of[3], of[4], of[5]))
 #define WITH(name, arguments) WITH_##arguments(name)
 SESSION_ENTRIES(WITH)
 
@@ -134,8 +148,6 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_hidden, 1),
     ENTRY(ffi_stock_listen, 2),
     ENTRY(ffi_stock_poll, 4),
-    ENTRY(ffi_stock_send, 4),
-    ENTRY(ffi_stock_receive, 2),
     ENTRY(ffi_stock_word, 0),
     ENTRY(ffi_stock_prove, 2),
     ENTRY(ffi_stock_state, 1),

@@ -16,7 +16,8 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz testthat full netns faults soak notroot asan rcheck bare demo"
+all="tidy build c tsan sim fuzz transcripts testthat full netns faults soak notroot asan"
+all="$all rcheck bare demo"
 # Those of the second lane make packages and libraries of their own; the demo installs anew
 # what the first lane uses, so it comes when both have ended.
 second="asan faults notroot rcheck tsan soak netns bare"
@@ -26,7 +27,7 @@ if [ $# -gt 0 ]; then
   second=
   [ "$1" != --second ] || { lane=second- && shift; }
 elif [ "${LANES:-2}" = 2 ]; then
-  set -- tidy build c sim fuzz testthat full
+  set -- tidy build c sim fuzz transcripts testthat full
   last=demo
 else
   second=
@@ -242,6 +243,12 @@ suite_sim() { part "sim" 600 tests/sim check canary; }
 suite_simfast() { part "sim" 60 tests/sim check RUNS=200; }
 suite_fuzz() { part "fuzz" 300 tests/fuzz smoke SECONDS=10; }
 
+# What calls answer, and the bytes that they send, as they were recorded.
+suite_transcripts() {
+  installed "transcripts" || return 0
+  run "transcripts" 300 Rscript tools/transcripts.R
+}
+
 suite_testthat() {
   installed "testthat" || return 0
   run "testthat" 900 Rscript tools/testthat.R testthat tests/testthat
@@ -262,10 +269,11 @@ suite_netns() {
   run "netns" 600 Rscript tools/testthat.R netns tests/netns
 }
 
-# SOAK=10000 kills more workers.
+# SOAK=10000 kills more workers, HOURS=1 has a longer history.
 suite_soak() {
   installed "soak" || return 0
   run "soak" 900 Rscript tests/soak/soak.R "${SOAK:-300}"
+  run "soak history" 7200 Rscript tests/soak/history.R "${HOURS:-0.02}"
 }
 
 suite_notroot() {

@@ -16,22 +16,31 @@
 // A journal's entries up to this size are shown with their call.
 #define JOURNAL_SHOW_MAX ((size_t)1 << 20)
 
+static void stop_abandoned(struct ffi_later *item) {
+  item->run = NULL;
+  struct mst_session *session = ffi_session_or_null();
+  struct mst_cluster *cluster = session == NULL ? NULL : session->clusters;
+  for (; cluster != NULL; cluster = cluster->next) {
+    if (cluster->abandoned && !cluster->stop_begun) mst_cluster_stop(cluster);
+  }
+}
+
 // A pointer that nobody refers to any more: stop, without waiting.
 static void finalize_cluster(SEXP pointer) {
+  static struct ffi_later item;
   enum ffi_outcome outcome;
-  const void *frame = __builtin_frame_address(0);
-  const void *before = ffi_enter(frame);
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
-  if (cluster != NULL) {
-    R_ClearExternalPtr(pointer);
-    cluster->abandoned = 1;
-    mst_cluster_stop(cluster);
-  }
-  ffi_leave(frame, before);
+  if (cluster == NULL) return;
+  R_ClearExternalPtr(pointer);
+  cluster->abandoned = 1;
+  if (item.run != NULL) return; // it is to be done
+  item.run = stop_abandoned;
+  ffi_do_later(&item);
 }
 
 static SEXP peer_failure(const struct mst_peer *peer) {
-  return peer->failure == NULL ? R_NilValue : ffi_text_at(&peer->failure);
+  return peer->lane->failure == NULL ? R_NilValue
+                                     : ffi_text_at(&peer->lane->failure);
 }
 
 // pid_of gives NA while there is no process: 0 would stand for the caller's own process
@@ -44,17 +53,18 @@ static SEXP pid_of(const struct mst_worker *worker) {
 // change meanwhile it has copies.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
-      "worker",  "pid",       "state",   "done",    "how",
-      "number",  "output",    "failure", "tempdir", "restarts",
-      "heard_s", "running_s", "owed",    "oom",     "ours"};
+      "worker", "pid",     "state",   "done",     "how",     "number",
+      "output", "failure", "tempdir", "restarts", "heard_s", "running_s",
+      "owed",   "oom",     "ours",    "lacks"};
   const struct mst_worker copy = *mst_peer_worker(peer), *worker = &copy;
+  const struct mst_lane *lane = peer->lane;
   const int64_t now_ns = mst_clock_now();
   const char *state = mst_worker_state_name(worker->state);
-  if (mst_heal_is_suspect(&peer->heal, &peer->cluster->policy, now_ns)) {
+  if (mst_heal_is_suspect(&lane->heal, &peer->cluster->calls.policy, now_ns)) {
     state = "suspect";
   }
-  const int runs = worker->owed > 0 && peer->first_call != NULL;
-  SEXP list = PROTECT(ffi_list(15, names));
+  const int runs = worker->owed > 0 && lane->first != NULL;
+  SEXP list = PROTECT(ffi_list(16, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, pid_of(worker));
   SET_VECTOR_ELT(list, 2, Rf_mkString(state));
@@ -68,13 +78,14 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 8, ffi_text_at(&peer->tempdir));
   SET_VECTOR_ELT(list, 9, Rf_ScalarInteger((int)worker->epoch));
   SET_VECTOR_ELT(list, 10,
-                 Rf_ScalarReal((double)(now_ns - peer->heal.heard_ns) / 1e9));
+                 Rf_ScalarReal((double)(now_ns - lane->heal.heard_ns) / 1e9));
   SET_VECTOR_ELT(
       list, 11,
-      Rf_ScalarReal(runs ? (double)(now_ns - peer->head_ns) / 1e9 : NA_REAL));
+      Rf_ScalarReal(runs ? (double)(now_ns - lane->head_ns) / 1e9 : NA_REAL));
   SET_VECTOR_ELT(list, 12, Rf_ScalarInteger((int)mst_peer_unread(peer)));
-  SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(peer->oom));
-  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(peer->ours));
+  SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(lane->oom));
+  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(lane->ours));
+  SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(lane->sys_errno));
   UNPROTECT(1);
   return list;
 }
@@ -84,7 +95,7 @@ static SEXP start_outcome(const struct mst_cluster *cluster) {
   static const char *const fails[] = {"none",   "launch",   "setup",
                                       "exited", "deadline", "stopped"};
   static const char *const names[] = {"fail", "errno", "peer"};
-  const struct mst_pool *pool = &cluster->pool;
+  const struct mst_pool *pool = &cluster->calls.pool;
   SEXP list = PROTECT(ffi_list(3, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(fails[pool->fail]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(pool->fail_number));
@@ -188,10 +199,10 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
     return ffi_error_list(&err);
   }
   const double *how = REAL(policy);
-  cluster->policy.on = how[0] > 0;
-  cluster->policy.retries = (uint32_t)how[1];
-  cluster->policy.heartbeat_ns = limit_ns(how[2]);
-  cluster->timeout_ns = limit_ns(how[3]);
+  cluster->calls.policy.on = how[0] > 0;
+  cluster->calls.policy.retries = (uint32_t)how[1];
+  cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
+  cluster->calls.timeout_ns = limit_ns(how[3]);
   R_SetExternalPtrAddr(pointer, cluster);
   struct starting starting = {.cluster = cluster, .pointer = pointer};
   mst_cluster_start(cluster, ffi_deadline(timeout_s));
@@ -223,7 +234,7 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
   mst_err_clear(&err);
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
   if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
-  const uint32_t from = cluster->pool.count;
+  const uint32_t from = cluster->calls.pool.count;
   const uint32_t to = from + (uint32_t)Rf_asInteger(more);
   if (mst_cluster_grow(cluster, to - from, &err) != 0) {
     return ffi_error_list(&err);
@@ -231,7 +242,7 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
   SEXP nodes = PROTECT(node_pointers(cluster, from, to, pointer));
   for (uint32_t i = from; i < to;) {
     const struct mst_peer *peer = cluster->peers[i];
-    if (peer->dead || !peer->resuming) {
+    if (peer->lane->dead || !peer->lane->resuming) {
       i++;
       continue;
     }
@@ -240,6 +251,24 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
   }
   UNPROTECT(1);
   return nodes;
+}
+
+// ffi_cluster_revive lets workers that were given up for want of something try again, and waits
+// until they are back, or given up again. NULL, or an outcome.
+SEXP ffi_cluster_revive(SEXP pointer) {
+  enum ffi_outcome outcome;
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  uint32_t left = mst_cluster_revive(cluster);
+  while (left > 0) {
+    ffi_wait_slice(cluster->session, FFI_SLICE_MS);
+    cluster = ffi_cluster_of(pointer, &outcome);
+    if (cluster == NULL) break;
+    left = 0;
+    for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
+      left += cluster->peers[i]->lane->resuming;
+  }
+  return R_NilValue;
 }
 
 // ffi_cluster_adopt gives the cluster with this id, whose fork server is gone, another.
@@ -311,7 +340,8 @@ SEXP ffi_cluster_logs(SEXP pointer) {
 static int lives(const struct mst_peer *peer) {
   const struct mst_worker *worker = mst_peer_worker(peer);
   return worker->stop_ns == INT64_MAX &&
-         (worker->awaited || worker->again || (peer->to_heal && !peer->dead));
+         (worker->awaited || worker->again ||
+          (peer->lane->to_heal && !peer->lane->dead));
 }
 
 // retire asks the workers with these ranks to end. Returns how many others live.
@@ -320,7 +350,7 @@ static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
     mst_peer_retire(cluster->peers[INTEGER(ranks)[i] - 1]);
   }
   uint32_t others = 0;
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     if (lives(cluster->peers[i])) others++;
   }
   return others;
@@ -348,8 +378,8 @@ static int is_there(const struct mst_session *session, uint32_t id) {
 }
 
 static int was_restarted(const struct mst_cluster *cluster) {
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    if (cluster->pool.workers[i].epoch > 0) return 1;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    if (cluster->calls.pool.workers[i].epoch > 0) return 1;
   }
   return 0;
 }
@@ -386,7 +416,7 @@ SEXP ffi_cluster_status(SEXP pointer) {
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
   if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
   ffi_run_slice(cluster->session, 0);
-  const uint32_t n = cluster->pool.count; // finalizers may add some
+  const uint32_t n = cluster->calls.pool.count; // finalizers may add some
   SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)n));
   for (uint32_t i = 0; i < n; i++) {
     SET_VECTOR_ELT(list, (R_xlen_t)i, describe_peer(cluster->peers[i]));
@@ -419,8 +449,8 @@ SEXP ffi_node_heals(SEXP node) {
   if (peer == NULL) return Rf_ScalarLogical(0);
   ffi_wait_slice(peer->cluster->session, 2);
   peer = ffi_peer_of(node, &outcome);
-  return Rf_ScalarLogical(peer != NULL && peer->cluster->policy.on &&
-                          !peer->dead);
+  return Rf_ScalarLogical(peer != NULL && peer->cluster->calls.policy.on &&
+                          !peer->lane->dead);
 }
 
 SEXP ffi_node_status(SEXP node) {
@@ -455,7 +485,7 @@ SEXP ffi_node_kill(SEXP node) {
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   struct mst_session *session = peer->cluster->session;
   ffi_run_slice(session, 0);
-  if (peer->dead) return Rf_ScalarLogical(0);
+  if (peer->lane->dead) return Rf_ScalarLogical(0);
   const int64_t deadline_ns = mst_clock_now() + 5 * MST_NS_PER_S;
   mst_peer_kill(peer);
   while (mst_peer_worker(peer)->awaited && mst_clock_now() < deadline_ns) {
@@ -520,7 +550,7 @@ SEXP ffi_node_journal(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  struct kept_entries *kept = keep_entries(&peer->journal);
+  struct kept_entries *kept = keep_entries(&peer->lane->journal);
   SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)kept->count));
   for (size_t i = 0; i < kept->count; i++)
     SET_VECTOR_ELT(list, (R_xlen_t)i, entry_list(&kept->list[i]));

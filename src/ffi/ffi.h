@@ -113,37 +113,38 @@ void ffi_room_pretend(double bytes);
 
 // ffi_hold keeps `what` until ffi_drop, or until the entry point that it is called in has ended
 // or was left by a jump; then let_go(what) frees it, which must run no R code. Raises an R
-// error without memory, and `what` is freed then. Returns `what`.
-#define ffi_hold(what, let_go)                                                 \
-  ffi_hold_at(__builtin_frame_address(0), what, let_go)
-void *ffi_hold_at(const void *frame, void *what, void (*let_go)(void *));
+// error without memory, and `what` is freed then. Returns `what`. Only in entries.
+void *ffi_hold(void *what, void (*let_go)(void *));
 // ffi_new_blob gives an empty blob that is held: ffi_unhold makes it the caller's. Raises an R
 // error without memory.
-#define ffi_new_blob() ffi_new_blob_at(__builtin_frame_address(0))
-struct mst_blob *ffi_new_blob_at(const void *frame);
+struct mst_blob *ffi_new_blob(void);
 // ffi_hold_blob holds a reference to a blob.
-#define ffi_hold_blob(blob) ffi_hold_blob_at(__builtin_frame_address(0), blob)
-struct mst_blob *ffi_hold_blob_at(const void *frame, struct mst_blob *blob);
+struct mst_blob *ffi_hold_blob(struct mst_blob *blob);
 // ffi_drop frees what is held now; ffi_unhold leaves that to the caller. Without harm for what
 // isn't held.
 void ffi_drop(const void *what);
 void ffi_unhold(const void *what);
-// ffi_let_go_below frees what functions at this depth and deeper hold: they have ended.
-void ffi_let_go_below(const void *frame);
+// ffi_let_go_from frees what entries at this depth and deeper hold: they have ended.
+void ffi_let_go_from(uint32_t depth);
 
 // ---- session.c
 
-// Entry points that use the session are called between ffi_enter and ffi_leave
-// (init.c): the outermost has the session from the first to the last, and lends it to
-// the deputy then if there are tasks to be done. Entries may be inside of others, since
-// most of R's API can run R code (finalizers, condition handlers). One that R leaves by
-// a jump doesn't come to its ffi_leave, so the outermost is known by its frame: those
-// inside of it have lower addresses. If such a jump goes unseen, later entries that are
-// deeper than that frame only fail to lend. ffi_enter returns what ffi_leave wants.
-const void *ffi_enter(const void *frame);
-void ffi_leave(const void *frame, const void *before);
-// ffi_guarded calls fun(data), which R may leave by a jump: then the innermost entry counts
-// as left, and left(data) is called before the jump goes on (left may be NULL).
+// ffi_entry calls fun(data) as an entry (init.c): the outermost has the session from its
+// beginning to its end, and lends it to the deputy then if there are tasks to be done. Entries
+// may be inside of others, since most of R's API can run R code (finalizers, condition
+// handlers). However R leaves one, it ends: R_UnwindProtect sees to that.
+SEXP ffi_entry(SEXP (*fun)(void *), void *data);
+// ffi_depth tells how many entries R is in.
+uint32_t ffi_depth(void);
+// ffi_do_later has run(item) called when R is in no entry, or an entry serves the session; now,
+// if it is in none. For finalizers: allocates nothing, runs no R code, and run must not either.
+struct ffi_later {
+  struct ffi_later *next;
+  void (*run)(struct ffi_later *item);
+};
+void ffi_do_later(struct ffi_later *item);
+// ffi_guarded calls fun(data), which R may leave by a jump: then left(data) is called before the
+// jump goes on (left may be NULL).
 void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data);
 // ffi_check_interrupt is R_CheckUserInterrupt for entries; left as above, may be NULL.
 void ffi_check_interrupt(void (*left)(void *), void *data);
@@ -296,6 +297,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy);
 SEXP ffi_cluster_grow(SEXP cluster, SEXP more);
 SEXP ffi_cluster_adopt(SEXP id, SEXP server);
+SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_cluster_ids(void);
 SEXP ffi_cluster_logs(SEXP cluster);
 SEXP ffi_events(void);

@@ -5,16 +5,17 @@
 // jump. Handles are looked up again after that; what can't be looked up again, or must be
 // freed if R jumps, is held here.
 //
-// Way chosen: a stack of what is held, each with the frame of the function that holds it. A
-// frame that is deeper than an entry point that begins, or as deep, can only be of one that
-// R has left: what it held is let go. Not chosen: external pointers with finalizers, since R
-// looks at every one of them in each collection.
+// Way chosen: a stack of what is held, each with the depth of the entry that holds it. Entries
+// end in one place, however R leaves them (session.c), and there what they held is let go. Not
+// chosen: external pointers with finalizers, since R looks at every one of them in each
+// collection.
 #include <stdlib.h>
 
+#include "base/mst_assert.h"
 #include "ffi/ffi.h"
 
 struct held {
-  const char *frame;
+  uint32_t depth;
   void *what;
   void (*let_go)(void *);
 };
@@ -24,15 +25,15 @@ static struct {
   size_t count, room;
 } held;
 
-void ffi_let_go_below(const void *frame) {
-  while (held.count > 0 &&
-         held.list[held.count - 1].frame <= (const char *)frame) {
+void ffi_let_go_from(uint32_t depth) {
+  while (held.count > 0 && held.list[held.count - 1].depth >= depth) {
     const struct held last = held.list[--held.count];
     last.let_go(last.what);
   }
 }
 
-void *ffi_hold_at(const void *frame, void *what, void (*let_go)(void *)) {
+void *ffi_hold(void *what, void (*let_go)(void *)) {
+  MST_ASSERT(ffi_depth() > 0); // nobody would let it go
   if (held.count == held.room) {
     const size_t room = held.room == 0 ? 16 : 2 * held.room;
     struct held *list = realloc(held.list, room * sizeof *list);
@@ -44,7 +45,7 @@ void *ffi_hold_at(const void *frame, void *what, void (*let_go)(void *)) {
     held.room = room;
   }
   held.list[held.count++] =
-      (struct held){.frame = frame, .what = what, .let_go = let_go};
+      (struct held){.depth = ffi_depth(), .what = what, .let_go = let_go};
   return what;
 }
 
@@ -73,13 +74,13 @@ void ffi_unhold(const void *what) {
 
 static void release_blob(void *blob) { mst_blob_release(blob); }
 
-struct mst_blob *ffi_new_blob_at(const void *frame) {
+struct mst_blob *ffi_new_blob(void) {
   struct mst_blob *blob = mst_blob_new();
   if (blob == NULL) Rf_error("no memory");
-  return ffi_hold_at(frame, blob, release_blob);
+  return ffi_hold(blob, release_blob);
 }
 
-struct mst_blob *ffi_hold_blob_at(const void *frame, struct mst_blob *blob) {
+struct mst_blob *ffi_hold_blob(struct mst_blob *blob) {
   blob->refs++;
-  return ffi_hold_at(frame, blob, release_blob);
+  return ffi_hold(blob, release_blob);
 }

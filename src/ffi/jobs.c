@@ -1,35 +1,54 @@
 // Jobs as external pointers, and a look at what is about to leave this process.
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mst_stream.h"
 #include "ffi/ffi.h"
-#include "pool/task.h"
 
 static SEXP job_tag(void) {
   static SEXP tag;
   return ffi_symbol(&tag, "muster_job_pointer");
 }
 
-// A pointer counts one reference. Its cluster may be freed before it: then the job has
+// What a pointer has: one reference. Its cluster may be freed before it: then the job has
 // no list any more. In a forked child nothing is touched.
-static void release_pointer(SEXP pointer) {
-  struct mst_job *job = ffi_address_of(pointer, job_tag());
-  if (job == NULL) return;
-  R_ClearExternalPtr(pointer);
-  const int owner = INTEGER(R_ExternalPtrProtected(pointer))[0];
-  if (owner == (int)ffi_self()) mst_job_release(job);
+struct ref {
+  struct ffi_later later;
+  struct mst_job *job; // NULL before it is made
+  pid_t owner;
+};
+
+static void drop_ref(struct ffi_later *item) {
+  struct ref *ref = (struct ref *)(void *)item;
+  mst_job_release(ref->job);
+  free(ref);
 }
 
-static void finalize_job(SEXP pointer) {
-  const void *frame = __builtin_frame_address(0);
-  const void *before = ffi_enter(frame);
-  release_pointer(pointer);
-  ffi_leave(frame, before);
+static void release_pointer(SEXP pointer) {
+  struct ref *ref = ffi_address_of(pointer, job_tag());
+  if (ref == NULL) return;
+  R_ClearExternalPtr(pointer);
+  if (ref->owner != ffi_self()) return;
+  ref->later.run = drop_ref;
+  ffi_do_later(&ref->later);
+}
+
+// new_pointer gives a pointer without a job yet.
+static SEXP new_pointer(void) {
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, job_tag(), R_NilValue));
+  struct ref *ref = calloc(1, sizeof *ref);
+  if (ref == NULL) Rf_error("no memory");
+  ref->owner = ffi_self();
+  R_SetExternalPtrAddr(pointer, ref);
+  R_RegisterCFinalizerEx(pointer, release_pointer, FALSE);
+  UNPROTECT(1);
+  return pointer;
 }
 
 struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster) {
-  struct mst_job *job = ffi_address_of(pointer, job_tag());
-  return job != NULL && job->jobs == &cluster->jobs ? job : NULL;
+  const struct ref *ref = ffi_address_of(pointer, job_tag());
+  struct mst_job *job = ref == NULL ? NULL : ref->job;
+  return job != NULL && job->jobs == &cluster->calls.jobs ? job : NULL;
 }
 
 // ffi_job_hold makes content a job of the nodes' cluster: list(pointer, number, retries
@@ -41,14 +60,12 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
       ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome) == NULL) {
     return Rf_ScalarInteger((int)outcome);
   }
-  SEXP owner = PROTECT(Rf_ScalarInteger((int)ffi_self()));
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, job_tag(), owner));
+  SEXP pointer = PROTECT(new_pointer());
   SEXP list = PROTECT(Rf_allocVector(VECSXP, 4));
   SEXP id = SET_VECTOR_ELT(list, 1, Rf_allocVector(REALSXP, 1));
   SET_VECTOR_ELT(list, 0, pointer);
-  R_RegisterCFinalizerEx(pointer, finalize_job, FALSE);
   const struct mst_heal_policy *policy =
-      &ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome)->cluster->policy;
+      &ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome)->cluster->calls.policy;
   SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)policy->retries));
   SET_VECTOR_ELT(list, 3, Rf_ScalarLogical(policy->on));
   struct mst_blob *bytes =
@@ -56,14 +73,14 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   // Serializing may run R code, and that may have stopped the cluster.
   struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
   struct mst_job *job =
-      peer == NULL ? NULL : mst_jobs_hold(&peer->cluster->jobs, bytes);
+      peer == NULL ? NULL : mst_jobs_hold(&peer->cluster->calls.jobs, bytes);
   mst_blob_release(bytes);
-  UNPROTECT(3);
+  UNPROTECT(2);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   if (job == NULL) return Rf_ScalarInteger(FFI_MEMORY);
-  R_SetExternalPtrAddr(pointer, job);
+  ((struct ref *)R_ExternalPtrAddr(pointer))->job = job;
   REAL(id)[0] = (double)job->id;
-  mst_jobs_trim(peer->cluster);
+  mst_cluster_trim(peer->cluster);
   return list;
 }
 

@@ -10,6 +10,7 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
+#include "ffi/verbs.h"
 
 // element finds a list's element by name; parallel builds its messages in a
 // fixed order, so the first look is nearly always right.
@@ -53,150 +54,25 @@ static void leave_wait(void *data) {
 // look_up serves R between two waits: interrupts, time limits, workers' output. If R
 // leaves by a jump, what all workers still compute for this verb is cancelled. Runs R code,
 // which may stop the cluster: its peers are to be looked for again.
-static void look_up(const struct mst_peer *peer) {
+static void look_up(const struct mst_peer *peer, const void *of) {
   void *verb;
-  memcpy(&verb, &peer->verb, sizeof verb);
+  memcpy(&verb, &of, sizeof verb);
   ffi_attend(peer->cluster->session);
   ffi_check_interrupt(leave_wait, verb);
 }
 
 static SEXP send_all(SEXP node, struct mst_peer *peer, struct mst_blob *payload,
-                     int tag, int unseen) {
-  int rc =
-      mst_peer_send(peer, payload, tag, (uint8_t)unseen, FFI_SLICE_MS, NULL);
+                     SEXP verb, int tag, int unseen) {
+  int rc = mst_peer_send(peer, payload, verb, tag, (uint8_t)unseen,
+                         FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {
     enum ffi_outcome outcome;
-    look_up(peer); // what is queued goes out with later calls
+    look_up(peer, verb); // what is queued goes out with later calls
     peer = ffi_peer_of(node, &outcome);
     if (peer == NULL) return Rf_ScalarInteger((int)outcome);
     rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
   }
   return rc == 0 ? R_NilValue : outcome_of(rc);
-}
-
-// ---- notes of a node
-
-// What changes of a node is hidden from whoever serializes it.
-SEXP ffi_node_notes(SEXP pointer) {
-  SEXP notes = PROTECT(Rf_allocVector(VECSXP, FFI_NOTES));
-  SET_VECTOR_ELT(notes, FFI_NOTE_PID, Rf_ScalarInteger(NA_INTEGER));
-  SEXP ref = ffi_hide(pointer, notes);
-  UNPROTECT(1);
-  return ref;
-}
-
-// notes_of gives a list, or NULL for a copy.
-static SEXP notes_of(SEXP node) {
-  static SEXP name;
-  return ffi_hidden(Rf_getAttrib(node, ffi_symbol(&name, "notes")));
-}
-
-void ffi_note(SEXP node, enum ffi_note which, SEXP value) {
-  SEXP notes = notes_of(node);
-  if (notes != R_NilValue) SET_VECTOR_ELT(notes, which, value);
-}
-
-SEXP ffi_noted(SEXP node, enum ffi_note which) {
-  SEXP notes = notes_of(node);
-  if (notes != R_NilValue) return VECTOR_ELT(notes, which);
-  return which == FFI_NOTE_PID ? Rf_ScalarInteger(NA_INTEGER) : R_NilValue;
-}
-
-// ---- whose answers
-
-// The frame of the verb that sent what a node owes is kept in the node's notes as long as
-// the node owes something. parallel's verbs never send to a node that owes them an answer:
-// one that does was left, by an error or an interrupt, before it took its answers, and the
-// next verb must not get them. What the user sends from the top level stays first in,
-// first out.
-
-// verb_of gives the frame of the verb: the load-balanced verbs send from a closure
-// that they make, and then it is the frame around.
-static SEXP verb_of(SEXP frame) {
-  static SEXP parallel;
-  if (frame == R_GlobalEnv || TYPEOF(frame) != ENVSXP) return R_GlobalEnv;
-  if (parallel == NULL) {
-    parallel = R_FindNamespace(PROTECT(Rf_mkString("parallel")));
-    UNPROTECT(1);
-  }
-  SEXP around = ffi_parent_env(frame);
-  if (around == parallel || around == R_EmptyEnv || around == R_GlobalEnv) {
-    return frame;
-  }
-  return ffi_parent_env(around) == parallel ? around : frame;
-}
-
-// The answers that a verb got since it last was owed none: if one of its calls fails
-// for good, the user gets these. They are R's lists of answers, newest first, behind
-// a number of the worker each.
-static struct {
-  SEXP answers; // list(pairlist), preserved
-  const void *verb;
-  uint32_t open; // answers that are owed
-} of_verb;
-
-static void round_forget(void) {
-  if (of_verb.answers != NULL) {
-    SET_VECTOR_ELT(of_verb.answers, 0, R_NilValue);
-  }
-  of_verb.open = 0;
-}
-
-static void round_sent(const struct mst_peer *peer) {
-  if (of_verb.verb != peer->verb) {
-    round_forget();
-    of_verb.verb = peer->verb;
-  }
-  of_verb.open++;
-}
-
-// Whose an answer is, noted before R reads it.
-struct giver {
-  const void *verb;
-  uint32_t worker, cluster;
-};
-
-static void round_got(const struct giver *giver, SEXP value) {
-  if (of_verb.verb != giver->verb || of_verb.open == 0) return;
-  if (--of_verb.open == 0) {
-    round_forget();
-    return;
-  }
-  if (of_verb.answers == NULL) {
-    of_verb.answers = Rf_allocVector(VECSXP, 1);
-    R_PreserveObject(of_verb.answers);
-  }
-  SEXP entry = PROTECT(Rf_allocVector(VECSXP, 3));
-  SET_VECTOR_ELT(entry, 0, Rf_ScalarInteger((int)giver->worker + 1));
-  SET_VECTOR_ELT(entry, 1, Rf_ScalarInteger((int)giver->cluster));
-  SET_VECTOR_ELT(entry, 2, value);
-  SET_VECTOR_ELT(of_verb.answers, 0,
-                 Rf_cons(entry, VECTOR_ELT(of_verb.answers, 0)));
-  UNPROTECT(1);
-}
-
-// ffi_round gives these answers: a list of list(worker, cluster, answer), oldest
-// first.
-SEXP ffi_round(void) {
-  SEXP list =
-      of_verb.answers == NULL ? R_NilValue : VECTOR_ELT(of_verb.answers, 0);
-  R_xlen_t n = Rf_xlength(list);
-  SEXP answers = PROTECT(Rf_allocVector(VECSXP, n));
-  for (; list != R_NilValue; list = CDR(list)) {
-    SET_VECTOR_ELT(answers, --n, CAR(list));
-  }
-  UNPROTECT(1);
-  return answers;
-}
-
-static void note_verb(SEXP node, struct mst_peer *peer, SEXP frame) {
-  if (mst_peer_unread(peer) > 0) {
-    SEXP before = ffi_noted(node, FFI_NOTE_FRAME);
-    if (before == R_GlobalEnv || before == frame) return;
-    mst_peer_forget(peer);
-  }
-  peer->verb = frame;
-  ffi_note(node, FFI_NOTE_FRAME, frame);
 }
 
 // unseen_of: whether a call may change what no worker sees, so that it's kept in the
@@ -211,11 +87,6 @@ static enum mst_unseen unseen_of(SEXP fun) {
   if (env == R_GlobalEnv || !R_IsNamespaceEnv(env)) return MST_UNSEEN_NOT;
   SEXP known = ffi_value_in(env, ffi_symbol(&init, "workerInit"));
   return known == fun ? MST_UNSEEN_LAST : MST_UNSEEN_NOT;
-}
-
-static void drop_verb(SEXP node, const struct mst_peer *peer) {
-  if (mst_peer_unread(peer) > 0) return;
-  ffi_note(node, FFI_NOTE_FRAME, R_NilValue);
 }
 
 // tag_number gives the number by which the load-balanced verbs know their calls, 0
@@ -242,14 +113,17 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP args = element(body, 1, "args");
   SEXP tag = element(body, 3, "tag");
   const enum mst_unseen unseen = unseen_of(fun);
-  SEXP verb = verb_of(frame);
+  SEXP verb = ffi_verb_of(frame);
   struct mst_blob *payload = ffi_payload_of_verb(fun, args, tag);
   // Serializing may run R code, and that may have stopped the cluster.
   peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  note_verb(node, peer, verb);
-  round_sent(peer);
-  SEXP sent = send_all(node, peer, payload, tag_number(tag), unseen);
+  PROTECT(verb);
+  peer = ffi_note_verb(node, peer, verb, &outcome);
+  UNPROTECT(1);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  ffi_round_sent(verb);
+  SEXP sent = send_all(node, peer, payload, verb, tag_number(tag), unseen);
   ffi_payload_sent();
   return sent;
 }
@@ -307,52 +181,46 @@ static SEXP times_of(const struct mst_value_head *head) {
   return time;
 }
 
-static void release_map(void *map) { mst_map_release(map); }
+static void release_call(void *call) { mst_call_release(call); }
 
-// read_content makes the object of an answer, which is in hand: R may jump.
-static SEXP read_content(struct mst_answer *answer) {
-  struct mst_map *map = answer->map;
-  if (answer->large.data != NULL) (void)ffi_hold(answer->large.data, free);
-  if (map != NULL) (void)ffi_hold(map, release_map);
-  SEXP content = ffi_unserialize_message(
-      answer->head.flags, answer->payload, (size_t)answer->head.length,
-      mst_value_skip(answer->head.flags), map);
-  ffi_drop(map);
-  ffi_drop(answer->large.data);
-  return content;
-}
-
-// value_of takes the oldest answer of a peer, which is there, and makes parallel's list of it;
-// or says that it will not come, and leaves the loss. If reading raises an R error, the
-// answer is gone.
-static SEXP value_of(SEXP node, struct mst_peer *peer) {
-  struct mst_answer answer;
+// value_of takes the oldest answer of a peer for a verb, which is there, and makes parallel's
+// list of it; or says that it will not come, and leaves the loss. If reading raises an R
+// error, the answer is gone.
+static SEXP value_of(SEXP node, struct mst_peer *peer, const void *verb) {
   struct mst_value_head head;
-  const struct giver giver = {
-      .verb = peer->verb, .worker = peer->index, .cluster = peer->cluster->id};
-  const int there = mst_peer_take_answer(peer, &answer);
-  if (there == 2) return Rf_ScalarInteger(FFI_FAILED);
-  if (there != 1) return outcome_of(there);
-  drop_verb(node, peer);
-  if (mst_value_head_decode(answer.payload, (size_t)answer.head.length,
-                            &head) != 0 ||
-      answer.head.length < mst_value_skip(answer.head.flags)) {
-    mst_answer_free(&answer);
+  struct mst_call *answer = mst_peer_answer(peer, verb);
+  if (answer == NULL) return Rf_ScalarInteger(FFI_SYSTEM);
+  const struct ffi_giver giver = {.verb = answer->verb,
+                                  .worker = peer->index,
+                                  .cluster = peer->cluster->id};
+  if (answer->state == MST_CALL_LOST) {
+    ffi_round_ask(giver.verb);
+    return Rf_ScalarInteger(FFI_FAILED);
+  }
+  mst_peer_take(peer, answer);
+  ffi_drop_verb(node, peer);
+  (void)ffi_hold(answer, release_call);
+  const size_t skip = mst_value_skip(answer->flags);
+  if (mst_value_head_decode(answer->value, answer->value_bytes, &head) != 0 ||
+      answer->value_bytes < skip) {
+    ffi_drop(answer);
     return Rf_ScalarInteger(FFI_SYSTEM);
   }
-  SEXP content = PROTECT(read_content(&answer));
+  const int failed = (answer->flags & MST_FLAG_ERROR) != 0;
+  SEXP content = PROTECT(ffi_unserialize_message(
+      answer->flags, answer->value, answer->value_bytes, skip, answer->map));
+  ffi_drop(answer);
   make_constants();
   SEXP value = PROTECT(Rf_allocVector(VECSXP, 5));
   Rf_setAttrib(value, R_NamesSymbol, constant.names);
   SET_VECTOR_ELT(value, 0, constant.type);
-  SET_VECTOR_ELT(value, 2,
-                 constant.success[(answer.head.flags & MST_FLAG_ERROR) == 0]);
+  SET_VECTOR_ELT(value, 2, constant.success[!failed]);
   SET_VECTOR_ELT(value, 3, times_of(&head));
   if (TYPEOF(content) == VECSXP && Rf_xlength(content) == 2) {
     SET_VECTOR_ELT(value, 1, VECTOR_ELT(content, 0));
     SET_VECTOR_ELT(value, 4, VECTOR_ELT(content, 1));
   }
-  round_got(&giver, value);
+  ffi_round_got(&giver, value);
   UNPROTECT(2);
   return value;
 }
@@ -366,7 +234,8 @@ struct waiting {
   R_xlen_t n;
   struct mst_peer **peers; // R's memory, or `one`
   struct mst_peer *one;
-  uint8_t told; // what workers printed before they answered
+  const void *verb; // whose answers, where they may be of several; NULL: any
+  uint8_t told;     // what workers printed before they answered
 };
 
 static SEXP node_at(const struct waiting *waiting, R_xlen_t i) {
@@ -386,14 +255,48 @@ static void begin_waiting(struct waiting *waiting, SEXP nodes) {
                                                      sizeof(struct mst_peer *));
 }
 
-// find_peers fills in the peers. 0, or the outcome of the first that can't be used.
-static int find_peers(struct waiting *waiting) {
+// fill_peers fills in the peers. 0, or the outcome of the first that can't be used.
+static int fill_peers(struct waiting *waiting) {
   enum ffi_outcome outcome = FFI_TYPE;
   for (R_xlen_t i = 0; i < waiting->n; i++) {
     waiting->peers[i] = ffi_peer_of(node_at(waiting, i), &outcome);
     if (waiting->peers[i] == NULL) return (int)outcome;
   }
   return waiting->n > 0 ? 0 : FFI_TYPE;
+}
+
+static int owe_verb(const struct waiting *waiting, const void *verb) {
+  for (R_xlen_t i = 0; i < waiting->n; i++) {
+    if (ffi_owes_verb(waiting->peers[i], verb)) return 1;
+  }
+  return 0;
+}
+
+// innermost finds the verb that waits: of those that are owed something, the one that R
+// entered last. NULL: none of those that R is in.
+static const void *innermost(const struct waiting *waiting, SEXP frames) {
+  const void *found = NULL;
+  for (; frames != R_NilValue; frames = CDR(frames)) {
+    if (owe_verb(waiting, CAR(frames))) found = CAR(frames);
+  }
+  if (found != NULL) return found;
+  return owe_verb(waiting, R_GlobalEnv) ? R_GlobalEnv : NULL;
+}
+
+// find_peers fills in the peers and whose answers are waited for. 0, or an outcome. Runs R code
+// if one owes several verbs something.
+static int find_peers(struct waiting *waiting) {
+  int outcome = fill_peers(waiting);
+  int mixed = 0;
+  waiting->verb = NULL;
+  for (R_xlen_t i = 0; outcome == 0 && i < waiting->n; i++)
+    mixed |= waiting->peers[i]->lane->mixed;
+  if (!mixed) return outcome;
+  SEXP frames = PROTECT(ffi_frames());
+  outcome = fill_peers(waiting);
+  if (outcome == 0) waiting->verb = innermost(waiting, frames);
+  UNPROTECT(1);
+  return outcome;
 }
 
 // shows_first shows what a worker printed before its answer, once: R code ran then.
@@ -407,6 +310,10 @@ static int shows_first(struct waiting *waiting, struct mst_peer *peer) {
   return 1;
 }
 
+static const void *verb_waiting(const struct waiting *waiting) {
+  return waiting->verb != NULL ? waiting->verb : waiting->peers[0]->lane->verb;
+}
+
 // wait_for waits for an answer of one of the peers: its number, with *outcome 0, or the number
 // of the one that is to blame and the outcome.
 static uint32_t wait_for(struct waiting *waiting, int *outcome) {
@@ -415,11 +322,13 @@ static uint32_t wait_for(struct waiting *waiting, int *outcome) {
     *outcome = find_peers(waiting);
     if (*outcome != 0) return 0;
     const int found = mst_peer_wait(waiting->peers, (uint32_t)waiting->n,
-                                    FFI_SLICE_MS, &lost, NULL);
+                                    waiting->verb, FFI_SLICE_MS, &lost, NULL);
     if (found == -MST_EAGAIN) {
-      look_up(waiting->peers[0]);
+      look_up(waiting->peers[0], verb_waiting(waiting));
     } else if (found < 0) {
-      *outcome = found == -MST_ECLOSED ? FFI_LOST : FFI_SYSTEM;
+      *outcome = found == -MST_ECLOSED ? FFI_LOST
+                 : found == -MST_EMEM  ? FFI_MEMORY
+                                       : FFI_SYSTEM;
       return lost;
     } else if (!shows_first(waiting, waiting->peers[found])) {
       return (uint32_t)found;
@@ -435,30 +344,33 @@ SEXP ffi_node_receive(SEXP node) {
   int outcome = find_peers(&waiting);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
   const struct mst_peer *peer = waiting.one;
+  const struct mst_lane *lane = peer->lane;
   const int gone =
-      peer->dead || (peer->data.ended && !peer->cluster->policy.on);
-  if (peer->answered == 0 && gone) return Rf_ScalarInteger(FFI_LOST);
+      lane->dead || (lane->ended && !peer->cluster->calls.policy.on);
+  if (lane->answered == 0 && gone) return Rf_ScalarInteger(FFI_LOST);
   (void)wait_for(&waiting, &outcome);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
-  SEXP value = PROTECT(value_of(node, waiting.one));
+  SEXP value = PROTECT(value_of(node, waiting.one, waiting.verb));
   ffi_payload_done(); // a large payload that was kept until this answer came
   UNPROTECT(1);
   return value;
 }
 
-static void free_loss(void *loss) { mst_loss_free(loss); }
-
 // ffi_node_loss takes the oldest answer that will not come: why, NULL if there is
-// none such.
+// none such, or no more is known.
 SEXP ffi_node_loss(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
-  struct mst_loss *loss = peer == NULL ? NULL : mst_peer_take_loss(peer);
-  if (loss == NULL) return R_NilValue;
-  drop_verb(node, peer);
-  (void)ffi_hold(loss, free_loss);
-  SEXP list = PROTECT(ffi_loss_list(loss));
-  ffi_drop(loss);
+  if (peer == NULL) return R_NilValue;
+  struct mst_call *answer =
+      mst_peer_answer(peer, peer->lane->mixed ? ffi_round_verb() : NULL);
+  if (answer == NULL || answer->state != MST_CALL_LOST) return R_NilValue;
+  mst_peer_take(peer, answer);
+  ffi_drop_verb(node, peer);
+  (void)ffi_hold(answer, release_call);
+  SEXP list =
+      PROTECT(answer->loss == NULL ? R_NilValue : ffi_loss_list(answer->loss));
+  ffi_drop(answer);
   UNPROTECT(1);
   return list;
 }
@@ -470,9 +382,9 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
   int outcome;
   begin_waiting(&waiting, nodes);
   const uint32_t found = wait_for(&waiting, &outcome);
-  SEXP value = outcome != 0
-                   ? Rf_ScalarInteger(outcome)
-                   : value_of(node_at(&waiting, found), waiting.peers[found]);
+  SEXP value = outcome != 0 ? Rf_ScalarInteger(outcome)
+                            : value_of(node_at(&waiting, found),
+                                       waiting.peers[found], waiting.verb);
   PROTECT(value);
   if (TYPEOF(value) == INTSXP) {
     SEXP failed = Rf_allocVector(INTSXP, 2);
@@ -497,9 +409,9 @@ SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s) {
   if (find_peers(&waiting) != 0) return Rf_ScalarLogical(1);
   uint32_t lost = 0;
   const int slice_ms = (int)(Rf_asReal(timeout_s) * 1000.0);
-  const int found =
-      mst_peer_wait(waiting.peers, (uint32_t)waiting.n, slice_ms, &lost, NULL);
-  if (found == -MST_EAGAIN) look_up(waiting.peers[0]);
+  const int found = mst_peer_wait(waiting.peers, (uint32_t)waiting.n,
+                                  waiting.verb, slice_ms, &lost, NULL);
+  if (found == -MST_EAGAIN) look_up(waiting.peers[0], verb_waiting(&waiting));
   return Rf_ScalarLogical(found != -MST_EAGAIN);
 }
 

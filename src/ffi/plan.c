@@ -214,12 +214,12 @@ SEXP ffi_cluster_link(SEXP nodes, SEXP pairs) {
   if (Rf_asLogical(pairs) == 1 && mst_cluster_link(cluster, &err) < 0) {
     return ffi_error_list(&err);
   }
-  const uint32_t n = cluster->pool.count;
+  const uint32_t n = cluster->calls.pool.count;
   SEXP matrix = PROTECT(Rf_allocMatrix(INTSXP, (int)n, 2));
   for (uint32_t i = 0; i < n; i++) {
     const struct mst_peer *peer = cluster->peers[i];
     const struct mst_worker *worker = mst_peer_worker(peer);
-    const int gone = peer->dead || worker->stop_ns != INT64_MAX;
+    const int gone = peer->lane->dead || worker->stop_ns != INT64_MAX;
     const int up = !gone && (worker->state == MST_WORKER_IDLE ||
                              worker->state == MST_WORKER_BUSY);
     INTEGER(matrix)[i] = (int)worker->epoch;

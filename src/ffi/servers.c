@@ -110,11 +110,11 @@ SEXP ffi_server_state(SEXP pointer) {
   if (server == NULL) return R_NilValue;
   static const char *const states[] = {"booting", "ready", "refused", "failed",
                                        "gone"};
-  static const char *const names[] = {"state", "pid",    "text",   "output",
-                                      "how",   "number", "threads"};
+  static const char *const names[] = {"state", "pid",    "text",    "output",
+                                      "how",   "number", "threads", "silent"};
   // A server that ended since it was last used says so by its channel.
   ffi_run_slice(ffi_session(), 0);
-  SEXP list = PROTECT(ffi_list(7, names));
+  SEXP list = PROTECT(ffi_list(8, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(states[server->state]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)server->pid));
   SET_VECTOR_ELT(list, 2, ffi_text(server->text, strlen(server->text)));
@@ -122,6 +122,7 @@ SEXP ffi_server_state(SEXP pointer) {
   SET_VECTOR_ELT(list, 4, Rf_ScalarInteger((int)server->how));
   SET_VECTOR_ELT(list, 5, Rf_ScalarInteger(server->number));
   SET_VECTOR_ELT(list, 6, Rf_ScalarInteger(server->threads));
+  SET_VECTOR_ELT(list, 7, Rf_ScalarLogical(server->silent));
   UNPROTECT(1);
   return list;
 }

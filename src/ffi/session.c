@@ -36,10 +36,6 @@ struct mst_session *ffi_session_or_null(void) {
 
 // ---- who has the session
 
-static const void
-    *outermost; // frame of the first entry that R is in, NULL if in none
-static const void *innermost;
-
 // Clusters that are closed: entries that R left for a while may still have pointers to them.
 static struct mst_cluster *closed;
 
@@ -52,29 +48,60 @@ static void free_closed(void) {
   ffi_servers_free_ended();
 }
 
-const void *ffi_enter(const void *frame) {
-  ffi_let_go_below(frame);
-  if (outermost == NULL || frame >= outermost) {
-    outermost = frame;
-    innermost = NULL;
-    // Lent by this process or, before it was forked, by its parent.
-    struct mst_session *session = ffi_session_or_null();
-    if (session != NULL) mst_session_take(session);
-    free_closed();
+// What finalizers want done. They may run in any allocation, in the middle of an entry.
+static struct ffi_later *later_first, **later_end = &later_first;
+
+static void do_later(void) {
+  while (later_first != NULL) {
+    struct ffi_later *item = later_first;
+    later_first = item->next;
+    if (later_first == NULL) later_end = &later_first;
+    item->run(item);
   }
-  const void *before = innermost;
-  innermost = frame;
-  return before;
 }
 
-void ffi_leave(const void *frame, const void *before) {
-  ffi_let_go_below(frame);
-  innermost = before;
-  if (frame != outermost) return;
-  outermost = NULL;
+// Entries that R is in, one inside the other.
+static uint32_t depth;
+
+uint32_t ffi_depth(void) { return depth; }
+
+static void begin(void) {
+  if (depth++ > 0) return;
+  // Lent by this process or, before it was forked, by its parent.
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) mst_session_take(session);
+  do_later();
+  free_closed();
+}
+
+static void end(void) {
+  ffi_let_go_from(depth);
+  if (--depth > 0) return;
+  do_later();
   free_closed();
   struct mst_session *session = ffi_session_or_null();
   if (session != NULL) mst_session_lend(session);
+}
+
+static void end_entry(void *data, Rboolean jump) {
+  (void)data;
+  (void)jump;
+  end();
+}
+
+SEXP ffi_entry(SEXP (*fun)(void *), void *data) {
+  SEXP token = ffi_token(); // may raise: nothing has begun
+  begin();
+  return R_UnwindProtect(fun, data, end_entry, NULL, token);
+}
+
+void ffi_do_later(struct ffi_later *item) {
+  item->next = NULL;
+  *later_end = item;
+  later_end = &item->next;
+  if (depth > 0) return; // it isn't forgotten
+  begin();
+  end();
 }
 
 struct guarded {
@@ -84,9 +111,7 @@ struct guarded {
 
 static void end_guarded(void *data, Rboolean jump) {
   const struct guarded *guarded = data;
-  if (!jump) return;
-  if (innermost == outermost) outermost = NULL;
-  if (guarded->left != NULL) guarded->left(guarded->data);
+  if (jump && guarded->left != NULL) guarded->left(guarded->data);
 }
 
 void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data) {
@@ -200,6 +225,7 @@ void ffi_cluster_close(struct mst_cluster *cluster) {
 
 void ffi_run_slice(struct mst_session *session, int timeout_ms) {
   (void)mst_session_run(session, timeout_ms, NULL);
+  do_later();
   for (struct mst_cluster *cluster = session->clusters, *next; cluster != NULL;
        cluster = next) {
     next = cluster->next;
@@ -216,7 +242,8 @@ int64_t ffi_deadline(SEXP timeout_s) {
 static int is_booting(const struct mst_session *session) {
   for (const struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
-    if (cluster->pool.in_flight > 0 || cluster->pool.again > 0) return 1;
+    if (cluster->calls.pool.in_flight > 0 || cluster->calls.pool.again > 0)
+      return 1;
   }
   return 0;
 }
@@ -230,12 +257,12 @@ SEXP ffi_session_tempdirs(void) {
   const struct mst_cluster *first = session == NULL ? NULL : session->clusters;
   R_xlen_t n = 0;
   for (const struct mst_cluster *at = first; at != NULL; at = at->next)
-    n += (R_xlen_t)at->pool.count;
+    n += (R_xlen_t)at->calls.pool.count;
   SEXP paths = PROTECT(Rf_allocVector(STRSXP, n)); // "" where there is none
   R_xlen_t k = 0;
   for (const struct mst_cluster *at = first; at != NULL; at = at->next) {
     // Finalizers may have added workers.
-    for (uint32_t i = 0; i < at->pool.count && k < n; i++) {
+    for (uint32_t i = 0; i < at->calls.pool.count && k < n; i++) {
       const struct mst_peer *peer = at->peers[i];
       if (peer->tempdir == NULL || !mst_peer_worker(peer)->awaited) continue;
       SEXP path = PROTECT(ffi_text_at(&peer->tempdir));

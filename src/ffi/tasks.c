@@ -4,7 +4,6 @@
 
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
-#include "pool/task.h"
 
 // Calls that wait for a worker hold their bytes in this session. Past this many of them
 // submitting waits.
@@ -26,8 +25,9 @@ static SEXP task_tag(void) {
 #define BUNDLE_FROM 1000u
 #define BUNDLE_MAX 64u
 struct bundle {
+  struct ffi_later later;
   pid_t owner; // in a forked child nothing of it is touched
-  struct mst_task *tasks[BUNDLE_MAX];
+  struct mst_call *tasks[BUNDLE_MAX];
   uint32_t count;
 };
 
@@ -47,19 +47,21 @@ static void close_bundle(void) {
   bundles.open = NULL;
 }
 
+static void drop_bundle(struct ffi_later *item) {
+  struct bundle *bundle = (struct bundle *)(void *)item;
+  for (uint32_t i = 0; i < bundle->count; i++)
+    mst_call_release(bundle->tasks[i]);
+  bundles.live -= bundle->count;
+  free(bundle);
+}
+
 static void finalize_bundle(SEXP pointer) {
-  const void *frame = __builtin_frame_address(0);
-  const void *before = ffi_enter(frame);
   struct bundle *bundle = R_ExternalPtrAddr(pointer);
   R_ClearExternalPtr(pointer);
-  if (bundle->owner == ffi_self()) {
-    for (uint32_t i = 0; i < bundle->count; i++)
-      mst_task_release(bundle->tasks[i]);
-    bundles.live -= bundle->count;
-    free(bundle);
-    if (bundles.live < BUNDLE_FROM) close_bundle();
-  }
-  ffi_leave(frame, before);
+  if (bundle->owner != ffi_self()) return;
+  bundle->later.run = drop_bundle;
+  ffi_do_later(&bundle->later);
+  if (bundles.live < BUNDLE_FROM) close_bundle();
 }
 
 // bundle_for gives a bundle with room for one more task of a cluster; it keeps the
@@ -89,7 +91,7 @@ static SEXP bundle_for(SEXP cluster) {
   return bundle == NULL ? NULL : pointer;
 }
 
-static void put_in(SEXP pointer, struct mst_task *task) {
+static void put_in(SEXP pointer, struct mst_call *task) {
   struct bundle *bundle = R_ExternalPtrAddr(pointer);
   bundle->tasks[bundle->count++] = task;
   bundles.live++;
@@ -106,8 +108,8 @@ static SEXP task_class(void) {
 }
 
 // The task behind a pointer, NULL for a copy or in another process.
-static struct mst_task *task_of(SEXP pointer) {
-  struct mst_task *task = ffi_address_of(pointer, task_tag());
+static struct mst_call *task_of(SEXP pointer) {
+  struct mst_call *task = ffi_address_of(pointer, task_tag());
   if (task == NULL) return NULL;
   const struct bundle *bundle =
       R_ExternalPtrAddr(R_ExternalPtrProtected(pointer));
@@ -137,7 +139,7 @@ static int read_nodes(SEXP list, struct nodes *nodes) {
   nodes->cluster = first->cluster;
   nodes->pointer = R_ExternalPtrProtected(
       Rf_getAttrib(VECTOR_ELT(list, 0), ffi_symbol(&name, "peer")));
-  nodes->workers = nodes->cluster->pool.count;
+  nodes->workers = nodes->cluster->calls.pool.count;
   nodes->allowed = nodes->workers <= sizeof nodes->few
                        ? nodes->few
                        : (uint8_t *)R_alloc(nodes->workers, 1);
@@ -153,21 +155,26 @@ static int read_nodes(SEXP list, struct nodes *nodes) {
   return 0;
 }
 
-// copy_allowed gives the workers as a task wants them: NULL in *allowed for all. 0, or
-// FFI_MEMORY.
-static int copy_allowed(const struct nodes *nodes, uint8_t **allowed) {
-  *allowed = NULL;
-  if (nodes->count == nodes->workers) return 0;
-  *allowed = malloc(nodes->workers);
-  if (*allowed == NULL) return FFI_MEMORY;
-  memcpy(*allowed, nodes->allowed, nodes->workers);
-  return 0;
+// list_workers gives the nodes' workers as a task wants them, in increasing order: NULL for
+// all. Memory of R's if they are many.
+static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
+  if (nodes->count == nodes->workers) return NULL;
+  uint32_t *workers =
+      nodes->count <= sizeof nodes->few
+          ? few
+          : (uint32_t *)(void *)R_alloc(nodes->count, sizeof *workers);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < nodes->workers; i++) {
+    if (nodes->allowed[i]) workers[n++] = i;
+  }
+  return workers;
 }
 
 // wait_for_room lets workers take from the queue while it holds too much.
 static void wait_for_room(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
-  while (cluster->queued_bytes > QUEUE_BYTES && cluster->queued > 0) {
+  while (cluster->calls.queued_bytes > QUEUE_BYTES &&
+         mst_queue_count(&cluster->calls.queue) > 0) {
     ffi_wait_slice(session, FFI_SLICE_MS);
   }
 }
@@ -176,7 +183,7 @@ static void wait_for_room(struct mst_cluster *cluster) {
 // other: the session is never away long enough for the deputy.
 static void serve_in_passing(const struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
-  if (cluster->queued > 0 &&
+  if (mst_queue_count(&cluster->calls.queue) > 0 &&
       mst_clock_now() - session->listened_ns > PASSING_NS) {
     ffi_run_slice(session, 0);
   }
@@ -208,24 +215,24 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
   wait_for_room(nodes.cluster);
   struct mst_blob *payload = ffi_payload(fun, args, R_NilValue);
   SEXP bundle = bundle_for(nodes.pointer);
+  uint32_t few[sizeof nodes.few];
+  const uint32_t *workers = list_workers(&nodes, few);
   // No R code from here on; what ran until now may have stopped the cluster.
-  uint8_t *allowed = NULL;
-  struct mst_task *task = NULL;
+  struct mst_call *task = NULL;
   if (ffi_cluster_of(nodes.pointer, &now) == NULL) {
     outcome = (int)now;
   } else {
-    outcome = bundle == NULL ? FFI_MEMORY : copy_allowed(&nodes, &allowed);
+    outcome = bundle == NULL ? FFI_MEMORY : 0;
   }
   const struct mst_task_terms terms = outcome == 0
                                           ? terms_of(nodes.cluster, job, limits)
                                           : (struct mst_task_terms){0};
   if (outcome == 0 && job != R_NilValue && terms.job == NULL) {
     outcome = FFI_TYPE;
-    free(allowed);
   }
   if (outcome == 0) {
     task =
-        mst_task_submit(nodes.cluster, payload, allowed, nodes.workers, &terms);
+        mst_task_submit(nodes.cluster, payload, workers, nodes.count, &terms);
     if (task == NULL) outcome = FFI_MEMORY;
   }
   ffi_payload_done();
@@ -241,23 +248,30 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
 
 // ---- waiting
 
-static int is_done(const struct mst_task *task) {
-  return task->state != MST_TASK_QUEUED && task->state != MST_TASK_SENT;
+// worker_with gives the worker that has a task, NULL if none does.
+static struct mst_peer *worker_with(const struct mst_call *task) {
+  if (task->lane == NULL) return NULL;
+  return mst_task_cluster(task)->peers[task->lane->worker];
 }
 
 // spin_for looks again and again for a short while at the worker that has the task.
-static void spin_for(struct mst_session *session, const struct mst_task *task) {
-  if (task->peer == NULL || !mst_spin_begin(&session->spin)) return;
+static void spin_for(struct mst_session *session, const struct mst_call *task) {
+  struct mst_peer *peer = worker_with(task);
+  if (peer == NULL || !mst_spin_begin(&session->spin)) return;
   const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
   do {
-    mst_peer_poll(task->peer);
-  } while (!is_done(task) && task->peer != NULL && mst_clock_now() < end_ns);
-  mst_spin_end(&session->spin, is_done(task));
+    mst_peer_poll(peer);
+    peer = worker_with(task);
+  } while (!mst_call_is_done(task) && peer != NULL && mst_clock_now() < end_ns);
+  mst_spin_end(&session->spin, mst_call_is_done(task));
 }
 
+// Whoever asks for a task waits for it: its answer is read whatever others there are.
 static int is_done_at(SEXP tasks, R_xlen_t i) {
-  const struct mst_task *task = task_of(VECTOR_ELT(tasks, i));
-  return task == NULL || is_done(task);
+  struct mst_call *task = task_of(VECTOR_ELT(tasks, i));
+  if (task == NULL || mst_call_is_done(task)) return 1;
+  mst_calls_await_task(task);
+  return 0;
 }
 
 // look fills in which tasks are done, and returns how many.
@@ -285,12 +299,12 @@ static void wait_for_all(struct mst_session *session, SEXP tasks,
 
 static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
                          int64_t deadline_ns) {
-  uint64_t before = session->tasks_done;
+  uint64_t before = session->counts.tasks_done;
   R_xlen_t have = look(tasks, done);
   while (have == 0 && Rf_xlength(tasks) > 0 && mst_clock_now() < deadline_ns) {
     ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    if (session->tasks_done == before) continue;
-    before = session->tasks_done;
+    if (session->counts.tasks_done == before) continue;
+    before = session->counts.tasks_done;
     have = look(tasks, done);
   }
 }
@@ -315,13 +329,14 @@ SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
   return done;
 }
 
-static SEXP answer_of(struct mst_task *task) {
+static SEXP answer_of(struct mst_call *task) {
   static const char *const names[] = {"value", "error", "conditions", "worker"};
   const size_t skip = mst_value_skip(task->flags);
-  if (task->answer.len < skip) return Rf_ScalarInteger(FFI_SYSTEM);
+  if (task->value_bytes < skip) return Rf_ScalarInteger(FFI_SYSTEM);
+  mst_call_taken(task);
   ffi_share_collect();
   SEXP content = PROTECT(ffi_unserialize_message(
-      task->flags, task->answer.data, task->answer.len, skip, task->map));
+      task->flags, task->value, task->value_bytes, skip, task->map));
   const R_xlen_t n = TYPEOF(content) == VECSXP ? Rf_xlength(content) : 0;
   const int failed = (task->flags & MST_FLAG_ERROR) != 0;
   SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;
@@ -350,31 +365,32 @@ static SEXP answer_of(struct mst_task *task) {
 // FFI_LOST (ffi_task_loss says why), FFI_STOPPED if it was cancelled; NULL if the time
 // is over.
 SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
-  struct mst_task *task = task_of(pointer);
+  struct mst_call *task = task_of(pointer);
   if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
   struct mst_session *session = ffi_session_or_null();
-  if (!is_done(task)) spin_for(session, task);
+  mst_calls_await_task(task);
+  if (!mst_call_is_done(task)) spin_for(session, task);
   int64_t deadline_ns = 0;
-  while (!is_done(task)) {
+  while (!mst_call_is_done(task)) {
     if (deadline_ns == 0) deadline_ns = ffi_deadline(timeout_s);
     if (mst_clock_now() >= deadline_ns) return R_NilValue;
     ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
   }
   // What the deputy heard while R was away.
   if (ffi_has_news(session)) ffi_wait_slice(session, 0);
-  if (task->state == MST_TASK_DONE) return answer_of(task);
-  return Rf_ScalarInteger(task->state == MST_TASK_CANCELLED ? FFI_STOPPED
+  if (task->state == MST_CALL_DONE) return answer_of(task);
+  return Rf_ScalarInteger(task->state == MST_CALL_CANCELLED ? FFI_STOPPED
                                                             : FFI_LOST);
 }
 
 SEXP ffi_task_loss(SEXP pointer) {
-  const struct mst_task *task = task_of(pointer);
+  const struct mst_call *task = task_of(pointer);
   return task == NULL || task->loss == NULL ? R_NilValue
                                             : ffi_loss_list(task->loss);
 }
 
 SEXP ffi_task_cancel(SEXP pointer) {
-  struct mst_task *task = task_of(pointer);
+  struct mst_call *task = task_of(pointer);
   if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
   return Rf_ScalarLogical(mst_task_cancel(task));
 }
@@ -384,15 +400,16 @@ SEXP ffi_task_state(SEXP pointer) {
   static const char *const names[] = {"state", "id", "worker", "seconds"};
   static const char *const states[] = {"queued", "running", "done", "lost",
                                        "cancelled"};
-  const struct mst_task *task = task_of(pointer);
+  const struct mst_call *task = task_of(pointer);
   if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
   SEXP list = PROTECT(ffi_list(4, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(states[task->state]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->id));
-  const int has = task->peer != NULL || task->state == MST_TASK_DONE;
-  const uint32_t worker = task->peer != NULL ? task->peer->index : task->worker;
-  SET_VECTOR_ELT(list, 2, Rf_ScalarInteger(has ? (int)worker + 1 : NA_INTEGER));
-  const int64_t end_ns = is_done(task) ? task->done_ns : mst_clock_now();
+  const int has = task->state == MST_CALL_GIVEN || task->state == MST_CALL_DONE;
+  SET_VECTOR_ELT(list, 2,
+                 Rf_ScalarInteger(has ? (int)task->worker + 1 : NA_INTEGER));
+  const int64_t end_ns =
+      mst_call_is_done(task) ? task->done_ns : mst_clock_now();
   const double seconds =
       task->sent_ns == 0 ? NA_REAL : (double)(end_ns - task->sent_ns) / 1e9;
   SET_VECTOR_ELT(list, 3, Rf_ScalarReal(seconds));

@@ -145,11 +145,29 @@ SEXP ffi_value_in(SEXP env, SEXP name) {
   return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
 }
 
+// What is serialized, and to what.
+struct blob_of {
+  SEXP x;
+  struct mst_blob *blob;
+};
+
+static SEXP fill_blob(void *data) {
+  struct blob_of *of = data;
+  of->blob = ffi_new_blob();
+  ffi_serialize(of->x, &of->blob->buf);
+  ffi_unhold(of->blob);
+  return R_NilValue;
+}
+
+// In workers, and for sockets, R is in no entry that would let go of it.
 struct mst_blob *ffi_blob_of(SEXP x) {
-  struct mst_blob *blob = ffi_new_blob();
-  ffi_serialize(x, &blob->buf);
-  ffi_unhold(blob);
-  return blob;
+  struct blob_of of = {.x = x};
+  if (ffi_depth() > 0) {
+    (void)fill_blob(&of);
+  } else {
+    (void)ffi_entry(fill_blob, &of);
+  }
+  return of.blob;
 }
 
 struct mst_blob *ffi_blob_copy(SEXP bytes) {

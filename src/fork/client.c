@@ -20,6 +20,18 @@ static struct mst_server *server_of(struct mst_launcher *launcher) {
 }
 
 static void serve_channel(struct mst_server *server, int readable);
+static void server_gone(struct mst_server *server);
+
+// end_silent: a server that is stopped, or hangs, is ended. It is our child and not reaped, so
+// the pid is its own. Its workers go on.
+static void end_silent(struct mst_server *server) {
+  const int64_t deadline_ns = mst_clock_now() + MST_NS_PER_S;
+  server->silent = 1;
+  (void)kill(server->pid, SIGKILL);
+  server_gone(server);
+  while (mst_server_reap(server) == 0 && mst_clock_now() < deadline_ns)
+    (void)poll(NULL, 0, 1);
+}
 
 // Nothing here waits for the server without reading what it says: a server that
 // tells of hundreds of ends, to a session that only writes, would wait as well.
@@ -32,6 +44,7 @@ static int send_fork(struct mst_server *server, struct mst_head *head,
                       (rc == -MST_ESYS && err->sys_errno == ETOOMANYREFS);
     if (!later) return rc;
     if (mst_clock_now() > deadline_ns) {
+      end_silent(server);
       return mst_err_set(err, MST_ETIMEOUT, ETIMEDOUT, "sendmsg",
                          "the fork server doesn't read");
     }
@@ -56,7 +69,11 @@ static int server_launch(struct mst_launcher *self, uint32_t cluster,
                           .cluster = cluster,
                           .worker = worker,
                           .epoch = epoch};
-  return send_fork(server, &head, fds, err);
+  // Its silence counts from the first launch that it is asked for.
+  if (server->asked == 0) mst_heal_begin(&server->life, mst_clock_now());
+  const int rc = send_fork(server, &head, fds, err);
+  if (rc == 0) server->asked++;
+  return rc;
 }
 
 static void server_signal(struct mst_launcher *self, uint32_t cluster,
@@ -83,7 +100,24 @@ static void server_signal(struct mst_launcher *self, uint32_t cluster,
   (void)kill(-pid, signal);
 }
 
-static void server_no_reap(struct mst_launcher *self) { (void)self; }
+// Nothing is to be reaped here, but called often: the place to see that it says nothing.
+static void watch_silence(struct mst_launcher *self) {
+  struct mst_server *server = server_of(self);
+  const int64_t now_ns = mst_clock_now();
+  const int64_t slept_ns = now_ns - server->looked_ns;
+  server->looked_ns = now_ns;
+  if (server->asked == 0 || server->state != MST_SERVER_READY) return;
+  struct mst_heal_policy policy = {
+      .heartbeat_ns =
+          self->silence_ns > 0 ? self->silence_ns : MST_LAUNCHER_SILENCE_NS};
+  if (policy.heartbeat_ns < MST_LAUNCHER_SILENCE_LEAST_NS) {
+    policy.heartbeat_ns = MST_LAUNCHER_SILENCE_LEAST_NS;
+  }
+  if (mst_heal_beat(&server->life, &policy, slept_ns, now_ns) ==
+      MST_BEAT_SILENT) {
+    end_silent(server);
+  }
+}
 
 static void take_text(struct mst_server *server, const struct mst_frame *frame,
                       enum mst_server_state state) {
@@ -116,7 +150,13 @@ static void take_news(struct mst_server *server, const struct mst_frame *frame,
 static void take_frame(struct mst_server *server,
                        const struct mst_frame *frame) {
   struct mst_proc_msg msg;
-  switch (frame->head.kind) {
+  const uint8_t kind = frame->head.kind;
+  mst_heal_heard(&server->life, mst_clock_now());
+  if ((kind == MST_KIND_FORKED || kind == MST_KIND_FORK_FAILED) &&
+      server->asked > 0) {
+    server->asked--;
+  }
+  switch (kind) {
   case MST_KIND_SERVER_READY:
     if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length, &msg) ==
         0) {
@@ -220,7 +260,7 @@ int mst_server_start(struct mst_loop *loop, struct mst_spawn *spawn,
   }
   server->launcher.launch = server_launch;
   server->launcher.signal = server_signal;
-  server->launcher.reap = server_no_reap;
+  server->launcher.reap = watch_silence;
   server->loop = loop;
   server->owner = getpid();
   server->chan.fd = server->watch.fd = server->output.watch.fd = -1;

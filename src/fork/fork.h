@@ -31,6 +31,7 @@
 #include "loop/chan.h"
 #include "loop/loop.h"
 #include "loop/output.h"
+#include "pool/heal.h"
 #include "wire/wire.h"
 
 // Descriptor numbers in workers and servers, from birth. What isn't there is /dev/null,
@@ -146,7 +147,13 @@ struct mst_launcher {
   void (*reap)(struct mst_launcher *self);
   // gone: the launcher can say nothing more about its workers.
   int gone;
+  // How long it may say nothing while launches are asked of it, provided that the session was
+  // there to listen; 0: MST_LAUNCHER_SILENCE_NS. Whoever calls reap sets it.
+  int64_t silence_ns;
 };
+#define MST_LAUNCHER_SILENCE_NS (10 * MST_NS_PER_S)
+// Forks take milliseconds, but on a machine that is busy with others' work.
+#define MST_LAUNCHER_SILENCE_LEAST_NS MST_NS_PER_S
 
 // ---- client.c: the session's end of a fork server
 
@@ -169,7 +176,11 @@ struct mst_server {
   enum mst_server_state state;
   uint32_t how; // enum mst_exit, NONE while it runs
   int32_t number;
-  int threads; // seen by the server when it became ready
+  int threads;          // seen by the server when it became ready
+  uint32_t asked;       // launches of which it has said nothing yet
+  struct mst_heal life; // when it was heard, as for a worker
+  int64_t looked_ns;    // when that was last looked at
+  uint8_t silent;       // it was ended for its silence
   char text[MST_TEXT_MAX + 1u];
   mst_news_sink sink;
   void *sink_owner;

@@ -16,6 +16,7 @@
 #include "base/mst_buf.h"
 #include "base/mst_err.h"
 #include "net/net.h"
+#include "share/blob.h"
 #include "share/segment.h"
 #include "wire/wire.h"
 
@@ -26,21 +27,6 @@
 // A frame's room is reserved in steps of at most this or what is already there,
 // so that a length that lies costs no more memory than was really sent.
 #define MST_CHAN_STEP_MAX ((size_t)64 << 20)
-
-// mst_blob: bytes that several queues may hold, and the segment that goes along with
-// them. Not thread-safe.
-struct mst_blob {
-  struct mst_buf buf;
-  struct mst_segment segment; // sealed, or none; closed with the blob
-  uint64_t binds; // for journals: what the call in it does, see journal.h
-  size_t refs;
-};
-// mst_blob_new gives an empty blob with one reference, NULL without memory.
-struct mst_blob *mst_blob_new(void);
-// mst_blob_release drops a reference and frees at the last. NULL is allowed.
-void mst_blob_release(struct mst_blob *blob);
-// mst_blob_bytes gives the memory that a payload takes, with its segment.
-size_t mst_blob_bytes(const struct mst_blob *blob);
 
 struct mst_chan_out; // one queued frame
 struct mst_chan_map; // one segment that came

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loop/chan.h"
+#include "share/blob.h"
 
 #define MST_JOBS_KEPT 8u
 #define MST_JOBS_BYTES ((size_t)256 << 20)

@@ -21,8 +21,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "loop/chan.h"
 #include "pool/job.h"
+#include "share/blob.h"
+#include "wire/wire.h"
 
 #define MST_JOURNAL_ENTRIES_MAX 10000u
 // A snapshot is asked for after so many entries that it would stand for, and one

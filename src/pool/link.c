@@ -28,20 +28,20 @@ static uint64_t seen_of(const struct mst_peer *peer) {
 // is_settled: no worker has come or gone since. This is asked for each answer of a shuffle, where
 // a look at all pairs would be long with many workers.
 static int is_settled(struct mst_cluster *cluster) {
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     if (*pair_at(cluster, i, i) != seen_of(cluster->peers[i])) return 0;
   }
   return 1;
 }
 
 static void settle(struct mst_cluster *cluster) {
-  for (uint32_t i = 0; i < cluster->pool.count; i++)
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
     *pair_at(cluster, i, i) = seen_of(cluster->peers[i]);
 }
 
 // make_room for as many workers as there are now; what is noted stays.
 static int make_room(struct mst_cluster *cluster, struct mst_err *err) {
-  const uint32_t n = cluster->pool.count, before = cluster->link_count;
+  const uint32_t n = cluster->calls.pool.count, before = cluster->link_count;
   if (n <= before) return 0;
   uint64_t *links = calloc((size_t)n * n, sizeof *links);
   if (links == NULL) {
@@ -106,10 +106,10 @@ int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err) {
   const int rc = make_room(cluster, err);
   if (rc != 0) return rc;
   if (is_settled(cluster)) return 0;
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     struct mst_peer *a = cluster->peers[i];
     if (seen_of(a) == 0) continue;
-    for (uint32_t j = i + 1; j < cluster->pool.count; j++) {
+    for (uint32_t j = i + 1; j < cluster->calls.pool.count; j++) {
       struct mst_peer *b = cluster->peers[j];
       if (seen_of(b) == 0) continue;
       uint64_t *noted = pair_at(cluster, i, j);

@@ -6,7 +6,11 @@
 #include "base/mst_assert.h"
 #include "pool/run.h"
 #include "pool/run_int.h"
-#include "pool/task.h"
+
+// Words of a worker that go with a loss.
+#define WORDS_MAX ((size_t)MST_TAIL_BYTES)
+// Ends for want of memory that come at once are heard within this time.
+#define OOM_NS MST_NS_PER_S
 
 // open_ends makes the three connections. ours: data, control, output; theirs
 // likewise, to be handed over.
@@ -31,16 +35,14 @@ static int send_setup(struct mst_peer *peer, struct mst_err *err) {
                           .epoch = mst_peer_worker(peer)->epoch};
   const int rc =
       mst_chan_send(&peer->data, &head, peer->cluster->setup, NULL, 0, 0, err);
-  if (rc == 0 && peer->data.out_bytes > 0) mst_peer_want_write(peer);
+  if (rc == 0 && peer->data.out_bytes > 0) mst_peer_want(peer);
   return rc;
 }
 
 // watch_ends hands our ends to the channels and the loop.
 static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
   struct mst_loop *loop = peer->cluster->session->loop;
-  // Answers of an earlier incarnation that were not taken are in the buffer.
-  mst_chan_resume(&peer->data, ours[0],
-                  peer->data.in.len > 0 ? MST_FRAME_MAX : MST_FRAME_MAX_HELLO);
+  mst_chan_resume(&peer->data, ours[0], MST_FRAME_MAX_HELLO);
   peer->data.takes_maps = 1;
   mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
   peer->control_watch = (struct mst_watch){.fd = ours[1],
@@ -60,6 +62,17 @@ static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
   return rc;
 }
 
+// pause_ends closes what is open of an incarnation.
+static void pause_ends(struct mst_peer *peer) {
+  struct mst_loop *loop = peer->cluster->session->loop;
+  mst_peer_unwatch(peer);
+  mst_loop_remove(loop, &peer->control_watch);
+  mst_output_close(&peer->output);
+  mst_chan_pause(&peer->data);
+  mst_chan_close(&peer->control);
+  peer->hello_seen = 0;
+}
+
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   struct mst_launcher *launcher = peer->cluster->launcher;
   int ours[3], theirs[3];
@@ -75,46 +88,76 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
     mst_net_close(&theirs[i]);
   }
   if (rc != 0) {
-    mst_peer_pause(peer);
+    pause_ends(peer);
     return rc;
   }
   // A worker that is gone already is told by its channel, not here. One that can't
   // be told what to do would wait for it, and the start for the worker.
   rc = send_setup(peer, err);
-  if (rc != 0 && rc != -MST_ECLOSED) mst_peer_broken(peer, err->text);
+  if (rc != 0 && rc != -MST_ECLOSED) {
+    mst_calls_broken(&peer->cluster->calls, peer->index, err->text,
+                     mst_clock_now());
+  }
   return 0;
 }
 
-void mst_peer_pause(struct mst_peer *peer) {
-  struct mst_loop *loop = peer->cluster->session->loop;
-  mst_loop_remove(loop, &peer->data_watch);
-  mst_loop_remove(loop, &peer->control_watch);
-  mst_output_close(&peer->output);
-  mst_chan_pause(&peer->data);
-  mst_chan_close(&peer->control);
-  peer->hello_seen = 0;
+void mst_peer_let_go(struct mst_peer *peer) {
+  pause_ends(peer);
+  mst_log_end(&peer->cluster->log, &peer->part, peer->index);
+  mst_tail_free(&peer->output.tail);
+  free(peer->tempdir);
+  peer->tempdir = NULL;
 }
 
-// forget_all frees what healing keeps.
-static void forget_all(struct mst_peer *peer) {
-  while (peer->first_call != NULL) {
-    if (peer->first_call->task != NULL) {
-      mst_task_failed(peer->first_call->task, NULL);
-    }
-    mst_peer_pop_call(peer);
-  }
-  while (peer->losses != NULL)
-    mst_peer_pop_loss(peer);
-  mst_journal_free(&peer->journal);
-  if (peer->to_heal) peer->cluster->session->to_heal--;
-  peer->to_heal = 0;
+// ---- how it ended
+
+static char *last_words(const struct mst_peer *peer) {
+  char *words = malloc(WORDS_MAX + 1);
+  if (words == NULL) return NULL;
+  const size_t n = mst_tail_read(&peer->output.tail, words);
+  words[n] = '\0';
+  return words;
+}
+
+// look_for_oom counts what the kernel has ended for memory since it was last asked. Several
+// workers may be ended at once, and their ends be heard one after the other.
+static void look_for_oom(struct mst_session *session, int64_t now_ns) {
+  const int64_t before = session->oom_kills;
+  session->oom_kills = mst_proc_oom_kills();
+  if (now_ns - session->oom_ns > OOM_NS) session->oom_new = 0;
+  if (before < 0 || session->oom_kills <= before) return;
+  session->oom_new += session->oom_kills - before;
+  session->oom_ns = now_ns;
+}
+
+// errno_in finds what a worker says that couldn't get what a process needs, see
+// ffi/worker.c.
+static int errno_in(const char *words) {
+  const char *at =
+      words == NULL ? NULL : strstr(words, "can't start a worker: ");
+  if (at != NULL) at = strstr(at, ": errno ");
+  return at == NULL ? 0 : (int)strtol(at + strlen(": errno "), NULL, 10);
+}
+
+// The kernel's count is that of the cgroup, so another of its processes may be what was
+// ended.
+void mst_peer_judge(struct mst_peer *peer) {
+  struct mst_session *session = peer->cluster->session;
+  mst_output_drain(&peer->output);
+  look_for_oom(session, mst_clock_now());
+  struct mst_judged judged = {.words = last_words(peer),
+                              .oom = session->oom_new > 0};
+  judged.sys_errno = errno_in(judged.words);
+  mst_calls_judged(&peer->cluster->calls, peer->index, &judged,
+                   mst_clock_now());
+  if (peer->lane->oom) session->oom_new--;
 }
 
 void mst_peer_close(struct mst_peer *peer, int ours) {
-  forget_all(peer);
+  mst_calls_close(&peer->cluster->calls, peer->index, mst_clock_now());
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   if (ours) {
-    mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
+    mst_peer_unwatch(peer);
     mst_loop_remove(peer->cluster->session->loop, &peer->control_watch);
     mst_output_close(&peer->output);
     mst_chan_close(&peer->data);
@@ -126,6 +169,5 @@ void mst_peer_close(struct mst_peer *peer, int ours) {
   }
   mst_tail_free(&peer->output.tail);
   free(peer->tempdir);
-  free(peer->failure);
-  peer->tempdir = peer->failure = NULL;
+  peer->tempdir = NULL;
 }

@@ -6,13 +6,13 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mst_assert.h"
 #include "pool/run_int.h"
-#include "pool/task.h"
 
 // Spawned workers are asked for their end this often while somebody waits.
 #define REAP_NS (20 * MST_NS_PER_MS)
@@ -53,26 +53,16 @@ static void do_launch(struct mst_cluster *cluster, uint32_t index) {
                                    .worker = index,
                                    .number = err.sys_errno != 0 ? err.sys_errno
                                                                 : EIO};
-  mst_pool_event(&cluster->pool, &failed, mst_clock_now());
-}
-
-static void do_bye(struct mst_peer *peer) {
-  struct mst_head head = {.kind = MST_KIND_BYE,
-                          .cluster = peer->cluster->id,
-                          .worker = peer->index};
-  if (mst_chan_send(&peer->data, &head, NULL, NULL, 0, 0, NULL) == 0 &&
-      peer->data.out_bytes > 0) {
-    mst_peer_want_write(peer);
-  }
+  mst_calls_event(&cluster->calls, &failed, mst_clock_now());
 }
 
 // Without its server a worker may be reaped by init at any time, and its pid be
 // another's. Its open channel shows that it is still there; one that closed it is
 // ended by its own watch.
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
-  const struct mst_worker *worker = &cluster->pool.workers[index];
+  const struct mst_worker *worker = &cluster->calls.pool.workers[index];
   const struct mst_peer *peer = cluster->peers[index];
-  if (peer->launcher->gone && !worker->channel_open) {
+  if (peer->launcher->gone && !mst_worker_channel_open(worker)) {
     mst_net_shutdown(peer->control.fd);
     return;
   }
@@ -80,67 +70,100 @@ static void do_kill(struct mst_cluster *cluster, uint32_t index) {
                          (pid_t)worker->pid, SIGKILL);
 }
 
-static void begin_healing(struct mst_cluster *cluster) {
-  const int64_t now_ns = mst_clock_now();
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    mst_heal_begin(&cluster->peers[i]->heal, now_ns);
+static void tell(struct mst_session *session, struct mst_loss *event) {
+  struct mst_loss **at = &session->events;
+  if (session->event_count >= MST_EVENTS_MAX) {
+    mst_loss_free(mst_session_event(session));
   }
-  // What was printed until now is of no use to anybody.
-  cluster->shown = cluster->log.next;
+  while (*at != NULL)
+    at = &(*at)->next;
+  *at = event;
+  session->event_count++;
+}
+
+struct mst_loss *mst_session_event(struct mst_session *session) {
+  struct mst_loss *event = session->events;
+  if (event == NULL) return NULL;
+  session->events = event->next;
+  event->next = NULL;
+  session->event_count--;
+  return event;
 }
 
 static void carry_out(struct mst_cluster *cluster,
-                      const struct mst_action *action) {
+                      const struct mst_calls_action *action) {
   struct mst_peer *peer = cluster->peers[action->worker];
   switch (action->kind) {
-  case MST_DO_LAUNCH:
+  case MST_CALLS_LAUNCH:
     do_launch(cluster, action->worker);
     break;
-  case MST_DO_BYE:
-    do_bye(peer);
-    break;
-  case MST_DO_KILL:
+  case MST_CALLS_KILL:
     do_kill(cluster, action->worker);
     break;
-  case MST_DO_LOST:
-    mst_peer_lost(peer);
-    break;
-  case MST_DO_RESTARTED:
-    mst_peer_resume(peer);
-    break;
-  case MST_DO_STARTED:
-    begin_healing(cluster);
+  case MST_CALLS_STARTED:
+    // What was printed until now is of no use to anybody.
+    cluster->shown = cluster->log.next;
     cluster->started = 1;
     break;
-  case MST_DO_START_FAILED:
+  case MST_CALLS_START_FAILED:
     cluster->start_failed = 1;
     break;
-  case MST_DO_STOPPED:
+  case MST_CALLS_STOPPED:
     cluster->stopped = 1;
+    break;
+  case MST_CALLS_CLOSE:
+    mst_peer_unwatch(peer);
+    break;
+  case MST_CALLS_JUDGE:
+    mst_peer_judge(peer);
+    break;
+  case MST_CALLS_PAUSE:
+    mst_peer_let_go(peer);
+    break;
+  case MST_CALLS_BREAK:
+    mst_net_shutdown(peer->data.fd);
+    if (peer->lane->ended) mst_peer_unwatch(peer);
+    break;
+  case MST_CALLS_TELL:
+    tell(cluster->session, action->loss);
+    break;
+  case MST_CALLS_ORPHANED:
+    cluster->orphaned = cluster->session->orphaned = 1;
+    break;
+  case MST_CALLS_BYE:
+  case MST_CALLS_SEED:
+  case MST_CALLS_JOB:
+  case MST_CALLS_EXEC:
+  case MST_CALLS_STATE:
+  case MST_CALLS_SNAPSHOT:
+  case MST_CALLS_DROP:
+  case MST_CALLS_CANCEL:
+  case MST_CALLS_PING:
+    mst_peer_say(peer, action);
     break;
   }
 }
 
-// Carrying out an action may bring news at once (a spawned worker has its pid
-// when launch returns), which must not begin a second round inside the first.
-static void carry_out_all(struct mst_cluster *cluster) {
-  struct mst_action action;
+// What happens while an action is carried out (a spawned worker has its pid when launch
+// returns) is only noted then: this is the one place where actions are taken.
+void mst_cluster_carry_out(struct mst_cluster *cluster) {
+  struct mst_calls_action action;
   if (cluster->carrying_out) return;
   cluster->carrying_out = 1;
-  while (mst_pool_next_action(&cluster->pool, &action) == 1) {
+  while (mst_calls_next_action(&cluster->calls, &action, mst_clock_now()) == 1)
     carry_out(cluster, &action);
-  }
   cluster->carrying_out = 0;
 }
 
 void mst_cluster_event(struct mst_cluster *cluster,
                        const struct mst_event *event) {
-  mst_pool_event(&cluster->pool, event, mst_clock_now());
-  carry_out_all(cluster);
+  mst_calls_event(&cluster->calls, event, mst_clock_now());
+  mst_cluster_carry_out(cluster);
 }
 
 // exited cleans up after a worker's process.
 static void exited(struct mst_peer *peer) {
+  if (peer->held) mst_peer_read_out(peer);
   mst_output_drain(&peer->output); // its last words
   if (peer->tempdir != NULL) {
     (void)mst_tree_remove(peer->tempdir, mst_clock_now() + MST_NS_PER_S);
@@ -153,8 +176,8 @@ void mst_session_news(void *owner, const struct mst_news *news) {
   while (cluster != NULL && cluster->id != news->cluster) {
     cluster = cluster->next;
   }
-  if (cluster == NULL || news->worker >= cluster->pool.count ||
-      news->epoch != cluster->pool.workers[news->worker].epoch) {
+  if (cluster == NULL || news->worker >= cluster->calls.pool.count ||
+      news->epoch != cluster->calls.pool.workers[news->worker].epoch) {
     return; // of a cluster that was freed, or of an earlier incarnation
   }
   static const enum mst_event_kind kinds[] = {
@@ -183,11 +206,12 @@ static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
     return MST_EV_LAUNCH_FAILED;
   }
   const int to_be_killed = worker->kill_ns != INT64_MAX;
-  return worker->channel_open && !to_be_killed ? MST_EV_TICK : MST_EV_EXITED;
+  return mst_worker_channel_open(worker) && !to_be_killed ? MST_EV_TICK
+                                                          : MST_EV_EXITED;
 }
 
 static void launcher_lost(struct mst_cluster *cluster) {
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     const struct mst_event event = {.kind = orphan_event(cluster->peers[i]),
                                     .worker = i,
                                     .how = MST_EXIT_UNKNOWN,
@@ -199,22 +223,45 @@ static void launcher_lost(struct mst_cluster *cluster) {
   }
 }
 
+void mst_session_mend(struct mst_session *session) {
+  const int64_t now_ns = mst_clock_now();
+  const int64_t slept_ns = now_ns - session->listened_ns;
+  for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next) {
+    cluster->calls.launcher_gone = cluster->launcher->gone != 0;
+    mst_calls_tick(&cluster->calls, slept_ns, now_ns);
+    mst_cluster_carry_out(cluster);
+    if (cluster->held > 0) mst_cluster_read_on(cluster);
+  }
+}
+
+// set_silence: a launcher may be silent as long as the workers of its most impatient cluster.
+static void set_silence(const struct mst_session *session) {
+  for (struct mst_cluster *at = session->clusters; at != NULL; at = at->next)
+    at->launcher->silence_ns = 0;
+  for (struct mst_cluster *at = session->clusters; at != NULL; at = at->next) {
+    const int64_t beat_ns = at->calls.policy.heartbeat_ns;
+    int64_t *silence_ns = &at->launcher->silence_ns;
+    if (beat_ns == INT64_MAX) continue;
+    if (*silence_ns == 0 || beat_ns < *silence_ns) *silence_ns = beat_ns;
+  }
+}
+
 static void let_time_pass(struct mst_session *session) {
   const int64_t now_ns = mst_clock_now();
   const int reap = now_ns - session->reap_ns >= REAP_NS;
-  if (reap) session->reap_ns = now_ns;
+  if (reap) {
+    session->reap_ns = now_ns;
+    set_silence(session);
+  }
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
-    if (reap && cluster->pool.phase != MST_POOL_DOWN) {
+    if (reap && cluster->calls.pool.phase != MST_POOL_DOWN) {
       cluster->launcher->reap(cluster->launcher);
     }
     if (cluster->launcher->gone || cluster->adopted) launcher_lost(cluster);
-    if (now_ns >= mst_pool_wake_ns(&cluster->pool)) {
-      const struct mst_event tick = {.kind = MST_EV_TICK};
-      mst_cluster_event(cluster, &tick);
-    }
   }
-  mst_session_mend(session, now_ns);
+  mst_session_mend(session);
   session->listened_ns = mst_clock_now();
 }
 
@@ -225,13 +272,15 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
       timeout_ms < 0 || timeout_ms > SLEEP_MS_MAX ? SLEEP_MS_MAX : timeout_ms;
   for (const struct mst_cluster *cluster = session->clusters;
        cluster != NULL && ms > 0; cluster = cluster->next) {
-    const int64_t wake_ns = mst_pool_wake_ns(&cluster->pool);
+    const int64_t wake_ns = mst_calls_wake_ns(&cluster->calls);
     if (wake_ns != INT64_MAX) ms = mst_clock_ms_until(wake_ns, ms);
     // A wait as long as the time between two beats would pass for sleep.
-    const int64_t beat_ms = cluster->policy.heartbeat_ns / MST_NS_PER_MS / 6;
+    const int64_t beat_ms =
+        cluster->calls.policy.heartbeat_ns / MST_NS_PER_MS / 6;
     if (beat_ms < ms) ms = beat_ms > 1 ? (int)beat_ms : 1;
-    if (cluster->spawner != NULL && cluster->pool.phase != MST_POOL_RUNNING &&
-        cluster->pool.phase != MST_POOL_DOWN && ms > 2) {
+    if (cluster->spawner != NULL &&
+        cluster->calls.pool.phase != MST_POOL_RUNNING &&
+        cluster->calls.pool.phase != MST_POOL_DOWN && ms > 2) {
       ms = 2; // starting and stopping wait for ends that nobody tells
     }
   }
@@ -255,7 +304,7 @@ static void free_peers(struct mst_cluster *cluster, uint32_t from,
 
 // has_tasks tells whether tasks were submitted that are not done.
 static int has_tasks(const struct mst_session *session) {
-  return session->task_id > session->tasks_done;
+  return session->counts.tasks > session->counts.tasks_done;
 }
 
 // The deputy's part: as a wait would, but for what only R can do.
@@ -281,21 +330,27 @@ void mst_session_take(struct mst_session *session) {
   }
 }
 
-// add_peers makes the session's ends of workers from..to - 1, with nothing open.
-static int add_peers(struct mst_cluster *cluster, uint32_t from, uint32_t to) {
-  struct mst_peer **peers =
-      realloc(cluster->peers, to * sizeof(struct mst_peer *));
-  if (peers == NULL) return -MST_EMEM;
-  cluster->peers = peers;
+// make_peers makes the session's ends of workers from..to - 1, with nothing open, in
+// cluster->peers, which has room.
+static int make_peers(struct mst_cluster *cluster, uint32_t from, uint32_t to) {
   for (uint32_t i = from; i < to; i++) {
-    peers[i] = calloc(1, sizeof **peers);
-    if (peers[i] == NULL) {
+    cluster->peers[i] = calloc(1, sizeof **cluster->peers);
+    if (cluster->peers[i] == NULL) {
       free_peers(cluster, from, i);
       return -MST_EMEM;
     }
-    mst_peer_init(peers[i], cluster, i);
+    mst_peer_init(cluster->peers[i], cluster, i);
   }
   return 0;
+}
+
+static int first_peers(struct mst_cluster *cluster, uint32_t workers) {
+  cluster->peers = calloc(workers, sizeof(struct mst_peer *));
+  if (cluster->peers == NULL) return -MST_EMEM;
+  const int rc = make_peers(cluster, 0, workers);
+  for (uint32_t i = 0; rc == 0 && i < workers; i++)
+    cluster->peers[i]->lane = cluster->calls.lanes[i];
+  return rc;
 }
 
 int mst_cluster_new(struct mst_session *session, uint32_t workers,
@@ -306,10 +361,11 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
   struct mst_cluster *cluster = calloc(1, sizeof *cluster);
-  int rc = cluster == NULL ? -MST_EMEM : add_peers(cluster, 0, workers);
-  if (rc == 0 && mst_pool_init(&cluster->pool, workers, window) != 0) {
-    free_peers(cluster, 0, workers);
-    rc = -MST_EMEM;
+  int rc = cluster == NULL ? -MST_EMEM
+                           : mst_calls_init(&cluster->calls, workers, window);
+  if (rc == 0) {
+    rc = first_peers(cluster, workers);
+    if (rc != 0) mst_calls_free(&cluster->calls);
   }
   if (rc != 0) {
     if (cluster != NULL) free(cluster->peers);
@@ -322,7 +378,8 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
   cluster->launcher = launcher;
   cluster->spawner = spawner;
   cluster->setup = setup;
-  cluster->policy.heartbeat_ns = cluster->timeout_ns = INT64_MAX;
+  cluster->calls.id = cluster->id;
+  cluster->calls.counts = &session->counts;
   setup->refs++;
   cluster->next = session->clusters;
   session->clusters = cluster;
@@ -332,40 +389,50 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
 
 int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
                      struct mst_err *err) {
-  const uint32_t from = cluster->pool.count;
+  const uint32_t from = cluster->calls.pool.count;
   if (more > MST_WORKERS_MAX - from) {
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
-  int rc = add_peers(cluster, from, from + more);
+  // Peers first: what has a lane has a peer.
+  struct mst_peer **peers =
+      realloc(cluster->peers, (from + more) * sizeof(struct mst_peer *));
+  int rc = peers == NULL ? -MST_EMEM : 0;
+  if (peers != NULL) cluster->peers = peers;
+  if (rc == 0) rc = make_peers(cluster, from, from + more);
   if (rc == 0) {
-    rc = mst_pool_grow(&cluster->pool, more);
+    rc = mst_calls_grow(&cluster->calls, more, mst_clock_now());
     if (rc != 0) free_peers(cluster, from, from + more);
   }
   if (rc != 0) {
     return mst_err_set(err, (enum mst_code) - rc, 0, "realloc",
                        "no memory for %u more workers", more);
   }
-  for (uint32_t i = from; i < from + more; i++) {
-    mst_heal_begin(&cluster->peers[i]->heal, mst_clock_now());
-    cluster->peers[i]->resuming = 1;
-    mst_peer_event(cluster->peers[i], MST_EV_RESTART);
-  }
+  for (uint32_t i = from; i < from + more; i++)
+    cluster->peers[i]->lane = cluster->calls.lanes[i];
+  mst_cluster_carry_out(cluster);
   return 0;
+}
+
+uint32_t mst_cluster_revive(struct mst_cluster *cluster) {
+  const uint32_t n = mst_calls_revive(&cluster->calls, mst_clock_now());
+  mst_cluster_carry_out(cluster);
+  return n;
 }
 
 void mst_cluster_adopt(struct mst_cluster *cluster,
                        struct mst_launcher *launcher) {
   cluster->launcher = launcher;
   cluster->orphaned = 0;
+  cluster->calls.launcher_gone = 0;
   cluster->adopted = 1;
 }
 
 static int cluster_needs(const struct mst_cluster *cluster,
                          const struct mst_launcher *launcher) {
   if (cluster->launcher == launcher) return 1;
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     if (cluster->peers[i]->launcher == launcher &&
-        cluster->pool.workers[i].awaited) {
+        cluster->calls.pool.workers[i].awaited) {
       return 1;
     }
   }
@@ -381,14 +448,48 @@ int mst_session_needs(const struct mst_session *session,
 }
 
 void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
-  mst_pool_start(&cluster->pool, mst_clock_now(), deadline_ns);
-  carry_out_all(cluster);
+  mst_calls_start(&cluster->calls, mst_clock_now(), deadline_ns);
+  mst_cluster_carry_out(cluster);
 }
 
 void mst_cluster_stop(struct mst_cluster *cluster) {
-  mst_tasks_end(cluster);
+  cluster->stop_begun = 1;
+  mst_calls_end_queue(&cluster->calls, mst_clock_now());
   const struct mst_event stop = {.kind = MST_EV_STOP};
   mst_cluster_event(cluster, &stop);
+}
+
+// ---- tasks
+
+struct mst_call *mst_task_submit(struct mst_cluster *cluster,
+                                 struct mst_blob *payload,
+                                 const uint32_t *workers, uint32_t count,
+                                 const struct mst_task_terms *terms) {
+  struct mst_call *task = mst_calls_submit(&cluster->calls, payload, workers,
+                                           count, terms, mst_clock_now());
+  mst_cluster_carry_out(cluster);
+  return task;
+}
+
+int mst_task_cancel(struct mst_call *task) {
+  struct mst_cluster *cluster = mst_task_cluster(task);
+  if (cluster == NULL) return 0;
+  const int cancelled = mst_call_cancel(task, mst_clock_now());
+  mst_cluster_carry_out(cluster);
+  return cancelled;
+}
+
+struct mst_cluster *mst_task_cluster(const struct mst_call *task) {
+  if (task->calls == NULL) return NULL;
+  return (struct mst_cluster *)(void *)((char *)task->calls -
+                                        offsetof(struct mst_cluster, calls));
+}
+
+void mst_cluster_trim(struct mst_cluster *cluster) {
+  // In a forked child the workers are its parent's.
+  if (cluster->session->owner != getpid()) return;
+  mst_calls_trim(&cluster->calls);
+  mst_cluster_carry_out(cluster);
 }
 
 void mst_cluster_close(struct mst_cluster *cluster) {
@@ -396,9 +497,9 @@ void mst_cluster_close(struct mst_cluster *cluster) {
   if (cluster->closed) return;
   cluster->closed = 1;
   const int ours = session->owner == getpid();
-  mst_tasks_end(cluster);
-  for (uint32_t i = 0; i < cluster->pool.count; i++) {
-    if (ours && cluster->pool.workers[i].has_process) do_kill(cluster, i);
+  mst_calls_end_queue(&cluster->calls, mst_clock_now());
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    if (ours && cluster->calls.pool.workers[i].has_process) do_kill(cluster, i);
     mst_peer_close(cluster->peers[i], ours);
   }
   if (cluster->spawner != NULL) {
@@ -416,9 +517,8 @@ void mst_cluster_close(struct mst_cluster *cluster) {
 void mst_cluster_free(struct mst_cluster *cluster) {
   mst_cluster_close(cluster);
   mst_blob_release(cluster->setup);
-  free_peers(cluster, 0, cluster->pool.count);
-  mst_jobs_free(&cluster->jobs);
-  mst_pool_free(&cluster->pool);
+  free_peers(cluster, 0, cluster->calls.pool.count);
+  mst_calls_free(&cluster->calls);
   mst_log_free(&cluster->log);
   free(cluster->peers);
   free(cluster->links);

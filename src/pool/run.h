@@ -18,10 +18,8 @@
 #include "loop/deputy.h"
 #include "loop/loop.h"
 #include "loop/output.h"
-#include "pool/heal.h"
-#include "pool/job.h"
-#include "pool/journal.h"
-#include "pool/state.h"
+#include "pool/calls.h"
+#include "pool/spin.h"
 
 // Limits of one session. 10,000 workers would need 30,000 descriptors.
 #define MST_WORKERS_MAX 10000u
@@ -31,67 +29,17 @@
 // way, with spawn each is a process that boots.
 #define MST_WINDOW_FORK 32u
 
-// mst_spin: whether a wait begins with looking again and again. It pays when the
-// answer comes at once and a core is free, and ruins others' work when not, so
-// it judges itself: some in a row that end empty switch it off for a while.
-struct mst_spin {
-  uint32_t failed; // in a row
-  uint32_t pause;  // waits to go without spinning
-};
-#define MST_SPIN_NS (50 * MST_NS_PER_US)
-#define MST_SPIN_PAUSE 1000u
-int mst_spin_begin(struct mst_spin *spin);           // 1 if to spin now
-void mst_spin_end(struct mst_spin *spin, int found); // what came of it
-
 struct mst_cluster;
 
-// Answers up to this size are copied when they are taken.
+// Answers up to this size are copied out of their channel's buffer.
 #define MST_ANSWER_SMALL 4096u
 
-struct mst_task; // task.h
-
-// A call that was sent, or is to be sent, and is not answered yet.
-struct mst_call {
-  struct mst_call *next;
-  struct mst_blob *payload; // a reference
-  struct mst_task *task; // that it is, or NULL: then its answer is left in the
-                         // channel until it is taken
-  uint64_t id;
-  int32_t tag;       // the caller's own number for it
-  uint8_t unseen;    // enum mst_unseen: to be kept whatever it changes
-  uint8_t cancelled; // nobody wants its answer
-  uint8_t timed_out; // it was interrupted, since it took too long
-  uint8_t sent;      // to the incarnation that lives, or was lost last
-};
-
-// How a worker ended, for people.
-struct mst_loss {
-  struct mst_loss *next;
-  uint64_t call; // the call that fails by it; 0 if none does
-  enum mst_loss_kind {
-    MST_LOSS_RESTARTED, // it comes back, what it owed is sent again
-    MST_LOSS_POISON,    // it comes back, but its call failed too often
-    MST_LOSS_TIMEOUT,   // its call took too long
-    MST_LOSS_GIVEN_UP   // it doesn't come back
-  } kind;
-  uint32_t cluster, worker, pid;
-  uint32_t how; // enum mst_exit
-  int32_t number;
-  uint32_t attempts; // of the call that fails, or is tried again
-  uint32_t again;    // calls that are sent again
-  uint8_t oom;    // the kernel killed it to have memory, as far as can be told
-  uint8_t ours;   // muster killed it; reason says why
-  uint8_t silent; // for the peer: nobody takes it
-  uint8_t fresh_rng; // it had a random number stream that can't be had again
-  char *output;      // its last words, owned
-  char *reason; // why it was given up; owned, NULL if there is no more to say
-  int32_t tag;  // of the call that fails
-};
-
-// The session's end of one worker.
+// The session's end of one worker: its channels, and what it printed. What it was given and
+// what became of that is its lane's (calls.h).
 struct mst_peer {
   struct mst_cluster *cluster;
   uint32_t index;
+  struct mst_lane *lane;
   struct mst_launcher *launcher; // that made this incarnation, NULL if none did
   struct mst_chan data;
   struct mst_watch data_watch;
@@ -99,36 +47,14 @@ struct mst_peer {
   struct mst_watch control_watch;
   struct mst_output output;
   struct mst_log_part part; // of its output's last line
-  uint64_t calls;           // last call id given
-  uint64_t taken;           // answers that were taken or dropped
-  uint32_t tasks;           // calls above `taken` that nobody will take
-  uint64_t answered; // arrival number of the oldest whole answer, 0 if none
   uint8_t hello_seen;
+  uint8_t
+      held; // its channel isn't read: answers that nobody takes are too many
+  uint8_t no_memory; // likewise, for an answer that there is no memory for
+  int send_rc;       // why the last call couldn't be sent and is not owed
   struct mst_hello hello;
   char *tempdir; // as told by READY, owned
-  char *failure; // what FAILED or REFUSE said, or what was wrong; owned
-  // healing
-  struct mst_call *first_call; // sent or to be sent and not answered, oldest
-  struct mst_call *last_call;  // first
-  struct mst_loss *losses;     // answers that will not come, oldest first
-  struct mst_heal heal;
-  struct mst_journal journal;
-  struct mst_seed seed; // the stream's position after the last answer
-  uint8_t rng_other;    // it drew from another generator
-  uint8_t dead;         // it stays lost
-  uint8_t to_heal;      // it was lost, and what follows is not done yet
-  uint8_t resuming;     // it comes back: calls are queued, not sent
-  uint8_t oom;          // what was lost last was killed to have memory
-  uint8_t ours;         // it was killed by muster: the session, or its watch
-  uint8_t spoiled;      // interrupted in a change: it is lost, no call to blame
-  uint8_t alone;        // its calls are to run while all others are idle
-  uint32_t replay_left; // answers of the journal's calls that are to come
-  struct mst_entry *replayed; // entry whose answer comes next
-  uint64_t pong;              // last nonce that came back
-  int64_t head_ns;            // since when it evaluates the oldest call
-  uint64_t cancel;            // call that it was last told to interrupt
-  int64_t cancel_ns;          // and when, for the first time
-  const void *verb;           // for the caller: whose calls these are
+  uint64_t pong; // last nonce that came back
 };
 
 struct mst_session {
@@ -137,7 +63,6 @@ struct mst_session {
   pid_t owner;
   struct mst_cluster *clusters; // list
   uint32_t cluster_id;          // last given
-  uint64_t arrivals;            // answers that came in
   uint32_t
       unheard; // waits for several that ended without a look at the sockets
   struct mst_spin spin;
@@ -146,14 +71,12 @@ struct mst_session {
   // What happened to workers, for the user; oldest first.
   struct mst_loss *events;
   uint32_t event_count;
-  uint32_t to_heal; // peers with to_heal
-  uint64_t task_id; // last given
-  uint64_t tasks_done;
-  uint8_t orphaned;  // some cluster needs another launcher to go on
-  int64_t oom_kills; // mst_proc_oom_kills(), when last looked at
-  int64_t oom_new;   // of these, not blamed for a loss yet
-  int64_t oom_ns;    // when they were seen
-  char build[64];    // a worker's hello must say the same
+  struct mst_counts counts; // of all clusters
+  uint8_t orphaned;         // some cluster needs another launcher to go on
+  int64_t oom_kills;        // mst_proc_oom_kills(), when last looked at
+  int64_t oom_new;          // of these, not blamed for a loss yet
+  int64_t oom_ns;           // when they were seen
+  char build[64];           // a worker's hello must say the same
 };
 
 // More events than this are not kept for the user.
@@ -163,40 +86,26 @@ struct mst_cluster {
   struct mst_cluster *next;
   struct mst_session *session;
   uint32_t id;
-  struct mst_pool pool;
-  struct mst_peer **peers; // pool.count
+  struct mst_calls calls;  // with the workers' states
+  struct mst_peer **peers; // calls.pool.count
   struct mst_launcher *launcher;
   struct mst_spawner *spawner; // owned, NULL with a fork server
   struct mst_blob *setup;      // payload of SETUP
-  struct mst_heal_policy policy;
-  int64_t timeout_ns; // of one call, INT64_MAX for none
-  int64_t looked_ns;  // when its workers were last looked at one by one
-  struct mst_log log; // what its workers printed
-  uint64_t shown;     // lines of it that the user has seen, for the caller
-  uint8_t started, start_failed, stopped;
+  struct mst_log log;          // what its workers printed
+  uint64_t shown; // lines of it that the user has seen, for the caller
+  uint8_t started, start_failed, stop_begun, stopped;
   uint8_t carrying_out; // actions are being carried out
   uint8_t abandoned;    // nobody refers to it: freed once it is stopped
   uint8_t closed;       // by mst_cluster_close
   struct mst_cluster *next_closed; // for the caller
   uint8_t orphaned; // its fork server is gone and a worker must come back
-  // tasks (task.h)
-  struct mst_task *first_task; // that wait for a worker
-  struct mst_task *last_task;
-  uint32_t queued;     // of them
-  size_t queued_bytes; // of their payloads
-  uint32_t limited;    // tasks with a time limit of their own
-  struct mst_jobs jobs;
-  uint32_t turn;   // the worker that is asked first
-  uint8_t adopted; // some workers are of a launcher before this one
-  uint8_t alone;   // some worker's calls wait until all others are idle
+  uint8_t adopted;  // some workers are of a launcher before this one
+  uint32_t held;    // peers with held
   // link.c: link_count times link_count, which incarnations have a link;
   // in the diagonal those that had all of theirs at the last look. Owned
   uint64_t *links;
   uint32_t link_count;
 };
-
-// After its interrupt a cancelled call has this long to end.
-#define MST_CANCEL_GRACE_MS 1000u
 
 // mst_session_open makes the session's loop. 0 or an error.
 int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
@@ -266,62 +175,62 @@ void mst_peer_kill(struct mst_peer *peer);
 // loop is left alone and sockets are not shut down.
 void mst_peer_close(struct mst_peer *peer, int ours);
 
-// mst_peer_send sends one message of the data channel, here EXEC, and counts an
-// answer as owed. Waits, serving the session, until the kernel has all of it, at
-// most slice_ms: returns 0 when sent, or when it will be sent once the worker is
-// back; -MST_EAGAIN when some is still queued (go on with mst_peer_flush),
-// -MST_ECLOSED if the worker is lost for good, or an error: then nothing is owed.
-// tag: comes back with the loss of a call. unseen: see journal.h. The payload is kept
-// until it is answered.
-int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload, int32_t tag,
-                  uint8_t unseen, int slice_ms, struct mst_err *err);
+// mst_peer_send gives a worker a call and counts an answer as owed. Waits, serving the
+// session, until the kernel has all of it, at most slice_ms: returns 0 when sent, or when it
+// will be sent once the worker is back; -MST_EAGAIN when some is still queued (go on with
+// mst_peer_flush), -MST_ECLOSED if the worker is lost for good, or an error: then nothing is
+// owed. verb: whose call it is. tag: comes back with the loss of a call. unseen: see
+// journal.h. The payload is kept until it is answered.
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
+                  const void *verb, int32_t tag, uint8_t unseen, int slice_ms,
+                  struct mst_err *err);
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err);
 
 // mst_peer_poll reads what one worker has sent, without waiting.
 void mst_peer_poll(struct mst_peer *peer);
 
-// mst_peer_wait waits up to timeout_ms for a whole answer of one of n peers.
+// mst_peer_wait waits up to timeout_ms for a whole answer, for this verb, of one of n peers.
 // Returns the index (in peers) of the one whose answer came first; -MST_EAGAIN
 // if there is none yet; -MST_ECLOSED if none is there and one that owes an
 // answer is lost, *lost says which (a peer that owes none is passed over);
-// -MST_ESYS. Cost: O(n) per wake-up.
-int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, int timeout_ms,
-                  uint32_t *lost, struct mst_err *err);
+// -MST_EMEM, an answer is there that there is no memory for; -MST_ESYS. Cost: O(n) per
+// wake-up.
+int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *verb,
+                  int timeout_ms, uint32_t *lost, struct mst_err *err);
 
-// An answer that was taken: nothing of it is in its channel any more, so whoever reads it
-// may run the session, and the worker may go.
-struct mst_answer {
-  struct mst_head head;
-  const uint8_t *payload; // head.length bytes, in `small` or `large`
-  struct mst_map *map;    // its segment, a reference; NULL without one, or
-                          // if it couldn't be mapped
-  struct mst_buf large;
-  uint8_t small[MST_ANSWER_SMALL];
-};
-void mst_answer_free(struct mst_answer *answer);
-
-// mst_peer_take_answer takes the oldest answer: 1 and *answer, which the caller frees and
-// doesn't move; 2 if there will be none, and a loss says why (mst_peer_take_loss); 0 if it
-// isn't there; -MST_EMEM, and it stays.
-int mst_peer_take_answer(struct mst_peer *peer, struct mst_answer *answer);
-// mst_peer_take_loss takes the oldest answer that will not come, if it is the next: why, for
-// the caller to free; else NULL.
-struct mst_loss *mst_peer_take_loss(struct mst_peer *peer);
-// mst_peer_drop drops the oldest answer, or the oldest that will not come.
-void mst_peer_drop(struct mst_peer *peer);
+// mst_peer_answer gives the oldest answer for a verb: DONE or LOST, NULL if none is there.
+// mst_peer_take takes it: the caller releases it. Nothing of it is in its channel any more,
+// so whoever reads it may run the session, and the worker may go.
+struct mst_call *mst_peer_answer(const struct mst_peer *peer, const void *verb);
+void mst_peer_take(struct mst_peer *peer, struct mst_call *answer);
 
 // mst_peer_unread tells how many calls were sent whose answers are to be taken.
 uint32_t mst_peer_unread(const struct mst_peer *peer);
-// mst_peer_forget drops the answers of all calls sent so far that are no tasks: those
-// that are here now, the others when they come. What the worker still evaluates of them is
-// interrupted, and after MST_CANCEL_GRACE_MS killed by the worker itself.
-void mst_peer_forget(struct mst_peer *peer);
-// mst_session_cancel forgets what all peers with this verb owe.
+// mst_peer_forget drops the answers of all calls of a verb sent so far (NULL: of any) that
+// are no tasks: those that are here now, the others when they come. What the worker still
+// evaluates of them is interrupted, and after MST_CANCEL_GRACE_MS killed by the worker itself.
+void mst_peer_forget(struct mst_peer *peer, const void *verb);
+// mst_session_cancel forgets what all peers owe this verb.
 void mst_session_cancel(struct mst_session *session, const void *verb);
+
+// mst_task_submit queues a task and sends what can be sent, see mst_calls_submit;
+// mst_task_cancel cancels one, see mst_call_cancel.
+struct mst_call *mst_task_submit(struct mst_cluster *cluster,
+                                 struct mst_blob *payload,
+                                 const uint32_t *workers, uint32_t count,
+                                 const struct mst_task_terms *terms);
+int mst_task_cancel(struct mst_call *task);
+// mst_task_cluster gives the cluster that has to do with a task, NULL if none has any more.
+struct mst_cluster *mst_task_cluster(const struct mst_call *task);
+// mst_cluster_trim lets go of jobs that are too many to be kept, here and in the workers.
+void mst_cluster_trim(struct mst_cluster *cluster);
+// mst_cluster_revive lets workers that were given up for want of something try again.
+// Returns how many.
+uint32_t mst_cluster_revive(struct mst_cluster *cluster);
+
 // mst_session_event takes the oldest thing that happened, NULL if none did; the
 // caller frees it by mst_loss_free.
 struct mst_loss *mst_session_event(struct mst_session *session);
-void mst_loss_free(struct mst_loss *loss);
 
 // mst_peer_ping asks the worker's second thread for a sign of life and waits up
 // to timeout_ms: 0, -MST_ETIMEOUT, -MST_ECLOSED, -MST_ESYS.

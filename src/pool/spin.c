@@ -1,8 +1,5 @@
-// When to look again and again instead of sleeping. See run.h.
-#include "pool/run.h"
-
-// A core that has to wake up, or a collection in the worker, makes one or two.
-#define FAILED_MAX 6u
+// When to look again and again instead of sleeping. The contract is in spin.h.
+#include "pool/spin.h"
 
 int mst_spin_begin(struct mst_spin *spin) {
   if (spin->pause == 0) return 1;
@@ -12,10 +9,13 @@ int mst_spin_begin(struct mst_spin *spin) {
 
 void mst_spin_end(struct mst_spin *spin, int found) {
   if (found) {
-    spin->failed = 0;
+    spin->failed = spin->last = 0;
     return;
   }
-  if (++spin->failed < FAILED_MAX) return;
+  // After a pause one is enough to begin the next.
+  if (++spin->failed < MST_SPIN_FAILED && spin->last == 0) return;
   spin->failed = 0;
-  spin->pause = MST_SPIN_PAUSE;
+  spin->last = spin->last == 0 ? MST_SPIN_PAUSE_LEAST : 2 * spin->last;
+  if (spin->last > MST_SPIN_PAUSE_MOST) spin->last = MST_SPIN_PAUSE_MOST;
+  spin->pause = spin->last;
 }

@@ -2,7 +2,7 @@
 //
 // One function takes each event to a leaf; a leaf changes one worker, and what
 // follows for the whole pool is said in four places only: start_fail() begins a
-// take-down, lose() notes a loss, want_kill() ends a process, settle() ends the
+// take-down, lose() notes a loss, mst_pool_want_kill() ends a process, settle() ends the
 // pool. A callback per state was the other way: it hides which events a state
 // doesn't take, and that is what has to be read here:
 //
@@ -19,15 +19,29 @@
 //  RETIRE         -            killed      BYE    BYE          no restart
 //  RESTART        -            -           -      -            LAUNCH (if lost)
 //
-// "fails" is start_fail(): also a worker that is idle fails the start when it
-// is lost before all are ready. During a stop or take-down CLOSED is only
-// noted, and EXITED makes a worker stopped; so it is for a retired one, which
-// takes no SENT either. Whatever isn't in the table is ignored; the world
-// repeats itself and mixes up the order of its two channels.
+// And for what a worker can do besides (away is a flag of its channel):
 //
-// Bound of the action queue: an incarnation gets at most one RESTARTED, one KILL
-// (flag killed) and one of BYE and LOST (BYE goes to those that a stop or RETIRE
-// finds not lost, and no LOST follows it); the pool gets STARTED at most once and
+//                 on its way   pending     idle or busy  draining    lost or left
+//  PENDING        pending      -           -             -           -
+//  FORKED         -            on its way  -             -           -
+//  DRAIN          killed       CANCEL      draining      -           no restart
+//  LEFT           killed       CANCEL      draining      -           lost: left
+//  ANSWERED       -            -           owes 1 less   0 left: BYE owes 1 less
+//  RETIRE, STOP   killed       CANCEL      BYE           as if busy  no restart
+//  CLOSED, EXITED lost         lost        lost          lost if it owes, or left
+//  RESTART        -            -           -             -           LAUNCH
+//
+// "fails" is start_lose(), and start_fail() if too few can still come: also a
+// worker that is idle fails the start when it is lost before STARTED. During a
+// stop or take-down CLOSED is only noted, and EXITED makes a worker stopped; so it
+// is for a retired one, which takes no SENT either. Whatever isn't in the table
+// is ignored; the world repeats itself and mixes up the order of its two
+// channels.
+//
+// Bound of the action queue: an incarnation gets at most one of RESTARTED, JOINED
+// and CANCEL (which only one gets that is never ready), one KILL (flag killed) and
+// one of BYE and LOST (BYE goes to those that a stop, RETIRE or DRAIN finds not
+// lost, and no LOST follows it); the pool gets STARTED at most once and
 // one of START_FAILED and STOPPED. LAUNCH is never queued: it is made from `next`,
 // `again` and `in_flight` when the queue is empty, so that nothing of an earlier
 // incarnation is left in it. So 3 * workers + 2 entries never run out, even if
@@ -41,87 +55,8 @@
 // events only lower wake_ns, O(1), so it is never late.
 #include "pool/state.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 #include "base/mst_assert.h"
-#include "base/mst_buf.h"
-#include "base/mst_err.h"
-#include "base/mst_fault.h"
 #include "pool/state_int.h"
-
-// --- Small changes ---
-
-static void arm(struct mst_pool *pool, int64_t at_ns) {
-  if (at_ns < pool->wake_ns) pool->wake_ns = at_ns;
-}
-
-static void give(struct mst_pool *pool, enum mst_action_kind kind,
-                 uint32_t worker) {
-  MST_ASSERT(pool->action_count < pool->action_cap);
-  const size_t at = (pool->action_head + pool->action_count) % pool->action_cap;
-  pool->actions[at] = (struct mst_action){kind, worker};
-  pool->action_count++;
-}
-
-static int is_in_flight(enum mst_worker_state state) {
-  return state == MST_WORKER_STARTING || state == MST_WORKER_RESTARTING;
-}
-
-static void set_state(struct mst_pool *pool, struct mst_worker *worker,
-                      enum mst_worker_state state) {
-  MST_ASSERT(worker->state != state);
-  if (is_in_flight(worker->state)) {
-    MST_ASSERT(pool->in_flight > 0);
-    pool->in_flight--;
-  }
-  if (is_in_flight(state)) pool->in_flight++;
-  worker->state = state;
-}
-
-static void ask_again(struct mst_pool *pool, struct mst_worker *worker,
-                      uint8_t again) {
-  if (worker->again == again) return;
-  worker->again = again;
-  pool->again += again ? 1u : UINT32_MAX; // or one less
-}
-
-// await_no_more: its end is known, it never was, or it is given up.
-static void await_no_more(struct mst_pool *pool, struct mst_worker *worker) {
-  if (!worker->awaited) return; // given up before
-  MST_ASSERT(pool->awaited > 0);
-  worker->awaited = 0;
-  pool->awaited--;
-  if (!worker->has_process) return;
-  MST_ASSERT(pool->processes > 0);
-  worker->has_process = 0;
-  pool->processes--;
-}
-
-static void give_kill(struct mst_pool *pool, uint32_t index) {
-  MST_ASSERT(pool->workers[index].pid != 0);
-  MST_ASSERT(!pool->workers[index].killed);
-  pool->workers[index].killed = 1;
-  give(pool, MST_DO_KILL, index);
-}
-
-// want_kill ends a worker's process: now if its pid is known, else when FORKED
-// brings it. The time to reap it runs from here on.
-static void want_kill(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (!worker->awaited || worker->kill_ns != NEVER) return;
-  worker->kill_ns = now_ns;
-  arm(pool, now_ns + MST_REAP_NS);
-  if (worker->pid != 0) give_kill(pool, index);
-}
-
-static void give_lost(struct mst_pool *pool, uint32_t index) {
-  struct mst_worker *worker = &pool->workers[index];
-  MST_ASSERT(worker->state == MST_WORKER_LOST);
-  if (worker->lost_given) return;
-  worker->lost_given = 1;
-  give(pool, MST_DO_LOST, index);
-}
 
 // --- What follows for the pool ---
 
@@ -136,8 +71,27 @@ static void start_fail(struct mst_pool *pool, enum mst_fail fail,
   pool->fail_worker = index;
   pool->fail_number = number;
   for (uint32_t i = 0; i < pool->next; i++) {
-    want_kill(pool, i, now_ns);
+    mst_pool_want_kill(pool, i, now_ns);
   }
+}
+
+// start_lose takes one worker from the start, which fails if too few can still
+// come. LOST is given after STARTED, see start_done.
+static void start_lose(struct mst_pool *pool, enum mst_fail fail,
+                       uint32_t index, int32_t number, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  MST_ASSERT(pool->phase == MST_POOL_STARTING);
+  if (worker->state == MST_WORKER_LOST) return; // the other sign of its end
+  if (worker->state == MST_WORKER_IDLE) pool->ready--;
+  mst_pool_set_state(pool, worker, MST_WORKER_LOST);
+  pool->gone++;
+  if (pool->count - pool->gone < pool->need) {
+    start_fail(pool, fail, index, number, now_ns);
+    return;
+  }
+  mst_pool_want_kill(pool, index, now_ns);
+  mst_pool_arm(
+      pool, mst_pool_start_due_ns(pool)); // one from a queue may have held it
 }
 
 // fail_sharpen puts the true reason in place of "it ended", which is what a
@@ -155,12 +109,30 @@ static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   MST_ASSERT(pool->phase == MST_POOL_RUNNING);
   if (worker->state != MST_WORKER_LOST) {
-    set_state(pool, worker, MST_WORKER_LOST);
+    mst_pool_set_state(pool, worker, MST_WORKER_LOST);
     worker->lost_ns = now_ns;
-    arm(pool, now_ns + MST_NEWS_NS);
-    want_kill(pool, index, now_ns);
+    mst_pool_arm(pool, now_ns + MST_NEWS_NS);
+    mst_pool_want_kill(pool, index, now_ns);
   }
-  if (!worker->channel_open && worker->exit_known) give_lost(pool, index);
+  if (!mst_worker_channel_open(worker) && worker->exit_known) {
+    mst_pool_give_lost(pool, index);
+  }
+}
+
+// start_done: the pool runs, perhaps without some that come later or were lost.
+static void start_done(struct mst_pool *pool, int64_t now_ns) {
+  pool->phase = MST_POOL_RUNNING;
+  mst_pool_give(pool, MST_DO_STARTED, 0);
+  for (uint32_t i = 0; i < pool->count; i++) {
+    struct mst_worker *worker = &pool->workers[i];
+    if (worker->state == MST_WORKER_LOST) {
+      worker->lost_ns = now_ns;
+      lose(pool, i, now_ns);
+    } else if (worker->state == MST_WORKER_STARTING && !worker->queued) {
+      worker->restart_ns = now_ns;
+    }
+  }
+  pool->wake_ns = mst_pool_due_ns(pool);
 }
 
 // settle ends a stop or take-down once nothing of it is left to wait for.
@@ -170,12 +142,12 @@ static void settle(struct mst_pool *pool, int64_t now_ns) {
   if (pool->awaited > 0) return;
   const int64_t due_ns = mst_pool_words_due_ns(pool);
   if (due_ns != NEVER && now_ns < due_ns) {
-    arm(pool, due_ns);
+    mst_pool_arm(pool, due_ns);
     return;
   }
   pool->phase = MST_POOL_DOWN;
   pool->wake_ns = NEVER;
-  give(pool, failing ? MST_DO_START_FAILED : MST_DO_STOPPED, 0);
+  mst_pool_give(pool, failing ? MST_DO_START_FAILED : MST_DO_STOPPED, 0);
 }
 
 // --- Events of one worker ---
@@ -186,6 +158,13 @@ static void on_forked(struct mst_pool *pool, uint32_t index, int32_t pid,
   if (!worker->launched || worker->exit_known || worker->pid != 0) return;
   if (pid <= 0) return; // kill() would take it for a group or for everybody
   worker->pid = (uint32_t)pid;
+  if (worker->state == MST_WORKER_PENDING) {
+    const int again = worker->epoch > 0;
+    mst_pool_set_state(pool, worker,
+                       again ? MST_WORKER_RESTARTING : MST_WORKER_STARTING);
+    worker->restart_ns = now_ns;
+    mst_pool_arm(pool, now_ns + MST_RESTART_NS);
+  }
   // A launch that was given up is killed too, but not waited for again: that
   // would let a stuck parent hold the pool up without limit.
   if (worker->awaited) {
@@ -194,8 +173,8 @@ static void on_forked(struct mst_pool *pool, uint32_t index, int32_t pid,
   }
   if (worker->kill_ns == NEVER) return;
   worker->kill_ns = now_ns;
-  if (worker->awaited) arm(pool, now_ns + MST_REAP_NS);
-  give_kill(pool, index);
+  if (worker->awaited) mst_pool_arm(pool, now_ns + MST_REAP_NS);
+  mst_pool_give_kill(pool, index);
 }
 
 // note_end: the end of a worker that was asked to end, or taken down.
@@ -203,16 +182,17 @@ static void note_end(struct mst_pool *pool, struct mst_worker *worker) {
   if (!worker->exit_known) return;
   if (worker->state == MST_WORKER_LOST) return;
   if (worker->state == MST_WORKER_STOPPED) return;
-  set_state(pool, worker, MST_WORKER_STOPPED);
+  mst_pool_set_state(pool, worker,
+                     worker->drains ? MST_WORKER_LEFT : MST_WORKER_STOPPED);
 }
 
 // A sign of a worker's end, its channel's or its process's.
 static void on_end_sign(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
+  if (worker->state == MST_WORKER_LEFT) return;
   switch (pool->phase) {
   case MST_POOL_STARTING:
-    set_state(pool, worker, MST_WORKER_LOST);
-    start_fail(pool, MST_FAIL_EXITED, index, 0, now_ns);
+    start_lose(pool, MST_FAIL_EXITED, index, 0, now_ns);
     break;
   case MST_POOL_RUNNING:
     if (worker->stop_ns == NEVER) {
@@ -236,71 +216,84 @@ static void on_launch_failed(struct mst_pool *pool, uint32_t index,
                              int32_t sys_errno, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   const int starting = pool->phase == MST_POOL_STARTING;
+  const int failing = pool->phase == MST_POOL_FAILING;
   const int again = worker->epoch > 0;
-  if (!starting && !again && pool->phase != MST_POOL_FAILING) return;
+  if (!starting && !again && !failing && worker->was_ready) return;
   if (!worker->awaited || worker->pid != 0) return;
   // One that spoke was forked.
-  if (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY) {
+  if (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY ||
+      worker->state == MST_WORKER_DRAINING) {
     return;
   }
-  await_no_more(pool, worker);
+  mst_pool_await_no_more(pool, worker);
   worker->exit_known = 1;
   worker->exit_how = MST_EXIT_NONE;
-  worker->exit_number = again ? sys_errno : 0;
-  worker->channel_open = 0;
-  if (again) {
-    on_end_sign(pool, index, now_ns);
-    return;
-  }
-  if (worker->state != MST_WORKER_LOST) {
-    set_state(pool, worker, MST_WORKER_LOST);
-  }
+  worker->channel = MST_CHANNEL_ENDED;
   if (starting) {
-    start_fail(pool, MST_FAIL_LAUNCH, index, sys_errno, now_ns);
-  } else {
+    start_lose(pool, MST_FAIL_LAUNCH, index, sys_errno, now_ns);
+  } else if (failing) {
+    if (worker->state != MST_WORKER_LOST) {
+      mst_pool_set_state(pool, worker, MST_WORKER_LOST);
+    }
     fail_sharpen(pool, MST_FAIL_LAUNCH, index, sys_errno);
+  } else {
+    on_end_sign(pool, index, now_ns);
   }
+  // What failed a start is told by fail_number.
+  worker->exit_number = pool->phase == MST_POOL_FAILING ? 0 : sys_errno;
 }
 
-static void on_ready(struct mst_pool *pool, uint32_t index) {
+static void on_pending(struct mst_pool *pool, uint32_t index) {
   struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase == MST_POOL_RUNNING &&
-      worker->state == MST_WORKER_RESTARTING && worker->stop_ns == NEVER) {
+  if (!worker->awaited || worker->pid != 0) return;
+  if (worker->queued || worker->was_ready) return;
+  const int on_its_way = mst_worker_is_on_its_way(worker->state);
+  if (on_its_way) pool->in_flight--;
+  worker->queued = 1;
+  if (on_its_way) {
+    pool->queued++;
+    mst_pool_set_state(pool, worker, MST_WORKER_PENDING);
     worker->restart_ns = NEVER;
-    set_state(pool, worker, MST_WORKER_IDLE);
-    give(pool, MST_DO_RESTARTED, index);
-    return;
   }
-  if (pool->phase != MST_POOL_STARTING) return;
-  if (worker->state != MST_WORKER_STARTING) return;
-  set_state(pool, worker, MST_WORKER_IDLE);
-  pool->ready++;
-  if (pool->ready < pool->count) return;
-  pool->phase = MST_POOL_RUNNING;
-  pool->wake_ns = NEVER; // of the start's deadline; nothing else has a limit
-  give(pool, MST_DO_STARTED, 0);
+  if (worker->kill_ns != NEVER) mst_pool_give_cancel(pool, index);
+}
+
+static void on_ready(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  const int starting = pool->phase == MST_POOL_STARTING;
+  if (!starting && pool->phase != MST_POOL_RUNNING) return;
+  if (!mst_worker_is_on_its_way(worker->state) || worker->stop_ns != NEVER)
+    return;
+  worker->was_ready = 1;
+  worker->restart_ns = NEVER;
+  mst_pool_set_state(pool, worker, MST_WORKER_IDLE);
+  if (worker->epoch == 0) pool->ready++;
+  if (!starting) {
+    mst_pool_give(pool, worker->epoch > 0 ? MST_DO_RESTARTED : MST_DO_JOINED,
+                  index);
+  } else if (pool->ready >= pool->need) {
+    start_done(pool, now_ns);
+  }
 }
 
 static void on_setup_failed(struct mst_pool *pool, uint32_t index,
                             int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   fail_sharpen(pool, MST_FAIL_SETUP, index, 0);
-  if (pool->phase == MST_POOL_RUNNING &&
-      worker->state == MST_WORKER_RESTARTING && worker->stop_ns == NEVER) {
-    lose(pool, index, now_ns);
+  if (!mst_worker_is_on_its_way(worker->state) || worker->stop_ns != NEVER)
     return;
+  if (pool->phase == MST_POOL_RUNNING) {
+    lose(pool, index, now_ns);
+  } else if (pool->phase == MST_POOL_STARTING) {
+    start_lose(pool, MST_FAIL_SETUP, index, 0, now_ns);
   }
-  if (pool->phase != MST_POOL_STARTING) return;
-  if (worker->state != MST_WORKER_STARTING) return;
-  set_state(pool, worker, MST_WORKER_LOST);
-  start_fail(pool, MST_FAIL_SETUP, index, 0, now_ns);
 }
 
 static void on_sent(struct mst_pool *pool, uint32_t index) {
   struct mst_worker *worker = &pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
   if (worker->state == MST_WORKER_IDLE) {
-    set_state(pool, worker, MST_WORKER_BUSY);
+    mst_pool_set_state(pool, worker, MST_WORKER_BUSY);
   }
   if (worker->state != MST_WORKER_BUSY) return;
   MST_ASSERT(worker->owed < UINT32_MAX);
@@ -309,20 +302,27 @@ static void on_sent(struct mst_pool *pool, uint32_t index) {
 
 // An answer counts as long as the channel is read: also after the news that
 // the process ended, and while a stop waits for busy workers.
-static void on_answered(struct mst_pool *pool, uint32_t index) {
+static void on_answered(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (worker->owed == 0 || !worker->channel_open || worker->lost_given) return;
+  if (worker->owed == 0 || !mst_worker_channel_open(worker) ||
+      worker->lost_given) {
+    return;
+  }
   worker->owed--;
   worker->done++;
   if (worker->owed == 0 && worker->state == MST_WORKER_BUSY) {
-    set_state(pool, worker, MST_WORKER_IDLE);
+    mst_pool_set_state(pool, worker, MST_WORKER_IDLE);
+  }
+  if (worker->owed == 0 && worker->state == MST_WORKER_DRAINING) {
+    mst_pool_say_bye(pool, index, now_ns);
   }
 }
 
 static void on_closed(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (!worker->channel_open) return; // so also if it was not launched
-  worker->channel_open = 0;
+  if (!mst_worker_channel_open(worker))
+    return; // so also if it was not launched
+  worker->channel = MST_CHANNEL_ENDED;
   on_end_sign(pool, index, now_ns);
 }
 
@@ -334,70 +334,112 @@ static void on_exited(struct mst_pool *pool, const struct mst_event *event,
   worker->exit_known = 1;
   worker->exit_how = told ? event->how : (uint32_t)MST_EXIT_UNKNOWN;
   worker->exit_number = told ? event->number : 0;
-  await_no_more(pool, worker);
+  mst_pool_await_no_more(pool, worker);
   on_end_sign(pool, event->worker, now_ns);
 }
 
 // --- Stop ---
-
-// say_bye asks a worker to end, once; its limits run from here on.
-static void say_bye(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
-  struct mst_worker *worker = &pool->workers[index];
-  if (worker->stop_ns != NEVER) return;
-  worker->stop_ns = now_ns;
-  arm(pool, now_ns + MST_STOP_BUSY_NS);
-  give(pool, MST_DO_BYE, index);
-}
 
 // end_restart ends one that isn't ready yet and so can't be asked.
 static void end_restart(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (worker->stop_ns != NEVER) return;
   worker->stop_ns = now_ns;
-  want_kill(pool, index, now_ns);
+  mst_pool_want_kill(pool, index, now_ns);
+}
+
+// end_unlaunched: a pool that is partly there will not launch this worker.
+static void end_unlaunched(struct mst_pool *pool, struct mst_worker *worker,
+                           enum mst_worker_state state, int64_t now_ns) {
+  worker->launched = worker->exit_known = 1;
+  worker->exit_how = MST_EXIT_NONE;
+  worker->stop_ns = now_ns;
+  mst_pool_set_state(pool, worker, state);
+  mst_pool_skip_launched(pool);
+}
+
+// undrain: it is to end by another will, which has limits.
+static void undrain(struct mst_pool *pool, struct mst_worker *worker) {
+  if (!mst_worker_is_live(worker)) return;
+  worker->drains = 0;
+  if (worker->state != MST_WORKER_DRAINING) return;
+  mst_pool_set_state(pool, worker,
+                     worker->owed > 0 ? MST_WORKER_BUSY : MST_WORKER_IDLE);
+}
+
+static void on_drain(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (pool->phase != MST_POOL_RUNNING) return;
+  mst_pool_ask_again(pool, worker, 0);
+  if (worker->state == MST_WORKER_NONE) {
+    end_unlaunched(pool, worker, MST_WORKER_LEFT, now_ns);
+  }
+  if (worker->stop_ns != NEVER) return;
+  if (mst_worker_is_on_its_way(worker->state)) {
+    worker->drains = 1;
+    end_restart(pool, index, now_ns);
+  } else if (worker->state == MST_WORKER_IDLE ||
+             worker->state == MST_WORKER_BUSY) {
+    worker->drains = 1;
+    mst_pool_set_state(pool, worker, MST_WORKER_DRAINING);
+    if (worker->owed == 0) mst_pool_say_bye(pool, index, now_ns);
+  }
+}
+
+static void on_left(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (pool->phase != MST_POOL_RUNNING || !worker->launched) return;
+  if (mst_worker_is_live(worker)) {
+    on_drain(pool, index, now_ns);
+  } else if (worker->state == MST_WORKER_LOST && !worker->lost_given &&
+             worker->lost_ns != NEVER) {
+    worker->drains = 1; // a sign of its end was faster
+  }
 }
 
 static void on_retire(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING) return;
-  ask_again(pool, worker, 0);
-  if (worker->state == MST_WORKER_RESTARTING) {
+  mst_pool_ask_again(pool, worker, 0);
+  undrain(pool, worker);
+  if (worker->state == MST_WORKER_NONE) {
+    end_unlaunched(pool, worker, MST_WORKER_STOPPED, now_ns);
+  } else if (mst_worker_is_on_its_way(worker->state)) {
     end_restart(pool, index, now_ns);
   } else if (worker->state == MST_WORKER_IDLE ||
              worker->state == MST_WORKER_BUSY) {
-    say_bye(pool, index, now_ns);
+    mst_pool_say_bye(pool, index, now_ns);
   }
 }
 
 static void on_restart(struct mst_pool *pool, uint32_t index) {
   struct mst_worker *worker = &pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING) return;
-  if (worker->state != MST_WORKER_LOST || !worker->lost_given) return;
-  ask_again(pool, worker, 1);
+  const int lost = worker->state == MST_WORKER_LOST && worker->lost_given;
+  if (!lost && worker->state != MST_WORKER_LEFT) return;
+  mst_pool_ask_again(pool, worker, 1);
 }
 
 static void on_silent(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   const struct mst_worker *worker = &pool->workers[index];
   if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
-  if (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY ||
-      worker->state == MST_WORKER_RESTARTING) {
-    lose(pool, index, now_ns);
-  }
+  if (mst_worker_is_live(worker)) lose(pool, index, now_ns);
 }
 
 // stop_worker says goodbye, or says LOST while that may still be said.
 static void stop_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  ask_again(pool, worker, 0);
+  mst_pool_ask_again(pool, worker, 0);
+  undrain(pool, worker);
   if (worker->stop_ns != NEVER) return; // retired before
   if (worker->state == MST_WORKER_LOST) {
-    give_lost(pool, index);
-  } else if (worker->state == MST_WORKER_RESTARTING) {
+    mst_pool_give_lost(pool, index);
+  } else if (mst_worker_is_on_its_way(worker->state)) {
     end_restart(pool, index, now_ns);
-  } else {
+  } else if (mst_worker_is_live(worker)) {
     MST_ASSERT(worker->state == MST_WORKER_IDLE ||
                worker->state == MST_WORKER_BUSY);
-    say_bye(pool, index, now_ns);
+    mst_pool_say_bye(pool, index, now_ns);
   }
 }
 
@@ -409,7 +451,7 @@ static void on_stop(struct mst_pool *pool, int64_t now_ns) {
   case MST_POOL_NEW:
   case MST_POOL_RUNNING:
     pool->phase = MST_POOL_STOPPING;
-    for (uint32_t i = 0; i < pool->next; i++)
+    for (uint32_t i = 0; i < pool->count; i++)
       stop_worker(pool, i, now_ns);
     break;
   case MST_POOL_FAILING:
@@ -422,26 +464,37 @@ static void on_stop(struct mst_pool *pool, int64_t now_ns) {
 // --- Time ---
 
 static void give_up(struct mst_pool *pool, struct mst_worker *worker) {
-  await_no_more(pool, worker);
+  mst_pool_await_no_more(pool, worker);
   worker->exit_how = MST_EXIT_UNKNOWN;
-  if (worker->state != MST_WORKER_LOST) {
-    set_state(pool, worker, MST_WORKER_LOST);
-  }
+  if (!mst_worker_is_live(worker)) return;
+  mst_pool_set_state(pool, worker,
+                     worker->drains ? MST_WORKER_LEFT : MST_WORKER_LOST);
 }
 
 static void tick_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (mst_pool_restart_due_ns(pool, worker) <= now_ns)
-    lose(pool, index, now_ns);
-  if (mst_pool_news_due_ns(pool, worker) <= now_ns) give_lost(pool, index);
+  if (mst_pool_away_due_ns(pool, worker) <= now_ns)
+    on_closed(pool, index, now_ns);
+  if (mst_pool_restart_due_ns(pool, worker) <= now_ns) {
+    if (pool->phase == MST_POOL_STARTING) {
+      start_lose(pool, MST_FAIL_DEADLINE, index, 0, now_ns);
+    } else {
+      lose(pool, index, now_ns);
+    }
+  }
+  if (mst_pool_news_due_ns(pool, worker) <= now_ns)
+    mst_pool_give_lost(pool, index);
   if (mst_pool_kill_due_ns(pool, worker) <= now_ns)
-    want_kill(pool, index, now_ns);
+    mst_pool_want_kill(pool, index, now_ns);
   if (mst_pool_reap_due_ns(worker) <= now_ns) give_up(pool, worker);
 }
 
+// first_not_ready: one whose limit the start's deadline is, or that was not
+// launched by then. There is one, or as many as needed would be ready or queued.
 static uint32_t first_not_ready(const struct mst_pool *pool) {
   uint32_t i = 0;
-  while (i < pool->next && pool->workers[i].state != MST_WORKER_STARTING) {
+  while (i < pool->next && (pool->workers[i].state != MST_WORKER_STARTING ||
+                            pool->workers[i].queued)) {
     i++;
   }
   MST_ASSERT(i < pool->count);
@@ -449,10 +502,10 @@ static uint32_t first_not_ready(const struct mst_pool *pool) {
 }
 
 static void on_tick(struct mst_pool *pool, int64_t now_ns) {
-  if (pool->phase == MST_POOL_STARTING && now_ns >= pool->deadline_ns) {
+  if (now_ns >= mst_pool_start_due_ns(pool)) {
     start_fail(pool, MST_FAIL_DEADLINE, first_not_ready(pool), 0, now_ns);
   }
-  for (uint32_t i = 0; i < pool->next; i++) {
+  for (uint32_t i = 0; i < pool->count; i++) {
     tick_worker(pool, i, now_ns);
   }
   pool->wake_ns = mst_pool_due_ns(pool);
@@ -462,11 +515,18 @@ static void on_tick(struct mst_pool *pool, int64_t now_ns) {
 
 void mst_pool_start(struct mst_pool *pool, int64_t now_ns,
                     int64_t deadline_ns) {
+  mst_pool_begin(pool, now_ns, deadline_ns, pool->count);
+}
+
+void mst_pool_begin(struct mst_pool *pool, int64_t now_ns, int64_t deadline_ns,
+                    uint32_t need) {
   (void)now_ns; // nothing depends on it yet; a TICK tells when the time is up
   MST_ASSERT(pool->phase == MST_POOL_NEW);
+  MST_ASSERT(need > 0 && need <= pool->count);
+  pool->need = need;
   pool->phase = MST_POOL_STARTING;
   pool->deadline_ns = deadline_ns;
-  arm(pool, deadline_ns);
+  mst_pool_arm(pool, deadline_ns);
 }
 
 void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
@@ -484,7 +544,7 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
     on_launch_failed(pool, index, event->number, now_ns);
     break;
   case MST_EV_READY:
-    on_ready(pool, index);
+    on_ready(pool, index, now_ns);
     break;
   case MST_EV_SETUP_FAILED:
     on_setup_failed(pool, index, now_ns);
@@ -493,7 +553,7 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
     on_sent(pool, index);
     break;
   case MST_EV_ANSWERED:
-    on_answered(pool, index);
+    on_answered(pool, index, now_ns);
     break;
   case MST_EV_CLOSED:
     on_closed(pool, index, now_ns);
@@ -516,74 +576,21 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
   case MST_EV_TICK:
     on_tick(pool, now_ns);
     break;
+  case MST_EV_PENDING:
+    on_pending(pool, index);
+    break;
+  case MST_EV_DRAIN:
+    on_drain(pool, index, now_ns);
+    break;
+  case MST_EV_LEFT:
+    on_left(pool, index, now_ns);
+    break;
+  case MST_EV_AWAY:
+    mst_pool_on_away(pool, index, now_ns);
+    break;
+  case MST_EV_BACK:
+    mst_pool_on_back(pool, index, now_ns);
+    break;
   }
   settle(pool, now_ns);
 }
-
-static int is_stale(const struct mst_pool *pool,
-                    const struct mst_action *action) {
-  const struct mst_worker *worker = &pool->workers[action->worker];
-  // The pid of a reaped process may belong to somebody else by now.
-  if (action->kind == MST_DO_KILL) return worker->exit_known;
-  if (action->kind == MST_DO_BYE) return !worker->channel_open;
-  if (action->kind == MST_DO_RESTARTED) {
-    return worker->state != MST_WORKER_IDLE;
-  }
-  return 0;
-}
-
-static int next_queued(struct mst_pool *pool, struct mst_action *action) {
-  while (pool->action_count > 0) {
-    const struct mst_action oldest = pool->actions[pool->action_head];
-    pool->action_head = (pool->action_head + 1) % pool->action_cap;
-    pool->action_count--;
-    if (is_stale(pool, &oldest)) continue;
-    *action = oldest;
-    return 1;
-  }
-  return 0;
-}
-
-static void launch(struct mst_pool *pool, uint32_t index,
-                   enum mst_worker_state state, struct mst_action *action) {
-  struct mst_worker *worker = &pool->workers[index];
-  set_state(pool, worker, state);
-  worker->launched = 1;
-  worker->awaited = 1;
-  worker->channel_open = 1;
-  pool->awaited++;
-  *action = (struct mst_action){MST_DO_LAUNCH, index};
-}
-
-// next_again launches the next incarnation of the first worker that is to have
-// one. A process that was given as lost and not reaped yet was killed before:
-// nobody waits for it any more.
-static int next_again(struct mst_pool *pool, struct mst_action *action) {
-  if (pool->phase != MST_POOL_RUNNING || pool->again == 0) return 0;
-  if (pool->in_flight >= pool->window) return 0;
-  uint32_t i = 0;
-  while (!pool->workers[i].again)
-    i++;
-  struct mst_worker *worker = &pool->workers[i];
-  ask_again(pool, worker, 0);
-  await_no_more(pool, worker);
-  mst_pool_begin_worker(worker, worker->epoch + 1);
-  launch(pool, i, MST_WORKER_RESTARTING, action);
-  worker->restart_ns = pool->now_ns;
-  arm(pool, pool->now_ns + MST_RESTART_NS);
-  return 1;
-}
-
-static int next_launch(struct mst_pool *pool, struct mst_action *action) {
-  if (pool->phase != MST_POOL_STARTING) return next_again(pool, action);
-  if (pool->next == pool->count || pool->in_flight >= pool->window) return 0;
-  launch(pool, pool->next, MST_WORKER_STARTING, action);
-  pool->next++;
-  return 1;
-}
-
-int mst_pool_next_action(struct mst_pool *pool, struct mst_action *action) {
-  return next_queued(pool, action) || next_launch(pool, action);
-}
-
-int64_t mst_pool_wake_ns(const struct mst_pool *pool) { return pool->wake_ns; }

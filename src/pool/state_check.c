@@ -10,7 +10,8 @@ static const char *check_flags(const struct mst_worker *worker) {
   if (!worker->launched) {
     const int touched = worker->pid != 0 || worker->owed > 0 ||
                         worker->awaited || worker->exit_known ||
-                        worker->killed || worker->channel_open ||
+                        worker->killed || mst_worker_channel_open(worker) ||
+                        worker->queued || worker->drains ||
                         worker->lost_given || worker->kill_ns != NEVER;
     if (touched) return "a worker that was not launched has a past";
     if (worker->state != MST_WORKER_NONE) {
@@ -24,15 +25,26 @@ static const char *check_flags(const struct mst_worker *worker) {
   }
   if (worker->killed && worker->pid == 0) return "killed without a pid";
   if (worker->killed && worker->kill_ns == NEVER) return "killed at no time";
-  if (worker->again && worker->state != MST_WORKER_LOST) {
+  if (worker->again && worker->state != MST_WORKER_LOST &&
+      worker->state != MST_WORKER_LEFT) {
     return "a worker is to come back that is not lost";
   }
-  if (worker->again && !worker->lost_given) {
+  if (worker->again && worker->state == MST_WORKER_LOST &&
+      !worker->lost_given) {
     return "a worker is to come back whose loss was not given";
   }
   if (worker->pid != 0 && worker->kill_ns != NEVER && !worker->killed &&
       !worker->exit_known) {
     return "a process that is to be killed was not";
+  }
+  if (worker->cancelled && !worker->queued) return "cancelled out of no queue";
+  if (worker->queued && worker->awaited && worker->pid == 0 &&
+      worker->kill_ns != NEVER && !worker->cancelled) {
+    return "a launch that is to end waits in its queue";
+  }
+  if (worker->state == MST_WORKER_LOST && worker->drains &&
+      worker->lost_given && worker->owed == 0) {
+    return "a drained worker that owed nothing was lost";
   }
   return NULL;
 }
@@ -55,6 +67,21 @@ static const char *check_state(const struct mst_worker *worker) {
   case MST_WORKER_BUSY:
     if (!owes) return "a busy worker owes no answer";
     break;
+  case MST_WORKER_PENDING:
+    if (!worker->queued || worker->pid != 0) return "pending in no queue";
+    if (worker->restart_ns != NEVER) return "a pending worker has a limit";
+    if (owes) return "a worker that is pending owes an answer";
+    break;
+  case MST_WORKER_DRAINING:
+    if (!worker->drains) return "a worker drains unasked";
+    if (owes != (worker->stop_ns == NEVER)) {
+      return owes ? "a draining worker is to end before it is done"
+                  : "a drained worker was not asked to end";
+    }
+    break;
+  case MST_WORKER_LEFT:
+    if (owes) return "a worker left that owes an answer";
+    return worker->lost_given ? "a lost worker has left" : NULL;
   case MST_WORKER_LOST:
     return NULL;
   case MST_WORKER_STOPPED:
@@ -76,21 +103,31 @@ static const char *check_going_up(const struct mst_pool *pool,
   }
   if (pool->phase == MST_POOL_STARTING) {
     const int fits = state == MST_WORKER_NONE || state == MST_WORKER_STARTING ||
-                     state == MST_WORKER_IDLE;
+                     state == MST_WORKER_IDLE || state == MST_WORKER_PENDING ||
+                     state == MST_WORKER_LOST;
     if (!fits) return "a start goes on without one of its workers";
-  } else if (state == MST_WORKER_NONE || state == MST_WORKER_STARTING) {
+  } else if ((state == MST_WORKER_NONE || state == MST_WORKER_STARTING) &&
+             pool->need == pool->count) {
     return "the pool runs before all are ready";
+  }
+  if (pool->phase == MST_POOL_RUNNING && state == MST_WORKER_STARTING &&
+      worker->restart_ns == NEVER) {
+    return "a worker joins without a limit";
   }
   if (state == MST_WORKER_LOST && retired) {
     return worker->awaited ? "a retired worker was lost" : NULL; // given up
   }
-  if (state == MST_WORKER_LOST) {
-    const int told = !worker->channel_open && worker->exit_known;
-    if (told && !worker->lost_given) return "a known loss was not given";
+  if (state == MST_WORKER_LOST || state == MST_WORKER_LEFT) {
+    const int told = !mst_worker_channel_open(worker) && worker->exit_known;
+    if (told && !worker->lost_given && state == MST_WORKER_LOST &&
+        pool->phase == MST_POOL_RUNNING) {
+      return "a known loss was not given";
+    }
     if (worker->awaited && worker->kill_ns == NEVER) {
       return "the process of a lost worker was left alone";
     }
-  } else if (state != MST_WORKER_NONE && !worker->channel_open && !retired) {
+  } else if (state != MST_WORKER_NONE && !mst_worker_channel_open(worker) &&
+             !retired) {
     return "a live worker's channel has ended";
   }
   return NULL;
@@ -98,7 +135,6 @@ static const char *check_going_up(const struct mst_pool *pool,
 
 static const char *check_going_down(const struct mst_pool *pool,
                                     const struct mst_worker *worker) {
-  const enum mst_worker_state state = worker->state;
   if (pool->phase == MST_POOL_FAILING && worker->awaited &&
       worker->kill_ns == NEVER) {
     return "a process is left alone in a take-down";
@@ -110,14 +146,16 @@ static const char *check_going_down(const struct mst_pool *pool,
     return "a stop has swallowed a loss";
   }
   if (pool->phase != MST_POOL_DOWN) return NULL;
-  const int ended = state == MST_WORKER_LOST || state == MST_WORKER_STOPPED ||
-                    state == MST_WORKER_NONE;
-  return ended ? NULL : "a worker lives in a pool that is down";
+  return mst_worker_is_live(worker) ? "a worker lives in a pool that is down"
+                                    : NULL;
 }
 
 static const char *check_worker(const struct mst_pool *pool, uint32_t index) {
   const struct mst_worker *worker = &pool->workers[index];
-  if (worker->launched != (index < pool->next)) {
+  // Past next only those that a pool partly there has ended, or has grown by.
+  const int early = index >= pool->next && pool->phase != MST_POOL_STARTING &&
+                    index != pool->next;
+  if (worker->launched != (index < pool->next) && !early) {
     return "workers are not launched in their order";
   }
   const char *broken = check_flags(worker);
@@ -133,14 +171,21 @@ static const char *check_counts(const struct mst_pool *pool) {
   uint32_t processes = 0;
   uint32_t awaited = 0;
   uint32_t again = 0;
+  uint32_t queued = 0;
+  uint32_t launched = 0;
   for (uint32_t i = 0; i < pool->count; i++) {
-    starting += pool->workers[i].state == MST_WORKER_STARTING ||
-                pool->workers[i].state == MST_WORKER_RESTARTING;
+    const int on_its_way = pool->workers[i].state == MST_WORKER_STARTING ||
+                           pool->workers[i].state == MST_WORKER_RESTARTING ||
+                           pool->workers[i].state == MST_WORKER_PENDING;
+    starting += on_its_way && !pool->workers[i].queued;
+    queued += on_its_way && pool->workers[i].queued;
+    launched += pool->workers[i].launched;
     again += pool->workers[i].again;
     processes += pool->workers[i].has_process;
     awaited += pool->workers[i].awaited;
   }
   if (pool->in_flight != starting) return "in_flight disagrees with states";
+  if (pool->queued != queued) return "queued disagrees with states";
   if (pool->processes != processes) return "processes disagrees with workers";
   if (pool->awaited != awaited) return "awaited disagrees with workers";
   if (pool->again != again) return "again disagrees with workers";
@@ -149,7 +194,7 @@ static const char *check_counts(const struct mst_pool *pool) {
   }
   if (pool->in_flight > pool->window) return "more in flight than the window";
   if (pool->next > pool->count) return "more launched than there are";
-  if (pool->ready > pool->next) return "more ready than launched";
+  if (pool->ready > launched) return "more ready than launched";
   if (pool->action_count > pool->action_cap) return "the queue is overfull";
   return NULL;
 }
@@ -161,10 +206,13 @@ static const char *check_phase(const struct mst_pool *pool) {
     return pool->next == 0 ? NULL : "launched before the start";
   case MST_POOL_STARTING:
     if (failed) return "a start goes on after a failure";
-    return pool->ready < pool->count ? NULL : "all are ready, yet starting";
+    if (pool->count - pool->gone < pool->need) {
+      return "a start goes on that can't succeed";
+    }
+    return pool->ready < pool->need ? NULL : "all are ready, yet starting";
   case MST_POOL_RUNNING:
     if (failed) return "the pool runs after a failed start";
-    return pool->ready == pool->count ? NULL : "the pool runs half ready";
+    return pool->ready >= pool->need ? NULL : "the pool runs half ready";
   case MST_POOL_FAILING:
     return failed ? NULL : "a take-down without a reason";
   case MST_POOL_STOPPING:

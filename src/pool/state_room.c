@@ -22,6 +22,29 @@ void mst_pool_begin_worker(struct mst_worker *worker, uint32_t epoch) {
                                 .restart_ns = NEVER};
 }
 
+int mst_worker_is_live(const struct mst_worker *worker) {
+  switch (worker->state) {
+  case MST_WORKER_STARTING:
+  case MST_WORKER_IDLE:
+  case MST_WORKER_BUSY:
+  case MST_WORKER_RESTARTING:
+  case MST_WORKER_PENDING:
+  case MST_WORKER_DRAINING:
+    return 1;
+  case MST_WORKER_NONE:
+  case MST_WORKER_LOST:
+  case MST_WORKER_STOPPED:
+  case MST_WORKER_LEFT:
+    break;
+  }
+  return 0;
+}
+
+void mst_pool_skip_launched(struct mst_pool *pool) {
+  while (pool->next < pool->count && pool->workers[pool->next].launched)
+    pool->next++;
+}
+
 static int actions_for(uint32_t count, size_t *cap) {
   *cap = ACTIONS_OF_POOL;
   for (uint32_t k = 0; k < ACTIONS_PER_WORKER; k++) {
@@ -52,6 +75,7 @@ int mst_pool_init(struct mst_pool *pool, uint32_t count, uint32_t window) {
   pool->window = window;
   pool->action_cap = cap;
   pool->wake_ns = NEVER;
+  pool->away_limit_ns = MST_AWAY_NS;
   return 0;
 }
 
@@ -88,7 +112,11 @@ int mst_pool_grow(struct mst_pool *pool, uint32_t more) {
     worker->state = MST_WORKER_LOST;
     worker->launched = worker->exit_known = worker->lost_given = 1;
   }
-  pool->count = pool->next = pool->ready = count;
+  // In a pool that is partly there the first launches still go on before them.
+  pool->count = count;
+  pool->ready += more;
+  pool->need += more;
+  mst_pool_skip_launched(pool);
   return 0;
 }
 
@@ -114,6 +142,12 @@ const char *mst_worker_state_name(enum mst_worker_state state) {
     return "restarting";
   case MST_WORKER_STOPPED:
     return "stopped";
+  case MST_WORKER_PENDING:
+    return "pending";
+  case MST_WORKER_DRAINING:
+    return "draining";
+  case MST_WORKER_LEFT:
+    return "left";
   }
   return "unknown";
 }

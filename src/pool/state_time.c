@@ -8,7 +8,7 @@ int64_t mst_pool_words_due_ns(const struct mst_pool *pool) {
   if (pool->phase != MST_POOL_FAILING) return NEVER;
   if (pool->fail != MST_FAIL_EXITED) return NEVER;
   const struct mst_worker *worker = &pool->workers[pool->fail_worker];
-  return worker->channel_open ? pool->stop_ns + MST_NEWS_NS : NEVER;
+  return mst_worker_channel_open(worker) ? pool->stop_ns + MST_NEWS_NS : NEVER;
 }
 
 int64_t mst_pool_news_due_ns(const struct mst_pool *pool,
@@ -34,20 +34,47 @@ int64_t mst_pool_reap_due_ns(const struct mst_worker *worker) {
 
 int64_t mst_pool_restart_due_ns(const struct mst_pool *pool,
                                 const struct mst_worker *worker) {
-  if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return NEVER;
-  if (worker->state != MST_WORKER_RESTARTING) return NEVER;
+  if (worker->stop_ns != NEVER || worker->restart_ns == NEVER) return NEVER;
+  if (worker->channel == MST_CHANNEL_AWAY) return NEVER;
+  if (worker->state != MST_WORKER_RESTARTING &&
+      worker->state != MST_WORKER_STARTING) {
+    return NEVER;
+  }
+  // During the start only those from a queue have a limit of their own.
+  const int starting = pool->phase == MST_POOL_STARTING && worker->queued;
+  if (!starting && pool->phase != MST_POOL_RUNNING) return NEVER;
   return worker->restart_ns + MST_RESTART_NS;
 }
 
+int64_t mst_pool_away_due_ns(const struct mst_pool *pool,
+                             const struct mst_worker *worker) {
+  if (pool->phase != MST_POOL_STARTING && pool->phase != MST_POOL_RUNNING) {
+    return NEVER;
+  }
+  if (worker->channel != MST_CHANNEL_AWAY || worker->stop_ns != NEVER ||
+      !mst_worker_is_live(worker)) {
+    return NEVER;
+  }
+  if (pool->away_limit_ns >= NEVER - worker->away_ns) return NEVER;
+  return worker->away_ns + pool->away_limit_ns;
+}
+
+int64_t mst_pool_start_due_ns(const struct mst_pool *pool) {
+  if (pool->phase != MST_POOL_STARTING) return NEVER;
+  const uint64_t due_later = (uint64_t)pool->ready + pool->queued;
+  return due_later < pool->need ? pool->deadline_ns : NEVER;
+}
+
 int64_t mst_pool_due_ns(const struct mst_pool *pool) {
-  int64_t due = NEVER;
-  if (pool->phase == MST_POOL_STARTING) due = pool->deadline_ns;
-  for (uint32_t i = 0; i < pool->next; i++) {
+  int64_t due = mst_pool_start_due_ns(pool);
+  for (uint32_t i = 0; i < pool->count; i++) {
     const struct mst_worker *worker = &pool->workers[i];
     const int64_t news = mst_pool_news_due_ns(pool, worker);
     const int64_t kill = mst_pool_kill_due_ns(pool, worker);
     const int64_t reap = mst_pool_reap_due_ns(worker);
     const int64_t restart = mst_pool_restart_due_ns(pool, worker);
+    const int64_t away = mst_pool_away_due_ns(pool, worker);
+    if (away < due) due = away;
     if (restart < due) due = restart;
     if (news < due) due = news;
     if (kill < due) due = kill;
@@ -58,4 +85,26 @@ int64_t mst_pool_due_ns(const struct mst_pool *pool) {
     if (words < due) due = words;
   }
   return due;
+}
+
+// A worker's channel goes away and comes back.
+void mst_pool_on_away(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (worker->channel != MST_CHANNEL_UP) return;
+  worker->channel = MST_CHANNEL_AWAY;
+  worker->away_ns = now_ns;
+  mst_pool_arm(pool, mst_pool_away_due_ns(pool, worker));
+}
+
+void mst_pool_on_back(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
+  struct mst_worker *worker = &pool->workers[index];
+  if (worker->channel != MST_CHANNEL_AWAY) return;
+  worker->channel = MST_CHANNEL_UP;
+  if (worker->restart_ns == NEVER) return;
+  // The limit of the boot stood still, or began meanwhile.
+  const int64_t since_ns = worker->restart_ns > worker->away_ns
+                               ? worker->restart_ns
+                               : worker->away_ns;
+  worker->restart_ns += now_ns - since_ns;
+  mst_pool_arm(pool, mst_pool_restart_due_ns(pool, worker));
 }

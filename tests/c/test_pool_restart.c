@@ -42,7 +42,8 @@ TEST("A lost worker that is asked back begins anew, one epoch further on") {
   CHECK_INT(worker->pid, 0);
   CHECK_INT(worker->owed, 0); // whoever asked sends it again
   CHECK_INT(worker->done, 1); // of all incarnations
-  CHECK(worker->awaited && worker->channel_open && !worker->exit_known);
+  CHECK(worker->awaited && mst_worker_channel_open(worker) &&
+        !worker->exit_known);
   CHECK(!worker->killed && !worker->lost_given && !worker->again);
   CHECK_INT(pool.again, 0);
   CHECK_INT(pool.in_flight, 1);

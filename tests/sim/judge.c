@@ -72,6 +72,24 @@ static void judge_restarted(struct sim *sim, uint32_t worker) {
   sim_saw(book->epoch > 2 ? SIM_SAW_restarted_often : SIM_SAW_restarted);
 }
 
+static void judge_joined(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->joined_due) sim_fail(sim, "JOINED of one that isn't ready");
+  if (book->joined_given) sim_fail(sim, "JOINED twice");
+  if (!sim->started_given) sim_fail(sim, "JOINED before STARTED");
+  if (book->lost) sim_fail(sim, "JOINED of a lost worker");
+  book->joined_given = 1;
+}
+
+static void judge_cancel(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (!book->queued) sim_fail(sim, "CANCEL of a launch in no queue");
+  if (!book->kill_due) sim_fail(sim, "CANCEL without a reason");
+  if (book->pid || book->ended) sim_fail(sim, "CANCEL too late");
+  if (book->cancel_given) sim_fail(sim, "CANCEL twice");
+  book->cancel_given = 1;
+}
+
 static void judge_started(struct sim *sim) {
   if (sim->ready < sim->plan.count) {
     sim_fail(sim, "STARTED before all were ready");
@@ -101,14 +119,14 @@ static void judge_start_failed(struct sim *sim) {
       [MST_FAIL_DEADLINE] = SIM_SAW_fail_deadline,
       [MST_FAIL_STOPPED] = SIM_SAW_fail_stopped};
   if (!sim->failing) sim_fail(sim, "START_FAILED without a failure");
-  if (sim->pool.fail != sim->fail ||
-      sim->pool.fail_worker != sim->fail_worker) {
+  if (sim->core.pool.fail != sim->fail ||
+      sim->core.pool.fail_worker != sim->fail_worker) {
     sim_fail(sim, "START_FAILED for reason %d of worker %u, not %d of %u",
-             (int)sim->pool.fail, sim->pool.fail_worker, (int)sim->fail,
+             (int)sim->core.pool.fail, sim->core.pool.fail_worker, (int)sim->fail,
              sim->fail_worker);
   }
   const int32_t number = sim->fail == MST_FAIL_LAUNCH ? SIM_LAUNCH_ERRNO : 0;
-  if (sim->pool.fail_number != number) sim_fail(sim, "START_FAILED's errno");
+  if (sim->core.pool.fail_number != number) sim_fail(sim, "START_FAILED's errno");
   judge_down(sim);
   if (!sim->failed) sim_saw(sights[sim->fail]);
 }
@@ -148,6 +166,12 @@ void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
     break;
   case MST_DO_STOPPED:
     judge_stopped(sim);
+    break;
+  case MST_DO_JOINED:
+    judge_joined(sim, action->worker);
+    break;
+  case MST_DO_CANCEL:
+    judge_cancel(sim, action->worker);
     break;
   }
 }

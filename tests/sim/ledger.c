@@ -11,6 +11,10 @@
 //   - silence is judged after a whole heartbeat of listening, and then always.
 #include "sim.h"
 
+struct sim_call *sim_ledger_call(struct sim *sim, uint64_t call) {
+  return &sim->calls[call - 1];
+}
+
 static struct sim_call *call_of(struct sim *sim, uint64_t call) {
   return &sim->calls[call - 1];
 }
@@ -55,14 +59,16 @@ void sim_ledger_ended(struct sim *sim, uint64_t id, enum sim_outcome outcome) {
   if (call->outcome != SIM_PENDING) {
     sim_fail(sim, "call %u ends twice", (unsigned)id);
   }
-  for (uint64_t before = 1; before < id; before++) {
+  for (uint64_t before = 1; before < id && call->task == NULL; before++) {
     const struct sim_call *other = call_of(sim, before);
-    if (other->worker == call->worker && other->outcome == SIM_PENDING) {
+    if (other->worker == call->worker && other->task == NULL &&
+        other->outcome == SIM_PENDING) {
       sim_fail(sim, "call %u ends before %u", (unsigned)id, (unsigned)before);
     }
   }
   const int due = call->blamed == sim->plan.policy.retries + 1;
-  if (due != (outcome == SIM_POISON)) {
+  const int wanted = outcome != SIM_FORGOTTEN;
+  if (wanted && due != (outcome == SIM_POISON)) {
     sim_fail(sim, "call %u is poison or not", (unsigned)id);
   }
   call->outcome = outcome;
@@ -199,8 +205,9 @@ void sim_ledger_down(struct sim *sim) {
     const struct sim_call *call = call_of(sim, id);
     if (call->outcome != SIM_PENDING) continue;
     if (sim->books[call->worker].bye_due) continue;
-    const struct sim_peer *peer = &sim->peers[call->worker];
-    if (peer->resuming || peer->to_heal) continue;
+    const struct mst_lane *lane = sim->core.lanes[call->worker];
+    if (call->task == NULL && (lane->resuming || lane->to_heal)) continue;
+    if (call->task != NULL && !mst_call_is_done(call->task)) continue;
     sim_fail(sim, "call %u has no end", (unsigned)id);
   }
 }

@@ -81,7 +81,9 @@ const char *sim_event_name(enum mst_event_kind kind) {
       [MST_EV_CLOSED] = "CLOSED", [MST_EV_EXITED] = "EXITED",
       [MST_EV_RETIRE] = "RETIRE", [MST_EV_RESTART] = "RESTART",
       [MST_EV_SILENT] = "SILENT", [MST_EV_STOP] = "STOP",
-      [MST_EV_TICK] = "TICK"};
+      [MST_EV_TICK] = "TICK",     [MST_EV_PENDING] = "PENDING",
+      [MST_EV_DRAIN] = "DRAIN",   [MST_EV_LEFT] = "LEFT",
+      [MST_EV_AWAY] = "AWAY",     [MST_EV_BACK] = "BACK"};
   return names[kind];
 }
 
@@ -90,7 +92,8 @@ const char *sim_action_name(enum mst_action_kind kind) {
       [MST_DO_LAUNCH] = "LAUNCH",   [MST_DO_BYE] = "BYE",
       [MST_DO_KILL] = "KILL",       [MST_DO_STARTED] = "STARTED",
       [MST_DO_LOST] = "LOST",       [MST_DO_START_FAILED] = "START_FAILED",
-      [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESTARTED] = "RESTARTED"};
+      [MST_DO_STOPPED] = "STOPPED", [MST_DO_RESTARTED] = "RESTARTED",
+      [MST_DO_JOINED] = "JOINED",   [MST_DO_CANCEL] = "CANCEL"};
   return names[kind];
 }
 
@@ -119,18 +122,18 @@ static void log_line(const struct sim *sim, char mark, const char *name,
   if (!of_pool) {
     (void)snprintf(who, sizeof who, "%" PRIu32, worker);
     if (worker < sim->plan.count) {
-      state = mst_worker_state_name(sim->pool.workers[worker].state);
+      state = mst_worker_state_name(sim->core.pool.workers[worker].state);
     }
   }
   (void)printf("%6" PRIu64 " %5" PRId64 ".%09" PRId64 " %c %-13s %3s %" PRIu32
                " %5" PRId32 " %-8s in_flight=%-2" PRIu32 " processes=%-2" PRIu32
                " %s\n",
                sim->step, t_ns / MST_NS_PER_S, t_ns % MST_NS_PER_S, mark, name,
-               who, how, number, phase_name(sim->pool.phase),
-               sim->pool.in_flight, sim->pool.processes, state);
+               who, how, number, phase_name(sim->core.pool.phase),
+               sim->core.pool.in_flight, sim->core.pool.processes, state);
 }
 
-static void log_event(struct sim *sim, const struct mst_event *event,
+void sim_log_event(struct sim *sim, const struct mst_event *event,
                       int noise) {
   const int of_pool = event->kind == MST_EV_STOP || event->kind == MST_EV_TICK;
   mix(sim, sim->now_ns);
@@ -142,11 +145,12 @@ static void log_event(struct sim *sim, const struct mst_event *event,
            of_pool, event->how, event->number);
 }
 
-static void log_action(struct sim *sim, const struct mst_action *action) {
+void sim_log_action(struct sim *sim, const struct mst_action *action) {
   const int of_worker =
       action->kind == MST_DO_LAUNCH || action->kind == MST_DO_BYE ||
       action->kind == MST_DO_KILL || action->kind == MST_DO_LOST ||
-      action->kind == MST_DO_RESTARTED;
+      action->kind == MST_DO_RESTARTED || action->kind == MST_DO_JOINED ||
+      action->kind == MST_DO_CANCEL;
   mix(sim, action->kind);
   mix(sim, action->worker);
   log_line(sim, '>', sim_action_name(action->kind), action->worker, !of_worker,
@@ -161,22 +165,17 @@ void sim_note(struct sim *sim, const char *name, uint32_t worker,
 
 // --- One run ---
 
+struct sim *sim_running(void) { return running; }
+
 static int take_action(struct sim *sim) {
-  struct mst_action action = {0};
-  const size_t queued = sim->pool.action_count;
-  const int got = canary_next_action(&sim->pool, &action);
-  if (queued > sim->pool.action_count + (size_t)got) {
-    sim_saw(SIM_SAW_action_dropped);
-  }
-  if (!got) return 0;
-  log_action(sim, &action);
-  sim_monitor_action(sim, &action);
-  if (!sim->failed) sim_session_action(sim, &action);
-  return !sim->failed;
+  struct mst_calls_action action = {0};
+  const int got = mst_calls_next_action(&sim->core, &action, sim->now_ns);
+  if (got && !sim->failed) sim_session_action(sim, &action);
+  return got && !sim->failed;
 }
 
-// Carrying out an action may give the pool another event, which doesn't begin a
-// second round inside the first.
+// Carrying out an action may bring another fact, which doesn't begin a second round inside
+// the first.
 static void take_actions(struct sim *sim, uint32_t lazy) {
   int more = 1;
   if (sim->carrying_out) return;
@@ -189,26 +188,39 @@ static void take_actions(struct sim *sim, uint32_t lazy) {
   sim_session_settled(sim);
 }
 
-void sim_deliver(struct sim *sim, struct mst_event event, int noise) {
-  sim->step++;
-  sim->event_ns = sim->now_ns;
-  if (noise) {
-    sim_saw(SIM_SAW_noise);
-    if (event.worker < sim->plan.count) sim_monitor_time(sim);
-  } else {
-    sim_monitor_event(sim, &event);
-  }
-  canary_event(&sim->pool, &event, sim->now_ns);
-  log_event(sim, &event, noise);
-  const int64_t wake_ns = mst_pool_wake_ns(&sim->pool);
-  mix(sim, wake_ns);
-  const char *broken = mst_pool_check(&sim->pool);
-  if (broken != NULL) sim_fail(sim, "mst_pool_check: %s", broken);
-  sim_monitor_facts(sim, wake_ns);
-  if (event.kind == MST_EV_TICK && wake_ns <= sim->now_ns) {
+void sim_stepped(struct sim *sim) {
+  const char *broken = mst_calls_check(&sim->core);
+  if (broken != NULL) sim_fail(sim, "mst_calls_check: %s", broken);
+  sim_monitor_facts(sim, mst_pool_wake_ns(&sim->core.pool));
+  if (sim->failed || sim->carrying_out) return;
+  take_actions(sim, sim->plan.lazy);
+  if (!sim->failed) sim_session_collect(sim);
+}
+
+void sim_tick(struct sim *sim) {
+  const int64_t slept_ns = sim->now_ns - sim->listened_ns;
+  sim_ledger_looks(sim);
+  sim->listened_ns = sim->now_ns;
+  mst_calls_tick(&sim->core, slept_ns, sim->now_ns);
+  if (mst_pool_wake_ns(&sim->core.pool) <= sim->now_ns) {
     sim_fail(sim, "a TICK leaves a limit that has passed");
   }
-  if (!sim->failed) take_actions(sim, sim->plan.lazy);
+  sim_stepped(sim);
+}
+
+void sim_deliver(struct sim *sim, struct mst_event event, int noise) {
+  if (noise) {
+    sim_saw(SIM_SAW_noise);
+    sim->noise = 1;
+    mst_pool_event(&sim->core.pool, &event, sim->now_ns);
+    sim->noise = 0;
+  } else if (event.kind == MST_EV_TICK) {
+    sim_tick(sim);
+    return;
+  } else {
+    mst_calls_event(&sim->core, &event, sim->now_ns);
+  }
+  sim_stepped(sim);
 }
 
 // A session that is busy elsewhere looks at its sockets first and at the time
@@ -221,7 +233,7 @@ static int is_tick_late(struct sim *sim, int64_t wake_ns, int64_t next_ns) {
 // next_tick_ns: a session that sleeps looks at the time after it has read what
 // came meanwhile.
 static int64_t next_tick_ns(const struct sim *sim) {
-  const int64_t wake_ns = mst_pool_wake_ns(&sim->pool);
+  const int64_t wake_ns = mst_calls_wake_ns(&sim->core);
   return wake_ns <= sim->awake_ns ? sim->awake_ns + 1 : wake_ns;
 }
 
@@ -244,32 +256,45 @@ static void step(struct sim *sim) {
   if (wake_ns != SIM_NEVER && wake_ns <= next_ns &&
       !is_tick_late(sim, wake_ns, next_ns)) {
     if (wake_ns > sim->now_ns) sim->now_ns = wake_ns;
-    sim_deliver(sim, (struct mst_event){.kind = MST_EV_TICK}, 0);
+    sim_tick(sim);
   } else if (sim_agenda_take(&sim->agenda, &entry)) {
     if (entry.at_ns > sim->now_ns) sim->now_ns = entry.at_ns;
     serve(sim, &entry);
   } else {
     take_actions(sim, 0); // what laziness has left
+    sim_session_collect(sim);
     if (!sim->down_given) sim_fail(sim, "nothing will happen any more");
   }
 }
 
 static void play(struct sim *sim) {
   uint32_t tail = 0;
-  mst_pool_start(&sim->pool, sim->now_ns, sim->deadline_ns);
+  mst_calls_start(&sim->core, sim->now_ns, sim->deadline_ns);
   take_actions(sim, 0);
   while (!sim->failed && tail < TAIL_STEPS) {
     step(sim);
     if (sim->down_given) {
       tail++;
       if (sim->agenda.count == 0) return;
-    } else if (sim->pool.phase != MST_POOL_DOWN &&
+    } else if (sim->core.pool.phase != MST_POOL_DOWN &&
                sim->now_ns > sim_monitor_bound_ns(sim)) {
       sim_fail(sim, "the pool doesn't come down in time");
     } else if (sim->step > STEPS_MAX) {
       sim_fail(sim, "events without end");
     }
   }
+}
+
+// After an assertion the core is in the middle of a step: it is left as it is.
+static void end_run(struct sim *sim) {
+  sim_agenda_free(&sim->agenda);
+  if (sim->failed) return;
+  mst_calls_free(&sim->core);
+  for (uint32_t i = 0; i < sim->call_count; i++) {
+    if (sim->calls[i].task != NULL) mst_call_release(sim->calls[i].task);
+  }
+  if (sim->payload->refs != 1) sim_fail(sim, "a payload is still held");
+  mst_blob_release(sim->payload);
 }
 
 // run plays one seed and gives the hash of all that went in and came out.
@@ -285,13 +310,19 @@ static int run(uint64_t seed, int logging, uint64_t *hash) {
   sim.deadline_ns = sim.plan.deadline_ns == SIM_NEVER
                         ? SIM_NEVER
                         : sim.start_ns + sim.plan.deadline_ns;
-  if (mst_pool_init(&sim.pool, sim.plan.count, sim.plan.window) != 0) {
-    sim_fail(&sim, "mst_pool_init");
+  sim.payload = mst_blob_new();
+  if (mst_calls_init(&sim.core, sim.plan.count, sim.plan.window) != 0) {
+    sim_fail(&sim, "mst_calls_init");
+  }
+  sim.core.counts = &sim.counts;
+  sim.core.policy = sim.plan.policy;
+  sim.core.timeout_ns = sim.plan.timeout_ns;
+  if (sim.failed) {
+    // nothing to play with
   } else if (setjmp(after_assert) == 0) {
     play(&sim);
   }
-  mst_pool_free(&sim.pool);
-  sim_agenda_free(&sim.agenda);
+  end_run(&sim);
   *hash = sim.hash;
   return sim.failed;
 }

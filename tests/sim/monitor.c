@@ -364,6 +364,8 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
   case MST_EV_TICK:
     told_time(sim);
     break;
+  default:
+    break;
   }
   sim_monitor_time(sim);
 }
@@ -398,7 +400,7 @@ static int64_t next_limit_ns(const struct sim *sim) {
 }
 
 static void compare_worker(struct sim *sim, uint32_t index) {
-  const struct mst_worker *worker = &sim->pool.workers[index];
+  const struct mst_worker *worker = &sim->core.pool.workers[index];
   const struct sim_book *book = &sim->books[index];
   if (worker->epoch != book->epoch) sim_fail(sim, "epoch of worker %u", index);
   if (worker->again != book->again) {
@@ -413,7 +415,7 @@ static void compare_worker(struct sim *sim, uint32_t index) {
   if (worker->done != book->done) {
     sim_fail(sim, "answers given by worker %u", index);
   }
-  if (worker->channel_open != (book->launched && !book->closed)) {
+  if (mst_worker_channel_open(worker) != (book->launched && !book->closed)) {
     sim_fail(sim, "channel of worker %u", index);
   }
   if (worker->exit_known != book->ended) {

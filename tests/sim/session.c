@@ -1,9 +1,5 @@
-// The session: between the pool and the world, with what peer.c and mend.c do
-// for a worker's calls, but without sockets, payloads and time limits.
-//
-// It asks heal.c and does as it is told. So a mistake in heal.c shows as a call
-// that has no answer, has two, or is tried too often; the ledger watches that.
-// mend.c itself is not run here: it must be read beside this file.
+// The session: gives the core of calls facts and carries out what it says, as peer.c and run.c
+// do, but without sockets; and the users, who want answers.
 #include "canary.h"
 #include "sim.h"
 
@@ -15,118 +11,221 @@ static void put(struct sim *sim, int64_t delay_ns, enum sim_what what,
                                     .event = {.worker = worker}});
 }
 
-static void deliver(struct sim *sim, enum mst_event_kind kind,
-                    uint32_t worker) {
-  sim_deliver(sim, (struct mst_event){.kind = kind, .worker = worker}, 0);
+static struct mst_lane *lane_of(const struct sim *sim, uint32_t worker) {
+  return sim->core.lanes[worker];
 }
 
 static const struct mst_worker *worker_of(const struct sim *sim,
                                           uint32_t worker) {
-  return &sim->pool.workers[worker];
+  return &sim->core.pool.workers[worker];
 }
 
-static int is_up(const struct sim *sim, uint32_t worker) {
-  const enum mst_worker_state state = worker_of(sim, worker)->state;
-  return state == MST_WORKER_IDLE || state == MST_WORKER_BUSY;
+// ---- users
+
+static const char verb; // all verbs' calls are of one
+
+static int takes_calls(const struct sim *sim, uint32_t worker) {
+  const struct mst_lane *lane = lane_of(sim, worker);
+  if (!sim_is_running(sim) || (lane->dead && lane->sys_errno == 0)) return 0;
+  if (worker_of(sim, worker)->stop_ns != SIM_NEVER) return 0;
+  return sim->plan.policy.on || !lane->ended;
 }
 
-// --- Calls ---
-
-static void pop_call(struct sim_peer *peer) {
-  for (uint32_t i = 1; i < peer->count; i++)
-    peer->calls[i - 1] = peer->calls[i];
-  peer->count--;
-  if (peer->sent > 0) peer->sent--;
+static void call_sent(struct sim *sim, uint32_t worker) {
+  const struct mst_lane *lane = lane_of(sim, worker);
+  if (lane->dead) sim_saw(SIM_SAW_revived);
+  if (!mst_lane_is_up(&sim->core, lane)) sim_saw(SIM_SAW_sent_while_lost);
+  const uint64_t call = sim_ledger_made(sim, worker);
+  if (call == 0) return;
+  sim_ledger_call(sim, call)->changes =
+      sim_chance(&sim->rng, sim->plan.changes);
+  const int rc = mst_calls_send(&sim->core, worker, sim->payload, &verb,
+                                (int32_t)call, 0, sim->now_ns);
+  if (rc != 0) sim_fail(sim, "mst_calls_send: %d", rc);
+  sim_ledger_call(sim, call)->wire = lane->calls;
 }
 
-static void end_calls(struct sim *sim, struct sim_peer *peer,
-                      enum sim_outcome outcome) {
-  for (; peer->count > 0; pop_call(peer)) {
-    if (peer->calls[0] <= peer->stale) continue; // forgotten before
-    sim_ledger_ended(sim, peer->calls[0], outcome);
+static void task_submitted(struct sim *sim, uint32_t worker) {
+  const struct mst_task_terms terms = {
+      .retries = -1, .priority = (int32_t)sim_below(&sim->rng, 3)};
+  uint32_t set[SIM_WORKERS_MAX];
+  uint32_t count = 0;
+  const int pinned = sim_chance(&sim->rng, 400);
+  for (uint32_t i = 0; pinned && i < sim->plan.count; i++) {
+    if (i == worker || sim_chance(&sim->rng, 300)) set[count++] = i;
   }
-}
-
-static void send_call(struct sim *sim, uint32_t worker, uint64_t call) {
-  struct sim_peer *peer = &sim->peers[worker];
-  const int is_head = call == peer->calls[0];
-  peer->sent++;
-  sim_ledger_sent(sim, call, is_head ? peer->heal.attempt : 0);
-  sim_world_receive(sim, worker, call);
-  deliver(sim, MST_EV_SENT, worker);
+  if (count > 0) sim_saw(SIM_SAW_pinned);
+  const uint64_t id = sim_ledger_made(sim, worker);
+  if (id == 0) return;
+  struct sim_call *call = sim_ledger_call(sim, id);
+  call->changes = sim_chance(&sim->rng, sim->plan.changes);
+  call->task = mst_calls_submit(&sim->core, sim->payload,
+                                count > 0 ? set : NULL, count, &terms,
+                                sim->now_ns);
+  call->task->tag = (int32_t)id;
 }
 
 static void user_sends(struct sim *sim, uint32_t worker) {
-  struct sim_peer *peer = &sim->peers[worker];
-  if (!sim_is_running(sim) || peer->dead) return;
-  if (worker_of(sim, worker)->stop_ns != SIM_NEVER) return;
-  if (!sim->plan.policy.on && peer->ended) return;
-  const uint64_t call = sim_ledger_made(sim, worker);
-  if (call == 0) return;
-  peer->calls[peer->count++] = call;
-  if (is_up(sim, worker) && !peer->resuming && !peer->ended) {
-    send_call(sim, worker, call);
-  } else {
-    sim_saw(SIM_SAW_sent_while_lost);
+  if (sim_chance(&sim->rng, sim->plan.tasks)) {
+    if (sim_is_running(sim)) task_submitted(sim, worker);
+  } else if (takes_calls(sim, worker)) {
+    call_sent(sim, worker);
   }
+  sim_stepped(sim);
 }
 
 // What the user no longer waits for is evaluated to its end if it was sent.
 static void user_forgets(struct sim *sim, uint32_t worker) {
-  struct sim_peer *peer = &sim->peers[worker];
-  if (peer->count == 0) return;
-  for (uint32_t i = 0; i < peer->count; i++) {
-    if (peer->calls[i] > peer->stale) {
-      sim_ledger_ended(sim, peer->calls[i], SIM_FORGOTTEN);
-    }
+  const struct mst_lane *lane = lane_of(sim, worker);
+  int some = 0;
+  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+    if (at->is_task || at->cancelled) continue;
+    sim_ledger_ended(sim, (uint64_t)at->tag, SIM_FORGOTTEN);
+    some = 1;
   }
-  peer->stale = sim->call_count;
-  if (is_up(sim, worker) && !peer->resuming && !peer->ended) {
-    sim_saw(SIM_SAW_forgotten_while_sent);
-    return;
-  }
-  sim_saw(SIM_SAW_forgotten_while_lost);
-  peer->count = peer->sent = 0;
-  canary_heal_answered(&peer->heal);
-  sim_ledger_of_use(sim, worker);
+  if (!some) return;
+  sim_saw(mst_lane_is_up(&sim->core, lane) ? SIM_SAW_forgotten_while_sent
+                                           : SIM_SAW_forgotten_while_lost);
+  mst_calls_forget(&sim->core, worker, &verb, sim->now_ns);
+  sim_stepped(sim);
 }
 
-static void be_idle(struct sim *sim, uint32_t worker) {
-  mst_heal_idle(&sim->peers[worker].heal);
-  sim_ledger_idle(sim, worker);
+static void user_cancels(struct sim *sim) {
+  if (sim->call_count == 0) return;
+  const uint64_t id = 1 + sim_below(&sim->rng, sim->call_count);
+  struct sim_call *call = sim_ledger_call(sim, id);
+  if (call->task == NULL || mst_call_is_done(call->task)) return;
+  sim_saw(call->task->state == MST_CALL_QUEUED ? SIM_SAW_cancelled_queued
+                                               : SIM_SAW_cancelled_given);
+  sim_ledger_ended(sim, id, SIM_FORGOTTEN);
+  if (mst_call_cancel(call->task, sim->now_ns) != 1) {
+    sim_fail(sim, "a task that isn't done can't be cancelled");
+  }
+  sim_stepped(sim);
 }
+
+static void user_retires(struct sim *sim, uint32_t worker) {
+  mst_calls_retire(&sim->core, worker, sim->now_ns);
+  sim_stepped(sim);
+}
+
+static void user_ends(struct sim *sim, uint32_t worker) {
+  if (!sim_is_running(sim)) return;
+  sim_saw(SIM_SAW_ended_by_user);
+  if (sim->books[worker].again) sim_saw(SIM_SAW_ended_while_waiting);
+  mst_calls_kill(&sim->core, worker, sim->now_ns);
+  sim_stepped(sim);
+}
+
+static void user_grows(struct sim *sim) {
+  const uint32_t more = 1 + sim_below(&sim->rng, 3);
+  if (sim->plan.count + more > SIM_WORKERS_MAX) return;
+  if (!sim_is_running(sim)) {
+    if (mst_calls_grow(&sim->core, more, sim->now_ns) == 0) {
+      sim_fail(sim, "a pool that doesn't run has grown");
+    }
+    return;
+  }
+  sim_monitor_grown(sim, more);
+  sim->plan.count += more;
+  if (mst_calls_grow(&sim->core, more, sim->now_ns) != 0) {
+    sim_fail(sim, "mst_calls_grow");
+  }
+  sim_stepped(sim);
+}
+
+// Sleep only puts off what is meant for the session: main.c does that.
+static void fall_asleep(struct sim *sim) {
+  const int64_t takes_ns = sim_between(&sim->rng, 0, 20 * MST_NS_PER_S);
+  sim->awake_ns = sim->now_ns + takes_ns;
+  sim->asleep_ns += takes_ns;
+}
+
+// ---- what becomes of calls
+
+static enum sim_outcome outcome_of(const struct mst_call *call) {
+  if (call->state == MST_CALL_DONE) return SIM_VALUE;
+  if (call->loss == NULL) return SIM_GIVEN_UP;
+  switch (call->loss->kind) {
+  case MST_LOSS_POISON:
+    return SIM_POISON;
+  case MST_LOSS_TIMEOUT:
+    sim_saw(SIM_SAW_timed_out);
+    return SIM_TIMED_OUT;
+  default:
+    return SIM_GIVEN_UP;
+  }
+}
+
+static void collect_answers(struct sim *sim, uint32_t worker) {
+  struct mst_call *answer;
+  while ((answer = mst_calls_answer(&sim->core, worker, &verb)) != NULL) {
+    sim_ledger_ended(sim, (uint64_t)answer->tag, outcome_of(answer));
+    mst_calls_take(&sim->core, answer);
+    mst_call_release(answer);
+  }
+}
+
+// Whoever waits for a worker that stays lost sees that, and wants no more of it.
+static void leave_dead(struct sim *sim, uint32_t worker) {
+  const struct mst_lane *lane = lane_of(sim, worker);
+  int some = 0;
+  if (!lane->dead || lane->to_heal || sim->core.pool.action_count > 0) return;
+  if (!worker_of(sim, worker)->lost_given) return;
+  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+    if (at->is_task || at->cancelled) continue;
+    sim_ledger_ended(sim, (uint64_t)at->tag, SIM_GIVEN_UP);
+    some = 1;
+  }
+  if (some) mst_calls_forget(&sim->core, worker, &verb, sim->now_ns);
+}
+
+static void collect_task(struct sim *sim, uint64_t id) {
+  struct sim_call *call = sim_ledger_call(sim, id);
+  if (call->task == NULL || call->outcome != SIM_PENDING) return;
+  if (!mst_call_is_done(call->task)) return;
+  const enum sim_outcome outcome = outcome_of(call->task);
+  if (outcome == SIM_VALUE) sim_saw(SIM_SAW_task_answered);
+  if (outcome == SIM_POISON) sim_saw(SIM_SAW_task_poison);
+  if (outcome == SIM_GIVEN_UP) sim_saw(SIM_SAW_task_lost);
+  sim_ledger_ended(sim, id, outcome);
+}
+
+void sim_session_collect(struct sim *sim) {
+  for (uint32_t i = 0; i < sim->plan.count && !sim->failed; i++) {
+    collect_answers(sim, i);
+    leave_dead(sim, i);
+  }
+  for (uint64_t id = 1; id <= sim->call_count && !sim->failed; id++)
+    collect_task(sim, id);
+}
+
+// ---- news
 
 static void answered(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
-  struct sim_peer *peer = &sim->peers[worker];
-  const int read = !peer->ended;
-  if (read && entry->call == 0) {
-    if (peer->replay_left > 0 && --peer->replay_left == 0) {
-      be_idle(sim, worker);
-    }
-    return;
+  struct mst_answered answer = {.call = 0};
+  if (lane_of(sim, worker)->ended) return; // its channel is read no more
+  if (entry->call == 0) {
+    answer.flags = MST_FLAG_REPLAY;
+    sim_saw(SIM_SAW_replayed);
+  } else {
+    const struct sim_call *call = sim_ledger_call(sim, entry->call);
+    answer.call = call->wire;
+    answer.flags = call->changes ? MST_FLAG_STATE : 0;
+    if (call->outcome == SIM_FORGOTTEN) sim_saw(SIM_SAW_answer_to_forgotten);
   }
-  const int late = entry->call <= peer->stale &&
-                   (peer->count == 0 || entry->call < peer->calls[0]);
-  if (late) sim_saw(SIM_SAW_answer_to_forgotten);
-  if (read && !late) {
-    if (peer->count == 0 || peer->calls[0] != entry->call) {
-      sim_fail(sim, "worker %u answers another call", worker);
-      return;
-    }
-    canary_heal_answered(&peer->heal);
-    mst_heal_heard(&peer->heal, sim->now_ns);
-    sim->heard_ns[worker] = sim->now_ns;
-    sim_ledger_of_use(sim, worker);
-    if (entry->call > peer->stale) {
-      sim_ledger_ended(sim, entry->call, SIM_VALUE);
-    }
-    pop_call(peer);
+  if (SIM_CANARY == 17 && answer.call > 1) answer.call--; // another's answer
+  if (!mst_calls_expects(&sim->core, worker)) {
+    sim_fail(sim, "worker %u answers and owes nothing", worker);
   }
-  if (entry->call != 0) deliver(sim, MST_EV_ANSWERED, worker);
+  mst_calls_answered(&sim->core, worker, &answer, sim->now_ns);
+  if (lane_of(sim, worker)->spoiled) sim_saw(SIM_SAW_spoiled);
+  if (lane_of(sim, worker)->ended && !lane_of(sim, worker)->spoiled) {
+    sim_fail(sim, "an answer of worker %u is taken for another's", worker);
+  }
+  sim_stepped(sim);
 }
-
-// --- News ---
 
 // Of an earlier incarnation, or of one whose channels were closed, nothing is
 // heard but by the fork server, which says whose it is.
@@ -144,184 +243,127 @@ static void news(struct sim *sim, const struct sim_entry *entry) {
     answered(sim, entry);
     return;
   }
-  if (entry->event.kind == MST_EV_CLOSED) sim->peers[worker].ended = 1;
   sim_deliver(sim, entry->event, entry->what == SIM_NOISE);
-}
-
-// --- Healing ---
-
-static void leave(struct sim *sim, uint32_t worker) {
-  struct sim_peer *peer = &sim->peers[worker];
-  peer->dead = 1;
-  peer->resuming = 0;
-  end_calls(sim, peer, SIM_GIVEN_UP);
-}
-
-// settle_calls drops what was forgotten, and tells whether the oldest call was
-// being evaluated.
-static int settle_calls(struct sim *sim, uint32_t worker) {
-  struct sim_peer *peer = &sim->peers[worker];
-  int evaluating = !peer->resuming && peer->replay_left == 0;
-  while (peer->count > 0 && peer->calls[0] <= peer->stale) {
-    pop_call(peer);
-    evaluating = 0;
-    canary_heal_answered(&peer->heal);
-    sim_ledger_of_use(sim, worker);
-  }
-  return evaluating && peer->count > 0 && peer->sent > 0;
-}
-
-static void mend(struct sim *sim, uint32_t worker) {
-  struct sim_peer *peer = &sim->peers[worker];
-  const struct mst_heal_policy *policy = &sim->plan.policy;
-  peer->to_heal = 0;
-  if (!sim_is_running(sim) || peer->dead ||
-      worker_of(sim, worker)->stop_ns != SIM_NEVER) {
-    if (sim->stopping) sim_saw(SIM_SAW_stop_before_mend);
-    leave(sim, worker);
-    return;
-  }
-  if (peer->replay_left > 0) sim_saw(SIM_SAW_died_replaying);
-  const int evaluating = policy->on ? settle_calls(sim, worker) : 0;
-  const enum mst_heal_verdict verdict =
-      canary_heal_lost(&peer->heal, policy, evaluating, sim->now_ns);
-  sim_ledger_lost(sim, worker, evaluating ? peer->calls[0] : 0, verdict);
-  sim_note(sim, "VERDICT", worker, verdict);
-  if (verdict == MST_HEAL_LEAVE || verdict == MST_HEAL_GIVE_UP) {
-    leave(sim, worker);
-    return;
-  }
-  if (verdict == MST_HEAL_POISON) {
-    sim_ledger_ended(sim, peer->calls[0], SIM_POISON);
-    pop_call(peer);
-    if (peer->count > 0) sim_saw(SIM_SAW_retried_behind_poison);
-  }
-  peer->replay_left = 0;
-  peer->sent = 0;
-  peer->resuming = 1;
-  deliver(sim, MST_EV_RESTART, worker);
-}
-
-static void lost(struct sim *sim, uint32_t worker) {
-  struct sim_peer *peer = &sim->peers[worker];
-  peer->ended = 1;
-  peer->to_heal = 1;
-  // At the end of this turn, or when there is a fork server again.
-  const int slow = sim_chance(&sim->rng, sim->plan.slow_mend);
-  const int64_t most_ns = slow ? 2 * MST_NS_PER_S : MST_NS_PER_MS;
-  put(sim, sim_between(&sim->rng, 0, most_ns), SIM_MEND, worker);
-}
-
-static void resume(struct sim *sim, uint32_t worker) {
-  struct sim_peer *peer = &sim->peers[worker];
-  mst_heal_heard(&peer->heal, sim->now_ns);
-  sim->heard_ns[worker] = sim->now_ns;
-  if (worker_of(sim, worker)->stop_ns != SIM_NEVER) return;
-  for (uint32_t k = 0; k < sim->plan.journal; k++)
-    sim_world_receive(sim, worker, 0);
-  peer->replay_left = sim->plan.journal;
-  if (peer->replay_left == 0) be_idle(sim, worker);
-  peer->resuming = 0;
-  for (uint32_t i = 0; i < peer->count; i++)
-    send_call(sim, worker, peer->calls[i]);
-}
-
-// --- Signs of life ---
-
-static int64_t listen_every_ns(const struct sim *sim) {
-  return sim->plan.policy.heartbeat_ns / 6;
 }
 
 static void pong(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   if (entry->epoch != worker_of(sim, worker)->epoch) return;
-  mst_heal_heard(&sim->peers[worker].heal, sim->now_ns);
-  sim->heard_ns[worker] = sim->now_ns;
+  mst_calls_heard(&sim->core, worker, sim->now_ns);
 }
 
 static void listen(struct sim *sim) {
-  const int64_t slept_ns = sim->now_ns - sim->listened_ns;
   if (!sim_is_running(sim)) return;
-  sim_ledger_looks(sim);
-  for (uint32_t i = 0; i < sim->plan.count && !sim->failed; i++) {
-    if (!is_up(sim, i) || sim->peers[i].resuming) continue;
-    const enum mst_beat beat = canary_heal_beat(
-        &sim->peers[i].heal, &sim->plan.policy, slept_ns, sim->now_ns);
-    sim_ledger_beat(sim, i, beat);
-    if (beat == MST_BEAT_ASK) sim_world_ping(sim, i);
-    if (beat == MST_BEAT_SILENT) deliver(sim, MST_EV_SILENT, i);
+  sim_tick(sim);
+  put(sim, sim->plan.policy.heartbeat_ns / 6, SIM_LISTEN, 0);
+}
+
+// ---- actions
+
+static void execute(struct sim *sim, const struct mst_calls_action *action) {
+  const uint32_t worker = action->worker;
+  if ((action->flags & MST_FLAG_REPLAY) != 0) {
+    sim_world_receive(sim, worker, 0);
+    return;
   }
-  sim->listened_ns = sim->now_ns;
-  put(sim, listen_every_ns(sim), SIM_LISTEN, 0);
+  const struct mst_call *sending = lane_of(sim, worker)->sending;
+  const uint64_t id = (uint64_t)sending->tag;
+  struct sim_call *call = sim_ledger_call(sim, id);
+  call->worker = worker;
+  call->wire = action->id;
+  if (SIM_CANARY == 18 && id == 2) sim_ledger_sent(sim, id, action->attempt);
+  sim_ledger_sent(sim, id, action->attempt);
+  sim_world_receive(sim, worker, id);
+  mst_calls_sent(&sim->core, worker, sim->now_ns);
+}
+
+static void interrupt(struct sim *sim, const struct mst_calls_action *action) {
+  for (uint64_t id = 1; id <= sim->call_count; id++) {
+    const struct sim_call *call = sim_ledger_call(sim, id);
+    if (call->worker != action->worker || call->wire != action->id) continue;
+    if (!call->sent) continue;
+    sim_world_interrupt(sim, action->worker, id);
+  }
+}
+
+// It is judged when the session looks, or when there is a fork server again.
+static void closed(struct sim *sim, uint32_t worker) {
+  const int slow = sim_chance(&sim->rng, sim->plan.slow_mend);
+  const int64_t most_ns = slow ? 2 * MST_NS_PER_S : MST_NS_PER_MS;
+  if (sim->stopping) sim_saw(SIM_SAW_stop_before_mend);
+  sim->core.launcher_gone = slow != 0;
+  put(sim, sim_between(&sim->rng, 0, most_ns), SIM_MEND, worker);
+}
+
+static void judge(struct sim *sim, uint32_t worker) {
+  const struct mst_judged judged = {.words = NULL};
+  const struct mst_lane *lane = lane_of(sim, worker);
+  const uint32_t launches = lane->launches;
+  const int dead = lane->dead;
+  if (lane->replay_left > 0) sim_saw(SIM_SAW_died_replaying);
+  mst_calls_judged(&sim->core, worker, &judged, sim->now_ns);
+  if (lane->launches > launches) sim_saw(SIM_SAW_launched_later);
+  if (!dead && lane->dead && lane->sys_errno != 0) {
+    sim_saw(SIM_SAW_short_given_up);
+  }
+  if (SIM_CANARY == 19 && lane->first != NULL) { // a call that is lost for good
+    lane->first->cancelled = 1;
+  }
 }
 
 static void started(struct sim *sim) {
-  for (uint32_t i = 0; i < sim->plan.count; i++) {
-    mst_heal_begin(&sim->peers[i].heal, sim->now_ns);
-    sim->heard_ns[i] = sim->now_ns;
-  }
-  if (sim->plan.policy.heartbeat_ns == SIM_NEVER) return;
   sim->listened_ns = sim->looked_ns = sim->now_ns;
-  put(sim, listen_every_ns(sim), SIM_LISTEN, 0);
+  if (sim->plan.policy.heartbeat_ns == SIM_NEVER) return;
+  put(sim, sim->plan.policy.heartbeat_ns / 6, SIM_LISTEN, 0);
 }
 
-// --- The user ---
-
-static void user_retires(struct sim *sim, uint32_t worker) {
-  if (sim_is_running(sim)) {
-    const int lost = worker_of(sim, worker)->state == MST_WORKER_LOST;
-    if (lost) sim->peers[worker].dead = 1;
-    if (sim->peers[worker].resuming) leave(sim, worker);
-  }
-  deliver(sim, MST_EV_RETIRE, worker);
-}
-
-static void user_ends(struct sim *sim, uint32_t worker) {
-  if (!sim_is_running(sim)) return;
-  const int waits = worker_of(sim, worker)->state == MST_WORKER_LOST;
-  sim_saw(SIM_SAW_ended_by_user);
-  if (sim->books[worker].again) sim_saw(SIM_SAW_ended_while_waiting);
-  sim->peers[worker].dead = 1;
-  if (waits && sim->peers[worker].resuming) leave(sim, worker);
-  deliver(sim, waits ? MST_EV_RETIRE : MST_EV_SILENT, worker);
-}
-
-static void user_grows(struct sim *sim) {
-  const uint32_t from = sim->plan.count;
-  const uint32_t more = 1 + sim_below(&sim->rng, 3);
-  if (from + more > SIM_WORKERS_MAX) return;
-  const int rc = mst_pool_grow(&sim->pool, more);
-  if (rc != 0) {
-    if (sim_is_running(sim)) sim_fail(sim, "mst_pool_grow");
-    return;
-  }
-  if (!sim_is_running(sim)) sim_fail(sim, "a pool that doesn't run has grown");
-  sim_monitor_grown(sim, more);
-  sim->plan.count += more;
-  for (uint32_t i = from; i < from + more; i++) {
-    mst_heal_begin(&sim->peers[i].heal, sim->now_ns);
-    sim->peers[i].ended = 1;
-    sim->peers[i].to_heal = 1; // until it is its turn below
-    sim->peers[i].resuming = 1;
-  }
-  for (uint32_t i = from; i < from + more; i++) {
-    sim->peers[i].to_heal = 0;
-    if (sim->plan.policy.on) {
-      deliver(sim, MST_EV_RESTART, i);
-    } else {
-      leave(sim, i);
-    }
+void sim_session_action(struct sim *sim,
+                        const struct mst_calls_action *action) {
+  const uint32_t worker = action->worker;
+  switch (action->kind) {
+  case MST_CALLS_LAUNCH:
+    sim_world_launch(sim, worker);
+    break;
+  case MST_CALLS_BYE:
+    sim_world_bye(sim, worker);
+    break;
+  case MST_CALLS_KILL:
+    sim_world_kill(sim, worker);
+    break;
+  case MST_CALLS_STARTED:
+    started(sim);
+    break;
+  case MST_CALLS_CLOSE:
+    closed(sim, worker);
+    break;
+  case MST_CALLS_JUDGE:
+    judge(sim, worker);
+    break;
+  case MST_CALLS_BREAK:
+    sim_world_break(sim, worker);
+    break;
+  case MST_CALLS_EXEC:
+    execute(sim, action);
+    break;
+  case MST_CALLS_CANCEL:
+    interrupt(sim, action);
+    break;
+  case MST_CALLS_PING:
+    sim_world_ping(sim, worker);
+    break;
+  case MST_CALLS_TELL:
+    mst_loss_free(action->loss);
+    break;
+  case MST_CALLS_STOPPED:
+    sim_session_collect(sim);
+    sim_ledger_down(sim);
+    break;
+  default:
+    break; // for the user, or without a meaning here
   }
 }
 
-// Sleep only puts off what is meant for the session: main.c does that.
-static void fall_asleep(struct sim *sim) {
-  const int64_t takes_ns = sim_between(&sim->rng, 0, 20 * MST_NS_PER_S);
-  sim->awake_ns = sim->now_ns + takes_ns;
-  sim->asleep_ns += takes_ns;
-}
-
-// --- The session's face ---
+// ---- the session's face
 
 int sim_session_has(enum sim_what what) {
   switch (what) {
@@ -330,6 +372,7 @@ int sim_session_has(enum sim_what what) {
   case SIM_PONG:
   case SIM_SEND:
   case SIM_FORGET:
+  case SIM_CANCEL:
   case SIM_RETIRE:
   case SIM_END:
   case SIM_GROW:
@@ -359,6 +402,9 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
   case SIM_FORGET:
     user_forgets(sim, worker);
     break;
+  case SIM_CANCEL:
+    user_cancels(sim);
+    break;
   case SIM_RETIRE:
     user_retires(sim, worker);
     break;
@@ -369,10 +415,12 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
     user_grows(sim);
     break;
   case SIM_STOP:
-    deliver(sim, MST_EV_STOP, 0);
+    mst_calls_end_queue(&sim->core, sim->now_ns);
+    sim_deliver(sim, (struct mst_event){.kind = MST_EV_STOP}, 0);
     break;
   case SIM_MEND:
-    mend(sim, worker);
+    sim->core.launcher_gone = 0;
+    sim_tick(sim);
     break;
   case SIM_LISTEN:
     listen(sim);
@@ -385,51 +433,21 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
   }
 }
 
-void sim_session_action(struct sim *sim, const struct mst_action *action) {
-  const uint32_t worker = action->worker;
-  switch (action->kind) {
-  case MST_DO_LAUNCH:
-    sim->peers[worker].ended = 0;
-    sim_world_launch(sim, worker);
-    break;
-  case MST_DO_BYE:
-    sim_world_bye(sim, worker);
-    break;
-  case MST_DO_KILL:
-    sim_world_kill(sim, worker);
-    break;
-  case MST_DO_STARTED:
-    started(sim);
-    break;
-  case MST_DO_LOST:
-    lost(sim, worker);
-    break;
-  case MST_DO_RESTARTED:
-    resume(sim, worker);
-    break;
-  case MST_DO_START_FAILED:
-    break; // for the user only
-  case MST_DO_STOPPED:
-    sim_ledger_down(sim);
-    break;
-  }
-}
-
 static const char *forgotten(const struct sim *sim, uint32_t index) {
-  const struct sim_peer *peer = &sim->peers[index];
+  const struct mst_lane *lane = lane_of(sim, index);
   const struct mst_worker *worker = worker_of(sim, index);
   switch (worker->state) {
   case MST_WORKER_IDLE:
-    if (peer->count > 0) return "an idle worker's calls wait";
-    return peer->resuming ? "an idle worker waits to go on" : NULL;
+    if (lane->alone) return NULL; // until all others are idle
+    if (lane->count > 0) return "an idle worker's calls wait";
+    return lane->resuming ? "an idle worker waits to go on" : NULL;
   case MST_WORKER_BUSY:
-    return worker->owed == peer->count ? NULL : "a busy worker's calls wait";
+    return worker->owed == lane->count ? NULL : "a busy worker's calls wait";
   case MST_WORKER_RESTARTING:
-    return peer->resuming || peer->dead ? NULL : "a restart that nobody awaits";
+    return lane->resuming || lane->dead ? NULL : "a restart that nobody awaits";
   case MST_WORKER_LOST:
-    if (!worker->lost_given || peer->to_heal) return NULL;
-    if (peer->dead)
-      return peer->count > 0 ? "calls of a dead worker wait" : NULL;
+    if (!worker->lost_given || lane->to_heal) return NULL;
+    if (lane->dead || lane->launch_ns != SIM_NEVER) return NULL;
     return worker->again ? NULL : "a lost worker is left without a word";
   default:
     return NULL;

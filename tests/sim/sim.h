@@ -7,13 +7,18 @@
 // told judges every action. Nothing reads the real clock; the same seed gives
 // the same bytes.
 //
-// The pool doesn't heal by itself: between it and the world is a session, which
-// asks heal.c what a loss means, as mend.c does, and sends calls anew.
+// What stands between the pool and the world is the core of calls as it is shipped
+// (src/pool/calls*.c, queue.c, journal.c, job.c, heal.c): session.c gives it facts and
+// carries out what it says. The monitor and the ledger hear what the core asks of the pool
+// and of heal.c where the linker joins them (watch.c, --wrap), so nothing is built into it
+// for their sake.
 //
 //   main.c     arguments, the loop of one run, the verdict
 //   agenda.c   what happens when: a heap of entries, and the random numbers
 //   world.c    processes, fork server, the user
-//   session.c  calls, healing, signs of life: peer.c and mend.c without sockets
+//   noise.c    events that mean nothing where they come
+//   session.c  facts in and actions out: peer.c and run.c without sockets
+//   watch.c    what the core and the pool say to each other, overheard
 //   ledger.c   what must become of each call, and who may be judged silent
 //   monitor.c  what the pool may and must do, from the events alone: books
 //   judge.c    whether what it gives is that
@@ -25,12 +30,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "pool/heal.h"
-#include "pool/state.h"
+#include "pool/calls.h"
 
 #define SIM_WORKERS_MAX 40u
 #define SIM_CALLS_MAX 48u
-#define SIM_JOURNAL_MAX 3u
 #define SIM_NEVER INT64_MAX
 #define SIM_LAUNCH_ERRNO 11 // of every launch that fails
 
@@ -70,6 +73,8 @@ enum sim_what {
   SIM_MEND,       // the session does what follows from a loss
   SIM_LISTEN,     // the session looks for signs of life
   SIM_SLEEP,      // the session does nothing for a while, and hears nothing
+  SIM_CANCEL,     // the user cancels a task
+  SIM_INTERRUPTED, // a worker was told to interrupt a call, a grace ago
   SIM_ODD         // something makes noise, drawn when it happens
 };
 
@@ -113,7 +118,11 @@ struct sim_plan {
   uint32_t calls;          // that the user will send
   uint32_t retires;        // workers that the user will stop one by one
   struct mst_heal_policy policy;
-  uint32_t journal;      // calls to be replayed by each later incarnation
+  uint32_t changes;      // calls that change their worker, in permille
+  uint32_t tasks;        // calls that are tasks
+  uint32_t cancels;      // of them, that the user cancels
+  uint32_t deaf;         // interrupts that are not heard
+  int64_t timeout_ns;    // of one call, SIM_NEVER for none
   struct sim_boot first; // of first incarnations
   struct sim_boot later; // of those that come back
   uint32_t slow_boot;    // chances, in permille
@@ -150,25 +159,10 @@ struct sim_process {
   int bye_ignored;
   int bye; // BYE was sent to it
   int computing;
-  uint64_t in[SIM_CALLS_MAX + SIM_JOURNAL_MAX]; // calls that it was sent, ids;
+  uint64_t in[2 * SIM_CALLS_MAX]; // calls that it was sent, ids;
   uint32_t in_first;                            // 0: of the journal
   uint32_t in_count;
   int64_t data_ns; // last news on its data channel
-};
-
-// --- The session: what it knows of each worker ---
-
-struct sim_peer {
-  uint64_t calls[SIM_CALLS_MAX]; // ids, oldest first
-  uint32_t count;
-  uint32_t sent;  // the oldest of them, to the incarnation that lives
-  uint64_t stale; // calls up to this one are forgotten
-  struct mst_heal heal;
-  int ended;    // its channel is read no more
-  int to_heal;  // lost, and what follows is not done yet
-  int resuming; // calls are queued, not sent
-  int dead;     // it stays lost
-  uint32_t replay_left;
 };
 
 // --- The ledger: what became of each call ---
@@ -178,11 +172,15 @@ enum sim_outcome {
   SIM_VALUE,
   SIM_POISON,
   SIM_GIVEN_UP, // with its worker
+  SIM_TIMED_OUT,
   SIM_FORGOTTEN
 };
 
 struct sim_call {
-  uint32_t worker;
+  uint32_t worker;        // of a task: that had it last
+  struct mst_call *task;  // a reference, NULL for a verb's call
+  uint64_t wire;          // its number in its worker's lane
+  int changes;            // its worker
   enum sim_outcome outcome;
   int sent;        // to the incarnation that lives
   int began;       // that incarnation has begun to evaluate it
@@ -217,9 +215,15 @@ struct sim_book {
   uint32_t owed;
   uint64_t done;
   // follows
-  int lost;          // a sign of its end came while the pool ran
-  int lost_due;      // LOST must be given
-  int again;         // it is to be launched again
+  int lost;       // a sign of its end came while the pool ran
+  int lost_due;   // LOST must be given
+  int again;      // it is to be launched again
+  int joined_due; // JOINED must be given
+  int queued;     // PENDING came
+  int away;       // and BACK didn't come yet
+  int drained;    // to finish and end, by the user's or its own will
+  int left;       // so it did
+  int64_t away_ns;
   int bye_due;       // it was asked to end, by a stop or by itself
   int unasked;       // or would have been: it isn't ready yet and is killed
   int restarted_due; // RESTARTED must be given
@@ -234,6 +238,8 @@ struct sim_book {
   int bye_given;
   int kill_given;
   int restarted_given;
+  int joined_given;
+  int cancel_given;
 };
 
 struct sim {
@@ -242,7 +248,9 @@ struct sim {
   struct sim_plan plan;
   struct sim_agenda agenda;
   struct sim_process processes[SIM_WORKERS_MAX];
-  struct sim_peer peers[SIM_WORKERS_MAX];
+  struct mst_counts counts;
+  struct mst_calls core;
+  struct mst_blob *payload;
   int64_t listened_ns;
   int64_t awake_ns;                     // the session sleeps until then
   int64_t asleep_ns;                    // how long it has slept in all
@@ -253,7 +261,6 @@ struct sim {
   int64_t looked_ns;                 // when signs of life were last looked for
   int64_t woke_ns;                   // since when somebody listens
   int64_t server_ns;                 // last news on the fork server's channel
-  struct mst_pool pool;
   struct sim_book books[SIM_WORKERS_MAX];
   int64_t start_ns;
   int64_t deadline_ns;
@@ -273,6 +280,7 @@ struct sim {
   uint64_t hash; // of all that went in and came out
   int logging;
   int carrying_out;
+  int noise;
   int failed;
 };
 
@@ -303,7 +311,12 @@ struct sim {
   SIGHT(left) SIGHT(answer_to_forgotten) SIGHT(forgotten_while_lost)           \
   SIGHT(forgotten_while_sent) SIGHT(sent_while_lost) SIGHT(silent)             \
   SIGHT(silent_hung) SIGHT(woke_in_time) SIGHT(slept_through_silence)          \
-  SIGHT(ended_by_user) SIGHT(ended_while_waiting) SIGHT(blamed_for_another)
+  SIGHT(ended_by_user) SIGHT(ended_while_waiting) SIGHT(blamed_for_another)    \
+  SIGHT(launched_later) SIGHT(short_given_up) SIGHT(revived)                   \
+  SIGHT(task_answered) SIGHT(task_poison) SIGHT(task_lost)                     \
+  SIGHT(cancelled_queued) SIGHT(cancelled_given) SIGHT(interrupted)            \
+  SIGHT(ended_by_watch) SIGHT(ended_for_deafness) SIGHT(timed_out)             \
+  SIGHT(spoiled) SIGHT(replayed) SIGHT(pinned)
 // clang-format on
 
 #define SIM_SIGHT_NAME(name) SIM_SAW_##name,
@@ -315,8 +328,17 @@ void sim_saw(enum sim_sight sight);
 void sim_fail(struct sim *sim, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// sim_deliver gives one event to the pool, noise if the pool must ignore it.
+// sim_deliver gives the core one fact, noise if the pool must ignore it.
 void sim_deliver(struct sim *sim, struct mst_event event, int noise);
+// sim_stepped looks at what must hold after a step of the core, and has its actions carried
+// out.
+void sim_stepped(struct sim *sim);
+// sim_tick lets time pass for the core.
+void sim_tick(struct sim *sim);
+// sim_running gives the run that is at work.
+struct sim *sim_running(void);
+void sim_log_event(struct sim *sim, const struct mst_event *event, int noise);
+void sim_log_action(struct sim *sim, const struct mst_action *action);
 
 void sim_world_begin(struct sim *sim);
 void sim_world_entry(struct sim *sim, const struct sim_entry *entry);
@@ -326,17 +348,26 @@ void sim_world_kill(struct sim *sim, uint32_t worker);
 // sim_world_receive takes what the session sends, sim_world_ping a question.
 void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call);
 void sim_world_ping(struct sim *sim, uint32_t worker);
+// sim_world_noise gives the pool an event that means nothing there (noise.c).
+void sim_world_noise(struct sim *sim);
+// sim_world_interrupt tells a worker that nobody wants a call; sim_world_break ends its data
+// channel.
+void sim_world_interrupt(struct sim *sim, uint32_t worker, uint64_t call);
+void sim_world_break(struct sim *sim, uint32_t worker);
 
 // sim_session_entry serves what concerns the session: sim_session_has tells.
 int sim_session_has(enum sim_what what);
 void sim_session_entry(struct sim *sim, const struct sim_entry *entry);
-void sim_session_action(struct sim *sim, const struct mst_action *action);
+void sim_session_action(struct sim *sim, const struct mst_calls_action *action);
+// sim_session_collect takes what users would take: answers, and what is lost.
+void sim_session_collect(struct sim *sim);
 // sim_session_settled looks whether the session has forgotten somebody, once no
 // action is left to take.
 void sim_session_settled(struct sim *sim);
 
 // The ledger. sim_ledger_made gives a new call's id, 0 if there is no room.
 uint64_t sim_ledger_made(struct sim *sim, uint32_t worker);
+struct sim_call *sim_ledger_call(struct sim *sim, uint64_t call);
 void sim_ledger_sent(struct sim *sim, uint64_t call, uint32_t attempt);
 // sim_ledger_began: the worker that the pool thinks of begins to evaluate it.
 void sim_ledger_began(struct sim *sim, uint64_t call);

@@ -48,6 +48,7 @@ static void draw_start(struct sim_rng *rng, struct sim_plan *plan) {
   if (sim_chance(rng, 400)) draw_boot(rng, &plan->first); // most go well
   if (sim_chance(rng, 600)) draw_boot(rng, &plan->later);
   if (sim_chance(rng, 30)) plan->later.die_booting = 1000;
+  if (sim_chance(rng, 30)) plan->later.launch_fail = 900;
 }
 
 static void draw_healing(struct sim_rng *rng, struct sim_plan *plan) {
@@ -57,7 +58,13 @@ static void draw_healing(struct sim_rng *rng, struct sim_plan *plan) {
       (struct mst_heal_policy){.on = (uint8_t)sim_chance(rng, 800),
                                .retries = sim_below(rng, 4),
                                .heartbeat_ns = beats_ns[sim_below(rng, 4)]};
-  plan->journal = sim_below(rng, SIM_JOURNAL_MAX + 1);
+  plan->changes = some(rng);
+  plan->tasks = sim_chance(rng, 500) ? 500 : 0;
+  plan->cancels = sim_chance(rng, 500) ? sim_below(rng, 6) : 0;
+  plan->deaf = some(rng);
+  plan->timeout_ns =
+      sim_chance(rng, 200) ? sim_between(rng, MST_NS_PER_MS, MST_NS_PER_S)
+                           : SIM_NEVER;
   plan->die_replaying = some(rng) / 2;
   plan->hang = sim_chance(rng, 400) ? some(rng) : 0;
   plan->slow_mend = some(rng);
@@ -411,74 +418,35 @@ void sim_world_ping(struct sim *sim, uint32_t worker) {
   }
 }
 
-// --- Noise: events that mean nothing where they come ---
-
-// odd_kind draws from all kinds but STOP and TICK.
-static enum mst_event_kind odd_kind(struct sim_rng *rng) {
-  return (enum mst_event_kind)(1 + sim_below(rng, MST_EV_SILENT));
+// The worker's watch ends it where a call goes on for a whole grace after its interrupt.
+void sim_world_interrupt(struct sim *sim, uint32_t worker, uint64_t call) {
+  const struct sim_process *process = &sim->processes[worker];
+  if (!process->alive || sim_chance(&sim->rng, sim->plan.deaf)) return;
+  sim_saw(SIM_SAW_interrupted);
+  sim_agenda_put(
+      &sim->agenda,
+      (struct sim_entry){.at_ns = sim->now_ns +
+                                  MST_CANCEL_GRACE_MS * MST_NS_PER_MS,
+                         .what = SIM_INTERRUPTED,
+                         .event = {.worker = worker},
+                         .epoch = process->epoch,
+                         .call = call});
 }
 
-// Of a worker that doesn't serve, or of a pool that doesn't run.
-static enum mst_event_kind idle_talk(struct sim *sim,
-                                     const struct sim_book *book) {
-  static const enum mst_event_kind kinds[] = {MST_EV_SENT, MST_EV_SILENT,
-                                              MST_EV_RETIRE, MST_EV_RESTART};
-  const enum mst_event_kind kind = kinds[sim_below(&sim->rng, 4)];
-  const int runs = sim_is_running(sim);
-  // Of one that is lost RETIRE is no noise if it is to come back, nor is RESTART
-  // once its loss was given.
-  if (kind == MST_EV_RESTART) {
-    return runs && book->lost_due ? MST_EV_TICK : kind;
+static void interrupted(struct sim *sim, const struct sim_entry *entry) {
+  const uint32_t worker = entry->event.worker;
+  const struct sim_process *process = &sim->processes[worker];
+  if (!process->computing || process->in[process->in_first] != entry->call) {
+    return;
   }
-  if (!runs || book->bye_due) return kind;
-  if (!book->lost) return MST_EV_TICK;
-  return kind == MST_EV_RETIRE && book->again ? MST_EV_TICK : kind;
+  sim_saw(SIM_SAW_ended_by_watch);
+  die_later(sim, 0, worker, MST_EXIT_SIGNAL, SIGKILL);
 }
 
-static struct mst_event draw_noise(struct sim *sim) {
-  struct sim_rng *rng = &sim->rng;
-  const uint32_t worker = sim_below(rng, sim->plan.count);
-  const struct sim_book *book = &sim->books[worker];
-  struct mst_event event = {.kind = MST_EV_TICK, .worker = worker};
-  switch (sim_below(rng, 8)) {
-  case 0: // a worker that there isn't
-    event.kind = odd_kind(rng);
-    event.worker = sim->plan.count + sim_below(rng, 3);
-    break;
-  case 1: // a pid that is none
-    event.kind = MST_EV_FORKED;
-    event.number = sim_chance(rng, 500) ? 0 : -1;
-    break;
-  case 2:
-    if (book->owed == 0) event.kind = MST_EV_ANSWERED;
-    break;
-  case 3: // of a worker that was not launched
-    if (book->launched) break;
-    event.kind = odd_kind(rng);
-    event.number = 77;
-    break;
-  case 4:
-    if (book->ended) event.kind = MST_EV_EXITED;
-    break;
-  case 5:
-    if (book->ready) event.kind = MST_EV_READY;
-    break;
-  case 6: // of one that has a pid, or serves
-    if (book->pid || (book->ready && !book->lost && !sim->failing)) {
-      event.kind = MST_EV_LAUNCH_FAILED;
-    }
-    break;
-  default:
-    event.kind = idle_talk(sim, book);
-    break;
-  }
-  return event;
-}
-
-static void make_noise(struct sim *sim) {
-  const struct mst_event event = draw_noise(sim);
-  // A TICK that nobody wanted is the one case that the monitor books.
-  sim_deliver(sim, event, event.kind != MST_EV_TICK);
+void sim_world_break(struct sim *sim, uint32_t worker) {
+  if (!sim->processes[worker].alive) return;
+  die_later(sim, sim_between(&sim->rng, 0, 5 * MST_NS_PER_MS), worker,
+            MST_EXIT_SIGNAL, SIGKILL);
 }
 
 // --- The world's face ---
@@ -498,6 +466,7 @@ static void plan_healing(struct sim *sim) {
   if (sim_chance(rng, 300)) often(sim, sim_below(rng, 4), SIM_FORGET, stop_ns);
   if (sim_chance(rng, 200)) often(sim, sim_below(rng, 3), SIM_END, stop_ns);
   if (sim_chance(rng, 200)) often(sim, sim_below(rng, 3), SIM_GROW, stop_ns);
+  often(sim, sim->plan.cancels, SIM_CANCEL, stop_ns);
 }
 
 void sim_world_begin(struct sim *sim) {
@@ -547,6 +516,9 @@ static void of_process(struct sim *sim, const struct sim_entry *entry) {
   case SIM_CALL_DONE:
     call_done(sim, worker);
     break;
+  case SIM_INTERRUPTED:
+    interrupted(sim, entry);
+    break;
   default:
     sim_fail(sim, "an entry that nobody serves");
     break;
@@ -556,7 +528,7 @@ static void of_process(struct sim *sim, const struct sim_entry *entry) {
 void sim_world_entry(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   if (entry->what == SIM_ODD) {
-    make_noise(sim);
+    sim_world_noise(sim);
     return;
   }
   if (entry->what == SIM_FORK) {
@@ -570,7 +542,7 @@ void sim_world_entry(struct sim *sim, const struct sim_entry *entry) {
 
 void sim_world_launch(struct sim *sim, uint32_t worker) {
   struct sim_process *process = &sim->processes[worker];
-  const uint32_t epoch = sim->pool.workers[worker].epoch;
+  const uint32_t epoch = sim->core.pool.workers[worker].epoch;
   if (process->alive && !process->unreaped) {
     end_ghost(sim, worker, process->epoch);
   }

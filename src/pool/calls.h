@@ -1,0 +1,368 @@
+// pool/calls: every call of one cluster: tasks that wait for a worker, what each worker
+// was sent, answers, losses, what is sent again, cancellations, and the replay of what made
+// a worker what it is. Pure: facts and the time go in, actions come out. No socket, no
+// clock, no R; the same facts give the same actions, which is what tests/sim relies on.
+//
+// It stands on the worker states (state.h), which it owns and feeds, asks heal.h what a
+// loss means, and keeps a journal (journal.h) for each worker.
+//
+// A call lives in one of three places:
+//
+//   queue     a task that no worker has yet (queue.h): one queue for each set of workers
+//             that tasks are pinned to
+//   lane      one worker's calls, oldest first: to be sent, or sent and not answered. A
+//             worker evaluates them in this order, and answers in it
+//   answers   what a lane has of calls that are answered, or won't be, until they are taken
+//
+// A verb's call is put into the lane of its worker; a task goes there from the queue when
+// the worker has fewer than MST_TASK_DEPTH calls: one to evaluate, and one that it finds
+// when it is done with that. An answer belongs to its call from the moment it is read.
+// Answers that nobody has taken may hold MST_ANSWERS_BYTES: then no more are read
+// (mst_calls_may_read), but for those of lanes that somebody waits for.
+//
+// Steps. Each function below is one step: it changes what is known and returns; it calls
+// nothing back and is never entered twice. What is to be done is taken by
+// mst_calls_next_action, one action at a time, so facts that come while actions are carried
+// out wait for nobody. No step allocates but where it says so.
+//
+// One thread at a time: whoever has the session.
+#ifndef MST_POOL_CALLS_H
+#define MST_POOL_CALLS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_buf.h"
+#include "pool/heal.h"
+#include "pool/job.h"
+#include "pool/journal.h"
+#include "pool/loss.h"
+#include "pool/queue.h"
+#include "pool/state.h"
+#include "share/blob.h"
+
+#define MST_TASK_DEPTH 2u
+#define MST_ANSWERS_BYTES ((size_t)1 << 30)
+// After its interrupt a cancelled call has this long to end: then its worker ends itself,
+// and the session ends a worker that doesn't.
+#define MST_CANCEL_GRACE_MS 1000u
+#define MST_CANCEL_PATIENCE_NS (3 * MST_NS_PER_S)
+// A launch that failed for want of descriptors, processes or memory is tried again after
+// this long, then twice as long, and so on, MST_SHORT_TRIES times (13 s in all).
+#define MST_SHORT_PAUSE_NS (50 * MST_NS_PER_MS)
+#define MST_SHORT_TRIES 8u
+
+enum mst_call_state {
+  MST_CALL_QUEUED, // no worker has it
+  MST_CALL_GIVEN,  // it is in a lane
+  MST_CALL_DONE,   // answered: flags, value, map
+  MST_CALL_LOST, // it will not be answered: loss, NULL without memory, or if its
+                 // cluster was stopped
+  MST_CALL_CANCELLED // nobody wants it; a lane may have it until its answer comes
+};
+
+struct mst_call {
+  struct mst_call *next, *before; // in its lane, or among its lane's answers
+  struct mst_calls *calls;  // NULL once the cluster has no more to do with it
+  struct mst_lane *lane;    // that has it, NULL if none does
+  struct mst_blob *payload; // a reference, until it is answered or fails
+  struct mst_job *job;      // that it needs, NULL for none. Likewise
+  const void *verb;         // whose it is, as the caller said; NULL for a task
+  uint64_t id;              // in its lane, from 1; what goes over the wire
+  uint64_t serial;          // of tasks, counts up in a session
+  int64_t timeout_ns;       // of its evaluation; 0: the cluster's
+  int64_t sent_ns, done_ns;
+  struct mst_queued queued;
+  int32_t tag;     // the caller's own number for it
+  int32_t retries; // -1: the cluster's
+  uint32_t refs;   // the cluster's, and of a task the caller's
+  uint32_t worker; // that answered, or has it
+  uint8_t state;   // enum mst_call_state
+  uint8_t is_task;
+  uint8_t unseen;       // enum mst_unseen: to be kept whatever it changes
+  uint8_t sent;         // to the incarnation that lives, or was lost last
+  uint8_t cancelled;    // nobody wants its answer
+  uint8_t timed_out;    // it was interrupted, since it took too long
+  uint8_t awaited;      // somebody waits for it while it is queued
+  uint8_t counted;      // its answer counts among those that nobody has taken
+  uint16_t flags;       // of its answer
+  struct mst_buf bytes; // what holds the answer, owned
+  const uint8_t *value; // payload of VALUE, in bytes
+  size_t value_bytes;
+  struct mst_map *map;   // its segment, NULL if none; a reference
+  struct mst_loss *loss; // owned
+};
+
+// What one worker was given, and what is known of it.
+struct mst_lane {
+  uint32_t worker;
+  uint64_t calls;             // last id given
+  struct mst_call *first;     // sent or to be sent and not answered
+  struct mst_call *last;      //
+  struct mst_call *next_sent; // the first that is not sent, NULL if none
+  uint32_t count;             // of these
+  struct mst_call *answers;   // of verbs, to be taken, oldest first
+  struct mst_call *last_answer;
+  uint32_t unread;   // calls of verbs whose answers are wanted and not taken
+  uint64_t answered; // arrival of the oldest answer, 0 if none is there
+  uint64_t awaited;  // answers up to this id are read whatever the bound
+  const void *verb;  // of the last call of a verb
+  uint8_t mixed;     // what is unread may be of several verbs
+  // healing
+  struct mst_heal heal;
+  struct mst_journal journal;
+  struct mst_seed seed; // the stream's position after the last answer
+  char *failure;        // what was wrong first; owned
+  uint8_t rng_other;    // it drew from another generator
+  uint8_t dead;         // it stays lost
+  uint8_t to_heal;      // it was lost, and what follows is not done yet
+  uint8_t resuming;     // it comes back: calls are queued, not sent
+  uint8_t ended;        // its channel is read no more
+  uint8_t oom;          // what was lost last was killed to have memory
+  uint8_t ours;         // it was killed by muster: the session, or its watch
+  uint8_t spoiled;      // interrupted in a change: it is lost, no call to blame
+  uint8_t alone;        // its calls are to run while all others are idle
+  int32_t sys_errno;    // its last launch failed for want of something; 0: none
+  uint32_t launches;    // that failed so, in a row
+  int64_t launch_ns;    // when it is launched again; INT64_MAX if it isn't
+  uint32_t replay_left; // answers of the journal's calls that are to come
+  struct mst_entry *replayed; // entry whose answer comes next
+  int64_t head_ns;            // since when it evaluates the oldest call
+  uint64_t cancel;            // call that it was last told to interrupt
+  int64_t cancel_ns;          // and when, for the first time
+  // what is to be done: the order is that of mst_calls_next_action
+  struct mst_lane *next_due;
+  uint8_t due;              // it is in the list of those with something to do
+  uint16_t todo;            // bits of calls_int.h
+  struct mst_entry *replay; // next to be sent
+  uint8_t replaying;        // its journal is being sent
+  uint8_t seeded;           // the seed before `replay` was sent
+  struct mst_call *sending; // EXEC was given, and is not sent yet
+};
+
+// What several clusters of a session count together.
+struct mst_counts {
+  uint64_t arrivals;   // answers that came, or moved up
+  uint64_t tasks;      // last serial given
+  uint64_t tasks_done; // that are not to be done any more
+};
+
+struct mst_calls {
+  struct mst_pool pool;
+  struct mst_lane **lanes; // pool.count, each allocated alone
+  struct mst_counts *counts;
+  struct mst_heal_policy policy;
+  int64_t timeout_ns; // of one call, INT64_MAX for none
+  uint32_t id;        // of the cluster, for losses
+  struct mst_jobs jobs;
+  struct mst_queue queue;
+  size_t queued_bytes;   // of the payloads of tasks in it
+  uint32_t limited;      // tasks with a time limit of their own
+  uint32_t turn;         // the worker that is asked first
+  uint32_t awaited;      // tasks in the queue that somebody waits for
+  size_t answer_bytes;   // of answers that nobody has taken
+  struct mst_call *kept; // tasks whose answers nobody has taken
+  struct mst_lane *due_first, *due_last;
+  struct mst_loss *told, *last_told; // for the user
+  struct mst_job *dropping; // workers are to forget it, from drop_at on
+  uint32_t drop_at;
+  uint32_t to_heal;      // lanes with to_heal
+  uint32_t waiting;      // lanes with launch_ns
+  int64_t looked_ns;     // when lanes were last looked at one by one
+  int64_t now_ns;        // of the last step
+  uint8_t started;  // STARTED was given
+  uint8_t dispatch; // tasks may have workers that have room
+  uint8_t alone;         // some lane's calls wait until all others are idle
+  uint8_t launcher_gone; // the world's: workers can't come back now
+  uint8_t orphaned;      // and some should
+};
+
+// What is to be done. Payloads and jobs stay the core's: use them before the next step.
+enum mst_calls_do {
+  MST_CALLS_LAUNCH = 1, // worker's process with its channels
+  MST_CALLS_BYE,
+  MST_CALLS_KILL,
+  MST_CALLS_STARTED,
+  MST_CALLS_START_FAILED,
+  MST_CALLS_STOPPED,
+  MST_CALLS_CLOSE, // read no more of it
+  MST_CALLS_JUDGE, // how did it end? mst_calls_judged
+  MST_CALLS_PAUSE, // let go of what is left of the incarnation that was lost
+  MST_CALLS_BREAK, // end its data channel: what it says is of no use
+  // on the data channel. If it can't be sent: mst_calls_unsent
+  MST_CALLS_SEED,  // seed; !known: a fresh stream
+  MST_CALLS_JOB,   // payload, id
+  MST_CALLS_EXEC,  // payload, id, flags, attempt. If it is sent: mst_calls_sent
+  MST_CALLS_STATE, // payload
+  MST_CALLS_SNAPSHOT, // asks for its state
+  MST_CALLS_DROP,     // job id
+  // on the control channel
+  MST_CALLS_CANCEL, // id
+  MST_CALLS_PING,
+  // for the user
+  MST_CALLS_TELL,    // loss, the taker's
+  MST_CALLS_ORPHANED // another launcher is needed
+};
+
+struct mst_calls_action {
+  enum mst_calls_do kind;
+  uint32_t worker;
+  uint64_t id;
+  uint16_t flags; // MST_FLAG_*
+  uint16_t attempt;
+  struct mst_blob *payload;
+  struct mst_seed seed;
+  struct mst_loss *loss;
+};
+
+// ---- life
+
+// mst_calls_init prepares a cluster; the caller fills policy, timeout_ns, id, counts.
+// 0, -MST_EMEM, -MST_EINPUT. Allocates.
+int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window);
+// mst_calls_end_queue ends the tasks that no worker has; mst_calls_end all that is not
+// answered, and drops what is: verbs' calls go, tasks are LOST.
+void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns);
+void mst_calls_end(struct mst_calls *calls, int64_t now_ns);
+// mst_calls_close does the same for one worker that has ended, and forgets its journal.
+void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+void mst_calls_free(struct mst_calls *calls);
+void mst_calls_start(struct mst_calls *calls, int64_t now_ns,
+                     int64_t deadline_ns);
+// mst_calls_grow adds workers, which come as lost ones come back. 0, -MST_EMEM,
+// -MST_EINPUT (not running). Allocates.
+int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns);
+// mst_calls_revive lets workers that were given up for want of something try again.
+// Returns how many.
+uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns);
+
+// ---- facts of the world
+
+// mst_calls_event takes what state.h takes, but SENT, ANSWERED and TICK.
+void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
+                     int64_t now_ns);
+// mst_calls_fail notes the first thing that was wrong with a worker, for people.
+// Allocates; without memory nothing is noted.
+void mst_calls_fail(struct mst_calls *calls, uint32_t worker, const char *text);
+// mst_calls_broken: what the worker says is of no use; it is lost.
+void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
+                      const char *text, int64_t now_ns);
+
+// What an answer says. bytes and map are taken over.
+struct mst_answered {
+  uint64_t call;
+  uint16_t flags;
+  double elapsed_s;
+  struct mst_seed seed; // with MST_FLAG_SEED; !known: it couldn't be read
+  struct mst_buf bytes;
+  const uint8_t *value; // in bytes
+  size_t value_bytes;
+  struct mst_map *map;
+};
+// mst_calls_expects tells whether a worker owes an answer at all.
+int mst_calls_expects(const struct mst_calls *calls, uint32_t worker);
+// mst_calls_wants tells whether the answer of a call will be kept: if not, its bytes need
+// not be read out.
+int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
+                    uint64_t call);
+// mst_calls_answered takes an answer; one of the journal has MST_FLAG_REPLAY.
+void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
+                        struct mst_answered *answered, int64_t now_ns);
+// mst_calls_state takes a worker's snapshot; NULL if it can't be put into one.
+void mst_calls_state(struct mst_calls *calls, uint32_t worker,
+                     struct mst_blob *payload, int64_t now_ns);
+// mst_calls_heard: a sign of life.
+void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+// mst_calls_may_read tells whether answers of a worker may be read now.
+int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker);
+// mst_calls_tick lets time pass. slept_ns: for how long nobody had listened before this.
+void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns);
+// mst_calls_wake_ns gives the time at which a tick is wanted, INT64_MAX if never.
+int64_t mst_calls_wake_ns(const struct mst_calls *calls);
+
+// What is known of an end, after JUDGE.
+struct mst_judged {
+  char *words; // its last ones, taken over; NULL without
+  uint8_t oom; // the kernel has ended something for memory, and for nobody else
+  int32_t sys_errno; // it couldn't start for want of this; 0 if not so
+};
+void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
+                      const struct mst_judged *judged, int64_t now_ns);
+
+// mst_calls_sent: what EXEC said is on its way. mst_calls_unsent: what the last action of a
+// worker said can't be sent; rc: -MST_ECLOSED or -MST_ESYS, the channel is broken;
+// -MST_EMEM. Returns 1 if a verb's call was dropped for that.
+void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
+                     enum mst_calls_do what, int rc, int64_t now_ns);
+
+int mst_calls_next_action(struct mst_calls *calls,
+                          struct mst_calls_action *action, int64_t now_ns);
+
+// ---- what users want
+
+// mst_calls_send gives a call to a worker. 0; -MST_ECLOSED, it is lost for good;
+// -MST_EMEM. Takes a reference to the payload. Allocates.
+int mst_calls_send(struct mst_calls *calls, uint32_t worker,
+                   struct mst_blob *payload, const void *verb, int32_t tag,
+                   uint8_t unseen, int64_t now_ns);
+// mst_calls_await: somebody waits for the answers of a worker, or of one task.
+void mst_calls_await(struct mst_calls *calls, uint32_t worker);
+void mst_calls_await_task(struct mst_call *task);
+// mst_lane_answered gives the arrival of the oldest answer that a verb may take, 0 if there
+// is none. verb NULL: any.
+uint64_t mst_lane_answered(const struct mst_lane *lane, const void *verb);
+// mst_calls_answer gives that answer: DONE or LOST, NULL if there is none.
+struct mst_call *mst_calls_answer(const struct mst_calls *calls,
+                                  uint32_t worker, const void *verb);
+// mst_calls_take takes it out: the caller releases it.
+void mst_calls_take(struct mst_calls *calls, struct mst_call *answer);
+// mst_calls_forget cancels what a worker owes one verb, and drops its answers. verb NULL:
+// all verbs'.
+void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
+                      const void *verb, int64_t now_ns);
+// mst_calls_retire, mst_calls_kill: one worker is to end, as asked, or at once; it isn't
+// replaced.
+void mst_calls_retire(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+
+// What sets a task apart from others. The last five have no effect yet but priority.
+struct mst_task_terms {
+  struct mst_job *job; // that must be at its worker before it, NULL for none
+  int32_t retries;     // -1: the cluster's
+  int64_t timeout_ns;  // 0: the cluster's
+  int32_t priority;    // higher goes first
+  uint64_t after;      // serial of a task that must be done before, 0 for none
+  uint64_t group;      // 0 for none
+  int64_t deadline_ns; // 0 for none
+  uint32_t host;       // 0 for any
+};
+// mst_calls_submit queues a task. workers: increasing numbers, NULL for any. References to
+// the payload and the job are taken; the caller has one to the task. NULL without memory.
+// Allocates. Cost: O(log tasks + workers in the set).
+struct mst_call *mst_calls_submit(struct mst_calls *calls,
+                                  struct mst_blob *payload,
+                                  const uint32_t *workers, uint32_t count,
+                                  const struct mst_task_terms *terms,
+                                  int64_t now_ns);
+// mst_call_cancel takes a task from the queue, or has its worker interrupt it. 1 if that
+// was in time, 0 if it is done. O(log tasks).
+int mst_call_cancel(struct mst_call *task, int64_t now_ns);
+int mst_call_is_done(const struct mst_call *call);
+// mst_call_taken: its answer was read once, and counts no more.
+void mst_call_taken(struct mst_call *call);
+// mst_call_release drops a reference. A task that nobody refers to is evaluated all the
+// same, and its answer dropped.
+void mst_call_release(struct mst_call *call);
+// mst_calls_trim lets go of jobs that are too many to be kept.
+void mst_calls_trim(struct mst_calls *calls);
+
+// mst_lane_is_up tells whether a call that is given to it now reaches a worker: it is
+// there, and has been told all that comes before.
+int mst_lane_is_up(const struct mst_calls *calls, const struct mst_lane *lane);
+
+// mst_calls_check tells which invariant is broken, NULL if none: for tests, after every
+// step.
+const char *mst_calls_check(const struct mst_calls *calls);
+
+#endif

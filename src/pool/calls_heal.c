@@ -1,0 +1,515 @@
+// What follows from a loss, the way back, and limits on calls. What to do is decided by
+// heal.h and state.h, what to replay is kept by journal.h. The contract is in calls.h.
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "pool/calls_int.h"
+
+// Limits on calls are looked at this often.
+#define LOOK_NS (10 * MST_NS_PER_MS)
+
+void mst_loss_free(struct mst_loss *loss) {
+  if (loss == NULL) return;
+  free(loss->output);
+  free(loss->reason);
+  free(loss);
+}
+
+// ---- what is told
+
+// loss_of describes how this incarnation ended. NULL without memory: then nobody
+// is told, and what follows is done all the same.
+static struct mst_loss *loss_of(const struct mst_calls *calls,
+                                const struct mst_lane *lane,
+                                enum mst_loss_kind kind, const char *words) {
+  const struct mst_worker *worker = worker_of(calls, lane);
+  struct mst_loss *loss = calloc(1, sizeof *loss);
+  if (loss == NULL) return NULL;
+  loss->kind = kind;
+  loss->cluster = calls->id;
+  loss->worker = lane->worker;
+  loss->pid = worker->pid;
+  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
+  loss->number = worker->exit_number;
+  loss->ours = lane->ours;
+  loss->sys_errno = lane->sys_errno;
+  if (words != NULL) loss->output = strdup(words);
+  if (lane->failure != NULL) loss->reason = strdup(lane->failure);
+  return loss;
+}
+
+static void tell(struct mst_calls *calls, struct mst_loss *loss) {
+  if (loss == NULL) return;
+  if (calls->last_told != NULL) {
+    calls->last_told->next = loss;
+  } else {
+    calls->told = loss;
+  }
+  calls->last_told = loss;
+}
+
+void mst_lane_fail_first(struct mst_calls *calls, struct mst_lane *lane,
+                         enum mst_loss_kind kind, uint32_t attempts,
+                         const char *words) {
+  struct mst_call *call = lane->first;
+  struct mst_loss *loss = loss_of(calls, lane, kind, words);
+  if (loss != NULL) {
+    loss->call = call->id;
+    loss->attempts = attempts;
+    loss->oom = lane->oom;
+    loss->tag = call->tag;
+  }
+  if (!call->cancelled) {
+    call->loss = loss;
+  } else {
+    mst_loss_free(loss);
+  }
+  mst_lane_finish(calls, lane, call, MST_CALL_LOST);
+}
+
+// ---- a loss
+
+void mst_lane_lost(struct mst_calls *calls, struct mst_lane *lane) {
+  lane->ended = 1;
+  lane->replaying = 0;
+  if (lane->to_heal) return;
+  lane->to_heal = 1;
+  calls->to_heal++;
+}
+
+static void wait_no_more(struct mst_calls *calls, struct mst_lane *lane) {
+  if (lane->launch_ns == NEVER) return;
+  lane->launch_ns = NEVER;
+  calls->waiting--;
+}
+
+void mst_lane_leave(struct mst_calls *calls, struct mst_lane *lane, int told,
+                    char *words) {
+  lane->dead = 1;
+  lane->resuming = 0;
+  wait_no_more(calls, lane);
+  // If it is ever revived, the next call has all of its attempts.
+  if (lane->first != NULL && lane->first->is_task) {
+    mst_heal_answered(&lane->heal);
+  }
+  for (struct mst_call *call = lane->first, *next; call != NULL; call = next) {
+    next = call->next;
+    if (!call->is_task) continue; // whoever waits for it sees that it is dead
+    call->loss = loss_of(calls, lane, MST_LOSS_GIVEN_UP, words);
+    if (call->loss != NULL) {
+      call->loss->call = call->id;
+      call->loss->attempts = 1;
+      call->loss->oom = lane->oom;
+    }
+    mst_lane_finish(calls, lane, call, MST_CALL_LOST);
+  }
+  mst_calls_sweep(calls);
+  calls->dispatch = 1;
+  if (told) tell(calls, loss_of(calls, lane, MST_LOSS_GIVEN_UP, words));
+}
+
+// let_go_of the incarnation that was lost.
+static void let_go(struct mst_calls *calls, struct mst_lane *lane) {
+  mst_journal_unask(&lane->journal);
+  mst_lane_todo(calls, lane, TODO_PAUSE);
+  free(lane->failure);
+  lane->failure = NULL;
+  lane->replay_left = 0;
+  lane->spoiled = 0;
+  lane->cancel = 0;
+  lane->resuming = 1;
+  for (struct mst_call *at = lane->first; at != NULL; at = at->next)
+    at->sent = 0;
+  lane->next_sent = lane->first;
+}
+
+static void restart(struct mst_calls *calls, struct mst_lane *lane,
+                    const char *words) {
+  // One that never was there has been told of as what it was to replace.
+  struct mst_loss *event =
+      worker_of(calls, lane)->pid == 0
+          ? NULL
+          : loss_of(calls, lane, MST_LOSS_RESTARTED, words);
+  if (event != NULL) {
+    event->oom = lane->oom;
+    event->again = lane->count;
+    event->attempts = lane->heal.attempt;
+    event->fresh_rng = lane->rng_other;
+  }
+  tell(calls, event);
+  lane->alone = lane->oom;
+  let_go(calls, lane);
+  mst_calls_tell_pool(calls, MST_EV_RESTART, lane->worker);
+}
+
+// settle_calls drops the calls that nobody waits for, and fails one that took too
+// long. Returns whether the oldest of the others was being evaluated: one that was
+// given to a worker that was lost already, and never sent, is not to blame.
+static int settle_calls(struct mst_calls *calls, struct mst_lane *lane,
+                        const char *words) {
+  int evaluating = !lane->resuming && lane->replay_left == 0 && !lane->spoiled;
+  if (lane->first != NULL && lane->first->cancelled) {
+    evaluating = 0;
+    mst_heal_answered(&lane->heal);
+  }
+  mst_lane_drop_unsent(calls, lane);
+  if (lane->first != NULL && lane->first->timed_out) {
+    mst_lane_fail_first(calls, lane, MST_LOSS_TIMEOUT, 1, words);
+    evaluating = 0;
+    mst_heal_answered(&lane->heal);
+  }
+  return evaluating && lane->first != NULL && lane->first->sent;
+}
+
+// policy_of: the cluster's, with the retries of the task that is at work.
+static struct mst_heal_policy policy_of(const struct mst_calls *calls,
+                                        const struct mst_lane *lane) {
+  struct mst_heal_policy policy = calls->policy;
+  if (lane->first != NULL && lane->first->retries >= 0) {
+    policy.retries = (uint32_t)lane->first->retries;
+  }
+  return policy;
+}
+
+// ---- launches that failed for want of something
+
+static int is_short(int sys_errno) {
+  return sys_errno == EAGAIN || sys_errno == ENOMEM || sys_errno == EMFILE ||
+         sys_errno == ENFILE || sys_errno == ETOOMANYREFS ||
+         sys_errno == ENOBUFS;
+}
+
+// short_of gives the errno for want of which this incarnation never was, 0 if not so.
+static int short_of(const struct mst_calls *calls, const struct mst_lane *lane,
+                    const struct mst_judged *judged) {
+  const struct mst_worker *worker = worker_of(calls, lane);
+  if (is_short(judged->sys_errno)) return judged->sys_errno;
+  const int failed = worker->exit_known && worker->exit_how == MST_EXIT_NONE;
+  return failed && is_short(worker->exit_number) ? worker->exit_number : 0;
+}
+
+// launch_later: it isn't to blame for what the system hasn't got now.
+static void launch_later(struct mst_calls *calls, struct mst_lane *lane,
+                         int sys_errno, char *words) {
+  lane->sys_errno = sys_errno;
+  mst_lane_drop_unsent(calls, lane);
+  if (lane->launches >= MST_SHORT_TRIES) {
+    mst_lane_fail(lane, "it can't be started again: the system is short of "
+                        "processes, descriptors or memory");
+    mst_lane_leave(calls, lane, 1, words);
+    return;
+  }
+  let_go(calls, lane);
+  lane->launch_ns = calls->now_ns + (MST_SHORT_PAUSE_NS << lane->launches);
+  lane->launches++;
+  calls->waiting++;
+}
+
+static void launch_now(struct mst_calls *calls, struct mst_lane *lane) {
+  wait_no_more(calls, lane);
+  if (calls->pool.phase != MST_POOL_RUNNING ||
+      worker_of(calls, lane)->stop_ns != NEVER || lane->dead) {
+    mst_lane_leave(calls, lane, 0, NULL);
+    return;
+  }
+  mst_calls_tell_pool(calls, MST_EV_RESTART, lane->worker);
+}
+
+uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns) {
+  uint32_t n = 0;
+  calls->now_ns = now_ns;
+  if (calls->pool.phase != MST_POOL_RUNNING) return 0;
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    struct mst_lane *lane = calls->lanes[i];
+    if (!lane->dead || lane->sys_errno == 0) continue;
+    if (worker_of(calls, lane)->state != MST_WORKER_LOST) continue;
+    lane->dead = 0;
+    lane->launches = 0;
+    let_go(calls, lane);
+    mst_calls_tell_pool(calls, MST_EV_RESTART, i);
+    n++;
+  }
+  return n;
+}
+
+// ---- how it ended, and what follows
+
+// ignored_interrupt: its watch ends a worker whose cancelled call goes on after its grace.
+static int ignored_interrupt(const struct mst_calls *calls,
+                             const struct mst_lane *lane) {
+  const struct mst_call *call = lane->first;
+  return call != NULL && (call->cancelled || call->timed_out) &&
+         lane->cancel == call->id &&
+         worker_of(calls, lane)->lost_ns - lane->cancel_ns >=
+             MST_CANCEL_GRACE_MS * MST_NS_PER_MS;
+}
+
+// note_killer: muster, which has said why it gave it up; the kernel for memory; or
+// somebody who isn't known.
+static void note_killer(const struct mst_calls *calls, struct mst_lane *lane,
+                        int oom) {
+  const struct mst_worker *worker = worker_of(calls, lane);
+  const int killed = worker->exit_known &&
+                     worker->exit_how == MST_EXIT_SIGNAL &&
+                     worker->exit_number == SIGKILL;
+  if (killed && ignored_interrupt(calls, lane)) {
+    mst_lane_fail(lane, "its call went on for a second after it was "
+                        "interrupted");
+  }
+  lane->ours = (uint8_t)(killed && lane->failure != NULL);
+  lane->oom = (uint8_t)(killed && !lane->ours && oom);
+}
+
+static void heal(struct mst_calls *calls, struct mst_lane *lane, char *words) {
+  const int evaluating =
+      calls->policy.on ? settle_calls(calls, lane, words) : 0;
+  const struct mst_heal_policy policy = policy_of(calls, lane);
+  enum mst_heal_verdict verdict =
+      mst_heal_lost(&lane->heal, &policy, evaluating, calls->now_ns);
+  const int comes_back =
+      verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON;
+  if (comes_back && lane->journal.incomplete) {
+    mst_lane_fail(lane, "its journal of set-up is not complete: too many calls "
+                        "have changed it");
+    verdict = MST_HEAL_GIVE_UP;
+  }
+  if (verdict == MST_HEAL_POISON) {
+    mst_lane_fail_first(calls, lane, MST_LOSS_POISON, policy.retries + 1,
+                        words);
+  }
+  if (verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON) {
+    restart(calls, lane, words);
+  } else {
+    mst_lane_leave(calls, lane, verdict == MST_HEAL_GIVE_UP, words);
+  }
+}
+
+void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
+                      const struct mst_judged *judged, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  calls->now_ns = now_ns;
+  lane->to_heal = 0;
+  calls->to_heal--;
+  note_killer(calls, lane, judged->oom);
+  const int lacks = short_of(calls, lane, judged);
+  if (calls->pool.phase != MST_POOL_RUNNING ||
+      worker_of(calls, lane)->stop_ns != NEVER || lane->dead) {
+    mst_lane_leave(calls, lane, 0, judged->words);
+  } else if (calls->policy.on && lacks != 0) {
+    launch_later(calls, lane, lacks, judged->words);
+  } else {
+    heal(calls, lane, judged->words);
+  }
+  free(judged->words);
+}
+
+// ---- coming back
+
+static struct mst_entry *next_replayed(struct mst_entry *entry) {
+  while (entry != NULL && entry->snapshot)
+    entry = entry->next;
+  return entry;
+}
+
+void mst_lane_resume(struct mst_calls *calls, struct mst_lane *lane) {
+  mst_heal_back(&lane->heal, calls->now_ns);
+  lane->sys_errno = 0;
+  lane->launches = 0;
+  lane->replay_left = 0;
+  lane->replayed = next_replayed(lane->journal.first);
+  lane->replay = lane->journal.first;
+  lane->replaying = 1;
+  lane->seeded = 0;
+  mst_lane_todo(calls, lane, 0);
+}
+
+static int others_are_busy(const struct mst_calls *calls,
+                           const struct mst_lane *lane) {
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    // One that is lost owes too, but computes nothing, and may owe for ever.
+    if (i != lane->worker && calls->pool.workers[i].state == MST_WORKER_BUSY) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+void mst_lane_go_on(struct mst_calls *calls, struct mst_lane *lane) {
+  if (lane->alone && lane->first != NULL && others_are_busy(calls, lane)) {
+    calls->alone = 1;
+    return; // tried again with time
+  }
+  lane->alone = 0;
+  lane->resuming = 0;
+  lane->next_sent = lane->first;
+  mst_lane_todo(calls, lane, TODO_CALLS);
+  calls->dispatch = 1;
+}
+
+static int is_before_snapshot(const struct mst_entry *entry) {
+  while (entry != NULL && !entry->snapshot)
+    entry = entry->next;
+  return entry != NULL;
+}
+
+// Before a snapshot an error means nothing: what the call relied on in sight isn't
+// there yet, and the snapshot has the last word.
+void mst_lane_replayed(struct mst_calls *calls, struct mst_lane *lane,
+                       uint16_t flags) {
+  const struct mst_entry *entry = lane->replayed;
+  if (lane->replay_left == 0 || entry == NULL) return;
+  lane->replay_left--;
+  lane->replayed = next_replayed(entry->next);
+  lane->head_ns = calls->now_ns; // what it owes comes after the journal
+  const int failed = (flags & MST_FLAG_ERROR) != 0;
+  if (failed && !entry->failed && !is_before_snapshot(entry)) {
+    mst_lane_fail(lane,
+                  "a call of its journal failed when it was replayed, see "
+                  "cluster_journal()");
+    lane->dead = 1;
+    tell(calls, loss_of(calls, lane, MST_LOSS_GIVEN_UP, NULL));
+    mst_calls_tell_pool(calls, MST_EV_SILENT, lane->worker);
+  } else if (lane->replay_left == 0 && !lane->replaying) {
+    mst_heal_idle(&lane->heal);
+  }
+}
+
+// ---- the journal
+
+static void note_seed(struct mst_lane *lane,
+                      const struct mst_answered *answered) {
+  if ((answered->flags & MST_FLAG_RNG) != 0) {
+    lane->rng_other = 1;
+    lane->seed.known = 0;
+  }
+  if ((answered->flags & MST_FLAG_SEED) == 0) return;
+  lane->rng_other = 0;
+  lane->seed = answered->seed;
+}
+
+static void note_state(struct mst_calls *calls, struct mst_lane *lane,
+                       const struct mst_answered *answered) {
+  const struct mst_call *call = lane->first;
+  const struct mst_entry entry = {
+      .payload = call->payload,
+      .job = call->job,
+      .seed = lane->seed,
+      .call = call->id,
+      .elapsed_s = answered->elapsed_s,
+      .failed = (answered->flags & MST_FLAG_ERROR) != 0,
+      .visible = (answered->flags & MST_FLAG_STATE) != 0,
+      .unseen = call->unseen};
+  (void)mst_journal_add(&lane->journal, &entry); // if not, it says so itself
+  if (mst_journal_wants(&lane->journal, call->id)) {
+    mst_lane_todo(calls, lane, TODO_SNAPSHOT);
+  }
+}
+
+// note_cancelled: one that was interrupted in the middle of a change is neither
+// what it was nor what it was to be. What it answers after that is not read.
+static void note_cancelled(struct mst_calls *calls, struct mst_lane *lane,
+                           const struct mst_answered *answered) {
+  if ((answered->flags & MST_FLAG_STATE) == 0) return;
+  lane->spoiled = 1;
+  mst_lane_broken(calls, lane, "it was interrupted in the middle of a change");
+}
+
+void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
+                   const struct mst_answered *answered) {
+  const struct mst_call *call = lane->first;
+  mst_heal_answered(&lane->heal);
+  mst_heal_heard(&lane->heal, calls->now_ns);
+  lane->head_ns = calls->now_ns;
+  if (!calls->policy.on) return; // nothing is kept
+  if (call->cancelled || call->timed_out) {
+    note_cancelled(calls, lane, answered);
+    return;
+  }
+  if ((answered->flags & MST_FLAG_STATE) != 0 || call->unseen) {
+    note_state(calls, lane, answered);
+  }
+  note_seed(lane, answered);
+}
+
+void mst_calls_state(struct mst_calls *calls, uint32_t worker,
+                     struct mst_blob *payload, int64_t now_ns) {
+  calls->now_ns = now_ns;
+  (void)mst_journal_snapshot(&calls->lanes[worker]->journal, payload);
+}
+
+// ---- signs of life, and time limits
+
+void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
+  mst_heal_heard(&calls->lanes[worker]->heal, now_ns);
+}
+
+static void listen_to(struct mst_calls *calls, struct mst_lane *lane,
+                      int64_t slept_ns) {
+  switch (mst_heal_beat(&lane->heal, &calls->policy, slept_ns, calls->now_ns)) {
+  case MST_BEAT_ASK:
+    mst_lane_todo(calls, lane, TODO_PING);
+    break;
+  case MST_BEAT_SILENT:
+    mst_lane_fail(lane, "it didn't respond within `heartbeat` seconds (the "
+                        "process or its host is stopped)");
+    mst_calls_tell_pool(calls, MST_EV_SILENT, lane->worker);
+    break;
+  case MST_BEAT_FINE:
+    break;
+  }
+}
+
+static int64_t limit_of(const struct mst_calls *calls,
+                        const struct mst_call *call) {
+  return call->timeout_ns > 0 ? call->timeout_ns : calls->timeout_ns;
+}
+
+static void watch_time(struct mst_calls *calls, struct mst_lane *lane) {
+  struct mst_call *call = lane->first;
+  if (call == NULL || call->timed_out || call->cancelled) return;
+  if (lane->resuming || lane->replaying || lane->replay_left > 0) return;
+  if (calls->now_ns - lane->head_ns < limit_of(calls, call)) return;
+  call->timed_out = 1;
+  mst_lane_interrupt(calls, lane);
+}
+
+// A call that its worker never begins isn't interrupted there, nor ended by its watch.
+static void watch_cancelled(struct mst_calls *calls, struct mst_lane *lane,
+                            int64_t slept_ns) {
+  const struct mst_call *call = lane->first;
+  if (call == NULL || !call->sent || lane->cancel != call->id) return;
+  if (!call->cancelled && !call->timed_out) return;
+  // Whoever slept hasn't read the answer that may be there.
+  if (slept_ns > MST_NS_PER_S) lane->cancel_ns = calls->now_ns;
+  if (calls->now_ns - lane->cancel_ns < MST_CANCEL_PATIENCE_NS) return;
+  mst_lane_fail(lane, "its call went on for a second after it was interrupted");
+  mst_calls_tell_pool(calls, MST_EV_SILENT, lane->worker);
+}
+
+void mst_lane_time(struct mst_calls *calls, struct mst_lane *lane,
+                   int64_t slept_ns) {
+  if (lane->launch_ns <= calls->now_ns) launch_now(calls, lane);
+  if (lane->to_heal) {
+    if (calls->policy.on && calls->launcher_gone &&
+        calls->pool.phase == MST_POOL_RUNNING) {
+      calls->orphaned = 1; // wait for another
+    } else {
+      mst_lane_todo(calls, lane, TODO_JUDGE);
+    }
+  }
+  const enum mst_worker_state state = worker_of(calls, lane)->state;
+  if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY) return;
+  if (lane->resuming && !lane->alone) return; // RESTARTED is still to be taken
+  if (lane->alone && lane->resuming && !lane->replaying) {
+    mst_lane_go_on(calls, lane);
+  }
+  if (calls->pool.phase == MST_POOL_RUNNING && calls->started &&
+      worker_of(calls, lane)->channel != MST_CHANNEL_AWAY) {
+    listen_to(calls, lane, slept_ns);
+    watch_cancelled(calls, lane, slept_ns);
+  }
+  watch_time(calls, lane);
+}

@@ -1,0 +1,99 @@
+// What the files of the core of calls share.
+#ifndef MST_POOL_CALLS_INT_H
+#define MST_POOL_CALLS_INT_H
+
+#include "pool/calls.h"
+
+#define NEVER INT64_MAX
+
+// What a lane has to do, in this order, and after BREAK what its journal wants.
+enum mst_todo {
+  TODO_PAUSE = 1,
+  TODO_BREAK = 2,
+  TODO_JUDGE = 4,
+  TODO_SNAPSHOT = 8,
+  TODO_CALLS = 16, // some are to be sent
+  TODO_CANCEL = 32,
+  TODO_PING = 64
+};
+
+static inline const struct mst_worker *worker_of(const struct mst_calls *calls,
+                                                 const struct mst_lane *lane) {
+  return &calls->pool.workers[lane->worker];
+}
+
+// ---- calls.c
+
+// mst_lane_todo puts a lane among those with something to do.
+void mst_lane_todo(struct mst_calls *calls, struct mst_lane *lane,
+                   uint16_t what);
+// mst_calls_tell_pool gives the worker states one event.
+void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
+                         uint32_t worker);
+void mst_lane_fail(struct mst_lane *lane, const char *text);
+void mst_lane_broken(struct mst_calls *calls, struct mst_lane *lane,
+                     const char *text);
+
+// ---- calls_lane.c
+
+struct mst_call *mst_lane_add(struct mst_calls *calls, struct mst_lane *lane,
+                              struct mst_call *call);
+// mst_lane_remove takes a call out of the lane, which keeps its reference.
+void mst_lane_remove(struct mst_calls *calls, struct mst_lane *lane,
+                     struct mst_call *call);
+// mst_lane_drop takes out a call that nobody wants.
+void mst_lane_drop(struct mst_calls *calls, struct mst_lane *lane,
+                   struct mst_call *call);
+// mst_lane_finish takes out a call that is answered or failed: a verb's goes among the
+// answers, a task's is its own.
+void mst_lane_finish(struct mst_calls *calls, struct mst_lane *lane,
+                     struct mst_call *call, enum mst_call_state state);
+// mst_lane_interrupt has the worker interrupt its oldest call.
+void mst_lane_interrupt(struct mst_calls *calls, struct mst_lane *lane);
+// mst_lane_drop_unsent drops the cancelled calls of a worker that was not sent them, or is
+// lost.
+void mst_lane_drop_unsent(struct mst_calls *calls, struct mst_lane *lane);
+
+// ---- calls_task.c
+
+// mst_calls_dispatch gives queued tasks to workers that have room.
+void mst_calls_dispatch(struct mst_calls *calls);
+void mst_lane_dispatch(struct mst_calls *calls, struct mst_lane *lane);
+// mst_lane_is_usable: it takes calls, now or when it is back.
+int mst_lane_is_usable(const struct mst_calls *calls,
+                       const struct mst_lane *lane);
+// mst_calls_sweep ends the tasks that no worker will ever take.
+void mst_calls_sweep(struct mst_calls *calls);
+// mst_call_settle: the cluster has no more to do with a call; drops its reference.
+void mst_call_settle(struct mst_call *call, enum mst_call_state state);
+// mst_call_leave drops the cluster's reference to a call that is in no lane any more.
+void mst_call_leave(struct mst_call *call);
+// mst_call_let_go drops what a call needed of its cluster.
+void mst_call_let_go(struct mst_call *call);
+
+// ---- calls_heal.c
+
+// mst_lane_lost: LOST was given.
+void mst_lane_lost(struct mst_calls *calls, struct mst_lane *lane);
+// mst_lane_leave: it stays lost. What it owes will not come.
+void mst_lane_leave(struct mst_calls *calls, struct mst_lane *lane, int told,
+                    char *words);
+// mst_lane_resume: its next incarnation is ready.
+void mst_lane_resume(struct mst_calls *calls, struct mst_lane *lane);
+// mst_lane_go_on: it was told all that comes before its calls.
+void mst_lane_go_on(struct mst_calls *calls, struct mst_lane *lane);
+// mst_lane_replayed takes the answer of a call of the journal.
+void mst_lane_replayed(struct mst_calls *calls, struct mst_lane *lane,
+                       uint16_t flags);
+// mst_lane_note takes note of what an answer says of its worker, before its call goes.
+void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
+                   const struct mst_answered *answered);
+// mst_lane_fail_first makes a loss the end of the oldest call.
+void mst_lane_fail_first(struct mst_calls *calls, struct mst_lane *lane,
+                         enum mst_loss_kind kind, uint32_t attempts,
+                         const char *words);
+// mst_lane_time looks at a lane's limits and signs of life.
+void mst_lane_time(struct mst_calls *calls, struct mst_lane *lane,
+                   int64_t slept_ns);
+
+#endif

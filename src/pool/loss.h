@@ -1,0 +1,33 @@
+// pool/loss: how a worker ended, for people. Owned by whoever takes it.
+#ifndef MST_POOL_LOSS_H
+#define MST_POOL_LOSS_H
+
+#include <stdint.h>
+
+struct mst_loss {
+  struct mst_loss *next;
+  uint64_t call; // the call that fails by it; 0 if none does
+  enum mst_loss_kind {
+    MST_LOSS_RESTARTED, // it comes back, what it owed is sent again
+    MST_LOSS_POISON,    // it comes back, but its call failed too often
+    MST_LOSS_TIMEOUT,   // its call took too long
+    MST_LOSS_GIVEN_UP   // it doesn't come back
+  } kind;
+  uint32_t cluster, worker, pid;
+  uint32_t how; // enum mst_exit
+  int32_t number;
+  uint32_t attempts; // of the call that fails, or is tried again
+  uint32_t again;    // calls that are sent again
+  int32_t sys_errno; // what it can't be started for want of, 0 if for nothing
+  uint8_t oom;  // the kernel killed it to have memory, as far as can be told
+  uint8_t ours; // muster killed it; reason says why
+  uint8_t fresh_rng; // it had a random number stream that can't be had again
+  char *output;      // its last words, owned
+  char *reason; // why it was given up; owned, NULL if there is no more to say
+  int32_t tag;  // of the call that fails
+};
+
+// mst_loss_free frees it with its texts; NULL is allowed.
+void mst_loss_free(struct mst_loss *loss);
+
+#endif

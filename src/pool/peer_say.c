@@ -1,0 +1,90 @@
+// What the core of calls has to say to a worker.
+#include "pool/run.h"
+#include "pool/run_int.h"
+
+// head_of: what a worker's frames have in common.
+static struct mst_head head_of(const struct mst_peer *peer, uint8_t kind) {
+  return (struct mst_head){.kind = kind,
+                           .cluster = peer->cluster->id,
+                           .worker = peer->index,
+                           .epoch = mst_peer_worker(peer)->epoch};
+}
+
+static int say_seed(struct mst_peer *peer, const struct mst_seed *seed) {
+  struct mst_head head = {.kind = MST_KIND_SEED};
+  uint8_t bytes[MST_SEED_BYTES];
+  if (!seed->known) { // a fresh stream
+    return mst_chan_send(&peer->data, &head, NULL, NULL, 0, 0, NULL);
+  }
+  mst_seed_encode(seed, bytes);
+  return mst_chan_send_small(&peer->data, &head, bytes, sizeof bytes, 0, NULL);
+}
+
+static void say_cancel(struct mst_peer *peer, uint64_t call) {
+  struct mst_head head = head_of(peer, MST_KIND_CANCEL);
+  uint8_t payload[MST_CANCEL_BYTES];
+  if (peer->control.fd < 0) return;
+  head.call = call;
+  mst_cancel_encode(MST_CANCEL_GRACE_MS, payload);
+  (void)mst_chan_send_small(&peer->control, &head, payload, sizeof payload, 0,
+                            NULL);
+}
+
+static void say_ping(struct mst_peer *peer) {
+  static const uint64_t nonce = 0; // no ping of mst_peer_ping has it
+  struct mst_head head = {.kind = MST_KIND_PING,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index};
+  // One that hasn't read the last one isn't asked again.
+  if (peer->control.fd < 0 || peer->control.out_first != NULL) return;
+  (void)mst_chan_send_small(&peer->control, &head, &nonce, sizeof nonce, 0,
+                            NULL);
+}
+
+// say_data sends what goes over the data channel.
+static int say_data(struct mst_peer *peer,
+                    const struct mst_calls_action *action) {
+  static const uint8_t kinds[] = {[MST_CALLS_BYE] = MST_KIND_BYE,
+                                  [MST_CALLS_JOB] = MST_KIND_JOB,
+                                  [MST_CALLS_EXEC] = MST_KIND_EXEC,
+                                  [MST_CALLS_STATE] = MST_KIND_STATE,
+                                  [MST_CALLS_SNAPSHOT] = MST_KIND_SNAPSHOT,
+                                  [MST_CALLS_DROP] = MST_KIND_DROP};
+  struct mst_head head = head_of(peer, kinds[action->kind]);
+  if (action->kind == MST_CALLS_BYE) head.epoch = 0;
+  if (action->kind == MST_CALLS_SNAPSHOT) {
+    head = (struct mst_head){.kind = MST_KIND_SNAPSHOT};
+  }
+  head.flags = action->flags;
+  head.attempt = action->attempt;
+  head.call = action->id;
+  return mst_chan_send(&peer->data, &head, action->payload, NULL, 0, 0, NULL);
+}
+
+void mst_peer_say(struct mst_peer *peer,
+                  const struct mst_calls_action *action) {
+  struct mst_calls *calls = &peer->cluster->calls;
+  if (action->kind == MST_CALLS_CANCEL) {
+    say_cancel(peer, action->id);
+    return;
+  }
+  if (action->kind == MST_CALLS_PING) {
+    say_ping(peer);
+    return;
+  }
+  const int rc = action->kind == MST_CALLS_SEED ? say_seed(peer, &action->seed)
+                                                : say_data(peer, action);
+  if (peer->data.out_first != NULL) mst_peer_want(peer);
+  if (rc == 0) {
+    if (action->kind == MST_CALLS_EXEC) {
+      mst_calls_sent(calls, peer->index, mst_clock_now());
+    }
+    return;
+  }
+  if (action->kind == MST_CALLS_BYE) return; // its end will be heard
+  // What it said before its end is still there.
+  if (rc != -MST_EMEM) mst_peer_poll(peer);
+  if (mst_calls_unsent(calls, peer->index, action->kind, rc, mst_clock_now())) {
+    peer->send_rc = rc;
+  }
+}

@@ -1,0 +1,27 @@
+// Bytes that several queues may hold. The contract is in blob.h.
+#include "share/blob.h"
+
+#include <stdlib.h>
+
+#include "base/mst_assert.h"
+
+struct mst_blob *mst_blob_new(void) {
+  struct mst_blob *blob = calloc(1, sizeof *blob);
+  if (blob == NULL) return NULL;
+  blob->refs = 1;
+  blob->segment = MST_SEGMENT_NONE;
+  return blob;
+}
+
+size_t mst_blob_bytes(const struct mst_blob *blob) {
+  return blob->buf.len + (size_t)blob->segment.bytes;
+}
+
+void mst_blob_release(struct mst_blob *blob) {
+  if (blob == NULL) return;
+  MST_ASSERT(blob->refs > 0);
+  if (--blob->refs > 0) return;
+  mst_buf_free(&blob->buf);
+  mst_segment_close(&blob->segment);
+  free(blob);
+}

@@ -1,0 +1,27 @@
+// share/blob: bytes that several queues may hold, counted, with their segment. Pure but for
+// the segment's descriptor, which is closed with the last reference. No R.
+#ifndef MST_SHARE_BLOB_H
+#define MST_SHARE_BLOB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_buf.h"
+#include "share/segment.h"
+
+// mst_blob: bytes that several queues may hold, and the segment that goes along with
+// them. Not thread-safe.
+struct mst_blob {
+  struct mst_buf buf;
+  struct mst_segment segment; // sealed, or none; closed with the blob
+  uint64_t binds; // for journals: what the call in it does, see journal.h
+  size_t refs;
+};
+// mst_blob_new gives an empty blob with one reference, NULL without memory.
+struct mst_blob *mst_blob_new(void);
+// mst_blob_release drops a reference and frees at the last. NULL is allowed.
+void mst_blob_release(struct mst_blob *blob);
+// mst_blob_bytes gives the memory that a payload takes, with its segment.
+size_t mst_blob_bytes(const struct mst_blob *blob);
+
+#endif

@@ -1,0 +1,184 @@
+// Tests of pool/queue: against a list that is looked through, with memory that fails, and by
+// the number of comparisons.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_err.h"
+#include "base/mst_fault.h"
+#include "mst_random.h"
+#include "mst_test.h"
+#include "pool/queue.h"
+
+#define WORKERS 12u
+#define ITEMS 400u
+
+struct item {
+  struct mst_queued queued;
+  uint32_t workers[WORKERS]; // what it may have
+  uint32_t count;            // 0: any
+  int in;
+};
+
+static struct item items[ITEMS];
+static struct mst_queue queue;
+
+static int may_have(const struct item *item, uint32_t worker) {
+  if (item->count == 0) return 1;
+  for (uint32_t k = 0; k < item->count; k++) {
+    if (item->workers[k] == worker) return 1;
+  }
+  return 0;
+}
+
+static const struct item *first_by_looking(uint32_t worker) {
+  const struct item *first = NULL;
+  for (uint32_t i = 0; i < ITEMS; i++) {
+    const struct item *item = &items[i];
+    if (!item->in || !may_have(item, worker)) continue;
+    if (first == NULL || item->queued.priority > first->queued.priority ||
+        (item->queued.priority == first->queued.priority &&
+         item->queued.serial < first->queued.serial)) {
+      first = item;
+    }
+  }
+  return first;
+}
+
+static void draw_set(uint64_t *random, struct item *item) {
+  item->count = 0;
+  if (mst_random_below(random, 4) == 0) return; // any
+  for (uint32_t i = 0; i < WORKERS; i++) {
+    if (mst_random_below(random, 4) == 0) item->workers[item->count++] = i;
+  }
+}
+
+static void put(uint64_t *random, struct item *item, uint64_t serial) {
+  draw_set(random, item);
+  item->queued =
+      (struct mst_queued){.serial = serial,
+                          .priority = (int32_t)mst_random_below(random, 3),
+                          .owner = item};
+  CHECK_INT(mst_queue_put(&queue, &item->queued, item->workers, item->count),
+            0);
+  item->in = 1;
+}
+
+static void take_out(struct item *item) {
+  mst_queue_remove(&queue, &item->queued);
+  item->in = 0;
+}
+
+static void empty_queue(void) {
+  struct mst_queued *head;
+  while ((head = mst_queue_head(&queue)) != NULL)
+    take_out(head->owner);
+  CHECK_INT(mst_queue_count(&queue), 0);
+  mst_queue_free(&queue);
+}
+
+TEST("A queue gives each worker what a look through all items would") {
+  uint64_t random = 7;
+  memset(items, 0, sizeof items);
+  for (uint64_t step = 1; step <= 20000; step++) {
+    struct item *item = &items[mst_random_below(&random, ITEMS)];
+    const uint32_t worker = (uint32_t)mst_random_below(&random, WORKERS);
+    const uint32_t what = (uint32_t)mst_random_below(&random, 5);
+    if (!item->in && what < 2) {
+      put(&random, item, step);
+    } else if (item->in && what == 2) {
+      take_out(item);
+    } else {
+      const struct item *want = first_by_looking(worker);
+      const struct mst_queued *got = mst_queue_first(&queue, worker);
+      CHECK((got == NULL) == (want == NULL));
+      CHECK(got == NULL || got->owner == want);
+      if (got != NULL && what == 3) take_out(got->owner);
+    }
+    CHECK_TEXT(mst_queue_check(&queue) == NULL ? "" : mst_queue_check(&queue),
+               "");
+  }
+  empty_queue();
+}
+
+static int is_even(void *owner, uint32_t worker) {
+  (void)owner;
+  return worker % 2 == 0;
+}
+
+static void note_out(void *owner, struct mst_queued *queued) {
+  struct item *item = queued->owner;
+  uint32_t *count = owner;
+  item->in = 0;
+  (*count)++;
+}
+
+TEST("A sweep takes out what no usable worker may have, each item once") {
+  uint64_t random = 3;
+  uint32_t swept = 0, odd = 0;
+  memset(items, 0, sizeof items);
+  for (uint32_t i = 0; i < ITEMS; i++) {
+    put(&random, &items[i], i + 1);
+    int usable = items[i].count == 0;
+    for (uint32_t k = 0; k < items[i].count; k++)
+      usable |= items[i].workers[k] % 2 == 0;
+    odd += !usable;
+  }
+  mst_queue_sweep(&queue, WORKERS, is_even, note_out, &swept);
+  CHECK_INT(swept, odd);
+  CHECK(mst_queue_check(&queue) == NULL);
+  empty_queue();
+}
+
+TEST("A queue without memory for an item stays as it was") {
+  uint64_t random = 11;
+  memset(items, 0, sizeof items);
+  for (uint32_t i = 0; i < 20; i++)
+    put(&random, &items[i], i + 1);
+  for (uint32_t nth = 1; nth <= 6; nth++) {
+    uint32_t workers[] = {1, 3, 5, 40 + nth};
+    struct mst_queued one = {.serial = 1000 + nth};
+    CHECK_INT(mst_fault_arm("queue.alloc", (int)nth, 12), 0);
+    const int rc = mst_queue_put(&queue, &one, workers, 4);
+    (void)mst_fault_arm("queue.alloc", 0, 0);
+    CHECK(rc == 0 || rc == -MST_EMEM);
+    CHECK(mst_queue_check(&queue) == NULL);
+    CHECK_INT(mst_queue_count(&queue), rc == 0 ? 21 : 20);
+    mst_queue_remove(&queue, &one);
+    CHECK_INT(mst_queue_count(&queue), 20);
+  }
+  empty_queue();
+}
+
+TEST("10,000 overlapping sets of 64 workers cost a few comparisons each") {
+  enum { SETS = 10000, ALL = 64, EACH = 8 };
+  uint64_t random = 5;
+  struct mst_queued *many = calloc(SETS, sizeof *many);
+  CHECK(many != NULL);
+  for (uint32_t i = 0; i < SETS; i++) {
+    uint32_t workers[ALL], count = 0;
+    for (uint32_t w = 0; w < ALL; w++) {
+      if (mst_random_below(&random, ALL / EACH) == 0) workers[count++] = w;
+    }
+    many[i] = (struct mst_queued){.serial = i + 1};
+    CHECK_INT(mst_queue_put(&queue, &many[i], workers, count), 0);
+  }
+  const uint64_t put_steps = queue.steps;
+  CHECK(put_steps < (uint64_t)SETS * EACH * 4);
+  for (uint32_t i = 0; i < SETS / 4; i++)
+    mst_queue_remove(&queue, &many[4 * i]);
+  const uint64_t cancel_steps = queue.steps - put_steps;
+  CHECK(cancel_steps < SETS);
+  uint32_t taken = 0, idle = 0;
+  while (idle < ALL) {
+    const uint32_t worker = taken % ALL;
+    struct mst_queued *first = mst_queue_first(&queue, worker);
+    idle = first == NULL ? idle + 1 : 0;
+    if (first != NULL) mst_queue_remove(&queue, first);
+    taken++;
+  }
+  CHECK_INT(mst_queue_count(&queue), 0);
+  // Each set comes to the top once for each of its workers, at most.
+  CHECK(queue.steps - put_steps < (uint64_t)SETS * EACH * 2 * 14);
+  mst_queue_free(&queue);
+  free(many);
+}
