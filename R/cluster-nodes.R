@@ -188,13 +188,24 @@ node_again <- function(node, call) {
   if (is.null(plan)) {
     abort_node(node, outcome_foreign, call)
   }
+  kept <- plan
+  plan$setup <- if (is.raw(plan$setup)) unserialize(plan$setup)
   plan$workers <- 1L
   plan$call <- call
   opened <- start_cluster(plan, may_fall_back = TRUE)
   new_nodes(
     opened$nodes, opened$pointer, opened$id, opened$start, plan$threads,
-    plan = plan
+    plan = kept
   )[[1L]]
+}
+
+# What cloneNode() needs to start a node's like again. `setup` is kept as bytes: a stopped
+# cluster must not keep alive what its setup refers to.
+plan_to_keep <- function(plan) {
+  if (!is.null(plan$setup)) {
+    plan$setup <- serialize(plan$setup, NULL, xdr = FALSE)
+  }
+  plan
 }
 
 # `count` new nodes of the cluster that a node belongs to.

@@ -213,7 +213,10 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
     the$kept <- c(the$kept, opened$pointer)
   }
   new_cluster(
-    new_nodes(opened$nodes, opened$pointer, opened$id, opened$start, threads, plan = plan)
+    new_nodes(
+      opened$nodes, opened$pointer, opened$id, opened$start, threads,
+      plan = plan_to_keep(plan)
+    )
   )
 }
 

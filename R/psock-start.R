@@ -85,7 +85,10 @@ start_own <- function(o, group, validate, auto_stop, call) {
   if (!auto_stop) {
     the$kept <- c(the$kept, opened$pointer)
   }
-  nodes <- new_nodes(opened$nodes, opened$pointer, opened$id, opened$start, plan = plan)
+  nodes <- new_nodes(
+    opened$nodes, opened$pointer, opened$id, opened$start,
+    plan = plan_to_keep(plan)
+  )
   info <- if (validate) parallel::clusterCall(new_cluster(nodes[1L]), session_facts)[[1L]]
   # Written once for all nodes, where each would bring its own.
   facts <- list2env(list(info = info, options = o), parent = topenv())

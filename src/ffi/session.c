@@ -92,7 +92,9 @@ static void end_entry(void *data, Rboolean jump) {
 SEXP ffi_entry(SEXP (*fun)(void *), void *data) {
   SEXP token = ffi_token(); // may raise: nothing has begun
   begin();
-  return R_UnwindProtect(fun, data, end_entry, NULL, token);
+  SEXP value = R_UnwindProtect(fun, data, end_entry, NULL, token);
+  SETCAR(token, R_NilValue); // R leaves the value there, and it may be large
+  return value;
 }
 
 void ffi_do_later(struct ffi_later *item) {
@@ -116,7 +118,9 @@ static void end_guarded(void *data, Rboolean jump) {
 
 void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data) {
   struct guarded guarded = {.left = left, .data = data};
-  R_UnwindProtect(fun, data, end_guarded, &guarded, ffi_token());
+  SEXP token = ffi_token();
+  R_UnwindProtect(fun, data, end_guarded, &guarded, token);
+  SETCAR(token, R_NilValue);
 }
 
 static SEXP check_interrupt(void *data) {
