@@ -266,7 +266,7 @@ suite_netns() {
   fi
   installed "netns" || return 0
   use_pcp
-  run "netns" 600 Rscript tools/testthat.R netns tests/netns
+  run "netns" 1000 Rscript tools/testthat.R netns tests/netns
 }
 
 # SOAK=10000 kills more workers, HOURS=1 has a longer history.
