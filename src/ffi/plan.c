@@ -35,7 +35,8 @@ static uint32_t number_of(SEXP x) {
 // stage_of gives a stage that there is.
 static uint32_t stage_of(const struct mst_plan *plan, SEXP x) {
   const uint32_t stage = number_of(x);
-  if (stage >= plan->stage_count || plan->stages[stage].tasks == NULL) {
+  if (stage >= plan->stage_count ||
+      mst_plan_stage(plan, stage)->tasks == NULL) {
     Rf_error("the plan has no such stage");
   }
   return stage;
@@ -171,11 +172,11 @@ SEXP ffi_plan_base(SEXP pointer, SEXP stage, SEXP task, SEXP worker) {
 // epoch.
 SEXP ffi_plan_where(SEXP pointer, SEXP stage) {
   const struct mst_plan *plan = plan_of(pointer);
-  const uint32_t count = plan->stages[stage_of(plan, stage)].count;
+  const uint32_t count = mst_plan_stage(plan, stage_of(plan, stage))->count;
   SEXP matrix = PROTECT(Rf_allocMatrix(INTSXP, (int)count, 3));
   int *to = INTEGER(matrix);
   // Looked for again: handles' finalizers retire stages.
-  const struct mst_plan_stage *at = &plan->stages[stage_of(plan, stage)];
+  const struct mst_plan_stage *at = mst_plan_stage(plan, stage_of(plan, stage));
   for (uint32_t t = 0; t < at->count; t++) {
     const struct mst_plan_task *task = &at->tasks[t];
     const int there = task->state == MST_PLAN_DONE;

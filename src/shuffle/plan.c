@@ -11,66 +11,9 @@
 #include "base/mst_assert.h"
 #include "base/mst_err.h"
 
-int mst_plan_init(struct mst_plan *plan, uint32_t workers) {
-  memset(plan, 0, sizeof *plan);
-  return mst_plan_workers(plan, workers);
-}
-
-void mst_plan_free(struct mst_plan *plan) {
-  for (uint32_t i = 0; i < plan->stage_count; i++) {
-    free(plan->stages[i].tasks);
-    free(plan->stages[i].order);
-  }
-  free(plan->stages);
-  free(plan->workers);
-  memset(plan, 0, sizeof *plan);
-}
-
-int mst_plan_workers(struct mst_plan *plan, uint32_t workers) {
-  if (workers <= plan->worker_count) return 0;
-  struct mst_plan_worker *more =
-      realloc(plan->workers, workers * sizeof *plan->workers);
-  if (more == NULL) return -MST_EMEM;
-  memset(more + plan->worker_count, 0,
-         (workers - plan->worker_count) * sizeof *more);
-  plan->workers = more;
-  plan->worker_count = workers;
-  return 0;
-}
-
-static int is_stage(const struct mst_plan *plan, uint32_t stage) {
-  return stage < plan->stage_count && plan->stages[stage].tasks != NULL;
-}
-
-int mst_plan_add(struct mst_plan *plan, uint32_t count, uint32_t near,
-                 const uint32_t far[2], int speculate, uint32_t *stage) {
-  if (count == 0 || count > MST_PLAN_TASKS_MAX) return -MST_ELIMIT;
-  if (near != MST_PLAN_NONE &&
-      (!is_stage(plan, near) || plan->stages[near].count != count)) {
-    return -MST_EINPUT;
-  }
-  for (int k = 0; k < 2; k++) {
-    if (far[k] != MST_PLAN_NONE && !is_stage(plan, far[k])) return -MST_EINPUT;
-  }
-  struct mst_plan_stage *more =
-      realloc(plan->stages, (plan->stage_count + 1) * sizeof *plan->stages);
-  if (more == NULL) return -MST_EMEM;
-  plan->stages = more;
-  struct mst_plan_task *tasks = calloc(count, sizeof *tasks);
-  if (tasks == NULL) return -MST_EMEM;
-  plan->stages[plan->stage_count] =
-      (struct mst_plan_stage){.tasks = tasks,
-                              .count = count,
-                              .near = near,
-                              .far = {far[0], far[1]},
-                              .speculate = speculate != 0};
-  *stage = plan->stage_count++;
-  return 0;
-}
-
 void mst_plan_want(struct mst_plan *plan, uint32_t stage) {
-  MST_ASSERT(is_stage(plan, stage));
-  plan->stages[stage].wanted = 1;
+  MST_ASSERT(mst_plan_is_stage(plan, stage));
+  mst_plan_stage(plan, stage)->wanted = 1;
 }
 
 // ---- copies
@@ -114,8 +57,9 @@ static void undo(struct mst_plan_stage *stage, struct mst_plan_task *task) {
 }
 
 void mst_plan_unwant(struct mst_plan *plan) {
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    struct mst_plan_stage *stage = &plan->stages[s];
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    const uint32_t s = plan->live[i];
+    struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     stage->wanted = stage->needed = 0;
     for (uint32_t t = 0; stage->tasks != NULL && t < stage->count; t++) {
       struct mst_plan_task *task = &stage->tasks[t];
@@ -130,28 +74,26 @@ void mst_plan_unwant(struct mst_plan *plan) {
 }
 
 void mst_plan_forget(struct mst_plan *plan, uint32_t stage) {
-  MST_ASSERT(is_stage(plan, stage));
-  for (uint32_t t = 0; t < plan->stages[stage].count; t++)
-    undo(&plan->stages[stage], &plan->stages[stage].tasks[t]);
+  MST_ASSERT(mst_plan_is_stage(plan, stage));
+  for (uint32_t t = 0; t < mst_plan_stage(plan, stage)->count; t++)
+    undo(mst_plan_stage(plan, stage), &mst_plan_stage(plan, stage)->tasks[t]);
 }
 
 void mst_plan_retire(struct mst_plan *plan, uint32_t stage) {
-  MST_ASSERT(is_stage(plan, stage));
-  struct mst_plan_stage *old = &plan->stages[stage];
+  MST_ASSERT(mst_plan_is_stage(plan, stage));
+  const struct mst_plan_stage *old = mst_plan_stage(plan, stage);
   for (uint32_t t = 0; t < old->count; t++)
     MST_ASSERT(copies_of(&old->tasks[t]) == 0);
-  free(old->tasks);
-  free(old->order);
-  *old = (struct mst_plan_stage){.near = MST_PLAN_NONE,
-                                 .far = {MST_PLAN_NONE, MST_PLAN_NONE}};
+  mst_plan_drop_stage(plan, stage);
 }
 
 // ---- events
 
 // lose_worker takes back what an incarnation had made and was making.
 static void lose_worker(struct mst_plan *plan, uint32_t worker) {
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    struct mst_plan_stage *stage = &plan->stages[s];
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    const uint32_t s = plan->live[i];
+    struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     for (uint32_t t = 0; stage->tasks != NULL && t < stage->count; t++) {
       struct mst_plan_task *task = &stage->tasks[t];
       for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
@@ -188,8 +130,10 @@ void mst_plan_down(struct mst_plan *plan, uint32_t worker, int gone) {
 
 static struct mst_plan_task *task_at(struct mst_plan *plan, uint32_t stage,
                                      uint32_t task) {
-  if (!is_stage(plan, stage) || task >= plan->stages[stage].count) return NULL;
-  return &plan->stages[stage].tasks[task];
+  if (!mst_plan_is_stage(plan, stage) ||
+      task >= mst_plan_stage(plan, stage)->count)
+    return NULL;
+  return &mst_plan_stage(plan, stage)->tasks[task];
 }
 
 int mst_plan_done(struct mst_plan *plan, uint32_t stage, uint32_t index,
@@ -210,8 +154,8 @@ int mst_plan_done(struct mst_plan *plan, uint32_t stage, uint32_t index,
   task->attempt = attempt;
   task->took_ns = now_ns > copy->since_ns ? now_ns - copy->since_ns : 1;
   plan->workers[copy->worker].doubt = 0;
-  plan->stages[stage].done++;
-  plan->stages[stage].late_ns = 0;
+  mst_plan_stage(plan, stage)->done++;
+  mst_plan_stage(plan, stage)->late_ns = 0;
   plan->committed++;
   for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
     struct mst_plan_copy *other = &task->copies[k];
@@ -240,7 +184,7 @@ void mst_plan_missed(struct mst_plan *plan, uint32_t stage, uint32_t index,
   struct mst_plan_copy *copy = task == NULL ? NULL : find_copy(task, attempt);
   if (input != NULL && input->state == MST_PLAN_DONE &&
       input->attempt == in_attempt) {
-    undo(&plan->stages[in_stage], input);
+    undo(mst_plan_stage(plan, in_stage), input);
     lose_task(plan, input);
   }
   plan->missed++;
@@ -251,7 +195,8 @@ void mst_plan_missed(struct mst_plan *plan, uint32_t stage, uint32_t index,
 
 static int has_all(const struct mst_plan *plan, uint32_t stage) {
   if (stage == MST_PLAN_NONE) return 1;
-  return plan->stages[stage].done == plan->stages[stage].count;
+  return mst_plan_stage(plan, stage)->done ==
+         mst_plan_stage(plan, stage)->count;
 }
 
 static int is_at(const struct mst_plan *plan, const struct mst_plan_task *task,
@@ -262,9 +207,10 @@ static int is_at(const struct mst_plan *plan, const struct mst_plan_task *task,
 
 int mst_plan_base(const struct mst_plan *plan, uint32_t stage, uint32_t task,
                   uint32_t worker, uint32_t *base) {
-  for (*base = stage; plan->stages[*base].near != MST_PLAN_NONE;) {
-    *base = plan->stages[*base].near;
-    if (is_at(plan, &plan->stages[*base].tasks[task], worker)) return 1;
+  for (*base = stage; mst_plan_stage(plan, *base)->near != MST_PLAN_NONE;) {
+    *base = mst_plan_stage(plan, *base)->near;
+    if (is_at(plan, &mst_plan_stage(plan, *base)->tasks[task], worker))
+      return 1;
   }
   return 0;
 }
@@ -274,12 +220,12 @@ int mst_plan_base(const struct mst_plan *plan, uint32_t stage, uint32_t task,
 static int far_ready(const struct mst_plan *plan, uint32_t stage, uint32_t task,
                      uint32_t worker) {
   for (uint32_t s = stage;;) {
-    const struct mst_plan_stage *at = &plan->stages[s];
+    const struct mst_plan_stage *at = mst_plan_stage(plan, s);
     if (!has_all(plan, at->far[0]) || !has_all(plan, at->far[1])) return 0;
     s = at->near;
     if (s == MST_PLAN_NONE) return 1;
     if (worker != MST_PLAN_NONE &&
-        is_at(plan, &plan->stages[s].tasks[task], worker)) {
+        is_at(plan, &mst_plan_stage(plan, s)->tasks[task], worker)) {
       return 1;
     }
   }
@@ -287,20 +233,25 @@ static int far_ready(const struct mst_plan *plan, uint32_t stage, uint32_t task,
 
 // need_inputs marks the stages that a task wants before it can run.
 static void need_inputs(struct mst_plan *plan, uint32_t stage, uint32_t task) {
-  for (uint32_t s = stage; s != MST_PLAN_NONE; s = plan->stages[s].near) {
-    const struct mst_plan_stage *at = &plan->stages[s];
+  for (uint32_t s = stage; s != MST_PLAN_NONE;
+       s = mst_plan_stage(plan, s)->near) {
+    const struct mst_plan_stage *at = mst_plan_stage(plan, s);
     if (s != stage && at->tasks[task].state == MST_PLAN_DONE) return;
     for (int k = 0; k < 2; k++) {
-      if (at->far[k] != MST_PLAN_NONE) plan->stages[at->far[k]].needed = 1;
+      if (at->far[k] != MST_PLAN_NONE)
+        mst_plan_stage(plan, at->far[k])->needed = 1;
     }
   }
 }
 
 static void find_needed(struct mst_plan *plan, int64_t now_ns) {
-  for (uint32_t s = plan->stage_count; s-- > 0;)
-    plan->stages[s].needed = plan->stages[s].wanted;
-  for (uint32_t s = plan->stage_count; s-- > 0;) {
-    struct mst_plan_stage *stage = &plan->stages[s];
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    struct mst_plan_stage *stage = mst_plan_stage(plan, plan->live[i]);
+    stage->needed = stage->wanted;
+  }
+  for (uint32_t i = plan->live_count; i-- > 0;) {
+    const uint32_t s = plan->live[i];
+    struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (!stage->needed || stage->done == stage->count) continue;
     for (uint32_t t = 0; t < stage->count; t++) {
       // One that runs has read its inputs, or will say that it couldn't; but if its worker
@@ -330,9 +281,9 @@ static int has_idle(const struct mst_plan *plan) {
 // home_of gives the worker that has what a task works on, MST_PLAN_NONE if none has.
 static uint32_t home_of(const struct mst_plan *plan, uint32_t stage,
                         uint32_t task) {
-  for (uint32_t s = plan->stages[stage].near; s != MST_PLAN_NONE;
-       s = plan->stages[s].near) {
-    const struct mst_plan_task *near = &plan->stages[s].tasks[task];
+  for (uint32_t s = mst_plan_stage(plan, stage)->near; s != MST_PLAN_NONE;
+       s = mst_plan_stage(plan, s)->near) {
+    const struct mst_plan_task *near = &mst_plan_stage(plan, s)->tasks[task];
     if (near->state == MST_PLAN_DONE) return near->worker;
   }
   return MST_PLAN_NONE;
@@ -342,7 +293,7 @@ static uint32_t home_of(const struct mst_plan *plan, uint32_t stage,
 // none that is in doubt. MST_PLAN_NONE: there is none.
 static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
                              uint32_t index) {
-  const struct mst_plan_task *task = &plan->stages[stage].tasks[index];
+  const struct mst_plan_task *task = &mst_plan_stage(plan, stage)->tasks[index];
   uint32_t found = MST_PLAN_NONE;
   for (uint32_t k = 0; k < plan->worker_count; k++) {
     const uint32_t worker = (index + k) % plan->worker_count;
@@ -375,7 +326,7 @@ static uint32_t free_worker(const struct mst_plan *plan, uint32_t stage,
 static int run(struct mst_plan *plan, uint32_t stage, uint32_t index,
                uint32_t worker, int64_t now_ns,
                struct mst_plan_action *action) {
-  struct mst_plan_task *task = &plan->stages[stage].tasks[index];
+  struct mst_plan_task *task = &mst_plan_stage(plan, stage)->tasks[index];
   uint32_t k = 0;
   while (task->copies[k].attempt != 0)
     k++;
@@ -399,8 +350,9 @@ static int run(struct mst_plan *plan, uint32_t stage, uint32_t index,
 
 static int next_run(struct mst_plan *plan, int64_t now_ns,
                     struct mst_plan_action *action) {
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    const uint32_t s = plan->live[i];
+    const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (!stage->needed || stage->done == stage->count) continue;
     for (uint32_t k = 0; k < stage->count; k++) {
       const uint32_t t = stage->order == NULL ? k : stage->order[k];
@@ -420,7 +372,7 @@ static int next_run(struct mst_plan *plan, int64_t now_ns,
 static int is_stuck(struct mst_plan *plan, uint32_t worker, int64_t now_ns) {
   const struct mst_plan_worker *at = &plan->workers[worker];
   if (at->attempt == 0) return 0;
-  struct mst_plan_stage *stage = &plan->stages[at->stage];
+  struct mst_plan_stage *stage = mst_plan_stage(plan, at->stage);
   const struct mst_plan_task *task = &stage->tasks[at->task];
   for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
     const struct mst_plan_copy *copy = &task->copies[k];
@@ -448,8 +400,9 @@ static uint32_t find_stuck(struct mst_plan *plan, uint32_t from,
 // move_from runs elsewhere a task that waits for this worker.
 static int move_from(struct mst_plan *plan, uint32_t stuck, int64_t now_ns,
                      struct mst_plan_action *action) {
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    const uint32_t s = plan->live[i];
+    const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (!stage->needed || !stage->speculate || stage->done == stage->count) {
       continue;
     }
@@ -484,8 +437,9 @@ static int next_copy(struct mst_plan *plan, int64_t now_ns,
                      struct mst_plan_action *action) {
   const uint32_t most = plan->worker_count < 20 ? 1 : plan->worker_count / 10;
   if (plan->extra >= most || !has_idle(plan)) return 0;
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    struct mst_plan_stage *stage = &plan->stages[s];
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    const uint32_t s = plan->live[i];
+    struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (!stage->needed || !mst_plan_may_copy(stage)) continue;
     for (uint32_t t = 0; t < stage->count; t++) {
       const struct mst_plan_task *task = &stage->tasks[t];
@@ -522,8 +476,9 @@ static int next_failed(const struct mst_plan *plan,
   uint32_t left = 0;
   for (uint32_t w = 0; w < plan->worker_count; w++)
     left += !plan->workers[w].gone;
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    const uint32_t s = plan->live[i];
+    const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (!stage->needed || stage->done == stage->count) continue;
     for (uint32_t t = 0; t < stage->count; t++) {
       const struct mst_plan_task *task = &stage->tasks[t];
@@ -538,8 +493,9 @@ static int next_failed(const struct mst_plan *plan,
 }
 
 static int is_finished(const struct mst_plan *plan) {
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    const uint32_t s = plan->live[i];
+    const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (stage->wanted && stage->done < stage->count) return 0;
   }
   return 1;

@@ -73,9 +73,15 @@ struct mst_plan_worker {
   uint32_t stage, task, attempt; // that it runs; attempt 0: idle
 };
 
+// Numbers of stages are never given twice: workers know outputs by them. Stages are kept in
+// blocks, which go when all of their stages are retired.
+#define MST_PLAN_BLOCK 64u
+
 struct mst_plan {
-  struct mst_plan_stage *stages; // owned
-  uint32_t stage_count;
+  struct mst_plan_stage **blocks; // owned; NULL: all retired
+  uint32_t stage_count;           // numbers that were given
+  uint32_t *live; // owned: stages that aren't retired, oldest first
+  uint32_t live_count, live_room;
   struct mst_plan_worker *workers; // owned
   uint32_t worker_count;
   uint32_t extra; // copies beside the first of their tasks that run now
@@ -106,6 +112,9 @@ int mst_plan_workers(struct mst_plan *plan, uint32_t workers);
 // tasks. 0, -MST_EMEM, -MST_ELIMIT, -MST_EINPUT (an input that isn't there).
 int mst_plan_add(struct mst_plan *plan, uint32_t count, uint32_t near,
                  const uint32_t far[2], int speculate, uint32_t *stage);
+// mst_plan_stage gives a stage; one that was retired has no tasks.
+struct mst_plan_stage *mst_plan_stage(const struct mst_plan *plan,
+                                      uint32_t stage);
 // mst_plan_order says in which order a stage's tasks are started, as far as their inputs and
 // workers let them: longest first, so that none that is long begins when all others are done.
 // order: all tasks, each once; copied. It changes nothing else. 0, -MST_EINPUT, -MST_EMEM.

@@ -5,7 +5,7 @@
 
 static const char *check_copies(const struct mst_plan *plan, uint32_t s,
                                 uint32_t t, uint32_t *extra) {
-  const struct mst_plan_task *task = &plan->stages[s].tasks[t];
+  const struct mst_plan_task *task = &mst_plan_stage(plan, s)->tasks[t];
   const uint32_t copies = copies_of(task);
   *extra += copies > 1 ? copies - 1 : 0;
   for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
@@ -26,7 +26,7 @@ static const char *check_copies(const struct mst_plan *plan, uint32_t s,
 
 static const char *check_stage(const struct mst_plan *plan, uint32_t s,
                                uint32_t *copies, uint32_t *extra) {
-  const struct mst_plan_stage *stage = &plan->stages[s];
+  const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
   uint32_t done = 0;
   for (uint32_t t = 0; stage->tasks != NULL && t < stage->count; t++) {
     const struct mst_plan_task *task = &stage->tasks[t];
@@ -52,7 +52,8 @@ static const char *check_stage(const struct mst_plan *plan, uint32_t s,
 
 const char *mst_plan_check(const struct mst_plan *plan) {
   uint32_t copies = 0, busy = 0, extra = 0;
-  for (uint32_t s = 0; s < plan->stage_count; s++) {
+  for (uint32_t i = 0; i < plan->live_count; i++) {
+    const uint32_t s = plan->live[i];
     const char *wrong = check_stage(plan, s, &copies, &extra);
     if (wrong != NULL) return wrong;
   }

@@ -1,4 +1,4 @@
-// What plan.c, plan_late.c and plan_check.c share.
+// What the files of the plan share.
 #ifndef MST_SHUFFLE_PLAN_INT_H
 #define MST_SHUFFLE_PLAN_INT_H
 
@@ -11,6 +11,12 @@ static inline uint32_t copies_of(const struct mst_plan_task *task) {
     n += task->copies[k].attempt != 0;
   return n;
 }
+
+// ---- plan_stages.c
+
+int mst_plan_is_stage(const struct mst_plan *plan, uint32_t stage);
+// mst_plan_drop_stage frees what a live stage has, and its block with the last of it.
+void mst_plan_drop_stage(struct mst_plan *plan, uint32_t stage);
 
 // ---- plan_late.c
 

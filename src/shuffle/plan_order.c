@@ -8,8 +8,9 @@
 
 int mst_plan_order(struct mst_plan *plan, uint32_t stage, const uint32_t *order,
                    uint32_t count) {
-  if (stage >= plan->stage_count || plan->stages[stage].tasks == NULL ||
-      plan->stages[stage].count != count) {
+  if (stage >= plan->stage_count ||
+      mst_plan_stage(plan, stage)->tasks == NULL ||
+      mst_plan_stage(plan, stage)->count != count) {
     return -MST_EINPUT;
   }
   uint32_t *copy = malloc(count * sizeof *copy);
@@ -28,7 +29,7 @@ int mst_plan_order(struct mst_plan *plan, uint32_t stage, const uint32_t *order,
     return rc;
   }
   memcpy(copy, order, count * sizeof *copy);
-  free(plan->stages[stage].order);
-  plan->stages[stage].order = copy;
+  free(mst_plan_stage(plan, stage)->order);
+  mst_plan_stage(plan, stage)->order = copy;
   return 0;
 }

@@ -66,8 +66,9 @@ TEST("F1 A shuffle runs each task once, near tasks where their input is") {
   while (next(&plan, 0, &action) && action.kind == MST_PLAN_RUN) {
     runs[action.stage]++;
     if (action.stage == 1) {
-      CHECK_INT(action.worker, plan.stages[0].tasks[action.task].worker);
-      CHECK_INT(plan.stages[2].done, 0);
+      CHECK_INT(action.worker,
+                mst_plan_stage(&plan, 0)->tasks[action.task].worker);
+      CHECK_INT(mst_plan_stage(&plan, 2)->done, 0);
     }
     CHECK_INT(commit(&plan, &action, 1), 1);
   }
@@ -130,7 +131,7 @@ TEST("F1 A lost part alone is gathered again while the blocks are there") {
   shuffle_of(&plan, 2, 2, 2);
   mst_plan_want(&plan, 2);
   play(&plan, runs);
-  const struct mst_plan_task *part = &plan.stages[2].tasks[1];
+  const struct mst_plan_task *part = &mst_plan_stage(&plan, 2)->tasks[1];
   const uint32_t attempt = part->attempt;
   uint32_t stage;
   CHECK_INT(mst_plan_add(&plan, 2, 2, no_far, 1, &stage), 0);
@@ -243,7 +244,7 @@ TEST("A task that is lost again and again is given up, a killed worker counts "
   CHECK(next(&plan, 0, &action));
   CHECK_INT(action.kind, MST_PLAN_FAIL);
   CHECK_INT(action.task, 0);
-  CHECK_INT(plan.stages[0].tasks[1].losses, 0);
+  CHECK_INT(mst_plan_stage(&plan, 0)->tasks[1].losses, 0);
   mst_plan_unwant(&plan);
   mst_plan_want(&plan, 0);
   uint32_t runs[3];
@@ -339,7 +340,7 @@ static void play_stopped(struct mst_plan *plan, uint32_t reduces,
     if (action.worker < 3 - stopped)
       CHECK_INT(commit(plan, &action, 110 * MS), 1);
   }
-  CHECK_INT(plan->stages[2].done, reduces - stopped);
+  CHECK_INT(mst_plan_stage(plan, 2)->done, reduces - stopped);
 }
 
 TEST("F4 Blocks that a late task's copy misses are made again although the "
@@ -350,7 +351,7 @@ TEST("F4 Blocks that a late task's copy misses are made again although the "
   CHECK(next(&plan, 1000 * MS, &copy));
   CHECK_INT(copy.stage, 2);
   CHECK(copy.worker != 2);
-  const struct mst_plan_task *block = &plan.stages[1].tasks[2];
+  const struct mst_plan_task *block = &mst_plan_stage(&plan, 1)->tasks[2];
   CHECK_INT(block->worker, 2);
   mst_plan_missed(&plan, 2, copy.task, copy.attempt, 1, 2, block->attempt);
   CHECK(next(&plan, 1010 * MS, &again));
@@ -433,5 +434,28 @@ TEST("Tasks are started in the order that is given, each once") {
   CHECK_INT(action.kind, MST_PLAN_FINISHED);
   CHECK_INT(started, 4);
   mst_plan_retire(&plan, 2);
+  mst_plan_free(&plan);
+}
+
+TEST("Retired stages leave nothing but their numbers, which aren't given "
+     "again") {
+  struct mst_plan plan;
+  static const uint32_t none[2] = {MST_PLAN_NONE, MST_PLAN_NONE};
+  uint32_t kept, stage;
+  CHECK_INT(mst_plan_init(&plan, 1), 0);
+  CHECK_INT(mst_plan_add(&plan, 3, MST_PLAN_NONE, none, 0, &kept), 0);
+  for (uint32_t i = 1; i <= 1000; i++) {
+    CHECK_INT(mst_plan_add(&plan, 2, MST_PLAN_NONE, none, 0, &stage), 0);
+    CHECK_INT(stage, i);
+    mst_plan_retire(&plan, stage);
+  }
+  CHECK_INT(plan.live_count, 1);
+  uint32_t blocks = 0;
+  for (uint32_t b = 0; b <= 1000 / MST_PLAN_BLOCK; b++)
+    blocks += plan.blocks[b] != NULL;
+  CHECK_INT(blocks, 2); // that of the stage that is kept, and the last one
+  CHECK_INT(mst_plan_stage(&plan, kept)->count, 3);
+  CHECK(mst_plan_stage(&plan, 500)->tasks == NULL);
+  CHECK_INT(mst_plan_add(&plan, 2, 500, none, 0, &stage), -MST_EINPUT);
   mst_plan_free(&plan);
 }

@@ -185,7 +185,8 @@ static int make_output(struct sim *sim, uint32_t w, struct output *out,
   const int has_base =
       mst_plan_base(plan, process->stage, process->task, w, &base);
   if (has_base) {
-    const struct mst_plan_task *near = &plan->stages[base].tasks[process->task];
+    const struct mst_plan_task *near =
+        &mst_plan_stage(plan, base)->tasks[process->task];
     const struct output *input =
         find_input(sim, base, process->task, near->attempt);
     if (input == NULL || input->worker != w) {
@@ -198,7 +199,7 @@ static int make_output(struct sim *sim, uint32_t w, struct output *out,
   }
   int from_nothing = !has_base;
   for (uint32_t s = has_base ? base + 1 : base; s <= process->stage; s++) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
+    const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (!has_base && s == base) from_nothing = stage->far[0] == MST_PLAN_NONE;
     for (int k = 0; k < 2; k++) {
       if (s != base && !(stage->far[k] != MST_PLAN_NONE)) continue;
@@ -206,9 +207,9 @@ static int make_output(struct sim *sim, uint32_t w, struct output *out,
       // Only the stages of this task's own chain.
       uint32_t on = process->stage;
       while (on != MST_PLAN_NONE && on > s)
-        on = plan->stages[on].near;
+        on = mst_plan_stage(plan, on)->near;
       if (on != s) continue;
-      const struct mst_plan_stage *far = &plan->stages[stage->far[k]];
+      const struct mst_plan_stage *far = mst_plan_stage(plan, stage->far[k]);
       for (uint32_t t = 0; t < far->count; t++) {
         const struct output *input =
             find_input(sim, stage->far[k], t, far->tasks[t].attempt);
@@ -281,7 +282,8 @@ static void tell(struct sim *sim, const struct news *news) {
                                  epoch, sim->now_ns);
     if (rc == 0) seen_late++;
     if (rc == 0 && SIM_CANARY == 1) {
-      struct mst_plan_task *task = &plan->stages[news->stage].tasks[news->task];
+      struct mst_plan_task *task =
+          &mst_plan_stage(plan, news->stage)->tasks[news->task];
       task->attempt = news->attempt;
     }
     // What is late is dropped where it was made.
@@ -340,7 +342,7 @@ static int is_unheard(const struct sim *sim, uint32_t w) {
 static void judge(struct sim *sim) {
   const struct mst_plan *plan = &sim->plan;
   for (uint32_t s = 0; s < sim->stages; s++) {
-    const struct mst_plan_stage *stage = &plan->stages[s];
+    const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     for (uint32_t t = 0; stage->wanted && t < stage->count; t++) {
       const struct mst_plan_task *task = &stage->tasks[t];
       const struct output *output = &sim->outputs[s][t][task->attempt];
@@ -356,16 +358,17 @@ static void judge(struct sim *sim) {
       }
       // A gathered part has all rows of all parts of the stages that it reads.
       uint32_t root = s;
-      while (plan->stages[root].near != MST_PLAN_NONE)
-        root = plan->stages[root].near;
+      while (mst_plan_stage(plan, root)->near != MST_PLAN_NONE)
+        root = mst_plan_stage(plan, root)->near;
       for (int k = 0; k < 2; k++) {
-        uint32_t from = plan->stages[root].far[k];
+        uint32_t from = mst_plan_stage(plan, root)->far[k];
         while (from != MST_PLAN_NONE &&
-               plan->stages[from].near != MST_PLAN_NONE)
-          from = plan->stages[from].near;
-        if (from == MST_PLAN_NONE || plan->stages[from].far[0] != MST_PLAN_NONE)
+               mst_plan_stage(plan, from)->near != MST_PLAN_NONE)
+          from = mst_plan_stage(plan, from)->near;
+        if (from == MST_PLAN_NONE ||
+            mst_plan_stage(plan, from)->far[0] != MST_PLAN_NONE)
           continue;
-        for (uint32_t p = 0; p < plan->stages[from].count; p++) {
+        for (uint32_t p = 0; p < mst_plan_stage(plan, from)->count; p++) {
           if (output->rows[from * PARTS_MAX + p] != 1) {
             fail(sim, "output %u.%u lacks rows of %u.%u", s, t, from, p);
           }
