@@ -45,6 +45,10 @@ static struct {
   const struct mst_watch_guest *guest; // NULL, or set once
 } watch;
 
+// Bytes of the frames that are read at once, and of the largest ping among them.
+#define FRAMES_BYTES 1024u
+#define PING_MAX (FRAMES_BYTES - MST_HEAD_BYTES)
+
 // What is polled: this thread's own three, then the guest's, for which the array grows.
 enum { AT_CONTROL, AT_SESSION, AT_WAKE, OWN_FDS };
 #define GUEST_FDS_FIRST 64u
@@ -109,17 +113,37 @@ static void end_worker(void) {
   (void)kill(0, SIGKILL);
 }
 
-// answer sends a ping's payload back. A full socket drops the answer: the
-// session isn't reading, and must not stop this thread from seeing its end.
+// What a full socket didn't take of an answer: it goes first, else the next answer would be
+// read as a part of this one.
+static struct {
+  uint8_t bytes[MST_HEAD_BYTES + PING_MAX];
+  size_t n, at;
+} rest;
+
+// send_rest sends what is left. It never waits: the session isn't reading, and must not stop
+// this thread from seeing its end.
+static void send_rest(void) {
+  struct iovec part = {.iov_base = rest.bytes + rest.at,
+                       .iov_len = rest.n - rest.at};
+  if (part.iov_len == 0) return;
+  const int64_t sent =
+      mst_net_sendv(watch.control_fd, &part, 1, NULL, 0, 0, NULL);
+  if (sent > 0) rest.at += (size_t)sent;
+}
+
+// answer sends a ping's payload back. A socket that is full drops the answer.
 static void answer(const struct mst_frame *ping) {
   struct mst_head head = ping->head;
-  uint8_t bytes[MST_HEAD_BYTES];
+  const size_t length = (size_t)head.length;
+  send_rest();
+  if (rest.at < rest.n || length > PING_MAX) return;
   head.kind = MST_KIND_PONG;
-  mst_head_encode(&head, bytes);
-  struct iovec parts[2] = {{.iov_base = bytes, .iov_len = sizeof bytes}};
-  memcpy(&parts[1].iov_base, &ping->payload, sizeof(void *));
-  parts[1].iov_len = (size_t)head.length;
-  (void)mst_net_sendv(watch.control_fd, parts, 2, NULL, 0, 0, NULL);
+  mst_head_encode(&head, rest.bytes);
+  memcpy(rest.bytes + MST_HEAD_BYTES, ping->payload, length);
+  rest.n = MST_HEAD_BYTES + length;
+  rest.at = 0;
+  send_rest();
+  if (rest.at == 0) rest.n = 0; // nothing of it went: the next ping asks again
 }
 
 int mst_watch_call_begin(uint64_t call) {
@@ -288,7 +312,7 @@ static void take_wakes(void) {
 static void *watch_main(void *arg) {
   (void)arg;
   MST_ASSERT_IO_THREAD();
-  uint8_t bytes[1024];
+  uint8_t bytes[FRAMES_BYTES];
   size_t n = 0;
   for (;;) {
     const struct mst_watch_guest *guest =
@@ -299,6 +323,8 @@ static void *watch_main(void *arg) {
     size_t count = 0;
     if (guest != NULL) count = guest_fds(guest, &timeout);
     const struct pollfd *fds = polled.fds;
+    polled.fds[AT_CONTROL].events =
+        rest.at < rest.n ? POLLIN | POLLOUT : POLLIN;
     const int ready = poll(polled.fds, (nfds_t)(OWN_FDS + count), timeout);
     if (has_crashed()) break;
     if (ready < 0 && errno != EINTR) break;
@@ -306,7 +332,8 @@ static void *watch_main(void *arg) {
     if (ready > 0 && fds[AT_SESSION].revents != 0) break;
     if (ready > 0) take_wakes();
     if (ready > 0 && guest != NULL) guest->ready(fds + OWN_FDS, count);
-    if (ready <= 0 || fds[AT_CONTROL].revents == 0) continue;
+    if (ready > 0 && (fds[AT_CONTROL].revents & POLLOUT) != 0) send_rest();
+    if (ready <= 0 || (fds[AT_CONTROL].revents & ~POLLOUT) == 0) continue;
     const int64_t got = receive_control(bytes + n, sizeof bytes - n);
     if (got == -MST_EAGAIN) continue;
     if (got < 0) break;

@@ -1,0 +1,87 @@
+// Tests of fork/watch: a worker's second thread.
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mst_clock.h"
+#include "fork/fork.h"
+#include "loop/chan.h"
+#include "mst_net_test.h"
+
+#define PINGS 400u
+#define PAYLOAD 900u
+
+// A worker of its own group, since its watch ends the whole group.
+static pid_t start_worker(int fd, int other) {
+  const pid_t session = getpid();
+  (void)fflush(NULL);
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  (void)setpgid(0, 0);
+  mst_net_close(&other);
+  mst_watch_invite(NULL); // as tests of the exchange may have done
+  if (mst_watch_start(fd, -1, session, NULL) != 0) _exit(1);
+  for (;;)
+    (void)pause();
+}
+
+// A session that asks and doesn't read: the answers fill the socket, and some are dropped. Those
+// that it reads are whole all the same.
+TEST("Answers to pings are whole or not there, however full the socket is") {
+  int pair[2], status = 0;
+  static const int small = 4608;
+  // A unix socket takes a small frame whole or not at all; TCP takes what fits.
+  connected_pair(&pair[0], &pair[1]);
+  (void)setsockopt(pair[0], SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+  (void)setsockopt(pair[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+  const pid_t pid = start_worker(pair[1], pair[0]);
+  CHECK(pid > 0);
+  mst_net_close(&pair[1]);
+  struct mst_chan chan;
+  mst_chan_open(&chan, pair[0], MST_FRAME_MAX_CONTROL);
+  uint8_t payload[PAYLOAD];
+  uint32_t answers = 0;
+  uint64_t last = 0;
+  for (uint64_t i = 1; i <= PINGS; i++) {
+    struct mst_head head = {.kind = MST_KIND_PING, .call = i};
+    memset(payload, (int)(i % 251), sizeof payload);
+    CHECK_INT(
+        mst_chan_send_small(&chan, &head, payload, sizeof payload, 0, NULL), 0);
+    if (i % 40 != 0 && i != PINGS) continue;
+    // Now it reads until the answer to a last ping is there, or to one that was asked again.
+    const int64_t until_ns = mst_clock_now() + 30 * MST_NS_PER_S;
+    while (last < i && mst_clock_now() < until_ns) {
+      struct mst_frame frame;
+      const int got = mst_chan_fill(&chan, 0, NULL);
+      CHECK(got == 1 || got == -MST_EAGAIN);
+      int found;
+      while ((found = mst_chan_peek(&chan, &frame, NULL)) == 1) {
+        CHECK_INT(frame.head.kind, MST_KIND_PONG);
+        CHECK_INT(frame.head.length, PAYLOAD);
+        CHECK(frame.head.call >= last); // some are asked twice
+        last = frame.head.call;
+        for (uint32_t k = 0; k < PAYLOAD; k++)
+          CHECK_INT(frame.payload[k], (int)(last % 251));
+        answers++;
+        mst_chan_take(&chan, &frame);
+      }
+      CHECK_INT(found, 0);
+      (void)mst_chan_flush(&chan, NULL);
+      if (got != -MST_EAGAIN || last >= i) continue;
+      if (chan.out_first == NULL) {
+        (void)mst_chan_send_small(&chan, &head, payload, sizeof payload, 0,
+                                  NULL);
+      }
+      (void)usleep(1000);
+    }
+    CHECK(last >= i);
+  }
+  CHECK(answers >= 10);
+  mst_chan_close(&chan); // the end of its session's channel ends the worker
+  while (waitpid(pid, &status, 0) != pid)
+    ;
+  CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
