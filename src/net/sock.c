@@ -1,5 +1,6 @@
 // Sockets and pipes between processes of one machine. See net.h.
 #include "net/net.h"
+#include "net/sys.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,11 +49,9 @@ int mst_net_pair(int fds[2], struct mst_err *err) {
 
 int mst_net_pipe(int fds[2], struct mst_err *err) {
   fds[0] = fds[1] = -1;
-  if (mst_fault("net.pipe") || pipe(fds) != 0) {
+  if (mst_fault("net.pipe") || mst_sys_pipe(fds) != 0) {
     return mst_err_set(err, MST_ESYS, errno, "pipe", "%s", strerror(errno));
   }
-  set_cloexec(fds[0]);
-  set_cloexec(fds[1]);
   (void)fcntl(fds[0], F_SETFL, O_NONBLOCK);
   return 0;
 }

@@ -10,6 +10,8 @@
 // close-on-exec, without SIGPIPE. The descriptor, or -1 and errno.
 int mst_sys_socket(int family);
 int mst_sys_accept(int listener, struct mst_addr *peer);
+// mst_sys_pipe makes a pipe, close-on-exec from birth where the system can. 0, or -1 and errno.
+int mst_sys_pipe(int fds[2]);
 // mst_sys_connect is connect() that tells as much as can be known at once: 0, or -1 and errno
 // (EINPROGRESS: not decided).
 int mst_sys_connect(int fd, const struct mst_addr *addr);

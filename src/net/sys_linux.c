@@ -4,7 +4,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
+#include <unistd.h>
 
 int mst_sys_socket(int family) {
   return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -15,6 +17,8 @@ int mst_sys_accept(int listener, struct mst_addr *peer) {
   return accept4(listener, &peer->at.any, &peer->len,
                  SOCK_NONBLOCK | SOCK_CLOEXEC);
 }
+
+int mst_sys_pipe(int fds[2]) { return pipe2(fds, O_CLOEXEC); }
 
 static int is_loopback(const struct mst_addr *addr) {
   if (addr->at.any.sa_family == AF_INET) {

@@ -29,6 +29,13 @@ int mst_sys_accept(int listener, struct mst_addr *peer) {
   return set_up(accept(listener, &peer->at.any, &peer->len));
 }
 
+int mst_sys_pipe(int fds[2]) {
+  if (pipe(fds) != 0) return -1;
+  for (int i = 0; i < 2; i++)
+    (void)fcntl(fds[i], F_SETFD, FD_CLOEXEC);
+  return 0;
+}
+
 int mst_sys_connect(int fd, const struct mst_addr *addr) {
   return connect(fd, &addr->at.any, addr->len);
 }

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/mst_clock.h"
 #include "base/mst_fault.h"
 #include "loop/chan.h"
 #include "mst_random.h"
@@ -344,4 +345,36 @@ TEST("A detached frame is the reader's, and what stands behind it goes on") {
     close_pair();
   }
   CHECK_INT(count_fds(), before);
+}
+
+// The system has no room once: what a frame finds then waits for a while, not for the socket.
+static void find_no_room(int number, char fill) {
+  open_pair();
+  (void)mst_fault_arm("net.send", 1, number);
+  send_one(1, fill, 100);
+  CHECK(ours.out_first != NULL);
+  CHECK(!mst_chan_wants_write(&ours));
+  const int64_t later_ns = mst_chan_later_ns(&ours);
+  CHECK(later_ns > mst_clock_now() - MST_NS_PER_S && later_ns != INT64_MAX);
+  (void)mst_fault_arm("net.send", 1, number);
+  while (mst_chan_flush(&ours, NULL) == -MST_EAGAIN &&
+         mst_chan_later_ns(&ours) == later_ns)
+    ;
+  CHECK(mst_chan_later_ns(&ours) > later_ns); // the second try failed as well
+  CHECK_INT(mst_fault_arm("net.send", 0, 0), 1);
+  while (mst_chan_flush(&ours, NULL) == -MST_EAGAIN)
+    ;
+  CHECK_INT(mst_chan_later_ns(&ours), INT64_MAX);
+  send_one(2, 0, 100);
+  CHECK_INT(mst_chan_fill(&theirs, 0, NULL), 1);
+  if (fill != 0) (void)mst_chan_fill(&theirs, 0, NULL);
+  check_next(1, fill);
+  check_next(2, 0);
+  close_pair();
+}
+
+TEST("What the system has no room for is sent later, and no reason to spin") {
+  find_no_room(ENOBUFS, 0);
+  find_no_room(ENOMEM, 0);
+  find_no_room(ETOOMANYREFS, 'x');
 }
