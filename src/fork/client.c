@@ -20,6 +20,7 @@ static struct mst_server *server_of(struct mst_launcher *launcher) {
 }
 
 static void serve_channel(struct mst_server *server, int readable);
+static void want(struct mst_server *server);
 static void server_gone(struct mst_server *server);
 
 // end_silent: a server that is stopped, or hangs, is ended. It is our child and not reaped, so
@@ -90,10 +91,7 @@ static void server_signal(struct mst_launcher *self, uint32_t cluster,
   if (server->state == MST_SERVER_READY &&
       mst_chan_send_small(&server->chan, &head, payload, sizeof payload, 0,
                           NULL) == 0) {
-    if (server->chan.out_first != NULL) {
-      (void)mst_loop_want(server->loop, &server->watch,
-                          MST_READABLE | MST_WRITABLE, NULL);
-    }
+    want(server);
     return;
   }
   // The caller asks only for workers whose channel is open, so the pid is theirs.
@@ -106,6 +104,7 @@ static void watch_silence(struct mst_launcher *self) {
   const int64_t now_ns = mst_clock_now();
   const int64_t slept_ns = now_ns - server->looked_ns;
   server->looked_ns = now_ns;
+  if (mst_chan_later_ns(&server->chan) <= now_ns) serve_channel(server, 0);
   if (server->asked == 0 || server->state != MST_SERVER_READY) return;
   struct mst_heal_policy policy = {
       .heartbeat_ns =
@@ -194,13 +193,20 @@ static void server_gone(struct mst_server *server) {
   }
 }
 
+// want has the loop tell what the channel is ready for. What the system had no room for goes out
+// when the server is looked after (watch_silence).
+static void want(struct mst_server *server) {
+  const uint32_t write = mst_chan_wants_write(&server->chan) ? MST_WRITABLE : 0;
+  (void)mst_loop_want(server->loop, &server->watch, MST_READABLE | write, NULL);
+}
+
 // serve_channel sends what is queued and takes what has come.
 static void serve_channel(struct mst_server *server, int readable) {
   struct mst_frame frame;
   if (server->chan.fd < 0) return;
-  if (server->chan.out_first != NULL &&
-      mst_chan_flush(&server->chan, NULL) == 0) {
-    (void)mst_loop_want(server->loop, &server->watch, MST_READABLE, NULL);
+  if (server->chan.out_first != NULL) {
+    (void)mst_chan_flush(&server->chan, NULL);
+    want(server);
   }
   if (!readable) return;
   const int rc = mst_chan_fill(&server->chan, 0, NULL);

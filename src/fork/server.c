@@ -259,11 +259,16 @@ static int serve(int *child_rc, struct mst_err *err) {
   };
   const int look_ms = fds[2].fd >= 0 ? -1 : 500;
   for (;;) {
-    fds[0].events = server.chan.out_first == NULL ? POLLIN : POLLIN | POLLOUT;
-    const int ready = poll(fds, 3, look_ms);
+    fds[0].events =
+        mst_chan_wants_write(&server.chan) ? POLLIN | POLLOUT : POLLIN;
+    const int64_t later_ns = mst_chan_later_ns(&server.chan);
+    const int ms =
+        later_ns == INT64_MAX ? look_ms : mst_clock_ms_until(later_ns, 500);
+    const int ready = poll(fds, 3, ms);
     if (ready < 0 && errno != EINTR) return 0;
     empty_wake();
     reap_all();
+    if (later_ns != INT64_MAX) (void)mst_chan_flush(&server.chan, err);
     if (server.terminate || getppid() != server.config->session) return 0;
     if (ready <= 0) continue;
     if (fds[2].revents != 0) return 0;

@@ -46,6 +46,7 @@ static void drop_queue(struct mst_chan *chan) {
   while (chan->out_first != NULL)
     drop_first(chan);
   chan->out_bytes = 0;
+  chan->later_ns = chan->pause_ns = 0;
 }
 
 static void drop_map(struct mst_chan_map **at) {
@@ -129,23 +130,54 @@ static int send_frame(int fd, const uint8_t *head, const uint8_t *payload,
   return 0;
 }
 
-// send_blob is send_frame for a payload with its segment. A user who isn't root may have
-// only so many descriptors under way: that passes when their receivers have taken
-// them.
-static int send_blob(int fd, const uint8_t *head, const struct mst_blob *blob,
-                     size_t *sent, int wait, struct mst_err *err) {
-  static const struct timespec pause = {.tv_nsec = MST_NS_PER_MS};
+// Pauses before what the system had no room for is tried again, each twice the one before.
+#define PAUSE_MIN_NS MST_NS_PER_MS
+#define PAUSE_MAX_NS (64 * MST_NS_PER_MS)
+
+// passes tells whether an error of sending is over when others have let go of something.
+static int passes(int number) {
+  return number == ETOOMANYREFS || number == ENOBUFS || number == ENOMEM;
+}
+
+static void put_off(struct mst_chan *chan) {
+  const int64_t pause_ns = 2 * chan->pause_ns;
+  chan->pause_ns = pause_ns < PAUSE_MIN_NS   ? PAUSE_MIN_NS
+                   : pause_ns > PAUSE_MAX_NS ? PAUSE_MAX_NS
+                                             : pause_ns;
+  chan->later_ns = mst_clock_now() + chan->pause_ns;
+}
+
+int mst_chan_wants_write(const struct mst_chan *chan) {
+  return chan->out_first != NULL && chan->later_ns == 0;
+}
+
+int64_t mst_chan_later_ns(const struct mst_chan *chan) {
+  return chan->out_first != NULL && chan->later_ns != 0 ? chan->later_ns
+                                                        : INT64_MAX;
+}
+
+// send_blob is send_frame for a payload with its segment.
+static int send_blob(struct mst_chan *chan, const uint8_t *head,
+                     const struct mst_blob *blob, size_t *sent, int wait,
+                     struct mst_err *err) {
   const uint8_t *bytes = blob == NULL ? NULL : blob->buf.data;
   const size_t n = blob == NULL ? 0 : blob->buf.len;
-  if (blob == NULL || blob->segment.fd < 0) {
-    return send_frame(fd, head, bytes, n, sent, NULL, 0, wait, err);
-  }
+  const int has_segment = blob != NULL && blob->segment.fd >= 0;
   for (;;) {
+    const size_t before = *sent;
     errno = 0;
-    const int rc =
-        send_frame(fd, head, bytes, n, sent, &blob->segment.fd, 1, wait, err);
-    if (rc != -MST_ESYS || errno != ETOOMANYREFS || *sent > 0) return rc;
+    const int rc = send_frame(chan->fd, head, bytes, n, sent,
+                              has_segment ? &blob->segment.fd : NULL,
+                              has_segment ? 1 : 0, wait, err);
+    const int shortage = rc == -MST_ESYS && passes(errno);
+    if (*sent > before) chan->pause_ns = 0;
+    if (!shortage) {
+      chan->later_ns = 0;
+      return rc;
+    }
+    put_off(chan);
     if (!wait) return -MST_EAGAIN;
+    const struct timespec pause = {.tv_nsec = (long)chan->pause_ns};
     (void)nanosleep(&pause, NULL);
   }
 }
@@ -196,7 +228,7 @@ int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
   if (chan->out_first == NULL) {
     const int rc =
         fd_count == 0
-            ? send_blob(chan->fd, bytes, payload, &sent, wait, err)
+            ? send_blob(chan, bytes, payload, &sent, wait, err)
             : send_frame(chan->fd, bytes,
                          payload == NULL ? NULL : payload->buf.data,
                          (size_t)head->length, &sent, fds, fd_count, wait, err);
@@ -225,11 +257,13 @@ int mst_chan_send_small(struct mst_chan *chan, struct mst_head *head,
 }
 
 int mst_chan_flush(struct mst_chan *chan, struct mst_err *err) {
+  if (chan->later_ns != 0 && mst_clock_now() < chan->later_ns) {
+    return -MST_EAGAIN;
+  }
   while (chan->out_first != NULL) {
     struct mst_chan_out *out = chan->out_first;
     const size_t before = out->sent;
-    const int rc =
-        send_blob(chan->fd, out->head, out->payload, &out->sent, 0, err);
+    const int rc = send_blob(chan, out->head, out->payload, &out->sent, 0, err);
     chan->out_bytes -= out->sent - before;
     if (rc == -MST_EAGAIN) return rc;
     if (rc != 0) {

@@ -44,6 +44,9 @@ struct mst_chan {
   struct mst_chan_out *out_first;
   struct mst_chan_out *out_last;
   size_t out_bytes; // bytes in the queue
+  int64_t
+      later_ns; // the system had no room: nothing is tried before this, 0 if it had
+  int64_t pause_ns; // how long it was waited for the last time
 };
 
 // mst_chan_open takes over fd; the caller closes through mst_chan_close.
@@ -76,9 +79,17 @@ int mst_chan_send_small(struct mst_chan *chan, struct mst_head *head,
                         struct mst_err *err);
 
 // mst_chan_flush sends what is queued. 0 when the queue is empty, -MST_EAGAIN
-// when some is left, -MST_ECLOSED, -MST_ESYS. After an error the queue is empty
-// and the socket is shut down: reading will tell the end.
+// when some is left, or it isn't time yet (mst_chan_later_ns), -MST_ECLOSED,
+// -MST_ESYS. After an error the queue is empty and the socket is shut down:
+// reading will tell the end.
 int mst_chan_flush(struct mst_chan *chan, struct mst_err *err);
+
+// What the system had no room for (ENOBUFS, ENOMEM; ETOOMANYREFS: as many descriptors of this
+// user are under way as it allows) stays queued, though the socket is writable: waiting for the
+// socket would spin. mst_chan_wants_write tells whether the socket is what the queue waits for;
+// mst_chan_later_ns when to flush else, INT64_MAX if there is nothing of the kind.
+int mst_chan_wants_write(const struct mst_chan *chan);
+int64_t mst_chan_later_ns(const struct mst_chan *chan);
 
 // mst_chan_fill reads what is there, as much as one large frame wants. Blocks
 // only if wait is 1 and nothing is there. Returns 1 if bytes came, -MST_EAGAIN

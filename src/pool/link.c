@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mst_clock.h"
 #include "pool/run.h"
 #include "pool/run_int.h"
 #include "wire/link.h"
@@ -78,12 +79,30 @@ static int tell(struct mst_peer *peer, const struct mst_peer *other, int fd,
   return rc;
 }
 
+// Pauses between tries while this user has too many descriptors under way.
+#define LINK_PAUSE_MIN_NS MST_NS_PER_MS
+#define LINK_PAUSE_MAX_NS (100 * MST_NS_PER_MS)
+
+static void put_off(struct mst_cluster *cluster) {
+  const int64_t pause_ns = 2 * cluster->link_pause_ns;
+  cluster->link_pause_ns = pause_ns < LINK_PAUSE_MIN_NS   ? LINK_PAUSE_MIN_NS
+                           : pause_ns > LINK_PAUSE_MAX_NS ? LINK_PAUSE_MAX_NS
+                                                          : pause_ns;
+  cluster->link_ns = mst_clock_now() + cluster->link_pause_ns;
+}
+
+// is_short: as many descriptors of this user are under way as the system allows, or it has no
+// memory for more.
+static int is_short(int rc, const struct mst_err *err) {
+  return rc == -MST_ESYS && err != NULL &&
+         (err->sys_errno == ETOOMANYREFS || err->sys_errno == ENOBUFS);
+}
+
 // passes tells whether an error of one pair is no reason to give up: the worker has no time now,
 // or is about to be lost, or this user has as many descriptors under way as the system allows,
 // which the workers are taking.
 static int passes(int rc, const struct mst_err *err) {
-  return rc == -MST_EAGAIN || rc == -MST_ECLOSED ||
-         (rc == -MST_ESYS && err != NULL && err->sys_errno == ETOOMANYREFS);
+  return rc == -MST_EAGAIN || rc == -MST_ECLOSED || is_short(rc, err);
 }
 
 // link_pair returns 0, or an error; one worker may have got an end then, whose other end is
@@ -106,6 +125,7 @@ int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err) {
   const int rc = make_room(cluster, err);
   if (rc != 0) return rc;
   if (is_settled(cluster)) return 0;
+  if (mst_clock_now() < cluster->link_ns) return 1;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     struct mst_peer *a = cluster->peers[i];
     if (seen_of(a) == 0) continue;
@@ -119,6 +139,9 @@ int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err) {
       const int linked = link_pair(a, b, err);
       if (linked == 0) {
         *noted = now;
+      } else if (is_short(linked, err)) {
+        put_off(cluster); // each other pair would only fail as well
+        return left + 1;
       } else if (passes(linked, err)) {
         left++;
       } else {
@@ -126,6 +149,7 @@ int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err) {
       }
     }
   }
+  cluster->link_pause_ns = 0;
   if (left == 0) settle(cluster);
   return left;
 }

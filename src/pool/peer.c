@@ -216,7 +216,9 @@ static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
 void mst_peer_want(struct mst_peer *peer) {
   if (peer->data_watch.slot == 0) return; // it is lost
   const uint32_t read = peer->held ? 0 : MST_READABLE;
-  const uint32_t write = peer->data.out_first != NULL ? MST_WRITABLE : 0;
+  const uint32_t write = mst_chan_wants_write(&peer->data) ? MST_WRITABLE : 0;
+  const int64_t later_ns = mst_chan_later_ns(&peer->data);
+  if (later_ns < peer->cluster->flush_ns) peer->cluster->flush_ns = later_ns;
   (void)mst_loop_want(peer->cluster->session->loop, &peer->data_watch,
                       read | write, NULL);
 }
@@ -296,10 +298,20 @@ void mst_cluster_read_on(struct mst_cluster *cluster) {
   }
 }
 
+void mst_cluster_flush_late(struct mst_cluster *cluster) {
+  cluster->flush_ns = INT64_MAX;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    struct mst_peer *peer = cluster->peers[i];
+    if (mst_chan_later_ns(&peer->data) == INT64_MAX) continue;
+    (void)mst_chan_flush(&peer->data, NULL);
+    mst_peer_want(peer); // notes when the next try is due
+  }
+}
+
 void mst_peer_data_ready(struct mst_watch *watch, uint32_t ready) {
   struct mst_peer *peer = watch->owner;
-  if ((ready & MST_WRITABLE) != 0 && peer->data.out_first != NULL &&
-      mst_chan_flush(&peer->data, NULL) == 0) {
+  if ((ready & MST_WRITABLE) != 0 && peer->data.out_first != NULL) {
+    (void)mst_chan_flush(&peer->data, NULL);
     mst_peer_want(peer);
   }
   if ((ready & MST_READABLE) == 0) return;

@@ -229,6 +229,7 @@ void mst_session_mend(struct mst_session *session) {
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     cluster->calls.launcher_gone = cluster->launcher->gone != 0;
+    if (cluster->flush_ns <= now_ns) mst_cluster_flush_late(cluster);
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
     mst_cluster_carry_out(cluster);
     if (cluster->held > 0) mst_cluster_read_on(cluster);
@@ -272,7 +273,8 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
       timeout_ms < 0 || timeout_ms > SLEEP_MS_MAX ? SLEEP_MS_MAX : timeout_ms;
   for (const struct mst_cluster *cluster = session->clusters;
        cluster != NULL && ms > 0; cluster = cluster->next) {
-    const int64_t wake_ns = mst_calls_wake_ns(&cluster->calls);
+    int64_t wake_ns = mst_calls_wake_ns(&cluster->calls);
+    if (cluster->flush_ns < wake_ns) wake_ns = cluster->flush_ns;
     if (wake_ns != INT64_MAX) ms = mst_clock_ms_until(wake_ns, ms);
     // A wait as long as the time between two beats would pass for sleep.
     const int64_t beat_ms =
@@ -361,6 +363,7 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
   struct mst_cluster *cluster = calloc(1, sizeof *cluster);
+  if (cluster != NULL) cluster->flush_ns = INT64_MAX;
   int rc = cluster == NULL ? -MST_EMEM
                            : mst_calls_init(&cluster->calls, workers, window);
   if (rc == 0) {

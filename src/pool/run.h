@@ -101,10 +101,13 @@ struct mst_cluster {
   uint8_t orphaned; // its fork server is gone and a worker must come back
   uint8_t adopted;  // some workers are of a launcher before this one
   uint32_t held;    // peers with held
+  int64_t flush_ns; // the system had no room for a frame: tried again then
   // link.c: link_count times link_count, which incarnations have a link;
   // in the diagonal those that had all of theirs at the last look. Owned
   uint64_t *links;
   uint32_t link_count;
+  int64_t link_ns;       // no link is tried before this
+  int64_t link_pause_ns; // how long it was waited for the last time
 };
 
 // mst_session_open makes the session's loop. 0 or an error.

@@ -19,6 +19,8 @@ void mst_cluster_event(struct mst_cluster *cluster,
 void mst_cluster_carry_out(struct mst_cluster *cluster);
 // mst_cluster_read_on reads what was left unread, where that may be now.
 void mst_cluster_read_on(struct mst_cluster *cluster);
+// mst_cluster_flush_late sends what the system had no room for.
+void mst_cluster_flush_late(struct mst_cluster *cluster);
 // mst_session_mend lets time pass for what was lost, without a look at the sockets.
 void mst_session_mend(struct mst_session *session);
 

@@ -316,6 +316,19 @@ static int judge(int64_t now_ns) {
 
 static size_t polled_lines;
 
+// flush_late sends what the system had no room for, when it is time.
+static void flush_late(struct mst_line *line, int64_t now_ns, int *timeout_ms) {
+  if (line->dead || mst_chan_later_ns(&line->chan) == INT64_MAX) return;
+  if (mst_chan_later_ns(&line->chan) <= now_ns) {
+    const int rc = mst_chan_flush(&line->chan, NULL);
+    if (rc != 0 && rc != -MST_EAGAIN) mst_links_kill(line);
+  }
+  const int64_t later_ns = mst_chan_later_ns(&line->chan);
+  if (line->dead || later_ns == INT64_MAX) return;
+  const int most_ms = *timeout_ms < 0 ? MST_EXCHANGE_TICK_MS : *timeout_ms;
+  *timeout_ms = mst_clock_ms_until(later_ns, most_ms);
+}
+
 static size_t guest_fds(struct pollfd *fds, size_t most, int *timeout_ms) {
   size_t n = 0;
   mst_exchange_lock();
@@ -326,11 +339,12 @@ static size_t guest_fds(struct pollfd *fds, size_t most, int *timeout_ms) {
     *timeout_ms = mst_clock_ms_until(mst_exchange.look_ns, most_ms);
   }
   for (; n < mst_exchange.line_count && n < most; n++) {
-    const struct mst_line *line = mst_exchange.lines[n];
+    struct mst_line *line = mst_exchange.lines[n];
+    flush_late(line, now_ns, timeout_ms);
     fds[n] = (struct pollfd){
         .fd = line->dead ? -1 : line->chan.fd, // poll() passes over -1
-        .events =
-            (short)(line->chan.out_first == NULL ? POLLIN : POLLIN | POLLOUT)};
+        .events = (short)(mst_chan_wants_write(&line->chan) ? POLLIN | POLLOUT
+                                                            : POLLIN)};
   }
   polled_lines = n;
   const size_t doors = mst_handlers_fds(fds + n, most - n, now_ns);
