@@ -258,21 +258,31 @@ static SEXP build_list(SEXP x, struct plan *plan, int depth) {
 }
 
 static SEXP build_pairlist(SEXP x, struct plan *plan, int depth) {
-  SEXP copy = PROTECT(Rf_shallow_duplicate(x));
-  for (SEXP at = copy; TYPEOF(at) == LISTSXP; at = CDR(at)) {
-    SETCAR(at, build(CAR(at), plan, depth + 1));
+  PROTECT_INDEX index;
+  SEXP copy = x, at = x;
+  PROTECT_WITH_INDEX(copy, &index);
+  for (int i = 0; TYPEOF(at) == LISTSXP; at = CDR(at), i++) {
+    SEXP moved = PROTECT(build(CAR(at), plan, depth + 1));
+    if (moved != CAR(at)) {
+      if (copy == x) {
+        REPROTECT(copy = Rf_shallow_duplicate(x), index);
+        at = Rf_nthcdr(copy, i);
+      }
+      SETCAR(at, moved);
+    }
+    UNPROTECT(1);
   }
   UNPROTECT(1);
   return copy;
 }
 
 // build gives x, or a copy in which shadows stand for large vectors. The caller protects
-// it.
+// it. Each part is looked at once.
 static SEXP build(SEXP x, struct plan *plan, int depth) {
   if (is_large(x, plan->min)) return shadow_of(x, plan, depth);
-  if (!holds_large(x, plan->min, depth)) return x;
-  return TYPEOF(x) == VECSXP ? build_list(x, plan, depth)
-                             : build_pairlist(x, plan, depth);
+  if (depth >= DEPTH_MAX) return x;
+  if (TYPEOF(x) == VECSXP) return build_list(x, plan, depth);
+  return TYPEOF(x) == LISTSXP ? build_pairlist(x, plan, depth) : x;
 }
 
 // write_one puts the vector behind a shadow to the segment's end.
