@@ -148,8 +148,11 @@ void ffi_do_later(struct ffi_later *item);
 void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data);
 // ffi_check_interrupt is R_CheckUserInterrupt for entries; left as above, may be NULL.
 void ffi_check_interrupt(void (*left)(void *), void *data);
-// ffi_token gives what R_UnwindProtect wants.
-SEXP ffi_token(void);
+// ffi_unwind is R_UnwindProtect() that allocates nothing, so `done` runs in any case; it must
+// not run R. ffi_unwind_init makes what that needs, when the package is loaded.
+SEXP ffi_unwind(SEXP (*fun)(void *), void *data,
+                void (*done)(void *, Rboolean jump), void *done_data);
+void ffi_unwind_init(void);
 // ffi_self gives the pid of this process. Asking the system each time would cost more
 // than all other checks of an entry.
 pid_t ffi_self(void);
@@ -230,8 +233,7 @@ SEXP ffi_binding(SEXP env, SEXP symbol);
 SEXP ffi_closure_env(SEXP fun);
 SEXP ffi_parent_env(SEXP env);
 int ffi_has_attributes(SEXP x);
-// ffi_only_names tells whether what has attributes has names and nothing else; where that
-// can't be known quickly it says 0.
+// ffi_only_names tells whether what has attributes has names and nothing else. May allocate.
 int ffi_only_names(SEXP x);
 // ffi_value_in gives a function of a namespace by name; a package's functions are promises
 // until they are used.

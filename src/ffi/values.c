@@ -122,10 +122,14 @@ SEXP ffi_binding(SEXP env, SEXP symbol) {
 SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
 SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
 int ffi_has_attributes(SEXP x) { return ANY_ATTRIB(x); }
-// There is no cheap way to ask.
+// R can't be asked which attributes there are, but a thing that has the same can lose its names.
 int ffi_only_names(SEXP x) {
-  (void)x;
-  return 0;
+  SEXP bare = PROTECT(Rf_allocVector(VECSXP, 0));
+  SHALLOW_DUPLICATE_ATTRIB(bare, x);
+  Rf_setAttrib(bare, R_NamesSymbol, R_NilValue);
+  const int only = !ANY_ATTRIB(bare);
+  UNPROTECT(1);
+  return only;
 }
 #else
 SEXP ffi_binding(SEXP env, SEXP symbol) {
