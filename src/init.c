@@ -219,5 +219,6 @@ attribute_visible void R_init_muster(DllInfo *dll) {
   R_registerRoutines(dll, NULL, entries, NULL, NULL);
   R_useDynamicSymbols(dll, FALSE);
   R_forceSymbols(dll, TRUE);
+  ffi_unwind_init();
   ffi_share_register(dll);
 }

@@ -59,7 +59,7 @@ SEXP ffi_diag_listeners(void) {
     mst_diag_free(&list);
     return reason(&err);
   }
-  return R_UnwindProtect(columns_of, &list, free_list, &list, NULL);
+  return ffi_unwind(columns_of, &list, free_list, &list);
 }
 
 // ffi_diag_counters gives TCP's counters by name, NA for unknown ones.

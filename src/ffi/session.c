@@ -34,6 +34,24 @@ struct mst_session *ffi_session_or_null(void) {
                                                                  : NULL;
 }
 
+// ---- jumps
+
+static SEXP token;
+
+// Several may be under way with one token: R keeps a jump there only from where it lands to
+// where it goes on, and `done` runs no R in between.
+SEXP ffi_unwind(SEXP (*fun)(void *), void *data,
+                void (*done)(void *, Rboolean jump), void *done_data) {
+  SEXP value = R_UnwindProtect(fun, data, done, done_data, token);
+  SETCAR(token, R_NilValue); // R leaves the value there, and it may be large
+  return value;
+}
+
+void ffi_unwind_init(void) {
+  token = R_MakeUnwindCont();
+  R_PreserveObject(token);
+}
+
 // ---- who has the session
 
 // Clusters that are closed: entries that R left for a while may still have pointers to them.
@@ -90,11 +108,8 @@ static void end_entry(void *data, Rboolean jump) {
 }
 
 SEXP ffi_entry(SEXP (*fun)(void *), void *data) {
-  SEXP token = ffi_token(); // may raise: nothing has begun
   begin();
-  SEXP value = R_UnwindProtect(fun, data, end_entry, NULL, token);
-  SETCAR(token, R_NilValue); // R leaves the value there, and it may be large
-  return value;
+  return ffi_unwind(fun, data, end_entry, NULL);
 }
 
 void ffi_do_later(struct ffi_later *item) {
@@ -118,9 +133,7 @@ static void end_guarded(void *data, Rboolean jump) {
 
 void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data) {
   struct guarded guarded = {.left = left, .data = data};
-  SEXP token = ffi_token();
-  R_UnwindProtect(fun, data, end_guarded, &guarded, token);
-  SETCAR(token, R_NilValue);
+  ffi_unwind(fun, data, end_guarded, &guarded);
 }
 
 static SEXP check_interrupt(void *data) {
@@ -131,15 +144,6 @@ static SEXP check_interrupt(void *data) {
 
 void ffi_check_interrupt(void (*left)(void *), void *data) {
   ffi_guarded(check_interrupt, left, data);
-}
-
-SEXP ffi_token(void) {
-  static SEXP token;
-  if (token == NULL) {
-    token = R_MakeUnwindCont();
-    R_PreserveObject(token);
-  }
-  return token;
 }
 
 static enum mst_loop_backend backend_wanted(void) {

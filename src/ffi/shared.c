@@ -101,7 +101,7 @@ static SEXP unserialize_shared(const uint8_t *bytes, size_t n,
       .bytes = bytes, .n = n, .before = share.map, .base_before = share.base};
   share.map = map;
   share.base = 0;
-  return R_UnwindProtect(read_it, &reading, read_done, &reading, NULL);
+  return ffi_unwind(read_it, &reading, read_done, &reading);
 }
 
 SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
@@ -122,7 +122,7 @@ SEXP ffi_unserialize_block(struct mst_map *map, uint64_t base,
                             .release = map};
   share.map = map;
   share.base = base;
-  return R_UnwindProtect(read_it, &reading, read_done, &reading, NULL);
+  return ffi_unwind(read_it, &reading, read_done, &reading);
 }
 
 static SEXP pointer_tag(void) {

@@ -45,7 +45,7 @@ static void leave_check(void *data, Rboolean jump) {
 int ffi_wait_on(const struct ffi_wait *wait, void (*undo)(void *), void *data) {
   struct undo left = {.run = undo, .data = data};
   if (!wait->may_wait || mst_clock_now() >= wait->deadline_ns) return 0;
-  R_UnwindProtect(check_interrupt, NULL, leave_check, &left, ffi_token());
+  ffi_unwind(check_interrupt, NULL, leave_check, &left);
   return 1;
 }
 
