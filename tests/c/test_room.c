@@ -80,6 +80,17 @@ TEST("The tightest group of v2 counts, with what it could drop") {
   CHECK_INT(room.is_cgroup, 1);
 }
 
+TEST("Shared segments are held, though a group counts them as files") {
+  begin(MEMINFO, "0::/user\n");
+  put("sys/cgroup.controllers", "memory\n");
+  put("sys/user/memory.max", "1000000\n");
+  put("sys/user/memory.current", "900000\n");
+  put("sys/user/memory.stat",
+      "file 800000\nshmem 790000\ninactive_anon 790000\n"
+      "inactive_file 6000\nactive_file 4000\n");
+  CHECK_INT(end().bytes, 110000);
+}
+
 TEST("A group over its limit leaves nothing") {
   begin(MEMINFO, "0::/\n");
   put("sys/cgroup.controllers", "memory\n");
