@@ -1,0 +1,308 @@
+// Tests of pool/run with workers that are threads of this process: the session goes to and fro
+// between the R thread and the deputy while tasks run and workers are lost. The thread sanitizer
+// sees to it that only who has the session uses it.
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "mst_random.h"
+#include "mst_test.h"
+#include "pool/run.h"
+#include "pool/run_int.h"
+
+#define WORKERS 2u
+#define ROUNDS 400
+#define TASKS 1200u
+#define HANDS 300u
+#define BUILD "a test"
+
+// One incarnation of a worker. Its thread has copies of these descriptors, so that they can be
+// shut down while they are its own.
+struct hand {
+  pthread_t thread;
+  int data, control;
+  uint32_t cluster, worker, epoch, pid;
+  atomic_int ended;
+  int heard; // its end was told
+};
+
+struct maker {
+  struct mst_launcher launcher; // first member: casts both ways
+  struct mst_session *session;
+  struct hand hands[HANDS];
+  uint32_t count;
+};
+
+static atomic_uint evaluations[TASKS];
+
+// ---- a worker
+
+static void say(struct mst_chan *chan, const struct hand *hand, uint8_t kind,
+                const struct mst_head *of, const void *bytes, size_t n) {
+  struct mst_head head = {.kind = kind};
+  if (kind != MST_KIND_HELLO) {
+    head.cluster = hand->cluster;
+    head.worker = hand->worker;
+    head.epoch = hand->epoch;
+  }
+  if (of != NULL) {
+    head.call = of->call;
+    head.attempt = of->attempt;
+  }
+  (void)mst_chan_send_small(chan, &head, bytes, n, 1, NULL);
+}
+
+static void say_hello(struct mst_chan *chan, const struct hand *hand) {
+  const struct mst_hello hello = {.version_min = MST_WIRE_VERSION,
+                                  .version_max = MST_WIRE_VERSION,
+                                  .forked = 1,
+                                  .pid = hand->pid,
+                                  .r_version = 0x00040202,
+                                  .build = BUILD};
+  uint8_t bytes[MST_HELLO_BYTES_MAX];
+  const int n = mst_hello_encode(&hello, bytes, sizeof bytes);
+  say(chan, hand, MST_KIND_HELLO, NULL, bytes, (size_t)n);
+}
+
+// An answer is the call's own number, behind the times.
+static void evaluate(struct mst_chan *chan, const struct hand *hand,
+                     const struct mst_frame *frame) {
+  uint8_t bytes[MST_VALUE_HEAD_BYTES + sizeof(uint32_t)];
+  const struct mst_value_head head = {.elapsed_s = 0};
+  uint32_t number = 0;
+  memcpy(&number, frame->payload, sizeof number);
+  if (number < TASKS) atomic_fetch_add(&evaluations[number], 1);
+  if (number % 7 == 0) (void)usleep(number % 500);
+  mst_value_head_encode(&head, bytes);
+  memcpy(bytes + MST_VALUE_HEAD_BYTES, &number, sizeof number);
+  say(chan, hand, MST_KIND_VALUE, &frame->head, bytes, sizeof bytes);
+}
+
+// serve gives 0 when the worker is to end.
+static int serve(struct mst_chan *chan, const struct hand *hand) {
+  struct mst_frame frame;
+  uint8_t text[MST_TEXT_BYTES_MAX];
+  const int got = mst_chan_fill(chan, 0, NULL);
+  if (got < 0 && got != -MST_EAGAIN) return 0;
+  while (mst_chan_peek(chan, &frame, NULL) == 1) {
+    if (frame.head.kind == MST_KIND_SETUP) {
+      const int n = mst_text_encode("/nonexistent/muster", text, sizeof text);
+      say(chan, hand, MST_KIND_READY, NULL, text, (size_t)n);
+    }
+    if (frame.head.kind == MST_KIND_EXEC) evaluate(chan, hand, &frame);
+    if (frame.head.kind == MST_KIND_PING) {
+      say(chan, hand, MST_KIND_PONG, NULL, frame.payload,
+          (size_t)frame.head.length);
+    }
+    if (frame.head.kind == MST_KIND_BYE) return 0;
+    mst_chan_take(chan, &frame);
+  }
+  return 1;
+}
+
+static void *be_worker(void *arg) {
+  struct hand *hand = arg;
+  struct mst_chan data, control;
+  mst_chan_open(&data, dup(hand->data), MST_FRAME_MAX);
+  mst_chan_open(&control, dup(hand->control), MST_FRAME_MAX_CONTROL);
+  say_hello(&data, hand);
+  int goes_on = 1;
+  while (goes_on) {
+    struct pollfd fds[2] = {{.fd = hand->data, .events = POLLIN},
+                            {.fd = hand->control, .events = POLLIN}};
+    if (poll(fds, 2, -1) <= 0) continue;
+    if (fds[1].revents != 0) goes_on = serve(&control, hand);
+    if (goes_on && fds[0].revents != 0) goes_on = serve(&data, hand);
+  }
+  mst_chan_close(&data);
+  mst_chan_close(&control);
+  atomic_store(&hand->ended, 1);
+  return NULL;
+}
+
+// ---- where they come from
+
+static void tell(struct maker *maker, const struct hand *hand,
+                 enum mst_news_kind kind) {
+  const int forked = kind == MST_NEWS_FORKED;
+  const struct mst_news news = {.kind = kind,
+                                .cluster = hand->cluster,
+                                .worker = hand->worker,
+                                .epoch = hand->epoch,
+                                .how = forked ? 0 : MST_EXIT_SIGNAL,
+                                .number = forked ? (int32_t)hand->pid : 9};
+  mst_session_news(maker->session, &news);
+}
+
+static int launch(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
+                  uint32_t epoch, const int fds[3], struct mst_err *err) {
+  struct maker *maker = (struct maker *)(void *)self;
+  (void)err;
+  CHECK(maker->count < HANDS);
+  struct hand *hand = &maker->hands[maker->count++];
+  *hand = (struct hand){.data = dup(fds[0]),
+                        .control = dup(fds[1]),
+                        .cluster = cluster,
+                        .worker = worker,
+                        .epoch = epoch,
+                        .pid = 100000u + maker->count};
+  CHECK(hand->data >= 0 && hand->control >= 0);
+  CHECK_INT(pthread_create(&hand->thread, NULL, be_worker, hand), 0);
+  tell(maker, hand, MST_NEWS_FORKED);
+  return 0;
+}
+
+static void end_hand(const struct hand *hand) {
+  (void)shutdown(hand->data, SHUT_RDWR);
+  (void)shutdown(hand->control, SHUT_RDWR);
+}
+
+static void signal_hand(struct mst_launcher *self, uint32_t cluster,
+                        uint32_t worker, uint32_t epoch, pid_t pid,
+                        int signal) {
+  const struct maker *maker = (const struct maker *)(void *)self;
+  (void)cluster, (void)worker, (void)epoch, (void)signal;
+  for (uint32_t i = 0; i < maker->count; i++) {
+    const struct hand *hand = &maker->hands[i];
+    if (!hand->heard && (pid_t)hand->pid == pid) end_hand(hand);
+  }
+}
+
+static void reap(struct mst_launcher *self) {
+  struct maker *maker = (struct maker *)(void *)self;
+  for (uint32_t i = 0; i < maker->count; i++) {
+    struct hand *hand = &maker->hands[i];
+    if (hand->heard || !atomic_load(&hand->ended)) continue;
+    CHECK_INT(pthread_join(hand->thread, NULL), 0);
+    hand->heard = 1;
+    mst_net_close(&hand->data);
+    mst_net_close(&hand->control);
+    tell(maker, hand, MST_NEWS_EXITED);
+  }
+}
+
+// ---- the session
+
+static struct mst_session session;
+static struct maker maker;
+static struct mst_call *tasks[TASKS];
+static uint32_t submitted, done;
+
+static struct mst_cluster *start_cluster(void) {
+  struct mst_cluster *cluster = NULL;
+  struct mst_blob *setup = mst_blob_new();
+  mst_thread_mark_r();
+  CHECK(setup != NULL);
+  CHECK_INT(mst_session_open(&session, MST_LOOP_BEST, BUILD, NULL), 0);
+  maker.session = &session;
+  maker.launcher = (struct mst_launcher){
+      .launch = launch, .signal = signal_hand, .reap = reap};
+  CHECK_INT(mst_cluster_new(&session, WORKERS, MST_WINDOW_FORK, &maker.launcher,
+                            NULL, setup, &cluster, NULL),
+            0);
+  mst_blob_release(setup);
+  cluster->calls.policy = (struct mst_heal_policy){
+      .on = 1, .retries = 100, .heartbeat_ns = INT64_MAX};
+  cluster->calls.timeout_ns = INT64_MAX;
+  mst_cluster_start(cluster, mst_clock_now() + 30 * MST_NS_PER_S);
+  while (!cluster->started && !cluster->start_failed)
+    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
+  CHECK(cluster->started);
+  return cluster;
+}
+
+static void submit(struct mst_cluster *cluster, uint64_t *random) {
+  static const struct mst_task_terms terms = {.retries = -1};
+  const uint32_t pin = (uint32_t)mst_random_below(random, WORKERS);
+  const uint32_t pinned = mst_random_below(random, 3) == 0;
+  struct mst_blob *payload = mst_blob_new();
+  CHECK(payload != NULL);
+  CHECK_INT(mst_buf_append(&payload->buf, &submitted, sizeof submitted), 0);
+  tasks[submitted] =
+      mst_calls_submit(&cluster->calls, payload, pinned ? &pin : NULL, pinned,
+                       &terms, mst_clock_now());
+  CHECK(tasks[submitted] != NULL);
+  submitted++;
+  mst_blob_release(payload);
+  mst_cluster_carry_out(cluster);
+}
+
+// take_done takes what is done, and checks that it is the task's own answer.
+static void take_done(void) {
+  for (uint32_t i = 0; i < submitted; i++) {
+    struct mst_call *task = tasks[i];
+    if (task == NULL || !mst_call_is_done(task)) continue;
+    CHECK_INT(task->state, MST_CALL_DONE);
+    CHECK_INT(task->value_bytes, MST_VALUE_HEAD_BYTES + sizeof i);
+    CHECK_INT(memcmp(task->value + MST_VALUE_HEAD_BYTES, &i, sizeof i), 0);
+    mst_call_taken(task);
+    mst_call_release(task);
+    tasks[i] = NULL;
+    done++;
+  }
+}
+
+// kill_one ends a worker that has something to do, as a crash would.
+static void kill_one(const struct mst_cluster *cluster, uint64_t *random) {
+  const uint32_t worker = (uint32_t)mst_random_below(random, WORKERS);
+  if (cluster->calls.lanes[worker]->first == NULL) return;
+  for (uint32_t i = maker.count; i-- > 0;) {
+    if (maker.hands[i].worker != worker) continue;
+    end_hand(&maker.hands[i]);
+    return;
+  }
+}
+
+static int count_open(void) {
+  int count = 0;
+  for (int fd = 0; fd < 4096; fd++)
+    count += fcntl(fd, F_GETFD) >= 0;
+  return count;
+}
+
+TEST(
+    "The deputy goes on with the real pool while R computes, and workers die") {
+  uint64_t random = 20261123;
+  const int before = count_open();
+  struct mst_cluster *cluster = start_cluster();
+  for (int round = 0; round < ROUNDS; round++) {
+    uint64_t more = mst_random_below(&random, 6);
+    for (; more > 0 && submitted < TASKS; more--)
+      submit(cluster, &random);
+    mst_session_lend(&session);
+    (void)usleep((useconds_t)mst_random_below(&random, 1500)); // R computes
+    mst_session_take(&session);
+    const char *broken = mst_calls_check(&cluster->calls);
+    if (broken != NULL) printf("    %s\n", broken);
+    CHECK(broken == NULL);
+    take_done();
+    if (round % 8 == 7) kill_one(cluster, &random);
+    if (round % 3 == 0) CHECK_INT(mst_session_run(&session, 0, NULL), 0);
+  }
+  const int64_t until_ns = mst_clock_now() + 60 * MST_NS_PER_S;
+  while (done < submitted && mst_clock_now() < until_ns) {
+    CHECK_INT(mst_session_run(&session, 20, NULL), 0);
+    take_done();
+  }
+  CHECK_INT(done, submitted);
+  CHECK(maker.count > WORKERS); // some were lost, and came back
+  for (uint32_t i = 0; i < submitted; i++)
+    CHECK(atomic_load(&evaluations[i]) >= 1);
+  printf("    %u tasks, %u incarnations\n", submitted, maker.count);
+  mst_cluster_stop(cluster);
+  while (!cluster->stopped)
+    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
+  mst_cluster_free(cluster);
+  mst_session_close(&session);
+  for (uint32_t i = 0; i < maker.count; i++)
+    CHECK(maker.hands[i].heard);
+  CHECK_INT(count_open(), before);
+}
