@@ -16,8 +16,8 @@
 #' the others (`cl[-2]`) or put another in its place (`cl[2] <- cloneNode(cl[2])`).
 #'
 #' New workers are like those that the cluster began with: same packages, same `setup`. What
-#' was sent to the others since (`clusterExport()` and so on) they don't have. `cloneNode()` of a node
-#' whose cluster was stopped starts a cluster of one worker, as that cluster was started.
+#' was sent to the others since (`clusterExport()` and so on) they don't have. `cloneNode()` of a
+#' node whose cluster was stopped starts a cluster of one worker, as that cluster was started.
 #' `cluster_resize()` to fewer lets the last workers finish what they do.
 #'
 #' @param x A node, or a cluster. Nodes and clusters of package parallelly are handed to its
