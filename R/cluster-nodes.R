@@ -16,7 +16,8 @@
 #' the others (`cl[-2]`) or put another in its place (`cl[2] <- cloneNode(cl[2])`).
 #'
 #' New workers are like those that the cluster began with: same packages, same `setup`. What
-#' was sent to the others since (`clusterExport()` and so on) they don't have.
+#' was sent to the others since (`clusterExport()` and so on) they don't have. `cloneNode()` of a
+#' node whose cluster was stopped starts a cluster of one worker, as that cluster was started.
 #' `cluster_resize()` to fewer lets the last workers finish what they do.
 #'
 #' @param x A node, or a cluster. Nodes and clusters of package parallelly are handed to its
@@ -34,8 +35,8 @@
 #'   can't be done, invisibly. `cloneNode()`: a node, or a cluster if `x` is one.
 #'   `cluster_resize()`: the cluster, to be assigned (`cl <- cluster_resize(cl, 4)`).
 #' @section Errors:
-#' `muster_error_input`: a node of another process, or stopped. `muster_error_limit`,
-#' `muster_error_launch`: new workers can't be started.
+#' `muster_error_input`: a node of another process; `cluster_resize()` of a stopped cluster.
+#' `muster_error_limit`, `muster_error_launch`: new workers can't be started.
 #' @section Cost:
 #' A sign of life takes some 20 us. A new worker takes as long as one of [cluster_start()].
 #' @section Source:

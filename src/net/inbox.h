@@ -1,7 +1,7 @@
 // inbox: bytes that came from a connection and nobody has asked for yet; frames and lines
 // found in them. Pure: no socket, no clock. No R; any thread, one at a time.
 //
-// A frame is what socket_send() makes (docs/PROTOCOL.md, "Frames between sockets"):
+// A frame is what socket_send() makes (docs/PROTOCOL.md, "Messages between sockets"):
 //   byte 0      kind, enum mst_inbox_kind
 //   bytes 1-7   length of what follows, the most significant byte first
 // A line ends with "\n" or "\r\n".

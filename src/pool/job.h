@@ -1,5 +1,5 @@
 // pool/job: bytes that several calls need, and that each worker is sent once. Pure: no
-// socket, no clock, no R. R thread.
+// socket, no clock, no R. One thread at a time: whoever has the session.
 //
 // A job belongs to a cluster and is known by its number; the same bytes are the same
 // job. Each remembers which incarnation of each worker it was sent to, so one that comes

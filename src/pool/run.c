@@ -1,7 +1,7 @@
 // Clusters at work: events in from descriptors, actions out to them.
 //
-// Every event goes through the pure state (state.c); this file only carries out
-// what it says. Answers stay in their channel's buffer until R takes them.
+// Every fact goes to the pure core (calls.h); this file only carries out what it says, in one
+// place. Answers are the core's as soon as they are read (peer.c).
 #include "pool/run.h"
 
 #include <errno.h>

@@ -24,7 +24,7 @@ void mst_cluster_flush_late(struct mst_cluster *cluster);
 // mst_session_mend lets time pass for what was lost, without a look at the sockets.
 void mst_session_mend(struct mst_session *session);
 
-// ---- peer.c: reads and writes
+// ---- peer.c: reads, and what users want; peer_say.c: writes
 
 void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
                    uint32_t index);

@@ -27,7 +27,7 @@ say(clusterApply(cl, 1:2, function(i, file) {
 say(clusterCall(cl, function() y))
 cluster_stop(cl)
 
-# Tasks and maps, on one worker.
+# Tasks, on one worker: map.R has the maps.
 cl <- cluster_start(1, retries = 1)
 say(clusterExport(cl, c("wait_for", "kill_once")))
 for (i in 1:3) say(task_value(task_submit(cl, function(i) i * 2, i)))
