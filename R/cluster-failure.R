@@ -253,18 +253,30 @@ abort_lost <- function(node, rank, call) {
 
 # A lost worker that couldn't be replaced, time and again, for want of what a process needs.
 abort_short <- function(node, rank, status, call) {
-  limits <- .Call(ffi_limits)
-  files <- errno_is(status$lacks, c("EMFILE", "ENFILE", "ETOOMANYREFS"))
   results <- tryCatch(lost_job(node, list(tag = NULL))$results, error = function(e) NULL)
-  abort_muster(c("limit", "lost"), paste0("Worker ", rank, " is lost and can't be replaced."),
-    details = c(errno_text(status$lacks), output_lines(status$output)),
+  abort_lacks(paste("Worker", rank), rank, status$lacks, status$output, call,
+    "The other workers can still be used, as in cl[-n].",
+    results = results
+  )
+}
+
+# what: the worker, or what was lost with it.
+abort_lacks <- function(what, rank, errno, output, call, hints = NULL, ...) {
+  limits <- .Call(ffi_limits)
+  files <- errno_is(errno, c("EMFILE", "ENFILE", "ETOOMANYREFS"))
+  worker <- paste("Worker", rank)
+  abort_muster(c("limit", "lost"),
+    if (what == worker) {
+      paste0(what, " is lost and can't be replaced.")
+    } else {
+      paste0(what, " was lost with worker ", rank, ", which can't be replaced.")
+    },
+    details = c(errno_text(errno), output_lines(output)),
     hints = c(
-      errno_hint(status$lacks),
-      "The next call to this worker, or cluster_resize(), tries again.",
-      "The other workers can still be used, as in cl[-n]."
+      errno_hint(errno), "The next call to this worker, or cluster_resize(), tries again.", hints
     ),
-    worker = rank, errno = status$lacks, limit = if (files) limits[1L] else NA_real_,
-    results = results, output = status$output, call = call
+    worker = rank, errno = errno, limit = if (files) limits[1L] else NA_real_,
+    output = output, ..., call = call
   )
 }
 

@@ -66,6 +66,9 @@ abort_failed <- function(node, call) {
 abort_loss <- function(loss, what, advice, call, hints = NULL,
                        limit = "the cluster's `timeout`", ...) {
   late <- loss$kind == "timeout"
+  if (loss$lacks != 0L) {
+    return(abort_lacks(what, loss$worker, loss$lacks, loss$output, call, hints, ...))
+  }
   abort_muster(if (late) "timeout" else "lost",
     if (late) {
       paste0(what, " took longer than ", limit, " and was ended.")

@@ -316,8 +316,8 @@ take_piece <- function(map, piece, task) {
   value <- tryCatch(task_value(task), muster_error = identity)
   if (inherits(value, "muster_error")) {
     loss <- .Call(ffi_task_loss, task)
-    if (is.null(loss)) {
-      # Its cluster was stopped, it gave a connection, or muster is broken.
+    if (!is.list(loss)) {
+      # No worker is left, its cluster was stopped, it gave a connection, or muster is broken.
       return(function() abort_map(map, value, elements))
     }
     return(lose_piece(map, piece, loss))

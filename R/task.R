@@ -130,6 +130,11 @@ abort_task <- function(task, outcome, call) {
     abort_muster("cancelled", "The task was cancelled.", call = call)
   }
   loss <- .Call(ffi_task_loss, task)
+  if (isTRUE(loss)) {
+    abort_muster("lost", "The task was not evaluated: no worker that may have it is left.",
+      hints = "cluster_status() tells why they ended; cluster_resize() starts others.", call = call
+    )
+  }
   if (is.null(loss)) {
     abort_muster("lost", "The task was not evaluated: its cluster was stopped.", call = call)
   }

@@ -383,10 +383,13 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
                                                             : FFI_LOST);
 }
 
+// ffi_task_loss gives what ffi_loss_list does, TRUE if no worker was left that may have the task,
+// NULL if its cluster was stopped.
 SEXP ffi_task_loss(SEXP pointer) {
   const struct mst_call *task = task_of(pointer);
-  return task == NULL || task->loss == NULL ? R_NilValue
-                                            : ffi_loss_list(task->loss);
+  if (task == NULL) return R_NilValue;
+  if (task->stranded) return Rf_ScalarLogical(1);
+  return task->loss == NULL ? R_NilValue : ffi_loss_list(task->loss);
 }
 
 SEXP ffi_task_cancel(SEXP pointer) {
@@ -404,7 +407,7 @@ SEXP ffi_task_state(SEXP pointer) {
   if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
   SEXP list = PROTECT(ffi_list(4, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(states[task->state]));
-  SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->id));
+  SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->serial));
   const int has = task->state == MST_CALL_GIVEN || task->state == MST_CALL_DONE;
   SET_VECTOR_ELT(list, 2,
                  Rf_ScalarInteger(has ? (int)task->worker + 1 : NA_INTEGER));

@@ -84,6 +84,7 @@ struct mst_call {
   uint8_t cancelled;    // nobody wants its answer
   uint8_t timed_out;    // it was interrupted, since it took too long
   uint8_t awaited;      // somebody waits for it while it is queued
+  uint8_t stranded;     // it is LOST, since no worker that may have it is left
   uint8_t counted;      // its answer counts among those that nobody has taken
   uint16_t flags;       // of its answer
   struct mst_buf bytes; // what holds the answer, owned

@@ -160,6 +160,7 @@ static void lose(void *owner, struct mst_queued *item) {
   struct mst_call *call = item->owner;
   calls->queued_bytes -= mst_blob_bytes(call->payload);
   if (call->awaited) calls->awaited--;
+  call->stranded = 1;
   mst_call_settle(call, MST_CALL_LOST);
 }
 
@@ -220,6 +221,7 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
       (mst_calls_revive(calls, now_ns) == 0 ||
        !can_have(calls, workers, count))) {
     leave_queue(call);
+    call->stranded = 1;
     mst_call_settle(call, MST_CALL_LOST);
     return call;
   }

@@ -125,37 +125,76 @@ test_cluster("what a verb inside another leaves behind isn't taken for the other
   expect_identical(unlist(clusterCall(cl, function() 3)), c(3, 3))
 })
 
-test_cluster("a worker that can't be replaced for want of descriptors is back with the next call", {
-  skip_without_proc()
-  testthat::skip_if_not(nzchar(Sys.which("prlimit")), "there is no prlimit")
-  cl <- local_cluster(2)
-  clusterCall(cl, function() assign("k", 5, envir = globalenv()))
-  cluster_stop(cluster_start(1)) # all that a start needs is loaded
+# Evaluates `code` while the session may open no more files. Gives its value, or its error.
+without_files <- function(code) {
   before <- .Call(muster:::ffi_limits)
   set_soft <- function(n) {
     system2("prlimit", c(paste0("--nofile=", n, ":"), "--pid", Sys.getpid()))
   }
   sockets <- list()
   set_soft(1100)
-  defer(function() set_soft(before[1L]))
+  on.exit({
+    for (one in sockets) socket_close(one)
+    set_soft(before[1L])
+  })
   repeat {
     one <- tryCatch(socket_listen(), error = identity)
     if (inherits(one, "error")) break
     sockets <- c(sockets, list(one))
   }
-  failed <- tryCatch(
-    suppressMessages(clusterApply(cl, 1:2, function(i) {
-      if (i == 1) tools::pskill(Sys.getpid(), 9L)
-      i * k
-    })),
-    error = identity
-  )
-  for (one in sockets) socket_close(one)
+  tryCatch(suppressMessages(code), error = identity)
+}
+
+test_cluster("a worker that can't be replaced for want of descriptors is back with the next call", {
+  skip_without_proc()
+  testthat::skip_if_not(nzchar(Sys.which("prlimit")), "there is no prlimit")
+  cl <- local_cluster(2)
+  clusterCall(cl, function() assign("k", 5, envir = globalenv()))
+  cluster_stop(cluster_start(1)) # all that a start needs is loaded
+  failed <- without_files(clusterApply(cl, 1:2, function(i) {
+    if (i == 1) tools::pskill(Sys.getpid(), 9L)
+    i * k
+  }))
   expect_s3_class(failed, "muster_error_limit")
   expect_s3_class(failed, "muster_error_lost")
   expect_identical(failed$limit, 1100)
   expect_identical(failed$results[[2L]], 10)
   expect_identical(unlist(suppressMessages(clusterApply(cl, 1:2, function(i) i * k))), c(5, 10))
+})
+
+test_cluster("a task whose worker can't be replaced says what was lacking", {
+  skip_without_proc()
+  testthat::skip_if_not(nzchar(Sys.which("prlimit")), "there is no prlimit")
+  cl <- local_cluster(1)
+  loadNamespace("tools")
+  cluster_stop(cluster_start(1))
+  failed <- without_files(task_value(task_submit(cl, function() tools::pskill(Sys.getpid(), 9L))))
+  expect_s3_class(failed, "muster_error_limit")
+  expect_s3_class(failed, "muster_error_lost")
+  expect_identical(failed$limit, 1100)
+  expect_match(conditionMessage(failed), "can't be replaced", fixed = TRUE)
+  expect_identical(task_value(suppressMessages(task_submit(cl, identity, 6))), 6)
+})
+
+test_cluster("tasks that no worker is left for say so", {
+  cl <- local_cluster(1, healing = FALSE)
+  tasks <- c(
+    list(task_submit(cl, function() tools::pskill(Sys.getpid(), 9L))),
+    lapply(1:3, function(i) task_submit(cl, identity, i))
+  )
+  for (task in tasks) {
+    error <- expect_error(task_value(task, timeout = 60), class = "muster_error_lost")
+    expect_false(grepl("was stopped", conditionMessage(error), fixed = TRUE))
+  }
+  expect_match(conditionMessage(error), "no worker that may have it is left", fixed = TRUE)
+})
+
+test_cluster("each task has its own number", {
+  cl <- local_cluster(2)
+  tasks <- lapply(1:6, function(i) task_submit(cl, identity, i))
+  task_wait(tasks)
+  numbers <- vapply(tasks, function(task) .Call(muster:::ffi_task_state, task)$id, 0)
+  expect_identical(diff(numbers), rep(1, 5))
 })
 
 test_cluster("a node of a stopped cluster can be cloned, with the cluster's plan", {
