@@ -191,6 +191,12 @@ static int short_of(const struct mst_calls *calls, const struct mst_lane *lane,
   return failed && is_short(worker->exit_number) ? worker->exit_number : 0;
 }
 
+// was_refused: the fork server found threads in itself (fork/server.c).
+static int was_refused(const struct mst_worker *worker) {
+  return worker->exit_known && worker->exit_how == MST_EXIT_NONE &&
+         worker->exit_number == EDEADLK;
+}
+
 // launch_later: it isn't to blame for what the system hasn't got now.
 static void launch_later(struct mst_calls *calls, struct mst_lane *lane,
                          int sys_errno, char *words) {
@@ -301,6 +307,11 @@ void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
   } else if (calls->policy.on && lacks != 0) {
     launch_later(calls, lane, lacks, judged->words);
   } else {
+    if (was_refused(worker_of(calls, lane))) {
+      mst_lane_fail(lane,
+                    "its fork server has more than one thread by now, and "
+                    "such a process must not fork");
+    }
     heal(calls, lane, judged->words);
   }
   free(judged->words);
