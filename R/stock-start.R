@@ -279,6 +279,8 @@ stock_abandon <- function(workers) {
 # Waits for processes to end, and kills those that don't within the time.
 stock_reap <- function(processes, seconds) {
   processes <- Filter(Negate(is.null), processes)
+  on.exit(for (process in all) .Call(ffi_stock_hang_up, process))
+  all <- processes
   end <- proc.time()[["elapsed"]] + seconds
   repeat {
     runs <- .Call(ffi_stock_poll, NULL, list(), processes, 0.01)$processes

@@ -155,6 +155,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_stock_close, 1),
     ENTRY(ffi_stock_spawn, 5),
     ENTRY(ffi_stock_told, 1),
+    ENTRY(ffi_stock_hang_up, 1),
     ENTRY(ffi_stock_process, 1),
     ENTRY(ffi_stock_kill, 2),
     ENTRY(ffi_targets_kind, 2),

@@ -30,6 +30,7 @@ struct stock_process {
   uint32_t how; // enum mst_exit, NONE while it runs
   int32_t number;
   int forgotten;            // no pointer refers to it
+  int told;                 // its worker is there, so it hands its job to nobody
   struct mst_segment input; // what it reads, until ffi_stock_told()
   struct mst_tail tail;
   size_t line_length;
@@ -44,6 +45,7 @@ void ffi_stock_attend(struct stock_process *process, int to_show);
 
 SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input);
 SEXP ffi_stock_told(SEXP process);
+SEXP ffi_stock_hang_up(SEXP process);
 SEXP ffi_stock_process(SEXP process);
 SEXP ffi_stock_kill(SEXP process, SEXP signal);
 

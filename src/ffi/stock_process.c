@@ -60,7 +60,9 @@ void ffi_stock_attend(struct stock_process *process, int to_show) {
     if (got > 0) take_output(process, bytes, (size_t)got, to_show);
   }
   if (process->how == MST_EXIT_NONE) {
-    (void)mst_reap(process->pid, &process->how, &process->number);
+    const int alone = !process->told && !process->forgotten;
+    (void)(alone ? mst_reap_alone : mst_reap)(process->pid, &process->how,
+                                              &process->number);
   }
 }
 
@@ -179,7 +181,20 @@ SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input) {
 // for whoever looks into it later.
 SEXP ffi_stock_told(SEXP pointer) {
   struct stock_process *process = ffi_stock_process_of(pointer);
-  if (process != NULL) drop_input(process);
+  if (process != NULL) {
+    process->told = 1;
+    drop_input(process);
+  }
+  return R_NilValue;
+}
+
+// ffi_stock_hang_up: nobody listens any more to what a process that has ended left behind. One
+// that still runs is left alone.
+SEXP ffi_stock_hang_up(SEXP pointer) {
+  struct stock_process *process = ffi_stock_process_of(pointer);
+  if (process == NULL) return R_NilValue;
+  ffi_stock_attend(process, 1);
+  if (process->how != MST_EXIT_NONE) mst_net_close(&process->output);
   return R_NilValue;
 }
 

@@ -103,6 +103,9 @@ int mst_tree_probe(const char *path);
 // group is killed first, while the pid can't be used again. Returns 1 and fills
 // how and number, 0 if it still runs, -MST_ECLOSED if it is no child of ours.
 int mst_reap(pid_t pid, uint32_t *how, int32_t *number);
+// mst_reap_alone leaves the group alone if the process ended well by itself (exit code 0): it may
+// have handed its job to another, as `ssh -f` does, that isn't in a group of its own yet.
+int mst_reap_alone(pid_t pid, uint32_t *how, int32_t *number);
 
 // ---- spawn.c
 

@@ -10,7 +10,7 @@
 
 #include "fork/fork.h"
 
-int mst_reap(pid_t pid, uint32_t *how, int32_t *number) {
+static int reap(pid_t pid, int alone, uint32_t *how, int32_t *number) {
   siginfo_t info;
   memset(&info, 0, sizeof info);
   int rc;
@@ -23,7 +23,8 @@ int mst_reap(pid_t pid, uint32_t *how, int32_t *number) {
     return -MST_ECLOSED;
   }
   if (info.si_pid == 0) return 0;
-  (void)kill(-pid, SIGKILL);
+  const int ended_well = info.si_code == CLD_EXITED && info.si_status == 0;
+  if (!alone || !ended_well) (void)kill(-pid, SIGKILL);
   int status = 0;
   while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
     continue;
@@ -31,4 +32,12 @@ int mst_reap(pid_t pid, uint32_t *how, int32_t *number) {
   *how = exited ? MST_EXIT_CODE : MST_EXIT_SIGNAL;
   *number = exited ? WEXITSTATUS(status) : WTERMSIG(status);
   return 1;
+}
+
+int mst_reap(pid_t pid, uint32_t *how, int32_t *number) {
+  return reap(pid, 0, how, number);
+}
+
+int mst_reap_alone(pid_t pid, uint32_t *how, int32_t *number) {
+  return reap(pid, 1, how, number);
 }

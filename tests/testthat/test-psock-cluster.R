@@ -219,3 +219,16 @@ test_cluster("a command that closes what it inherits starts R's own worker, and 
   expect_identical(cl[[1]]$start, "stock")
   expect_identical(clusterCall(cl, function() 1), list(1))
 })
+
+test_cluster("a launcher that hands its job on, and ends, takes nothing with it", {
+  testthat::skip_on_os("windows")
+  # As `ssh -f`, before the process that stays is in a group of its own.
+  launcher <- file.path(local_folder(), "launcher")
+  writeLines(c("for last; do :; done", "exec 3<&0", "sh -c \"$last\" <&3 &", "exit 0"), launcher)
+  cl <- makeClusterPSOCK("there.invalid",
+    rshcmd = c("/bin/sh", launcher), rshopts = character(), revtunnel = FALSE,
+    master = "127.0.0.1", connectTimeout = 60
+  )
+  defer(function() stopCluster(cl))
+  expect_identical(clusterCall(cl, function() 7), list(7))
+})
