@@ -125,8 +125,9 @@ entry_text <- function(entry) {
   if (nchar(text) > 60L) paste0(substr(text, 1L, 57L), "...") else text
 }
 
-check_cluster <- function(cl, call) {
+check_cluster <- function(cl, call, name = "cl") {
   if (!inherits(cl, "muster_cluster")) {
-    abort_input("cl", "a cluster of cluster_start()", cl, call)
+    abort_input(name, "a cluster of cluster_start()", cl, call)
   }
+  cl
 }

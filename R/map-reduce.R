@@ -1,21 +1,22 @@
 #' Map, group by key, reduce
 #'
-#' For each element of `inputs`, `map(element)` gives keys and values; for each key,
-#' `reduce(key, values)` gives its result. Elements are handed out to the workers, values
+#' For each element of `.inputs`, `.map(element)` gives keys and values; for each key,
+#' `.reduce(key, values)` gives its result. Elements are handed out to the workers, values
 #' travel between them, not through the session.
 #'
 #' What is said of keys, order, losses and memory in [partition_shuffle()] holds here too.
 #'
-#' @param cl A cluster of [cluster_start()].
-#' @param inputs A vector, atomic or list.
-#' @param map A function of an element that gives a list or data frame with `key` and `value`,
+#' @param .cl A cluster of [cluster_start()].
+#' @param .inputs A vector, atomic or list.
+#' @param .map A function of an element that gives a list or data frame with `key` and `value`,
 #'   of one length, or `NULL`.
-#' @param reduce A function of a key and a vector of all its values, in the order of the inputs.
-#' @param combine `NULL`, or a function as `reduce`, called with some of a key's values before
-#'   they travel; `reduce` gets what it gave in their place. For sums and the like it
+#' @param .reduce A function of a key and a vector of all its values, in the order of the inputs.
+#' @param .combine `NULL`, or a function as `.reduce`, called with some of a key's values before
+#'   they travel; `.reduce` gets what it gave in their place. For sums and the like it
 #'   is the same function, and saves most of the transfer.
-#' @param ... Further arguments of `map`.
-#' @param parts Number of parts that elements, and keys, are in, from 1 to 4096. By default
+#' @param ... Further arguments of `.map`. Any name without a dot in front is its own.
+#' @param .args A list of further arguments, for names that begin with a dot.
+#' @param .parts Number of parts that elements, and keys, are in, from 1 to 4096. By default
 #'   one for each element, at most 32.
 #' @returns A data frame with columns `key` and `value`, one row for each key. `value` is a list
 #'   if some result isn't a single value.
@@ -35,21 +36,27 @@
 #' counts[order(counts$key), ]
 #' cluster_stop(cl)
 #' @export
-map_reduce <- function(cl, inputs, map, reduce, combine = NULL, ..., parts = NULL) {
+map_reduce <- function(.cl, .inputs, .map, .reduce, .combine = NULL, ..., .args = NULL,
+                       .parts = NULL) {
   call <- sys.call()
-  check_cluster(cl, call)
-  inputs <- check_elements(inputs, call)
+  cl <- check_cluster(.cl, call, ".cl")
+  inputs <- check_elements(.inputs, call, ".inputs")
+  map <- function_of(.map, call)
+  reduce <- function_of(.reduce, call)
+  combine <- function_of(.combine, call)
   check_reducers(map, reduce, combine, call)
-  parts <- check_parts(parts, call, as.integer(max(1L, min(length(inputs), 32L))))
-  args <- list(reduce = reduce, combine = combine, more = list(...))
+  parts <- check_parts(.parts, call, as.integer(max(1L, min(length(inputs), 32L))), ".parts")
+  own <- c(".cl", ".inputs", ".map", ".reduce", ".combine")
+  more <- user_args(list(...), .args, map, c(".args", ".parts"), own, call)
+  args <- list(reduce = reduce, combine = combine, more = more)
   job <- make_job(map, args, inputs, FALSE, call)
   steps <- element_steps(inputs, part_ranges(length(inputs), parts), parts, !is.null(combine))
   shuffle <- shuffle_of(cl)
   split <- new_stage(shuffle, parts, steps, job, inner = TRUE)
-  split$title <- "`inputs`"
+  split$title <- "`.inputs`"
   p <- list(cl = cl, shuffle = shuffle)
   reduce_steps <- same_steps(list(
-    list(kind = "gather"), list(kind = "call", how = "reduce", which = 1L, name = "reduce")
+    list(kind = "gather"), list(kind = "call", how = "reduce", which = 1L, name = ".reduce")
   ))
   reduced <- gather_stage(p, parts, reduce_steps, list(split), call, split$job)
   counts <- partition_collect(reduced)
@@ -62,19 +69,19 @@ element_steps <- function(inputs, ranges, parts, combine) {
   force(inputs)
   force(ranges)
   after <- c(
-    if (combine) list(list(kind = "call", how = "reduce", which = 2L, name = "combine")),
+    if (combine) list(list(kind = "call", how = "reduce", which = 2L, name = ".combine")),
     list(list(kind = "split", by = "key", parts = parts))
   )
   function(task) {
     at <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
-    c(list(list(kind = "call", how = "elements", elements = inputs[at], name = "map")), after)
+    c(list(list(kind = "call", how = "elements", elements = inputs[at], name = ".map")), after)
   }
 }
 
 check_reducers <- function(map, reduce, combine, call) {
-  if (!is.function(map)) abort_input("map", "a function", map, call)
-  if (!is.function(reduce)) abort_input("reduce", "a function", reduce, call)
+  if (!is.function(map)) abort_input(".map", "a function", map, call)
+  if (!is.function(reduce)) abort_input(".reduce", "a function", reduce, call)
   if (!is.null(combine) && !is.function(combine)) {
-    abort_input("combine", "NULL or a function", combine, call)
+    abort_input(".combine", "NULL or a function", combine, call)
   }
 }

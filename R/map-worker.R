@@ -17,8 +17,7 @@ map_piece <- function(id, x, seed) {
   piece$values <- vector("list", length(x))
   piece$at <- integer(1L) # not a constant: it is changed in place
   repeat {
-    arguments <- c(list(piece, x, fun, seed), job$args)
-    failure <- piece_error(do.call(map_elements, arguments, quote = TRUE))
+    failure <- piece_error(do.call(element_loop(piece, x, fun, seed), job$args, quote = TRUE))
     if (is.null(failure)) break
     if (!job$returns) {
       return(list(
@@ -41,11 +40,20 @@ clock_seconds <- function() as.numeric(Sys.time())
 # From the element behind piece$at on; C code fills in piece$values and moves piece$at. Each
 # element looks `[[` up from here, so there is little more than base around it, as with
 # lapply(): the entry, which .onLoad() puts there.
-map_elements <- function(piece, x, fun, seed, ...) {
+map_elements <- function(...) {
   .Call(ffi_map_elements, environment(), piece$values, piece$at, seed)
 }
 map_around <- new.env(parent = baseenv())
-environment(map_elements) <- map_around
+
+# The loop over a piece, whose only arguments are the user's: no name can be taken for ours.
+element_loop <- function(piece, x, fun, seed) {
+  loop <- map_elements
+  environment(loop) <- list2env(
+    list(piece = piece, x = x, fun = fun, seed = seed),
+    parent = map_around
+  )
+  loop
+}
 
 # The error that code raised, as the session wants it, or NULL.
 piece_error <- function(code) {

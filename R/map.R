@@ -1,6 +1,6 @@
 #' Apply a function to each element, on the workers of a cluster
 #'
-#' As `lapply(x, fun, ...)`, with the elements handed out in pieces whose size follows from how
+#' As `lapply(.x, .fun, ...)`, with the elements handed out in pieces whose size follows from how
 #' long the first ones take: large pieces where elements are quick, single elements where
 #' they are slow, smaller ones towards the end so that all workers end together.
 #'
@@ -10,7 +10,7 @@
 #' [parallel::parLapply()], and by no others.
 #'
 #' @section Globals:
-#' What `fun` uses of your global environment is found (by [codetools::findGlobals()]; in
+#' What `.fun` uses of your global environment is found (by [codetools::findGlobals()]; in
 #' functions that it uses, too, in functions among the further arguments and in lists of
 #' functions). It is in the worker's global environment while a piece is evaluated, and
 #' what was there before comes back afterwards. Packages that are attached in the session
@@ -24,7 +24,7 @@
 #' and data bases of other libraries) arrive as null pointers, which many packages
 #' know how to repair, so they are only named if a call fails. `options(muster.references =
 #' "error")` refuses both, `"ignore"` neither; the default is `"connections"`. What
-#' environments and attributes hold isn't looked at, but for the variables around `fun` that
+#' environments and attributes hold isn't looked at, but for the variables around `.fun` that
 #' it uses and slots of S4 objects.
 #'
 #' Objects of a reference class that was defined in the session, by [methods::setRefClass()],
@@ -39,11 +39,13 @@
 #' besides (files written, rows inserted). `.retries = 0` excludes that: then the error for
 #' a piece of several elements names the range that was lost with it.
 #'
-#' @param cl A cluster of [cluster_start()], or some of its nodes.
-#' @param x A vector, atomic or list. Other objects go through `as.list()`.
-#' @param fun A function, or the name of one (a string). It is called in a worker with each
-#'   element as its first argument.
-#' @param ... Further arguments of `fun`, the same for all elements.
+#' @param .cl A cluster of [cluster_start()], or some of its nodes.
+#' @param .x A vector, atomic or list. Other objects go through `as.list()`.
+#' @param .fun A function, the name of one (a string), or a lambda such as `~ .x + 1`. It is called
+#'   in a worker with each element as its first argument.
+#' @param ... Further arguments of `.fun`, the same for all elements. Any name without a dot in front
+#'   is your function's, also `x`, `fun` or `seed`.
+#' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .seed `FALSE`: elements draw from the workers' own streams. A whole number, or `TRUE`
 #'   for one drawn in the session: each element has an L'Ecuyer stream of its own, so
 #'   that the result is the same for any number of workers, whatever is lost and
@@ -65,17 +67,18 @@
 #' @param .on_error `"stop"`, the default: the first element whose call raises an error, or that
 #'   is lost for good or takes too long, ends all. `"return"`: its place in the result has
 #'   the condition, and all goes on.
-#' @returns A list as long as `x`, in its order, with its names.
+#' @returns A list as long as `.x`, in its order, with its names.
 #' @section Errors:
 #' All have the field `results`: a list of what the other elements gave, `NULL` where there is
 #' nothing yet. The cluster can be used on.
-#' * `muster_error_remote`: `fun` raised an error. Fields `element` (index in `x`), `worker`,
+#' * `muster_error_remote`: `.fun` raised an error. Fields `element` (index in `.x`), `worker`,
 #'   `condition`, `remote_call`, `stack` (text).
 #' * `muster_error_lost`, `muster_error_timeout`: an element was lost as often as `.retries`
 #'   allows, or took too long; fields as in [cluster_start()], with `element` and `range`.
-#' * `muster_error_limit`: what `fun` uses of the global environment is larger than
+#' * `muster_error_limit`: what `.fun` uses of the global environment is larger than
 #'   `getOption("muster.globals_max")` bytes (500 MB).
-#' * `muster_error_input`: an argument is not what it must be; a connection among what was to
+#' * `muster_error_input`: an argument is not what it must be, or has a name with a dot in front that
+#'   is none of these; a connection among what was to
 #'   be sent (field `reference`: where).
 #' @section Cost:
 #' One serialization of the function with all that belongs to it, and its bytes once to each
@@ -94,12 +97,17 @@
 #' unlist(cluster_map(cl, c(a = 1, b = 2), function(x) rnorm(1, x), .seed = 1))
 #' cluster_stop(cl)
 #' @export
-cluster_map <- function(cl, x, fun, ..., .seed = FALSE, .retries = NULL, .timeout = NULL,
-                        .speculate = FALSE, .progress = NULL, .on_error = c("stop", "return")) {
+cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
+                        .timeout = NULL, .speculate = FALSE, .progress = NULL,
+                        .on_error = c("stop", "return")) {
   call <- sys.call()
-  check_cluster(cl, call)
-  fun <- find_function(fun, parent.frame(), call)
-  x <- check_elements(x, call)
+  check_given(missing(.cl), ".cl", call)
+  check_given(missing(.x), ".x", call)
+  check_given(missing(.fun), ".fun", call)
+  cl <- check_cluster(.cl, call, ".cl")
+  fun <- find_function(.fun, parent.frame(), call)
+  args <- user_args(list(...), .args, fun, map_options, c(".cl", ".x", ".fun"), call)
+  x <- check_elements(.x, call)
   terms <- list(
     retries = if (!is.null(.retries)) check_count(.retries, ".retries", 0L, 1000L, call),
     timeout = if (is.null(.timeout)) 0 else check_seconds(.timeout, ".timeout", call = call),
@@ -108,7 +116,7 @@ cluster_map <- function(cl, x, fun, ..., .seed = FALSE, .retries = NULL, .timeou
   )
   if (!is.null(.progress)) check_flag(.progress, ".progress", call)
   seed <- map_seed(.seed, call)
-  job <- make_job(fun, list(...), x, terms$returns, call)
+  job <- make_job(fun, args, x, terms$returns, call)
   map <- new_map(cl, x, job, seed, terms, call)
   on.exit(map_leave(map))
   map$progress <- new_progress(.progress, map$n)
@@ -120,9 +128,14 @@ cluster_map <- function(cl, x, fun, ..., .seed = FALSE, .retries = NULL, .timeou
   map$results
 }
 
+map_options <- c(
+  ".args", ".seed", ".retries", ".timeout", ".speculate", ".progress", ".on_error"
+)
+
 # The function that a name stands for where cluster_map() was called; one that isn't there
 # is looked for in the worker.
 find_function <- function(fun, frame, call) {
+  fun <- function_of(fun, call)
   check_function(fun, call)
   if (is.function(fun)) {
     return(fun)
@@ -132,13 +145,13 @@ find_function <- function(fun, frame, call) {
 }
 
 # As lapply() does it, but for what no list can be made of.
-check_elements <- function(x, call) {
+check_elements <- function(x, call, name = ".x") {
   if (is.vector(x) && !is.object(x)) {
     return(x)
   }
   list <- if (!is.function(x) && !is.symbol(x)) tryCatch(as.list(x), error = function(e) NULL)
   if (!is.vector(list)) {
-    abort_input("x", "a vector, or something that as.list() makes one of", x, call)
+    abort_input(name, "a vector, or something that as.list() makes one of", x, call)
   }
   list
 }

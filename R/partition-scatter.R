@@ -27,18 +27,20 @@
 #' twice their time and half a second) is also made by another worker; `.speculate = FALSE` excludes
 #' that.
 #'
-#' @param cl A cluster of [cluster_start()].
+#' @param cl,.cl A cluster of [cluster_start()].
 #' @param x A data frame.
 #' @param parts Number of parts, from 1 to 4096. By default one for each 50,000 rows, but at
 #'   least 32 (or one for each row) and at most 64.
-#' @param files Paths, which the workers must be able to read; one part for each.
-#' @param reader A function of a path that gives a data frame. By default
+#' @param .files Paths, which the workers must be able to read; one part for each.
+#' @param .reader A function of a path that gives a data frame. By default
 #'   [utils::read.csv()] for names that end in `.csv`, [readRDS()] for `.rds`, and for
 #'   `.parquet` arrow's or nanoparquet's `read_parquet()`, whichever is installed.
-#' @param p Data of one of these functions.
-#' @param fun A function of a part (a data frame) that gives a data frame.
-#' @param ... Further arguments of the function. What it uses of the session is found as in
+#' @param p,.p Data of one of these functions.
+#' @param .fun A function of a part (a data frame) that gives a data frame, the name of one, or a
+#'   lambda such as `~ .x[.x$n > 1, ]`.
+#' @param ... Further arguments of the function. Any name without a dot in front is its own. What it uses of the session is found as in
 #'   [cluster_map()].
+#' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .seed As in [cluster_map()]: with it each part draws from a stream of its own.
 #' @param .speculate `TRUE`, the default, if late parts may be evaluated twice at the same time.
 #' @returns `partition_collect()`: a data frame. The others: a handle of class
@@ -100,14 +102,14 @@ data_steps <- function(x, ranges) {
 
 read_steps <- function(files) {
   force(files)
-  function(task) list(list(kind = "call", how = "read", file = files[task], name = "reader"))
+  function(task) list(list(kind = "call", how = "read", file = files[task], name = ".reader"))
 }
 
 map_steps <- function(stream) {
   force(stream)
   function(task) {
     seed <- if (!is.null(stream)) .Call(ffi_stream_after, stream, task - 1)
-    list(list(kind = "call", how = "part", seed = seed, name = "fun"))
+    list(list(kind = "call", how = "part", seed = seed, name = ".fun"))
   }
 }
 
@@ -143,22 +145,23 @@ start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate
 
 #' @rdname partition_scatter
 #' @export
-partition_read <- function(cl, files, reader = NULL, ...) {
+partition_read <- function(.cl, .files, .reader = NULL, ..., .args = NULL) {
   call <- sys.call()
-  check_cluster(cl, call)
+  cl <- check_cluster(.cl, call, ".cl")
+  files <- .files
   if (!is.character(files) || !length(files) || anyNA(files)) {
-    abort_input("files", "paths of files", files, call)
+    abort_input(".files", "paths of files", files, call)
   }
   if (length(files) > 65536L) {
-    abort_input("files", "at most 65,536 paths", files, call)
+    abort_input(".files", "at most 65,536 paths", files, call)
   }
-  if (is.null(reader)) {
-    reader <- reader_of(files, call)
-  } else if (!is.function(reader)) {
-    abort_input("reader", "NULL or a function of a path", reader, call)
+  reader <- if (is.null(.reader)) reader_of(files, call) else function_of(.reader, call)
+  if (!is.function(reader)) {
+    abort_input(".reader", "NULL or a function of a path", reader, call)
   }
+  args <- user_args(list(...), .args, reader, ".args", c(".cl", ".files", ".reader"), call)
   files <- normalizePath(files, mustWork = FALSE)
-  job <- make_job(reader, list(...), NULL, FALSE, call)
+  job <- make_job(reader, args, NULL, FALSE, call)
   start_stage(cl, length(files), read_steps(files), NULL, list(), call, job, files = files)
 }
 
@@ -178,25 +181,28 @@ reader_of <- function(files, call) {
       }
     }
     abort_muster("input", "Files that end in .parquet need package nanoparquet or arrow.",
-      argument = "files", call = call
+      argument = ".files", call = call
     )
   }
-  abort_muster("input", "Can't tell from the names how `files` are to be read.",
-    hints = "Give a `reader`: a function of a path that gives a data frame.",
-    argument = "files", call = call
+  abort_muster("input", "Can't tell from the names how `.files` are to be read.",
+    hints = "Give a `.reader`: a function of a path that gives a data frame.",
+    argument = ".files", call = call
   )
 }
 
 #' @rdname partition_scatter
 #' @export
-partition_map <- function(p, fun, ..., .seed = FALSE, .speculate = TRUE) {
+partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate = TRUE) {
   call <- sys.call()
-  p <- check_partition(p, "p", call)
-  fun <- find_function(fun, parent.frame(), call)
+  p <- check_partition(.p, ".p", call)
+  check_given(missing(.fun), ".fun", call)
+  fun <- find_function(.fun, parent.frame(), call)
+  own <- c(".args", ".seed", ".speculate")
+  args <- user_args(list(...), .args, fun, own, c(".p", ".fun"), call)
   check_flag(.speculate, ".speculate", call)
   seed <- map_seed(.seed, call)
   stream <- if (!is.null(seed)) first_stream(seed)
-  job <- make_job(fun, list(...), NULL, FALSE, call)
+  job <- make_job(fun, args, NULL, FALSE, call)
   start_stage(p$cl, p$stage$count, map_steps(stream), p$stage, list(), call, job, .speculate)
 }
 

@@ -18,7 +18,7 @@
 #' collected result if you need another order.
 #'
 #' @section Aggregates:
-#' With `fun` a named character vector, as in `c(total = "sum(x)", n = "n()")`, groups are
+#' With `.fun` a named character vector, as in `c(total = "sum(x)", n = "n()")`, groups are
 #' folded on each worker before anything travels (where that leaves at most half of the
 #' rows), so that very large and very uneven groups cost no more than others: `sum()`,
 #' `mean()`, `min()` and `max()` of one column, with or without `na.rm`, and `n()`. What is
@@ -37,27 +37,29 @@
 #' and `mean()` is numeric; a sum past 2^63 is an error, unless only a part of it is. Package bit64
 #' isn't needed. Matrices, data frames, factors and texts are errors; other classes aren't kept.
 #'
-#' With `fun` a function, it sees all rows of a group at once, so one part has to take
+#' With `.fun` a function, it sees all rows of a group at once, so one part has to take
 #' all of them: a group that is most of the data is one worker's work, and must fit into
-#' its memory. `combine`, if given, is called before that with the rows of a group that one
-#' part has, and what it gives travels instead of them: it must give the columns that `fun`
+#' its memory. `.combine`, if given, is called before that with the rows of a group that one
+#' part has, and what it gives travels instead of them: it must give the columns that `.fun`
 #' wants, the key's left out or not.
 #'
-#' @param p Data of [partition_scatter()] and its like.
-#' @param by Names of the columns that are the key, from 1 to 64.
-#' @param parts Number of parts of the result, from 1 to 4096. By default as many as there
+#' @param p,.p Data of [partition_scatter()] and its like.
+#' @param by,.by Names of the columns that are the key, from 1 to 64.
+#' @param parts,.parts Number of parts of the result, from 1 to 4096. By default as many as there
 #'   were.
 #' @param handlers Listeners of each worker, one whole number from 1 to 256, each with a queue
 #'   of its own, so that readers that come all at once don't fill one queue. With
 #'   `options(muster.shuffle_links = "listen")` all links between workers are made there; by
 #'   default only those that replace a link that failed. It counts from now on for all shuffles
 #'   of the cluster; listeners that are open stay so.
-#' @param fun Aggregates, as above, or a function of the rows of one group (a data frame) that
+#' @param .fun Aggregates, as above, or a function of the rows of one group (a data frame) that
 #'   gives a data frame, a named list or vector (one row), a single value (a column `value`), or
 #'   `NULL` (no rows). The key's columns are put before what it gives, and columns of their
 #'   names in it are left out. If no group has rows the result has the key's columns.
-#' @param combine `NULL`, or a function as `fun`, see above.
-#' @param ... Further arguments of `fun` and `combine`.
+#' @param .combine `NULL`, or a function as `.fun`, see above.
+#' @param ... Further arguments of `.fun` and `.combine`. Any name without a dot in front is
+#'   theirs.
+#' @param .args A list of further arguments, for names that begin with a dot.
 #' @returns A handle of class `"muster_partition"`, see [partition_scatter()].
 #' @section Errors:
 #' Those of [partition_scatter()]. `muster_error_input` also for a column that doesn't exist or
@@ -116,13 +118,18 @@ gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL)
 
 #' @rdname partition_shuffle
 #' @export
-partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
+partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, .parts = NULL) {
   call <- sys.call()
-  p <- check_partition(p, "p", call)
-  check_by(by, call)
-  parts <- check_parts(parts, call, p$stage$count)
+  p <- check_partition(.p, ".p", call)
+  check_given(missing(.by), ".by", call)
+  check_given(missing(.fun), ".fun", call)
+  by <- check_by(.by, call, ".by")
+  fun <- .fun
+  parts <- check_parts(.parts, call, p$stage$count, ".parts")
+  own <- c(".args", ".combine", ".parts")
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
-    check_no_more(list(...), combine, call)
+    more <- user_args(list(...), .args, NULL, own, character(), call)
+    check_no_more(more, .combine, call)
     aggregates <- parse_aggregates(fun, parent.frame(), call)
     check_results(names(fun), by, call)
     fold <- function(name) {
@@ -131,13 +138,15 @@ partition_reduce <- function(p, by, fun, ..., combine = NULL, parts = NULL) {
     return(shuffle_stages(p, by, parts, call, fold("fold_partial"), fold("fold_final")))
   }
   fun <- find_function(fun, parent.frame(), call)
+  combine <- function_of(.combine, call)
   if (!is.null(combine) && !is.function(combine)) {
-    abort_input("combine", "NULL or a function", combine, call)
+    abort_input(".combine", "NULL or a function", combine, call)
   }
-  job <- make_job(fun, list(more = list(...), combine = combine), NULL, FALSE, call)
+  args <- user_args(list(...), .args, fun, own, c(".p", ".by", ".fun"), call)
+  job <- make_job(fun, list(more = args, combine = combine), NULL, FALSE, call)
   step <- function(which) {
     list(list(
-      kind = "call", how = "groups", by = by, which = which, name = c("fun", "combine")[which]
+      kind = "call", how = "groups", by = by, which = which, name = c(".fun", ".combine")[which]
     ))
   }
   shuffle_stages(p, by, parts, call, if (!is.null(combine)) step(2L), step(1L), job)

@@ -96,8 +96,8 @@ check_no_more <- function(more, combine, call) {
     )
   }
   if (!is.null(combine)) {
-    abort_muster("input", "`combine` must be NULL for aggregates, which are folded anyway.",
-      argument = "combine", call = call
+    abort_muster("input", "`.combine` must be NULL for aggregates, which are folded anyway.",
+      argument = ".combine", call = call
     )
   }
 }

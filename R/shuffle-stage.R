@@ -227,8 +227,8 @@ check_by <- function(by, call, name = "by") {
 # More parts than this would be blocks of a few rows.
 parts_most <- 4096L
 
-check_parts <- function(parts, call, default = NULL) {
-  if (is.null(parts)) default else check_count(parts, "parts", 1L, parts_most, call)
+check_parts <- function(parts, call, default = NULL, name = "parts") {
+  if (is.null(parts)) default else check_count(parts, name, 1L, parts_most, call)
 }
 
 # How many parts data has by default: by its rows alone, so that results don't depend on the

@@ -22,9 +22,11 @@
 #' Connections among the arguments, or as the value, are refused, and external pointers named
 #' if the call fails: `muster.references`, see Globals in [cluster_map()].
 #'
-#' @param cl A cluster of [cluster_start()], or some of its nodes: then these get the task.
-#' @param fun A function, or the name of one (a string), found in the worker.
-#' @param ... Arguments of `fun`, evaluated now.
+#' @param .cl A cluster of [cluster_start()], or some of its nodes: then these get the task.
+#' @param .fun A function, the name of one (a string), found in the worker, or a lambda such as
+#'   `~ .x + 1`.
+#' @param ... Arguments of `.fun`, evaluated now. Any name without a dot in front is its own.
+#' @param .args A list of further arguments, for names that begin with a dot.
 #' @param task A task of `task_submit()`.
 #' @param tasks A task, or a list of tasks.
 #' @param timeout Seconds to wait, 0 up; by default as long as it takes.
@@ -34,7 +36,7 @@
 #'   vector, one for each task. `task_cancel()`: `TRUE` for each task that was not done yet,
 #'   invisibly.
 #' @section Errors:
-#' * `muster_error_input`: `fun` is no function, `cl` no cluster that can be used (or nodes of
+#' * `muster_error_input`: `.fun` is no function, `.cl` no cluster that can be used (or nodes of
 #'   several), `task` no task of this session; or an argument or the value is, or holds, a
 #'   connection (field `reference`: where).
 #' * `muster_error_remote`: the call raised an error. Fields `worker`, `condition` (the
@@ -57,23 +59,36 @@
 #' vapply(tasks, task_value, 0)
 #' cluster_stop(cl)
 #' @export
-task_submit <- function(cl, fun, ...) {
-  if (!is.function(fun)) {
-    check_function(fun, sys.call())
+task_submit <- function(.cl, .fun, ..., .args = NULL) {
+  args <- list(...)
+  if (missing(.fun) || !is.function(.fun)) {
+    .fun <- task_function(missing(.fun), .fun, sys.call())
   }
-  task <- .Call(ffi_task_submit, cl, fun, list(...), NULL, NULL)
+  if (!is.null(names(args)) || !is.null(.args)) {
+    args <- user_args(args, .args, .fun, ".args", c(".cl", ".fun"), sys.call())
+  }
+  task <- .Call(ffi_task_submit, .cl, .fun, args, NULL, NULL)
   if (is.integer(task)) {
     if (task == outcome_reference) {
-      abort_reference(find_reference(list(...), "args"), sys.call())
+      abort_reference(find_reference(args, "args"), sys.call())
     }
-    abort_submit(cl, task, sys.call())
+    abort_submit(.cl, task, sys.call())
   }
   task
 }
 
+task_function <- function(missing, fun, call) {
+  check_given(missing, ".fun", call)
+  fun <- function_of(fun, call)
+  check_function(fun, call)
+  fun
+}
+
 check_function <- function(fun, call) {
   if (!is.function(fun) && (!is.character(fun) || length(fun) != 1L || is.na(fun))) {
-    abort_input("fun", "a function, or the name of one", fun, call)
+    abort_input(".fun", "a function, or the name of one", fun, call,
+      hints = "Code is evaluated before it gets here: wrap it, as in \\() code or ~ code."
+    )
   }
 }
 

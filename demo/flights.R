@@ -62,7 +62,7 @@ if (!requireNamespace("nycflights13", quietly = TRUE)) {
   counts <- map_reduce(cl, files, function(file) {
     words <- tolower(unlist(strsplit(readLines(file, warn = FALSE), "[^A-Za-z]+")))
     list(key = words[nzchar(words)], value = rep(1, sum(nzchar(words))))
-  }, function(word, ones) sum(ones), combine = function(word, ones) sum(ones))
+  }, function(word, ones) sum(ones), .combine = function(word, ones) sum(ones))
   print(utils::head(counts[order(-counts$value), ], 5), row.names = FALSE)
   words <- tolower(unlist(strsplit(unlist(lapply(files, readLines, warn = FALSE)), "[^A-Za-z]+")))
   want <- table(words[nzchar(words)])

@@ -66,7 +66,7 @@ expect_aggregates <- function(cl, kind, seed) {
   names(without) <- paste0(names(what), ".rm")
   what <- c(what, without, n = "n()")
   reduce <- function(data, cl, parts = sample.int(8L, 1L), to = 3) {
-    partition_collect(partition_reduce(partition_scatter(cl, data, parts), "g", what, parts = to))
+    partition_collect(partition_reduce(partition_scatter(cl, data, parts), "g", what, .parts = to))
   }
   got <- reduce(data, cl)
   info <- paste("seed", seed, kind)
@@ -113,7 +113,7 @@ test_cluster("Sums are exact and the same to the bit for 1 to 3 workers, folded 
       run <- function(cl, parts) {
         p <- partition_scatter(cl, data, parts)
         got <- partition_collect(
-          partition_reduce(p, "g", c(s = "sum(v)", m = "mean(v)", n = "n()"), parts = 5)
+          partition_reduce(p, "g", c(s = "sum(v)", m = "mean(v)", n = "n()"), .parts = 5)
         )
         got[order(got$g), ]
       }

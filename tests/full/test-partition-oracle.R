@@ -39,7 +39,7 @@ expect_groups <- function(cl, seed) {
   first <- which(!duplicated(groups))
   whole <- partition_collect(partition_reduce(p, by, function(d) {
     list(first = d$row[1L], rows = paste(d$row, collapse = " "), n = nrow(d))
-  }, parts = parts))
+  }, .parts = parts))
   expect_setequal(whole$first, first)
   at <- match(whole$first, first)
   rows <- vapply(split(data$row, groups), paste, "", collapse = " ")
@@ -47,7 +47,7 @@ expect_groups <- function(cl, seed) {
   expect_identical(whole[by], take_rows(data[by], whole$first), info = info)
   folded <- partition_collect(partition_reduce(p, by, c(
     n = "n()", s = "sum(v)", low = "min(v)", high = "max(v)", m = "mean(v)", first = "min(row)"
-  ), parts = parts))
+  ), .parts = parts))
   group <- groups[folded$first]
   for (one in list(c("s", "sum"), c("low", "min"), c("high", "max"), c("m", "mean"))) {
     want <- tapply(data$v, groups, match.fun(one[2L]))

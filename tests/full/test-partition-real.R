@@ -117,7 +117,7 @@ test_cluster("Words in the text of the installed packages are counted as base R 
   counts <- map_reduce(cl, files, function(file, words_of) {
     words <- words_of(file)
     list(key = words, value = rep(1, length(words)))
-  }, add, combine = add, words_of = words_of)
+  }, add, .combine = add, words_of = words_of)
   want <- table(unlist(lapply(files, words_of)))
   expect_identical(sort(counts$key), sort(names(want)))
   expect_identical(counts$value, as.numeric(want[counts$key]))
@@ -125,6 +125,6 @@ test_cluster("Words in the text of the installed packages are counted as base R 
   p <- partition_read(cl, files, function(file, words_of) data.frame(word = words_of(file)),
     words_of = words_of
   )
-  again <- partition_collect(partition_reduce(p, "word", c(n = "n()"), parts = 8))
+  again <- partition_collect(partition_reduce(p, "word", c(n = "n()"), .parts = 8))
   expect_identical(again$n[match(counts$key, again$word)], counts$value)
 })

@@ -69,7 +69,7 @@ at_phase <- list(
   map = function(p, fault) {
     mark <- file.path(local_folder(), "mark")
     m <- partition_reduce(p, "g", function(d, ...) d[-1L],
-      combine = function(d, fault, mark, last, strike_once) {
+      .combine = function(d, fault, mark, last, strike_once) {
         if (max(d$row) == last) strike_once(fault, mark)
         d[-1L]
       }, fault = fault, mark = mark, last = p$rows, strike_once = strike_once

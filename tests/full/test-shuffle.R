@@ -292,7 +292,7 @@ test_cluster("F1 Four times as many parts take about four times as long", {
   cl <- local_cluster(2)
   took <- function(parts) {
     p <- partition_scatter(cl, data.frame(g = seq_len(parts) %% 7L, v = 1), parts = parts)
-    min(replicate(2, system.time(partition_reduce(p, "g", c(n = "n()"), parts = 2))[["elapsed"]]))
+    min(replicate(2, system.time(partition_reduce(p, "g", c(n = "n()"), .parts = 2))[["elapsed"]]))
   }
   few <- took(400)
   # What is looked through for each part would make it 16 times; twice that for noise.

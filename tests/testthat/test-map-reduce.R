@@ -13,7 +13,7 @@ test_cluster("map_reduce() on two workers", {
     want <- table(unlist(lapply(lines, function(line) words_of(line)$key)))
     expect_identical(sort(counts$key), sort(names(want)))
     expect_equal(counts$value, as.numeric(want[counts$key]))
-    expect_identical(map_reduce(cl, lines, words_of, add, combine = add), counts)
+    expect_identical(map_reduce(cl, lines, words_of, add, .combine = add), counts)
     expect_identical(map_reduce(cl[1], lines, words_of, add), counts)
   })
 

@@ -561,7 +561,7 @@ test_cluster("knitr gets no bar", {
 test_cluster("an element that looks at its number finds its own, also later", {
   cl <- local_cluster(1)
   # The number is that in the piece, of which the frame has the elements.
-  looks <- cluster_map(cl, 11:30, function(x) mget(c("i", "x"), parent.frame()))
+  looks <- cluster_map(cl, 11:30, function(x) mget(c("i", "x"), parent.frame(), inherits = TRUE))
   expect_identical(vapply(looks, function(look) look$x[[look$i]], 0L), 11:30)
   changed <- cluster_map(cl, 1:4, function(x) {
     here <- x

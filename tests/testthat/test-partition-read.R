@@ -28,7 +28,7 @@ test_cluster("Files that two workers read", {
     expect_error(partition_read(cl, "a.b"), class = "muster_error_input")
     expect_error(partition_read(cl, c("a.csv", "b.rds")), class = "muster_error_input")
     expect_error(partition_read(cl, character()), class = "muster_error_input")
-    expect_error(partition_read(cl, "a.csv", reader = "b"), class = "muster_error_input")
+    expect_error(partition_read(cl, "a.csv", .reader = "b"), class = "muster_error_input")
   })
 
   test_that("Parquet files of all types of columns are the same as before", {
@@ -87,7 +87,7 @@ test_cluster("Files that two workers read", {
     error <- expect_failed(partition_read(cl, path(c("1.rds", "numbers.rds"))),
       "muster_error_input", 2L, path("numbers.rds")
     )
-    expect_match(conditionMessage(error), "`reader` must give a data frame")
+    expect_match(conditionMessage(error), "`.reader` must give a data frame")
     # A function's error in a later step names the file, too.
     p <- partition_read(cl, path(c("1.rds", "2.rds")))
     expect_failed(partition_map(p, function(d) if (d$id[1] > 1) stop("no") else d),

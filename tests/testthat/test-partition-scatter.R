@@ -72,7 +72,7 @@ test_cluster("Data that stays on two workers", {
     expect_error(partition_scatter(cl, flights(), 0), class = "muster_error_input")
     expect_error(partition_map(1, identity), class = "muster_error_input")
     error <- expect_error(partition_map(p, nrow), class = "muster_error_input")
-    expect_match(conditionMessage(error), "`fun` must give a data frame, not 250")
+    expect_match(conditionMessage(error), "`.fun` must give a data frame, not 250")
     expect_true(error$part %in% 1:4 && error$worker %in% 1:2)
     error <- expect_error(
       partition_map(p, function(d) if (d$id[1] > 500) stop("too late") else d),

@@ -106,7 +106,7 @@ test_cluster("Rows that move between two workers", {
     data <- data.frame(g = c(1:50, rep(51L, 500)), x = 1)
     p <- partition_scatter(cl[1], data, parts = 2)
     r <- partition_reduce(p, "g", function(d) c(n = nrow(d), at = as.numeric(Sys.time())),
-      parts = 12
+      .parts = 12
     )
     rows <- stage_of(r)$rows
     expect_gt(sum(rows > 0), 4)
@@ -153,7 +153,7 @@ test_cluster("Rows that move between two workers", {
     expect_equal(medians$value, as.numeric(tapply(data$x, data$g, median)[as.character(medians$g)]))
     ranges <- partition_collect(partition_reduce(p, "g",
       function(d, ...) c(low = min(d$x), high = max(d$x)),
-      combine = function(d, ...) data.frame(x = range(d$x))
+      .combine = function(d, ...) data.frame(x = range(d$x))
     ))
     expect_equal(ranges$low, as.numeric(tapply(data$x, data$g, min)[as.character(ranges$g)]))
     some <- partition_collect(partition_reduce(p, "g", function(d) if (d$g[1] > 2) head(d, 3)))
@@ -221,7 +221,7 @@ test_cluster("Rows that move between two workers", {
       ignore_attr = "row.names"
     )
     # What comes after works with them: a part without rows may lack what others have.
-    some <- partition_reduce(p, "s", function(d) c(n = nrow(d) + 0), parts = 4)
+    some <- partition_reduce(p, "s", function(d) c(n = nrow(d) + 0), .parts = 4)
     expect_identical(partition_collect(some), data.frame(s = "x", n = 4))
     again <- partition_map(some, function(d) d[d$n > 1, ])
     expect_identical(partition_collect(again), data.frame(s = "x", n = 4))
@@ -261,7 +261,7 @@ test_cluster("Rows that move between two workers", {
     expect_error(partition_reduce(p, "k", c(s = "sum(x)"), na.rm = TRUE), "`na.rm`",
       class = "muster_error_input"
     )
-    expect_error(partition_reduce(p, "k", c(s = "sum(x)"), combine = sum), "`combine`",
+    expect_error(partition_reduce(p, "k", c(s = "sum(x)"), .combine = sum), "`.combine`",
       class = "muster_error_input"
     )
     expect_error(partition_reduce(p, "k", c(s = "sum(x, na.rm = nope)")), "nope",

@@ -1,0 +1,78 @@
+# Arguments of the user's functions, which travel in `...`. The arguments of ours are dotted, so
+# that no name of theirs can be taken for one.
+
+# user_args() gives what goes to the user's function: what came in `...` and in `.args`. own: the
+# arguments of ours that stand behind `...`; before: those in front of it.
+user_args <- function(dots, args, fun, own, before, call) {
+  names <- names(dots)
+  if (length(names)) {
+    for (name in names[startsWith(names, ".")]) {
+      abort_dotted(name, own, call)
+    }
+    for (name in intersect(paste0(".", names), c(own, before))) {
+      check_not_ours(sub("^[.]", "", name), fun, call)
+    }
+  }
+  if (is.null(args)) {
+    return(dots)
+  }
+  if (!is.list(args)) {
+    abort_input(".args", "NULL or a list of arguments", args, call)
+  }
+  c(dots, args)
+}
+
+abort_dotted <- function(name, own, call) {
+  near <- own[which.min(utils::adist(name, own))]
+  abort_muster("input", paste0("`", name, "` isn't an argument of ", call_name(call), "()."),
+    hints = c(
+      if (length(near)) paste0("Do you mean `", near, "`?"),
+      paste0("Arguments of your function whose names begin with a dot go into `.args`: ",
+        ".args = list(", name, " = ...).")
+    ),
+    argument = name, call = call
+  )
+}
+
+# An argument like one of ours that the user's function can't take is meant for us.
+check_not_ours <- function(name, fun, call) {
+  if (!is.function(fun)) {
+    return(invisible())
+  }
+  takes <- names(formals(args(fun)))
+  if (is.null(takes) || any(takes == "...") || any(startsWith(takes, name))) {
+    return(invisible())
+  }
+  abort_muster("input", paste0("Your function has no argument `", name, "`."),
+    hints = paste0("Do you mean `.", name, "`, the argument of ", call_name(call), "()?"),
+    argument = name, call = call
+  )
+}
+
+call_name <- function(call) {
+  name <- if (is.call(call)) call[[1L]]
+  if (is.call(name)) name <- name[[3L]] # muster::cluster_map
+  if (is.symbol(name)) as.character(name) else "this function"
+}
+
+# What was to be given and wasn't.
+check_given <- function(missing, name, call) {
+  if (missing) {
+    abort_muster("input", paste0("`", name, "` is missing."), argument = name, call = call)
+  }
+}
+
+# function_of() gives the function that the user means: one, or a lambda such as ~ .x + 1, whose
+# arguments are .x (also . and ..1) and .y (..2).
+function_of <- function(fun, call) {
+  if (!inherits(fun, "formula")) {
+    return(fun)
+  }
+  if (length(fun) != 2L) {
+    abort_input(".fun", "a function or a lambda such as ~ .x + 1, with nothing before ~", fun, call)
+  }
+  made <- function(..., .x = ..1, .y = ..2, . = ..1) NULL
+  body(made) <- fun[[2L]]
+  environment(made) <- environment(fun)
+  made
+}
