@@ -68,7 +68,7 @@ find_globals <- function(functions, call) {
     known <- any(vapply(seen, identical, NA, one))
     if (known || is.primitive(one) || isNamespace(environment(one))) next
     seen <- c(seen, list(one))
-    for (name in union(codetools::findGlobals(one), names_read(one))) {
+    for (name in code_names(one)) {
       env <- where_is(name, environment(one))
       if (identical(env, globalenv())) {
         if (name %in% names(found$globals)) next
@@ -89,6 +89,16 @@ find_globals <- function(functions, call) {
   found$packages <- sub("^package:", "", rev(as.character(found$packages)))
   check_size(found$globals, call)
   found
+}
+
+# The names that a closure's code uses, in functions that it defines too.
+code_names <- function(fun) {
+  names <- .Call(ffi_code_names, fun)
+  if (is.null(names)) {
+    names <- union(codetools::findGlobals(fun), names_read(fun))
+    .Call(ffi_code_keep, fun, names)
+  }
+  names
 }
 
 # What a function reads before it assigns it, as far as its code tells when it is read from

@@ -34,6 +34,16 @@ map_piece <- function(id, x, seed) {
   )
 }
 
+# One task with what it needs: the number of a job, or the job itself.
+task_run <- function(job, args) {
+  if (!is.list(job)) job <- job_get(job)
+  prepare_packages(job$packages, job$namespaces)
+  restore <- lend_globals(job$globals)
+  on.exit(restore())
+  fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
+  do.call(function(...) fun(...), args, quote = TRUE)
+}
+
 # proc.time() only tells milliseconds.
 clock_seconds <- function() as.numeric(Sys.time())
 

@@ -43,8 +43,8 @@
 #' @param .x A vector, atomic or list. Other objects go through `as.list()`.
 #' @param .fun A function, the name of one (a string), or a lambda such as `~ .x + 1`. It is called
 #'   in a worker with each element as its first argument.
-#' @param ... Further arguments of `.fun`, the same for all elements. Any name without a dot in front
-#'   is your function's, also `x`, `fun` or `seed`.
+#' @param ... Further arguments of `.fun`, the same for all elements. Any name without a dot in
+#'   front is your function's, also `x`, `fun` or `seed`.
 #' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .seed `FALSE`: elements draw from the workers' own streams. A whole number, or `TRUE`
 #'   for one drawn in the session: each element has an L'Ecuyer stream of its own, so
@@ -77,8 +77,8 @@
 #'   allows, or took too long; fields as in [cluster_start()], with `element` and `range`.
 #' * `muster_error_limit`: what `.fun` uses of the global environment is larger than
 #'   `getOption("muster.globals_max")` bytes (500 MB).
-#' * `muster_error_input`: an argument is not what it must be, or has a name with a dot in front that
-#'   is none of these; a connection among what was to
+#' * `muster_error_input`: an argument is not what it must be, or has a name with a dot in front
+#'   that is none of these; a connection among what was to
 #'   be sent (field `reference`: where).
 #' @section Cost:
 #' One serialization of the function with all that belongs to it, and its bytes once to each

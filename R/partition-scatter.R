@@ -38,8 +38,8 @@
 #' @param p,.p Data of one of these functions.
 #' @param .fun A function of a part (a data frame) that gives a data frame, the name of one, or a
 #'   lambda such as `~ .x[.x$n > 1, ]`.
-#' @param ... Further arguments of the function. Any name without a dot in front is its own. What it uses of the session is found as in
-#'   [cluster_map()].
+#' @param ... Further arguments of the function. Any name without a dot in front is its own. What
+#'   it uses of the session is found as in [cluster_map()].
 #' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .seed As in [cluster_map()]: with it each part draws from a stream of its own.
 #' @param .speculate `TRUE`, the default, if late parts may be evaluated twice at the same time.

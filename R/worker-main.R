@@ -174,7 +174,7 @@ note_stack <- function(condition) {
 # signalling below it.
 stack_text <- function(calls) {
   text <- vapply(calls, function(call) deparse(call, width.cutoff = 60L, nlines = 1L)[1L], "")
-  first <- max(0L, grep("ffi_worker_serve|^fun\\((x\\[\\[i\\]\\]|part)", text))
+  first <- max(0L, grep("ffi_worker_serve|^fun\\((x\\[\\[i\\]\\]|part|[.]{3})", text))
   last <- grep("^(\\.handleSimpleError|h\\(simpleError|\\(function \\(condition\\))", text)
   end <- if (length(last)) min(last) - 1L else length(text)
   utils::tail(text[seq_len(end)][-seq_len(first)], 50L)

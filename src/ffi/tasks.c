@@ -406,7 +406,9 @@ SEXP ffi_task_state(SEXP pointer) {
   const struct mst_call *task = task_of(pointer);
   if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
   SEXP list = PROTECT(ffi_list(4, names));
-  SET_VECTOR_ELT(list, 0, Rf_mkString(states[task->state]));
+  const int failed =
+      task->state == MST_CALL_DONE && (task->flags & MST_FLAG_ERROR) != 0;
+  SET_VECTOR_ELT(list, 0, Rf_mkString(failed ? "failed" : states[task->state]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->serial));
   const int has = task->state == MST_CALL_GIVEN || task->state == MST_CALL_DONE;
   SET_VECTOR_ELT(list, 2,
