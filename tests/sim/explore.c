@@ -2,6 +2,7 @@
 //
 //   explore [--quick | --all]     the worlds of small and medium size; the small ones, in
 //                                 seconds; the large ones too, in minutes
+//   explore --until-failure       the small ones first, and no further than the first failure
 //   explore --world N             one world
 //   explore --world N --path P    one history, with what happens in it
 //
@@ -318,20 +319,33 @@ static unsigned print_sights(void) {
   return unseen;
 }
 
+static uint32_t worlds, failures;
+static uint64_t states, steps;
+
+static void explore_world(uint32_t world) {
+  struct search search = {.world = world};
+  explore(&search);
+  worlds++;
+  states += search.count;
+  steps += search.steps;
+  failures += search.failed != 0;
+  free(search.nodes);
+  free(search.list);
+  free(search.table);
+}
+
+static int explore_until_failure(void) {
+  for (enum ex_size size = EX_SMALL; size <= EX_MEDIUM; size++) {
+    for (uint32_t world = 0; world < ex_plan_count && failures == 0; world++) {
+      if (ex_plans[world].size == size) explore_world(world);
+    }
+  }
+  return failures > 0;
+}
+
 static int explore_all(uint32_t first, uint32_t end, enum ex_size size) {
-  uint32_t failures = 0, worlds = 0;
-  uint64_t states = 0, steps = 0;
   for (uint32_t world = first; world < end; world++) {
-    if (ex_plans[world].size > size) continue;
-    worlds++;
-    struct search search = {.world = world};
-    explore(&search);
-    states += search.count;
-    steps += search.steps;
-    failures += search.failed != 0;
-    free(search.nodes);
-    free(search.list);
-    free(search.table);
+    if (ex_plans[world].size <= size) explore_world(world);
   }
   const int all = size > EX_SMALL && end - first > 1 && failures == 0;
   const unsigned unseen = all ? print_sights() : 0;
@@ -385,6 +399,7 @@ int main(int argc, char **argv) {
   uint32_t end = ex_plan_count;
   enum ex_size size = EX_MEDIUM;
   const char *way = NULL;
+  int until_failure = 0;
   for (int k = 1; k < argc; k++) {
     if (k + 1 < argc && strcmp(argv[k], "--world") == 0) {
       first = (uint32_t)strtoul(argv[++k], NULL, 10);
@@ -394,6 +409,8 @@ int main(int argc, char **argv) {
       size = EX_LARGE;
     } else if (k + 1 < argc && strcmp(argv[k], "--path") == 0) {
       way = argv[++k];
+    } else if (strcmp(argv[k], "--until-failure") == 0) {
+      until_failure = 1;
     } else if (strcmp(argv[k], "--quick") == 0) {
       size = EX_SMALL;
     } else {
@@ -409,5 +426,6 @@ int main(int argc, char **argv) {
   (void)sigaction(SIGABRT, &once, NULL);
   mst_thread_mark_r();
   mst_assert_on_failure(assert_failed);
+  if (until_failure) return explore_until_failure();
   return way != NULL ? show(first, way) : explore_all(first, end, size);
 }

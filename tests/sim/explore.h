@@ -63,8 +63,9 @@ struct ex_plan {
   uint8_t tired; // one more death of its own, and a worker is given up
   uint8_t oom;   // killed processes were killed for memory
   uint8_t
-      short_of; // one more launch that fails for want of something, likewise
-  uint8_t size; // enum ex_size
+      short_of;    // one more launch that fails for want of something, likewise
+  uint8_t awaited; // somebody waits for each task
+  uint8_t size;    // enum ex_size
 };
 
 extern const struct ex_plan ex_plans[];
@@ -155,6 +156,7 @@ struct ex_call {
   struct mst_call *task; // a reference
   uint8_t asked;
   uint8_t cancelled;
+  uint8_t late;      // it was told to be interrupted for that
   uint8_t no_memory; // it couldn't be sent
   uint8_t blamed;    // losses
   uint8_t lane;      // 1 + the worker that has it
@@ -171,13 +173,14 @@ struct ex {
   struct ex_call calls[EX_CALLS];
   uint8_t journal[EX_WORKERS][EX_CALLS]; // calls that changed it, in order
   uint8_t journal_count[EX_WORKERS];
+  uint8_t deaths[EX_WORKERS]; // that nothing but the worker is to blame for
   uint8_t asked;
   uint8_t fail_launch; // the next one does
   uint8_t fail_send;
   uint8_t started, stopped, stopping;
   uint8_t
       gone; // bit w: worker w was given up or asked to end, perhaps for a while
-  uint8_t lasting; // a worker may be given up for no call's sake
+  uint8_t lasting; // a worker may be given up at its first death
   int64_t now_ns;
   int carrying_out;
   int checking; // the path's end is reached: look at each step

@@ -109,8 +109,8 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
   mix(hash, ex->gone);
   for (uint8_t i = 0; i < EX_CALLS; i++) {
     const struct ex_call *call = &ex->calls[i];
-    mix(hash, (uint64_t)call->cancelled << 4 | (uint64_t)call->no_memory << 3 |
-                  (uint64_t)call->blamed << 1);
+    mix(hash, (uint64_t)call->late << 5 | (uint64_t)call->cancelled << 4 |
+                  (uint64_t)call->no_memory << 3 | (uint64_t)call->blamed << 1);
     mix(hash, call->lane);
     mix(hash, call->outcome);
     if (call->task == NULL) continue;
@@ -118,6 +118,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
     mix(hash, call->task->loss == NULL ? 9u : (uint64_t)call->task->loss->kind);
   }
   for (uint32_t w = 0; w < EX_WORKERS; w++) {
+    mix(hash, ex->deaths[w]);
     mix(hash, ex->journal_count[w]);
     for (uint8_t k = 0; k < ex->journal_count[w]; k++)
       mix(hash, ex->journal[w][k]);

@@ -178,9 +178,10 @@ void ex_judge_loss(struct ex *ex, uint32_t worker) {
   const int was_dead = lane->dead;
   const uint8_t call = heals ? blamed_of(ex, worker) : EX_CALLS;
   const int last_try = lane->launches >= MST_SHORT_TRIES;
+  if (heals && call == EX_CALLS) ex->deaths[worker]++;
   mst_calls_judged(&ex->core, worker, &judged, ex->now_ns);
   if (lane->dead && !was_dead && !ex->lasting && !ex->plan->no_healing &&
-      !ex->stopping && !last_try) {
+      !ex->stopping && !last_try && ex->deaths[worker] <= MST_HEAL_DEATHS) {
     ex_fail(ex, "worker %u is given up", worker);
   }
   if (call == EX_CALLS) return;
@@ -234,17 +235,21 @@ static void settled_task(struct ex *ex, uint8_t index) {
   if (call->cancelled && call->task->state != MST_CALL_CANCELLED) {
     ex_fail(ex, "task %u was cancelled, and ends otherwise", index);
   }
+  if (call->cancelled && call->task->counted) {
+    ex_fail(ex, "the answer of task %u is kept, and was cancelled", index);
+  }
 }
 
 static void settled_counts(struct ex *ex) {
   const struct mst_calls *core = &ex->core;
-  uint32_t queued = 0, limited = 0, open = 0;
+  uint32_t queued = 0, limited = 0, awaited = 0, open = 0;
   size_t answer_bytes = 0;
   for (uint8_t i = 0; i < EX_CALLS; i++) {
     const struct mst_call *task = ex->calls[i].task;
     if (task == NULL) continue;
     queued += task->state == MST_CALL_QUEUED;
     limited += task->timeout_ns > 0;
+    awaited += task->state == MST_CALL_QUEUED && task->awaited;
     open += !mst_call_is_done(task);
     answer_bytes += task->counted ? task->value_bytes : 0;
   }
@@ -256,6 +261,9 @@ static void settled_counts(struct ex *ex) {
   if (mst_queue_count(&core->queue) != queued || core->queued_bytes != queued) {
     ex_fail(ex, "%u tasks wait, and the queue has %u", queued,
             mst_queue_count(&core->queue));
+  }
+  if (core->awaited != awaited) {
+    ex_fail(ex, "tasks that somebody waits for");
   }
   if (core->limited != limited) ex_fail(ex, "calls with a limit");
   if (core->answer_bytes != answer_bytes) ex_fail(ex, "bytes of answers");

@@ -110,6 +110,9 @@ static void launch(struct ex *ex, uint32_t worker) {
   if (process->life == EX_ALIVE || process->life == EX_BOOTING) {
     ex_fail(ex, "worker %u is launched while it lives", worker);
   }
+  if (ex->core.pool.workers[worker].epoch > 0 && !process->let_go) {
+    ex_fail(ex, "worker %u is launched before it was let go", worker);
+  }
   *process = (struct ex_process){.life = EX_BOOTING,
                                  .epoch = ex->core.pool.workers[worker].epoch,
                                  .to_replay = ex->journal_count[worker]};

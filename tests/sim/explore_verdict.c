@@ -64,8 +64,11 @@ static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
     ex_fail(ex, "call %u has another's answer", index);
   }
   if (outcome == EX_CANCELLED) ex_fail(ex, "call %u is cancelled", index);
-  if (outcome == EX_LATE && !ex->asks[index].has_limit) {
-    ex_fail(ex, "call %u has no limit, and is late", index);
+  if (outcome == EX_LATE && !call->late) {
+    ex_fail(ex, "call %u is late within its time", index);
+  }
+  if ((outcome == EX_VALUE || outcome == EX_POISON) && call->late) {
+    ex_fail(ex, "call %u was late, and that isn't told", index);
   }
   if (outcome == EX_LOST && !may_be_lost(ex, index)) {
     ex_fail(ex, "call %u is lost", index);

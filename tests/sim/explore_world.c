@@ -7,6 +7,7 @@
 #include "base/mst_err.h"
 #include "explore.h"
 
+#define ACTIONS_MAX 200u
 #define LIMIT_NS MST_NS_PER_S
 // Later limits of the core are those of boots that never end: a kill plays these.
 #define WAIT_MAX_NS (30 * MST_NS_PER_S)
@@ -29,11 +30,13 @@ static uint32_t own_worker(const struct ex_ask *ask) {
 
 static void carry_out(struct ex *ex) {
   struct mst_calls_action action;
+  unsigned count = 0;
   if (ex->carrying_out) return;
   ex->carrying_out = 1;
   while (!ex->failed &&
          mst_calls_next_action(&ex->core, &action, ex->now_ns) == 1) {
     if (ex->checking) ex_check(ex);
+    if (++count == ACTIONS_MAX) ex_fail(ex, "actions without end");
     ex_act(ex, &action);
     if (ex->checking) ex_check(ex);
   }
@@ -149,6 +152,7 @@ static void ask_task(struct ex *ex, uint8_t index) {
       mst_calls_submit(&ex->core, call->payload, count > 0 ? set : NULL, count,
                        &terms, ex->now_ns);
   call->task->tag = index;
+  if (ex->plan->awaited) mst_calls_await_task(call->task);
 }
 
 static void ask_verb(struct ex *ex, uint8_t index) {
@@ -356,7 +360,15 @@ int ex_is_quiet(const struct ex_event *events, uint32_t count) {
 
 // ---- and what they do
 
-static void tick(struct ex *ex) { mst_calls_tick(&ex->core, 0, ex->now_ns); }
+// Time passes for all: what takes too long elsewhere is late, too.
+static void tick(struct ex *ex) {
+  mst_calls_tick(&ex->core, 0, ex->now_ns);
+  for (uint32_t i = 0; i < EX_WORKERS; i++) {
+    const struct mst_call *first = lane_of(ex, i)->first;
+    if (first == NULL || !first->timed_out) continue;
+    ex->calls[ex_call_of(ex, first->payload)].late = 1;
+  }
+}
 
 static void apply_mishap(struct ex *ex, struct ex_event event) {
   switch ((enum ex_what)event.what) {
@@ -382,6 +394,7 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     return;
   case EX_OVERDUE:
     ex->left.overdue--;
+    ex->calls[ex_call_of(ex, lane_of(ex, event.at)->first->payload)].late = 1;
     ex->now_ns += LIMIT_NS;
     tick(ex);
     break;
