@@ -33,7 +33,7 @@ line_failures() {
     /^failed: / { print; in_rule = 1; next }
     in_rule && /^  / { print; next }
     { in_rule = 0 }
-    /^FAIL / || /^sim: (seed|replay)/ || /canary [0-9]+: missed/ { print; next }
+    /^FAIL / || /^sim: (seed|replay)/ || /canary [a-z0-9-]+: missed/ { print; next }
     /runtime error: |: (fatal )?error: |undefined reference/ { print; next }
     /^ERROR: |^Error |^make.*[*][*][*]/ { print; next }
     /^  failed: the tests in / { print }

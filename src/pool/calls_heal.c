@@ -95,8 +95,10 @@ void mst_lane_leave(struct mst_calls *calls, struct mst_lane *lane, int told,
   if (lane->first != NULL && lane->first->is_task) {
     mst_heal_answered(&lane->heal);
   }
+  mst_lane_drop_cancelled(calls, lane);
   for (struct mst_call *call = lane->first, *next; call != NULL; call = next) {
     next = call->next;
+    call->sent = 0;
     if (!call->is_task) continue; // whoever waits for it sees that it is dead
     call->loss = loss_of(calls, lane, MST_LOSS_GIVEN_UP, words);
     if (call->loss != NULL) {
@@ -155,7 +157,7 @@ static int settle_calls(struct mst_calls *calls, struct mst_lane *lane,
     evaluating = 0;
     mst_heal_answered(&lane->heal);
   }
-  mst_lane_drop_unsent(calls, lane);
+  mst_lane_drop_cancelled(calls, lane);
   if (lane->first != NULL && lane->first->timed_out) {
     mst_lane_fail_first(calls, lane, MST_LOSS_TIMEOUT, 1, words);
     evaluating = 0;
@@ -201,7 +203,7 @@ static int was_refused(const struct mst_worker *worker) {
 static void launch_later(struct mst_calls *calls, struct mst_lane *lane,
                          int sys_errno, char *words) {
   lane->sys_errno = sys_errno;
-  mst_lane_drop_unsent(calls, lane);
+  mst_lane_drop_cancelled(calls, lane);
   if (lane->launches >= MST_SHORT_TRIES) {
     mst_lane_fail(lane, "it can't be started again: the system is short of "
                         "processes, descriptors or memory");

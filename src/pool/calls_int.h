@@ -50,9 +50,10 @@ void mst_lane_finish(struct mst_calls *calls, struct mst_lane *lane,
                      struct mst_call *call, enum mst_call_state state);
 // mst_lane_interrupt has the worker interrupt its oldest call.
 void mst_lane_interrupt(struct mst_calls *calls, struct mst_lane *lane);
-// mst_lane_drop_unsent drops the cancelled calls of a worker that was not sent them, or is
-// lost.
+// mst_lane_drop_unsent drops the cancelled calls of a worker that was not sent them, or has
+// ended as it was asked to; mst_lane_drop_cancelled those of one that is lost.
 void mst_lane_drop_unsent(struct mst_calls *calls, struct mst_lane *lane);
+void mst_lane_drop_cancelled(struct mst_calls *calls, struct mst_lane *lane);
 
 // ---- calls_task.c
 

@@ -106,16 +106,27 @@ void mst_lane_interrupt(struct mst_calls *calls, struct mst_lane *lane) {
   lane->cancel_ns = calls->now_ns;
 }
 
-void mst_lane_drop_unsent(struct mst_calls *calls, struct mst_lane *lane) {
-  if (mst_lane_is_up(calls, lane)) return; // it has them, and will answer
-  // The next call has all of its attempts.
-  if (lane->first != NULL && lane->first->cancelled) {
-    mst_heal_answered(&lane->heal);
-  }
+static void drop_cancelled(struct mst_calls *calls, struct mst_lane *lane,
+                           int sent_too) {
   for (struct mst_call *call = lane->first, *next; call != NULL; call = next) {
     next = call->next;
-    if (call->cancelled) mst_lane_drop(calls, lane, call);
+    if (!call->cancelled || (call->sent && !sent_too)) continue;
+    // The next call has all of its attempts.
+    if (call == lane->first) mst_heal_answered(&lane->heal);
+    mst_lane_drop(calls, lane, call);
   }
+}
+
+void mst_lane_drop_cancelled(struct mst_calls *calls, struct mst_lane *lane) {
+  drop_cancelled(calls, lane, 1);
+}
+
+void mst_lane_drop_unsent(struct mst_calls *calls, struct mst_lane *lane) {
+  const enum mst_worker_state state = worker_of(calls, lane)->state;
+  if (mst_lane_is_up(calls, lane)) return; // it has them, and will answer
+  // What it was sent stays until it is judged: its death is the first one's doing.
+  drop_cancelled(calls, lane,
+                 state == MST_WORKER_STOPPED || state == MST_WORKER_LEFT);
 }
 
 static int is_of(const struct mst_call *call, const void *verb) {
@@ -342,6 +353,7 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
   const int verb = !call->is_task;
+  if (call == lane->first) mst_heal_answered(&lane->heal); // the next has all attempts
   if (verb) {
     if (call->id == lane->calls) lane->calls--;
     mst_lane_drop(calls, lane, call);

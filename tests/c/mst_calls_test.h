@@ -1,0 +1,229 @@
+// A core of calls under test: one fact in, the exact list of actions out.
+#ifndef MST_CALLS_TEST_H
+#define MST_CALLS_TEST_H
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mst_err.h"
+#include "mst_test.h"
+#include "pool/calls.h"
+
+#define MS MST_NS_PER_MS
+
+// Each test runs in a process of its own, so these start as zero.
+static struct mst_calls calls;
+static struct mst_counts counts;
+static struct mst_blob *payload;
+static struct mst_judged judged; // what JUDGE finds
+static int64_t now_ns;
+static int exec_rc;               // of the next EXEC
+static enum mst_calls_do unsent;  // what can't be sent, with exec_rc
+static struct mst_call *tasks[8]; // references
+static uint32_t task_count;
+static const char verb, other_verb;
+
+static inline void check_calls(void) {
+  const char *broken = mst_calls_check(&calls);
+  CHECK_TEXT(broken == NULL ? "" : broken, "");
+}
+
+static inline const char *action_name(enum mst_calls_do kind) {
+  static const char *const names[] = {[MST_CALLS_LAUNCH] = "LAUNCH",
+                                      [MST_CALLS_BYE] = "BYE",
+                                      [MST_CALLS_KILL] = "KILL",
+                                      [MST_CALLS_STARTED] = "STARTED",
+                                      [MST_CALLS_START_FAILED] = "START_FAILED",
+                                      [MST_CALLS_STOPPED] = "STOPPED",
+                                      [MST_CALLS_CLOSE] = "CLOSE",
+                                      [MST_CALLS_JUDGE] = "JUDGE",
+                                      [MST_CALLS_PAUSE] = "PAUSE",
+                                      [MST_CALLS_BREAK] = "BREAK",
+                                      [MST_CALLS_SEED] = "SEED",
+                                      [MST_CALLS_JOB] = "JOB",
+                                      [MST_CALLS_EXEC] = "EXEC",
+                                      [MST_CALLS_STATE] = "STATE",
+                                      [MST_CALLS_SNAPSHOT] = "SNAPSHOT",
+                                      [MST_CALLS_DROP] = "DROP",
+                                      [MST_CALLS_CANCEL] = "CANCEL",
+                                      [MST_CALLS_PING] = "PING",
+                                      [MST_CALLS_TELL] = "TELL",
+                                      [MST_CALLS_ORPHANED] = "ORPHANED"};
+  return names[kind];
+}
+
+// describe writes an action down, as in "EXEC 0 #2 again 1": worker, call, attempt.
+static inline int describe(char *text, size_t size,
+                           const struct mst_calls_action *action) {
+  const char *name = action_name(action->kind);
+  switch (action->kind) {
+  case MST_CALLS_STARTED:
+  case MST_CALLS_START_FAILED:
+  case MST_CALLS_STOPPED:
+  case MST_CALLS_ORPHANED:
+    return snprintf(text, size, "%s", name);
+  case MST_CALLS_EXEC:
+    return snprintf(text, size, "%s%s %u #%u%s",
+                    (action->flags & MST_FLAG_REPLAY) != 0 ? "RE" : "", name,
+                    action->worker, (unsigned)action->id,
+                    action->attempt > 0 ? " again" : "");
+  case MST_CALLS_JOB:
+  case MST_CALLS_DROP:
+  case MST_CALLS_CANCEL:
+    return snprintf(text, size, "%s %u #%u", name, action->worker,
+                    (unsigned)action->id);
+  default:
+    return snprintf(text, size, "%s %u", name, action->worker);
+  }
+}
+
+static inline void carry_out(const struct mst_calls_action *action) {
+  if (exec_rc != 0 && action->kind == unsent) {
+    const int rc = exec_rc;
+    exec_rc = 0;
+    (void)mst_calls_unsent(&calls, action->worker, action->kind, rc, now_ns);
+  } else if (action->kind == MST_CALLS_EXEC) {
+    mst_calls_sent(&calls, action->worker, now_ns);
+  } else if (action->kind == MST_CALLS_JUDGE) {
+    mst_calls_judged(&calls, action->worker, &judged, now_ns);
+    judged = (struct mst_judged){0};
+  } else if (action->kind == MST_CALLS_TELL) {
+    mst_loss_free(action->loss);
+  }
+}
+
+// taken carries out all actions and writes them down.
+static inline const char *taken(void) {
+  static char text[2000];
+  struct mst_calls_action action;
+  size_t len = 0;
+  text[0] = '\0';
+  while (mst_calls_next_action(&calls, &action, now_ns) == 1) {
+    check_calls();
+    if (len > 0) len += (size_t)snprintf(text + len, sizeof text - len, ", ");
+    len += (size_t)describe(text + len, sizeof text - len, &action);
+    CHECK(len < sizeof text - 100);
+    carry_out(&action);
+    check_calls();
+  }
+  return text;
+}
+#define EXPECT(want) CHECK_TEXT(taken(), want)
+
+static inline void fact(enum mst_event_kind kind, uint32_t worker, uint32_t how,
+                        int32_t number) {
+  const struct mst_event event = {
+      .kind = kind, .worker = worker, .how = how, .number = number};
+  mst_calls_event(&calls, &event, now_ns);
+  check_calls();
+}
+
+static inline void tick(int64_t after_ns) {
+  now_ns += after_ns;
+  mst_calls_tick(&calls, 0, now_ns);
+  check_calls();
+}
+
+static inline void come_up(uint32_t worker) {
+  fact(MST_EV_FORKED, worker, 0, 100 + (int32_t)worker);
+  fact(MST_EV_READY, worker, 0, 0);
+}
+
+// die: both signs of a worker's end by SIGKILL; lose_one: and what follows, until the next
+// incarnation is launched.
+static inline void die(uint32_t worker) {
+  fact(MST_EV_EXITED, worker, MST_EXIT_SIGNAL, SIGKILL);
+  fact(MST_EV_CLOSED, worker, 0, 0);
+}
+
+static inline void lose_one(uint32_t worker) {
+  char want[100];
+  die(worker);
+  (void)snprintf(want, sizeof want, "CLOSE %u", worker);
+  EXPECT(want);
+  tick(0);
+  (void)snprintf(want, sizeof want, "JUDGE %u, TELL %u, PAUSE %u, LAUNCH %u",
+                 worker, worker, worker, worker);
+  EXPECT(want);
+}
+
+// run_calls starts workers that are all ready and heal, each call with one retry.
+static inline void run_calls(uint32_t workers) {
+  memset(&calls, 0xA5, sizeof calls); // init must not trust what it finds
+  CHECK_INT(mst_calls_init(&calls, workers, workers), 0);
+  calls.counts = &counts;
+  calls.policy = (struct mst_heal_policy){
+      .on = 1, .retries = 1, .heartbeat_ns = INT64_MAX};
+  payload = mst_blob_new();
+  now_ns = MST_NS_PER_S;
+  mst_calls_start(&calls, now_ns, INT64_MAX);
+  (void)taken();
+  for (uint32_t i = 0; i < workers; i++)
+    come_up(i);
+  EXPECT("STARTED");
+}
+
+static inline void ask(uint32_t worker) {
+  CHECK_INT(
+      mst_calls_send(&calls, worker, payload, &verb, 0, MST_UNSEEN_NOT, now_ns),
+      0);
+  check_calls();
+}
+
+static inline struct mst_call *submit_with(struct mst_task_terms terms,
+                                           const uint32_t *workers,
+                                           uint32_t count) {
+  struct mst_call *task =
+      mst_calls_submit(&calls, payload, workers, count, &terms, now_ns);
+  CHECK(task != NULL && task_count < 8);
+  tasks[task_count++] = task;
+  check_calls();
+  return task;
+}
+
+// submit gives the pool a task, submit_to one for a certain worker.
+static inline struct mst_call *submit(void) {
+  return submit_with((struct mst_task_terms){.retries = -1}, NULL, 0);
+}
+
+static inline struct mst_call *submit_to(uint32_t worker) {
+  return submit_with((struct mst_task_terms){.retries = -1}, &worker, 1);
+}
+
+static inline void answer_as(uint32_t worker, uint64_t call, uint16_t flags) {
+  struct mst_answered answered = {.call = call, .flags = flags};
+  mst_calls_answered(&calls, worker, &answered, now_ns);
+  check_calls();
+}
+
+static inline void answer(uint32_t worker, uint64_t call) {
+  answer_as(worker, call, 0);
+}
+
+// take takes a verb's oldest answer of a worker and tells its state.
+static inline enum mst_call_state take(uint32_t worker) {
+  struct mst_call *at = mst_calls_answer(&calls, worker, &verb);
+  CHECK(at != NULL);
+  const enum mst_call_state state = (enum mst_call_state)at->state;
+  mst_calls_take(&calls, at);
+  mst_call_release(at);
+  check_calls();
+  return state;
+}
+
+// finish closes the cluster, after which nobody holds anything of it.
+static inline void finish(void) {
+  EXPECT("");
+  mst_calls_free(&calls);
+  for (uint32_t i = 0; i < task_count; i++) {
+    CHECK(mst_call_is_done(tasks[i]) && tasks[i]->calls == NULL);
+    mst_call_release(tasks[i]);
+  }
+  CHECK_INT(payload->refs, 1);
+  CHECK_INT(counts.tasks, counts.tasks_done);
+  mst_blob_release(payload);
+}
+
+#endif

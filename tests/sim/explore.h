@@ -1,0 +1,246 @@
+// explore: every order of events in small worlds.
+//
+// The core of calls (src/pool/calls.h) is pure, so a world of two workers and three calls
+// has finitely many histories. This program plays all of them: from each state each event
+// that may come next, until nothing new is found. States that the future can't tell apart
+// are visited once. The simulation (sim.h) meets large worlds at random; this one misses
+// nothing in small ones.
+//
+//   explore.c        the search: states, paths, the verdict
+//   explore_plans.c  the small worlds
+//   explore_world.c  two worker processes and a session without sockets
+//   explore_say.c    what the core says to the world
+//   explore_judge.c  what must hold, and what becomes of each call
+//   explore_hash.c   what tells two states apart
+#ifndef MST_SIM_EXPLORE_H
+#define MST_SIM_EXPLORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pool/calls.h"
+
+#define EX_WORKERS 2u
+#define EX_CALLS 3u
+#define EX_FRAMES 16u
+#define EX_PATH_MAX 200u
+#define EX_NEVER INT64_MAX
+
+// ---- plans
+
+struct ex_ask {
+  uint8_t is_task;
+  uint8_t workers; // bits; of a verb's call exactly one, of a task 0 for any
+  uint8_t verb;    // which of two
+  uint8_t changes; // its worker
+  uint8_t has_job;
+  uint8_t has_limit; // of time
+  int8_t retries;    // of a task, -1: the cluster's
+};
+
+// So many of these events may come in one history.
+struct ex_budget {
+  uint8_t kills, cancels, forgets;
+  uint8_t no_launch;  // launches that fail at once
+  uint8_t bad_launch; // and later
+  uint8_t overdue;    // calls that take too long
+  uint8_t errors;     // calls of the journal that fail
+  uint8_t ends;       // workers that the user kills for good,
+  uint8_t retires;    // or asks to end
+  uint8_t stops;
+  uint8_t no_memory; // messages that can't be sent for want of it
+  uint8_t waits;     // while something else may come, too
+};
+
+// How long it takes: 10,000 to 60,000 steps, 10 times as many, 30 times or more.
+enum ex_size { EX_SMALL, EX_MEDIUM, EX_LARGE };
+
+struct ex_plan {
+  const char *asks;   // see ex_plan_asks
+  const char *limits; // see ex_plan_budget
+  uint8_t no_healing;
+  uint8_t held;  // a dead process's channel takes what is sent
+  uint8_t tired; // one more death of its own, and a worker is given up
+  uint8_t oom;   // killed processes were killed for memory
+  uint8_t
+      short_of;    // one more launch that fails for want of something, likewise
+  uint8_t awaited; // somebody waits for each task
+  uint8_t size;    // enum ex_size
+};
+
+extern const struct ex_plan ex_plans[];
+extern const uint32_t ex_plan_count;
+
+// ex_plan_asks reads "v0! t1j": a word for each call. v or t: of a verb, a task; the
+// workers; then b: of another verb, !: changes its worker, j: needs a job, l: has a limit
+// of time, 0 after a dash: may not be tried again.
+void ex_plan_asks(const struct ex_plan *plan, struct ex_ask asks[EX_CALLS]);
+// ex_plan_budget reads "kill 2, cancel 1".
+struct ex_budget ex_plan_budget(const struct ex_plan *plan);
+
+// ---- events
+
+enum ex_what {
+  // What comes by itself:
+  EX_ASK = 1, // the user makes the next call
+  EX_READY,
+  EX_ANSWER, // the worker has done its oldest call, and the session reads that
+  EX_READ,   // the session reads an answer of a worker that has ended
+  EX_EXITED,
+  EX_CLOSED,
+  EX_LEAVE, // a worker that was asked to ends
+  EX_MEND,  // the session sees to what was lost
+  EX_WAIT,  // until the core wants to be woken
+  // What may come, so often:
+  EX_MISHAPS,
+  EX_KILL = EX_MISHAPS, // more: answers that it had written before
+  EX_CANCEL,
+  EX_FORGET,
+  EX_NO_LAUNCH,
+  EX_BAD_LAUNCH, // more: for want of something
+  EX_OVERDUE,
+  EX_ERROR,
+  EX_END,
+  EX_RETIRE,
+  EX_STOP,
+  EX_NO_MEMORY
+};
+
+struct ex_event {
+  uint8_t what;
+  uint8_t at;   // worker or call
+  uint8_t more; // see above
+};
+const char *ex_event_name(enum ex_what what);
+
+// ---- the world
+
+enum ex_life { EX_NONE, EX_BOOTING, EX_ALIVE, EX_DEAD };
+
+struct ex_frame {
+  uint64_t id;
+  uint8_t call; // index
+  uint8_t replay;
+};
+
+struct ex_process {
+  uint8_t life;     // enum ex_life
+  uint8_t spoken;   // answers that are in the channel of a dead process
+  uint8_t exit_due; // EXITED is to come
+  uint8_t close_due;
+  uint8_t let_go; // PAUSE came
+  uint8_t bye;
+  uint8_t by_itself; // it ended so
+  uint8_t replayed;  // entries of the journal that it was sent
+  uint8_t to_replay; // entries that there were when it was launched
+  uint8_t jobs;      // bit k: it has the job of call k
+  uint32_t epoch;
+  uint64_t last_id; // of the calls that it was sent
+  struct ex_frame in[EX_FRAMES];
+  uint32_t in_count;
+};
+
+enum ex_outcome {
+  EX_PENDING,
+  EX_REFUSED, // the worker was gone for good
+  EX_VALUE,
+  EX_POISON,
+  EX_LATE,
+  EX_LOST,
+  EX_CANCELLED
+};
+
+struct ex_call {
+  struct mst_blob *payload;
+  struct mst_job *job;
+  struct mst_call *task; // a reference
+  uint8_t asked;
+  uint8_t cancelled;
+  uint8_t late;      // it was told to be interrupted for that
+  uint8_t no_memory; // it couldn't be sent
+  uint8_t blamed;    // losses
+  uint8_t lane;      // 1 + the worker that has it
+  uint8_t outcome;   // enum ex_outcome
+};
+
+struct ex {
+  const struct ex_plan *plan;
+  struct ex_ask asks[EX_CALLS];
+  struct ex_budget left;
+  struct mst_counts counts;
+  struct mst_calls core;
+  struct ex_process processes[EX_WORKERS];
+  struct ex_call calls[EX_CALLS];
+  uint8_t journal[EX_WORKERS][EX_CALLS]; // calls that changed it, in order
+  uint8_t journal_count[EX_WORKERS];
+  uint8_t deaths[EX_WORKERS]; // that nothing but the worker is to blame for
+  uint8_t asked;
+  uint8_t fail_launch; // the next one does
+  uint8_t fail_send;
+  uint8_t started, stopped, stopping;
+  uint8_t
+      gone; // bit w: worker w was given up or asked to end, perhaps for a while
+  uint8_t lasting; // a worker may be given up at its first death
+  int64_t now_ns;
+  int carrying_out;
+  int checking; // the path's end is reached: look at each step
+  int logging;
+  int failed;
+  char failure[200];
+};
+
+void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging);
+// ex_end closes the cluster whatever it does, and lets go of everything.
+void ex_end(struct ex *ex);
+// ex_events lists what may come next: how many.
+uint32_t ex_events(const struct ex *ex, struct ex_event *events);
+#define EX_EVENTS_MAX 64u
+void ex_apply(struct ex *ex, struct ex_event event);
+
+// ex_fact gives the core one, ex_stepped looks at it after a step and has its actions
+// carried out.
+void ex_fact(struct ex *ex, enum mst_event_kind kind, uint32_t worker,
+             uint32_t how, int32_t number);
+void ex_stepped(struct ex *ex);
+void ex_read(struct ex *ex, uint32_t worker, uint16_t flags);
+void ex_die(struct ex *ex, uint32_t worker, uint32_t spoken);
+void ex_act(struct ex *ex, const struct mst_calls_action *action);
+uint8_t ex_call_of(const struct ex *ex, const struct mst_blob *payload);
+
+// ---- judgement
+
+void ex_fail(struct ex *ex, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void ex_log(const struct ex *ex, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void ex_check(struct ex *ex); // after each step of the core
+// ex_settled looks at a core that has nothing to do.
+void ex_settled(struct ex *ex);
+// ex_judge_sent judges that a worker is sent a call, ex_judge_loss what follows from a loss.
+void ex_judge_sent(struct ex *ex, uint32_t worker,
+                   const struct mst_calls_action *action);
+void ex_judge_loss(struct ex *ex, uint32_t worker);
+// ex_is_quiet tells whether nothing comes by itself any more.
+int ex_is_quiet(const struct ex_event *events, uint32_t count);
+// ex_verdict judges a quiet world: what became of each call. It ends the pool.
+void ex_verdict(struct ex *ex);
+// ex_released judges what the calls still hold after the core's end.
+void ex_released(struct ex *ex);
+
+uint64_t ex_hash(const struct ex *ex);
+
+// What was seen in all worlds: a search that misses one of these has gone blind.
+// clang-format off
+#define EX_SIGHTS(SIGHT)                                                       \
+  SIGHT(answered) SIGHT(poison) SIGHT(late) SIGHT(lost) SIGHT(refused)         \
+  SIGHT(cancelled_queued) SIGHT(cancelled_given) SIGHT(cancelled_sent)         \
+  SIGHT(forgotten_answer) SIGHT(forgotten_sent) SIGHT(retried) SIGHT(replayed) \
+  SIGHT(send_failed) SIGHT(read_after_death) SIGHT(spoiled) SIGHT(given_up)    \
+  SIGHT(launched_later) SIGHT(alone) SIGHT(no_memory) SIGHT(revived)           \
+  SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)
+// clang-format on
+#define EX_SIGHT_NAME(name) EX_SAW_##name,
+enum ex_sight { EX_SIGHTS(EX_SIGHT_NAME) EX_SIGHT_COUNT };
+void ex_saw(enum ex_sight sight);
+
+#endif

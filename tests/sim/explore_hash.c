@@ -1,0 +1,145 @@
+// What tells two states of a small world apart: all that the future depends on, with times
+// and numbers as seen from now. See explore.h.
+#include "explore.h"
+
+static void mix(uint64_t *hash, uint64_t value) {
+  uint64_t z = *hash ^ (value + UINT64_C(0x9E3779B97F4A7C15));
+  z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+  z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
+  *hash = z ^ (z >> 31);
+}
+
+static void mix_time(uint64_t *hash, const struct ex *ex, int64_t at_ns) {
+  mix(hash, at_ns == EX_NEVER ? UINT64_MAX : (uint64_t)(ex->now_ns - at_ns));
+}
+
+static void mix_process(uint64_t *hash, const struct ex_process *process) {
+  mix(hash, process->life);
+  mix(hash, process->spoken);
+  mix(hash, (uint64_t)process->exit_due << 4 |
+                (uint64_t)process->close_due << 3 |
+                (uint64_t)process->let_go << 2 | (uint64_t)process->bye << 1 |
+                process->by_itself);
+  mix(hash, process->replayed);
+  mix(hash, process->to_replay);
+  mix(hash, process->jobs);
+  mix(hash, process->in_count);
+  for (uint32_t i = 0; i < process->in_count; i++) {
+    mix(hash, process->in[i].call);
+    mix(hash, process->in[i].replay);
+  }
+}
+
+static void mix_worker(uint64_t *hash, const struct ex *ex,
+                       const struct mst_worker *worker) {
+  mix(hash, (uint64_t)worker->state);
+  mix(hash, worker->pid != 0);
+  mix(hash, worker->owed);
+  mix(hash, (uint64_t)worker->launched << 9 | (uint64_t)worker->awaited << 8 |
+                (uint64_t)worker->has_process << 7 |
+                (uint64_t)worker->exit_known << 6 |
+                (uint64_t)worker->killed << 5 | (uint64_t)worker->channel << 3 |
+                (uint64_t)worker->lost_given << 2 |
+                (uint64_t)worker->again << 1 | worker->was_ready);
+  mix(hash, worker->exit_how);
+  mix(hash, (uint64_t)(int64_t)worker->exit_number);
+  mix_time(hash, ex, worker->lost_ns);
+  mix_time(hash, ex, worker->stop_ns);
+  mix_time(hash, ex, worker->kill_ns);
+  mix_time(hash, ex, worker->restart_ns);
+}
+
+static void mix_call(uint64_t *hash, const struct mst_call *call) {
+  mix(hash, (uint64_t)(int64_t)call->tag);
+  mix(hash, call->state);
+  mix(hash, (uint64_t)call->sent << 3 | (uint64_t)call->cancelled << 2 |
+                (uint64_t)call->timed_out << 1 | call->counted);
+  mix(hash, call->refs);
+}
+
+static void mix_lane(uint64_t *hash, const struct ex *ex,
+                     const struct mst_lane *lane) {
+  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+    mix(hash, at == lane->next_sent);
+    mix_call(hash, at);
+  }
+  mix(hash, lane->count);
+  for (const struct mst_call *at = lane->answers; at != NULL; at = at->next)
+    mix_call(hash, at);
+  mix(hash, lane->unread);
+  mix(hash, lane->mixed);
+  mix(hash, (uint64_t)lane->dead << 8 | (uint64_t)lane->to_heal << 7 |
+                (uint64_t)lane->resuming << 6 | (uint64_t)lane->ended << 5 |
+                (uint64_t)lane->spoiled << 4 | (uint64_t)lane->alone << 3 |
+                (uint64_t)lane->replaying << 2 | (uint64_t)lane->oom << 1 |
+                lane->ours);
+  mix(hash, lane->failure != NULL);
+  mix(hash, lane->heal.attempt);
+  mix(hash, lane->heal.deaths);
+  mix(hash, lane->heal.row);
+  if (lane->heal.deaths > 0) mix_time(hash, ex, lane->heal.first_ns);
+  mix(hash, (uint64_t)(int64_t)lane->sys_errno);
+  mix(hash, lane->launches);
+  mix_time(hash, ex, lane->launch_ns);
+  mix(hash, lane->replay_left);
+  mix(hash, lane->first != NULL && lane->cancel == lane->first->id);
+  if (lane->first != NULL && lane->cancel == lane->first->id) {
+    mix_time(hash, ex, lane->cancel_ns);
+  }
+  for (const struct mst_entry *at = lane->journal.first; at != NULL;
+       at = at->next) {
+    mix(hash, ex_call_of(ex, at->payload));
+    mix(hash, at == lane->replayed);
+    mix(hash, at->failed);
+  }
+}
+
+static void mix_world(uint64_t *hash, const struct ex *ex) {
+  const struct ex_budget *left = &ex->left;
+  mix(hash, ex->asked);
+  mix(hash, (uint64_t)left->kills << 24 | (uint64_t)left->cancels << 16 |
+                (uint64_t)left->forgets << 8 | left->no_launch);
+  mix(hash, (uint64_t)left->bad_launch << 24 | (uint64_t)left->overdue << 16 |
+                (uint64_t)left->errors << 8 | left->ends);
+  mix(hash, (uint64_t)left->waits << 24 | (uint64_t)left->retires << 16 |
+                (uint64_t)left->stops << 8 | left->no_memory);
+  mix(hash, (uint64_t)ex->fail_launch << 4 | (uint64_t)ex->fail_send << 3 |
+                (uint64_t)ex->stopped << 2 | (uint64_t)ex->stopping << 1 |
+                ex->lasting);
+  mix(hash, ex->gone);
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    const struct ex_call *call = &ex->calls[i];
+    mix(hash, (uint64_t)call->late << 5 | (uint64_t)call->cancelled << 4 |
+                  (uint64_t)call->no_memory << 3 | (uint64_t)call->blamed << 1);
+    mix(hash, call->lane);
+    mix(hash, call->outcome);
+    if (call->task == NULL) continue;
+    mix_call(hash, call->task);
+    mix(hash, call->task->loss == NULL ? 9u : (uint64_t)call->task->loss->kind);
+  }
+  for (uint32_t w = 0; w < EX_WORKERS; w++) {
+    mix(hash, ex->deaths[w]);
+    mix(hash, ex->journal_count[w]);
+    for (uint8_t k = 0; k < ex->journal_count[w]; k++)
+      mix(hash, ex->journal[w][k]);
+  }
+}
+
+uint64_t ex_hash(const struct ex *ex) {
+  const struct mst_calls *core = &ex->core;
+  uint64_t hash = 1;
+  mix_world(&hash, ex);
+  for (uint32_t i = 0; i < EX_WORKERS; i++) {
+    mix_process(&hash, &ex->processes[i]);
+    mix_worker(&hash, ex, &core->pool.workers[i]);
+    mix_lane(&hash, ex, core->lanes[i]);
+  }
+  mix(&hash, (uint64_t)core->pool.phase);
+  mix(&hash, core->turn % EX_WORKERS);
+  mix(&hash, core->to_heal);
+  mix(&hash, core->waiting);
+  mix(&hash, core->alone);
+  mix(&hash, mst_queue_count(&core->queue));
+  mix_time(&hash, ex, mst_calls_wake_ns(core));
+  return hash;
+}

@@ -1,0 +1,288 @@
+// What must hold in a small world. See explore.h.
+//
+// After each step of the core: its own invariants. When it has nothing to do: nothing is
+// forgotten, and its counters are those of what there is. When a call is sent: it may be,
+// and it is its turn. After a loss: whoever is to blame by the world's own books pays for it,
+// and nobody else. In a quiet world: each call has ended once, as it should.
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "explore.h"
+
+static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
+  return &ex->core.pool.workers[w];
+}
+
+void ex_fail(struct ex *ex, const char *format, ...) {
+  va_list args;
+  if (ex->failed) return;
+  ex->failed = 1;
+  va_start(args, format);
+  (void)vsnprintf(ex->failure, sizeof ex->failure, format, args);
+  va_end(args);
+}
+
+void ex_log(const struct ex *ex, const char *format, ...) {
+  va_list args;
+  if (!ex->logging) return;
+  va_start(args, format);
+  (void)vprintf(format, args);
+  va_end(args);
+  (void)printf("\n");
+}
+
+void ex_check(struct ex *ex) {
+  const char *what = mst_calls_check(&ex->core);
+  if (what != NULL) ex_fail(ex, "mst_calls_check: %s", what);
+}
+
+static int is_for(const struct ex *ex, uint8_t call, uint32_t worker) {
+  const uint8_t workers = ex->asks[call].workers;
+  return workers == 0 || (workers & (1u << worker)) != 0;
+}
+
+static int is_queued(const struct ex *ex, uint8_t call) {
+  const struct mst_call *task = ex->calls[call].task;
+  return task != NULL && task->state == MST_CALL_QUEUED;
+}
+
+// ---- what is sent
+
+static void judge_replay(struct ex *ex, uint32_t worker, uint8_t call) {
+  struct ex_process *process = &ex->processes[worker];
+  const uint8_t at = process->replayed++;
+  if (at >= process->to_replay) {
+    ex_fail(ex, "worker %u is sent more than its journal has", worker);
+  } else if (ex->journal[worker][at] != call) {
+    ex_fail(ex, "worker %u is sent call %u of its journal, not %u", worker,
+            call, ex->journal[worker][at]);
+  }
+}
+
+// judge_turn: the calls of a verb go in the order in which they were made, tasks that wait
+// in the queue likewise.
+static void judge_turn(struct ex *ex, uint32_t worker, uint8_t call) {
+  const struct mst_lane *lane = ex->core.lanes[worker];
+  for (uint8_t i = 0; i < call; i++) {
+    if (is_queued(ex, i) && is_for(ex, i, worker) && ex->asks[call].is_task) {
+      ex_fail(ex, "task %u is sent before task %u", call, i);
+    }
+  }
+  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+    const uint8_t other =
+        at->payload == NULL ? EX_CALLS : ex_call_of(ex, at->payload);
+    if (other == call) return;
+    if (!at->sent && !at->cancelled) {
+      ex_fail(ex, "call %u is sent before call %u", call, other);
+    }
+  }
+  ex_fail(ex, "call %u is sent, and in no lane", call);
+}
+
+static void judge_first_sight(struct ex *ex, uint32_t worker, uint8_t call) {
+  struct ex_call *at = &ex->calls[call];
+  if (!is_for(ex, call, worker)) {
+    ex_fail(ex, "call %u is sent to worker %u", call, worker);
+  }
+  if (at->lane != 0 && at->lane != 1 + worker) {
+    ex_fail(ex, "call %u goes from worker %u to %u", call, at->lane - 1u,
+            worker);
+  }
+  at->lane = (uint8_t)(1 + worker);
+}
+
+void ex_judge_sent(struct ex *ex, uint32_t worker,
+                   const struct mst_calls_action *action) {
+  struct ex_process *process = &ex->processes[worker];
+  const uint8_t call = ex_call_of(ex, action->payload);
+  if (call == EX_CALLS || !ex->calls[call].asked) {
+    ex_fail(ex, "a call is sent that nobody made");
+    return;
+  }
+  const struct ex_call *at = &ex->calls[call];
+  if (ex->asks[call].has_job && ((process->jobs >> call) & 1) == 0) {
+    ex_fail(ex, "call %u is sent without its job", call);
+  }
+  if ((action->flags & MST_FLAG_REPLAY) != 0) {
+    judge_replay(ex, worker, call);
+    return;
+  }
+  if (process->replayed != process->to_replay) {
+    ex_fail(ex, "call %u is sent before the journal", call);
+  }
+  if (at->cancelled) ex_fail(ex, "call %u is sent and was cancelled", call);
+  if (at->outcome != EX_PENDING ||
+      (at->task != NULL && mst_call_is_done(at->task))) {
+    ex_fail(ex, "call %u is sent after its end", call);
+  }
+  if (action->id <= process->last_id) {
+    ex_fail(ex, "call %u is sent twice or out of turn", call);
+  }
+  if (action->attempt !=
+      (ex->core.lanes[worker]->first->payload == action->payload ? at->blamed
+                                                                 : 0)) {
+    ex_fail(ex, "call %u is sent as attempt %u, not %u", call, action->attempt,
+            at->blamed);
+  }
+  if (((action->flags & MST_FLAG_TASK) != 0) != ex->asks[call].is_task) {
+    ex_fail(ex, "call %u is sent as a task or not", call);
+  }
+  if (at->blamed > 0) ex_saw(EX_SAW_retried);
+  process->last_id = action->id;
+  judge_first_sight(ex, worker, call);
+  judge_turn(ex, worker, call);
+}
+
+// ---- losses
+
+static int is_short(const struct mst_worker *worker) {
+  return worker->exit_known && worker->exit_how == MST_EXIT_NONE &&
+         worker->exit_number == EAGAIN;
+}
+
+static uint8_t limit_of(const struct ex *ex, uint8_t call) {
+  const int8_t own = ex->asks[call].retries;
+  return (uint8_t)(own >= 0 ? (uint32_t)own : ex->core.policy.retries);
+}
+
+// blamed_of gives the call that the process was at when it ended, as far as its answers
+// tell: EX_CALLS if none.
+static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
+  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct ex_process *process = &ex->processes[worker];
+  if (lane->spoiled || process->in_count == 0) return EX_CALLS;
+  const struct ex_frame *frame = &process->in[0];
+  if (frame->replay || ex->calls[frame->call].cancelled) return EX_CALLS;
+  if (lane->first != NULL && lane->first->timed_out) return EX_CALLS;
+  return frame->call;
+}
+
+static int is_poison(const struct ex *ex, uint8_t call) {
+  const struct mst_call *task = ex->calls[call].task;
+  const struct mst_lane *lane = ex->core.lanes[ex->calls[call].lane - 1];
+  const struct mst_call *at = task != NULL ? task : lane->answers;
+  while (task == NULL && at != NULL && at->tag != call)
+    at = at->next;
+  return at != NULL && at->state == MST_CALL_LOST && at->loss != NULL &&
+         at->loss->kind == MST_LOSS_POISON;
+}
+
+void ex_judge_loss(struct ex *ex, uint32_t worker) {
+  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct mst_worker *state = worker_of(ex, worker);
+  const struct mst_judged judged = {.oom = ex->plan->oom};
+  const int heals = ex->core.policy.on && !lane->dead && !is_short(state) &&
+                    ex->core.pool.phase == MST_POOL_RUNNING &&
+                    state->stop_ns == EX_NEVER;
+  const int was_dead = lane->dead;
+  const uint8_t call = heals ? blamed_of(ex, worker) : EX_CALLS;
+  const int last_try = lane->launches >= MST_SHORT_TRIES;
+  if (heals && call == EX_CALLS) ex->deaths[worker]++;
+  mst_calls_judged(&ex->core, worker, &judged, ex->now_ns);
+  if (lane->dead && !was_dead && !ex->lasting && !ex->plan->no_healing &&
+      !ex->stopping && !last_try && ex->deaths[worker] <= MST_HEAL_DEATHS) {
+    ex_fail(ex, "worker %u is given up", worker);
+  }
+  if (call == EX_CALLS) return;
+  const int poison = ++ex->calls[call].blamed > limit_of(ex, call);
+  if (poison != is_poison(ex, call)) {
+    ex_fail(ex, "call %u after %u losses is poison or not", call,
+            ex->calls[call].blamed);
+  }
+}
+
+// ---- a core that has nothing to do
+
+static void settled_lane(struct ex *ex, uint32_t worker) {
+  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct ex_process *process = &ex->processes[worker];
+  uint32_t sent = 0, there = 0;
+  for (const struct mst_call *at = lane->first; at != NULL; at = at->next)
+    sent += at->sent;
+  for (uint32_t i = 0; i < process->in_count; i++)
+    there += !process->in[i].replay;
+  if (lane->due) ex_fail(ex, "worker %u has something to do", worker);
+  if (!mst_lane_is_up(&ex->core, lane)) return;
+  const int asked_to_end = worker_of(ex, worker)->stop_ns != EX_NEVER;
+  if (sent != lane->count && !asked_to_end && !ex->stopping) {
+    ex_fail(ex, "calls of worker %u aren't sent", worker);
+  }
+  if (worker_of(ex, worker)->owed != sent) {
+    ex_fail(ex, "worker %u owes %u answers to %u calls", worker,
+            worker_of(ex, worker)->owed, sent);
+  }
+  if (process->life == EX_ALIVE && there != sent) {
+    ex_fail(ex, "worker %u has %u calls of %u", worker, there, sent);
+  }
+}
+
+static int has_room(const struct ex *ex, uint32_t worker) {
+  const struct mst_lane *lane = ex->core.lanes[worker];
+  return mst_lane_is_up(&ex->core, lane) && !lane->dead &&
+         lane->count < MST_TASK_DEPTH &&
+         worker_of(ex, worker)->stop_ns == EX_NEVER;
+}
+
+static void settled_task(struct ex *ex, uint8_t index) {
+  struct ex_call *call = &ex->calls[index];
+  if (call->task == NULL) return;
+  for (uint32_t i = 0; i < EX_WORKERS && is_queued(ex, index); i++) {
+    if (is_for(ex, index, i) && has_room(ex, i)) {
+      ex_fail(ex, "task %u waits, and worker %u has room", index, i);
+    }
+  }
+  if (call->cancelled && call->task->state != MST_CALL_CANCELLED) {
+    ex_fail(ex, "task %u was cancelled, and ends otherwise", index);
+  }
+  if (call->cancelled && call->task->counted) {
+    ex_fail(ex, "the answer of task %u is kept, and was cancelled", index);
+  }
+}
+
+static void settled_counts(struct ex *ex) {
+  const struct mst_calls *core = &ex->core;
+  uint32_t queued = 0, limited = 0, awaited = 0, open = 0;
+  size_t answer_bytes = 0;
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    const struct mst_call *task = ex->calls[i].task;
+    if (task == NULL) continue;
+    queued += task->state == MST_CALL_QUEUED;
+    limited += task->timeout_ns > 0;
+    awaited += task->state == MST_CALL_QUEUED && task->awaited;
+    open += !mst_call_is_done(task);
+    answer_bytes += task->counted ? task->value_bytes : 0;
+  }
+  for (uint32_t i = 0; i < EX_WORKERS; i++) {
+    for (const struct mst_call *at = core->lanes[i]->answers; at != NULL;
+         at = at->next)
+      answer_bytes += at->counted ? at->value_bytes : 0;
+  }
+  if (mst_queue_count(&core->queue) != queued || core->queued_bytes != queued) {
+    ex_fail(ex, "%u tasks wait, and the queue has %u", queued,
+            mst_queue_count(&core->queue));
+  }
+  if (core->awaited != awaited) {
+    ex_fail(ex, "tasks that somebody waits for");
+  }
+  if (core->limited != limited) ex_fail(ex, "calls with a limit");
+  if (core->answer_bytes != answer_bytes) ex_fail(ex, "bytes of answers");
+  if (core->counts->tasks - core->counts->tasks_done != open) {
+    ex_fail(ex, "tasks that are not done");
+  }
+}
+
+void ex_settled(struct ex *ex) {
+  const struct mst_calls *core = &ex->core;
+  if (core->due_first != NULL || core->told != NULL || core->dispatch ||
+      core->pool.action_count > 0) {
+    ex_fail(ex, "something to do is left");
+  }
+  for (uint32_t i = 0; i < EX_WORKERS; i++)
+    settled_lane(ex, i);
+  if (!ex->stopping) {
+    for (uint8_t i = 0; i < EX_CALLS; i++)
+      settled_task(ex, i);
+  }
+  settled_counts(ex);
+}

@@ -1,0 +1,90 @@
+// The small worlds. See explore.h.
+#include <stdlib.h>
+#include <string.h>
+
+#include "explore.h"
+
+#define WAITS 1u
+
+// clang-format off
+const struct ex_plan ex_plans[] = {
+    {.asks = "v0 v0 v0", .limits = "kill 2, forget 1", .size = EX_MEDIUM},
+    {.asks = "v0! v0b t", .limits = "kill 1, forget 1, cancel 1"},
+    {.asks = "t t t", .limits = "kill 2, cancel 1", .size = EX_MEDIUM},
+    {.asks = "t0 t0! t", .limits = "kill 2, cancel 1", .size = EX_MEDIUM},
+    {.asks = "t0! t0! v0!", .limits = "kill 2, forget 1", .size = EX_MEDIUM},
+    {.asks = "tj tj! v0", .limits = "kill 1, cancel 1", .awaited = 1},
+    {.asks = "t- t0- v0", .limits = "kill 1, cancel 1, no launch 1"},
+    {.asks = "tl t t0l", .limits = "kill 1, cancel 1, overdue 1"},
+    {.asks = "v0! t0 t1", .limits = "kill 2, bad launch 1", .size = EX_MEDIUM},
+    {.asks = "v0! v0! v1", .limits = "kill 1, error 1, forget 1"},
+    {.asks = "v0 t t1", .limits = "kill 1, end 1", .awaited = 1},
+    {.asks = "v0 t0! t", .limits = "kill 1, retire 1"},
+    {.asks = "v0 v0b t", .limits = "kill 1, stop 1, cancel 1"},
+    {.asks = "v0! t0 t", .limits = "kill 2, no memory 1", .size = EX_MEDIUM},
+    {.asks = "v0 t! t0", .limits = "kill 2", .held = 1},
+    {.asks = "v0 t0 t", .limits = "kill 2, cancel 1", .tired = 1, .size = EX_MEDIUM},
+    {.asks = "v0 t0 t1", .limits = "kill 2", .oom = 1},
+    {.asks = "v0 t0 t", .limits = "kill 2, cancel 1", .no_healing = 1},
+    {.asks = "t0 t1 v0", .limits = "kill 1, no launch 1", .short_of = 1},
+    {.asks = "v0! v0b t", .limits = "kill 2, forget 1, cancel 1", .size = EX_LARGE},
+    {.asks = "t t t", .limits = "kill 2, cancel 2", .size = EX_LARGE},
+    {.asks = "t0 t t", .limits = "kill 2, cancel 2", .size = EX_LARGE},
+    {.asks = "t0 t0! t", .limits = "kill 2, cancel 2", .size = EX_LARGE},
+    {.asks = "t0! t0! v0!", .limits = "kill 2, cancel 1, forget 1", .size = EX_LARGE},
+    {.asks = "tj tj! v0", .limits = "kill 2, cancel 1", .size = EX_LARGE},
+    {.asks = "t- v0 t0", .limits = "kill 2, cancel 1, no launch 1", .size = EX_LARGE},
+    {.asks = "tl tl t", .limits = "kill 2, cancel 1, overdue 1", .size = EX_LARGE},
+    {.asks = "v0! t0 t1", .limits = "kill 2, bad launch 2", .size = EX_LARGE},
+    {.asks = "v0! v0! v1", .limits = "kill 2, error 1, forget 1", .size = EX_LARGE},
+    {.asks = "v0 t t1", .limits = "kill 2, end 1, cancel 1", .size = EX_LARGE},
+    {.asks = "v0 t0! t", .limits = "kill 2, retire 1, cancel 1", .size = EX_LARGE},
+    {.asks = "v0 v0b t!", .limits = "kill 2, stop 1, cancel 1", .size = EX_LARGE},
+    {.asks = "v0! t0 t", .limits = "kill 2, no memory 2", .size = EX_LARGE},
+    {.asks = "v0 t! t0", .limits = "kill 2, forget 1, cancel 1", .held = 1, .size = EX_LARGE},
+    {.asks = "v0 t0 t", .limits = "kill 2, cancel 2", .tired = 1, .size = EX_LARGE},
+    {.asks = "v0! t0 t1", .limits = "kill 2, cancel 1", .oom = 1, .size = EX_LARGE},
+};
+// clang-format on
+const uint32_t ex_plan_count = sizeof ex_plans / sizeof ex_plans[0];
+
+static const char *read_ask(const char *at, struct ex_ask *ask) {
+  *ask = (struct ex_ask){.is_task = *at++ == 't', .retries = -1};
+  for (; *at != ' ' && *at != '\0'; at++) {
+    if (*at == '0') ask->workers |= 1;
+    if (*at == '1') ask->workers |= 2;
+    ask->verb |= *at == 'b';
+    ask->changes |= *at == '!';
+    ask->has_job |= *at == 'j';
+    ask->has_limit |= *at == 'l';
+    if (*at == '-') ask->retries = 0;
+  }
+  return *at == ' ' ? at + 1 : at;
+}
+
+void ex_plan_asks(const struct ex_plan *plan, struct ex_ask asks[EX_CALLS]) {
+  const char *at = plan->asks;
+  for (uint32_t i = 0; i < EX_CALLS; i++)
+    at = read_ask(at, &asks[i]);
+}
+
+static uint8_t number_of(const char *limits, const char *word) {
+  const char *at = strstr(limits, word);
+  return at == NULL ? 0 : (uint8_t)strtoul(at + strlen(word), NULL, 10);
+}
+
+struct ex_budget ex_plan_budget(const struct ex_plan *plan) {
+  const char *limits = plan->limits;
+  return (struct ex_budget){.waits = WAITS,
+                            .kills = number_of(limits, "kill "),
+                            .cancels = number_of(limits, "cancel "),
+                            .forgets = number_of(limits, "forget "),
+                            .no_launch = number_of(limits, "no launch "),
+                            .bad_launch = number_of(limits, "bad launch "),
+                            .overdue = number_of(limits, "overdue "),
+                            .errors = number_of(limits, "error "),
+                            .ends = number_of(limits, "end "),
+                            .retires = number_of(limits, "retire "),
+                            .stops = number_of(limits, "stop "),
+                            .no_memory = number_of(limits, "no memory ")};
+}

@@ -1,0 +1,206 @@
+// What the core says is to be done, in a small world. See explore.h.
+#include <errno.h>
+
+#include "base/mst_err.h"
+#include "explore.h"
+
+uint8_t ex_call_of(const struct ex *ex, const struct mst_blob *payload) {
+  uint8_t i = 0;
+  while (i < EX_CALLS && ex->calls[i].payload != payload)
+    i++;
+  return i;
+}
+
+// ---- the data channel
+
+static int is_read(const struct ex *ex, uint32_t worker) {
+  return !ex->core.lanes[worker]->ended && ex->processes[worker].close_due;
+}
+
+// read_out: what it said before its end is still there, and is read while an action is
+// carried out.
+static void read_out(struct ex *ex, uint32_t worker) {
+  struct ex_process *process = &ex->processes[worker];
+  while (is_read(ex, worker) && process->spoken > 0) {
+    process->spoken--;
+    ex_read(ex, worker, 0);
+    ex_stepped(ex);
+  }
+  if (!is_read(ex, worker)) return;
+  process->close_due = 0;
+  ex_fact(ex, MST_EV_CLOSED, worker, 0, 0);
+}
+
+static void unsent(struct ex *ex, const struct mst_calls_action *action,
+                   int rc) {
+  const struct mst_call *sending = ex->core.lanes[action->worker]->sending;
+  const uint8_t call =
+      sending == NULL ? EX_CALLS : ex_call_of(ex, sending->payload);
+  ex_saw(EX_SAW_send_failed);
+  if (mst_calls_unsent(&ex->core, action->worker, action->kind, rc,
+                       ex->now_ns) == 0) {
+    return;
+  }
+  if (call == EX_CALLS) {
+    ex_fail(ex, "a verb's call was dropped, and none was on its way");
+  } else if (ex->calls[call].outcome == EX_PENDING) {
+    ex->calls[call].outcome = EX_REFUSED;
+  }
+}
+
+static void receive(struct ex *ex, const struct mst_calls_action *action) {
+  struct ex_process *process = &ex->processes[action->worker];
+  const uint8_t call = ex_call_of(ex, action->payload);
+  if (action->kind == MST_CALLS_BYE) process->bye = 1;
+  if (action->kind == MST_CALLS_JOB) {
+    if (((process->jobs >> call) & 1) != 0) {
+      ex_fail(ex, "worker %u is sent a job twice", action->worker);
+    }
+    process->jobs = (uint8_t)(process->jobs | 1u << call);
+  }
+  if (action->kind != MST_CALLS_EXEC) return;
+  ex_judge_sent(ex, action->worker, action);
+  if (process->in_count == EX_FRAMES) return;
+  process->in[process->in_count++] =
+      (struct ex_frame){.id = action->id,
+                        .call = call,
+                        .replay = (action->flags & MST_FLAG_REPLAY) != 0};
+}
+
+// no_memory_for a message: a call that it was for is lost, if it isn't of the journal.
+static void no_memory_for(struct ex *ex,
+                          const struct mst_calls_action *action) {
+  const uint32_t worker = action->worker;
+  const struct mst_call *sending = ex->core.lanes[worker]->sending;
+  ex->fail_send = 0;
+  ex_saw(EX_SAW_no_memory);
+  if (sending != NULL) {
+    ex->calls[ex_call_of(ex, sending->payload)].no_memory = 1;
+  }
+  unsent(ex, action, -MST_EMEM);
+}
+
+static void say(struct ex *ex, const struct mst_calls_action *action) {
+  const uint32_t worker = action->worker;
+  const struct ex_process *process = &ex->processes[worker];
+  const int there = process->life == EX_ALIVE ||
+                    (process->life == EX_DEAD && !process->let_go);
+  if (!there) {
+    ex_fail(ex, "worker %u is told %d and isn't there", worker,
+            (int)action->kind);
+    return;
+  }
+  if (ex->fail_send && action->kind != MST_CALLS_BYE) {
+    no_memory_for(ex, action);
+  } else if (process->life == EX_ALIVE || ex->plan->held) {
+    receive(ex, action);
+    if (action->kind == MST_CALLS_EXEC) {
+      mst_calls_sent(&ex->core, worker, ex->now_ns);
+    }
+  } else if (action->kind != MST_CALLS_BYE) {
+    read_out(ex, worker);
+    unsent(ex, action, -MST_ECLOSED);
+  }
+}
+
+// ---- processes
+
+static void launch(struct ex *ex, uint32_t worker) {
+  struct ex_process *process = &ex->processes[worker];
+  if (process->life == EX_ALIVE || process->life == EX_BOOTING) {
+    ex_fail(ex, "worker %u is launched while it lives", worker);
+  }
+  if (ex->core.pool.workers[worker].epoch > 0 && !process->let_go) {
+    ex_fail(ex, "worker %u is launched before it was let go", worker);
+  }
+  *process = (struct ex_process){.life = EX_BOOTING,
+                                 .epoch = ex->core.pool.workers[worker].epoch,
+                                 .to_replay = ex->journal_count[worker]};
+  if (!ex->fail_launch || !ex->started) return;
+  ex->fail_launch = 0;
+  process->life = EX_NONE;
+  ex_fact(ex, MST_EV_LAUNCH_FAILED, worker, 0, EAGAIN);
+}
+
+static void kill_process(struct ex *ex, uint32_t worker) {
+  const struct ex_process *process = &ex->processes[worker];
+  if (process->life == EX_DEAD || process->life == EX_NONE) return;
+  ex_die(ex, worker, 0);
+}
+
+// break_off: it sees its channel's end. If the core knows that already, nothing more is read.
+static void break_off(struct ex *ex, uint32_t worker) {
+  struct ex_process *process = &ex->processes[worker];
+  kill_process(ex, worker);
+  if (ex->core.lanes[worker]->ended) process->close_due = 0;
+}
+
+static void let_go(struct ex *ex, uint32_t worker) {
+  struct ex_process *process = &ex->processes[worker];
+  kill_process(ex, worker); // it sees that its channels are closed
+  process->let_go = 1;
+  process->close_due = 0;
+}
+
+static void judge(struct ex *ex, uint32_t worker) {
+  const struct mst_lane *lane = ex->core.lanes[worker];
+  ex_judge_loss(ex, worker);
+  if (lane->launch_ns != EX_NEVER) ex_saw(EX_SAW_launched_later);
+  if (lane->alone) ex_saw(EX_SAW_alone);
+  if (!lane->dead) return;
+  ex_saw(EX_SAW_given_up);
+  ex->gone = (uint8_t)(ex->gone | 1u << worker);
+}
+
+void ex_act(struct ex *ex, const struct mst_calls_action *action) {
+  const uint32_t worker = action->worker;
+  ex_log(ex, "    > %d %u, call %u", (int)action->kind, worker,
+         (unsigned)action->id);
+  switch (action->kind) {
+  case MST_CALLS_LAUNCH:
+    launch(ex, worker);
+    break;
+  case MST_CALLS_KILL:
+    kill_process(ex, worker);
+    break;
+  case MST_CALLS_STARTED:
+    ex->started = 1;
+    break;
+  case MST_CALLS_START_FAILED:
+    ex_fail(ex, "the start failed");
+    break;
+  case MST_CALLS_STOPPED:
+    ex->stopped = 1;
+    break;
+  case MST_CALLS_CLOSE:
+    ex->processes[worker].close_due = 0;
+    break;
+  case MST_CALLS_JUDGE:
+    judge(ex, worker);
+    break;
+  case MST_CALLS_PAUSE:
+    let_go(ex, worker);
+    break;
+  case MST_CALLS_BREAK:
+    break_off(ex, worker);
+    break;
+  case MST_CALLS_TELL:
+    mst_loss_free(action->loss);
+    break;
+  case MST_CALLS_ORPHANED:
+    ex_fail(ex, "orphaned");
+    break;
+  case MST_CALLS_BYE:
+  case MST_CALLS_SEED:
+  case MST_CALLS_JOB:
+  case MST_CALLS_EXEC:
+  case MST_CALLS_STATE:
+  case MST_CALLS_SNAPSHOT:
+  case MST_CALLS_DROP:
+    say(ex, action);
+    break;
+  case MST_CALLS_CANCEL: // it may hear that or not: a kill or an answer follows
+  case MST_CALLS_PING:
+    break;
+  }
+}

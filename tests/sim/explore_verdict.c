@@ -1,0 +1,226 @@
+// What has become of each call of a small world in which nothing comes by itself any more.
+// See explore.h.
+#include <stdio.h>
+
+#include "explore.h"
+
+static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
+  return &ex->core.pool.workers[w];
+}
+
+// is_gone: it is given up, or asked to end.
+static int is_gone(const struct ex *ex, uint32_t worker) {
+  return ex->core.lanes[worker]->dead ||
+         worker_of(ex, worker)->stop_ns != EX_NEVER;
+}
+
+static int was_gone(const struct ex *ex, uint32_t worker) {
+  return is_gone(ex, worker) || ((ex->gone >> worker) & 1) != 0;
+}
+
+static int may_be_lost(const struct ex *ex, uint8_t index) {
+  const struct ex_call *call = &ex->calls[index];
+  if (ex->stopping || call->no_memory) return 1;
+  if (call->lane != 0) return was_gone(ex, call->lane - 1u);
+  // It was given to a worker, and never sent.
+  if (call->task->id != 0) return was_gone(ex, call->task->worker);
+  const uint8_t workers = ex->asks[index].workers;
+  for (uint32_t i = 0; i < EX_WORKERS; i++) {
+    const int is_for = workers == 0 || (workers & (1u << i)) != 0;
+    if (is_for && !was_gone(ex, i)) return 0;
+  }
+  return 1;
+}
+
+static enum ex_outcome outcome_of(const struct mst_call *call) {
+  if (call->state == MST_CALL_DONE) return EX_VALUE;
+  if (call->state == MST_CALL_CANCELLED) return EX_CANCELLED;
+  if (call->loss == NULL) return EX_LOST;
+  if (call->loss->kind == MST_LOSS_POISON) return EX_POISON;
+  return call->loss->kind == MST_LOSS_TIMEOUT ? EX_LATE : EX_LOST;
+}
+
+static void see(enum ex_outcome outcome) {
+  static const enum ex_sight sights[] = {[EX_VALUE] = EX_SAW_answered,
+                                         [EX_POISON] = EX_SAW_poison,
+                                         [EX_LATE] = EX_SAW_late,
+                                         [EX_LOST] = EX_SAW_lost};
+  if (outcome >= EX_VALUE && outcome <= EX_LOST && outcome != EX_REFUSED) {
+    ex_saw(sights[outcome]);
+  }
+}
+
+static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
+  struct ex_call *call = &ex->calls[index];
+  const enum ex_outcome outcome = outcome_of(at);
+  if (call->outcome == EX_CANCELLED && outcome == EX_CANCELLED) return;
+  if (call->outcome != EX_PENDING) {
+    ex_fail(ex, "call %u ends twice: %u, %u", index, call->outcome, outcome);
+    return;
+  }
+  call->outcome = (uint8_t)outcome;
+  see(outcome);
+  if (outcome == EX_VALUE && (at->value_bytes != 1 || at->value[0] != index)) {
+    ex_fail(ex, "call %u has another's answer", index);
+  }
+  if (outcome == EX_CANCELLED) ex_fail(ex, "call %u is cancelled", index);
+  if (outcome == EX_LATE && !call->late) {
+    ex_fail(ex, "call %u is late within its time", index);
+  }
+  if ((outcome == EX_VALUE || outcome == EX_POISON) && call->late) {
+    ex_fail(ex, "call %u was late, and that isn't told", index);
+  }
+  if (outcome == EX_LOST && !may_be_lost(ex, index)) {
+    ex_fail(ex, "call %u is lost", index);
+  }
+  if (outcome == EX_POISON && call->blamed == 0) {
+    ex_fail(ex, "call %u is poison", index);
+  }
+}
+
+// take_answers: whoever has made a verb's calls gets their answers in that order.
+static void take_answers(struct ex *ex, uint32_t worker) {
+  struct mst_call *answer;
+  uint8_t next = 0;
+  while ((answer = mst_calls_answer(&ex->core, worker, NULL)) != NULL) {
+    const uint8_t index = (uint8_t)answer->tag;
+    if (index < next) ex_fail(ex, "answer %u comes out of turn", index);
+    next = (uint8_t)(index + 1);
+    judge_end(ex, index, answer);
+    mst_calls_take(&ex->core, answer);
+    mst_call_release(answer);
+  }
+}
+
+// leave_dead: whoever waits for a worker that stays lost sees that, and wants no more.
+static void leave_dead(struct ex *ex, uint32_t worker) {
+  const struct mst_lane *lane = ex->core.lanes[worker];
+  if (!ex->stopping && !is_gone(ex, worker)) return;
+  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+    if (at->is_task || at->cancelled) continue;
+    if (ex->calls[at->tag].outcome != EX_PENDING) {
+      ex_fail(ex, "call %d is left after its end", at->tag);
+    }
+    ex->calls[at->tag].outcome = EX_LOST;
+    ex_saw(EX_SAW_lost);
+  }
+  mst_calls_forget(&ex->core, worker, NULL, ex->now_ns);
+}
+
+static void judge_worker(struct ex *ex, uint32_t worker) {
+  const struct mst_lane *lane = ex->core.lanes[worker];
+  const enum mst_worker_state state = worker_of(ex, worker)->state;
+  // One that is killed and never reaped is given up when its time is over.
+  const int given_up = worker_of(ex, worker)->stop_ns != EX_NEVER &&
+                       !worker_of(ex, worker)->awaited;
+  const int final = state == MST_WORKER_IDLE || state == MST_WORKER_STOPPED ||
+                    (state == MST_WORKER_LOST && (lane->dead || given_up));
+  if (!final) {
+    ex_fail(ex, "worker %u stays %s", worker, mst_worker_state_name(state));
+  }
+  if (lane->resuming || lane->replaying || lane->replay_left > 0) {
+    if (!is_gone(ex, worker)) ex_fail(ex, "worker %u never goes on", worker);
+  }
+  if (lane->to_heal || lane->launch_ns != EX_NEVER) {
+    ex_fail(ex, "worker %u is left without a word", worker);
+  }
+}
+
+static void judge_left(struct ex *ex) {
+  const struct mst_calls *core = &ex->core;
+  for (uint32_t i = 0; i < EX_WORKERS; i++) {
+    const struct mst_lane *lane = core->lanes[i];
+    if (lane->count > 0 || lane->first != NULL || lane->answers != NULL ||
+        lane->unread > 0) {
+      ex_fail(ex, "worker %u still has calls", i);
+    }
+  }
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    if (ex->calls[i].asked && ex->calls[i].outcome == EX_PENDING) {
+      ex_fail(ex, "call %u has no end", i);
+    }
+  }
+  if (mst_queue_count(&core->queue) > 0) ex_fail(ex, "tasks in the queue");
+  if (core->awaited > 0 || core->limited > 0 || core->queued_bytes > 0) {
+    ex_fail(ex, "counts of what is there no more");
+  }
+}
+
+static void judge_tasks(struct ex *ex) {
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    struct mst_call *task = ex->calls[i].task;
+    if (task == NULL) continue;
+    if (!mst_call_is_done(task)) {
+      ex_fail(ex, "task %u has no end", i);
+      continue;
+    }
+    judge_end(ex, i, task);
+    mst_call_taken(task);
+  }
+}
+
+static struct ex_event next_alone(const struct ex *ex) {
+  struct ex_event events[EX_EVENTS_MAX];
+  const uint32_t n = ex_events(ex, events);
+  for (uint32_t i = 0; i < n; i++) {
+    if (events[i].what < EX_MISHAPS && events[i].what != EX_ASK) {
+      return events[i];
+    }
+  }
+  return (struct ex_event){0};
+}
+
+static void end_pool(struct ex *ex) {
+  if (!ex->stopping) {
+    ex->stopping = 1;
+    mst_calls_end_queue(&ex->core, ex->now_ns);
+    ex_fact(ex, MST_EV_STOP, 0, 0, 0);
+  }
+  for (unsigned k = 0; k < 100 && !ex->failed && !ex->stopped; k++) {
+    const struct ex_event event = next_alone(ex);
+    if (event.what == 0) break;
+    ex_apply(ex, event);
+  }
+  if (!ex->stopped) ex_fail(ex, "the pool never stops");
+}
+
+void ex_verdict(struct ex *ex) {
+  ex_log(ex, "verdict");
+  for (uint32_t i = 0; i < EX_WORKERS && !ex->stopping; i++)
+    judge_worker(ex, i);
+  for (uint32_t i = 0; i < EX_WORKERS; i++) {
+    take_answers(ex, i);
+    if (ex->stopping) leave_dead(ex, i);
+    // Who has asked a worker to end closes it then.
+    if (worker_of(ex, i)->stop_ns != EX_NEVER || ex->stopping) {
+      leave_dead(ex, i);
+      mst_calls_close(&ex->core, i, ex->now_ns);
+    }
+    leave_dead(ex, i);
+  }
+  judge_tasks(ex);
+  judge_left(ex);
+  if (ex->core.answer_bytes > 0) ex_fail(ex, "bytes of answers are left");
+  if (ex->core.kept != NULL) ex_fail(ex, "a task's answer is kept");
+  if (!ex->failed) end_pool(ex);
+}
+
+void ex_released(struct ex *ex) {
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    const struct ex_call *call = &ex->calls[i];
+    const size_t job = call->job != NULL;
+    if (call->payload->refs != 1 + job) {
+      ex_fail(ex, "the payload of call %u is still held", i);
+    }
+    if (job > 0 && call->job->refs != 1) {
+      ex_fail(ex, "the job of call %u is still held", i);
+    }
+    if (call->task == NULL) continue;
+    if (!mst_call_is_done(call->task)) {
+      ex_fail(ex, "task %u outlives its cluster undone", i);
+    }
+    if (call->task->refs != 1 || call->task->calls != NULL) {
+      ex_fail(ex, "task %u is still held", i);
+    }
+  }
+}

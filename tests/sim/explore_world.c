@@ -1,0 +1,520 @@
+// A small world: two worker processes, the launcher, the user, and a session that gives the
+// core its facts as peer.c and run.c do. See explore.h.
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+
+#include "base/mst_err.h"
+#include "explore.h"
+
+#define ACTIONS_MAX 200u
+#define LIMIT_NS MST_NS_PER_S
+// Later limits of the core are those of boots that never end: a kill plays these.
+#define WAIT_MAX_NS (30 * MST_NS_PER_S)
+
+static const char verbs[2];
+
+static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
+  return &ex->core.pool.workers[w];
+}
+
+static const struct mst_lane *lane_of(const struct ex *ex, uint32_t w) {
+  return ex->core.lanes[w];
+}
+
+static uint32_t own_worker(const struct ex_ask *ask) {
+  return ask->workers == 2 ? 1 : 0;
+}
+
+// ---- facts
+
+static void carry_out(struct ex *ex) {
+  struct mst_calls_action action;
+  unsigned count = 0;
+  if (ex->carrying_out) return;
+  ex->carrying_out = 1;
+  while (!ex->failed &&
+         mst_calls_next_action(&ex->core, &action, ex->now_ns) == 1) {
+    if (ex->checking) ex_check(ex);
+    if (++count == ACTIONS_MAX) ex_fail(ex, "actions without end");
+    ex_act(ex, &action);
+    if (ex->checking) ex_check(ex);
+  }
+  ex->carrying_out = 0;
+  if (ex->checking && !ex->failed) ex_settled(ex);
+}
+
+void ex_stepped(struct ex *ex) {
+  if (ex->checking) ex_check(ex);
+  if (!ex->failed) carry_out(ex);
+}
+
+void ex_fact(struct ex *ex, enum mst_event_kind kind, uint32_t worker,
+             uint32_t how, int32_t number) {
+  const struct mst_event event = {
+      .kind = kind, .worker = worker, .how = how, .number = number};
+  mst_calls_event(&ex->core, &event, ex->now_ns);
+  ex_stepped(ex);
+}
+
+// ---- workers
+
+void ex_die(struct ex *ex, uint32_t worker, uint32_t spoken) {
+  struct ex_process *process = &ex->processes[worker];
+  process->life = EX_DEAD;
+  process->exit_due = 1;
+  process->close_due = !lane_of(ex, worker)->ended;
+  process->spoken = (uint8_t)spoken;
+}
+
+static void be_ready(struct ex *ex, uint32_t worker) {
+  struct ex_process *process = &ex->processes[worker];
+  process->life = EX_ALIVE;
+  ex_fact(ex, MST_EV_FORKED, worker, 0,
+          100 + (int32_t)(worker + 10 * process->epoch));
+  if (process->life == EX_ALIVE) ex_fact(ex, MST_EV_READY, worker, 0, 0);
+}
+
+// note_change: what is replayed from now on.
+static void note_change(struct ex *ex, uint32_t worker, uint8_t call) {
+  const struct mst_call *first = lane_of(ex, worker)->first;
+  if (!ex->asks[call].changes || ex->plan->no_healing) return;
+  if (ex->calls[call].cancelled || first == NULL || first->timed_out) return;
+  ex->journal[worker][ex->journal_count[worker]++] = call;
+}
+
+static void take_frame(struct ex_process *process) {
+  process->in_count--;
+  memmove(process->in, process->in + 1,
+          process->in_count * sizeof *process->in);
+}
+
+void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
+  struct ex_process *process = &ex->processes[worker];
+  const struct ex_frame frame = process->in[0];
+  struct mst_answered answered = {.call = frame.id, .flags = flags};
+  take_frame(process);
+  if (!mst_calls_expects(&ex->core, worker)) {
+    ex_fail(ex, "worker %u answers and owes nothing", worker);
+    return;
+  }
+  if (frame.replay) {
+    answered.flags |= MST_FLAG_REPLAY;
+    ex_saw(flags == 0 ? EX_SAW_replayed : EX_SAW_replay_failed);
+    if (flags != 0) ex->lasting = 1;
+  } else {
+    if (ex->asks[frame.call].changes) answered.flags |= MST_FLAG_STATE;
+    note_change(ex, worker, frame.call);
+    if (mst_calls_wants(&ex->core, worker, frame.id)) {
+      (void)mst_buf_append(&answered.bytes, &frame.call, 1);
+      answered.value = answered.bytes.data;
+      answered.value_bytes = 1;
+    }
+  }
+  mst_calls_answered(&ex->core, worker, &answered, ex->now_ns);
+  if (lane_of(ex, worker)->spoiled) ex_saw(EX_SAW_spoiled);
+  if (lane_of(ex, worker)->ended && !lane_of(ex, worker)->spoiled &&
+      process->life == EX_ALIVE && flags == 0) {
+    ex_fail(ex, "an answer of worker %u is taken for another's", worker);
+  }
+}
+
+static void exited(struct ex *ex, uint32_t worker) {
+  struct ex_process *process = &ex->processes[worker];
+  process->exit_due = 0;
+  if (process->by_itself) {
+    ex_fact(ex, MST_EV_EXITED, worker, MST_EXIT_CODE, 0);
+  } else {
+    ex_fact(ex, MST_EV_EXITED, worker, MST_EXIT_SIGNAL, SIGKILL);
+  }
+}
+
+static void launch_fails(struct ex *ex, struct ex_event event) {
+  ex->processes[event.at].life = EX_NONE;
+  ex_fact(ex, MST_EV_LAUNCH_FAILED, event.at, 0, event.more ? EAGAIN : EPERM);
+}
+
+// ---- the user
+
+static void ask_task(struct ex *ex, uint8_t index) {
+  const struct ex_ask *ask = &ex->asks[index];
+  struct ex_call *call = &ex->calls[index];
+  const struct mst_task_terms terms = {.job = call->job,
+                                       .retries = ask->retries,
+                                       .timeout_ns =
+                                           ask->has_limit ? LIMIT_NS : 0};
+  uint32_t set[EX_WORKERS];
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < EX_WORKERS; i++) {
+    if ((ask->workers & (1u << i)) != 0) set[count++] = i;
+  }
+  call->task =
+      mst_calls_submit(&ex->core, call->payload, count > 0 ? set : NULL, count,
+                       &terms, ex->now_ns);
+  call->task->tag = index;
+  if (ex->plan->awaited) mst_calls_await_task(call->task);
+}
+
+static void ask_verb(struct ex *ex, uint8_t index) {
+  const struct ex_ask *ask = &ex->asks[index];
+  struct ex_call *call = &ex->calls[index];
+  const uint32_t worker = own_worker(ask);
+  const struct mst_lane *lane = lane_of(ex, worker);
+  const int gone = lane->dead && lane->sys_errno == 0;
+  const int rc =
+      mst_calls_send(&ex->core, worker, call->payload, &verbs[ask->verb], index,
+                     MST_UNSEEN_NOT, ex->now_ns);
+  if (rc == 0) {
+    call->lane = (uint8_t)(1 + worker);
+    if (gone) ex_fail(ex, "a worker that is gone takes a call");
+    return;
+  }
+  call->outcome = EX_REFUSED;
+  ex_saw(EX_SAW_refused);
+  if (rc != -MST_ECLOSED) ex_fail(ex, "mst_calls_send: %d", rc);
+  if (!lane->dead && worker_of(ex, worker)->stop_ns == EX_NEVER &&
+      !(ex->plan->no_healing && lane->ended)) {
+    ex_fail(ex, "worker %u takes no call", worker);
+  }
+}
+
+static void ask(struct ex *ex) {
+  const uint8_t index = ex->asked++;
+  const uint32_t dead = ex->core.lanes[0]->dead + ex->core.lanes[1]->dead;
+  ex->calls[index].asked = 1;
+  if (ex->asks[index].is_task) {
+    ask_task(ex, index);
+  } else {
+    ask_verb(ex, index);
+  }
+  if (dead > ex->core.lanes[0]->dead + ex->core.lanes[1]->dead) {
+    ex_saw(EX_SAW_revived);
+  }
+}
+
+static void cancel(struct ex *ex, uint8_t index) {
+  struct ex_call *call = &ex->calls[index];
+  ex_saw(call->task->state == MST_CALL_QUEUED ? EX_SAW_cancelled_queued
+         : call->task->sent                   ? EX_SAW_cancelled_sent
+                                              : EX_SAW_cancelled_given);
+  call->cancelled = 1;
+  call->outcome = EX_CANCELLED;
+  if (mst_call_cancel(call->task, ex->now_ns) != 1) {
+    ex_fail(ex, "call %u isn't done and can't be cancelled", index);
+  }
+}
+
+// of_verb tells whether a call is of the same verb and worker as call `index`.
+static int of_verb(const struct ex *ex, uint8_t i, uint8_t index) {
+  return !ex->asks[i].is_task && ex->asks[i].verb == ex->asks[index].verb &&
+         ex->asks[i].workers == ex->asks[index].workers;
+}
+
+static void forget(struct ex *ex, uint8_t index) {
+  const uint32_t worker = own_worker(&ex->asks[index]);
+  const char *verb = &verbs[ex->asks[index].verb];
+  ex_saw(mst_calls_answer(&ex->core, worker, verb) != NULL
+             ? EX_SAW_forgotten_answer
+             : EX_SAW_forgotten_sent);
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    struct ex_call *call = &ex->calls[i];
+    if (!call->asked || !of_verb(ex, i, index)) continue;
+    if (call->outcome != EX_PENDING) continue;
+    call->outcome = EX_CANCELLED;
+    call->cancelled = 1;
+  }
+  mst_calls_forget(&ex->core, worker, verb, ex->now_ns);
+}
+
+static void stop(struct ex *ex) {
+  ex->stopping = 1;
+  ex_saw(EX_SAW_stopped_early);
+  mst_calls_end_queue(&ex->core, ex->now_ns);
+  ex_fact(ex, MST_EV_STOP, 0, 0, 0);
+}
+
+// ---- which events may come
+
+struct list {
+  struct ex_event *events;
+  uint32_t count;
+};
+
+static void may(struct list *list, enum ex_what what, uint32_t at,
+                uint32_t more) {
+  list->events[list->count++] =
+      (struct ex_event){(uint8_t)what, (uint8_t)at, (uint8_t)more};
+}
+
+static int is_overdue_next(const struct ex *ex, uint32_t worker) {
+  const struct mst_lane *lane = lane_of(ex, worker);
+  const struct mst_call *first = lane->first;
+  return first != NULL && first->sent && first->timeout_ns > 0 &&
+         !first->timed_out && !first->cancelled &&
+         mst_lane_is_up(&ex->core, lane);
+}
+
+static void may_of_alive(const struct ex *ex, uint32_t worker,
+                         struct list *list) {
+  const struct ex_process *process = &ex->processes[worker];
+  if (process->in_count > 0 && !lane_of(ex, worker)->ended) {
+    may(list, EX_ANSWER, worker, 0);
+    if (process->in[0].replay && ex->left.errors > 0) {
+      may(list, EX_ERROR, worker, 0);
+    }
+  }
+  if (process->in_count == 0 && process->bye) may(list, EX_LEAVE, worker, 0);
+  for (uint32_t n = 0; ex->left.kills > 0 && n <= process->in_count; n++)
+    may(list, EX_KILL, worker, n);
+  if (ex->left.overdue > 0 && is_overdue_next(ex, worker)) {
+    may(list, EX_OVERDUE, worker, 0);
+  }
+}
+
+static void may_of_dead(const struct ex *ex, uint32_t worker,
+                        struct list *list) {
+  const struct ex_process *process = &ex->processes[worker];
+  if (process->exit_due) may(list, EX_EXITED, worker, 0);
+  if (!process->close_due) return;
+  may(list, process->spoken > 0 ? EX_READ : EX_CLOSED, worker, 0);
+}
+
+static void may_of_worker(const struct ex *ex, uint32_t worker,
+                          struct list *list) {
+  switch ((enum ex_life)ex->processes[worker].life) {
+  case EX_NONE:
+    break;
+  case EX_BOOTING:
+    may(list, EX_READY, worker, 0);
+    if (ex->left.kills > 0) may(list, EX_KILL, worker, 0);
+    for (uint32_t more = 0; ex->left.bad_launch > 0 && more < 2; more++)
+      may(list, EX_BAD_LAUNCH, worker, more);
+    break;
+  case EX_ALIVE:
+    may_of_alive(ex, worker, list);
+    break;
+  case EX_DEAD:
+    may_of_dead(ex, worker, list);
+    break;
+  }
+  if (ex->stopping || lane_of(ex, worker)->dead) return;
+  if (ex->left.ends > 0) may(list, EX_END, worker, 0);
+  if (ex->left.retires > 0 && worker_of(ex, worker)->stop_ns == EX_NEVER) {
+    may(list, EX_RETIRE, worker, 0);
+  }
+}
+
+static void may_of_user(const struct ex *ex, struct list *list) {
+  if (ex->stopping) return;
+  if (ex->asked < EX_CALLS) may(list, EX_ASK, ex->asked, 0);
+  if (ex->left.stops > 0) may(list, EX_STOP, 0, 0);
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    const struct ex_call *call = &ex->calls[i];
+    if (!call->asked || call->outcome != EX_PENDING) continue;
+    if (call->task != NULL && ex->left.cancels > 0 &&
+        !mst_call_is_done(call->task)) {
+      may(list, EX_CANCEL, i, 0);
+    }
+    // Once for all of the same verb.
+    uint8_t first = 0;
+    while (!(ex->calls[first].asked && of_verb(ex, first, i) &&
+             ex->calls[first].outcome == EX_PENDING) &&
+           first < i)
+      first++;
+    if (call->task == NULL && ex->left.forgets > 0 && first == i) {
+      may(list, EX_FORGET, i, 0);
+    }
+  }
+}
+
+uint32_t ex_events(const struct ex *ex, struct ex_event *events) {
+  struct list list = {.events = events};
+  if (ex->stopped) return 0;
+  may_of_user(ex, &list);
+  for (uint32_t i = 0; i < EX_WORKERS; i++)
+    may_of_worker(ex, i, &list);
+  if (ex->core.to_heal > 0 || ex->core.alone) may(&list, EX_MEND, 0, 0);
+  const int64_t wake_ns = mst_calls_wake_ns(&ex->core);
+  if (wake_ns != EX_NEVER && wake_ns - ex->now_ns <= WAIT_MAX_NS &&
+      (ex->left.waits > 0 || ex_is_quiet(events, list.count))) {
+    may(&list, EX_WAIT, 0, 0);
+  }
+  const int launches = ex->core.waiting > 0 ||
+                       ex->processes[0].life == EX_DEAD ||
+                       ex->processes[1].life == EX_DEAD;
+  if (ex->left.no_launch > 0 && launches && !ex->fail_launch) {
+    may(&list, EX_NO_LAUNCH, 0, 0);
+  }
+  if (ex->left.no_memory > 0 && !ex->fail_send) {
+    may(&list, EX_NO_MEMORY, 0, 0);
+  }
+  return list.count;
+}
+
+int ex_is_quiet(const struct ex_event *events, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++) {
+    if (events[i].what < EX_MISHAPS) return 0;
+  }
+  return 1;
+}
+
+// ---- and what they do
+
+// Time passes for all: what takes too long elsewhere is late, too.
+static void tick(struct ex *ex) {
+  mst_calls_tick(&ex->core, 0, ex->now_ns);
+  for (uint32_t i = 0; i < EX_WORKERS; i++) {
+    const struct mst_call *first = lane_of(ex, i)->first;
+    if (first == NULL || !first->timed_out) continue;
+    ex->calls[ex_call_of(ex, first->payload)].late = 1;
+  }
+}
+
+static void apply_mishap(struct ex *ex, struct ex_event event) {
+  switch ((enum ex_what)event.what) {
+  case EX_KILL:
+    ex->left.kills--;
+    ex_die(ex, event.at, event.more);
+    return;
+  case EX_CANCEL:
+    ex->left.cancels--;
+    cancel(ex, event.at);
+    break;
+  case EX_FORGET:
+    ex->left.forgets--;
+    forget(ex, event.at);
+    break;
+  case EX_NO_LAUNCH:
+    ex->left.no_launch--;
+    ex->fail_launch = 1;
+    return;
+  case EX_BAD_LAUNCH:
+    ex->left.bad_launch--;
+    launch_fails(ex, event);
+    return;
+  case EX_OVERDUE:
+    ex->left.overdue--;
+    ex->calls[ex_call_of(ex, lane_of(ex, event.at)->first->payload)].late = 1;
+    ex->now_ns += LIMIT_NS;
+    tick(ex);
+    break;
+  case EX_ERROR:
+    ex->left.errors--;
+    ex_read(ex, event.at, MST_FLAG_ERROR);
+    break;
+  case EX_END:
+    ex->left.ends--;
+    ex->lasting = 1;
+    mst_calls_kill(&ex->core, event.at, ex->now_ns);
+    break;
+  case EX_RETIRE:
+    ex->left.retires--;
+    ex->lasting = 1;
+    mst_calls_retire(&ex->core, event.at, ex->now_ns);
+    break;
+  case EX_STOP:
+    ex->left.stops--;
+    stop(ex);
+    return;
+  case EX_NO_MEMORY:
+    ex->left.no_memory--;
+    ex->fail_send = 1;
+    return;
+  default:
+    ex_fail(ex, "no such event");
+  }
+  ex_stepped(ex);
+}
+
+void ex_apply(struct ex *ex, struct ex_event event) {
+  struct ex_process *process = &ex->processes[event.at];
+  ex_log(ex, "< %s %u %u", ex_event_name(event.what), event.at, event.more);
+  switch ((enum ex_what)event.what) {
+  case EX_ASK:
+    ask(ex);
+    break;
+  case EX_READY:
+    be_ready(ex, event.at);
+    return;
+  case EX_READ:
+    process->spoken--;
+    ex_saw(EX_SAW_read_after_death);
+    ex_read(ex, event.at, 0);
+    break;
+  case EX_ANSWER:
+    ex_read(ex, event.at, 0);
+    break;
+  case EX_EXITED:
+    exited(ex, event.at);
+    return;
+  case EX_CLOSED:
+    process->close_due = 0;
+    ex_fact(ex, MST_EV_CLOSED, event.at, 0, 0);
+    return;
+  case EX_LEAVE:
+    process->by_itself = 1;
+    ex_die(ex, event.at, 0);
+    return;
+  case EX_MEND:
+    tick(ex);
+    break;
+  case EX_WAIT:
+    ex_saw(EX_SAW_waited);
+    if (ex->left.waits > 0) ex->left.waits--;
+    ex->now_ns = mst_calls_wake_ns(&ex->core);
+    tick(ex);
+    break;
+  default:
+    apply_mishap(ex, event);
+    return;
+  }
+  ex_stepped(ex);
+}
+
+// ---- a world's life
+
+static void begin_calls(struct ex *ex) {
+  ex_plan_asks(ex->plan, ex->asks);
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    struct ex_call *call = &ex->calls[i];
+    call->payload = mst_blob_new();
+    (void)mst_buf_append(&call->payload->buf, &i, 1);
+    if (!ex->asks[i].has_job) continue;
+    call->job = mst_jobs_hold(&ex->core.jobs, call->payload);
+  }
+}
+
+void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
+  memset(ex, 0, sizeof *ex);
+  ex->plan = plan;
+  ex->left = ex_plan_budget(plan);
+  ex->logging = logging;
+  ex->now_ns = 1000 * MST_NS_PER_S;
+  (void)mst_calls_init(&ex->core, EX_WORKERS, EX_WORKERS);
+  ex->core.counts = &ex->counts;
+  ex->core.policy = (struct mst_heal_policy){
+      .on = !plan->no_healing, .retries = 1, .heartbeat_ns = EX_NEVER};
+  begin_calls(ex);
+  mst_calls_start(&ex->core, ex->now_ns, EX_NEVER);
+  ex_stepped(ex);
+  for (uint32_t i = 0; i < EX_WORKERS; i++)
+    be_ready(ex, i);
+  for (uint32_t i = 0; plan->tired && i < EX_WORKERS; i++) {
+    ex->core.lanes[i]->heal.deaths = MST_HEAL_DEATHS;
+    ex->core.lanes[i]->heal.first_ns = ex->now_ns;
+  }
+  for (uint32_t i = 0; plan->short_of && i < EX_WORKERS; i++)
+    ex->core.lanes[i]->launches = MST_SHORT_TRIES;
+  if (plan->tired) ex->lasting = 1;
+}
+
+void ex_end(struct ex *ex) {
+  mst_calls_free(&ex->core);
+  if (!ex->failed) ex_released(ex);
+  for (uint32_t i = 0; i < EX_CALLS; i++) {
+    struct ex_call *call = &ex->calls[i];
+    if (call->task != NULL) mst_call_release(call->task);
+    mst_job_release(call->job);
+    mst_blob_release(call->payload);
+  }
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Builds the programs of the simulation with deliberate bugs in the core, and tells whether
+# each is found: mutants.sh [NAME...], all by default. For `make canary`, which sets
+#   BUILD    where objects are and mutants go     SRC      the core's sources
+#   COMPILE  the compiler with its flags          WRAP     what else links the simulation
+#   CORE_OBJ, SIM_OBJ, EXPLORE_OBJ  objects
+set -u
+list=$(dirname -- "$0")/mutants.txt
+found=0
+missed=0
+limiter=
+# A bug may go round in circles.
+if command -v timeout >/dev/null; then limiter="timeout 100"; fi
+
+say() { printf '%s\n' "$1"; }
+
+miss() {
+  say "canary $name: missed: $1"
+  missed=$((missed + 1))
+}
+
+# build: the mutant's file with its bug, in place of the core's.
+build() {
+  dir=$BUILD/mutants/$name
+  mkdir -p -- "$dir"
+  awk -v name="$name" '
+    /^#/ || !NF { next }
+    /^[^ ]/ { on = $1 == name; next }
+    on { sub(/^ +/, ""); print }' "$list" >"$dir/script"
+  sed -f "$dir/script" "$SRC/pool/$file" >"$dir/$file" || return 1
+  if cmp -s -- "$dir/$file" "$SRC/pool/$file"; then
+    say "its place isn't in $file any more" >"$dir/out"
+    return 1
+  fi
+  objects=$(say "$CORE_OBJ" | tr ' ' '\n' | grep -v "/${file%.c}[.]o\$")
+  case $program in
+    sim) own="$SIM_OBJ $WRAP" ;;
+    *) own=$EXPLORE_OBJ ;;
+  esac
+  # shellcheck disable=SC2086 # lists of words
+  $COMPILE -Wno-error -w -o "$dir/run" "$dir/$file" $objects $own -pthread >"$dir/out" 2>&1
+}
+
+# try: whether the program finds the bug, and says what is expected.
+try() {
+  if ! build; then
+    miss "$(tail -n 1 -- "$dir/out")"
+    return
+  fi
+  if [ "$program" = sim ]; then set -- --runs 1000; else set -- --until-failure; fi
+  # shellcheck disable=SC2086
+  $limiter "$dir/run" "$@" >"$dir/out" 2>&1
+  status=$?
+  what=$(sed -n '/ failed[ :]/{s/^sim: //p;q;}' "$dir/out")
+  if [ $status -eq 0 ] || [ $status -eq 124 ] || ! grep -q '^sim: replay:' "$dir/out"; then
+    miss "status $status"
+  elif [ "$words" != - ] && ! grep -qF -- "$words" "$dir/out"; then
+    miss "found, but otherwise: $what"
+  else
+    say "canary $name: found by $program ($what)"
+    found=$((found + 1))
+    rm -f -- "$dir/run"
+  fi
+}
+
+while read -r name file program words <&3; do
+  if [ $# -gt 0 ]; then
+    case " $* " in *" $name "*) ;; *) continue ;; esac
+  fi
+  try
+done 3<<END
+$(grep '^[a-z]' "$list")
+END
+say "mutants: $found found, $missed missed"
+[ $missed -eq 0 ]
