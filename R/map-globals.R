@@ -2,6 +2,7 @@
 
 # The job of a cluster_map(): all that is the same for each piece.
 make_job <- function(fun, args, x, returns, call) {
+  fun <- without_unused(fun)
   functions <- c(functions_in(fun), functions_in(args), if (length(x) <= 10000L) functions_in(x))
   found <- find_globals(functions, call)
   job <- list(
@@ -9,6 +10,7 @@ make_job <- function(fun, args, x, returns, call) {
     namespaces = namespaces_of(c(args, found$globals, found$around, as.list(utils::head(x, 1L)))),
     returns = returns, fresh = FALSE
   )
+  name_large(found)
   if (reference_policy() != "ignore") {
     check_references(args, "args", call)
     check_references(found$globals, "globals", call)

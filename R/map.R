@@ -31,6 +31,11 @@
 #' have no methods in a worker, as with parallel: define the class in a package, or in the
 #' workers and make its objects there.
 #'
+#' A function that was made inside another one takes along the frame that it was made in. Objects
+#' of more than 1 MB there that its code doesn't name, not even within strings, stay behind, unless
+#' the code looks around by `get()`, `eval()`, `environment()` and their like. What is used and
+#' larger than 100 MB is named by a message of class `muster_message_large`, once in a session.
+#'
 #' @section Losses and time limits:
 #' Lost workers are healed as everywhere, see [cluster_start()]. When a piece of several elements
 #' is lost, or takes longer than `.timeout`, its elements are evaluated again in smaller pieces,

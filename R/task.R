@@ -88,6 +88,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL) {
 # cluster_map(). If it can't change it is sent to each worker once, for tasks one after the other
 # that need the same.
 submit_with_globals <- function(cl, fun, args, call) {
+  fun <- without_unused(fun)
   job <- task_job(fun, args, call)
   if (is.null(job)) {
     return(.Call(ffi_task_submit, cl, fun, args, NULL, NULL))
@@ -112,6 +113,7 @@ submit_with_globals <- function(cl, fun, args, call) {
 # go along.
 task_job <- function(fun, args, call) {
   found <- find_globals(c(functions_in(fun), functions_in(args)), call)
+  name_large(found)
   job <- list(
     fun = fun, globals = found$globals, packages = found$packages,
     namespaces = namespaces_of(c(args, found$globals, found$around)), fresh = FALSE

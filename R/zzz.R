@@ -6,6 +6,7 @@ the$worker <- FALSE # is this process a worker?
 the$boot_libraries <- character() # of a worker: what .libPaths() was when R had started
 the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
 the$servers_pid <- 0L # the process that they belong to
+the$named <- character() # what large objects users were told of
 the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
 the$cli_waits <- FALSE # of the same: has package cli no thread yet?
 the$jobs <- list() # of a worker: what the session sent once, by number

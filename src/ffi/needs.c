@@ -128,6 +128,28 @@ static int needs(SEXP symbol, SEXP env) {
   return 0;
 }
 
+#define LARGE 1000000
+
+// holds_large tells whether a frame has a large vector, which may be left behind. What a promise
+// stands for isn't looked at; from R 4.5 on it couldn't be told from others without that.
+static int holds_large(SEXP env) {
+#if R_VERSION >= R_Version(4, 5, 0)
+  (void)env;
+  return 0;
+#else
+  SEXP names = PROTECT(R_lsInternal3(env, TRUE, FALSE));
+  int found = 0;
+  for (R_xlen_t i = 0; !found && i < Rf_xlength(names); i++) {
+    SEXP value = ffi_binding(env, Rf_installChar(STRING_ELT(names, i)));
+    const int is_vector = Rf_isVectorAtomic(value) || TYPEOF(value) == VECSXP;
+    // A byte each, at least; lists are looked at by R.
+    found = is_vector && (double)Rf_xlength(value) * 4 > LARGE;
+  }
+  UNPROTECT(1);
+  return found;
+#endif
+}
+
 // ffi_task_needs tells whether a function and its arguments may need something of the session
 // that doesn't travel with them; NULL if the function's code isn't known yet.
 SEXP ffi_task_needs(SEXP fun, SEXP args) {
@@ -144,6 +166,7 @@ SEXP ffi_task_needs(SEXP fun, SEXP args) {
   int found = 0;
   for (R_xlen_t i = 0; !found && i < Rf_xlength(symbols); i++)
     found = needs(VECTOR_ELT(symbols, i), env);
+  if (!found && env != R_GlobalEnv) found = holds_large(env);
   UNPROTECT(1);
   return Rf_ScalarLogical(found);
 }
