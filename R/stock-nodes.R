@@ -197,6 +197,10 @@ stock_stop <- function(nodes) {
 
 #' @export
 print.muster_stock_node <- function(x, ...) {
-  cat("R's own worker ", x$rank, " on host ", sQuote(x$host), ", pid ", x$pid, "\n", sep = "")
+  state <- if (is_stock_copy(x)) "copied" else if (x$stopped) "stopped" else ""
+  cat("R's own worker ", x$rank, " on host ", sQuote(x$host), ", pid ", x$pid,
+    node_state_text(state), "\n",
+    sep = ""
+  )
   invisible(x)
 }
