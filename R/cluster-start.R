@@ -59,7 +59,7 @@
 #' @param autoStop If `TRUE`, the default, a cluster that nothing refers to any more
 #'   is stopped when R's garbage collector finds it. If `FALSE`, it lives until
 #'   [cluster_stop()] or the end of the session.
-#' @returns An object of class `c("muster_cluster", "SOCKcluster", "cluster")`: a
+#' @returns An object of class `c("SOCKcluster", "muster_cluster", "cluster")`: a
 #'   list of nodes, one for each worker, in order. A node is an environment of
 #'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`,
 #'   `start` (`"fork"` or `"spawn"`) and `threads`.
@@ -394,6 +394,7 @@ light_function <- function(code, node, about = topenv()) {
 
 # NULL in a copy, and when the node was stopped: nobody closes a connection that is made later.
 con_of <- function(node) {
+  answer_in_place()
   if (.Call(ffi_node_outcome, node) == 0L) {
     node_con(.Call(ffi_nodes_wait, list(node), 0))
   }
@@ -406,7 +407,7 @@ pid_of <- function(node, first) {
 }
 
 new_cluster <- function(nodes) {
-  structure(nodes, class = c("muster_cluster", "SOCKcluster", "cluster"))
+  structure(nodes, class = cluster_class("muster_cluster"))
 }
 
 check_policy <- function(healing, retries, heartbeat, timeout, call) {

@@ -16,7 +16,9 @@
       argument = "i", call = call
     )
   }
-  structure(part, class = class(x))
+  # Without a node nothing could answer in place of parallel's method, see adapt-sock.R.
+  own <- setdiff(class(x), c("SOCKcluster", "cluster"))
+  structure(part, class = if (length(part)) class(x) else c(own, "SOCKcluster", "cluster"))
 }
 
 #' @export
