@@ -38,7 +38,8 @@
 #'   GPU or open a GUI should go into `setup`, or be used with `"spawn"`.
 #' @param setup What each worker does when it is ready: a function without
 #'   arguments, or an expression (`quote({...})`), evaluated in the worker's global
-#'   environment. `NULL`: nothing. If it fails, the start fails.
+#'   environment. `NULL`: nothing. If it fails, the start fails. What a function assigns with
+#'   `<-` is gone when it ends, as ever: an expression makes variables.
 #' @param start `"fork"` or `"spawn"`, see below. Default: `"fork"` where the system
 #'   allows it (Linux), with a message and `"spawn"` where the fork server refuses;
 #'   `"spawn"` elsewhere. When you name `"fork"` yourself, a refusal is an error.
@@ -261,7 +262,8 @@ check_workers <- function(workers, is_default, call) {
     )
     return(1L)
   }
-  workers <- check_count(workers, "workers", max = 10000L, call = call)
+  check_given(workers, "workers", call)
+  workers <- check_count(workers, "workers", max = 10000L, call = call, hints = hosts_hint(workers))
   # The same rule as parallel's own, see ?parallel::makeCluster.
   limit <- tolower(Sys.getenv("_R_CHECK_LIMIT_CORES_", ""))
   if (nzchar(limit) && !limit %in% c("false", "warn") && workers > 2L) {
@@ -270,6 +272,15 @@ check_workers <- function(workers, is_default, call) {
     )
   }
   workers
+}
+
+# cluster_start("host1")
+hosts_hint <- function(workers) {
+  if (is.character(workers) && !anyNA(workers) && any(grepl("^[A-Za-z]", workers))) {
+    hosts <- paste0("\"", workers, "\"", collapse = ", ")
+    if (length(workers) > 1L) hosts <- paste0("c(", hosts, ")")
+    paste0("makeClusterPSOCK(", hosts, ") starts workers on hosts.")
+  }
 }
 
 check_packages <- function(packages, call) {
@@ -320,6 +331,7 @@ check_setup <- function(setup, call) {
     any(vapply(formals(args(setup)), is_required, NA))) {
     abort_input("setup", "a function that can be called without arguments", setup, call)
   }
+  warn_locals(setup, call)
   setup
 }
 

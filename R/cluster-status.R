@@ -161,6 +161,7 @@ entry_text <- function(entry) {
 
 # some: must it have a worker?
 check_cluster <- function(cl, call, some = TRUE) {
+  check_given(cl, "cl", call)
   if (!inherits(cl, "muster_cluster")) {
     abort_input("cl", "a cluster of cluster_start()", cl, call)
   }

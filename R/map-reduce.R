@@ -72,6 +72,8 @@ element_steps <- function(inputs, ranges, parts, combine) {
 }
 
 check_reducers <- function(map, reduce, combine, call) {
+  check_given(map, "map", call)
+  check_given(reduce, "reduce", call)
   if (!is.function(map)) abort_input("map", "a function", map, call)
   if (!is.function(reduce)) abort_input("reduce", "a function", reduce, call)
   if (!is.null(combine) && !is.function(combine)) {

@@ -270,7 +270,7 @@ submit_piece <- function(map, piece, nodes) {
   # What is lost with others is tried again in smaller pieces, by lose_piece().
   tries <- if (length(elements) == 1L) max(0L, map$retries - piece$lost) else 0L
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
-  arguments <- list(map$held[[2L]], map$x[elements], stream)
+  arguments <- list(map$held[[2L]], map$x[elements], stream, piece$first)
   task <- .Call(
     ffi_task_submit, nodes, call_piece, arguments, map$held[[1L]],
     as.double(c(tries, map$timeout))
@@ -290,7 +290,9 @@ submit_piece <- function(map, piece, nodes) {
 now_seconds <- function() proc.time()[["elapsed"]]
 
 # What is sent in place of map_piece() itself, which every worker has.
-call_piece <- function(job, x, seed) getFromNamespace("map_piece", "muster")(job, x, seed)
+call_piece <- function(job, x, seed, first) {
+  getFromNamespace("map_piece", "muster")(job, x, seed, first)
+}
 environment(call_piece) <- asNamespace("utils")
 
 # Takes the pieces that are done.

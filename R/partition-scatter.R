@@ -67,6 +67,7 @@
 partition_scatter <- function(cl, x, parts = NULL) {
   call <- sys.call()
   check_cluster(cl, call)
+  check_given(x, "x", call)
   if (!is.data.frame(x)) {
     abort_input("x", "a data frame", x, call)
   }

@@ -72,6 +72,7 @@ task_submit <- function(cl, fun, ...) {
 }
 
 check_function <- function(fun, call) {
+  check_given(fun, "fun", call)
   if (!is.function(fun) && (!is.character(fun) || length(fun) != 1L || is.na(fun))) {
     abort_input("fun", "a function, or the name of one", fun, call)
   }
@@ -191,6 +192,7 @@ task_cancel <- function(tasks) {
 }
 
 check_tasks <- function(tasks, call) {
+  check_given(tasks, "tasks", call)
   if (inherits(tasks, "muster_task")) {
     tasks <- list(tasks)
   }
