@@ -60,7 +60,7 @@ name_element <- function(condition, element) {
     number <- format(element, scientific = FALSE)
     condition$message <- paste0(condition$message, " (element ", number, ")")
   }
-  warning(condition)
+  raise_condition(condition)
   tryInvokeRestart("muffleWarning")
 }
 
