@@ -9,13 +9,15 @@
 sendData.muster_node <- function(node, data) {
   # The caller of sendCall(), which calls postNode(), which calls the generic.
   outcome <- .Call(ffi_node_send, node, data, parent.frame(3L))
-  if (!is.null(outcome)) {
-    # stopNode() of parallel says DONE and then closes the node: closing is enough.
-    if (outcome == outcome_type && identical(data$type, "DONE")) {
-      return(invisible())
-    }
+  if (!is.null(outcome)) not_sent(node, data, outcome)
+}
+
+# stopNode() of parallel says DONE and then closes the node: closing is enough.
+not_sent <- function(node, data, outcome) {
+  if (outcome != outcome_type || !identical(data$type, "DONE")) {
     abort_node(node, outcome, verb_call())
   }
+  invisible()
 }
 
 #' @exportS3Method parallel::recvData
@@ -60,16 +62,20 @@ stopCluster.muster_cluster <- function(cl) {
   invisible()
 }
 
-# The call of the verb that the user called: the outermost of parallel's functions
+# The call of the verb that the user called: the outermost of parallel's functions, or snow's,
 # that led here. Only looked for when there is an error to report.
 verb_call <- function() {
-  parallel <- asNamespace("parallel")
   for (i in seq_len(sys.nframe())) {
-    if (identical(environment(sys.function(i)), parallel)) {
+    if (has_verbs(environment(sys.function(i)))) {
       return(sys.call(i))
     }
   }
   NULL
+}
+
+has_verbs <- function(env) {
+  identical(env, asNamespace("parallel")) ||
+    (isNamespaceLoaded("snow") && identical(env, asNamespace("snow")))
 }
 
 # Called from C when a large message is about to be serialized: the frame of the

@@ -55,13 +55,6 @@ call_name <- function(call) {
   if (is.symbol(name)) as.character(name) else "this function"
 }
 
-# What was to be given and wasn't.
-check_given <- function(missing, name, call) {
-  if (missing) {
-    abort_muster("input", paste0("`", name, "` is missing."), argument = name, call = call)
-  }
-}
-
 # function_of() gives the function that the user means: one, or a lambda such as ~ .x + 1, whose
 # arguments are .x (also . and ..1) and .y (..2).
 function_of <- function(fun, call) {

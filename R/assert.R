@@ -23,6 +23,16 @@ abort_input <- function(name, must, x, call, hints = NULL) {
   )
 }
 
+# An argument that must be given, and wasn't, however many functions handed it on: R would name the
+# function that looks at it first.
+check_given <- function(x, name, call) {
+  if (missing(x)) {
+    abort_muster("input", paste0("`", name, "` is missing, and has no default."),
+      argument = name, call = call
+    )
+  }
+}
+
 # A whole number from min to max, as integer.
 check_count <- function(x, name, min = 1L, max = .Machine$integer.max, call = sys.call(-1),
                         hints = NULL) {

@@ -206,9 +206,7 @@ abort_node <- function(node, outcome, call) {
   rank <- .subset2(node, "rank")
   switch(outcome,
     abort_lost(node, rank, call),
-    abort_muster("input", "Can't use a cluster that was stopped.",
-      hints = "Start another by cluster_start().", worker = rank, call = call
-    ),
+    abort_stopped(node, rank, call),
     abort_muster("input", "Can't use a cluster in another process than the one that started it.",
       details = paste0(
         "This is a copy: from a file, or in a worker, or in a forked child ",
@@ -227,6 +225,20 @@ abort_node <- function(node, outcome, call) {
       worker = rank, call = call
     ),
     abort_failed(node, call)
+  )
+}
+
+# A cluster goes on without workers of its that were stopped alone.
+abort_stopped <- function(node, rank, call) {
+  pointer <- .subset2(node, "cluster")
+  alone <- is.null(pointer) || is.list(.Call(ffi_cluster_status, pointer))
+  if (alone) {
+    abort_muster("input", paste0("Can't use worker ", rank, ": it was stopped."),
+      hints = "The other workers can still be used, as in cl[-n].", worker = rank, call = call
+    )
+  }
+  abort_muster("input", "Can't use a cluster that was stopped.",
+    hints = "Start another by cluster_start().", worker = rank, call = call
   )
 }
 

@@ -12,8 +12,8 @@
 #'
 #' @param x A cluster, a node, or a list of clusters and nodes.
 #' @param ... Not used.
-#' @returns A cluster: of class `c("muster_cluster", "SOCKcluster", "cluster")` if all nodes
-#'   are muster's own, with `"muster_joined"` in place of the first otherwise. What has no
+#' @returns A cluster: of class `c("SOCKcluster", "muster_cluster", "cluster")` if all nodes
+#'   are muster's own, with `"muster_joined"` in place of the second otherwise. What has no
 #'   node of muster is left as it was.
 #' @section Errors:
 #' `muster_error_input`: there is something that is neither a node nor a cluster.
@@ -58,14 +58,8 @@ is_node <- function(x) {
   inherits(x, c("muster_node", "muster_stock_node")) || any(grepl("node$", class(x)))
 }
 
-#' @export
-c.muster_cluster <- function(..., recursive = FALSE) join_parts(list(...), sys.call())
-
-#' @export
-c.muster_joined <- c.muster_cluster
-
-# Clusters of others come first in c(): then this is asked, and does what was done before
-# where none of muster's is among them.
+# Clusters of others, of class SOCKcluster too, may come first in c(). Where none of muster's is
+# among them, this does what was done before.
 #' @export
 c.SOCKcluster <- function(..., recursive = FALSE) {
   parts <- list(...)
@@ -101,11 +95,10 @@ join_parts <- function(parts, call) {
 join_nodes <- function(nodes, psock = TRUE) {
   own <- all(vapply(nodes, inherits, NA, "muster_node"))
   muster <- any(vapply(nodes, inherits, NA, c("muster_node", "muster_stock_node")))
-  structure(nodes, class = c(
+  structure(nodes, class = cluster_class(c(
     if (psock && muster) "muster_psock",
-    if (own) "muster_cluster" else if (muster) "muster_joined",
-    "SOCKcluster", "cluster"
-  ))
+    if (own) "muster_cluster" else if (muster) "muster_joined"
+  )))
 }
 
 # ---- Which kind a node is, and what can be done with all kinds

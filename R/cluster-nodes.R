@@ -166,9 +166,7 @@ cluster_resize <- function(cl, workers) {
   workers <- check_workers(workers, FALSE, call)
   have <- length(cl)
   # Those that were given up while the system was short of something may be back by now.
-  if (have > 0L) {
-    .Call(ffi_cluster_revive, .subset2(cl[[1L]], "cluster"))
-  }
+  .Call(ffi_cluster_revive, .subset2(cl[[1L]], "cluster"))
   if (workers < have) {
     stop_nodes(cl[(workers + 1L):have])
     cl <- cl[seq_len(workers)]

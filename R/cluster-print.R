@@ -6,16 +6,91 @@ print.muster_cluster <- function(x, ...) {
   invisible(x)
 }
 
+# In R's table of methods in place of parallel's, see adapt-sock.R.
+print_sock <- function(x, ...) {
+  if (inherits(x, "muster_psock")) {
+    print.muster_psock(x)
+  } else if (inherits(x, "muster_cluster")) {
+    print.muster_cluster(x)
+  } else {
+    get("print.SOCKcluster", asNamespace("parallel"))(x, ...)
+  }
+}
+
 #' @export
 format.muster_cluster <- function(x, ...) {
-  hosts <- unique(vapply(x, .subset2, "", "host"))
-  starts <- unique(vapply(x, .subset2, "", "start"))
+  nodes <- unclass(x)
+  if (!length(nodes)) {
+    return("muster cluster with no workers")
+  }
+  states <- vapply(nodes, node_state, "")
+  hosts <- unique(vapply(nodes, .subset2, "", "host"))
+  starts <- unique(vapply(nodes, .subset2, "", "start"))
   words <- c(fork = "forked", spawn = "booted")[starts]
   paste0(
-    "muster cluster with ", length(x), if (length(x) == 1L) " worker" else " workers",
+    if (any(states == "copied")) "copy of a ", "muster cluster with ", workers_text(nodes),
     " on host ", paste(sQuote(hosts), collapse = ", "),
-    " (", paste(c(words, threads_text(x)), collapse = ", "), ")"
+    " (", paste(c(words, threads_text(nodes)), collapse = ", "), ")", states_text(nodes, states)
   )
+}
+
+# "4 workers", or "2 of 4 workers (2, 3)" where the cluster has others, too.
+workers_text <- function(nodes) {
+  groups <- by_cluster(nodes)
+  all <- if (length(groups) == 1L) .Call(ffi_cluster_status, groups[[1L]]$pointer)
+  if (is.list(all)) {
+    ranks <- groups[[1L]]$ranks
+    others <- setdiff(which(vapply(all, `[[`, "", "state") != "stopped"), ranks)
+    if (length(others)) {
+      all <- length(others) + length(nodes)
+      return(paste0(length(nodes), " of ", all, " workers (", numbers_text(ranks), ")"))
+    }
+  }
+  number_of(length(nodes), "worker")
+}
+
+# "" for one that can be used (also while it is being replaced), "stopped", "lost" or "copied".
+node_state <- function(node) {
+  look <- .Call(ffi_node_look, node)
+  if (is.list(look)) {
+    if (look$state == "lost") "lost" else ""
+  } else if (identical(look, outcome_stopped)) {
+    "stopped"
+  } else {
+    "copied"
+  }
+}
+
+states_text <- function(nodes, states) {
+  ranks <- vapply(nodes, .subset2, 0L, "rank")
+  if (any(states == "copied")) {
+    ", which only the process that started it can use"
+  } else if (all(states == "stopped")) {
+    ", stopped"
+  } else {
+    paste0(
+      for_state(ranks, states, "stopped"), for_state(ranks, states, "lost")
+    )
+  }
+}
+
+for_state <- function(ranks, states, state) {
+  at <- states == state
+  if (any(at)) paste0(", ", ranks_text(ranks[at]), " ", state)
+}
+
+ranks_text <- function(ranks) {
+  paste(if (length(ranks) == 1L) "worker" else "workers", numbers_text(ranks))
+}
+
+# "1 to 4, 7"
+numbers_text <- function(ranks) {
+  runs <- split(ranks, cumsum(c(1L, diff(ranks) != 1L)))
+  texts <- vapply(runs, function(run) {
+    ends <- range(run)
+    if (length(run) > 2L) paste(ends[1L], "to", ends[2L]) else paste(run, collapse = ", ")
+  }, "")
+  paste(texts, collapse = ", ")
 }
 
 # Packages take a limit on their threads without a word, so it's said here.
@@ -29,8 +104,16 @@ threads_text <- function(x) {
 #' @export
 print.muster_node <- function(x, ...) {
   cat("muster worker ", .subset2(x, "rank"), " on host ", sQuote(.subset2(x, "host")),
-    ", pid ", .subset2(x, "pid"), "\n",
+    ", pid ", .subset2(x, "pid"), node_state_text(node_state(x)), "\n",
     sep = ""
   )
   invisible(x)
+}
+
+node_state_text <- function(state) {
+  if (state == "copied") {
+    " (a copy, which only the process that started it can use)"
+  } else if (nzchar(state)) {
+    paste0(", ", state)
+  }
 }

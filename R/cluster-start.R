@@ -38,7 +38,8 @@
 #'   GPU or open a GUI should go into `setup`, or be used with `"spawn"`.
 #' @param setup What each worker does when it is ready: a function without
 #'   arguments, or an expression (`quote({...})`), evaluated in the worker's global
-#'   environment. `NULL`: nothing. If it fails, the start fails.
+#'   environment. `NULL`: nothing. If it fails, the start fails. What a function assigns with
+#'   `<-` is gone when it ends, as ever: an expression makes variables.
 #' @param start `"fork"` or `"spawn"`, see below. Default: `"fork"` where the system
 #'   allows it (Linux), with a message and `"spawn"` where the fork server refuses;
 #'   `"spawn"` elsewhere. When you name `"fork"` yourself, a refusal is an error.
@@ -59,7 +60,7 @@
 #' @param autoStop If `TRUE`, the default, a cluster that nothing refers to any more
 #'   is stopped when R's garbage collector finds it. If `FALSE`, it lives until
 #'   [cluster_stop()] or the end of the session.
-#' @returns An object of class `c("muster_cluster", "SOCKcluster", "cluster")`: a
+#' @returns An object of class `c("SOCKcluster", "muster_cluster", "cluster")`: a
 #'   list of nodes, one for each worker, in order. A node is an environment of
 #'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`,
 #'   `start` (`"fork"` or `"spawn"`) and `threads`.
@@ -261,7 +262,8 @@ check_workers <- function(workers, is_default, call) {
     )
     return(1L)
   }
-  workers <- check_count(workers, "workers", max = 10000L, call = call)
+  check_given(workers, "workers", call)
+  workers <- check_count(workers, "workers", max = 10000L, call = call, hints = hosts_hint(workers))
   # The same rule as parallel's own, see ?parallel::makeCluster.
   limit <- tolower(Sys.getenv("_R_CHECK_LIMIT_CORES_", ""))
   if (nzchar(limit) && !limit %in% c("false", "warn") && workers > 2L) {
@@ -270,6 +272,15 @@ check_workers <- function(workers, is_default, call) {
     )
   }
   workers
+}
+
+# cluster_start("host1")
+hosts_hint <- function(workers) {
+  if (is.character(workers) && !anyNA(workers) && any(grepl("^[A-Za-z]", workers))) {
+    hosts <- paste0("\"", workers, "\"", collapse = ", ")
+    if (length(workers) > 1L) hosts <- paste0("c(", hosts, ")")
+    paste0("makeClusterPSOCK(", hosts, ") starts workers on hosts.")
+  }
 }
 
 check_packages <- function(packages, call) {
@@ -320,6 +331,7 @@ check_setup <- function(setup, call) {
     any(vapply(formals(args(setup)), is_required, NA))) {
     abort_input("setup", "a function that can be called without arguments", setup, call)
   }
+  warn_locals(setup, call)
   setup
 }
 
@@ -394,6 +406,7 @@ light_function <- function(code, node, about = topenv()) {
 
 # NULL in a copy, and when the node was stopped: nobody closes a connection that is made later.
 con_of <- function(node) {
+  answer_in_place()
   if (.Call(ffi_node_outcome, node) == 0L) {
     node_con(.Call(ffi_nodes_wait, list(node), 0))
   }
@@ -406,7 +419,7 @@ pid_of <- function(node, first) {
 }
 
 new_cluster <- function(nodes) {
-  structure(nodes, class = c("muster_cluster", "SOCKcluster", "cluster"))
+  structure(nodes, class = cluster_class("muster_cluster"))
 }
 
 check_policy <- function(healing, retries, heartbeat, timeout, call) {

@@ -16,7 +16,8 @@
 #'   sign of life for half of the heartbeat, `"lost"`, `"restarting"`, `"stopped"`), `done` (tasks
 #'   that it answered), `running` (seconds since its task began, `NA` if it has none),
 #'   `restarts`, `heartbeat` (seconds since its last sign of life), `rss` (bytes of memory
-#'   in use, `NA` where the system doesn't tell) and `cpu` (seconds used).
+#'   in use, `NA` where the system doesn't tell) and `cpu` (seconds used). It is printed in units,
+#'   as 0.12 s and 34.5 MB; its columns are numbers.
 #'
 #'   `cluster_logs()`: a data frame with columns `worker` and `line`, oldest first.
 #'
@@ -43,7 +44,38 @@
 cluster_status <- function(cl) {
   check_cluster(cl, sys.call())
   rows <- lapply(cl, status_row, call = sys.call())
-  do.call(rbind, rows)
+  status <- do.call(rbind, rows)
+  structure(status, class = c("muster_status", "data.frame"))
+}
+
+#' @export
+print.muster_status <- function(x, ...) {
+  print(in_units(x), right = TRUE, row.names = FALSE, ...)
+  invisible(x)
+}
+
+# The table as it is shown. Some of the columns may have been taken out, or overwritten.
+in_units <- function(x) {
+  class(x) <- "data.frame"
+  for (name in intersect(c("running", "heartbeat", "cpu"), names(x))) {
+    if (is.numeric(x[[name]])) x[[name]] <- vapply(x[[name]], short_time, "")
+  }
+  if (is.numeric(x[["rss"]])) {
+    x$rss <- vapply(x$rss, function(bytes) if (is.na(bytes)) "" else bytes_text(bytes), "")
+  }
+  x
+}
+
+# "0.12 s", "3.5 min", "2.1 h", "4.2 d"
+short_time <- function(seconds) {
+  if (is.na(seconds)) {
+    return("")
+  }
+  at <- 1L + (seconds >= 99.95) + (seconds >= 99.5 * 60) + (seconds >= 48 * 3600)
+  number <- seconds / c(1, 60, 3600, 86400)[at]
+  digits <- if (number >= 9.95) 0L else if (number >= 0.995) 1L else 2L
+  paste(formatC(number, format = "f", digits = digits, decimal.mark = "."),
+    c("s", "min", "h", "d")[at])
 }
 
 status_row <- function(node, call) {
@@ -68,11 +100,12 @@ status_row <- function(node, call) {
 #' @rdname cluster_status
 #' @export
 cluster_logs <- function(cl) {
-  check_cluster(cl, sys.call())
+  call <- sys.call()
+  check_cluster(cl, call)
   parts <- lapply(by_cluster(cl), function(group) {
     logs <- .Call(ffi_cluster_logs, group$pointer)
     if (is.integer(logs)) {
-      abort_node(group$node, logs, sys.call())
+      abort_node(group$node, logs, call)
     }
     logs <- data.frame(worker = logs$worker, line = logs$line)
     logs[logs$worker %in% group$ranks, , drop = FALSE]
@@ -85,11 +118,12 @@ cluster_logs <- function(cl) {
 #' @rdname cluster_status
 #' @export
 cluster_journal <- function(cl) {
-  check_cluster(cl, sys.call())
+  call <- sys.call()
+  check_cluster(cl, call)
   rows <- lapply(cl, function(node) {
     entries <- .Call(ffi_node_journal, node)
     if (is.integer(entries)) {
-      abort_node(node, entries, sys.call())
+      abort_node(node, entries, call)
     }
     data.frame(
       worker = rep(.subset2(node, "rank"), length(entries)),
@@ -125,9 +159,16 @@ entry_text <- function(entry) {
   if (nchar(text) > 60L) paste0(substr(text, 1L, 57L), "...") else text
 }
 
-check_cluster <- function(cl, call, name = "cl") {
+# some: must it have a worker?
+check_cluster <- function(cl, call, name = "cl", some = TRUE) {
+  check_given(cl, name, call)
   if (!inherits(cl, "muster_cluster")) {
     abort_input(name, "a cluster of cluster_start()", cl, call)
+  }
+  if (some && !length(cl)) {
+    abort_muster("input", paste0("`", name, "` must have at least one worker, and has none."),
+      hints = "An index took none of them, as in cl[integer(0)].", argument = name, call = call
+    )
   }
   cl
 }

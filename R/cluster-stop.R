@@ -21,7 +21,7 @@
 #' cluster_stop(cl)
 #' @export
 cluster_stop <- function(cl) {
-  check_cluster(cl, sys.call())
+  check_cluster(cl, sys.call(), some = FALSE)
   stopCluster(cl)
 }
 

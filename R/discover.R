@@ -154,6 +154,7 @@ check_service <- function(service, call) {
 }
 
 check_ports <- function(port, call) {
+  check_given(port, "port", call)
   ok <- is.numeric(port) && length(port) > 0L && !anyNA(port) && all(port == trunc(port)) &&
     all(port >= 1) && all(port <= 65535)
   if (!ok) {

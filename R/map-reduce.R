@@ -41,6 +41,8 @@ map_reduce <- function(.cl, .inputs, .map, .reduce, .combine = NULL, ..., .args 
   call <- sys.call()
   cl <- check_cluster(.cl, call, ".cl")
   inputs <- check_elements(.inputs, call, ".inputs")
+  check_given(.map, ".map", call)
+  check_given(.reduce, ".reduce", call)
   map <- function_of(.map, call)
   reduce <- function_of(.reduce, call)
   combine <- function_of(.combine, call)

@@ -1,7 +1,8 @@
 # What workers do with a piece of cluster_map().
 
 # list(values, packed, setup, seconds), or with `failed` (which element) and `error`.
-map_piece <- function(id, x, seed) {
+# first: the number of the piece's first element.
+map_piece <- function(id, x, seed, first) {
   begin <- clock_seconds()
   job <- job_get(id)
   prepare_packages(job$packages, job$namespaces)
@@ -17,7 +18,10 @@ map_piece <- function(id, x, seed) {
   piece$values <- vector("list", length(x))
   piece$at <- integer(1L) # not a constant: it is changed in place
   repeat {
-    failure <- piece_error(do.call(element_loop(piece, x, fun, seed), job$args, quote = TRUE))
+    loop <- element_loop(piece, x, fun, seed)
+    failure <- piece_error(do.call(loop, job$args, quote = TRUE), function(condition) {
+      name_element(condition, first + piece$at - 1)
+    })
     if (is.null(failure)) break
     if (!job$returns) {
       return(list(
@@ -65,8 +69,22 @@ element_loop <- function(piece, x, fun, seed) {
   loop
 }
 
+# A handler of warnings: signals them again, with the element that they are from.
+name_element <- function(condition, element) {
+  call <- conditionCall(condition)
+  condition$element <- element
+  if (identical(call, quote(fun(x[[i]], ...)))) {
+    condition$call[[2L]][[3L]] <- element
+  } else if (is.character(condition$message) && length(condition$message) == 1L) {
+    number <- format(element, scientific = FALSE)
+    condition$message <- paste0(condition$message, " (element ", number, ")")
+  }
+  raise_condition(condition)
+  tryInvokeRestart("muffleWarning")
+}
+
 # The error that code raised, as the session wants it, or NULL.
-piece_error <- function(code) {
+piece_error <- function(code, warned = function(condition) NULL) {
   stack <- NULL
   tryCatch(
     withCallingHandlers(
@@ -74,7 +92,7 @@ piece_error <- function(code) {
         code
         NULL
       },
-      error = function(e) stack <<- stack_text(sys.calls())
+      error = function(e) stack <<- stack_text(sys.calls()), warning = warned
     ),
     error = function(e) {
       list(

@@ -106,9 +106,9 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
                         .timeout = NULL, .speculate = FALSE, .progress = NULL,
                         .on_error = c("stop", "return")) {
   call <- sys.call()
-  check_given(missing(.cl), ".cl", call)
-  check_given(missing(.x), ".x", call)
-  check_given(missing(.fun), ".fun", call)
+  check_given(.cl, ".cl", call)
+  check_given(.x, ".x", call)
+  check_given(.fun, ".fun", call)
   cl <- check_cluster(.cl, call, ".cl")
   fun <- find_function(.fun, parent.frame(), call)
   args <- user_args(list(...), .args, fun, map_options, c(".cl", ".x", ".fun"), call)
@@ -288,7 +288,7 @@ submit_piece <- function(map, piece, nodes) {
   # What is lost with others is tried again in smaller pieces, by lose_piece().
   tries <- if (length(elements) == 1L) max(0L, map$retries - piece$lost) else 0L
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
-  arguments <- list(map$held[[2L]], map$x[elements], stream)
+  arguments <- list(map$held[[2L]], map$x[elements], stream, piece$first)
   task <- .Call(
     ffi_task_submit, nodes, call_piece, arguments, map$held[[1L]],
     as.double(c(tries, map$timeout))
@@ -308,7 +308,9 @@ submit_piece <- function(map, piece, nodes) {
 now_seconds <- function() proc.time()[["elapsed"]]
 
 # What is sent in place of map_piece() itself, which every worker has.
-call_piece <- function(job, x, seed) getFromNamespace("map_piece", "muster")(job, x, seed)
+call_piece <- function(job, x, seed, first) {
+  getFromNamespace("map_piece", "muster")(job, x, seed, first)
+}
 environment(call_piece) <- asNamespace("utils")
 
 # Takes the pieces that are done.

@@ -46,8 +46,5 @@
 #' @importFrom parallel stopCluster
 "_PACKAGE"
 
-# S4 code (BiocParallel, for one) finds the class by this.
-setOldClass(c("muster_cluster", "SOCKcluster", "cluster"))
-setOldClass(c("muster_psock", "muster_cluster", "SOCKcluster", "cluster"))
-setOldClass(c("muster_psock", "muster_joined", "SOCKcluster", "cluster"))
-setOldClass(c("muster_joined", "SOCKcluster", "cluster"))
+# S4 code (BiocParallel, for one) finds the class by this. It looks at the first class alone.
+setOldClass(c("SOCKcluster", "cluster"))

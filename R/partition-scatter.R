@@ -69,6 +69,7 @@
 partition_scatter <- function(cl, x, parts = NULL) {
   call <- sys.call()
   check_cluster(cl, call)
+  check_given(x, "x", call)
   if (!is.data.frame(x)) {
     abort_input("x", "a data frame", x, call)
   }
@@ -195,7 +196,7 @@ reader_of <- function(files, call) {
 partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate = TRUE) {
   call <- sys.call()
   p <- check_partition(.p, ".p", call)
-  check_given(missing(.fun), ".fun", call)
+  check_given(.fun, ".fun", call)
   fun <- find_function(.fun, parent.frame(), call)
   own <- c(".args", ".seed", ".speculate")
   args <- user_args(list(...), .args, fun, own, c(".p", ".fun"), call)

@@ -121,8 +121,8 @@ gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL)
 partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, .parts = NULL) {
   call <- sys.call()
   p <- check_partition(.p, ".p", call)
-  check_given(missing(.by), ".by", call)
-  check_given(missing(.fun), ".fun", call)
+  check_given(.by, ".by", call)
+  check_given(.fun, ".fun", call)
   by <- check_by(.by, call, ".by")
   fun <- .fun
   parts <- check_parts(.parts, call, p$stage$count, ".parts")

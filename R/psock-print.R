@@ -9,6 +9,12 @@ print.muster_psock <- function(x, ...) {
 #' @export
 format.muster_psock <- function(x, ...) {
   hosts <- vapply(unclass(x), host_text, "")
+  if (length(x) > 0L && all(vapply(unclass(x), is_copy, NA))) {
+    return(paste0(
+      "Copy of a socket cluster with ", number_of(length(x), "node"), hosts_text(hosts),
+      ", which only the process that started it can use"
+    ))
+  }
   lost <- which(vapply(unclass(x), is_lost, NA))
   paste0(
     "Socket cluster with ", number_of(length(x), "node"), hosts_text(hosts),
@@ -24,6 +30,9 @@ format.muster_psock <- function(x, ...) {
 number_of <- function(n, what) paste0(n, " ", what, if (n != 1L) "s")
 
 hosts_text <- function(hosts) {
+  if (!length(hosts)) {
+    return(NULL)
+  }
   counts <- table(factor(hosts, unique(hosts)))
   if (length(counts) == 1L) {
     return(paste0(" on ", names(counts)))
@@ -46,6 +55,20 @@ host_text <- function(node) {
     paste0(info$r$version.string, ", platform ", info$r$platform)
   }
   paste0("host ", sQuote(host), " (", said, ")")
+}
+
+# Read from a file, or in another process than the one that started its worker.
+is_copy <- function(node) {
+  if (inherits(node, "muster_node")) {
+    identical(.Call(ffi_node_outcome, node), outcome_foreign)
+  } else {
+    inherits(node, "muster_stock_node") && is_stock_copy(node)
+  }
+}
+
+# Its pointer is NULL when it was read from somewhere.
+is_stock_copy <- function(node) {
+  !identical(node$owner, Sys.getpid()) || is.null(.Call(ffi_hidden, node$notes))
 }
 
 # Stopped, or lost and not to be replaced.

@@ -180,6 +180,7 @@ drop_at <- function(shuffle, worker, drop) {
 
 # The handle opened, see open_handle().
 check_partition <- function(p, name, call) {
+  check_given(p, name, call)
   if (!inherits(p, "muster_partition")) {
     abort_input(name, "data of partition_scatter() and its like", p, call)
   }
@@ -215,6 +216,7 @@ handle_state <- function(opened) {
 }
 
 check_by <- function(by, call, name = "by") {
+  check_given(by, name, call)
   if (!is.character(by) || !length(by) || anyNA(by) || !all(nzchar(by)) || anyDuplicated(by)) {
     abort_input(name, "names of columns, each once", by, call)
   }

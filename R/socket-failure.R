@@ -39,6 +39,7 @@ is_socket_path <- function(host) startsWith(host, "/") || startsWith(host, "unix
 
 # The pointer of a socket.
 socket_pointer <- function(x, name, call) {
+  check_given(x, name, call)
   if (!inherits(x, "muster_socket")) {
     abort_input(name, "a socket of muster", x, call, hints = c(
       "Sockets are made by socket_listen(), socket_accept() and socket_connect().",

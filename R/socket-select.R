@@ -34,6 +34,7 @@
 #' @export
 socket_select <- function(sockets, write = FALSE, timeout = NULL) {
   call <- sys.call()
+  check_given(sockets, "sockets", call)
   if (inherits(sockets, "muster_socket")) sockets <- list(sockets)
   if (!is.list(sockets) || is.object(sockets)) {
     abort_input("sockets", "a list of sockets", sockets, call)

@@ -59,6 +59,7 @@
 #' @export
 socket_send <- function(socket, x, type = c("object", "frame", "raw"), timeout = NULL) {
   pointer <- socket_pointer(socket, "socket", sys.call())
+  check_given(x, "x", sys.call())
   if (missing(type)) type <- "object" else check_choice(type, "type", socket_types, sys.call())
   timeout <- check_timeout(timeout, call = sys.call())
   if (type != "object" && !is.raw(x)) {

@@ -19,6 +19,7 @@ stock_node <- function(worker, auto_stop = TRUE) {
 }
 
 stock_con_of <- function(node) {
+  answer_in_place()
   lives <- identical(node$owner, Sys.getpid()) && !node$stopped
   if (lives) node_con(stock_has_answer(node))
 }
@@ -91,8 +92,7 @@ sendData.muster_stock_node <- function(node, data) {
 # The load-balanced verbs send from a function inside of theirs.
 verb_frame <- function(frame) {
   around <- parent.env(frame)
-  inner <- !identical(around, emptyenv()) && !isNamespace(around) &&
-    identical(parent.env(around), asNamespace("parallel"))
+  inner <- !identical(around, emptyenv()) && !isNamespace(around) && has_verbs(parent.env(around))
   if (inner) around else frame
 }
 
@@ -197,6 +197,10 @@ stock_stop <- function(nodes) {
 
 #' @export
 print.muster_stock_node <- function(x, ...) {
-  cat("R's own worker ", x$rank, " on host ", sQuote(x$host), ", pid ", x$pid, "\n", sep = "")
+  state <- if (is_stock_copy(x)) "copied" else if (x$stopped) "stopped" else ""
+  cat("R's own worker ", x$rank, " on host ", sQuote(x$host), ", pid ", x$pid,
+    node_state_text(state), "\n",
+    sep = ""
+  )
   invisible(x)
 }

@@ -65,7 +65,7 @@
 task_submit <- function(.cl, .fun, ..., .args = NULL) {
   args <- list(...)
   if (missing(.fun) || !is.function(.fun)) {
-    .fun <- task_function(missing(.fun), .fun, sys.call())
+    .fun <- task_function(.fun, sys.call())
   }
   if (!is.null(names(args)) || !is.null(.args)) {
     args <- user_args(args, .args, .fun, ".args", c(".cl", ".fun"), sys.call())
@@ -135,8 +135,8 @@ task_job <- function(fun, args, call) {
 call_task <- function(job, args) getFromNamespace("task_run", "muster")(job, args)
 environment(call_task) <- asNamespace("utils")
 
-task_function <- function(missing, fun, call) {
-  check_given(missing, ".fun", call)
+task_function <- function(fun, call) {
+  check_given(fun, ".fun", call)
   fun <- function_of(fun, call)
   check_function(fun, call)
   fun
@@ -152,9 +152,9 @@ check_function <- function(fun, call) {
 
 # Only looked at when there is something wrong, but for what C code can't judge.
 abort_submit <- function(cl, outcome, call) {
-  check_cluster(cl, call)
+  check_cluster(cl, call, ".cl")
   if (outcome == outcome_type) {
-    abort_muster("input", "`cl` must be nodes of one cluster.", call = call)
+    abort_muster("input", "`.cl` must be nodes of one cluster.", call = call)
   }
   node <- Find(function(node) .Call(ffi_node_outcome, node) != 0L, cl)
   abort_node(if (is.null(node)) cl[[1L]] else node, outcome, call)
@@ -274,6 +274,7 @@ task_cancel <- function(tasks) {
 }
 
 check_tasks <- function(tasks, call) {
+  check_given(tasks, "tasks", call)
   if (inherits(tasks, "muster_task")) {
     tasks <- list(tasks)
   }

@@ -122,7 +122,7 @@ warm_up <- function(setup) {
     fun = identity, args = list(), globals = list(), packages = character(),
     namespaces = character(), returns = FALSE, fresh = FALSE
   ), NULL, xdr = FALSE)))
-  map_piece(0, 1:2, NULL)
+  map_piece(0, 1:2, NULL, 1)
   job_drop(0)
   renew_files(list())
   renew_port(list2env(list(port = 11000L)))

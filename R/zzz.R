@@ -22,6 +22,7 @@ the$unloaded <- FALSE
 .onLoad <- function(libname, pkgname) {
   the$pid <- Sys.getpid()
   the$static_apply <- get0("staticClusterApply", asNamespace("parallel"))
+  the$receive_one <- get0("recvOneData.SOCKcluster", asNamespace("parallel"))
   the$dynamic_apply <- get0("dynamicClusterApply", asNamespace("parallel"))
   map_around$ffi_map_elements <- ffi_map_elements
   the$build <- build_text(file.path(libname, pkgname))
@@ -29,10 +30,12 @@ the$unloaded <- FALSE
   # Runs when R ends, also by quit() and at the end of a script.
   reg.finalizer(the, function(e) if (!e$unloaded) end_session(), onexit = TRUE)
   register_cluster_type()
+  register_sock_print()
 }
 
 .onUnload <- function(libpath) {
   end_session()
+  unregister_sock_print()
   the$unloaded <- TRUE # its finalizer must not look for native code any more
   library.dynam.unload("muster", libpath)
 }

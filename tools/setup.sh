@@ -234,7 +234,8 @@ case $mode in
   run) r_packages="codetools boot" ;;
   check)
     r_packages="codetools boot bit64 data.table doParallel foreach future iterators jsonlite
-      knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild testthat"
+      knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild rgenoud
+      doSNOW snow testthat"
     ;;
   bench)
     r_packages="codetools boot parallelly>=1.48.0 mirai future future.apply crew multidplyr

@@ -204,7 +204,9 @@ test_cluster("subsets keep class, identity and order of their nodes", {
   pids <- node_pids(cl)
   for (which in list(1, 2, 2:1, c(TRUE, FALSE), -1, c(1, 2), integer())) {
     part <- cl[which]
-    expect_identical(class(part), class(cl))
+    # See adapt-sock.R for one without workers.
+    if (length(part)) expect_identical(class(part), class(cl))
+    expect_setequal(class(part), class(cl))
     expect_identical(node_pids(part), pids[which])
     if (length(part)) expect_identical(unlist(clusterCall(part, Sys.getpid)), pids[which])
   }
@@ -246,7 +248,7 @@ test_cluster("clusters are joined by c(), also those of two starts", {
 test_cluster("clusters and nodes print in one line and return themselves", {
   cl <- local_cluster()
   expect_output(expect_invisible(expect_identical(print(cl), cl)), "^muster cluster with 2 workers")
-  expect_output(print(cl[1]), "1 worker on host 'localhost'", fixed = TRUE)
+  expect_output(print(cl[1]), "1 of 2 workers (1) on host 'localhost'", fixed = TRUE)
   expect_output(print(cl[[2L]]), paste0("^muster worker 2 on host 'localhost', pid ", cl[[2L]]$pid))
   expect_match(format(cl), "booted|forked")
   expect_length(utils::capture.output(print(cl)), 1L)

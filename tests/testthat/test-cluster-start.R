@@ -118,7 +118,7 @@ test_cluster("more than two workers are refused where R CMD check forbids them",
 
 test_cluster("a cluster has a node for each worker, in order, with its facts", {
   cl <- local_cluster(2)
-  expect_identical(class(cl), c("muster_cluster", "SOCKcluster", "cluster"))
+  expect_identical(class(cl), c("SOCKcluster", "muster_cluster", "cluster"))
   expect_length(cl, 2L)
   expect_identical(vapply(cl, function(node) node$rank, 0L), 1:2)
   expect_identical(vapply(cl, function(node) node$host, ""), rep("localhost", 2))

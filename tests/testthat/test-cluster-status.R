@@ -67,3 +67,28 @@ test_cluster("only clusters of muster have a status", {
   expect_error(cluster_logs(cl), class = "muster_error_input")
   expect_error(cluster_journal(cl), class = "muster_error_input")
 })
+
+test_cluster("a cluster's status is printed in units, and its columns are numbers", {
+  cl <- local_cluster(1)
+  status <- cluster_status(cl)
+  for (column in c("running", "heartbeat", "rss", "cpu")) expect_type(status[[column]], "double")
+  status$running <- 75
+  status$heartbeat <- 0.1234
+  status$rss <- 34567890
+  status$cpu <- 8000
+  expect_output(expect_invisible(expect_identical(print(status), status)),
+    "75 s +0 +0.12 s +34.6 MB +2.2 h$"
+  )
+  status[1L, c("running", "rss")] <- NA
+  expect_output(print(status), "idle +0 +0 +0.12 s +2.2 h$")
+  # Of a part of the columns, too, and of one that somebody has overwritten.
+  expect_output(print(status[c("worker", "cpu")]), "1 2.2 h$")
+  status$cpu <- "much"
+  expect_output(print(status), "much$")
+  expect_identical(nrow(status[status$worker > 1L, ]), 0L)
+  expect_output(print(status[status$worker > 1L, ]), "0 rows")
+  expect_identical(
+    vapply(c(0, 0.996, 9.96, 99.9, 100, 5969, 5970, 172799, 172800), short_time, ""),
+    c("0.00 s", "1.0 s", "10 s", "100 s", "1.7 min", "99 min", "1.7 h", "48 h", "2.0 d")
+  )
+})

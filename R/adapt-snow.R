@@ -1,0 +1,21 @@
+# snow's contract: its verbs, and so doSNOW, have generics of their own, equal to parallel's. They
+# find these methods once snow is loaded. recvOneData() of a cluster comes by adapt-sock.R.
+
+#' @rawNamespace
+#' S3method(snow::sendData, muster_node, send_from_snow)
+#' S3method(snow::sendData, muster_stock_node)
+#' S3method(snow::recvData, muster_node)
+#' S3method(snow::recvData, muster_stock_node)
+#' S3method(snow::recvOneData, muster_cluster)
+#' S3method(snow::recvOneData, muster_joined)
+#' S3method(snow::closeNode, muster_node)
+#' S3method(snow::closeNode, muster_stock_node)
+#' S3method(snow::stopCluster, muster_cluster)
+#' S3method(snow::stopCluster, muster_joined)
+NULL
+
+# C code knows the frames of parallel's load-balanced verbs, not snow's.
+send_from_snow <- function(node, data) {
+  outcome <- .Call(ffi_node_send, node, data, verb_frame(parent.frame(3L)))
+  if (!is.null(outcome)) not_sent(node, data, outcome)
+}

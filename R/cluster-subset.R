@@ -1,0 +1,25 @@
+# Some of a cluster's workers: cl[2:3].
+
+# parallel's method gives NULL in place of a worker that isn't there, which fails later and
+# elsewhere.
+#' @export
+`[.muster_cluster` <- function(x, i) {
+  if (missing(i)) {
+    return(x)
+  }
+  part <- unclass(x)[i]
+  if (any(vapply(part, is.null, NA))) {
+    call <- sys.call()
+    call[[1L]] <- quote(`[`)
+    abort_muster("input", "Can't take workers that the cluster doesn't have.",
+      details = paste0("It has ", number_of(length(x), "worker"), "."),
+      argument = "i", call = call
+    )
+  }
+  # Without a node nothing could answer in place of parallel's method, see adapt-sock.R.
+  own <- setdiff(class(x), c("SOCKcluster", "cluster"))
+  structure(part, class = if (length(part)) class(x) else c(own, "SOCKcluster", "cluster"))
+}
+
+#' @export
+`[.muster_joined` <- `[.muster_cluster`

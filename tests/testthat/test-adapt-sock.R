@@ -1,0 +1,66 @@
+# Class SOCKcluster comes first, and muster's methods are those that answer.
+
+test_cluster("the first class is SOCKcluster, for code that looks at class(cl)[1]", {
+  cl <- local_cluster(2)
+  stock <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
+  own <- makeClusterPSOCK(1)
+  defer(function() stopCluster(c(stock, own)))
+  kinds <- list(
+    cl, cl[2], as.cluster(cl[[1]]), stock, own, c(cl, stock), c(own, stock), c(cl, own),
+    makeClusterPSOCK(2, dryrun = TRUE, quiet = TRUE)
+  )
+  for (kind in kinds) {
+    expect_identical(class(kind)[1L], "SOCKcluster")
+    expect_s3_class(kind, "cluster")
+    expect_true(methods::is(kind, "SOCKcluster") && methods::is(kind, "cluster"))
+  }
+  # S4 code that takes clusters by either class takes ours.
+  where <- new.env(parent = asNamespace("muster"))
+  holder <- methods::setClass("mustertestholder", where = where,
+    representation(one = "SOCKcluster", any = "cluster")
+  )
+  expect_identical(holder(one = cl, any = cl)@any, cl)
+})
+
+test_cluster("the load-balanced verbs take muster's answers, not bytes of a connection", {
+  recv <- getFromNamespace("recvOneData.SOCKcluster", "parallel")
+  cl <- local_cluster(2)
+  stock <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
+  defer(function() stopCluster(stock))
+  others <- local_psock(1)
+  for (one in list(cl, stock, c(cl, stock), c(others, cl), c(stock, others, cl))) {
+    expect_identical(unlist(clusterApplyLB(one, 1:20, function(i) i * 2)), 1:20 * 2)
+    expect_error(clusterApplyLB(one, 1:3, function(i) stop("no")), "no")
+    # By the method itself, too.
+    parallel:::sendCall(one[[2L %/% (1L + (length(one) == 1L))]], identity, list(7), tag = 5L)
+    answer <- recv(one)
+    expect_identical(answer$value$value, 7)
+    expect_identical(answer$value$tag, 5L)
+  }
+  expect_identical(unlist(parLapplyLB(cl, 1:9, identity)), 1:9)
+  cluster_stop(cl[2])
+  expect_error(clusterApplyLB(cl, 1:9, identity), "worker 2", class = "muster_error_input")
+})
+
+test_cluster("other packages' clusters print and answer as before", {
+  others <- local_psock(1)
+  expect_output(expect_invisible(print(others)), "^socket cluster with 1 nodes? on host")
+  expect_identical(unlist(clusterApplyLB(others, 1:3, identity)), 1:3)
+  expect_output(print(local_cluster(1)), "^muster cluster with 1 worker")
+  psock <- makeClusterPSOCK(1)
+  defer(function() stopCluster(psock))
+  expect_output(print(psock), "^Socket cluster with 1 node on")
+  expect_output(print(c(others, psock)), "^socket cluster with 2 nodes on host")
+})
+
+test_cluster("rgenoud takes a cluster, load-balanced too", {
+  skip_if_not(nzchar(system.file(package = "rgenoud")), "rgenoud isn't installed")
+  cl <- local_cluster(2)
+  for (balance in c(FALSE, TRUE)) {
+    found <- rgenoud::genoud(function(x) sum((x - 2)^2),
+      nvars = 2, cluster = cl, balance = balance, pop.size = 60, print.level = 0,
+      max.generations = 5, unif.seed = 1, int.seed = 1
+    )
+    expect_equal(found$par, c(2, 2), tolerance = 1e-4)
+  }
+})
