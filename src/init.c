@@ -99,6 +99,8 @@ static const R_CallMethodDef entries[] = {
     FFI_SOCKET_ENTRIES,
     ENTRY(ffi_session_configure, 1),
     ENTRY(ffi_process_stat, 1),
+    ENTRY(ffi_line_note, 1),
+    ENTRY(ffi_line_width, 0),
     ENTRY(ffi_worker_track, 0),
     ENTRY(ffi_worker_condition, 1),
     ENTRY(ffi_worker_is_task, 0),

@@ -267,6 +267,8 @@ int ffi_is_refused(SEXP x);
 // ffi_attend shows what workers printed, tells what happened to them, and has R
 // code replace a fork server that is gone. Runs R code: may leave by longjmp.
 void ffi_attend(struct mst_session *session);
+// ffi_line_is_up tells whether the terminal shows a line of progress.
+int ffi_line_is_up(void);
 // ffi_has_news tells whether there is anything for ffi_attend.
 int ffi_has_news(const struct mst_session *session);
 // ffi_wait_slice is one round of a wait: serves the session, shows and tells what there
@@ -303,6 +305,8 @@ SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_cluster_ids(void);
 SEXP ffi_cluster_logs(SEXP cluster);
 SEXP ffi_events(void);
+SEXP ffi_line_note(SEXP up);
+SEXP ffi_line_width(void);
 SEXP ffi_round(void);
 SEXP ffi_process_stat(SEXP pid);
 SEXP ffi_cluster_stop(SEXP cluster, SEXP ranks);
