@@ -1,7 +1,5 @@
-# The line of a terminal that is written again and again. There is one, on stderr, and whatever
-# else muster shows takes it away first.
-
-line_is_up <- function() !is.null(the$line)
+# The line of a terminal that is written again and again, see src/ffi/line.c. There is one, on
+# stderr, and whatever else muster shows takes it away first.
 
 # RStudio's console is no terminal, but goes back to the line's begin as one.
 line_is_possible <- function() {
@@ -17,28 +15,8 @@ line_width <- function() {
   if (is.null(width) || width < 1L) getOption("width") else width
 }
 
-line_put <- function(text) {
-  cat("\r", text, line_rest(text), sep = "", file = stderr())
-  the$line <- text
-  .Call(ffi_line_note, TRUE)
-  invisible()
-}
+line_put <- function(text) .Call(ffi_line_put, text, nchar(text, "width"), is_rstudio())
 
-# Gives what it was, NULL if there was none. Also called from C.
-line_away <- function() {
-  text <- the$line
-  if (!is.null(text)) {
-    the$line <- NULL
-    .Call(ffi_line_note, FALSE)
-    cat("\r", line_rest("", text), if (is_rstudio()) "\r", sep = "", file = stderr())
-  }
-  invisible(text)
-}
+line_is_up <- function() .Call(ffi_line_shown)
 
-# What clears the line behind a text.
-line_rest <- function(text, before = the$line) {
-  if (!is_rstudio()) {
-    return("\033[K")
-  }
-  if (is.null(before)) "" else strrep(" ", max(0L, nchar(before, "width") - nchar(text, "width")))
-}
+line_away <- function(for_good = FALSE) .Call(ffi_line_away, for_good)

@@ -41,6 +41,14 @@ new_verb <- function(frame) {
   verb
 }
 
+# Called from C once the session has all answers that it waited for, if the line is shown: an error
+# may be raised next. clusterApply() has a round of calls for each length(cl) elements.
+verb_is_over <- function() {
+  frame <- the$verb$frame
+  more <- !is.null(frame$start) && frame$start + frame$jobs <= frame$n
+  if (!more) line_away()
+}
+
 end_verb <- function() {
   end_progress(the$verb$progress)
   the$verb <- the$verb$outer
@@ -77,6 +85,9 @@ verb_done <- function(verb) {
 # Those that owe no answer any more.
 nodes_are_done <- function(nodes) {
   vapply(nodes, function(node) {
+    if (inherits(node, "muster_stock_node")) {
+      return(stock_notes(node)$owed == 0L)
+    }
     status <- .Call(ffi_node_look, node)
     is.list(status) && status$owed == 0L
   }, NA)

@@ -108,6 +108,7 @@ progress_draws <- function(progress) {
 }
 
 interrupt_hook <- function(before) {
+  force(before)
   function() {
     line_away()
     if (is.function(before)) before()
@@ -116,7 +117,7 @@ interrupt_hook <- function(before) {
 
 end_progress <- function(progress) {
   if (isTRUE(progress$drawn)) {
-    line_away()
+    line_away(for_good = TRUE)
     options(progress$before)
     progress$drawn <- FALSE
   }

@@ -2,7 +2,6 @@
 // and came back. Only while a call of the user's waits or ends; nothing at a prompt.
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <R_ext/Print.h>
@@ -58,28 +57,6 @@ SEXP ffi_events(void) {
   return list;
 }
 
-// ---- the line of progress
-
-static int line_up;
-
-// ffi_line_note: R code has written a line that the next output must not go behind, or has
-// taken it away.
-SEXP ffi_line_note(SEXP up) {
-  line_up = Rf_asLogical(up) == 1;
-  return R_NilValue;
-}
-
-int ffi_line_is_up(void) { return line_up; }
-
-// ffi_line_width gives the columns of the terminal that stderr is, 0 if it is none.
-SEXP ffi_line_width(void) {
-  struct winsize size = {0};
-  const int rc = ioctl(STDERR_FILENO, TIOCGWINSZ, &size);
-  return Rf_ScalarInteger(rc == 0 ? (int)size.ws_col : 0);
-}
-
-// ---- what there is to tell
-
 static int is_quiet(void) {
   static SEXP symbol;
   SEXP quiet = Rf_GetOption1(ffi_symbol(&symbol, "muster.quiet"));
@@ -117,14 +94,10 @@ static void show_all(struct mst_session *session) {
 }
 
 void ffi_attend(struct mst_session *session) {
-  if (!line_up || !ffi_has_news(session)) {
-    show_all(session);
-    return;
-  }
-  SEXP line = PROTECT(ffi_call_ours("line_away", NULL));
+  const int line = ffi_line_is_up() && ffi_has_news(session);
+  if (line) ffi_line_clear();
   show_all(session);
-  if (!line_up) (void)ffi_call_ours("line_put", line);
-  UNPROTECT(1);
+  if (line) ffi_line_back();
 }
 
 int ffi_has_news(const struct mst_session *session) {

@@ -267,8 +267,6 @@ int ffi_is_refused(SEXP x);
 // ffi_attend shows what workers printed, tells what happened to them, and has R
 // code replace a fork server that is gone. Runs R code: may leave by longjmp.
 void ffi_attend(struct mst_session *session);
-// ffi_line_is_up tells whether the terminal shows a line of progress.
-int ffi_line_is_up(void);
 // ffi_has_news tells whether there is anything for ffi_attend.
 int ffi_has_news(const struct mst_session *session);
 // ffi_wait_slice is one round of a wait: serves the session, shows and tells what there
@@ -276,6 +274,20 @@ int ffi_has_news(const struct mst_session *session);
 void ffi_wait_slice(struct mst_session *session, int timeout_ms);
 // ffi_loss_list describes a loss as R code wants it.
 SEXP ffi_loss_list(const struct mst_loss *loss);
+
+// ---- line.c: the line of progress
+
+// ffi_line_is_up tells whether the terminal shows it now. Whoever writes to stderr calls
+// ffi_line_clear before, and may call ffi_line_back after. They run no R code.
+int ffi_line_is_up(void);
+void ffi_line_clear(void);
+void ffi_line_back(void);
+
+// ---- node.c
+
+// ffi_show_progress has R code show how far a verb of parallel's is that waits, now and then: 1
+// if R code ran.
+int ffi_show_progress(void);
 
 // ---- track.c: runs in workers
 
@@ -305,7 +317,10 @@ SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_cluster_ids(void);
 SEXP ffi_cluster_logs(SEXP cluster);
 SEXP ffi_events(void);
-SEXP ffi_line_note(SEXP up);
+SEXP ffi_line_put(SEXP text, SEXP cells, SEXP plain);
+SEXP ffi_line_away(SEXP for_good);
+SEXP ffi_line_shown(void);
+SEXP ffi_progress_show(void);
 SEXP ffi_line_width(void);
 SEXP ffi_round(void);
 SEXP ffi_process_stat(SEXP pid);

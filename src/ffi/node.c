@@ -313,8 +313,7 @@ static int shows_first(struct waiting *waiting, struct mst_peer *peer) {
 // How often R code may show how far a verb is.
 #define SHOWN_NS (200 * MST_NS_PER_MS)
 
-// shows_progress has R code show how far the verb is, now and then: then R code ran.
-static int shows_progress(void) {
+int ffi_show_progress(void) {
   static int64_t due_ns;
   const int64_t now_ns = mst_clock_now();
   if (now_ns < due_ns) return 0;
@@ -323,10 +322,12 @@ static int shows_progress(void) {
   return 1;
 }
 
+SEXP ffi_progress_show(void) { return Rf_ScalarLogical(ffi_show_progress()); }
+
 // end_line takes the line away once a verb has all its answers: errors are raised next.
 static void end_line(void) {
   if (ffi_line_is_up() && ffi_round_is_over()) {
-    (void)ffi_call_ours("line_away", NULL);
+    (void)ffi_call_ours("verb_is_over", NULL);
   }
 }
 
@@ -345,14 +346,14 @@ static uint32_t wait_for(struct waiting *waiting, int *outcome) {
                                     waiting->verb, FFI_SLICE_MS, &lost, NULL);
     if (found == -MST_EAGAIN) {
       look_up(waiting->peers[0], verb_waiting(waiting));
-      (void)shows_progress();
+      (void)ffi_show_progress();
     } else if (found < 0) {
       *outcome = found == -MST_ECLOSED ? FFI_LOST
                  : found == -MST_EMEM  ? FFI_MEMORY
                                        : FFI_SYSTEM;
       return lost;
     } else if (!shows_first(waiting, waiting->peers[found]) &&
-               !shows_progress()) {
+               !ffi_show_progress()) {
       return (uint32_t)found;
     }
   }
