@@ -107,6 +107,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_track, 0),
     ENTRY(ffi_worker_condition, 1),
     ENTRY(ffi_worker_is_task, 0),
+    ENTRY(ffi_worker_say, 1),
     ENTRY(ffi_pack, 1),
     ENTRY(ffi_object_read, 1),
     ENTRY(ffi_stream_after, 2),

@@ -373,6 +373,7 @@ SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
 SEXP ffi_worker_condition(SEXP condition);
 SEXP ffi_worker_is_task(void);
+SEXP ffi_worker_say(SEXP value);
 SEXP ffi_warm_pair(void);
 SEXP ffi_warm_feed(SEXP fd, SEXP messages);
 

@@ -207,6 +207,7 @@ static SEXP value_of(SEXP node, struct mst_peer *peer, const void *verb) {
     return Rf_ScalarInteger(FFI_SYSTEM);
   }
   const int failed = (answer->flags & MST_FLAG_ERROR) != 0;
+  const int early = (answer->flags & MST_FLAG_EARLY) != 0;
   SEXP content = PROTECT(ffi_unserialize_message(
       answer->flags, answer->value, answer->value_bytes, skip, answer->map));
   ffi_drop(answer);
@@ -220,7 +221,8 @@ static SEXP value_of(SEXP node, struct mst_peer *peer, const void *verb) {
     SET_VECTOR_ELT(value, 1, VECTOR_ELT(content, 0));
     SET_VECTOR_ELT(value, 4, VECTOR_ELT(content, 1));
   }
-  ffi_round_got(&giver, value);
+  // What comes before the answer is none.
+  if (!early) ffi_round_got(&giver, value);
   UNPROTECT(2);
   return value;
 }

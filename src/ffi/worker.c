@@ -168,6 +168,10 @@ SEXP ffi_worker_setup(void) {
   return read_frame(&frame);
 }
 
+static int is_task(void) {
+  return worker.call.call != 0 && (worker.call.flags & MST_FLAG_TASK) != 0;
+}
+
 static SEXP say_text(uint8_t kind, SEXP text) {
   struct mst_head head = {.kind = kind};
   uint8_t bytes[MST_TEXT_MAX + 8u];
@@ -311,6 +315,34 @@ static int answer(SEXP value, uint16_t flags) {
   worker.changed = 0;
   worker.seed.known = 0;
   return rc == 0;
+}
+
+// ffi_worker_say sends a value ahead of the answer to the call that is being evaluated. FALSE if
+// nobody would take it.
+SEXP ffi_worker_say(SEXP value) {
+  const int replay = (worker.call.flags & MST_FLAG_REPLAY) != 0;
+  if (worker.call.call == 0 || replay || is_task()) {
+    return Rf_ScalarLogical(0);
+  }
+  uint8_t times[MST_VALUE_HEAD_BYTES];
+  empty_reply();
+  put_times(times);
+  if (mst_buf_append(&worker.reply->buf, times, sizeof times) != 0) {
+    Rf_error("no memory for a condition");
+  }
+  SEXP content = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(content, 0, value);
+  SET_VECTOR_ELT(content, 1, VECTOR_ELT(worker.keep, 0));
+  ffi_serialize_message(content, worker.reply);
+  UNPROTECT(1);
+  struct mst_head head = worker.call;
+  head.kind = MST_KIND_VALUE;
+  head.flags = MST_FLAG_EARLY;
+  const int rc =
+      mst_chan_send(&worker.chan, &head, worker.reply, NULL, 0, 1, NULL);
+  empty_reply();
+  mst_buf_trim(&worker.reply->buf, MST_CHAN_KEEP);
+  return Rf_ScalarLogical(rc == 0);
 }
 
 // end_call tells the watch that no call is evaluated any more.
@@ -460,10 +492,6 @@ SEXP ffi_worker_serve(SEXP enclosure) {
 // ffi_worker_taken counts what was begun with: the same number after an error means that
 // it didn't come from anything that the session had sent.
 SEXP ffi_worker_taken(void) { return Rf_ScalarReal(worker.taken); }
-
-static int is_task(void) {
-  return worker.call.call != 0 && (worker.call.flags & MST_FLAG_TASK) != 0;
-}
 
 SEXP ffi_worker_is_task(void) { return Rf_ScalarLogical(is_task()); }
 
