@@ -3,6 +3,9 @@
 
 # Called from C some times a second while a verb waits: shows how far it is.
 verb_waits <- function() {
+  if (is.null(the$verb) && is.null(progress_kind(NULL))) {
+    return()
+  }
   suspendInterrupts({
     frame <- verb_inside()
     if (!is.null(frame)) {
