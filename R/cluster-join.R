@@ -151,6 +151,7 @@ recvOneData.muster_joined <- function(cl) {
   at <- split(seq_along(kinds), kinds)
   slice_s <- if (length(at) > 1L) 0.001 else 0.05
   repeat {
+    .Call(ffi_progress_show)
     for (kind in names(at)) {
       one <- switch(kind,
         muster = one_of_muster(cl, at[[kind]], slice_s),

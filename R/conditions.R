@@ -13,6 +13,7 @@
 # ...: named fields of the condition.
 abort_muster <- function(kind, message, details = NULL, hints = NULL, ...,
                          call = sys.call(-1)) {
+  line_away()
   stop(muster_condition(
     c(paste0("muster_error_", kind), "muster_error", "error"),
     message, details, hints, call, ...
@@ -22,6 +23,7 @@ abort_muster <- function(kind, message, details = NULL, hints = NULL, ...,
 # warn_muster() raises a warning of class muster_warning_<kind>.
 warn_muster <- function(kind, message, details = NULL, hints = NULL, ...,
                         call = NULL) {
+  line_away()
   warning(muster_condition(
     c(paste0("muster_warning_", kind), "muster_warning", "warning"),
     message, details, hints, call, ...
@@ -39,6 +41,7 @@ inform_muster <- function(kind, message, details = NULL, hints = NULL, ...) {
     message, details, hints, NULL, ...
   )
   condition$message <- paste0(condition$message, "\n")
+  line_away()
   message(condition)
 }
 
@@ -57,6 +60,7 @@ muster_condition <- function(class, message, details, hints, call, ...) {
 # raise_condition() signals a condition that is there already: a worker's, or ours with
 # more facts.
 raise_condition <- function(condition) {
+  line_away()
   if (inherits(condition, "error")) {
     stop(condition)
   } else if (inherits(condition, "warning")) {

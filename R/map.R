@@ -65,10 +65,12 @@
 #'   counts, the others are cancelled. A tenth of the workers, and at least two, may
 #'   be busy with such copies. `FALSE`, the default, is for functions with side effects, which
 #'   would happen twice; give `TRUE` for those that only compute.
-#' @param .progress If `TRUE`, progress is shown: a bar of package cli with elements done, their
-#'   rate and the time left where the terminal can show one, else (logs, knitr, without cli)
-#'   a line now and then. `NULL`, the default: a bar where there is somebody to look at
-#'   it. In either case only for work that takes more than 2 s.
+#' @param .progress If `TRUE`, progress is shown for work that takes more than 2 s: elements
+#'   done, their rate and the time left, on one line of the terminal, which messages and what
+#'   workers print never break; a message every 5 s where there is no terminal. A string: the
+#'   same, with this label. `FALSE`: nothing. `"auto"`: the line, but only where somebody looks at
+#'   it: in an interactive session in a terminal or RStudio's console. By default what
+#'   `getOption("muster.progress")` says, see Progress in [muster-package].
 #' @param .on_error `"stop"`, the default: the first element whose call raises an error, or that
 #'   is lost for good or takes too long, ends all. `"return"`: its place in the result has
 #'   the condition, and all goes on.
@@ -119,7 +121,7 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
     speculate = check_flag(.speculate, ".speculate", call),
     returns = check_choice(.on_error, ".on_error", c("stop", "return"), call) == "return"
   )
-  if (!is.null(.progress)) check_flag(.progress, ".progress", call)
+  check_progress(.progress, ".progress", call)
   seed <- map_seed(.seed, call)
   job <- make_job(fun, args, x, terms$returns, call)
   map <- new_map(cl, x, job, seed, terms, call)
@@ -316,7 +318,7 @@ environment(call_piece) <- asNamespace("utils")
 # Takes the pieces that are done.
 map_take <- function(map) {
   patience <- min(if (map$speculate) piece_seconds else Inf, progress_patience(map$progress))
-  done <- which(task_wait(map$tasks, any = TRUE, timeout = patience))
+  done <- which(.Call(ffi_task_wait, map$tasks, TRUE, patience))
   failures <- list()
   for (i in done) {
     if (!map$pieces[[i]]$over) { # else a copy was first

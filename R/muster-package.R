@@ -15,6 +15,7 @@
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages and what workers print. Default
 #'   `FALSE`.
+#' * `muster.progress`: what is shown while the session waits, see Progress. Default `"auto"`.
 #' * `muster.healing`: `FALSE` makes clusters of [makeClusterPSOCK()] without healing. Default
 #'   `TRUE`.
 #' * `muster.globals_max`: bytes that [cluster_map()] may send of what a function uses of the
@@ -38,6 +39,24 @@
 #' * `muster.raise_nofile`: `TRUE` lets [cluster_start()] raise this session's
 #'   soft limit on open files when it needs to. Default `FALSE`, because R itself
 #'   can't use file descriptors from 1024 on for its own connections.
+#' @section Progress:
+#' [cluster_map()], `partition_*()`, [task_wait()] and the verbs of package parallel that take a
+#' cluster (`parLapply()`, `clusterApply()`, `clusterApplyLB()`, `clusterCall()` and others) can
+#' show how far they are, once they have taken 2 s: on one line of the terminal, on stderr, which
+#' goes away at the end, at an error and at an interrupt. Messages and what workers print
+#' take it away for a moment, and are never mixed with it. `options(muster.progress = )` says
+#' where:
+#' * `"auto"`, the default: in an interactive session in a terminal, or in RStudio's console.
+#' * `TRUE`, or a string, which is shown before the rest: in scripts, too; a message every 5 s
+#'   where there is no terminal.
+#' * `FALSE`: nowhere.
+#'
+#' In knitr, testthat and R CMD check the option is ignored; there only the argument `.progress`
+#' of [cluster_map()] counts, which has messages shown.
+#'
+#' `parLapply()` sends each worker all of its elements at once, so its line moves when a worker is
+#' done. Conditions of package progressr arrive while the workers compute, under
+#' `future::plan(cluster, workers = cl)`.
 #' @section Source:
 #' The interface is that of package parallel, see [parallel::makeCluster()]. What each part
 #' follows is said on its page.

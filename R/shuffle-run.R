@@ -7,6 +7,7 @@ shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
   drop_released(shuffle)
   run <- new_run(shuffle, cl, stage, call)
   on.exit(run_leave(run))
+  run$progress <- run_progress(run, also)
   for (one in c(list(stage), also)) .Call(ffi_plan_set, shuffle$plan, "want", one$id)
   repeat {
     run_look(run)
@@ -15,6 +16,7 @@ shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
       return(run$answers)
     }
     run_take(run)
+    show_progress(run$progress, run$done)
   }
 }
 
@@ -33,16 +35,42 @@ new_run <- function(shuffle, cl, stage, call) {
   run$answers <- vector("list", stage$count)
   run$links <- links_options(call)
   run$memory <- shuffle_memory()
+  run$done <- 0L # tasks
   run$loss <- NULL # why the last attempt was lost
   run
 }
 
 run_leave <- function(run) {
+  end_progress(run$progress)
   task_cancel(run$tasks)
   .Call(ffi_plan_set, run$shuffle$plan, "unwant", 0L)
   # What they were making may be there all the same.
   for (about in run$about) drop_at(run$shuffle, about$worker, about$key)
   for (held in run$jobs) .Call(ffi_job_release, held[[1L]])
+}
+
+# What is made in the way of the stages that are wanted counts, too, but for what is there.
+run_progress <- function(run, also) {
+  todo <- c(also, list(run$stage))
+  seen <- integer()
+  n <- 0L
+  while (length(todo)) {
+    stage <- todo[[1L]]
+    todo <- todo[-1L]
+    if (stage$id %in% seen) next
+    seen <- c(seen, stage$id)
+    n <- n + parts_missing(run, stage)
+    # What is near is made in the same task.
+    while (!is.null(stage) && parts_missing(run, stage) > 0L) {
+      todo <- c(todo, stage$far)
+      stage <- stage$near
+    }
+  }
+  new_progress(NULL, n, "parts")
+}
+
+parts_missing <- function(run, stage) {
+  sum(.Call(ffi_plan_where, run$shuffle$plan, stage$id)[, 1L] == 0L)
 }
 
 # How the workers are; those that the caller's cluster doesn't have aren't used.
@@ -240,6 +268,7 @@ run_commit <- function(run, key, value, worker) {
     drop_at(run$shuffle, worker, key)
     return()
   }
+  run$done <- run$done + 1L
   stage <- stage_by(run$shuffle, key[1L])
   stage$rows[key[2L]] <- value$rows
   stage$bytes[key[2L]] <- value$bytes

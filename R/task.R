@@ -263,7 +263,10 @@ task_wait <- function(tasks, any = FALSE, timeout = Inf) {
   if (!is.numeric(timeout) || length(timeout) != 1L || is.na(timeout) || timeout < 0) {
     abort_input("timeout", "a number of seconds from 0 up", timeout, call)
   }
-  .Call(ffi_task_wait, tasks, any, as.double(timeout))
+  if (any || timeout == 0) {
+    return(.Call(ffi_task_wait, tasks, any, as.double(timeout)))
+  }
+  wait_for_tasks(tasks, timeout)
 }
 
 #' @rdname task_submit

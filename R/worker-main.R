@@ -186,6 +186,9 @@ stack_text <- function(calls) {
 # An interrupt that R takes where no handler is would end this process, so they wait
 # there.
 serve_calls <- function() {
+  # Package future looks for a node of this name and class in the frames of its code, to send
+  # conditions ahead of the answer (those of progressr, for one), as in parallel's own workers.
+  master <- structure(list(), class = c("muster_master", "SOCKnode"))
   enclosure <- asNamespace("parallel")
   stuck <- 0L
   suspendInterrupts(repeat {
@@ -216,6 +219,12 @@ serve_calls <- function() {
 }
 
 stuck_max <- 10L
+
+# What is sent while a call is evaluated comes to the session before the call's answer.
+#' @exportS3Method parallel::sendData
+sendData.muster_master <- function(node, data) {
+  invisible(.Call(ffi_worker_say, data$value))
+}
 
 # The frames that calls are evaluated below count as well: with fewer no call could be.
 # src/ffi/worker.c has the same number.

@@ -15,6 +15,7 @@ the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to
 the$plans <- list() # of clusters whose workers come from a fork server, by id
 the$signals <- NULL # connections of this session with itself, see node_con()
+the$verb <- NULL # the verb of parallel's that waits, see new_verb()
 the$default <- FALSE # does makeCluster() start muster?
 the$pid <- 0L # the process that loaded muster
 the$unloaded <- FALSE

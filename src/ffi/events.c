@@ -81,7 +81,7 @@ static void show_lines(struct mst_cluster *cluster) {
   }
 }
 
-void ffi_attend(struct mst_session *session) {
+static void show_all(struct mst_session *session) {
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     if (cluster->shown < cluster->log.next) show_lines(cluster);
@@ -91,6 +91,13 @@ void ffi_attend(struct mst_session *session) {
     session->orphaned = 0;
     (void)ffi_call_ours("replace_servers", NULL);
   }
+}
+
+void ffi_attend(struct mst_session *session) {
+  const int line = ffi_line_is_up() && ffi_has_news(session);
+  if (line) ffi_line_clear();
+  show_all(session);
+  if (line) ffi_line_back();
 }
 
 int ffi_has_news(const struct mst_session *session) {

@@ -275,6 +275,20 @@ void ffi_wait_slice(struct mst_session *session, int timeout_ms);
 // ffi_loss_list describes a loss as R code wants it.
 SEXP ffi_loss_list(const struct mst_loss *loss);
 
+// ---- line.c: the line of progress
+
+// ffi_line_is_up tells whether the terminal shows it now. Whoever writes to stderr calls
+// ffi_line_clear before, and may call ffi_line_back after. They run no R code.
+int ffi_line_is_up(void);
+void ffi_line_clear(void);
+void ffi_line_back(void);
+
+// ---- node.c
+
+// ffi_show_progress has R code show how far a verb of parallel's is that waits, now and then: 1
+// if R code ran.
+int ffi_show_progress(void);
+
 // ---- track.c: runs in workers
 
 // ffi_track_begin notes what this worker is; later calls note it anew. Raises R
@@ -303,6 +317,11 @@ SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_cluster_ids(void);
 SEXP ffi_cluster_logs(SEXP cluster);
 SEXP ffi_events(void);
+SEXP ffi_line_put(SEXP text, SEXP cells, SEXP plain);
+SEXP ffi_line_away(SEXP for_good);
+SEXP ffi_line_shown(void);
+SEXP ffi_progress_show(void);
+SEXP ffi_line_width(void);
 SEXP ffi_round(void);
 SEXP ffi_process_stat(SEXP pid);
 SEXP ffi_cluster_stop(SEXP cluster, SEXP ranks);
@@ -360,6 +379,7 @@ SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
 SEXP ffi_worker_condition(SEXP condition);
 SEXP ffi_worker_is_task(void);
+SEXP ffi_worker_say(SEXP value);
 SEXP ffi_warm_pair(void);
 SEXP ffi_warm_feed(SEXP fd, SEXP messages);
 

@@ -207,6 +207,7 @@ static SEXP value_of(SEXP node, struct mst_peer *peer, const void *verb) {
     return Rf_ScalarInteger(FFI_SYSTEM);
   }
   const int failed = (answer->flags & MST_FLAG_ERROR) != 0;
+  const int early = (answer->flags & MST_FLAG_EARLY) != 0;
   SEXP content = PROTECT(ffi_unserialize_message(
       answer->flags, answer->value, answer->value_bytes, skip, answer->map));
   ffi_drop(answer);
@@ -220,7 +221,8 @@ static SEXP value_of(SEXP node, struct mst_peer *peer, const void *verb) {
     SET_VECTOR_ELT(value, 1, VECTOR_ELT(content, 0));
     SET_VECTOR_ELT(value, 4, VECTOR_ELT(content, 1));
   }
-  ffi_round_got(&giver, value);
+  // What comes before the answer is none.
+  if (!early) ffi_round_got(&giver, value);
   UNPROTECT(2);
   return value;
 }
@@ -310,6 +312,27 @@ static int shows_first(struct waiting *waiting, struct mst_peer *peer) {
   return 1;
 }
 
+// How often R code may show how far a verb is.
+#define SHOWN_NS (200 * MST_NS_PER_MS)
+
+int ffi_show_progress(void) {
+  static int64_t due_ns;
+  const int64_t now_ns = mst_clock_now();
+  if (now_ns < due_ns) return 0;
+  due_ns = now_ns + SHOWN_NS;
+  (void)ffi_call_ours("verb_waits", NULL);
+  return 1;
+}
+
+SEXP ffi_progress_show(void) { return Rf_ScalarLogical(ffi_show_progress()); }
+
+// end_line takes the line away once a verb has all its answers: errors are raised next.
+static void end_line(void) {
+  if (ffi_line_is_up() && ffi_round_is_over()) {
+    (void)ffi_call_ours("verb_is_over", NULL);
+  }
+}
+
 static const void *verb_waiting(const struct waiting *waiting) {
   return waiting->verb != NULL ? waiting->verb : waiting->peers[0]->lane->verb;
 }
@@ -325,12 +348,14 @@ static uint32_t wait_for(struct waiting *waiting, int *outcome) {
                                     waiting->verb, FFI_SLICE_MS, &lost, NULL);
     if (found == -MST_EAGAIN) {
       look_up(waiting->peers[0], verb_waiting(waiting));
+      (void)ffi_show_progress();
     } else if (found < 0) {
       *outcome = found == -MST_ECLOSED ? FFI_LOST
                  : found == -MST_EMEM  ? FFI_MEMORY
                                        : FFI_SYSTEM;
       return lost;
-    } else if (!shows_first(waiting, waiting->peers[found])) {
+    } else if (!shows_first(waiting, waiting->peers[found]) &&
+               !ffi_show_progress()) {
       return (uint32_t)found;
     }
   }
@@ -352,6 +377,7 @@ SEXP ffi_node_receive(SEXP node) {
   if (outcome != 0) return Rf_ScalarInteger(outcome);
   SEXP value = PROTECT(value_of(node, waiting.one, waiting.verb));
   ffi_payload_done(); // a large payload that was kept until this answer came
+  end_line();
   UNPROTECT(1);
   return value;
 }
@@ -386,6 +412,7 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
                             : value_of(node_at(&waiting, found),
                                        waiting.peers[found], waiting.verb);
   PROTECT(value);
+  end_line();
   if (TYPEOF(value) == INTSXP) {
     SEXP failed = Rf_allocVector(INTSXP, 2);
     INTEGER(failed)[0] = INTEGER(value)[0];

@@ -297,6 +297,7 @@ SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
     if (rc < 0) return Rf_ScalarInteger(outcome_of(rc));
     if (rc == 0) {
       one_slice(stock, process);
+      (void)ffi_show_progress();
       continue;
     }
     (void)ffi_hold(bytes.data, free);

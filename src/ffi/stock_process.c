@@ -31,6 +31,7 @@ static void show(const struct stock_process *process, const char *line,
   static SEXP symbol;
   SEXP quiet = Rf_GetOption1(ffi_symbol(&symbol, "muster.quiet"));
   if (TYPEOF(quiet) == LGLSXP && Rf_asLogical(quiet) == 1) return;
+  ffi_line_clear();
   REprintf("worker %d: %.*s\n", process->worker, (int)n, line);
 }
 

@@ -139,6 +139,8 @@ void ffi_round_got(const struct ffi_giver *giver, SEXP value) {
   UNPROTECT(1);
 }
 
+int ffi_round_is_over(void) { return rounds.of[rounds.now].open == 0; }
+
 void ffi_round_ask(const void *verb) {
   const int i = round_of(verb);
   if (i >= 0) rounds.now = i;

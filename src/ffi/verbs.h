@@ -31,5 +31,7 @@ void ffi_round_sent(const void *verb);
 void ffi_round_got(const struct ffi_giver *giver, SEXP value);
 void ffi_round_ask(const void *verb);
 const void *ffi_round_verb(void);
+// ffi_round_is_over: the round that was asked last is owed no more.
+int ffi_round_is_over(void);
 
 #endif

@@ -250,6 +250,12 @@ static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
   mst_value_head_encode(&head, out);
 }
 
+static void put_bytes(const uint8_t *bytes, size_t n) {
+  if (mst_buf_append(&worker.reply->buf, bytes, n) != 0) {
+    Rf_error("no memory for an answer");
+  }
+}
+
 // put_head writes what comes before the R bytes of an answer: times, the random
 // number stream's position if the call moved it, the size of the segment if there is
 // one. Returns the flags. What changed is kept until it is sent: an answer that can't be
@@ -267,15 +273,21 @@ static uint16_t put_head(struct mst_blob *reply) {
     mst_segment_encode(reply->segment.bytes, bytes + n);
     n += MST_SEGMENT_BYTES;
   }
-  if (mst_buf_append(&reply->buf, bytes, n) != 0) {
-    Rf_error("no memory for an answer");
-  }
+  put_bytes(bytes, n);
   return worker.changed;
 }
 
 static void empty_reply(void) {
   worker.reply->buf.len = 0;
   mst_segment_close(&worker.reply->segment);
+}
+
+static int send_reply(struct mst_head *head) {
+  const int rc =
+      mst_chan_send(&worker.chan, head, worker.reply, NULL, 0, 1, NULL);
+  empty_reply();
+  mst_buf_trim(&worker.reply->buf, MST_CHAN_KEEP);
+  return rc == 0;
 }
 
 // answer sends the value of the call that is being evaluated. Raises R errors
@@ -303,14 +315,32 @@ static int answer(SEXP value, uint16_t flags) {
   struct mst_head head = worker.call;
   head.kind = MST_KIND_VALUE;
   head.flags = (uint16_t)(flags | (head.flags & MST_FLAG_REPLAY));
-  const int rc =
-      mst_chan_send(&worker.chan, &head, worker.reply, NULL, 0, 1, NULL);
-  empty_reply();
-  mst_buf_trim(&worker.reply->buf, MST_CHAN_KEEP);
+  const int sent = send_reply(&head);
   worker.call.call = 0;
   worker.changed = 0;
   worker.seed.known = 0;
-  return rc == 0;
+  return sent;
+}
+
+// ffi_worker_say sends a value ahead of the answer to the call that is being evaluated. FALSE if
+// nobody would take it.
+SEXP ffi_worker_say(SEXP value) {
+  const int for_nobody = MST_FLAG_REPLAY | MST_FLAG_TASK;
+  if (worker.call.call == 0 || (worker.call.flags & for_nobody) != 0)
+    return Rf_ScalarLogical(0);
+  empty_reply();
+  uint8_t times[MST_VALUE_HEAD_BYTES];
+  put_times(times);
+  put_bytes(times, sizeof times);
+  SEXP content = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(content, 0, value);
+  SET_VECTOR_ELT(content, 1, VECTOR_ELT(worker.keep, 0));
+  ffi_serialize_message(content, worker.reply);
+  UNPROTECT(1);
+  struct mst_head head = worker.call;
+  head.kind = MST_KIND_VALUE;
+  head.flags = MST_FLAG_EARLY;
+  return Rf_ScalarLogical(send_reply(&head));
 }
 
 // end_call tells the watch that no call is evaluated any more.
@@ -386,15 +416,10 @@ static void drop_job(const struct mst_frame *frame) {
 static int send_state(void) {
   struct mst_head head = {.kind = MST_KIND_STATE};
   SEXP state = PROTECT(ffi_call_ours("worker_snapshot", NULL));
-  struct mst_buf *buf = &worker.reply->buf;
   empty_reply();
-  if (state != R_NilValue) ffi_serialize(state, buf);
+  if (state != R_NilValue) ffi_serialize(state, &worker.reply->buf);
   UNPROTECT(1);
-  const int rc =
-      mst_chan_send(&worker.chan, &head, worker.reply, NULL, 0, 1, NULL);
-  buf->len = 0;
-  mst_buf_trim(buf, MST_CHAN_KEEP);
-  return rc == 0;
+  return send_reply(&head);
 }
 
 static void take_state(const struct mst_frame *frame) {
@@ -549,27 +574,6 @@ SEXP ffi_server_begin(void) {
   memset(&worker, 0, sizeof worker);
   UNPROTECT(1);
   return setup;
-}
-
-// ffi_server_run serves forks. TRUE in a forked worker, FALSE in the server when
-// it is to end. An error, in a worker, is one of its set-up.
-SEXP ffi_server_run(SEXP session, SEXP temp_dir) {
-  struct mst_err err;
-  mst_err_clear(&err);
-  const char *path = Rf_translateChar(STRING_ELT(temp_dir, 0));
-  const struct mst_server_config config = {
-      .session = (pid_t)Rf_asInteger(session), .temp_dir = path};
-  const int rc = mst_server_run(&config, &err);
-  if (rc < 0) {
-    Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
-  }
-  return Rf_ScalarLogical(rc);
-}
-
-SEXP ffi_server_say(SEXP kind, SEXP text) {
-  mst_server_say((uint8_t)Rf_asInteger(kind),
-                 Rf_translateCharUTF8(STRING_ELT(text, 0)));
-  return R_NilValue;
 }
 
 // ffi_worker_self gives the number of this worker, from 1, and its incarnation's, as the

@@ -171,8 +171,8 @@ struct mst_calls {
   uint32_t waiting;      // lanes with launch_ns
   int64_t looked_ns;     // when lanes were last looked at one by one
   int64_t now_ns;        // of the last step
-  uint8_t started;  // STARTED was given
-  uint8_t dispatch; // tasks may have workers that have room
+  uint8_t started;       // STARTED was given
+  uint8_t dispatch;      // tasks may have workers that have room
   uint8_t alone;         // some lane's calls wait until all others are idle
   uint8_t launcher_gone; // the world's: workers can't come back now
   uint8_t orphaned;      // and some should
@@ -269,6 +269,10 @@ int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
 // mst_calls_answered takes an answer; one of the journal has MST_FLAG_REPLAY.
 void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
                         struct mst_answered *answered, int64_t now_ns);
+// mst_calls_said takes what a worker says before the answer of the call that it evaluates: one
+// more answer for the call's verb. Dropped if nobody wants it, and without memory. Allocates.
+void mst_calls_said(struct mst_calls *calls, uint32_t worker,
+                    struct mst_answered *answered, int64_t now_ns);
 // mst_calls_state takes a worker's snapshot; NULL if it can't be put into one.
 void mst_calls_state(struct mst_calls *calls, uint32_t worker,
                      struct mst_blob *payload, int64_t now_ns);

@@ -325,6 +325,30 @@ void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
   free_answered(answered);
 }
 
+void mst_calls_said(struct mst_calls *calls, uint32_t worker,
+                    struct mst_answered *answered, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  const struct mst_call *of = lane->first;
+  calls->now_ns = now_ns;
+  const int wanted = of != NULL && of->id == answered->call && of->sent &&
+                     !of->is_task && is_kept(of);
+  struct mst_call *call = wanted ? calloc(1, sizeof *call) : NULL;
+  if (call != NULL) {
+    call->calls = calls;
+    call->refs = 1;
+    call->id = of->id;
+    call->verb = of->verb;
+    call->tag = of->tag;
+    call->worker = worker;
+    call->state = MST_CALL_DONE;
+    call->done_ns = now_ns;
+    keep_answer(calls, call, answered);
+    lane->unread++;
+    add_answer(calls, lane, call);
+  }
+  free_answered(answered);
+}
+
 // ---- what is to be sent
 
 void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {

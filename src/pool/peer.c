@@ -156,7 +156,9 @@ static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
     peer->no_memory = 1;
     return 0;
   }
-  mst_calls_answered(calls, peer->index, &answered, mst_clock_now());
+  ((answered.flags & MST_FLAG_EARLY) != 0
+       ? mst_calls_said
+       : mst_calls_answered)(calls, peer->index, &answered, mst_clock_now());
   mst_cluster_carry_out(peer->cluster);
   return 1;
 }

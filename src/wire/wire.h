@@ -87,7 +87,9 @@ enum mst_kind {
 #define MST_FLAG_TASK 0x0040u
 // EXEC, VALUE, HAVE: a segment comes along; its size is before the R bytes, or first.
 #define MST_FLAG_SEGMENT 0x0080u
-#define MST_FLAGS_KNOWN 0x00FFu
+// VALUE: said before the call's answer, which is to come.
+#define MST_FLAG_EARLY 0x0100u
+#define MST_FLAGS_KNOWN 0x01FFu
 
 struct mst_head {
   uint8_t kind;     // enum mst_kind

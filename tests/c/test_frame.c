@@ -192,13 +192,13 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_MEET, 51);
   CHECK_INT(MST_KIND_MET, 52);
   CHECK_INT(sizeof kinds, 31);
-  const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,  MST_FLAG_XDR,
-                            MST_FLAG_REPLAY, MST_FLAG_RNG,    MST_FLAG_SEED,
-                            MST_FLAG_TASK,   MST_FLAG_SEGMENT};
+  const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,   MST_FLAG_XDR,
+                            MST_FLAG_REPLAY, MST_FLAG_RNG,     MST_FLAG_SEED,
+                            MST_FLAG_TASK,   MST_FLAG_SEGMENT, MST_FLAG_EARLY};
   for (unsigned k = 0; k < sizeof flags / sizeof flags[0]; k++) {
     CHECK_INT(flags[k], 1u << k);
   }
-  CHECK_INT(MST_FLAGS_KNOWN, 0xFF);
+  CHECK_INT(MST_FLAGS_KNOWN, 0x1FF);
 }
 
 TEST("Every set of known flags is read, every other one is refused") {

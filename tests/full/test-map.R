@@ -100,27 +100,3 @@ test_cluster("an element that kills its worker is named among many, with and wit
     expect_identical(clusterCall(cl, identity, 1), rep(list(1), 4L))
   }
 })
-
-test_cluster("a terminal gets a bar that goes away, a log none", {
-  testthat::skip_if_not_installed("cli")
-  script <- Sys.which("script")
-  testthat::skip_if(!nzchar(script), "there is no script(1) to make a terminal")
-  file <- tempfile(fileext = ".R")
-  defer(function() unlink(file))
-  writeLines(c(
-    "library(muster)", "cl <- cluster_start(2)",
-    "x <- cluster_map(cl, 1:150, function(i) Sys.sleep(0.04), .progress = TRUE)",
-    "f <- function(i) if (i > 130) stop('bad') else Sys.sleep(0.04)",
-    "x <- try(cluster_map(cl, 1:150, f, .progress = TRUE), silent = TRUE)",
-    "cat('END\\n')", "cluster_stop(cl)"
-  ), file)
-  rscript <- paste(shQuote(file.path(R.home("bin"), "Rscript")), shQuote(file))
-  bar <- paste(system2(script, c("-qec", shQuote(rscript), "/dev/null"), stdout = TRUE),
-    collapse = "\n"
-  )
-  expect_match(bar, "/150 \\| [0-9.]+/s, [0-9]+ s left")
-  expect_match(bar, "\r\033\\[K[^|]*END") # cleared before what comes next
-  log <- system2(file.path(R.home("bin"), "Rscript"), shQuote(file), stdout = TRUE, stderr = TRUE)
-  expect_match(log, "^[0-9]+ of 150 elements, .* left$", all = FALSE)
-  expect_false(any(grepl("[\r\033]", log)))
-})

@@ -502,7 +502,7 @@ test_cluster("what can't be mapped is refused, and the cluster goes on", {
   refused(cluster_map(cl, 1:3, identity, .retries = -1))
   refused(cluster_map(cl, 1:3, identity, .timeout = 0))
   refused(cluster_map(cl, 1:3, identity, .speculate = NA))
-  refused(cluster_map(cl, 1:3, identity, .progress = "yes"))
+  refused(cluster_map(cl, 1:3, identity, .progress = c("a", "b")))
   refused(cluster_map(cl, 1:3, identity, .seed = 1.5))
   refused(cluster_map(cl, 1:3, identity, .on_error = "go on"))
   refused(cluster_map("no cluster", 1:3, identity))
@@ -526,7 +526,6 @@ test_cluster("an error of an element tells its worker", {
 # ---- progress
 
 test_cluster("progress is a line now and then where no bar can be, and nothing by default", {
-  local_settings(cli.dynamic = FALSE)
   expect_null(new_progress(FALSE, 100L))
   expect_null(new_progress(NULL, 100L)) # nobody looks at it
   progress <- new_progress(TRUE, 1000L)
@@ -544,18 +543,6 @@ test_cluster("progress is a line now and then where no bar can be, and nothing b
   expect_identical(time_text(99), "99 s")
   expect_identical(time_text(600), "10 min")
   expect_identical(time_text(36000), "10 h")
-})
-
-test_cluster("knitr gets no bar", {
-  testthat::skip_if_not_installed("cli")
-  local_settings(cli.dynamic = TRUE)
-  # Not while testthat looks: it believes the setting, and would want knitr.
-  kinds <- vapply(c(TRUE, FALSE), function(knits) {
-    local_settings(knitr.in.progress = knits)
-    progress_kind(TRUE)
-  }, "")
-  expect_identical(kinds, c("lines", "bar"))
-  expect_null(progress_kind(NULL))
 })
 
 test_cluster("an element that looks at its number finds its own, also later", {

@@ -1,0 +1,113 @@
+# How far parallel's verbs and lists of tasks are. These verbs have no argument for it, so the
+# option `muster.progress` is what counts.
+
+# Called from C some times a second while a verb waits: shows how far it is.
+verb_waits <- function() {
+  if (is.null(the$verb) && is.null(progress_kind(NULL))) {
+    return()
+  }
+  suspendInterrupts({
+    frame <- verb_inside()
+    if (!is.null(frame)) {
+      verb <- the$verb
+      if (is.null(verb) || !identical(verb$frame, frame)) verb <- new_verb(frame)
+      if (!is.null(verb$progress)) show_progress(verb$progress, verb_done(verb))
+    }
+  })
+}
+
+# The innermost verb that R is in.
+verb_inside <- function() {
+  for (i in rev(seq_len(sys.nframe()))) {
+    fun <- sys.function(i)
+    for (verb in list(the$static_apply, the$dynamic_apply, parallel::clusterCall)) {
+      if (identical(fun, verb)) {
+        return(sys.frame(i))
+      }
+    }
+  }
+}
+
+# It is noted until its frame ends, however that comes: so it is begun with the first wait that
+# is looked at.
+new_verb <- function(frame) {
+  verb <- list(frame = frame, outer = the$verb, chunks = verb_chunks(frame))
+  verb$progress <- if (!is.null(verb$chunks)) {
+    new_progress(NULL, sum(verb$chunks))
+  } else if (is.null(frame$n)) {
+    new_progress(NULL, length(frame$cl), "workers")
+  } else {
+    new_progress(NULL, frame$n)
+  }
+  the$verb <- verb
+  do.call(base::on.exit, list(as.call(list(end_verb)), TRUE, FALSE), envir = frame)
+  verb
+}
+
+# Called from C once the session has all answers that it waited for, if the line is shown: an error
+# may be raised next. clusterApply() has a round of calls for each length(cl) elements.
+verb_is_over <- function() {
+  frame <- the$verb$frame
+  more <- !is.null(frame$start) && frame$start + frame$jobs <= frame$n
+  if (!more) line_away()
+}
+
+end_verb <- function() {
+  end_progress(the$verb$progress)
+  the$verb <- the$verb$outer
+}
+
+# How many elements each call has, NULL if calls are elements: parLapply() and its kin send lists of
+# elements.
+verb_chunks <- function(frame) {
+  if (!identical(frame$fun, lapply) || is.null(frame$n)) {
+    return(NULL)
+  }
+  chunks <- environment(frame$argfun)$x
+  if (is.list(chunks) && length(chunks) == frame$n) lengths(chunks)
+}
+
+verb_done <- function(verb) {
+  frame <- verb$frame
+  if (is.null(frame$n)) {
+    return(sum(nodes_are_done(frame$cl)))
+  }
+  done <- if (is.null(frame$start)) {
+    # Load-balanced: answers come in any order.
+    if (is.null(verb$chunks)) {
+      return(max(0L, frame$i - 1L))
+    }
+    which(lengths(frame$val) > 0L)
+  } else {
+    before <- seq_len(frame$start - 1L)
+    c(before, length(before) + which(nodes_are_done(frame$cl[seq_len(frame$jobs)])))
+  }
+  if (is.null(verb$chunks)) length(done) else sum(verb$chunks[done])
+}
+
+# Those that owe no answer any more.
+nodes_are_done <- function(nodes) {
+  vapply(nodes, function(node) {
+    if (inherits(node, "muster_stock_node")) {
+      return(stock_notes(node)$owed == 0L)
+    }
+    status <- .Call(ffi_node_look, node)
+    is.list(status) && status$owed == 0L
+  }, NA)
+}
+
+# Waits for all tasks of a list, as ffi_task_wait does, and shows how many are done.
+wait_for_tasks <- function(tasks, timeout) {
+  progress <- if (timeout > progress_after) new_progress(NULL, length(tasks), "tasks")
+  on.exit(end_progress(progress))
+  end <- now_seconds() + timeout
+  repeat {
+    left <- end - now_seconds()
+    patience <- min(progress_patience(progress), max(0, left))
+    done <- .Call(ffi_task_wait, tasks, FALSE, as.double(patience))
+    if (all(done) || patience >= left) {
+      return(done)
+    }
+    show_progress(progress, sum(done))
+  }
+}
