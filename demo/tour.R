@@ -194,8 +194,9 @@ local({
     on.exit(if (length(peers)) parallel::stopCluster(peers), add = TRUE)
     clusterCall(peers, Sys.getpid)
   })
-  row(sprintf("parallel, %d workers", fits), peer_time,
-      if (fits == many) times(peer_time, mine) else "(more don't fit: memory, or 128 connections)")
+  beside <- sprintf("(muster: %s)", times(peer_time, mine))
+  if (fits < many) beside <- "(more don't fit: memory, or 128 connections)"
+  row(sprintf("parallel, %d workers", fits), peer_time, beside)
   parallel::stopCluster(peers)
   peers <- NULL
 
@@ -256,8 +257,8 @@ local({
   cl <- NULL
   note(sprintf("Work that takes no time: 1,000 times sqrt() takes %.2f ms by lapply(), %s %.2f ms.",
                alone * 1000, "on the workers", spread * 1000))
-  note(sprintf("The first start in a session, with %d workers: %.2f s, parallel's %.2f s. %s", cores,
-               ours$time[["start"]], theirs$time[["start"]],
+  note(sprintf("The first start in a session, with %d workers: %.2f s, parallel's %.2f s. %s",
+               cores, ours$time[["start"]], theirs$time[["start"]],
                "The fork server boots in it, and is used again by all later ones."))
   note("stopCluster(): muster waits until its workers are gone, parallel doesn't.")
   cat(sprintf("\n%.0f s in all.\n", proc.time()[["elapsed"]] - began))
