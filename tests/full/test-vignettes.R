@@ -56,3 +56,39 @@ test_that("functions and vignettes that vignettes name exist", {
     expect_true(all(file.exists(sprintf("../../vignettes/%s.Rmd", pages))))
   }
 })
+
+# A package of the vignettes alone, built and installed without knitr; its library.
+install_vignettes <- function(folder) {
+  source <- write_tiny("vignettes.only", "f <- function() NULL", base = folder)
+  dir.create(file.path(source, "vignettes"))
+  # The one with data of another package takes its time.
+  file.copy(grep("groups", vignettes, value = TRUE, invert = TRUE),
+    file.path(source, "vignettes"))
+  library <- file.path(folder, "library")
+  dir.create(library)
+  run <- function(command, ...) {
+    processx::run(file.path(R.home("bin"), command), c(...), wd = folder, timeout = 120,
+      env = c("current", R_LIBS = paste(.libPaths(), collapse = ":")))
+  }
+  run("Rscript", normalizePath("../../tools/vignettes.R"), source)
+  run("R", "CMD", "build", "--no-manual", "--no-build-vignettes", source)
+  run("R", "CMD", "INSTALL", paste0("--library=", library), "vignettes.only_0.1.tar.gz")
+  library
+}
+
+test_that("vignettes are built, run and found without knitr, rmarkdown and pandoc", {
+  limit_time(120, parent.frame())
+  library <- install_vignettes(local_folder())
+  for (name in c("start", "moving", "troubleshooting")) {
+    found <- utils::vignette(name, "vignettes.only", lib.loc = library)
+    expect_identical(found$PDF, paste0(name, ".html"))
+    html <- lines_of(file.path(found$Dir, "doc", found$PDF))
+    expect_match(html, paste0("<h1>", found$Title, "</h1>"), fixed = TRUE, all = FALSE)
+    # Nothing is left of the sources' marks.
+    code <- cumsum(grepl("<pre>", html)) > cumsum(grepl("</pre>", c("", html[-length(html)])))
+    expect_false(any(grepl("```|\\*\\*|^#|^\\||\001", html[!code])))
+    parse(file.path(found$Dir, "doc", found$R))
+  }
+  html <- lines_of(system.file("doc", "start.html", package = "vignettes.only", lib.loc = library))
+  expect_match(html, "#&gt; [1]  1  4  9 16", fixed = TRUE, all = FALSE)
+})
