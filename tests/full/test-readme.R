@@ -147,3 +147,11 @@ test_that("files that README links are there", {
   expect_gt(length(links), 5L)
   for (link in links) expect_true(file.exists(file.path("../..", link)), label = link)
 })
+
+test_that("citation() names muster, its title and its version", {
+  expect_true(nzchar(system.file("CITATION", package = "muster")))
+  entry <- utils::citation("muster")
+  expect_identical(entry$title, paste0("muster: ", utils::packageDescription("muster")$Title))
+  expect_match(entry$note, as.character(utils::packageVersion("muster")), fixed = TRUE)
+  expect_match(format(entry, style = "text"), "The muster authors", fixed = TRUE)
+})
