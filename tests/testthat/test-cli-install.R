@@ -23,7 +23,7 @@ test_that("the command is installed and runs, whatever the folder is called", {
   run <- install_cli(folder)
   expect_identical(names(run$files), c("command", "man", "bash", "zsh"))
   expect_true(all(file.exists(run$files)))
-  local_variables(R_LIBS = NA, PATH = "/usr/bin:/bin")
+  local_variables(R_LIBS = paste(.libPaths()[-1L], collapse = ":"), PATH = "/usr/bin:/bin")
   out <- suppressWarnings(system2(run$files[["command"]], "--version", stdout = TRUE))
   expect_identical(out, paste("muster", utils::packageVersion("muster")))
   out <- suppressWarnings(system2(run$files[["command"]],
