@@ -1,6 +1,6 @@
 # muster's checkout, in one command each. GNU make.
 #
-#   make demo         install what is missing, build, run demo/bootstrap.R
+#   make demo         install what is missing, build, show what muster gains: demo/tour.R
 #   make check        install what tests need, run every test
 #   make check-fast   the tests that take under a minute
 #   make soak         kill workers, 10,000 times, under load (KILLS=300 SEED=1), or for
@@ -13,7 +13,7 @@
 #   make lint         the house style, as a test
 #   make clean        remove what the others left, but not R packages in ./.lib
 #
-# WORKERS=8 make demo       another number of workers
+# WORKERS=8 make demo       start 8 workers, not 64, beside those of parallel
 # make check SUITES="c sim" some suites only; tools/check.sh names them
 # MISSING=skip make check     go on without system packages that are missing
 # FILTER=fork make check SUITES=testthat

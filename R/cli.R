@@ -11,9 +11,8 @@ cli_commands <- function() {
 
 #' The muster command
 #'
-#' What `exec/muster` of the installed package runs (see `system.file("exec", "muster", package =
-#' "muster")`: link it into your `PATH`). `Rscript -e 'muster::muster_cli()' probe ...` does the
-#' same.
+#' What the command `muster` runs. [muster_cli_install()] puts that command into your `PATH`, with a
+#' man page and completion; without it `Rscript -e 'muster::muster_cli()' probe ...` does the same.
 #'
 #' ```
 #' muster probe 10.15.16.0/24 --port 44321 --timeout 0.02

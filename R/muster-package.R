@@ -10,7 +10,10 @@
 #' [makeClusterPSOCK()] and its kin are package parallelly's, on muster. [socket_listen()] and
 #' [socket_connect()] give sockets of their own. [discover()] finds hosts and services, and
 #' [doctor()] looks at what this machine does to clusters; both are commands, too:
-#' [muster_cli()].
+#' [muster_cli()], [muster_cli_install()].
+#'
+#' New here? `vignette("start", "muster")`. From another package: `vignette("moving", "muster")`.
+#' What messages mean: `vignette("troubleshooting", "muster")`.
 #'
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages and what workers print. Default

@@ -1,12 +1,17 @@
 #!/bin/sh
-# Makes the source package, build/package/muster_*.tar.gz, with vignettes if they can be
-# built here.
+# Makes the source package, build/package/muster_*.tar.gz, with all vignettes: by knitr,
+# rmarkdown and pandoc, or where one of them is missing, or with MUSTER_VIGNETTES=plain in the
+# environment, by tools/vignettes.R, which needs nothing but R and makes plainer pages.
 set -u
 . "$(dirname -- "$0")/common.sh"
-if can_vignettes; then
+if [ "${MUSTER_VIGNETTES:-}" != plain ] && can_vignettes; then
   build_tarball "$root/build/package" vignettes || exit 1
 else
-  warn "built without vignettes: they need knitr, rmarkdown and pandoc"
-  build_tarball "$root/build/package" || exit 1
+  warn "building plain vignettes: others need knitr, rmarkdown and pandoc"
+  # Their code runs on what is built here.
+  library=$root/build/lib-vignettes
+  tools/install.sh "$library" || exit 1
+  R_LIBS="$library:$R_LIBS"
+  build_tarball "$root/build/package" plain || exit 1
 fi
 say "$tarball"

@@ -303,7 +303,9 @@ suite_bare() { run "bare" 1200 tools/bare.sh; }
 
 suite_demo() {
   run "demo" 300 sh -c '
-    if WORKERS=8 make demo; then ok=1; else ok=0; fi
+    WORKERS=8 make demo >build/demo.txt 2>&1 && ok=1 || ok=0
+    cat build/demo.txt
+    grep -q "^6[.] What muster doesn.t gain" build/demo.txt || ok=0
     echo "demo: $ok passed, $((1 - ok)) failed, 0 skipped"
     [ $ok -eq 1 ]'
 }

@@ -34,8 +34,9 @@ use_pcp() {
   export PCP_DIR PCP_BINADM_DIR PATH LD_LIBRARY_PATH
 }
 
-# build_tarball DIR [vignettes] makes the source package in DIR and sets $tarball, with
-# vignettes where they are asked for, which takes an installation. All
+# build_tarball DIR [vignettes|plain] makes the source package in DIR and sets $tarball, with
+# vignettes where they are asked for: by knitr and pandoc, which takes an installation, or
+# plain, by tools/vignettes.R and the muster that is installed. All
 # installing starts from it, never from src/, so that objects of one build (a
 # sanitizer's, say) never get into another, nor into the checkout. R CMD build
 # copies all of a folder before it leaves out what .Rbuildignore says, so it
@@ -46,6 +47,9 @@ build_tarball() {
   rm -f -- "$1"/muster_*.tar.gz
   tar -cf - --exclude=./.git --exclude=./.lib --exclude=./build . |
     tar -xf - -C "$1/muster" || return 1
+  if [ "${2:-}" = plain ]; then
+    Rscript tools/vignettes.R "$1/muster" || return 1
+  fi
   if [ "${2:-}" = vignettes ]; then
     (cd -- "$1" && R CMD build --no-manual muster) || return 1
   else

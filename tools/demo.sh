@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the main job, demo/bootstrap.R, on the muster in ./.lib.
+# Runs the tour, demo/tour.R, on the muster in ./.lib.
 set -u
 . "$(dirname -- "$0")/common.sh"
-exec Rscript demo/bootstrap.R </dev/null
+exec Rscript demo/tour.R </dev/null
