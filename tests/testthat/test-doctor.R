@@ -159,3 +159,11 @@ test_that("A6: beside each sysctl -w stands what a file in sysctl.d needs", {
   expect_identical(sysctl_lines("sysctl -w a.b=1 # then x.y=2"), "a.b = 1")
   expect_identical(sysctl_lines("echo a.b=1"), character())
 })
+
+test_that("A6: the help index shows doctor() and not its print method", {
+  help <- system.file("help", "aliases.rds", package = "muster")
+  skip_if(!nzchar(help), "the package is installed without help")
+  aliases <- names(readRDS(help))
+  expect_true("doctor" %in% aliases)
+  expect_false("print.muster_doctor" %in% aliases)
+})
