@@ -5,7 +5,7 @@
 cli_commands <- function() {
   list(
     probe = list(run = cli_probe, about = "find services by trying to connect"),
-    doctor = list(run = cli_doctor, about = "look at what this machine does to clusters")
+    doctor = list(run = cli_doctor, about = "check whether this machine is ready to run clusters")
   )
 }
 
@@ -19,6 +19,7 @@ cli_commands <- function() {
 #' muster probe -m probe=10.15.16.0/24,timeout=0.02,maxThreads=10 -s pmcd
 #' muster probe --help
 #' muster doctor --interval 10
+#' muster doctor --json --fail-on bad
 #' ```
 #'
 #' The second form is that of `pmfind`, Performance Co-Pilot's own program: put `muster probe`
@@ -28,9 +29,10 @@ cli_commands <- function() {
 #' @param args Character vector: the arguments, by default those of the command line.
 #' @param quit `TRUE` ends R with the status; by default so in scripts.
 #' @returns The status, invisibly: 0 if something was found, or all is well; 1 if nothing was
-#'   found, or [doctor()] has a verdict `attention` or `bad`; 2 if the arguments can't be
-#'   understood or the command failed. Text goes to standard output, errors and
-#'   warnings to standard error.
+#'   found, or the worst verdict of [doctor()] is `attention`; 2 if the arguments can't be
+#'   understood or the command failed; 3 if [doctor()] has a verdict `bad`. `muster doctor
+#'   --fail-on bad` gives 0 for `attention`, `--fail-on never` for both. Text goes to standard
+#'   output, errors and warnings to standard error.
 #' @section Errors:
 #' None: they are printed, and the status is 2.
 #' @section Source:
@@ -79,7 +81,7 @@ cli_help <- function(commands) {
     "Usage: muster COMMAND [ARGUMENT...]", "",
     sprintf("  %-9s %s", names(commands), vapply(commands, `[[`, "", "about")),
     "", "muster COMMAND --help says more. Status: 0 found or healthy, 1 nothing found or",
-    "attention wanted, 2 wrong usage."
+    "something needs attention, 2 wrong usage, 3 something is bad."
   )
 }
 
@@ -132,16 +134,25 @@ cli_number <- function(text, name) {
 
 # ---- JSON (RFC 8259), for data frames and what is in them
 
-json_rows <- function(rows) {
+# more: columns that are JSON already.
+json_rows <- function(rows, more = list()) {
   if (!nrow(rows)) {
     return("[]")
   }
-  columns <- lapply(rows, json_values)
+  columns <- c(lapply(rows, json_values), more)
   objects <- do.call(paste, c(
-    Map(function(name, values) paste0(json_string(name), ": ", values), names(rows), columns),
+    Map(function(name, values) paste0(json_string(name), ": ", values), names(columns), columns),
     sep = ", "
   ))
   paste0("[\n", paste0("    {", objects, "}", collapse = ",\n"), "\n  ]")
+}
+
+# A named numeric vector.
+json_object <- function(x) {
+  if (!length(x)) {
+    return("{}")
+  }
+  paste0("{", paste0(json_string(names(x)), ": ", json_values(x), collapse = ", "), "}")
 }
 
 json_values <- function(x) {

@@ -6,10 +6,16 @@
 #'
 #' What is shared are vectors of at least 4 kB: logical, integer, numeric, complex, raw and
 #' character vectors with their attributes (so factors, dates, matrices, arrays too), also
-#' inside of lists and data frames. In workers they are vectors like any other. A worker that
-#' changes one gets pages of its own for what it changes; nobody else sees that. Everything
-#' else (functions, environments, S4 objects with slots, strings in the locale's own
-#' encoding that aren't ASCII) is sent as always.
+#' inside of lists and data frames. In workers they are vectors like any other. Everything else
+#' (functions, environments, S4 objects with slots, strings in the locale's own encoding that
+#' aren't ASCII) is sent as always.
+#'
+#' Workers share a vector as long as they only read it. Nobody else sees what a worker changes:
+#' * `x[1] <- -1` first copies the whole vector into the worker's own memory. C code that writes
+#'   into a vector in place copies only the pages (4 kB) that it writes to.
+#' * Strings are shared until a worker first uses one. It then makes a vector of its own for them:
+#'   8 bytes for each element, and each different string that was used once. Share a factor instead
+#'   where many strings are repeated: its codes stay shared.
 #'
 #' The same happens by itself to arguments and results of all calls of a cluster, for vectors
 #' from `getOption("muster.share_min")` bytes up, by default 256 kB: so
@@ -31,8 +37,10 @@
 #' `muster_error_input`: `cl` is no cluster of muster, or a value has no name, or one that
 #' another has. `muster_error_memory`: there isn't enough memory for the values, by what
 #' the system has available and by the limits of control groups; with fields `bytes` (wanted)
-#' and `free`. Nothing was sent then, and the cluster can be used on. Results that don't fit
-#' raise the same class.
+#' and `free`. Nothing was sent, and the cluster remains usable. Results that don't fit
+#' raise the same class. A process that has as many memory mappings as the kernel allows
+#' (`vm.max_map_count`, 65,530 by default) raises it too, and says so: each call or result with
+#' shared vectors that is still in use takes a mapping in every process that reads it.
 #' @section Cost:
 #' One copy of the values into shared memory, at 3 to 4 GB/s, and some 100 us a worker.
 #' @section Source:
@@ -83,23 +91,53 @@ share_min <- function() {
 }
 
 # Called from C when a message, or an answer, doesn't fit into the memory that is free.
-# facts: bytes wanted, bytes free, 1 if a control group's limit is what leaves so few, 1 if
-# it was to be read.
+# facts: bytes wanted; bytes free; 1 if a control group's limit leaves so few; 1 if
+# the message came from another process; memory mappings of this process, and how many it may
+# have, negative where the system doesn't tell.
 abort_memory <- function(facts) {
   bytes <- facts[1L]
   free <- facts[2L]
   what <- c("send a message", "return a value", "read an answer", "read a call")
+  at_mappings <- is_mappings_limit(facts[5L], facts[6L])
   abort_muster("memory",
     paste0(
-      "Can't ", what[1L + the$worker + 2 * facts[4L]], " of ", bytes_text(bytes),
-      ": there isn't enough memory."
+      "Can't ", what[1L + the$worker + 2 * facts[4L]], " of ", bytes_text(bytes), ": ",
+      if (at_mappings) "this process has too many memory mappings."
+      else "there isn't enough memory."
     ),
-    details = memory_text(free, facts[3L] == 1, free > 2 * bytes),
-    hints = "Send smaller pieces, or fewer at a time.",
+    details = if (at_mappings) {
+      mappings_text(facts[5L], facts[6L])
+    } else {
+      memory_text(free, facts[3L] == 1, free > 2 * bytes)
+    },
+    hints = if (at_mappings) {
+      c(
+        paste("As root:", set_sysctl("vm.max_map_count", mappings_enough(facts[6L]))),
+        "Or share fewer, larger vectors, and drop those that you no longer need."
+      )
+    } else {
+      "Send smaller pieces, or fewer at a time."
+    },
     bytes = bytes, free = free,
     call = if (the$worker) NULL else verb_call()
   )
 }
+
+# The kernel refuses another mapping at its limit. A few may have gone again since, while the
+# error was on its way.
+is_mappings_limit <- function(count, limit) {
+  count >= 0 && limit > 0 && count >= limit - min(64, limit / 10)
+}
+
+mappings_text <- function(count, limit) {
+  paste0(
+    "It has ", count_text(count), ", and the kernel allows ", count_text(limit),
+    " (vm.max_map_count). Each block of shared memory takes one."
+  )
+}
+
+# What to set the limit to: four times what the kernel has by default, or has now.
+mappings_enough <- function(limit) format(max(262144, 4 * limit), scientific = FALSE)
 
 # limited: there is plenty, so it's this process that may not have it.
 memory_text <- function(free, group, limited) {
@@ -107,7 +145,7 @@ memory_text <- function(free, group, limited) {
     return(NULL)
   }
   if (limited) {
-    return("The system has enough, but this process may not have it: see `ulimit -v`.")
+    return("The system has enough, but this process's limit is reached: see `ulimit -v`.")
   }
   paste0(
     bytes_text(free), " are free",

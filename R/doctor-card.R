@@ -53,7 +53,7 @@ doctor_card <- function(machine, card) {
     paste0(
       "Some drivers corrupt or delay packets that they gather from pieces. ", f2_page,
       "to turn scatter-gather off, as the last step when fetches still stall after all ",
-      "others; it costs throughput."
+      "others. It costs throughput."
     ),
     if (!suspect) {
       ""
@@ -61,7 +61,8 @@ doctor_card <- function(machine, card) {
       paste("ethtool -K", name, "sg off # the last step")
     } else {
       paste("ethtool -S", name, "# what kind of errors")
-    }
+    },
+    c(shown + 0, mbit_s = card_mbit(machine, name), packets = card$packets, errors = card$errors)
   )
 }
 
@@ -71,9 +72,14 @@ card_retransmits <- function(machine) {
 }
 
 # Cards without a cable, and virtual ones, say -1 or nothing.
-card_speed <- function(machine, name) {
+card_mbit <- function(machine, name) {
   mbit <- or_na(doctor_number(machine, "sys", file.path("class/net", name, "speed")))
-  if (isTRUE(mbit > 0)) paste0(", ", count_text(mbit), " Mbit/s") else ""
+  if (isTRUE(mbit > 0)) mbit else NA_real_
+}
+
+card_speed <- function(machine, name) {
+  mbit <- card_mbit(machine, name)
+  if (is.na(mbit)) "" else paste0(", ", count_text(mbit), " Mbit/s")
 }
 
 doctor_loopback <- function(machine) {
@@ -83,8 +89,9 @@ doctor_loopback <- function(machine) {
   }
   finding(
     if (is_up) "up" else "down", if (is_up) "good" else "bad",
-    "Clusters over sockets (makeCluster()) reach their workers on this machine by it.",
-    if (is_up) "" else "ip link set lo up"
+    "Clusters over sockets (makeCluster()) reach their workers on this machine through it.",
+    if (is_up) "" else "ip link set lo up",
+    c(up = is_up + 0)
   )
 }
 
@@ -104,8 +111,8 @@ doctor_localhost <- function(machine) {
     if (length(addresses)) paste(addresses, collapse = ", ") else "not in the hosts file",
     verdict,
     paste0(
-      "Workers of makeCluster() connect to it; if it means no address of this machine they ",
-      "hang until their time is over."
+      "Workers of makeCluster() connect to it. If it isn't an address of this machine, they ",
+      "hang until their timeout."
     ),
     unless_good(verdict, "echo '127.0.0.1 localhost' >> /etc/hosts # and take others away")
   )

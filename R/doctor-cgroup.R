@@ -62,7 +62,8 @@ doctor_cgroup_cpu <- function(machine) {
       "A quota stops all processes of the group for the rest of each 0.1 s once it is used up: ",
       "workers stand still together. availableCores() heeds it, detectCores() doesn't."
     ),
-    unless_good(verdict, "start fewer workers: cluster_start(availableCores())")
+    unless_good(verdict, "start fewer workers: cluster_start(availableCores())"),
+    c(cpus = as.numeric(count), periods = stat[["periods"]], throttled = stat[["throttled"]])
   )
 }
 
@@ -102,7 +103,7 @@ doctor_cgroup_memory <- function(machine) {
     "the session. Files that could be dropped aren't counted as used."
   )
   if (all(is.na(limit))) {
-    return(finding("no limit", "good", why))
+    return(finding("no limit", "good", why, figures = c(limit_bytes = Inf)))
   }
   used <- group_numbers(groups$dirs, if (is_v1) "memory.usage_in_bytes" else "memory.current")
   prefix <- if (is_v1) "total_" else ""
@@ -128,7 +129,8 @@ doctor_cgroup_memory <- function(machine) {
     verdict, why,
     unless_good(
       verdict, "raise the limit (docker run --memory, sbatch --mem), or start fewer workers"
-    )
+    ),
+    c(limit_bytes = limit[at], used_bytes = used[at], limit_bytes_per_cpu = unname(share))
   )
 }
 
@@ -145,9 +147,9 @@ doctor_cgroup_oom <- function(machine) {
       "The control group has no memory.events; the root group never has."
     })
   }
-  oom_finding(machine, "cgroup_oom", "since the group began", paste0(
-    "The kernel killed so many processes in this control group or one around it because it ",
-    "was out of memory. A worker that ends by signal 9 for no reason is one of them."
+  oom_finding(machine, "cgroup_oom", "since the group began", 0, paste0(
+    "Processes that the kernel killed in this control group, or in one around it, because it ",
+    "was out of memory. A worker that ends by signal 9 for no other reason is one of them."
   ))
 }
 
@@ -164,9 +166,9 @@ doctor_oom_kills <- function(machine) {
   if (is.na(machine$now$system_oom)) {
     not_known("vmstat has no count of out-of-memory kills (Linux before 4.13).")
   }
-  oom_finding(machine, "system_oom", "since boot", paste0(
-    "The kernel killed so many processes because the machine, or one of its control groups, ",
-    "was out of memory."
+  oom_finding(machine, "system_oom", since_boot(machine), kills_a_day, paste0(
+    "Processes that the kernel killed because the machine, or one of its control groups, was ",
+    "out of memory."
   ))
 }
 
@@ -174,12 +176,14 @@ system_oom_kills <- function(machine) {
   unname(number_fields(read_kernel_file(file.path(machine$proc, "vmstat")))["oom_kill"])
 }
 
-oom_finding <- function(machine, name, since, why) {
-  before <- if (is.null(machine$before)) NA_real_ else machine$before[[name]]
-  count <- list(total = machine$now[[name]], grown = machine$now[[name]] - before)
-  verdict <- counted_verdict(count)
-  finding(counted_text(machine, count, since), verdict, why,
-    unless_good(verdict, "dmesg | grep -i 'killed process' # which; then start fewer workers"))
+oom_finding <- function(machine, name, since, a_day, why) {
+  count <- counted_by(machine, function(look) look[[name]])
+  verdict <- counted_verdict(machine, count, a_day)
+  finding(
+    counted_text(machine, count, since), verdict, why,
+    unless_good(verdict, "dmesg -T | grep -i 'killed process' # which; then start fewer workers"),
+    counted_figures(machine, count)
+  )
 }
 
 # ---- processes
@@ -190,7 +194,7 @@ doctor_cgroup_pids <- function(machine) {
   used <- group_numbers(groups$dirs, "pids.current")
   why <- "Threads count as processes here; at the limit no worker starts."
   if (all(is.na(most))) {
-    return(finding("no limit", "good", why))
+    return(finding("no limit", "good", why, figures = c(limit = Inf)))
   }
   left <- most - ifelse(is.na(used), 0, used)
   at <- which.min(left)
@@ -201,6 +205,7 @@ doctor_cgroup_pids <- function(machine) {
       count_text(most[at]), if (!is.na(used[at])) paste0(", ", count_text(used[at]), " in use")
     ),
     verdict, why,
-    unless_good(verdict, "docker run --pids-limit=4096, or TasksMax= of the systemd unit")
+    unless_good(verdict, "docker run --pids-limit=4096, or TasksMax= of the systemd unit"),
+    c(limit = most[at], used = used[at])
   )
 }

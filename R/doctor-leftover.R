@@ -23,7 +23,8 @@ doctor_leftover <- function(machine) {
     },
     if (length(left)) "attention" else "good",
     "Workers whose session is gone hold memory and CPU, and nobody waits for their answers.",
-    if (length(left)) paste("kill -KILL", paste(pids, collapse = " ")) else ""
+    if (length(left)) paste("kill -KILL", paste(pids, collapse = " ")) else "",
+    c(processes = length(left))
   )
 }
 

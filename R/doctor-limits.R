@@ -44,10 +44,9 @@ doctor_open_files <- function(machine) {
     } else if (raised > limit[["soft"]]) {
       paste("ulimit -n", format(raised, scientific = FALSE), "# before R starts")
     } else {
-      paste0(
-        "echo '* - nofile 65536' > /etc/security/limits.d/nofile.conf # then log in anew"
-      )
-    }
+      "echo '* - nofile 65536' > /etc/security/limits.d/nofile.conf # then log in again"
+    },
+    c(soft = limit[["soft"]], hard = limit[["hard"]], open = open, room_for_workers = workers)
   )
 }
 
@@ -66,8 +65,9 @@ doctor_system_files <- function(machine) {
       if (numbers[3L] >= 2^60) "no limit" else paste(count_text(numbers[3L]), "allowed")
     ),
     verdict,
-    "When the whole machine's files are used up, no process opens or connects any more (ENFILE).",
-    unless_good(verdict, set_sysctl("fs.file-max", format(2 * numbers[3L], scientific = FALSE)))
+    "When the whole machine's files are used up, no process can open or connect (ENFILE).",
+    unless_good(verdict, set_sysctl("fs.file-max", format(2 * numbers[3L], scientific = FALSE))),
+    c(open = numbers[1L], limit = numbers[3L])
   )
 }
 
@@ -98,7 +98,8 @@ doctor_processes <- function(machine) {
       paste(set_sysctl("kernel.threads-max", 65536), "kernel.pid_max=65536")
     } else {
       "ulimit -u 4096 # before R starts"
-    }
+    },
+    c(limit = limit, system_limit = min(c(Inf, total, pids), na.rm = TRUE), running = running)
   )
 }
 
@@ -122,7 +123,8 @@ doctor_locked_memory <- function(machine) {
       "muster locks none, but libraries for InfiniBand and GPUs do; with too little they fail ",
       "or fall back to slow ways in workers."
     ),
-    unless_good(verdict, "ulimit -l unlimited # before R starts")
+    unless_good(verdict, "ulimit -l unlimited # before R starts"),
+    c(limit_bytes = limit)
   )
 }
 
@@ -132,7 +134,8 @@ doctor_stack <- function(machine) {
   finding(
     limit_text(limit, binary_text), verdict,
     "Deep recursion in a task ends in \"C stack usage is too close to the limit\".",
-    unless_good(verdict, "ulimit -s 8192 # before R starts")
+    unless_good(verdict, "ulimit -s 8192 # before R starts"),
+    c(limit_bytes = limit)
   )
 }
 
@@ -145,7 +148,8 @@ doctor_address_space <- function(machine) {
       "It counts what is mapped, not what is used: shared vectors and the stacks of ",
       "threads reach it long before memory is short. Limit memory by a control group."
     ),
-    unless_good(verdict, "ulimit -v unlimited # before R starts")
+    unless_good(verdict, "ulimit -v unlimited # before R starts"),
+    c(limit_bytes = limit)
   )
 }
 
@@ -155,7 +159,8 @@ doctor_file_size <- function(machine) {
   finding(
     limit_text(limit, binary_text), verdict,
     "Holds for shared memory too: a larger vector can't be shared and is copied.",
-    unless_good(verdict, "ulimit -f unlimited # before R starts")
+    unless_good(verdict, "ulimit -f unlimited # before R starts"),
+    c(limit_bytes = limit)
   )
 }
 
@@ -165,6 +170,28 @@ doctor_cpu_time <- function(machine) {
   finding(
     limit_text(limit, seconds_text), verdict,
     "A worker that has used so much CPU time is killed by the kernel, whatever it does.",
-    unless_good(verdict, "ulimit -t unlimited # before R starts")
+    unless_good(verdict, "ulimit -t unlimited # before R starts"),
+    c(limit_s = limit)
+  )
+}
+
+# Each block of shared memory is a mapping in every process that reads it; so is each library.
+doctor_max_map_count <- function(machine) {
+  now <- machine$mappings()
+  limit <- doctor_number(machine, "proc", "sys/vm/max_map_count")
+  part <- if (is.na(now[1L]) || limit <= 0) 0 else now[1L] / limit
+  verdict <- worst(verdict_high(part, 0.5, 0.9), if (limit < 65530) "attention" else "good")
+  finding(
+    paste0(
+      count_text(limit), if (!is.na(now[1L])) paste0(", ", count_text(now[1L]), " in use here")
+    ),
+    verdict,
+    paste0(
+      "The memory mappings that a process may have: one for each block of shared vectors, ",
+      "several for each library. At the limit R reports that it can't allocate memory, although ",
+      "much is free."
+    ),
+    unless_good(verdict, set_sysctl("vm.max_map_count", mappings_enough(limit))),
+    c(limit = limit, used = now[1L])
   )
 }

@@ -5,15 +5,18 @@
 # or a named list of them (one for each network card). What can't be read ends an item by
 # not_known(), and never the others: its verdict is "unknown" then, its value the reason.
 
-# proc, sys, cgroup: where these trees are mounted. ...: other readers, by name.
+# proc, sys, cgroup: where these trees are mounted; etc, run, lib: where systemd's files are.
+# ...: other readers, by name.
 doctor_machine <- function(proc = "/proc", sys = "/sys",
                            cgroup = file.path(sys, "fs", "cgroup"), ...) {
   machine <- list(
-    proc = proc, sys = sys, cgroup = cgroup, etc = "/etc",
+    proc = proc, sys = sys, cgroup = cgroup, etc = "/etc", run = "/run", lib = "/usr/lib",
     listeners = function() known_or(.Call(ffi_diag_listeners)),
     counters = function() known_or(.Call(ffi_diag_counters, proc)),
     card = function(name) known_or(.Call(ffi_card, name)),
     disk = function(path) known_or(.Call(ffi_disk, path)),
+    clock_sync = function() known_or(.Call(ffi_clock_sync)),
+    mappings = function() .Call(ffi_mappings, proc),
     features = function() .Call(ffi_features),
     threads = function() .Call(ffi_threads_count),
     cores = function() availableCores(),
@@ -21,7 +24,7 @@ doctor_machine <- function(proc = "/proc", sys = "/sys",
     variables = function() Sys.getenv(),
     loaded = function() loadedNamespaces(),
     blas = function() basename(extSoftVersion()[["BLAS"]]),
-    tmpdir = dirname(tempdir())
+    tmpdir = dirname(tempdir()), user = Sys.info()[["user"]], host = Sys.info()[["nodename"]]
   )
   given <- list(...)
   machine[names(given)] <- given
@@ -75,9 +78,10 @@ or_na <- function(code) tryCatch(code, muster_error_unknown = function(e) NA_rea
 
 # ---- what an item says
 
-# value: text. why: what it matters to a cluster, sentences. command: what mends it.
-finding <- function(value, verdict, why, command = "") {
-  list(value = value, verdict = verdict, why = why, command = command)
+# value: text. why: what it matters to a cluster, sentences. command: what fixes it.
+# figures: the numbers in value, each with a name and, where it has one, a unit: for JSON.
+finding <- function(value, verdict, why, command = "", figures = numeric()) {
+  list(value = value, verdict = verdict, why = why, command = command, figures = figures)
 }
 
 # Verdict of a number that is worse the higher it is, or the lower.
@@ -110,62 +114,17 @@ binary_text <- function(bytes) {
 
 set_sysctl <- function(name, value) paste0("sysctl -w ", name, "=", value)
 
+# The lines of a file in /etc/sysctl.d that set at each boot what a command sets until the
+# next: "net.core.somaxconn = 16384". None for other commands.
+sysctl_file <- "/etc/sysctl.d/90-muster.conf"
+sysctl_lines <- function(command) {
+  if (!startsWith(command, "sysctl -w ")) {
+    return(character())
+  }
+  pattern <- "[a-z0-9_.-]+=(\"[^\"]*\"|[^ \"]+)"
+  settings <- regmatches(command, gregexpr(pattern, sub(" #.*$", "", command)))[[1L]]
+  gsub("\"", "", sub("=", " = ", settings, fixed = TRUE), fixed = TRUE)
+}
+
 # A command for the verdicts that want one.
 unless_good <- function(verdict, command) if (verdict == "good") "" else command
-
-# ---- two looks
-
-# What is counted from some start on, so that only the difference tells what happens now.
-# Where something can't be read, the reason stands in its place, or NA.
-doctor_look <- function(machine) {
-  list(
-    counters = tryCatch(machine$counters(), error = conditionMessage),
-    listeners = tryCatch(machine$listeners(), error = conditionMessage),
-    cgroup_oom = tryCatch(cgroup_oom_kills(machine), error = function(e) NA_real_),
-    cgroup_cpu = tryCatch(cgroup_cpu_stat(machine), error = function(e) cpu_stat_none),
-    system_oom = tryCatch(system_oom_kills(machine), error = function(e) NA_real_),
-    time = proc.time()[["elapsed"]]
-  )
-}
-
-# The machine with what two looks saw: now, and before if there was an interval.
-look_twice <- function(machine, interval) {
-  before <- NULL
-  if (interval > 0) {
-    before <- doctor_look(machine)
-    Sys.sleep(interval)
-  }
-  machine$now <- doctor_look(machine)
-  machine$before <- before
-  machine$seconds <- if (is.null(before)) 0 else machine$now$time - before$time
-  machine
-}
-
-# A counter now, and how much it grew: list(total, grown); grown is NA without interval.
-counted <- function(machine, name) {
-  total <- counter_at(machine$now, name)
-  grown <- if (is.null(machine$before)) NA_real_ else total - counter_at(machine$before, name)
-  list(total = total, grown = grown)
-}
-
-counter_at <- function(look, name) {
-  if (is.character(look$counters)) {
-    not_known(look$counters)
-  }
-  value <- look$counters[name]
-  if (is.na(value)) {
-    not_known(paste0("This kernel doesn't count ", name, "."))
-  }
-  unname(value)
-}
-
-# "12 since boot", "12 since boot, 3 in 5 s".
-counted_text <- function(machine, count, since = "since boot") {
-  paste0(
-    count_text(count$total), " ", since,
-    if (!is.na(count$grown)) {
-      paste0(", ", count_text(count$grown), " in ", seconds_text(machine$seconds, 2L))
-    }
-  )
-}
-

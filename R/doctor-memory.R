@@ -21,7 +21,8 @@ doctor_memory <- function(machine) {
   finding(
     paste(bytes_text(free), "of", bytes_text(total), "available"), verdict,
     "A worker takes 50 MB and what its packages and data take; without memory it is killed.",
-    unless_good(verdict, "ps aux --sort=-rss | head # what takes it")
+    unless_good(verdict, "ps aux --sort=-rss | head # what takes it"),
+    c(available_bytes = free, total_bytes = total)
   )
 }
 
@@ -35,7 +36,8 @@ doctor_swap <- function(machine) {
     if (total > 0) paste0(bytes_text(total), ", ", percent_text(part), " in use") else "none",
     verdict,
     "Workers whose pages are in swap answer thousands of times slower, and seem to hang.",
-    unless_good(verdict, "vmstat 1 # columns si and so; then start fewer workers")
+    unless_good(verdict, "vmstat 1 # columns si and so; then start fewer workers"),
+    c(used_bytes = used, total_bytes = total)
   )
 }
 
@@ -48,7 +50,8 @@ doctor_overcommit <- function(machine) {
       "If memory is never promised twice, a forked worker must have room for a copy of all ",
       "that its parent has, and forks fail although memory is free."
     ),
-    unless_good(verdict, set_sysctl("vm.overcommit_memory", 0))
+    unless_good(verdict, set_sysctl("vm.overcommit_memory", 0)),
+    c(setting = mode)
   )
 }
 
@@ -98,7 +101,8 @@ doctor_shm <- function(machine) {
   }
   finding(
     paste(bytes_text(free), "of", bytes_text(disk[1L]), "free"), verdict, why,
-    unless_good(verdict, "mount -o remount,size=50% /dev/shm # docker run --shm-size=2g")
+    unless_good(verdict, "mount -o remount,size=50% /dev/shm # docker run --shm-size=2g"),
+    c(free_bytes = free, total_bytes = disk[1L])
   )
 }
 
@@ -131,7 +135,8 @@ doctor_tmpdir <- function(machine) {
       "Workers have their temporary directories here. On tmpfs files take memory; with noexec ",
       "packages can't be built; over a network all of it is slow and locks may hang."
     ),
-    unless_good(verdict, "export TMPDIR=/another/directory # before R starts")
+    unless_good(verdict, "export TMPDIR=/another/directory # before R starts"),
+    c(free_bytes = disk[2L], total_bytes = disk[1L], free_files = disk[4L], files = disk[3L])
   )
 }
 

@@ -1,13 +1,9 @@
 # What doctor() prints. cli shows colours where it is installed, plain words do without.
 
-#' @rdname doctor
-#' @param x A result of `doctor()`.
-#' @param explain `TRUE` to show why each item matters, also of those that are good. By
-#'   default (`FALSE`) only what asks for attention is explained.
-#' @param ... Given to the method for plain data frames where columns were taken out.
+# explain: TRUE to show why each item matters, even the good ones.
 #' @export
 print.muster_doctor <- function(x, explain = FALSE, ...) {
-  if (!all(c("item", "value", "verdict", "why", "command", "group") %in% names(x))) {
+  if (!all(c("item", "value", "verdict", "why", "command", "persist", "group") %in% names(x))) {
     rest <- x # columns were taken out
     class(rest) <- "data.frame"
     print(rest, ...)
@@ -42,8 +38,15 @@ item_lines <- function(row, explain) {
     if (explained) doctor_style(wrapped(row$why, 6L), "quiet"),
     # Not wrapped: it is to be copied.
     if (nzchar(row$command) && explained) paste0("      > ", row$command)
-    else if (nzchar(row$command)) doctor_style(paste0("      for bursts: ", row$command), "quiet")
+    else if (nzchar(row$command)) doctor_style(paste0("      for bursts: ", row$command), "quiet"),
+    if (nzchar(row$persist)) doctor_style(persist_lines(row$persist), "quiet")
   )
+}
+
+# What keeps a kernel setting over the next boot.
+persist_lines <- function(persist) {
+  settings <- strsplit(persist, "\n", fixed = TRUE)[[1L]]
+  paste0("      to keep it: echo '", settings, "' >> ", sysctl_file)
 }
 
 verdict_mark <- function(verdict) {

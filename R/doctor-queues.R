@@ -1,29 +1,46 @@
 # Listen queues, and what TCP has to send twice.
+#
+# A listener's queue holds min(backlog, somaxconn) connections: the program's own number, cut
+# by the kernel's when it begins to listen. So raising somaxconn helps where the two are the
+# same, and nowhere else. Which listener overflowed is seen in what the kernel counts for each:
+# the packets it dropped since it began to listen, nearly all of them by a full queue.
 
-# What was counted since boot may be long past; what grew while doctor() looked is now.
 doctor_overflows <- function(machine) {
   count <- counted(machine, "ListenOverflows")
-  verdict <- counted_verdict(count)
+  blamed <- if (count$total > 0) dropping(machine)
+  verdict <- worst(
+    counted_verdict(machine, count, tcp_a_day), if (NROW(blamed)) "attention" else "good"
+  )
   finding(
-    counted_text(machine, count), verdict,
+    paste0(counted_text(machine, count), dropped_text(machine, blamed, count$total)), verdict,
     paste0(
-      "A client met a full listen queue each time. It tries again after a second, and a ",
-      "shuffle of which one connection waits is a shuffle that waits."
+      "Each time, a client met a full listen queue. It tries again after a second or more, and ",
+      "a shuffle waits for its slowest connection."
     ),
-    unless_good(verdict, set_sysctl("net.core.somaxconn", f2_somaxconn))
+    unless_good(verdict, overflow_command(machine, blamed)),
+    c(counted_figures(machine, count), listeners_that_dropped = dropped_count(blamed))
   )
 }
 
 doctor_drops <- function(machine) {
   count <- counted(machine, "ListenDrops")
-  verdict <- counted_verdict(count)
+  blamed <- if (count$total > 0) dropping(machine)
+  verdict <- worst(
+    counted_verdict(machine, count, tcp_a_day), if (NROW(blamed)) "attention" else "good"
+  )
+  overflows <- or_na(counter_at(machine$now, "ListenOverflows"))
   finding(
-    counted_text(machine, count), verdict,
+    paste0(counted_text(machine, count), dropped_text(machine, blamed, count$total)), verdict,
     paste0(
-      "All connections that a listener dropped: overflows, and those for want of memory ",
-      "or of a place among the handshakes."
+      "All connections that listeners dropped: because of a full queue, or because there was ",
+      "no memory or no place among the handshakes."
     ),
-    unless_good(verdict, set_sysctl("net.ipv4.tcp_max_syn_backlog", f2_syn_backlog))
+    unless_good(verdict, if (isTRUE(overflows >= count$total / 2)) {
+      overflow_command(machine, blamed)
+    } else {
+      set_sysctl("net.ipv4.tcp_max_syn_backlog", f2_syn_backlog)
+    }),
+    c(counted_figures(machine, count), listeners_that_dropped = dropped_count(blamed))
   )
 }
 
@@ -32,22 +49,89 @@ syn_queue_count <- function(look) {
 }
 
 doctor_syn_queue <- function(machine) {
-  total <- syn_queue_count(machine$now)
-  grown <- if (is.null(machine$before)) NA_real_ else total - syn_queue_count(machine$before)
-  count <- list(total = total, grown = grown)
-  verdict <- counted_verdict(count)
+  count <- counted_by(machine, syn_queue_count)
+  verdict <- counted_verdict(machine, count, tcp_a_day)
   finding(
     counted_text(machine, count), verdict,
     paste0(
-      "So many handshakes met a full queue of half-open connections and were dropped, or ",
-      "answered by a cookie: one whose last packet is lost then is never repaired."
+      "These handshakes met a full queue of half-open connections and were dropped or ",
+      "answered by a cookie. If the last packet of one with a cookie is lost, nothing repairs it."
     ),
-    unless_good(verdict, set_sysctl("net.ipv4.tcp_max_syn_backlog", f2_syn_backlog))
+    unless_good(verdict, set_sysctl("net.ipv4.tcp_max_syn_backlog", f2_syn_backlog)),
+    counted_figures(machine, count)
   )
 }
 
-counted_verdict <- function(count) {
-  if (isTRUE(count$grown > 0)) "bad" else if (count$total > 0) "attention" else "good"
+# ---- whose queue overflowed
+
+# The listeners that dropped packets: in the interval where some did, else since each began
+# to listen. NULL where the kernel doesn't tell.
+dropping <- function(machine) {
+  now <- tryCatch(listener_table(machine$now$listeners), muster_error_unknown = function(e) NULL)
+  if (is.null(now) || (nrow(now) && all(is.na(now$drops)))) {
+    return(NULL)
+  }
+  blamed <- now[which(now$drops > 0), , drop = FALSE]
+  if (is.list(machine$before$listeners)) {
+    before <- listener_table(machine$before$listeners)
+    known <- before$drops[match(now$inode, before$inode)]
+    grown <- now$drops - ifelse(is.na(known), 0, known)
+    if (any(grown > 0, na.rm = TRUE)) {
+      now$drops <- grown
+      blamed <- now[which(grown > 0), , drop = FALSE]
+    }
+  }
+  blamed[order(-blamed$drops), , drop = FALSE]
+}
+
+dropped_count <- function(blamed) if (is.null(blamed)) NA_real_ else nrow(blamed)
+
+# "; 0.0.0.0:8787 (R 4711) dropped 12 (queue of 128)". The names take a look at the
+# descriptors of all processes, so they are asked for only here.
+dropped_text <- function(machine, blamed, total) {
+  if (is.null(blamed) || total == 0) {
+    return("")
+  }
+  if (!nrow(blamed)) {
+    return("; no listener that runs now dropped any")
+  }
+  first <- utils::head(blamed, 3L)
+  texts <- paste0(
+    address_text(first$address, first$port), owner_text(machine, first$inode), " dropped ",
+    count_text(first$drops), " (queue of ", count_text(first$backlog), ")"
+  )
+  more <- nrow(blamed) - nrow(first)
+  paste0("; ", paste(texts, collapse = ", "), if (more > 0) paste(" and", more, "more"))
+}
+
+# What helps these listeners: a higher somaxconn if that is their limit, else the program's own.
+overflow_command <- function(machine, blamed) {
+  most <- or_na(doctor_number(machine, "proc", "sys/net/core/somaxconn"))
+  raise <- set_sysctl("net.core.somaxconn", f2_somaxconn)
+  if (is.null(blamed)) {
+    return(paste(raise, "# helps programs that ask for a longer queue"))
+  }
+  if (!nrow(blamed)) {
+    return("muster doctor --interval 60 # while the cluster works: names the listener")
+  }
+  if (isTRUE(most < f2_somaxconn) && any(blamed$backlog >= most)) {
+    return(paste(raise, "# then restart the program that listens"))
+  }
+  port <- format(blamed$port[1L], scientific = FALSE)
+  paste0("ss -ltnp 'sport = :", port, "' # raise the backlog in this program's own settings")
+}
+
+# " (R 4711)" for each socket: the program that has it open, "" where that can't be seen.
+owner_text <- function(machine, inodes) {
+  texts <- rep("", length(inodes))
+  for (pid in list.files(machine$proc, "^[0-9]+$")) {
+    links <- Sys.readlink(list.files(file.path(machine$proc, pid, "fd"), full.names = TRUE))
+    at <- which(texts == "" & sprintf("socket:[%.0f]", inodes) %in% links)
+    name <- read_kernel_file(file.path(machine$proc, pid, "comm"))
+    texts[at] <- paste0(" (", paste(c(name[seq_along(name) == 1L], pid), collapse = " "), ")")
+    if (all(nzchar(texts))) break
+  }
+  texts
 }
 
 # ---- queues of listeners now
@@ -62,12 +146,16 @@ doctor_listen_queues <- function(machine) {
   is_half <- !is_full & all$depth > 1 & all$depth >= all$backlog / 2
   verdict <- if (any(is_full)) "bad" else if (any(is_half)) "attention" else "good"
   finding(
-    listeners_text(all, is_full, is_half), verdict,
+    listeners_text(machine, all, is_full, is_half), verdict,
     paste0(
-      "Connections that wait to be accepted, of those that the listener's backlog allows. A ",
-      "program that is too slow to accept them, or that is stopped, makes all others wait."
+      "Connections that wait to be accepted, of those that the listener's queue can hold. A ",
+      "program that is stopped or too slow to accept them makes all others wait."
     ),
-    unless_good(verdict, "ss -ltnp # names the programs")
+    unless_good(verdict, "ss -ltnp # names the programs"),
+    c(
+      listeners = nrow(all), waiting = sum(all$depth), half_open = sum(all$half_open),
+      full = sum(is_full), half_full = sum(is_half)
+    )
   )
 }
 
@@ -86,7 +174,7 @@ deepest <- function(now, before) {
   now
 }
 
-listeners_text <- function(all, is_full, is_half) {
+listeners_text <- function(machine, all, is_full, is_half) {
   if (!nrow(all)) {
     return("nothing listens")
   }
@@ -100,8 +188,8 @@ listeners_text <- function(all, is_full, is_half) {
     return(total)
   }
   first <- utils::head(shown, 5L)
-  texts <- sprintf("%s %.0f of %.0f", address_text(first$address, first$port), first$depth,
-    first$backlog)
+  texts <- sprintf("%s%s %.0f of %.0f", address_text(first$address, first$port),
+    owner_text(machine, first$inode), first$depth, first$backlog)
   more <- nrow(shown) - nrow(first)
   paste0(
     paste(texts, collapse = ", "), if (more > 0) paste(" and", more, "more"), " (", total, ")"
@@ -143,8 +231,10 @@ doctor_retransmits <- function(machine) {
     verdict,
     paste0(
       "Segments that were lost on the way or not answered in time, and were sent again ",
-      "0.2 s later or more. Above 1 % look for a bad cable, a full switch or a wrong MTU."
+      "after 0.2 s or more. Above 1 %, look for a bad cable, a full switch or a wrong MTU."
     ),
-    unless_good(verdict, "ip -s link # errors and drops; then ss -ti # which connections")
+    unless_good(verdict, "ip -s link # errors and drops; then ss -ti # which connections"),
+    c(counted_figures(machine, again), part_total = parts[["total"]],
+      part_interval = parts[["grown"]])
   )
 }

@@ -25,7 +25,8 @@ doctor_threads <- function(machine) {
       "`threads = 1`; those of makeCluster() and mclapply() use as many each, and then all ",
       "wait for each other."
     ),
-    unless_good(verdict, paste0("export OMP_NUM_THREADS=", max(1L, cores), " # before R starts"))
+    unless_good(verdict, paste0("export OMP_NUM_THREADS=", max(1L, cores), " # before R starts")),
+    c(threads = most, cores = unname(cores))
   )
 }
 
@@ -71,7 +72,8 @@ doctor_fork <- function(machine) {
       "mclapply() and mcparallel() fork this session, and its children may hang or crash for ",
       "these reasons. muster's workers are forked from a clean process."
     ),
-    unless_good(verdict, "use cluster_start() in place of mclapply()")
+    unless_good(verdict, "use cluster_start() in place of mclapply()"),
+    c(packages = length(found), threads = threads)
   )
 }
 
@@ -88,7 +90,7 @@ doctor_ssh <- function(machine) {
       paste0(path, if (!is.na(agent) && nzchar(agent)) ", with an agent")
     },
     if (found) "good" else "attention",
-    "Workers on other hosts are started by it.",
+    "It starts workers on other hosts.",
     if (found) "" else "apt-get install openssh-client # or dnf install openssh-clients"
   )
 }

@@ -5,7 +5,7 @@ doctor_rules <- function() {
   list(
     somaxconn = c(
       "`net.core.somaxconn`",
-      "below 4096; below 16384 where a queue has overflowed", "128 or less"
+      "below 4096; below 16384 where a queue overflowed whose limit it is", "128 or less"
     ),
     tcp_max_syn_backlog = c(
       "`net.ipv4.tcp_max_syn_backlog`",
@@ -19,10 +19,13 @@ doctor_rules <- function() {
     tcp_abort_on_overflow = c("`net.ipv4.tcp_abort_on_overflow`", "not 0", ""),
     listen_overflows = c(
       "connections that met a full accept queue",
-      "any since boot", "any that grew"
+      "100 a day since boot; a listener that runs now dropped some", "it grew"
     ),
-    listen_drops = c("connections that listeners dropped", "any since boot", "any that grew"),
-    syn_queue_full = c("handshakes that met a full queue", "any since boot", "any that grew"),
+    listen_drops = c(
+      "connections that listeners dropped",
+      "100 a day since boot; a listener that runs now dropped some", "it grew"
+    ),
+    syn_queue_full = c("handshakes that met a full queue", "100 a day since boot", "it grew"),
     listen_queues = c("each listener's queue against its backlog", "half full", "full"),
     retransmits = c(
       "segments sent again, of 1,000 or more (of `interval`, else since boot)",
@@ -34,10 +37,13 @@ doctor_rules <- function() {
     ),
     neighbours = c(
       "neighbour tables, IPv4 and IPv6",
-      "limit below 512; half full; was full", "90 % full"
+      "limit below 512; half full; full 100 times a day since boot", "90 % full"
     ),
     conntrack = c("connections that the firewall tracks", "70 % of the limit", "95 %"),
-    socket_memory = c("memory of TCP", "half of the limit; connections ended for it", "90 %"),
+    socket_memory = c(
+      "memory of TCP",
+      "half of the limit; 100 connections a day ended for it", "90 %"
+    ),
     card = c(
       "scatter-gather and its kin, errors",
       "0.01 % of packets with errors; 1 % of segments sent again", ""
@@ -56,6 +62,10 @@ doctor_rules <- function() {
     locked_memory = c("`ulimit -l`", "below 64 KiB; any limit where there is an RDMA card", ""),
     stack = c("`ulimit -s`", "below 8 MiB", "below 1 MiB"),
     address_space = c("`ulimit -v`", "any limit", "below 4 GiB"),
+    max_map_count = c(
+      "`vm.max_map_count`, and memory mappings of this process",
+      "below 65530; half in use", "90 % in use"
+    ),
     file_size = c("`ulimit -f`", "any limit", "below 64 MiB"),
     cpu_time = c("`ulimit -t`", "any limit", "below 60 s"),
     cgroup_cpu = c(
@@ -66,7 +76,7 @@ doctor_rules <- function() {
       "limit of the tightest group",
       "80 % used; less than 256 MiB a core", "95 % used"
     ),
-    cgroup_oom = c("processes killed in the group for want of memory", "any", "any that grew"),
+    cgroup_oom = c("processes killed in the group for lack of memory", "any", "it grew"),
     cgroup_pids = c(
       "processes that the group may have",
       "fewer than 128 left, or 2 for each core", "fewer than 16 and 2 for each core"
@@ -75,8 +85,8 @@ doctor_rules <- function() {
     swap = c("swap in use", "25 %", "75 %"),
     overcommit = c("`vm.overcommit_memory`", "2", ""),
     oom_kills = c(
-      "processes killed on the machine for want of memory",
-      "any since boot", "any that grew"
+      "processes killed on the machine for lack of memory",
+      "one a day since boot", "it grew"
     ),
     huge_pages = c("transparent huge pages", "always, with defrag always", ""),
     shm = c("`/dev/shm`", "64 MiB or less; below 10 % free; not mounted", "below 1 MB free"),
@@ -84,11 +94,21 @@ doctor_rules <- function() {
       "where temporary directories are",
       "below 1 GB or 5 % of files free; `noexec`; on a network", "below 100 MB or 1 % of files"
     ),
+    tmp_cleaner = c(
+      "systemd-tmpfiles, tmpreaper and tmpwatch, where temporary directories are",
+      "deletes what was unused for less than 7 days", "less than a day"
+    ),
     kernel = c("pidfd and memfd, by trying", "one is missing", ""),
     clock = c("clock source", "hpet, acpi_pm, xen, Hyper-V's MSR", "jiffies, pit"),
+    clock_sync = c("whether the kernel's clock is synchronised", "it isn't", ""),
     cpus = c("CPUs of the machine and [availableCores()]", "not all may be used", ""),
     load = c("load of a minute for each CPU", "1.5", "4"),
     numa = c("`vm.zone_reclaim_mode` with several nodes", "not 0", ""),
+    logind = c("logind's `KillUserProcesses`", "yes, and this user isn't spared", ""),
+    systemd_oomd = c(
+      "systemd-oomd, and how long this control group waits for memory",
+      "10 % of the last 10 s, where it runs", "40 %"
+    ),
     threads = c(
       "threads that BLAS and OpenMP use in this session",
       "more than cores", "over 4 times as many"

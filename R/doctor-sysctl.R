@@ -1,16 +1,19 @@
-# The kernel's settings for TCP. Figures of the advice: MR3's page "Fetch delays", which
-# found them against listen queues that overflow in a shuffle.
+# The kernel's settings for TCP. The figures of the advice come from the documentation of MR3, a
+# program that runs Hive's queries: its page "Fetch delays" found them against listen queues
+# that overflow in a shuffle.
 
 f2_somaxconn <- 16384
 f2_syn_backlog <- 65536
 f2_fin_timeout <- 30
-f2_page <- "MR3's page \"Fetch delays\" advises "
+f2_page <- "For shuffles, the documentation of MR3 (page \"Fetch delays\") advises "
 
-# Linux's default is 4096 since 5.4 and was 128. That it is too low for this machine shows
-# in the counter of overflows.
+# Linux's default is 4096 since 5.4 and was 128. It is too low where a listener dropped
+# connections whose limit it is; see doctor-queues.R.
 doctor_somaxconn <- function(machine) {
   n <- doctor_number(machine, "proc", "sys/net/core/somaxconn")
-  overflowed <- isTRUE(or_na(counter_at(machine$now, "ListenOverflows")) > 0)
+  listeners <- tryCatch(listener_table(machine$now$listeners),
+    muster_error_unknown = function(e) NULL)
+  overflowed <- somaxconn_overflowed(machine, n, listeners)
   verdict <- if (n <= 128) {
     "bad"
   } else if (n < 4096 || (n < f2_somaxconn && overflowed)) {
@@ -18,22 +21,44 @@ doctor_somaxconn <- function(machine) {
   } else {
     "good"
   }
+  at_limit <- if (is.null(listeners)) NA_real_ else sum(listeners$backlog >= n)
   finding(
-    count_text(n), verdict,
     paste0(
-      "No listener's queue is longer than this, whatever it asks for. When many workers ",
-      "connect at once and it is full, each waits a second or more. ", f2_page, "16384."
+      count_text(n),
+      if (isTRUE(at_limit > 0)) paste0(", the limit of ", at_limit, " of ", nrow(listeners),
+        if (nrow(listeners) == 1L) " listener" else " listeners")
     ),
-    if (n < f2_somaxconn) set_sysctl("net.core.somaxconn", f2_somaxconn) else ""
+    verdict,
+    paste0(
+      "A listener's queue holds what its program asks for (its backlog), but no more than this. ",
+      "When it is full, each further connection waits a second or more. Raising it helps ",
+      "programs that ask for more, once they are restarted. ", f2_page, "16384."
+    ),
+    if (n < f2_somaxconn) set_sysctl("net.core.somaxconn", f2_somaxconn) else "",
+    c(limit = n, listeners = NROW(listeners), listeners_at_limit = at_limit)
   )
+}
+
+# Did a queue overflow that would have been longer without this limit? Where the kernel
+# doesn't tell which listener dropped connections, many overflows have to do.
+somaxconn_overflowed <- function(machine, n, listeners) {
+  if (is.null(listeners) || (nrow(listeners) && all(is.na(listeners$drops)))) {
+    total <- or_na(counter_at(machine$now, "ListenOverflows"))
+    return(!is.na(total) && often_since_boot(machine, total, tcp_a_day))
+  }
+  any(listeners$backlog >= n & (!listeners$drops %in% c(0, NA) |
+    listeners$depth > listeners$backlog))
 }
 
 doctor_syn_backlog <- function(machine) {
   n <- doctor_number(machine, "proc", "sys/net/ipv4/tcp_max_syn_backlog")
-  full <- isTRUE(or_na(syn_queue_count(machine$now)) > 0)
+  was_full <- tryCatch(
+    counted_verdict(machine, counted_by(machine, syn_queue_count), tcp_a_day) != "good",
+    muster_error_unknown = function(e) FALSE
+  )
   verdict <- if (n <= 128) {
     "bad"
-  } else if (n < 1024 || (n < f2_syn_backlog && full)) {
+  } else if (n < 1024 || (n < f2_syn_backlog && was_full)) {
     "attention"
   } else {
     "good"
@@ -44,7 +69,8 @@ doctor_syn_backlog <- function(machine) {
       "So many handshakes may be under way for a listener; more of them are dropped, or ",
       "answered by a cookie. ", f2_page, "65536."
     ),
-    if (n < f2_syn_backlog) set_sysctl("net.ipv4.tcp_max_syn_backlog", f2_syn_backlog) else ""
+    if (n < f2_syn_backlog) set_sysctl("net.ipv4.tcp_max_syn_backlog", f2_syn_backlog) else "",
+    c(limit = n)
   )
 }
 
@@ -57,7 +83,8 @@ doctor_syncookies <- function(machine) {
       "Without cookies a full queue of handshakes drops connections; with cookies always, ",
       "connections lose options that make them quick."
     ),
-    unless_good(verdict, set_sysctl("net.ipv4.tcp_syncookies", 1))
+    unless_good(verdict, set_sysctl("net.ipv4.tcp_syncookies", 1)),
+    c(setting = n)
   )
 }
 
@@ -70,11 +97,12 @@ doctor_fin_timeout <- function(machine) {
   finding(
     paste(n, "s"), verdict,
     paste0(
-      "So long does a connection that was closed here wait for the other end to close it ",
-      "too. A cluster that often connects anew fills its ports and memory with them. ",
+      "A connection that was closed here waits this long for the other end to close it too. ",
+      "A cluster that often makes new connections fills its ports and memory with them. ",
       f2_page, "30."
     ),
-    if (n > f2_fin_timeout) set_sysctl("net.ipv4.tcp_fin_timeout", f2_fin_timeout) else ""
+    if (n > f2_fin_timeout) set_sysctl("net.ipv4.tcp_fin_timeout", f2_fin_timeout) else "",
+    c(seconds = n)
   )
 }
 
@@ -87,7 +115,8 @@ doctor_abort_on_overflow <- function(machine) {
       "If it is on, a burst of connections that fills a listen queue fails workers, ",
       "where otherwise it only delays them."
     ),
-    unless_good(verdict, set_sysctl("net.ipv4.tcp_abort_on_overflow", 0))
+    unless_good(verdict, set_sysctl("net.ipv4.tcp_abort_on_overflow", 0)),
+    c(setting = n)
   )
 }
 
@@ -133,7 +162,8 @@ doctor_ports <- function(machine) {
       "Each connection to one address and port takes one of these, and keeps it for a ",
       "minute after its end; when they are used up, connecting fails (EADDRNOTAVAIL)."
     ),
-    unless_good(verdict, set_sysctl("net.ipv4.ip_local_port_range", "\"10240 65535\""))
+    unless_good(verdict, set_sysctl("net.ipv4.ip_local_port_range", "\"10240 65535\"")),
+    c(first = range[1L], last = range[2L], in_use_most = used)
   )
 }
 
@@ -149,13 +179,14 @@ doctor_neighbours <- function(machine) {
   parts <- c(table4[["entries"]] / limit4, table6[["entries"]] / limit6)
   part <- max(c(0, parts), na.rm = TRUE)
   fulls <- sum(table4[["fulls"]], table6[["fulls"]], na.rm = TRUE)
+  often <- often_since_boot(machine, fulls, tcp_a_day)
   verdict <- worst(
-    verdict_high(part, 0.5, 0.9), if (fulls > 0 || limit4 < 512) "attention" else "good"
+    verdict_high(part, 0.5, 0.9), if (often || limit4 < 512) "attention" else "good"
   )
   finding(
     paste0(
       percent_text(min(part, 1)), " of ", count_text(limit4), " entries",
-      if (fulls > 0) paste0(", ", count_text(fulls), " times full")
+      if (fulls > 0) paste0(", ", count_text(fulls), " times full ", since_boot(machine))
     ),
     verdict,
     paste0(
@@ -166,7 +197,11 @@ doctor_neighbours <- function(machine) {
     unless_good(verdict, paste0(
       set_sysctl("net.ipv4.neigh.default.gc_thresh3", max(4096, 4 * limit4)), " ",
       "net.ipv4.neigh.default.gc_thresh2=", max(2048, 2 * limit4)
-    ))
+    )),
+    c(
+      entries_ipv4 = table4[["entries"]], limit_ipv4 = limit4,
+      entries_ipv6 = table6[["entries"]], limit_ipv6 = limit6, times_full = fulls
+    )
   )
 }
 
@@ -204,7 +239,8 @@ doctor_conntrack <- function(machine) {
   verdict <- verdict_high(part, 0.7, 0.95)
   finding(
     paste(percent_text(part), "of", count_text(most), "entries"), verdict, why,
-    unless_good(verdict, set_sysctl("net.netfilter.nf_conntrack_max", 4 * most))
+    unless_good(verdict, set_sysctl("net.netfilter.nf_conntrack_max", 4 * most)),
+    c(entries = used, limit = most)
   )
 }
 
@@ -215,18 +251,25 @@ doctor_socket_memory <- function(machine) {
   aborts <- or_na(counter_at(machine$now, "TCPAbortOnMemory"))
   part <- used / most
   verdict <- worst(
-    verdict_high(part, 0.5, 0.9), if (isTRUE(aborts > 0)) "attention" else "good"
+    verdict_high(part, 0.5, 0.9),
+    if (!is.na(aborts) && often_since_boot(machine, aborts, tcp_a_day)) "attention" else "good"
   )
   finding(
     paste0(
       percent_text(part), " of ", count_text(most), " pages",
-      if (isTRUE(aborts > 0)) paste0(", ", count_text(aborts), " connections were ended for it")
+      if (isTRUE(aborts > 0)) {
+        paste0(
+          ", ", count_text(aborts), if (aborts == 1) " connection" else " connections",
+          " ended for it ", since_boot(machine)
+        )
+      }
     ),
     verdict,
     "When TCP has used up its memory, it slows all connections down and ends some.",
     unless_good(verdict, set_sysctl("net.ipv4.tcp_mem", paste0(
       "\"", paste(format(2 * most * c(0.5, 0.75, 1), scientific = FALSE, trim = TRUE),
         collapse = " "), "\""
-    )))
+    ))),
+    c(pages = used, limit_pages = most, connections_ended = aborts)
   )
 }

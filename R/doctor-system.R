@@ -14,7 +14,8 @@ doctor_kernel <- function(machine) {
       "Without pidfd (Linux 5.3) a worker's end is seen later; without memfd (3.17) large ",
       "vectors are copied through sockets. A container's seccomp filter may forbid them."
     ),
-    unless_good(verdict, "a newer kernel, or docker run --security-opt seccomp=unconfined")
+    unless_good(verdict, "a newer kernel, or docker run --security-opt seccomp=unconfined"),
+    features + 0
   )
 }
 
@@ -42,8 +43,8 @@ doctor_clock <- function(machine) {
   finding(
     clock, verdict,
     paste0(
-      "A look at the clock takes 0.02 us with a good one, a microsecond and a system call ",
-      "with others; each message takes several looks."
+      "Reading the clock takes 0.02 us with a good source, and a microsecond and a system call ",
+      "with others. Each message reads it several times."
     ),
     if (verdict == "good") {
       ""
@@ -77,7 +78,8 @@ doctor_cpus <- function(machine) {
       "This process may use fewer CPUs than there are. Code that asks detectCores() starts ",
       "too many workers, which then wait for each other."
     ),
-    unless_good(verdict, "use availableCores() in place of parallel::detectCores()")
+    unless_good(verdict, "use availableCores() in place of parallel::detectCores()"),
+    c(cpus = total, available = unname(cores))
   )
 }
 
@@ -96,7 +98,8 @@ doctor_load <- function(machine) {
     ),
     verdict,
     "More programs want to run than there are CPUs: workers wait for their turn.",
-    unless_good(verdict, "ps aux --sort=-pcpu | head # what runs")
+    unless_good(verdict, "ps aux --sort=-pcpu | head # what runs"),
+    c(load = load, cpus = total)
   )
 }
 
@@ -117,6 +120,7 @@ doctor_numa <- function(machine) {
       "With zone_reclaim_mode on, a node that is full drops its files' cache or stalls, ",
       "while other nodes have memory free."
     ),
-    unless_good(verdict, set_sysctl("vm.zone_reclaim_mode", 0))
+    unless_good(verdict, set_sysctl("vm.zone_reclaim_mode", 0)),
+    c(nodes = nodes, zone_reclaim_mode = reclaim)
   )
 }

@@ -1,60 +1,95 @@
-#' Look a machine over that is to run clusters
+#' Check whether a machine is ready to run clusters
 #'
 #' @description
-#' Reports settings, limits and counters of this machine that decide whether a cluster on it
-#' starts, keeps its workers and isn't delayed: each with a verdict, why it matters, and
-#' the command that mends it. It changes nothing, needs no privilege, sends nothing to the
-#' network and starts no process.
+#' Reports the settings, limits and counters of this machine that decide whether a cluster on it
+#' starts, keeps its workers and runs without delays. Each has a verdict, the reason why it
+#' matters, and the command that fixes it. `doctor()` changes nothing, needs no privilege, sends
+#' nothing to the network and starts no process.
 #'
-#' @param interval Number of seconds from 0 up, by default 0: with more than 0 it looks twice,
-#'   so far apart, and tells what counters grew by in between. Listen queues are as deep as the
-#'   deeper of the two looks.
-#' @param items `NULL` (default) for all items, or a character vector of the names in the table
+#' @param interval Number of seconds from 0 up, by default 0. With more than 0, `doctor()` looks
+#'   twice, this far apart, and tells what counters grew by in between. Of both looks at listen
+#'   queues, the deeper counts.
+#' @param items `NULL` (default) for all items, or a character vector of names from the table
 #'   below. `"card"` stands for all network cards.
 #'
-#' @returns A data frame of class `"muster_doctor"` with one row for each item and columns of
-#'   type character:
+#' @returns A data frame of class `"muster_doctor"` with one row for each item:
 #'   - `item`: its name; network cards are `"card:eth0"` and so on;
-#'   - `value`: what was found; the reason where nothing was;
+#'   - `value`: what was found, or the reason why nothing was;
 #'   - `verdict`: `"good"`, `"attention"`, `"bad"` or `"unknown"`;
-#'   - `why`: what it matters to a cluster;
-#'   - `command`: what mends it, `""` if there is nothing to do. Some good settings have one
-#'     too: what the source below advises against bursts of connections. Commands of the
-#'     system (`sysctl -w`, `echo`, `mount`) want root and last until the next boot; in a
-#'     container they belong on its host. None is ever run;
-#'   - `group`: the heading that it is printed under.
+#'   - `why`: why it matters to a cluster;
+#'   - `command`: what fixes it, `""` if there is nothing to do. Some good settings have a
+#'     command too: what the first source below advises against bursts of connections. Commands
+#'     of the system (`sysctl -w`, `echo`, `mount`) need root and last until the next boot; in a
+#'     container, run them on its host. `doctor()` never runs any;
+#'   - `group`: the heading that it is printed under;
+#'   - `persist`: for a command with `sysctl -w`, the lines for a file such as
+#'     `/etc/sysctl.d/90-muster.conf` that set the same at each boot, else `""`;
+#'   - `figures`: a list with the numbers in `value`, each a named numeric vector. Names end in
+#'     the unit (`_bytes`, `_s`); `NA` is not known, `Inf` no limit; settings that are on or off
+#'     are 1 or 0.
+#'
+#'   Attributes `host`, `time`, `version` and `interval_s` tell where, when, by which version
+#'   and for how long it looked. `print(found, explain = TRUE)` shows the reasons of all items;
+#'   by default only those that need attention are explained.
 #'
 #' @section Verdicts:
-#' An item is good where none of its other verdicts holds, and unknown where the system
-#' doesn't tell: in a container much of `/proc/sys/net` isn't there, on macOS all that is
-#' read from `/proc`. "Grew" means in `interval`.
+#' An item is good unless one of its other verdicts applies, and unknown where the system
+#' doesn't tell: in a container much of `/proc/sys/net` is missing, on macOS everything that is
+#' read from `/proc`. "It grew" means during `interval`.
+#'
+#' A count since boot doesn't tell when something happened. On its own it needs attention only
+#' if it is high on average ("a day": of the days since boot, at least one). To see what happens
+#' now, set `interval` and look while the cluster works: what grew is bad, and the average no
+#' longer counts.
 #'
 #' `r doctor_rules_table()`
 #'
-#' @section Source:
-#' MR3's documentation, page "Fetch delays", for `net.core.somaxconn` (from 128 to 16384),
-#' `net.ipv4.tcp_max_syn_backlog` (to 65536), `net.ipv4.tcp_fin_timeout` (to 30), and turning
-#' a card's scatter-gather off as the last step. Linux's defaults of today (4096, by memory,
-#' 60, on) count as good until a counter says otherwise; the command that follows the page is
-#' given all the same.
+#' @section Which listener:
+#' A listener's queue holds as many connections as its program asks for (the `backlog` of
+#' listen(2)), but at most `net.core.somaxconn`. Raising that setting helps only listeners whose
+#' limit it is, and only after their programs have been restarted. The kernel counts the packets
+#' that each listener dropped since it began to listen, so `listen_overflows` names the
+#' listeners whose queue was full, with program and process id where you may see them, and its
+#' command is for them: `somaxconn`, or the program's own setting.
 #'
-#' The kernel's documents "IP Sysctl", "SNMP counter", "Control Group v2" and "Transparent
-#' Hugepage Support"; the manual pages sock_diag(7), tcp(7), proc(5), getrlimit(2). That a
-#' listener holds one connection more than its backlog was measured on Linux 6.18.
+#' @section JSON:
+#' `muster doctor --json` prints one object:
+#'   - `schema`: `"muster-doctor/1"`; the number changes when a name or a meaning does;
+#'   - `host`, `time` (UTC, as in `"2026-01-31T12:00:00Z"`), `version` (muster's), `interval_s`;
+#'   - `counts`: how many items have each verdict;
+#'   - `rows`: an array of objects with the columns above. `figures` is an object of numbers; a
+#'     number that isn't known is `null`, and so is a limit that doesn't exist.
+#'
+#' @section Source:
+#' Advice on `net.core.somaxconn` (from 128 to 16384), `net.ipv4.tcp_max_syn_backlog` (to
+#' 65536), `net.ipv4.tcp_fin_timeout` (to 30) and on turning a card's scatter-gather off as the
+#' last step: the page "Fetch delays" in the documentation of MR3, a program that runs Hive's
+#' queries on Hadoop and Kubernetes. Today's defaults of Linux (4096, by memory, 60, on) count
+#' as good until a counter says otherwise; the command is shown anyway.
+#'
+#' Meaning of the kernel's files: "IP Sysctl", "SNMP counter", "Control Group v2", "Transparent
+#' Hugepage Support" and "Documentation for /proc/sys/vm/" in the Linux kernel's documentation,
+#' and the Linux manual pages sock_diag(7) (socket monitoring), tcp(7) (the TCP protocol),
+#' listen(2), proc(5) (the files of `/proc`), getrlimit(2) (resource limits), adjtimex(2) (the
+#' kernel's clock) and sysctl.d(5) (kernel settings at boot). systemd: logind.conf(5) (login
+#' manager), systemd-oomd.service(8) (out-of-memory daemon), tmpfiles.d(5) (cleaning of
+#' temporary files). Measured on Linux 6.18: a listener holds one connection more than its
+#' backlog.
 #'
 #' @section Cost:
-#' Some 60 small files of `/proc` and `/sys`, the list of listeners from the kernel, and one
-#' file for each process: below 0.2 s, on top of `interval`. Where TMPDIR is on a network file
-#' system that is gone, it waits as long as that does. No process is started.
+#' Some 80 small files of `/proc`, `/sys` and `/etc`, the list of listeners from the kernel, and
+#' two files for each process: below 0.3 s, plus `interval`. If a listener overflowed, also the
+#' descriptors of all processes that you may look at. If TMPDIR is on a network file system that
+#' is gone, it waits as long as that does. No process is started.
 #'
 #' @section Errors:
-#' `muster_error_input` if `interval` is no number of seconds from 0 up or `items` has a name
-#' that isn't in the table. What can't be read is no error: its verdict is `"unknown"`.
-#' @seealso [availableCores()]
+#' `muster_error_input` if `interval` isn't a number of seconds from 0 up, or `items` has a name
+#' that isn't in the table. What can't be read isn't an error: its verdict is `"unknown"`.
+#' @seealso [availableCores()], [muster_cli()] for `muster doctor` in a shell and its status.
 #' @examples
 #' doctor()
 #'
-#' # As a plain table: what asks for attention.
+#' # As a plain table: what needs attention.
 #' found <- doctor(items = c("somaxconn", "listen_overflows", "listen_queues", "open_files"))
 #' found[found$verdict %in% c("attention", "bad"), c("item", "value", "command")]
 #' @export
@@ -117,8 +152,8 @@ doctor_items <- function() {
       open_files = doctor_open_files, system_files = doctor_system_files,
       processes = doctor_processes,
       locked_memory = doctor_locked_memory, stack = doctor_stack,
-      address_space = doctor_address_space, file_size = doctor_file_size,
-      cpu_time = doctor_cpu_time
+      address_space = doctor_address_space, max_map_count = doctor_max_map_count,
+      file_size = doctor_file_size, cpu_time = doctor_cpu_time
     ),
     in_group("Control group",
       cgroup_cpu = doctor_cgroup_cpu, cgroup_memory = doctor_cgroup_memory,
@@ -127,11 +162,12 @@ doctor_items <- function() {
     in_group("Memory and files",
       memory = doctor_memory, swap = doctor_swap, overcommit = doctor_overcommit,
       oom_kills = doctor_oom_kills, huge_pages = doctor_huge_pages, shm = doctor_shm,
-      tmpdir = doctor_tmpdir
+      tmpdir = doctor_tmpdir, tmp_cleaner = doctor_tmp_cleaner
     ),
     in_group("Machine",
-      kernel = doctor_kernel, clock = doctor_clock, cpus = doctor_cpus, load = doctor_load,
-      numa = doctor_numa
+      kernel = doctor_kernel, clock = doctor_clock, clock_sync = doctor_clock_sync,
+      cpus = doctor_cpus, load = doctor_load, numa = doctor_numa, logind = doctor_logout,
+      systemd_oomd = doctor_oomd
     ),
     in_group("R and programs",
       threads = doctor_threads, fork = doctor_fork, ssh = doctor_ssh,
@@ -145,7 +181,10 @@ examine <- function(machine, interval = 0, items = names(doctor_items())) {
   machine <- look_twice(machine, interval)
   known <- doctor_items()
   rows <- lapply(items, function(name) item_rows(name, known[[name]], machine))
-  structure(do.call(rbind, rows), class = c("muster_doctor", "data.frame"))
+  structure(do.call(rbind, rows),
+    class = c("muster_doctor", "data.frame"), host = machine$host, time = Sys.time(),
+    version = utils::packageVersion("muster"), interval_s = machine$seconds
+  )
 }
 
 item_rows <- function(name, item, machine) {
@@ -162,10 +201,15 @@ item_rows <- function(name, item, machine) {
   column <- function(part) {
     vapply(found, function(one) as.character(one[[part]]), "", USE.NAMES = FALSE)
   }
-  data.frame(
+  rows <- data.frame(
     item = ids, value = column("value"), verdict = column("verdict"), why = column("why"),
     command = column("command"), group = rep_len(item$group, length(ids))
   )
+  rows$persist <- vapply(rows$command, function(command) {
+    paste(sysctl_lines(command), collapse = "\n")
+  }, "", USE.NAMES = FALSE)
+  rows$figures <- unname(lapply(found, function(one) one$figures))
+  rows
 }
 
 unknown_why <- "The system doesn't tell, so there is no verdict."

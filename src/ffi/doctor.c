@@ -12,20 +12,27 @@
 #include "ffi/ffi.h"
 #include "net/card.h"
 #include "net/diag.h"
+#include "share/room.h"
+
+#ifdef __linux__
+#include <sys/timex.h>
+#endif
 
 static SEXP reason(const struct mst_err *err) {
   return ffi_text(err->text, strlen(err->text));
 }
 
-static const char *const listener_columns[] = {
-    "address", "port", "depth", "backlog", "half_open", "inode", "uid", NULL};
+static const char *const listener_columns[] = {"address", "port",      "depth",
+                                               "backlog", "half_open", "inode",
+                                               "uid",     "drops",     NULL};
+#define LISTENER_COLUMNS 8
 
 // columns_of gives a list of columns. Raises R's want of memory.
 static SEXP columns_of(void *data) {
   const struct mst_diag_list *list = data;
   const R_xlen_t n = (R_xlen_t)list->count;
-  SEXP columns = PROTECT(ffi_list(7, listener_columns));
-  for (int i = 0; i < 7; i++) {
+  SEXP columns = PROTECT(ffi_list(LISTENER_COLUMNS, listener_columns));
+  for (int i = 0; i < LISTENER_COLUMNS; i++) {
     SET_VECTOR_ELT(columns, i, Rf_allocVector(i == 0 ? STRSXP : REALSXP, n));
   }
   for (R_xlen_t k = 0; k < n; k++) {
@@ -34,10 +41,14 @@ static SEXP columns_of(void *data) {
     (void)inet_ntop(item->is_v6 ? AF_INET6 : AF_INET, item->address, text,
                     sizeof text);
     SET_STRING_ELT(VECTOR_ELT(columns, 0), k, Rf_mkChar(text));
-    const double numbers[] = {item->port,          item->depth,
-                              item->backlog,       item->half_open,
-                              (double)item->inode, item->uid};
-    for (int i = 1; i < 7; i++) {
+    const double numbers[] = {item->port,
+                              item->depth,
+                              item->backlog,
+                              item->half_open,
+                              (double)item->inode,
+                              item->uid,
+                              item->drops < 0 ? NA_REAL : (double)item->drops};
+    for (int i = 1; i < LISTENER_COLUMNS; i++) {
       REAL(VECTOR_ELT(columns, i))[k] = numbers[i - 1];
     }
   }
@@ -142,6 +153,41 @@ SEXP ffi_features(void) {
   }
   Rf_setAttrib(values, R_NamesSymbol, texts);
   UNPROTECT(2);
+  return values;
+}
+
+// ffi_clock_sync gives c(synced, largest error in seconds), as the kernel believes.
+SEXP ffi_clock_sync(void) {
+#ifdef __linux__
+  struct timex about;
+  memset(&about, 0, sizeof about); // no modes: asks, and sets nothing
+  const int state = adjtimex(&about);
+  const int number = errno;
+  if (state >= 0) {
+    SEXP values = Rf_allocVector(REALSXP, 2);
+    REAL(values)[0] = state != TIME_ERROR && (about.status & STA_UNSYNC) == 0;
+    REAL(values)[1] = (double)about.maxerror / 1e6;
+    return values;
+  }
+#else
+  const int number = ENOTSUP;
+#endif
+  struct mst_err err;
+  mst_err_clear(&err);
+  (void)mst_err_set(&err, MST_ESYS, number, "adjtimex", "%s", strerror(number));
+  return reason(&err);
+}
+
+// ffi_mappings gives c(memory mappings of this process, limit); NA where the system
+// doesn't tell.
+SEXP ffi_mappings(SEXP proc) {
+  const void *before = vmaxget();
+  struct mst_mappings now;
+  mst_room_mappings(Rf_translateChar(STRING_ELT(proc, 0)), &now);
+  vmaxset(before);
+  SEXP values = Rf_allocVector(REALSXP, 2);
+  REAL(values)[0] = now.count < 0 ? NA_REAL : (double)now.count;
+  REAL(values)[1] = now.limit < 0 ? NA_REAL : (double)now.limit;
   return values;
 }
 

@@ -15,11 +15,15 @@ static struct {
 } seen = {.pretend = -1.0};
 
 static void raise_memory(double bytes, int reads) {
-  SEXP facts = PROTECT(Rf_allocVector(REALSXP, 4));
+  struct mst_mappings maps;
+  mst_room_mappings("/proc", &maps);
+  SEXP facts = PROTECT(Rf_allocVector(REALSXP, 6));
   REAL(facts)[0] = bytes;
   REAL(facts)[1] = (double)seen.room.bytes;
   REAL(facts)[2] = seen.room.is_cgroup;
   REAL(facts)[3] = reads;
+  REAL(facts)[4] = (double)maps.count;
+  REAL(facts)[5] = (double)maps.limit;
   ffi_call_ours("abort_memory", facts);
   UNPROTECT(1);
   Rf_error("no memory for a message"); // never reached

@@ -19,6 +19,9 @@
 struct mst_diag_listener {
   uint8_t address[16]; // in network order; IPv4 has the first four
   uint64_t inode;      // of the socket, as fstat() and /proc/<pid>/fd tell it
+  // Packets that this socket dropped since it began to listen: overflows of its
+  // queue above all. -1 where the kernel doesn't tell (before Linux 4.7).
+  int64_t drops;
   uint32_t interface;  // index of the interface it is bound to, 0 for any
   uint32_t uid;        // whose it is
   uint32_t depth;      // connections that wait for accept() now

@@ -46,7 +46,30 @@ static int grow(struct mst_diag_list *list, struct mst_err *err) {
   return 0;
 }
 
-static int take_socket(const struct inet_diag_msg *socket,
+// drops_of finds the count of dropped packets among the attributes behind a socket's
+// message; -1 without one. SK_MEMINFO_DROPS is newer than some systems' headers.
+#define MEMINFO_DROPS 8
+static int64_t drops_of(const uint8_t *bytes, size_t n) {
+  struct nlattr head;
+  for (size_t at = 0; at < n && n - at >= sizeof head;) {
+    memcpy(&head, bytes + at, sizeof head);
+    if (head.nla_len < sizeof head || head.nla_len > n - at) return -1;
+    const size_t value_n = head.nla_len - sizeof head;
+    if (head.nla_type == INET_DIAG_SKMEMINFO &&
+        value_n >= (MEMINFO_DROPS + 1) * sizeof(uint32_t)) {
+      uint32_t drops;
+      memcpy(&drops,
+             bytes + at + sizeof head + MEMINFO_DROPS * sizeof(uint32_t),
+             sizeof drops);
+      return drops;
+    }
+    const size_t step = NLA_ALIGN(head.nla_len);
+    at = step > n - at ? n : at + step;
+  }
+  return -1;
+}
+
+static int take_socket(const struct inet_diag_msg *socket, int64_t drops,
                        struct mst_diag_list *list,
                        struct mst_diag_list *half_open, struct mst_err *err) {
   const int is_listener = socket->idiag_state == TCP_LISTEN;
@@ -58,6 +81,7 @@ static int take_socket(const struct inet_diag_msg *socket,
   struct mst_diag_listener *item = &into->items[into->count++];
   *item = (struct mst_diag_listener){
       .inode = socket->idiag_inode,
+      .drops = drops,
       .interface = socket->id.idiag_if,
       .uid = socket->idiag_uid,
       .depth = is_listener ? socket->idiag_rqueue : 0,
@@ -99,7 +123,9 @@ int mst_diag_dump_take(const uint8_t *bytes, size_t n,
     if (head.nlmsg_type == SOCK_DIAG_BY_FAMILY) {
       if (body_n < sizeof socket) return no_answer(err);
       memcpy(&socket, body, sizeof socket);
-      const int rc = take_socket(&socket, list, half_open, err);
+      const int64_t drops =
+          drops_of(body + sizeof socket, body_n - sizeof socket);
+      const int rc = take_socket(&socket, drops, list, half_open, err);
       if (rc != 0) return rc;
     }
     const size_t step = NLMSG_ALIGN(head.nlmsg_len);
@@ -132,6 +158,7 @@ static int ask(int fd, uint8_t family, struct mst_err *err) {
   question.head.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
   question.want.sdiag_family = family;
   question.want.sdiag_protocol = IPPROTO_TCP;
+  question.want.idiag_ext = 1u << (INET_DIAG_SKMEMINFO - 1);
   question.want.idiag_states = 1u << TCP_LISTEN | 1u << TCP_SYN_RECV;
   ssize_t sent;
   do {

@@ -170,3 +170,23 @@ void mst_room_look(const char *proc, const char *sys, struct mst_room *room) {
     line = next;
   }
 }
+
+// ---- mappings
+
+void mst_room_mappings(const char *proc, struct mst_mappings *now) {
+  char path[PATH_BYTES], bytes[FILE_MAX];
+  *now = (struct mst_mappings){.count = -1, .limit = -1};
+  (void)snprintf(path, sizeof path, "%s/sys/vm", proc);
+  now->limit = number_in(path, "max_map_count");
+  (void)snprintf(path, sizeof path, "%s/self/maps", proc);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  ssize_t got;
+  now->count = 0;
+  while ((got = read(fd, bytes, sizeof bytes)) > 0) {
+    for (ssize_t i = 0; i < got; i++) {
+      now->count += bytes[i] == '\n';
+    }
+  }
+  (void)close(fd);
+}

@@ -3,6 +3,9 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -84,6 +87,7 @@ TEST("F1: a listener of backlog 2 that nobody serves is seen to overflow") {
   struct mst_diag_listener now = listener_at(port);
   CHECK_INT(now.depth, 0);
   CHECK_INT(now.backlog, BACKLOG);
+  CHECK(now.drops <= 0); // -1: an old kernel
   const int64_t overflows = count_of(MST_DIAG_LISTEN_OVERFLOWS);
   const int64_t drops = count_of(MST_DIAG_LISTEN_DROPS);
   int clients[CLIENTS];
@@ -97,6 +101,7 @@ TEST("F1: a listener of backlog 2 that nobody serves is seen to overflow") {
   now = listener_at(port);
   CHECK_INT(now.depth, BACKLOG + 1);
   CHECK_INT(now.backlog, BACKLOG);
+  CHECK(now.drops == -1 || now.drops >= CLIENTS - BACKLOG - 1);
   CHECK_INT(now.port, port);
   CHECK_INT(now.is_v6, 0);
   CHECK_INT(now.uid, getuid());
@@ -296,6 +301,51 @@ TEST("An answer of the kernel that is cut off or an error is no list") {
   bytes[4] = 3; // NLMSG_DONE
   CHECK_INT(mst_diag_dump_take(bytes, 36, &list, &half, &err), 0);
   CHECK_INT(list.count + half.count, 0);
+}
+
+// One message of a listener with attributes behind it, as the kernel sends them.
+static int64_t drops_in(const uint8_t *attributes, size_t n, size_t cut) {
+  struct mst_diag_list list = {0}, half = {0};
+  struct {
+    struct nlmsghdr head;
+    struct inet_diag_msg socket;
+    uint8_t rest[128];
+  } message;
+  memset(&message, 0, sizeof message);
+  message.head.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  message.head.nlmsg_len =
+      (uint32_t)(sizeof message.head + sizeof message.socket + n - cut);
+  message.socket.idiag_state = 10; // TCP_LISTEN
+  memcpy(message.rest, attributes, n);
+  CHECK_INT(mst_diag_dump_take((const uint8_t *)&message,
+                               message.head.nlmsg_len, &list, &half, &err),
+            1);
+  CHECK_INT(list.count, 1);
+  const int64_t drops = list.items[0].drops;
+  mst_diag_free(&list);
+  return drops;
+}
+
+TEST(
+    "Dropped packets are found among a listener's attributes, and only whole") {
+  uint32_t words[12] = {0};
+  const uint16_t other[] = {5, 8}; // one byte, padded to 8 in all
+  const uint16_t memory[] = {4 + 9 * 4, INET_DIAG_SKMEMINFO};
+  memcpy(words, other, sizeof other);
+  memcpy(words + 2, memory, sizeof memory);
+  words[2 + 1 + 8] = 4000000000u;
+  const uint8_t *bytes = (const uint8_t *)words;
+  CHECK_INT(drops_in(bytes, sizeof words, 0), 4000000000);
+  for (size_t cut = 1; cut <= sizeof words; cut++) {
+    CHECK_INT(drops_in(bytes, sizeof words, cut), -1);
+  }
+  // Kernels before 4.7 have eight numbers there.
+  const uint16_t shorter[] = {4 + 8 * 4, INET_DIAG_SKMEMINFO};
+  memcpy(words + 2, shorter, sizeof shorter);
+  CHECK_INT(drops_in(bytes, sizeof words, 4), -1);
+  const uint16_t none[] = {0, INET_DIAG_SKMEMINFO};
+  memcpy(words + 2, none, sizeof none);
+  CHECK_INT(drops_in(bytes, sizeof words, 0), -1);
 }
 
 // ---- counters

@@ -128,3 +128,24 @@ TEST("A group that is out of sight leaves those above it, and the mount's "
   put("sys/memory.current", "2000\n");
   CHECK_INT(end().bytes, 7000);
 }
+
+TEST("Mappings are counted as lines, and their limit is the kernel's") {
+  char proc[128], command[128], line[64 * 200 + 1];
+  struct mst_mappings now;
+  begin(NULL, NULL);
+  // More than is read at once.
+  for (int i = 0; i < 200; i++) {
+    (void)snprintf(line + 64 * i, 65, "%063d\n", i);
+  }
+  put("proc/self/maps", line);
+  put("proc/sys/vm/max_map_count", "65530\n");
+  (void)snprintf(proc, sizeof proc, "%s/proc", root);
+  mst_room_mappings(proc, &now);
+  CHECK_INT(now.count, 200);
+  CHECK_INT(now.limit, 65530);
+  mst_room_mappings("/no/such/tree", &now);
+  CHECK_INT(now.count, -1);
+  CHECK_INT(now.limit, -1);
+  (void)snprintf(command, sizeof command, "rm -r %s", root);
+  CHECK_INT(system(command), 0);
+}

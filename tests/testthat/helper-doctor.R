@@ -31,20 +31,22 @@ machine_at <- function(root, ...) {
       stats::setNames(ifelse(names == "ssh", "/usr/bin/ssh", ""), names)
     },
     variables = function() character(), loaded = function() c("base", "muster"),
-    blas = function() "libblas.so", tmpdir = "/tmp"
+    blas = function() "libblas.so", tmpdir = "/tmp", user = "ann", host = "server",
+    clock_sync = function() c(1, 0.002)
   )
   given <- list(...)
   readers[names(given)] <- given
-  readers$etc <- file.path(root, "etc")
+  readers[c("etc", "run", "lib")] <- file.path(root, c("etc", "run", "usr/lib"))
   do.call(doctor_machine, c(list(file.path(root, "proc"), file.path(root, "sys")), readers))
 }
 
 made_listeners <- function(depth = numeric(), backlog = numeric(), address = "127.0.0.1",
-                           port = 8787) {
+                           port = 8787, drops = 0) {
   n <- length(depth)
   list(
     address = rep_len(address, n), port = rep_len(port, n), depth = depth, backlog = backlog,
-    half_open = rep_len(0, n), inode = as.numeric(seq_len(n)), uid = rep_len(0, n)
+    half_open = rep_len(0, n), inode = as.numeric(seq_len(n)), uid = rep_len(0, n),
+    drops = rep_len(drops, n)
   )
 }
 
@@ -117,7 +119,7 @@ healthy_files <- function() {
     "net/netfilter/nf_conntrack_count" = "100",
     "kernel/threads-max" = "200000", "kernel/pid_max" = "4194304",
     "kernel/osrelease" = "6.1.0-18-amd64", "vm/overcommit_memory" = "0",
-    "vm/zone_reclaim_mode" = "0"
+    "vm/zone_reclaim_mode" = "0", "vm/max_map_count" = "65530"
   )
   names(sysctl) <- paste0("proc/sys/", names(sysctl))
   c(as.list(sysctl), made_counters(), list(
@@ -141,7 +143,10 @@ healthy_files <- function() {
       "SwapTotal:       8000000 kB", "SwapFree:        7900000 kB"
     ),
     "proc/vmstat" = c("nr_free_pages 5", "oom_kill 0"),
-    "proc/1/cmdline" = "init",
+    "proc/1/cmdline" = "init", "proc/uptime" = "864000.50 1000.00", # ten days
+    "proc/self/maps" = rep_len("a mapping", 100), "run/systemd/system" = NULL,
+    "etc/systemd/logind.conf" = c("[Login]", "#KillUserProcesses=no"),
+    "usr/lib/tmpfiles.d/tmp.conf" = c("# Clean", "q /tmp 1777 root root 10d"),
     "sys/fs/cgroup/cgroup.controllers" = "cpu memory pids",
     "sys/fs/cgroup/user/memory.max" = "max",
     "sys/fs/cgroup/user/memory.events" = c("low 0", "oom 0", "oom_kill 0"),

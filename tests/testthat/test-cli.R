@@ -86,22 +86,58 @@ test_that("help is there, and wrong usage is told with status 2", {
   expect_match(run$text[1L], "^muster: `targets` has a target")
 })
 
-test_that("a report's status tells whether something wants attention", {
-  frame <- data.frame(item = c("a", "b"), verdict = c("good", "unknown"))
-  expect_identical(report_text(frame, list())$status, 0L)
-  expect_match(report_text(frame, list())$text[2L], "good")
-  expect_null(report_text(frame, list(quiet = TRUE))$text)
-  frame$verdict[2L] <- "attention"
-  expect_identical(report_text(frame, list(quiet = TRUE))$status, 1L)
+test_that("A6: attention and bad have statuses of their own, and --fail-on chooses", {
+  # The worst verdict, and the status by default, with bad and with never.
+  cases <- list(
+    list(c("good", "unknown"), 0L, 0L, 0L), list(c("good", "attention"), 1L, 0L, 0L),
+    list(c("bad", "attention"), 3L, 3L, 0L), list("bad", 3L, 3L, 0L)
+  )
+  for (case in cases) {
+    frame <- data.frame(item = "a", verdict = case[[1L]])
+    status <- function(...) report_text(frame, list(quiet = TRUE, ...))$status
+    expect_identical(status(), case[[2L]])
+    expect_identical(status("fail-on" = "attention"), case[[2L]])
+    expect_identical(status("fail-on" = "bad"), case[[3L]])
+    expect_identical(status("fail-on" = c("bad", "never")), case[[4L]]) # the last one counts
+    expect_null(report_text(frame, list(quiet = TRUE))$text)
+    expect_match(report_text(frame, list())$text[2L], case[[1L]][1L])
+  }
+  expect_identical(quiet_cli("doctor", "--fail-on", "worse")$status, 2L)
+  help <- paste(cli("doctor", "--help")$text, collapse = "\n")
+  expect_match(help, "Status: 0 good or unknown, 1 something needs attention, 2 wrong usage.*3 ")
+})
+
+test_that("A6: muster doctor --json has numbers, host, time, version and schema", {
+  run <- cli("doctor", "--item", "memory,stack,load", "--json", "--fail-on", "never")
+  expect_identical(run$status, 0L)
   skip_if_not_installed("jsonlite")
-  expect_identical(jsonlite::fromJSON(report_text(frame, list(json = TRUE))$text)$rows, frame)
+  json <- jsonlite::fromJSON(run$text, simplifyVector = FALSE)
+  expect_identical(names(json),
+    c("schema", "host", "time", "version", "interval_s", "counts", "rows"))
+  expect_identical(json$schema, "muster-doctor/1")
+  expect_identical(json$host, Sys.info()[["nodename"]])
+  expect_identical(json$version, as.character(utils::packageVersion("muster")))
+  taken <- as.POSIXct(json$time, "UTC", "%Y-%m-%dT%H:%M:%SZ")
+  expect_false(is.na(taken))
+  expect_identical(sum(unlist(json$counts)), 3L)
+  expect_setequal(names(json$rows[[1L]]),
+    c("item", "value", "verdict", "why", "command", "group", "persist", "figures"))
+  skip_without_proc()
+  total <- doctor(items = "memory")$figures[[1L]][["total_bytes"]]
+  expect_equal(json$rows[[1L]]$figures$total_bytes, total)
+})
+
+test_that("numbers that aren't known, and limits that don't exist, are null in JSON", {
+  expect_identical(json_object(c(a_bytes = 1e12, b = NA, c = Inf, d = 0.5)),
+    "{\"a_bytes\": 1e+12, \"b\": null, \"c\": null, \"d\": 0.5}")
+  expect_identical(json_object(numeric()), "{}")
 })
 
 test_that("muster doctor tells what doctor() finds", {
-  run <- cli("doctor", "--item", "kernel,load", "--json")
-  found <- doctor(items = c("kernel", "load"))
-  expect_identical(run$status, as.integer(any(found$verdict %in% c("attention", "bad"))))
-  expect_match(paste(run$text, collapse = ""), "\"kernel\".*\"load\"")
+  run <- cli("doctor", "--item", "kernel,clock", "--json")
+  found <- doctor(items = c("kernel", "clock"))
+  expect_identical(run$status, doctor_status(found$verdict, "attention"))
+  expect_match(paste(run$text, collapse = ""), "\"kernel\".*\"clock\"")
   expect_identical(cli("doctor", "--quiet", "--item", "load")$text, character())
   expect_match(cli("doctor", "--help")$text[1L], "^Usage: muster doctor")
   expect_identical(cli("doctor", "more")$status, 2L)

@@ -406,3 +406,68 @@ test_that("a reference without its memory is an error", {
   )
   expect_error(unserialize(bytes), "shared memory that isn't there")
 })
+
+test_that("D11: an error at the limit of memory mappings names vm.max_map_count", {
+  error <- tryCatch(abort_memory(c(1e6, 1e9, 0, 1, 65500, 65530)), muster_error_memory = identity)
+  text <- conditionMessage(error)
+  expect_match(text, "too many memory mappings")
+  expect_match(text, "65,500, and the kernel allows 65,530 (vm.max_map_count)", fixed = TRUE)
+  expect_match(text, "sysctl -w vm.max_map_count=262144", fixed = TRUE)
+  expect_false(grepl("ulimit", text))
+  for (maps in list(c(60000, 65530), c(-1, 65530), c(100, -1))) {
+    error <- tryCatch(abort_memory(c(1e6, 1e9, 0, 1, maps)), muster_error_memory = identity)
+    expect_match(conditionMessage(error), "ulimit -v")
+  }
+})
+
+# Pages whose protection differs by turns are a mapping each, and take no memory.
+fill_mappings <- c(
+  "#include <stddef.h>", "#include <sys/mman.h>",
+  "void fill(void) {",
+  "  const size_t page = 4096, n = 1 << 20;",
+  "  char *all = mmap(NULL, n * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);",
+  "  if (all == MAP_FAILED) return;",
+  "  for (size_t i = 0; i < n; i += 2)",
+  "    if (mprotect(all + i * page, page, PROT_READ) != 0) break;",
+  "  // The last ones can't be split off, only added.",
+  "  for (int i = 0; i < 100; i++)",
+  "    if (mmap(NULL, page, i % 2 ? PROT_READ : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)",
+  "        == MAP_FAILED) return;",
+  "}"
+)
+
+test_cluster("D11: a worker without mappings left says so, and the others go on", {
+  skip_without_memfd()
+  limit <- suppressWarnings(as.numeric(readLines("/proc/sys/vm/max_map_count")))
+  skip_if_not(isTRUE(limit <= 1e6), "the limit of mappings is too high to be reached")
+  folder <- local_folder()
+  writeLines(fill_mappings, file.path(folder, "fill.c"))
+  command <- c("CMD", "SHLIB", shQuote(file.path(folder, "fill.c")))
+  status <- system2(file.path(R.home("bin"), "R"), command, stdout = FALSE, stderr = FALSE)
+  skip_if(status != 0L, "there is no C compiler")
+  cl <- local_cluster(2)
+  library_file <- file.path(folder, paste0("fill", .Platform$dynlib.ext))
+  clusterCall(cl[1], function(file) {
+    dyn.load(file)
+    .C("fill")
+    NULL
+  }, library_file)
+  error <- tryCatch(clusterCall(cl, length, numeric(1e6)), muster_error_memory = identity)
+  expect_s3_class(error, "muster_error_memory")
+  expect_match(conditionMessage(error), "Worker 1.*vm.max_map_count")
+  expect_identical(clusterCall(cl[2], length, numeric(1e6)), list(1000000L))
+})
+
+test_cluster("D11: changing a shared vector copies it, in that worker alone, as the help says", {
+  skip_without_memfd()
+  cl <- local_cluster(2)
+  x <- as.double(seq_len(1e5)) / 3
+  cluster_share(cl, x = x)
+  is_shared <- function() {
+    any(grepl("mapped", utils::capture.output(.Internal(inspect(get("x", globalenv()))))))
+  }
+  expect_identical(clusterCall(cl, is_shared), list(TRUE, TRUE))
+  clusterEvalQ(cl[1], x[1] <- -1)
+  expect_identical(clusterCall(cl, is_shared), list(FALSE, TRUE))
+  expect_identical(clusterEvalQ(cl, x[1]), list(-1, x[1]))
+})

@@ -183,7 +183,11 @@ test_that("memory and swap are judged by what is left", {
   expect_verdict("swap", "good", info(1, 100, 76))
   expect_verdict("swap", "attention", info(1, 100, 75))
   expect_verdict("swap", "bad", info(1, 100, 25))
-  expect_verdict("oom_kills", "attention", list("proc/vmstat" = "oom_kill 1"))
+  expect_verdict("oom_kills", "good", list("proc/vmstat" = "oom_kill 9"))
+  row <- expect_verdict("oom_kills", "attention", list("proc/vmstat" = "oom_kill 11"))
+  expect_identical(row$value, "11 in the 10 days since boot")
+  today <- list("proc/uptime" = "3600 1", "proc/vmstat" = "oom_kill 1")
+  expect_verdict("oom_kills", "attention", today)
   for (mode in 0:2) {
     expect_verdict("overcommit", if (mode == 2) "attention" else "good",
       list("proc/sys/vm/overcommit_memory" = mode))

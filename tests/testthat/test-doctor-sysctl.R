@@ -9,13 +9,39 @@ test_that("F2: somaxconn of 128 is bad, 16384 is advised", {
   expect_match(row$why, "MR3.*16384")
   expect_verdict("somaxconn", "attention", sysctl(name, 129))
   expect_verdict("somaxconn", "attention", sysctl(name, 4095))
-  # Linux's default is good until a queue overflows.
+  # Linux's default is good until a queue overflows that it limits.
   row <- expect_verdict("somaxconn", "good", sysctl(name, 4096))
   expect_identical(row$command, "sysctl -w net.core.somaxconn=16384")
-  overflowed <- made_counters(ListenOverflows = 1)
-  expect_verdict("somaxconn", "attention", c(sysctl(name, 16383), overflowed))
-  row <- expect_verdict("somaxconn", "good", c(sysctl(name, 16384), overflowed))
+  listener <- function(backlog, drops, depth = 0) {
+    function() made_listeners(depth, backlog, drops = drops)
+  }
+  overflowed <- function(n) c(sysctl(name, n), made_counters(ListenOverflows = 1))
+  row <- expect_verdict("somaxconn", "attention", overflowed(16383), listeners = listener(16383, 1))
+  expect_identical(row$value, "16,383, the limit of 1 of 1 listener")
+  row <- expect_verdict("somaxconn", "good", overflowed(16384), listeners = listener(16384, 1))
   expect_identical(row$command, "")
+})
+
+test_that("A6: somaxconn isn't blamed for queues that are short by their program's choice", {
+  name <- "net/core/somaxconn"
+  judge <- function(verdict, backlog, drops, depth = 0, overflows = 1e6) {
+    expect_verdict("somaxconn", verdict,
+      c(sysctl(name, 4096), made_counters(ListenOverflows = overflows)),
+      listeners = function() {
+        made_listeners(rep_len(depth, length(backlog)), backlog, drops = drops)
+      })
+  }
+  judge("good", 128, 5000)
+  judge("good", 4096, 0)
+  judge("attention", 4096, 5000)
+  judge("attention", c(128, 4096), c(0, 1))
+  judge("attention", 4096, 0, depth = 4097)
+  row <- judge("good", c(128, 4095), c(9, 9))
+  expect_match(row$why, "what its program asks for (its backlog), but no more than this",
+    fixed = TRUE)
+  # Where no listener's drops are told, the count since boot has to do.
+  judge("attention", 4096, NA)
+  judge("good", 4096, NA, overflows = 1)
 })
 
 test_that("F2: tcp_max_syn_backlog is advised to be 65536", {
@@ -25,7 +51,9 @@ test_that("F2: tcp_max_syn_backlog is advised to be 65536", {
   expect_verdict("tcp_max_syn_backlog", "attention", sysctl(name, 1023))
   row <- expect_verdict("tcp_max_syn_backlog", "good", sysctl(name, 1024))
   expect_identical(row$command, "sysctl -w net.ipv4.tcp_max_syn_backlog=65536")
-  full <- made_counters(TCPReqQFullDoCookies = 2)
+  expect_verdict("tcp_max_syn_backlog", "good",
+    c(sysctl(name, 65535), made_counters(TCPReqQFullDoCookies = 2)))
+  full <- made_counters(TCPReqQFullDoCookies = 2000)
   expect_verdict("tcp_max_syn_backlog", "attention", c(sysctl(name, 65535), full))
   expect_verdict("tcp_max_syn_backlog", "good", c(sysctl(name, 65536), full))
 })
@@ -86,8 +114,9 @@ test_that("neighbour tables are judged by the fuller one, and by whether they we
   row <- expect_verdict("neighbours", "bad", table(922))
   expect_match(row$command, "gc_thresh3=4096")
   expect_verdict("neighbours", "bad", table(1000, name = "ndisc_cache"))
-  row <- expect_verdict("neighbours", "attention", table(5, fulls = 3))
-  expect_match(row$value, "3 times full")
+  row <- expect_verdict("neighbours", "good", table(5, fulls = 3))
+  expect_match(row$value, "3 times full in the 10 days since boot")
+  expect_verdict("neighbours", "attention", table(5, fulls = 1001))
   expect_verdict("neighbours", "good", sysctl("net/ipv4/neigh/default/gc_thresh3", 512))
   expect_verdict("neighbours", "attention", sysctl("net/ipv4/neigh/default/gc_thresh3", 511))
   expect_verdict("neighbours", "good", list("proc/net/stat/arp_cache" = NA))
@@ -108,5 +137,7 @@ test_that("memory of sockets is judged by use and by connections that were ended
   expect_verdict("socket_memory", "attention", used(100000))
   row <- expect_verdict("socket_memory", "bad", used(180000))
   expect_identical(row$command, "sysctl -w net.ipv4.tcp_mem=\"200000 300000 400000\"")
-  expect_verdict("socket_memory", "attention", made_counters(TCPAbortOnMemory = 1))
+  row <- expect_verdict("socket_memory", "good", made_counters(TCPAbortOnMemory = 1))
+  expect_match(row$value, "1 connection ended for it in the 10 days since boot")
+  expect_verdict("socket_memory", "attention", made_counters(TCPAbortOnMemory = 1001))
 })

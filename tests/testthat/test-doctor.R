@@ -3,9 +3,10 @@
 test_cluster("doctor() gives one row for each item and leaves the session as it was", {
   found <- doctor()
   expect_s3_class(found, c("muster_doctor", "data.frame"), exact = TRUE)
-  expect_named(found, c("item", "value", "verdict", "why", "command", "group"))
-  expect_true(all(vapply(found, is.character, NA)))
-  expect_false(anyNA(found))
+  texts <- c("item", "value", "verdict", "why", "command", "group", "persist")
+  expect_named(found, c(texts, "figures"))
+  expect_true(all(vapply(found[texts], is.character, NA)))
+  expect_false(anyNA(unlist(found[texts])))
   expect_true(all(found$verdict %in% c("good", "attention", "bad", "unknown")))
   items <- unique(sub(":.*$", "", found$item))
   expect_identical(items, names(doctor_items()))
@@ -39,7 +40,8 @@ test_that("a healthy server is good in all items", {
 test_that("a machine of which nothing is told is unknown, with reasons, and no error", {
   expect_silent(found <- examine(made_machine(list(),
     listeners = function() not_known("the kernel doesn't list sockets"),
-    disk = function(path) not_known("No such file or directory"))))
+    disk = function(path) not_known("No such file or directory"),
+    clock_sync = function() not_known("Function not implemented"))))
   # What doesn't come from the trees is told all the same.
   told <- c("loopback", "threads", "fork", "ssh", "schedulers")
   unknown <- found[!found$item %in% told, ]
@@ -116,4 +118,52 @@ test_that("printing shows verdicts, reasons and commands", {
   expect_output(expect_identical(print(found), found), "somaxconn")
   # Some columns alone are a plain table.
   expect_output(print(found[1:2, c("item", "value")]), "somaxconn +128")
+})
+
+# ---- numbers, and what lasts
+
+test_that("A6: each item that is measured has its numbers, named, with units", {
+  found <- examine(made_machine(healthy_files()))
+  figures <- stats::setNames(found$figures, found$item)
+  expect_true(all(vapply(figures, is.numeric, NA)))
+  words <- c("clock", "localhost", "huge_pages", "ssh", "schedulers")
+  expect_setequal(names(figures)[!lengths(figures)], words)
+  expect_true(all(vapply(figures, function(x) all(grepl("^[a-z]", names(x))), NA)))
+  expect_identical(figures$somaxconn, c(limit = 16384, listeners = 0, listeners_at_limit = 0))
+  expect_identical(figures$memory, c(available_bytes = 12288e6, total_bytes = 16384e6))
+  expect_identical(figures$open_files[["room_for_workers"]], 21824)
+  expect_identical(figures$listen_overflows[["total"]], 0)
+  expect_identical(figures$listen_overflows[["since_boot_s"]], 864000.5)
+  expect_identical(figures$max_map_count, c(limit = 65530, used = 100))
+  expect_identical(figures$stack[["limit_bytes"]], 8388608)
+  # What isn't known has none.
+  expect_identical(row_of("somaxconn", list("proc/sys/net/core/somaxconn" = NA))$figures[[1L]],
+    numeric())
+})
+
+test_that("A6: beside each sysctl -w stands what a file in sysctl.d needs", {
+  row <- row_of("somaxconn", list("proc/sys/net/core/somaxconn" = "128"))
+  expect_identical(row$persist, "net.core.somaxconn = 16384")
+  local_settings(width = 80L, cli.num_colors = 1L)
+  shown <- paste(format(row), collapse = "\n")
+  expect_match(shown, "echo 'net.core.somaxconn = 16384' >> /etc/sysctl.d/90-muster.conf",
+    fixed = TRUE)
+  row <- row_of("ports", list("proc/sys/net/ipv4/ip_local_port_range" = "10000\t10500"))
+  expect_identical(row$persist, "net.ipv4.ip_local_port_range = 10240 65535")
+  row <- row_of("neighbours", list("proc/sys/net/ipv4/neigh/default/gc_thresh3" = "128"))
+  expect_identical(row$persist,
+    "net.ipv4.neigh.default.gc_thresh3 = 4096\nnet.ipv4.neigh.default.gc_thresh2 = 2048")
+  row <- row_of("processes", list("proc/sys/kernel/threads-max" = "401"))
+  expect_identical(row$persist, "kernel.threads-max = 65536\nkernel.pid_max = 65536")
+  expect_identical(row_of("memory")$persist, "")
+  expect_identical(sysctl_lines("sysctl -w a.b=1 # then x.y=2"), "a.b = 1")
+  expect_identical(sysctl_lines("echo a.b=1"), character())
+})
+
+test_that("A6: the help index shows doctor() and not its print method", {
+  help <- system.file("help", "aliases.rds", package = "muster")
+  skip_if(!nzchar(help), "the package is installed without help")
+  aliases <- names(readRDS(help))
+  expect_true("doctor" %in% aliases)
+  expect_false("print.muster_doctor" %in% aliases)
 })
