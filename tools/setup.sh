@@ -235,7 +235,7 @@ case $mode in
   check)
     r_packages="codetools boot bit64 data.table doParallel foreach future iterators jsonlite
       knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild rgenoud
-      doSNOW snow testthat"
+      doSNOW progressr snow testthat"
     ;;
   bench)
     r_packages="codetools boot parallelly>=1.48.0 mirai future future.apply crew multidplyr
