@@ -70,7 +70,7 @@ test_cluster("a node's `con` tells whether an answer is there when it is asked f
   file <- tempfile()
   defer(function() unlink(file))
   is_there <- function() socketSelect(list(cl[[1L]]$con), FALSE, 0)
-  wait_there <- function(file) while (!file.exists(file)) Sys.sleep(0.01)
+  wait_there <- function(file) while (!file.exists(file)) NULL
   parallel:::sendCall(cl[[1L]], wait_there, list(file))
   before <- cl[[1L]]$con
   expect_false(is_there())
