@@ -63,7 +63,11 @@
 #' @returns An object of class `c("SOCKcluster", "muster_cluster", "cluster")`: a
 #'   list of nodes, one for each worker, in order. A node is an environment of
 #'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`,
-#'   `start` (`"fork"` or `"spawn"`) and `threads`.
+#'   `start` (`"fork"` or `"spawn"`) and `threads`. Its field `con`, for code that looks at nodes'
+#'   connections, tells by `socketSelect(list(node$con), timeout = 0)` whether an answer was there
+#'   when `con` was asked for. It doesn't wake: `socketSelect()` with a longer `timeout` waits to
+#'   its end. To wait, ask for `con` again from time to time, or use [task_submit()] and
+#'   [task_wait()].
 #' @section Errors:
 #' * `muster_error_input`: an argument is wrong, or a package isn't installed.
 #' * `muster_error_limit`: not enough file descriptors or processes, or more

@@ -45,7 +45,8 @@ cluster_status <- function(cl) {
   check_cluster(cl, sys.call())
   rows <- lapply(cl, status_row, call = sys.call())
   status <- do.call(rbind, rows)
-  structure(status, class = c("muster_status", "data.frame"))
+  class(status) <- c("muster_status", "data.frame")
+  status
 }
 
 #' @export

@@ -27,7 +27,8 @@
 #'     process's own group and all groups above it. Quotas are rounded, to at least 1.
 #'   - `"nproc"`: what the program of that name prints. Linux only.
 #'   - `"mc.cores"`: option `mc.cores`, or else environment variable `MC_CORES`. 0, which
-#'     means no process besides this one, counts as 1.
+#'     means no process besides this one, counts as 1. In a worker of muster that has neither, the
+#'     `threads` that it was started with (see [cluster_start()]): the other cores are others'.
 #'   - `"BiocParallel"`: environment variable `BIOCPARALLEL_WORKER_NUMBER`.
 #'   - `"_R_CHECK_LIMIT_CORES_"`: 2 if this environment variable is set to anything but
 #'     `""` and `"false"` (in any case); `R CMD check --as-cran` does that.

@@ -13,7 +13,7 @@ cores_mc <- function(plus = 0L) {
   if (is.null(value)) {
     found <- cores_env("MC_CORES")
     if (is.null(found)) {
-      return(cores_silent("option mc.cores and MC_CORES aren't set"))
+      return(cores_of_worker())
     }
     value <- found$text
     name <- found$name
@@ -29,4 +29,15 @@ cores_mc <- function(plus = 0L) {
   }
   more <- if (plus) paste0(" and ", plus, " more") else if (!count) ", this process alone" else ""
   cores_answer(max(count + plus, 1L), tolower(kind), " ", name, " = ", describe(value), more)
+}
+
+# A worker is one of several: it may use the threads that it was started with, not the machine's
+# cores. Its OMP_NUM_THREADS says how many that are.
+cores_of_worker <- function() {
+  if (!the$worker) {
+    return(cores_silent("option mc.cores and MC_CORES aren't set"))
+  }
+  threads <- suppressWarnings(as.integer(Sys.getenv("OMP_NUM_THREADS")))
+  count <- if (is.na(threads) || threads < 1L) 1L else threads
+  cores_answer(count, "threads of this worker of a cluster: ", count)
 }

@@ -64,3 +64,19 @@ test_cluster("rgenoud takes a cluster, load-balanced too", {
     expect_equal(found$par, c(2, 2), tolerance = 1e-4)
   }
 })
+
+test_cluster("a node's `con` tells whether an answer is there when it is asked for", {
+  cl <- local_cluster(1)
+  file <- tempfile()
+  defer(function() unlink(file))
+  is_there <- function() socketSelect(list(cl[[1L]]$con), FALSE, 0)
+  wait_there <- function(file) while (!file.exists(file)) NULL
+  parallel:::sendCall(cl[[1L]], wait_there, list(file))
+  before <- cl[[1L]]$con
+  expect_false(is_there())
+  file.create(file)
+  expect_true(wait_until(is_there()))
+  # As the help says: the connection that was asked for earlier doesn't wake.
+  expect_false(socketSelect(list(before), FALSE, 0))
+  expect_null(parallel:::recvResult(cl[[1L]]))
+})

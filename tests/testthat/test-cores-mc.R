@@ -60,3 +60,20 @@ test_that("the reason names the option or the variable, and its value", {
     "environment variable MC_CORES = \"3\""
   )
 })
+
+test_cluster("in a worker availableCores() is the number of its threads", {
+  look <- function() {
+    before <- options(mc.cores = NULL)
+    on.exit(options(before))
+    none <- muster::availableCores(methods = c("system", "mc.cores"))
+    options(mc.cores = 3L)
+    c(none, muster::availableCores(methods = "mc.cores"))
+  }
+  local_variables(MC_CORES = NA)
+  for (threads in 1:2) {
+    cl <- local_cluster(1, threads = threads)
+    expected <- min(threads, parallel::detectCores())
+    expect_identical(unname(clusterCall(cl, look)[[1L]]), c(expected, 3L))
+  }
+  expect_identical(with_cores_settings(cores_mc()$count, mc.cores = NULL), NA_integer_)
+})
