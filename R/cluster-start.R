@@ -109,17 +109,17 @@
 #' its retry then runs while no other worker has a task), `killed_by` (of a SIGKILL:
 #' `"muster"`, `"system"` for memory, or `"unknown"`: systems don't tell who sends signals;
 #' else `""`), `output` (last words) and `results` (what the other tasks gave). The cluster
-#' can be used on. A worker that ends while it comes back, more than 3 times within 5 seconds,
+#' remains usable. A worker that ends while it comes back, more than 3 times within 5 seconds,
 #' or that ends more than 10 times in a row without having done a task, is given up; calls to it
 #' are such errors, too.
 #'
 #' One that can't be replaced for want of file descriptors, processes or memory is tried again for
 #' 13 seconds. Then calls of parallel's verbs to it are errors of classes `muster_error_limit` and
-#' `muster_error_lost`, with `errno`, `limit` (on descriptors) and `results`; tasks are
-#' `muster_error_lost`. The next call or task for it, and [cluster_resize()], try again.
+#' `muster_error_lost`, with `errno`, `limit` (on descriptors) and `results`; so are tasks. The next
+#' call or task for it, and [cluster_resize()], try again.
 #'
 #' An interrupt (Ctrl-C) or a time limit gives the prompt back at once. What the workers
-#' do for that call is interrupted; one that goes on for a second all the same is ended and
+#' do for that call is interrupted; one that goes on for a second anyway is ended and
 #' replaced. Later calls never get answers of earlier ones.
 #' @section Threads:
 #' Workers that use all cores each would slow each other down, so what computes with BLAS or

@@ -94,7 +94,7 @@ cgroup_dirs <- function(path, roots, proc, type, controller = NULL) {
       return(levels)
     }
   }
-  # The own cgroup is out of sight; those above it that are in sight hold all the same.
+  # The own cgroup is out of sight; those above it that are in sight hold anyway.
   usual
 }
 

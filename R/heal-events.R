@@ -57,7 +57,7 @@ abort_failed <- function(node, call) {
     paste0("The task for elements ", job$range[1L], " to ", job$range[2L])
   }
   abort_loss(loss, what, "Run this task alone to see why", call,
-    hints = "The condition's field `results` has the other results; the cluster can be used on.",
+    hints = "The condition's field `results` has the other results; the cluster remains usable.",
     element = job$element, range = job$range, results = job$results
   )
 }
@@ -74,8 +74,8 @@ abort_loss <- function(loss, what, advice, call, hints = NULL,
       paste0(what, " took longer than ", limit, " and was ended.")
     } else {
       paste0(
-        what, " was lost with its worker ", loss$attempts,
-        if (loss$attempts == 1L) " time." else " times."
+        what, " was lost with its worker ",
+        if (loss$attempts == 1L) "once." else paste(loss$attempts, "times.")
       )
     },
     details = if (!late) {

@@ -244,7 +244,7 @@ abort_reference <- function(found, call) {
     },
     hints = c(
       if (found$kind == "connection") "Open it in the worker: give the file's name, not the file.",
-      "options(muster.references = \"ignore\") sends it all the same."
+      "options(muster.references = \"ignore\") sends it anyway."
     ),
     reference = found$where, call = call
   )

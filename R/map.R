@@ -77,7 +77,7 @@
 #' @returns A list as long as `.x`, in its order, with its names.
 #' @section Errors:
 #' All have the field `results`: a list of what the other elements gave, `NULL` where there is
-#' nothing yet. The cluster can be used on.
+#' nothing yet. The cluster remains usable.
 #' * `muster_error_remote`: `.fun` raised an error. Fields `element` (index in `.x`), `worker`,
 #'   `condition`, `remote_call`, `stack` (text).
 #' * `muster_error_lost`, `muster_error_timeout`: an element was lost as often as `.retries`

@@ -51,7 +51,7 @@
 #' a file isn't there (fields as for [task_value()]); also of class `muster_error_memory` if R
 #' had no memory. `muster_error_lost`: a part was lost with its worker more than 4 times, or no
 #' worker is left. Fields `part` and `worker` say where, and `file` what it was read from.
-#' The cluster and all other data can be used on.
+#' The cluster and all other data remain usable.
 #' @section Cost:
 #' Some 200 us for each part and step. Large columns travel in shared memory.
 #' @section Source:

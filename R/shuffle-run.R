@@ -44,7 +44,7 @@ run_leave <- function(run) {
   end_progress(run$progress)
   task_cancel(run$tasks)
   .Call(ffi_plan_set, run$shuffle$plan, "unwant", 0L)
-  # What they were making may be there all the same.
+  # What they were making may be there anyway.
   for (about in run$about) drop_at(run$shuffle, about$worker, about$key)
   for (held in run$jobs) .Call(ffi_job_release, held[[1L]])
 }

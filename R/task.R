@@ -10,7 +10,7 @@
 #' compute, too, by a second thread of the session, which begins when you have been away from
 #' muster for 2 to 4 ms and ends with the last cluster.
 #' Results stay bytes until they are asked for. A task that nothing refers to any more is
-#' evaluated all the same, and its value dropped.
+#' evaluated anyway, and its value dropped.
 #'
 #' Lost workers and tasks that take too long: see Healing in [cluster_start()]. Warnings and
 #' messages of a task are signalled by `task_value()`, each time that it is asked.
@@ -38,8 +38,8 @@
 #'   vector, one for each task. `task_cancel()`: `TRUE` for each task that was not done yet,
 #'   invisibly.
 #' @section Errors:
-#' * `muster_error_input`: `.fun` is no function, `.cl` no cluster that can be used (or nodes of
-#'   several), `task` no task of this session; or an argument or the value is, or holds, a
+#' * `muster_error_input`: `.fun` isn't a function, `.cl` isn't a cluster that can be used (or nodes
+#'   of several), `task` no task of this session; or an argument or the value is, or holds, a
 #'   connection (field `reference`: where).
 #' * `muster_error_remote`: the call raised an error. Fields `worker`, `condition` (the
 #'   worker's, without what can't be sent), `remote_call` (text) and `stack` (text, the calls

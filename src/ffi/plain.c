@@ -364,7 +364,7 @@ static SEXP read_string(struct reader *reader) {
   const uint8_t encoding = *get(reader, 1);
   if (n < 0 || (encoding != CE_NATIVE && encoding != CE_UTF8 &&
                 encoding != CE_LATIN1 && encoding != CE_BYTES)) {
-    Rf_error("a message has a string that is none");
+    Rf_error("a message has an invalid string");
   }
   const char *text = (const char *)get(reader, (size_t)n);
   return Rf_mkCharLenCE(text, (int)n, (cetype_t)encoding);
@@ -451,7 +451,7 @@ static SEXP read_node(struct reader *reader, int depth) {
     x = read_vector(reader, type, n);
     break;
   default:
-    Rf_error("a message has an object of a type that is none");
+    Rf_error("a message has an object of an unknown type");
   }
   return (byte & NAMED) != 0 ? read_names(reader, x) : x;
 }

@@ -167,7 +167,7 @@ int mst_watch_call_end(void) {
 
 // cancel interrupts the call that is evaluated, if it is one of those that are not
 // wanted: the whole group, since the call may wait for a child of it. One that goes
-// on all the same is killed after its grace.
+// on anyway is killed after its grace.
 static void cancel(const struct mst_frame *frame) {
   uint32_t grace_ms;
   if (mst_cancel_decode(frame->payload, (size_t)frame->head.length,
@@ -192,7 +192,7 @@ static int doom_ms(void) {
   const int doomed = gate.doomed != 0;
   const int64_t kill_ns = gate.kill_ns;
   if (doomed && mst_clock_now() >= kill_ns)
-    end_worker(); // with the lock: no end
+    end_worker(); // while it has the lock, so the call can't end meanwhile
   (void)pthread_mutex_unlock(&gate.lock);
   return doomed ? mst_clock_ms_until(kill_ns, LOOK_MS) + 1 : -1;
 }

@@ -29,7 +29,7 @@ static int is_loopback(const struct mst_addr *addr) {
 }
 
 // Over the loopback the whole handshake, or the refusal, is done when connect() comes back,
-// but it says EINPROGRESS all the same. A second call tells: 0, the error, or EALREADY.
+// but it says EINPROGRESS anyway. A second call tells: 0, the error, or EALREADY.
 int mst_sys_connect(int fd, const struct mst_addr *addr) {
   const int rc = connect(fd, &addr->at.any, addr->len);
   if (rc == 0 || errno != EINPROGRESS || !is_loopback(addr)) return rc;

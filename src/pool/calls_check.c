@@ -29,7 +29,7 @@ static const char *check_answers(const struct mst_lane *lane) {
   for (const struct mst_call *at = lane->answers; at != NULL; at = at->next) {
     if (at->is_task) return "a task among a lane's answers";
     if (at->state != MST_CALL_DONE && at->state != MST_CALL_LOST) {
-      return "an answer that is none";
+      return "an answer that was never given";
     }
     n++;
   }

@@ -21,7 +21,7 @@ void mst_loss_free(struct mst_loss *loss) {
 // ---- what is told
 
 // loss_of describes how this incarnation ended. NULL without memory: then nobody
-// is told, and what follows is done all the same.
+// is told, and what follows is done anyway.
 static struct mst_loss *loss_of(const struct mst_calls *calls,
                                 const struct mst_lane *lane,
                                 enum mst_loss_kind kind, const char *words) {

@@ -6,7 +6,7 @@
 
 struct mst_loss {
   struct mst_loss *next;
-  uint64_t call; // the call that fails by it; 0 if none does
+  uint64_t call; // the call that fails because of it; 0 if none does
   enum mst_loss_kind {
     MST_LOSS_RESTARTED, // it comes back, what it owed is sent again
     MST_LOSS_POISON,    // it comes back, but its call failed too often

@@ -230,7 +230,7 @@ int mst_exchange_ask(const struct mst_source *sources, size_t n,
   mst_exchange.questions = questions;
   mst_exchange.question_count = n;
   mst_exchange.open = 0;
-  // What was asked before and isn't any more leaves no debts.
+  // Nothing is owed for what was asked before and isn't any more.
   for (size_t i = 0; i < mst_exchange.line_count; i++)
     mst_exchange.lines[i]->open = 0;
   for (size_t i = 0; i < n; i++) {

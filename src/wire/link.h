@@ -56,8 +56,7 @@ struct mst_block {
 // file. The blocks lie behind each other.
 struct mst_have {
   struct mst_want want;
-  uint64_t
-      size; // of the segment or the file; 0: there are no rows, and neither
+  uint64_t size; // of the segment or the file; 0: no rows, so there is none
   uint32_t count;
   uint16_t path_bytes; // 0: a segment
   const char *path;    // not ended by NUL

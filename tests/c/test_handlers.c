@@ -289,7 +289,7 @@ TEST("F3 A folder that others can look into, or that isn't one, isn't "
 }
 
 TEST("F3 A folder whose path is too long for an address is listened in and "
-     "dialled all the same") {
+     "dialled anyway") {
   char where[400];
   if (access("/proc/self/fd", X_OK) != 0) mst_test_skip("there is no /proc");
   make_folder();

@@ -286,7 +286,7 @@ test_that("a fork server that hangs is replaced in time, and nothing is left aft
   expect_identical(tempdirs_left(session), character())
 })
 
-test_that("a fork server that is stopped ends with its session all the same", {
+test_that("a fork server that is stopped ends with its session anyway", {
   limit_time(60)
   session <- busy_session(NULL)
   server <- parent_of(session$facts$workers[1L])

@@ -77,7 +77,7 @@ test_that("F3 Many readers at once through short queues are all served, none lat
   expect_lt(run$told$took, 10)
 })
 
-test_that("F3 Workers whose temporary directory has a long path listen all the same", {
+test_that("F3 Workers whose temporary directory has a long path listen anyway", {
   long <- paste(rep("a-long-name", 9), collapse = "/")
   run <- run_session(tmpdir = long, quote({
     options(muster.quiet = TRUE, muster.shuffle_links = "listen")
@@ -94,7 +94,7 @@ test_that("F3 Workers whose temporary directory has a long path listen all the s
   expect_gt(run$told$path, 108)
 })
 
-test_that("F1 A user who may have few descriptors under way gets all pairs all the same", {
+test_that("F1 A user who may have few descriptors under way gets all pairs anyway", {
   skip_if_not(is_root() && nzchar(Sys.which("setpriv")), "needs another user")
   base <- tempfile("muster-links-", tmpdir = dirname(tempdir()))
   lib <- paste0(base, "-lib")

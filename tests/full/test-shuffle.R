@@ -151,7 +151,7 @@ test_cluster("F4 A straggler gets a copy, the first counts, and side effects sho
   expect_identical(plan_counts(p)$speculated, 1)
 })
 
-test_cluster("A disk that is full is a clear error, and everything can be used on", {
+test_cluster("A disk that is full is a clear error, and everything remains usable", {
   limit_time(60)
   skip_if_not(is_root(), "needs a small file system")
   folder <- local_folder()

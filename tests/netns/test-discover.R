@@ -125,7 +125,7 @@ test_that("P1: a real PCP server is found and proved, in its own words", {
   expect_identical(run$told$psock[5L], "foreign")
 })
 
-test_that("P1: a session that waits for workers is found, and its cluster starts all the same", {
+test_that("P1: a session that waits for workers is found, and its cluster starts anyway", {
   limit_time(60)
   run <- expect_done(run_netns(quote({
     master <- processx::process$new("Rscript", c("-e", paste(

@@ -4,7 +4,7 @@
 // data channel (READY, FAILED, answers, the end) and the fork server's (FORKED,
 // EXITED), which all workers share. Across the two any order happens. A plan
 // may also break the order within a channel and repeat news, which no real
-// channel does: the pool has to bear it all the same.
+// channel does: the pool has to bear it anyway.
 //
 // News are true: EXITED comes only after the process ended, FORKED only after
 // there was one. So when the pool says that it is down, this file knows whether

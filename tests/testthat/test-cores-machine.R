@@ -26,7 +26,7 @@ test_that("a file that can't be read is as good as missing, and no connection is
     expect_identical(lines, character())
     secret <- file.path(proc, "secret")
     Sys.chmod(secret, "000")
-    # The superuser reads it all the same.
+    # The superuser reads it anyway.
     if (file.access(secret, 4L) != 0L) {
       expect_silent(lines <- read_kernel_file(secret))
       expect_identical(lines, character())

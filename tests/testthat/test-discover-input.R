@@ -76,7 +76,7 @@ test_cluster("an interrupt and a time limit leave what was found", {
   expect_lt(attr(interrupted$found, "elapsed_s"), 10)
 })
 
-test_cluster("P4: with 16 descriptors a whole block is asked all the same", {
+test_cluster("P4: with 16 descriptors a whole block is asked anyway", {
   skip_if_not(nzchar(Sys.which("prlimit")), "there is no prlimit, from util-linux")
   code <- paste(
     "limit <- function(n) {",

@@ -42,7 +42,7 @@ test_that("a machine of which nothing is told is unknown, with reasons, and no e
     listeners = function() not_known("the kernel doesn't list sockets"),
     disk = function(path) not_known("No such file or directory"),
     clock_sync = function() not_known("Function not implemented"))))
-  # What doesn't come from the trees is told all the same.
+  # What doesn't come from the trees is told anyway.
   told <- c("loopback", "threads", "fork", "ssh", "schedulers")
   unknown <- found[!found$item %in% told, ]
   expect_identical(unknown$verdict, rep("unknown", nrow(unknown)),

@@ -152,7 +152,7 @@ test_cluster("an element that kills its worker is named, and the others are ther
   expect_s3_class(condition, "muster_error_lost")
   expect_identical(condition$element, 3L)
   expect_identical(condition$signal, 9L)
-  expect_match(conditionMessage(condition), "^Element 3 was lost with its worker 1 time")
+  expect_match(conditionMessage(condition), "^Element 3 was lost with its worker once")
   expect_identical(unlist(cluster_map(cl, 1:4, identity)), 1:4)
 })
 

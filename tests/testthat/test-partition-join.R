@@ -159,7 +159,7 @@ test_cluster("Joins on two workers", {
     expect_identical(nrow(join_tasks(heavy, c(0, 0, 0), FALSE)), 3L)
   })
 
-  test_that("What can't be joined says so, with part and worker, and all can be used on", {
+  test_that("What can't be joined says so, with part and worker, and all remain usable", {
     x <- partition_scatter(cl, data.frame(a = 1:20, b = letters[1:20], d = 0, d.x = 0), parts = 2)
     y <- data.frame(a = 1:5, c = letters[1:5], d = 1)
     expect_wrong <- function(code, text = "") {

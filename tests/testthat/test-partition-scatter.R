@@ -66,7 +66,7 @@ test_cluster("Data that stays on two workers", {
     expect_identical(anyDuplicated(two$u), 0L)
   })
 
-  test_that("Wrong input says what is wrong, with the part, and all can be used on", {
+  test_that("Wrong input says what is wrong, with the part, and all remain usable", {
     p <- partition_scatter(cl, flights(), parts = 4)
     expect_error(partition_scatter(cl, 1:3), class = "muster_error_input")
     expect_error(partition_scatter(cl, flights(), 0), class = "muster_error_input")
@@ -217,7 +217,7 @@ test_cluster("Data of a cluster that was stopped can't be used any more", {
   expect_output(print(p), "gone: its cluster was stopped")
 })
 
-test_cluster("A copy of a handle says that it is one, and the first can be used on", {
+test_cluster("A copy of a handle says that it is one, and the first remains usable", {
   cl <- cluster_start(1)
   defer(function() cluster_stop(cl))
   p <- partition_scatter(cl, flights(10))
