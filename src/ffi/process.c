@@ -128,6 +128,10 @@ SEXP ffi_server_run(SEXP session, SEXP temp_dir) {
   const char *path = Rf_translateChar(STRING_ELT(temp_dir, 0));
   const struct mst_server_config config = {
       .session = (pid_t)Rf_asInteger(session), .temp_dir = path};
+  char title[64];
+  (void)snprintf(title, sizeof title, "muster server of %d",
+                 Rf_asInteger(session));
+  mst_proc_title(title);
   const int rc = mst_server_run(&config, &err);
   if (rc < 0) {
     Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);

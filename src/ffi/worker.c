@@ -37,6 +37,7 @@ static struct {
   uint16_t changed;     // what was found to have changed and isn't told yet
   struct mst_seed seed; // the stream's position that isn't told yet
   int raised;           // the last call was interrupted by the watch
+  int session;          // its process id, for people
 } worker;
 
 static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
@@ -100,6 +101,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   }
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
   worker.chan.takes_maps = 1;
+  worker.session = Rf_asInteger(session);
   worker.keep = Rf_allocVector(VECSXP, 2);
   R_PreserveObject(worker.keep);
   worker.reply = mst_blob_new();
@@ -164,6 +166,12 @@ SEXP ffi_worker_setup(void) {
   struct mst_frame frame;
   if (!next_frame(&frame) || frame.head.kind != MST_KIND_SETUP) {
     return R_NilValue;
+  }
+  if (worker.session != 0) { // else it is a fork server's
+    char title[64];
+    (void)snprintf(title, sizeof title, "muster worker %u of %d",
+                   frame.head.worker + 1, worker.session);
+    mst_proc_title(title);
   }
   return read_frame(&frame);
 }

@@ -57,6 +57,10 @@ int mst_proc_threads(void);
 // moves them; of the whole system where the cgroup isn't known. -1 if unknown. Reads some
 // files.
 int64_t mst_proc_oom_kills(void);
+// mst_proc_title has lists of processes (ps) show this process by a title, in front of what stays
+// of its command line: the argument that ends with boot.R, and those behind it. Cut if it is longer
+// than what was in front of that. Does nothing where the system can't.
+void mst_proc_title(const char *title);
 // mst_proc_can_fork tells whether forking an R process is safe on this system.
 int mst_proc_can_fork(void);
 

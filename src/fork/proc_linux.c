@@ -47,6 +47,52 @@ void mst_proc_close_from(int lowest) {
     (void)close(fd);
 }
 
+// arguments gives where this process's arguments are in memory, and how many bytes; NULL if that
+// can't be known. They are the fields 48 and 49 behind the name, which may have spaces in it.
+static char *arguments(size_t *bytes) {
+  char text[2048];
+  const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  (void)close(fd);
+  if (n <= 0) return NULL;
+  text[n] = '\0';
+  const char *at = strrchr(text, ')');
+  for (int field = 2; at != NULL && field < 48; field++)
+    at = strchr(at + 1, ' ');
+  unsigned long begin, end;
+  if (at == NULL || sscanf(at, " %lu %lu", &begin, &end) != 2 || begin == 0 ||
+      end <= begin) {
+    return NULL;
+  }
+  *bytes = end - begin;
+  char *first;
+  memcpy(&first, &begin, sizeof first);
+  return first;
+}
+
+void mst_proc_title(const char *title) {
+  size_t bytes;
+  char *first = arguments(&bytes);
+  if (first == NULL) return;
+  size_t room = 0; // in front of the argument that ends with boot.R
+  for (size_t at = 0; at < bytes;) {
+    const size_t length = strnlen(first + at, bytes - at);
+    static const char script[] = "boot.R";
+    const size_t tail = sizeof script - 1;
+    if (length >= tail &&
+        memcmp(first + at + length - tail, script, tail) == 0) {
+      room = at;
+      break;
+    }
+    at += length + 1;
+  }
+  if (room == 0) return;
+  memset(first, 0, room);
+  const size_t length = strlen(title);
+  memcpy(first, title, length < room ? length : room - 1);
+}
+
 int mst_proc_threads(void) {
   DIR *dir = opendir("/proc/self/task");
   if (dir == NULL) return -1;

@@ -18,6 +18,8 @@ void mst_proc_close_from(int lowest) {
     (void)close(fd);
 }
 
+void mst_proc_title(const char *title) { (void)title; }
+
 int mst_proc_threads(void) { return -1; }
 
 int64_t mst_proc_oom_kills(void) { return -1; }

@@ -552,3 +552,23 @@ test_cluster("a startup file that starts clusters can't do so in workers without
   error <- expect_error(cluster_start(1), class = "muster_error_input")
   expect_match(conditionMessage(error), "startup file")
 })
+
+test_cluster("A5: lists of processes show what each process is", {
+  skip_without_proc()
+  testthat::skip_if_not(identical(Sys.info()[["sysname"]], "Linux"))
+  title_of <- function(pid) {
+    bytes <- readBin(file.path("/proc", pid, "cmdline"), "raw", 4096L)
+    rawToChar(bytes[seq_len(match(as.raw(0L), bytes) - 1L)])
+  }
+  cl <- local_cluster(2)
+  workers <- paste("muster worker", 1:2, "of", Sys.getpid())
+  expect_identical(vapply(node_pids(cl), title_of, ""), workers)
+  servers <- unique(vapply(server_pids(), title_of, ""))
+  expect_identical(servers, paste("muster server of", Sys.getpid()))
+  tools::pskill(node_pids(cl)[2L], 9L)
+  suppressMessages(clusterCall(cl, identity, 1))
+  expect_identical(vapply(node_pids(cl), title_of, ""), workers)
+  spawned <- local_cluster(1, start = "spawn")
+  expect_identical(title_of(node_pids(spawned)), workers[1L])
+  expect_identical(clusterCall(spawned, function() basename(commandArgs()[1L])), list("R"))
+})
