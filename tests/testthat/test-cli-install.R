@@ -128,6 +128,7 @@ test_that("the man page has every command, option and status, and man reads it",
     }
   }
   skip_if_not(nzchar(Sys.which("groff")), "there is no groff")
+  skip_if(nzchar(Sys.getenv("MUSTER_TEST_SANITIZERS")), "sanitizers complain of groff")
   said <- system2("groff", c("-man", "-ww", "-Tutf8", shQuote(page)), stdout = TRUE, stderr = TRUE)
   expect_null(attr(said, "status"))
   expect_false(any(grepl("warning|error", said)))

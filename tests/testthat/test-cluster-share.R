@@ -438,6 +438,7 @@ fill_mappings <- c(
 
 test_cluster("D11: a worker without mappings left says so, and the others go on", {
   skip_without_memfd()
+  skip_if(nzchar(Sys.getenv("MUSTER_TEST_SANITIZERS")), "sanitizers need mappings of their own")
   limit <- suppressWarnings(as.numeric(readLines("/proc/sys/vm/max_map_count")))
   skip_if_not(isTRUE(limit <= 1e6), "the limit of mappings is too high to be reached")
   folder <- local_folder()
