@@ -251,12 +251,12 @@ suite_transcripts() {
 
 suite_testthat() {
   installed "testthat" || return 0
-  run "testthat" 900 Rscript tools/testthat.R testthat tests/testthat
+  run "testthat" 1800 Rscript tools/testthat.R testthat tests/testthat
 }
 
 suite_full() {
   installed "full" || return 0
-  run "full" 1500 Rscript tools/testthat.R full tests/full
+  run "full" 2400 Rscript tools/testthat.R full tests/full
 }
 
 suite_netns() {
@@ -283,21 +283,21 @@ suite_notroot() {
     skip "testthat (not root)" "there is no setpriv, from util-linux"
   else
     installed "testthat (not root)" || return 0
-    run "testthat (not root)" 1200 tools/not-root.sh \
+    run "testthat (not root)" 2100 tools/not-root.sh \
       Rscript tools/testthat.R "testthat (not root)" tests/testthat
   fi
 }
 
 # Every failure path once: a build whose fault points can be armed.
 suite_faults() {
-  run "faults" 900 sh -c '
+  run "faults" 1200 sh -c '
     tools/install.sh build/lib-faults tools/Makevars.faults || exit 1
     R_LIBS="$PWD/build/lib-faults:$R_LIBS" \
       Rscript tools/testthat.R faults tests/faults'
 }
 
-suite_asan() { run "testthat (asan, ubsan, thread checks)" 1500 tools/asan.sh; }
-suite_rcheck() { run "R CMD check" 1200 Rscript tools/rcheck.R; }
+suite_asan() { run "testthat (asan, ubsan, thread checks)" 2400 tools/asan.sh; }
+suite_rcheck() { run "R CMD check" 1800 Rscript tools/rcheck.R; }
 # What make_root fetches and installs takes as long as the network does.
 suite_bare() { run "bare" 1200 tools/bare.sh; }
 

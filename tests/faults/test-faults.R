@@ -161,7 +161,8 @@ test_that("faults in fork servers and workers end in errors that have a name", {
     expect_length(run$told$runs, 14L)
     failed <- sum(lengths(run$told$runs) > 0L)
     cat(sprintf("    %s: %d of 14 starts failed\n", point, failed))
-    if (point != "net.pair") expect_gt(failed, 0L) # that one only spares the warming
+    # net.pair only spares the warming, and what there is no memory to send is sent later.
+    if (!point %in% c("net.pair", "net.send")) expect_gt(failed, 0L)
     for (nth in seq_along(run$told$runs)) {
       caught <- run$told$runs[[nth]]
       named <- is.null(caught) || any(startsWith(caught$class, "muster_error_")) ||
