@@ -186,8 +186,7 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   struct mst_lane *lane = calls->lanes[worker];
   calls->now_ns = now_ns;
   if (lane->dead && lane->sys_errno != 0) (void)mst_calls_revive(calls, now_ns);
-  if (lane->dead || worker_of(calls, lane)->stop_ns != NEVER ||
-      (!calls->policy.on && lane->ended)) {
+  if (!mst_lane_is_usable(calls, lane) || (!calls->policy.on && lane->ended)) {
     return -MST_ECLOSED;
   }
   struct mst_call *call = calloc(1, sizeof *call);
@@ -353,7 +352,8 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
   const int verb = !call->is_task;
-  if (call == lane->first) mst_heal_answered(&lane->heal); // the next has all attempts
+  // The next call has all of its attempts.
+  if (call == lane->first) mst_heal_answered(&lane->heal);
   if (verb) {
     if (call->id == lane->calls) lane->calls--;
     mst_lane_drop(calls, lane, call);
