@@ -44,6 +44,7 @@ static int add_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
 int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   memset(calls, 0, sizeof *calls);
   calls->policy.heartbeat_ns = calls->timeout_ns = NEVER;
+  calls->answer_bytes_max = MST_ANSWERS_BYTES;
   int rc = mst_pool_init(&calls->pool, workers, window);
   if (rc != 0) return rc;
   rc = add_lanes(calls, 0, workers);
@@ -201,6 +202,7 @@ void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
 static void stay_lost(struct mst_calls *calls, struct mst_lane *lane) {
   if (worker_of(calls, lane)->state != MST_WORKER_LOST) return;
   lane->dead = 1;
+  lane->sys_errno = 0; // nor with those that were given up for want of it
   if (lane->resuming) mst_lane_leave(calls, lane, 0, NULL);
 }
 
@@ -296,7 +298,10 @@ static int has_limits(const struct mst_calls *calls) {
 static int is_due(const struct mst_calls *calls, int64_t slept_ns) {
   const int64_t beat_ns = calls->policy.heartbeat_ns;
   const int64_t every_ns = has_limits(calls) ? LOOK_NS : beat_ns / 12;
-  if (calls->to_heal > 0 || calls->waiting > 0 || calls->alone) return 1;
+  if (calls->to_heal > 0 || calls->waiting > 0 || calls->alone ||
+      calls->interrupts) {
+    return 1;
+  }
   if (beat_ns == NEVER && !has_limits(calls)) return 0;
   return slept_ns > beat_ns / 12 ||
          calls->now_ns - calls->looked_ns >= every_ns;
@@ -309,7 +314,7 @@ void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns) {
   }
   if (calls->pool.phase == MST_POOL_DOWN || !is_due(calls, slept_ns)) return;
   calls->looked_ns = now_ns;
-  calls->alone = 0;
+  calls->alone = calls->interrupts = 0;
   for (uint32_t i = 0; i < calls->pool.count; i++)
     mst_lane_time(calls, calls->lanes[i], slept_ns);
 }

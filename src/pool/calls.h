@@ -162,6 +162,7 @@ struct mst_calls {
   uint32_t turn;         // the worker that is asked first
   uint32_t awaited;      // tasks in the queue that somebody waits for
   size_t answer_bytes;   // of answers that nobody has taken
+  size_t answer_bytes_max; // MST_ANSWERS_BYTES; may be set after init
   struct mst_call *kept; // tasks whose answers nobody has taken
   struct mst_lane *due_first, *due_last;
   struct mst_loss *told, *last_told; // for the user
@@ -175,6 +176,7 @@ struct mst_calls {
   uint8_t started;  // STARTED was given
   uint8_t dispatch; // tasks may have workers that have room
   uint8_t alone;         // some lane's calls wait until all others are idle
+  uint8_t interrupts;    // some lane was told to interrupt a call, and hasn't answered
   uint8_t launcher_gone; // the world's: workers can't come back now
   uint8_t orphaned;      // and some should
 };

@@ -271,6 +271,7 @@ static void note_killer(const struct mst_calls *calls, struct mst_lane *lane,
 }
 
 static void heal(struct mst_calls *calls, struct mst_lane *lane, char *words) {
+  lane->sys_errno = 0; // this time it was there, or nothing was short
   const int evaluating =
       calls->policy.on ? settle_calls(calls, lane, words) : 0;
   const struct mst_heal_policy policy = policy_of(calls, lane);
@@ -521,6 +522,7 @@ void mst_lane_time(struct mst_calls *calls, struct mst_lane *lane,
   if (lane->alone && lane->resuming && !lane->replaying) {
     mst_lane_go_on(calls, lane);
   }
+  if (is_interrupted(lane)) calls->interrupts = 1;
   if (calls->pool.phase == MST_POOL_RUNNING && calls->started &&
       worker_of(calls, lane)->channel != MST_CHANNEL_AWAY) {
     listen_to(calls, lane, slept_ns);

@@ -101,6 +101,7 @@ void mst_lane_finish(struct mst_calls *calls, struct mst_lane *lane,
 void mst_lane_interrupt(struct mst_calls *calls, struct mst_lane *lane) {
   if (!worker_of(calls, lane)->launched || lane->ended) return;
   mst_lane_todo(calls, lane, TODO_CANCEL);
+  calls->interrupts = 1;
   if (lane->cancel == lane->first->id) return; // its grace runs already
   lane->cancel = lane->first->id;
   lane->cancel_ns = calls->now_ns;
@@ -256,7 +257,8 @@ int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
 int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker) {
   const struct mst_lane *lane = calls->lanes[worker];
   const struct mst_call *first = lane->first;
-  if (calls->answer_bytes <= MST_ANSWERS_BYTES || calls->awaited > 0) return 1;
+  const int fits = calls->answer_bytes <= calls->answer_bytes_max;
+  if (fits || calls->awaited > 0) return 1;
   if (first == NULL || lane->replay_left > 0) return 1;
   return first->id <= lane->awaited || !is_kept(first);
 }
