@@ -44,6 +44,7 @@ static int add_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
 int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   memset(calls, 0, sizeof *calls);
   calls->policy.heartbeat_ns = calls->timeout_ns = NEVER;
+  calls->answer_bytes_max = MST_ANSWERS_BYTES;
   int rc = mst_pool_init(&calls->pool, workers, window);
   if (rc != 0) return rc;
   rc = add_lanes(calls, 0, workers);
@@ -77,8 +78,10 @@ void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   }
   mst_journal_free(&lane->journal);
   lane->replay = lane->replayed = NULL;
-  lane->replaying = 0;
+  lane->replaying = lane->resuming = 0;
   lane->todo = 0;
+  if (lane->drains) calls->draining--;
+  lane->drains = 0;
   if (lane->to_heal) calls->to_heal--;
   lane->to_heal = 0;
   if (lane->launch_ns != NEVER) calls->waiting--;
@@ -113,8 +116,15 @@ void mst_calls_free(struct mst_calls *calls) {
 
 void mst_calls_start(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns) {
+  mst_calls_begin(calls, now_ns, deadline_ns, calls->pool.count);
+}
+
+void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
+                     int64_t deadline_ns, uint32_t need) {
   calls->now_ns = now_ns;
-  mst_pool_start(&calls->pool, now_ns, deadline_ns);
+  for (uint32_t i = 0; i < calls->pool.count; i++)
+    calls->lanes[i]->resuming = 1; // until STARTED, or JOINED after it
+  mst_pool_begin(&calls->pool, now_ns, deadline_ns, need);
 }
 
 int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
@@ -188,23 +198,77 @@ void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
   mst_lane_broken(calls, calls->lanes[worker], text);
 }
 
+// stay_lost: one that is lost doesn't come back.
+static void stay_lost(struct mst_calls *calls, struct mst_lane *lane) {
+  if (worker_of(calls, lane)->state != MST_WORKER_LOST) return;
+  lane->dead = 1;
+  lane->sys_errno = 0; // nor with those that were given up for want of it
+  if (lane->resuming) mst_lane_leave(calls, lane, 0, NULL);
+}
+
+// look_for_left gives up what workers that drained have left undone.
+static void look_for_left(struct mst_calls *calls) {
+  for (uint32_t i = 0; calls->draining > 0 && i < calls->pool.count; i++) {
+    struct mst_lane *lane = calls->lanes[i];
+    const struct mst_worker *worker = worker_of(calls, lane);
+    const int left = worker->state == MST_WORKER_LEFT;
+    if (!lane->drains || (!left && worker->drains)) continue;
+    lane->drains = 0;
+    calls->draining--;
+    if (!left) continue; // it was asked to end otherwise, or was lost
+    lane->ended = 1;
+    mst_lane_leave(calls, lane, 0, NULL);
+  }
+}
+
+static void drain(struct mst_calls *calls, struct mst_lane *lane,
+                  const struct mst_event *event) {
+  if (calls->pool.phase != MST_POOL_RUNNING) return;
+  if (event->kind == MST_EV_DRAIN) stay_lost(calls, lane);
+  tell_pool(calls, event);
+  if (!lane->drains) calls->draining++;
+  lane->drains = 1;
+  mst_calls_sweep(calls);
+}
+
 void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
                      int64_t now_ns) {
+  struct mst_lane *lane =
+      event->worker < calls->pool.count ? calls->lanes[event->worker] : NULL;
   calls->now_ns = now_ns;
-  if (event->kind == MST_EV_CLOSED && event->worker < calls->pool.count) {
-    calls->lanes[event->worker]->ended = 1;
+  if (lane == NULL) {
+    tell_pool(calls, event);
+    return;
+  }
+  switch (event->kind) {
+  case MST_EV_DRAIN:
+  case MST_EV_LEFT:
+    drain(calls, lane, event);
+    return;
+  case MST_EV_RESTART:
+    if (calls->pool.phase == MST_POOL_RUNNING &&
+        worker_of(calls, lane)->state == MST_WORKER_LEFT) {
+      look_for_left(calls); // what it has left undone stays so
+      mst_lane_return(calls, lane);
+    }
+    break;
+  case MST_EV_BACK:
+    // Whatever it had to say had to wait.
+    mst_heal_heard(&lane->heal, now_ns);
+    break;
+  case MST_EV_CLOSED:
+    lane->ended = 1;
+    break;
+  default:
+    break;
   }
   tell_pool(calls, event);
 }
 
 void mst_calls_retire(struct mst_calls *calls, uint32_t worker,
                       int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
   calls->now_ns = now_ns;
-  if (worker_of(calls, lane)->state == MST_WORKER_LOST) {
-    lane->dead = 1;
-    if (lane->resuming) mst_lane_leave(calls, lane, 0, NULL);
-  }
+  stay_lost(calls, calls->lanes[worker]);
   mst_calls_tell_pool(calls, MST_EV_RETIRE, worker);
   mst_calls_sweep(calls);
 }
@@ -215,10 +279,11 @@ void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   lane->dead = 1;
   lane->sys_errno = 0;
   mst_lane_fail(lane, "it was ended by killNode()");
-  // One that is lost may wait for its turn to come back.
-  const int lost = worker_of(calls, lane)->state == MST_WORKER_LOST;
-  if (lost && lane->resuming) mst_lane_leave(calls, lane, 0, NULL);
-  mst_calls_tell_pool(calls, lost ? MST_EV_RETIRE : MST_EV_SILENT, worker);
+  // One that is lost may wait for its turn to come back, one that isn't launched for it, too.
+  const enum mst_worker_state state = worker_of(calls, lane)->state;
+  const int waits = state == MST_WORKER_LOST || state == MST_WORKER_NONE;
+  if (waits && lane->resuming) mst_lane_leave(calls, lane, 0, NULL);
+  mst_calls_tell_pool(calls, waits ? MST_EV_RETIRE : MST_EV_SILENT, worker);
   mst_calls_sweep(calls);
 }
 
@@ -233,7 +298,10 @@ static int has_limits(const struct mst_calls *calls) {
 static int is_due(const struct mst_calls *calls, int64_t slept_ns) {
   const int64_t beat_ns = calls->policy.heartbeat_ns;
   const int64_t every_ns = has_limits(calls) ? LOOK_NS : beat_ns / 12;
-  if (calls->to_heal > 0 || calls->waiting > 0 || calls->alone) return 1;
+  if (calls->to_heal > 0 || calls->waiting > 0 || calls->alone ||
+      calls->interrupts) {
+    return 1;
+  }
   if (beat_ns == NEVER && !has_limits(calls)) return 0;
   return slept_ns > beat_ns / 12 ||
          calls->now_ns - calls->looked_ns >= every_ns;
@@ -246,7 +314,7 @@ void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns) {
   }
   if (calls->pool.phase == MST_POOL_DOWN || !is_due(calls, slept_ns)) return;
   calls->looked_ns = now_ns;
-  calls->alone = 0;
+  calls->alone = calls->interrupts = 0;
   for (uint32_t i = 0; i < calls->pool.count; i++)
     mst_lane_time(calls, calls->lanes[i], slept_ns);
 }
@@ -429,9 +497,16 @@ static int next_drop(struct mst_calls *calls, struct mst_calls_action *action) {
   return 0;
 }
 
-static void begin_healing(struct mst_calls *calls) {
-  for (uint32_t i = 0; i < calls->pool.count; i++)
-    mst_heal_begin(&calls->lanes[i]->heal, calls->now_ns);
+// begin: those that are ready take calls. One that was ready after that, and whose JOINED
+// follows, does so too.
+static void begin(struct mst_calls *calls) {
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    struct mst_lane *lane = calls->lanes[i];
+    mst_heal_begin(&lane->heal, calls->now_ns);
+    if (worker_of(calls, lane)->state == MST_WORKER_IDLE) {
+      mst_lane_go_on(calls, lane);
+    }
+  }
 }
 
 // of_pool says what an action of the worker states is for the world: 0 if nothing.
@@ -453,7 +528,7 @@ static int of_pool(struct mst_calls *calls, const struct mst_action *said,
     mst_lane_resume(calls, lane);
     return 0;
   case MST_DO_STARTED:
-    begin_healing(calls);
+    begin(calls);
     calls->started = 1;
     calls->dispatch = 1;
     return give(action, MST_CALLS_STARTED, 0);
@@ -462,6 +537,7 @@ static int of_pool(struct mst_calls *calls, const struct mst_action *said,
   case MST_DO_STOPPED:
     return give(action, MST_CALLS_STOPPED, 0);
   case MST_DO_JOINED:
+    if (!lane->resuming) return 0; // STARTED came after it was ready
     mst_heal_begin(&lane->heal, calls->now_ns);
     mst_lane_resume(calls, lane);
     return 0;
@@ -487,6 +563,7 @@ int mst_calls_next_action(struct mst_calls *calls,
   struct mst_action said;
   calls->now_ns = now_ns;
   do {
+    look_for_left(calls);
     if (calls->dispatch) {
       calls->dispatch = 0;
       mst_calls_dispatch(calls);

@@ -123,6 +123,7 @@ struct mst_lane {
   uint8_t ours;         // it was killed by muster: the session, or its watch
   uint8_t spoiled;      // interrupted in a change: it is lost, no call to blame
   uint8_t alone;        // its calls are to run while all others are idle
+  uint8_t drains;       // it was to finish and end: to be looked at until it has left
   int32_t sys_errno;    // its last launch failed for want of something; 0: none
   uint32_t launches;    // that failed so, in a row
   int64_t launch_ns;    // when it is launched again; INT64_MAX if it isn't
@@ -162,6 +163,7 @@ struct mst_calls {
   uint32_t turn;         // the worker that is asked first
   uint32_t awaited;      // tasks in the queue that somebody waits for
   size_t answer_bytes;   // of answers that nobody has taken
+  size_t answer_bytes_max; // MST_ANSWERS_BYTES; may be set after init
   struct mst_call *kept; // tasks whose answers nobody has taken
   struct mst_lane *due_first, *due_last;
   struct mst_loss *told, *last_told; // for the user
@@ -169,11 +171,13 @@ struct mst_calls {
   uint32_t drop_at;
   uint32_t to_heal;      // lanes with to_heal
   uint32_t waiting;      // lanes with launch_ns
+  uint32_t draining;     // lanes with drains
   int64_t looked_ns;     // when lanes were last looked at one by one
   int64_t now_ns;        // of the last step
   uint8_t started;       // STARTED was given
   uint8_t dispatch;      // tasks may have workers that have room
   uint8_t alone;         // some lane's calls wait until all others are idle
+  uint8_t interrupts;    // some lane was told to interrupt a call, and hasn't answered
   uint8_t launcher_gone; // the world's: workers can't come back now
   uint8_t orphaned;      // and some should
 };
@@ -230,6 +234,10 @@ void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 void mst_calls_free(struct mst_calls *calls);
 void mst_calls_start(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns);
+// mst_calls_begin is mst_calls_start for a cluster that may begin partly there, see
+// mst_pool_begin: calls to the others wait until these join.
+void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
+                     int64_t deadline_ns, uint32_t need);
 // mst_calls_grow adds workers, which come as lost ones come back. 0, -MST_EMEM,
 // -MST_EINPUT (not running). Allocates.
 int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns);
@@ -239,7 +247,9 @@ uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns);
 
 // ---- facts of the world
 
-// mst_calls_event takes what state.h takes, but SENT, ANSWERED and TICK.
+// mst_calls_event takes what state.h takes, but SENT, ANSWERED and TICK. A worker that drains
+// is sent no more, and tasks that only it could do are LOST; once it has left, so is what it
+// still was to do. RESTART brings one back that has left.
 void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
                      int64_t now_ns);
 // mst_calls_fail notes the first thing that was wrong with a worker, for people.

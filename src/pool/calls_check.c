@@ -62,14 +62,16 @@ static const char *check_lane(const struct mst_calls *calls,
 const char *mst_calls_check(const struct mst_calls *calls) {
   const char *what = mst_pool_check(&calls->pool);
   if (what == NULL) what = mst_queue_check(&calls->queue);
-  uint32_t to_heal = 0, waiting = 0;
+  uint32_t to_heal = 0, waiting = 0, draining = 0;
   for (uint32_t i = 0; what == NULL && i < calls->pool.count; i++) {
     what = check_lane(calls, calls->lanes[i]);
     to_heal += calls->lanes[i]->to_heal;
+    draining += calls->lanes[i]->drains;
     waiting += calls->lanes[i]->launch_ns != NEVER;
   }
   if (what != NULL) return what;
   if (to_heal != calls->to_heal) return "lanes to be healed";
+  if (draining != calls->draining) return "lanes that drain";
   if (waiting != calls->waiting) return "lanes to be launched later";
   return NULL;
 }

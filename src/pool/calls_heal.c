@@ -128,6 +128,11 @@ static void let_go(struct mst_calls *calls, struct mst_lane *lane) {
   lane->next_sent = lane->first;
 }
 
+void mst_lane_return(struct mst_calls *calls, struct mst_lane *lane) {
+  lane->dead = 0;
+  let_go(calls, lane);
+}
+
 static void restart(struct mst_calls *calls, struct mst_lane *lane,
                     const char *words) {
   // One that never was there has been told of as what it was to replace.
@@ -272,6 +277,7 @@ static void note_killer(const struct mst_calls *calls, struct mst_lane *lane,
 }
 
 static void heal(struct mst_calls *calls, struct mst_lane *lane, char *words) {
+  lane->sys_errno = 0; // this time it was there, or nothing was short
   const int evaluating =
       calls->policy.on ? settle_calls(calls, lane, words) : 0;
   const struct mst_heal_policy policy = policy_of(calls, lane);
@@ -357,6 +363,7 @@ void mst_lane_go_on(struct mst_calls *calls, struct mst_lane *lane) {
   }
   lane->alone = 0;
   lane->resuming = 0;
+  mst_heal_back(&lane->heal, calls->now_ns); // from now on it is listened to
   lane->next_sent = lane->first;
   mst_lane_todo(calls, lane, TODO_CALLS);
   calls->dispatch = 1;
@@ -490,11 +497,15 @@ static void watch_time(struct mst_calls *calls, struct mst_lane *lane) {
 }
 
 // A call that its worker never begins isn't interrupted there, nor ended by its watch.
+static int is_interrupted(const struct mst_lane *lane) {
+  const struct mst_call *call = lane->first;
+  return call != NULL && call->sent && lane->cancel == call->id &&
+         (call->cancelled || call->timed_out);
+}
+
 static void watch_cancelled(struct mst_calls *calls, struct mst_lane *lane,
                             int64_t slept_ns) {
-  const struct mst_call *call = lane->first;
-  if (call == NULL || !call->sent || lane->cancel != call->id) return;
-  if (!call->cancelled && !call->timed_out) return;
+  if (!is_interrupted(lane)) return;
   // Whoever slept hasn't read the answer that may be there.
   if (slept_ns > MST_NS_PER_S) lane->cancel_ns = calls->now_ns;
   if (calls->now_ns - lane->cancel_ns < MST_CANCEL_PATIENCE_NS) return;
@@ -514,11 +525,15 @@ void mst_lane_time(struct mst_calls *calls, struct mst_lane *lane,
     }
   }
   const enum mst_worker_state state = worker_of(calls, lane)->state;
-  if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY) return;
+  if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY &&
+      state != MST_WORKER_DRAINING) {
+    return;
+  }
   if (lane->resuming && !lane->alone) return; // RESTARTED is still to be taken
   if (lane->alone && lane->resuming && !lane->replaying) {
     mst_lane_go_on(calls, lane);
   }
+  if (is_interrupted(lane)) calls->interrupts = 1;
   if (calls->pool.phase == MST_POOL_RUNNING && calls->started &&
       worker_of(calls, lane)->channel != MST_CHANNEL_AWAY) {
     listen_to(calls, lane, slept_ns);

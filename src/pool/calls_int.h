@@ -79,6 +79,8 @@ void mst_lane_lost(struct mst_calls *calls, struct mst_lane *lane);
 // mst_lane_leave: it stays lost. What it owes will not come.
 void mst_lane_leave(struct mst_calls *calls, struct mst_lane *lane, int told,
                     char *words);
+// mst_lane_return: one that has left is to come back.
+void mst_lane_return(struct mst_calls *calls, struct mst_lane *lane);
 // mst_lane_resume: its next incarnation is ready.
 void mst_lane_resume(struct mst_calls *calls, struct mst_lane *lane);
 // mst_lane_go_on: it was told all that comes before its calls.

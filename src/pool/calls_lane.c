@@ -101,6 +101,7 @@ void mst_lane_finish(struct mst_calls *calls, struct mst_lane *lane,
 void mst_lane_interrupt(struct mst_calls *calls, struct mst_lane *lane) {
   if (!worker_of(calls, lane)->launched || lane->ended) return;
   mst_lane_todo(calls, lane, TODO_CANCEL);
+  calls->interrupts = 1;
   if (lane->cancel == lane->first->id) return; // its grace runs already
   lane->cancel = lane->first->id;
   lane->cancel_ns = calls->now_ns;
@@ -186,8 +187,7 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   struct mst_lane *lane = calls->lanes[worker];
   calls->now_ns = now_ns;
   if (lane->dead && lane->sys_errno != 0) (void)mst_calls_revive(calls, now_ns);
-  if (lane->dead || worker_of(calls, lane)->stop_ns != NEVER ||
-      (!calls->policy.on && lane->ended)) {
+  if (!mst_lane_is_usable(calls, lane) || (!calls->policy.on && lane->ended)) {
     return -MST_ECLOSED;
   }
   struct mst_call *call = calloc(1, sizeof *call);
@@ -257,7 +257,8 @@ int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
 int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker) {
   const struct mst_lane *lane = calls->lanes[worker];
   const struct mst_call *first = lane->first;
-  if (calls->answer_bytes <= MST_ANSWERS_BYTES || calls->awaited > 0) return 1;
+  const int fits = calls->answer_bytes <= calls->answer_bytes_max;
+  if (fits || calls->awaited > 0) return 1;
   if (first == NULL || lane->replay_left > 0) return 1;
   return first->id <= lane->awaited || !is_kept(first);
 }
@@ -377,7 +378,8 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
   const int verb = !call->is_task;
-  if (call == lane->first) mst_heal_answered(&lane->heal); // the next has all attempts
+  // The next call has all of its attempts.
+  if (call == lane->first) mst_heal_answered(&lane->heal);
   if (verb) {
     if (call->id == lane->calls) lane->calls--;
     mst_lane_drop(calls, lane, call);

@@ -103,7 +103,8 @@ static void leave_queue(struct mst_call *call) {
 
 int mst_lane_is_usable(const struct mst_calls *calls,
                        const struct mst_lane *lane) {
-  return !lane->dead && worker_of(calls, lane)->stop_ns == NEVER;
+  const struct mst_worker *worker = worker_of(calls, lane);
+  return !lane->dead && worker->stop_ns == NEVER && !worker->drains;
 }
 
 // Whatever it was given counts, a verb's calls and cancelled ones too: it has to do these

@@ -149,8 +149,8 @@ static inline void lose_one(uint32_t worker) {
   EXPECT(want);
 }
 
-// run_calls starts workers that are all ready and heal, each call with one retry.
-static inline void run_calls(uint32_t workers) {
+// begin_calls starts a cluster that heals, each call with one retry.
+static inline void begin_calls(uint32_t workers, uint32_t need) {
   memset(&calls, 0xA5, sizeof calls); // init must not trust what it finds
   CHECK_INT(mst_calls_init(&calls, workers, workers), 0);
   calls.counts = &counts;
@@ -158,8 +158,13 @@ static inline void run_calls(uint32_t workers) {
       .on = 1, .retries = 1, .heartbeat_ns = INT64_MAX};
   payload = mst_blob_new();
   now_ns = MST_NS_PER_S;
-  mst_calls_start(&calls, now_ns, INT64_MAX);
+  mst_calls_begin(&calls, now_ns, INT64_MAX, need);
   (void)taken();
+}
+
+// run_calls starts one whose workers are all ready.
+static inline void run_calls(uint32_t workers) {
+  begin_calls(workers, workers);
   for (uint32_t i = 0; i < workers; i++)
     come_up(i);
   EXPECT("STARTED");
@@ -200,6 +205,16 @@ static inline void answer_as(uint32_t worker, uint64_t call, uint16_t flags) {
 
 static inline void answer(uint32_t worker, uint64_t call) {
   answer_as(worker, call, 0);
+}
+
+// answer_with a value of so many bytes.
+static inline void answer_with(uint32_t worker, uint64_t call, size_t bytes) {
+  struct mst_answered answered = {.call = call, .value_bytes = bytes};
+  CHECK_INT(mst_buf_reserve(&answered.bytes, bytes), 0);
+  answered.bytes.len = bytes;
+  answered.value = memset(answered.bytes.data, 7, bytes);
+  mst_calls_answered(&calls, worker, &answered, now_ns);
+  check_calls();
 }
 
 // take takes a verb's oldest answer of a worker and tells its state.

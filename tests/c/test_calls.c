@@ -1,44 +1,377 @@
-// Tests of pool/calls: the core's contract, by facts and actions.
+// Tests of pool/calls: what users want of it, by facts and actions. Losses: test_calls_heal.c;
+// workers that come late or leave: test_calls_join.c.
 #include "mst_calls_test.h"
 
-// --- Blame ---
+static int may_read(uint32_t worker) {
+  return mst_calls_may_read(&calls, worker);
+}
 
-TEST("A call isn't blamed for the death of its worker in a call that was "
-     "cancelled then") {
-  run_calls(1);
-  struct mst_call *first = submit_to(0);
-  struct mst_call *second = submit_to(0);
-  EXPECT("EXEC 0 #1, EXEC 0 #2");
-  fact(MST_EV_EXITED, 0, MST_EXIT_SIGNAL, SIGKILL); // its channel may hold more
-  CHECK_INT(mst_call_cancel(first, now_ns), 1);
-  fact(MST_EV_CLOSED, 0, 0, 0);
-  EXPECT("CLOSE 0");
-  tick(0);
-  EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
-  come_up(0);
-  EXPECT("EXEC 0 #2");
-  CHECK_INT(calls.lanes[0]->heal.attempt, 0);
+// --- Order ---
+
+TEST(
+    "A worker is sent its calls in order, and its answers are taken in order") {
+  run_calls(2);
+  ask(0);
+  ask(1);
+  ask(0);
+  EXPECT("EXEC 0 #1, EXEC 0 #2, EXEC 1 #1");
+  answer(1, 1);
+  answer(0, 1);
+  CHECK(mst_lane_answered(calls.lanes[1], &verb) <
+        mst_lane_answered(calls.lanes[0], &verb));
   answer(0, 2);
-  CHECK_INT(second->state, MST_CALL_DONE);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  CHECK_INT(take(1), MST_CALL_DONE);
+  CHECK(mst_calls_answer(&calls, 0, &verb) == NULL);
   finish();
 }
 
-TEST("A call after one that there was no memory to send has all of its "
-     "attempts") {
+TEST(
+    "All workers have one task before any has a second, and none has a third") {
+  run_calls(2);
+  for (int i = 0; i < 6; i++)
+    (void)submit();
+  EXPECT("EXEC 0 #1, EXEC 0 #2, EXEC 1 #1, EXEC 1 #2");
+  CHECK_INT(tasks[0]->worker, 0);
+  CHECK_INT(tasks[1]->worker, 1);
+  CHECK_INT(tasks[4]->state, MST_CALL_QUEUED);
+  answer(1, 1);
+  EXPECT("EXEC 1 #3");
+  CHECK_INT(tasks[4]->worker, 1);
+  CHECK_INT(tasks[5]->state, MST_CALL_QUEUED);
+  EXPECT("");
+  mst_calls_end(&calls, now_ns);
+  CHECK_INT(tasks[5]->state, MST_CALL_LOST);
+  CHECK(tasks[5]->loss == NULL);
+  finish();
+}
+
+TEST("A task of higher priority goes first, one for a certain worker waits for "
+     "it") {
+  run_calls(2);
+  for (int i = 0; i < 4; i++)
+    (void)submit();
+  (void)taken();
+  const uint32_t second = 1;
+  struct mst_call *low = submit();
+  struct mst_call *high = submit_with(
+      (struct mst_task_terms){.retries = -1, .priority = 1}, NULL, 0);
+  struct mst_call *pinned = submit_with(
+      (struct mst_task_terms){.retries = -1, .priority = 2}, &second, 1);
+  answer(0, 1);
+  EXPECT("EXEC 0 #3");
+  CHECK_INT(high->state, MST_CALL_GIVEN);
+  CHECK_INT(pinned->state, MST_CALL_QUEUED);
+  answer(1, 1);
+  EXPECT("EXEC 1 #3");
+  CHECK_INT(pinned->state, MST_CALL_GIVEN);
+  CHECK_INT(low->state, MST_CALL_QUEUED);
+  mst_calls_end(&calls, now_ns);
+  finish();
+}
+
+TEST("A job is sent once to each incarnation, before the first call that needs "
+     "it") {
   run_calls(1);
-  struct mst_call *first = submit_to(0);
-  EXPECT("EXEC 0 #1");
-  lose_one(0);
-  struct mst_call *second = submit_to(0);
-  come_up(0);
-  unsent = MST_CALLS_EXEC;
-  exec_rc = -MST_EMEM;
-  EXPECT("EXEC 0 #1 again, EXEC 0 #2");
-  CHECK_INT(first->state, MST_CALL_LOST);
+  struct mst_job *job = mst_jobs_hold(&calls.jobs, payload);
+  const struct mst_task_terms terms = {.retries = -1, .job = job};
+  (void)submit_with(terms, NULL, 0);
+  (void)submit_with(terms, NULL, 0);
+  EXPECT("JOB 0 #1, EXEC 0 #1, EXEC 0 #2");
   lose_one(0);
   come_up(0);
-  EXPECT("EXEC 0 #2 again");
+  EXPECT("JOB 0 #1, EXEC 0 #1 again, EXEC 0 #2");
+  answer(0, 1);
   answer(0, 2);
-  CHECK_INT(second->state, MST_CALL_DONE);
+  mst_job_release(job);
+  finish();
+}
+
+TEST("A job that is one too many is dropped where it is") {
+  run_calls(2);
+  for (uint8_t i = 0; i < MST_JOBS_KEPT + 1; i++) {
+    struct mst_blob *bytes = mst_blob_new();
+    CHECK_INT(mst_buf_append(&bytes->buf, &i, 1), 0);
+    struct mst_job *job = mst_jobs_hold(&calls.jobs, bytes);
+    const uint32_t second = 1;
+    struct mst_call *task = submit_with(
+        (struct mst_task_terms){.retries = -1, .job = job}, &second, 1);
+    mst_job_release(job);
+    mst_blob_release(bytes);
+    (void)taken();
+    answer(1, i + 1u);
+    mst_call_release(task);
+    task_count--;
+  }
+  EXPECT("DROP 1 #1");
+  finish();
+}
+
+// --- The bound on answers that nobody takes ---
+
+TEST("Past the bound no more answers are read but of those that somebody waits "
+     "for") {
+  run_calls(2);
+  calls.answer_bytes_max = 10;
+  ask(0);
+  ask(0);
+  ask(1);
+  (void)taken();
+  answer_with(0, 1, 10);
+  CHECK(may_read(0) && may_read(1));
+  ask(0);
+  (void)taken();
+  answer_with(0, 2, 1);
+  CHECK(!may_read(0) && !may_read(1));
+  mst_calls_await(&calls, 1);
+  CHECK(!may_read(0) && may_read(1));
+  mst_calls_await(&calls, 0);
+  CHECK(may_read(0));
+  answer(0, 3);
+  ask(0); // after the wait began
+  (void)taken();
+  CHECK(!may_read(0));
+  CHECK_INT(take(0), MST_CALL_DONE);
+  CHECK(may_read(0));
+  finish();
+}
+
+TEST("Past the bound an awaited task is read, with all that comes before it") {
+  run_calls(1);
+  calls.answer_bytes_max = 0;
+  for (int i = 0; i < 5; i++)
+    (void)submit();
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  answer_with(0, 1, 5);
+  EXPECT("EXEC 0 #3");
+  CHECK(!may_read(0));
+  mst_calls_await_task(tasks[2]);
+  CHECK(may_read(0));
+  answer_with(0, 2, 5);
+  CHECK(may_read(0));
+  EXPECT("EXEC 0 #4");
+  mst_calls_await_task(tasks[4]); // in the queue: anything may bring it about
+  mst_calls_await_task(tasks[4]);
+  CHECK_INT(calls.awaited, 1);
+  answer_with(0, 3, 5);
+  CHECK_INT(calls.awaited, 0); // it has a worker
+  CHECK(may_read(0));
+  EXPECT("EXEC 0 #5");
+  answer_with(0, 4, 5);
+  CHECK(may_read(0));
+  answer_with(0, 5, 5);
+  CHECK_INT(calls.answer_bytes, 25);
+  for (uint32_t i = 0; i < 5; i++)
+    mst_call_taken(tasks[i]);
+  CHECK_INT(calls.answer_bytes, 0);
+  finish();
+}
+
+TEST("Past the bound answers that nobody keeps are read") {
+  run_calls(1);
+  calls.answer_bytes_max = 0;
+  struct mst_call *task = submit();
+  struct mst_call *cancelled = submit();
+  (void)taken();
+  answer_with(0, 1, 5);
+  CHECK(!may_read(0));
+  CHECK_INT(mst_call_cancel(cancelled, now_ns), 1);
+  EXPECT("CANCEL 0 #2");
+  CHECK(may_read(0) && !mst_calls_wants(&calls, 0, 2));
+  answer(0, 2);
+  (void)submit();
+  (void)taken();
+  CHECK(!may_read(0) && mst_calls_wants(&calls, 0, 3));
+  task_count--;
+  mst_call_release(tasks[task_count]); // nobody will ask for it
+  CHECK(may_read(0) && !mst_calls_wants(&calls, 0, 3));
+  answer(0, 3);
+  CHECK_INT(task->state, MST_CALL_DONE);
+  finish();
+}
+
+// --- Cancellation ---
+
+TEST("A task that is cancelled in the queue is never sent") {
+  run_calls(1);
+  for (int i = 0; i < 3; i++)
+    (void)submit();
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  CHECK_INT(mst_call_cancel(tasks[2], now_ns), 1);
+  CHECK_INT(mst_call_cancel(tasks[2], now_ns), 0);
+  EXPECT("");
+  answer(0, 1);
+  EXPECT("");
+  answer(0, 2);
+  CHECK_INT(tasks[2]->state, MST_CALL_CANCELLED);
+  CHECK_INT(mst_call_cancel(tasks[1], now_ns), 0);
+  finish();
+}
+
+TEST("A task that runs is interrupted, one behind it when its turn comes") {
+  run_calls(1);
+  for (int i = 0; i < 3; i++)
+    (void)submit();
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  CHECK_INT(mst_call_cancel(tasks[1], now_ns), 1);
+  EXPECT("");
+  CHECK_INT(mst_call_cancel(tasks[0], now_ns), 1);
+  EXPECT("CANCEL 0 #1");
+  answer(0, 1);
+  EXPECT("EXEC 0 #3, CANCEL 0 #2");
+  answer_as(0, 2, MST_FLAG_ERROR);
+  answer(0, 3);
+  CHECK_INT(tasks[0]->state, MST_CALL_CANCELLED);
+  CHECK_INT(tasks[1]->state, MST_CALL_CANCELLED);
+  CHECK_INT(tasks[2]->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("A call that is cancelled while its worker comes back isn't sent again") {
+  run_calls(1);
+  (void)submit();
+  (void)submit();
+  (void)taken();
+  lose_one(0);
+  CHECK_INT(mst_call_cancel(tasks[0], now_ns), 1);
+  come_up(0);
+  EXPECT("EXEC 0 #2");
+  answer(0, 2);
+  finish();
+}
+
+TEST("What a verb forgets is dropped, what another verb wants stays") {
+  run_calls(1);
+  ask(0);
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &other_verb, 5, 0, now_ns), 0);
+  ask(0);
+  (void)taken();
+  answer(0, 1);
+  CHECK(mst_calls_answer(&calls, 0, &other_verb) == NULL);
+  mst_calls_forget(&calls, 0, &verb, now_ns);
+  check_calls();
+  CHECK(mst_calls_answer(&calls, 0, NULL) == NULL);
+  EXPECT(""); // what is evaluated now is the other's
+  answer(0, 2);
+  EXPECT("CANCEL 0 #3");
+  answer(0, 3);
+  struct mst_call *other = mst_calls_answer(&calls, 0, &other_verb);
+  CHECK(other != NULL && other->tag == 5);
+  CHECK(mst_calls_answer(&calls, 0, &verb) == NULL);
+  mst_calls_take(&calls, other);
+  mst_call_release(other);
+  CHECK_INT(calls.lanes[0]->unread, 0);
+  finish();
+}
+
+// --- One action at a time ---
+
+static void take_next(void *unused) {
+  struct mst_calls_action action;
+  (void)unused;
+  (void)mst_calls_next_action(&calls, &action, now_ns);
+}
+
+TEST("No other action is taken before a call was sent, or it is said that it "
+     "can't be") {
+  struct mst_calls_action action;
+  run_calls(1);
+  ask(0);
+  ask(0);
+  CHECK_INT(mst_calls_next_action(&calls, &action, now_ns), 1);
+  CHECK_INT(action.kind, MST_CALLS_EXEC);
+  CHECK(mst_test_asserts(take_next, NULL));
+  mst_calls_sent(&calls, 0, now_ns);
+  EXPECT("EXEC 0 #2");
+  mst_calls_end(&calls, now_ns);
+  finish();
+}
+
+TEST("Facts that come while a call is being sent wait for the next action") {
+  struct mst_calls_action action;
+  run_calls(2);
+  (void)submit_to(0);
+  (void)submit_to(0);
+  (void)submit_to(1);
+  CHECK_INT(mst_calls_next_action(&calls, &action, now_ns), 1);
+  CHECK_INT(action.kind, MST_CALLS_EXEC);
+  // Its socket is closed: what it had to say is read, then its end.
+  die(0);
+  CHECK_INT(mst_calls_unsent(&calls, 0, MST_CALLS_EXEC, -MST_ECLOSED, now_ns),
+            0);
+  check_calls();
+  EXPECT("BREAK 0, EXEC 1 #1, CLOSE 0");
+  CHECK_INT(tasks[0]->state, MST_CALL_GIVEN);
+  tick(0);
+  EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
+  come_up(0);
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  for (uint64_t id = 1; id <= 2; id++)
+    answer(0, id);
+  answer(1, 1);
+  finish();
+}
+
+TEST("A launch that fails while it is carried out is one more loss") {
+  struct mst_calls_action action;
+  run_calls(1);
+  die(0);
+  EXPECT("CLOSE 0");
+  tick(0);
+  do {
+    CHECK_INT(mst_calls_next_action(&calls, &action, now_ns), 1);
+    if (action.kind != MST_CALLS_LAUNCH) carry_out(&action);
+  } while (action.kind != MST_CALLS_LAUNCH);
+  fact(MST_EV_LAUNCH_FAILED, 0, 0, ENOENT);
+  EXPECT("CLOSE 0");
+  tick(0);
+  EXPECT("JUDGE 0, PAUSE 0, LAUNCH 0"); // what never was is not told of
+  come_up(0);
+  finish();
+}
+
+// --- The end ---
+
+TEST("A stop ends tasks that wait, and answers of those that run still count") {
+  run_calls(1);
+  for (int i = 0; i < 3; i++)
+    (void)submit();
+  (void)taken();
+  ask(0);
+  (void)taken();
+  mst_calls_end_queue(&calls, now_ns);
+  CHECK_INT(tasks[2]->state, MST_CALL_LOST);
+  CHECK(tasks[2]->loss == NULL);
+  fact(MST_EV_STOP, 0, 0, 0);
+  EXPECT("BYE 0");
+  answer(0, 1);
+  CHECK_INT(tasks[0]->state, MST_CALL_DONE);
+  die(0);
+  EXPECT("STOPPED");
+  CHECK_INT(tasks[1]->state, MST_CALL_GIVEN);
+  mst_calls_end(&calls, now_ns);
+  CHECK_INT(tasks[1]->state, MST_CALL_LOST);
+  finish();
+}
+
+TEST("A worker that is retired is sent no more, and nobody takes its place") {
+  run_calls(2);
+  struct mst_call *pinned[] = {submit_to(0), submit_to(0), submit_to(0)};
+  (void)taken();
+  mst_calls_retire(&calls, 0, now_ns);
+  CHECK_INT(pinned[2]->state, MST_CALL_LOST); // nobody else may have it
+  EXPECT("BYE 0");
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+            -MST_ECLOSED);
+  answer(0, 1);
+  EXPECT("");
+  answer(0, 2);
+  die(0);
+  EXPECT("");
+  mst_calls_close(&calls, 0, now_ns);
+  (void)submit();
+  EXPECT("EXEC 1 #1");
+  answer(1, 1);
   finish();
 }

@@ -77,6 +77,7 @@ const char *ex_event_name(enum ex_what what) {
                                       [EX_ERROR] = "error",
                                       [EX_END] = "end",
                                       [EX_RETIRE] = "retire",
+                                      [EX_DRAIN] = "drain",
                                       [EX_STOP] = "stop",
                                       [EX_NO_MEMORY] = "no_memory"};
   return names[what];

@@ -46,7 +46,8 @@ struct ex_budget {
   uint8_t overdue;    // calls that take too long
   uint8_t errors;     // calls of the journal that fail
   uint8_t ends;       // workers that the user kills for good,
-  uint8_t retires;    // or asks to end
+  uint8_t retires;    // or asks to end,
+  uint8_t drains;     // once they are done
   uint8_t stops;
   uint8_t no_memory; // messages that can't be sent for want of it
   uint8_t waits;     // while something else may come, too
@@ -102,6 +103,7 @@ enum ex_what {
   EX_ERROR,
   EX_END,
   EX_RETIRE,
+  EX_DRAIN,
   EX_STOP,
   EX_NO_MEMORY
 };

@@ -41,6 +41,7 @@ static void mix_worker(uint64_t *hash, const struct ex *ex,
                 (uint64_t)worker->killed << 5 | (uint64_t)worker->channel << 3 |
                 (uint64_t)worker->lost_given << 2 |
                 (uint64_t)worker->again << 1 | worker->was_ready);
+  mix(hash, worker->drains);
   mix(hash, worker->exit_how);
   mix(hash, (uint64_t)(int64_t)worker->exit_number);
   mix_time(hash, ex, worker->lost_ns);
@@ -101,8 +102,9 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
                 (uint64_t)left->forgets << 8 | left->no_launch);
   mix(hash, (uint64_t)left->bad_launch << 24 | (uint64_t)left->overdue << 16 |
                 (uint64_t)left->errors << 8 | left->ends);
-  mix(hash, (uint64_t)left->waits << 24 | (uint64_t)left->retires << 16 |
-                (uint64_t)left->stops << 8 | left->no_memory);
+  mix(hash, (uint64_t)left->drains << 32 | (uint64_t)left->waits << 24 |
+                (uint64_t)left->retires << 16 | (uint64_t)left->stops << 8 |
+                left->no_memory);
   mix(hash, (uint64_t)ex->fail_launch << 4 | (uint64_t)ex->fail_send << 3 |
                 (uint64_t)ex->stopped << 2 | (uint64_t)ex->stopping << 1 |
                 ex->lasting);

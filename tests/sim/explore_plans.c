@@ -20,6 +20,7 @@ const struct ex_plan ex_plans[] = {
     {.asks = "v0! v0! v1", .limits = "kill 1, error 1, forget 1"},
     {.asks = "v0 t t1", .limits = "kill 1, end 1", .awaited = 1},
     {.asks = "v0 t0! t", .limits = "kill 1, retire 1"},
+    {.asks = "v0 t0! t", .limits = "kill 1, drain 1, cancel 1"},
     {.asks = "v0 v0b t", .limits = "kill 1, stop 1, cancel 1"},
     {.asks = "v0! t0 t", .limits = "kill 2, no memory 1", .size = EX_MEDIUM},
     {.asks = "v0 t! t0", .limits = "kill 2", .held = 1},
@@ -85,6 +86,7 @@ struct ex_budget ex_plan_budget(const struct ex_plan *plan) {
                             .errors = number_of(limits, "error "),
                             .ends = number_of(limits, "end "),
                             .retires = number_of(limits, "retire "),
+                            .drains = number_of(limits, "drain "),
                             .stops = number_of(limits, "stop "),
                             .no_memory = number_of(limits, "no memory ")};
 }

@@ -10,7 +10,7 @@ static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
 
 // is_gone: it is given up, or asked to end.
 static int is_gone(const struct ex *ex, uint32_t worker) {
-  return ex->core.lanes[worker]->dead ||
+  return ex->core.lanes[worker]->dead || worker_of(ex, worker)->drains ||
          worker_of(ex, worker)->stop_ns != EX_NEVER;
 }
 
@@ -114,6 +114,7 @@ static void judge_worker(struct ex *ex, uint32_t worker) {
   const int given_up = worker_of(ex, worker)->stop_ns != EX_NEVER &&
                        !worker_of(ex, worker)->awaited;
   const int final = state == MST_WORKER_IDLE || state == MST_WORKER_STOPPED ||
+                    state == MST_WORKER_LEFT ||
                     (state == MST_WORKER_LOST && (lane->dead || given_up));
   if (!final) {
     ex_fail(ex, "worker %u stays %s", worker, mst_worker_state_name(state));

@@ -173,6 +173,7 @@ static void ask_verb(struct ex *ex, uint8_t index) {
   ex_saw(EX_SAW_refused);
   if (rc != -MST_ECLOSED) ex_fail(ex, "mst_calls_send: %d", rc);
   if (!lane->dead && worker_of(ex, worker)->stop_ns == EX_NEVER &&
+      !worker_of(ex, worker)->drains &&
       !(ex->plan->no_healing && lane->ended)) {
     ex_fail(ex, "worker %u takes no call", worker);
   }
@@ -299,6 +300,9 @@ static void may_of_worker(const struct ex *ex, uint32_t worker,
   }
   if (ex->stopping || lane_of(ex, worker)->dead) return;
   if (ex->left.ends > 0) may(list, EX_END, worker, 0);
+  if (ex->left.drains > 0 && !worker_of(ex, worker)->drains) {
+    may(list, EX_DRAIN, worker, 0);
+  }
   if (ex->left.retires > 0 && worker_of(ex, worker)->stop_ns == EX_NEVER) {
     may(list, EX_RETIRE, worker, 0);
   }
@@ -412,6 +416,12 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     ex->lasting = 1;
     mst_calls_retire(&ex->core, event.at, ex->now_ns);
     break;
+  case EX_DRAIN:
+    ex->left.drains--;
+    ex->lasting = 1;
+    ex->gone = (uint8_t)(ex->gone | 1u << event.at);
+    ex_fact(ex, MST_EV_DRAIN, event.at, 0, 0);
+    return;
   case EX_STOP:
     ex->left.stops--;
     stop(ex);

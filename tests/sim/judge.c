@@ -8,30 +8,50 @@
 static void begin_again(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
   if (!book->again) sim_fail(sim, "LAUNCH again that nobody asked for");
-  if (!book->lost_given) sim_fail(sim, "LAUNCH again before LOST");
+  if (!book->lost_given && !book->left) {
+    sim_fail(sim, "LAUNCH again before LOST");
+  }
   for (uint32_t i = 0; i < worker; i++) {
     if (sim->books[i].again) sim_fail(sim, "LAUNCH again out of order");
   }
   if (sim_is_awaited(book)) sim_saw(SIM_SAW_restart_left_unreaped);
   *book = (struct sim_book){.epoch = book->epoch + 1,
                             .launched = 1,
-                            .launch_ns = sim->event_ns,
+                            .limit_ns = sim->event_ns,
                             .done = book->done};
+}
+
+static uint32_t first_unlaunched(const struct sim *sim) {
+  uint32_t i = 0;
+  while (i < sim->plan.count && sim->books[i].launched)
+    i++;
+  return i;
+}
+
+static int some_again(const struct sim *sim) {
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
+    if (sim->books[i].again) return 1;
+  }
+  return 0;
 }
 
 static void judge_launch(struct sim *sim, uint32_t worker) {
   if (sim_in_flight(sim) >= sim->plan.window) {
     sim_fail(sim, "more than window launches in flight");
   }
-  if (sim_is_running(sim)) {
+  if (sim_is_running(sim) && some_again(sim)) {
     begin_again(sim, worker);
     return;
   }
-  if (!sim_is_starting(sim)) sim_fail(sim, "LAUNCH when the start is over");
-  if (worker != sim->launched) sim_fail(sim, "LAUNCH out of order or twice");
+  if (!sim_is_starting(sim) && !sim_is_running(sim)) {
+    sim_fail(sim, "LAUNCH when the start is over");
+  }
+  if (worker != first_unlaunched(sim)) {
+    sim_fail(sim, "LAUNCH out of order or twice");
+  }
   if (sim->failed) return;
   sim->books[worker].launched = 1;
-  sim->launched++;
+  sim->books[worker].limit_ns = sim_is_running(sim) ? sim->event_ns : SIM_NEVER;
 }
 
 static void judge_kill(struct sim *sim, uint32_t worker) {
@@ -79,6 +99,7 @@ static void judge_joined(struct sim *sim, uint32_t worker) {
   if (!sim->started_given) sim_fail(sim, "JOINED before STARTED");
   if (book->lost) sim_fail(sim, "JOINED of a lost worker");
   book->joined_given = 1;
+  sim_saw(SIM_SAW_joined);
 }
 
 static void judge_cancel(struct sim *sim, uint32_t worker) {
@@ -91,9 +112,7 @@ static void judge_cancel(struct sim *sim, uint32_t worker) {
 }
 
 static void judge_started(struct sim *sim) {
-  if (sim->ready < sim->plan.count) {
-    sim_fail(sim, "STARTED before all were ready");
-  }
+  if (!sim->runs) sim_fail(sim, "STARTED before enough were ready");
   if (sim->failing) sim_fail(sim, "STARTED after a failure");
   if (sim->started_given) sim_fail(sim, "STARTED twice");
   sim->started_given = 1;
@@ -122,11 +141,12 @@ static void judge_start_failed(struct sim *sim) {
   if (sim->core.pool.fail != sim->fail ||
       sim->core.pool.fail_worker != sim->fail_worker) {
     sim_fail(sim, "START_FAILED for reason %d of worker %u, not %d of %u",
-             (int)sim->core.pool.fail, sim->core.pool.fail_worker, (int)sim->fail,
-             sim->fail_worker);
+             (int)sim->core.pool.fail, sim->core.pool.fail_worker,
+             (int)sim->fail, sim->fail_worker);
   }
   const int32_t number = sim->fail == MST_FAIL_LAUNCH ? SIM_LAUNCH_ERRNO : 0;
-  if (sim->core.pool.fail_number != number) sim_fail(sim, "START_FAILED's errno");
+  if (sim->core.pool.fail_number != number)
+    sim_fail(sim, "START_FAILED's errno");
   judge_down(sim);
   if (!sim->failed) sim_saw(sights[sim->fail]);
 }
@@ -135,6 +155,18 @@ static void judge_stopped(struct sim *sim) {
   if (!sim->stopping) sim_fail(sim, "STOPPED without a stop");
   judge_down(sim);
   sim_saw(SIM_SAW_stopped);
+}
+
+void sim_monitor_call(struct sim *sim, uint32_t worker) {
+  const struct sim_book *book = &sim->books[worker];
+  if (sim_serves(book)) return;
+  sim_fail(sim, "a call is sent to worker %u, which %s", worker,
+           book->left                   ? "has left"
+           : book->drained              ? "drains"
+           : book->lost                 ? "is lost"
+           : !book->launched            ? "isn't launched"
+           : book->queued && !book->pid ? "is pending"
+                                        : "isn't ready or is to end");
 }
 
 void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
@@ -178,34 +210,46 @@ void sim_monitor_action(struct sim *sim, const struct mst_action *action) {
 
 // --- Nothing is missing ---
 
-void sim_monitor_settled(struct sim *sim) {
-  if (sim_is_running(sim) && !sim->started_given) {
-    sim_fail(sim, "all are ready and STARTED is missing");
+static void settled_worker(struct sim *sim, uint32_t i, int room) {
+  const struct sim_book *book = &sim->books[i];
+  const int gone = book->bye_due && (book->ended || book->given_up);
+  if (book->again && room) sim_fail(sim, "LAUNCH of worker %u is missing", i);
+  if (book->again) sim_saw(SIM_SAW_restart_waited_for_window);
+  if (book->lost_due && !book->lost_given) {
+    sim_fail(sim, "LOST of worker %u is missing", i);
   }
-  if (sim_is_starting(sim) && sim->launched < sim->plan.count &&
-      sim->launched - sim->ready < sim->plan.window) {
+  if (book->kill_due && book->pid && !book->ended && !book->kill_given) {
+    sim_fail(sim, "KILL of worker %u is missing", i);
+  }
+  if (book->kill_due && book->queued && !book->pid && !book->ended &&
+      !book->cancel_given) {
+    sim_fail(sim, "CANCEL of worker %u is missing", i);
+  }
+  if (book->bye_due && !book->unasked && !book->closed && !book->bye_given) {
+    sim_fail(sim, "BYE to worker %u is missing", i);
+  }
+  if (book->lost || book->left || gone) return;
+  if (book->restarted_due && !book->restarted_given) {
+    sim_fail(sim, "RESTARTED of worker %u is missing", i);
+  }
+  if (book->joined_due && !book->joined_given && !book->joined_moot) {
+    sim_fail(sim, "JOINED of worker %u is missing", i);
+  }
+}
+
+void sim_monitor_settled(struct sim *sim) {
+  const int room = sim_in_flight(sim) < sim->plan.window;
+  if (sim_is_running(sim) && !sim->started_given) {
+    sim_fail(sim, "enough are ready and STARTED is missing");
+  }
+  if ((sim_is_starting(sim) || sim_is_running(sim)) && room &&
+      first_unlaunched(sim) < sim->plan.count) {
     sim_fail(sim, "the window has room and LAUNCH is missing");
   }
   if (sim->down_due && !sim->down_given) {
     sim_fail(sim, "all is down and the pool doesn't say it");
   }
-  const int room = sim_in_flight(sim) < sim->plan.window;
-  for (uint32_t i = 0; i < sim->launched; i++) {
-    const struct sim_book *book = &sim->books[i];
-    if (book->again && room) sim_fail(sim, "LAUNCH of worker %u is missing", i);
-    if (book->again) sim_saw(SIM_SAW_restart_waited_for_window);
-    const int gone = book->bye_due && (book->ended || book->given_up);
-    if (book->restarted_due && !book->restarted_given && !book->lost && !gone) {
-      sim_fail(sim, "RESTARTED of worker %u is missing", i);
-    }
-    if (book->kill_due && book->pid && !book->ended && !book->kill_given) {
-      sim_fail(sim, "KILL of worker %u is missing", i);
-    }
-    if (book->bye_due && !book->unasked && !book->closed && !book->bye_given) {
-      sim_fail(sim, "BYE to worker %u is missing", i);
-    }
-    if (book->lost_due && !book->lost_given) {
-      sim_fail(sim, "LOST of worker %u is missing", i);
-    }
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
+    if (sim->books[i].launched) settled_worker(sim, i, room);
   }
 }

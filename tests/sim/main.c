@@ -1,6 +1,7 @@
 // The simulation's loop, log and verdict. See sim.h.
 //
 //   sim [--runs N] [--first SEED]   seeds SEED .. SEED + N - 1, each run twice
+//       --few                       until some have failed: for deliberate bugs
 //   sim --seed SEED --log           one seed, once, a line per event
 //
 // The log's columns: number, seconds since the start, `<` event given to the
@@ -133,8 +134,7 @@ static void log_line(const struct sim *sim, char mark, const char *name,
                sim->core.pool.in_flight, sim->core.pool.processes, state);
 }
 
-void sim_log_event(struct sim *sim, const struct mst_event *event,
-                      int noise) {
+void sim_log_event(struct sim *sim, const struct mst_event *event, int noise) {
   const int of_pool = event->kind == MST_EV_STOP || event->kind == MST_EV_TICK;
   mix(sim, sim->now_ns);
   mix(sim, event->kind);
@@ -165,7 +165,9 @@ void sim_note(struct sim *sim, const char *name, uint32_t worker,
 
 // --- One run ---
 
-struct sim *sim_running(void) { return running; }
+struct sim *sim_running(void) {
+  return running;
+}
 
 static int take_action(struct sim *sim) {
   struct mst_calls_action action = {0};
@@ -269,7 +271,7 @@ static void step(struct sim *sim) {
 
 static void play(struct sim *sim) {
   uint32_t tail = 0;
-  mst_calls_start(&sim->core, sim->now_ns, sim->deadline_ns);
+  mst_calls_begin(&sim->core, sim->now_ns, sim->deadline_ns, sim->plan.need);
   take_actions(sim, 0);
   while (!sim->failed && tail < TAIL_STEPS) {
     step(sim);
@@ -317,6 +319,7 @@ static int run(uint64_t seed, int logging, uint64_t *hash) {
   sim.core.counts = &sim.counts;
   sim.core.policy = sim.plan.policy;
   sim.core.timeout_ns = sim.plan.timeout_ns;
+  sim.core.pool.away_limit_ns = sim.plan.away_limit_ns;
   if (sim.failed) {
     // nothing to play with
   } else if (setjmp(after_assert) == 0) {
@@ -355,9 +358,9 @@ static unsigned print_sights(uint64_t runs) {
   return unseen;
 }
 
-static int run_many(uint64_t first, uint64_t runs) {
+static int run_many(uint64_t first, uint64_t runs, int few) {
   uint64_t failed = 0;
-  for (uint64_t k = 0; k < runs; k++) {
+  for (uint64_t k = 0; k < runs && !(few && failed >= PRINTED_MAX); k++) {
     failed += (uint64_t)run_twice(first + k);
   }
   const unsigned unseen = failed == 0 ? print_sights(runs) : 0;
@@ -373,10 +376,13 @@ int main(int argc, char **argv) {
   uint64_t first = 1;
   uint64_t runs = 1;
   int logging = 0;
+  int few = 0;
   for (int k = 1; k < argc; k++) {
     const int more = k + 1 < argc;
     if (strcmp(argv[k], "--log") == 0) {
       logging = 1;
+    } else if (strcmp(argv[k], "--few") == 0) {
+      few = 1;
     } else if (more && strcmp(argv[k], "--runs") == 0) {
       runs = strtoull(argv[++k], NULL, 0);
     } else if (more && (strcmp(argv[k], "--first") == 0 ||
@@ -392,7 +398,7 @@ int main(int argc, char **argv) {
   (void)sigaction(SIGABRT, &once, NULL);
   mst_thread_mark_r();
   mst_assert_on_failure(assert_failed);
-  if (!logging) return run_many(first, runs);
+  if (!logging) return run_many(first, runs, few);
   uint64_t hash;
   const int failed = run(first, 1, &hash);
   (void)printf("sim: seed %" PRIu64 ", hash %016" PRIx64 "\n", first, hash);

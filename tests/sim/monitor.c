@@ -6,8 +6,8 @@
 // facts make an action due. After every event:
 //   - what the pool gives was due, was not given before, and nothing that is
 //     due is missing once the queue is empty (judge.c);
-//   - what the pool notes of a worker (pid, end, answers) is what was told;
-//   - the pool wants to be woken no later than the next limit passes;
+//   - what the pool notes of a worker (pid, end, answers) is what was told, and it
+//     wants to be woken no later than the next limit passes (limits.c);
 //   - when it says that all is down, nothing in the world lives but what was
 //     given up after the whole of its time.
 #include "sim.h"
@@ -15,44 +15,57 @@
 // --- Where the pool is ---
 
 int sim_is_starting(const struct sim *sim) {
-  return !sim->failing && !sim->stopping && sim->ready < sim->plan.count;
+  return !sim->failing && !sim->stopping && !sim->runs;
 }
 
 int sim_is_running(const struct sim *sim) {
-  return !sim->failing && !sim->stopping && sim->ready == sim->plan.count;
+  return !sim->failing && !sim->stopping && sim->runs;
 }
 
 int sim_is_awaited(const struct sim_book *book) {
   return book->launched && !book->ended && !book->given_up;
 }
 
-// On its way back: launched again and neither ready nor at its end.
-static int is_restarting(const struct sim_book *book) {
-  const int ended = book->bye_due && (book->ended || book->given_up);
-  return book->epoch > 0 && !book->ready && !book->lost && !ended;
+// It was asked to end, and did, or was given up.
+static int has_gone(const struct sim_book *book) {
+  return book->bye_due && (book->ended || book->given_up);
 }
 
-static int serves(const struct sim_book *book) {
-  return book->ready && !book->lost && !book->bye_due;
+int sim_is_live(const struct sim_book *book) {
+  return book->launched && !book->lost && !book->left && !has_gone(book);
+}
+
+int sim_is_on_its_way(const struct sim_book *book) {
+  return sim_is_live(book) && !book->ready;
+}
+
+int sim_serves(const struct sim_book *book) {
+  return sim_is_live(book) && book->ready && !book->bye_due && !book->drained;
 }
 
 uint32_t sim_in_flight(const struct sim *sim) {
   uint32_t n = 0;
-  if (sim_is_starting(sim)) return sim->launched - sim->ready;
-  for (uint32_t i = 0; i < sim->launched; i++)
-    n += (uint32_t)is_restarting(&sim->books[i]);
+  for (uint32_t i = 0; i < sim->plan.count; i++)
+    n += sim_is_on_its_way(&sim->books[i]) && !sim->books[i].queued;
   return n;
 }
 
-static int all_ended(const struct sim *sim) {
-  for (uint32_t i = 0; i < sim->launched; i++) {
+uint32_t sim_in_queue(const struct sim *sim) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < sim->plan.count; i++)
+    n += sim_is_on_its_way(&sim->books[i]) && sim->books[i].queued;
+  return n;
+}
+
+int sim_all_ended(const struct sim *sim) {
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
     if (sim_is_awaited(&sim->books[i])) return 0;
   }
   return 1;
 }
 
 // The last words of the worker that failed the start by ending.
-static int words_awaited(const struct sim *sim) {
+int sim_words_awaited(const struct sim *sim) {
   return sim->failing && sim->fail == MST_FAIL_EXITED &&
          !sim->books[sim->fail_worker].closed;
 }
@@ -60,31 +73,110 @@ static int words_awaited(const struct sim *sim) {
 void sim_monitor_time(struct sim *sim) {
   if (sim->down_due) return;
   if (!sim->failing && !sim->stopping) return;
-  if (!all_ended(sim)) return;
-  if (words_awaited(sim)) {
+  if (!sim_all_ended(sim)) return;
+  if (sim_words_awaited(sim)) {
     if (sim->now_ns < sim->down_began_ns + MST_NEWS_NS) return;
     sim_saw(SIM_SAW_words_never_came);
   }
   sim->down_due = 1;
 }
 
-// --- Booking events ---
+// --- What follows from an event ---
 
-static void kill_is_due(struct sim *sim, struct sim_book *book) {
+void sim_kill_is_due(struct sim *sim, struct sim_book *book) {
   if (!sim_is_awaited(book) || book->kill_due) return;
   book->kill_due = 1;
   book->kill_ns = sim->now_ns;
 }
 
-static void start_fails(struct sim *sim, enum mst_fail fail, uint32_t worker) {
+void sim_start_fails(struct sim *sim, enum mst_fail fail, uint32_t worker) {
   sim->failing = 1;
   sim->down_began_ns = sim->now_ns;
   sim->fail = fail;
   sim->fail_worker = worker;
-  for (uint32_t i = 0; i < sim->launched; i++) {
-    kill_is_due(sim, &sim->books[i]);
+  for (uint32_t i = 0; i < sim->plan.count; i++)
+    sim_kill_is_due(sim, &sim->books[i]);
+}
+
+void sim_start_loses(struct sim *sim, enum mst_fail fail, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (book->lost) return;
+  if (book->ready) sim->ready--;
+  book->lost = 1;
+  book->lost_ns = SIM_NEVER;
+  sim->gone++;
+  if (sim->plan.count - sim->gone < sim->plan.need) {
+    sim_start_fails(sim, fail, worker);
+  } else {
+    sim_kill_is_due(sim, book);
+    sim_saw(SIM_SAW_lost_before_started);
   }
 }
+
+void sim_loses(struct sim *sim, struct sim_book *book) {
+  if (book->lost) return;
+  book->lost = 1;
+  book->lost_ns = sim->now_ns;
+  if (book->drained) sim_saw(SIM_SAW_drained_and_lost);
+  if (book->away) sim_saw(SIM_SAW_lost_while_away);
+  sim_kill_is_due(sim, book);
+}
+
+// A worker that was to end has left if it owes nothing: that is no loss.
+void sim_lost_is_due(struct sim_book *book) {
+  if (book->lost_due) return;
+  if (book->drained && book->owed == 0) {
+    book->lost = 0;
+    book->left = 1;
+    sim_saw(SIM_SAW_left_for_lost);
+  } else {
+    book->lost_due = 1;
+  }
+}
+
+static void start_is_done(struct sim *sim) {
+  sim->runs = 1;
+  if (sim->ready < sim->plan.count) sim_saw(SIM_SAW_began_partly);
+  for (uint32_t i = 0; i < sim->plan.count; i++) {
+    struct sim_book *book = &sim->books[i];
+    if (book->lost) {
+      book->lost_ns = sim->now_ns;
+      if (book->closed && book->ended) sim_lost_is_due(book);
+    } else if (sim_is_on_its_way(book) && !book->queued) {
+      book->limit_ns = sim->now_ns;
+    }
+  }
+}
+
+static void bye_is_due(struct sim *sim, struct sim_book *book) {
+  if (book->bye_due) return;
+  book->bye_due = 1;
+  book->bye_ns = sim->now_ns;
+}
+
+// ends_boot: one that isn't ready can't be asked to end, so it is killed.
+static void ends_boot(struct sim *sim, struct sim_book *book) {
+  if (book->bye_due) return;
+  bye_is_due(sim, book);
+  book->unasked = 1;
+  sim_kill_is_due(sim, book);
+}
+
+// never_launched: it was to end before it began.
+static void never_launched(struct sim *sim, struct sim_book *book) {
+  bye_is_due(sim, book);
+  book->launched = book->closed = book->ended = book->unasked = 1;
+  book->how = MST_EXIT_NONE;
+  sim_saw(SIM_SAW_ended_unlaunched);
+}
+
+static void undrain(struct sim_book *book) {
+  if (!sim_is_live(book) || !book->drained) return;
+  book->drained = 0;
+  sim_saw(SIM_SAW_undrained);
+}
+
+// --- Booking events ---
 
 static void told_forked(struct sim *sim, struct sim_book *book,
                         int32_t number) {
@@ -95,22 +187,50 @@ static void told_forked(struct sim *sim, struct sim_book *book,
   if (book->ready) sim_saw(SIM_SAW_ready_before_forked);
   book->pid = 1;
   book->pid_number = number;
+  if (book->queued && sim_is_on_its_way(book)) {
+    book->limit_ns = sim->now_ns;
+    sim_saw(SIM_SAW_forked_from_queue);
+  }
   if (book->given_up) {
     sim_saw(SIM_SAW_forked_when_given_up);
   } else if (book->kill_due) {
-    sim_saw(SIM_SAW_kill_awaited_pid);
+    sim_saw(book->cancel_given ? SIM_SAW_cancelled_too_late
+                               : SIM_SAW_kill_awaited_pid);
     book->kill_ns = sim->now_ns;
   }
 }
 
-static void loses(struct sim *sim, struct sim_book *book) {
-  if (book->lost) return;
-  book->lost = 1;
-  book->lost_ns = sim->now_ns;
-  kill_is_due(sim, book);
+static void told_pending(struct sim_book *book) {
+  if (!sim_is_awaited(book) || book->pid) return;
+  if (book->queued || book->ready) return;
+  book->queued = 1;
+  sim_saw(SIM_SAW_pending);
+  if (sim_is_on_its_way(book)) book->limit_ns = SIM_NEVER;
 }
 
-static void told_end_sign(struct sim *sim, uint32_t worker);
+static void told_end_sign(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  if (book->left) return;
+  if (sim->failing && book->ended) book->lost = 1;
+  if (sim_is_starting(sim)) {
+    sim_start_loses(sim, MST_FAIL_EXITED, worker);
+  } else if (!sim_is_running(sim) || book->bye_due) {
+    if (!book->ended || book->lost || !book->drained) return;
+    book->left = 1;
+    sim_saw(SIM_SAW_left_drained);
+  } else {
+    if (!book->lost) {
+      if (sim_is_on_its_way(book)) {
+        sim_saw(book->epoch > 0 ? SIM_SAW_restart_died_booting
+                                : SIM_SAW_late_died_booting);
+      }
+      sim_loses(sim, book);
+      sim_saw(book->closed ? SIM_SAW_lost_closed_first
+                           : SIM_SAW_lost_exited_first);
+    }
+    if (book->closed && book->ended) sim_lost_is_due(book);
+  }
+}
 
 static void told_launch_failed(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
@@ -118,67 +238,77 @@ static void told_launch_failed(struct sim *sim, uint32_t worker) {
   book->ended = 1;
   book->how = MST_EXIT_NONE;
   book->closed = 1;
-  if (book->epoch > 0) {
-    book->number = SIM_LAUNCH_ERRNO;
-    sim_saw(SIM_SAW_restart_launch_failed);
+  if (book->cancel_given) sim_saw(SIM_SAW_cancelled_launch);
+  if (sim_is_starting(sim)) {
+    sim_start_loses(sim, MST_FAIL_LAUNCH, worker);
+  } else if (!sim->failing) {
+    if (book->epoch > 0) sim_saw(SIM_SAW_restart_launch_failed);
     told_end_sign(sim, worker);
-  } else if (sim_is_starting(sim)) {
-    start_fails(sim, MST_FAIL_LAUNCH, worker);
   } else if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
     sim->fail = MST_FAIL_LAUNCH;
     sim_saw(SIM_SAW_launch_told_after_end);
   }
+  if (sim->failing) {
+    book->lost = 1;
+  } else {
+    book->number = SIM_LAUNCH_ERRNO;
+  }
 }
 
 static void told_ready(struct sim *sim, struct sim_book *book) {
-  if (sim_is_starting(sim)) {
-    book->ready = 1;
-    sim->ready++;
-  } else if (sim_is_running(sim) && is_restarting(book) && !book->bye_due) {
-    book->ready = 1;
-    book->restarted_due = 1;
+  if (!sim_is_on_its_way(book) || book->bye_due) return;
+  if (!sim_is_starting(sim) && !sim_is_running(sim)) return;
+  book->ready = 1;
+  book->limit_ns = SIM_NEVER;
+  if (sim_is_running(sim)) {
+    if (book->epoch > 0) {
+      book->restarted_due = 1;
+    } else {
+      book->joined_due = 1;
+    }
+  }
+  if (book->epoch > 0) return;
+  sim->ready++;
+  if (sim_is_starting(sim) && sim->ready >= sim->plan.need) {
+    start_is_done(sim);
   }
 }
 
 static void told_setup_failed(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
-  if (book->epoch > 0) {
-    if (!sim_is_running(sim) || !is_restarting(book) || book->bye_due) return;
-    loses(sim, book);
-    sim_saw(SIM_SAW_restart_setup_failed);
-  } else if (sim_is_starting(sim)) {
-    start_fails(sim, MST_FAIL_SETUP, worker);
-  } else if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
+  if (sim->fail == MST_FAIL_EXITED && sim->fail_worker == worker) {
     sim->fail = MST_FAIL_SETUP;
     sim_saw(SIM_SAW_setup_told_after_end);
   }
+  if (!sim_is_on_its_way(book) || book->bye_due) return;
+  if (sim_is_starting(sim)) {
+    sim_start_loses(sim, MST_FAIL_SETUP, worker);
+  } else if (sim_is_running(sim)) {
+    sim_loses(sim, book);
+    if (book->epoch > 0) sim_saw(SIM_SAW_restart_setup_failed);
+  }
 }
 
-static void told_answered(struct sim_book *book) {
+static void told_sent(struct sim *sim, struct sim_book *book) {
+  if (!sim_is_running(sim) || !sim_serves(book)) return;
+  book->owed++;
+  book->joined_moot = book->joined_due;
+}
+
+static void told_answered(struct sim *sim, struct sim_book *book) {
   if (book->owed == 0 || book->closed || book->lost_due) return;
   book->owed--;
   book->done++;
   if (book->ended) sim_saw(SIM_SAW_answer_after_exit);
   if (book->bye_due && book->owed == 0) sim_saw(SIM_SAW_finished_in_stop);
-}
-
-static void told_end_sign(struct sim *sim, uint32_t worker) {
-  struct sim_book *book = &sim->books[worker];
-  if (sim_is_starting(sim)) {
-    start_fails(sim, MST_FAIL_EXITED, worker);
-  } else if (sim_is_running(sim) && !book->bye_due) {
-    if (!book->lost) {
-      if (is_restarting(book)) sim_saw(SIM_SAW_restart_died_booting);
-      loses(sim, book);
-      sim_saw(book->closed ? SIM_SAW_lost_closed_first
-                           : SIM_SAW_lost_exited_first);
-    }
-    if (book->closed && book->ended) book->lost_due = 1;
+  if (book->drained && sim_is_live(book) && book->owed == 0) {
+    bye_is_due(sim, book);
+    sim_saw(SIM_SAW_finished_in_drain);
   }
 }
 
-static void told_closed(struct sim *sim, uint32_t worker) {
-  if (sim->books[worker].closed) return;
+void sim_told_closed(struct sim *sim, uint32_t worker) {
+  if (sim->books[worker].closed || !sim->books[worker].launched) return;
   sim->books[worker].closed = 1;
   told_end_sign(sim, worker);
 }
@@ -195,39 +325,73 @@ static void told_exited(struct sim *sim, const struct mst_event *event) {
   told_end_sign(sim, event->worker);
 }
 
-static void bye_is_due(struct sim *sim, struct sim_book *book) {
-  book->bye_due = 1;
-  book->bye_ns = sim->now_ns;
-}
-
-// ends_restart: one that isn't ready can't be asked to end, so it is killed.
-static void ends_restart(struct sim *sim, struct sim_book *book) {
-  bye_is_due(sim, book);
-  book->unasked = 1;
-  kill_is_due(sim, book);
-}
-
 static void told_retire(struct sim *sim, struct sim_book *book) {
   if (!sim_is_running(sim)) return;
   if (book->again) sim_saw(SIM_SAW_retire_finds_waiting);
   book->again = 0;
-  if (book->lost || book->bye_due) return;
-  if (is_restarting(book)) {
-    ends_restart(sim, book);
+  undrain(book);
+  if (!book->launched) {
+    never_launched(sim, book);
+  } else if (sim_is_on_its_way(book)) {
+    ends_boot(sim, book);
     sim_saw(SIM_SAW_retire_finds_restarting);
-    return;
+  } else if (sim_is_live(book)) {
+    bye_is_due(sim, book);
+    sim_saw(SIM_SAW_retired);
   }
-  bye_is_due(sim, book);
-  sim_saw(SIM_SAW_retired);
 }
 
-static void told_silent(struct sim *sim, struct sim_book *book) {
-  if (!sim_is_running(sim) || book->bye_due) return;
-  if (serves(book) || is_restarting(book)) loses(sim, book);
+static void told_drain(struct sim *sim, struct sim_book *book) {
+  if (!sim_is_running(sim)) return;
+  book->again = 0;
+  if (!book->launched) {
+    never_launched(sim, book);
+    book->left = 1;
+  }
+  if (book->bye_due) return;
+  if (sim_is_on_its_way(book)) {
+    book->drained = 1;
+    ends_boot(sim, book);
+    sim_saw(SIM_SAW_drained_booting);
+  } else if (sim_serves(book)) {
+    book->drained = 1;
+    sim_saw(book->owed > 0 ? SIM_SAW_drained_busy : SIM_SAW_drained_idle);
+    if (book->owed == 0) bye_is_due(sim, book);
+  }
+}
+
+static void told_left(struct sim *sim, struct sim_book *book) {
+  if (!sim_is_running(sim) || !book->launched) return;
+  if (sim_is_live(book)) {
+    told_drain(sim, book);
+  } else if (book->lost && !book->lost_due) {
+    book->drained = 1; // a sign of its end was faster
+  }
+}
+
+static void told_away(struct sim *sim, struct sim_book *book) {
+  if (!book->launched || book->closed || book->away) return;
+  book->away = 1;
+  book->away_ns = sim->now_ns;
+  sim_saw(book->ready ? SIM_SAW_away : SIM_SAW_away_booting);
+}
+
+static void told_back(struct sim *sim, uint32_t worker) {
+  struct sim_book *book = &sim->books[worker];
+  sim->heard_ns[worker] = sim->now_ns;
+  if (!book->away || book->closed) return;
+  book->away = 0;
+  sim_saw(SIM_SAW_back);
+  if (book->limit_ns == SIM_NEVER) return;
+  const int64_t since_ns =
+      book->limit_ns > book->away_ns ? book->limit_ns : book->away_ns;
+  book->limit_ns += sim->now_ns - since_ns;
 }
 
 static void told_restart(struct sim *sim, struct sim_book *book) {
-  if (sim_is_running(sim) && book->lost_due) book->again = 1;
+  if (!sim_is_running(sim)) return;
+  if (book->left) sim_saw(SIM_SAW_left_comes_back);
+  if (book->lost_due || book->left) book->again = 1;
 }
 
 void sim_monitor_grown(struct sim *sim, uint32_t more) {
@@ -237,11 +401,29 @@ void sim_monitor_grown(struct sim *sim, uint32_t more) {
                                       .ended = 1,
                                       .lost = 1,
                                       .lost_due = 1,
-                                      .lost_given = 1};
+                                      .lost_given = 1,
+                                      .limit_ns = SIM_NEVER};
   }
-  sim->launched += more;
   sim->ready += more;
   sim_saw(SIM_SAW_grown);
+}
+
+static void stop_worker(struct sim *sim, struct sim_book *book) {
+  if (book->lost && !book->lost_due) sim_saw(SIM_SAW_lost_said_by_stop);
+  if (book->again) sim_saw(SIM_SAW_stop_finds_waiting);
+  book->again = 0;
+  undrain(book);
+  if (book->bye_due) {
+    sim_saw(SIM_SAW_stop_finds_retired); // its time runs already
+  } else if (book->lost) {
+    sim_lost_is_due(book);
+  } else if (sim_is_on_its_way(book)) {
+    ends_boot(sim, book);
+    sim_saw(book->queued && !book->pid ? SIM_SAW_stop_finds_pending
+                                       : SIM_SAW_stop_finds_restarting);
+  } else if (sim_is_live(book)) {
+    bye_is_due(sim, book);
+  }
 }
 
 static void told_stop(struct sim *sim) {
@@ -250,75 +432,18 @@ static void told_stop(struct sim *sim) {
     return;
   }
   if (sim_is_starting(sim)) {
-    start_fails(sim, MST_FAIL_STOPPED, 0);
+    sim_start_fails(sim, MST_FAIL_STOPPED, 0);
     return;
   }
   sim->stopping = 1;
   sim->down_began_ns = sim->now_ns;
-  for (uint32_t i = 0; i < sim->plan.count; i++) {
-    struct sim_book *book = &sim->books[i];
-    if (book->lost && !book->lost_due) sim_saw(SIM_SAW_lost_said_by_stop);
-    if (book->again) sim_saw(SIM_SAW_stop_finds_waiting);
-    book->again = 0;
-    book->lost_due = book->lost;
-    if (book->bye_due) {
-      sim_saw(SIM_SAW_stop_finds_retired); // its time runs already
-    } else if (is_restarting(book)) {
-      ends_restart(sim, book);
-      sim_saw(SIM_SAW_stop_finds_restarting);
-    } else if (!book->lost) {
-      bye_is_due(sim, book);
-    }
-  }
+  for (uint32_t i = 0; i < sim->plan.count; i++)
+    stop_worker(sim, &sim->books[i]);
 }
 
-static int64_t patience_ns(const struct sim_book *book) {
-  return book->owed > 0 ? MST_STOP_BUSY_NS : MST_STOP_GRACE_NS;
-}
-
-static int has_restart_limit(const struct sim *sim,
-                             const struct sim_book *book) {
-  return sim_is_running(sim) && is_restarting(book) && !book->bye_due;
-}
-
-static void time_of_worker(struct sim *sim, struct sim_book *book) {
-  if (has_restart_limit(sim, book) &&
-      sim->now_ns >= book->launch_ns + MST_RESTART_NS) {
-    loses(sim, book);
-    sim_saw(SIM_SAW_restart_too_slow);
-  }
-  if (sim_is_running(sim) && book->lost && !book->lost_due &&
-      sim->now_ns >= book->lost_ns + MST_NEWS_NS) {
-    book->lost_due = 1;
-    sim_saw(SIM_SAW_lost_half_told);
-  }
-  if (book->bye_due && sim_is_awaited(book) && !book->kill_due &&
-      sim->now_ns >= book->bye_ns + patience_ns(book)) {
-    kill_is_due(sim, book);
-    sim_saw(book->owed > 0 ? SIM_SAW_busy_killed : SIM_SAW_hung_killed);
-  }
-  if (sim_is_awaited(book) && book->kill_due &&
-      sim->now_ns >= book->kill_ns + MST_REAP_NS) {
-    book->given_up = 1;
-    if (sim_is_running(sim) && book->bye_due) {
-      sim_saw(SIM_SAW_retired_given_up_in_run);
-    }
-    sim_saw(sim_is_running(sim) ? SIM_SAW_given_up_in_run
-                                : SIM_SAW_given_up_going_down);
-  }
-}
-
-static void told_time(struct sim *sim) {
-  if (sim_is_starting(sim) && sim->now_ns >= sim->deadline_ns) {
-    uint32_t worker = 0;
-    while (sim->books[worker].ready) {
-      worker++;
-    }
-    start_fails(sim, MST_FAIL_DEADLINE, worker);
-  }
-  for (uint32_t i = 0; i < sim->launched; i++) {
-    time_of_worker(sim, &sim->books[i]);
-  }
+static void told_silent(struct sim *sim, struct sim_book *book) {
+  if (!sim_is_running(sim) || book->bye_due) return;
+  if (sim_is_live(book)) sim_loses(sim, book);
 }
 
 void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
@@ -338,13 +463,13 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
     told_setup_failed(sim, event->worker);
     break;
   case MST_EV_SENT:
-    if (sim_is_running(sim) && serves(book)) book->owed++;
+    told_sent(sim, book);
     break;
   case MST_EV_ANSWERED:
-    told_answered(book);
+    told_answered(sim, book);
     break;
   case MST_EV_CLOSED:
-    told_closed(sim, event->worker);
+    sim_told_closed(sim, event->worker);
     break;
   case MST_EV_EXITED:
     told_exited(sim, event);
@@ -362,85 +487,23 @@ void sim_monitor_event(struct sim *sim, const struct mst_event *event) {
     told_stop(sim);
     break;
   case MST_EV_TICK:
-    told_time(sim);
+    sim_told_time(sim);
     break;
-  default:
+  case MST_EV_PENDING:
+    told_pending(book);
+    break;
+  case MST_EV_DRAIN:
+    told_drain(sim, book);
+    break;
+  case MST_EV_LEFT:
+    told_left(sim, book);
+    break;
+  case MST_EV_AWAY:
+    told_away(sim, book);
+    break;
+  case MST_EV_BACK:
+    told_back(sim, event->worker);
     break;
   }
   sim_monitor_time(sim);
-}
-
-// --- What the pool notes, and when it wants to be woken ---
-
-static int64_t earlier(int64_t a_ns, int64_t b_ns) {
-  return a_ns < b_ns ? a_ns : b_ns;
-}
-
-static int64_t next_limit_ns(const struct sim *sim) {
-  int64_t next_ns = sim_is_starting(sim) ? sim->deadline_ns : SIM_NEVER;
-  if (words_awaited(sim) && all_ended(sim)) {
-    next_ns = sim->down_began_ns + MST_NEWS_NS;
-  }
-  for (uint32_t i = 0; i < sim->launched; i++) {
-    const struct sim_book *book = &sim->books[i];
-    if (sim_is_running(sim) && book->lost && !book->lost_due) {
-      next_ns = earlier(next_ns, book->lost_ns + MST_NEWS_NS);
-    }
-    if (has_restart_limit(sim, book)) {
-      next_ns = earlier(next_ns, book->launch_ns + MST_RESTART_NS);
-    }
-    if (!sim_is_awaited(book)) continue;
-    if (book->kill_due) {
-      next_ns = earlier(next_ns, book->kill_ns + MST_REAP_NS);
-    } else if (book->bye_due) {
-      next_ns = earlier(next_ns, book->bye_ns + patience_ns(book));
-    }
-  }
-  return next_ns;
-}
-
-static void compare_worker(struct sim *sim, uint32_t index) {
-  const struct mst_worker *worker = &sim->core.pool.workers[index];
-  const struct sim_book *book = &sim->books[index];
-  if (worker->epoch != book->epoch) sim_fail(sim, "epoch of worker %u", index);
-  if (worker->again != book->again) {
-    sim_fail(sim, "worker %u is to come back or not", index);
-  }
-  if (worker->pid != (uint32_t)book->pid_number) {
-    sim_fail(sim, "pid of worker %u", index);
-  }
-  if (worker->owed != book->owed) {
-    sim_fail(sim, "answers owed by worker %u", index);
-  }
-  if (worker->done != book->done) {
-    sim_fail(sim, "answers given by worker %u", index);
-  }
-  if (mst_worker_channel_open(worker) != (book->launched && !book->closed)) {
-    sim_fail(sim, "channel of worker %u", index);
-  }
-  if (worker->exit_known != book->ended) {
-    sim_fail(sim, "end of worker %u is known or not", index);
-  }
-  if (book->ended &&
-      (worker->exit_how != book->how || worker->exit_number != book->number)) {
-    sim_fail(sim, "how worker %u ended", index);
-  }
-}
-
-void sim_monitor_facts(struct sim *sim, int64_t wake_ns) {
-  for (uint32_t i = 0; i < sim->plan.count; i++) {
-    compare_worker(sim, i);
-  }
-  if (sim->down_due) {
-    if (wake_ns != SIM_NEVER) sim_fail(sim, "a pool that is down has a limit");
-  } else if (wake_ns > next_limit_ns(sim)) {
-    sim_fail(sim, "the pool would sleep past a limit");
-  }
-}
-
-int64_t sim_monitor_bound_ns(const struct sim *sim) {
-  if (!sim->failing && !sim->stopping) return SIM_NEVER;
-  // Killed at the end of the grace, then FORKED at the end of the time to reap.
-  return sim->down_began_ns + MST_STOP_GRACE_NS + 2 * MST_REAP_NS +
-         MST_NEWS_NS + MST_NS_PER_S + sim->asleep_ns;
 }

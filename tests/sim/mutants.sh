@@ -47,7 +47,7 @@ try() {
     miss "$(tail -n 1 -- "$dir/out")"
     return
   fi
-  if [ "$program" = sim ]; then set -- --runs 1000; else set -- --until-failure; fi
+  if [ "$program" = sim ]; then set -- --runs 5000 --few; else set -- --until-failure; fi
   # shellcheck disable=SC2086
   $limiter "$dir/run" "$@" >"$dir/out" 2>&1
   status=$?
@@ -59,7 +59,7 @@ try() {
   else
     say "canary $name: found by $program ($what)"
     found=$((found + 1))
-    rm -f -- "$dir/run"
+    rm -rf -- "$dir"
   fi
 }
 

@@ -3,7 +3,13 @@
 
 // odd_kind draws from all kinds but STOP and TICK.
 static enum mst_event_kind odd_kind(struct sim_rng *rng) {
-  return (enum mst_event_kind)(1 + sim_below(rng, MST_EV_SILENT));
+  const uint32_t kind = 1 + sim_below(rng, MST_EV_BACK - 2);
+  return (enum mst_event_kind)(kind < MST_EV_STOP ? kind : kind + 2);
+}
+
+// ends_unlaunched: one that is not launched yet may be asked to end.
+static int ends_unlaunched(const struct sim *sim, enum mst_event_kind kind) {
+  return sim_is_running(sim) && (kind == MST_EV_RETIRE || kind == MST_EV_DRAIN);
 }
 
 // Of a worker that doesn't serve, or of a pool that doesn't run.
@@ -16,11 +22,29 @@ static enum mst_event_kind idle_talk(struct sim *sim,
   // Of one that is lost RETIRE is no noise if it is to come back, nor is RESTART
   // once its loss was given.
   if (kind == MST_EV_RESTART) {
-    return runs && book->lost_due ? MST_EV_TICK : kind;
+    return runs && (book->lost_due || book->left) ? MST_EV_TICK : kind;
   }
-  if (!runs || book->bye_due) return kind;
-  if (!book->lost) return MST_EV_TICK;
-  return kind == MST_EV_RETIRE && book->again ? MST_EV_TICK : kind;
+  if (!runs) return kind;
+  if (kind == MST_EV_RETIRE && (book->drained || book->again)) {
+    return MST_EV_TICK;
+  }
+  return book->bye_due || book->lost ? kind : MST_EV_TICK;
+}
+
+// Of a queue that it isn't in, or of a link.
+static enum mst_event_kind far_talk(struct sim *sim,
+                                    const struct sim_book *book) {
+  switch (sim_below(&sim->rng, 4)) {
+  case 0:
+    return book->pid || book->ended ? MST_EV_PENDING : MST_EV_TICK;
+  case 1:
+    return book->away ? MST_EV_TICK : MST_EV_BACK;
+  case 2:
+    return book->closed ? MST_EV_AWAY : MST_EV_TICK;
+  default:
+    if (!sim_is_running(sim)) return MST_EV_LEFT;
+    return book->lost_due || !book->launched ? MST_EV_LEFT : MST_EV_TICK;
+  }
 }
 
 static struct mst_event draw_noise(struct sim *sim) {
@@ -28,7 +52,7 @@ static struct mst_event draw_noise(struct sim *sim) {
   const uint32_t worker = sim_below(rng, sim->plan.count);
   const struct sim_book *book = &sim->books[worker];
   struct mst_event event = {.kind = MST_EV_TICK, .worker = worker};
-  switch (sim_below(rng, 8)) {
+  switch (sim_below(rng, 9)) {
   case 0: // a worker that there isn't
     event.kind = odd_kind(rng);
     event.worker = sim->plan.count + sim_below(rng, 3);
@@ -44,6 +68,7 @@ static struct mst_event draw_noise(struct sim *sim) {
     if (book->launched) break;
     event.kind = odd_kind(rng);
     event.number = 77;
+    if (ends_unlaunched(sim, event.kind)) event.kind = MST_EV_TICK;
     break;
   case 4:
     if (book->ended) event.kind = MST_EV_EXITED;
@@ -52,9 +77,13 @@ static struct mst_event draw_noise(struct sim *sim) {
     if (book->ready) event.kind = MST_EV_READY;
     break;
   case 6: // of one that has a pid, or serves
-    if (book->pid || (book->ready && !book->lost && !sim->failing)) {
+    if (book->pid ||
+        (book->ready && !book->lost && !book->left && !sim->failing)) {
       event.kind = MST_EV_LAUNCH_FAILED;
     }
+    break;
+  case 7:
+    event.kind = far_talk(sim, book);
     break;
   default:
     event.kind = idle_talk(sim, book);

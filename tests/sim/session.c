@@ -1,5 +1,6 @@
 // The session: gives the core of calls facts and carries out what it says, as peer.c and run.c
 // do, but without sockets; and the users, who want answers.
+#include "base/mst_err.h"
 #include "canary.h"
 #include "sim.h"
 
@@ -28,13 +29,18 @@ static int takes_calls(const struct sim *sim, uint32_t worker) {
   const struct mst_lane *lane = lane_of(sim, worker);
   if (!sim_is_running(sim) || (lane->dead && lane->sys_errno == 0)) return 0;
   if (worker_of(sim, worker)->stop_ns != SIM_NEVER) return 0;
+  if (worker_of(sim, worker)->drains) return 0;
   return sim->plan.policy.on || !lane->ended;
 }
 
 static void call_sent(struct sim *sim, uint32_t worker) {
   const struct mst_lane *lane = lane_of(sim, worker);
   if (lane->dead) sim_saw(SIM_SAW_revived);
-  if (!mst_lane_is_up(&sim->core, lane)) sim_saw(SIM_SAW_sent_while_lost);
+  if (!mst_lane_is_up(&sim->core, lane)) {
+    sim_saw(sim->books[worker].epoch == 0 && !sim->books[worker].lost
+                ? SIM_SAW_sent_before_joined
+                : SIM_SAW_sent_while_lost);
+  }
   const uint64_t call = sim_ledger_made(sim, worker);
   if (call == 0) return;
   sim_ledger_call(sim, call)->changes =
@@ -59,9 +65,9 @@ static void task_submitted(struct sim *sim, uint32_t worker) {
   if (id == 0) return;
   struct sim_call *call = sim_ledger_call(sim, id);
   call->changes = sim_chance(&sim->rng, sim->plan.changes);
-  call->task = mst_calls_submit(&sim->core, sim->payload,
-                                count > 0 ? set : NULL, count, &terms,
-                                sim->now_ns);
+  call->task =
+      mst_calls_submit(&sim->core, sim->payload, count > 0 ? set : NULL, count,
+                       &terms, sim->now_ns);
   call->task->tag = (int32_t)id;
 }
 
@@ -70,6 +76,10 @@ static void user_sends(struct sim *sim, uint32_t worker) {
     if (sim_is_running(sim)) task_submitted(sim, worker);
   } else if (takes_calls(sim, worker)) {
     call_sent(sim, worker);
+  } else if (sim_is_running(sim) &&
+             mst_calls_send(&sim->core, worker, sim->payload, &verb, 0, 0,
+                            sim->now_ns) != -MST_ECLOSED) {
+    sim_fail(sim, "worker %u takes a call and is to end", worker);
   }
   sim_stepped(sim);
 }
@@ -107,6 +117,16 @@ static void user_cancels(struct sim *sim) {
 static void user_retires(struct sim *sim, uint32_t worker) {
   mst_calls_retire(&sim->core, worker, sim->now_ns);
   sim_stepped(sim);
+}
+
+static void user_drains(struct sim *sim, const struct sim_entry *entry) {
+  const uint32_t worker = entry->event.worker;
+  const enum mst_event_kind kind = entry->what == SIM_DRAIN   ? MST_EV_DRAIN
+                                   : entry->what == SIM_LEAVE ? MST_EV_LEFT
+                                                              : MST_EV_RESTART;
+  // The core alone knows when one that is lost may come back.
+  if (kind == MST_EV_RESTART && !sim->books[worker].left) return;
+  sim_deliver(sim, (struct mst_event){.kind = kind, .worker = worker}, 0);
 }
 
 static void user_ends(struct sim *sim, uint32_t worker) {
@@ -171,7 +191,10 @@ static void leave_dead(struct sim *sim, uint32_t worker) {
   const struct mst_lane *lane = lane_of(sim, worker);
   int some = 0;
   if (!lane->dead || lane->to_heal || sim->core.pool.action_count > 0) return;
-  if (!worker_of(sim, worker)->lost_given) return;
+  if (!worker_of(sim, worker)->lost_given &&
+      worker_of(sim, worker)->state != MST_WORKER_LEFT) {
+    return;
+  }
   for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
     if (at->is_task || at->cancelled) continue;
     sim_ledger_ended(sim, (uint64_t)at->tag, SIM_GIVEN_UP);
@@ -255,6 +278,7 @@ static void pong(struct sim *sim, const struct sim_entry *entry) {
 static void listen(struct sim *sim) {
   if (!sim_is_running(sim)) return;
   sim_tick(sim);
+  sim_ledger_listened(sim);
   put(sim, sim->plan.policy.heartbeat_ns / 6, SIM_LISTEN, 0);
 }
 
@@ -266,6 +290,7 @@ static void execute(struct sim *sim, const struct mst_calls_action *action) {
     sim_world_receive(sim, worker, 0);
     return;
   }
+  sim_monitor_call(sim, worker);
   const struct mst_call *sending = lane_of(sim, worker)->sending;
   const uint64_t id = (uint64_t)sending->tag;
   struct sim_call *call = sim_ledger_call(sim, id);
@@ -374,6 +399,9 @@ int sim_session_has(enum sim_what what) {
   case SIM_FORGET:
   case SIM_CANCEL:
   case SIM_RETIRE:
+  case SIM_DRAIN:
+  case SIM_LEAVE:
+  case SIM_RETURN:
   case SIM_END:
   case SIM_GROW:
   case SIM_STOP:
@@ -408,6 +436,11 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
   case SIM_RETIRE:
     user_retires(sim, worker);
     break;
+  case SIM_DRAIN:
+  case SIM_LEAVE:
+  case SIM_RETURN:
+    user_drains(sim, entry);
+    break;
   case SIM_END:
     user_ends(sim, worker);
     break;
@@ -438,11 +471,19 @@ static const char *forgotten(const struct sim *sim, uint32_t index) {
   const struct mst_worker *worker = worker_of(sim, index);
   switch (worker->state) {
   case MST_WORKER_IDLE:
+    if (lane->dead) return "it is there and takes no calls";
     if (lane->alone) return NULL; // until all others are idle
     if (lane->count > 0) return "an idle worker's calls wait";
     return lane->resuming ? "an idle worker waits to go on" : NULL;
   case MST_WORKER_BUSY:
     return worker->owed == lane->count ? NULL : "a busy worker's calls wait";
+  case MST_WORKER_DRAINING:
+    return worker->owed > 0 ? NULL : "a drained worker stays";
+  case MST_WORKER_LEFT:
+    for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+      if (at->is_task || at->sent) return "a call stays with one that left";
+    }
+    return lane->dead || worker->again ? NULL : "one that left takes calls";
   case MST_WORKER_RESTARTING:
     return lane->resuming || lane->dead ? NULL : "a restart that nobody awaits";
   case MST_WORKER_LOST:

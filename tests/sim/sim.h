@@ -15,12 +15,14 @@
 //
 //   main.c     arguments, the loop of one run, the verdict
 //   agenda.c   what happens when: a heap of entries, and the random numbers
+//   plan.c     what a seed draws
 //   world.c    processes, fork server, the user
 //   noise.c    events that mean nothing where they come
 //   session.c  facts in and actions out: peer.c and run.c without sockets
 //   watch.c    what the core and the pool say to each other, overheard
 //   ledger.c   what must become of each call, and who may be judged silent
 //   monitor.c  what the pool may and must do, from the events alone: books
+//   limits.c   the same for time, and whether the pool's notes are those of the books
 //   judge.c    whether what it gives is that
 //   canary.h   deliberate bugs, to prove that the above would find one
 #ifndef MST_SIM_H
@@ -53,29 +55,35 @@ int64_t sim_between(struct sim_rng *rng, int64_t low_ns, int64_t high_ns);
 // --- The agenda ---
 
 enum sim_what {
-  SIM_NEWS = 1,   // an event reaches the session
-  SIM_NOISE,      // an event that the pool must ignore reaches the session
-  SIM_FORK,       // the fork server takes a launch
-  SIM_READY,      // a worker is set up
-  SIM_FAIL_SETUP, // a worker's set-up fails
-  SIM_DIE,        // a process ends; how and number say how
-  SIM_WEDGE,      // a process closes its channel and lives on
-  SIM_CALL_DONE,  // a worker has finished a call
-  SIM_HANG,       // a process is stopped (SIGSTOP): it does nothing, yet lives
-  SIM_WAKE,       // it goes on
-  SIM_PONG,       // a worker's sign of life reaches the session
-  SIM_SEND,       // the user sends a call
-  SIM_FORGET,     // the user wants no answers of one worker any more
-  SIM_RETIRE,     // the user stops one worker
-  SIM_END,        // the user kills one worker for good
-  SIM_GROW,       // the user adds workers
-  SIM_STOP,       // the user stops the pool
-  SIM_MEND,       // the session does what follows from a loss
-  SIM_LISTEN,     // the session looks for signs of life
-  SIM_SLEEP,      // the session does nothing for a while, and hears nothing
-  SIM_CANCEL,     // the user cancels a task
+  SIM_NEWS = 1,    // an event reaches the session
+  SIM_NOISE,       // an event that the pool must ignore reaches the session
+  SIM_FORK,        // the fork server takes a launch
+  SIM_READY,       // a worker is set up
+  SIM_FAIL_SETUP,  // a worker's set-up fails
+  SIM_DIE,         // a process ends; how and number say how
+  SIM_WEDGE,       // a process closes its channel and lives on
+  SIM_CALL_DONE,   // a worker has finished a call
+  SIM_HANG,        // a process is stopped (SIGSTOP): it does nothing, yet lives
+  SIM_WAKE,        // it goes on
+  SIM_PONG,        // a worker's sign of life reaches the session
+  SIM_SEND,        // the user sends a call
+  SIM_FORGET,      // the user wants no answers of one worker any more
+  SIM_RETIRE,      // the user stops one worker
+  SIM_END,         // the user kills one worker for good
+  SIM_GROW,        // the user adds workers
+  SIM_STOP,        // the user stops the pool
+  SIM_DRAIN,       // the user lets one worker finish and end
+  SIM_LEAVE,       // a worker's time is up, and that is announced
+  SIM_RETURN,      // the user wants one back that has left
+  SIM_DEQUEUE,     // a launch has waited in its queue
+  SIM_AWAY,        // a worker's link breaks
+  SIM_BACK,        // and is up again
+  SIM_MEND,        // the session does what follows from a loss
+  SIM_LISTEN,      // the session looks for signs of life
+  SIM_SLEEP,       // the session does nothing for a while, and hears nothing
+  SIM_CANCEL,      // the user cancels a task
   SIM_INTERRUPTED, // a worker was told to interrupt a call, a grace ago
-  SIM_ODD         // something makes noise, drawn when it happens
+  SIM_ODD          // something makes noise, drawn when it happens
 };
 
 struct sim_entry {
@@ -112,11 +120,16 @@ struct sim_boot { // what becomes of a launch: chances, in permille
 struct sim_plan {
   uint32_t count; // grows with the pool
   uint32_t window;
-  int64_t deadline_ns;     // after the start, SIM_NEVER for none
-  int64_t stop_ns;         // after the start
-  int64_t server_stuck_ns; // from then on the fork server does nothing
-  uint32_t calls;          // that the user will send
-  uint32_t retires;        // workers that the user will stop one by one
+  uint32_t need;  // workers without which it doesn't start
+  uint32_t queue; // launches that wait in a queue, in permille
+  uint32_t drains, leaves, returns; // counts, as retires
+  uint32_t away;                    // links that break, in permille
+  int64_t away_limit_ns;            // of the pool
+  int64_t deadline_ns;              // after the start, SIM_NEVER for none
+  int64_t stop_ns;                  // after the start
+  int64_t server_stuck_ns;          // from then on the fork server does nothing
+  uint32_t calls;                   // that the user will send
+  uint32_t retires; // workers that the user will stop one by one
   struct mst_heal_policy policy;
   uint32_t changes;      // calls that change their worker, in permille
   uint32_t tasks;        // calls that are tasks
@@ -157,10 +170,13 @@ struct sim_process {
   int unreaped;
   int unkillable;
   int bye_ignored;
-  int bye; // BYE was sent to it
+  int bye;         // BYE was sent to it
+  int away;        // its link is broken
+  int64_t back_ns; // until then, or for ever
+  int in_queue;    // its launch is
   int computing;
   uint64_t in[2 * SIM_CALLS_MAX]; // calls that it was sent, ids;
-  uint32_t in_first;                            // 0: of the journal
+  uint32_t in_first;              // 0: of the journal
   uint32_t in_count;
   int64_t data_ns; // last news on its data channel
 };
@@ -177,10 +193,10 @@ enum sim_outcome {
 };
 
 struct sim_call {
-  uint32_t worker;        // of a task: that had it last
-  struct mst_call *task;  // a reference, NULL for a verb's call
-  uint64_t wire;          // its number in its worker's lane
-  int changes;            // its worker
+  uint32_t worker;       // of a task: that had it last
+  struct mst_call *task; // a reference, NULL for a verb's call
+  uint64_t wire;         // its number in its worker's lane
+  int changes;           // its worker
   enum sim_outcome outcome;
   int sent;        // to the incarnation that lives
   int began;       // that incarnation has begun to evaluate it
@@ -215,21 +231,22 @@ struct sim_book {
   uint32_t owed;
   uint64_t done;
   // follows
-  int lost;       // a sign of its end came while the pool ran
-  int lost_due;   // LOST must be given
-  int again;      // it is to be launched again
-  int joined_due; // JOINED must be given
-  int queued;     // PENDING came
-  int away;       // and BACK didn't come yet
-  int drained;    // to finish and end, by the user's or its own will
-  int left;       // so it did
+  int lost;        // a sign of its end came while the pool ran
+  int lost_due;    // LOST must be given
+  int again;       // it is to be launched again
+  int joined_due;  // JOINED must be given
+  int queued;      // PENDING came
+  int away;        // and BACK didn't come yet
+  int drained;     // to finish and end, by the user's or its own will
+  int left;        // so it did
+  int joined_moot; // it has calls already
   int64_t away_ns;
   int bye_due;       // it was asked to end, by a stop or by itself
   int unasked;       // or would have been: it isn't ready yet and is killed
   int restarted_due; // RESTARTED must be given
   int kill_due;      // a process of it must be killed
   int given_up;
-  int64_t launch_ns;
+  int64_t limit_ns; // since when it boots, SIM_NEVER if that has no limit
   int64_t lost_ns;
   int64_t bye_ns;
   int64_t kill_ns; // since when it is to be killed
@@ -267,12 +284,13 @@ struct sim {
   int64_t now_ns;
   int64_t event_ns;      // of the last event that the pool was given
   int64_t down_began_ns; // stop or take-down
+  int runs;              // as many as needed were ready
   int failing;
   int stopping;
   int down_due;
   int started_given;
   int down_given;
-  uint32_t launched;
+  uint32_t gone; // workers that were lost during the start
   uint32_t ready;
   enum mst_fail fail;
   uint32_t fail_worker;
@@ -316,7 +334,16 @@ struct sim {
   SIGHT(task_answered) SIGHT(task_poison) SIGHT(task_lost)                     \
   SIGHT(cancelled_queued) SIGHT(cancelled_given) SIGHT(interrupted)            \
   SIGHT(ended_by_watch) SIGHT(ended_for_deafness) SIGHT(timed_out)             \
-  SIGHT(spoiled) SIGHT(replayed) SIGHT(pinned)
+  SIGHT(spoiled) SIGHT(replayed) SIGHT(pinned)                                 \
+  SIGHT(began_partly) SIGHT(lost_before_started) SIGHT(joined)                 \
+  SIGHT(late_died_booting) SIGHT(late_too_slow) SIGHT(ended_unlaunched)        \
+  SIGHT(pending) SIGHT(forked_from_queue) SIGHT(cancelled_launch)              \
+  SIGHT(cancelled_too_late) SIGHT(stop_finds_pending) SIGHT(drained_idle)      \
+  SIGHT(drained_busy) SIGHT(drained_booting) SIGHT(finished_in_drain)          \
+  SIGHT(left_drained) SIGHT(left_for_lost) SIGHT(left_comes_back)              \
+  SIGHT(drained_and_lost) SIGHT(undrained) SIGHT(away) SIGHT(away_booting)     \
+  SIGHT(back) SIGHT(away_too_long) SIGHT(lost_while_away)                      \
+  SIGHT(sent_before_joined)
 // clang-format on
 
 #define SIM_SIGHT_NAME(name) SIM_SAW_##name,
@@ -340,11 +367,14 @@ struct sim *sim_running(void);
 void sim_log_event(struct sim *sim, const struct mst_event *event, int noise);
 void sim_log_action(struct sim *sim, const struct mst_action *action);
 
+void sim_plan_draw(struct sim_rng *rng, struct sim_plan *plan);
 void sim_world_begin(struct sim *sim);
 void sim_world_entry(struct sim *sim, const struct sim_entry *entry);
 void sim_world_launch(struct sim *sim, uint32_t worker);
 void sim_world_bye(struct sim *sim, uint32_t worker);
 void sim_world_kill(struct sim *sim, uint32_t worker);
+// sim_world_cancel: its launch is to be taken out of its queue.
+void sim_world_cancel(struct sim *sim, uint32_t worker);
 // sim_world_receive takes what the session sends, sim_world_ping a question.
 void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call);
 void sim_world_ping(struct sim *sim, uint32_t worker);
@@ -379,13 +409,16 @@ void sim_ledger_lost(struct sim *sim, uint32_t worker, uint64_t blamed,
 void sim_ledger_of_use(struct sim *sim, uint32_t worker);
 // sim_ledger_idle: it is back and has replayed its journal.
 void sim_ledger_idle(struct sim *sim, uint32_t worker);
-void sim_ledger_looks(struct sim *sim); // before it judges who is silent
+void sim_ledger_looks(struct sim *sim);    // before it judges who is silent
+void sim_ledger_listened(struct sim *sim); // and after it
 void sim_ledger_beat(struct sim *sim, uint32_t worker, enum mst_beat beat);
 void sim_ledger_down(struct sim *sim);
 
 // sim_monitor_event books an event before the pool gets it,
 // sim_monitor_action an action that the pool gave.
 void sim_monitor_event(struct sim *sim, const struct mst_event *event);
+// sim_monitor_call judges that a worker is sent a call.
+void sim_monitor_call(struct sim *sim, uint32_t worker);
 void sim_monitor_grown(struct sim *sim, uint32_t more); // before plan.count is
 void sim_monitor_action(struct sim *sim, const struct mst_action *action);
 // sim_monitor_time looks whether all is down by now. Noise does that too: any
@@ -401,7 +434,23 @@ int64_t sim_monitor_bound_ns(const struct sim *sim);
 int sim_is_running(const struct sim *sim);
 int sim_is_starting(const struct sim *sim);
 uint32_t sim_in_flight(const struct sim *sim);
+uint32_t sim_in_queue(const struct sim *sim); // launches outside of the window
 int sim_is_awaited(const struct sim_book *book); // its end is
+int sim_is_live(
+    const struct sim_book *book); // neither to be launched nor at its end
+int sim_is_on_its_way(const struct sim_book *book);
+int sim_serves(const struct sim_book *book); // it takes calls
+int sim_all_ended(const struct sim *sim);
+int sim_words_awaited(const struct sim *sim);
+
+// What monitor.c and limits.c share: what follows from events and from time.
+void sim_kill_is_due(struct sim *sim, struct sim_book *book);
+void sim_start_fails(struct sim *sim, enum mst_fail fail, uint32_t worker);
+void sim_start_loses(struct sim *sim, enum mst_fail fail, uint32_t worker);
+void sim_loses(struct sim *sim, struct sim_book *book);
+void sim_lost_is_due(struct sim_book *book);
+void sim_told_closed(struct sim *sim, uint32_t worker);
+void sim_told_time(struct sim *sim);
 
 // sim_note writes a line of the log that is no event and no action.
 void sim_note(struct sim *sim, const char *name, uint32_t worker,

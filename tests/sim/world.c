@@ -17,94 +17,6 @@
 
 #include "sim.h"
 
-// --- Drawing a plan ---
-
-static uint32_t some(struct sim_rng *rng) {
-  static const uint32_t chances[] = {0, 0, 0, 10, 50, 200, 600};
-  return chances[sim_below(rng, sizeof chances / sizeof chances[0])];
-}
-
-static void draw_size(struct sim_rng *rng, struct sim_plan *plan) {
-  const uint32_t most = sim_chance(rng, 100) ? SIM_WORKERS_MAX : 6;
-  plan->count = 1 + sim_below(rng, most);
-  plan->window = 1 + sim_below(rng, plan->count + 2);
-  plan->calls = sim_below(rng, SIM_CALLS_MAX + 1);
-  plan->retires = sim_chance(rng, 300) ? sim_below(rng, plan->count + 1) : 0;
-  plan->odd = sim_chance(rng, 500) ? sim_below(rng, 20) : 0;
-  plan->lazy = sim_chance(rng, 300) ? 300 : 0;
-  plan->late = sim_chance(rng, 300) ? 300 : 0;
-}
-
-static void draw_boot(struct sim_rng *rng, struct sim_boot *boot) {
-  boot->launch_fail = some(rng) / 4;
-  boot->launch_unheard = some(rng) / 4;
-  boot->setup_fail = some(rng) / 4;
-  boot->die_booting = some(rng) / 4;
-  boot->hang_booting = some(rng) / 4;
-}
-
-static void draw_start(struct sim_rng *rng, struct sim_plan *plan) {
-  plan->slow_boot = some(rng);
-  if (sim_chance(rng, 400)) draw_boot(rng, &plan->first); // most go well
-  if (sim_chance(rng, 600)) draw_boot(rng, &plan->later);
-  if (sim_chance(rng, 30)) plan->later.die_booting = 1000;
-  if (sim_chance(rng, 30)) plan->later.launch_fail = 900;
-}
-
-static void draw_healing(struct sim_rng *rng, struct sim_plan *plan) {
-  static const int64_t beats_ns[] = {MST_NS_PER_S, 3 * MST_NS_PER_S,
-                                     10 * MST_NS_PER_S, SIM_NEVER};
-  plan->policy =
-      (struct mst_heal_policy){.on = (uint8_t)sim_chance(rng, 800),
-                               .retries = sim_below(rng, 4),
-                               .heartbeat_ns = beats_ns[sim_below(rng, 4)]};
-  plan->changes = some(rng);
-  plan->tasks = sim_chance(rng, 500) ? 500 : 0;
-  plan->cancels = sim_chance(rng, 500) ? sim_below(rng, 6) : 0;
-  plan->deaf = some(rng);
-  plan->timeout_ns =
-      sim_chance(rng, 200) ? sim_between(rng, MST_NS_PER_MS, MST_NS_PER_S)
-                           : SIM_NEVER;
-  plan->die_replaying = some(rng) / 2;
-  plan->hang = sim_chance(rng, 400) ? some(rng) : 0;
-  plan->slow_mend = some(rng);
-}
-
-static void draw_life(struct sim_rng *rng, struct sim_plan *plan) {
-  plan->die_idle = some(rng);
-  plan->wedge = some(rng) / 2;
-  plan->die_busy = some(rng) / 4;
-  plan->die_answering = some(rng) / 4;
-  plan->held = some(rng);
-  plan->unreaped = some(rng) / 2;
-  plan->unkillable = some(rng) / 2;
-  plan->bye_ignored = some(rng);
-  plan->bye_late = some(rng);
-  plan->slow_news = some(rng);
-  if (sim_chance(rng, 300)) {
-    plan->reorder = some(rng);
-    plan->repeat = some(rng);
-  }
-}
-
-static void draw_times(struct sim_rng *rng, struct sim_plan *plan) {
-  plan->deadline_ns = SIM_NEVER;
-  if (sim_chance(rng, 900)) {
-    plan->deadline_ns = sim_between(rng, MST_NS_PER_S, 60 * MST_NS_PER_S);
-  }
-  plan->stop_ns = sim_between(rng, 0, 40 * MST_NS_PER_S);
-  if (sim_chance(rng, 50)) {
-    plan->stop_ns += 2 * MST_RESTART_NS;
-  }
-  if (sim_chance(rng, 100)) {
-    plan->stop_ns = sim_between(rng, 0, 2 * MST_NS_PER_S);
-  }
-  plan->server_stuck_ns = SIM_NEVER;
-  if (sim_chance(rng, 50)) {
-    plan->server_stuck_ns = sim_between(rng, 0, 40 * MST_NS_PER_S);
-  }
-}
-
 // --- News ---
 
 static int server_stuck(const struct sim *sim) {
@@ -146,9 +58,16 @@ static void tell(struct sim *sim, int64_t *last_ns, struct sim_entry news) {
   }
 }
 
+// What is said on a link that is broken waits until it is up again, if it ever is.
 static void tell_data(struct sim *sim, uint32_t worker,
                       enum mst_event_kind kind, uint64_t call) {
   struct sim_process *process = &sim->processes[worker];
+  if (process->away) {
+    if (process->back_ns == SIM_NEVER) return;
+    if (process->data_ns < process->back_ns) {
+      process->data_ns = process->back_ns + 1;
+    }
+  }
   tell(sim, &process->data_ns,
        (struct sim_entry){.event = {.kind = kind, .worker = worker},
                           .epoch = process->epoch,
@@ -233,6 +152,29 @@ static void end_ghost(struct sim *sim, uint32_t worker, uint32_t epoch) {
                                  .number = SIGKILL});
 }
 
+// A launch may have to wait in a queue, for as long as it takes.
+static int waits_in_queue(struct sim *sim, uint32_t worker) {
+  struct sim_process *process = &sim->processes[worker];
+  struct sim_rng *rng = &sim->rng;
+  if (process->in_queue || !sim_chance(rng, sim->plan.queue)) return 0;
+  process->in_queue = 1;
+  tell_server(sim, process->epoch,
+              (struct mst_event){.kind = MST_EV_PENDING, .worker = worker});
+  const int64_t most_ns =
+      sim_chance(rng, 300) ? 200 * MST_NS_PER_S : 2 * MST_NS_PER_S;
+  later(sim, sim_between(rng, 0, most_ns), SIM_DEQUEUE, worker);
+  return 1;
+}
+
+// It may be too late to take it out, or not be heard.
+void sim_world_cancel(struct sim *sim, uint32_t worker) {
+  struct sim_process *process = &sim->processes[worker];
+  if (!process->in_queue || process->forked) return;
+  if (sim_chance(&sim->rng, 300)) return;
+  process->in_queue = 0;
+  fork_failed(sim, worker);
+}
+
 static void fork_worker(struct sim *sim, uint32_t worker, uint32_t epoch) {
   struct sim_rng *rng = &sim->rng;
   const struct sim_plan *plan = &sim->plan;
@@ -247,7 +189,9 @@ static void fork_worker(struct sim *sim, uint32_t worker, uint32_t epoch) {
     end_ghost(sim, worker, epoch);
     return;
   }
+  if (waits_in_queue(sim, worker)) return;
   if (sim_chance(rng, chances->launch_fail)) {
+    process->in_queue = 0;
     fork_failed(sim, worker);
     return;
   }
@@ -263,6 +207,9 @@ static void fork_worker(struct sim *sim, uint32_t worker, uint32_t epoch) {
                                  .worker = worker,
                                  .number = pid_of(worker, epoch)});
   boot(sim, worker);
+  if (sim_chance(rng, plan->away)) {
+    later(sim, sim_between(rng, 0, 20 * MST_NS_PER_S), SIM_AWAY, worker);
+  }
 }
 
 static void be_ready(struct sim *sim, uint32_t worker) {
@@ -311,6 +258,24 @@ static void hang(struct sim *sim, uint32_t worker) {
   const int64_t takes_ns = sim_between(&sim->rng, 0, 15 * MST_NS_PER_S);
   process->wake_ns = sim->now_ns + takes_ns;
   later(sim, takes_ns, SIM_WAKE, worker);
+}
+
+static void go_away(struct sim *sim, uint32_t worker) {
+  struct sim_process *process = &sim->processes[worker];
+  struct sim_rng *rng = &sim->rng;
+  const struct mst_event away = {.kind = MST_EV_AWAY, .worker = worker};
+  const struct mst_event back = {.kind = MST_EV_BACK, .worker = worker};
+  if (process->away || !process->channel) return;
+  const int64_t most_ns =
+      sim_chance(rng, 200) ? 100 * MST_NS_PER_S : 8 * MST_NS_PER_S;
+  process->away = 1;
+  process->back_ns = SIM_NEVER;
+  put(sim, 0, SIM_NEWS, away);
+  if (sim_chance(rng, 200)) return; // for ever
+  const int64_t takes_ns = sim_between(rng, 0, most_ns);
+  process->back_ns = sim->now_ns + takes_ns;
+  put(sim, takes_ns, SIM_BACK, back);
+  put(sim, takes_ns, SIM_NEWS, back);
 }
 
 // by_itself tells whether a process must run for this to happen.
@@ -409,7 +374,7 @@ void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call) {
 // and when its data channel is closed.
 void sim_world_ping(struct sim *sim, uint32_t worker) {
   const struct sim_process *process = &sim->processes[worker];
-  if (!process->alive) return;
+  if (!process->alive || process->away) return;
   if (!process->hung) {
     later(sim, news_delay_ns(sim), SIM_PONG, worker);
   } else if (process->wake_ns != SIM_NEVER) {
@@ -423,14 +388,13 @@ void sim_world_interrupt(struct sim *sim, uint32_t worker, uint64_t call) {
   const struct sim_process *process = &sim->processes[worker];
   if (!process->alive || sim_chance(&sim->rng, sim->plan.deaf)) return;
   sim_saw(SIM_SAW_interrupted);
-  sim_agenda_put(
-      &sim->agenda,
-      (struct sim_entry){.at_ns = sim->now_ns +
-                                  MST_CANCEL_GRACE_MS * MST_NS_PER_MS,
-                         .what = SIM_INTERRUPTED,
-                         .event = {.worker = worker},
-                         .epoch = process->epoch,
-                         .call = call});
+  sim_agenda_put(&sim->agenda,
+                 (struct sim_entry){.at_ns = sim->now_ns + MST_CANCEL_GRACE_MS *
+                                                               MST_NS_PER_MS,
+                                    .what = SIM_INTERRUPTED,
+                                    .event = {.worker = worker},
+                                    .epoch = process->epoch,
+                                    .call = call});
 }
 
 static void interrupted(struct sim *sim, const struct sim_entry *entry) {
@@ -467,16 +431,15 @@ static void plan_healing(struct sim *sim) {
   if (sim_chance(rng, 200)) often(sim, sim_below(rng, 3), SIM_END, stop_ns);
   if (sim_chance(rng, 200)) often(sim, sim_below(rng, 3), SIM_GROW, stop_ns);
   often(sim, sim->plan.cancels, SIM_CANCEL, stop_ns);
+  often(sim, sim->plan.drains, SIM_DRAIN, stop_ns);
+  often(sim, sim->plan.leaves, SIM_LEAVE, stop_ns);
+  often(sim, sim->plan.returns, SIM_RETURN, stop_ns);
 }
 
 void sim_world_begin(struct sim *sim) {
   struct sim_rng *rng = &sim->rng;
   struct sim_plan *plan = &sim->plan;
-  draw_size(rng, plan);
-  draw_start(rng, plan);
-  draw_life(rng, plan);
-  draw_healing(rng, plan);
-  draw_times(rng, plan);
+  sim_plan_draw(rng, plan);
   sim->start_ns = sim_between(rng, 0, 1000000 * MST_NS_PER_S);
   sim->now_ns = sim->event_ns = sim->start_ns;
   often(sim, plan->calls, SIM_SEND, plan->stop_ns);
@@ -509,6 +472,12 @@ static void of_process(struct sim *sim, const struct sim_entry *entry) {
   case SIM_HANG:
     hang(sim, worker);
     break;
+  case SIM_AWAY:
+    go_away(sim, worker);
+    break;
+  case SIM_BACK:
+    sim->processes[worker].away = 0;
+    break;
   case SIM_WAKE:
     sim->processes[worker].hung = 0;
     if (!sim->books[worker].lost) sim_saw(SIM_SAW_woke_in_time);
@@ -533,6 +502,13 @@ void sim_world_entry(struct sim *sim, const struct sim_entry *entry) {
   }
   if (entry->what == SIM_FORK) {
     fork_worker(sim, worker, entry->epoch);
+    return;
+  }
+  if (entry->what == SIM_DEQUEUE) {
+    if (sim->processes[worker].in_queue &&
+        sim->processes[worker].epoch == entry->epoch) {
+      fork_worker(sim, worker, entry->epoch);
+    }
     return;
   }
   const struct sim_process *process = &sim->processes[worker];

@@ -1,0 +1,414 @@
+// Tests of pool/calls: losses, what is sent again, and limits, by facts and actions.
+#include "mst_calls_test.h"
+
+static void come_back(uint32_t worker) { come_up(worker); }
+
+// --- Blame ---
+
+TEST("A call isn't blamed for the death of its worker in one that was "
+     "cancelled then") {
+  run_calls(1);
+  struct mst_call *first = submit_to(0);
+  struct mst_call *second = submit_to(0);
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  fact(MST_EV_EXITED, 0, MST_EXIT_SIGNAL, SIGKILL); // its channel may hold more
+  CHECK_INT(mst_call_cancel(first, now_ns), 1);
+  fact(MST_EV_CLOSED, 0, 0, 0);
+  EXPECT("CLOSE 0");
+  tick(0);
+  EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
+  come_back(0);
+  EXPECT("EXEC 0 #2");
+  CHECK_INT(calls.lanes[0]->heal.attempt, 0);
+  answer(0, 2);
+  CHECK_INT(second->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("A call after one that there was no memory to send has all of its "
+     "attempts") {
+  run_calls(1);
+  struct mst_call *first = submit_to(0);
+  EXPECT("EXEC 0 #1");
+  lose_one(0);
+  struct mst_call *second = submit_to(0);
+  come_back(0);
+  unsent = MST_CALLS_EXEC;
+  exec_rc = -MST_EMEM;
+  EXPECT("EXEC 0 #1 again, EXEC 0 #2");
+  CHECK_INT(first->state, MST_CALL_LOST);
+  lose_one(0);
+  come_back(0);
+  EXPECT("EXEC 0 #2 again");
+  answer(0, 2);
+  CHECK_INT(second->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("A call fails with the last of its attempts, and those behind it go on") {
+  run_calls(1);
+  ask(0);
+  ask(0);
+  (void)taken();
+  lose_one(0);
+  come_back(0);
+  EXPECT("EXEC 0 #1 again, EXEC 0 #2");
+  lose_one(0);
+  struct mst_call *poison = mst_calls_answer(&calls, 0, &verb);
+  CHECK(poison != NULL && poison->state == MST_CALL_LOST);
+  CHECK_INT(poison->loss->kind, MST_LOSS_POISON);
+  CHECK_INT(poison->loss->attempts, 2);
+  CHECK_INT(poison->loss->number, SIGKILL);
+  CHECK_INT(take(0), MST_CALL_LOST);
+  come_back(0);
+  EXPECT("EXEC 0 #2");
+  answer(0, 2);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  finish();
+}
+
+TEST("A task that may not be tried again fails at once, and its worker comes "
+     "back") {
+  run_calls(1);
+  struct mst_call *task =
+      submit_with((struct mst_task_terms){.retries = 0}, NULL, 0);
+  (void)taken();
+  lose_one(0);
+  CHECK_INT(task->state, MST_CALL_LOST);
+  CHECK_INT(task->loss->kind, MST_LOSS_POISON);
+  come_back(0);
+  finish();
+}
+
+TEST("A worker that dies by itself too often is given up, with what it was to "
+     "do") {
+  run_calls(2);
+  struct mst_call *pinned = NULL;
+  for (uint32_t n = 0; n <= MST_HEAL_DEATHS; n++) {
+    die(0);
+    EXPECT("CLOSE 0");
+    if (n == MST_HEAL_DEATHS) pinned = submit_to(0);
+    tick(0);
+    if (n < MST_HEAL_DEATHS) {
+      // Only what was there is told of.
+      EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
+      fact(MST_EV_FORKED, 0, 0, 200 + (int32_t)n);
+    }
+  }
+  EXPECT("JUDGE 0, TELL 0");
+  CHECK_INT(pinned->state, MST_CALL_LOST);
+  CHECK(calls.lanes[0]->dead);
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+            -MST_ECLOSED);
+  (void)submit();
+  EXPECT("EXEC 1 #1");
+  answer(1, 1);
+  finish();
+}
+
+TEST("Without healing a lost worker stays lost, and so does what it had") {
+  run_calls(2);
+  calls.policy.on = 0;
+  struct mst_call *task = submit_to(0);
+  ask(0);
+  (void)taken();
+  die(0);
+  EXPECT("CLOSE 0");
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+            -MST_ECLOSED);
+  tick(0);
+  EXPECT("JUDGE 0");
+  CHECK_INT(task->state, MST_CALL_LOST);
+  CHECK(calls.lanes[0]->dead && calls.lanes[0]->first != NULL);
+  mst_calls_forget(&calls, 0, &verb, now_ns);
+  CHECK(calls.lanes[0]->first == NULL);
+  finish();
+}
+
+// --- Replay ---
+
+TEST("What changed a worker is replayed in order, before the calls that it "
+     "owes") {
+  run_calls(1);
+  ask(0);
+  ask(0);
+  ask(0);
+  (void)taken();
+  answer_as(0, 1, MST_FLAG_STATE);
+  answer(0, 2);
+  answer_as(0, 3, MST_FLAG_STATE);
+  for (int i = 0; i < 3; i++)
+    CHECK_INT(take(0), MST_CALL_DONE);
+  ask(0);
+  EXPECT("EXEC 0 #4");
+  lose_one(0);
+  come_back(0);
+  // Entries with one payload would be one, were they not in sight.
+  EXPECT("REEXEC 0 #1, REEXEC 0 #3, EXEC 0 #4 again");
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  answer_as(0, 3, MST_FLAG_REPLAY);
+  answer(0, 4);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  finish();
+}
+
+TEST("A death in the replay is nobody's fault but the worker's") {
+  run_calls(1);
+  ask(0);
+  (void)taken();
+  answer_as(0, 1, MST_FLAG_STATE);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  ask(0);
+  (void)taken();
+  lose_one(0);
+  come_back(0);
+  EXPECT("REEXEC 0 #1, EXEC 0 #2 again");
+  lose_one(0);
+  come_back(0);
+  EXPECT("REEXEC 0 #1, EXEC 0 #2 again");
+  CHECK_INT(calls.lanes[0]->heal.attempt, 1);
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  answer(0, 2);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  finish();
+}
+
+TEST("A worker whose replay fails is given up, with the reason") {
+  run_calls(1);
+  ask(0);
+  (void)taken();
+  answer_as(0, 1, MST_FLAG_STATE);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  lose_one(0);
+  come_back(0);
+  EXPECT("REEXEC 0 #1");
+  answer_as(0, 1, MST_FLAG_REPLAY | MST_FLAG_ERROR);
+  CHECK(calls.lanes[0]->dead && calls.lanes[0]->failure != NULL);
+  EXPECT("TELL 0, KILL 0");
+  die(0);
+  EXPECT("CLOSE 0");
+  tick(0);
+  EXPECT("JUDGE 0");
+  finish();
+}
+
+TEST(
+    "A call that was interrupted in the middle of a change spoils its worker") {
+  run_calls(1);
+  struct mst_call *task = submit();
+  struct mst_call *next = submit();
+  (void)taken();
+  CHECK_INT(mst_call_cancel(task, now_ns), 1);
+  EXPECT("CANCEL 0 #1");
+  answer_as(0, 1, MST_FLAG_STATE | MST_FLAG_ERROR);
+  EXPECT("BREAK 0, KILL 0");
+  die(0);
+  EXPECT("CLOSE 0");
+  tick(0);
+  EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
+  come_back(0);
+  EXPECT("EXEC 0 #2"); // nothing to replay, and none to blame
+  answer(0, 2);
+  CHECK_INT(next->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("An answer to another call breaks its worker") {
+  run_calls(1);
+  ask(0);
+  ask(0);
+  (void)taken();
+  answer(0, 2);
+  CHECK(calls.lanes[0]->ended && calls.lanes[0]->failure != NULL);
+  EXPECT("BREAK 0, KILL 0");
+  mst_calls_end(&calls, now_ns);
+  finish();
+}
+
+TEST("After a death for memory the calls wait until all others are idle") {
+  run_calls(2);
+  struct mst_call *first = submit_to(0);
+  struct mst_call *second = submit_to(1);
+  (void)taken();
+  judged.oom = 1;
+  lose_one(0);
+  come_back(0);
+  EXPECT("");
+  tick(MS);
+  EXPECT("");
+  answer(1, 1);
+  EXPECT("");
+  tick(MS);
+  EXPECT("EXEC 0 #1 again");
+  answer(0, 1);
+  CHECK(first->state == MST_CALL_DONE && second->state == MST_CALL_DONE);
+  finish();
+}
+
+// --- Limits ---
+
+// deaf: a worker whose cancelled call goes on is ended by the session.
+static void deaf(int64_t heartbeat_ns) {
+  run_calls(1);
+  calls.policy.heartbeat_ns = heartbeat_ns;
+  struct mst_call *task = submit();
+  struct mst_call *next = submit();
+  (void)taken();
+  CHECK_INT(mst_call_cancel(task, now_ns), 1);
+  EXPECT("CANCEL 0 #1");
+  tick(MST_CANCEL_PATIENCE_NS - 1);
+  (void)taken(); // perhaps PING
+  CHECK_INT(calls.pool.workers[0].state, MST_WORKER_BUSY);
+  mst_calls_heard(&calls, 0, now_ns);
+  tick(10 * MS);
+  EXPECT("KILL 0");
+  CHECK(calls.lanes[0]->failure != NULL);
+  die(0);
+  EXPECT("CLOSE 0");
+  tick(0);
+  EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
+  come_back(0);
+  EXPECT("EXEC 0 #2");
+  answer(0, 2);
+  CHECK_INT(next->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("A worker that ignores an interrupt is ended after the session's "
+     "patience") {
+  deaf(60 * MST_NS_PER_S);
+}
+
+TEST("So it is where silence is never a loss") { deaf(INT64_MAX); }
+
+TEST("Whoever slept through an interrupt waits once more before a worker is "
+     "ended") {
+  run_calls(1);
+  (void)submit();
+  (void)taken();
+  CHECK_INT(mst_call_cancel(tasks[0], now_ns), 1);
+  (void)taken();
+  now_ns += 2 * MST_CANCEL_PATIENCE_NS;
+  mst_calls_tick(&calls, 2 * MST_CANCEL_PATIENCE_NS, now_ns);
+  EXPECT("");
+  tick(MST_CANCEL_PATIENCE_NS);
+  EXPECT("KILL 0");
+  mst_calls_end(&calls, now_ns);
+  finish();
+}
+
+TEST("A call that takes too long is interrupted, and fails by whatever comes "
+     "then") {
+  run_calls(1);
+  const struct mst_task_terms terms = {.retries = -1,
+                                       .timeout_ns = MST_NS_PER_S};
+  struct mst_call *answered = submit_with(terms, NULL, 0);
+  struct mst_call *killed = submit_with(terms, NULL, 0);
+  (void)taken();
+  tick(MST_NS_PER_S);
+  EXPECT("CANCEL 0 #1");
+  answer(0, 1);
+  CHECK_INT(answered->loss->kind, MST_LOSS_TIMEOUT);
+  tick(MST_NS_PER_S - 1);
+  EXPECT("");
+  tick(10 * MS);
+  EXPECT("CANCEL 0 #2");
+  lose_one(0);
+  CHECK_INT(killed->loss->kind, MST_LOSS_TIMEOUT);
+  CHECK_INT(calls.limited, 0);
+  come_back(0);
+  finish();
+}
+
+// --- Launches that fail for want of something ---
+
+static void fail_launch(void) {
+  fact(MST_EV_LAUNCH_FAILED, 0, 0, EAGAIN);
+  EXPECT("CLOSE 0");
+  tick(0);
+}
+
+TEST("A launch that fails for want of something is tried again after growing "
+     "pauses") {
+  run_calls(1);
+  lose_one(0);
+  int64_t pause_ns = MST_SHORT_PAUSE_NS;
+  for (uint32_t n = 0; n < MST_SHORT_TRIES; n++, pause_ns *= 2) {
+    fail_launch();
+    EXPECT("JUDGE 0, PAUSE 0");
+    CHECK_INT(calls.lanes[0]->launch_ns, now_ns + pause_ns);
+    CHECK(mst_calls_wake_ns(&calls) <= now_ns + pause_ns);
+    tick(pause_ns - 1);
+    EXPECT("");
+    tick(1);
+    EXPECT("LAUNCH 0");
+  }
+  fail_launch();
+  EXPECT("JUDGE 0, TELL 0");
+  CHECK(calls.lanes[0]->dead);
+  CHECK_INT(calls.lanes[0]->sys_errno, EAGAIN);
+  ask(0); // whoever wants it again has it try
+  EXPECT("PAUSE 0, LAUNCH 0");
+  come_back(0);
+  EXPECT("EXEC 0 #1");
+  answer(0, 1);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  finish();
+}
+
+TEST("A worker that was given up for its own deaths isn't revived for an old "
+     "want") {
+  run_calls(1);
+  lose_one(0);
+  fail_launch();
+  EXPECT("JUDGE 0, PAUSE 0");
+  tick(MST_SHORT_PAUSE_NS);
+  EXPECT("LAUNCH 0");
+  for (uint32_t n = 1; n <= MST_HEAL_DEATHS; n++) {
+    fact(MST_EV_FORKED, 0, 0, 200 + (int32_t)n);
+    die(0);
+    EXPECT("CLOSE 0");
+    tick(0);
+    EXPECT(n < MST_HEAL_DEATHS ? "JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0"
+                               : "JUDGE 0, TELL 0");
+  }
+  CHECK(calls.lanes[0]->dead);
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+            -MST_ECLOSED);
+  CHECK_INT(mst_calls_revive(&calls, now_ns), 0);
+  finish();
+}
+
+TEST("A worker that is retired while it waits for a launch stays away") {
+  run_calls(2);
+  lose_one(0);
+  fail_launch();
+  EXPECT("JUDGE 0, PAUSE 0");
+  mst_calls_retire(&calls, 0, now_ns);
+  CHECK_INT(calls.waiting, 0);
+  CHECK_INT(mst_calls_revive(&calls, now_ns), 0);
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+            -MST_ECLOSED);
+  finish();
+}
+
+TEST("A worker that is killed for good isn't replaced, wherever it is") {
+  run_calls(2);
+  mst_calls_kill(&calls, 0, now_ns);
+  EXPECT("KILL 0");
+  die(0);
+  EXPECT("CLOSE 0");
+  tick(0);
+  EXPECT("JUDGE 0");
+  lose_one(1);
+  mst_calls_kill(&calls, 1, now_ns); // it boots
+  come_up(1);
+  EXPECT("KILL 1");
+  die(1);
+  EXPECT("CLOSE 1");
+  tick(0);
+  EXPECT("JUDGE 1");
+  struct mst_call *task = submit();
+  CHECK_INT(task->state, MST_CALL_LOST);
+  finish();
+}

@@ -1,0 +1,242 @@
+// Tests of pool/calls: workers that come late, finish and leave, or are away, by facts and
+// actions.
+#include "mst_calls_test.h"
+
+static enum mst_worker_state state_of(uint32_t worker) {
+  return calls.pool.workers[worker].state;
+}
+
+// --- Partly there ---
+
+TEST("Calls to a worker that isn't there yet wait until it joins") {
+  begin_calls(2, 1);
+  come_up(0);
+  EXPECT("STARTED");
+  ask(1);
+  (void)submit();
+  (void)submit();
+  (void)submit();
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  come_up(1);
+  EXPECT("EXEC 1 #1, EXEC 1 #2");
+  CHECK_INT(tasks[2]->worker, 1);
+  answer(1, 1);
+  CHECK_INT(take(1), MST_CALL_DONE);
+  mst_calls_end(&calls, now_ns);
+  finish();
+}
+
+TEST("A worker that is ready before STARTED was taken is told of once") {
+  begin_calls(2, 1);
+  come_up(0);
+  come_up(1); // the session sees both before it does anything
+  ask(1);
+  EXPECT("STARTED, EXEC 1 #1");
+  answer(1, 1);
+  EXPECT("");
+  CHECK_INT(take(1), MST_CALL_DONE);
+  finish();
+}
+
+TEST("A worker that was lost before STARTED comes back after it") {
+  begin_calls(2, 1);
+  fact(MST_EV_LAUNCH_FAILED, 1, 0, ENOENT);
+  EXPECT("");
+  ask(1);
+  come_up(0);
+  EXPECT("STARTED, CLOSE 1");
+  tick(0);
+  EXPECT("JUDGE 1, PAUSE 1, LAUNCH 1");
+  come_up(1);
+  EXPECT("EXEC 1 #1");
+  answer(1, 1);
+  CHECK_INT(take(1), MST_CALL_DONE);
+  finish();
+}
+
+TEST("A worker that is killed for good before its launch is never launched") {
+  memset(&calls, 0, sizeof calls);
+  CHECK_INT(mst_calls_init(&calls, 2, 1), 0);
+  calls.counts = &counts;
+  calls.policy = (struct mst_heal_policy){.on = 1, .heartbeat_ns = INT64_MAX};
+  payload = mst_blob_new();
+  mst_calls_begin(&calls, now_ns, INT64_MAX, 1);
+  EXPECT("LAUNCH 0");
+  mst_calls_kill(&calls, 0, now_ns); // too early: nothing runs yet
+  fact(MST_EV_FORKED, 0, 0, 100);
+  mst_calls_free(&calls);
+  mst_blob_release(payload);
+
+  CHECK_INT(mst_calls_init(&calls, 3, 1), 0);
+  calls.counts = &counts;
+  calls.policy = (struct mst_heal_policy){.on = 1, .heartbeat_ns = INT64_MAX};
+  payload = mst_blob_new();
+  mst_calls_begin(&calls, now_ns, INT64_MAX, 1);
+  EXPECT("LAUNCH 0");
+  come_up(0);
+  EXPECT("STARTED, LAUNCH 1");
+  mst_calls_kill(&calls, 2, now_ns);
+  come_up(1);
+  EXPECT("");
+  CHECK_INT(state_of(2), MST_WORKER_STOPPED);
+  CHECK(calls.lanes[2]->dead);
+  finish();
+}
+
+TEST("A call waits for a worker in a queue without limit") {
+  begin_calls(2, 1);
+  fact(MST_EV_PENDING, 1, 0, 0);
+  come_up(0);
+  EXPECT("STARTED");
+  struct mst_call *task = submit_to(1);
+  tick(10 * MST_RESTART_NS);
+  EXPECT("");
+  CHECK_INT(task->state, MST_CALL_QUEUED);
+  come_up(1);
+  EXPECT("EXEC 1 #1");
+  answer(1, 1);
+  CHECK_INT(task->state, MST_CALL_DONE);
+  finish();
+}
+
+// --- Drain ---
+
+TEST("A worker that drains ends what it has, is sent no more, and leaves") {
+  run_calls(2);
+  struct mst_call *has[] = {submit_to(0), submit_to(0)};
+  struct mst_call *waits = submit_to(0);
+  const uint32_t both[] = {0, 1};
+  (void)taken();
+  fact(MST_EV_DRAIN, 0, 0, 0);
+  CHECK_INT(waits->state, MST_CALL_LOST); // nobody else may have it
+  struct mst_call *other =
+      submit_with((struct mst_task_terms){.retries = -1}, both, 2);
+  EXPECT("EXEC 1 #1");
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+            -MST_ECLOSED);
+  answer(0, 1);
+  EXPECT("");
+  answer(0, 2);
+  EXPECT("BYE 0");
+  die(0);
+  EXPECT("");
+  CHECK_INT(state_of(0), MST_WORKER_LEFT);
+  CHECK(has[0]->state == MST_CALL_DONE && has[1]->state == MST_CALL_DONE);
+  answer(1, 1);
+  CHECK_INT(other->state, MST_CALL_DONE);
+  CHECK_INT(calls.draining, 0);
+  finish();
+}
+
+TEST("A call that is cancelled while its worker drains ends by its answer") {
+  run_calls(1);
+  (void)submit();
+  (void)submit();
+  (void)taken();
+  fact(MST_EV_DRAIN, 0, 0, 0);
+  CHECK_INT(mst_call_cancel(tasks[0], now_ns), 1);
+  EXPECT("CANCEL 0 #1");
+  answer(0, 1);
+  CHECK(!calls.lanes[0]->ended);
+  answer(0, 2);
+  CHECK_INT(tasks[1]->state, MST_CALL_DONE);
+  EXPECT("BYE 0");
+  mst_calls_end(&calls, now_ns);
+  finish();
+}
+
+TEST("A worker that drains while it comes back leaves with what it was to do") {
+  run_calls(2);
+  (void)submit_to(0);
+  ask(0);
+  (void)taken();
+  lose_one(0);
+  fact(MST_EV_DRAIN, 0, 0, 0);
+  EXPECT("");
+  fact(MST_EV_FORKED, 0, 0, 300);
+  EXPECT("KILL 0");
+  die(0);
+  EXPECT("");
+  CHECK_INT(tasks[0]->state, MST_CALL_LOST);
+  CHECK(calls.lanes[0]->dead && calls.lanes[0]->first != NULL);
+  mst_calls_forget(&calls, 0, &verb, now_ns);
+  CHECK(calls.lanes[0]->first == NULL);
+  finish();
+}
+
+TEST("A worker that has left can be had back, and is what it was") {
+  run_calls(1);
+  ask(0);
+  (void)taken();
+  answer_as(0, 1, MST_FLAG_STATE);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  fact(MST_EV_LEFT, 0, 0, 0);
+  EXPECT("BYE 0");
+  die(0);
+  EXPECT("");
+  struct mst_call *task = submit();
+  CHECK_INT(task->state, MST_CALL_LOST);
+  fact(MST_EV_RESTART, 0, 0, 0);
+  EXPECT("PAUSE 0, LAUNCH 0");
+  ask(0);
+  come_up(0);
+  EXPECT("REEXEC 0 #1, EXEC 0 #2");
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  answer(0, 2);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  finish();
+}
+
+TEST("A worker that drains is heard, and lost if it is silent") {
+  run_calls(1);
+  calls.policy.heartbeat_ns = 3 * MST_NS_PER_S;
+  (void)submit();
+  (void)taken();
+  fact(MST_EV_DRAIN, 0, 0, 0);
+  for (int64_t k = 0; k < 3; k++) {
+    now_ns += MST_NS_PER_S;
+    mst_calls_tick(&calls, 0, now_ns);
+    EXPECT(k < 2 ? "PING 0" : "KILL 0");
+  }
+  mst_calls_end(&calls, now_ns);
+  finish();
+}
+
+// --- Away ---
+
+TEST("A worker that is away isn't judged, and has a whole heartbeat when it is "
+     "back") {
+  run_calls(1);
+  calls.policy.heartbeat_ns = 3 * MST_NS_PER_S;
+  ask(0);
+  (void)taken();
+  fact(MST_EV_AWAY, 0, 0, 0);
+  for (int k = 0; k < 10; k++) {
+    tick(MST_NS_PER_S);
+    EXPECT("");
+  }
+  fact(MST_EV_BACK, 0, 0, 0);
+  tick(2 * MST_NS_PER_S);
+  EXPECT("PING 0");
+  CHECK_INT(state_of(0), MST_WORKER_BUSY);
+  answer(0, 1);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  finish();
+}
+
+// --- Growth ---
+
+TEST("Workers that are added come as lost ones come back") {
+  run_calls(1);
+  CHECK_INT(mst_calls_grow(&calls, 1, now_ns), 0);
+  (void)submit();
+  (void)submit();
+  (void)submit();
+  EXPECT("EXEC 0 #1, EXEC 0 #2, LAUNCH 1");
+  come_up(1);
+  EXPECT("EXEC 1 #1");
+  answer(0, 1);
+  answer(0, 2);
+  answer(1, 1);
+  finish();
+}
