@@ -150,9 +150,10 @@ static inline void lose_one(uint32_t worker) {
 }
 
 // begin_calls starts a cluster that heals, each call with one retry.
-static inline void begin_calls(uint32_t workers, uint32_t need) {
+static inline void begin_in_window(uint32_t workers, uint32_t need,
+                                   uint32_t window) {
   memset(&calls, 0xA5, sizeof calls); // init must not trust what it finds
-  CHECK_INT(mst_calls_init(&calls, workers, workers), 0);
+  CHECK_INT(mst_calls_init(&calls, workers, window), 0);
   calls.counts = &counts;
   calls.policy = (struct mst_heal_policy){
       .on = 1, .retries = 1, .heartbeat_ns = INT64_MAX};
@@ -160,6 +161,10 @@ static inline void begin_calls(uint32_t workers, uint32_t need) {
   now_ns = MST_NS_PER_S;
   mst_calls_begin(&calls, now_ns, INT64_MAX, need);
   (void)taken();
+}
+
+static inline void begin_calls(uint32_t workers, uint32_t need) {
+  begin_in_window(workers, need, workers);
 }
 
 // run_calls starts one whose workers are all ready.

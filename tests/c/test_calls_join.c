@@ -55,24 +55,7 @@ TEST("A worker that was lost before STARTED comes back after it") {
 }
 
 TEST("A worker that is killed for good before its launch is never launched") {
-  memset(&calls, 0, sizeof calls);
-  CHECK_INT(mst_calls_init(&calls, 2, 1), 0);
-  calls.counts = &counts;
-  calls.policy = (struct mst_heal_policy){.on = 1, .heartbeat_ns = INT64_MAX};
-  payload = mst_blob_new();
-  mst_calls_begin(&calls, now_ns, INT64_MAX, 1);
-  EXPECT("LAUNCH 0");
-  mst_calls_kill(&calls, 0, now_ns); // too early: nothing runs yet
-  fact(MST_EV_FORKED, 0, 0, 100);
-  mst_calls_free(&calls);
-  mst_blob_release(payload);
-
-  CHECK_INT(mst_calls_init(&calls, 3, 1), 0);
-  calls.counts = &counts;
-  calls.policy = (struct mst_heal_policy){.on = 1, .heartbeat_ns = INT64_MAX};
-  payload = mst_blob_new();
-  mst_calls_begin(&calls, now_ns, INT64_MAX, 1);
-  EXPECT("LAUNCH 0");
+  begin_in_window(3, 1, 1);
   come_up(0);
   EXPECT("STARTED, LAUNCH 1");
   mst_calls_kill(&calls, 2, now_ns);
