@@ -1,0 +1,201 @@
+# Runs cells of the matrix, in a session of its own: a verb, a place in it, and a deed there.
+#
+# The rule for each: the verb gives its right value, or what the deed allows; what the deed itself
+# does with clusters is right, too; it ends in time. Afterwards the cluster answers rightly, unless
+# it was stopped, and when it is, no process of its and no descriptor is left.
+#
+# Each cell says its name before it begins, "cell: PLACE / VERB / DEED", and what is wrong with
+# it, "failed: ...", in one line. The last line is "cells: " with how many deeds ran and how many
+# cells there were.
+
+# Seconds within which a cell ends; R's own limit, so deeds that set another have none.
+cell_limit <- 30
+
+cluster_helpers <- new.env(parent = asNamespace("muster"))
+sys.source("../testthat/helper-cluster.R", cluster_helpers)
+wait_until <- cluster_helpers$wait_until
+
+same <- function(x, y) isTRUE(all.equal(x, y, tolerance = 0)) # 5L is 5, too
+
+in_short <- function(x) {
+  text <- if (inherits(x, "condition")) {
+    c(class(x)[1L], conditionMessage(x), deparse(conditionCall(x), nlines = 1L))
+  } else {
+    deparse(x, nlines = 3L)
+  }
+  substr(gsub("\\s+", " ", paste(text, collapse = " | ")), 1L, 300L)
+}
+
+# ---- clusters: one at a time, kept from cell to cell as long as nothing was done to it
+
+pool <- new.env()
+
+cluster_for <- function(terms) {
+  if (!identical(pool$terms, terms)) drop_cluster()
+  if (is.null(pool$cl)) {
+    pool$cl <- do.call(cluster_start, terms)
+    pool$terms <- terms
+  }
+  pool$cl
+}
+
+drop_cluster <- function() {
+  if (!is.null(pool$cl)) cluster_stop(pool$cl)
+  pool$cl <- pool$terms <- NULL
+}
+
+# What is left of clusters that were stopped: processes and descriptors.
+left_over <- function() {
+  list(processes = cluster_helpers$session_processes(), files = cluster_helpers$open_files())
+}
+
+problem_left <- function() {
+  wait_until({
+    left <- Map(setdiff, left_over(), pool$nothing)
+    sum(lengths(left)) == 0L
+  }, 10)
+  if (sum(lengths(left)) > 0L) paste("left behind:", in_short(Filter(length, left)))
+}
+
+# ---- one cell
+
+new_cell <- function(place, verb, deed) {
+  cell <- new.env()
+  cell$verb <- verb
+  cell$cl <- cluster_for(c(
+    list(workers = max(1L, min(verb$workers, deed$workers, 2L))), place$cluster
+  ))
+  cell$want <- verb$want(length(cell$cl))
+  cell$more <- if (isTRUE(verb$large)) rep_len(1:4, 40000L) else 1:4
+  cell$about <- list(
+    mark = tempfile("mark", pool$files), go = tempfile("go", pool$files), session = Sys.getpid()
+  )
+  cell$work <- function(kind) work_of(kind, cell$about)
+  cell$ran <- FALSE
+  cell$wrong <- NULL
+  cell$act <- function() {
+    if (!cell$ran) {
+      cell$ran <- TRUE
+      deed$does(cell)
+    }
+  }
+  cell$again <- function() verb$run(cell$cl, cell$work("quiet"), cell$more, cell)
+  cell
+}
+
+# list(value), a condition that was raised, or "left".
+outcome_of <- function(cell, run) {
+  tryCatch(
+    withRestarts(
+      callCC(function(exit) {
+        cell$exit <- exit
+        value <- run(cell)
+        Sys.sleep(0) # tidy: an interrupt or a limit of the deed's may be on its way
+        list(value = value)
+      }),
+      left = function() "left"
+    ),
+    error = identity, interrupt = identity
+  )
+}
+
+# What is wrong with an outcome: a string, or NULL.
+problem_of <- function(cell, place, deed, outcome) {
+  sure <- !isFALSE(place$sure)
+  if (sure && !cell$ran) {
+    return(paste("the deed didn't run:", in_short(outcome)))
+  }
+  if (cell$ran && deed$may(outcome)) {
+    return(NULL)
+  }
+  # What leaves a finalizer ends there.
+  if (sure && isTRUE(deed$leaves)) {
+    return(paste("it wasn't left:", in_short(outcome)))
+  }
+  if (!place$own(outcome, cell)) paste("it came to", in_short(outcome))
+}
+
+# What is wrong with the cluster afterwards.
+problem_after <- function(cell, deed) {
+  cl <- cell$cl
+  if (is.null(cl)) {
+    return(NULL)
+  }
+  answers <- tryCatch(clusterCall(cl, function() 1), error = identity)
+  if (!identical(answers, rep(list(1), length(cl)))) {
+    return(paste("afterwards a call gives", in_short(answers)))
+  }
+  if (!isTRUE(cell$verb$ends)) {
+    cell$want <- cell$verb$want(length(cl))
+    value <- tryCatch(cell$again(), error = identity)
+    if (!same(value, cell$want)) paste("afterwards the verb gives", in_short(value))
+  }
+}
+
+run_cell <- function(place, verb, deed) {
+  cell <- new_cell(place, verb, deed)
+  pool$cl <- NULL # until it is known to be as before
+  setTimeLimit(elapsed = cell_limit)
+  outcome <- suppressWarnings(outcome_of(cell, place$run))
+  file.create(cell$about$go)
+  setTimeLimit(elapsed = cell_limit)
+  problems <- c(
+    cell$wrong, problem_of(cell, place, deed, outcome), problem_after(cell, deed)
+  )
+  setTimeLimit()
+  if (length(problems) || is.null(cell$cl) || isTRUE(deed$alters) || isTRUE(verb$ends)) {
+    if (!is.null(cell$cl)) cluster_stop(cell$cl)
+    pool$terms <- NULL
+    problems <- c(problems, problem_left())
+  } else {
+    pool$cl <- cell$cl
+  }
+  list(ran = cell$ran, problems = problems)
+}
+
+# ---- many
+
+# Names of cells at some places: "PLACE / VERB / DEED".
+cell_names <- function(places) {
+  unlist(lapply(places, function(place) {
+    fits <- vapply(names(verb_list), function(name) {
+      place_list[[place]]$fits(verb_list[[name]], name)
+    }, NA)
+    cells <- expand.grid(
+      deed = names(deed_list), verb = names(verb_list)[fits], stringsAsFactors = FALSE
+    )
+    keep <- mapply(is_cell, cells$verb, cells$deed)
+    paste(place, cells$verb, cells$deed, sep = " / ")[keep]
+  }))
+}
+
+# Not: what stops or resizes a cluster while the same cluster grows or shrinks by another hand,
+# which leaves one of them with nodes that it doesn't know.
+is_cell <- function(verb, deed) {
+  !(verb %in% c("grow", "shrink", "stop", "stop_one") &&
+    deed %in% c("grow", "shrink", "again", "stop_one")) && !(verb == "start" && deed == "again")
+}
+
+run_cells <- function(names) {
+  options(warn = 1, muster.share_min = NULL)
+  cluster_stop(cluster_start(1)) # boots the fork server
+  pool$nothing <- left_over()
+  # Files stay until all is done: what is in a journal is evaluated again by a new worker.
+  pool$files <- tempfile("cells")
+  dir.create(pool$files)
+  on.exit(unlink(pool$files, recursive = TRUE))
+  before <- cluster_helpers$session_state()
+  ran <- 0
+  for (name in names) {
+    cat("cell: ", name, "\n", sep = "")
+    parts <- strsplit(name, " / ", fixed = TRUE)[[1L]]
+    done <- run_cell(place_list[[parts[1L]]], verb_list[[parts[2L]]], deed_list[[parts[3L]]])
+    ran <- ran + done$ran
+    for (problem in done$problems) cat("failed: ", problem, "\n", sep = "")
+  }
+  drop_cluster()
+  gc()
+  left <- c(problem_left(), cluster_helpers$state_leaks(before))
+  for (problem in left) cat("failed: at the end: ", in_short(problem), "\n", sep = "")
+  cat("cells: ", ran, " of ", length(names), "\n", sep = "")
+}
