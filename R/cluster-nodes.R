@@ -211,6 +211,7 @@ plan_to_keep <- function(plan) {
 # `count` new nodes of the cluster that a node belongs to.
 more_nodes <- function(node, count, call) {
   pointer <- .subset2(node, "cluster")
+  before <- .Call(ffi_node_outcome, node)
   grown <- NULL
   # Workers that nobody gets would stay as long as the cluster does: when this is left by an
   # interrupt, or by a jump of a handler that hears of another worker's end.
@@ -230,8 +231,9 @@ more_nodes <- function(node, count, call) {
     plan = .Call(ffi_hidden, .subset2(node, "plan"))
   )
   outcome <- .Call(ffi_nodes_ready, nodes)
-  if (is.integer(outcome)) {
-    abort_node(node, outcome, call)
+  now <- .Call(ffi_node_outcome, node)
+  if (is.integer(outcome) || now != before) { # a handler has stopped them
+    abort_node(node, if (now != before) now else outcome, call)
   }
   dead <- vapply(nodes, function(one) identical(.Call(ffi_node_look, one)$state, "lost"), NA)
   if (any(dead)) {

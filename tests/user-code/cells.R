@@ -4,7 +4,8 @@
 # does with clusters is right, too; it ends in time. Afterwards the cluster answers rightly, unless
 # it was stopped, and when it is, no process of its and no descriptor is left.
 #
-# Each cell says its name before it begins, "cell: PLACE / VERB / DEED", and what is wrong with
+# Each cell says its name before it begins, "cell: PLACE / VERB / DEED" with the
+# allocation behind the place where that is a finalizer, and what is wrong with
 # it, "failed: ...", in one line. The last line is "cells: " with how many deeds ran and how many
 # cells there were.
 
@@ -50,6 +51,7 @@ left_over <- function() {
 }
 
 problem_left <- function() {
+  gc() # what nobody refers to any more ends now
   wait_until({
     left <- Map(setdiff, left_over(), pool$nothing)
     sum(lengths(left)) == 0L
@@ -76,6 +78,7 @@ new_cell <- function(place, verb, deed) {
   cell$act <- function() {
     if (!cell$ran) {
       cell$ran <- TRUE
+      if (isTRUE(deed$calls)) file.create(cell$about$go) # it would wait for workers that wait
       deed$does(cell)
     }
   }
@@ -99,13 +102,16 @@ outcome_of <- function(cell, run) {
   )
 }
 
+# Parts can't be made in the middle of making parts on the same cluster, and that is an error.
+nests_parts <- function(verb, deed) isTRUE(verb$parts) && isTRUE(deed$parts)
+
 # What is wrong with an outcome: a string, or NULL.
 problem_of <- function(cell, place, deed, outcome) {
-  sure <- !isFALSE(place$sure)
+  sure <- place$sure(cell$verb)
   if (sure && !cell$ran) {
     return(paste("the deed didn't run:", in_short(outcome)))
   }
-  if (cell$ran && deed$may(outcome)) {
+  if (cell$ran && (deed$may(outcome) || (nests_parts(cell$verb, deed) && is_ours(outcome)))) {
     return(NULL)
   }
   # What leaves a finalizer ends there.
@@ -132,8 +138,9 @@ problem_after <- function(cell, deed) {
   }
 }
 
-run_cell <- function(place, verb, deed) {
+run_cell <- function(place, verb, deed, position) {
   cell <- new_cell(place, verb, deed)
+  cell$position <- position
   pool$cl <- NULL # until it is known to be as before
   setTimeLimit(elapsed = cell_limit)
   outcome <- suppressWarnings(outcome_of(cell, place$run))
@@ -155,45 +162,55 @@ run_cell <- function(place, verb, deed) {
 
 # ---- many
 
-# Names of cells at some places: "PLACE / VERB / DEED".
-cell_names <- function(places) {
-  unlist(lapply(places, function(place) {
-    fits <- vapply(names(verb_list), function(name) {
-      place_list[[place]]$fits(verb_list[[name]], name)
-    }, NA)
-    cells <- expand.grid(
-      deed = names(deed_list), verb = names(verb_list)[fits], stringsAsFactors = FALSE
-    )
-    keep <- mapply(is_cell, cells$verb, cells$deed)
-    paste(place, cells$verb, cells$deed, sep = " / ")[keep]
-  }))
+# Names of the cells at a place: "PLACE / VERB / DEED".
+cell_names <- function(place) {
+  fits <- vapply(names(verb_list), function(name) {
+    place_list[[place]]$fits(verb_list[[name]], name)
+  }, NA)
+  cells <- expand.grid(
+    deed = names(deed_list), verb = names(verb_list)[fits], stringsAsFactors = FALSE
+  )
+  cells <- cells[mapply(is_cell, place, cells$verb, cells$deed), ]
+  if (place == "finalizer") {
+    cells <- cells[rep(seq_len(nrow(cells)), each = length(positions)), ]
+    place <- paste(place, positions)
+  }
+  paste(place, cells$verb, cells$deed, sep = " / ")
 }
 
-# Not: what stops or resizes a cluster while the same cluster grows or shrinks by another hand,
-# which leaves one of them with nodes that it doesn't know.
-is_cell <- function(verb, deed) {
-  !(verb %in% c("grow", "shrink", "stop", "stop_one") &&
-    deed %in% c("grow", "shrink", "again", "stop_one")) && !(verb == "start" && deed == "again")
+# Not: a cluster that is stopped or resized by two hands, one of which is left with nodes that it
+# doesn't know; a worker that is killed when no call of its cluster is tried again; a time limit in
+# a finalizer, where R looks at none.
+is_cell <- function(place, verb, deed) {
+  both <- verb %in% c("grow", "shrink", "stop", "stop_one") &&
+    deed %in% c("grow", "shrink", "again", "stop_one")
+  !both && !(place == "lost" && deed == "lose") && !(place == "finalizer" && deed == "limit")
 }
 
 run_cells <- function(names) {
-  options(warn = 1, muster.share_min = NULL)
-  cluster_stop(cluster_start(1)) # boots the fork server
+  options(warn = 1)
+  compiler::enableJIT(0L) # the compiler swallows errors, also of time limits
+  cl <- cluster_start(1) # boots the fork server
+  task_value(task_submit(cl, identity, 1)) # starts a thread
+  cluster_stop(cl)
   pool$nothing <- left_over()
   # Files stay until all is done: what is in a journal is evaluated again by a new worker.
   pool$files <- tempfile("cells")
   dir.create(pool$files)
-  on.exit(unlink(pool$files, recursive = TRUE))
   before <- cluster_helpers$session_state()
   ran <- 0
   for (name in names) {
     cat("cell: ", name, "\n", sep = "")
     parts <- strsplit(name, " / ", fixed = TRUE)[[1L]]
-    done <- run_cell(place_list[[parts[1L]]], verb_list[[parts[2L]]], deed_list[[parts[3L]]])
+    place <- strsplit(parts[1L], " ", fixed = TRUE)[[1L]]
+    done <- run_cell(
+      place_list[[place[1L]]], verb_list[[parts[2L]]], deed_list[[parts[3L]]], as.integer(place[2L])
+    )
     ran <- ran + done$ran
     for (problem in done$problems) cat("failed: ", problem, "\n", sep = "")
   }
   drop_cluster()
+  unlink(pool$files, recursive = TRUE)
   gc()
   left <- c(problem_left(), cluster_helpers$state_leaks(before))
   for (problem in left) cat("failed: at the end: ", in_short(problem), "\n", sep = "")

@@ -1,7 +1,7 @@
 # What code of the user's does in the middle of a verb, given its cell: cell$cl is the cluster,
 # cell$again() calls the same verb once more, cell$exit leaves it by a jump.
 #
-# Each is list(does, may, leaves, alters, workers). may(outcome): what the verb may come to besides
+# Each is list(does, may, ...). may(outcome): what the verb may come to besides
 # its right value (or, where the place is an error, that error). leaves: it comes to nothing else.
 # alters: the cluster isn't what it was afterwards. workers: of the cluster it is done to, else 2.
 
@@ -23,42 +23,42 @@ deed_list <- list(
   nothing = list(does = function(cell) NULL, may = never),
   again = list(
     does = function(cell) see(cell, "the same verb inside", cell$again(), cell$want),
-    may = never
+    may = never, calls = TRUE, parts = TRUE
   ),
   call = list(
     does = function(cell) {
       cl <- cell$cl
       see(cell, "a call", clusterCall(cl, function(i) i, 5), rep(list(5), length(cl)))
     },
-    may = never
+    may = never, calls = TRUE
   ),
   balance = list(
     does = function(cell) {
       see(cell, "balanced calls", clusterApplyLB(cell$cl, 1:3, function(i) -i), list(-1L, -2L, -3L))
     },
-    may = never
+    may = never, calls = TRUE
   ),
   map = list(
     does = function(cell) {
       see(cell, "a map", cluster_map(cell$cl, 1:3, function(i) -i), list(-1L, -2L, -3L))
     },
-    may = never
+    may = never, calls = TRUE
   ),
   task = list(
     does = function(cell) {
       see(cell, "a task", task_value(task_submit(cell$cl, function(i) i, 5)), 5)
     },
-    may = never
+    may = never, calls = TRUE
   ),
   part = list(
     does = function(cell) {
       p <- partition_scatter(cell$cl, data.frame(i = 1:4), parts = 2L)
       see(cell, "rows", partition_collect(partition_shuffle(p, "i"))$i[4L] %in% 1:4, TRUE)
     },
-    may = never
+    may = never, calls = TRUE, parts = TRUE
   ),
   share = list(
-    does = function(cell) cluster_share(cell$cl, other = numeric(2000)), may = never
+    does = function(cell) cluster_share(cell$cl, other = numeric(2000)), may = never, calls = TRUE
   ),
   second = list(
     does = function(cell) {

@@ -1,37 +1,66 @@
-# Where code of the user's runs in the middle of a verb.
-#
-# Each is list(run, fits, own): run(cell) calls cell$verb so that cell$act(), the deed, runs at that
-# place; fits(verb, name) tells for which verbs there is such a place; own(outcome, cell) whether
-# the outcome is what the verb comes to by itself. `sure` is FALSE where the place may be one that a
-# verb doesn't come to. work: what workers do at an element.
+# Where code of the user's runs in the middle of a verb: run(cell) calls cell$verb so that
+# cell$act(), the deed, runs at that place.
+#   fits(verb, name): for which verbs there is such a place.
+#   own(outcome, cell): whether the outcome is what the verb comes to by itself.
+#   sure(verb): FALSE if the verb may not come to that place.
+#   cluster: further arguments of cluster_start().
+new_place <- function(run, fits, own = is_right, sure = function(verb) TRUE, cluster = list()) {
+  list(run = run, fits = fits, own = own, sure = sure, cluster = cluster)
+}
 
 is_right <- function(outcome, cell) same(outcome, list(value = cell$want))
-any_verb <- function(verb, name) TRUE
+is_told <- function(outcome, cell) {
+  inherits(outcome, "error") && grepl("told by the worker", conditionMessage(outcome))
+}
+is_lost <- function(outcome, cell) inherits(outcome, "muster_error_lost")
 
-# The verb with something in the place of `more`, or of its functions' work.
+works <- function(verb, name) isTRUE(verb$works)
+tells <- function(verb, name) isTRUE(verb$tells)
+# Those whose every work is waited for.
+waits <- function(verb, name) isTRUE(verb$works) && name != "task_cancel"
+waits_there <- function(verb, name) waits(verb, name) && name != "start"
+
+# The verb with something in the place of `more`, or with workers that do something.
 run_verb <- function(cell, more = cell$more, work = "quiet") {
   cl <- cell$cl # as it is now: a deed may change it before the verb asks
   cell$verb$run(cl, cell$work(work), more, cell)
 }
 
-# A vector whose class calls the deed when it is asked for its length, bytes or state.
-hooked <- function(cell, which) {
-  hooks <- vector("list", 3L)
-  hooks[[which]] <- cell$act
-  .Call("hooks_vector", cell$more, hooks)
+# ---- what is looked at before it is sent
+
+run_promise <- function(cell) {
+  run_verb(cell, {
+    cell$act()
+    cell$more
+  })
 }
 
+run_binding <- function(cell) {
+  makeActiveBinding("user_more", function() {
+    cell$act()
+    cell$more
+  }, globalenv())
+  on.exit(rm("user_more", envir = globalenv()))
+  cell$verb$globals(cell$cl)
+}
+
+# A vector whose class runs the deed when it is asked for its length (1), bytes (2) or state (3).
 # Large vectors are asked for their bytes, all others for their state.
 hook_place <- function(which, large) {
-  list(
-    fits = function(verb, name) isTRUE(verb$sends) && isTRUE(verb$large) %in% large,
-    run = function(cell) run_verb(cell, hooked(cell, which)), own = is_right
+  new_place(
+    function(cell) {
+      hooks <- vector("list", 3L)
+      hooks[[which]] <- cell$act
+      run_verb(cell, .Call("hooks_vector", cell$more, hooks))
+    },
+    fits = function(verb, name) isTRUE(verb$sends) && isTRUE(verb$large) %in% large
   )
 }
 
-# Elements of the user's, whose third is asked for when some calls may be under way already.
-user_elements <- function(cell) {
-  structure(list(1, 2, 3, 4), class = "user_elements", act = list(cell$act))
+# Elements of the user's, whose third is asked for when calls may be under way already.
+run_elements <- function(cell) {
+  elements <- structure(list(1, 2, 3, 4), class = "user_elements", act = list(cell$act))
+  cell$verb$picks(cell$cl, cell$work("quiet"), elements)
 }
 `[[.user_elements` <- function(x, i) {
   if (i == 3L) attr(x, "act")[[1L]]()
@@ -48,50 +77,34 @@ as.list.user_elements <- function(x, ...) {
 
 # ---- conditions
 
-muffle <- function(condition) {
-  tryInvokeRestart("muffleMessage")
-  tryInvokeRestart("muffleWarning")
+# A condition's handler that is called in the middle of the verb, which then goes on.
+handler_place <- function(class, work, fits, before = function(cell) NULL, ...) {
+  new_place(function(cell) {
+    before(cell)
+    handlers <- structure(list(function(condition) {
+      cell$act()
+      tryInvokeRestart("muffleMessage")
+      tryInvokeRestart("muffleWarning")
+    }), names = class)
+    call <- quote(withCallingHandlers(run_verb(cell, work = work)))
+    eval(as.call(c(as.list(call), handlers)))
+  }, fits, ...)
 }
-
-# A condition's handler that was called in the middle of the verb, which then goes on.
-handler_place <- function(class, work, fits, own = is_right, before = function(cell) NULL,
-                          cluster = list()) {
-  list(
-    fits = fits, own = own, cluster = cluster,
-    run = function(cell) {
-      before(cell)
-      handlers <- structure(list(function(condition) {
-        cell$act()
-        muffle(condition)
-      }), names = class)
-      call <- quote(withCallingHandlers(run_verb(cell, work = work)))
-      eval(as.call(c(as.list(call), handlers)))
-    }
-  )
-}
-
-works <- function(verb, name) isTRUE(verb$works)
-waits <- function(verb, name) isTRUE(verb$works) && name != "task_cancel"
-in_cluster <- function(verb, name) waits(verb, name) && name != "start"
-tells <- function(verb, name) isTRUE(verb$tells)
 
 # The last worker is gone before the verb begins, if no work of the verb's can end it.
 lose_before <- function(cell) {
   if (!isTRUE(cell$verb$works)) tools::pskill(cell$cl[[length(cell$cl)]]$pid, 9L)
 }
 
-# What the workers' generators are is noted with a call; a worker that is lost has a new one then.
+# That workers have drawn numbers is noted: one that is lost has a new stream then.
 draw_before <- function(cell) clusterCall(cell$cl, function() stats::runif(1))
-
-is_told <- function(outcome, cell) {
-  inherits(outcome, "error") && grepl("told by the worker", conditionMessage(outcome))
-}
-is_lost <- function(outcome, cell) inherits(outcome, "muster_error_lost")
 
 # An interrupt's handler goes on where it came, as soon as the worker may go on.
 run_interrupted <- function(cell) {
   withCallingHandlers(run_verb(cell, work = "signals"), interrupt = function(condition) {
-    if (cell$ran) return() # the deed's own
+    if (cell$ran) {
+      return() # the deed's own
+    }
     cell$act()
     file.create(cell$about$go)
     invokeRestart("resume")
@@ -109,20 +122,20 @@ run_limited <- function(cell) {
 
 # on.exit() of a function around the verb, which is left by what the work does.
 exit_place <- function(work, fits, own, before = function() NULL) {
-  list(
-    fits = fits, own = own,
-    run = function(cell) {
-      on.exit(cell$act())
-      before()
-      run_verb(cell, work = work)
-    }
-  )
+  new_place(function(cell) {
+    on.exit(cell$act())
+    before()
+    run_verb(cell, work = work)
+  }, fits, own)
 }
 
 # ---- finalizers
 
-# R collects at the n-th allocation from the verb's beginning on, and the deed runs in a finalizer.
-# Errors and jumps end there. Workers print, so that showing that is among what may allocate.
+# R collects at an allocation, the n-th from the verb's beginning on, and the deed runs in a
+# finalizer. Errors and jumps end there. Workers print, so that what shows that may allocate.
+#
+# What is registered in a finalizer R forgets (4.2), weak references too, if the last finalizers that
+# were registered before are all due: so another one, of an object that stays, comes behind it.
 run_collected <- function(cell) {
   local({
     garbage <- new.env()
@@ -131,36 +144,22 @@ run_collected <- function(cell) {
       cell$act()
     })
   })
-  on.exit(gctorture2(0L))
+  kept <- new.env()
+  reg.finalizer(kept, function(e) NULL)
+  on.exit({
+    gctorture2(0L)
+    kept$kept <- TRUE
+  })
   gctorture2(.Machine$integer.max, wait = cell$position)
   run_verb(cell, work = "prints")
 }
 
+# ---- all of them
+
 place_list <- list(
-  promise = list(
-    fits = function(verb, name) isTRUE(verb$works) || isTRUE(verb$sends), own = is_right,
-    run = function(cell) {
-      run_verb(cell, {
-        cell$act()
-        cell$more
-      })
-    }
-  ),
-  binding = list(
-    fits = function(verb, name) !is.null(verb$globals), own = is_right,
-    run = function(cell) {
-      makeActiveBinding("user_more", function() {
-        cell$act()
-        cell$more
-      }, globalenv())
-      on.exit(rm("user_more", envir = globalenv()))
-      cell$verb$globals(cell$cl)
-    }
-  ),
-  element = list(
-    fits = function(verb, name) !is.null(verb$picks), own = is_right,
-    run = function(cell) cell$verb$picks(cell$cl, cell$work("quiet"), user_elements(cell))
-  ),
+  promise = new_place(run_promise, function(verb, name) isTRUE(verb$works) || isTRUE(verb$sends)),
+  binding = new_place(run_binding, function(verb, name) !is.null(verb$globals)),
+  element = new_place(run_elements, function(verb, name) !is.null(verb$picks)),
   length = hook_place(1L, c(FALSE, TRUE)),
   pointer = hook_place(2L, TRUE),
   state = hook_place(3L, FALSE),
@@ -168,23 +167,29 @@ place_list <- list(
   warning = handler_place("warning", "tells", tells),
   restarted = handler_place("muster_message", "dies",
     function(verb, name) !name %in% c("start", "stop", "stop_one", "shrink", "task_cancel"),
-    before = lose_before
+    before = lose_before,
+    # What was lost may be made by another worker, and the next call tells of the loss.
+    sure = function(verb) !isTRUE(verb$parts)
   ),
-  stream = handler_place("muster_warning_rng", "dies", in_cluster, before = draw_before),
-  again = handler_place("muster_message_again", "dies",
-    function(verb, name) name == "pieces"
+  stream = handler_place("muster_warning_rng", "dies", waits_there,
+    before = draw_before, sure = function(verb) !isTRUE(verb$parts)
   ),
+  again = handler_place("muster_message_again", "dies", function(verb, name) name == "pieces"),
   failed = handler_place("error", "fails", works, own = is_told),
   lost = handler_place("muster_error_lost", "perishes",
-    function(verb, name) in_cluster(verb, name) && !startsWith(name, "partition"),
+    function(verb, name) waits_there(verb, name) && !isTRUE(verb$parts),
     own = is_lost, cluster = list(retries = 0)
   ),
-  interrupt = list(fits = works, own = is_right, run = run_interrupted),
-  limit = list(fits = waits, own = function(outcome, cell) is_limit(outcome), run = run_limited),
+  interrupt = new_place(run_interrupted, works),
+  limit = new_place(run_limited, waits, own = function(outcome, cell) is_limit(outcome)),
   left_failed = exit_place("fails", works, is_told),
   left_interrupt = exit_place("signals", waits, function(outcome, cell) is_interrupt(outcome)),
   left_limit = exit_place("waits", waits, function(outcome, cell) is_limit(outcome),
     before = function() setTimeLimit(elapsed = 0.05)
   ),
-  finalizer = list(fits = any_verb, own = is_right, run = run_collected, sure = FALSE)
+  finalizer = new_place(run_collected, function(verb, name) TRUE, sure = function(verb) FALSE)
 )
+
+# Allocations of a verb at which R may collect: close to each other where most of what C code has
+# in hand is made.
+positions <- unique(round(1.12^(0:75)))

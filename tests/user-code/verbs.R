@@ -8,6 +8,7 @@
 #   tells: what workers signal is signalled in the session.
 #   picks(cl, work, elements): as run, for elements of a class of the user's.
 #   globals(cl): as run, where a variable `user_more` of the global environment is `more`.
+#   parts: makes parts of data.
 #   ends: the cluster isn't what it was afterwards.     workers: that it is called with, else 2.
 
 each_of <- function(n) as.list(2 * seq_len(4) + 10)
@@ -118,13 +119,13 @@ verb_list <- list(
     }
   ),
   partition_scatter = list(
-    want = function(n) 1:4,
+    parts = TRUE, want = function(n) 1:4,
     run = function(cl, work, more, cell) {
       partition_collect(partition_scatter(cl, frame_of(), parts = 4))$i
     }
   ),
   partition_map = list(
-    works = TRUE, sends = TRUE, tells = TRUE, want = function(n) 2 * (1:4) + 10,
+    works = TRUE, sends = TRUE, tells = TRUE, parts = TRUE, want = function(n) 2 * (1:4) + 10,
     run = function(cl, work, more, cell) {
       p <- partition_scatter(cl, frame_of(), parts = 4)
       values_of(partition_map(p, function(d, work, more) {
@@ -141,14 +142,14 @@ verb_list <- list(
     }
   ),
   partition_shuffle = list(
-    want = function(n) 1:4,
+    parts = TRUE, want = function(n) 1:4,
     run = function(cl, work, more, cell) {
       p <- partition_scatter(cl, frame_of(), parts = 4)
       sort(partition_collect(partition_shuffle(p, "k", parts = 2))$i)
     }
   ),
   partition_reduce = list(
-    works = TRUE, sends = TRUE, tells = TRUE, want = function(n) c(28, 32),
+    works = TRUE, sends = TRUE, tells = TRUE, parts = TRUE, want = function(n) c(28, 32),
     run = function(cl, work, more, cell) {
       p <- partition_scatter(cl, frame_of(), parts = 4)
       values_of(partition_reduce(p, "k", function(g, work, more) {
@@ -157,14 +158,14 @@ verb_list <- list(
     }
   ),
   partition_join = list(
-    want = function(n) c(1, 1, 2, 2),
+    parts = TRUE, want = function(n) c(1, 1, 2, 2),
     run = function(cl, work, more, cell) {
       p <- partition_scatter(cl, frame_of(), parts = 4)
       sort(partition_collect(partition_join(p, data.frame(k = 1:2, v = 1:2), "k"))$v + 0)
     }
   ),
   map_reduce = list(
-    works = TRUE, sends = TRUE, tells = TRUE, want = function(n) c(28, 32),
+    works = TRUE, sends = TRUE, tells = TRUE, parts = TRUE, want = function(n) c(28, 32),
     run = function(cl, work, more, cell) {
       counts <- map_reduce(cl, 1:4, function(i, work, more) {
         list(key = i %% 2, value = work(i, more))
