@@ -27,7 +27,7 @@ check_not_running <- function(shuffle, call) {
   if (isTRUE(shuffle$running)) {
     abort_muster("input",
       "Can't make parts now: another call is making parts on the same cluster.",
-      details = "This is called in the middle of that one, by a condition's handler or a finalizer.",
+      details = "This is called in the middle of that one, by a handler or a finalizer.",
       hints = "Take a note there, and do it when that call has ended; or use another cluster.",
       call = call
     )

@@ -4,8 +4,8 @@
 # does with clusters is right, too; it ends in time. Afterwards the cluster answers rightly, unless
 # it was stopped, and when it is, no process of its and no descriptor is left.
 #
-# Each cell says its name before it begins, "cell: PLACE / VERB / DEED" with the
-# allocation behind the place where that is a finalizer, and what is wrong with
+# Each cell says its name before it begins, "cell: PLACE / VERB / DEED", where a
+# finalizer's place is told with its allocation, and what is wrong with
 # it, "failed: ...", in one line. The last line is "cells: " with how many deeds ran and how many
 # cells there were.
 
@@ -73,10 +73,10 @@ new_cell <- function(place, verb, deed) {
     mark = tempfile("mark", pool$files), go = tempfile("go", pool$files), session = Sys.getpid()
   )
   cell$work <- function(kind) work_of(kind, cell$about)
-  cell$ran <- FALSE
+  cell$ran <- cell$over <- FALSE
   cell$wrong <- NULL
   cell$act <- function() {
-    if (!cell$ran) {
+    if (!cell$ran && !cell$over) {
       cell$ran <- TRUE
       if (isTRUE(deed$calls)) file.create(cell$about$go) # it would wait for workers that wait
       deed$does(cell)
@@ -114,8 +114,7 @@ problem_of <- function(cell, place, deed, outcome) {
   if (cell$ran && (deed$may(outcome) || (nests_parts(cell$verb, deed) && is_ours(outcome)))) {
     return(NULL)
   }
-  # What leaves a finalizer ends there.
-  if (sure && isTRUE(deed$leaves)) {
+  if (cell$ran && !place$swallows && isTRUE(deed$leaves)) {
     return(paste("it wasn't left:", in_short(outcome)))
   }
   if (!place$own(outcome, cell)) paste("it came to", in_short(outcome))
@@ -138,12 +137,13 @@ problem_after <- function(cell, deed) {
   }
 }
 
-run_cell <- function(place, verb, deed, position) {
+run_cell <- function(place, verb, deed, detail) {
   cell <- new_cell(place, verb, deed)
-  cell$position <- position
+  cell$detail <- detail
   pool$cl <- NULL # until it is known to be as before
   setTimeLimit(elapsed = cell_limit)
   outcome <- suppressWarnings(outcome_of(cell, place$run))
+  cell$over <- TRUE
   file.create(cell$about$go)
   setTimeLimit(elapsed = cell_limit)
   problems <- c(
@@ -162,20 +162,23 @@ run_cell <- function(place, verb, deed, position) {
 
 # ---- many
 
-# Names of the cells at a place: "PLACE / VERB / DEED".
-cell_names <- function(place) {
-  fits <- vapply(names(verb_list), function(name) {
-    place_list[[place]]$fits(verb_list[[name]], name)
-  }, NA)
-  cells <- expand.grid(
-    deed = names(deed_list), verb = names(verb_list)[fits], stringsAsFactors = FALSE
-  )
+# Names of the cells at a place, "PLACE / VERB / DEED": every n-th, so that each deed is done at
+# each place, and in each verb.
+cell_names <- function(place, every) {
+  fits <- place_list[[place]]$fits
+  verbs <- Filter(function(name) fits(verb_list[[name]], name), names(verb_list))
+  cells <- expand.grid(deed = names(deed_list), verb = verbs, stringsAsFactors = FALSE)
+  cells$number <- match(cells$deed, names(deed_list)) + match(cells$verb, names(verb_list)) +
+    match(place, names(place_list))
   cells <- cells[mapply(is_cell, place, cells$verb, cells$deed), ]
-  if (place == "finalizer") {
-    cells <- cells[rep(seq_len(nrow(cells)), each = length(positions)), ]
-    place <- paste(place, positions)
+  cells <- cells[cells$number %% every == 0L, ]
+  at <- ""
+  if (place == "evaluated") {
+    of_each <- max(1, length(positions) %/% every^2)
+    cells <- cells[rep(seq_len(nrow(cells)), each = of_each), ]
+    at <- paste0(" ", rep_len(positions, nrow(cells)))
   }
-  paste(place, cells$verb, cells$deed, sep = " / ")
+  paste0(place, at, " / ", cells$verb, " / ", cells$deed)
 }
 
 # Not: a cluster that is stopped or resized by two hands, one of which is left with nodes that it
@@ -184,10 +187,11 @@ cell_names <- function(place) {
 is_cell <- function(place, verb, deed) {
   both <- verb %in% c("grow", "shrink", "stop", "stop_one") &&
     deed %in% c("grow", "shrink", "again", "stop_one")
-  !both && !(place == "lost" && deed == "lose") && !(place == "finalizer" && deed == "limit")
+  !both && !(place == "lost" && deed == "lose") &&
+    !(place_list[[place]]$swallows && deed == "limit")
 }
 
-run_cells <- function(names) {
+begin_cells <- function() {
   options(warn = 1)
   compiler::enableJIT(0L) # the compiler swallows errors, also of time limits
   cl <- cluster_start(1) # boots the fork server
@@ -197,6 +201,9 @@ run_cells <- function(names) {
   # Files stay until all is done: what is in a journal is evaluated again by a new worker.
   pool$files <- tempfile("cells")
   dir.create(pool$files)
+}
+
+run_cells <- function(names) {
   before <- cluster_helpers$session_state()
   ran <- 0
   for (name in names) {
@@ -204,13 +211,13 @@ run_cells <- function(names) {
     parts <- strsplit(name, " / ", fixed = TRUE)[[1L]]
     place <- strsplit(parts[1L], " ", fixed = TRUE)[[1L]]
     done <- run_cell(
-      place_list[[place[1L]]], verb_list[[parts[2L]]], deed_list[[parts[3L]]], as.integer(place[2L])
+      place_list[[place[1L]]], verb_list[[parts[2L]]], deed_list[[parts[3L]]], place[-1L]
     )
     ran <- ran + done$ran
     for (problem in done$problems) cat("failed: ", problem, "\n", sep = "")
   }
   drop_cluster()
-  unlink(pool$files, recursive = TRUE)
+  unlink(list.files(pool$files, full.names = TRUE), recursive = TRUE)
   gc()
   left <- c(problem_left(), cluster_helpers$state_leaks(before))
   for (problem in left) cat("failed: at the end: ", in_short(problem), "\n", sep = "")

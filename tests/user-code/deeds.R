@@ -6,12 +6,16 @@
 # alters: the cluster isn't what it was afterwards. workers: of the cluster it is done to, else 2.
 
 is_ours <- function(outcome) inherits(outcome, "muster_error")
-is_user_error <- function(outcome) inherits(outcome, "user_error")
 is_left <- function(outcome) identical(outcome, "left")
 is_interrupt <- function(outcome) inherits(outcome, "interrupt")
-is_limit <- function(outcome) {
-  inherits(outcome, "error") && grepl("reached elapsed time limit", conditionMessage(outcome))
+# Also where muster says why something of the user's, such as a method, has failed.
+says <- function(outcome, words) {
+  inherits(outcome, "error") && grepl(words, conditionMessage(outcome), fixed = TRUE)
 }
+is_user_error <- function(outcome) {
+  inherits(outcome, "user_error") || (is_ours(outcome) && says(outcome, "the user's own words"))
+}
+is_limit <- function(outcome) says(outcome, "reached elapsed time limit")
 never <- function(outcome) FALSE
 
 # What a deed sees must be right: else the cell fails, whatever the verb comes to.
@@ -105,9 +109,8 @@ deed_list <- list(
   ),
   raise = list(
     does = function(cell) {
-      stop(structure(
-        class = c("user_error", "error", "condition"), list(message = "the user's", call = NULL)
-      ))
+      facts <- list(message = "the user's own words", call = NULL)
+      stop(structure(facts, class = c("user_error", "error", "condition")))
     },
     may = is_user_error, leaves = TRUE
   ),

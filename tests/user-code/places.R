@@ -3,17 +3,18 @@
 #   fits(verb, name): for which verbs there is such a place.
 #   own(outcome, cell): whether the outcome is what the verb comes to by itself.
 #   sure(verb): FALSE if the verb may not come to that place.
+#   swallows: errors and jumps of the deed don't leave the verb.
 #   cluster: further arguments of cluster_start().
-new_place <- function(run, fits, own = is_right, sure = function(verb) TRUE, cluster = list()) {
-  list(run = run, fits = fits, own = own, sure = sure, cluster = cluster)
+new_place <- function(run, fits, own = is_right, sure = function(verb) TRUE, swallows = FALSE,
+                      cluster = list()) {
+  list(run = run, fits = fits, own = own, sure = sure, swallows = swallows, cluster = cluster)
 }
 
 is_right <- function(outcome, cell) same(outcome, list(value = cell$want))
-is_told <- function(outcome, cell) {
-  inherits(outcome, "error") && grepl("told by the worker", conditionMessage(outcome))
-}
+is_told <- function(outcome, cell) says(outcome, "told by the worker")
 is_lost <- function(outcome, cell) inherits(outcome, "muster_error_lost")
 
+any_verb <- function(verb, name) TRUE
 works <- function(verb, name) isTRUE(verb$works)
 tells <- function(verb, name) isTRUE(verb$tells)
 # Those whose every work is waited for.
@@ -78,11 +79,12 @@ as.list.user_elements <- function(x, ...) {
 # ---- conditions
 
 # A condition's handler that is called in the middle of the verb, which then goes on.
-handler_place <- function(class, work, fits, before = function(cell) NULL, ...) {
+handler_place <- function(class, work, fits, before = function(cell) NULL,
+                          act = function(cell) cell$act(), ...) {
   new_place(function(cell) {
     before(cell)
     handlers <- structure(list(function(condition) {
-      cell$act()
+      act(cell)
       tryInvokeRestart("muffleMessage")
       tryInvokeRestart("muffleWarning")
     }), names = class)
@@ -90,6 +92,13 @@ handler_place <- function(class, work, fits, before = function(cell) NULL, ...) 
     eval(as.call(c(as.list(call), handlers)))
   }, fits, ...)
 }
+
+# Where a worker's loss is waited for. Parts may be made by another one, and the next call tells
+# of the loss then.
+waits_for_lost <- function(verb, name) {
+  !name %in% c("start", "stop", "stop_one", "shrink", "task_cancel")
+}
+tells_at_once <- function(verb) !isTRUE(verb$parts)
 
 # The last worker is gone before the verb begins, if no work of the verb's can end it.
 lose_before <- function(cell) {
@@ -131,27 +140,47 @@ exit_place <- function(work, fits, own, before = function() NULL) {
 
 # ---- finalizers
 
-# R collects at an allocation, the n-th from the verb's beginning on, and the deed runs in a
-# finalizer. Errors and jumps end there. Workers print, so that what shows that may allocate.
+# R looks for finalizers that are due at every thousandth evaluation or so: in R code, in muster's
+# waits only where these call some. Errors and jumps end in a finalizer.
 #
-# What is registered in a finalizer R forgets (4.2), weak references too, if the last finalizers that
-# were registered before are all due: so another one, of an object that stays, comes behind it.
-run_collected <- function(cell) {
+# What is registered in a finalizer R forgets (4.2), weak references too, if the last finalizers
+# that were registered before are all due: so one of an object that stays is registered last.
+
+# Has a finalizer due that runs f().
+make_due <- function(f) {
   local({
     garbage <- new.env()
-    reg.finalizer(garbage, function(e) {
-      gctorture2(0L)
-      cell$act()
-    })
+    reg.finalizer(garbage, function(e) f())
   })
-  kept <- new.env()
-  reg.finalizer(kept, function(e) NULL)
-  on.exit({
-    gctorture2(0L)
-    kept$kept <- TRUE
-  })
-  gctorture2(.Machine$integer.max, wait = cell$position)
-  run_verb(cell, work = "prints")
+  pool$behind <- new.env()
+  reg.finalizer(pool$behind, function(e) NULL)
+  gctorture2(.Machine$integer.max, wait = 1L)
+  new.env()
+  gctorture2(0L)
+}
+
+# Evaluates until R has looked for finalizers.
+evaluate_all <- function() {
+  looked <- FALSE
+  make_due(function() looked <<- TRUE)
+  while (!looked) NULL
+}
+
+# In the middle of a handler.
+act_in_finalizer <- function(cell) {
+  make_due(cell$act)
+  evaluate_all()
+}
+
+# At an evaluation of the verb's R code, or of what C code has R evaluate. Workers print.
+run_evaluated <- function(cell) {
+  work <- cell$work("prints")
+  cl <- cell$cl
+  more <- cell$more
+  evaluate_all()
+  for (i in seq_len(as.integer(cell$detail))) NULL
+  make_due(cell$act)
+  cell$verb$run(cl, work, more, cell)
 }
 
 # ---- all of them
@@ -165,14 +194,14 @@ place_list <- list(
   state = hook_place(3L, FALSE),
   message = handler_place("message", "tells", tells),
   warning = handler_place("warning", "tells", tells),
-  restarted = handler_place("muster_message", "dies",
-    function(verb, name) !name %in% c("start", "stop", "stop_one", "shrink", "task_cancel"),
-    before = lose_before,
-    # What was lost may be made by another worker, and the next call tells of the loss.
-    sure = function(verb) !isTRUE(verb$parts)
+  restarted = handler_place("muster_message", "dies", waits_for_lost,
+    before = lose_before, sure = tells_at_once
+  ),
+  collected = handler_place("muster_message", "dies", waits_for_lost,
+    before = lose_before, sure = tells_at_once, act = act_in_finalizer, swallows = TRUE
   ),
   stream = handler_place("muster_warning_rng", "dies", waits_there,
-    before = draw_before, sure = function(verb) !isTRUE(verb$parts)
+    before = draw_before, sure = tells_at_once
   ),
   again = handler_place("muster_message_again", "dies", function(verb, name) name == "pieces"),
   failed = handler_place("error", "fails", works, own = is_told),
@@ -187,9 +216,8 @@ place_list <- list(
   left_limit = exit_place("waits", waits, function(outcome, cell) is_limit(outcome),
     before = function() setTimeLimit(elapsed = 0.05)
   ),
-  finalizer = new_place(run_collected, function(verb, name) TRUE, sure = function(verb) FALSE)
+  evaluated = new_place(run_evaluated, any_verb, sure = function(verb) FALSE, swallows = TRUE)
 )
 
-# Allocations of a verb at which R may collect: close to each other where most of what C code has
-# in hand is made.
-positions <- unique(round(1.12^(0:75)))
+# A look for finalizers is due in 1000 evaluations less these.
+positions <- seq(0, 990, by = 30)

@@ -176,7 +176,8 @@ verb_list <- list(
   grow = list(
     workers = 1L, ends = TRUE, want = function(n) list(2L, list(1, 1)),
     run = function(cl, work, more, cell) {
-      cell$cl <- cl <- cluster_resize(cl, 2)
+      cl <- cluster_resize(cl, 2)
+      if (is.null(cell$cl)) cluster_stop(cl) else cell$cl <- cl # it was stopped meanwhile
       list(length(cl), clusterCall(cl, function() 1))
     }
   ),
@@ -184,7 +185,7 @@ verb_list <- list(
     ends = TRUE, want = function(n) list(1L, list(1)),
     run = function(cl, work, more, cell) {
       cl <- cluster_resize(cl, 1)
-      if (!is.null(cell$cl)) cell$cl <- cl # else it was stopped meanwhile
+      if (!is.null(cell$cl)) cell$cl <- cl
       list(length(cl), clusterCall(cl, function() 1))
     }
   ),
