@@ -209,7 +209,7 @@ place_list <- list(
     function(verb, name) waits_there(verb, name) && !isTRUE(verb$parts),
     own = is_lost, cluster = list(retries = 0)
   ),
-  interrupt = new_place(run_interrupted, works),
+  interrupt = new_place(run_interrupted, waits),
   limit = new_place(run_limited, waits, own = function(outcome, cell) is_limit(outcome)),
   left_failed = exit_place("fails", works, is_told),
   left_interrupt = exit_place("signals", waits, function(outcome, cell) is_interrupt(outcome)),
