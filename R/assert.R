@@ -17,9 +17,9 @@ describe <- function(x) {
   kind
 }
 
-abort_input <- function(name, must, x, call, hints = NULL) {
+abort_input <- function(name, must, x, call, hints = NULL, details = NULL) {
   abort_muster("input", paste0("`", name, "` must be ", must, ", not ", describe(x), "."),
-    hints = hints, argument = name, call = call
+    details = details, hints = hints, argument = name, call = call
   )
 }
 

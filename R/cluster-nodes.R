@@ -210,27 +210,38 @@ plan_to_keep <- function(plan) {
 # `count` new nodes of the cluster that a node belongs to.
 more_nodes <- function(node, count, call) {
   pointer <- .subset2(node, "cluster")
-  from <- length(.Call(ffi_cluster_status, pointer)) + 1L
-  pointers <- .Call(ffi_cluster_grow, pointer, count)
-  if (is.integer(pointers)) {
-    abort_node(node, pointers, call)
+  before <- .Call(ffi_node_outcome, node)
+  grown <- NULL
+  # Workers that nobody gets would stay as long as the cluster does: when this is left by an
+  # interrupt, or by a jump of a handler that hears of another worker's end.
+  on.exit(if (is.list(grown) && is.integer(grown$from)) {
+    .Call(ffi_cluster_stop, pointer, seq(grown$from, length.out = count))
+  })
+  grown <- .Call(ffi_cluster_grow, pointer, count)
+  if (is.integer(grown)) {
+    abort_node(node, grown, call)
   }
-  if (!is.null(pointers$error)) {
-    abort_muster("limit", "Can't start more workers.", details = pointers$error, call = call)
+  if (!is.null(grown$error)) {
+    abort_muster("limit", "Can't start more workers.", details = grown$error, call = call)
   }
   nodes <- new_nodes(
-    pointers, pointer, .subset2(node, "id"), .subset2(node, "start"), .subset2(node, "threads"),
-    from,
+    grown$nodes, pointer, .subset2(node, "id"), .subset2(node, "start"), .subset2(node, "threads"),
+    grown$from,
     plan = .Call(ffi_hidden, .subset2(node, "plan"))
   )
-  dead <- vapply(nodes, function(one) .Call(ffi_node_look, one)$state == "lost", NA)
+  outcome <- .Call(ffi_nodes_ready, nodes)
+  now <- .Call(ffi_node_outcome, node)
+  if (is.integer(outcome) || now != before) { # a handler has stopped them
+    abort_node(node, if (now != before) now else outcome, call)
+  }
+  dead <- vapply(nodes, function(one) identical(.Call(ffi_node_look, one)$state, "lost"), NA)
   if (any(dead)) {
     failed <- nodes[dead][[1L]]
     status <- .Call(ffi_node_status, failed)
-    stop_nodes(nodes)
     abort_muster("launch", "Can't start more workers.",
       details = c(status$failure, output_lines(status$output)), call = call
     )
   }
+  grown <- NULL
   nodes
 }

@@ -151,14 +151,18 @@ find_function <- function(fun, frame, call) {
   if (is.null(found)) fun else found
 }
 
-# As lapply() does it, but for what no list can be made of.
+# As lapply() does it, but for what no list can be made of. A method of as.list() may have failed
+# for reasons of its own.
 check_elements <- function(x, call, name = ".x") {
   if (is.vector(x) && !is.object(x)) {
     return(x)
   }
-  list <- if (!is.function(x) && !is.symbol(x)) tryCatch(as.list(x), error = function(e) NULL)
-  if (!is.vector(list)) {
-    abort_input(name, "a vector, or something that as.list() makes one of", x, call)
+  list <- if (!is.function(x) && !is.symbol(x)) tryCatch(as.list(x), error = identity)
+  failed <- inherits(list, "error")
+  if (failed || !is.vector(list)) {
+    abort_input(name, "a vector, or something that as.list() makes one of", x, call,
+      details = if (failed) conditionMessage(list)
+    )
   }
   list
 }

@@ -4,9 +4,12 @@
 # Makes all parts of a stage that aren't there, and of others (also: a list). Gives what each
 # task of the first answered if it ran now, NULL for those whose output was there before.
 shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
+  check_not_running(shuffle, call)
+  on.exit(shuffle$running <- FALSE)
+  shuffle$running <- TRUE
   drop_released(shuffle)
   run <- new_run(shuffle, cl, stage, call)
-  on.exit(run_leave(run))
+  on.exit(run_leave(run), add = TRUE, after = FALSE)
   run$progress <- run_progress(run, also)
   for (one in c(list(stage), also)) .Call(ffi_plan_set, shuffle$plan, "want", one$id)
   repeat {
@@ -17,6 +20,19 @@ shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
     }
     run_take(run)
     show_progress(run$progress, run$done)
+  }
+}
+
+# A plan has one run at a time: another one inside of it, by a condition's handler or a finalizer,
+# would take its tasks from it.
+check_not_running <- function(shuffle, call) {
+  if (isTRUE(shuffle$running)) {
+    abort_muster("input",
+      "Can't make parts now: another call is making parts on the same cluster.",
+      details = "This is called in the middle of that one, by a handler or a finalizer.",
+      hints = "Take a note there, and do it when that call has ended; or use another cluster.",
+      call = call
+    )
   }
 }
 

@@ -23,6 +23,7 @@
   EACH(ffi_server_end, 1)                                                      \
   EACH(ffi_cluster_open, 6)                                                    \
   EACH(ffi_cluster_grow, 2)                                                    \
+  EACH(ffi_nodes_ready, 1)                                                     \
   EACH(ffi_cluster_adopt, 2)                                                   \
   EACH(ffi_cluster_revive, 1)                                                  \
   EACH(ffi_cluster_ids, 0)                                                     \

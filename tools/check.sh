@@ -16,8 +16,8 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz transcripts testthat full netns faults soak notroot asan"
-all="$all rcheck bare demo"
+all="tidy build c tsan sim fuzz transcripts testthat user-code full netns faults soak notroot"
+all="$all asan rcheck bare demo"
 # Those of the second lane make packages and libraries of their own; the demo installs anew
 # what the first lane uses, so it comes when both have ended.
 second="asan faults notroot rcheck tsan soak netns bare"
@@ -27,7 +27,7 @@ if [ $# -gt 0 ]; then
   second=
   [ "$1" != --second ] || { lane=second- && shift; }
 elif [ "${LANES:-2}" = 2 ]; then
-  set -- tidy build c sim fuzz transcripts testthat full
+  set -- tidy build c sim fuzz transcripts testthat user-code full
   last=demo
 else
   second=
@@ -254,6 +254,12 @@ suite_testthat() {
   run "testthat" 1800 Rscript tools/testthat.R testthat tests/testthat
 }
 
+# EVERY=1 runs all cells of the matrix, EVERY=3, the default, a third.
+suite_user_code() {
+  installed "user-code" || return 0
+  run "user-code" 600 Rscript tools/testthat.R user-code tests/user-code
+}
+
 suite_full() {
   installed "full" || return 0
   run "full" 2400 Rscript tools/testthat.R full tests/full
@@ -365,7 +371,7 @@ trap stop INT TERM HUP
 [ $quiet = no ] || [ -n "$lane" ] || row suite passed failed skipped time
 for suite in "$@"; do
   case " $all simfast " in
-    *" $suite "*) suite_"$suite" ;;
+    *" $suite "*) suite_"$(printf '%s' "$suite" | tr - _)" ;;
     *)
       warn "check: there is no suite '$suite'; there are: $all"
       exit 1

@@ -226,31 +226,48 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   return opened;
 }
 
-// ffi_cluster_grow adds workers and waits until they are ready: pointers to them, or
-// an outcome. One that can't be started is lost, as one that can't be restarted.
+// ffi_cluster_grow adds workers, which may not be ready yet: list(from, nodes), the rank of the
+// first and pointers to them, or an outcome. One that can't be started is lost, as one that
+// can't be restarted.
 SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
+  static const char *const names[] = {"from", "nodes"};
   enum ffi_outcome outcome;
   struct mst_err err;
   mst_err_clear(&err);
+  const uint32_t count = (uint32_t)Rf_asInteger(more);
+  SEXP grown = PROTECT(ffi_list(2, names));
+  SEXP rank = SET_VECTOR_ELT(grown, 0, Rf_allocVector(INTSXP, 1));
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
-  if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  if (cluster == NULL) {
+    UNPROTECT(1);
+    return Rf_ScalarInteger((int)outcome);
+  }
   const uint32_t from = cluster->calls.pool.count;
-  const uint32_t to = from + (uint32_t)Rf_asInteger(more);
-  if (mst_cluster_grow(cluster, to - from, &err) != 0) {
+  INTEGER(rank)[0] = (int)from + 1;
+  if (mst_cluster_grow(cluster, count, &err) != 0) {
+    UNPROTECT(1);
     return ffi_error_list(&err);
   }
-  SEXP nodes = PROTECT(node_pointers(cluster, from, to, pointer));
-  for (uint32_t i = from; i < to;) {
-    const struct mst_peer *peer = cluster->peers[i];
+  SET_VECTOR_ELT(grown, 1, node_pointers(cluster, from, from + count, pointer));
+  UNPROTECT(1);
+  return grown;
+}
+
+// ffi_nodes_ready waits until workers that are on their way are there, or are known not to
+// come. NULL, or the outcome of one that can't be used.
+SEXP ffi_nodes_ready(SEXP nodes) {
+  enum ffi_outcome outcome;
+  for (R_xlen_t i = 0; i < Rf_xlength(nodes);) {
+    // Looked for again each time: waiting runs code of the user's.
+    const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
+    if (peer == NULL) return Rf_ScalarInteger((int)outcome);
     if (peer->lane->dead || !peer->lane->resuming) {
       i++;
-      continue;
+    } else {
+      ffi_wait_slice(peer->cluster->session, FFI_SLICE_MS);
     }
-    ffi_wait_slice(cluster->session, FFI_SLICE_MS);
-    if (ffi_cluster_of(pointer, &outcome) == NULL) break;
   }
-  UNPROTECT(1);
-  return nodes;
+  return R_NilValue;
 }
 
 // ffi_cluster_revive lets workers that were given up for want of something try again, and waits

@@ -247,7 +247,9 @@ struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag);
 // ffi_payload_of_verb does the same for a call of parallel's verbs: what one clusterCall()
 // sends is made once. Calls R code.
 struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag);
-// ffi_payload_sent: whoever needs the last payload has a reference now.
+// ffi_payload_begin: a payload that is kept for the next worker is let go of when the entry point
+// ends, however R leaves it, unless ffi_payload_sent says that it went out.
+void ffi_payload_begin(void);
 void ffi_payload_sent(void);
 // ffi_payload_done gives the memory of a large one back that nobody kept: nobody sends it
 // again. Called before each receive, so it is quick when there is none.
@@ -312,6 +314,7 @@ SEXP ffi_session_configure(SEXP build);
 SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy);
 SEXP ffi_cluster_grow(SEXP cluster, SEXP more);
+SEXP ffi_nodes_ready(SEXP nodes);
 SEXP ffi_cluster_adopt(SEXP id, SEXP server);
 SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_cluster_ids(void);

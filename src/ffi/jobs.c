@@ -63,14 +63,12 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   SEXP pointer = PROTECT(new_pointer());
   SEXP list = PROTECT(Rf_allocVector(VECSXP, 4));
   SEXP id = SET_VECTOR_ELT(list, 1, Rf_allocVector(REALSXP, 1));
+  SEXP retries = SET_VECTOR_ELT(list, 2, Rf_allocVector(INTSXP, 1));
+  SEXP heals = SET_VECTOR_ELT(list, 3, Rf_allocVector(LGLSXP, 1));
   SET_VECTOR_ELT(list, 0, pointer);
-  const struct mst_heal_policy *policy =
-      &ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome)->cluster->calls.policy;
-  SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)policy->retries));
-  SET_VECTOR_ELT(list, 3, Rf_ScalarLogical(policy->on));
   struct mst_blob *bytes =
       TYPEOF(content) == RAWSXP ? ffi_blob_copy(content) : ffi_blob_of(content);
-  // Serializing may run R code, and that may have stopped the cluster.
+  // Finalizers and what serializing runs may have stopped the cluster.
   struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
   struct mst_job *job =
       peer == NULL ? NULL : mst_jobs_hold(&peer->cluster->calls.jobs, bytes);
@@ -80,6 +78,8 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   if (job == NULL) return Rf_ScalarInteger(FFI_MEMORY);
   ((struct ref *)R_ExternalPtrAddr(pointer))->job = job;
   REAL(id)[0] = (double)job->id;
+  INTEGER(retries)[0] = (int)peer->cluster->calls.policy.retries;
+  LOGICAL(heals)[0] = peer->cluster->calls.policy.on;
   mst_cluster_trim(peer->cluster);
   return list;
 }

@@ -114,6 +114,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP tag = element(body, 3, "tag");
   const enum mst_unseen unseen = unseen_of(fun);
   SEXP verb = ffi_verb_of(frame);
+  ffi_payload_begin();
   struct mst_blob *payload = ffi_payload_of_verb(fun, args, tag);
   // Serializing may run R code, and that may have stopped the cluster.
   peer = ffi_peer_of(node, &outcome);
@@ -124,7 +125,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   ffi_round_sent(verb);
   SEXP sent = send_all(node, peer, payload, verb, tag_number(tag), unseen);
-  ffi_payload_sent();
+  if (sent == R_NilValue) ffi_payload_sent();
   return sent;
 }
 

@@ -22,19 +22,9 @@ static struct {
 static struct mst_blob *scratch[SCRATCH_COUNT];
 static unsigned scratch_last;
 
-// The payload with a segment that was made last: it is not used again, so that its memory
-// goes with the last call that needs it.
-static struct mst_blob *lone;
-
-void ffi_payload_sent(void) {
-  mst_blob_release(lone);
-  lone = NULL;
-}
-
 // ffi_payload_done lets go of a large payload: nobody sends it again. Called
 // before each answer is awaited and after it came, so it is quick when there is none.
 void ffi_payload_done(void) {
-  ffi_payload_sent();
   if (broadcast.key != NULL) {
     R_ReleaseObject(broadcast.key);
     broadcast.key = NULL;
@@ -48,6 +38,15 @@ void ffi_payload_done(void) {
     }
   }
 }
+
+static void let_go_payload(void *unused) {
+  (void)unused;
+  ffi_payload_done();
+}
+
+void ffi_payload_begin(void) { (void)ffi_hold(&broadcast, let_go_payload); }
+
+void ffi_payload_sent(void) { ffi_unhold(&broadcast); }
 
 // free_scratch gives an empty blob that nobody else holds, NULL without memory.
 static struct mst_blob *free_scratch(void) {
@@ -110,13 +109,6 @@ static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
   UNPROTECT(1);
 }
 
-// lone_blob gives a blob of its own for arguments that are to be shared.
-static struct mst_blob *lone_blob(void) {
-  ffi_payload_sent();
-  lone = mst_blob_new();
-  return lone;
-}
-
 // share_args puts large arguments into the blob's segment, and gives what is to be serialized
 // instead of them.
 static SEXP share_args(SEXP args, struct mst_blob *blob) {
@@ -133,12 +125,17 @@ static SEXP share_args(SEXP args, struct mst_blob *blob) {
 }
 
 struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag) {
-  const int shares = ffi_share_worth(args);
-  struct mst_blob *blob = shares ? lone_blob() : free_scratch();
-  if (blob == NULL) Rf_error("no memory for a message");
-  // Serializing may run R code that sends: what is in hand isn't free.
-  (void)ffi_hold_blob(blob);
-  if (shares) args = share_args(args, blob);
+  struct mst_blob *blob;
+  if (ffi_share_worth(args)) {
+    // A blob with a segment isn't used again: its memory goes with the last call that needs it.
+    blob = ffi_new_blob();
+    args = share_args(args, blob);
+  } else {
+    blob = free_scratch();
+    if (blob == NULL) Rf_error("no memory for a message");
+    // Serializing may run R code that sends: what is in hand isn't free.
+    (void)ffi_hold_blob(blob);
+  }
   PROTECT(args);
   SEXP message = PROTECT(Rf_allocVector(VECSXP, 3));
   SET_VECTOR_ELT(message, 0, fun);
