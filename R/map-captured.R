@@ -16,11 +16,6 @@ looks_around <- c(
 # without_unused() gives a function whose frame has no large objects that its code can't name: the
 # same one if there are none, else a copy with a copy of the frame.
 without_unused <- function(fun) {
-  # An argument that is missing in the frame, or a binding that fails: all travels as it is.
-  tryCatch(lighter(fun), error = function(e) fun)
-}
-
-lighter <- function(fun) {
   env <- if (is.function(fun)) environment(fun)
   if (is.null(env) || !is_own_frame(env)) {
     return(fun)
@@ -37,6 +32,9 @@ lighter <- function(fun) {
   # A promise that nothing names would be evaluated by being copied.
   small <- sizes >= 0 & sizes <= captured_small & !vapply(others, is_promise, NA, env)
   keep <- c(intersect(ls(env, all.names = TRUE), used), others[small])
+  if (any(vapply(keep, is_absent, NA, env))) {
+    return(fun)
+  }
   copy <- new.env(parent = parent.env(env))
   for (name in keep) {
     value <- get(name, env, inherits = FALSE)
@@ -100,12 +98,18 @@ is_promise <- function(name, env) {
   is.symbol(code[[1L]]) || is.call(code[[1L]])
 }
 
+# An argument that is missing, or a promise to a variable that isn't there.
+is_absent <- function(name, env) {
+  is.symbol(shown_code(name, env)[[1L]]) &&
+    inherits(tryCatch(get(name, env, inherits = FALSE), error = identity), "error")
+}
+
 # Bytes; -1 for what can't be known without evaluating the code of a promise.
 captured_size <- function(name, env) {
-  if (is.call(shown_code(name, env)[[1L]])) {
+  if (is.call(shown_code(name, env)[[1L]]) || is_absent(name, env)) {
     return(-1)
   }
-  tryCatch(as.numeric(utils::object.size(get(name, env, inherits = FALSE))), error = function(e) -1)
+  as.numeric(utils::object.size(get(name, env, inherits = FALSE)))
 }
 
 # Names what is large and travels, once for each object of a session.

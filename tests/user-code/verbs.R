@@ -154,7 +154,7 @@ verb_list <- list(
       p <- partition_scatter(cl, frame_of(), parts = 4)
       values_of(partition_reduce(p, "k", function(g, work, more) {
         c(v = sum(vapply(g$i, work, 0, more)))
-      }, work, more, parts = 2))
+      }, work, more, .parts = 2))
     }
   ),
   partition_join = list(
