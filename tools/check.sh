@@ -239,7 +239,7 @@ suite_tidy() { run "tidy" 120 Rscript tools/tidy.R; }
 suite_c() { part "c unit tests" 300 tests/c check; }
 suite_tsan() { part "c unit tests (tsan)" 300 tests/c check-tsan; }
 # The canaries are deliberate bugs: the simulation has to find each.
-suite_sim() { part "sim" 900 tests/sim check canary; }
+suite_sim() { part "sim" 1800 tests/sim check canary; }
 suite_simfast() { part "sim" 60 tests/sim check RUNS=200; }
 suite_fuzz() { part "fuzz" 300 tests/fuzz smoke SECONDS=10; }
 
