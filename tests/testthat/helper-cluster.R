@@ -291,7 +291,7 @@ expect_no_leaks <- function(code, timeout_s = 10) {
 expect_no_leaks <- utils::removeSource(expect_no_leaks)
 
 # test_that() with the guard round its code, and a time limit.
-test_cluster <- function(sentence, code, limit_s = 180) {
+test_cluster <- function(sentence, code, limit_s = 600) {
   code <- bquote({
     setTimeLimit(elapsed = .(limit_s), transient = TRUE)
     on.exit(setTimeLimit())
