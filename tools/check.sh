@@ -324,6 +324,17 @@ failures() {
   done <"$1"
 }
 
+# roll_of_failures FILE: the names alone, which fit where only a few lines are kept.
+roll_of_failures() {
+  [ -s "$1" ] || return 0
+  printf '\nfailed:\n'
+  while read -r label; do
+    say "$label"
+    grep -hE '^  failed +[0-9.]+ s  |^FAIL |^failed: |: missed|^check: ' "$(log_of "$label")" |
+      sed -E 's/^  failed +[0-9.]+ s  //' | cut -c 1-90 | sed 's/^/  /' | head -n 8
+  done <"$1"
+}
+
 # begin_second: the second lane, a process of its own, as soon as the package is built.
 begin_second() {
   if [ -n "$second" ] && [ -z "$second_pid" ] && [ "$built" != unknown ]; then
@@ -400,7 +411,10 @@ if [ $skipped -gt 0 ]; then
     [ -f "$log" ] && grep -hiE '^ *(skipped: |.*Reason: )' "$log"
   done | sed 's/^ *//' | sort | uniq -c | head -n 40
 fi
-[ $quiet = no ] || failures "$logs/failed"
+if [ $quiet = yes ]; then
+  failures "$logs/failed"
+  roll_of_failures "$logs/failed"
+fi
 printf '\n'
 say "$passed passed, $failed failed, $skipped skipped" | tee -- "$logs/total"
 [ $failed -eq 0 ]

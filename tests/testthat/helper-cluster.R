@@ -364,3 +364,21 @@ marked <- function(bytes, encoding) {
   Encoding(text) <- encoding
   text
 }
+
+skip_without <- function(package) {
+  # Not by loading it, which can't be undone.
+  skip_if_not(nzchar(system.file(package = package)), paste(package, "isn't installed"))
+}
+
+# Calls f() in another R, since snow's functions mask parallel's, and gives its value.
+in_new_r <- function(f) {
+  libraries <- bquote(.libPaths(.(.libPaths())))
+  code <- paste(c(deparse(libraries), "library(muster)", "f <- ", deparse(f), "dput(f())"),
+    collapse = "\n"
+  )
+  file <- tempfile(fileext = ".R")
+  on.exit(unlink(file))
+  writeLines(code, file)
+  said <- system2(file.path(R.home("bin"), "Rscript"), shQuote(file), stdout = TRUE, stderr = FALSE)
+  eval(parse(text = said))
+}

@@ -1,22 +1,4 @@
-# Verbs of package snow, and doSNOW, which is built on them.
-
-skip_without <- function(package) {
-  # Not by loading it, which can't be undone.
-  skip_if_not(nzchar(system.file(package = package)), paste(package, "isn't installed"))
-}
-
-# Calls f() in another R, since snow's functions mask parallel's, and gives its value.
-in_new_r <- function(f) {
-  libraries <- bquote(.libPaths(.(.libPaths())))
-  code <- paste(c(deparse(libraries), "library(muster)", "f <- ", deparse(f), "dput(f())"),
-    collapse = "\n"
-  )
-  file <- tempfile(fileext = ".R")
-  on.exit(unlink(file))
-  writeLines(code, file)
-  said <- system2(file.path(R.home("bin"), "Rscript"), shQuote(file), stdout = TRUE, stderr = FALSE)
-  eval(parse(text = said))
-}
+# Verbs of package snow; doSNOW, which is built on them, is tested in tests/full.
 
 test_cluster("snow's generics find muster's methods", {
   generics <- list(
@@ -56,24 +38,5 @@ test_cluster("snow's verbs take a cluster", {
       list(1, 4, 9), as.list((1:9)^2), list(4, 4), 1:4 + 0.5,
       "2 nodes produced errors; first error: no", "clusterApplyLB", as.list(1:5)
     )
-  )
-})
-
-test_cluster("doSNOW's foreach takes a cluster, and shows its progress", {
-  skip_without("doSNOW")
-  expect_identical(
-    in_new_r(function() {
-      suppressMessages(library(doSNOW))
-      cl <- cluster_start(2)
-      registerDoSNOW(cl)
-      seen <- integer()
-      values <- foreach(i = 1:4, .combine = c, .options.snow = list(
-        progress = function(n) seen <<- c(seen, n)
-      )) %dopar% i^2
-      chunks <- foreach(i = 1:4, .combine = c, .options.snow = list(preschedule = TRUE)) %dopar% i
-      cluster_stop(cl)
-      list(values, seen, chunks)
-    }),
-    list((1:4)^2, c(1, 2, 3, 4), 1:4)
   )
 })

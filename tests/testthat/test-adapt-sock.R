@@ -53,18 +53,6 @@ test_cluster("other packages' clusters print and answer as before", {
   expect_output(print(c(others, psock)), "^socket cluster with 2 nodes on host")
 })
 
-test_cluster("rgenoud takes a cluster, load-balanced too", {
-  skip_if_not(nzchar(system.file(package = "rgenoud")), "rgenoud isn't installed")
-  cl <- local_cluster(2)
-  for (balance in c(FALSE, TRUE)) {
-    found <- rgenoud::genoud(function(x) sum((x - 2)^2),
-      nvars = 2, cluster = cl, balance = balance, pop.size = 60, print.level = 0,
-      max.generations = 5, unif.seed = 1, int.seed = 1
-    )
-    expect_equal(found$par, c(2, 2), tolerance = 1e-4)
-  }
-})
-
 test_cluster("a node's `con` tells whether an answer is there when it is asked for", {
   cl <- local_cluster(1)
   file <- tempfile()
