@@ -385,7 +385,7 @@ new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, p
       ),
       parent = emptyenv()
     )
-    # C code notes there what changes, see src/ffi/node.c.
+    # C code notes there what changes, see src/ffi/session/node.c.
     notes <- .Call(ffi_node_notes, pointers[[i]])
     node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
     about <- list2env(list(first = .Call(ffi_node_pid, node)), parent = topenv())

@@ -5,7 +5,7 @@
 # rows are folded before they travel or not.
 #
 # A partial sum is value + rest, and where that isn't exact, there are further rows of the group
-# that belong to it (src/shuffle/sum.h says why, src/ffi/folds.c how). So totals are rounded
+# that belong to it (src/shuffle/sum.h says why, src/ffi/data/folds.c how). So totals are rounded
 # once, and don't depend on what was folded where.
 
 # Columns that each aggregate's partial results take.

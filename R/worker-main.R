@@ -227,7 +227,7 @@ sendData.muster_master <- function(node, data) {
 }
 
 # The frames that calls are evaluated below count as well: with fewer no call could be.
-# src/ffi/worker.c has the same number.
+# src/ffi/worker/worker.c has the same number.
 lift_expressions <- function() {
   if (getOption("expressions") < 60L) options(expressions = 60L)
 }

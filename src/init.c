@@ -1,11 +1,11 @@
 // Registration, and what loading does: nothing starts here.
 #include "base/mst_assert.h"
-#include "ffi/discover.h"
-#include "ffi/doctor.h"
+#include "ffi/discover/discover.h"
+#include "ffi/machine/doctor.h"
 #include "ffi/ffi.h"
-#include "ffi/shuffle.h"
-#include "ffi/socket.h"
-#include "ffi/stock.h"
+#include "ffi/data/data.h"
+#include "ffi/socket/socket.h"
+#include "ffi/stock/stock.h"
 
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>

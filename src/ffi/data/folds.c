@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "ffi/shuffle.h"
+#include "ffi/data/data.h"
 #include "shuffle/sum.h"
 
 // ---- columns

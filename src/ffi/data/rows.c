@@ -2,7 +2,7 @@
 // R code does the rest (classes with methods of their own).
 #include <string.h>
 
-#include "ffi/shuffle.h"
+#include "ffi/data/data.h"
 
 // Attributes that are of the whole column, not of its elements.
 static void copy_attributes(SEXP from, SEXP to) {

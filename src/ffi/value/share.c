@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ffi/share_int.h"
+#include "ffi/value/share_int.h"
 
 // Vectors below a page are never worth a segment, whatever the option says.
 #define SHARE_FLOOR 4096.0

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/mst_assert.h"
-#include "ffi/share_int.h"
+#include "ffi/value/share_int.h"
 
 // R doesn't see the memory of mappings: it is asked to collect when there is more
 // of them than this, or twice what was left the last time.

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/socket.h"
+#include "ffi/socket/socket.h"
 #include "net/diag.h"
 
 // One entry for each descriptor that is polled; a listener has several.

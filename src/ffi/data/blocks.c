@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "base/mst_hash.h"
-#include "ffi/share_int.h"
-#include "ffi/shuffle.h"
+#include "ffi/value/share_int.h"
+#include "ffi/data/data.h"
 #include "shuffle/exchange.h"
 
 // What is being written; closed by the next call if R left this one by a jump.

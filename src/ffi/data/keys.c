@@ -5,7 +5,7 @@
 // hashed. Memory is R's and goes when the entry returns.
 #include <string.h>
 
-#include "ffi/shuffle.h"
+#include "ffi/data/data.h"
 #include "shuffle/key.h"
 
 // ---- texts

@@ -1,6 +1,6 @@
 // The life of socket objects, the time that operations have, and how they fail. See
 // socket.h.
-#include "ffi/socket.h"
+#include "ffi/socket/socket.h"
 
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 // Whose answers are whose: the verbs that use a node, and what each was given. The contract is
 // in verbs.h.
-#include "ffi/verbs.h"
+#include "ffi/session/verbs.h"
 
 // ---- notes of a node
 

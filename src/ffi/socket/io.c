@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/socket.h"
+#include "ffi/socket/socket.h"
 
 // The kinds of a message as R code numbers them.
 enum {

@@ -14,7 +14,7 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 #include "ffi/ffi.h"
-#include "ffi/shuffle.h"
+#include "ffi/data/data.h"
 #include "shuffle/exchange.h"
 
 // options(expressions = ) below this, which a call may set, would leave no room for calls

@@ -12,7 +12,7 @@
 
 #include <R_ext/Print.h>
 
-#include "ffi/stock.h"
+#include "ffi/stock/stock.h"
 
 static struct stock_process *processes;
 

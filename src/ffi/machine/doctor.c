@@ -8,7 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "ffi/doctor.h"
+#include "ffi/machine/doctor.h"
 #include "ffi/ffi.h"
 #include "net/card.h"
 #include "net/diag.h"

@@ -3,7 +3,7 @@
 // All waits are in slices of 50 ms with a look at R's interrupts in between. An interrupt
 // leaves a link as it is: what was received stays, what was to be sent goes first with the
 // next call.
-#include "ffi/stock.h"
+#include "ffi/stock/stock.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>

@@ -1,5 +1,5 @@
 // Targets and names of discover().
-#include "ffi/discover.h"
+#include "ffi/discover/discover.h"
 
 #include <stdlib.h>
 #include <string.h>

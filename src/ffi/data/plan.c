@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/shuffle.h"
+#include "ffi/data/data.h"
 #include "shuffle/plan.h"
 
 static SEXP plan_tag(void) {

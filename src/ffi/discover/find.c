@@ -2,14 +2,14 @@
 //
 // A scan lives behind an external pointer, so that whatever ends R's code in the middle
 // (an interrupt, a time limit, an error of the user's function) leaves what was found.
-#include "ffi/discover.h"
+#include "ffi/discover/discover.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/socket.h"
+#include "ffi/socket/socket.h"
 #include "net/net.h"
 
 struct scan_box {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/socket.h"
+#include "ffi/socket/socket.h"
 #include "net/diag.h"
 #include "net/resolve.h"
 
