@@ -210,7 +210,8 @@ static void ready(struct mst_watch *watch, uint32_t what) {
 
 static struct mst_addr address_of(const struct mst_scan *scan,
                                   uint32_t number) {
-  const struct mst_ip ip = mst_scan_ip(scan, number / scan->port_count);
+  const struct mst_ip ip = mst_ranges_at(
+      scan->ranges, scan->before, scan->range_count, number / scan->port_count);
   const int port = scan->ports[number % scan->port_count];
   if (!ip.v6) return mst_addr_ip4(htonl((uint32_t)ip.low), port);
   uint8_t bytes[16];

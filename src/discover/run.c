@@ -19,19 +19,7 @@
 // ---- addresses
 
 struct mst_ip mst_scan_ip(const struct mst_scan *scan, uint64_t address) {
-  size_t low = 0, high = scan->range_count; // before[low] <= address
-  while (high - low > 1) {
-    const size_t middle = low + (high - low) / 2;
-    if (scan->before[middle] <= address) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  const struct mst_range *range = &scan->ranges[low];
-  return (struct mst_ip){.v6 = range->v6,
-                         .net = range->net,
-                         .low = range->first + (address - scan->before[low])};
+  return mst_ranges_at(scan->ranges, scan->before, scan->range_count, address);
 }
 
 static int copy_targets(struct mst_scan *scan,

@@ -3,7 +3,7 @@
 #define MST_FFI_DISCOVER_H
 
 #include "discover/run.h"
-#include "ffi/ffi.h"
+#include "ffi/value/value.h"
 
 // ffi_scan_of gives the scan behind a pointer; raises an R error if it is closed, or
 // another process's.

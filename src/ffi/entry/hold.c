@@ -6,13 +6,13 @@
 // freed if R jumps, is held here.
 //
 // Way chosen: a stack of what is held, each with the depth of the entry that holds it. Entries
-// end in one place, however R leaves them (session.c), and there what they held is let go. Not
+// end in one place, however R leaves them (entry.c), and there what they held is let go. Not
 // chosen: external pointers with finalizers, since R looks at every one of them in each
 // collection.
 #include <stdlib.h>
 
 #include "base/mst_assert.h"
-#include "ffi/ffi.h"
+#include "ffi/entry/entry.h"
 
 struct held {
   uint32_t depth;
@@ -25,15 +25,23 @@ static struct {
   size_t count, room;
 } held;
 
-void ffi_let_go_from(uint32_t depth) {
+// Entries that R is in, one inside the other.
+static uint32_t depth;
+
+uint32_t ffi_depth(void) { return depth; }
+
+uint32_t ffi_level_up(void) { return ++depth; }
+
+uint32_t ffi_level_down(void) {
   while (held.count > 0 && held.list[held.count - 1].depth >= depth) {
     const struct held last = held.list[--held.count];
     last.let_go(last.what);
   }
+  return --depth;
 }
 
 void *ffi_hold(void *what, void (*let_go)(void *)) {
-  MST_ASSERT(ffi_depth() > 0); // nobody would let it go
+  MST_ASSERT(depth > 0); // nobody would let it go
   if (held.count == held.room) {
     const size_t room = held.room == 0 ? 16 : 2 * held.room;
     struct held *list = realloc(held.list, room * sizeof *list);
@@ -45,7 +53,7 @@ void *ffi_hold(void *what, void (*let_go)(void *)) {
     held.room = room;
   }
   held.list[held.count++] =
-      (struct held){.depth = ffi_depth(), .what = what, .let_go = let_go};
+      (struct held){.depth = depth, .what = what, .let_go = let_go};
   return what;
 }
 

@@ -8,10 +8,11 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "ffi/machine/doctor.h"
-#include "ffi/ffi.h"
+#include "ffi/machine/machine.h"
+#include "fork/fork.h"
 #include "net/card.h"
 #include "net/diag.h"
+#include "net/net.h"
 #include "share/room.h"
 
 #ifdef __linux__

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
 // A journal's entries up to this size are shown with their call.
 #define JOURNAL_SHOW_MAX ((size_t)1 << 20)

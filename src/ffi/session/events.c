@@ -6,7 +6,7 @@
 
 #include <R_ext/Print.h>
 
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
 SEXP ffi_loss_list(const struct mst_loss *loss) {
   static const char *const names[] = {

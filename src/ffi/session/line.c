@@ -7,7 +7,7 @@
 
 #include <R_ext/Print.h>
 
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
 static struct {
   char *text; // NULL: there is none

@@ -8,7 +8,7 @@
 
 #include <Rversion.h>
 
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
 #define CODES 32
 // Lists are looked through so far; longer ones are left to R.

@@ -9,7 +9,7 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 #include "ffi/session/verbs.h"
 
 // element finds a list's element by name; parallel builds its messages in a

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mst_hash.h"
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
 // A payload above this is kept while one verb sends the same objects to the next
 // worker; below it, serializing again is as cheap as comparing.

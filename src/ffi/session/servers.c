@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "base/mst_clock.h"
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
 struct owned_server {
   struct owned_server *next;
@@ -24,8 +24,13 @@ static SEXP server_tag(void) {
   return ffi_symbol(&tag, "muster_server_pointer");
 }
 
-// A forked child leaves its parent's servers alone.
-void ffi_servers_forget(void) { servers = ended = NULL; }
+static pid_t owner; // whose these are: a forked child leaves its parent's alone
+
+static void forget_parents(void) {
+  if (owner == ffi_self()) return;
+  owner = ffi_self();
+  servers = ended = NULL;
+}
 
 // end_for_good takes a server off the list.
 static void end_for_good(const struct mst_server *server) {
@@ -39,13 +44,21 @@ static void end_for_good(const struct mst_server *server) {
   ended = gone;
 }
 
-void ffi_servers_free_ended(void) {
+static void free_ended(void) {
+  forget_parents();
   while (ended != NULL) {
     struct owned_server *gone = ended;
     ended = gone->next;
     mst_server_free(gone->server);
     free(gone);
   }
+}
+
+static void follow_entries(void) {
+  static int is_done; // in this process or its parent
+  if (is_done) return;
+  is_done = 1;
+  ffi_on_entries(&(struct ffi_on_entries){.outside = free_ended});
 }
 
 struct mst_server *ffi_server_of(SEXP pointer) {
@@ -55,6 +68,8 @@ struct mst_server *ffi_server_of(SEXP pointer) {
 
 SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup) {
   struct mst_session *session = ffi_session();
+  forget_parents();
+  follow_entries();
   struct mst_spawn spawn;
   ffi_fill_spawn(&spawn, file, argv, env);
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, server_tag(), R_NilValue));
@@ -147,7 +162,9 @@ SEXP ffi_server_end(SEXP pointer) {
   return Rf_ScalarLogical(1);
 }
 
-void ffi_servers_end(int64_t deadline_ns) {
+// end_all ends all servers of this process and waits for them.
+static void end_all(int64_t deadline_ns) {
+  forget_parents();
   for (struct owned_server *at = servers; at != NULL; at = at->next) {
     mst_server_end(at->server);
   }
@@ -161,4 +178,18 @@ void ffi_servers_end(int64_t deadline_ns) {
     mst_server_free(owned->server);
     free(owned);
   }
+}
+
+// ffi_session_end ends all clusters and servers of this process and waits for
+// the servers, who remove what their workers left. For the end of R.
+SEXP ffi_session_end(SEXP timeout_s) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session == NULL) return R_NilValue;
+  const int64_t deadline_ns = ffi_deadline(timeout_s);
+  while (session->clusters != NULL)
+    ffi_cluster_close(session->clusters);
+  ffi_outside_now(); // R ends: nobody comes back with pointers to them
+  end_all(deadline_ns);
+  ffi_session_close(session);
+  return R_NilValue;
 }

@@ -2,9 +2,8 @@
 //
 // A pointer that was serialized comes back as NULL: copies in workers and files
 // are inert. In a forked child the parent's pointers are known as foreign.
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,50 +11,26 @@
 #include "base/mst_clock.h"
 
 static struct mst_session *session_now;
-static char build_text[64] = "unconfigured";
 static int session_fd = -1; // pidfd of this process, for its children
-
-static pid_t self; // 0: not asked for in this process
-
-static void forget_self(void) { self = 0; }
-
-pid_t ffi_self(void) {
-  static int registered;
-  if (self == 0) {
-    if (!registered) (void)pthread_atfork(NULL, NULL, forget_self);
-    registered = 1;
-    self = getpid();
-  }
-  return self;
-}
 
 struct mst_session *ffi_session_or_null(void) {
   return session_now != NULL && session_now->owner == ffi_self() ? session_now
                                                                  : NULL;
 }
 
-// ---- jumps
-
-static SEXP token;
-
-// Several may be under way with one token: R keeps a jump there only from where it lands to
-// where it goes on, and `done` runs no R in between.
-SEXP ffi_unwind(SEXP (*fun)(void *), void *data,
-                void (*done)(void *, Rboolean jump), void *done_data) {
-  SEXP value = R_UnwindProtect(fun, data, done, done_data, token);
-  SETCAR(token, R_NilValue); // R leaves the value there, and it may be large
-  return value;
-}
-
-void ffi_unwind_init(void) {
-  token = R_MakeUnwindCont();
-  R_PreserveObject(token);
-}
-
-// ---- who has the session
-
 // Clusters that are closed: entries that R left for a while may still have pointers to them.
 static struct mst_cluster *closed;
+
+// Lent by this process or, before it was forked, by its parent.
+static void take_session(void) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) mst_session_take(session);
+}
+
+static void lend_session(void) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) mst_session_lend(session);
+}
 
 static void free_closed(void) {
   while (closed != NULL) {
@@ -63,87 +38,14 @@ static void free_closed(void) {
     closed = cluster->next_closed;
     mst_cluster_free(cluster);
   }
-  ffi_servers_free_ended();
 }
 
-// What finalizers want done. They may run in any allocation, in the middle of an entry.
-static struct ffi_later *later_first, **later_end = &later_first;
-
-static void do_later(void) {
-  while (later_first != NULL) {
-    struct ffi_later *item = later_first;
-    later_first = item->next;
-    if (later_first == NULL) later_end = &later_first;
-    item->run(item);
-  }
-}
-
-// Entries that R is in, one inside the other.
-static uint32_t depth;
-
-uint32_t ffi_depth(void) { return depth; }
-
-static void begin(void) {
-  if (depth++ > 0) return;
-  // Lent by this process or, before it was forked, by its parent.
-  struct mst_session *session = ffi_session_or_null();
-  if (session != NULL) mst_session_take(session);
-  do_later();
-  free_closed();
-}
-
-static void end(void) {
-  ffi_let_go_from(depth);
-  if (--depth > 0) return;
-  do_later();
-  free_closed();
-  struct mst_session *session = ffi_session_or_null();
-  if (session != NULL) mst_session_lend(session);
-}
-
-static void end_entry(void *data, Rboolean jump) {
-  (void)data;
-  (void)jump;
-  end();
-}
-
-SEXP ffi_entry(SEXP (*fun)(void *), void *data) {
-  begin();
-  return ffi_unwind(fun, data, end_entry, NULL);
-}
-
-void ffi_do_later(struct ffi_later *item) {
-  item->next = NULL;
-  *later_end = item;
-  later_end = &item->next;
-  if (depth > 0) return; // it isn't forgotten
-  begin();
-  end();
-}
-
-struct guarded {
-  void (*left)(void *);
-  void *data;
-};
-
-static void end_guarded(void *data, Rboolean jump) {
-  const struct guarded *guarded = data;
-  if (jump && guarded->left != NULL) guarded->left(guarded->data);
-}
-
-void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data) {
-  struct guarded guarded = {.left = left, .data = data};
-  ffi_unwind(fun, data, end_guarded, &guarded);
-}
-
-static SEXP check_interrupt(void *data) {
-  (void)data;
-  R_CheckUserInterrupt();
-  return R_NilValue;
-}
-
-void ffi_check_interrupt(void (*left)(void *), void *data) {
-  ffi_guarded(check_interrupt, left, data);
+static void follow_entries(void) {
+  static int is_done; // in this process or its parent
+  if (is_done) return;
+  is_done = 1;
+  ffi_on_entries(&(struct ffi_on_entries){
+      .begin = take_session, .outside = free_closed, .end = lend_session});
 }
 
 static enum mst_loop_backend backend_wanted(void) {
@@ -159,33 +61,20 @@ struct mst_session *ffi_session(void) {
   mst_err_clear(&err);
   session = malloc(sizeof *session);
   if (session == NULL ||
-      mst_session_open(session, backend_wanted(), build_text, &err) != 0) {
+      mst_session_open(session, backend_wanted(), ffi_build(), &err) != 0) {
     free(session);
     Rf_error("can't open the session's loop: %s: %s", err.call, err.text);
   }
   // A parent's session stays behind: its descriptors are shared with the parent
   // and must not be touched from here.
   session_now = session;
-  ffi_servers_forget();
+  follow_entries();
   session_fd = mst_proc_pidfd(getpid());
   mst_net_raise(&session_fd);
   return session;
 }
 
-SEXP ffi_session_configure(SEXP build) {
-  strncpy(build_text, CHAR(STRING_ELT(build, 0)), sizeof build_text - 1);
-  return R_NilValue;
-}
-
 int ffi_session_fd(void) { return session_fd; }
-
-const char *ffi_build(void) { return build_text; }
-
-// Symbols are never collected; looking one up costs 50 ns, which a call pays for.
-SEXP ffi_symbol(SEXP *known, const char *name) {
-  if (*known == NULL) *known = Rf_install(name);
-  return *known;
-}
 
 SEXP ffi_cluster_tag(void) {
   static SEXP tag;
@@ -195,13 +84,6 @@ SEXP ffi_cluster_tag(void) {
 SEXP ffi_node_tag(void) {
   static SEXP tag;
   return ffi_symbol(&tag, "muster_node_pointer");
-}
-
-void *ffi_address_of(SEXP pointer, SEXP tag) {
-  if (TYPEOF(pointer) != EXTPTRSXP || R_ExternalPtrTag(pointer) != tag) {
-    return NULL;
-  }
-  return R_ExternalPtrAddr(pointer);
 }
 
 struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome) {
@@ -233,18 +115,12 @@ void ffi_cluster_close(struct mst_cluster *cluster) {
 
 void ffi_run_slice(struct mst_session *session, int timeout_ms) {
   (void)mst_session_run(session, timeout_ms, NULL);
-  do_later();
+  ffi_later_now();
   for (struct mst_cluster *cluster = session->clusters, *next; cluster != NULL;
        cluster = next) {
     next = cluster->next;
     if (cluster->abandoned && cluster->stopped) ffi_cluster_close(cluster);
   }
-}
-
-int64_t ffi_deadline(SEXP timeout_s) {
-  const double s = Rf_asReal(timeout_s);
-  if (!(s < 1e9)) return INT64_MAX / 2;
-  return mst_clock_now() + ffi_ns(s);
 }
 
 static int is_booting(const struct mst_session *session) {
@@ -282,19 +158,19 @@ SEXP ffi_session_tempdirs(void) {
   return paths;
 }
 
-// ffi_session_end ends all clusters and servers of this process and waits for
-// the servers, who remove what their workers left. For the end of R.
-SEXP ffi_session_end(SEXP timeout_s) {
-  struct mst_session *session = ffi_session_or_null();
-  if (session == NULL) return R_NilValue;
-  const int64_t deadline_ns = ffi_deadline(timeout_s);
-  while (session->clusters != NULL)
-    ffi_cluster_close(session->clusters);
-  free_closed();
-  ffi_servers_end(deadline_ns);
+void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
+  spawn->file = Rf_translateChar(STRING_ELT(file, 0));
+  spawn->argv = ffi_strings(argv);
+  spawn->env = (const char *const *)ffi_strings(env);
+  spawn->fds[0] = spawn->fds[1] = -1;
+  spawn->fds[2] = ffi_session_fd();
+  spawn->output = -1;
+  spawn->input = -1;
+}
+
+void ffi_session_close(struct mst_session *session) {
   mst_session_close(session);
   free(session);
   session_now = NULL;
   mst_net_close(&session_fd);
-  return R_NilValue;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
 // Calls that wait for a worker hold their bytes in this session. Past this many of them
 // submitting waits.

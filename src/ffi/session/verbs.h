@@ -2,7 +2,7 @@
 #ifndef MST_FFI_VERBS_H
 #define MST_FFI_VERBS_H
 
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 
 // ffi_verb_of gives the frame of the verb that sends from `frame`, or the global environment:
 // then it is the user who sends.

@@ -13,7 +13,7 @@
 
 #include <sys/stat.h>
 
-#include "ffi/ffi.h"
+#include "ffi/value/value.h"
 #include "net/conn.h"
 
 struct ffi_socket {

@@ -5,7 +5,7 @@
 #ifndef MST_FFI_STOCK_H
 #define MST_FFI_STOCK_H
 
-#include "ffi/ffi.h"
+#include "ffi/session/session.h"
 #include "share/segment.h"
 
 // ---- stock.c: listeners and links
@@ -29,8 +29,8 @@ struct stock_process {
   int worker;   // its number, for what it prints
   uint32_t how; // enum mst_exit, NONE while it runs
   int32_t number;
-  int forgotten;            // no pointer refers to it
-  int told;                 // its worker is there, so it hands its job to nobody
+  int forgotten; // no pointer refers to it
+  int told;      // its worker is there, so it hands its job to nobody
   struct mst_segment input; // what it reads, until ffi_stock_told()
   struct mst_tail tail;
   size_t line_length;

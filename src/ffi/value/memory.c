@@ -1,7 +1,7 @@
 // Is there memory for a message? Asked before it is written. See share/room.h.
-#include "share/room.h"
 #include "base/mst_clock.h"
-#include "ffi/ffi.h"
+#include "ffi/value/value.h"
+#include "share/room.h"
 
 // So much is left free for others when memory is taken, or an eighth of what is free.
 #define RESERVE ((int64_t)64 << 20)
@@ -76,3 +76,6 @@ void ffi_room_pretend(double bytes) {
   seen.pretend = bytes;
   seen.looked_ns = 0;
 }
+
+// ffi_share_free gives the bytes of memory that are free.
+SEXP ffi_share_free(void) { return Rf_ScalarReal((double)ffi_room_look()); }

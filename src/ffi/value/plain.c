@@ -13,7 +13,7 @@
 
 #include <Rversion.h>
 
-#include "ffi/ffi.h"
+#include "ffi/value/value.h"
 
 #define MARK 'P'
 #define NAMED 0x80u
@@ -162,7 +162,7 @@ static SEXP read_function(const uint8_t *bytes, size_t n) {
       return kept->fun;
     }
   }
-  SEXP fun = PROTECT(ffi_unserialize(bytes, n));
+  SEXP fun = PROTECT(ffi_read_native(bytes, n));
   if (!Rf_isFunction(fun)) Rf_error("a message has no function in its place");
   R_PreserveObject(fun); // may run finalizers: the store is for later
   struct kept *kept = new_kept(&known);
@@ -467,4 +467,14 @@ SEXP ffi_read_plain(const uint8_t *bytes, size_t n) {
     Rf_error("a message goes on behind its object");
   UNPROTECT(1);
   return x;
+}
+
+SEXP ffi_unserialize(const uint8_t *bytes, size_t n) {
+  return ffi_is_plain(bytes, n) ? ffi_read_plain(bytes, n)
+                                : ffi_read_native(bytes, n);
+}
+
+// ffi_object_read reads what R or the short form of messages wrote, a raw vector.
+SEXP ffi_object_read(SEXP bytes) {
+  return ffi_unserialize(RAW(bytes), (size_t)Rf_xlength(bytes));
 }

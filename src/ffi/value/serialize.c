@@ -5,7 +5,7 @@
 // sequences compact.
 #include <string.h>
 
-#include "ffi/ffi.h"
+#include "ffi/value/value.h"
 
 #define VERSION 3
 
@@ -58,8 +58,7 @@ static int in_char(R_inpstream_t stream) {
   return (int)byte;
 }
 
-SEXP ffi_unserialize(const uint8_t *bytes, size_t n) {
-  if (ffi_is_plain(bytes, n)) return ffi_read_plain(bytes, n);
+SEXP ffi_read_native(const uint8_t *bytes, size_t n) {
   struct reader reader = {.next = bytes, .end = bytes + n};
   struct R_inpstream_st stream;
   R_InitInPStream(&stream, (R_pstream_data_t)&reader, R_pstream_any_format,

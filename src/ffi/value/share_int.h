@@ -2,7 +2,7 @@
 #ifndef MST_FFI_SHARE_INT_H
 #define MST_FFI_SHARE_INT_H
 
-#include "ffi/ffi.h"
+#include "ffi/value/value.h"
 
 #include <R_ext/Altrep.h> // wants Rinternals.h before it
 

@@ -7,6 +7,7 @@
 
 #include "base/mst_assert.h"
 #include "ffi/value/share_int.h"
+#include "wire/wire.h"
 
 // R doesn't see the memory of mappings: it is asked to collect when there is more
 // of them than this, or twice what was left the last time.

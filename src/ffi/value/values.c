@@ -1,10 +1,8 @@
-// Values between R and the core: named lists, texts, strings, payloads.
+// Values between R and the core: named lists, texts, strings.
 #include <stdio.h>
 #include <string.h>
 
-#include <Rversion.h>
-
-#include "ffi/ffi.h"
+#include "ffi/value/value.h"
 
 SEXP ffi_list(int n, const char *const *names) {
   SEXP list = PROTECT(Rf_allocVector(VECSXP, n));
@@ -89,100 +87,6 @@ char **ffi_strings(SEXP strings) {
   }
   list[n] = NULL;
   return list;
-}
-
-void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
-  spawn->file = Rf_translateChar(STRING_ELT(file, 0));
-  spawn->argv = ffi_strings(argv);
-  spawn->env = (const char *const *)ffi_strings(env);
-  spawn->fds[0] = spawn->fds[1] = -1;
-  spawn->fds[2] = ffi_session_fd();
-  spawn->output = -1;
-  spawn->input = -1;
-}
-
-SEXP ffi_call_ours(const char *name, SEXP argument) {
-  static SEXP ns; // lives as long as this code is loaded
-  if (ns == NULL) {
-    ns = R_FindNamespace(PROTECT(Rf_mkString("muster")));
-    R_PreserveObject(ns);
-    UNPROTECT(1);
-  }
-  SEXP call = PROTECT(argument == NULL ? Rf_lang1(Rf_install(name))
-                                       : Rf_lang2(Rf_install(name), argument));
-  SEXP value = Rf_eval(call, ns);
-  UNPROTECT(1);
-  return value;
-}
-
-#if R_VERSION >= R_Version(4, 5, 0)
-SEXP ffi_binding(SEXP env, SEXP symbol) {
-  return R_getVarEx(symbol, env, FALSE, R_UnboundValue);
-}
-SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
-SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
-int ffi_has_attributes(SEXP x) { return ANY_ATTRIB(x); }
-// R can't be asked which attributes there are, but a thing that has the same can lose its names.
-int ffi_only_names(SEXP x) {
-  SEXP bare = PROTECT(Rf_allocVector(VECSXP, 0));
-  SHALLOW_DUPLICATE_ATTRIB(bare, x);
-  Rf_setAttrib(bare, R_NamesSymbol, R_NilValue);
-  const int only = !ANY_ATTRIB(bare);
-  UNPROTECT(1);
-  return only;
-}
-#else
-SEXP ffi_binding(SEXP env, SEXP symbol) {
-  return Rf_findVarInFrame(env, symbol);
-}
-SEXP ffi_closure_env(SEXP fun) { return CLOENV(fun); }
-SEXP ffi_parent_env(SEXP env) { return ENCLOS(env); }
-int ffi_has_attributes(SEXP x) { return ATTRIB(x) != R_NilValue; }
-int ffi_only_names(SEXP x) {
-  SEXP list = ATTRIB(x);
-  return TAG(list) == R_NamesSymbol && CDR(list) == R_NilValue;
-}
-#endif
-
-SEXP ffi_value_in(SEXP env, SEXP name) {
-  SEXP value = ffi_binding(env, name);
-  return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
-}
-
-// What is serialized, and to what.
-struct blob_of {
-  SEXP x;
-  struct mst_blob *blob;
-};
-
-static SEXP fill_blob(void *data) {
-  struct blob_of *of = data;
-  of->blob = ffi_new_blob();
-  ffi_serialize(of->x, &of->blob->buf);
-  ffi_unhold(of->blob);
-  return R_NilValue;
-}
-
-// In workers, and for sockets, R is in no entry that would let go of it.
-struct mst_blob *ffi_blob_of(SEXP x) {
-  struct blob_of of = {.x = x};
-  if (ffi_depth() > 0) {
-    (void)fill_blob(&of);
-  } else {
-    (void)ffi_entry(fill_blob, &of);
-  }
-  return of.blob;
-}
-
-struct mst_blob *ffi_blob_copy(SEXP bytes) {
-  const size_t n = (size_t)Rf_xlength(bytes);
-  if (n >= FFI_ROOM_FROM) ffi_room_check(n);
-  struct mst_blob *blob = mst_blob_new();
-  if (blob == NULL || mst_buf_append(&blob->buf, RAW(bytes), n) != 0) {
-    mst_blob_release(blob);
-    ffi_no_memory(n);
-  }
-  return blob;
 }
 
 static int is_plain(SEXP x, SEXPTYPE type) {

@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/mst_clock.h"
-#include "ffi/ffi.h"
+#include "ffi/worker/worker.h"
 
 // ffi_rebind gives a variable of a package another value. Those of loaded namespaces
 // are locked, and stay so.

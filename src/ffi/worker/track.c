@@ -15,7 +15,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ffi/ffi.h"
+#include "ffi/worker/worker.h"
 
 // Environments below these many bindings in all are looked into.
 #define INNER_MAX 2000

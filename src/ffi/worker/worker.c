@@ -13,8 +13,11 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
-#include "ffi/ffi.h"
-#include "ffi/data/data.h"
+#include "ffi/worker/worker.h"
+#include "fork/child.h"
+#include "fork/fork.h"
+#include "loop/chan.h"
+#include "pool/spin.h"
 #include "shuffle/exchange.h"
 
 // options(expressions = ) below this, which a call may set, would leave no room for calls

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/data/data.h"
+#include "ffi/session/session.h"
 #include "shuffle/plan.h"
 
 static SEXP plan_tag(void) {
@@ -84,19 +84,26 @@ SEXP ffi_plan_order(SEXP pointer, SEXP stage, SEXP order) {
   return R_NilValue;
 }
 
-// ffi_plan_set: what is "want", "forget", "retire", or "unwant" (all stages).
-SEXP ffi_plan_set(SEXP pointer, SEXP what, SEXP stage) {
+SEXP ffi_plan_want(SEXP pointer, SEXP stage) {
   struct mst_plan *plan = plan_of(pointer);
-  const char *word = CHAR(STRING_ELT(what, 0));
-  if (strcmp(word, "unwant") == 0) {
-    mst_plan_unwant(plan);
-  } else if (strcmp(word, "want") == 0) {
-    mst_plan_want(plan, stage_of(plan, stage));
-  } else if (strcmp(word, "forget") == 0) {
-    mst_plan_forget(plan, stage_of(plan, stage));
-  } else {
-    mst_plan_retire(plan, stage_of(plan, stage));
-  }
+  mst_plan_want(plan, stage_of(plan, stage));
+  return R_NilValue;
+}
+
+SEXP ffi_plan_unwant(SEXP pointer) {
+  mst_plan_unwant(plan_of(pointer));
+  return R_NilValue;
+}
+
+SEXP ffi_plan_forget(SEXP pointer, SEXP stage) {
+  struct mst_plan *plan = plan_of(pointer);
+  mst_plan_forget(plan, stage_of(plan, stage));
+  return R_NilValue;
+}
+
+SEXP ffi_plan_retire(SEXP pointer, SEXP stage) {
+  struct mst_plan *plan = plan_of(pointer);
+  mst_plan_retire(plan, stage_of(plan, stage));
   return R_NilValue;
 }
 
@@ -117,25 +124,46 @@ SEXP ffi_plan_see(SEXP pointer, SEXP workers) {
   return R_NilValue;
 }
 
-// ffi_plan_tell: what is "done" (stage, task, attempt, epoch): 1 committed, 0 late, -1 known;
-// "ended" (stage, task, attempt); "missed" (stage, task, attempt, and the input's three).
-SEXP ffi_plan_tell(SEXP pointer, SEXP what, SEXP numbers) {
-  struct mst_plan *plan = plan_of(pointer);
-  const char *word = CHAR(STRING_ELT(what, 0));
-  const int *at = INTEGER(numbers);
-  const uint32_t stage = (uint32_t)at[0] - 1, task = (uint32_t)at[1] - 1,
-                 attempt = (uint32_t)at[2];
-  int rc = 0;
-  if (strcmp(word, "done") == 0) {
-    rc = mst_plan_done(plan, stage, task, attempt, (uint32_t)at[3],
-                       mst_clock_now());
-  } else if (strcmp(word, "missed") == 0) {
-    mst_plan_missed(plan, stage, task, attempt, (uint32_t)at[3] - 1,
-                    (uint32_t)at[4] - 1, (uint32_t)at[5]);
-  } else {
-    mst_plan_ended(plan, stage, task, attempt);
+// An attempt as R code names it: whole numbers, stage, task, attempt, and what else an event has.
+struct attempt {
+  uint32_t stage, task, attempt;
+  const int *more;
+};
+
+static struct attempt attempt_of(SEXP numbers, R_xlen_t n) {
+  if (TYPEOF(numbers) != INTSXP || Rf_xlength(numbers) != n) {
+    Rf_error("an event of a plan has %d numbers", (int)n);
   }
-  return Rf_ScalarInteger(rc);
+  const int *at = INTEGER(numbers);
+  return (struct attempt){.stage = (uint32_t)at[0] - 1,
+                          .task = (uint32_t)at[1] - 1,
+                          .attempt = (uint32_t)at[2],
+                          .more = at + 3};
+}
+
+// ffi_plan_done: c(stage, task, attempt, epoch). 1 committed, 0 late, -1 known.
+SEXP ffi_plan_done(SEXP pointer, SEXP numbers) {
+  struct mst_plan *plan = plan_of(pointer);
+  const struct attempt at = attempt_of(numbers, 4);
+  return Rf_ScalarInteger(mst_plan_done(plan, at.stage, at.task, at.attempt,
+                                        (uint32_t)at.more[0], mst_clock_now()));
+}
+
+// ffi_plan_ended: c(stage, task, attempt).
+SEXP ffi_plan_ended(SEXP pointer, SEXP numbers) {
+  struct mst_plan *plan = plan_of(pointer);
+  const struct attempt at = attempt_of(numbers, 3);
+  mst_plan_ended(plan, at.stage, at.task, at.attempt);
+  return R_NilValue;
+}
+
+// ffi_plan_missed: c(stage, task, attempt), and these three of the input that wasn't there.
+SEXP ffi_plan_missed(SEXP pointer, SEXP numbers) {
+  struct mst_plan *plan = plan_of(pointer);
+  const struct attempt at = attempt_of(numbers, 6);
+  mst_plan_missed(plan, at.stage, at.task, at.attempt, (uint32_t)at.more[0] - 1,
+                  (uint32_t)at.more[1] - 1, (uint32_t)at.more[2]);
+  return R_NilValue;
 }
 
 // ffi_plan_next gives c(kind, stage, task, attempt, worker, epoch), NULL if there is nothing to

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
-#include "ffi/data/data.h"
+#include "ffi/worker/worker.h"
 #include "shuffle/exchange.h"
 
 // ffi_links_set: numbers are this worker (from 1), its epoch, and 1 if only links by listeners are

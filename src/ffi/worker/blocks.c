@@ -3,7 +3,7 @@
 
 #include "base/mst_hash.h"
 #include "ffi/value/share_int.h"
-#include "ffi/data/data.h"
+#include "ffi/worker/worker.h"
 #include "shuffle/exchange.h"
 
 // What is being written; closed by the next call if R left this one by a jump.
@@ -169,6 +169,3 @@ SEXP ffi_block_drop(SEXP want) {
   mst_exchange_drop(&is);
   return R_NilValue;
 }
-
-// ffi_share_free gives the bytes of memory that are free.
-SEXP ffi_share_free(void) { return Rf_ScalarReal((double)ffi_room_look()); }
