@@ -24,6 +24,7 @@ without_unused <- function(fun) {
   if (any(looks_around %in% used)) {
     return(fun)
   }
+  if (any(grepl("^[.][.][0-9]+$", used))) used <- c(used, "...")
   others <- setdiff(ls(env, all.names = TRUE, sorted = FALSE), used)
   sizes <- vapply(others, captured_size, 0, env)
   if (!any(sizes > captured_small)) {
@@ -94,19 +95,23 @@ strings_in <- function(code) {
 shown_code <- function(name, env) list(do.call(substitute, list(as.name(name), env)))
 
 is_promise <- function(name, env) {
+  if (name == "...") {
+    return(TRUE) # of promises
+  }
   code <- shown_code(name, env)
   is.symbol(code[[1L]]) || is.call(code[[1L]])
 }
 
-# An argument that is missing, or a promise to a variable that isn't there.
+# An argument that is missing, or a promise to a variable that isn't there. `...` shows no code.
 is_absent <- function(name, env) {
-  is.symbol(shown_code(name, env)[[1L]]) &&
+  (name == "..." || is.symbol(shown_code(name, env)[[1L]])) &&
     inherits(tryCatch(get(name, env, inherits = FALSE), error = identity), "error")
 }
 
 # Bytes; -1 for what can't be known without evaluating the code of a promise.
 captured_size <- function(name, env) {
-  if (is.call(shown_code(name, env)[[1L]]) || is_absent(name, env)) {
+  # What `...` stands for are promises, too.
+  if (name == "..." || is.call(shown_code(name, env)[[1L]]) || is_absent(name, env)) {
     return(-1)
   }
   as.numeric(utils::object.size(get(name, env, inherits = FALSE)))

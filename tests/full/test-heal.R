@@ -6,6 +6,15 @@ task <- remote(function(i) {
   i^2
 })
 
+# The same, but they leave a mark of their worker.
+task_marking <- function(marks) {
+  remote(function(i) {
+    file.create(file.path(marks, Sys.getpid()))
+    Sys.sleep(0.01) # tidy: the worker's work
+    i^2
+  }, marks = marks)
+}
+
 verbs <- list(
   parLapply = function(cl, f) parLapply(cl, 1:24, f),
   parLapplyLB = function(cl, f) parLapplyLB(cl, 1:24, f),
@@ -31,11 +40,13 @@ test_cluster("every verb gives its whole answer while workers are killed at rand
   local_settings(muster.quiet = TRUE, foreachDoparLocal = NULL)
   local_globals()
   cl <- local_cluster(3, retries = 100)
-  killer <- local_killer(0.05)
+  marks <- local_folder()
+  marking <- task_marking(marks)
+  killer <- local_killer(0.05, marks = marks)
   for (name in names(verbs)) {
     before <- restarts_of(cl)
     wait_until({
-      expect_identical(verbs[[name]](cl, task), expected_of(name), info = name)
+      expect_identical(verbs[[name]](cl, marking), expected_of(name), info = name)
       restarts_of(cl) - before >= 3L
     })
     expect_gte(restarts_of(cl) - before, 3L)
