@@ -8,9 +8,9 @@ test_cluster("a map goes on after the slower of two that had the same elements w
   slow_once <- remote(function(i, folder) {
     first <- i >= 29 && file.create(file.path(folder, paste0(i, "-", Sys.getpid()))) &&
       length(list.files(folder, paste0("^", i, "-"))) == 1L
-    if (first && i == 29) Sys.sleep(60) # tidy: the worker's work
+    if (first && i == 29) Sys.sleep(3600) # tidy: the worker's work
     if (first && i == 30) {
-      end <- Sys.time() + 20
+      end <- Sys.time() + 120
       while (length(list.files(folder, "^29-")) < 2L && Sys.time() < end) {
         Sys.sleep(0.01) # tidy: the worker's work
       }
@@ -30,14 +30,13 @@ test_cluster("a straggler's copy that straggles, too, gets another", {
   slow_twice <- remote(function(i, folder) {
     if (i == 30) {
       file.create(file.path(folder, Sys.getpid()))
-      if (length(list.files(folder)) < 3L) Sys.sleep(60) # tidy: the worker's work
+      if (length(list.files(folder)) < 3L) Sys.sleep(3600) # tidy: the worker's work
     }
     i
   })
-  seconds <- system.time(got <- cluster_map(cl, 1:30, slow_twice, folder, .speculate = TRUE))
+  got <- cluster_map(cl, 1:30, slow_twice, folder, .speculate = TRUE)
   expect_identical(unlist(got), 1:30)
   expect_length(list.files(folder), 3L)
-  expect_lt(seconds[["elapsed"]], 40)
   expect_identical(clusterCall(cl, identity, 1), list(1, 1, 1))
 })
 

