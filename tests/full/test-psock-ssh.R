@@ -57,7 +57,7 @@ test_that("S1: workers behind ssh start at once, each through a tunnel of its ow
   for (one in seen) {
     expect_identical(one[c("env", "said")], list(env = evil, said = evil))
     expect_true(nzchar(one$ssh))
-    expect_identical(one$nice, tools::psnice() + 2L)
+    expect_identical(one$nice, min(tools::psnice() + 2L, 19L))
   }
   expect_identical(vapply(seen, `[[`, 0L, "pid"), vapply(cl, function(node) node$pid, 0L))
   expect_identical(isLocalhostNode(cl), c(FALSE, FALSE))

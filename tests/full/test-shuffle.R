@@ -147,31 +147,6 @@ test_cluster("F4 A straggler gets a copy, the first counts, and side effects sho
   expect_identical(plan_counts(p)$speculated, 1)
 })
 
-test_cluster("A disk that is full is a clear error, and everything remains usable", {
-  limit_time(60)
-  skip_if_not(is_root(), "needs a small file system")
-  folder <- local_folder()
-  skip_if(system2("mount", c("-t", "tmpfs", "-o", "size=1m", "tmpfs", folder)) != 0L,
-    "can't mount here"
-  )
-  defer(function() system2("umount", c("-l", folder)))
-  cl <- local_shuffle(2)
-  p <- partition_scatter(cl, rows_of_test(300000L), parts = 4)
-  local_settings(muster.shuffle_memory = 0, muster.shuffle_folder = folder)
-  error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_limit")
-  expect_match(conditionMessage(error), "No space left")
-  expect_true(error$part %in% 1:4)
-  expect_true(error$worker %in% 1:2)
-  expect_match(conditionMessage(error), paste("On worker", error$worker), fixed = TRUE)
-  # The other worker may still be in the middle of its own.
-  clusterCall(cl, Sys.getpid)
-  expect_identical(list.files(folder, pattern = paste0("-", error$part, "-1$")), character())
-  local_settings(muster.shuffle_memory = NULL)
-  expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), 300000L)
-  gc()
-  expect_identical(list.files(folder), character())
-})
-
 test_cluster("More rows than memory and disk have room for are an error with part and worker", {
   limit_time(60)
   testthat::skip_if_not(nzchar(Sys.which("prlimit")), "needs prlimit")
