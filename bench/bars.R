@@ -77,6 +77,13 @@ back_alive <- function(cl) {
   seconds(stopifnot(isNodeAlive(cl[[2L]])))
 }
 
+silent_found <- function() {
+  with_cluster(function(cl) {
+    tools::pskill(cl[[2L]]$pid, tools::SIGSTOP)
+    seconds(clusterCall(cl, identity, 1))
+  }, 2, heartbeat = 1)
+}
+
 session_gone <- function() {
   told <- tempfile("told-")
   code <- sprintf(paste(
@@ -210,6 +217,7 @@ bars <- list(
   back = list("a killed worker is alive again", 1, function() {
     with_cluster(function(cl) median_of(5L, function() back_alive(cl)), 2)
   }),
+  silent = list("a worker that stands still is found, with heartbeat = 1", 2, silent_found),
   gone = list("a killed session's workers are gone, which compute", 1, function() {
     median_of(5L, session_gone)
   }),

@@ -284,7 +284,6 @@ test_cluster("single workers are killed for good, cloned, and a cluster grows an
 # ---- signs of life
 
 test_cluster("a worker that was stopped is found by its heartbeat", {
-  limit_time(15) # three times this is less than the heartbeat where none is given
   local_settings(muster.quiet = TRUE)
   cl <- local_cluster(3, heartbeat = 1)
   pid <- node_pids(cl)[2L]
