@@ -55,7 +55,7 @@ test_cluster("P1: only what proves the service is open, others are foreign with 
     "127.1.0.6" = paste0("say:", substr(pcp_hello, 1, 12), ".", substr(pcp_hello, 13, 40))
   )
   port <- local_hosts(hosts)
-  found <- discover("127.1.0.1-7", port, timeout = 0.1, service = "pcp")
+  found <- discover("127.1.0.1-7", port, timeout = 0.5, service = "pcp")
   expect_identical(found$status,
     c("open", "foreign", "foreign", "foreign", "foreign", "open", "refused"))
   expect_match(found$error[2L], "said nothing in time")
@@ -74,7 +74,7 @@ test_cluster("P1: an R session's first command proves a session that waits for w
     "127.1.0.1" = paste0("say:", hex(hello[1:40])), "127.1.0.2" = paste0("say:", hex(native[1:40])),
     "127.1.0.3" = paste0("say:", pcp_hello)
   ))
-  found <- discover("127.1.0.1-3", port, timeout = 0.2, service = "psock")
+  found <- discover("127.1.0.1-3", port, timeout = 1, service = "psock")
   expect_identical(found$status, c("open", "open", "foreign"))
 })
 
@@ -158,12 +158,12 @@ test_cluster("a function that gets the connection judges it, and its errors are 
     seconds <<- c(seconds, left)
     identical(socket_receive_lines(socket, 1L), "hello")
   }
-  found <- discover("127.1.0.1-5", port, timeout = 0.3, service = greets)
+  found <- discover("127.1.0.1-5", port, timeout = 1, service = greets)
   expect_identical(found$status, c("open", "foreign", "foreign", "foreign", "refused"))
   expect_identical(found$attempts[1:3], c(1L, 2L, 1L))
   expect_match(found$error[2L], "said nothing in time")
-  expect_true(all(seconds > 0 & seconds <= 0.3))
-  fails <- discover("127.1.0.1-2", port, timeout = 0.3, service = function(...) stop("no idea"))
+  expect_true(all(seconds > 0 & seconds <= 1))
+  fails <- discover("127.1.0.1-2", port, timeout = 1, service = function(...) stop("no idea"))
   expect_identical(fails$status, rep("foreign", 2L))
   expect_identical(fails$error, rep("no idea", 2L))
   error <- expect_error(discover("127.0.0.1", 1, service = 5), class = "muster_error_input")

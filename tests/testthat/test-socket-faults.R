@@ -15,8 +15,8 @@ test_cluster("S4 a full queue delays clients, is told, and heals", {
     list(depth = 2L, backlog = 1L, depth_max = 2L))
   expect_gt(status$overflows, 0)
   expect_gt(status$drops, 0)
-  peers <- lapply(1:2, function(i) socket_accept(server, timeout = 5))
-  late <- socket_connect("127.0.0.1", server$port, timeout = 5)
+  peers <- lapply(1:2, function(i) socket_accept(server, timeout = 60))
+  late <- socket_connect("127.0.0.1", server$port, timeout = 60)
   expect_identical(socket_status(server)$depth, 1L)
   expect_identical(socket_status(late)$state, "established")
   expect_identical(socket_status(late)$retransmits, 0)
@@ -35,7 +35,7 @@ test_cluster("S4 a slow drip of bytes doesn't prolong a call", {
       pass_time(0.03)
     }
   })
-  peer <- socket_accept(server, timeout = 5)
+  peer <- socket_accept(server, timeout = 60)
   for (receive in list(
     function() socket_receive(peer, "raw", n = 1000, timeout = 0.2),
     function() socket_receive(peer, "frame", timeout = 0.2),
@@ -49,10 +49,10 @@ test_cluster("S4 a slow drip of bytes doesn't prolong a call", {
 
 test_cluster("S4 a reset is told as one", {
   server <- socket_listen()
-  client <- socket_connect("127.0.0.1", server$port, timeout = 5)
+  client <- socket_connect("127.0.0.1", server$port, timeout = 60)
   # Who waits to be accepted when a listener closes is reset.
   socket_close(server)
-  expect_true(socket_select(client, timeout = 5))
+  expect_true(socket_select(client, timeout = 60))
   e <- expect_error(socket_receive(client), class = "muster_error_closed")
   expect_gt(e$errno, 0L)
   expect_match(conditionMessage(e), "has failed", fixed = TRUE)
@@ -68,7 +68,7 @@ test_cluster("S7 clients that are gone don't end an accept", {
   client <- socket_connect("127.0.0.1", server$port)
   socket_send(client, "all I want to say")
   socket_close(client)
-  peer <- socket_accept(server, timeout = 5)
+  peer <- socket_accept(server, timeout = 60)
   expect_identical(socket_receive(peer), "all I want to say")
   socket_close(peer)
   expect_error(socket_accept(server, timeout = 0.05), class = "muster_error_timeout")

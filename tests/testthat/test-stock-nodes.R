@@ -84,7 +84,7 @@ test_cluster("answers that an interrupted call is owed don't reach the next", {
     {
       setTimeLimit(elapsed = 0.3, transient = TRUE)
       clusterCall(cl, function() {
-        Sys.sleep(0.6) # tidy: in the worker, longer than the limit
+        Sys.sleep(3) # tidy: in the worker, longer than the limit
         "old"
       })
     },
