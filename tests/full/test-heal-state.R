@@ -130,13 +130,12 @@ test_cluster("static verbs draw the same with and without kills", {
   expect_identical(restarts_of(cl), 2L)
   # At random moments.
   cl <- local_cluster(3, retries = 100)
-  killer <- local_killer(0.05, seed = 7)
+  killer <- local_killer(0.6, seed = 7)
   wait_until({
     expect_identical(static_draws(cl, remote(function(i) NULL)), expected)
-    restarts_of(cl) >= 10L
+    restarts_of(cl) >= 6L
   })
   stop_killer(killer)
-  expect_gte(restarts_of(cl), 10L)
 })
 
 test_cluster("a redone task of a load-balanced verb draws what its lost attempt drew", {

@@ -40,7 +40,8 @@ test_cluster("a straggler's copy that straggles, too, gets another", {
   expect_identical(clusterCall(cl, identity, 1), list(1, 1, 1))
 })
 
-# Kills a worker now and then while a map runs: another process, which the test ends.
+# Kills a worker now and then while a map runs: another process, which makes the file "ended"
+# when it ends.
 killer_of <- function(cl, times, folder, seed) {
   # A file that is left behind by one that was killed goes: its number may be another's later.
   code <- sprintf(
@@ -51,7 +52,7 @@ killer_of <- function(cl, times, folder, seed) {
     sprintf("unlink(file.path('%s', p))", folder)
   )
   script <- file.path(folder, "killer.R")
-  writeLines(code, script)
+  writeLines(c(code, sprintf("file.create('%s')", file.path(folder, "ended"))), script)
   system2(file.path(R.home("bin"), "Rscript"), c("--vanilla", shQuote(script)), wait = FALSE)
 }
 
@@ -72,10 +73,9 @@ test_cluster("maps are right although workers are killed at any moment", {
       .seed = 11, .speculate = round %% 2 == 0
     ))
     expect_identical(got, expected, info = paste("muster.test_seed", seed, "round", round))
+    wait_until(file.exists(file.path(folder, "ended")))
   }
   expect_gt(sum(cluster_status(cl)$restarts), 0)
-  # The killer may still be at work on what is no worker of ours any more: let it end.
-  Sys.sleep(4) # tidy: it sleeps 8 times for 0.4 s at most
   expect_identical(suppressMessages(clusterCall(cl, identity, 1)), rep(list(1), 4L))
 }, limit_s = 300)
 
