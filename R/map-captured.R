@@ -24,7 +24,8 @@ without_unused <- function(fun) {
   if (any(looks_around %in% used)) {
     return(fun)
   }
-  others <- setdiff(ls(env, all.names = TRUE, sorted = FALSE), used)
+  # Dots that aren't used stay behind, whatever they refer to.
+  others <- setdiff(ls(env, all.names = TRUE, sorted = FALSE), c(used, "..."))
   sizes <- vapply(others, captured_size, 0, env)
   if (!any(sizes > captured_small)) {
     return(fun)
@@ -63,7 +64,7 @@ names_used <- function(fun, env) {
     if (is.primitive(one) || any(vapply(seen, identical, NA, one))) next
     seen <- c(seen, list(one))
     names <- c(code_names(one), words_in(one))
-    for (name in setdiff(names, used)) {
+    for (name in setdiff(names, c(used, "..."))) {
       if (exists(name, env, inherits = FALSE) && !is_promise(name, env)) {
         functions <- c(functions, functions_in(get(name, env, inherits = FALSE)))
       }
@@ -98,8 +99,11 @@ is_promise <- function(name, env) {
   is.symbol(code[[1L]]) || is.call(code[[1L]])
 }
 
-# An argument that is missing, or a promise to a variable that isn't there.
+# An argument that is missing, or a promise to a variable that isn't there; `...` without any.
 is_absent <- function(name, env) {
+  if (name == "...") {
+    return(evalq(...length(), env) == 0L)
+  }
   is.symbol(shown_code(name, env)[[1L]]) &&
     inherits(tryCatch(get(name, env, inherits = FALSE), error = identity), "error")
 }

@@ -97,7 +97,8 @@ find_globals <- function(functions, call) {
 code_names <- function(fun) {
   names <- .Call(ffi_code_names, fun)
   if (is.null(names)) {
-    names <- union(codetools::findGlobals(fun), names_read(fun))
+    # It complains of `...` that a function has from around it.
+    names <- union(suppressWarnings(codetools::findGlobals(fun)), names_read(fun))
     .Call(ffi_code_keep, fun, names)
   }
   names

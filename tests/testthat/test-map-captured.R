@@ -46,6 +46,20 @@ test_cluster("A9 frames that can't be looked at without evaluating code travel a
   expect_false(exists("absent", environment(muster:::without_unused(fun)), inherits = FALSE))
 })
 
+test_that("A9 a frame's dots, with something in them or not, are no obstacle", {
+  make <- function(uses, ...) {
+    large <- numeric(1e6)
+    if (uses) function(i) list(i, ...) else function(i) i
+  }
+  environment(make) <- globalenv()
+  for (fun in list(make(FALSE), make(FALSE, 2))) {
+    expect_lt(sent_bytes(fun), 1e5)
+    expect_identical(muster:::without_unused(fun)(1), 1)
+  }
+  expect_identical(muster:::without_unused(make(TRUE))(1), list(1))
+  expect_identical(muster:::without_unused(make(TRUE, k = 2))(1), list(1, k = 2))
+})
+
 test_cluster("A9 large objects that travel are named once", {
   cl <- local_cluster(1)
   large <- NULL
