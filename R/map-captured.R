@@ -64,7 +64,7 @@ names_used <- function(fun, env) {
     if (is.primitive(one) || any(vapply(seen, identical, NA, one))) next
     seen <- c(seen, list(one))
     names <- c(code_names(one), words_in(one))
-    for (name in setdiff(names, used)) {
+    for (name in setdiff(names, c(used, "..."))) {
       if (exists(name, env, inherits = FALSE) && !is_promise(name, env)) {
         functions <- c(functions, functions_in(get(name, env, inherits = FALSE)))
       }
@@ -102,9 +102,12 @@ is_promise <- function(name, env) {
   is.symbol(code[[1L]]) || is.call(code[[1L]])
 }
 
-# An argument that is missing, or a promise to a variable that isn't there. `...` shows no code.
+# An argument that is missing, or a promise to a variable that isn't there; `...` without any.
 is_absent <- function(name, env) {
-  (name == "..." || is.symbol(shown_code(name, env)[[1L]])) &&
+  if (name == "...") {
+    return(evalq(...length(), env) == 0L)
+  }
+  is.symbol(shown_code(name, env)[[1L]]) &&
     inherits(tryCatch(get(name, env, inherits = FALSE), error = identity), "error")
 }
 

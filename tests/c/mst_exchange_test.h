@@ -157,7 +157,7 @@ static inline void ask(uint32_t tasks, uint32_t worker, uint32_t epoch) {
 }
 
 static inline void wait_for(size_t left) {
-  const int64_t end_ns = mst_clock_now() + 5 * MST_NS_PER_S;
+  const int64_t end_ns = mst_clock_now() + 30 * MST_NS_PER_S;
   while (mst_exchange_wait(20) > left)
     CHECK(mst_clock_now() < end_ns);
 }

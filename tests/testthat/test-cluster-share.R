@@ -289,7 +289,7 @@ test_cluster("a snapshot of shared vectors is right", {
   cluster_share(cl, x = x, words = rep_len(c("a", NA), 1e5))
   clusterEvalQ(cl, x[1] <- -1)
   for (i in 1:70) clusterCall(cl, function(i) assign(paste0("v", i), i, globalenv()), i)
-  expect_true(wait_until("snapshot" %in% cluster_journal(cl)$kind))
+  wait_until("snapshot" %in% cluster_journal(cl)$kind)
   tools::pskill(node_pids(cl), 9L)
   x[1] <- -1
   words <- rep_len(c("a", NA), 1e5)

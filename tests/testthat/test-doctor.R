@@ -92,10 +92,8 @@ test_that("items choose rows, and wrong arguments are named", {
   }
 })
 
-test_that("interval is waited for, and no longer", {
-  took <- system.time(doctor(0.3, "load"))[["elapsed"]]
-  expect_gte(took, 0.3)
-  expect_lt(took, 5)
+test_that("interval is waited for", {
+  expect_gte(system.time(doctor(0.3, "load"))[["elapsed"]], 0.3)
 })
 
 test_that("printing shows verdicts, reasons and commands", {
