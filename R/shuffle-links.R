@@ -4,11 +4,16 @@
 
 # ---- Session
 
-# The options that say how, looked at when a run begins: list(listen, limits).
+# The options that say how, looked at when a run begins: list(listen, limits). Where no process
+# can be sent a descriptor there are no pairs.
 links_options <- function(call) {
-  mode <- getOption("muster.shuffle_links", "pairs")
+  can_pair <- is_built_with("sent descriptors")
+  mode <- getOption("muster.shuffle_links", if (can_pair) "pairs" else "listen")
   if (!identical(mode, "pairs") && !identical(mode, "listen")) {
     abort_input("options(muster.shuffle_links)", "\"pairs\" or \"listen\"", mode, call)
+  }
+  if (mode == "pairs" && !can_pair) {
+    abort_input("options(muster.shuffle_links)", "\"listen\" on this system", mode, call)
   }
   limits <- getOption("muster.shuffle_patience", c(2.5, 10))
   good <- is.numeric(limits) && length(limits) == 2L && !anyNA(limits) &&
