@@ -227,6 +227,8 @@ static void assertion_failed(const char *what, const char *file, int line) {
   UNPROTECT(6);
 }
 
+void R_init_muster(DllInfo *dll);
+
 attribute_visible void R_init_muster(DllInfo *dll) {
   mst_thread_mark_r();
   mst_assert_on_failure(assertion_failed);

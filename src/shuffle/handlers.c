@@ -157,7 +157,7 @@ static size_t strangers(void) {
 void mst_handlers_accept(uint32_t handler) {
   const int64_t now_ns = mst_clock_now();
   for (int i = 0; i < ACCEPT_MAX; i++) {
-    int fd;
+    int fd = -1;
     const int rc =
         strangers() >= MST_STRANGERS_MAX
             ? -MST_ELIMIT

@@ -484,8 +484,6 @@ test_cluster("a cluster that nothing refers to is stopped by the garbage collect
   rm(node)
   gc()
   expect_true(wait_until(!any(pid_runs(pids)), 20))
-  # Those that were booted are children of this session, which waits for them when it next looks.
-  if (!.Call(ffi_can_fork)) cluster_stop(cluster_start(1L))
 })
 
 test_cluster("with `autoStop = FALSE` a cluster lives until it's stopped", {
