@@ -17,10 +17,10 @@ set -u
 . "$(dirname -- "$0")/common.sh"
 
 all="tidy build c tsan sim fuzz transcripts testthat user-code full netns faults soak notroot"
-all="$all asan rcheck bare demo"
+all="$all portable compilers asan rcheck bare demo"
 # Those of the second lane make packages and libraries of their own; the demo installs anew
 # what the first lane uses, so it comes when both have ended.
-second="asan faults notroot rcheck tsan soak netns bare"
+second="asan faults notroot rcheck portable compilers tsan soak netns bare"
 last=
 lane=
 if [ $# -gt 0 ]; then
@@ -303,6 +303,13 @@ suite_faults() {
 }
 
 suite_asan() { run "testthat (asan, ubsan, thread checks)" 2400 tools/asan.sh; }
+# The branches for other systems than Linux, compiled and run on Linux.
+suite_portable() {
+  part "c unit tests (portable)" 300 tests/c check-portable
+  run "portable" 1800 tools/portable.sh
+}
+
+suite_compilers() { run "compilers" 900 tools/compilers.sh; }
 suite_rcheck() { run "R CMD check" 1800 Rscript tools/rcheck.R; }
 # What make_root fetches and installs takes as long as the network does.
 suite_bare() { run "bare" 1200 tools/bare.sh; }
