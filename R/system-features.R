@@ -4,6 +4,11 @@
 # One of the names of ffi_built_with().
 is_built_with <- function(feature) .Call(ffi_built_with)[[feature]]
 
-# Where the kernel tells what it knows. Below a device there is no file, whoever looks.
-proc_place <- function() if (is_built_with("proc")) "/proc" else "/dev/null"
-sys_place <- function() if (is_built_with("proc")) "/sys" else "/dev/null"
+# Where the kernel tells what it knows. Linux has these folders even in a build that does without:
+# below a device there is no file, whoever looks.
+proc_place <- function() kernel_place("/proc")
+sys_place <- function() kernel_place("/sys")
+kernel_place <- function(folder) {
+  hidden <- !is_built_with("proc") && Sys.info()[["sysname"]] == "Linux"
+  if (hidden) "/dev/null" else folder
+}

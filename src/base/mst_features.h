@@ -68,9 +68,13 @@
 #define MST_SYS "/sys"
 #else
 #define MST_HAVE_PROC 0
-// Below a device there is no file, whoever looks.
+#if MST_LINUX // there are such folders: below a device there is no file, whoever looks
 #define MST_PROC "/dev/null"
 #define MST_SYS "/dev/null"
+#else
+#define MST_PROC "/proc"
+#define MST_SYS "/sys"
+#endif
 #endif
 
 // Descriptors that are sent to other processes.

@@ -87,6 +87,7 @@ test_cluster("F3 A worker that can't listen says so if it must, and does without
   error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_limit")
   expect_match(conditionMessage(error), "Can't listen for other workers in ")
   expect_identical(error$worker, 1L)
+  skip_without_feature("sent descriptors")
   local_settings(muster.shuffle_links = "pairs")
   expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), 600L)
 })
