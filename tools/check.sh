@@ -306,7 +306,7 @@ suite_asan() { run "testthat (asan, ubsan, thread checks)" 2400 tools/asan.sh; }
 # The branches for other systems than Linux, compiled and run on Linux.
 suite_portable() {
   part "c unit tests (portable)" 300 tests/c check-portable
-  run "portable" 1800 tools/portable.sh
+  run "portable" 1200 tools/portable.sh
 }
 
 suite_compilers() { run "compilers" 900 tools/compilers.sh; }

@@ -208,6 +208,7 @@ test_cluster("a package that can't be loaded makes an error that says why", {
 
 test_cluster("a package that keeps a file open means booted workers, and a message why", {
   skip_without_fork()
+  skip_without_feature("proc") # who tells which files are open?
   skip_without_proc()
   local_package("musteropen", c(
     "kept <- new.env()",

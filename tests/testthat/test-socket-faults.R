@@ -18,7 +18,7 @@ test_cluster("S4 a full queue delays clients, is told, and heals", {
     expect_gt(status$overflows, 0)
     expect_gt(status$drops, 0)
   } else {
-    expect_identical(status[c("depth", "backlog")], list(depth = NA_integer_, backlog = NA_integer_))
+    expect_identical(c(status$depth, status$backlog), c(NA_integer_, NA_integer_))
   }
   peers <- lapply(1:2, function(i) socket_accept(server, timeout = 5))
   late <- socket_connect("127.0.0.1", server$port, timeout = 5)
