@@ -27,7 +27,8 @@
 #' environments and attributes hold isn't looked at, but for the variables around `.fun` that
 #' it uses and slots of S4 objects.
 #'
-#' Objects of a reference class that was defined in the session, by [methods::setRefClass()],
+#' Objects of a reference class that was defined in the session, by
+#' \code{\link[methods:setRefClass]{methods::setRefClass()}},
 #' have no methods in a worker, as with parallel: define the class in a package, or in the
 #' workers and make its objects there.
 #'
@@ -95,8 +96,9 @@
 #' Sizes of pieces: guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on
 #' Computers 36(12), 1987), by measured time instead of counts. Copies of late pieces: the
 #' backup tasks of Dean and Ghemawat's MapReduce (OSDI 2004). Streams: L'Ecuyer, Simard, Chen
-#' and Kelton (Operations Research 50(6), 2002), as in [parallel::nextRNGStream()]. Globals
-#' are found by the rules that users of package future know.
+#' and Kelton (Operations Research 50(6), 2002), as in
+#' \code{\link[parallel:nextRNGStream]{parallel::nextRNGStream()}}. Globals are found
+#' by the rules that users of package future know.
 #' @seealso [task_submit()] for single calls.
 #' @examples
 #' cl <- cluster_start(2)

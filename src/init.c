@@ -151,6 +151,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_card, 1),
     ENTRY(ffi_disk, 1),
     ENTRY(ffi_features, 0),
+    ENTRY(ffi_built_with, 0),
     ENTRY(ffi_clock_sync, 0),
     ENTRY(ffi_mappings, 1),
     ENTRY(ffi_command_lines, 2),
@@ -238,6 +239,8 @@ static void assertion_failed(const char *what, const char *file, int line) {
   (void)Rf_eval(call, ns);
   UNPROTECT(6);
 }
+
+void R_init_muster(DllInfo *dll);
 
 attribute_visible void R_init_muster(DllInfo *dll) {
   mst_thread_mark_r();

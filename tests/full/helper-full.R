@@ -6,6 +6,7 @@
 # what it leaves there is seen. Linux only: all of it reads /proc.
 
 source("../testthat/helper-cluster.R", local = TRUE)
+source("../testthat/helper-features.R", local = TRUE)
 
 is_root <- function() identical(unname(Sys.info()[["effective_user"]]), "root")
 

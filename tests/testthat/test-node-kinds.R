@@ -20,7 +20,7 @@ test_cluster("L2: a killed node is dead without healing, and is back with it", {
 })
 
 test_cluster("L2: nodes of makeCluster() are NA, a zombie is dead", {
-  skip_without_proc()
+  skip_without_feature("proc") # what else tells a zombie from a process?
   expect_identical(isNodeAlive(local_psock(1)), NA)
   cl <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
   defer(function() stopCluster(cl))
