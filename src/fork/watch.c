@@ -57,7 +57,7 @@ enum { AT_CONTROL, AT_SESSION, AT_WAKE, OWN_FDS };
 #define PENDING_FDS 32u
 static struct {
   struct pollfd *fds; // lives as long as the process
-  size_t room;        // for the guest's
+  size_t cap;         // for the guest's
   int wake[2];        // a pipe
   int pending[PENDING_FDS];
   size_t pending_count;
@@ -298,13 +298,13 @@ static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
 // wait.
 static size_t guest_fds(const struct mst_watch_guest *guest, int *timeout_ms) {
   for (;;) {
-    const size_t n = guest->fds(polled.fds + OWN_FDS, polled.room, timeout_ms);
-    if (n <= polled.room) return n;
+    const size_t n = guest->fds(polled.fds + OWN_FDS, polled.cap, timeout_ms);
+    if (n <= polled.cap) return n;
     struct pollfd *more =
         realloc(polled.fds, (OWN_FDS + 2 * n) * sizeof *polled.fds);
-    if (more == NULL) return polled.room;
+    if (more == NULL) return polled.cap;
     polled.fds = more;
-    polled.room = 2 * n;
+    polled.cap = 2 * n;
   }
 }
 
@@ -356,7 +356,7 @@ static int prepare(struct mst_err *err) {
   if (polled.fds == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a watch");
   }
-  polled.room = GUEST_FDS_FIRST;
+  polled.cap = GUEST_FDS_FIRST;
   if (mst_net_pipe(polled.wake, err) != 0) return -MST_ESYS;
   (void)fcntl(polled.wake[1], F_SETFL, O_NONBLOCK);
   for (int i = 0; i < 2; i++)

@@ -75,7 +75,7 @@ struct mst_exchange {
   size_t question_count;
   size_t open;
   struct mst_line **lines; // owned, grows
-  size_t line_count, line_room;
+  size_t line_count, line_cap;
   uint64_t held;
   struct mst_exchange_way way;
   // handlers.c

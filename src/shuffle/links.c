@@ -11,7 +11,7 @@
 #define HAVE_MAX                                                               \
   ((uint64_t)MST_HAVE_HEAD_BYTES + MST_TEXT_MAX +                              \
    (uint64_t)MST_BLOCKS_MAX * MST_BLOCK_BYTES)
-#define LINE_ROOM_FIRST 16u
+#define LINE_CAP_FIRST 16u
 
 struct mst_line *mst_links_to(uint32_t worker, uint32_t epoch) {
   for (size_t i = mst_exchange.line_count; i-- > 0;) {
@@ -79,15 +79,15 @@ static void bury(uint32_t worker) {
 }
 
 static int make_room(void) {
-  if (mst_exchange.line_count < mst_exchange.line_room) return 1;
-  if (mst_exchange.line_room >= MST_LINKS_MAX) return 0;
-  const size_t room = mst_exchange.line_room == 0 ? LINE_ROOM_FIRST
-                                                  : 2 * mst_exchange.line_room;
+  if (mst_exchange.line_count < mst_exchange.line_cap) return 1;
+  if (mst_exchange.line_cap >= MST_LINKS_MAX) return 0;
+  const size_t cap =
+      mst_exchange.line_cap == 0 ? LINE_CAP_FIRST : 2 * mst_exchange.line_cap;
   struct mst_line **more =
-      realloc(mst_exchange.lines, room * sizeof(struct mst_line *));
+      realloc(mst_exchange.lines, cap * sizeof(struct mst_line *));
   if (more == NULL) return 0;
   mst_exchange.lines = more;
-  mst_exchange.line_room = room;
+  mst_exchange.line_cap = cap;
   return 1;
 }
 
@@ -134,5 +134,5 @@ void mst_links_free(void) {
   }
   free(mst_exchange.lines);
   mst_exchange.lines = NULL;
-  mst_exchange.line_count = mst_exchange.line_room = 0;
+  mst_exchange.line_count = mst_exchange.line_cap = 0;
 }

@@ -82,7 +82,7 @@ struct mst_plan {
   struct mst_plan_stage **blocks; // owned; NULL: all retired
   uint32_t stage_count;           // numbers that were given
   uint32_t *live; // owned: stages that aren't retired, oldest first
-  uint32_t live_count, live_room;
+  uint32_t live_count, live_cap;
   struct mst_plan_worker *workers; // owned
   uint32_t worker_count;
   uint32_t extra; // copies beside the first of their tasks that run now

@@ -36,6 +36,9 @@ void mst_test_add(struct mst_test *test);
 // clock, and has it printed if the test fails.
 uint64_t mst_test_seed(void);
 
+// mst_test_note says which of several cases is tested now; a failure's line tells it.
+void mst_test_note(const char *note);
+
 // mst_test_asserts tells whether run(arg) fails an assertion of mst_assert.h.
 // run is left by longjmp then, so it must hold nothing that wants a release.
 int mst_test_asserts(void (*run)(void *), void *arg);

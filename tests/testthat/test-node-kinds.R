@@ -77,3 +77,16 @@ test_that("makeCluster() starts muster where R can register kinds of clusters", 
     expect_s3_class(cl, "muster_cluster")
   }
 })
+
+test_cluster("makeCluster()'s options that have no meaning to muster don't stop it", {
+  words <- setdiff(ls(parallel:::defaultClusterOptions), c(names(formals(makeNodePSOCK)), "type"))
+  expect_true("setup_timeout" %in% words)
+  options <- mget(words, parallel:::defaultClusterOptions)
+  cl <- do.call(start_cluster_type, c(list(1), options[names(options) != "setup_timeout"]))
+  on.exit(stopCluster(cl))
+  expect_s3_class(cl, "muster_cluster")
+  timed <- start_cluster_type(1, setup_timeout = 60)
+  on.exit(stopCluster(timed), add = TRUE)
+  expect_identical(clusterCall(timed, sum, 1, 2), list(3))
+  expect_error(start_cluster_type(1, nonsense = 1), class = "muster_error_input")
+})
