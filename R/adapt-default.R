@@ -61,16 +61,20 @@ register_cluster_type <- function() {
 }
 
 # What makeCluster() gives a starter: the number or the names of hosts, and options, of
-# which those are used that have a meaning here.
+# which those are used that have a meaning here. The others of parallel's own are about how
+# another R is found and booted (R 4.2.2 to 4.5, ls(parallel:::defaultClusterOptions)).
 start_cluster_type <- function(spec = NULL, ...) {
   given <- list(...)
   if (is.null(spec)) {
     spec <- availableCores()
   }
+  if (is.numeric(given[["setup_timeout"]])) given$connectTimeout <- given[["setup_timeout"]]
+  no_meaning <- c("rhome", "rlibs", "rprog", "scriptdir", "setup_timeout", "snowlib", "useRscript")
+  given <- given[!names(given) %in% no_meaning]
   known <- intersect(names(given), names(formals(makeNodePSOCK)))
   if (is.character(spec) || length(known)) {
-    do.call(makeClusterPSOCK, c(list(spec), given[known]))
+    do.call("makeClusterPSOCK", c(list(spec), given[known]))
   } else {
-    cluster_start(spec, ...)
+    do.call("cluster_start", c(list(spec), given))
   }
 }

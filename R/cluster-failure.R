@@ -177,7 +177,7 @@ exit_field <- function(status, how) {
   if (identical(status$how, how)) status$number else NA_integer_
 }
 
-# A worker that can't get what a process needs says so and ends, see src/ffi/worker.c.
+# A worker that can't get what a process needs says so and ends, see src/ffi/worker/worker.c.
 errno_in <- function(output) {
   pattern <- "can't start a worker: [a-z_0-9]+: errno ([0-9]+)"
   found <- regmatches(output, regexec(pattern, output))[[1L]]

@@ -98,10 +98,10 @@
 #' journal stays short. With healing the session keeps a copy of each call until it
 #' is answered, and of each call that is in a journal.
 #'
-#' After [parallel::clusterSetRNGStream()] a task that runs again draws the same numbers
-#' as its lost attempt: results are the same with and without losses, but for the
-#' load-balanced verbs, whose results depend on chance anyway. Any other generator gets a
-#' new stream in the new worker, with a warning of class `muster_warning_rng`.
+#' After \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} a task that
+#' runs again draws the same numbers as its lost attempt: results are the same with and without
+#' losses, but for the load-balanced verbs, whose results depend on chance anyway. Any other
+#' generator gets a new stream in the new worker, with a warning of class `muster_warning_rng`.
 #'
 #' A task that was lost `retries + 1` times is an error of class `muster_error_lost`. Fields:
 #' `range` (first and last element that it was for), `element` (if it is one), `worker`,
@@ -385,7 +385,7 @@ new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, p
       ),
       parent = emptyenv()
     )
-    # C code notes there what changes, see src/ffi/node.c.
+    # C code notes there what changes, see src/ffi/session/node.c.
     notes <- .Call(ffi_node_notes, pointers[[i]])
     node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
     about <- list2env(list(first = .Call(ffi_node_pid, node)), parent = topenv())

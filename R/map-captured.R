@@ -24,8 +24,8 @@ without_unused <- function(fun) {
   if (any(looks_around %in% used)) {
     return(fun)
   }
-  # Dots that aren't used stay behind, whatever they refer to.
-  others <- setdiff(ls(env, all.names = TRUE, sorted = FALSE), c(used, "..."))
+  if (any(grepl("^[.][.][0-9]+$", used))) used <- c(used, "...")
+  others <- setdiff(ls(env, all.names = TRUE, sorted = FALSE), used)
   sizes <- vapply(others, captured_size, 0, env)
   if (!any(sizes > captured_small)) {
     return(fun)
@@ -95,6 +95,9 @@ strings_in <- function(code) {
 shown_code <- function(name, env) list(do.call(substitute, list(as.name(name), env)))
 
 is_promise <- function(name, env) {
+  if (name == "...") {
+    return(TRUE) # of promises
+  }
   code <- shown_code(name, env)
   is.symbol(code[[1L]]) || is.call(code[[1L]])
 }
@@ -110,7 +113,8 @@ is_absent <- function(name, env) {
 
 # Bytes; -1 for what can't be known without evaluating the code of a promise.
 captured_size <- function(name, env) {
-  if (is.call(shown_code(name, env)[[1L]]) || is_absent(name, env)) {
+  # What `...` stands for are promises, too.
+  if (name == "..." || is.call(shown_code(name, env)[[1L]]) || is_absent(name, env)) {
     return(-1)
   }
   as.numeric(utils::object.size(get(name, env, inherits = FALSE)))

@@ -1,5 +1,5 @@
-# The line of a terminal that is written again and again, see src/ffi/line.c. There is one, on
-# stderr, and whatever else muster shows takes it away first.
+# The line of a terminal that is written again and again, see src/ffi/session/line.c. There is one,
+# on stderr, and whatever else muster shows takes it away first.
 
 # RStudio's console is no terminal, but goes back to the line's begin as one.
 line_is_possible <- function() {

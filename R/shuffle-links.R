@@ -1,14 +1,17 @@
 # How the workers of a shuffle find each other: pairs that the session makes, or listeners of the
 # workers themselves, whose addresses travel with the tasks and their answers. The links:
-# src/shuffle/links.c, handlers.c. See docs/SHUFFLE.md.
+# src/shuffle/links.c, handlers.c. A worker's side: worker-links.R. See docs/SHUFFLE.md.
 
-# ---- Session
-
-# The options that say how, looked at when a run begins: list(listen, limits).
+# The options that say how, looked at when a run begins: list(listen, limits). Where no process
+# can be sent a descriptor there are no pairs.
 links_options <- function(call) {
-  mode <- getOption("muster.shuffle_links", "pairs")
+  can_pair <- is_built_with("sent descriptors")
+  mode <- getOption("muster.shuffle_links", if (can_pair) "pairs" else "listen")
   if (!identical(mode, "pairs") && !identical(mode, "listen")) {
     abort_input("options(muster.shuffle_links)", "\"pairs\" or \"listen\"", mode, call)
+  }
+  if (mode == "pairs" && !can_pair) {
+    abort_input("options(muster.shuffle_links)", "\"listen\" on this system", mode, call)
   }
   limits <- getOption("muster.shuffle_patience", c(2.5, 10))
   good <- is.numeric(limits) && length(limits) == 2L && !anyNA(limits) &&
@@ -40,40 +43,5 @@ links_spec <- function(run, worker, steps) {
 links_note <- function(shuffle, links) {
   if (!is.null(links)) {
     shuffle$links[[as.character(links$worker)]] <- links
-  }
-}
-
-# ---- Worker
-
-# self: number and epoch. Gives what the session is to know, NULL if it knows; or a list with
-# `wrong`, where there is no memory, or there can be no listeners and nothing else is to be used.
-links_begin <- function(links, self) {
-  if (is.null(links)) {
-    return(NULL)
-  }
-  .Call(ffi_links_set, c(self, as.integer(links$listen)), links$limits)
-  for (door in links$doors) {
-    told <- .Call(
-      ffi_links_know, c(door$worker, door$epoch, door$handlers), door$folder, door$token
-    )
-    if (is.list(told)) {
-      return(list(wrong = paste0("Can't note where other workers listen: ", told$error, ".")))
-    }
-  }
-  if (identical(links$known[1L], self[2L]) && links$known[2L] >= links$handlers) {
-    return(NULL)
-  }
-  folder <- file.path(tempdir(), "links")
-  token <- .Call(ffi_links_listen, folder, links$handlers)
-  if (is.raw(token)) {
-    return(list(
-      worker = self[1L], epoch = self[2L], handlers = links$handlers, folder = folder,
-      token = token
-    ))
-  }
-  if (links$listen) {
-    list(wrong = paste0(
-      "Can't listen for other workers in ", folder, ": ", token$error, " (", token$call, ")."
-    ))
   }
 }

@@ -11,7 +11,7 @@ shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
   run <- new_run(shuffle, cl, stage, call)
   on.exit(run_leave(run), add = TRUE, after = FALSE)
   run$progress <- run_progress(run, also)
-  for (one in c(list(stage), also)) .Call(ffi_plan_set, shuffle$plan, "want", one$id)
+  for (one in c(list(stage), also)) .Call(ffi_plan_want, shuffle$plan, one$id)
   repeat {
     run_look(run)
     run_order(run)
@@ -59,7 +59,7 @@ new_run <- function(shuffle, cl, stage, call) {
 run_leave <- function(run) {
   end_progress(run$progress)
   task_cancel(run$tasks)
-  .Call(ffi_plan_set, run$shuffle$plan, "unwant", 0L)
+  .Call(ffi_plan_unwant, run$shuffle$plan)
   # What they were making may be there anyway.
   for (about in run$about) drop_at(run$shuffle, about$worker, about$key)
   for (held in run$jobs) .Call(ffi_job_release, held[[1L]])
@@ -258,7 +258,7 @@ take_answer <- function(run, task, about) {
       raise_condition(value)
     }
     run$loss <- value
-    .Call(ffi_plan_tell, plan, "ended", key)
+    .Call(ffi_plan_ended, plan, key)
     return()
   }
   links_note(run$shuffle, value$links)
@@ -271,7 +271,7 @@ take_answer <- function(run, task, about) {
     abort_part(run, key, value$wrong, about$worker, value$kind)
   }
   for (missing in value$missing) {
-    .Call(ffi_plan_tell, plan, "missed", as.integer(c(key, missing)))
+    .Call(ffi_plan_missed, plan, as.integer(c(key, missing)))
   }
   if (is.null(value$missing)) {
     run_commit(run, key, value, about$worker)
@@ -279,7 +279,7 @@ take_answer <- function(run, task, about) {
 }
 
 run_commit <- function(run, key, value, worker) {
-  told <- .Call(ffi_plan_tell, run$shuffle$plan, "done", c(key, value$self[2L]))
+  told <- .Call(ffi_plan_done, run$shuffle$plan, c(key, value$self[2L]))
   if (told != 1L) {
     drop_at(run$shuffle, worker, key)
     return()

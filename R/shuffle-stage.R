@@ -138,7 +138,7 @@ drop_released <- function(shuffle) {
 
 release_stage <- function(shuffle, record) {
   record$released <- TRUE
-  .Call(ffi_plan_set, shuffle$plan, "forget", record$id)
+  .Call(ffi_plan_forget, shuffle$plan, record$id)
   drop_everywhere(shuffle, c(record$id, 0L, 0L))
 }
 
@@ -153,7 +153,7 @@ retire_stage <- function(shuffle, record) {
   if (!record$released || record$refs > 0L) {
     return()
   }
-  .Call(ffi_plan_set, shuffle$plan, "retire", record$id)
+  .Call(ffi_plan_retire, shuffle$plan, record$id)
   shuffle$stages[[as.character(record$id)]] <- NULL
   shuffle$frozen <- shuffle$frozen - record$frozen
   for (input in c(list(record$near), record$far)) {

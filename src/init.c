@@ -1,11 +1,12 @@
 // Registration, and what loading does: nothing starts here.
 #include "base/mst_assert.h"
-#include "ffi/discover.h"
-#include "ffi/doctor.h"
-#include "ffi/ffi.h"
-#include "ffi/shuffle.h"
-#include "ffi/socket.h"
-#include "ffi/stock.h"
+#include "ffi/data/data.h"
+#include "ffi/discover/discover.h"
+#include "ffi/machine/machine.h"
+#include "ffi/session/session.h"
+#include "ffi/socket/socket.h"
+#include "ffi/stock/stock.h"
+#include "ffi/worker/worker.h"
 
 #include <R_ext/Rdynload.h>
 #include <R_ext/Visibility.h>
@@ -98,7 +99,7 @@ SESSION_ENTRIES(WITH)
 static const R_CallMethodDef entries[] = {
     SESSION_ENTRIES(SESSION_ENTRY) // each with its comma
     FFI_SOCKET_ENTRIES,
-    ENTRY(ffi_session_configure, 1),
+    ENTRY(ffi_build_set, 1),
     ENTRY(ffi_process_stat, 1),
     ENTRY(ffi_line_put, 3),
     ENTRY(ffi_line_away, 1),
@@ -150,6 +151,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_card, 1),
     ENTRY(ffi_disk, 1),
     ENTRY(ffi_features, 0),
+    ENTRY(ffi_built_with, 0),
     ENTRY(ffi_clock_sync, 0),
     ENTRY(ffi_mappings, 1),
     ENTRY(ffi_command_lines, 2),
@@ -207,9 +209,21 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_plan_new, 1),
     ENTRY(ffi_plan_add, 5),
     ENTRY(ffi_plan_order, 3),
-    ENTRY(ffi_plan_set, 3),
+    ENTRY(ffi_pieces_new, 1),
+    ENTRY(ffi_pieces_next, 1),
+    ENTRY(ffi_pieces_at, 3),
+    ENTRY(ffi_pieces_over, 2),
+    ENTRY(ffi_pieces_ended, 2),
+    ENTRY(ffi_pieces_done, 3),
+    ENTRY(ffi_pieces_lost, 3),
+    ENTRY(ffi_plan_want, 2),
+    ENTRY(ffi_plan_unwant, 1),
+    ENTRY(ffi_plan_forget, 2),
+    ENTRY(ffi_plan_retire, 2),
     ENTRY(ffi_plan_see, 2),
-    ENTRY(ffi_plan_tell, 3),
+    ENTRY(ffi_plan_done, 2),
+    ENTRY(ffi_plan_ended, 2),
+    ENTRY(ffi_plan_missed, 2),
     ENTRY(ffi_plan_next, 1),
     ENTRY(ffi_plan_base, 4),
     ENTRY(ffi_plan_where, 2),
@@ -225,6 +239,8 @@ static void assertion_failed(const char *what, const char *file, int line) {
   (void)Rf_eval(call, ns);
   UNPROTECT(6);
 }
+
+void R_init_muster(DllInfo *dll);
 
 attribute_visible void R_init_muster(DllInfo *dll) {
   mst_thread_mark_r();

@@ -25,7 +25,7 @@ set -u
 
 # The demo installs anew what the others use, so it comes when both lanes have ended.
 all="tidy build full sim testthat asan rcheck faults netns soak bare user-code tsan c fuzz"
-all="$all root transcripts demo"
+all="$all portable compilers root transcripts demo"
 lane=
 lanes=${LANES:-2}
 if [ "${1:-}" = --second ]; then
@@ -318,6 +318,13 @@ suite_faults() {
 }
 
 suite_asan() { run "testthat (asan, ubsan, thread checks)" 7200 tools/asan.sh; }
+# The branches for other systems than Linux, compiled and run on Linux.
+suite_portable() {
+  part "c unit tests (portable)" 1800 tests/c check-portable
+  run "portable" 5400 tools/portable.sh
+}
+
+suite_compilers() { run "compilers" 5400 tools/compilers.sh; }
 suite_rcheck() { run "R CMD check" 7200 Rscript tools/rcheck.R; }
 # What make_root fetches and installs takes as long as the network does.
 suite_bare() { run "bare" 3600 tools/bare.sh; }

@@ -79,11 +79,13 @@ void mst_probe_judged(struct mst_scan *scan, uint32_t slot,
 
 // watch_for waits for one more event; without memory for that the attempt is lost.
 static void watch_for(struct mst_probe *probe, uint32_t wanted) {
-  const int rc =
-      probe->watch.slot != 0
-          ? mst_loop_want(probe->scan->loop, &probe->watch, wanted, NULL)
-          : (probe->watch.wanted = wanted,
-             mst_loop_add(probe->scan->loop, &probe->watch, NULL));
+  int rc;
+  if (probe->watch.slot != 0) {
+    rc = mst_loop_want(probe->scan->loop, &probe->watch, wanted, NULL);
+  } else {
+    probe->watch.wanted = wanted;
+    rc = mst_loop_add(probe->scan->loop, &probe->watch, NULL);
+  }
   if (rc != 0) retry(probe, MST_FOUND_SILENT, MST_REASON_NONE, ENOMEM);
 }
 
@@ -210,7 +212,8 @@ static void ready(struct mst_watch *watch, uint32_t what) {
 
 static struct mst_addr address_of(const struct mst_scan *scan,
                                   uint32_t number) {
-  const struct mst_ip ip = mst_scan_ip(scan, number / scan->port_count);
+  const struct mst_ip ip = mst_ranges_at(
+      scan->ranges, scan->before, scan->range_count, number / scan->port_count);
   const int port = scan->ports[number % scan->port_count];
   if (!ip.v6) return mst_addr_ip4(htonl((uint32_t)ip.low), port);
   uint8_t bytes[16];

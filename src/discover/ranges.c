@@ -95,3 +95,21 @@ int mst_range_public(const struct mst_range *range, struct mst_ip *first) {
   if (n > 0) *first = (struct mst_ip){.low = rest[0].first};
   return n > 0;
 }
+
+struct mst_ip mst_ranges_at(const struct mst_range *ranges,
+                            const uint64_t *before, size_t count,
+                            uint64_t address) {
+  size_t low = 0, high = count; // before[low] <= address
+  while (high - low > 1) {
+    const size_t middle = low + (high - low) / 2;
+    if (before[middle] <= address) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  const struct mst_range *range = &ranges[low];
+  return (struct mst_ip){.v6 = range->v6,
+                         .net = range->net,
+                         .low = range->first + (address - before[low])};
+}

@@ -19,19 +19,7 @@
 // ---- addresses
 
 struct mst_ip mst_scan_ip(const struct mst_scan *scan, uint64_t address) {
-  size_t low = 0, high = scan->range_count; // before[low] <= address
-  while (high - low > 1) {
-    const size_t middle = low + (high - low) / 2;
-    if (scan->before[middle] <= address) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  const struct mst_range *range = &scan->ranges[low];
-  return (struct mst_ip){.v6 = range->v6,
-                         .net = range->net,
-                         .low = range->first + (address - scan->before[low])};
+  return mst_ranges_at(scan->ranges, scan->before, scan->range_count, address);
 }
 
 static int copy_targets(struct mst_scan *scan,
@@ -206,7 +194,7 @@ static int look(struct mst_scan *scan, int64_t *looked_ns,
 // act does what the sweep says until it waits, ends, or it is time to look again; gives
 // the last action.
 static struct mst_sweep_action act(struct mst_scan *scan, int64_t looked_ns) {
-  struct mst_sweep_action action;
+  struct mst_sweep_action action = {0};
   for (int starts = 0; starts < STARTS_A_LOOK;) {
     mst_sweep_next(scan->sweep, mst_clock_now(), looked_ns, &action);
     if (action.kind == MST_SWEEP_START) {

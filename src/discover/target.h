@@ -61,6 +61,11 @@ size_t mst_ranges_less(const struct mst_range *ranges, size_t count,
 
 // mst_ranges_total counts addresses; UINT64_MAX if there are more.
 uint64_t mst_ranges_total(const struct mst_range *ranges, size_t count);
+// mst_ranges_at gives an address by its number, from 0, in all ranges; before[i] is how many
+// addresses the ranges before i have. The number must be below their total.
+struct mst_ip mst_ranges_at(const struct mst_range *ranges,
+                            const uint64_t *before, size_t count,
+                            uint64_t address);
 
 // mst_range_public tells whether some address of the range is on the public internet, and
 // gives the first such: what isn't private, local, shared (RFC 6598) or link-local.

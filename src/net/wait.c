@@ -55,15 +55,6 @@ int mst_net_recv_until(int fd, void *bytes, size_t n, size_t *done,
   return 0;
 }
 
-int mst_net_accept_until(int listener, int *fd, struct mst_addr *peer,
-                         int64_t until_ns, struct mst_err *err) {
-  for (;;) {
-    const int rc = mst_net_accept(listener, fd, peer, err);
-    if (rc != -MST_EAGAIN) return rc;
-    if (mst_net_wait(listener, POLLIN, until_ns) == 0) return -MST_EAGAIN;
-  }
-}
-
 int64_t mst_net_peek(int fd, void *bytes, size_t n, struct mst_err *err) {
   const ssize_t got = recv(fd, bytes, n, MSG_PEEK | MSG_DONTWAIT);
   if (got > 0) return (int64_t)got;

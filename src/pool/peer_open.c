@@ -131,7 +131,7 @@ static void look_for_oom(struct mst_session *session, int64_t now_ns) {
 }
 
 // errno_in finds what a worker says that couldn't get what a process needs, see
-// ffi/worker.c.
+// ffi/worker/worker.c.
 static int errno_in(const char *words) {
   const char *at =
       words == NULL ? NULL : strstr(words, "can't start a worker: ");

@@ -18,14 +18,14 @@ struct mst_set {
   struct mst_set *next; // in the table
   uint64_t hash;
   struct mst_queued **items; // a heap
-  uint32_t item_count, item_room;
+  uint32_t item_count, item_cap;
   uint32_t count;    // workers; 0: any
   uint32_t *workers; // increasing
   uint32_t *places;  // in the workers' heaps, NOWHERE if it isn't in
 };
 
-static void *grown(void *list, uint32_t room, size_t size) {
-  return mst_fault("queue.alloc") ? NULL : realloc(list, room * size);
+static void *grown(void *list, uint32_t cap, size_t size) {
+  return mst_fault("queue.alloc") ? NULL : realloc(list, cap * size);
 }
 
 static int is_before(struct mst_queue *queue, int32_t priority, uint64_t serial,
@@ -258,12 +258,12 @@ static struct mst_set *find_set(struct mst_queue *queue,
 // ---- room, made before anything changes
 
 static int room_for_item(struct mst_set *set) {
-  if (set->item_count < set->item_room) return 0;
-  const uint32_t room = set->item_room == 0 ? 4 : 2 * set->item_room;
-  struct mst_queued **items = grown(set->items, room, sizeof *items);
+  if (set->item_count < set->item_cap) return 0;
+  const uint32_t cap = set->item_cap == 0 ? 4 : 2 * set->item_cap;
+  struct mst_queued **items = grown(set->items, cap, sizeof *items);
   if (items == NULL) return -MST_EMEM;
   set->items = items;
-  set->item_room = room;
+  set->item_cap = cap;
   return 0;
 }
 
@@ -280,12 +280,12 @@ static int room_for_workers(struct mst_queue *queue, uint32_t count) {
 }
 
 static int room_in_worker(struct mst_queue_worker *worker) {
-  if (worker->count < worker->room) return 0;
-  const uint32_t room = worker->room == 0 ? 4 : 2 * worker->room;
-  struct mst_queue_seen *seen = grown(worker->seen, room, sizeof *seen);
+  if (worker->count < worker->cap) return 0;
+  const uint32_t cap = worker->cap == 0 ? 4 : 2 * worker->cap;
+  struct mst_queue_seen *seen = grown(worker->seen, cap, sizeof *seen);
   if (seen == NULL) return -MST_EMEM;
   worker->seen = seen;
-  worker->room = room;
+  worker->cap = cap;
   return 0;
 }
 

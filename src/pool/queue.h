@@ -40,7 +40,7 @@ struct mst_queue_seen {
 
 struct mst_queue_worker {
   struct mst_queue_seen *seen; // a heap
-  uint32_t count, room;
+  uint32_t count, cap;
 };
 
 // Zeroed memory is an empty queue.

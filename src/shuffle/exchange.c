@@ -2,7 +2,7 @@
 //
 // Not chosen: sending the bytes themselves on one machine, which copies them twice; a third
 // thread, since what there is to do (look up, hand over a descriptor) takes microseconds.
-// All sending and receiving is the watch thread's (links.c): the R thread writes down what it
+// All sending and receiving is the watch thread's (guest.c): the R thread writes down what it
 // wants and wakes it. So a link needs no lock of its own, and no frame is ever cut by another.
 #include "shuffle/exchange_int.h"
 
@@ -123,29 +123,6 @@ void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
     keep(entry);
   }
   mst_exchange_settle_all(&have->want, MST_FOUND_HERE);
-}
-
-int mst_exchange_begin(struct mst_err *err) {
-  const int rc = mst_cond_init(&mst_exchange.answered);
-  if (rc != 0) {
-    return mst_err_set(err, MST_ESYS, rc, "pthread_cond_init", "%s",
-                       strerror(rc));
-  }
-  mst_watch_invite(&mst_links_guest);
-  return 0;
-}
-
-void mst_exchange_end(void) {
-  mst_exchange_lock();
-  mst_links_free();
-  mst_handlers_free();
-  while (mst_exchange.entries != NULL)
-    drop_entry(&mst_exchange.entries);
-  free(mst_exchange.questions);
-  mst_exchange.questions = NULL;
-  mst_exchange.question_count = mst_exchange.open = 0;
-  mst_exchange_unlock();
-  (void)pthread_cond_destroy(&mst_exchange.answered);
 }
 
 // ---- R thread
@@ -329,4 +306,12 @@ int mst_exchange_read(const struct mst_want *want, uint32_t index,
   }
   if (rc == -MST_EPROTO) mst_exchange_drop(want);
   return rc;
+}
+
+void mst_exchange_free(void) {
+  while (mst_exchange.entries != NULL)
+    drop_entry(&mst_exchange.entries);
+  free(mst_exchange.questions);
+  mst_exchange.questions = NULL;
+  mst_exchange.question_count = mst_exchange.open = 0;
 }

@@ -1,6 +1,7 @@
-// What exchange.c (blocks and questions), links.c (links) and handlers.c (listeners, and new
-// connections to those of others) share. Functions here want the lock, and those of links.c and
-// handlers.c are the watch thread's, but where it is said otherwise.
+// What exchange.c (blocks and questions), links.c (links), handlers.c (listeners, and new
+// connections to those of others) and guest.c (what is said on links) share; each uses those
+// before it. Functions here want the lock, and those of the last three are the watch thread's,
+// but where it is said otherwise.
 #ifndef MST_SHUFFLE_EXCHANGE_INT_H
 #define MST_SHUFFLE_EXCHANGE_INT_H
 
@@ -74,7 +75,7 @@ struct mst_exchange {
   size_t question_count;
   size_t open;
   struct mst_line **lines; // owned, grows
-  size_t line_count, line_room;
+  size_t line_count, line_cap;
   uint64_t held;
   struct mst_exchange_way way;
   // handlers.c
@@ -99,11 +100,21 @@ void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
                         size_t n, struct mst_map *map);
 void mst_exchange_settle(struct mst_question *question, enum mst_found state);
 void mst_exchange_settle_all(const struct mst_want *want, enum mst_found state);
+// mst_exchange_free frees all entries and questions.
+void mst_exchange_free(void);
+
+// ---- guest.c
+
+extern const struct mst_watch_guest mst_exchange_guest;
 
 // ---- links.c
 
-extern const struct mst_watch_guest mst_links_guest;
-
+// mst_links_to gives the one on which to ask a worker: the newest that is up, or NULL.
+struct mst_line *mst_links_to(uint32_t worker, uint32_t epoch);
+// mst_links_had: there is or was one, or one is being made: none is on its way from the session.
+int mst_links_had(uint32_t worker, uint32_t epoch);
+// mst_links_replaced: there is something of a later incarnation.
+int mst_links_replaced(const struct mst_source *source);
 // mst_links_add makes a line of a descriptor, which it closes if it can't (NULL).
 struct mst_line *mst_links_add(int fd, enum mst_line_state state,
                                uint32_t worker, uint32_t epoch,

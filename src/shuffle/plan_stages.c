@@ -50,12 +50,12 @@ void mst_plan_drop_stage(struct mst_plan *plan, uint32_t stage) {
 
 // make_room for one more stage. 0, -MST_EMEM.
 static int make_room(struct mst_plan *plan) {
-  if (plan->live_count == plan->live_room) {
-    const uint32_t room = plan->live_room == 0 ? 16 : 2 * plan->live_room;
-    uint32_t *live = realloc(plan->live, room * sizeof *live);
+  if (plan->live_count == plan->live_cap) {
+    const uint32_t cap = plan->live_cap == 0 ? 16 : 2 * plan->live_cap;
+    uint32_t *live = realloc(plan->live, cap * sizeof *live);
     if (live == NULL) return -MST_EMEM;
     plan->live = live;
-    plan->live_room = room;
+    plan->live_cap = cap;
   }
   if (plan->stage_count % MST_PLAN_BLOCK != 0) return 0;
   const uint32_t count = blocks_of(plan);

@@ -51,6 +51,10 @@ uint64_t mst_test_seed(void) {
   return seed;
 }
 
+void mst_test_note(const char *note) {
+  (void)snprintf(shared->note, sizeof shared->note, " [%s]", note);
+}
+
 // The one line of a failure.
 static void print_failure(const char *file, int line, const char *what) {
   printf("FAIL %s:%d: \"%s\": %s%s\n", file, line, current->name, what,

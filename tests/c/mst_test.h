@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mst_features.h"
+
 struct mst_test {
   const char *name; // a sentence
   const char *file;
@@ -33,6 +35,9 @@ void mst_test_add(struct mst_test *test);
 // mst_test_seed gives the seed of this run, from MST_TEST_SEED or else from the
 // clock, and has it printed if the test fails.
 uint64_t mst_test_seed(void);
+
+// mst_test_note says which of several cases is tested now; a failure's line tells it.
+void mst_test_note(const char *note);
 
 // mst_test_asserts tells whether run(arg) fails an assertion of mst_assert.h.
 // run is left by longjmp then, so it must hold nothing that wants a release.
@@ -66,6 +71,10 @@ _Noreturn void mst_test_skip(const char *reason);
   } while (0)
 
 #define SKIP(reason) mst_test_skip(reason)
+
+// NEEDS skips the rest of a test on a build without a feature, see base/mst_features.h.
+#define NEEDS(feature)                                                         \
+  ((feature) ? (void)0 : mst_test_skip("this build does without " #feature))
 
 #define TEST(sentence) MST_TEST_ON_LINE(sentence, __LINE__)
 #define MST_TEST_ON_LINE(sentence, line) MST_TEST_JOIN(sentence, line)

@@ -12,6 +12,7 @@
 
 static uint32_t half_open_at(int listener) {
   struct mst_diag_listener at;
+  NEEDS(MST_HAVE_DIAG);
   CHECK_INT(mst_diag_listener_of(listener, &at, NULL), 0);
   return at.half_open;
 }
@@ -36,9 +37,11 @@ TEST("S4 dropped SYN: a full queue delays clients, and is told") {
   CHECK_INT(mst_net_dial_done(late, NULL), -MST_EAGAIN);
   CHECK(overflows() > before);
   struct mst_diag_tcp tcp;
-  CHECK_INT(mst_diag_tcp_look(listener, &tcp, NULL), 0);
-  CHECK_INT(tcp.depth, 2);
-  CHECK_INT(tcp.backlog, 1);
+  if (MST_HAVE_DIAG) {
+    CHECK_INT(mst_diag_tcp_look(listener, &tcp, NULL), 0);
+    CHECK_INT(tcp.depth, 2);
+    CHECK_INT(tcp.backlog, 1);
+  }
   CHECK_INT(mst_net_accept(listener, &server, NULL, NULL), 0);
   // The client's SYN is sent again after a second.
   CHECK(mst_net_wait(late, POLLOUT, in_ms(30000)) != 0);
@@ -116,6 +119,7 @@ TEST("S4 half-open on the server: a client that is gone is found by the "
   mst_net_close_reset(&client);
   CHECK_INT(mst_net_recv_until(server, &byte, 1, &done, in_ms(100), NULL),
             -MST_EAGAIN);
+  NEEDS(MST_HAVE_SOCKET_FLAGS);
   CHECK_INT(mst_net_set_user_timeout(server, 300, NULL), 0);
   size_t sent = 0;
   struct mst_err err;

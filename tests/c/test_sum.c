@@ -137,7 +137,7 @@ TEST("What is left of numbers whose others cancel is exact, in any order") {
   }
 }
 
-// What a part sends, see ffi/folds.c: value, rest, and the pile.
+// What a part sends, see ffi/data/folds.c: value, rest, and the pile.
 static void send(const struct exact *from, struct exact *to) {
   add(to, from->sum.value);
   add(to, from->sum.rest);

@@ -6,6 +6,7 @@
 # what it leaves there is seen. Linux only: all of it reads /proc.
 
 source("../testthat/helper-cluster.R", local = TRUE)
+source("../testthat/helper-features.R", local = TRUE)
 
 is_root <- function() identical(unname(Sys.info()[["effective_user"]]), "root")
 
@@ -263,12 +264,14 @@ skip_without_nofile <- function(n) {
 # ---- Clusters that lose workers
 
 # A process that sends signals to workers of this session's fork servers, at random, until
-# the block ends or stop_killer() is called. See ../tools/killer.sh.
-local_killer <- function(pause_s = 0.1, signals = "KILL", seed = 1L, frame = parent.frame()) {
+# the block ends or stop_killer() is called. marks: a folder in which workers' calls leave a file of
+# their pid. See ../tools/killer.sh.
+local_killer <- function(pause_s = 0.1, signals = "KILL", seed = 1L, marks = "",
+                         frame = parent.frame()) {
   skip_without_proc()
   words <- function(x) paste(x, collapse = " ")
   killer <- processx::process$new("sh", c("../tools/killer.sh",
-    seed, pause_s, words(signals), words(stats::na.omit(server_pids()))))
+    seed, pause_s, words(signals), words(stats::na.omit(server_pids())), marks))
   defer(function() stop_killer(killer), frame)
   killer
 }

@@ -130,10 +130,12 @@ test_cluster("static verbs draw the same with and without kills", {
   expect_identical(restarts_of(cl), 2L)
   # At random moments.
   cl <- local_cluster(3, retries = 100)
-  killer <- local_killer(0.6, seed = 7)
+  marks <- local_folder()
+  killer <- local_killer(0.05, seed = 7, marks = marks)
+  marking <- remote(function(i) file.create(file.path(marks, Sys.getpid())), marks = marks)
   wait_until({
-    expect_identical(static_draws(cl, remote(function(i) NULL)), expected)
-    restarts_of(cl) >= 6L
+    expect_identical(static_draws(cl, marking), expected)
+    restarts_of(cl) >= 10L
   })
   stop_killer(killer)
 })

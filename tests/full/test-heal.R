@@ -6,6 +6,15 @@ task <- remote(function(i) {
   i^2
 })
 
+# The same, but they leave a mark of their worker.
+task_marking <- function(marks) {
+  remote(function(i) {
+    file.create(file.path(marks, Sys.getpid()))
+    Sys.sleep(0.01) # tidy: the worker's work
+    i^2
+  }, marks = marks)
+}
+
 verbs <- list(
   parLapply = function(cl, f) parLapply(cl, 1:24, f),
   parLapplyLB = function(cl, f) parLapplyLB(cl, 1:24, f),
@@ -31,14 +40,14 @@ test_cluster("every verb gives its whole answer while workers are killed at rand
   local_settings(muster.quiet = TRUE, foreachDoparLocal = NULL)
   local_globals()
   cl <- local_cluster(3, retries = 100)
-  # A worker is given up that dies more than three times in 5 s and has no task meanwhile: on
-  # a machine that is busy, too, kills must not be that fast.
-  killer <- local_killer(0.6)
+  marks <- local_folder()
+  marking <- task_marking(marks)
+  killer <- local_killer(0.05, marks = marks)
   for (name in names(verbs)) {
     before <- restarts_of(cl)
     wait_until({
-      expect_identical(verbs[[name]](cl, task), expected_of(name), info = name)
-      restarts_of(cl) - before >= 2L
+      expect_identical(verbs[[name]](cl, marking), expected_of(name), info = name)
+      restarts_of(cl) - before >= 3L
     })
   }
   stop_killer(killer)

@@ -295,6 +295,7 @@ test_that("a fork server that is stopped ends with its session anyway", {
 # SIGHUP to those that are orphaned, but not where who adopts them is of the same terminal
 # session, as the first process of a container is: here the test's session is.
 test_that("workers and servers that are stopped end with a session that was killed", {
+  skip_without_feature("parent signal")
   library <- faults_library()
   for (stopped in c("spawn", "fork", "server")) {
     limit_time(60)

@@ -30,7 +30,7 @@ test_cluster("F1 A worker that is killed while it maps loses its attempt only", 
   want <- sums_of(p)
   for (round in 1:3) {
     mark <- file.path(local_folder(), "mark")
-    got <- sums_of(p, combine = function(d, mark = NULL) {
+    got <- sums_of(p, .combine = function(d, mark = NULL) {
       if (!is.null(mark) && !file.exists(mark) && file.create(mark)) tools::pskill(Sys.getpid(), 9L)
       data.frame(x = d$x)
     }, mark = mark, fun = function(d, mark) sum(d$x))
@@ -48,7 +48,7 @@ test_cluster("F1 A worker that is killed before the barrier has its blocks made 
   mark <- file.path(local_folder(), "mark")
   pids <- node_pids(cl)
   # The map of the last part kills a worker that has done some of the others.
-  got <- sums_of(p, combine = function(d, mark, pids) {
+  got <- sums_of(p, .combine = function(d, mark, pids) {
     if (max(d$row) == 30000L && !file.exists(mark) && file.create(mark)) {
       tools::pskill(setdiff(pids, Sys.getpid())[1L], 9L)
     }

@@ -289,6 +289,8 @@ expect_no_leaks <- function(code, timeout_s = 60) {
   leaks <- character()
   wait_until(
     {
+      # Workers that were booted are this session's children: it waits for them when it looks.
+      .Call(ffi_session_tempdirs)
       leaks <- state_leaks(before)
       length(leaks) == 0L
     },

@@ -206,6 +206,7 @@ test_cluster("a package that can't be loaded makes an error that says why", {
 
 test_cluster("a package that keeps a file open means booted workers, and a message why", {
   skip_without_fork()
+  skip_without_feature("proc") # who tells which files are open?
   skip_without_proc()
   local_package("musteropen", c(
     "kept <- new.env()",
@@ -463,7 +464,7 @@ test_cluster("what a worker has started ends with it", {
   cl <- local_cluster(1)
   inner <- clusterCall(cl, function() {
     kept <<- muster::cluster_start(1)
-    c(kept[[1L]]$pid, muster:::the$servers[[1L]]$pid)
+    c(kept[[1L]]$pid, unlist(lapply(muster:::the$servers, `[[`, "pid")))
   })[[1L]]
   expect_true(all(pid_runs(inner)))
   cluster_stop(cl)
@@ -554,6 +555,7 @@ test_cluster("a startup file that starts clusters can't do so in workers without
 test_cluster("A5: lists of processes show what each process is", {
   skip_without_proc()
   testthat::skip_if_not(identical(Sys.info()[["sysname"]], "Linux"))
+  skip_without_feature("proc")
   title_of <- function(pid) {
     bytes <- readBin(file.path("/proc", pid, "cmdline"), "raw", 4096L)
     rawToChar(bytes[seq_len(match(as.raw(0L), bytes) - 1L)])

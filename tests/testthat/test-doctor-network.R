@@ -189,7 +189,7 @@ test_that("each card has its row, and one without a device none", {
 })
 
 test_that("this machine's loopback tells its features, and no other name does", {
-  skip_without_proc()
+  skip_without_feature("socket states")
   features <- .Call(ffi_card, "lo")
   expect_identical(features[["scatter-gather"]], TRUE)
   expect_named(features, names(made_card()))

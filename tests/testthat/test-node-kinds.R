@@ -20,7 +20,7 @@ test_cluster("L2: a killed node is dead without healing, and is back with it", {
 })
 
 test_cluster("L2: nodes of makeCluster() are NA, a zombie is dead", {
-  skip_without_proc()
+  skip_without_feature("proc") # what else tells a zombie from a process?
   expect_identical(isNodeAlive(local_psock(1)), NA)
   cl <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
   defer(function() stopCluster(cl))
@@ -76,4 +76,17 @@ test_that("makeCluster() starts muster where R can register kinds of clusters", 
     on.exit(parallel::stopCluster(cl), add = TRUE)
     expect_s3_class(cl, "muster_cluster")
   }
+})
+
+test_cluster("makeCluster()'s options that have no meaning to muster don't stop it", {
+  words <- setdiff(ls(parallel:::defaultClusterOptions), c(names(formals(makeNodePSOCK)), "type"))
+  expect_true("setup_timeout" %in% words)
+  options <- mget(words, parallel:::defaultClusterOptions)
+  cl <- do.call(start_cluster_type, c(list(1), options[names(options) != "setup_timeout"]))
+  on.exit(stopCluster(cl))
+  expect_s3_class(cl, "muster_cluster")
+  timed <- start_cluster_type(1, setup_timeout = 60)
+  on.exit(stopCluster(timed), add = TRUE)
+  expect_identical(clusterCall(timed, sum, 1, 2), list(3))
+  expect_error(start_cluster_type(1, nonsense = 1), class = "muster_error_input")
 })

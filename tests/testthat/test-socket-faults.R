@@ -11,15 +11,20 @@ test_cluster("S4 a full queue delays clients, is told, and heals", {
   expect_gte(e$elapsed_s, 0.15)
   expect_identical(e$port, server$port)
   status <- socket_status(server)
-  expect_identical(status[c("depth", "backlog", "depth_max")],
-    list(depth = 2L, backlog = 1L, depth_max = 2L))
-  expect_gt(status$overflows, 0)
-  expect_gt(status$drops, 0)
+  if (built_with("socket states") && built_with("proc")) {
+    expect_identical(status[c("depth", "backlog", "depth_max")],
+      list(depth = 2L, backlog = 1L, depth_max = 2L))
+    expect_gt(status$overflows, 0)
+    expect_gt(status$drops, 0)
+  } else {
+    expect_identical(c(status$depth, status$backlog), c(NA_integer_, NA_integer_))
+  }
   peers <- lapply(1:2, function(i) socket_accept(server, timeout = 60))
   late <- socket_connect("127.0.0.1", server$port, timeout = 60)
-  expect_identical(socket_status(server)$depth, 1L)
+  unknown <- !built_with("socket states")
+  expect_identical(socket_status(server)$depth, if (unknown) NA_integer_ else 1L)
   expect_identical(socket_status(late)$state, "established")
-  expect_identical(socket_status(late)$retransmits, 0)
+  expect_identical(socket_status(late)$retransmits, if (unknown) NA_real_ else 0)
   lapply(c(waiting, peers, list(late)), socket_close)
 })
 

@@ -1,0 +1,34 @@
+# How a worker of a shuffle listens for others, and knows them: see shuffle-links.R.
+
+# self: number and epoch. Gives what the session is to know, NULL if it knows; or a list with
+# `wrong`, where there is no memory, or there can be no listeners and nothing else is to be used.
+links_begin <- function(links, self) {
+  if (is.null(links)) {
+    return(NULL)
+  }
+  .Call(ffi_links_set, c(self, as.integer(links$listen)), links$limits)
+  for (door in links$doors) {
+    told <- .Call(
+      ffi_links_know, c(door$worker, door$epoch, door$handlers), door$folder, door$token
+    )
+    if (is.list(told)) {
+      return(list(wrong = paste0("Can't note where other workers listen: ", told$error, ".")))
+    }
+  }
+  if (identical(links$known[1L], self[2L]) && links$known[2L] >= links$handlers) {
+    return(NULL)
+  }
+  folder <- file.path(tempdir(), "links")
+  token <- .Call(ffi_links_listen, folder, links$handlers)
+  if (is.raw(token)) {
+    return(list(
+      worker = self[1L], epoch = self[2L], handlers = links$handlers, folder = folder,
+      token = token
+    ))
+  }
+  if (links$listen) {
+    list(wrong = paste0(
+      "Can't listen for other workers in ", folder, ": ", token$error, " (", token$call, ")."
+    ))
+  }
+}

@@ -1,0 +1,21 @@
+// data: columns of data frames for the shuffle, in workers and in the session: keys.c, rows.c,
+// folds.c.
+#ifndef MST_FFI_DATA_H
+#define MST_FFI_DATA_H
+
+#include "ffi/value/value.h"
+
+SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts);
+SEXP ffi_key_groups(SEXP columns, SEXP rows);
+SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all);
+SEXP ffi_rows_take(SEXP column, SEXP rows);
+SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin);
+SEXP ffi_rows_bind(SEXP columns);
+SEXP ffi_rows_sort(SEXP group, SEXP count);
+SEXP ffi_fold_sum(SEXP x, SEXP group, SEXP count, SEXP na_rm);
+SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count, SEXP counts);
+SEXP ffi_fold_least(SEXP x, SEXP group, SEXP count, SEXP na_rm, SEXP most,
+                    SEXP partial);
+SEXP ffi_fold_count(SEXP x, SEXP group, SEXP count);
+
+#endif

@@ -1,0 +1,322 @@
+// Columns of data frames as keys: see shuffle/key.h, which does the work.
+//
+// Strings become numbers of a table first: R keeps each string once for each encoding, so one
+// look at a pointer's place tells which it is, and only different ones are translated and
+// hashed. Memory is R's and goes when the entry returns.
+#include <string.h>
+
+#include "ffi/data/data.h"
+#include "shuffle/key.h"
+
+// ---- texts
+
+static const char *utf8_of(SEXP text, size_t *n) {
+  if (text == NA_STRING) return NULL;
+  const cetype_t encoding = Rf_getCharCE(text);
+  // Bytes without an encoding are what they are.
+  const char *bytes = encoding == CE_UTF8 || encoding == CE_BYTES
+                          ? CHAR(text)
+                          : Rf_translateCharUTF8(text);
+  *n = strlen(bytes);
+  return bytes;
+}
+
+static void set_texts(struct mst_key_column *column, const SEXP *texts,
+                      size_t n) {
+  struct mst_key_text *table =
+      (struct mst_key_text *)R_alloc(n + 1, sizeof *table);
+  uint64_t *hashes = (uint64_t *)R_alloc(n + 1, sizeof *hashes);
+  for (size_t i = 0; i < n; i++) {
+    table[i].n = 0;
+    table[i].bytes = utf8_of(texts[i], &table[i].n);
+  }
+  mst_key_hash_texts(table, n, hashes);
+  column->kind = MST_KEY_TEXT;
+  column->texts = table;
+  column->text_hashes = hashes;
+  column->text_count = n;
+}
+
+static void set_levels(struct mst_key_column *column, SEXP x) {
+  SEXP levels = Rf_getAttrib(x, R_LevelsSymbol);
+  const R_xlen_t n = TYPEOF(levels) == STRSXP ? Rf_xlength(levels) : 0;
+  SEXP *texts = (SEXP *)R_alloc((size_t)n + 1, sizeof *texts);
+  for (R_xlen_t i = 0; i < n; i++)
+    texts[i] = STRING_ELT(levels, i);
+  column->values = INTEGER(x);
+  set_texts(column, texts, (size_t)n);
+}
+
+static size_t place_of(SEXP text, size_t mask) {
+  const uint64_t bits = (uint64_t)(uintptr_t)text;
+  return (size_t)((bits >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & mask;
+}
+
+// set_strings numbers the different strings of a vector.
+static void set_strings(struct mst_key_column *column, SEXP x) {
+  const size_t n = (size_t)Rf_xlength(x);
+  size_t size = 1024, count = 0;
+  int32_t *codes = (int32_t *)R_alloc(n + 1, sizeof *codes);
+  SEXP *seen = (SEXP *)R_alloc(size / 2 + 1, sizeof *seen);
+  uint32_t *table = (uint32_t *)R_alloc(size, sizeof *table);
+  memset(table, 0, size * sizeof *table);
+  for (size_t i = 0; i < n; i++) {
+    SEXP text = STRING_ELT(x, (R_xlen_t)i);
+    if (2 * count >= size) {
+      SEXP *more = (SEXP *)R_alloc(size + 1, sizeof *seen);
+      memcpy(more, seen, count * sizeof *seen);
+      seen = more;
+      size *= 2;
+      table = (uint32_t *)R_alloc(size, sizeof *table);
+      memset(table, 0, size * sizeof *table);
+      for (size_t k = 0; k < count; k++) {
+        size_t at = place_of(seen[k], size - 1);
+        while (table[at] != 0)
+          at = (at + 1) & (size - 1);
+        table[at] = (uint32_t)k + 1;
+      }
+    }
+    size_t at = place_of(text, size - 1);
+    while (table[at] != 0 && seen[table[at] - 1] != text)
+      at = (at + 1) & (size - 1);
+    if (table[at] == 0) {
+      seen[count] = text;
+      table[at] = (uint32_t)++count;
+    }
+    codes[i] = (int32_t)table[at];
+  }
+  column->values = codes;
+  set_texts(column, seen, count);
+}
+
+// ---- columns
+
+// R code has checked that there is no other kind.
+static void set_column(struct mst_key_column *column, SEXP x) {
+  memset(column, 0, sizeof *column);
+  switch (TYPEOF(x)) {
+  case LGLSXP:
+    column->kind = MST_KEY_INTEGER;
+    column->values = LOGICAL(x);
+    return;
+  case INTSXP:
+    column->kind = MST_KEY_INTEGER;
+    column->values = INTEGER(x);
+    if (Rf_inherits(x, "factor")) set_levels(column, x);
+    return;
+  case REALSXP:
+    column->kind = Rf_inherits(x, "integer64") ? MST_KEY_INT64 : MST_KEY_DOUBLE;
+    column->values = REAL(x);
+    return;
+  case STRSXP:
+    set_strings(column, x);
+    return;
+  default:
+    Rf_error("a column of type %s can't be a key",
+             Rf_type2char((SEXPTYPE)TYPEOF(x)));
+  }
+}
+
+struct keys {
+  struct mst_key_column columns[MST_KEY_COLUMNS_MAX];
+  size_t count;
+  size_t n;
+  uint64_t *hashes;
+};
+
+static void read_keys(SEXP columns, SEXP rows, struct keys *keys) {
+  keys->count = (size_t)Rf_xlength(columns);
+  const double n = Rf_asReal(rows);
+  if (keys->count == 0 || keys->count > MST_KEY_COLUMNS_MAX ||
+      !(n >= 0 && n <= (double)MST_KEY_ROWS_MAX)) {
+    Rf_error("keys of so many rows or columns can't be read");
+  }
+  keys->n = (size_t)n;
+  for (size_t i = 0; i < keys->count; i++) {
+    SEXP column = VECTOR_ELT(columns, (R_xlen_t)i);
+    if (Rf_xlength(column) != (R_xlen_t)keys->n) {
+      Rf_error("a key's column has another length");
+    }
+    set_column(&keys->columns[i], column);
+  }
+  keys->hashes = (uint64_t *)R_alloc(keys->n + 1, sizeof *keys->hashes);
+  mst_key_hash_rows(keys->columns, keys->count, keys->n, keys->hashes);
+}
+
+// grouped gives the groups of all rows; group has room for each row's.
+static struct mst_key_groups grouped(const struct keys *keys, uint32_t *group) {
+  struct mst_key_groups groups = {0};
+  groups.table_room = mst_key_table_size(keys->n);
+  groups.table = (uint64_t *)R_alloc(groups.table_room, sizeof *groups.table);
+  groups.first = (uint32_t *)R_alloc(keys->n + 1, sizeof *groups.first);
+  mst_key_group(keys->columns, keys->count, keys->n, keys->hashes, &groups,
+                group);
+  return groups;
+}
+
+// from_one copies numbers from 0 to R's, from 1.
+static SEXP from_one(const uint32_t *numbers, size_t n) {
+  SEXP x = Rf_allocVector(INTSXP, (R_xlen_t)n);
+  int *to = INTEGER(x);
+  for (size_t i = 0; i < n; i++)
+    to[i] = (int)numbers[i] + 1;
+  return x;
+}
+
+static SEXP pair(SEXP a, const char *name_a, SEXP b, const char *name_b) {
+  const char *names[] = {name_a, name_b};
+  PROTECT(a);
+  PROTECT(b);
+  SEXP list = PROTECT(ffi_list(2, names));
+  SET_VECTOR_ELT(list, 0, a);
+  SET_VECTOR_ELT(list, 1, b);
+  UNPROTECT(3);
+  return list;
+}
+
+// sorted gives list(rows, begin): rows, from 1, by their number below limit; where each
+// number's rows begin, from 0, with the end of the last.
+static SEXP sorted(const uint32_t *number, size_t n, uint32_t limit) {
+  SEXP begin = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)limit + 1));
+  SEXP order = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)n));
+  mst_key_sort(number, n, limit, (uint32_t *)INTEGER(begin),
+               (uint32_t *)INTEGER(order));
+  int *rows = INTEGER(order);
+  for (size_t i = 0; i < n; i++)
+    rows[i]++;
+  SEXP list = pair(order, "rows", begin, "begin");
+  UNPROTECT(2);
+  return list;
+}
+
+// ffi_key_split tells which rows go to which of so many parts.
+SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts) {
+  struct keys keys;
+  const uint32_t limit = (uint32_t)Rf_asInteger(parts);
+  read_keys(columns, rows, &keys);
+  uint32_t *part = (uint32_t *)R_alloc(keys.n + 1, sizeof *part);
+  mst_key_parts(keys.hashes, keys.n, limit, part);
+  return sorted(part, keys.n, limit);
+}
+
+// ffi_key_groups gives list(group, first): of each row, and the row where each appears first.
+SEXP ffi_key_groups(SEXP columns, SEXP rows) {
+  struct keys keys;
+  read_keys(columns, rows, &keys);
+  uint32_t *group = (uint32_t *)R_alloc(keys.n + 1, sizeof *group);
+  const struct mst_key_groups groups = grouped(&keys, group);
+  SEXP first = PROTECT(from_one(groups.first, groups.count));
+  SEXP list = pair(from_one(group, keys.n), "group", first, "first");
+  UNPROTECT(1);
+  return list;
+}
+
+// ffi_rows_sort puts rows by their group, which are numbered from 1 to count.
+SEXP ffi_rows_sort(SEXP group, SEXP count) {
+  const size_t n = (size_t)Rf_xlength(group);
+  const uint32_t limit = (uint32_t)Rf_asInteger(count);
+  uint32_t *number = (uint32_t *)R_alloc(n + 1, sizeof *number);
+  const int *of = INTEGER(group);
+  for (size_t i = 0; i < n; i++) {
+    const int one = of[i];
+    if (one < 1 || (uint32_t)one > limit) Rf_error("a group out of range");
+    number[i] = (uint32_t)one - 1;
+  }
+  return sorted(number, n, limit);
+}
+
+// ---- joins
+
+struct join {
+  struct keys x, y;
+  int all_x, all_y;
+  struct mst_key_groups groups; // of y's rows
+  uint32_t *begin, *order;      // y's rows by group
+  uint32_t *match;              // group of each row of x, UINT32_MAX: none
+  unsigned char *met;           // groups that some row of x is in
+};
+
+// look_up finds x's rows among y's groups, and gives the number of pairs.
+static double look_up(struct join *join) {
+  const size_t n = join->x.n;
+  uint32_t *group = (uint32_t *)R_alloc(join->y.n + 1, sizeof *group);
+  join->groups = grouped(&join->y, group);
+  const size_t count = join->groups.count;
+  join->begin = (uint32_t *)R_alloc(count + 1, sizeof *join->begin);
+  join->order = (uint32_t *)R_alloc(join->y.n + 1, sizeof *join->order);
+  mst_key_sort(group, join->y.n, join->groups.count, join->begin, join->order);
+  join->match = (uint32_t *)R_alloc(n + 1, sizeof *join->match);
+  join->met = (unsigned char *)R_alloc(count + 1, 1);
+  memset(join->met, 0, count + 1);
+  double pairs = 0;
+  for (size_t i = 0; i < n; i++) {
+    const uint32_t at =
+        mst_key_find(join->x.columns, join->x.count, join->x.hashes[i], i,
+                     join->y.columns, &join->groups);
+    join->match[i] = at;
+    if (at == UINT32_MAX) {
+      pairs += join->all_x;
+    } else {
+      pairs += join->begin[at + 1] - join->begin[at];
+      join->met[at] = 1;
+    }
+  }
+  for (size_t k = 0; join->all_y && k < count; k++) {
+    if (!join->met[k]) pairs += join->begin[k + 1] - join->begin[k];
+  }
+  return pairs;
+}
+
+// fill_x writes the pairs that rows of x are in: how many they are.
+static size_t fill_x(const struct join *join, int *to_x, int *to_y) {
+  size_t k = 0;
+  for (size_t i = 0; i < join->x.n; i++) {
+    const uint32_t group = join->match[i];
+    if (group == UINT32_MAX) {
+      if (!join->all_x) continue;
+      to_x[k] = (int)i + 1;
+      to_y[k++] = NA_INTEGER;
+      continue;
+    }
+    for (uint32_t at = join->begin[group]; at < join->begin[group + 1]; at++) {
+      to_x[k] = (int)i + 1;
+      to_y[k++] = (int)join->order[at] + 1;
+    }
+  }
+  return k;
+}
+
+// fill_y writes the rows of y without a partner, in their order, from k on.
+static void fill_y(const struct join *join, size_t k, int *to_x, int *to_y) {
+  unsigned char *alone = (unsigned char *)R_alloc(join->y.n + 1, 1);
+  memset(alone, 0, join->y.n + 1);
+  for (uint32_t g = 0; g < join->groups.count; g++) {
+    for (uint32_t at = join->begin[g]; at < join->begin[g + 1]; at++)
+      alone[join->order[at]] = !join->met[g];
+  }
+  for (size_t j = 0; j < join->y.n; j++) {
+    if (!alone[j]) continue;
+    to_x[k] = NA_INTEGER;
+    to_y[k++] = (int)j + 1;
+  }
+}
+
+// ffi_key_join gives list(x, y): pairs of rows with equal keys, in the order of x, then of
+// y. all: c(x, y), whether rows of x and of y without a partner come too, with NA: those of x
+// in their place, those of y at the end. The number of pairs if they are too many.
+SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all) {
+  struct join join;
+  join.all_x = LOGICAL(all)[0] == 1;
+  join.all_y = LOGICAL(all)[1] == 1;
+  read_keys(x, x_rows, &join.x);
+  read_keys(y, y_rows, &join.y);
+  const double pairs = look_up(&join);
+  if (pairs > (double)MST_KEY_ROWS_MAX) return Rf_ScalarReal(pairs);
+  SEXP at_x = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)pairs));
+  SEXP at_y = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)pairs));
+  const size_t k = fill_x(&join, INTEGER(at_x), INTEGER(at_y));
+  if (join.all_y) fill_y(&join, k, INTEGER(at_x), INTEGER(at_y));
+  SEXP list = pair(at_x, "x", at_y, "y");
+  UNPROTECT(2);
+  return list;
+}

@@ -1,0 +1,194 @@
+// Rows of columns: taken, and put behind each other. What only C does quickly;
+// R code does the rest (classes with methods of their own).
+#include <string.h>
+
+#include "ffi/data/data.h"
+
+// Attributes that are of the whole column, not of its elements.
+static void copy_attributes(SEXP from, SEXP to) {
+  SHALLOW_DUPLICATE_ATTRIB(to, from);
+  if (Rf_getAttrib(to, R_NamesSymbol) != R_NilValue) {
+    Rf_setAttrib(to, R_NamesSymbol, R_NilValue);
+  }
+}
+
+#define TAKE(type, access, none)                                               \
+  do {                                                                         \
+    const type *from = access(column);                                         \
+    type *to = access(taken);                                                  \
+    for (R_xlen_t i = 0; i < n; i++)                                           \
+      to[i] = at[i] == NA_INTEGER ? (none) : from[at[i] - 1];                  \
+  } while (0)
+
+// can_take: not for other types and matrices, which are for R's `[`.
+static int can_take(SEXP column) {
+  switch (TYPEOF(column)) {
+  case REALSXP:
+  case INTSXP:
+  case LGLSXP:
+  case RAWSXP:
+  case STRSXP:
+    return Rf_getAttrib(column, R_DimSymbol) == R_NilValue;
+  default:
+    return 0;
+  }
+}
+
+// take gives the elements at n places, which are in range.
+static SEXP take(SEXP column, const int *at, R_xlen_t n) {
+  SEXP taken = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(column), n));
+  switch (TYPEOF(column)) {
+  case REALSXP: {
+    double none = NA_REAL;
+    if (Rf_inherits(column, "integer64")) {
+      const int64_t least = INT64_MIN;
+      memcpy(&none, &least, sizeof none);
+    }
+    TAKE(double, REAL, none);
+    break;
+  }
+  case INTSXP:
+    TAKE(int, INTEGER, NA_INTEGER);
+    break;
+  case LGLSXP:
+    TAKE(int, LOGICAL, NA_LOGICAL);
+    break;
+  case RAWSXP:
+    TAKE(Rbyte, RAW, 0); // as R's `[`
+    break;
+  default:
+    for (R_xlen_t i = 0; i < n; i++) {
+      SET_STRING_ELT(taken, i,
+                     at[i] == NA_INTEGER ? NA_STRING
+                                         : STRING_ELT(column, at[i] - 1));
+    }
+    break;
+  }
+  if (ffi_has_attributes(column)) copy_attributes(column, taken);
+  UNPROTECT(1);
+  return taken;
+}
+
+static void check_rows(SEXP rows, R_xlen_t length) {
+  const int *at = INTEGER(rows);
+  const R_xlen_t n = Rf_xlength(rows);
+  for (R_xlen_t i = 0; i < n; i++) {
+    if (at[i] != NA_INTEGER && (at[i] < 1 || at[i] > length)) {
+      Rf_error("a row out of range");
+    }
+  }
+}
+
+// ffi_rows_take gives a column's elements at these places (from 1, or NA); NULL if that is for
+// R's `[` to do.
+SEXP ffi_rows_take(SEXP column, SEXP rows) {
+  if (!can_take(column)) return R_NilValue;
+  check_rows(rows, Rf_xlength(column));
+  return take(column, INTEGER(rows), Rf_xlength(rows));
+}
+
+static SEXP frame_of(SEXP x, const int *at, int n) {
+  const R_xlen_t count = Rf_xlength(x);
+  SEXP frame = PROTECT(Rf_allocVector(VECSXP, count));
+  for (R_xlen_t c = 0; c < count; c++)
+    SET_VECTOR_ELT(frame, c, take(VECTOR_ELT(x, c), at, n));
+  Rf_setAttrib(frame, R_NamesSymbol, Rf_getAttrib(x, R_NamesSymbol));
+  SEXP class = PROTECT(Rf_mkString("data.frame"));
+  Rf_setAttrib(frame, R_ClassSymbol, class);
+  SEXP names = PROTECT(Rf_allocVector(INTSXP, 2));
+  INTEGER(names)[0] = NA_INTEGER;
+  INTEGER(names)[1] = -n;
+  Rf_setAttrib(frame, R_RowNamesSymbol, names);
+  UNPROTECT(3);
+  return frame;
+}
+
+// ffi_rows_split cuts a data frame's rows, in this order, where `begin` says (from 0, with the
+// end): a list of data frames, NULL for those without rows. NULL if some column is for
+// R's `[`.
+SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin) {
+  const R_xlen_t parts = Rf_xlength(begin) - 1;
+  R_xlen_t length = R_XLEN_T_MAX;
+  for (R_xlen_t c = 0; c < Rf_xlength(x); c++) {
+    if (!can_take(VECTOR_ELT(x, c))) return R_NilValue;
+    const R_xlen_t has = Rf_xlength(VECTOR_ELT(x, c));
+    if (has < length) length = has;
+  }
+  check_rows(rows, length);
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, parts));
+  for (R_xlen_t k = 0; k < parts; k++) {
+    const int from = INTEGER(begin)[k], to = INTEGER(begin)[k + 1];
+    if (from < 0 || to < from || to > Rf_xlength(rows)) {
+      Rf_error("a group out of range");
+    }
+    if (to > from) {
+      SET_VECTOR_ELT(list, k, frame_of(x, INTEGER(rows) + from, to - from));
+    }
+  }
+  UNPROTECT(1);
+  return list;
+}
+
+// same_kind: one type and the same attributes, so elements can be copied as they are.
+static int same_kind(SEXP a, SEXP b) {
+  if (TYPEOF(a) != TYPEOF(b)) return 0;
+  if (!ffi_has_attributes(a) && !ffi_has_attributes(b)) return 1;
+  SEXP with = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(a), 0));
+  SEXP other = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(a), 0));
+  copy_attributes(a, with);
+  copy_attributes(b, other);
+  const int same = R_compute_identical(with, other, 16);
+  UNPROTECT(2);
+  return same;
+}
+
+static void copy_elements(SEXP from, SEXP to, R_xlen_t at) {
+  const R_xlen_t n = Rf_xlength(from);
+  if (n == 0) return;
+  switch (TYPEOF(from)) {
+  case REALSXP:
+    memcpy(REAL(to) + at, REAL(from), (size_t)n * sizeof(double));
+    break;
+  case INTSXP:
+    memcpy(INTEGER(to) + at, INTEGER(from), (size_t)n * sizeof(int));
+    break;
+  case LGLSXP:
+    memcpy(LOGICAL(to) + at, LOGICAL(from), (size_t)n * sizeof(int));
+    break;
+  case RAWSXP:
+    memcpy(RAW(to) + at, RAW(from), (size_t)n);
+    break;
+  default:
+    for (R_xlen_t i = 0; i < n; i++)
+      SET_STRING_ELT(to, at + i, STRING_ELT(from, i));
+    break;
+  }
+}
+
+// ffi_rows_bind puts columns behind each other if they are of one kind, NULL if that is for
+// R's c() to do.
+SEXP ffi_rows_bind(SEXP columns) {
+  const R_xlen_t count = Rf_xlength(columns);
+  if (count == 0) return R_NilValue;
+  SEXP first = VECTOR_ELT(columns, 0);
+  const SEXPTYPE type = (SEXPTYPE)TYPEOF(first);
+  if ((type != REALSXP && type != INTSXP && type != LGLSXP && type != RAWSXP &&
+       type != STRSXP) ||
+      Rf_getAttrib(first, R_DimSymbol) != R_NilValue) {
+    return R_NilValue;
+  }
+  R_xlen_t n = 0;
+  for (R_xlen_t i = 0; i < count; i++) {
+    if (i > 0 && !same_kind(first, VECTOR_ELT(columns, i))) return R_NilValue;
+    n += Rf_xlength(VECTOR_ELT(columns, i));
+  }
+  SEXP all = PROTECT(Rf_allocVector(type, n));
+  R_xlen_t at = 0;
+  for (R_xlen_t i = 0; i < count; i++) {
+    copy_elements(VECTOR_ELT(columns, i), all, at);
+    at += Rf_xlength(VECTOR_ELT(columns, i));
+  }
+  copy_attributes(first, all);
+  UNPROTECT(1);
+  return all;
+}

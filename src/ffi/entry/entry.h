@@ -1,0 +1,105 @@
+// entry: how R comes into the library, and what is done however R leaves it; and what of R's API
+// has another name, or none, from version to version.
+#ifndef MST_FFI_ENTRY_H
+#define MST_FFI_ENTRY_H
+
+#include <sys/types.h>
+
+#include "ffi/ffi.h"
+#include "share/blob.h"
+
+// ---- entry.c
+
+// ffi_entry calls fun(data) as an entry (init.c): the outermost has the session from its
+// beginning to its end, and lends it to the deputy then if there are tasks to be done. Entries
+// may be inside of others, since most of R's API can run R code (finalizers, condition
+// handlers). However R leaves one, it ends: R_UnwindProtect sees to that.
+SEXP ffi_entry(SEXP (*fun)(void *), void *data);
+// ffi_do_later has run(item) called when R is in no entry, or an entry serves the session; now,
+// if it is in none. For finalizers: allocates nothing, runs no R code, and run must not either.
+struct ffi_later {
+  struct ffi_later *next;
+  void (*run)(struct ffi_later *item);
+};
+void ffi_do_later(struct ffi_later *item);
+// ffi_guarded calls fun(data), which R may leave by a jump: then left(data) is called before the
+// jump goes on (left may be NULL).
+void ffi_guarded(SEXP (*fun)(void *), void (*left)(void *), void *data);
+// ffi_check_interrupt is R_CheckUserInterrupt for entries; left as above, may be NULL.
+void ffi_check_interrupt(void (*left)(void *), void *data);
+// ffi_unwind is R_UnwindProtect() that allocates nothing, so `done` runs in any case; it must
+// not run R. ffi_unwind_init makes what that needs, when the package is loaded.
+SEXP ffi_unwind(SEXP (*fun)(void *), void *data,
+                void (*done)(void *, Rboolean jump), void *done_data);
+void ffi_unwind_init(void);
+// ffi_on_entries has functions called at the outermost entry: begin when it begins, outside when
+// R is in no other, so that nobody has pointers to what was closed, end when it has ended. Any may
+// be NULL. They run no R code. At most FFI_ON_ENTRIES_MAX times in a process.
+#define FFI_ON_ENTRIES_MAX 4
+struct ffi_on_entries {
+  void (*begin)(void);
+  void (*outside)(void);
+  void (*end)(void);
+};
+void ffi_on_entries(const struct ffi_on_entries *on);
+// ffi_later_now runs what was left for later; ffi_outside_now calls all `outside`: for the end of
+// R, or where the caller knows that nobody has such pointers.
+void ffi_later_now(void);
+void ffi_outside_now(void);
+
+// ---- hold.c: what an entry point has in hand while R may run
+
+// ffi_hold keeps `what` until ffi_drop, or until the entry point that it is called in has ended
+// or was left by a jump; then let_go(what) frees it, which must run no R code. Raises an R
+// error without memory, and `what` is freed then. Returns `what`. Only in entries.
+void *ffi_hold(void *what, void (*let_go)(void *));
+// ffi_new_blob gives an empty blob that is held: ffi_unhold makes it the caller's. Raises an R
+// error without memory.
+struct mst_blob *ffi_new_blob(void);
+// ffi_hold_blob holds a reference to a blob.
+struct mst_blob *ffi_hold_blob(struct mst_blob *blob);
+// ffi_drop frees what is held now; ffi_unhold leaves that to the caller. Without harm for what
+// isn't held.
+void ffi_drop(const void *what);
+void ffi_unhold(const void *what);
+// ffi_level_up: an entry begins, and is at the depth that comes back. ffi_level_down: it has
+// ended; what it holds is let go of. For entry.c.
+uint32_t ffi_level_up(void);
+uint32_t ffi_level_down(void);
+// ffi_depth tells how many entries R is in.
+uint32_t ffi_depth(void);
+
+// ---- build.c
+
+// ffi_build gives what session and worker must agree in, as R has told by ffi_build_set.
+const char *ffi_build(void);
+SEXP ffi_build_set(SEXP build);
+
+// ---- r.c: R's API
+
+// ffi_deadline gives the time at which that many seconds will have passed.
+int64_t ffi_deadline(SEXP timeout_s);
+// ffi_self gives the pid of this process. Asking the system each time would cost more
+// than all other checks of an entry.
+pid_t ffi_self(void);
+// ffi_address_of gives the address in an external pointer with this tag, else NULL.
+void *ffi_address_of(SEXP pointer, SEXP tag);
+// ffi_symbol gives the symbol, looked up once: that costs 50 ns.
+SEXP ffi_symbol(SEXP *known, const char *name);
+// ffi_call_ours calls a function of muster's namespace with one argument, or with none
+// if it is NULL. Raises what that raises.
+SEXP ffi_call_ours(const char *name, SEXP argument);
+
+// What R has other names for, or none in its API, from version to version.
+// ffi_binding gives a binding of env itself, R_UnboundValue if there is none.
+SEXP ffi_binding(SEXP env, SEXP symbol);
+SEXP ffi_closure_env(SEXP fun);
+SEXP ffi_parent_env(SEXP env);
+int ffi_has_attributes(SEXP x);
+// ffi_only_names tells whether what has attributes has names and nothing else. May allocate.
+int ffi_only_names(SEXP x);
+// ffi_value_in gives a function of a namespace by name; a package's functions are promises
+// until they are used.
+SEXP ffi_value_in(SEXP env, SEXP name);
+
+#endif

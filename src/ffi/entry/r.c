@@ -1,0 +1,89 @@
+// R's API: symbols, pointers, calls of ours; and what has another name, or none, from version to
+// version.
+#include <pthread.h>
+#include <unistd.h>
+
+#include <Rversion.h>
+
+#include "ffi/entry/entry.h"
+
+static pid_t self; // 0: not asked for in this process
+
+static void forget_self(void) { self = 0; }
+
+pid_t ffi_self(void) {
+  static int registered;
+  if (self == 0) {
+    if (!registered) (void)pthread_atfork(NULL, NULL, forget_self);
+    registered = 1;
+    self = getpid();
+  }
+  return self;
+}
+
+// Symbols are never collected; looking one up costs 50 ns, which a call pays for.
+SEXP ffi_symbol(SEXP *known, const char *name) {
+  if (*known == NULL) *known = Rf_install(name);
+  return *known;
+}
+
+void *ffi_address_of(SEXP pointer, SEXP tag) {
+  if (TYPEOF(pointer) != EXTPTRSXP || R_ExternalPtrTag(pointer) != tag) {
+    return NULL;
+  }
+  return R_ExternalPtrAddr(pointer);
+}
+
+SEXP ffi_call_ours(const char *name, SEXP argument) {
+  static SEXP ns; // lives as long as this code is loaded
+  if (ns == NULL) {
+    ns = R_FindNamespace(PROTECT(Rf_mkString("muster")));
+    R_PreserveObject(ns);
+    UNPROTECT(1);
+  }
+  SEXP call = PROTECT(argument == NULL ? Rf_lang1(Rf_install(name))
+                                       : Rf_lang2(Rf_install(name), argument));
+  SEXP value = Rf_eval(call, ns);
+  UNPROTECT(1);
+  return value;
+}
+
+#if R_VERSION >= R_Version(4, 5, 0)
+SEXP ffi_binding(SEXP env, SEXP symbol) {
+  return R_getVarEx(symbol, env, FALSE, R_UnboundValue);
+}
+SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
+SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
+int ffi_has_attributes(SEXP x) { return ANY_ATTRIB(x); }
+// R can't be asked which attributes there are, but a thing that has the same can lose its names.
+int ffi_only_names(SEXP x) {
+  SEXP bare = PROTECT(Rf_allocVector(VECSXP, 0));
+  SHALLOW_DUPLICATE_ATTRIB(bare, x);
+  Rf_setAttrib(bare, R_NamesSymbol, R_NilValue);
+  const int only = !ANY_ATTRIB(bare);
+  UNPROTECT(1);
+  return only;
+}
+#else
+SEXP ffi_binding(SEXP env, SEXP symbol) {
+  return Rf_findVarInFrame(env, symbol);
+}
+SEXP ffi_closure_env(SEXP fun) { return CLOENV(fun); }
+SEXP ffi_parent_env(SEXP env) { return ENCLOS(env); }
+int ffi_has_attributes(SEXP x) { return ATTRIB(x) != R_NilValue; }
+int ffi_only_names(SEXP x) {
+  SEXP list = ATTRIB(x);
+  return TAG(list) == R_NamesSymbol && CDR(list) == R_NilValue;
+}
+#endif
+
+SEXP ffi_value_in(SEXP env, SEXP name) {
+  SEXP value = ffi_binding(env, name);
+  return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
+}
+
+int64_t ffi_deadline(SEXP timeout_s) {
+  const double s = Rf_asReal(timeout_s);
+  if (!(s < 1e9)) return INT64_MAX / 2;
+  return mst_clock_now() + ffi_ns(s);
+}

@@ -1,0 +1,577 @@
+// Clusters as external pointers: start, stop, what is known of their workers.
+//
+// A cluster's pointer owns the cluster; each node's pointer is kept alive by it
+// and names a peer in it. Stopping clears the cluster's pointer, so that every
+// node, wherever a copy of it is, knows.
+//
+// Finalizers may run in the middle of any allocation, so they neither wait nor
+// read: a cluster that nobody refers to is told to stop and freed later, by
+// whoever runs the session next.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_clock.h"
+#include "ffi/session/session.h"
+
+// A journal's entries up to this size are shown with their call.
+#define JOURNAL_SHOW_MAX ((size_t)1 << 20)
+
+static void stop_abandoned(struct ffi_later *item) {
+  item->run = NULL;
+  struct mst_session *session = ffi_session_or_null();
+  struct mst_cluster *cluster = session == NULL ? NULL : session->clusters;
+  for (; cluster != NULL; cluster = cluster->next) {
+    if (cluster->abandoned && !cluster->stop_begun) mst_cluster_stop(cluster);
+  }
+}
+
+// A pointer that nobody refers to any more: stop, without waiting.
+static void finalize_cluster(SEXP pointer) {
+  static struct ffi_later item;
+  enum ffi_outcome outcome;
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) return;
+  R_ClearExternalPtr(pointer);
+  cluster->abandoned = 1;
+  if (item.run != NULL) return; // it is to be done
+  item.run = stop_abandoned;
+  ffi_do_later(&item);
+}
+
+static SEXP peer_failure(const struct mst_peer *peer) {
+  return peer->lane->failure == NULL ? R_NilValue
+                                     : ffi_text_at(&peer->lane->failure);
+}
+
+// pid_of gives NA while there is no process: 0 would stand for the caller's own process
+// group where somebody sends it a signal.
+static SEXP pid_of(const struct mst_worker *worker) {
+  return Rf_ScalarInteger(worker->pid == 0 ? NA_INTEGER : (int)worker->pid);
+}
+
+// describe_peer gives what is known of one worker, as R code wants it. Of what finalizers may
+// change meanwhile it has copies.
+static SEXP describe_peer(const struct mst_peer *peer) {
+  static const char *const names[] = {
+      "worker", "pid",     "state",   "done",     "how",     "number",
+      "output", "failure", "tempdir", "restarts", "heard_s", "running_s",
+      "owed",   "oom",     "ours",    "lacks"};
+  const struct mst_worker copy = *mst_peer_worker(peer), *worker = &copy;
+  const struct mst_lane *lane = peer->lane;
+  const int64_t now_ns = mst_clock_now();
+  const char *state = mst_worker_state_name(worker->state);
+  if (mst_heal_is_suspect(&lane->heal, &peer->cluster->calls.policy, now_ns)) {
+    state = "suspect";
+  }
+  const int runs = worker->owed > 0 && lane->first != NULL;
+  SEXP list = PROTECT(ffi_list(16, names));
+  SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
+  SET_VECTOR_ELT(list, 1, pid_of(worker));
+  SET_VECTOR_ELT(list, 2, Rf_mkString(state));
+  SET_VECTOR_ELT(list, 3, Rf_ScalarReal((double)worker->done));
+  SET_VECTOR_ELT(list, 4,
+                 Rf_ScalarInteger(worker->exit_known ? (int)worker->exit_how
+                                                     : MST_EXIT_NONE));
+  SET_VECTOR_ELT(list, 5, Rf_ScalarInteger(worker->exit_number));
+  SET_VECTOR_ELT(list, 6, ffi_tail_text(&peer->output.tail));
+  SET_VECTOR_ELT(list, 7, peer_failure(peer));
+  SET_VECTOR_ELT(list, 8, ffi_text_at(&peer->tempdir));
+  SET_VECTOR_ELT(list, 9, Rf_ScalarInteger((int)worker->epoch));
+  SET_VECTOR_ELT(list, 10,
+                 Rf_ScalarReal((double)(now_ns - lane->heal.heard_ns) / 1e9));
+  SET_VECTOR_ELT(
+      list, 11,
+      Rf_ScalarReal(runs ? (double)(now_ns - lane->head_ns) / 1e9 : NA_REAL));
+  SET_VECTOR_ELT(list, 12, Rf_ScalarInteger((int)mst_peer_unread(peer)));
+  SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(lane->oom));
+  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(lane->ours));
+  SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(lane->sys_errno));
+  UNPROTECT(1);
+  return list;
+}
+
+// start_outcome describes why a start failed.
+static SEXP start_outcome(const struct mst_cluster *cluster) {
+  static const char *const fails[] = {"none",   "launch",   "setup",
+                                      "exited", "deadline", "stopped"};
+  static const char *const names[] = {"fail", "errno", "peer"};
+  const struct mst_pool *pool = &cluster->calls.pool;
+  SEXP list = PROTECT(ffi_list(3, names));
+  SET_VECTOR_ELT(list, 0, Rf_mkString(fails[pool->fail]));
+  SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(pool->fail_number));
+  SET_VECTOR_ELT(list, 2, describe_peer(cluster->peers[pool->fail_worker]));
+  UNPROTECT(1);
+  return list;
+}
+
+// node_pointers gives pointers to the workers from `from` to before `to`.
+static SEXP node_pointers(struct mst_cluster *cluster, uint32_t from,
+                          uint32_t to, SEXP pointer) {
+  const R_xlen_t n = (R_xlen_t)(to - from);
+  SEXP nodes = PROTECT(Rf_allocVector(VECSXP, n));
+  for (R_xlen_t i = 0; i < n; i++) {
+    SET_VECTOR_ELT(nodes, i,
+                   R_MakeExternalPtr(cluster->peers[from + (uint32_t)i],
+                                     ffi_node_tag(), pointer));
+  }
+  UNPROTECT(1);
+  return nodes;
+}
+
+struct starting {
+  struct mst_cluster *cluster;
+  SEXP pointer;
+};
+
+static SEXP wait_started(void *data) {
+  struct starting *starting = data;
+  struct mst_cluster *cluster = starting->cluster;
+  while (!cluster->started && !cluster->start_failed) {
+    ffi_run_slice(cluster->session, FFI_SLICE_MS);
+    R_CheckUserInterrupt();
+  }
+  return R_NilValue;
+}
+
+// When the wait is left by an interrupt or a time limit, the half-started
+// cluster is taken down whole before that goes on.
+static void leave_start(void *data) {
+  struct starting *starting = data;
+  struct mst_cluster *cluster = starting->cluster;
+  R_ClearExternalPtr(starting->pointer);
+  mst_cluster_stop(cluster);
+  while (!cluster->start_failed && !cluster->stopped) {
+    (void)mst_session_run(cluster->session, FFI_SLICE_MS, NULL);
+  }
+  ffi_cluster_close(cluster);
+}
+
+// make_cluster allocates everything that can fail before the cluster is shared
+// with R. Returns NULL and fills err.
+static struct mst_cluster *make_cluster(uint32_t workers, SEXP source,
+                                        SEXP window, SEXP setup,
+                                        struct mst_err *err) {
+  const int spawns = TYPEOF(source) == VECSXP;
+  SEXP spawn = spawns ? source : R_NilValue;
+  SEXP server = spawns ? R_NilValue : source;
+  struct mst_session *session = ffi_session();
+  struct mst_blob *blob = ffi_blob_of(setup);
+  struct mst_spawner *spawner = NULL;
+  struct mst_launcher *launcher = NULL;
+  struct mst_cluster *cluster = NULL;
+  if (spawn != R_NilValue) {
+    struct mst_spawn how;
+    ffi_fill_spawn(&how, VECTOR_ELT(spawn, 0), VECTOR_ELT(spawn, 1),
+                   VECTOR_ELT(spawn, 2));
+    spawner = mst_spawner_new(&how, mst_session_news, session);
+    if (spawner != NULL) launcher = mst_spawner_launcher(spawner);
+  } else if (ffi_server_of(server) != NULL) {
+    launcher = &ffi_server_of(server)->launcher;
+  }
+  if (launcher == NULL) {
+    (void)mst_err_set(err, MST_EINPUT, 0, NULL, "there is no fork server");
+  } else if (mst_cluster_new(session, workers, (uint32_t)Rf_asInteger(window),
+                             launcher, spawner, blob, &cluster, err) != 0) {
+    mst_spawner_free(spawner);
+    cluster = NULL;
+  }
+  mst_blob_release(blob);
+  return cluster;
+}
+
+static int64_t limit_ns(double s) { return s < 1e9 ? ffi_ns(s) : INT64_MAX; }
+
+// ffi_cluster_open starts a cluster and waits until it is there. source: a fork
+// server, or list(file, arguments, variables) of a program to boot. policy: healing
+// (0 or 1), retries, heartbeat and time limit of a call in seconds. Returns
+// list(pointer, nodes), or a list that says why it failed.
+SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
+                      SEXP timeout_s, SEXP policy) {
+  struct mst_err err;
+  mst_err_clear(&err);
+  // Nothing of source stays: what a pointer protects is sent wherever the cluster is.
+  SEXP pointer =
+      PROTECT(R_MakeExternalPtr(NULL, ffi_cluster_tag(), R_NilValue));
+  struct mst_cluster *cluster = make_cluster((uint32_t)Rf_asInteger(workers),
+                                             source, window, setup, &err);
+  if (cluster == NULL) {
+    UNPROTECT(1);
+    return ffi_error_list(&err);
+  }
+  const double *how = REAL(policy);
+  cluster->calls.policy.on = how[0] > 0;
+  cluster->calls.policy.retries = (uint32_t)how[1];
+  cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
+  cluster->calls.timeout_ns = limit_ns(how[3]);
+  R_SetExternalPtrAddr(pointer, cluster);
+  struct starting starting = {.cluster = cluster, .pointer = pointer};
+  mst_cluster_start(cluster, ffi_deadline(timeout_s));
+  ffi_guarded(wait_started, leave_start, &starting);
+  if (cluster->start_failed) {
+    SEXP why = PROTECT(start_outcome(cluster));
+    R_ClearExternalPtr(pointer);
+    ffi_cluster_close(cluster);
+    UNPROTECT(2);
+    return why;
+  }
+  R_RegisterCFinalizerEx(pointer, finalize_cluster, FALSE);
+  static const char *const names[] = {"pointer", "nodes", "id"};
+  SEXP opened = PROTECT(ffi_list(3, names));
+  SET_VECTOR_ELT(opened, 2, Rf_ScalarInteger((int)cluster->id));
+  SET_VECTOR_ELT(opened, 0, pointer);
+  SET_VECTOR_ELT(
+      opened, 1,
+      node_pointers(cluster, 0, (uint32_t)Rf_asInteger(workers), pointer));
+  UNPROTECT(2);
+  return opened;
+}
+
+// ffi_cluster_grow adds workers, which may not be ready yet: list(from, nodes), the rank of the
+// first and pointers to them, or an outcome. One that can't be started is lost, as one that
+// can't be restarted.
+SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
+  static const char *const names[] = {"from", "nodes"};
+  enum ffi_outcome outcome;
+  struct mst_err err;
+  mst_err_clear(&err);
+  const uint32_t count = (uint32_t)Rf_asInteger(more);
+  SEXP grown = PROTECT(ffi_list(2, names));
+  SEXP rank = SET_VECTOR_ELT(grown, 0, Rf_allocVector(INTSXP, 1));
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) {
+    UNPROTECT(1);
+    return Rf_ScalarInteger((int)outcome);
+  }
+  const uint32_t from = cluster->calls.pool.count;
+  INTEGER(rank)[0] = (int)from + 1;
+  if (mst_cluster_grow(cluster, count, &err) != 0) {
+    UNPROTECT(1);
+    return ffi_error_list(&err);
+  }
+  SET_VECTOR_ELT(grown, 1, node_pointers(cluster, from, from + count, pointer));
+  UNPROTECT(1);
+  return grown;
+}
+
+// ffi_nodes_ready waits until workers that are on their way are there, or are known not to
+// come. NULL, or the outcome of one that can't be used.
+SEXP ffi_nodes_ready(SEXP nodes) {
+  enum ffi_outcome outcome;
+  for (R_xlen_t i = 0; i < Rf_xlength(nodes);) {
+    // Looked for again each time: waiting runs code of the user's.
+    const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
+    if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+    if (peer->lane->dead || !peer->lane->resuming) {
+      i++;
+    } else {
+      ffi_wait_slice(peer->cluster->session, FFI_SLICE_MS);
+    }
+  }
+  return R_NilValue;
+}
+
+// ffi_cluster_revive lets workers that were given up for want of something try again, and waits
+// until they are back, or given up again. NULL, or an outcome.
+SEXP ffi_cluster_revive(SEXP pointer) {
+  enum ffi_outcome outcome;
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  uint32_t left = mst_cluster_revive(cluster);
+  while (left > 0) {
+    ffi_wait_slice(cluster->session, FFI_SLICE_MS);
+    cluster = ffi_cluster_of(pointer, &outcome);
+    if (cluster == NULL) break;
+    left = 0;
+    for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
+      left += cluster->peers[i]->lane->resuming;
+  }
+  return R_NilValue;
+}
+
+// ffi_cluster_adopt gives the cluster with this id, whose fork server is gone, another.
+SEXP ffi_cluster_adopt(SEXP id, SEXP server) {
+  const struct mst_session *session = ffi_session_or_null();
+  struct mst_server *other = ffi_server_of(server);
+  struct mst_cluster *cluster = session == NULL ? NULL : session->clusters;
+  while (cluster != NULL && cluster->id != (uint32_t)Rf_asInteger(id))
+    cluster = cluster->next;
+  if (cluster == NULL || other == NULL) return Rf_ScalarLogical(0);
+  mst_cluster_adopt(cluster, &other->launcher);
+  return Rf_ScalarLogical(1);
+}
+
+// Lines of a log, copied while nothing runs in between.
+struct lines {
+  size_t bytes;
+  R_xlen_t count;
+};
+
+static struct lines lines_of(const struct mst_log *log) {
+  struct lines lines = {.count = (R_xlen_t)(log->next - log->first)};
+  for (uint64_t at = log->first; at < log->next; at++)
+    lines.bytes += mst_log_at(log, at)->length;
+  return lines;
+}
+
+// ffi_cluster_logs gives list(worker, line) of what is kept of the output.
+SEXP ffi_cluster_logs(SEXP pointer) {
+  static const char *const names[] = {"worker", "line"};
+  enum ffi_outcome outcome;
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  ffi_run_slice(cluster->session, 0);
+  struct mst_log *log = &cluster->log;
+  struct lines room, has = lines_of(log);
+  char *texts;
+  size_t *lengths;
+  SEXP list = PROTECT(ffi_list(2, names));
+  SEXP workers;
+  do { // finalizers may add lines
+    room = has;
+    texts = R_alloc(room.bytes + 1, 1);
+    lengths =
+        (size_t *)(void *)R_alloc((size_t)room.count + 1, sizeof *lengths);
+    workers = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, room.count));
+    has = lines_of(log);
+  } while (has.bytes > room.bytes || has.count != room.count);
+  char *to = texts;
+  for (R_xlen_t i = 0; i < has.count; i++) {
+    const struct mst_log_line *line = mst_log_at(log, log->first + (uint64_t)i);
+    INTEGER(workers)[i] = (int)line->worker + 1;
+    lengths[i] = line->length;
+    memcpy(to, line->text, line->length);
+    to += line->length;
+  }
+  cluster->shown = log->next; // seen
+  SEXP lines = SET_VECTOR_ELT(list, 1, Rf_allocVector(STRSXP, has.count));
+  for (R_xlen_t i = 0; i < has.count; texts += lengths[i++]) {
+    SEXP text = PROTECT(ffi_text(texts, lengths[i]));
+    SET_STRING_ELT(lines, i, STRING_ELT(text, 0));
+    UNPROTECT(1);
+  }
+  UNPROTECT(1);
+  return list;
+}
+
+// lives tells whether a worker is there that was not asked to end.
+static int lives(const struct mst_peer *peer) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  return worker->stop_ns == INT64_MAX &&
+         (worker->awaited || worker->again ||
+          (peer->lane->to_heal && !peer->lane->dead));
+}
+
+// retire asks the workers with these ranks to end. Returns how many others live.
+static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
+  for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
+    mst_peer_retire(cluster->peers[INTEGER(ranks)[i] - 1]);
+  }
+  uint32_t others = 0;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    if (lives(cluster->peers[i])) others++;
+  }
+  return others;
+}
+
+// retired tells whether all of these have ended, and closes what they had.
+static int retired(struct mst_cluster *cluster, SEXP ranks) {
+  int all = 1;
+  for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
+    struct mst_peer *peer = cluster->peers[INTEGER(ranks)[i] - 1];
+    if (mst_peer_worker(peer)->awaited) {
+      all = 0;
+    } else {
+      mst_peer_close(peer, 1);
+    }
+  }
+  return all;
+}
+
+static int is_there(const struct mst_session *session, uint32_t id) {
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && cluster->id != id)
+    cluster = cluster->next;
+  return cluster != NULL;
+}
+
+static int was_restarted(const struct mst_cluster *cluster) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    if (cluster->calls.pool.workers[i].epoch > 0) return 1;
+  }
+  return 0;
+}
+
+// ffi_cluster_stop stops the workers with these ranks, and the cluster with the
+// last of them, and waits until they are reaped. TRUE if some had been restarted. An
+// interrupt leaves the wait; the workers end anyway, since they were told to.
+SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
+  enum ffi_outcome outcome;
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  struct mst_session *session = cluster->session;
+  const int restarted = was_restarted(cluster);
+  if (retire(cluster, ranks) > 0) {
+    while (!retired(cluster, ranks)) {
+      ffi_run_slice(session, FFI_SLICE_MS);
+      ffi_check_interrupt(NULL, NULL);
+    }
+    return Rf_ScalarLogical(restarted);
+  }
+  mst_cluster_stop(cluster);
+  R_ClearExternalPtr(pointer);
+  cluster->abandoned = 1;
+  const uint32_t id = cluster->id;
+  for (;;) {
+    ffi_run_slice(session, FFI_SLICE_MS);
+    if (!is_there(session, id)) return Rf_ScalarLogical(restarted);
+    ffi_check_interrupt(NULL, NULL);
+  }
+}
+
+SEXP ffi_cluster_status(SEXP pointer) {
+  enum ffi_outcome outcome;
+  struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
+  if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
+  ffi_run_slice(cluster->session, 0);
+  const uint32_t n = cluster->calls.pool.count; // finalizers may add some
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)n));
+  for (uint32_t i = 0; i < n; i++) {
+    SET_VECTOR_ELT(list, (R_xlen_t)i, describe_peer(cluster->peers[i]));
+  }
+  UNPROTECT(1);
+  return list;
+}
+
+// ffi_node_outcome tells what keeps a node from being used, 0 if nothing does.
+SEXP ffi_node_outcome(SEXP node) {
+  enum ffi_outcome outcome;
+  const struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  return Rf_ScalarInteger(peer == NULL ? (int)outcome : 0);
+}
+
+// ffi_node_look describes a worker as it is now, without waiting for anything.
+SEXP ffi_node_look(SEXP node) {
+  enum ffi_outcome outcome;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  ffi_run_slice(peer->cluster->session, 0);
+  return describe_peer(peer);
+}
+
+// ffi_node_heals serves the session for a moment and tells whether a worker that is gone
+// is being replaced, or one that lives would be.
+SEXP ffi_node_heals(SEXP node) {
+  enum ffi_outcome outcome;
+  const struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarLogical(0);
+  ffi_wait_slice(peer->cluster->session, 2);
+  peer = ffi_peer_of(node, &outcome);
+  return Rf_ScalarLogical(peer != NULL && peer->cluster->calls.policy.on &&
+                          !peer->lane->dead);
+}
+
+SEXP ffi_node_status(SEXP node) {
+  enum ffi_outcome outcome;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  // How a lost worker ended may be known a moment after that it did.
+  const int64_t deadline_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
+  do {
+    ffi_run_slice(peer->cluster->session, 5);
+  } while (mst_peer_worker(peer)->state == MST_WORKER_LOST &&
+           !mst_peer_worker(peer)->exit_known && mst_clock_now() < deadline_ns);
+  return describe_peer(peer);
+}
+
+// ffi_node_pid: the last one that was known, once the cluster is stopped; NA in a copy.
+SEXP ffi_node_pid(SEXP node) {
+  enum ffi_outcome outcome;
+  const struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return ffi_noted(node, FFI_NOTE_PID);
+  SEXP pid = PROTECT(pid_of(mst_peer_worker(peer)));
+  ffi_note(node, FFI_NOTE_PID, pid);
+  UNPROTECT(1);
+  return pid;
+}
+
+// ffi_node_kill ends a worker for good and waits until it is gone: TRUE, or FALSE
+// if it was gone before; or an outcome.
+SEXP ffi_node_kill(SEXP node) {
+  enum ffi_outcome outcome;
+  struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  struct mst_session *session = peer->cluster->session;
+  ffi_run_slice(session, 0);
+  if (peer->lane->dead) return Rf_ScalarLogical(0);
+  const int64_t deadline_ns = mst_clock_now() + 5 * MST_NS_PER_S;
+  mst_peer_kill(peer);
+  while (mst_peer_worker(peer)->awaited && mst_clock_now() < deadline_ns) {
+    ffi_run_slice(session, 5);
+    ffi_check_interrupt(NULL, NULL);
+  }
+  return Rf_ScalarLogical(1);
+}
+
+// What a journal has, with references to the calls' bytes.
+struct kept_entries {
+  struct mst_entry *list;
+  size_t count;
+};
+
+static void free_entries(void *data) {
+  struct kept_entries *kept = data;
+  for (size_t i = 0; i < kept->count; i++)
+    mst_blob_release(kept->list[i].payload);
+  free(kept->list);
+  free(kept);
+}
+
+static struct kept_entries *keep_entries(const struct mst_journal *journal) {
+  struct kept_entries *kept = calloc(1, sizeof *kept);
+  if (kept == NULL) Rf_error("no memory");
+  kept->list = calloc(journal->count + 1, sizeof *kept->list);
+  for (const struct mst_entry *at = journal->first;
+       kept->list != NULL && at != NULL && kept->count < journal->count;
+       at = at->next) {
+    at->payload->refs++;
+    kept->list[kept->count++] = *at;
+  }
+  return ffi_hold(kept, free_entries);
+}
+
+static SEXP entry_list(const struct mst_entry *at) {
+  static const char *const names[] = {"call",     "bytes",   "elapsed_s",
+                                      "failed",   "visible", "unseen",
+                                      "snapshot", "payload"};
+  const size_t bytes = mst_blob_bytes(at->payload);
+  const int is_shared = at->payload->segment.fd >= 0;
+  SEXP entry = PROTECT(ffi_list(8, names));
+  SET_VECTOR_ELT(entry, 0, Rf_ScalarReal((double)at->call));
+  SET_VECTOR_ELT(entry, 1, Rf_ScalarReal((double)bytes));
+  SET_VECTOR_ELT(entry, 2, Rf_ScalarReal(at->elapsed_s));
+  SET_VECTOR_ELT(entry, 3, Rf_ScalarLogical(at->failed));
+  SET_VECTOR_ELT(entry, 4, Rf_ScalarLogical(at->visible));
+  SET_VECTOR_ELT(entry, 5, Rf_ScalarLogical(at->unseen));
+  SET_VECTOR_ELT(entry, 6, Rf_ScalarLogical(at->snapshot));
+  if (bytes <= JOURNAL_SHOW_MAX && !at->snapshot && !is_shared) {
+    SEXP raw = Rf_allocVector(RAWSXP, (R_xlen_t)bytes);
+    SET_VECTOR_ELT(entry, 7, raw);
+    memcpy(RAW(raw), at->payload->buf.data, bytes);
+  }
+  UNPROTECT(1);
+  return entry;
+}
+
+// ffi_node_journal gives what is kept to make the worker again: a list of lists.
+SEXP ffi_node_journal(SEXP node) {
+  enum ffi_outcome outcome;
+  const struct mst_peer *peer = ffi_peer_of(node, &outcome);
+  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
+  struct kept_entries *kept = keep_entries(&peer->lane->journal);
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)kept->count));
+  for (size_t i = 0; i < kept->count; i++)
+    SET_VECTOR_ELT(list, (R_xlen_t)i, entry_list(&kept->list[i]));
+  ffi_drop(kept);
+  UNPROTECT(1);
+  return list;
+}

@@ -1,0 +1,180 @@
+// What happens to workers, told to the user: what they print, that they were lost
+// and came back. Only while a call of the user's waits or ends; nothing at a prompt.
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <R_ext/Print.h>
+
+#include "base/mst_features.h"
+#include "ffi/session/session.h"
+
+SEXP ffi_loss_list(const struct mst_loss *loss) {
+  static const char *const names[] = {
+      "kind",   "cluster",  "worker", "pid",  "how",       "number",
+      "call",   "attempts", "again",  "oom",  "fresh_rng", "output",
+      "reason", "tag",      "ours",   "lacks"};
+  static const char *const kinds[] = {"restarted", "poison", "timeout",
+                                      "given_up"};
+  SEXP list = PROTECT(ffi_list(16, names));
+  SET_VECTOR_ELT(list, 0, Rf_mkString(kinds[loss->kind]));
+  SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)loss->cluster));
+  SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)loss->worker + 1));
+  SET_VECTOR_ELT(list, 3, Rf_ScalarInteger((int)loss->pid));
+  SET_VECTOR_ELT(list, 4, Rf_ScalarInteger((int)loss->how));
+  SET_VECTOR_ELT(list, 5, Rf_ScalarInteger(loss->number));
+  SET_VECTOR_ELT(list, 6, Rf_ScalarReal((double)loss->call));
+  SET_VECTOR_ELT(list, 7, Rf_ScalarInteger((int)loss->attempts));
+  SET_VECTOR_ELT(list, 8, Rf_ScalarInteger((int)loss->again));
+  SET_VECTOR_ELT(list, 9, Rf_ScalarLogical(loss->oom));
+  SET_VECTOR_ELT(list, 10, Rf_ScalarLogical(loss->fresh_rng));
+  const char *output = loss->output == NULL ? "" : loss->output;
+  SET_VECTOR_ELT(list, 11, ffi_text(output, strlen(output)));
+  if (loss->reason != NULL) {
+    SET_VECTOR_ELT(list, 12, ffi_text(loss->reason, strlen(loss->reason)));
+  }
+  if (loss->tag != 0) SET_VECTOR_ELT(list, 13, Rf_ScalarInteger(loss->tag));
+  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(loss->ours));
+  SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(loss->sys_errno));
+  UNPROTECT(1);
+  return list;
+}
+
+static void free_event(void *event) { mst_loss_free(event); }
+
+// ffi_events takes all that happened and wasn't told yet: a list, oldest first.
+SEXP ffi_events(void) {
+  struct mst_session *session = ffi_session_or_null();
+  const R_xlen_t n = session == NULL ? 0 : (R_xlen_t)session->event_count;
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, n));
+  for (R_xlen_t i = 0; i < n; i++) {
+    struct mst_loss *event = mst_session_event(session);
+    if (event == NULL) break; // a finalizer's call has told it
+    (void)ffi_hold(event, free_event);
+    SET_VECTOR_ELT(list, i, ffi_loss_list(event));
+    ffi_drop(event);
+  }
+  UNPROTECT(1);
+  return list;
+}
+
+static int is_quiet(void) {
+  static SEXP symbol;
+  SEXP quiet = Rf_GetOption1(ffi_symbol(&symbol, "muster.quiet"));
+  return TYPEOF(quiet) == LGLSXP && Rf_asLogical(quiet) == 1;
+}
+
+static void show_lines(struct mst_cluster *cluster) {
+  const struct mst_log *log = &cluster->log;
+  const int quiet = is_quiet();
+  if (cluster->shown < log->first) {
+    if (!quiet) {
+      REprintf("(%.0f lines of workers were not shown)\n",
+               (double)(log->first - cluster->shown));
+    }
+    cluster->shown = log->first;
+  }
+  while (cluster->shown < log->next) {
+    const struct mst_log_line *line = mst_log_at(log, cluster->shown++);
+    if (quiet) continue;
+    REprintf("worker %u: %.*s\n", line->worker + 1u, (int)line->length,
+             line->text);
+  }
+}
+
+static void show_all(struct mst_session *session) {
+  for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next) {
+    if (cluster->shown < cluster->log.next) show_lines(cluster);
+  }
+  if (session->events != NULL) (void)ffi_call_ours("announce_events", NULL);
+  if (session->orphaned) {
+    session->orphaned = 0;
+    (void)ffi_call_ours("replace_servers", NULL);
+  }
+}
+
+void ffi_attend(struct mst_session *session) {
+  const int line = ffi_line_is_up() && ffi_has_news(session);
+  if (line) ffi_line_clear();
+  show_all(session);
+  if (line) ffi_line_back();
+}
+
+int ffi_has_news(const struct mst_session *session) {
+  if (session->events != NULL || session->orphaned) return 1;
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && cluster->shown == cluster->log.next)
+    cluster = cluster->next;
+  return cluster != NULL;
+}
+
+static SEXP attend(void *session) {
+  ffi_attend(session);
+  R_CheckUserInterrupt();
+  return R_NilValue;
+}
+
+void ffi_wait_slice(struct mst_session *session, int timeout_ms) {
+  ffi_run_slice(session, timeout_ms);
+  ffi_guarded(attend, NULL, session);
+}
+
+// ffi_process_stat gives c(resident bytes, CPU seconds) of a process, NA where the
+// system doesn't tell.
+SEXP ffi_process_stat(SEXP pid) {
+  SEXP value = PROTECT(Rf_allocVector(REALSXP, 2));
+  REAL(value)[0] = REAL(value)[1] = NA_REAL;
+  char path[64], text[1024];
+  (void)snprintf(path, sizeof path, MST_PROC "/%d/stat", Rf_asInteger(pid));
+  FILE *file = fopen(path, "re");
+  const size_t n = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
+  if (file != NULL) (void)fclose(file);
+  text[n] = '\0';
+  // After the name, which may hold anything but ends with the last ')'.
+  const char *at = strrchr(text, ')');
+  unsigned long user, system;
+  long pages;
+  if (at != NULL &&
+      sscanf(at,
+             ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu %*d %*d "
+             "%*d %*d %*d %*d %*u %*u %ld",
+             &user, &system, &pages) == 3) {
+    REAL(value)[0] = (double)pages * (double)sysconf(_SC_PAGESIZE);
+    REAL(value)[1] = (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
+  }
+  UNPROTECT(1);
+  return value;
+}
+
+static R_xlen_t count_clusters(const struct mst_session *session) {
+  R_xlen_t n = 0;
+  for (const struct mst_cluster *at = session == NULL ? NULL
+                                                      : session->clusters;
+       at != NULL; at = at->next)
+    n++;
+  return n;
+}
+
+// ffi_cluster_ids gives list(id, orphaned) of all clusters; orphaned: it waits for
+// another fork server.
+SEXP ffi_cluster_ids(void) {
+  static const char *const names[] = {"id", "orphaned"};
+  const struct mst_session *session = ffi_session_or_null();
+  SEXP list = PROTECT(ffi_list(2, names));
+  SEXP ids, orphaned;
+  R_xlen_t n;
+  do { // finalizers may start clusters and stop them
+    n = count_clusters(session);
+    ids = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, n));
+    orphaned = SET_VECTOR_ELT(list, 1, Rf_allocVector(LGLSXP, n));
+  } while (n != count_clusters(session));
+  for (const struct mst_cluster *at = session == NULL ? NULL
+                                                      : session->clusters;
+       at != NULL; at = at->next) {
+    INTEGER(ids)[--n] = (int)at->id;
+    LOGICAL(orphaned)[n] = at->orphaned;
+  }
+  UNPROTECT(1);
+  return list;
+}

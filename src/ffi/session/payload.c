@@ -1,0 +1,192 @@
+// What calls are sent as: their bytes, with a segment where their arguments are large.
+// Buffers are used again; what one clusterCall() sends to all nodes is made once.
+#include <string.h>
+
+#include "base/mst_hash.h"
+#include "ffi/session/session.h"
+
+// A payload above this is kept while one verb sends the same objects to the next
+// worker; below it, serializing again is as cheap as comparing.
+#define BROADCAST_MIN ((size_t)65536)
+
+// What was sent last, if it was large and sent by clusterCall (which sends the
+// same to all before anything else runs, so that nothing can have changed).
+static struct {
+  struct mst_blob *blob;
+  SEXP key; // list(frame, fun, args), preserved: the addresses can't be reused
+} broadcast;
+
+// The buffers that payloads are serialized into, used again and again: healing keeps
+// a payload until it is answered, so a call to several workers at once needs several.
+#define SCRATCH_COUNT 16
+static struct mst_blob *scratch[SCRATCH_COUNT];
+static unsigned scratch_last;
+
+// ffi_payload_done lets go of a large payload: nobody sends it again. Called
+// before each answer is awaited and after it came, so it is quick when there is none.
+void ffi_payload_done(void) {
+  if (broadcast.key != NULL) {
+    R_ReleaseObject(broadcast.key);
+    broadcast.key = NULL;
+    mst_blob_release(broadcast.blob);
+    broadcast.blob = NULL;
+  }
+  for (unsigned i = 0; i < SCRATCH_COUNT; i++) {
+    struct mst_blob *blob = scratch[i];
+    if (blob != NULL && blob->refs == 1 && blob->buf.cap > MST_CHAN_KEEP) {
+      mst_buf_free(&blob->buf);
+    }
+  }
+}
+
+static void let_go_payload(void *unused) {
+  (void)unused;
+  ffi_payload_done();
+}
+
+void ffi_payload_begin(void) { (void)ffi_hold(&broadcast, let_go_payload); }
+
+void ffi_payload_sent(void) { ffi_unhold(&broadcast); }
+
+// free_scratch gives an empty blob that nobody else holds, NULL without memory.
+static struct mst_blob *free_scratch(void) {
+  unsigned i = 0;
+  while (i < SCRATCH_COUNT && scratch[i] != NULL && scratch[i]->refs > 1)
+    i++;
+  if (i == SCRATCH_COUNT) { // all are in use: let go of one
+    i = (scratch_last + 1) % SCRATCH_COUNT;
+    mst_blob_release(scratch[i]);
+    scratch[i] = NULL;
+  }
+  if (scratch[i] == NULL) scratch[i] = mst_blob_new();
+  scratch_last = i;
+  if (scratch[i] != NULL) scratch[i]->buf.len = scratch[i]->binds = 0;
+  return scratch[i];
+}
+
+// verb_frame asks R for the frame of the clusterCall() that is sending, NULL in
+// all other cases.
+static SEXP verb_frame(void) { return ffi_call_ours("broadcast_frame", NULL); }
+
+static int same_args(SEXP a, SEXP b) {
+  if (Rf_xlength(a) != Rf_xlength(b)) return 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(a); i++) {
+    if (VECTOR_ELT(a, i) != VECTOR_ELT(b, i)) return 0;
+  }
+  return 1;
+}
+
+// known_payload gives the payload of the call before, held, if this one sends the
+// same objects from the same frame.
+static struct mst_blob *known_payload(SEXP fun, SEXP args) {
+  if (broadcast.key == NULL) return NULL;
+  if (VECTOR_ELT(broadcast.key, 1) == fun &&
+      same_args(VECTOR_ELT(broadcast.key, 2), args)) {
+    SEXP frame = verb_frame(); // runs R code, which may let go of it
+    if (broadcast.key != NULL && frame == VECTOR_ELT(broadcast.key, 0) &&
+        VECTOR_ELT(broadcast.key, 1) == fun) {
+      return ffi_hold_blob(broadcast.blob);
+    }
+  }
+  ffi_payload_done();
+  return NULL;
+}
+
+static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
+  SEXP frame = PROTECT(verb_frame());
+  if (frame != R_NilValue) {
+    SEXP key = PROTECT(Rf_allocVector(VECSXP, 3));
+    SET_VECTOR_ELT(key, 0, frame);
+    SET_VECTOR_ELT(key, 1, fun);
+    SET_VECTOR_ELT(key, 2, args);
+    R_PreserveObject(key);
+    ffi_payload_done(); // what a finalizer's call has put there
+    broadcast.key = key;
+    broadcast.blob = blob;
+    blob->refs++;
+    UNPROTECT(1);
+  }
+  UNPROTECT(1);
+}
+
+// share_args puts large arguments into the blob's segment, and gives what is to be serialized
+// instead of them.
+static SEXP share_args(SEXP args, struct mst_blob *blob) {
+  SEXP rest = PROTECT(ffi_share_out(args, &blob->segment));
+  uint8_t size[MST_SEGMENT_BYTES];
+  if (blob->segment.fd >= 0) {
+    mst_segment_encode(blob->segment.bytes, size);
+    if (mst_buf_append(&blob->buf, size, sizeof size) != 0) {
+      Rf_error("no memory for a message");
+    }
+  }
+  UNPROTECT(1);
+  return rest;
+}
+
+struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag) {
+  struct mst_blob *blob;
+  if (ffi_share_worth(args)) {
+    // A blob with a segment isn't used again: its memory goes with the last call that needs it.
+    blob = ffi_new_blob();
+    args = share_args(args, blob);
+  } else {
+    blob = free_scratch();
+    if (blob == NULL) Rf_error("no memory for a message");
+    // Serializing may run R code that sends: what is in hand isn't free.
+    (void)ffi_hold_blob(blob);
+  }
+  PROTECT(args);
+  SEXP message = PROTECT(Rf_allocVector(VECSXP, 3));
+  SET_VECTOR_ELT(message, 0, fun);
+  SET_VECTOR_ELT(message, 1, args);
+  SET_VECTOR_ELT(message, 2, tag);
+  ffi_serialize_message(message, blob);
+  UNPROTECT(2);
+  return blob;
+}
+
+// binds_of gives a hash of the names that a call binds in the global environment, if it
+// is clusterExport()'s or cluster_share()'s and does nothing else; else 0.
+static uint64_t binds_of(SEXP fun, SEXP args) {
+  static SEXP export_fun, share_fun;
+  if (TYPEOF(fun) != CLOSXP || TYPEOF(args) != VECSXP) return 0;
+  if (share_fun == NULL) {
+    SEXP ns = R_FindNamespace(PROTECT(Rf_mkString("parallel")));
+    SEXP own = R_FindNamespace(PROTECT(Rf_mkString("muster")));
+    SEXP verb = ffi_value_in(ns, Rf_install("clusterExport"));
+    SEXP gets = TYPEOF(verb) == CLOSXP
+                    ? ffi_binding(ffi_closure_env(verb), Rf_install("gets"))
+                    : R_NilValue;
+    export_fun = TYPEOF(gets) == CLOSXP ? gets : R_NilValue;
+    R_PreserveObject(export_fun);
+    share_fun = ffi_value_in(own, Rf_install("bind_values"));
+    R_PreserveObject(share_fun);
+    UNPROTECT(2);
+  }
+  SEXP names = R_NilValue;
+  const R_xlen_t n = Rf_xlength(args);
+  if (fun == export_fun && n == 2) names = VECTOR_ELT(args, 0);
+  if (fun == share_fun && n == 1) {
+    names = Rf_getAttrib(VECTOR_ELT(args, 0), R_NamesSymbol);
+  }
+  if (TYPEOF(names) != STRSXP) return 0;
+  uint64_t hash = 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
+    SEXP name = STRING_ELT(names, i);
+    // An odd factor, so that the order of the names counts.
+    hash = 31 * hash + mst_hash(CHAR(name), (size_t)Rf_xlength(name));
+  }
+  return hash == 0 ? 1 : hash;
+}
+
+struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag) {
+  struct mst_blob *payload = known_payload(fun, args);
+  if (payload != NULL) return payload;
+  payload = ffi_payload(fun, args, tag);
+  payload->binds = binds_of(fun, args);
+  if (mst_blob_bytes(payload) >= BROADCAST_MIN) {
+    remember_payload(fun, args, payload);
+  }
+  return payload;
+}

@@ -1,0 +1,195 @@
+// The session's fork servers, as external pointers.
+//
+// A server belongs to this list, not to its pointer: it stays for the session,
+// and ends with it or when R code says so.
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mst_clock.h"
+#include "ffi/session/session.h"
+
+struct owned_server {
+  struct owned_server *next;
+  struct mst_server *server;
+};
+
+static struct owned_server *servers;
+static struct owned_server
+    *ended; // entry points may still have pointers to them
+
+static SEXP server_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_server_pointer");
+}
+
+static pid_t owner; // whose these are: a forked child leaves its parent's alone
+
+static void forget_parents(void) {
+  if (owner == ffi_self()) return;
+  owner = ffi_self();
+  servers = ended = NULL;
+}
+
+// end_for_good takes a server off the list.
+static void end_for_good(const struct mst_server *server) {
+  struct owned_server **at = &servers;
+  while (*at != NULL && (*at)->server != server)
+    at = &(*at)->next;
+  if (*at == NULL) return;
+  struct owned_server *gone = *at;
+  *at = gone->next;
+  gone->next = ended;
+  ended = gone;
+}
+
+static void free_ended(void) {
+  forget_parents();
+  while (ended != NULL) {
+    struct owned_server *gone = ended;
+    ended = gone->next;
+    mst_server_free(gone->server);
+    free(gone);
+  }
+}
+
+static void follow_entries(void) {
+  static int is_done; // in this process or its parent
+  if (is_done) return;
+  is_done = 1;
+  ffi_on_entries(&(struct ffi_on_entries){.outside = free_ended});
+}
+
+struct mst_server *ffi_server_of(SEXP pointer) {
+  struct mst_server *server = ffi_address_of(pointer, server_tag());
+  return server != NULL && server->owner == ffi_self() ? server : NULL;
+}
+
+SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup) {
+  struct mst_session *session = ffi_session();
+  forget_parents();
+  follow_entries();
+  struct mst_spawn spawn;
+  ffi_fill_spawn(&spawn, file, argv, env);
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, server_tag(), R_NilValue));
+  struct mst_blob *blob = ffi_blob_of(setup);
+  struct owned_server *owned = malloc(sizeof *owned);
+  struct mst_err err;
+  mst_err_clear(&err);
+  int rc = -MST_EMEM;
+  if (owned != NULL) {
+    rc = mst_server_start(session->loop, &spawn, blob, mst_session_news,
+                          session, &owned->server, &err);
+  }
+  mst_blob_release(blob);
+  if (rc != 0) {
+    free(owned);
+    UNPROTECT(1);
+    return ffi_error_list(&err);
+  }
+  owned->next = servers;
+  servers = owned;
+  R_SetExternalPtrAddr(pointer, owned->server);
+  UNPROTECT(1);
+  return pointer;
+}
+
+static int is_over(const struct mst_server *server) {
+  return server->state != MST_SERVER_BOOTING &&
+         server->state != MST_SERVER_READY;
+}
+
+// ffi_server_wait waits until the server is ready or has ended (then also for
+// its last words and its exit). TRUE if it is ready.
+SEXP ffi_server_wait(SEXP pointer, SEXP timeout_s) {
+  struct mst_server *server = ffi_server_of(pointer);
+  if (server == NULL) return Rf_ScalarLogical(0);
+  struct mst_session *session = ffi_session();
+  const int64_t deadline_ns = ffi_deadline(timeout_s);
+  while (server->state == MST_SERVER_BOOTING && mst_clock_now() < deadline_ns) {
+    ffi_run_slice(session, FFI_SLICE_MS);
+    ffi_check_interrupt(NULL, NULL);
+  }
+  const int64_t end_ns = mst_clock_now() + MST_NS_PER_S;
+  while (is_over(server) && mst_server_reap(server) == 0 &&
+         mst_clock_now() < end_ns) {
+    ffi_run_slice(session, 1);
+  }
+  mst_output_drain(&server->output);
+  return Rf_ScalarLogical(server->state == MST_SERVER_READY);
+}
+
+SEXP ffi_server_state(SEXP pointer) {
+  struct mst_server *server = ffi_server_of(pointer);
+  if (server == NULL) return R_NilValue;
+  static const char *const states[] = {"booting", "ready", "refused", "failed",
+                                       "gone"};
+  static const char *const names[] = {"state", "pid",    "text",    "output",
+                                      "how",   "number", "threads", "silent"};
+  // A server that ended since it was last used says so by its channel.
+  ffi_run_slice(ffi_session(), 0);
+  SEXP list = PROTECT(ffi_list(8, names));
+  SET_VECTOR_ELT(list, 0, Rf_mkString(states[server->state]));
+  SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)server->pid));
+  SET_VECTOR_ELT(list, 2, ffi_text(server->text, strlen(server->text)));
+  SET_VECTOR_ELT(list, 3, ffi_tail_text(&server->output.tail));
+  SET_VECTOR_ELT(list, 4, Rf_ScalarInteger((int)server->how));
+  SET_VECTOR_ELT(list, 5, Rf_ScalarInteger(server->number));
+  SET_VECTOR_ELT(list, 6, Rf_ScalarInteger(server->threads));
+  SET_VECTOR_ELT(list, 7, Rf_ScalarLogical(server->silent));
+  UNPROTECT(1);
+  return list;
+}
+
+// ffi_server_end ends a server that no cluster uses. FALSE if one does; but one that is
+// gone is reaped in any case: its workers may live for days.
+SEXP ffi_server_end(SEXP pointer) {
+  struct mst_server *server = ffi_server_of(pointer);
+  if (server == NULL) return Rf_ScalarLogical(1);
+  if (is_over(server)) (void)mst_server_reap(server);
+  const struct mst_session *session = ffi_session_or_null();
+  if (session != NULL && mst_session_needs(session, &server->launcher)) {
+    return Rf_ScalarLogical(0);
+  }
+  mst_server_end(server);
+  const int64_t deadline_ns = mst_clock_now() + 2 * MST_NS_PER_S;
+  while (mst_server_reap(server) == 0 && mst_clock_now() < deadline_ns) {
+    (void)poll(NULL, 0, 1);
+  }
+  R_ClearExternalPtr(pointer);
+  end_for_good(server);
+  return Rf_ScalarLogical(1);
+}
+
+// end_all ends all servers of this process and waits for them.
+static void end_all(int64_t deadline_ns) {
+  forget_parents();
+  for (struct owned_server *at = servers; at != NULL; at = at->next) {
+    mst_server_end(at->server);
+  }
+  while (servers != NULL) {
+    struct owned_server *owned = servers;
+    while (mst_server_reap(owned->server) == 0 &&
+           mst_clock_now() < deadline_ns) {
+      (void)poll(NULL, 0, 1);
+    }
+    servers = owned->next;
+    mst_server_free(owned->server);
+    free(owned);
+  }
+}
+
+// ffi_session_end ends all clusters and servers of this process and waits for
+// the servers, who remove what their workers left. For the end of R.
+SEXP ffi_session_end(SEXP timeout_s) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session == NULL) return R_NilValue;
+  const int64_t deadline_ns = ffi_deadline(timeout_s);
+  while (session->clusters != NULL)
+    ffi_cluster_close(session->clusters);
+  ffi_outside_now(); // R ends: nobody comes back with pointers to them
+  end_all(deadline_ns);
+  ffi_session_close(session);
+  return R_NilValue;
+}

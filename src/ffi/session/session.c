@@ -1,0 +1,176 @@
+// This process's session, and the pointers by which R holds what belongs to it.
+//
+// A pointer that was serialized comes back as NULL: copies in workers and files
+// are inert. In a forked child the parent's pointers are known as foreign.
+#include "ffi/session/session.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mst_clock.h"
+
+static struct mst_session *session_now;
+static int session_fd = -1; // pidfd of this process, for its children
+
+struct mst_session *ffi_session_or_null(void) {
+  return session_now != NULL && session_now->owner == ffi_self() ? session_now
+                                                                 : NULL;
+}
+
+// Clusters that are closed: entries that R left for a while may still have pointers to them.
+static struct mst_cluster *closed;
+
+// Lent by this process or, before it was forked, by its parent.
+static void take_session(void) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) mst_session_take(session);
+}
+
+static void lend_session(void) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) mst_session_lend(session);
+}
+
+static void free_closed(void) {
+  while (closed != NULL) {
+    struct mst_cluster *cluster = closed;
+    closed = cluster->next_closed;
+    mst_cluster_free(cluster);
+  }
+}
+
+static void follow_entries(void) {
+  static int is_done; // in this process or its parent
+  if (is_done) return;
+  is_done = 1;
+  ffi_on_entries(&(struct ffi_on_entries){
+      .begin = take_session, .outside = free_closed, .end = lend_session});
+}
+
+static enum mst_loop_backend backend_wanted(void) {
+  const char *name = getenv("MUSTER_LOOP");
+  if (name != NULL && strcmp(name, "poll") == 0) return MST_LOOP_POLL;
+  return MST_LOOP_BEST;
+}
+
+struct mst_session *ffi_session(void) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) return session;
+  struct mst_err err;
+  mst_err_clear(&err);
+  session = malloc(sizeof *session);
+  if (session == NULL ||
+      mst_session_open(session, backend_wanted(), ffi_build(), &err) != 0) {
+    free(session);
+    Rf_error("can't open the session's loop: %s: %s", err.call, err.text);
+  }
+  // A parent's session stays behind: its descriptors are shared with the parent
+  // and must not be touched from here.
+  session_now = session;
+  follow_entries();
+  session_fd = mst_proc_pidfd(getpid());
+  mst_net_raise(&session_fd);
+  return session;
+}
+
+int ffi_session_fd(void) { return session_fd; }
+
+SEXP ffi_cluster_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_cluster_pointer");
+}
+
+SEXP ffi_node_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_node_pointer");
+}
+
+struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome) {
+  struct mst_cluster *cluster = ffi_address_of(pointer, ffi_cluster_tag());
+  *outcome = FFI_STOPPED;
+  if (cluster == NULL) return NULL;
+  *outcome = FFI_FOREIGN;
+  return cluster->session->owner == ffi_self() ? cluster : NULL;
+}
+
+struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome) {
+  static SEXP name;
+  SEXP pointer = Rf_getAttrib(node, ffi_symbol(&name, "peer"));
+  struct mst_peer *peer = ffi_address_of(pointer, ffi_node_tag());
+  *outcome = FFI_FOREIGN;
+  if (peer == NULL) return NULL;
+  if (ffi_cluster_of(R_ExternalPtrProtected(pointer), outcome) == NULL) {
+    return NULL;
+  }
+  *outcome = FFI_STOPPED;
+  return mst_peer_worker(peer)->stop_ns == INT64_MAX ? peer : NULL;
+}
+
+void ffi_cluster_close(struct mst_cluster *cluster) {
+  mst_cluster_close(cluster);
+  cluster->next_closed = closed;
+  closed = cluster;
+}
+
+void ffi_run_slice(struct mst_session *session, int timeout_ms) {
+  (void)mst_session_run(session, timeout_ms, NULL);
+  ffi_later_now();
+  for (struct mst_cluster *cluster = session->clusters, *next; cluster != NULL;
+       cluster = next) {
+    next = cluster->next;
+    if (cluster->abandoned && cluster->stopped) ffi_cluster_close(cluster);
+  }
+}
+
+static int is_booting(const struct mst_session *session) {
+  for (const struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next) {
+    if (cluster->calls.pool.in_flight > 0 || cluster->calls.pool.again > 0)
+      return 1;
+  }
+  return 0;
+}
+
+// ffi_session_tempdirs gives the temporary directories of all workers that are
+// not known to have ended; NULL while some worker hasn't told its own yet.
+SEXP ffi_session_tempdirs(void) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session != NULL) ffi_run_slice(session, 0);
+  if (session != NULL && is_booting(session)) return R_NilValue;
+  const struct mst_cluster *first = session == NULL ? NULL : session->clusters;
+  R_xlen_t n = 0;
+  for (const struct mst_cluster *at = first; at != NULL; at = at->next)
+    n += (R_xlen_t)at->calls.pool.count;
+  SEXP paths = PROTECT(Rf_allocVector(STRSXP, n)); // "" where there is none
+  R_xlen_t k = 0;
+  for (const struct mst_cluster *at = first; at != NULL; at = at->next) {
+    // Finalizers may have added workers.
+    for (uint32_t i = 0; i < at->calls.pool.count && k < n; i++) {
+      const struct mst_peer *peer = at->peers[i];
+      if (peer->tempdir == NULL || !mst_peer_worker(peer)->awaited) continue;
+      SEXP path = PROTECT(ffi_text_at(&peer->tempdir));
+      SET_STRING_ELT(paths, k++, STRING_ELT(path, 0));
+      UNPROTECT(1);
+    }
+  }
+  UNPROTECT(1);
+  return paths;
+}
+
+void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
+  spawn->file = Rf_translateChar(STRING_ELT(file, 0));
+  spawn->argv = ffi_strings(argv);
+  spawn->env = (const char *const *)ffi_strings(env);
+  spawn->fds[0] = spawn->fds[1] = -1;
+  spawn->fds[2] = ffi_session_fd();
+  spawn->output = -1;
+  spawn->input = -1;
+}
+
+void ffi_session_close(struct mst_session *session) {
+  mst_session_close(session);
+  free(session);
+  session_now = NULL;
+  mst_net_close(&session_fd);
+}

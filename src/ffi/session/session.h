@@ -1,0 +1,181 @@
+// session: clusters, nodes, tasks and servers of this process, for R.
+#ifndef MST_FFI_SESSION_H
+#define MST_FFI_SESSION_H
+
+#include "ffi/value/value.h"
+#include "pool/run.h"
+
+// ---- session.c
+
+// ffi_session gives the session of this process, opened on first use. Raises an
+// R error if that fails. In a forked child the parent's is left alone.
+struct mst_session *ffi_session(void);
+// ffi_session_or_null gives it only if this process has opened one.
+struct mst_session *ffi_session_or_null(void);
+// ffi_session_close closes it, once its clusters and servers have ended.
+void ffi_session_close(struct mst_session *session);
+// ffi_cluster_of gives the cluster behind an external pointer, or NULL and the
+// outcome.
+struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome);
+// ffi_peer_of does the same for a node.
+struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome);
+
+SEXP ffi_cluster_tag(void);
+SEXP ffi_node_tag(void);
+// ffi_session_fd gives the pidfd of this process, -1 if there is none.
+int ffi_session_fd(void);
+// ffi_cluster_close closes a cluster. Its memory is freed when R has left muster's entry
+// points: those that run code of the user's may still have pointers to it.
+void ffi_cluster_close(struct mst_cluster *cluster);
+// ffi_run_slice serves the session for a while and closes clusters that nobody
+// refers to once they are down. Raises nothing.
+void ffi_run_slice(struct mst_session *session, int timeout_ms);
+
+// ffi_fill_spawn says how to start R; R's memory.
+void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env);
+
+// ---- servers.c
+
+// ffi_server_of gives the server behind a pointer, NULL if it isn't this
+// process's or has been ended.
+struct mst_server *ffi_server_of(SEXP pointer);
+
+// ---- node.c: what the session notes of a node, and no copy of it has
+
+enum ffi_note {
+  FFI_NOTE_FRAME, // of the verb that is owed an answer, or NULL
+  FFI_NOTE_PID,   // the last one that was known
+  FFI_NOTES
+};
+// ffi_noted gives NULL for a copy, but NA as its pid. Neither allocates anything else.
+void ffi_note(SEXP node, enum ffi_note which, SEXP value);
+SEXP ffi_noted(SEXP node, enum ffi_note which);
+
+// ffi_show_progress has R code show how far a verb of parallel's is that waits, now and then: 1
+// if R code ran.
+int ffi_show_progress(void);
+
+// ---- payload.c
+
+// ffi_payload serializes a call into a blob, with a segment if its arguments are large. It is
+// held until the entry point ends: take a reference to keep it. Raises R errors; runs R code.
+struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag);
+// ffi_payload_of_verb does the same for a call of parallel's verbs: what one clusterCall()
+// sends is made once. Calls R code.
+struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag);
+// ffi_payload_begin: a payload that is kept for the next worker is let go of when the entry point
+// ends, however R leaves it, unless ffi_payload_sent says that it went out.
+void ffi_payload_begin(void);
+void ffi_payload_sent(void);
+// ffi_payload_done gives the memory of a large one back that nobody kept: nobody sends it
+// again. Called before each receive, so it is quick when there is none.
+void ffi_payload_done(void);
+
+// ---- jobs.c
+
+// ffi_job_of gives the job behind a pointer of ffi_job_hold, NULL if it is none of this
+// cluster's.
+struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster);
+
+// ---- events.c: what happens to workers, for the user
+
+// ffi_attend shows what workers printed, tells what happened to them, and has R
+// code replace a fork server that is gone. Runs R code: may leave by longjmp.
+void ffi_attend(struct mst_session *session);
+// ffi_has_news tells whether there is anything for ffi_attend.
+int ffi_has_news(const struct mst_session *session);
+// ffi_wait_slice is one round of a wait: serves the session, shows and tells what there
+// is, and looks at R's interrupts and time limits. May leave by longjmp.
+void ffi_wait_slice(struct mst_session *session, int timeout_ms);
+// ffi_loss_list describes a loss as R code wants it.
+SEXP ffi_loss_list(const struct mst_loss *loss);
+
+// ---- line.c: the line of progress
+
+// ffi_line_is_up tells whether the terminal shows it now. Whoever writes to stderr calls
+// ffi_line_clear before, and may call ffi_line_back after. They run no R code.
+int ffi_line_is_up(void);
+void ffi_line_clear(void);
+void ffi_line_back(void);
+
+// ---- entry points
+
+SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup);
+SEXP ffi_server_wait(SEXP server, SEXP timeout_s);
+SEXP ffi_server_state(SEXP server);
+SEXP ffi_server_end(SEXP server);
+SEXP ffi_session_end(SEXP timeout_s);
+SEXP ffi_session_tempdirs(void);
+SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
+                      SEXP timeout_s, SEXP policy);
+SEXP ffi_cluster_grow(SEXP cluster, SEXP more);
+SEXP ffi_nodes_ready(SEXP nodes);
+SEXP ffi_cluster_adopt(SEXP id, SEXP server);
+SEXP ffi_cluster_revive(SEXP cluster);
+SEXP ffi_cluster_ids(void);
+SEXP ffi_cluster_logs(SEXP cluster);
+SEXP ffi_events(void);
+SEXP ffi_line_put(SEXP text, SEXP cells, SEXP plain);
+SEXP ffi_line_away(SEXP for_good);
+SEXP ffi_line_shown(void);
+SEXP ffi_progress_show(void);
+SEXP ffi_line_width(void);
+SEXP ffi_round(void);
+SEXP ffi_process_stat(SEXP pid);
+SEXP ffi_cluster_stop(SEXP cluster, SEXP ranks);
+SEXP ffi_cluster_status(SEXP cluster);
+SEXP ffi_node_notes(SEXP pointer);
+SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame);
+SEXP ffi_node_receive(SEXP node);
+SEXP ffi_nodes_receive_one(SEXP nodes);
+SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s);
+SEXP ffi_node_ping(SEXP node, SEXP timeout_s);
+SEXP ffi_node_outcome(SEXP node);
+SEXP ffi_node_status(SEXP node);
+SEXP ffi_node_pid(SEXP node);
+SEXP ffi_node_look(SEXP node);
+SEXP ffi_node_heals(SEXP node);
+SEXP ffi_node_loss(SEXP node);
+SEXP ffi_node_kill(SEXP node);
+SEXP ffi_node_journal(SEXP node);
+SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP job, SEXP limits);
+SEXP ffi_job_hold(SEXP nodes, SEXP content);
+SEXP ffi_job_release(SEXP job);
+SEXP ffi_map_put(SEXP results, SEXP first, SEXP values);
+SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s);
+SEXP ffi_task_value(SEXP task, SEXP timeout_s);
+SEXP ffi_task_loss(SEXP task);
+SEXP ffi_code_names(SEXP fun);
+SEXP ffi_code_keep(SEXP fun, SEXP names);
+SEXP ffi_task_needs(SEXP fun, SEXP args);
+SEXP ffi_task_cancel(SEXP task);
+SEXP ffi_task_state(SEXP task);
+// pieces.c
+SEXP ffi_pieces_new(SEXP numbers);
+SEXP ffi_pieces_next(SEXP pieces);
+SEXP ffi_pieces_at(SEXP pieces, SEXP numbers, SEXP workers);
+SEXP ffi_pieces_over(SEXP pieces, SEXP piece);
+SEXP ffi_pieces_ended(SEXP pieces, SEXP piece);
+SEXP ffi_pieces_done(SEXP pieces, SEXP piece, SEXP seconds);
+SEXP ffi_pieces_lost(SEXP pieces, SEXP piece, SEXP about);
+
+// plan.c
+SEXP ffi_plan_new(SEXP workers);
+SEXP ffi_plan_add(SEXP plan, SEXP count, SEXP near, SEXP far, SEXP speculate);
+SEXP ffi_plan_order(SEXP plan, SEXP stage, SEXP order);
+SEXP ffi_plan_see(SEXP plan, SEXP workers);
+SEXP ffi_plan_next(SEXP plan);
+SEXP ffi_plan_base(SEXP plan, SEXP stage, SEXP task, SEXP worker);
+SEXP ffi_plan_where(SEXP plan, SEXP stage);
+SEXP ffi_plan_counts(SEXP plan);
+SEXP ffi_plan_want(SEXP plan, SEXP stage);
+SEXP ffi_plan_unwant(SEXP plan);
+SEXP ffi_plan_forget(SEXP plan, SEXP stage);
+SEXP ffi_plan_retire(SEXP plan, SEXP stage);
+SEXP ffi_plan_done(SEXP plan, SEXP attempt);
+SEXP ffi_plan_ended(SEXP plan, SEXP attempt);
+SEXP ffi_plan_missed(SEXP plan, SEXP attempt);
+SEXP ffi_cluster_link(SEXP nodes, SEXP pairs);
+SEXP ffi_cluster_wait(void);
+
+#endif

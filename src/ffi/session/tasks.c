@@ -1,0 +1,423 @@
+// Tasks as external pointers: submit, wait, value, cancel.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_clock.h"
+#include "ffi/session/session.h"
+
+// Calls that wait for a worker hold their bytes in this session. Past this many of them
+// submitting waits.
+#define QUEUE_BYTES ((size_t)256 << 20)
+
+// While many are submitted the session is served this often.
+#define PASSING_NS (50 * MST_NS_PER_US)
+
+static SEXP task_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_task_pointer");
+}
+
+// ---- bundles: what R tells when nobody refers to tasks any more
+
+// R looks at every finalizer in each of its collections: with 100,000 tasks that would
+// cost more than the tasks do. So while there are many, they share one in bundles,
+// and their results are freed when nobody refers to any task of a bundle.
+#define BUNDLE_FROM 1000u
+#define BUNDLE_MAX 64u
+struct bundle {
+  struct ffi_later later;
+  pid_t owner; // in a forked child nothing of it is touched
+  struct mst_call *tasks[BUNDLE_MAX];
+  uint32_t count;
+};
+
+static struct {
+  SEXP
+      open; // external pointer of the bundle that takes more, preserved, or NULL
+  uint32_t live; // tasks in bundles
+} bundles;
+
+static SEXP bundle_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_task_bundle");
+}
+
+static void close_bundle(void) {
+  if (bundles.open != NULL) R_ReleaseObject(bundles.open);
+  bundles.open = NULL;
+}
+
+static void drop_bundle(struct ffi_later *item) {
+  struct bundle *bundle = (struct bundle *)(void *)item;
+  for (uint32_t i = 0; i < bundle->count; i++)
+    mst_call_release(bundle->tasks[i]);
+  bundles.live -= bundle->count;
+  free(bundle);
+}
+
+static void finalize_bundle(SEXP pointer) {
+  struct bundle *bundle = R_ExternalPtrAddr(pointer);
+  R_ClearExternalPtr(pointer);
+  if (bundle->owner != ffi_self()) return;
+  bundle->later.run = drop_bundle;
+  ffi_do_later(&bundle->later);
+  if (bundles.live < BUNDLE_FROM) close_bundle();
+}
+
+// bundle_for gives a bundle with room for one more task of a cluster; it keeps the
+// cluster, which would be stopped when nothing else refers to it. The caller protects it.
+// NULL without memory.
+static SEXP bundle_for(SEXP cluster) {
+  if (bundles.open != NULL) {
+    const struct bundle *bundle = R_ExternalPtrAddr(bundles.open);
+    if (bundle->count < BUNDLE_MAX &&
+        R_ExternalPtrProtected(bundles.open) == cluster) {
+      return bundles.open;
+    }
+    close_bundle();
+  }
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, bundle_tag(), cluster));
+  struct bundle *bundle = calloc(1, sizeof *bundle);
+  if (bundle != NULL) {
+    bundle->owner = ffi_self();
+    R_SetExternalPtrAddr(pointer, bundle);
+    R_RegisterCFinalizerEx(pointer, finalize_bundle, FALSE);
+    if (bundles.live >= BUNDLE_FROM && bundles.open == NULL) {
+      R_PreserveObject(pointer);
+      bundles.open = pointer;
+    }
+  }
+  UNPROTECT(1);
+  return bundle == NULL ? NULL : pointer;
+}
+
+static void put_in(SEXP pointer, struct mst_call *task) {
+  struct bundle *bundle = R_ExternalPtrAddr(pointer);
+  bundle->tasks[bundle->count++] = task;
+  bundles.live++;
+}
+
+static SEXP task_class(void) {
+  static SEXP class;
+  if (class == NULL) {
+    class = Rf_mkString("muster_task");
+    R_PreserveObject(class);
+    MARK_NOT_MUTABLE(class);
+  }
+  return class;
+}
+
+// The task behind a pointer, NULL for a copy or in another process.
+static struct mst_call *task_of(SEXP pointer) {
+  struct mst_call *task = ffi_address_of(pointer, task_tag());
+  if (task == NULL) return NULL;
+  const struct bundle *bundle =
+      R_ExternalPtrAddr(R_ExternalPtrProtected(pointer));
+  return bundle->owner == ffi_self() ? task : NULL;
+}
+
+// ---- submitting
+
+// Which workers of which cluster nodes are.
+struct nodes {
+  struct mst_cluster *cluster;
+  SEXP pointer;     // of the cluster
+  uint8_t *allowed; // by index: `few`, or R's memory
+  uint8_t few[128];
+  uint32_t workers; // of the cluster
+  uint32_t count;   // of different ones
+};
+
+// read_nodes returns the outcome that keeps the nodes from being used, 0 if none does.
+static int read_nodes(SEXP list, struct nodes *nodes) {
+  static SEXP name;
+  enum ffi_outcome outcome;
+  const R_xlen_t n = TYPEOF(list) == VECSXP ? Rf_xlength(list) : 0;
+  if (n == 0) return FFI_TYPE;
+  const struct mst_peer *first = ffi_peer_of(VECTOR_ELT(list, 0), &outcome);
+  if (first == NULL) return (int)outcome;
+  nodes->cluster = first->cluster;
+  nodes->pointer = R_ExternalPtrProtected(
+      Rf_getAttrib(VECTOR_ELT(list, 0), ffi_symbol(&name, "peer")));
+  nodes->workers = nodes->cluster->calls.pool.count;
+  nodes->allowed = nodes->workers <= sizeof nodes->few
+                       ? nodes->few
+                       : (uint8_t *)R_alloc(nodes->workers, 1);
+  memset(nodes->allowed, 0, nodes->workers);
+  nodes->count = 0;
+  for (R_xlen_t i = 0; i < n; i++) {
+    const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(list, i), &outcome);
+    if (peer == NULL) return (int)outcome;
+    if (peer->cluster != nodes->cluster) return FFI_TYPE;
+    nodes->count += !nodes->allowed[peer->index];
+    nodes->allowed[peer->index] = 1;
+  }
+  return 0;
+}
+
+// list_workers gives the nodes' workers as a task wants them, in increasing order: NULL for
+// all. Memory of R's if they are many.
+static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
+  if (nodes->count == nodes->workers) return NULL;
+  uint32_t *workers =
+      nodes->count <= sizeof nodes->few
+          ? few
+          : (uint32_t *)(void *)R_alloc(nodes->count, sizeof *workers);
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < nodes->workers; i++) {
+    if (nodes->allowed[i]) workers[n++] = i;
+  }
+  return workers;
+}
+
+// wait_for_room lets workers take from the queue while it holds too much.
+static void wait_for_room(struct mst_cluster *cluster) {
+  struct mst_session *session = cluster->session;
+  while (cluster->calls.queued_bytes > QUEUE_BYTES &&
+         mst_queue_count(&cluster->calls.queue) > 0) {
+    ffi_wait_slice(session, FFI_SLICE_MS);
+  }
+}
+
+// serve_in_passing keeps workers busy while many tasks are submitted one after the
+// other: the session is never away long enough for the deputy.
+static void serve_in_passing(const struct mst_cluster *cluster) {
+  struct mst_session *session = cluster->session;
+  if (mst_queue_count(&cluster->calls.queue) > 0 &&
+      mst_clock_now() - session->listened_ns > PASSING_NS) {
+    ffi_run_slice(session, 0);
+  }
+}
+
+static struct mst_task_terms terms_of(const struct mst_cluster *cluster,
+                                      SEXP job, SEXP limits) {
+  struct mst_task_terms terms = {.retries = -1};
+  if (job != R_NilValue) terms.job = ffi_job_of(job, cluster);
+  if (TYPEOF(limits) != REALSXP || Rf_xlength(limits) != 2) return terms;
+  const double retries = REAL(limits)[0];
+  if (!ISNAN(retries)) terms.retries = (int32_t)retries;
+  terms.timeout_ns = ffi_ns(REAL(limits)[1]);
+  return terms;
+}
+
+// ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome;
+// FFI_TYPE: they are not of one cluster; FFI_REFERENCE: an argument is of no use there.
+// job: of ffi_job_hold, or NULL. limits: NULL for the cluster's, or its own: retries (NA:
+// the cluster's), and seconds of evaluation (0: the cluster's).
+SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
+  struct nodes nodes;
+  enum ffi_outcome now;
+  int outcome = read_nodes(list, &nodes);
+  if (outcome != 0) return Rf_ScalarInteger(outcome);
+  if (ffi_is_refused(args)) return Rf_ScalarInteger(FFI_REFERENCE);
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
+  Rf_setAttrib(pointer, R_ClassSymbol, task_class());
+  wait_for_room(nodes.cluster);
+  struct mst_blob *payload = ffi_payload(fun, args, R_NilValue);
+  SEXP bundle = bundle_for(nodes.pointer);
+  uint32_t few[sizeof nodes.few];
+  const uint32_t *workers = list_workers(&nodes, few);
+  // No R code from here on; what ran until now may have stopped the cluster.
+  struct mst_call *task = NULL;
+  if (ffi_cluster_of(nodes.pointer, &now) == NULL) {
+    outcome = (int)now;
+  } else {
+    outcome = bundle == NULL ? FFI_MEMORY : 0;
+  }
+  const struct mst_task_terms terms = outcome == 0
+                                          ? terms_of(nodes.cluster, job, limits)
+                                          : (struct mst_task_terms){0};
+  if (outcome == 0 && job != R_NilValue && terms.job == NULL) {
+    outcome = FFI_TYPE;
+  }
+  if (outcome == 0) {
+    task =
+        mst_task_submit(nodes.cluster, payload, workers, nodes.count, &terms);
+    if (task == NULL) outcome = FFI_MEMORY;
+  }
+  ffi_payload_done();
+  if (task != NULL) {
+    R_SetExternalPtrAddr(pointer, task);
+    R_SetExternalPtrProtected(pointer, bundle);
+    put_in(bundle, task);
+    serve_in_passing(nodes.cluster);
+  }
+  UNPROTECT(1);
+  return task == NULL ? Rf_ScalarInteger(outcome) : pointer;
+}
+
+// ---- waiting
+
+// worker_with gives the worker that has a task, NULL if none does.
+static struct mst_peer *worker_with(const struct mst_call *task) {
+  if (task->lane == NULL) return NULL;
+  return mst_task_cluster(task)->peers[task->lane->worker];
+}
+
+// spin_for looks again and again for a short while at the worker that has the task.
+static void spin_for(struct mst_session *session, const struct mst_call *task) {
+  struct mst_peer *peer = worker_with(task);
+  if (peer == NULL || !mst_spin_begin(&session->spin)) return;
+  const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
+  do {
+    mst_peer_poll(peer);
+    peer = worker_with(task);
+  } while (!mst_call_is_done(task) && peer != NULL && mst_clock_now() < end_ns);
+  mst_spin_end(&session->spin, mst_call_is_done(task));
+}
+
+// Whoever asks for a task waits for it: its answer is read whatever others there are.
+static int is_done_at(SEXP tasks, R_xlen_t i) {
+  struct mst_call *task = task_of(VECTOR_ELT(tasks, i));
+  if (task == NULL || mst_call_is_done(task)) return 1;
+  mst_calls_await_task(task);
+  return 0;
+}
+
+// look fills in which tasks are done, and returns how many.
+static R_xlen_t look(SEXP tasks, SEXP done) {
+  R_xlen_t n = 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
+    LOGICAL(done)[i] = is_done_at(tasks, i);
+    n += LOGICAL(done)[i];
+  }
+  return n;
+}
+
+// wait_for_all waits for one after the other, so that there may be very many.
+static void wait_for_all(struct mst_session *session, SEXP tasks,
+                         int64_t deadline_ns) {
+  R_xlen_t i = 0;
+  while (i < Rf_xlength(tasks) && mst_clock_now() < deadline_ns) {
+    if (is_done_at(tasks, i)) {
+      i++;
+    } else {
+      ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
+    }
+  }
+}
+
+static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
+                         int64_t deadline_ns) {
+  uint64_t before = session->counts.tasks_done;
+  R_xlen_t have = look(tasks, done);
+  while (have == 0 && Rf_xlength(tasks) > 0 && mst_clock_now() < deadline_ns) {
+    ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
+    if (session->counts.tasks_done == before) continue;
+    before = session->counts.tasks_done;
+    have = look(tasks, done);
+  }
+}
+
+// ffi_task_wait waits until all tasks of a list are done, or `any` one is, or the time
+// is over: a logical vector. A time of 0 only looks.
+SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
+  struct mst_session *session = ffi_session_or_null();
+  SEXP done = PROTECT(Rf_allocVector(LGLSXP, Rf_xlength(tasks)));
+  if (session != NULL) {
+    const int64_t deadline_ns = ffi_deadline(timeout_s);
+    ffi_run_slice(session, 0);
+    if (Rf_asLogical(any) == 1) {
+      wait_for_one(session, tasks, done, deadline_ns);
+    } else {
+      wait_for_all(session, tasks, deadline_ns);
+    }
+    if (ffi_has_news(session)) ffi_wait_slice(session, 0);
+  }
+  (void)look(tasks, done);
+  UNPROTECT(1);
+  return done;
+}
+
+static SEXP answer_of(struct mst_call *task) {
+  static const char *const names[] = {"value", "error", "conditions", "worker"};
+  const size_t skip = mst_value_skip(task->flags);
+  if (task->value_bytes < skip) return Rf_ScalarInteger(FFI_SYSTEM);
+  mst_call_taken(task);
+  ffi_share_collect();
+  SEXP content = PROTECT(ffi_unserialize_message(
+      task->flags, task->value, task->value_bytes, skip, task->map));
+  const R_xlen_t n = TYPEOF(content) == VECSXP ? Rf_xlength(content) : 0;
+  const int failed = (task->flags & MST_FLAG_ERROR) != 0;
+  SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;
+  SEXP list;
+  if (!failed && ffi_is_refused(value)) {
+    list =
+        PROTECT(Rf_allocVector(VECSXP, 2)); // R code says what is wrong with it
+    SET_VECTOR_ELT(list, 0, value);
+    SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)task->worker + 1));
+  } else if (!failed && n == 2) { // nothing but a value
+    list = PROTECT(Rf_allocVector(VECSXP, 1));
+    SET_VECTOR_ELT(list, 0, value);
+  } else {
+    list = PROTECT(ffi_list(4, names));
+    SET_VECTOR_ELT(list, 0, value);
+    SET_VECTOR_ELT(list, 1, Rf_ScalarLogical(failed));
+    SET_VECTOR_ELT(list, 2, n > 2 ? VECTOR_ELT(content, 2) : R_NilValue);
+    SET_VECTOR_ELT(list, 3, Rf_ScalarInteger((int)task->worker + 1));
+  }
+  UNPROTECT(2);
+  return list;
+}
+
+// ffi_task_value waits for one task: list(value); list(value, error, conditions,
+// worker); list(value, worker) if the value is of no use here; an outcome: FFI_FOREIGN,
+// FFI_LOST (ffi_task_loss says why), FFI_STOPPED if it was cancelled; NULL if the time
+// is over.
+SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
+  struct mst_call *task = task_of(pointer);
+  if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
+  struct mst_session *session = ffi_session_or_null();
+  mst_calls_await_task(task);
+  if (!mst_call_is_done(task)) spin_for(session, task);
+  int64_t deadline_ns = 0;
+  while (!mst_call_is_done(task)) {
+    if (deadline_ns == 0) deadline_ns = ffi_deadline(timeout_s);
+    if (mst_clock_now() >= deadline_ns) return R_NilValue;
+    ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
+  }
+  // What the deputy heard while R was away.
+  if (ffi_has_news(session)) ffi_wait_slice(session, 0);
+  if (task->state == MST_CALL_DONE) return answer_of(task);
+  return Rf_ScalarInteger(task->state == MST_CALL_CANCELLED ? FFI_STOPPED
+                                                            : FFI_LOST);
+}
+
+// ffi_task_loss gives what ffi_loss_list does, TRUE if no worker was left that may have the task,
+// NULL if its cluster was stopped.
+SEXP ffi_task_loss(SEXP pointer) {
+  const struct mst_call *task = task_of(pointer);
+  if (task == NULL) return R_NilValue;
+  if (task->stranded) return Rf_ScalarLogical(1);
+  return task->loss == NULL ? R_NilValue : ffi_loss_list(task->loss);
+}
+
+SEXP ffi_task_cancel(SEXP pointer) {
+  struct mst_call *task = task_of(pointer);
+  if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
+  return Rf_ScalarLogical(mst_task_cancel(task));
+}
+
+// ffi_task_state gives list(state, id, worker, seconds).
+SEXP ffi_task_state(SEXP pointer) {
+  static const char *const names[] = {"state", "id", "worker", "seconds"};
+  static const char *const states[] = {"queued", "running", "done", "lost",
+                                       "cancelled"};
+  const struct mst_call *task = task_of(pointer);
+  if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
+  SEXP list = PROTECT(ffi_list(4, names));
+  const int failed =
+      task->state == MST_CALL_DONE && (task->flags & MST_FLAG_ERROR) != 0;
+  SET_VECTOR_ELT(list, 0, Rf_mkString(failed ? "failed" : states[task->state]));
+  SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->serial));
+  const int has = task->state == MST_CALL_GIVEN || task->state == MST_CALL_DONE;
+  SET_VECTOR_ELT(list, 2,
+                 Rf_ScalarInteger(has ? (int)task->worker + 1 : NA_INTEGER));
+  const int64_t end_ns =
+      mst_call_is_done(task) ? task->done_ns : mst_clock_now();
+  const double seconds =
+      task->sent_ns == 0 ? NA_REAL : (double)(end_ns - task->sent_ns) / 1e9;
+  SET_VECTOR_ELT(list, 3, Rf_ScalarReal(seconds));
+  UNPROTECT(1);
+  return list;
+}

@@ -1,0 +1,37 @@
+// verbs: parallel's verbs as the session knows them, by their frames. R thread.
+#ifndef MST_FFI_VERBS_H
+#define MST_FFI_VERBS_H
+
+#include "ffi/session/session.h"
+
+// ffi_verb_of gives the frame of the verb that sends from `frame`, or the global environment:
+// then it is the user who sends.
+SEXP ffi_verb_of(SEXP frame);
+// ffi_frames gives the frames that R is in, outermost first: a pairlist, which the caller
+// protects. Runs R code.
+SEXP ffi_frames(void);
+// ffi_owes_verb tells whether what a worker owes, or has given, is of a verb.
+int ffi_owes_verb(const struct mst_peer *peer, const void *verb);
+// ffi_note_verb notes whose the next call of a node is. A verb that R has left is forgotten. Runs
+// R code where the node owes another verb something: its peer was looked for again then. NULL and
+// the outcome if it is gone.
+struct mst_peer *ffi_note_verb(SEXP node, struct mst_peer *peer, SEXP verb,
+                               enum ffi_outcome *outcome);
+// ffi_drop_verb: once it owes nothing, a node's notes keep no frames.
+void ffi_drop_verb(SEXP node, const struct mst_peer *peer);
+
+// Whose an answer is, noted before R reads it.
+struct ffi_giver {
+  const void *verb;
+  uint32_t worker, cluster;
+};
+// A verb's round: ffi_round_sent, it is owed one more answer; ffi_round_got, it got one;
+// ffi_round_ask, ffi_round is to give its answers.
+void ffi_round_sent(const void *verb);
+void ffi_round_got(const struct ffi_giver *giver, SEXP value);
+void ffi_round_ask(const void *verb);
+const void *ffi_round_verb(void);
+// ffi_round_is_over: the round that was asked last is owed no more.
+int ffi_round_is_over(void);
+
+#endif

@@ -1,0 +1,66 @@
+// What must not leave this process: a look through values that are about to.
+#include <string.h>
+
+#include "ffi/value/value.h"
+
+// What a value holds, in itself and in the lists in it. Attributes and environments
+// aren't looked into: data.table's pointer to itself is an attribute, and what an
+// environment holds may never be used.
+enum scan {
+  SCAN_CONNECTION = 1,  // other than stdin, stdout, stderr
+  SCAN_POINTER = 2,     // an external pointer that points somewhere
+  SCAN_ENVIRONMENT = 4, // of its own: a change in it would be seen by the next
+  SCAN_S4 = 8
+};
+
+#define SCAN_DEPTH 64
+
+static int is_connection(SEXP x) {
+  return TYPEOF(x) == INTSXP && Rf_isObject(x) && Rf_xlength(x) == 1 &&
+         INTEGER_ELT(x, 0) > 2 && Rf_inherits(x, "connection");
+}
+
+static int is_shared(SEXP env) {
+  return env == R_GlobalEnv || env == R_BaseEnv || env == R_EmptyEnv ||
+         R_IsNamespaceEnv(env);
+}
+
+static int scan(SEXP x, int depth) {
+  switch (TYPEOF(x)) {
+  case INTSXP:
+    return is_connection(x) ? SCAN_CONNECTION : 0;
+  case EXTPTRSXP:
+    return R_ExternalPtrAddr(x) != NULL ? SCAN_POINTER : 0;
+  case ENVSXP:
+    return is_shared(x) ? 0 : SCAN_ENVIRONMENT;
+  case CLOSXP:
+    return is_shared(ffi_closure_env(x)) ? 0 : SCAN_ENVIRONMENT;
+  case S4SXP:
+    return SCAN_S4 | SCAN_ENVIRONMENT;
+  case VECSXP:
+    break;
+  default:
+    return 0;
+  }
+  if (depth == SCAN_DEPTH) return SCAN_ENVIRONMENT;
+  int found = 0;
+  const R_xlen_t n = Rf_xlength(x);
+  for (R_xlen_t i = 0; i < n; i++)
+    found |= scan(VECTOR_ELT(x, i), depth + 1);
+  return found;
+}
+
+SEXP ffi_scan(SEXP x) { return Rf_ScalarInteger(scan(x, 0)); }
+
+int ffi_is_refused(SEXP x) {
+  const int found = scan(x, 0);
+  if ((found & (SCAN_CONNECTION | SCAN_POINTER)) == 0) return 0;
+  static SEXP name;
+  SEXP option = Rf_GetOption1(ffi_symbol(&name, "muster.references"));
+  const char *policy = TYPEOF(option) == STRSXP && Rf_xlength(option) == 1
+                           ? CHAR(STRING_ELT(option, 0))
+                           : "connections";
+  if (strcmp(policy, "ignore") == 0) return 0;
+  if (strcmp(policy, "error") == 0) return 1;
+  return (found & SCAN_CONNECTION) != 0;
+}

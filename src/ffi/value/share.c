@@ -1,0 +1,375 @@
+// Large vectors travel in shared memory: out of line on the way, ALTREP at the end.
+//
+// Problem: 100 MB for 4 workers by a socket are copied four times for each of them.
+// Way chosen: before a message is serialized, its large vectors are replaced by
+// shadows, ALTREP objects whose serialized form is a place in the message's segment
+// (share/segment.h); what they hold is written there once. Whoever reads the message maps
+// the segment privately and makes ALTREP vectors over the mapping: nothing is copied
+// until it is written to, and then by the kernel, a page at a time. R's serialize() writes
+// the attributes, so they need no care.
+//
+// Not chosen: read-only mappings, because sort(), order() and match() ask for writable
+// pointers; a hook of serialize(), which sees environments and pointers only; passing on
+// vectors that arrived this way by reference: they may have been written to since, so they
+// are copied like others.
+//
+// Guarantees: the user's objects are never changed. Shadows live in one message only.
+// Vectors over a mapping are serialized as ordinary ones by everything else (saveRDS(),
+// other packages, snapshots). Each occurrence in a message has a place of its own, so that
+// no two vectors of a reader share pages.
+//
+// Cost: a message without large vectors is walked once, its lists' elements by type and
+// length; looking for an option is left to those that have some.
+#include <stdlib.h>
+#include <string.h>
+
+#include "ffi/value/share_int.h"
+
+// Vectors below a page are never worth a segment, whatever the option says.
+#define SHARE_FLOOR 4096.0
+// Measured: from here on a segment is quicker than a socket, see bench/share.R.
+#define SHARE_MIN ((double)(1 << 18))
+// Lists in lists in lists: below this they travel in line.
+#define DEPTH_MAX 100
+// In a block vectors from here on are out of line: below, copying costs less than a mapping.
+#define BLOCK_MIN ((double)(1 << 16))
+// Strings are put together in a buffer of this size.
+#define STRINGS_BYTES ((size_t)1 << 18)
+
+static struct {
+  double min; // what the session said, for workers; 0: SHARE_MIN
+  int always; // cluster_share() is at work: any vector of a page
+  int off;    // for tests: as if the system had no segments
+} share;
+
+// ---- which vectors are worth it
+
+static int is_large(SEXP x, double min) {
+  const int kind = ffi_share_kind_of(x);
+  return kind >= 0 &&
+         (double)Rf_xlength(x) * (double)ffi_share_size[kind] >= min;
+}
+
+// holds_large looks for a vector of so many bytes, in lists too.
+static int holds_large(SEXP x, double min, int depth) {
+  if (TYPEOF(x) == VECSXP && depth < DEPTH_MAX) {
+    const R_xlen_t n = Rf_xlength(x);
+    for (R_xlen_t i = 0; i < n; i++) {
+      if (holds_large(VECTOR_ELT(x, i), min, depth + 1)) return 1;
+    }
+    return 0;
+  }
+  if (TYPEOF(x) == LISTSXP && depth < DEPTH_MAX) {
+    for (; TYPEOF(x) == LISTSXP; x = CDR(x)) {
+      if (holds_large(CAR(x), min, depth + 1)) return 1;
+    }
+    return 0;
+  }
+  return is_large(x, min);
+}
+
+// min_now gives the bytes from which on a vector is shared.
+static double min_now(void) {
+  static SEXP name;
+  if (share.always) return SHARE_FLOOR;
+  SEXP option = Rf_GetOption1(ffi_symbol(&name, "muster.share_min"));
+  double min = share.min > 0 ? share.min : SHARE_MIN;
+  if ((TYPEOF(option) == REALSXP || TYPEOF(option) == INTSXP) &&
+      Rf_xlength(option) == 1 && !ISNAN(Rf_asReal(option))) {
+    min = Rf_asReal(option);
+  }
+  return min < SHARE_FLOOR ? SHARE_FLOOR : min;
+}
+
+// ---- strings in a segment: the end of each, a mark of each, then their bytes
+
+// mark_of tells a string's encoding; FFI_SHARE_NONE for one in the locale's own, which
+// may be another at the other end: R's serialize() knows what to do with those.
+static enum ffi_share_mark mark_of(SEXP text) {
+  if (text == NA_STRING) return FFI_SHARE_NA;
+  switch (Rf_getCharCE(text)) {
+  case CE_UTF8:
+    return FFI_SHARE_UTF8;
+  case CE_LATIN1:
+    return FFI_SHARE_LATIN1;
+  case CE_BYTES:
+    return FFI_SHARE_BYTES;
+  default:
+    break;
+  }
+  const char *bytes = CHAR(text);
+  const R_xlen_t n = Rf_xlength(text);
+  for (R_xlen_t i = 0; i < n; i++) {
+    if ((unsigned char)bytes[i] >= 0x80) return FFI_SHARE_NONE;
+  }
+  return FFI_SHARE_ASCII;
+}
+
+static uint64_t text_bytes(SEXP text) {
+  return text == NA_STRING ? 0 : (uint64_t)Rf_xlength(text);
+}
+
+// strings_bytes gives what a character vector takes in a segment, 0 if it can't be
+// there.
+static uint64_t strings_bytes(const SEXP *texts, R_xlen_t n) {
+  uint64_t bytes = 9 * (uint64_t)n;
+  for (R_xlen_t i = 0; i < n; i++) {
+    if (mark_of(texts[i]) == FFI_SHARE_NONE) return 0;
+    bytes += text_bytes(texts[i]);
+  }
+  return bytes;
+}
+
+struct writer {
+  struct mst_segment *segment;
+  struct mst_err *err;
+  uint8_t *buffer;
+  size_t len;
+  int rc;
+};
+
+static void flush(struct writer *out) {
+  if (out->rc == 0) {
+    out->rc = mst_segment_append(out->segment, out->buffer, out->len, out->err);
+  }
+  out->len = 0;
+}
+
+static void put(struct writer *out, const void *bytes, size_t n) {
+  if (n > STRINGS_BYTES - out->len) flush(out);
+  if (n > STRINGS_BYTES) {
+    if (out->rc == 0) {
+      out->rc = mst_segment_append(out->segment, bytes, n, out->err);
+    }
+    return;
+  }
+  memcpy(out->buffer + out->len, bytes, n);
+  out->len += n;
+}
+
+static int write_strings(struct mst_segment *segment, const SEXP *texts,
+                         R_xlen_t n, struct mst_err *err) {
+  struct writer out = {.segment = segment, .err = err};
+  uint64_t end = 0;
+  out.buffer = malloc(STRINGS_BYTES);
+  if (out.buffer == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for strings");
+  }
+  for (R_xlen_t i = 0; i < n; i++) {
+    end += text_bytes(texts[i]);
+    put(&out, &end, sizeof end);
+  }
+  for (R_xlen_t i = 0; i < n; i++) {
+    const uint8_t mark = (uint8_t)mark_of(texts[i]);
+    put(&out, &mark, 1);
+  }
+  for (R_xlen_t i = 0; i < n; i++) {
+    if (texts[i] != NA_STRING) put(&out, CHAR(texts[i]), text_bytes(texts[i]));
+  }
+  flush(&out);
+  free(out.buffer);
+  return out.rc;
+}
+
+// ---- shadows
+
+struct plan {
+  double min;
+  uint64_t bytes; // of the segment so far
+  SEXP first; // pairlist of the shadows behind a cell that the caller protects
+  SEXP last;
+};
+
+static SEXP build(SEXP x, struct plan *plan, int depth);
+
+// source_of gives where the bytes of a vector are, NULL if they aren't in one place yet:
+// compact sequences and other packages' ALTREP vectors are serialized by their own means.
+static const void *source_of(SEXP x, uint64_t *bytes) {
+  const int kind = ffi_share_kind_of(x);
+  const R_xlen_t n = Rf_xlength(x);
+  *bytes = (uint64_t)n * ffi_share_size[kind];
+  const struct ffi_shared *shared = ffi_shared_of(x);
+  if (shared != NULL) {
+    *bytes = shared->bytes;
+    return shared->data;
+  }
+  const void *data = ALTREP(x) ? DATAPTR_OR_NULL(x) : DATAPTR_RO(x);
+  if (data != NULL && kind == FFI_SHARE_STRING) {
+    *bytes = strings_bytes(data, n);
+    if (*bytes == 0) return NULL;
+  }
+  return data;
+}
+
+static SEXP shadow_of(SEXP x, struct plan *plan, int depth) {
+  uint64_t bytes;
+  if (source_of(x, &bytes) == NULL) return x;
+  plan->bytes = (plan->bytes + MST_SEGMENT_ALIGN - 1) &
+                ~(uint64_t)(MST_SEGMENT_ALIGN - 1);
+  SEXP state = PROTECT(Rf_allocVector(REALSXP, 3));
+  REAL(state)[0] = (double)plan->bytes;
+  REAL(state)[1] = (double)Rf_xlength(x);
+  REAL(state)[2] = (double)bytes;
+  plan->bytes += bytes;
+  SEXP shadow =
+      PROTECT(R_new_altrep(ffi_share_class[ffi_share_kind_of(x)], x, state));
+  SETCDR(plan->last, Rf_cons(shadow, R_NilValue));
+  plan->last = CDR(plan->last);
+  if (ffi_has_attributes(x)) {
+    SHALLOW_DUPLICATE_ATTRIB(shadow, x);
+    // An array's names are its dimension's.
+    if (Rf_getAttrib(x, R_DimSymbol) == R_NilValue) {
+      SEXP names = PROTECT(Rf_getAttrib(x, R_NamesSymbol));
+      SEXP moved = PROTECT(build(names, plan, depth));
+      if (moved != names) Rf_setAttrib(shadow, R_NamesSymbol, moved);
+      UNPROTECT(2);
+    }
+  }
+  UNPROTECT(2);
+  return shadow;
+}
+
+static SEXP build_list(SEXP x, struct plan *plan, int depth) {
+  PROTECT_INDEX at;
+  SEXP copy = x;
+  PROTECT_WITH_INDEX(copy, &at);
+  const R_xlen_t n = Rf_xlength(x);
+  for (R_xlen_t i = 0; i < n; i++) {
+    SEXP before = VECTOR_ELT(x, i);
+    SEXP moved = PROTECT(build(before, plan, depth + 1));
+    if (moved != before) {
+      if (copy == x) REPROTECT(copy = Rf_shallow_duplicate(x), at);
+      SET_VECTOR_ELT(copy, i, moved);
+    }
+    UNPROTECT(1);
+  }
+  if (Rf_inherits(x, "data.frame")) {
+    SEXP names = PROTECT(Rf_getAttrib(x, R_RowNamesSymbol));
+    SEXP moved = TYPEOF(names) == STRSXP ? build(names, plan, depth) : names;
+    PROTECT(moved);
+    if (moved != names) {
+      if (copy == x) REPROTECT(copy = Rf_shallow_duplicate(x), at);
+      Rf_setAttrib(copy, R_RowNamesSymbol, moved);
+    }
+    UNPROTECT(2);
+  }
+  UNPROTECT(1);
+  return copy;
+}
+
+static SEXP build_pairlist(SEXP x, struct plan *plan, int depth) {
+  PROTECT_INDEX index;
+  SEXP copy = x, at = x;
+  PROTECT_WITH_INDEX(copy, &index);
+  for (int i = 0; TYPEOF(at) == LISTSXP; at = CDR(at), i++) {
+    SEXP moved = PROTECT(build(CAR(at), plan, depth + 1));
+    if (moved != CAR(at)) {
+      if (copy == x) {
+        REPROTECT(copy = Rf_shallow_duplicate(x), index);
+        at = Rf_nthcdr(copy, i);
+      }
+      SETCAR(at, moved);
+    }
+    UNPROTECT(1);
+  }
+  UNPROTECT(1);
+  return copy;
+}
+
+// build gives x, or a copy in which shadows stand for large vectors. The caller protects
+// it. Each part is looked at once.
+static SEXP build(SEXP x, struct plan *plan, int depth) {
+  if (is_large(x, plan->min)) return shadow_of(x, plan, depth);
+  if (depth >= DEPTH_MAX) return x;
+  if (TYPEOF(x) == VECSXP) return build_list(x, plan, depth);
+  return TYPEOF(x) == LISTSXP ? build_pairlist(x, plan, depth) : x;
+}
+
+// write_one puts the vector behind a shadow to the segment's end.
+static int write_one(struct mst_segment *segment, SEXP x, struct mst_err *err) {
+  uint64_t bytes;
+  mst_segment_align(segment);
+  const void *data = source_of(x, &bytes);
+  // Strings that are over a mapping are there as they are to be written.
+  if (TYPEOF(x) == STRSXP && ffi_shared_of(x) == NULL) {
+    return write_strings(segment, data, Rf_xlength(x), err);
+  }
+  return mst_segment_append(segment, data, (size_t)bytes, err);
+}
+
+static int write_all(struct mst_segment *segment, const struct plan *plan,
+                     struct mst_err *err) {
+  int rc = mst_segment_open(segment, plan->bytes, err);
+  for (SEXP at = CDR(plan->first); rc == 0 && at != R_NilValue; at = CDR(at)) {
+    rc = write_one(segment, R_altrep_data1(CAR(at)), err);
+  }
+  if (rc == 0) rc = mst_segment_seal(segment, err);
+  if (rc != 0) mst_segment_close(segment);
+  return rc;
+}
+
+int ffi_share_worth(SEXP x) {
+  return holds_large(x, SHARE_FLOOR, 0) && !share.off &&
+         holds_large(x, min_now(), 0);
+}
+
+SEXP ffi_share_out(SEXP x, struct mst_segment *segment) {
+  struct mst_err err;
+  struct plan plan = {.min = min_now()};
+  mst_err_clear(&err);
+  *segment = MST_SEGMENT_NONE;
+  plan.first = plan.last = PROTECT(Rf_cons(R_NilValue, R_NilValue));
+  SEXP shadowed = PROTECT(build(x, &plan, 0));
+  int rc = 0;
+  if (plan.bytes > 0) {
+    ffi_room_check((size_t)plan.bytes);
+    rc = write_all(segment, &plan, &err);
+  }
+  UNPROTECT(2);
+  if (rc == -MST_EMEM) ffi_no_memory((size_t)plan.bytes);
+  return rc == 0 ? shadowed : x;
+}
+
+int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
+                    struct mst_block *block, struct mst_err *err) {
+  struct plan plan = {.min = BLOCK_MIN};
+  int rc = 0;
+  mst_segment_align(segment);
+  block->offset = segment->bytes;
+  plan.first = plan.last = PROTECT(Rf_cons(R_NilValue, R_NilValue));
+  SEXP shadowed = PROTECT(build(x, &plan, 0));
+  for (SEXP at = CDR(plan.first); rc == 0 && at != R_NilValue; at = CDR(at)) {
+    rc = write_one(segment, R_altrep_data1(CAR(at)), err);
+  }
+  buf->len = 0;
+  if (rc == 0) {
+    ffi_serialize(shadowed, buf);
+    block->stream = segment->bytes - block->offset;
+    rc = mst_segment_append(segment, buf->data, buf->len, err);
+  }
+  block->bytes = segment->bytes - block->offset;
+  UNPROTECT(2);
+  return rc;
+}
+
+// ---- from R
+
+// ffi_share_min sets the bytes from which on this worker shares, as its session does.
+SEXP ffi_share_min(SEXP min) {
+  if (Rf_isReal(min) && Rf_xlength(min) == 1) share.min = REAL(min)[0];
+  return R_NilValue;
+}
+
+// ffi_share_always has all vectors of a page or more shared, for cluster_share().
+SEXP ffi_share_always(SEXP always) {
+  share.always = Rf_asLogical(always) == 1;
+  return R_NilValue;
+}
+
+// ffi_share_pretend is for tests: off (TRUE: as if the system had no shared memory)
+// and the bytes of memory that are free (negative: as many as there are).
+SEXP ffi_share_pretend(SEXP off, SEXP room) {
+  share.off = Rf_asLogical(off) == 1;
+  ffi_room_pretend(Rf_asReal(room));
+  return R_NilValue;
+}

@@ -1,0 +1,58 @@
+// What share.c (out) and shared.c (in) have in common: the classes.
+#ifndef MST_FFI_SHARE_INT_H
+#define MST_FFI_SHARE_INT_H
+
+#include "ffi/value/value.h"
+
+#include <R_ext/Altrep.h> // wants Rinternals.h before it
+
+#include "wire/link.h"
+
+enum ffi_share_kind {
+  FFI_SHARE_REAL,
+  FFI_SHARE_INTEGER,
+  FFI_SHARE_LOGICAL,
+  FFI_SHARE_RAW,
+  FFI_SHARE_COMPLEX,
+  FFI_SHARE_STRING,
+  FFI_SHARE_KINDS
+};
+extern const size_t ffi_share_size[FFI_SHARE_KINDS]; // of an element, at least
+extern R_altrep_class_t ffi_share_class[FFI_SHARE_KINDS];
+
+// A string's mark in a segment.
+enum ffi_share_mark {
+  FFI_SHARE_ASCII,
+  FFI_SHARE_UTF8,
+  FFI_SHARE_LATIN1,
+  FFI_SHARE_BYTES,
+  FFI_SHARE_NA,
+  FFI_SHARE_NONE // in the locale's own encoding: can't be there
+};
+
+// A vector over a mapping. Its ALTREP object's first datum is an external pointer to
+// this; the second one of strings is NULL, or a character vector that has those that were
+// asked for. A shadow's first datum is the vector that it stands for, its second its
+// state: offset, length, bytes.
+struct ffi_shared {
+  struct mst_map *map; // NULL once all strings are made
+  uint8_t *data;
+  uint64_t bytes;
+  R_xlen_t length;
+};
+
+// ffi_share_kind_of gives the kind of a vector, -1 if it can't be shared.
+int ffi_share_kind_of(SEXP x);
+// ffi_shared_of gives what is behind a vector that is over a mapping now, else NULL.
+const struct ffi_shared *ffi_shared_of(SEXP x);
+
+// ffi_share_block writes x to the end of a segment, or a file, as a block (wire/link.h): large
+// vectors, then R bytes that refer to them. offset, bytes and stream of *block are filled in.
+// buf is for its use. The caller keeps what a jump of R's must not lose. 0, or an error.
+int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
+                    struct mst_block *block, struct mst_err *err);
+// ffi_unserialize_block reads one; the reference to the map is taken over.
+SEXP ffi_unserialize_block(struct mst_map *map, uint64_t base,
+                           const struct mst_block *block);
+
+#endif

@@ -1,0 +1,377 @@
+// Vectors over shared memory: what a message that came with a segment is read as. What
+// for, and what they guarantee, is in share.c.
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "ffi/value/share_int.h"
+#include "wire/wire.h"
+
+// R doesn't see the memory of mappings: it is asked to collect when there is more
+// of them than this, or twice what was left the last time.
+#define LIVE_MIN ((int64_t)64 << 20)
+#define LIVE_MAX ((int64_t)1 << 30)
+
+const size_t ffi_share_size[FFI_SHARE_KINDS] = {8, 4, 4, 1, 16, 9};
+R_altrep_class_t ffi_share_class[FFI_SHARE_KINDS];
+
+static struct {
+  struct mst_map *map; // of the message that is being read
+  uint64_t base;       // where what it refers to begins there
+  int64_t live;        // bytes of vectors over mappings
+  int64_t collect_at;  // live bytes from which on to collect
+} share = {.collect_at = LIVE_MIN};
+
+int ffi_share_kind_of(SEXP x) {
+  switch (TYPEOF(x)) {
+  case REALSXP:
+    return FFI_SHARE_REAL;
+  case INTSXP:
+    return FFI_SHARE_INTEGER;
+  case LGLSXP:
+    return FFI_SHARE_LOGICAL;
+  case RAWSXP:
+    return FFI_SHARE_RAW;
+  case CPLXSXP:
+    return FFI_SHARE_COMPLEX;
+  case STRSXP:
+    return FFI_SHARE_STRING;
+  default:
+    return -1;
+  }
+}
+
+// shared_of gives what is behind one of ours that was received, else NULL.
+static struct ffi_shared *shared_of(SEXP x) {
+  SEXP pointer = R_altrep_data1(x);
+  return TYPEOF(pointer) == EXTPTRSXP ? R_ExternalPtrAddr(pointer) : NULL;
+}
+
+const struct ffi_shared *ffi_shared_of(SEXP x) {
+  const int kind = ffi_share_kind_of(x);
+  if (kind < 0 || !ALTREP(x) || !R_altrep_inherits(x, ffi_share_class[kind])) {
+    return NULL;
+  }
+  const struct ffi_shared *shared = shared_of(x);
+  return shared != NULL && shared->map != NULL ? shared : NULL;
+}
+
+void ffi_share_collect(void) {
+  if (share.live < share.collect_at) return;
+  // Up to a part of the memory that is free garbage costs nobody anything.
+  const int64_t part = ffi_room_look() / 64;
+  if (share.live < part && share.live < LIVE_MAX) return;
+  R_gc();
+  share.collect_at = 2 * share.live > LIVE_MIN ? 2 * share.live : LIVE_MIN;
+}
+
+// ---- reading
+
+struct reading {
+  const uint8_t *bytes;
+  size_t n;
+  struct mst_map *before;
+  uint64_t base_before;
+  struct mst_map *release; // at the end, or NULL
+};
+
+static SEXP read_it(void *data) {
+  const struct reading *reading = data;
+  return ffi_unserialize(reading->bytes, reading->n);
+}
+
+static void read_done(void *data, Rboolean jump) {
+  (void)jump;
+  const struct reading *reading = data;
+  share.map = reading->before;
+  share.base = reading->base_before;
+  mst_map_release(reading->release);
+}
+
+static SEXP unserialize_shared(const uint8_t *bytes, size_t n,
+                               struct mst_map *map) {
+  if (map == NULL) {
+    uint64_t size = 0;
+    (void)mst_segment_decode(bytes - MST_SEGMENT_BYTES, MST_SEGMENT_BYTES,
+                             &size);
+    ffi_no_map((size_t)size);
+  }
+  struct reading reading = {
+      .bytes = bytes, .n = n, .before = share.map, .base_before = share.base};
+  share.map = map;
+  share.base = 0;
+  return ffi_unwind(read_it, &reading, read_done, &reading);
+}
+
+SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
+                             size_t skip, struct mst_map *map) {
+  const int shared = (flags & MST_FLAG_SEGMENT) != 0;
+  return shared ? unserialize_shared(bytes + skip, n - skip, map)
+                : ffi_unserialize(bytes + skip, n - skip);
+}
+
+SEXP ffi_unserialize_block(struct mst_map *map, uint64_t base,
+                           const struct mst_block *block) {
+  const uint8_t *bytes = mst_map_at(map, base, block->bytes);
+  MST_ASSERT(bytes != NULL && block->stream < block->bytes);
+  struct reading reading = {.bytes = bytes + block->stream,
+                            .n = (size_t)(block->bytes - block->stream),
+                            .before = share.map,
+                            .base_before = share.base,
+                            .release = map};
+  share.map = map;
+  share.base = base;
+  return ffi_unwind(read_it, &reading, read_done, &reading);
+}
+
+static SEXP pointer_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_shared");
+}
+
+static void let_go(struct ffi_shared *shared) {
+  if (shared->map == NULL) return;
+  mst_map_release(shared->map);
+  shared->map = NULL;
+  share.live -= (int64_t)shared->bytes;
+}
+
+static void finalize(SEXP pointer) {
+  struct ffi_shared *shared = R_ExternalPtrAddr(pointer);
+  if (shared == NULL) return;
+  R_ClearExternalPtr(pointer);
+  let_go(shared);
+  free(shared);
+}
+
+// whole gives a number of a state, -1 if it is none that a sender writes.
+static int64_t whole(SEXP state, int i) {
+  const double value = REAL(state)[i];
+  if (!(value >= 0) || value > 9007199254740992.0 || value != floor(value)) {
+    return -1;
+  }
+  return (int64_t)value;
+}
+
+// place_of finds what a state refers to, and checks all of it. 1, or 0.
+static int place_of(SEXP state, int kind, struct ffi_shared *place) {
+  if (TYPEOF(state) != REALSXP || Rf_xlength(state) != 3) return 0;
+  const int64_t offset = whole(state, 0), n = whole(state, 1),
+                bytes = whole(state, 2);
+  if (offset < 0 || n < 1 || bytes < 1 || n > (int64_t)R_XLEN_T_MAX) return 0;
+  const int64_t least = n * (int64_t)ffi_share_size[kind]; // below 2^57
+  if (kind == FFI_SHARE_STRING ? bytes < least : bytes != least) return 0;
+  place->data =
+      mst_map_at(share.map, share.base + (uint64_t)offset, (uint64_t)bytes);
+  place->bytes = (uint64_t)bytes;
+  place->length = (R_xlen_t)n;
+  return place->data != NULL;
+}
+
+static SEXP shared_unserialize(SEXP class, SEXP state) {
+  struct ffi_shared place = {0};
+  int kind = 0;
+  while (kind < FFI_SHARE_KINDS && R_SEXP(ffi_share_class[kind]) != class)
+    kind++;
+  if (share.map == NULL || kind == FFI_SHARE_KINDS ||
+      !place_of(state, kind, &place)) {
+    Rf_error("a reference to shared memory that isn't there");
+  }
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, pointer_tag(), R_NilValue));
+  R_RegisterCFinalizerEx(pointer, finalize, FALSE);
+  struct ffi_shared *shared = malloc(sizeof *shared);
+  if (shared == NULL) Rf_error("no memory for a vector");
+  *shared = place;
+  shared->map = mst_map_hold(share.map);
+  share.live += (int64_t)shared->bytes;
+  R_SetExternalPtrAddr(pointer, shared);
+  SEXP x = R_new_altrep(ffi_share_class[kind], pointer, R_NilValue);
+  UNPROTECT(1);
+  return x;
+}
+
+// ---- methods
+
+static R_xlen_t shared_length(SEXP x) {
+  const struct ffi_shared *shared = shared_of(x);
+  return shared == NULL ? Rf_xlength(R_altrep_data1(x)) : shared->length;
+}
+
+static Rboolean shared_inspect(SEXP x, int pre, int deep, int pvec,
+                               void (*inspect)(SEXP, int, int, int)) {
+  (void)pre;
+  (void)deep;
+  (void)pvec;
+  (void)inspect;
+  const struct ffi_shared *shared = shared_of(x);
+  Rprintf(" muster shared memory (len=%.0f, %s)\n", (double)shared_length(x),
+          shared == NULL ? "shadow" : "mapped");
+  return TRUE;
+}
+
+// Only a shadow has one: a vector that was received is written like any other.
+static SEXP shared_state(SEXP x) {
+  return shared_of(x) == NULL ? R_altrep_data2(x) : NULL;
+}
+
+// Pages are the reader's own once it writes to them.
+static void *shared_data(SEXP x, Rboolean writable) {
+  (void)writable;
+  const struct ffi_shared *shared = shared_of(x);
+  void *data;
+  if (shared != NULL) return shared->data;
+  const void *shadowed = DATAPTR_RO(R_altrep_data1(x));
+  memcpy(&data, &shadowed, sizeof data);
+  return data;
+}
+
+static const void *shared_data_or_null(SEXP x) { return shared_data(x, FALSE); }
+
+#define AT(x, type, i) (((const type *)shared_data_or_null(x))[i])
+static double real_elt(SEXP x, R_xlen_t i) { return AT(x, double, i); }
+static int int_elt(SEXP x, R_xlen_t i) { return AT(x, int, i); }
+static Rbyte raw_elt(SEXP x, R_xlen_t i) { return AT(x, Rbyte, i); }
+static Rcomplex cplx_elt(SEXP x, R_xlen_t i) { return AT(x, Rcomplex, i); }
+
+// region copies elements from i on, as many as there are: how many.
+static R_xlen_t region(SEXP x, R_xlen_t i, R_xlen_t n, void *to, size_t size) {
+  const R_xlen_t length = shared_length(x);
+  if (i >= length) return 0;
+  const R_xlen_t count = n < length - i ? n : length - i;
+  memcpy(to, (const uint8_t *)shared_data_or_null(x) + (size_t)i * size,
+         (size_t)count * size);
+  return count;
+}
+static R_xlen_t real_region(SEXP x, R_xlen_t i, R_xlen_t n, double *to) {
+  return region(x, i, n, to, sizeof *to);
+}
+static R_xlen_t int_region(SEXP x, R_xlen_t i, R_xlen_t n, int *to) {
+  return region(x, i, n, to, sizeof *to);
+}
+static R_xlen_t raw_region(SEXP x, R_xlen_t i, R_xlen_t n, Rbyte *to) {
+  return region(x, i, n, to, sizeof *to);
+}
+static R_xlen_t cplx_region(SEXP x, R_xlen_t i, R_xlen_t n, Rcomplex *to) {
+  return region(x, i, n, to, sizeof *to);
+}
+
+// ---- methods of strings: made when they are asked for, and then kept
+
+static SEXP make_string(const struct ffi_shared *shared, R_xlen_t i) {
+  static const cetype_t types[] = {CE_NATIVE, CE_UTF8, CE_LATIN1, CE_BYTES};
+  const size_t n = (size_t)shared->length;
+  const uint8_t *marks = shared->data + 8 * n;
+  const char *bytes = (const char *)marks + n;
+  const uint64_t most = shared->bytes - 9 * (uint64_t)n;
+  uint64_t begin = 0, end;
+  if (marks[i] == FFI_SHARE_NA) return NA_STRING;
+  memcpy(&end, shared->data + 8 * (size_t)i, sizeof end);
+  if (i > 0) memcpy(&begin, shared->data + 8 * ((size_t)i - 1), sizeof begin);
+  if (begin > end || end > most || end - begin > INT_MAX ||
+      marks[i] > FFI_SHARE_BYTES) {
+    Rf_error("a string in shared memory can't be read");
+  }
+  return Rf_mkCharLenCE(bytes + begin, (int)(end - begin), types[marks[i]]);
+}
+
+// made gives the vector of those that were made; "" stands for the others.
+static SEXP made(SEXP x, const struct ffi_shared *shared) {
+  SEXP strings = R_altrep_data2(x);
+  if (strings == R_NilValue) {
+    strings = Rf_allocVector(STRSXP, shared->length);
+    R_set_altrep_data2(x, strings);
+  }
+  return strings;
+}
+
+static SEXP string_elt(SEXP x, R_xlen_t i) {
+  const struct ffi_shared *shared = shared_of(x);
+  if (shared == NULL) return STRING_ELT(R_altrep_data1(x), i);
+  SEXP strings = made(x, shared);
+  SEXP text = STRING_ELT(strings, i);
+  if (shared->map == NULL || text != R_BlankString) return text;
+  text = make_string(shared, i);
+  SET_STRING_ELT(strings, i, text);
+  return text;
+}
+
+// make_all makes what is left, and gives the mapping back.
+static SEXP make_all(SEXP x) {
+  struct ffi_shared *shared = shared_of(x);
+  SEXP strings = made(x, shared);
+  if (shared->map == NULL) return strings;
+  for (R_xlen_t i = 0; i < shared->length; i++) {
+    if (STRING_ELT(strings, i) == R_BlankString) {
+      SET_STRING_ELT(strings, i, make_string(shared, i));
+    }
+  }
+  let_go(shared);
+  return strings;
+}
+
+static void string_set_elt(SEXP x, R_xlen_t i, SEXP value) {
+  SET_STRING_ELT(make_all(x), i, value);
+}
+
+static void *string_data(SEXP x, Rboolean writable) {
+  (void)writable;
+  SEXP strings = shared_of(x) == NULL ? R_altrep_data1(x) : make_all(x);
+  const void *texts = DATAPTR_RO(strings);
+  void *data;
+  memcpy(&data, &texts, sizeof data);
+  return data;
+}
+
+static const void *string_data_or_null(SEXP x) {
+  const struct ffi_shared *shared = shared_of(x);
+  if (shared == NULL) return DATAPTR_OR_NULL(R_altrep_data1(x));
+  return shared->map == NULL ? DATAPTR_RO(R_altrep_data2(x)) : NULL;
+}
+
+void ffi_share_register(DllInfo *dll) {
+  ffi_share_class[FFI_SHARE_REAL] =
+      R_make_altreal_class("muster_real", "muster", dll);
+  ffi_share_class[FFI_SHARE_INTEGER] =
+      R_make_altinteger_class("muster_integer", "muster", dll);
+  ffi_share_class[FFI_SHARE_LOGICAL] =
+      R_make_altlogical_class("muster_logical", "muster", dll);
+  ffi_share_class[FFI_SHARE_RAW] =
+      R_make_altraw_class("muster_raw", "muster", dll);
+  ffi_share_class[FFI_SHARE_COMPLEX] =
+      R_make_altcomplex_class("muster_complex", "muster", dll);
+  ffi_share_class[FFI_SHARE_STRING] =
+      R_make_altstring_class("muster_string", "muster", dll);
+  for (int i = 0; i < FFI_SHARE_KINDS; i++) {
+    R_set_altrep_Length_method(ffi_share_class[i], shared_length);
+    R_set_altrep_Inspect_method(ffi_share_class[i], shared_inspect);
+    R_set_altrep_Serialized_state_method(ffi_share_class[i], shared_state);
+    R_set_altrep_Unserialize_method(ffi_share_class[i], shared_unserialize);
+    const int is_string = i == FFI_SHARE_STRING;
+    R_set_altvec_Dataptr_method(ffi_share_class[i],
+                                is_string ? string_data : shared_data);
+    R_set_altvec_Dataptr_or_null_method(ffi_share_class[i],
+                                        is_string ? string_data_or_null
+                                                  : shared_data_or_null);
+  }
+  R_set_altreal_Elt_method(ffi_share_class[FFI_SHARE_REAL], real_elt);
+  R_set_altinteger_Elt_method(ffi_share_class[FFI_SHARE_INTEGER], int_elt);
+  R_set_altlogical_Elt_method(ffi_share_class[FFI_SHARE_LOGICAL], int_elt);
+  R_set_altraw_Elt_method(ffi_share_class[FFI_SHARE_RAW], raw_elt);
+  R_set_altcomplex_Elt_method(ffi_share_class[FFI_SHARE_COMPLEX], cplx_elt);
+  R_set_altreal_Get_region_method(ffi_share_class[FFI_SHARE_REAL], real_region);
+  R_set_altinteger_Get_region_method(ffi_share_class[FFI_SHARE_INTEGER],
+                                     int_region);
+  R_set_altlogical_Get_region_method(ffi_share_class[FFI_SHARE_LOGICAL],
+                                     int_region);
+  R_set_altraw_Get_region_method(ffi_share_class[FFI_SHARE_RAW], raw_region);
+  R_set_altcomplex_Get_region_method(ffi_share_class[FFI_SHARE_COMPLEX],
+                                     cplx_region);
+  R_set_altstring_Elt_method(ffi_share_class[FFI_SHARE_STRING], string_elt);
+  R_set_altstring_Set_elt_method(ffi_share_class[FFI_SHARE_STRING],
+                                 string_set_elt);
+}
+
+// ffi_share_is tells whether x is a vector over shared memory.
+SEXP ffi_share_is(SEXP x) { return Rf_ScalarLogical(ffi_shared_of(x) != NULL); }

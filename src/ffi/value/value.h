@@ -1,0 +1,131 @@
+// value: R objects to bytes and back, with large vectors in shared memory; texts and lists for R.
+#ifndef MST_FFI_VALUE_H
+#define MST_FFI_VALUE_H
+
+#include "base/mst_buf.h"
+#include "base/mst_err.h"
+#include "base/mst_stream.h"
+#include "base/mst_tail.h"
+#include "ffi/entry/entry.h"
+#include "share/blob.h"
+#include "share/segment.h"
+
+// ---- values.c
+
+// ffi_error_list gives list(error, call, errno).
+SEXP ffi_error_list(const struct mst_err *err);
+// ffi_tail_text gives what a tail holds as a string.
+SEXP ffi_tail_text(const struct mst_tail *tail);
+// ffi_strings copies a character vector to a NULL-ended array of R's memory.
+char **ffi_strings(SEXP strings);
+// ffi_list makes a named list of n elements; names are C strings. The caller
+// protects it and fills it.
+SEXP ffi_list(int n, const char *const *names);
+// ffi_text_at makes a string, as ffi_text does, of a text that code which R runs meanwhile may
+// free or replace; "" where there is none.
+SEXP ffi_text_at(char *const *text);
+// ffi_text makes a string from n bytes of a locale or UTF-8 text; bytes that are
+// valid in neither are shown as <xx>.
+SEXP ffi_text(const char *bytes, size_t n);
+
+// ffi_hide gives a pointer with a reference to value that lives as long as key, a pointer or an
+// environment, and is written as nothing when it is serialized. What changes of a node is behind
+// one: some packages know a cluster by a digest of it (future 1.31), and what a verb's frame holds
+// has no business in a message that the cluster is in. Not the reference itself: waldo, and so
+// testthat, can't compare any. ffi_hidden gives value, or NULL for a copy.
+SEXP ffi_hide(SEXP key, SEXP value);
+SEXP ffi_hidden(SEXP pointer);
+
+// ---- serialize.c
+
+// ffi_serialize appends x to buf in R's native binary format. Raises R errors.
+void ffi_serialize(SEXP x, struct mst_buf *buf);
+// ffi_read_native reads one object that R has written. Raises R errors.
+SEXP ffi_read_native(const uint8_t *bytes, size_t n);
+// ffi_unserialize (plain.c) reads one object from n bytes, of either form. Raises R errors; what it
+// reads must stay in place meanwhile.
+SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
+// ffi_unserialize_message is ffi_unserialize for a message: of n bytes the first `skip` are
+// no part of the object. If its flags say so it has a segment, whose size stands right
+// before the object; map is that and stays the caller's, NULL if there is none or it
+// couldn't be mapped (muster_error_memory).
+SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
+                             size_t skip, struct mst_map *map);
+
+// ---- blob.c
+
+// ffi_blob_of serializes x into a blob of its own: the caller's. Raises R errors.
+struct mst_blob *ffi_blob_of(SEXP x);
+// ffi_blob_copy gives a blob of a raw vector's bytes. Raises muster_error_memory.
+struct mst_blob *ffi_blob_copy(SEXP bytes);
+
+// ---- plain.c: the short form of small messages
+
+// ffi_serialize_message appends a list, the content of a message, to a blob: in the short
+// form if it has no segment and can be, else as ffi_serialize does. Raises R errors.
+void ffi_serialize_message(SEXP list, struct mst_blob *blob);
+// ffi_is_plain tells the short form by its first byte; ffi_read_plain reads it.
+int ffi_is_plain(const uint8_t *bytes, size_t n);
+SEXP ffi_read_plain(const uint8_t *bytes, size_t n);
+
+// ---- share.c: large vectors in shared memory
+
+// ffi_share_worth tells whether a message has vectors that should be shared. Quick for
+// one that hasn't.
+int ffi_share_worth(SEXP x);
+// ffi_share_out writes these vectors to a segment, sealed, and gives a copy of x that
+// refers to them when it is serialized, and that is good for nothing else. x itself and no
+// segment where the system has none. Raises muster_error_memory if there is no room; then
+// there is no segment.
+SEXP ffi_share_out(SEXP x, struct mst_segment *segment);
+// ffi_share_collect has R give back mappings that nobody uses any more, now and then. Runs
+// finalizers: call it before what is to be read is looked for.
+void ffi_share_collect(void);
+// ffi_share_register makes the classes, once.
+void ffi_share_register(DllInfo *dll);
+
+// ---- memory.c: memory for messages
+
+// What is smaller than this is written without a look at the memory that is free.
+#define FFI_ROOM_FROM ((size_t)64 << 20)
+// ffi_room_check raises muster_error_memory if so many bytes aren't free, with some left.
+void ffi_room_check(size_t bytes);
+// ffi_no_memory raises muster_error_memory: so many bytes can't be written; ffi_no_map:
+// can't be read.
+void ffi_no_memory(size_t bytes);
+void ffi_no_map(size_t bytes);
+// ffi_room_look gives the bytes that are free now.
+int64_t ffi_room_look(void);
+// ffi_room_pretend is for tests: as if so many bytes were free; negative: look.
+void ffi_room_pretend(double bytes);
+
+// ---- scan.c
+
+// ffi_is_refused tells whether a list holds what must not leave this process: a
+// connection, or by option an external pointer. See ffi_scan.
+int ffi_is_refused(SEXP x);
+
+// ---- stream.c
+
+// A stream as R has it: its kinds of generators, and the six numbers.
+struct ffi_stream {
+  int kinds;
+  uint32_t words[MST_STREAM_WORDS];
+};
+// ffi_stream_of raises an R error for what is no L'Ecuyer seed.
+struct ffi_stream ffi_stream_of(SEXP seed);
+SEXP ffi_seed_of(const struct ffi_stream *stream);
+
+// ---- entry points
+
+SEXP ffi_pack(SEXP list);
+SEXP ffi_object_read(SEXP bytes);
+SEXP ffi_scan(SEXP x);
+SEXP ffi_stream_after(SEXP seed, SEXP n);
+SEXP ffi_share_min(SEXP min);
+SEXP ffi_share_always(SEXP always);
+SEXP ffi_share_pretend(SEXP off, SEXP room);
+SEXP ffi_share_is(SEXP x);
+SEXP ffi_share_free(void);
+
+#endif

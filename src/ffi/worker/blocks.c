@@ -1,0 +1,171 @@
+// Blocks of a worker: written, fetched and read. Runs in workers. See shuffle/exchange.h.
+#include <string.h>
+
+#include "base/mst_hash.h"
+#include "ffi/value/share_int.h"
+#include "ffi/worker/worker.h"
+#include "shuffle/exchange.h"
+
+// What is being written; closed by the next call if R left this one by a jump.
+static struct {
+  struct mst_segment segment;
+  struct mst_buf stream;
+  struct mst_block blocks[MST_BLOCKS_MAX];
+} writing = {.segment = {.fd = -1}};
+
+static struct mst_want want_of(SEXP want) {
+  const int *numbers = INTEGER(want);
+  return (struct mst_want){.stage = (uint32_t)numbers[0],
+                           .task = (uint32_t)numbers[1],
+                           .attempt = (uint32_t)numbers[2]};
+}
+
+// write_blocks writes those that have rows.
+static int write_blocks(SEXP blocks, SEXP rows, struct mst_err *err) {
+  const R_xlen_t n = Rf_xlength(blocks);
+  for (R_xlen_t i = 0; i < n; i++) {
+    struct mst_block *block = &writing.blocks[i];
+    *block = (struct mst_block){0};
+    if (INTEGER(rows)[i] == 0) continue;
+    block->rows = (uint64_t)INTEGER(rows)[i];
+    const int rc = ffi_share_block(VECTOR_ELT(blocks, i), &writing.segment,
+                                   &writing.stream, block, err);
+    if (rc != 0) return rc;
+  }
+  return 0;
+}
+
+// check_blocks reads back what was written to a file, and notes its checksums.
+static int check_blocks(R_xlen_t n, struct mst_err *err) {
+  for (R_xlen_t i = 0; i < n; i++) {
+    struct mst_block *block = &writing.blocks[i];
+    struct mst_map *map = NULL;
+    if (block->bytes == 0) continue;
+    const int rc = mst_map_read(writing.segment.fd, block->offset, block->bytes,
+                                &map, err);
+    if (rc != 0) return rc;
+    block->check = mst_hash(map->data, (size_t)block->bytes);
+    mst_map_release(map);
+  }
+  return 0;
+}
+
+static int write_segment(SEXP blocks, SEXP rows, uint64_t bytes,
+                         struct mst_err *err) {
+  int rc = mst_segment_open(&writing.segment, bytes, err);
+  if (rc == 0) rc = write_blocks(blocks, rows, err);
+  if (rc == 0) rc = mst_segment_seal(&writing.segment, err);
+  if (rc != 0) mst_segment_close(&writing.segment);
+  return rc;
+}
+
+static int write_file(SEXP blocks, SEXP rows, const char *path,
+                      struct mst_err *err) {
+  int rc = mst_segment_open_file(&writing.segment, path, err);
+  if (rc == 0) rc = write_blocks(blocks, rows, err);
+  if (rc == 0) rc = mst_segment_end_file(&writing.segment, err);
+  if (rc == 0) rc = check_blocks(Rf_xlength(blocks), err);
+  return rc;
+}
+
+static int has_rows(SEXP rows) {
+  for (R_xlen_t i = 0; i < Rf_xlength(rows); i++) {
+    if (INTEGER(rows)[i] > 0) return 1;
+  }
+  return 0;
+}
+
+// ffi_block_write keeps blocks (a list of data frames) with so many rows each. memory: c(what
+// they take, what segments of this worker may take); beyond that, or where there are no
+// segments, they are written to a file at path. Gives c(bytes, 1 for a file), or a list as
+// ffi_error_list's when neither can be.
+SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
+                     SEXP path) {
+  struct mst_err err;
+  const struct mst_want is = want_of(want);
+  const R_xlen_t n = Rf_xlength(blocks);
+  const double bytes = REAL(memory)[0];
+  const char *file = Rf_translateChar(STRING_ELT(path, 0));
+  mst_err_clear(&err);
+  if (n > (R_xlen_t)MST_BLOCKS_MAX) Rf_error("too many blocks");
+  mst_segment_close(&writing.segment);
+  memset(writing.blocks, 0, (size_t)n * sizeof writing.blocks[0]);
+  int is_file = (double)mst_exchange_held() + bytes > REAL(memory)[1];
+  int rc = 0;
+  if (!has_rows(rows)) {
+    is_file = 0;
+  } else {
+    if (!is_file && write_segment(blocks, rows, (uint64_t)bytes, &err) != 0) {
+      is_file = 1;
+    }
+    if (is_file) rc = write_file(blocks, rows, file, &err);
+  }
+  const uint64_t size = writing.segment.bytes;
+  if (is_file) mst_segment_close(&writing.segment);
+  if (rc == 0) {
+    rc = mst_exchange_put(&is, is_file ? NULL : &writing.segment,
+                          is_file ? file : NULL, size, writing.blocks,
+                          (uint32_t)n, &err);
+  }
+  mst_buf_trim(&writing.stream, 0);
+  writing.stream.len = 0;
+  if (rc != 0) return ffi_error_list(&err);
+  SEXP result = Rf_allocVector(REALSXP, 2);
+  REAL(result)[0] = (double)size;
+  REAL(result)[1] = is_file;
+  return result;
+}
+
+// ffi_block_fetch looks for the blocks of n attempts: sources is a matrix of integers with n
+// rows: stage, task, attempt, worker (from 1; 0: this one), epoch. Gives an outcome for each: 0
+// here, 1 not there, 2 no word.
+SEXP ffi_block_fetch(SEXP sources) {
+  struct mst_err err;
+  mst_err_clear(&err);
+  const size_t n = (size_t)Rf_xlength(sources) / 5;
+  const int *at = INTEGER(sources);
+  struct mst_source *asked = (struct mst_source *)R_alloc(n + 1, sizeof *asked);
+  for (size_t i = 0; i < n; i++) {
+    const int worker = at[3 * n + i];
+    asked[i] = (struct mst_source){.want = {.stage = (uint32_t)at[i],
+                                            .task = (uint32_t)at[n + i],
+                                            .attempt = (uint32_t)at[2 * n + i]},
+                                   .worker = worker == 0 ? MST_SOURCE_SELF
+                                                         : (uint32_t)worker - 1,
+                                   .epoch = (uint32_t)at[4 * n + i]};
+  }
+  if (mst_exchange_ask(asked, n, &err) != 0) Rf_error("%s", err.text);
+  while (mst_exchange_wait(FFI_SLICE_MS) > 0)
+    R_CheckUserInterrupt();
+  SEXP states = Rf_allocVector(INTSXP, (R_xlen_t)n);
+  for (size_t i = 0; i < n; i++) {
+    const enum mst_found state = mst_exchange_state(i);
+    INTEGER(states)
+    [i] = state == MST_FOUND_HERE ? 0 : state == MST_FOUND_NOT ? 1 : 2;
+  }
+  return states;
+}
+
+// ffi_block_read gives one block that was fetched, by its number from 1; NULL if it has no
+// rows; a list as ffi_error_list's if it can't be read.
+SEXP ffi_block_read(SEXP want, SEXP index) {
+  struct mst_err err;
+  struct mst_map *map;
+  struct mst_block block;
+  uint64_t base;
+  const struct mst_want is = want_of(want);
+  mst_err_clear(&err);
+  ffi_share_collect();
+  const int rc = mst_exchange_read(&is, (uint32_t)Rf_asInteger(index) - 1, &map,
+                                   &base, &block, &err);
+  if (rc != 0) return ffi_error_list(&err);
+  if (map == NULL) return R_NilValue;
+  return ffi_unserialize_block(map, base, &block);
+}
+
+// ffi_block_drop lets go of a stage's blocks (attempt 0), or of one attempt's.
+SEXP ffi_block_drop(SEXP want) {
+  const struct mst_want is = want_of(want);
+  mst_exchange_drop(&is);
+  return R_NilValue;
+}

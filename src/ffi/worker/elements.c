@@ -1,0 +1,57 @@
+// The elements of a piece of cluster_map(), evaluated. Runs in workers.
+#include "ffi/worker/worker.h"
+
+static SEXP element_call(void) {
+  static SEXP call;
+  if (call == NULL) {
+    // forceAndCall(1L, fun, x[[i]], ...): a closure that fun returns keeps its element.
+    SEXP i = Rf_install("i");
+    SEXP element = PROTECT(Rf_lang3(R_Bracket2Symbol, Rf_install("x"), i));
+    SEXP rest = PROTECT(Rf_list3(Rf_install("fun"), element, R_DotsSymbol));
+    SEXP args = PROTECT(Rf_cons(Rf_ScalarInteger(1), rest));
+    // The primitive itself: no lookup for each element.
+    call = Rf_lcons(Rf_eval(Rf_install("forceAndCall"), R_BaseEnv), args);
+    R_PreserveObject(call);
+    UNPROTECT(3);
+  }
+  return call;
+}
+
+// begin_stream gives R an element's stream, and moves on to the next.
+static void begin_stream(struct ffi_stream *stream) {
+  static SEXP name;
+  SEXP seed = PROTECT(ffi_seed_of(stream));
+  Rf_defineVar(ffi_symbol(&name, ".Random.seed"), seed, R_GlobalEnv);
+  UNPROTECT(1);
+  mst_stream_jump(stream->words, 1);
+}
+
+// ffi_map_elements evaluates fun(x[[i]], ...) in a frame that has these, from the element
+// behind `at` on; `seed` is the stream of the first of all, or NULL. Values and `at`, the number of
+// the element at work, are changed in place: they are there when an error leaves it.
+SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seed) {
+  SEXP call = element_call();
+  SEXP i = Rf_install("i");
+  struct ffi_stream stream = {0};
+  if (seed != R_NilValue) {
+    stream = ffi_stream_of(seed);
+    mst_stream_jump(stream.words, (uint64_t)INTEGER(at)[0]);
+  }
+  const int n = (int)Rf_xlength(values);
+  PROTECT_INDEX at_number;
+  SEXP number = Rf_ScalarInteger(0);
+  PROTECT_WITH_INDEX(number, &at_number);
+  for (int k = INTEGER(at)[0]; k < n; k++) {
+    INTEGER(at)[0] = k + 1;
+    if (seed != R_NilValue) begin_stream(&stream);
+    // In place, unless fun got hold of it, which can look into this frame.
+    if (MAYBE_SHARED(number)) {
+      REPROTECT(number = Rf_allocVector(INTSXP, 1), at_number);
+    }
+    INTEGER(number)[0] = k + 1;
+    Rf_defineVar(i, number, frame);
+    SET_VECTOR_ELT(values, k, Rf_eval(call, frame));
+  }
+  UNPROTECT(1);
+  return R_NilValue;
+}

@@ -1,0 +1,283 @@
+// Has a call changed this worker? Looks before and after each, for the journal.
+//
+// Looked at: the bindings of the global environment, of environments that are bound
+// there and of closures' environments (objects that keep state: R6, counters), the
+// search path, options, the working directory, and the random number stream. Bindings
+// are compared by address. That is enough because the values seen last are held here:
+// R copies a value that somebody else holds before it changes it, and the address of
+// one that is held is not used again.
+//
+// Not seen: what is inside of lists of environments, of packages' own environments,
+// of external pointers. clusterEvalQ() is kept in the journal for such.
+//
+// Cost: under 1 us with few global variables, 50 ns more for each.
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ffi/worker/worker.h"
+
+// Environments below these many bindings in all are looked into.
+#define INNER_MAX 2000
+#define ENVS_MAX 200
+// With more of these than ever were seen, each call counts as one that changed some.
+#define SEARCH_MAX 1000
+#define OPTIONS_MAX 1000
+
+// held: list(envs, values, options, search path, seed), preserved as a whole.
+enum { HELD_ENVS, HELD_VALUES, HELD_OPTIONS, HELD_SEARCH, HELD_SEED, HELD_N };
+
+struct seen {
+  SEXP symbol;
+  uint32_t env;   // which of the environments
+  uint8_t active; // its value is computed by asking for it: don't
+};
+
+struct option {
+  SEXP name; // symbols live as long as R
+  SEXP value;
+};
+
+static struct {
+  int on;
+  SEXP held;
+  SEXP search[SEARCH_MAX];
+  int search_count;
+  struct option options[OPTIONS_MAX];
+  int option_count;
+  struct seen *seen; // as many as HELD_VALUES
+  size_t seen_count, seen_cap;
+  int lengths[ENVS_MAX];
+  int env_count;
+  char directory[4096];
+} track;
+
+static SEXP seed_symbol(void) {
+  static SEXP symbol;
+  return ffi_symbol(&symbol, ".Random.seed");
+}
+
+static SEXP options_now(void) {
+  static SEXP symbol;
+  return ffi_binding(R_BaseEnv, ffi_symbol(&symbol, ".Options"));
+}
+
+static const char *directory_now(char *bytes, size_t cap) {
+  return getcwd(bytes, cap) == NULL ? "" : bytes;
+}
+
+// ---- looking
+
+static int length_of(SEXP env) {
+  return Rf_length(env) - (env == R_GlobalEnv &&
+                           ffi_binding(env, seed_symbol()) != R_UnboundValue);
+}
+
+static int bindings_changed(void) {
+  SEXP envs = VECTOR_ELT(track.held, HELD_ENVS);
+  SEXP values = VECTOR_ELT(track.held, HELD_VALUES);
+  for (int i = 0; i < track.env_count; i++) {
+    if (length_of(VECTOR_ELT(envs, i)) != track.lengths[i]) return 1;
+  }
+  for (size_t i = 0; i < track.seen_count; i++) {
+    SEXP env = VECTOR_ELT(envs, (R_xlen_t)track.seen[i].env);
+    SEXP symbol = track.seen[i].symbol;
+    if (track.seen[i].active) {
+      if (!R_existsVarInFrame(env, symbol)) return 1;
+    } else if (ffi_binding(env, symbol) != VECTOR_ELT(values, (R_xlen_t)i)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+static int search_changed(void) {
+  int i = 0;
+  for (SEXP env = ffi_parent_env(R_GlobalEnv); env != R_EmptyEnv;
+       env = ffi_parent_env(env), i++) {
+    if (i >= track.search_count || track.search[i] != env) return 1;
+  }
+  return i != track.search_count;
+}
+
+// An option that was set and set back may have another address.
+static int same_value(SEXP one, SEXP other) {
+  if (one == other) return 1;
+  SEXP quoted_one = PROTECT(Rf_lang2(R_QuoteSymbol, one));
+  SEXP quoted_other = PROTECT(Rf_lang2(R_QuoteSymbol, other));
+  SEXP call =
+      PROTECT(Rf_lang3(Rf_install("identical"), quoted_one, quoted_other));
+  const int same = Rf_asLogical(Rf_eval(call, R_BaseEnv)) == 1;
+  UNPROTECT(3);
+  return same;
+}
+
+// options_changed: 1 if they did; 2 if some only have other addresses now, which are to
+// be noted, or each call to come would compare their values again.
+static int options_changed(void) {
+  int i = 0;
+  int moved = 0;
+  for (SEXP now = options_now(); now != R_NilValue; now = CDR(now), i++) {
+    if (i >= track.option_count || track.options[i].name != TAG(now)) return 1;
+    if (track.options[i].value == CAR(now)) continue;
+    if (!same_value(track.options[i].value, CAR(now))) return 1;
+    moved = 2;
+  }
+  return i != track.option_count ? 1 : moved;
+}
+
+static int directory_changed(void) {
+  char bytes[sizeof track.directory];
+  return strcmp(directory_now(bytes, sizeof bytes), track.directory) != 0;
+}
+
+// ---- noting
+
+static int grow_seen(void) {
+  if (track.seen_count < track.seen_cap) return 0;
+  const size_t cap = track.seen_cap == 0 ? 64 : track.seen_cap * 2;
+  struct seen *grown = realloc(track.seen, cap * sizeof *grown);
+  if (grown == NULL) return -1;
+  track.seen = grown;
+  track.seen_cap = cap;
+  return 0;
+}
+
+static int is_package(SEXP env) {
+  return env == R_BaseEnv || env == R_BaseNamespace || env == R_EmptyEnv ||
+         R_IsPackageEnv(env) || R_IsNamespaceEnv(env);
+}
+
+// inner_env gives the environment in which a value keeps its state, or NULL.
+static SEXP inner_env(SEXP value) {
+  SEXP env = R_NilValue;
+  if (TYPEOF(value) == ENVSXP) env = value;
+  if (TYPEOF(value) == CLOSXP) env = ffi_closure_env(value);
+  if (TYPEOF(env) != ENVSXP || is_package(env)) return NULL;
+  return env;
+}
+
+static void note_env(SEXP envs, SEXP env) {
+  if (env == NULL || track.env_count >= ENVS_MAX) return;
+  for (int i = 0; i < track.env_count; i++) {
+    if (VECTOR_ELT(envs, i) == env) return;
+  }
+  SET_VECTOR_ELT(envs, track.env_count++, env);
+}
+
+static void note_bindings(void) {
+  SEXP envs = PROTECT(Rf_allocVector(VECSXP, ENVS_MAX));
+  SEXP values = R_NilValue; // pairlist, last first
+  PROTECT_INDEX at;
+  PROTECT_WITH_INDEX(values, &at);
+  track.seen_count = 0;
+  track.env_count = 0;
+  note_env(envs, R_GlobalEnv);
+  for (int k = 0; k < track.env_count; k++) {
+    SEXP env = VECTOR_ELT(envs, k);
+    track.lengths[k] = length_of(env);
+    if (k > 0 && track.seen_count + (size_t)track.lengths[k] > INNER_MAX) {
+      track.env_count = k;
+      break;
+    }
+    SEXP names = PROTECT(R_lsInternal3(env, TRUE, FALSE));
+    for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
+      SEXP symbol = Rf_installTrChar(STRING_ELT(names, i));
+      if ((k == 0 && symbol == seed_symbol()) || grow_seen() != 0) continue;
+      const int active = R_BindingIsActive(symbol, env);
+      SEXP value = PROTECT(active ? R_NilValue : ffi_binding(env, symbol));
+      track.seen[track.seen_count++] = (struct seen){
+          .symbol = symbol, .env = (uint32_t)k, .active = (uint8_t)active};
+      REPROTECT(values = Rf_cons(value, values), at);
+      note_env(envs, inner_env(value));
+      UNPROTECT(1);
+    }
+    UNPROTECT(1);
+  }
+  SEXP list = Rf_allocVector(VECSXP, (R_xlen_t)track.seen_count);
+  SET_VECTOR_ELT(track.held, HELD_VALUES, list);
+  SET_VECTOR_ELT(track.held, HELD_ENVS, envs);
+  for (size_t i = track.seen_count; i-- > 0; values = CDR(values)) {
+    SET_VECTOR_ELT(list, (R_xlen_t)i, CAR(values));
+  }
+  UNPROTECT(2);
+}
+
+// The arrays have the addresses, for comparing; the lists hold what is there.
+static void hold(int slot, SEXP value) {
+  SET_VECTOR_ELT(track.held, slot,
+                 Rf_cons(value, VECTOR_ELT(track.held, slot)));
+}
+
+static void note_search(void) {
+  SET_VECTOR_ELT(track.held, HELD_SEARCH, R_NilValue);
+  track.search_count = 0;
+  for (SEXP env = ffi_parent_env(R_GlobalEnv);
+       env != R_EmptyEnv && track.search_count < SEARCH_MAX;
+       env = ffi_parent_env(env)) {
+    track.search[track.search_count++] = env;
+    hold(HELD_SEARCH, env);
+  }
+}
+
+static void note_options(void) {
+  SET_VECTOR_ELT(track.held, HELD_OPTIONS, R_NilValue);
+  track.option_count = 0;
+  for (SEXP now = options_now();
+       now != R_NilValue && track.option_count < OPTIONS_MAX; now = CDR(now)) {
+    track.options[track.option_count++] =
+        (struct option){.name = TAG(now), .value = CAR(now)};
+    hold(HELD_OPTIONS, CAR(now));
+  }
+}
+
+void ffi_track_begin(void) {
+  track.on = 1;
+  if (track.held == NULL) {
+    track.held = Rf_allocVector(VECSXP, HELD_N);
+    R_PreserveObject(track.held);
+  }
+  note_bindings();
+  note_search();
+  note_options();
+  (void)directory_now(track.directory, sizeof track.directory);
+  SET_VECTOR_ELT(track.held, HELD_SEED,
+                 ffi_binding(R_GlobalEnv, seed_symbol()));
+}
+
+// seed_changed looks at the stream: a seed of L'Ecuyer's generator is copied.
+static uint16_t seed_changed(struct mst_seed *seed) {
+  SEXP now = ffi_binding(R_GlobalEnv, seed_symbol());
+  if (now == VECTOR_ELT(track.held, HELD_SEED)) return 0;
+  SET_VECTOR_ELT(track.held, HELD_SEED, now);
+  if (TYPEOF(now) != INTSXP || Rf_xlength(now) != MST_SEED_WORDS ||
+      INTEGER(now)[0] % 100 != 7) {
+    return MST_FLAG_RNG;
+  }
+  seed->known = 1;
+  memcpy(seed->words, INTEGER(now), sizeof seed->words);
+  return MST_FLAG_SEED;
+}
+
+uint16_t ffi_track_changed(struct mst_seed *seed) {
+  if (!track.on) return 0;
+  uint16_t flags = seed_changed(seed);
+  const int bindings = bindings_changed();
+  const int search = search_changed();
+  const int options = options_changed();
+  const int directory = directory_changed();
+  if (bindings) note_bindings();
+  if (search) note_search();
+  if (options) note_options();
+  if (directory) (void)directory_now(track.directory, sizeof track.directory);
+  if (bindings || search || options == 1 || directory) flags |= MST_FLAG_STATE;
+  return flags;
+}
+
+void ffi_track_set_seed(const struct mst_seed *seed) {
+  SEXP value = PROTECT(Rf_allocVector(INTSXP, MST_SEED_WORDS));
+  memcpy(INTEGER(value), seed->words, sizeof seed->words);
+  Rf_defineVar(seed_symbol(), value, R_GlobalEnv);
+  if (track.on) SET_VECTOR_ELT(track.held, HELD_SEED, value);
+  UNPROTECT(1);
+}

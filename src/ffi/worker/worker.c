@@ -1,0 +1,597 @@
+// The worker's R thread: hello, set-up, and the loop that evaluates calls.
+//
+// The loop is in C and the handlers for errors are outside of it, in R
+// (serve_calls): a tryCatch for each call would cost 5 us. An error leaves the
+// loop by R's longjmp; R code then answers it and enters the loop again. So
+// nothing here is held across an evaluation that isn't R's or static.
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "ffi/worker/worker.h"
+#include "fork/child.h"
+#include "fork/fork.h"
+#include "loop/chan.h"
+#include "pool/spin.h"
+#include "shuffle/exchange.h"
+
+// options(expressions = ) below this, which a call may set, would leave no room for calls
+// below the frames that they are evaluated in.
+#define EXPRESSIONS_MIN 60
+// More conditions of one task than this are printed instead.
+#define CONDITIONS_MAX 100
+
+static struct {
+  struct mst_chan chan;
+  struct mst_spin spin;
+  struct mst_head call;   // the one that is being evaluated
+  struct mst_blob *reply; // used again and again
+  SEXP keep;              // list(tag of the call, its conditions: newest first)
+  int reading;            // a frame is being unserialized
+  double taken;           // frames that were begun with
+  int timed;              // begin_* are of this call
+  int64_t begin_ns;
+  struct rusage begin_usage;
+  uint16_t changed;     // what was found to have changed and isn't told yet
+  struct mst_seed seed; // the stream's position that isn't told yet
+  int raised;           // the last call was interrupted by the watch
+  int session;          // its process id, for people
+} worker;
+
+static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
+
+static uint32_t r_version(void) {
+  SEXP call = PROTECT(Rf_lang1(Rf_install("getRversion")));
+  SEXP version = PROTECT(Rf_eval(call, R_BaseEnv));
+  SEXP parts = VECTOR_ELT(version, 0);
+  uint32_t number = 0;
+  for (int i = 0; i < 3; i++) {
+    number = number << 8 | (uint32_t)(INTEGER(parts)[i] & 0xff);
+  }
+  UNPROTECT(2);
+  return number;
+}
+
+static int big_endian(void) {
+  const uint16_t probe = 1;
+  uint8_t first;
+  memcpy(&first, &probe, 1);
+  return first == 0;
+}
+
+static void say_hello(int forked) {
+  struct mst_hello hello = {.version_min = MST_WIRE_VERSION,
+                            .version_max = MST_WIRE_VERSION,
+                            .big_endian = (uint8_t)big_endian(),
+                            .forked = (uint8_t)forked,
+                            .pid = (uint32_t)getpid(),
+                            .r_version = r_version()};
+  strncpy(hello.build, ffi_build(), sizeof hello.build - 1);
+  struct mst_head head = {.kind = MST_KIND_HELLO};
+  uint8_t bytes[256];
+  const int n = mst_hello_encode(&hello, bytes, sizeof bytes);
+  MST_ASSERT(n > 0);
+  (void)mst_chan_send_small(&worker.chan, &head, bytes, (size_t)n, 1, NULL);
+}
+
+// ffi_worker_begin makes this process a worker: forked ones come with their
+// watch, booted ones start it here. session: pid of the session.
+SEXP ffi_worker_begin(SEXP forked, SEXP session) {
+  const int is_forked = Rf_asLogical(forked);
+  struct mst_err err;
+  mst_err_clear(&err);
+  mst_assert_on_failure(NULL); // from here on a broken promise ends the process
+  if (!is_forked) {
+    mst_thread_mark_r();
+    for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++)
+      hold_fd(fd);
+    if (mst_watch_start(MST_FD_CONTROL, mst_fds_session(),
+                        (pid_t)Rf_asInteger(session), &err) != 0) {
+      Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
+    }
+    // Killed with the session until now. From here on the watch cleans up, which it
+    // can't while the process is stopped.
+    mst_proc_die_with_parent(SIGCONT);
+  }
+  mst_watch_crashes();
+  if (mst_exchange_begin(&err) != 0) {
+    Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
+  }
+  mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
+  worker.chan.takes_maps = 1;
+  worker.session = Rf_asInteger(session);
+  worker.keep = Rf_allocVector(VECSXP, 2);
+  R_PreserveObject(worker.keep);
+  worker.reply = mst_blob_new();
+  if (worker.reply == NULL) Rf_error("no memory for a worker");
+  say_hello(is_forked);
+  return R_NilValue;
+}
+
+// ---- receiving
+
+// fill_or_wait brings more bytes: first by looking for a short while, then by
+// sleeping in the kernel. 0, or -MST_ECLOSED.
+static int fill_or_wait(void) {
+  int rc = -MST_EAGAIN;
+  if (mst_spin_begin(&worker.spin)) {
+    const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
+    do {
+      rc = mst_chan_fill(&worker.chan, 0, NULL);
+    } while (rc == -MST_EAGAIN && mst_clock_now() < end_ns);
+    mst_spin_end(&worker.spin, rc != -MST_EAGAIN);
+  }
+  while (rc == -MST_EAGAIN) {
+    rc = mst_chan_fill(&worker.chan, 1, NULL);
+    if (rc == -MST_EAGAIN) R_CheckUserInterrupt(); // a signal ended the sleep
+  }
+  if (rc == -MST_EMEM) REprintf("no memory for a message of the session\n");
+  return rc == 1 ? 0 : -MST_ECLOSED;
+}
+
+// next_frame waits for one whole frame. 1, or 0 when the session is gone, or there is no
+// memory for it: then this worker is of no use any more.
+static int next_frame(struct mst_frame *frame) {
+  if (worker.reading) { // reading the last one raised an error
+    worker.reading = 0;
+    if (mst_chan_peek(&worker.chan, frame, NULL) == 1) {
+      mst_chan_take(&worker.chan, frame);
+    }
+  }
+  for (;;) {
+    const int rc = mst_chan_peek(&worker.chan, frame, NULL);
+    if (rc != 0) return rc == 1;
+    if (fill_or_wait() != 0) return 0;
+  }
+}
+
+static SEXP read_frame(const struct mst_frame *frame) {
+  ffi_share_collect();
+  worker.reading = 1;
+  const uint16_t flags = frame->head.flags;
+  const size_t skip = (flags & MST_FLAG_SEGMENT) != 0 ? MST_SEGMENT_BYTES : 0;
+  SEXP content =
+      ffi_unserialize_message(flags, frame->payload, (size_t)frame->head.length,
+                              skip, mst_chan_map(&worker.chan, frame));
+  worker.reading = 0;
+  mst_chan_take(&worker.chan, frame);
+  return content;
+}
+
+// ffi_worker_setup waits for SETUP and gives its content, NULL if the session
+// ended meanwhile.
+SEXP ffi_worker_setup(void) {
+  struct mst_frame frame;
+  if (!next_frame(&frame) || frame.head.kind != MST_KIND_SETUP) {
+    return R_NilValue;
+  }
+  if (worker.session != 0) { // else it is a fork server's
+    char title[64];
+    (void)snprintf(title, sizeof title, "muster worker %u of %d",
+                   frame.head.worker + 1, worker.session);
+    mst_proc_title(title);
+  }
+  return read_frame(&frame);
+}
+
+static SEXP say_text(uint8_t kind, SEXP text) {
+  struct mst_head head = {.kind = kind};
+  uint8_t bytes[MST_TEXT_MAX + 8u];
+  const int n = mst_text_encode(Rf_translateCharUTF8(STRING_ELT(text, 0)),
+                                bytes, sizeof bytes);
+  if (n < 0) return R_NilValue;
+  (void)mst_chan_send_small(&worker.chan, &head, bytes, (size_t)n, 1, NULL);
+  return R_NilValue;
+}
+
+SEXP ffi_worker_ready(SEXP tempdir) {
+  mst_watch_set_tempdir(Rf_translateChar(STRING_ELT(tempdir, 0)));
+  return say_text(MST_KIND_READY, tempdir);
+}
+
+SEXP ffi_worker_failed(SEXP text) { return say_text(MST_KIND_FAILED, text); }
+
+// ---- evaluating
+
+// quoted makes an argument stand for itself: symbols, calls and compiled
+// expressions (doParallel sends these) would otherwise be evaluated.
+static SEXP quoted(SEXP value) {
+  switch (TYPEOF(value)) {
+  case SYMSXP:
+  case LANGSXP:
+  case PROMSXP:
+  case BCODESXP:
+    return Rf_lang2(R_QuoteSymbol, value);
+  default:
+    return value;
+  }
+}
+
+// call_of builds fun(args): what do.call(fun, args, quote = TRUE) would.
+static SEXP call_of(SEXP fun, SEXP args) {
+  const int by_name = TYPEOF(fun) == STRSXP && Rf_xlength(fun) == 1;
+  if (!by_name && !Rf_isFunction(fun)) {
+    Rf_error("'what' must be a function or character string");
+  }
+  SEXP names = PROTECT(Rf_getAttrib(args, R_NamesSymbol));
+  SEXP list = R_NilValue;
+  PROTECT_INDEX at;
+  PROTECT_WITH_INDEX(list, &at);
+  for (R_xlen_t i = Rf_xlength(args); i-- > 0;) {
+    SEXP value = PROTECT(quoted(VECTOR_ELT(args, i)));
+    REPROTECT(list = Rf_cons(value, list), at);
+    UNPROTECT(1);
+    if (TYPEOF(names) == STRSXP && CHAR(STRING_ELT(names, i))[0] != '\0') {
+      SET_TAG(list, Rf_installTrChar(STRING_ELT(names, i)));
+    }
+  }
+  if (by_name) fun = Rf_installTrChar(STRING_ELT(fun, 0));
+  SEXP call = Rf_lcons(fun, list);
+  UNPROTECT(2);
+  return call;
+}
+
+static double seconds(struct timeval end, struct timeval begin) {
+  return (double)(end.tv_sec - begin.tv_sec) +
+         (double)(end.tv_usec - begin.tv_usec) / 1e6;
+}
+
+static void begin_times(void) {
+  worker.timed = 1;
+  worker.begin_ns = mst_clock_now();
+  (void)getrusage(RUSAGE_SELF, &worker.begin_usage);
+}
+
+static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
+  if (!worker.timed) { // the call could not even be read
+    mst_value_head_encode(&(struct mst_value_head){0}, out);
+    return;
+  }
+  struct rusage usage;
+  (void)getrusage(RUSAGE_SELF, &usage);
+  const struct mst_value_head head = {
+      .user_s = seconds(usage.ru_utime, worker.begin_usage.ru_utime),
+      .system_s = seconds(usage.ru_stime, worker.begin_usage.ru_stime),
+      .elapsed_s = (double)(mst_clock_now() - worker.begin_ns) / 1e9};
+  mst_value_head_encode(&head, out);
+}
+
+static void put_bytes(const uint8_t *bytes, size_t n) {
+  if (mst_buf_append(&worker.reply->buf, bytes, n) != 0) {
+    Rf_error("no memory for an answer");
+  }
+}
+
+// put_head writes what comes before the R bytes of an answer: times, the random
+// number stream's position if the call moved it, the size of the segment if there is
+// one. Returns the flags. What changed is kept until it is sent: an answer that can't be
+// put into bytes is followed by one that says so.
+static uint16_t put_head(struct mst_blob *reply) {
+  uint8_t bytes[MST_VALUE_HEAD_BYTES + MST_SEED_BYTES + MST_SEGMENT_BYTES];
+  size_t n = MST_VALUE_HEAD_BYTES;
+  put_times(bytes);
+  worker.changed |= ffi_track_changed(&worker.seed);
+  if ((worker.changed & MST_FLAG_SEED) != 0) {
+    mst_seed_encode(&worker.seed, bytes + n);
+    n += MST_SEED_BYTES;
+  }
+  if (reply->segment.fd >= 0) {
+    mst_segment_encode(reply->segment.bytes, bytes + n);
+    n += MST_SEGMENT_BYTES;
+  }
+  put_bytes(bytes, n);
+  return worker.changed;
+}
+
+static void empty_reply(void) {
+  worker.reply->buf.len = 0;
+  mst_segment_close(&worker.reply->segment);
+}
+
+static int send_reply(struct mst_head *head) {
+  const int rc =
+      mst_chan_send(&worker.chan, head, worker.reply, NULL, 0, 1, NULL);
+  empty_reply();
+  mst_buf_trim(&worker.reply->buf, MST_CHAN_KEEP);
+  return rc == 0;
+}
+
+// answer sends the value of the call that is being evaluated. Raises R errors
+// (no memory); then nothing was sent. 0 when the session is gone.
+static int answer(SEXP value, uint16_t flags) {
+  empty_reply(); // the one before may have been left half-way
+  if (ffi_share_worth(value)) {
+    value = ffi_share_out(value, &worker.reply->segment);
+  }
+  PROTECT(value);
+  flags |= put_head(worker.reply);
+  SEXP told = VECTOR_ELT(worker.keep, 1);
+  const R_xlen_t n = Rf_xlength(told);
+  SEXP content = PROTECT(Rf_allocVector(VECSXP, n == 0 ? 2 : 3));
+  SET_VECTOR_ELT(content, 0, value);
+  SET_VECTOR_ELT(content, 1, VECTOR_ELT(worker.keep, 0));
+  if (n > 0) {
+    SEXP list = SET_VECTOR_ELT(content, 2, Rf_allocVector(VECSXP, n));
+    for (R_xlen_t i = n; i-- > 0; told = CDR(told)) {
+      SET_VECTOR_ELT(list, i, CAR(told));
+    }
+  }
+  ffi_serialize_message(content, worker.reply);
+  UNPROTECT(2);
+  struct mst_head head = worker.call;
+  head.kind = MST_KIND_VALUE;
+  head.flags = (uint16_t)(flags | (head.flags & MST_FLAG_REPLAY));
+  const int sent = send_reply(&head);
+  worker.call.call = 0;
+  worker.changed = 0;
+  worker.seed.known = 0;
+  return sent;
+}
+
+// ffi_worker_say sends a value ahead of the answer to the call that is being evaluated. FALSE if
+// nobody would take it.
+SEXP ffi_worker_say(SEXP value) {
+  const int for_nobody = MST_FLAG_REPLAY | MST_FLAG_TASK;
+  if (worker.call.call == 0 || (worker.call.flags & for_nobody) != 0)
+    return Rf_ScalarLogical(0);
+  empty_reply();
+  uint8_t times[MST_VALUE_HEAD_BYTES];
+  put_times(times);
+  put_bytes(times, sizeof times);
+  SEXP content = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(content, 0, value);
+  SET_VECTOR_ELT(content, 1, VECTOR_ELT(worker.keep, 0));
+  ffi_serialize_message(content, worker.reply);
+  UNPROTECT(1);
+  struct mst_head head = worker.call;
+  head.kind = MST_KIND_VALUE;
+  head.flags = MST_FLAG_EARLY;
+  return Rf_ScalarLogical(send_reply(&head));
+}
+
+// end_call tells the watch that no call is evaluated any more.
+static void end_call(void) { worker.raised = mst_watch_call_end(); }
+
+// evaluate runs one EXEC and answers it. 0 when the session is gone.
+static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
+  worker.call = frame->head;
+  worker.timed = 0;
+  SET_VECTOR_ELT(worker.keep, 0, R_NilValue);
+  SET_VECTOR_ELT(worker.keep, 1, R_NilValue);
+  // A call of the journal has an old number, and is never cancelled.
+  const int replay = (frame->head.flags & MST_FLAG_REPLAY) != 0;
+  if (mst_watch_call_begin(replay ? 0 : frame->head.call) != 0) {
+    mst_chan_take(&worker.chan, frame);
+    return answer(R_NilValue, MST_FLAG_ERROR);
+  }
+  SEXP message = PROTECT(read_frame(frame));
+  if (TYPEOF(message) != VECSXP || Rf_xlength(message) != 3) {
+    Rf_error("the session sent a call that can't be read");
+  }
+  SET_VECTOR_ELT(worker.keep, 0, VECTOR_ELT(message, 2));
+  SEXP call = PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
+  // A frame of its own for each call, as do.call() in a function would give.
+  SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
+  begin_times();
+  SEXP value = PROTECT(Rf_eval(call, frame_env));
+  end_call();
+  const int sent = answer(value, 0);
+  UNPROTECT(4);
+  return sent;
+}
+
+// set_seed moves the random number stream; without a position it is a fresh one.
+static void set_seed(const struct mst_frame *frame) {
+  struct mst_seed seed = {0};
+  if (mst_seed_decode(frame->payload, (size_t)frame->head.length, &seed) != 0) {
+    seed.known = 0;
+  }
+  mst_chan_take(&worker.chan, frame);
+  if (seed.known) {
+    ffi_track_set_seed(&seed);
+  } else {
+    ffi_call_ours("clear_globals", NULL);
+    ffi_track_begin();
+  }
+}
+
+// take_job has R code keep what calls to come need, by its number.
+static void take_job(const struct mst_frame *frame) {
+  const size_t n = (size_t)frame->head.length;
+  worker.reading = 1;
+  SEXP job = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(job, 0, Rf_ScalarReal((double)frame->head.call));
+  SEXP bytes = SET_VECTOR_ELT(job, 1, Rf_allocVector(RAWSXP, (R_xlen_t)n));
+  if (n > 0) memcpy(RAW(bytes), frame->payload, n);
+  worker.reading = 0;
+  mst_chan_take(&worker.chan, frame);
+  ffi_call_ours("job_keep", job);
+  UNPROTECT(1);
+}
+
+static void drop_job(const struct mst_frame *frame) {
+  const double id = (double)frame->head.call;
+  mst_chan_take(&worker.chan, frame);
+  SEXP number = PROTECT(Rf_ScalarReal(id));
+  ffi_call_ours("job_drop", number);
+  UNPROTECT(1);
+}
+
+// send_state answers SNAPSHOT: with nothing if this worker's state can't be put
+// into bytes. 0 when the session is gone.
+static int send_state(void) {
+  struct mst_head head = {.kind = MST_KIND_STATE};
+  SEXP state = PROTECT(ffi_call_ours("worker_snapshot", NULL));
+  empty_reply();
+  if (state != R_NilValue) ffi_serialize(state, &worker.reply->buf);
+  UNPROTECT(1);
+  return send_reply(&head);
+}
+
+static void take_state(const struct mst_frame *frame) {
+  SEXP state = PROTECT(read_frame(frame));
+  ffi_call_ours("worker_restore", state);
+  ffi_track_begin();
+  UNPROTECT(1);
+}
+
+// check_depth has serve_calls() lift options(expressions = ), which can't be done from down
+// here when it is too low. What has come is left where it is.
+static void check_depth(void) {
+  static SEXP name;
+  if (Rf_asInteger(Rf_GetOption1(ffi_symbol(&name, "expressions"))) <
+      EXPRESSIONS_MIN) {
+    Rf_error("options(expressions = ) is too low for a worker");
+  }
+}
+
+// ffi_worker_serve evaluates calls until it is told to end (TRUE) or the session
+// is gone (FALSE). NULL: an interrupt may still come that was meant for the last
+// call. Errors of calls leave it; enter it again.
+SEXP ffi_worker_serve(SEXP enclosure) {
+  struct mst_frame frame;
+  worker.raised = 0;
+  while (next_frame(&frame)) {
+    int sent = 1;
+    check_depth();
+    worker.taken++;
+    switch (frame.head.kind) {
+    case MST_KIND_EXEC:
+      sent = evaluate(&frame, enclosure);
+      break;
+    case MST_KIND_SEED:
+      set_seed(&frame);
+      break;
+    case MST_KIND_STATE:
+      take_state(&frame);
+      break;
+    case MST_KIND_JOB:
+      take_job(&frame);
+      break;
+    case MST_KIND_DROP:
+      drop_job(&frame);
+      break;
+    case MST_KIND_SNAPSHOT:
+      mst_chan_take(&worker.chan, &frame);
+      sent = send_state();
+      break;
+    case MST_KIND_BYE:
+      mst_chan_take(&worker.chan, &frame);
+      return Rf_ScalarLogical(1);
+    default:
+      mst_chan_take(&worker.chan, &frame);
+      break;
+    }
+    if (!sent) break;
+    if (worker.raised) return R_NilValue;
+  }
+  return Rf_ScalarLogical(0);
+}
+
+// ffi_worker_taken counts what was begun with: the same number after an error means that
+// it didn't come from anything that the session had sent.
+SEXP ffi_worker_taken(void) { return Rf_ScalarReal(worker.taken); }
+
+static int is_task(void) {
+  return worker.call.call != 0 && (worker.call.flags & MST_FLAG_TASK) != 0;
+}
+
+SEXP ffi_worker_is_task(void) { return Rf_ScalarLogical(is_task()); }
+
+// ffi_worker_condition keeps a condition for the answer of a task: TRUE; FALSE if none
+// is evaluated, or it has too many.
+SEXP ffi_worker_condition(SEXP condition) {
+  SEXP told = VECTOR_ELT(worker.keep, 1);
+  if (!is_task() || Rf_xlength(told) >= CONDITIONS_MAX) {
+    return Rf_ScalarLogical(0);
+  }
+  SET_VECTOR_ELT(worker.keep, 1, Rf_cons(condition, told));
+  return Rf_ScalarLogical(1);
+}
+
+// ffi_worker_track begins to look for changes of this worker.
+SEXP ffi_worker_track(void) {
+  ffi_track_begin();
+  return R_NilValue;
+}
+
+// ffi_worker_answer_error answers the call that raised an error; without one (an
+// interrupt that came between two calls) there is nothing to answer. FALSE when
+// the session is gone, NA if an interrupt may still come.
+SEXP ffi_worker_answer_error(SEXP value) {
+  if (worker.call.call == 0) return Rf_ScalarLogical(1);
+  end_call();
+  if (!answer(value, MST_FLAG_ERROR)) return Rf_ScalarLogical(0);
+  return Rf_ScalarLogical(worker.raised ? NA_LOGICAL : 1);
+}
+
+// ---- warming: the fork server runs its workers' loop before it forks
+
+// ffi_warm_pair opens a channel to itself: the loop reads from one end what
+// ffi_warm_feed writes to the other, whose descriptor is returned.
+SEXP ffi_warm_pair(void) {
+  int pair[2];
+  if (mst_net_pair(pair, NULL) != 0) return Rf_ScalarInteger(-1);
+  mst_chan_open(&worker.chan, pair[0], MST_FRAME_MAX);
+  worker.keep = Rf_allocVector(VECSXP, 2);
+  R_PreserveObject(worker.keep);
+  worker.reply = mst_blob_new();
+  return Rf_ScalarInteger(pair[1]);
+}
+
+// ffi_warm_feed writes messages, list(fun, args, tag) each, and a BYE. With NULL
+// it ends the warming: both ends are closed and nothing of it is left.
+SEXP ffi_warm_feed(SEXP fd, SEXP messages) {
+  struct mst_chan chan;
+  mst_chan_open(&chan, Rf_asInteger(fd), MST_FRAME_MAX);
+  if (messages == R_NilValue) {
+    mst_chan_close(&chan);
+    mst_chan_close(&worker.chan);
+    mst_blob_release(worker.reply);
+    R_ReleaseObject(worker.keep);
+    memset(&worker, 0, sizeof worker);
+    return R_NilValue;
+  }
+  struct mst_blob *blob = mst_blob_new();
+  for (R_xlen_t i = 0; blob != NULL && i < Rf_xlength(messages); i++) {
+    blob->buf.len = 0;
+    ffi_serialize_message(VECTOR_ELT(messages, i), blob);
+    struct mst_head exec = {.kind = MST_KIND_EXEC, .call = (uint64_t)i + 1};
+    (void)mst_chan_send(&chan, &exec, blob, NULL, 0, 1, NULL);
+  }
+  mst_blob_release(blob);
+  struct mst_head bye = {.kind = MST_KIND_BYE};
+  (void)mst_chan_send(&chan, &bye, NULL, NULL, 0, 1, NULL);
+  return R_NilValue;
+}
+
+// ---- the fork server's R side
+
+// ffi_server_begin reads the server's set-up from its channel, NULL if the
+// session is gone.
+SEXP ffi_server_begin(void) {
+  mst_assert_on_failure(NULL);
+  for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++)
+    hold_fd(fd);
+  mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
+  SEXP setup = PROTECT(ffi_worker_setup());
+  // The channel's buffer only; the descriptor goes on as the server's.
+  mst_buf_free(&worker.chan.in);
+  memset(&worker, 0, sizeof worker);
+  UNPROTECT(1);
+  return setup;
+}
+
+// ffi_worker_self gives the number of this worker, from 1, and its incarnation's, as the
+// call that is being evaluated has them.
+SEXP ffi_worker_self(void) {
+  SEXP self = Rf_allocVector(INTSXP, 2);
+  INTEGER(self)[0] = (int)worker.call.worker + 1;
+  INTEGER(self)[1] = (int)worker.call.epoch;
+  return self;
+}

@@ -1,0 +1,51 @@
+// worker: what runs in workers and in fork servers.
+#ifndef MST_FFI_WORKER_H
+#define MST_FFI_WORKER_H
+
+#include "ffi/value/value.h"
+#include "wire/wire.h"
+
+// ---- track.c: runs in workers
+
+// ffi_track_begin notes what this worker is; later calls note it anew. Raises R
+// errors.
+void ffi_track_begin(void);
+// ffi_track_changed tells what changed since it was last asked: MST_FLAG_STATE,
+// RNG, SEED (then *seed is filled). 0 before ffi_track_begin. Raises R
+// errors.
+uint16_t ffi_track_changed(struct mst_seed *seed);
+void ffi_track_set_seed(const struct mst_seed *seed);
+
+// ---- entry points
+
+SEXP ffi_worker_begin(SEXP forked, SEXP session);
+SEXP ffi_worker_setup(void);
+SEXP ffi_worker_ready(SEXP tempdir);
+SEXP ffi_worker_failed(SEXP text);
+SEXP ffi_worker_serve(SEXP enclosure);
+SEXP ffi_worker_taken(void);
+SEXP ffi_worker_answer_error(SEXP value);
+SEXP ffi_worker_track(void);
+SEXP ffi_worker_condition(SEXP condition);
+SEXP ffi_worker_is_task(void);
+SEXP ffi_worker_say(SEXP value);
+SEXP ffi_warm_pair(void);
+SEXP ffi_warm_feed(SEXP fd, SEXP messages);
+SEXP ffi_server_begin(void);
+SEXP ffi_server_run(SEXP session, SEXP temp_dir);
+SEXP ffi_server_say(SEXP kind, SEXP text);
+SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seed);
+SEXP ffi_rebind(SEXP env, SEXP name, SEXP value);
+SEXP ffi_rand_seed(void);
+// blocks.c, links.c
+SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory, SEXP path);
+SEXP ffi_block_fetch(SEXP sources);
+SEXP ffi_block_read(SEXP want, SEXP index);
+SEXP ffi_block_drop(SEXP want);
+SEXP ffi_links_set(SEXP numbers, SEXP limits);
+SEXP ffi_links_know(SEXP numbers, SEXP folder, SEXP token);
+SEXP ffi_links_listen(SEXP folder, SEXP count);
+SEXP ffi_links_count(void);
+SEXP ffi_worker_self(void);
+
+#endif
