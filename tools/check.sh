@@ -237,7 +237,7 @@ installed() {
 
 suite_build() {
   rm -rf -- .lib/muster
-  run "build (warnings are errors)" 900 sh -c '
+  run "build (warnings are errors)" 1800 sh -c '
     tools/install.sh .lib tools/Makevars.strict && [ -d .lib/muster ] && built=1 || built=0
     echo "build (warnings are errors): $built passed, $((1 - built)) failed, 0 skipped"
     [ $built -eq 1 ]'
@@ -245,13 +245,13 @@ suite_build() {
   [ $status -eq 0 ] && built=yes
 }
 
-suite_tidy() { run "tidy" 300 Rscript tools/tidy.R; }
-suite_c() { part "c unit tests" 900 tests/c check; }
-suite_tsan() { part "c unit tests (tsan)" 1200 tests/c check-tsan; }
+suite_tidy() { run "tidy" 600 Rscript tools/tidy.R; }
+suite_c() { part "c unit tests" 1800 tests/c check; }
+suite_tsan() { part "c unit tests (tsan)" 3600 tests/c check-tsan; }
 # With canaries, deliberate bugs: the simulation has to find each.
-suite_sim() { part "sim" 3600 tests/sim suite; }
-suite_simfast() { part "sim" 300 tests/sim suite PARTS=check RUNS=200; }
-suite_fuzz() { part "fuzz" 300 tests/fuzz smoke SECONDS=10; }
+suite_sim() { part "sim" 10800 tests/sim suite; }
+suite_simfast() { part "sim" 1200 tests/sim suite PARTS=check RUNS=200; }
+suite_fuzz() { part "fuzz" 1200 tests/fuzz smoke SECONDS=10; }
 
 # What calls answer, and the bytes that they send, as they were recorded.
 suite_transcripts() {
@@ -263,13 +263,13 @@ suite_testthat() {
   installed "testthat" || return 0
   set -- Rscript tools/testthat.R testthat tests/testthat
   if is_root && have setpriv; then set -- tools/not-root.sh "$@"; fi
-  run "testthat" 3600 "$@"
+  run "testthat" 7200 "$@"
 }
 
 # The files that R CMD check takes, too: see tests/testthat.R.
 suite_quick() {
   installed "testthat (quick)" || return 0
-  run "testthat (quick)" 900 env QUICK=1 Rscript tools/testthat.R "testthat (quick)" tests/testthat
+  run "testthat (quick)" 2400 env QUICK=1 Rscript tools/testthat.R "testthat (quick)" tests/testthat
 }
 
 suite_root() {
@@ -278,18 +278,18 @@ suite_root() {
     return 0
   fi
   installed "root" || return 0
-  run "root" 900 Rscript tools/testthat.R root tests/root
+  run "root" 1200 Rscript tools/testthat.R root tests/root
 }
 
 # EVERY=1 runs all cells of the matrix, EVERY=3, the default, a third.
 suite_user_code() {
   installed "user-code" || return 0
-  run "user-code" 1800 Rscript tools/testthat.R user-code tests/user-code
+  run "user-code" 3600 Rscript tools/testthat.R user-code tests/user-code
 }
 
 suite_full() {
   installed "full" || return 0
-  run "full" 5400 Rscript tools/testthat.R full tests/full
+  run "full" 10800 Rscript tools/testthat.R full tests/full
 }
 
 suite_netns() {
@@ -299,38 +299,38 @@ suite_netns() {
   fi
   installed "netns" || return 0
   use_pcp
-  run "netns" 2400 Rscript tools/testthat.R netns tests/netns
+  run "netns" 3600 Rscript tools/testthat.R netns tests/netns
 }
 
 # SOAK=10000 kills more workers, HOURS=1 has a longer history.
 suite_soak() {
   installed "soak" || return 0
-  run "soak" 2400 Rscript tests/soak/soak.R "${SOAK:-300}"
+  run "soak" 3600 Rscript tests/soak/soak.R "${SOAK:-300}"
   run "soak history" 7200 Rscript tests/soak/history.R "${HOURS:-0.02}"
 }
 
 # Every failure path once: a build whose fault points can be armed.
 suite_faults() {
-  run "faults" 2400 sh -c '
+  run "faults" 5400 sh -c '
     tools/install.sh build/lib-faults tools/Makevars.faults || exit 1
     R_LIBS="$PWD/build/lib-faults:$R_LIBS" \
       Rscript tools/testthat.R faults tests/faults'
 }
 
-suite_asan() { run "testthat (asan, ubsan, thread checks)" 3600 tools/asan.sh; }
+suite_asan() { run "testthat (asan, ubsan, thread checks)" 7200 tools/asan.sh; }
 # The branches for other systems than Linux, compiled and run on Linux.
 suite_portable() {
-  part "c unit tests (portable)" 900 tests/c check-portable
-  run "portable" 2400 tools/portable.sh
+  part "c unit tests (portable)" 1800 tests/c check-portable
+  run "portable" 5400 tools/portable.sh
 }
 
-suite_compilers() { run "compilers" 2400 tools/compilers.sh; }
-suite_rcheck() { run "R CMD check" 3600 Rscript tools/rcheck.R; }
+suite_compilers() { run "compilers" 5400 tools/compilers.sh; }
+suite_rcheck() { run "R CMD check" 7200 Rscript tools/rcheck.R; }
 # What make_root fetches and installs takes as long as the network does.
-suite_bare() { run "bare" 2400 tools/bare.sh; }
+suite_bare() { run "bare" 3600 tools/bare.sh; }
 
 suite_demo() {
-  run "demo" 900 sh -c '
+  run "demo" 1800 sh -c '
     WORKERS=8 make demo >build/demo.txt 2>&1 && ok=1 || ok=0
     cat build/demo.txt
     grep -q "^6[.] What muster doesn.t gain" build/demo.txt || ok=0
