@@ -2,10 +2,12 @@
 #
 #   make demo         install what is missing, build, show what muster gains: demo/tour.R
 #   make check        install what tests need, run every test
-#   make check-fast   the tests that take under a minute
+#   make check-fast   what tells most in three minutes: style, warnings, the C core, a short
+#                     simulation, and the test files that R CMD check takes as well
 #   make soak         kill workers, 10,000 times, under load (KILLS=300 SEED=1), or for
 #                     HOURS=1 random events, and check their history
-#   make bench        measure, and write the table into bench/README.md
+#   make bench        measure, write the table into bench/README.md, and check the bars of
+#                     bench/bars.R; fails if one isn't met (BENCH=bars: the bars alone)
 #   make bench-fetch  do fetches of a shuffle stall? Into bench/ too (RUNS=100)
 #   make build        the source package, in build/package/
 #   make install      muster into ./.lib
@@ -26,7 +28,7 @@ SHELL = /bin/sh
 MAKEFLAGS += --no-print-directory
 export R_LIBS := $(CURDIR)/.lib$(if $(R_LIBS),:$(R_LIBS))
 
-FAST = tidy build c simfast testthat
+FAST = tidy build quick c simfast
 
 .PHONY: all demo check check-fast soak bench bench-fetch build install document lint clean
 .NOTPARALLEL:
@@ -44,7 +46,7 @@ check:
 
 check-fast:
 	@tools/setup.sh check
-	@tools/check.sh $(FAST)
+	@LANES=$(or $(LANES),2) tools/check.sh $(FAST)
 
 soak:
 	@tools/setup.sh run

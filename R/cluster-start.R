@@ -98,10 +98,10 @@
 #' journal stays short. With healing the session keeps a copy of each call until it
 #' is answered, and of each call that is in a journal.
 #'
-#' After [parallel::clusterSetRNGStream()] a task that runs again draws the same numbers
-#' as its lost attempt: results are the same with and without losses, but for the
-#' load-balanced verbs, whose results depend on chance anyway. Any other generator gets a
-#' new stream in the new worker, with a warning of class `muster_warning_rng`.
+#' After \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} a task that
+#' runs again draws the same numbers as its lost attempt: results are the same with and without
+#' losses, but for the load-balanced verbs, whose results depend on chance anyway. Any other
+#' generator gets a new stream in the new worker, with a warning of class `muster_warning_rng`.
 #'
 #' A task that was lost `retries + 1` times is an error of class `muster_error_lost`. Fields:
 #' `range` (first and last element that it was for), `element` (if it is one), `worker`,

@@ -5,9 +5,13 @@
 # `cores_places` for all that follows, or by argument.
 
 cores_places <- new.env(parent = emptyenv())
-cores_places$proc <- "/proc"
-cores_places$sys <- "/sys/fs/cgroup"
-cores_places$cpu <- "/sys/devices/system/cpu"
+
+# Called when muster is loaded.
+cores_places_set <- function() {
+  cores_places$proc <- proc_place()
+  cores_places$sys <- file.path(sys_place(), "fs", "cgroup")
+  cores_places$cpu <- file.path(sys_place(), "devices", "system", "cpu")
+}
 
 # proc, sys, cpu: where procfs, the control groups and the CPUs' directories are.
 # logical: do a core's threads count, or only cores?

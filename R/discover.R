@@ -74,8 +74,8 @@
 #'   `address`, `port` (integer), `host` (the name it was given by, or with `resolve` the name
 #'   it has; else `NA`), `status` (character, see above), `rtt_ms` (milliseconds until the
 #'   connect was answered, `NA` if it wasn't), `attempts` (integer) and `error` (`NA`, or the
-#'   reason). Names without an address come last. It has methods for [print()] and, with
-#'   package ggplot2, [plot()]. Attribute `elapsed_s`: the seconds that it took.
+#'   reason). Names without an address come last. It has methods for [base::print()] and, with
+#'   package ggplot2, [base::plot()]. Attribute `elapsed_s`: the seconds that it took.
 #'
 #' @section Errors:
 #' `muster_error_input`: an argument isn't as described, a target is malformed, a public

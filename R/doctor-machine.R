@@ -7,7 +7,7 @@
 
 # proc, sys, cgroup: where these trees are mounted; etc, run, lib: where systemd's files are.
 # ...: other readers, by name.
-doctor_machine <- function(proc = "/proc", sys = "/sys",
+doctor_machine <- function(proc = proc_place(), sys = sys_place(),
                            cgroup = file.path(sys, "fs", "cgroup"), ...) {
   machine <- list(
     proc = proc, sys = sys, cgroup = cgroup, etc = "/etc", run = "/run", lib = "/usr/lib",
@@ -18,6 +18,7 @@ doctor_machine <- function(proc = "/proc", sys = "/sys",
     clock_sync = function() known_or(.Call(ffi_clock_sync)),
     mappings = function() .Call(ffi_mappings, proc),
     features = function() .Call(ffi_features),
+    built_with = function() .Call(ffi_built_with),
     threads = function() .Call(ffi_threads_count),
     cores = function() availableCores(),
     programs = function(names) Sys.which(names),

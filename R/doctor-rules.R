@@ -98,7 +98,9 @@ doctor_rules <- function() {
       "systemd-tmpfiles, tmpreaper and tmpwatch, where temporary directories are",
       "deletes what was unused for less than 7 days", "less than a day"
     ),
-    kernel = c("pidfd and memfd, by trying", "one is missing", ""),
+    kernel = c(
+      "pidfd and memfd, by trying, and what muster was built to do without", "one is missing", ""
+    ),
     clock = c("clock source", "hpet, acpi_pm, xen, Hyper-V's MSR", "jiffies, pit"),
     clock_sync = c("whether the kernel's clock is synchronised", "it isn't", ""),
     cpus = c("CPUs of the machine and [availableCores()]", "not all may be used", ""),

@@ -3,8 +3,12 @@
 # What the version has and what a container's filter lets through are two things, so they
 # are tried.
 doctor_kernel <- function(machine) {
-  release <- doctor_lines(machine, "proc", "sys/kernel/osrelease")[1L]
+  built_with <- machine$built_with()
   features <- machine$features()
+  if (!all(built_with)) {
+    return(doctor_built(names(built_with)[!built_with], features))
+  }
+  release <- doctor_lines(machine, "proc", "sys/kernel/osrelease")[1L]
   verdict <- if (all(features)) "good" else "attention"
   lost <- names(features)[!features]
   finding(
@@ -15,6 +19,20 @@ doctor_kernel <- function(machine) {
       "vectors are copied through sockets. A container's seccomp filter may forbid them."
     ),
     unless_good(verdict, "a newer kernel, or docker run --security-opt seccomp=unconfined"),
+    features + 0
+  )
+}
+
+# Where muster can't know Linux's ways, or was built to do without some.
+doctor_built <- function(lacks, features) {
+  finding(
+    paste("built without", paste(lacks, collapse = ", ")), "attention",
+    paste0(
+      "muster does without what only Linux has: workers are booted one by one, a lost session or ",
+      "worker is seen later, large vectors are copied through sockets. Flags such as ",
+      "-DMST_PORTABLE do that on Linux, too."
+    ),
+    "Linux, and muster installed without -DMST_PORTABLE or -DMST_NO_...",
     features + 0
   )
 }

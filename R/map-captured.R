@@ -24,6 +24,7 @@ without_unused <- function(fun) {
   if (any(looks_around %in% used)) {
     return(fun)
   }
+  if (any(grepl("^[.][.][0-9]+$", used))) used <- c(used, "...")
   others <- setdiff(ls(env, all.names = TRUE, sorted = FALSE), used)
   sizes <- vapply(others, captured_size, 0, env)
   if (!any(sizes > captured_small)) {
@@ -63,7 +64,7 @@ names_used <- function(fun, env) {
     if (is.primitive(one) || any(vapply(seen, identical, NA, one))) next
     seen <- c(seen, list(one))
     names <- c(code_names(one), words_in(one))
-    for (name in setdiff(names, used)) {
+    for (name in setdiff(names, c(used, "..."))) {
       if (exists(name, env, inherits = FALSE) && !is_promise(name, env)) {
         functions <- c(functions, functions_in(get(name, env, inherits = FALSE)))
       }
@@ -94,19 +95,26 @@ strings_in <- function(code) {
 shown_code <- function(name, env) list(do.call(substitute, list(as.name(name), env)))
 
 is_promise <- function(name, env) {
+  if (name == "...") {
+    return(TRUE) # of promises
+  }
   code <- shown_code(name, env)
   is.symbol(code[[1L]]) || is.call(code[[1L]])
 }
 
-# An argument that is missing, or a promise to a variable that isn't there.
+# An argument that is missing, or a promise to a variable that isn't there; `...` without any.
 is_absent <- function(name, env) {
+  if (name == "...") {
+    return(evalq(...length(), env) == 0L)
+  }
   is.symbol(shown_code(name, env)[[1L]]) &&
     inherits(tryCatch(get(name, env, inherits = FALSE), error = identity), "error")
 }
 
 # Bytes; -1 for what can't be known without evaluating the code of a promise.
 captured_size <- function(name, env) {
-  if (is.call(shown_code(name, env)[[1L]]) || is_absent(name, env)) {
+  # What `...` stands for are promises, too.
+  if (name == "..." || is.call(shown_code(name, env)[[1L]]) || is_absent(name, env)) {
     return(-1)
   }
   as.numeric(utils::object.size(get(name, env, inherits = FALSE)))

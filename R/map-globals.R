@@ -70,7 +70,7 @@ find_globals <- function(functions, call) {
     known <- any(vapply(seen, identical, NA, one))
     if (known || is.primitive(one) || isNamespace(environment(one))) next
     seen <- c(seen, list(one))
-    for (name in code_names(one)) {
+    for (name in setdiff(code_names(one), "...")) { # which travels with its frame
       env <- where_is(name, environment(one))
       if (identical(env, globalenv())) {
         if (name %in% names(found$globals)) next
@@ -97,7 +97,8 @@ find_globals <- function(functions, call) {
 code_names <- function(fun) {
   names <- .Call(ffi_code_names, fun)
   if (is.null(names)) {
-    names <- union(codetools::findGlobals(fun), names_read(fun))
+    # It warns of code that may be wrong, which is none of our business.
+    names <- union(suppressWarnings(codetools::findGlobals(fun)), names_read(fun))
     .Call(ffi_code_keep, fun, names)
   }
   names

@@ -27,7 +27,8 @@
 #' environments and attributes hold isn't looked at, but for the variables around `.fun` that
 #' it uses and slots of S4 objects.
 #'
-#' Objects of a reference class that was defined in the session, by [methods::setRefClass()],
+#' Objects of a reference class that was defined in the session, by
+#' \code{\link[methods:setRefClass]{methods::setRefClass()}},
 #' have no methods in a worker, as with parallel: define the class in a package, or in the
 #' workers and make its objects there.
 #'
@@ -95,8 +96,9 @@
 #' Sizes of pieces: guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on
 #' Computers 36(12), 1987), by measured time instead of counts. Copies of late pieces: the
 #' backup tasks of Dean and Ghemawat's MapReduce (OSDI 2004). Streams: L'Ecuyer, Simard, Chen
-#' and Kelton (Operations Research 50(6), 2002), as in [parallel::nextRNGStream()]. Globals
-#' are found by the rules that users of package future know.
+#' and Kelton (Operations Research 50(6), 2002), as in
+#' \code{\link[parallel:nextRNGStream]{parallel::nextRNGStream()}}. Globals are found
+#' by the rules that users of package future know.
 #' @seealso [task_submit()] for single calls.
 #' @examples
 #' cl <- cluster_start(2)
@@ -168,6 +170,9 @@ check_elements <- function(x, call, name = ".x") {
 }
 
 # ---- Pieces
+#
+# How elements are handed out is C's (src/sched/pieces.h). Here its actions are carried out: tasks
+# are submitted and cancelled, their answers taken, and it is told what became of them.
 
 # An environment, since submitting and taking both change it.
 new_map <- function(cl, x, job, seed, terms, call) {
@@ -179,25 +184,18 @@ new_map <- function(cl, x, job, seed, terms, call) {
   map$job <- job
   map$results <- vector("list", map$n)
   map$left <- map$n # elements without a result
-  map$next_one <- 1L # first element that was not handed out
   map$tasks <- list()
-  map$pieces <- list() # what each task has, see new_piece()
-  map$again <- list() # pieces to be handed out before all others
-  map$groups <- 0L
-  map$rates <- numeric() # seconds an element, of the pieces that came back last
-  map$seconds <- piece_seconds # that a piece should take
+  map$pieces <- list() # what each task has: its number, first and last
   map$stream <- if (!is.null(seed)) first_stream(seed)
   map$speculate <- terms$speculate
   map$returns <- terms$returns
   map$timeout <- terms$timeout
   hold_job(map)
-  map$retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
-  map$heals <- map$held[[4L]]
-  if (map$timeout > 0) {
-    map$seconds <- min(map$seconds, map$timeout / 4)
-  } else if (map$retries == 0L) {
-    map$seconds <- piece_seconds / 10 # few elements are lost with a worker
-  }
+  retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
+  heals <- map$held[[4L]]
+  map$queue <- .Call(ffi_pieces_new, as.double(c(
+    map$n, length(cl), retries, heals, terms$speculate, terms$timeout
+  )))
   map
 }
 
@@ -216,88 +214,41 @@ map_leave <- function(map) {
   .Call(ffi_job_release, map$held[[1L]])
 }
 
-# A piece should take about this long: much longer than handing it out, much shorter than
-# anybody waits.
-piece_seconds <- 0.05
+piece_do <- c(run = 1, cancel = 2, places = 3)
+piece_end <- c(counts = 1L, drop = 2L, again = 3L)
 
-# group: copies of one piece have the same. lost: how often its elements were lost.
-# alone: not while others are evaluated.
-new_piece <- function(map, first, last, lost = 0L, alone = FALSE) {
-  map$groups <- map$groups + 1L
-  list(
-    first = first, last = last, lost = lost, alone = alone, group = map$groups, over = FALSE
-  )
-}
-
-piece_count <- function(piece) piece$last - piece$first + 1L
-
-seconds_each <- function(map) {
-  if (length(map$rates)) map$rates[length(map$rates)] else NA_real_
-}
-
-# How many elements the next piece has: half of what each worker would still get, bounded by
-# time, and few at first, when nothing is known.
-piece_size <- function(map) {
-  workers <- length(map$cl)
-  left <- map$n - map$next_one + 1L
-  each <- seconds_each(map)
-  size <- ceiling(left / (2 * workers))
-  most <- if (is.na(each)) {
-    max(1, map$n / (workers * 100))
-  } else {
-    # At the end, too, a piece takes longer than handing it out.
-    least <- min(0.002 / max(each, 1e-9), left / workers)
-    if (map$retries > 0L) size <- max(size, least)
-    max(1, map$seconds / max(each, 1e-9))
-  }
-  as.integer(max(1, min(size, most, left)))
-}
-
-# The piece to be handed out next, NULL if there is none.
-next_piece <- function(map) {
-  if (length(map$again)) {
-    piece <- map$again[[1L]]
-    if (piece$alone && length(map$tasks)) {
-      return(NULL)
-    }
-    map$again <- map$again[-1L]
-    return(piece)
-  }
-  if (map$next_one > map$n) {
-    return(NULL)
-  }
-  first <- map$next_one
-  map$next_one <- first + piece_size(map)
-  new_piece(map, first, map$next_one - 1L)
-}
-
-# Each worker has one piece, and a second to go on with where pieces are quick.
+# Carries out what there is to be done.
 map_submit <- function(map) {
-  quick <- isTRUE(seconds_each(map) * piece_size(map) < 0.02)
-  room <- length(map$cl) * (1L + quick)
-  while (length(map$tasks) < room && !any_alone(map)) {
-    piece <- next_piece(map)
-    if (is.null(piece)) break
-    submit_piece(map, piece, map$cl)
-  }
-  if (map$speculate) {
-    map_speculate(map)
+  while (!is.null(action <- .Call(ffi_pieces_next, map$queue))) {
+    if (action[1L] == piece_do[["run"]]) {
+      submit_piece(map, action)
+    } else if (action[1L] == piece_do[["cancel"]]) {
+      task_cancel(map$tasks[piece_numbers(map) == action[2L]])
+    } else {
+      tell_places(map)
+    }
   }
 }
 
-any_alone <- function(map) {
-  length(map$pieces) == 1L && map$pieces[[1L]]$alone
+piece_numbers <- function(map) vapply(map$pieces, `[[`, 0L, "number")
+
+# Where pieces are, by their workers' places in the cluster.
+tell_places <- function(map) {
+  at <- vapply(map$tasks, function(task) .Call(ffi_task_state, task)$worker, 0L)
+  ranks <- vapply(map$cl, function(node) .subset2(node, "rank"), 0L)
+  .Call(ffi_pieces_at, map$queue, piece_numbers(map), match(at, ranks))
 }
 
-submit_piece <- function(map, piece, nodes) {
-  elements <- piece$first:piece$last
-  # What is lost with others is tried again in smaller pieces, by lose_piece().
-  tries <- if (length(elements) == 1L) max(0L, map$retries - piece$lost) else 0L
+submit_piece <- function(map, action) {
+  piece <- list(
+    number = as.integer(action[2L]), first = as.integer(action[3L]), last = as.integer(action[4L])
+  )
+  nodes <- if (is.na(action[6L])) map$cl else map$cl[action[6L]]
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
-  arguments <- list(map$held[[2L]], map$x[elements], stream, piece$first)
+  arguments <- list(map$held[[2L]], map$x[piece$first:piece$last], stream, piece$first)
   task <- .Call(
     ffi_task_submit, nodes, call_piece, arguments, map$held[[1L]],
-    as.double(c(tries, map$timeout))
+    as.double(c(action[5L], map$timeout))
   )
   if (is.integer(task)) {
     if (task == outcome_reference) {
@@ -305,13 +256,10 @@ submit_piece <- function(map, piece, nodes) {
     }
     abort_submit(nodes, task, map$call)
   }
-  piece$begin <- now_seconds()
   at <- length(map$tasks) + 1L
   map$tasks[[at]] <- task
   map$pieces[[at]] <- piece
 }
-
-now_seconds <- function() proc.time()[["elapsed"]]
 
 # What is sent in place of map_piece() itself, which every worker has.
 call_piece <- function(job, x, seed, first) {
@@ -319,15 +267,18 @@ call_piece <- function(job, x, seed, first) {
 }
 environment(call_piece) <- asNamespace("utils")
 
+# Late pieces are looked for this often.
+speculate_patience <- 0.05
+
 # Takes the pieces that are done.
 map_take <- function(map) {
-  patience <- min(if (map$speculate) piece_seconds else Inf, progress_patience(map$progress))
+  patience <- min(
+    if (map$speculate) speculate_patience else Inf, progress_patience(map$progress)
+  )
   done <- which(.Call(ffi_task_wait, map$tasks, TRUE, patience))
   failures <- list()
   for (i in done) {
-    if (!map$pieces[[i]]$over) { # else a copy was first
-      failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
-    }
+    failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
   }
   # Once the results of all others that are there have been taken.
   for (failure in failures) failure()
@@ -338,6 +289,10 @@ map_take <- function(map) {
 
 # Gives a function that raises what the piece failed with, NULL if it didn't.
 take_piece <- function(map, piece, task) {
+  if (.Call(ffi_pieces_over, map$queue, piece$number)) {
+    .Call(ffi_pieces_ended, map$queue, piece$number) # a copy was first
+    return(NULL)
+  }
   elements <- piece$first:piece$last
   value <- tryCatch(task_value(task), muster_error = identity)
   if (inherits(value, "muster_error")) {
@@ -352,17 +307,8 @@ take_piece <- function(map, piece, task) {
     return(function() abort_element(map, value, elements, task))
   }
   put_results(map, piece$first, value$values)
-  note_time(map, value, length(elements))
-  drop_copies(map, piece)
+  .Call(ffi_pieces_done, map$queue, piece$number, as.double(c(value$seconds, value$setup)))
   NULL
-}
-
-# What reading the job again costs each piece is spread over more elements.
-note_time <- function(map, value, count) {
-  map$rates <- c(utils::tail(map$rates, 20L), value$seconds / count)
-  if (map$timeout == 0 && map$retries > 0L) {
-    map$seconds <- max(piece_seconds, 20 * value$setup)
-  }
 }
 
 # In place: nobody else has seen the list yet.
@@ -373,25 +319,24 @@ put_results <- function(map, first, values) {
 
 # ---- Losses
 
+piece_losses <- c(lost = 1L, given_up = 2L, timeout = 3L)
+
 # A piece has no answer. Of several elements one is to blame at most, so they go on in
 # smaller pieces as long as they may be tried again; a single one has failed.
 lose_piece <- function(map, piece, loss) {
-  alive <- vapply(map$pieces, function(other) other$group == piece$group && !other$over, NA)
-  if (sum(alive) > 1L) {
-    forget_copy(map, piece) # another has the same elements
-    return(NULL)
-  }
   late <- loss$kind == "timeout"
-  lost <- piece$lost + if (late) 0L else loss$attempts
-  count <- piece_count(piece)
-  # A single one was tried as often as it may, unless its worker was given up.
-  tried <- count == 1L && loss$kind != "given_up"
-  again <- if (late) count > 1L else map$heals && lost <= map$retries && !tried
-  if (again) {
-    again_later(map, piece, lost, late, loss$oom)
+  kind <- piece_losses[[if (loss$kind %in% names(piece_losses)) loss$kind else "lost"]]
+  end <- .Call(ffi_pieces_lost, map$queue, piece$number, as.integer(c(
+    kind, loss$attempts, isTRUE(loss$oom)
+  )))
+  if (end[1L] == piece_end[["drop"]]) {
     return(NULL)
   }
-  loss$attempts <- lost
+  if (end[1L] == piece_end[["again"]]) {
+    tell_again(piece, late)
+    return(NULL)
+  }
+  loss$attempts <- end[2L]
   elements <- piece$first:piece$last
   condition <- tryCatch(
     abort_loss(loss, piece_text(piece), "Evaluate it alone to see why", map$call,
@@ -403,13 +348,15 @@ lose_piece <- function(map, piece, loss) {
   if (!map$returns) {
     return(function() abort_map(map, condition, elements))
   }
-  put_results(map, piece$first, rep(list(condition), count))
+  put_results(map, piece$first, rep(list(condition), piece_count(piece)))
   NULL
 }
 
 results_hint <- paste(
   "The condition's field `results` has what the others gave; .on_error = \"return\" goes on."
 )
+
+piece_count <- function(piece) piece$last - piece$first + 1L
 
 piece_text <- function(piece) {
   if (piece_count(piece) == 1L) {
@@ -418,14 +365,7 @@ piece_text <- function(piece) {
   paste("A piece of elements", piece$first, "to", piece$last)
 }
 
-again_later <- function(map, piece, lost, late, alone) {
-  count <- piece_count(piece)
-  # The last try must be one for a single element.
-  size <- if (count <= 64L || (!late && lost >= map$retries)) 1L else ceiling(count / 64)
-  first <- seq(piece$first, piece$last, by = as.integer(size))
-  last <- c(first[-1L] - 1L, piece$last)
-  pieces <- Map(function(first, last) new_piece(map, first, last, lost, alone), first, last)
-  map$again <- c(pieces, map$again)
+tell_again <- function(piece, late) {
   inform_muster("again",
     paste(
       piece_text(piece),
@@ -433,57 +373,6 @@ again_later <- function(map, piece, lost, late, alone) {
     ),
     range = c(piece$first, piece$last)
   )
-}
-
-# ---- Speculation
-
-# Copies of one piece, itself included.
-copies_max <- 3L
-
-# Near the end idle workers get what stragglers have, the one that has gone on for longest
-# first.
-map_speculate <- function(map) {
-  if (map$next_one <= map$n || length(map$again) || !length(map$rates)) {
-    return()
-  }
-  pieces <- map$pieces
-  group <- vapply(pieces, function(piece) piece$group, 0L)
-  live <- !vapply(pieces, function(piece) piece$over, NA)
-  if (length(unique(group[live])) > max(1, map$groups / 4)) {
-    return()
-  }
-  at <- vapply(map$tasks, function(task) .Call(ffi_task_state, task)$worker, 0L)
-  ranks <- vapply(map$cl, function(node) .subset2(node, "rank"), 0L)
-  idle <- which(!ranks %in% at)
-  spare <- max(2L, ceiling(length(map$cl) / 10)) - sum(duplicated(group[live]))
-  begin <- vapply(pieces, function(piece) piece$begin, 0)
-  expected <- stats::median(map$rates) * vapply(pieces, piece_count, 0L)
-  slow <- which(live & now_seconds() - begin > 2 * expected + piece_seconds)
-  for (i in slow[order(begin[slow])]) {
-    copies <- sum(live & group == group[i])
-    is_last <- !any(live & group == group[i] & begin > begin[i])
-    if (!length(idle) || spare <= 0L || copies >= copies_max || !is_last) next
-    submit_piece(map, pieces[[i]], map$cl[idle[1L]])
-    idle <- idle[-1L]
-    spare <- spare - 1L
-  }
-}
-
-# The other tasks for the same elements aren't wanted any more.
-drop_copies <- function(map, piece) {
-  for (i in seq_along(map$pieces)) {
-    if (map$pieces[[i]]$group == piece$group && !map$pieces[[i]]$over) {
-      map$pieces[[i]]$over <- TRUE
-      task_cancel(map$tasks[[i]])
-    }
-  }
-}
-
-# This one failed, but a copy of it is still evaluated.
-forget_copy <- function(map, piece) {
-  for (i in seq_along(map$pieces)) {
-    if (identical(map$pieces[[i]], piece)) map$pieces[[i]]$over <- TRUE
-  }
 }
 
 # ---- Errors

@@ -33,7 +33,8 @@
 #'   65,536.
 #' * `muster.shuffle_links`: how workers are linked for [partition_shuffle()] and its like:
 #'   `"pairs"` (the default): by pairs of sockets that the session makes; `"listen"`: they
-#'   connect to each other's listeners, of which each worker has as many as `handlers` says.
+#'   connect to each other's listeners, of which each worker has as many as `handlers` says
+#'   (the only way on a system without SCM_RIGHTS).
 #' * `muster.shuffle_patience`: two numbers of seconds, from 0.05 to 3600: without an answer
 #'   for the first, a block is asked for again, on a new connection; after the second it is made
 #'   again elsewhere. Default `c(2.5, 10)`.

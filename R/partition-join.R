@@ -1,7 +1,7 @@
 #' Joins across workers
 #'
-#' `partition_join()` joins two sets of data by key as [merge()] does: rows of both travel between
-#' the workers, so that those with the same key meet, whichever parts they were in.
+#' `partition_join()` joins two sets of data by key as [base::merge()] does: rows of both travel
+#' between the workers, so that those with the same key meet, whichever parts they were in.
 #'
 #' What is said of keys, losses, memory and disk in [partition_shuffle()] holds here too. `NA`
 #' is a key like any other, as with `merge()`, so `NA` finds `NA`; and so does `NaN` find `NaN`.
@@ -45,8 +45,9 @@
 #' As for [partition_shuffle()]. Rows of both sides are moved, and then joined in time
 #' that is linear in the rows of both and of the result.
 #' @section Source:
-#' Meaning: [merge()]. Cutting keys that many rows have and sending the other side to each piece:
-#' DeWitt, Naughton, Schneider and Seshadri, Practical Skew Handling in Parallel Joins (VLDB 1992).
+#' Meaning: [base::merge()]. Cutting keys that many rows have and sending the other side to
+#' each piece: DeWitt, Naughton, Schneider and Seshadri, Practical Skew Handling in Parallel Joins
+#' (VLDB 1992).
 #' @examples
 #' cl <- cluster_start(2)
 #' cars <- data.frame(name = rownames(mtcars), mtcars[c("cyl", "mpg")])

@@ -33,7 +33,7 @@
 #'   least 32 (or one for each row) and at most 64.
 #' @param .files Paths, which the workers must be able to read; one part for each.
 #' @param .reader A function of a path that gives a data frame. By default
-#'   [utils::read.csv()] for names that end in `.csv`, [readRDS()] for `.rds`, and for
+#'   [utils::read.csv()] for names that end in `.csv`, [base::readRDS()] for `.rds`, and for
 #'   `.parquet` arrow's or nanoparquet's `read_parquet()`, whichever is installed.
 #' @param p,.p Data of one of these functions.
 #' @param .fun A function of a part (a data frame) that gives a data frame, the name of one, or a

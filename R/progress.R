@@ -4,6 +4,8 @@
 progress_after <- 2
 progress_every <- c(bar = 0.2, lines = 5)
 
+now_seconds <- function() proc.time()[["elapsed"]]
+
 # TRUE, FALSE or a label; NULL stands for the option.
 check_progress <- function(wanted, name, call) {
   if (!is.null(wanted) && !is_progress(wanted)) {

@@ -1,7 +1,8 @@
 # How a worker of makeClusterPSOCK() is made.
 #
 #   fork   forked by a fork server that was booted with these settings
-#   spawn  muster's own worker, booted by the user's command over an inherited socket
+#   spawn  muster's own worker, booted by the user's command over an inherited socket; all where
+#          forking isn't safe
 #   stock  R's own worker, over TCP: on other hosts, in containers, by hand
 #
 # Muster's own workers can have everything that a user may ask of R here. It takes the
@@ -24,7 +25,7 @@ psock_route <- function(o) {
   }
   nice <- length(wrapper) == 0L || is_nice(wrapper)
   list(
-    kind = if (nice) "fork" else "spawn",
+    kind = if (nice && .Call(ffi_can_fork)) "fork" else "spawn",
     wrapper = c(nice_words(o$renice), full_path(wrapper)),
     variables = words[assigned], arguments = arguments$options, code = arguments$code
   )

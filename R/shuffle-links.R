@@ -2,11 +2,16 @@
 # workers themselves, whose addresses travel with the tasks and their answers. The links:
 # src/shuffle/links.c, handlers.c. A worker's side: worker-links.R. See docs/SHUFFLE.md.
 
-# The options that say how, looked at when a run begins: list(listen, limits).
+# The options that say how, looked at when a run begins: list(listen, limits). Where no process
+# can be sent a descriptor there are no pairs.
 links_options <- function(call) {
-  mode <- getOption("muster.shuffle_links", "pairs")
+  can_pair <- is_built_with("sent descriptors")
+  mode <- getOption("muster.shuffle_links", if (can_pair) "pairs" else "listen")
   if (!identical(mode, "pairs") && !identical(mode, "listen")) {
     abort_input("options(muster.shuffle_links)", "\"pairs\" or \"listen\"", mode, call)
+  }
+  if (mode == "pairs" && !can_pair) {
+    abort_input("options(muster.shuffle_links)", "\"listen\" on this system", mode, call)
   }
   limits <- getOption("muster.shuffle_patience", c(2.5, 10))
   good <- is.numeric(limits) && length(limits) == 2L && !anyNA(limits) &&

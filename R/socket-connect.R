@@ -21,7 +21,7 @@
 #' Both have fields `host`, `port`, `errno` and `elapsed_s`. `muster_error_input`: an argument is
 #' wrong. `muster_error_limit`: no descriptors are left.
 #' @section Source:
-#' base R's [socketConnection()], but that the timeout is enforced, for the whole call.
+#' [base::socketConnection()], but that the timeout is enforced, for the whole call.
 #' RFC 8305 for several addresses; RFC 6761 for `localhost`, which is 127.0.0.1 and then ::1.
 #' @section Cost:
 #' One descriptor. A name that isn't an address is looked up by a thread of its own, which ends

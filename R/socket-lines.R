@@ -8,7 +8,7 @@
 #'   one is an error, since it would make two of it.
 #' @param sep What ends each line: `"\n"`, the default, or `"\r\n"`.
 #' @param encoding The other end's encoding: `"UTF-8"` (the default), `"latin1"`, `"bytes"` (as
-#'   they are), or another that [iconv()] knows and that ends lines with byte 0x0A.
+#'   they are), or another that [base::iconv()] knows and that ends lines with byte 0x0A.
 #' @param n How many lines to receive: a whole number from 1 up, by default 1. `NULL`: those
 #'   that have come, at least one.
 #' @param limit Most bytes that a line may have, by default 1e6: a peer that never ends its
@@ -23,7 +23,7 @@
 #' `muster_error_protocol`: a line has a NUL, or isn't valid in `encoding`; its field `lines` is
 #' a list of raw vectors, which have been received.
 #' @section Source:
-#' base R's [readLines()] and [writeLines()] on connections with an encoding.
+#' [base::readLines()] and [base::writeLines()] on connections with an encoding.
 #' @section Cost:
 #' As [socket_receive()].
 #' @examples

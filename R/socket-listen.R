@@ -43,8 +43,8 @@
 #' `host`, `port`, `errno` and `elapsed_s`. `muster_error_timeout`: nobody
 #' connected in time, with the same fields. `muster_error_limit`: no descriptors are left.
 #' @section Source:
-#' The R core team's report on socket connections (Kalibera and Tierney, 2020) and base R's
-#' [serverSocket()] and [socketAccept()]. Differences: the backlog is the longest there
+#' The R core team's report on socket connections (Kalibera and Tierney, 2020) and
+#' [base::serverSocket()] and [base::socketAccept()]. Differences: the backlog is the longest there
 #' is, `blocking = FALSE` holds on the accepted end too, and reset clients don't end a
 #' wait. listen(2), accept(2), tcp(7), unix(7).
 #' @section Cost:

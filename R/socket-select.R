@@ -19,7 +19,7 @@
 #' `muster_error_input`: an argument is wrong, or one of the sockets is closed, a copy, or another
 #' process's; its field `index` tells which.
 #' @section Source:
-#' base R's [socketSelect()] and [socketTimeout()]. There is no limit of 1024 descriptors here.
+#' [base::socketSelect()] and [base::socketTimeout()]. There is no limit of 1024 descriptors here.
 #' @section Cost:
 #' One system call for each 50 ms of waiting.
 #' @examples

@@ -41,7 +41,7 @@
 #' `muster_error_closed`), a copy, or another process's.
 #' `muster_error_memory`: there isn't enough memory.
 #' @section Source:
-#' docs/PROTOCOL.md of the sources, "Messages between sockets"; [serialize()] for objects, in
+#' docs/PROTOCOL.md of the sources, "Messages between sockets"; [base::serialize()] for objects, in
 #' the byte order of this machine, which the other end must have too.
 #' @section Cost:
 #' 8 bytes for each object and frame. A message is in memory twice while it is sent or received.

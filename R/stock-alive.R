@@ -49,8 +49,8 @@ stock_asked <- function(node, timeout) {
 
 # A zombie doesn't.
 process_runs <- function(pid) {
-  file <- file.path("/proc", pid, "stat")
-  if (!file.exists("/proc/self/stat")) {
+  file <- file.path(proc_place(), pid, "stat")
+  if (!file.exists(file.path(proc_place(), "self", "stat"))) {
     return(tools::pskill(pid, 0L))
   }
   line <- tryCatch(suppressWarnings(readLines(file, n = 1L)), error = function(e) NULL)

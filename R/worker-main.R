@@ -71,7 +71,7 @@ fork_refusal <- function(booted_with) {
 
 # Those that neither this process was started with nor R reads its script from.
 other_descriptors <- function() {
-  fds <- list.files("/proc/self/fd")
+  fds <- list.files(file.path(proc_place(), "self", "fd"))
   names <- names_of(fds)
   script <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
   fds[nzchar(names) & !fds %in% 0:5 & !basename(names) %in% basename(script)]
@@ -79,7 +79,7 @@ other_descriptors <- function() {
 
 # What descriptors stand for; "" for those that are gone, as the one that listed them.
 names_of <- function(fds) {
-  names <- Sys.readlink(file.path("/proc/self/fd", fds))
+  names <- Sys.readlink(file.path(proc_place(), "self", "fd", fds))
   names[is.na(names)] <- ""
   names
 }

@@ -26,6 +26,7 @@ the$unloaded <- FALSE
   the$receive_one <- get0("recvOneData.SOCKcluster", asNamespace("parallel"))
   the$dynamic_apply <- get0("dynamicClusterApply", asNamespace("parallel"))
   map_around$ffi_map_elements <- ffi_map_elements
+  cores_places_set()
   the$build <- build_text(file.path(libname, pkgname))
   .Call(ffi_build_set, the$build)
   # Runs when R ends, also by quit() and at the end of a script.

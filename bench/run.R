@@ -6,7 +6,7 @@
 #
 # muster and its peers are taken from ./.lib, as `make install` and tools/setup.sh
 # put them there, and then from R's other libraries. Needs Linux. Every question has
-# a session of its own. Status 1 if one failed.
+# a session of its own. Status 1 if one failed, or missed a bar.
 
 local({
   this <- sub("^--file=", "", grep("^--file=", commandArgs(), value = TRUE))
@@ -57,7 +57,8 @@ question_call <- function(name, quick) {
   list(call = call("measure", quick), file = file.path("bench", paste0(name, ".R")))
 }
 
-# Measures one question and reports it. FALSE, with the reason printed, if it failed.
+# Measures one question and reports it. FALSE, with the reason printed, if it failed or missed a
+# bar; a trial can't miss any.
 run_one <- function(name, quick) {
   cat(name, ": ", registry[[name]], "\n", sep = "")
   where <- facts()
@@ -72,7 +73,11 @@ run_one <- function(name, quick) {
   lines <- section(name, registry[[name]], result, where)
   if (quick) cat("", lines, "", sep = "\n") else write_section(name, lines)
   cat(sprintf("  %.0f s\n", now() - began))
-  TRUE
+  missed <- !quick & grepl("**not met**", result$rows$bar, fixed = TRUE)
+  for (row in which(missed)) {
+    cat("  bar missed: ", result$rows$case[row], ": ", result$rows$bar[row], "\n", sep = "")
+  }
+  !any(missed)
 }
 
 if (!file.exists("/proc/self/smaps_rollup")) {

@@ -151,6 +151,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_card, 1),
     ENTRY(ffi_disk, 1),
     ENTRY(ffi_features, 0),
+    ENTRY(ffi_built_with, 0),
     ENTRY(ffi_clock_sync, 0),
     ENTRY(ffi_mappings, 1),
     ENTRY(ffi_command_lines, 2),
@@ -208,6 +209,13 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_plan_new, 1),
     ENTRY(ffi_plan_add, 5),
     ENTRY(ffi_plan_order, 3),
+    ENTRY(ffi_pieces_new, 1),
+    ENTRY(ffi_pieces_next, 1),
+    ENTRY(ffi_pieces_at, 3),
+    ENTRY(ffi_pieces_over, 2),
+    ENTRY(ffi_pieces_ended, 2),
+    ENTRY(ffi_pieces_done, 3),
+    ENTRY(ffi_pieces_lost, 3),
     ENTRY(ffi_plan_want, 2),
     ENTRY(ffi_plan_unwant, 1),
     ENTRY(ffi_plan_forget, 2),
@@ -231,6 +239,8 @@ static void assertion_failed(const char *what, const char *file, int line) {
   (void)Rf_eval(call, ns);
   UNPROTECT(6);
 }
+
+void R_init_muster(DllInfo *dll);
 
 attribute_visible void R_init_muster(DllInfo *dll) {
   mst_thread_mark_r();

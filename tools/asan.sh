@@ -1,12 +1,40 @@
 #!/bin/sh
-# Runs tests/testthat on a build of muster with the address and undefined
-# behaviour sanitizers, the thread assertions and the fault points in it. The
-# address sanitizer's reports go to files, because those of workers and fork
+# Runs files of tests/testthat on a build of muster with the address and undefined
+# behaviour sanitizers, the thread assertions and the fault points in it: those whose
+# tests run C of muster's own in a session or in workers, below. Left out are files
+# about R code alone (cores-*, cli*, doctor-* but for the one that reads the kernel's
+# lists of sockets, printing, conditions, arguments), those that go the same ways through
+# C with other R code around them (cluster-start, map*, progress, user-code, worker-clean
+# and -renew, most of adapt-*, psock-*), and what tests/c and tests/fuzz run under the
+# same sanitizers. FILTER=regexp takes other files.
+#
+# The address sanitizer's reports go to files, because those of workers and fork
 # servers would be taken for their output; the other one's end its process by a
 # line that says "runtime error". Any report is a failure.
 set -u
 . "$(dirname -- "$0")/common.sh"
 label="testthat (asan, ubsan, thread checks)"
+
+# In the order of the folders below src/ that they are for.
+files="calls task heal server-silent cluster-join cluster-stop cluster-status cluster-nodes
+  adapt-parallel-nodes worker-main message-form
+  cluster-share
+  stock-nodes stock-told
+  socket-faults socket-lines socket-listen socket-send
+  discover-status discover-input doctor-network
+  shuffle-aggregates shuffle-fold shuffle-groups shuffle-links shuffle-rows shuffle-stage
+  partition-join partition-scatter partition-shuffle"
+for file in $files; do
+  if [ ! -f "tests/testthat/test-$file.R" ]; then
+    say "failed: there is no tests/testthat/test-$file.R any more: see tools/asan.sh"
+    say "$label: 0 passed, 1 failed, 0 skipped"
+    exit 1
+  fi
+done
+# A list of words.
+# shellcheck disable=SC2086
+FILTER=${FILTER:-$(printf '%s|' $files | sed 's/^/^(/; s/|$/)$/')}
+export FILTER
 
 libasan=$(gcc -print-file-name=libasan.so 2>/dev/null)
 case $libasan in

@@ -2,11 +2,18 @@
 # Runs the test suites one after another, each with a time limit:
 #   tools/check.sh [SUITE...]     all of them, if none is named
 # All of them run in two lanes, beside each other: most tests wait for something most of
-# the time. LANES=1 has them one after another.
+# the time. Each lane takes the next suite that no other has taken; the longest come
+# first, so that both end at about the same time. LANES=1 has them one after another, as
+# suites that are named are without LANES=2.
 # A suite ends with its own `LABEL: N passed, N failed, N skipped`. One that
 # fails to say so, ends with another status than its counts tell, passes its
 # limit, or leaves processes behind counts as one more failure. The last line
-# is the sum, alone: `N passed, N failed, N skipped`. Logs: build/check/.
+# is the sum, alone: `N passed, N failed, N skipped`, of tests: how many seeds, kills or
+# inputs they took stands in their suite's row, as it says it in a line `beside: ...`.
+# Logs: build/check/.
+#
+# tests/testthat runs once, as an ordinary user; what only root can bring about is the
+# suite "root". The limits are for what hangs, on a machine that is busy with other work.
 #
 # With CI=true a suite's output goes to its log only: the screen gets a line for
 # each suite as it ends, and last of all what failed and why, so that this is
@@ -16,28 +23,30 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
-all="tidy build c tsan sim fuzz transcripts testthat user-code full netns faults soak notroot"
-all="$all asan rcheck bare demo"
-# Those of the second lane make packages and libraries of their own; the demo installs anew
-# what the first lane uses, so it comes when both have ended.
-second="asan faults notroot rcheck tsan soak netns bare"
-last=
+# The demo installs anew what the others use, so it comes when both lanes have ended.
+all="tidy build full sim testthat asan rcheck faults netns soak bare user-code tsan c fuzz"
+all="$all portable compilers root transcripts demo"
 lane=
-if [ $# -gt 0 ]; then
-  second=
-  [ "$1" != --second ] || { lane=second- && shift; }
-elif [ "${LANES:-2}" = 2 ]; then
-  set -- tidy build c sim fuzz transcripts testthat user-code full
-  last=demo
+lanes=${LANES:-2}
+if [ "${1:-}" = --second ]; then
+  lane=second-
+  shift
+elif [ $# -gt 0 ]; then
+  lanes=${LANES:-1}
 else
-  second=
   eval "set -- $all"
 fi
 
 logs=$root/build/check
 mkdir -p -- "$logs" || exit 1
-[ -n "$lane" ] || rm -f -- "$logs"/*.log "$logs"/*total "$logs"/*table "$logs"/*failed
+if [ -z "$lane" ]; then
+  rm -rf -- "$logs"/*.log "$logs"/*total "$logs"/*table "$logs"/*failed "$logs/taken"
+  mkdir -- "$logs/taken" || exit 1
+fi
 : >"$logs/${lane}table"
+
+# taken SUITE: 0 if another lane has it.
+taken() { ! mkdir -- "$logs/taken/$1" 2>/dev/null; }
 
 # Tests that CRAN leaves out run here; R CMD check decides for itself.
 NOT_CRAN=true
@@ -164,7 +173,8 @@ run() {
     f=$((f + 1))
     say "check: $label: $why" | keep "$log"
   fi
-  count "$label" "$p" "$f" "$s" "$why" $(($(date +%s) - began))
+  beside=$(sed -n 's/^beside: //p' "$log" | tail -n 1)
+  count "$label" "$p" "$f" "$s" "$beside${why:+${beside:+; }$why}" $(($(date +%s) - began))
 }
 
 # in_time SECONDS COMMAND...: 0 as soon as the command says yes, 1 if it doesn't
@@ -186,7 +196,7 @@ nothing_left() {
   [ -z "$left" ]
 }
 
-# count LABEL PASSED FAILED SKIPPED WHY SECONDS: one row of the table.
+# count LABEL PASSED FAILED SKIPPED WORDS SECONDS: one row of the table.
 count() {
   passed=$((passed + $2))
   failed=$((failed + $3))
@@ -227,7 +237,7 @@ installed() {
 
 suite_build() {
   rm -rf -- .lib/muster
-  run "build (warnings are errors)" 300 sh -c '
+  run "build (warnings are errors)" 900 sh -c '
     tools/install.sh .lib tools/Makevars.strict && [ -d .lib/muster ] && built=1 || built=0
     echo "build (warnings are errors): $built passed, $((1 - built)) failed, 0 skipped"
     [ $built -eq 1 ]'
@@ -235,34 +245,51 @@ suite_build() {
   [ $status -eq 0 ] && built=yes
 }
 
-suite_tidy() { run "tidy" 120 Rscript tools/tidy.R; }
-suite_c() { part "c unit tests" 300 tests/c check; }
-suite_tsan() { part "c unit tests (tsan)" 300 tests/c check-tsan; }
-# The canaries are deliberate bugs: the simulation has to find each.
-suite_sim() { part "sim" 1800 tests/sim check canary; }
-suite_simfast() { part "sim" 60 tests/sim check RUNS=200; }
+suite_tidy() { run "tidy" 300 Rscript tools/tidy.R; }
+suite_c() { part "c unit tests" 900 tests/c check; }
+suite_tsan() { part "c unit tests (tsan)" 1200 tests/c check-tsan; }
+# With canaries, deliberate bugs: the simulation has to find each.
+suite_sim() { part "sim" 3600 tests/sim suite; }
+suite_simfast() { part "sim" 300 tests/sim suite PARTS=check RUNS=200; }
 suite_fuzz() { part "fuzz" 300 tests/fuzz smoke SECONDS=10; }
 
 # What calls answer, and the bytes that they send, as they were recorded.
 suite_transcripts() {
   installed "transcripts" || return 0
-  run "transcripts" 300 Rscript tools/transcripts.R
+  run "transcripts" 900 Rscript tools/transcripts.R
 }
 
 suite_testthat() {
   installed "testthat" || return 0
-  run "testthat" 1800 Rscript tools/testthat.R testthat tests/testthat
+  set -- Rscript tools/testthat.R testthat tests/testthat
+  if is_root && have setpriv; then set -- tools/not-root.sh "$@"; fi
+  run "testthat" 3600 "$@"
+}
+
+# The files that R CMD check takes, too: see tests/testthat.R.
+suite_quick() {
+  installed "testthat (quick)" || return 0
+  run "testthat (quick)" 900 env QUICK=1 Rscript tools/testthat.R "testthat (quick)" tests/testthat
+}
+
+suite_root() {
+  if ! is_root; then
+    skip "root" "only root can play other users, mount and set the kernel"
+    return 0
+  fi
+  installed "root" || return 0
+  run "root" 900 Rscript tools/testthat.R root tests/root
 }
 
 # EVERY=1 runs all cells of the matrix, EVERY=3, the default, a third.
 suite_user_code() {
   installed "user-code" || return 0
-  run "user-code" 600 Rscript tools/testthat.R user-code tests/user-code
+  run "user-code" 1800 Rscript tools/testthat.R user-code tests/user-code
 }
 
 suite_full() {
   installed "full" || return 0
-  run "full" 2400 Rscript tools/testthat.R full tests/full
+  run "full" 5400 Rscript tools/testthat.R full tests/full
 }
 
 suite_netns() {
@@ -272,43 +299,38 @@ suite_netns() {
   fi
   installed "netns" || return 0
   use_pcp
-  run "netns" 1000 Rscript tools/testthat.R netns tests/netns
+  run "netns" 2400 Rscript tools/testthat.R netns tests/netns
 }
 
 # SOAK=10000 kills more workers, HOURS=1 has a longer history.
 suite_soak() {
   installed "soak" || return 0
-  run "soak" 900 Rscript tests/soak/soak.R "${SOAK:-300}"
+  run "soak" 2400 Rscript tests/soak/soak.R "${SOAK:-300}"
   run "soak history" 7200 Rscript tests/soak/history.R "${HOURS:-0.02}"
-}
-
-suite_notroot() {
-  if ! is_root; then
-    skip "testthat (not root)" "this run is no root's already"
-  elif ! have setpriv; then
-    skip "testthat (not root)" "there is no setpriv, from util-linux"
-  else
-    installed "testthat (not root)" || return 0
-    run "testthat (not root)" 2100 tools/not-root.sh \
-      Rscript tools/testthat.R "testthat (not root)" tests/testthat
-  fi
 }
 
 # Every failure path once: a build whose fault points can be armed.
 suite_faults() {
-  run "faults" 1200 sh -c '
+  run "faults" 2400 sh -c '
     tools/install.sh build/lib-faults tools/Makevars.faults || exit 1
     R_LIBS="$PWD/build/lib-faults:$R_LIBS" \
       Rscript tools/testthat.R faults tests/faults'
 }
 
-suite_asan() { run "testthat (asan, ubsan, thread checks)" 2400 tools/asan.sh; }
-suite_rcheck() { run "R CMD check" 1800 Rscript tools/rcheck.R; }
+suite_asan() { run "testthat (asan, ubsan, thread checks)" 3600 tools/asan.sh; }
+# The branches for other systems than Linux, compiled and run on Linux.
+suite_portable() {
+  part "c unit tests (portable)" 900 tests/c check-portable
+  run "portable" 2400 tools/portable.sh
+}
+
+suite_compilers() { run "compilers" 2400 tools/compilers.sh; }
+suite_rcheck() { run "R CMD check" 3600 Rscript tools/rcheck.R; }
 # What make_root fetches and installs takes as long as the network does.
-suite_bare() { run "bare" 1200 tools/bare.sh; }
+suite_bare() { run "bare" 2400 tools/bare.sh; }
 
 suite_demo() {
-  run "demo" 300 sh -c '
+  run "demo" 900 sh -c '
     WORKERS=8 make demo >build/demo.txt 2>&1 && ok=1 || ok=0
     cat build/demo.txt
     grep -q "^6[.] What muster doesn.t gain" build/demo.txt || ok=0
@@ -335,12 +357,10 @@ roll_of_failures() {
   done <"$1"
 }
 
-# begin_second: the second lane, a process of its own, as soon as the package is built.
+# begin_second SUITE...: the second lane, a process of its own, as soon as the package is built.
 begin_second() {
-  if [ -n "$second" ] && [ -z "$second_pid" ] && [ "$built" != unknown ]; then
-    # A list of words.
-    # shellcheck disable=SC2086
-    MUSTER_CHECK_BUILT=$built "$0" --second $second &
+  if [ "$lanes" = 2 ] && [ -z "$lane$second_pid" ] && [ "$built" != unknown ]; then
+    MUSTER_CHECK_BUILT=$built "$0" --second "$@" &
     second_pid=$!
   fi
 }
@@ -379,21 +399,27 @@ stop() {
 }
 trap stop INT TERM HUP
 
-[ $quiet = no ] || [ -n "$lane" ] || row suite passed failed skipped time
 for suite in "$@"; do
-  case " $all simfast " in
-    *" $suite "*) suite_"$(printf '%s' "$suite" | tr - _)" ;;
+  case " $all quick simfast " in
+    *" $suite "*) ;;
     *)
-      warn "check: there is no suite '$suite'; there are: $all"
+      warn "check: there is no suite '$suite'; there are: $all quick simfast"
       exit 1
       ;;
   esac
-  begin_second
+done
+[ $quiet = no ] || [ -n "$lane" ] || row suite passed failed skipped time
+last=
+for suite in "$@"; do
+  if [ "$suite" = demo ]; then
+    last=demo
+  elif ! taken "$suite"; then
+    suite_"$(printf '%s' "$suite" | tr - _)"
+  fi
+  begin_second "$@"
 done
 end_second
-for suite in $last; do
-  suite_"$suite"
-done
+if [ -n "$last" ] && [ -z "$lane" ]; then suite_demo; fi
 
 if [ -n "$lane" ]; then
   say "$passed passed, $failed failed, $skipped skipped" >"$logs/${lane}total"

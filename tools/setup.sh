@@ -80,7 +80,8 @@ package_of() {
     rpm:ip) say "iproute" ;;
     rpm:shellcheck) say "ShellCheck" ;;
     deb:sshd | rpm:sshd) say "openssh-server" ;;
-    deb:ggplot2) say "r-cran-ggplot2" ;;
+    deb:groff | rpm:groff) say "groff-base" ;;
+    deb:ggplot2 | deb:MASS | deb:terra) say "r-cran-$1" | tr '[:upper:]' '[:lower:]' ;;
     deb:rmarkdown) if system_r; then say "r-cran-rmarkdown pandoc"; else say "pandoc"; fi ;;
     rpm:rmarkdown | brew:rmarkdown) say "pandoc" ;;
     rpm:clang) say "clang compiler-rt" ;;
@@ -145,10 +146,11 @@ has() {
     rmarkdown)
       if [ "$family" = deb ] && system_r; then can_vignettes; else have pandoc; fi
       ;;
-    ggplot2)
-      # With all that it needs it takes long from source: built, or not at all.
+    ggplot2 | MASS | terra)
+      # With all that they need, or for an old R, these can't be had from source, or take
+      # long: built, or not at all.
       [ "$family" != deb ] || ! system_r || { have Rscript &&
-        Rscript -e 'quit(status = !nzchar(system.file(package = "ggplot2")))'; }
+        Rscript -e 'quit(status = !nzchar(system.file(package = commandArgs(TRUE))))' "$1"; }
       ;;
     libuv)
       # Only for building testthat, of which a part wants it.
@@ -246,7 +248,8 @@ esac
 needed="r headers compiler make"
 optional=
 if [ "$mode" = check ]; then
-  optional="libuv libssl qpdf tidy clang sshd ip python3 shellcheck ggplot2 rmarkdown"
+  optional="libuv libssl openssl qpdf tidy clang sshd ip python3 shellcheck groff zsh"
+  optional="$optional ggplot2 MASS terra rmarkdown"
   # Only root can make the root of another system.
   if [ "$family" = deb ] && is_root; then optional="$optional debootstrap"; fi
 fi

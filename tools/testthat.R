@@ -1,6 +1,7 @@
 # Runs folders of testthat tests against the installed muster:
 #   Rscript tools/testthat.R LABEL DIR...
-# FILTER=regexp takes only the test files that match. Each test_that() block is
+# FILTER=regexp takes only the test files whose names, without "test-" and ".R", match;
+# QUICK=1 leaves out those of tests/long.txt. Each test_that() block is
 # one line and counts as passed, failed or skipped; expectations that failed and
 # reasons for skipping follow below their block. Ends with
 # `LABEL: N passed, N failed, N skipped`, and status 1 if one failed.
@@ -76,9 +77,13 @@ block_reporter <- R6::R6Class(
 
 counts <- c(passed = 0L, failed = 0L, skipped = 0L)
 filter <- Sys.getenv("FILTER")
+if (nzchar(Sys.getenv("QUICK"))) {
+  long <- grep("^[^#]", readLines("tests/long.txt"), value = TRUE)
+  filter <- sprintf("^(?!(%s)$).*%s", paste(long, collapse = "|"), filter)
+}
 for (dir in dirs) {
-  files <- list.files(dir, "^test.*[.][rR]$")
-  if (nzchar(filter)) files <- grep(filter, files, value = TRUE)
+  files <- sub("^test-?(.*)[.][rR]$", "\\1", list.files(dir, "^test.*[.][rR]$"))
+  if (nzchar(filter)) files <- grep(filter, files, value = TRUE, perl = TRUE)
   if (!length(files)) {
     cat("skipped: no test files in ", dir, "\n", sep = "")
     counts["skipped"] <- counts["skipped"] + 1L
@@ -89,6 +94,7 @@ for (dir in dirs) {
     testthat::test_dir(
       dir,
       filter = if (nzchar(filter)) filter,
+      perl = TRUE,
       reporter = reporter,
       package = "muster",
       load_package = "installed",

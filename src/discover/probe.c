@@ -79,11 +79,13 @@ void mst_probe_judged(struct mst_scan *scan, uint32_t slot,
 
 // watch_for waits for one more event; without memory for that the attempt is lost.
 static void watch_for(struct mst_probe *probe, uint32_t wanted) {
-  const int rc =
-      probe->watch.slot != 0
-          ? mst_loop_want(probe->scan->loop, &probe->watch, wanted, NULL)
-          : (probe->watch.wanted = wanted,
-             mst_loop_add(probe->scan->loop, &probe->watch, NULL));
+  int rc;
+  if (probe->watch.slot != 0) {
+    rc = mst_loop_want(probe->scan->loop, &probe->watch, wanted, NULL);
+  } else {
+    probe->watch.wanted = wanted;
+    rc = mst_loop_add(probe->scan->loop, &probe->watch, NULL);
+  }
   if (rc != 0) retry(probe, MST_FOUND_SILENT, MST_REASON_NONE, ENOMEM);
 }
 

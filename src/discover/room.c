@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/mst_features.h"
 #include "discover/run.h"
 #include "net/net.h"
 
@@ -29,7 +30,7 @@ uint32_t mst_scan_room(uint32_t wanted) {
 
 uint32_t mst_scan_near_max(void) {
   unsigned long entries = 0;
-  FILE *file = fopen("/proc/sys/net/ipv4/neigh/default/gc_thresh3", "re");
+  FILE *file = fopen(MST_PROC "/sys/net/ipv4/neigh/default/gc_thresh3", "re");
   if (file == NULL)
     return NEAR_MAX; // also in a namespace, where it can't be seen
   const int got = fscanf(file, "%lu", &entries);

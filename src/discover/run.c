@@ -194,7 +194,7 @@ static int look(struct mst_scan *scan, int64_t *looked_ns,
 // act does what the sweep says until it waits, ends, or it is time to look again; gives
 // the last action.
 static struct mst_sweep_action act(struct mst_scan *scan, int64_t looked_ns) {
-  struct mst_sweep_action action;
+  struct mst_sweep_action action = {0};
   for (int starts = 0; starts < STARTS_A_LOOK;) {
     mst_sweep_next(scan->sweep, mst_clock_now(), looked_ns, &action);
     if (action.kind == MST_SWEEP_START) {

@@ -1,7 +1,8 @@
 // Sleeping until something is ready, where there is no ppoll().
+#include "base/mst_features.h"
 #include "discover/run_int.h"
 
-#ifndef __linux__
+#if !MST_HAVE_PPOLL
 #include "base/mst_clock.h"
 
 void mst_scan_sleep(struct mst_loop *loop, int64_t until_ns) {

@@ -48,8 +48,10 @@ int mst_proc_pidfd(pid_t pid);
 // mst_proc_die_with_parent asks for `signal` whenever the parent thread ends, and
 // for none after that was asked before. Does nothing where the system can't.
 void mst_proc_die_with_parent(int signal);
-// mst_proc_close_from closes every descriptor >= lowest. Async-signal-safe.
+// mst_proc_close_from closes every descriptor >= lowest. Async-signal-safe. mst_proc_close_each
+// does it one by one, up to the limit on descriptors: for systems that have no other way.
 void mst_proc_close_from(int lowest);
+void mst_proc_close_each(int lowest);
 // mst_proc_threads gives the number of threads of this process, -1 if unknown.
 int mst_proc_threads(void);
 // mst_proc_oom_kills gives how many processes the kernel has ended so far because memory

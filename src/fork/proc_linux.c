@@ -1,5 +1,9 @@
-// Processes on Linux. See fork.h.
-#ifdef __linux__
+// Processes on Linux. What proc_other.c has in place of each part is for systems without it.
+// See fork.h.
+#include "base/mst_features.h"
+#include "fork/fork.h"
+
+#if MST_LINUX
 #include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,43 +12,46 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+#endif
 
-#include "fork/fork.h"
+// The numbers of system calls are the same on every architecture; headers may be older than the
+// kernel.
 
-// The numbers are the same on every architecture; headers may be older than
-// the kernel.
+#if MST_HAVE_PIDFD
 #ifndef SYS_pidfd_open
 #define SYS_pidfd_open 434
 #endif
+
+int mst_proc_pidfd(pid_t pid) {
+  const long fd = syscall(SYS_pidfd_open, pid, 0); // close-on-exec; Linux 5.3
+  return fd < 0 ? -1 : (int)fd;
+}
+#endif
+
+#if MST_HAVE_PDEATHSIG
+void mst_proc_die_with_parent(int signal) {
+  (void)prctl(PR_SET_PDEATHSIG, (unsigned long)signal, 0UL, 0UL, 0UL);
+}
+#endif
+
+#if MST_HAVE_CLOSE_RANGE
 #ifndef SYS_close_range
 #define SYS_close_range 436
 #endif
 
+void mst_proc_close_from(int lowest) {
+  if (syscall(SYS_close_range, (unsigned)lowest, ~0U, 0U) == 0) return;
+  mst_proc_close_each(lowest); // before Linux 5.9
+}
+#endif
+
+#if MST_HAVE_PROC
 // Paths of cgroups that are longer count as not known; so many levels are looked at.
 #define GROUP_MAX 1024
 #define GROUPS_DEEP 4
 
 static const char *group_file(int first) {
   return first ? "memory.oom_control" : "memory.events";
-}
-
-int mst_proc_pidfd(pid_t pid) {
-  const long fd = syscall(SYS_pidfd_open, pid, 0); // close-on-exec; Linux 5.3
-  return fd < 0 ? -1 : (int)fd;
-}
-
-void mst_proc_die_with_parent(int signal) {
-  (void)prctl(PR_SET_PDEATHSIG, (unsigned long)signal, 0UL, 0UL, 0UL);
-}
-
-void mst_proc_close_from(int lowest) {
-  if (syscall(SYS_close_range, (unsigned)lowest, ~0U, 0U) == 0) return;
-  // Before Linux 5.9. sysconf() is the soft limit; what was opened under a
-  // higher limit stays open, but is close-on-exec where muster opened it.
-  long last = sysconf(_SC_OPEN_MAX);
-  if (last < 0 || last > 65536) last = 65536;
-  for (int fd = lowest; fd < (int)last; fd++)
-    (void)close(fd);
 }
 
 // arguments gives where this process's arguments are in memory, and how many bytes; NULL if that
@@ -181,8 +188,4 @@ int64_t mst_proc_oom_kills(void) {
   (void)snprintf(path, sizeof path, "%s%s", folder, group_file(0));
   return count_of(path, "oom_kill");
 }
-
-int mst_proc_can_fork(void) { return 1; }
-#else
-typedef int mst_proc_linux_unused; // a translation unit must hold something
 #endif

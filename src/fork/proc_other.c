@@ -1,32 +1,39 @@
-// Processes where there is neither pidfd nor a parent-death signal. See fork.h.
-#ifndef __linux__
+// Processes on systems that lack some of what proc_linux.c uses. See fork.h.
 #include <unistd.h>
 
+#include "base/mst_features.h"
 #include "fork/fork.h"
 
+#if !MST_HAVE_PIDFD
 int mst_proc_pidfd(pid_t pid) {
   (void)pid;
   return -1; // the watch looks for the session twice a second instead
 }
+#endif
 
+#if !MST_HAVE_PDEATHSIG
 void mst_proc_die_with_parent(int signal) { (void)signal; }
+#endif
 
-void mst_proc_close_from(int lowest) {
+// sysconf() is the soft limit; what was opened under a higher limit stays open, but is
+// close-on-exec where muster opened it.
+void mst_proc_close_each(int lowest) {
   long last = sysconf(_SC_OPEN_MAX);
   if (last < 0 || last > 65536) last = 65536;
   for (int fd = lowest; fd < (int)last; fd++)
     (void)close(fd);
 }
 
+#if !MST_HAVE_CLOSE_RANGE
+void mst_proc_close_from(int lowest) { mst_proc_close_each(lowest); }
+#endif
+
+#if !MST_HAVE_PROC
 void mst_proc_title(const char *title) { (void)title; }
 
 int mst_proc_threads(void) { return -1; }
 
 int64_t mst_proc_oom_kills(void) { return -1; }
-
-// macOS aborts a forked child that enters CoreFoundation, and R's BLAS there
-// (Accelerate) does: workers are booted.
-int mst_proc_can_fork(void) { return 0; }
-#else
-typedef int mst_proc_other_unused; // a translation unit must hold something
 #endif
+
+int mst_proc_can_fork(void) { return MST_HAVE_FORK; }

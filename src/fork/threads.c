@@ -8,11 +8,12 @@
 #include <stddef.h>
 #include <string.h>
 
-#ifdef __linux__
+#include "base/mst_features.h"
+#include "fork/fork.h"
+
+#if MST_HAVE_DL_ITERATE
 #include <link.h>
 #endif
-
-#include "fork/fork.h"
 
 typedef void (*set_int)(int);
 typedef int (*get_int)(void);
@@ -48,7 +49,7 @@ static void apply(void *library, struct search *search) {
   }
 }
 
-#ifdef __linux__
+#if MST_HAVE_DL_ITERATE
 static int each_library(struct dl_phdr_info *info, size_t size, void *data) {
   (void)size;
   if (info->dlpi_name == NULL || info->dlpi_name[0] == '\0') return 0;

@@ -30,7 +30,7 @@
 #define CRASH_LOOK_MS 1000
 // R's report of a crash may take this long.
 #define CRASH_NS (2 * MST_NS_PER_S)
-// From the end of the session's sockets to its pidfd's word.
+// From the end of the session's sockets to its pidfd's word, or that of its number.
 #define GONE_MS 100
 // The session's end must end the worker within a second.
 #define CLEAN_NS (500 * MST_NS_PER_MS)
@@ -39,6 +39,7 @@ static struct {
   int control_fd;
   int session_fd;
   pid_t session;
+  int is_child; // of the session: one that was booted
   // Written by the R thread before the flag, read by this one after it.
   char tempdir[MST_TEXT_MAX + 1u];
   volatile int tempdir_known;
@@ -74,16 +75,21 @@ static struct {
   int64_t kill_ns;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+// session_gone is for where there is no pidfd. A session that nobody has waited for yet can still
+// be signalled, but has no children any more.
 static int session_gone(void) {
+  if (watch.is_child) return getppid() != watch.session;
   return kill(watch.session, 0) != 0 && errno == ESRCH;
 }
 
 // was_orphaned tells whether the session has ended. Its sockets are closed a moment
-// before its pidfd says so.
+// before anything else says so.
 static int was_orphaned(void) {
   struct pollfd fd = {.fd = watch.session_fd, .events = POLLIN};
-  if (watch.session_fd < 0) return session_gone();
-  return poll(&fd, 1, GONE_MS) > 0;
+  if (watch.session_fd >= 0) return poll(&fd, 1, GONE_MS) > 0;
+  for (int ms = 0; ms < GONE_MS && !session_gone(); ms++)
+    (void)poll(NULL, 0, 1);
+  return session_gone();
 }
 
 // remove_home removes what packages left in the directory of this worker's fork server
@@ -368,6 +374,7 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
   watch.control_fd = control_fd;
   watch.session_fd = session_fd;
   watch.session = session;
+  watch.is_child = getppid() == session;
   watch.tempdir_known = 0;
   const int prepared = prepare(err);
   if (prepared != 0) return prepared;

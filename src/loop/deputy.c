@@ -7,14 +7,16 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __linux__
-#include <sys/timerfd.h>
-#endif
 #include <unistd.h>
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
+#include "base/mst_features.h"
 #include "net/net.h"
+
+#if MST_HAVE_TIMERFD
+#include <sys/timerfd.h>
+#endif
 
 // It runs the pool's code, whose frames are small.
 #define STACK_BYTES ((size_t)256 << 10)
@@ -38,7 +40,7 @@ struct mst_deputy {
 
 // ---- the alarm: a timer where the system has one as a descriptor, else a pipe
 
-#ifdef __linux__
+#if MST_HAVE_TIMERFD
 static int open_alarm(int alarm[2], struct mst_err *err) {
   alarm[1] = -1;
   alarm[0] = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);

@@ -12,7 +12,7 @@
 
 static const struct mst_loop_ops *ops_of(enum mst_loop_backend backend) {
   switch (backend) {
-#ifdef __linux__
+#if MST_HAVE_EPOLL
   case MST_LOOP_BEST:
   case MST_LOOP_EPOLL:
     return &mst_loop_ops_epoll;

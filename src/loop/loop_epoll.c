@@ -1,7 +1,7 @@
 // The epoll backend: level-triggered, one wait serves many watches.
 #include "loop/loop_int.h"
 
-#ifdef __linux__
+#if MST_HAVE_EPOLL
 #include <errno.h>
 #include <string.h>
 #include <sys/epoll.h>

@@ -4,6 +4,7 @@
 
 #include <stddef.h>
 
+#include "base/mst_features.h"
 #include "loop/loop.h"
 
 // At most this many are served by one wait; the rest is ready at the next.
@@ -36,7 +37,7 @@ struct mst_loop {
 };
 
 extern const struct mst_loop_ops mst_loop_ops_poll;
-#ifdef __linux__
+#if MST_HAVE_EPOLL
 extern const struct mst_loop_ops mst_loop_ops_epoll;
 #endif
 

@@ -1,7 +1,9 @@
 // Network cards by the ioctl that ethtool uses. See card.h.
 #include "net/card.h"
 
-#ifdef __linux__
+#include "base/mst_features.h"
+
+#if MST_HAVE_DIAG
 #include <errno.h>
 #include <linux/ethtool.h>
 #include <linux/sockios.h>

@@ -1,6 +1,8 @@
 // Names, and systems without Linux's ioctl for network cards. See card.h.
 #include "net/card.h"
 
+#include "base/mst_features.h"
+
 static const char *const names[MST_CARD_FEATURES] = {
     [MST_CARD_SCATTER_GATHER] = "scatter-gather",
     [MST_CARD_TSO] = "tcp-segmentation-offload",
@@ -15,7 +17,7 @@ const char *mst_card_feature_name(enum mst_card_feature feature) {
   return (unsigned)feature < MST_CARD_FEATURES ? names[feature] : "";
 }
 
-#ifndef __linux__
+#if !MST_HAVE_DIAG
 #include <errno.h>
 #include <string.h>
 

@@ -7,7 +7,9 @@
 // the backlog and is a line for each connection of the machine.
 #include "net/diag.h"
 
-#ifdef __linux__
+#include "base/mst_features.h"
+
+#if MST_HAVE_DIAG
 #include <errno.h>
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>

@@ -4,7 +4,9 @@
 #include <errno.h>
 #include <string.h>
 
-#ifndef __linux__
+#include "base/mst_features.h"
+
+#if !MST_HAVE_DIAG
 
 static int not_told(struct mst_err *err) {
   return mst_err_set(err, MST_ESYS, ENOTSUP, NULL,

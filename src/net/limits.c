@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <sys/resource.h>
 
+#include "base/mst_features.h"
+
 static int64_t as_count(rlim_t limit) {
   return limit == RLIM_INFINITY || limit > (rlim_t)INT64_MAX ? INT64_MAX
                                                              : (int64_t)limit;
@@ -28,7 +30,7 @@ void mst_net_fd_limits(int64_t *soft, int64_t *hard, int64_t *open_now) {
   (void)getrlimit(RLIMIT_NOFILE, &limit);
   *soft = as_count(limit.rlim_cur);
   *hard = as_count(limit.rlim_max);
-  *open_now = count_open("/proc/self/fd");
+  *open_now = count_open(MST_PROC "/self/fd");
   if (*open_now < 0) *open_now = count_open("/dev/fd");
 }
 

@@ -37,7 +37,8 @@ void mst_net_shutdown(int fd);
 // mst_net_sendv sends what fits of `count` parts. Blocks only if wait is 1.
 // Returns bytes sent (> 0), -MST_EAGAIN if nothing fits now, -MST_ECLOSED if
 // the peer is gone, -MST_ESYS. fds (fd_count of them, at most MST_NET_FDS_MAX)
-// go along with the first byte; the sender keeps and closes its copies.
+// go along with the first byte; the sender keeps and closes its copies. -MST_ESYS with ENOTSUP
+// where the system can't send descriptors (mst_features.h): no byte goes out.
 int64_t mst_net_sendv(int fd, const struct iovec *parts, int count,
                       const int *fds, size_t fd_count, int wait,
                       struct mst_err *err);
@@ -52,7 +53,7 @@ int64_t mst_net_recv(int fd, void *bytes, size_t n, int wait,
 // *fd_count of them are put into fds, close-on-exec, owned by the caller, also
 // if it returns fewer bytes than a message has. More than MST_NET_FDS_MAX, or
 // fewer than were sent because this process is at its limit, is -MST_EPROTO
-// after closing what came.
+// after closing what came. Where the system can't send descriptors none come.
 int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
                          int fds[MST_NET_FDS_MAX], size_t *fd_count,
                          struct mst_err *err);

@@ -10,11 +10,13 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_fault.h"
+#include "base/mst_features.h"
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0 // systems without it get SO_NOSIGPIPE in set_up
 #endif
-#ifndef MSG_CMSG_CLOEXEC
+#if !MST_HAVE_SOCKET_FLAGS
+#undef MSG_CMSG_CLOEXEC
 #define MSG_CMSG_CLOEXEC 0 // set by fcntl in take_fds
 #endif
 
@@ -26,7 +28,7 @@ int mst_net_pair(int fds[2], struct mst_err *err) {
     return mst_err_set(err, MST_ESYS, errno, "socketpair", "%s",
                        strerror(errno));
   }
-#ifdef SOCK_CLOEXEC
+#if MST_HAVE_SOCKET_FLAGS
   const int rc = socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds);
 #else
   const int rc = socketpair(AF_UNIX, SOCK_STREAM, 0, fds);
@@ -35,7 +37,7 @@ int mst_net_pair(int fds[2], struct mst_err *err) {
     return mst_err_set(err, MST_ESYS, errno, "socketpair", "%s",
                        strerror(errno));
   }
-#ifndef SOCK_CLOEXEC
+#if !MST_HAVE_SOCKET_FLAGS
   set_cloexec(fds[0]);
   set_cloexec(fds[1]);
 #endif
@@ -77,6 +79,7 @@ void mst_net_shutdown(int fd) {
   if (fd >= 0) (void)shutdown(fd, SHUT_RDWR);
 }
 
+#if MST_HAVE_SCM_RIGHTS
 // attach puts descriptors into a message's control part.
 static void attach(struct msghdr *msg, void *space, size_t space_bytes,
                    const int *fds, size_t fd_count) {
@@ -91,20 +94,29 @@ static void attach(struct msghdr *msg, void *space, size_t space_bytes,
   part->cmsg_len = CMSG_LEN(sizeof(int) * fd_count);
   memcpy(CMSG_DATA(part), fds, sizeof(int) * fd_count);
 }
+#endif
 
 int64_t mst_net_sendv(int fd, const struct iovec *parts, int count,
                       const int *fds, size_t fd_count, int wait,
                       struct mst_err *err) {
-  union {
-    struct cmsghdr align;
-    char bytes[CMSG_SPACE(sizeof(int) * MST_NET_FDS_MAX)];
-  } space;
   struct msghdr msg;
   memset(&msg, 0, sizeof msg);
   // sendmsg doesn't write through these pointers; its type predates const.
   memcpy(&msg.msg_iov, &parts, sizeof parts);
   msg.msg_iovlen = (size_t)count;
+#if MST_HAVE_SCM_RIGHTS
+  union {
+    struct cmsghdr align;
+    char bytes[CMSG_SPACE(sizeof(int) * MST_NET_FDS_MAX)];
+  } space;
   attach(&msg, &space, sizeof space, fds, fd_count);
+#else
+  (void)fds;
+  if (fd_count > 0) {
+    return mst_err_set(err, MST_ESYS, ENOTSUP, "sendmsg",
+                       "this system can't send descriptors");
+  }
+#endif
   for (;;) {
     const ssize_t sent =
         mst_fault("net.send")
@@ -149,6 +161,7 @@ int64_t mst_net_read(int fd, void *bytes, size_t n, struct mst_err *err) {
   return recv_done(read(fd, bytes, n), "read", err);
 }
 
+#if MST_HAVE_SCM_RIGHTS
 // take_fds copies the descriptors out of a received message, at most max; the
 // rest is closed. Returns how many the message held.
 static size_t take_fds(struct msghdr *msg, int *fds, size_t max) {
@@ -204,3 +217,12 @@ int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
   *fd_count = held;
   return (int64_t)got;
 }
+#else
+int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
+                         int fds[MST_NET_FDS_MAX], size_t *fd_count,
+                         struct mst_err *err) {
+  (void)fds;
+  *fd_count = 0;
+  return mst_net_recv(fd, bytes, n, wait, err);
+}
+#endif

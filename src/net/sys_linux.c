@@ -1,5 +1,7 @@
 // Sockets on Linux. See sys.h.
-#ifdef __linux__
+#include "base/mst_features.h"
+
+#if MST_HAVE_SOCKET_FLAGS
 #include "net/sys.h"
 
 #include <arpa/inet.h>

@@ -1,5 +1,7 @@
 // Sockets where options can't be given at birth: macOS, older BSDs. See sys.h.
-#ifndef __linux__
+#include "base/mst_features.h"
+
+#if !MST_HAVE_SOCKET_FLAGS
 #include "net/sys.h"
 
 #include <errno.h>
@@ -41,7 +43,9 @@ int mst_sys_connect(int fd, const struct mst_addr *addr) {
 }
 
 void mst_sys_keepalive(int fd, int idle_s, int interval_s, int count) {
-#ifdef TCP_KEEPALIVE
+#if defined(TCP_KEEPIDLE)
+  (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+#elif defined(TCP_KEEPALIVE) // macOS
   (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPALIVE, &idle_s, sizeof idle_s);
 #endif
 #ifdef TCP_KEEPINTVL
@@ -61,8 +65,16 @@ int mst_sys_user_timeout(int fd, int ms) {
 }
 
 int mst_sys_peer_uid(int fd, uid_t *uid) {
+#if MST_LINUX // has no getpeereid(): this branch is compiled there for what is round it
+  struct ucred peer;
+  socklen_t n = sizeof peer;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0) return -1;
+  *uid = peer.uid;
+  return 0;
+#else
   gid_t group;
   return getpeereid(fd, uid, &group);
+#endif
 }
 
 // BSDs refuse where a queue is full, as where nobody listens.

@@ -8,9 +8,6 @@
 #include "base/mst_assert.h"
 #include "pool/calls_int.h"
 
-// Limits on calls are looked at this often.
-#define LOOK_NS (10 * MST_NS_PER_MS)
-
 void mst_loss_free(struct mst_loss *loss) {
   if (loss == NULL) return;
   free(loss->output);

@@ -1,6 +1,8 @@
 // Blame and silence. The contract is in heal.h.
 #include "pool/heal.h"
 
+#include "sched/late.h"
+
 #define NEVER INT64_MAX
 #define BEATS 3 // questions in one heartbeat
 
@@ -18,7 +20,8 @@ enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
   if (!policy->on) return MST_HEAL_LEAVE;
   if (evaluating) {
     heal->deaths = heal->row = 0; // it came to its work: it can be kept alive
-    if (heal->attempt++ < policy->retries) return MST_HEAL_RESTART;
+    if (mst_tries_left(++heal->attempt, policy->retries))
+      return MST_HEAL_RESTART;
     heal->attempt = 0;
     return MST_HEAL_POISON;
   }

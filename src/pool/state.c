@@ -207,7 +207,7 @@ static void on_end_sign(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
     break;
   case MST_POOL_NEW:
   case MST_POOL_DOWN:
-    MST_ASSERT(!"a worker in a pool that is not up");
+    MST_ASSERT(0 && "a worker in a pool that is not up");
     break;
   }
 }

@@ -4,9 +4,6 @@
 // behind and a size limit of their own (64 MB in many containers); huge pages, which a
 // system must have set aside. Reading through MAP_SHARED would be the same memory, but R
 // asks for writable pointers where it only reads (sort, match), and would get none.
-//
-// memfd_create(), its flags and the seals are declared here where the C library is
-// older than the kernel: the numbers are the kernel's interface.
 #include "share/segment.h"
 
 #include <errno.h>
@@ -21,6 +18,7 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_fault.h"
+#include "base/mst_features.h"
 #include "net/net.h"
 
 #ifndef MAP_NORESERVE
@@ -33,7 +31,7 @@ static int fail(struct mst_err *err, enum mst_code code, const char *call) {
   return mst_err_set(err, code, errno, call, "%s", strerror(errno));
 }
 
-#if defined(MFD_CLOEXEC) && defined(F_ADD_SEALS)
+#if MST_HAVE_MEMFD && defined(MFD_CLOEXEC) && defined(F_ADD_SEALS)
 #define SEALS (F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE)
 
 static int make_fd(void) {

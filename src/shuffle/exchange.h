@@ -58,7 +58,8 @@ void mst_exchange_set(const struct mst_exchange_way *way);
 // them (1 to MST_HANDLERS_MAX; those that are open stay so): unix sockets "0", "1", ... that this
 // user alone can reach, each with the longest queue. Others need the token, which is random, of
 // this incarnation, and sent to them by the session. The folder is removed by its owner.
-// mst_exchange_set must have said who this is. 0; -MST_ECONNECT (sys_errno), -MST_ESYS,
+// mst_exchange_set must have said who this is. 0; -MST_ECONNECT (sys_errno: ENAMETOOLONG for a
+// path that only /proc could shorten), -MST_ESYS,
 // -MST_EMEM: those that were there are.
 int mst_exchange_listen(const char *folder, uint32_t count,
                         uint8_t token[MST_TOKEN_BYTES], struct mst_err *err);

@@ -25,6 +25,7 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 #include "base/mst_entropy.h"
+#include "base/mst_features.h"
 #include "fork/fork.h"
 #include "shuffle/exchange_int.h"
 
@@ -39,19 +40,24 @@
 // ---- addresses
 
 // address_of gives a listener's. A path that is too long for an address is reached through a
-// descriptor of its folder, where the system can do that; *folder_fd is it, to be closed.
+// descriptor of its folder, where the system has /proc; *folder_fd is it, to be closed.
 static int address_of(const char *folder, uint32_t handler, int *folder_fd,
                       struct mst_addr *addr, struct mst_err *err) {
   char path[sizeof addr->at.un.sun_path];
   *folder_fd = -1;
   int n = snprintf(path, sizeof path, "%s/%u", folder, (unsigned)handler);
+  if (n >= (int)sizeof path && !MST_HAVE_PROC) {
+    return mst_err_set(err, MST_ECONNECT, ENAMETOOLONG, "bind",
+                       "its path is too long for a socket: R needs a shorter "
+                       "TMPDIR");
+  }
   if (n >= (int)sizeof path) {
     *folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*folder_fd < 0) {
       return mst_err_set(err, MST_ECONNECT, errno, "open", "%s",
                          strerror(errno));
     }
-    n = snprintf(path, sizeof path, "/proc/self/fd/%d/%u", *folder_fd,
+    n = snprintf(path, sizeof path, MST_PROC "/self/fd/%d/%u", *folder_fd,
                  (unsigned)handler);
   }
   MST_ASSERT(n < (int)sizeof path);
@@ -151,7 +157,7 @@ static size_t strangers(void) {
 void mst_handlers_accept(uint32_t handler) {
   const int64_t now_ns = mst_clock_now();
   for (int i = 0; i < ACCEPT_MAX; i++) {
-    int fd;
+    int fd = -1;
     const int rc =
         strangers() >= MST_STRANGERS_MAX
             ? -MST_ELIMIT

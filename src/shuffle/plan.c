@@ -42,8 +42,8 @@ static void end_copy(struct mst_plan *plan, struct mst_plan_task *task,
 static void lose_task(struct mst_plan *plan, struct mst_plan_task *task) {
   plan->lost++;
   task->losses++;
-  if (task->losses > MST_PLAN_LOSSES_MAX && task->state == MST_PLAN_IDLE &&
-      copies_of(task) == 0) {
+  if (!mst_tries_left(task->losses, MST_PLAN_LOSSES_MAX) &&
+      task->state == MST_PLAN_IDLE && copies_of(task) == 0) {
     task->state = MST_PLAN_FAILED;
   }
 }
@@ -435,8 +435,10 @@ static int next_moved(struct mst_plan *plan, int64_t now_ns,
 
 static int next_copy(struct mst_plan *plan, int64_t now_ns,
                      struct mst_plan_action *action) {
-  const uint32_t most = plan->worker_count < 20 ? 1 : plan->worker_count / 10;
-  if (plan->extra >= most || !has_idle(plan)) return 0;
+  if (plan->extra >= mst_late_most(&mst_plan_late_rule, plan->worker_count) ||
+      !has_idle(plan)) {
+    return 0;
+  }
   for (uint32_t i = 0; i < plan->live_count; i++) {
     const uint32_t s = plan->live[i];
     struct mst_plan_stage *stage = mst_plan_stage(plan, s);

@@ -16,16 +16,17 @@
 
 #include <stdint.h>
 
+#include "sched/late.h"
+
 #define MST_PLAN_NONE UINT32_MAX
-// Copies of one task that run at the same time: the first, and two for late ones.
-#define MST_PLAN_COPIES 3u
+// Copies of one task that run at the same time.
+#define MST_PLAN_COPIES MST_LATE_COPIES
 // Attempts of one task that may be lost with their workers, or miss an input, before
 // the task is blamed.
 #define MST_PLAN_LOSSES_MAX 4u
 #define MST_PLAN_TASKS_MAX 65536u // of a stage
-// A task is late that runs for this long, and twice its stage's median. One that waits for a
-// worker which is busy with a late one is run elsewhere; a late one gets a copy once three
-// quarters of its stage are done.
+// When a task is late says sched/late.h, by its stage's median and this floor. One that waits for a
+// worker which is busy with a late one is run elsewhere.
 #define MST_PLAN_LATE_NS INT64_C(500000000)
 // Where no task of a stage is done, what waits for a worker is moved after this.
 #define MST_PLAN_STUCK_NS INT64_C(5000000000)

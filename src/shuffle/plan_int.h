@@ -12,6 +12,9 @@ static inline uint32_t copies_of(const struct mst_plan_task *task) {
   return n;
 }
 
+// How late tasks are dealt with.
+extern const struct mst_late_rule mst_plan_late_rule;
+
 // ---- plan_stages.c
 
 int mst_plan_is_stage(const struct mst_plan *plan, uint32_t stage);

@@ -1,6 +1,9 @@
 // Which tasks are late: see plan.h and plan_int.h.
 #include "shuffle/plan_int.h"
 
+const struct mst_late_rule mst_plan_late_rule = {.floor_ns = MST_PLAN_LATE_NS,
+                                                 .least = 1};
+
 // median_ns of what the stage's tasks that are done took, found by halving: no memory.
 static int64_t median_ns(const struct mst_plan_stage *stage) {
   int64_t low = 0, high = INT64_MAX / 4;
@@ -33,8 +36,7 @@ static int64_t youngest_ns(const struct mst_plan_task *task) {
 
 int64_t mst_plan_work_out_late(const struct mst_plan_stage *stage) {
   if (stage->done == 0) return INT64_MAX;
-  const int64_t limit_ns = 2 * median_ns(stage);
-  return limit_ns < MST_PLAN_LATE_NS ? MST_PLAN_LATE_NS : limit_ns;
+  return mst_late_after(&mst_plan_late_rule, median_ns(stage));
 }
 
 int64_t mst_plan_late_ns(struct mst_plan_stage *stage) {
@@ -44,7 +46,7 @@ int64_t mst_plan_late_ns(struct mst_plan_stage *stage) {
 
 int mst_plan_may_copy(const struct mst_plan_stage *stage) {
   return stage->speculate && stage->done < stage->count &&
-         (uint64_t)4 * stage->done >= (uint64_t)3 * stage->count;
+         mst_late_is_tail(stage->count - stage->done, stage->count);
 }
 
 int mst_plan_wants_copy(struct mst_plan_stage *stage,

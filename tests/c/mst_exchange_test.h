@@ -6,10 +6,13 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/mst_clock.h"
+#include "base/mst_hash.h"
 #include "fork/fork.h"
 #include "mst_test.h"
 #include "shuffle/exchange.h"
@@ -78,15 +81,48 @@ static inline struct mst_segment segment_of(const char *text) {
   return segment;
 }
 
+// Where texts are on builds without segments: in files, removed at the end.
+#define TEXT_PATH_BYTES 40
+static char text_paths[8][TEXT_PATH_BYTES];
+static size_t text_path_count;
+
+static inline const char *file_of(const char *text) {
+  CHECK(text_path_count < 8);
+  char *path = text_paths[text_path_count++];
+  (void)snprintf(path, TEXT_PATH_BYTES, "/tmp/mst-text-XXXXXX");
+  const int fd = mkstemp(path);
+  CHECK(fd >= 0);
+  CHECK(write(fd, text, strlen(text)) == (ssize_t)strlen(text));
+  (void)close(fd);
+  return path;
+}
+
+static inline struct mst_block block_of(const char *text) {
+  return (struct mst_block){
+      .bytes = strlen(text), .rows = 1, .check = mst_hash(text, strlen(text))};
+}
+
 static inline void put_text(uint32_t task, const char *text) {
-  struct mst_segment segment = segment_of(text);
   const struct mst_want want = {1, task, 1};
-  const struct mst_block blocks[2] = {
-      {0}, {.bytes = strlen(text), .rows = 1, .stream = 0}};
-  CHECK_INT(
-      mst_exchange_put(&want, &segment, NULL, segment.bytes, blocks, 2, NULL),
-      0);
+  const struct mst_block blocks[2] = {{0}, block_of(text)};
+  struct mst_segment segment = MST_SEGMENT_NONE;
+  if (MST_HAVE_MEMFD) segment = segment_of(text);
+  const char *path = MST_HAVE_MEMFD ? NULL : file_of(text);
+  CHECK_INT(mst_exchange_put(&want, path == NULL ? &segment : NULL, path, 64,
+                             blocks, 2, NULL),
+            0);
   CHECK_INT(segment.fd, -1);
+}
+
+// is_told tells whether a frame, a HAVE, hands over that text.
+static inline int is_told(struct mst_chan *far, const struct mst_frame *frame,
+                          const char *text) {
+  struct mst_have have;
+  const struct mst_map *map = mst_chan_map(far, frame);
+  CHECK_INT(mst_have_decode(frame->payload, (size_t)frame->head.length, &have),
+            0);
+  if (!MST_HAVE_MEMFD) return map == NULL && have.path_bytes > 0;
+  return map != NULL && memcmp(map->data, text, strlen(text)) == 0;
 }
 
 static inline void check_text(uint32_t task, const char *text) {
@@ -124,10 +160,15 @@ static inline void say_have(struct mst_chan *far, uint32_t task,
                             const char *text) {
   struct mst_blob *blob = mst_blob_new();
   uint8_t bytes[256];
-  blob->segment = segment_of(text);
+  if (MST_HAVE_MEMFD) blob->segment = segment_of(text);
+  const char *path = MST_HAVE_MEMFD ? NULL : file_of(text);
   const struct mst_have have = {
-      .want = {1, task, 1}, .size = blob->segment.bytes, .count = 2};
-  const struct mst_block blocks[2] = {{0}, {.bytes = strlen(text), .rows = 1}};
+      .want = {1, task, 1},
+      .size = 64,
+      .count = 2,
+      .path = path,
+      .path_bytes = (uint16_t)(path == NULL ? 0 : strlen(path))};
+  const struct mst_block blocks[2] = {{0}, block_of(text)};
   mst_have_encode(&have, blocks, bytes);
   CHECK_INT(mst_buf_append(&blob->buf, bytes, mst_have_bytes(&have)), 0);
   struct mst_head head = {.kind = MST_KIND_HAVE};
@@ -157,7 +198,7 @@ static inline void ask(uint32_t tasks, uint32_t worker, uint32_t epoch) {
 }
 
 static inline void wait_for(size_t left) {
-  const int64_t end_ns = mst_clock_now() + 5 * MST_NS_PER_S;
+  const int64_t end_ns = mst_clock_now() + 30 * MST_NS_PER_S;
   while (mst_exchange_wait(20) > left)
     CHECK(mst_clock_now() < end_ns);
 }
@@ -167,6 +208,8 @@ static inline void end(struct mst_chan *far) {
   stop_watch = 1;
   CHECK_INT(pthread_join(watch, NULL), 0);
   mst_exchange_end();
+  while (text_path_count > 0)
+    (void)unlink(text_paths[--text_path_count]);
 }
 
 #endif

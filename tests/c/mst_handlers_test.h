@@ -39,6 +39,16 @@ static inline void quick(int listen_only, int silent_ms) {
   mst_exchange_set(&way);
 }
 
+// patient makes them so long that nothing is done because one is over.
+static inline void patient(int listen_only) {
+  const struct mst_exchange_way way = {.worker = ME,
+                                       .epoch = 1,
+                                       .listen = (uint8_t)listen_only,
+                                       .again_ns = 3600 * MST_NS_PER_S,
+                                       .silent_ns = 3600 * MST_NS_PER_S};
+  mst_exchange_set(&way);
+}
+
 static inline struct mst_addr address(const char *where, unsigned handler) {
   char path[128];
   struct mst_addr addr;
@@ -85,7 +95,7 @@ static inline uint32_t links_now(void) {
 }
 
 static inline void wait_links(uint32_t links) {
-  const int64_t end_ns = mst_clock_now() + 5 * MST_NS_PER_S;
+  const int64_t end_ns = mst_clock_now() + 30 * MST_NS_PER_S;
   while (links_now() != links) {
     CHECK(mst_clock_now() < end_ns);
     (void)poll(NULL, 0, 5);
@@ -94,7 +104,7 @@ static inline void wait_links(uint32_t links) {
 
 static inline void accept_one(int listener, struct mst_chan *far) {
   int fd = -1;
-  const int64_t until_ns = mst_clock_now() + 5 * MST_NS_PER_S;
+  const int64_t until_ns = mst_clock_now() + 30 * MST_NS_PER_S;
   CHECK_INT(mst_net_accept_until(listener, &fd, NULL, until_ns, NULL), 0);
   mst_chan_open(far, fd, 1 << 20);
   far->takes_maps = 1;

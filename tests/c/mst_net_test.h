@@ -42,7 +42,7 @@ static inline struct mst_addr closed_port(void) {
 // A connect that is done within two seconds, or its error.
 static inline int dial_within(const struct mst_addr *addr, int *fd,
                               struct mst_err *err) {
-  const int64_t until_ns = in_ms(2000);
+  const int64_t until_ns = in_ms(30000);
   int rc = mst_net_dial(addr, fd, err);
   while (rc == -MST_EAGAIN && mst_net_wait(*fd, POLLOUT, until_ns) != 0)
     rc = mst_net_dial_done(*fd, err);
@@ -54,7 +54,7 @@ static inline void connected_pair(int *client, int *server) {
   struct mst_addr bound;
   int listener = listen_at("127.0.0.1", MST_BACKLOG_MOST, &bound);
   CHECK_INT(dial_within(&bound, client, NULL), 0);
-  CHECK_INT(mst_net_accept_until(listener, server, NULL, in_ms(2000), NULL), 0);
+  CHECK_INT(mst_net_accept_until(listener, server, NULL, in_ms(30000), NULL), 0);
   mst_net_close(&listener);
 }
 

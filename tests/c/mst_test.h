@@ -19,6 +19,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mst_features.h"
+
 struct mst_test {
   const char *name; // a sentence
   const char *file;
@@ -69,6 +71,10 @@ _Noreturn void mst_test_skip(const char *reason);
   } while (0)
 
 #define SKIP(reason) mst_test_skip(reason)
+
+// NEEDS skips the rest of a test on a build without a feature, see base/mst_features.h.
+#define NEEDS(feature)                                                         \
+  ((feature) ? (void)0 : mst_test_skip("this build does without " #feature))
 
 #define TEST(sentence) MST_TEST_ON_LINE(sentence, __LINE__)
 #define MST_TEST_ON_LINE(sentence, line) MST_TEST_JOIN(sentence, line)

@@ -43,6 +43,7 @@ static struct mst_blob *payload_of(char letter, size_t more) {
   uint8_t size[MST_SEGMENT_BYTES];
   CHECK(blob != NULL);
   if (letter != 0) {
+    NEEDS(MST_HAVE_MEMFD);
     CHECK_INT(mst_segment_open(&blob->segment, 1, NULL), 0);
     CHECK_INT(mst_segment_append(&blob->segment, &letter, 1, NULL), 0);
     CHECK_INT(mst_segment_seal(&blob->segment, NULL), 0);

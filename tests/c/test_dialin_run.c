@@ -11,7 +11,7 @@
 
 #define WORKERS 1000u
 #define PAUSE_MS 200
-#define GIVE_UP_NS (20 * MST_NS_PER_S)
+#define GIVE_UP_NS (60 * MST_NS_PER_S)
 
 // ---- the workers
 
@@ -248,11 +248,11 @@ static int64_t dial_in(uint64_t *attempts) {
   CHECK_INT(mst_dialin_used(dialin), WORKERS);
   size_t done = 0;
   CHECK_INT(mst_net_recv_until(word[0], attempts, sizeof *attempts, &done,
-                               in_ms(10000), NULL),
+                               in_ms(60000), NULL),
             0);
   // No half-open survivor: what the workers have closed goes here too, be it known to the
   // acceptor or still in its queue, and what is there is one connection for each.
-  const int64_t until_ns = in_ms(10000);
+  const int64_t until_ns = in_ms(60000);
   while (left_over(dialin, &bound) > 0 && mst_clock_now() < until_ns) {
     (void)mst_loop_run(loop, 10, NULL);
     mst_dialin_tick(dialin, mst_clock_now());

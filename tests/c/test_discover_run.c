@@ -34,7 +34,7 @@ static struct mst_scan *open_scan(const struct mst_range *range, uint16_t port,
 
 // Runs to the end in slices, as R does.
 static int run(struct mst_scan *scan, struct mst_err *err) {
-  const int64_t until_ns = in_ms(20000);
+  const int64_t until_ns = in_ms(60000);
   int rc;
   do {
     rc = mst_scan_run(scan, in_ms(20), err);
@@ -76,8 +76,9 @@ TEST("P3: a scan that is closed in the middle leaves no descriptor") {
   const struct mst_range range = one_range("127.3.0.1-250");
   struct mst_scan *scan =
       open_scan(&range, (uint16_t)mst_addr_port(&bound), 0, MST_SERVICE_PCP);
-  CHECK_INT(mst_scan_run(scan, in_ms(5), NULL), -MST_EAGAIN);
-  CHECK(mst_scan_decided(scan) > 0 && mst_scan_decided(scan) < 250);
+  while (mst_scan_decided(scan) == 0)
+    CHECK_INT(mst_scan_run(scan, in_ms(5), NULL), -MST_EAGAIN);
+  CHECK(mst_scan_decided(scan) < 250);
   mst_scan_close(scan);
   mst_net_close(&fd);
 }

@@ -215,6 +215,7 @@ TEST("What doesn't listen is no listener, and says so") {
 // ---- one connection
 
 TEST("A connection tells its state and round trip") {
+  NEEDS(MST_HAVE_DIAG);
   const int fd = listen_at(INADDR_LOOPBACK, 5);
   const int client =
       connect_to(INADDR_LOOPBACK, ntohs(address_of(fd).sin_port));
@@ -239,6 +240,7 @@ TEST("A connection tells its state and round trip") {
 }
 
 TEST("Bytes that nobody acknowledges are counted as sent again") {
+  NEEDS(MST_HAVE_DIAG);
   struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
   const struct sock_fprog none = {.len = 1, .filter = code};
   const int fd = listen_at(INADDR_LOOPBACK, 5);
@@ -267,6 +269,7 @@ TEST("Bytes that nobody acknowledges are counted as sent again") {
 }
 
 TEST("What is no TCP socket has no state of TCP") {
+  NEEDS(MST_HAVE_DIAG);
   struct mst_diag_tcp tcp;
   int pair[2];
   CHECK_INT(mst_diag_tcp_look(-1, &tcp, &err), -MST_ESYS);
@@ -283,6 +286,7 @@ TEST("What is no TCP socket has no state of TCP") {
 // ---- the kernel's answer, cut and made up
 
 TEST("An answer of the kernel that is cut off or an error is no list") {
+  NEEDS(MST_HAVE_DIAG);
   struct mst_diag_list list = {0}, half = {0};
   uint8_t bytes[64] = {0};
   CHECK_INT(mst_diag_dump_take(bytes, 0, &list, &half, &err), 1);
@@ -328,6 +332,7 @@ static int64_t drops_in(const uint8_t *attributes, size_t n, size_t cut) {
 
 TEST(
     "Dropped packets are found among a listener's attributes, and only whole") {
+  NEEDS(MST_HAVE_DIAG);
   uint32_t words[12] = {0};
   const uint16_t other[] = {5, 8}; // one byte, padded to 8 in all
   const uint16_t memory[] = {4 + 9 * 4, INET_DIAG_SKMEMINFO};
@@ -408,3 +413,23 @@ TEST("This machine's counters are all known but those that its kernel lacks") {
   }
   CHECK(known >= MST_DIAG_COUNTERS - 3);
 }
+
+#if !MST_HAVE_DIAG
+TEST("A build that can't ask the kernel says so, and knows nothing") {
+  struct mst_diag_list list = {.count = 3};
+  struct mst_diag_listener listener;
+  struct mst_diag_tcp tcp;
+  CHECK_INT(mst_diag_listeners(0, 0, &list, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, ENOTSUP);
+  CHECK_INT(list.count, 0);
+  mst_diag_free(&list);
+  CHECK_INT(mst_diag_listener_of(0, &listener, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, ENOTSUP);
+  CHECK_INT(listener.backlog, 0);
+  CHECK_INT(mst_diag_tcp_look(0, &tcp, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, ENOTSUP);
+  CHECK_INT(tcp.rtt_us, 0);
+  CHECK_INT(mst_diag_dump_take(NULL, 0, &list, &list, &err), -MST_ESYS);
+  CHECK_TEXT(mst_diag_state_name(1), "unknown");
+}
+#endif

@@ -2,6 +2,7 @@
 // is no segment is told apart.
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -14,15 +15,15 @@
 
 static struct mst_segment segment_of(const char *text) {
   struct mst_segment segment;
-  const int rc = mst_segment_open(&segment, strlen(text), NULL);
-  if (rc == -MST_ESYS && errno == ENOSYS) SKIP("this system has no memfd");
-  CHECK_INT(rc, 0);
+  NEEDS(MST_HAVE_MEMFD);
+  CHECK_INT(mst_segment_open(&segment, strlen(text), NULL), 0);
   CHECK_INT(mst_segment_append(&segment, text, strlen(text), NULL), 0);
   CHECK_INT(mst_segment_seal(&segment, NULL), 0);
   return segment;
 }
 
 TEST("What is written to a segment is what its mapping has") {
+  NEEDS(MST_HAVE_MEMFD);
   struct mst_segment segment;
   struct mst_map *map = NULL;
   CHECK_INT(mst_segment_open(&segment, 200, NULL), 0);
@@ -94,6 +95,7 @@ TEST("A descriptor that is no sealed segment, or an empty one, isn't mapped") {
   const int file = open("/dev/zero", O_RDWR);
   CHECK_INT(mst_map_open(file, &map, NULL), -MST_EPROTO);
   (void)close(file);
+  NEEDS(MST_HAVE_MEMFD);
   struct mst_segment segment;
   CHECK_INT(mst_segment_open(&segment, 0, NULL), 0);
   CHECK_INT(mst_map_open(segment.fd, &map, NULL), -MST_EPROTO); // not sealed
@@ -104,6 +106,7 @@ TEST("A descriptor that is no sealed segment, or an empty one, isn't mapped") {
 }
 
 TEST("Each call that makes a segment may fail, and says how") {
+  NEEDS(MST_HAVE_MEMFD);
   struct mst_segment segment;
   struct mst_map *map = NULL;
   struct mst_err err;
@@ -128,6 +131,7 @@ TEST("Each call that makes a segment may fail, and says how") {
 }
 
 TEST("A limit on the size of files is an error, not a signal") {
+  NEEDS(MST_HAVE_MEMFD);
   struct mst_segment segment;
   const struct rlimit limit = {.rlim_cur = 1000, .rlim_max = 1000};
   CHECK_INT(setrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -138,6 +142,7 @@ TEST("A limit on the size of files is an error, not a signal") {
 }
 
 TEST("Segments never take all descriptors") {
+  NEEDS(MST_HAVE_MEMFD);
   struct mst_segment segments[MST_SEGMENTS_MAX + 1];
   int n = 0;
   while (n <= MST_SEGMENTS_MAX &&
@@ -155,4 +160,32 @@ TEST("Segments never take all descriptors") {
   CHECK_INT(mst_segment_open(&segments[n], 64, NULL), -MST_ESYS);
   for (int i = 0; i < n; i++)
     mst_segment_close(&segments[i]);
+}
+
+TEST("A file takes the place of a segment where there is none, and none is "
+     "mapped") {
+  char path[] = "/tmp/mst-segment-XXXXXX";
+  struct mst_segment segment;
+  struct mst_map *map = NULL;
+  struct mst_err err;
+  if (!MST_HAVE_MEMFD) {
+    CHECK_INT(mst_segment_open(&segment, 1, &err), -MST_ESYS);
+    CHECK_INT(err.sys_errno, ENOSYS);
+    CHECK_INT(segment.fd, -1);
+  }
+  const int taken = mkstemp(path);
+  CHECK_INT(mst_segment_open_file(&segment, path, NULL), -MST_ESYS);
+  CHECK_INT(errno, EEXIST);
+  (void)close(taken);
+  CHECK_INT(unlink(path), 0);
+  CHECK_INT(mst_segment_open_file(&segment, path, NULL), 0);
+  CHECK((fcntl(segment.fd, F_GETFD) & FD_CLOEXEC) != 0);
+  CHECK_INT(mst_segment_append(&segment, "kept", 4, NULL), 0);
+  CHECK_INT(mst_segment_end_file(&segment, NULL), 0);
+  CHECK_INT(mst_map_open(segment.fd, &map, NULL), -MST_EPROTO);
+  CHECK_INT(mst_map_read(segment.fd, 0, 4, &map, NULL), 0);
+  CHECK(memcmp(map->data, "kept", 4) == 0);
+  mst_map_release(map);
+  mst_segment_close(&segment);
+  CHECK_INT(unlink(path), 0);
 }

@@ -45,7 +45,7 @@ fault_session <- function(point, error, start, frame = parent.frame()) {
     }
     # A server that is lost takes its directory with it, but in its own time.
     settled <- function(before) {
-      end <- Sys.time() + 5
+      end <- Sys.time() + 60
       repeat {
         now <- state()
         if (identical(now, before) || Sys.time() > end) {
@@ -60,7 +60,7 @@ fault_session <- function(point, error, start, frame = parent.frame()) {
     for (nth in seq_len(400L)) {
       met <- 0L
       # A wait that nothing ends is ended here, by an error that has no name.
-      setTimeLimit(elapsed = 30, transient = TRUE)
+      setTimeLimit(elapsed = 90, transient = TRUE)
       arm(nth)
       caught <- outcome_of(use())
       setTimeLimit()

@@ -33,7 +33,7 @@ end_some_for_memory <- function(frame = parent.frame()) {
   if (!suppressWarnings(dir.create(folder))) {
     return(FALSE)
   }
-  defer(function() wait_until(system2("rmdir", folder, stderr = FALSE) == 0L, 10), frame)
+  defer(function() wait_until(system2("rmdir", folder, stderr = FALSE) == 0L), frame)
   limit <- file.path(folder, "memory.limit_in_bytes")
   if (inherits(tryCatch(cat("20000000", file = limit), error = identity), "error")) {
     return(FALSE)
@@ -87,16 +87,13 @@ test_cluster("a worker that ignores its interrupt was killed by muster, and it s
       interrupt = function(e) NULL
     )
   }, file)
-  expect_true(wait_until(file.exists(file)))
+  wait_until(file.exists(file))
   pid <- node_pids(cl)[cluster_status(cl)$state == "busy"]
   task_cancel(task)
-  told <- told_of(wait_until(
-    {
-      clusterCall(cl, identity, 1)
-      !pid_exists(pid)
-    },
-    20
-  ))
+  told <- told_of(wait_until({
+    clusterCall(cl, identity, 1)
+    !pid_exists(pid)
+  }))
   restarted <- Filter(function(m) inherits(m, "muster_message_restarted"), told$messages)
   expect_length(restarted, 1L)
   expect_blamed(restarted[[1L]], "muster", paste0("(pid ", pid, ") was lost: killed by muster."),
@@ -135,17 +132,14 @@ test_cluster("who else has killed a worker isn't known, also while its call is c
       interrupt = function(e) tools::pskill(Sys.getpid(), 9L)
     )
   }, file)
-  expect_true(wait_until(file.exists(file)))
+  wait_until(file.exists(file))
   pid <- node_pids(cl)[cluster_status(cl)$state == "busy"]
   began <- proc.time()[["elapsed"]]
   task_cancel(task)
-  told <- told_of(wait_until(
-    {
-      clusterCall(cl, identity, 1)
-      !pid_exists(pid)
-    },
-    20
-  ))
+  told <- told_of(wait_until({
+    clusterCall(cl, identity, 1)
+    !pid_exists(pid)
+  }))
   # On a machine that is busy with others muster's own kill may have come first.
   if (proc.time()[["elapsed"]] - began < 1) {
     expect_blamed(told$messages[[1L]], "unknown", "from an unknown sender", never = "by muster")

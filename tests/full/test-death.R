@@ -1,20 +1,15 @@
 # Workers that die, stop or talk nonsense in a cluster that doesn't heal: what the session
-# is told, how soon, and that the other workers go on.
+# is told, and that the other workers go on. What isn't noticed is waited for without end:
+# how soon it is told is for bench/bars.R.
 
 build_faults()
 
-# How soon a death must be known: at once, but a machine that is busy has its own idea of
-# that. What isn't noticed is waited for without end, or as long as the test sleeps.
-soon_s <- 10
-
 kill_worker <- function(cl, i, signal = tools::SIGKILL) tools::pskill(cl[[i]]$pid, signal)
 
-# The error of a call that finds worker `rank` lost, and how long that took to know.
+# The error of a call that finds worker `rank` lost.
 expect_lost <- function(code, cl, rank, exit_code = NA_integer_, signal = NA_integer_,
                         output = NULL) {
-  begin <- proc.time()[["elapsed"]]
   error <- expect_error(code, class = "muster_error_lost")
-  expect_lt(proc.time()[["elapsed"]] - begin, soon_s)
   expect_identical(error$worker, rank)
   expect_identical(error$pid, cl[[rank]]$pid)
   expect_identical(error$exit_code, exit_code)
@@ -29,11 +24,10 @@ expect_lost <- function(code, cl, rank, exit_code = NA_integer_, signal = NA_int
 }
 
 # A session whose call was left, for this reason, and whose cluster was stopped then.
-expect_left_soon <- function(run, reason) {
+expect_left <- function(run, reason) {
   expect_done(run)
   expect_match(run$told$caught$message, reason)
-  expect_lt(run$told$took, soon_s)
-  expect_lt(run$told$stopping, soon_s)
+  expect_true(run$told$stopped)
   expect_nothing_left(run$session)
 }
 
@@ -45,9 +39,7 @@ expect_others_usable <- function(cl, lost) {
   expect_identical(unlist(clusterApply(others, 1:5, identity)), 1:5)
   # The lost one stays lost, and says so each time.
   expect_error(clusterCall(cl[lost], Sys.getpid), class = "muster_error_lost")
-  begin <- proc.time()[["elapsed"]]
   stopCluster(cl)
-  expect_lt(proc.time()[["elapsed"]] - begin, soon_s)
   expect_false(any(pid_exists(node_pids(cl))))
 }
 
@@ -147,27 +139,21 @@ for (start in c("fork", "spawn")) local({
     cl <- local_cluster(3, start = start, healing = FALSE)
     for (i in 1:3) kill_worker(cl, i)
     expect_error(clusterCall(cl, Sys.getpid), class = "muster_error_lost")
-    begin <- proc.time()[["elapsed"]]
     stopCluster(cl)
-    expect_lt(proc.time()[["elapsed"]] - begin, soon_s)
     expect_false(any(pid_exists(node_pids(cl))))
   })
 
   test_cluster(say("a worker that was stopped by a signal is ended by stopCluster()"), {
     cl <- local_cluster(2, start = start, healing = FALSE)
     kill_worker(cl, 2, tools::SIGSTOP)
-    begin <- proc.time()[["elapsed"]]
     stopCluster(cl)
-    expect_lt(proc.time()[["elapsed"]] - begin, 15)
     expect_false(any(pid_exists(node_pids(cl))))
   })
 
   test_cluster(say("a worker that prints without end doesn't hold up another"), {
     cl <- local_cluster(2, start = start, healing = FALSE)
     parallel:::sendCall(cl[[1]], function() repeat cat(strrep("x", 1e4), "\n"), list())
-    begin <- proc.time()[["elapsed"]]
     for (i in 1:50) expect_identical(clusterCall(cl[2], function() i)[[1L]], i)
-    expect_lt(proc.time()[["elapsed"]] - begin, 10)
     kill_worker(cl, 1)
     expect_lost(parallel:::recvResult(cl[[1]]), cl, 1L, signal = 9L)
   })
@@ -180,7 +166,7 @@ for (start in c("fork", "spawn")) local({
     expect_true(is_running(child))
     kill_worker(cl, 1)
     expect_lost(clusterCall(cl[1], Sys.getpid), cl, 1L, signal = 9L)
-    expect_true(wait_until(!is_running(child), 5))
+    wait_until(!is_running(child))
   })
 
   test_cluster(say("bytes on the wire that are no message make a worker lost"), {
@@ -191,7 +177,6 @@ for (start in c("fork", "spawn")) local({
     )
     cl <- local_cluster(length(nonsense) + 1, start = start, healing = FALSE)
     for (i in seq_along(nonsense)) {
-      begin <- proc.time()[["elapsed"]]
       error <- expect_error(
         clusterCall(cl[i], function(library, bytes) {
           dyn.load(library)
@@ -199,7 +184,6 @@ for (start in c("fork", "spawn")) local({
         }, library, nonsense[[i]]),
         class = "muster_error_lost"
       )
-      expect_lt(proc.time()[["elapsed"]] - begin, soon_s)
       expect_identical(error$worker, i)
     }
     expect_others_usable(cl, seq_along(nonsense))
@@ -211,7 +195,7 @@ for (start in c("fork", "spawn")) local({
     expect_error(clusterCall(cl[1], function(library) {
       dyn.load(library)
       .Call("faults_close", 3L)
-      Sys.sleep(30) # tidy: the worker computes
+      Sys.sleep(3600) # tidy: the worker computes
     }, library), class = "muster_error_lost")
     # The other one is only looked at when the worker is asked for a sign of life.
     expect_error(clusterCall(cl[2], function(library) {
@@ -230,28 +214,25 @@ interrupted_session <- function(before, call, after = NULL, ..., frame = parent.
   run_session(frame = frame, bquote({
     .(before)
     system(sprintf("(sleep 0.5; kill -INT %d) &", Sys.getpid()))
-    begin <- proc.time()[["elapsed"]]
-    caught <- outcome_of(.(call))
-    tell(caught = caught, took = proc.time()[["elapsed"]] - begin)
+    tell(caught = outcome_of(.(call)))
     .(after)
   }), ...)
 }
 
-test_that("an interrupt leaves a call at once, and the cluster can be stopped", {
+test_that("an interrupt leaves a call, and the cluster can be stopped", {
   limit_time(90)
   for (start in c("fork", "spawn")) {
     run <- interrupted_session(
       bquote(cl <- cluster_start(3, start = .(start))),
-      quote(clusterCall(cl, Sys.sleep, 30)),
+      quote(clusterCall(cl, Sys.sleep, 3600)),
       quote({
-        tell(stopping = elapsed(stopCluster(cl)), children = length(running(children())))
+        stopCluster(cl)
+        tell(children = length(running(children())))
         tell(next_one = unlist(clusterCall(cluster_start(2), function() 1L)))
       })
     )
     expect_done(run)
     expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, soon_s)
-    expect_lt(run$told$stopping, soon_s)
     expect_identical(run$told$next_one, c(1L, 1L))
     expect_nothing_left(run$session)
     expect_identical(tempdirs_left(run$session), character())
@@ -261,19 +242,20 @@ test_that("an interrupt leaves a call at once, and the cluster can be stopped", 
 test_that("an interrupt leaves waits of every kind", {
   limit_time(90)
   for (call in list(
-    quote(clusterApplyLB(cl, 1:10, function(i) Sys.sleep(30))),
+    quote(clusterApplyLB(cl, 1:10, function(i) Sys.sleep(3600))),
     quote(parLapply(cl, 1:10, function(i) repeat sum(runif(1e4)))),
-    quote(clusterMap(cl, function(i) Sys.sleep(30), 1:4, .scheduling = "dynamic")),
+    quote(clusterMap(cl, function(i) Sys.sleep(3600), 1:4, .scheduling = "dynamic")),
     # A message larger than any buffer, to workers that don't read.
     quote({
-      for (node in cl) parallel:::sendCall(node, Sys.sleep, list(30))
+      for (node in cl) parallel:::sendCall(node, Sys.sleep, list(3600))
       clusterCall(cl, length, raw(2e8))
     })
   )) {
     run <- interrupted_session(quote(cl <- cluster_start(2)), call, quote({
-      tell(stopping = elapsed(stopCluster(cl)))
+      stopCluster(cl)
+      tell(stopped = TRUE)
     }))
-    expect_left_soon(run, "^interrupted$")
+    expect_left(run, "^interrupted$")
   }
 })
 
@@ -282,11 +264,12 @@ test_that("a limit of time stops a call that waits", {
   run <- run_session(quote({
     cl <- cluster_start(2)
     setTimeLimit(elapsed = 1, transient = TRUE)
-    took <- elapsed(caught <- outcome_of(clusterCall(cl, Sys.sleep, 30)))
+    caught <- outcome_of(clusterCall(cl, Sys.sleep, 3600))
     setTimeLimit()
-    tell(took = took, caught = caught, stopping = elapsed(stopCluster(cl)))
+    stopCluster(cl)
+    tell(caught = caught, stopped = TRUE)
   }))
-  expect_left_soon(run, "reached elapsed time limit")
+  expect_left(run, "reached elapsed time limit")
 })
 
 test_that("an interrupt of a start that is slow leaves nothing", {
@@ -294,7 +277,7 @@ test_that("an interrupt of a start that is slow leaves nothing", {
   for (start in c("fork", "spawn")) {
     run <- interrupted_session(
       quote(stopCluster(cluster_start(1))), # the server is there
-      bquote(cluster_start(3, start = .(start), setup = quote(Sys.sleep(30)))),
+      bquote(cluster_start(3, start = .(start), setup = quote(Sys.sleep(3600)))),
       quote({
         tell(children = length(running(children())), files = list.files(tempdir(), "^Rtmp",
           recursive = TRUE, include.dirs = TRUE))
@@ -303,7 +286,6 @@ test_that("an interrupt of a start that is slow leaves nothing", {
     )
     expect_done(run)
     expect_identical(run$told$caught$message, "interrupted")
-    expect_lt(run$told$took, soon_s)
     expect_identical(run$told$children, 1L) # the fork server
     expect_identical(run$told$files, character())
     expect_identical(run$told$works, c(1L, 1L))
@@ -315,7 +297,7 @@ test_that("an interrupt of a start that is slow leaves nothing", {
 test_that("an interrupt while the fork server boots leaves nothing", {
   limit_time(60)
   profile <- withr::local_tempfile(fileext = ".R", lines = c(
-    "if (nzchar(Sys.getenv(\"MUSTER_BOOT\"))) Sys.sleep(20)"
+    "if (nzchar(Sys.getenv(\"MUSTER_BOOT\"))) Sys.sleep(3600)"
   ))
   run <- interrupted_session(quote(NULL), quote(cluster_start(3)),
     quote(tell(children = length(running(children())))),
@@ -323,7 +305,6 @@ test_that("an interrupt while the fork server boots leaves nothing", {
   )
   expect_done(run)
   expect_identical(run$told$caught$message, "interrupted")
-  expect_lt(run$told$took, soon_s)
   expect_identical(run$told$children, 0L)
   expect_nothing_left(run$session)
   expect_identical(tempdirs_left(run$session), character())
@@ -334,7 +315,7 @@ test_that("a start that its limit of time ends leaves nothing", {
   run <- run_session(quote({
     stopCluster(cluster_start(1))
     setTimeLimit(elapsed = 1, transient = TRUE)
-    caught <- outcome_of(cluster_start(2, setup = quote(Sys.sleep(30))))
+    caught <- outcome_of(cluster_start(2, setup = quote(Sys.sleep(3600))))
     setTimeLimit()
     tell(caught = caught, children = length(running(children())))
   }))

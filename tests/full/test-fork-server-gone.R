@@ -34,7 +34,7 @@ test_cluster("a server that was killed with nobody using it goes at the next sta
   server <- utils::tail(the$servers, 1L)[[1L]]
   pid <- .Call(ffi_server_state, server$pointer)$pid
   tools::pskill(pid, 9L)
-  expect_true(wait_until(!is_running(pid)))
+  wait_until(!is_running(pid))
   cluster_stop(cluster_start(1))
   expect_false(pid_exists(pid))
   expect_false(dir.exists(server$base))

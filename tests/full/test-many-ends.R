@@ -2,14 +2,14 @@
 
 test_that("700 workers that don't answer are killed without a deadlock", {
   skip_if(.Call(muster:::ffi_limits)[1] < 3000, "needs `ulimit -n` of 3,000")
+  limit_time(100)
   # More ends than fit into a socket's buffer, and more kills too: session and server
   # would wait for each other if either wrote without reading.
   cl <- cluster_start(700)
   pids <- vapply(cl, function(node) node$pid, 0L)
   tools::pskill(pids, tools::SIGSTOP)
-  time <- system.time(stopCluster(cl))[["elapsed"]]
+  stopCluster(cl)
   expect_false(any(file.exists(file.path("/proc", pids))))
-  expect_lt(time, 60)
 })
 
 test_that("a fork server goes on when 600 workers end while the session computes", {

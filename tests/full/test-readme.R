@@ -69,7 +69,7 @@ run_section <- function(parts, folder) {
       R_LIBS = paste(c(file.path(folder, "library"), .libPaths()), collapse = ":"))
   )
   defer(function() run$kill())
-  wait_until(!run$is_alive(), 120)
+  wait_until(!run$is_alive(), 400)
   list(status = run$get_exit_status(), said = readLines(out, warn = FALSE, encoding = "UTF-8"))
 }
 

@@ -18,7 +18,7 @@ install_from <- function(repository, packages, during = function() NULL) {
   wait_until({
     during()
     !run$is_alive()
-  }, 60)
+  })
   list(status = run$get_exit_status(), said = readLines(file.path(folder, "said")))
 }
 
@@ -84,7 +84,7 @@ test_that("setup: a certificate that isn't trusted is named as the reason", {
   server <- processx::process$new(openssl, c("s_server", "-quiet", "-www", "-key", files[1L],
     "-cert", files[2L], "-accept", paste0("127.0.0.1:", port)))
   defer(function() server$kill())
-  expect_true(wait_until(identical(discover("127.0.0.1", port)$status, "open"), 20))
+  wait_until(identical(discover("127.0.0.1", port)$status, "open"))
   repository <- paste0("https://127.0.0.1:", port)
   expect_out_of_reach(install_from(repository, absent), repository,
     "its certificate can't be verified; ca-certificates")

@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs every fuzz target for a share of the time, and closes with one line,
-# "fuzz: N passed, N failed, N skipped". The canary passes if it fails as it
+# "fuzz: N passed, N failed, N skipped", of targets; before it how many inputs
+# they were given. The canary passes if it fails as it
 # must: a file is written, and the file fails again. Called by `make smoke`.
 #
 #   smoke.sh ENGINE SECONDS      ENGINE is own or libfuzzer
@@ -28,6 +29,7 @@ run_libfuzzer() {
     "build/found/$1" "corpus/$1"
 }
 
+rm -f build/log/*.log
 passed=0
 failed=0
 for target in $targets; do
@@ -59,5 +61,14 @@ for target in $targets; do
       echo "  replay: make -C tests/fuzz replay TARGET=$target INPUT=$input"
   fi
 done
+inputs=$(cat build/log/*.log | awk '
+  /^Done [0-9]+ runs / { sum += $2 }
+  match($0, /: [0-9]+ inputs, /) { sum += substr($0, RSTART + 2) + 0 }
+  END {
+    text = sprintf("%d", sum)
+    while (text ~ /[0-9][0-9][0-9][0-9](,|$)/) sub(/[0-9][0-9][0-9](,|$)/, ",&", text)
+    print text
+  }')
+echo "beside: $inputs inputs"
 echo "fuzz: $passed passed, $failed failed, 0 skipped"
 [ "$failed" -eq 0 ]

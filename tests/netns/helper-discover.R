@@ -33,20 +33,10 @@ ether_prelude <- quote({
     counts <- scan(text = ether$read_all_output_lines(), quiet = TRUE)
     c(syns = counts[1L], dropped = counts[2L])
   }
-  # The least elapsed time of a few runs: what else the machine does only adds.
-  least <- function(code, times = 5L) {
-    code <- substitute(code)
-    frame <- parent.frame()
-    min(vapply(seq_len(times), function(i) system.time(eval(code, frame))[["elapsed"]], 0))
-  }
-  # Addresses that pmfind finds, and how long that takes it.
+  # Addresses that pmfind finds.
   pmfind <- function(mechanism) {
-    out <- character()
-    seconds <- system.time(
-      out <- suppressWarnings(system2("pmfind", c("-m", mechanism, "-s", "pmcd"), stdout = TRUE))
-    )[["elapsed"]]
-    found <- grep("://", out, value = TRUE)
-    list(seconds = seconds, found = sort(sub("^ *pcp://(.*):[0-9]+$", "\\1", found)))
+    out <- suppressWarnings(system2("pmfind", c("-m", mechanism, "-s", "pmcd"), stdout = TRUE))
+    sort(sub("^ *pcp://(.*):[0-9]+$", "\\1", grep("://", out, value = TRUE)))
   }
 })
 

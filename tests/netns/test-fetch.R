@@ -79,16 +79,13 @@ test_that("F1 muster's shuffle meets no queue at all", {
   runs <- fetch_all()
   muster <- runs$muster
   expect_identical(sum(muster$overflows, muster$drops, muster$syn_again), 0)
-  expect_lt(max(muster$seconds), max(runs[["one-handler"]]$seconds))
 })
 
 test_that("F3 more handlers, in one worker or in small ones, are more queues", {
   limit_time(450)
   runs <- fetch_all()
-  slowest <- max(runs[["one-handler"]]$seconds)
   for (setting in runs[c("small-workers", "ten-handlers", "twenty-handlers")]) {
     expect_lt(sum(setting$overflows), sum(runs[["one-handler"]]$overflows))
-    expect_lt(max(setting$seconds), slowest)
   }
   expect_identical(sum(runs[["twenty-handlers"]]$overflows), 0)
 })
@@ -109,7 +106,6 @@ test_that("F4 a fetch whose first byte is late gets another attempt, and one of 
   expect_gt(sum(with$overflows), 0)
   expect_gt(sum(with$copies), 0)
   expect_identical(sum(told$without$copies), 0)
-  expect_lt(stats::median(with$slowest_ms), stats::median(told$without$slowest_ms))
   cat(sprintf("    slowest block: %.0f ms, with speculation %.0f ms\n",
     stats::median(told$without$slowest_ms), stats::median(with$slowest_ms)))
 })

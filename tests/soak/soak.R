@@ -3,8 +3,8 @@
 # Signals come from outside (tests/tools/killer.sh) and from within; after each round all
 # results must be the expected ones and the state of all workers what it was. At the end no
 # process, descriptor or file is left, and memory has not grown. Ends with
-# `soak: N passed, N failed, N skipped`, one for each round and for each thing that must not
-# be left. Linux only: reads /proc.
+# `soak: N passed, N failed, N skipped`, one for all rounds and one for each thing that must
+# not be left, and before it how many kills there were. Linux only: reads /proc.
 
 arguments <- commandArgs(trailingOnly = TRUE)
 kills <- if (length(arguments) >= 1L) as.integer(arguments[1L]) else 10000L
@@ -141,8 +141,9 @@ repeat {
   })
   rounds <- rounds + 1
   restarts <- sum(cluster_status(cl)$restarts)
-  if (!note(is.null(wrong), sprintf("round %.0f after %.0f kills: %s", rounds, restarts,
-    paste(wrong, collapse = ", ")))) {
+  if (!is.null(wrong)) {
+    cat(sprintf("round %.0f after %.0f kills: %s\n", rounds, restarts,
+      paste(wrong, collapse = ", ")))
     print(cluster_status(cl))
     break
   }
@@ -154,6 +155,7 @@ repeat {
   if (restarts >= kills) break
 }
 end_killer()
+note(is.null(wrong), "a round went wrong, see above")
 
 if (counts[["failed"]] == 0L) {
   growth <- resident_bytes() - memory
@@ -162,7 +164,7 @@ if (counts[["failed"]] == 0L) {
 }
 pids <- cluster_status(cl)$pid
 stopCluster(cl)
-end <- Sys.time() + 10
+end <- Sys.time() + 60
 repeat {
   after <- list(descriptors = descriptors(), children = children(), files = files())
   if (identical(after, before) || Sys.time() > end) break
@@ -175,5 +177,5 @@ for (what in names(before)) {
     length(before[[what]]), ")"))
 }
 note(!any(file.exists(file.path("/proc", stats::na.omit(pids)))), "workers were left")
-cat(sprintf("%.0f kills, %.0f rounds\n", restarts, rounds))
+cat(sprintf("beside: %.0f kills in %.0f rounds\n", restarts, rounds))
 done()

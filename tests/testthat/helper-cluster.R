@@ -1,20 +1,27 @@
 # Helpers for tests that start clusters: time limits, clusters that end with their
 # test, clusters of parallel's own to compare with, and the guard against leaks.
 
-# Evaluates a condition again and again until it is true: TRUE, or FALSE when the time
-# is over.
-wait_until <- function(condition, timeout_s = 30) {
+# Evaluates a condition again and again until it is true, which counts as an expectation.
+# When the time is over the test ends with an error; with fail = FALSE the value is FALSE
+# then. The limit is for what would never come: a machine may be busy.
+wait_until <- function(condition, timeout_s = 120, fail = TRUE) {
   condition <- substitute(condition)
   frame <- parent.frame()
   end <- proc.time()[["elapsed"]] + timeout_s
   while (!isTRUE(eval(condition, frame))) {
     if (proc.time()[["elapsed"]] > end) {
-      return(FALSE)
+      if (!fail) return(FALSE)
+      stop("waited ", timeout_s, " s for ", paste(deparse(condition), collapse = "\n"),
+        call. = FALSE)
     }
     Sys.sleep(0.01)
   }
-  TRUE
+  if (fail) testthat::succeed()
+  invisible(TRUE)
 }
+
+# Lets time pass, where something is to happen meanwhile, or not to happen.
+pass_time <- function(seconds) wait_until(FALSE, seconds, fail = FALSE)
 
 # Calls f() when the function or local block with this frame ends, the last one first.
 defer <- function(f, frame = parent.frame()) {
@@ -105,6 +112,13 @@ local_package <- function(name, code, frame = parent.frame()) {
   defer(function() .libPaths(before), frame)
   .libPaths(c(library, before))
   library
+}
+
+# Ends the test with an error if it takes longer, so that one that hangs says so: three times
+# `seconds`, which is ample already, for a machine that is busy with other work.
+limit_time <- function(seconds, frame = parent.frame()) {
+  setTimeLimit(elapsed = 3 * seconds, transient = TRUE)
+  defer(function() setTimeLimit(), frame)
 }
 
 # ---- processes
@@ -263,8 +277,8 @@ state_leaks <- function(before, after = session_state()) {
 }
 
 # Runs code as in local() and expects that it leaves the session as it was. What ends by
-# itself has a few seconds to do so; workers of a stopped cluster need none.
-expect_no_leaks <- function(code, timeout_s = 10) {
+# itself has timeout_s to do so; workers of a stopped cluster need none.
+expect_no_leaks <- function(code, timeout_s = 60) {
   code <- substitute(code)
   frame <- new.env(parent = parent.frame())
   cluster_stop(cluster_start(1L))
@@ -275,10 +289,13 @@ expect_no_leaks <- function(code, timeout_s = 10) {
   leaks <- character()
   wait_until(
     {
+      # Workers that were booted are this session's children: it waits for them when it looks.
+      .Call(ffi_session_tempdirs)
       leaks <- state_leaks(before)
       length(leaks) == 0L
     },
-    timeout_s
+    timeout_s,
+    fail = FALSE
   )
   testthat::expect(length(leaks) == 0L, paste(
     c("The test left something behind.", paste0(names(leaks), ": ", leaks)),

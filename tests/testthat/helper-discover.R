@@ -26,7 +26,7 @@ local_hosts <- function(kinds, port = 0L, frame = parent.frame()) {
     close(hosts)
     unlink(told)
   }, frame)
-  expect_true(wait_until(file.exists(told) && length(readLines(told, warn = FALSE)) > 0L, 10))
+  wait_until(file.exists(told) && length(readLines(told, warn = FALSE)) > 0L)
   as.integer(readLines(told, warn = FALSE)[1L])
 }
 

@@ -26,7 +26,8 @@ machine_at <- function(root, ...) {
   readers <- list(
     listeners = function() made_listeners(), card = function(name) made_card(),
     disk = function(path) c(1e11, 5e10, 1e6, 9e5),
-    features = function() c(pidfd = TRUE, memfd = TRUE), threads = function() c(1L, 1L),
+    features = function() c(pidfd = TRUE, memfd = TRUE),
+    built_with = function() c(pidfd = TRUE, memfd = TRUE), threads = function() c(1L, 1L),
     cores = function() 4L, programs = function(names) {
       stats::setNames(ifelse(names == "ssh", "/usr/bin/ssh", ""), names)
     },

@@ -7,11 +7,11 @@ local_listener <- function(..., frame = parent.frame()) {
 }
 
 # A connected pair: list(server, client, peer), the client's and the server's end.
-local_pair <- function(host = "127.0.0.1", ..., blocking = TRUE, timeout = 10,
+local_pair <- function(host = "127.0.0.1", ..., blocking = TRUE, timeout = 60,
                        frame = parent.frame()) {
   server <- socket_listen(host = host, timeout = timeout)
   client <- socket_connect(server$host, server$port, timeout = timeout, blocking = blocking)
-  peer <- socket_accept(server, timeout = 10, blocking = blocking)
+  peer <- socket_accept(server, timeout = 60, blocking = blocking)
   defer(function() for (one in list(client, peer, server)) socket_close(one), frame)
   list(server = server, client = client, peer = peer)
 }
@@ -28,7 +28,6 @@ skip_without_ip6 <- function() {
 }
 
 caught <- function(code) tryCatch(code, error = identity)
-elapsed <- function(code) system.time(code)[["elapsed"]]
 
 # A process that runs an R expression in a fork of this one, ended and reaped with the
 # block.

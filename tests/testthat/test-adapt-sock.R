@@ -63,7 +63,7 @@ test_cluster("a node's `con` tells whether an answer is there when it is asked f
   before <- cl[[1L]]$con
   expect_false(is_there())
   file.create(file)
-  expect_true(wait_until(is_there()))
+  wait_until(is_there())
   # As the help says: the connection that was asked for earlier doesn't wake.
   expect_false(socketSelect(list(before), FALSE, 0))
   expect_null(parallel:::recvResult(cl[[1L]]))

@@ -3,7 +3,7 @@
 
 # Waits without a call of muster's: only the deputy serves the session.
 compute_until <- function(condition) {
-  end <- Sys.time() + 30
+  end <- Sys.time() + 120
   while (!condition() && Sys.time() < end) sum(sqrt(seq_len(1e4)))
   condition()
 }

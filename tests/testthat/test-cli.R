@@ -122,7 +122,7 @@ test_that("A6: muster doctor --json has numbers, host, time, version and schema"
   expect_identical(sum(unlist(json$counts)), 3L)
   expect_setequal(names(json$rows[[1L]]),
     c("item", "value", "verdict", "why", "command", "group", "persist", "figures"))
-  skip_without_proc()
+  skip_without_feature("proc")
   total <- doctor(items = "memory")$figures[[1L]][["total_bytes"]]
   expect_equal(json$rows[[1L]]$figures$total_bytes, total)
 })

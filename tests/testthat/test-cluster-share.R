@@ -2,9 +2,9 @@
 # worker changes, and nothing is left.
 
 is_shared <- function(x) .Call(ffi_share_is, x)
-skip_without_memfd <- function() {
-  skip_if_not(Sys.info()[["sysname"]] == "Linux", "this system has no sealed memory")
-}
+# Without such memory everything travels through sockets, and is the same.
+can_share <- built_with("memfd")
+skip_without_memfd <- function() skip_without_feature("memfd")
 
 # Sends a value to the first worker and back: list(shared there, shared here, value).
 there_and_back <- function(cl, value) {
@@ -43,15 +43,14 @@ vectors <- function(n) {
 
 test_cluster("vectors of every type come and go as they are", {
   local_seed(1)
-  skip_without_memfd()
   local_settings(muster.share_min = 4096)
   cl <- local_cluster(1)
   for (n in c(8192L, 100003L)) {
     values <- vectors(n)
     for (name in names(values)) {
       answer <- there_and_back(cl, values[[name]])
-      expect_true(answer[[1]], info = name)
-      expect_true(answer[[2]], info = name)
+      expect_identical(answer[[1]], can_share, info = name)
+      expect_identical(answer[[2]], can_share, info = name)
       expect_identical(answer[[3]], values[[name]], info = name)
       expect_identical(attributes(answer[[3]]), attributes(values[[name]]), info = name)
     }
@@ -63,7 +62,6 @@ test_cluster("vectors of every type come and go as they are", {
 
 test_cluster("lists and data frames carry their vectors, at any depth", {
   local_seed(1)
-  skip_without_memfd()
   local_settings(muster.share_min = 4096)
   cl <- local_cluster(1)
   x <- runif(5000)
@@ -83,8 +81,9 @@ test_cluster("lists and data frames carry their vectors, at any depth", {
   }
   expect_identical(serialize(values, NULL), before) # and the session's own are as they were
   parts <- there_and_back(cl, values$nested)[[3]]
-  expect_true(is_shared(parts[[2]][[1]]) && is_shared(parts[[2]][[3]]$y))
-  expect_true(is_shared(there_and_back(cl, frame)[[3]]$number))
+  expect_identical(is_shared(parts[[2]][[1]]), can_share)
+  expect_identical(is_shared(parts[[2]][[3]]$y), can_share)
+  expect_identical(is_shared(there_and_back(cl, frame)[[3]]$number), can_share)
   # Each occurrence is a vector of its own.
   expect_identical(clusterCall(cl, function(both) {
     both[[1]][1] <- -1
@@ -137,7 +136,6 @@ test_cluster("workers that boot share too", {
 
 test_cluster("what a worker changes nobody else sees", {
   local_seed(1)
-  skip_without_memfd()
   cl <- local_cluster(2)
   x <- runif(1e5)
   before <- x + 0
@@ -160,14 +158,13 @@ test_cluster("what a worker changes nobody else sees", {
 
 test_cluster("R's own operations work on shared vectors", {
   local_seed(1)
-  skip_without_memfd()
   local_settings(muster.share_min = 4096)
   cl <- local_cluster(1)
   x <- runif(20000)
   i <- sample.int(20000L)
   s <- sample(c("b", "a", NA, utf8, ""), 20000, TRUE)
   shared <- clusterCall(cl, function(...) list(...), x, i, s)[[1]]
-  expect_true(all(vapply(shared, is_shared, NA)))
+  expect_identical(vapply(shared, is_shared, NA), rep(can_share, 3L))
   file <- file.path(local_folder(), "x.rds")
   operations <- list(
     sort, function(v) sort(v, decreasing = TRUE, method = "radix"), order, unique, rev,
@@ -210,7 +207,6 @@ test_cluster("R's own operations work on shared vectors", {
 
 test_cluster("shared vectors stand gctorture", {
   local_seed(1)
-  skip_without_memfd()
   local_settings(muster.share_min = 4096)
   cl <- local_cluster(1)
   values <- list(runif(600), list(a = rep_len(c("a", NA, utf8), 600), b = 1:1030 + 0L))
@@ -232,12 +228,11 @@ test_cluster("shared vectors stand gctorture", {
 
 test_cluster("results outlive their worker and their cluster", {
   local_seed(1)
-  skip_without_memfd()
   cl <- cluster_start(2)
   x <- clusterCall(cl[1], function() seq_len(1e6) + 0.5)[[1]]
   task <- task_submit(cl, function() rep_len(c("a", "b"), 1e5))
   words <- task_value(task)
-  expect_true(is_shared(x) && is_shared(words))
+  expect_identical(c(is_shared(x), is_shared(words)), c(can_share, can_share))
   cluster_stop(cl)
   expect_identical(x, seq_len(1e6) + 0.5)
   expect_identical(words, rep_len(c("a", "b"), 1e5))
@@ -245,7 +240,6 @@ test_cluster("results outlive their worker and their cluster", {
 
 test_cluster("tasks and maps share their arguments and values", {
   local_seed(1)
-  skip_without_memfd()
   cl <- local_cluster(2)
   x <- runif(1e5)
   tasks <- lapply(1:20, function(i) task_submit(cl, function(x, i) x + i, x, i))
@@ -256,7 +250,6 @@ test_cluster("tasks and maps share their arguments and values", {
 
 test_cluster("a worker that is killed has what was shared when it is back", {
   local_seed(1)
-  skip_without_memfd()
   local_settings(muster.quiet = TRUE)
   cl <- local_cluster(2)
   x <- runif(1e5)
@@ -282,14 +275,13 @@ test_cluster("a worker that is killed has what was shared when it is back", {
 
 test_cluster("a snapshot of shared vectors is right", {
   local_seed(1)
-  skip_without_memfd()
   local_settings(muster.quiet = TRUE)
   cl <- local_cluster(1)
   x <- runif(1e5)
   cluster_share(cl, x = x, words = rep_len(c("a", NA), 1e5))
   clusterEvalQ(cl, x[1] <- -1)
   for (i in 1:70) clusterCall(cl, function(i) assign(paste0("v", i), i, globalenv()), i)
-  expect_true(wait_until("snapshot" %in% cluster_journal(cl)$kind))
+  wait_until("snapshot" %in% cluster_journal(cl)$kind)
   tools::pskill(node_pids(cl), 9L)
   x[1] <- -1
   words <- rep_len(c("a", NA), 1e5)
@@ -298,7 +290,6 @@ test_cluster("a snapshot of shared vectors is right", {
 
 test_cluster("the journal tells of shared calls", {
   local_seed(1)
-  skip_without_memfd()
   cl <- local_cluster(1)
   cluster_share(cl, x = runif(1e5))
   journal <- cluster_journal(cl)
@@ -322,7 +313,6 @@ test_cluster("the journal tells of shared calls", {
 
 test_cluster("what doesn't fit into memory has an error of its class, and the cluster goes on", {
   local_seed(1)
-  skip_without_memfd()
   cl <- local_cluster(2)
   x <- runif(1e5)
   local({
@@ -352,7 +342,6 @@ test_cluster("what doesn't fit into memory has an error of its class, and the cl
 
 test_cluster("a change by a call whose value doesn't fit is made again after a loss", {
   local_seed(1)
-  skip_without_memfd()
   local_settings(muster.quiet = TRUE)
   cl <- local_cluster(1)
   clusterCall(cl, pretend_there(FALSE, 0))

@@ -22,6 +22,7 @@ test_that("L3: arguments have parallelly's names, order and defaults, HTCondor b
 machine_methods <- c("system", "/proc/self/status", "nproc", cgroup_methods)
 
 test_that("L3: this machine counts as for parallelly", {
+  skip_without_feature("proc") # parallelly looks there all the same
   skip_if(!file.exists("/proc/self/status"), "parallelly reads Cpus_allowed_list from /proc only")
   skip_if(!nzchar(Sys.which("nproc")), "there's no nproc to compare with")
   with_cores_settings({
@@ -103,6 +104,7 @@ test_that("L3: all settings count as for parallelly, in a grid of them", {
 })
 
 test_that("L3: all of availableCores(which = \"all\") is parallelly's, in a grid of settings", {
+  skip_without_feature("proc")
   skip_if(!nzchar(Sys.which("nproc")), "there's no nproc to compare with")
   ask <- function(count) {
     # Limits that aren't below the machine's count of CPUs are dropped by parallelly.

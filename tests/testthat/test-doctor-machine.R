@@ -286,6 +286,11 @@ test_that("CPUs, load and nodes are judged", {
   expect_verdict("numa", "attention", numa("0-1", 1))
   row <- expect_verdict("kernel", "attention", features = function() c(pidfd = FALSE, memfd = TRUE))
   expect_match(row$value, "6.1.0-18-amd64, without pidfd")
+  row <- expect_verdict("kernel", "attention", built_with = function() {
+    c(epoll = FALSE, fork = FALSE, proc = TRUE)
+  })
+  expect_identical(row$value, "built without epoll, fork")
+  expect_match(row$command, "without -DMST_PORTABLE")
 })
 
 # ---- R

@@ -189,7 +189,7 @@ test_that("each card has its row, and one without a device none", {
 })
 
 test_that("this machine's loopback tells its features, and no other name does", {
-  skip_without_proc()
+  skip_without_feature("socket states")
   features <- .Call(ffi_card, "lo")
   expect_identical(features[["scatter-gather"]], TRUE)
   expect_named(features, names(made_card()))
@@ -238,7 +238,7 @@ test_cluster("F1: a real queue that overflows between two looks is found by `int
   writeLines(code, file.path(folder, "listener.py"))
   connection <- pipe(paste("exec python3", file.path(folder, "listener.py"), told), "w")
   defer(function() close(connection))
-  expect_true(wait_until(file.exists(told), 20))
+  wait_until(file.exists(told))
   port <- readLines(told, warn = FALSE)
   found <- doctor(1.5, c("listen_overflows", "listen_drops", "listen_queues"))
   skip_if(found$verdict[3L] == "unknown", "the kernel doesn't list sockets")

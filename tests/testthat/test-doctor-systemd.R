@@ -184,6 +184,6 @@ test_that("A6: memory mappings are judged by their limit and their use", {
   row <- expect_verdict("max_map_count", "bad", maps(1e5, 95000))
   expect_identical(row$command, "sysctl -w vm.max_map_count=400000")
   expect_verdict("max_map_count", "good", list("proc/self/maps" = NA))
-  skip_without_proc()
+  skip_without_feature("proc")
   expect_gt(doctor(items = "max_map_count")$figures[[1L]][["used"]], 20)
 })

@@ -46,6 +46,20 @@ test_cluster("A9 frames that can't be looked at without evaluating code travel a
   expect_false(exists("absent", environment(muster:::without_unused(fun)), inherits = FALSE))
 })
 
+test_cluster("A9 a frame with `...`, missing or not, is looked at like any other", {
+  make <- function(...) {
+    large <- numeric(1e6)
+    list(plain = function(i) i, dots = function(i) i + ..1, sum = function(i) sum(i, ...))
+  }
+  environment(make) <- globalenv()
+  expect_lt(sent_bytes(make()$plain), 1e5)
+  expect_lt(sent_bytes(make(2, stop("evaluated"))$plain), 1e5)
+  cl <- local_cluster(1)
+  expect_identical(cluster_map(cl, 1:2, make(3)$dots), list(4, 5))
+  expect_identical(cluster_map(cl, 1:2, make(3, 4)$sum), list(8, 9))
+  expect_identical(cluster_map(cl, 1:2, make()$sum), list(1L, 2L))
+})
+
 test_cluster("A9 large objects that travel are named once", {
   cl <- local_cluster(1)
   large <- NULL

@@ -162,13 +162,12 @@ test_cluster("a straggler's elements are given to an idle worker, too, where tha
   slow_once <- function(i, folder) {
     if (i == 20) {
       file.create(file.path(folder, Sys.getpid()))
-      if (length(list.files(folder)) == 1L) Sys.sleep(60) # tidy: the worker's work
+      if (length(list.files(folder)) == 1L) Sys.sleep(3600) # tidy: the worker's work
     }
     i
   }
-  seconds <- system.time(got <- cluster_map(cl, 1:20, slow_once, folder, .speculate = TRUE))[[3L]]
+  got <- cluster_map(cl, 1:20, slow_once, folder, .speculate = TRUE)
   expect_identical(unlist(got), 1:20)
-  expect_lt(seconds, 30)
   expect_length(list.files(folder), 2L)
 })
 

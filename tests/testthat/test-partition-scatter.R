@@ -130,10 +130,10 @@ test_cluster("Data that stays on two workers", {
     expect_true(had %in% 1:7)
     local_settings(muster.quiet = TRUE)
     tools::pskill(cl[[1]]$pid, 9L)
-    expect_true(wait_until({
+    wait_until({
       status <- cluster_status(cl)
       status$restarts[1] == 1 && status$state[1] == "idle"
-    }))
+    })
     expect_identical(partition_collect(m), before)
     # The lost ones, made inside of the collecting or before it, and 8 that are collected.
     expect_lte(plan_counts(m)$committed - runs, 8 + had)
@@ -162,16 +162,15 @@ test_cluster("Data that stays on two workers", {
       {
         setTimeLimit(elapsed = 0.25, transient = TRUE)
         partition_map(p, function(d) {
-          Sys.sleep(5) # tidy: the worker's work
+          Sys.sleep(3600) # tidy: the worker's work
           d
         })
       },
       "time limit"
     )
     setTimeLimit()
-    begin <- proc.time()[["elapsed"]]
+    # Calls that went on would hold this up for an hour.
     expect_identical(partition_collect(p), flights())
-    expect_lt(proc.time()[["elapsed"]] - begin, 4)
   })
 })
 
@@ -262,9 +261,9 @@ test_cluster("A cluster that nobody refers to is stopped, with the data on it", 
   s <- partition_reduce(p, "kind", function(d) nrow(d))
   map_reduce(cl, 1:3, function(x) list(key = x, value = x), function(k, v) v)
   rm(cl, p, s)
-  expect_true(wait_until({
+  wait_until({
     gc()
     muster::cluster_stop(cluster_start(1)) # serves the session
     !pid_exists(pid)
-  }, 10))
+  })
 })

@@ -290,7 +290,8 @@ test_cluster("Rows that move between two workers", {
     local_settings(muster.shuffle_memory = 0)
     files <- function() sum(unlist(clusterEvalQ(cl, length(list.files(tempdir(), "^blocks-")))))
     s <- partition_shuffle(p, "g")
-    expect_identical(files(), 4L)
+    # Without segments those of what ran before are in files, too, until they are collected.
+    if (built_with("memfd")) expect_identical(files(), 4L) else expect_gte(files(), 4L)
     expect_identical(partition_collect(s), want)
     rm(s)
     gc()

@@ -197,7 +197,7 @@ test_cluster("what a worker says before its answer comes before it, to the verb 
   cl <- local_cluster(2)
   gate <- file.path(local_folder(), "gate")
   parallel:::sendCall(cl[[1]], remote(says_early), list(gate))
-  expect_true(wait_until(isTRUE(socketSelect(list(cl[[1]]$con), FALSE, 0))))
+  wait_until(isTRUE(socketSelect(list(cl[[1]]$con), FALSE, 0)))
   expect_identical(parallel:::recvData(cl[[1]])$value, "early")
   expect_false(socketSelect(list(cl[[1]]$con), FALSE, 0))
   file.create(gate)

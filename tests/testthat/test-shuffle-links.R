@@ -12,7 +12,7 @@ shuffle_data <- function(n = 600L) {
 
 test_cluster("F3 Any number of handlers, by pairs or by listeners, gives the same rows", {
   want <- NULL
-  for (mode in c("pairs", "listen")) {
+  for (mode in c(if (built_with("sent descriptors")) "pairs", "listen")) {
     local_settings(muster.shuffle_links = mode)
     cl <- cluster_start(2)
     p <- partition_scatter(cl, shuffle_data(), parts = 4)
@@ -31,6 +31,21 @@ test_cluster("F3 Any number of handlers, by pairs or by listeners, gives the sam
     cluster_stop(cl)
   }
   expect_identical(sort(want$row), 1:600)
+})
+
+test_cluster("F3 Where no descriptor can be sent workers listen, and pairs are refused", {
+  cl <- local_cluster(2)
+  p <- partition_scatter(cl, shuffle_data(), parts = 4)
+  expect_identical(sort(partition_collect(partition_shuffle(p, "g"))$row), 1:600)
+  can_pair <- built_with("sent descriptors")
+  expect_identical(sum_of(links_counts(cl), "pairs") > 0, can_pair)
+  expect_identical(sum_of(links_counts(cl), "dialled") > 0, !can_pair)
+  if (can_pair) {
+    return()
+  }
+  local_settings(muster.shuffle_links = "pairs")
+  error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_input")
+  expect_match(conditionMessage(error), "listen")
 })
 
 test_cluster("F3 Workers listen where no other user can look", {
@@ -72,6 +87,7 @@ test_cluster("F3 A worker that can't listen says so if it must, and does without
   error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_limit")
   expect_match(conditionMessage(error), "Can't listen for other workers in ")
   expect_identical(error$worker, 1L)
+  skip_without_feature("sent descriptors")
   local_settings(muster.shuffle_links = "pairs")
   expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), 600L)
 })

@@ -16,10 +16,10 @@ heaviest_job <- function(cl) {
 # A worker is killed, and is back.
 replace_worker <- function(cl, rank) {
   tools::pskill(cl[[rank]]$pid, 9L)
-  expect_true(wait_until({
+  wait_until({
     status <- cluster_status(cl)
     status$restarts[rank] == 1 && status$state[rank] == "idle"
-  }))
+  })
 }
 
 test_cluster("A handle weighs next to nothing, however much data it stands for", {
@@ -156,11 +156,11 @@ test_cluster("A handle keeps its cluster, which goes with it", {
   gc()
   expect_identical(partition_collect(p), data.frame(x = 1:10))
   rm(p)
-  expect_true(wait_until({
+  wait_until({
     gc()
     muster::cluster_stop(cluster_start(1)) # serves the session
     !pid_exists(pid)
-  }, 10))
+  })
 })
 
 test_cluster("A handle from a file, or without its token, is refused by every verb", {

@@ -23,7 +23,7 @@ test_cluster("a line that comes in pieces is waited for, within the time", {
   expect_null(socket_receive_lines(pair$peer, timeout = 0))
   socket_send_lines(pair$client, c(" another", "more"))
   # Those that are there are given to a call that doesn't wait.
-  expect_true(wait_until(socket_status(pair$peer)$unread_bytes >= 0))
+  wait_until(socket_status(pair$peer)$unread_bytes >= 0)
   expect_identical(socket_receive_lines(pair$peer, 2), c("and another", "more"))
   socket_send(pair$client, charToRaw("last"), "raw")
   socket_close(pair$client)

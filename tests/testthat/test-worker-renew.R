@@ -119,10 +119,10 @@ test_cluster("a worker that was replaced has the file too", {
   cl <- renewed_cluster(packages = "mustermaker")
   pids <- node_pids(cl)
   tools::pskill(pids[1L], tools::SIGKILL)
-  expect_true(wait_until(node_pids(cl)[1L] != pids[1L] || {
+  wait_until(node_pids(cl)[1L] != pids[1L] || {
     clusterCall(cl, Sys.getpid)
     FALSE
-  }))
+  })
   expect_identical(clusterCall(cl, local_of_maker), list(c(TRUE, TRUE), c(TRUE, TRUE)))
 })
 

@@ -11,7 +11,7 @@ every_cell <- function() {
 }
 
 # Seconds without a word after which a session is ended.
-silence_limit <- 90
+silence_limit <- 300
 crashes_limit <- 5L
 
 # Compiles ../tools/hooks.c, once, at the top of a file: its library, "" without a compiler.

@@ -8,6 +8,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/mst_features.h"
 #include "ffi/machine/machine.h"
 #include "fork/fork.h"
 #include "net/card.h"
@@ -15,7 +16,7 @@
 #include "net/net.h"
 #include "share/room.h"
 
-#ifdef __linux__
+#if MST_HAVE_ADJTIMEX
 #include <sys/timex.h>
 #endif
 
@@ -157,9 +158,24 @@ SEXP ffi_features(void) {
   return values;
 }
 
+// ffi_built_with tells what muster was compiled to use, see mst_features.h.
+SEXP ffi_built_with(void) {
+  size_t n;
+  const struct mst_feature *features = mst_features(&n);
+  SEXP values = PROTECT(Rf_allocVector(LGLSXP, (R_xlen_t)n));
+  SEXP names = PROTECT(Rf_allocVector(STRSXP, (R_xlen_t)n));
+  for (size_t i = 0; i < n; i++) {
+    LOGICAL(values)[i] = features[i].is_here;
+    SET_STRING_ELT(names, (R_xlen_t)i, Rf_mkChar(features[i].name));
+  }
+  Rf_setAttrib(values, R_NamesSymbol, names);
+  UNPROTECT(2);
+  return values;
+}
+
 // ffi_clock_sync gives c(synced, largest error in seconds), as the kernel believes.
 SEXP ffi_clock_sync(void) {
-#ifdef __linux__
+#if MST_HAVE_ADJTIMEX
   struct timex about;
   memset(&about, 0, sizeof about); // no modes: asks, and sets nothing
   const int state = adjtimex(&about);

@@ -150,6 +150,15 @@ SEXP ffi_code_keep(SEXP fun, SEXP names);
 SEXP ffi_task_needs(SEXP fun, SEXP args);
 SEXP ffi_task_cancel(SEXP task);
 SEXP ffi_task_state(SEXP task);
+// pieces.c
+SEXP ffi_pieces_new(SEXP numbers);
+SEXP ffi_pieces_next(SEXP pieces);
+SEXP ffi_pieces_at(SEXP pieces, SEXP numbers, SEXP workers);
+SEXP ffi_pieces_over(SEXP pieces, SEXP piece);
+SEXP ffi_pieces_ended(SEXP pieces, SEXP piece);
+SEXP ffi_pieces_done(SEXP pieces, SEXP piece, SEXP seconds);
+SEXP ffi_pieces_lost(SEXP pieces, SEXP piece, SEXP about);
+
 // plan.c
 SEXP ffi_plan_new(SEXP workers);
 SEXP ffi_plan_add(SEXP plan, SEXP count, SEXP near, SEXP far, SEXP speculate);

@@ -137,7 +137,10 @@ static int look_lines(const struct mst_conn *conn, struct want *want,
                       struct mst_err *err) {
   struct mst_inbox view = conn->in;
   // Code that ran while we waited may have taken some.
-  if (want->whole > mst_inbox_bytes(&view)) want->whole = 0, want->lines = 0;
+  if (want->whole > mst_inbox_bytes(&view)) {
+    want->whole = 0;
+    want->lines = 0;
+  }
   mst_inbox_take(&view, want->whole);
   view.scanned = want->scanned;
   int rc = 0;

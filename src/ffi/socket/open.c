@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
+#include "base/mst_features.h"
 #include "ffi/socket/socket.h"
 #include "net/diag.h"
 #include "net/resolve.h"
@@ -64,7 +65,7 @@ static int addresses_of(const char *host, int port, struct mst_addr *addrs,
 static void note_counters(struct ffi_socket *socket) {
   struct mst_diag_counters now;
   socket->overflows = socket->drops = -1;
-  if (mst_diag_counters_read("/proc", &now, NULL) != 0) return;
+  if (mst_diag_counters_read(MST_PROC, &now, NULL) != 0) return;
   socket->overflows = now.value[MST_DIAG_LISTEN_OVERFLOWS];
   socket->drops = now.value[MST_DIAG_LISTEN_DROPS];
 }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mst_clock.h"
+#include "base/mst_features.h"
 #include "ffi/socket/socket.h"
 #include "net/diag.h"
 
@@ -123,7 +124,7 @@ static SEXP listener_status(const struct ffi_socket *socket) {
   const R_xlen_t n = (R_xlen_t)socket->count;
   struct mst_diag_counters now;
   double half_open = NA_REAL;
-  if (mst_diag_counters_read("/proc", &now, NULL) != 0) {
+  if (mst_diag_counters_read(MST_PROC, &now, NULL) != 0) {
     mst_diag_counters_clear(&now);
   }
   SEXP list = PROTECT(ffi_list(12, names));

@@ -1,5 +1,6 @@
 // Is there memory for a message? Asked before it is written. See share/room.h.
 #include "base/mst_clock.h"
+#include "base/mst_features.h"
 #include "ffi/value/value.h"
 #include "share/room.h"
 
@@ -16,7 +17,7 @@ static struct {
 
 static void raise_memory(double bytes, int reads) {
   struct mst_mappings maps;
-  mst_room_mappings("/proc", &maps);
+  mst_room_mappings(MST_PROC, &maps);
   SEXP facts = PROTECT(Rf_allocVector(REALSXP, 6));
   REAL(facts)[0] = bytes;
   REAL(facts)[1] = (double)seen.room.bytes;
@@ -33,7 +34,7 @@ static void look_at_room(void) {
   if (seen.pretend >= 0) {
     seen.room = (struct mst_room){.bytes = (int64_t)seen.pretend};
   } else {
-    mst_room_look("/proc", "/sys/fs/cgroup", &seen.room);
+    mst_room_look(MST_PROC, MST_SYS "/fs/cgroup", &seen.room);
   }
   seen.looked_ns = mst_clock_now();
 }

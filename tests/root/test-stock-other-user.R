@@ -45,7 +45,7 @@ attacker_code <- function(dir) {
 
 # Of another user's id, in a folder where both may write.
 local_attacker <- function(frame = parent.frame()) {
-  skip_if_not(is_root(), "only root can play another user")
+  skip_unless_root()
   skip_if(!nzchar(Sys.which("setpriv")), "there is no setpriv")
   dir <- tempfile("other-user-", "/tmp")
   dir.create(dir)

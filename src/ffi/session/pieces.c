@@ -1,0 +1,130 @@
+// The pieces of a map as an external pointer: what becomes of tasks in, what to hand out next out.
+// Elements, workers and pieces have numbers from 1 there, from 0 in sched/pieces.h.
+#include <stdlib.h>
+
+#include "base/mst_clock.h"
+#include "ffi/session/session.h"
+#include "sched/pieces.h"
+
+static SEXP pieces_tag(void) {
+  static SEXP tag;
+  return ffi_symbol(&tag, "muster_pieces_pointer");
+}
+
+static void end_pieces(SEXP pointer) {
+  struct mst_pieces *pieces = ffi_address_of(pointer, pieces_tag());
+  if (pieces == NULL) return;
+  R_ClearExternalPtr(pointer);
+  mst_pieces_free(pieces);
+  free(pieces);
+}
+
+static struct mst_pieces *pieces_of(SEXP pointer) {
+  struct mst_pieces *pieces = ffi_address_of(pointer, pieces_tag());
+  if (pieces == NULL) Rf_error("not the pieces of a map of this session");
+  return pieces;
+}
+
+static uint32_t piece_of(const struct mst_pieces *pieces, SEXP piece) {
+  const int number = Rf_asInteger(piece);
+  if (number < 1 || (uint32_t)number > pieces->room ||
+      !pieces->pieces[number - 1].runs) {
+    Rf_error("a map has no piece %d", number);
+  }
+  return (uint32_t)number - 1;
+}
+
+// ffi_pieces_new: numbers are c(elements, workers, retries, heals, speculate, timeout in seconds).
+SEXP ffi_pieces_new(SEXP numbers) {
+  const double *at = REAL(numbers);
+  const struct mst_pieces_terms terms = {.count = (uint64_t)at[0],
+                                         .workers = (uint32_t)at[1],
+                                         .retries = (uint32_t)at[2],
+                                         .heals = at[3] != 0,
+                                         .speculate = at[4] != 0,
+                                         .timeout_s = at[5]};
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, pieces_tag(), R_NilValue));
+  R_RegisterCFinalizerEx(pointer, end_pieces, FALSE);
+  struct mst_pieces *pieces = malloc(sizeof *pieces);
+  if (pieces == NULL) Rf_error("no memory for a map");
+  mst_pieces_init(pieces, &terms);
+  R_SetExternalPtrAddr(pointer, pieces);
+  UNPROTECT(1);
+  return pointer;
+}
+
+// ffi_pieces_next gives c(kind, piece, first, last, tries, worker), NULL if there is nothing to be
+// done now. kind: 1 run, 2 cancel, 3 tell where pieces are. worker: NA, or the only one.
+SEXP ffi_pieces_next(SEXP pointer) {
+  struct mst_piece_action action;
+  SEXP next = PROTECT(Rf_allocVector(REALSXP, 6));
+  const int rc = mst_pieces_next(pieces_of(pointer), mst_clock_now(), &action);
+  if (rc < 0) Rf_error("no memory for a map");
+  UNPROTECT(1);
+  if (rc == 0) return R_NilValue;
+  REAL(next)
+  [0] = action.kind == MST_PIECE_RUN      ? 1
+        : action.kind == MST_PIECE_CANCEL ? 2
+                                          : 3;
+  REAL(next)[1] = (double)action.piece + 1;
+  REAL(next)[2] = (double)action.first + 1;
+  REAL(next)[3] = (double)action.last + 1;
+  REAL(next)[4] = (double)action.tries;
+  REAL(next)
+  [5] = action.worker == MST_PIECE_NONE ? NA_REAL : (double)action.worker + 1;
+  return next;
+}
+
+// ffi_pieces_at tells which workers pieces are at, NA for none yet.
+SEXP ffi_pieces_at(SEXP pointer, SEXP numbers, SEXP workers) {
+  struct mst_pieces *pieces = pieces_of(pointer);
+  for (R_xlen_t i = 0; i < Rf_xlength(numbers); i++) {
+    const int at = INTEGER(workers)[i];
+    const uint32_t piece = (uint32_t)INTEGER(numbers)[i] - 1;
+    if (piece >= pieces->room || !pieces->pieces[piece].runs) continue;
+    mst_pieces_at(pieces, piece,
+                  at == NA_INTEGER || at < 1 ? MST_PIECE_NONE
+                                             : (uint32_t)at - 1);
+  }
+  return R_NilValue;
+}
+
+SEXP ffi_pieces_over(SEXP pointer, SEXP piece) {
+  const struct mst_pieces *pieces = pieces_of(pointer);
+  return Rf_ScalarLogical(mst_pieces_over(pieces, piece_of(pieces, piece)));
+}
+
+SEXP ffi_pieces_ended(SEXP pointer, SEXP piece) {
+  struct mst_pieces *pieces = pieces_of(pointer);
+  mst_pieces_ended(pieces, piece_of(pieces, piece));
+  return R_NilValue;
+}
+
+// How a piece ended, for R: 1 counts, 2 drop, 3 again.
+static int end_code(enum mst_piece_end end) {
+  return end == MST_PIECE_COUNTS ? 1 : end == MST_PIECE_DROP ? 2 : 3;
+}
+
+// ffi_pieces_done: seconds is c(of the elements, of what came before them).
+SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
+  struct mst_pieces *pieces = pieces_of(pointer);
+  return Rf_ScalarInteger(end_code(mst_pieces_done(
+      pieces, piece_of(pieces, piece), REAL(seconds)[0], REAL(seconds)[1])));
+}
+
+// ffi_pieces_lost: about is c(loss, attempts, alone). loss: 1 lost, 2 given up, 3 late. Gives how it
+// ended, and how often its elements were lost in all.
+SEXP ffi_pieces_lost(SEXP pointer, SEXP piece, SEXP about) {
+  struct mst_pieces *pieces = pieces_of(pointer);
+  const int *at = INTEGER(about);
+  const enum mst_piece_loss loss = at[0] == 3   ? MST_PIECE_LATE
+                                   : at[0] == 2 ? MST_PIECE_GIVEN_UP
+                                                : MST_PIECE_LOST;
+  uint32_t total;
+  SEXP end = Rf_allocVector(INTSXP, 2);
+  INTEGER(end)
+  [0] = end_code(mst_pieces_lost(pieces, piece_of(pieces, piece), loss,
+                                 (uint32_t)at[1], at[2] != 0, &total));
+  INTEGER(end)[1] = (int)total;
+  return end;
+}

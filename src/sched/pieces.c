@@ -1,0 +1,413 @@
+// How the elements of a map are handed out: see pieces.h.
+#include "sched/pieces.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_clock.h"
+#include "base/mst_err.h"
+
+// A piece should take about this long: much longer than handing it out, much shorter than
+// anybody waits. Without another try few elements should be lost with a worker.
+#define PIECE_S 0.05
+#define PIECE_ONCE_S 0.005
+// At the end, too, a piece takes longer than handing it out.
+#define PIECE_LEAST_S 0.002
+// Pieces that take less are given a second one for each worker, to go on with.
+#define PIECE_QUICK_S 0.02
+// What comes before the elements costs a twentieth of a piece at most.
+#define SETUP_TIMES 20
+// Where nothing is known yet, a worker gets so small a part of what it will have.
+#define FIRST_PART 100
+// What is lost together is cut into so many.
+#define CUTS 64
+// So many of a time limit's pieces an element's limit has room for.
+#define LIMIT_PART 4
+
+static const struct mst_late_rule rule = {.floor_ns = 100 * MST_NS_PER_MS,
+                                          .least = 2};
+
+void mst_pieces_init(struct mst_pieces *pieces,
+                     const struct mst_pieces_terms *terms) {
+  MST_ASSERT(terms->workers > 0);
+  *pieces = (struct mst_pieces){
+      .terms = *terms, .left = terms->count, .seconds = PIECE_S};
+  if (terms->timeout_s > 0) {
+    pieces->seconds = fmin(PIECE_S, terms->timeout_s / LIMIT_PART);
+  } else if (terms->retries == 0) {
+    pieces->seconds = PIECE_ONCE_S;
+  }
+}
+
+void mst_pieces_free(struct mst_pieces *pieces) {
+  free(pieces->pieces);
+  free(pieces->again);
+  memset(pieces, 0, sizeof *pieces);
+}
+
+// ---- rates and sizes
+
+// rate gives the seconds that the newest elements took, negative if nothing is known.
+static double rate(const struct mst_pieces *pieces) {
+  if (pieces->rate_count == 0) return -1.0;
+  return pieces
+      ->rates[(pieces->rate_at + MST_PIECES_RATES - 1) % MST_PIECES_RATES];
+}
+
+static void note_rate(struct mst_pieces *pieces, double seconds_each) {
+  pieces->rates[pieces->rate_at] = seconds_each;
+  pieces->rate_at = (pieces->rate_at + 1) % MST_PIECES_RATES;
+  if (pieces->rate_count < MST_PIECES_RATES) pieces->rate_count++;
+}
+
+static uint64_t fresh_left(const struct mst_pieces *pieces) {
+  return pieces->terms.count - pieces->next;
+}
+
+static uint64_t size_of_next(const struct mst_pieces *pieces) {
+  const double left = (double)fresh_left(pieces);
+  const double workers = (double)pieces->terms.workers;
+  const double each = fmax(rate(pieces), 1e-9);
+  double size = ceil(left / (2 * workers)), most;
+  if (pieces->rate_count == 0) {
+    most = (double)pieces->terms.count / (workers * FIRST_PART);
+  } else {
+    if (pieces->terms.retries > 0)
+      size = fmax(size, fmin(PIECE_LEAST_S / each, left / workers));
+    most = pieces->seconds / each;
+  }
+  size = floor(fmin(fmin(size, fmax(most, 1)), left));
+  return size < 1 ? 1 : (uint64_t)size;
+}
+
+static uint64_t size_of(const struct mst_piece *piece) {
+  return piece->last - piece->first + 1;
+}
+
+// places_for gives how many pieces may run at the same time.
+static uint32_t places_for(const struct mst_pieces *pieces) {
+  const int quick = pieces->rate_count > 0 &&
+                    rate(pieces) * (double)size_of_next(pieces) < PIECE_QUICK_S;
+  return pieces->terms.workers * (quick ? 2 : 1);
+}
+
+// ---- pieces
+
+static int make_room(struct mst_pieces *pieces) {
+  if (pieces->running < pieces->room) return 0;
+  const uint32_t room = pieces->room == 0 ? 16 : 2 * pieces->room;
+  struct mst_piece *more = realloc(pieces->pieces, room * sizeof *more);
+  if (more == NULL) return -MST_EMEM;
+  memset(more + pieces->room, 0, (room - pieces->room) * sizeof *more);
+  pieces->pieces = more;
+  pieces->room = room;
+  return 0;
+}
+
+// run begins a piece and fills in the action. There is room.
+static int run(struct mst_pieces *pieces, const struct mst_piece *piece,
+               int64_t now_ns, struct mst_piece_action *action) {
+  uint32_t number = 0;
+  while (pieces->pieces[number].runs)
+    number++;
+  MST_ASSERT(number < pieces->room);
+  struct mst_piece *at = &pieces->pieces[number];
+  *at = *piece;
+  at->runs = 1;
+  at->begin_ns = now_ns;
+  pieces->running++;
+  const uint32_t tried =
+      at->lost < pieces->terms.retries ? pieces->terms.retries - at->lost : 0;
+  *action = (struct mst_piece_action){
+      .kind = MST_PIECE_RUN,
+      .piece = number,
+      .first = at->first,
+      .last = at->last,
+      // What is lost with others is tried again in smaller pieces, not by the pool.
+      .tries = size_of(at) == 1 ? tried : 0,
+      .worker = at->worker};
+  return 1;
+}
+
+static int one_is_alone(const struct mst_pieces *pieces) {
+  if (pieces->running != 1) return 0;
+  for (uint32_t i = 0; i < pieces->room; i++) {
+    if (pieces->pieces[i].runs) return pieces->pieces[i].alone;
+  }
+  return 0;
+}
+
+// cut takes the next elements that are to be handed out again; 0 if they must wait.
+static int cut(struct mst_pieces *pieces, struct mst_piece *piece) {
+  struct mst_again *again = &pieces->again[pieces->again_count - 1];
+  if (again->alone && pieces->running > 0) return 0;
+  uint64_t last = again->last;
+  if (again->last - again->first >= again->chunk)
+    last = again->first + again->chunk - 1;
+  *piece = (struct mst_piece){.first = again->first,
+                              .last = last,
+                              .lost = again->lost,
+                              .alone = again->alone};
+  if (last == again->last) {
+    pieces->again_count--;
+  } else {
+    again->first = last + 1;
+  }
+  return 1;
+}
+
+static int next_run(struct mst_pieces *pieces, int64_t now_ns,
+                    struct mst_piece_action *action) {
+  struct mst_piece piece;
+  if (pieces->again_count == 0 && fresh_left(pieces) == 0) return 0;
+  if (pieces->running >= places_for(pieces) || one_is_alone(pieces)) return 0;
+  if (make_room(pieces) != 0) return -MST_EMEM;
+  if (pieces->again_count > 0) {
+    if (!cut(pieces, &piece)) return 0;
+  } else {
+    piece = (struct mst_piece){.first = pieces->next};
+    piece.last = pieces->next + size_of_next(pieces) - 1;
+    pieces->next = piece.last + 1;
+  }
+  piece.group = ++pieces->groups;
+  piece.worker = MST_PIECE_NONE;
+  return run(pieces, &piece, now_ns, action);
+}
+
+// ---- copies
+
+static uint32_t copies_of(const struct mst_pieces *pieces, uint32_t group) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < pieces->room; i++) {
+    const struct mst_piece *piece = &pieces->pieces[i];
+    n += piece->runs && !piece->over && piece->group == group;
+  }
+  return n;
+}
+
+static int is_newest(const struct mst_pieces *pieces,
+                     const struct mst_piece *piece) {
+  for (uint32_t i = 0; i < pieces->room; i++) {
+    const struct mst_piece *other = &pieces->pieces[i];
+    if (other->runs && !other->over && other->group == piece->group &&
+        other->begin_ns > piece->begin_ns) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+// Counts of what runs and isn't over: pieces, and copies beside the first of each.
+static void count_live(const struct mst_pieces *pieces, uint32_t *groups,
+                       uint32_t *extra) {
+  uint32_t live = 0;
+  *groups = 0;
+  for (uint32_t i = 0; i < pieces->room; i++) {
+    const struct mst_piece *piece = &pieces->pieces[i];
+    if (!piece->runs || piece->over) continue;
+    live++;
+    int seen = 0;
+    for (uint32_t k = 0; k < i && !seen; k++) {
+      const struct mst_piece *other = &pieces->pieces[k];
+      seen = other->runs && !other->over && other->group == piece->group;
+    }
+    *groups += !seen;
+  }
+  *extra = live - *groups;
+}
+
+static uint32_t idle_worker(const struct mst_pieces *pieces) {
+  for (uint32_t w = 0; w < pieces->terms.workers; w++) {
+    int busy = 0;
+    for (uint32_t i = 0; i < pieces->room && !busy; i++)
+      busy = pieces->pieces[i].runs && pieces->pieces[i].worker == w;
+    if (!busy) return w;
+  }
+  return MST_PIECE_NONE;
+}
+
+static double median_rate(const struct mst_pieces *pieces) {
+  double rates[MST_PIECES_RATES];
+  memcpy(rates, pieces->rates, pieces->rate_count * sizeof *rates);
+  return mst_median(rates, pieces->rate_count);
+}
+
+// find_late gives the piece that has gone on for longest of those that get a copy, or NULL.
+static const struct mst_piece *find_late(const struct mst_pieces *pieces,
+                                         int64_t now_ns) {
+  const double each_ns = median_rate(pieces) * (double)MST_NS_PER_S;
+  const struct mst_piece *found = NULL;
+  for (uint32_t i = 0; i < pieces->room; i++) {
+    const struct mst_piece *piece = &pieces->pieces[i];
+    if (!piece->runs || piece->over) continue;
+    const double expected_ns = fmin(each_ns * (double)size_of(piece), 9e18);
+    const int is_late =
+        now_ns - piece->begin_ns > mst_late_after(&rule, (int64_t)expected_ns);
+    if (is_late && (found == NULL || piece->begin_ns < found->begin_ns) &&
+        copies_of(pieces, piece->group) < MST_LATE_COPIES &&
+        is_newest(pieces, piece)) {
+      found = piece;
+    }
+  }
+  return found;
+}
+
+// next_copy gives what a straggler has to an idle worker, too.
+static int next_copy(struct mst_pieces *pieces, int64_t now_ns,
+                     struct mst_piece_action *action) {
+  uint32_t groups, extra;
+  if (!pieces->terms.speculate || pieces->again_count > 0 ||
+      fresh_left(pieces) > 0 || pieces->rate_count == 0) {
+    return 0;
+  }
+  count_live(pieces, &groups, &extra);
+  if (!mst_late_is_tail(groups, pieces->groups) ||
+      extra >= mst_late_most(&rule, pieces->terms.workers)) {
+    return 0;
+  }
+  const struct mst_piece *late = find_late(pieces, now_ns);
+  if (late == NULL) return 0;
+  if (!pieces->located) {
+    pieces->located = 1;
+    *action = (struct mst_piece_action){.kind = MST_PIECE_PLACES};
+    return 1;
+  }
+  struct mst_piece copy = *late;
+  copy.worker = idle_worker(pieces);
+  if (copy.worker == MST_PIECE_NONE) return 0;
+  if (make_room(pieces) != 0) return -MST_EMEM;
+  return run(pieces, &copy, now_ns, action);
+}
+
+// ---- actions and events
+
+int mst_pieces_next(struct mst_pieces *pieces, int64_t now_ns,
+                    struct mst_piece_action *action) {
+  for (uint32_t i = 0; i < pieces->room; i++) {
+    if (!pieces->pieces[i].runs || !pieces->pieces[i].cancel) continue;
+    pieces->pieces[i].cancel = 0;
+    *action = (struct mst_piece_action){.kind = MST_PIECE_CANCEL, .piece = i};
+    return 1;
+  }
+  int rc = next_run(pieces, now_ns, action);
+  if (rc == 0) rc = next_copy(pieces, now_ns, action);
+  if (rc == 0) pieces->located = 0; // another time things are elsewhere
+  return rc;
+}
+
+static struct mst_piece *running(struct mst_pieces *pieces, uint32_t piece) {
+  MST_ASSERT(piece < pieces->room && pieces->pieces[piece].runs);
+  return &pieces->pieces[piece];
+}
+
+void mst_pieces_at(struct mst_pieces *pieces, uint32_t piece, uint32_t worker) {
+  running(pieces, piece)->worker = worker;
+}
+
+int mst_pieces_over(const struct mst_pieces *pieces, uint32_t piece) {
+  return piece < pieces->room && pieces->pieces[piece].runs &&
+         pieces->pieces[piece].over;
+}
+
+void mst_pieces_ended(struct mst_pieces *pieces, uint32_t piece) {
+  struct mst_piece *at = running(pieces, piece);
+  at->runs = at->cancel = 0;
+  pieces->running--;
+}
+
+enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
+                                   double seconds, double setup_s) {
+  const struct mst_piece done = *running(pieces, piece);
+  mst_pieces_ended(pieces, piece);
+  if (done.over) return MST_PIECE_DROP;
+  for (uint32_t i = 0; i < pieces->room; i++) {
+    struct mst_piece *other = &pieces->pieces[i];
+    if (!other->runs || other->over || other->group != done.group) continue;
+    other->over = other->cancel = 1;
+  }
+  pieces->left -= size_of(&done);
+  note_rate(pieces, seconds / (double)size_of(&done));
+  if (pieces->terms.timeout_s <= 0 && pieces->terms.retries > 0)
+    pieces->seconds = fmax(PIECE_S, SETUP_TIMES * setup_s);
+  return MST_PIECE_COUNTS;
+}
+
+// hand_out_again puts elements in front of all others. The last try must be one of a single
+// element.
+static int hand_out_again(struct mst_pieces *pieces,
+                          const struct mst_piece *piece, uint32_t lost,
+                          int was_late, int alone) {
+  if (pieces->again_count == pieces->again_room) {
+    const uint32_t room = pieces->again_room == 0 ? 8 : 2 * pieces->again_room;
+    struct mst_again *more = realloc(pieces->again, room * sizeof *more);
+    if (more == NULL) return -MST_EMEM;
+    pieces->again = more;
+    pieces->again_room = room;
+  }
+  const uint64_t count = size_of(piece);
+  const int single =
+      count <= CUTS || (!was_late && lost >= pieces->terms.retries);
+  pieces->again[pieces->again_count++] =
+      (struct mst_again){.first = piece->first,
+                         .last = piece->last,
+                         .chunk = single ? 1 : (count + CUTS - 1) / CUTS,
+                         .lost = lost,
+                         .alone = alone != 0};
+  return 0;
+}
+
+enum mst_piece_end mst_pieces_lost(struct mst_pieces *pieces, uint32_t piece,
+                                   enum mst_piece_loss loss, uint32_t attempts,
+                                   int alone, uint32_t *total) {
+  const struct mst_piece gone = *running(pieces, piece);
+  *total = gone.lost + (loss == MST_PIECE_LATE ? 0 : attempts);
+  mst_pieces_ended(pieces, piece);
+  // Another has the same elements.
+  if (gone.over || copies_of(pieces, gone.group) > 0) return MST_PIECE_DROP;
+  const int is_late = loss == MST_PIECE_LATE, is_one = gone.first == gone.last;
+  const uint32_t lost = *total;
+  // A single one was tried as often as it may, unless its worker was given up.
+  const int again = is_late ? !is_one
+                            : pieces->terms.heals &&
+                                  mst_tries_left(lost, pieces->terms.retries) &&
+                                  (!is_one || loss == MST_PIECE_GIVEN_UP);
+  if (again && hand_out_again(pieces, &gone, lost, is_late, alone) == 0) {
+    return MST_PIECE_AGAIN;
+  }
+  pieces->left -= size_of(&gone);
+  return MST_PIECE_COUNTS;
+}
+
+const char *mst_pieces_check(const struct mst_pieces *pieces) {
+  uint64_t open = fresh_left(pieces);
+  uint32_t running_now = 0;
+  for (uint32_t i = 0; i < pieces->room; i++) {
+    const struct mst_piece *piece = &pieces->pieces[i];
+    if (!piece->runs) continue;
+    running_now++;
+    if (piece->first > piece->last || piece->last >= pieces->next)
+      return "a piece has elements that weren't handed out";
+    if (piece->cancel && !piece->over) return "what is wanted is cancelled";
+    if (piece->over) continue;
+    if (copies_of(pieces, piece->group) > MST_LATE_COPIES)
+      return "a piece has too many copies";
+    int is_first = 1;
+    for (uint32_t k = 0; k < i; k++) {
+      const struct mst_piece *other = &pieces->pieces[k];
+      if (!other->runs || other->over || other->group != piece->group) continue;
+      if (other->first != piece->first || other->last != piece->last)
+        return "copies of a piece have other elements";
+      is_first = 0;
+    }
+    if (is_first) open += size_of(piece);
+    if (piece->alone && pieces->running > 1 && !pieces->terms.speculate)
+      return "what must be alone isn't";
+  }
+  for (uint32_t i = 0; i < pieces->again_count; i++)
+    open += pieces->again[i].last - pieces->again[i].first + 1;
+  if (running_now != pieces->running) return "what runs is counted wrong";
+  if (open != pieces->left) return "an element is lost, or there twice";
+  return NULL;
+}

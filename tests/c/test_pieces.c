@@ -1,0 +1,360 @@
+// Tests of sched/pieces and sched/late: one situation each, then random ones against a book of
+// their own.
+#include <stdlib.h>
+#include <string.h>
+
+#include "mst_random.h"
+#include "mst_test.h"
+#include "sched/pieces.h"
+
+#define MS INT64_C(1000000)
+
+static int next(struct mst_pieces *pieces, int64_t now_ns,
+                struct mst_piece_action *action) {
+  const int rc = mst_pieces_next(pieces, now_ns, action);
+  const char *wrong = mst_pieces_check(pieces);
+  CHECK_TEXT(wrong == NULL ? "" : wrong, "");
+  return rc;
+}
+
+static struct mst_pieces_terms terms_of(uint64_t count, uint32_t workers) {
+  return (struct mst_pieces_terms){
+      .count = count, .workers = workers, .retries = 2, .heals = 1};
+}
+
+TEST("Elements are handed out in order, each once, in pieces that grow and end "
+     "small") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action;
+  const struct mst_pieces_terms terms = terms_of(100000, 4);
+  mst_pieces_init(&pieces, &terms);
+  uint64_t expected = 0, largest = 0, last_size = 0, first_size = 0;
+  int64_t now_ns = 0;
+  uint32_t running[8], count = 0;
+  uint64_t sizes[8];
+  while (pieces.left > 0) {
+    while (next(&pieces, now_ns, &action) == 1) {
+      CHECK_INT(action.kind, MST_PIECE_RUN);
+      CHECK_INT(action.first, expected);
+      CHECK(count < 8);
+      running[count] = action.piece;
+      sizes[count++] = action.last - action.first + 1;
+      expected = action.last + 1;
+      last_size = action.last - action.first + 1;
+      if (first_size == 0) first_size = last_size;
+      if (last_size > largest) largest = last_size;
+    }
+    now_ns += MS;
+    CHECK_INT(mst_pieces_done(&pieces, running[0], 1e-5 * (double)sizes[0], 0),
+              MST_PIECE_COUNTS);
+    count--;
+    memmove(running, running + 1, count * sizeof *running);
+    memmove(sizes, sizes + 1, count * sizeof *sizes);
+  }
+  CHECK_INT(expected, 100000);
+  CHECK_INT(first_size, 250);
+  CHECK(largest >= 4000 && largest <= 5000); // 0.05 s of 10 us each
+  CHECK(last_size <= 400);                   // 2 ms, and a little
+  mst_pieces_free(&pieces);
+}
+
+TEST("What is lost with others runs again in 64 parts, then one by one, then "
+     "counts as lost") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action;
+  struct mst_pieces_terms terms = terms_of(6400, 1);
+  mst_pieces_init(&pieces, &terms);
+  uint32_t total;
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(mst_pieces_done(&pieces, action.piece, 1e-9, 0), MST_PIECE_COUNTS);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  const uint64_t first = action.first, size = action.last - action.first + 1;
+  CHECK(size > 64);
+  CHECK_INT(action.tries, 0);
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_LOST, 1, 0, &total),
+      MST_PIECE_AGAIN);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(action.first, first);
+  CHECK_INT(action.last - action.first + 1, (size + 63) / 64);
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_LOST, 1, 0, &total),
+      MST_PIECE_AGAIN);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(action.first, first);
+  CHECK_INT(action.last,
+            first); // two losses of two: the last try is a single one
+  CHECK_INT(action.tries, 0);
+  const uint64_t left = pieces.left;
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_LOST, 1, 0, &total),
+      MST_PIECE_COUNTS);
+  CHECK_INT(total, 3);
+  CHECK_INT(pieces.left, left - 1);
+  mst_pieces_free(&pieces);
+}
+
+TEST("A single element may be tried again by the pool; with a worker given up "
+     "it is told") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action;
+  const struct mst_pieces_terms terms = terms_of(1, 2);
+  uint32_t total;
+  mst_pieces_init(&pieces, &terms);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(action.tries, 2);
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_GIVEN_UP, 1, 0, &total),
+      MST_PIECE_AGAIN);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(action.tries, 1);
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_LOST, 2, 0, &total),
+      MST_PIECE_COUNTS);
+  CHECK_INT(total, 3);
+  mst_pieces_free(&pieces);
+}
+
+TEST("Where nothing heals, or no try is left, what is lost counts at once") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action;
+  uint32_t total;
+  for (int k = 0; k < 2; k++) {
+    struct mst_pieces_terms terms = terms_of(500, 1);
+    if (k == 0) terms.heals = 0;
+    if (k == 1) terms.retries = 0;
+    mst_pieces_init(&pieces, &terms);
+    CHECK_INT(next(&pieces, 0, &action), 1);
+    CHECK_INT(
+        mst_pieces_lost(&pieces, action.piece, MST_PIECE_LOST, 1, 0, &total),
+        MST_PIECE_COUNTS);
+    CHECK_INT(pieces.left, 500 - (action.last - action.first + 1));
+    mst_pieces_free(&pieces);
+  }
+}
+
+TEST(
+    "What took too long together runs apart, and is no loss; alone it counts") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action;
+  struct mst_pieces_terms terms = terms_of(400, 1);
+  uint32_t total;
+  terms.timeout_s = 1;
+  terms.retries = 0;
+  mst_pieces_init(&pieces, &terms);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(action.last, 3);
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_LATE, 1, 0, &total),
+      MST_PIECE_AGAIN);
+  CHECK_INT(total, 0);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(action.first, 0);
+  CHECK_INT(action.last, 0);
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_LATE, 1, 0, &total),
+      MST_PIECE_COUNTS);
+  mst_pieces_free(&pieces);
+}
+
+TEST("What ran out of memory runs again alone") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action, other;
+  const struct mst_pieces_terms terms = terms_of(2, 2);
+  uint32_t total;
+  mst_pieces_init(&pieces, &terms);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(next(&pieces, 0, &other), 1);
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_GIVEN_UP, 1, 1, &total),
+      MST_PIECE_AGAIN);
+  CHECK_INT(next(&pieces, 0, &action), 0); // the other still runs
+  CHECK_INT(mst_pieces_done(&pieces, other.piece, 1, 0), MST_PIECE_COUNTS);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(next(&pieces, 0, &other), 0);
+  mst_pieces_free(&pieces);
+}
+
+TEST("F4 A late piece gets a copy where an idle worker is, the first answer "
+     "counts") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action;
+  struct mst_pieces_terms terms = terms_of(8, 4);
+  uint32_t piece[8], slow;
+  terms.speculate = 1;
+  mst_pieces_init(&pieces, &terms);
+  for (int k = 0; k < 4; k++) {
+    CHECK_INT(next(&pieces, 0, &action), 1);
+    piece[k] = action.piece;
+  }
+  slow = piece[0];
+  int64_t now_ns = 50 * MS;
+  for (int k = 1; k < 4; k++)
+    CHECK_INT(mst_pieces_done(&pieces, piece[k], 0.05, 0), MST_PIECE_COUNTS);
+  for (int k = 1; k < 4; k++) {
+    CHECK_INT(next(&pieces, now_ns, &action), 1);
+    piece[k] = action.piece;
+  }
+  for (int k = 1; k < 4; k++)
+    CHECK_INT(mst_pieces_done(&pieces, piece[k], 0.05, 0), MST_PIECE_COUNTS);
+  CHECK_INT(next(&pieces, now_ns, &action), 1); // the eighth
+  piece[1] = action.piece;
+  now_ns = 90 * MS;
+  CHECK_INT(mst_pieces_done(&pieces, piece[1], 0.05, 0), MST_PIECE_COUNTS);
+  CHECK_INT(next(&pieces, now_ns, &action), 0); // 0.1 s at least
+  now_ns = 101 * MS;
+  CHECK_INT(next(&pieces, now_ns, &action), 1);
+  CHECK_INT(action.kind, MST_PIECE_PLACES);
+  mst_pieces_at(&pieces, slow, 0);
+  CHECK_INT(next(&pieces, now_ns, &action), 1);
+  CHECK_INT(action.kind, MST_PIECE_RUN);
+  CHECK_INT(action.worker, 1);
+  CHECK_INT(action.first, 0);
+  CHECK_INT(next(&pieces, now_ns, &action), 0); // the copy isn't late
+  CHECK_INT(mst_pieces_done(&pieces, action.piece, 0.05, 0), MST_PIECE_COUNTS);
+  CHECK_INT(pieces.left, 0);
+  CHECK(mst_pieces_over(&pieces, slow));
+  CHECK_INT(next(&pieces, now_ns, &action), 1);
+  CHECK_INT(action.kind, MST_PIECE_CANCEL);
+  CHECK_INT(action.piece, slow);
+  CHECK_INT(next(&pieces, now_ns, &action), 0);
+  CHECK_INT(mst_pieces_done(&pieces, slow, 9, 0), MST_PIECE_DROP);
+  CHECK_INT(pieces.left, 0);
+  mst_pieces_free(&pieces);
+}
+
+TEST("F4 A copy that is lost says nothing of the piece, the last one does") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action;
+  struct mst_pieces_terms terms = terms_of(2, 2);
+  uint32_t total;
+  terms.speculate = 1;
+  mst_pieces_init(&pieces, &terms);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  const uint32_t slow = action.piece;
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(mst_pieces_done(&pieces, action.piece, 0.01, 0), MST_PIECE_COUNTS);
+  CHECK_INT(next(&pieces, 200 * MS, &action), 1);
+  CHECK_INT(action.kind, MST_PIECE_PLACES);
+  mst_pieces_at(&pieces, slow, 1);
+  CHECK_INT(next(&pieces, 200 * MS, &action), 1);
+  CHECK_INT(action.worker, 0);
+  CHECK_INT(mst_pieces_lost(&pieces, slow, MST_PIECE_LOST, 3, 0, &total),
+            MST_PIECE_DROP);
+  CHECK_INT(pieces.left, 1);
+  CHECK_INT(
+      mst_pieces_lost(&pieces, action.piece, MST_PIECE_LOST, 3, 0, &total),
+      MST_PIECE_COUNTS);
+  CHECK_INT(pieces.left, 0);
+  mst_pieces_free(&pieces);
+}
+
+TEST("Late, tail and copies: the rule that maps and stages share") {
+  const struct mst_late_rule rule = {.floor_ns = 500 * MS, .least = 1};
+  CHECK_INT(mst_late_after(&rule, 100 * MS), 500 * MS);
+  CHECK_INT(mst_late_after(&rule, 400 * MS), 800 * MS);
+  CHECK_INT(mst_late_after(&rule, -1), INT64_MAX);
+  CHECK_INT(mst_late_after(&rule, INT64_MAX - 1), INT64_MAX);
+  CHECK(mst_late_is_tail(1, 1) && mst_late_is_tail(1, 3));
+  CHECK(mst_late_is_tail(25, 100) && !mst_late_is_tail(26, 100));
+  CHECK_INT(mst_late_most(&rule, 4), 1);
+  CHECK_INT(mst_late_most(&rule, 64), 6);
+  CHECK(mst_tries_left(2, 2) && !mst_tries_left(3, 2) && !mst_tries_left(1, 0));
+  double odd[] = {3, 1, 2}, even[] = {4, 1, 2, 3};
+  CHECK(mst_median(odd, 3) == 2.0 && mst_median(even, 4) == 2.5);
+}
+
+// ---- random worlds: pieces run, end, are lost, are late, in any order
+
+struct world {
+  struct mst_pieces pieces;
+  uint8_t *answers;             // how many counted, by element
+  uint64_t first[64], last[64]; // of pieces that run, by number
+  uint8_t runs[64];
+};
+
+static void settle(struct world *world, uint32_t piece) {
+  for (uint64_t k = world->first[piece]; k <= world->last[piece]; k++)
+    CHECK_INT(++world->answers[k], 1);
+}
+
+static void play(uint64_t seed) {
+  uint64_t random = seed;
+  struct world world = {0};
+  const struct mst_pieces_terms terms = {
+      .count = mst_random_below(&random, 400),
+      .workers = 1 + (uint32_t)mst_random_below(&random, 5),
+      .retries = (uint32_t)mst_random_below(&random, 4),
+      .heals = mst_random_below(&random, 8) > 0,
+      .speculate = mst_random_below(&random, 2) == 0,
+      .timeout_s = mst_random_below(&random, 3) == 0 ? 2 : 0};
+  mst_pieces_init(&world.pieces, &terms);
+  world.answers = calloc(terms.count + 1, 1);
+  int64_t now_ns = 0;
+  uint32_t steps = 0;
+  for (; world.pieces.left > 0; steps++) {
+    CHECK(steps < 200000); // it comes to an end
+    struct mst_piece_action action;
+    int rc;
+    while ((rc = next(&world.pieces, now_ns, &action)) == 1) {
+      if (action.kind == MST_PIECE_PLACES) {
+        for (uint32_t k = 0; k < 64; k++) {
+          if (world.runs[k])
+            mst_pieces_at(&world.pieces, k,
+                          k % (terms.workers + 1) < terms.workers
+                              ? k % (terms.workers + 1)
+                              : MST_PIECE_NONE);
+        }
+      } else if (action.kind == MST_PIECE_CANCEL) {
+        CHECK(world.runs[action.piece]);
+        CHECK(mst_pieces_over(&world.pieces, action.piece));
+      } else {
+        CHECK(action.piece < 64 && !world.runs[action.piece]);
+        CHECK(action.last < terms.count);
+        CHECK(action.tries <= terms.retries);
+        CHECK(action.worker == MST_PIECE_NONE || action.worker < terms.workers);
+        world.runs[action.piece] = 1;
+        world.first[action.piece] = action.first;
+        world.last[action.piece] = action.last;
+      }
+    }
+    CHECK_INT(rc, 0);
+    uint32_t at = (uint32_t)mst_random_below(&random, 64);
+    for (uint32_t k = 0; k < 64 && !world.runs[at]; k++)
+      at = (at + 1) % 64;
+    CHECK(world.runs[at]); // something runs while something is left
+    now_ns += (int64_t)mst_random_below(&random, 200) * MS;
+    if (mst_random_below(&random, 3) == 0) continue; // only time has passed
+    world.runs[at] = 0;
+    enum mst_piece_end end;
+    if (mst_pieces_over(&world.pieces, at)) {
+      mst_pieces_ended(&world.pieces, at);
+      continue;
+    }
+    if (mst_random_below(&random, 4) > 0) {
+      end =
+          mst_pieces_done(&world.pieces, at,
+                          (double)mst_random_below(&random, 300) / 1000, 0.001);
+      CHECK_INT(end, MST_PIECE_COUNTS);
+    } else {
+      static const enum mst_piece_loss losses[] = {
+          MST_PIECE_LOST, MST_PIECE_GIVEN_UP, MST_PIECE_LATE};
+      uint32_t total;
+      end = mst_pieces_lost(&world.pieces, at,
+                            losses[mst_random_below(&random, 3)],
+                            1 + (uint32_t)mst_random_below(&random, 2),
+                            mst_random_below(&random, 4) == 0, &total);
+    }
+    if (end == MST_PIECE_COUNTS) settle(&world, at);
+  }
+  for (uint64_t k = 0; k < terms.count; k++)
+    CHECK_INT(world.answers[k], 1);
+  free(world.answers);
+  mst_pieces_free(&world.pieces);
+}
+
+TEST("Whatever happens to pieces, each element is answered for exactly once") {
+  const uint64_t seed = mst_test_seed();
+  for (uint64_t k = 0; k < 2000; k++)
+    play(seed + k);
+}

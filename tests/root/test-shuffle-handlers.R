@@ -1,0 +1,112 @@
+# Listeners with queues of their own, in sessions where queues or descriptors are short.
+
+test_that("F3 A reader that finds one handler's queue full is served through another", {
+  skip_unless_root()
+  run <- run_session(wrap = c("unshare", "-n"), quote({
+    writeLines("2", "/proc/sys/net/core/somaxconn")
+    options(muster.quiet = TRUE, muster.shuffle_links = "listen")
+    cl <- cluster_start(2, heartbeat = 60)
+    data <- data.frame(g = rep(1:50, 20), row = 1:1000)
+    p <- partition_scatter(cl, data, parts = 2)
+    counts <- function(rank) {
+      parallel::clusterCall(cl[rank], function() {
+        .Call(getFromNamespace("ffi_links_count", "muster"))
+      })[[1L]]
+    }
+    # The blocks are there; worker 1 reads those of worker 2, which stands still.
+    opened <- muster:::open_handle(p)
+    shuffle <- opened$shuffle
+    shuffle$handlers <- 3L
+    split <- muster:::split_stage(opened, "g", 1L)
+    muster:::shuffle_run(shuffle, cl, split, NULL)
+    pid <- cluster_status(cl)$pid[2L]
+    tools::pskill(pid, tools::SIGSTOP)
+    queue <- file.path(shuffle$links[["2"]]$folder, "0") # of worker 1's handler
+    crowd <- list()
+    refused <- NULL
+    while (is.null(refused) && length(crowd) < 20L) {
+      crowd <- c(crowd, list(tryCatch(socket_connect(queue, timeout = 0.3),
+        muster_error = function(e) {
+          refused <<- e
+          NULL
+        }
+      )))
+    }
+    crowd <- Filter(Negate(is.null), crowd)
+    system2("sh", c("-c", shQuote(paste("sleep 0.7; kill -CONT", pid))), wait = FALSE)
+    gathered <- muster:::gather_stage(
+      opened, 1L, muster:::same_steps(list(list(kind = "gather"))), list(split), NULL
+    )
+    rows <- partition_collect(gathered)$row
+    tell(
+      crowd = length(crowd), full = !is.null(refused), rows = sort(rows),
+      reader = counts(1L), server = counts(2L)
+    )
+    for (one in crowd) socket_close(one)
+    cluster_stop(cl)
+  }))
+  expect_done(run)
+  expect_true(run$told$full && run$told$crowd >= 2L)
+  expect_identical(run$told$rows, 1:1000)
+  expect_identical(run$told$reader$full, 1)
+  expect_identical(run$told$reader$met, 1)
+  expect_identical(run$told$server$asked, c(0, 1, 0))
+})
+
+test_that("F3 Many readers at once through short queues are all served, none late", {
+  skip_unless_root()
+  run <- run_session(wrap = c("unshare", "-n"), quote({
+    writeLines("1", "/proc/sys/net/core/somaxconn")
+    options(muster.quiet = TRUE, muster.shuffle_links = "listen")
+    cl <- cluster_start(8)
+    data <- data.frame(g = rep(1:50, 40), row = 1:2000)
+    p <- partition_scatter(cl, data, parts = 16)
+    s <- partition_shuffle(p, "g", handlers = 2)
+    rows <- partition_collect(s)$row
+    counts <- parallel::clusterCall(cl, function() {
+      .Call(getFromNamespace("ffi_links_count", "muster"))
+    })
+    tell(rows = sort(rows), links = vapply(counts, `[[`, 0, "links"),
+      again = sum(vapply(counts, `[[`, 0, "again")))
+    cluster_stop(cl)
+  }))
+  expect_done(run)
+  expect_identical(run$told$rows, 1:2000)
+  expect_identical(run$told$links, rep(7, 8))
+  expect_identical(run$told$again, 0)
+})
+
+test_that("F1 A user who may have few descriptors under way gets all pairs anyway", {
+  skip_unless_root()
+  skip_if_not(nzchar(Sys.which("setpriv")), "there is no setpriv, from util-linux")
+  base <- tempfile("muster-links-", tmpdir = dirname(tempdir()))
+  lib <- paste0(base, "-lib")
+  withr::defer(unlink(lib, recursive = TRUE))
+  copy_muster(lib)
+  dir.create(base)
+  Sys.chmod(c(base, lib), "0777", use_umask = FALSE)
+  user <- as.character(61000L + sample.int(4000L, 1L))
+  wrap <- c("setpriv", paste0("--reuid=", user), paste0("--regid=", user), "--clear-groups")
+  readable <- system2(wrap[1L], c(wrap[-1L], "test", "-r", shQuote(lib)))
+  skip_if_not(readable == 0L, "another user can't read in the temporary directory")
+  env <- c(R_LIBS = lib, HOME = base)
+  run <- run_session(base = base, wrap = wrap, env = env, ulimit = "-n 192", quote({
+    options(muster.quiet = TRUE)
+    cl <- cluster_start(16, heartbeat = 60)
+    # 240 descriptors for workers that take none for a while.
+    pids <- cluster_status(cl)$pid
+    for (pid in pids) tools::pskill(pid, tools::SIGSTOP)
+    wake <- paste("sleep 0.7; kill -CONT", paste(pids, collapse = " "))
+    system2("sh", c("-c", shQuote(wake)), wait = FALSE)
+    p <- partition_scatter(cl, data.frame(g = rep(1:60, 10), row = 1:600), parts = 16)
+    s <- partition_shuffle(p, "g")
+    links <- unlist(parallel::clusterCall(cl, function() {
+      .Call(getFromNamespace("ffi_links_count", "muster"))$links
+    }))
+    tell(rows = sort(partition_collect(s)$row), links = links)
+    cluster_stop(cl)
+  }))
+  expect_done(run)
+  expect_identical(run$told$rows, 1:600)
+  expect_identical(run$told$links, rep(15, 16))
+})
