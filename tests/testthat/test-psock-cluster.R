@@ -92,7 +92,7 @@ test_cluster("L4: rscript = c(\"nice\", \"*\") and renice give nicer workers", {
   skip_without_proc()
   cl <- makeClusterPSOCK(1, rscript = c("nice", "*"), renice = 3)
   defer(function() stopCluster(cl))
-  expect_identical(clusterCall(cl, tools::psnice)[[1]], tools::psnice() + 13L)
+  expect_identical(clusterCall(cl, tools::psnice)[[1]], min(tools::psnice() + 13L, 19L))
   servers <- length(the$servers)
   again <- makeClusterPSOCK(1, rscript = c("nice", "*"), renice = 3)
   defer(function() stopCluster(again))
