@@ -32,8 +32,7 @@ packages <- list(
   furrr = list(extra = c("dplyr", "carrier"), skip = c("^test-" = "wants testthat 3.2")),
   future = list(),
   future.apply = list(),
-  gamlss = list(),
-  lavaan = list(),
+  gamlss = list(skip = c("^fitDist" = "wants package gamlss.tr")),
   lme4 = list(extra = "testthat"),
   mboost = list(extra = "TH.data"),
   metafor = list(skip = c("^test" = "its clusters are skipped or never reached")),
@@ -48,7 +47,7 @@ packages <- list(
   simFrame = list(),
   snow = list(skip = c("^snow-startstop" = "its authors' hosts")),
   snowfall = list(extra = "snow"),
-  SuperLearner = list(extra = "polspline"),
+  SuperLearner = list(extra = c("polspline", "randomForest")),
   vegan = list()
 )
 
