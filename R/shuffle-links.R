@@ -35,7 +35,7 @@ links_spec <- function(run, worker, steps) {
   list(
     listen = run$links$listen, limits = run$links$limits, handlers = run$shuffle$handlers,
     known = if (is.null(mine)) NULL else c(mine$epoch, mine$handlers),
-    doors = if ("gather" %in% kinds) unname(known[names(known) != worker])
+    places = if ("gather" %in% kinds) unname(known[names(known) != worker])
   )
 }
 

@@ -7,9 +7,9 @@ links_begin <- function(links, self) {
     return(NULL)
   }
   .Call(ffi_links_set, c(self, as.integer(links$listen)), links$limits)
-  for (door in links$doors) {
+  for (place in links$places) {
     told <- .Call(
-      ffi_links_know, c(door$worker, door$epoch, door$handlers), door$folder, door$token
+      ffi_links_know, c(place$worker, place$epoch, place$handlers), place$folder, place$token
     )
     if (is.list(told)) {
       return(list(wrong = paste0("Can't note where other workers listen: ", told$error, ".")))

@@ -65,14 +65,14 @@ int mst_exchange_listen(const char *folder, uint32_t count,
                         uint8_t token[MST_TOKEN_BYTES], struct mst_err *err);
 
 // Where a worker listens, as it told the session.
-struct mst_door {
+struct mst_place {
   uint32_t worker, epoch, handlers;
   char *folder;
   uint8_t token[MST_TOKEN_BYTES];
 };
 // mst_exchange_knows tells of one (copied); what was known of earlier incarnations is
 // forgotten. 0, -MST_EMEM.
-int mst_exchange_knows(const struct mst_door *door, struct mst_err *err);
+int mst_exchange_knows(const struct mst_place *place, struct mst_err *err);
 
 // Counts for people and tests, never reset.
 struct mst_exchange_counts {

@@ -60,11 +60,11 @@ struct mst_question {
 // Where another worker listens.
 struct mst_other {
   struct mst_other *next;
-  struct mst_door door; // with a folder of its own
-  uint32_t handler;     // the next to dial
-  uint32_t tries;       // since it was heard
-  int64_t retry_ns;     // not before
-  uint8_t gone;         // nobody listens there any more
+  struct mst_place place; // with a folder of its own
+  uint32_t handler;       // the next to dial
+  uint32_t tries;         // since it was heard
+  int64_t retry_ns;       // not before
+  uint8_t gone;           // nobody listens there any more
 };
 
 struct mst_exchange {

@@ -184,42 +184,43 @@ void mst_handlers_accept(uint32_t handler) {
 static void free_other(struct mst_other **at) {
   struct mst_other *gone = *at;
   *at = gone->next;
-  free(gone->door.folder);
+  free(gone->place.folder);
   free(gone);
 }
 
 // forget_before drops what is known of a worker's earlier incarnations: 1 if this one is known.
-static int forget_before(const struct mst_door *door) {
+static int forget_before(const struct mst_place *place) {
   int known = 0;
   for (struct mst_other **at = &mst_exchange.others; *at != NULL;) {
     struct mst_other *other = *at;
-    if (other->door.worker == door->worker && other->door.epoch < door->epoch) {
+    if (other->place.worker == place->worker &&
+        other->place.epoch < place->epoch) {
       free_other(at);
       continue;
     }
-    if (other->door.worker == door->worker) {
+    if (other->place.worker == place->worker) {
       known = 1;
-      other->door.handlers = door->handlers;
+      other->place.handlers = place->handlers;
     }
     at = &other->next;
   }
   return known;
 }
 
-int mst_exchange_knows(const struct mst_door *door, struct mst_err *err) {
-  MST_ASSERT(door->handlers >= 1 && door->handlers <= MST_HANDLERS_MAX);
+int mst_exchange_knows(const struct mst_place *place, struct mst_err *err) {
+  MST_ASSERT(place->handlers >= 1 && place->handlers <= MST_HANDLERS_MAX);
   mst_exchange_lock();
-  if (!forget_before(door)) {
+  if (!forget_before(place)) {
     struct mst_other *other = calloc(1, sizeof *other);
-    char *folder = strdup(door->folder);
+    char *folder = strdup(place->folder);
     if (other == NULL || folder == NULL) {
       mst_exchange_unlock();
       free(other);
       free(folder);
-      return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a door");
+      return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a place");
     }
-    other->door = *door;
-    other->door.folder = folder;
+    other->place = *place;
+    other->place.folder = folder;
     // Readers are spread over the listeners by their numbers.
     other->handler = mst_exchange.way.worker;
     other->next = mst_exchange.others;
@@ -234,7 +235,7 @@ int mst_exchange_knows(const struct mst_door *door, struct mst_err *err) {
 struct mst_other *mst_handlers_other(uint32_t worker, uint32_t epoch) {
   struct mst_other *other = mst_exchange.others;
   while (other != NULL &&
-         (other->door.worker != worker || other->door.epoch != epoch))
+         (other->place.worker != worker || other->place.epoch != epoch))
     other = other->next;
   return other;
 }
@@ -257,9 +258,9 @@ static void put_off(struct mst_other *other, int64_t now_ns) {
 static struct mst_meet meet_for(const struct mst_other *other) {
   struct mst_meet meet = {.worker = mst_exchange.way.worker,
                           .epoch = mst_exchange.way.epoch,
-                          .other_worker = other->door.worker,
-                          .other_epoch = other->door.epoch};
-  memcpy(meet.token, other->door.token, MST_TOKEN_BYTES);
+                          .other_worker = other->place.worker,
+                          .other_epoch = other->place.epoch};
+  memcpy(meet.token, other->place.token, MST_TOKEN_BYTES);
   return meet;
 }
 
@@ -281,7 +282,7 @@ static int dial_one(struct mst_other *other, uint32_t handler, int64_t now_ns) {
   struct mst_err err;
   int folder_fd, fd = -1;
   mst_err_clear(&err);
-  int rc = address_of(other->door.folder, handler, &folder_fd, &addr, &err);
+  int rc = address_of(other->place.folder, handler, &folder_fd, &addr, &err);
   if (rc == 0) {
     mst_exchange.counts.dialled++;
     rc = mst_net_dial(&addr, &fd, &err);
@@ -294,7 +295,7 @@ static int dial_one(struct mst_other *other, uint32_t handler, int64_t now_ns) {
     return full ? 0 : -MST_ECLOSED;
   }
   struct mst_link_end *end = mst_links_add(
-      fd, MST_END_DIALLED, other->door.worker, other->door.epoch, handler);
+      fd, MST_END_DIALLED, other->place.worker, other->place.epoch, handler);
   if (end == NULL) return 0;
   end->until_ns = now_ns + mst_exchange.way.again_ns;
   const struct mst_meet meet = meet_for(other);
@@ -316,7 +317,7 @@ static struct mst_link_end *dialled_to(uint32_t worker, uint32_t epoch) {
 
 int mst_handlers_dial(struct mst_other *other, int64_t now_ns) {
   if (other->gone) return -MST_ECLOSED;
-  if (dialled_to(other->door.worker, other->door.epoch) != NULL) return 0;
+  if (dialled_to(other->place.worker, other->place.epoch) != NULL) return 0;
   if (now_ns < other->retry_ns) {
     if (other->retry_ns < mst_exchange.look_ns) {
       mst_exchange.look_ns = other->retry_ns;
@@ -324,13 +325,13 @@ int mst_handlers_dial(struct mst_other *other, int64_t now_ns) {
     return 0;
   }
   uint32_t closed = 0;
-  for (uint32_t k = 0; k < other->door.handlers; k++) {
-    const uint32_t handler = other->handler++ % other->door.handlers;
+  for (uint32_t k = 0; k < other->place.handlers; k++) {
+    const uint32_t handler = other->handler++ % other->place.handlers;
     const int rc = dial_one(other, handler, now_ns);
     closed += rc < 0;
     if (rc == 1) break;
   }
-  other->gone = closed == other->door.handlers;
+  other->gone = closed == other->place.handlers;
   put_off(other, now_ns);
   return other->gone ? -MST_ECLOSED : 0;
 }

@@ -46,8 +46,8 @@ int mst_links_replaced(const struct mst_source *source) {
   }
   for (const struct mst_other *other = mst_exchange.others; other != NULL;
        other = other->next) {
-    if (other->door.worker == source->worker &&
-        other->door.epoch > source->epoch) {
+    if (other->place.worker == source->worker &&
+        other->place.epoch > source->epoch) {
       return 1;
     }
   }

@@ -74,10 +74,10 @@ static inline void begin_listeners(int *fds, unsigned count, int backlog) {
 }
 
 static inline void know(uint32_t handlers) {
-  struct mst_door door = {
+  struct mst_place place = {
       .worker = OTHER, .epoch = 2, .handlers = handlers, .folder = folder};
-  memcpy(door.token, other_token, sizeof door.token);
-  CHECK_INT(mst_exchange_knows(&door, NULL), 0);
+  memcpy(place.token, other_token, sizeof place.token);
+  CHECK_INT(mst_exchange_knows(&place, NULL), 0);
 }
 
 static inline struct mst_exchange_counts counts_now(void) {

@@ -122,7 +122,7 @@ TEST("F3 A listener that nobody has any more says at once that blocks aren't "
     CHECK_INT(mst_exchange_state(i), MST_FOUND_NOT);
   int listener = listen_there(0, 1);
   mst_net_close(&listener); // its file is still there
-  struct mst_door door = {
+  struct mst_place door = {
       .worker = OTHER, .epoch = 5, .handlers = 1, .folder = folder};
   CHECK_INT(mst_exchange_knows(&door, NULL), 0);
   // Where a full queue refuses too, it takes as long as a listener that is silent.
@@ -307,7 +307,7 @@ TEST("F3 A folder whose path is too long for an address is listened in and "
   }
   CHECK_INT(mst_exchange_listen(where, 2, token, NULL), 0);
   // It dials itself, as if it were another.
-  struct mst_door door = {
+  struct mst_place door = {
       .worker = ME, .epoch = 1, .handlers = 2, .folder = where};
   memcpy(door.token, token, sizeof token);
   CHECK_INT(mst_exchange_knows(&door, NULL), 0);

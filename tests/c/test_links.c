@@ -214,7 +214,7 @@ TEST("F1 A question waits for the session's link, but not for ever") {
   CHECK_INT(counts_now().dialled, 0);
   mst_chan_close(&pair);
   // Now one that never comes.
-  const struct mst_door door = {
+  const struct mst_place door = {
       .worker = OTHER + 1, .epoch = 2, .handlers = 1, .folder = folder};
   CHECK_INT(mst_exchange_knows(&door, NULL), 0);
   const int64_t begin_ns = mst_clock_now();

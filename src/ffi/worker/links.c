@@ -24,19 +24,19 @@ SEXP ffi_links_set(SEXP numbers, SEXP limits) {
 SEXP ffi_links_know(SEXP numbers, SEXP folder, SEXP token) {
   struct mst_err err;
   const int *at = INTEGER(numbers);
-  struct mst_door door = {.worker = (uint32_t)at[0] - 1,
-                          .epoch = (uint32_t)at[1],
-                          .handlers = (uint32_t)at[2]};
+  struct mst_place place = {.worker = (uint32_t)at[0] - 1,
+                            .epoch = (uint32_t)at[1],
+                            .handlers = (uint32_t)at[2]};
   mst_err_clear(&err);
   if (at[2] < 1 || at[2] > (int)MST_HANDLERS_MAX ||
       Rf_xlength(token) != (R_xlen_t)MST_TOKEN_BYTES) {
     Rf_error("no listeners of a worker");
   }
-  memcpy(door.token, RAW(token), MST_TOKEN_BYTES);
+  memcpy(place.token, RAW(token), MST_TOKEN_BYTES);
   const char *path = Rf_translateChar(STRING_ELT(folder, 0));
-  door.folder = R_alloc(strlen(path) + 1, 1);
-  memcpy(door.folder, path, strlen(path) + 1);
-  if (mst_exchange_knows(&door, &err) != 0) return ffi_error_list(&err);
+  place.folder = R_alloc(strlen(path) + 1, 1);
+  memcpy(place.folder, path, strlen(path) + 1);
+  if (mst_exchange_knows(&place, &err) != 0) return ffi_error_list(&err);
   return R_NilValue;
 }
 
