@@ -210,8 +210,8 @@ static size_t guest_fds(struct pollfd *fds, size_t most, int *timeout_ms) {
                                                            : POLLIN)};
   }
   polled_ends = n;
-  const size_t doors = mst_handlers_fds(fds + n, most - n, now_ns);
-  const size_t all = mst_exchange.end_count + doors;
+  const size_t listeners = mst_handlers_fds(fds + n, most - n, now_ns);
+  const size_t all = mst_exchange.end_count + listeners;
   mst_exchange_unlock();
   return all;
 }

@@ -122,9 +122,9 @@ TEST("F3 A listener that nobody has any more says at once that blocks aren't "
     CHECK_INT(mst_exchange_state(i), MST_FOUND_NOT);
   int listener = listen_there(0, 1);
   mst_net_close(&listener); // its file is still there
-  struct mst_place door = {
+  struct mst_place place = {
       .worker = OTHER, .epoch = 5, .handlers = 1, .folder = folder};
-  CHECK_INT(mst_exchange_knows(&door, NULL), 0);
+  CHECK_INT(mst_exchange_knows(&place, NULL), 0);
   // Where a full queue refuses too, it takes as long as a listener that is silent.
   const int unsure = mst_net_dial_is_full(ECONNREFUSED);
   if (unsure) quick(1, 2 * AGAIN_MS);
@@ -307,10 +307,10 @@ TEST("F3 A folder whose path is too long for an address is listened in and "
   }
   CHECK_INT(mst_exchange_listen(where, 2, token, NULL), 0);
   // It dials itself, as if it were another.
-  struct mst_place door = {
+  struct mst_place place = {
       .worker = ME, .epoch = 1, .handlers = 2, .folder = where};
-  memcpy(door.token, token, sizeof token);
-  CHECK_INT(mst_exchange_knows(&door, NULL), 0);
+  memcpy(place.token, token, sizeof token);
+  CHECK_INT(mst_exchange_knows(&place, NULL), 0);
   ask(1, ME, 1);
   const int64_t end_ns = mst_clock_now() + 30 * MST_NS_PER_S;
   while (counts_now().accepted == 0)

@@ -214,9 +214,9 @@ TEST("F1 A question waits for the session's link, but not for ever") {
   CHECK_INT(counts_now().dialled, 0);
   mst_chan_close(&pair);
   // Now one that never comes.
-  const struct mst_place door = {
+  const struct mst_place place = {
       .worker = OTHER + 1, .epoch = 2, .handlers = 1, .folder = folder};
-  CHECK_INT(mst_exchange_knows(&door, NULL), 0);
+  CHECK_INT(mst_exchange_knows(&place, NULL), 0);
   const int64_t begin_ns = mst_clock_now();
   ask(1, OTHER + 1, 2);
   accept_one(listener, &far);
