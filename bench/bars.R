@@ -29,8 +29,9 @@ with_cluster <- function(f, ...) {
 # session, and writes the time at which it did it into a file, whose name is the value.
 later <- function(after_s, command) {
   stamp <- tempfile("stamp-")
-  words <- sprintf("sleep %f; date +%%s.%%N >%s; mine=%d; %s",
-    after_s, stamp, Sys.getpid(), command)
+  words <- sprintf(
+    "sleep %f; date +%%s.%%N >%s; mine=%d; %s", after_s, stamp, Sys.getpid(), command
+  )
   system2("sh", c("-c", shQuote(words)), wait = FALSE)
   stamp
 }

@@ -20,7 +20,6 @@
 # of files that can't say anything, with the reason. remark: for the table.
 packages <- list(
   benchmarkme = list(names = "cores *= *[2-9]"),
-  cutpointr = list(extra = c("doParallel", "doRNG", "doSNOW", "testthat")),
   DEoptim = list(names = "parallelType"),
   DiceKriging = list(extra = c("doParallel", "foreach")),
   doFuture = list(extra = "doRNG"),
@@ -29,16 +28,14 @@ packages <- list(
   doSNOW = list(extra = "RUnit"),
   EasyABC = list(names = "n_cluster *= *2"),
   fitdistrplus = list(),
-  fmcmc = list(extra = c("coda", "mvtnorm")),
   foreach = list(extra = c("doParallel", "testthat"), env = c(FOREACH_BACKEND = "PAR")),
   furrr = list(extra = c("dplyr", "carrier"), skip = c("^test-" = "wants testthat 3.2")),
   future = list(),
   future.apply = list(),
-  gamlss = list(),
-  lavaan = list(),
+  gamlss = list(skip = c("^fitDist" = "wants package gamlss.tr")),
   lme4 = list(extra = "testthat"),
   mboost = list(extra = "TH.data"),
-  metafor = list(extra = "testthat"),
+  metafor = list(skip = c("^test" = "its clusters are skipped or never reached")),
   mlegp = list(),
   optimParallel = list(extra = "testthat"),
   ParallelLogger = list(extra = "testthat"),
@@ -46,12 +43,11 @@ packages <- list(
   parallelMap = list(extra = c("testthat", "snow")),
   pbapply = list(extra = "future"),
   pls = list(),
-  semTools = list(),
   simsalapar = list(),
   simFrame = list(),
   snow = list(skip = c("^snow-startstop" = "its authors' hosts")),
   snowfall = list(extra = "snow"),
-  SuperLearner = list(),
+  SuperLearner = list(extra = c("polspline", "randomForest")),
   vegan = list()
 )
 

@@ -18,7 +18,7 @@
 #define SHORTAGE_NS (100 * MST_NS_PER_MS)
 
 struct line {
-  struct mst_watch watch;
+  struct mst_io io;
   struct mst_dialin *dialin;
   uint32_t number; // the door's
   int fd;          // owned until it is handed over
@@ -30,7 +30,7 @@ struct line {
 struct mst_dialin {
   struct mst_loop *loop;
   struct mst_door *door;
-  struct mst_watch *listeners;
+  struct mst_io *listeners;
   size_t count, turn;
   struct line **lines; // by the door's numbers; NULL: free
   uint32_t waiting;
@@ -41,7 +41,7 @@ struct mst_dialin {
 
 static void drop_line(struct line *line, int reset) {
   struct mst_dialin *dialin = line->dialin;
-  mst_loop_remove(dialin->loop, &line->watch);
+  mst_loop_remove(dialin->loop, &line->io);
   if (reset) mst_net_close_reset(&line->fd);
   mst_net_close(&line->fd);
   dialin->lines[line->number] = NULL;
@@ -83,7 +83,7 @@ static void admit(struct line *line, const struct mst_dial *dial) {
 static void hand_over(struct line *line, uint32_t worker) {
   struct mst_dialin *dialin = line->dialin;
   const int fd = line->fd;
-  mst_loop_remove(dialin->loop, &line->watch);
+  mst_loop_remove(dialin->loop, &line->io);
   line->fd = -1;
   drop_line(line, 0);
   dialin->use(dialin->owner, worker, fd);
@@ -150,7 +150,7 @@ static void look_behind(struct line *line) {
   perform(line->dialin, &action, n, NULL);
 }
 
-static void line_ready(struct mst_watch *watch, uint32_t ready);
+static void line_ready(struct mst_io *io, uint32_t ready);
 
 static void take_in(struct mst_dialin *dialin, int fd) {
   uint32_t number;
@@ -165,11 +165,11 @@ static void take_in(struct mst_dialin *dialin, int fd) {
   line->dialin = dialin;
   line->number = number;
   line->fd = fd;
-  line->watch = (struct mst_watch){
+  line->io = (struct mst_io){
       .fd = fd, .wanted = MST_READABLE, .ready = line_ready, .owner = line};
   dialin->lines[number] = line;
   dialin->waiting++;
-  if (mst_loop_add(dialin->loop, &line->watch, NULL) != 0) end_line(line);
+  if (mst_loop_add(dialin->loop, &line->io, NULL) != 0) end_line(line);
 }
 
 static void watch_listeners(struct mst_dialin *dialin, int on) {
@@ -193,15 +193,15 @@ static void accept_some(struct mst_dialin *dialin, int listener, int most) {
   }
 }
 
-static void listener_ready(struct mst_watch *watch, uint32_t ready) {
+static void listener_ready(struct mst_io *io, uint32_t ready) {
   (void)ready;
-  accept_some(watch->owner, watch->fd, ACCEPT_MAX);
+  accept_some(io->owner, io->fd, ACCEPT_MAX);
 }
 
 // A loop's round may serve a hundred lines. A queue of three is full long before that: so
 // each of them lets a listener have its turn first.
-static void line_ready(struct mst_watch *watch, uint32_t ready) {
-  struct line *line = watch->owner;
+static void line_ready(struct mst_io *io, uint32_t ready) {
+  struct line *line = io->owner;
   struct mst_dialin *dialin = line->dialin;
   (void)ready;
   if (dialin->shortage_ns == 0) {
@@ -229,10 +229,10 @@ int mst_dialin_open(struct mst_loop *loop, const int *listeners, size_t count,
     if (dialin->listeners == NULL || dialin->lines == NULL) rc = -MST_EMEM;
   }
   for (size_t i = 0; rc == 0 && i < count; i++) {
-    dialin->listeners[i] = (struct mst_watch){.fd = listeners[i],
-                                              .wanted = MST_READABLE,
-                                              .ready = listener_ready,
-                                              .owner = dialin};
+    dialin->listeners[i] = (struct mst_io){.fd = listeners[i],
+                                           .wanted = MST_READABLE,
+                                           .ready = listener_ready,
+                                           .owner = dialin};
     rc = mst_loop_add(loop, &dialin->listeners[i], err);
     if (rc == 0) dialin->count++;
   }

@@ -12,13 +12,13 @@
 #include "net/stream.h"
 
 void mst_probe_drop(struct mst_probe *probe) {
-  mst_loop_remove(probe->scan->loop, &probe->watch);
+  mst_loop_remove(probe->scan->loop, &probe->io);
   mst_tls_end(probe->tls);
   probe->tls = NULL;
   if (probe->phase == MST_PROBE_PROVES) {
-    mst_net_close_reset(&probe->watch.fd); // nothing stays in TIME_WAIT
+    mst_net_close_reset(&probe->io.fd); // nothing stays in TIME_WAIT
   } else {
-    mst_net_close(&probe->watch.fd);
+    mst_net_close(&probe->io.fd);
   }
   probe->phase = MST_PROBE_NONE;
 }
@@ -80,11 +80,11 @@ void mst_probe_judged(struct mst_scan *scan, uint32_t slot,
 // watch_for waits for one more event; without memory for that the attempt is lost.
 static void watch_for(struct mst_probe *probe, uint32_t wanted) {
   int rc;
-  if (probe->watch.slot != 0) {
-    rc = mst_loop_want(probe->scan->loop, &probe->watch, wanted, NULL);
+  if (probe->io.slot != 0) {
+    rc = mst_loop_want(probe->scan->loop, &probe->io, wanted, NULL);
   } else {
-    probe->watch.wanted = wanted;
-    rc = mst_loop_add(probe->scan->loop, &probe->watch, NULL);
+    probe->io.wanted = wanted;
+    rc = mst_loop_add(probe->scan->loop, &probe->io, NULL);
   }
   if (rc != 0) retry(probe, MST_FOUND_SILENT, MST_REASON_NONE, ENOMEM);
 }
@@ -92,7 +92,7 @@ static void watch_for(struct mst_probe *probe, uint32_t wanted) {
 static void read_greeting(struct mst_probe *probe) {
   enum mst_proof verdict = MST_PROOF_MORE;
   while (verdict == MST_PROOF_MORE) {
-    const int64_t got = mst_net_recv(probe->watch.fd, probe->bytes + probe->n,
+    const int64_t got = mst_net_recv(probe->io.fd, probe->bytes + probe->n,
                                      sizeof probe->bytes - probe->n, 0, NULL);
     if (got == -MST_EAGAIN) {
       watch_for(probe, MST_READABLE);
@@ -111,7 +111,7 @@ static void read_greeting(struct mst_probe *probe) {
 
 static void shake_hands(struct mst_probe *probe) {
   int writes = 0;
-  if (probe->tls == NULL) probe->tls = mst_tls_begin(probe->watch.fd);
+  if (probe->tls == NULL) probe->tls = mst_tls_begin(probe->io.fd);
   const int rc =
       probe->tls == NULL ? -MST_EMEM : mst_tls_step(probe->tls, &writes);
   if (rc == -MST_EAGAIN) {
@@ -127,7 +127,7 @@ static void shake_hands(struct mst_probe *probe) {
 static void ask(struct mst_probe *probe) {
   struct mst_scan *scan = probe->scan;
   const uint32_t slot = slot_of(probe);
-  mst_loop_remove(scan->loop, &probe->watch);
+  mst_loop_remove(scan->loop, &probe->io);
   probe->next = UINT32_MAX;
   if (scan->ask_first == UINT32_MAX) {
     scan->ask_first = slot;
@@ -190,7 +190,7 @@ static void failed(struct mst_probe *probe, int number) {
 static void look(struct mst_probe *probe) {
   struct mst_err err;
   mst_err_clear(&err);
-  const int rc = mst_net_dial_done(probe->watch.fd, &err);
+  const int rc = mst_net_dial_done(probe->io.fd, &err);
   if (rc == 0) {
     connected(probe);
   } else if (rc == -MST_EAGAIN) {
@@ -200,8 +200,8 @@ static void look(struct mst_probe *probe) {
   }
 }
 
-static void ready(struct mst_watch *watch, uint32_t what) {
-  struct mst_probe *probe = watch->owner;
+static void ready(struct mst_io *io, uint32_t what) {
+  struct mst_probe *probe = io->owner;
   (void)what; // a hint only
   if (probe->phase == MST_PROBE_CONNECTS) {
     look(probe);
@@ -226,16 +226,16 @@ int mst_probe_start(struct mst_scan *scan, uint32_t slot, uint32_t number,
   struct mst_probe *probe = &scan->slots[slot];
   const struct mst_addr addr = address_of(scan, number);
   struct mst_err err;
-  MST_ASSERT(probe->phase == MST_PROBE_NONE && probe->watch.slot == 0);
+  MST_ASSERT(probe->phase == MST_PROBE_NONE && probe->io.slot == 0);
   *probe = (struct mst_probe){
-      .watch = {.fd = -1, .ready = ready, .owner = probe},
+      .io = {.fd = -1, .ready = ready, .owner = probe},
       .scan = scan,
       .number = number,
       .phase = MST_PROBE_CONNECTS,
       .start_ns = mst_clock_now(),
   };
   mst_err_clear(&err);
-  const int rc = mst_net_dial(&addr, &probe->watch.fd, &err);
+  const int rc = mst_net_dial(&addr, &probe->io.fd, &err);
   if (rc == -MST_ESYS || (rc == -MST_ECONNECT && err.sys_errno == EAGAIN)) {
     probe->phase = MST_PROBE_NONE;
     return -MST_ESYS;

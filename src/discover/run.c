@@ -74,7 +74,7 @@ static int make_slots(struct mst_scan *scan, uint32_t count) {
   scan->slot_count = count;
   for (uint32_t i = 0; i < count; i++) {
     scan->slots[i].scan = scan;
-    scan->slots[i].watch.fd = -1;
+    scan->slots[i].io.fd = -1;
   }
   for (uint64_t i = 0; i < scan->probes; i++)
     scan->findings[i] = (struct mst_finding){.rtt_ms = -1};
@@ -88,7 +88,7 @@ static int prepare(struct mst_scan *scan,
   struct mst_sweep_policy policy = {.addresses = addresses,
                                     .ports = options->port_count,
                                     .in_flight =
-                                        mst_scan_room(options->in_flight),
+                                        mst_scan_slots(options->in_flight),
                                     .attempts = options->attempts,
                                     .timeout_ns = options->timeout_ns,
                                     .gap_ns = options->gap_ns,
@@ -165,8 +165,8 @@ struct mst_scan_ask mst_scan_asked(const struct mst_scan *scan) {
 
 int mst_scan_take(struct mst_scan *scan) {
   struct mst_probe *probe = &scan->slots[scan->ask_first];
-  const int fd = probe->watch.fd;
-  probe->watch.fd = -1;
+  const int fd = probe->io.fd;
+  probe->io.fd = -1;
   return fd;
 }
 

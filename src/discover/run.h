@@ -99,9 +99,9 @@ struct mst_ip mst_scan_ip(const struct mst_scan *scan, uint64_t address);
 
 // ---- room.c: what the system has room for
 
-// mst_scan_room bounds attempts at once by the descriptors that are free, some left to
+// mst_scan_slots bounds attempts at once by the descriptors that are free, some left to
 // others; wanted 0: MST_SCAN_IN_FLIGHT. At least 1.
-uint32_t mst_scan_room(uint32_t wanted);
+uint32_t mst_scan_slots(uint32_t wanted);
 // mst_scan_near_max gives how many addresses on the link may be unanswered at once: half of
 // the kernel's table of neighbours, which the whole machine shares.
 uint32_t mst_scan_near_max(void);

@@ -10,7 +10,7 @@ enum mst_probe_phase { MST_PROBE_NONE, MST_PROBE_CONNECTS, MST_PROBE_PROVES };
 
 // One attempt, in the sweep's slot of the same number.
 struct mst_probe {
-  struct mst_watch watch; // its fd is the socket, -1 if there is none
+  struct mst_io io; // its fd is the socket, -1 if there is none
   struct mst_scan *scan;
   uint32_t number; // of the probe
   enum mst_probe_phase phase;

@@ -184,7 +184,7 @@ static void take_frame(struct mst_server *server,
 }
 
 static void server_gone(struct mst_server *server) {
-  mst_loop_remove(server->loop, &server->watch);
+  mst_loop_remove(server->loop, &server->io);
   mst_chan_close(&server->chan);
   server->launcher.gone = 1;
   if (server->state == MST_SERVER_BOOTING ||
@@ -197,7 +197,7 @@ static void server_gone(struct mst_server *server) {
 // when the server is looked after (watch_silence).
 static void want(struct mst_server *server) {
   const uint32_t write = mst_chan_wants_write(&server->chan) ? MST_WRITABLE : 0;
-  (void)mst_loop_want(server->loop, &server->watch, MST_READABLE | write, NULL);
+  (void)mst_loop_want(server->loop, &server->io, MST_READABLE | write, NULL);
 }
 
 // serve_channel sends what is queued and takes what has come.
@@ -226,8 +226,8 @@ static void serve_channel(struct mst_server *server, int readable) {
   if ((rc < 0 && rc != -MST_EAGAIN) || found < 0) server_gone(server);
 }
 
-static void chan_ready(struct mst_watch *watch, uint32_t ready) {
-  serve_channel(watch->owner, (ready & MST_READABLE) != 0);
+static void chan_ready(struct mst_io *io, uint32_t ready) {
+  serve_channel(io->owner, (ready & MST_READABLE) != 0);
 }
 
 // open_ends makes the server's two channels and spawns it.
@@ -269,7 +269,7 @@ int mst_server_start(struct mst_loop *loop, struct mst_spawn *spawn,
   server->launcher.reap = watch_silence;
   server->loop = loop;
   server->owner = getpid();
-  server->chan.fd = server->watch.fd = server->output.watch.fd = -1;
+  server->chan.fd = server->io.fd = server->output.io.fd = -1;
   server->sink = sink;
   server->sink_owner = sink_owner;
   server->state = MST_SERVER_BOOTING;
@@ -279,11 +279,11 @@ int mst_server_start(struct mst_loop *loop, struct mst_spawn *spawn,
     rc = mst_chan_send(&server->chan, &head, setup, NULL, 0, 0, err);
   }
   if (rc == 0) {
-    server->watch.fd = server->chan.fd;
-    server->watch.wanted = MST_READABLE;
-    server->watch.ready = chan_ready;
-    server->watch.owner = server;
-    rc = mst_loop_add(loop, &server->watch, err);
+    server->io.fd = server->chan.fd;
+    server->io.wanted = MST_READABLE;
+    server->io.ready = chan_ready;
+    server->io.owner = server;
+    rc = mst_loop_add(loop, &server->io, err);
   }
   if (rc != 0) {
     mst_server_free(server);

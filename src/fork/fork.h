@@ -178,7 +178,7 @@ struct mst_server {
   struct mst_launcher launcher; // first member: casts both ways
   struct mst_loop *loop;
   struct mst_chan chan;
-  struct mst_watch watch;
+  struct mst_io io;
   struct mst_output output;
   pid_t pid;
   pid_t owner; // process that may use it

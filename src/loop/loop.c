@@ -1,6 +1,6 @@
-// The loop's table of watches and its one way through a batch.
+// The loop's table of ios and its one way through a batch.
 //
-// Backends know slots, not pointers, so that an event for a watch that an
+// Backends know slots, not pointers, so that an event for an io that an
 // earlier event of the same batch removed finds an empty slot instead of freed
 // memory. Slots freed while a batch is served stay free until it ends.
 #include "loop/loop.h"
@@ -38,7 +38,7 @@ int mst_loop_open(enum mst_loop_backend backend, struct mst_loop **out,
   }
   loop->ops = ops;
   loop->backend_fd = -1;
-  loop->watch_count = 1;
+  loop->io_count = 1;
   loop->free_hint = 1;
   const int rc = ops->open(loop, err);
   if (rc != 0) {
@@ -52,7 +52,7 @@ int mst_loop_open(enum mst_loop_backend backend, struct mst_loop **out,
 void mst_loop_close(struct mst_loop *loop) {
   if (loop == NULL) return;
   loop->ops->close(loop);
-  free(loop->watches);
+  free(loop->ios);
   free(loop);
 }
 
@@ -60,60 +60,59 @@ int mst_loop_fd(const struct mst_loop *loop) { return loop->backend_fd; }
 
 // take_slot finds a free slot, growing the table when there is none.
 static int take_slot(struct mst_loop *loop, size_t *slot) {
-  for (size_t i = loop->free_hint; !loop->serving && i < loop->watch_count;
-       i++) {
-    if (loop->watches[i] == NULL) {
+  for (size_t i = loop->free_hint; !loop->serving && i < loop->io_count; i++) {
+    if (loop->ios[i] == NULL) {
       loop->free_hint = i + 1;
       *slot = i;
       return 0;
     }
   }
-  if (loop->watch_count >= loop->watch_cap) {
-    const size_t cap = loop->watch_cap == 0 ? 64 : loop->watch_cap * 2;
-    struct mst_watch **grown =
-        realloc(loop->watches, cap * sizeof(struct mst_watch *));
+  if (loop->io_count >= loop->io_cap) {
+    const size_t cap = loop->io_cap == 0 ? 64 : loop->io_cap * 2;
+    struct mst_io **grown = realloc(loop->ios, cap * sizeof(struct mst_io *));
     if (grown == NULL) return -MST_EMEM;
-    loop->watches = grown;
-    loop->watch_cap = cap;
-    if (loop->watch_count == 1) grown[0] = NULL;
+    loop->ios = grown;
+    loop->io_cap = cap;
+    if (loop->io_count == 1) grown[0] = NULL;
   }
-  *slot = loop->watch_count++;
-  if (!loop->serving) loop->free_hint = loop->watch_count;
+  *slot = loop->io_count++;
+  if (!loop->serving) loop->free_hint = loop->io_count;
   return 0;
 }
 
-int mst_loop_add(struct mst_loop *loop, struct mst_watch *watch,
+int mst_loop_add(struct mst_loop *loop, struct mst_io *io,
                  struct mst_err *err) {
-  MST_ASSERT(watch->slot == 0 && watch->fd >= 0 && watch->ready != NULL);
+  MST_ASSERT(io->slot == 0 && io->fd >= 0 && io->ready != NULL);
   size_t slot;
   if (take_slot(loop, &slot) != 0) {
-    return mst_err_set(err, MST_EMEM, 0, "realloc", "no memory for a watch");
+    return mst_err_set(err, MST_EMEM, 0, "realloc",
+                       "no memory for a descriptor");
   }
-  watch->slot = slot;
-  loop->watches[slot] = watch;
-  const int rc = loop->ops->add(loop, watch, err);
+  io->slot = slot;
+  loop->ios[slot] = io;
+  const int rc = loop->ops->add(loop, io, err);
   if (rc != 0) {
-    loop->watches[slot] = NULL;
+    loop->ios[slot] = NULL;
     if (slot < loop->free_hint) loop->free_hint = slot;
-    watch->slot = 0;
+    io->slot = 0;
   }
   return rc;
 }
 
-int mst_loop_want(struct mst_loop *loop, struct mst_watch *watch,
-                  uint32_t wanted, struct mst_err *err) {
-  if (watch->slot == 0 || watch->wanted == wanted) return 0;
-  watch->wanted = wanted;
-  return loop->ops->change(loop, watch, err);
+int mst_loop_want(struct mst_loop *loop, struct mst_io *io, uint32_t wanted,
+                  struct mst_err *err) {
+  if (io->slot == 0 || io->wanted == wanted) return 0;
+  io->wanted = wanted;
+  return loop->ops->change(loop, io, err);
 }
 
-void mst_loop_remove(struct mst_loop *loop, struct mst_watch *watch) {
-  if (watch->slot == 0) return;
-  MST_ASSERT(loop->watches[watch->slot] == watch);
-  loop->ops->remove(loop, watch);
-  loop->watches[watch->slot] = NULL;
-  if (watch->slot < loop->free_hint) loop->free_hint = watch->slot;
-  watch->slot = 0;
+void mst_loop_remove(struct mst_loop *loop, struct mst_io *io) {
+  if (io->slot == 0) return;
+  MST_ASSERT(loop->ios[io->slot] == io);
+  loop->ops->remove(loop, io);
+  loop->ios[io->slot] = NULL;
+  if (io->slot < loop->free_hint) loop->free_hint = io->slot;
+  io->slot = 0;
 }
 
 int mst_loop_run(struct mst_loop *loop, int timeout_ms, struct mst_err *err) {
@@ -124,8 +123,8 @@ int mst_loop_run(struct mst_loop *loop, int timeout_ms, struct mst_err *err) {
   if (n <= 0) return n;
   loop->serving = 1;
   for (int i = 0; i < n; i++) {
-    struct mst_watch *watch = loop->watches[slots[i]];
-    if (watch != NULL) watch->ready(watch, ready[i]);
+    struct mst_io *io = loop->ios[slots[i]];
+    if (io != NULL) io->ready(io, ready[i]);
   }
   loop->serving = 0;
   return n;

@@ -2,7 +2,7 @@
 //
 // A loop belongs to one thread at a time (see deputy.h) and to one process: in a
 // forked child an epoll descriptor is shared with the parent, so a child must not
-// touch a loop made before the fork. The loop never owns descriptors. A watch must
+// touch a loop made before the fork. The loop never owns descriptors. An io must
 // be removed before its descriptor is closed: a copy in a forked child would keep
 // the registration alive in the kernel.
 #ifndef MST_LOOP_H
@@ -16,17 +16,17 @@
 #define MST_READABLE 1u // bytes, end of file or an error wait
 #define MST_WRITABLE 2u
 
-struct mst_watch;
+struct mst_io;
 // Called from mst_loop_run with what is ready. It may add, change and remove
-// watches, this one included.
-typedef void (*mst_watch_ready)(struct mst_watch *watch, uint32_t ready);
+// ios, this one included.
+typedef void (*mst_io_ready)(struct mst_io *io, uint32_t ready);
 
-struct mst_watch {
+struct mst_io {
   int fd;
-  uint32_t wanted;       // MST_READABLE, MST_WRITABLE or both
-  mst_watch_ready ready; // set by the owner before the watch is added
-  void *owner;           // for ready
-  size_t slot;           // the loop's own; 0 when not added
+  uint32_t wanted;    // MST_READABLE, MST_WRITABLE or both
+  mst_io_ready ready; // set by the owner before the io is added
+  void *owner;        // for ready
+  size_t slot;        // the loop's own; 0 when not added
 };
 
 struct mst_loop;
@@ -44,19 +44,18 @@ void mst_loop_close(struct mst_loop *loop);
 // backend has none. It stays the loop's.
 int mst_loop_fd(const struct mst_loop *loop);
 
-// mst_loop_add starts watching. The watch stays the caller's and must not move
+// mst_loop_add starts watching. The io stays the caller's and must not move
 // until it is removed. 0, -MST_ESYS, -MST_EMEM.
-int mst_loop_add(struct mst_loop *loop, struct mst_watch *watch,
-                 struct mst_err *err);
+int mst_loop_add(struct mst_loop *loop, struct mst_io *io, struct mst_err *err);
 // mst_loop_want changes what is waited for; nothing if it is that already.
-int mst_loop_want(struct mst_loop *loop, struct mst_watch *watch,
-                  uint32_t wanted, struct mst_err *err);
-// mst_loop_remove stops watching; harmless for a watch that isn't added.
-void mst_loop_remove(struct mst_loop *loop, struct mst_watch *watch);
+int mst_loop_want(struct mst_loop *loop, struct mst_io *io, uint32_t wanted,
+                  struct mst_err *err);
+// mst_loop_remove stops watching; harmless for an io that isn't added.
+void mst_loop_remove(struct mst_loop *loop, struct mst_io *io);
 
 // mst_loop_run waits up to timeout_ms (-1: without end, 0: not at all) and calls
-// ready for what is. Returns the number of watches served, 0 after a time-out
-// or a signal, -MST_ESYS. Cost: O(ready) with epoll, O(watches) with poll.
+// ready for what is. Returns the number of ios served, 0 after a time-out
+// or a signal, -MST_ESYS. Cost: O(ready) with epoll, O(ios) with poll.
 int mst_loop_run(struct mst_loop *loop, int timeout_ms, struct mst_err *err);
 
 #endif

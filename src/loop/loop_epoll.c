@@ -1,4 +1,4 @@
-// The epoll backend: level-triggered, one wait serves many watches.
+// The epoll backend: level-triggered, one wait serves many ios.
 #include "loop/loop_int.h"
 
 #if MST_HAVE_EPOLL
@@ -23,32 +23,32 @@ static void epoll_close(struct mst_loop *loop) {
   mst_net_close(&loop->backend_fd);
 }
 
-static int control(struct mst_loop *loop, int op, struct mst_watch *watch,
+static int control(struct mst_loop *loop, int op, struct mst_io *io,
                    struct mst_err *err) {
   struct epoll_event event;
   memset(&event, 0, sizeof event);
-  if ((watch->wanted & MST_READABLE) != 0) event.events |= EPOLLIN;
-  if ((watch->wanted & MST_WRITABLE) != 0) event.events |= EPOLLOUT;
-  event.data.u64 = (uint64_t)watch->slot;
-  if (epoll_ctl(loop->backend_fd, op, watch->fd, &event) != 0) {
+  if ((io->wanted & MST_READABLE) != 0) event.events |= EPOLLIN;
+  if ((io->wanted & MST_WRITABLE) != 0) event.events |= EPOLLOUT;
+  event.data.u64 = (uint64_t)io->slot;
+  if (epoll_ctl(loop->backend_fd, op, io->fd, &event) != 0) {
     return mst_err_set(err, MST_ESYS, errno, "epoll_ctl", "%s",
                        strerror(errno));
   }
   return 0;
 }
 
-static int epoll_add(struct mst_loop *loop, struct mst_watch *watch,
+static int epoll_add(struct mst_loop *loop, struct mst_io *io,
                      struct mst_err *err) {
-  return control(loop, EPOLL_CTL_ADD, watch, err);
+  return control(loop, EPOLL_CTL_ADD, io, err);
 }
 
-static int epoll_change(struct mst_loop *loop, struct mst_watch *watch,
+static int epoll_change(struct mst_loop *loop, struct mst_io *io,
                         struct mst_err *err) {
-  return control(loop, EPOLL_CTL_MOD, watch, err);
+  return control(loop, EPOLL_CTL_MOD, io, err);
 }
 
-static void epoll_remove(struct mst_loop *loop, struct mst_watch *watch) {
-  (void)control(loop, EPOLL_CTL_DEL, watch, NULL);
+static void epoll_remove(struct mst_loop *loop, struct mst_io *io) {
+  (void)control(loop, EPOLL_CTL_DEL, io, NULL);
 }
 
 static int epoll_wait_ready(struct mst_loop *loop, int timeout_ms,

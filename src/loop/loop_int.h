@@ -13,23 +13,21 @@
 struct mst_loop_ops {
   int (*open)(struct mst_loop *loop, struct mst_err *err);
   void (*close)(struct mst_loop *loop);
-  int (*add)(struct mst_loop *loop, struct mst_watch *watch,
-             struct mst_err *err);
-  int (*change)(struct mst_loop *loop, struct mst_watch *watch,
-                struct mst_err *err);
-  void (*remove)(struct mst_loop *loop, struct mst_watch *watch);
+  int (*add)(struct mst_loop *loop, struct mst_io *io, struct mst_err *err);
+  int (*change)(struct mst_loop *loop, struct mst_io *io, struct mst_err *err);
+  void (*remove)(struct mst_loop *loop, struct mst_io *io);
   // wait fills at most MST_LOOP_BATCH slots and what is ready; count or error.
   int (*wait)(struct mst_loop *loop, int timeout_ms, size_t *slots,
               uint32_t *ready, struct mst_err *err);
 };
 
-// watches[slot] for slot >= 1; NULL where free. A slot is not used again
+// ios[slot] for slot >= 1; NULL where free. A slot is not used again
 // before the batch that might name it has been served.
 struct mst_loop {
   const struct mst_loop_ops *ops;
-  struct mst_watch **watches;
-  size_t watch_count; // highest slot in use + 1
-  size_t watch_cap;
+  struct mst_io **ios;
+  size_t io_count; // highest slot in use + 1
+  size_t io_cap;
   size_t free_hint; // no free slot below it
   int serving;
   int backend_fd; // epoll

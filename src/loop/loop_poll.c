@@ -1,6 +1,6 @@
-// The poll backend, for systems without epoll. O(watches) a wait.
+// The poll backend, for systems without epoll. O(ios) a wait.
 //
-// pollfds[slot] mirrors the table of watches; free slots have fd -1, which
+// pollfds[slot] mirrors the table of ios; free slots have fd -1, which
 // poll() skips. Waits start serving after the last slot served, so that a busy
 // low slot can't starve the others when a batch is full.
 #include <errno.h>
@@ -31,22 +31,23 @@ static void poll_close(struct mst_loop *loop) {
   loop->backend = NULL;
 }
 
-static void set_slot(struct poll_table *table, const struct mst_watch *watch) {
-  struct pollfd *entry = &table->fds[watch->slot];
-  entry->fd = watch->fd;
-  entry->events = (short)(((watch->wanted & MST_READABLE) != 0 ? POLLIN : 0) |
-                          ((watch->wanted & MST_WRITABLE) != 0 ? POLLOUT : 0));
+static void set_slot(struct poll_table *table, const struct mst_io *io) {
+  struct pollfd *entry = &table->fds[io->slot];
+  entry->fd = io->fd;
+  entry->events = (short)(((io->wanted & MST_READABLE) != 0 ? POLLIN : 0) |
+                          ((io->wanted & MST_WRITABLE) != 0 ? POLLOUT : 0));
   entry->revents = 0;
 }
 
-static int poll_add(struct mst_loop *loop, struct mst_watch *watch,
+static int poll_add(struct mst_loop *loop, struct mst_io *io,
                     struct mst_err *err) {
   struct poll_table *table = loop->backend;
-  if (watch->slot >= table->cap) {
-    const size_t cap = loop->watch_cap;
+  if (io->slot >= table->cap) {
+    const size_t cap = loop->io_cap;
     struct pollfd *grown = realloc(table->fds, cap * sizeof *grown);
     if (grown == NULL) {
-      return mst_err_set(err, MST_EMEM, 0, "realloc", "no memory for a watch");
+      return mst_err_set(err, MST_EMEM, 0, "realloc",
+                         "no memory for a descriptor");
     }
     for (size_t i = table->cap; i < cap; i++) {
       memset(&grown[i], 0, sizeof grown[i]);
@@ -55,21 +56,21 @@ static int poll_add(struct mst_loop *loop, struct mst_watch *watch,
     table->fds = grown;
     table->cap = cap;
   }
-  set_slot(table, watch);
+  set_slot(table, io);
   return 0;
 }
 
-static int poll_change(struct mst_loop *loop, struct mst_watch *watch,
+static int poll_change(struct mst_loop *loop, struct mst_io *io,
                        struct mst_err *err) {
   (void)err;
-  set_slot(loop->backend, watch);
+  set_slot(loop->backend, io);
   return 0;
 }
 
-static void poll_remove(struct mst_loop *loop, struct mst_watch *watch) {
+static void poll_remove(struct mst_loop *loop, struct mst_io *io) {
   struct poll_table *table = loop->backend;
-  table->fds[watch->slot].fd = -1;
-  table->fds[watch->slot].revents = 0;
+  table->fds[io->slot].fd = -1;
+  table->fds[io->slot].revents = 0;
 }
 
 static uint32_t ready_of(short got) {
@@ -82,7 +83,7 @@ static int poll_wait_ready(struct mst_loop *loop, int timeout_ms, size_t *slots,
                            uint32_t *ready, struct mst_err *err) {
   struct poll_table *table = loop->backend;
   const size_t count =
-      table->cap < loop->watch_count ? table->cap : loop->watch_count;
+      table->cap < loop->io_count ? table->cap : loop->io_count;
   const int n = poll(table->fds, (nfds_t)count, timeout_ms);
   if (n < 0) {
     if (errno == EINTR) return 0;

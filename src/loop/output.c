@@ -5,29 +5,28 @@
 
 #define DRAIN_MAX ((size_t)1 << 20)
 
-static void output_ready(struct mst_watch *watch, uint32_t ready) {
+static void output_ready(struct mst_io *io, uint32_t ready) {
   (void)ready;
-  mst_output_drain(watch->owner);
+  mst_output_drain(io->owner);
 }
 
 int mst_output_open(struct mst_output *output, struct mst_loop *loop, int fd,
                     struct mst_err *err) {
   output->loop = loop;
-  output->watch.fd = fd;
-  output->watch.wanted = MST_READABLE;
-  output->watch.ready = output_ready;
-  output->watch.owner = output;
-  const int rc = mst_loop_add(loop, &output->watch, err);
-  if (rc != 0) mst_net_close(&output->watch.fd);
+  output->io.fd = fd;
+  output->io.wanted = MST_READABLE;
+  output->io.ready = output_ready;
+  output->io.owner = output;
+  const int rc = mst_loop_add(loop, &output->io, err);
+  if (rc != 0) mst_net_close(&output->io.fd);
   return rc;
 }
 
 void mst_output_drain(struct mst_output *output) {
   char bytes[16384];
   size_t all = 0;
-  while (output->watch.fd >= 0 && all < DRAIN_MAX) {
-    const int64_t got =
-        mst_net_read(output->watch.fd, bytes, sizeof bytes, NULL);
+  while (output->io.fd >= 0 && all < DRAIN_MAX) {
+    const int64_t got = mst_net_read(output->io.fd, bytes, sizeof bytes, NULL);
     if (got == -MST_EAGAIN) return;
     if (got < 0) {
       mst_output_close(output);
@@ -42,7 +41,7 @@ void mst_output_drain(struct mst_output *output) {
 }
 
 void mst_output_close(struct mst_output *output) {
-  if (output->watch.fd < 0 || output->loop == NULL) return;
-  mst_loop_remove(output->loop, &output->watch);
-  mst_net_close(&output->watch.fd);
+  if (output->io.fd < 0 || output->loop == NULL) return;
+  mst_loop_remove(output->loop, &output->io);
+  mst_net_close(&output->io.fd);
 }

@@ -13,7 +13,7 @@
 typedef void (*mst_output_sink)(void *owner, const char *bytes, size_t n);
 
 struct mst_output {
-  struct mst_watch watch;
+  struct mst_io io;
   struct mst_loop *loop;
   struct mst_tail tail;
   mst_output_sink sink; // NULL: only the tail is kept

@@ -22,7 +22,7 @@ void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
   peer->cluster = cluster;
   peer->index = index;
   peer->data.fd = peer->control.fd = -1;
-  peer->data_watch.fd = peer->control_watch.fd = peer->output.watch.fd = -1;
+  peer->data_watch.fd = peer->control_watch.fd = peer->output.io.fd = -1;
   peer->output.sink = printed;
   peer->output.sink_owner = peer;
 }
@@ -310,8 +310,8 @@ void mst_cluster_flush_late(struct mst_cluster *cluster) {
   }
 }
 
-void mst_peer_data_ready(struct mst_watch *watch, uint32_t ready) {
-  struct mst_peer *peer = watch->owner;
+void mst_peer_data_ready(struct mst_io *io, uint32_t ready) {
+  struct mst_peer *peer = io->owner;
   if ((ready & MST_WRITABLE) != 0 && peer->data.out_first != NULL) {
     (void)mst_chan_flush(&peer->data, NULL);
     mst_peer_want(peer);
@@ -325,8 +325,8 @@ void mst_peer_data_ready(struct mst_watch *watch, uint32_t ready) {
 }
 
 // A sign of life. The end of this channel says nothing that the other doesn't.
-void mst_peer_control_ready(struct mst_watch *watch, uint32_t ready) {
-  struct mst_peer *peer = watch->owner;
+void mst_peer_control_ready(struct mst_io *io, uint32_t ready) {
+  struct mst_peer *peer = io->owner;
   struct mst_frame frame;
   (void)ready;
   const int rc = mst_chan_fill(&peer->control, 0, NULL);
@@ -340,7 +340,7 @@ void mst_peer_control_ready(struct mst_watch *watch, uint32_t ready) {
     mst_chan_take(&peer->control, &frame);
   }
   if ((rc < 0 && rc != -MST_EAGAIN) || found < 0) {
-    mst_loop_remove(peer->cluster->session->loop, watch);
+    mst_loop_remove(peer->cluster->session->loop, io);
   }
 }
 

@@ -45,14 +45,14 @@ static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
   mst_chan_resume(&peer->data, ours[0], MST_FRAME_MAX_HELLO);
   peer->data.takes_maps = 1;
   mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
-  peer->control_watch = (struct mst_watch){.fd = ours[1],
-                                           .wanted = MST_READABLE,
-                                           .ready = mst_peer_control_ready,
-                                           .owner = peer};
-  peer->data_watch = (struct mst_watch){.fd = ours[0],
+  peer->control_watch = (struct mst_io){.fd = ours[1],
                                         .wanted = MST_READABLE,
-                                        .ready = mst_peer_data_ready,
+                                        .ready = mst_peer_control_ready,
                                         .owner = peer};
+  peer->data_watch = (struct mst_io){.fd = ours[0],
+                                     .wanted = MST_READABLE,
+                                     .ready = mst_peer_data_ready,
+                                     .owner = peer};
   ours[0] = ours[1] = -1;
   int rc = mst_loop_add(loop, &peer->data_watch, err);
   if (rc == 0) rc = mst_loop_add(loop, &peer->control_watch, err);
@@ -165,7 +165,7 @@ void mst_peer_close(struct mst_peer *peer, int ours) {
   } else {
     mst_net_close(&peer->data.fd);
     mst_net_close(&peer->control.fd);
-    mst_net_close(&peer->output.watch.fd);
+    mst_net_close(&peer->output.io.fd);
   }
   mst_tail_free(&peer->output.tail);
   free(peer->tempdir);

@@ -39,8 +39,8 @@ void mst_peer_want(struct mst_peer *peer);
 // behind may hold the other end for ever.
 void mst_peer_unwatch(struct mst_peer *peer);
 // What the loop calls when a channel is ready.
-void mst_peer_data_ready(struct mst_watch *watch, uint32_t ready);
-void mst_peer_control_ready(struct mst_watch *watch, uint32_t ready);
+void mst_peer_data_ready(struct mst_io *io, uint32_t ready);
+void mst_peer_control_ready(struct mst_io *io, uint32_t ready);
 // mst_peer_read_out reads all that is there, whatever the bound on answers: its process has
 // ended.
 void mst_peer_read_out(struct mst_peer *peer);

@@ -2,18 +2,18 @@
 // Pure: numbers in, numbers out. Whatever hands out work asks here: pieces of maps (pieces.h),
 // tasks of stages (shuffle/plan.h), calls of workers (pool/heal.h).
 //
-// Late is what runs for twice as long as the others let expect, and for no less than a floor. It
-// gets a copy, and another if that one is late as well, once a quarter is left at most; the first
-// answer counts. Copies may keep a tenth of the workers busy.
+// Late is what runs for twice as long as the others let expect, and for no less than a floor.
+// It gets a copy, and another if that one is late as well, once a quarter is left at most; the
+// first answer counts. Copies may keep a tenth of the workers busy.
 //
 // What differs, and why:
-//   floor   pieces of maps 0.1 s, since they are made to take 0.05 s. Tasks of stages 0.5 s: a copy
-//           of one reads its rows again. Calls of single workers have no copies: they may have
-//           effects, and only their worker has what came before them.
-//   least   how many copies a small cluster may run: 2 for maps, where the user asked for them; 1 for
-//           stages, which make them unasked.
-//   lost    calls and elements are tried again as often as the user says; tasks of stages, which
-//           only compute, MST_PLAN_LOSSES_MAX times.
+//   floor   pieces of maps 0.1 s, since they are made to take 0.05 s. Tasks of stages 0.5 s: a
+//           copy of one reads its rows again. Calls of single workers have no copies: they may
+//           have effects, and only their worker has what came before them.
+//   least   how many copies a small cluster may run: 2 for maps, where the user asked for them;
+//           1 for stages, which make them unasked.
+//   lost    calls and elements are tried again as often as the user says; tasks of stages,
+//           which only compute, MST_PLAN_LOSSES_MAX times.
 #ifndef MST_SCHED_LATE_H
 #define MST_SCHED_LATE_H
 

@@ -208,8 +208,8 @@ int mst_exchange_ask(const struct mst_source *sources, size_t n,
   mst_exchange.question_count = n;
   mst_exchange.open = 0;
   // Nothing is owed for what was asked before and isn't any more.
-  for (size_t i = 0; i < mst_exchange.line_count; i++)
-    mst_exchange.lines[i]->open = 0;
+  for (size_t i = 0; i < mst_exchange.end_count; i++)
+    mst_exchange.ends[i]->open = 0;
   for (size_t i = 0; i < n; i++) {
     const int here = *mst_exchange_find(&sources[i].want) != NULL;
     const int lost = !here && sources[i].worker == MST_SOURCE_SELF;

@@ -28,20 +28,20 @@ struct mst_entry {
   uint8_t own;
 };
 
-enum mst_line_state {
-  MST_LINE_UP,
-  MST_LINE_DIALLED, // by this worker; MEET is said, MET not heard
-  MST_LINE_ACCEPTED // from its listener; MEET isn't heard, so it may be anybody
+enum mst_end_state {
+  MST_END_UP,
+  MST_END_DIALLED, // by this worker; MEET is said, MET not heard
+  MST_END_ACCEPTED // from its listener; MEET isn't heard, so it may be anybody
 };
 
 // One end of a link.
-struct mst_line {
+struct mst_link_end {
   struct mst_chan chan;
   uint32_t worker, epoch; // of the other end; says nothing while ACCEPTED
   uint32_t
       handler;   // that it was accepted by, or dialled to; or MST_HANDLER_NONE
   uint32_t open; // questions
-  enum mst_line_state state;
+  enum mst_end_state state;
   uint8_t dead;     // kept as a note that there was one, until there is another
   uint8_t slow;     // gave no word in time: nothing more is asked there
   int64_t heard_ns; // when something came last
@@ -51,9 +51,9 @@ struct mst_line {
 struct mst_question {
   struct mst_source source;
   enum mst_found state;
-  uint8_t sent;          // times
-  struct mst_line *line; // that it is open on, NULL: none
-  int64_t since_ns;      // first asked
+  uint8_t sent;             // times
+  struct mst_link_end *end; // that it is open on, NULL: none
+  int64_t since_ns;         // first asked
   int64_t sent_ns;
 };
 
@@ -74,8 +74,8 @@ struct mst_exchange {
   struct mst_question *questions;
   size_t question_count;
   size_t open;
-  struct mst_line **lines; // owned, grows
-  size_t line_count, line_cap;
+  struct mst_link_end **ends; // owned, grows
+  size_t end_count, line_cap;
   uint64_t held;
   struct mst_exchange_way way;
   // handlers.c
@@ -110,20 +110,20 @@ extern const struct mst_watch_guest mst_exchange_guest;
 // ---- links.c
 
 // mst_links_to gives the one on which to ask a worker: the newest that is up, or NULL.
-struct mst_line *mst_links_to(uint32_t worker, uint32_t epoch);
+struct mst_link_end *mst_links_to(uint32_t worker, uint32_t epoch);
 // mst_links_had: there is or was one, or one is being made: none is on its way from the session.
 int mst_links_had(uint32_t worker, uint32_t epoch);
 // mst_links_replaced: there is something of a later incarnation.
 int mst_links_replaced(const struct mst_source *source);
-// mst_links_add makes a line of a descriptor, which it closes if it can't (NULL).
-struct mst_line *mst_links_add(int fd, enum mst_line_state state,
-                               uint32_t worker, uint32_t epoch,
-                               uint32_t handler);
+// mst_links_add makes a end of a descriptor, which it closes if it can't (NULL).
+struct mst_link_end *mst_links_add(int fd, enum mst_end_state state,
+                                   uint32_t worker, uint32_t epoch,
+                                   uint32_t handler);
 // mst_links_kill closes it. What is open on it is asked elsewhere, or isn't there.
-void mst_links_kill(struct mst_line *line);
+void mst_links_kill(struct mst_link_end *end);
 // mst_links_up: who is at the other end is known. Others to the same worker that gave no word
 // are closed.
-void mst_links_up(struct mst_line *line, uint32_t worker, uint32_t epoch);
+void mst_links_up(struct mst_link_end *end, uint32_t worker, uint32_t epoch);
 // mst_links_free closes and frees all.
 void mst_links_free(void);
 
@@ -134,8 +134,8 @@ struct mst_other *mst_handlers_other(uint32_t worker, uint32_t epoch);
 // mst_handlers_dial has one connection made to it, unless one is on its way, or it isn't time
 // yet: 0, or -MST_ECLOSED if nobody listens there.
 int mst_handlers_dial(struct mst_other *other, int64_t now_ns);
-// mst_handlers_take serves a frame of a line that isn't UP; 0 if it has no place there.
-int mst_handlers_take(struct mst_line *line, const struct mst_frame *frame);
+// mst_handlers_take serves a frame of a end that isn't UP; 0 if it has no place there.
+int mst_handlers_take(struct mst_link_end *end, const struct mst_frame *frame);
 // mst_handlers_fds fills in the listeners, at most `most`: how many there are.
 size_t mst_handlers_fds(struct pollfd *fds, size_t most, int64_t now_ns);
 // mst_handlers_accept takes connections from one that is ready.

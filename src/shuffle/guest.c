@@ -15,76 +15,76 @@
 
 // ---- frames
 
-static void send_small(struct mst_line *line, uint8_t kind,
+static void send_small(struct mst_link_end *end, uint8_t kind,
                        const struct mst_want *want) {
   struct mst_head head = {.kind = kind};
   uint8_t bytes[MST_WANT_BYTES];
   mst_want_encode(want, bytes);
   const int rc =
-      mst_chan_send_small(&line->chan, &head, bytes, sizeof bytes, 0, NULL);
-  if (rc != 0) mst_links_kill(line);
+      mst_chan_send_small(&end->chan, &head, bytes, sizeof bytes, 0, NULL);
+  if (rc != 0) mst_links_kill(end);
 }
 
-static void answer(struct mst_line *line, const struct mst_want *want) {
+static void answer(struct mst_link_end *end, const struct mst_want *want) {
   struct mst_entry *entry = *mst_exchange_find(want);
   if (entry == NULL || !entry->own) {
-    send_small(line, MST_KIND_NONE, want);
+    send_small(end, MST_KIND_NONE, want);
     return;
   }
   struct mst_head head = {.kind = MST_KIND_HAVE};
-  if (mst_chan_send(&line->chan, &head, entry->blob, NULL, 0, 0, NULL) != 0) {
-    mst_links_kill(line);
+  if (mst_chan_send(&end->chan, &head, entry->blob, NULL, 0, 0, NULL) != 0) {
+    mst_links_kill(end);
   }
 }
 
 // heard notes an answer: one that answers may be dialled again at once, should it come to that.
-static void heard(struct mst_line *line) {
-  struct mst_other *other = mst_handlers_other(line->worker, line->epoch);
-  if (line->open > 0) line->open--;
+static void heard(struct mst_link_end *end) {
+  struct mst_other *other = mst_handlers_other(end->worker, end->epoch);
+  if (end->open > 0) end->open--;
   if (other != NULL) other->tries = 0;
 }
 
 // take_frame serves one frame; 0 if it has no place on a link.
-static int take_frame(struct mst_line *line, const struct mst_frame *frame) {
+static int take_frame(struct mst_link_end *end, const struct mst_frame *frame) {
   struct mst_want want;
   struct mst_have have;
   const size_t n = (size_t)frame->head.length;
-  if (line->state != MST_LINE_UP) return mst_handlers_take(line, frame);
+  if (end->state != MST_END_UP) return mst_handlers_take(end, frame);
   switch (frame->head.kind) {
   case MST_KIND_WANT:
     if (mst_want_decode(frame->payload, n, &want) != 0) return 0;
-    answer(line, &want);
+    answer(end, &want);
     return 1;
   case MST_KIND_NONE:
     if (mst_want_decode(frame->payload, n, &want) != 0) return 0;
-    heard(line);
+    heard(end);
     mst_exchange_settle_all(&want, MST_FOUND_NOT);
     return 1;
   case MST_KIND_HAVE:
     if (mst_have_decode(frame->payload, n, &have) != 0) return 0;
-    heard(line);
+    heard(end);
     mst_exchange_learn(&have, frame->payload, n,
-                       mst_chan_map(&line->chan, frame));
+                       mst_chan_map(&end->chan, frame));
     return 1;
   default:
     return 0;
   }
 }
 
-static void read_line(struct mst_line *line) {
+static void read_end(struct mst_link_end *end) {
   struct mst_frame frame;
-  const int rc = mst_chan_fill(&line->chan, 0, NULL);
+  const int rc = mst_chan_fill(&end->chan, 0, NULL);
   int frames = 0;
-  if (rc == 1) line->heard_ns = mst_clock_now();
-  while (!line->dead &&
-         (frames = mst_chan_peek(&line->chan, &frame, NULL)) == 1) {
-    if (!take_frame(line, &frame)) {
-      mst_links_kill(line);
+  if (rc == 1) end->heard_ns = mst_clock_now();
+  while (!end->dead &&
+         (frames = mst_chan_peek(&end->chan, &frame, NULL)) == 1) {
+    if (!take_frame(end, &frame)) {
+      mst_links_kill(end);
       return;
     }
-    if (!line->dead) mst_chan_take(&line->chan, &frame);
+    if (!end->dead) mst_chan_take(&end->chan, &frame);
   }
-  if (frames < 0 || (rc != 1 && rc != -MST_EAGAIN)) mst_links_kill(line);
+  if (frames < 0 || (rc != 1 && rc != -MST_EAGAIN)) mst_links_kill(end);
 }
 
 static void guest_link(const struct mst_head *head, const uint8_t *payload,
@@ -94,7 +94,7 @@ static void guest_link(const struct mst_head *head, const uint8_t *payload,
   mst_exchange_lock();
   if (mst_link_decode(payload, n, &msg) != 0) {
     mst_net_close(&fd);
-  } else if (mst_links_add(fd, MST_LINE_UP, msg.worker, msg.epoch,
+  } else if (mst_links_add(fd, MST_END_UP, msg.worker, msg.epoch,
                            MST_HANDLER_NONE) != NULL) {
     mst_exchange.counts.pairs++;
   }
@@ -103,17 +103,17 @@ static void guest_link(const struct mst_head *head, const uint8_t *payload,
 
 // ---- questions
 
-// no_word takes a question back from a line that is slow: 1 if it is to be asked again.
+// no_word takes a question back from a end that is slow: 1 if it is to be asked again.
 static int no_word(struct mst_question *question, int64_t now_ns) {
-  struct mst_line *line = question->line;
+  struct mst_link_end *end = question->end;
   const int64_t word_ns =
-      line->heard_ns > question->sent_ns ? line->heard_ns : question->sent_ns;
+      end->heard_ns > question->sent_ns ? end->heard_ns : question->sent_ns;
   if (now_ns - word_ns <= mst_exchange.way.again_ns) return 0;
-  const struct mst_other *other = mst_handlers_other(line->worker, line->epoch);
+  const struct mst_other *other = mst_handlers_other(end->worker, end->epoch);
   if (other == NULL && question->sent > 1) return 0; // once on the same
-  if (other != NULL) line->slow = 1;
-  if (line->open > 0) line->open--;
-  question->line = NULL;
+  if (other != NULL) end->slow = 1;
+  if (end->open > 0) end->open--;
+  question->end = NULL;
   mst_exchange.counts.again++;
   return 1;
 }
@@ -137,20 +137,20 @@ static void ask_one(struct mst_question *question, int64_t now_ns) {
     mst_exchange_settle(question, MST_FOUND_SILENT);
     return;
   }
-  if (question->line != NULL && !no_word(question, now_ns)) return;
-  struct mst_line *line = mst_links_to(source->worker, source->epoch);
-  if (line == NULL) {
+  if (question->end != NULL && !no_word(question, now_ns)) return;
+  struct mst_link_end *end = mst_links_to(source->worker, source->epoch);
+  if (end == NULL) {
     if (seek(question, now_ns) != 0) {
       mst_exchange_settle(question, MST_FOUND_NOT);
     }
     return;
   }
-  if (line->open >= MST_EXCHANGE_CREDIT) return;
-  line->open++;
-  question->line = line;
+  if (end->open >= MST_EXCHANGE_CREDIT) return;
+  end->open++;
+  question->end = end;
   if (question->sent < UINT8_MAX) question->sent++;
   question->sent_ns = now_ns;
-  send_small(line, MST_KIND_WANT, &source->want);
+  send_small(end, MST_KIND_WANT, &source->want);
 }
 
 // judge gives up what has had its time, and tells whether there is anything to be looked at
@@ -161,11 +161,11 @@ static int judge(int64_t now_ns) {
     struct mst_question *question = &mst_exchange.questions[i];
     if (question->state == MST_FOUND_OPEN) ask_one(question, now_ns);
   }
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    struct mst_line *line = mst_exchange.lines[i];
-    if (line->dead || line->state == MST_LINE_UP) continue;
-    if (now_ns > line->until_ns) {
-      mst_links_kill(line);
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    struct mst_link_end *end = mst_exchange.ends[i];
+    if (end->dead || end->state == MST_END_UP) continue;
+    if (now_ns > end->until_ns) {
+      mst_links_kill(end);
     } else {
       left = 1;
     }
@@ -173,20 +173,21 @@ static int judge(int64_t now_ns) {
   return left;
 }
 
-// ---- the watch's guest. What is waited for: lines, then listeners: the R thread may add one of
-// those meanwhile.
+// ---- the watch's guest. What is waited for: ends of links, then listeners: the R thread may add
+// one of those meanwhile.
 
-static size_t polled_lines;
+static size_t polled_ends;
 
 // flush_late sends what the system had no room for, when it is time.
-static void flush_late(struct mst_line *line, int64_t now_ns, int *timeout_ms) {
-  if (line->dead || mst_chan_later_ns(&line->chan) == INT64_MAX) return;
-  if (mst_chan_later_ns(&line->chan) <= now_ns) {
-    const int rc = mst_chan_flush(&line->chan, NULL);
-    if (rc != 0 && rc != -MST_EAGAIN) mst_links_kill(line);
+static void flush_late(struct mst_link_end *end, int64_t now_ns,
+                       int *timeout_ms) {
+  if (end->dead || mst_chan_later_ns(&end->chan) == INT64_MAX) return;
+  if (mst_chan_later_ns(&end->chan) <= now_ns) {
+    const int rc = mst_chan_flush(&end->chan, NULL);
+    if (rc != 0 && rc != -MST_EAGAIN) mst_links_kill(end);
   }
-  const int64_t later_ns = mst_chan_later_ns(&line->chan);
-  if (line->dead || later_ns == INT64_MAX) return;
+  const int64_t later_ns = mst_chan_later_ns(&end->chan);
+  if (end->dead || later_ns == INT64_MAX) return;
   const int most_ms = *timeout_ms < 0 ? MST_EXCHANGE_TICK_MS : *timeout_ms;
   *timeout_ms = mst_clock_ms_until(later_ns, most_ms);
 }
@@ -200,35 +201,35 @@ static size_t guest_fds(struct pollfd *fds, size_t most, int *timeout_ms) {
     const int most_ms = *timeout_ms < 0 ? MST_EXCHANGE_TICK_MS : *timeout_ms;
     *timeout_ms = mst_clock_ms_until(mst_exchange.look_ns, most_ms);
   }
-  for (; n < mst_exchange.line_count && n < most; n++) {
-    struct mst_line *line = mst_exchange.lines[n];
-    flush_late(line, now_ns, timeout_ms);
+  for (; n < mst_exchange.end_count && n < most; n++) {
+    struct mst_link_end *end = mst_exchange.ends[n];
+    flush_late(end, now_ns, timeout_ms);
     fds[n] = (struct pollfd){
-        .fd = line->dead ? -1 : line->chan.fd, // poll() passes over -1
-        .events = (short)(mst_chan_wants_write(&line->chan) ? POLLIN | POLLOUT
-                                                            : POLLIN)};
+        .fd = end->dead ? -1 : end->chan.fd, // poll() passes over -1
+        .events = (short)(mst_chan_wants_write(&end->chan) ? POLLIN | POLLOUT
+                                                           : POLLIN)};
   }
-  polled_lines = n;
+  polled_ends = n;
   const size_t doors = mst_handlers_fds(fds + n, most - n, now_ns);
-  const size_t all = mst_exchange.line_count + doors;
+  const size_t all = mst_exchange.end_count + doors;
   mst_exchange_unlock();
   return all;
 }
 
 static void guest_ready(const struct pollfd *fds, size_t n) {
   mst_exchange_lock();
-  // No line came or went between guest_fds and here, since this thread does that.
-  for (size_t i = 0; i < polled_lines && i < n; i++) {
-    struct mst_line *line = mst_exchange.lines[i];
-    if (fds[i].revents == 0 || line->dead) continue;
+  // No end came or went between guest_fds and here, since this thread does that.
+  for (size_t i = 0; i < polled_ends && i < n; i++) {
+    struct mst_link_end *end = mst_exchange.ends[i];
+    if (fds[i].revents == 0 || end->dead) continue;
     if ((fds[i].revents & POLLOUT) != 0) {
-      const int rc = mst_chan_flush(&line->chan, NULL);
-      if (rc != 0 && rc != -MST_EAGAIN) mst_links_kill(line);
+      const int rc = mst_chan_flush(&end->chan, NULL);
+      if (rc != 0 && rc != -MST_EAGAIN) mst_links_kill(end);
     }
-    if (!line->dead && (fds[i].revents & ~POLLOUT) != 0) read_line(line);
+    if (!end->dead && (fds[i].revents & ~POLLOUT) != 0) read_end(end);
   }
-  for (size_t i = polled_lines; i < n; i++) {
-    if (fds[i].revents != 0) mst_handlers_accept((uint32_t)(i - polled_lines));
+  for (size_t i = polled_ends; i < n; i++) {
+    if (fds[i].revents != 0) mst_handlers_accept((uint32_t)(i - polled_ends));
   }
   mst_exchange_unlock();
 }

@@ -126,9 +126,9 @@ void mst_exchange_count(struct mst_exchange_counts *counts, uint32_t *handlers,
   *counts = mst_exchange.counts;
   *handlers = mst_exchange.handlers;
   *links = 0;
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    const struct mst_line *line = mst_exchange.lines[i];
-    *links += !line->dead && line->state == MST_LINE_UP;
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    const struct mst_link_end *end = mst_exchange.ends[i];
+    *links += !end->dead && end->state == MST_END_UP;
   }
   mst_exchange_unlock();
 }
@@ -147,9 +147,9 @@ size_t mst_handlers_fds(struct pollfd *fds, size_t most, int64_t now_ns) {
 
 static size_t strangers(void) {
   size_t n = 0;
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    const struct mst_line *line = mst_exchange.lines[i];
-    n += !line->dead && line->state == MST_LINE_ACCEPTED;
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    const struct mst_link_end *end = mst_exchange.ends[i];
+    n += !end->dead && end->state == MST_END_ACCEPTED;
   }
   return n;
 }
@@ -173,9 +173,9 @@ void mst_handlers_accept(uint32_t handler) {
       mst_net_close(&fd);
       continue;
     }
-    struct mst_line *line =
-        mst_links_add(fd, MST_LINE_ACCEPTED, MST_SOURCE_SELF, 0, handler);
-    if (line != NULL) line->until_ns = now_ns + mst_exchange.way.again_ns;
+    struct mst_link_end *end =
+        mst_links_add(fd, MST_END_ACCEPTED, MST_SOURCE_SELF, 0, handler);
+    if (end != NULL) end->until_ns = now_ns + mst_exchange.way.again_ns;
   }
 }
 
@@ -263,14 +263,14 @@ static struct mst_meet meet_for(const struct mst_other *other) {
   return meet;
 }
 
-static void say(struct mst_line *line, uint8_t kind,
+static void say(struct mst_link_end *end, uint8_t kind,
                 const struct mst_meet *meet) {
   struct mst_head head = {.kind = kind};
   uint8_t bytes[MST_MEET_BYTES];
   mst_meet_encode(meet, bytes);
-  if (mst_chan_send_small(&line->chan, &head, bytes, sizeof bytes, 0, NULL) !=
+  if (mst_chan_send_small(&end->chan, &head, bytes, sizeof bytes, 0, NULL) !=
       0) {
-    mst_links_kill(line);
+    mst_links_kill(end);
   }
 }
 
@@ -293,22 +293,22 @@ static int dial_one(struct mst_other *other, uint32_t handler, int64_t now_ns) {
     mst_exchange.counts.full += rc == -MST_ECONNECT && full;
     return full ? 0 : -MST_ECLOSED;
   }
-  struct mst_line *line = mst_links_add(
-      fd, MST_LINE_DIALLED, other->door.worker, other->door.epoch, handler);
-  if (line == NULL) return 0;
-  line->until_ns = now_ns + mst_exchange.way.again_ns;
+  struct mst_link_end *end = mst_links_add(
+      fd, MST_END_DIALLED, other->door.worker, other->door.epoch, handler);
+  if (end == NULL) return 0;
+  end->until_ns = now_ns + mst_exchange.way.again_ns;
   const struct mst_meet meet = meet_for(other);
-  say(line, MST_KIND_MEET, &meet);
+  say(end, MST_KIND_MEET, &meet);
   return 1;
 }
 
 // dialled_to gives the connection to a worker that is on its way, NULL if none is.
-static struct mst_line *dialled_to(uint32_t worker, uint32_t epoch) {
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    struct mst_line *line = mst_exchange.lines[i];
-    if (!line->dead && line->state == MST_LINE_DIALLED &&
-        line->worker == worker && line->epoch == epoch) {
-      return line;
+static struct mst_link_end *dialled_to(uint32_t worker, uint32_t epoch) {
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    struct mst_link_end *end = mst_exchange.ends[i];
+    if (!end->dead && end->state == MST_END_DIALLED && end->worker == worker &&
+        end->epoch == epoch) {
+      return end;
     }
   }
   return NULL;
@@ -338,7 +338,7 @@ int mst_handlers_dial(struct mst_other *other, int64_t now_ns) {
 // crosses tells whether a MEET meets one that is on its way to who says it. The connection of the
 // lower number stays, so that two workers that dial each other at once have one link.
 static int crosses(const struct mst_meet *meet) {
-  struct mst_line *own = dialled_to(meet->worker, meet->epoch);
+  struct mst_link_end *own = dialled_to(meet->worker, meet->epoch);
   if (own == NULL) return 0;
   if (mst_exchange.way.worker < meet->worker) return 1;
   mst_links_kill(own);
@@ -347,7 +347,7 @@ static int crosses(const struct mst_meet *meet) {
 
 // take_meet judges who has connected. A worker that comes again, since it didn't hear MET, is
 // welcome again.
-static int take_meet(struct mst_line *line, const struct mst_meet *meet) {
+static int take_meet(struct mst_link_end *end, const struct mst_meet *meet) {
   struct mst_meet want = *meet;
   want.other_worker = mst_exchange.way.worker;
   want.other_epoch = mst_exchange.way.epoch;
@@ -357,31 +357,31 @@ static int take_meet(struct mst_line *line, const struct mst_meet *meet) {
     return 0;
   }
   if (crosses(meet)) return 0;
-  mst_links_up(line, meet->worker, meet->epoch);
-  mst_exchange.counts.asked[line->handler]++;
-  say(line, MST_KIND_MET, meet);
+  mst_links_up(end, meet->worker, meet->epoch);
+  mst_exchange.counts.asked[end->handler]++;
+  say(end, MST_KIND_MET, meet);
   return 1;
 }
 
-static int take_met(struct mst_line *line, const struct mst_meet *meet) {
-  const struct mst_other *other = mst_handlers_other(line->worker, line->epoch);
+static int take_met(struct mst_link_end *end, const struct mst_meet *meet) {
+  const struct mst_other *other = mst_handlers_other(end->worker, end->epoch);
   if (other == NULL) return 0;
   const struct mst_meet want = meet_for(other);
   if (!mst_meet_same(meet, &want)) return 0;
-  mst_links_up(line, line->worker, line->epoch);
+  mst_links_up(end, end->worker, end->epoch);
   mst_exchange.counts.met++;
   return 1;
 }
 
-int mst_handlers_take(struct mst_line *line, const struct mst_frame *frame) {
+int mst_handlers_take(struct mst_link_end *end, const struct mst_frame *frame) {
   struct mst_meet meet;
-  const int waits = line->state == MST_LINE_ACCEPTED;
+  const int waits = end->state == MST_END_ACCEPTED;
   if (frame->head.kind != (waits ? MST_KIND_MEET : MST_KIND_MET) ||
       mst_meet_decode(frame->payload, (size_t)frame->head.length, &meet) != 0) {
     mst_exchange.counts.refused += (uint64_t)waits;
     return 0;
   }
-  return waits ? take_meet(line, &meet) : take_met(line, &meet);
+  return waits ? take_meet(end, &meet) : take_met(end, &meet);
 }
 
 void mst_handlers_free(void) {

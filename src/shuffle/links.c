@@ -13,23 +13,23 @@
    (uint64_t)MST_BLOCKS_MAX * MST_BLOCK_BYTES)
 #define LINE_CAP_FIRST 16u
 
-struct mst_line *mst_links_to(uint32_t worker, uint32_t epoch) {
-  for (size_t i = mst_exchange.line_count; i-- > 0;) {
-    struct mst_line *line = mst_exchange.lines[i];
-    if (line->worker == worker && line->epoch == epoch && !line->dead &&
-        !line->slow && line->state == MST_LINE_UP &&
-        (!mst_exchange.way.listen || line->handler != MST_HANDLER_NONE)) {
-      return line;
+struct mst_link_end *mst_links_to(uint32_t worker, uint32_t epoch) {
+  for (size_t i = mst_exchange.end_count; i-- > 0;) {
+    struct mst_link_end *end = mst_exchange.ends[i];
+    if (end->worker == worker && end->epoch == epoch && !end->dead &&
+        !end->slow && end->state == MST_END_UP &&
+        (!mst_exchange.way.listen || end->handler != MST_HANDLER_NONE)) {
+      return end;
     }
   }
   return NULL;
 }
 
 int mst_links_had(uint32_t worker, uint32_t epoch) {
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    const struct mst_line *line = mst_exchange.lines[i];
-    if (line->worker == worker && line->epoch == epoch &&
-        line->state != MST_LINE_ACCEPTED) {
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    const struct mst_link_end *end = mst_exchange.ends[i];
+    if (end->worker == worker && end->epoch == epoch &&
+        end->state != MST_END_ACCEPTED) {
       return 1;
     }
   }
@@ -37,10 +37,10 @@ int mst_links_had(uint32_t worker, uint32_t epoch) {
 }
 
 int mst_links_replaced(const struct mst_source *source) {
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    const struct mst_line *line = mst_exchange.lines[i];
-    if (line->worker == source->worker && line->epoch > source->epoch &&
-        line->state != MST_LINE_ACCEPTED) {
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    const struct mst_link_end *end = mst_exchange.ends[i];
+    if (end->worker == source->worker && end->epoch > source->epoch &&
+        end->state != MST_END_ACCEPTED) {
       return 1;
     }
   }
@@ -54,85 +54,85 @@ int mst_links_replaced(const struct mst_source *source) {
   return 0;
 }
 
-void mst_links_kill(struct mst_line *line) {
-  if (line->dead) return;
-  line->dead = 1;
-  mst_chan_close(&line->chan);
+void mst_links_kill(struct mst_link_end *end) {
+  if (end->dead) return;
+  end->dead = 1;
+  mst_chan_close(&end->chan);
   for (size_t i = 0; i < mst_exchange.question_count; i++) {
     struct mst_question *question = &mst_exchange.questions[i];
-    if (question->line == line) question->line = NULL;
+    if (question->end == end) question->end = NULL;
   }
 }
 
-// bury frees the notes of dead lines to a worker, and of those that never were up.
+// bury frees the notes of dead ends of links to a worker, and of those that never were up.
 static void bury(uint32_t worker) {
   size_t kept = 0;
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    struct mst_line *line = mst_exchange.lines[i];
-    if (line->dead && (line->worker == worker || line->state != MST_LINE_UP)) {
-      free(line);
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    struct mst_link_end *end = mst_exchange.ends[i];
+    if (end->dead && (end->worker == worker || end->state != MST_END_UP)) {
+      free(end);
     } else {
-      mst_exchange.lines[kept++] = line;
+      mst_exchange.ends[kept++] = end;
     }
   }
-  mst_exchange.line_count = kept;
+  mst_exchange.end_count = kept;
 }
 
 static int make_room(void) {
-  if (mst_exchange.line_count < mst_exchange.line_cap) return 1;
+  if (mst_exchange.end_count < mst_exchange.line_cap) return 1;
   if (mst_exchange.line_cap >= MST_LINKS_MAX) return 0;
   const size_t cap =
       mst_exchange.line_cap == 0 ? LINE_CAP_FIRST : 2 * mst_exchange.line_cap;
-  struct mst_line **more =
-      realloc(mst_exchange.lines, cap * sizeof(struct mst_line *));
+  struct mst_link_end **more =
+      realloc(mst_exchange.ends, cap * sizeof(struct mst_link_end *));
   if (more == NULL) return 0;
-  mst_exchange.lines = more;
+  mst_exchange.ends = more;
   mst_exchange.line_cap = cap;
   return 1;
 }
 
-struct mst_line *mst_links_add(int fd, enum mst_line_state state,
-                               uint32_t worker, uint32_t epoch,
-                               uint32_t handler) {
-  bury(state == MST_LINE_ACCEPTED ? MST_SOURCE_SELF : worker);
-  struct mst_line *line = make_room() ? calloc(1, sizeof *line) : NULL;
-  if (line == NULL) {
+struct mst_link_end *mst_links_add(int fd, enum mst_end_state state,
+                                   uint32_t worker, uint32_t epoch,
+                                   uint32_t handler) {
+  bury(state == MST_END_ACCEPTED ? MST_SOURCE_SELF : worker);
+  struct mst_link_end *end = make_room() ? calloc(1, sizeof *end) : NULL;
+  if (end == NULL) {
     mst_net_close(&fd);
     return NULL;
   }
   mst_net_raise(&fd);
-  const int up = state == MST_LINE_UP;
-  mst_chan_open(&line->chan, fd, up ? HAVE_MAX : MST_MEET_BYTES);
-  line->chan.takes_maps = (uint8_t)up;
-  line->state = state;
-  line->worker = worker;
-  line->epoch = epoch;
-  line->handler = handler;
-  mst_exchange.lines[mst_exchange.line_count++] = line;
-  return line;
+  const int up = state == MST_END_UP;
+  mst_chan_open(&end->chan, fd, up ? HAVE_MAX : MST_MEET_BYTES);
+  end->chan.takes_maps = (uint8_t)up;
+  end->state = state;
+  end->worker = worker;
+  end->epoch = epoch;
+  end->handler = handler;
+  mst_exchange.ends[mst_exchange.end_count++] = end;
+  return end;
 }
 
-void mst_links_up(struct mst_line *line, uint32_t worker, uint32_t epoch) {
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    struct mst_line *other = mst_exchange.lines[i];
-    if (other != line && other->worker == worker && other->epoch == epoch &&
-        other->state == MST_LINE_UP && other->slow) {
+void mst_links_up(struct mst_link_end *end, uint32_t worker, uint32_t epoch) {
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    struct mst_link_end *other = mst_exchange.ends[i];
+    if (other != end && other->worker == worker && other->epoch == epoch &&
+        other->state == MST_END_UP && other->slow) {
       mst_links_kill(other);
     }
   }
-  line->worker = worker;
-  line->epoch = epoch;
-  line->state = MST_LINE_UP;
-  line->chan.length_max = HAVE_MAX;
-  line->chan.takes_maps = 1;
+  end->worker = worker;
+  end->epoch = epoch;
+  end->state = MST_END_UP;
+  end->chan.length_max = HAVE_MAX;
+  end->chan.takes_maps = 1;
 }
 
 void mst_links_free(void) {
-  for (size_t i = 0; i < mst_exchange.line_count; i++) {
-    mst_links_kill(mst_exchange.lines[i]);
-    free(mst_exchange.lines[i]);
+  for (size_t i = 0; i < mst_exchange.end_count; i++) {
+    mst_links_kill(mst_exchange.ends[i]);
+    free(mst_exchange.ends[i]);
   }
-  free(mst_exchange.lines);
-  mst_exchange.lines = NULL;
-  mst_exchange.line_count = mst_exchange.line_cap = 0;
+  free(mst_exchange.ends);
+  mst_exchange.ends = NULL;
+  mst_exchange.end_count = mst_exchange.line_cap = 0;
 }

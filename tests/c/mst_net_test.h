@@ -54,7 +54,8 @@ static inline void connected_pair(int *client, int *server) {
   struct mst_addr bound;
   int listener = listen_at("127.0.0.1", MST_BACKLOG_MOST, &bound);
   CHECK_INT(dial_within(&bound, client, NULL), 0);
-  CHECK_INT(mst_net_accept_until(listener, server, NULL, in_ms(30000), NULL), 0);
+  CHECK_INT(mst_net_accept_until(listener, server, NULL, in_ms(30000), NULL),
+            0);
   mst_net_close(&listener);
 }
 

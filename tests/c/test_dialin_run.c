@@ -16,7 +16,7 @@
 // ---- the workers
 
 struct worker {
-  struct mst_watch watch;
+  struct mst_io io;
   struct mst_dialer dialer;
   struct crowd *crowd;
   int fd;
@@ -34,7 +34,7 @@ struct crowd {
 static void happened(struct worker *worker, enum mst_dialer_event event);
 
 static void close_worker(struct worker *worker) {
-  mst_loop_remove(worker->crowd->loop, &worker->watch);
+  mst_loop_remove(worker->crowd->loop, &worker->io);
   mst_net_close_reset(&worker->fd);
 }
 
@@ -63,8 +63,8 @@ static void hear(struct worker *worker) {
   }
 }
 
-static void worker_ready(struct mst_watch *watch, uint32_t ready) {
-  struct worker *worker = watch->owner;
+static void worker_ready(struct mst_io *io, uint32_t ready) {
+  struct worker *worker = io->owner;
   (void)ready;
   if (worker->dialer.state != MST_DIALER_DIALING) {
     hear(worker);
@@ -83,11 +83,11 @@ static void open_worker(struct worker *worker) {
     happened(worker, MST_DIALER_ENDED);
     return;
   }
-  worker->watch = (struct mst_watch){.fd = worker->fd,
-                                     .wanted = MST_WRITABLE,
-                                     .ready = worker_ready,
-                                     .owner = worker};
-  (void)mst_loop_add(worker->crowd->loop, &worker->watch, NULL);
+  worker->io = (struct mst_io){.fd = worker->fd,
+                               .wanted = MST_WRITABLE,
+                               .ready = worker_ready,
+                               .owner = worker};
+  (void)mst_loop_add(worker->crowd->loop, &worker->io, NULL);
   if (rc == 0) happened(worker, MST_DIALER_CONNECTED);
 }
 
@@ -106,7 +106,7 @@ static void happened(struct worker *worker, enum mst_dialer_event event) {
   if (todo & MST_DIALER_OPEN) open_worker(worker);
   if (todo & MST_DIALER_SEND) {
     uint8_t bytes[MST_DIAL_BYTES];
-    (void)mst_loop_want(crowd->loop, &worker->watch, MST_READABLE, NULL);
+    (void)mst_loop_want(crowd->loop, &worker->io, MST_READABLE, NULL);
     mst_dial_encode(&worker->dialer.dial, MST_KIND_DIAL, bytes);
     say(worker, bytes, sizeof bytes);
   }

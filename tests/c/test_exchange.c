@@ -14,7 +14,9 @@
 #include "shuffle/exchange_int.h"
 
 // For all tests of the exchange. No watch runs: these ask the guest themselves.
-const struct mst_watch_guest *mst_test_guest(void) { return &mst_exchange_guest; }
+const struct mst_watch_guest *mst_test_guest(void) {
+  return &mst_exchange_guest;
+}
 
 TEST("F1 Own blocks are here at once, others' when they have come") {
   struct mst_chan far;

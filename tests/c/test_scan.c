@@ -6,7 +6,7 @@
 #include "base/mst_fault.h"
 #include "mst_test.h"
 #include "net/net.h"
-#include "stock/link.h"
+#include "stock/conn.h"
 
 struct message {
   uint8_t bytes[4096];
@@ -169,35 +169,35 @@ TEST("A link takes messages one by one, and says when no more will come") {
   struct message m;
   int fds[2];
   CHECK_INT(mst_net_pair(fds, NULL), 0);
-  struct mst_link link;
-  mst_link_init(&link, fds[0], 1);
+  struct mst_stock_conn link;
+  mst_stock_conn_init(&link, fds[0], 1);
   link.proved = 1;
   header(&m);
   word(&m, 254);
   const size_t one = m.n;
   memcpy(m.bytes + one, m.bytes, one);
   const struct iovec part = {.iov_base = m.bytes, .iov_len = 2 * one - 1};
-  CHECK_INT(mst_link_fill(&link), 0);
+  CHECK_INT(mst_stock_conn_fill(&link), 0);
   CHECK_INT(mst_net_sendv(fds[1], &part, 1, NULL, 0, 1, NULL),
             (int64_t)(2 * one - 1));
-  CHECK_INT(mst_link_fill(&link), 1);
+  CHECK_INT(mst_stock_conn_fill(&link), 1);
   CHECK_INT(link.whole, one);
-  mst_link_take(&link);
-  CHECK_INT(mst_link_fill(&link), 0);
+  mst_stock_conn_take(&link);
+  CHECK_INT(mst_stock_conn_fill(&link), 0);
   mst_net_close(&fds[1]);
-  CHECK_INT(mst_link_fill(&link), -MST_ECLOSED);
-  mst_link_close(&link);
+  CHECK_INT(mst_stock_conn_fill(&link), -MST_ECLOSED);
+  mst_stock_conn_close(&link);
   CHECK_INT(link.fd, -1);
-  CHECK_INT(mst_link_fill(&link), -MST_ECLOSED);
-  mst_link_close(&link);
+  CHECK_INT(mst_stock_conn_fill(&link), -MST_ECLOSED);
+  mst_stock_conn_close(&link);
 }
 
 TEST("A message that is detached is the caller's, and the next one is there") {
   static const size_t sizes[] = {10, 20000, 4096, 5000};
   int fds[2];
   CHECK_INT(mst_net_pair(fds, NULL), 0);
-  struct mst_link link;
-  mst_link_init(&link, fds[0], 1);
+  struct mst_stock_conn link;
+  mst_stock_conn_init(&link, fds[0], 1);
   link.proved = 1;
   static uint8_t bytes[20000];
   for (size_t i = 0; i < 4; i++)
@@ -207,11 +207,11 @@ TEST("A message that is detached is the caller's, and the next one is there") {
     link.whole = sizes[i]; // as the parser would say
     const size_t before = link.in.len;
     mst_fault_arm("base.realloc", 1, ENOMEM);
-    const int rc = mst_link_detach(&link, &got);
+    const int rc = mst_stock_conn_detach(&link, &got);
     mst_fault_arm("", 0, 0);
     if (rc == -MST_EMEM) { // it stays
       CHECK_INT(link.in.len, before);
-      CHECK_INT(mst_link_detach(&link, &got), 1);
+      CHECK_INT(mst_stock_conn_detach(&link, &got), 1);
     }
     CHECK_INT(got.len, sizes[i]);
     CHECK_INT(link.in.len, before - sizes[i]);
@@ -219,29 +219,29 @@ TEST("A message that is detached is the caller's, and the next one is there") {
     mst_buf_free(&got);
   }
   mst_net_close(&fds[1]);
-  mst_link_close(&link);
+  mst_stock_conn_close(&link);
 }
 
 TEST("A link sends what fits and goes on later") {
   int fds[2];
   CHECK_INT(mst_net_pair(fds, NULL), 0);
-  struct mst_link link;
-  mst_link_init(&link, fds[0], 1);
+  struct mst_stock_conn link;
+  mst_stock_conn_init(&link, fds[0], 1);
   static uint8_t large[1 << 20];
   CHECK_INT(mst_buf_append(&link.out, large, sizeof large), 0);
-  CHECK_INT(mst_link_flush(&link), 0);
-  CHECK((mst_link_events(&link) & POLLOUT) != 0);
+  CHECK_INT(mst_stock_conn_flush(&link), 0);
+  CHECK((mst_stock_conn_events(&link) & POLLOUT) != 0);
   size_t got = 0;
   static uint8_t sink[1 << 16];
   while (got < sizeof large) {
     const int64_t n = mst_net_recv(fds[1], sink, sizeof sink, 0, NULL);
     if (n > 0) got += (size_t)n;
-    (void)mst_link_flush(&link);
+    (void)mst_stock_conn_flush(&link);
   }
-  CHECK_INT(mst_link_flush(&link), 1);
-  CHECK((mst_link_events(&link) & POLLOUT) == 0);
+  CHECK_INT(mst_stock_conn_flush(&link), 1);
+  CHECK((mst_stock_conn_events(&link) & POLLOUT) == 0);
   mst_net_close(&fds[1]);
   CHECK_INT(mst_buf_append(&link.out, large, 10), 0);
-  CHECK_INT(mst_link_flush(&link), -MST_ECLOSED);
-  mst_link_close(&link);
+  CHECK_INT(mst_stock_conn_flush(&link), -MST_ECLOSED);
+  mst_stock_conn_close(&link);
 }

@@ -5,7 +5,7 @@
 #include "base/mst_err.h"
 #include "mst_test.h"
 #include "net/net.h"
-#include "stock/link.h"
+#include "stock/conn.h"
 #include "stock/word.h"
 
 static const char right[] = "0123456789abcdef0123456789abcdef";
@@ -72,22 +72,22 @@ TEST("A link's messages are read once its peer has said the right word") {
   const size_t n = answer(bytes, right);
   int fds[2];
   CHECK_INT(mst_net_pair(fds, NULL), 0);
-  struct mst_link link;
-  mst_link_init(&link, fds[0], 1);
-  CHECK_INT(mst_link_prove(&link, right), 0); // it has said nothing
+  struct mst_stock_conn link;
+  mst_stock_conn_init(&link, fds[0], 1);
+  CHECK_INT(mst_stock_conn_prove(&link, right), 0); // it has said nothing
   send_bytes(fds[1], bytes, n - 1);
-  CHECK_INT(mst_link_fill(&link), 0);
+  CHECK_INT(mst_stock_conn_fill(&link), 0);
   send_bytes(fds[1], bytes + n - 1, 1);
-  CHECK_INT(mst_link_fill(&link), 1);
+  CHECK_INT(mst_stock_conn_fill(&link), 1);
   CHECK_INT(link.whole, 0);
-  CHECK_INT(mst_link_prove(&link, wrong), 0);
-  CHECK_INT(mst_link_fill(&link), 1); // still its word only
+  CHECK_INT(mst_stock_conn_prove(&link, wrong), 0);
+  CHECK_INT(mst_stock_conn_fill(&link), 1); // still its word only
   CHECK_INT(link.whole, 0);
-  CHECK_INT(mst_link_prove(&link, right), 1);
-  CHECK_INT(mst_link_fill(&link), 1);
+  CHECK_INT(mst_stock_conn_prove(&link, right), 1);
+  CHECK_INT(mst_stock_conn_fill(&link), 1);
   CHECK_INT(link.whole, n);
-  CHECK_INT(mst_link_prove(&link, right), 0); // once
-  mst_link_close(&link);
+  CHECK_INT(mst_stock_conn_prove(&link, right), 0); // once
+  mst_stock_conn_close(&link);
   mst_net_close(&fds[1]);
 }
 
@@ -97,15 +97,15 @@ TEST("What a peer without a word sends is never parsed, whole message or not") {
                           2,   0,    2, 3, 0, 0, 0, 0, 254};
   int fds[2];
   CHECK_INT(mst_net_pair(fds, NULL), 0);
-  struct mst_link link;
-  mst_link_init(&link, fds[0], 1);
+  struct mst_stock_conn link;
+  mst_stock_conn_init(&link, fds[0], 1);
   send_bytes(fds[1], null, sizeof null);
-  CHECK_INT(mst_link_fill(&link), 0);
+  CHECK_INT(mst_stock_conn_fill(&link), 0);
   CHECK_INT(link.whole, 0);
   CHECK_INT(link.scan.begun, 0);
   send_bytes(fds[1], noise, sizeof noise - sizeof null);
-  CHECK_INT(mst_link_fill(&link), -MST_EPROTO);
+  CHECK_INT(mst_stock_conn_fill(&link), -MST_EPROTO);
   CHECK(link.in.cap <= 4 * MST_STOCK_FIRST_MAX);
-  mst_link_close(&link);
+  mst_stock_conn_close(&link);
   mst_net_close(&fds[1]);
 }

@@ -327,7 +327,9 @@ for (what in names(before)) {
     after[[what]])
 }
 check(!any(file.exists(file.path("/proc", pids))), "workers are left")
-cat(sprintf("beside: %.0f events, %d calls, %d evaluations, %d lost, %d cancelled\n", number,
-  calls$n, sum(evaluations()), sum(calls$lost), sum(calls$cancelled)))
+cat(sprintf(
+  "beside: %.0f events, %d calls, %d evaluations, %d lost, %d cancelled\n", number, calls$n,
+  sum(evaluations()), sum(calls$lost), sum(calls$cancelled)
+))
 unlink(folder, recursive = TRUE)
 finish()

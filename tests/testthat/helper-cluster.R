@@ -289,8 +289,10 @@ expect_no_leaks <- function(code, timeout_s = 60) {
   leaks <- character()
   wait_until(
     {
-      # Workers that were booted are this session's children: it waits for them when it looks.
+      # Workers that were booted are this session's children: it waits for them when it looks,
+      # and their empty folder goes with the next start or stop.
       .Call(ffi_session_tempdirs)
+      drop_booted_dir()
       leaks <- state_leaks(before)
       length(leaks) == 0L
     },

@@ -313,7 +313,7 @@ test_cluster("Rows that move between two workers", {
     writeBin(readBin(files[2], "raw", 100), files[2])
     unlink(files[3])
     # All parts are gathered again.
-    .Call(ffi_plan_set, open_handle(s)$shuffle$plan, "forget", s$stage)
+    .Call(ffi_plan_forget, open_handle(s)$shuffle$plan, s$stage)
     missed <- plan_counts(s)$missed
     expect_identical(partition_collect(s), want)
     expect_gte(plan_counts(s)$missed - missed, 3)

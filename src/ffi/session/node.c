@@ -51,10 +51,10 @@ static void leave_wait(void *data) {
   mst_session_cancel(session, verb);
 }
 
-// look_up serves R between two waits: interrupts, time limits, workers' output. If R
+// attend_and_check serves R between two waits: interrupts, time limits, workers' output. If R
 // leaves by a jump, what all workers still compute for this verb is cancelled. Runs R code,
 // which may stop the cluster: its peers are to be looked for again.
-static void look_up(const struct mst_peer *peer, const void *of) {
+static void attend_and_check(const struct mst_peer *peer, const void *of) {
   void *verb;
   memcpy(&verb, &of, sizeof verb);
   ffi_attend(peer->cluster->session);
@@ -67,7 +67,7 @@ static SEXP send_all(SEXP node, struct mst_peer *peer, struct mst_blob *payload,
                          FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {
     enum ffi_outcome outcome;
-    look_up(peer, verb); // what is queued goes out with later calls
+    attend_and_check(peer, verb); // what is queued goes out with later calls
     peer = ffi_peer_of(node, &outcome);
     if (peer == NULL) return Rf_ScalarInteger((int)outcome);
     rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
@@ -348,7 +348,7 @@ static uint32_t wait_for(struct waiting *waiting, int *outcome) {
     const int found = mst_peer_wait(waiting->peers, (uint32_t)waiting->n,
                                     waiting->verb, FFI_SLICE_MS, &lost, NULL);
     if (found == -MST_EAGAIN) {
-      look_up(waiting->peers[0], verb_waiting(waiting));
+      attend_and_check(waiting->peers[0], verb_waiting(waiting));
       (void)ffi_show_progress();
     } else if (found < 0) {
       *outcome = found == -MST_ECLOSED ? FFI_LOST
@@ -439,7 +439,8 @@ SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s) {
   const int slice_ms = (int)(Rf_asReal(timeout_s) * 1000.0);
   const int found = mst_peer_wait(waiting.peers, (uint32_t)waiting.n,
                                   waiting.verb, slice_ms, &lost, NULL);
-  if (found == -MST_EAGAIN) look_up(waiting.peers[0], verb_waiting(&waiting));
+  if (found == -MST_EAGAIN)
+    attend_and_check(waiting.peers[0], verb_waiting(&waiting));
   return Rf_ScalarLogical(found != -MST_EAGAIN);
 }
 

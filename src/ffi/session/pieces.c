@@ -112,8 +112,8 @@ SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
       pieces, piece_of(pieces, piece), REAL(seconds)[0], REAL(seconds)[1])));
 }
 
-// ffi_pieces_lost: about is c(loss, attempts, alone). loss: 1 lost, 2 given up, 3 late. Gives how it
-// ended, and how often its elements were lost in all.
+// ffi_pieces_lost: about is c(loss, attempts, alone). loss: 1 lost, 2 given up, 3 late. Gives how
+// it ended, and how often its elements were lost in all.
 SEXP ffi_pieces_lost(SEXP pointer, SEXP piece, SEXP about) {
   struct mst_pieces *pieces = pieces_of(pointer);
   const int *at = INTEGER(about);

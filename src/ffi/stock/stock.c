@@ -1,4 +1,4 @@
-// Connections to R's own workers, for R. See stock.h and stock/link.h.
+// Connections to R's own workers, for R. See stock.h and stock/conn.h.
 //
 // All waits are in slices of 50 ms with a look at R's interrupts in between. An interrupt
 // leaves a link as it is: what was received stays, what was to be sent goes first with the
@@ -15,15 +15,15 @@
 #include "base/mst_clock.h"
 #include "base/mst_entropy.h"
 #include "net/stream.h"
-#include "stock/link.h"
+#include "stock/conn.h"
 #include "stock/word.h"
 
 #define SERIALIZE_VERSION 3
 
 // The record lives until its pointer is collected: what R runs while one of these functions
-// waits or reads may close the link.
+// waits or reads may close the connection.
 struct stock_link {
-  struct mst_link link;
+  struct mst_stock_conn conn;
   int closed;
 };
 
@@ -44,7 +44,7 @@ static SEXP listener_tag(void) {
 
 static struct stock_link *link_of(SEXP pointer) {
   struct stock_link *stock = ffi_address_of(pointer, link_tag());
-  return stock != NULL && !stock->closed && stock->link.owner == ffi_self()
+  return stock != NULL && !stock->closed && stock->conn.owner == ffi_self()
              ? stock
              : NULL;
 }
@@ -59,7 +59,7 @@ static void close_link(SEXP pointer) {
   struct stock_link *stock = ffi_address_of(pointer, link_tag());
   if (stock == NULL || stock->closed) return;
   stock->closed = 1;
-  mst_link_close(&stock->link);
+  mst_stock_conn_close(&stock->conn);
 }
 
 static void finalize_link(SEXP pointer) {
@@ -143,7 +143,7 @@ static SEXP accept_link(SEXP listener_pointer) {
   }
   mst_net_raise(&fd);
   mst_net_set_keepalive(fd, 60, 15, 8);
-  mst_link_init(&stock->link, fd, ffi_self());
+  mst_stock_conn_init(&stock->conn, fd, ffi_self());
   R_SetExternalPtrAddr(pointer, stock);
   UNPROTECT(1);
   return pointer;
@@ -151,8 +151,8 @@ static SEXP accept_link(SEXP listener_pointer) {
 
 static int fill(struct stock_link *stock) {
   if (stock->closed) return -MST_ECLOSED;
-  (void)mst_link_flush(&stock->link); // its failure is seen by reading
-  return mst_link_fill(&stock->link);
+  (void)mst_stock_conn_flush(&stock->conn); // its failure is seen by reading
+  return mst_stock_conn_fill(&stock->conn);
 }
 
 static void wait_for(struct pollfd *polled, size_t n, SEXP timeout_s) {
@@ -161,7 +161,7 @@ static void wait_for(struct pollfd *polled, size_t n, SEXP timeout_s) {
 }
 
 // ffi_stock_poll waits a slice for anything to happen: list(accepted, links, processes).
-// accepted: the pointer of a new link, or NULL. links: for each, 1 if a message is there,
+// accepted: the pointer of a new connection, or NULL. links: for each, 1 if a message is there,
 // or the word of a peer that hasn't proved itself, 0 if not, -1 if none will come.
 // processes: for each, whether it runs.
 SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
@@ -182,8 +182,8 @@ SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
     const int rc = stock == NULL ? -MST_ECLOSED : fill(stock);
     if (rc != 0) whole = 1;
     if (rc == 0) {
-      polled[i].fd = stock->link.fd;
-      polled[i].events = mst_link_events(&stock->link);
+      polled[i].fd = stock->conn.fd;
+      polled[i].events = mst_stock_conn_events(&stock->conn);
     }
   }
   for (R_xlen_t i = 0; i < m; i++) {
@@ -236,7 +236,7 @@ static int outcome_of(int rc) {
 static void one_slice(struct stock_link *stock, SEXP process_pointer) {
   struct stock_process *process = ffi_stock_process_of(process_pointer);
   struct pollfd polled[2] = {
-      {.fd = stock->link.fd, .events = mst_link_events(&stock->link)},
+      {.fd = stock->conn.fd, .events = mst_stock_conn_events(&stock->conn)},
       {.fd = process == NULL ? -1 : process->output, .events = POLLIN}};
   (void)poll(polled, 2, FFI_SLICE_MS);
   if (process != NULL && polled[1].revents != 0) ffi_stock_attend(process, 1);
@@ -264,20 +264,20 @@ SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
   struct mst_blob *blob = message_of(data, Rf_asLogical(xdr) == 1);
   struct stock_link *stock = link_of(pointer);
   int rc = 0;
-  if (stock != NULL && stock->link.out.len == 0) {
-    mst_buf_free(&stock->link.out);
-    stock->link.out = blob->buf;
+  if (stock != NULL && stock->conn.out.len == 0) {
+    mst_buf_free(&stock->conn.out);
+    stock->conn.out = blob->buf;
     blob->buf = (struct mst_buf){0};
   } else if (stock != NULL) {
-    rc = mst_buf_append(&stock->link.out, blob->buf.data, blob->buf.len);
+    rc = mst_buf_append(&stock->conn.out, blob->buf.data, blob->buf.len);
   }
   mst_blob_release(blob);
   while (rc == 0) {
     stock = link_of(pointer);
     if (stock == NULL) return Rf_ScalarInteger(FFI_STOPPED);
-    rc = mst_link_flush(&stock->link);
+    rc = mst_stock_conn_flush(&stock->conn);
     if (rc != 0) break;
-    (void)mst_link_fill(&stock->link);
+    (void)mst_stock_conn_fill(&stock->conn);
     one_slice(stock, process);
   }
   return rc == 1 ? R_NilValue : Rf_ScalarInteger(outcome_of(rc));
@@ -288,12 +288,12 @@ SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
 SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
   for (;;) {
     struct stock_link *stock = link_of(pointer);
-    if (stock == NULL || !stock->link.proved) {
+    if (stock == NULL || !stock->conn.proved) {
       return Rf_ScalarInteger(FFI_STOPPED);
     }
     struct mst_buf bytes = {0};
     int rc = fill(stock);
-    if (rc == 1) rc = mst_link_detach(&stock->link, &bytes);
+    if (rc == 1) rc = mst_stock_conn_detach(&stock->conn, &bytes);
     if (rc < 0) return Rf_ScalarInteger(outcome_of(rc));
     if (rc == 0) {
       one_slice(stock, process);
@@ -334,7 +334,7 @@ SEXP ffi_stock_prove(SEXP pointer, SEXP words) {
   for (R_xlen_t i = 0; stock != NULL && i < Rf_xlength(words); i++) {
     const char *word = CHAR(STRING_ELT(words, i));
     if (strlen(word) == MST_STOCK_WORD_BYTES &&
-        mst_link_prove(&stock->link, word)) {
+        mst_stock_conn_prove(&stock->conn, word)) {
       which = (int)i + 1;
     }
   }
@@ -357,8 +357,8 @@ SEXP ffi_stock_state(SEXP pointer) {
   const int rc = fill(stock);
   SEXP list = PROTECT(ffi_list(3, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarLogical(rc >= 0));
-  SET_VECTOR_ELT(list, 2, Rf_ScalarLogical(has_nodelay(stock->link.fd)));
-  if (mst_addr_peer(stock->link.fd, &peer, NULL) == 0) {
+  SET_VECTOR_ELT(list, 2, Rf_ScalarLogical(has_nodelay(stock->conn.fd)));
+  if (mst_addr_peer(stock->conn.fd, &peer, NULL) == 0) {
     SET_VECTOR_ELT(list, 1, Rf_mkString(mst_addr_format(&peer, text)));
   }
   UNPROTECT(1);
@@ -367,6 +367,6 @@ SEXP ffi_stock_state(SEXP pointer) {
 
 SEXP ffi_stock_nodelay(SEXP pointer, SEXP on) {
   struct stock_link *stock = link_of(pointer);
-  if (stock != NULL) mst_net_set_nodelay(stock->link.fd, Rf_asLogical(on) == 1);
+  if (stock != NULL) mst_net_set_nodelay(stock->conn.fd, Rf_asLogical(on) == 1);
   return R_NilValue;
 }

@@ -1,6 +1,6 @@
 // stock: R's own workers, for R: listeners, connections, processes.
 //
-// Three kinds of external pointers: a listener, a link, a process. Each belongs to the
+// Three kinds of external pointers: a listener, a connection, a process. Each belongs to the
 // process that made it; in a copy or a forked child it is of no use.
 #ifndef MST_FFI_STOCK_H
 #define MST_FFI_STOCK_H
@@ -12,12 +12,12 @@
 
 SEXP ffi_stock_listen(SEXP host, SEXP ports);
 SEXP ffi_stock_poll(SEXP listener, SEXP links, SEXP processes, SEXP timeout_s);
-SEXP ffi_stock_send(SEXP link, SEXP data, SEXP xdr, SEXP process);
-SEXP ffi_stock_receive(SEXP link, SEXP process);
+SEXP ffi_stock_send(SEXP conn, SEXP data, SEXP xdr, SEXP process);
+SEXP ffi_stock_receive(SEXP conn, SEXP process);
 SEXP ffi_stock_word(void);
-SEXP ffi_stock_prove(SEXP link, SEXP words);
-SEXP ffi_stock_state(SEXP link);
-SEXP ffi_stock_nodelay(SEXP link, SEXP on);
+SEXP ffi_stock_prove(SEXP conn, SEXP words);
+SEXP ffi_stock_state(SEXP conn);
+SEXP ffi_stock_nodelay(SEXP conn, SEXP on);
 SEXP ffi_stock_close(SEXP pointer);
 
 // ---- stock_process.c: processes that this session has launched

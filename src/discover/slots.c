@@ -15,7 +15,7 @@
 // Half of the default of net.ipv4.neigh.default.gc_thresh3.
 #define NEAR_MAX 512u
 
-uint32_t mst_scan_room(uint32_t wanted) {
+uint32_t mst_scan_slots(uint32_t wanted) {
   int64_t soft, hard, open_now;
   mst_net_fd_limits(&soft, &hard, &open_now);
   if (open_now < 0) open_now = DESCRIPTORS_LEFT;
