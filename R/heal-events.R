@@ -34,6 +34,8 @@ announce_event <- function(event) {
 again_text <- function(event) {
   if (event$again == 0L) {
     ""
+  } else if (event$again == 1L && event$attempts == 0L) {
+    ", and its task, which hadn't begun, waits for the new one"
   } else if (event$again == 1L) {
     paste0(", and its task runs again (attempt ", event$attempts + 1L, ")")
   } else {

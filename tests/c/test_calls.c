@@ -265,6 +265,60 @@ TEST("What a verb forgets is dropped, what another verb wants stays") {
   finish();
 }
 
+// What a worker says before its answer, in one byte.
+static void say(uint32_t worker, uint64_t call, char what) {
+  struct mst_answered said = {.call = call, .value_bytes = 1};
+  CHECK_INT(mst_buf_append(&said.bytes, &what, 1), 0);
+  said.value = said.bytes.data;
+  mst_calls_said(&calls, worker, &said, now_ns);
+  check_calls();
+}
+
+// Takes the verb's oldest answer, which must be this one byte.
+static void expect_said(char what) {
+  struct mst_call *at = mst_calls_answer(&calls, 0, &verb);
+  CHECK(at != NULL && at->value_bytes == 1);
+  CHECK_INT(*(const char *)at->value, what);
+  mst_calls_take(&calls, at);
+  mst_call_release(at);
+  check_calls();
+}
+
+TEST("What a worker says before its answer is the verb's, in order, and no "
+     "answer") {
+  run_calls(1);
+  ask(0);
+  ask(0);
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  say(0, 1, 'a');
+  say(0, 1, 'b');
+  say(0, 2, 'x'); // it doesn't evaluate this one yet
+  CHECK_INT(calls.lanes[0]->unread, 4); // the calls' own answers, too
+  expect_said('a');
+  answer(0, 1);
+  expect_said('b');
+  CHECK_INT(take(0), MST_CALL_DONE);
+  CHECK(mst_calls_answer(&calls, 0, &verb) == NULL);
+  say(0, 2, 'c');
+  mst_calls_forget(&calls, 0, &verb, now_ns);
+  check_calls();
+  say(0, 2, 'd'); // nobody wants it
+  CHECK_INT(calls.lanes[0]->unread, 0);
+  EXPECT("CANCEL 0 #2");
+  answer(0, 2);
+  finish();
+}
+
+TEST("What a task says before its answer is nobody's") {
+  run_calls(1);
+  (void)submit();
+  EXPECT("EXEC 0 #1");
+  say(0, 1, 'a');
+  CHECK_INT(calls.lanes[0]->unread, 0);
+  answer(0, 1);
+  finish();
+}
+
 // --- One action at a time ---
 
 static void take_next(void *unused) {

@@ -180,3 +180,10 @@ test_cluster("a stopped worker is found by its silence", {
   expect_identical(got$messages, "muster_message_restarted")
 })
 
+test_that("what becomes of a lost worker's tasks is told as it is", {
+  told <- function(...) muster:::again_text(list(...))
+  expect_identical(told(again = 0L, attempts = 0L), "")
+  expect_match(told(again = 1L, attempts = 1L), "its task runs again (attempt 2)", fixed = TRUE)
+  expect_match(told(again = 1L, attempts = 0L), "its task, which hadn't begun, waits for")
+  expect_match(told(again = 3L, attempts = 1L), "its 3 tasks run again", fixed = TRUE)
+})
