@@ -33,7 +33,7 @@ answer_in_place <- function() {
       } else {
         recvOneData.muster_cluster(cl)
       }
-      do.call(return, list(one), envir = frame)
+      do.call("return", list(one), envir = frame)
     }
   }
 }

@@ -55,7 +55,9 @@ clock_seconds <- function() as.numeric(Sys.time())
 # element looks `[[` up from here, so there is little more than base around it, as with
 # lapply(): the entry, which .onLoad() puts there.
 map_elements <- function(...) {
-  .Call(ffi_map_elements, environment(), piece$values, piece$at, seed)
+  # By get(): these are in the environment that element_loop() gives it.
+  piece <- get("piece")
+  .Call(ffi_map_elements, environment(), piece$values, piece$at, get("seed"))
 }
 map_around <- new.env(parent = baseenv())
 
