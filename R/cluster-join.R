@@ -3,25 +3,24 @@
 
 #' Join clusters
 #'
-#' `c()` makes one cluster of several, also of muster's clusters with those of
-#' [parallel::makeCluster()] and of package parallelly. `as.cluster()` makes a cluster of a node or
-#' of a list of nodes and clusters. Every function of package parallel that takes a cluster
-#' takes the result.
+#' `c()` combines several clusters into one: muster's, and also those of [parallel::makeCluster()]
+#' and of package parallelly. `as.cluster()` makes a cluster from a node or from a list of nodes
+#' and clusters. Every function of package parallel that takes a cluster accepts the result.
 #'
 #' A joined cluster is a list of the same nodes: stopping it stops them all.
 #'
 #' @param x A cluster, a node, or a list of clusters and nodes.
 #' @param ... Not used.
-#' @returns A cluster: of class `c("SOCKcluster", "muster_cluster", "cluster")` if all nodes
-#'   are muster's own, with `"muster_joined"` in place of the second otherwise. What has no
-#'   node of muster is left as it was.
+#' @returns A cluster, of class `c("SOCKcluster", "muster_cluster", "cluster")` if all nodes are
+#'   muster's own; otherwise with `"muster_joined"` in place of the second class. A cluster
+#'   without any of muster's nodes is returned unchanged.
 #' @section Errors:
-#' `muster_error_input`: there is something that is neither a node nor a cluster.
+#' `muster_error_input`: an argument is neither a node nor a cluster.
 #' @section Cost:
-#' None for verbs that take answers in order. Those that take whichever comes first
+#' None for functions that take answers in order. Functions that take whichever answer comes first
 #' (`clusterApplyLB()`, `parLapplyLB()`, foreach) look at each kind of node in turn for a
-#' millisecond: with more than one kind among the nodes, each answer may be seen up to 1 ms later
-#' for each other kind.
+#' millisecond, so with more than one kind of node an answer may be seen up to 1 ms later for each
+#' other kind.
 #' @section Source:
 #' `as.cluster()` of package parallelly.
 #' @examples
