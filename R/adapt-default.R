@@ -2,14 +2,14 @@
 
 #' Have makeCluster() start muster's workers
 #'
-#' After `muster_default()`, `parallel::makeCluster(n)` without a `type` starts a cluster of
-#' muster: also where somebody else's code calls it. R can do that from version 4.5 on
-#' (`registerClusterType()`). With an older R nothing changes, and a message says so.
-#' Package parallel itself is never changed.
+#' After `muster_default()`, `parallel::makeCluster(n)` without a `type` starts a muster cluster,
+#' even when other people's code calls it. R supports that from version 4.5 on
+#' (`registerClusterType()`). With an older R nothing changes, and a message says so. Package
+#' parallel itself is never changed.
 #'
 #' @param on `TRUE`, the default, or `FALSE` for R's own default.
-#' @returns `TRUE` if `makeCluster()` now starts muster's workers, `FALSE` if R's own,
-#'   invisibly.
+#' @returns invisibly, `TRUE` if `makeCluster()` now starts muster's workers, `FALSE` if it starts
+#'   R's own.
 #' @section Errors:
 #' `muster_error_input`: `on` is neither `TRUE` nor `FALSE`.
 #' @section Source:

@@ -206,7 +206,7 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   workers <- check_workers(workers, missing(workers), call)
   packages <- check_packages(packages, call)
   setup <- check_setup(setup, call)
-  # Asked first: to R an argument that was assigned to isn't missing.
+  # Checked first: once an argument has been assigned to, missing() is FALSE.
   may_fall_back <- missing(start)
   start <- choose_start(check_choice(start, "start", c("fork", "spawn"), call), may_fall_back)
   threads <- check_count(threads, "threads", max = 1024L, call = call)
@@ -233,8 +233,7 @@ check_dots <- function(..., call) {
   if (...length() == 0L) {
     return()
   }
-  # Not by names(list(...)), which evaluates what was given; ...names() is there from
-  # R 4.1.3 on only.
+  # Not with names(list(...)), which evaluates the arguments; ...names() needs R 4.1.3.
   given <- c(names(substitute(list(...)))[-1L], "")[1L]
   shown <- if (nzchar(given)) paste0("`", given, "`") else "an argument without a name"
   abort_muster("input", paste0("`...` must be empty, not ", shown, "."),
@@ -304,9 +303,9 @@ check_packages <- function(packages, call) {
   unique(packages)
 }
 
-# Where a package is: in a library, or where load_all() found it; "" if nowhere.
-# Not by system.file(), which reads a file of the package's by one of R's connections,
-# and says "" where none is left.
+# The directory of a package: in a library, or where load_all() found it; "" if there is none. Not
+# with system.file(), which reads one of the package's files through an R connection, and returns
+# "" when no connection is left.
 package_path <- function(package) {
   path <- dev_path(package)
   if (!nzchar(path) && !grepl("/", package, fixed = TRUE)) {
@@ -344,8 +343,8 @@ choose_start <- function(start, is_default) {
   if (is_default && !.Call(ffi_can_fork)) "spawn" else start
 }
 
-# Three descriptors a worker, a few for the session's own, and some that R and the
-# user need for files.
+# Three descriptors for each worker, a few for the session itself, and some that R and the user
+# need for files.
 check_limits <- function(workers, call) {
   need <- 3 * workers + 48
   limits <- .Call(ffi_limits)
@@ -372,9 +371,9 @@ check_limits <- function(workers, call) {
   }
 }
 
-# A worker's pid changes when it is replaced, so it is asked for.
-# threads: how many each worker was told to use, NULL where somebody else decides that.
-# plan: what it was started by, for cloneNode(); no copy has it.
+# A worker's pid changes when it is replaced, so it is looked up each time. threads: how many each
+# worker was told to use, NULL if that is decided elsewhere. plan: how the node was started, for
+# cloneNode(); copies don't have it.
 new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, plan = NULL) {
   lapply(seq_along(pointers), function(i) {
     node <- list2env(
@@ -384,7 +383,7 @@ new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, p
       ),
       parent = emptyenv()
     )
-    # C code notes there what changes, see src/ffi/session/node.c.
+    # C code records changes there, see src/ffi/session/node.c.
     notes <- .Call(ffi_node_notes, pointers[[i]])
     node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
     about <- list2env(list(first = .Call(ffi_node_pid, node)), parent = topenv())
@@ -394,11 +393,11 @@ new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, p
   })
 }
 
-# A function without arguments that evaluates code with `node` and what `about` has. It is short
-# when it is serialized, as every node's are with the cluster, wherever a function goes that was
-# written where the cluster can be seen: the package's own are written with their compiled
-# code. R marks a function when it is first called, and the mark is written too: so it is
-# called here, where there is no node yet.
+# Makes a function without arguments that evaluates code with `node` and the variables in `about`.
+# It must be short when serialized: the functions of all nodes travel with the cluster whenever a
+# user's function was defined where the cluster is visible, and the package's own functions are
+# serialized with their compiled code. R marks a function when it is first called, and the mark is
+# serialized too, so the function is called here, before there is a node.
 light_function <- function(code, node, about = topenv()) {
   around <- list2env(list(node = NULL), parent = about)
   light <- as.function(list(code), around)
@@ -407,7 +406,7 @@ light_function <- function(code, node, about = topenv()) {
   light
 }
 
-# NULL in a copy, and when the node was stopped: nobody closes a connection that is made later.
+# NULL in a copy and in a stopped node: nobody would close a connection that is made later.
 con_of <- function(node) {
   answer_in_place()
   if (.Call(ffi_node_outcome, node) == 0L) {
@@ -415,7 +414,7 @@ con_of <- function(node) {
   }
 }
 
-# The last one that was known, once the cluster is stopped; in a copy the one that was first.
+# Once the cluster is stopped, the last known pid; in a copy, the first one.
 pid_of <- function(node, first) {
   now <- .Call(ffi_node_pid, node)
   if (is.na(now)) first else now

@@ -153,8 +153,8 @@ find_function <- function(fun, frame, call) {
   if (is.null(found)) fun else found
 }
 
-# As lapply() does it, but for what no list can be made of. A method of as.list() may have failed
-# for reasons of its own.
+# As lapply() does, except for objects that can't be turned into a list. A method of as.list() may
+# also have failed for its own reasons.
 check_elements <- function(x, call, name = ".x") {
   if (is.vector(x) && !is.object(x)) {
     return(x)
@@ -171,10 +171,10 @@ check_elements <- function(x, call, name = ".x") {
 
 # ---- Pieces
 #
-# How elements are handed out is C's (src/sched/pieces.h). Here its actions are carried out: tasks
-# are submitted and cancelled, their answers taken, and it is told what became of them.
+# C code decides how elements are handed out (src/sched/pieces.h). This code carries out its
+# actions: it submits and cancels tasks, takes their answers, and reports the outcomes to C.
 
-# An environment, since submitting and taking both change it.
+# An environment, since both submitting tasks and taking answers change it.
 new_map <- function(cl, x, job, seed, terms, call) {
   map <- new.env(parent = emptyenv())
   map$cl <- cl
@@ -207,7 +207,7 @@ hold_job <- function(map) {
   map$held <- held
 }
 
-# Also when it is left by an error or an interrupt.
+# Also runs after an error or an interrupt.
 map_leave <- function(map) {
   end_progress(map$progress)
   task_cancel(map$tasks)
@@ -217,7 +217,7 @@ map_leave <- function(map) {
 piece_do <- c(run = 1, cancel = 2, places = 3)
 piece_end <- c(counts = 1L, drop = 2L, again = 3L)
 
-# Carries out what there is to be done.
+# Carries out the pending actions.
 map_submit <- function(map) {
   while (!is.null(action <- .Call(ffi_pieces_next, map$queue))) {
     if (action[1L] == piece_do[["run"]]) {
@@ -232,7 +232,7 @@ map_submit <- function(map) {
 
 piece_numbers <- function(map) vapply(map$pieces, `[[`, 0L, "number")
 
-# Where pieces are, by their workers' places in the cluster.
+# The pieces' workers, by position in the cluster.
 tell_places <- function(map) {
   at <- vapply(map$tasks, function(task) .Call(ffi_task_state, task)$worker, 0L)
   ranks <- vapply(map$cl, function(node) .subset2(node, "rank"), 0L)
@@ -261,16 +261,16 @@ submit_piece <- function(map, action) {
   map$pieces[[at]] <- piece
 }
 
-# What is sent in place of map_piece() itself, which every worker has.
+# Sent instead of map_piece() itself, which every worker has.
 call_piece <- function(job, x, seed, first) {
   getFromNamespace("map_piece", "muster")(job, x, seed, first)
 }
 environment(call_piece) <- asNamespace("utils")
 
-# Late pieces are looked for this often.
+# How often to look for late pieces.
 speculate_patience <- 0.05
 
-# Takes the pieces that are done.
+# Takes the results of finished pieces.
 map_take <- function(map) {
   patience <- min(
     if (map$speculate) speculate_patience else Inf, progress_patience(map$progress)
@@ -280,14 +280,14 @@ map_take <- function(map) {
   for (i in done) {
     failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
   }
-  # Once the results of all others that are there have been taken.
+  # After the results of all other finished pieces have been taken.
   for (failure in failures) failure()
   map$tasks[done] <- NULL
   map$pieces[done] <- NULL
   show_progress(map$progress, map$n - map$left)
 }
 
-# Gives a function that raises what the piece failed with, NULL if it didn't.
+# Returns a function that raises the piece's error, NULL if it didn't fail.
 take_piece <- function(map, piece, task) {
   if (.Call(ffi_pieces_over, map$queue, piece$number)) {
     .Call(ffi_pieces_ended, map$queue, piece$number) # a copy was first
@@ -311,7 +311,7 @@ take_piece <- function(map, piece, task) {
   NULL
 }
 
-# In place: nobody else has seen the list yet.
+# In place: nothing else refers to the list yet.
 put_results <- function(map, first, values) {
   .Call(ffi_map_put, map$results, first, values)
   map$left <- map$left - length(values)
@@ -321,8 +321,8 @@ put_results <- function(map, first, values) {
 
 piece_losses <- c(lost = 1L, given_up = 2L, timeout = 3L)
 
-# A piece has no answer. Of several elements one is to blame at most, so they go on in
-# smaller pieces as long as they may be tried again; a single one has failed.
+# A piece has no answer. Of several elements, usually one is at fault, so they are evaluated in
+# smaller pieces while retries are left; a single element has failed.
 lose_piece <- function(map, piece, loss) {
   late <- loss$kind == "timeout"
   kind <- piece_losses[[if (loss$kind %in% names(piece_losses)) loss$kind else "lost"]]

@@ -87,8 +87,8 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
   gather_stage(x, nrow(tasks), steps, sides, call, weights = weights)
 }
 
-# The stages that split x and y, run: how many rows have which key tells how to go on. What is
-# there goes if it comes to nothing.
+# Runs the stages that split x and y: the number of rows for each key decides how to go on. If
+# that fails, their results are dropped.
 join_sides <- function(x, y, by_x, by_y, parts, call) {
   sides <- list(split_stage(x, by_x, parts), split_stage(y, by_y, parts))
   sides[[1L]]$title <- "`x`"

@@ -76,8 +76,8 @@ partition_scatter <- function(cl, x, parts = NULL) {
   scatter(cl, source_frame(x), check_parts(parts, call), call)
 }
 
-# The rows as they are now, for as long as parts are made of them. A data.table's columns are
-# changed in place by `:=` and set(), so they are copied.
+# Keeps the rows as they are now, for as long as parts are made from them. A data.table's columns
+# are changed in place by `:=` and set(), so they are copied.
 source_frame <- function(x) {
   frame <- plain_frame(x)
   if (inherits(x, "data.table")) take_rows(frame, seq_len(frame_rows(frame))) else frame
@@ -89,8 +89,8 @@ scatter <- function(cl, x, parts, call) {
   start_stage(cl, parts, data_steps(x, part_ranges(rows, parts)), NULL, list(), call)
 }
 
-# Steps are functions that live as long as their stage: they are made where no cluster or
-# handle is around them, which would never be collected.
+# Steps are functions that live as long as their stage. They are created where no cluster or
+# handle is in scope, since that would never be garbage-collected.
 data_steps <- function(x, ranges) {
   force(x)
   force(ranges)
@@ -129,7 +129,7 @@ check_columns <- function(x, call) {
   check_references(as.list(x), "x", call)
 }
 
-# Makes a stage and runs it: its handle.
+# Makes a stage, runs it and returns its handle.
 start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
                         title = NULL, files = NULL, weights = NULL) {
   shuffle <- shuffle_of(cl)
@@ -137,7 +137,7 @@ start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate
   stage$title <- title
   stage$files <- files
   stage$weights <- weights
-  # Before it is run: an error or an interrupt drops what is there.
+  # Before it runs, so that an error or an interrupt drops its results.
   token <- new_token(cl, shuffle, stage)
   shuffle_run(shuffle, cl, stage, call)
   new_partition(stage, .subset2(cl[[1L]], "id"), token)
@@ -165,7 +165,7 @@ partition_read <- function(.cl, .files, .reader = NULL, ..., .args = NULL) {
   start_stage(cl, length(files), read_steps(files), NULL, list(), call, job, files = files)
 }
 
-# The function that reads files with these names, all of one kind.
+# The function that reads files with these names, which must all be of one kind.
 reader_of <- function(files, call) {
   ends <- unique(tolower(sub("^.*[.]", "", basename(files))))
   if (identical(ends, "csv")) {

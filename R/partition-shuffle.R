@@ -98,7 +98,8 @@ partition_shuffle <- function(p, by, handlers = 1, parts = NULL) {
   shuffle_stages(p, by, parts, call)
 }
 
-# pre: steps before rows travel; post: after they have come. job: of functions in them.
+# pre: steps before rows are moved; post: steps after they have arrived. job: for the functions in
+# these steps.
 shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job = NULL) {
   parts <- min(parts, parts_most)
   split <- split_stage(p, by, parts, pre, job)
@@ -113,7 +114,8 @@ split_stage <- function(p, by, parts, pre = list(), job = NULL) {
   )
 }
 
-# A handle to what is gathered. Blocks of a stage whose gathering fails go with the handle.
+# A handle to the gathered rows. If gathering fails, the stage's blocks are dropped with the
+# handle.
 gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL) {
   start_stage(p$cl, parts, steps, NULL, far, call, job, title = "the result", weights = weights)
 }

@@ -84,9 +84,9 @@ task_submit <- function(.cl, .fun, ..., .args = NULL) {
   task
 }
 
-# A function that uses something of the session, or may: what that is goes along, as for
-# cluster_map(). If it can't change it is sent to each worker once, for tasks one after the other
-# that need the same.
+# A function that uses, or may use, objects from the session: these are sent too, as for
+# cluster_map(). If they can't change, they are sent to each worker once for consecutive tasks
+# that need the same ones.
 submit_with_globals <- function(cl, fun, args, call) {
   fun <- without_unused(fun)
   job <- task_job(fun, args, call)
@@ -109,8 +109,8 @@ submit_with_globals <- function(cl, fun, args, call) {
   .Call(ffi_task_submit, cl, call_task, list(last$held[[2L]], args), last$held[[1L]], NULL)
 }
 
-# As make_job(), without the arguments, which differ from task to task. NULL if nothing needs to
-# go along.
+# Like make_job(), but without the arguments, which differ from task to task. NULL if nothing
+# needs to be sent along.
 task_job <- function(fun, args, call) {
   found <- find_globals(c(functions_in(fun), functions_in(args)), call)
   name_large(found)
@@ -131,7 +131,7 @@ task_job <- function(fun, args, call) {
   job
 }
 
-# What is sent in place of task_run() itself, which every worker has.
+# Sent instead of task_run() itself, which every worker has.
 call_task <- function(job, args) getFromNamespace("task_run", "muster")(job, args)
 environment(call_task) <- asNamespace("utils")
 
@@ -150,7 +150,7 @@ check_function <- function(fun, call) {
   }
 }
 
-# Only looked at when there is something wrong, but for what C code can't judge.
+# Checked only when something is wrong, except for what C code can't judge.
 abort_submit <- function(cl, outcome, call) {
   check_cluster(cl, call, ".cl")
   if (outcome == outcome_type) {
@@ -170,7 +170,7 @@ task_value <- function(task, timeout = Inf) {
   other_value(task, value, timeout, sys.call())
 }
 
-# What isn't a plain value: conditions, an error, a loss.
+# Outcomes other than a plain value: conditions, an error, a loss.
 other_value <- function(task, value, timeout, call) {
   if (is.null(value)) {
     abort_muster("timeout", paste0("The task isn't done after ", timeout, " s."),
@@ -214,7 +214,7 @@ abort_task <- function(task, outcome, call) {
   abort_loss(loss, "The task", "Run it alone to see why", call)
 }
 
-# The call's value is of no use in this process.
+# The call's value doesn't work in this process.
 abort_value <- function(value, worker, call) {
   found <- find_reference(value, "value")
   abort_muster("input",
