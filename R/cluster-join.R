@@ -1,5 +1,5 @@
-# Clusters of several kinds of nodes: muster's own, R's own workers driven by muster, and
-# what parallel's makeCluster() made.
+# Clusters of several kinds of nodes: muster's own, R's own workers driven by muster, and those
+# made by parallel's makeCluster().
 
 #' Join clusters
 #'
@@ -52,13 +52,13 @@ as.cluster.list <- function(x, ...) {
   join_parts(x, sys.call(-1))
 }
 
-# A node of parallel's is a list with a class that ends in "node".
+# A node from parallel is a list whose class ends in "node".
 is_node <- function(x) {
   inherits(x, c("muster_node", "muster_stock_node")) || any(grepl("node$", class(x)))
 }
 
-# Clusters of others, of class SOCKcluster too, may come first in c(). Where none of muster's is
-# among them, this does what was done before.
+# Other packages' clusters also have class SOCKcluster and may come first in c(). If none of the
+# arguments is muster's, c() works as it did without muster.
 #' @export
 c.SOCKcluster <- function(..., recursive = FALSE) {
   parts <- list(...)
@@ -100,7 +100,7 @@ join_nodes <- function(nodes, psock = TRUE) {
   )))
 }
 
-# ---- Which kind a node is, and what can be done with all kinds
+# ---- The kinds of nodes, and the operations on all kinds
 
 node_kinds <- function(nodes) {
   kind <- function(node) {
@@ -124,7 +124,8 @@ stop_any <- function(nodes) {
   if (any(kinds == "stock")) stock_stop(nodes[kinds == "stock"])
   rest <- nodes[!kinds %in% c("muster", "stock")]
   for (node in rest) {
-    # parallel writes to the connection and closes it by its number, whosever that is by now.
+    # parallel writes to the connection and closes it by number, even if the number now belongs to
+    # another connection.
     if (is_closed(node)) next
     get("stopNode", asNamespace("parallel"))(node)
   }
@@ -137,7 +138,7 @@ stopCluster.muster_joined <- function(cl) {
   invisible()
 }
 
-# Each kind in turn; slices are as long as an answer may wait for being seen.
+# Each kind in turn; the length of a slice is how long an answer may go unnoticed.
 #' @exportS3Method parallel::recvOneData
 recvOneData.muster_joined <- function(cl) {
   kinds <- node_kinds(cl)
@@ -174,7 +175,7 @@ one_of_muster <- function(cl, at, slice_s) {
   one
 }
 
-# A node of parallel's whose connection was closed, by closeAllConnections() say.
+# A node from parallel whose connection was closed, for example by closeAllConnections().
 is_closed <- function(node) {
   is.list(node) && inherits(node$con, "connection") && !connection_lives(node$con)
 }

@@ -64,7 +64,7 @@ isNodeAlive.muster_node <- function(x, timeout = 1, ...) {
       abort_node(x, seconds, sys.call())
     }
     alive <- is.double(seconds) && !is.na(seconds)
-    # One that is being replaced has no process for some milliseconds.
+    # A worker that is being replaced has no process for some milliseconds.
     if (alive || left <= 0.001 || !.Call(ffi_node_heals, x)) {
       return(alive)
     }
@@ -150,7 +150,7 @@ cloneNode.default <- function(x, ...) {
   of_parallelly("cloneNode", x, ..., otherwise = abort_input("x", "a node", x, sys.call(-1)))
 }
 
-# What parallelly's function of this name says of its own nodes; `otherwise` of others.
+# The result of parallelly's function of this name for its own nodes; `otherwise` for others.
 of_parallelly <- function(name, x, ..., otherwise) {
   if (inherits(x, "RichSOCKnode") && isNamespaceLoaded("parallelly")) {
     getExportedValue("parallelly", name)(x, ...)
@@ -166,7 +166,7 @@ cluster_resize <- function(cl, workers) {
   check_cluster(cl, call)
   workers <- check_workers(workers, FALSE, call)
   have <- length(cl)
-  # Those that were given up while the system was short of something may be back by now.
+  # Workers that were given up while the system lacked resources may be back by now.
   .Call(ffi_cluster_revive, .subset2(cl[[1L]], "cluster"))
   if (workers < have) {
     stop_nodes(cl[(workers + 1L):have])
@@ -178,8 +178,8 @@ cluster_resize <- function(cl, workers) {
   cl
 }
 
-# node_again() starts a cluster of one worker as the one of a stopped node was started. A node of
-# a cluster that goes on, but was stopped itself, gets another worker there.
+# node_again() starts a cluster of one worker with the settings of a stopped node's cluster. If
+# only the node was stopped, its running cluster gets another worker instead.
 node_again <- function(node, call) {
   if (is.list(.Call(ffi_cluster_status, .subset2(node, "cluster")))) {
     return(more_nodes(node, 1L, call)[[1L]])
@@ -199,7 +199,7 @@ node_again <- function(node, call) {
   )[[1L]]
 }
 
-# What cloneNode() needs to start a node's like again. `setup` is kept as bytes: a stopped
+# What cloneNode() needs to start another node like this one. `setup` is kept as bytes: a stopped
 # cluster must not keep alive what its setup refers to.
 plan_to_keep <- function(plan) {
   if (!is.null(plan$setup)) {
@@ -213,8 +213,8 @@ more_nodes <- function(node, count, call) {
   pointer <- .subset2(node, "cluster")
   before <- .Call(ffi_node_outcome, node)
   grown <- NULL
-  # Workers that nobody gets would stay as long as the cluster does: when this is left by an
-  # interrupt, or by a jump of a handler that hears of another worker's end.
+  # Without this, an interrupt, or a jump from a handler that is told of another worker's end,
+  # would leave workers that nothing refers to until the cluster ends.
   on.exit(if (is.list(grown) && is.integer(grown$from)) {
     .Call(ffi_cluster_stop, pointer, seq(grown$from, length.out = count))
   })

@@ -85,7 +85,7 @@ check_values <- function(values, call) {
   values
 }
 
-# The option, as workers are told it; C code has the default.
+# The option's value, as it is sent to workers; the default is in C code.
 share_min <- function() {
   min <- getOption("muster.share_min")
   if (is.numeric(min) && length(min) == 1L && !is.na(min)) as.double(min)
@@ -124,8 +124,8 @@ abort_memory <- function(facts) {
   )
 }
 
-# The kernel refuses another mapping at its limit. A few may have gone again since, while the
-# error was on its way.
+# The kernel refuses another mapping at its limit. Some mappings may have been removed since the
+# error was raised.
 is_mappings_limit <- function(count, limit) {
   count >= 0 && limit > 0 && count >= limit - min(64, limit / 10)
 }
@@ -140,7 +140,7 @@ mappings_text <- function(count, limit) {
 # What to set the limit to: four times what the kernel has by default, or has now.
 mappings_enough <- function(limit) format(max(262144, 4 * limit), scientific = FALSE)
 
-# limited: there is plenty, so it's this process that may not have it.
+# limited: the system has plenty of memory, so a limit on this process must be the cause.
 memory_text <- function(free, group, limited) {
   if (free >= 2^60) {
     return(NULL)

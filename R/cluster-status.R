@@ -55,7 +55,7 @@ print.muster_status <- function(x, ...) {
   invisible(x)
 }
 
-# The table as it is shown. Some of the columns may have been taken out, or overwritten.
+# The table as it is printed. The user may have removed or overwritten columns.
 in_units <- function(x) {
   class(x) <- "data.frame"
   for (name in intersect(c("running", "heartbeat", "cpu"), names(x))) {

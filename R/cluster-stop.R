@@ -44,7 +44,7 @@ stop_nodes <- function(nodes) {
   }
   plans_drop()
   signals_drop()
-  # One that was ended while it came back left its directory.
+  # A worker that was ended while it restarted left its directory.
   if (swept) sweep_temp_dirs() else drop_booted_dir()
   drop_gone_servers()
 }
