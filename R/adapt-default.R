@@ -1,4 +1,4 @@
-# muster as what parallel::makeCluster() starts, where R lets packages say so.
+# Makes parallel::makeCluster() start muster's workers, where R lets packages register a type.
 
 #' Have makeCluster() start muster's workers
 #'
@@ -37,7 +37,7 @@ muster_default <- function(on = TRUE) {
     register("MUSTER", start_cluster_type, make.default = TRUE)
     the$default <- TRUE
   } else if (the$default) {
-    # R's own type again; its starter is the one that R registers.
+    # Back to R's own type, with the starter that R registers.
     register("PSOCK", get("makePSOCKcluster", asNamespace("parallel")), make.default = TRUE)
     the$default <- FALSE
   }
@@ -60,9 +60,9 @@ register_cluster_type <- function() {
   }
 }
 
-# What makeCluster() gives a starter: the number or the names of hosts, and options, of
-# which those are used that have a meaning here. The others of parallel's own are about how
-# another R is found and booted (R 4.2.2 to 4.5, ls(parallel:::defaultClusterOptions)).
+# What makeCluster() passes to a starter: the number or names of hosts, and options, of which only
+# those that make sense here are used. parallel's other options say how another R is found and
+# booted (R 4.2.2 to 4.5, ls(parallel:::defaultClusterOptions)).
 start_cluster_type <- function(spec = NULL, ...) {
   given <- list(...)
   if (is.null(spec)) {

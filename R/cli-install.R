@@ -76,7 +76,7 @@ default_share <- function(dir) {
   file.path(if (beside) dirname(path.expand(dir)) else dir, "share")
 }
 
-# By this line muster knows its own files.
+# muster recognizes its own files by this line.
 install_mark <- "Written by muster::muster_cli_install(), which replaces it when called again."
 
 check_path <- function(x, name, call) {
@@ -160,7 +160,7 @@ tell_installed <- function(files) {
   )
 }
 
-# What is to be done until a shell finds this command under its name.
+# The steps that remain until a shell finds this command by name.
 path_hint <- function(command) {
   dir <- dirname(command)
   path <- strsplit(Sys.getenv("PATH"), ":", fixed = TRUE)[[1L]]
