@@ -1,15 +1,15 @@
-# muster as what parallel::makeCluster() starts, where R lets packages say so.
+# Makes parallel::makeCluster() start muster's workers, where R lets packages register a type.
 
 #' Have makeCluster() start muster's workers
 #'
-#' After `muster_default()`, `parallel::makeCluster(n)` without a `type` starts a cluster of
-#' muster: also where somebody else's code calls it. R can do that from version 4.5 on
-#' (`registerClusterType()`). With an older R nothing changes, and a message says so.
-#' Package parallel itself is never changed.
+#' After `muster_default()`, `parallel::makeCluster(n)` without a `type` starts a muster cluster,
+#' even when other people's code calls it. R supports that from version 4.5 on
+#' (`registerClusterType()`). With an older R nothing changes, and a message says so. Package
+#' parallel itself is never changed.
 #'
 #' @param on `TRUE`, the default, or `FALSE` for R's own default.
-#' @returns `TRUE` if `makeCluster()` now starts muster's workers, `FALSE` if R's own,
-#'   invisibly.
+#' @returns invisibly, `TRUE` if `makeCluster()` now starts muster's workers, `FALSE` if it starts
+#'   R's own.
 #' @section Errors:
 #' `muster_error_input`: `on` is neither `TRUE` nor `FALSE`.
 #' @section Source:
@@ -37,7 +37,7 @@ muster_default <- function(on = TRUE) {
     register("MUSTER", start_cluster_type, make.default = TRUE)
     the$default <- TRUE
   } else if (the$default) {
-    # R's own type again; its starter is the one that R registers.
+    # Back to R's own type, with the starter that R registers.
     register("PSOCK", get("makePSOCKcluster", asNamespace("parallel")), make.default = TRUE)
     the$default <- FALSE
   }
@@ -60,9 +60,9 @@ register_cluster_type <- function() {
   }
 }
 
-# What makeCluster() gives a starter: the number or the names of hosts, and options, of
-# which those are used that have a meaning here. The others of parallel's own are about how
-# another R is found and booted (R 4.2.2 to 4.5, ls(parallel:::defaultClusterOptions)).
+# What makeCluster() passes to a starter: the number or names of hosts, and options, of which only
+# those that make sense here are used. parallel's other options say how another R is found and
+# booted (R 4.2.2 to 4.5, ls(parallel:::defaultClusterOptions)).
 start_cluster_type <- function(spec = NULL, ...) {
   given <- list(...)
   if (is.null(spec)) {

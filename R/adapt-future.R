@@ -1,9 +1,9 @@
 # future's contract: its resolved() asks a node's connection, by socketSelect(), whether the
 # answer is there. Without one it waits for the answer, and warns.
 
-# muster's nodes have no connection of R's. When one is asked for, it is known whether the answer
-# is there, and `con` is one of two connections that the session has with itself: one where
-# something can always be read, and one where nothing ever comes.
+# muster's nodes have no R connection. When code reads `con`, muster knows whether the answer is
+# there, and returns one of two connections that the session has to itself: one that is always
+# readable, or one on which nothing ever arrives.
 node_con <- function(is_ready) {
   which <- if (is_ready) "ready" else "waiting"
   if (!signals_work()) {
@@ -48,7 +48,7 @@ signals_open <- function() {
   if (done) signals
 }
 
-# A node that is asked for its `con` later opens others.
+# If a node's `con` is read later, new ones are opened.
 signals_close <- function() {
   signals_shut(the$signals)
   the$signals <- NULL

@@ -1,4 +1,4 @@
-# parallel's contract: nodes and clusters as its verbs want them.
+# parallel's contract: nodes and clusters as its functions expect them.
 #
 # parallel sends list(type, data, tag) to a node, and takes answers from a node, in
 # order, or from whichever node of a cluster answers first. State lives in the nodes,
@@ -63,7 +63,7 @@ stopCluster.muster_cluster <- function(cl) {
 }
 
 # The call of the verb that the user called: the outermost of parallel's functions, or snow's,
-# that led here. Only looked for when there is an error to report.
+# that led here. Looked up only when there is an error to report.
 verb_call <- function() {
   for (i in seq_len(sys.nframe())) {
     if (has_verbs(environment(sys.function(i)))) {

@@ -1,5 +1,5 @@
 # snow's contract: its verbs, and so doSNOW, have generics of their own, equal to parallel's. They
-# find these methods once snow is loaded. recvOneData() of a cluster comes by adapt-sock.R.
+# find these methods once snow is loaded. adapt-sock.R handles recvOneData() of a cluster.
 
 #' @rawNamespace
 #' S3method(snow::sendData, muster_node, send_from_snow)

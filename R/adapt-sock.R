@@ -1,14 +1,14 @@
 # Class SOCKcluster comes first in muster's clusters, as in makeCluster()'s: packages such as
 # rgenoud look at class(cl)[1] alone.
 #
-# So R finds parallel's methods for it before muster's. There are two. print() is asked for by
-# users, and R looks into its table of methods: muster's is put there, and hands all
-# clusters but its own to parallel's. recvOneData() is asked for by parallel's own code, and R looks
-# into parallel's namespace first, which nobody may change. The method there, and snow's
-# equal one, wait on the nodes' connections and would read from one of them. muster's nodes have
-# none, so the first look at `con` from there answers in the method's place.
-# Not a class order with muster_cluster first, which is what other packages have that don't work
-# with rgenoud (parallelly, for one). Cost: 5 us for each answer of the load-balanced verbs.
+# So R finds parallel's methods for that class before muster's. There are two. print() is called
+# by users, and R looks in its table of methods: muster's method is put there, and passes all
+# clusters but its own to parallel's. recvOneData() is called by parallel's own code, and R looks
+# first in parallel's namespace, which nobody may change. The method there, and snow's equal one,
+# wait on the nodes' connections and would read from one of them. muster's nodes have none, so the
+# first look at `con` from there answers in the method's place. The alternative, muster_cluster as
+# the first class, is what packages do that don't work with rgenoud (parallelly, for one). Cost: 5
+# us for each answer of the load-balanced verbs.
 
 cluster_class <- function(own) c("SOCKcluster", own, "cluster")
 

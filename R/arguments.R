@@ -1,8 +1,8 @@
-# Arguments of the user's functions, which travel in `...`. The arguments of ours are dotted, so
-# that no name of theirs can be taken for one.
+# Arguments of the user's functions, which travel in `...`. muster's own arguments begin with a
+# dot, so that no argument of the user's function can be mistaken for one of them.
 
-# user_args() gives what goes to the user's function: what came in `...` and in `.args`. own: the
-# arguments of ours that stand behind `...`; before: those in front of it.
+# user_args() returns the arguments for the user's function, from `...` and `.args`. own: muster's
+# arguments after `...`; before: those in front of it.
 user_args <- function(dots, args, fun, own, before, call) {
   names <- names(dots)
   if (length(names)) {
@@ -55,8 +55,8 @@ call_name <- function(call) {
   if (is.symbol(name)) as.character(name) else "this function"
 }
 
-# function_of() gives the function that the user means: one, or a lambda such as ~ .x + 1, whose
-# arguments are .x (also . and ..1) and .y (..2).
+# function_of() returns the function that the user means: a function as it is, or the function for
+# a lambda such as ~ .x + 1, whose arguments are .x (also . and ..1) and .y (..2).
 function_of <- function(fun, call) {
   if (!inherits(fun, "formula")) {
     return(fun)

@@ -1,5 +1,5 @@
-# Checks of arguments. Each returns the value in the form that the code behind it
-# wants, or raises muster_error_input that names the argument and what was given.
+# Checks of arguments. Each returns the value in the form that later code needs, or raises
+# muster_error_input that names the argument and what was given.
 
 # describe() says in a few words what a value is, for "not ..." in messages.
 describe <- function(x) {
@@ -23,8 +23,8 @@ abort_input <- function(name, must, x, call, hints = NULL, details = NULL) {
   )
 }
 
-# An argument that must be given, and wasn't, however many functions handed it on: R would name the
-# function that looks at it first.
+# Checks a required argument, however many functions passed it on: R's own error would name the
+# function that first evaluates it.
 check_given <- function(x, name, call) {
   if (missing(x)) {
     abort_muster("input", paste0("`", name, "` is missing, and has no default."),

@@ -5,8 +5,8 @@
 #'
 #' Writes a small script, `muster`, into a folder, so that a shell finds the command
 #' ([muster_cli()] says what it does), and beside it a man page and completion for bash and zsh.
-#' The script calls this R and this library's muster. Call the function again after either has
-#' moved, or to get the completion and the man page of a new version.
+#' The script calls the R and the muster library that are in use now. Call the function again
+#' after either has moved, or to get the completion and the man page of a new version.
 #'
 #' Files go to these places, where programs look for them if `dir` is in `PATH`:
 #'
@@ -17,20 +17,21 @@
 #' | `<share>/bash-completion/completions/muster` | completion for bash |
 #' | `<share>/zsh/site-functions/_muster` | completion for zsh |
 #'
-#' bash finds the completion by itself where package bash-completion is installed and `share` is
-#' `~/.local/share`; otherwise put `source <share>/bash-completion/completions/muster` into
+#' bash finds the completion automatically where package bash-completion is installed and `share`
+#' is `~/.local/share`; otherwise put `source <share>/bash-completion/completions/muster` into
 #' `~/.bashrc`. For zsh put `fpath=(<share>/zsh/site-functions $fpath)` into `~/.zshrc`, before
 #' `compinit`.
 #'
-#' @param dir Path of a folder, default `"~/.local/bin"`. It is made if it doesn't exist. If it
-#'   isn't in `PATH`, a message says how to put it there.
-#' @param share Path of the folder for man page and completion, or `NULL` for none of them. By
-#'   default `share` beside `dir` where that is called `bin`, otherwise in `dir`.
+#' @param dir Path of a folder, default `"~/.local/bin"`. It is created if it doesn't exist. If it
+#'   isn't in `PATH`, a message says how to add it.
+#' @param share Path of the folder for man page and completion, or `NULL` for none of them.
+#'   Default: a folder `share` beside `dir` if `dir` is called `bin`, otherwise inside `dir`.
 #' @returns The files' paths, invisibly: a character vector with the names `command` and, unless
 #'   `share` is `NULL`, `man`, `bash` and `zsh`.
 #' @section Errors:
-#' `muster_error_input`: `dir` or `share` isn't a path, or can't be written to, or a file
-#' that muster did not write is in the way; nothing is written then. Links count as such files.
+#' `muster_error_input`: `dir` or `share` isn't a path, or can't be written to, or a file that
+#' muster didn't write is in the way. Symbolic links count as such files. After an error, nothing
+#' has been written.
 #' @section Source:
 #' The places are those of manpath(1), of bash-completion's README and of the XDG Base Directory
 #' Specification.
@@ -75,7 +76,7 @@ default_share <- function(dir) {
   file.path(if (beside) dirname(path.expand(dir)) else dir, "share")
 }
 
-# By this line muster knows its own files.
+# muster recognizes its own files by this line.
 install_mark <- "Written by muster::muster_cli_install(), which replaces it when called again."
 
 check_path <- function(x, name, call) {
@@ -159,7 +160,7 @@ tell_installed <- function(files) {
   )
 }
 
-# What is to be done until a shell finds this command under its name.
+# The steps that remain until a shell finds this command by name.
 path_hint <- function(command) {
   dir <- dirname(command)
   path <- strsplit(Sys.getenv("PATH"), ":", fixed = TRUE)[[1L]]

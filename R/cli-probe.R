@@ -55,7 +55,7 @@ cli_probe <- function(args) {
   )
 }
 
-# An interrupt or the time of -t ends a scan, and what was found is told.
+# An interrupt or the time limit of -t ends a scan, and the results so far are printed.
 cli_discover <- function(arguments, overall) {
   if (!is.null(overall)) {
     limit <- cli_number(sub("s(ec(onds?)?)?$", "", utils::tail(overall, 1L)), "t")

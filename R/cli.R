@@ -11,8 +11,9 @@ cli_commands <- function() {
 
 #' The muster command
 #'
-#' What the command `muster` runs. [muster_cli_install()] puts that command into your `PATH`, with a
-#' man page and completion; without it `Rscript -e 'muster::muster_cli()' probe ...` does the same.
+#' The function behind the command `muster`. [muster_cli_install()] installs the command, so that
+#' your shell finds it, with a man page and completion; without it
+#' `Rscript -e 'muster::muster_cli()' probe ...` does the same.
 #'
 #' ```
 #' muster probe 10.15.16.0/24 --port 44321 --timeout 0.02
@@ -22,16 +23,16 @@ cli_commands <- function() {
 #' muster doctor --json --fail-on bad
 #' ```
 #'
-#' The second form is that of `pmfind`, Performance Co-Pilot's own program: put `muster probe`
-#' in its place. The output is `pmfind`'s then, the whole block is asked, with its first and last
-#' address, and only what answers as a PCP server is told.
+#' The second form is that of `pmfind`, Performance Co-Pilot's own program: replace `pmfind` with
+#' `muster probe`. The output then has `pmfind`'s format, the whole block is probed, including its
+#' first and last address, and only addresses that answer as a PCP server are listed.
 #'
-#' @param args Character vector: the arguments, by default those of the command line.
-#' @param quit `TRUE` ends R with the status; by default so in scripts.
-#' @returns The status, invisibly: 0 if something was found, or all is well; 1 if nothing was
+#' @param args Character vector: the arguments; by default, those of the command line.
+#' @param quit `TRUE` ends R with the status, which is the default in scripts.
+#' @returns Invisibly, the status: 0 if something was found, or all is well; 1 if nothing was
 #'   found, or the worst verdict of [doctor()] is `attention`; 2 if the arguments can't be
-#'   understood or the command failed; 3 if [doctor()] has a verdict `bad`. `muster doctor
-#'   --fail-on bad` gives 0 for `attention`, `--fail-on never` for both. Text goes to standard
+#'   understood or the command failed; 3 if [doctor()] has a verdict `bad`. muster doctor
+#'   --fail-on bad` gives 0 for `attention`, `--fail-on never for both. Text goes to standard
 #'   output, errors and warnings to standard error.
 #' @section Errors:
 #' None: they are printed, and the status is 2.

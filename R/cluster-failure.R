@@ -1,4 +1,4 @@
-# What went wrong, in words: starts that failed, workers that are lost.
+# Describes failures: starts that failed, workers that are lost.
 
 # abort_start() turns the outcome of ffi_cluster_open() into an error. server: the fork server's
 # pointer, NULL without one.
@@ -38,7 +38,7 @@ abort_start <- function(outcome, plan, server = NULL) {
         output_lines(peer$output)
       ),
       hints = hints, worker = peer$worker, pid = peer$pid,
-      # One whose set-up failed was ended by us or ended itself after it had said so.
+      # A worker whose set-up failed was ended by us, or ended itself after reporting it.
       exit_code = if (outcome$fail == "exited") exit_field(peer, 1L) else NA_integer_,
       signal = if (outcome$fail == "exited") exit_field(peer, 2L) else NA_integer_,
       output = peer$output, call = plan$call
@@ -46,10 +46,10 @@ abort_start <- function(outcome, plan, server = NULL) {
   )
 }
 
-# Numbers of errno differ between systems; "" for one that a start doesn't meet.
+# errno values differ between systems; "" for one that can't occur in a start.
 errno_is <- function(errno, names) .Call(ffi_errno_name, errno) %in% names
 
-# The fork server's way to say that it has threads.
+# How the fork server reports that it has threads.
 errno_is_threads <- function(errno) errno_is(errno, "EDEADLK")
 
 # A launch is told so when the server's channel ended; nobody knows then how a worker ended.
@@ -129,8 +129,7 @@ exit_text <- function(status) {
   )
 }
 
-# Who has killed it goes along, as far as that can be known: the system doesn't tell who has
-# sent a signal.
+# Includes who killed it, as far as that can be known: the system doesn't tell who sent a signal.
 end_text <- function(status) {
   switch(killed_by(status),
     muster = "killed by muster",
@@ -139,8 +138,8 @@ end_text <- function(status) {
   )
 }
 
-# "muster", "system" (for want of memory) or "unknown" where a SIGKILL ended it; else "".
-# A worker's watch ends one whose report of a crash doesn't come to an end.
+# "muster", "system" (for lack of memory) or "unknown" if a SIGKILL ended it; else "". A worker's
+# watch thread ends a worker that never finishes its crash report.
 killed_by <- function(status) {
   if (!identical(exit_field(status, 2L), 9L)) {
     ""
@@ -153,7 +152,7 @@ killed_by <- function(status) {
   }
 }
 
-# What is known besides: details of an error or a message.
+# Further facts: the details of an error or a message.
 end_reason <- function(status, reason = status$reason) {
   by <- killed_by(status)
   c(
@@ -177,16 +176,17 @@ exit_field <- function(status, how) {
   if (identical(status$how, how)) status$number else NA_integer_
 }
 
-# A worker that can't get what a process needs says so and ends, see src/ffi/worker/worker.c.
+# A worker that can't get the resources it needs reports it and exits, see
+# src/ffi/worker/worker.c.
 errno_in <- function(output) {
   pattern <- "can't start a worker: [a-z_0-9]+: errno ([0-9]+)"
   found <- regmatches(output, regexec(pattern, output))[[1L]]
   if (length(found)) as.integer(found[2L]) else NA_integer_
 }
 
-# The last lines that a process printed, for the details of an error; or the first ones of
-# R's report of a crash, which says at its start what happened and where. The field
-# `output` of the condition has all that was kept.
+# The last lines that a process printed, for the details of an error; or the first lines of R's
+# crash report, which begins with what happened and where. The condition's field `output` has all
+# lines that were kept.
 output_lines <- function(output, most = 20L, width = 100L) {
   lines <- strsplit(output, "\n", fixed = TRUE)[[1L]]
   lines <- lines[nzchar(trimws(lines))]
@@ -201,7 +201,7 @@ output_lines <- function(output, most = 20L, width = 100L) {
   if (length(lines)) c("It printed:", paste0("  ", lines))
 }
 
-# abort_node() turns what ffi_node_*() say into an error about one node.
+# abort_node() turns an outcome of ffi_node_*() into an error about one node.
 abort_node <- function(node, outcome, call) {
   rank <- .subset2(node, "rank")
   switch(outcome,
@@ -228,7 +228,7 @@ abort_node <- function(node, outcome, call) {
   )
 }
 
-# A cluster goes on without workers of its that were stopped alone.
+# A cluster remains usable after single workers of it were stopped.
 abort_stopped <- function(node, rank, call) {
   pointer <- .subset2(node, "cluster")
   alone <- is.null(pointer) || is.list(.Call(ffi_cluster_status, pointer))
@@ -263,7 +263,7 @@ abort_lost <- function(node, rank, call) {
   )
 }
 
-# A lost worker that couldn't be replaced, time and again, for want of what a process needs.
+# A lost worker that repeatedly couldn't be replaced for lack of resources.
 abort_short <- function(node, rank, status, call) {
   results <- tryCatch(lost_job(node, list(tag = NULL))$results, error = function(e) NULL)
   abort_lacks(paste("Worker", rank), rank, status$lacks, status$output, call,

@@ -1,27 +1,26 @@
-# Clusters of several kinds of nodes: muster's own, R's own workers driven by muster, and
-# what parallel's makeCluster() made.
+# Clusters of several kinds of nodes: muster's own, R's own workers driven by muster, and those
+# made by parallel's makeCluster().
 
 #' Join clusters
 #'
-#' `c()` makes one cluster of several, also of muster's clusters with those of
-#' [parallel::makeCluster()] and of package parallelly. `as.cluster()` makes a cluster of a node or
-#' of a list of nodes and clusters. Every function of package parallel that takes a cluster
-#' takes the result.
+#' `c()` combines several clusters into one: muster's, and also those of [parallel::makeCluster()]
+#' and of package parallelly. `as.cluster()` makes a cluster from a node or from a list of nodes
+#' and clusters. Every function of package parallel that takes a cluster accepts the result.
 #'
 #' A joined cluster is a list of the same nodes: stopping it stops them all.
 #'
 #' @param x A cluster, a node, or a list of clusters and nodes.
 #' @param ... Not used.
-#' @returns A cluster: of class `c("SOCKcluster", "muster_cluster", "cluster")` if all nodes
-#'   are muster's own, with `"muster_joined"` in place of the second otherwise. What has no
-#'   node of muster is left as it was.
+#' @returns A cluster, of class `c("SOCKcluster", "muster_cluster", "cluster")` if all nodes are
+#'   muster's own; otherwise with `"muster_joined"` in place of the second class. A cluster
+#'   without any of muster's nodes is returned unchanged.
 #' @section Errors:
-#' `muster_error_input`: there is something that is neither a node nor a cluster.
+#' `muster_error_input`: an argument is neither a node nor a cluster.
 #' @section Cost:
-#' None for verbs that take answers in order. Those that take whichever comes first
+#' None for functions that take answers in order. Functions that take whichever answer comes first
 #' (`clusterApplyLB()`, `parLapplyLB()`, foreach) look at each kind of node in turn for a
-#' millisecond: with more than one kind among the nodes, each answer may be seen up to 1 ms later
-#' for each other kind.
+#' millisecond, so with more than one kind of node an answer may be seen up to 1 ms later for each
+#' other kind.
 #' @section Source:
 #' `as.cluster()` of package parallelly.
 #' @examples
@@ -53,13 +52,13 @@ as.cluster.list <- function(x, ...) {
   join_parts(x, sys.call(-1))
 }
 
-# A node of parallel's is a list with a class that ends in "node".
+# A node from parallel is a list whose class ends in "node".
 is_node <- function(x) {
   inherits(x, c("muster_node", "muster_stock_node")) || any(grepl("node$", class(x)))
 }
 
-# Clusters of others, of class SOCKcluster too, may come first in c(). Where none of muster's is
-# among them, this does what was done before.
+# Other packages' clusters also have class SOCKcluster and may come first in c(). If none of the
+# arguments is muster's, c() works as it did without muster.
 #' @export
 c.SOCKcluster <- function(..., recursive = FALSE) {
   parts <- list(...)
@@ -101,7 +100,7 @@ join_nodes <- function(nodes, psock = TRUE) {
   )))
 }
 
-# ---- Which kind a node is, and what can be done with all kinds
+# ---- The kinds of nodes, and the operations on all kinds
 
 node_kinds <- function(nodes) {
   kind <- function(node) {
@@ -125,7 +124,8 @@ stop_any <- function(nodes) {
   if (any(kinds == "stock")) stock_stop(nodes[kinds == "stock"])
   rest <- nodes[!kinds %in% c("muster", "stock")]
   for (node in rest) {
-    # parallel writes to the connection and closes it by its number, whosever that is by now.
+    # parallel writes to the connection and closes it by number, even if the number now belongs to
+    # another connection.
     if (is_closed(node)) next
     get("stopNode", asNamespace("parallel"))(node)
   }
@@ -138,7 +138,7 @@ stopCluster.muster_joined <- function(cl) {
   invisible()
 }
 
-# Each kind in turn; slices are as long as an answer may wait for being seen.
+# Each kind in turn; the length of a slice is how long an answer may go unnoticed.
 #' @exportS3Method parallel::recvOneData
 recvOneData.muster_joined <- function(cl) {
   kinds <- node_kinds(cl)
@@ -175,7 +175,7 @@ one_of_muster <- function(cl, at, slice_s) {
   one
 }
 
-# A node of parallel's whose connection was closed, by closeAllConnections() say.
+# A node from parallel whose connection was closed, for example by closeAllConnections().
 is_closed <- function(node) {
   is.list(node) && inherits(node$con, "connection") && !connection_lives(node$con)
 }

@@ -1,9 +1,9 @@
-# From a plan to a running cluster: which launcher, what a failure means.
+# From a plan to a running cluster: chooses the launcher and handles failures.
 
-# start_cluster() tries the plan's way, and "spawn" where the fork server refuses
-# and the user didn't insist. Returns list(pointer, nodes, start).
+# start_cluster() starts workers as planned, or with "spawn" if the fork server refuses and the
+# user didn't insist on "fork". Returns list(pointer, nodes, start).
 start_cluster <- function(plan, may_fall_back) {
-  # Workers that were killed before they could say where their directory is.
+  # Directories of workers that were killed before they could report them.
   complete <- FALSE
   on.exit(if (!complete) sweep_temp_dirs())
   opened <- try_starts(plan, may_fall_back)
@@ -54,7 +54,7 @@ start_timeout <- function() {
   )
 }
 
-# again: it may be tried once more, if its server was silent and had to be ended.
+# again: whether one more attempt is allowed if the server didn't respond and had to be ended.
 start_forked <- function(plan, again = TRUE) {
   late <- is_late(plan$packages)
   server <- server_for(plan)
@@ -81,7 +81,7 @@ start_forked <- function(plan, again = TRUE) {
 }
 
 # The server attaches packages up to the first that it must not load; workers attach
-# the rest, so that their order is the user's. What can be loaded before, is.
+# the rest, so the user's order is kept. Packages that can be loaded in advance are.
 is_late <- function(packages) cumsum(packages %in% not_preloaded) > 0L
 server_for <- function(plan) {
   late <- is_late(plan$packages)
@@ -103,14 +103,14 @@ start_spawned <- function(plan) {
   c(outcome, start = "spawn")
 }
 
-# Launches in flight. Forks are quick, and each has three descriptors on their way;
-# booting is work for a core, and two a core keep it busy through waits for files.
+# Launches in flight. Forks are quick, but each has three descriptors in transit; booting keeps a
+# core busy, and two per core make use of the time spent waiting for files.
 window_fork <- 32L
 spawn_window <- function() max(4L, 2L * unname(availableCores()))
 
-# What a worker is told at its start; worker_setup() carries it out.
-# base: the directory for its temporary directory. env: the variables with which the
-# fork server booted, NULL for a booted worker.
+# The instructions that a worker gets at its start; worker_setup() carries them out. base: the
+# directory for its temporary directory. env: the variables with which the fork server booted,
+# NULL for a booted worker.
 worker_orders <- function(plan, packages, base, env) {
   list(
     directory = getwd(),
@@ -130,7 +130,7 @@ worker_orders <- function(plan, packages, base, env) {
   )
 }
 
-# Variables that differ from those of the fork server's boot.
+# Variables that differ from those the fork server booted with.
 variable_changes <- function(booted) {
   if (is.null(booted)) {
     return(list(set = character(), unset = character()))
@@ -140,8 +140,7 @@ variable_changes <- function(booted) {
   list(set = now[!(same %in% TRUE)], unset = setdiff(names(booted), names(now)))
 }
 
-# With those that the plan says: a variable that R was booted with stays as it was
-# booted with.
+# Adds the plan's variables: a variable that R was booted with keeps that value.
 chosen_variables <- function(changes, plan) {
   fixed <- c(sub("=.*", "", plan$boot$variables), names(plan$variables))
   chosen <- !is.na(plan$variables)
@@ -151,8 +150,8 @@ chosen_variables <- function(changes, plan) {
   )
 }
 
-# The environment as workers should have it: without what belongs to one process. Not
-# by Sys.getenv(), which fails when a variable is no valid text.
+# The environment as workers should have it: without variables that belong to one process. Not
+# with Sys.getenv(), which fails when a variable isn't valid text.
 session_variables <- function() {
   variables <- .Call(ffi_environment)
   own <- c(
@@ -171,8 +170,8 @@ thread_variables <- function(threads) paste0(thread_names, "=", threads)
 # All temporary directories of workers are in directories inside this session's own,
 # so that R removes them at a normal end: one for each fork server, which removes it
 # at any other end, and one for all workers that were booted.
-# Not tempdir(check = TRUE): where no other can be made, R has none afterwards, and the
-# next tempdir() ends the session.
+# Not tempdir(check = TRUE): if no new directory can be made, R is left with none, and the next
+# tempdir() ends the session.
 temp_root <- function() file.path(tempdir(), "muster")
 
 temp_dir <- function(name, call) {
@@ -193,8 +192,8 @@ temp_dir <- function(name, call) {
 
 can_write <- function(dir) .Call(ffi_can_write, tempfile("probe", dir))
 
-# Removes what belongs to no worker that lives, unless one is on its way that hasn't
-# told its directory yet. What packages left in fork servers stays.
+# Removes directories that belong to no living worker, unless a starting worker hasn't reported
+# its directory yet. Files that packages left in fork servers stay.
 sweep_temp_dirs <- function() {
   known <- .Call(ffi_session_tempdirs)
   if (!is.null(known)) {

@@ -1,44 +1,45 @@
 #' Single workers: alive, killed, cloned, more or fewer
 #'
-#' `isNodeAlive()` asks workers for a sign of life. `killNode()` ends workers at once and for
-#' good. `cloneNode()` starts another worker like a given one. `cluster_resize()` gives a
-#' cluster more or fewer workers. The first three have the names and the meaning of package
-#' parallelly's, whose functions of these names take muster's nodes too.
+#' `isNodeAlive()` checks whether workers respond. `killNode()` ends workers at once and for good.
+#' `cloneNode()` starts another worker like a given one. `cluster_resize()` gives a cluster more
+#' or fewer workers. The first three have the same names and meaning as in package parallelly,
+#' whose own functions accept muster's nodes too.
 #'
-#' "Alive" means answering: the worker's second thread answers while R computes, and doesn't
-#' when the process is gone, stopped, or its machine is. A worker that is being replaced is
-#' waited for. One of R's own workers (see [makeClusterPSOCK()]) is asked when it has nothing to
-#' do; while it computes, its process is looked at if it is one of this machine, and one on
-#' another host is `NA`. So are nodes of [parallel::makeCluster()], of which nothing is known.
-#' A process that has ended and waits to be reaped (a zombie) is dead.
+#' "Alive" means responding: the worker's second thread responds even while R computes, but not
+#' when the process or its machine is gone or stopped. If a worker is being replaced, the call
+#' waits for the new one. One of R's own workers (see [makeClusterPSOCK()]) is asked when it is
+#' idle; while it computes, its process is checked if it runs on this machine, and the result is
+#' `NA` if it runs on another host. Nodes from [parallel::makeCluster()] are always `NA`, since
+#' nothing is known about them. A process that has ended but hasn't been reaped yet (a zombie)
+#' counts as dead.
 #'
-#' A worker that was killed by `killNode()` isn't replaced, also in a cluster that heals: use
-#' the others (`cl[-2]`) or put another in its place (`cl[2] <- cloneNode(cl[2])`).
+#' A worker killed by `killNode()` isn't replaced, even in a cluster with healing: use the others
+#' (`cl[-2]`) or put a new one in its place (`cl[2] <- cloneNode(cl[2])`).
 #'
-#' New workers are like those that the cluster began with: same packages, same `setup`. What
-#' was sent to the others since (`clusterExport()` and so on) they don't have. `cloneNode()` of a
-#' node whose cluster was stopped starts a cluster of one worker, as that cluster was started.
-#' `cluster_resize()` to fewer lets the last workers finish what they do.
+#' New workers are like those that the cluster began with: same packages, same `setup`. They don't
+#' have what was sent to the others since (`clusterExport()` and so on). `cloneNode()` of a node
+#' whose cluster was stopped starts a cluster of one worker with that cluster's settings. When
+#' `cluster_resize()` removes workers, it takes the last ones and lets them finish their tasks.
 #'
 #' @param x A node, or a cluster. Nodes and clusters of package parallelly are handed to its
 #'   own functions.
-#' @param cl A cluster of [cluster_start()].
-#' @param workers Number of workers that it is to have, from 1.
-#' @param timeout Seconds to wait for signs of life, by default 1.
-#' @param signal Signal to be sent, by default SIGTERM. That and SIGKILL end one of muster's
-#'   workers by any means; others are sent to its process as they are.
+#' @param cl A cluster from [cluster_start()].
+#' @param workers Number of workers that the cluster should have, from 1 up.
+#' @param timeout Seconds to wait for responses, by default 1.
+#' @param signal Signal to send, by default SIGTERM. SIGTERM and SIGKILL end one of muster's
+#'   workers by whatever means necessary; other signals are simply sent to its process.
 #' @param ... Not used.
 #' @param shutdown If `TRUE`, the default, the node that is cloned is stopped first.
 #' @param merge Ignored: a worker has no options of its own that could be merged.
-#' @returns `isNodeAlive()`: `TRUE`, `FALSE` or `NA` for each node. `killNode()`: `TRUE` where
-#'   the worker was ended or the signal sent, `FALSE` where it was gone already, `NA` where it
-#'   can't be done, invisibly. `cloneNode()`: a node, or a cluster if `x` is one.
-#'   `cluster_resize()`: the cluster, to be assigned (`cl <- cluster_resize(cl, 4)`).
+#' @returns `isNodeAlive()`: `TRUE`, `FALSE` or `NA` for each node. `killNode()`: invisibly,
+#'   `TRUE` where the worker was ended or the signal sent, `FALSE` where the worker was already
+#'   gone, `NA` where it can't be done. `cloneNode()`: a node, or a cluster if `x` is one.
+#'   `cluster_resize()`: the new cluster; assign it (`cl <- cluster_resize(cl, 4)`).
 #' @section Errors:
-#' `muster_error_input`: a node of another process; `cluster_resize()` of a stopped cluster.
-#' `muster_error_limit`, `muster_error_launch`: new workers can't be started.
+#' `muster_error_input`: a node belongs to another process, or `cluster_resize()` was given a
+#' stopped cluster. `muster_error_limit`, `muster_error_launch`: new workers can't be started.
 #' @section Cost:
-#' A sign of life takes some 20 us. A new worker takes as long as one of [cluster_start()].
+#' A response takes about 20 us. A new worker takes as long as one from [cluster_start()].
 #' @section Source:
 #' `isNodeAlive()`, `killNode()` and `cloneNode()` of package parallelly.
 #' @examples
@@ -63,7 +64,7 @@ isNodeAlive.muster_node <- function(x, timeout = 1, ...) {
       abort_node(x, seconds, sys.call())
     }
     alive <- is.double(seconds) && !is.na(seconds)
-    # One that is being replaced has no process for some milliseconds.
+    # A worker that is being replaced has no process for some milliseconds.
     if (alive || left <= 0.001 || !.Call(ffi_node_heals, x)) {
       return(alive)
     }
@@ -149,7 +150,7 @@ cloneNode.default <- function(x, ...) {
   of_parallelly("cloneNode", x, ..., otherwise = abort_input("x", "a node", x, sys.call(-1)))
 }
 
-# What parallelly's function of this name says of its own nodes; `otherwise` of others.
+# The result of parallelly's function of this name for its own nodes; `otherwise` for others.
 of_parallelly <- function(name, x, ..., otherwise) {
   if (inherits(x, "RichSOCKnode") && isNamespaceLoaded("parallelly")) {
     getExportedValue("parallelly", name)(x, ...)
@@ -165,7 +166,7 @@ cluster_resize <- function(cl, workers) {
   check_cluster(cl, call)
   workers <- check_workers(workers, FALSE, call)
   have <- length(cl)
-  # Those that were given up while the system was short of something may be back by now.
+  # Workers that were given up while the system lacked resources may be back by now.
   .Call(ffi_cluster_revive, .subset2(cl[[1L]], "cluster"))
   if (workers < have) {
     stop_nodes(cl[(workers + 1L):have])
@@ -177,8 +178,8 @@ cluster_resize <- function(cl, workers) {
   cl
 }
 
-# node_again() starts a cluster of one worker as the one of a stopped node was started. A node of
-# a cluster that goes on, but was stopped itself, gets another worker there.
+# node_again() starts a cluster of one worker with the settings of a stopped node's cluster. If
+# only the node was stopped, its running cluster gets another worker instead.
 node_again <- function(node, call) {
   if (is.list(.Call(ffi_cluster_status, .subset2(node, "cluster")))) {
     return(more_nodes(node, 1L, call)[[1L]])
@@ -198,7 +199,7 @@ node_again <- function(node, call) {
   )[[1L]]
 }
 
-# What cloneNode() needs to start a node's like again. `setup` is kept as bytes: a stopped
+# What cloneNode() needs to start another node like this one. `setup` is kept as bytes: a stopped
 # cluster must not keep alive what its setup refers to.
 plan_to_keep <- function(plan) {
   if (!is.null(plan$setup)) {
@@ -212,8 +213,8 @@ more_nodes <- function(node, count, call) {
   pointer <- .subset2(node, "cluster")
   before <- .Call(ffi_node_outcome, node)
   grown <- NULL
-  # Workers that nobody gets would stay as long as the cluster does: when this is left by an
-  # interrupt, or by a jump of a handler that hears of another worker's end.
+  # Without this, an interrupt, or a jump from a handler that is told of another worker's end,
+  # would leave workers that nothing refers to until the cluster ends.
   on.exit(if (is.list(grown) && is.integer(grown$from)) {
     .Call(ffi_cluster_stop, pointer, seq(grown$from, length.out = count))
   })

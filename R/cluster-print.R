@@ -34,7 +34,7 @@ format.muster_cluster <- function(x, ...) {
   )
 }
 
-# "4 workers", or "2 of 4 workers (2, 3)" where the cluster has others, too.
+# "4 workers", or "2 of 4 workers (2, 3)" if the cluster has other workers too.
 workers_text <- function(nodes) {
   groups <- by_cluster(nodes)
   all <- if (length(groups) == 1L) .Call(ffi_cluster_status, groups[[1L]]$pointer)
@@ -49,7 +49,7 @@ workers_text <- function(nodes) {
   number_of(length(nodes), "worker")
 }
 
-# "" for one that can be used (also while it is being replaced), "stopped", "lost" or "copied".
+# "" for a usable worker (even while it is being replaced), "stopped", "lost" or "copied".
 node_state <- function(node) {
   look <- .Call(ffi_node_look, node)
   if (is.list(look)) {
@@ -93,7 +93,7 @@ numbers_text <- function(ranks) {
   paste(texts, collapse = ", ")
 }
 
-# Packages take a limit on their threads without a word, so it's said here.
+# Packages accept a limit on their threads silently, so it is shown here.
 threads_text <- function(x) {
   threads <- unique(unlist(lapply(x, .subset2, "threads")))
   if (length(threads) == 1L) {

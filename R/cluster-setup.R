@@ -1,6 +1,6 @@
 # `setup` of cluster_start(): functions that can have no effect.
 
-# Calls that change nothing but what is assigned. Of any other it isn't known.
+# Calls whose only effect is the assignment. Other calls may have any effect.
 pure_calls <- c(
   "+", "-", "*", "/", "^", "%%", "%/%", "%in%", "%*%", ":", "(", "[", "[[", "$", "!", "&", "&&",
   "|", "||", "==", "!=", "<", ">", "<=", ">=", "c", "list", "vector", "character", "numeric",
@@ -10,7 +10,7 @@ pure_calls <- c(
   "sqrt", "exp", "log", "sum", "mean", "max", "min", "round", "nchar", "unlist", "lapply", "sapply"
 )
 
-# A warning if all that a function does is to assign variables of its own.
+# Warns if a function does nothing but assign local variables.
 warn_locals <- function(setup, call) {
   names <- if (is.function(setup)) only_locals(body(setup))
   if (length(names)) {
@@ -25,7 +25,7 @@ warn_locals <- function(setup, call) {
   }
 }
 
-# The names that are assigned, NULL if something else is done.
+# The names that are assigned, NULL if the code does anything else.
 only_locals <- function(code) {
   several <- is.call(code) && identical(code[[1L]], quote(`{`))
   steps <- if (several) as.list(code)[-1L] else list(code)
@@ -46,7 +46,7 @@ local_name <- function(step) {
   }
 }
 
-# Whether nothing but the value comes of a piece of code.
+# Whether a piece of code has no effect besides its value.
 is_pure <- function(code) {
   if (!is.call(code)) {
     return(TRUE)

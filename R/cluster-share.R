@@ -2,47 +2,48 @@
 #'
 #' `cluster_share()` writes values to shared memory once and binds them to names in the
 #' global environment of every worker. All workers, however many, read the same memory. As
-#' with [parallel::clusterExport()], a worker that is lost and replaced has them again.
+#' with [parallel::clusterExport()], a worker that is lost and replaced gets them again.
 #'
-#' What is shared are vectors of at least 4 kB: logical, integer, numeric, complex, raw and
-#' character vectors with their attributes (so factors, dates, matrices, arrays too), also
-#' inside of lists and data frames. In workers they are vectors like any other. Everything else
+#' Vectors of at least 4 kB are shared: logical, integer, numeric, complex, raw and character
+#' vectors with their attributes (so factors, dates, matrices and arrays too), including those
+#' inside lists and data frames. In workers they are vectors like any other. Everything else
 #' (functions, environments, S4 objects with slots, strings in the locale's own encoding that
-#' aren't ASCII) is sent as always.
+#' aren't ASCII) is sent as usual.
 #'
-#' Workers share a vector as long as they only read it. Nobody else sees what a worker changes:
+#' Workers share a vector as long as they only read it. A worker's changes are visible to no other
+#' process:
 #' * `x[1] <- -1` first copies the whole vector into the worker's own memory. C code that writes
 #'   into a vector in place copies only the pages (4 kB) that it writes to.
-#' * Strings are shared until a worker first uses one. It then makes a vector of its own for them:
-#'   8 bytes for each element, and each different string that was used once. Share a factor instead
-#'   where many strings are repeated: its codes stay shared.
+#' * Strings are shared until a worker first uses one. It then makes its own vector for them,
+#'   which takes 8 bytes for each element plus one copy of each distinct string that was used. If
+#'   many strings are repeated, share a factor instead: its codes stay shared.
 #'
-#' The same happens by itself to arguments and results of all calls of a cluster, for vectors
-#' from `getOption("muster.share_min")` bytes up, by default 256 kB: so
+#' Arguments and results of all calls to a cluster are shared in the same way automatically, for
+#' vectors of `getOption("muster.share_min")` bytes or more, by default 256 kB: so
 #' [parallel::clusterExport()], [parallel::parLapply()], [task_submit()] and so on don't copy
 #' large data through sockets. `options(muster.share_min = Inf)`, set before the cluster is
-#' started, switches that off. Where a system has no such memory (macOS, Linux
-#' before 3.17, or when it is forbidden) all travels through sockets.
+#' started, turns that off. Where the system has no such memory (macOS, Linux before 3.17) or
+#' forbids it, everything goes through sockets.
 #'
 #' The memory is freed when the last vector that uses it is gone, in the session and in all
-#' workers, and, since healing needs what workers were given, when the cluster's journal
-#' (see [cluster_journal()]) no longer has the call. It has no name anywhere and
+#' workers, and the cluster's journal (see [cluster_journal()]) no longer has the call: healing
+#' needs the values that workers were given. The memory has no name in any file system, so it
 #' can't be left behind, however processes end.
 #'
-#' @param cl A cluster of [cluster_start()].
-#' @param ... Values, each with the name that it is to have in the workers. A name that is
-#'   bound there already gets the new value.
+#' @param cl A cluster from [cluster_start()].
+#' @param ... Values, each with the name that it will have in the workers. A name that is already
+#'   bound there gets the new value.
 #' @returns `NULL`, invisibly.
 #' @section Errors:
-#' `muster_error_input`: `cl` is no cluster of muster, or a value has no name, or one that
-#' another has. `muster_error_memory`: there isn't enough memory for the values, by what
-#' the system has available and by the limits of control groups; with fields `bytes` (wanted)
-#' and `free`. Nothing was sent, and the cluster remains usable. Results that don't fit
+#' `muster_error_input`: `cl` isn't a muster cluster, a value has no name, or two values have the
+#' same name. `muster_error_memory`: there isn't enough memory for the values, judging by the
+#' memory that the system has available and the limits of control groups; with fields `bytes`
+#' (wanted) and `free`. Nothing was sent, and the cluster remains usable. Results that don't fit
 #' raise the same class. A process that has as many memory mappings as the kernel allows
 #' (`vm.max_map_count`, 65,530 by default) raises it too, and says so: each call or result with
 #' shared vectors that is still in use takes a mapping in every process that reads it.
 #' @section Cost:
-#' One copy of the values into shared memory, at 3 to 4 GB/s, and some 100 us a worker.
+#' One copy of the values into shared memory, at 3 to 4 GB/s, and about 100 us for each worker.
 #' @section Source:
 #' memfd_create(2) and file seals, see fcntl(2); R's ALTREP.
 #' @examples
@@ -84,7 +85,7 @@ check_values <- function(values, call) {
   values
 }
 
-# The option, as workers are told it; C code has the default.
+# The option's value, as it is sent to workers; the default is in C code.
 share_min <- function() {
   min <- getOption("muster.share_min")
   if (is.numeric(min) && length(min) == 1L && !is.na(min)) as.double(min)
@@ -123,8 +124,8 @@ abort_memory <- function(facts) {
   )
 }
 
-# The kernel refuses another mapping at its limit. A few may have gone again since, while the
-# error was on its way.
+# The kernel refuses another mapping at its limit. Some mappings may have been removed since the
+# error was raised.
 is_mappings_limit <- function(count, limit) {
   count >= 0 && limit > 0 && count >= limit - min(64, limit / 10)
 }
@@ -139,7 +140,7 @@ mappings_text <- function(count, limit) {
 # What to set the limit to: four times what the kernel has by default, or has now.
 mappings_enough <- function(limit) format(max(262144, 4 * limit), scientific = FALSE)
 
-# limited: there is plenty, so it's this process that may not have it.
+# limited: the system has plenty of memory, so a limit on this process must be the cause.
 memory_text <- function(free, group, limited) {
   if (free >= 2^60) {
     return(NULL)

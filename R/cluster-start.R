@@ -2,191 +2,190 @@
 #'
 #' Starts R workers on this machine and returns when all of them are ready. The
 #' result works with every function of package parallel that takes a cluster
-#' (`parLapply()`, `clusterExport()`, `clusterMap()`, ...), and with what builds on
-#' it, such as foreach with doParallel.
+#' (`parLapply()`, `clusterExport()`, `clusterMap()`, ...), and with packages that build on these,
+#' such as doParallel for foreach.
 #'
-#' With `start = "fork"` workers are forked by a *fork server*: a fresh R, never
-#' your session, that has one thread and the `packages` attached. It boots once
-#' (about as long as R itself takes), stays for the session and is used again by
-#' later starts, so that each worker takes a few milliseconds and shares the
-#' server's memory until it writes to it. With `start = "spawn"` every worker is an R
-#' of its own, several booting at once. Either way workers are connected by
-#' inherited sockets: nothing listens, and R's limit on connections doesn't apply.
+#' With `start = "fork"`, workers are forked by a *fork server*: a fresh R process, never your
+#' session, that has one thread and the `packages` attached. It boots once (which takes about as
+#' long as R itself does), stays for the session and serves later starts too, so each worker takes
+#' a few milliseconds to start and shares the server's memory until it writes to it. With
+#' `start = "spawn"`, every worker is a separate R process, and several boot at once. Either way,
+#' workers are connected through inherited sockets: nothing listens, and R's limit on connections
+#' doesn't apply.
 #'
 #' Workers are as clean as those of [parallel::makeCluster()]: an empty global
 #' environment, R's default packages and yours attached, options as your profile
-#' sets them, a random number stream and a temporary directory of their own. They
-#' have your session's library paths, working directory and environment variables
-#' as they are at the start. What they print is shown while a call waits for them and
-#' kept for [cluster_logs()].
+#' sets them, and their own random number stream and temporary directory. They start with your
+#' session's current library paths, working directory and environment variables. What they print
+#' is shown while a call waits for them, and kept for [cluster_logs()].
 #'
-#' A worker that is lost is replaced, and what it was doing runs again: see Healing.
+#' A lost worker is replaced, and the task it was running runs again: see Healing.
 #'
-#' No worker outlives its session, however that ends: a second thread in each
-#' worker ends it, with all processes that it has started, unless these made
-#' a session of their own.
+#' No worker outlives your R session, however the session ends: a second thread in each worker
+#' ends it, together with all processes it has started, except those that created their own
+#' process session (setsid).
 #'
 #' @param workers Number of workers, 1 to 10,000. Default: [availableCores()].
 #'   Inside a worker the default is 1, with a warning, so that nested clusters
 #'   don't multiply.
-#' @param ... Must be empty: what follows must be named.
+#' @param ... Must be empty: the arguments after it must be named.
 #' @param packages Character vector of packages to attach in each worker, or
 #'   `NULL` for R's default packages only. With `"fork"` the fork server loads
 #'   them once, except those known to break when forked: rJava, tcltk,
 #'   reticulate, torch, tensorflow, keras, sparklyr and dqrng, which each worker
-#'   attaches by itself. Other packages that start a Java virtual machine, use a
-#'   GPU or open a GUI should go into `setup`, or be used with `"spawn"`.
-#' @param setup What each worker does when it is ready: a function without
-#'   arguments, or an expression (`quote({...})`), evaluated in the worker's global
-#'   environment. `NULL`: nothing. If it fails, the start fails. What a function assigns with
-#'   `<-` is gone when it ends, as ever: an expression makes variables.
-#' @param start `"fork"` or `"spawn"`, see below. Default: `"fork"` where the system
-#'   allows it (Linux), with a message and `"spawn"` where the fork server refuses;
-#'   `"spawn"` elsewhere. When you name `"fork"` yourself, a refusal is an error.
+#'   attaches by itself. Attach other packages that start a Java virtual machine, use a GPU or
+#'   open a GUI in `setup`, or use `"spawn"`.
+#' @param setup Code that each worker runs once it is ready: a function without arguments, or an
+#'   expression (`quote({...})`), evaluated in the worker's global environment. `NULL`: nothing.
+#'   If it fails, the start fails. As usual, variables that a function assigns with `<-` are local
+#'   to it; to create variables in the worker, give an expression.
+#' @param start `"fork"` or `"spawn"`, see below. Default: `"fork"` where the system allows it
+#'   (Linux), `"spawn"` elsewhere. If the fork server refuses, `"spawn"` is used, with a message;
+#'   if you asked for `"fork"` yourself, a refusal is an error.
 #' @param threads Number of threads that BLAS and OpenMP may use in each worker.
 #'   Default 1: the workers are the parallelism. See Threads.
-#' @param healing If `TRUE`, the default, workers that are lost are replaced. If `FALSE`, a
-#'   call to a lost worker is an error of class `muster_error_lost`, as with a cluster of
-#'   [parallel::makeCluster()]; the other workers can still be used.
-#' @param retries How often a task is tried again that was lost with its worker: a whole
-#'   number from 0 to 1,000, by default 2. 0: its first loss is an error.
-#' @param heartbeat Seconds without a sign of life after which a worker counts as lost, at
-#'   least 0.1, by default 10; `Inf` for never. Any worker answers while it computes; one that
-#'   was stopped (SIGSTOP), or whose machine hangs, doesn't.
+#' @param healing If `TRUE`, the default, lost workers are replaced. If `FALSE`, a call to a lost
+#'   worker is an error of class `muster_error_lost`, much as with a cluster from
+#'   [parallel::makeCluster()]; the other workers remain usable.
+#' @param retries How often to retry a task that was lost with its worker: a whole number from 0
+#'   to 1,000, by default 2. With 0, the first loss is an error.
+#' @param heartbeat Seconds without a response after which a worker counts as lost: at least 0.1,
+#'   by default 10; `Inf` for never. A worker responds even while it computes; one that was
+#'   stopped (SIGSTOP), or whose machine hangs, doesn't.
 #' @param timeout Seconds that one task may take, by default `Inf`. One that takes longer is
-#'   interrupted, after another second ended with its worker, and is an error of class
-#'   `muster_error_timeout`. With parallel's verbs a task is what is sent to a worker at
-#'   once: for `parLapply()` a share of the elements.
-#' @param autoStop If `TRUE`, the default, a cluster that nothing refers to any more
-#'   is stopped when R's garbage collector finds it. If `FALSE`, it lives until
-#'   [cluster_stop()] or the end of the session.
+#'   interrupted and is an error of class `muster_error_timeout`; if it is still running a second
+#'   later, its worker is ended too. For parallel's functions, a task is what one worker is sent
+#'   at a time: for `parLapply()`, its share of the elements.
+#' @param autoStop If `TRUE`, the default, a cluster is stopped when nothing refers to it any more
+#'   and R's garbage collector finds it. If `FALSE`, it lives until [cluster_stop()] or the end of
+#'   the session.
 #' @returns An object of class `c("SOCKcluster", "muster_cluster", "cluster")`: a
 #'   list of nodes, one for each worker, in order. A node is an environment of
 #'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`,
-#'   `start` (`"fork"` or `"spawn"`) and `threads`. Its field `con`, for code that looks at nodes'
-#'   connections, tells by `socketSelect(list(node$con), timeout = 0)` whether an answer was there
-#'   when `con` was asked for. It doesn't wake: `socketSelect()` with a longer `timeout` waits to
-#'   its end. To wait, ask for `con` again from time to time, or use [task_submit()] and
-#'   [task_wait()].
+#'   `start` (`"fork"` or `"spawn"`) and `threads`. Its field `con` is for code that inspects
+#'   nodes' connections: `socketSelect(list(node$con), timeout = 0)` tells whether an answer was
+#'   there when `con` was read. A later answer doesn't wake `socketSelect()`: with a longer
+#'   `timeout` it waits the full time. To wait, read `con` again from time to time, or use
+#'   [task_submit()] and [task_wait()].
 #' @section Errors:
 #' * `muster_error_input`: an argument is wrong, or a package isn't installed.
 #' * `muster_error_limit`: not enough file descriptors or processes, or more
-#'   workers than R CMD check allows. Checked before anything starts, where it can
-#'   be known before.
-#' * `muster_error_launch`: a worker or the fork server didn't get ready. Fields
-#'   `worker`, `pid`, `exit_code`, `signal`, `output` (its last words).
+#'   workers than R CMD check allows. Where possible, this is checked before anything starts.
+#' * `muster_error_launch`: a worker or the fork server didn't become ready. Fields `worker`,
+#'   `pid`, `exit_code`, `signal`, `output` (the last lines it printed).
 #' * `muster_error_lost`, `muster_error_timeout`: raised by later calls, see Healing.
-#' * `muster_error_timeout`: not ready within `getOption("muster.start_timeout")`
-#'   seconds (120).
+#' * `muster_error_timeout`: the workers weren't ready within `getOption("muster.start_timeout")`
+#'   seconds (default 120).
 #'
-#' After an error nothing is left: what had started is ended first.
+#' An error leaves nothing running: everything that had started is stopped first.
 #' @section Healing:
 #' A task whose worker was lost runs again, so **its side effects may happen twice**
-#' (files written, rows inserted): `retries = 0` if that must not be.
+#' (files written, rows inserted). Use `retries = 0` if that must not happen.
 #'
-#' Lost is a worker whose process ended, however it did (known within milliseconds), or that
-#' gives no sign of life for `heartbeat` seconds. It is looked for while a call of yours
-#' waits, not at an idle prompt. A message of class `muster_message_restarted` says
-#' what happened and what runs again; `options(muster.quiet = TRUE)` silences it.
+#' A worker is lost when its process ends, for whatever reason (noticed within milliseconds), or
+#' when it doesn't respond for `heartbeat` seconds. Losses are noticed while one of your calls
+#' waits, not at an idle prompt. A message of class `muster_message_restarted` says what happened
+#' and what runs again; `options(muster.quiet = TRUE)` silences it.
 #'
-#' The new worker is made what the lost one was: each call that changed a worker
-#' (its global variables, options, search path, working directory) was noted in a journal,
-#' see [cluster_journal()], and is run again in order. Calls that only compute leave no
-#' trace there. So do changes that can't be seen from R (in a package's own variables, an open
-#' connection, a C library): send those with `clusterEvalQ()`, which is always noted.
-#' When many calls have changed a worker, it is asked for its whole state instead, so the
-#' journal stays short. With healing the session keeps a copy of each call until it
-#' is answered, and of each call that is in a journal.
+#' The new worker is brought to the state of the lost one: each call that changed a worker (its
+#' global variables, options, search path, working directory) was recorded in a journal, see
+#' [cluster_journal()], and these calls run again in order. Calls that only compute aren't
+#' recorded. Neither are changes that can't be seen from R (in a package's own variables, an open
+#' connection, a C library): make those with `clusterEvalQ()`, which is always recorded. When many
+#' calls have changed a worker, its whole state is saved instead, so the journal stays short. With
+#' healing on, the session keeps a copy of each call until it is answered, and of each call in a
+#' journal.
 #'
 #' After \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} a task that
 #' runs again draws the same numbers as its lost attempt: results are the same with and without
-#' losses, but for the load-balanced verbs, whose results depend on chance anyway. Any other
-#' generator gets a new stream in the new worker, with a warning of class `muster_warning_rng`.
+#' losses, except for the load-balanced functions, whose results depend on chance anyway. Any
+#' other generator gets a new stream in the new worker, with a warning of class
+#' `muster_warning_rng`.
 #'
 #' A task that was lost `retries + 1` times is an error of class `muster_error_lost`. Fields:
-#' `range` (first and last element that it was for), `element` (if it is one), `worker`,
-#' `pid`, `signal`, `exit_code`, `oom` (the system ended it for memory, as far as can be told;
-#' its retry then runs while no other worker has a task), `killed_by` (of a SIGKILL:
-#' `"muster"`, `"system"` for memory, or `"unknown"`: systems don't tell who sends signals;
-#' else `""`), `output` (last words) and `results` (what the other tasks gave). The cluster
-#' remains usable. A worker that ends while it comes back, more than 3 times within 5 seconds,
-#' or that ends more than 10 times in a row without having done a task, is given up; calls to it
-#' are such errors, too.
+#' `range` (its first and last element), `element` (if it has only one), `worker`, `pid`,
+#' `signal`, `exit_code`, `oom` (whether the system killed the worker for lack of memory, as far
+#' as can be told; the task is then retried while no other worker has a task), `killed_by` (for
+#' SIGKILL: `"muster"`, `"system"` for lack of memory, or `"unknown"`, since systems don't tell
+#' who sends signals; otherwise `""`), `output` (the last lines it printed) and `results` (the
+#' values of the other tasks). The cluster remains usable. A worker that ends during its restart
+#' more than 3 times within 5 seconds, or more than 10 times in a row without completing a task,
+#' is given up; calls to it are errors of the same class.
 #'
-#' One that can't be replaced for want of file descriptors, processes or memory is tried again for
-#' 13 seconds. Then calls of parallel's verbs to it are errors of classes `muster_error_limit` and
-#' `muster_error_lost`, with `errno`, `limit` (on descriptors) and `results`; so are tasks. The next
-#' call or task for it, and [cluster_resize()], try again.
+#' If a worker can't be replaced for lack of file descriptors, processes or memory, muster keeps
+#' trying for 13 seconds. After that, calls to it through parallel's functions, and tasks, are
+#' errors of classes `muster_error_limit` and `muster_error_lost`, with fields `errno`, `limit`
+#' (on descriptors) and `results`. The next call or task for it, and [cluster_resize()], try
+#' again.
 #'
-#' An interrupt (Ctrl-C) or a time limit gives the prompt back at once. What the workers
-#' do for that call is interrupted; one that goes on for a second anyway is ended and
-#' replaced. Later calls never get answers of earlier ones.
+#' An interrupt (Ctrl-C) or a time limit returns to the prompt at once. The workers' tasks for
+#' that call are interrupted; a worker still running its task a second later is ended and
+#' replaced. Later calls never receive answers to earlier ones.
 #' @section Threads:
-#' Workers that use all cores each would slow each other down, so what computes with BLAS or
-#' OpenMP has `threads` threads in each worker, by default one: variables `OMP_NUM_THREADS`,
-#' `OPENBLAS_NUM_THREADS` and so on are set there. Workers of [parallel::makeCluster()] have
-#' no limit.
+#' Workers that each use all cores would slow each other down. In each worker, code that uses BLAS
+#' or OpenMP therefore gets `threads` threads, by default one: the environment variables
+#' `OMP_NUM_THREADS`, `OPENBLAS_NUM_THREADS` and so on are set there. Workers from
+#' [parallel::makeCluster()] have no limit.
 #'
-#' Some packages take this for the most that they may use, and say nothing:
-#' `data.table::setDTthreads(2)` in a worker leaves it at 1 (version 1.18; 1.14 went to 2). With
-#' few workers on a machine with many cores, start them with more:
-#' `cluster_start(2, threads = 4)`. `print(cl)` shows what a cluster's workers have.
-#' Threads that packages make by other means (RcppParallel, ranger, arrow) have settings of
-#' their own.
+#' Some packages silently treat this number as a maximum: `data.table::setDTthreads(2)` in a
+#' worker leaves it at 1 (version 1.18; 1.14 went to 2). If you have few workers on a machine with
+#' many cores, start them with more threads: `cluster_start(2, threads = 4)`. `print(cl)` shows
+#' how many threads a cluster's workers have. Packages that create threads by other means
+#' (RcppParallel, ranger, arrow) have their own settings.
 #' @section Forking:
 #' Only the fork server forks, and only while it has a single thread; otherwise it
 #' refuses, with the reason. It boots with one BLAS and one OpenMP thread. If
-#' a startup file or a package that you preload keeps file descriptors open, it refuses
-#' too, since workers would share them. A new server is booted when R, the library paths, the
-#' startup files, the packages (also when reinstalled) or the environment
-#' variables that are read at start-up (`LD_*`, `OMP_*`, locale, ...) have changed.
-#' Packages under `pkgload::load_all()` mean `"spawn"`.
+#' a startup file or a package that you preload keeps file descriptors open, it refuses too, since
+#' workers would share them. A new server is booted when R, the library paths, the startup files,
+#' the packages (including when they are reinstalled) or the environment variables that are read
+#' at startup (`LD_*`, `OMP_*`, locale, ...) have changed. Packages loaded with
+#' `pkgload::load_all()` need `"spawn"`.
 #' @section What packages fix when they are loaded:
-#' A forked worker has its `packages` from the fork server, which loaded them once. What a
-#' package draws, makes or notes while it is loaded would therefore be the same in all workers.
-#' These are made anew in each worker:
+#' A forked worker inherits its `packages` from the fork server, which loaded them once. Whatever
+#' a package draws, creates or records while it loads would therefore be the same in all workers.
+#' These are renewed in each worker:
 #' * The port that package parallel draws for `makeCluster()`, unless the variable
-#'   `R_PARALLEL_PORT` is a number. So clusters can be started inside workers.
+#'   `R_PARALLEL_PORT` is a number. This lets clusters be started inside workers.
 #' * R's random numbers, and those of C's `rand()`.
-#' * `tempdir()`. Where a package keeps a path in the server's temporary directory, in
-#'   variables of its namespace, in options or environment variables, the path leads to
-#'   the worker's own directory, with a copy of what was there. So callr and what imports it can
-#'   be preloaded. Paths kept elsewhere (in C++, or in the frame of a finalizer) still lead to the
-#'   server's directory, which all of its workers share and which exists as long as it does.
+#' * `tempdir()`. If a package keeps a path inside the server's temporary directory in its
+#'   namespace's variables, in options or in environment variables, the path is changed to the
+#'   worker's own directory, which gets a copy of the contents. This lets callr and packages that
+#'   import it be preloaded. Paths kept elsewhere (in C++, or in the frame of a finalizer) still
+#'   lead to the server's directory, which all of its workers share and which exists as long as it
+#'   does.
 #' * The thread of package cli, the threads of data.table, the directory of terra.
 #'
-#' What else a package fixes at load is the same for all workers of a server:
-#' * Random numbers, ids, process ids and times that it noted. If that matters, load it
-#'   with `setup = quote(library(pkg))`, not with `packages =`, or use `start = "spawn"`.
-#' * Environment variables that it read, but for those that a new server is booted for. Set these
+#' Everything else that a package sets when it is loaded is the same for all workers of a server:
+#' * Random numbers, ids, process ids and times that it recorded. If that matters, load the
+#'   package with `setup = quote(library(pkg))`, not with `packages =`, or use `start = "spawn"`.
+#' * Environment variables that it read, except those whose change boots a new server. Set them
 #'   before the first start, or use `setup`.
 #' * A function that it registered to run when R ends (`reg.finalizer(onexit = TRUE)`) runs in each
-#'   worker. One that deletes a file or ends a process by a path or id that it noted does so
-#'   for all workers.
-#' * RcppParallel from version 6.0 on notes its process, and packages that ask it run their loops in
-#'   one thread in a forked worker, whatever `threads` says.
+#'   worker. If it deletes a file or ends a process by a recorded path or id, it does so for all
+#'   workers.
+#' * RcppParallel, from version 6.0 on, records the process it was loaded in. In a forked worker,
+#'   packages that query it run their loops in one thread, whatever `threads` says.
 #'
-#' These can't be preloaded: the fork server refuses, with the reason, and workers are booted
-#' (with `start = "fork"` that is an error). To have them in forked workers,
-#' load them with `setup`:
-#' * curl, later, and what imports them (httr, httpuv, promises, shiny, plumber): they hold
-#'   pipes or sockets from the moment they are loaded.
+#' The following can't be preloaded: the fork server refuses, with the reason, and workers are
+#' spawned instead (with `start = "fork"` that is an error). To use them in forked workers, load
+#' them in `setup`:
+#' * curl, later, and packages that import them (httr, httpuv, promises, shiny, plumber): they
+#'   hold pipes or sockets from the moment they are loaded.
 #' * nanonext and mirai, and other packages that start threads when they are loaded.
 #' * Packages that leave more than 16 MB of temporary files.
 #'
-#' Connections to databases, Python, a Java virtual machine, a GPU and other handles must
-#' not be made before a fork: make them in `setup` or in the task. The load hooks of DBI, RSQLite,
-#' duckdb, arrow, sf, terra, xgboost, lightgbm and ranger make none, so that these packages
-#' themselves can be preloaded. docs/FORKED-PACKAGES.md in the sources tells what
-#' was read, by package and version.
+#' Connections to databases, Python, a Java virtual machine, a GPU and other handles must not be
+#' created before a fork: create them in `setup` or in the task. The load hooks of DBI, RSQLite,
+#' duckdb, arrow, sf, terra, xgboost, lightgbm and ranger create none, so these packages can be
+#' preloaded. docs/FORKED-PACKAGES.md in the sources lists the packages and versions that were
+#' examined.
 #' @section Cost:
 #' One process for each worker and three file descriptors of the session. A forked
 #' worker takes 5 to 7 MB at first; a full garbage collection in it writes to most
 #' of R's heap and ends the sharing (about 40 MB with the default packages). A
 #' spawned one takes about 40 MB from the start.
 #' @section Source:
-#' The contract of clusters is that of [parallel::makeCluster()] and
-#' [parallel::clusterApply()].
+#' Clusters follow the contract of [parallel::makeCluster()] and [parallel::clusterApply()].
 #' @seealso [cluster_status()], [cluster_logs()], [cluster_resize()], [cluster_stop()],
 #'   [availableCores()].
 #' @examples
@@ -207,7 +206,7 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   workers <- check_workers(workers, missing(workers), call)
   packages <- check_packages(packages, call)
   setup <- check_setup(setup, call)
-  # Asked first: to R an argument that was assigned to isn't missing.
+  # Checked first: once an argument has been assigned to, missing() is FALSE.
   may_fall_back <- missing(start)
   start <- choose_start(check_choice(start, "start", c("fork", "spawn"), call), may_fall_back)
   threads <- check_count(threads, "threads", max = 1024L, call = call)
@@ -234,8 +233,7 @@ check_dots <- function(..., call) {
   if (...length() == 0L) {
     return()
   }
-  # Not by names(list(...)), which evaluates what was given; ...names() is there from
-  # R 4.1.3 on only.
+  # Not with names(list(...)), which evaluates the arguments; ...names() needs R 4.1.3.
   given <- c(names(substitute(list(...)))[-1L], "")[1L]
   shown <- if (nzchar(given)) paste0("`", given, "`") else "an argument without a name"
   abort_muster("input", paste0("`...` must be empty, not ", shown, "."),
@@ -305,9 +303,9 @@ check_packages <- function(packages, call) {
   unique(packages)
 }
 
-# Where a package is: in a library, or where load_all() found it; "" if nowhere.
-# Not by system.file(), which reads a file of the package's by one of R's connections,
-# and says "" where none is left.
+# The directory of a package: in a library, or where load_all() found it; "" if there is none. Not
+# with system.file(), which reads one of the package's files through an R connection, and returns
+# "" when no connection is left.
 package_path <- function(package) {
   path <- dev_path(package)
   if (!nzchar(path) && !grepl("/", package, fixed = TRUE)) {
@@ -345,8 +343,8 @@ choose_start <- function(start, is_default) {
   if (is_default && !.Call(ffi_can_fork)) "spawn" else start
 }
 
-# Three descriptors a worker, a few for the session's own, and some that R and the
-# user need for files.
+# Three descriptors for each worker, a few for the session itself, and some that R and the user
+# need for files.
 check_limits <- function(workers, call) {
   need <- 3 * workers + 48
   limits <- .Call(ffi_limits)
@@ -373,9 +371,9 @@ check_limits <- function(workers, call) {
   }
 }
 
-# A worker's pid changes when it is replaced, so it is asked for.
-# threads: how many each worker was told to use, NULL where somebody else decides that.
-# plan: what it was started by, for cloneNode(); no copy has it.
+# A worker's pid changes when it is replaced, so it is looked up each time. threads: how many each
+# worker was told to use, NULL if that is decided elsewhere. plan: how the node was started, for
+# cloneNode(); copies don't have it.
 new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, plan = NULL) {
   lapply(seq_along(pointers), function(i) {
     node <- list2env(
@@ -385,7 +383,7 @@ new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, p
       ),
       parent = emptyenv()
     )
-    # C code notes there what changes, see src/ffi/session/node.c.
+    # C code records changes there, see src/ffi/session/node.c.
     notes <- .Call(ffi_node_notes, pointers[[i]])
     node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
     about <- list2env(list(first = .Call(ffi_node_pid, node)), parent = topenv())
@@ -395,11 +393,11 @@ new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, p
   })
 }
 
-# A function without arguments that evaluates code with `node` and what `about` has. It is short
-# when it is serialized, as every node's are with the cluster, wherever a function goes that was
-# written where the cluster can be seen: the package's own are written with their compiled
-# code. R marks a function when it is first called, and the mark is written too: so it is
-# called here, where there is no node yet.
+# Makes a function without arguments that evaluates code with `node` and the variables in `about`.
+# It must be short when serialized: the functions of all nodes travel with the cluster whenever a
+# user's function was defined where the cluster is visible, and the package's own functions are
+# serialized with their compiled code. R marks a function when it is first called, and the mark is
+# serialized too, so the function is called here, before there is a node.
 light_function <- function(code, node, about = topenv()) {
   around <- list2env(list(node = NULL), parent = about)
   light <- as.function(list(code), around)
@@ -408,7 +406,7 @@ light_function <- function(code, node, about = topenv()) {
   light
 }
 
-# NULL in a copy, and when the node was stopped: nobody closes a connection that is made later.
+# NULL in a copy and in a stopped node: nobody would close a connection that is made later.
 con_of <- function(node) {
   answer_in_place()
   if (.Call(ffi_node_outcome, node) == 0L) {
@@ -416,7 +414,7 @@ con_of <- function(node) {
   }
 }
 
-# The last one that was known, once the cluster is stopped; in a copy the one that was first.
+# Once the cluster is stopped, the last known pid; in a copy, the first one.
 pid_of <- function(node, first) {
   now <- .Call(ffi_node_pid, node)
   if (is.na(now)) first else now

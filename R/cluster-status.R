@@ -1,38 +1,38 @@
 #' Workers of a cluster: state, output, journal
 #'
-#' `cluster_status()` tells what each worker does. `cluster_logs()` gives the last lines that
-#' the workers printed. `cluster_journal()` shows what is kept to make a worker again if it
-#' is lost. None of them asks the workers, so they answer at once whatever these do.
+#' `cluster_status()` shows what each worker is doing. `cluster_logs()` returns the last lines
+#' that the workers printed. `cluster_journal()` shows the calls that are kept to rebuild a worker
+#' if it is lost. None of them asks the workers, so they return at once however busy the workers
+#' are.
 #'
-#' While a call waits for workers, what they print is shown as it comes, a line each with
-#' the worker's number, on the session's standard error (`message()`'s place). What they
-#' print at other times is kept for `cluster_logs()`; nothing appears at a prompt.
-#' `options(muster.quiet = TRUE)` shows nothing. At most 4,096 lines and 1 MB are kept for
-#' a cluster, the newest; lines of over 4,096 bytes are cut into several.
+#' While a call waits for workers, what they print is shown as it arrives, each line with the
+#' worker's number, on the session's standard error (where `message()` writes). What they print at
+#' other times is kept for `cluster_logs()`; nothing appears at an idle prompt. With
+#' `options(muster.quiet = TRUE)` nothing is shown. The newest lines of a cluster are kept, at
+#' most 4,096 lines and 1 MB; lines longer than 4,096 bytes are split.
 #'
-#' @param cl A cluster of [cluster_start()].
+#' @param cl A cluster from [cluster_start()].
 #' @returns `cluster_status()`: a data frame with one row for each worker of `cl`:
 #'   `worker` (integer), `host`, `pid`, `state` (one of `"idle"`, `"busy"`, `"suspect"`: no
-#'   sign of life for half of the heartbeat, `"lost"`, `"restarting"`, `"stopped"`), `done` (tasks
-#'   that it answered), `running` (seconds since its task began, `NA` if it has none),
-#'   `restarts`, `heartbeat` (seconds since its last sign of life), `rss` (bytes of memory
-#'   in use, `NA` where the system doesn't tell) and `cpu` (seconds used). It is printed in units,
-#'   as 0.12 s and 34.5 MB; its columns are numbers.
+#'   response for half of the heartbeat, `"lost"`, `"restarting"`, `"stopped"`), `done` (tasks
+#'   completed), `running` (seconds since its task began, `NA` if it has none), `restarts`,
+#'   `heartbeat` (seconds since its last response), `rss` (bytes of memory in use, `NA` where the
+#'   system doesn't tell) and `cpu` (seconds used). It prints with units, such as 0.12 s and 34.5
+#'   MB; the columns themselves are numbers.
 #'
 #'   `cluster_logs()`: a data frame with columns `worker` and `line`, oldest first.
 #'
 #'   `cluster_journal()`: a data frame with one row for each call that is kept: `worker`,
-#'   `call` (text, at most 60 characters), `kind` (`"call"`, `"unseen"`: changed nothing that
-#'   can be seen, kept for what it may have done otherwise, `"snapshot"`: stands for all before
-#'   it), `bytes`, `seconds` (that it took) and `failed`.
+#'   `call` (text, at most 60 characters), `kind` (`"call"`; `"unseen"`: made no visible change,
+#'   but is kept for changes that can't be seen; `"snapshot"`: replaces all calls before it),
+#'   `bytes`, `seconds` (how long it took) and `failed`.
 #' @section Errors:
-#' `muster_error_input`: `cl` is no cluster of muster, was stopped, or is one of another
-#' process.
+#' `muster_error_input`: `cl` isn't a muster cluster, was stopped, or belongs to another process.
 #' @section Cost:
 #' Microseconds for each worker; `cluster_journal()` reads the calls that it shows.
 #' @section Source:
 #' Resident bytes and CPU time are those of `/proc/<pid>/stat`, see proc(5).
-#' @seealso [cluster_start()] on healing.
+#' @seealso [cluster_start()] for healing.
 #' @examples
 #' cl <- cluster_start(2)
 #' clusterEvalQ(cl, cat("hello\n"))
@@ -55,7 +55,7 @@ print.muster_status <- function(x, ...) {
   invisible(x)
 }
 
-# The table as it is shown. Some of the columns may have been taken out, or overwritten.
+# The table as it is printed. The user may have removed or overwritten columns.
 in_units <- function(x) {
   class(x) <- "data.frame"
   for (name in intersect(c("running", "heartbeat", "cpu"), names(x))) {

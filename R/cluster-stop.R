@@ -1,21 +1,20 @@
 #' Stop a cluster
 #'
-#' Tells the workers to end and returns when every one of them has ended and was
-#' reaped. [parallel::stopCluster()] does the same. Workers that are idle end by
-#' themselves at once. A worker that still computes (after an interrupt, say) has 0.2
-#' seconds to finish; one that doesn't end within 5 seconds is killed.
+#' Tells the workers to exit and returns when all of them have exited and been reaped.
+#' [parallel::stopCluster()] does the same. Idle workers exit at once. A worker that is still
+#' computing (after an interrupt, say) has 0.2 seconds to finish; one that hasn't exited within 5
+#' seconds is killed.
 #'
-#' @param cl A cluster of [cluster_start()], or some of its nodes (`cl[2:3]`): then
-#'   only these are stopped, and the others can still be used.
-#' @returns `NULL`, invisibly. Stopping a cluster that was stopped before does
-#'   nothing.
+#' @param cl A cluster from [cluster_start()], or some of its nodes (`cl[2:3]`): then only these
+#'   are stopped, and the others remain usable.
+#' @returns `NULL`, invisibly. Stopping a cluster that is already stopped does nothing.
 #' @section Errors:
-#' `muster_error_input`: `cl` is no cluster of muster, or one of another process.
+#' `muster_error_input`: `cl` isn't a muster cluster, or belongs to another process.
 #' @section Cost:
-#' Some 10 ms for a few workers, about 1 ms for each of many; at most 5 s when
-#' a worker doesn't end.
+#' About 10 ms for a few workers, about 1 ms for each of many; at most 5 s when a worker doesn't
+#' end.
 #' @section Source:
-#' [parallel::stopCluster()], which doesn't wait for the processes before R 4.5.
+#' [parallel::stopCluster()], which, before R 4.5, doesn't wait for the processes.
 #' @examples
 #' cl <- cluster_start(2)
 #' cluster_stop(cl)
@@ -45,7 +44,7 @@ stop_nodes <- function(nodes) {
   }
   plans_drop()
   signals_drop()
-  # One that was ended while it came back left its directory.
+  # A worker that was ended while it restarted left its directory.
   if (swept) sweep_temp_dirs() else drop_booted_dir()
   drop_gone_servers()
 }

@@ -1,7 +1,6 @@
 # Some of a cluster's workers: cl[2:3].
 
-# parallel's method gives NULL in place of a worker that isn't there, which fails later and
-# elsewhere.
+# parallel's method returns NULL for a worker that doesn't exist, which fails later and elsewhere.
 #' @export
 `[.muster_cluster` <- function(x, i) {
   if (missing(i)) {
@@ -16,7 +15,7 @@
       argument = "i", call = call
     )
   }
-  # Without a node nothing could answer in place of parallel's method, see adapt-sock.R.
+  # Without a node, nothing could take the place of parallel's method, see adapt-sock.R.
   own <- setdiff(class(x), c("SOCKcluster", "cluster"))
   structure(part, class = if (length(part)) class(x) else c(own, "SOCKcluster", "cluster"))
 }

@@ -57,8 +57,7 @@ muster_condition <- function(class, message, details, hints, call, ...) {
   )
 }
 
-# raise_condition() signals a condition that is there already: a worker's, or ours with
-# more facts.
+# raise_condition() signals an existing condition: a worker's, or one of ours with more fields.
 raise_condition <- function(condition) {
   line_away()
   if (inherits(condition, "error")) {

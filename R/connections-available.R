@@ -5,11 +5,11 @@
 #' [parallel::makeCluster()] takes one; muster's clusters take none.
 #'
 #' @returns A number, at least 3; `Inf` if there are more than 16384.
-#'   `options(muster.availableConnections =)`, or `parallelly.availableConnections`, says it
-#'   in place of looking.
+#'   `options(muster.availableConnections =)`, or `parallelly.availableConnections`, overrides the
+#'   count.
 #' @section Cost:
-#' The first call of a session opens connections until R refuses, and closes them: some
-#' milliseconds. Later calls know the answer.
+#' The first call of a session opens connections until R refuses, and closes them, which takes
+#' some milliseconds. Later calls reuse the answer.
 #' @section Source:
 #' `availableConnections()` of package parallelly.
 #' @examples

@@ -1,34 +1,35 @@
 #' Count the cores that this process may use
 #'
 #' @description
-#' Asks the machine, the kernel's limits on this process, the job scheduler, users' and
-#' administrators' settings, and returns the least of their answers. A count of the machine's
-#' cores alone ([parallel::detectCores()]) is often far too high: in a container, in a job
-#' of a cluster, on a machine shared with others, and under `R CMD check`.
+#' Asks several sources (the machine, the kernel's limits on this process, the job scheduler, and
+#' users' and administrators' settings) and returns the smallest of their answers. A count of the
+#' machine's cores alone ([parallel::detectCores()]) is often far too high: in a container, in a
+#' job of a cluster, on a machine shared with others, and under `R CMD check`.
 #'
 #' [cores_report()] tells where the number comes from.
 #'
-#' Name, arguments, defaults and methods are those of `availableCores()` in package parallelly;
-#' section "Differences" lists where the numbers may differ.
+#' The name, arguments, defaults and methods are those of `availableCores()` in package
+#' parallelly; section "Differences" lists the cases where the numbers may differ.
 #'
 #' @param constraints Character vector or `NULL` (default): what the cores are for. `"multicore"`:
 #'   forked processes; the answer is 1 where forking isn't safe, as in RStudio's console.
 #'   `"connections"` and `"connections-16"` add the method of that name.
-#' @param methods Character vector: the sources to ask. Of sources with the same answer the
-#'   first one gives its name to the result. By default all of these:
-#'   - `"system"`: CPUs of the machine that are online.
-#'   - `"/proc/self/status"`: CPUs which the kernel may run this process on (line
+#' @param methods Character vector: the sources to ask. If several sources give the deciding
+#'   answer, the result is named after the first. By default all of these:
+#'   - `"system"`: the machine's online CPUs.
+#'   - `"/proc/self/status"`: the CPUs on which the kernel may run this process (line
 #'     `Cpus_allowed_list`), as set by `taskset`, by a scheduler or by a CPU set. Linux only.
 #'   - `"cgroups.cpuset"`, `"cgroups.cpuquota"`: CPU set and CPU quota of control groups,
 #'     version 1 (containers, systemd, schedulers). Linux only.
 #'   - `"cgroups2.cpuset.cpus"`, `"cgroups2.cpuset.cpus.effective"`, `"cgroups2.cpu.max"`: CPU
 #'     set asked for, CPU set in force, and CPU quota of control groups, version 2. Linux
-#'     only. Of all kinds of control groups' limits the tightest one counts, in the
-#'     process's own group and all groups above it. Quotas are rounded, to at least 1.
+#'     only. For each kind of limit, the tightest one counts among the process's own group and all
+#'     groups above it. Quotas are rounded, to at least 1.
 #'   - `"nproc"`: what the program of that name prints. Linux only.
 #'   - `"mc.cores"`: option `mc.cores`, or else environment variable `MC_CORES`. 0, which
-#'     means no process besides this one, counts as 1. In a worker of muster that has neither, the
-#'     `threads` that it was started with (see [cluster_start()]): the other cores are others'.
+#'     means no process besides this one, counts as 1. In a muster worker that has neither, the
+#'     number of `threads` that it was started with (see [cluster_start()]): the other cores
+#'     belong to other workers.
 #'   - `"BiocParallel"`: environment variable `BIOCPARALLEL_WORKER_NUMBER`.
 #'   - `"_R_CHECK_LIMIT_CORES_"`: 2 if this environment variable is set to anything but
 #'     `""` and `"false"` (in any case); `R CMD check --as-cran` does that.
@@ -47,60 +48,62 @@
 #'     machines. It decides only where all other answers come from the machine and
 #'     none of them is below `"system"`.
 #'   - `"custom"`: a function without arguments in option `muster.availableCores.custom`. Its
-#'     number is cut to a whole one, and `NA` means no answer. It may call `availableCores()`.
+#'     number is rounded down, and `NA` means no answer. It may call `availableCores()`.
 #'
-#'   Others, on demand: `"mc.cores+1"`; `"connections"` for the number of R connections that
-#'   are left (clusters of package parallel need one a worker, muster's none) and
-#'   `"connections-16"` for 16 less; and any other word, which is the name of an option
-#'   or else of an environment variable that holds a number.
-#' @param na.rm `TRUE` (default) to leave out sources that have nothing to say, `FALSE` to have
-#'   them as `NA`, which matters for `which = "all"`.
-#' @param logical `TRUE` (default) if threads of a core count as CPUs, `FALSE` if each
-#'   core counts once. It concerns method `"system"` only.
+#'   Others, on demand: `"mc.cores+1"`; `"connections"` for the number of unused R connections
+#'   (clusters of package parallel need one for each worker, muster's need none) and
+#'   `"connections-16"` for 16 less; and any other word, which is the name of an option or else of
+#'   an environment variable that holds a number.
+#' @param na.rm `TRUE` (default) to leave out sources without an answer, `FALSE` to include them
+#'   as `NA`, which matters for `which = "all"`.
+#' @param logical `TRUE` (default) if hardware threads of a core count as CPUs, `FALSE` if each
+#'   core counts once. Affects method `"system"` only.
 #' @param default The answer if no source has one: a number from 1 up, by default
 #'   `c(current = 1L)`.
-#' @param which `"min"` (default) for the least answer, `"max"` for the greatest, `"all"` for
+#' @param which `"min"` (default) for the smallest answer, `"max"` for the largest, `"all"` for
 #'   all answers.
-#' @param fraction Number above 0, at most 1 (default): the part of the cores to keep,
-#'   rounded down.
-#' @param omit Number of cores from 0 (default) up, to leave to others; taken off after `fraction`.
-#' @param max Number from 1 up, by default `Inf`: not more than this many.
+#' @param fraction Number above 0 and at most 1 (default): the fraction of the cores to keep; the
+#'   result is rounded down.
+#' @param omit Number of cores to leave to others, from 0 (default) up; subtracted after
+#'   `fraction` is applied.
+#' @param max Number from 1 up, by default `Inf`: the result is at most this many.
 #'
 #' @returns An integer of length 1, at least 1, whose name is the source that decided; with
 #'   `which = "all"` a named integer vector of all sources that have an answer, in the
-#'   order of `methods`. A star behind the name says that option `availableCores.min` has
-#'   raised the number.
+#'   order of `methods`. An asterisk after the name means that option `availableCores.min` raised
+#'   the number.
 #'
 #' @section Options:
 #' `muster.availableCores.methods`, `.logical`, `.fraction`, `.omit` and `.max` are the arguments'
-#' defaults. `.methods.excludes` takes methods away, `.system` stands in for the machine's number
-#' of CPUs, `.min` raises numbers below it (not past the machine's CPUs), `.fallback` and
+#' defaults. `.methods.excludes` removes methods, `.system` replaces the machine's number of CPUs,
+#' `.min` raises numbers below it (but not above the machine's number of CPUs), `.fallback` and
 #' `.custom` are described above. `muster.fork.enable` and `muster.supportsMulticore.disableOn`
-#' decide about constraint `"multicore"`, `muster.availableConnections` about connections.
+#' control constraint `"multicore"`, `muster.availableConnections` the constraints on connections.
 #'
-#' Each one is also heeded with prefix `parallelly.` or `future.` in place of `muster.`, and,
-#' functions excepted, as an environment variable: `R_MUSTER_AVAILABLECORES_OMIT`, or with
-#' `R_PARALLELLY_` or `R_FUTURE_`, where lists have commas. An option goes before a variable.
-#' Variables of schedulers count with these prefixes too, where the plain one isn't set.
+#' Each option also works with prefix `parallelly.` or `future.` in place of `muster.`, and,
+#' except for functions, as an environment variable, such as `R_MUSTER_AVAILABLECORES_OMIT`, or
+#' with `R_PARALLELLY_` or `R_FUTURE_`; lists are separated by commas. An option takes precedence
+#' over a variable. Schedulers' variables are also read with these prefixes if the plain one isn't
+#' set.
 #'
 #' @section Differences:
 #' Numbers differ from those of parallelly 1.48 in these cases:
-#' - Nothing is remembered between two calls but what can't change: variables and control
-#'   groups are read anew. Environment variables that stand for options are read when
-#'   needed, not when the package is loaded.
-#' - Of a control group's limits the least on the whole path counts, where parallelly reads the
-#'   innermost group that has the file. A version 1 CPU set is the one in force
-#'   (`cpuset.effective_cpus`) where the kernel tells. Limits above the machine's number of
-#'   CPUs are reported, not dropped with a warning.
-#' - `"nproc"` is worked out from the kernel's files, without a process; only where they
-#'   don't tell is the program run.
+#' - Only what can't change is remembered between calls: variables and control groups are read
+#'   again each time. Environment variables that stand for options are read when needed, not when
+#'   the package is loaded.
+#' - The smallest control group limit on the whole path counts, where parallelly reads only the
+#'   innermost group that has the file. For a version 1 CPU set, the one in force
+#'   (`cpuset.effective_cpus`) is read where the kernel provides it. Limits above the machine's
+#'   number of CPUs are reported, not dropped with a warning.
+#' - `"nproc"` is worked out from the kernel's files, without a process; the program is run only
+#'   where these files are missing.
 #' - `logical = FALSE` counts cores on Linux too.
 #' - `MC_CORES` is also seen when it is set after package parallel was loaded.
-#' - `BBS_HOME` counts whatever its value (but `"false"`): Bioconductor sets it to a directory.
+#' - `BBS_HOME` counts whatever its value (except `"false"`): Bioconductor sets it to a directory.
 #' - `"HTCondor"` is a source.
 #' - Values that can't be used (zero, negative, with a fraction, not a number) are ignored with
-#'   a warning, where parallelly stops at 0 and below and cuts off fractions.
-#' - Names are kept with `fraction` and `max`, and with `which = "all"` `max` caps each answer.
+#'   a warning, where parallelly raises an error for 0 and below and truncates fractions.
+#' - `fraction` and `max` keep names, and with `which = "all"`, `max` caps each answer.
 #' - `na.rm = FALSE` with no answer from several sources gives one `NA`, not none.
 #'
 #' @section Source:
@@ -111,16 +114,15 @@
 #' variables of a job".
 #'
 #' @section Cost:
-#' One or two milliseconds: a few small files of `/proc` and `/sys` are read, more of them
-#' the deeper control groups are nested. No process is started, except on systems
-#' without these files (macOS), where the first call of a session asks
-#' [parallel::detectCores()].
+#' One or two milliseconds: a few small files of `/proc` and `/sys` are read, more of them if
+#' control groups are deeply nested. No process is started, except on systems without these files
+#' (macOS), where the first call of a session asks [parallel::detectCores()].
 #'
 #' @section Errors:
-#' `muster_error_input` if an argument isn't as described, if the custom function gives
-#' something else than a number from 1 up or `NA`, or if option `availableCores.min` isn't a
-#' number from 1 to the machine's. Other options and variables that hold no number from 1 up
-#' (`mc.cores`: 0 up) are ignored with a warning of class `muster_warning_input`, once a
+#' `muster_error_input` if an argument isn't as described, if the custom function returns anything
+#' other than a number from 1 up or `NA`, or if option `availableCores.min` isn't a number from 1
+#' to the machine's number of CPUs. Other options and variables that don't hold a number from 1 up
+#' (`mc.cores`: from 0 up) are ignored with a warning of class `muster_warning_input`, once per
 #' session for each value.
 #'
 #' @seealso [availableWorkers()] for the hosts of a job.

@@ -29,7 +29,7 @@ cgroup_kinds <- list(
   cgroups2.cpu.max = list(controller = "", read = function(dir) cgroup_v2_quota(dir))
 )
 
-# The least limit of one kind on this process, with its reason.
+# The smallest limit of one kind on this process, with its reason.
 cores_cgroup <- function(machine, kind) {
   controller <- cgroup_kinds[[kind]]$controller
   own <- machine$cgroups

@@ -30,7 +30,7 @@ cores_methods <- list(
 
 connections_pattern <- "^connections(-[0-9]+)?$"
 
-# Sources that speak of the machine and this process, not of anybody's wishes.
+# Sources about the machine and this process, not about anybody's settings.
 cores_machine_methods <- c(
   "system", "/proc/self/status", "cgroups.cpuset", "cgroups.cpuquota", "cgroups2.cpuset.cpus",
   "cgroups2.cpuset.cpus.effective", "cgroups2.cpu.max", "nproc"
@@ -72,8 +72,8 @@ cores_ask <- function(methods, machine, call) {
 
 cores_counts <- function(answers) vapply(answers, `[[`, 1L, "count")
 
-# Does the fallback count? Where nobody but the machine speaks, and none of its answers is
-# below its number of CPUs: such a limit says already what one may use.
+# Does the fallback count? Only if all answers come from the machine and none is below its number
+# of CPUs: a lower one is already a limit on what may be used.
 cores_use_fallback <- function(cores) {
   cores <- cores[!is.na(cores)]
   others <- cores[names(cores) != "fallback"]
@@ -117,7 +117,7 @@ cores_min <- function(logical, call) {
     abort_option("availableCores.min", "a number from 1 up", min, call)
   }
   min <- floor(min)
-  # The machine's number costs a file, and few set the option.
+  # Reading the machine's number costs a file, and few users set the option.
   system <- if (min > 1) cores_system(cores_machine(logical = logical))$count
   if (isTRUE(min > system)) {
     abort_option("availableCores.min", paste("at most the machine's", system), min, call)

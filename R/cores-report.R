@@ -1,15 +1,15 @@
 #' Explain the number of available cores
 #'
 #' @description
-#' Lists what each source of [availableCores()] says and why: the file or variable that it has
-#' read, and the text there. Printed, it marks the source that decided.
+#' Lists what each source of [availableCores()] says and why: the file or variable that was read,
+#' and the text found there. When printed, it marks the source that decided.
 #'
-#' @param ... Arguments of [availableCores()], but `which` and `na.rm`.
+#' @param ... Arguments of [availableCores()], except `which` and `na.rm`.
 #'
 #' @returns A data frame of class `muster_cores_report` with a row for each source, in the order
-#'   of the methods: `source`, its name; `value`, an integer, `NA` if it has nothing to say;
-#'   `reason`, where the value comes from, or what was looked for. Attribute `decided` is the
-#'   result of [availableCores()].
+#'   of the methods: `source`, its name; `value`, an integer, `NA` if it has no answer; `reason`,
+#'   where the value comes from, or what was looked for. Attribute `decided` is the result of
+#'   [availableCores()].
 #'
 #' @section Errors:
 #' Those of [availableCores()].

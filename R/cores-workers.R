@@ -1,11 +1,11 @@
 #' List the hosts that workers may run on
 #'
 #' @description
-#' In a job of a scheduler, the hosts that it has granted, each as often as it has cores there
-#' for the job; elsewhere `"localhost"` as often as [availableCores()] allows.
+#' In a scheduler's job, lists the hosts that the job was granted, each repeated once for each of
+#' its cores on that host; elsewhere, `"localhost"` as often as [availableCores()] allows.
 #'
-#' Name, arguments, defaults and methods are those of `availableWorkers()` in package parallelly;
-#' section "Differences" lists where the answers may differ.
+#' The name, arguments, defaults and methods are those of `availableWorkers()` in package
+#' parallelly; section "Differences" lists the cases where the answers may differ.
 #'
 #' @param constraints Character vector or `NULL` (default), as for [availableCores()].
 #' @param methods Character vector: the sources to ask, in this order. All are sources of
@@ -28,42 +28,41 @@
 #' @param logical Passed on to [availableCores()].
 #' @param default Names of hosts, by default `"localhost"`: the answer if no source has one.
 #' @param which `"auto"` (default) for the first source in the order of `methods` that has an
-#'   answer, where all sources that speak of this machine (the kernel, users' settings, checks)
-#'   agree on the least of theirs; `"min"` and `"max"` for the shortest and longest answer;
-#'   `"all"` for all.
+#'   answer, where all sources about this machine (the kernel, users' settings, checks) together
+#'   count as one, with the smallest of their answers; `"min"` and `"max"` for the shortest and
+#'   longest answer; `"all"` for all.
 #' @param ... Other arguments of [availableCores()], for sources that give a number: `fraction`,
 #'   `omit`, `max`.
 #'
 #' @returns A character vector of host names, one for each worker; with `which = "all"` a named
-#'   list of such vectors, one for each source, empty where it has nothing to say.
+#'   list of such vectors, one for each source, empty where it has no answer.
 #'
 #' @section Options:
 #' `muster.availableWorkers.methods` and `muster.localhost.hostname` are defaults of `methods` and
 #' `default`, the latter also the name of this machine in answers;
-#' `muster.availableWorkers.methods.excludes` takes methods away. Other prefixes and environment
+#' `muster.availableWorkers.methods.excludes` removes methods. Other prefixes and environment
 #' variables: see [availableCores()].
 #'
 #' @section Differences:
 #' Answers differ from those of parallelly 1.48 in these cases, besides the numbers of
 #' [availableCores()]:
-#' - Slurm's lists are expanded here, the program `scontrol` isn't run; names may have several
-#'   brackets, and text behind them.
+#' - Slurm's lists are expanded here, and the program `scontrol` isn't run; names may have several
+#'   brackets, and text after them.
 #' - `"min"` is the shortest answer, where parallelly gives `default` as soon as one source
 #'   has none.
-#' - `"auto"` heeds all limits of this machine, where parallelly forgets version 2 CPU sets.
-#' - Option `availableCores.fallback` is heeded as in [availableCores()], where parallelly
-#'   drops it on machines that have `nproc`.
+#' - `"auto"` respects all limits of this machine, where parallelly ignores version 2 CPU sets.
+#' - Option `availableCores.fallback` works as in [availableCores()], where parallelly drops it on
+#'   machines that have `nproc`.
 #' - `LSB_MCPU_HOSTS` is read where `LSB_HOSTS` isn't set.
 #' - A number in an option or variable that a method names isn't taken for a host.
-#' - Blank lines in files are skipped. Lists that contradict a scheduler's other variables
-#'   are warned of only if these are set. What can't be used is ignored with a warning,
-#'   where parallelly stops at some.
+#' - Blank lines in files are skipped. A list that contradicts a scheduler's other variables gives
+#'   a warning only if these are set. Values that can't be used are ignored with a warning, where
+#'   parallelly raises an error for some.
 #'
 #' @section Errors:
-#' `muster_error_input` if an argument isn't as described, or if the custom function gives
-#' something else than names of hosts. Lists that can't be understood, files that aren't
-#' there and contradictions are warned of with class `muster_warning_input`, once a
-#' session for each.
+#' `muster_error_input` if an argument isn't as described, or if the custom function returns
+#' anything other than host names. Lists that can't be parsed, missing files and contradictions
+#' give a warning of class `muster_warning_input`, once per session for each.
 #'
 #' @section Source:
 #' The help page of `availableWorkers()` in package parallelly, and the manuals of Slurm (sbatch,
@@ -71,7 +70,7 @@
 #' Technical Computing Suite.
 #'
 #' @section Cost:
-#' That of [availableCores()], and the reading of the scheduler's file. No process is started.
+#' That of [availableCores()], plus reading the scheduler's file. No process is started.
 #'
 #' @examples
 #' availableWorkers()

@@ -3,10 +3,10 @@
 
 #' Plot a discovery as a map
 #'
-#' Each address is a square, in address order from the top left, its colour the status. Needs
-#' package ggplot2.
+#' Each address is a square, in address order from the top left, and its colour is the status.
+#' Needs package ggplot2.
 #'
-#' @param x What [discover()] gave.
+#' @param x A result of [discover()].
 #' @param ... Not used.
 #' @returns A ggplot object.
 #' @section Errors:

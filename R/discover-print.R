@@ -1,6 +1,6 @@
-# What a discovery shows: who was found, and how many were not.
+# Prints a discovery: what was found, and how many addresses were not.
 
-# Most rows that print() shows.
+# The maximum number of rows that print() shows.
 discovery_rows_max <- 20L
 
 #' @export

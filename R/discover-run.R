@@ -1,5 +1,5 @@
-# A scan from its start to its data frame. C code does it (src/discover); here it is called
-# in slices, so that progress is shown and whatever ends it keeps what was found.
+# A scan from its start to its data frame. C code does the work (src/discover); it is called in
+# slices here, so that progress is shown and the results survive whatever ends the scan.
 
 # How long C code goes on before R looks at progress.
 scan_slice_s <- 0.1

@@ -1,6 +1,6 @@
-# What discover() is asked to ask: targets as users write them, to addresses.
+# Turns discover()'s targets, as users write them, into addresses.
 
-# Most addresses of one call, unless more were allowed.
+# The maximum number of addresses in one call, unless more were allowed.
 discover_addresses_max <- 65536
 
 # Reads targets into list(ranges, hosts, lost): what C code takes as addresses, the name of

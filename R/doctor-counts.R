@@ -1,6 +1,6 @@
-# What the kernel counts from some start on. A count since boot says nothing of when: only
-# two looks tell what happens now. So a count that grew while doctor() looked is bad, and
-# one since boot asks for attention only if it is high for the time that it took.
+# The kernel's counters. A count since boot doesn't tell when something happened: only two looks
+# tell what happens now. So a count that grew while doctor() looked is bad, and a count since boot
+# needs attention only if it is high for the time since then.
 
 # One look. Where something can't be read, the reason stands in its place, or NA.
 doctor_look <- function(machine) {

@@ -3,7 +3,7 @@
 # Each item is a function of a machine: where the kernel's trees are, and readers for what
 # is in no file. Tests hand in other trees and other readers. An item gives one finding,
 # or a named list of them (one for each network card). What can't be read ends an item by
-# not_known(), and never the others: its verdict is "unknown" then, its value the reason.
+# not_known(), and never the others: its verdict is then "unknown", its value the reason.
 
 # proc, sys, cgroup: where these trees are mounted; etc, run, lib: where systemd's files are.
 # ...: other readers, by name.

@@ -1,4 +1,4 @@
-# Listen queues, and what TCP has to send twice.
+# Listen queues, and TCP retransmissions.
 #
 # A listener's queue holds min(backlog, somaxconn) connections: the program's own number, cut
 # by the kernel's when it begins to listen. So raising somaxconn helps where the two are the

@@ -6,55 +6,56 @@
 #' matters, and the command that fixes it. `doctor()` changes nothing, needs no privilege, sends
 #' nothing to the network and starts no process.
 #'
-#' @param interval Number of seconds from 0 up, by default 0. With more than 0, `doctor()` looks
-#'   twice, this far apart, and tells what counters grew by in between. Of both looks at listen
-#'   queues, the deeper counts.
+#' @param interval Number of seconds from 0 up, by default 0. Above 0, `doctor()` looks twice,
+#'   this far apart, and reports by how much the counters grew in between. For listen queues, the
+#'   longer of the two lengths counts.
 #' @param items `NULL` (default) for all items, or a character vector of names from the table
 #'   below. `"card"` stands for all network cards.
 #'
 #' @returns A data frame of class `"muster_doctor"` with one row for each item:
 #'   - `item`: its name; network cards are `"card:eth0"` and so on;
-#'   - `value`: what was found, or the reason why nothing was;
+#'   - `value`: what was found, or why nothing could be found;
 #'   - `verdict`: `"good"`, `"attention"`, `"bad"` or `"unknown"`;
 #'   - `why`: why it matters to a cluster;
-#'   - `command`: what fixes it, `""` if there is nothing to do. Some good settings have a
-#'     command too: what the first source below advises against bursts of connections. Commands
-#'     of the system (`sysctl -w`, `echo`, `mount`) need root and last until the next boot; in a
-#'     container, run them on its host. `doctor()` never runs any;
+#'   - `command`: what fixes it, `""` if there is nothing to do. Some good settings have a command
+#'     too: the advice of the first source below for bursts of connections. Commands of the system
+#'     (`sysctl -w`, `echo`, `mount`) need root and last until the next boot; in a container, run
+#'     them on its host. `doctor()` never runs any;
 #'   - `group`: the heading that it is printed under;
 #'   - `persist`: for a command with `sysctl -w`, the lines for a file such as
-#'     `/etc/sysctl.d/90-muster.conf` that set the same at each boot, else `""`;
+#'     `/etc/sysctl.d/90-muster.conf` that make the same setting at each boot, else `""`;
 #'   - `figures`: a list with the numbers in `value`, each a named numeric vector. Names end in
-#'     the unit (`_bytes`, `_s`); `NA` is not known, `Inf` no limit; settings that are on or off
-#'     are 1 or 0.
+#'     the unit (`_bytes`, `_s`); `NA` means not known, `Inf` no limit; settings that are on or
+#'     off are 1 or 0.
 #'
-#'   Attributes `host`, `time`, `version` and `interval_s` tell where, when, by which version
-#'   and for how long it looked. `print(found, explain = TRUE)` shows the reasons of all items;
-#'   by default only those that need attention are explained.
+#'   Attributes `host`, `time`, `version` and `interval_s` give the host, the time, muster's
+#'   version and the interval. `print(found, explain = TRUE)` shows the reasons of all items; by
+#'   default only those that need attention are explained.
 #'
 #' @section Verdicts:
 #' An item is good unless one of its other verdicts applies, and unknown where the system
-#' doesn't tell: in a container much of `/proc/sys/net` is missing, on macOS everything that is
-#' read from `/proc`. "It grew" means during `interval`.
+#' doesn't tell: in a container, much of `/proc/sys/net` is missing; on macOS, all of `/proc` is.
+#' "It grew" means during `interval`.
 #'
-#' A count since boot doesn't tell when something happened. On its own it needs attention only
-#' if it is high on average ("a day": of the days since boot, at least one). To see what happens
-#' now, set `interval` and look while the cluster works: what grew is bad, and the average no
-#' longer counts.
+#' A count since boot doesn't tell when something happened. On its own it needs attention only if
+#' its average is high ("a day" means per day since boot, counting at least one day). To see what
+#' happens now, set `interval` and run `doctor()` while the cluster works: a counter that grew is
+#' bad, and the average no longer counts.
 #'
 #' `r doctor_rules_table()`
 #'
 #' @section Which listener:
 #' A listener's queue holds as many connections as its program asks for (the `backlog` of
-#' listen(2)), but at most `net.core.somaxconn`. Raising that setting helps only listeners whose
-#' limit it is, and only after their programs have been restarted. The kernel counts the packets
-#' that each listener dropped since it began to listen, so `listen_overflows` names the
+#' listen(2)), but at most `net.core.somaxconn`. Raising that setting helps only listeners that
+#' are limited by it, and only after their programs have been restarted. The kernel counts the
+#' packets that each listener dropped since it began to listen, so `listen_overflows` names the
 #' listeners whose queue was full, with program and process id where you may see them, and its
-#' command is for them: `somaxconn`, or the program's own setting.
+#' command addresses what limits them: `somaxconn`, or the program's own setting.
 #'
 #' @section JSON:
 #' `muster doctor --json` prints one object:
-#'   - `schema`: `"muster-doctor/1"`; the number changes when a name or a meaning does;
+#'   - `schema`: `"muster-doctor/1"`; the number changes when the name or the meaning of a field
+#'     changes;
 #'   - `host`, `time` (UTC, as in `"2026-01-31T12:00:00Z"`), `version` (muster's), `interval_s`;
 #'   - `counts`: how many items have each verdict;
 #'   - `rows`: an array of objects with the columns above. `figures` is an object of numbers; a
@@ -64,8 +65,8 @@
 #' Advice on `net.core.somaxconn` (from 128 to 16384), `net.ipv4.tcp_max_syn_backlog` (to
 #' 65536), `net.ipv4.tcp_fin_timeout` (to 30) and on turning a card's scatter-gather off as the
 #' last step: the page "Fetch delays" in the documentation of MR3, a program that runs Hive's
-#' queries on Hadoop and Kubernetes. Today's defaults of Linux (4096, by memory, 60, on) count
-#' as good until a counter says otherwise; the command is shown anyway.
+#' queries on Hadoop and Kubernetes. Linux's current defaults (4096, by memory, 60, on) count as
+#' good until a counter says otherwise; the command is shown anyway.
 #'
 #' Meaning of the kernel's files: "IP Sysctl", "SNMP counter", "Control Group v2", "Transparent
 #' Hugepage Support" and "Documentation for /proc/sys/vm/" in the Linux kernel's documentation,
@@ -73,18 +74,19 @@
 #' listen(2), proc(5) (the files of `/proc`), getrlimit(2) (resource limits), adjtimex(2) (the
 #' kernel's clock) and sysctl.d(5) (kernel settings at boot). systemd: logind.conf(5) (login
 #' manager), systemd-oomd.service(8) (out-of-memory daemon), tmpfiles.d(5) (cleaning of
-#' temporary files). Measured on Linux 6.18: a listener holds one connection more than its
-#' backlog.
+#' temporary files). That a listener holds one connection more than its backlog was measured on
+#' Linux 6.18.
 #'
 #' @section Cost:
-#' Some 80 small files of `/proc`, `/sys` and `/etc`, the list of listeners from the kernel, and
-#' two files for each process: below 0.3 s, plus `interval`. If a listener overflowed, also the
-#' descriptors of all processes that you may look at. If TMPDIR is on a network file system that
-#' is gone, it waits as long as that does. No process is started.
+#' Reads about 80 small files of `/proc`, `/sys` and `/etc`, the list of listeners from the
+#' kernel, and two files for each process: less than 0.3 s, plus `interval`. If a listener
+#' overflowed, it also reads the descriptors of all processes that you may inspect. If TMPDIR is
+#' on a network file system that doesn't respond, `doctor()` waits as long as the file system
+#' does. No process is started.
 #'
 #' @section Errors:
 #' `muster_error_input` if `interval` isn't a number of seconds from 0 up, or `items` has a name
-#' that isn't in the table. What can't be read isn't an error: its verdict is `"unknown"`.
+#' that isn't in the table. An item that can't be read isn't an error: its verdict is `"unknown"`.
 #' @seealso [availableCores()], [muster_cli()] for `muster doctor` in a shell and its status.
 #' @examples
 #' doctor()

@@ -1,8 +1,8 @@
-# Fork servers of this session: when one is used again, when a new one is booted.
+# Fork servers of this session: when one is reused, and when a new one is booted.
 #
-# A server is known by its key: all that it read or loaded when it booted. As long
-# as the key is the same, what it would boot to is the same. What may change
-# without a new boot (working directory, other variables) goes along with each fork.
+# A server is identified by its key: everything that it read or loaded when it booted. As long as
+# the key is the same, a new server would be the same. Settings that may change without a new boot
+# (working directory, other variables) are sent with each fork.
 
 # At most this many are kept; the least recently used without workers is ended.
 servers_max <- 4L
@@ -45,8 +45,8 @@ own_servers <- function() {
 
 server_ready <- function(pointer) identical(.Call(ffi_server_state, pointer)$state, "ready")
 
-# What one that was killed leaves is its zombie, which goes at once, and its directory, which
-# goes with the last cluster whose workers have theirs in it.
+# A killed server leaves a zombie, which is reaped at once, and its directory, which is removed
+# with the last cluster whose workers have their directories in it.
 drop_gone_servers <- function() {
   own_servers()
   ready <- vapply(the$servers, function(server) server_ready(server$pointer), NA)
@@ -69,8 +69,8 @@ drop_unused_servers <- function(keep) {
   }
 }
 
-# FALSE while it is of use: it has workers, or its directory has. A server that was killed
-# could not remove that itself.
+# FALSE while it is needed: it has workers, or its directory has those of workers. A server that
+# was killed couldn't remove the directory itself.
 end_server <- function(pointer, base) {
   ended <- .Call(ffi_server_end, pointer) && !is_base_used(base)
   if (ended) {
@@ -79,7 +79,7 @@ end_server <- function(pointer, base) {
   ended
 }
 
-# A cluster that was given another server leaves its workers' directories where they were.
+# When a cluster gets another server, its workers' directories stay where they were.
 is_base_used <- function(base) {
   plans_drop()
   base %in% vapply(the$plans, `[[`, "", "base")
@@ -145,7 +145,7 @@ boot_server <- function(packages, load, key, call, boot = NULL) {
       errno = pointer$errno, call = call
     )
   }
-  # An interrupt leaves no server behind that nobody knows of.
+  # An interrupt must not leave an unregistered server behind.
   waited <- FALSE
   on.exit(if (!waited) end_server(pointer, base))
   ready <- .Call(ffi_server_wait, pointer, start_timeout())

@@ -1,7 +1,7 @@
 # What happened to workers, in words, and what a call that will not be answered
-# leaves to its caller.
+# means for its caller.
 
-# Called from C while a call of the user's waits or ends, if there is news.
+# Called from C while a user's call waits or ends, if there are new events.
 announce_events <- function() {
   for (event in .Call(ffi_events)) {
     # NULL: a finalizer's call has told it meanwhile.
@@ -64,7 +64,7 @@ abort_failed <- function(node, call) {
   )
 }
 
-# abort_loss() raises the error for what a loss is the end of.
+# abort_loss() raises the error for a task that is lost for good.
 abort_loss <- function(loss, what, advice, call, hints = NULL,
                        limit = "the cluster's `timeout`", ...) {
   late <- loss$kind == "timeout"
@@ -148,7 +148,7 @@ answer_of <- function(answers, node) {
   }
 }
 
-# The answer that a node owes, NULL if there is or will be none.
+# The answer that a node still has to give, NULL if there is none and won't be.
 owed_answer <- function(node) {
   status <- .Call(ffi_node_look, node)
   if (is.integer(status) || status$owed == 0L) {
@@ -199,8 +199,8 @@ job_in <- function(frame, job, results) {
 
 # ---- Fork servers that are gone
 
-# What is needed to boot another server for a cluster, by the cluster's id. Those of
-# clusters that are gone are dropped: they hold what the user's `setup` refers to.
+# What is needed to boot another server for a cluster, by the cluster's id. Entries of clusters
+# that are gone are dropped: they keep alive what the user's `setup` refers to.
 plans_keep <- function(id, plan, base) {
   plans_drop()
   the$plans[[as.character(id)]] <- list(plan = plan, base = base)

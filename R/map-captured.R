@@ -1,12 +1,12 @@
-# What a function has captured: the frame that it was made in travels with it, all of it, though its
-# code may use little of that.
+# What a function has captured: the whole frame that it was created in is sent with it, although
+# its code may use little of that frame.
 
-# Smaller things travel; what is larger is left behind if the code can't name it.
+# Smaller objects are sent; larger ones are left behind if the code can't name them.
 captured_small <- 1e6
-# What is this large and does travel is named.
+# Objects of this size that are sent are reported.
 captured_large <- 100e6
 
-# Code that has these may look at anything, by names that it makes.
+# Code that calls these may access anything, by names that it computes.
 looks_around <- c(
   "get", "get0", "mget", "exists", "eval", "evalq", "eval.parent", "parse", "str2lang",
   "str2expression", "environment", "as.environment", "parent.env", "parent.frame", "sys.frame",
@@ -30,7 +30,7 @@ without_unused <- function(fun) {
   if (!any(sizes > captured_small)) {
     return(fun)
   }
-  # A promise that nothing names would be evaluated by being copied.
+  # Copying a promise that nothing names would evaluate it.
   small <- sizes >= 0 & sizes <= captured_small & !vapply(others, is_promise, NA, env)
   keep <- c(intersect(ls(env, all.names = TRUE), used), others[small])
   if (any(vapply(keep, is_absent, NA, env))) {
@@ -120,7 +120,7 @@ captured_size <- function(name, env) {
   as.numeric(utils::object.size(get(name, env, inherits = FALSE)))
 }
 
-# Names what is large and travels, once for each object of a session.
+# Reports large objects that are sent, once per session for each.
 name_large <- function(found) {
   values <- c(found$globals, found$around)
   sizes <- vapply(values, function(value) as.numeric(utils::object.size(value)), 0)

@@ -1,6 +1,7 @@
-# What a function needs to be evaluated in another process, and what of it can't go there.
+# What a function needs to be evaluated in another process, and which of these objects can't be
+# sent.
 
-# The job of a cluster_map(): all that is the same for each piece.
+# The job of a cluster_map() call: everything that is the same for all pieces.
 make_job <- function(fun, args, x, returns, call) {
   fun <- without_unused(fun)
   functions <- c(functions_in(fun), functions_in(args), if (length(x) <= 10000L) functions_in(x))
@@ -104,8 +105,8 @@ code_names <- function(fun) {
   names
 }
 
-# What a function reads before it assigns it, as far as its code tells when it is read from
-# the top to the bottom. codetools takes what is assigned anywhere for local, also by
+# The variables that a function reads before it assigns them, as far as its code shows when read
+# from top to bottom. codetools treats a variable that is assigned anywhere as local, even by
 # `x$a <- 1` or `x <- x + 1`, and doesn't look into formulas.
 names_read <- function(fun) {
   found <- new.env(hash = TRUE, parent = emptyenv())

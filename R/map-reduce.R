@@ -1,25 +1,27 @@
 #' Map, group by key, reduce
 #'
-#' For each element of `.inputs`, `.map(element)` gives keys and values; for each key,
-#' `.reduce(key, values)` gives its result. Elements are handed out to the workers, values
-#' travel between them, not through the session.
+#' For each element of `.inputs`, `.map(element)` returns keys and values; for each key,
+#' `.reduce(key, values)` returns its result. Elements are handed out to the workers; values move
+#' directly between workers, not through the session.
 #'
-#' What is said of keys, order, losses and memory in [partition_shuffle()] holds here too.
+#' The notes on keys, order, losses and memory in [partition_shuffle()] apply here too.
 #'
-#' @param .cl A cluster of [cluster_start()].
+#' @param .cl A cluster from [cluster_start()].
 #' @param .inputs A vector, atomic or list.
-#' @param .map A function of an element that gives a list or data frame with `key` and `value`,
-#'   of one length, or `NULL`.
-#' @param .reduce A function of a key and a vector of all its values, in the order of the inputs.
-#' @param .combine `NULL`, or a function as `.reduce`, called with some of a key's values before
-#'   they travel; `.reduce` gets what it gave in their place. For sums and the like it
-#'   is the same function, and saves most of the transfer.
-#' @param ... Further arguments of `.map`. Any name without a dot in front is its own.
+#' @param .map A function that takes an element and returns a list or data frame with `key` and
+#'   `value`, of equal length, or `NULL`.
+#' @param .reduce A function that takes a key and a vector of all its values, in the order of the
+#'   inputs.
+#' @param .combine `NULL`, or a function like `.reduce`, called with some of a key's values before
+#'   they are moved; `.reduce` gets its results instead of these values. For sums and the like,
+#'   use the same function as `.reduce`: that saves most of the transfer.
+#' @param ... Further arguments of `.map`. Any name that doesn't begin with a dot is the
+#'   function's.
 #' @param .args A list of further arguments, for names that begin with a dot.
-#' @param .parts Number of parts that elements, and keys, are in, from 1 to 4096. By default
-#'   one for each element, at most 32.
+#' @param .parts Number of parts that the elements, and the keys, are split into, from 1 to 4096.
+#'   By default, one for each element, but at most 32.
 #' @returns A data frame with columns `key` and `value`, one row for each key. `value` is a list
-#'   if some result isn't a single value.
+#'   if any result isn't a single value.
 #' @section Errors:
 #' As for [partition_scatter()].
 #' @section Cost:

@@ -1,97 +1,97 @@
 #' Apply a function to each element, on the workers of a cluster
 #'
-#' As `lapply(.x, .fun, ...)`, with the elements handed out in pieces whose size follows from how
-#' long the first ones take: large pieces where elements are quick, single elements where
-#' they are slow, smaller ones towards the end so that all workers end together.
+#' Works like `lapply(.x, .fun, ...)`, but hands the elements out to the workers in pieces. How
+#' long the first elements take decides the size of the pieces: large where elements are quick,
+#' single elements where they are slow, and smaller towards the end so that all workers finish
+#' together.
 #'
-#' The function, its further arguments and what it uses of your session are sent to each worker
-#' once, and not again while they stay the same. Each piece starts from what was sent: changes
-#' that an element makes by `<<-` may be seen by later elements of its piece, as with
-#' [parallel::parLapply()], and by no others.
+#' The function, its further arguments and the objects that it uses from your session are sent to
+#' each worker once, and not again while they stay the same. Each piece starts from what was sent:
+#' changes that an element makes with `<<-` may be seen by later elements of its piece, as with
+#' [parallel::parLapply()], but by no others.
 #'
 #' @section Globals:
-#' What `.fun` uses of your global environment is found (by [codetools::findGlobals()]; in
-#' functions that it uses, too, in functions among the further arguments and in lists of
-#' functions). It is in the worker's global environment while a piece is evaluated, and
-#' what was there before comes back afterwards. Packages that are attached in the session
-#' and have something that these functions use are attached in the worker; packages with
-#' methods for the classes of arguments and globals are loaded. What is
-#' only named by a string (`get("k")`) can't be found: export it.
+#' The objects in your global environment that `.fun` uses are found with
+#' [codetools::findGlobals()]. The search also covers functions that `.fun` calls, functions among
+#' the further arguments, and lists of functions. The worker's global environment has these
+#' objects while a piece is evaluated; afterwards its previous contents are restored. Packages
+#' that are attached in the session and are used by these functions are attached in the worker;
+#' packages with methods for the classes of arguments and globals are loaded. An object that is
+#' named only in a string (`get("k")`) can't be found: export it.
 #'
-#' Connections are of no use in another process, where their number may even be that of
-#' another connection. Among the arguments, the globals and the values they are errors of class
-#' `muster_error_input` that say where they were. External pointers (models, documents
-#' and data bases of other libraries) arrive as null pointers, which many packages
-#' know how to repair, so they are only named if a call fails. `options(muster.references =
-#' "error")` refuses both, `"ignore"` neither; the default is `"connections"`. What
-#' environments and attributes hold isn't looked at, but for the variables around `.fun` that
-#' it uses and slots of S4 objects.
+#' Connections don't work in another process, where their number may even refer to another
+#' connection. A connection among the arguments, the globals or the values is an error of class
+#' `muster_error_input` that says where it was. External pointers (models, documents and databases
+#' of other libraries) arrive as null pointers, which many packages know how to repair, so they
+#' are mentioned only if a call fails. `options(muster.references = "error")` refuses both,
+#' `"ignore"` neither; the default is `"connections"`. The contents of environments and attributes
+#' aren't checked, except for the variables around `.fun` that it uses and slots of S4 objects.
 #'
 #' Objects of a reference class that was defined in the session, by
 #' \code{\link[methods:setRefClass]{methods::setRefClass()}},
 #' have no methods in a worker, as with parallel: define the class in a package, or in the
 #' workers and make its objects there.
 #'
-#' A function that was made inside another one takes along the frame that it was made in. Objects
-#' of more than 1 MB there that its code doesn't name, not even within strings, stay behind, unless
-#' the code looks around by `get()`, `eval()`, `environment()` and their like. What is used and
-#' larger than 100 MB is named by a message of class `muster_message_large`, once in a session.
+#' A function that was created inside another one takes along the frame it was created in. Objects
+#' larger than 1 MB in that frame stay behind if the function's code doesn't name them, not even
+#' in strings, and doesn't call `get()`, `eval()`, `environment()` or the like. If an object that
+#' is used is larger than 100 MB, a message of class `muster_message_large` names it, once per
+#' session.
 #'
 #' @section Losses and time limits:
-#' Lost workers are healed as everywhere, see [cluster_start()]. When a piece of several elements
-#' is lost, or takes longer than `.timeout`, its elements are evaluated again in smaller pieces,
-#' at last one by one, so that the one that is to blame is known by its index and the
-#' others have their results. So elements may be evaluated more than once, with what they do
-#' besides (files written, rows inserted). `.retries = 0` excludes that: then the error for
-#' a piece of several elements names the range that was lost with it.
+#' Lost workers are replaced as usual, see Healing in [cluster_start()]. When a piece of several
+#' elements is lost, or takes longer than `.timeout`, its elements are evaluated again in smaller
+#' pieces, finally one by one, so that the index of the element at fault is known and the others
+#' get their results. Elements may therefore be evaluated more than once, along with their side
+#' effects (files written, rows inserted). `.retries = 0` rules that out: then the error for a
+#' piece of several elements gives the range of elements that was lost.
 #'
-#' @param .cl A cluster of [cluster_start()], or some of its nodes.
+#' @param .cl A cluster from [cluster_start()], or some of its nodes.
 #' @param .x A vector, atomic or list. Other objects go through `as.list()`.
 #' @param .fun A function, the name of one (a string), or a lambda such as `~ .x + 1`. It is called
 #'   in a worker with each element as its first argument.
-#' @param ... Further arguments of `.fun`, the same for all elements. Any name without a dot in
-#'   front is your function's, also `x`, `fun` or `seed`.
+#' @param ... Further arguments of `.fun`, the same for all elements. Any name that doesn't begin
+#'   with a dot is your function's, even `x`, `fun` or `seed`.
 #' @param .args A list of further arguments, for names that begin with a dot.
-#' @param .seed `FALSE`: elements draw from the workers' own streams. A whole number, or `TRUE`
-#'   for one drawn in the session: each element has an L'Ecuyer stream of its own, so
-#'   that the result is the same for any number of workers, whatever is lost and
-#'   however pieces are made. The workers' own streams stay where they were.
-#' @param .retries How often an element is tried again that was lost with its worker: a whole
-#'   number from 0. By default as often as [cluster_start()] was told.
-#' @param .timeout Seconds that one element may take, above 0. By default the
-#'   cluster's `timeout`. Looked at some hundred times a second while the session waits.
-#' @param .speculate If `TRUE`, a piece that takes more than twice as long as the others
-#'   let expect is given to an idle worker, too, when no more pieces wait and three
-#'   quarters of the pieces are done; to a third if that one is as slow. The first answer
-#'   counts, the others are cancelled. A tenth of the workers, and at least two, may
-#'   be busy with such copies. `FALSE`, the default, is for functions with side effects, which
-#'   would happen twice; give `TRUE` for those that only compute.
-#' @param .progress If `TRUE`, progress is shown for work that takes more than 2 s: elements
-#'   done, their rate and the time left, on one line of the terminal, which messages and what
-#'   workers print never break; a message every 5 s where there is no terminal. A string: the
-#'   same, with this label. `FALSE`: nothing. `"auto"`: the line, but only where somebody looks at
-#'   it: in an interactive session in a terminal or RStudio's console. By default what
-#'   `getOption("muster.progress")` says, see Progress in [muster-package].
-#' @param .on_error `"stop"`, the default: the first element whose call raises an error, or that
-#'   is lost for good or takes too long, ends all. `"return"`: its place in the result has
-#'   the condition, and all goes on.
+#' @param .seed `FALSE`: elements draw from the workers' own random streams. A whole number, or
+#'   `TRUE` for one drawn in the session: each element has its own L'Ecuyer stream, so the result
+#'   is the same for any number of workers, whatever is lost and however pieces are cut. The
+#'   workers' own streams don't advance.
+#' @param .retries How often to retry an element that was lost with its worker: a whole number
+#'   from 0 up. By default, the `retries` given to [cluster_start()].
+#' @param .timeout Seconds that one element may take, above 0. By default, the cluster's
+#'   `timeout`. Checked about a hundred times a second while the session waits.
+#' @param .speculate If `TRUE`, a piece that takes more than twice as long as the others suggest
+#'   is also given to an idle worker, once no more pieces wait and three quarters of the pieces
+#'   are done; and to a third worker if the second is just as slow. The first answer counts, the
+#'   others are cancelled. At most a tenth of the workers, but at least two, may be busy with
+#'   copies. `FALSE`, the default, suits functions with side effects, which would happen twice;
+#'   use `TRUE` for functions that only compute.
+#' @param .progress If `TRUE`, progress is shown for work that takes more than 2 s: elements done,
+#'   their rate and the time left, on one terminal line that messages and workers' output never
+#'   break; without a terminal, a message every 5 s. A string: the same, with this label. `FALSE`:
+#'   nothing. `"auto"`: the line, but only where somebody can see it: in an interactive session in
+#'   a terminal or RStudio's console. Default: `getOption("muster.progress")`, see Progress in
+#'   [muster-package].
+#' @param .on_error `"stop"`, the default: the first element whose call raises an error, that is
+#'   lost for good or that takes too long ends the whole call. `"return"`: the result has the
+#'   condition in that element's place, and the call goes on.
 #' @returns A list as long as `.x`, in its order, with its names.
 #' @section Errors:
-#' All have the field `results`: a list of what the other elements gave, `NULL` where there is
-#' nothing yet. The cluster remains usable.
+#' All have the field `results`: a list of the values of the other elements, `NULL` for those
+#' without a value yet. The cluster remains usable.
 #' * `muster_error_remote`: `.fun` raised an error. Fields `element` (index in `.x`), `worker`,
 #'   `condition`, `remote_call`, `stack` (text).
 #' * `muster_error_lost`, `muster_error_timeout`: an element was lost as often as `.retries`
 #'   allows, or took too long; fields as in [cluster_start()], with `element` and `range`.
 #' * `muster_error_limit`: what `.fun` uses of the global environment is larger than
 #'   `getOption("muster.globals_max")` bytes (500 MB).
-#' * `muster_error_input`: an argument is not what it must be, or has a name with a dot in front
-#'   that is none of these; a connection among what was to
-#'   be sent (field `reference`: where).
+#' * `muster_error_input`: an argument is wrong, or its name begins with a dot and isn't one of
+#'   the above; or a connection is among the objects to be sent (field `reference`: where).
 #' @section Cost:
-#' One serialization of the function with all that belongs to it, and its bytes once to each
-#' worker; a cluster keeps the last 8 such, of 256 MB at most. Some 50 us for a piece, and
-#' where functions have environments of their own the time to read these bytes again.
+#' One serialization of the function with everything that goes along with it, sent once to each
+#' worker; a cluster keeps the last 8 of these serializations, 256 MB at most. About 50 us for
+#' each piece, plus the time to read these bytes again if functions have their own environments.
 #' @section Source:
 #' Sizes of pieces: guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on
 #' Computers 36(12), 1987), by measured time instead of counts. Copies of late pieces: the
@@ -153,8 +153,8 @@ find_function <- function(fun, frame, call) {
   if (is.null(found)) fun else found
 }
 
-# As lapply() does it, but for what no list can be made of. A method of as.list() may have failed
-# for reasons of its own.
+# As lapply() does, except for objects that can't be turned into a list. A method of as.list() may
+# also have failed for its own reasons.
 check_elements <- function(x, call, name = ".x") {
   if (is.vector(x) && !is.object(x)) {
     return(x)
@@ -171,10 +171,10 @@ check_elements <- function(x, call, name = ".x") {
 
 # ---- Pieces
 #
-# How elements are handed out is C's (src/sched/pieces.h). Here its actions are carried out: tasks
-# are submitted and cancelled, their answers taken, and it is told what became of them.
+# C code decides how elements are handed out (src/sched/pieces.h). This code carries out its
+# actions: it submits and cancels tasks, takes their answers, and reports the outcomes to C.
 
-# An environment, since submitting and taking both change it.
+# An environment, since both submitting tasks and taking answers change it.
 new_map <- function(cl, x, job, seed, terms, call) {
   map <- new.env(parent = emptyenv())
   map$cl <- cl
@@ -207,7 +207,7 @@ hold_job <- function(map) {
   map$held <- held
 }
 
-# Also when it is left by an error or an interrupt.
+# Also runs after an error or an interrupt.
 map_leave <- function(map) {
   end_progress(map$progress)
   task_cancel(map$tasks)
@@ -217,7 +217,7 @@ map_leave <- function(map) {
 piece_do <- c(run = 1, cancel = 2, places = 3)
 piece_end <- c(counts = 1L, drop = 2L, again = 3L)
 
-# Carries out what there is to be done.
+# Carries out the pending actions.
 map_submit <- function(map) {
   while (!is.null(action <- .Call(ffi_pieces_next, map$queue))) {
     if (action[1L] == piece_do[["run"]]) {
@@ -232,7 +232,7 @@ map_submit <- function(map) {
 
 piece_numbers <- function(map) vapply(map$pieces, `[[`, 0L, "number")
 
-# Where pieces are, by their workers' places in the cluster.
+# The pieces' workers, by position in the cluster.
 tell_places <- function(map) {
   at <- vapply(map$tasks, function(task) .Call(ffi_task_state, task)$worker, 0L)
   ranks <- vapply(map$cl, function(node) .subset2(node, "rank"), 0L)
@@ -261,16 +261,16 @@ submit_piece <- function(map, action) {
   map$pieces[[at]] <- piece
 }
 
-# What is sent in place of map_piece() itself, which every worker has.
+# Sent instead of map_piece() itself, which every worker has.
 call_piece <- function(job, x, seed, first) {
   getFromNamespace("map_piece", "muster")(job, x, seed, first)
 }
 environment(call_piece) <- asNamespace("utils")
 
-# Late pieces are looked for this often.
+# How often to look for late pieces.
 speculate_patience <- 0.05
 
-# Takes the pieces that are done.
+# Takes the results of finished pieces.
 map_take <- function(map) {
   patience <- min(
     if (map$speculate) speculate_patience else Inf, progress_patience(map$progress)
@@ -280,14 +280,14 @@ map_take <- function(map) {
   for (i in done) {
     failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
   }
-  # Once the results of all others that are there have been taken.
+  # After the results of all other finished pieces have been taken.
   for (failure in failures) failure()
   map$tasks[done] <- NULL
   map$pieces[done] <- NULL
   show_progress(map$progress, map$n - map$left)
 }
 
-# Gives a function that raises what the piece failed with, NULL if it didn't.
+# Returns a function that raises the piece's error, NULL if it didn't fail.
 take_piece <- function(map, piece, task) {
   if (.Call(ffi_pieces_over, map$queue, piece$number)) {
     .Call(ffi_pieces_ended, map$queue, piece$number) # a copy was first
@@ -311,7 +311,7 @@ take_piece <- function(map, piece, task) {
   NULL
 }
 
-# In place: nobody else has seen the list yet.
+# In place: nothing else refers to the list yet.
 put_results <- function(map, first, values) {
   .Call(ffi_map_put, map$results, first, values)
   map$left <- map$left - length(values)
@@ -321,8 +321,8 @@ put_results <- function(map, first, values) {
 
 piece_losses <- c(lost = 1L, given_up = 2L, timeout = 3L)
 
-# A piece has no answer. Of several elements one is to blame at most, so they go on in
-# smaller pieces as long as they may be tried again; a single one has failed.
+# A piece has no answer. Of several elements, usually one is at fault, so they are evaluated in
+# smaller pieces while retries are left; a single element has failed.
 lose_piece <- function(map, piece, loss) {
   late <- loss$kind == "timeout"
   kind <- piece_losses[[if (loss$kind %in% names(piece_losses)) loss$kind else "lost"]]

@@ -1,16 +1,15 @@
 # Where a node runs, and how it was made.
 
-#' How a process or a node was made, and where it runs
+#' How a process or a node was created, and where it runs
 #'
 #' `isForkedChild()` tells whether this R process is a child of [parallel::mclapply()] or
-#' [parallel::mcparallel()] and the like, where some things must not be done. `isForkedNode()`
-#' tells whether a node's worker was forked, `isLocalhostNode()` whether it runs on this
-#' machine.
+#' [parallel::mcparallel()] and the like, where some operations aren't allowed. `isForkedNode()`
+#' tells whether a node's worker was forked, `isLocalhostNode()` whether it runs on this machine.
 #'
-#' A worker of muster's fork server comes from a clean R without threads, open files or windows
-#' and may do all that a fresh R may: it is no forked child in that sense, as
-#' package parallelly's function of the same name says too. How it was made is known by
-#' `isForkedNode()`.
+#' A worker of muster's fork server comes from a clean R process without threads, open files or
+#' windows, and may do everything that a fresh R process may. In that sense it isn't a forked
+#' child, and package parallelly's function of the same name agrees. `isForkedNode()` tells that
+#' it was forked.
 #'
 #' @param node A node, or a cluster: then one answer for each node.
 #' @param ... Not used.

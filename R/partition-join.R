@@ -1,49 +1,52 @@
 #' Joins across workers
 #'
-#' `partition_join()` joins two sets of data by key as [base::merge()] does: rows of both travel
-#' between the workers, so that those with the same key meet, whichever parts they were in.
+#' `partition_join()` joins two data sets by key as [base::merge()] does: rows of both move
+#' between the workers so that those with the same key meet, whichever parts they were in.
 #'
-#' What is said of keys, losses, memory and disk in [partition_shuffle()] holds here too. `NA`
-#' is a key like any other, as with `merge()`, so `NA` finds `NA`; and so does `NaN` find `NaN`.
+#' The notes on keys, losses, memory and disk in [partition_shuffle()] apply here too. `NA` is a
+#' key like any other, as with `merge()`, so `NA` matches `NA`; likewise, `NaN` matches `NaN`.
 #'
-#' Key columns may have other types in `x` than in `y`: integer, numeric and integer64 have
-#' equal keys, and factors and strings. The result has those of `x`, as they are; with
-#' `all.y = TRUE` a type for both: numeric for integer and numeric, or integer64 and numeric (an
-#' error if a number isn't exact there), integer64 for integer and integer64, character for
-#' factor and character, a factor with the levels of both for two factors.
+#' Key columns may have different types in `x` and `y`: integer, numeric and integer64 can match
+#' each other, and so can factors and strings. The result has the key columns of `x` unchanged;
+#' with `all.y = TRUE` it has a type that holds both: numeric for integer and numeric, or for
+#' integer64 and numeric (an error if a number isn't exact there), integer64 for integer and
+#' integer64, character for factor and character, a factor with the levels of both for two
+#' factors.
 #'
 #' @section Order:
-#' Rows come by part (which part a key is in follows from the key and `parts`); in a
-#' part as in `x`, and for each row of it those of `y` in their order; then, with
-#' `all.y = TRUE`, rows of `y` without a partner in their order. That depends on nothing else:
-#' not on the number of workers, on time, or on losses.
+#' Rows are ordered by part (the key and `parts` decide which part a row is in); within a part, in
+#' the order of `x`, and for each row of `x` its matches in the order of `y`; then, with
+#' `all.y = TRUE`, the rows of `y` without a match, in their order. The order depends on nothing
+#' else: not on the number of workers, timing or losses.
 #'
 #' @section Keys with very many rows:
-#' A part that has many more rows of `x` than others, and than of `y`, is made in pieces by
-#' different workers, each of which reads all that `y` has for it: a key that is most of `x`
-#' doesn't become one worker's work. The result then has more than `parts` parts, the order
-#' stays the same. Pieces begin and end with parts of `x`, so `x` should have some, of about
-#' the same size. Rows of `y` aren't cut: let `x` be the one with more rows for a key.
+#' If a part has many more rows of `x` than other parts have, and more than it has of `y`, several
+#' workers make it in pieces, each reading all rows of `y` for that part: a key that makes up most
+#' of `x` doesn't end up on one worker. The result then has more than `parts` parts; the order
+#' stays the same. Pieces begin and end where parts of `x` do, so `x` should have several parts of
+#' about the same size. Rows of `y` aren't divided: let `x` be the data with more rows for each
+#' key.
 #'
-#' @param x Data of [partition_scatter()] and its like.
-#' @param y Such data on the same cluster, or a data frame.
+#' @param x A handle from [partition_scatter()] or a related function.
+#' @param y Another handle on the same cluster, or a data frame.
 #' @param by Names of the columns that are the key, from 1 to 64. Elements may have names:
 #'   `c(a = "b")` for column `a` of `x` and `b` of `y`.
-#' @param all,all.x,all.y `TRUE` if rows without a partner come too, with `NA` in the other's
-#'   columns: `all.x` those of `x`, `all.y` those of `y`, `all` both. By default `FALSE`.
-#' @param parts Number of parts that keys are split into, from 1 to 4096. By default as many
-#'   as `x` has.
+#' @param all,all.x,all.y `TRUE` to keep rows without a match, with `NA` in the other's columns:
+#'   `all.x` those of `x`, `all.y` those of `y`, `all` both. By default `FALSE`.
+#' @param parts Number of parts that keys are split into, from 1 to 4096. By default, as many as
+#'   `x` has.
 #' @returns A handle of class `"muster_partition"`, see [partition_scatter()]: the columns of `x`,
-#'   its key as it says above, then those of `y` without its key. Names that both have end
-#'   in `.x` and `.y`.
+#'   with the key as described above, then those of `y` without its key. Names that both have get
+#'   the endings `.x` and `.y`.
 #' @section Errors:
 #' Those of [partition_scatter()]. `muster_error_input` also for a column that doesn't exist or
 #' can't be a key, parts whose columns differ, keys that are never equal (numbers and text),
-#' or a result with two columns of one name. `muster_error_limit`: a part would have more
-#' than 2^31 rows, or there is no room for what travels. Fields `part` and `worker` say where.
+#' or a result with two columns of the same name. `muster_error_limit`: a part would have more
+#' than 2^31 rows, or there is no room for the rows that are moved. Fields `part` and `worker` say
+#' where.
 #' @section Cost:
-#' As for [partition_shuffle()]. Rows of both sides are moved, and then joined in time
-#' that is linear in the rows of both and of the result.
+#' As for [partition_shuffle()]. Rows of both sides are moved, then joined in time linear in the
+#' number of rows of both and of the result.
 #' @section Source:
 #' Meaning: [base::merge()]. Cutting keys that many rows have and sending the other side to
 #' each piece: DeWitt, Naughton, Schneider and Seshadri, Practical Skew Handling in Parallel Joins
@@ -84,8 +87,8 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
   gather_stage(x, nrow(tasks), steps, sides, call, weights = weights)
 }
 
-# The stages that split x and y, run: how many rows have which key tells how to go on. What is
-# there goes if it comes to nothing.
+# Runs the stages that split x and y: the number of rows for each key decides how to go on. If
+# that fails, their results are dropped.
 join_sides <- function(x, y, by_x, by_y, parts, call) {
   sides <- list(split_stage(x, by_x, parts), split_stage(y, by_y, parts))
   sides[[1L]]$title <- "`x`"

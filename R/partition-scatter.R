@@ -1,62 +1,61 @@
 #' Data that stays on the workers
 #'
 #' `partition_scatter()` splits a data frame into parts and sends them to the workers.
-#' `partition_read()` has each worker read some of several files. `partition_map()` applies a
-#' function to each part where it is. `partition_collect()` brings all rows to the session.
-#' Between these steps data stays on the workers: what the session has is a handle, which
-#' prints how many rows and bytes there are, and where.
+#' `partition_read()` divides several files among the workers, which read them. `partition_map()`
+#' applies a function to each part where it is. `partition_collect()` brings all rows to the
+#' session. Between these steps the data stays on the workers: the session has only a handle,
+#' which prints how many rows and bytes there are, and where.
 #'
-#' Parts are plain data frames (tibbles and data.tables become such) and have an order: it is the
-#' order of the rows of the data frame, or of the files. The number of parts follows from the
-#' data, not from the number of workers, so that results are the same, to the last bit of a
-#' sum, for one worker and for many.
+#' Parts are plain data frames (tibbles and data.tables are converted) and keep the order of the
+#' data frame's rows, or of the files. The number of parts depends on the data, not on the number
+#' of workers, so results are the same for one worker and for many, to the last bit of a sum.
 #'
-#' A handle is a few hundred bytes, however much data it stands for, also where a function takes
-#' it along. It can be used in the session that made it: a copy from a file, or in a worker, says
-#' that it is one. When R collects a handle, its data is dropped on the workers with the next call
-#' that uses them.
+#' A handle takes a few hundred bytes, however much data it stands for, even when it is sent along
+#' with a function. It works only in the session that made it: a copy read from a file, or sent to
+#' a worker, says that it is a copy. After R has garbage-collected a handle, the next call that
+#' uses the workers drops its data there.
 #'
 #' @section When a worker is lost:
-#' Only what was lost with it is made again, and only when it is needed: by the same functions
-#' from the same data or files. So functions may be evaluated more than once, files must stay as
-#' they are, and a data frame that was scattered is kept in the session until nothing made of it
-#' is left (a data.table as a copy, since it may be changed in place). A function is kept as it was,
-#' with the variables around it, whatever is assigned to them later, as long as those of a
-#' cluster have no more than 256 MB together. Functions that draw random numbers give the same
-#' again with `.seed`. A part that is late (three quarters of the others are done, and it takes
-#' twice their time and half a second) is also made by another worker; `.speculate = FALSE` excludes
-#' that.
+#' Only the parts that were lost with it are made again, and only when they are needed: with the
+#' same functions, from the same data or files. Functions may therefore be evaluated more than
+#' once, and files must not change. A data frame that was scattered is kept in the session until
+#' nothing derived from it is left (a data.table as a copy, since it may be changed in place). A
+#' function is kept as it was, with the variables around it, whatever is assigned to them later,
+#' as long as a cluster's functions and their variables take no more than 256 MB together.
+#' Functions that draw random numbers repeat their results if `.seed` is set. A part that is late
+#' (three quarters of the others are done, and it has taken twice their time plus half a second)
+#' is also made by another worker; `.speculate = FALSE` rules that out.
 #'
-#' @param cl,.cl A cluster of [cluster_start()].
+#' @param cl,.cl A cluster from [cluster_start()].
 #' @param x A data frame.
 #' @param parts Number of parts, from 1 to 4096. By default one for each 50,000 rows, but at
 #'   least 32 (or one for each row) and at most 64.
 #' @param .files Paths, which the workers must be able to read; one part for each.
-#' @param .reader A function of a path that gives a data frame. By default
+#' @param .reader A function that takes a path and returns a data frame. By default
 #'   [utils::read.csv()] for names that end in `.csv`, [base::readRDS()] for `.rds`, and for
 #'   `.parquet` arrow's or nanoparquet's `read_parquet()`, whichever is installed.
-#' @param p,.p Data of one of these functions.
-#' @param .fun A function of a part (a data frame) that gives a data frame, the name of one, or a
-#'   lambda such as `~ .x[.x$n > 1, ]`.
-#' @param ... Further arguments of the function. Any name without a dot in front is its own. What
-#'   it uses of the session is found as in [cluster_map()].
+#' @param p,.p A handle from one of these functions.
+#' @param .fun A function that takes a part (a data frame) and returns a data frame, the name of
+#'   one, or a lambda such as `~ .x[.x$n > 1, ]`.
+#' @param ... Further arguments of the function. Any name that doesn't begin with a dot is the
+#'   function's. The objects that it uses from the session are found as in [cluster_map()].
 #' @param .args A list of further arguments, for names that begin with a dot.
-#' @param .seed As in [cluster_map()]: with it each part draws from a stream of its own.
+#' @param .seed As in [cluster_map()]: with it, each part draws from its own random stream.
 #' @param .speculate `TRUE`, the default, if late parts may be evaluated twice at the same time.
 #' @returns `partition_collect()`: a data frame. The others: a handle of class
 #'   `"muster_partition"`.
 #' @section Errors:
-#' `muster_error_input`: an argument isn't what it must be; parts have different columns; a
-#' function gave no data frame. `muster_error_remote`: a function raised an error, such as that
-#' a file isn't there (fields as for [task_value()]); also of class `muster_error_memory` if R
-#' had no memory. `muster_error_lost`: a part was lost with its worker more than 4 times, or no
-#' worker is left. Fields `part` and `worker` say where, and `file` what it was read from.
-#' The cluster and all other data remain usable.
+#' `muster_error_input`: an argument is wrong; parts have different columns; a function didn't
+#' return a data frame. `muster_error_remote`: a function raised an error, for example because a
+#' file doesn't exist (fields as for [task_value()]); also of class `muster_error_memory` if R ran
+#' out of memory. `muster_error_lost`: a part was lost with its worker more than 4 times, or no
+#' worker is left. Fields `part` and `worker` say where, and `file` gives the file it was read
+#' from. The cluster and all other data remain usable.
 #' @section Cost:
-#' Some 200 us for each part and step. Large columns travel in shared memory.
+#' About 200 us for each part and step. Large columns travel in shared memory.
 #' @section Source:
-#' Users of multidplyr ask for data that stays where it is (its issue 32). Making lost parts
-#' again from what they came from: Zaharia et al., Resilient Distributed Datasets (NSDI 2012).
+#' Users of multidplyr ask for data that stays where it is (its issue 32). Remaking lost parts
+#' from their sources: Zaharia et al., Resilient Distributed Datasets (NSDI 2012).
 #' @seealso [partition_shuffle()] for groups and joins across workers.
 #' @examples
 #' cl <- cluster_start(2)
@@ -77,8 +76,8 @@ partition_scatter <- function(cl, x, parts = NULL) {
   scatter(cl, source_frame(x), check_parts(parts, call), call)
 }
 
-# The rows as they are now, for as long as parts are made of them. A data.table's columns are
-# changed in place by `:=` and set(), so they are copied.
+# Keeps the rows as they are now, for as long as parts are made from them. A data.table's columns
+# are changed in place by `:=` and set(), so they are copied.
 source_frame <- function(x) {
   frame <- plain_frame(x)
   if (inherits(x, "data.table")) take_rows(frame, seq_len(frame_rows(frame))) else frame
@@ -90,8 +89,8 @@ scatter <- function(cl, x, parts, call) {
   start_stage(cl, parts, data_steps(x, part_ranges(rows, parts)), NULL, list(), call)
 }
 
-# Steps are functions that live as long as their stage: they are made where no cluster or
-# handle is around them, which would never be collected.
+# Steps are functions that live as long as their stage. They are created where no cluster or
+# handle is in scope, since that would never be garbage-collected.
 data_steps <- function(x, ranges) {
   force(x)
   force(ranges)
@@ -130,7 +129,7 @@ check_columns <- function(x, call) {
   check_references(as.list(x), "x", call)
 }
 
-# Makes a stage and runs it: its handle.
+# Makes a stage, runs it and returns its handle.
 start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
                         title = NULL, files = NULL, weights = NULL) {
   shuffle <- shuffle_of(cl)
@@ -138,7 +137,7 @@ start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate
   stage$title <- title
   stage$files <- files
   stage$weights <- weights
-  # Before it is run: an error or an interrupt drops what is there.
+  # Before it runs, so that an error or an interrupt drops its results.
   token <- new_token(cl, shuffle, stage)
   shuffle_run(shuffle, cl, stage, call)
   new_partition(stage, .subset2(cl[[1L]], "id"), token)
@@ -166,7 +165,7 @@ partition_read <- function(.cl, .files, .reader = NULL, ..., .args = NULL) {
   start_stage(cl, length(files), read_steps(files), NULL, list(), call, job, files = files)
 }
 
-# The function that reads files with these names, all of one kind.
+# The function that reads files with these names, which must all be of one kind.
 reader_of <- function(files, call) {
   ends <- unique(tolower(sub("^.*[.]", "", basename(files))))
   if (identical(ends, "csv")) {

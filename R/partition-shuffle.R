@@ -1,83 +1,85 @@
 #' Groups across workers
 #'
 #' `partition_shuffle()` moves rows between the workers so that all rows with the same key are
-#' in one part. `partition_reduce()` gives a result for each group of equal keys, whichever parts
-#' its rows were in.
+#' in one part. `partition_reduce()` computes a result for each group of rows with equal keys,
+#' whichever parts the rows were in.
 #'
 #' @section Keys:
-#' Keys are equal as `==` says, also across columns: 1L, 1 and an integer64 1 are; 0 and -0 are;
-#' a factor's labels and strings, in whatever encoding. Other than with `==`, `NA` is a key
-#' like any other, and `NaN` is another one. Keys may be logical, integer, numeric, integer64,
-#' character, factor, Date and POSIXct columns, several together too. Lists can't be
-#' keys. Numbers, texts, dates and times are never equal to each other and can't be mixed.
+#' Keys are equal when `==` says so, also across types: 1L, 1 and an integer64 1 are equal, as are
+#' 0 and -0, and a factor's label and the same string, in whatever encoding. Unlike with `==`,
+#' `NA` is a key like any other, and `NaN` is a different one. Keys may be logical, integer,
+#' numeric, integer64, character, factor, Date and POSIXct columns, or several of these together.
+#' Lists can't be keys. Numbers, texts, dates and times are never equal to each other and can't be
+#' mixed.
 #'
 #' @section Order:
-#' Rows of one key keep the order that they had. Keys come by part (which part a key is in
-#' follows from the key and the number of parts), then in the order of their first appearance.
-#' That depends on nothing else: not on the number of workers, on time, or on losses. Sort the
-#' collected result if you need another order.
+#' Rows with the same key keep their order. Keys are ordered by part (the key and the number of
+#' parts decide which part a key is in), then by first appearance. The order depends on nothing
+#' else: not on the number of workers, timing or losses. Sort the collected result if you need
+#' another order.
 #'
 #' @section Aggregates:
-#' With `.fun` a named character vector, as in `c(total = "sum(x)", n = "n()")`, groups are
-#' folded on each worker before anything travels (where that leaves at most half of the
-#' rows), so that very large and very uneven groups cost no more than others: `sum()`,
-#' `mean()`, `min()` and `max()` of one column, with or without `na.rm`, and `n()`. What is
-#' written for `na.rm` is evaluated where `partition_reduce()` is called, and must be `TRUE` or
-#' `FALSE`. Other arguments are errors.
+#' If `.fun` is a named character vector, as in `c(total = "sum(x)", n = "n()")`, each worker
+#' aggregates its groups before any rows are moved (where that leaves at most half of the rows),
+#' so very large and very uneven groups cost no more than others. Available are `sum()`, `mean()`,
+#' `min()` and `max()` of one column, with or without `na.rm`, and `n()`. The value of `na.rm` is
+#' evaluated where `partition_reduce()` is called, and must be `TRUE` or `FALSE`. Other arguments
+#' are errors.
 #'
 #' Sums are exact and then rounded once; means are within one unit in the last place of the exact
-#' ones. So neither depends on the order of rows, on the number of parts or workers, or on
-#' what was folded where, and nothing is lost where numbers cancel or are out of range for a while:
-#' `sum(c(1e16, 1, -1e16))` is 1, and of `c(1e308, 1e308, -1e308)` it is 1e308. `NA`, `NaN` and
-#' infinite numbers go through as with base R; if a group has both, `NA` wins over `NaN`.
+#' ones. Neither depends on the order of rows, on the number of parts or workers, or on which rows
+#' were aggregated where, and nothing is lost when numbers cancel or an intermediate sum
+#' overflows: `sum(c(1e16, 1, -1e16))` is 1, and the sum of `c(1e308, 1e308, -1e308)` is 1e308.
+#' `NA`, `NaN` and infinite numbers propagate as in base R; if a group has both, `NA` wins over
+#' `NaN`.
 #'
-#' Columns are logical, integer or numeric, and results numeric, also where base R's `sum()` would
-#' be an integer past its range; or Date, POSIXct (which have no `sum()`) or difftime, and results
-#' have their class. Of integer64, `sum()`, `min()` and `max()` are integer64, exact in all 64 bits,
-#' and `mean()` is numeric; a sum past 2^63 is an error, unless only a part of it is. Package bit64
-#' isn't needed. Matrices, data frames, factors and texts are errors; other classes aren't kept.
+#' Columns may be logical, integer or numeric; the results are then numeric, even where base R's
+#' `sum()` would overflow an integer. They may also be Date, POSIXct (neither has a `sum()`) or
+#' difftime; the results then keep the class. For integer64, `sum()`, `min()` and `max()` are
+#' integer64, exact in all 64 bits, and `mean()` is numeric; a sum past 2^63 is an error, but an
+#' intermediate sum may pass it. Package bit64 isn't needed. Matrices, data frames, factors and
+#' strings are errors; other classes are dropped.
 #'
-#' With `.fun` a function, it sees all rows of a group at once, so one part has to take
-#' all of them: a group that is most of the data is one worker's work, and must fit into
-#' its memory. `.combine`, if given, is called before that with the rows of a group that one
-#' part has, and what it gives travels instead of them: it must give the columns that `.fun`
-#' wants, the key's left out or not.
+#' If `.fun` is a function, it gets all rows of a group at once, so they must all move to one
+#' part: a group that makes up most of the data is one worker's job, and must fit into its memory.
+#' `.combine`, if given, is first called with those rows of a group that one part has, and its
+#' result is moved instead of these rows: it must return the columns that `.fun` needs, with or
+#' without those of the key.
 #'
-#' @param p,.p Data of [partition_scatter()] and its like.
+#' @param p,.p A handle from [partition_scatter()] or a related function.
 #' @param by,.by Names of the columns that are the key, from 1 to 64.
-#' @param parts,.parts Number of parts of the result, from 1 to 4096. By default as many as there
-#'   were.
-#' @param handlers Listeners of each worker, one whole number from 1 to 256, each with a queue
-#'   of its own, so that readers that come all at once don't fill one queue. With
-#'   `options(muster.shuffle_links = "listen")` all links between workers are made there; by
-#'   default only those that replace a link that failed. It counts from now on for all shuffles
-#'   of the cluster; listeners that are open stay so.
+#' @param parts,.parts Number of parts of the result, from 1 to 4096. By default, as many as the
+#'   data has.
+#' @param handlers Number of listeners of each worker, a whole number from 1 to 256. Each has its
+#'   own queue, so that readers that connect all at once don't fill a single queue. With
+#'   `options(muster.shuffle_links = "listen")` all links between workers are made through
+#'   listeners; by default, only those that replace a failed link. The number applies to this and
+#'   all later shuffles of the cluster; listeners that are already open stay open.
 #' @param .fun Aggregates, as above, or a function of the rows of one group (a data frame) that
-#'   gives a data frame, a named list or vector (one row), a single value (a column `value`), or
-#'   `NULL` (no rows). The key's columns are put before what it gives, and columns of their
-#'   names in it are left out. If no group has rows the result has the key's columns.
-#' @param .combine `NULL`, or a function as `.fun`, see above.
-#' @param ... Further arguments of `.fun` and `.combine`. Any name without a dot in front is
-#'   theirs.
+#'   returns a data frame, a named list or vector (one row), a single value (a column `value`), or
+#'   `NULL` (no rows). The key's columns are put before its result, whose columns of the same
+#'   names are dropped. If no group has rows, the result has only the key's columns.
+#' @param .combine `NULL`, or a function like `.fun`, see Aggregates.
+#' @param ... Further arguments of `.fun` and `.combine`. Any name that doesn't begin with a dot
+#'   is theirs.
 #' @param .args A list of further arguments, for names that begin with a dot.
 #' @returns A handle of class `"muster_partition"`, see [partition_scatter()].
 #' @section Errors:
 #' Those of [partition_scatter()]. `muster_error_input` also for a column that doesn't exist or
 #' can't be a key, and for parts whose columns differ, with fields `part` and `worker`.
 #' @section Memory and disk:
-#' What travels is kept on its worker as long as the result is, so that only what was lost is
-#' moved again when a worker is. Past `getOption("muster.shuffle_memory")` bytes on a worker, by
-#' default a quarter of the memory that is free, it is in files with checksums, in the worker's
-#' temporary directory or in `getOption("muster.shuffle_folder")`, which all workers must be able to
-#' read. These options are the session's, and count when a call begins. `muster_error_limit`: there
-#' is no room for them.
+#' The rows that a worker sends are kept there as long as the result exists, so that after the
+#' loss of a worker only its rows are moved again. Past `getOption("muster.shuffle_memory")` bytes
+#' on a worker, by default a quarter of the free memory, they are written to files with checksums,
+#' in the worker's temporary directory or in `getOption("muster.shuffle_folder")`, which all
+#' workers must be able to read. These options are the session's and are read when a call begins.
+#' If there is no room for the files, the error is of class `muster_error_limit`.
 #' @section Cost:
-#' Each byte is copied once by its sender, to shared memory, and once by its reader. Some
-#' 200 us for each part, and 20 us for each pair of parts.
+#' Each byte is copied once by its sender, to shared memory, and once by its reader. About 200 us
+#' for each part, and 20 us for each pair of parts.
 #' @section Source:
-#' Splitting by the hash of a key: Dean and Ghemawat's MapReduce (OSDI 2004). Users of
-#' multidplyr ask for groups that are right whatever part their rows are in (its issues 29
-#' and 132).
+#' Splitting by the hash of a key: Dean and Ghemawat's MapReduce (OSDI 2004). Users of multidplyr
+#' ask for correct groups whatever part their rows are in (its issues 29 and 132).
 #' @seealso [partition_join()], [map_reduce()].
 #' @examples
 #' cl <- cluster_start(2)
@@ -96,7 +98,8 @@ partition_shuffle <- function(p, by, handlers = 1, parts = NULL) {
   shuffle_stages(p, by, parts, call)
 }
 
-# pre: steps before rows travel; post: after they have come. job: of functions in them.
+# pre: steps before rows are moved; post: steps after they have arrived. job: for the functions in
+# these steps.
 shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job = NULL) {
   parts <- min(parts, parts_most)
   split <- split_stage(p, by, parts, pre, job)
@@ -111,7 +114,8 @@ split_stage <- function(p, by, parts, pre = list(), job = NULL) {
   )
 }
 
-# A handle to what is gathered. Blocks of a stage whose gathering fails go with the handle.
+# A handle to the gathered rows. If gathering fails, the stage's blocks are dropped with the
+# handle.
 gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL) {
   start_stage(p$cl, parts, steps, NULL, far, call, job, title = "the result", weights = weights)
 }

@@ -1,20 +1,20 @@
 #' Find a free TCP port
 #'
 #' @description
-#' Looks for a port on which this process can listen. It is free when the function returns; another
-#' process may take it before you do. Listening on port 0 and asking which one
-#' it was, as a listener of that kind does, has no such gap.
+#' Looks for a port on which this process can listen. The port is free when the function returns,
+#' but another process may take it before you do. Listening on port 0, as [socket_listen()] does
+#' by default, avoids this: the system then picks the port.
 #'
-#' @param ports Ports to look at, from 0 to 65535, or `"random"` for 11000 to 11999 (or those of
-#'   environment variable `R_PARALLELLY_RANDOM_PORTS`), or `"auto"` for the one of
-#'   environment variable `R_PARALLEL_PORT`, if set, and else `"random"`.
+#' @param ports Ports to try, from 0 to 65535, or `"random"` for 11000 to 11999 (or those of
+#'   environment variable `R_PARALLELLY_RANDOM_PORTS`), or `"auto"` for the one of environment
+#'   variable `R_PARALLEL_PORT`, if set, and else `"random"`.
 #' @param default What to return if none is free: a port, `NA`, `"first"` or `"random"` (default)
 #'   of `ports`.
 #' @param randomize If `TRUE`, the default, the ports are tried in random order. The session's
-#'   random numbers stay as they are.
+#'   random number stream isn't affected.
 #' @returns One port, an integer; `NA` for no ports at all.
 #' @section Errors:
-#' `muster_error_input`: `ports` or `default` are no ports.
+#' `muster_error_input`: `ports` or `default` isn't valid.
 #' @section Cost:
 #' Three system calls for each port that is tried.
 #' @section Source:

@@ -1,5 +1,5 @@
-# The line of a terminal that is written again and again, see src/ffi/session/line.c. There is one,
-# on stderr, and whatever else muster shows takes it away first.
+# The terminal line that is rewritten again and again, see src/ffi/session/line.c. There is one,
+# on stderr, and anything else that muster shows removes it first.
 
 # RStudio's console is no terminal, but goes back to the line's begin as one.
 line_is_possible <- function() {
@@ -9,7 +9,7 @@ line_is_possible <- function() {
 
 is_rstudio <- function() identical(.Platform$GUI, "RStudio")
 
-# Asked for each time, since windows change.
+# Looked up each time, since windows are resized.
 line_width <- function() {
   width <- if (!is_rstudio()) .Call(ffi_line_width)
   if (is.null(width) || width < 1L) getOption("width") else width

@@ -1,5 +1,5 @@
-# How far parallel's verbs and lists of tasks are. These verbs have no argument for it, so the
-# option `muster.progress` is what counts.
+# Progress of parallel's functions and of lists of tasks. These functions have no argument for it,
+# so the option `muster.progress` decides.
 
 # Called from C some times a second while a verb waits: shows how far it is.
 verb_waits <- function() {
@@ -28,8 +28,8 @@ verb_inside <- function() {
   }
 }
 
-# It is noted until its frame ends, however that comes: so it is begun with the first wait that
-# is looked at.
+# The record lasts until the function's frame ends, however that happens, so it begins with the
+# first wait that is checked.
 new_verb <- function(frame) {
   verb <- list(frame = frame, outer = the$verb, chunks = verb_chunks(frame))
   verb$progress <- if (!is.null(verb$chunks)) {
@@ -85,7 +85,7 @@ verb_done <- function(verb) {
   if (is.null(verb$chunks)) length(done) else sum(verb$chunks[done])
 }
 
-# Those that owe no answer any more.
+# The nodes that have answered everything.
 nodes_are_done <- function(nodes) {
   vapply(nodes, function(node) {
     if (inherits(node, "muster_stock_node")) {

@@ -1,4 +1,4 @@
-# How far something is that takes long: whether to show it, what, and when.
+# Progress of long calls: whether to show it, what, and when.
 
 # Not before so many seconds, and then as often.
 progress_after <- 2
@@ -79,7 +79,7 @@ show_progress <- function(progress, done) {
     return(invisible())
   }
   now <- now_seconds()
-  # What took the line away in between, a message for instance, is over.
+  # Whatever removed the line in between, such as a message, is over.
   due <- now >= progress$due || (isTRUE(progress$drawn) && !line_is_up())
   if (!due || done >= progress$n) {
     return(invisible())

@@ -1,64 +1,63 @@
 #' Start a cluster with the interface of parallelly
 #'
-#' `makeClusterPSOCK()` has the name, the arguments and the defaults of package
-#' parallelly's. Scripts that were written for it run unchanged; workers on this machine are
-#' muster's own: forked in milliseconds, replaced when they are lost, see [cluster_start()].
+#' `makeClusterPSOCK()` has the same name, arguments and defaults as the function in package
+#' parallelly. Scripts written for that function run unchanged, but workers on this machine are
+#' muster's own: they are forked in milliseconds and replaced when they are lost, see
+#' [cluster_start()].
 #'
-#' @param workers Number of workers on this machine, or names of hosts, one for each
-#'   worker; more than one worker on a host is the host more than once. A host may come with
-#'   the port of its ssh server, as `"host:2200"`. `I(n)` says that you know that n are many.
+#' @param workers Number of workers on this machine, or names of hosts, one for each worker: for
+#'   several workers on a host, repeat its name. The port of the host's ssh server may follow, as
+#'   in `"host:2200"`. `I(n)` says that you know that `n` is a large number.
 #' @param makeNode Function that makes a node, by default `makeNodePSOCK()`.
 #' @param port Port where this session listens for workers without muster: a number, several
 #'   to choose from, `"random"` for one of 11000 to 11999 (or of environment variable
 #'   `R_PARALLELLY_RANDOM_PORTS`), `"auto"` (default) for environment variable
 #'   `R_PARALLEL_PORT` and otherwise `"random"`. Muster's own workers need none.
-#' @param user User name at other hosts; `NULL` (default): as ssh has it.
+#' @param user User name on other hosts; `NULL` (default): ssh's own choice.
 #' @param ... Arguments of `makeNodePSOCK()`.
 #' @param autoStop If `TRUE`, the cluster is stopped when R's garbage collector finds it.
 #'   `FALSE` by default.
-#' @param tries,delay With `setup_strategy = "sequential"`: how often a start is tried (3),
-#'   and the seconds in between (15).
-#' @param validate If `TRUE`, the default, nodes have a field `session_info` with what the
-#'   worker says of itself: R's version, system, pid, libraries.
-#' @param verbose If `TRUE`, messages tell what is done.
+#' @param tries,delay With `setup_strategy = "sequential"`: how many attempts are made to start a
+#'   worker (3), and the seconds between them (15).
+#' @param validate If `TRUE`, the default, nodes have a field `session_info` with what the worker
+#'   reports about itself: R's version, system, pid, libraries.
+#' @param verbose If `TRUE`, messages report each step.
 #' @param worker Name or address of the host, by default `"localhost"`. Its attribute
 #'   `localhost`, `TRUE` or `FALSE`, says whether it is this machine if the name doesn't.
 #' @param master Name of this machine as the worker knows it. `NULL` (default): `"localhost"`
 #'   for workers here or behind a tunnel, else this machine's name.
 #' @param connectTimeout Seconds for a worker to start, by default 120.
-#' @param timeout Seconds without a word after which a worker without muster gives up, by
-#'   default 30 days. Muster's own know at once when the session is gone.
+#' @param timeout Seconds without hearing from the session after which a worker without muster
+#'   gives up, by default 30 days. Muster's own workers notice at once when the session is gone.
 #' @param rscript Words of the command that starts R. `"*"` stands for Rscript: this R's, or
 #'   the one on the other host's `PATH`, see `homogeneous`. A word `NAME=value` sets a
 #'   variable. With `I()` the words are text for a shell.
-#' @param homogeneous `TRUE` if Rscript is at the same path over there. `NULL` (default): as
-#'   parallelly decides, `TRUE` for this machine and for hosts without a dot in their name.
+#' @param homogeneous `TRUE` if Rscript has the same path on the other host. `NULL` (default): as
+#'   in parallelly, `TRUE` for this machine and for hosts without a dot in their name.
 #' @param rscript_args Arguments for Rscript, as text for a shell.
 #' @param rscript_envs Environment variables: `c(NAME = "value")` is set, `"NAME"` without
 #'   a name is copied from here, `c(NAME = NA)` is unset.
-#' @param rscript_libs Library paths of the workers; `"*"` stands for those that R would have
-#'   without this. `NULL` (default): this session's for muster's own workers, else as R has
-#'   them there.
-#' @param rscript_startup R code to be run by each worker before anything else: an
-#'   expression, strings, or a list of both. Packages that it names are loaded once, by the
-#'   fork server.
-#' @param rscript_call R code that makes R a worker. Anything but `NULL` means R's own
-#'   worker.
+#' @param rscript_libs Library paths of the workers; `"*"` stands for those that R would use
+#'   anyway. `NULL` (default): for muster's own workers this session's paths, otherwise R's own on
+#'   that host.
+#' @param rscript_startup R code that each worker runs before anything else: an expression,
+#'   strings, or a list of both. Packages that it names are loaded once, by the fork server.
+#' @param rscript_call R code that turns an R process into a worker. Anything but `NULL` selects
+#'   R's own worker.
 #' @param rscript_sh Shell for which commands are quoted: `"auto"` (default) and `"sh"` for
-#'   POSIX shells, `"cmd"` for Windows hosts, `"none"` for no quoting. Two of them: for
-#'   the worker's command, and for the whole of it where ssh takes it.
+#'   POSIX shells, `"cmd"` for Windows hosts, `"none"` for no quoting. If there are two: the first
+#'   for the worker's command, the second for the whole command that is passed to ssh.
 #' @param default_packages Packages to attach; `"*"` stands for
 #'   `getOption("defaultPackages")`; `NULL`: R's own default.
 #' @param methods If `FALSE`, package methods is left out of the default.
 #' @param socketOptions Option `socketOptions` of workers without muster. With
-#'   `"no-delay"`, the default, neither end waits to fill a packet (Nagle's algorithm).
-#'   `NULL` or `"NULL"` give the system's behaviour back.
+#'   `"no-delay"`, the default, neither end waits to fill a packet (Nagle's algorithm is off).
+#'   `NULL` or `"NULL"` restores the system's behaviour.
 #' @param useXDR If `TRUE`, numbers travel in big-endian order to workers without muster: for
 #'   hosts of another byte order. `FALSE` by default.
 #' @param outfile File for what workers print. `"/dev/null"` (default): nowhere. `NULL`: it
 #'   is shown here.
-#' @param renice Number to be added to the priority of workers, as nice(1) does; `NA`
-#'   (default): none.
+#' @param renice Number to add to the workers' niceness, as nice(1) does; `NA` (default): none.
 #' @param rshcmd,rshopts Command that reaches another host, by default ssh, and its options
 #'   as text for a shell.
 #' @param revtunnel If `TRUE`, workers reach this session through the tunnel of their ssh
@@ -66,8 +65,8 @@
 #' @param rshlogfile File for messages of ssh; `TRUE` for a temporary one. `NULL` (default):
 #'   none.
 #' @param rank Number of the worker.
-#' @param manual If `TRUE`, the commands are shown and you run them: with the lines that
-#'   follow each, which it reads from its standard input, see Security.
+#' @param manual If `TRUE`, the commands are shown and you run them yourself, each with the lines
+#'   shown below it, which it reads from its standard input, see Security.
 #' @param dryrun If `TRUE`, the commands are shown and nothing is started.
 #' @param quiet If `TRUE`, `dryrun` and `manual` show nothing.
 #' @param setup_strategy `"parallel"` (default): all workers start at once. `"sequential"`:
@@ -81,64 +80,64 @@
 #'   `"muster_joined"` stands in place of `"muster_cluster"`. `makeNodePSOCK()`: a node. With
 #'   `dryrun = TRUE` a list of `NULL`, as parallelly's.
 #' @section Differences to parallelly:
-#' The formal arguments are the same, and so is what `dryrun` prints, but for what follows.
-#' * Muster's own workers are lost and found: they are replaced and what they did runs
-#'   again, see Healing in [cluster_start()]. `options(muster.healing = FALSE)` gives
-#'   parallelly's behaviour, a call to a lost worker is an error.
-#' * More local workers than parallelly allows are a warning of class `muster_warning_load`,
-#'   not an error.
+#' The formal arguments and the output of `dryrun` are the same, with these exceptions.
+#' * When one of muster's own workers is lost, it is replaced and its task runs again, see Healing
+#'   in [cluster_start()]. `options(muster.healing = FALSE)` gives parallelly's behaviour: a call
+#'   to a lost worker is an error.
+#' * Asking for more local workers than parallelly allows gives a warning of class
+#'   `muster_warning_load`, not an error.
 #' * Arguments about TCP (`port`, `master`, `timeout`, `socketOptions`, `useXDR`, `calls`)
-#'   mean nothing to workers that have none.
-#' * `connectTimeout` is kept.
+#'   have no effect on workers that don't use TCP.
+#' * `connectTimeout` is enforced.
 #' * Muster's own workers have the session's library paths, and one thread for BLAS and
 #'   OpenMP unless `rscript_envs` has `OMP_NUM_THREADS` and so on, as in
 #'   `rscript_envs = c(OMP_NUM_THREADS = "4")`: see Threads in [cluster_start()].
-#' * Names of hosts and users, paths and values are quoted wherever a shell would see more in
-#'   them than a word. Hosts with marks of a shell are refused.
+#' * Names of hosts and users, paths and values are quoted wherever a shell would not read them as
+#'   plain words. Host names with shell metacharacters are refused.
 #' * A host's port, as in `"host:2200"`, is given to ssh as `-p 2200`.
 #' * The command that is run differs from what `dryrun` shows: R reads variables, libraries
 #'   and start-up code from its standard input, see Security.
 #' * With `renice`, variables come before `nice` in the command. ssh is told
 #'   not to ask for passwords (`BatchMode`) and to end when a tunnel can't be made.
-#' * A number of workers must be whole. Unknown arguments are errors of class
+#' * The number of workers must be whole. Unknown arguments are errors of class
 #'   `muster_error_input`.
 #' * Nodes have no `con`.
 #' @section Which worker is started:
-#' On this machine, with this R: muster's own. `rscript_envs`, `rscript_libs`,
-#' `rscript_args`, `default_packages`, `renice` and `rscript = c("nice", "*")` are settings
-#' of a fork server, which is booted once for each that differ; `rscript_startup` runs in each
-#' worker. Any other command that ends in `"*"` starts each worker by itself. Another R, a
-#' container, `rscript_call`, `manual = TRUE` and other hosts: R's own worker
-#' (`parallel:::.workRSOCK`), which this session drives over TCP without using R's
-#' connections, so that their limit doesn't apply. Such workers aren't replaced.
+#' On this machine, with this R, muster's own workers are started. `rscript_envs`, `rscript_libs`,
+#' `rscript_args`, `default_packages`, `renice` and `rscript = c("nice", "*")` are settings of a
+#' fork server, and one server is booted for each combination of them; `rscript_startup` runs in
+#' each worker. With any other command that ends in `"*"`, each worker is started separately.
+#' Another R, a container, `rscript_call`, `manual = TRUE` and other hosts get R's own worker
+#' (`parallel:::.workRSOCK`), which this session drives over TCP without using R's connections, so
+#' that their limit doesn't apply. Such workers aren't replaced.
 #' @section Security:
 #' This session listens for workers without muster: on the loopback interface, or on all
-#' when a host is to connect directly (`revtunnel = FALSE`). Any user of the machine can
-#' connect, so each worker proves who it is by a random word of its own. Until a peer has
-#' said it, nothing that it sends is read as R data, and nothing of yours goes to it; a wrong
-#' word closes its connection.
+#' interfaces if a host connects directly (`revtunnel = FALSE`). Any user of the machine can
+#' connect, so each worker proves its identity with its own random secret. Until a peer has sent
+#' the secret, nothing that it sends is read as R data, and none of your data is sent to it; a
+#' wrong secret closes the connection.
 #'
-#' Every user can also read the command lines of all processes (`ps`). So the word, the
-#' values of `rscript_envs`, `rscript_libs` and `rscript_startup` aren't in them: a
-#' worker without muster reads them from its standard input, which gets through ssh, `sudo`,
-#' wrappers and containers. `docker run` and its like are given `-i` for it, unless `rscript` is
-#' marked by `I()`. A command that starts R without a standard input, such as `ssh -n`,
-#' `ssh -f` or a wrapper that redirects it, can't start a worker: it fails at once, and the
-#' error says so. With `manual = TRUE`, paste the lines that are shown below a command together
-#' with it. What `rscript`, `rscript_args`, `rscript_call` and `rshopts` say is part of
-#' command lines: no place for passwords.
+#' Every user can also read the command lines of all processes (`ps`). So the secret and the
+#' values of `rscript_envs`, `rscript_libs` and `rscript_startup` aren't in them: a worker without
+#' muster reads them from its standard input, which gets through ssh, `sudo`, wrappers and
+#' containers. `docker run` and similar commands get `-i` so that they pass it on, unless
+#' `rscript` is wrapped in `I()`. A command that starts R without a standard input, such as
+#' `ssh -n`, `ssh -f` or a wrapper that redirects it, can't start a worker: it fails at once, and
+#' the error says so. With `manual = TRUE`, paste each command together with the lines shown below
+#' it. `rscript`, `rscript_args`, `rscript_call` and `rshopts` become part of command lines: never
+#' put passwords there.
 #'
-#' What follows is neither encrypted nor authenticated, as with [parallel::makeCluster()]: use
-#' the tunnel. The worker takes whoever listens at its end of the connection for the session;
-#' at the far end of a tunnel that is a port of the other host's loopback interface.
+#' All later traffic is neither encrypted nor authenticated, as with [parallel::makeCluster()]:
+#' use the tunnel. The worker trusts whoever listens where it connects to be the session; with a
+#' tunnel, that is a port on the other host's loopback interface.
 #' @section Errors:
-#' `muster_error_input`: an argument is wrong. `muster_error_launch`: a worker ended before
-#' it was there, with fields `worker`, `host`, `command`, `exit_code`, `signal`, `output`.
-#' `muster_error_timeout`: one wasn't there within `connectTimeout`. `muster_error_connect`:
-#' no port could be had. All that had started is ended first.
+#' `muster_error_input`: an argument is wrong. `muster_error_launch`: a worker ended before it had
+#' connected, with fields `worker`, `host`, `command`, `exit_code`, `signal`, `output`.
+#' `muster_error_timeout`: a worker didn't connect within `connectTimeout`.
+#' `muster_error_connect`: no port was available. Everything that had started is stopped first.
 #' @section Cost:
-#' Workers on this machine: as [cluster_start()], and one question to the first of them if
-#' `validate`. Others: one R and one connection each; all start at once.
+#' Workers on this machine: as [cluster_start()], and one query to the first of them if `validate`
+#' is `TRUE`. Others: one R process and one connection each; all start at once.
 #' @section Source:
 #' The help of `makeClusterPSOCK()` in package parallelly. The protocol of R's own workers:
 #' `parallel:::.workRSOCK`.
@@ -147,8 +146,8 @@
 #' clusterEvalQ(cl, Sys.getenv("PI"))
 #' parallel::stopCluster(cl)
 #'
-#' # What would be run for a worker elsewhere:
-#' cl <- makeClusterPSOCK("n1.example.org", user = "ann", dryrun = TRUE)
+#' # What would be run for a worker elsewhere: cl <- makeClusterPSOCK("n1.example.org", user =
+#' "ann", dryrun = TRUE)
 #' @export
 makeClusterPSOCK <- function(workers, makeNode = makeNodePSOCK, port = c("auto", "random"),
                              user = NULL, ..., autoStop = FALSE,

@@ -42,8 +42,8 @@ worker_command <- function(o, port, strategy, form = "shown") {
   ), collapse = " ")
 }
 
-# What the command's own assignments set is in the environment where it is run here: the
-# shell's command line would show it.
+# Variables that the command itself assigns are put into its environment when it runs here: on the
+# shell's command line they would be visible.
 launch_variables <- function(o) {
   if (o$local && !o$raw) o$rscript[cumall(is_assignment(o$rscript))]
 }
@@ -62,8 +62,8 @@ rscript_text <- function(o) {
   )
 }
 
-# R code for the worker, in the order in which it runs: what it is to set and run before
-# all else, and what makes it a worker. string: how strings are written.
+# R code for the worker, in the order in which it runs: settings and start-up code first, then the
+# call that makes it a worker. string: how strings are written.
 setup_code <- function(o, string = string_code) {
   set <- o$envs[!is.na(o$envs)]
   unset <- names(o$envs)[is.na(o$envs)]
@@ -105,7 +105,7 @@ byte_code <- function(x) {
 
 # ---- Remote machines
 
-# remote_command() gives the whole command of this machine: how to get there, and what to
+# remote_command() gives the whole command for this machine: how to reach the host, and what to
 # run there.
 remote_command <- function(o, port, command, run = FALSE) {
   paste(login_command(o, port, run), quoted(command, o$shells[2L]))

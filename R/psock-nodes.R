@@ -1,5 +1,5 @@
-# makeNodePSOCK(): the arguments of one worker, checked and completed. What its worker is
-# made of, and how, is decided in psock-route.R.
+# makeNodePSOCK(): the arguments of one worker, checked and completed. psock-route.R decides how
+# its worker is started.
 
 #' @rdname makeClusterPSOCK
 #' @export
@@ -128,7 +128,7 @@ packages_text <- function(packages) {
 
 # ---- Hosts
 
-# list(host, port, local). A host that looks like an option would be one to ssh.
+# list(host, port, local). ssh would treat a host name that looks like an option as an option.
 check_remote_host <- function(worker, call) {
   ok <- is.character(worker) && length(worker) == 1L && !is.na(worker) && nzchar(worker) &&
     !startsWith(worker, "-") && !grepl("[[:space:][:cntrl:]'\"`$;&|<>()\\\\]", worker)
@@ -160,7 +160,7 @@ is_local_host <- function(host) {
   host %in% c("localhost", "127.0.0.1", own) || host %in% names_beside(own)
 }
 
-# The names that stand in a line of /etc/hosts with this one.
+# The names on the same line of /etc/hosts as this one.
 names_beside <- function(name, file = "/etc/hosts") {
   lines <- tryCatch(suppressWarnings(readLines(file, warn = FALSE)), error = function(e) NULL)
   words <- strsplit(sub("#.*", "", lines), "[[:space:]]+")
@@ -332,7 +332,7 @@ check_code <- function(code, name, call) {
       abort_input(name, "R expressions, or strings of R code", part, call)
     }
     text <- paste(text, collapse = "\n")
-    # What can't be read would end each worker.
+    # Code that can't be parsed would end each worker.
     tryCatch(parse(text = text, keep.source = FALSE), error = function(e) {
       abort_muster("input", paste0("`", name, "` must be R code."),
         details = conditionMessage(e), argument = name, call = call

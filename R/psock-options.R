@@ -18,7 +18,7 @@ getOption2 <- function(name, default = NULL) {
   if (length(value)) variable_value(value[1L], default) else default
 }
 
-# The value of a variable in the type of the default; the default if it is none.
+# The value of a variable, converted to the default's type; the default if that fails.
 variable_value <- function(text, default) {
   text <- unname(text)
   value <- if (is.logical(default)) {
@@ -119,8 +119,8 @@ shuffled <- function(x) {
 
 # ---- Load
 
-# Past what parallelly allows there is a warning, and the start goes on: whoever asks for
-# many workers may know why.
+# Above parallelly's limit there is only a warning, and the start goes on: a user who asks for
+# many workers may have a reason.
 check_load <- function(count, call) {
   if (count == 0L) {
     return(invisible())

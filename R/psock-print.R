@@ -1,4 +1,4 @@
-# What clusters of makeClusterPSOCK() print: as parallelly's do.
+# Prints clusters of makeClusterPSOCK() as parallelly does.
 
 #' @export
 print.muster_psock <- function(x, ...) {
@@ -66,7 +66,7 @@ is_copy <- function(node) {
   }
 }
 
-# Its pointer is NULL when it was read from somewhere.
+# Its pointer is NULL when it was read from a file.
 is_stock_copy <- function(node) {
   !identical(node$owner, Sys.getpid()) || is.null(.Call(ffi_hidden, node$notes))
 }

@@ -1,12 +1,12 @@
-# How a worker of makeClusterPSOCK() is made.
+# How a worker of makeClusterPSOCK() is started.
 #
 #   fork   forked by a fork server that was booted with these settings
 #   spawn  muster's own worker, booted by the user's command over an inherited socket; all where
 #          forking isn't safe
 #   stock  R's own worker, over TCP: on other hosts, in containers, by hand
 #
-# Muster's own workers can have everything that a user may ask of R here. It takes the
-# stock one when R is not ours, or nothing can be handed over.
+# Muster's own workers support every setting that a user may ask for here. A stock worker is
+# needed when R isn't this R, or when the sockets can't be inherited.
 
 psock_route <- function(o) {
   if (!o$local || o$manual || !identical(o$call, work_call)) {
@@ -77,8 +77,8 @@ not_for_r <- "^--(args|file|verbose|version|help|default)"
 
 is_nice <- function(wrapper) basename(wrapper[1L]) == "nice"
 
-# Not those that close what they were given, or run elsewhere. Others that do are known when
-# their workers fail, see psock_try().
+# Not those that close inherited descriptors, or run the command elsewhere. Other such commands
+# are recognized when their workers fail, see psock_try().
 hands_over <- function(wrapper) {
   known <- c(
     "sudo", "su", "doas", "docker", "podman", "apptainer", "singularity", "udocker", "udocker.py",
@@ -121,14 +121,14 @@ local_plan <- function(o, route, count, call) {
   )
 }
 
-# The usual settings are no settings, so that workers with them share one fork server.
+# Default settings count as none, so that workers with them share one fork server.
 some_of <- function(list) {
   list <- Filter(length, list)
   if (length(list)) list
 }
 
-# Packages that code will load, as far as it says so: the fork server loads them once, and
-# the code finds them there.
+# Packages that code will load, as far as the code shows: the fork server loads them once, and the
+# code then finds them loaded.
 code_packages <- function(code) {
   found <- character()
   look <- function(part) {

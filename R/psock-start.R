@@ -54,7 +54,7 @@ verbose_message <- function(o, text) {
   if (o$verbose) inform_muster("verbose", text)
 }
 
-# Nodes that differ in nothing but their rank: list(list(at, route)).
+# Groups of nodes that differ only in rank: list(list(at, route)).
 node_groups <- function(options) {
   groups <- list()
   for (i in seq_along(options)) {
@@ -90,7 +90,7 @@ start_own <- function(o, group, validate, auto_stop, call) {
     plan = plan_to_keep(plan)
   )
   info <- if (validate) parallel::clusterCall(new_cluster(nodes[1L]), session_facts)[[1L]]
-  # Written once for all nodes, where each would bring its own.
+  # Written once for all nodes; otherwise each would have its own copy.
   facts <- list2env(list(info = info, options = o), parent = topenv())
   for (node in nodes) {
     makeActiveBinding("options", light_function(quote(options), node, facts), node)
@@ -99,8 +99,8 @@ start_own <- function(o, group, validate, auto_stop, call) {
   nodes
 }
 
-# A worker whose command has closed its connections is ended by the session, to which it
-# seems to be gone, before it could say anything.
+# A worker whose command closed its connections looks gone to the session, which ends it before it
+# can report anything.
 is_not_handed_over <- function(e) identical(e$signal, tools::SIGKILL) && identical(e$output, "")
 
 # The settings that a failed start was made with, where they can be the reason.
@@ -113,7 +113,7 @@ with_command <- function(e, o, route) {
   e
 }
 
-# What a worker says of itself, in parallelly's form.
+# What a worker reports about itself, in parallelly's format.
 session_facts <- function() {
   list(
     process = list(pid = Sys.getpid()), r = unclass(R.version),
@@ -122,7 +122,7 @@ session_facts <- function() {
   )
 }
 
-# Workers of one group have all in common but their process and its directory.
+# Workers of one group differ only in their process and its directory.
 info_of <- function(info, node) {
   if (is.null(info) || is.null(node)) {
     return(NULL)

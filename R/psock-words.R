@@ -33,7 +33,7 @@ end_word <- function(state) {
   list(words = state$words, word = "", open = FALSE)
 }
 
-# What stands from chars[i] on: list(text, last), NULL if it takes a shell.
+# The text from chars[i] on: list(text, last), NULL if only a shell can interpret it.
 word_part <- function(chars, i, state) {
   one <- chars[i]
   if (one == "'") {
@@ -80,7 +80,7 @@ quoted <- function(x, shell = "sh") {
   if (shell == "none") x else shQuote(x, type = shell)
 }
 
-# The same, but as it is where no shell sees more in it than a word.
+# The same, but unquoted if a shell would read it as a plain word.
 quoted_if_needed <- function(x, shell = "sh") {
   if (grepl("^[A-Za-z0-9_@%+=:,./-]+$", x)) x else quoted(x, shell)
 }

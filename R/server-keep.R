@@ -1,10 +1,10 @@
 # What packages made in a fork server's temporary directory when they were loaded.
 #
 # A package that calls tempfile() in its load hook remembers a path in the server's
-# directory. Every worker would use that one path: it would write over what others wrote
-# there, and delete what others still need. So the server looks, once, where packages keep
-# such paths (in their namespaces, options and environment variables), and each worker puts
-# its own directory in their place, with a copy of each file: see worker-renew.R.
+# directory. Every worker would use that one path, overwrite other workers' files there, and
+# delete files that others still need. So the server looks, once, where packages keep such paths
+# (in their namespaces, options and environment variables), and each worker puts its own directory
+# in their place, with a copy of each file: see worker-renew.R.
 #
 # Paths that can't be seen from R (in C++, in the frames of functions) stay as they are. For
 # these the server's directory stays, and with it a second copy of the files, since the first may

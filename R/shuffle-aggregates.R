@@ -84,7 +84,7 @@ check_results <- function(names, by, call) {
   }
 }
 
-# Aggregates say all in their text: what else is given would have no effect.
+# An aggregate's text says everything: further arguments would have no effect.
 check_no_more <- function(more, combine, call) {
   if (length(more)) {
     name <- names(more)[1L]

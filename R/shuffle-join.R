@@ -1,7 +1,7 @@
 # How a join's parts are cut where a key has very many rows. What a worker does with one of them is
 # in worker-join.R.
 
-# A sub-part of fewer rows of x isn't worth its 200 us, and y's rows read again.
+# A piece with fewer rows of x isn't worth 200 us and another read of y's rows.
 join_rows_least <- 5000
 
 # The tasks of a join, from the rows that each map task of x has for each part of the key

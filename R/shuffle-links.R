@@ -24,7 +24,7 @@ links_options <- function(call) {
   list(listen = identical(mode, "listen"), limits = as.double(limits))
 }
 
-# What a task is told of links. Only what moves rows needs any.
+# What a task is told about links. Only tasks that move rows need them.
 links_spec <- function(run, worker, steps) {
   kinds <- vapply(steps, `[[`, "", "kind")
   if (!any(c("split", "gather") %in% kinds)) {

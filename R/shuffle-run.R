@@ -1,8 +1,8 @@
 # Runs a plan: its actions become tasks of the cluster, their answers its events. The plan itself
 # is src/shuffle/plan.c.
 
-# Makes all parts of a stage that aren't there, and of others (also: a list). Gives what each
-# task of the first answered if it ran now, NULL for those whose output was there before.
+# Makes all missing parts of a stage, and of others (also: a list). Returns the answer of each
+# task of the first stage that ran now, NULL for tasks whose output already existed.
 shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
   check_not_running(shuffle, call)
   on.exit(shuffle$running <- FALSE)
@@ -60,12 +60,12 @@ run_leave <- function(run) {
   end_progress(run$progress)
   task_cancel(run$tasks)
   .Call(ffi_plan_unwant, run$shuffle$plan)
-  # What they were making may be there anyway.
+  # The output that they were making may exist anyway.
   for (about in run$about) drop_at(run$shuffle, about$worker, about$key)
   for (held in run$jobs) .Call(ffi_job_release, held[[1L]])
 }
 
-# What is made in the way of the stages that are wanted counts, too, but for what is there.
+# Stages that are made on the way to the wanted ones count too, except for existing parts.
 run_progress <- function(run, also) {
   todo <- c(also, list(run$stage))
   seen <- integer()
@@ -162,7 +162,7 @@ run_submit <- function(run, action) {
   run$about[[k]] <- list(key = action[2:4], worker = worker)
 }
 
-# What is sent in place of part_run() itself, which every worker has.
+# Sent instead of part_run() itself, which every worker has.
 call_part <- function(spec) getFromNamespace("part_run", "muster")(spec)
 environment(call_part) <- asNamespace("utils")
 

@@ -1,31 +1,31 @@
 #' Connect to a listening socket
 #'
-#' Opens a connection to a program that listens: one of [socket_listen()], or any other. All
-#' addresses of a name are tried, the next one when one refuses or hasn't answered for
-#' 250 ms. TCP connections have no Nagle delay: small messages go out at once.
+#' Opens a connection to a listening program, whether it uses [socket_listen()] or not. If a name
+#' has several addresses, all are tried: the next one when one refuses or hasn't answered for 250
+#' ms. TCP connections have no Nagle delay: small messages go out at once.
 #'
 #' @param host Name or address (IPv4, IPv6) of a host, or the path of a unix socket, which
 #'   begins with `/` or `unix:`.
 #' @param port Port, 1 to 65,535. Not needed for a unix socket.
-#' @param timeout Seconds for all that it takes (looking up the name, all addresses), above 0,
-#'   also `Inf`. Default `getOption("timeout")`, 60 s in R. It is the connection's timeout
-#'   afterwards, which [socket_timeout()] changes: short while things are set up, long for
-#'   what follows.
-#' @param blocking `FALSE` gives a connection that never waits: what can't be done at once
-#'   returns `NULL`. Connecting itself takes its time either way. Default `TRUE`.
+#' @param timeout Seconds for the whole call (looking up the name and trying all addresses), above
+#'   0, or `Inf`. Default `getOption("timeout")`, 60 s in R. It is also the connection's timeout
+#'   afterwards, which [socket_timeout()] changes: use a short one for connecting and a long one
+#'   for what follows.
+#' @param blocking `FALSE` gives a connection that never waits: a call that can't be carried out
+#'   at once returns `NULL`. Connecting itself waits either way. Default `TRUE`.
 #' @returns A connection, of class `c("muster_connection", "muster_socket")`, with fields `$host`
 #'   and `$port` of the other end.
 #' @section Errors:
-#' `muster_error_connect`: refused, unreachable, or the name is unknown; known at once, where
-#' the other end or the system says so. `muster_error_timeout`: no answer in time.
-#' Both have fields `host`, `port`, `errno` and `elapsed_s`. `muster_error_input`: an argument is
-#' wrong. `muster_error_limit`: no descriptors are left.
+#' `muster_error_connect`: refused, unreachable, or the name is unknown; raised at once if the
+#' other end or the system reports it. `muster_error_timeout`: no answer in time. Both have fields
+#' `host`, `port`, `errno` and `elapsed_s`. `muster_error_input`: an argument is wrong.
+#' `muster_error_limit`: no descriptors are left.
 #' @section Source:
-#' [base::socketConnection()], but that the timeout is enforced, for the whole call.
-#' RFC 8305 for several addresses; RFC 6761 for `localhost`, which is 127.0.0.1 and then ::1.
+#' [base::socketConnection()], except that the timeout is enforced, for the whole call. RFC 8305
+#' for several addresses; RFC 6761 for `localhost`, which is 127.0.0.1 and then ::1.
 #' @section Cost:
-#' One descriptor. A name that isn't an address is looked up by a thread of its own, which ends
-#' with the answer.
+#' One descriptor. A name that isn't an address is looked up by a separate thread, which ends when
+#' it has the answer.
 #' @seealso [socket_listen()], [socket_send()], [socket_send_lines()], [socket_select()].
 #' @examples
 #' server <- socket_listen()

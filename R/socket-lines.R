@@ -1,18 +1,18 @@
 #' Send and receive lines of text
 #'
-#' For peers that speak text: lines that end with `"\n"` or `"\r\n"`, in their own encoding.
-#' As with [socket_send()], a call that doesn't come to its end loses nothing.
+#' For peers that use text: lines that end with `"\n"` or `"\r\n"`, in the peer's encoding. As
+#' with [socket_send()], an interrupted or timed-out call loses nothing.
 #'
 #' @inheritParams socket_send
-#' @param text A character vector; each element becomes a line. A line end inside of
-#'   one is an error, since it would make two of it.
+#' @param text A character vector; each element becomes a line. A line end inside an element is an
+#'   error, since it would split the line in two.
 #' @param sep What ends each line: `"\n"`, the default, or `"\r\n"`.
 #' @param encoding The other end's encoding: `"UTF-8"` (the default), `"latin1"`, `"bytes"` (as
 #'   they are), or another that [base::iconv()] knows and that ends lines with byte 0x0A.
-#' @param n How many lines to receive: a whole number from 1 up, by default 1. `NULL`: those
-#'   that have come, at least one.
-#' @param limit Most bytes that a line may have, by default 1e6: a peer that never ends its
-#'   line can't fill this machine's memory.
+#' @param n How many lines to receive: a whole number from 1 up, by default 1. `NULL`: all that
+#'   have arrived, at least one.
+#' @param limit Maximum length of a line in bytes, by default 1e6, so that a peer that never ends
+#'   its line can't fill this machine's memory.
 #' @returns `socket_send_lines()`: as [socket_send()]. `socket_receive_lines()`: a character
 #'   vector of `n` lines without their ends, in UTF-8 (for `"bytes"`, marked so). Fewer when
 #'   the other end has closed, the last one perhaps without an end, then `character(0)`. On a
@@ -20,8 +20,8 @@
 #'   `n`; `NULL` if there is none.
 #' @section Errors:
 #' As [socket_receive()]; `muster_error_limit`: a line is longer than `limit`.
-#' `muster_error_protocol`: a line has a NUL, or isn't valid in `encoding`; its field `lines` is
-#' a list of raw vectors, which have been received.
+#' `muster_error_protocol`: a line contains a NUL, or isn't valid in `encoding`; field `lines` has
+#' the received lines, as a list of raw vectors.
 #' @section Source:
 #' [base::readLines()] and [base::writeLines()] on connections with an encoding.
 #' @section Cost:

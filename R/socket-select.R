@@ -1,23 +1,23 @@
 #' Wait for several sockets, and set how long they wait
 #'
 #' `socket_select()` waits until one of several sockets is ready: a listener when somebody has
-#' connected, a connection when bytes have come or the other end has closed, or, for
-#' `write`, when something can be sent. `socket_timeout()` sets the timeout of a socket.
+#' connected, a connection when bytes have arrived or the other end has closed, or, for `write`,
+#' when something can be sent. `socket_timeout()` sets the timeout of a socket.
 #'
 #' @param sockets A list of sockets, listeners and connections in any order, or one of them.
 #' @param write Logical, one value or one for each socket: `TRUE` asks whether it can send.
 #'   A listener never can. Default `FALSE`.
-#' @param timeout For `socket_select()`: seconds to wait, from 0 up, also `Inf`; `NULL`, the
-#'   default, is forever. For `socket_timeout()`: the new timeout in seconds, from 0 up,
-#'   also `Inf`; a negative value, as the default is, changes nothing.
+#' @param timeout For `socket_select()`: seconds to wait, from 0 up, or `Inf`; `NULL`, the
+#'   default, waits forever. For `socket_timeout()`: the new timeout in seconds, from 0 up, or
+#'   `Inf`; a negative value, like the default, changes nothing.
 #' @param socket A listener or a connection.
 #' @returns `socket_select()`: a logical vector as long as `sockets`, with its names: which
-#'   are ready, all `FALSE` when the time is over. It is a hint: what is ready may be a client
-#'   that goes before it is accepted, or half a message. `socket_timeout()`: the
-#'   timeout that was in force before the call, in seconds.
+#'   are ready, all `FALSE` when the time is over. It is only a hint: a ready listener's client
+#'   may disappear before it is accepted, and a ready connection may have only half a message.
+#'   `socket_timeout()`: the timeout that was in force before the call, in seconds.
 #' @section Errors:
 #' `muster_error_input`: an argument is wrong, or one of the sockets is closed, a copy, or another
-#' process's; its field `index` tells which.
+#' process's; field `index` says which.
 #' @section Source:
 #' [base::socketSelect()] and [base::socketTimeout()]. There is no limit of 1024 descriptors here.
 #' @section Cost:

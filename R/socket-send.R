@@ -2,44 +2,43 @@
 #'
 #' Both ends of a connection send and receive whole messages. An `"object"` is any R object, a
 #' `"frame"` is a raw vector; each arrives as one, however the network cuts it, or not at all.
-#' `"raw"` are bytes without any such order, for peers that don't know muster.
+#' `"raw"` means bytes without message boundaries, for peers that don't use muster.
 #'
-#' A call that doesn't come to its end, by its timeout or an interrupt, loses nothing. What
-#' has come of a message stays, and the next call goes on with it. What hasn't been sent
-#' of one goes out first with the next call for this socket ([socket_send()],
-#' [socket_receive()], [socket_select()], [socket_status()]): don't send it again.
+#' A call that is cut short by its timeout or an interrupt loses nothing. The part of a message
+#' that has arrived is kept, and the next call continues with it. The part that hasn't been sent
+#' goes out first with the next call for this socket ([socket_send()], [socket_receive()],
+#' [socket_select()], [socket_status()]): don't send it again.
 #'
 #' @section Security:
 #' **Receiving an object from a stranger lets the stranger run code here:** an R object can
 #' hold code that runs when it is unserialized or used. Receive objects only from programs
-#' that you trust, on connections that nobody else can open; from all others, frames or
-#' lines. `limit` bounds how much memory a message may take before anybody looks at it.
+#' that you trust, on connections that nobody else can open; from anyone else, receive frames or
+#' lines. `limit` bounds the memory that a message may take before it is examined.
 #'
-#' @param socket A connection, of [socket_connect()] or [socket_accept()].
+#' @param socket A connection from [socket_connect()] or [socket_accept()].
 #' @param x What to send: any object for `"object"`, a raw vector for `"frame"` and `"raw"`.
-#' @param type `"object"` (the default), `"frame"` or `"raw"`. A receiver of frames
-#'   gets objects as their serialized bytes, which aren't looked at.
-#' @param timeout Seconds, from 0 up, that this call may take as a whole, however the bytes
-#'   trickle in; also `Inf`. `NULL`: the socket's own, see [socket_timeout()]. With 0, as on
-#'   a connection that doesn't block, a call that would have to wait returns `NULL` at
-#'   once.
+#' @param type `"object"` (the default), `"frame"` or `"raw"`. A receiver of frames gets objects
+#'   as their serialized bytes, without unserializing them.
+#' @param timeout Seconds, from 0 up, that this call may take as a whole, however slowly the bytes
+#'   arrive; may be `Inf`. `NULL`: the socket's own timeout, see [socket_timeout()]. With 0, as on
+#'   a non-blocking connection, a call that would have to wait returns `NULL` at once.
 #' @param n Only for `"raw"`: how many bytes to receive, a whole number from 1 up. `NULL`, the
-#'   default: what has come, at least one byte, at most `limit`.
-#' @param limit Most bytes that a message may have, a whole number from 1 up. Default 1e8.
-#' @returns `socket_send()`: `TRUE`, invisibly, when the system has all bytes, or has
-#'   some and the connection doesn't block. `NULL` if it can't take any now.
-#'   `socket_receive()`: the object, or a raw vector; `NULL` if the call doesn't wait and no
-#'   whole message is there (which can't be told from an object `NULL`). For `"raw"`: `raw(0)`
-#'   when the other end has closed, fewer than `n` bytes right before.
+#'   default: what has arrived, at least one byte, at most `limit`.
+#' @param limit Maximum size of a message in bytes, a whole number from 1 up. Default 1e8.
+#' @returns `socket_send()`: `TRUE`, invisibly, when the system has accepted all bytes, or some of
+#'   them on a non-blocking connection. `NULL` if it can't accept any now. `socket_receive()`: the
+#'   object, or a raw vector; `NULL` if the call doesn't wait and no complete message has arrived
+#'   (which can't be distinguished from receiving the object `NULL`). For `"raw"`: `raw(0)` when
+#'   the other end has closed, and fewer than `n` bytes just before that.
 #' @section Errors:
 #' All have fields `host`, `port`, `errno`, `elapsed_s` and `bytes`. `muster_error_timeout`: the
-#' time is over; `bytes` is how many weren't sent or what has come. `muster_error_closed`: the
-#' other end has closed or reset the connection. `muster_error_limit`: the message is larger
-#' than `limit`, `bytes` says how large; it can still be received with another limit.
-#' `muster_error_protocol`: what came is no message of `socket_send()`, or of another type.
-#' `muster_error_input`: an argument is wrong, or the socket is closed (also of class
-#' `muster_error_closed`), a copy, or another process's.
-#' `muster_error_memory`: there isn't enough memory.
+#' time is over; `bytes` is the number of bytes not sent, or received so far.
+#' `muster_error_closed`: the other end has closed or reset the connection. `muster_error_limit`:
+#' the message is larger than `limit`, `bytes` says how large; it can still be received with
+#' another limit. `muster_error_protocol`: what arrived isn't a message from `socket_send()`, or
+#' is of another type. `muster_error_input`: an argument is wrong, or the socket is closed (also
+#' of class `muster_error_closed`), a copy, or another process's. `muster_error_memory`: there
+#' isn't enough memory.
 #' @section Source:
 #' docs/PROTOCOL.md of the sources, "Messages between sockets"; [base::serialize()] for objects, in
 #' the byte order of this machine, which the other end must have too.

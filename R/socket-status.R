@@ -1,10 +1,10 @@
-#' What the system knows of a socket, and closing it
+#' Inspect and close sockets
 #'
-#' `socket_status()` tells how a listener keeps up with its clients, or how a connection does.
-#' `socket_close()` ends a socket, also for copies of it in forked children.
+#' `socket_status()` shows how well a listener keeps up with its clients, or the state of a
+#' connection. `socket_close()` closes a socket, also for its copies in forked children.
 #'
-#' A listener whose queue is full makes its clients wait a second and more: `depth_max` near
-#' `backlog`, or `overflows` above 0, say that [socket_accept()] is called too seldom, or that
+#' A listener whose queue is full makes its clients wait a second or more: `depth_max` near
+#' `backlog`, or `overflows` above 0, means that [socket_accept()] is called too rarely, or that
 #' more `handlers` are needed.
 #'
 #' @param socket A listener or a connection.
@@ -12,24 +12,24 @@
 #'   `handlers`; `depth` and `backlog`, for each handler how many connections wait and how many
 #'   may (Linux lets one more wait); `depth_max`, the longest queue that any call for this
 #'   listener has seen; `half_open`, connections whose handshake isn't over; `accepted`;
-#'   `overflows` and `drops`, how many handshakes the system has turned away since the
-#'   listener was opened, because a queue was full or for any reason, **counted over all
+#'   `overflows` and `drops`, how many handshakes the system has rejected since the listener was
+#'   opened, because a queue was full and for any reason, respectively, **counted over all
 #'   listeners of this machine** (of its network namespace); `age_s`.
 #'
 #'   Of a connection: a list with `state` (`"established"`, `"close-wait"` when the other
 #'   end has closed, ...; `"failed"` after a reset), `host`, `port`, `local_host`, `local_port`,
 #'   `blocking`; `rtt_s`, `rttvar_s` and `rto_s`, the smoothed round trip, its deviation and the
 #'   time to the next retransmission, in seconds; `retransmits`, segments that were sent again
-#'   so far; `lost`, segments on the way that count as lost; `sent_bytes`, `received_bytes`;
+#'   so far; `lost`, segments in transit that count as lost; `sent_bytes`, `received_bytes`;
 #'   `unsent_bytes` and `unread_bytes`, waiting in this session; `age_s`.
 #'
 #'   What the system doesn't tell (macOS, unix sockets) is `NA`.
 #'
-#'   `socket_close()`: the number of bytes that were not sent, invisibly. Closing again is no
-#'   error.
+#'   `socket_close()`: invisibly, the number of bytes that were not sent. Closing a socket twice
+#'   isn't an error.
 #' @section Errors:
-#' `muster_error_input`: `socket` is no socket, closed (but for `socket_close()`), a copy, or
-#' another process's.
+#' `muster_error_input`: `socket` isn't a socket, is closed (except for `socket_close()`), is a
+#' copy, or belongs to another process.
 #' @section Source:
 #' tcp(7), `TCP_INFO`; sock_diag(7); `/proc/net/netstat`, counters ListenOverflows and ListenDrops.
 #' @section Cost:

@@ -1,4 +1,4 @@
-# Signs of life of R's own workers, see ?isNodeAlive.
+# Whether R's own workers respond, see ?isNodeAlive.
 
 #' @export
 isNodeAlive.muster_stock_node <- function(x, timeout = 1, ...) {
@@ -20,8 +20,7 @@ isNodeAlive.muster_stock_node <- function(x, timeout = 1, ...) {
   stock_asked(x, timeout)
 }
 
-# Whether an idle worker answers. One that doesn't in time owes an answer, which later
-# calls drop.
+# Whether an idle worker answers. If its answer is late, later calls drop it.
 stock_asked <- function(node, timeout) {
   if (!is.null(stock_send(node, exec_message(Sys.getpid, list()), globalenv()))) {
     return(FALSE)
@@ -73,7 +72,7 @@ killNode.muster_stock_node <- function(x, signal = tools::SIGTERM, ...) {
     stock_signal_there(x, signal)
   }
   if (ends && isTRUE(sent)) {
-    # Over there a worker ends when its connection does.
+    # On another host, a worker ends when its connection does.
     .Call(ffi_stock_close, x$link)
     if (!is.null(x$process)) {
       .Call(ffi_stock_kill, x$process, signal)

@@ -1,8 +1,8 @@
-# Nodes whose workers are R's own: parallel's contract over links of ours.
+# Nodes whose workers are R's own: parallel's contract over muster's links.
 #
-# A node's worker answers in order. A verb that was left by an interrupt or an error is owed
-# answers that nobody wants any more: in the node's notes `owed` counts what is to come, `skip`
-# what of it is to be dropped, `frame` is the verb that sent it.
+# A node's worker answers in order. If an interrupt or an error ended a verb early, its answers
+# still arrive but nobody wants them: in the node's notes, `owed` counts the answers to come,
+# `skip` how many of these to drop, and `frame` is the verb that sent the calls.
 
 stock_node <- function(worker, auto_stop = TRUE) {
   o <- worker$o
@@ -24,7 +24,7 @@ stock_con_of <- function(node) {
   if (lives) node_con(stock_has_answer(node))
 }
 
-# Whether the oldest answer that somebody wants is there, or can't come.
+# Whether the oldest answer that is still wanted has arrived, or can't arrive.
 stock_has_answer <- function(node) {
   notes <- stock_notes(node)
   repeat {
@@ -41,13 +41,13 @@ new_notes <- function() {
   list2env(list(owed = 0L, skip = 0L, frame = NULL), parent = emptyenv())
 }
 
-# A copy has none, and can't be used.
+# A copy has none, and isn't usable.
 stock_notes <- function(node) {
   notes <- .Call(ffi_hidden, node$notes)
   if (is.null(notes)) new_notes() else notes
 }
 
-# Asks all workers at once what they are.
+# Asks all workers at once for their session information.
 stock_ask <- function(nodes, options) {
   facts <- session_facts
   environment(facts) <- globalenv() # there may be no muster over there
@@ -175,7 +175,7 @@ stock_end_status <- function(process) {
   }
 }
 
-# Tells workers to end, and waits for those that were launched from here.
+# Tells workers to exit, and waits for those that were launched from here.
 stock_stop <- function(nodes) {
   for (node in nodes) {
     if (!identical(node$owner, Sys.getpid())) {

@@ -1,15 +1,15 @@
-# R's own workers (parallel:::.workRSOCK): launched all at once, known by the words that
-# they were told (stock-told.R), and driven over connections of ours.
+# R's own workers (parallel:::.workRSOCK): launched all at once, identified by the secret words
+# that they were given (stock-told.R), and driven over muster's connections.
 #
 # One listener serves all workers of a start. Whoever connects is sent R's handshake straight
-# away: a call that a worker answers by its process id and its word. One that doesn't get it
-# in time closes, and connects anew; what it left behind is closed here.
+# away: a call that a worker answers with its process id and its word. A worker that doesn't get
+# it in time closes its connection and connects again; the old connection is closed here.
 #
 # Any user of the machine can connect. Until a peer has said a word of ours, nothing that it
-# sends is taken for R's format, and nothing goes to it but the handshake, which is no
-# secret. A wrong word closes its connection. One who says nothing keeps a place until
-# `answer_s` is over, or until so many others have come that the oldest has to go: the true
-# worker, who answers at once, gets in between any number of them.
+# sends is taken for R's format, and nothing is sent to it but the handshake, which isn't secret.
+# A wrong word closes its connection. A silent peer keeps its place until `answer_s` is over, or
+# until so many others have connected that the oldest must go: the real worker, which answers at
+# once, gets through among any number of them.
 answer_s <- 30
 silent_most <- 128L
 
@@ -26,7 +26,7 @@ start_stock <- function(options, port, validate, auto_stop, call) {
   on.exit({
     for (peer in state$peers) .Call(ffi_stock_close, peer$link)
     if (!complete) stock_abandon(state$workers)
-    # Last: a worker would take another user who listens there next for this session.
+    # Closed last: a worker would mistake another user who listens there next for this session.
     .Call(ffi_stock_close, listening$listener)
   })
   at_once <- !any(vapply(options, function(o) o$manual || o$strategy == "sequential", NA))
@@ -45,7 +45,7 @@ start_stock <- function(options, port, validate, auto_stop, call) {
   nodes
 }
 
-# On the loopback, unless a worker is to reach us from elsewhere.
+# On the loopback, unless a worker connects from another host.
 stock_listen <- function(options, port, call) {
   near <- vapply(options, function(o) o$revtunnel || is_local_host(o$master), NA)
   listening <- .Call(
@@ -61,7 +61,7 @@ stock_listen <- function(options, port, call) {
   listening
 }
 
-# By a shell, since that is for whom the parts of the command are quoted.
+# Through a shell, since the parts of the command are quoted for one.
 stock_launch <- function(worker, port, at_once, call) {
   o <- worker$o
   strategy <- if (at_once) "parallel" else "sequential"
@@ -89,7 +89,7 @@ stock_launch <- function(worker, port, at_once, call) {
   worker
 }
 
-# Waits until the workers with these numbers are there.
+# Waits until the workers with these numbers have connected.
 stock_await <- function(state, turn, listener, call) {
   repeat {
     open <- Filter(function(i) is.null(state$workers[[i]]$link), turn)
@@ -109,7 +109,7 @@ stock_await <- function(state, turn, listener, call) {
       state$peers <- c(state$peers, list(peer))
     }
     turn_away(state, now)
-    # One that has answered may have ended as well: that is for later calls.
+    # A worker that answered may have ended since: later calls handle that.
     open <- Filter(function(i) is.null(state$workers[[i]]$link), open)
     for (i in intersect(launched[!happened$processes], open)) {
       stock_check_end(state$workers[[i]], length(state$workers), call)
@@ -123,7 +123,7 @@ stock_await <- function(state, turn, listener, call) {
   }
 }
 
-# R's handshake, which asks for one thing more.
+# R's handshake, which also asks for the word.
 greet <- function(link, o) {
   .Call(ffi_stock_nodelay, link, "no-delay" %in% o$socket_options)
   message <- exec_message(eval, list(word_question))
@@ -134,7 +134,8 @@ exec_message <- function(fun, args) {
   list(type = "EXEC", data = list(fun = fun, args = args, return = TRUE, tag = NULL), tag = NULL)
 }
 
-# Takes what is there: from a peer its word, then from one that has proved itself its answer.
+# Reads what has arrived: first a peer's word, then the answer of a peer that has proved its
+# identity.
 stock_answers <- function(state, states) {
   kept <- list()
   for (k in seq_along(states)) {
@@ -154,7 +155,7 @@ stock_answers <- function(state, states) {
   state$peers <- kept
 }
 
-# A word is good until its worker is there.
+# A word is valid until its worker has connected.
 open_words <- function(state) {
   vapply(state$workers, function(worker) if (is.null(worker$link)) worker$word else "", "")
 }
@@ -173,7 +174,7 @@ stock_answered <- function(state, peer) {
   state$workers[[peer$worker]]$pid <- pid
 }
 
-# Closes what has been silent for too long, and the oldest of too many.
+# Closes connections that have been silent for too long, and the oldest if there are too many.
 turn_away <- function(state, now) {
   silent <- which(vapply(state$peers, `[[`, 0L, "worker") == 0L)
   since <- vapply(state$peers[silent], `[[`, 0, "since")
@@ -185,7 +186,8 @@ turn_away <- function(state, now) {
 
 # ---- Failures
 
-# A launcher that hands its job to another and ends well may still bring a worker.
+# A launcher that hands its job to another process and exits with status 0 may still start a
+# worker.
 stock_check_end <- function(worker, count, call) {
   o <- worker$o
   status <- .Call(ffi_stock_process, worker$process)
@@ -267,7 +269,7 @@ launch_hint <- function(o, status) {
   }
 }
 
-# Ends what was launched, with all that it has started.
+# Ends the launched processes, with everything that they started.
 stock_abandon <- function(workers) {
   for (worker in workers) {
     if (!is.null(worker$link)) .Call(ffi_stock_close, worker$link)

@@ -1,13 +1,13 @@
-# What one of R's own workers is told in secret: its word, which proves to the session who
-# it is, and what the user wants to be set and run in it before anything else.
+# What one of R's own workers is told in secret: its word, which proves its identity to the
+# session, and the settings and code that the user wants in it before anything else.
 #
-# It comes by the worker's standard input, as lines of R code (ASCII) up to a line "end". Not in its
-# command line, which every user of the machine can read (ps); not by environment variables,
-# which neither ssh, sudo nor containers pass on. A standard input gets through all of these,
-# and through wrappers of the user's. `ssh -n` and `docker run` without `-i` leave it empty:
-# the worker then ends at once, and the error says why. The other way round, nobody proves
-# to the worker that this is the session: it connects to a port that the session has held
-# since before the launch, or to a tunnel of the session's own.
+# The worker reads it from its standard input, as lines of R code (ASCII) up to a line "end". Not
+# in its command line, which every user of the machine can read (ps); not in environment
+# variables, which neither ssh, sudo nor containers pass on. A standard input gets through all of
+# these, and through the user's wrappers. `ssh -n` and `docker run` without `-i` leave it empty:
+# the worker then ends at once, and the error says why. In the other direction, nothing proves to
+# the worker that this is the session: it connects to a port that the session has held since
+# before the launch, or to a tunnel of the session's own.
 
 # The worker's first expression. There are no quotation marks in it: they would let cmd.exe
 # see operators of its own in the rest.

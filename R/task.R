@@ -1,60 +1,60 @@
 #' Tasks: calls that run while you go on
 #'
 #' `task_submit()` hands a call to whichever worker is free and returns at once.
-#' `task_value()` gives its value, waiting if need be. `task_done()` tells whether tasks are
-#' done, `task_wait()` waits for all or any of several, `task_cancel()` ends tasks that
-#' nobody wants any more.
+#' `task_value()` gives its value, and waits for it if necessary. `task_done()` tells whether
+#' tasks are done, `task_wait()` waits for all or any of several, and `task_cancel()` ends tasks
+#' that you no longer need.
 #'
-#' Tasks wait in a queue of the cluster, first in, first out. Each worker has one task to
-#' evaluate and one more that it goes on with by itself. The queue is served while you
-#' compute, too, by a second thread of the session, which begins when you have been away from
-#' muster for 2 to 4 ms and ends with the last cluster.
-#' Results stay bytes until they are asked for. A task that nothing refers to any more is
-#' evaluated anyway, and its value dropped.
+#' Tasks wait in a queue of the cluster, first in, first out. Each worker holds the task that it
+#' evaluates and one more, which it starts next without asking. While your session computes, a
+#' second thread serves the queue: it takes over when muster hasn't been called for 2 to 4 ms, and
+#' ends with the last cluster. Results are kept serialized until you ask for them. A task that
+#' nothing refers to any more is evaluated anyway, and its value dropped.
 #'
-#' Lost workers and tasks that take too long: see Healing in [cluster_start()]. Warnings and
-#' messages of a task are signalled by `task_value()`, each time that it is asked.
+#' For lost workers and tasks that take too long, see Healing in [cluster_start()]. Each call of
+#' `task_value()` signals the task's warnings and messages.
 #'
 #' The function is sent as R serializes it: with its enclosing environment, unless that is the
-#' global environment or a package's. What it uses of the global environment and of packages that
-#' are attached is found and goes along, see Globals in [cluster_map()]. The worker's global
-#' environment has it while the task is evaluated; what can't change is sent once for tasks
-#' that need the same, one after the other.
+#' global environment or a package's. The objects that it uses from the global environment and
+#' from attached packages are found and sent too, see Globals in [cluster_map()]. The worker's
+#' global environment has them while the task is evaluated. Objects that can't change are sent
+#' once for consecutive tasks that need the same ones.
 #'
-#' Connections among the arguments, or as the value, are refused, and external pointers named
-#' if the call fails: `muster.references`, see Globals in [cluster_map()].
+#' Connections among the arguments or in the value are refused, and external pointers are
+#' mentioned if the call fails: see `muster.references` under Globals in [cluster_map()].
 #'
-#' @param .cl A cluster of [cluster_start()], or some of its nodes: then these get the task.
+#' @param .cl A cluster from [cluster_start()], or some of its nodes: then one of these gets the
+#'   task.
 #' @param .fun A function, the name of one (a string), found in the worker, or a lambda such as
 #'   `~ .x + 1`.
-#' @param ... Arguments of `.fun`, evaluated now. Any name without a dot in front is its own.
+#' @param ... Arguments of `.fun`, evaluated now. Any name that doesn't begin with a dot is the
+#'   function's.
 #' @param .args A list of further arguments, for names that begin with a dot.
-#' @param task A task of `task_submit()`.
+#' @param task A task from `task_submit()`.
 #' @param tasks A task, or a list of tasks.
-#' @param timeout Seconds to wait, 0 up; by default as long as it takes.
+#' @param timeout Seconds to wait, from 0 up; by default, as long as it takes.
 #' @param any If `TRUE`, wait only until one of them is done: at once if one is already.
-#' @returns `task_submit()`: an object of class `"muster_task"`, to be used in this session
-#'   only. `task_value()`: the value of the call. `task_done()`, `task_wait()`: a logical
-#'   vector, one for each task. `task_cancel()`: `TRUE` for each task that was not done yet,
-#'   invisibly.
+#' @returns `task_submit()`: an object of class `"muster_task"`, which can be used in this session
+#'   only. `task_value()`: the value of the call. `task_done()`, `task_wait()`: a logical vector,
+#'   one for each task. `task_cancel()`: invisibly, `TRUE` for each task that wasn't done yet.
 #' @section Errors:
-#' * `muster_error_input`: `.fun` isn't a function, `.cl` isn't a cluster that can be used (or nodes
-#'   of several), `task` no task of this session; or an argument or the value is, or holds, a
+#' * `muster_error_input`: `.fun` isn't a function, `.cl` isn't a usable cluster (or has nodes of
+#'   several), `task` isn't a task of this session; or an argument or the value is or contains a
 #'   connection (field `reference`: where).
 #' * `muster_error_remote`: the call raised an error. Fields `worker`, `condition` (the
 #'   worker's, without what can't be sent), `remote_call` (text) and `stack` (text, the calls
 #'   that led there).
 #' * `muster_error_lost`: it was lost with its worker more often than `retries` allows, or the
 #'   cluster was stopped. `muster_error_timeout`: it took longer than the cluster's
-#'   `timeout`; or it is not done after this `timeout` (the task goes on, field
-#'   `task`). `muster_error_cancelled`: it was cancelled.
+#'   `timeout`; or it wasn't done when the `timeout` of `task_value()` was over (the task goes on,
+#'   field `task`). `muster_error_cancelled`: it was cancelled.
 #' @section Cost:
-#' One serialization of the call here and of the value there; some 0.3 ms more where something of
-#' the global environment goes along. Calls that wait for a worker
-#' hold their bytes; past 256 MB of these `task_submit()` waits for workers to take some.
+#' One serialization of the call in the session and of the value in the worker; about 0.3 ms more
+#' if objects from the global environment are sent too. Calls that wait for a worker are kept in
+#' memory; past 256 MB, `task_submit()` waits until workers have taken some.
 #' @section Source:
-#' Calls that are sent without waiting are what `parallel::mcparallel()` and packages future
-#' and mirai have, under other names; that each is healed by itself is muster's own.
+#' `parallel::mcparallel()` and packages future and mirai also send calls without waiting, under
+#' other names; recovering each lost task on its own is muster's addition.
 #' @examples
 #' cl <- cluster_start(2)
 #' tasks <- lapply(1:4, function(i) task_submit(cl, function(i) i^2, i))
@@ -84,9 +84,9 @@ task_submit <- function(.cl, .fun, ..., .args = NULL) {
   task
 }
 
-# A function that uses something of the session, or may: what that is goes along, as for
-# cluster_map(). If it can't change it is sent to each worker once, for tasks one after the other
-# that need the same.
+# A function that uses, or may use, objects from the session: these are sent too, as for
+# cluster_map(). If they can't change, they are sent to each worker once for consecutive tasks
+# that need the same ones.
 submit_with_globals <- function(cl, fun, args, call) {
   fun <- without_unused(fun)
   job <- task_job(fun, args, call)
@@ -109,8 +109,8 @@ submit_with_globals <- function(cl, fun, args, call) {
   .Call(ffi_task_submit, cl, call_task, list(last$held[[2L]], args), last$held[[1L]], NULL)
 }
 
-# As make_job(), without the arguments, which differ from task to task. NULL if nothing needs to
-# go along.
+# Like make_job(), but without the arguments, which differ from task to task. NULL if nothing
+# needs to be sent along.
 task_job <- function(fun, args, call) {
   found <- find_globals(c(functions_in(fun), functions_in(args)), call)
   name_large(found)
@@ -131,7 +131,7 @@ task_job <- function(fun, args, call) {
   job
 }
 
-# What is sent in place of task_run() itself, which every worker has.
+# Sent instead of task_run() itself, which every worker has.
 call_task <- function(job, args) getFromNamespace("task_run", "muster")(job, args)
 environment(call_task) <- asNamespace("utils")
 
@@ -150,7 +150,7 @@ check_function <- function(fun, call) {
   }
 }
 
-# Only looked at when there is something wrong, but for what C code can't judge.
+# Checked only when something is wrong, except for what C code can't judge.
 abort_submit <- function(cl, outcome, call) {
   check_cluster(cl, call, ".cl")
   if (outcome == outcome_type) {
@@ -170,7 +170,7 @@ task_value <- function(task, timeout = Inf) {
   other_value(task, value, timeout, sys.call())
 }
 
-# What isn't a plain value: conditions, an error, a loss.
+# Outcomes other than a plain value: conditions, an error, a loss.
 other_value <- function(task, value, timeout, call) {
   if (is.null(value)) {
     abort_muster("timeout", paste0("The task isn't done after ", timeout, " s."),
@@ -214,7 +214,7 @@ abort_task <- function(task, outcome, call) {
   abort_loss(loss, "The task", "Run it alone to see why", call)
 }
 
-# The call's value is of no use in this process.
+# The call's value doesn't work in this process.
 abort_value <- function(value, worker, call) {
   found <- find_reference(value, "value")
   abort_muster("input",

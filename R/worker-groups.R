@@ -1,4 +1,4 @@
-# Functions that see a whole group, in workers: they are called, and what they gave becomes rows.
+# In workers: calls functions with whole groups, and turns their results into rows.
 
 # What a function gives for each group, with the group's key before it.
 # Without results there are the key's columns, of their types: nothing tells others.

@@ -48,8 +48,8 @@ server_main <- function(session) {
 kind_failed <- 4L
 kind_server_refuse <- 33L
 
-# Why workers must not be forked from here, or NULL. booted_with: descriptors that were
-# open before packages were loaded.
+# The reason why workers must not be forked from this process, or NULL. booted_with: descriptors
+# that were open before packages were loaded.
 fork_refusal <- function(booted_with) {
   threads <- .Call(ffi_threads_count)[1L]
   if (threads > 1L) {
@@ -69,7 +69,7 @@ fork_refusal <- function(booted_with) {
   kept_refusal()
 }
 
-# Those that neither this process was started with nor R reads its script from.
+# Descriptors other than those this process was started with and the one R reads its script from.
 other_descriptors <- function() {
   fds <- list.files(file.path(proc_place(), "self", "fd"))
   names <- names_of(fds)
@@ -84,10 +84,9 @@ names_of <- function(fds) {
   names
 }
 
-# Runs once all that a worker will run, so that its code is loaded and compiled
-# here and not in every worker: promises of lazily loaded functions, the handlers'
-# path, the compiler itself. Then the garbage goes, since workers would copy its
-# pages when they write to them.
+# Runs everything once that a worker will run, so that the code is loaded and compiled here and
+# not in every worker: promises of lazily loaded functions, the handlers' path, the compiler
+# itself. Then the garbage goes, since workers would copy its pages when they write to them.
 warm_up <- function(setup) {
   # parallel's finalizer wants tools when a worker ends.
   loadNamespace("tools")
@@ -154,8 +153,8 @@ worker_begin <- function(forked, session) {
 }
 
 # What a task signals goes to the session with its answer; what other calls do is theirs.
-# These handlers are outside of all that the call sets up, so they only see what
-# nobody else has taken.
+# These handlers are outside everything that the call sets up, so they only see conditions that no
+# other handler took.
 note_warning <- function(condition) {
   if (.Call(ffi_worker_condition, light_condition(condition))) {
     tryInvokeRestart("muffleWarning")
@@ -180,11 +179,10 @@ stack_text <- function(calls) {
   utils::tail(text[seq_len(end)][-seq_len(first)], 50L)
 }
 
-# Evaluates calls until the session says that it's enough, and gives the exit status. The
-# handlers are outside of the loop, which is in C: one for each call would cost 5 us. Calls
-# are evaluated in frames below parallel's namespace, as in a worker of makeCluster().
-# An interrupt that R takes where no handler is would end this process, so they wait
-# there.
+# Evaluates calls until the session ends the worker, and returns the exit status. The handlers are
+# outside of the loop, which is in C: one for each call would cost 5 us. Calls are evaluated in
+# frames below parallel's namespace, as in a worker of makeCluster(). An interrupt that R takes
+# where no handler is would end this process, so they wait there.
 serve_calls <- function() {
   # Package future looks for a node of this name and class in the frames of its code, to send
   # conditions ahead of the answer (those of progressr, for one), as in parallel's own workers.
@@ -206,7 +204,7 @@ serve_calls <- function() {
     if (is.null(outcome) || (is.na(goes_on) && !inherits(outcome, "interrupt"))) {
       eat_interrupt()
     }
-    # An error that comes before anything is read would come for ever.
+    # An error that is raised before anything is read would repeat forever.
     idle <- inherits(outcome, "error") && taken == .Call(ffi_worker_taken)
     stuck <- if (idle) stuck + 1L else 0L
     if (idle) lift_expressions()
@@ -232,12 +230,12 @@ lift_expressions <- function() {
   if (getOption("expressions") < 60L) options(expressions = 60L)
 }
 
-# An interrupt that was meant for a call may come when the call has ended.
+# An interrupt that was meant for a call may arrive after the call has ended.
 eat_interrupt <- function() {
   tryCatch(allowInterrupts(Sys.sleep(0.02)), interrupt = function(e) NULL)
 }
 
-# From here on calls that change this worker are told to the session.
+# From here on, calls that change this worker are reported to the session.
 begin_tracking <- function() {
   note_options()
   the$attached <- search()
@@ -285,7 +283,8 @@ bare_failure <- function(task, text) {
 }
 
 # A call that do.call() made has the function and the values themselves in it, and a condition
-# would take them along to the session. What is no code is named by its class instead.
+# would take them along to the session. Values that aren't code are replaced by the name of their
+# class.
 light_condition <- function(condition) {
   if (is.list(condition) && is.call(condition$call)) condition$call <- light_call(condition$call)
   condition

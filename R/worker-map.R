@@ -143,7 +143,7 @@ job_get <- function(id) {
   value
 }
 
-# This isn't noted as a change of the worker: a replacement does it for its first piece.
+# This isn't recorded as a change of the worker: a replacement worker does it for its first piece.
 prepare_packages <- function(packages, namespaces) {
   packages <- setdiff(packages, sub("^package:", "", search()))
   namespaces <- setdiff(namespaces, loadedNamespaces())

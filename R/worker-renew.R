@@ -1,4 +1,4 @@
-# What packages fixed when a fork server loaded them is made anew in each worker.
+# Renews, in each worker, what packages set when the fork server loaded them.
 #
 # A port that was drawn, a path in a temporary directory, a thread: in a worker that boots by
 # itself all of them are its own, so they must be in one that was forked. Most can be found

@@ -1,4 +1,4 @@
-# How a process becomes the worker that the session asked for.
+# Turns a process into the worker that the session asked for.
 
 # worker_setup() carries out the orders of worker_orders(). Errors say what failed.
 worker_setup <- function(orders) {
@@ -36,7 +36,7 @@ set_variables <- function(variables, tmpdir) {
 }
 
 set_directory <- function(directory) {
-  # It may have been removed since; workers then stay where they are, as R does.
+  # It may have been removed since; workers then stay in their directory, as R does.
   if (length(directory) && dir.exists(directory)) {
     setwd(directory)
   }
