@@ -124,9 +124,9 @@ static SEXP share_args(SEXP args, struct mst_blob *blob) {
   return rest;
 }
 
-struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag) {
+struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share) {
   struct mst_blob *blob;
-  if (ffi_share_worth(args)) {
+  if (may_share && ffi_share_worth(args)) {
     // A blob with a segment isn't used again: its memory goes with the last call that needs it.
     blob = ffi_new_blob();
     args = share_args(args, blob);
@@ -183,7 +183,7 @@ static uint64_t binds_of(SEXP fun, SEXP args) {
 struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag) {
   struct mst_blob *payload = known_payload(fun, args);
   if (payload != NULL) return payload;
-  payload = ffi_payload(fun, args, tag);
+  payload = ffi_payload(fun, args, tag, 1);
   payload->binds = binds_of(fun, args);
   if (mst_blob_bytes(payload) >= BROADCAST_MIN) {
     remember_payload(fun, args, payload);

@@ -58,8 +58,9 @@ int ffi_show_progress(void);
 // ---- payload.c
 
 // ffi_payload serializes a call into a blob, with a segment if its arguments are large. It is
-// held until the entry point ends: take a reference to keep it. Raises R errors; runs R code.
-struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag);
+// held until the entry point ends: take a reference to keep it. may_share: 0 where ffi_is_refused
+// has said that nothing is. Raises R errors; runs R code.
+struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share);
 // ffi_payload_of_verb does the same for a call of parallel's verbs: what one clusterCall()
 // sends is made once. Calls R code.
 struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag);

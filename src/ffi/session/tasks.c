@@ -209,11 +209,12 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
   enum ffi_outcome now;
   int outcome = read_nodes(list, &nodes);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
-  if (ffi_is_refused(args)) return Rf_ScalarInteger(FFI_REFERENCE);
+  int may_share;
+  if (ffi_is_refused(args, &may_share)) return Rf_ScalarInteger(FFI_REFERENCE);
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
   wait_for_room(nodes.cluster);
-  struct mst_blob *payload = ffi_payload(fun, args, R_NilValue);
+  struct mst_blob *payload = ffi_payload(fun, args, R_NilValue, may_share);
   SEXP bundle = bundle_for(nodes.pointer);
   uint32_t few[sizeof nodes.few];
   const uint32_t *workers = list_workers(&nodes, few);
@@ -341,7 +342,7 @@ static SEXP answer_of(struct mst_call *task) {
   const int failed = (task->flags & MST_FLAG_ERROR) != 0;
   SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;
   SEXP list;
-  if (!failed && ffi_is_refused(value)) {
+  if (!failed && ffi_is_refused(value, NULL)) {
     list =
         PROTECT(Rf_allocVector(VECSXP, 2)); // R code says what is wrong with it
     SET_VECTOR_ELT(list, 0, value);

@@ -1,4 +1,5 @@
-// What must not leave this process: a look through values that are about to.
+// One look through values that are about to leave this process: what must not, what is to be
+// shared.
 #include <string.h>
 
 #include "ffi/value/value.h"
@@ -10,7 +11,8 @@ enum scan {
   SCAN_CONNECTION = 1,  // other than stdin, stdout, stderr
   SCAN_POINTER = 2,     // an external pointer that points somewhere
   SCAN_ENVIRONMENT = 4, // of its own: a change in it would be seen by the next
-  SCAN_S4 = 8
+  SCAN_S4 = 8,
+  SCAN_LARGE = 16 // a vector that may be worth sharing, or a list of R's own
 };
 
 #define SCAN_DEPTH 64
@@ -28,7 +30,8 @@ static int is_shared(SEXP env) {
 static int scan(SEXP x, int depth) {
   switch (TYPEOF(x)) {
   case INTSXP:
-    return is_connection(x) ? SCAN_CONNECTION : 0;
+    if (is_connection(x)) return SCAN_CONNECTION;
+    break;
   case EXTPTRSXP:
     return R_ExternalPtrAddr(x) != NULL ? SCAN_POINTER : 0;
   case ENVSXP:
@@ -37,12 +40,13 @@ static int scan(SEXP x, int depth) {
     return is_shared(ffi_closure_env(x)) ? 0 : SCAN_ENVIRONMENT;
   case S4SXP:
     return SCAN_S4 | SCAN_ENVIRONMENT;
-  case VECSXP:
-    break;
+  case LISTSXP:
+    return SCAN_LARGE;
   default:
-    return 0;
+    break;
   }
-  if (depth == SCAN_DEPTH) return SCAN_ENVIRONMENT;
+  if (TYPEOF(x) != VECSXP) return ffi_share_may_be(x) ? SCAN_LARGE : 0;
+  if (depth == SCAN_DEPTH) return SCAN_ENVIRONMENT | SCAN_LARGE;
   int found = 0;
   const R_xlen_t n = Rf_xlength(x);
   for (R_xlen_t i = 0; i < n; i++)
@@ -52,8 +56,9 @@ static int scan(SEXP x, int depth) {
 
 SEXP ffi_scan(SEXP x) { return Rf_ScalarInteger(scan(x, 0)); }
 
-int ffi_is_refused(SEXP x) {
+int ffi_is_refused(SEXP x, int *may_share) {
   const int found = scan(x, 0);
+  if (may_share != NULL) *may_share = (found & SCAN_LARGE) != 0;
   if ((found & (SCAN_CONNECTION | SCAN_POINTER)) == 0) return 0;
   static SEXP name;
   SEXP option = Rf_GetOption1(ffi_symbol(&name, "muster.references"));

@@ -308,6 +308,8 @@ static int write_all(struct mst_segment *segment, const struct plan *plan,
   return rc;
 }
 
+int ffi_share_may_be(SEXP x) { return is_large(x, SHARE_FLOOR); }
+
 int ffi_share_worth(SEXP x) {
   return holds_large(x, SHARE_FLOOR, 0) && !share.off &&
          holds_large(x, min_now(), 0);

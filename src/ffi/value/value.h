@@ -73,6 +73,8 @@ SEXP ffi_read_plain(const uint8_t *bytes, size_t n);
 // ffi_share_worth tells whether a message has vectors that should be shared. Quick for
 // one that hasn't.
 int ffi_share_worth(SEXP x);
+// ffi_share_may_be tells whether a vector is so large that options decide.
+int ffi_share_may_be(SEXP x);
 // ffi_share_out writes these vectors to a segment, sealed, and gives a copy of x that
 // refers to them when it is serialized, and that is good for nothing else. x itself and no
 // segment where the system has none. Raises muster_error_memory if there is no room; then
@@ -102,8 +104,9 @@ void ffi_room_pretend(double bytes);
 // ---- scan.c
 
 // ffi_is_refused tells whether a list holds what must not leave this process: a
-// connection, or by option an external pointer. See ffi_scan.
-int ffi_is_refused(SEXP x);
+// connection, or by option an external pointer. See ffi_scan. may_share (or NULL): 0 if nothing in
+// it is so large that ffi_share_worth need be asked.
+int ffi_is_refused(SEXP x, int *may_share);
 
 // ---- stream.c
 
