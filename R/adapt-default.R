@@ -72,9 +72,34 @@ start_cluster_type <- function(spec = NULL, ...) {
   no_meaning <- c("rhome", "rlibs", "rprog", "scriptdir", "setup_timeout", "snowlib", "useRscript")
   given <- given[!names(given) %in% no_meaning]
   known <- intersect(names(given), names(formals(makeNodePSOCK)))
-  if (is.character(spec) || length(known)) {
+  if (is.list(spec)) {
+    cluster_of_list(spec, given[known], sys.call())
+  } else if (is.character(spec) || length(known)) {
     do.call("makeClusterPSOCK", c(list(spec), given[known]))
   } else {
     do.call("cluster_start", c(list(spec), given))
   }
+}
+
+# As parallel and snow take it: hosts, or lists of a host and options for its worker alone.
+cluster_of_list <- function(spec, options, call) {
+  nodes <- lapply(spec, function(one) if (is.list(one)) one else list(host = one))
+  hosts <- lapply(nodes, `[[`, "host")
+  good <- vapply(hosts, function(host) is.character(host) && length(host) == 1L, NA)
+  if (!length(nodes) || !all(good)) {
+    abort_input("spec", "a number, names of hosts, or a list of hosts and lists with `host`",
+      spec, call
+    )
+  }
+  own <- lapply(nodes, function(node) {
+    node[intersect(setdiff(names(node), "host"), names(formals(makeNodePSOCK)))]
+  })
+  if (!any(lengths(own))) {
+    return(do.call("makeClusterPSOCK", c(list(unlist(hosts)), options)))
+  }
+  clusters <- Map(function(host, own) {
+    options[names(own)] <- own
+    do.call("makeClusterPSOCK", c(list(host), options))
+  }, hosts, own)
+  do.call(c, clusters)
 }

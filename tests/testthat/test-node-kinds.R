@@ -89,4 +89,12 @@ test_cluster("makeCluster()'s options that have no meaning to muster don't stop 
   on.exit(stopCluster(timed), add = TRUE)
   expect_identical(clusterCall(timed, sum, 1, 2), list(3))
   expect_error(start_cluster_type(1, nonsense = 1), class = "muster_error_input")
+  # As snow's help has it: hosts, or lists of a host and options for it alone.
+  both <- start_cluster_type(list("localhost", list(host = "localhost", quiet = TRUE)))
+  expect_identical(unlist(clusterApply(both, 1:2, function(i) i * 2)), c(2, 4))
+  stopCluster(both)
+  plain <- start_cluster_type(list(list(host = "localhost"), "localhost"))
+  expect_length(plain, 2L)
+  stopCluster(plain)
+  expect_error(start_cluster_type(list(list(user = "me"))), "`spec`", class = "muster_error_input")
 })
