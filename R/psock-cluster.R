@@ -146,8 +146,8 @@
 #' clusterEvalQ(cl, Sys.getenv("PI"))
 #' parallel::stopCluster(cl)
 #'
-#' # What would be run for a worker elsewhere: cl <- makeClusterPSOCK("n1.example.org", user =
-#' "ann", dryrun = TRUE)
+#' # What would be run for a worker elsewhere:
+#' cl <- makeClusterPSOCK("n1.example.org", user = "ann", dryrun = TRUE)
 #' @export
 makeClusterPSOCK <- function(workers, makeNode = makeNodePSOCK, port = c("auto", "random"),
                              user = NULL, ..., autoStop = FALSE,
