@@ -97,9 +97,14 @@ cluster_of_list <- function(spec, options, call) {
   if (!any(lengths(own))) {
     return(do.call("makeClusterPSOCK", c(list(unlist(hosts)), options)))
   }
-  clusters <- Map(function(host, own) {
-    options[names(own)] <- own
-    do.call("makeClusterPSOCK", c(list(host), options))
-  }, hosts, own)
+  clusters <- list()
+  # Nothing is left of those before one that can't start.
+  on.exit(for (cl in clusters) parallel::stopCluster(cl))
+  for (i in seq_along(hosts)) {
+    options_of <- options
+    options_of[names(own[[i]])] <- own[[i]]
+    clusters[[i]] <- do.call("makeClusterPSOCK", c(hosts[i], options_of))
+  }
+  on.exit()
   do.call(c, clusters)
 }

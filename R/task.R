@@ -70,7 +70,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL) {
   if (!is.null(names(args)) || !is.null(.args)) {
     args <- user_args(args, .args, .fun, ".args", c(".cl", ".fun"), sys.call())
   }
-  task <- if (identical(.Call(ffi_task_needs, .fun, args), FALSE)) {
+  task <- if (!.Call(ffi_task_needs, .fun, args)) {
     .Call(ffi_task_submit, .cl, .fun, args, NULL, NULL)
   } else {
     submit_with_globals(.cl, .fun, args, sys.call())

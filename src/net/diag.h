@@ -22,10 +22,10 @@ struct mst_diag_listener {
   // Packets that this socket dropped since it began to listen: overflows of its
   // queue above all. -1 where the kernel doesn't tell (before Linux 4.7).
   int64_t drops;
-  uint32_t interface; // index of the interface it is bound to, 0 for any
-  uint32_t uid;       // whose it is
-  uint32_t depth;     // connections that wait for accept() now
-  uint32_t backlog;   // as in force: the kernel holds one more, then drops
+  uint32_t interface;  // index of the interface it is bound to, 0 for any
+  uint32_t uid;        // whose it is
+  uint32_t depth;      // connections that wait for accept() now
+  uint32_t backlog;    // as in force: the kernel holds one more, then drops
   // Handshakes that aren't over (SYN_RECV). Listeners that share an address
   // (SO_REUSEPORT) can't be told apart: the first has all of them.
   uint32_t half_open;

@@ -123,7 +123,7 @@ struct mst_lane {
   uint8_t ours;         // it was killed by muster: the session, or its watch
   uint8_t spoiled;      // interrupted in a change: it is lost, no call to blame
   uint8_t alone;        // its calls are to run while all others are idle
-  uint8_t drains; // it was to finish and end: to be looked at until it has left
+  uint8_t drains;       // it was to finish and end: to be looked at until it has left
   int32_t sys_errno;    // its last launch failed for want of something; 0: none
   uint32_t launches;    // that failed so, in a row
   int64_t launch_ns;    // when it is launched again; INT64_MAX if it isn't
@@ -158,27 +158,26 @@ struct mst_calls {
   uint32_t id;        // of the cluster, for losses
   struct mst_jobs jobs;
   struct mst_queue queue;
-  size_t queued_bytes;     // of the payloads of tasks in it
-  uint32_t limited;        // tasks with a time limit of their own
-  uint32_t turn;           // the worker that is asked first
-  uint32_t awaited;        // tasks in the queue that somebody waits for
-  size_t answer_bytes;     // of answers that nobody has taken
+  size_t queued_bytes;   // of the payloads of tasks in it
+  uint32_t limited;      // tasks with a time limit of their own
+  uint32_t turn;         // the worker that is asked first
+  uint32_t awaited;      // tasks in the queue that somebody waits for
+  size_t answer_bytes;   // of answers that nobody has taken
   size_t answer_bytes_max; // MST_ANSWERS_BYTES; may be set after init
-  struct mst_call *kept;   // tasks whose answers nobody has taken
+  struct mst_call *kept; // tasks whose answers nobody has taken
   struct mst_lane *due_first, *due_last;
   struct mst_loss *told, *last_told; // for the user
   struct mst_job *dropping; // workers are to forget it, from drop_at on
   uint32_t drop_at;
-  uint32_t to_heal;  // lanes with to_heal
-  uint32_t waiting;  // lanes with launch_ns
-  uint32_t draining; // lanes with drains
-  int64_t looked_ns; // when lanes were last looked at one by one
-  int64_t now_ns;    // of the last step
-  uint8_t started;   // STARTED was given
-  uint8_t dispatch;  // tasks may have workers that have room
-  uint8_t alone;     // some lane's calls wait until all others are idle
-  uint8_t
-      interrupts; // some lane was told to interrupt a call, and hasn't answered
+  uint32_t to_heal;      // lanes with to_heal
+  uint32_t waiting;      // lanes with launch_ns
+  uint32_t draining;     // lanes with drains
+  int64_t looked_ns;     // when lanes were last looked at one by one
+  int64_t now_ns;        // of the last step
+  uint8_t started;       // STARTED was given
+  uint8_t dispatch;      // tasks may have workers that have room
+  uint8_t alone;         // some lane's calls wait until all others are idle
+  uint8_t interrupts;    // some lane was told to interrupt a call, and hasn't answered
   uint8_t launcher_gone; // the world's: workers can't come back now
   uint8_t orphaned;      // and some should
 };

@@ -22,7 +22,7 @@ void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
   peer->cluster = cluster;
   peer->index = index;
   peer->data.fd = peer->control.fd = -1;
-  peer->data_watch.fd = peer->control_watch.fd = peer->output.io.fd = -1;
+  peer->data_io.fd = peer->control_io.fd = peer->output.io.fd = -1;
   peer->output.sink = printed;
   peer->output.sink_owner = peer;
 }
@@ -53,7 +53,7 @@ static void hold_no_more(struct mst_peer *peer) {
 }
 
 void mst_peer_unwatch(struct mst_peer *peer) {
-  mst_loop_remove(peer->cluster->session->loop, &peer->data_watch);
+  mst_loop_remove(peer->cluster->session->loop, &peer->data_io);
   peer->data.ended = 1;
   hold_no_more(peer);
 }
@@ -216,12 +216,12 @@ static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
 
 // want has the loop tell what the data channel is ready for.
 void mst_peer_want(struct mst_peer *peer) {
-  if (peer->data_watch.slot == 0) return; // it is lost
+  if (peer->data_io.slot == 0) return; // it is lost
   const uint32_t read = peer->held ? 0 : MST_READABLE;
   const uint32_t write = mst_chan_wants_write(&peer->data) ? MST_WRITABLE : 0;
   const int64_t later_ns = mst_chan_later_ns(&peer->data);
   if (later_ns < peer->cluster->flush_ns) peer->cluster->flush_ns = later_ns;
-  (void)mst_loop_want(peer->cluster->session->loop, &peer->data_watch,
+  (void)mst_loop_want(peer->cluster->session->loop, &peer->data_io,
                       read | write, NULL);
 }
 
@@ -267,16 +267,16 @@ static void read_all(struct mst_peer *peer, int all) {
     mst_calls_fail(&peer->cluster->calls, peer->index,
                    "no memory for the worker's answer");
   }
-  if (peer->data_watch.slot != 0) closed(peer);
+  if (peer->data_io.slot != 0) closed(peer);
 }
 
 static void read_data(struct mst_peer *peer) {
-  if (peer->data_watch.slot != 0 && !peer->held) read_all(peer, 0);
+  if (peer->data_io.slot != 0 && !peer->held) read_all(peer, 0);
 }
 
 void mst_peer_read_out(struct mst_peer *peer) {
   hold_no_more(peer);
-  if (peer->data_watch.slot != 0) read_all(peer, 1);
+  if (peer->data_io.slot != 0) read_all(peer, 1);
 }
 
 static void read_on(struct mst_peer *peer) {

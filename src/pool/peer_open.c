@@ -45,17 +45,17 @@ static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
   mst_chan_resume(&peer->data, ours[0], MST_FRAME_MAX_HELLO);
   peer->data.takes_maps = 1;
   mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
-  peer->control_watch = (struct mst_io){.fd = ours[1],
-                                        .wanted = MST_READABLE,
-                                        .ready = mst_peer_control_ready,
-                                        .owner = peer};
-  peer->data_watch = (struct mst_io){.fd = ours[0],
+  peer->control_io = (struct mst_io){.fd = ours[1],
                                      .wanted = MST_READABLE,
-                                     .ready = mst_peer_data_ready,
+                                     .ready = mst_peer_control_ready,
                                      .owner = peer};
+  peer->data_io = (struct mst_io){.fd = ours[0],
+                                  .wanted = MST_READABLE,
+                                  .ready = mst_peer_data_ready,
+                                  .owner = peer};
   ours[0] = ours[1] = -1;
-  int rc = mst_loop_add(loop, &peer->data_watch, err);
-  if (rc == 0) rc = mst_loop_add(loop, &peer->control_watch, err);
+  int rc = mst_loop_add(loop, &peer->data_io, err);
+  if (rc == 0) rc = mst_loop_add(loop, &peer->control_io, err);
   if (rc != 0) return rc;
   rc = mst_output_open(&peer->output, loop, ours[2], err);
   ours[2] = -1;
@@ -66,7 +66,7 @@ static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
 static void pause_ends(struct mst_peer *peer) {
   struct mst_loop *loop = peer->cluster->session->loop;
   mst_peer_unwatch(peer);
-  mst_loop_remove(loop, &peer->control_watch);
+  mst_loop_remove(loop, &peer->control_io);
   mst_output_close(&peer->output);
   mst_chan_pause(&peer->data);
   mst_chan_close(&peer->control);
@@ -158,7 +158,7 @@ void mst_peer_close(struct mst_peer *peer, int ours) {
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   if (ours) {
     mst_peer_unwatch(peer);
-    mst_loop_remove(peer->cluster->session->loop, &peer->control_watch);
+    mst_loop_remove(peer->cluster->session->loop, &peer->control_io);
     mst_output_close(&peer->output);
     mst_chan_close(&peer->data);
     mst_chan_close(&peer->control);

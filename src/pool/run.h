@@ -42,9 +42,9 @@ struct mst_peer {
   struct mst_lane *lane;
   struct mst_launcher *launcher; // that made this incarnation, NULL if none did
   struct mst_chan data;
-  struct mst_io data_watch;
+  struct mst_io data_io;
   struct mst_chan control;
-  struct mst_io control_watch;
+  struct mst_io control_io;
   struct mst_output output;
   struct mst_log_part part; // of its output's last line
   uint8_t hello_seen;

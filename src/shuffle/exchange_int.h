@@ -38,8 +38,7 @@ enum mst_end_state {
 struct mst_link_end {
   struct mst_chan chan;
   uint32_t worker, epoch; // of the other end; says nothing while ACCEPTED
-  uint32_t
-      handler;   // that it was accepted by, or dialled to; or MST_HANDLER_NONE
+  uint32_t handler; // that accepted it, or was dialled; or MST_HANDLER_NONE
   uint32_t open; // questions
   enum mst_end_state state;
   uint8_t dead;     // kept as a note that there was one, until there is another

@@ -96,5 +96,10 @@ test_cluster("makeCluster()'s options that have no meaning to muster don't stop 
   plain <- start_cluster_type(list(list(host = "localhost"), "localhost"))
   expect_length(plain, 2L)
   stopCluster(plain)
+  # Of one that can't start nothing is left, nor of those before.
+  expect_error(
+    start_cluster_type(list("localhost", list(host = "localhost", rscript = "/no/such/R"))),
+    class = "muster_error"
+  )
   expect_error(start_cluster_type(list(list(user = "me"))), "`spec`", class = "muster_error_input")
 })

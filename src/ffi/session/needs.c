@@ -151,7 +151,7 @@ static int holds_large(SEXP env) {
 }
 
 // ffi_task_needs tells whether a function and its arguments may need something of the session
-// that doesn't travel with them; NULL if the function's code isn't known yet.
+// that doesn't travel with them: also if the function's code isn't known yet.
 SEXP ffi_task_needs(SEXP fun, SEXP args) {
   for (R_xlen_t i = 0; i < Rf_xlength(args); i++) {
     if (may_need(VECTOR_ELT(args, i), 0)) return Rf_ScalarLogical(1);
@@ -160,7 +160,7 @@ SEXP ffi_task_needs(SEXP fun, SEXP args) {
   SEXP env = ffi_closure_env(fun);
   if (env != R_GlobalEnv && !is_frame(env)) return Rf_ScalarLogical(0);
   SEXP code = known_code(fun);
-  if (code == R_NilValue) return R_NilValue;
+  if (code == R_NilValue) return Rf_ScalarLogical(1); // not known
   PROTECT(code); // a promise may be forced, and then code be asked for
   SEXP symbols = VECTOR_ELT(code, 2);
   int found = 0;

@@ -62,10 +62,7 @@ SEXP ffi_pieces_next(SEXP pointer) {
   if (rc < 0) Rf_error("no memory for a map");
   UNPROTECT(1);
   if (rc == 0) return R_NilValue;
-  REAL(next)
-  [0] = action.kind == MST_PIECE_RUN      ? 1
-        : action.kind == MST_PIECE_CANCEL ? 2
-                                          : 3;
+  REAL(next)[0] = (double)action.kind + 1;
   REAL(next)[1] = (double)action.piece + 1;
   REAL(next)[2] = (double)action.first + 1;
   REAL(next)[3] = (double)action.last + 1;
@@ -100,16 +97,15 @@ SEXP ffi_pieces_ended(SEXP pointer, SEXP piece) {
   return R_NilValue;
 }
 
-// How a piece ended, for R: 1 counts, 2 drop, 3 again.
-static int end_code(enum mst_piece_end end) {
-  return end == MST_PIECE_COUNTS ? 1 : end == MST_PIECE_DROP ? 2 : 3;
-}
+// How a piece ended comes back as 1 counts, 2 drop, 3 again.
 
 // ffi_pieces_done: seconds is c(of the elements, of what came before them).
 SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
   struct mst_pieces *pieces = pieces_of(pointer);
-  return Rf_ScalarInteger(end_code(mst_pieces_done(
-      pieces, piece_of(pieces, piece), REAL(seconds)[0], REAL(seconds)[1])));
+  const enum mst_piece_end end =
+      mst_pieces_done(pieces, piece_of(pieces, piece), REAL(seconds)[0],
+                      REAL(seconds)[1]);
+  return Rf_ScalarInteger((int)end + 1);
 }
 
 // ffi_pieces_lost: about is c(loss, attempts, alone). loss: 1 lost, 2 given up, 3 late. Gives how
@@ -117,14 +113,15 @@ SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
 SEXP ffi_pieces_lost(SEXP pointer, SEXP piece, SEXP about) {
   struct mst_pieces *pieces = pieces_of(pointer);
   const int *at = INTEGER(about);
-  const enum mst_piece_loss loss = at[0] == 3   ? MST_PIECE_LATE
-                                   : at[0] == 2 ? MST_PIECE_GIVEN_UP
-                                                : MST_PIECE_LOST;
+  if (at[0] < 1 || at[0] > (int)MST_PIECE_LATE + 1) {
+    Rf_error("a piece isn't lost in the way %d", at[0]);
+  }
+  SEXP result = Rf_allocVector(INTSXP, 2);
   uint32_t total;
-  SEXP end = Rf_allocVector(INTSXP, 2);
-  INTEGER(end)
-  [0] = end_code(mst_pieces_lost(pieces, piece_of(pieces, piece), loss,
-                                 (uint32_t)at[1], at[2] != 0, &total));
-  INTEGER(end)[1] = (int)total;
-  return end;
+  const enum mst_piece_end end = mst_pieces_lost(
+      pieces, piece_of(pieces, piece), (enum mst_piece_loss)(at[0] - 1),
+      (uint32_t)at[1], at[2] != 0, &total);
+  INTEGER(result)[0] = (int)end + 1;
+  INTEGER(result)[1] = (int)total;
+  return result;
 }
