@@ -1,9 +1,9 @@
 # muster's checkout, in one command each. GNU make.
 #
 #   make demo         install what is missing, build, show what muster gains: demo/tour.R
-#   make check        install what tests need, run every test
-#   make check-fast   what tells most in three minutes: style, warnings, the C core, a short
-#                     simulation, and the test files that R CMD check takes as well
+#   make check        install what tests need, judge a change: under ten minutes, the same
+#                     verdict each time
+#   make check-all    every test there is, each time with another seed: an hour
 #   make soak         kill workers, 10,000 times, under load (KILLS=300 SEED=1), or for
 #                     HOURS=1 random events, and check their history
 #   make bench        measure, write the table into bench/README.md, and check the bars of
@@ -16,10 +16,12 @@
 #   make clean        remove what the others left, but not R packages in ./.lib
 #
 # WORKERS=8 make demo       start 8 workers, not 64, beside those of parallel
-# make check SUITES="c sim" some suites only; tools/check.sh names them
+# make check SUITES="c sim" some suites only; tools/suite.sh names them
 # MISSING=skip make check     go on without system packages that are missing
 # FILTER=fork make check SUITES=testthat
 #                           only the files of tests that match
+# make check-all MUSTER_TEST_SEED=7
+#                           with this seed
 #
 # Everything is put into ./.lib (R packages) and ./build; the scripts in tools/
 # do the work and say more.
@@ -28,9 +30,7 @@ SHELL = /bin/sh
 MAKEFLAGS += --no-print-directory
 export R_LIBS := $(CURDIR)/.lib$(if $(R_LIBS),:$(R_LIBS))
 
-FAST = tidy build quick c simfast
-
-.PHONY: all demo check check-fast soak bench bench-fetch build install document lint clean
+.PHONY: all demo check check-all soak bench bench-fetch build install document lint clean
 .NOTPARALLEL:
 
 all: install
@@ -44,9 +44,9 @@ check:
 	@tools/setup.sh check
 	@tools/check.sh $(SUITES)
 
-check-fast:
+check-all:
 	@tools/setup.sh check
-	@LANES=$(or $(LANES),2) tools/check.sh $(FAST)
+	@tools/check.sh $(or $(SUITES),all)
 
 soak:
 	@tools/setup.sh run

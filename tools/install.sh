@@ -13,7 +13,10 @@ makevars=${1:-}
 
 mkdir -p -- "$library" || exit 1
 library=$(cd -- "$library" && pwd -P)
-build_tarball "$root/build/package" || exit 1
+mkdir -p -- build && scratch=$(mktemp -d "$root/build/install.XXXXXX") || exit 1
+trap 'rm -rf -- "$scratch"' EXIT
+trap 'exit 130' INT TERM HUP
+build_tarball "$scratch" || exit 1
 if [ -n "$makevars" ]; then
   R_MAKEVARS_USER=$root/$makevars
   export R_MAKEVARS_USER

@@ -22,6 +22,8 @@ Sys.setenv(
 # Tests take themselves to be on CRAN's machine.
 Sys.unsetenv(c("NOT_CRAN", "CI"))
 options <- c("--as-cran", "--no-manual")
+# MUSTER_CHECK_TESTS=no leaves them out.
+if (Sys.getenv("MUSTER_CHECK_TESTS") == "no") options <- c(options, "--no-tests")
 # Where tools/setup.sh put checkbashisms, if the system has none.
 Sys.setenv(PATH = paste0(Sys.getenv("PATH"), ":", file.path(getwd(), "build/devscripts/usr/bin")))
 

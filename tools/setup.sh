@@ -329,7 +329,7 @@ fi
 
 # unpack NAME FILE PACKAGE...: packages under build/NAME, where FILE is then. The system
 # stays as it is: its own BLAS, and no PCP, whose package wants systemd to be installed.
-# tools/check.sh tells the tests where they are.
+# tools/suite.sh tells the tests where they are.
 unpack() {
   name=$1 file=$2
   shift 2

@@ -1,10 +1,11 @@
 # Runs folders of testthat tests against the installed muster:
 #   Rscript tools/testthat.R LABEL DIR...
-# FILTER=regexp takes only the test files whose names, without "test-" and ".R", match;
-# QUICK=1 leaves out those of tests/long.txt. Each test_that() block is
-# one line and counts as passed, failed or skipped; expectations that failed and
-# reasons for skipping follow below their block. Ends with
-# `LABEL: N passed, N failed, N skipped`, and status 1 if one failed.
+# FILTER=regexp takes only the test files whose names, without "test-" and ".R", match. Each
+# test_that() block is one line and counts as passed, failed or skipped; expectations that failed
+# and reasons for skipping follow below their block. Each file draws from the seed
+# MUSTER_TEST_SEED. Blocks that failed, but for those that told of a crash or left processes,
+# are named in lines `again: FILE: BLOCK`. Ends with `LABEL: N passed, N failed, N skipped`, and
+# status 1 if one failed.
 
 arguments <- commandArgs(trailingOnly = TRUE)
 label <- arguments[1]
@@ -20,6 +21,18 @@ if (!requireNamespace("testthat", quietly = TRUE)) {
   close_with(0L, 0L, 1L)
 }
 
+seed <- as.integer(Sys.getenv("MUSTER_TEST_SEED", "1"))
+
+# A failure that tells of a crash of R's, a sanitizer's report or processes that are left.
+is_unforgivable <- function(result) {
+  signs <- c(
+    "caught segfault", "^status -(4|6|7|8|11)$", "AddressSanitizer", "runtime error: ",
+    "^processes: ", "muster_error_internal"
+  )
+  lines <- strsplit(format(result), "\n", fixed = TRUE)[[1L]]
+  any(grepl(paste(signs, collapse = "|"), lines))
+}
+
 block_reporter <- R6::R6Class(
   "block_reporter",
   inherit = testthat::Reporter,
@@ -27,10 +40,14 @@ block_reporter <- R6::R6Class(
     counts = c(passed = 0L, failed = 0L, skipped = 0L),
     results = list(),
     began = NULL,
+    file = NULL,
+    again = character(),
 
     start_file = function(file) {
       cat("\n", file, "\n", sep = "")
+      self$file <- sub("^test-?(.*)[.][rR]$", "\\1", file)
       self$results <- list()
+      set.seed(seed)
     },
     start_test = function(context, test) {
       self$began <- Sys.time()
@@ -62,6 +79,9 @@ block_reporter <- R6::R6Class(
       }
       cat(sprintf("  %-7s %6.2f s  %s\n", verdict, seconds, name))
       for (result in self$results[bad | skip | is_of("warning")]) self$explain(result)
+      if (verdict == "failed" && !any(vapply(self$results[bad], is_unforgivable, NA))) {
+        self$again <- c(self$again, sprintf("again: %s: %s", self$file, name))
+      }
       self$results <- list()
     },
     explain = function(result) {
@@ -76,11 +96,8 @@ block_reporter <- R6::R6Class(
 )
 
 counts <- c(passed = 0L, failed = 0L, skipped = 0L)
+again <- character()
 filter <- Sys.getenv("FILTER")
-if (nzchar(Sys.getenv("QUICK"))) {
-  long <- grep("^[^#]", readLines("tests/long.txt"), value = TRUE)
-  filter <- sprintf("^(?!(%s)$).*%s", paste(long, collapse = "|"), filter)
-}
 for (dir in dirs) {
   files <- sub("^test-?(.*)[.][rR]$", "\\1", list.files(dir, "^test.*[.][rR]$"))
   if (nzchar(filter)) files <- grep(filter, files, value = TRUE, perl = TRUE)
@@ -106,6 +123,7 @@ for (dir in dirs) {
     }
   )
   counts <- counts + reporter$counts
+  again <- c(again, reporter$again)
 }
-cat("\n")
+cat("\n", paste0(again, "\n"), sep = "")
 close_with(counts[["passed"]], counts[["failed"]], counts[["skipped"]])

@@ -30,7 +30,8 @@ enum { EXIT_FAILED = 3, EXIT_SKIPPED = 77 };
 // also there when the test dies by a signal.
 static struct shared {
   char note[128];
-  int finished; // the test came to its end: exit(0) alone proves nothing
+  int ended;    // the test's code came to its end: what failed then was left behind
+  int finished; // and the runner's: exit(0) alone proves nothing
 } * shared;
 
 static struct mst_test *first;
@@ -43,11 +44,11 @@ void mst_test_add(struct mst_test *test) {
 }
 
 uint64_t mst_test_seed(void) {
-  const char *given = getenv("MST_TEST_SEED");
-  const uint64_t seed =
-      given != NULL ? strtoull(given, NULL, 10) : (uint64_t)mst_clock_now();
+  const char *given = getenv("MUSTER_TEST_SEED");
+  const uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : 1;
   (void)snprintf(shared->note, sizeof shared->note,
-                 " [replay with MST_TEST_SEED=%llu]", (unsigned long long)seed);
+                 " [replay with MUSTER_TEST_SEED=%llu]",
+                 (unsigned long long)seed);
   return seed;
 }
 
@@ -109,6 +110,7 @@ static _Noreturn void run_in_child(const struct mst_test *test) {
   (void)alarm(TIME_LIMIT_S);
   const int fds_before = count_fds();
   test->run();
+  shared->ended = 1;
   const int fds_after = count_fds();
   if (fds_after != fds_before) {
     mst_test_fail(test->file, test->line, "%d descriptors before, %d after",
@@ -142,6 +144,9 @@ static int run_test(const struct mst_test *test) {
     return EXIT_FAILED;
   }
   const int code = WEXITSTATUS(status);
+  // A check that failed may be run again; a crash, a report or a leak never is.
+  if (code == EXIT_FAILED && !shared->ended)
+    printf("again: %s: %s\n", test->file, test->name);
   if (code == EXIT_SKIPPED || code == EXIT_FAILED) return code;
   if (code == 0 && shared->finished) return code;
   (void)snprintf(what, sizeof what, "ended with code %d", code);
@@ -159,7 +164,8 @@ int main(int argc, char **argv) {
   }
   int passed = 0, failed = 0, skipped = 0;
   for (const struct mst_test *test = first; test != NULL; test = test->next) {
-    if (strstr(test->name, only) == NULL) continue;
+    if (strstr(test->name, only) == NULL && strcmp(test->file, only) != 0)
+      continue;
     const int code = run_test(test);
     passed += code == 0;
     failed += code == EXIT_FAILED;

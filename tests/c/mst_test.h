@@ -12,7 +12,7 @@
 // and no child process may be left that was not there before; the address
 // sanitizer looks for leaked memory.
 //
-// `runner TEXT` runs only the tests with TEXT in their name.
+// `runner TEXT` runs only the tests with TEXT in their name, or of the file TEXT.
 #ifndef MST_TEST_H
 #define MST_TEST_H
 
@@ -32,8 +32,8 @@ struct mst_test {
 // mst_test_add puts a test behind those registered before it. For TEST alone.
 void mst_test_add(struct mst_test *test);
 
-// mst_test_seed gives the seed of this run, from MST_TEST_SEED or else from the
-// clock, and has it printed if the test fails.
+// mst_test_seed gives the seed of this run, MUSTER_TEST_SEED or else 1, and has it
+// printed if the test fails.
 uint64_t mst_test_seed(void);
 
 // mst_test_note says which of several cases is tested now; a failure's line tells it.

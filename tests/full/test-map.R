@@ -58,7 +58,7 @@ killer_of <- function(cl, times, folder, seed) {
 
 test_cluster("maps are right although workers are killed at any moment", {
   cl <- local_cluster(4, retries = 50)
-  seed <- getOption("muster.test_seed", as.integer(Sys.time()) %% 100000L)
+  seed <- as.integer(Sys.getenv("MUSTER_TEST_SEED", "1"))
   work <- remote(function(i, folder) {
     file.create(file.path(folder, Sys.getpid()))
     on.exit(unlink(file.path(folder, Sys.getpid())))
@@ -72,7 +72,7 @@ test_cluster("maps are right although workers are killed at any moment", {
     got <- suppressMessages(cluster_map(cl, 1:2000, work, folder,
       .seed = 11, .speculate = round %% 2 == 0
     ))
-    expect_identical(got, expected, info = paste("muster.test_seed", seed, "round", round))
+    expect_identical(got, expected, info = paste("MUSTER_TEST_SEED", seed, "round", round))
     wait_until(file.exists(file.path(folder, "ended")))
   }
   expect_gt(sum(cluster_status(cl)$restarts), 0)

@@ -241,20 +241,26 @@ test_cluster("F1 A worker that gives no word in 10 s has its blocks made again e
   p <- partition_scatter(cl, rows_of_test(3000L), parts = 6)
   s <- partition_shuffle(p, "g")
   want <- partition_collect(s)
-  # As if the parts were lost, but not the blocks. Workers know each other's blocks by now: a
-  # new shuffle whose blocks are there, and nobody has read.
   opened <- open_handle(p)
-  split <- split_stage(opened, "g", 6L)
-  shuffle_run(opened$shuffle, cl, split, NULL)
-  # On a busy machine a copy elsewhere may have been first for all parts of some worker.
-  pid <- node_pids(cl)[.Call(ffi_plan_where, opened$shuffle$plan, split$id)[6L, 2L]]
-  tools::pskill(pid, tools::SIGSTOP)
-  defer(function() tools::pskill(pid, tools::SIGCONT))
   steps <- same_steps(list(list(kind = "gather")))
-  missed <- plan_counts(p)$missed
-  begin <- proc.time()[["elapsed"]]
-  got <- gather_stage(opened, 6L, steps, list(split), NULL)
-  expect_gt(proc.time()[["elapsed"]] - begin, 9)
+  # On a busy machine all that is needed may be there before the worker is stopped: once more then.
+  for (attempt in 1:4) {
+    # As if the parts were lost, but not the blocks. Workers know each other's blocks by now: a
+    # new shuffle whose blocks are there, and nobody has read.
+    split <- split_stage(opened, "g", 6L)
+    shuffle_run(opened$shuffle, cl, split, NULL)
+    # A copy elsewhere may have been first for all parts of some worker.
+    pid <- node_pids(cl)[.Call(ffi_plan_where, opened$shuffle$plan, split$id)[6L, 2L]]
+    tools::pskill(pid, tools::SIGSTOP)
+    defer(function() tools::pskill(pid, tools::SIGCONT))
+    missed <- plan_counts(p)$missed
+    begin <- proc.time()[["elapsed"]]
+    got <- gather_stage(opened, 6L, steps, list(split), NULL)
+    took <- proc.time()[["elapsed"]] - begin
+    tools::pskill(pid, tools::SIGCONT)
+    expect_identical(partition_collect(got), want)
+    if (plan_counts(p)$missed > missed) break
+  }
+  expect_gt(took, 9)
   expect_gte(plan_counts(p)$missed - missed, 1)
-  expect_identical(partition_collect(got), want)
 })

@@ -5,9 +5,11 @@
 # must: a file is written, and the file fails again. Called by `make smoke`.
 #
 #   smoke.sh ENGINE SECONDS      ENGINE is own or libfuzzer
+# MUSTER_TEST_SEED in the environment is the seed, 1 by default.
 set -u
 engine=$1
 seconds=$2
+seed=${MUSTER_TEST_SEED:-1}
 driver=build/own/fuzz
 mkdir -p build/failures build/log
 
@@ -18,13 +20,13 @@ share=$((seconds / (count - 1))) # the canary ends when it is found
 canary_max=60                    # it takes part of a second; a busy machine more
 
 run_own() {
-  $driver --run "$1" "$time" "corpus/$1" build/failures
+  $driver --run "$1" "$time" "corpus/$1" build/failures "$seed"
 }
 
 # The first folder takes what libFuzzer finds, so that the tree stays clean.
 run_libfuzzer() {
   mkdir -p "build/found/$1"
-  FUZZ_TARGET=$1 build/libfuzzer/fuzz -max_total_time="$time" -max_len=4200 \
+  FUZZ_TARGET=$1 build/libfuzzer/fuzz -max_total_time="$time" -max_len=4200 -seed="$seed" \
     -timeout=10 -artifact_prefix="build/failures/$1-" \
     "build/found/$1" "corpus/$1"
 }

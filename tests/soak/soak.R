@@ -8,7 +8,7 @@
 
 arguments <- commandArgs(trailingOnly = TRUE)
 kills <- if (length(arguments) >= 1L) as.integer(arguments[1L]) else 10000L
-seed <- if (length(arguments) >= 2L) as.integer(arguments[2L]) else as.integer(Sys.time())
+seed <- if (length(arguments) >= 2L) as.integer(arguments[2L]) else 1L
 workers <- 8L
 # A worker that is killed more than three times in 5 s and has no task meanwhile is given
 # up, as it should be; so not faster than that can come to.

@@ -1,5 +1,5 @@
 # What the build of muster that is tested does without: see src/base/mst_features.h and the suite
-# `portable` of tools/check.sh.
+# `portable` of tools/suite.sh.
 
 built_with <- function(feature) .Call(ffi_built_with)[[feature]]
 
