@@ -4,10 +4,8 @@
 # set-up and demo in it.
 #   tools/bare.sh
 # Needs root, debootstrap, namespaces for mounts and processes, and the archive that this
-# system's packages come from; without one of them the suite is skipped. The new root
-# takes over what reaches the registries from here: apt's settings for fetching, proxies,
-# certificates of this site, R's repositories. All happens in build/bare.*, in a namespace
-# whose mounts and processes end with it.
+# system's packages come from; without one of them the suite is skipped. All happens in
+# build/bare.*, in a namespace whose mounts and processes end with it.
 # The single quotes around commands for the other root are meant.
 # shellcheck disable=SC2016
 set -u
@@ -17,20 +15,13 @@ if [ "${1:-}" = --inside ]; then
   scratch=$2 release=$3 archive=$4
 fi
 . "$(dirname -- "$0")/common.sh"
+. "$(dirname -- "$0")/root.sh"
 label=bare
 
 skip_all() {
   say "skipped: $1"
   say "$label: 0 passed, 0 failed, 1 skipped"
   exit 0
-}
-
-# find_archive sets $release and $archive: this system's own release, and from where.
-find_archive() {
-  release=$(. /etc/os-release && say "${VERSION_CODENAME:-}")
-  archive=$(apt-get indextargets --format '$(RELEASE) $(COMPONENT) $(REPO_URI)' \
-    'Created-By: Packages' | sed -n "s/^$release main //p" | head -n 1)
-  [ -n "$release" ] && [ -n "$archive" ]
 }
 
 if [ $inside = no ]; then
@@ -41,7 +32,6 @@ if [ $inside = no ]; then
   unshare -mpf --kill-child true 2>/dev/null ||
     skip_all "no namespaces can be made here (unshare -mpf)"
   find_archive || skip_all "this system's packages come from no archive of its release"
-  [ -e "/usr/share/debootstrap/scripts/$release" ] || skip_all "debootstrap doesn't know $release"
   mkdir -p -- build && scratch=$(mktemp -d "$root/build/bare.XXXXXX") || exit 1
   chmod 755 "$scratch" # apt fetches as a user of its own
   pid=
@@ -49,9 +39,7 @@ if [ $inside = no ]; then
   trap 'rm -rf -- "$scratch" 2>/dev/null || { sleep 2 && rm -rf -- "$scratch"; }' EXIT
   # unshare waits for its child whatever else it is told.
   trap 'trap - INT TERM HUP; [ -z "$pid" ] || kill -KILL "$pid"; wait; exit 130' INT TERM HUP
-  /usr/lib/apt/apt-helper download-file "${archive%/}/dists/$release/InRelease" \
-    "$scratch/release" >/dev/null 2>&1 ||
-    skip_all "can't reach the archive of this system's packages"
+  has_release "$release" "$scratch" || skip_all "can't reach the archive of this system's packages"
   unshare -mpf --kill-child "$0" --inside "$scratch" "$release" "$archive" &
   pid=$!
   wait "$pid"
@@ -64,16 +52,6 @@ base=$scratch/root
 passed=0
 failed=0
 skipped=0
-
-# in_root COMMAND...: in the new root's /muster, with nothing of this environment but
-# proxies. as_user is not root there, offline has no network.
-in_root() {
-  env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp ${http_proxy:+"http_proxy=$http_proxy"} \
-    ${https_proxy:+"https_proxy=$https_proxy"} ${no_proxy:+"no_proxy=$no_proxy"} \
-    chroot "$base" sh -c 'cd /muster && exec "$@"' sh "$@" </dev/null
-}
-as_user() { in_root setpriv --reuid=65534 --regid=65534 --clear-groups "$@"; }
-offline() { in_root unshare -n "$@"; }
 
 # expect WHAT STATUS PATTERN COMMAND...: the command ends with this status and says this;
 # an empty pattern: it says nothing. Lines are those of $said.
@@ -95,40 +73,16 @@ expect() {
   fi
 }
 
-# make_root: the system, what reaches the registries, and a copy of the checkout.
-make_root() {
-  eval "$(apt-config shell proxy Acquire::http::Proxy)"
-  if [ -n "${proxy:-}" ] && [ "$proxy" != DIRECT ]; then
-    http_proxy=$proxy
-    export http_proxy
-  fi
-  debootstrap --variant=minbase "$release" "$base" "$archive" || return 1
-  mount -t proc proc "$base/proc" && mount -t tmpfs tmpfs "$base/dev/shm" || return 1
-  mount -t devpts devpts "$base/dev/pts" -o newinstance,ptmxmode=0666 || :
-  apt-config dump | grep -E '^Acquire::(http|https|ftp|Check|Retries|ForceIP)' |
-    grep -v -i auto-detect >"$base/etc/apt/apt.conf.d/01here"
-  # It is gone when the machine goes down, so nothing waits for the disk.
-  say force-unsafe-io >"$base/etc/dpkg/dpkg.cfg.d/01here"
-  cp -- /etc/resolv.conf /etc/hosts "$base/etc/" || return 1
-  sites=/usr/local/share/ca-certificates
-  if [ -d $sites ]; then cp -RL -- $sites "$base/usr/local/share/" || return 1; fi
-  mkdir -- "$base/muster" || return 1
-  tar -cf - --exclude=./.git --exclude=./.lib --exclude=./build --exclude='*.o' . |
-    tar -xf - -C "$base/muster" --no-same-owner && mkdir -m 777 -- "$base/muster/.lib" || return 1
-  in_root sh -c 'apt-get update -q &&
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends r-base-core make &&
-    apt-get clean' || return 1
-  # Some releases have certificates come with R, others don't.
-  in_root sh -c '! dpkg -s ca-certificates >/dev/null 2>&1 || {
+# make_bare: a root without certificates. Some releases have them come with R, others don't.
+make_bare() {
+  make_root "$release" r-base-core make && fill_root && in_root sh -c '
+    ! dpkg -s ca-certificates >/dev/null 2>&1 || {
     dpkg --purge --force-depends ca-certificates &&
-    sed -i "/^Depends:/s/, ca-certificates//" /var/lib/dpkg/status; }' || return 1
-  Rscript -e 'repos <- grep("^(https?|ftp):", getOption("repos"), value = TRUE)' \
-    -e 'if (length(repos)) cat("options(repos =", deparse(c(repos)), ")\n")' \
-    >>"$base/etc/R/Rprofile.site"
+    sed -i "/^Depends:/s/, ca-certificates//" /var/lib/dpkg/status; }'
 }
 
 say "making a bare $release"
-if ! make_root >"$scratch/log" 2>&1; then
+if ! make_bare >"$scratch/log" 2>&1; then
   say "failed: the root can't be made"
   tail -n 40 -- "$scratch/log"
   say "$label: 0 passed, 1 failed, 0 skipped"

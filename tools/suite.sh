@@ -6,6 +6,7 @@
 # be run again tells those that failed, each test in a line `again: FILE: TEST`.
 #
 # In the environment: FILTER=regexp takes only test files that match, TEST_FILE=name only that one;
+# with AS_USER=yes they don't run as root;
 # MUSTER_TEST_SEED=N is the seed of all that is drawn, 1 by default.
 # The single quotes around commands for sh are meant.
 # shellcheck disable=SC2016
@@ -43,7 +44,8 @@ testthat() {
   export FILTER
   set -- Rscript tools/testthat.R "$suite" "$1"
   # What only root can bring about is in tests/root.
-  if [ "$suite" = testthat ] && is_root && have setpriv; then set -- tools/not-root.sh "$@"; fi
+  if [ "$suite" = testthat ]; then AS_USER=yes; fi
+  if [ -n "${AS_USER:-}" ] && is_root && have setpriv; then set -- tools/not-root.sh "$@"; fi
   exec "$@"
 }
 
@@ -84,6 +86,9 @@ case $suite in
     MUSTER_CHECK_TESTS=no
     export MUSTER_CHECK_TESTS
     exec Rscript tools/rcheck.R
+    ;;
+  r45) # on R 4.5, if it is here: see tools/newer-r.sh
+    exec tools/newer-r.sh --short trixie
     ;;
   demo) # in a copy of the checkout, since it installs muster anew
     rm -rf -- build/demo && mkdir -p -- build/demo || exit 1
@@ -127,6 +132,7 @@ case $suite in
   c-portable) part tests/c check-portable ;;
   portable) exec tools/portable.sh ;;
   compilers) exec tools/compilers.sh ;;
+  newer-r) exec tools/newer-r.sh trixie sid ;;
   bare) exec tools/bare.sh ;;
   *)
     warn "tools/suite.sh: there is no suite '$suite'"
