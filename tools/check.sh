@@ -20,9 +20,9 @@ set -u
 . "$(dirname -- "$0")/common.sh"
 
 # Those that take longest first, so that the lanes end at about the same time.
-gate="build testthat vital package root transcripts c sim tidy demo"
-more="full sim-all asan rcheck faults netns soak history bare user-code tsan fuzz c-portable"
-more="$more portable compilers"
+gate="build testthat-1 testthat-2 vital package c demo tidy sim transcripts root r45"
+more="full newer-r sim-all asan rcheck faults netns soak history bare user-code tsan fuzz"
+more="$more c-portable portable compilers testthat"
 # The package in ./.lib isn't what these test.
 without_package="build tidy c sim sim-all tsan fuzz c-portable"
 logs=$root/build/check
@@ -164,8 +164,8 @@ case "$*" in
     ;;
   all)
     whole=yes
-    # What these show is in sim-all, full and rcheck.
-    set -- $(printf '%s\n' $gate $more | grep -vxE 'sim|vital|package')
+    # What these show is in sim-all, full, rcheck and newer-r.
+    set -- $(printf '%s\n' $gate $more | grep -vxE 'testthat|sim|vital|package|r45')
     MUSTER_TEST_SEED=${MUSTER_TEST_SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
     export MUSTER_TEST_SEED
     say "seed $MUSTER_TEST_SEED; again: MUSTER_TEST_SEED=$MUSTER_TEST_SEED make check-all"

@@ -91,7 +91,7 @@ have debootstrap || skip_all "there is no debootstrap"
 find_archive || skip_all "this system's packages come from no archive of its release"
 if [ -z "${MUSTER_OWN_MOUNTS:-}" ]; then
   unshare -m true 2>/dev/null || skip_all "no mount namespace can be made here (unshare -m)"
-  MUSTER_OWN_MOUNTS=yes exec unshare -m "$0" $mode "$@"
+  MUSTER_OWN_MOUNTS=yes exec unshare -m "$0" ${mode:+"$mode"} "$@"
 fi
 
 mkdir -p -- build/roots

@@ -44,7 +44,7 @@ testthat() {
   export FILTER
   set -- Rscript tools/testthat.R "$suite" "$1"
   # What only root can bring about is in tests/root.
-  if [ "$suite" = testthat ]; then AS_USER=yes; fi
+  case $suite in testthat*) AS_USER=yes ;; esac
   if [ -n "${AS_USER:-}" ] && is_root && have setpriv; then set -- tools/not-root.sh "$@"; fi
   exec "$@"
 }
@@ -72,6 +72,13 @@ case $suite in
   c) part tests/c check ONLY="${TEST_FILE:-}" ;;
   sim) part tests/sim suite PARTS=check RUNS=1000 ;;
   testthat) testthat tests/testthat ;;
+  testthat-1 | testthat-2) # each second file of it
+    if [ -z "${TEST_FILE:-}" ]; then
+      SHARD=${suite#testthat-}/2
+      export SHARD
+    fi
+    testthat tests/testthat
+    ;;
   vital) # of tests/full what must never break: workers and sessions that are killed, README, ssh
     testthat tests/full '^(crash-matrix|orphans|psock-ssh|readme)$'
     ;;

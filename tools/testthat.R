@@ -1,6 +1,7 @@
 # Runs folders of testthat tests against the installed muster:
 #   Rscript tools/testthat.R LABEL DIR...
-# FILTER=regexp takes only the test files whose names, without "test-" and ".R", match. Each
+# FILTER=regexp takes only the test files whose names, without "test-" and ".R", match, and of
+# these SHARD=1/2 the first, third and so on, 2/2 the others. Each
 # test_that() block is one line and counts as passed, failed or skipped; expectations that failed
 # and reasons for skipping follow below their block. Each file draws from the seed
 # MUSTER_TEST_SEED. Blocks that failed, but for those that told of a crash or left processes,
@@ -101,6 +102,8 @@ filter <- Sys.getenv("FILTER")
 for (dir in dirs) {
   files <- sub("^test-?(.*)[.][rR]$", "\\1", list.files(dir, "^test.*[.][rR]$"))
   if (nzchar(filter)) files <- grep(filter, files, value = TRUE, perl = TRUE)
+  shard <- as.integer(strsplit(Sys.getenv("SHARD", "1/1"), "/", fixed = TRUE)[[1L]])
+  files <- files[(seq_along(files) - shard[1L]) %% shard[2L] == 0L]
   if (!length(files)) {
     cat("skipped: no test files in ", dir, "\n", sep = "")
     counts["skipped"] <- counts["skipped"] + 1L
@@ -110,7 +113,7 @@ for (dir in dirs) {
   tryCatch(
     testthat::test_dir(
       dir,
-      filter = if (nzchar(filter)) filter,
+      filter = sprintf("^(%s)$", paste(files, collapse = "|")),
       perl = TRUE,
       reporter = reporter,
       package = "muster",

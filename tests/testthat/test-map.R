@@ -191,6 +191,7 @@ jobs_at <- function(cl) unlist(clusterCall(cl, function() names(muster:::the$job
 
 test_cluster("the function and its globals are sent once, also for the next map", {
   local_globals()
+  local_seed(1)
   assign("k_of_test", runif(1000), globalenv())
   cl <- local_cluster(1)
   f <- eval(quote(function(i) k_of_test[i]), globalenv())
