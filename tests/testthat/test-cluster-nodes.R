@@ -7,7 +7,7 @@ test_cluster("alive means answering", {
   tools::pskill(cl[[1L]]$pid, tools::SIGSTOP)
   # It takes the kernel a moment to stop all threads.
   wait_until(!isNodeAlive(cl[[1L]], timeout = 0.1))
-  expect_identical(isNodeAlive(cl, timeout = 2), c(FALSE, TRUE))
+  expect_identical(isNodeAlive(cl, timeout = 5), c(FALSE, TRUE))
   tools::pskill(cl[[1L]]$pid, tools::SIGCONT)
   expect_true(isNodeAlive(cl[[1L]], timeout = 10))
   cluster_stop(cl)
