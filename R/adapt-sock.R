@@ -1,16 +1,13 @@
-# Class SOCKcluster comes first in muster's clusters, as in makeCluster()'s: packages such as
-# rgenoud look at class(cl)[1] alone.
+# Class SOCKcluster comes after muster's own in its clusters: from R 4.5 on, parallel has methods
+# for it that users call, stopCluster() among them, and R takes the first that it finds. Packages
+# that look at class(cl)[1] alone (rgenoud) are given `structure(cl, class = c("SOCKcluster",
+# class(cl)))`: ?cluster_start says so.
 #
-# So R finds parallel's methods for that class before muster's. There are two. print() is called
-# by users, and R looks in its table of methods: muster's method is put there, and passes all
-# clusters but its own to parallel's. recvOneData() is called by parallel's own code, and R looks
-# first in parallel's namespace, which nobody may change. The method there, and snow's equal one,
-# wait on the nodes' connections and would read from one of them. muster's nodes have none, so the
-# first look at `con` from there answers in the method's place. The alternative, muster_cluster as
-# the first class, is what packages do that don't work with rgenoud (parallelly, for one). Cost: 5
-# us for each answer of the load-balanced verbs.
+# For such a cluster R finds parallel's recvOneData(), or snow's equal one, which wait on the nodes'
+# connections and would read from one of them. muster's nodes have none, so the first look at `con`
+# from there answers in the method's place.
 
-cluster_class <- function(own) c("SOCKcluster", own, "cluster")
+cluster_class <- function(own) c(own, "SOCKcluster", "cluster")
 
 # parallel's and snow's methods that wait for the first answer.
 waits_for_one <- function(f) {
@@ -36,13 +33,4 @@ answer_in_place <- function() {
       do.call("return", list(one), envir = frame)
     }
   }
-}
-
-register_sock_print <- function() {
-  registerS3method("print", "SOCKcluster", print_sock, baseenv())
-}
-
-unregister_sock_print <- function() {
-  parallels <- get("print.SOCKcluster", asNamespace("parallel"))
-  registerS3method("print", "SOCKcluster", parallels, baseenv())
 }

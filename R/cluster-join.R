@@ -11,7 +11,7 @@
 #'
 #' @param x A cluster, a node, or a list of clusters and nodes.
 #' @param ... Not used.
-#' @returns A cluster, of class `c("SOCKcluster", "muster_cluster", "cluster")` if all nodes are
+#' @returns A cluster, of class `c("muster_cluster", "SOCKcluster", "cluster")` if all nodes are
 #'   muster's own; otherwise with `"muster_joined"` in place of the second class. A cluster
 #'   without any of muster's nodes is returned unchanged.
 #' @section Errors:

@@ -6,17 +6,6 @@ print.muster_cluster <- function(x, ...) {
   invisible(x)
 }
 
-# In R's table of methods in place of parallel's, see adapt-sock.R.
-print_sock <- function(x, ...) {
-  if (inherits(x, "muster_psock")) {
-    print.muster_psock(x)
-  } else if (inherits(x, "muster_cluster")) {
-    print.muster_cluster(x)
-  } else {
-    get("print.SOCKcluster", asNamespace("parallel"))(x, ...)
-  }
-}
-
 #' @export
 format.muster_cluster <- function(x, ...) {
   nodes <- unclass(x)

@@ -59,14 +59,16 @@
 #' @param autoStop If `TRUE`, the default, a cluster is stopped when nothing refers to it any more
 #'   and R's garbage collector finds it. If `FALSE`, it lives until [cluster_stop()] or the end of
 #'   the session.
-#' @returns An object of class `c("SOCKcluster", "muster_cluster", "cluster")`: a
+#' @returns An object of class `c("muster_cluster", "SOCKcluster", "cluster")`: a
 #'   list of nodes, one for each worker, in order. A node is an environment of
 #'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`,
 #'   `start` (`"fork"` or `"spawn"`) and `threads`. Its field `con` is for code that inspects
 #'   nodes' connections: `socketSelect(list(node$con), timeout = 0)` tells whether an answer was
 #'   there when `con` was read. A later answer doesn't wake `socketSelect()`: with a longer
 #'   `timeout` it waits the full time. To wait, read `con` again from time to time, or use
-#'   [task_submit()] and [task_wait()].
+#'   [task_submit()] and [task_wait()]. For a function that takes only clusters whose first class
+#'   is `"SOCKcluster"`, such as `rgenoud::genoud()`, pass
+#'   `structure(cl, class = c("SOCKcluster", class(cl)))`, and stop `cl` itself afterwards.
 #' @section Errors:
 #' * `muster_error_input`: an argument is wrong, or a package isn't installed.
 #' * `muster_error_limit`: not enough file descriptors or processes, or more

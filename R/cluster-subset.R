@@ -15,9 +15,7 @@
       argument = "i", call = call
     )
   }
-  # Without a node, nothing could take the place of parallel's method, see adapt-sock.R.
-  own <- setdiff(class(x), c("SOCKcluster", "cluster"))
-  structure(part, class = if (length(part)) class(x) else c(own, "SOCKcluster", "cluster"))
+  structure(part, class = class(x))
 }
 
 #' @export

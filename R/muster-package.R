@@ -67,5 +67,6 @@
 #' @importFrom parallel stopCluster
 "_PACKAGE"
 
-# S4 code (BiocParallel, for one) finds the class by this. It looks at the first class alone.
-setOldClass(c("SOCKcluster", "cluster"))
+# S4 code (BiocParallel, for one) finds the classes by this.
+setOldClass(c("muster_psock", "muster_cluster", "SOCKcluster", "cluster"))
+setOldClass(c("muster_joined", "SOCKcluster", "cluster"))

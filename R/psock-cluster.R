@@ -75,8 +75,8 @@
 #'   here.
 #' @param action `"launch"` (default) starts the worker; `"options"` returns what would be
 #'   started.
-#' @returns `makeClusterPSOCK()`: a cluster, an object of class `c("SOCKcluster",
-#'   "muster_psock", "muster_cluster", "cluster")`; if some workers are without muster,
+#' @returns `makeClusterPSOCK()`: a cluster, an object of class `c("muster_psock",
+#'   "muster_cluster", "SOCKcluster", "cluster")`; if some workers are without muster,
 #'   `"muster_joined"` stands in place of `"muster_cluster"`. `makeNodePSOCK()`: a node. With
 #'   `dryrun = TRUE` a list of `NULL`, as parallelly's.
 #' @section Differences to parallelly:

@@ -32,12 +32,10 @@ the$unloaded <- FALSE
   # Runs when R ends, also by quit() and at the end of a script.
   reg.finalizer(the, function(e) if (!e$unloaded) end_session(), onexit = TRUE)
   register_cluster_type()
-  register_sock_print()
 }
 
 .onUnload <- function(libpath) {
   end_session()
-  unregister_sock_print()
   the$unloaded <- TRUE # its finalizer must not look for native code any more
   library.dynam.unload("muster", libpath)
 }

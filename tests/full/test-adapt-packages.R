@@ -23,9 +23,11 @@ test_cluster("doSNOW's foreach takes a cluster, and shows its progress", {
 test_cluster("rgenoud takes a cluster, load-balanced too", {
   skip_without("rgenoud")
   cl <- local_cluster(2)
+  # As ?cluster_start says: it looks at the first class alone.
+  sock <- structure(cl, class = c("SOCKcluster", class(cl)))
   for (balance in c(FALSE, TRUE)) {
     found <- rgenoud::genoud(function(x) sum((x - 2)^2),
-      nvars = 2, cluster = cl, balance = balance, pop.size = 60, print.level = 0,
+      nvars = 2, cluster = sock, balance = balance, pop.size = 60, print.level = 0,
       max.generations = 5, unif.seed = 1, int.seed = 1
     )
     expect_equal(found$par, c(2, 2), tolerance = 1e-4)

@@ -1,6 +1,6 @@
-# Class SOCKcluster comes first, and muster's methods are those that answer.
+# muster's classes come before SOCKcluster, so that its methods are those that answer.
 
-test_cluster("the first class is SOCKcluster, for code that looks at class(cl)[1]", {
+test_cluster("muster's classes come first, and SOCKcluster is one of them", {
   cl <- local_cluster(2)
   stock <- makeClusterPSOCK(1, rscript_call = "parallel:::.workRSOCK()")
   own <- makeClusterPSOCK(1)
@@ -10,7 +10,7 @@ test_cluster("the first class is SOCKcluster, for code that looks at class(cl)[1
     makeClusterPSOCK(2, dryrun = TRUE, quiet = TRUE)
   )
   for (kind in kinds) {
-    expect_identical(class(kind)[1L], "SOCKcluster")
+    expect_match(class(kind)[1L], "^muster_")
     expect_s3_class(kind, "cluster")
     expect_true(methods::is(kind, "SOCKcluster") && methods::is(kind, "cluster"))
   }
@@ -22,6 +22,30 @@ test_cluster("the first class is SOCKcluster, for code that looks at class(cl)[1
   expect_identical(holder(one = cl, any = cl)@any, cl)
 })
 
+test_that("each method that parallel has for its clusters and nodes, muster has for its own", {
+  methods <- getNamespaceInfo("parallel", "S3methods")[, 1:2]
+  methods <- matrix(as.character(methods), ncol = 2L) # a list on some versions of R
+  is_own <- vapply(paste(methods[, 1L], methods[, 2L], sep = "."), exists, NA,
+    envir = asNamespace("parallel"), inherits = FALSE)
+  methods <- methods[is_own, ] # newer ones tell all packages' methods
+  clusters <- c("muster_cluster", "muster_joined")
+  nodes <- c("muster_node", "muster_stock_node")
+  ours <- list(SOCKcluster = clusters, cluster = clusters, SOCKnode = nodes, SOCK0node = nodes,
+    # What isn't made of sockets.
+    MPIcluster = NULL, spawnedMPIcluster = NULL, MPInode = NULL, default = NULL)
+  expect_identical(setdiff(methods[, 2L], names(ours)), character())
+  # parallel's own method shows a cluster of several kinds as one of its own.
+  by_parallel <- "print.muster_joined"
+  for (i in seq_len(nrow(methods))) {
+    for (class in ours[[methods[i, 2L]]]) {
+      name <- paste(methods[i, 1L], class, sep = ".")
+      found <- utils::getS3method(methods[i, 1L], class, optional = TRUE,
+        envir = asNamespace("parallel"))
+      if (!name %in% by_parallel) expect_true(is.function(found), label = name)
+    }
+  }
+})
+
 test_cluster("the load-balanced verbs take muster's answers, not bytes of a connection", {
   recv <- getFromNamespace("recvOneData.SOCKcluster", "parallel")
   cl <- local_cluster(2)
@@ -31,11 +55,13 @@ test_cluster("the load-balanced verbs take muster's answers, not bytes of a conn
   for (one in list(cl, stock, c(cl, stock), c(others, cl), c(stock, others, cl))) {
     expect_identical(unlist(clusterApplyLB(one, 1:20, function(i) i * 2)), 1:20 * 2)
     expect_error(clusterApplyLB(one, 1:3, function(i) stop("no")), "no")
-    # By the method itself, too.
+    # By the method itself, too, for which R looks where SOCKcluster is the first class.
     parallel:::sendCall(one[[2L %/% (1L + (length(one) == 1L))]], identity, list(7), tag = 5L)
     answer <- recv(one)
     expect_identical(answer$value$value, 7)
     expect_identical(answer$value$tag, 5L)
+    sock <- structure(one, class = c("SOCKcluster", class(one)))
+    expect_identical(unlist(clusterApplyLB(sock, 1:20, function(i) i * 2)), 1:20 * 2)
   }
   expect_identical(unlist(parLapplyLB(cl, 1:9, identity)), 1:9)
   cluster_stop(cl[2])

@@ -6,7 +6,7 @@ test_cluster("muster's own, R's own and parallel's nodes make one cluster", {
   defer(function() stopCluster(c(own, stock)))
   others <- local_psock(1)
   cl <- c(own, stock, others)
-  expect_s3_class(cl, c("SOCKcluster", "muster_joined", "cluster"), exact = TRUE)
+  expect_s3_class(cl, c("muster_joined", "SOCKcluster", "cluster"), exact = TRUE)
   pids <- unlist(clusterCall(cl, Sys.getpid))
   expect_identical(pids[1:2], c(own[[1]]$pid, stock[[1]]$pid))
   expect_identical(anyDuplicated(pids), 0L)

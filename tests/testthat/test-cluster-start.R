@@ -116,7 +116,7 @@ test_cluster("more than two workers are refused where R CMD check forbids them",
 
 test_cluster("a cluster has a node for each worker, in order, with its facts", {
   cl <- local_cluster(2)
-  expect_identical(class(cl), c("SOCKcluster", "muster_cluster", "cluster"))
+  expect_identical(class(cl), c("muster_cluster", "SOCKcluster", "cluster"))
   expect_length(cl, 2L)
   expect_identical(vapply(cl, function(node) node$rank, 0L), 1:2)
   expect_identical(vapply(cl, function(node) node$host, ""), rep("localhost", 2))
@@ -500,7 +500,7 @@ test_cluster("with `autoStop = FALSE` a cluster lives until it's stopped", {
 })
 
 test_cluster("a start under options(warn = 2) and unusual number formats works", {
-  local_settings(warn = 2, OutDec = ",", scipen = -10, digits = 3)
+  local_settings(warn = 2, OutDec = ",", scipen = -9, digits = 3)
   cl <- local_cluster(2)
   expect_identical(clusterCall(cl, function() 1), list(1, 1))
   expect_output(print(cl), "2 workers")

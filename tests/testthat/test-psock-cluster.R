@@ -59,7 +59,7 @@ test_that("a cluster that was not started prints as parallelly's", {
 test_cluster("default arguments give forked workers that know who they are", {
   cl <- makeClusterPSOCK(2)
   defer(function() stopCluster(cl))
-  expect_s3_class(cl, c("SOCKcluster", "muster_psock", "muster_cluster", "cluster"), exact = TRUE)
+  expect_s3_class(cl, c("muster_psock", "muster_cluster", "SOCKcluster", "cluster"), exact = TRUE)
   info <- cl[[2]]$session_info
   expect_identical(info$process$pid, clusterCall(cl, Sys.getpid)[[2]])
   expect_identical(info$tempdir, clusterCall(cl, tempdir)[[2]])
