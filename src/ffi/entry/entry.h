@@ -91,8 +91,12 @@ SEXP ffi_symbol(SEXP *known, const char *name);
 SEXP ffi_call_ours(const char *name, SEXP argument);
 
 // What R has other names for, or none in its API, from version to version.
-// ffi_binding gives a binding of env itself, R_UnboundValue if there is none.
+// ffi_binding gives a binding of env itself, R_UnboundValue if there is none, R_MissingArg for an
+// argument without a value. A promise isn't evaluated: its address, or its expression's, stands
+// for it as long as nothing else is assigned. An active binding is called. ffi_is_promise tells
+// whether it is a promise, evaluated or not; it calls nothing but on R before 4.6 active bindings.
 SEXP ffi_binding(SEXP env, SEXP symbol);
+int ffi_is_promise(SEXP env, SEXP symbol);
 SEXP ffi_closure_env(SEXP fun);
 SEXP ffi_parent_env(SEXP env);
 int ffi_has_attributes(SEXP x);

@@ -48,10 +48,43 @@ SEXP ffi_call_ours(const char *name, SEXP argument) {
   return value;
 }
 
-#if R_VERSION >= R_Version(4, 5, 0)
-SEXP ffi_binding(SEXP env, SEXP symbol) {
-  return R_getVarEx(symbol, env, FALSE, R_UnboundValue);
+#if R_VERSION >= R_Version(4, 6, 0)
+int ffi_is_promise(SEXP env, SEXP symbol) {
+  const R_BindingType_t type = R_GetBindingType(symbol, env);
+  return type == R_BindingTypeDelayed || type == R_BindingTypeForced;
 }
+// R_getVarEx() would force promises, and raise an error where an argument has no value.
+SEXP ffi_binding(SEXP env, SEXP symbol) {
+  switch (R_GetBindingType(symbol, env)) {
+  case R_BindingTypeUnbound:
+    return R_UnboundValue;
+  case R_BindingTypeMissing:
+    return R_MissingArg;
+  case R_BindingTypeDelayed:
+    return R_DelayedBindingExpression(symbol, env);
+  case R_BindingTypeForced:
+    return R_ForcedBindingExpression(symbol, env);
+  default:
+    return R_getVarEx(symbol, env, FALSE, R_UnboundValue);
+  }
+}
+SEXP ffi_value_in(SEXP env, SEXP name) {
+  return R_getVarEx(name, env, FALSE, R_UnboundValue);
+}
+#else
+SEXP ffi_binding(SEXP env, SEXP symbol) {
+  return Rf_findVarInFrame(env, symbol);
+}
+int ffi_is_promise(SEXP env, SEXP symbol) {
+  return TYPEOF(ffi_binding(env, symbol)) == PROMSXP;
+}
+SEXP ffi_value_in(SEXP env, SEXP name) {
+  SEXP value = ffi_binding(env, name);
+  return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
+}
+#endif
+
+#if R_VERSION >= R_Version(4, 5, 0)
 SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
 SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
 int ffi_has_attributes(SEXP x) { return ANY_ATTRIB(x); }
@@ -65,9 +98,6 @@ int ffi_only_names(SEXP x) {
   return only;
 }
 #else
-SEXP ffi_binding(SEXP env, SEXP symbol) {
-  return Rf_findVarInFrame(env, symbol);
-}
 SEXP ffi_closure_env(SEXP fun) { return CLOENV(fun); }
 SEXP ffi_parent_env(SEXP env) { return ENCLOS(env); }
 int ffi_has_attributes(SEXP x) { return ATTRIB(x) != R_NilValue; }
@@ -76,11 +106,6 @@ int ffi_only_names(SEXP x) {
   return TAG(list) == R_NamesSymbol && CDR(list) == R_NilValue;
 }
 #endif
-
-SEXP ffi_value_in(SEXP env, SEXP name) {
-  SEXP value = ffi_binding(env, name);
-  return TYPEOF(value) == PROMSXP ? Rf_eval(value, R_BaseEnv) : value;
-}
 
 int64_t ffi_deadline(SEXP timeout_s) {
   const double s = Rf_asReal(timeout_s);

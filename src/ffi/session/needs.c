@@ -117,7 +117,10 @@ static int may_need(SEXP x, int depth) {
 // needs tells whether a name stands for something that is the session's, or may lead there.
 static int needs(SEXP symbol, SEXP env) {
   for (; is_frame(env); env = ffi_parent_env(env)) {
-    if (exists(env, symbol)) return may_need(ffi_binding(env, symbol), 0);
+    if (exists(env, symbol)) {
+      return R_BindingIsActive(symbol, env) || ffi_is_promise(env, symbol) ||
+             may_need(ffi_binding(env, symbol), 0);
+    }
   }
   if (env != R_GlobalEnv) return 0;
   if (exists(env, symbol)) return 1;
@@ -131,23 +134,20 @@ static int needs(SEXP symbol, SEXP env) {
 #define LARGE 1000000
 
 // holds_large tells whether a frame has a large vector, which may be left behind. What a promise
-// stands for isn't looked at; from R 4.5 on it couldn't be told from others without that.
+// or an active binding stands for isn't looked at.
 static int holds_large(SEXP env) {
-#if R_VERSION >= R_Version(4, 5, 0)
-  (void)env;
-  return 0;
-#else
   SEXP names = PROTECT(R_lsInternal3(env, TRUE, FALSE));
   int found = 0;
   for (R_xlen_t i = 0; !found && i < Rf_xlength(names); i++) {
-    SEXP value = ffi_binding(env, Rf_installChar(STRING_ELT(names, i)));
+    SEXP symbol = Rf_installChar(STRING_ELT(names, i));
+    if (R_BindingIsActive(symbol, env)) continue;
+    SEXP value = ffi_binding(env, symbol);
     const int is_vector = Rf_isVectorAtomic(value) || TYPEOF(value) == VECSXP;
     // A byte each, at least; lists are looked at by R.
     found = is_vector && (double)Rf_xlength(value) * 4 > LARGE;
   }
   UNPROTECT(1);
   return found;
-#endif
 }
 
 // ffi_task_needs tells whether a function and its arguments may need something of the session
