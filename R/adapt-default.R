@@ -34,11 +34,12 @@ muster_default <- function(on = TRUE) {
     return(invisible(FALSE))
   }
   if (on) {
-    register("MUSTER", start_cluster_type, make.default = TRUE)
+    suppressWarnings(register("MUSTER", start_cluster_type, make.default = TRUE))
     the$default <- TRUE
   } else if (the$default) {
     # Back to R's own type, with the starter that R registers.
-    register("PSOCK", get("makePSOCKcluster", asNamespace("parallel")), make.default = TRUE)
+    starter <- get("makePSOCKcluster", asNamespace("parallel"))
+    suppressWarnings(register("PSOCK", starter, make.default = TRUE))
     the$default <- FALSE
   }
   invisible(on)
@@ -52,11 +53,12 @@ cluster_type_register <- function() {
   }
 }
 
-# R >= 4.5: parallel::makeCluster(n, type = "MUSTER").
+# R >= 4.5: parallel::makeCluster(n, type = "MUSTER"). A second registration warns that it replaces
+# the first, which is what is wanted here and in muster_default().
 register_cluster_type <- function() {
   register <- cluster_type_register()
   if (!is.null(register)) {
-    register("MUSTER", start_cluster_type)
+    suppressWarnings(register("MUSTER", start_cluster_type))
   }
 }
 

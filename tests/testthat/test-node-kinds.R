@@ -70,8 +70,12 @@ test_that("makeCluster() starts muster where R can register kinds of clusters", 
     expect_message(expect_false(muster_default()), class = "muster_message_default")
     expect_false(muster_default(FALSE))
   } else {
-    expect_true(muster_default())
     on.exit(muster_default(FALSE))
+    expect_no_warning({
+      expect_true(muster_default())
+      muster_default() # a second time, as when muster is loaded again
+      register_cluster_type()
+    })
     cl <- parallel::makeCluster(1)
     on.exit(parallel::stopCluster(cl), add = TRUE)
     expect_s3_class(cl, "muster_cluster")
