@@ -112,6 +112,29 @@ int mst_proc_threads(void) {
   return n;
 }
 
+// PF_EXITING of include/linux/sched.h: set before a process's descriptors are closed, and still
+// there in a zombie.
+#define FLAG_EXITING 0x4ul
+
+int mst_proc_exits(pid_t pid) {
+  char path[64], text[1024];
+  (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return -1;
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  (void)close(fd);
+  if (n <= 0) return -1;
+  text[n] = '\0';
+  const char *at = strrchr(text, ')');
+  unsigned long flags;
+  // state, parent, group, session, terminal, its group, flags
+  if (at == NULL ||
+      sscanf(at + 1, " %*c %*d %*d %*d %*d %*d %lu", &flags) != 1) {
+    return -1;
+  }
+  return (flags & FLAG_EXITING) != 0;
+}
+
 // count_of gives the number after `word` where a line of a file begins with it, -1 if none
 // does.
 static int64_t count_of(const char *path, const char *word) {

@@ -33,6 +33,11 @@ void mst_proc_title(const char *title) { (void)title; }
 
 int mst_proc_threads(void) { return -1; }
 
+int mst_proc_exits(pid_t pid) {
+  (void)pid;
+  return -1;
+}
+
 int64_t mst_proc_oom_kills(void) { return -1; }
 #endif
 

@@ -30,7 +30,9 @@
 #define CRASH_LOOK_MS 1000
 // R's report of a crash may take this long.
 #define CRASH_NS (2 * MST_NS_PER_S)
-// From the end of the session's sockets to its pidfd's word, or that of its number.
+// From the end of the session's sockets to its pidfd's word, or that of its number: where it is
+// known to end, and where that can't be asked.
+#define EXIT_MS 5000
 #define GONE_MS 100
 // The session's end must end the worker within a second.
 #define CLEAN_NS (500 * MST_NS_PER_MS)
@@ -82,11 +84,15 @@ static int session_gone(void) {
   return kill(watch.session, 0) != 0 && errno == ESRCH;
 }
 
-// was_orphaned tells whether the session has ended. Its sockets are closed a moment
-// before anything else says so.
+// was_orphaned tells whether the session has ended. Its sockets are closed a moment before
+// anything else says so, and on a busy machine that moment may be long.
 static int was_orphaned(void) {
   struct pollfd fd = {.fd = watch.session_fd, .events = POLLIN};
-  if (watch.session_fd >= 0) return poll(&fd, 1, GONE_MS) > 0;
+  if (watch.session_fd >= 0) {
+    if (poll(&fd, 1, 0) > 0) return 1;
+    const int exits = mst_proc_exits(watch.session);
+    return exits != 0 && poll(&fd, 1, exits > 0 ? EXIT_MS : GONE_MS) > 0;
+  }
   for (int ms = 0; ms < GONE_MS && !session_gone(); ms++)
     (void)poll(NULL, 0, 1);
   return session_gone();

@@ -92,6 +92,27 @@ TEST("Every way to close descriptors closes all from one on") {
   }
 }
 
+TEST("A process that ends is told from one that lives until it is reaped") {
+  int pair[2];
+  CHECK(pipe(pair) == 0);
+  (void)fflush(NULL);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    char byte;
+    mst_net_close(&pair[1]);
+    (void)!read(pair[0], &byte, 1);
+    _exit(0);
+  }
+  mst_net_close(&pair[0]);
+  CHECK_INT(mst_proc_exits(pid), MST_HAVE_PROC ? 0 : -1);
+  mst_net_close(&pair[1]);
+  siginfo_t info;
+  CHECK(waitid(P_PID, (id_t)pid, &info, WEXITED | WNOWAIT) == 0);
+  CHECK_INT(mst_proc_exits(pid), MST_HAVE_PROC ? 1 : -1);
+  CHECK(waitpid(pid, NULL, 0) == pid);
+  CHECK_INT(mst_proc_exits(pid), -1);
+}
+
 TEST("What the system can't tell of processes is unknown, not wrong") {
   int pidfd = mst_proc_pidfd(getpid());
   CHECK_INT(pidfd >= 0, MST_HAVE_PIDFD);
