@@ -45,6 +45,9 @@
 // mst_proc_pidfd gives a descriptor that becomes readable when the process
 // ends, -1 where there is none.
 int mst_proc_pidfd(pid_t pid);
+// mst_proc_exits tells whether a process has begun to end, or has ended, without having been waited
+// for: 1 or 0, -1 if that isn't known. Blocks: never.
+int mst_proc_exits(pid_t pid);
 // mst_proc_die_with_parent asks for `signal` whenever the parent thread ends, and
 // for none after that was asked before. Does nothing where the system can't.
 void mst_proc_die_with_parent(int signal);
@@ -119,16 +122,21 @@ struct mst_spawn {
   const char *file;       // program, absolute
   char *const *argv;      // ends with NULL
   const char *const *env; // "NAME=value", over the session's; ends with NULL
+  int env_whole;          // env is all of it: the session's isn't looked at
   int fds[3]; // become 3, 4, 5; -1 where there is none, see MST_FD_DATA
   int output; // becomes 1 and 2
   int input;  // becomes 0; -1: /dev/null
 };
 // mst_spawn_run starts a process in its own process group that dies with the
-// calling thread (until it says otherwise). Call from R's main thread. Blocks
-// until exec is done. The caller keeps its descriptors and reaps *pid.
+// calling thread (until it says otherwise). Thread: R's main thread, which alone
+// may look at the session's variables; any with env_whole. Blocks until exec is
+// done. The caller keeps its descriptors and reaps *pid.
 // 0, -MST_ESYS with the failed call, -MST_EMEM.
 int mst_spawn_run(const struct mst_spawn *spawn, pid_t *pid,
                   struct mst_err *err);
+// mst_spawn_env gives the session's variables with those of `env` over them; "NAME" without "="
+// takes one away. One block, the caller's to free(); NULL without memory. Thread: R's main thread.
+char **mst_spawn_env(const char *const *env);
 
 // ---- Launchers: where a cluster's workers come from (client.c, launch_spawn.c)
 

@@ -19,7 +19,8 @@ struct mst_spawner {
   struct mst_launcher launcher; // first member: casts both ways
   char *file;
   char **argv;
-  char **env;
+  char **
+      env; // all of it: the deputy launches too, while R may change the session's
   int session_fd;
   struct kid *kids;
   mst_news_sink sink;
@@ -69,6 +70,7 @@ static int spawner_launch(struct mst_launcher *launcher, uint32_t cluster,
   const struct mst_spawn spawn = {.file = self->file,
                                   .argv = self->argv,
                                   .env = (const char *const *)self->env,
+                                  .env_whole = 1,
                                   .fds = {fds[0], fds[1], self->session_fd},
                                   .output = fds[2],
                                   .input = -1};
@@ -128,7 +130,7 @@ struct mst_spawner *mst_spawner_new(const struct mst_spawn *spawn,
   self->sink_owner = sink_owner;
   self->file = strdup(spawn->file);
   self->argv = copy_list((const char *const *)spawn->argv);
-  self->env = copy_list(spawn->env);
+  self->env = mst_spawn_env(spawn->env);
   if (self->file == NULL || self->argv == NULL || self->env == NULL) {
     mst_spawner_free(self);
     return NULL;
@@ -148,7 +150,7 @@ void mst_spawner_free(struct mst_spawner *self) {
     free(kid);
   }
   free_list(self->argv);
-  free_list(self->env);
+  free(self->env);
   free(self->file);
   free(self);
 }

@@ -35,22 +35,25 @@ static int is_overridden(const char *entry, const char *const *env) {
   return 0;
 }
 
-// merged_environment gives the session's variables with those of env over them;
-// "NAME" without "=" takes a variable away. The strings are not copied.
-static const char **merged_environment(const char *const *env) {
-  size_t here = 0, over = 0;
-  while (environ != NULL && environ[here] != NULL)
-    here++;
-  while (env[over] != NULL)
-    over++;
-  const char **merged = calloc(here + over + 1, sizeof(char *));
+char **mst_spawn_env(const char *const *env) {
+  size_t entries = 1, bytes = 0;
+  for (char **at = environ; at != NULL && *at != NULL; at++, entries++)
+    bytes += strlen(*at) + 1;
+  for (size_t i = 0; env[i] != NULL; i++, entries++)
+    bytes += strlen(env[i]) + 1;
+  char **merged = calloc(1, entries * sizeof *merged + bytes);
   if (merged == NULL) return NULL;
+  char *text = (char *)(merged + entries);
   size_t n = 0;
-  for (size_t i = 0; i < here; i++) {
-    if (!is_overridden(environ[i], env)) merged[n++] = environ[i];
+  for (char **at = environ; at != NULL && *at != NULL; at++) {
+    if (is_overridden(*at, env)) continue;
+    merged[n++] = text;
+    text = stpcpy(text, *at) + 1;
   }
-  for (size_t i = 0; i < over; i++) {
-    if (strchr(env[i], '=') != NULL) merged[n++] = env[i];
+  for (size_t i = 0; env[i] != NULL; i++) {
+    if (strchr(env[i], '=') == NULL) continue;
+    merged[n++] = text;
+    text = stpcpy(text, env[i]) + 1;
   }
   return merged;
 }
@@ -99,7 +102,7 @@ static int place_fds(const struct mst_spawn *spawn, int *report) {
 
 // run_child never returns. It reports errno through the pipe if exec fails.
 __attribute__((noinline, noreturn)) static void
-run_child(const struct mst_spawn *spawn, const char *const *env, int report,
+run_child(const struct mst_spawn *spawn, char *const *env, int report,
           pid_t parent) {
   (void)setpgid(0, 0);
   default_signals();
@@ -108,9 +111,7 @@ run_child(const struct mst_spawn *spawn, const char *const *env, int report,
     sigset_t none;
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    char *const *env_arg;
-    memcpy(&env_arg, &env, sizeof env); // execve's type predates const
-    (void)execve(spawn->file, spawn->argv, env_arg);
+    (void)execve(spawn->file, spawn->argv, env);
   }
   const int failed = errno;
   const ssize_t written = write(report, &failed, sizeof failed);
@@ -131,7 +132,7 @@ static int exec_outcome(int report) {
 
 // with_signals_blocked makes the child; signals stay blocked until it has
 // called exec or ended, which is when vfork returns.
-static pid_t vfork_child(const struct mst_spawn *spawn, const char *const *env,
+static pid_t vfork_child(const struct mst_spawn *spawn, char *const *env,
                          int report) {
   sigset_t all, before;
   (void)sigfillset(&all);
@@ -147,7 +148,10 @@ static pid_t vfork_child(const struct mst_spawn *spawn, const char *const *env,
 
 int mst_spawn_run(const struct mst_spawn *spawn, pid_t *pid,
                   struct mst_err *err) {
-  const char **env = merged_environment(spawn->env);
+  char **own = spawn->env_whole ? NULL : mst_spawn_env(spawn->env);
+  char *const *env = own;
+  // execve's type predates const.
+  if (spawn->env_whole) memcpy(&env, &spawn->env, sizeof env);
   if (env == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory to start R");
   }
@@ -178,6 +182,6 @@ int mst_spawn_run(const struct mst_spawn *spawn, pid_t *pid,
 out_pipe:
   mst_net_close(&report[0]);
 out:
-  free(env);
+  free(own);
   return rc;
 }

@@ -159,13 +159,12 @@ SEXP ffi_session_tempdirs(void) {
 }
 
 void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
-  spawn->file = Rf_translateChar(STRING_ELT(file, 0));
-  spawn->argv = ffi_strings(argv);
-  spawn->env = (const char *const *)ffi_strings(env);
-  spawn->fds[0] = spawn->fds[1] = -1;
-  spawn->fds[2] = ffi_session_fd();
-  spawn->output = -1;
-  spawn->input = -1;
+  *spawn = (struct mst_spawn){.file = Rf_translateChar(STRING_ELT(file, 0)),
+                              .argv = ffi_strings(argv),
+                              .env = (const char *const *)ffi_strings(env),
+                              .fds = {-1, -1, ffi_session_fd()},
+                              .output = -1,
+                              .input = -1};
 }
 
 void ffi_session_close(struct mst_session *session) {
