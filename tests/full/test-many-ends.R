@@ -26,3 +26,18 @@ test_that("a fork server goes on when 600 workers end while the session computes
   stopCluster(cl)
   expect_false(any(file.exists(file.path("/proc", pids))))
 })
+
+test_that("C3: a task for 129 of 130 workers is whole, wherever R collects garbage meanwhile", {
+  limit_time(100)
+  cl <- cluster_start(130)
+  one <- function(k) {
+    invisible(gctorture2(1e6, wait = k))
+    on.exit(gctorture2(0))
+    task_submit(cl[1:129], function() 1)
+  }
+  tasks <- lapply(1:80, one)
+  gc()
+  expect_identical(vapply(tasks, function(task) inherits(task, "muster_task"), NA), rep(TRUE, 80L))
+  expect_identical(lapply(tasks, task_value), rep(list(1), 80L))
+  stopCluster(cl)
+})

@@ -215,9 +215,10 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
   wait_for_room(nodes.cluster);
   struct mst_blob *payload = ffi_payload(fun, args, R_NilValue, may_share);
-  SEXP bundle = bundle_for(nodes.pointer);
   uint32_t few[sizeof nodes.few];
   const uint32_t *workers = list_workers(&nodes, few);
+  SEXP bundle = bundle_for(
+      nodes.pointer); // last: nothing protects it, nor keeps its room
   // No R code from here on; what ran until now may have stopped the cluster.
   struct mst_call *task = NULL;
   if (ffi_cluster_of(nodes.pointer, &now) == NULL) {
