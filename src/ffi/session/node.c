@@ -113,14 +113,13 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP args = element(body, 1, "args");
   SEXP tag = element(body, 3, "tag");
   const enum mst_unseen unseen = unseen_of(fun);
-  SEXP verb = ffi_verb_of(frame);
+  SEXP verb = PROTECT(ffi_verb_of(frame));
+  ffi_round_begin(verb);
   ffi_payload_begin();
   struct mst_blob *payload = ffi_payload_of_verb(fun, args, tag);
   // Serializing may run R code, and that may have stopped the cluster.
   peer = ffi_peer_of(node, &outcome);
-  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  PROTECT(verb);
-  peer = ffi_note_verb(node, peer, verb, &outcome);
+  if (peer != NULL) peer = ffi_note_verb(node, peer, verb, &outcome);
   UNPROTECT(1);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   ffi_round_sent(verb);

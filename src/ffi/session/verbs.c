@@ -80,86 +80,111 @@ int ffi_owes_verb(const struct mst_peer *peer, const void *verb) {
 // The answers that a verb got since it last was owed none: if one of its calls fails
 // for good, the user gets these. They are R's lists of answers, newest first, behind
 // a number of the worker each. A verb that another interrupts for a while keeps its own.
+// A verb is known by its frame. R uses the address of a frame that is gone for another, so each
+// round has a weak reference: its key is the frame, as long as there is one, and the answers are
+// its value, so that they go with the frame of a verb that was left.
 #define ROUNDS 8
 static struct {
-  SEXP answers; // a list of ROUNDS pairlists, preserved
-  struct round {
-    const void *verb;
-    uint32_t open; // answers that are owed
-  } of[ROUNDS];
-  int now; // that was asked last
+  SEXP refs;             // a list of ROUNDS such references or NULLs, preserved
+  uint32_t open[ROUNDS]; // answers that are owed
+  int now;               // that was asked last
 } rounds;
 
-static void round_forget(int i) {
-  if (rounds.answers != NULL) {
-    SET_VECTOR_ELT(rounds.answers, i, R_NilValue);
-  }
-  rounds.of[i].open = 0;
+// frame_of gives a round's frame, NULL (R's) if it is gone or there never was one.
+static SEXP frame_of(int i) {
+  SEXP ref = rounds.refs == NULL ? R_NilValue : VECTOR_ELT(rounds.refs, i);
+  return ref == R_NilValue ? R_NilValue : R_WeakRefKey(ref);
 }
 
-// round_of gives a verb's round, -1 if it has none.
-static int round_of(const void *verb) {
+// answers_of gives the list that holds a round's answers, a pairlist; NULL (R's) if it is gone.
+static SEXP answers_of(int i) {
+  SEXP ref = rounds.refs == NULL ? R_NilValue : VECTOR_ELT(rounds.refs, i);
+  return ref == R_NilValue ? R_NilValue : R_WeakRefValue(ref);
+}
+
+// round_with gives a verb's round, -1 if it has none. round_of: if it is owed something.
+static int round_with(const void *verb) {
   for (int i = 0; i < ROUNDS; i++) {
-    if (rounds.of[i].open > 0 && rounds.of[i].verb == verb) return i;
+    SEXP frame = frame_of(i);
+    if (frame != R_NilValue && frame == verb) return i;
   }
   return -1;
 }
 
-void ffi_round_sent(const void *verb) {
-  int i = round_of(verb);
-  for (int k = 0; i < 0 && k < ROUNDS; k++) {
-    if (rounds.of[k].open == 0) i = k;
+static int round_of(const void *verb) {
+  const int i = round_with(verb);
+  return i >= 0 && rounds.open[i] > 0 ? i : -1;
+}
+
+static int free_round(void) {
+  for (int i = 0; i < ROUNDS; i++) {
+    if (rounds.open[i] == 0 || frame_of(i) == R_NilValue) return i;
   }
   // Verbs that were left by a jump keep theirs until others need the room.
-  if (i < 0) i = (rounds.now + 1) % ROUNDS;
-  if (rounds.of[i].verb != verb) round_forget(i);
+  return (rounds.now + 1) % ROUNDS;
+}
+
+void ffi_round_begin(SEXP verb) {
+  if (round_with(verb) >= 0) return;
+  if (rounds.refs == NULL) {
+    rounds.refs = Rf_allocVector(VECSXP, ROUNDS);
+    R_PreserveObject(rounds.refs);
+  }
+  SEXP answers = PROTECT(Rf_allocVector(VECSXP, 1));
+  SEXP ref = PROTECT(R_MakeWeakRef(verb, answers, R_NilValue, FALSE));
+  const int i = free_round(); // what runs in allocations may use others
+  SET_VECTOR_ELT(rounds.refs, i, ref);
+  rounds.open[i] = 0;
+  UNPROTECT(2);
+}
+
+void ffi_round_sent(const void *verb) {
+  const int i = round_with(verb);
+  if (i < 0)
+    return; // more verbs in each other than there are rounds: it gets no results
   rounds.now = i;
-  rounds.of[i].verb = verb;
-  rounds.of[i].open++;
+  rounds.open[i]++;
 }
 
 void ffi_round_got(const struct ffi_giver *giver, SEXP value) {
   const int i = round_of(giver->verb);
   if (i < 0) return;
   rounds.now = i;
-  if (--rounds.of[i].open == 0) {
-    round_forget(i);
+  SEXP answers = PROTECT(answers_of(i));
+  if (--rounds.open[i] == 0) {
+    SET_VECTOR_ELT(answers, 0, R_NilValue);
+    UNPROTECT(1);
     return;
-  }
-  if (rounds.answers == NULL) {
-    rounds.answers = Rf_allocVector(VECSXP, ROUNDS);
-    R_PreserveObject(rounds.answers);
   }
   SEXP entry = PROTECT(Rf_allocVector(VECSXP, 3));
   SET_VECTOR_ELT(entry, 0, Rf_ScalarInteger((int)giver->worker + 1));
   SET_VECTOR_ELT(entry, 1, Rf_ScalarInteger((int)giver->cluster));
   SET_VECTOR_ELT(entry, 2, value);
-  SET_VECTOR_ELT(rounds.answers, i,
-                 Rf_cons(entry, VECTOR_ELT(rounds.answers, i)));
-  UNPROTECT(1);
+  SET_VECTOR_ELT(answers, 0, Rf_cons(entry, VECTOR_ELT(answers, 0)));
+  UNPROTECT(2);
 }
 
-int ffi_round_is_over(void) { return rounds.of[rounds.now].open == 0; }
+int ffi_round_is_over(void) { return rounds.open[rounds.now] == 0; }
 
 void ffi_round_ask(const void *verb) {
   const int i = round_of(verb);
   if (i >= 0) rounds.now = i;
 }
 
-const void *ffi_round_verb(void) { return rounds.of[rounds.now].verb; }
+const void *ffi_round_verb(void) { return frame_of(rounds.now); }
 
 // ffi_round gives these answers: a list of list(worker, cluster, answer), oldest
 // first.
 SEXP ffi_round(void) {
-  SEXP list = rounds.answers == NULL ? R_NilValue
-                                     : VECTOR_ELT(rounds.answers, rounds.now);
+  SEXP answers = answers_of(rounds.now);
+  SEXP list =
+      PROTECT(answers == R_NilValue ? R_NilValue : VECTOR_ELT(answers, 0));
   R_xlen_t n = Rf_xlength(list);
-  SEXP answers = PROTECT(Rf_allocVector(VECSXP, n));
-  for (; list != R_NilValue; list = CDR(list)) {
-    SET_VECTOR_ELT(answers, --n, CAR(list));
-  }
-  UNPROTECT(1);
-  return answers;
+  SEXP all = PROTECT(Rf_allocVector(VECSXP, n));
+  for (SEXP at = list; at != R_NilValue; at = CDR(at))
+    SET_VECTOR_ELT(all, --n, CAR(at));
+  UNPROTECT(2);
+  return all;
 }
 
 // forget_left drops what verbs that R has left are owed by a node.

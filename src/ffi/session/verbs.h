@@ -25,8 +25,9 @@ struct ffi_giver {
   const void *verb;
   uint32_t worker, cluster;
 };
-// A verb's round: ffi_round_sent, it is owed one more answer; ffi_round_got, it got one;
-// ffi_round_ask, ffi_round is to give its answers.
+// A verb's round: ffi_round_begin, it is about to send, and may allocate; ffi_round_sent, it is
+// owed one more answer; ffi_round_got, it got one; ffi_round_ask, ffi_round is to give its answers.
+void ffi_round_begin(SEXP verb);
 void ffi_round_sent(const void *verb);
 void ffi_round_got(const struct ffi_giver *giver, SEXP value);
 void ffi_round_ask(const void *verb);
