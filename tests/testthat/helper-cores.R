@@ -76,7 +76,7 @@ cores_set_env <- function(env) {
 # Functions of parallelly, to compare with; the test is skipped without it. It remembers
 # what it read from the environment, so it's made to forget that.
 cores_oracle <- function(name = "availableCores") {
-  testthat::skip_if_not_installed("parallelly")
+  testthat::skip_if_not_installed("parallelly", "1.48.0")
   peer <- asNamespace("parallelly")
   for (scheduler in c("Slurm", "SGE", "PBS", "LSF", "PJM")) {
     cores_oracle_forget(peer, paste0("availableCores", scheduler), "n")
@@ -95,7 +95,7 @@ cores_oracle_forget <- function(peer, name, variable, value = NULL) {
 # Runs code where parallelly reads control groups of a made-up tree, which must have
 # proc/self/mounts.
 with_oracle_tree <- function(code, proc) {
-  testthat::skip_if_not_installed("parallelly")
+  testthat::skip_if_not_installed("parallelly", "1.48.0")
   peer <- asNamespace("parallelly")
   testthat::skip_if_not(
     all(c("procPath", "maxCores") %in% ls(peer)), "this parallelly reads no other trees"

@@ -180,7 +180,7 @@ move_mounts <- function(file, dir) {
 }
 
 test_that("limits of real machines are parallelly's", {
-  skip_if_not_installed("parallelly")
+  skip_if_not_installed("parallelly", "1.48.0")
   root <- system.file("test-data", package = "parallelly")
   archives <- list.files(root, "[.]tar[.]gz$", recursive = TRUE, full.names = TRUE)
   skip_if(!length(archives), "this parallelly comes without trees")

@@ -96,6 +96,26 @@ test_cluster("a task that kills its worker again and again is an error with the 
   expect_identical(unlist(parLapply(cl, 1:4, identity)), 1:4)
 })
 
+test_cluster("C9: an error's results are its own call's, whatever R has collected since", {
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(3, retries = 0)
+  third_dies <- function(i, id) {
+    if (i == 3) {
+      Sys.sleep(0.02) # tidy: the others have answered
+      tools::pskill(Sys.getpid(), 9L)
+      Sys.sleep(30) # tidy: until the signal has come
+    }
+    paste("call", id)
+  }
+  for (id in 1:20) {
+    error <- tryCatch(clusterApply(cl, 1:3, third_dies, id), error = identity)
+    expect_s3_class(error, "muster_error_lost")
+    expect_identical(setdiff(unlist(error$results), paste("call", id)), character())
+    rm(error)
+    gc(FALSE)
+  }
+})
+
 test_cluster("healing = FALSE makes a loss an error, and the other workers stay usable", {
   cl <- local_cluster(2, healing = FALSE)
   tools::pskill(cl[[1L]]$pid, 9L)
