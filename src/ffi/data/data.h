@@ -1,5 +1,5 @@
 // data: columns of data frames for the shuffle, in workers and in the session: keys.c, rows.c,
-// folds.c.
+// folds.c, files.c.
 #ifndef MST_FFI_DATA_H
 #define MST_FFI_DATA_H
 
@@ -12,6 +12,8 @@ SEXP ffi_rows_take(SEXP column, SEXP rows);
 SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin);
 SEXP ffi_rows_bind(SEXP columns);
 SEXP ffi_rows_sort(SEXP group, SEXP count);
+SEXP ffi_file_write(SEXP path, SEXP bytes);
+SEXP ffi_file_sync(SEXP path);
 SEXP ffi_fold_sum(SEXP x, SEXP group, SEXP count, SEXP na_rm);
 SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count, SEXP counts);
 SEXP ffi_fold_least(SEXP x, SEXP group, SEXP count, SEXP na_rm, SEXP most,

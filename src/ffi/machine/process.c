@@ -51,7 +51,7 @@ SEXP ffi_environment(void) {
   return values;
 }
 
-// ffi_errno_name gives the name of an errno that a start can meet, else "".
+// ffi_errno_name gives the name of an errno that a start or a file can meet, else "".
 SEXP ffi_errno_name(SEXP number) {
   static const struct {
     int number;
@@ -60,7 +60,8 @@ SEXP ffi_errno_name(SEXP number) {
                {EMFILE, "EMFILE"},         {ENFILE, "ENFILE"},
                {EDEADLK, "EDEADLK"},       {ETOOMANYREFS, "ETOOMANYREFS"},
                {ECONNRESET, "ECONNRESET"}, {EPIPE, "EPIPE"},
-               {ETIMEDOUT, "ETIMEDOUT"}};
+               {ETIMEDOUT, "ETIMEDOUT"},   {ENOSPC, "ENOSPC"},
+               {EDQUOT, "EDQUOT"},         {EFBIG, "EFBIG"}};
   const int wanted = Rf_asInteger(number);
   for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
     if (known[i].number == wanted) return Rf_mkString(known[i].name);

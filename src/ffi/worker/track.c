@@ -29,8 +29,9 @@ enum { HELD_ENVS, HELD_VALUES, HELD_OPTIONS, HELD_SEARCH, HELD_SEED, HELD_N };
 
 struct seen {
   SEXP symbol;
-  uint32_t env;   // which of the environments
-  uint8_t active; // its value is computed by asking for it: don't
+  uint32_t env;    // which of the environments
+  uint8_t active;  // its value is computed by asking for it: don't
+  uint8_t promise; // its value isn't what is held
 };
 
 struct option {
@@ -186,8 +187,11 @@ static void note_bindings(void) {
       if ((k == 0 && symbol == seed_symbol()) || grow_seen() != 0) continue;
       const int active = R_BindingIsActive(symbol, env);
       SEXP value = PROTECT(active ? R_NilValue : ffi_binding(env, symbol));
-      track.seen[track.seen_count++] = (struct seen){
-          .symbol = symbol, .env = (uint32_t)k, .active = (uint8_t)active};
+      track.seen[track.seen_count++] =
+          (struct seen){.symbol = symbol,
+                        .env = (uint32_t)k,
+                        .active = (uint8_t)active,
+                        .promise = !active && ffi_is_promise(env, symbol)};
       REPROTECT(values = Rf_cons(value, values), at);
       note_env(envs, inner_env(value));
       UNPROTECT(1);
@@ -272,6 +276,27 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
   if (directory) (void)directory_now(track.directory, sizeof track.directory);
   if (bindings || search || options == 1 || directory) flags |= MST_FLAG_STATE;
   return flags;
+}
+
+SEXP ffi_worker_globals(void) {
+  const char *names[] = {"names", "values", "active"};
+  if (!track.on) return R_NilValue;
+  SEXP values = VECTOR_ELT(track.held, HELD_VALUES);
+  R_xlen_t n = 0; // those of the global environment come first
+  while (n < (R_xlen_t)track.seen_count && track.seen[n].env == 0)
+    n++;
+  SEXP list = PROTECT(ffi_list(3, names));
+  SEXP symbols = SET_VECTOR_ELT(list, 0, Rf_allocVector(STRSXP, n));
+  SEXP held = SET_VECTOR_ELT(list, 1, Rf_allocVector(VECSXP, n));
+  SEXP active = SET_VECTOR_ELT(list, 2, Rf_allocVector(LGLSXP, n));
+  for (R_xlen_t i = 0; i < n; i++) {
+    SET_STRING_ELT(symbols, i, PRINTNAME(track.seen[i].symbol));
+    const int computed = track.seen[i].active || track.seen[i].promise;
+    if (!computed) SET_VECTOR_ELT(held, i, VECTOR_ELT(values, i));
+    LOGICAL(active)[i] = computed;
+  }
+  UNPROTECT(1);
+  return list;
 }
 
 void ffi_track_set_seed(const struct mst_seed *seed) {

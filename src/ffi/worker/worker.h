@@ -26,6 +26,10 @@ SEXP ffi_worker_serve(SEXP enclosure);
 SEXP ffi_worker_taken(void);
 SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
+// ffi_worker_globals gives list(names, values, active): what the global environment had when the
+// call began that is evaluated, without .Random.seed; NULL before ffi_worker_track. Active
+// bindings and promises are `active`, and have NULL for their value.
+SEXP ffi_worker_globals(void);
 SEXP ffi_worker_condition(SEXP condition);
 SEXP ffi_worker_is_task(void);
 SEXP ffi_worker_say(SEXP value);
