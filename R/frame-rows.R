@@ -50,6 +50,17 @@ take_rows <- function(x, rows) {
   new_frame(columns, length(rows))
 }
 
+take_columns_of <- function(x, names) {
+  x <- with_columns(x, names)
+  new_frame(unclass(x)[names], frame_rows(x))
+}
+
+# The first rows, or the last.
+take_end <- function(x, n, from_end) {
+  rows <- frame_rows(x)
+  take_rows(x, if (from_end) seq.int(rows - n + 1, length.out = n) else seq_len(n))
+}
+
 # Rows cut into data frames as `sorted` says (see ffi_rows_sort): NULL where there are none.
 split_rows <- function(x, sorted) {
   cut <- .Call(ffi_rows_split, x, sorted$rows, sorted$begin)

@@ -20,6 +20,10 @@
 #' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .parts Number of parts that the elements, and the keys, are split into, from 1 to 4096.
 #'   By default, one for each element, but at most 32.
+#' @param .seed As in [cluster_map()]: with it, each element and each key draws from a random stream
+#'   of its own, the same for any number of workers and after losses; another number of parts
+#'   means other streams.
+#' @param .speculate As in [partition_map()]: `FALSE` for functions with side effects.
 #' @returns A data frame with columns `key` and `value`, one row for each key. `value` is a list
 #'   if any result isn't a single value.
 #' @section Errors:
@@ -39,7 +43,7 @@
 #' cluster_stop(cl)
 #' @export
 map_reduce <- function(.cl, .inputs, .map, .reduce, .combine = NULL, ..., .args = NULL,
-                       .parts = NULL) {
+                       .parts = NULL, .seed = FALSE, .speculate = TRUE) {
   call <- sys.call()
   cl <- check_cluster(.cl, call, ".cl")
   inputs <- check_elements(.inputs, call, ".inputs")
@@ -51,34 +55,43 @@ map_reduce <- function(.cl, .inputs, .map, .reduce, .combine = NULL, ..., .args 
   check_reducers(map, reduce, combine, call)
   parts <- check_parts(.parts, call, as.integer(max(1L, min(length(inputs), 32L))), ".parts")
   own <- c(".cl", ".inputs", ".map", ".reduce", ".combine")
-  more <- user_args(list(...), .args, map, c(".args", ".parts"), own, call)
+  more <- user_args(list(...), .args, map, c(".args", ".parts", ".seed", ".speculate"), own, call)
+  check_flag(.speculate, ".speculate", call)
+  seed <- map_seed(.seed, call)
+  stream <- if (!is.null(seed)) first_stream(seed)
   args <- list(reduce = reduce, combine = combine, more = more)
   job <- make_job(map, args, inputs, FALSE, call)
-  steps <- element_steps(inputs, part_ranges(length(inputs), parts), parts, !is.null(combine))
+  ranges <- part_ranges(length(inputs), parts)
+  steps <- element_steps(inputs, ranges, parts, !is.null(combine), stream)
   shuffle <- shuffle_of(cl)
-  split <- new_stage(shuffle, parts, steps, job, inner = TRUE)
+  split <- new_stage(shuffle, parts, steps, job, speculate = .speculate, inner = TRUE)
   split$title <- "`.inputs`"
   p <- list(cl = cl, shuffle = shuffle)
-  reduce_steps <- same_steps(list(
+  reduce_steps <- seeded_steps(list(
     list(kind = "gather"), list(kind = "call", how = "reduce", which = 1L, name = ".reduce")
-  ))
-  reduced <- gather_stage(p, parts, reduce_steps, list(split), call, split$job)
+  ), stream, 0)
+  reduced <- gather_stage(p, parts, reduce_steps, list(split), call, split$job,
+    speculate = .speculate
+  )
   counts <- partition_collect(reduced)
   if (is_empty(counts)) counts <- new_frame(list(key = logical(), value = logical()), 0L)
   if (is.list(counts$value)) counts$value <- simpler(counts$value)
   counts
 }
 
-element_steps <- function(inputs, ranges, parts, combine) {
+# The streams of the tasks come after those of the keys' tasks, those of `.combine` after these.
+element_steps <- function(inputs, ranges, parts, combine, stream) {
   force(inputs)
   force(ranges)
   after <- c(
     if (combine) list(list(kind = "call", how = "reduce", which = 2L, name = ".combine")),
     list(list(kind = "split", by = "key", parts = parts))
   )
+  after <- seeded_steps(after, stream, 2 * parts)
   function(task) {
     at <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
-    c(list(list(kind = "call", how = "elements", elements = inputs[at], name = ".map")), after)
+    map <- list(kind = "call", how = "elements", elements = inputs[at], name = ".map")
+    c(seeded_steps(list(map), stream, parts)(task), after(task))
   }
 }
 

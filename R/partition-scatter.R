@@ -1,19 +1,24 @@
 #' Data that stays on the workers
 #'
-#' `partition_scatter()` splits a data frame into parts and sends them to the workers.
-#' `partition_read()` divides several files among the workers, which read them. `partition_map()`
-#' applies a function to each part where it is. `partition_collect()` brings all rows to the
-#' session. Between these steps the data stays on the workers: the session has only a handle,
-#' which prints how many rows and bytes there are, and where.
+#' `partition_scatter()` splits a data frame into parts and sends them to the workers
+#' ([partition_read()] reads files instead). `partition_map()` applies a function to each part
+#' where it is. `partition_collect()` brings all rows to the session. Between these steps the data
+#' stays on the workers: the session has only a handle, which prints how many rows and bytes there
+#' are, and where.
 #'
 #' Parts are plain data frames (tibbles and data.tables are converted) and keep the order of the
-#' data frame's rows, or of the files. The number of parts depends on the data, not on the number
+#' data frame's rows. The number of parts depends on the data, not on the number
 #' of workers, so results are the same for one worker and for many, to the last bit of a sum.
 #'
 #' A handle takes a few hundred bytes, however much data it stands for, even when it is sent along
 #' with a function. It works only in the session that made it: a copy read from a file, or sent to
 #' a worker, says that it is a copy. After R has garbage-collected a handle, the next call that
 #' uses the workers drops its data there.
+#'
+#' Handles answer like data frames: `dim()`, `nrow()`, `names()`; `head()` and `tail()`, which bring
+#' only these rows to the session; `str()`; and `summary()`, which brings one column after the
+#' other. `p["x"]` and `p[, c("x", "y")]` are handles to some of the columns. Rows are chosen by
+#' `partition_map()`.
 #'
 #' @section When a worker is lost:
 #' Only the parts that were lost with it are made again, and only when they are needed: with the
@@ -26,14 +31,10 @@
 #' (three quarters of the others are done, and it has taken twice their time plus half a second)
 #' is also made by another worker; `.speculate = FALSE` rules that out.
 #'
-#' @param cl,.cl A cluster from [cluster_start()].
+#' @param cl A cluster from [cluster_start()].
 #' @param x A data frame.
 #' @param parts Number of parts, from 1 to 4096. By default one for each 50,000 rows, but at
 #'   least 32 (or one for each row) and at most 64.
-#' @param .files Paths, which the workers must be able to read; one part for each.
-#' @param .reader A function that takes a path and returns a data frame. By default
-#'   [utils::read.csv()] for names that end in `.csv`, [base::readRDS()] for `.rds`, and for
-#'   `.parquet` arrow's or nanoparquet's `read_parquet()`, whichever is installed.
 #' @param p,.p A handle from one of these functions.
 #' @param .fun A function that takes a part (a data frame) and returns a data frame, the name of
 #'   one, or a lambda such as `~ .x[.x$n > 1, ]`.
@@ -46,8 +47,8 @@
 #'   `"muster_partition"`.
 #' @section Errors:
 #' `muster_error_input`: an argument is wrong; parts have different columns; a function didn't
-#' return a data frame. `muster_error_remote`: a function raised an error, for example because a
-#' file doesn't exist (fields as for [task_value()]); also of class `muster_error_memory` if R ran
+#' return a data frame. `muster_error_remote`: a function raised an error (fields as for
+#' [task_value()]); also of class `muster_error_memory` if R ran
 #' out of memory. `muster_error_lost`: a part was lost with its worker more than 4 times, or no
 #' worker is left. Fields `part` and `worker` say where, and `file` gives the file it was read
 #' from. The cluster and all other data remain usable.
@@ -56,7 +57,8 @@
 #' @section Source:
 #' Users of multidplyr ask for data that stays where it is (its issue 32). Remaking lost parts
 #' from their sources: Zaharia et al., Resilient Distributed Datasets (NSDI 2012).
-#' @seealso [partition_shuffle()] for groups and joins across workers.
+#' @seealso [partition_read()] and [partition_write()] for files, [partition_shuffle()] for groups
+#'   and joins across workers.
 #' @examples
 #' cl <- cluster_start(2)
 #' p <- partition_scatter(cl, mtcars, parts = 4)
@@ -100,19 +102,6 @@ data_steps <- function(x, ranges) {
   }
 }
 
-read_steps <- function(files) {
-  force(files)
-  function(task) list(list(kind = "call", how = "read", file = files[task], name = ".reader"))
-}
-
-map_steps <- function(stream) {
-  force(stream)
-  function(task) {
-    seed <- if (!is.null(stream)) .Call(ffi_stream_after, stream, task - 1)
-    list(list(kind = "call", how = "part", seed = seed, name = ".fun"))
-  }
-}
-
 # The same for all tasks.
 same_steps <- function(steps) {
   force(steps)
@@ -130,8 +119,11 @@ check_columns <- function(x, call) {
 }
 
 # Makes a stage, runs it and returns its handle.
-start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
-                        title = NULL, files = NULL, weights = NULL) {
+start_stage <- function(...) run_stage(...)$handle
+
+# list(handle, stage, answers), answers as those of shuffle_run().
+run_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
+                      title = NULL, files = NULL, weights = NULL) {
   shuffle <- shuffle_of(cl)
   stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
   stage$title <- title
@@ -139,55 +131,9 @@ start_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate
   stage$weights <- weights
   # Before it runs, so that an error or an interrupt drops its results.
   token <- new_token(cl, shuffle, stage)
-  shuffle_run(shuffle, cl, stage, call)
-  new_partition(stage, .subset2(cl[[1L]], "id"), token)
-}
-
-#' @rdname partition_scatter
-#' @export
-partition_read <- function(.cl, .files, .reader = NULL, ..., .args = NULL) {
-  call <- sys.call()
-  cl <- check_cluster(.cl, call, ".cl")
-  files <- .files
-  if (!is.character(files) || !length(files) || anyNA(files)) {
-    abort_input(".files", "paths of files", files, call)
-  }
-  if (length(files) > 65536L) {
-    abort_input(".files", "at most 65,536 paths", files, call)
-  }
-  reader <- if (is.null(.reader)) reader_of(files, call) else function_of(.reader, call)
-  if (!is.function(reader)) {
-    abort_input(".reader", "NULL or a function of a path", reader, call)
-  }
-  args <- user_args(list(...), .args, reader, ".args", c(".cl", ".files", ".reader"), call)
-  files <- normalizePath(files, mustWork = FALSE)
-  job <- make_job(reader, args, NULL, FALSE, call)
-  start_stage(cl, length(files), read_steps(files), NULL, list(), call, job, files = files)
-}
-
-# The function that reads files with these names, which must all be of one kind.
-reader_of <- function(files, call) {
-  ends <- unique(tolower(sub("^.*[.]", "", basename(files))))
-  if (identical(ends, "csv")) {
-    return(utils::read.csv)
-  }
-  if (identical(ends, "rds")) {
-    return(readRDS)
-  }
-  if (identical(ends, "parquet")) {
-    for (package in c("nanoparquet", "arrow")) {
-      if (requireNamespace(package, quietly = TRUE)) {
-        return(getExportedValue(package, "read_parquet"))
-      }
-    }
-    abort_muster("input", "Files that end in .parquet need package nanoparquet or arrow.",
-      argument = ".files", call = call
-    )
-  }
-  abort_muster("input", "Can't tell from the names how `.files` are to be read.",
-    hints = "Give a `.reader`: a function of a path that gives a data frame.",
-    argument = ".files", call = call
-  )
+  answers <- shuffle_run(shuffle, cl, stage, call)
+  handle <- new_partition(stage, .subset2(cl[[1L]], "id"), token)
+  list(handle = handle, stage = stage, answers = answers)
 }
 
 #' @rdname partition_scatter
@@ -203,7 +149,8 @@ partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate
   seed <- map_seed(.seed, call)
   stream <- if (!is.null(seed)) first_stream(seed)
   job <- make_job(fun, args, NULL, FALSE, call)
-  start_stage(p$cl, p$stage$count, map_steps(stream), p$stage, list(), call, job, .speculate)
+  steps <- seeded_steps(list(list(kind = "call", how = "part", name = ".fun")), stream, 0)
+  start_stage(p$cl, p$stage$count, steps, p$stage, list(), call, job, .speculate)
 }
 
 #' @rdname partition_scatter
@@ -235,10 +182,12 @@ part_worker <- function(p, part) {
 }
 
 # The answers of all parts, with their data.
-collect_parts <- function(p, call) {
-  steps <- same_steps(list(list(kind = "give")))
-  stage <- new_stage(p$shuffle, p$stage$count, steps, near = p$stage)
-  # It has nothing to be kept.
+collect_parts <- function(p, call, steps = same_steps(list(list(kind = "give")))) {
+  ask_parts(p, new_stage(p$shuffle, p$stage$count, steps, near = p$stage), call)
+}
+
+# The answers of a stage that has nothing to be kept.
+ask_parts <- function(p, stage, call) {
   on.exit(drop_stage(p$shuffle, stage))
   shuffle_run(p$shuffle, p$cl, stage, call)
 }

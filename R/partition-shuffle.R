@@ -50,11 +50,6 @@
 #' @param by,.by Names of the columns that are the key, from 1 to 64.
 #' @param parts,.parts Number of parts of the result, from 1 to 4096. By default, as many as the
 #'   data has.
-#' @param handlers Number of listeners of each worker, a whole number from 1 to 256. Each has its
-#'   own queue, so that readers that connect all at once don't fill a single queue. With
-#'   `options(muster.shuffle_links = "listen")` all links between workers are made through
-#'   listeners; by default, only those that replace a failed link. The number applies to this and
-#'   all later shuffles of the cluster; listeners that are already open stay open.
 #' @param .fun Aggregates, as above, or a function of the rows of one group (a data frame) that
 #'   returns a data frame, a named list or vector (one row), a single value (a column `value`), or
 #'   `NULL` (no rows). The key's columns are put before its result, whose columns of the same
@@ -63,6 +58,10 @@
 #' @param ... Further arguments of `.fun` and `.combine`. Any name that doesn't begin with a dot
 #'   is theirs.
 #' @param .args A list of further arguments, for names that begin with a dot.
+#' @param .seed As in [cluster_map()]: with it, each group draws from a random stream of its own,
+#'   the same for any number of workers and after losses. It depends on the group's place, so
+#'   another number of parts means other streams.
+#' @param .speculate As in [partition_map()]: `FALSE` for functions with side effects.
 #' @returns A handle of class `"muster_partition"`, see [partition_scatter()].
 #' @section Errors:
 #' Those of [partition_scatter()]. `muster_error_input` also for a column that doesn't exist or
@@ -74,6 +73,12 @@
 #' in the worker's temporary directory or in `getOption("muster.shuffle_folder")`, which all
 #' workers must be able to read. These options are the session's and are read when a call begins.
 #' If there is no room for the files, the error is of class `muster_error_limit`.
+#' @section Listeners:
+#' Workers are connected by pairs of sockets; a link that fails is made again through a listener.
+#' With `options(muster.shuffle_links = "listen")` all links are made through listeners.
+#' `getOption("muster.shuffle_handlers", 1)` is the number of listeners of each worker, from 1 to
+#' 256: each has its own queue, so that readers that connect all at once don't fill a single one.
+#' The number applies to what is moved next; listeners that are already open stay open.
 #' @section Cost:
 #' Each byte is copied once by its sender, to shared memory, and once by its reader. About 200 us
 #' for each part, and 20 us for each pair of parts.
@@ -89,40 +94,60 @@
 #' partition_collect(fits)
 #' cluster_stop(cl)
 #' @export
-partition_shuffle <- function(p, by, handlers = 1, parts = NULL) {
+partition_shuffle <- function(p, by, parts = NULL) {
   call <- sys.call()
   p <- check_partition(p, "p", call)
   check_by(by, call)
-  p$shuffle$handlers <- check_count(handlers, "handlers", 1L, 256L, call)
   parts <- check_parts(parts, call, p$stage$count)
   shuffle_stages(p, by, parts, call)
 }
 
 # pre: steps before rows are moved; post: steps after they have arrived. job: for the functions in
 # these steps.
-shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job = NULL) {
+# stream: of random numbers, NULL for none. The tasks of the result have the first ones, in their
+# order, and those that split the next ones.
+shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job = NULL,
+                           stream = NULL, speculate = TRUE) {
   parts <- min(parts, parts_most)
-  split <- split_stage(p, by, parts, pre, job)
-  steps <- same_steps(c(list(list(kind = "gather")), post))
-  gather_stage(p, parts, steps, list(split), call, split$job)
+  split <- split_stage(p, by, parts, pre, job, stream, speculate)
+  steps <- seeded_steps(c(list(list(kind = "gather")), post), stream, 0)
+  gather_stage(p, parts, steps, list(split), call, split$job, speculate = speculate)
 }
 
-split_stage <- function(p, by, parts, pre = list(), job = NULL) {
+split_stage <- function(p, by, parts, pre = list(), job = NULL, stream = NULL, speculate = TRUE) {
   step <- list(kind = "split", by = by, parts = as.integer(parts))
-  new_stage(p$shuffle, p$stage$count, same_steps(c(pre, list(step))), job,
-    near = p$stage, inner = TRUE
+  steps <- seeded_steps(c(pre, list(step)), stream, parts)
+  new_stage(p$shuffle, p$stage$count, steps, job,
+    near = p$stage, speculate = speculate, inner = TRUE
   )
+}
+
+# The same for all tasks, but for their streams.
+seeded_steps <- function(steps, stream, before) {
+  if (is.null(stream)) {
+    return(same_steps(steps))
+  }
+  force(steps)
+  force(before)
+  function(task) {
+    seed <- .Call(ffi_stream_after, stream, before + task - 1)
+    lapply(steps, function(step) c(step, if (step$kind == "call") list(seed = seed)))
+  }
 }
 
 # A handle to the gathered rows. If gathering fails, the stage's blocks are dropped with the
 # handle.
-gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL) {
-  start_stage(p$cl, parts, steps, NULL, far, call, job, title = "the result", weights = weights)
+gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL,
+                         speculate = TRUE) {
+  start_stage(p$cl, parts, steps, NULL, far, call, job, speculate,
+    title = "the result", weights = weights
+  )
 }
 
 #' @rdname partition_shuffle
 #' @export
-partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, .parts = NULL) {
+partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, .parts = NULL,
+                             .seed = FALSE, .speculate = TRUE) {
   call <- sys.call()
   p <- check_partition(.p, ".p", call)
   check_given(.by, ".by", call)
@@ -130,7 +155,9 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
   by <- check_by(.by, call, ".by")
   fun <- .fun
   parts <- check_parts(.parts, call, p$stage$count, ".parts")
-  own <- c(".args", ".combine", ".parts")
+  check_flag(.speculate, ".speculate", call)
+  seed <- map_seed(.seed, call)
+  own <- c(".args", ".combine", ".parts", ".seed", ".speculate")
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
     more <- user_args(list(...), .args, NULL, own, character(), call)
     check_no_more(more, .combine, call)
@@ -153,5 +180,8 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
       kind = "call", how = "groups", by = by, which = which, name = c(".fun", ".combine")[which]
     ))
   }
-  shuffle_stages(p, by, parts, call, if (!is.null(combine)) step(2L), step(1L), job)
+  stream <- if (!is.null(seed)) first_stream(seed)
+  shuffle_stages(p, by, parts, call, if (!is.null(combine)) step(2L), step(1L), job, stream,
+    .speculate
+  )
 }

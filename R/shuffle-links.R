@@ -2,8 +2,8 @@
 # workers themselves, whose addresses travel with the tasks and their answers. The links:
 # src/shuffle/links.c, handlers.c. A worker's side: worker-links.R. See docs/SHUFFLE.md.
 
-# The options that say how, looked at when a run begins: list(listen, limits). Where no process
-# can be sent a descriptor there are no pairs.
+# The options that say how, looked at when a run begins: list(listen, limits, handlers). Where no
+# process can be sent a descriptor there are no pairs.
 links_options <- function(call) {
   can_pair <- is_built_with("sent descriptors")
   mode <- getOption("muster.shuffle_links", if (can_pair) "pairs" else "listen")
@@ -21,7 +21,10 @@ links_options <- function(call) {
       "two numbers of seconds from 0.05 to 3600, the second not below the first", limits, call
     )
   }
-  list(listen = identical(mode, "listen"), limits = as.double(limits))
+  handlers <- check_count(getOption("muster.shuffle_handlers", 1L),
+    "options(muster.shuffle_handlers)", 1L, 256L, call
+  )
+  list(listen = identical(mode, "listen"), limits = as.double(limits), handlers = handlers)
 }
 
 # What a task is told about links. Only tasks that move rows need them.
@@ -33,7 +36,7 @@ links_spec <- function(run, worker, steps) {
   known <- run$shuffle$links
   mine <- known[[as.character(worker)]]
   list(
-    listen = run$links$listen, limits = run$links$limits, handlers = run$shuffle$handlers,
+    listen = run$links$listen, limits = run$links$limits, handlers = run$links$handlers,
     known = if (is.null(mine)) NULL else c(mine$epoch, mine$handlers),
     places = if ("gather" %in% kinds) unname(known[names(known) != worker])
   )

@@ -186,7 +186,7 @@ run_job <- function(run, stage) {
 fill_steps <- function(run, stage, task, worker, job) {
   lapply(stage$steps(task), function(step) {
     switch(step$kind,
-      call = step$job <- job,
+      call = , read = step$job <- job,
       split = {
         step$memory <- run$memory
         step$folder <- getOption("muster.shuffle_folder")
@@ -264,11 +264,12 @@ take_answer <- function(run, task, about) {
   links_note(run$shuffle, value$links)
   if (!is.null(value$error)) {
     abort_remote(value$error, about$worker, run$call,
-      what = part_text(run, key), part = key[2L], file = run_file(run, key)
+      what = part_text(run, key, value$file), part = key[2L],
+      file = run_file(run, key, value$file)
     )
   }
   if (!is.null(value$wrong)) {
-    abort_part(run, key, value$wrong, about$worker, value$kind)
+    abort_part(run, key, value$wrong, about$worker, value$kind, value$file)
   }
   for (missing in value$missing) {
     .Call(ffi_plan_missed, plan, as.integer(c(key, missing)))
@@ -288,11 +289,24 @@ run_commit <- function(run, key, value, worker) {
   stage <- stage_by(run$shuffle, key[1L])
   stage$rows[key[2L]] <- value$rows
   stage$bytes[key[2L]] <- value$bytes
+  if (!is.null(value$columns)) set_columns(stage, key[2L], value)
   if (!is.null(value$shares)) set_shares(stage, key[2L], value$shares)
   if (length(value$model)) set_model(run, stage, key, value, worker)
   if (!is.null(value$families)) check_families(run, stage, value$families)
   if (identical(stage, run$stage)) {
     run$answers[[key[2L]]] <- value
+  }
+}
+
+# What names() gives: the columns of the first part that has rows, or else of one that has most.
+set_columns <- function(stage, task, value) {
+  first <- if (value$rows > 0) task else stage$count + 1L
+  better <- is.null(stage$columns) || first < stage$columns_task ||
+    (first > stage$count && stage$columns_task > stage$count &&
+      length(value$columns) > length(stage$columns))
+  if (better) {
+    stage$columns <- value$columns
+    stage$columns_task <- first
   }
 }
 
@@ -373,27 +387,33 @@ check_families <- function(run, stage, families) {
   stage$families[blank] <- families[blank]
 }
 
-part_text <- function(run, key) {
+# file: the one of several that it is about, if known.
+part_text <- function(run, key, file = NULL) {
   stage <- stage_by(run$shuffle, key[1L])
-  file <- file_of(stage, key[2L])
+  file <- run_file(run, key, file)
   paste0(
     "Part ", key[2L], if (!is.null(stage$title)) paste0(" of ", stage$title),
-    if (!is.null(file)) paste0(" (", file, ")")
+    if (length(file)) {
+      more <- if (length(file) > 1L) paste0(" and ", length(file) - 1L, " more")
+      paste0(" (", file[1L], more, ")")
+    }
   )
 }
 
-run_file <- function(run, key) file_of(stage_by(run$shuffle, key[1L]), key[2L])
-
-# The file that a part came from, NULL if it came from none.
-file_of <- function(stage, task) {
-  while (!is.null(stage) && is.null(stage$files)) stage <- stage$near
-  stage$files[task]
+run_file <- function(run, key, file = NULL) {
+  if (is.null(file)) file_of(stage_by(run$shuffle, key[1L]), key[2L]) else file
 }
 
-abort_part <- function(run, key, text, worker, kind) {
-  abort_muster(kind, paste0(part_text(run, key), ": ", text),
+# The files that a part came from, NULL if it came from none.
+file_of <- function(stage, task) {
+  while (!is.null(stage) && is.null(stage$files)) stage <- stage$near
+  if (!is.null(stage)) stage$files[[task]]
+}
+
+abort_part <- function(run, key, text, worker, kind, file = NULL) {
+  abort_muster(kind, paste0(part_text(run, key, file), ": ", text),
     details = paste("On worker", worker), part = key[2L], worker = worker,
-    file = run_file(run, key), call = run$call
+    file = run_file(run, key, file), call = run$call
   )
 }
 

@@ -21,7 +21,6 @@ shuffle_of <- function(cl) {
   shuffle$released <- new.env(parent = emptyenv()) # by number: stages whose handle is gone
   shuffle$frozen <- 0 # bytes of what freeze_job() made
   shuffle$drops <- list() # by worker: a list of c(stage, task, attempt)
-  shuffle$handlers <- 1L # listeners of each worker
   shuffle$links <- list() # by worker: where it listens, see links_note()
   the$shuffles[[id]] <- shuffle
   shuffle
@@ -215,9 +214,13 @@ handle_state <- function(opened) {
   }
 }
 
+are_column_names <- function(x) {
+  is.character(x) && length(x) && !anyNA(x) && all(nzchar(x)) && !anyDuplicated(x)
+}
+
 check_by <- function(by, call, name = "by") {
   check_given(by, name, call)
-  if (!is.character(by) || !length(by) || anyNA(by) || !all(nzchar(by)) || anyDuplicated(by)) {
+  if (!are_column_names(by)) {
     abort_input(name, "names of columns, each once", by, call)
   }
   if (length(by) > 64L) {

@@ -154,6 +154,24 @@ prepare_packages <- function(packages, namespaces) {
   }
 }
 
+# Makes the global environment what it was when this call began. A step that is interrupted, or
+# fails, must not leave half of a change: its worker would be ended for that, with all parts that it
+# has.
+put_globals_back <- function() {
+  global <- globalenv()
+  before <- .Call(ffi_worker_globals)
+  if (is.null(before)) {
+    return(invisible())
+  }
+  new <- setdiff(ls(global, all.names = TRUE, sorted = FALSE), c(before$names, ".Random.seed"))
+  rm(list = new, envir = global)
+  names(before$values) <- before$names
+  locked <- vapply(before$names, function(name) {
+    exists(name, global, inherits = FALSE) && bindingIsLocked(name, global)
+  }, NA)
+  list2env(before$values[!before$active & !locked], global)
+}
+
 # lend_globals() puts values into the global environment and gives a function that makes it
 # what it was.
 lend_globals <- function(globals) {

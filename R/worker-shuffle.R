@@ -26,9 +26,15 @@ part_run <- function(spec) {
   state <- new.env(parent = emptyenv())
   state$data <- data
   state$result <- NULL
+  state$told <- NULL # what goes along with the answer of a part that is kept
+  state$file <- NULL # that a step is about, for its error
   outcome <- part_failure(for (step in spec$steps) part_step(state, step, spec$key))
-  if (is.null(outcome)) {
-    outcome <- if (is.null(state$result)) part_keep(spec$key, state$data) else state$result
+  if (!is.null(outcome)) {
+    outcome$file <- state$file
+  } else if (is.null(state$result)) {
+    outcome <- c(part_keep(spec$key, state$data), state$told)
+  } else {
+    outcome <- state$result
   }
   c(list(self = self, links = links), outcome)
 }
@@ -60,7 +66,7 @@ part_name <- function(key) paste(key[1L], key[2L])
 
 part_keep <- function(key, data) {
   the$parts[[part_name(key)]] <- list(attempt = key[3L], data = data)
-  list(rows = frame_rows(data), bytes = frame_bytes(data))
+  list(rows = frame_rows(data), bytes = frame_bytes(data), columns = names(data))
 }
 
 # drop: stage, task (0: all), attempt.
@@ -76,7 +82,7 @@ part_drop <- function(drop) {
 }
 
 # One step. kind: "data", "call" (a function of the user's), "inner" (one of muster's), "split",
-# "gather", "give".
+# "gather", "give", and those of worker-read.R and worker-write.R.
 part_step <- function(state, step, key) {
   switch(step$kind,
     data = state$data <- step$data,
@@ -84,6 +90,10 @@ part_step <- function(state, step, key) {
     inner = state$data <- do.call(step$fun, c(list(state$data), step$args), quote = TRUE),
     split = state$result <- part_split(state$data, step, key),
     gather = state$data <- part_gather(step),
+    read = part_read(state, step),
+    retype = part_retype(state, step),
+    quotes = part_quotes(state, step),
+    write = part_write(state, step, key),
     give = state$result <- list(
       rows = frame_rows(state$data), bytes = frame_bytes(state$data), data = state$data
     )
@@ -97,28 +107,46 @@ part_step <- function(state, step, key) {
 part_call <- function(step, data) {
   job <- part_job(step$job)
   prepare_packages(job$packages, job$namespaces)
+  whole <- FALSE
+  on.exit(if (!whole) put_globals_back())
   restore <- lend_globals(job$globals)
-  on.exit(restore())
+  on.exit(restore(), add = TRUE, after = FALSE)
   if (!is.null(step$seed)) {
     kept <- keep_stream()
     on.exit(kept(), add = TRUE)
     assign(".Random.seed", step$seed, globalenv())
   }
+  own <- if (is.null(step$seed)) identity else with_streams(step$seed)
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
   value <- switch(step$how,
     part = call_user(fun, if (is_open(data)) empty_frame() else data, job$args),
     read = call_user(fun, step$file, job$args),
     groups = apply_groups(
-      data, step$by, if (step$which == 2L) job$args$combine else fun, job$args$more
+      data, step$by, own(if (step$which == 2L) job$args$combine else fun), job$args$more
     ),
-    elements = map_elements_of(step$elements, fun, job$args),
-    reduce = reduce_keys(data, if (step$which == 2L) job$args$combine else job$args$reduce)
+    elements = map_elements_of(step$elements, own(fun), job$args),
+    reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))
   )
   if (!is.data.frame(value)) {
     part_error(paste0("`", step$name, "` must give a data frame, not ", describe(value), "."))
   }
+  whole <- TRUE
   # What apply_groups() gives is plain, and may be open.
   if (step$how == "groups") value else plain_frame(value)
+}
+
+# Makes of the user's function one that has a stream of its own at each call: for each group, key or
+# element of a task.
+with_streams <- function(seed) {
+  force(seed)
+  function(fun) {
+    force(fun)
+    function(...) {
+      assign(".Random.seed", seed, globalenv())
+      seed <<- parallel::nextRNGSubStream(seed)
+      fun(...)
+    }
+  }
 }
 
 part_job <- function(job) {

@@ -2,14 +2,20 @@
 
 source("../testthat/helper-partition.R", local = TRUE)
 
-test_cluster("A disk that is full is a clear error, and everything remains usable", {
-  limit_time(60)
+# A folder of its own with room for 1 MB.
+local_small_disk <- function(frame = parent.frame()) {
   skip_unless_root()
-  folder <- local_folder()
+  folder <- local_folder(frame)
   skip_if(system2("mount", c("-t", "tmpfs", "-o", "size=1m", "tmpfs", folder)) != 0L,
     "can't mount here"
   )
-  defer(function() system2("umount", c("-l", folder)))
+  defer(function() system2("umount", c("-l", folder)), frame)
+  folder
+}
+
+test_cluster("A disk that is full is a clear error, and everything remains usable", {
+  limit_time(60)
+  folder <- local_small_disk()
   local_settings(muster.quiet = TRUE)
   local_seed(7)
   n <- 300000L
@@ -29,4 +35,29 @@ test_cluster("A disk that is full is a clear error, and everything remains usabl
   expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), n)
   gc()
   expect_identical(list.files(folder), character())
+})
+
+test_cluster("A disk that is full leaves the folder that partition_write() was to replace", {
+  limit_time(60)
+  folder <- local_small_disk()
+  local_settings(muster.quiet = TRUE)
+  local_seed(7)
+  target <- file.path(folder, "out")
+  cl <- local_cluster(2)
+  old <- data.frame(id = 1:10, x = 0.5)
+  partition_write(partition_scatter(cl, old, parts = 2), target, "rds")
+  p <- partition_scatter(cl, data.frame(id = 1:300000, x = rnorm(300000)), parts = 4)
+  formats <- list(list("csv"), list("rds"), list("rds", compress = FALSE))
+  if (requireNamespace("nanoparquet", quietly = TRUE)) formats <- c(formats, list(list("parquet")))
+  for (format in formats) {
+    error <- expect_error(
+      do.call(partition_write, c(list(p, target), format, list(overwrite = TRUE))),
+      class = "muster_error_limit"
+    )
+    expect_match(conditionMessage(error), "No space left|no room")
+    expect_true(startsWith(error$file, file.path(target, "part-0000")))
+    clusterCall(cl, Sys.getpid) # the other worker has ended its own
+    expect_identical(list.files(folder, all.files = TRUE, no.. = TRUE), "out")
+    expect_identical(partition_collect(partition_read(cl, target)), old)
+  }
 })

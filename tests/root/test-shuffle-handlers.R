@@ -4,7 +4,9 @@ test_that("F3 A reader that finds one handler's queue full is served through ano
   skip_unless_root()
   run <- run_session(wrap = c("unshare", "-n"), quote({
     writeLines("2", "/proc/sys/net/core/somaxconn")
-    options(muster.quiet = TRUE, muster.shuffle_links = "listen")
+    options(
+      muster.quiet = TRUE, muster.shuffle_links = "listen", muster.shuffle_handlers = 3
+    )
     cl <- cluster_start(2, heartbeat = 60)
     data <- data.frame(g = rep(1:50, 20), row = 1:1000)
     p <- partition_scatter(cl, data, parts = 2)
@@ -16,7 +18,6 @@ test_that("F3 A reader that finds one handler's queue full is served through ano
     # The blocks are there; worker 1 reads those of worker 2, which stands still.
     opened <- muster:::open_handle(p)
     shuffle <- opened$shuffle
-    shuffle$handlers <- 3L
     split <- muster:::split_stage(opened, "g", 1L)
     muster:::shuffle_run(shuffle, cl, split, NULL)
     pid <- cluster_status(cl)$pid[2L]
@@ -57,11 +58,13 @@ test_that("F3 Many readers at once through short queues are all served, none lat
   skip_unless_root()
   run <- run_session(wrap = c("unshare", "-n"), quote({
     writeLines("1", "/proc/sys/net/core/somaxconn")
-    options(muster.quiet = TRUE, muster.shuffle_links = "listen")
+    options(
+      muster.quiet = TRUE, muster.shuffle_links = "listen", muster.shuffle_handlers = 2
+    )
     cl <- cluster_start(8)
     data <- data.frame(g = rep(1:50, 40), row = 1:2000)
     p <- partition_scatter(cl, data, parts = 16)
-    s <- partition_shuffle(p, "g", handlers = 2)
+    s <- partition_shuffle(p, "g")
     rows <- partition_collect(s)$row
     counts <- parallel::clusterCall(cl, function() {
       .Call(getFromNamespace("ffi_links_count", "muster"))

@@ -26,7 +26,11 @@ test_cluster("Files that two workers read", {
       data[c(61:90, 31:60, 1:30), ], ignore_attr = "row.names"
     )
     expect_error(partition_read(cl, "a.b"), class = "muster_error_input")
-    expect_error(partition_read(cl, c("a.csv", "b.rds")), class = "muster_error_input")
+    mixed <- partition_collect(partition_read(cl, path(c("1.csv", "2.rds"))))
+    expect_identical(mixed$x, data$x[1:60])
+    expect_error(partition_read(cl, path(c("1.csv", "2.rds")), nrows = 1),
+      class = "muster_error_input"
+    )
     expect_error(partition_read(cl, character()), class = "muster_error_input")
     expect_error(partition_read(cl, "a.csv", .reader = "b"), class = "muster_error_input")
   })
@@ -69,8 +73,14 @@ test_cluster("Files that two workers read", {
       expect_match(conditionMessage(error), "On worker", fixed = TRUE)
       invisible(error)
     }
+    # What the session sees itself has no part yet.
     gone <- path("gone.csv")
-    expect_failed(partition_read(cl, c(good, good, gone)), "muster_error_remote", 3L, gone)
+    error <- expect_error(partition_read(cl, c(good, good, gone)), class = "muster_error_input")
+    expect_identical(error$file, gone)
+    expect_match(conditionMessage(error), "gone.csv", fixed = TRUE)
+    expect_failed(partition_read(cl, c(good, gone), utils::read.csv), "muster_error_remote", 2L,
+      gone
+    )
     writeLines("no such format", path("broken.rds"))
     expect_failed(partition_read(cl, path(c("1.rds", "broken.rds"))), "muster_error_remote", 2L,
       path("broken.rds")
@@ -80,14 +90,16 @@ test_cluster("Files that two workers read", {
       path("empty.csv")
     )
     dir.create(path("folder.rds"))
-    expect_failed(partition_read(cl, path("folder.rds")), "muster_error_remote", 1L,
-      path("folder.rds")
-    )
+    error <- expect_error(partition_read(cl, path("folder.rds")), class = "muster_error_input")
+    expect_match(conditionMessage(error), "no files in", fixed = TRUE)
     saveRDS(1:3, path("numbers.rds"))
     error <- expect_failed(partition_read(cl, path(c("1.rds", "numbers.rds"))),
       "muster_error_input", 2L, path("numbers.rds")
     )
-    expect_match(conditionMessage(error), "`.reader` must give a data frame")
+    expect_match(conditionMessage(error), "must have a data frame")
+    expect_failed(partition_read(cl, path(c("1.rds", "numbers.rds")), readRDS),
+      "muster_error_input", 2L, path("numbers.rds")
+    )
     # A function's error in a later step names the file, too.
     p <- partition_read(cl, path(c("1.rds", "2.rds")))
     expect_failed(partition_map(p, function(d) if (d$id[1] > 1) stop("no") else d),

@@ -17,7 +17,8 @@ test_cluster("F3 Any number of handlers, by pairs or by listeners, gives the sam
     cl <- cluster_start(2)
     p <- partition_scatter(cl, shuffle_data(), parts = 4)
     for (handlers in c(1, 2, 10)) {
-      got <- partition_collect(partition_shuffle(p, "g", handlers = handlers))
+      local_settings(muster.shuffle_handlers = handlers)
+      got <- partition_collect(partition_shuffle(p, "g"))
       if (is.null(want)) want <- got
       expect_identical(got, want, info = paste(mode, handlers))
       counts <- links_counts(cl)
@@ -51,7 +52,8 @@ test_cluster("F3 Where no descriptor can be sent workers listen, and pairs are r
 test_cluster("F3 Workers listen where no other user can look", {
   skip_without_proc()
   cl <- local_cluster(2)
-  partition_shuffle(partition_scatter(cl, shuffle_data(), parts = 2), "g", handlers = 3)
+  local_settings(muster.shuffle_handlers = 3)
+  partition_shuffle(partition_scatter(cl, shuffle_data(), parts = 2), "g")
   found <- clusterCall(cl, function() {
     folder <- file.path(tempdir(), "links")
     list(mode = format(file.mode(folder)), files = list.files(folder))
@@ -74,8 +76,11 @@ test_cluster("F1 Options of links that can't be are refused before anything runs
     expect_identical(error$argument, "options(muster.shuffle_patience)")
   }
   local_settings(muster.shuffle_patience = NULL)
-  expect_error(partition_shuffle(p, "g", handlers = 0), class = "muster_error_input")
-  expect_error(partition_shuffle(p, "g", handlers = 257), class = "muster_error_input")
+  for (bad in list(0, 257, 1.5, "2", c(1, 2))) {
+    local_settings(muster.shuffle_handlers = bad)
+    error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_input")
+    expect_identical(error$argument, "options(muster.shuffle_handlers)")
+  }
 })
 
 test_cluster("F3 A worker that can't listen says so if it must, and does without else", {

@@ -1,0 +1,119 @@
+# Handles answer as data frames do: how many rows and columns, their names, the first rows. Only
+# what is shown comes to the session.
+
+#' @export
+dim.muster_partition <- function(x) {
+  names <- names(x)
+  c(as.integer(.subset2(x, "rows")), if (is.null(names)) NA_integer_ else length(names))
+}
+
+#' @export
+dimnames.muster_partition <- function(x) list(NULL, names(x))
+
+# NULL for a copy, which knows no columns.
+#' @export
+names.muster_partition <- function(x) {
+  opened <- open_handle(x)
+  if (!is.null(opened)) opened$stage$columns
+}
+
+#' @export
+length.muster_partition <- function(x) length(names(x))
+
+#' @export
+`[.muster_partition` <- function(x, i, j, ...) {
+  call <- sys.call()
+  p <- check_partition(x, "x", call)
+  if (nargs() > 2L) {
+    if (!missing(i)) {
+      abort_muster("input", "Can't choose rows by `[`: only columns.",
+        hints = "partition_map(x, function(part) part[part$n > 1, ]) chooses rows.",
+        argument = "i", call = call
+      )
+    }
+    i <- if (missing(j)) p$stage$columns else j
+  } else if (missing(i)) {
+    return(x)
+  }
+  columns <- chosen_columns(p$stage$columns, i, call)
+  step <- list(kind = "inner", fun = "take_columns_of", args = list(columns))
+  start_stage(p$cl, p$stage$count, same_steps(list(step)), p$stage, list(), call)
+}
+
+# As data frames choose them: by name, number or TRUE and FALSE.
+chosen_columns <- function(names, i, call) {
+  if (is.character(i)) {
+    missing <- setdiff(i, names)
+  } else {
+    at <- stats::setNames(seq_along(names), names)
+    chosen <- tryCatch(at[i], error = function(e) NA)
+    missing <- if (anyNA(chosen)) utils::head(c(setdiff(as.character(i), seq_along(names)), i), 1L)
+    i <- names[chosen]
+  }
+  if (length(missing)) {
+    abort_muster("input",
+      paste0("There is no column `", missing[1L], "`; there are ", column_list(names), "."),
+      argument = "i", call = call
+    )
+  }
+  if (anyDuplicated(i)) abort_input("i", "columns, each once", i, call)
+  i
+}
+
+# utils isn't loaded for these methods alone: the first R of a login does without it.
+#' @exportS3Method utils::head
+head.muster_partition <- function(x, n = 6L, ...) end_rows(x, n, FALSE, sys.call())
+
+#' @exportS3Method utils::tail
+tail.muster_partition <- function(x, n = 6L, ...) end_rows(x, n, TRUE, sys.call())
+
+# n rows of one end, in their order; all but so many of the other end if n is negative.
+end_rows <- function(x, n, from_end, call) {
+  p <- check_partition(x, "x", call)
+  if (!is.numeric(n) || length(n) != 1L || is.na(n)) abort_input("n", "one whole number", n, call)
+  rows <- p$stage$rows
+  wanted <- if (n < 0) max(0, sum(rows) + ceiling(n)) else min(floor(n), sum(rows))
+  if (from_end) rows <- rev(rows)
+  counts <- pmax(0, pmin(rows, wanted - (cumsum(rows) - rows)))
+  if (from_end) counts <- rev(counts)
+  bind_frames(lapply(collect_parts(p, call, end_steps(counts, from_end)), `[[`, "data"))
+}
+
+end_steps <- function(counts, from_end) {
+  force(counts)
+  force(from_end)
+  function(task) {
+    args <- list(counts[task], from_end)
+    list(list(kind = "inner", fun = "take_end", args = args), list(kind = "give"))
+  }
+}
+
+#' @exportS3Method utils::str
+str.muster_partition <- function(object, ...) {
+  dim <- dim(object)
+  cat(format(object), "\n", sep = "")
+  if (!is.na(dim[2L])) {
+    cat("the first rows:\n")
+    utils::str(end_rows(object, 10L, FALSE, sys.call()), ...)
+  }
+  invisible()
+}
+
+# One column after the other comes to the session.
+#' @export
+summary.muster_partition <- function(object, ...) {
+  p <- check_partition(object, "object", sys.call())
+  names <- p$stage$columns
+  shown <- lapply(names, function(name) {
+    summary(partition_collect(object[name]), ...)
+  })
+  if (!length(shown)) {
+    return(summary(empty_frame()))
+  }
+  lines <- max(vapply(shown, nrow, 0L))
+  cells <- vapply(shown, function(one) {
+    c(as.character(one), rep(NA_character_, lines - nrow(one)))
+  }, character(lines))
+  table <- matrix(cells, lines, dimnames = list(rep("", lines), vapply(shown, colnames, "")))
+  structure(table, class = "table")
+}

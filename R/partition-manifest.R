@@ -1,0 +1,89 @@
+# _manifest.json: what partition_write() has written, and what partition_read() then reads. It is
+# there only if all files are. Readers of others leave it out, for its underscore. docs/SHUFFLE.md
+# says what is in it.
+
+manifest_name <- "_manifest.json"
+manifest_format <- "muster 1"
+
+# manifest: list(kind, columns, model (keys' columns without rows), files (data frame: file, rows,
+# bytes, part)).
+manifest_text <- function(manifest) {
+  of_each <- function(what) {
+    vapply(manifest$model, function(key) json_array(json_string(as.character(what(key)))), "")
+  }
+  keys <- json_rows(
+    new_frame(list(
+      name = names(manifest$model), type = vapply(manifest$model, typeof, "")
+    ), length(manifest$model)),
+    list(class = of_each(oldClass), levels = of_each(levels))
+  )
+  files <- json_rows(
+    manifest$files["file"], lapply(manifest$files[c("rows", "bytes", "part")], number_text)
+  )
+  paste0(
+    "{\n  \"format\": ", json_string(manifest_format),
+    ",\n  \"kind\": ", json_string(manifest$kind),
+    ",\n  \"columns\": ", json_array(json_string(manifest$columns)),
+    ",\n  \"keys\": ", keys,
+    ",\n  \"files\": ", files, "\n}\n"
+  )
+}
+
+# ---- Reading it
+
+# The manifest of a folder, as above, or NULL where there is none. All files must be there, and of
+# their size.
+read_manifest <- function(folder, call) {
+  path <- file.path(folder, manifest_name)
+  if (!file.exists(path)) {
+    return(NULL)
+  }
+  refuse <- function(text, file = path) {
+    abort_muster("input", paste0("Can't read ", folder, ": ", text),
+      hints = c(
+        "The folder isn't as partition_write() left it.",
+        paste0("Without ", manifest_name, ", all files that are there are read.")
+      ),
+      argument = ".files", file = file, call = call
+    )
+  }
+  bytes <- readBin(path, "raw", file.size(path))
+  manifest <- tryCatch(parse_manifest(json_parse(bytes)), error = function(e) {
+    refuse(paste0(manifest_name, " is damaged (", conditionMessage(e), ")."))
+  })
+  files <- manifest$files
+  sizes <- file.size(file.path(folder, files$file))
+  wrong <- which(is.na(sizes) | sizes != files$bytes)
+  if (length(wrong)) {
+    i <- wrong[1L]
+    refuse(file = file.path(folder, files$file[i]), if (is.na(sizes[i])) {
+      paste0("file ", files$file[i], " is gone.")
+    } else {
+      paste0("file ", files$file[i], " has ", sizes[i], " bytes, not ", files$bytes[i], ".")
+    })
+  }
+  manifest
+}
+
+parse_manifest <- function(json) {
+  if (!identical(json$format, manifest_format)) {
+    part_error(paste0("its format isn't \"", manifest_format, "\""))
+  }
+  field <- function(name, type) vapply(json$files, `[[`, type, name)
+  files <- new_frame(list(
+    file = field("file", ""), rows = field("rows", 0), bytes = field("bytes", 0),
+    part = as.integer(field("part", 0))
+  ), length(json$files))
+  model <- lapply(json$keys, function(key) {
+    column <- vector(key$type, 0L)
+    if (length(key$levels)) attr(column, "levels") <- unlist(key$levels)
+    if ("factor" %in% key$class && is.null(levels(column))) levels(column) <- character()
+    if (length(key$class)) class(column) <- unlist(key$class)
+    column
+  })
+  names(model) <- vapply(json$keys, `[[`, "", "name")
+  list(
+    kind = json$kind, columns = as.character(unlist(json$columns)),
+    model = if (length(model)) model, files = files
+  )
+}

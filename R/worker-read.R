@@ -1,0 +1,342 @@
+# What workers do for partition_read(): files, or pieces of them, become a part. The session's
+# side is partition-read.R.
+#
+# csv: everything is read as text, as read.csv() does it, and each column is converted once its
+# type is known: for the part here, and over all parts by the session, which has parts of another
+# type read again (part_retype()). So a column is what read.csv() makes of all rows together.
+
+# step: items (list of files, see read_items()), columns (chosen ones, or NULL), order (the names
+# in their order, as far as known, or NULL), job, name of the reader if it is the user's.
+part_read <- function(state, step) {
+  read <- lapply(step$items, function(item) {
+    state$file <- item$path
+    check_sign(item)
+    one <- read_item(item, step)
+    check_sign(item)
+    one
+  })
+  kinds <- NULL
+  if (!is.null(read[[1L]]$text)) {
+    kinds <- lapply(read, function(one) vapply(one$text, text_kind, ""))
+    for (i in seq_along(kinds)) check_same_columns(state, kinds, step$items, i)
+    kinds <- unify_kinds(kinds)
+    read <- lapply(read, function(one) {
+      columns <- Map(convert_text, one$text, kinds[names(one$text)])
+      list(columns = columns, rows = one$rows)
+    })
+  }
+  frames <- Map(finish_item, read, step$items, MoreArgs = list(step = step))
+  for (i in seq_along(frames)) check_same_columns(state, frames, step$items, i)
+  state$file <- NULL
+  state$data <- if (length(frames) == 1L) frames[[1L]] else bind_frames(frames)
+  state$told <- list(kinds = kinds)
+}
+
+# The files of a part must have the same columns: which of them has others is told here.
+check_same_columns <- function(state, frames, items, i) {
+  state$file <- items[[i]]$path
+  if (!identical(names(frames[[i]]), names(frames[[1L]]))) {
+    part_error(paste0(
+      "Files of one part have other columns: ", items[[1L]]$path, " has ",
+      column_list(names(frames[[1L]])), ", and ", items[[i]]$path, " has ",
+      column_list(names(frames[[i]])), "."
+    ))
+  }
+}
+
+# Columns that have another type in other parts: they are read again, as these kinds.
+part_retype <- function(state, step) {
+  kinds <- unlist(step$kinds)
+  # A column of NA alone has nothing that a number could lose.
+  blank <- vapply(names(kinds), function(name) {
+    column <- .subset2(state$data, name)
+    kinds[[name]] != "character" && is.logical(column) && all(is.na(column))
+  }, NA)
+  again <- names(kinds)[!blank]
+  columns <- as.list(state$data)
+  for (name in names(kinds)[blank]) {
+    columns[[name]] <- convert_text(rep(NA_character_, frame_rows(state$data)), kinds[[name]])
+  }
+  if (length(again)) {
+    texts <- lapply(step$items, function(item) {
+      state$file <- item$path
+      check_sign(item)
+      text <- read_csv_text(item, again)$text
+      check_sign(item)
+      text
+    })
+    state$file <- NULL
+    for (name in again) {
+      text <- unlist(lapply(texts, `[[`, name), use.names = FALSE)
+      columns[[name]] <- convert_text(text, kinds[[name]])
+    }
+  }
+  state$data <- new_frame(columns, frame_rows(state$data))
+}
+
+# A file is what it was when the session saw it first: parts that are read again must not differ.
+check_sign <- function(item) {
+  if (is.null(item$sign)) {
+    return()
+  }
+  now <- file_sign(item$path)
+  if (is.na(now[1L])) {
+    part_error("The file is gone: it was there when partition_read() was called.")
+  }
+  if (!identical(now, item$sign)) {
+    part_error(paste0(
+      "The file has changed since partition_read() was called: it had ", item$sign[1L],
+      " bytes and was last written at ", sign_time(item$sign), "; now it has ", now[1L],
+      " bytes, written at ", sign_time(now), "."
+    ))
+  }
+}
+
+file_sign <- function(path) {
+  info <- file.info(path, extra_cols = FALSE)
+  c(info$size, as.double(info$mtime))
+}
+
+sign_time <- function(sign) {
+  format(.POSIXct(sign[2L], tz = "UTC"), "%Y-%m-%d %H:%M:%OS3 UTC")
+}
+
+# list(text, rows) for csv whose types are found here, else list(columns, rows).
+read_item <- function(item, step) {
+  wanted <- wanted_columns(item, step)
+  if (!is.null(step$job)) {
+    value <- part_call(list(job = step$job, how = "read", file = item$path, name = step$name), NULL)
+    return(take_columns(value, wanted, item))
+  }
+  switch(item$kind,
+    csv = read_csv_text(item, wanted),
+    rds = {
+      value <- readRDS(item$path)
+      if (!is.data.frame(value)) {
+        part_error(paste0("The file must have a data frame, not ", describe(value), "."))
+      }
+      take_columns(plain_frame(value), wanted, item)
+    },
+    parquet = read_parquet_item(item, wanted)
+  )
+}
+
+# What is to be read from the file: NULL for all columns. The rest stands in its path.
+wanted_columns <- function(item, step) {
+  if (!is.null(step$columns)) setdiff(step$columns, names(item$hive))
+}
+
+take_columns <- function(x, wanted, item) {
+  if (!is.null(wanted)) check_has(names(x), wanted)
+  columns <- as.list(x)
+  list(columns = if (is.null(wanted)) columns else columns[wanted], rows = frame_rows(x))
+}
+
+check_has <- function(names, wanted) {
+  missing <- setdiff(wanted, names)
+  if (length(missing)) {
+    part_error(paste0(
+      "The file has no column `", missing[1L], "`; its columns are ", column_list(names), "."
+    ))
+  }
+}
+
+# The columns of the path put behind those of the file, then the order that is asked for.
+finish_item <- function(one, item, step) {
+  columns <- one$columns[!names(one$columns) %in% names(item$hive)]
+  columns <- c(columns, lapply(item$hive, function(value) value[rep(1L, one$rows)]))
+  if (!is.null(step$columns)) {
+    columns <- columns[step$columns]
+  } else if (all(step$order %in% names(columns))) {
+    columns <- columns[c(step$order, setdiff(names(columns), step$order))]
+  }
+  if (is.null(names(columns))) names(columns) <- character(length(columns))
+  new_frame(columns, one$rows)
+}
+
+# ---- Parquet
+
+# "nanoparquet" or "arrow", or NULL. The session chooses, since the two may give other types.
+parquet_package <- function() {
+  for (package in c("nanoparquet", "arrow")) {
+    if (requireNamespace(package, quietly = TRUE)) {
+      return(package)
+    }
+  }
+}
+
+read_parquet_item <- function(item, wanted) {
+  read <- getExportedValue(item$package, "read_parquet")
+  if (is.null(wanted)) {
+    return(take_columns(plain_frame(read(item$path)), NULL, item))
+  }
+  some <- parquet_names(item, wanted)
+  value <- if (item$package == "arrow") {
+    all_of <- getExportedValue("tidyselect", "all_of")
+    read(item$path, col_select = all_of(some))
+  } else {
+    read(item$path, col_select = some)
+  }
+  take_columns(plain_frame(value), wanted, item)
+}
+
+# The chosen columns; any one if there are none, since it tells the number of rows.
+parquet_names <- function(item, wanted) {
+  names <- if (item$package == "arrow") {
+    getExportedValue("arrow", "ParquetFileReader")$create(item$path)$GetSchema()$names
+  } else {
+    # Columns that are lists have further rows; the first row is the whole.
+    schema <- getExportedValue("nanoparquet", "read_parquet_schema")(item$path)
+    schema$name[!duplicated(schema$r_col)][-1L]
+  }
+  check_has(names, wanted)
+  if (length(wanted)) wanted else names[1L]
+}
+
+# ---- csv
+
+# As read.csv() reads it, but text: list(text = columns by name, rows). A piece of a file has
+# `from` and `to`, offsets in bytes, and `names`; only the first has the header.
+read_csv_text <- function(item, wanted) {
+  names <- if (is.null(item$names)) csv_names(item$path) else item$names
+  given <- names[!startsWith(names, "\n")]
+  if (!is.null(wanted)) check_has(given, wanted)
+  some <- if (is.null(wanted)) given else if (length(wanted)) wanted else given[1L]
+  columns <- if (is.null(item$from)) {
+    csv_whole(item$path, names, some)
+  } else {
+    csv_piece(item, names, some)
+  }
+  rows <- length(columns[[1L]])
+  list(text = columns[if (is.null(wanted)) given else wanted], rows = rows)
+}
+
+# The names that read.csv() gives. If it takes the first column for row names, that is first here,
+# as "\nrow.names", which can't be a column's.
+csv_names <- function(path) {
+  head <- utils::read.csv(path, nrows = 5L, colClasses = "character")
+  c(if (.row_names_info(head) > 0L) "\nrow.names", names(head))
+}
+
+csv_whole <- function(path, names, some) {
+  classes <- ifelse(names %in% some, "character", "NULL")
+  if (startsWith(names[1L], "\n")) classes <- "character"
+  as.list(utils::read.csv(path, colClasses = classes))[some]
+}
+
+csv_piece <- function(item, names, some) {
+  from <- rawConnection(read_bytes(item$path, item$from, item$to))
+  on.exit(close(from))
+  columns <- csv_rows(from, names, some)
+  # The first row is the header.
+  if (item$from == 0) lapply(columns, `[`, -1L) else columns
+}
+
+# Everything here is as read.table() calls it for read.csv().
+csv_rows <- function(from, names, some, most = -1L, na = "NA") {
+  what <- rep(list(NULL), length(names))
+  what[names %in% some] <- list("")
+  names(what) <- names
+  scan(from,
+    what = what, nmax = most, sep = ",", quote = "\"", dec = ".", na.strings = na, quiet = TRUE,
+    fill = TRUE, strip.white = FALSE, blank.lines.skip = TRUE, multi.line = FALSE,
+    comment.char = "", allowEscapes = FALSE, flush = FALSE, encoding = "unknown", skipNul = FALSE
+  )[some]
+}
+
+# From offset `from` up to, not including, `to`.
+read_bytes <- function(path, from, to) {
+  file <- file(path, "rb")
+  on.exit(close(file))
+  seek(file, from)
+  bytes <- readBin(file, "raw", to - from)
+  if (length(bytes) != to - from) {
+    part_error(paste0("The file ended at byte ", from + length(bytes), ", not ", to, "."))
+  }
+  bytes
+}
+
+# "none": NA alone, which any type can be.
+text_kind <- function(text) {
+  value <- guess_type(text)
+  if (is.logical(value) && all(is.na(value))) "none" else typeof(value)
+}
+
+guess_type <- function(text) {
+  utils::type.convert(text, na.strings = character(), as.is = TRUE, dec = ".",
+    numerals = "allow.loss"
+  )
+}
+
+# The type that type.convert() gives to all of the text together, from those of its parts: numbers
+# are integer, double or complex, whichever is needed; anything else that differs is text.
+# kinds: list of character vectors, by column.
+unify_kinds <- function(kinds) {
+  names <- unique(unlist(lapply(kinds, names)))
+  vapply(stats::setNames(names, names), function(name) {
+    all <- unique(unlist(lapply(kinds, function(one) unname(one[name]))))
+    all <- setdiff(all[!is.na(all)], "none")
+    numbers <- c("integer", "double", "complex")
+    if (!length(all)) {
+      "none"
+    } else if (length(all) == 1L) {
+      all
+    } else if (all(all %in% numbers)) {
+      numbers[max(match(all, numbers))]
+    } else {
+      "character"
+    }
+  }, "")
+}
+
+# A number that only the kind can hold makes type.convert() take that kind for all.
+convert_text <- function(text, kind) {
+  switch(kind,
+    character = text,
+    double = guess_type(c("0.5", text))[-1L],
+    complex = guess_type(c("1i", text))[-1L],
+    integer = as.integer(guess_type(text)),
+    guess_type(text)
+  )
+}
+
+# ---- Where csv may be cut
+
+# A line ends where the number of quotes before it is even, however far away the first of them is:
+# read.csv() has no escape but the doubled quote, and opens a quoted field anywhere. So each
+# task counts the quotes of its range of bytes, and notes the first line end for either case;
+# the session, which knows the counts of all ranges before, chooses. list(quotes, even, odd):
+# ends are offsets of what follows, NA if there is none.
+part_quotes <- function(state, step) {
+  item <- step$items[[1L]]
+  state$file <- item$path
+  check_sign(item)
+  file <- file(item$path, "rb")
+  on.exit(close(file))
+  seek(file, item$from)
+  at <- item$from
+  quotes <- 0
+  ends <- c(NA_real_, NA_real_) # even, odd
+  while (at < item$to) {
+    # Both ends are near, most often: what is read until then is little.
+    bytes <- readBin(file, "raw", min(item$to - at, if (anyNA(ends)) 2^14 else 2^22))
+    if (!length(bytes)) break
+    is_quote <- bytes == as.raw(0x22L)
+    if (anyNA(ends)) ends <- first_ends(bytes, which(is_quote), quotes, at, ends)
+    quotes <- quotes + sum(is_quote)
+    at <- at + length(bytes)
+  }
+  state$result <- list(rows = 0, bytes = 0, quotes = quotes, ends = ends)
+}
+
+first_ends <- function(bytes, found, quotes, at, ends) {
+  if (!length(found) && !is.na(ends[quotes %% 2 + 1])) {
+    return(ends)
+  }
+  lines <- which(bytes == as.raw(0x0aL))
+  odd <- (quotes + findInterval(lines, found)) %% 2 == 1
+  for (k in 1:2) {
+    if (is.na(ends[k])) ends[k] <- at + lines[odd == (k == 2L)][1L]
+  }
+  ends
+}

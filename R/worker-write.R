@@ -1,0 +1,158 @@
+# What workers do for partition_write(): a part becomes files under names that only this attempt
+# has. The session gives them their real names: partition-write.R.
+
+# step: format, package (for parquet), by (or NULL), work (the folder for such names), path (the
+# folder that files will be in), name (of a part's files), args (of the writer).
+part_write <- function(state, step, key) {
+  data <- state$data
+  model <- if (is_open(data)) data else take_rows(data, integer())
+  files <- if (frame_rows(data) > 0L) write_files(state, data, step, key)
+  state$file <- NULL
+  state$result <- list(
+    rows = frame_rows(data), bytes = sum(files$bytes), model = model, files = files
+  )
+}
+
+# A data frame: temp (name in step$work), file (under step$path), rows, bytes.
+write_files <- function(state, data, step, key) {
+  state$file <- file.path(step$path, step$name)
+  cut <- if (is.null(step$by)) list(list(path = step$name, data = data)) else {
+    cut_by_key(data, step$by, step$name)
+  }
+  temps <- paste(c(key, ""), collapse = "-")
+  temps <- paste0(temps, seq_along(cut), ".", step$format)
+  written <- vapply(seq_along(cut), function(i) {
+    state$file <- file.path(step$path, cut[[i]]$path)
+    write_part_file(cut[[i]]$data, file.path(step$work, temps[i]), step)
+  }, 0)
+  new_frame(list(
+    temp = temps, file = vapply(cut, `[[`, "", "path"),
+    rows = vapply(cut, function(one) as.double(frame_rows(one$data)), 0), bytes = written
+  ), length(cut))
+}
+
+# Rows of each key, in the order of the keys' first rows: list of list(path, data).
+cut_by_key <- function(data, by, name) {
+  keys <- key_columns(data, by)
+  rest <- data[!names(data) %in% by]
+  if (!length(rest)) part_error("`by` must leave at least one column for the files.")
+  groups <- key_groups(data, by)
+  paths <- path_of_keys(lapply(keys, `[`, groups$first))
+  sorted <- .Call(ffi_rows_sort, groups$group, length(groups$first))
+  pieces <- split_rows(rest, sorted)
+  lapply(seq_along(paths), function(k) {
+    list(path = file.path(paths[k], name), data = pieces[[k]])
+  })
+}
+
+# Bytes of the file, which is on the disk when this returns. It is removed if that fails.
+write_part_file <- function(x, path, step) {
+  if (step$format == "rds" && isTRUE(step$args$compress)) {
+    return(write_gzip(serialize(x, NULL), path))
+  }
+  bytes <- tryCatch(
+    switch(step$format,
+      parquet = parquet_bytes(x, step),
+      csv = csv_bytes(x),
+      rds = rds_bytes(x, step$args$compress)
+    ),
+    error = function(e) {
+      if (inherits(e, "muster_part_error") || is_memory_error(e)) stop(e) # tidy: passed on
+      part_error(paste0("Can't write it as ", step$format, ": ", conditionMessage(e)))
+    }
+  )
+  check_written(.Call(ffi_file_write, path, bytes))
+  as.double(length(bytes))
+}
+
+parquet_bytes <- function(x, step) {
+  write <- getExportedValue(step$package, "write_parquet")
+  if (step$package == "nanoparquet") {
+    return(do.call(write, c(list(x, ":raw:"), step$args), quote = TRUE))
+  }
+  sink <- getExportedValue("arrow", "BufferOutputStream")$create()
+  do.call(write, c(list(x, sink), step$args), quote = TRUE)
+  sink$finish()$data()
+}
+
+rds_bytes <- function(x, compress) {
+  bytes <- serialize(x, NULL)
+  if (is.character(compress)) memCompress(bytes, compress) else bytes
+}
+
+# Through a connection, whose errors R drops or makes a warning of: so the file is read back. R has
+# nothing else that makes files of gzip.
+write_gzip <- function(bytes, path) {
+  whole <- FALSE
+  on.exit(if (!whole) unlink(path))
+  file <- gzfile(path, "wb")
+  on.exit(close(file), add = TRUE, after = FALSE)
+  each_chunk(length(bytes), function(from, to) suppressWarnings(writeBin(bytes[from:to], file)))
+  close(file)
+  on.exit(if (!whole) unlink(path))
+  check_written(.Call(ffi_file_sync, path))
+  file <- gzfile(path, "rb")
+  on.exit(close(file), add = TRUE, after = FALSE)
+  same <- tryCatch(
+    {
+      each_chunk(length(bytes), function(from, to) {
+        if (!identical(readBin(file, "raw", to - from + 1), bytes[from:to])) {
+          part_error("the file is cut")
+        }
+      })
+      TRUE
+    },
+    error = function(e) FALSE
+  )
+  if (!same) {
+    part_error("Can't write the file: there is no room for all of it.", "limit")
+  }
+  whole <- TRUE
+  file.size(path)
+}
+
+each_chunk <- function(n, fun) {
+  at <- 0
+  while (at < n) {
+    to <- min(n, at + 2^24)
+    fun(at + 1, to)
+    at <- to
+  }
+}
+
+# outcome: of ffi_file_write() and its like.
+check_written <- function(outcome) {
+  if (is.null(outcome)) {
+    return()
+  }
+  part_error(
+    paste0("Can't write the file: ", written_reason(outcome), "."),
+    if (is_no_room(outcome)) "limit" else "input"
+  )
+}
+
+written_reason <- function(outcome) paste0(outcome$call, ": ", outcome$error)
+
+is_no_room <- function(outcome) {
+  errno_is(outcome$errno, c("ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "ENFILE", "ENOMEM"))
+}
+
+# As write.csv(), but numbers have as many digits as they need.
+csv_bytes <- function(x) {
+  bad <- vapply(x, function(column) is.list(column) || length(dim(column)) > 0L, NA)
+  if (any(bad)) {
+    part_error(paste0("Column `", names(x)[bad][1L], "` can't be written as csv: it is ",
+      describe(x[[which(bad)[1L]]]), "."
+    ))
+  }
+  quoted <- which(vapply(x, function(column) is.character(column) || is.factor(column), NA))
+  columns <- lapply(x, function(column) {
+    if (is.double(column) && !is.object(column)) double_text(column) else column
+  })
+  to <- rawConnection(raw(), "wb")
+  on.exit(close(to))
+  utils::write.table(new_frame(columns, frame_rows(x)), to,
+    sep = ",", dec = ".", quote = unname(quoted), qmethod = "double", row.names = FALSE
+  )
+  rawConnectionValue(to)
+}
