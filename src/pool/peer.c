@@ -347,6 +347,7 @@ void mst_peer_control_ready(struct mst_io *io, uint32_t ready) {
 // ---- what users want
 
 void mst_peer_retire(struct mst_peer *peer) {
+  peer->retired = 1;
   mst_calls_retire(&peer->cluster->calls, peer->index, mst_clock_now());
   mst_cluster_carry_out(peer->cluster);
 }

@@ -48,6 +48,7 @@ void mst_session_close(struct mst_session *session) {
 static void do_launch(struct mst_cluster *cluster, uint32_t index) {
   struct mst_err err;
   mst_err_clear(&err);
+  cluster->peers[index]->retired = 0;
   if (mst_peer_launch(cluster->peers[index], &err) == 0) return;
   const struct mst_event failed = {.kind = MST_EV_LAUNCH_FAILED,
                                    .worker = index,

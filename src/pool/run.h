@@ -51,6 +51,7 @@ struct mst_peer {
   uint8_t
       held; // its channel isn't read: answers that nobody takes are too many
   uint8_t no_memory; // likewise, for an answer that there is no memory for
+  uint8_t retired;   // asked to end for good, also if it was lost by then
   int send_rc;       // why the last call couldn't be sent and is not owed
   struct mst_hello hello;
   char *tempdir; // as told by READY, owned

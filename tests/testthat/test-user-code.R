@@ -67,6 +67,33 @@ test_cluster("a handler may stop one of the workers in the middle of each verb",
   }
 })
 
+test_cluster("a handler may stop the workers while one of them is lost", {
+  deed <- function(cl) {
+    # A fork server that is stopped tells nobody how its worker ended: that stays lost for a while.
+    server <- server_pids()
+    tools::pskill(server, tools::SIGSTOP)
+    tools::pskill(cluster_status(cl)$pid[1L], 9L)
+    wait_until(cluster_status(cl)$state[1L] == "lost")
+    system(paste("(sleep 0.2; kill -CONT", paste(server, collapse = " "), ") >/dev/null 2>&1 &"))
+    cluster_stop(cl)
+  }
+  # The first works on until the handler has ended it; the other dies of its call.
+  call <- function(i) {
+    if (i == 2) tools::pskill(Sys.getpid(), 9L)
+    repeat Sys.sleep(0.01) # tidy: the worker's work
+  }
+  cl <- local_cluster(2)
+  got <- tryCatch(
+    withCallingHandlers(clusterApply(cl, 1:2, call), muster_message_restarted = function(m) {
+      deed(cl)
+      invokeRestart("muffleMessage")
+    }),
+    error = identity
+  )
+  expect_s3_class(got, "muster_error")
+  expect_match(conditionMessage(got), "stopped|lost")
+})
+
 test_cluster("a handler may start and stop another cluster in the middle of each verb", {
   for (name in names(waiting_verbs)) {
     got <- with_handler(waiting_verbs[[name]], function(cl) {

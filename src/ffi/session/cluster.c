@@ -356,9 +356,9 @@ SEXP ffi_cluster_logs(SEXP pointer) {
 // lives tells whether a worker is there that was not asked to end.
 static int lives(const struct mst_peer *peer) {
   const struct mst_worker *worker = mst_peer_worker(peer);
-  return worker->stop_ns == INT64_MAX &&
-         (worker->awaited || worker->again ||
-          (peer->lane->to_heal && !peer->lane->dead));
+  if (peer->retired || worker->stop_ns != INT64_MAX) return 0;
+  return worker->awaited || worker->again ||
+         (peer->lane->to_heal && !peer->lane->dead);
 }
 
 // retire asks the workers with these ranks to end. Returns how many others live.

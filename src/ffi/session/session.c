@@ -104,7 +104,9 @@ struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome) {
     return NULL;
   }
   *outcome = FFI_STOPPED;
-  return mst_peer_worker(peer)->stop_ns == INT64_MAX ? peer : NULL;
+  const int ends =
+      peer->retired || mst_peer_worker(peer)->stop_ns != INT64_MAX;
+  return ends ? NULL : peer;
 }
 
 void ffi_cluster_close(struct mst_cluster *cluster) {
