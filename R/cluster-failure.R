@@ -54,7 +54,7 @@ errno_is_threads <- function(errno) errno_is(errno, "EDEADLK")
 
 # A launch is told so when the server's channel ended; nobody knows then how a worker ended.
 is_server_gone <- function(outcome) {
-  switch(outcome$fail,
+  switch(c(outcome$fail, "none")[1L],
     launch = errno_is(outcome$errno, c("ECONNRESET", "EPIPE")),
     exited = identical(outcome$peer$how, exit_unknown),
     FALSE

@@ -54,7 +54,8 @@ start_timeout <- function() {
   )
 }
 
-# again: whether one more attempt is allowed if the server didn't respond and had to be ended.
+# again: whether one more attempt is allowed if the server ended meanwhile, or didn't respond and
+# had to be ended.
 start_forked <- function(plan, again = TRUE) {
   late <- is_late(plan$packages)
   server <- server_for(plan)
@@ -73,8 +74,13 @@ start_forked <- function(plan, again = TRUE) {
   if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
     return(list(refused = "It found more than one thread in itself."))
   }
-  if (again && isTRUE(.Call(ffi_server_state, server$pointer)$silent)) {
-    inform_muster("server", "The fork server didn't respond; another one is started.")
+  what <- if (isTRUE(.Call(ffi_server_state, server$pointer)$silent)) {
+    "didn't respond"
+  } else if (is_server_gone(outcome)) {
+    "ended meanwhile"
+  }
+  if (again && !is.null(what)) {
+    inform_muster("server", paste0("The fork server ", what, "; another one is started."))
     return(start_forked(plan, again = FALSE))
   }
   abort_start(outcome, plan, server$pointer)

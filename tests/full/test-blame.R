@@ -158,7 +158,7 @@ test_cluster("without healing the error says who has killed a worker, too", {
   expect_blamed(error, "muster", "killed by muster", "killNode()")
 })
 
-test_that("a start whose fork server goes away says so, and how to go on", {
+test_that("a fork server that goes away in a start is replaced, once", {
   limit_time(90)
   run <- run_session(quote({
     cluster_stop(cluster_start(1))
@@ -167,11 +167,26 @@ test_that("a start whose fork server goes away says so, and how to go on", {
     tools::pskill(server, tools::SIGSTOP)
     while (!any(grepl("^State:\\sT", readLines(file.path("/proc", server, "status"))))) NULL
     system(paste("(sleep 1; kill -9", server, ") >/dev/null 2>&1 &"))
-    outcome <- outcome_of(cluster_start(4))
+    said <- NULL
+    cl <- withCallingHandlers(cluster_start(4), muster_message_server = function(m) {
+      said <<- conditionMessage(m)
+    })
+    works <- clusterCall(cl, identity, 1)
+    cluster_stop(cl)
+    # Here it is the workers that end each server that forks them.
+    outcome <- outcome_of(cluster_start(4, setup = quote({
+      tools::pskill(strsplit(readLines("/proc/self/stat"), " ")[[1L]][4L], 9L)
+      Sys.sleep(60) # tidy: until it is ended with the start
+    })))
     cl <- cluster_start(2)
-    tell(outcome = outcome, again = clusterCall(cl, identity, 1), children = length(children()))
+    tell(
+      said = said, works = works, outcome = outcome, again = clusterCall(cl, identity, 1),
+      children = length(children())
+    )
     cluster_stop(cl)
   }))
+  expect_match(run$told$said, "The fork server ended meanwhile; another one is started.")
+  expect_identical(run$told$works, list(1, 1, 1, 1))
   outcome <- run$told$outcome
   expect_identical(outcome$class[1L], "muster_error_launch")
   expect_match(outcome$message, "Can't start worker [1-4] of 4")
