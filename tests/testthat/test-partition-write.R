@@ -164,7 +164,7 @@ test_cluster("Files that workers write", {
     before <- all_names(folder)
     writeLines("", path("file"))
     refused <- function(...) expect_error(partition_write(p, ...), class = "muster_error_input")
-    expect_match(conditionMessage(refused(path("no", "where"))), "there is no folder")
+    expect_match(conditionMessage(refused(path("no", "where"), "rds")), "there is no folder")
     refused(path("file"), "rds")
     refused(path("file", "x"), "rds")
     refused(NA, "rds")
