@@ -1,196 +1,113 @@
 # What a function needs to be evaluated in another process, and which of these objects can't be
-# sent.
+# sent. What is found, and how, is in src/ffi/session/needs.c.
 
 # The job of a cluster_map() call: everything that is the same for all pieces.
 make_job <- function(fun, args, x, returns, call) {
-  fun <- without_unused(fun)
-  functions <- c(functions_in(fun), functions_in(args), if (length(x) <= 10000L) functions_in(x))
-  found <- find_globals(functions, call)
+  found <- find_needs(list(fun, args, x), call)
   job <- list(
-    fun = fun, args = args, globals = found$globals, packages = found$packages,
-    namespaces = namespaces_of(c(args, found$globals, found$around, as.list(utils::head(x, 1L)))),
+    fun = fun, args = args, globals = found$globals, left = found$left,
+    packages = found$packages, namespaces = namespaces_of(found$classes),
     returns = returns, fresh = FALSE
   )
-  name_large(found)
-  if (reference_policy() != "ignore") {
-    check_references(args, "args", call)
-    check_references(found$globals, "globals", call)
-    check_references(found$around, "fun", call)
-  }
+  if (reference_policy() != "ignore") check_references(args, "args", call)
   # Pieces must not see each other's changes.
   job$fresh <- bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
   job
 }
 
+# list(globals, packages, around, classes, left): variables of the global environment, and packages
+# that are attached here, which whatever travels uses; what it uses of the frames around functions;
+# the classes of all that; and the names of variables that only a string names and that are too
+# large to go along for that.
+find_needs <- function(travels, call) {
+  found <- .Call(ffi_needs, travels)
+  if (is.null(found)) list() else checked_needs(found, call)
+}
+
+checked_needs <- function(found, call) {
+  found$packages <- intersect(rev(sub("^package:", "", search())), found$packages)
+  check_size(found$globals, call)
+  name_large(c(found$globals, found$around))
+  if (reference_policy() != "ignore") {
+    check_references(found$globals, "globals", call)
+    check_references(found$around, "fun", call)
+  }
+  found
+}
+
+# For C code. A promise that code names is evaluated as it would be here; if it fails it travels as
+# it is. what: list(symbol, environment).
+settle <- function(what) {
+  tryCatch(
+    {
+      get(as.character(what[[1L]]), what[[2L]], inherits = FALSE)
+      TRUE
+    },
+    error = function(e) FALSE
+  )
+}
+copy_attached <- function(env) {
+  copy <- list2env(as.list(env, all.names = TRUE), parent = globalenv())
+  for (name in ls(copy, all.names = TRUE)) {
+    own <- is.function(copy[[name]]) && identical(environment(copy[[name]]), env)
+    if (own) environment(copy[[name]]) <- copy
+  }
+  copy
+}
+abort_attached <- function(name) {
+  abort_muster("input",
+    paste0(
+      "A function of an attached environment uses `", name, "`, and would find another one in a ",
+      "worker than here."
+    ),
+    details = "It is behind the global environment, which has a variable of that name, too.",
+    hints = "Put the function into the global environment or a package, or rename one of the two."
+  )
+}
+values_of_dots <- function(env) tryCatch(eval(quote(list(...)), env), error = function(e) NULL)
+bytes_in <- function(x) as.numeric(utils::object.size(x[[1L]]))
+
+# Objects of this size that are sent are reported, once per session.
+large_bytes <- 100e6
+
+name_large <- function(values) {
+  sizes <- vapply(values, function(value) as.numeric(utils::object.size(value)), 0)
+  for (name in names(sizes)[sizes >= large_bytes]) {
+    key <- paste(name, sizes[[name]])
+    if (key %in% the$named) next
+    the$named <- c(the$named, key)
+    inform_muster("large",
+      paste0(
+        "`", name, "` (", bytes_text(sizes[[name]]), "), which your function uses, is sent to ",
+        "the workers with it."
+      ),
+      hints = "cluster_share(cl, ...) has one copy for all workers of this machine."
+    )
+  }
+}
+
 # Namespaces that have methods for the classes of these objects, other than R's own: with
 # data.table's data `[` means something else in a process that hasn't loaded it.
-namespaces_of <- function(objects) {
-  classes <- setdiff(unlist(lapply(objects, oldClass)), base_classes)
+namespaces_of <- function(classes) {
+  classes <- setdiff(classes, base_classes)
   if (!length(classes)) {
     return(character())
   }
-  others <- setdiff(loadedNamespaces(), c(sub("^package:", "", base_packages), "muster"))
+  others <- setdiff(loadedNamespaces(), c(own_packages, "muster"))
   Filter(function(name) {
     methods <- getNamespaceInfo(name, "S3methods")
     is.matrix(methods) && any(classes %in% methods[, 2L])
   }, others)
 }
 
+own_packages <- c("base", "datasets", "grDevices", "graphics", "methods", "stats", "utils")
+
 base_classes <- c(
+  "cluster", "SOCKcluster", "SOCKnode", # of which a frame around a call to us has one
   "data.frame", "factor", "ordered", "Date", "POSIXct", "POSIXlt", "POSIXt", "difftime", "table",
   "noquote", "numeric_version", "package_version", "formula", "terms", "lm", "glm", "ts",
   "connection", "function", "list", "character", "numeric", "integer", "logical", "environment"
 )
-
-# Functions in a list and in lists in it.
-functions_in <- function(x, depth = 3L) {
-  if (is.function(x)) {
-    return(list(x))
-  }
-  if (!is.list(x) || depth == 0L) {
-    return(list())
-  }
-  nested <- vapply(x, function(one) is.function(one) || is.list(one), NA)
-  unlist(lapply(unclass(x)[nested], functions_in, depth - 1L), use.names = FALSE)
-}
-
-base_packages <- paste0("package:", c(
-  "base", "datasets", "grDevices", "graphics", "methods", "stats", "utils"
-))
-
-# list(globals, packages, around): what functions, and the functions that they use, take from
-# the global environment; the packages that are attached here and have something that they
-# use; what they use of the environments around them.
-find_globals <- function(functions, call) {
-  found <- list(globals = list(), packages = character(), around = list())
-  seen <- list()
-  extra <- setdiff(grep("^package:", search(), value = TRUE), base_packages)
-  while (length(functions)) {
-    one <- functions[[1L]]
-    functions <- functions[-1L]
-    known <- any(vapply(seen, identical, NA, one))
-    if (known || is.primitive(one) || isNamespace(environment(one))) next
-    seen <- c(seen, list(one))
-    for (name in setdiff(code_names(one), "...")) { # which travels with its frame
-      env <- where_is(name, environment(one))
-      if (identical(env, globalenv())) {
-        if (name %in% names(found$globals)) next
-        value <- get(name, env)
-        found$globals[name] <- list(value)
-      } else if (is.environment(env)) {
-        value <- get(name, env)
-        found$around[name] <- list(value)
-      } else if (length(extra) && sees_globals(environment(one))) {
-        found$packages <- union(found$packages, Find(function(p) has_name(p, name), extra))
-        next
-      } else {
-        next
-      }
-      functions <- c(functions, functions_in(value))
-    }
-  }
-  found$packages <- sub("^package:", "", rev(as.character(found$packages)))
-  check_size(found$globals, call)
-  found
-}
-
-# The names that a closure's code uses, in functions that it defines too.
-code_names <- function(fun) {
-  names <- .Call(ffi_code_names, fun)
-  if (is.null(names)) {
-    # It warns of code that may be wrong, which is none of our business.
-    names <- union(suppressWarnings(codetools::findGlobals(fun)), names_read(fun))
-    .Call(ffi_code_keep, fun, names)
-  }
-  names
-}
-
-# The variables that a function reads before it assigns them, as far as its code shows when read
-# from top to bottom. codetools treats a variable that is assigned anywhere as local, even by
-# `x$a <- 1` or `x <- x + 1`, and doesn't look into formulas.
-names_read <- function(fun) {
-  found <- new.env(hash = TRUE, parent = emptyenv())
-  walk_function(formals(fun), body(fun), character(), found)
-  ls(found, all.names = TRUE, sorted = FALSE)
-}
-
-walk_function <- function(formals, body, own, found) {
-  own <- c(own, names(formals))
-  own <- walk_all(as.list(formals), own, found)
-  walk(body, own, found)
-}
-
-walk_all <- function(parts, own, found) {
-  for (i in seq_along(parts)) {
-    # x[, 1] and formals without a default have an empty symbol.
-    if (!identical(parts[[i]], quote(expr = ))) own <- walk(parts[[i]], own, found)
-  }
-  own
-}
-
-# The names that are local after this code.
-walk <- function(code, own, found) {
-  if (is.symbol(code)) {
-    name <- as.character(code)
-    if (nzchar(name) && !name %in% own) assign(name, TRUE, found)
-    return(own)
-  }
-  if (!is.call(code)) {
-    return(own)
-  }
-  what <- if (is.symbol(code[[1L]])) as.character(code[[1L]]) else ""
-  if (what %in% c("<-", "=", "for") && length(code) > 2L) {
-    return(walk_assignment(code, own, found))
-  }
-  if (what == "function") {
-    walk_function(code[[2L]], code[[3L]], own, found)
-  } else if (what %in% c("$", "@", "::", ":::")) {
-    if (what %in% c("$", "@")) own <- walk(code[[2L]], own, found)
-  } else if (what != "quote") {
-    own <- walk_all(as.list(code), own, found)
-  }
-  own
-}
-
-walk_assignment <- function(code, own, found) {
-  target <- code[[2L]]
-  own <- walk(code[[3L]], own, found)
-  if (is.call(target)) {
-    own <- walk(target, own, found) # x$a <- 1 reads x first
-    while (is.call(target) && length(target) > 1L) target <- target[[2L]]
-  }
-  own <- c(own, as.character(target))
-  if (length(code) > 3L) own <- walk(code[[4L]], own, found) # for's body
-  own
-}
-
-has_name <- function(package, name) exists(name, as.environment(package), inherits = FALSE)
-
-# The environment from `env` to the global one that has this name, NULL if none has: then
-# it may be in a package.
-where_is <- function(name, env) {
-  while (!isNamespace(env) && !identical(env, emptyenv())) {
-    if (exists(name, env, inherits = FALSE)) {
-      return(env)
-    }
-    if (identical(env, globalenv())) break
-    env <- parent.env(env)
-  }
-  NULL
-}
-
-sees_globals <- function(env) {
-  while (!identical(env, emptyenv())) {
-    if (identical(env, globalenv())) {
-      return(TRUE)
-    }
-    if (isNamespace(env)) {
-      return(FALSE)
-    }
-    env <- parent.env(env)
-  }
-  FALSE
-}
 
 check_size <- function(globals, call) {
   limit <- getOption("muster.globals_max", 500e6)

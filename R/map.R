@@ -11,13 +11,19 @@
 #' [parallel::parLapply()], but by no others.
 #'
 #' @section Globals:
-#' The objects in your global environment that `.fun` uses are found with
-#' [codetools::findGlobals()]. The search also covers functions that `.fun` calls, functions among
-#' the further arguments, and lists of functions. The worker's global environment has these
-#' objects while a piece is evaluated; afterwards its previous contents are restored. Packages
-#' that are attached in the session and are used by these functions are attached in the worker;
-#' packages with methods for the classes of arguments and globals are loaded. An object that is
-#' named only in a string (`get("k")`) can't be found: export it.
+#' Whatever travels is looked through: `.fun`, what its code names and what that names in turn, and
+#' functions among elements and arguments, in lists, objects and frames. The variables of your
+#' global environment, and of data frames that are attached, which this code may use go along. The
+#' worker's global environment has them while a piece is evaluated; afterwards its previous
+#' contents are restored. Packages that are attached in the session and that code uses are attached
+#' in the worker; packages with methods for the classes of what travels are loaded, and methods
+#' that you have defined in the global environment go along.
+#'
+#' Names in strings and in quoted code count as well (`get("k")`, `as.formula("y ~ k")`), but of
+#' these a variable that has more than 1 MB, or holds a connection, stays behind. Then touching it
+#' in the worker is an error of class `muster_error_limit`: name it in the code, too, as in
+#' `force(k)`. Names that are put together when the function runs, such as that in
+#' `get(paste0("k", i))`, can't be found: export these variables.
 #'
 #' Connections don't work in another process, where their number may even refer to another
 #' connection. A connection among the arguments, the globals or the values is an error of class
@@ -32,11 +38,11 @@
 #' have no methods in a worker, as with parallel: define the class in a package, or in the
 #' workers and make its objects there.
 #'
-#' A function that was created inside another one takes along the frame it was created in. Objects
-#' larger than 1 MB in that frame stay behind if the function's code doesn't name them, not even
-#' in strings, and doesn't call `get()`, `eval()`, `environment()` or the like. If an object that
-#' is used is larger than 100 MB, a message of class `muster_message_large` names it, once per
-#' session.
+#' A function that was created inside another one takes along the whole frame it was created in, as
+#' [base::serialize()] has it: functions that share the frame share it in the worker. An argument of
+#' the other function that code names, and that wasn't evaluated yet, is evaluated in the session,
+#' once, as `lapply()` would. If an object that is used is larger than 100 MB, a message of class
+#' `muster_message_large` names it, once per session.
 #'
 #' @section Losses and time limits:
 #' Lost workers are replaced as usual, see Healing in [cluster_start()]. When a piece of several

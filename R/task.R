@@ -70,10 +70,11 @@ task_submit <- function(.cl, .fun, ..., .args = NULL) {
   if (!is.null(names(args)) || !is.null(.args)) {
     args <- user_args(args, .args, .fun, ".args", c(".cl", ".fun"), sys.call())
   }
-  task <- if (!.Call(ffi_task_needs, .fun, args)) {
+  found <- .Call(ffi_needs, list(.fun, args))
+  task <- if (is.null(found)) {
     .Call(ffi_task_submit, .cl, .fun, args, NULL, NULL)
   } else {
-    submit_with_globals(.cl, .fun, args, sys.call())
+    submit_with_needs(.cl, .fun, args, checked_needs(found, sys.call()))
   }
   if (is.integer(task)) {
     if (task == outcome_reference) {
@@ -84,15 +85,19 @@ task_submit <- function(.cl, .fun, ..., .args = NULL) {
   task
 }
 
-# A function that uses, or may use, objects from the session: these are sent too, as for
-# cluster_map(). If they can't change, they are sent to each worker once for consecutive tasks
-# that need the same ones.
-submit_with_globals <- function(cl, fun, args, call) {
-  fun <- without_unused(fun)
-  job <- task_job(fun, args, call)
-  if (is.null(job)) {
+# A function that uses objects of the session: these are sent too, as for cluster_map(). If they
+# can't change, they are sent to each worker once for consecutive tasks that need the same ones.
+submit_with_needs <- function(cl, fun, args, found) {
+  job <- list(
+    fun = fun, globals = found$globals, left = found$left, packages = found$packages,
+    namespaces = namespaces_of(found$classes), fresh = FALSE
+  )
+  if (!any(lengths(job[c("globals", "left", "packages", "namespaces")]))) {
     return(.Call(ffi_task_submit, cl, fun, args, NULL, NULL))
   }
+  # Tables that are changed in place look the same before and after.
+  by_reference <- any(vapply(c(found$globals, found$around), inherits, NA, "data.table"))
+  job$fresh <- by_reference || bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
   if (job$fresh) {
     return(.Call(ffi_task_submit, cl, call_task, list(job, args), NULL, NULL))
   }
@@ -107,28 +112,6 @@ submit_with_globals <- function(cl, fun, args, call) {
     last <- the$task_job <- list(id = id, job = job, held = held)
   }
   .Call(ffi_task_submit, cl, call_task, list(last$held[[2L]], args), last$held[[1L]], NULL)
-}
-
-# Like make_job(), but without the arguments, which differ from task to task. NULL if nothing
-# needs to be sent along.
-task_job <- function(fun, args, call) {
-  found <- find_globals(c(functions_in(fun), functions_in(args)), call)
-  name_large(found)
-  job <- list(
-    fun = fun, globals = found$globals, packages = found$packages,
-    namespaces = namespaces_of(c(args, found$globals, found$around)), fresh = FALSE
-  )
-  if (!length(job$globals) && !length(job$packages) && !length(job$namespaces)) {
-    return(NULL)
-  }
-  if (reference_policy() != "ignore") {
-    check_references(found$globals, "globals", call)
-    check_references(found$around, "fun", call)
-  }
-  # Tables that are changed in place look the same before and after.
-  by_reference <- any(vapply(c(found$globals, found$around), inherits, NA, "data.table"))
-  job$fresh <- by_reference || bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
-  job
 }
 
 # Sent instead of task_run() itself, which every worker has.

@@ -6,7 +6,7 @@ map_piece <- function(id, x, seed, first) {
   begin <- clock_seconds()
   job <- job_get(id)
   prepare_packages(job$packages, job$namespaces)
-  restore <- lend_globals(job$globals)
+  restore <- lend_globals(job)
   on.exit(restore())
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
   ready <- clock_seconds()
@@ -42,7 +42,7 @@ map_piece <- function(id, x, seed, first) {
 task_run <- function(job, args) {
   if (!is.list(job)) job <- job_get(job)
   prepare_packages(job$packages, job$namespaces)
-  restore <- lend_globals(job$globals)
+  restore <- lend_globals(job)
   on.exit(restore())
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
   do.call(function(...) fun(...), args, quote = TRUE)
@@ -59,7 +59,7 @@ map_elements <- function(...) {
   piece <- get("piece")
   .Call(ffi_map_elements, environment(), piece$values, piece$at, get("seed"))
 }
-map_around <- new.env(parent = baseenv())
+map_around <- new.env(parent = .BaseNamespaceEnv)
 
 # The loop over a piece, whose only arguments are the user's: no name can be taken for ours.
 element_loop <- function(piece, x, fun, seed) {
@@ -172,16 +172,39 @@ put_globals_back <- function() {
   list2env(before$values[!before$active & !locked], global)
 }
 
-# lend_globals() puts values into the global environment and gives a function that makes it
-# what it was.
-lend_globals <- function(globals) {
+# lend_globals() puts a job's values into the global environment and gives a function that makes it
+# what it was. What was left behind for its size is an error once it is touched, also if the worker
+# has a variable of that name: its value may be another.
+lend_globals <- function(job) {
   global <- globalenv()
-  names <- as.character(names(globals))
+  names <- c(names(job$globals), job$left)
   there <- vapply(names, exists, NA, envir = global, inherits = FALSE)
-  before <- mget(names[there], global)
-  list2env(globals, global)
+  before <- mget(as.character(names[there]), global)
+  list2env(as.list(job$globals), global)
+  # A variable doesn't become an active binding.
+  rm(list = intersect(job$left, names[there]), envir = global)
+  for (name in job$left) makeActiveBinding(name, left_behind(name), global)
   function() {
-    rm(list = intersect(names[!there], ls(global, all.names = TRUE)), envir = global)
+    # An active binding isn't replaced by an assignment.
+    gone <- intersect(c(names[!there], job$left), ls(global, all.names = TRUE))
+    rm(list = gone, envir = global)
     list2env(before, global)
+  }
+}
+
+left_behind <- function(name) {
+  function(value) {
+    if (!missing(value)) {
+      rm(list = name, envir = globalenv())
+      return(assign(name, value, globalenv()))
+    }
+    abort_muster("limit",
+      paste0("`", name, "` of the session's global environment isn't here."),
+      details = paste(
+        "It is large, or holds a connection, and the code of your function doesn't name it: a",
+        "string does, quoted code, or a function that lies beside yours."
+      ),
+      hints = paste0("Name it in the code too, as in force(", name, "): then it is sent.")
+    )
   }
 }

@@ -109,7 +109,7 @@ part_call <- function(step, data) {
   prepare_packages(job$packages, job$namespaces)
   whole <- FALSE
   on.exit(if (!whole) put_globals_back())
-  restore <- lend_globals(job$globals)
+  restore <- lend_globals(job)
   on.exit(restore(), add = TRUE, after = FALSE)
   if (!is.null(step$seed)) {
     kept <- keep_stream()

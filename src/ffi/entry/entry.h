@@ -97,9 +97,13 @@ SEXP ffi_call_ours(const char *name, SEXP argument);
 // whether it is a promise, evaluated or not; it calls nothing but on R before 4.6 active bindings.
 SEXP ffi_binding(SEXP env, SEXP symbol);
 int ffi_is_promise(SEXP env, SEXP symbol);
+// ffi_exists tells whether env itself has a binding. On R before 4.2 an active one is called.
+int ffi_exists(SEXP env, SEXP symbol);
 SEXP ffi_closure_env(SEXP fun);
 SEXP ffi_parent_env(SEXP env);
 int ffi_has_attributes(SEXP x);
+// ffi_attributes gives the attributes of x as a named list. Allocates.
+SEXP ffi_attributes(SEXP x);
 // ffi_only_names tells whether what has attributes has names and nothing else. May allocate.
 int ffi_only_names(SEXP x);
 // ffi_value_in gives a function of a namespace by name; a package's functions are promises

@@ -84,6 +84,14 @@ SEXP ffi_value_in(SEXP env, SEXP name) {
 }
 #endif
 
+int ffi_exists(SEXP env, SEXP symbol) {
+#if R_VERSION >= R_Version(4, 2, 0)
+  return R_existsVarInFrame(env, symbol);
+#else
+  return ffi_binding(env, symbol) != R_UnboundValue;
+#endif
+}
+
 #if R_VERSION >= R_Version(4, 5, 0)
 SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
 SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
@@ -106,6 +114,15 @@ int ffi_only_names(SEXP x) {
   return TAG(list) == R_NamesSymbol && CDR(list) == R_NilValue;
 }
 #endif
+
+SEXP ffi_attributes(SEXP x) {
+  static SEXP symbol;
+  SEXP quoted = PROTECT(Rf_lang2(R_QuoteSymbol, x));
+  SEXP call = PROTECT(Rf_lang2(ffi_symbol(&symbol, "attributes"), quoted));
+  SEXP list = Rf_eval(call, R_BaseEnv);
+  UNPROTECT(2);
+  return list;
+}
 
 int64_t ffi_deadline(SEXP timeout_s) {
   const double s = Rf_asReal(timeout_s);

@@ -1,172 +1,548 @@
-// What a task's function needs of the session, asked for each task: mostly nothing, which must
-// cost next to nothing.
+// What functions need of the session to be evaluated in another process: variables of the global
+// environment, packages. Asked for each task: mostly nothing, which must cost next to nothing.
 //
-// Which names code uses is found by R (map-globals.R) and kept for the codes that were asked for
-// last: functions that one expression makes share their code. What the names mean is looked up
-// each time.
+// What a function carries travels whole, as serialize() has it: its frames, and all that they
+// hold. So everything that travels is looked through, each closure's code is read (names.h), and
+// what its names stand for in the global environment, or in a data frame that is attached, travels
+// too. Packages are named.
+//
+// Names may also stand in strings and in quoted code, and a method's is put together by R from a
+// generic's and a class's. Global variables that may be meant so go along, since a worker would
+// find another one of that name, or none; but the large ones are only told (`left`): touching them
+// there is an error. Names that are computed otherwise aren't found.
+//
+// What is named by code that is named, from the function itself on, goes along whatever it is. What
+// only words name goes along as far as that is cheap; and so does what functions need that just
+// happen to lie in a frame: they may be called by get() or the like.
+//
+// A promise that code names is evaluated here, once, as lapply() would. That runs R code: all that
+// was seen is kept in lists, so that no address is used again meanwhile.
 #include <string.h>
 
-#include <Rversion.h>
-
+#include "ffi/session/globals.h"
+#include "ffi/session/names.h"
 #include "ffi/session/session.h"
 
-#define CODES 32
-// Lists are looked through so far; longer ones are left to R.
-#define LIST_MAX 64
-#define DEPTH_MAX 3
+// Strings that aren't code: so many may be names, of one vector and of all.
+#define STRINGS_MAX 1000
+#define ALL_STRINGS_MAX 10000
+// What only a string names travels up to this size.
+#define WORD_BYTES 1e6
 
-static struct {
-  SEXP
-      list; // of CODES: list(formals, body, symbols, names), or NULL; preserved
-  unsigned next;
-} codes;
+// Pairlists, newest first, but for the first two.
+enum {
+  BOX_USED,     // closures and environments that are looked into
+  BOX_FRAMES,   // and those that are around functions
+  BOX_GLOBALS,  // values that go along, by name
+  BOX_LEFT,     // names of what is too large to go along for a word, symbols
+  BOX_AROUND,   // what code uses of its frames, by name, if that isn't plain
+  BOX_PACKAGES, // their names, symbols
+  BOX_CLASSES,  // of what travels, strings
+  BOX_COPIES,   // of attached frames, by these
+  BOX_NAMES,    // of global variables; a list of one, for globals.h
+  BOX_FIELDS
+};
 
-#if R_VERSION >= R_Version(4, 5, 0)
-static SEXP formals_of(SEXP fun) { return R_ClosureFormals(fun); }
-#else
-static SEXP formals_of(SEXP fun) { return FORMALS(fun); }
-#endif
+// What is looked at because of names, words, or nothing but its place in a frame.
+enum level { BY_NAME, BY_WORD, BY_PLACE };
 
-static int exists(SEXP env, SEXP symbol) {
-#if R_VERSION >= R_Version(4, 2, 0)
-  return R_existsVarInFrame(env, symbol);
-#else
-  return ffi_binding(env, symbol) != R_UnboundValue;
-#endif
+// A list of what was seen, each once, in a field of the box: before `at` it was looked into.
+struct seen {
+  int field;
+  R_xlen_t n, at;
+  int32_t *slots; // by address: 1 + the place in the list
+  size_t slots_n;
+};
+
+struct find {
+  SEXP box;
+  struct seen used, frames;
+  enum level level;
+  R_xlen_t strings; // that were read for words
+  struct ffi_globals globals;
+};
+
+static size_t hash_of(const void *address) {
+  const uintptr_t bits = (uintptr_t)address;
+  return (size_t)((bits >> 4) ^ (bits >> 13)) * 2654435761u;
 }
 
-// known_code gives what is kept of a closure's code, R_NilValue if nothing is.
-static SEXP known_code(SEXP fun) {
-  if (codes.list == NULL) return R_NilValue;
-  SEXP formals = formals_of(fun), body = R_ClosureExpr(fun);
-  for (int i = 0; i < CODES; i++) {
-    SEXP code = VECTOR_ELT(codes.list, i);
-    if (code != R_NilValue && VECTOR_ELT(code, 1) == body &&
-        VECTOR_ELT(code, 0) == formals) {
-      return code;
-    }
+static void seek(struct find *find, SEXP x);
+
+// ---- what was seen
+
+static void grow_slots(struct seen *seen, SEXP list) {
+  seen->slots_n = seen->slots_n == 0 ? 64 : 2 * seen->slots_n;
+  seen->slots = (int32_t *)(void *)R_alloc(seen->slots_n, sizeof(int32_t));
+  memset(seen->slots, 0, seen->slots_n * sizeof(int32_t));
+  for (R_xlen_t i = 0; i < seen->n; i++) {
+    size_t slot = hash_of(VECTOR_ELT(list, i)) & (seen->slots_n - 1);
+    while (seen->slots[slot] != 0)
+      slot = (slot + 1) & (seen->slots_n - 1);
+    seen->slots[slot] = (int32_t)i + 1;
   }
-  return R_NilValue;
 }
 
-// ffi_code_names gives the names that a closure's code uses, NULL if that isn't known.
-SEXP ffi_code_names(SEXP fun) {
-  SEXP code = TYPEOF(fun) == CLOSXP ? known_code(fun) : R_NilValue;
-  return code == R_NilValue ? R_NilValue : VECTOR_ELT(code, 3);
-}
-
-SEXP ffi_code_keep(SEXP fun, SEXP names) {
-  if (codes.list == NULL) {
-    codes.list = Rf_allocVector(VECSXP, CODES);
-    R_PreserveObject(codes.list);
+// see notes x to be looked into, unless it was seen.
+static void see(struct find *find, struct seen *seen, SEXP x) {
+  SEXP list = VECTOR_ELT(find->box, seen->field);
+  if (2 * (size_t)(seen->n + 1) > seen->slots_n) grow_slots(seen, list);
+  size_t slot = hash_of(x) & (seen->slots_n - 1);
+  while (seen->slots[slot] != 0) {
+    if (VECTOR_ELT(list, seen->slots[slot] - 1) == x) return;
+    slot = (slot + 1) & (seen->slots_n - 1);
   }
-  const R_xlen_t n = Rf_xlength(names);
-  SEXP code = PROTECT(Rf_allocVector(VECSXP, 4));
-  SEXP symbols = SET_VECTOR_ELT(code, 2, Rf_allocVector(VECSXP, n));
-  SET_VECTOR_ELT(code, 0, formals_of(fun));
-  SET_VECTOR_ELT(code, 1, R_ClosureExpr(fun));
-  SET_VECTOR_ELT(code, 3, names);
-  for (R_xlen_t i = 0; i < n; i++)
-    SET_VECTOR_ELT(symbols, i, Rf_installChar(STRING_ELT(names, i)));
-  SET_VECTOR_ELT(codes.list, codes.next, code);
-  codes.next = (codes.next + 1) % CODES;
-  UNPROTECT(1);
-  return R_NilValue;
+  if (list == R_NilValue || seen->n == Rf_xlength(list)) {
+    PROTECT(x);
+    SEXP longer = Rf_allocVector(VECSXP, 2 * seen->n + 16);
+    SET_VECTOR_ELT(find->box, seen->field, longer);
+    for (R_xlen_t i = 0; i < seen->n; i++)
+      SET_VECTOR_ELT(longer, i, VECTOR_ELT(list, i));
+    UNPROTECT(1);
+    list = longer;
+  }
+  SET_VECTOR_ELT(list, seen->n, x);
+  seen->slots[slot] = (int32_t)++seen->n;
 }
 
-// is_frame: an environment of code's own, before the global one or a namespace.
-static int is_frame(SEXP env) {
-  return env != R_GlobalEnv && env != R_BaseEnv && env != R_BaseNamespace &&
-         env != R_EmptyEnv && !R_IsNamespaceEnv(env);
+// next_seen gives what is to be looked into next, NULL if nothing is.
+static SEXP next_seen(const struct find *find, struct seen *seen) {
+  if (seen->at == seen->n) return NULL;
+  return VECTOR_ELT(VECTOR_ELT(find->box, seen->field), seen->at++);
 }
 
-// is_extra: a package that is attached, and isn't R's own.
-static int is_extra(SEXP env) {
-  static const char *const own[] = {"datasets", "grDevices", "graphics",
-                                    "methods",  "stats",     "utils"};
+// ---- environments
+
+static const char *name_of(SEXP env) {
   static SEXP symbol;
   SEXP name = Rf_getAttrib(env, ffi_symbol(&symbol, "name"));
-  if (TYPEOF(name) != STRSXP || Rf_xlength(name) != 1) return 0;
-  const char *text = CHAR(STRING_ELT(name, 0));
-  if (strncmp(text, "package:", 8) != 0) return 0;
-  for (size_t i = 0; i < sizeof own / sizeof own[0]; i++) {
-    if (strcmp(text + 8, own[i]) == 0) return 0;
-  }
-  return 1;
+  return TYPEOF(name) == STRSXP && Rf_xlength(name) == 1
+             ? CHAR(STRING_ELT(name, 0))
+             : "";
 }
 
-// may_need: whether a value that travels anyway may need more: functions, what has a class,
-// and lists that may hold such.
-static int may_need(SEXP x, int depth) {
-  if (Rf_isObject(x)) return 1;
+// Where a name is looked up: in a frame, of a function or attached; in the global environment; in
+// what every worker has, or has with a package that it loads; in a package that it is told to
+// attach.
+enum place { IN_FRAME, IN_GLOBAL, IN_OWN, IN_PACKAGE };
+
+static enum place place_of(SEXP env) {
+  static const char *const own[] = {"datasets", "grDevices", "graphics",
+                                    "methods",  "stats",     "utils"};
+  static const char *const tools[] = {"imports:", "Autoloads", "devtools_shims",
+                                      "tools:"};
+  if (env == R_GlobalEnv) return IN_GLOBAL;
+  if (env == R_BaseEnv || env == R_EmptyEnv || R_IsNamespaceEnv(env)) {
+    return IN_OWN;
+  }
+  const char *name = name_of(env);
+  if (name[0] == '\0') return IN_FRAME;
+  for (size_t i = 0; i < sizeof tools / sizeof *tools; i++) {
+    if (strncmp(name, tools[i], strlen(tools[i])) == 0) return IN_OWN;
+  }
+  if (strncmp(name, "package:", 8) != 0) return IN_FRAME;
+  for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
+    if (strcmp(name + 8, own[i]) == 0) return IN_OWN;
+  }
+  return IN_PACKAGE;
+}
+
+// ---- what is found
+
+static void put_first(struct find *find, int which, SEXP value, SEXP tag) {
+  SEXP cell = Rf_cons(value, VECTOR_ELT(find->box, which));
+  SET_VECTOR_ELT(find->box, which, cell);
+  if (tag != NULL) SET_TAG(cell, tag);
+}
+
+static int is_in(const struct find *find, int which, SEXP x) {
+  SEXP at = VECTOR_ELT(find->box, which);
+  while (at != R_NilValue && CAR(at) != x)
+    at = CDR(at);
+  return at != R_NilValue;
+}
+
+// cell_of gives the cell of a name, R_NilValue if there is none.
+static SEXP cell_of(const struct find *find, int which, SEXP name) {
+  SEXP at = VECTOR_ELT(find->box, which);
+  while (at != R_NilValue && TAG(at) != name)
+    at = CDR(at);
+  return at;
+}
+
+// evaluate gives a variable's value, of a promise or an active binding too. Runs R code.
+static SEXP evaluate(SEXP symbol, SEXP env) { return Rf_eval(symbol, env); }
+
+// copy_of gives a frame that stands for one that is attached: that would take the whole search path
+// along, or what the worker has attached in its place.
+static SEXP copy_of(struct find *find, SEXP env) {
+  SEXP known = cell_of(find, BOX_COPIES, env);
+  if (known != R_NilValue) return CAR(known);
+  SEXP copy = PROTECT(ffi_call_ours("copy_attached", env));
+  put_first(find, BOX_COPIES, copy, env);
+  UNPROTECT(1);
+  return copy;
+}
+
+// note_global gives the variable's value, which goes along, unless it is called and no function.
+static SEXP note_global(struct find *find, SEXP symbol, int called, SEXP env) {
+  SEXP known = cell_of(find, BOX_GLOBALS, symbol);
+  if (known != R_NilValue) return CAR(known);
+  if (env != R_GlobalEnv) env = copy_of(find, env);
+  SEXP value = PROTECT(evaluate(symbol, env));
+  if (called && !Rf_isFunction(value)) {
+    UNPROTECT(1);
+    return value;
+  }
+  put_first(find, BOX_GLOBALS, value, symbol);
+  seek(find, value);
+  UNPROTECT(1);
+  return value;
+}
+
+static void note_package(struct find *find, SEXP env) {
+  SEXP name = Rf_install(name_of(env) + 8);
+  if (!is_in(find, BOX_PACKAGES, name)) {
+    put_first(find, BOX_PACKAGES, name, NULL);
+  }
+}
+
+// is_plain: nothing that has to be told, nor is large.
+static int is_plain(SEXP x) {
   switch (TYPEOF(x)) {
   case CLOSXP:
-  case PROMSXP:
-    return 1;
   case VECSXP:
-    if (depth >= DEPTH_MAX || Rf_xlength(x) > LIST_MAX) return 1;
-    for (R_xlen_t i = 0; i < Rf_xlength(x); i++) {
-      if (may_need(VECTOR_ELT(x, i), depth + 1)) return 1;
-    }
+  case S4SXP:
+  case EXTPTRSXP:
+  case ENVSXP:
     return 0;
   default:
-    return 0;
+    return !Rf_isObject(x) &&
+           (!Rf_isVectorAtomic(x) || Rf_xlength(x) < 10000000);
   }
 }
 
-// needs tells whether a name stands for something that is the session's, or may lead there.
-static int needs(SEXP symbol, SEXP env) {
-  for (; is_frame(env); env = ffi_parent_env(env)) {
-    if (exists(env, symbol)) {
-      return R_BindingIsActive(symbol, env) || ffi_is_promise(env, symbol) ||
-             may_need(ffi_binding(env, symbol), 0);
+// ---- words
+
+static void meet_word(void *data, SEXP text) {
+  struct find *find = data;
+  ffi_globals_meet(&find->globals, text, 0);
+}
+
+static void meet_words(struct find *find, SEXP words) {
+  for (R_xlen_t i = 0; i < Rf_xlength(words); i++)
+    meet_word(find, STRING_ELT(words, i));
+}
+
+static void meet_strings(struct find *find, SEXP strings) {
+  const R_xlen_t n = Rf_xlength(strings);
+  find->strings += n;
+  if (n > STRINGS_MAX || find->strings > ALL_STRINGS_MAX) return;
+  for (R_xlen_t i = 0; i < n; i++)
+    ffi_each_word(STRING_ELT(strings, i), meet_word, find);
+}
+
+// take_if_cheap: a variable that may be used goes along if that is cheap and of use there.
+static void take_if_cheap(struct find *find, SEXP symbol, SEXP env) {
+  if (cell_of(find, BOX_GLOBALS, symbol) != R_NilValue ||
+      is_in(find, BOX_LEFT, symbol)) {
+    return;
+  }
+  if (!ffi_exists(env, symbol) || R_BindingIsActive(symbol, env) ||
+      ffi_is_promise(env, symbol)) {
+    return;
+  }
+  SEXP value = PROTECT(ffi_binding(env, symbol));
+  SEXP what = PROTECT(Rf_allocVector(VECSXP, 1));
+  SET_VECTOR_ELT(what, 0, value);
+  const double bytes = Rf_asReal(ffi_call_ours("bytes_in", what));
+  UNPROTECT(1);
+  if (bytes <= WORD_BYTES && !ffi_is_refused(value, NULL)) {
+    (void)note_global(find, symbol, 0, env);
+  } else {
+    put_first(find, BOX_LEFT, symbol, NULL);
+  }
+  UNPROTECT(1);
+}
+
+static void take_met(struct find *find) {
+  for (SEXP symbol; (symbol = ffi_globals_next(&find->globals)) != NULL;)
+    take_if_cheap(find, symbol, R_GlobalEnv);
+}
+
+// ---- names in code
+
+// take_of_frame: a variable of a frame travels with it. Its value, for what it is looked through
+// too; NULL (R's) if that isn't known.
+static SEXP take_of_frame(struct find *find, SEXP symbol, SEXP env) {
+  if (symbol == R_DotsSymbol) {
+    return find->level != BY_NAME ? R_NilValue
+                                  : ffi_call_ours("values_of_dots", env);
+  }
+  if (R_BindingIsActive(symbol, env)) return R_NilValue; // see look_into_frame
+  SEXP value = ffi_binding(env, symbol);
+  if (value == R_MissingArg) return R_NilValue;
+  if (!ffi_is_promise(env, symbol)) return value;
+  if (find->level != BY_NAME) return R_NilValue;
+  SEXP what = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(what, 0, symbol);
+  SET_VECTOR_ELT(what, 1, env);
+  const int settled = Rf_asLogical(ffi_call_ours("settle", what)) == TRUE;
+  UNPROTECT(1);
+  return settled && ffi_exists(env, symbol) ? evaluate(symbol, env)
+                                            : R_NilValue;
+}
+
+// find_name looks for what a name in code stands for, from env on, as R would.
+static void find_name(struct find *find, SEXP symbol, int called, SEXP env) {
+  int searching = 0; // past the frames that travel
+  int attached =
+      0; // it began in an attached frame, which is behind the global environment
+  for (; env != R_EmptyEnv; env = ffi_parent_env(env)) {
+    const enum place place = place_of(env);
+    searching |= place != IN_FRAME;
+    attached |= is_in(find, BOX_COPIES, env);
+    if (!ffi_exists(env, symbol)) continue;
+    if (place == IN_OWN) return;
+    if (place == IN_GLOBAL && attached) {
+      (void)ffi_call_ours("abort_attached", Rf_ScalarString(PRINTNAME(symbol)));
+    }
+    if (place == IN_PACKAGE) {
+      if (find->level != BY_PLACE) note_package(find, env);
+      return;
+    }
+    if (searching && find->level != BY_NAME) {
+      take_if_cheap(find, symbol, env);
+      return;
+    }
+    SEXP value = PROTECT(searching ? note_global(find, symbol, called, env)
+                                   : take_of_frame(find, symbol, env));
+    if (!searching) {
+      if (!is_plain(value) && cell_of(find, BOX_AROUND, symbol) == R_NilValue) {
+        put_first(find, BOX_AROUND, value, symbol);
+      }
+      seek(find, value);
+    }
+    UNPROTECT(1);
+    if (!called || Rf_isFunction(value)) return;
+  }
+}
+
+// ---- what is looked through
+
+// look_up_words looks through what words may mean in the frames, which travel anyway.
+static void look_up_words(struct find *find, SEXP words, SEXP env) {
+  if (find->level == BY_PLACE || place_of(env) != IN_FRAME) return;
+  for (R_xlen_t i = 0; i < Rf_xlength(words); i++) {
+    SEXP symbol = Rf_installTrChar(STRING_ELT(words, i));
+    SEXP at = env;
+    while (place_of(at) == IN_FRAME && !ffi_exists(at, symbol))
+      at = ffi_parent_env(at);
+    if (place_of(at) != IN_FRAME || symbol == R_DotsSymbol ||
+        R_BindingIsActive(symbol, at) || ffi_is_promise(at, symbol)) {
+      continue;
+    }
+    seek(find, PROTECT(ffi_binding(at, symbol)));
+    UNPROTECT(1);
+  }
+}
+
+static void look_into_closure(struct find *find, SEXP fun) {
+  SEXP env = ffi_closure_env(fun);
+  const enum place place = place_of(env);
+  if (place != IN_FRAME && place != IN_GLOBAL) return; // a package's
+  SEXP code = PROTECT(ffi_code_of(fun));
+  SEXP names = VECTOR_ELT(code, FFI_CODE_NAMES);
+  const int *called = LOGICAL(VECTOR_ELT(code, FFI_CODE_CALLED));
+  for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
+    SEXP symbol = VECTOR_ELT(names, i);
+    find_name(find, symbol, called[i], env);
+    // R's own functions in C have methods for classes only, which are met with the class.
+    const int in_c = Rf_isPrimitive(ffi_binding(R_BaseEnv, symbol));
+    if (called[i] && !in_c) {
+      ffi_globals_meet(&find->globals, PRINTNAME(symbol), 1);
     }
   }
-  if (env != R_GlobalEnv) return 0;
-  if (exists(env, symbol)) return 1;
-  for (env = ffi_parent_env(env); env != R_BaseEnv && env != R_EmptyEnv;
-       env = ffi_parent_env(env)) {
-    if (exists(env, symbol)) return is_extra(env);
-  }
-  return 0;
+  meet_words(find, VECTOR_ELT(code, FFI_CODE_WORDS));
+  look_up_words(find, VECTOR_ELT(code, FFI_CODE_WORDS), env);
+  SEXP at = VECTOR_ELT(code, FFI_CODE_OBJECTS);
+  for (; at != R_NilValue; at = CDR(at))
+    seek(find, CAR(at));
+  UNPROTECT(1);
+  if (place == IN_FRAME) see(find, &find->frames, env);
 }
 
-#define LARGE 1000000
-
-// holds_large tells whether a frame has a large vector, which may be left behind. What a promise
-// or an active binding stands for isn't looked at.
-static int holds_large(SEXP env) {
+static void look_into_frame(struct find *find, SEXP env) {
   SEXP names = PROTECT(R_lsInternal3(env, TRUE, FALSE));
-  int found = 0;
-  for (R_xlen_t i = 0; !found && i < Rf_xlength(names); i++) {
-    SEXP symbol = Rf_installChar(STRING_ELT(names, i));
-    if (R_BindingIsActive(symbol, env)) continue;
-    SEXP value = ffi_binding(env, symbol);
-    const int is_vector = Rf_isVectorAtomic(value) || TYPEOF(value) == VECSXP;
-    // A byte each, at least; lists are looked at by R.
-    found = is_vector && (double)Rf_xlength(value) * 4 > LARGE;
+  for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
+    SEXP symbol = Rf_installTrChar(STRING_ELT(names, i));
+    if (R_BindingIsActive(symbol, env)) {
+      seek(find, R_ActiveBindingFunction(symbol, env));
+    } else if (symbol != R_DotsSymbol && ffi_exists(env, symbol) &&
+               !ffi_is_promise(env, symbol)) {
+      seek(find, PROTECT(ffi_binding(env, symbol)));
+      UNPROTECT(1);
+    }
   }
   UNPROTECT(1);
-  return found;
+  SEXP around = ffi_parent_env(env);
+  if (place_of(around) == IN_FRAME) see(find, &find->frames, around);
 }
 
-// ffi_task_needs tells whether a function and its arguments may need something of the session
-// that doesn't travel with them: also if the function's code isn't known yet.
-SEXP ffi_task_needs(SEXP fun, SEXP args) {
-  for (R_xlen_t i = 0; i < Rf_xlength(args); i++) {
-    if (may_need(VECTOR_ELT(args, i), 0)) return Rf_ScalarLogical(1);
+static void seek_attributes(struct find *find, SEXP x) {
+  if (!ffi_has_attributes(x)) return;
+  SEXP class =
+      find->level == BY_PLACE ? R_NilValue : Rf_getAttrib(x, R_ClassSymbol);
+  for (R_xlen_t i = 0; i < Rf_xlength(class); i++) {
+    SEXP one = STRING_ELT(class, i);
+    if (is_in(find, BOX_CLASSES, one)) continue;
+    put_first(find, BOX_CLASSES, one, NULL);
+    meet_word(find, one);
   }
-  if (TYPEOF(fun) != CLOSXP) return Rf_ScalarLogical(0);
-  SEXP env = ffi_closure_env(fun);
-  if (env != R_GlobalEnv && !is_frame(env)) return Rf_ScalarLogical(0);
-  SEXP code = known_code(fun);
-  if (code == R_NilValue) return Rf_ScalarLogical(1); // not known
-  PROTECT(code); // a promise may be forced, and then code be asked for
-  SEXP symbols = VECTOR_ELT(code, 2);
-  int found = 0;
-  for (R_xlen_t i = 0; !found && i < Rf_xlength(symbols); i++)
-    found = needs(VECTOR_ELT(symbols, i), env);
-  if (!found && env != R_GlobalEnv) found = holds_large(env);
+  SEXP all = PROTECT(ffi_attributes(x));
+  SEXP names = Rf_getAttrib(all, R_NamesSymbol);
+  for (R_xlen_t i = 0; i < Rf_xlength(all); i++) {
+    SEXP one = VECTOR_ELT(all, i);
+    // Where code was written is of no use elsewhere, and labels aren't names of variables.
+    if (strncmp(CHAR(STRING_ELT(names, i)), "srcref", 6) == 0) continue;
+    if (TYPEOF(one) != STRSXP) seek(find, one);
+  }
   UNPROTECT(1);
-  return Rf_ScalarLogical(found);
+}
+
+// seek looks through x, down to functions and frames. Lists have no circles, and what is in one
+// several times is serialized as often.
+static void seek(struct find *find, SEXP x) {
+  R_CheckStack();
+  switch (TYPEOF(x)) {
+  case CLOSXP:
+    see(find, &find->used, x);
+    break;
+  case ENVSXP:
+    if (place_of(x) == IN_FRAME) see(find, &find->used, x);
+    break;
+  case SYMSXP:
+    if (x != R_MissingArg) meet_word(find, PRINTNAME(x));
+    return;
+  case STRSXP:
+    meet_strings(find, x);
+    break;
+  case LANGSXP:
+    meet_words(find, PROTECT(ffi_code_words(x)));
+    UNPROTECT(1);
+    break;
+  case VECSXP:
+  case EXPRSXP:
+    for (R_xlen_t i = 0; i < Rf_xlength(x); i++)
+      seek(find, VECTOR_ELT(x, i));
+    break;
+  case LISTSXP:
+    for (SEXP at = x; at != R_NilValue; at = CDR(at))
+      seek(find, CAR(at));
+    return;
+  case NILSXP:
+  case BUILTINSXP:
+  case SPECIALSXP:
+  case EXTPTRSXP:
+  case WEAKREFSXP:
+    return;
+  default:
+    break;
+  }
+  seek_attributes(find, x);
+}
+
+static void look_into_used(struct find *find) {
+  SEXP x;
+  while ((x = next_seen(find, &find->used)) != NULL) {
+    if (TYPEOF(x) == CLOSXP) {
+      look_into_closure(find, x);
+    } else {
+      look_into_frame(find, x);
+    }
+  }
+}
+
+static void look_into_all(struct find *find) {
+  look_into_used(find);
+  find->level = BY_WORD;
+  while (find->globals.some) {
+    take_met(find);
+    look_into_used(find);
+  }
+  find->level = BY_PLACE;
+  for (SEXP frame; (frame = next_seen(find, &find->frames)) != NULL;) {
+    look_into_frame(find, frame);
+    do {
+      look_into_used(find);
+      take_met(find);
+    } while (find->used.at < find->used.n);
+  }
+}
+
+static SEXP named_list(SEXP pairs) {
+  const R_xlen_t n = Rf_xlength(pairs);
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, n));
+  SEXP names = PROTECT(Rf_allocVector(STRSXP, n));
+  for (R_xlen_t i = n - 1; i >= 0; i--, pairs = CDR(pairs)) {
+    SET_VECTOR_ELT(list, i, CAR(pairs));
+    SET_STRING_ELT(names, i, PRINTNAME(TAG(pairs)));
+  }
+  Rf_setAttrib(list, R_NamesSymbol, names);
+  UNPROTECT(2);
+  return list;
+}
+
+// only_left gives the names that were left and that no code has named since.
+static SEXP only_left(const struct find *find) {
+  SEXP left = PROTECT(Rf_cons(R_NilValue, R_NilValue)), last = left;
+  SEXP at = VECTOR_ELT(find->box, BOX_LEFT);
+  for (; at != R_NilValue; at = CDR(at)) {
+    if (cell_of(find, BOX_GLOBALS, CAR(at)) != R_NilValue) continue;
+    SETCDR(last, Rf_cons(CAR(at), R_NilValue));
+    last = CDR(last);
+  }
+  UNPROTECT(1);
+  return CDR(left);
+}
+
+static SEXP texts(SEXP pairs) {
+  const R_xlen_t n = Rf_xlength(pairs);
+  SEXP strings = PROTECT(Rf_allocVector(STRSXP, n));
+  for (R_xlen_t i = n - 1; i >= 0; i--, pairs = CDR(pairs)) {
+    SEXP one = CAR(pairs);
+    SET_STRING_ELT(strings, i, TYPEOF(one) == SYMSXP ? PRINTNAME(one) : one);
+  }
+  UNPROTECT(1);
+  return strings;
+}
+
+// ffi_needs gives list(globals, packages, around, classes, left) for what is to travel, a list;
+// NULL if it needs nothing of the session, nor has something to be told. Runs R code.
+SEXP ffi_needs(SEXP roots) {
+  static const char *const fields[] = {"globals", "packages", "around",
+                                       "classes", "left"};
+  struct find find = {.box = PROTECT(Rf_allocVector(VECSXP, BOX_FIELDS)),
+                      .used.field = BOX_USED,
+                      .frames.field = BOX_FRAMES};
+  find.globals.keep =
+      SET_VECTOR_ELT(find.box, BOX_NAMES, Rf_allocVector(VECSXP, 1));
+  for (R_xlen_t i = 0; i < Rf_xlength(roots); i++)
+    seek(&find, VECTOR_ELT(roots, i));
+  look_into_all(&find);
+  int any = 0;
+  for (int i = BOX_GLOBALS; i <= BOX_CLASSES; i++)
+    any |= VECTOR_ELT(find.box, i) != R_NilValue;
+  if (!any) {
+    UNPROTECT(1);
+    return R_NilValue;
+  }
+  SEXP needs = PROTECT(ffi_list(5, fields));
+  SET_VECTOR_ELT(needs, 0, named_list(VECTOR_ELT(find.box, BOX_GLOBALS)));
+  SET_VECTOR_ELT(needs, 1, texts(VECTOR_ELT(find.box, BOX_PACKAGES)));
+  SET_VECTOR_ELT(needs, 2, named_list(VECTOR_ELT(find.box, BOX_AROUND)));
+  SET_VECTOR_ELT(needs, 3, texts(VECTOR_ELT(find.box, BOX_CLASSES)));
+  SET_VECTOR_ELT(needs, 4, texts(PROTECT(only_left(&find))));
+  UNPROTECT(3);
+  return needs;
 }

@@ -102,9 +102,8 @@ SEXP ffi_pieces_ended(SEXP pointer, SEXP piece) {
 // ffi_pieces_done: seconds is c(of the elements, of what came before them).
 SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
   struct mst_pieces *pieces = pieces_of(pointer);
-  const enum mst_piece_end end =
-      mst_pieces_done(pieces, piece_of(pieces, piece), REAL(seconds)[0],
-                      REAL(seconds)[1]);
+  const enum mst_piece_end end = mst_pieces_done(
+      pieces, piece_of(pieces, piece), REAL(seconds)[0], REAL(seconds)[1]);
   return Rf_ScalarInteger((int)end + 1);
 }
 

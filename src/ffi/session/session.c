@@ -104,8 +104,7 @@ struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome) {
     return NULL;
   }
   *outcome = FFI_STOPPED;
-  const int ends =
-      peer->retired || mst_peer_worker(peer)->stop_ns != INT64_MAX;
+  const int ends = peer->retired || mst_peer_worker(peer)->stop_ns != INT64_MAX;
   return ends ? NULL : peer;
 }
 

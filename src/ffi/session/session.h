@@ -146,9 +146,7 @@ SEXP ffi_map_put(SEXP results, SEXP first, SEXP values);
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s);
 SEXP ffi_task_value(SEXP task, SEXP timeout_s);
 SEXP ffi_task_loss(SEXP task);
-SEXP ffi_code_names(SEXP fun);
-SEXP ffi_code_keep(SEXP fun, SEXP names);
-SEXP ffi_task_needs(SEXP fun, SEXP args);
+SEXP ffi_needs(SEXP roots);
 SEXP ffi_task_cancel(SEXP task);
 SEXP ffi_task_state(SEXP task);
 // pieces.c
