@@ -74,13 +74,13 @@ start_forked <- function(plan, again = TRUE) {
   if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
     return(list(refused = "It found more than one thread in itself."))
   }
-  what <- if (isTRUE(.Call(ffi_server_state, server$pointer)$silent)) {
-    "didn't respond"
+  why <- if (isTRUE(.Call(ffi_server_state, server$pointer)$silent)) {
+    "The fork server didn't respond; another one is started."
   } else if (is_server_gone(outcome)) {
-    "ended meanwhile"
+    "The fork server ended meanwhile; another one is started."
   }
-  if (again && !is.null(what)) {
-    inform_muster("server", paste0("The fork server ", what, "; another one is started."))
+  if (again && !is.null(why)) {
+    inform_muster("server", why)
     return(start_forked(plan, again = FALSE))
   }
   abort_start(outcome, plan, server$pointer)

@@ -43,6 +43,7 @@ stop_nodes <- function(nodes) {
     swept <- swept || isTRUE(restarted)
   }
   plans_drop()
+  drop_task_job()
   signals_drop()
   # A worker that was ended while it restarted left its directory.
   if (swept) sweep_temp_dirs() else drop_booted_dir()

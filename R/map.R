@@ -96,8 +96,9 @@
 #'   the above; or a connection is among the objects to be sent (field `reference`: where).
 #' @section Cost:
 #' One serialization of the function with everything that goes along with it, sent once to each
-#' worker; a cluster keeps the last 8 of these serializations, 256 MB at most. About 50 us for
-#' each piece, plus the time to read these bytes again if functions have their own environments.
+#' worker; large vectors, in frames too, are copied once to shared memory. A cluster keeps the last
+#' 8 of these serializations, 256 MB at most. About 50 us for each piece, plus the time to read
+#' these bytes again, large vectors excepted, if functions have their own environments.
 #' @section Source:
 #' Sizes of pieces: guided self-scheduling (Polychronopoulos and Kuck, IEEE Transactions on
 #' Computers 36(12), 1987), by measured time instead of counts. Copies of late pieces: the

@@ -114,6 +114,12 @@ submit_with_needs <- function(cl, fun, args, found) {
   .Call(ffi_task_submit, cl, call_task, list(last$held[[2L]], args), last$held[[1L]], NULL)
 }
 
+# What the last tasks had in common is of no use without their cluster; another one sends it again.
+drop_task_job <- function() {
+  if (!is.null(the$task_job)) .Call(ffi_job_release, the$task_job$held[[1L]])
+  the$task_job <- NULL
+}
+
 # Sent instead of task_run() itself, which every worker has.
 call_task <- function(job, args) getFromNamespace("task_run", "muster")(job, args)
 environment(call_task) <- asNamespace("utils")

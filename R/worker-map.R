@@ -45,7 +45,8 @@ task_run <- function(job, args) {
   restore <- lend_globals(job)
   on.exit(restore())
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
-  do.call(function(...) fun(...), args, quote = TRUE)
+  # What the user sees of the call is its name and values; only code is to be quoted.
+  do.call("fun", lapply(args, function(x) if (is.language(x)) enquote(x) else x))
 }
 
 # proc.time() only tells milliseconds.
@@ -124,9 +125,16 @@ keep_stream <- function() {
 
 # ---- What the session has sent once
 
-# Called from C code, outside of any call. job: list(number, bytes).
-job_keep <- function(job) the$jobs[[as.character(job[[1L]])]] <- list(bytes = job[[2L]])
-job_drop <- function(id) the$jobs[[as.character(id)]] <- NULL
+# Called from C code, outside of any call. job: list(number, bytes, segment).
+job_keep <- function(job) {
+  names(job) <- c("number", "bytes", "segment")[seq_along(job)]
+  the$jobs[[as.character(job$number)]] <- job
+}
+job_drop <- function(id) {
+  key <- as.character(id)
+  .Call(ffi_job_forget, the$jobs[[key]]$segment)
+  the$jobs[[key]] <- NULL
+}
 
 # Objects that no piece can change are made once, others for each piece.
 job_get <- function(id) {
@@ -138,8 +146,11 @@ job_get <- function(id) {
   if (!is.null(kept$value)) {
     return(kept$value)
   }
-  value <- .Call(ffi_object_read, kept$bytes)
-  if (!value$fresh) the$jobs[[key]] <- list(value = value)
+  value <- .Call(ffi_job_read, kept$bytes, kept$segment)
+  if (!value$fresh) {
+    .Call(ffi_job_forget, kept$segment)
+    the$jobs[[key]] <- list(value = value)
+  }
   value
 }
 

@@ -112,6 +112,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_is_task, 0),
     ENTRY(ffi_worker_say, 1),
     ENTRY(ffi_pack, 1),
+    ENTRY(ffi_job_forget, 1),
+    ENTRY(ffi_job_read, 2),
     ENTRY(ffi_object_read, 1),
     ENTRY(ffi_stream_after, 2),
     ENTRY(ffi_scan, 1),

@@ -311,15 +311,20 @@ static int bytes_wanted(struct mst_chan *chan, size_t *want,
   return 0;
 }
 
-// add_map keeps the segment that came with the bytes read up to now.
-static int add_map(struct mst_chan *chan, int fd, struct mst_err *err) {
+// add_map keeps the segment that came with the bytes read up to now, with its descriptor if these
+// are kept: *fd is -1 then.
+static int add_map(struct mst_chan *chan, int *fd, struct mst_err *err) {
   struct mst_chan_map *added = calloc(1, sizeof *added);
   if (added == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a segment");
   }
-  if (mst_map_open(fd, &added->map, err) == -MST_EPROTO) {
+  if (mst_map_open(*fd, &added->map, err) == -MST_EPROTO) {
     free(added);
     return -MST_EPROTO;
+  }
+  if (chan->keeps_fds && added->map != NULL) {
+    mst_map_keep(added->map, *fd);
+    *fd = -1;
   }
   added->end = chan->in_origin + chan->in.len;
   struct mst_chan_map **at = &chan->maps;
@@ -330,8 +335,8 @@ static int add_map(struct mst_chan *chan, int fd, struct mst_err *err) {
 }
 
 // receive reads at most n bytes to the end of the buffer, with a segment if one comes
-// along. Its descriptor is closed at once: a mapping is all that is needed, and sessions
-// may have many answers waiting.
+// along. Its descriptor is closed at once, but in workers: a mapping is all that is needed, and
+// sessions may have many answers waiting.
 static int receive(struct mst_chan *chan, size_t n, int wait,
                    struct mst_err *err) {
   uint8_t *to = chan->in.data + chan->in.len;
@@ -348,7 +353,7 @@ static int receive(struct mst_chan *chan, size_t n, int wait,
   if (count > 1) {
     rc = mst_err_set(err, MST_EPROTO, 0, "recvmsg", "more than one descriptor");
   } else if (count == 1) {
-    rc = add_map(chan, fds[0], err);
+    rc = add_map(chan, &fds[0], err);
   }
   for (size_t i = 0; i < count; i++)
     mst_net_close(&fds[i]);
@@ -396,6 +401,7 @@ static int segment_fits(const struct mst_chan *chan, size_t offset,
   if (frame->head.kind == MST_KIND_VALUE) {
     skip = mst_value_skip(frame->head.flags);
   } else if (frame->head.kind != MST_KIND_EXEC &&
+             frame->head.kind != MST_KIND_JOB &&
              frame->head.kind != MST_KIND_HAVE) {
     return 0;
   }

@@ -39,6 +39,7 @@ struct mst_chan {
   uint64_t in_origin;        // bytes of the stream before in.data[0]
   struct mst_chan_map *maps; // of frames in the buffer, in their order
   uint8_t takes_maps;        // segments may come; 0 after mst_chan_open
+  uint8_t keeps_fds;         // their maps keep their descriptors, see mst_map_keep
   uint64_t length_max;       // largest payload accepted now
   uint8_t ended;             // the peer is gone; what came before can be taken
   struct mst_chan_out *out_first;

@@ -20,16 +20,17 @@ static void put_first(struct mst_jobs *jobs, struct mst_job *job) {
 }
 
 static int has_bytes(const struct mst_job *job, uint64_t hash,
-                     const struct mst_buf *bytes) {
-  const struct mst_buf *own = &job->bytes->buf;
-  return job->hash == hash && own->len == bytes->len &&
-         (own->len == 0 || memcmp(own->data, bytes->data, own->len) == 0);
+                     const struct mst_blob *bytes) {
+  const struct mst_buf *own = &job->bytes->buf, *other = &bytes->buf;
+  return job->hash == hash && own->len == other->len &&
+         (own->len == 0 || memcmp(own->data, other->data, own->len) == 0) &&
+         mst_segment_equal(&job->bytes->segment, &bytes->segment);
 }
 
 struct mst_job *mst_jobs_hold(struct mst_jobs *jobs, struct mst_blob *bytes) {
   const uint64_t hash = mst_hash(bytes->buf.data, bytes->buf.len);
   struct mst_job **at = &jobs->first;
-  while (*at != NULL && !has_bytes(*at, hash, &bytes->buf))
+  while (*at != NULL && !has_bytes(*at, hash, bytes))
     at = &(*at)->next;
   struct mst_job *job = *at;
   if (job != NULL) {
@@ -83,7 +84,7 @@ struct mst_job *mst_jobs_surplus(struct mst_jobs *jobs) {
     if ((*at)->refs > 0) continue;
     oldest = at;
     idle++;
-    bytes += (*at)->bytes->buf.len;
+    bytes += mst_blob_bytes((*at)->bytes);
   }
   if (idle <= MST_JOBS_KEPT && bytes <= MST_JOBS_BYTES) return NULL;
   struct mst_job *job = take_out(oldest);

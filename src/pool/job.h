@@ -20,7 +20,7 @@
 struct mst_job {
   struct mst_job *next;   // used before this one
   struct mst_jobs *jobs;  // where it is listed, NULL once that is gone
-  struct mst_blob *bytes; // R bytes; a reference
+  struct mst_blob *bytes; // R bytes, and their segment; a reference
   uint64_t id;            // from 1, never used again in its list
   uint64_t hash;
   uint32_t refs;  // calls, journals and R's pointers that need it

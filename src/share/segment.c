@@ -187,6 +187,7 @@ int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
   }
   map->data = data;
   map->bytes = (uint64_t)about.st_size;
+  map->fd = -1;
   map->refs = 1;
   *out = map;
   return 0;
@@ -222,6 +223,7 @@ int mst_map_read(int fd, uint64_t offset, uint64_t n, struct mst_map **out,
   }
   map->data = data;
   map->bytes = n;
+  map->fd = -1;
   map->refs = 1;
   const int rc = read_all(fd, offset, map->data, n, err);
   if (rc != 0) {
@@ -243,7 +245,34 @@ void mst_map_release(struct mst_map *map) {
   MST_ASSERT(before > 0);
   if (before > 1) return;
   (void)munmap(map->data, (size_t)map->bytes);
+  mst_map_forget(map);
   free(map);
+}
+
+void mst_map_keep(struct mst_map *map, int fd) {
+  MST_ASSERT(map->fd < 0);
+  mst_net_raise(&fd);
+  map->fd = fd;
+}
+
+void mst_map_forget(struct mst_map *map) { mst_net_close(&map->fd); }
+
+int mst_map_again(const struct mst_map *map, struct mst_map **out,
+                  struct mst_err *err) {
+  return mst_map_open(map->fd, out, err);
+}
+
+int mst_segment_equal(const struct mst_segment *a,
+                      const struct mst_segment *b) {
+  struct mst_map *one = NULL, *other = NULL;
+  if (a->bytes != b->bytes || (a->fd < 0) != (b->fd < 0)) return 0;
+  if (a->fd < 0) return 1;
+  const int equal = mst_map_open(a->fd, &one, NULL) == 0 &&
+                    mst_map_open(b->fd, &other, NULL) == 0 &&
+                    memcmp(one->data, other->data, (size_t)one->bytes) == 0;
+  mst_map_release(one);
+  mst_map_release(other);
+  return equal;
 }
 
 void *mst_map_at(const struct mst_map *map, uint64_t offset, uint64_t n) {

@@ -55,6 +55,7 @@ void mst_segment_close(struct mst_segment *segment);
 struct mst_map {
   uint8_t *data;
   uint64_t bytes;
+  int fd; // of its segment, -1 if it wasn't kept; closed with the map
   // A session's deputy lets go of one while R's finalizers do.
   _Atomic size_t refs;
 };
@@ -67,6 +68,15 @@ int mst_map_open(int fd, struct mst_map **out, struct mst_err *err);
 // -MST_EPROTO if the file ends before, -MST_EMEM, -MST_ESYS.
 int mst_map_read(int fd, uint64_t offset, uint64_t n, struct mst_map **out,
                  struct mst_err *err);
+// mst_map_keep hands the map a descriptor of its segment, above 1023; mst_map_forget closes it.
+// mst_map_again maps the segment once more: as it was written, whatever was done to the first map.
+void mst_map_keep(struct mst_map *map, int fd);
+void mst_map_forget(struct mst_map *map);
+int mst_map_again(const struct mst_map *map, struct mst_map **out,
+                  struct mst_err *err);
+// mst_segment_equal tells whether two sealed segments hold the same. Maps both for a while; 0 also
+// if that can't be done.
+int mst_segment_equal(const struct mst_segment *a, const struct mst_segment *b);
 struct mst_map *mst_map_hold(struct mst_map *map);
 // mst_map_release unmaps at the last reference. NULL is allowed.
 void mst_map_release(struct mst_map *map);

@@ -85,7 +85,7 @@ enum mst_kind {
 #define MST_FLAG_SEED 0x0020u
 // EXEC: the answer is to tell conditions and errors.
 #define MST_FLAG_TASK 0x0040u
-// EXEC, VALUE, HAVE: a segment comes along; its size is before the R bytes, or first.
+// EXEC, JOB, VALUE, HAVE: a segment comes along; its size is before the R bytes, or first.
 #define MST_FLAG_SEGMENT 0x0080u
 // VALUE: said before the call's answer, which is to come.
 #define MST_FLAG_EARLY 0x0100u
@@ -180,7 +180,7 @@ void mst_seed_encode(const struct mst_seed *seed, uint8_t out[MST_SEED_BYTES]);
 // at; the first word must be one of R's kinds with L'Ecuyer's generator.
 int mst_seed_decode(const uint8_t *bytes, size_t n, struct mst_seed *seed);
 
-// The size of the segment that comes with an EXEC or a VALUE: before its R bytes, which
+// The size of the segment that comes with an EXEC, a JOB or a VALUE: before its R bytes, which
 // refer to what is in the segment. From 1 to MST_FRAME_MAX.
 #define MST_SEGMENT_BYTES 8u
 void mst_segment_encode(uint64_t size, uint8_t out[MST_SEGMENT_BYTES]);

@@ -82,6 +82,28 @@ TEST("Jobs with one hash and other bytes are told apart") {
   CHECK_INT(memcmp(two->bytes->buf.data, "two", 3), 0);
 }
 
+TEST("Jobs with the same bytes and other segments are told apart") {
+  NEEDS(MST_HAVE_MEMFD);
+  struct mst_job *made[3];
+  for (int i = 0; i < 3; i++) {
+    struct mst_blob *blob = blob_of("one", 3);
+    CHECK_INT(mst_segment_open(&blob->segment, 3, NULL), 0);
+    CHECK_INT(
+        mst_segment_append(&blob->segment, i == 1 ? "one" : "two", 3, NULL), 0);
+    CHECK_INT(mst_segment_seal(&blob->segment, NULL), 0);
+    made[i] = mst_jobs_hold(&jobs, blob);
+    mst_blob_release(blob);
+  }
+  CHECK(made[0] != made[1]);
+  CHECK(made[0] == made[2]);
+  struct mst_job *bare = hold("one");
+  CHECK(bare != made[0]);
+  mst_jobs_free(&jobs);
+  mst_job_release(bare);
+  for (int i = 0; i < 3; i++)
+    mst_job_release(made[i]);
+}
+
 TEST("A job is at an incarnation that was sent it, and at no other") {
   struct mst_job *job = hold("one");
   CHECK(!mst_job_is_at(job, 0, 0));

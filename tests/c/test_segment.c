@@ -84,6 +84,38 @@ TEST("What one reader writes is seen by nobody else, and a segment can't "
   mst_segment_close(&segment);
 }
 
+TEST("A map that keeps its segment's descriptor maps it anew as it was "
+     "written") {
+  struct mst_segment segment = segment_of("shared");
+  struct mst_map *map = NULL, *again = NULL;
+  CHECK_INT(mst_map_open(segment.fd, &map, NULL), 0);
+  CHECK(mst_map_again(map, &again, NULL) != 0); // it keeps none
+  mst_map_keep(map, segment.fd);
+  const int fd = map->fd;
+  segment.fd = -1;
+  CHECK(fd >= 1024);
+  map->data[0] = 'S';
+  CHECK_INT(mst_map_again(map, &again, NULL), 0);
+  CHECK(memcmp(again->data, "shared", 6) == 0);
+  mst_map_release(again);
+  mst_map_forget(map);
+  CHECK_INT(fcntl(fd, F_GETFD), -1);
+  mst_map_release(map);
+}
+
+TEST("Segments are equal if they hold the same") {
+  struct mst_segment none = MST_SEGMENT_NONE;
+  struct mst_segment one = segment_of("one"), same = segment_of("one");
+  struct mst_segment other = segment_of("two");
+  CHECK(mst_segment_equal(&one, &same));
+  CHECK(!mst_segment_equal(&one, &other));
+  CHECK(!mst_segment_equal(&one, &none));
+  CHECK(mst_segment_equal(&none, &none));
+  mst_segment_close(&one);
+  mst_segment_close(&same);
+  mst_segment_close(&other);
+}
+
 TEST("A descriptor that is no sealed segment, or an empty one, isn't mapped") {
   struct mst_map *map = NULL;
   int fds[2];

@@ -363,12 +363,93 @@ test_cluster("cluster_share() wants a cluster and named values", {
   expect_identical(clusterEvalQ(cl, list(x, `odd name`, fun())), list(list(1, list(2), 1)))
 })
 
+# Vectors of each type that can be shared, with and without attributes.
+vectors_of <- function(n) {
+  list(
+    real = seq_len(n) / 3, integer = rev(seq_len(n)), minus = rep(-1L, n),
+    logical = rep(c(TRUE, NA, FALSE), length.out = n), raw = as.raw(seq_len(n) %% 256L),
+    complex = complex(n, seq_len(n), -1), text = as.character(seq_len(n)),
+    named = stats::setNames(seq_len(n) / 7, seq_len(n)), matrix = matrix(seq_len(2 * n) / 9, n),
+    factor = factor(rep(letters, length.out = n)), dates = as.Date("2020-01-01") + seq_len(n),
+    frame = data.frame(x = seq_len(n) / 11, k = rep(c("a", "b"), length.out = n)),
+    listed = list(list(seq_len(n) / 13)), compact = seq_len(n)
+  )
+}
+
+test_cluster("what functions captured arrives as it is, of any size, type and attributes", {
+  skip_without_memfd()
+  before <- options(muster.share_min = 4096)
+  defer(function() options(before))
+  cl <- local_cluster(2)
+  # Around the number of elements that R writes at once, and around the limit.
+  for (n in c(1, 255, 256, 257, 1000, 8095:8097, 2 * 8096, 3 * 8096 + 1, 1e5)) {
+    values <- vectors_of(n)
+    holder <- structure(list(), kept = values$real)
+    delayed <- NULL
+    delayedAssign("delayed", values$integer)
+    f <- function(i) list(values, attr(holder, "kept"), delayed)
+    want <- f(1)
+    expect_identical(cluster_map(cl, 1:2, f), list(want, want), info = n)
+    expect_identical(task_value(task_submit(cl, f, 1)), want, info = n)
+    expect_identical(clusterCall(cl[1], f, 1), list(want), info = n)
+    by_argument <- clusterCall(cl[1], function(f, x) list(f(1), x), f, values)
+    expect_identical(by_argument, list(list(want, values)), info = n)
+  }
+})
+
+test_cluster("what functions captured is in shared memory, mapped anew for each piece", {
+  skip_without_memfd()
+  skip_without_proc()
+  cl <- local_cluster(1)
+  make <- function(value) {
+    large <- rep(value, 1e6)
+    function(i) {
+      mapped <- any(grepl("/memfd:muster", readLines("/proc/self/maps"), fixed = TRUE))
+      large[i] <<- large[i] + 1 # in place
+      list(mapped, large[1], sum(large))
+    }
+  }
+  environment(make) <- globalenv()
+  f <- make(1)
+  for (k in 1:3) {
+    expect_identical(cluster_map(cl, 1, f), list(list(TRUE, 2, 1000001)))
+    expect_identical(task_value(task_submit(cl, f, 1)), list(TRUE, 2, 1000001))
+    expect_identical(clusterCall(cl, f, 1), list(list(TRUE, 2, 1000001)))
+  }
+  # The same but for what is in shared memory, by turns.
+  g <- make(2)
+  for (k in 1:2) {
+    expect_identical(cluster_map(cl, 1, f)[[1L]][[3L]], 1000001)
+    expect_identical(cluster_map(cl, 1, g)[[1L]][[3L]], 2000001)
+  }
+  # A worker that takes another's place gets it again.
+  before <- node_pids(cl)
+  again <- suppressMessages(cluster_map(cl, 1:2, function(i, f, before) {
+    if (Sys.getpid() == before) tools::pskill(before, 9L)
+    f(1)[[3L]]
+  }, f, before))
+  expect_identical(again, list(1000001, 1000001))
+  # No descriptor stays open but for the eight jobs that are kept, and some in between.
+  fds <- function() length(list.files("/proc/self/fd"))
+  many <- vapply(1:30, function(k) cluster_map(cl, 1, function(i) fds() + 0 * length(f))[[1L]], 0)
+  expect_lte(max(many) - min(many), 12)
+})
+
+test_cluster("without shared memory what functions captured comes with the message", {
+  before <- options(muster.share_min = 1e9)
+  defer(function() options(before))
+  cl <- local_cluster(1)
+  large <- seq_len(1e6) / 3
+  expect_identical(cluster_map(cl, 1, function(i) sum(large)), list(sum(large)))
+})
+
 test_cluster("mappings that nobody uses any more are given back in the end", {
   local_seed(1)
   skip_without_memfd()
   skip_without_proc()
   cl <- local_cluster(1)
   mapped <- function() length(grep("/memfd:muster", readLines("/proc/self/maps"), fixed = TRUE))
+  environment(mapped) <- globalenv() # what is here would be mapped with it
   x <- runif(1e6)
   most <- 0L
   for (i in 1:30) {

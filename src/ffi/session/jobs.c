@@ -65,8 +65,8 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   SEXP retries = SET_VECTOR_ELT(list, 2, Rf_allocVector(INTSXP, 1));
   SEXP heals = SET_VECTOR_ELT(list, 3, Rf_allocVector(LGLSXP, 1));
   SET_VECTOR_ELT(list, 0, pointer);
-  struct mst_blob *bytes =
-      TYPEOF(content) == RAWSXP ? ffi_blob_copy(content) : ffi_blob_of(content);
+  struct mst_blob *bytes = TYPEOF(content) == RAWSXP ? ffi_blob_copy(content)
+                                                     : ffi_blob_whole(content);
   // Finalizers and what serializing runs may have stopped the cluster.
   struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
   struct mst_job *job =

@@ -126,10 +126,14 @@ static SEXP share_args(SEXP args, struct mst_blob *blob) {
 
 struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share) {
   struct mst_blob *blob;
-  if (may_share && ffi_share_worth(args)) {
+  const int shares = may_share && ffi_share_worth(args);
+  // What a function has captured isn't looked through: it is seen when it is written.
+  const int whole =
+      may_share && !shares && (ffi_has_frame(fun) || ffi_has_frame(args));
+  if (shares || whole) {
     // A blob with a segment isn't used again: its memory goes with the last call that needs it.
     blob = ffi_new_blob();
-    args = share_args(args, blob);
+    if (shares) args = share_args(args, blob);
   } else {
     blob = free_scratch();
     if (blob == NULL) Rf_error("no memory for a message");
@@ -141,7 +145,11 @@ struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share) {
   SET_VECTOR_ELT(message, 0, fun);
   SET_VECTOR_ELT(message, 1, args);
   SET_VECTOR_ELT(message, 2, tag);
-  ffi_serialize_message(message, blob);
+  if (whole) {
+    ffi_serialize_whole(message, blob);
+  } else {
+    ffi_serialize_message(message, blob);
+  }
   UNPROTECT(2);
   return blob;
 }

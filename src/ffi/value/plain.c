@@ -470,8 +470,9 @@ SEXP ffi_read_plain(const uint8_t *bytes, size_t n) {
 }
 
 SEXP ffi_unserialize(const uint8_t *bytes, size_t n) {
-  return ffi_is_plain(bytes, n) ? ffi_read_plain(bytes, n)
-                                : ffi_read_native(bytes, n);
+  return ffi_is_plain(bytes, n)   ? ffi_read_plain(bytes, n)
+         : ffi_is_whole(bytes, n) ? ffi_read_whole(bytes, n)
+                                  : ffi_read_native(bytes, n);
 }
 
 // ffi_object_read reads what R or the short form of messages wrote, a raw vector.

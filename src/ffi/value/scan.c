@@ -54,6 +54,8 @@ static int scan(SEXP x, int depth) {
   return found;
 }
 
+int ffi_has_frame(SEXP x) { return (scan(x, 0) & SCAN_ENVIRONMENT) != 0; }
+
 SEXP ffi_scan(SEXP x) { return Rf_ScalarInteger(scan(x, 0)); }
 
 int ffi_is_refused(SEXP x, int *may_share) {

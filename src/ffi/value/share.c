@@ -8,6 +8,9 @@
 // until it is written to, and then by the kernel, a page at a time. R's serialize() writes
 // the attributes, so they need no care.
 //
+// What is in frames and attributes can't be replaced so, without a copy of all that leads there:
+// see ffi_serialize_whole, which catches large vectors as they are written.
+//
 // Not chosen: read-only mappings, because sort(), order() and match() ask for writable
 // pointers; a hook of serialize(), which sees environments and pointers only; passing on
 // vectors that arrived this way by reference: they may have been written to since, so they
@@ -307,6 +310,8 @@ static int write_all(struct mst_segment *segment, const struct plan *plan,
   if (rc != 0) mst_segment_close(segment);
   return rc;
 }
+
+double ffi_share_from(void) { return share.off ? R_PosInf : min_now(); }
 
 int ffi_share_may_be(SEXP x) { return is_large(x, SHARE_FLOOR); }
 

@@ -19,6 +19,7 @@ enum ffi_share_kind {
 };
 extern const size_t ffi_share_size[FFI_SHARE_KINDS]; // of an element, at least
 extern R_altrep_class_t ffi_share_class[FFI_SHARE_KINDS];
+extern const char *const ffi_share_name[FFI_SHARE_KINDS]; // of the class
 
 // A string's mark in a segment.
 enum ffi_share_mark {
@@ -43,6 +44,7 @@ struct ffi_shared {
 
 // ffi_share_kind_of gives the kind of a vector, -1 if it can't be shared.
 int ffi_share_kind_of(SEXP x);
+int ffi_share_kind_of_type(int type);
 // ffi_shared_of gives what is behind a vector that is over a mapping now, else NULL.
 const struct ffi_shared *ffi_shared_of(SEXP x);
 

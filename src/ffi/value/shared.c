@@ -16,6 +16,9 @@
 
 const size_t ffi_share_size[FFI_SHARE_KINDS] = {8, 4, 4, 1, 16, 9};
 R_altrep_class_t ffi_share_class[FFI_SHARE_KINDS];
+const char *const ffi_share_name[FFI_SHARE_KINDS] = {
+    "muster_real", "muster_integer", "muster_logical",
+    "muster_raw",  "muster_complex", "muster_string"};
 
 static struct {
   struct mst_map *map; // of the message that is being read
@@ -24,8 +27,10 @@ static struct {
   int64_t collect_at;  // live bytes from which on to collect
 } share = {.collect_at = LIVE_MIN};
 
-int ffi_share_kind_of(SEXP x) {
-  switch (TYPEOF(x)) {
+int ffi_share_kind_of(SEXP x) { return ffi_share_kind_of_type(TYPEOF(x)); }
+
+int ffi_share_kind_of_type(int type) {
+  switch (type) {
   case REALSXP:
     return FFI_SHARE_REAL;
   case INTSXP:
@@ -331,18 +336,16 @@ static const void *string_data_or_null(SEXP x) {
 }
 
 void ffi_share_register(DllInfo *dll) {
-  ffi_share_class[FFI_SHARE_REAL] =
-      R_make_altreal_class("muster_real", "muster", dll);
-  ffi_share_class[FFI_SHARE_INTEGER] =
-      R_make_altinteger_class("muster_integer", "muster", dll);
-  ffi_share_class[FFI_SHARE_LOGICAL] =
-      R_make_altlogical_class("muster_logical", "muster", dll);
-  ffi_share_class[FFI_SHARE_RAW] =
-      R_make_altraw_class("muster_raw", "muster", dll);
-  ffi_share_class[FFI_SHARE_COMPLEX] =
-      R_make_altcomplex_class("muster_complex", "muster", dll);
-  ffi_share_class[FFI_SHARE_STRING] =
-      R_make_altstring_class("muster_string", "muster", dll);
+  static R_altrep_class_t (*const make[])(const char *, const char *,
+                                          DllInfo *) = {
+      [FFI_SHARE_REAL] = R_make_altreal_class,
+      [FFI_SHARE_INTEGER] = R_make_altinteger_class,
+      [FFI_SHARE_LOGICAL] = R_make_altlogical_class,
+      [FFI_SHARE_RAW] = R_make_altraw_class,
+      [FFI_SHARE_COMPLEX] = R_make_altcomplex_class,
+      [FFI_SHARE_STRING] = R_make_altstring_class};
+  for (int i = 0; i < FFI_SHARE_KINDS; i++)
+    ffi_share_class[i] = make[i](ffi_share_name[i], "muster", dll);
   for (int i = 0; i < FFI_SHARE_KINDS; i++) {
     R_set_altrep_Length_method(ffi_share_class[i], shared_length);
     R_set_altrep_Inspect_method(ffi_share_class[i], shared_inspect);

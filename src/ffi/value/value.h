@@ -40,8 +40,16 @@ SEXP ffi_hidden(SEXP pointer);
 
 // ffi_serialize appends x to buf in R's native binary format. Raises R errors.
 void ffi_serialize(SEXP x, struct mst_buf *buf);
-// ffi_read_native reads one object that R has written. Raises R errors.
+// ffi_serialize_whole appends x to an empty blob, and large vectors wherever they are in it, in
+// frames and attributes too, to the blob's segment, sealed, with its size before the rest: what a
+// message with MST_FLAG_SEGMENT has. As ffi_serialize if there are none; no segment either where
+// the system has none. Raises R errors, muster_error_memory too; the blob's owner frees it.
+void ffi_serialize_whole(SEXP x, struct mst_blob *blob);
+// ffi_read_native reads one object that R has written; ffi_read_whole what ffi_serialize_whole has,
+// known by its first byte, ffi_is_whole. Raise R errors.
 SEXP ffi_read_native(const uint8_t *bytes, size_t n);
+int ffi_is_whole(const uint8_t *bytes, size_t n);
+SEXP ffi_read_whole(const uint8_t *bytes, size_t n);
 // ffi_unserialize (plain.c) reads one object from n bytes, of either form. Raises R errors; what it
 // reads must stay in place meanwhile.
 SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
@@ -56,6 +64,8 @@ SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
 
 // ffi_blob_of serializes x into a blob of its own: the caller's. Raises R errors.
 struct mst_blob *ffi_blob_of(SEXP x);
+// ffi_blob_whole does so by ffi_serialize_whole.
+struct mst_blob *ffi_blob_whole(SEXP x);
 // ffi_blob_copy gives a blob of a raw vector's bytes. Raises muster_error_memory.
 struct mst_blob *ffi_blob_copy(SEXP bytes);
 
@@ -73,6 +83,8 @@ SEXP ffi_read_plain(const uint8_t *bytes, size_t n);
 // ffi_share_worth tells whether a message has vectors that should be shared. Quick for
 // one that hasn't.
 int ffi_share_worth(SEXP x);
+// ffi_share_from gives the bytes from which on a vector is shared; infinity if none is.
+double ffi_share_from(void);
 // ffi_share_may_be tells whether a vector is so large that options decide.
 int ffi_share_may_be(SEXP x);
 // ffi_share_out writes these vectors to a segment, sealed, and gives a copy of x that
@@ -107,6 +119,9 @@ void ffi_room_pretend(double bytes);
 // connection, or by option an external pointer. See ffi_scan. may_share (or NULL): 0 if nothing in
 // it is so large that ffi_share_worth need be asked.
 int ffi_is_refused(SEXP x, int *may_share);
+// ffi_has_frame tells whether x is or holds, in lists, an environment of its own or a function with
+// one.
+int ffi_has_frame(SEXP x);
 
 // ---- stream.c
 

@@ -103,7 +103,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
     Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
   }
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
-  worker.chan.takes_maps = 1;
+  worker.chan.takes_maps = worker.chan.keeps_fds = 1;
   worker.session = Rf_asInteger(session);
   worker.keep = Rf_allocVector(VECSXP, 2);
   R_PreserveObject(worker.keep);
@@ -155,9 +155,10 @@ static SEXP read_frame(const struct mst_frame *frame) {
   worker.reading = 1;
   const uint16_t flags = frame->head.flags;
   const size_t skip = (flags & MST_FLAG_SEGMENT) != 0 ? MST_SEGMENT_BYTES : 0;
-  SEXP content =
-      ffi_unserialize_message(flags, frame->payload, (size_t)frame->head.length,
-                              skip, mst_chan_map(&worker.chan, frame));
+  struct mst_map *map = mst_chan_map(&worker.chan, frame);
+  if (map != NULL) mst_map_forget(map); // it is read once
+  SEXP content = ffi_unserialize_message(flags, frame->payload,
+                                         (size_t)frame->head.length, skip, map);
   worker.reading = 0;
   mst_chan_take(&worker.chan, frame);
   return content;
@@ -400,14 +401,10 @@ static void set_seed(const struct mst_frame *frame) {
   }
 }
 
-// take_job has R code keep what calls to come need, by its number.
 static void take_job(const struct mst_frame *frame) {
-  const size_t n = (size_t)frame->head.length;
   worker.reading = 1;
-  SEXP job = PROTECT(Rf_allocVector(VECSXP, 2));
-  SET_VECTOR_ELT(job, 0, Rf_ScalarReal((double)frame->head.call));
-  SEXP bytes = SET_VECTOR_ELT(job, 1, Rf_allocVector(RAWSXP, (R_xlen_t)n));
-  if (n > 0) memcpy(RAW(bytes), frame->payload, n);
+  SEXP job =
+      PROTECT(ffi_job_of_frame(frame, mst_chan_map(&worker.chan, frame)));
   worker.reading = 0;
   mst_chan_take(&worker.chan, frame);
   ffi_call_ours("job_keep", job);

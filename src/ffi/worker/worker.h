@@ -24,6 +24,12 @@ SEXP ffi_worker_ready(SEXP tempdir);
 SEXP ffi_worker_failed(SEXP text);
 SEXP ffi_worker_serve(SEXP enclosure);
 SEXP ffi_worker_taken(void);
+// jobs.c
+// ffi_job_of_frame gives list(number, bytes, segment) of a JOB; map: its segment, NULL if it has
+// none or that couldn't be mapped. The caller protects it.
+SEXP ffi_job_of_frame(const struct mst_frame *frame, struct mst_map *map);
+SEXP ffi_job_read(SEXP bytes, SEXP pointer);
+SEXP ffi_job_forget(SEXP pointer);
 SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
 // ffi_worker_globals gives list(names, values, active): what the global environment had when the
