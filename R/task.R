@@ -184,7 +184,11 @@ other_value <- function(task, value, timeout, call) {
 abort_task <- function(task, outcome, call) {
   if (outcome == outcome_foreign) {
     check_task(task, call)
-    abort_muster("input", "Can't use a task in another process than the one that submitted it.",
+    abort_muster("input",
+      paste0(
+        "Can't use a task in another process than the one that submitted it, or after muster was ",
+        "unloaded."
+      ),
       call = call
     )
   }

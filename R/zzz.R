@@ -28,16 +28,33 @@ the$unloaded <- FALSE
   map_around$ffi_map_elements <- ffi_map_elements
   cores_places_set()
   the$build <- build_text(file.path(libname, pkgname))
-  .Call(ffi_build_set, the$build)
+  if (!.Call(ffi_build_set, the$build, topenv())) load_code(topenv())
   # Runs when R ends, also by quit() and at the end of a script.
   reg.finalizer(the, function(e) if (!e$unloaded) end_session(), onexit = TRUE)
   register_cluster_type()
 }
 
+# The native code stays: R calls it for objects of muster's that are still there (finalizers, and
+# methods of vectors over shared memory, which dyn.unload() would take away). They end here.
 .onUnload <- function(libpath) {
+  the$unloaded <- TRUE # its finalizer must not end a session that begins later
   end_session()
-  the$unloaded <- TRUE # its finalizer must not look for native code any more
-  library.dynam.unload("muster", libpath)
+  .Call(ffi_stock_end, 2)
+  the$servers <- list() # R functions stay where somebody holds them
+}
+
+# The code that stays from before is that of another build, and R and the system's loader take a
+# file that they know by its name for the same. By another name they load what is there now.
+load_code <- function(ns) {
+  file <- getNamespaceInfo(ns, "DLLs")$muster[["path"]]
+  repeat {
+    file <- file.path(dirname(file), ".", basename(file))
+    known <- Filter(function(dll) identical(dll[["path"]], file), getLoadedDLLs())
+    dll <- if (length(known)) known[[1L]] else dyn.load(file)
+    entries <- getDLLRegisteredRoutines(dll)$.Call
+    if (.Call(entries$ffi_build_set, the$build, ns)) break
+  }
+  for (entry in entries) assign(entry$name, entry, envir = ns)
 }
 
 # Session and workers must run the same build: what SETUP and EXEC mean may

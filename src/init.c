@@ -99,7 +99,7 @@ SESSION_ENTRIES(WITH)
 static const R_CallMethodDef entries[] = {
     SESSION_ENTRIES(SESSION_ENTRY) // each with its comma
     FFI_SOCKET_ENTRIES,
-    ENTRY(ffi_build_set, 1),
+    ENTRY(ffi_build_set, 2),
     ENTRY(ffi_process_stat, 1),
     ENTRY(ffi_line_put, 3),
     ENTRY(ffi_line_away, 1),
@@ -173,6 +173,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_stock_hang_up, 1),
     ENTRY(ffi_stock_process, 1),
     ENTRY(ffi_stock_kill, 2),
+    ENTRY(ffi_stock_end, 1),
     ENTRY(ffi_targets_kind, 2),
     ENTRY(ffi_targets_sum, 3),
     ENTRY(ffi_name_lookup, 1),
@@ -251,6 +252,7 @@ attribute_visible void R_init_muster(DllInfo *dll) {
   R_registerRoutines(dll, NULL, entries, NULL, NULL);
   R_useDynamicSymbols(dll, FALSE);
   R_forceSymbols(dll, TRUE);
+  ffi_build_clear();
   ffi_unwind_init();
   ffi_share_register(dll);
 }

@@ -24,7 +24,7 @@ static SEXP scan_tag(void) {
 
 // In a forked child the sockets are copies and the loop is shared: nothing is touched.
 static void free_box(SEXP pointer) {
-  struct scan_box *box = ffi_address_of(pointer, scan_tag());
+  struct scan_box *box = R_ExternalPtrAddr(pointer);
   if (box == NULL) return;
   if (box->owner == ffi_self()) mst_scan_close(box->scan);
   free(box);
@@ -40,7 +40,7 @@ struct mst_scan *ffi_scan_of(SEXP pointer) {
 }
 
 SEXP ffi_scan_close(SEXP scan) {
-  free_box(scan);
+  if (ffi_address_of(scan, scan_tag()) != NULL) free_box(scan);
   return R_NilValue;
 }
 
@@ -63,8 +63,7 @@ SEXP ffi_scan_open(SEXP targets, SEXP exclude, SEXP edges, SEXP ports,
       .gap_ns = ffi_ns(REAL(policy)[3]),
       .service = (enum mst_service)Rf_asInteger(service)};
   options.ranges = ffi_ranges_of(targets, exclude, edges, &options.range_count);
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, scan_tag(), R_NilValue));
-  R_RegisterCFinalizer(pointer, free_box);
+  SEXP pointer = PROTECT(ffi_own(scan_tag(), R_NilValue, free_box, NULL, 0));
   struct scan_box *box = calloc(1, sizeof *box);
   if (box == NULL) Rf_error("no memory for a scan");
   R_SetExternalPtrAddr(pointer, box);

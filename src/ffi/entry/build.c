@@ -4,11 +4,19 @@
 
 #include "ffi/entry/entry.h"
 
-static char text[64] = "unconfigured";
+#define UNKNOWN "unconfigured"
+static char text[64] = UNKNOWN;
 
-SEXP ffi_build_set(SEXP build) {
-  strncpy(text, CHAR(STRING_ELT(build, 0)), sizeof text - 1);
-  return R_NilValue;
+void ffi_build_clear(void) { strncpy(text, UNKNOWN, sizeof text - 1); }
+
+SEXP ffi_build_set(SEXP build, SEXP ns) {
+  const char *other = CHAR(STRING_ELT(build, 0));
+  if (strcmp(text, UNKNOWN) != 0 && strncmp(text, other, sizeof text - 1) != 0) {
+    return Rf_ScalarLogical(0);
+  }
+  strncpy(text, other, sizeof text - 1);
+  ffi_ours_are(ns);
+  return Rf_ScalarLogical(1);
 }
 
 const char *ffi_build(void) { return text; }

@@ -29,7 +29,7 @@ void ffi_on_entries(const struct ffi_on_entries *on) {
   on_entries[on_count++] = *on;
 }
 
-void ffi_outside_now(void) {
+static void outside_now(void) {
   for (int i = 0; i < on_count; i++)
     if (on_entries[i].outside != NULL) on_entries[i].outside();
 }
@@ -51,13 +51,13 @@ static void begin(void) {
   for (int i = 0; i < on_count; i++)
     if (on_entries[i].begin != NULL) on_entries[i].begin();
   ffi_later_now();
-  ffi_outside_now();
+  outside_now();
 }
 
 static void end(void) {
   if (ffi_level_down() > 0) return;
   ffi_later_now();
-  ffi_outside_now();
+  outside_now();
   for (int i = 0; i < on_count; i++)
     if (on_entries[i].end != NULL) on_entries[i].end();
 }

@@ -42,10 +42,8 @@ struct ffi_on_entries {
   void (*end)(void);
 };
 void ffi_on_entries(const struct ffi_on_entries *on);
-// ffi_later_now runs what was left for later; ffi_outside_now calls all `outside`: for the end of
-// R, or where the caller knows that nobody has such pointers.
+// ffi_later_now runs what was left for later.
 void ffi_later_now(void);
-void ffi_outside_now(void);
 
 // ---- hold.c: what an entry point has in hand while R may run
 
@@ -69,11 +67,28 @@ uint32_t ffi_level_down(void);
 // ffi_depth tells how many entries R is in.
 uint32_t ffi_depth(void);
 
+// ---- own.c: external pointers that own something
+
+// ffi_own gives one without an address yet. let_go(pointer) frees what is behind it, when R
+// collects it, and at_exit when R ends; end(pointer), which may be NULL, closes what would stay
+// open when muster is unloaded. Neither runs R code nor looks at the tag. Raises an R error
+// without memory.
+SEXP ffi_own(SEXP tag, SEXP kept, void (*let_go)(SEXP pointer),
+             void (*end)(SEXP pointer), int at_exit);
+// ffi_end_owned ends all: from now on their tag is ffi_ended_tag, so that ffi_address_of gives
+// NULL. What is behind them stays until R collects them. Runs no R code.
+void ffi_end_owned(void);
+SEXP ffi_ended_tag(void);
+
 // ---- build.c
 
 // ffi_build gives what session and worker must agree in, as R has told by ffi_build_set.
 const char *ffi_build(void);
-SEXP ffi_build_set(SEXP build);
+// ffi_build_set, whenever the package is loaded: its build and namespace. FALSE if this is the
+// code of another build, which was loaded before. R code of any build calls it of any other.
+SEXP ffi_build_set(SEXP build, SEXP ns);
+// ffi_build_clear: this code was just loaded.
+void ffi_build_clear(void);
 
 // ---- r.c: R's API
 
@@ -86,6 +101,13 @@ pid_t ffi_self(void);
 void *ffi_address_of(SEXP pointer, SEXP tag);
 // ffi_symbol gives the symbol, looked up once: that costs 50 ns.
 SEXP ffi_symbol(SEXP *known, const char *name);
+// ffi_ours gives a function of muster's namespace, ffi_parallels one of parallel's. They are looked
+// up each time: both may be loaded anew while this code stays. ffi_ours_are: muster's namespace.
+SEXP ffi_ours(const char *name);
+SEXP ffi_parallels(const char *name);
+void ffi_ours_are(SEXP ns);
+// ffi_parallel gives parallel's namespace.
+SEXP ffi_parallel(void);
 // ffi_call_ours calls a function of muster's namespace with one argument, or with none
 // if it is NULL. Raises what that raises.
 SEXP ffi_call_ours(const char *name, SEXP argument);

@@ -34,16 +34,35 @@ void *ffi_address_of(SEXP pointer, SEXP tag) {
   return R_ExternalPtrAddr(pointer);
 }
 
+static SEXP muster, parallel; // namespaces, preserved
+
+static void keep_instead(SEXP *kept, SEXP ns) {
+  R_PreserveObject(ns);
+  if (*kept != NULL) R_ReleaseObject(*kept);
+  *kept = ns;
+}
+
+void ffi_ours_are(SEXP ns) {
+  keep_instead(&muster, ns);
+  keep_instead(&parallel,
+               PROTECT(R_FindNamespace(PROTECT(Rf_mkString("parallel")))));
+  UNPROTECT(2);
+}
+
+SEXP ffi_parallel(void) { return parallel; }
+
+SEXP ffi_ours(const char *name) {
+  return ffi_value_in(muster, Rf_install(name));
+}
+
+SEXP ffi_parallels(const char *name) {
+  return ffi_value_in(parallel, Rf_install(name));
+}
+
 SEXP ffi_call_ours(const char *name, SEXP argument) {
-  static SEXP ns; // lives as long as this code is loaded
-  if (ns == NULL) {
-    ns = R_FindNamespace(PROTECT(Rf_mkString("muster")));
-    R_PreserveObject(ns);
-    UNPROTECT(1);
-  }
   SEXP call = PROTECT(argument == NULL ? Rf_lang1(Rf_install(name))
                                        : Rf_lang2(Rf_install(name), argument));
-  SEXP value = Rf_eval(call, ns);
+  SEXP value = Rf_eval(call, muster);
   UNPROTECT(1);
   return value;
 }

@@ -30,7 +30,7 @@ static void finalize_cluster(SEXP pointer) {
   static struct ffi_later item;
   enum ffi_outcome outcome;
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
-  if (cluster == NULL) return;
+  if (cluster == NULL) return; // stopped, ended with its session, or another process's
   R_ClearExternalPtr(pointer);
   cluster->abandoned = 1;
   if (item.run != NULL) return; // it is to be done
@@ -129,6 +129,7 @@ static SEXP wait_started(void *data) {
   while (!cluster->started && !cluster->start_failed) {
     ffi_run_slice(cluster->session, FFI_SLICE_MS);
     R_CheckUserInterrupt();
+    if (cluster->closed) Rf_error("muster's session has ended");
   }
   return R_NilValue;
 }
@@ -139,6 +140,7 @@ static void leave_start(void *data) {
   struct starting *starting = data;
   struct mst_cluster *cluster = starting->cluster;
   R_ClearExternalPtr(starting->pointer);
+  if (cluster->closed) return;
   mst_cluster_stop(cluster);
   while (!cluster->start_failed && !cluster->stopped) {
     (void)mst_session_run(cluster->session, FFI_SLICE_MS, NULL);
@@ -190,8 +192,8 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   struct mst_err err;
   mst_err_clear(&err);
   // Nothing of source stays: what a pointer protects is sent wherever the cluster is.
-  SEXP pointer =
-      PROTECT(R_MakeExternalPtr(NULL, ffi_cluster_tag(), R_NilValue));
+  SEXP pointer = PROTECT(
+      ffi_own(ffi_cluster_tag(), R_NilValue, finalize_cluster, NULL, 0));
   struct mst_cluster *cluster = make_cluster((uint32_t)Rf_asInteger(workers),
                                              source, window, setup, &err);
   if (cluster == NULL) {
@@ -214,7 +216,6 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
     UNPROTECT(2);
     return why;
   }
-  R_RegisterCFinalizerEx(pointer, finalize_cluster, FALSE);
   static const char *const names[] = {"pointer", "nodes", "id"};
   SEXP opened = PROTECT(ffi_list(3, names));
   SET_VECTOR_ELT(opened, 2, Rf_ScalarInteger((int)cluster->id));

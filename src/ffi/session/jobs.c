@@ -24,7 +24,7 @@ static void drop_ref(struct ffi_later *item) {
 }
 
 static void release_pointer(SEXP pointer) {
-  struct ref *ref = ffi_address_of(pointer, job_tag());
+  struct ref *ref = R_ExternalPtrAddr(pointer);
   if (ref == NULL) return;
   R_ClearExternalPtr(pointer);
   if (ref->owner != ffi_self()) return;
@@ -34,12 +34,12 @@ static void release_pointer(SEXP pointer) {
 
 // new_pointer gives a pointer without a job yet.
 static SEXP new_pointer(void) {
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, job_tag(), R_NilValue));
+  SEXP pointer =
+      PROTECT(ffi_own(job_tag(), R_NilValue, release_pointer, NULL, 0));
   struct ref *ref = calloc(1, sizeof *ref);
   if (ref == NULL) Rf_error("no memory");
   ref->owner = ffi_self();
   R_SetExternalPtrAddr(pointer, ref);
-  R_RegisterCFinalizerEx(pointer, release_pointer, FALSE);
   UNPROTECT(1);
   return pointer;
 }
@@ -85,7 +85,7 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
 
 // ffi_job_release lets go of a job; its cluster may keep it for the next call.
 SEXP ffi_job_release(SEXP pointer) {
-  release_pointer(pointer);
+  if (ffi_address_of(pointer, job_tag()) != NULL) release_pointer(pointer);
   return R_NilValue;
 }
 

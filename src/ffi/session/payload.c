@@ -154,28 +154,21 @@ struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share) {
   return blob;
 }
 
+// is_exports tells whether this is what clusterExport() has workers call.
+static int is_exports(SEXP fun) {
+  SEXP verb = ffi_parallels("clusterExport");
+  return TYPEOF(verb) == CLOSXP &&
+         fun == ffi_binding(ffi_closure_env(verb), Rf_install("gets"));
+}
+
 // binds_of gives a hash of the names that a call binds in the global environment, if it
 // is clusterExport()'s or cluster_share()'s and does nothing else; else 0.
 static uint64_t binds_of(SEXP fun, SEXP args) {
-  static SEXP export_fun, share_fun;
   if (TYPEOF(fun) != CLOSXP || TYPEOF(args) != VECSXP) return 0;
-  if (share_fun == NULL) {
-    SEXP ns = R_FindNamespace(PROTECT(Rf_mkString("parallel")));
-    SEXP own = R_FindNamespace(PROTECT(Rf_mkString("muster")));
-    SEXP verb = ffi_value_in(ns, Rf_install("clusterExport"));
-    SEXP gets = TYPEOF(verb) == CLOSXP
-                    ? ffi_binding(ffi_closure_env(verb), Rf_install("gets"))
-                    : R_NilValue;
-    export_fun = TYPEOF(gets) == CLOSXP ? gets : R_NilValue;
-    R_PreserveObject(export_fun);
-    share_fun = ffi_value_in(own, Rf_install("bind_values"));
-    R_PreserveObject(share_fun);
-    UNPROTECT(2);
-  }
   SEXP names = R_NilValue;
   const R_xlen_t n = Rf_xlength(args);
-  if (fun == export_fun && n == 2) names = VECTOR_ELT(args, 0);
-  if (fun == share_fun && n == 1) {
+  if (n == 2 && is_exports(fun)) names = VECTOR_ELT(args, 0);
+  if (n == 1 && fun == ffi_ours("bind_values")) {
     names = Rf_getAttrib(VECTOR_ELT(args, 0), R_NamesSymbol);
   }
   if (TYPEOF(names) != STRSXP) return 0;

@@ -12,7 +12,7 @@ static SEXP pieces_tag(void) {
 }
 
 static void end_pieces(SEXP pointer) {
-  struct mst_pieces *pieces = ffi_address_of(pointer, pieces_tag());
+  struct mst_pieces *pieces = R_ExternalPtrAddr(pointer);
   if (pieces == NULL) return;
   R_ClearExternalPtr(pointer);
   mst_pieces_free(pieces);
@@ -43,8 +43,8 @@ SEXP ffi_pieces_new(SEXP numbers) {
                                          .heals = at[3] != 0,
                                          .speculate = at[4] != 0,
                                          .timeout_s = at[5]};
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, pieces_tag(), R_NilValue));
-  R_RegisterCFinalizerEx(pointer, end_pieces, FALSE);
+  SEXP pointer =
+      PROTECT(ffi_own(pieces_tag(), R_NilValue, end_pieces, NULL, 0));
   struct mst_pieces *pieces = malloc(sizeof *pieces);
   if (pieces == NULL) Rf_error("no memory for a map");
   mst_pieces_init(pieces, &terms);

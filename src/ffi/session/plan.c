@@ -43,8 +43,7 @@ static uint32_t stage_of(const struct mst_plan *plan, SEXP x) {
 }
 
 SEXP ffi_plan_new(SEXP workers) {
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, plan_tag(), R_NilValue));
-  R_RegisterCFinalizerEx(pointer, finalize, FALSE);
+  SEXP pointer = PROTECT(ffi_own(plan_tag(), R_NilValue, finalize, NULL, 0));
   struct mst_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL ||
       mst_plan_init(plan, (uint32_t)Rf_asInteger(workers)) != 0) {

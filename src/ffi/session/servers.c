@@ -169,27 +169,27 @@ static void end_all(int64_t deadline_ns) {
     mst_server_end(at->server);
   }
   while (servers != NULL) {
-    struct owned_server *owned = servers;
+    const struct owned_server *owned = servers;
     while (mst_server_reap(owned->server) == 0 &&
            mst_clock_now() < deadline_ns) {
       (void)poll(NULL, 0, 1);
     }
-    servers = owned->next;
-    mst_server_free(owned->server);
-    free(owned);
+    end_for_good(owned->server);
   }
 }
 
-// ffi_session_end ends all clusters and servers of this process and waits for
-// the servers, who remove what their workers left. For the end of R.
+// ffi_session_end ends all that this process has: clusters, sockets, servers, and waits for
+// the servers, who remove what their workers left. For the end of R, or of muster in it. R may
+// be in other entries: memory is freed when it has left them.
 SEXP ffi_session_end(SEXP timeout_s) {
   struct mst_session *session = ffi_session_or_null();
-  if (session == NULL) return R_NilValue;
   const int64_t deadline_ns = ffi_deadline(timeout_s);
-  while (session->clusters != NULL)
+  while (session != NULL && session->clusters != NULL)
     ffi_cluster_close(session->clusters);
-  ffi_outside_now(); // R ends: nobody comes back with pointers to them
+  ffi_payload_done();
+  ffi_end_owned();
+  if (session == NULL) return R_NilValue;
   end_all(deadline_ns);
-  ffi_session_close(session);
+  ffi_session_close();
   return R_NilValue;
 }

@@ -11,6 +11,7 @@
 #include "base/mst_clock.h"
 
 static struct mst_session *session_now;
+static int is_over;         // it is closed when R has left muster's entries
 static int session_fd = -1; // pidfd of this process, for its children
 
 struct mst_session *ffi_session_or_null(void) {
@@ -27,9 +28,22 @@ static void take_session(void) {
   if (session != NULL) mst_session_take(session);
 }
 
+static void close_now(struct mst_session *session) {
+  mst_session_close(session);
+  free(session);
+  session_now = NULL;
+  is_over = 0;
+  mst_net_close(&session_fd);
+}
+
 static void lend_session(void) {
   struct mst_session *session = ffi_session_or_null();
-  if (session != NULL) mst_session_lend(session);
+  if (session == NULL) return;
+  if (is_over) {
+    close_now(session);
+  } else {
+    mst_session_lend(session);
+  }
 }
 
 static void free_closed(void) {
@@ -56,6 +70,7 @@ static enum mst_loop_backend backend_wanted(void) {
 
 struct mst_session *ffi_session(void) {
   struct mst_session *session = ffi_session_or_null();
+  is_over = 0;
   if (session != NULL) return session;
   struct mst_err err;
   mst_err_clear(&err);
@@ -168,9 +183,4 @@ void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
                               .input = -1};
 }
 
-void ffi_session_close(struct mst_session *session) {
-  mst_session_close(session);
-  free(session);
-  session_now = NULL;
-  mst_net_close(&session_fd);
-}
+void ffi_session_close(void) { is_over = 1; }

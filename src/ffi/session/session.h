@@ -12,8 +12,9 @@
 struct mst_session *ffi_session(void);
 // ffi_session_or_null gives it only if this process has opened one.
 struct mst_session *ffi_session_or_null(void);
-// ffi_session_close closes it, once its clusters and servers have ended.
-void ffi_session_close(struct mst_session *session);
+// ffi_session_close closes it when R has left muster's entry points, unless it was asked for again
+// until then. Its clusters and servers have ended.
+void ffi_session_close(void);
 // ffi_cluster_of gives the cluster behind an external pointer, or NULL and the
 // outcome.
 struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome);

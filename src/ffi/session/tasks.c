@@ -57,6 +57,7 @@ static void drop_bundle(struct ffi_later *item) {
 
 static void finalize_bundle(SEXP pointer) {
   struct bundle *bundle = R_ExternalPtrAddr(pointer);
+  if (bundle == NULL) return;
   R_ClearExternalPtr(pointer);
   if (bundle->owner != ffi_self()) return;
   bundle->later.run = drop_bundle;
@@ -76,12 +77,12 @@ static SEXP bundle_for(SEXP cluster) {
     }
     close_bundle();
   }
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, bundle_tag(), cluster));
+  SEXP pointer =
+      PROTECT(ffi_own(bundle_tag(), cluster, finalize_bundle, NULL, 0));
   struct bundle *bundle = calloc(1, sizeof *bundle);
   if (bundle != NULL) {
     bundle->owner = ffi_self();
     R_SetExternalPtrAddr(pointer, bundle);
-    R_RegisterCFinalizerEx(pointer, finalize_bundle, FALSE);
     if (bundles.live >= BUNDLE_FROM && bundles.open == NULL) {
       R_PreserveObject(pointer);
       bundles.open = pointer;
@@ -107,13 +108,13 @@ static SEXP task_class(void) {
   return class;
 }
 
-// The task behind a pointer, NULL for a copy or in another process.
+// The task behind a pointer, NULL for a copy, in another process, or after its session's end.
 static struct mst_call *task_of(SEXP pointer) {
   struct mst_call *task = ffi_address_of(pointer, task_tag());
   if (task == NULL) return NULL;
   const struct bundle *bundle =
-      R_ExternalPtrAddr(R_ExternalPtrProtected(pointer));
-  return bundle->owner == ffi_self() ? task : NULL;
+      ffi_address_of(R_ExternalPtrProtected(pointer), bundle_tag());
+  return bundle != NULL && bundle->owner == ffi_self() ? task : NULL;
 }
 
 // ---- submitting

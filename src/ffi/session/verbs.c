@@ -42,12 +42,8 @@ SEXP ffi_noted(SEXP node, enum ffi_note which) {
 // verb_of gives the frame of the verb: the load-balanced verbs send from a closure
 // that they make, and then it is the frame around.
 SEXP ffi_verb_of(SEXP frame) {
-  static SEXP parallel;
   if (frame == R_GlobalEnv || TYPEOF(frame) != ENVSXP) return R_GlobalEnv;
-  if (parallel == NULL) {
-    parallel = R_FindNamespace(PROTECT(Rf_mkString("parallel")));
-    UNPROTECT(1);
-  }
+  SEXP parallel = ffi_parallel();
   SEXP around = ffi_parent_env(frame);
   if (around == parallel || around == R_EmptyEnv || around == R_GlobalEnv) {
     return frame;

@@ -148,9 +148,15 @@ static void collect(SEXP pointer) {
   free(socket);
 }
 
+static void end_socket(SEXP pointer) {
+  struct ffi_socket *socket = R_ExternalPtrAddr(pointer);
+  if (socket != NULL && socket->owner == ffi_self()) close_socket(socket);
+}
+
 SEXP ffi_socket_new(int is_listener, int blocking, double timeout_s,
                     struct ffi_socket **out) {
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, socket_tag(), R_NilValue));
+  SEXP pointer = PROTECT( // collected at the end, too: a path's file
+      ffi_own(socket_tag(), R_NilValue, collect, end_socket, 1));
   struct ffi_socket *socket = calloc(1, sizeof *socket);
   if (socket == NULL) Rf_error("no memory");
   socket->owner = ffi_self();
@@ -161,7 +167,6 @@ SEXP ffi_socket_new(int is_listener, int blocking, double timeout_s,
   socket->opened_ns = mst_clock_now();
   mst_conn_init(&socket->conn, -1);
   R_SetExternalPtrAddr(pointer, socket);
-  R_RegisterCFinalizerEx(pointer, collect, TRUE); // at the end: a path's file
   UNPROTECT(1);
   *out = socket;
   return pointer;
@@ -213,10 +218,10 @@ struct ffi_socket *ffi_socket_of(SEXP pointer, enum ffi_socket_kind kind,
       Rf_inherits(pointer, "muster_socket")) {
     pointer = VECTOR_ELT(pointer, 0);
   }
-  if (TYPEOF(pointer) != EXTPTRSXP ||
-      R_ExternalPtrTag(pointer) != socket_tag()) {
-    return none("no_socket", failure);
-  }
+  SEXP tag =
+      TYPEOF(pointer) == EXTPTRSXP ? R_ExternalPtrTag(pointer) : R_NilValue;
+  if (tag == ffi_ended_tag()) return none("closed_here", failure);
+  if (tag != socket_tag()) return none("no_socket", failure);
   struct ffi_socket *socket = R_ExternalPtrAddr(pointer);
   if (socket == NULL) return none("copy", failure);
   if (socket->owner != ffi_self()) return none("foreign", failure);

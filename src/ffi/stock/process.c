@@ -5,6 +5,7 @@
 // ended (SIGCHLD is the user's), so they are asked whenever one of these entries runs; one
 // whose pointer is gone stays in the list until it was reaped.
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include <R_ext/Print.h>
 
+#include "base/mst_clock.h"
 #include "ffi/stock/stock.h"
 
 static struct stock_process *processes;
@@ -103,8 +105,8 @@ static void sweep(void) {
 }
 
 static void finalize_process(SEXP pointer) {
-  struct stock_process *process = ffi_stock_process_of(pointer);
-  if (process != NULL) {
+  struct stock_process *process = R_ExternalPtrAddr(pointer);
+  if (process != NULL && process->owner == ffi_self()) {
     process->forgotten = 1;
     drop_input(process);
   }
@@ -153,8 +155,8 @@ SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input) {
   sweep();
   struct mst_spawn spawn;
   ffi_fill_spawn(&spawn, file, argv, env);
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, process_tag(), R_NilValue));
-  R_RegisterCFinalizerEx(pointer, finalize_process, FALSE);
+  SEXP pointer = PROTECT(ffi_own(process_tag(), R_NilValue, finalize_process,
+                                 finalize_process, 0));
   struct mst_err err;
   mst_err_clear(&err);
   struct stock_process *process = calloc(1, sizeof *process);
@@ -225,4 +227,16 @@ SEXP ffi_stock_kill(SEXP pointer, SEXP signal) {
   ffi_stock_attend(process, 0);
   if (process->how != MST_EXIT_NONE) return Rf_ScalarLogical(0);
   return Rf_ScalarLogical(kill(-process->pid, Rf_asInteger(signal)) == 0);
+}
+
+// ffi_stock_end waits until the processes whose workers lost their session have ended, so that
+// none stays a zombie when muster is unloaded.
+SEXP ffi_stock_end(SEXP timeout_s) {
+  const int64_t deadline_ns = ffi_deadline(timeout_s);
+  sweep();
+  while (processes != NULL && mst_clock_now() < deadline_ns) {
+    (void)poll(NULL, 0, 1);
+    sweep();
+  }
+  return R_NilValue;
 }

@@ -56,7 +56,7 @@ static struct stock_listener *listener_of(SEXP pointer) {
 
 // A forked child closes its copies only: the connection is its parent's.
 static void close_link(SEXP pointer) {
-  struct stock_link *stock = ffi_address_of(pointer, link_tag());
+  struct stock_link *stock = R_ExternalPtrAddr(pointer);
   if (stock == NULL || stock->closed) return;
   stock->closed = 1;
   mst_stock_conn_close(&stock->conn);
@@ -64,22 +64,27 @@ static void close_link(SEXP pointer) {
 
 static void finalize_link(SEXP pointer) {
   close_link(pointer);
-  free(ffi_address_of(pointer, link_tag()));
+  free(R_ExternalPtrAddr(pointer));
   R_ClearExternalPtr(pointer);
 }
 
+static void close_listener(SEXP pointer) {
+  struct stock_listener *listener = R_ExternalPtrAddr(pointer);
+  if (listener != NULL) mst_net_close(&listener->fd);
+}
+
 static void finalize_listener(SEXP pointer) {
-  struct stock_listener *listener = ffi_address_of(pointer, listener_tag());
-  if (listener == NULL) return;
+  close_listener(pointer);
+  free(R_ExternalPtrAddr(pointer));
   R_ClearExternalPtr(pointer);
-  mst_net_close(&listener->fd);
-  free(listener);
 }
 
 // ffi_stock_close closes a link or a listener; again without harm.
 SEXP ffi_stock_close(SEXP pointer) {
-  close_link(pointer);
-  finalize_listener(pointer);
+  if (ffi_address_of(pointer, link_tag()) != NULL) close_link(pointer);
+  if (ffi_address_of(pointer, listener_tag()) != NULL) {
+    finalize_listener(pointer);
+  }
   return R_NilValue;
 }
 
@@ -106,8 +111,8 @@ static int listen_at(const char *host, SEXP ports, int *fd, int *port,
 // port), or list(error, call, errno). host: an address, not a name.
 SEXP ffi_stock_listen(SEXP host, SEXP ports) {
   static const char *const names[] = {"listener", "port"};
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, listener_tag(), R_NilValue));
-  R_RegisterCFinalizerEx(pointer, finalize_listener, FALSE);
+  SEXP pointer = PROTECT(ffi_own(listener_tag(), R_NilValue, finalize_listener,
+                                 close_listener, 0));
   SEXP list = PROTECT(ffi_list(2, names));
   SET_VECTOR_ELT(list, 0, pointer);
   struct stock_listener *listener = malloc(sizeof *listener);
@@ -130,8 +135,8 @@ SEXP ffi_stock_listen(SEXP host, SEXP ports) {
 
 // accept_link gives a pointer to the next connection, NULL if there is none.
 static SEXP accept_link(SEXP listener_pointer) {
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, link_tag(), R_NilValue));
-  R_RegisterCFinalizerEx(pointer, finalize_link, FALSE);
+  SEXP pointer =
+      PROTECT(ffi_own(link_tag(), R_NilValue, finalize_link, close_link, 0));
   const struct stock_listener *listener = listener_of(listener_pointer);
   struct stock_link *stock = calloc(1, sizeof *stock);
   int fd = -1;

@@ -48,5 +48,6 @@ SEXP ffi_stock_told(SEXP process);
 SEXP ffi_stock_hang_up(SEXP process);
 SEXP ffi_stock_process(SEXP process);
 SEXP ffi_stock_kill(SEXP process, SEXP signal);
+SEXP ffi_stock_end(SEXP timeout_s);
 
 #endif
