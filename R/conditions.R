@@ -68,3 +68,12 @@ raise_condition <- function(condition) {
     message(condition)
   }
 }
+
+# tell_handlers() signals a condition and does nothing else: what a worker's R has acted on.
+tell_handlers <- function(condition) {
+  line_away()
+  withRestarts(
+    signalCondition(condition),
+    muffleWarning = function() NULL, muffleMessage = function() NULL
+  )
+}

@@ -10,6 +10,9 @@
 #' changes that an element makes with `<<-` may be seen by later elements of its piece, as with
 #' [parallel::parLapply()], but by no others.
 #'
+#' Warnings of `.fun` are signalled in the session with the number of their element, as the field
+#' `element`; messages are signalled as they are. See Warnings and messages in [task_submit()].
+#'
 #' @section Globals:
 #' Whatever travels is looked through: `.fun`, what its code names and what that names in turn, and
 #' functions among elements and arguments, in lists, objects and frames. The variables of your

@@ -37,7 +37,7 @@
 #'   least 32 (or one for each row) and at most 64.
 #' @param p,.p A handle from one of these functions.
 #' @param .fun A function that takes a part (a data frame) and returns a data frame, the name of
-#'   one, or a lambda such as `~ .x[.x$n > 1, ]`.
+#'   one, or a lambda such as `~ .x[.x$n > 1, ]`. For its warnings and messages see [task_submit()].
 #' @param ... Further arguments of the function. Any name that doesn't begin with a dot is the
 #'   function's. The objects that it uses from the session are found as in [cluster_map()].
 #' @param .args A list of further arguments, for names that begin with a dot.

@@ -11,8 +11,7 @@
 #' ends with the last cluster. Results are kept serialized until you ask for them. A task that
 #' nothing refers to any more is evaluated anyway, and its value dropped.
 #'
-#' For lost workers and tasks that take too long, see Healing in [cluster_start()]. Each call of
-#' `task_value()` signals the task's warnings and messages.
+#' For lost workers and tasks that take too long, see Healing in [cluster_start()].
 #'
 #' The function is sent as R serializes it: with its enclosing environment, unless that is the
 #' global environment or a package's. The objects that it uses from the global environment and
@@ -22,6 +21,15 @@
 #'
 #' Connections among the arguments or in the value are refused, and external pointers are
 #' mentioned if the call fails: see `muster.references` under Globals in [cluster_map()].
+#'
+#' @section Warnings and messages:
+#' Those that no code in the worker handles are signalled in the session, in their order: a task's
+#' by each call of `task_value()`, a map's and a partition's when a piece or a part is done. They
+#' are shown as the session's options say. If R would do something other than show them in the
+#' worker, it does: if the function, or an earlier call, sets `options(warn = 2)` there, a warning
+#' becomes an error, which the function may handle; if `warn` is negative, a warning isn't shown; a
+#' message sink, as of `capture.output(type = "message")`, gets messages, and warnings if `warn` is
+#' 1. Handlers in the session see such a condition too, but it is over: muffling it changes nothing.
 #'
 #' @param .cl A cluster from [cluster_start()], or some of its nodes: then one of these gets the
 #'   task.
@@ -173,7 +181,8 @@ other_value <- function(task, value, timeout, call) {
     abort_value(value[[1L]], value[[2L]], call)
   }
   for (condition in value$conditions) {
-    raise_condition(condition)
+    # See worker-conditions.R.
+    if (is.object(condition)) raise_condition(condition) else tell_handlers(condition[[1L]])
   }
   if (value$error) {
     abort_remote(value$value, value$worker, call)

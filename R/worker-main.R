@@ -152,19 +152,6 @@ worker_begin <- function(forked, session) {
   TRUE
 }
 
-# What a task signals goes to the session with its answer; what other calls do is theirs.
-# These handlers are outside everything that the call sets up, so they only see conditions that no
-# other handler took.
-note_warning <- function(condition) {
-  if (.Call(ffi_worker_condition, light_condition(condition))) {
-    tryInvokeRestart("muffleWarning")
-  }
-}
-note_message <- function(condition) {
-  if (.Call(ffi_worker_condition, light_condition(condition))) {
-    tryInvokeRestart("muffleMessage")
-  }
-}
 note_stack <- function(condition) {
   the$stack <- if (.Call(ffi_worker_is_task)) stack_text(sys.calls())
 }
@@ -281,37 +268,6 @@ bare_failure <- function(task, text) {
   }
   class(text) <- c("snow-try-error", "try-error")
   text
-}
-
-# A call that do.call() made has the function and the values themselves in it, and a condition
-# would take them along to the session. Values that aren't code are replaced by the name of their
-# class.
-light_condition <- function(condition) {
-  if (is.list(condition) && is.call(condition$call)) condition$call <- light_call(condition$call)
-  condition
-}
-
-light_call <- function(call) {
-  # The text of the whole file that it stands in, where R keeps that.
-  for (name in c("srcref", "srcfile", "wholeSrcref")) attr(call, name) <- NULL
-  if (identical(call[[1L]], as.name("function"))) {
-    return(call[1:3])
-  }
-  if (is.function(call[[1L]])) call[[1L]] <- quote(fun)
-  for (i in seq_along(call)) {
-    if (is.symbol(call[[i]])) next # or a missing argument, which can't be a variable's value
-    part <- call[[i]]
-    if (is.call(part)) {
-      call[[i]] <- light_call(part)
-    } else if (!is_short(part)) {
-      call[[i]] <- as.name(paste0("<", class(part)[1L], ">"))
-    }
-  }
-  call
-}
-
-is_short <- function(x) {
-  is.null(x) || (is.atomic(x) && length(x) == 1L && utils::object.size(x) < 1000)
 }
 
 call_text <- function(call) {

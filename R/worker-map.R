@@ -17,11 +17,11 @@ map_piece <- function(id, x, seed, first) {
   piece <- new.env(parent = emptyenv())
   piece$values <- vector("list", length(x))
   piece$at <- integer(1L) # not a constant: it is changed in place
+  the$label <- function(condition) name_element(condition, first + piece$at - 1)
+  on.exit(the$label <- NULL, add = TRUE)
   repeat {
     loop <- element_loop(piece, x, fun, seed)
-    failure <- piece_error(do.call(loop, job$args, quote = TRUE), function(condition) {
-      name_element(condition, first + piece$at - 1)
-    })
+    failure <- piece_error(do.call(loop, job$args, quote = TRUE))
     if (is.null(failure)) break
     if (!job$returns) {
       return(list(
@@ -72,7 +72,7 @@ element_loop <- function(piece, x, fun, seed) {
   loop
 }
 
-# A handler of warnings: signals them again, with the element that they are from.
+# A warning with the element that it is from.
 name_element <- function(condition, element) {
   call <- conditionCall(condition)
   condition$element <- element
@@ -82,12 +82,11 @@ name_element <- function(condition, element) {
     number <- format(element, scientific = FALSE)
     condition$message <- paste0(condition$message, " (element ", number, ")")
   }
-  raise_condition(condition)
-  tryInvokeRestart("muffleWarning")
+  condition
 }
 
 # The error that code raised, as the session wants it, or NULL.
-piece_error <- function(code, warned = function(condition) NULL) {
+piece_error <- function(code) {
   stack <- NULL
   tryCatch(
     withCallingHandlers(
@@ -95,7 +94,7 @@ piece_error <- function(code, warned = function(condition) NULL) {
         code
         NULL
       },
-      error = function(e) stack <<- stack_text(sys.calls()), warning = warned
+      error = function(e) stack <<- stack_text(sys.calls())
     ),
     error = function(e) {
       list(

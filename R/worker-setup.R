@@ -107,6 +107,7 @@ run_setup <- function(setup, name = NULL) {
 # What R prints from here on goes to a file, or nowhere, as in workers of makeCluster().
 # What other programs print still goes to the session.
 sink_output <- function(outfile) {
+  the$own_sink <- 2L # standard error
   if (is.null(outfile)) {
     return(invisible())
   }
@@ -116,6 +117,7 @@ sink_output <- function(outfile) {
   )
   sink(to)
   sink(to, type = "message")
+  the$own_sink <- as.integer(to)
   if (outfile != "/dev/null") {
     cat(sprintf(
       "starting worker pid=%d on localhost at %s\n", Sys.getpid(), format(Sys.time(), "%H:%M:%OS3")

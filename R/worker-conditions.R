@@ -1,0 +1,92 @@
+# Warnings and messages of tasks: which of them go to the session, and what R does with them here.
+#
+# note_warning() and note_message() are calling handlers outside of everything that a task sets up,
+# so they see what nobody has handled. It goes to the session with the task's answer, which signals
+# it as warning() and message() do. That is all where R would print or defer it here. Where R would
+# do something else, because of options or a sink that somebody has set here, it must do that here
+# and now: make an error of a warning, which the task's own code may wait for, write into the sink,
+# or nothing. Then the session has handlers look at the condition, and nothing more: list(condition)
+# instead of the condition says so. Other calls than tasks are as in workers of makeCluster().
+
+note_warning <- function(condition) {
+  if (.Call(ffi_worker_is_task)) {
+    if (!is.null(the$label)) condition <- the$label(condition)
+    relay_condition(condition, "muffleWarning", acts_on_warning())
+  }
+}
+
+note_message <- function(condition) {
+  if (.Call(ffi_worker_is_task)) {
+    relay_condition(condition, "muffleMessage", is_sunk())
+  }
+}
+
+# acts: R does something of its own with it. Without a restart it was only signalled, and R does
+# nothing with it anywhere.
+relay_condition <- function(condition, muffle, acts) {
+  restart <- if (!acts) findRestart(muffle)
+  condition <- light_condition(condition)
+  kept <- .Call(ffi_worker_condition, if (is.null(restart)) list(condition) else condition)
+  if (kept && !is.null(restart)) invokeRestart(restart)
+}
+
+# As R decides it, see `warn` in options(); TRUE as well where it does nothing.
+acts_on_warning <- function() {
+  warn <- as.integer(getOption("warn"))
+  if (warn > 1L || !is.null(getOption("warning.expression"))) {
+    return(TRUE)
+  }
+  sunk <- is_sunk()
+  if ((warn < 0L || (warn == 0L && sunk)) && is_immediate()) warn <- 1L
+  warn < 0L || (warn == 1L && sunk)
+}
+
+# TRUE if messages go where somebody had sink() send them, other than `outfile`.
+is_sunk <- function() {
+  to <- sink.number(type = "message")
+  to != 2L && to != the$own_sink
+}
+
+# TRUE in a handler of warning(immediate. = TRUE), which no condition tells.
+is_immediate <- function() {
+  for (k in rev(seq_len(sys.nframe() - 1L))) {
+    if (identical(sys.function(k), .signalSimpleWarning)) {
+      return(
+        k > 1L && identical(sys.function(k - 1L), warning) &&
+          isTRUE(get("immediate.", sys.frame(k - 1L)))
+      )
+    }
+  }
+  FALSE
+}
+
+# A call that do.call() made has the function and the values themselves in it, and a condition
+# would take them along to the session. Values that aren't code are replaced by the name of their
+# class.
+light_condition <- function(condition) {
+  if (is.list(condition) && is.call(condition$call)) condition$call <- light_call(condition$call)
+  condition
+}
+
+light_call <- function(call) {
+  # The text of the whole file that it stands in, where R keeps that.
+  for (name in c("srcref", "srcfile", "wholeSrcref")) attr(call, name) <- NULL
+  if (identical(call[[1L]], as.name("function"))) {
+    return(call[1:3])
+  }
+  if (is.function(call[[1L]])) call[[1L]] <- quote(fun)
+  for (i in seq_along(call)) {
+    if (is.symbol(call[[i]])) next # or a missing argument, which can't be a variable's value
+    part <- call[[i]]
+    if (is.call(part)) {
+      call[[i]] <- light_call(part)
+    } else if (!is_short(part)) {
+      call[[i]] <- as.name(paste0("<", class(part)[1L], ">"))
+    }
+  }
+  call
+}
+
+is_short <- function(x) {
+  is.null(x) || (is.atomic(x) && length(x) == 1L && utils::object.size(x) < 1000)
+}
