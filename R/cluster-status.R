@@ -20,7 +20,8 @@
 #'   system doesn't tell) and `cpu` (seconds used). It prints with units, such as 0.12 s and 34.5
 #'   MB; the columns themselves are numbers.
 #'
-#'   `cluster_logs()`: a data frame with columns `worker` and `line`, oldest first.
+#'   `cluster_logs()`: a data frame with columns `worker` and `line`, oldest first. It also has
+#'   the texts of warnings and messages that were too many to be signalled, see [task_submit()].
 #'
 #'   `cluster_journal()`: a data frame with one row for each call that is kept: `worker`,
 #'   `call` (text, at most 60 characters), `kind` (`"call"`; `"unseen"`: made no visible change,

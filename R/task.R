@@ -31,6 +31,10 @@
 #' message sink, as of `capture.output(type = "message")`, gets messages, and warnings if `warn` is
 #' 1. Handlers in the session see such a condition too, but it is over: muffling it changes nothing.
 #'
+#' A worker keeps the first 32 MB of conditions of each task, piece or part: more than 20,000 plain
+#' ones. How many more there were is a warning of class `muster_warning_dropped` (fields `worker`
+#' and `dropped`, a number for each class); [cluster_logs()] has the texts of the last 1,000.
+#'
 #' @param .cl A cluster from [cluster_start()], or some of its nodes: then one of these gets the
 #'   task.
 #' @param .fun A function, the name of one (a string), found in the worker, or a lambda such as
@@ -184,10 +188,34 @@ other_value <- function(task, value, timeout, call) {
     # See worker-conditions.R.
     if (is.object(condition)) raise_condition(condition) else tell_handlers(condition[[1L]])
   }
+  if (!is.null(value$dropped)) {
+    tell_dropped(task, value$dropped, value$worker)
+  }
   if (value$error) {
     abort_remote(value$value, value$worker, call)
   }
   value$value
+}
+
+# More conditions than a worker keeps for one task, see drop_condition().
+tell_dropped <- function(task, dropped, worker) {
+  count <- sum(dropped$count)
+  last <- dropped$last
+  if (count < length(last)) last <- last[seq_len(count)]
+  oldest <- if (count > length(last)) count %% length(last) else 0
+  last <- c(last[seq_along(last) > oldest], last[seq_along(last) <= oldest])
+  .Call(ffi_task_log, task, paste0(last, "\n", collapse = ""))
+  condition <- muster_condition(
+    c("muster_warning_dropped", "muster_warning", "warning"),
+    paste0(
+      "Worker ", worker, " signalled more conditions in one task than it keeps: ",
+      big_number(count), " of them are lost."
+    ),
+    details = paste0(vapply(dropped$count, big_number, ""), " of class ", names(dropped$count)),
+    hints = "cluster_logs() has the texts of the last of them.",
+    call = NULL, worker = worker, dropped = dropped$count
+  )
+  if (dropped$quiet) tell_handlers(condition) else raise_condition(condition)
 }
 
 abort_task <- function(task, outcome, call) {

@@ -26,8 +26,11 @@ note_message <- function(condition) {
 relay_condition <- function(condition, muffle, acts) {
   restart <- if (!acts) findRestart(muffle)
   condition <- light_condition(condition)
-  kept <- .Call(ffi_worker_condition, if (is.null(restart)) list(condition) else condition)
-  if (kept && !is.null(restart)) invokeRestart(restart)
+  bytes <- utils::object.size(condition)
+  quiet <- is.null(restart)
+  dropped <- .Call(ffi_worker_condition, if (quiet) list(condition) else condition, bytes)
+  if (!is.null(dropped)) drop_condition(dropped, condition, quiet)
+  if (!quiet) invokeRestart(restart)
 }
 
 # As R decides it, see `warn` in options(); TRUE as well where it does nothing.
@@ -59,6 +62,28 @@ is_immediate <- function() {
   }
   FALSE
 }
+
+# The session tells how many of which class are lost, unless all of them are `quiet`, and has the
+# last ones in its log. dropped: an environment, empty at first.
+drop_condition <- function(dropped, condition, quiet) {
+  class <- class(condition)[1L]
+  if (is.null(dropped$count)) {
+    dropped$count <- numeric()
+    dropped$last <- character(drop_lines)
+    dropped$quiet <- TRUE
+  }
+  before <- dropped$count[class]
+  dropped$count[class] <- if (is.na(before)) 1 else before + 1
+  dropped$quiet <- dropped$quiet && quiet
+  text <- message_of(condition)
+  if (nchar(text, "bytes") > drop_bytes) text <- rawToChar(charToRaw(text)[seq_len(drop_bytes)])
+  if (inherits(condition, "warning")) text <- paste("Warning:", text)
+  at <- 1 + (sum(dropped$count) - 1) %% drop_lines
+  dropped$last[at] <- sub("\n$", "", text, useBytes = TRUE)
+}
+
+drop_lines <- 1000L
+drop_bytes <- 4000L
 
 # A call that do.call() made has the function and the values themselves in it, and a condition
 # would take them along to the session. Values that aren't code are replaced by the name of their

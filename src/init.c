@@ -48,6 +48,7 @@
   EACH(ffi_task_loss, 1)                                                       \
   EACH(ffi_task_cancel, 1)                                                     \
   EACH(ffi_task_state, 1)                                                      \
+  EACH(ffi_task_log, 2)                                                        \
   EACH(ffi_cluster_stop, 2)                                                    \
   EACH(ffi_cluster_status, 1)                                                  \
   EACH(ffi_node_send, 3)                                                       \
@@ -108,7 +109,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_line_width, 0),
     ENTRY(ffi_worker_track, 0),
     ENTRY(ffi_worker_globals, 0),
-    ENTRY(ffi_worker_condition, 1),
+    ENTRY(ffi_worker_condition, 2),
     ENTRY(ffi_worker_is_task, 0),
     ENTRY(ffi_worker_say, 1),
     ENTRY(ffi_pack, 1),

@@ -171,7 +171,12 @@ printed_by_cases <- function() {
     negative = function(x) {
       before <- options(warn = -1)
       on.exit(options(before))
-      warning("not shown", call. = FALSE)
+      # More than a worker keeps, which isn't told either.
+      for (i in 1:10) {
+        warning(structure(class = c("warning", "condition"),
+          list(message = "not shown", call = NULL, data = raw(4e6))
+        ))
+      }
     }
   )
   cl <- cluster_start(1)
@@ -191,4 +196,82 @@ test_that("V5: what R wouldn't print isn't printed in the session either", {
     expect_identical(printed[[name]]$task, printed[[name]]$lapply, info = name)
   }
   expect_identical(printed$told$task, c("a message", "Warning: a warning"))
+})
+
+# The conditions that code signals, in their order. None is shown.
+conditions_of <- function(code) {
+  seen <- list()
+  withCallingHandlers(code,
+    warning = function(w) {
+      seen[[length(seen) + 1L]] <<- w
+      tryInvokeRestart("muffleWarning")
+    },
+    message = function(m) {
+      seen[[length(seen) + 1L]] <<- m
+      tryInvokeRestart("muffleMessage")
+    }
+  )
+  seen
+}
+
+texts_of <- function(conditions) trimws(vapply(conditions, conditionMessage, ""))
+
+test_cluster("V8: a thousand warnings and messages arrive, in their order", {
+  cl <- local_cluster(2)
+  f <- function(i) {
+    warning("warning ", i)
+    message("message ", i)
+    i
+  }
+  whole <- function(x) for (i in x) f(i)
+  environment(whole) <- list2env(list(f = f), parent = globalenv())
+  # A map's pieces are told as they are done.
+  expected <- texts_of(conditions_of(lapply(1:1000, f)))
+  shown <- capture.output(type = "message", {
+    map <- texts_of(conditions_of(cluster_map(cl, 1:1000, f)))
+    task <- texts_of(conditions_of(task_value(task_submit(cl, whole, 1:1000))))
+    part <- partition_scatter(cl, data.frame(i = 1:1000), parts = 1)
+    made <- conditions_of(partition_collect(partition_map(part, function(rows, f) {
+      data.frame(i = vapply(rows$i, f, 0L))
+    }, f)))
+  })
+  expect_identical(task, expected)
+  expect_identical(texts_of(made), expected)
+  at <- function(texts) as.integer(sub("^[a-z]+ ", "", texts))
+  expect_identical(map[order(at(map))], expected)
+  expect_identical(shown, character())
+  expect_identical(nrow(cluster_logs(cl)), 0L)
+})
+
+test_cluster("V8: conditions past the bound are counted, told once, and in the log", {
+  cl <- local_cluster(1)
+  f <- function() {
+    for (i in 1:10) {
+      warning(structure(class = c("own", "warning", "condition"),
+        list(message = paste("large", i), call = NULL, data = raw(4e6))
+      ))
+    }
+    message("note 1\nof two lines")
+    message("note 2")
+    message(rawToChar(as.raw(c(0x66, 0xfc)))) # no UTF-8
+    "value"
+  }
+  shown <- capture.output(type = "message", {
+    seen <- conditions_of(value <- task_value(task_submit(cl, f)))
+  })
+  expect_identical(value, "value")
+  # The one that crosses the bound, 32 MB, is kept.
+  expect_identical(texts_of(seen)[-10L], paste("large", 1:9))
+  told <- seen[[10L]]
+  expect_s3_class(told, c("muster_warning_dropped", "muster_warning", "warning"))
+  expect_identical(told$worker, 1L)
+  expect_identical(told$dropped, c(own = 1, simpleMessage = 3))
+  expect_match(conditionMessage(told), "^Worker 1 .* 4 of them are lost")
+  lines <- c("Warning: large 10", "note 1", "of two lines", "note 2")
+  expect_identical(cluster_logs(cl)$line[1:4], lines)
+  expect_identical(nrow(cluster_logs(cl)), 5L)
+  expect_identical(shown, character())
+  # The next task begins anew.
+  again <- conditions_of(task_value(task_submit(cl, function() warning("one"))))
+  expect_identical(texts_of(again), "one")
 })

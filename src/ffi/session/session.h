@@ -150,6 +150,7 @@ SEXP ffi_task_loss(SEXP task);
 SEXP ffi_needs(SEXP roots);
 SEXP ffi_task_cancel(SEXP task);
 SEXP ffi_task_state(SEXP task);
+SEXP ffi_task_log(SEXP task, SEXP text);
 // pieces.c
 SEXP ffi_pieces_new(SEXP numbers);
 SEXP ffi_pieces_next(SEXP pieces);

@@ -333,7 +333,8 @@ SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
 }
 
 static SEXP answer_of(struct mst_call *task) {
-  static const char *const names[] = {"value", "error", "conditions", "worker"};
+  static const char *const names[] = {"value", "error", "conditions", "worker",
+                                      "dropped"};
   const size_t skip = mst_value_skip(task->flags);
   if (task->value_bytes < skip) return Rf_ScalarInteger(FFI_SYSTEM);
   mst_call_taken(task);
@@ -353,18 +354,19 @@ static SEXP answer_of(struct mst_call *task) {
     list = PROTECT(Rf_allocVector(VECSXP, 1));
     SET_VECTOR_ELT(list, 0, value);
   } else {
-    list = PROTECT(ffi_list(4, names));
+    list = PROTECT(ffi_list(5, names));
     SET_VECTOR_ELT(list, 0, value);
     SET_VECTOR_ELT(list, 1, Rf_ScalarLogical(failed));
     SET_VECTOR_ELT(list, 2, n > 2 ? VECTOR_ELT(content, 2) : R_NilValue);
     SET_VECTOR_ELT(list, 3, Rf_ScalarInteger((int)task->worker + 1));
+    SET_VECTOR_ELT(list, 4, n > 3 ? VECTOR_ELT(content, 3) : R_NilValue);
   }
   UNPROTECT(2);
   return list;
 }
 
 // ffi_task_value waits for one task: list(value); list(value, error, conditions,
-// worker); list(value, worker) if the value is of no use here; an outcome: FFI_FOREIGN,
+// worker, dropped); list(value, worker) if the value is of no use here; an outcome: FFI_FOREIGN,
 // FFI_LOST (ffi_task_loss says why), FFI_STOPPED if it was cancelled; NULL if the time
 // is over.
 SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
@@ -423,4 +425,22 @@ SEXP ffi_task_state(SEXP pointer) {
   SET_VECTOR_ELT(list, 3, Rf_ScalarReal(seconds));
   UNPROTECT(1);
   return list;
+}
+
+// ffi_task_log adds lines, in one text, to what is kept of the output of the worker that had the
+// task. They aren't shown, unless lines before them still have to be.
+SEXP ffi_task_log(SEXP pointer, SEXP text) {
+  const struct mst_call *task = task_of(pointer);
+  if (task == NULL) return R_NilValue;
+  const char *bytes = CHAR(STRING_ELT(text, 0)); // as if it were printed
+  enum ffi_outcome outcome;
+  SEXP bundle = R_ExternalPtrProtected(pointer);
+  struct mst_cluster *cluster =
+      ffi_cluster_of(R_ExternalPtrProtected(bundle), &outcome);
+  if (cluster == NULL) return R_NilValue; // stopped
+  struct mst_log_part part = {0};
+  const int seen = cluster->shown == cluster->log.next;
+  mst_log_write(&cluster->log, &part, task->worker, bytes, strlen(bytes));
+  if (seen) cluster->shown = cluster->log.next;
+  return R_NilValue;
 }

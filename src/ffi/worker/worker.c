@@ -23,15 +23,13 @@
 // options(expressions = ) below this, which a call may set, would leave no room for calls
 // below the frames that they are evaluated in.
 #define EXPRESSIONS_MIN 60
-// More conditions of one task than this are printed instead.
-#define CONDITIONS_MAX 100
 
 static struct {
   struct mst_chan chan;
   struct mst_spin spin;
   struct mst_head call;   // the one that is being evaluated
   struct mst_blob *reply; // used again and again
-  SEXP keep;              // list(tag of the call, its conditions: newest first)
+  SEXP keep;              // list(tag of the call)
   int reading;            // a frame is being unserialized
   double taken;           // frames that were begun with
   int timed;              // begin_* are of this call
@@ -105,8 +103,9 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
   worker.chan.takes_maps = worker.chan.keeps_fds = 1;
   worker.session = Rf_asInteger(session);
-  worker.keep = Rf_allocVector(VECSXP, 2);
+  worker.keep = Rf_allocVector(VECSXP, 1);
   R_PreserveObject(worker.keep);
+  ffi_conditions_forget();
   worker.reply = mst_blob_new();
   if (worker.reply == NULL) Rf_error("no memory for a worker");
   say_hello(is_forked);
@@ -311,23 +310,15 @@ static int answer(SEXP value, uint16_t flags) {
   }
   PROTECT(value);
   flags |= put_head(worker.reply);
-  SEXP told = VECTOR_ELT(worker.keep, 1);
-  const R_xlen_t n = Rf_xlength(told);
-  SEXP content = PROTECT(Rf_allocVector(VECSXP, n == 0 ? 2 : 3));
-  SET_VECTOR_ELT(content, 0, value);
-  SET_VECTOR_ELT(content, 1, VECTOR_ELT(worker.keep, 0));
-  if (n > 0) {
-    SEXP list = SET_VECTOR_ELT(content, 2, Rf_allocVector(VECSXP, n));
-    for (R_xlen_t i = n; i-- > 0; told = CDR(told)) {
-      SET_VECTOR_ELT(list, i, CAR(told));
-    }
-  }
+  SEXP content =
+      PROTECT(ffi_conditions_add(value, VECTOR_ELT(worker.keep, 0)));
   ffi_serialize_message(content, worker.reply);
   UNPROTECT(2);
   struct mst_head head = worker.call;
   head.kind = MST_KIND_VALUE;
   head.flags = (uint16_t)(flags | (head.flags & MST_FLAG_REPLAY));
   const int sent = send_reply(&head);
+  ffi_conditions_forget();
   worker.call.call = 0;
   worker.changed = 0;
   worker.seed.known = 0;
@@ -363,7 +354,6 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   worker.call = frame->head;
   worker.timed = 0;
   SET_VECTOR_ELT(worker.keep, 0, R_NilValue);
-  SET_VECTOR_ELT(worker.keep, 1, R_NilValue);
   // A call of the journal has an old number, and is never cancelled.
   const int replay = (frame->head.flags & MST_FLAG_REPLAY) != 0;
   if (mst_watch_call_begin(replay ? 0 : frame->head.call) != 0) {
@@ -500,17 +490,6 @@ static int is_task(void) {
 
 SEXP ffi_worker_is_task(void) { return Rf_ScalarLogical(is_task()); }
 
-// ffi_worker_condition keeps a condition for the answer of a task: TRUE; FALSE if none
-// is evaluated, or it has too many.
-SEXP ffi_worker_condition(SEXP condition) {
-  SEXP told = VECTOR_ELT(worker.keep, 1);
-  if (!is_task() || Rf_xlength(told) >= CONDITIONS_MAX) {
-    return Rf_ScalarLogical(0);
-  }
-  SET_VECTOR_ELT(worker.keep, 1, Rf_cons(condition, told));
-  return Rf_ScalarLogical(1);
-}
-
 // ffi_worker_track begins to look for changes of this worker.
 SEXP ffi_worker_track(void) {
   ffi_track_begin();
@@ -535,8 +514,9 @@ SEXP ffi_warm_pair(void) {
   int pair[2];
   if (mst_net_pair(pair, NULL) != 0) return Rf_ScalarInteger(-1);
   mst_chan_open(&worker.chan, pair[0], MST_FRAME_MAX);
-  worker.keep = Rf_allocVector(VECSXP, 2);
+  worker.keep = Rf_allocVector(VECSXP, 1);
   R_PreserveObject(worker.keep);
+  ffi_conditions_forget();
   worker.reply = mst_blob_new();
   return Rf_ScalarInteger(pair[1]);
 }

@@ -36,7 +36,13 @@ SEXP ffi_worker_track(void);
 // call began that is evaluated, without .Random.seed; NULL before ffi_worker_track. Active
 // bindings and promises are `active`, and have NULL for their value.
 SEXP ffi_worker_globals(void);
-SEXP ffi_worker_condition(SEXP condition);
+// conditions.c. ffi_conditions_forget begins anew: nothing is kept. ffi_conditions_add makes the
+// content of an answer: list(value, tag), then a list of the call's conditions if it has signalled
+// some, then the environment of those past the bound if there were too many. The caller protects
+// both, and the result.
+void ffi_conditions_forget(void);
+SEXP ffi_conditions_add(SEXP value, SEXP tag);
+SEXP ffi_worker_condition(SEXP condition, SEXP bytes);
 SEXP ffi_worker_is_task(void);
 SEXP ffi_worker_say(SEXP value);
 SEXP ffi_warm_pair(void);

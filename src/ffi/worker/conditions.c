@@ -1,0 +1,55 @@
+// What a task signals, kept for its answer. Runs in workers.
+#include "ffi/worker/worker.h"
+
+// Conditions of one call that are kept, in bytes as object.size() counts them: more than
+// 20,000 plain ones. A worker must not run out of memory because its user's code says much.
+#define KEPT_BYTES (32.0 * 1024 * 1024)
+
+static struct {
+  SEXP keep; // list(conditions: newest first, environment of those past the bound)
+  double bytes;
+} told;
+
+void ffi_conditions_forget(void) {
+  if (told.keep == NULL) {
+    told.keep = Rf_allocVector(VECSXP, 2);
+    R_PreserveObject(told.keep);
+  }
+  SET_VECTOR_ELT(told.keep, 0, R_NilValue);
+  SET_VECTOR_ELT(told.keep, 1, R_NilValue);
+  told.bytes = 0;
+}
+
+// ffi_worker_condition keeps a condition, of that many bytes, for the answer of the task that
+// is evaluated: NULL. When there are too many it gives the environment that goes along with the
+// answer instead, the same each time: R code notes in there what it drops.
+SEXP ffi_worker_condition(SEXP condition, SEXP bytes) {
+  if (told.bytes < KEPT_BYTES) {
+    SET_VECTOR_ELT(told.keep, 0,
+                   Rf_cons(condition, VECTOR_ELT(told.keep, 0)));
+    told.bytes += Rf_asReal(bytes);
+    return R_NilValue;
+  }
+  if (VECTOR_ELT(told.keep, 1) == R_NilValue) {
+    SET_VECTOR_ELT(told.keep, 1, R_NewEnv(R_EmptyEnv, 0, 0));
+  }
+  return VECTOR_ELT(told.keep, 1);
+}
+
+SEXP ffi_conditions_add(SEXP value, SEXP tag) {
+  SEXP kept = VECTOR_ELT(told.keep, 0), dropped = VECTOR_ELT(told.keep, 1);
+  const R_xlen_t n = Rf_xlength(kept);
+  const int parts = 2 + (n > 0) + (dropped != R_NilValue);
+  SEXP content = PROTECT(Rf_allocVector(VECSXP, parts));
+  SET_VECTOR_ELT(content, 0, value);
+  SET_VECTOR_ELT(content, 1, tag);
+  if (n > 0) {
+    SEXP list = SET_VECTOR_ELT(content, 2, Rf_allocVector(VECSXP, n));
+    for (R_xlen_t i = n; i-- > 0; kept = CDR(kept)) {
+      SET_VECTOR_ELT(list, i, CAR(kept));
+    }
+  }
+  if (parts == 4) SET_VECTOR_ELT(content, 3, dropped);
+  UNPROTECT(1);
+  return content;
+}
