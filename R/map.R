@@ -62,10 +62,14 @@
 #' @param ... Further arguments of `.fun`, the same for all elements. Any name that doesn't begin
 #'   with a dot is your function's, even `x`, `fun` or `seed`.
 #' @param .args A list of further arguments, for names that begin with a dot.
-#' @param .seed `FALSE`: elements draw from the workers' own random streams. A whole number, or
-#'   `TRUE` for one drawn in the session: each element has its own L'Ecuyer stream, so the result
-#'   is the same for any number of workers, whatever is lost and however pieces are cut. The
-#'   workers' own streams don't advance.
+#' @param .seed A whole number, or `TRUE` for one drawn in the session: each element has its own
+#'   L'Ecuyer stream, so the result is the same for any number of workers, whatever is lost and
+#'   however pieces are cut. The workers' own streams don't advance. `FALSE`: the same with a number
+#'   that the stream gives which
+#'   \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} has set, if it was
+#'   called for this cluster; else elements draw from the workers' own streams, and if they do, a
+#'   warning of class `muster_warning_seed` says so, once per session. `NULL`: as `FALSE`, without
+#'   the warning.
 #' @param .retries How often to retry an element that was lost with its worker: a whole number
 #'   from 0 up. By default, the `retries` given to [cluster_start()].
 #' @param .timeout Seconds that one element may take, above 0. By default, the cluster's
@@ -131,18 +135,20 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
     retries = if (!is.null(.retries)) check_count(.retries, ".retries", 0L, 1000L, call),
     timeout = if (is.null(.timeout)) 0 else check_seconds(.timeout, ".timeout", call = call),
     speculate = check_flag(.speculate, ".speculate", call),
-    returns = check_choice(.on_error, ".on_error", c("stop", "return"), call) == "return"
+    returns = check_choice(.on_error, ".on_error", c("stop", "return"), call) == "return",
+    quiet = is.null(.seed)
   )
   check_progress(.progress, ".progress", call)
-  seed <- map_seed(.seed, call)
+  stream <- map_stream(.seed, cl, call)
   job <- make_job(fun, args, x, terms$returns, call)
-  map <- new_map(cl, x, job, seed, terms, call)
+  map <- new_map(cl, x, job, stream, terms, call)
   on.exit(map_leave(map))
   map$progress <- new_progress(.progress, map$n)
   while (map$left > 0L) {
     map_submit(map)
     map_take(map)
   }
+  tell_drawn(call)
   names(map$results) <- names(x)
   map$results
 }
@@ -185,7 +191,7 @@ check_elements <- function(x, call, name = ".x") {
 # actions: it submits and cancels tasks, takes their answers, and reports the outcomes to C.
 
 # An environment, since both submitting tasks and taking answers change it.
-new_map <- function(cl, x, job, seed, terms, call) {
+new_map <- function(cl, x, job, stream, terms, call) {
   map <- new.env(parent = emptyenv())
   map$cl <- cl
   map$call <- call
@@ -196,9 +202,10 @@ new_map <- function(cl, x, job, seed, terms, call) {
   map$left <- map$n # elements without a result
   map$tasks <- list()
   map$pieces <- list() # what each task has: its number, first and last
-  map$stream <- if (!is.null(seed)) first_stream(seed)
+  map$stream <- stream
   map$speculate <- terms$speculate
   map$returns <- terms$returns
+  map$quiet <- terms$quiet
   map$timeout <- terms$timeout
   hold_job(map)
   retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
@@ -266,6 +273,7 @@ submit_piece <- function(map, action) {
     }
     abort_submit(nodes, task, map$call)
   }
+  if (map$quiet) attr(task, "quiet") <- TRUE
   at <- length(map$tasks) + 1L
   map$tasks[[at]] <- task
   map$pieces[[at]] <- piece
@@ -304,7 +312,7 @@ take_piece <- function(map, piece, task) {
     return(NULL)
   }
   elements <- piece$first:piece$last
-  value <- tryCatch(task_value(task), muster_error = identity)
+  value <- tryCatch(take_value(task, Inf, map$call), muster_error = identity)
   if (inherits(value, "muster_error")) {
     loss <- .Call(ffi_task_loss, task)
     if (!is.list(loss)) {
@@ -407,29 +415,4 @@ abort_element <- function(map, value, elements, task) {
     hints = c(pointer_hint(map$job), results_hint),
     element = element, results = map$results
   )
-}
-
-# ---- Random numbers
-
-map_seed <- function(seed, call) {
-  if (identical(seed, FALSE)) {
-    return(NULL)
-  }
-  if (identical(seed, TRUE)) {
-    seed <- sample.int(.Machine$integer.max, 1L)
-  }
-  whole <- is.numeric(seed) && length(seed) == 1L && !is.na(seed) && seed == trunc(seed)
-  if (!whole || abs(seed) > .Machine$integer.max) {
-    abort_input(".seed", "TRUE, FALSE or one whole number", seed, call)
-  }
-  as.integer(seed)
-}
-
-# One L'Ecuyer stream for each element. The session's own stream stays as it is.
-first_stream <- function(seed) {
-  kept <- keep_stream()
-  on.exit(kept())
-  RNGkind("L'Ecuyer-CMRG", "default", "default")
-  set.seed(seed)
-  get(".Random.seed", globalenv())
 }

@@ -156,7 +156,7 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
   fun <- .fun
   parts <- check_parts(.parts, call, p$stage$count, ".parts")
   check_flag(.speculate, ".speculate", call)
-  seed <- map_seed(.seed, call)
+  stream <- map_stream(.seed, p$cl, call)
   own <- c(".args", ".combine", ".parts", ".seed", ".speculate")
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
     more <- user_args(list(...), .args, NULL, own, character(), call)
@@ -180,7 +180,6 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
       kind = "call", how = "groups", by = by, which = which, name = c(".fun", ".combine")[which]
     ))
   }
-  stream <- if (!is.null(seed)) first_stream(seed)
   shuffle_stages(p, by, parts, call, if (!is.null(combine)) step(2L), step(1L), job, stream,
     .speculate
   )

@@ -16,6 +16,7 @@ shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
     run_look(run)
     run_order(run)
     if (run_act(run)) {
+      tell_drawn(call)
       return(run$answers)
     }
     run_take(run)
@@ -248,7 +249,7 @@ run_take <- function(run) {
 take_answer <- function(run, task, about) {
   plan <- run$shuffle$plan
   key <- about$key
-  value <- tryCatch(task_value(task), muster_error = identity)
+  value <- tryCatch(take_value(task, Inf, run$call), muster_error = identity)
   if (inherits(value, "muster_error")) {
     loss <- .Call(ffi_task_loss, task)
     if (is.null(loss) || inherits(value, "muster_error_timeout")) {

@@ -42,6 +42,11 @@
 #' @param ... Arguments of `.fun`, evaluated now. Any name that doesn't begin with a dot is the
 #'   function's.
 #' @param .args A list of further arguments, for names that begin with a dot.
+#' @param .seed A whole number, or `TRUE` for one drawn in the session: the task draws from its own
+#'   L'Ecuyer stream, the same on any worker and after a loss. `FALSE` and `NULL` are as in
+#'   [cluster_map()]: after
+#'   \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} tasks have
+#'   streams in the order in which they are submitted.
 #' @param task A task from `task_submit()`.
 #' @param tasks A task, or a list of tasks.
 #' @param timeout Seconds to wait, from 0 up; by default, as long as it takes.
@@ -74,19 +79,23 @@
 #' vapply(tasks, task_value, 0)
 #' cluster_stop(cl)
 #' @export
-task_submit <- function(.cl, .fun, ..., .args = NULL) {
+task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
   args <- list(...)
   if (missing(.fun) || !is.function(.fun)) {
     .fun <- task_function(.fun, sys.call())
   }
   if (!is.null(names(args)) || !is.null(.args)) {
-    args <- user_args(args, .args, .fun, ".args", c(".cl", ".fun"), sys.call())
+    args <- user_args(args, .args, .fun, c(".args", ".seed"), c(".cl", ".fun"), sys.call())
+  }
+  stream <- if (!isFALSE(.seed) || length(the$streams)) {
+    map_stream(.seed, check_cluster(.cl, sys.call(), ".cl"), sys.call())
   }
   found <- .Call(ffi_needs, list(.fun, args))
-  task <- if (is.null(found)) {
+  task <- if (is.null(found) && is.null(stream)) {
     .Call(ffi_task_submit, .cl, .fun, args, NULL, NULL)
   } else {
-    submit_with_needs(.cl, .fun, args, checked_needs(found, sys.call()))
+    if (!is.null(found)) found <- checked_needs(found, sys.call())
+    submit_with_needs(.cl, .fun, args, found, stream)
   }
   if (is.integer(task)) {
     if (task == outcome_reference) {
@@ -94,24 +103,27 @@ task_submit <- function(.cl, .fun, ..., .args = NULL) {
     }
     abort_submit(.cl, task, sys.call())
   }
+  if (is.null(.seed)) attr(task, "quiet") <- TRUE
   task
 }
 
 # A function that uses objects of the session: these are sent too, as for cluster_map(). If they
 # can't change, they are sent to each worker once for consecutive tasks that need the same ones.
-submit_with_needs <- function(cl, fun, args, found) {
+submit_with_needs <- function(cl, fun, args, found, stream) {
   job <- list(
     fun = fun, globals = found$globals, left = found$left, packages = found$packages,
     namespaces = namespaces_of(found$classes), fresh = FALSE
   )
-  if (!any(lengths(job[c("globals", "left", "packages", "namespaces")]))) {
+  if (is.null(stream) && !any(lengths(job[c("globals", "left", "packages", "namespaces")]))) {
     return(.Call(ffi_task_submit, cl, fun, args, NULL, NULL))
   }
   # Tables that are changed in place look the same before and after.
   by_reference <- any(vapply(c(found$globals, found$around), inherits, NA, "data.table"))
   job$fresh <- by_reference || bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
+  send <- if (is.null(stream)) call_task else call_seeded
+  seed <- if (!is.null(stream)) list(stream)
   if (job$fresh) {
-    return(.Call(ffi_task_submit, cl, call_task, list(job, args), NULL, NULL))
+    return(.Call(ffi_task_submit, cl, send, c(list(job, args), seed), NULL, NULL))
   }
   last <- the$task_job
   id <- .subset2(cl[[1L]], "id")
@@ -123,7 +135,9 @@ submit_with_needs <- function(cl, fun, args, found) {
     if (!is.null(last)) .Call(ffi_job_release, last$held[[1L]])
     last <- the$task_job <- list(id = id, job = job, held = held)
   }
-  .Call(ffi_task_submit, cl, call_task, list(last$held[[2L]], args), last$held[[1L]], NULL)
+  .Call(
+    ffi_task_submit, cl, send, c(list(last$held[[2L]], args), seed), last$held[[1L]], NULL
+  )
 }
 
 # What the last tasks had in common is of no use without their cluster; another one sends it again.
@@ -134,7 +148,8 @@ drop_task_job <- function() {
 
 # Sent instead of task_run() itself, which every worker has.
 call_task <- function(job, args) getFromNamespace("task_run", "muster")(job, args)
-environment(call_task) <- asNamespace("utils")
+call_seeded <- function(job, args, seed) getFromNamespace("task_run", "muster")(job, args, seed)
+environment(call_task) <- environment(call_seeded) <- asNamespace("utils")
 
 task_function <- function(fun, call) {
   check_given(fun, ".fun", call)
@@ -164,11 +179,17 @@ abort_submit <- function(cl, outcome, call) {
 #' @rdname task_submit
 #' @export
 task_value <- function(task, timeout = Inf) {
+  value <- take_value(task, timeout, sys.call())
+  if (the$drawn) tell_drawn(sys.call())
+  value
+}
+
+take_value <- function(task, timeout, call) {
   value <- .Call(ffi_task_value, task, timeout)
   if (length(value) == 1L && is.list(value)) {
     return(value[[1L]])
   }
-  other_value(task, value, timeout, sys.call())
+  other_value(task, value, timeout, call)
 }
 
 # Outcomes other than a plain value: conditions, an error, a loss.

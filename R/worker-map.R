@@ -39,11 +39,16 @@ map_piece <- function(id, x, seed, first) {
 }
 
 # One task with what it needs: the number of a job, or the job itself.
-task_run <- function(job, args) {
+task_run <- function(job, args, seed = NULL) {
   if (!is.list(job)) job <- job_get(job)
   prepare_packages(job$packages, job$namespaces)
   restore <- lend_globals(job)
   on.exit(restore())
+  if (!is.null(seed)) {
+    kept <- keep_stream()
+    on.exit(kept(), add = TRUE)
+    assign(".Random.seed", seed, globalenv())
+  }
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
   # What the user sees of the call is its name and values; only code is to be quoted.
   do.call("fun", lapply(args, function(x) if (is.language(x)) enquote(x) else x))

@@ -9,6 +9,8 @@ the$servers_pid <- 0L # the process that they belong to
 the$named <- character() # what large objects users were told of
 the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
 the$cli_waits <- FALSE # of the same: has package cli no thread yet?
+the$streams <- list() # that clusterSetRNGStream() has set, by cluster and worker
+the$drawn <- the$drawn_told <- FALSE # random numbers without a seed; the user was told so
 the$jobs <- list() # of a worker: what the session sent once, by number
 the$parts <- list() # of a worker: parts of data, by stage and task
 the$shuffles <- list() # of clusters: stages and their plan, by id

@@ -244,7 +244,8 @@ static void meet_strings(struct find *find, SEXP strings) {
 
 // take_if_cheap: a variable that may be used goes along if that is cheap and of use there.
 static void take_if_cheap(struct find *find, SEXP symbol, SEXP env) {
-  if (cell_of(find, BOX_GLOBALS, symbol) != R_NilValue ||
+  if (symbol == R_SeedsSymbol ||
+      cell_of(find, BOX_GLOBALS, symbol) != R_NilValue ||
       is_in(find, BOX_LEFT, symbol)) {
     return;
   }
@@ -295,6 +296,7 @@ static SEXP take_of_frame(struct find *find, SEXP symbol, SEXP env) {
 
 // find_name looks for what a name in code stands for, from env on, as R would.
 static void find_name(struct find *find, SEXP symbol, int called, SEXP env) {
+  if (symbol == R_SeedsSymbol) return; // each process has its own
   int searching = 0; // past the frames that travel
   int attached =
       0; // it began in an attached frame, which is behind the global environment

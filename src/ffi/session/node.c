@@ -89,6 +89,31 @@ static enum mst_unseen unseen_of(SEXP fun) {
   return known == fun ? MST_UNSEEN_LAST : MST_UNSEEN_NOT;
 }
 
+// stream_in gives the stream that a call of clusterSetRNGStream() gives a worker, NULL (R's) if it
+// isn't such.
+static SEXP stream_in(SEXP args) {
+  SEXP code = TYPEOF(args) == VECSXP && Rf_xlength(args) == 1
+                  ? VECTOR_ELT(args, 0)
+                  : R_NilValue;
+  if (TYPEOF(code) != LANGSXP || Rf_xlength(code) < 3) return R_NilValue;
+  static SEXP assign;
+  SEXP name = CADR(code), value = CADDR(code);
+  if (CAR(code) != ffi_symbol(&assign, "assign")) return R_NilValue;
+  if (TYPEOF(name) != STRSXP || Rf_xlength(name) != 1 ||
+      strcmp(CHAR(STRING_ELT(name, 0)), ".Random.seed") != 0) {
+    return R_NilValue;
+  }
+  return TYPEOF(value) == INTSXP && Rf_xlength(value) == 7 ? value : R_NilValue;
+}
+
+static void note_stream(SEXP node, SEXP stream) {
+  SEXP what = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(what, 0, node);
+  SET_VECTOR_ELT(what, 1, stream);
+  ffi_call_ours("note_stream", what);
+  UNPROTECT(1);
+}
+
 // tag_number gives the number by which the load-balanced verbs know their calls, 0
 // without one.
 static int tag_number(SEXP tag) {
@@ -125,6 +150,9 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   ffi_round_sent(verb);
   SEXP sent = send_all(node, peer, payload, verb, tag_number(tag), unseen);
   if (sent == R_NilValue) ffi_payload_sent();
+  if (unseen == MST_UNSEEN_EACH && stream_in(args) != R_NilValue) {
+    note_stream(node, stream_in(args));
+  }
   return sent;
 }
 

@@ -332,6 +332,15 @@ SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
   return done;
 }
 
+// note_drawn: the task moved its worker's own random stream, and nobody said that it may.
+static void note_drawn(SEXP pointer, const struct mst_call *task) {
+  static SEXP quiet;
+  if ((task->flags & (MST_FLAG_SEED | MST_FLAG_RNG)) == 0) return;
+  if (Rf_getAttrib(pointer, ffi_symbol(&quiet, "quiet")) == R_NilValue) {
+    ffi_call_ours("note_drawn", NULL);
+  }
+}
+
 static SEXP answer_of(struct mst_call *task) {
   static const char *const names[] = {"value", "error", "conditions", "worker",
                                       "dropped"};
@@ -383,7 +392,10 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
   }
   // What the deputy heard while R was away.
   if (ffi_has_news(session)) ffi_wait_slice(session, 0);
-  if (task->state == MST_CALL_DONE) return answer_of(task);
+  if (task->state == MST_CALL_DONE) {
+    note_drawn(pointer, task);
+    return answer_of(task);
+  }
   return Rf_ScalarInteger(task->state == MST_CALL_CANCELLED ? FFI_STOPPED
                                                             : FFI_LOST);
 }

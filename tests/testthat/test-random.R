@@ -1,0 +1,111 @@
+# Random numbers of maps, tasks and partitions.
+
+draw <- function(i) stats::rnorm(1)
+environment(draw) <- globalenv()
+
+# As if no user had been told yet.
+local_untold <- function(frame = parent.frame()) {
+  told <- the$drawn_told
+  the$drawn <- the$drawn_told <- FALSE
+  defer(function() {
+    the$drawn <- FALSE
+    the$drawn_told <- told
+  }, frame)
+}
+
+test_cluster("V6: clusterSetRNGStream() rules maps, tasks and partitions", {
+  local_untold()
+  local_seed(1)
+  cl <- local_cluster(2)
+  all <- function(cl) {
+    p <- partition_scatter(cl, data.frame(k = rep(1:3, 4)), parts = 2L)
+    list(
+      map = cluster_map(cl, 1:7, draw),
+      tasks = lapply(lapply(1:3, function(i) task_submit(cl, draw, i)), task_value),
+      again = cluster_map(cl, 1:7, draw),
+      part = partition_collect(partition_map(p, function(d) data.frame(x = stats::runif(2)))),
+      groups = partition_collect(
+        partition_reduce(p, "k", function(d) data.frame(x = stats::runif(1)))
+      ),
+      reduce = map_reduce(
+        cl, 1:3, function(i) list(key = "a", value = stats::runif(1)),
+        function(key, values) sum(values)
+      )
+    )
+  }
+  before <- get(".Random.seed", globalenv())
+  clusterSetRNGStream(cl, 42)
+  first <- all(cl)
+  clusterSetRNGStream(cl, 42)
+  expect_identical(all(cl), first)
+  # Whoever does it.
+  clusterSetRNGStream(cl[1L], 42)
+  expect_identical(all(cl[1L])[c("map", "tasks", "again")], first[c("map", "tasks", "again")])
+  clusterSetRNGStream(cl, 43)
+  expect_false(identical(all(cl)$map, first$map))
+  expect_identical(anyDuplicated(unlist(first[c("map", "tasks", "again")])), 0L)
+  expect_identical(get(".Random.seed", globalenv()), before)
+  expect_false(the$drawn)
+  # The workers' own streams are where they were: parallel's verbs draw as without any map.
+  clusterSetRNGStream(cl, 42)
+  want <- clusterCall(cl, stats::runif, 2)
+  clusterSetRNGStream(cl, 42)
+  cluster_map(cl, 1:7, draw)
+  task_value(task_submit(cl, draw, 1))
+  expect_identical(clusterCall(cl, stats::runif, 2), want)
+})
+
+test_cluster("V6: a task has a stream of its own, on any worker and after a loss", {
+  local_untold()
+  cl <- local_cluster(2)
+  value <- task_value(task_submit(cl[1L], draw, 1, .seed = 5))
+  expect_identical(task_value(task_submit(cl[2L], draw, 1, .seed = 5)), value)
+  expect_identical(cluster_map(cl, 1, draw, .seed = 5), list(value))
+  expect_false(identical(task_value(task_submit(cl, draw, 1, .seed = 6)), value))
+  file <- tempfile()
+  defer(function() unlink(file))
+  once <- function(file) {
+    drawn <- stats::rnorm(1)
+    if (!file.exists(file)) {
+      file.create(file)
+      tools::pskill(Sys.getpid(), 9L)
+    }
+    drawn
+  }
+  task <- task_submit(cl, once, file, .seed = 5)
+  expect_identical(suppressMessages(task_value(task)), value)
+  # It leaves the worker's own stream, and kind of generator, as they were.
+  state <- function() list(get0(".Random.seed", globalenv()), RNGkind())
+  before <- clusterCall(cl, state)
+  task_value(task_submit(cl, function() stats::runif(3), .seed = 1))
+  expect_identical(clusterCall(cl, state), before)
+  local_seed(1)
+  of_session <- task_value(task_submit(cl, draw, 1, .seed = TRUE))
+  local_seed(1)
+  expect_identical(task_value(task_submit(cl, draw, 1, .seed = TRUE)), of_session)
+  expect_error(task_submit(cl, draw, 1, .seed = "a"), "TRUE, FALSE, NULL or one whole number",
+    class = "muster_error_input"
+  )
+  expect_false(the$drawn)
+})
+
+test_cluster("V6: random numbers without a seed are told of once, unless they needn't be", {
+  local_untold()
+  cl <- local_cluster(1)
+  expect_silent(cluster_map(cl, 1:2, function(i) i))
+  expect_silent(cluster_map(cl, 1:2, draw, .seed = NULL))
+  expect_silent(cluster_map(cl, 1:2, draw, .seed = 3))
+  expect_silent(task_value(task_submit(cl, draw, 1, .seed = NULL)))
+  expect_silent(clusterCall(cl, draw, 1))
+  expect_warning(cluster_map(cl, 1:2, draw), "without a seed", class = "muster_warning_seed")
+  expect_silent(cluster_map(cl, 1:2, draw))
+  local_untold()
+  expect_warning(task_value(task_submit(cl, draw, 1)), class = "muster_warning_seed")
+  expect_silent(task_value(task_submit(cl, draw, 1)))
+  local_untold()
+  p <- partition_scatter(cl, data.frame(k = 1:4), parts = 2L)
+  expect_silent(partition_collect(p))
+  expect_warning(partition_map(p, function(d) data.frame(x = stats::runif(2))),
+    class = "muster_warning_seed"
+  )
+})
