@@ -19,8 +19,9 @@
 #' global environment, and of data frames that are attached, which this code may use go along. The
 #' worker's global environment has them while a piece is evaluated; afterwards its previous
 #' contents are restored. Packages that are attached in the session and that code uses are attached
-#' in the worker; packages with methods for the classes of what travels are loaded, and methods
-#' that you have defined in the global environment go along.
+#' in the worker, in the session's order and in front of its own; packages with methods for the
+#' classes of what travels are loaded, and methods that you have defined in the global environment
+#' go along.
 #'
 #' Names in strings and in quoted code count as well (`get("k")`, `as.formula("y ~ k")`), but of
 #' these a variable that has more than 1 MB, or holds a connection, stays behind. Then touching it

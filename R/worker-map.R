@@ -158,15 +158,31 @@ job_get <- function(id) {
   value
 }
 
-# This isn't recorded as a change of the worker: a replacement worker does it for its first piece.
+# Packages that the session has attached and code uses, from the last on its search path to the
+# first. They come in that order in front of all others, so that a name is found where it is found
+# there; those of another job go, since the session may not have them any more. What the user has
+# attached here stays. This isn't recorded as a change of the worker: a replacement worker does it
+# for its first piece.
 prepare_packages <- function(packages, namespaces) {
-  packages <- setdiff(packages, sub("^package:", "", search()))
   namespaces <- setdiff(namespaces, loadedNamespaces())
-  if (length(packages) || length(namespaces)) {
-    attach_packages(lapply(packages, c, ""))
-    for (name in namespaces) requireNamespace(name, quietly = TRUE)
-    .Call(ffi_worker_track)
+  there <- sub("^package:", "", search())
+  in_front <- identical(there[seq_along(packages) + 1L], rev(as.character(packages)))
+  gone <- setdiff(the$attached, packages)
+  if (in_front && !length(gone) && !length(namespaces)) {
+    return(invisible())
   }
+  moved <- if (!in_front) intersect(packages, there)
+  for (package in c(gone, moved)) detach_package(package)
+  # What was there before any job wanted it is the user's.
+  the$attached <- setdiff(packages, setdiff(there, the$attached))
+  if (!in_front) attach_packages(lapply(packages, c, ""))
+  for (name in namespaces) requireNamespace(name, quietly = TRUE)
+  .Call(ffi_worker_track)
+}
+
+detach_package <- function(package) {
+  name <- paste0("package:", package)
+  if (name %in% search()) detach(name, character.only = TRUE, force = TRUE)
 }
 
 # Makes the global environment what it was when this call began. A step that is interrupted, or
@@ -211,7 +227,7 @@ left_behind <- function(name) {
   function(value) {
     if (!missing(value)) {
       rm(list = name, envir = globalenv())
-      return(assign(name, value, globalenv()))
+      return(list2env(structure(list(value), names = name), globalenv()))
     }
     abort_muster("limit",
       paste0("`", name, "` of the session's global environment isn't here."),

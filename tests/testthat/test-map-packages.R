@@ -1,0 +1,51 @@
+# Packages of the session in workers: a name is found in the package where it is found here.
+
+test_cluster("V7: workers find the functions that the session finds, in search()'s order", {
+  local_package("musterone", "pick <- only_one <- function() \"one\"", c("pick", "only_one"))
+  local_package("mustertwo", "pick <- only_two <- function() \"two\"", c("pick", "only_two"))
+  defer(function() {
+    for (name in c("musterone", "mustertwo")) {
+      attached <- paste0("package:", name)
+      if (attached %in% search()) detach(attached, character.only = TRUE)
+      unloadNamespace(name)
+    }
+  })
+  attach_it <- function(name) suppressMessages(library(name, character.only = TRUE))
+  both <- function(i) c(pick(), only_one(), only_two())
+  one <- function(i) pick()
+  none <- function(i) exists("pick")
+  environment(both) <- environment(one) <- environment(none) <- globalenv()
+  cl <- local_cluster(2)
+  attach_it("musterone")
+  attach_it("mustertwo") # masks the other's
+  expect_identical(cluster_map(cl, 1:2, both), lapply(1:2, both))
+  expect_identical(cluster_map(cl, 1:2, one), list("two", "two"))
+  # The other way round, in the same workers.
+  detach("package:musterone")
+  attach_it("musterone")
+  expect_identical(one(1), "one")
+  expect_identical(cluster_map(cl, 1:2, both), lapply(1:2, both))
+  expect_identical(cluster_map(cl, 1:2, one), list("one", "one"))
+  expect_identical(task_value(task_submit(cl, both, 1)), both(1))
+  p <- partition_scatter(cl, data.frame(k = 1:2), parts = 2L)
+  of_parts <- function(d) data.frame(x = pick())
+  environment(of_parts) <- globalenv()
+  expect_identical(partition_collect(partition_map(p, of_parts))$x, c("one", "one"))
+  # What the session doesn't have any more is gone there as well.
+  detach("package:musterone")
+  expect_identical(cluster_map(cl, 1:2, one), list("two", "two"))
+  detach("package:mustertwo")
+  expect_identical(cluster_map(cl, 1:2, none), list(FALSE, FALSE))
+  # What the user has attached in the workers stays, behind what the session has.
+  clusterCall(cl, function(name, libraries) {
+    library(name, character.only = TRUE, lib.loc = libraries)
+    NULL
+  }, "musterone", .libPaths())
+  expect_identical(cluster_map(cl, 1:2, one), list("one", "one"))
+  attach_it("mustertwo")
+  expect_identical(cluster_map(cl, 1:2, one), list("two", "two"))
+  detach("package:mustertwo")
+  expect_identical(cluster_map(cl, 1:2, one), list("one", "one"))
+  attached <- clusterCall(cl, function() grep("^package:muster", search(), value = TRUE))
+  expect_identical(attached, rep(list("package:musterone"), 2L))
+})
