@@ -23,10 +23,11 @@ user_args <- function(dots, args, fun, own, before, call) {
 }
 
 abort_dotted <- function(name, own, call) {
-  near <- own[which.min(utils::adist(name, own))]
+  far <- utils::adist(name, own)
+  near <- own[far == min(far) & far <= max(2, nchar(name) / 3)][1L]
   abort_muster("input", paste0("`", name, "` isn't an argument of ", call_name(call), "()."),
     hints = c(
-      if (length(near)) paste0("Do you mean `", near, "`?"),
+      if (!is.na(near)) paste0("Do you mean `", near, "`?"),
       paste0("Arguments of your function whose names begin with a dot go into `.args`: ",
         ".args = list(", name, " = ...).")
     ),

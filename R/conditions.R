@@ -10,14 +10,19 @@
 # message: one sentence. details, hints: character vectors, a line each.
 # call: the call shown to the user, by default that of the function which called
 #   the function that checks; pass the right one down from exported functions.
-# ...: named fields of the condition.
+# ...: named fields of the condition. of: another error that this one tells of: handlers for its
+#   classes are called too, and find its fields.
 abort_muster <- function(kind, message, details = NULL, hints = NULL, ...,
-                         call = sys.call(-1)) {
+                         call = sys.call(-1), of = NULL) {
   line_away()
-  stop(muster_condition(
-    c(paste0("muster_error_", kind), "muster_error", "error"),
-    message, details, hints, call, ...
-  ))
+  own <- c(paste0("muster_error_", kind), "muster_error")
+  others <- setdiff(oldClass(of), c(own, "simpleError", "error", "condition"))
+  condition <- muster_condition(c(own, others, "error"), message, details, hints, call, ...)
+  if (is.list(of)) {
+    more <- setdiff(names(of), c("", names(condition)))
+    condition[more] <- unclass(of)[more]
+  }
+  stop(condition)
 }
 
 # warn_muster() raises a warning of class muster_warning_<kind>.

@@ -29,8 +29,8 @@ checked_needs <- function(found, call) {
   check_size(found$globals, call)
   name_large(c(found$globals, found$around))
   if (reference_policy() != "ignore") {
-    check_references(found$globals, "globals", call)
-    check_references(found$around, "fun", call)
+    used <- c(found$globals, found$around)
+    for (name in names(used)) check_references(used[[name]], name, call)
   }
   found
 }
@@ -117,8 +117,8 @@ check_size <- function(globals, call) {
     in_bytes <- function(x) format(x, big.mark = ",", decimal.mark = ".", scientific = FALSE)
     abort_muster("limit",
       paste0(
-        "What `fun` uses of the global environment has ", in_bytes(sum(sizes)), " bytes; ",
-        in_bytes(limit), " are allowed."
+        "What your function uses of the global environment has ", in_bytes(sum(sizes)),
+        " bytes; ", in_bytes(limit), " are allowed."
       ),
       details = paste0("`", names(sizes), "`: ", vapply(sizes, in_bytes, ""), " bytes"),
       hints = "options(muster.globals_max = ) allows more; or export it once by clusterExport().",

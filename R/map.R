@@ -94,8 +94,9 @@
 #' @section Errors:
 #' All have the field `results`: a list of the values of the other elements, `NULL` for those
 #' without a value yet. The cluster remains usable.
-#' * `muster_error_remote`: `.fun` raised an error. Fields `element` (index in `.x`), `worker`,
-#'   `condition`, `remote_call`, `stack` (text).
+#' * `muster_error_remote`: `.fun` raised an error. It is of that error's own classes too, with its
+#'   fields, and has fields `element` (index in `.x`), `worker`, `condition`, `remote_call`, `stack`
+#'   (text).
 #' * `muster_error_lost`, `muster_error_timeout`: an element was lost as often as `.retries`
 #'   allows, or took too long; fields as in [cluster_start()], with `element` and `range`.
 #' * `muster_error_limit`: what `.fun` uses of the global environment is larger than
@@ -352,13 +353,13 @@ lose_piece <- function(map, piece, loss) {
     return(NULL)
   }
   if (end[1L] == piece_end[["again"]]) {
-    tell_again(piece, late)
+    tell_again(map, piece, late)
     return(NULL)
   }
   loss$attempts <- end[2L]
   elements <- piece$first:piece$last
   condition <- tryCatch(
-    abort_loss(loss, piece_text(piece), "Evaluate it alone to see why", map$call,
+    abort_loss(loss, piece_text(map, piece), "Evaluate it alone to see why", map$call,
       limit = if (map$timeout > 0) "`.timeout`" else "the cluster's `timeout`",
       hints = c(pointer_hint(map$job), results_hint)
     ),
@@ -377,17 +378,23 @@ results_hint <- paste(
 
 piece_count <- function(piece) piece$last - piece$first + 1L
 
-piece_text <- function(piece) {
+piece_text <- function(map, piece) {
   if (piece_count(piece) == 1L) {
-    return(paste("Element", piece$first))
+    return(element_text(map, piece$first))
   }
   paste("A piece of elements", piece$first, "to", piece$last)
 }
 
-tell_again <- function(piece, late) {
+element_text <- function(map, i) {
+  name <- names(map$x)[i]
+  named <- length(name) && !is.na(name) && nzchar(name)
+  paste0("Element ", i, if (named) paste0(" (`", name, "`)"))
+}
+
+tell_again <- function(map, piece, late) {
   inform_muster("again",
     paste(
-      piece_text(piece),
+      piece_text(map, piece),
       if (late) "took too long together: they run again apart." else "was lost and runs again."
     ),
     range = c(piece$first, piece$last)
@@ -412,7 +419,7 @@ abort_element <- function(map, value, elements, task) {
   }
   element <- elements[value$failed]
   abort_remote(value$error, .Call(ffi_task_state, task)$worker, map$call,
-    what = paste("Element", element),
+    what = element_text(map, element),
     hints = c(pointer_hint(map$job), results_hint),
     element = element, results = map$results
   )

@@ -260,7 +260,8 @@ print.muster_partition <- function(x, ...) {
 #' @export
 format.muster_partition <- function(x, ...) {
   text <- paste0(
-    "muster partition: ", format(x$rows, big.mark = ",", decimal.mark = "."), " rows, ",
+    "muster partition: ",
+    format(x$rows, big.mark = ",", decimal.mark = ".", scientific = FALSE), " rows, ",
     bytes_text(x$bytes), ", ", x$parts, if (x$parts == 1L) " part" else " parts"
   )
   opened <- open_handle(x)

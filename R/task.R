@@ -58,9 +58,9 @@
 #' * `muster_error_input`: `.fun` isn't a function, `.cl` isn't a usable cluster (or has nodes of
 #'   several), `task` isn't a task of this session; or an argument or the value is or contains a
 #'   connection (field `reference`: where).
-#' * `muster_error_remote`: the call raised an error. Fields `worker`, `condition` (the
-#'   worker's, without what can't be sent), `remote_call` (text) and `stack` (text, the calls
-#'   that led there).
+#' * `muster_error_remote`: the call raised an error. It is of that error's own classes too, with
+#'   its fields, and has fields `worker`, `condition` (the worker's, without what can't be sent),
+#'   `remote_call` (text) and `stack` (text, the calls that led there).
 #' * `muster_error_lost`: it was lost with its worker more often than `retries` allows, or the
 #'   cluster was stopped. `muster_error_timeout`: it took longer than the cluster's
 #'   `timeout`; or it wasn't done when the `timeout` of `task_value()` was over (the task goes on,
@@ -288,7 +288,7 @@ abort_remote <- function(error, worker, call, what = paste("Worker", worker), hi
     ),
     hints = c(hints, stack_hint(error$stack)), worker = worker,
     condition = error$condition, remote_call = error$call,
-    stack = error$stack, ..., call = call
+    stack = error$stack, ..., call = call, of = error$condition
   )
 }
 

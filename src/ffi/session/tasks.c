@@ -425,7 +425,12 @@ SEXP ffi_task_state(SEXP pointer) {
   SEXP list = PROTECT(ffi_list(4, names));
   const int failed =
       task->state == MST_CALL_DONE && (task->flags & MST_FLAG_ERROR) != 0;
-  SET_VECTOR_ELT(list, 0, Rf_mkString(failed ? "failed" : states[task->state]));
+  const int late = task->state == MST_CALL_LOST && task->loss != NULL &&
+                   task->loss->kind == MST_LOSS_TIMEOUT;
+  SET_VECTOR_ELT(list, 0,
+                 Rf_mkString(failed ? "failed"
+                             : late ? "timed out"
+                                    : states[task->state]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->serial));
   const int has = task->state == MST_CALL_GIVEN || task->state == MST_CALL_DONE;
   SET_VECTOR_ELT(list, 2,
