@@ -1,6 +1,8 @@
 // A process's output pipe, kept as a tail. See output.h.
 #include "loop/output.h"
 
+#include <string.h>
+
 #include "net/net.h"
 
 #define DRAIN_MAX ((size_t)1 << 20)
@@ -17,9 +19,22 @@ int mst_output_open(struct mst_output *output, struct mst_loop *loop, int fd,
   output->io.wanted = MST_READABLE;
   output->io.ready = output_ready;
   output->io.owner = output;
+  output->in_line = 0;
   const int rc = mst_loop_add(loop, &output->io, err);
   if (rc != 0) mst_net_close(&output->io.fd);
   return rc;
+}
+
+// end_lines makes newlines of the NULs that end a line, in place, and drops the others. Returns
+// how many bytes are left.
+static size_t end_lines(struct mst_output *output, char *bytes, size_t n) {
+  size_t kept = 0;
+  for (size_t i = 0; i < n; i++) {
+    if (bytes[i] == '\0' && !output->in_line) continue;
+    bytes[kept] = bytes[i] == '\0' ? '\n' : bytes[i];
+    output->in_line = bytes[kept++] != '\n';
+  }
+  return kept;
 }
 
 void mst_output_drain(struct mst_output *output) {
@@ -32,11 +47,11 @@ void mst_output_drain(struct mst_output *output) {
       mst_output_close(output);
       return;
     }
-    mst_tail_write(&output->tail, bytes, (size_t)got);
-    if (output->sink != NULL) {
-      output->sink(output->sink_owner, bytes, (size_t)got);
-    }
+    const size_t n = end_lines(output, bytes, (size_t)got);
+    mst_tail_write(&output->tail, bytes, n);
+    if (output->sink != NULL) output->sink(output->sink_owner, bytes, n);
     all += (size_t)got;
+    if ((size_t)got < sizeof bytes) return; // that was all
   }
 }
 

@@ -140,6 +140,7 @@ static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
   const size_t n = (size_t)frame->head.length;
   struct mst_answered answered = {.call = frame->head.call,
                                   .flags = frame->head.flags};
+  mst_output_drain(&peer->output); // what was printed before it
   struct mst_value_head times = {0};
   (void)mst_value_head_decode(frame->payload, n, &times);
   answered.elapsed_s = times.elapsed_s;

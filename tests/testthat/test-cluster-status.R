@@ -43,6 +43,49 @@ test_cluster("what workers print is shown in calls and kept", {
   expect_identical(unique(cluster_logs(cl[1L])$worker), 1L)
 })
 
+# What is shown of workers while expr is evaluated.
+shown <- function(expr) sort(capture.output(invisible(expr), type = "message"))
+
+test_cluster("C13: what a call printed is shown when it ends, also a line without an end", {
+  cl <- local_cluster(2, setup = quote(cat("set up")))
+  expect_identical(shown(clusterCall(cl, cat, "50 %")), c("worker 1: 50 %", "worker 2: 50 %"))
+  expect_identical(shown(clusterCall(cl[1L], cat, "next\n")), "worker 1: next")
+  expect_identical(shown(clusterCall(cl[2L], cat, "tail")), "worker 2: tail")
+  expect_identical(utils::tail(cluster_logs(cl)$line, 2L), c("next", "tail"))
+  expect_identical(shown(clusterCall(cl[1L], function() NULL)), character())
+  expect_identical(shown(try(clusterCall(cl[1L], function() {
+    cat("half")
+    stop("on purpose")
+  }), silent = TRUE)), "worker 1: half")
+  expect_identical(shown(task_value(task_submit(cl[1L], cat, "task"))), "worker 1: task")
+})
+
+test_cluster("C13: lines of calls that follow each other at once stay apart, a call's stay whole", {
+  cl <- local_cluster(1)
+  files <- replicate(2, tempfile())
+  defer(function() unlink(files))
+  slow <- function(files) {
+    cat("le")
+    file.create(files[1L])
+    while (!file.exists(files[2L])) Sys.sleep(0.01) # tidy: its work
+    cat("ft\n")
+  }
+  parallel:::sendCall(cl[[1L]], cat, list("before"))
+  parallel:::sendCall(cl[[1L]], slow, list(files))
+  parallel:::sendCall(cl[[1L]], cat, list("after"))
+  wait_until(file.exists(files[1L]))
+  expect_identical(shown(parallel:::recvResult(cl[[1L]])), "worker 1: before")
+  file.create(files[2L])
+  expect_identical(
+    shown(for (i in 1:2) parallel:::recvResult(cl[[1L]])),
+    c("worker 1: after", "worker 1: left")
+  )
+  expect_identical(shown({
+    tasks <- lapply(c("one", "two", "three"), function(text) task_submit(cl, cat, text))
+    for (task in tasks) task_value(task)
+  }), paste("worker 1:", c("one", "three", "two")))
+})
+
 test_cluster("a quiet session shows nothing of workers", {
   cl <- local_cluster(1)
   local_settings(muster.quiet = TRUE)

@@ -38,6 +38,13 @@ test_cluster("R's own workers answer parallel's verbs as those of makeCluster() 
   for (name in names(cases)) expect_equal(answers[[name]], expected[[name]], info = name)
 })
 
+test_cluster("C13: what a call printed is shown when it ends, also a line without an end", {
+  cl <- local_stock(1, outfile = NULL)
+  shown <- function(expr) capture.output(invisible(expr), type = "message")
+  expect_identical(shown(clusterCall(cl, cat, "50 %")), "worker 1: 50 %")
+  expect_identical(shown(clusterCall(cl, cat, "next\n")), "worker 1: next")
+})
+
 test_cluster("large messages, both ways at once, take none of R's connections", {
   before <- nrow(showConnections())
   cl <- local_stock(2)

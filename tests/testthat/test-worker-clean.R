@@ -341,7 +341,7 @@ test_cluster("a worker has its own process group and only its own descriptors", 
     list(
       pid = Sys.getpid(), group = as.integer(fields[3L]),
       fds = sort(as.integer(fds[!other])), targets = sort(unique(targets[!other])),
-      more = targets[!other & as.integer(fds) > 5L],
+      more = targets[!other & as.integer(fds) > 5L], output = targets[fds == "1"],
       script = targets[script %in% TRUE]
     )
   }
@@ -356,10 +356,13 @@ test_cluster("a worker has its own process group and only its own descriptors", 
     for (worker in clusterCall(cl, describe_process)) {
       expect_identical(worker$group, worker$pid)
       expect_identical(worker$fds[1:6], 0:5)
-      # The pipe by which its threads wake each other, and nothing else.
-      expect_length(worker$more, 2L)
-      expect_match(worker$more[1L], "^pipe:")
-      expect_identical(worker$more[2L], worker$more[1L])
+      # The pipe by which its threads wake each other, a copy of the output pipe, and nothing else.
+      expect_match(worker$output, "^pipe:")
+      expect_identical(sum(worker$more == worker$output), 1L)
+      waker <- worker$more[worker$more != worker$output]
+      expect_length(waker, 2L)
+      expect_match(waker[1L], "^pipe:")
+      expect_identical(waker[2L], waker[1L])
       expect_length(grep("^pipe:", worker$targets), 2L)
       expect_true("/dev/null" %in% worker$targets)
       expect_length(grep("kept-", worker$targets), 0L)

@@ -333,7 +333,6 @@ static int find_peers(struct waiting *waiting) {
 static int shows_first(struct waiting *waiting, struct mst_peer *peer) {
   struct mst_session *session = peer->cluster->session;
   if (waiting->told) return 0;
-  mst_output_drain(&peer->output);
   waiting->told = 1;
   if (!ffi_has_news(session)) return 0;
   ffi_attend(session);

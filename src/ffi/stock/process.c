@@ -37,6 +37,12 @@ static void show(const struct stock_process *process, const char *line,
   REprintf("worker %d: %.*s\n", process->worker, (int)n, line);
 }
 
+void ffi_stock_end_line(struct stock_process *process) {
+  const size_t length = process->line_length;
+  process->line_length = 0; // showing it may run R code that comes here, too
+  if (length > 0) show(process, process->line, length);
+}
+
 static void take_output(struct stock_process *process, const char *bytes,
                         size_t n, int to_show) {
   mst_tail_write(&process->tail, bytes, n);

@@ -288,6 +288,15 @@ SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
   return rc == 1 ? R_NilValue : Rf_ScalarInteger(outcome_of(rc));
 }
 
+// show_call shows what a worker printed before it answered. No code of ours runs there: of two
+// calls that were sent at once, the second may have printed as well. Runs R code.
+static void show_call(SEXP process_pointer) {
+  struct stock_process *process = ffi_stock_process_of(process_pointer);
+  if (process == NULL) return;
+  ffi_stock_attend(process, 1);
+  ffi_stock_end_line(process);
+}
+
 // ffi_stock_receive waits for a message: list(object), or an outcome. One that can't be
 // read is gone.
 SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
@@ -306,6 +315,7 @@ SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
       continue;
     }
     (void)ffi_hold(bytes.data, free);
+    show_call(process);
     SEXP list = PROTECT(Rf_allocVector(VECSXP, 1));
     SET_VECTOR_ELT(list, 0, ffi_unserialize(bytes.data, bytes.len));
     ffi_drop(bytes.data);

@@ -42,6 +42,8 @@ struct stock_process {
 struct stock_process *ffi_stock_process_of(SEXP pointer);
 // ffi_stock_attend reads what it printed, shows whole lines if asked to, and reaps it.
 void ffi_stock_attend(struct stock_process *process, int to_show);
+// ffi_stock_end_line shows what it printed of a line so far.
+void ffi_stock_end_line(struct stock_process *process);
 
 SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input);
 SEXP ffi_stock_told(SEXP process);

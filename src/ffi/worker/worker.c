@@ -39,7 +39,18 @@ static struct {
   struct mst_seed seed; // the stream's position that isn't told yet
   int raised;           // the last call was interrupted by the watch
   int session;          // its process id, for people
+  int output; // the output pipe, wherever the user's code leads 1 and 2; 0: none
 } worker;
+
+// end_output ends the line that the user's code has left unfinished: the session takes a NUL
+// for that. Before an answer, so that it is there with it.
+static void end_output(void) {
+  ssize_t n = -1;
+  while (worker.output > 0 && n < 0) {
+    n = write(worker.output, "", 1);
+    if (n < 0 && errno != EINTR) return; // the session is gone
+  }
+}
 
 static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
@@ -99,6 +110,10 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   mst_watch_crashes();
   if (mst_exchange_begin(&err) != 0) {
     Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
+  }
+  worker.output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, MST_FD_SESSION + 1);
+  if (worker.output < 0) {
+    Rf_error("can't start a worker: fcntl: errno %d", errno);
   }
   mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
   worker.chan.takes_maps = worker.chan.keeps_fds = 1;
@@ -191,6 +206,7 @@ static SEXP say_text(uint8_t kind, SEXP text) {
 
 SEXP ffi_worker_ready(SEXP tempdir) {
   mst_watch_set_tempdir(Rf_translateChar(STRING_ELT(tempdir, 0)));
+  end_output();
   return say_text(MST_KIND_READY, tempdir);
 }
 
@@ -317,6 +333,7 @@ static int answer(SEXP value, uint16_t flags) {
   struct mst_head head = worker.call;
   head.kind = MST_KIND_VALUE;
   head.flags = (uint16_t)(flags | (head.flags & MST_FLAG_REPLAY));
+  end_output();
   const int sent = send_reply(&head);
   ffi_conditions_forget();
   worker.call.call = 0;
