@@ -231,8 +231,8 @@ static void chan_ready(struct mst_io *io, uint32_t ready) {
 }
 
 // open_ends makes the server's two channels and spawns it.
-static int spawn_server(struct mst_server *server, struct mst_spawn *spawn,
-                        struct mst_err *err) {
+static int spawn_server(struct mst_server *server, struct mst_loop *prints,
+                        struct mst_spawn *spawn, struct mst_err *err) {
   int pair[2], output[2];
   int rc = mst_net_pair(pair, err);
   if (rc != 0) return rc;
@@ -245,7 +245,7 @@ static int spawn_server(struct mst_server *server, struct mst_spawn *spawn,
   rc = mst_spawn_run(spawn, &server->pid, err);
   if (rc == 0) {
     mst_chan_open(&server->chan, pair[0], MST_FRAME_MAX_CONTROL);
-    rc = mst_output_open(&server->output, server->loop, output[0], err);
+    rc = mst_output_open(&server->output, prints, output[0], err);
     pair[0] = output[0] = -1;
   }
   mst_net_close(&output[0]);
@@ -256,10 +256,10 @@ out_pair:
   return rc;
 }
 
-int mst_server_start(struct mst_loop *loop, struct mst_spawn *spawn,
-                     struct mst_blob *setup, mst_news_sink sink,
-                     void *sink_owner, struct mst_server **out,
-                     struct mst_err *err) {
+int mst_server_start(struct mst_loop *loop, struct mst_loop *prints,
+                     struct mst_spawn *spawn, struct mst_blob *setup,
+                     mst_news_sink sink, void *sink_owner,
+                     struct mst_server **out, struct mst_err *err) {
   struct mst_server *server = calloc(1, sizeof *server);
   if (server == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a server");
@@ -273,7 +273,7 @@ int mst_server_start(struct mst_loop *loop, struct mst_spawn *spawn,
   server->sink = sink;
   server->sink_owner = sink_owner;
   server->state = MST_SERVER_BOOTING;
-  int rc = spawn_server(server, spawn, err);
+  int rc = spawn_server(server, prints, spawn, err);
   if (rc == 0) {
     struct mst_head head = {.kind = MST_KIND_SETUP};
     rc = mst_chan_send(&server->chan, &head, setup, NULL, 0, 0, err);

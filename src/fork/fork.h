@@ -203,14 +203,15 @@ struct mst_server {
   void *sink_owner;
 };
 
-// mst_server_start spawns a server and sends it its set-up (R bytes). spawn's
-// fds[0] and output are filled in here. The server boots while the caller goes
-// on; run the loop until the state changes. 0 and *out, owned by the caller
-// until mst_server_free; else an error, nothing is left.
-int mst_server_start(struct mst_loop *loop, struct mst_spawn *spawn,
-                     struct mst_blob *setup, mst_news_sink sink,
-                     void *sink_owner, struct mst_server **out,
-                     struct mst_err *err);
+// mst_server_start spawns a server and sends it its set-up (R bytes). prints: the
+// loop for its output pipe, may be the same. spawn's fds[0] and output are filled
+// in here. The server boots while the caller goes on; run the loop until the state
+// changes. 0 and *out, owned by the caller until mst_server_free; else an error,
+// nothing is left.
+int mst_server_start(struct mst_loop *loop, struct mst_loop *prints,
+                     struct mst_spawn *spawn, struct mst_blob *setup,
+                     mst_news_sink sink, void *sink_owner,
+                     struct mst_server **out, struct mst_err *err);
 // mst_server_reap asks whether the server's process has ended; fills how.
 int mst_server_reap(struct mst_server *server);
 // mst_server_end closes the channel, which makes the server end its workers

@@ -2,6 +2,7 @@
 #include "loop/deputy.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,7 +25,6 @@
 struct mst_deputy {
   pthread_t thread;
   pthread_mutex_t lock; // held by the deputy while it serves
-  int fd;
   int alarm
       [2]; // the first becomes readable to end the deputy's sleep, see ring()
   mst_deputy_serve serve;
@@ -32,9 +32,10 @@ struct mst_deputy {
   // Written by the owner, under the lock.
   int lent;
   unsigned lends; // how often
+  int tick_ms;
   int end;
   // Written by the deputy, under the lock.
-  int asleep; // without end
+  int asleep_ms; // for how long it sleeps
   int serving;
 };
 
@@ -70,16 +71,16 @@ static void ring(const struct mst_deputy *deputy, int ms) {
 
 // ---- the thread
 
-// sleep_until waits without the lock. with_fd: something was lent that nobody came back
-// for.
-static void sleep_until(struct mst_deputy *deputy, int ms, int with_fd) {
+// sleep_until waits without the lock. fd: of something that was lent and that nobody came
+// back for, or -1.
+static void sleep_until(struct mst_deputy *deputy, int ms, int fd) {
   struct pollfd fds[2] = {{.fd = deputy->alarm[0], .events = POLLIN},
-                          {.fd = deputy->fd, .events = POLLIN}};
-  deputy->asleep = ms < 0 || ms > MST_DEPUTY_TICK_MS;
+                          {.fd = fd, .events = POLLIN}};
+  deputy->asleep_ms = ms < 0 ? INT_MAX : ms;
   (void)pthread_mutex_unlock(&deputy->lock);
-  (void)poll(fds, with_fd ? 2 : 1, ms);
+  (void)poll(fds, 2, ms);
   (void)pthread_mutex_lock(&deputy->lock);
-  deputy->asleep = 0;
+  deputy->asleep_ms = 0;
   if (fds[0].revents != 0) {
     char bytes[16];
     const ssize_t n = read(deputy->alarm[0], bytes, sizeof bytes);
@@ -95,23 +96,19 @@ static void *deputy_main(void *data) {
   while (!deputy->end) {
     if (!deputy->lent) {
       const int rest = ++quiet > MST_DEPUTY_TICKS;
-      sleep_until(deputy, rest ? -1 : MST_DEPUTY_TICK_MS, 0);
+      sleep_until(deputy, rest ? -1 : deputy->tick_ms, -1);
       continue;
     }
     quiet = 0;
     const int stays_away = deputy->lends == seen;
     seen = deputy->lends;
-    int ms = MST_DEPUTY_TICK_MS;
+    int ms = deputy->tick_ms, fd = -1;
     if (stays_away) {
       deputy->serving = 1;
-      ms = deputy->serve(deputy->owner);
+      ms = deputy->serve(deputy->owner, &fd);
       deputy->serving = 0;
-      if (deputy->fd < 0 && (ms < 0 || ms > MST_DEPUTY_TICK_MS)) {
-        ms = ms < 0 ? -1 : MST_DEPUTY_TICK_MS;
-      }
     }
-    // Without more to do the descriptor says nothing either.
-    sleep_until(deputy, ms, stays_away && ms >= 0 && deputy->fd >= 0);
+    sleep_until(deputy, ms, fd);
   }
   (void)pthread_mutex_unlock(&deputy->lock);
   return NULL;
@@ -137,14 +134,14 @@ static int start_thread(struct mst_deputy *deputy) {
   return rc;
 }
 
-int mst_deputy_start(int fd, mst_deputy_serve serve, void *owner,
+int mst_deputy_start(mst_deputy_serve serve, void *owner,
                      struct mst_deputy **out, struct mst_err *err) {
   struct mst_deputy *deputy = calloc(1, sizeof *deputy);
   if (deputy == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a thread");
   }
   (void)pthread_mutex_init(&deputy->lock, NULL);
-  deputy->fd = fd;
+  deputy->tick_ms = -1; // nothing was lent yet
   deputy->serve = serve;
   deputy->owner = owner;
   int rc = open_alarm(deputy->alarm, err);
@@ -165,14 +162,15 @@ int mst_deputy_start(int fd, mst_deputy_serve serve, void *owner,
   return 0;
 }
 
-void mst_deputy_lend(struct mst_deputy *deputy) {
+void mst_deputy_lend(struct mst_deputy *deputy, int tick_ms) {
   (void)pthread_mutex_lock(&deputy->lock);
   deputy->lent = 1;
   deputy->lends++;
-  const int asleep = deputy->asleep;
-  deputy->asleep = 0;
+  deputy->tick_ms = tick_ms;
+  const int too_long = deputy->asleep_ms > tick_ms;
+  if (too_long) deputy->asleep_ms = tick_ms;
   (void)pthread_mutex_unlock(&deputy->lock);
-  if (asleep) ring(deputy, MST_DEPUTY_TICK_MS);
+  if (too_long) ring(deputy, tick_ms);
 }
 
 void mst_deputy_take(struct mst_deputy *deputy) {

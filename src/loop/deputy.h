@@ -3,9 +3,9 @@
 // Something that belongs to one thread (a loop and all that hangs on it) is lent on the
 // way out and taken back on the way in. Both cost a lock that is nearly always free,
 // some 20 ns, and no system call as long as the owner comes and goes: the deputy looks
-// every MST_DEPUTY_TICK_MS whether something is lent, and only one that was away for a
-// whole tick is really served from then on, by sleeping until something is ready. An
-// owner who stays lets it sleep; lending to one that sleeps sets a timer.
+// once a tick, whose length the owner says, whether something is lent, and only one that
+// was away for a whole tick is really served from then on, by sleeping until something is
+// ready. An owner who stays lets it sleep; lending to one that sleeps sets a timer.
 //
 // mst_deputy_start, _lend, _take and _end belong to the owner's thread, in the process
 // that started it; in a forked child there is no deputy, and none of these may be called
@@ -15,7 +15,6 @@
 
 #include "base/mst_err.h"
 
-#define MST_DEPUTY_TICK_MS 2
 // After so many ticks without anything lent the deputy sleeps until it is woken.
 #define MST_DEPUTY_TICKS 10
 
@@ -23,17 +22,16 @@ struct mst_deputy;
 
 // mst_deputy_serve is called on the deputy's thread, which has what was lent meanwhile:
 // serves what is ready without waiting for more. Returns after how many milliseconds it
-// wants to be called again even if nothing becomes ready; -1: not before it is lent
-// again, there is nothing more to do.
-typedef int (*mst_deputy_serve)(void *owner);
+// wants to be called again, -1 if no time matters. *fd: becomes readable when there is
+// something to serve (an epoll descriptor); it is -1 before the call, which stands for none.
+// Without either it is called when it is lent again.
+typedef int (*mst_deputy_serve)(void *owner, int *fd);
 
-// mst_deputy_start starts the thread, with all signals blocked. fd: becomes readable when
-// there is something to serve (an epoll descriptor); -1 if nothing tells, then it is
-// looked at each tick. 0, -MST_EMEM, -MST_ESYS.
-int mst_deputy_start(int fd, mst_deputy_serve serve, void *owner,
+// mst_deputy_start starts the thread, with all signals blocked. 0, -MST_EMEM, -MST_ESYS.
+int mst_deputy_start(mst_deputy_serve serve, void *owner,
                      struct mst_deputy **out, struct mst_err *err);
-// mst_deputy_lend lets the deputy serve until it is taken back.
-void mst_deputy_lend(struct mst_deputy *deputy);
+// mst_deputy_lend lets the deputy serve until it is taken back. tick_ms: below 1,000.
+void mst_deputy_lend(struct mst_deputy *deputy, int tick_ms);
 // mst_deputy_take waits until the deputy is out of mst_deputy_serve, and keeps it out.
 void mst_deputy_take(struct mst_deputy *deputy);
 int mst_deputy_is_lent(const struct mst_deputy *deputy);

@@ -57,7 +57,8 @@ static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
   int rc = mst_loop_add(loop, &peer->data_io, err);
   if (rc == 0) rc = mst_loop_add(loop, &peer->control_io, err);
   if (rc != 0) return rc;
-  rc = mst_output_open(&peer->output, loop, ours[2], err);
+  rc = mst_output_open(&peer->output, peer->cluster->session->prints, ours[2],
+                       err);
   ours[2] = -1;
   return rc;
 }

@@ -20,6 +20,34 @@
 #define SLEEP_MS_MAX 1000
 // The deputy's don't, as waits of R's don't: limits on calls are looked at then.
 #define DEPUTY_MS 50
+// R has left for longer than this when the deputy begins to serve tasks, and when it begins
+// to read what is printed.
+#define TASKS_TICK_MS 2
+#define PRINTS_TICK_MS 50
+// Where no descriptor tells what is printed, the deputy looks this often.
+#define PRINTS_LOOK_MS 100
+
+static void prints_ready(struct mst_io *io, uint32_t ready) {
+  (void)ready;
+  (void)mst_loop_run(io->owner, 0, NULL);
+}
+
+// open_prints makes the loop of output pipes, which the session's watches by its descriptor.
+// Where it has none they are the same loop.
+static int open_prints(struct mst_session *session,
+                       enum mst_loop_backend backend, struct mst_err *err) {
+  session->prints = session->loop;
+  if (mst_loop_fd(session->loop) < 0) return 0;
+  int rc = mst_loop_open(backend, &session->prints, err);
+  if (rc != 0) return rc;
+  session->prints_io = (struct mst_io){.fd = mst_loop_fd(session->prints),
+                                       .wanted = MST_READABLE,
+                                       .ready = prints_ready,
+                                       .owner = session->prints};
+  rc = mst_loop_add(session->loop, &session->prints_io, err);
+  if (rc != 0) mst_loop_close(session->prints);
+  return rc;
+}
 
 int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
                      const char *build, struct mst_err *err) {
@@ -28,7 +56,11 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
   session->listened_ns = mst_clock_now();
   session->oom_kills = mst_proc_oom_kills();
   strncpy(session->build, build, sizeof session->build - 1);
-  return mst_loop_open(backend, &session->loop, err);
+  int rc = mst_loop_open(backend, &session->loop, err);
+  if (rc != 0) return rc;
+  rc = open_prints(session, backend, err);
+  if (rc != 0) mst_loop_close(session->loop);
+  return rc;
 }
 
 static void end_deputy(struct mst_session *session) {
@@ -41,8 +73,10 @@ void mst_session_close(struct mst_session *session) {
   end_deputy(session);
   while (session->events != NULL)
     mst_loss_free(mst_session_event(session));
+  mst_loop_remove(session->loop, &session->prints_io);
+  if (session->prints != session->loop) mst_loop_close(session->prints);
   mst_loop_close(session->loop);
-  session->loop = NULL;
+  session->loop = session->prints = NULL;
 }
 
 static void do_launch(struct mst_cluster *cluster, uint32_t index) {
@@ -310,21 +344,29 @@ static int has_tasks(const struct mst_session *session) {
   return session->counts.tasks > session->counts.tasks_done;
 }
 
-// The deputy's part: as a wait would, but for what only R can do.
-static int stand_in(void *owner) {
+// The deputy's part. While there are tasks: as a wait would, but for what only R can do.
+// Otherwise it only reads what is printed, so that nobody waits for room in a pipe.
+static int stand_in(void *owner, int *fd) {
   struct mst_session *session = owner;
-  if (mst_session_run(session, 0, NULL) != 0) return -1;
-  return has_tasks(session) ? sleep_ms(session, DEPUTY_MS) : -1;
+  const int rc = has_tasks(session) ? mst_session_run(session, 0, NULL)
+                                    : mst_loop_run(session->prints, 0, NULL);
+  if (rc < 0) return -1;
+  if (has_tasks(session)) {
+    *fd = mst_loop_fd(session->loop);
+    return sleep_ms(session, *fd < 0 ? TASKS_TICK_MS : DEPUTY_MS);
+  }
+  *fd = mst_loop_fd(session->prints);
+  return *fd < 0 ? PRINTS_LOOK_MS : -1;
 }
 
 void mst_session_lend(struct mst_session *session) {
-  if (!has_tasks(session)) return;
+  if (session->clusters == NULL) return;
   if (session->deputy == NULL &&
-      mst_deputy_start(mst_loop_fd(session->loop), stand_in, session,
-                       &session->deputy, NULL) != 0) {
+      mst_deputy_start(stand_in, session, &session->deputy, NULL) != 0) {
     return;
   }
-  mst_deputy_lend(session->deputy);
+  mst_deputy_lend(session->deputy,
+                  has_tasks(session) ? TASKS_TICK_MS : PRINTS_TICK_MS);
 }
 
 void mst_session_take(struct mst_session *session) {

@@ -2,9 +2,9 @@
 //
 // A session belongs to one thread at a time: to the R thread while a call of muster's
 // runs, which serves every cluster, server and output pipe whenever it waits; to the
-// deputy (loop/deputy.h) while R computes something else and tasks are to be done. No
-// R in here; nothing is called back into R; nothing is held across a call, so the
-// caller may leave by longjmp between calls.
+// deputy (loop/deputy.h) while R does something else: it serves them while tasks are to be
+// done, otherwise only output pipes. No R in here; nothing is called back into R; nothing
+// is held across a call, so the caller may leave by longjmp between calls.
 #ifndef MST_POOL_RUN_H
 #define MST_POOL_RUN_H
 
@@ -60,6 +60,8 @@ struct mst_peer {
 
 struct mst_session {
   struct mst_loop *loop;
+  struct mst_loop *prints;   // of output pipes; may be the same
+  struct mst_io prints_io;   // by which loop watches prints
   struct mst_deputy *deputy; // NULL until it is needed
   pid_t owner;
   struct mst_cluster *clusters; // list
@@ -117,8 +119,9 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
 // mst_session_close closes the loop; clusters must be freed before.
 void mst_session_close(struct mst_session *session);
 
-// mst_session_lend lets the deputy go on with the session if there are tasks that are
-// not done. The deputy starts when it is first needed and ends with the last cluster;
+// mst_session_lend lets the deputy go on with the session if there are clusters: with all of
+// it if there are tasks that are not done, otherwise with what workers and servers print. The
+// deputy starts when it is first needed and ends with the last cluster;
 // without one (no memory, no thread) nothing is lent. mst_session_take takes the session
 // back. Both by the R thread of the process that opened the session, without harm if it
 // is so already.

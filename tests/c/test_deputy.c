@@ -15,13 +15,16 @@ struct lent {
   long bytes;   // read so far
   long calls;   // of serve
   int again_ms; // what serve answers
+  int watched;  // by its pipe
 };
+
+#define TICK_MS 2
 
 // The deputy tells how far it is without what is lent.
 static atomic_long served;
 static atomic_long times;
 
-static int serve(void *owner) {
+static int serve(void *owner, int *fd) {
   struct lent *lent = owner;
   char bytes[64];
   const ssize_t n = read(lent->pipe[0], bytes, sizeof bytes);
@@ -29,20 +32,20 @@ static int serve(void *owner) {
   lent->calls++;
   atomic_store(&served, lent->bytes);
   atomic_fetch_add(&times, 1);
+  if (lent->watched) *fd = lent->pipe[0];
   return lent->again_ms;
 }
 
-typedef int serve_fn(void *owner);
+typedef int serve_fn(void *owner, int *fd);
 
 // begin makes what is lent, and its deputy: told of bytes in the pipe if `watches`.
 static struct mst_deputy *begin(struct lent *lent, int again_ms,
                                 serve_fn *serves, int watches) {
   struct mst_deputy *deputy = NULL;
-  *lent = (struct lent){.again_ms = again_ms};
+  *lent = (struct lent){.again_ms = again_ms, .watched = watches};
   mst_thread_mark_r();
   CHECK_INT(mst_net_pipe(lent->pipe, NULL), 0);
-  const int fd = watches ? lent->pipe[0] : -1;
-  CHECK_INT(mst_deputy_start(fd, serves, lent, &deputy, NULL), 0);
+  CHECK_INT(mst_deputy_start(serves, lent, &deputy, NULL), 0);
   return deputy;
 }
 
@@ -64,7 +67,7 @@ static void put(const struct lent *lent) {
 TEST("What becomes ready while the owner is away is served") {
   struct lent lent;
   struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
-  mst_deputy_lend(deputy);
+  mst_deputy_lend(deputy, TICK_MS);
   for (long k = 1; k <= 5; k++) {
     put(&lent);
     wait_for(&served, k);
@@ -77,15 +80,15 @@ TEST("What becomes ready while the owner is away is served") {
 TEST("Nothing is served while the owner has it") {
   struct lent lent;
   struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
-  mst_deputy_lend(deputy);
+  mst_deputy_lend(deputy, TICK_MS);
   wait_for(&times, 1);
   mst_deputy_take(deputy);
   const long calls = lent.calls;
   put(&lent);
-  (void)poll(NULL, 0, 20 * MST_DEPUTY_TICK_MS); // long enough for a mistake
+  (void)poll(NULL, 0, 20 * TICK_MS); // long enough for a mistake
   CHECK_INT(lent.calls, calls);
   CHECK_INT(lent.bytes, 0);
-  mst_deputy_lend(deputy);
+  mst_deputy_lend(deputy, TICK_MS);
   wait_for(&served, 1);
   end(&lent, deputy);
 }
@@ -97,8 +100,8 @@ TEST("An owner who comes and goes is never met inside") {
   const int64_t end_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
   for (unsigned k = 0; mst_clock_now() < end_ns || atomic_load(&times) < 10;
        k++) {
-    mst_deputy_lend(deputy);
-    if (k % 100 == 0) (void)poll(NULL, 0, 2 * MST_DEPUTY_TICK_MS + 1);
+    mst_deputy_lend(deputy, TICK_MS);
+    if (k % 100 == 0) (void)poll(NULL, 0, 2 * TICK_MS + 1);
     mst_deputy_take(deputy);
     lent.calls++; // a race, if both had it
     if (put_in - lent.bytes < 100) {
@@ -106,7 +109,7 @@ TEST("An owner who comes and goes is never met inside") {
       put_in++;
     }
   }
-  mst_deputy_lend(deputy);
+  mst_deputy_lend(deputy, TICK_MS);
   wait_for(&served, put_in);
   mst_deputy_take(deputy);
   CHECK_INT(lent.bytes, put_in);
@@ -115,24 +118,47 @@ TEST("An owner who comes and goes is never met inside") {
 
 TEST("Without more to do it waits until it is lent again") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, -1, serve, 1);
-  mst_deputy_lend(deputy);
+  struct mst_deputy *deputy = begin(&lent, -1, serve, 0);
+  mst_deputy_lend(deputy, TICK_MS);
   wait_for(&times, 1);
   put(&lent); // nobody looks
-  (void)poll(NULL, 0, 20 * MST_DEPUTY_TICK_MS);
+  (void)poll(NULL, 0, 20 * TICK_MS);
   CHECK_INT(atomic_load(&times), 1);
   mst_deputy_take(deputy);
-  mst_deputy_lend(deputy);
+  mst_deputy_lend(deputy, TICK_MS);
   wait_for(&served, 1);
   end(&lent, deputy);
 }
 
-TEST("Without a descriptor it looks at each tick") {
+TEST("Without a descriptor it looks when it said so") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, 1000, serve, 0);
-  mst_deputy_lend(deputy);
+  struct mst_deputy *deputy = begin(&lent, TICK_MS, serve, 0);
+  mst_deputy_lend(deputy, TICK_MS);
   wait_for(&times, 3);
   put(&lent);
+  wait_for(&served, 1);
+  end(&lent, deputy);
+}
+
+TEST("Without a time it sleeps until something is ready") {
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, -1, serve, 1);
+  mst_deputy_lend(deputy, TICK_MS);
+  wait_for(&times, 1);
+  (void)poll(NULL, 0, 20 * TICK_MS); // long enough for a mistake
+  CHECK_INT(atomic_load(&times), 1);
+  put(&lent);
+  wait_for(&served, 1);
+  end(&lent, deputy);
+}
+
+TEST("A shorter tick ends a longer one") {
+  struct lent lent;
+  struct mst_deputy *deputy = begin(&lent, -1, serve, 1);
+  mst_deputy_lend(deputy, 900);
+  mst_deputy_take(deputy);
+  put(&lent);
+  mst_deputy_lend(deputy, TICK_MS);
   wait_for(&served, 1);
   end(&lent, deputy);
 }
@@ -140,7 +166,7 @@ TEST("Without a descriptor it looks at each tick") {
 TEST("It is called again when it said so") {
   struct lent lent;
   struct mst_deputy *deputy = begin(&lent, 5, serve, 1);
-  mst_deputy_lend(deputy);
+  mst_deputy_lend(deputy, TICK_MS);
   wait_for(&times, 3);
   end(&lent, deputy);
 }
@@ -149,9 +175,9 @@ TEST("A deputy that rests is woken by the next that is lent") {
   struct lent lent;
   struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
   for (long k = 1; k <= 3; k++) {
-    (void)poll(NULL, 0, 2 * MST_DEPUTY_TICKS * MST_DEPUTY_TICK_MS);
+    (void)poll(NULL, 0, 2 * MST_DEPUTY_TICKS * TICK_MS);
     put(&lent);
-    mst_deputy_lend(deputy);
+    mst_deputy_lend(deputy, TICK_MS);
     wait_for(&served, k);
     mst_deputy_take(deputy);
   }
@@ -161,8 +187,9 @@ TEST("A deputy that rests is woken by the next that is lent") {
 static struct mst_deputy *known;
 static atomic_int may;
 
-static int serve_and_ask(void *owner) {
+static int serve_and_ask(void *owner, int *fd) {
   (void)owner;
+  (void)fd;
   atomic_store(&may, mst_deputy_may(known) ? 1 : 2);
   return -1;
 }
@@ -173,7 +200,7 @@ TEST("Each side knows whether it has what was lent") {
   CHECK(mst_deputy_may(NULL));
   CHECK(mst_deputy_may(known));
   CHECK(!mst_deputy_is_lent(known));
-  mst_deputy_lend(known);
+  mst_deputy_lend(known, TICK_MS);
   CHECK(mst_deputy_is_lent(known));
   CHECK(!mst_deputy_may(known));
   while (atomic_load(&may) == 0)

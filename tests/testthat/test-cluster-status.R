@@ -86,6 +86,27 @@ test_cluster("C13: lines of calls that follow each other at once stay apart, a c
   }), paste("worker 1:", c("one", "three", "two")))
 })
 
+test_cluster("C12: a program that a worker left behind never waits for somebody to read", {
+  cl <- local_cluster(1)
+  file <- tempfile()
+  defer(function() unlink(file))
+  text <- strrep("x", 99)
+  command <- sprintf("(yes %s | head -n 6000; touch %s) &", text, shQuote(file))
+  clusterCall(cl, system, command)
+  # Far more than a pipe holds, while nobody calls muster. Nothing of it appears meanwhile.
+  expect_identical(shown(wait_until(file.exists(file))), character())
+  lines <- shown(clusterCall(cl, function() NULL))
+  lost <- sub("^[(]([0-9]+) lines of workers were not shown[)]$", "\\1", lines[1L])
+  expect_identical(as.integer(lost) + length(lines) - 1L, 6000L)
+  expect_identical(unique(lines[-1L]), paste("worker 1:", text))
+  # While there is a task, too.
+  unlink(file)
+  clusterCall(cl, system, command)
+  task <- task_submit(cl, function() NULL)
+  wait_until(file.exists(file))
+  shown(task_value(task))
+})
+
 test_cluster("a quiet session shows nothing of workers", {
   cl <- local_cluster(1)
   local_settings(muster.quiet = TRUE)
