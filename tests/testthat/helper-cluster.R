@@ -92,7 +92,7 @@ local_globals <- function(frame = parent.frame()) {
 }
 
 # A package of R code alone, installed into a library of its own.
-local_package <- function(name, code, exports = character(), frame = parent.frame()) {
+local_package <- function(name, code, frame = parent.frame(), exports = character()) {
   source <- file.path(local_folder(), name)
   dir.create(file.path(source, "R"), recursive = TRUE)
   writeLines(c(

@@ -1,8 +1,10 @@
 # Packages of the session in workers: a name is found in the package where it is found here.
 
 test_cluster("V7: workers find the functions that the session finds, in search()'s order", {
-  local_package("musterone", "pick <- only_one <- function() \"one\"", c("pick", "only_one"))
-  local_package("mustertwo", "pick <- only_two <- function() \"two\"", c("pick", "only_two"))
+  for (which in c("one", "two")) {
+    code <- sprintf("pick <- only_%s <- function() \"%s\"", which, which)
+    local_package(paste0("muster", which), code, exports = c("pick", paste0("only_", which)))
+  }
   defer(function() {
     for (name in c("musterone", "mustertwo")) {
       attached <- paste0("package:", name)
