@@ -175,7 +175,9 @@ test_that("a fork server that goes away in a start is replaced, once", {
     cluster_stop(cl)
     # Here it is the workers that end each server that forks them.
     outcome <- outcome_of(cluster_start(4, setup = quote({
-      tools::pskill(strsplit(readLines("/proc/self/stat"), " ")[[1L]][4L], 9L)
+      # Behind the name, which may have blanks: the state, the parent.
+      stat <- strsplit(sub(".*[)] ", "", readLines("/proc/self/stat")), " ")[[1L]]
+      tools::pskill(as.integer(stat[2L]), 9L)
       Sys.sleep(60) # tidy: until it is ended with the start
     })))
     cl <- cluster_start(2)
