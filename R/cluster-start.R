@@ -121,7 +121,9 @@
 #' again.
 #'
 #' An interrupt (Ctrl-C) or a time limit returns to the prompt at once. The workers' tasks for
-#' that call are interrupted; a worker still running its task a second later is ended and
+#' that call are interrupted, and what they had changed in their worker is undone (variables,
+#' options, the working directory, attached packages, random numbers); a worker that loads packages
+#' for a task finishes that first. A worker still running its task a second later is ended and
 #' replaced. Later calls never receive answers to earlier ones.
 #' @section Threads:
 #' Workers that each use all cores would slow each other down. In each worker, code that uses BLAS

@@ -201,7 +201,7 @@ serve_calls <- function() {
       break
     }
   })
-  if (stuck == stuck_max) 1L else 0L
+  if (stuck == stuck_max || isTRUE(the$torn)) 1L else 0L
 }
 
 stuck_max <- 10L
@@ -216,11 +216,6 @@ sendData.muster_master <- function(node, data) {
 # src/ffi/worker/worker.c has the same number.
 lift_expressions <- function() {
   if (getOption("expressions") < 60L) options(expressions = 60L)
-}
-
-# An interrupt that was meant for a call may arrive after the call has ended.
-eat_interrupt <- function() {
-  tryCatch(allowInterrupts(Sys.sleep(0.02)), interrupt = function(e) NULL)
 }
 
 # From here on, calls that change this worker are reported to the session.

@@ -3,6 +3,7 @@
 # list(values, packed, setup, seconds), or with `failed` (which element) and `error`.
 # first: the number of the piece's first element.
 map_piece <- function(id, x, seed, first) {
+  run_to_end()
   begin <- clock_seconds()
   job <- job_get(id)
   prepare_packages(job$packages, job$namespaces)
@@ -21,7 +22,7 @@ map_piece <- function(id, x, seed, first) {
   on.exit(the$label <- NULL, add = TRUE)
   repeat {
     loop <- element_loop(piece, x, fun, seed)
-    failure <- piece_error(do.call(loop, job$args, quote = TRUE))
+    failure <- piece_error(interruptible(do.call(loop, job$args, quote = TRUE)))
     if (is.null(failure)) break
     if (!job$returns) {
       return(list(
@@ -40,6 +41,7 @@ map_piece <- function(id, x, seed, first) {
 
 # One task with what it needs: the number of a job, or the job itself.
 task_run <- function(job, args, seed = NULL) {
+  run_to_end()
   if (!is.list(job)) job <- job_get(job)
   prepare_packages(job$packages, job$namespaces)
   restore <- lend_globals(job)
@@ -51,7 +53,7 @@ task_run <- function(job, args, seed = NULL) {
   }
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
   # What the user sees of the call is its name and values; only code is to be quoted.
-  do.call("fun", lapply(args, function(x) if (is.language(x)) enquote(x) else x))
+  interruptible(do.call("fun", lapply(args, function(x) if (is.language(x)) enquote(x) else x)))
 }
 
 # proc.time() only tells milliseconds.
@@ -183,24 +185,6 @@ prepare_packages <- function(packages, namespaces) {
 detach_package <- function(package) {
   name <- paste0("package:", package)
   if (name %in% search()) detach(name, character.only = TRUE, force = TRUE)
-}
-
-# Makes the global environment what it was when this call began. A step that is interrupted, or
-# fails, must not leave half of a change: its worker would be ended for that, with all parts that it
-# has.
-put_globals_back <- function() {
-  global <- globalenv()
-  before <- .Call(ffi_worker_globals)
-  if (is.null(before)) {
-    return(invisible())
-  }
-  new <- setdiff(ls(global, all.names = TRUE, sorted = FALSE), c(before$names, ".Random.seed"))
-  rm(list = new, envir = global)
-  names(before$values) <- before$names
-  locked <- vapply(before$names, function(name) {
-    exists(name, global, inherits = FALSE) && bindingIsLocked(name, global)
-  }, NA)
-  list2env(before$values[!before$active & !locked], global)
 }
 
 # lend_globals() puts a job's values into the global environment and gives a function that makes it

@@ -9,9 +9,10 @@
 # Gives list(self, links, rows, bytes, ...), or with `missing` (keys of inputs that weren't there),
 # `error` (of the user's function) or `wrong` (about the data).
 part_run <- function(spec) {
+  run_to_end()
   self <- .Call(ffi_worker_self)
   for (drop in spec$drops) part_drop(drop)
-  links <- links_begin(spec$links, self)
+  links <- interruptible(links_begin(spec$links, self))
   if (!is.null(links$wrong)) {
     return(list(self = self, wrong = links$wrong, kind = "limit"))
   }
@@ -28,7 +29,13 @@ part_run <- function(spec) {
   state$result <- NULL
   state$told <- NULL # what goes along with the answer of a part that is kept
   state$file <- NULL # that a step is about, for its error
-  outcome <- part_failure(for (step in spec$steps) part_step(state, step, spec$key))
+  outcome <- part_failure(for (step in spec$steps) {
+    if (step$kind == "call") {
+      state$data <- part_call(step, state$data)
+    } else {
+      interruptible(part_step(state, step, spec$key))
+    }
+  })
   if (!is.null(outcome)) {
     outcome$file <- state$file
   } else if (is.null(state$result)) {
@@ -81,12 +88,11 @@ part_drop <- function(drop) {
   }
 }
 
-# One step. kind: "data", "call" (a function of the user's), "inner" (one of muster's), "split",
+# One step that is not a function of the user's. kind: "data", "inner" (one of muster's), "split",
 # "gather", "give", and those of worker-read.R and worker-write.R.
 part_step <- function(state, step, key) {
   switch(step$kind,
     data = state$data <- step$data,
-    call = state$data <- part_call(step, state$data),
     inner = state$data <- do.call(step$fun, c(list(state$data), step$args), quote = TRUE),
     split = state$result <- part_split(state$data, step, key),
     gather = state$data <- part_gather(step),
@@ -108,7 +114,7 @@ part_call <- function(step, data) {
   job <- part_job(step$job)
   prepare_packages(job$packages, job$namespaces)
   whole <- FALSE
-  on.exit(if (!whole) put_globals_back())
+  on.exit(if (!whole) put_frames_back())
   restore <- lend_globals(job)
   on.exit(restore(), add = TRUE, after = FALSE)
   if (!is.null(step$seed)) {
@@ -118,7 +124,7 @@ part_call <- function(step, data) {
   }
   own <- if (is.null(step$seed)) identity else with_streams(step$seed)
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
-  value <- switch(step$how,
+  value <- interruptible(switch(step$how,
     part = call_user(fun, if (is_open(data)) empty_frame() else data, job$args),
     read = call_user(fun, step$file, job$args),
     groups = apply_groups(
@@ -126,7 +132,7 @@ part_call <- function(step, data) {
     ),
     elements = map_elements_of(step$elements, own(fun), job$args),
     reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))
-  )
+  ))
   if (!is.data.frame(value)) {
     part_error(paste0("`", step$name, "` must give a data frame, not ", describe(value), "."))
   }

@@ -251,11 +251,16 @@ void mst_server_say(uint8_t kind, const char *text);
 // for twice a second. 0, -MST_ESYS, -MST_EMEM.
 int mst_watch_start(int control_fd, int session_fd, pid_t session,
                     struct mst_err *err);
-// mst_watch_call_begin says that the R thread evaluates a call from now on: 0, or 1
-// if it was cancelled before: then it isn't to be evaluated.
+// mst_watch_call_begin says that the R thread has a call from now on: 0, or 1 if it was
+// cancelled before: then it isn't to be evaluated. Nothing interrupts it yet.
 int mst_watch_call_begin(uint64_t call);
-// mst_watch_call_end says that it doesn't any more: 1 if the call was cancelled, so
-// that a SIGINT was sent to this process group, which may still be on its way.
+// mst_watch_call_open lets a CANCEL interrupt the call, one that has come meanwhile at once:
+// a SIGINT to this process group, once for each call, and an end if it goes on for the grace.
+void mst_watch_call_open(void);
+// mst_watch_call_shut ends that: what comes now runs to its end. 1 if a SIGINT was sent,
+// which may still be on its way.
+int mst_watch_call_shut(void);
+// mst_watch_call_end says that the call is over: 1 as mst_watch_call_shut.
 int mst_watch_call_end(void);
 // mst_watch_crashes lets R's own handlers of SIGSEGV, SIGBUS and SIGILL report a crash,
 // but not for ever: they may stand still where the signal found R in the middle of

@@ -72,7 +72,9 @@ static struct {
   pthread_mutex_t lock;
   uint64_t call;      // 0: none
   uint64_t cancelled; // calls up to this one
+  int open;           // `call` may be interrupted now
   int raised;         // SIGINT was sent for `call`
+  int64_t grace_ns;   // what CANCEL gave
   uint64_t doomed;    // the call that is killed at kill_ns, 0 if none
   int64_t kill_ns;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -158,28 +160,53 @@ static void answer(const struct mst_frame *ping) {
   if (rest.at == 0) rest.n = 0; // nothing of it went: the next ping asks again
 }
 
+// interrupt sends SIGINT to the whole group, since the call may wait for a child of it. A call
+// that goes on anyway is killed after its grace. Once for each call; while it has the lock.
+static void interrupt(void) {
+  if (gate.call == 0 || gate.call > gate.cancelled || gate.raised) return;
+  gate.raised = 1;
+  gate.doomed = gate.call;
+  gate.kill_ns = mst_clock_now() + gate.grace_ns;
+  (void)kill(0, SIGINT);
+  mst_watch_wake(); // it may wait for longer than that
+}
+
 int mst_watch_call_begin(uint64_t call) {
   (void)pthread_mutex_lock(&gate.lock);
   const int cancelled = call != 0 && call <= gate.cancelled;
   gate.call = cancelled ? 0 : call;
-  gate.raised = 0;
+  gate.open = gate.raised = 0;
   (void)pthread_mutex_unlock(&gate.lock);
   return cancelled;
+}
+
+void mst_watch_call_open(void) {
+  (void)pthread_mutex_lock(&gate.lock);
+  gate.open = 1;
+  interrupt();
+  (void)pthread_mutex_unlock(&gate.lock);
+}
+
+int mst_watch_call_shut(void) {
+  (void)pthread_mutex_lock(&gate.lock);
+  const int raised = gate.raised;
+  gate.open = 0;
+  (void)pthread_mutex_unlock(&gate.lock);
+  return raised;
 }
 
 int mst_watch_call_end(void) {
   (void)pthread_mutex_lock(&gate.lock);
   const int raised = gate.raised;
   gate.call = 0;
-  gate.raised = 0;
+  gate.open = gate.raised = 0;
   gate.doomed = 0;
   (void)pthread_mutex_unlock(&gate.lock);
   return raised;
 }
 
 // cancel interrupts the call that is evaluated, if it is one of those that are not
-// wanted: the whole group, since the call may wait for a child of it. One that goes
-// on anyway is killed after its grace.
+// wanted; where that must not be interrupted, as soon as it may.
 static void cancel(const struct mst_frame *frame) {
   uint32_t grace_ms;
   if (mst_cancel_decode(frame->payload, (size_t)frame->head.length,
@@ -188,12 +215,8 @@ static void cancel(const struct mst_frame *frame) {
   }
   (void)pthread_mutex_lock(&gate.lock);
   if (frame->head.call > gate.cancelled) gate.cancelled = frame->head.call;
-  if (gate.call != 0 && gate.call <= gate.cancelled && !gate.raised) {
-    gate.raised = 1;
-    gate.doomed = gate.call;
-    gate.kill_ns = mst_clock_now() + (int64_t)grace_ms * MST_NS_PER_MS;
-    (void)kill(0, SIGINT);
-  }
+  gate.grace_ns = (int64_t)grace_ms * MST_NS_PER_MS;
+  if (gate.open) interrupt();
   (void)pthread_mutex_unlock(&gate.lock);
 }
 

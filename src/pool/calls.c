@@ -425,12 +425,13 @@ static int has_todo(struct mst_lane *lane, enum mst_todo what) {
   return 1;
 }
 
-static int give_cancel(const struct mst_calls *calls, struct mst_lane *lane,
+// give_cancel: its watch is also asked whether it lives.
+static int give_cancel(struct mst_calls *calls, struct mst_lane *lane,
                        struct mst_calls_action *action) {
   const struct mst_call *call = lane->first;
   if (call == NULL || !call->sent || lane->ended) return 0;
   if (!call->cancelled && !call->timed_out) return 0;
-  (void)calls;
+  mst_lane_todo(calls, lane, TODO_PING);
   (void)give(action, MST_CALLS_CANCEL, lane->worker);
   action->id = call->id;
   return 1;

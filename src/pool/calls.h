@@ -43,10 +43,12 @@
 
 #define MST_TASK_DEPTH 2u
 #define MST_ANSWERS_BYTES ((size_t)1 << 30)
-// After its interrupt a cancelled call has this long to end: then its worker ends itself,
-// and the session ends a worker that doesn't.
+// After its interrupt a cancelled call has this long to end: then its worker ends itself.
 #define MST_CANCEL_GRACE_MS 1000u
+// The session ends a worker that is silent for so long after it was told of a cancelled call, or
+// hasn't come to the end of what it doesn't leave half done.
 #define MST_CANCEL_PATIENCE_NS (3 * MST_NS_PER_S)
+#define MST_CANCEL_FINISH_NS (60 * MST_NS_PER_S)
 // A launch that failed for want of descriptors, processes or memory is tried again after
 // this long, then twice as long, and so on, MST_SHORT_TRIES times (13 s in all).
 #define MST_SHORT_PAUSE_NS (50 * MST_NS_PER_MS)
@@ -121,7 +123,6 @@ struct mst_lane {
   uint8_t ended;        // its channel is read no more
   uint8_t oom;          // what was lost last was killed to have memory
   uint8_t ours;         // it was killed by muster: the session, or its watch
-  uint8_t spoiled;      // interrupted in a change: it is lost, no call to blame
   uint8_t alone;        // its calls are to run while all others are idle
   uint8_t drains;       // it was to finish and end: to be looked at until it has left
   int32_t sys_errno;    // its last launch failed for want of something; 0: none

@@ -117,7 +117,6 @@ static void let_go(struct mst_calls *calls, struct mst_lane *lane) {
   free(lane->failure);
   lane->failure = NULL;
   lane->replay_left = 0;
-  lane->spoiled = 0;
   lane->cancel = 0;
   lane->resuming = 1;
   for (struct mst_call *at = lane->first; at != NULL; at = at->next)
@@ -154,7 +153,7 @@ static void restart(struct mst_calls *calls, struct mst_lane *lane,
 // given to a worker that was lost already, and never sent, is not to blame.
 static int settle_calls(struct mst_calls *calls, struct mst_lane *lane,
                         const char *words) {
-  int evaluating = !lane->resuming && lane->replay_left == 0 && !lane->spoiled;
+  int evaluating = !lane->resuming && lane->replay_left == 0;
   if (lane->first != NULL && lane->first->cancelled) {
     evaluating = 0;
     mst_heal_answered(&lane->heal);
@@ -425,15 +424,6 @@ static void note_state(struct mst_calls *calls, struct mst_lane *lane,
   }
 }
 
-// note_cancelled: one that was interrupted in the middle of a change is neither
-// what it was nor what it was to be. What it answers after that is not read.
-static void note_cancelled(struct mst_calls *calls, struct mst_lane *lane,
-                           const struct mst_answered *answered) {
-  if ((answered->flags & MST_FLAG_STATE) == 0) return;
-  lane->spoiled = 1;
-  mst_lane_broken(calls, lane, "it was interrupted in the middle of a change");
-}
-
 void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
                    const struct mst_answered *answered) {
   const struct mst_call *call = lane->first;
@@ -441,11 +431,11 @@ void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
   mst_heal_heard(&lane->heal, calls->now_ns);
   lane->head_ns = calls->now_ns;
   if (!calls->policy.on) return; // nothing is kept
-  if (call->cancelled || call->timed_out) {
-    note_cancelled(calls, lane, answered);
-    return;
-  }
-  if ((answered->flags & MST_FLAG_STATE) != 0 || call->unseen) {
+  // One that was interrupted in what can't be seen isn't repeated: it didn't come to its end.
+  const int interrupted = (call->cancelled || call->timed_out) &&
+                          (answered->flags & MST_FLAG_ERROR) != 0;
+  if ((answered->flags & MST_FLAG_STATE) != 0 ||
+      (call->unseen && !interrupted)) {
     note_state(calls, lane, answered);
   }
   note_seed(lane, answered);
@@ -493,20 +483,32 @@ static void watch_time(struct mst_calls *calls, struct mst_lane *lane) {
   mst_lane_interrupt(calls, lane);
 }
 
-// A call that its worker never begins isn't interrupted there, nor ended by its watch.
 static int is_interrupted(const struct mst_lane *lane) {
   const struct mst_call *call = lane->first;
   return call != NULL && call->sent && lane->cancel == call->id &&
          (call->cancelled || call->timed_out);
 }
 
+// A worker's watch interrupts a cancelled call, and ends the worker if that goes on anyway. It
+// lets the worker finish what must not be left half done (packages that a task needs are loaded,
+// a large message is read); that may take longer, as long as the watch answers.
 static void watch_cancelled(struct mst_calls *calls, struct mst_lane *lane,
                             int64_t slept_ns) {
   if (!is_interrupted(lane)) return;
   // Whoever slept hasn't read the answer that may be there.
-  if (slept_ns > MST_NS_PER_S) lane->cancel_ns = calls->now_ns;
-  if (calls->now_ns - lane->cancel_ns < MST_CANCEL_PATIENCE_NS) return;
-  mst_lane_fail(lane, "its call went on for a second after it was interrupted");
+  if (slept_ns > MST_NS_PER_S) {
+    lane->cancel_ns = calls->now_ns;
+    mst_lane_todo(calls, lane, TODO_PING);
+  }
+  if (lane->replay_left > 0) lane->cancel_ns = calls->now_ns;
+  const int lives = lane->heal.heard_ns > lane->cancel_ns;
+  const int64_t patience_ns =
+      lives ? MST_CANCEL_FINISH_NS : MST_CANCEL_PATIENCE_NS;
+  if (calls->now_ns - lane->cancel_ns < patience_ns) return;
+  mst_lane_fail(lane, lives ? "its call went on for a minute after it was "
+                              "cancelled"
+                            : "its call went on for a second after it was "
+                              "interrupted");
   mst_calls_tell_pool(calls, MST_EV_SILENT, lane->worker);
 }
 

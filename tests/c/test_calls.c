@@ -177,7 +177,7 @@ TEST("Past the bound answers that nobody keeps are read") {
   answer_with(0, 1, 5);
   CHECK(!may_read(0));
   CHECK_INT(mst_call_cancel(cancelled, now_ns), 1);
-  EXPECT("CANCEL 0 #2");
+  EXPECT("CANCEL 0 #2, PING 0");
   CHECK(may_read(0) && !mst_calls_wants(&calls, 0, 2));
   answer(0, 2);
   (void)submit();
@@ -217,9 +217,9 @@ TEST("A task that runs is interrupted, one behind it when its turn comes") {
   CHECK_INT(mst_call_cancel(tasks[1], now_ns), 1);
   EXPECT("");
   CHECK_INT(mst_call_cancel(tasks[0], now_ns), 1);
-  EXPECT("CANCEL 0 #1");
+  EXPECT("CANCEL 0 #1, PING 0");
   answer(0, 1);
-  EXPECT("EXEC 0 #3, CANCEL 0 #2");
+  EXPECT("EXEC 0 #3, CANCEL 0 #2, PING 0");
   answer_as(0, 2, MST_FLAG_ERROR);
   answer(0, 3);
   CHECK_INT(tasks[0]->state, MST_CALL_CANCELLED);
@@ -254,7 +254,7 @@ TEST("What a verb forgets is dropped, what another verb wants stays") {
   CHECK(mst_calls_answer(&calls, 0, NULL) == NULL);
   EXPECT(""); // what is evaluated now is the other's
   answer(0, 2);
-  EXPECT("CANCEL 0 #3");
+  EXPECT("CANCEL 0 #3, PING 0");
   answer(0, 3);
   struct mst_call *other = mst_calls_answer(&calls, 0, &other_verb);
   CHECK(other != NULL && other->tag == 5);
@@ -304,7 +304,7 @@ TEST("What a worker says before its answer is the verb's, in order, and no "
   check_calls();
   say(0, 2, 'd'); // nobody wants it
   CHECK_INT(calls.lanes[0]->unread, 0);
-  EXPECT("CANCEL 0 #2");
+  EXPECT("CANCEL 0 #2, PING 0");
   answer(0, 2);
   finish();
 }

@@ -192,22 +192,36 @@ TEST("A worker whose replay fails is given up, with the reason") {
   finish();
 }
 
-TEST(
-    "A call that was interrupted in the middle of a change spoils its worker") {
+TEST("C1: a call that came to its end before it heard that it is cancelled is of the journal") {
   run_calls(1);
   struct mst_call *task = submit();
   struct mst_call *next = submit();
   (void)taken();
   CHECK_INT(mst_call_cancel(task, now_ns), 1);
-  EXPECT("CANCEL 0 #1");
-  answer_as(0, 1, MST_FLAG_STATE | MST_FLAG_ERROR);
-  EXPECT("BREAK 0, KILL 0");
-  die(0);
-  EXPECT("CLOSE 0");
-  tick(0);
-  EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
+  EXPECT("CANCEL 0 #1, PING 0");
+  answer_as(0, 1, MST_FLAG_STATE);
+  EXPECT("");
+  lose_one(0);
   come_back(0);
-  EXPECT("EXEC 0 #2"); // nothing to replay, and none to blame
+  EXPECT("REEXEC 0 #1, EXEC 0 #2 again");
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  answer(0, 2);
+  CHECK_INT(next->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("C1: a call that was interrupted and undone isn't of the journal") {
+  run_calls(1);
+  calls.policy.heartbeat_ns = INT64_MAX;
+  CHECK_INT(mst_calls_send(&calls, 0, payload, NULL, 0, 1, now_ns), 0);
+  struct mst_call *next = submit();
+  (void)taken();
+  mst_calls_forget(&calls, 0, NULL, now_ns);
+  EXPECT("CANCEL 0 #1, PING 0");
+  answer_as(0, 1, MST_FLAG_ERROR);
+  lose_one(0);
+  come_back(0);
+  EXPECT("EXEC 0 #2 again");
   answer(0, 2);
   CHECK_INT(next->state, MST_CALL_DONE);
   finish();
@@ -247,19 +261,20 @@ TEST("After a death for memory the calls wait until all others are idle") {
 
 // --- Limits ---
 
-// deaf: a worker whose cancelled call goes on is ended by the session.
-static void deaf(int64_t heartbeat_ns) {
+// deaf: a worker whose cancelled call goes on is ended by the session after patience_ns.
+static void deaf(int64_t heartbeat_ns, int lives, int64_t patience_ns) {
   run_calls(1);
   calls.policy.heartbeat_ns = heartbeat_ns;
   struct mst_call *task = submit();
   struct mst_call *next = submit();
   (void)taken();
   CHECK_INT(mst_call_cancel(task, now_ns), 1);
-  EXPECT("CANCEL 0 #1");
-  tick(MST_CANCEL_PATIENCE_NS - 1);
+  EXPECT("CANCEL 0 #1, PING 0");
+  tick(MS);
+  if (lives) mst_calls_heard(&calls, 0, now_ns);
+  tick(patience_ns - 2 * MS);
   (void)taken(); // perhaps PING
   CHECK_INT(calls.pool.workers[0].state, MST_WORKER_BUSY);
-  mst_calls_heard(&calls, 0, now_ns);
   tick(10 * MS);
   EXPECT("KILL 0");
   CHECK(calls.lanes[0]->failure != NULL);
@@ -274,12 +289,17 @@ static void deaf(int64_t heartbeat_ns) {
   finish();
 }
 
-TEST("A worker that ignores an interrupt is ended after the session's "
-     "patience") {
-  deaf(60 * MST_NS_PER_S);
+TEST("A worker that is silent after an interrupt is ended after the session's patience") {
+  deaf(60 * MST_NS_PER_S, 0, MST_CANCEL_PATIENCE_NS);
 }
 
-TEST("So it is where silence is never a loss") { deaf(INT64_MAX); }
+TEST("So it is where silence is never a loss") {
+  deaf(INT64_MAX, 0, MST_CANCEL_PATIENCE_NS);
+}
+
+TEST("C1: one whose watch answers has longer: it finishes what it must not leave half done") {
+  deaf(INT64_MAX, 1, MST_CANCEL_FINISH_NS);
+}
 
 TEST("Whoever slept through an interrupt waits once more before a worker is "
      "ended") {
@@ -290,7 +310,7 @@ TEST("Whoever slept through an interrupt waits once more before a worker is "
   (void)taken();
   now_ns += 2 * MST_CANCEL_PATIENCE_NS;
   mst_calls_tick(&calls, 2 * MST_CANCEL_PATIENCE_NS, now_ns);
-  EXPECT("");
+  EXPECT("PING 0");
   tick(MST_CANCEL_PATIENCE_NS);
   EXPECT("KILL 0");
   mst_calls_end(&calls, now_ns);
@@ -306,13 +326,13 @@ TEST("A call that takes too long is interrupted, and fails by whatever comes "
   struct mst_call *killed = submit_with(terms, NULL, 0);
   (void)taken();
   tick(MST_NS_PER_S);
-  EXPECT("CANCEL 0 #1");
+  EXPECT("CANCEL 0 #1, PING 0");
   answer(0, 1);
   CHECK_INT(answered->loss->kind, MST_LOSS_TIMEOUT);
   tick(MST_NS_PER_S - 1);
   EXPECT("");
   tick(10 * MS);
-  EXPECT("CANCEL 0 #2");
+  EXPECT("CANCEL 0 #2, PING 0");
   lose_one(0);
   CHECK_INT(killed->loss->kind, MST_LOSS_TIMEOUT);
   CHECK_INT(calls.limited, 0);

@@ -237,7 +237,7 @@ uint64_t ex_hash(const struct ex *ex);
   SIGHT(answered) SIGHT(poison) SIGHT(late) SIGHT(lost) SIGHT(refused)         \
   SIGHT(cancelled_queued) SIGHT(cancelled_given) SIGHT(cancelled_sent)         \
   SIGHT(forgotten_answer) SIGHT(forgotten_sent) SIGHT(retried) SIGHT(replayed) \
-  SIGHT(send_failed) SIGHT(read_after_death) SIGHT(spoiled) SIGHT(given_up)    \
+  SIGHT(send_failed) SIGHT(read_after_death) SIGHT(given_up)    \
   SIGHT(launched_later) SIGHT(alone) SIGHT(no_memory) SIGHT(revived)           \
   SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)
 // clang-format on

@@ -71,7 +71,7 @@ static void mix_lane(uint64_t *hash, const struct ex *ex,
   mix(hash, lane->mixed);
   mix(hash, (uint64_t)lane->dead << 8 | (uint64_t)lane->to_heal << 7 |
                 (uint64_t)lane->resuming << 6 | (uint64_t)lane->ended << 5 |
-                (uint64_t)lane->spoiled << 4 | (uint64_t)lane->alone << 3 |
+                (uint64_t)lane->alone << 3 |
                 (uint64_t)lane->replaying << 2 | (uint64_t)lane->oom << 1 |
                 lane->ours);
   mix(hash, lane->failure != NULL);

@@ -151,7 +151,7 @@ static uint8_t limit_of(const struct ex *ex, uint8_t call) {
 static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
   const struct mst_lane *lane = ex->core.lanes[worker];
   const struct ex_process *process = &ex->processes[worker];
-  if (lane->spoiled || process->in_count == 0) return EX_CALLS;
+  if (process->in_count == 0) return EX_CALLS;
   const struct ex_frame *frame = &process->in[0];
   if (frame->replay || ex->calls[frame->call].cancelled) return EX_CALLS;
   if (lane->first != NULL && lane->first->timed_out) return EX_CALLS;

@@ -77,9 +77,7 @@ static void be_ready(struct ex *ex, uint32_t worker) {
 
 // note_change: what is replayed from now on.
 static void note_change(struct ex *ex, uint32_t worker, uint8_t call) {
-  const struct mst_call *first = lane_of(ex, worker)->first;
   if (!ex->asks[call].changes || ex->plan->no_healing) return;
-  if (ex->calls[call].cancelled || first == NULL || first->timed_out) return;
   ex->journal[worker][ex->journal_count[worker]++] = call;
 }
 
@@ -112,8 +110,7 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
     }
   }
   mst_calls_answered(&ex->core, worker, &answered, ex->now_ns);
-  if (lane_of(ex, worker)->spoiled) ex_saw(EX_SAW_spoiled);
-  if (lane_of(ex, worker)->ended && !lane_of(ex, worker)->spoiled &&
+  if (lane_of(ex, worker)->ended &&
       process->life == EX_ALIVE && flags == 0) {
     ex_fail(ex, "an answer of worker %u is taken for another's", worker);
   }

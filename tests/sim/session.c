@@ -243,8 +243,7 @@ static void answered(struct sim *sim, const struct sim_entry *entry) {
     sim_fail(sim, "worker %u answers and owes nothing", worker);
   }
   mst_calls_answered(&sim->core, worker, &answer, sim->now_ns);
-  if (lane_of(sim, worker)->spoiled) sim_saw(SIM_SAW_spoiled);
-  if (lane_of(sim, worker)->ended && !lane_of(sim, worker)->spoiled) {
+  if (lane_of(sim, worker)->ended) {
     sim_fail(sim, "an answer of worker %u is taken for another's", worker);
   }
   sim_stepped(sim);

@@ -334,7 +334,7 @@ struct sim {
   SIGHT(task_answered) SIGHT(task_poison) SIGHT(task_lost)                     \
   SIGHT(cancelled_queued) SIGHT(cancelled_given) SIGHT(interrupted)            \
   SIGHT(ended_by_watch) SIGHT(ended_for_deafness) SIGHT(timed_out)             \
-  SIGHT(spoiled) SIGHT(replayed) SIGHT(pinned)                                 \
+  SIGHT(replayed) SIGHT(pinned)                                 \
   SIGHT(began_partly) SIGHT(lost_before_started) SIGHT(joined)                 \
   SIGHT(late_died_booting) SIGHT(late_too_slow) SIGHT(ended_unlaunched)        \
   SIGHT(pending) SIGHT(forked_from_queue) SIGHT(cancelled_launch)              \

@@ -74,20 +74,23 @@ static int length_of(SEXP env) {
                            ffi_binding(env, seed_symbol()) != R_UnboundValue);
 }
 
+// is_other tells whether what was seen i-th isn't what it was.
+static int is_other(size_t i) {
+  SEXP env = VECTOR_ELT(VECTOR_ELT(track.held, HELD_ENVS),
+                        (R_xlen_t)track.seen[i].env);
+  SEXP symbol = track.seen[i].symbol;
+  if (track.seen[i].active) return !R_existsVarInFrame(env, symbol);
+  return ffi_binding(env, symbol) !=
+         VECTOR_ELT(VECTOR_ELT(track.held, HELD_VALUES), (R_xlen_t)i);
+}
+
 static int bindings_changed(void) {
   SEXP envs = VECTOR_ELT(track.held, HELD_ENVS);
-  SEXP values = VECTOR_ELT(track.held, HELD_VALUES);
   for (int i = 0; i < track.env_count; i++) {
     if (length_of(VECTOR_ELT(envs, i)) != track.lengths[i]) return 1;
   }
   for (size_t i = 0; i < track.seen_count; i++) {
-    SEXP env = VECTOR_ELT(envs, (R_xlen_t)track.seen[i].env);
-    SEXP symbol = track.seen[i].symbol;
-    if (track.seen[i].active) {
-      if (!R_existsVarInFrame(env, symbol)) return 1;
-    } else if (ffi_binding(env, symbol) != VECTOR_ELT(values, (R_xlen_t)i)) {
-      return 1;
-    }
+    if (is_other(i)) return 1;
   }
   return 0;
 }
@@ -278,23 +281,75 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
   return flags;
 }
 
-SEXP ffi_worker_globals(void) {
-  const char *names[] = {"names", "values", "active"};
-  if (!track.on) return R_NilValue;
+// Active bindings and promises that are gone can't be made again.
+static int is_lost(size_t i) {
+  return is_other(i) && (track.seen[i].active || track.seen[i].promise);
+}
+
+// changed_in tells what of an environment's bindings isn't what it was: NULL if nothing.
+static SEXP changed_in(uint32_t env) {
+  const char *names[] = {"frame", "had", "changed", "values"};
+  SEXP frame = VECTOR_ELT(VECTOR_ELT(track.held, HELD_ENVS), (R_xlen_t)env);
   SEXP values = VECTOR_ELT(track.held, HELD_VALUES);
-  R_xlen_t n = 0; // those of the global environment come first
-  while (n < (R_xlen_t)track.seen_count && track.seen[n].env == 0)
-    n++;
-  SEXP list = PROTECT(ffi_list(3, names));
-  SEXP symbols = SET_VECTOR_ELT(list, 0, Rf_allocVector(STRSXP, n));
-  SEXP held = SET_VECTOR_ELT(list, 1, Rf_allocVector(VECSXP, n));
-  SEXP active = SET_VECTOR_ELT(list, 2, Rf_allocVector(LGLSXP, n));
-  for (R_xlen_t i = 0; i < n; i++) {
-    SET_STRING_ELT(symbols, i, PRINTNAME(track.seen[i].symbol));
-    const int computed = track.seen[i].active || track.seen[i].promise;
-    if (!computed) SET_VECTOR_ELT(held, i, VECTOR_ELT(values, i));
-    LOGICAL(active)[i] = computed;
+  R_xlen_t all = 0, other = 0;
+  size_t first = 0;
+  while (first < track.seen_count && track.seen[first].env != env)
+    first++;
+  for (size_t i = first; i < track.seen_count && track.seen[i].env == env;
+       i++, all++) {
+    other += is_other(i) && !is_lost(i);
   }
+  if (other == 0 && length_of(frame) == track.lengths[env]) return R_NilValue;
+  SEXP list = PROTECT(ffi_list(4, names));
+  SET_VECTOR_ELT(list, 0, frame);
+  SEXP had = SET_VECTOR_ELT(list, 1, Rf_allocVector(STRSXP, all));
+  SEXP changed = SET_VECTOR_ELT(list, 2, Rf_allocVector(STRSXP, other));
+  SEXP held = SET_VECTOR_ELT(list, 3, Rf_allocVector(VECSXP, other));
+  other = 0;
+  for (R_xlen_t k = 0; k < all; k++) {
+    const size_t i = first + (size_t)k;
+    SET_STRING_ELT(had, k, PRINTNAME(track.seen[i].symbol));
+    if (!is_other(i) || is_lost(i)) continue;
+    SET_STRING_ELT(changed, other, PRINTNAME(track.seen[i].symbol));
+    SET_VECTOR_ELT(held, other++, VECTOR_ELT(values, (R_xlen_t)i));
+  }
+  UNPROTECT(1);
+  return list;
+}
+
+static SEXP options_seen(void) {
+  SEXP options = PROTECT(Rf_allocVector(VECSXP, track.option_count));
+  SEXP names = PROTECT(Rf_allocVector(STRSXP, track.option_count));
+  for (int i = 0; i < track.option_count; i++) {
+    SET_VECTOR_ELT(options, i, track.options[i].value);
+    SET_STRING_ELT(names, i, PRINTNAME(track.options[i].name));
+  }
+  Rf_setAttrib(options, R_NamesSymbol, names);
+  UNPROTECT(2);
+  return options;
+}
+
+SEXP ffi_worker_frames(void) {
+  if (!track.on) return R_NilValue;
+  SEXP frames = PROTECT(Rf_allocVector(VECSXP, track.env_count));
+  for (int i = 0; i < track.env_count; i++)
+    SET_VECTOR_ELT(frames, i, changed_in((uint32_t)i));
+  UNPROTECT(1);
+  return frames;
+}
+
+SEXP ffi_worker_before(void) {
+  const char *names[] = {"options", "search", "directory", "seed"};
+  if (!track.on) return R_NilValue;
+  SEXP list = PROTECT(ffi_list(4, names));
+  SET_VECTOR_ELT(list, 0, options_seen());
+  SEXP search =
+      SET_VECTOR_ELT(list, 1, Rf_allocVector(VECSXP, track.search_count));
+  for (int i = 0; i < track.search_count; i++)
+    SET_VECTOR_ELT(search, i, track.search[i]);
+  SET_VECTOR_ELT(list, 2, Rf_mkString(track.directory));
+  SEXP seed = VECTOR_ELT(track.held, HELD_SEED);
+  if (seed != R_UnboundValue) SET_VECTOR_ELT(list, 3, seed);
   UNPROTECT(1);
   return list;
 }

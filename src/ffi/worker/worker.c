@@ -363,8 +363,10 @@ SEXP ffi_worker_say(SEXP value) {
   return Rf_ScalarLogical(send_reply(&head));
 }
 
-// end_call tells the watch that no call is evaluated any more.
-static void end_call(void) { worker.raised = mst_watch_call_end(); }
+// end_call ends what the user's code did. 0 if this worker must end.
+static int end_call(void) {
+  return ffi_interrupt_end(&worker.raised, &worker.changed, &worker.seed);
+}
 
 // evaluate runs one EXEC and answers it. 0 when the session is gone.
 static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
@@ -386,9 +388,9 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   // A frame of its own for each call, as do.call() in a function would give.
   SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
   begin_times();
+  (void)ffi_worker_open();
   SEXP value = PROTECT(Rf_eval(call, frame_env));
-  end_call();
-  const int sent = answer(value, 0);
+  const int sent = end_call() && answer(value, 0);
   UNPROTECT(4);
   return sent;
 }
@@ -518,8 +520,9 @@ SEXP ffi_worker_track(void) {
 // the session is gone, NA if an interrupt may still come.
 SEXP ffi_worker_answer_error(SEXP value) {
   if (worker.call.call == 0) return Rf_ScalarLogical(1);
-  end_call();
-  if (!answer(value, MST_FLAG_ERROR)) return Rf_ScalarLogical(0);
+  if (!end_call() || !answer(value, MST_FLAG_ERROR)) {
+    return Rf_ScalarLogical(0);
+  }
   return Rf_ScalarLogical(worker.raised ? NA_LOGICAL : 1);
 }
 

@@ -32,10 +32,22 @@ SEXP ffi_job_read(SEXP bytes, SEXP pointer);
 SEXP ffi_job_forget(SEXP pointer);
 SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
-// ffi_worker_globals gives list(names, values, active): what the global environment had when the
-// call began that is evaluated, without .Random.seed; NULL before ffi_worker_track. Active
-// bindings and promises are `active`, and have NULL for their value.
-SEXP ffi_worker_globals(void);
+// ffi_worker_frames gives, for each environment that is looked at, what isn't what it was when the
+// call began that is evaluated: NULL if nothing, else list(frame, had: names that were there,
+// changed: those to be put back, values), the global one first. .Random.seed isn't looked at.
+// NULL before ffi_worker_track.
+SEXP ffi_worker_frames(void);
+// ffi_worker_before gives list(options, search: environments, directory, seed) as they were then.
+SEXP ffi_worker_before(void);
+// interrupt.c. ffi_worker_open lets the call that is evaluated be interrupted from now on, or
+// leaves it at once if it is cancelled; ffi_worker_shut ends that, and gives TRUE if an interrupt
+// was sent, which may still come (R/worker-interrupt.R).
+SEXP ffi_worker_open(void);
+SEXP ffi_worker_shut(void);
+// ffi_interrupt_end ends the call. If it was interrupted (*raised), what it changed is undone, as
+// far as changes are seen: nobody reads its answer, and the session doesn't know how far it came.
+// 0 if something of it stays: then this worker must end, since it isn't what its journal says.
+int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed);
 // conditions.c. ffi_conditions_forget begins anew: nothing is kept. ffi_conditions_add makes the
 // content of an answer: list(value, tag), then a list of the call's conditions if it has signalled
 // some, then the environment of those past the bound if there were too many. The caller protects

@@ -1,0 +1,26 @@
+// Calls that are interrupted: when they may be, and what is done about what they have changed.
+#include "ffi/worker/worker.h"
+#include "fork/fork.h"
+
+SEXP ffi_worker_open(void) {
+  mst_watch_call_open();
+  R_CheckUserInterrupt();
+  return R_NilValue;
+}
+
+SEXP ffi_worker_shut(void) {
+  return Rf_ScalarLogical(mst_watch_call_shut() != 0);
+}
+
+int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed) {
+  if (mst_watch_call_shut() == 0) {
+    *raised = mst_watch_call_end();
+    return 1;
+  }
+  ffi_call_ours("undo_call", NULL);
+  *raised = mst_watch_call_end();
+  *changed = ffi_track_changed(seed);
+  if ((*changed & MST_FLAG_STATE) == 0) return 1;
+  ffi_call_ours("say_torn", NULL);
+  return 0;
+}

@@ -1,0 +1,176 @@
+# C1: a call that nobody wants any more costs no worker, and leaves nothing half done.
+
+# A function to be interrupted: it says when it has done `code`, and goes on until then.
+said <- function(file) {
+  file.create(file)
+  repeat Sys.sleep(0.01) # tidy: it is interrupted here
+}
+
+test_cluster("C1: a map that is left by a warning, an error or an interrupt costs no worker", {
+  cl <- local_cluster(2)
+  pids <- node_pids(cl)
+  helper <- function(i) i * 2
+  warns <- function(i) {
+    if (i == 3) warning("third")
+    helper(i)
+  }
+  fails <- function(i) {
+    total <<- i
+    if (i == 3) stop("third")
+    helper(i)
+  }
+  # A handler that leaves it like an interrupt of the user's.
+  leaves <- function(i) {
+    if (i == 3) message("third")
+    helper(i)
+  }
+  for (k in 1:100) {
+    expect_identical(tryCatch(cluster_map(cl, 1:4, warns), warning = function(w) 0), 0)
+    expect_identical(tryCatch(cluster_map(cl, 1:4, fails), error = function(e) 0), 0)
+    expect_identical(
+      withRestarts(
+        withCallingHandlers(cluster_map(cl, 1:4, leaves),
+          message = function(m) invokeRestart("leave")
+        ),
+        leave = function() 0
+      ), 0
+    )
+  }
+  expect_identical(unlist(cluster_map(cl, 1:4, helper)), 2 * 1:4)
+  expect_identical(node_pids(cl), pids)
+  expect_identical(cluster_status(cl)$restarts, c(0L, 0L))
+})
+
+test_cluster("C1: a worker that loads a package for a task that is cancelled loads it to the end", {
+  folder <- local_folder()
+  library <- local_package("slowtoload", c(
+    "value <- function() 7",
+    ".onLoad <- function(libname, pkgname) {",
+    "  folder <- Sys.getenv('SLOW_TO_LOAD')",
+    "  if (folder == '') return()", # in the session
+    "  file.create(file.path(folder, 'begun'))",
+    "  while (!file.exists(file.path(folder, 'go'))) Sys.sleep(0.01)",
+    "  file.create(file.path(folder, 'loaded'))",
+    "}"
+  ), exports = "value")
+  library("slowtoload", character.only = TRUE)
+  defer(function() {
+    detach("package:slowtoload")
+    unloadNamespace("slowtoload")
+  })
+  local_variables(SLOW_TO_LOAD = folder)
+  cl <- local_cluster(1)
+  pids <- node_pids(cl)
+  task <- task_submit(cl, function() value())
+  wait_until(file.exists(file.path(folder, "begun")))
+  expect_true(task_cancel(task))
+  pass_time(1.5) # longer than a call may go on after its interrupt
+  file.create(file.path(folder, "go"))
+  expect_identical(task_value(task_submit(cl, function() value())), 7)
+  expect_true(file.exists(file.path(folder, "loaded")))
+  expect_identical(node_pids(cl), pids)
+})
+
+test_cluster("C2: a worker that loads a package is not ended for a quicker copy", {
+  folder <- local_folder()
+  library <- local_package("slowonce", c(
+    "value <- function() 7",
+    ".onLoad <- function(libname, pkgname) {",
+    "  folder <- Sys.getenv('SLOW_ONCE')",
+    "  if (folder == '' || !dir.create(file.path(folder, 'first'), showWarnings = FALSE)) return()",
+    "  done <- file.path(folder, 1:4)",
+    "  while (!all(file.exists(done))) Sys.sleep(0.01)", # somebody else has made all parts
+    "}"
+  ), exports = "value")
+  library("slowonce", character.only = TRUE)
+  defer(function() {
+    detach("package:slowonce")
+    unloadNamespace("slowonce")
+  })
+  local_variables(SLOW_ONCE = folder)
+  cl <- local_cluster(2)
+  pids <- node_pids(cl)
+  p <- partition_scatter(cl, data.frame(x = 1:4), parts = 4L)
+  told <- partition_collect(partition_map(p, function(d, folder) {
+    file.create(file.path(folder, d$x))
+    data.frame(x = d$x * value())
+  }, folder))
+  expect_identical(told$x, 7 * 1:4)
+  expect_identical(node_pids(cl), pids)
+  expect_identical(clusterCall(cl, function() 1), list(1, 1))
+  expect_identical(cluster_status(cl)$restarts, c(0L, 0L))
+})
+
+test_cluster("C1: what a call had changed when it was interrupted is undone", {
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  clusterCall(cl, function() {
+    x <<- 1:3
+    counter <<- local({
+      n <- 0
+      function() n <<- n + 1
+    })
+    options(muster.test.digits = 5)
+    set.seed(42)
+    NULL
+  })
+  state <- function() {
+    list(x, environment(counter)$n, ls(globalenv()), getOption("muster.test.digits"),
+      getOption("muster.test.new"), getwd(), search(), .Random.seed,
+      pid = Sys.getpid()
+    )
+  }
+  before <- clusterCall(cl, state)
+  change <- function(said, file) {
+    x[2L] <<- 9L
+    y <<- 1
+    counter()
+    options(muster.test.digits = 6, muster.test.new = TRUE)
+    setwd(tempdir())
+    library(tools)
+    runif(1)
+    said(file)
+  }
+  environment(change) <- globalenv()
+  task <- task_submit(cl, change, said, file.path(folder, "task"))
+  wait_until(file.exists(file.path(folder, "task")))
+  task_cancel(task)
+  expect_identical(clusterCall(cl, state), before)
+})
+
+test_cluster("C1: where that can't be undone the worker is replaced, and has what it had before", {
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  clusterCall(cl, function() {
+    x <<- 1
+    makeActiveBinding("computed", function() 5, globalenv())
+    NULL
+  })
+  change <- function(said, file) {
+    rm("computed", envir = globalenv())
+    x <<- 2
+    said(file)
+  }
+  environment(change) <- globalenv()
+  task <- task_submit(cl, change, said, file.path(folder, "task"))
+  wait_until(file.exists(file.path(folder, "task")))
+  task_cancel(task)
+  expect_identical(clusterCall(cl, function() c(x, computed)), list(c(1, 5)))
+  expect_identical(cluster_status(cl)$restarts, 1L)
+})
+
+test_cluster("C1: a time limit leaves nothing half done either", {
+  cl <- local_cluster(1)
+  clusterCall(cl, function() x <<- 1)
+  pids <- node_pids(cl)
+  expect_error(
+    cluster_map(cl, 1, function(i) {
+      x <<- 2
+      repeat Sys.sleep(0.01) # tidy: it is interrupted here
+    }, .timeout = 0.5),
+    class = "muster_error_timeout"
+  )
+  expect_identical(clusterCall(cl, function() x), list(1))
+  expect_identical(node_pids(cl), pids)
+})
