@@ -242,7 +242,11 @@ static const struct mst_piece *find_late(const struct mst_pieces *pieces,
   for (uint32_t i = 0; i < pieces->room; i++) {
     const struct mst_piece *piece = &pieces->pieces[i];
     if (!piece->runs || piece->over) continue;
-    const double expected_ns = fmin(each_ns * (double)size_of(piece), 9e18);
+    // A worker that loads packages for its first piece isn't late.
+    const double expected_ns =
+        fmin(each_ns * (double)size_of(piece) +
+                 pieces->setup_s * (double)MST_NS_PER_S,
+             9e18);
     const int is_late =
         now_ns - piece->begin_ns > mst_late_after(&rule, (int64_t)expected_ns);
     if (is_late && (found == NULL || piece->begin_ns < found->begin_ns) &&
@@ -329,6 +333,7 @@ enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
   }
   pieces->left -= size_of(&done);
   note_rate(pieces, seconds / (double)size_of(&done));
+  pieces->setup_s = fmax(pieces->setup_s, setup_s);
   if (pieces->terms.timeout_s <= 0 && pieces->terms.retries > 0)
     pieces->seconds = fmax(PIECE_S, SETUP_TIMES * setup_s);
   return MST_PIECE_COUNTS;

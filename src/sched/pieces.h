@@ -88,6 +88,7 @@ struct mst_pieces {
       [MST_PIECES_RATES]; // seconds an element, of the pieces that came back last
   uint32_t rate_count, rate_at;
   double seconds;  // that a piece should take
+  double setup_s;  // the most that came before the elements of a piece
   uint8_t located; // told where pieces are, in this round of questions
 };
 

@@ -223,6 +223,21 @@ TEST("F4 A late piece gets a copy where an idle worker is, the first answer "
   mst_pieces_free(&pieces);
 }
 
+TEST("C2: where packages are loaded first a piece isn't late for that") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action, other;
+  struct mst_pieces_terms terms = terms_of(2, 2);
+  terms.speculate = 1;
+  mst_pieces_init(&pieces, &terms);
+  CHECK_INT(next(&pieces, 0, &action), 1);
+  CHECK_INT(next(&pieces, 0, &other), 1);
+  CHECK_INT(mst_pieces_done(&pieces, other.piece, 0.05, 2), MST_PIECE_COUNTS);
+  CHECK_INT(next(&pieces, 4000 * MS, &other), 0);
+  CHECK_INT(next(&pieces, 4200 * MS, &other), 1);
+  CHECK_INT(other.kind, MST_PIECE_PLACES);
+  mst_pieces_free(&pieces);
+}
+
 TEST("F4 A copy that is lost says nothing of the piece, the last one does") {
   struct mst_pieces pieces;
   struct mst_piece_action action;
