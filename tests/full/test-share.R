@@ -42,6 +42,7 @@ test_that("a session that is killed leaves no shared memory", {
     x <- runif(5e7)
     cluster_share(cl, x = x)
     y <- clusterCall(cl[1], function() x[1:1e6] + 1)
+    clusterCall(cl, function() sum(x))
     tell(pid = Sys.getpid())
     clusterCall(cl, function() repeat sum(x))
   }))
