@@ -196,16 +196,25 @@ lend_globals <- function(job) {
   there <- vapply(names, exists, NA, envir = global, inherits = FALSE)
   before <- mget(as.character(names[there]), global)
   list2env(as.list(job$globals), global)
+  s4 <- any(is_s4_name(names(job$globals)))
+  if (s4) know_s4(TRUE)
   # A variable doesn't become an active binding.
   rm(list = intersect(job$left, names[there]), envir = global)
   for (name in job$left) makeActiveBinding(name, left_behind(name), global)
   function() {
+    if (s4) know_s4(FALSE)
     # An active binding isn't replaced by an assignment.
     gone <- intersect(c(names[!there], job$left), ls(global, all.names = TRUE))
     rm(list = gone, envir = global)
     list2env(before, global)
+    if (s4 && any(is_s4_name(names(before)))) know_s4(TRUE)
   }
 }
+
+# Classes and methods of S4 and reference classes that the session has defined in its global
+# environment: package methods finds them there under names of its own once it has been told.
+is_s4_name <- function(names) grepl("^[.]__[CT]__", names)
+know_s4 <- function(there) methods::cacheMetaData(globalenv(), attach = there)
 
 left_behind <- function(name) {
   function(value) {

@@ -267,8 +267,14 @@ static void take_if_cheap(struct find *find, SEXP symbol, SEXP env) {
 }
 
 static void take_met(struct find *find) {
-  for (SEXP symbol; (symbol = ffi_globals_next(&find->globals)) != NULL;)
-    take_if_cheap(find, symbol, R_GlobalEnv);
+  for (SEXP symbol; (symbol = ffi_globals_next(&find->globals)) != NULL;) {
+    if (ffi_globals_is_s4(symbol)) {
+      if (ffi_exists(R_GlobalEnv, symbol))
+        (void)note_global(find, symbol, 0, R_GlobalEnv);
+    } else {
+      take_if_cheap(find, symbol, R_GlobalEnv);
+    }
+  }
 }
 
 // ---- names in code
