@@ -7,7 +7,8 @@ note_options <- function() the$options <- options()
 # worker_snapshot() gives a raw vector, or NULL if what this worker has can't be put into
 # bytes and made again from them: external pointers (connections, models of other
 # libraries), S4 classes and methods of its own, active bindings, data frames that were
-# attached.
+# attached; or if it is large for the memory that is free: its bytes are here, on their way and in
+# the session, and other workers are asked for theirs at the same time.
 worker_snapshot <- function() {
   tryCatch(take_snapshot(), error = function(e) NULL)
 }
@@ -21,10 +22,14 @@ take_snapshot <- function() {
   if (any(bound) || length(strange) || any(grepl("^\\.__[CT]__", names))) {
     return(NULL)
   }
+  globals <- mget(names, global)
+  if (as.numeric(utils::object.size(globals)) > .Call(ffi_share_free) / 16) {
+    return(NULL)
+  }
   now <- options()
   changed <- !vapply(names(now), function(name) identical(now[[name]], the$options[[name]]), NA)
   state <- list(
-    globals = mget(names, global),
+    globals = globals,
     packages = grep("^package:", attached, value = TRUE),
     options = now[changed],
     options_gone = setdiff(names(the$options), names(now)),

@@ -37,6 +37,7 @@ static int add_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
     }
     lanes[i]->worker = i;
     lanes[i]->launch_ns = NEVER;
+    lanes[i]->journal.total = &calls->log_bytes;
   }
   return 0;
 }

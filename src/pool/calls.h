@@ -43,6 +43,7 @@
 
 #define MST_TASK_DEPTH 2u
 #define MST_ANSWERS_BYTES ((size_t)1 << 30)
+#define MST_LOG_STEP_BYTES ((size_t)1 << 24)
 // After its interrupt a cancelled call has this long to end: then its worker ends itself.
 #define MST_CANCEL_GRACE_MS 1000u
 // The session ends a worker that is silent for so long after it was told of a cancelled call, or
@@ -165,6 +166,8 @@ struct mst_calls {
   uint32_t awaited;      // tasks in the queue that somebody waits for
   size_t answer_bytes;   // of answers that nobody has taken
   size_t answer_bytes_max; // MST_ANSWERS_BYTES; may be set after init
+  size_t log_bytes;        // that all journals hold
+  size_t log_looked;       // when mst_calls_bound_log was called last
   struct mst_call *kept; // tasks whose answers nobody has taken
   struct mst_lane *due_first, *due_last;
   struct mst_loss *told, *last_told; // for the user
@@ -284,6 +287,12 @@ void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
 // more answer for the call's verb. Dropped if nobody wants it, and without memory. Allocates.
 void mst_calls_said(struct mst_calls *calls, uint32_t worker,
                     struct mst_answered *answered, int64_t now_ns);
+// mst_calls_log_grew tells whether journals have grown so far that the caller is to find out how
+// much memory is free, and say so by mst_calls_bound_log: they may have a quarter of what they and
+// what is free have together. Past that the longest are given up: a worker whose journal was is not
+// restored when it is lost.
+int mst_calls_log_grew(const struct mst_calls *calls);
+void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes);
 // mst_calls_state takes a worker's snapshot; NULL if it can't be put into one.
 void mst_calls_state(struct mst_calls *calls, uint32_t worker,
                      struct mst_blob *payload, int64_t now_ns);

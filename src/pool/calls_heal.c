@@ -282,8 +282,12 @@ static void heal(struct mst_calls *calls, struct mst_lane *lane, char *words) {
   const int comes_back =
       verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON;
   if (comes_back && lane->journal.incomplete) {
-    mst_lane_fail(lane, "its journal of set-up is not complete: too many calls "
-                        "have changed it");
+    mst_lane_fail(
+        lane, lane->journal.incomplete == MST_INCOMPLETE_MEMORY
+                  ? "its state can't be restored: there was no memory to keep "
+                    "all calls that have changed it"
+                  : "its state can't be restored: too many calls have changed "
+                    "it");
     verdict = MST_HEAL_GIVE_UP;
   }
   if (verdict == MST_HEAL_POISON) {
@@ -439,6 +443,34 @@ void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
     note_state(calls, lane, answered);
   }
   note_seed(lane, answered);
+}
+
+int mst_calls_log_grew(const struct mst_calls *calls) {
+  return calls->log_bytes > calls->log_looked &&
+         calls->log_bytes - calls->log_looked >= MST_LOG_STEP_BYTES;
+}
+
+// longest_journal that isn't being replayed, NULL if none has anything.
+static struct mst_journal *longest_journal(const struct mst_calls *calls) {
+  struct mst_journal *longest = NULL;
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    struct mst_lane *lane = calls->lanes[i];
+    if (lane->replaying || lane->replay_left > 0) continue;
+    if (longest == NULL || lane->journal.bytes > longest->bytes) {
+      longest = &lane->journal;
+    }
+  }
+  return longest == NULL || longest->bytes == 0 ? NULL : longest;
+}
+
+void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
+  const int64_t most = free_bytes / 4 + (int64_t)(calls->log_bytes / 4);
+  struct mst_journal *longest;
+  while ((int64_t)calls->log_bytes > most &&
+         (longest = longest_journal(calls)) != NULL) {
+    mst_journal_give_up(longest, MST_INCOMPLETE_MEMORY);
+  }
+  calls->log_looked = calls->log_bytes;
 }
 
 void mst_calls_state(struct mst_calls *calls, uint32_t worker,

@@ -7,11 +7,28 @@
 #include "base/mst_assert.h"
 #include "base/mst_fault.h"
 
+static void count_bytes(struct mst_journal *journal, struct mst_blob *payload) {
+  const size_t bytes = mst_blob_bytes(payload);
+  journal->bytes += bytes;
+  if (payload->logged++ == 0 && journal->total != NULL) {
+    *journal->total += bytes;
+  }
+}
+
+static void uncount_bytes(struct mst_journal *journal,
+                          struct mst_blob *payload) {
+  const size_t bytes = mst_blob_bytes(payload);
+  journal->bytes -= bytes;
+  if (--payload->logged == 0 && journal->total != NULL) {
+    *journal->total -= bytes;
+  }
+}
+
 static void drop_entry(struct mst_journal *journal, struct mst_entry **at) {
   struct mst_entry *gone = *at;
   *at = gone->next;
   journal->count--;
-  journal->bytes -= mst_blob_bytes(gone->payload);
+  uncount_bytes(journal, gone->payload);
   journal->dropped++;
   mst_blob_release(gone->payload);
   mst_job_release(gone->job);
@@ -83,7 +100,7 @@ static struct mst_entry *new_entry(void) {
 static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   struct mst_entry *added = new_entry();
   if (added == NULL) {
-    journal->incomplete = 1;
+    mst_journal_give_up(journal, MST_INCOMPLETE_MANY);
     return -MST_EMEM;
   }
   *added = *entry;
@@ -97,16 +114,17 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   }
   journal->last = added;
   journal->count++;
-  journal->bytes += mst_blob_bytes(added->payload);
+  count_bytes(journal, added->payload);
   return 0;
 }
 
 int mst_journal_add(struct mst_journal *journal,
                     const struct mst_entry *entry) {
+  if (journal->incomplete) return 0;
   if (!entry->visible) drop_equal(journal, entry);
   drop_bound(journal, entry);
   if (journal->count >= MST_JOURNAL_ENTRIES_MAX) {
-    journal->incomplete = 1;
+    mst_journal_give_up(journal, MST_INCOMPLETE_MANY);
     return 0;
   }
   if (append(journal, entry) != 0) return -MST_EMEM;
@@ -151,7 +169,7 @@ static void drop_doubles(struct mst_journal *journal,
 
 int mst_journal_snapshot(struct mst_journal *journal,
                          struct mst_blob *payload) {
-  if (!journal->asking) return 0;
+  if (!journal->asking || journal->incomplete) return 0;
   journal->asking = 0;
   if (payload == NULL) {
     journal->impossible = 1;
@@ -183,15 +201,25 @@ int mst_journal_snapshot(struct mst_journal *journal,
   payload->refs++;
   *at = snapshot;
   journal->count++;
-  journal->bytes += mst_blob_bytes(payload);
+  count_bytes(journal, payload);
   find_last(journal);
   return 0;
 }
 
 void mst_journal_unask(struct mst_journal *journal) { journal->asking = 0; }
 
-void mst_journal_free(struct mst_journal *journal) {
+void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why) {
   while (journal->first != NULL)
     drop_entry(journal, &journal->first);
-  memset(journal, 0, sizeof *journal);
+  journal->last = NULL;
+  journal->since = 0;
+  journal->asking = 0;
+  journal->incomplete = (uint8_t)why;
+}
+
+void mst_journal_free(struct mst_journal *journal) {
+  size_t *total = journal->total;
+  while (journal->first != NULL)
+    drop_entry(journal, &journal->first);
+  *journal = (struct mst_journal){.total = total};
 }

@@ -13,8 +13,9 @@
 //   - a snapshot of the worker (its global variables, options, search path) stands
 //     for all entries before it. Those kept for what they do unseen stay, and are
 //     replayed before the snapshot, which has the last word.
-// A journal that grew past MST_JOURNAL_ENTRIES_MAX without a snapshot is broken: it
-// says so (incomplete) rather than make a worker that is not the same.
+// A journal that grew past MST_JOURNAL_ENTRIES_MAX without a snapshot, or has more bytes than
+// there is memory for, is of no use: it lets go of all, and says so (incomplete) rather than make
+// a worker that is not the same.
 #ifndef MST_POOL_JOURNAL_H
 #define MST_POOL_JOURNAL_H
 
@@ -53,6 +54,12 @@ struct mst_entry {
   uint8_t snapshot; // a snapshot, not a call
 };
 
+enum mst_incomplete {
+  MST_COMPLETE,
+  MST_INCOMPLETE_MANY,  // too many calls, or no memory to note one
+  MST_INCOMPLETE_MEMORY // too many bytes
+};
+
 struct mst_journal {
   struct mst_entry *first;
   struct mst_entry *last;
@@ -63,12 +70,16 @@ struct mst_journal {
   uint64_t asked;     // call that the snapshot that was asked for comes after
   uint8_t asking;     // it was asked for and hasn't come
   uint8_t impossible; // the worker said that it can't be put into one
-  uint8_t incomplete; // something had to be dropped
+  uint8_t incomplete; // enum mst_incomplete: something had to be dropped
+  size_t *total; // bytes of all journals that have the same, each blob once; NULL: not counted
 };
 
 // mst_journal_add puts a call in, as `entry` describes it (next is ignored; the
-// payload and the job get one more reference). 0 or -MST_EMEM: then the journal is incomplete.
+// payload and the job get one more reference), unless the journal is incomplete. 0 or -MST_EMEM:
+// then it is.
 int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
+// mst_journal_give_up lets go of all that it has.
+void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why);
 
 // mst_journal_wants tells whether a snapshot should be asked for after call `call`,
 // and notes that it was: 1 or 0.

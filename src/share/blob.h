@@ -15,6 +15,7 @@ struct mst_blob {
   struct mst_buf buf;
   struct mst_segment segment; // sealed, or none; closed with the blob
   uint64_t binds; // for journals: what the call in it does, see journal.h
+  size_t logged;  // references that journals have
   size_t refs;
 };
 // mst_blob_new gives an empty blob with one reference, NULL without memory.

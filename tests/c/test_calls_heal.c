@@ -261,6 +261,57 @@ TEST("After a death for memory the calls wait until all others are idle") {
 
 // --- Limits ---
 
+// changes has a worker evaluate a call of so many bytes that changes it.
+static void change(uint32_t worker, uint64_t id, struct mst_blob *blob) {
+  CHECK_INT(mst_calls_send(&calls, worker, blob, NULL, 0, MST_UNSEEN_NOT, now_ns), 0);
+  (void)taken();
+  answer_as(worker, id, MST_FLAG_STATE);
+  mst_calls_forget(&calls, worker, NULL, now_ns);
+}
+
+static struct mst_blob *large_blob(size_t bytes) {
+  struct mst_blob *blob = mst_blob_new();
+  CHECK(mst_buf_reserve(&blob->buf, bytes) == 0);
+  blob->buf.len = bytes;
+  return blob;
+}
+
+TEST("S2: journals have a quarter of the memory; a worker past that isn't restored, and says so") {
+  const size_t step = MST_LOG_STEP_BYTES;
+  run_calls(2);
+  struct mst_blob *both = large_blob(step), *one = large_blob(2 * step);
+  change(0, 1, both);
+  CHECK_INT(calls.log_bytes, mst_blob_bytes(both));
+  CHECK(mst_calls_log_grew(&calls));
+  mst_calls_bound_log(&calls, INT64_MAX); // nothing tells
+  change(1, 1, both);
+  CHECK_INT(calls.log_bytes, mst_blob_bytes(both)); // which both have
+  CHECK(!mst_calls_log_grew(&calls));
+  change(1, 2, one);
+  CHECK(mst_calls_log_grew(&calls));
+  mst_calls_bound_log(&calls, (int64_t)(9 * mst_blob_bytes(both)));
+  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_COMPLETE);
+  mst_calls_bound_log(&calls, (int64_t)(8 * mst_blob_bytes(both)));
+  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_INCOMPLETE_MEMORY);
+  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.log_bytes, mst_blob_bytes(both));
+  change(1, 3, one); // isn't kept any more
+  CHECK_INT(calls.lanes[1]->journal.count, 0);
+  die(1);
+  EXPECT("CLOSE 1");
+  tick(0);
+  EXPECT("JUDGE 1, TELL 1");
+  CHECK(calls.lanes[1]->dead);
+  CHECK(strstr(calls.lanes[1]->failure, "there was no memory") != NULL);
+  lose_one(0); // has its state
+  come_back(0);
+  EXPECT("REEXEC 0 #1");
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  mst_blob_release(both);
+  mst_blob_release(one);
+  finish();
+}
+
 // deaf: a worker whose cancelled call goes on is ended by the session after patience_ns.
 static void deaf(int64_t heartbeat_ns, int lives, int64_t patience_ns) {
   run_calls(1);

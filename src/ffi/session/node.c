@@ -63,6 +63,7 @@ static void attend_and_check(const struct mst_peer *peer, const void *of) {
 
 static SEXP send_all(SEXP node, struct mst_peer *peer, struct mst_blob *payload,
                      SEXP verb, int tag, int unseen) {
+  ffi_bound_log(peer->cluster);
   int rc = mst_peer_send(peer, payload, verb, tag, (uint8_t)unseen,
                          FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {

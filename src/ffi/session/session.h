@@ -69,6 +69,9 @@ struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag);
 // ends, however R leaves it, unless ffi_payload_sent says that it went out.
 void ffi_payload_begin(void);
 void ffi_payload_sent(void);
+// ffi_bound_log has a cluster let go of journals that there is too little memory for. Runs no R
+// code. Reads small files, if they have grown by much.
+void ffi_bound_log(struct mst_cluster *cluster);
 // ffi_payload_done gives the memory of a large one back that nobody kept: nobody sends it
 // again. Called before each receive, so it is quick when there is none.
 void ffi_payload_done(void);

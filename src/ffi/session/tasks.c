@@ -234,6 +234,7 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
     outcome = FFI_TYPE;
   }
   if (outcome == 0) {
+    ffi_bound_log(nodes.cluster);
     task =
         mst_task_submit(nodes.cluster, payload, workers, nodes.count, &terms);
     if (task == NULL) outcome = FFI_MEMORY;
