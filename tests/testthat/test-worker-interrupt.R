@@ -6,6 +6,14 @@ said <- function(file) {
   repeat Sys.sleep(0.01) # tidy: it is interrupted here
 }
 
+local_attached <- function(name, frame = parent.frame()) {
+  library(name, character.only = TRUE)
+  defer(function() {
+    detach(paste0("package:", name), character.only = TRUE)
+    unloadNamespace(name)
+  }, frame)
+}
+
 test_cluster("C1: a map that is left by a warning, an error or an interrupt costs no worker", {
   cl <- local_cluster(2)
   pids <- node_pids(cl)
@@ -53,11 +61,7 @@ test_cluster("C1: a worker that loads a package for a task that is cancelled loa
     "  file.create(file.path(folder, 'loaded'))",
     "}"
   ), exports = "value")
-  library("slowtoload", character.only = TRUE)
-  defer(function() {
-    detach("package:slowtoload")
-    unloadNamespace("slowtoload")
-  })
+  local_attached("slowtoload")
   local_variables(SLOW_TO_LOAD = folder)
   cl <- local_cluster(1)
   pids <- node_pids(cl)
@@ -82,11 +86,7 @@ test_cluster("C2: a worker that loads a package is not ended for a quicker copy"
     "  while (!all(file.exists(done))) Sys.sleep(0.01)", # somebody else has made all parts
     "}"
   ), exports = "value")
-  library("slowonce", character.only = TRUE)
-  defer(function() {
-    detach("package:slowonce")
-    unloadNamespace("slowonce")
-  })
+  local_attached("slowonce")
   local_variables(SLOW_ONCE = folder)
   cl <- local_cluster(2)
   pids <- node_pids(cl)
