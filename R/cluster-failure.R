@@ -204,6 +204,9 @@ output_lines <- function(output, most = 20L, width = 100L) {
 # abort_node() turns an outcome of ffi_node_*() into an error about one node.
 abort_node <- function(node, outcome, call) {
   rank <- .subset2(node, "rank")
+  if (outcome == outcome_broken) {
+    abort_broken(call, worker = rank)
+  }
   switch(outcome,
     abort_lost(node, rank, call),
     abort_stopped(node, rank, call),
@@ -292,10 +295,23 @@ abort_lacks <- function(what, rank, errno, output, call, hints = NULL, ...) {
   )
 }
 
-# Called from C when an assertion fails in the session.
-abort_internal <- function(what, file, line) {
-  abort_muster("internal", "A promise that muster makes to itself was broken.",
-    details = paste0(what, " (", file, ":", line, ")"),
-    hints = "This is a mistake in muster: please report it, with what you did.", call = NULL
+broken_promise <- "A promise that muster makes to itself was broken"
+broken_hint <- "This is a mistake in muster: please report it, with what you did."
+
+# Called from C when an assertion fails in the session. ends: nobody knows what of the clusters
+# still holds, so they were closed.
+abort_internal <- function(what, ends) {
+  abort_muster("internal", paste0(broken_promise, "."),
+    details = c(what, if (ends) "All clusters of this session have been closed."),
+    hints = c(if (ends) "cluster_start() starts others.", broken_hint), call = NULL
+  )
+}
+
+# A cluster or task of before that, or of before such an assertion of the deputy's.
+abort_broken <- function(call, ...) {
+  abort_muster("internal",
+    paste0(broken_promise, ", and the cluster that this belongs to has been closed."),
+    details = .Call(ffi_session_failure), hints = c("cluster_start() starts another.", broken_hint),
+    ..., call = call
   )
 }

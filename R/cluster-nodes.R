@@ -125,11 +125,11 @@ cloneNode <- function(x, ...) UseMethod("cloneNode")
 cloneNode.muster_node <- function(x, ..., merge = FALSE, shutdown = TRUE) {
   call <- sys.call()
   check_flag(shutdown, "shutdown", call = call)
-  if (identical(.Call(ffi_node_outcome, x), outcome_stopped)) {
+  if (.Call(ffi_node_outcome, x) %in% outcomes_ended) {
     return(node_again(x, call))
   }
   node <- more_nodes(x, 1L, call)[[1L]]
-  if (shutdown && !identical(.Call(ffi_node_outcome, x), outcome_stopped)) {
+  if (shutdown && !.Call(ffi_node_outcome, x) %in% outcomes_ended) {
     stop_nodes(list(x))
   }
   node

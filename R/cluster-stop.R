@@ -28,8 +28,11 @@ cluster_stop <- function(cl) {
 outcome_stopped <- 2L
 outcome_foreign <- 3L
 outcome_type <- 4L
-outcome_reference <- 8L
 outcome_failed <- 7L
+outcome_reference <- 8L
+outcome_broken <- 9L
+# There is no such cluster any more.
+outcomes_ended <- c(outcome_stopped, outcome_broken)
 
 # Stops whole clusters where all their nodes are among `nodes`, else single workers.
 stop_nodes <- function(nodes) {

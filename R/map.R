@@ -254,7 +254,7 @@ piece_numbers <- function(map) vapply(map$pieces, `[[`, 0L, "number")
 
 # The pieces' workers, by position in the cluster.
 tell_places <- function(map) {
-  at <- vapply(map$tasks, function(task) .Call(ffi_task_state, task)$worker, 0L)
+  at <- vapply(map$tasks, function(task) task_worker(task, map$call), 0L)
   ranks <- vapply(map$cl, function(node) .subset2(node, "rank"), 0L)
   .Call(ffi_pieces_at, map$queue, piece_numbers(map), match(at, ranks))
 }
@@ -419,7 +419,7 @@ abort_element <- function(map, value, elements, task) {
     .Call(ffi_map_put, map$results, elements[1L], value$values)
   }
   element <- elements[value$failed]
-  abort_remote(value$error, .Call(ffi_task_state, task)$worker, map$call,
+  abort_remote(value$error, task_worker(task, map$call), map$call,
     what = element_text(map, element),
     hints = c(pointer_hint(map$job), results_hint),
     element = element, results = map$results

@@ -239,6 +239,13 @@ tell_dropped <- function(task, dropped, worker) {
   if (dropped$quiet) tell_handlers(condition) else raise_condition(condition)
 }
 
+# The rank of the worker that has a task, NA if none does.
+task_worker <- function(task, call) {
+  state <- .Call(ffi_task_state, task)
+  if (is.integer(state)) abort_task(task, state, call)
+  state$worker
+}
+
 abort_task <- function(task, outcome, call) {
   if (outcome == outcome_foreign) {
     check_task(task, call)
@@ -249,6 +256,9 @@ abort_task <- function(task, outcome, call) {
       ),
       call = call
     )
+  }
+  if (outcome == outcome_broken) {
+    abort_broken(call)
   }
   if (outcome == outcome_stopped) {
     abort_muster("cancelled", "The task was cancelled.", call = call)
@@ -357,7 +367,8 @@ print.muster_task <- function(x, ...) {
 format.muster_task <- function(x, ...) {
   state <- .Call(ffi_task_state, x)
   if (is.integer(state)) {
-    return("muster task of another session")
+    what <- if (state == outcome_broken) "a cluster that was closed" else "another session"
+    return(paste("muster task of", what))
   }
   paste0(
     "muster task ", format(state$id), ", ", state$state,

@@ -1,4 +1,6 @@
 // Registration, and what loading does: nothing starts here.
+#include <stdio.h>
+
 #include "base/mst_assert.h"
 #include "ffi/data/data.h"
 #include "ffi/discover/discover.h"
@@ -58,6 +60,7 @@
   EACH(ffi_node_ping, 2)                                                       \
   EACH(ffi_node_outcome, 1)                                                    \
   EACH(ffi_node_status, 1)                                                     \
+  EACH(ffi_session_assert, 0)                                                  \
   EACH(ffi_stock_send, 4)                                                      \
   EACH(ffi_stock_receive, 2)
 
@@ -147,6 +150,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_can_fork, 0),
     ENTRY(ffi_fault_arm, 3),
     ENTRY(ffi_assert_fail, 0),
+    ENTRY(ffi_session_failure, 0),
     ENTRY(ffi_build_flags, 0),
     ENTRY(ffi_can_write, 1),
     ENTRY(ffi_share_min, 1),
@@ -238,14 +242,18 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_plan_counts, 1),
     {NULL, NULL, 0}};
 
-// A failed assertion in the user's session becomes an R error of our class.
+// A failed assertion in the user's session becomes an R error of our class, once what it was in
+// the middle of is given up.
 static void assertion_failed(const char *what, const char *file, int line) {
+  char text[MST_ASSERT_TEXT_MAX];
+  (void)snprintf(text, sizeof text, "%s (%s:%d)", what, file, line);
+  const int ends = ffi_session_failed(text);
   SEXP ns = PROTECT(R_FindNamespace(PROTECT(Rf_mkString("muster"))));
-  SEXP call = PROTECT(
-      Rf_lang4(Rf_install("abort_internal"), PROTECT(Rf_mkString(what)),
-               PROTECT(Rf_mkString(file)), PROTECT(Rf_ScalarInteger(line))));
+  SEXP call =
+      PROTECT(Rf_lang3(Rf_install("abort_internal"), PROTECT(Rf_mkString(text)),
+                       PROTECT(Rf_ScalarLogical(ends))));
   (void)Rf_eval(call, ns);
-  UNPROTECT(6);
+  UNPROTECT(5);
 }
 
 void R_init_muster(DllInfo *dll);

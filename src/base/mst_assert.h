@@ -2,9 +2,10 @@
 //
 // A failed assertion is a mistake of ours, never of the world. Each process sets
 // what then happens: the user's session raises muster_error_internal (ffi/ sets
-// a handler that leaves by R's error), workers, fork servers and the I/O thread
-// write one line and end by SIGABRT. assert.h is not used because R builds
-// packages with NDEBUG, and because abort() in a library is not ours to call.
+// a handler that leaves by R's error) and gives up what it was in the middle of; so does
+// its deputy, which tells R's thread (mst_assert_guard). Workers and fork servers write one
+// line and end by SIGABRT. assert.h is not used because R builds packages with NDEBUG, and
+// because abort() in a library is not ours to call.
 #ifndef MST_ASSERT_H
 #define MST_ASSERT_H
 
@@ -16,9 +17,16 @@ typedef void (*mst_assert_handler)(const char *what, const char *file,
 // R thread only, before other threads run. The handler may leave by longjmp.
 void mst_assert_on_failure(mst_assert_handler handler);
 
-// mst_assert_failed calls the handler. When called on another thread than the
-// R thread, the default always runs: R can't be entered from there.
+// mst_assert_failed calls the handler. On another thread than the R thread R can't be
+// entered: there it leaves mst_assert_guard, or else the default runs. Doesn't come back.
 void mst_assert_failed(const char *what, const char *file, int line);
+
+// mst_assert_guard calls run(data). An assertion that fails in it, on this thread, leaves it
+// by a jump: then 1 is returned and text says which one, otherwise 0. What run was in the
+// middle of stays as it was, locks too. Not on the R thread; not inside of another.
+#define MST_ASSERT_TEXT_MAX 256
+int mst_assert_guard(void (*run)(void *), void *data,
+                     char text[MST_ASSERT_TEXT_MAX]);
 
 // mst_thread_mark_r remembers the calling thread as the R thread, again after
 // a fork. mst_thread_is_r tells whether the caller is on it.

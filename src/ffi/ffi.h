@@ -26,15 +26,17 @@ static inline int64_t ffi_ns(double seconds) {
 }
 
 enum ffi_outcome {
-  FFI_LOST = 1,     // the worker is lost
-  FFI_STOPPED = 2,  // the cluster was stopped
-  FFI_FOREIGN = 3,  // of another process: a copy, or used in a forked child; or of a session
-                    // that muster ended when it was unloaded
-  FFI_TYPE = 4,     // a message of a type that muster doesn't know
-  FFI_MEMORY = 5,   // no memory for a message
-  FFI_SYSTEM = 6,   // a system call failed
-  FFI_FAILED = 7,   // the call's answer will not come; ffi_node_loss says why
-  FFI_REFERENCE = 8 // an argument that is of no use in another process
+  FFI_LOST = 1,    // the worker is lost
+  FFI_STOPPED = 2, // the cluster was stopped
+  // of another process: a copy, or used in a forked child; or of a session that muster ended when
+  // it was unloaded
+  FFI_FOREIGN = 3,
+  FFI_TYPE = 4,      // a message of a type that muster doesn't know
+  FFI_MEMORY = 5,    // no memory for a message
+  FFI_SYSTEM = 6,    // a system call failed
+  FFI_FAILED = 7,    // the call's answer will not come; ffi_node_loss says why
+  FFI_REFERENCE = 8, // an argument that is of no use in another process
+  FFI_BROKEN = 9 // of a session that was given up, since an assertion failed
 };
 
 #endif

@@ -183,14 +183,18 @@ static void take_frame(struct mst_server *server,
   }
 }
 
-static void server_gone(struct mst_server *server) {
-  mst_loop_remove(server->loop, &server->io);
-  mst_chan_close(&server->chan);
+static void note_gone(struct mst_server *server) {
   server->launcher.gone = 1;
   if (server->state == MST_SERVER_BOOTING ||
       server->state == MST_SERVER_READY) {
     server->state = MST_SERVER_GONE;
   }
+}
+
+static void server_gone(struct mst_server *server) {
+  mst_loop_remove(server->loop, &server->io);
+  mst_chan_close(&server->chan);
+  note_gone(server);
 }
 
 // want has the loop tell what the channel is ready for. What the system had no room for goes out
@@ -300,6 +304,14 @@ int mst_server_reap(struct mst_server *server) {
 
 void mst_server_end(struct mst_server *server) {
   if (server->chan.fd >= 0) server_gone(server);
+}
+
+void mst_server_break(struct mst_server *server) {
+  server->io.slot = server->output.io.slot = 0;
+  mst_net_close(&server->output.io.fd);
+  mst_net_shutdown(server->chan.fd);
+  mst_net_close(&server->chan.fd);
+  note_gone(server);
 }
 
 void mst_server_free(struct mst_server *server) {

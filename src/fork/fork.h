@@ -217,6 +217,8 @@ int mst_server_reap(struct mst_server *server);
 // mst_server_end closes the channel, which makes the server end its workers
 // and itself. Doesn't wait.
 void mst_server_end(struct mst_server *server);
+// mst_server_break does the same for a server whose loops are given up: it doesn't look at them.
+void mst_server_break(struct mst_server *server);
 // mst_server_free ends what still runs, by SIGKILL, waits for it and frees.
 void mst_server_free(struct mst_server *server);
 
@@ -227,6 +229,9 @@ struct mst_spawner;
 // deep). NULL without memory. Free it when its workers are gone: it reaps them.
 struct mst_spawner *mst_spawner_new(const struct mst_spawn *spawn,
                                     mst_news_sink sink, void *sink_owner);
+// mst_spawner_end waits for workers that were told to end, for a second, then kills them and
+// waits for that. Tells nobody.
+void mst_spawner_end(struct mst_spawner *spawner);
 struct mst_launcher *mst_spawner_launcher(struct mst_spawner *spawner);
 void mst_spawner_free(struct mst_spawner *spawner);
 

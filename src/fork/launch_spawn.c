@@ -3,10 +3,12 @@
 // The workers are children of the session, so only the session can wait for
 // them, and nothing tells when one ended: SIGCHLD belongs to the user. reap()
 // asks for each; the caller does so while it waits.
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mst_clock.h"
 #include "fork/fork.h"
 
 struct kid {
@@ -101,8 +103,8 @@ static void spawner_signal(struct mst_launcher *launcher, uint32_t cluster,
   }
 }
 
-static void spawner_reap(struct mst_launcher *launcher) {
-  struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
+// reap takes those off the list that have ended. tells: whether the sink learns of it.
+static void reap(struct mst_spawner *self, int tells) {
   struct kid **at = &self->kids;
   while (*at != NULL) {
     uint32_t how;
@@ -113,8 +115,23 @@ static void spawner_reap(struct mst_launcher *launcher) {
       continue;
     }
     *at = kid->next;
-    tell(self, kid, MST_NEWS_EXITED, how, number);
+    if (tells) tell(self, kid, MST_NEWS_EXITED, how, number);
     free(kid);
+  }
+}
+
+static void spawner_reap(struct mst_launcher *launcher) {
+  reap((struct mst_spawner *)(void *)launcher, 1);
+}
+
+void mst_spawner_end(struct mst_spawner *self) {
+  for (int round = 0; round < 2; round++) {
+    const int64_t deadline_ns = mst_clock_now() + MST_NS_PER_S;
+    for (reap(self, 0); self->kids != NULL && mst_clock_now() < deadline_ns;
+         reap(self, 0))
+      (void)poll(NULL, 0, 1);
+    for (const struct kid *kid = self->kids; kid != NULL; kid = kid->next)
+      (void)kill(-kid->pid, SIGKILL); // not reaped, so the pid is its own
   }
 }
 

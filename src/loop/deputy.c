@@ -37,6 +37,7 @@ struct mst_deputy {
   // Written by the deputy, under the lock.
   int asleep_ms; // for how long it sleeps
   int serving;
+  char failure[MST_ASSERT_TEXT_MAX]; // which assertion has ended it
 };
 
 // ---- the alarm: a timer where the system has one as a descriptor, else a pipe
@@ -88,6 +89,17 @@ static void sleep_until(struct mst_deputy *deputy, int ms, int fd) {
   }
 }
 
+// One call of serve: what it answers.
+struct serving {
+  const struct mst_deputy *deputy;
+  int ms, fd;
+};
+
+static void serve_once(void *data) {
+  struct serving *now = data;
+  now->ms = now->deputy->serve(now->deputy->owner, &now->fd);
+}
+
 static void *deputy_main(void *data) {
   struct mst_deputy *deputy = data;
   unsigned seen = 0; // lends at the last look
@@ -102,13 +114,14 @@ static void *deputy_main(void *data) {
     quiet = 0;
     const int stays_away = deputy->lends == seen;
     seen = deputy->lends;
-    int ms = deputy->tick_ms, fd = -1;
+    struct serving now = {.deputy = deputy, .ms = deputy->tick_ms, .fd = -1};
     if (stays_away) {
       deputy->serving = 1;
-      ms = deputy->serve(deputy->owner, &fd);
+      const int failed = mst_assert_guard(serve_once, &now, deputy->failure);
       deputy->serving = 0;
+      if (failed) break;
     }
-    sleep_until(deputy, ms, fd);
+    sleep_until(deputy, now.ms, now.fd);
   }
   (void)pthread_mutex_unlock(&deputy->lock);
   return NULL;
@@ -177,6 +190,10 @@ void mst_deputy_take(struct mst_deputy *deputy) {
   (void)pthread_mutex_lock(&deputy->lock);
   deputy->lent = 0;
   (void)pthread_mutex_unlock(&deputy->lock);
+}
+
+const char *mst_deputy_failure(const struct mst_deputy *deputy) {
+  return deputy->failure[0] == '\0' ? NULL : deputy->failure;
 }
 
 // Only the owner's thread writes it, and asks.

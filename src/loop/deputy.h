@@ -7,7 +7,10 @@
 // was away for a whole tick is really served from then on, by sleeping until something is
 // ready. An owner who stays lets it sleep; lending to one that sleeps sets a timer.
 //
-// mst_deputy_start, _lend, _take and _end belong to the owner's thread, in the process
+// An assertion that fails on the deputy's thread ends it: what it was in the middle of is never
+// gone on with, and its owner learns of it when it takes back.
+//
+// mst_deputy_start, _lend, _take, _failure and _end belong to the owner's thread, in the process
 // that started it; in a forked child there is no deputy, and none of these may be called
 // but mst_deputy_is_lent. No R.
 #ifndef MST_DEPUTY_H
@@ -34,6 +37,9 @@ int mst_deputy_start(mst_deputy_serve serve, void *owner,
 void mst_deputy_lend(struct mst_deputy *deputy, int tick_ms);
 // mst_deputy_take waits until the deputy is out of mst_deputy_serve, and keeps it out.
 void mst_deputy_take(struct mst_deputy *deputy);
+// mst_deputy_failure tells which assertion has ended the deputy's thread, NULL if none has. Only
+// while nothing is lent.
+const char *mst_deputy_failure(const struct mst_deputy *deputy);
 int mst_deputy_is_lent(const struct mst_deputy *deputy);
 // mst_deputy_end takes back, waits for the thread's end and frees. NULL is allowed.
 void mst_deputy_end(struct mst_deputy *deputy);

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/mst_assert.h"
+#include "base/mst_fault.h"
 #include "pool/run_int.h"
 
 // Spawned workers are asked for their end this often while somebody waits.
@@ -326,7 +327,11 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
 
 int mst_session_run(struct mst_session *session, int timeout_ms,
                     struct mst_err *err) {
+  if (session->broken) {
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the session is broken");
+  }
   MST_ASSERT_HOLDS(session);
+  MST_ASSERT(!mst_fault("pool.assert"));
   const int rc =
       mst_loop_run(session->loop, sleep_ms(session, timeout_ms), err);
   let_time_pass(session);

@@ -76,6 +76,7 @@ struct mst_session {
   uint32_t event_count;
   struct mst_counts counts; // of all clusters
   uint8_t orphaned;         // some cluster needs another launcher to go on
+  uint8_t broken;           // by mst_session_break
   int64_t oom_kills;        // mst_proc_oom_kills(), when last looked at
   int64_t oom_new;          // of these, not blamed for a loss yet
   int64_t oom_ns;           // when they were seen
@@ -119,6 +120,16 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
 // mst_session_close closes the loop; clusters must be freed before.
 void mst_session_close(struct mst_session *session);
 
+// mst_session_break gives up a session of which an assertion has failed: nobody knows what of it
+// holds. Looks at nothing but descriptors and processes: workers see the end of their channels and
+// end; those that the session has booted are waited for, for a second. Its memory and that of
+// its clusters stays, for those who have pointers to it: mst_session_run gives an error from now
+// on, clusters are closed, and nothing else may be called with either.
+void mst_session_break(struct mst_session *session);
+// mst_session_failure tells which assertion has ended the deputy, NULL if none has. Only by who
+// has the session.
+const char *mst_session_failure(const struct mst_session *session);
+
 // mst_session_lend lets the deputy go on with the session if there are clusters: with all of
 // it if there are tasks that are not done, otherwise with what workers and servers print. The
 // deputy starts when it is first needed and ends with the last cluster;
@@ -129,7 +140,7 @@ void mst_session_lend(struct mst_session *session);
 void mst_session_take(struct mst_session *session);
 
 // mst_session_run serves what is ready, waiting up to timeout_ms for it, and
-// lets time pass for every cluster. 0, or -MST_ESYS.
+// lets time pass for every cluster. 0, -MST_ESYS, or -MST_ECLOSED: it is broken.
 int mst_session_run(struct mst_session *session, int timeout_ms,
                     struct mst_err *err);
 

@@ -1,6 +1,7 @@
 // Tests of loop/deputy: who has what was lent, and when.
 #include <poll.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/mst_assert.h"
@@ -209,4 +210,34 @@ TEST("Each side knows whether it has what was lent") {
   mst_deputy_take(known);
   CHECK(mst_deputy_may(known));
   end(&lent, known);
+}
+
+static int serve_and_fail(void *owner, int *fd) {
+  (void)fd;
+  struct lent *lent = owner;
+  lent->calls++;
+  atomic_fetch_add(&times, 1);
+  MST_ASSERT(lent->calls == 0);
+  lent->bytes = -1; // goes on with what it knows nothing of
+  return 0;
+}
+
+TEST("C7: A deputy whose assertion fails ends, and its owner learns of it") {
+  struct lent lent;
+  atomic_store(&times, 0);
+  struct mst_deputy *deputy = begin(&lent, 0, serve_and_fail, 0);
+  CHECK(mst_deputy_failure(deputy) == NULL);
+  mst_deputy_lend(deputy, TICK_MS);
+  wait_for(&times, 1);
+  for (int k = 0; k < 3; k++) {
+    mst_deputy_take(deputy);
+    const char *failure = mst_deputy_failure(deputy);
+    CHECK(failure != NULL &&
+          strstr(failure, "lent->calls == 0 (test_deputy.c:") != NULL);
+    CHECK_INT(lent.calls, 1);
+    CHECK_INT(lent.bytes, 0);
+    mst_deputy_lend(deputy, TICK_MS);
+    (void)poll(NULL, 0, 3 * TICK_MS);
+  }
+  end(&lent, deputy);
 }

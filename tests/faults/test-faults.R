@@ -173,3 +173,31 @@ test_that("faults in fork servers and workers end in errors that have a name", {
     expect_identical(tempdirs_left(run$session), character())
   }
 })
+
+test_that("C7: a promise broken while the deputy serves ends it, and the next verb says so", {
+  skip_without_faults()
+  limit_time(60)
+  run <- run_session(quote({
+    cl <- cluster_start(2)
+    pids <- vapply(cl, function(node) node$pid, 0L)
+    task <- task_submit(cl, Sys.sleep, 1000)
+    .Call(muster:::ffi_fault_arm, "pool.assert", 1L, 0L)
+    threads <- .Call(muster:::ffi_threads_count)[1L]
+    while (.Call(muster:::ffi_threads_count)[1L] == threads) NULL
+    met <- .Call(muster:::ffi_fault_arm, "", 0L, 0L)
+    caught <- list(outcome_of(task_value(task)), outcome_of(clusterCall(cl, identity, 1)))
+    other <- cluster_start(2)
+    values <- clusterCall(other, identity, 1)
+    cluster_stop(cl)
+    cluster_stop(other)
+    tell(met = met, caught = caught, values = values)
+  }))
+  expect_done(run)
+  expect_identical(run$told$met, 1L)
+  for (caught in run$told$caught) {
+    expect_true("muster_error_internal" %in% caught$class)
+    expect_match(caught$message, "mst_fault.*run[.]c:[0-9]+")
+  }
+  expect_identical(run$told$values, list(1, 1))
+  expect_nothing_left(run$session)
+})

@@ -117,3 +117,39 @@ test_that("the session can be used after a broken promise", {
   }
   expect_error(cluster_start(0), class = "muster_error_input")
 })
+
+test_that("C7: a promise broken in the middle of a verb closes all clusters, and nothing hangs", {
+  skip_without_fork()
+  limit_time(60)
+  broken <- "muster_error_internal"
+  for (start in c("fork", "spawn")) {
+    cl <- cluster_start(2, start = start)
+    pids <- node_pids(cl)
+    tasks <- list(task_submit(cl, Sys.sleep, 1000), task_submit(cl, identity, 1))
+    error <- error_of(.Call(ffi_session_assert))
+    expect_s3_class(error, broken)
+    expect_match(conditionMessage(error), "asked for by a test.*All clusters .* have been closed")
+    # None of their verbs does anything else; and R goes on.
+    expect_error(clusterCall(cl, identity, 1), "asked for by a test", class = broken)
+    expect_error(cluster_map(cl, 1:3, identity), class = broken)
+    expect_error(task_submit(cl, identity, 1), class = broken)
+    expect_identical(task_wait(tasks), c(TRUE, TRUE))
+    for (task in tasks) {
+      expect_error(task_value(task), class = broken)
+      expect_identical(format(task), "muster task of a cluster that was closed")
+    }
+    expect_error(cluster_status(cl), class = broken)
+    expect_error(cluster_resize(cl, 3), class = broken)
+    expect_match(format(cl), "stopped")
+    expect_false(isNodeAlive(cl[[1L]]))
+    # Another cluster works, though the first is only stopped after that.
+    other <- cluster_start(2, start = start)
+    expect_identical(clusterCall(other, identity, 1), list(1, 1))
+    expect_null(cluster_stop(cl))
+    expect_identical(clusterCall(other, identity, 2), list(2, 2))
+    rm(cl, tasks)
+    gc()
+    cluster_stop(other)
+    wait_until(!any(pid_exists(pids)))
+  }
+})

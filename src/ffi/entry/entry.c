@@ -47,7 +47,7 @@ void ffi_later_now(void) {
 }
 
 static void begin(void) {
-  if (ffi_level_up() > 1) return;
+  if (ffi_depth() > 1) return;
   for (int i = 0; i < on_count; i++)
     if (on_entries[i].begin != NULL) on_entries[i].begin();
   ffi_later_now();
@@ -68,9 +68,26 @@ static void end_entry(void *data, Rboolean jump) {
   end();
 }
 
+struct entry {
+  SEXP (*fun)(void *);
+  void *data;
+};
+
+static SEXP run_entry(void *data) {
+  const struct entry *entry = data;
+  begin(); // here, since an assertion that fails in it is an error, too
+  return entry->fun(entry->data);
+}
+
 SEXP ffi_entry(SEXP (*fun)(void *), void *data) {
-  begin();
-  return ffi_unwind(fun, data, end_entry, NULL);
+  struct entry entry = {.fun = fun, .data = data};
+  (void)ffi_level_up();
+  return ffi_unwind(run_entry, &entry, end_entry, NULL);
+}
+
+static SEXP nothing(void *data) {
+  (void)data;
+  return R_NilValue;
 }
 
 void ffi_do_later(struct ffi_later *item) {
@@ -78,8 +95,7 @@ void ffi_do_later(struct ffi_later *item) {
   *later_end = item;
   later_end = &item->next;
   if (ffi_depth() > 0) return; // it isn't forgotten
-  begin();
-  end();
+  (void)ffi_entry(nothing, NULL);
 }
 
 struct guarded {

@@ -30,7 +30,8 @@ static void finalize_cluster(SEXP pointer) {
   static struct ffi_later item;
   enum ffi_outcome outcome;
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
-  if (cluster == NULL) return; // stopped, ended with its session, or another process's
+  if (cluster == NULL)
+    return; // stopped, ended with its session, or another process's
   R_ClearExternalPtr(pointer);
   cluster->abandoned = 1;
   if (item.run != NULL) return; // it is to be done
@@ -374,9 +375,11 @@ static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
   return others;
 }
 
-// retired tells whether all of these have ended, and closes what they had.
+// retired tells whether all of these have ended, and closes what they had. What R runs between two
+// looks may have closed the cluster.
 static int retired(struct mst_cluster *cluster, SEXP ranks) {
   int all = 1;
+  if (cluster->closed) return 1;
   for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
     struct mst_peer *peer = cluster->peers[INTEGER(ranks)[i] - 1];
     if (mst_peer_worker(peer)->awaited) {

@@ -10,16 +10,17 @@ static SEXP job_tag(void) {
 }
 
 // What a pointer has: one reference. Its cluster may be freed before it: then the job has
-// no list any more. In a forked child nothing is touched.
+// no list any more. In a forked child nothing is touched, nor in a session that was given up.
 struct ref {
   struct ffi_later later;
   struct mst_job *job; // NULL before it is made
   pid_t owner;
+  uint32_t failures; // ffi_session_failures() when it was made
 };
 
 static void drop_ref(struct ffi_later *item) {
   struct ref *ref = (struct ref *)(void *)item;
-  mst_job_release(ref->job);
+  if (ref->failures == ffi_session_failures()) mst_job_release(ref->job);
   free(ref);
 }
 
@@ -39,6 +40,7 @@ static SEXP new_pointer(void) {
   struct ref *ref = calloc(1, sizeof *ref);
   if (ref == NULL) Rf_error("no memory");
   ref->owner = ffi_self();
+  ref->failures = ffi_session_failures();
   R_SetExternalPtrAddr(pointer, ref);
   UNPROTECT(1);
   return pointer;

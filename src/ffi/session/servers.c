@@ -95,6 +95,12 @@ SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup) {
   return pointer;
 }
 
+void ffi_servers_break(void) {
+  forget_parents();
+  for (const struct owned_server *at = servers; at != NULL; at = at->next)
+    mst_server_break(at->server);
+}
+
 static int is_over(const struct mst_server *server) {
   return server->state != MST_SERVER_BOOTING &&
          server->state != MST_SERVER_READY;

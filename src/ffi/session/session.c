@@ -4,10 +4,12 @@
 // are inert. In a forked child the parent's pointers are known as foreign.
 #include "ffi/session/session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/mst_assert.h"
 #include "base/mst_clock.h"
 
 static struct mst_session *session_now;
@@ -22,10 +24,59 @@ struct mst_session *ffi_session_or_null(void) {
 // Clusters that are closed: entries that R left for a while may still have pointers to them.
 static struct mst_cluster *closed;
 
+// ---- a session that is given up
+
+static struct {
+  uint32_t cluster_id;            // last given
+  uint32_t count;                 // of sessions that were
+  char what[MST_ASSERT_TEXT_MAX]; // which assertion failed last
+} failures;
+// An entry has it, or had it when R left its end by a jump.
+static int has_session;
+
+// give_up: the memory stays, see mst_session_break.
+static void give_up(struct mst_session *session, const char *what) {
+  failures.count++;
+  failures.cluster_id = session->cluster_id;
+  (void)snprintf(failures.what, sizeof failures.what, "%s", what);
+  session_now = NULL;
+  is_over = 0;
+  mst_session_break(session);
+  ffi_servers_break();
+  mst_net_close(&session_fd);
+}
+
+int ffi_session_failed(const char *what) {
+  struct mst_session *session = has_session ? ffi_session_or_null() : NULL;
+  if (session == NULL) return 0;
+  give_up(session, what);
+  return 1;
+}
+
+uint32_t ffi_session_failures(void) { return failures.count; }
+
+// ffi_session_failure tells which assertion made this process give up a session last, NULL if
+// none did.
+SEXP ffi_session_failure(void) {
+  return failures.count == 0 ? R_NilValue : Rf_mkString(failures.what);
+}
+
+// ffi_session_assert breaks a promise in the middle of an entry, for tests.
+SEXP ffi_session_assert(void) {
+  MST_ASSERT(0 && "asked for by a test");
+  return R_NilValue;
+}
+
+// ---- entries
+
 // Lent by this process or, before it was forked, by its parent.
 static void take_session(void) {
   struct mst_session *session = ffi_session_or_null();
-  if (session != NULL) mst_session_take(session);
+  has_session = 1;
+  if (session == NULL) return;
+  mst_session_take(session);
+  const char *failure = mst_session_failure(session);
+  if (failure != NULL) give_up(session, failure);
 }
 
 static void close_now(struct mst_session *session) {
@@ -38,12 +89,12 @@ static void close_now(struct mst_session *session) {
 
 static void lend_session(void) {
   struct mst_session *session = ffi_session_or_null();
-  if (session == NULL) return;
-  if (is_over) {
+  if (session != NULL && is_over) {
     close_now(session);
-  } else {
+  } else if (session != NULL) {
     mst_session_lend(session);
   }
+  has_session = 0;
 }
 
 static void free_closed(void) {
@@ -83,7 +134,9 @@ struct mst_session *ffi_session(void) {
   // A parent's session stays behind: its descriptors are shared with the parent
   // and must not be touched from here.
   session_now = session;
+  session->cluster_id = failures.cluster_id; // R code knows clusters by it
   follow_entries();
+  has_session = 1; // entries that began before that was so
   session_fd = mst_proc_pidfd(getpid());
   mst_net_raise(&session_fd);
   return session;
@@ -106,7 +159,9 @@ struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome) {
   *outcome = FFI_STOPPED;
   if (cluster == NULL) return NULL;
   *outcome = FFI_FOREIGN;
-  return cluster->session->owner == ffi_self() ? cluster : NULL;
+  if (cluster->session->owner != ffi_self()) return NULL;
+  *outcome = FFI_BROKEN;
+  return cluster->session->broken ? NULL : cluster;
 }
 
 struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome) {

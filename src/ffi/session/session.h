@@ -15,6 +15,16 @@ struct mst_session *ffi_session_or_null(void);
 // ffi_session_close closes it when R has left muster's entry points, unless it was asked for again
 // until then. Its clusters and servers have ended.
 void ffi_session_close(void);
+// ffi_session_failed: an assertion has failed on the R thread; `what` says which. If an entry
+// that has the session is under way, or was left before its end, nobody knows what of the session
+// still holds: it is given up, with its clusters and servers, and the next cluster gets another.
+// Returns 1 then. Runs no R code.
+int ffi_session_failed(const char *what);
+// ffi_session_failures tells how many sessions this process has given up: what was made when there
+// were fewer is of one of them.
+uint32_t ffi_session_failures(void);
+// ffi_servers_break gives up the servers of a session that is given up.
+void ffi_servers_break(void);
 // ffi_cluster_of gives the cluster behind an external pointer, or NULL and the
 // outcome.
 struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome);
@@ -110,6 +120,8 @@ SEXP ffi_server_wait(SEXP server, SEXP timeout_s);
 SEXP ffi_server_state(SEXP server);
 SEXP ffi_server_end(SEXP server);
 SEXP ffi_session_end(SEXP timeout_s);
+SEXP ffi_session_failure(void);
+SEXP ffi_session_assert(void);
 SEXP ffi_session_tempdirs(void);
 SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy);

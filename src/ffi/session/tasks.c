@@ -27,6 +27,8 @@ static SEXP task_tag(void) {
 struct bundle {
   struct ffi_later later;
   pid_t owner; // in a forked child nothing of it is touched
+  uint32_t
+      failures; // ffi_session_failures() then: nor in a session that was given up
   struct mst_call *tasks[BUNDLE_MAX];
   uint32_t count;
 };
@@ -49,7 +51,8 @@ static void close_bundle(void) {
 
 static void drop_bundle(struct ffi_later *item) {
   struct bundle *bundle = (struct bundle *)(void *)item;
-  for (uint32_t i = 0; i < bundle->count; i++)
+  const int is_sound = bundle->failures == ffi_session_failures();
+  for (uint32_t i = 0; is_sound && i < bundle->count; i++)
     mst_call_release(bundle->tasks[i]);
   bundles.live -= bundle->count;
   free(bundle);
@@ -82,6 +85,7 @@ static SEXP bundle_for(SEXP cluster) {
   struct bundle *bundle = calloc(1, sizeof *bundle);
   if (bundle != NULL) {
     bundle->owner = ffi_self();
+    bundle->failures = ffi_session_failures();
     R_SetExternalPtrAddr(pointer, bundle);
     if (bundles.live >= BUNDLE_FROM && bundles.open == NULL) {
       R_PreserveObject(pointer);
@@ -108,13 +112,17 @@ static SEXP task_class(void) {
   return class;
 }
 
-// The task behind a pointer, NULL for a copy, in another process, or after its session's end.
-static struct mst_call *task_of(SEXP pointer) {
+// The task behind a pointer; NULL and the outcome for a copy, in another process, or after its
+// session's end.
+static struct mst_call *task_of(SEXP pointer, enum ffi_outcome *outcome) {
   struct mst_call *task = ffi_address_of(pointer, task_tag());
+  *outcome = FFI_FOREIGN;
   if (task == NULL) return NULL;
   const struct bundle *bundle =
       ffi_address_of(R_ExternalPtrProtected(pointer), bundle_tag());
-  return bundle != NULL && bundle->owner == ffi_self() ? task : NULL;
+  if (bundle == NULL || bundle->owner != ffi_self()) return NULL;
+  *outcome = FFI_BROKEN;
+  return bundle->failures == ffi_session_failures() ? task : NULL;
 }
 
 // ---- submitting
@@ -174,7 +182,7 @@ static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
 // wait_for_room lets workers take from the queue while it holds too much.
 static void wait_for_room(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
-  while (cluster->calls.queued_bytes > QUEUE_BYTES &&
+  while (!cluster->closed && cluster->calls.queued_bytes > QUEUE_BYTES &&
          mst_queue_count(&cluster->calls.queue) > 0) {
     ffi_wait_slice(session, FFI_SLICE_MS);
   }
@@ -272,7 +280,8 @@ static void spin_for(struct mst_session *session, const struct mst_call *task) {
 
 // Whoever asks for a task waits for it: its answer is read whatever others there are.
 static int is_done_at(SEXP tasks, R_xlen_t i) {
-  struct mst_call *task = task_of(VECTOR_ELT(tasks, i));
+  enum ffi_outcome outcome;
+  struct mst_call *task = task_of(VECTOR_ELT(tasks, i), &outcome);
   if (task == NULL || mst_call_is_done(task)) return 1;
   mst_calls_await_task(task);
   return 0;
@@ -307,7 +316,7 @@ static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
   R_xlen_t have = look(tasks, done);
   while (have == 0 && Rf_xlength(tasks) > 0 && mst_clock_now() < deadline_ns) {
     ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    if (session->counts.tasks_done == before) continue;
+    if (session->counts.tasks_done == before && !session->broken) continue;
     before = session->counts.tasks_done;
     have = look(tasks, done);
   }
@@ -377,11 +386,12 @@ static SEXP answer_of(struct mst_call *task) {
 
 // ffi_task_value waits for one task: list(value); list(value, error, conditions,
 // worker, dropped); list(value, worker) if the value is of no use here; an outcome: FFI_FOREIGN,
-// FFI_LOST (ffi_task_loss says why), FFI_STOPPED if it was cancelled; NULL if the time
+// FFI_BROKEN, FFI_LOST (ffi_task_loss says why), FFI_STOPPED if it was cancelled; NULL if the time
 // is over.
 SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
-  struct mst_call *task = task_of(pointer);
-  if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
+  enum ffi_outcome outcome;
+  struct mst_call *task = task_of(pointer, &outcome);
+  if (task == NULL) return Rf_ScalarInteger((int)outcome);
   struct mst_session *session = ffi_session_or_null();
   mst_calls_await_task(task);
   if (!mst_call_is_done(task)) spin_for(session, task);
@@ -390,6 +400,8 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
     if (deadline_ns == 0) deadline_ns = ffi_deadline(timeout_s);
     if (mst_clock_now() >= deadline_ns) return R_NilValue;
     ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
+    if (task_of(pointer, &outcome) == NULL) // R code ran
+      return Rf_ScalarInteger((int)outcome);
   }
   // What the deputy heard while R was away.
   if (ffi_has_news(session)) ffi_wait_slice(session, 0);
@@ -404,15 +416,17 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
 // ffi_task_loss gives what ffi_loss_list does, TRUE if no worker was left that may have the task,
 // NULL if its cluster was stopped.
 SEXP ffi_task_loss(SEXP pointer) {
-  const struct mst_call *task = task_of(pointer);
+  enum ffi_outcome outcome;
+  const struct mst_call *task = task_of(pointer, &outcome);
   if (task == NULL) return R_NilValue;
   if (task->stranded) return Rf_ScalarLogical(1);
   return task->loss == NULL ? R_NilValue : ffi_loss_list(task->loss);
 }
 
 SEXP ffi_task_cancel(SEXP pointer) {
-  struct mst_call *task = task_of(pointer);
-  if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
+  enum ffi_outcome outcome;
+  struct mst_call *task = task_of(pointer, &outcome);
+  if (task == NULL) return Rf_ScalarInteger((int)outcome);
   return Rf_ScalarLogical(mst_task_cancel(task));
 }
 
@@ -421,8 +435,9 @@ SEXP ffi_task_state(SEXP pointer) {
   static const char *const names[] = {"state", "id", "worker", "seconds"};
   static const char *const states[] = {"queued", "running", "done", "lost",
                                        "cancelled"};
-  const struct mst_call *task = task_of(pointer);
-  if (task == NULL) return Rf_ScalarInteger(FFI_FOREIGN);
+  enum ffi_outcome outcome;
+  const struct mst_call *task = task_of(pointer, &outcome);
+  if (task == NULL) return Rf_ScalarInteger((int)outcome);
   SEXP list = PROTECT(ffi_list(4, names));
   const int failed =
       task->state == MST_CALL_DONE && (task->flags & MST_FLAG_ERROR) != 0;
@@ -448,10 +463,10 @@ SEXP ffi_task_state(SEXP pointer) {
 // ffi_task_log adds lines, in one text, to what is kept of the output of the worker that had the
 // task. They aren't shown, unless lines before them still have to be.
 SEXP ffi_task_log(SEXP pointer, SEXP text) {
-  const struct mst_call *task = task_of(pointer);
+  enum ffi_outcome outcome;
+  const struct mst_call *task = task_of(pointer, &outcome);
   if (task == NULL) return R_NilValue;
   const char *bytes = CHAR(STRING_ELT(text, 0)); // as if it were printed
-  enum ffi_outcome outcome;
   SEXP bundle = R_ExternalPtrProtected(pointer);
   struct mst_cluster *cluster =
       ffi_cluster_of(R_ExternalPtrProtected(bundle), &outcome);

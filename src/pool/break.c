@@ -1,0 +1,40 @@
+// A session that is given up since one of its assertions failed. The contract is in run.h.
+//
+// Problem: what the assertion found wrong may be anything of the core's: to stop the clusters as
+// usual might wait for ever, hand out a wrong answer, or write where it must not.
+//
+// Way chosen: nothing of the core is looked at again. Workers and servers learn of it as they
+// learn of the end of the session's process, by the end of their channels, and end as then.
+#include "pool/run.h"
+
+static void break_peer(struct mst_peer *peer) {
+  mst_net_shutdown(peer->data.fd);
+  mst_net_shutdown(peer->control.fd);
+  mst_net_close(&peer->data.fd);
+  mst_net_close(&peer->control.fd);
+  mst_net_close(&peer->output.io.fd);
+}
+
+static void break_cluster(struct mst_cluster *cluster) {
+  cluster->closed = 1;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
+    break_peer(cluster->peers[i]);
+  if (cluster->spawner != NULL) mst_spawner_end(cluster->spawner);
+}
+
+void mst_session_break(struct mst_session *session) {
+  struct mst_cluster *cluster = session->clusters;
+  session->broken = 1;
+  session->clusters = NULL; // news find nobody
+  mst_deputy_end(session->deputy);
+  session->deputy = NULL;
+  for (; cluster != NULL; cluster = cluster->next)
+    break_cluster(cluster);
+  if (session->prints != session->loop) mst_loop_close(session->prints);
+  mst_loop_close(session->loop);
+  session->loop = session->prints = NULL;
+}
+
+const char *mst_session_failure(const struct mst_session *session) {
+  return session->deputy == NULL ? NULL : mst_deputy_failure(session->deputy);
+}
