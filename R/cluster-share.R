@@ -124,6 +124,27 @@ abort_memory <- function(facts) {
   )
 }
 
+# Called from C when a message came with shared memory whose descriptor this process had no room
+# for: it is lost, and the message with it.
+abort_descriptors <- function(bytes) {
+  limit <- .Call(ffi_limits)[1L]
+  abort_muster("limit",
+    paste0(
+      "Can't read ", if (the$worker) "a call" else "an answer", " of ", bytes_text(bytes), ": ",
+      if (the$worker) "this worker" else "this process", " has no file descriptor left."
+    ),
+    details = c(
+      paste0("It may have ", format(limit, scientific = FALSE), " (`ulimit -n`)."),
+      "Shared memory, which large values go through, comes as a descriptor."
+    ),
+    hints = paste0(
+      "Close connections and sockets that are no longer needed, or raise the limit before R ",
+      "starts; then call again."
+    ),
+    bytes = bytes, limit = limit, call = if (the$worker) NULL else verb_call()
+  )
+}
+
 # The kernel refuses another mapping at its limit. Some mappings may have been removed since the
 # error was raised.
 is_mappings_limit <- function(count, limit) {
@@ -161,11 +182,12 @@ bytes_text <- function(bytes) {
   paste(number, units[power + 1])
 }
 
-# An answer that didn't fit into memory is an error of its own kind here.
+# A message that a worker had no memory or no descriptor for is an error of its own kind here.
 check_answer <- function(value, rank) {
-  if (inherits(value, "muster_error_memory")) {
-    abort_muster(c("memory", "remote"),
-      paste0("Worker ", rank, " hasn't enough memory."),
+  memory <- inherits(value, "muster_error_memory")
+  if (memory || inherits(value, "muster_error_limit")) {
+    abort_muster(c(if (memory) "memory" else "limit", "remote"),
+      paste0("Worker ", rank, " hasn't enough ", if (memory) "memory." else "file descriptors."),
       details = sub("^[xi] ", "", strsplit(unclass(value), "\n", fixed = TRUE)[[1L]]),
       worker = rank, call = verb_call()
     )

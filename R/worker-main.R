@@ -251,7 +251,7 @@ task_failure <- function(condition) {
 
 call_failure <- function(condition) {
   structure(failure_text(condition), class = c(
-    if (inherits(condition, "muster_error_memory")) "muster_error_memory",
+    intersect(c("muster_error_memory", "muster_error_limit"), class(condition)),
     "snow-try-error", "try-error"
   ))
 }

@@ -105,7 +105,8 @@ static int remember(const struct kid *kid) {
 }
 
 // refusal gives the errno with which this fork is refused, 0 if it may be done.
-static int refusal(void) {
+static int refusal(const int fds[3]) {
+  if (fds[0] < 0) return EMFILE;              // there was no room for them
   if (mst_proc_threads() > 1) return EDEADLK; // client.c knows this meaning
   return 0;
 }
@@ -116,7 +117,7 @@ static int fork_one(const struct mst_frame *frame, const int fds[3],
   struct kid kid = {.cluster = frame->head.cluster,
                     .worker = frame->head.worker,
                     .epoch = frame->head.epoch};
-  int failed = refusal();
+  int failed = refusal(fds);
   if (failed == 0 && remember(&kid) != 0) failed = ENOMEM;
   if (failed != 0) {
     (void)say(MST_KIND_FORK_FAILED, &kid, 0, 0, failed);
@@ -214,10 +215,13 @@ static int read_one(struct mst_err *err) {
   if (mst_buf_reserve(&chan->in, want) != 0) return -MST_EMEM;
   int fds[MST_NET_FDS_MAX];
   size_t n = 0;
+  int lost;
   const int64_t got = mst_net_recv_fds(chan->fd, chan->in.data + chan->in.len,
-                                       want - have, 0, fds, &n, err);
+                                       want - have, 0, fds, &n, &lost, err);
   if (got < 0) return (int)got;
   chan->in.len += (size_t)got;
+  while (lost && n < 3) // those of a FORK
+    fds[n++] = -1;
   if (n > 0 && server.pending_count + n > MST_NET_FDS_MAX) return -MST_EPROTO;
   memcpy(server.pending_fds + server.pending_count, fds, n * sizeof(int));
   server.pending_count += n;

@@ -281,7 +281,7 @@ static void take_link(const struct mst_frame *frame) {
           polled.pending_count * sizeof polled.pending[0]);
   if (guest == NULL) {
     mst_net_close(&fd);
-  } else {
+  } else if (fd >= 0) {
     guest->link(&frame->head, frame->payload, (size_t)frame->head.length, fd);
   }
 }
@@ -290,8 +290,11 @@ static void take_link(const struct mst_frame *frame) {
 static int64_t receive_control(uint8_t *bytes, size_t n) {
   int fds[MST_NET_FDS_MAX];
   size_t count = 0;
+  int lost;
   const int64_t got =
-      mst_net_recv_fds(watch.control_fd, bytes, n, 0, fds, &count, NULL);
+      mst_net_recv_fds(watch.control_fd, bytes, n, 0, fds, &count, &lost, NULL);
+  // Its link is closed, as seen from its other end.
+  if (got > 0 && lost) fds[count++] = -1;
   for (size_t i = 0; i < count; i++) {
     if (polled.pending_count < PENDING_FDS) {
       polled.pending[polled.pending_count++] = fds[i];

@@ -312,17 +312,19 @@ static int bytes_wanted(struct mst_chan *chan, size_t *want,
 }
 
 // add_map keeps the segment that came with the bytes read up to now, with its descriptor if these
-// are kept: *fd is -1 then.
+// are kept: *fd is -1 then. It is -1 before if there was no room for it.
 static int add_map(struct mst_chan *chan, int *fd, struct mst_err *err) {
   struct mst_chan_map *added = calloc(1, sizeof *added);
   if (added == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a segment");
   }
-  if (mst_map_open(*fd, &added->map, err) == -MST_EPROTO) {
+  if (*fd < 0) {
+    added->map = mst_map_lost();
+  } else if (mst_map_open(*fd, &added->map, err) == -MST_EPROTO) {
     free(added);
     return -MST_EPROTO;
   }
-  if (chan->keeps_fds && added->map != NULL) {
+  if (chan->keeps_fds && *fd >= 0 && added->map != NULL) {
     mst_map_keep(added->map, *fd);
     *fd = -1;
   }
@@ -341,18 +343,19 @@ static int receive(struct mst_chan *chan, size_t n, int wait,
                    struct mst_err *err) {
   uint8_t *to = chan->in.data + chan->in.len;
   if (n > PART_MAX) n = PART_MAX;
-  int fds[MST_NET_FDS_MAX];
+  int fds[MST_NET_FDS_MAX] = {-1};
   size_t count = 0;
+  int lost = 0;
   const int64_t got =
       chan->takes_maps
-          ? mst_net_recv_fds(chan->fd, to, n, wait, fds, &count, err)
+          ? mst_net_recv_fds(chan->fd, to, n, wait, fds, &count, &lost, err)
           : mst_net_recv(chan->fd, to, n, wait, err);
   if (got < 0) return (int)got;
   chan->in.len += (size_t)got;
   int rc = 0;
   if (count > 1) {
     rc = mst_err_set(err, MST_EPROTO, 0, "recvmsg", "more than one descriptor");
-  } else if (count == 1) {
+  } else if (count == 1 || lost) {
     rc = add_map(chan, &fds[0], err);
   }
   for (size_t i = 0; i < count; i++)
@@ -409,7 +412,8 @@ static int segment_fits(const struct mst_chan *chan, size_t offset,
   return frame->head.length >= skip &&
          mst_segment_decode(frame->payload + skip - MST_SEGMENT_BYTES,
                             MST_SEGMENT_BYTES, &size) == 0 &&
-         (has->map == NULL || has->map->bytes == size);
+         (has->map == NULL || mst_map_is_lost(has->map) ||
+          has->map->bytes == size);
 }
 
 // parse_at reads the frame at an offset into the buffer.

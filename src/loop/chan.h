@@ -39,9 +39,9 @@ struct mst_chan {
   uint64_t in_origin;        // bytes of the stream before in.data[0]
   struct mst_chan_map *maps; // of frames in the buffer, in their order
   uint8_t takes_maps;        // segments may come; 0 after mst_chan_open
-  uint8_t keeps_fds;         // their maps keep their descriptors, see mst_map_keep
-  uint64_t length_max;       // largest payload accepted now
-  uint8_t ended;             // the peer is gone; what came before can be taken
+  uint8_t keeps_fds;   // their maps keep their descriptors, see mst_map_keep
+  uint64_t length_max; // largest payload accepted now
+  uint8_t ended;       // the peer is gone; what came before can be taken
   struct mst_chan_out *out_first;
   struct mst_chan_out *out_last;
   size_t out_bytes; // bytes in the queue
@@ -113,7 +113,8 @@ int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
 void mst_chan_mark(struct mst_chan *chan, const struct mst_frame *frame,
                    uint16_t flags);
 // mst_chan_map gives the segment of a frame in the buffer, NULL without one, or if it
-// couldn't be mapped for want of memory. Valid until the frame is taken; hold it for longer.
+// couldn't be mapped for want of memory; mst_map_lost() if there was no descriptor for it.
+// Valid until the frame is taken; hold it for longer.
 struct mst_map *mst_chan_map(const struct mst_chan *chan,
                              const struct mst_frame *frame);
 // mst_chan_take drops the frame that peek gave, with its segment.

@@ -51,11 +51,12 @@ int64_t mst_net_recv(int fd, void *bytes, size_t n, int wait,
 
 // mst_net_recv_fds is mst_net_recv for messages that may carry descriptors:
 // *fd_count of them are put into fds, close-on-exec, owned by the caller, also
-// if it returns fewer bytes than a message has. More than MST_NET_FDS_MAX, or
-// fewer than were sent because this process is at its limit, is -MST_EPROTO
-// after closing what came. Where the system can't send descriptors none come.
+// if it returns fewer bytes than a message has. More than MST_NET_FDS_MAX is
+// -MST_EPROTO after closing what came. *lost: some came that this process has no
+// room for, since it, or the system, is at its limit; the bytes are there, and
+// none of the descriptors. Where the system can't send descriptors none come.
 int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
-                         int fds[MST_NET_FDS_MAX], size_t *fd_count,
+                         int fds[MST_NET_FDS_MAX], size_t *fd_count, int *lost,
                          struct mst_err *err);
 
 // mst_net_read reads from a pipe that doesn't block; results as mst_net_recv.

@@ -188,7 +188,7 @@ static size_t take_fds(struct msghdr *msg, int *fds, size_t max) {
 }
 
 int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
-                         int fds[MST_NET_FDS_MAX], size_t *fd_count,
+                         int fds[MST_NET_FDS_MAX], size_t *fd_count, int *lost,
                          struct mst_err *err) {
   MST_ASSERT(n > 0);
   union {
@@ -203,26 +203,30 @@ int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
   msg.msg_control = &space;
   msg.msg_controllen = sizeof space;
   *fd_count = 0;
+  *lost = 0;
   const ssize_t got =
       recvmsg(fd, &msg, MSG_CMSG_CLOEXEC | (wait ? 0 : MSG_DONTWAIT));
   if (got <= 0) return recv_done(got, "recvmsg", err);
   const size_t held = take_fds(&msg, fds, MST_NET_FDS_MAX);
-  if (held > MST_NET_FDS_MAX || (msg.msg_flags & MSG_CTRUNC) != 0) {
-    for (size_t i = 0; i < held && i < MST_NET_FDS_MAX; i++) {
-      (void)close(fds[i]);
-    }
-    return mst_err_set(err, MST_EPROTO, EMFILE, "recvmsg",
-                       "descriptors were lost on the way");
+  const int cut = (msg.msg_flags & MSG_CTRUNC) != 0;
+  if (held <= MST_NET_FDS_MAX && !cut) {
+    *fd_count = held;
+    return (int64_t)got;
   }
-  *fd_count = held;
-  return (int64_t)got;
+  for (size_t i = 0; i < held && i < MST_NET_FDS_MAX; i++)
+    (void)close(fds[i]);
+  // The kernel also cuts what doesn't fit into `space`: then that is full.
+  *lost = held < MST_NET_FDS_MAX;
+  if (*lost) return (int64_t)got;
+  return mst_err_set(err, MST_EPROTO, 0, "recvmsg", "too many descriptors");
 }
 #else
 int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
-                         int fds[MST_NET_FDS_MAX], size_t *fd_count,
+                         int fds[MST_NET_FDS_MAX], size_t *fd_count, int *lost,
                          struct mst_err *err) {
   (void)fds;
   *fd_count = 0;
+  *lost = 0;
   return mst_net_recv(fd, bytes, n, wait, err);
 }
 #endif

@@ -288,6 +288,10 @@ static void take_answer(struct mst_calls *calls, struct mst_lane *lane,
   struct mst_call *call = lane->first;
   const int late = call->timed_out && !call->cancelled;
   mst_lane_note(calls, lane, answered);
+  // What failed may be that the worker couldn't read the job.
+  if ((answered->flags & MST_FLAG_ERROR) != 0 && call->job != NULL) {
+    mst_job_unnote(call->job, lane->worker);
+  }
   if (late) {
     // It has its loss instead, which no death is to blame for.
     lane->oom = lane->ours = 0;

@@ -72,6 +72,10 @@ int mst_job_note(struct mst_job *job, uint32_t worker, uint32_t epoch) {
   return 0;
 }
 
+void mst_job_unnote(struct mst_job *job, uint32_t worker) {
+  if (worker < job->sent_count) job->sent[worker] = 0;
+}
+
 int mst_job_is_at(const struct mst_job *job, uint32_t worker, uint32_t epoch) {
   return worker < job->sent_count && job->sent[worker] == epoch + 1;
 }

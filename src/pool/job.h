@@ -44,6 +44,8 @@ void mst_job_release(struct mst_job *job);
 
 // mst_job_note says that an incarnation was sent it. 0, or -MST_EMEM.
 int mst_job_note(struct mst_job *job, uint32_t worker, uint32_t epoch);
+// mst_job_unnote: it is sent again to this worker.
+void mst_job_unnote(struct mst_job *job, uint32_t worker);
 int mst_job_is_at(const struct mst_job *job, uint32_t worker, uint32_t epoch);
 
 // mst_jobs_surplus takes a job that nobody refers to out of the list if more are kept

@@ -193,6 +193,15 @@ int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
   return 0;
 }
 
+// The first reference is never given back.
+static struct mst_map lost = {.fd = -1, .refs = 1};
+
+struct mst_map *mst_map_lost(void) {
+  return mst_map_hold(&lost);
+}
+
+int mst_map_is_lost(const struct mst_map *map) { return map == &lost; }
+
 // read_all gives -MST_EPROTO if the file ends before n bytes.
 static int read_all(int fd, uint64_t offset, uint8_t *to, uint64_t n,
                     struct mst_err *err) {

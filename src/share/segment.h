@@ -64,6 +64,10 @@ struct mst_map {
 // reference. -MST_EPROTO if it is no sealed segment or an empty one, -MST_EMEM if it can't
 // be mapped.
 int mst_map_open(int fd, struct mst_map **out, struct mst_err *err);
+// mst_map_lost gives a reference to what stands for a segment whose descriptor this process had no
+// room for: it has no data. mst_map_is_lost knows it.
+struct mst_map *mst_map_lost(void);
+int mst_map_is_lost(const struct mst_map *map);
 // mst_map_read reads n bytes (n > 0) of a file to memory that is given back like a mapping.
 // -MST_EPROTO if the file ends before, -MST_EMEM, -MST_ESYS.
 int mst_map_read(int fd, uint64_t offset, uint64_t n, struct mst_map **out,

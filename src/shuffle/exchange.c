@@ -114,7 +114,8 @@ void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
   const int wants_map = have->size > 0 && have->path_bytes == 0;
   if (*mst_exchange_find(&have->want) == NULL) {
     struct mst_entry *entry = NULL;
-    if (!wants_map || map != NULL) entry = new_entry(bytes, n, 0);
+    const int has_map = map != NULL && !mst_map_is_lost(map);
+    if (!wants_map || has_map) entry = new_entry(bytes, n, 0);
     if (entry == NULL) {
       mst_exchange_settle_all(&have->want, MST_FOUND_NOT);
       return;

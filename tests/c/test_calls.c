@@ -88,6 +88,22 @@ TEST("A job is sent once to each incarnation, before the first call that needs "
   finish();
 }
 
+TEST("C5: A job whose call has failed is sent again: it may not have been "
+     "read") {
+  run_calls(1);
+  struct mst_job *job = mst_jobs_hold(&calls.jobs, payload);
+  const struct mst_task_terms terms = {.retries = -1, .job = job};
+  for (uint64_t id = 1; id <= 3; id++)
+    (void)submit_with(terms, NULL, 0);
+  EXPECT("JOB 0 #1, EXEC 0 #1, EXEC 0 #2");
+  answer_as(0, 1, MST_FLAG_ERROR);
+  EXPECT("JOB 0 #1, EXEC 0 #3");
+  answer(0, 2);
+  answer(0, 3);
+  mst_job_release(job);
+  finish();
+}
+
 TEST("A job that is one too many is dropped where it is") {
   run_calls(2);
   for (uint8_t i = 0; i < MST_JOBS_KEPT + 1; i++) {
@@ -292,7 +308,7 @@ TEST("What a worker says before its answer is the verb's, in order, and no "
   EXPECT("EXEC 0 #1, EXEC 0 #2");
   say(0, 1, 'a');
   say(0, 1, 'b');
-  say(0, 2, 'x'); // it doesn't evaluate this one yet
+  say(0, 2, 'x');                       // it doesn't evaluate this one yet
   CHECK_INT(calls.lanes[0]->unread, 4); // the calls' own answers, too
   expect_said('a');
   answer(0, 1);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -378,4 +379,48 @@ TEST("What the system has no room for is sent later, and no reason to spin") {
   find_no_room(ENOBUFS, 0);
   find_no_room(ENOMEM, 0);
   find_no_room(ETOOMANYREFS, 'x');
+}
+
+// with_no_room calls run() while this process can't have another descriptor.
+static void with_no_room(void (*run)(void)) {
+  struct rlimit before, none;
+  CHECK_INT(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int lowest = dup(ours.fd);
+  CHECK(lowest >= 0);
+  CHECK_INT(close(lowest), 0);
+  none = before;
+  none.rlim_cur = (rlim_t)lowest;
+  CHECK_INT(setrlimit(RLIMIT_NOFILE, &none), 0);
+  run();
+  CHECK_INT(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
+static void fill_theirs(void) {
+  while (mst_chan_fill(&theirs, 0, NULL) == 1) {
+  }
+}
+
+TEST(
+    "C5: A segment that there is no descriptor for is lost, and nothing else") {
+  NEEDS(MST_HAVE_MEMFD);
+  const int before = count_fds();
+  struct mst_frame frame;
+  for (int keeps = 0; keeps < 2; keeps++) {
+    open_pair();
+    theirs.keeps_fds = (uint8_t)keeps;
+    send_one(1, 0, 100);
+    send_one(2, 'b', 100);
+    send_one(3, 0, 100);
+    with_no_room(fill_theirs);
+    send_one(4, 'd', 100);
+    check_next(1, 0);
+    CHECK_INT(mst_chan_peek(&theirs, &frame, NULL), 1);
+    CHECK_INT(frame.head.call, 2);
+    CHECK(mst_map_is_lost(mst_chan_map(&theirs, &frame)));
+    mst_chan_take(&theirs, &frame);
+    check_next(3, 0);
+    check_next(4, 'd');
+    close_pair();
+  }
+  CHECK_INT(count_fds(), before);
 }

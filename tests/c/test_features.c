@@ -31,6 +31,7 @@ TEST("Descriptors go along with bytes, or are refused with no byte sent") {
   int pair[2], fds[MST_NET_FDS_MAX], pipe_fds[2];
   char byte = 'x';
   size_t count = 9;
+  int lost = 9;
   struct mst_err err;
   const struct iovec part = {.iov_base = &byte, .iov_len = 1};
   CHECK_INT(mst_net_pair(pair, NULL), 0);
@@ -38,7 +39,8 @@ TEST("Descriptors go along with bytes, or are refused with no byte sent") {
   const int64_t sent = mst_net_sendv(pair[0], &part, 1, pipe_fds, 2, 0, &err);
   if (MST_HAVE_SCM_RIGHTS) {
     CHECK_INT(sent, 1);
-    CHECK_INT(mst_net_recv_fds(pair[1], &byte, 1, 0, fds, &count, NULL), 1);
+    CHECK_INT(mst_net_recv_fds(pair[1], &byte, 1, 0, fds, &count, &lost, NULL),
+              1);
     CHECK_INT(count, 2);
     CHECK(write(fds[1], "y", 1) == 1);
     CHECK_INT(mst_net_read(pipe_fds[0], &byte, 1, NULL), 1);
@@ -49,11 +51,12 @@ TEST("Descriptors go along with bytes, or are refused with no byte sent") {
   } else {
     CHECK_INT(sent, -MST_ESYS);
     CHECK_INT(err.sys_errno, ENOTSUP);
-    CHECK_INT(mst_net_recv_fds(pair[1], &byte, 1, 0, fds, &count, NULL),
+    CHECK_INT(mst_net_recv_fds(pair[1], &byte, 1, 0, fds, &count, &lost, NULL),
               -MST_EAGAIN);
     CHECK_INT(count, 0);
     CHECK_INT(mst_net_sendv(pair[0], &part, 1, NULL, 0, 0, NULL), 1);
-    CHECK_INT(mst_net_recv_fds(pair[1], &byte, 1, 0, fds, &count, NULL), 1);
+    CHECK_INT(mst_net_recv_fds(pair[1], &byte, 1, 0, fds, &count, &lost, NULL),
+              1);
     CHECK_INT(count, 0);
   }
   for (int i = 0; i < 2; i++) {

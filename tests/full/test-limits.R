@@ -252,6 +252,115 @@ expect_processes_named <- function(caught) {
   expect_caught(caught, "limit", "ulimit -u")
 }
 
+# For processes that may have no descriptor more than they have: what prlimit is told then, and to
+# end that.
+no_more_descriptors <- quote({
+  limits_of <- function(pid) {
+    used <- as.integer(list.files(file.path("/proc", pid, "fd")))
+    line <- grep("^Max open files", readLines(file.path("/proc", pid, "limits")), value = TRUE)
+    soft <- strsplit(line, " +")[[1L]][4L]
+    list(none = paste0(min(setdiff(0:1023, used)), ":"), before = paste0(soft, ":"))
+  }
+  set_limit <- function(pid, limit) {
+    stopifnot(system2("prlimit", c("--pid", pid, paste0("--nofile=", limit))) == 0L)
+  }
+})
+
+test_that("C5: a session without descriptors says so, and blames and ends no worker", {
+  limit_time(60)
+  run <- run_session(quote({
+    cl <- cluster_start(2)
+    pids <- unlist(clusterCall(cl, Sys.getpid))
+    clusterEvalQ(cl, calls <- 0)
+    large <- function(n) {
+      calls <<- calls + 1
+      numeric(n)
+    }
+    soft <- .Call(muster:::ffi_limits)[1L]
+    limit_self("nofile", paste0(length(list.files("/proc/self/fd")) + 8L, ":"))
+    files <- list()
+    while (!is.null(file <- tryCatch(file("/dev/null", "r"), error = function(e) NULL))) {
+      files <- c(files, list(file))
+    }
+    verb <- outcome_of(clusterCall(cl, large, 1e5))
+    task <- outcome_of(task_value(task_submit(cl[2], large, 1e5)))
+    map <- outcome_of(cluster_map(cl, 1:2, function(i) numeric(1e5)))
+    small <- unlist(clusterEvalQ(cl, calls))
+    for (file in files) close(file)
+    .Call(muster:::ffi_limits_raise, soft)
+    lengths <- lengths(clusterCall(cl, large, 1e5))
+    tell(
+      verb = verb, task = task, map = map, small = small, lengths = lengths, pids = pids,
+      after = unlist(clusterCall(cl, Sys.getpid)), restarts = cluster_status(cl)$restarts
+    )
+  }))
+  expect_done(run)
+  for (caught in run$told[c("verb", "task", "map")]) {
+    expect_caught(caught, "limit", c("no file descriptor left", "ulimit -n", "then call again"))
+  }
+  expect_identical(run$told$small, c(1, 2)) # each call was evaluated once
+  expect_identical(run$told$lengths, c(100000L, 100000L))
+  expect_identical(run$told$after, run$told$pids)
+  expect_identical(run$told$restarts, c(0L, 0L))
+})
+
+test_that("C5: a worker without descriptors says so, and goes on", {
+  limit_time(60)
+  run <- run_session(bquote({
+    .(no_more_descriptors)
+    cl <- cluster_start(1)
+    pid <- cl[[1L]]$pid
+    large <- numeric(1e5)
+    add <- function(i) i + length(large)
+    limits <- limits_of(pid)
+    set_limit(pid, limits$none)
+    verb <- outcome_of(clusterCall(cl, length, large))
+    task <- outcome_of(task_value(task_submit(cl, length, large)))
+    map <- outcome_of(cluster_map(cl, 1:2, add))
+    small <- clusterCall(cl, identity, 1)
+    set_limit(pid, limits$before)
+    tell(
+      verb = verb, task = task, map = map, small = small, again = cluster_map(cl, 1:2, add),
+      length = clusterCall(cl, length, large), same = identical(cl[[1L]]$pid, pid),
+      restarts = cluster_status(cl)$restarts
+    )
+  }))
+  expect_done(run)
+  for (caught in run$told[c("verb", "task", "map")]) {
+    expect_caught(caught, "limit", c("no file descriptor left", "ulimit -n", "then call again"))
+  }
+  expect_identical(run$told$small, list(1))
+  # The job of a map is kept for the next: also one that couldn't be read.
+  expect_identical(run$told$again, list(100001L, 100002L))
+  expect_identical(run$told$length, list(100000L))
+  expect_true(run$told$same)
+  expect_identical(run$told$restarts, 0L)
+})
+
+test_that("C5: a fork server without descriptors refuses to fork, and ends no worker", {
+  limit_time(60)
+  run <- run_session(bquote({
+    .(no_more_descriptors)
+    cl <- cluster_start(1)
+    pid <- clusterCall(cl, Sys.getpid)
+    server <- parent_of(pid[[1L]])
+    limits <- limits_of(server)
+    set_limit(server, limits$none)
+    caught <- outcome_of(cluster_start(1))
+    after <- clusterCall(cl, Sys.getpid)
+    set_limit(server, limits$before)
+    other <- cluster_start(1)
+    tell(
+      caught = caught, same = identical(after, pid),
+      same_server = parent_of(clusterCall(other, Sys.getpid)[[1L]]) == server
+    )
+  }))
+  expect_done(run)
+  expect_caught(run$told$caught, "limit", c("Can't start worker 1 of 1", "ulimit -n"))
+  expect_true(run$told$same)
+  expect_true(run$told$same_server)
+})
+
 test_that("where processes run out, the limit is named and nothing is left", {
   limit_time(240)
   for (start in c("fork", "spawn")) {

@@ -63,7 +63,11 @@ void ffi_no_memory(size_t bytes) {
   raise_memory((double)bytes, 0);
 }
 
-void ffi_no_map(size_t bytes) {
+void ffi_no_map(size_t bytes, int wants_fd) {
+  if (wants_fd) {
+    ffi_call_ours("abort_descriptors", PROTECT(Rf_ScalarReal((double)bytes)));
+    UNPROTECT(1);
+  }
   look_at_room();
   raise_memory((double)bytes, 1);
 }

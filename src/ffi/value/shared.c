@@ -97,11 +97,11 @@ static void read_done(void *data, Rboolean jump) {
 
 static SEXP unserialize_shared(const uint8_t *bytes, size_t n,
                                struct mst_map *map) {
-  if (map == NULL) {
+  if (map == NULL || mst_map_is_lost(map)) {
     uint64_t size = 0;
     (void)mst_segment_decode(bytes - MST_SEGMENT_BYTES, MST_SEGMENT_BYTES,
                              &size);
-    ffi_no_map((size_t)size);
+    ffi_no_map((size_t)size, map != NULL);
   }
   struct reading reading = {
       .bytes = bytes, .n = n, .before = share.map, .base_before = share.base};

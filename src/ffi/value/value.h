@@ -56,7 +56,7 @@ SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
 // ffi_unserialize_message is ffi_unserialize for a message: of n bytes the first `skip` are
 // no part of the object. If its flags say so it has a segment, whose size stands right
 // before the object; map is that and stays the caller's, NULL if there is none or it
-// couldn't be mapped (muster_error_memory).
+// couldn't be mapped (muster_error_memory); mst_map_lost(): muster_error_limit.
 SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
                              size_t skip, struct mst_map *map);
 
@@ -105,9 +105,9 @@ void ffi_share_register(DllInfo *dll);
 // ffi_room_check raises muster_error_memory if so many bytes aren't free, with some left.
 void ffi_room_check(size_t bytes);
 // ffi_no_memory raises muster_error_memory: so many bytes can't be written; ffi_no_map:
-// can't be read.
+// can't be read, or, for want of a descriptor, muster_error_limit.
 void ffi_no_memory(size_t bytes);
-void ffi_no_map(size_t bytes);
+void ffi_no_map(size_t bytes, int wants_fd);
 // ffi_room_look gives the bytes that are free now.
 int64_t ffi_room_look(void);
 // ffi_room_pretend is for tests: as if so many bytes were free; negative: look.

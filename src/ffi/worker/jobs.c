@@ -32,7 +32,11 @@ SEXP ffi_job_read(SEXP bytes, SEXP pointer) {
   const size_t n = (size_t)Rf_xlength(bytes);
   if (pointer == R_NilValue) return ffi_unserialize(RAW(bytes), n);
   const struct mst_map *held = R_ExternalPtrAddr(pointer);
-  if (held != NULL) (void)mst_map_again(held, &map, NULL);
+  if (held != NULL && mst_map_is_lost(held)) {
+    map = mst_map_lost();
+  } else if (held != NULL) {
+    (void)mst_map_again(held, &map, NULL);
+  }
   SEXP later = PROTECT(R_MakeExternalPtr(map, R_NilValue, R_NilValue));
   R_RegisterCFinalizerEx(later, release_map, FALSE);
   SEXP job = PROTECT(ffi_unserialize_message(MST_FLAG_SEGMENT, RAW(bytes), n,
