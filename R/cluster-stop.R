@@ -28,6 +28,7 @@ cluster_stop <- function(cl) {
 outcome_stopped <- 2L
 outcome_foreign <- 3L
 outcome_type <- 4L
+outcome_memory <- 5L
 outcome_failed <- 7L
 outcome_reference <- 8L
 outcome_broken <- 9L

@@ -260,6 +260,13 @@ abort_task <- function(task, outcome, call) {
   if (outcome == outcome_broken) {
     abort_broken(call)
   }
+  if (outcome == outcome_memory) {
+    abort_muster(c("memory", "limit"),
+      "Not enough memory for the task's value, or that of a task before it.",
+      hints = "Its worker keeps it until task_value() finds enough, or task_cancel() gives it up.",
+      worker = task_worker(task, call), call = call
+    )
+  }
   if (outcome == outcome_stopped) {
     abort_muster("cancelled", "The task was cancelled.", call = call)
   }

@@ -25,6 +25,10 @@ int mst_buf_reserve(struct mst_buf *buf, size_t more) {
   if (cap < need) cap = need;
   if (mst_fault("base.realloc")) return -MST_EMEM;
   uint8_t *data = realloc(buf->data, cap);
+  if (data == NULL && cap > need) { // where it is short, no more than that
+    cap = need;
+    data = realloc(buf->data, cap);
+  }
   if (data == NULL) return -MST_EMEM;
   buf->data = data;
   buf->cap = cap;

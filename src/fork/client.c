@@ -227,7 +227,10 @@ static void serve_channel(struct mst_server *server, int readable) {
     if (head.length <= sizeof payload) take_frame(server, &frame);
     if (server->chan.fd < 0) return;
   }
-  if ((rc < 0 && rc != -MST_EAGAIN) || found < 0) server_gone(server);
+  // Without memory it stays there until there is some.
+  if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0) {
+    server_gone(server);
+  }
 }
 
 static void chan_ready(struct mst_io *io, uint32_t ready) {

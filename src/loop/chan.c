@@ -67,12 +67,16 @@ void mst_chan_close(struct mst_chan *chan) {
   close_socket(chan);
   mst_buf_free(&chan->in);
   chan->in_head = chan->in_scanned = 0;
+  chan->skip = 0;
   while (chan->maps != NULL)
     drop_map(&chan->maps);
+  free(chan->spare_map);
+  chan->spare_map = NULL;
 }
 
 void mst_chan_pause(struct mst_chan *chan) {
   close_socket(chan);
+  chan->skip = 0;
   chan->in.len = chan->in_scanned; // no half frame
   for (struct mst_chan_map **at = &chan->maps; *at != NULL;) {
     if ((*at)->end > chan->in_origin + chan->in.len) {
@@ -314,16 +318,15 @@ static int bytes_wanted(struct mst_chan *chan, size_t *want,
 // add_map keeps the segment that came with the bytes read up to now, with its descriptor if these
 // are kept: *fd is -1 then. It is -1 before if there was no room for it.
 static int add_map(struct mst_chan *chan, int *fd, struct mst_err *err) {
-  struct mst_chan_map *added = calloc(1, sizeof *added);
-  if (added == NULL) {
-    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a segment");
-  }
+  struct mst_map *map = NULL;
   if (*fd < 0) {
-    added->map = mst_map_lost();
-  } else if (mst_map_open(*fd, &added->map, err) == -MST_EPROTO) {
-    free(added);
+    map = mst_map_lost();
+  } else if (mst_map_open(*fd, &map, err) == -MST_EPROTO) {
     return -MST_EPROTO;
   }
+  struct mst_chan_map *added = chan->spare_map;
+  chan->spare_map = NULL;
+  *added = (struct mst_chan_map){.map = map};
   if (chan->keeps_fds && *fd >= 0 && added->map != NULL) {
     mst_map_keep(added->map, *fd);
     *fd = -1;
@@ -341,6 +344,13 @@ static int add_map(struct mst_chan *chan, int *fd, struct mst_err *err) {
 // sessions may have many answers waiting.
 static int receive(struct mst_chan *chan, size_t n, int wait,
                    struct mst_err *err) {
+  // Before anything is read: a descriptor comes only once.
+  if (chan->takes_maps && chan->spare_map == NULL) {
+    chan->spare_map = calloc(1, sizeof *chan->spare_map);
+    if (chan->spare_map == NULL) {
+      return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a segment");
+    }
+  }
   uint8_t *to = chan->in.data + chan->in.len;
   if (n > PART_MAX) n = PART_MAX;
   int fds[MST_NET_FDS_MAX] = {-1};
@@ -363,8 +373,22 @@ static int receive(struct mst_chan *chan, size_t n, int wait,
   return rc == 0 ? 1 : rc;
 }
 
+// skip throws away what comes of a frame that was dropped. The next one begins in another read.
+static int skip(struct mst_chan *chan, int wait, struct mst_err *err) {
+  uint8_t bytes[16384];
+  const size_t n =
+      chan->skip < sizeof bytes ? (size_t)chan->skip : sizeof bytes;
+  const int64_t got = mst_net_recv(chan->fd, bytes, n, wait, err);
+  if (got == -MST_ECLOSED) chan->ended = 1;
+  if (got < 0) return (int)got;
+  chan->skip -= (uint64_t)got;
+  chan->in_origin += (uint64_t)got;
+  return 1;
+}
+
 int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err) {
   size_t want;
+  if (chan->skip > 0 && chan->fd >= 0) return skip(chan, wait, err);
   int rc = bytes_wanted(chan, &want, err);
   if (rc != 0) return rc;
   if (chan->fd < 0) {
@@ -463,9 +487,8 @@ int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
   return parse_at(chan, chan->in_head, frame, &used, err);
 }
 
-void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame) {
-  const size_t used = MST_HEAD_BYTES + (size_t)frame->head.length;
-  MST_ASSERT(chan->in_head + used <= chan->in.len);
+// pass goes past bytes in the buffer, and lets go of what belongs to them.
+static void pass(struct mst_chan *chan, size_t used) {
   chan->in_head += used;
   if (chan->in_scanned < chan->in_head) chan->in_scanned = chan->in_head;
   while (chan->maps != NULL &&
@@ -476,6 +499,29 @@ void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame) {
     chan->in.len = chan->in_head = chan->in_scanned = 0;
     mst_buf_trim(&chan->in, MST_CHAN_KEEP);
   }
+}
+
+void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame) {
+  const size_t used = MST_HEAD_BYTES + (size_t)frame->head.length;
+  MST_ASSERT(chan->in_head + used <= chan->in.len);
+  pass(chan, used);
+}
+
+int mst_chan_begun(const struct mst_chan *chan, struct mst_frame *frame,
+                   size_t *have) {
+  const size_t n = chan->in.len - chan->in_head;
+  if (n < MST_HEAD_BYTES) return 0;
+  frame->payload = chan->in.data + chan->in_head + MST_HEAD_BYTES;
+  *have = n - MST_HEAD_BYTES;
+  return mst_head_decode(chan->in.data + chan->in_head, n, chan->length_max,
+                         &frame->head) > 0 &&
+         *have < frame->head.length;
+}
+
+void mst_chan_drop(struct mst_chan *chan, const struct mst_frame *frame) {
+  const size_t have = chan->in.len - chan->in_head;
+  chan->skip = MST_HEAD_BYTES + frame->head.length - have;
+  pass(chan, have);
 }
 
 int mst_chan_detach(struct mst_chan *chan, const struct mst_frame *frame,

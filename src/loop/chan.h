@@ -32,13 +32,15 @@ struct mst_chan_out; // one queued frame
 struct mst_chan_map; // one segment that came
 
 struct mst_chan {
-  int fd;                    // -1 when closed
-  struct mst_buf in;         // bytes from in_head on are not taken yet
-  size_t in_head;            // start of the oldest frame not taken
-  size_t in_scanned;         // end of the frames that were scanned, >= in_head
-  uint64_t in_origin;        // bytes of the stream before in.data[0]
-  struct mst_chan_map *maps; // of frames in the buffer, in their order
-  uint8_t takes_maps;        // segments may come; 0 after mst_chan_open
+  int fd;             // -1 when closed
+  struct mst_buf in;  // bytes from in_head on are not taken yet
+  size_t in_head;     // start of the oldest frame not taken
+  size_t in_scanned;  // end of the frames that were scanned, >= in_head
+  uint64_t in_origin; // bytes of the stream before in.data[0]
+  uint64_t skip;      // bytes to come that nobody wants, see mst_chan_drop
+  struct mst_chan_map *maps;      // of frames in the buffer, in their order
+  struct mst_chan_map *spare_map; // for the next; NULL if there is none
+  uint8_t takes_maps;             // segments may come; 0 after mst_chan_open
   uint8_t keeps_fds;   // their maps keep their descriptors, see mst_map_keep
   uint64_t length_max; // largest payload accepted now
   uint8_t ended;       // the peer is gone; what came before can be taken
@@ -96,6 +98,7 @@ int64_t mst_chan_later_ns(const struct mst_chan *chan);
 // only if wait is 1 and nothing is there. Returns 1 if bytes came, -MST_EAGAIN
 // if none, -MST_ECLOSED at the end (ended is set), -MST_ESYS, -MST_EMEM,
 // -MST_ELIMIT or -MST_EPROTO for a bad header or a descriptor that is no segment.
+// After -MST_EMEM nothing was read: what came stays, and may be filled again later.
 int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err);
 
 // mst_chan_scan looks at the next whole frame that was not scanned before,
@@ -119,6 +122,12 @@ struct mst_map *mst_chan_map(const struct mst_chan *chan,
                              const struct mst_frame *frame);
 // mst_chan_take drops the frame that peek gave, with its segment.
 void mst_chan_take(struct mst_chan *chan, const struct mst_frame *frame);
+// mst_chan_begun gives the header of the frame that is next to be taken and isn't whole, and what
+// is there of its payload, *have bytes: 1, or 0 if there is none such. mst_chan_drop drops that
+// frame: the rest of it is thrown away as it comes, which takes no memory.
+int mst_chan_begun(const struct mst_chan *chan, struct mst_frame *frame,
+                   size_t *have);
+void mst_chan_drop(struct mst_chan *chan, const struct mst_frame *frame);
 // mst_chan_detach takes it, but gives its payload to the caller: in *bytes, which the caller
 // frees, at *payload. Its segment goes, unless it was held. 0 or -MST_EMEM, and all stays. A
 // large frame is not copied: the buffer goes with it, and what stands behind it is.

@@ -9,9 +9,6 @@
 // One wake-up reads at most this much of one worker before others have a turn.
 #define READ_BURST ((size_t)16 << 20)
 
-// So many waits for one of several workers may end without a look at their sockets.
-#define UNHEARD_MAX 3u
-
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;
   mst_log_write(&peer->cluster->log, &peer->part, peer->index, bytes, n);
@@ -134,10 +131,9 @@ static int take_bytes(struct mst_peer *peer, const struct mst_frame *frame,
   return rc;
 }
 
-// take_value gives an answer to the core. 1; 0 if it has to wait where it is.
-static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
-  struct mst_calls *calls = &peer->cluster->calls;
-  const size_t n = (size_t)frame->head.length;
+// begin_answer reads what stands before an answer's value, in its first n bytes.
+static struct mst_answered
+begin_answer(struct mst_peer *peer, const struct mst_frame *frame, size_t n) {
   struct mst_answered answered = {.call = frame->head.call,
                                   .flags = frame->head.flags};
   mst_output_drain(&peer->output); // what was printed before it
@@ -150,17 +146,51 @@ static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
                        n - MST_VALUE_HEAD_BYTES, &answered.seed) != 0)) {
     answered.seed.known = 0;
   }
-  if ((answered.flags & MST_FLAG_REPLAY) != 0 ||
-      !mst_calls_wants(calls, peer->index, answered.call)) {
+  return answered;
+}
+
+static void end_answer(struct mst_peer *peer, struct mst_answered *answered) {
+  ((answered->flags & MST_FLAG_EARLY) != 0 ? mst_calls_said
+                                           : mst_calls_answered)(
+      &peer->cluster->calls, peer->index, answered, mst_clock_now());
+  mst_cluster_carry_out(peer->cluster);
+}
+
+static int is_wanted(const struct mst_peer *peer,
+                     const struct mst_frame *frame) {
+  return (frame->head.flags & MST_FLAG_REPLAY) == 0 &&
+         mst_calls_wants(&peer->cluster->calls, peer->index, frame->head.call);
+}
+
+// take_value gives an answer to the core. 1; 0 if it has to wait where it is.
+static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
+  struct mst_answered answered =
+      begin_answer(peer, frame, (size_t)frame->head.length);
+  if (!is_wanted(peer, frame)) {
     mst_chan_take(&peer->data, frame);
   } else if (take_bytes(peer, frame, &answered) != 0) {
     peer->no_memory = 1;
     return 0;
   }
-  ((answered.flags & MST_FLAG_EARLY) != 0
-       ? mst_calls_said
-       : mst_calls_answered)(calls, peer->index, &answered, mst_clock_now());
-  mst_cluster_carry_out(peer->cluster);
+  end_answer(peer, &answered);
+  return 1;
+}
+
+// drop_unwanted spares an answer that nobody wants the memory to be whole first. 0 if that is not
+// what comes.
+static int drop_unwanted(struct mst_peer *peer) {
+  struct mst_frame frame;
+  size_t have;
+  if (!mst_chan_begun(&peer->data, &frame, &have) ||
+      frame.head.kind != MST_KIND_VALUE ||
+      have < mst_value_skip(frame.head.flags) ||
+      !mst_calls_expects(&peer->cluster->calls, peer->index) ||
+      is_wanted(peer, &frame)) {
+    return 0;
+  }
+  struct mst_answered answered = begin_answer(peer, &frame, have);
+  mst_chan_drop(&peer->data, &frame);
+  end_answer(peer, &answered);
   return 1;
 }
 
@@ -254,7 +284,13 @@ static void read_all(struct mst_peer *peer, int all) {
   int rc = 1;
   while (rc == 1 && !peer->data.ended && burst < READ_BURST) {
     rc = mst_chan_fill(&peer->data, 0, NULL);
-    if (!serve_frames(peer, all)) {
+    if (rc == -MST_EMEM && drop_unwanted(peer)) rc = 1;
+    const int short_of_memory = rc == -MST_EMEM && !all;
+    // An answer waits for who wants it, anything else until the session runs again.
+    if (short_of_memory &&
+        mst_calls_expects(&peer->cluster->calls, peer->index))
+      peer->no_memory = 1;
+    if (!serve_frames(peer, all) || short_of_memory) {
       stay_unread(peer);
       return;
     }
@@ -276,11 +312,12 @@ static void read_data(struct mst_peer *peer) {
 }
 
 void mst_peer_read_out(struct mst_peer *peer) {
+  peer->no_memory = 0;
   hold_no_more(peer);
   if (peer->data_io.slot != 0) read_all(peer, 1);
 }
 
-static void read_on(struct mst_peer *peer) {
+void mst_peer_read_on(struct mst_peer *peer) {
   struct mst_cluster *cluster = peer->cluster;
   if (!mst_calls_may_read(&cluster->calls, peer->index)) return;
   hold_no_more(peer);
@@ -296,7 +333,7 @@ void mst_cluster_read_on(struct mst_cluster *cluster) {
   for (uint32_t i = 0; cluster->held > 0 && i < cluster->calls.pool.count;
        i++) {
     if (cluster->peers[i]->held && !cluster->peers[i]->no_memory) {
-      read_on(cluster->peers[i]);
+      mst_peer_read_on(cluster->peers[i]);
     }
   }
 }
@@ -340,7 +377,8 @@ void mst_peer_control_ready(struct mst_io *io, uint32_t ready) {
     }
     mst_chan_take(&peer->control, &frame);
   }
-  if ((rc < 0 && rc != -MST_EAGAIN) || found < 0) {
+  // Without memory it stays there until there is some.
+  if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0) {
     mst_loop_remove(peer->cluster->session->loop, io);
   }
 }
@@ -359,6 +397,7 @@ void mst_peer_kill(struct mst_peer *peer) {
 }
 
 void mst_peer_forget(struct mst_peer *peer, const void *verb) {
+  peer->no_memory = 0; // nobody may want what there was none for
   mst_calls_forget(&peer->cluster->calls, peer->index, verb, mst_clock_now());
   mst_cluster_carry_out(peer->cluster);
 }
@@ -368,6 +407,7 @@ void mst_session_cancel(struct mst_session *session, const void *verb) {
        cluster = cluster->next) {
     for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
       if (cluster->calls.lanes[i]->unread > 0) {
+        cluster->peers[i]->no_memory = 0;
         mst_calls_forget(&cluster->calls, i, verb, mst_clock_now());
       }
     }
@@ -411,105 +451,9 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
   return mst_peer_flush(peer, slice_ms, err);
 }
 
-// look finds among the peers the oldest answer, or one that is lost and owes.
-static int look(struct mst_peer *const *peers, uint32_t n, const void *verb,
-                uint32_t *lost) {
-  int first = -MST_EAGAIN;
-  uint64_t oldest = 0;
-  for (uint32_t i = 0; i < n; i++) {
-    const struct mst_peer *peer = peers[i];
-    const struct mst_lane *lane = peer->lane;
-    const uint64_t answered = mst_lane_answered(lane, verb);
-    if (answered != 0 && (oldest == 0 || answered < oldest)) {
-      first = (int)i;
-      oldest = answered;
-    }
-    if (first != -MST_EAGAIN) continue;
-    const int gone =
-        lane->dead || (lane->ended && !peer->cluster->calls.policy.on);
-    if (gone && lane->first != NULL) {
-      *lost = i;
-      first = -MST_ECLOSED;
-    } else if (peer->no_memory) {
-      *lost = i;
-      first = -MST_EMEM;
-    }
-  }
-  return first;
-}
-
-// spin looks again and again. A single worker's socket is read directly, which
-// spares a call; several are served by the loop.
-static int spin(struct mst_peer *const *peers, uint32_t n, const void *verb,
-                uint32_t *lost) {
-  struct mst_session *session = peers[0]->cluster->session;
-  const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
-  int found;
-  do {
-    if (n == 1) {
-      read_data(peers[0]);
-    } else if (mst_loop_run(session->loop, 0, NULL) < 0) {
-      return -MST_EAGAIN;
-    }
-    found = look(peers, n, verb, lost);
-  } while (found == -MST_EAGAIN && mst_clock_now() < end_ns);
-  mst_spin_end(&session->spin, found != -MST_EAGAIN);
-  return found;
-}
-
-// listen_between looks at the sockets, now and then, while answers that are there already
-// end each wait: those of one worker would be taken one after the other, and another's
-// that came long ago not be seen.
-static int listen_between(struct mst_peer *const *peers, uint32_t n,
-                          const void *verb, int found, uint32_t *lost) {
-  struct mst_session *session = peers[0]->cluster->session;
-  if (n == 1 || ++session->unheard < UNHEARD_MAX) return found;
-  session->unheard = 0;
-  (void)mst_loop_run(session->loop, 0,
-                     NULL); // a failure shows in the next wait
-  return look(peers, n, verb, lost);
-}
-
 void mst_peer_poll(struct mst_peer *peer) {
   MST_ASSERT_HOLDS(peer->cluster->session);
   read_data(peer);
-}
-
-// begin_waiting: answers of these are read whatever the bound on answers that nobody takes.
-static void begin_waiting(struct mst_peer *const *peers, uint32_t n) {
-  for (uint32_t i = 0; i < n; i++) {
-    struct mst_peer *peer = peers[i];
-    mst_calls_await(&peer->cluster->calls, peer->index);
-    peer->no_memory = 0;
-    if (peer->held) read_on(peer);
-  }
-}
-
-static int needs_mending(const struct mst_session *session) {
-  const struct mst_cluster *cluster = session->clusters;
-  while (cluster != NULL && cluster->calls.to_heal == 0)
-    cluster = cluster->next;
-  return cluster != NULL;
-}
-
-int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *verb,
-                  int timeout_ms, uint32_t *lost, struct mst_err *err) {
-  struct mst_session *session = peers[0]->cluster->session;
-  MST_ASSERT_HOLDS(session);
-  begin_waiting(peers, n);
-  // While answers are always there already, nothing else would see to losses.
-  if (needs_mending(session)) mst_session_mend(session);
-  int found = look(peers, n, verb, lost);
-  if (found != -MST_EAGAIN) {
-    return listen_between(peers, n, verb, found, lost);
-  }
-  session->unheard = 0;
-  if (mst_spin_begin(&session->spin)) {
-    found = spin(peers, n, verb, lost);
-    if (found != -MST_EAGAIN) return found;
-  }
-  const int rc = mst_session_run(session, timeout_ms, err);
-  return rc < 0 ? rc : look(peers, n, verb, lost);
 }
 
 struct mst_call *mst_peer_answer(const struct mst_peer *peer,

@@ -363,6 +363,14 @@ struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker) {
   return item_before(queue, pinned, any) ? pinned : any;
 }
 
+int mst_queue_is_for(const struct mst_queued *item, uint32_t worker) {
+  const struct mst_set *set = item->set;
+  uint32_t k = 0;
+  while (k < set->count && set->workers[k] != worker)
+    k++;
+  return set->count == 0 || k < set->count;
+}
+
 struct mst_queued *mst_queue_head(const struct mst_queue *queue) {
   if (queue->count == 0) return NULL;
   if (queue->any != NULL && queue->any->item_count > 0) {

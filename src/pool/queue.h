@@ -67,6 +67,8 @@ void mst_queue_remove(struct mst_queue *queue, struct mst_queued *item);
 // mst_queue_first gives the item that a worker is to take next, NULL if there is none for it.
 // It stays.
 struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker);
+// mst_queue_is_for tells whether an item that waits is for this worker too. O(its workers).
+int mst_queue_is_for(const struct mst_queued *item, uint32_t worker);
 // mst_queue_head gives some item, NULL if there is none: to take out all.
 struct mst_queued *mst_queue_head(const struct mst_queue *queue);
 // mst_queue_sweep takes out all items of the sets of which no worker is usable, and calls

@@ -525,6 +525,7 @@ struct mst_call *mst_task_submit(struct mst_cluster *cluster,
 int mst_task_cancel(struct mst_call *task) {
   struct mst_cluster *cluster = mst_task_cluster(task);
   if (cluster == NULL) return 0;
+  if (task->lane != NULL) cluster->peers[task->lane->worker]->no_memory = 0;
   const int cancelled = mst_call_cancel(task, mst_clock_now());
   mst_cluster_carry_out(cluster);
   return cancelled;

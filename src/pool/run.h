@@ -238,6 +238,10 @@ struct mst_call *mst_task_submit(struct mst_cluster *cluster,
                                  const uint32_t *workers, uint32_t count,
                                  const struct mst_task_terms *terms);
 int mst_task_cancel(struct mst_call *task);
+// mst_task_await: somebody waits for a task, so its answer is read whatever others there are, see
+// mst_calls_await_task. 0, or -MST_EMEM: there is no memory for what the worker that has it sent,
+// or all that may have it; that was tried again now.
+int mst_task_await(struct mst_call *task);
 // mst_task_cluster gives the cluster that has to do with a task, NULL if none has any more.
 struct mst_cluster *mst_task_cluster(const struct mst_call *task);
 // mst_cluster_trim lets go of jobs that are too many to be kept, here and in the workers.

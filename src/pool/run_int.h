@@ -41,6 +41,8 @@ void mst_peer_unwatch(struct mst_peer *peer);
 // What the loop calls when a channel is ready.
 void mst_peer_data_ready(struct mst_io *io, uint32_t ready);
 void mst_peer_control_ready(struct mst_io *io, uint32_t ready);
+// mst_peer_read_on reads what was left unread, if it may now.
+void mst_peer_read_on(struct mst_peer *peer);
 // mst_peer_read_out reads all that is there, whatever the bound on answers: its process has
 // ended.
 void mst_peer_read_out(struct mst_peer *peer);

@@ -424,3 +424,41 @@ TEST(
   }
   CHECK_INT(count_fds(), before);
 }
+
+TEST("C6: A frame that is dropped before it is whole leaves those behind it "
+     "whole") {
+  enum { BYTES = 3 << 20 };
+  static uint8_t filler[BYTES];
+  const int before = count_fds();
+  for (int with_segment = 0; with_segment < 2; with_segment++) {
+    struct mst_frame frame;
+    size_t have = 0;
+    open_pair();
+    send_one(1, 'a', 100);
+    struct mst_blob *large = payload_of(with_segment ? 'b' : 0, 100);
+    CHECK_INT(mst_buf_append(&large->buf, filler, BYTES), 0);
+    struct mst_head head = {.kind = MST_KIND_EXEC, .call = 2};
+    CHECK_INT(mst_chan_send(&ours, &head, large, NULL, 0, 0, NULL), 0);
+    mst_blob_release(large);
+    send_one(3, 'c', 100);
+    CHECK(ours.out_first != NULL); // it doesn't fit into the socket
+    CHECK_INT(mst_chan_begun(&theirs, &frame, &have), 0);
+    check_next(1, 'a');
+    while (mst_chan_begun(&theirs, &frame, &have) == 0)
+      CHECK_INT(mst_chan_fill(&theirs, 0, NULL), 1);
+    CHECK_INT(frame.head.call, 2);
+    CHECK(have < frame.head.length);
+    mst_chan_drop(&theirs, &frame);
+    CHECK(theirs.maps == NULL);
+    // No memory is wanted for what is left of it.
+    CHECK_INT(mst_fault_arm("base.realloc", 1, ENOMEM) >= 0, 1);
+    while (ours.out_first != NULL || theirs.skip > 0) {
+      (void)mst_chan_flush(&ours, NULL);
+      if (theirs.skip > 0) CHECK_INT(mst_chan_fill(&theirs, 0, NULL), 1);
+    }
+    CHECK_INT(mst_fault_arm("", 0, 0), 0);
+    check_next(3, 'c');
+    close_pair();
+  }
+  CHECK_INT(count_fds(), before);
+}

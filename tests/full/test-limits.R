@@ -409,6 +409,54 @@ test_that("where processes run out for forks, or for their threads, the limit is
   }
 })
 
+# ---- Memory of the session
+
+test_that("C6: an answer that the session has no memory for stays with its worker", {
+  limit_time(120)
+  run <- run_session(quote({
+    options(muster.share_min = Inf) # answers go through sockets
+    cl <- cluster_start(2)
+    pids <- unlist(clusterCall(cl, Sys.getpid))
+    calls <- tempfile()
+    large <- function(file) {
+      cat("x", file = file, append = TRUE)
+      numeric(2e7)
+    }
+    size <- function() {
+      line <- grep("^VmSize", readLines("/proc/self/status"), value = TRUE)
+      1024 * as.numeric(gsub("[^0-9]", "", line))
+    }
+    invisible(outcome_of(task_value(task_submit(cl, stop, "loads what R shows errors with"))))
+    limit_self("as", sprintf("%.0f:", size() + 6e7))
+    verb <- outcome_of(clusterCall(cl[1], large, calls))
+    small <- clusterCall(cl, identity, 1) # what nobody wants needs no memory
+    map <- outcome_of(cluster_map(cl, 1:4, function(i) numeric(2e7)))
+    tasks <- lapply(1:3, function(i) task_submit(cl[1], large, calls))
+    there <- task_wait(tasks, any = TRUE)
+    one <- outcome_of(task_value(tasks[[1L]]))
+    last <- outcome_of(task_value(tasks[[3L]])) # no worker has it yet
+    limit_self("as", "unlimited:")
+    tell(
+      verb = verb, map = map, one = one, last = last, small = small, there = any(there),
+      lengths = vapply(tasks, function(task) length(task_value(task)), 0L), pids = pids,
+      now = unlist(clusterCall(cl, Sys.getpid)), restarts = cluster_status(cl)$restarts,
+      calls = file.size(calls)
+    )
+  }))
+  expect_done(run)
+  expect_caught(run$told$verb, "memory", "Not enough memory for a message of worker 1")
+  for (caught in run$told[c("map", "one", "last")]) {
+    expect_caught(caught, "memory", "Not enough memory for the task's value")
+  }
+  expect_true(run$told$there)
+  expect_identical(run$told$small, list(1, 1))
+  expect_identical(run$told$lengths, rep(20000000L, 3L))
+  # No worker was lost, and no call was evaluated twice.
+  expect_identical(run$told$now, run$told$pids)
+  expect_identical(run$told$restarts, c(0L, 0L))
+  expect_identical(run$told$calls, 4)
+})
+
 # ---- Temporary files
 
 # A session in a mount namespace of its own, whose TMPDIR is a file system of `size` and

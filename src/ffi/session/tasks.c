@@ -278,13 +278,13 @@ static void spin_for(struct mst_session *session, const struct mst_call *task) {
   mst_spin_end(&session->spin, mst_call_is_done(task));
 }
 
-// Whoever asks for a task waits for it: its answer is read whatever others there are.
+// Whoever asks for a task waits for it. One whose answer there is no memory for is done: whoever
+// wants the value learns of it.
 static int is_done_at(SEXP tasks, R_xlen_t i) {
   enum ffi_outcome outcome;
   struct mst_call *task = task_of(VECTOR_ELT(tasks, i), &outcome);
   if (task == NULL || mst_call_is_done(task)) return 1;
-  mst_calls_await_task(task);
-  return 0;
+  return mst_task_await(task) != 0 || mst_call_is_done(task);
 }
 
 // look fills in which tasks are done, and returns how many.
@@ -310,13 +310,21 @@ static void wait_for_all(struct mst_session *session, SEXP tasks,
   }
 }
 
+// is_stuck: answers may be there that there is no memory for, or none come any more.
+static int is_stuck(const struct mst_session *session) {
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && cluster->held == 0)
+    cluster = cluster->next;
+  return session->broken || cluster != NULL;
+}
+
 static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
                          int64_t deadline_ns) {
   uint64_t before = session->counts.tasks_done;
   R_xlen_t have = look(tasks, done);
   while (have == 0 && Rf_xlength(tasks) > 0 && mst_clock_now() < deadline_ns) {
     ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    if (session->counts.tasks_done == before && !session->broken) continue;
+    if (session->counts.tasks_done == before && !is_stuck(session)) continue;
     before = session->counts.tasks_done;
     have = look(tasks, done);
   }
@@ -386,22 +394,24 @@ static SEXP answer_of(struct mst_call *task) {
 
 // ffi_task_value waits for one task: list(value); list(value, error, conditions,
 // worker, dropped); list(value, worker) if the value is of no use here; an outcome: FFI_FOREIGN,
-// FFI_BROKEN, FFI_LOST (ffi_task_loss says why), FFI_STOPPED if it was cancelled; NULL if the time
-// is over.
+// FFI_BROKEN, FFI_MEMORY (it may be asked for again), FFI_LOST (ffi_task_loss says why),
+// FFI_STOPPED if it was cancelled; NULL if the time is over.
 SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
   enum ffi_outcome outcome;
   struct mst_call *task = task_of(pointer, &outcome);
   if (task == NULL) return Rf_ScalarInteger((int)outcome);
   struct mst_session *session = ffi_session_or_null();
-  mst_calls_await_task(task);
-  if (!mst_call_is_done(task)) spin_for(session, task);
+  int no_memory = mst_task_await(task) != 0;
+  if (!mst_call_is_done(task) && !no_memory) spin_for(session, task);
   int64_t deadline_ns = 0;
   while (!mst_call_is_done(task)) {
+    if (no_memory) return Rf_ScalarInteger(FFI_MEMORY);
     if (deadline_ns == 0) deadline_ns = ffi_deadline(timeout_s);
     if (mst_clock_now() >= deadline_ns) return R_NilValue;
     ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
     if (task_of(pointer, &outcome) == NULL) // R code ran
       return Rf_ScalarInteger((int)outcome);
+    no_memory = mst_task_await(task) != 0;
   }
   // What the deputy heard while R was away.
   if (ffi_has_news(session)) ffi_wait_slice(session, 0);

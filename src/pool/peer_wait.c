@@ -1,0 +1,132 @@
+// Waits for answers of workers: a verb's, and a task's.
+#include "pool/run.h"
+#include "pool/run_int.h"
+
+// So many waits for one of several workers may end without a look at their sockets.
+#define UNHEARD_MAX 3u
+
+// look finds among the peers the oldest answer, or one that is lost and owes.
+static int look(struct mst_peer *const *peers, uint32_t n, const void *verb,
+                uint32_t *lost) {
+  int first = -MST_EAGAIN;
+  uint64_t oldest = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const struct mst_peer *peer = peers[i];
+    const struct mst_lane *lane = peer->lane;
+    const uint64_t answered = mst_lane_answered(lane, verb);
+    if (answered != 0 && (oldest == 0 || answered < oldest)) {
+      first = (int)i;
+      oldest = answered;
+    }
+    if (first != -MST_EAGAIN) continue;
+    const int gone =
+        lane->dead || (lane->ended && !peer->cluster->calls.policy.on);
+    if (gone && lane->first != NULL) {
+      *lost = i;
+      first = -MST_ECLOSED;
+    } else if (peer->no_memory) {
+      *lost = i;
+      first = -MST_EMEM;
+    }
+  }
+  return first;
+}
+
+// spin looks again and again. A single worker's socket is read directly, which
+// spares a call; several are served by the loop.
+static int spin(struct mst_peer *const *peers, uint32_t n, const void *verb,
+                uint32_t *lost) {
+  struct mst_session *session = peers[0]->cluster->session;
+  const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
+  int found;
+  do {
+    if (n == 1) {
+      mst_peer_poll(peers[0]);
+    } else if (mst_loop_run(session->loop, 0, NULL) < 0) {
+      return -MST_EAGAIN;
+    }
+    found = look(peers, n, verb, lost);
+  } while (found == -MST_EAGAIN && mst_clock_now() < end_ns);
+  mst_spin_end(&session->spin, found != -MST_EAGAIN);
+  return found;
+}
+
+// listen_between looks at the sockets, now and then, while answers that are there already
+// end each wait: those of one worker would be taken one after the other, and another's
+// that came long ago not be seen.
+static int listen_between(struct mst_peer *const *peers, uint32_t n,
+                          const void *verb, int found, uint32_t *lost) {
+  struct mst_session *session = peers[0]->cluster->session;
+  if (n == 1 || ++session->unheard < UNHEARD_MAX) return found;
+  session->unheard = 0;
+  (void)mst_loop_run(session->loop, 0,
+                     NULL); // a failure shows in the next wait
+  return look(peers, n, verb, lost);
+}
+
+// begin_waiting: answers of these are read whatever the bound on answers that nobody takes.
+static void begin_waiting(struct mst_peer *const *peers, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++) {
+    struct mst_peer *peer = peers[i];
+    mst_calls_await(&peer->cluster->calls, peer->index);
+    peer->no_memory = 0;
+    if (peer->held) mst_peer_read_on(peer);
+  }
+}
+
+static int needs_mending(const struct mst_session *session) {
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && cluster->calls.to_heal == 0)
+    cluster = cluster->next;
+  return cluster != NULL;
+}
+
+int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *verb,
+                  int timeout_ms, uint32_t *lost, struct mst_err *err) {
+  struct mst_session *session = peers[0]->cluster->session;
+  MST_ASSERT_HOLDS(session);
+  begin_waiting(peers, n);
+  // While answers are always there already, nothing else would see to losses.
+  if (needs_mending(session)) mst_session_mend(session);
+  int found = look(peers, n, verb, lost);
+  if (found != -MST_EAGAIN) {
+    return listen_between(peers, n, verb, found, lost);
+  }
+  session->unheard = 0;
+  if (mst_spin_begin(&session->spin)) {
+    found = spin(peers, n, verb, lost);
+    if (found != -MST_EAGAIN) return found;
+  }
+  const int rc = mst_session_run(session, timeout_ms, err);
+  return rc < 0 ? rc : look(peers, n, verb, lost);
+}
+
+// has_no_memory tries again what there was no memory for: whether there is none now.
+static int has_no_memory(struct mst_peer *peer) {
+  if (!peer->no_memory) return 0;
+  peer->no_memory = 0;
+  if (peer->held) mst_peer_read_on(peer);
+  return peer->no_memory;
+}
+
+int mst_task_await(struct mst_call *task) {
+  mst_calls_await_task(task);
+  if (mst_call_is_done(task)) return 0;
+  struct mst_cluster *cluster = mst_task_cluster(task);
+  if (cluster->held == 0) return 0;
+  // What comes from a worker comes in order, so this may be of a task before it.
+  if (task->lane != NULL) {
+    return has_no_memory(cluster->peers[task->lane->worker]) ? -MST_EMEM : 0;
+  }
+  int without = 0, others = 0;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    // A try may let a worker have it.
+    if (task->queued.set == NULL) return 0;
+    if (cluster->calls.lanes[i]->dead || !mst_queue_is_for(&task->queued, i))
+      continue;
+    const int none = has_no_memory(cluster->peers[i]);
+    without |= none;
+    others |= !none;
+  }
+  return without && !others ? -MST_EMEM : 0;
+}
