@@ -74,6 +74,7 @@ void mst_session_close(struct mst_session *session) {
   end_deputy(session);
   while (session->events != NULL)
     mst_loss_free(mst_session_event(session));
+  mst_trash_free(session);
   mst_loop_remove(session->loop, &session->prints_io);
   if (session->prints != session->loop) mst_loop_close(session->prints);
   mst_loop_close(session->loop);
@@ -201,9 +202,8 @@ void mst_cluster_event(struct mst_cluster *cluster,
 static void exited(struct mst_peer *peer) {
   if (peer->held) mst_peer_read_out(peer);
   mst_output_drain(&peer->output); // its last words
-  if (peer->tempdir != NULL) {
-    (void)mst_tree_remove(peer->tempdir, mst_clock_now() + MST_NS_PER_S);
-  }
+  mst_trash_put(peer->cluster->session, peer->tempdir);
+  peer->tempdir = NULL;
 }
 
 void mst_session_news(void *owner, const struct mst_news *news) {
@@ -299,6 +299,7 @@ static void let_time_pass(struct mst_session *session) {
     if (cluster->launcher->gone || cluster->adopted) launcher_lost(cluster);
   }
   mst_session_mend(session);
+  mst_trash_work(session, MST_TRASH_TURN_NS);
   session->listened_ns = mst_clock_now();
 }
 
@@ -322,6 +323,8 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
       ms = 2; // starting and stopping wait for ends that nobody tells
     }
   }
+  if (session->trash != NULL && ms > 0)
+    ms = mst_clock_ms_until(session->trash_ns, ms);
   return ms;
 }
 
@@ -555,7 +558,7 @@ void mst_cluster_close(struct mst_cluster *cluster) {
     mst_peer_close(cluster->peers[i], ours);
   }
   if (cluster->spawner != NULL) {
-    if (ours) cluster->launcher->reap(cluster->launcher);
+    if (ours) mst_spawner_end(cluster->spawner);
     mst_spawner_free(cluster->spawner);
     cluster->spawner = NULL;
   }

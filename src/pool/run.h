@@ -58,6 +58,8 @@ struct mst_peer {
   uint64_t pong; // last nonce that came back
 };
 
+struct mst_trash;
+
 struct mst_session {
   struct mst_loop *loop;
   struct mst_loop *prints;   // of output pipes; may be the same
@@ -80,6 +82,8 @@ struct mst_session {
   int64_t oom_kills;        // mst_proc_oom_kills(), when last looked at
   int64_t oom_new;          // of these, not blamed for a loss yet
   int64_t oom_ns;           // when they were seen
+  struct mst_trash *trash;  // directories that are to be removed; trash.c
+  int64_t trash_ns;         // not before this
   char build[64];           // a worker's hello must say the same
 };
 
@@ -129,6 +133,13 @@ void mst_session_break(struct mst_session *session);
 // mst_session_failure tells which assertion has ended the deputy, NULL if none has. Only by who
 // has the session.
 const char *mst_session_failure(const struct mst_session *session);
+
+// mst_trash_put has a directory removed while the session runs; the path is taken over, NULL is
+// allowed. mst_trash_work spends so long on it, if it is time. mst_trash_free leaves the rest alone.
+#define MST_TRASH_TURN_NS (10 * MST_NS_PER_MS)
+void mst_trash_put(struct mst_session *session, char *path);
+void mst_trash_work(struct mst_session *session, int64_t turn_ns);
+void mst_trash_free(struct mst_session *session);
 
 // mst_session_lend lets the deputy go on with the session if there are clusters: with all of
 // it if there are tasks that are not done, otherwise with what workers and servers print. The

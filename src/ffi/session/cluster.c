@@ -127,7 +127,9 @@ struct starting {
 static SEXP wait_started(void *data) {
   struct starting *starting = data;
   struct mst_cluster *cluster = starting->cluster;
-  while (!cluster->started && !cluster->start_failed) {
+  const struct mst_session *session = cluster->session;
+  while (!cluster->started &&
+         !(cluster->start_failed && session->trash == NULL)) {
     ffi_run_slice(cluster->session, FFI_SLICE_MS);
     R_CheckUserInterrupt();
     if (cluster->closed) Rf_error("muster's session has ended");
@@ -135,16 +137,24 @@ static SEXP wait_started(void *data) {
   return R_NilValue;
 }
 
+// Whoever leaves a start waits so long for its workers to end by themselves.
+#define LEAVE_NS (500 * MST_NS_PER_MS)
+
 // When the wait is left by an interrupt or a time limit, the half-started
-// cluster is taken down whole before that goes on.
+// cluster is taken down whole before that goes on. A fork server that is stopped may have
+// forks to do: their workers find their channels closed.
 static void leave_start(void *data) {
   struct starting *starting = data;
   struct mst_cluster *cluster = starting->cluster;
   R_ClearExternalPtr(starting->pointer);
   if (cluster->closed) return;
   mst_cluster_stop(cluster);
-  while (!cluster->start_failed && !cluster->stopped) {
-    (void)mst_session_run(cluster->session, FFI_SLICE_MS, NULL);
+  const int64_t end_ns = mst_clock_now() + LEAVE_NS;
+  struct mst_session *session = cluster->session;
+  while (((!cluster->start_failed && !cluster->stopped) ||
+          session->trash != NULL) &&
+         mst_clock_now() < end_ns) {
+    (void)mst_session_run(session, FFI_SLICE_MS, NULL);
   }
   ffi_cluster_close(cluster);
 }
@@ -406,7 +416,7 @@ static int was_restarted(const struct mst_cluster *cluster) {
 }
 
 // ffi_cluster_stop stops the workers with these ranks, and the cluster with the
-// last of them, and waits until they are reaped. TRUE if some had been restarted. An
+// last of them, and waits until they are reaped and their directories are gone. TRUE if some had been restarted. An
 // interrupt leaves the wait; the workers end anyway, since they were told to.
 SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   enum ffi_outcome outcome;
@@ -415,7 +425,7 @@ SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   struct mst_session *session = cluster->session;
   const int restarted = was_restarted(cluster);
   if (retire(cluster, ranks) > 0) {
-    while (!retired(cluster, ranks)) {
+    while (!retired(cluster, ranks) || session->trash != NULL) {
       ffi_run_slice(session, FFI_SLICE_MS);
       ffi_check_interrupt(NULL, NULL);
     }
@@ -427,7 +437,8 @@ SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   const uint32_t id = cluster->id;
   for (;;) {
     ffi_run_slice(session, FFI_SLICE_MS);
-    if (!is_there(session, id)) return Rf_ScalarLogical(restarted);
+    if (!is_there(session, id) && session->trash == NULL)
+      return Rf_ScalarLogical(restarted);
     ffi_check_interrupt(NULL, NULL);
   }
 }

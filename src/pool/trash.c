@@ -1,0 +1,58 @@
+// Directories of workers that have ended, which are removed bit by bit. The contract is in run.h.
+//
+// Problem: a worker may leave files by the thousand, whose removal takes longer than a user who
+// presses Ctrl-C, and other workers, should wait.
+//
+// Way chosen: a list, on which a turn of the session spends a few milliseconds.
+#include <stdlib.h>
+
+#include "fork/fork.h"
+#include "pool/run.h"
+
+// Between two turns that fail: what a worker has started may still write.
+#define AGAIN_NS (50 * MST_NS_PER_MS)
+// Time for one directory in all, failures included. What is left goes with the session's own.
+#define WHOLE_NS (5 * MST_NS_PER_S)
+
+struct mst_trash {
+  struct mst_trash *next;
+  char *path;      // owned
+  int64_t left_ns; // time for it
+};
+
+void mst_trash_put(struct mst_session *session, char *path) {
+  if (path == NULL) return;
+  struct mst_trash *trash = malloc(sizeof *trash);
+  if (trash == NULL) {
+    free(path);
+    return;
+  }
+  *trash = (struct mst_trash){
+      .next = session->trash, .path = path, .left_ns = WHOLE_NS};
+  session->trash = trash;
+  session->trash_ns = 0;
+}
+
+static void drop(struct mst_session *session) {
+  struct mst_trash *trash = session->trash;
+  session->trash = trash->next;
+  free(trash->path);
+  free(trash);
+}
+
+void mst_trash_work(struct mst_session *session, int64_t turn_ns) {
+  const int64_t begin_ns = mst_clock_now();
+  struct mst_trash *trash = session->trash;
+  if (trash == NULL || begin_ns < session->trash_ns) return;
+  const int rc = mst_tree_remove(trash->path, begin_ns + turn_ns);
+  const int64_t end_ns = mst_clock_now();
+  session->trash_ns =
+      rc == 0 || rc == -MST_ETIMEOUT ? end_ns : end_ns + AGAIN_NS;
+  trash->left_ns -= session->trash_ns - begin_ns;
+  if (rc == 0 || trash->left_ns <= 0) drop(session);
+}
+
+void mst_trash_free(struct mst_session *session) {
+  while (session->trash != NULL)
+    drop(session);
+}
