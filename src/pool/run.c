@@ -255,6 +255,7 @@ static void launcher_lost(struct mst_cluster *cluster) {
     if (event.kind == MST_EV_TICK) continue;
     // Its watch ends what is left of it.
     mst_net_shutdown(cluster->peers[i]->control.fd);
+    if (event.kind == MST_EV_EXITED) exited(cluster->peers[i]);
     mst_cluster_event(cluster, &event);
   }
 }

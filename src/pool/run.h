@@ -135,7 +135,7 @@ void mst_session_break(struct mst_session *session);
 const char *mst_session_failure(const struct mst_session *session);
 
 // mst_trash_put has a directory removed while the session runs; the path is taken over, NULL is
-// allowed. mst_trash_work spends so long on it, if it is time. mst_trash_free leaves the rest alone.
+// allowed. mst_trash_work spends so long on it, if it is time. mst_trash_free leaves the rest.
 #define MST_TRASH_TURN_NS (10 * MST_NS_PER_MS)
 void mst_trash_put(struct mst_session *session, char *path);
 void mst_trash_work(struct mst_session *session, int64_t turn_ns);

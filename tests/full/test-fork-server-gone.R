@@ -39,3 +39,62 @@ test_cluster("a server that was killed with nobody using it goes at the next sta
   expect_false(pid_exists(pid))
   expect_false(dir.exists(server$base))
 })
+
+test_that("C10: an interrupt leaves a start whose fork server is stopped, and doesn't wait for that", {
+  limit_time(60)
+  run <- run_session(quote({
+    cl <- cluster_start(1)
+    server <- parent_of(clusterCall(cl, Sys.getpid)[[1L]])
+    tools::pskill(server, tools::SIGSTOP)
+    system(sprintf("(sleep 0.5; kill -INT %d) &", Sys.getpid()))
+    caught <- outcome_of(cluster_start(2, heartbeat = Inf))
+    # Whoever waited until the server counts as silent has ended it.
+    there <- length(running(server))
+    tools::pskill(server, tools::SIGCONT)
+    tell(caught = caught$message, there = there, works = clusterCall(cl, identity, 1))
+    other <- cluster_start(2)
+    tell(same = parent_of(clusterCall(other, Sys.getpid)[[1L]]) == server)
+    cluster_stop(other)
+    cluster_stop(cl)
+    end <- Sys.time() + 30
+    while (length(running(children())) > 1L && Sys.time() < end) Sys.sleep(0.01) # tidy: a wait
+    tell(children = length(running(children())))
+  }))
+  expect_done(run)
+  expect_identical(run$told$caught, "interrupted")
+  expect_identical(run$told$there, 1L)
+  expect_identical(run$told$works, list(1))
+  expect_true(run$told$same)
+  expect_identical(run$told$children, 1L) # the fork server
+  expect_nothing_left(run$session)
+  expect_identical(tempdirs_left(run$session), character())
+})
+
+test_that("C15: what a lost worker leaves in its temporary directory goes, without a server too", {
+  limit_time(60)
+  run <- run_session(quote({
+    options(muster.quiet = TRUE)
+    cl <- cluster_start(2)
+    leave_file <- function() {
+      dir.create(file.path(tempdir(), "folder"))
+      cat("x", file = file.path(tempdir(), "folder", "file"))
+      list(pid = Sys.getpid(), dir = tempdir())
+    }
+    left <- lapply(1:2, function(k) {
+      worker <- clusterCall(cl[1], leave_file)[[1L]]
+      if (k == 2L) tools::pskill(parent_of(worker$pid), 9L)
+      tools::pskill(worker$pid, 9L)
+      clusterCall(cl, identity, 1)
+      end <- Sys.time() + 30
+      while (dir.exists(worker$dir) && Sys.time() < end) clusterCall(cl, identity, 1)
+      dir.exists(worker$dir)
+    })
+    others <- unlist(clusterCall(cl, function() dir.exists(tempdir())))
+    tell(left = unlist(left), others = others)
+  }))
+  expect_done(run)
+  expect_identical(run$told$left, c(FALSE, FALSE))
+  expect_identical(run$told$others, c(TRUE, TRUE))
+  expect_nothing_left(run$session)
+  expect_identical(tempdirs_left(run$session), character())
+})

@@ -588,33 +588,3 @@ test_that("muster under load_all() starts workers that load it so too", {
   expect_caught(run$told$refused, "launch", "load_all()")
   expect_nothing_left(run$session)
 })
-
-test_that("C10: an interrupt leaves a start whose fork server is stopped, and doesn't wait for that", {
-  limit_time(60)
-  run <- run_session(quote({
-    cl <- cluster_start(1)
-    server <- parent_of(clusterCall(cl, Sys.getpid)[[1L]])
-    tools::pskill(server, tools::SIGSTOP)
-    system(sprintf("(sleep 0.5; kill -INT %d) &", Sys.getpid()))
-    caught <- outcome_of(cluster_start(2, heartbeat = Inf))
-    # Whoever waited until the server counts as silent has ended it.
-    there <- length(running(server))
-    tools::pskill(server, tools::SIGCONT)
-    tell(caught = caught$message, there = there, works = clusterCall(cl, identity, 1))
-    other <- cluster_start(2)
-    tell(same = parent_of(clusterCall(other, Sys.getpid)[[1L]]) == server)
-    cluster_stop(other)
-    cluster_stop(cl)
-    end <- Sys.time() + 30
-    while (length(running(children())) > 1L && Sys.time() < end) Sys.sleep(0.01) # tidy: a wait
-    tell(children = length(running(children())))
-  }))
-  expect_done(run)
-  expect_identical(run$told$caught, "interrupted")
-  expect_identical(run$told$there, 1L)
-  expect_identical(run$told$works, list(1))
-  expect_true(run$told$same)
-  expect_identical(run$told$children, 1L) # the fork server
-  expect_nothing_left(run$session)
-  expect_identical(tempdirs_left(run$session), character())
-})

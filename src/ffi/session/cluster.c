@@ -416,8 +416,9 @@ static int was_restarted(const struct mst_cluster *cluster) {
 }
 
 // ffi_cluster_stop stops the workers with these ranks, and the cluster with the
-// last of them, and waits until they are reaped and their directories are gone. TRUE if some had been restarted. An
-// interrupt leaves the wait; the workers end anyway, since they were told to.
+// last of them, and waits until they are reaped and their directories are gone. TRUE if some
+// had been restarted. An interrupt leaves the wait; the workers end anyway, since they were told
+// to.
 SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   enum ffi_outcome outcome;
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
