@@ -16,10 +16,19 @@
 #' A worker killed by `killNode()` isn't replaced, even in a cluster with healing: use the others
 #' (`cl[-2]`) or put a new one in its place (`cl[2] <- cloneNode(cl[2])`).
 #'
-#' New workers are like those that the cluster began with: same packages, same `setup`. They don't
-#' have what was sent to the others since (`clusterExport()` and so on). `cloneNode()` of a node
-#' whose cluster was stopped starts a cluster of one worker with that cluster's settings. When
-#' `cluster_resize()` removes workers, it takes the last ones and lets them finish their tasks.
+#' New workers are like those that the cluster began with: same packages, same `setup`. What changed
+#' the others since is done in them too, if all of them were told it by one call: the variables of
+#' [parallel::clusterExport()] and [cluster_share()], the packages that
+#' `clusterEvalQ(cl, library(pkg))` attached, and whatever else a `clusterEvalQ()` or
+#' `clusterCall()` to all workers did. The calls run again, in order, as after a loss. What was done
+#' in some of the workers only (`clusterCall(cl[1], ...)`, tasks, each worker's own arguments, as
+#' those of `clusterApply()`) isn't, and random number streams aren't either: call
+#' `clusterSetRNGStream()` again. Of a cluster that doesn't heal (`healing = FALSE`) no calls are
+#' kept, and new workers have none of this.
+#'
+#' `cloneNode()` of a node whose cluster was stopped starts a cluster of one worker with that
+#' cluster's settings. When `cluster_resize()` removes workers, it takes the last ones and lets them
+#' finish their tasks.
 #'
 #' @param x A node, or a cluster. Nodes and clusters of package parallelly are handed to its
 #'   own functions.
@@ -37,9 +46,14 @@
 #'   `cluster_resize()`: the new cluster; assign it (`cl <- cluster_resize(cl, 4)`).
 #' @section Errors:
 #' `muster_error_input`: a node belongs to another process, or `cluster_resize()` was given a
-#' stopped cluster. `muster_error_limit`, `muster_error_launch`: new workers can't be started.
+#' stopped cluster. `muster_error_limit`, `muster_error_launch`: new workers can't be started, or
+#' one of the calls that the others were told fails in them.
+#'
+#' A warning of class `muster_warning_resize` says that new workers lack what the others were told,
+#' since it was more than muster keeps: 10,000 calls, or 1 GB that no journal has any more.
 #' @section Cost:
-#' A response takes about 20 us. A new worker takes as long as one from [cluster_start()].
+#' A response takes about 20 us. A new worker takes as long as one from [cluster_start()], and as
+#' the calls that run again in it.
 #' @section Source:
 #' `isNodeAlive()`, `killNode()` and `cloneNode()` of package parallelly.
 #' @examples
@@ -241,6 +255,13 @@ more_nodes <- function(node, count, call) {
     status <- .Call(ffi_node_status, failed)
     abort_muster("launch", "Can't start more workers.",
       details = c(status$failure, output_lines(status$output)), call = call
+    )
+  }
+  if (grown$lacking) {
+    warn_muster("resize", "New workers don't have what all others were told since they started.",
+      details = "It was more than muster keeps: 10,000 calls, or 1 GB.",
+      hints = "Send it to the new workers: clusterExport(), clusterEvalQ(), cluster_share().",
+      call = call
     )
   }
   grown <- NULL

@@ -17,8 +17,10 @@
 // ---- life
 
 static void free_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
-  for (uint32_t i = from; i < to; i++)
+  for (uint32_t i = from; i < to; i++) {
+    mst_journal_free(&calls->lanes[i]->journal);
     free(calls->lanes[i]);
+  }
 }
 
 // add_lanes makes those of workers from..to - 1.
@@ -97,6 +99,7 @@ void mst_calls_end(struct mst_calls *calls, int64_t now_ns) {
     mst_calls_close(calls, i, now_ns);
   while (calls->kept != NULL)
     mst_call_taken(calls->kept);
+  mst_common_free(&calls->common);
 }
 
 void mst_calls_free(struct mst_calls *calls) {
@@ -132,9 +135,14 @@ int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
   const uint32_t from = calls->pool.count;
   calls->now_ns = now_ns;
   if (more > UINT32_MAX - from) return -MST_EINPUT;
+  mst_calls_close_cast(calls);
   int rc = add_lanes(calls, from, from + more);
   if (rc != 0) return rc;
-  rc = mst_pool_grow(&calls->pool, more);
+  for (uint32_t i = from; rc == 0 && i < from + more; i++) {
+    struct mst_lane *lane = calls->lanes[i];
+    rc = mst_common_copy(&calls->common, &lane->journal, &lane->calls);
+  }
+  if (rc == 0) rc = mst_pool_grow(&calls->pool, more);
   if (rc != 0) {
     free_lanes(calls, from, from + more);
     return rc;

@@ -4,7 +4,8 @@
 // clock, no R; the same facts give the same actions, which is what tests/sim relies on.
 //
 // It stands on the worker states (state.h), which it owns and feeds, asks heal.h what a
-// loss means, and keeps a journal (journal.h) for each worker.
+// loss means, and keeps a journal (journal.h) for each worker, and of what all were told one
+// more (common.h), for workers that join.
 //
 // A call lives in one of three places:
 //
@@ -33,6 +34,7 @@
 #include <stdint.h>
 
 #include "base/mst_buf.h"
+#include "pool/common.h"
 #include "pool/heal.h"
 #include "pool/job.h"
 #include "pool/journal.h"
@@ -70,6 +72,7 @@ struct mst_call {
   struct mst_lane *lane;    // that has it, NULL if none does
   struct mst_blob *payload; // a reference, until it is answered or fails
   struct mst_job *job;      // that it needs, NULL for none. Likewise
+  struct mst_cast *cast;    // of which it is one, NULL for none. Likewise
   const void *verb;         // whose it is, as the caller said; NULL for a task
   uint64_t id;              // in its lane, from 1; what goes over the wire
   uint64_t serial;          // of tasks, counts up in a session
@@ -112,6 +115,7 @@ struct mst_lane {
   uint64_t awaited;  // answers up to this id are read whatever the bound
   const void *verb;  // of the last call of a verb
   uint8_t mixed;     // what is unread may be of several verbs
+  uint64_t cast;     // number of the last that it got
   // healing
   struct mst_heal heal;
   struct mst_journal journal;
@@ -125,7 +129,7 @@ struct mst_lane {
   uint8_t oom;          // what was lost last was killed to have memory
   uint8_t ours;         // it was killed by muster: the session, or its watch
   uint8_t alone;        // its calls are to run while all others are idle
-  uint8_t drains;       // it was to finish and end: to be looked at until it has left
+  uint8_t drains; // it was to finish and end: to be looked at until it has left
   int32_t sys_errno;    // its last launch failed for want of something; 0: none
   uint32_t launches;    // that failed so, in a row
   int64_t launch_ns;    // when it is launched again; INT64_MAX if it isn't
@@ -159,29 +163,31 @@ struct mst_calls {
   int64_t timeout_ns; // of one call, INT64_MAX for none
   uint32_t id;        // of the cluster, for losses
   struct mst_jobs jobs;
+  struct mst_common common;
   struct mst_queue queue;
-  size_t queued_bytes;   // of the payloads of tasks in it
-  uint32_t limited;      // tasks with a time limit of their own
-  uint32_t turn;         // the worker that is asked first
-  uint32_t awaited;      // tasks in the queue that somebody waits for
-  size_t answer_bytes;   // of answers that nobody has taken
+  size_t queued_bytes;     // of the payloads of tasks in it
+  uint32_t limited;        // tasks with a time limit of their own
+  uint32_t turn;           // the worker that is asked first
+  uint32_t awaited;        // tasks in the queue that somebody waits for
+  size_t answer_bytes;     // of answers that nobody has taken
   size_t answer_bytes_max; // MST_ANSWERS_BYTES; may be set after init
   size_t log_bytes;        // that all journals hold
   size_t log_looked;       // when mst_calls_bound_log was called last
-  struct mst_call *kept; // tasks whose answers nobody has taken
+  struct mst_call *kept;   // tasks whose answers nobody has taken
   struct mst_lane *due_first, *due_last;
   struct mst_loss *told, *last_told; // for the user
   struct mst_job *dropping; // workers are to forget it, from drop_at on
   uint32_t drop_at;
-  uint32_t to_heal;      // lanes with to_heal
-  uint32_t waiting;      // lanes with launch_ns
-  uint32_t draining;     // lanes with drains
-  int64_t looked_ns;     // when lanes were last looked at one by one
-  int64_t now_ns;        // of the last step
-  uint8_t started;       // STARTED was given
-  uint8_t dispatch;      // tasks may have workers that have room
-  uint8_t alone;         // some lane's calls wait until all others are idle
-  uint8_t interrupts;    // some lane was told to interrupt a call, and hasn't answered
+  uint32_t to_heal;  // lanes with to_heal
+  uint32_t waiting;  // lanes with launch_ns
+  uint32_t draining; // lanes with drains
+  int64_t looked_ns; // when lanes were last looked at one by one
+  int64_t now_ns;    // of the last step
+  uint8_t started;   // STARTED was given
+  uint8_t dispatch;  // tasks may have workers that have room
+  uint8_t alone;     // some lane's calls wait until all others are idle
+  uint8_t
+      interrupts; // some lane was told to interrupt a call, and hasn't answered
   uint8_t launcher_gone; // the world's: workers can't come back now
   uint8_t orphaned;      // and some should
 };
@@ -242,8 +248,8 @@ void mst_calls_start(struct mst_calls *calls, int64_t now_ns,
 // mst_pool_begin: calls to the others wait until these join.
 void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns, uint32_t need);
-// mst_calls_grow adds workers, which come as lost ones come back. 0, -MST_EMEM,
-// -MST_EINPUT (not running). Allocates.
+// mst_calls_grow adds workers, which come as lost ones come back, with what all others were
+// told as their journal. 0, -MST_EMEM, -MST_EINPUT (not running). Allocates.
 int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns);
 // mst_calls_revive lets workers that were given up for want of something try again.
 // Returns how many.

@@ -422,6 +422,10 @@ static void note_state(struct mst_calls *calls, struct mst_lane *lane,
       .failed = (answered->flags & MST_FLAG_ERROR) != 0,
       .visible = (answered->flags & MST_FLAG_STATE) != 0,
       .unseen = call->unseen};
+  if (call->cast != NULL) {
+    mst_common_answered(&calls->common, call->cast, &entry);
+  }
+  if (!entry.visible && !entry.unseen) return;
   (void)mst_journal_add(&lane->journal, &entry); // if not, it says so itself
   if (mst_journal_wants(&lane->journal, call->id)) {
     mst_lane_todo(calls, lane, TODO_SNAPSHOT);
@@ -435,13 +439,11 @@ void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
   mst_heal_heard(&lane->heal, calls->now_ns);
   lane->head_ns = calls->now_ns;
   if (!calls->policy.on) return; // nothing is kept
-  // One that was interrupted in what can't be seen isn't repeated: it didn't come to its end.
-  const int interrupted = (call->cancelled || call->timed_out) &&
-                          (answered->flags & MST_FLAG_ERROR) != 0;
-  if ((answered->flags & MST_FLAG_STATE) != 0 ||
-      (call->unseen && !interrupted)) {
-    note_state(calls, lane, answered);
-  }
+  // One that was interrupted and undone isn't repeated: it didn't come to its end.
+  const int undone = (call->cancelled || call->timed_out) &&
+                     (answered->flags & MST_FLAG_ERROR) != 0 &&
+                     (answered->flags & MST_FLAG_STATE) == 0;
+  if (!undone) note_state(calls, lane, answered);
   note_seed(lane, answered);
 }
 

@@ -48,6 +48,8 @@ void mst_lane_drop(struct mst_calls *calls, struct mst_lane *lane,
 // answers, a task's is its own.
 void mst_lane_finish(struct mst_calls *calls, struct mst_lane *lane,
                      struct mst_call *call, enum mst_call_state state);
+// mst_calls_close_cast ends the cast that goes on: its verb waits, or another call is given.
+void mst_calls_close_cast(struct mst_calls *calls);
 // mst_lane_interrupt has the worker interrupt its oldest call.
 void mst_lane_interrupt(struct mst_calls *calls, struct mst_lane *lane);
 // mst_lane_drop_unsent drops the cancelled calls of a worker that was not sent them, or has

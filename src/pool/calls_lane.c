@@ -160,6 +160,7 @@ void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
                       const void *verb, int64_t now_ns) {
   struct mst_lane *lane = calls->lanes[worker];
   calls->now_ns = now_ns;
+  mst_calls_close_cast(calls);
   for (struct mst_call *call = lane->answers, *next; call != NULL;
        call = next) {
     next = call->next;
@@ -181,6 +182,36 @@ void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
 
 // ---- verbs
 
+// has_all tells whether every worker that takes calls has the cast that goes on.
+static int has_all(const struct mst_calls *calls, const struct mst_cast *cast) {
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    const struct mst_lane *lane = calls->lanes[i];
+    if (lane->cast != cast->number && mst_lane_is_usable(calls, lane)) return 0;
+  }
+  return 1;
+}
+
+void mst_calls_close_cast(struct mst_calls *calls) {
+  struct mst_common *common = &calls->common;
+  if (common->now == NULL) return;
+  mst_common_close(common, has_all(calls, common->now));
+}
+
+// cast_of gives the cast that a call is of. Each of one cast goes to another worker.
+static struct mst_cast *cast_of(struct mst_calls *calls, struct mst_lane *lane,
+                                struct mst_blob *payload, const void *verb) {
+  struct mst_common *common = &calls->common;
+  if (!calls->policy.on) return NULL; // nothing is kept
+  if (!mst_common_goes_on(common, payload, verb) ||
+      lane->cast == common->now->number) {
+    mst_calls_close_cast(calls);
+  }
+  if (payload->one) return NULL;
+  struct mst_cast *cast = mst_common_open(common, payload, verb);
+  if (cast != NULL) lane->cast = cast->number;
+  return cast;
+}
+
 int mst_calls_send(struct mst_calls *calls, uint32_t worker,
                    struct mst_blob *payload, const void *verb, int32_t tag,
                    uint8_t unseen, int64_t now_ns) {
@@ -200,6 +231,7 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   call->tag = tag;
   call->retries = -1;
   call->unseen = unseen;
+  call->cast = cast_of(calls, lane, payload, verb);
   if (lane->unread > 0 && lane->verb != verb) lane->mixed = 1;
   lane->verb = verb;
   lane->unread++;
@@ -236,6 +268,7 @@ void mst_calls_take(struct mst_calls *calls, struct mst_call *answer) {
 void mst_calls_await(struct mst_calls *calls, uint32_t worker) {
   struct mst_lane *lane = calls->lanes[worker];
   lane->awaited = lane->calls;
+  mst_calls_close_cast(calls);
 }
 
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker) {

@@ -10,6 +10,8 @@
 static void release_payload(struct mst_call *call) {
   mst_blob_release(call->payload);
   call->payload = NULL;
+  mst_cast_release(call->cast);
+  call->cast = NULL;
 }
 
 void mst_call_release(struct mst_call *call) {

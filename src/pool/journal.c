@@ -47,16 +47,8 @@ static int is_equal(const struct mst_entry *one,
   if (one->unseen == MST_UNSEEN_LAST && other->unseen == MST_UNSEEN_LAST) {
     return 1;
   }
-  const struct mst_buf *a = &one->payload->buf;
-  const struct mst_buf *b = &other->payload->buf;
-  if (one->snapshot != other->snapshot) return 0;
-  if (one->payload == other->payload) return 1;
-  // What is in segments isn't compared: such calls are large, and few.
-  if (one->payload->segment.fd >= 0 || other->payload->segment.fd >= 0) {
-    return 0;
-  }
-  return a->len == b->len &&
-         (a->data == b->data || memcmp(a->data, b->data, a->len) == 0);
+  return one->snapshot == other->snapshot &&
+         mst_blob_equal(one->payload, other->payload);
 }
 
 // drop_equal: what an entry does unseen is done by its last equal too. Only among

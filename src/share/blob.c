@@ -2,6 +2,7 @@
 #include "share/blob.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/mst_assert.h"
 
@@ -11,6 +12,14 @@ struct mst_blob *mst_blob_new(void) {
   blob->refs = 1;
   blob->segment = MST_SEGMENT_NONE;
   return blob;
+}
+
+int mst_blob_equal(const struct mst_blob *a, const struct mst_blob *b) {
+  if (a == b) return 1;
+  if (a->segment.fd >= 0 || b->segment.fd >= 0) return 0;
+  return a->buf.len == b->buf.len &&
+         (a->buf.data == b->buf.data ||
+          memcmp(a->buf.data, b->buf.data, a->buf.len) == 0);
 }
 
 size_t mst_blob_bytes(const struct mst_blob *blob) {

@@ -16,12 +16,16 @@ struct mst_blob {
   struct mst_segment segment; // sealed, or none; closed with the blob
   uint64_t binds; // for journals: what the call in it does, see journal.h
   size_t logged;  // references that journals have
+  uint8_t one;    // the call is for one worker, and not for those that join (common.h)
   size_t refs;
 };
 // mst_blob_new gives an empty blob with one reference, NULL without memory.
 struct mst_blob *mst_blob_new(void);
 // mst_blob_release drops a reference and frees at the last. NULL is allowed.
 void mst_blob_release(struct mst_blob *blob);
+// mst_blob_equal tells whether two have the same bytes. What is in segments isn't compared:
+// such blobs are large, and few.
+int mst_blob_equal(const struct mst_blob *a, const struct mst_blob *b);
 // mst_blob_bytes gives the memory that a payload takes, with its segment.
 size_t mst_blob_bytes(const struct mst_blob *blob);
 

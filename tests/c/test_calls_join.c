@@ -223,3 +223,108 @@ TEST("Workers that are added come as lost ones come back") {
   answer(1, 1);
   finish();
 }
+
+// told: a call to one worker that changed it, unless `flags` says otherwise.
+static void told(uint32_t worker, uint64_t call, uint16_t flags) {
+  answer_as(worker, call, flags);
+  CHECK_INT(take(worker), MST_CALL_DONE);
+}
+
+TEST("U4: Workers that are added replay the calls that all others were given") {
+  run_calls(2);
+  ask(0);
+  ask(1); // to all
+  EXPECT("EXEC 0 #1, EXEC 1 #1");
+  mst_calls_await(&calls, 0);
+  told(0, 1, 0);
+  told(1, 1, MST_FLAG_STATE); // one has changed, which is enough
+  ask(0);                     // to one
+  EXPECT("EXEC 0 #2");
+  mst_calls_await(&calls, 0);
+  told(0, 2, MST_FLAG_STATE);
+  ask(1); // after that: two calls to one each
+  EXPECT("EXEC 1 #2");
+  mst_calls_await(&calls, 1);
+  told(1, 2, MST_FLAG_STATE);
+  ask(1);
+  ask(0); // to all, in another order, and nothing has changed
+  EXPECT("EXEC 1 #3, EXEC 0 #3");
+  told(0, 3, 0);
+  told(1, 3, 0);
+  ask(0);
+  EXPECT("EXEC 0 #4");
+  told(0, 4,
+       MST_FLAG_STATE); // answered before the next is given: still one verb's
+  ask(1);
+  EXPECT("EXEC 1 #4");
+  told(1, 4, MST_FLAG_STATE | MST_FLAG_ERROR);
+  CHECK_INT(mst_calls_grow(&calls, 1, now_ns), 0);
+  CHECK(!calls.common.incomplete);
+  EXPECT("LAUNCH 2");
+  come_up(2);
+  ask(2);
+  EXPECT("REEXEC 2 #1, REEXEC 2 #2, EXEC 2 #3");
+  answer_as(2, 1, MST_FLAG_REPLAY);
+  answer_as(2, 2, MST_FLAG_REPLAY | MST_FLAG_ERROR); // as there
+  told(2, 3, 0);
+  finish();
+}
+
+TEST("U4: A worker that stays lost isn't one of all, one that is added is") {
+  run_calls(2);
+  mst_calls_kill(&calls, 1, now_ns);
+  EXPECT("KILL 1");
+  ask(0);
+  EXPECT("EXEC 0 #1");
+  told(0, 1, MST_FLAG_STATE);
+  CHECK_INT(mst_calls_grow(&calls, 1, now_ns), 0);
+  EXPECT("LAUNCH 2");
+  come_up(2);
+  EXPECT("REEXEC 2 #1");
+  answer_as(2, 1, MST_FLAG_REPLAY);
+  ask(0); // not the new one
+  EXPECT("EXEC 0 #2");
+  told(0, 2, MST_FLAG_STATE);
+  CHECK_INT(mst_calls_grow(&calls, 1, now_ns), 0);
+  CHECK_INT(calls.lanes[3]->journal.count, 1);
+  EXPECT("LAUNCH 3");
+  finish();
+}
+
+TEST("U4: Past its limits nothing is kept of what all were told, and it says "
+     "so") {
+  run_calls(1);
+  for (uint64_t i = 1; i <= MST_JOURNAL_ENTRIES_MAX + 1; i++) {
+    CHECK(!calls.common.incomplete);
+    ask(0);
+    while (*taken() != '\0') {
+    }
+    told(0, i, MST_FLAG_STATE);
+    mst_journal_free(&calls.lanes[0]->journal); // as a snapshot would
+  }
+  ask(0); // the last cast ends with it
+  CHECK(calls.common.incomplete);
+  CHECK_INT(calls.common.journal.count, 0);
+  EXPECT("EXEC 0 #10002");
+  told(0, MST_JOURNAL_ENTRIES_MAX + 2, 0);
+  finish();
+}
+
+TEST("U4: What only the journal of all keeps has a limit in bytes") {
+  run_calls(1);
+  for (uint64_t i = 1; i <= 3; i++) {
+    struct mst_blob *large = mst_blob_new();
+    large->segment.bytes = MST_COMMON_BYTES / 2 + 1; // as if it were there
+    CHECK_INT(
+        mst_calls_send(&calls, 0, large, &verb, 0, MST_UNSEEN_NOT, now_ns), 0);
+    mst_blob_release(large);
+    while (*taken() != '\0') {
+    }
+    mst_calls_await(&calls, 0);
+    told(0, i, MST_FLAG_STATE);
+    if (i > 1) mst_journal_free(&calls.lanes[0]->journal);
+    CHECK(calls.common.incomplete == (i == 3)); // the lane has the first two
+    if (i == 1) mst_journal_free(&calls.lanes[0]->journal);
+  }
+  finish();
+}

@@ -47,3 +47,76 @@ test_cluster("a cluster gets more workers and fewer", {
   expect_error(cluster_resize(cl, 0), class = "muster_error_input")
   expect_error(cluster_resize(list(), 1), class = "muster_error_input")
 })
+
+test_cluster("U4: workers that join have what all others were told", {
+  cl <- local_cluster(2)
+  small <- 1
+  shared <- as.numeric(1:1e5)
+  clusterExport(cl, c("small", "shared"), environment())
+  cluster_share(cl, wide = shared)
+  clusterEvalQ(cl, {
+    library(splines)
+    own <- Sys.getpid()
+  })
+  clusterCall(cl, function() options(digits.secs = 3))
+  clusterCall(cl[1L], function() alone <<- 1) # of a single one
+  clusterApply(cl, 1:2, function(i) each <<- i) # another call for each
+  clusterEvalQ(cl[2:1], small <- small + 1)
+  more <- cluster_resize(cl, 3)
+  look <- function() {
+    list(
+      small, identical(shared, wide), "package:splines" %in% search(), own == Sys.getpid(),
+      getOption("digits.secs"), exists("alone"), exists("each")
+    )
+  }
+  environment(look) <- globalenv()
+  expect_identical(clusterCall(more[3L], look)[[1L]], list(2, TRUE, TRUE, TRUE, 3, FALSE, FALSE))
+  # It heals as the others do, and counts among them: what it isn't told isn't of all.
+  tools::pskill(more[[3L]]$pid, tools::SIGKILL)
+  local_settings(muster.quiet = TRUE)
+  expect_identical(clusterCall(more[3L], look)[[1L]], list(2, TRUE, TRUE, TRUE, 3, FALSE, FALSE))
+  clusterExport(cl, "more", list2env(list(more = 5)))
+  clusterEvalQ(more, small <- 7)
+  more[[3L]] <- cloneNode(more[[3L]])
+  expect_identical(clusterEvalQ(more[3L], list(small, exists("more"))), list(list(7, FALSE)))
+  cluster_stop(more)
+})
+
+test_cluster("U4: a worker that can't do what the others did doesn't join", {
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  there <- file.path(folder, "there")
+  clusterCall(cl, function(folder) working <<- setwd(folder), folder)
+  expect_error(clusterCall(cl, function() {
+    half <<- 1
+    stop("as here")
+  }))
+  more <- cluster_resize(cl, 2)
+  expect_identical(clusterEvalQ(more, half), list(1, 1))
+  cl <- cluster_resize(more, 1)
+  clusterCall(cl, function(there) {
+    if (file.exists(there)) stop("there is one")
+    once <<- file.create(there)
+  }, there)
+  expect_error(suppressMessages(cluster_resize(cl, 2)), "journal", class = "muster_error_launch")
+  expect_identical(clusterEvalQ(cl, once), list(TRUE))
+})
+
+test_cluster("U4: snapshots of workers take nothing from those that join", {
+  cl <- local_cluster(1)
+  clusterExport(cl, "n", list2env(list(n = 0)))
+  for (i in 1:70) clusterEvalQ(cl, n <- n + 1)
+  more <- cluster_resize(cl, 2)
+  expect_identical(clusterEvalQ(more, n), list(70, 70))
+  cluster_stop(more)
+})
+
+test_cluster("U4: a worker that joins draws from a stream of its own", {
+  local_seed(1)
+  cl <- local_cluster(1)
+  clusterSetRNGStream(cl, 1)
+  more <- cluster_resize(cl, 2)
+  drawn <- unlist(clusterCall(more, runif, 1))
+  expect_false(drawn[1L] == drawn[2L])
+  cluster_stop(more)
+})

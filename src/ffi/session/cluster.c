@@ -238,16 +238,16 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   return opened;
 }
 
-// ffi_cluster_grow adds workers, which may not be ready yet: list(from, nodes), the rank of the
-// first and pointers to them, or an outcome. One that can't be started is lost, as one that
-// can't be restarted.
+// ffi_cluster_grow adds workers, which may not be ready yet: list(from, nodes, lacking), the rank
+// of the first, pointers to them, and whether they lack what the others were told; or an outcome.
+// One that can't be started is lost, as one that can't be restarted.
 SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
-  static const char *const names[] = {"from", "nodes"};
+  static const char *const names[] = {"from", "nodes", "lacking"};
   enum ffi_outcome outcome;
   struct mst_err err;
   mst_err_clear(&err);
   const uint32_t count = (uint32_t)Rf_asInteger(more);
-  SEXP grown = PROTECT(ffi_list(2, names));
+  SEXP grown = PROTECT(ffi_list(3, names));
   SEXP rank = SET_VECTOR_ELT(grown, 0, Rf_allocVector(INTSXP, 1));
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
   if (cluster == NULL) {
@@ -261,19 +261,21 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
     return ffi_error_list(&err);
   }
   SET_VECTOR_ELT(grown, 1, node_pointers(cluster, from, from + count, pointer));
+  SET_VECTOR_ELT(grown, 2, Rf_ScalarLogical(cluster->calls.common.incomplete));
   UNPROTECT(1);
   return grown;
 }
 
-// ffi_nodes_ready waits until workers that are on their way are there, or are known not to
-// come. NULL, or the outcome of one that can't be used.
+// ffi_nodes_ready waits until workers that are on their way are there and have replayed what the
+// others were told, or are known not to come. NULL, or the outcome of one that can't be used.
 SEXP ffi_nodes_ready(SEXP nodes) {
   enum ffi_outcome outcome;
   for (R_xlen_t i = 0; i < Rf_xlength(nodes);) {
     // Looked for again each time: waiting runs code of the user's.
     const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
     if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-    if (peer->lane->dead || !peer->lane->resuming) {
+    const struct mst_lane *lane = peer->lane;
+    if (lane->dead || (!lane->resuming && lane->replay_left == 0)) {
       i++;
     } else {
       ffi_wait_slice(peer->cluster->session, FFI_SLICE_MS);

@@ -143,6 +143,9 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   ffi_round_begin(verb);
   ffi_payload_begin();
   struct mst_blob *payload = ffi_payload_of_verb(fun, args, tag);
+  const int streams =
+      unseen == MST_UNSEEN_EACH && stream_in(args) != R_NilValue;
+  if (streams) payload->one = 1; // no two workers have the same
   // Serializing may run R code, and that may have stopped the cluster.
   peer = ffi_peer_of(node, &outcome);
   if (peer != NULL) peer = ffi_note_verb(node, peer, verb, &outcome);
@@ -151,9 +154,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   ffi_round_sent(verb);
   SEXP sent = send_all(node, peer, payload, verb, tag_number(tag), unseen);
   if (sent == R_NilValue) ffi_payload_sent();
-  if (unseen == MST_UNSEEN_EACH && stream_in(args) != R_NilValue) {
-    note_stream(node, stream_in(args));
-  }
+  if (streams) note_stream(node, stream_in(args));
   return sent;
 }
 

@@ -60,7 +60,10 @@ static struct mst_blob *free_scratch(void) {
   }
   if (scratch[i] == NULL) scratch[i] = mst_blob_new();
   scratch_last = i;
-  if (scratch[i] != NULL) scratch[i]->buf.len = scratch[i]->binds = 0;
+  if (scratch[i] != NULL) {
+    scratch[i]->buf.len = scratch[i]->binds = 0;
+    scratch[i]->one = 0;
+  }
   return scratch[i];
 }
 

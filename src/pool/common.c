@@ -1,0 +1,126 @@
+// What all workers of a cluster were told. The contract is in common.h.
+#include "pool/common.h"
+
+#include <stdlib.h>
+
+#include "base/mst_assert.h"
+#include "base/mst_err.h"
+
+void mst_cast_release(struct mst_cast *cast) {
+  if (cast == NULL) return;
+  MST_ASSERT(cast->refs > 0);
+  if (--cast->refs > 0) return;
+  mst_blob_release(cast->payload);
+  free(cast);
+}
+
+int mst_common_goes_on(const struct mst_common *common,
+                       const struct mst_blob *payload, const void *verb) {
+  const struct mst_cast *now = common->now;
+  return now != NULL && now->verb == verb &&
+         mst_blob_equal(now->payload, payload);
+}
+
+struct mst_cast *mst_common_open(struct mst_common *common,
+                                 struct mst_blob *payload, const void *verb) {
+  if (common->now == NULL) {
+    struct mst_cast *cast = calloc(1, sizeof *cast);
+    if (cast == NULL) {
+      common->incomplete = 1;
+      return NULL;
+    }
+    cast->refs = 1;
+    cast->number = ++common->casts;
+    cast->verb = verb;
+    cast->payload = payload;
+    payload->refs++;
+    common->now = cast;
+  }
+  common->now->refs++;
+  return common->now;
+}
+
+static void give_up(struct mst_common *common) {
+  mst_journal_free(&common->journal);
+  common->incomplete = 1;
+}
+
+// own_bytes: what is kept by nothing else.
+static size_t own_bytes(const struct mst_journal *journal) {
+  size_t bytes = 0;
+  for (const struct mst_entry *at = journal->first; at != NULL; at = at->next) {
+    if (at->payload->refs == 1) bytes += mst_blob_bytes(at->payload);
+  }
+  return bytes;
+}
+
+static void note(struct mst_common *common, struct mst_cast *cast) {
+  struct mst_journal *journal = &common->journal;
+  if (common->incomplete || cast->noted) return;
+  cast->noted = 1;
+  const struct mst_entry entry = {.payload = cast->payload,
+                                  .call = cast->number,
+                                  .elapsed_s = cast->elapsed_s,
+                                  .failed = cast->failed,
+                                  .visible = cast->visible,
+                                  .unseen = cast->unseen};
+  // Whoever sends the next call before the last one is answered may hear of them out of order.
+  const int late = journal->last != NULL && journal->last->call > cast->number;
+  if (late || mst_journal_add(journal, &entry) != 0 || journal->incomplete ||
+      (journal->bytes > MST_COMMON_BYTES &&
+       own_bytes(journal) > MST_COMMON_BYTES)) {
+    give_up(common);
+  }
+}
+
+void mst_common_close(struct mst_common *common, int whole) {
+  struct mst_cast *cast = common->now;
+  if (cast == NULL) return;
+  common->now = NULL;
+  cast->whole = (uint8_t)whole;
+  if (whole && (cast->visible || cast->unseen)) note(common, cast);
+  mst_cast_release(cast);
+}
+
+static struct mst_entry *entry_of(const struct mst_journal *journal,
+                                  const struct mst_cast *cast) {
+  struct mst_entry *at = journal->first;
+  while (at != NULL && at->call != cast->number)
+    at = at->next;
+  return at;
+}
+
+void mst_common_answered(struct mst_common *common, struct mst_cast *cast,
+                         const struct mst_entry *entry) {
+  if (!cast->visible && !cast->unseen) cast->elapsed_s = entry->elapsed_s;
+  cast->visible |= entry->visible;
+  cast->unseen = entry->unseen;
+  cast->failed |= entry->failed;
+  if (cast->whole && (cast->visible || cast->unseen)) note(common, cast);
+  struct mst_entry *noted = cast->noted && (cast->failed || cast->visible)
+                                ? entry_of(&common->journal, cast)
+                                : NULL;
+  if (noted == NULL) return;
+  noted->failed |= cast->failed;
+  if (cast->visible && !noted->visible) {
+    noted->visible = 1; // another worker had seen none
+    common->journal.since++;
+  }
+}
+
+int mst_common_copy(const struct mst_common *common, struct mst_journal *to,
+                    uint64_t *id) {
+  for (const struct mst_entry *at = common->journal.first; at != NULL;
+       at = at->next) {
+    struct mst_entry entry = *at;
+    entry.call = ++*id;
+    const int rc = mst_journal_add(to, &entry);
+    if (rc != 0) return rc;
+  }
+  return 0;
+}
+
+void mst_common_free(struct mst_common *common) {
+  mst_common_close(common, 0);
+  mst_journal_free(&common->journal);
+}
