@@ -257,7 +257,10 @@ more_nodes <- function(node, count, call) {
       details = c(status$failure, output_lines(status$output)), call = call
     )
   }
-  if (grown$lacking) {
+  if (isFALSE(grown$lacking) && length(the$exports)) {
+    note_joined(pointer, as.character(.subset2(node, "id")), seq(grown$from, length.out = count))
+  }
+  if (isTRUE(grown$lacking)) {
     warn_muster("resize", "New workers don't have what all others were told since they started.",
       details = "It was more than muster keeps: 10,000 calls, or 1 GB.",
       hints = "Send it to the new workers: clusterExport(), clusterEvalQ(), cluster_share().",

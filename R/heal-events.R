@@ -209,6 +209,7 @@ plans_keep <- function(id, plan, base) {
 plans_drop <- function() {
   the$plans <- the$plans[names(the$plans) %in% .Call(ffi_cluster_ids)$id]
   if (length(the$streams)) drop_streams()
+  if (length(the$exports)) drop_exports()
 }
 
 # Called from C when a worker is to be replaced and its fork server is gone.

@@ -2,10 +2,10 @@
 # sent. What is found, and how, is in src/ffi/session/needs.c.
 
 # The job of a cluster_map() call: everything that is the same for all pieces.
-make_job <- function(fun, args, x, returns, call) {
-  found <- find_needs(list(fun, args, x), call)
+make_job <- function(fun, args, x, returns, cl, call) {
+  found <- find_needs(list(fun, args, x), cl, call)
   job <- list(
-    fun = fun, args = args, globals = found$globals, left = found$left,
+    fun = fun, args = args, globals = found$globals, left = found$left, there = found$there,
     packages = found$packages, namespaces = namespaces_of(found$classes),
     returns = returns, fresh = FALSE
   )
@@ -15,16 +15,17 @@ make_job <- function(fun, args, x, returns, call) {
   job
 }
 
-# list(globals, packages, around, classes, left): variables of the global environment, and packages
-# that are attached here, which whatever travels uses; what it uses of the frames around functions;
-# the classes of all that; and the names of variables that only a string names and that are too
-# large to go along for that.
-find_needs <- function(travels, call) {
+# list(globals, packages, around, classes, left, there): variables of the global environment, and
+# packages that are attached here, which whatever travels uses; what it uses of the frames around
+# functions; the classes of all that; the names of variables that only a string names and that are
+# too large to go along for that; and what these workers have already, see map-exports.R.
+find_needs <- function(travels, cl, call) {
   found <- .Call(ffi_needs, travels)
-  if (is.null(found)) list() else checked_needs(found, call)
+  if (is.null(found)) list() else checked_needs(found, cl, call)
 }
 
-checked_needs <- function(found, call) {
+checked_needs <- function(found, cl, call) {
+  found <- without_exports(found, cl)
   found$packages <- intersect(rev(sub("^package:", "", search())), found$packages)
   check_size(found$globals, call)
   name_large(c(found$globals, found$around))
@@ -121,7 +122,10 @@ check_size <- function(globals, call) {
         " bytes; ", in_bytes(limit), " are allowed."
       ),
       details = paste0("`", names(sizes), "`: ", vapply(sizes, in_bytes, ""), " bytes"),
-      hints = "options(muster.globals_max = ) allows more; or export it once by clusterExport().",
+      hints = c(
+        "clusterExport() or cluster_share() it once: what workers have so isn't sent again.",
+        "options(muster.globals_max = ) allows more to be sent."
+      ),
       sizes = sizes, call = call
     )
   }

@@ -29,6 +29,13 @@
 #' `force(k)`. Names that are put together when the function runs, such as that in
 #' `get(paste0("k", i))`, can't be found: export these variables.
 #'
+#' A variable of 1 MB or more that the workers have by [parallel::clusterExport()] or
+#' [cluster_share()], with the value that it has here, isn't sent: the worker's own is used, and it
+#' doesn't count for the limit of 500 MB. Both values are compared by a hash, once for each call.
+#' If a call has changed the worker's meanwhile, that is an error of class `muster_error_input`.
+#' Only vectors and lists of vectors, such as data frames, are known again so, not what holds
+#' functions, environments or pointers, as a data.table does.
+#'
 #' Connections don't work in another process, where their number may even refer to another
 #' connection. A connection among the arguments, the globals or the values is an error of class
 #' `muster_error_input` that says where it was. External pointers (models, documents and databases
@@ -100,8 +107,8 @@
 #'   (text).
 #' * `muster_error_lost`, `muster_error_timeout`: an element was lost as often as `.retries`
 #'   allows, or took too long; fields as in [cluster_start()], with `element` and `range`.
-#' * `muster_error_limit`: what `.fun` uses of the global environment is larger than
-#'   `getOption("muster.globals_max")` bytes (500 MB).
+#' * `muster_error_limit`: what `.fun` uses of the global environment, and the workers don't have
+#'   yet, is larger than `getOption("muster.globals_max")` bytes (500 MB).
 #' * `muster_error_input`: an argument is wrong, or its name begins with a dot and isn't one of
 #'   the above; or a connection is among the objects to be sent (field `reference`: where).
 #' @section Cost:
@@ -143,7 +150,7 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
   )
   check_progress(.progress, ".progress", call)
   stream <- map_stream(.seed, cl, call)
-  job <- make_job(fun, args, x, terms$returns, call)
+  job <- make_job(fun, args, x, terms$returns, cl, call)
   map <- new_map(cl, x, job, stream, terms, call)
   on.exit(map_leave(map))
   map$progress <- new_progress(.progress, map$n)

@@ -120,7 +120,7 @@ partition_read <- function(.cl, .files, .reader = NULL, ..., .args = NULL, .colu
       hints = "Raise `.bytes`, or read fewer files.", argument = ".files", call = call
     )
   }
-  job <- if (!is.null(reader)) make_job(reader, args, NULL, FALSE, call)
+  job <- if (!is.null(reader)) make_job(reader, args, NULL, FALSE, cl, call)
   step <- list(
     kind = "read", columns = columns, order = found$order,
     name = if (own_reader) ".reader" else "read"

@@ -147,7 +147,7 @@ partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate
   args <- user_args(list(...), .args, fun, own, c(".p", ".fun"), call)
   check_flag(.speculate, ".speculate", call)
   stream <- map_stream(.seed, p$cl, call)
-  job <- make_job(fun, args, NULL, FALSE, call)
+  job <- make_job(fun, args, NULL, FALSE, p$cl, call)
   steps <- seeded_steps(list(list(kind = "call", how = "part", name = ".fun")), stream, 0)
   start_stage(p$cl, p$stage$count, steps, p$stage, list(), call, job, .speculate)
 }

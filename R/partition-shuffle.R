@@ -174,7 +174,7 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
     abort_input(".combine", "NULL or a function", combine, call)
   }
   args <- user_args(list(...), .args, fun, own, c(".p", ".by", ".fun"), call)
-  job <- make_job(fun, list(more = args, combine = combine), NULL, FALSE, call)
+  job <- make_job(fun, list(more = args, combine = combine), NULL, FALSE, p$cl, call)
   step <- function(which) {
     list(list(
       kind = "call", how = "groups", by = by, which = which, name = c(".fun", ".combine")[which]

@@ -94,7 +94,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
   task <- if (is.null(found) && is.null(stream)) {
     .Call(ffi_task_submit, .cl, .fun, args, NULL, NULL)
   } else {
-    if (!is.null(found)) found <- checked_needs(found, sys.call())
+    if (!is.null(found)) found <- checked_needs(found, .cl, sys.call())
     submit_with_needs(.cl, .fun, args, found, stream)
   }
   if (is.integer(task)) {
@@ -111,10 +111,11 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
 # can't change, they are sent to each worker once for consecutive tasks that need the same ones.
 submit_with_needs <- function(cl, fun, args, found, stream) {
   job <- list(
-    fun = fun, globals = found$globals, left = found$left, packages = found$packages,
-    namespaces = namespaces_of(found$classes), fresh = FALSE
+    fun = fun, globals = found$globals, left = found$left, there = found$there,
+    packages = found$packages, namespaces = namespaces_of(found$classes), fresh = FALSE
   )
-  if (is.null(stream) && !any(lengths(job[c("globals", "left", "packages", "namespaces")]))) {
+  needs <- job[c("globals", "left", "there", "packages", "namespaces")]
+  if (is.null(stream) && !any(lengths(needs))) {
     return(.Call(ffi_task_submit, cl, fun, args, NULL, NULL))
   }
   # Tables that are changed in place look the same before and after.

@@ -192,6 +192,7 @@ detach_package <- function(package) {
 # has a variable of that name: its value may be another.
 lend_globals <- function(job) {
   global <- globalenv()
+  job$globals <- c(job$globals, own_globals(job$there))
   names <- c(names(job$globals), job$left)
   there <- vapply(names, exists, NA, envir = global, inherits = FALSE)
   before <- mget(as.character(names[there]), global)

@@ -10,6 +10,8 @@ the$named <- character() # what large objects users were told of
 the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
 the$cli_waits <- FALSE # of the same: has package cli no thread yet?
 the$streams <- list() # that clusterSetRNGStream() has set, by cluster and worker
+the$exports <- list() # what workers were given: by cluster and name, list(content, ranks)
+the$exported <- NULL # of the message that gave it last: list(key, content)
 the$drawn <- the$drawn_told <- FALSE # random numbers without a seed; the user was told so
 the$attached <- character() # packages that a job wanted, in a worker
 the$jobs <- list() # of a worker: what the session sent once, by number

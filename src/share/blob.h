@@ -14,9 +14,10 @@
 struct mst_blob {
   struct mst_buf buf;
   struct mst_segment segment; // sealed, or none; closed with the blob
-  uint64_t binds; // for journals: what the call in it does, see journal.h
-  size_t logged;  // references that journals have
-  uint8_t one;    // the call is for one worker, and not for those that join (common.h)
+  uint64_t binds;  // for journals: what the call in it does, see journal.h
+  size_t logged;   // references that journals have
+  uint32_t number; // of the message, see note_export() in R/map-exports.R
+  uint8_t one; // the call is for one worker, and not for those that join (pool/common.h)
   size_t refs;
 };
 // mst_blob_new gives an empty blob with one reference, NULL without memory.

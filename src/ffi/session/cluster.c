@@ -239,7 +239,8 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
 }
 
 // ffi_cluster_grow adds workers, which may not be ready yet: list(from, nodes, lacking), the rank
-// of the first, pointers to them, and whether they lack what the others were told; or an outcome.
+// of the first, pointers to them, and whether they lack what the others were told (NA: nothing is
+// kept); or an outcome.
 // One that can't be started is lost, as one that can't be restarted.
 SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
   static const char *const names[] = {"from", "nodes", "lacking"};
@@ -261,7 +262,10 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
     return ffi_error_list(&err);
   }
   SET_VECTOR_ELT(grown, 1, node_pointers(cluster, from, from + count, pointer));
-  SET_VECTOR_ELT(grown, 2, Rf_ScalarLogical(cluster->calls.common.incomplete));
+  SET_VECTOR_ELT(grown, 2,
+                 Rf_ScalarLogical(cluster->calls.policy.on
+                                      ? cluster->calls.common.incomplete
+                                      : NA_LOGICAL));
   UNPROTECT(1);
   return grown;
 }

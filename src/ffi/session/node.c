@@ -115,6 +115,19 @@ static void note_stream(SEXP node, SEXP stream) {
   UNPROTECT(1);
 }
 
+// From here on a message is one for all nodes, see payload.c.
+#define EXPORT_BYTES ((size_t)1000000)
+
+static void note_export(SEXP node, SEXP args, uint32_t number, int large) {
+  SEXP what = PROTECT(Rf_allocVector(VECSXP, 4));
+  SET_VECTOR_ELT(what, 0, node);
+  SET_VECTOR_ELT(what, 1, args);
+  SET_VECTOR_ELT(what, 2, Rf_ScalarReal((double)number));
+  SET_VECTOR_ELT(what, 3, Rf_ScalarLogical(large));
+  ffi_call_ours("note_export", what);
+  UNPROTECT(1);
+}
+
 // tag_number gives the number by which the load-balanced verbs know their calls, 0
 // without one.
 static int tag_number(SEXP tag) {
@@ -146,6 +159,9 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   const int streams =
       unseen == MST_UNSEEN_EACH && stream_in(args) != R_NilValue;
   if (streams) payload->one = 1; // no two workers have the same
+  const int exports = payload->binds != 0;
+  const uint32_t number = payload->number;
+  const int large = mst_blob_bytes(payload) >= EXPORT_BYTES;
   // Serializing may run R code, and that may have stopped the cluster.
   peer = ffi_peer_of(node, &outcome);
   if (peer != NULL) peer = ffi_note_verb(node, peer, verb, &outcome);
@@ -155,6 +171,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP sent = send_all(node, peer, payload, verb, tag_number(tag), unseen);
   if (sent == R_NilValue) ffi_payload_sent();
   if (streams) note_stream(node, stream_in(args));
+  if (exports) note_export(node, args, number, large);
   return sent;
 }
 

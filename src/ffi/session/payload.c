@@ -21,6 +21,7 @@ static struct {
 #define SCRATCH_COUNT 16
 static struct mst_blob *scratch[SCRATCH_COUNT];
 static unsigned scratch_last;
+static uint32_t payload_count;
 
 // ffi_payload_done lets go of a large payload: nobody sends it again. Called
 // before each answer is awaited and after it came, so it is quick when there is none.
@@ -189,6 +190,7 @@ struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag) {
   if (payload != NULL) return payload;
   payload = ffi_payload(fun, args, tag, 1);
   payload->binds = binds_of(fun, args);
+  payload->number = ++payload_count;
   if (mst_blob_bytes(payload) >= BROADCAST_MIN) {
     remember_payload(fun, args, payload);
   }

@@ -136,6 +136,8 @@ SEXP ffi_seed_of(const struct ffi_stream *stream);
 
 // ---- entry points
 
+// ffi_content gives a hash of what a value holds, as a string: NA for what is no plain data.
+SEXP ffi_content(SEXP x);
 SEXP ffi_pack(SEXP list);
 SEXP ffi_object_read(SEXP bytes);
 SEXP ffi_scan(SEXP x);

@@ -267,6 +267,7 @@ static uint16_t seed_changed(struct mst_seed *seed) {
 }
 
 uint16_t ffi_track_changed(struct mst_seed *seed) {
+  ffi_own_look();
   if (!track.on) return 0;
   uint16_t flags = seed_changed(seed);
   const int bindings = bindings_changed();

@@ -48,6 +48,10 @@ SEXP ffi_worker_shut(void);
 // far as changes are seen: nobody reads its answer, and the session doesn't know how far it came.
 // 0 if something of it stays: then this worker must end, since it isn't what its journal says.
 int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed);
+// own.c. ffi_own_look lets go of hashes of variables that are bound to other values by now.
+// ffi_worker_holds tells whether a global variable holds what has this hash (ffi_content).
+void ffi_own_look(void);
+SEXP ffi_worker_holds(SEXP name, SEXP hash);
 // conditions.c. ffi_conditions_forget begins anew: nothing is kept. ffi_conditions_add makes the
 // content of an answer: list(value, tag), then a list of the call's conditions if it has signalled
 // some, then the environment of those past the bound if there were too many. The caller protects
