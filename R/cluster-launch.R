@@ -13,7 +13,7 @@ start_cluster <- function(plan, may_fall_back) {
 
 try_starts <- function(plan, may_fall_back) {
   if (plan$start == "fork") {
-    reason <- spawn_reason(plan$packages)
+    reason <- spawn_reason()
     opened <- if (is.null(reason)) start_forked(plan)
     if (!is.null(opened$pointer)) {
       return(opened)
@@ -33,15 +33,11 @@ try_starts <- function(plan, may_fall_back) {
 }
 
 # A reason not to fork that is known before anything starts, or NULL.
-spawn_reason <- function(packages) {
+spawn_reason <- function() {
   if (!.Call(ffi_can_fork)) {
     return("Forking R isn't safe on this system.")
   }
-  dev <- Filter(function(package) nzchar(dev_path(package)), c("muster", packages))
-  if (length(dev)) {
-    return(paste0("Package ", dev[1L], " is under load_all()."))
-  }
-  NULL
+  if (is_dev()) "Package muster is under load_all()."
 }
 
 plan_timeout <- function(plan) {
@@ -88,10 +84,11 @@ start_forked <- function(plan, again = TRUE) {
 
 # The server attaches packages up to the first that it must not load; workers attach
 # the rest, so the user's order is kept. Packages that can be loaded in advance are.
-is_late <- function(packages) cumsum(packages %in% not_preloaded) > 0L
+is_late <- function(packages) cumsum(packages %in% never_preloaded()) > 0L
+never_preloaded <- function() c(not_preloaded, names(dev_packages()))
 server_for <- function(plan) {
   late <- is_late(plan$packages)
-  load <- setdiff(c(plan$packages[late], plan$load), not_preloaded)
+  load <- setdiff(c(plan$packages[late], plan$load), never_preloaded())
   fork_server(plan$packages[!late], load, plan$call, plan$boot)
 }
 
@@ -123,7 +120,8 @@ worker_orders <- function(plan, packages, base, env) {
     umask = Sys.umask(NA),
     libraries = if (is.null(plan$libraries)) .libPaths() else plan$libraries,
     variables = chosen_variables(variable_changes(env), plan),
-    packages = lapply(packages, function(package) c(package, dev_path(package))),
+    packages = packages,
+    dev = dev_packages(),
     threads = if (is.null(env)) 0L else plan$threads,
     thread_variables = if (!is.null(env) && plan$threads != 1L) thread_variables(plan$threads),
     tmpdir = Sys.getenv("TMPDIR", NA),

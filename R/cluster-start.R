@@ -142,8 +142,12 @@
 #' a startup file or a package that you preload keeps file descriptors open, it refuses too, since
 #' workers would share them. A new server is booted when R, the library paths, the startup files,
 #' the packages (including when they are reinstalled) or the environment variables that are read
-#' at startup (`LD_*`, `OMP_*`, locale, ...) have changed. Packages loaded with
-#' `pkgload::load_all()` need `"spawn"`.
+#' at startup (`LD_*`, `OMP_*`, locale, ...) have changed.
+#'
+#' Packages that are under `pkgload::load_all()` in the session when the cluster starts are loaded
+#' so by each worker, from their sources: at its start if they are among `packages`, else when the
+#' first call names them. That takes about half a second. Start another cluster after
+#' `load_all()` has loaded changed sources. muster itself under `load_all()` needs `"spawn"`.
 #' @section What packages fix when they are loaded:
 #' A forked worker inherits its `packages` from the fork server, which loaded them once. Whatever
 #' a package draws, creates or records while it loads would therefore be the same in all workers.
@@ -326,6 +330,20 @@ dev_path <- function(package) {
   }
   ns <- asNamespace(package)
   if (is_dev(ns)) getNamespaceInfo(ns, "path") else ""
+}
+
+# Packages under load_all(), but muster: list(path, attached, needs) of each, by name. needs: others
+# of them that it imports.
+dev_packages <- function() {
+  loaded <- setdiff(loadedNamespaces(), "muster")
+  dev <- Filter(function(package) is_dev(asNamespace(package)), loaded)
+  lapply(stats::setNames(nm = dev), function(package) {
+    list(
+      path = getNamespaceInfo(package, "path"),
+      attached = paste0("package:", package) %in% search(),
+      needs = intersect(dev, names(getNamespaceImports(package)))
+    )
+  })
 }
 
 check_setup <- function(setup, call) {

@@ -27,7 +27,7 @@ server_main <- function(session) {
   booted_with <- other_descriptors()
   failure <- first_error({
     .libPaths(expand_libraries(setup$libraries))
-    attach_packages(lapply(setup$packages, c, ""))
+    attach_packages(setup$packages)
     lapply(setup$load, requireNamespace, quietly = TRUE) # a worker tells if it can't
   })
   let_cli_go()
@@ -221,7 +221,7 @@ lift_expressions <- function() {
 # From here on, calls that change this worker are reported to the session.
 begin_tracking <- function() {
   note_options()
-  the$attached <- search()
+  the$search <- search()
   .Call(ffi_worker_track)
 }
 

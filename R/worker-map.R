@@ -177,13 +177,14 @@ prepare_packages <- function(packages, namespaces) {
   for (package in c(gone, moved)) detach_package(package)
   # What was there before any job wanted it is the user's.
   the$attached <- setdiff(packages, setdiff(there, the$attached))
-  if (!in_front) attach_packages(lapply(packages, c, ""))
+  if (!in_front) attach_packages(packages)
   for (name in namespaces) requireNamespace(name, quietly = TRUE)
   .Call(ffi_worker_track)
 }
 
 detach_package <- function(package) {
   name <- paste0("package:", package)
+  if (name %in% search()) keep_dev(package)
   if (name %in% search()) detach(name, character.only = TRUE, force = TRUE)
 }
 

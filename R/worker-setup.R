@@ -12,6 +12,7 @@ worker_setup <- function(orders) {
   set_threads(orders$threads, orders$thread_variables)
   renew_worker()
   .Call(ffi_share_min, orders$share_min)
+  expect_dev(orders$dev)
   attach_packages(orders$packages)
   clear_globals()
   run_setup(orders$setup, orders$setup_name)
@@ -53,17 +54,15 @@ set_threads <- function(threads, variables) {
   }
 }
 
-# packages: list of c(name, source folder if under load_all()).
 attach_packages <- function(packages) {
   for (package in packages) {
-    if (nzchar(package[2L])) {
-      load_all <- getExportedValue("pkgload", "load_all")
-      load_all(package[2L], quiet = TRUE)
+    if (package %in% names(the$dev)) {
+      attach_dev(package)
     } else {
       tryCatch(
-        suppressPackageStartupMessages(library(package[1L], character.only = TRUE)), # tidy: asked
+        suppressPackageStartupMessages(library(package, character.only = TRUE)), # tidy: asked
         error = function(e) {
-          stop_setup(paste0("Can't load package \"", package[1L], "\": ", message_of(e)))
+          stop_setup(paste0("Can't load package \"", package, "\": ", message_of(e)))
         }
       )
     }

@@ -18,7 +18,7 @@ take_snapshot <- function() {
   names <- setdiff(ls(global, all.names = TRUE, sorted = FALSE), ".Random.seed")
   bound <- vapply(names, bindingIsActive, NA, global)
   attached <- search()[-1L]
-  strange <- setdiff(grep("^package:", attached, value = TRUE, invert = TRUE), the$attached)
+  strange <- setdiff(grep("^package:", attached, value = TRUE, invert = TRUE), the$search)
   if (any(bound) || length(strange) || any(grepl("^\\.__[CT]__", names))) {
     return(NULL)
   }
@@ -60,7 +60,7 @@ restore_state <- function(state) {
     detach(name, character.only = TRUE)
   }
   for (name in rev(setdiff(state$packages, search()))) {
-    attach_packages(list(c(sub("^package:", "", name), "")))
+    attach_packages(sub("^package:", "", name))
   }
   global <- globalenv()
   rm(list = setdiff(ls(global, all.names = TRUE), ".Random.seed"), envir = global)

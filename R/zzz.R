@@ -14,6 +14,8 @@ the$exports <- list() # what workers were given: by cluster and name, list(conte
 the$exported <- NULL # of the message that gave it last: list(key, content)
 the$drawn <- the$drawn_told <- FALSE # random numbers without a seed; the user was told so
 the$attached <- character() # packages that a job wanted, in a worker
+the$search <- NULL # what a worker had attached when it was ready
+the$dev <- list() # of a worker: packages that are under load_all() in the session, by name
 the$jobs <- list() # of a worker: what the session sent once, by number
 the$parts <- list() # of a worker: parts of data, by stage and task
 the$shuffles <- list() # of clusters: stages and their plan, by id

@@ -207,3 +207,10 @@ test_that("what becomes of a lost worker's tasks is told as it is", {
   expect_match(told(again = 1L, attempts = 0L), "its task, which hadn't begun, waits for")
   expect_match(told(again = 3L, attempts = 1L), "its 3 tasks run again", fixed = TRUE)
 })
+
+test_cluster("jobs of maps don't keep workers from snapshots", {
+  cl <- local_cluster(1)
+  expect_identical(unlist(cluster_map(cl, 1:2, function(i) i)), 1:2)
+  for (i in 1:70) clusterCall(cl, function(i) assign(paste0("v", i), i, globalenv()), i)
+  expect_true("snapshot" %in% cluster_journal(cl)$kind)
+})

@@ -470,6 +470,7 @@ SEXP ffi_read_plain(const uint8_t *bytes, size_t n) {
 }
 
 SEXP ffi_unserialize(const uint8_t *bytes, size_t n) {
+  ffi_named_load(bytes, n);
   return ffi_is_plain(bytes, n)   ? ffi_read_plain(bytes, n)
          : ffi_is_whole(bytes, n) ? ffi_read_whole(bytes, n)
                                   : ffi_read_native(bytes, n);

@@ -123,6 +123,12 @@ int ffi_is_refused(SEXP x, int *may_share);
 // one.
 int ffi_has_frame(SEXP x);
 
+// ---- named.c
+
+// ffi_named_load has packages loaded that bytes name, of those that ffi_named_set set. Runs R code.
+void ffi_named_load(const uint8_t *bytes, size_t n);
+SEXP ffi_named_set(SEXP names);
+
 // ---- stream.c
 
 // A stream as R has it: its kinds of generators, and the six numbers.
