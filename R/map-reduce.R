@@ -89,7 +89,10 @@ element_steps <- function(inputs, ranges, parts, combine, stream) {
   after <- seeded_steps(after, stream, 2 * parts)
   function(task) {
     at <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
-    map <- list(kind = "call", how = "elements", elements = inputs[at], name = ".map")
+    map <- list(
+      kind = "call", how = "elements", elements = inputs[at], before = ranges[task, 1L] - 1,
+      name = ".map"
+    )
     c(seeded_steps(list(map), stream, parts)(task), after(task))
   }
 }

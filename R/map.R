@@ -97,7 +97,8 @@
 #'   [muster-package].
 #' @param .on_error `"stop"`, the default: the first element whose call raises an error, that is
 #'   lost for good or that takes too long ends the whole call. `"return"`: the result has the
-#'   condition in that element's place, and the call goes on.
+#'   condition in that element's place, with its fields as below but for `results`, and the call
+#'   goes on. The error as the worker had it is the condition's field `condition`.
 #' @returns A list as long as `.x`, in its order, with its names.
 #' @section Errors:
 #' All have the field `results`: a list of the values of the other elements, `NULL` for those
@@ -334,6 +335,9 @@ take_piece <- function(map, piece, task) {
   if (!is.null(value$failed)) {
     return(function() abort_element(map, value, elements, task))
   }
+  for (i in value$failures) {
+    value$values[[i]] <- element_condition(map, value$values[[i]], elements[i], task)
+  }
   put_results(map, piece$first, value$values)
   .Call(ffi_pieces_done, map$queue, piece$number, as.double(c(value$seconds, value$setup)))
   NULL
@@ -430,5 +434,15 @@ abort_element <- function(map, value, elements, task) {
     what = element_text(map, element),
     hints = c(pointer_hint(map$job), results_hint),
     element = element, results = map$results
+  )
+}
+
+# What .on_error = "return" puts in an element's place.
+element_condition <- function(map, error, element, task) {
+  tryCatch(
+    abort_remote(error, .Call(ffi_task_state, task)$worker, map$call,
+      what = element_text(map, element), hints = pointer_hint(map$job), element = element
+    ),
+    muster_error = identity
   )
 }

@@ -66,6 +66,8 @@
 #' @section Errors:
 #' Those of [partition_scatter()]. `muster_error_input` also for a column that doesn't exist or
 #' can't be a key, and for parts whose columns differ, with fields `part` and `worker`.
+#' `muster_error_remote`: `.fun` raised an error; the message names the group by its key, and the
+#' field `group` is a list of the key's values.
 #' @section Memory and disk:
 #' The rows that a worker sends are kept there as long as the result exists, so that after the
 #' loss of a worker only its rows are moved again. Past `getOption("muster.shuffle_memory")` bytes

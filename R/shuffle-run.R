@@ -264,9 +264,11 @@ take_answer <- function(run, task, about) {
   }
   links_note(run$shuffle, value$links)
   if (!is.null(value$error)) {
+    part <- part_text(run, key, value$file)
+    of <- value$error$about
+    if (!is.null(of)) part <- paste0(of$text, " (", sub("^P", "p", part), ")")
     abort_remote(value$error, about$worker, run$call,
-      what = part_text(run, key, value$file), part = key[2L],
-      file = run_file(run, key, value$file)
+      what = part, part = key[2L], group = of$key, file = run_file(run, key, value$file)
     )
   }
   if (!is.null(value$wrong)) {

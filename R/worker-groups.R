@@ -11,12 +11,40 @@ apply_groups <- function(x, by, fun, args) {
   }
   sorted <- .Call(ffi_rows_sort, groups$group, n)
   call_fun <- if (length(args)) function(group) call_user(fun, group, args) else fun
-  results <- bind_results(lapply(split_rows(x, sorted), call_fun), by)
+  keys <- x[by]
+  results <- call_each(split_rows(x, sorted), call_fun, function(i) {
+    key <- lapply(take_rows(keys, groups$first[i]), function(column) column[[1L]])
+    list(text = paste("Group", group_text(key)), key = key)
+  })
+  results <- bind_results(results, by)
   if (is_empty(results$values)) {
     return(open_frame(x[by]))
   }
   keys <- take_rows(x[by], rep(groups$first, results$rows))
   new_frame(c(as.list(keys), as.list(results$values)), frame_rows(keys))
+}
+
+# As lapply(), but the error of an element is told with what about() says of it: list(text, key).
+call_each <- function(x, fun, about) {
+  values <- vector("list", length(x))
+  i <- 0L
+  withCallingHandlers(
+    for (i in seq_along(x)) {
+      value <- fun(x[[i]])
+      if (!is.null(value)) values[[i]] <- value
+    },
+    error = function(e) the$failing <- tryCatch(about(i), error = function(e) NULL)
+  )
+  the$failing <- NULL # nor one that was only signalled
+  values
+}
+
+group_text <- function(key) {
+  text <- vapply(key, function(one) {
+    text <- if (is.character(one)) encodeString(one, quote = "\"") else format(one, digits = 15L)
+    paste(strtrim(text, 60L), collapse = " ")
+  }, "")
+  paste0("`", names(key), "` = ", text, collapse = ", ")
 }
 
 # list(values, rows): a data frame of all results, and how many rows each gave. Few functions

@@ -1,6 +1,7 @@
 # What workers do with a piece of cluster_map().
 
-# list(values, packed, setup, seconds), or with `failed` (which element) and `error`.
+# list(values, packed, failures, setup, seconds), or with `failed` (which element) and `error`.
+# failures: which of the values are errors that .on_error = "return" lets pass.
 # first: the number of the piece's first element.
 map_piece <- function(id, x, seed, first) {
   run_to_end()
@@ -17,6 +18,7 @@ map_piece <- function(id, x, seed, first) {
   }
   piece <- new.env(parent = emptyenv())
   piece$values <- vector("list", length(x))
+  failures <- integer()
   piece$at <- integer(1L) # not a constant: it is changed in place
   the$label <- function(condition) name_element(condition, first + piece$at - 1)
   on.exit(the$label <- NULL, add = TRUE)
@@ -30,12 +32,13 @@ map_piece <- function(id, x, seed, first) {
         error = failure, setup = ready - begin, seconds = clock_seconds() - ready
       ))
     }
-    piece$values[[piece$at]] <- failure$condition
+    piece$values[[piece$at]] <- failure
+    failures <- c(failures, piece$at)
   }
   packed <- .Call(ffi_pack, piece$values)
   list(
     values = if (is.null(packed)) piece$values else packed, packed = !is.null(packed),
-    setup = ready - begin, seconds = max(0, clock_seconds() - ready)
+    failures = failures, setup = ready - begin, seconds = max(0, clock_seconds() - ready)
   )
 }
 

@@ -58,6 +58,8 @@ part_failure <- function(code) {
   } else if (inherits(condition, "muster_part_error")) {
     list(wrong = conditionMessage(condition), kind = condition$kind)
   } else if (!is.null(failure)) {
+    failure$about <- the$failing
+    the$failing <- NULL
     list(error = failure)
   }
 }
@@ -130,7 +132,7 @@ part_call <- function(step, data) {
     groups = apply_groups(
       data, step$by, own(if (step$which == 2L) job$args$combine else fun), job$args$more
     ),
-    elements = map_elements_of(step$elements, own(fun), job$args),
+    elements = map_elements_of(step, own(fun), job$args),
     reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))
   ))
   if (!is.data.frame(value)) {
@@ -248,11 +250,12 @@ part_missing <- function(sources) {
 # ---- map_reduce()
 
 # All that a function gives for some elements: list(key, value), or a data frame with these.
-map_elements_of <- function(elements, fun, args) {
-  frames <- lapply(seq_along(elements), function(i) {
-    key_values(call_user(fun, elements[[i]], args$more))
+map_elements_of <- function(step, fun, args) {
+  call_fun <- if (length(args$more)) function(element) call_user(fun, element, args$more) else fun
+  values <- call_each(step$elements, call_fun, function(i) {
+    list(text = paste("Element", step$before + i))
   })
-  bind_frames(frames)
+  bind_frames(lapply(values, key_values))
 }
 
 key_values <- function(value) {
@@ -285,9 +288,9 @@ reduce_keys <- function(x, fun) {
   n <- length(groups$first)
   sorted <- .Call(ffi_rows_sort, groups$group, n)
   keys <- x$key[groups$first]
-  values <- lapply(seq_len(n), function(k) {
+  values <- call_each(seq_len(n), function(k) {
     rows <- sorted$rows[(sorted$begin[k] + 1L):sorted$begin[k + 1L]]
     fun(keys[[k]], x$value[rows])
-  })
+  }, function(k) list(text = paste("Group", group_text(list(key = keys[[k]]))), key = keys[[k]]))
   new_frame(list(key = keys, value = simpler(values)), n)
 }

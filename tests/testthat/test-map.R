@@ -75,7 +75,7 @@ test_cluster("random numbers of elements, work and errors come out as from lappl
     )
     info <- paste("options(muster.test_seed =", seed, "), round", round)
     if (bad > 0L) {
-      expect_identical(conditionMessage(got[[bad]]), "bad", info = info)
+      expect_identical(conditionMessage(got[[bad]]$condition), "bad", info = info)
       got[bad] <- list(f(bad, 0L, 0L))
     }
     expect_identical(got, lapply(seq_len(n), f, 0L, 0L), info = info)
@@ -135,7 +135,8 @@ test_cluster("an element's error says which it was, and has the other results", 
   expect_length(condition$results, 10L)
   expect_identical(condition$results[[6L]], 6L)
   got <- cluster_map(cl, 1:10, f, .on_error = "return")
-  expect_s3_class(got[[7L]], "simpleError")
+  expect_s3_class(got[[7L]], "muster_error_remote")
+  expect_s3_class(got[[7L]]$condition, "simpleError")
   expect_identical(unlist(got[-7L]), (1:10)[-7L])
   expect_identical(clusterCall(cl, identity, 1), list(1, 1))
 })
@@ -557,4 +558,34 @@ test_cluster("an element that looks at its number finds its own, also later", {
     here
   })
   expect_identical(changed, as.list(1:4))
+})
+
+test_cluster("U2: errors that .on_error = \"return\" gives say as much as one that is raised", {
+  cl <- local_cluster(2)
+  inner <- function(i) {
+    stop(structure(class = c("my_error", "error", "condition"), list(
+      message = "no luck", call = sys.call(), at = i
+    )))
+  }
+  f <- function(i) if (i %% 2 == 0) inner(i) else i
+  got <- cluster_map(cl, c(a = 1, b = 2, 3, d = 4), f, .on_error = "return")
+  raised <- tryCatch(cluster_map(cl, c(a = 1, b = 2), f), my_error = identity)
+  expect_identical(unlist(got[c(1L, 3L)]), c(a = 1, 3))
+  for (i in c(2L, 4L)) {
+    one <- got[[i]]
+    expect_identical(class(one), class(raised))
+    expect_identical(setdiff(names(raised), names(one)), "results")
+    expect_identical(one$element, i)
+    expect_true(one$worker %in% 1:2)
+    expect_identical(one$at, as.numeric(i))
+    expect_true(any(grepl("inner(i)", one$stack, fixed = TRUE)))
+    named <- paste0("^Element ", i, " \\(`", names(got)[i], "`\\) raised")
+    expect_match(conditionMessage(one), named)
+  }
+  # No handler of errors is called for them.
+  called <- 0L
+  withCallingHandlers(
+    cluster_map(cl, 1:4, f, .on_error = "return"), error = function(e) called <<- called + 1L
+  )
+  expect_identical(called, 0L)
 })

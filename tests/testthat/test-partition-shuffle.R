@@ -333,3 +333,40 @@ test_cluster("Rows that move between two workers", {
     expect_identical(sockets(), before)
   })
 })
+
+test_cluster("U2: a group whose function fails is named by its key", {
+  cl <- local_cluster(2)
+  data <- data.frame(
+    id = rep(1:6, each = 4), g = factor(rep(c("a", "b\"", NA, "d"), 6)), x = as.numeric(1:24)
+  )
+  p <- partition_scatter(cl, data, parts = 3)
+  fails <- function(group) {
+    if (group$id[1L] == 5L && is.na(group$g[1L])) stop("not this one")
+    # What is handled isn't the failing one.
+    c(n = try(nrow(group), silent = TRUE), handled = tryCatch(stop("x"), error = function(e) 1))
+  }
+  failure <- expect_error(
+    partition_collect(partition_reduce(p, c("id", "g"), fails)), class = "muster_error_remote"
+  )
+  expect_match(conditionMessage(failure),
+    "^Group `id` = 5, `g` = NA \\(part [0-9]+ of the result\\) raised an error: not this one")
+  expect_identical(failure$group, list(id = 5L, g = factor(NA, levels(data$g))))
+  quoted <- function(group) if (identical(as.character(group$g[1L]), "b\"")) stop("quoted")
+  expect_error(partition_collect(partition_reduce(p, "g", quoted)), "Group `g` = b\" \\(part")
+  # One that fails after all groups is of none.
+  wrong <- function(group) if (group$id[1L] == 2L) list(1, 2) else c(n = 1)
+  failure <- expect_error(partition_collect(partition_reduce(p, "id", wrong)))
+  expect_null(failure$group)
+  # Keys and elements of map_reduce().
+  words <- function(line) {
+    key <- strsplit(line, " ")[[1L]]
+    list(key = key, value = nchar(key))
+  }
+  counts <- function(key, values) if (key == "b") stop("no b") else 1
+  expect_error(map_reduce(cl, c("a b", "c"), words, counts), "^Group `key` = \"b\" \\(part")
+  breaks <- function(line) if (line == "c") stop("no c") else words(line)
+  expect_error(
+    map_reduce(cl, c("a b", "a", "c"), breaks, counts, .parts = 2L),
+    "^Element 3 \\(part 2 of `.inputs`\\) raised an error: no c"
+  )
+})
