@@ -73,7 +73,8 @@
 #' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .seed A whole number, or `TRUE` for one drawn in the session: each element has its own
 #'   L'Ecuyer stream, so the result is the same for any number of workers, whatever is lost and
-#'   however pieces are cut. The workers' own streams don't advance. `FALSE`: the same with a number
+#'   however pieces are cut; [cluster_stream()] gives the stream of one of them. The workers' own
+#'   streams don't advance. `FALSE`: the same with a number
 #'   that the stream gives which
 #'   \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} has set, if it was
 #'   called for this cluster; else elements draw from the workers' own streams, and if they do, a

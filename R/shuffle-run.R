@@ -158,6 +158,7 @@ run_submit <- function(run, action) {
   if (is.integer(submitted)) {
     abort_submit(run$cl, submitted, run$call)
   }
+  if (all(vapply(chain, `[[`, NA, "quiet"))) attr(submitted, "quiet") <- TRUE
   k <- length(run$tasks) + 1L
   run$tasks[[k]] <- submitted
   run$about[[k]] <- list(key = action[2:4], worker = worker)

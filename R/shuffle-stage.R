@@ -45,6 +45,8 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$count <- count
   stage$steps <- steps
   stage$job <- if (is.null(frozen)) job else frozen
+  # Nobody is told that its functions draw random numbers without a seed.
+  stage$quiet <- if (is.list(job)) isTRUE(job$quiet) else is.null(job) || isTRUE(attr(job, "quiet"))
   stage$near <- near
   stage$far <- far
   stage$shares <- NULL # of a split: rows for each part, by task, until they have told an order
@@ -62,6 +64,7 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
 frozen_most <- 256e6
 freeze_job <- function(shuffle, job) {
   bytes <- serialize(job, NULL, xdr = FALSE)
+  attr(bytes, "quiet") <- job$quiet # for other stages with this job
   if (shuffle$frozen + length(bytes) <= frozen_most) bytes
 }
 

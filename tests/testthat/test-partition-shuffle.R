@@ -370,3 +370,10 @@ test_cluster("U2: a group whose function fails is named by its key", {
     "^Element 3 \\(part 2 of `.inputs`\\) raised an error: no c"
   )
 })
+
+test_cluster("U7: the third argument of partition_shuffle() is the number of parts", {
+  cl <- local_cluster(1)
+  p <- partition_scatter(cl, data.frame(id = 1:20), parts = 2)
+  expect_identical(partition_shuffle(p, "id", 8)$parts, 8L)
+  expect_error(partition_shuffle(p, "id", 8, 1), "unused argument")
+})

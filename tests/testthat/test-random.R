@@ -109,3 +109,52 @@ test_cluster("V6: random numbers without a seed are told of once, unless they ne
     class = "muster_warning_seed"
   )
 })
+
+test_cluster("`.seed = NULL` says of partitions, too, that no seed is needed", {
+  local_untold()
+  cl <- local_cluster(2)
+  p <- partition_scatter(cl, data.frame(k = rep(1:3, 4)), parts = 2L)
+  drawn <- function(d) data.frame(x = stats::runif(1))
+  environment(drawn) <- globalenv()
+  keyed <- function(i) list(key = "a", value = stats::runif(1))
+  add <- function(key, values) sum(values) + stats::runif(1)
+  quiet <- function(code) expect_warning(code, NA)
+  quiet(q <- partition_map(p, drawn, .seed = NULL))
+  quiet(partition_collect(partition_reduce(p, "k", drawn, .seed = NULL)))
+  combined <- function(d) data.frame(x = sum(d$x) + stats::runif(1))
+  quiet(partition_collect(partition_reduce(p, "k", drawn, .combine = combined, .seed = NULL)))
+  quiet(map_reduce(cl, 1:3, keyed, add, .seed = NULL))
+  expect_false(the$drawn)
+  # The others are told still, also where one such goes before.
+  expect_warning(partition_map(q, drawn), class = "muster_warning_seed")
+})
+
+test_cluster("U7: the stream of one element can be had again", {
+  local_seed(1)
+  cl <- local_cluster(2)
+  again <- function(element, code, seed = 7) {
+    before <- get(".Random.seed", globalenv())
+    on.exit(assign(".Random.seed", before, globalenv()))
+    assign(".Random.seed", cluster_stream(seed, element), globalenv())
+    code
+  }
+  got <- cluster_map(cl, 1:20, function(i) c(stats::rnorm(1), stats::runif(2)), .seed = 7)
+  for (i in c(1L, 2L, 20L)) expect_identical(again(i, c(rnorm(1), runif(2))), got[[i]])
+  expect_identical(again(1L, runif(1)), task_value(task_submit(cl, stats::runif, 1, .seed = 7)))
+  p <- partition_scatter(cl, data.frame(k = 1:6), parts = 3L)
+  one_number <- function(d) data.frame(x = stats::runif(1))
+  parts <- partition_collect(partition_map(p, one_number, .seed = 7))
+  expect_identical(again(3L, runif(1)), parts$x[3L])
+  one <- partition_collect(
+    partition_reduce(p, "k", one_number, .parts = 1L, .seed = 7)
+  )
+  second <- parallel::nextRNGSubStream(cluster_stream(7))
+  assign(".Random.seed", second, globalenv())
+  expect_identical(runif(1), one$x[2L])
+  expect_identical(cluster_stream(7), cluster_stream(7, 1))
+  expect_identical(parallel::nextRNGStream(cluster_stream(-3, 4)), cluster_stream(-3, 5))
+  expect_error(cluster_stream(), class = "muster_error_input")
+  expect_error(cluster_stream(TRUE), class = "muster_error_input")
+  expect_error(cluster_stream(1.5), class = "muster_error_input")
+  expect_error(cluster_stream(1, 0), class = "muster_error_input")
+})
