@@ -296,14 +296,18 @@ abort_lacks <- function(what, rank, errno, output, call, hints = NULL, ...) {
 }
 
 broken_promise <- "A promise that muster makes to itself was broken"
-broken_hint <- "This is a mistake in muster: please report it, with what you did."
+# The address is DESCRIPTION's.
+report_hint <- paste(
+  "This is a mistake in muster: please report it, with what you did:",
+  "https://github.com/muster-r/muster/issues"
+)
 
 # Called from C when an assertion fails in the session. ends: nobody knows what of the clusters
 # still holds, so they were closed.
 abort_internal <- function(what, ends) {
   abort_muster("internal", paste0(broken_promise, "."),
     details = c(what, if (ends) "All clusters of this session have been closed."),
-    hints = c(if (ends) "cluster_start() starts others.", broken_hint), call = NULL
+    hints = c(if (ends) "cluster_start() starts others.", report_hint), call = NULL
   )
 }
 
@@ -311,7 +315,7 @@ abort_internal <- function(what, ends) {
 abort_broken <- function(call, ...) {
   abort_muster("internal",
     paste0(broken_promise, ", and the cluster that this belongs to has been closed."),
-    details = .Call(ffi_session_failure), hints = c("cluster_start() starts another.", broken_hint),
+    details = .Call(ffi_session_failure), hints = c("cluster_start() starts another.", report_hint),
     ..., call = call
   )
 }

@@ -150,7 +150,9 @@ job_get <- function(id) {
   key <- as.character(id)
   kept <- the$jobs[[key]]
   if (is.null(kept)) {
-    abort_muster("internal", paste0("This worker wasn't sent job ", key, ", or let go of it."))
+    abort_muster("internal", paste0("This worker wasn't sent job ", key, ", or let go of it."),
+      hints = report_hint
+    )
   }
   if (!is.null(kept$value)) {
     return(kept$value)

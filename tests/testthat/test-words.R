@@ -44,3 +44,13 @@ test_cluster("U7: tasks that took too long, unknown options and many rows are to
   p <- partition_scatter(cl, data.frame(x = raw(2e6)), parts = 1L)
   expect_match(format(p), "2,000,000 rows", fixed = TRUE)
 })
+
+test_that("U8: who is asked to report a mistake is told where", {
+  where <- utils::packageDescription("muster", fields = c("URL", "BugReports"))
+  expect_match(where$URL, "^https://")
+  expect_match(where$BugReports, "^https://")
+  failure <- tryCatch(abort_internal("x > 0", "a.c", 1L), muster_error_internal = identity)
+  expect_match(conditionMessage(failure), where$BugReports, fixed = TRUE)
+  lost <- tryCatch(job_get(0), muster_error_internal = identity)
+  expect_match(conditionMessage(lost), where$BugReports, fixed = TRUE)
+})
