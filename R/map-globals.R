@@ -5,10 +5,11 @@
 make_job <- function(fun, args, x, returns, cl, call) {
   found <- find_needs(list(fun, args, x), cl, call)
   job <- list(
-    fun = fun, args = args, globals = found$globals, left = found$left, there = found$there,
+    fun = fun, args = args, globals = found$globals, left = found$left,
     packages = found$packages, namespaces = namespaces_of(found$classes),
     returns = returns, fresh = FALSE
   )
+  job$there <- found$there
   if (reference_policy() != "ignore") check_references(args, "args", call)
   # Pieces must not see each other's changes.
   job$fresh <- bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L

@@ -60,7 +60,7 @@ map_reduce <- function(.cl, .inputs, .map, .reduce, .combine = NULL, ..., .args 
   stream <- map_stream(.seed, cl, call)
   args <- list(reduce = reduce, combine = combine, more = more)
   job <- make_job(map, args, inputs, FALSE, cl, call)
-  job$quiet <- is.null(.seed)
+  if (is.null(.seed)) job$quiet <- TRUE
   ranges <- part_ranges(length(inputs), parts)
   steps <- element_steps(inputs, ranges, parts, !is.null(combine), stream)
   shuffle <- shuffle_of(cl)

@@ -148,7 +148,7 @@ partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate
   check_flag(.speculate, ".speculate", call)
   stream <- map_stream(.seed, p$cl, call)
   job <- make_job(fun, args, NULL, FALSE, p$cl, call)
-  job$quiet <- is.null(.seed)
+  if (is.null(.seed)) job$quiet <- TRUE
   steps <- seeded_steps(list(list(kind = "call", how = "part", name = ".fun")), stream, 0)
   start_stage(p$cl, p$stage$count, steps, p$stage, list(), call, job, .speculate)
 }

@@ -177,7 +177,7 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
   }
   args <- user_args(list(...), .args, fun, own, c(".p", ".by", ".fun"), call)
   job <- make_job(fun, list(more = args, combine = combine), NULL, FALSE, p$cl, call)
-  job$quiet <- is.null(.seed)
+  if (is.null(.seed)) job$quiet <- TRUE
   step <- function(which) {
     list(list(
       kind = "call", how = "groups", by = by, which = which, name = c(".fun", ".combine")[which]

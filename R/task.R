@@ -111,10 +111,11 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
 # can't change, they are sent to each worker once for consecutive tasks that need the same ones.
 submit_with_needs <- function(cl, fun, args, found, stream) {
   job <- list(
-    fun = fun, globals = found$globals, left = found$left, there = found$there,
-    packages = found$packages, namespaces = namespaces_of(found$classes), fresh = FALSE
+    fun = fun, globals = found$globals, left = found$left, packages = found$packages,
+    namespaces = namespaces_of(found$classes), fresh = FALSE
   )
-  needs <- job[c("globals", "left", "there", "packages", "namespaces")]
+  job$there <- found$there
+  needs <- job[setdiff(names(job), c("fun", "fresh"))]
   if (is.null(stream) && !any(lengths(needs))) {
     return(.Call(ffi_task_submit, cl, fun, args, NULL, NULL))
   }
