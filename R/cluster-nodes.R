@@ -50,7 +50,7 @@
 #' one of the calls that the others were told fails in them.
 #'
 #' A warning of class `muster_warning_resize` says that new workers lack what the others were told,
-#' since it was more than muster keeps: 10,000 calls, or 1 GB that no journal has any more.
+#' since it was more than muster keeps: 10,000 calls, or a quarter of the memory that is free.
 #' @section Cost:
 #' A response takes about 20 us. A new worker takes as long as one from [cluster_start()], and as
 #' the calls that run again in it.
@@ -262,7 +262,7 @@ more_nodes <- function(node, count, call) {
   }
   if (isTRUE(grown$lacking)) {
     warn_muster("resize", "New workers don't have what all others were told since they started.",
-      details = "It was more than muster keeps: 10,000 calls, or 1 GB.",
+      details = "It was more than muster keeps: 10,000 calls, or a quarter of the free memory.",
       hints = "Send it to the new workers: clusterExport(), clusterEvalQ(), cluster_share().",
       call = call
     )

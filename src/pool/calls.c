@@ -48,6 +48,7 @@ int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   memset(calls, 0, sizeof *calls);
   calls->policy.heartbeat_ns = calls->timeout_ns = NEVER;
   calls->answer_bytes_max = MST_ANSWERS_BYTES;
+  calls->common.journal.total = &calls->log_bytes;
   int rc = mst_pool_init(&calls->pool, workers, window);
   if (rc != 0) return rc;
   rc = add_lanes(calls, 0, workers);

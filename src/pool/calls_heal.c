@@ -452,17 +452,15 @@ int mst_calls_log_grew(const struct mst_calls *calls) {
          calls->log_bytes - calls->log_looked >= MST_LOG_STEP_BYTES;
 }
 
-// longest_journal that isn't being replayed, NULL if none has anything.
-static struct mst_journal *longest_journal(const struct mst_calls *calls) {
-  struct mst_journal *longest = NULL;
+// longest_journal of those that aren't being replayed, NULL if none has anything.
+static struct mst_journal *longest_journal(struct mst_calls *calls) {
+  struct mst_journal *longest = &calls->common.journal;
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     struct mst_lane *lane = calls->lanes[i];
     if (lane->replaying || lane->replay_left > 0) continue;
-    if (longest == NULL || lane->journal.bytes > longest->bytes) {
-      longest = &lane->journal;
-    }
+    if (lane->journal.bytes > longest->bytes) longest = &lane->journal;
   }
-  return longest == NULL || longest->bytes == 0 ? NULL : longest;
+  return longest->bytes == 0 ? NULL : longest;
 }
 
 void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
@@ -470,7 +468,11 @@ void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
   struct mst_journal *longest;
   while ((int64_t)calls->log_bytes > most &&
          (longest = longest_journal(calls)) != NULL) {
-    mst_journal_give_up(longest, MST_INCOMPLETE_MEMORY);
+    if (longest == &calls->common.journal) {
+      mst_common_give_up(&calls->common);
+    } else {
+      mst_journal_give_up(longest, MST_INCOMPLETE_MEMORY);
+    }
   }
   calls->log_looked = calls->log_bytes;
 }

@@ -40,18 +40,9 @@ struct mst_cast *mst_common_open(struct mst_common *common,
   return common->now;
 }
 
-static void give_up(struct mst_common *common) {
+void mst_common_give_up(struct mst_common *common) {
   mst_journal_free(&common->journal);
   common->incomplete = 1;
-}
-
-// own_bytes: what is kept by nothing else.
-static size_t own_bytes(const struct mst_journal *journal) {
-  size_t bytes = 0;
-  for (const struct mst_entry *at = journal->first; at != NULL; at = at->next) {
-    if (at->payload->refs == 1) bytes += mst_blob_bytes(at->payload);
-  }
-  return bytes;
 }
 
 static void note(struct mst_common *common, struct mst_cast *cast) {
@@ -66,10 +57,8 @@ static void note(struct mst_common *common, struct mst_cast *cast) {
                                   .unseen = cast->unseen};
   // Whoever sends the next call before the last one is answered may hear of them out of order.
   const int late = journal->last != NULL && journal->last->call > cast->number;
-  if (late || mst_journal_add(journal, &entry) != 0 || journal->incomplete ||
-      (journal->bytes > MST_COMMON_BYTES &&
-       own_bytes(journal) > MST_COMMON_BYTES)) {
-    give_up(common);
+  if (late || mst_journal_add(journal, &entry) != 0 || journal->incomplete) {
+    mst_common_give_up(common);
   }
 }
 

@@ -8,8 +8,9 @@
 // stream, which is one worker's even where there are no others.
 //
 // No snapshot can stand for these calls: a worker's has its own values of what they computed.
-// So there are limits; past them the journal is dropped, and says so (incomplete), rather than
-// make a worker that has some of what the others have.
+// So it has the limits of journals (journal.h, and mst_calls_bound_log in calls.h); past them it is
+// dropped, and says so (incomplete), rather than make a worker that has some of what the others
+// have.
 #ifndef MST_POOL_COMMON_H
 #define MST_POOL_COMMON_H
 
@@ -18,9 +19,6 @@
 
 #include "pool/journal.h"
 #include "share/blob.h"
-
-// Bytes that nothing but this journal keeps.
-#define MST_COMMON_BYTES ((size_t)1 << 30)
 
 struct mst_cast {
   uint32_t refs; // calls of it, and the cluster while it goes on
@@ -59,6 +57,8 @@ void mst_common_answered(struct mst_common *common, struct mst_cast *cast,
 // -MST_EMEM: then that one is incomplete.
 int mst_common_copy(const struct mst_common *common, struct mst_journal *to,
                     uint64_t *id);
+// mst_common_give_up lets go of the journal: workers that join will lack what is in it.
+void mst_common_give_up(struct mst_common *common);
 // mst_cast_release drops a reference. NULL is allowed.
 void mst_cast_release(struct mst_cast *cast);
 void mst_common_free(struct mst_common *common);
