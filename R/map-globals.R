@@ -10,7 +10,10 @@ make_job <- function(fun, args, x, returns, cl, call) {
     returns = returns, fresh = FALSE
   )
   job$there <- found$there
-  if (reference_policy() != "ignore") check_references(args, "args", call)
+  if (reference_policy() != "ignore") {
+    check_references(args, "args", call)
+    check_references(fun, ".fun", call)
+  }
   # Pieces must not see each other's changes.
   job$fresh <- bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
   job
@@ -139,6 +142,9 @@ scan_connection <- 1L
 scan_pointer <- 2L
 scan_environment <- 4L
 scan_s4 <- 8L
+scan_code <- 32L # external pointers in functions' code
+
+reference_kinds <- c("1" = "connection", "2" = "external pointer", "32" = "code")
 
 reference_policy <- function() {
   policy <- getOption("muster.references", "connections")
@@ -151,7 +157,7 @@ reference_policy <- function() {
 
 check_references <- function(x, name, call) {
   found <- find_reference(x, name)
-  if (is.null(found) || (found$kind == "external pointer" && reference_policy() != "error")) {
+  if (is.null(found) || (found$kind != "connection" && reference_policy() != "error")) {
     return()
   }
   abort_reference(found, call)
@@ -159,8 +165,8 @@ check_references <- function(x, name, call) {
 
 abort_reference <- function(found, call) {
   abort_muster("input",
-    paste0("`", found$where, "` is ", if (found$kind == "connection") "a " else "an ",
-      found$kind, ", which is of no use in another process."),
+    paste0("`", found$where, "` ", reference_text(found$kind),
+      ", which is of no use in another process."),
     details = if (found$kind == "connection") {
       "Its number may be that of another connection there, or of none."
     } else {
@@ -168,23 +174,36 @@ abort_reference <- function(found, call) {
     },
     hints = c(
       if (found$kind == "connection") "Open it in the worker: give the file's name, not the file.",
+      if (found$kind == "code") code_hint,
       "options(muster.references = \"ignore\") sends it anyway."
     ),
     reference = found$where, call = call
   )
 }
 
+reference_text <- function(kind) {
+  switch(kind,
+    connection = "is a connection",
+    code = "is a function whose code has an external pointer, as those of Rcpp::cppFunction() do",
+    "is an external pointer"
+  )
+}
+
+code_hint <- paste(
+  "A function whose code has an external pointer must be made in the worker, by",
+  "clusterEvalQ(cl, Rcpp::cppFunction(...)), or in a package."
+)
+
 # find_reference() gives list(where, kind) of the first connection in x, or else of the first
-# external pointer; NULL if it has none. before: elements of a whole that come before x.
+# external pointer, or of the first function with one in its code ("code"); NULL if it has none.
+# before: elements of a whole that come before x.
 find_reference <- function(x, name, before = 0L) {
   seen <- .Call(ffi_scan, x)
-  kinds <- c(scan_connection, if (reference_policy() == "error") scan_pointer, scan_pointer)
-  for (kind in kinds) {
+  for (kind in c(scan_connection, scan_pointer, scan_code)) {
     if (bitwAnd(seen, bitwOr(kind, scan_s4)) != 0L) {
       where <- reference_path(x, kind, name, before, 64L)
       if (!is.null(where)) {
-        kind <- if (kind == scan_connection) "connection" else "external pointer"
-        return(list(where = where, kind = kind))
+        return(list(where = where, kind = reference_kinds[[as.character(kind)]]))
       }
     }
   }
@@ -225,10 +244,13 @@ reference_path <- function(x, kind, name, before, depth) {
 
 # Where the call that failed had an external pointer, for its error.
 pointer_hint <- function(job) {
-  for (part in c("args", "globals")) {
-    where <- reference_path(job[[part]], scan_pointer, part, 0L, 64L)
-    if (!is.null(where)) {
-      return(paste0("`", where, "` is an external pointer, which is null in a worker."))
+  for (kind in c(scan_pointer, scan_code)) {
+    for (part in c("args", "globals", "fun")) {
+      where <- reference_path(job[[part]], kind, part, 0L, 64L)
+      if (!is.null(where)) {
+        text <- reference_text(reference_kinds[[as.character(kind)]])
+        return(paste0("`", where, "` ", text, ", which is null in a worker."))
+      }
     }
   }
   NULL

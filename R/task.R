@@ -99,7 +99,8 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
   }
   if (is.integer(task)) {
     if (task == outcome_reference) {
-      abort_reference(find_reference(args, "args"), sys.call())
+      found <- find_reference(args, "args")
+      abort_reference(if (is.null(found)) find_reference(.fun, ".fun") else found, sys.call())
     }
     abort_submit(.cl, task, sys.call())
   }
@@ -110,6 +111,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
 # A function that uses objects of the session: these are sent too, as for cluster_map(). If they
 # can't change, they are sent to each worker once for consecutive tasks that need the same ones.
 submit_with_needs <- function(cl, fun, args, found, stream) {
+  if (reference_policy() == "error") check_references(fun, ".fun", sys.call(-1L))
   job <- list(
     fun = fun, globals = found$globals, left = found$left, packages = found$packages,
     namespaces = namespaces_of(found$classes), fresh = FALSE
@@ -305,11 +307,17 @@ abort_remote <- function(error, worker, call, what = paste("Worker", worker), hi
       if (nzchar(error$call)) paste0("In: ", error$call),
       if (what != paste("Worker", worker)) paste("On worker", worker)
     ),
-    hints = c(hints, stack_hint(error$stack)), worker = worker,
+    hints = c(
+      hints, if (any(grepl(null_symbol, error$message, fixed = TRUE))) code_hint,
+      stack_hint(error$stack)
+    ), worker = worker,
     condition = error$condition, remote_call = error$call,
     stack = error$stack, ..., call = call, of = error$condition
   )
 }
+
+# What R says of a function whose code has an external pointer, once that is null.
+null_symbol <- "NULL value passed as symbol address"
 
 stack_hint <- function(stack) {
   if (length(stack) > 1L) {

@@ -219,3 +219,33 @@ test_cluster("a child of mclapply() leaves the tasks of its parent alone", {
   expect_identical(unlist(inside), rep("muster_error_input", 2L))
   expect_true(all(vapply(tasks, task_value, NA)))
 })
+
+# As Rcpp::cppFunction() makes them, without a compiler: the pointer is a constant of the code.
+pointer_function <- function() {
+  address <- getNativeSymbolInfo("ffi_scan", getLoadedDLLs()[["muster"]])$address
+  as.function(c(alist(x = ), as.call(list(quote(.Call), address, quote(x)))), envir = globalenv())
+}
+
+test_cluster("C14: functions whose code has a pointer are named, and refused where that is asked", {
+  cl <- local_cluster(1)
+  fun <- pointer_function()
+  local_globals()
+  assign("in_code", fun, envir = globalenv())
+  uses <- as.function(alist(v = , in_code(v)), envir = globalenv())
+  hint <- "in a package"
+  # Compiled and not, alone and as a global.
+  error <- expect_error(cluster_map(cl, 1:2, fun))
+  expect_match(conditionMessage(error), "`fun` is a function whose code has an external pointer")
+  error <- expect_error(cluster_map(cl, 1:2, uses))
+  expect_match(conditionMessage(error), "`globals.in_code` is a function whose code has")
+  expect_match(gsub("\\s+", " ", conditionMessage(error)), hint, fixed = TRUE)
+  error <- expect_error(task_value(task_submit(cl, fun, 1)))
+  expect_match(conditionMessage(error), "Rcpp::cppFunction", fixed = TRUE)
+  local_settings(muster.references = "error")
+  for (one in list(fun, uses, compiler::cmpfun(fun))) {
+    expect_error(cluster_map(cl, 1:2, one), "external pointer", class = "muster_error_input")
+    expect_error(task_submit(cl, one, 1), "external pointer", class = "muster_error_input")
+  }
+  expect_error(task_submit(cl, identity, fun), "external pointer", class = "muster_error_input")
+  expect_identical(clusterCall(cl, identity, 1), list(1))
+})

@@ -210,7 +210,7 @@ static struct mst_task_terms terms_of(const struct mst_cluster *cluster,
 }
 
 // ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome;
-// FFI_TYPE: they are not of one cluster; FFI_REFERENCE: an argument is of no use there.
+// FFI_TYPE: they are not of one cluster; FFI_REFERENCE: fun or an argument is of no use there.
 // job: of ffi_job_hold, or NULL. limits: NULL for the cluster's, or its own: retries (NA:
 // the cluster's), and seconds of evaluation (0: the cluster's).
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
@@ -219,7 +219,9 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
   int outcome = read_nodes(list, &nodes);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
   int may_share;
-  if (ffi_is_refused(args, &may_share)) return Rf_ScalarInteger(FFI_REFERENCE);
+  if (ffi_is_refused(args, &may_share) || ffi_is_refused(fun, NULL)) {
+    return Rf_ScalarInteger(FFI_REFERENCE);
+  }
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
   wait_for_room(nodes.cluster);

@@ -12,7 +12,9 @@ enum scan {
   SCAN_POINTER = 2,     // an external pointer that points somewhere
   SCAN_ENVIRONMENT = 4, // of its own: a change in it would be seen by the next
   SCAN_S4 = 8,
-  SCAN_LARGE = 16 // a vector that may be worth sharing, or a list of R's own
+  SCAN_LARGE = 16, // a vector that may be worth sharing, or a list of R's own
+  SCAN_CODE =
+      32 // a function whose code has an external pointer, as Rcpp's have
 };
 
 #define SCAN_DEPTH 64
@@ -27,6 +29,38 @@ static int is_shared(SEXP env) {
          R_IsNamespaceEnv(env);
 }
 
+// Code that is nested deeper isn't looked into.
+#define CODE_DEPTH 1000
+
+// has_pointer tells whether there is an external pointer among the constants of code.
+static int has_pointer(SEXP x, int depth) {
+  int found = 0;
+  if (depth == CODE_DEPTH) return 0;
+  switch (TYPEOF(x)) {
+  case EXTPTRSXP:
+    return R_ExternalPtrAddr(x) != NULL;
+  case LANGSXP:
+  case LISTSXP:
+    for (; !found && TYPEOF(x) != NILSXP; x = CDR(x))
+      found = has_pointer(CAR(x), depth + 1);
+    return found;
+  case VECSXP:
+    for (R_xlen_t i = 0; !found && i < Rf_xlength(x); i++)
+      found = has_pointer(VECTOR_ELT(x, i), depth + 1);
+    return found;
+  default:
+    return 0;
+  }
+}
+
+// Functions of packages travel by name.
+static int scan_function(SEXP x) {
+  SEXP env = ffi_closure_env(x);
+  if (env != R_GlobalEnv && is_shared(env)) return 0;
+  return (is_shared(env) ? 0 : SCAN_ENVIRONMENT) |
+         (has_pointer(R_ClosureExpr(x), 0) ? SCAN_CODE : 0);
+}
+
 static int scan(SEXP x, int depth) {
   switch (TYPEOF(x)) {
   case INTSXP:
@@ -37,7 +71,7 @@ static int scan(SEXP x, int depth) {
   case ENVSXP:
     return is_shared(x) ? 0 : SCAN_ENVIRONMENT;
   case CLOSXP:
-    return is_shared(ffi_closure_env(x)) ? 0 : SCAN_ENVIRONMENT;
+    return scan_function(x);
   case S4SXP:
     return SCAN_S4 | SCAN_ENVIRONMENT;
   case LISTSXP:
@@ -61,7 +95,7 @@ SEXP ffi_scan(SEXP x) { return Rf_ScalarInteger(scan(x, 0)); }
 int ffi_is_refused(SEXP x, int *may_share) {
   const int found = scan(x, 0);
   if (may_share != NULL) *may_share = (found & SCAN_LARGE) != 0;
-  if ((found & (SCAN_CONNECTION | SCAN_POINTER)) == 0) return 0;
+  if ((found & (SCAN_CONNECTION | SCAN_POINTER | SCAN_CODE)) == 0) return 0;
   static SEXP name;
   SEXP option = Rf_GetOption1(ffi_symbol(&name, "muster.references"));
   const char *policy = TYPEOF(option) == STRSXP && Rf_xlength(option) == 1
