@@ -40,7 +40,7 @@ test_cluster("a server that was killed with nobody using it goes at the next sta
   expect_false(dir.exists(server$base))
 })
 
-test_that("C10: an interrupt leaves a start whose fork server is stopped, and waits for nothing", {
+test_that("C10: an interrupt leaves a start whose server is stopped, and waits for nothing", {
   limit_time(60)
   run <- run_session(quote({
     cl <- cluster_start(1)
