@@ -11,7 +11,7 @@ make_job <- function(fun, args, x, returns, cl, call) {
   )
   job$there <- found$there
   if (reference_policy() != "ignore") {
-    check_references(args, "args", call)
+    check_arguments(args, call)
     check_references(fun, ".fun", call)
   }
   # Pieces must not see each other's changes.
@@ -155,6 +155,17 @@ reference_policy <- function() {
   }
 }
 
+# Further arguments of the user's function, in the words in which code speaks of those in `...`.
+check_arguments <- function(args, call) {
+  names <- arg_names(args)
+  for (i in seq_along(args)) check_references(args[[i]], names[i], call)
+}
+arg_names <- function(args) {
+  names <- names(args)
+  if (is.null(names)) names <- rep("", length(args))
+  ifelse(nzchar(names), names, paste0("..", seq_along(args)))
+}
+
 check_references <- function(x, name, call) {
   found <- find_reference(x, name)
   if (is.null(found) || (found$kind != "connection" && reference_policy() != "error")) {
@@ -244,9 +255,12 @@ reference_path <- function(x, kind, name, before, depth) {
 
 # Where the call that failed had an external pointer, for its error.
 pointer_hint <- function(job) {
+  parts <- c(
+    structure(job$args, names = arg_names(job$args)), job$globals, list(.fun = job$fun)
+  )
   for (kind in c(scan_pointer, scan_code)) {
-    for (part in c("args", "globals", "fun")) {
-      where <- reference_path(job[[part]], kind, part, 0L, 64L)
+    for (i in seq_along(parts)) {
+      where <- reference_path(parts[[i]], kind, names(parts)[i], 0L, 64L)
       if (!is.null(where)) {
         text <- reference_text(reference_kinds[[as.character(kind)]])
         return(paste0("`", where, "` ", text, ", which is null in a worker."))

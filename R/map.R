@@ -281,7 +281,7 @@ submit_piece <- function(map, action) {
   )
   if (is.integer(task)) {
     if (task == outcome_reference) {
-      abort_reference(find_reference(arguments[[2L]], "x", piece$first - 1L), map$call)
+      abort_reference(find_reference(arguments[[2L]], ".x", piece$first - 1L), map$call)
     }
     abort_submit(nodes, task, map$call)
   }

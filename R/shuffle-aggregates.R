@@ -6,7 +6,7 @@ parse_aggregates <- function(fun, env, call) {
   names <- names(fun)
   if (is.null(names) || anyNA(names) || !all(nzchar(names)) || anyDuplicated(names)) {
     abort_muster("input", "Aggregates must have names, each once: c(total = \"sum(x)\").",
-      argument = "fun", call = call
+      argument = ".fun", call = call
     )
   }
   lapply(seq_along(fun), function(i) {
@@ -27,7 +27,7 @@ parse_aggregate <- function(text, env, call) {
   if (length(wrong)) {
     abort_muster("input",
       paste0("`", how, "` can't have an argument `", wrong[1L], "` in \"", text, "\"."),
-      hints = aggregate_hint, argument = "fun", call = call
+      hints = aggregate_hint, argument = ".fun", call = call
     )
   }
   columns <- arguments[names != "na.rm"]
@@ -52,7 +52,7 @@ aggregate_hint <- paste(
 
 abort_aggregate <- function(text, call) {
   abort_muster("input", paste0("Can't read the aggregate \"", text, "\"."),
-    hints = aggregate_hint, argument = "fun", call = call
+    hints = aggregate_hint, argument = ".fun", call = call
   )
 }
 
@@ -60,7 +60,7 @@ abort_aggregate <- function(text, call) {
 aggregate_flag <- function(code, text, env, call) {
   wrong <- function(details) {
     abort_muster("input", paste0("`na.rm` must be TRUE or FALSE in \"", text, "\"."),
-      details = details, argument = "fun", call = call
+      details = details, argument = ".fun", call = call
     )
   }
   if (identical(code, quote(expr = ))) {
@@ -79,7 +79,7 @@ check_results <- function(names, by, call) {
   twice <- intersect(names, by)
   if (length(twice)) {
     abort_muster("input", paste0("An aggregate can't be named `", twice[1L], "` as the key is."),
-      argument = "fun", call = call
+      argument = ".fun", call = call
     )
   }
 }

@@ -99,8 +99,8 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
   }
   if (is.integer(task)) {
     if (task == outcome_reference) {
-      found <- find_reference(args, "args")
-      abort_reference(if (is.null(found)) find_reference(.fun, ".fun") else found, sys.call())
+      check_arguments(args, sys.call())
+      abort_reference(find_reference(.fun, ".fun"), sys.call())
     }
     abort_submit(.cl, task, sys.call())
   }

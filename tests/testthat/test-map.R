@@ -367,11 +367,11 @@ test_cluster("connections are refused where they are, and other objects are not"
     expect_identical(condition$reference, where)
     expect_match(conditionMessage(condition), where, fixed = TRUE)
   }
-  refused(cluster_map(cl, 1:2, function(i, con) i, con = con), "args$con")
-  refused(cluster_map(cl, 1:2, function(i, o) i, o = list(a = list(1, con))), "args$o$a[[2]]")
-  refused(cluster_map(cl, list(1, 2, con), function(i) i), "x[[3]]")
+  refused(cluster_map(cl, 1:2, function(i, con) i, con = con), "con")
+  refused(cluster_map(cl, 1:2, function(i, o) i, o = list(a = list(1, con))), "o$a[[2]]")
+  refused(cluster_map(cl, list(1, 2, con), function(i) i), ".x[[3]]")
   refused(cluster_map(cl, 1:2, function(i) readLines(con)), "con")
-  refused(task_submit(cl, function(con) 1, con = con), "args$con")
+  refused(task_submit(cl, function(con) 1, con = con), "con")
   refused(task_value(task_submit(cl, function() textConnection("far"))), "value")
   assign("con_of_test", con, globalenv())
   by_global <- eval(quote(function(i) con_of_test), globalenv())
@@ -395,7 +395,7 @@ test_cluster("external pointers are named when a call fails, or refused by optio
     cluster_map(cl, 1, function(i, model) stop("null pointer"), model = list(handle = pointer)),
     muster_error_remote = identity
   )
-  where <- "`args$model$handle` is an external pointer"
+  where <- "`model$handle` is an external pointer"
   expect_match(conditionMessage(condition), where, fixed = TRUE)
   local_settings(muster.references = "error")
   expect_error(cluster_map(cl, 1, function(i, model) i, list(handle = pointer)),

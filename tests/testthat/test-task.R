@@ -235,9 +235,9 @@ test_cluster("C14: functions whose code has a pointer are named, and refused whe
   hint <- "in a package"
   # Compiled and not, alone and as a global.
   error <- expect_error(cluster_map(cl, 1:2, fun))
-  expect_match(conditionMessage(error), "`fun` is a function whose code has an external pointer")
+  expect_match(conditionMessage(error), "`.fun` is a function whose code has an external pointer")
   error <- expect_error(cluster_map(cl, 1:2, uses))
-  expect_match(conditionMessage(error), "`globals.in_code` is a function whose code has")
+  expect_match(conditionMessage(error), "`in_code` is a function whose code has")
   expect_match(gsub("\\s+", " ", conditionMessage(error)), hint, fixed = TRUE)
   error <- expect_error(task_value(task_submit(cl, fun, 1)))
   expect_match(conditionMessage(error), "Rcpp::cppFunction", fixed = TRUE)
