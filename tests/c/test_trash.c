@@ -17,7 +17,7 @@ static void make_dirs(struct mst_session *session) {
     (void)snprintf(dirs[k], sizeof dirs[k], "/tmp/muster-trash-XXXXXX");
     CHECK(mkdtemp(dirs[k]) != NULL);
     for (int i = 0; i < 10; i++) {
-      char path[96];
+      char path[160];
       (void)snprintf(path, sizeof path, "%s/%d", dirs[k], i);
       const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
       CHECK(fd >= 0);
