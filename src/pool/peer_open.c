@@ -112,6 +112,13 @@ void mst_peer_let_go(struct mst_peer *peer) {
 
 // ---- how it ended
 
+void mst_peer_exited(struct mst_peer *peer) {
+  if (peer->held) mst_peer_read_out(peer);
+  mst_output_drain(&peer->output); // its last words
+  mst_trash_put(peer->cluster->session, peer->tempdir);
+  peer->tempdir = NULL;
+}
+
 static char *last_words(const struct mst_peer *peer) {
   char *words = malloc(WORDS_MAX + 1);
   if (words == NULL) return NULL;

@@ -198,14 +198,6 @@ void mst_cluster_event(struct mst_cluster *cluster,
   mst_cluster_carry_out(cluster);
 }
 
-// exited cleans up after a worker's process.
-static void exited(struct mst_peer *peer) {
-  if (peer->held) mst_peer_read_out(peer);
-  mst_output_drain(&peer->output); // its last words
-  mst_trash_put(peer->cluster->session, peer->tempdir);
-  peer->tempdir = NULL;
-}
-
 void mst_session_news(void *owner, const struct mst_news *news) {
   struct mst_session *session = owner;
   struct mst_cluster *cluster = session->clusters;
@@ -220,44 +212,13 @@ void mst_session_news(void *owner, const struct mst_news *news) {
       [MST_NEWS_FORKED] = MST_EV_FORKED,
       [MST_NEWS_FORK_FAILED] = MST_EV_LAUNCH_FAILED,
       [MST_NEWS_EXITED] = MST_EV_EXITED};
-  if (news->kind == MST_NEWS_EXITED) exited(cluster->peers[news->worker]);
+  if (news->kind == MST_NEWS_EXITED)
+    mst_peer_exited(cluster->peers[news->worker]);
   const struct mst_event event = {.kind = kinds[news->kind],
                                   .worker = news->worker,
                                   .how = news->how,
                                   .number = news->number};
   mst_cluster_event(cluster, &event);
-}
-
-// orphan_event says what can be known of a worker if its launcher is gone: that it
-// was never born, or that it has ended, once its channel did or it was killed.
-// MST_EV_TICK stands for nothing.
-static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
-  const struct mst_worker *worker = mst_peer_worker(peer);
-  if (!worker->awaited || peer->launcher == NULL || !peer->launcher->gone) {
-    return MST_EV_TICK;
-  }
-  if ((worker->state == MST_WORKER_STARTING ||
-       worker->state == MST_WORKER_RESTARTING) &&
-      worker->pid == 0 && !peer->hello_seen) {
-    return MST_EV_LAUNCH_FAILED;
-  }
-  const int to_be_killed = worker->kill_ns != INT64_MAX;
-  return mst_worker_channel_open(worker) && !to_be_killed ? MST_EV_TICK
-                                                          : MST_EV_EXITED;
-}
-
-static void launcher_lost(struct mst_cluster *cluster) {
-  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    const struct mst_event event = {.kind = orphan_event(cluster->peers[i]),
-                                    .worker = i,
-                                    .how = MST_EXIT_UNKNOWN,
-                                    .number = ECONNRESET};
-    if (event.kind == MST_EV_TICK) continue;
-    // Its watch ends what is left of it.
-    mst_net_shutdown(cluster->peers[i]->control.fd);
-    if (event.kind == MST_EV_EXITED) exited(cluster->peers[i]);
-    mst_cluster_event(cluster, &event);
-  }
 }
 
 void mst_session_mend(struct mst_session *session) {
@@ -297,7 +258,8 @@ static void let_time_pass(struct mst_session *session) {
     if (reap && cluster->calls.pool.phase != MST_POOL_DOWN) {
       cluster->launcher->reap(cluster->launcher);
     }
-    if (cluster->launcher->gone || cluster->adopted) launcher_lost(cluster);
+    if (cluster->launcher->gone || cluster->adopted)
+      mst_cluster_orphans(cluster);
   }
   mst_session_mend(session);
   mst_trash_work(session, MST_TRASH_TURN_NS);

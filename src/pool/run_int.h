@@ -24,6 +24,11 @@ void mst_cluster_flush_late(struct mst_cluster *cluster);
 // mst_session_mend lets time pass for what was lost, without a look at the sockets.
 void mst_session_mend(struct mst_session *session);
 
+// ---- orphan.c: workers whose launcher is gone
+
+// mst_cluster_orphans tells the core what can be known of workers whose launcher is gone.
+void mst_cluster_orphans(struct mst_cluster *cluster);
+
 // ---- peer.c: reads, and what users want; peer_say.c: writes
 
 void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
@@ -54,6 +59,8 @@ void mst_peer_read_out(struct mst_peer *peer);
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 // mst_peer_let_go closes the ends of an incarnation that was lost.
 void mst_peer_let_go(struct mst_peer *peer);
+// mst_peer_exited reads what its process, which has ended, has left, and removes its directory.
+void mst_peer_exited(struct mst_peer *peer);
 // mst_peer_judge tells the core how an incarnation ended.
 void mst_peer_judge(struct mst_peer *peer);
 #endif

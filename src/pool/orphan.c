@@ -1,0 +1,36 @@
+// Workers whose launcher is gone: what can be known of them.
+#include <errno.h>
+
+#include "pool/run_int.h"
+
+// orphan_event says what can be known of a worker if its launcher is gone: that it
+// was never born, or that it has ended, once its channel did or it was killed.
+// MST_EV_TICK stands for nothing.
+static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  if (!worker->awaited || peer->launcher == NULL || !peer->launcher->gone) {
+    return MST_EV_TICK;
+  }
+  if ((worker->state == MST_WORKER_STARTING ||
+       worker->state == MST_WORKER_RESTARTING) &&
+      worker->pid == 0 && !peer->hello_seen) {
+    return MST_EV_LAUNCH_FAILED;
+  }
+  const int to_be_killed = worker->kill_ns != INT64_MAX;
+  return mst_worker_channel_open(worker) && !to_be_killed ? MST_EV_TICK
+                                                          : MST_EV_EXITED;
+}
+
+void mst_cluster_orphans(struct mst_cluster *cluster) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    const struct mst_event event = {.kind = orphan_event(cluster->peers[i]),
+                                    .worker = i,
+                                    .how = MST_EXIT_UNKNOWN,
+                                    .number = ECONNRESET};
+    if (event.kind == MST_EV_TICK) continue;
+    // Its watch ends what is left of it.
+    mst_net_shutdown(cluster->peers[i]->control.fd);
+    if (event.kind == MST_EV_EXITED) mst_peer_exited(cluster->peers[i]);
+    mst_cluster_event(cluster, &event);
+  }
+}
