@@ -172,6 +172,33 @@ struct mst_launcher {
 // Forks take milliseconds, but on a machine that is busy with others' work.
 #define MST_LAUNCHER_SILENCE_LEAST_NS MST_NS_PER_S
 
+// ---- kids.c: the workers that a process is to wait for
+
+struct mst_kid {
+  struct mst_kid *next;
+  pid_t pid;
+  uint32_t cluster, worker, epoch;
+};
+// mst_kids_add puts one on a list, whose pid the caller fills in before anything else is done
+// with the list. NULL without memory. mst_kids_drop takes it off, without harm if it isn't there;
+// mst_kids_free all.
+struct mst_kid *mst_kids_add(struct mst_kid **kids, uint32_t cluster,
+                             uint32_t worker, uint32_t epoch);
+void mst_kids_drop(struct mst_kid **kids, uint32_t cluster, uint32_t worker,
+                   uint32_t epoch);
+void mst_kids_free(struct mst_kid **kids);
+// mst_kids_signal sends a signal to the process group of one, mst_kids_kill SIGKILL to those of
+// all. As they aren't reaped yet, the pids are their own.
+void mst_kids_signal(struct mst_kid *kids, uint32_t cluster, uint32_t worker,
+                     uint32_t epoch, int signal);
+void mst_kids_kill(const struct mst_kid *kids);
+// mst_kids_reap takes those off that have ended, or are no children of this process, and tells
+// the sink, which may add others but drop none; NULL tells nobody. mst_kids_wait does so until
+// none is left or it is time.
+void mst_kids_reap(struct mst_kid **kids, mst_news_sink sink, void *owner);
+void mst_kids_wait(struct mst_kid **kids, int64_t deadline_ns,
+                   mst_news_sink sink, void *owner);
+
 // ---- client.c: the session's end of a fork server
 
 enum mst_server_state {

@@ -3,19 +3,11 @@
 // The workers are children of the session, so only the session can wait for
 // them, and nothing tells when one ended: SIGCHLD belongs to the user. reap()
 // asks for each; the caller does so while it waits.
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mst_clock.h"
 #include "fork/fork.h"
-
-struct kid {
-  struct kid *next;
-  pid_t pid;
-  uint32_t cluster, worker, epoch;
-};
 
 struct mst_spawner {
   struct mst_launcher launcher; // first member: casts both ways
@@ -24,7 +16,7 @@ struct mst_spawner {
   char **
       env; // all of it: the deputy launches too, while R may change the session's
   int session_fd;
-  struct kid *kids;
+  struct mst_kid *kids;
   mst_news_sink sink;
   void *sink_owner;
 };
@@ -50,22 +42,11 @@ static char **copy_list(const char *const *list) {
   return copy;
 }
 
-static void tell(struct mst_spawner *self, const struct kid *kid,
-                 enum mst_news_kind kind, uint32_t how, int32_t number) {
-  const struct mst_news news = {.kind = kind,
-                                .cluster = kid->cluster,
-                                .worker = kid->worker,
-                                .epoch = kid->epoch,
-                                .how = how,
-                                .number = number};
-  self->sink(self->sink_owner, &news);
-}
-
 static int spawner_launch(struct mst_launcher *launcher, uint32_t cluster,
                           uint32_t worker, uint32_t epoch, const int fds[3],
                           struct mst_err *err) {
   struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
-  struct kid *kid = calloc(1, sizeof *kid);
+  struct mst_kid *kid = mst_kids_add(&self->kids, cluster, worker, epoch);
   if (kid == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a worker");
   }
@@ -78,60 +59,35 @@ static int spawner_launch(struct mst_launcher *launcher, uint32_t cluster,
                                   .input = -1};
   const int rc = mst_spawn_run(&spawn, &kid->pid, err);
   if (rc != 0) {
-    free(kid);
+    mst_kids_drop(&self->kids, cluster, worker, epoch);
     return rc;
   }
-  kid->cluster = cluster;
-  kid->worker = worker;
-  kid->epoch = epoch;
-  kid->next = self->kids;
-  self->kids = kid;
-  tell(self, kid, MST_NEWS_FORKED, 0, (int32_t)kid->pid);
+  const struct mst_news news = {.kind = MST_NEWS_FORKED,
+                                .cluster = cluster,
+                                .worker = worker,
+                                .epoch = epoch,
+                                .number = (int32_t)kid->pid};
+  self->sink(self->sink_owner, &news);
   return 0;
 }
 
 static void spawner_signal(struct mst_launcher *launcher, uint32_t cluster,
                            uint32_t worker, uint32_t epoch, pid_t pid,
                            int signal) {
+  const struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
   (void)pid;
-  struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
-  for (const struct kid *kid = self->kids; kid != NULL; kid = kid->next) {
-    if (kid->cluster == cluster && kid->worker == worker &&
-        kid->epoch == epoch) {
-      (void)kill(-kid->pid, signal); // not reaped yet, so the pid is its own
-    }
-  }
-}
-
-// reap takes those off the list that have ended. tells: whether the sink learns of it.
-static void reap(struct mst_spawner *self, int tells) {
-  struct kid **at = &self->kids;
-  while (*at != NULL) {
-    uint32_t how;
-    int32_t number;
-    struct kid *kid = *at;
-    if (mst_reap(kid->pid, &how, &number) == 0) {
-      at = &kid->next;
-      continue;
-    }
-    *at = kid->next;
-    if (tells) tell(self, kid, MST_NEWS_EXITED, how, number);
-    free(kid);
-  }
+  mst_kids_signal(self->kids, cluster, worker, epoch, signal);
 }
 
 static void spawner_reap(struct mst_launcher *launcher) {
-  reap((struct mst_spawner *)(void *)launcher, 1);
+  struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
+  mst_kids_reap(&self->kids, self->sink, self->sink_owner);
 }
 
 void mst_spawner_end(struct mst_spawner *self) {
   for (int round = 0; round < 2; round++) {
-    const int64_t deadline_ns = mst_clock_now() + MST_NS_PER_S;
-    for (reap(self, 0); self->kids != NULL && mst_clock_now() < deadline_ns;
-         reap(self, 0))
-      (void)poll(NULL, 0, 1);
-    for (const struct kid *kid = self->kids; kid != NULL; kid = kid->next)
-      (void)kill(-kid->pid, SIGKILL); // not reaped, so the pid is its own
+    mst_kids_wait(&self->kids, mst_clock_now() + MST_NS_PER_S, NULL, NULL);
+    mst_kids_kill(self->kids);
   }
 }
 
@@ -161,11 +117,7 @@ struct mst_launcher *mst_spawner_launcher(struct mst_spawner *self) {
 
 void mst_spawner_free(struct mst_spawner *self) {
   if (self == NULL) return;
-  while (self->kids != NULL) {
-    struct kid *kid = self->kids;
-    self->kids = kid->next;
-    free(kid);
-  }
+  mst_kids_free(&self->kids);
   free_list(self->argv);
   free(self->env);
   free(self->file);
