@@ -98,17 +98,16 @@ static void server_signal(struct mst_launcher *self, uint32_t cluster,
   (void)kill(-pid, signal);
 }
 
-// Nothing is to be reaped here, but called often: the place to see that it says nothing.
-static void watch_silence(struct mst_launcher *self) {
-  struct mst_server *server = server_of(self);
+// watch_silence: called often, the place to see that it says nothing.
+static void watch_silence(struct mst_server *server) {
   const int64_t now_ns = mst_clock_now();
   const int64_t slept_ns = now_ns - server->looked_ns;
   server->looked_ns = now_ns;
   if (mst_chan_later_ns(&server->chan) <= now_ns) serve_channel(server, 0);
   if (server->asked == 0 || server->state != MST_SERVER_READY) return;
+  const int64_t silence_ns = server->launcher.silence_ns;
   struct mst_heal_policy policy = {
-      .heartbeat_ns =
-          self->silence_ns > 0 ? self->silence_ns : MST_LAUNCHER_SILENCE_NS};
+      .heartbeat_ns = silence_ns > 0 ? silence_ns : MST_LAUNCHER_SILENCE_NS};
   if (policy.heartbeat_ns < MST_LAUNCHER_SILENCE_LEAST_NS) {
     policy.heartbeat_ns = MST_LAUNCHER_SILENCE_LEAST_NS;
   }
@@ -116,6 +115,26 @@ static void watch_silence(struct mst_launcher *self) {
       MST_BEAT_SILENT) {
     end_silent(server);
   }
+}
+
+// reap_adopted: workers are its children until the server has become a zombie, then this process's.
+static void reap_adopted(struct mst_server *server) {
+  if (server->kids == NULL || mst_server_reap(server) == 0) return;
+  mst_kids_reap(&server->kids, server->sink, server->sink_owner);
+}
+
+static void server_look(struct mst_launcher *self) {
+  struct mst_server *server = server_of(self);
+  if (self->gone) {
+    reap_adopted(server);
+  } else {
+    watch_silence(server);
+  }
+}
+
+static int server_tells(struct mst_launcher *self, uint32_t cluster,
+                        uint32_t worker, uint32_t epoch) {
+  return mst_kids_have(server_of(self)->kids, cluster, worker, epoch);
 }
 
 static void take_text(struct mst_server *server, const struct mst_frame *frame,
@@ -134,13 +153,21 @@ static void take_news(struct mst_server *server, const struct mst_frame *frame,
       0) {
     return;
   }
-  // A group is signalled by kill(-pid): 0 would be the session's own, 1 everybody.
-  if (kind == MST_NEWS_FORKED && msg.pid <= 1) return;
+  const struct mst_head *head = &frame->head;
+  if (kind == MST_NEWS_FORKED) {
+    // A group is signalled by kill(-pid): 0 would be the session's own, 1 everybody.
+    if (msg.pid <= 1) return;
+    struct mst_kid *kid =
+        mst_kids_add(&server->kids, head->cluster, head->worker, head->epoch);
+    if (kid != NULL) kid->pid = (pid_t)msg.pid;
+  } else {
+    mst_kids_drop(&server->kids, head->cluster, head->worker, head->epoch);
+  }
   const struct mst_news news = {
       .kind = kind,
-      .cluster = frame->head.cluster,
-      .worker = frame->head.worker,
-      .epoch = frame->head.epoch,
+      .cluster = head->cluster,
+      .worker = head->worker,
+      .epoch = head->epoch,
       .how = msg.how,
       .number = kind == MST_NEWS_FORKED ? (int32_t)msg.pid : msg.number};
   server->sink(server->sink_owner, &news);
@@ -183,8 +210,10 @@ static void take_frame(struct mst_server *server,
   }
 }
 
+// note_gone: what nobody here will adopt is another's to wait for.
 static void note_gone(struct mst_server *server) {
   server->launcher.gone = 1;
+  if (!mst_proc_adopts()) mst_kids_free(&server->kids);
   if (server->state == MST_SERVER_BOOTING ||
       server->state == MST_SERVER_READY) {
     server->state = MST_SERVER_GONE;
@@ -273,7 +302,8 @@ int mst_server_start(struct mst_loop *loop, struct mst_loop *prints,
   }
   server->launcher.launch = server_launch;
   server->launcher.signal = server_signal;
-  server->launcher.reap = watch_silence;
+  server->launcher.reap = server_look;
+  server->launcher.tells = server_tells;
   server->loop = loop;
   server->owner = getpid();
   server->chan.fd = server->io.fd = server->output.io.fd = -1;
@@ -314,7 +344,15 @@ void mst_server_break(struct mst_server *server) {
   mst_net_close(&server->output.io.fd);
   mst_net_shutdown(server->chan.fd);
   mst_net_close(&server->chan.fd);
+  mst_kids_free(&server->kids); // it ends them, and waits for them
   note_gone(server);
+}
+
+// end_adopted: nobody awaits them, and no server ends them.
+static void end_adopted(struct mst_server *server) {
+  mst_kids_reap(&server->kids, NULL, NULL);
+  mst_kids_kill(server->kids);
+  mst_kids_wait(&server->kids, mst_clock_now() + MST_NS_PER_S, NULL, NULL);
 }
 
 void mst_server_free(struct mst_server *server) {
@@ -326,7 +364,9 @@ void mst_server_free(struct mst_server *server) {
       while (mst_server_reap(server) == 0)
         (void)poll(NULL, 0, 1);
     }
+    end_adopted(server);
   }
+  mst_kids_free(&server->kids);
   mst_output_close(&server->output);
   mst_tail_free(&server->output.tail);
   free(server);

@@ -18,8 +18,10 @@
 //
 // When one of them dies: session gone: pidfd and end of file tell server and
 // workers. Server gone: the session sees the end of its channel; workers go on,
-// their ends are then known by their channels only, not how. Worker gone: the
-// server (or, for spawned ones, the session) reaps it and says how.
+// their ends are then known by their channels only, not how. But if the session
+// is what the system gives orphans to (process 1 of a container), they are its
+// children from then on, and it reaps those that the server told it of. Worker
+// gone: the server (or, for spawned ones, the session) reaps it and says how.
 #ifndef MST_FORK_H
 #define MST_FORK_H
 
@@ -68,6 +70,9 @@ int64_t mst_proc_oom_kills(void);
 void mst_proc_title(const char *title);
 // mst_proc_can_fork tells whether forking an R process is safe on this system.
 int mst_proc_can_fork(void);
+// mst_proc_adopts tells whether this process becomes the parent of those below it whose own parent
+// ends: it is the first of its container, or has asked for that. Any thread.
+int mst_proc_adopts(void);
 
 // ---- fds.c: the numbers above. Async-signal-safe, but for mst_fds_keep.
 
@@ -162,7 +167,10 @@ struct mst_launcher {
                  uint32_t epoch, pid_t pid, int signal);
   // reap looks for ends that the system tells nobody about. Cheap; call often.
   void (*reap)(struct mst_launcher *self);
-  // gone: the launcher can say nothing more about its workers.
+  // tells: whether the launcher, which is gone, will still say how this worker ends. NULL: never.
+  int (*tells)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
+               uint32_t epoch);
+  // gone: the launcher can launch nothing more, and say of its workers what tells() promises.
   int gone;
   // How long it may say nothing while launches are asked of it, provided that the session was
   // there to listen; 0: MST_LAUNCHER_SILENCE_NS. Whoever calls reap sets it.
@@ -187,6 +195,8 @@ struct mst_kid *mst_kids_add(struct mst_kid **kids, uint32_t cluster,
 void mst_kids_drop(struct mst_kid **kids, uint32_t cluster, uint32_t worker,
                    uint32_t epoch);
 void mst_kids_free(struct mst_kid **kids);
+int mst_kids_have(struct mst_kid *kids, uint32_t cluster, uint32_t worker,
+                  uint32_t epoch);
 // mst_kids_signal sends a signal to the process group of one, mst_kids_kill SIGKILL to those of
 // all. As they aren't reaped yet, the pids are their own.
 void mst_kids_signal(struct mst_kid *kids, uint32_t cluster, uint32_t worker,
@@ -228,6 +238,9 @@ struct mst_server {
   char text[MST_TEXT_MAX + 1u];
   mst_news_sink sink;
   void *sink_owner;
+  // Its workers that haven't ended, as far as it has told. Of a server that is gone: those that
+  // this process has adopted, or is about to.
+  struct mst_kid *kids;
 };
 
 // mst_server_start spawns a server and sends it its set-up (R bytes). prints: the
@@ -246,7 +259,8 @@ int mst_server_reap(struct mst_server *server);
 void mst_server_end(struct mst_server *server);
 // mst_server_break does the same for a server whose loops are given up: it doesn't look at them.
 void mst_server_break(struct mst_server *server);
-// mst_server_free ends what still runs, by SIGKILL, waits for it and frees.
+// mst_server_free ends what still runs of it, by SIGKILL, also workers that were adopted, waits
+// for it and frees.
 void mst_server_free(struct mst_server *server);
 
 // ---- launch_spawn.c: workers that are booted alone, children of the session

@@ -26,6 +26,11 @@ static struct mst_kid **find(struct mst_kid **kids, uint32_t cluster,
   return kids;
 }
 
+int mst_kids_have(struct mst_kid *kids, uint32_t cluster, uint32_t worker,
+                  uint32_t epoch) {
+  return *find(&kids, cluster, worker, epoch) != NULL;
+}
+
 static void drop(struct mst_kid **at) {
   struct mst_kid *kid = *at;
   if (kid == NULL) return;

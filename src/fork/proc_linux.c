@@ -34,6 +34,14 @@ void mst_proc_die_with_parent(int signal) {
 }
 #endif
 
+#if MST_HAVE_FORK
+int mst_proc_adopts(void) {
+  int asked = 0;
+  return getpid() == 1 ||
+         (prctl(PR_GET_CHILD_SUBREAPER, &asked, 0UL, 0UL, 0UL) == 0 && asked);
+}
+#endif
+
 #if MST_HAVE_CLOSE_RANGE
 #ifndef SYS_close_range
 #define SYS_close_range 436

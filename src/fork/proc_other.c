@@ -15,6 +15,11 @@ int mst_proc_pidfd(pid_t pid) {
 void mst_proc_die_with_parent(int signal) { (void)signal; }
 #endif
 
+#if !MST_HAVE_FORK
+// There is no fork server that leaves workers.
+int mst_proc_adopts(void) { return 0; }
+#endif
+
 // sysconf() is the soft limit; what was opened under a higher limit stays open, but is
 // close-on-exec where muster opened it.
 void mst_proc_close_each(int lowest) {

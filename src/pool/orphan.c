@@ -3,12 +3,35 @@
 
 #include "pool/run_int.h"
 
-// orphan_event says what can be known of a worker if its launcher is gone: that it
-// was never born, or that it has ended, once its channel did or it was killed.
+int mst_peer_is_told(const struct mst_peer *peer) {
+  struct mst_launcher *launcher = peer->launcher;
+  return !launcher->gone ||
+         (launcher->tells != NULL &&
+          launcher->tells(launcher, peer->cluster->id, peer->index,
+                          mst_peer_worker(peer)->epoch));
+}
+
+void mst_cluster_reap(struct mst_cluster *cluster) {
+  struct mst_launcher *asked = cluster->launcher;
+  asked->reap(asked);
+  if (!cluster->adopted) return;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    struct mst_launcher *launcher = cluster->peers[i]->launcher;
+    if (!mst_peer_worker(cluster->peers[i])->awaited || launcher == asked ||
+        launcher == NULL || !mst_peer_is_told(cluster->peers[i])) {
+      continue;
+    }
+    launcher->reap(launcher);
+    asked = launcher;
+  }
+}
+
+// orphan_event says what can be known of a worker if its launcher is gone and tells nothing: that
+// it was never born, or that it has ended, once its channel did or it was killed.
 // MST_EV_TICK stands for nothing.
 static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
   const struct mst_worker *worker = mst_peer_worker(peer);
-  if (!worker->awaited || peer->launcher == NULL || !peer->launcher->gone) {
+  if (!worker->awaited || peer->launcher == NULL || mst_peer_is_told(peer)) {
     return MST_EV_TICK;
   }
   if ((worker->state == MST_WORKER_STARTING ||

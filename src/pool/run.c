@@ -99,7 +99,7 @@ static void do_launch(struct mst_cluster *cluster, uint32_t index) {
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
   const struct mst_worker *worker = &cluster->calls.pool.workers[index];
   const struct mst_peer *peer = cluster->peers[index];
-  if (peer->launcher->gone && !mst_worker_channel_open(worker)) {
+  if (!mst_worker_channel_open(worker) && !mst_peer_is_told(peer)) {
     mst_net_shutdown(peer->control.fd);
     return;
   }
@@ -256,7 +256,7 @@ static void let_time_pass(struct mst_session *session) {
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     if (reap && cluster->calls.pool.phase != MST_POOL_DOWN) {
-      cluster->launcher->reap(cluster->launcher);
+      mst_cluster_reap(cluster);
     }
     if (cluster->launcher->gone || cluster->adopted)
       mst_cluster_orphans(cluster);
@@ -280,7 +280,8 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
     const int64_t beat_ms =
         cluster->calls.policy.heartbeat_ns / MST_NS_PER_MS / 6;
     if (beat_ms < ms) ms = beat_ms > 1 ? (int)beat_ms : 1;
-    if (cluster->spawner != NULL &&
+    if ((cluster->spawner != NULL || cluster->launcher->gone ||
+         cluster->adopted) &&
         cluster->calls.pool.phase != MST_POOL_RUNNING &&
         cluster->calls.pool.phase != MST_POOL_DOWN && ms > 2) {
       ms = 2; // starting and stopping wait for ends that nobody tells

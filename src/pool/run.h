@@ -171,7 +171,8 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
 int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
                      struct mst_err *err);
 // mst_cluster_adopt gives a cluster that is orphaned another launcher. Workers that are
-// still there go on; nobody tells of their ends but their channels.
+// still there go on; their ends are told by their channels, and by the launcher before if this
+// process has adopted them.
 void mst_cluster_adopt(struct mst_cluster *cluster,
                        struct mst_launcher *launcher);
 

@@ -26,7 +26,11 @@ void mst_session_mend(struct mst_session *session);
 
 // ---- orphan.c: workers whose launcher is gone
 
-// mst_cluster_orphans tells the core what can be known of workers whose launcher is gone.
+// mst_peer_is_told: the launcher of this incarnation says how it ends. There must be one.
+int mst_peer_is_told(const struct mst_peer *peer);
+// mst_cluster_reap asks the launcher for ends, and those before it that still tell some.
+void mst_cluster_reap(struct mst_cluster *cluster);
+// mst_cluster_orphans tells the core what can be known of workers of which no launcher tells.
 void mst_cluster_orphans(struct mst_cluster *cluster);
 
 // ---- peer.c: reads, and what users want; peer_say.c: writes

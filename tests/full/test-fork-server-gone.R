@@ -1,5 +1,7 @@
 # Fork servers that were killed: what they leave. How clusters go on is in test-heal.R.
 
+build_faults()
+
 test_cluster("servers that were killed leave no zombies, and no directory that is of no use", {
   skip_without_fork()
   local_settings(muster.quiet = TRUE)
@@ -97,4 +99,78 @@ test_that("C15: what a lost worker leaves in its temporary directory goes, witho
   expect_identical(run$told$others, c(TRUE, TRUE))
   expect_nothing_left(run$session)
   expect_identical(tempdirs_left(run$session), character())
+})
+
+# What a session that adopts does to its fork servers and workers, and the zombies that stay.
+adopting_session <- function(code, frame = parent.frame()) {
+  run_session(frame = frame, bquote({
+    dyn.load(.(faults_library()))
+    stopifnot(.Call("faults_adopt") == 0L)
+    # Every thread of this process may have some.
+    zombies <- function() {
+      found <- Filter(function(pid) {
+        stat <- suppressWarnings(try(readLines(file.path("/proc", pid, "stat")), silent = TRUE))
+        grepl(paste("[)] Z", Sys.getpid(), ""), stat)
+      }, list.files("/proc", "^[0-9]+$"))
+      as.integer(found)
+    }
+    # Those of `pids` that are zombies while the session works on.
+    left <- function(cl, pids) {
+      end <- Sys.time() + 20
+      while (any(pids %in% zombies()) && Sys.time() < end) clusterCall(cl, identity, 1)
+      intersect(pids, zombies())
+    }
+    pids_of <- function(cl) unlist(clusterCall(cl, Sys.getpid))
+    .(code)
+  }))
+}
+
+test_that("C16: a session that is process 1, or adopts, reaps the workers of a killed server", {
+  limit_time(120)
+  run <- adopting_session(quote({
+    cl <- cluster_start(2)
+    first <- pids_of(cl)
+    server <- parent_of(first[1L])
+    tools::pskill(server, 9L)
+    tools::pskill(first[1L], 9L)
+    how <- NULL
+    second <- withCallingHandlers(pids_of(cl), muster_message_restarted = function(m) {
+      how <<- conditionMessage(m)
+    })
+    tell(how = how, left = left(cl, c(server, first[1L])))
+    # The other one is still the first server's when the second is killed, too.
+    server <- parent_of(second[1L])
+    tools::pskill(c(server, second), 9L)
+    third <- pids_of(cl)
+    tell(again = left(cl, c(server, second)))
+    tools::pskill(parent_of(third[1L]), 9L)
+    cluster_stop(cl)
+    tell(stopped = zombies())
+  }))
+  expect_done(run)
+  expect_match(run$told$how, "killed by signal 9", fixed = TRUE)
+  expect_identical(run$told$left, integer())
+  expect_identical(run$told$again, integer())
+  expect_identical(run$told$stopped, integer())
+  expect_nothing_left(run$session)
+})
+
+test_that("C16: ... and those that a server left unreaped when it was stopped", {
+  limit_time(120)
+  run <- adopting_session(quote({
+    cl <- cluster_start(2, heartbeat = 1)
+    first <- pids_of(cl)
+    server <- parent_of(first[1L])
+    tools::pskill(server, tools::SIGSTOP)
+    tools::pskill(first[1L], 9L)
+    second <- pids_of(cl)
+    tell(others = second[2L] == first[2L], left = left(cl, c(server, first[1L])))
+    cluster_stop(cl)
+    tell(stopped = zombies())
+  }))
+  expect_done(run)
+  expect_true(run$told$others)
+  expect_identical(run$told$left, integer())
+  expect_identical(run$told$stopped, integer())
+  expect_nothing_left(run$session)
 })
