@@ -52,6 +52,7 @@ static void hold_no_more(struct mst_peer *peer) {
 void mst_peer_unwatch(struct mst_peer *peer) {
   mst_loop_remove(peer->cluster->session->loop, &peer->data_io);
   peer->data.ended = 1;
+  peer->no_memory = 0;
   hold_no_more(peer);
 }
 
@@ -277,11 +278,12 @@ static int serve_frames(struct mst_peer *peer, int all) {
   return 1;
 }
 
-// read_all reads what is there and serves the frames in it.
+// read_all reads what is there and serves the frames in it. all: it has ended, so nothing waits;
+// frames that were read before come first, since none is served past the channel's end.
 static void read_all(struct mst_peer *peer, int all) {
+  int rc = all && !serve_frames(peer, all) ? -MST_EMEM : 1;
   size_t before = peer->data.in.len;
   size_t burst = 0;
-  int rc = 1;
   while (rc == 1 && !peer->data.ended && burst < READ_BURST) {
     rc = mst_chan_fill(&peer->data, 0, NULL);
     if (rc == -MST_EMEM && drop_unwanted(peer)) rc = 1;
@@ -290,10 +292,12 @@ static void read_all(struct mst_peer *peer, int all) {
     if (short_of_memory &&
         mst_calls_expects(&peer->cluster->calls, peer->index))
       peer->no_memory = 1;
-    if (!serve_frames(peer, all) || short_of_memory) {
+    const int waits = !serve_frames(peer, all);
+    if (!all && (waits || short_of_memory)) {
       stay_unread(peer);
       return;
     }
+    if (waits) rc = -MST_EMEM;
     // Only a frame that is not whole yet is worth another read now.
     if (peer->data.in.len == peer->data.in_head) break;
     burst += peer->data.in.len - before;

@@ -1,6 +1,7 @@
 // Tests of pool/run with workers that are threads of this process: the session goes to and fro
 // between the R thread and the deputy while tasks run and workers are lost. The thread sanitizer
 // sees to it that only who has the session uses it.
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
@@ -13,6 +14,7 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
+#include "base/mst_fault.h"
 #include "mst_random.h"
 #include "mst_test.h"
 #include "pool/run.h"
@@ -200,6 +202,9 @@ static struct mst_cluster *start_cluster(void) {
   struct mst_cluster *cluster = NULL;
   struct mst_blob *setup = mst_blob_new();
   mst_thread_mark_r();
+  maker.count = submitted = done = 0;
+  for (uint32_t i = 0; i < TASKS; i++)
+    atomic_store(&evaluations[i], 0);
   CHECK(setup != NULL);
   CHECK_INT(mst_session_open(&session, MST_LOOP_BEST, BUILD, NULL), 0);
   maker.session = &session;
@@ -217,6 +222,16 @@ static struct mst_cluster *start_cluster(void) {
     CHECK_INT(mst_session_run(&session, 50, NULL), 0);
   CHECK(cluster->started);
   return cluster;
+}
+
+static void stop_cluster(struct mst_cluster *cluster) {
+  mst_cluster_stop(cluster);
+  while (!cluster->stopped)
+    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
+  mst_cluster_free(cluster);
+  mst_session_close(&session);
+  for (uint32_t i = 0; i < maker.count; i++)
+    CHECK(maker.hands[i].heard);
 }
 
 static void submit(struct mst_cluster *cluster, uint64_t *random) {
@@ -297,12 +312,33 @@ TEST(
   for (uint32_t i = 0; i < submitted; i++)
     CHECK(atomic_load(&evaluations[i]) >= 1);
   printf("    %u tasks, %u incarnations\n", submitted, maker.count);
-  mst_cluster_stop(cluster);
-  while (!cluster->stopped)
-    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
-  mst_cluster_free(cluster);
-  mst_session_close(&session);
-  for (uint32_t i = 0; i < maker.count; i++)
-    CHECK(maker.hands[i].heard);
+  stop_cluster(cluster);
+  CHECK_INT(count_open(), before);
+}
+
+TEST("C6: an answer without memory is read when its worker has ended, if there "
+     "is some then") {
+  const int before = count_open();
+  uint64_t random = 1;
+  struct mst_cluster *cluster = start_cluster();
+  submit(cluster, &random);
+  const uint32_t worker = tasks[0]->lane->worker;
+  const struct mst_peer *peer = cluster->peers[worker];
+  struct pollfd answer = {.fd = peer->data.fd, .events = POLLIN};
+  CHECK_INT(poll(&answer, 1, 30000), 1);
+  (void)mst_fault_arm("base.realloc", 1, ENOMEM);
+  CHECK_INT(mst_session_run(&session, 0, NULL), 0);
+  CHECK(mst_fault_arm("", 0, 0) >= 1);
+  CHECK_INT(peer->held, 1);
+  CHECK_INT(mst_call_is_done(tasks[0]), 0);
+  end_hand(&maker.hands[worker]);
+  const int64_t until_ns = mst_clock_now() + 60 * MST_NS_PER_S;
+  while (done < 1 && mst_clock_now() < until_ns) {
+    CHECK_INT(mst_session_run(&session, 20, NULL), 0);
+    take_done();
+  }
+  CHECK_INT(done, 1);
+  CHECK_INT(atomic_load(&evaluations[0]), 1); // not again by another
+  stop_cluster(cluster);
   CHECK_INT(count_open(), before);
 }
