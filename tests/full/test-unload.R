@@ -290,7 +290,7 @@ test_that("C8: a handler may unload muster in the middle of a wait", {
     }
   }))
   expect_done(run)
-  expect_identical(run$told$classes, rep("muster_error_lost", 2L))
+  expect_identical(run$told$classes, rep("muster_error_input", 2L))
   expect_identical(run$told$fresh, 4)
   expect_identical(run$told$other, "muster_error_input")
   expect_identical(run$told$children, integer())
