@@ -34,6 +34,16 @@ define_classes <- quote({
   Saving <- setRefClass("Saving", contains = "Account", methods = list(
     add = function(x) callSuper(1.1 * x)
   ))
+  setClass("of two words", representation(x = "numeric"))
+  setClass("with:colon", representation(x = "numeric"))
+  setMethod("[", "of two words", function(x, i, ...) 10 * x@x[i])
+  setMethod("length", "with:colon", function(x) 5L)
+  setGeneric("half<-", function(object, value) standardGeneric("half<-"))
+  setReplaceMethod("half", "of two words", function(object, value) {
+    object@x <- value / 2
+    object
+  })
+  colon <- new("with:colon", x = 1)
   square <- new("Square", side = 5)
   account <- Account$new(total = 1)
   uses <- list(
@@ -55,6 +65,13 @@ define_classes <- quote({
     by_name = function(i) methods::new("Account", total = i)$add(2)$total,
     inherited = function(i) Saving$new(total = i)$add(2)$total,
     object = function(i) account$copy()$add(i)$total,
+    words = function(i) new("of two words", x = c(1, 2))[2],
+    colon = function(i) length(colon),
+    replacement = function(i) {
+      object <- new("of two words", x = 1)
+      half(object) <- 8 * i
+      object@x
+    },
     none = function(i) i + 1
   )
 })
@@ -105,4 +122,17 @@ test_cluster("V9: a worker's own class of the same name is there again after a m
   expect_identical(
     clusterEvalQ(cl, list(length(mine), new("Square", edge = "f")@edge)), list(list(7L, "f"))
   )
+})
+
+test_cluster("V4: a string may name a variable of any characters", {
+  local_globals()
+  cl <- local_cluster(1)
+  names <- c("of two words", "with:colon", "1st", "a-b")
+  for (name in names) assign(name, nchar(name), globalenv())
+  clusterCall(cl, function(names) for (name in names) assign(name, 0, globalenv()), names)
+  uses <- eval(quote(function(i) c(get("of two words"), get("with:colon"), get("1st"), get("a-b"))),
+    globalenv()
+  )
+  expect_identical(cluster_map(cl, 1, uses), list(nchar(names)))
+  expect_identical(task_value(task_submit(cl, uses, 1)), nchar(names))
 })

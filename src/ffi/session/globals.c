@@ -72,7 +72,8 @@ static void add_parts(struct ffi_globals *globals, R_xlen_t name) {
 }
 
 static void add_s4(struct ffi_globals *globals, const char *of, R_xlen_t name) {
-  const char *package = strrchr(of, ':');
+  const int is_class = of[-3] == 'C'; // whose name may have a colon
+  const char *package = is_class ? NULL : strrchr(of, ':');
   const size_t n = package == NULL || package == of ? strlen(of)
                                                     : (size_t)(package - of);
   add_part(globals, of, n, name, KEY_S4);

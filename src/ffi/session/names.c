@@ -69,6 +69,8 @@ static int is_more(unsigned char c) {
 void ffi_each_word(SEXP text, void (*word)(void *data, SEXP text), void *data) {
   if (text == NA_STRING) return;
   const cetype_t encoding = Rf_getCharCE(text);
+  const R_xlen_t n = Rf_xlength(text);
+  int is_word = 0; // all of it is one
   const char *at = CHAR(text);
   while (*at != '\0') {
     const char *begin = at;
@@ -77,11 +79,14 @@ void ffi_each_word(SEXP text, void (*word)(void *data, SEXP text), void *data) {
     // Not of a number's end, as the e3 in 1e3.
     if (at > begin && is_first((unsigned char)*begin) && at - begin < 256) {
       SEXP found = PROTECT(Rf_mkCharLenCE(begin, (int)(at - begin), encoding));
+      is_word |= at - begin == n;
       word(data, found);
       UNPROTECT(1);
     }
     if (at == begin) at++;
   }
+  // A name may have any characters.
+  if (!is_word && n > 0 && n < 256) word(data, text);
 }
 
 // ---- reading

@@ -28,7 +28,8 @@ SEXP ffi_code_of(SEXP fun);
 // ffi_code_words gives the words in a language object, quoted code: a character vector.
 SEXP ffi_code_words(SEXP code);
 
-// ffi_each_word calls `word` with each word of a string that may be a name, a string of R's.
+// ffi_each_word calls `word` with each word of a string that may be a name, a string of R's, and
+// with all of it.
 // What `word` does may allocate, and must not jump over what the caller holds.
 void ffi_each_word(SEXP text, void (*word)(void *data, SEXP text), void *data);
 

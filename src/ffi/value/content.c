@@ -92,7 +92,7 @@ static void add_strings(struct content *content, SEXP x) {
 // add_value: 0 if x, or what it holds, has no hash.
 static int add_value(struct content *content, SEXP x, int depth) {
   const int type = TYPEOF(x);
-  if (depth == DEPTH_MAX || IS_S4_OBJECT(x)) return 0;
+  if (depth == DEPTH_MAX || Rf_isS4(x)) return 0;
   add(content, (uint64_t)type);
   if (type == NILSXP) return 1;
   add(content, (uint64_t)Rf_xlength(x));
