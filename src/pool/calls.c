@@ -362,14 +362,14 @@ static int give_seed(struct mst_calls_action *action,
   return 1;
 }
 
-// give_job gives a job unless this incarnation has it: 1, or 0. Without memory for the note
-// it is sent again, and replaces itself.
+// give_job gives a job, or one of a group, that this incarnation doesn't have: 1, or 0 if it has
+// all. Without memory for the note it isn't sent, and the call fails.
 static int give_job(const struct mst_calls *calls, struct mst_lane *lane,
                     struct mst_job *job, struct mst_calls_action *action) {
   const uint32_t epoch = worker_of(calls, lane)->epoch;
-  if (job == NULL || mst_job_is_at(job, lane->worker, epoch)) return 0;
-  if (mst_job_note(job, lane->worker, epoch) != 0) return 0;
-  return give_payload(action, MST_CALLS_JOB, lane, job->bytes, job->id);
+  struct mst_job *next = mst_job_missing(job, lane->worker, epoch);
+  if (next == NULL || mst_job_note(next, lane->worker, epoch) != 0) return 0;
+  return give_payload(action, MST_CALLS_JOB, lane, next->bytes, next->id);
 }
 
 // The journal, entry by entry: the stream's position before it, the job that it needs, it.

@@ -49,6 +49,23 @@ struct mst_job *mst_jobs_hold(struct mst_jobs *jobs, struct mst_blob *bytes) {
   return job;
 }
 
+int mst_job_group(struct mst_job *const *jobs, uint32_t count,
+                  struct mst_job **out) {
+  *out = count == 1 ? jobs[0] : NULL;
+  if (count > 1) {
+    struct mst_job *group = calloc(1, sizeof *group + count * sizeof *jobs);
+    if (group == NULL) return -MST_EMEM;
+    for (uint32_t i = 0; i < count; i++) {
+      group->members[i] = jobs[i];
+      mst_job_keep(jobs[i]);
+    }
+    group->member_count = count;
+    *out = group;
+  }
+  mst_job_keep(*out);
+  return 0;
+}
+
 void mst_job_keep(struct mst_job *job) {
   if (job != NULL) job->refs++;
 }
@@ -72,7 +89,18 @@ int mst_job_note(struct mst_job *job, uint32_t worker, uint32_t epoch) {
   return 0;
 }
 
+struct mst_job *mst_job_missing(struct mst_job *job, uint32_t worker,
+                                uint32_t epoch) {
+  if (job == NULL) return NULL;
+  for (uint32_t i = 0; i < job->member_count; i++)
+    if (!mst_job_is_at(job->members[i], worker, epoch)) return job->members[i];
+  const int is_group = job->member_count > 0;
+  return is_group || mst_job_is_at(job, worker, epoch) ? NULL : job;
+}
+
 void mst_job_unnote(struct mst_job *job, uint32_t worker) {
+  for (uint32_t i = 0; i < job->member_count; i++)
+    mst_job_unnote(job->members[i], worker);
   if (worker < job->sent_count) job->sent[worker] = 0;
 }
 
@@ -98,6 +126,8 @@ struct mst_job *mst_jobs_surplus(struct mst_jobs *jobs) {
 
 void mst_job_free(struct mst_job *job) {
   MST_ASSERT(job->refs == 0);
+  for (uint32_t i = 0; i < job->member_count; i++)
+    mst_job_release(job->members[i]);
   mst_blob_release(job->bytes);
   free(job->sent);
   free(job);

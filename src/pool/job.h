@@ -6,6 +6,8 @@
 // back is sent it again with the first call that needs it, and there is nothing to clear.
 // Those in use stay; of the others the ones that were used last are kept, so that the
 // next call with the same function finds it: MST_JOBS_KEPT of them and MST_JOBS_BYTES.
+//
+// A call that needs several has a group instead: a job without bytes and number, in no list.
 #ifndef MST_POOL_JOB_H
 #define MST_POOL_JOB_H
 
@@ -20,12 +22,14 @@
 struct mst_job {
   struct mst_job *next;   // used before this one
   struct mst_jobs *jobs;  // where it is listed, NULL once that is gone
-  struct mst_blob *bytes; // R bytes, and their segment; a reference
+  struct mst_blob *bytes; // R bytes, and their segment; a reference. NULL: a group
   uint64_t id;            // from 1, never used again in its list
   uint64_t hash;
   uint32_t refs;  // calls, journals and R's pointers that need it
   uint32_t *sent; // by worker: 1 + the epoch that was sent it, 0 for none
   uint32_t sent_count;
+  uint32_t member_count;
+  struct mst_job *members[]; // of a group; a reference to each
 };
 
 struct mst_jobs {
@@ -37,14 +41,21 @@ struct mst_jobs {
 // reference for the caller. It takes a reference to the bytes of a new one. NULL
 // without memory. Cost: one pass over the bytes, two if they are known.
 struct mst_job *mst_jobs_hold(struct mst_jobs *jobs, struct mst_blob *bytes);
+// mst_job_group gives what stands for all of these jobs, with a reference for the caller: the job
+// itself if it is one, NULL in *out if there are none. 0, or -MST_EMEM.
+int mst_job_group(struct mst_job *const *jobs, uint32_t count,
+                  struct mst_job **out);
 // mst_job_keep counts one more reference; mst_job_release drops one and frees a job whose
 // list is gone. NULL is allowed for both.
 void mst_job_keep(struct mst_job *job);
 void mst_job_release(struct mst_job *job);
 
+// mst_job_missing gives a job, it or one of the group, that an incarnation wasn't sent, else NULL.
+struct mst_job *mst_job_missing(struct mst_job *job, uint32_t worker,
+                                uint32_t epoch);
 // mst_job_note says that an incarnation was sent it. 0, or -MST_EMEM.
 int mst_job_note(struct mst_job *job, uint32_t worker, uint32_t epoch);
-// mst_job_unnote: it is sent again to this worker.
+// mst_job_unnote: it, or all of the group, is sent again to this worker.
 void mst_job_unnote(struct mst_job *job, uint32_t worker);
 int mst_job_is_at(const struct mst_job *job, uint32_t worker, uint32_t epoch);
 

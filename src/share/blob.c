@@ -31,6 +31,18 @@ void mst_blob_release(struct mst_blob *blob) {
   MST_ASSERT(blob->refs > 0);
   if (--blob->refs > 0) return;
   mst_buf_free(&blob->buf);
-  mst_segment_close(&blob->segment);
+  if (blob->lender == NULL) mst_segment_close(&blob->segment);
+  mst_blob_release(blob->lender);
   free(blob);
+}
+
+int mst_blob_borrow(struct mst_blob *blob, struct mst_blob *from) {
+  struct mst_blob *lender = from->lender == NULL ? from : from->lender;
+  if (blob->segment.fd < 0 || blob->lender != NULL) return 0;
+  if (!mst_segment_equal(&blob->segment, &lender->segment)) return 0;
+  mst_segment_close(&blob->segment);
+  blob->segment = lender->segment;
+  blob->lender = lender;
+  lender->refs++;
+  return 1;
 }

@@ -14,6 +14,7 @@
 struct mst_blob {
   struct mst_buf buf;
   struct mst_segment segment; // sealed, or none; closed with the blob
+  struct mst_blob *lender;    // whose segment it is, NULL: its own. A reference
   uint64_t binds;  // for journals: what the call in it does, see journal.h
   size_t logged;   // references that journals have
   uint32_t number; // of the message, see note_export() in R/map-exports.R
@@ -29,5 +30,8 @@ void mst_blob_release(struct mst_blob *blob);
 int mst_blob_equal(const struct mst_blob *a, const struct mst_blob *b);
 // mst_blob_bytes gives the memory that a payload takes, with its segment.
 size_t mst_blob_bytes(const struct mst_blob *blob);
+// mst_blob_borrow has a blob let go of its own segment for that of another, if the two hold the
+// same: 1, or 0. It keeps the other.
+int mst_blob_borrow(struct mst_blob *blob, struct mst_blob *from);
 
 #endif

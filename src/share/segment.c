@@ -275,7 +275,7 @@ int mst_segment_equal(const struct mst_segment *a,
                       const struct mst_segment *b) {
   struct mst_map *one = NULL, *other = NULL;
   if (a->bytes != b->bytes || (a->fd < 0) != (b->fd < 0)) return 0;
-  if (a->fd < 0) return 1;
+  if (a->fd == b->fd) return 1;
   const int equal = mst_map_open(a->fd, &one, NULL) == 0 &&
                     mst_map_open(b->fd, &other, NULL) == 0 &&
                     memcmp(one->data, other->data, (size_t)one->bytes) == 0;

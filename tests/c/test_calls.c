@@ -104,6 +104,37 @@ TEST("C5: A job whose call has failed is sent again: it may not have been "
   finish();
 }
 
+TEST("V4: A task that needs several jobs has them all before it, again after "
+     "a loss or an error") {
+  run_calls(1);
+  struct mst_blob *bytes = mst_blob_new();
+  CHECK(bytes != NULL && mst_buf_append(&bytes->buf, "other", 5) == 0);
+  struct mst_job *two[] = {mst_jobs_hold(&calls.jobs, payload),
+                           mst_jobs_hold(&calls.jobs, bytes)};
+  mst_blob_release(bytes);
+  struct mst_task_terms terms = {.retries = -1, .job = two[1]};
+  (void)submit_with(terms, NULL, 0);
+  CHECK_INT(mst_job_group(two, 2, &terms.job), 0);
+  for (uint64_t id = 2; id <= 4; id++)
+    (void)submit_with(terms, NULL, 0);
+  mst_job_release(terms.job);
+  EXPECT("JOB 0 #2, EXEC 0 #1, JOB 0 #1, EXEC 0 #2");
+  lose_one(0);
+  come_up(0);
+  EXPECT("JOB 0 #2, EXEC 0 #1 again, JOB 0 #1, EXEC 0 #2");
+  answer(0, 1);
+  EXPECT("EXEC 0 #3");
+  answer_as(0, 2, MST_FLAG_ERROR);
+  EXPECT("JOB 0 #1, JOB 0 #2, EXEC 0 #4");
+  answer(0, 3);
+  answer(0, 4);
+  for (int i = 0; i < 2; i++) {
+    CHECK_INT(two[i]->refs, 1);
+    mst_job_release(two[i]);
+  }
+  finish();
+}
+
 TEST("A job that is one too many is dropped where it is") {
   run_calls(2);
   for (uint8_t i = 0; i < MST_JOBS_KEPT + 1; i++) {

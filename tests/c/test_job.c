@@ -104,6 +104,63 @@ TEST("Jobs with the same bytes and other segments are told apart") {
     mst_job_release(made[i]);
 }
 
+static struct mst_blob *blob_with(const char *text, const char *shared) {
+  struct mst_blob *blob = blob_of(text, strlen(text));
+  const size_t n = strlen(shared);
+  CHECK_INT(mst_segment_open(&blob->segment, n, NULL), 0);
+  CHECK_INT(mst_segment_append(&blob->segment, shared, n, NULL), 0);
+  CHECK_INT(mst_segment_seal(&blob->segment, NULL), 0);
+  return blob;
+}
+
+TEST("A blob borrows a segment that holds the same, and keeps it") {
+  NEEDS(MST_HAVE_MEMFD);
+  struct mst_blob *one = blob_with("one", "same"), *bare = blob_of("bare", 4);
+  struct mst_blob *two = blob_with("two", "same");
+  struct mst_blob *other = blob_with("one", "other");
+  CHECK_INT(mst_blob_borrow(other, one), 0);
+  CHECK_INT(mst_blob_borrow(bare, one), 0);
+  CHECK_INT(mst_blob_borrow(one, bare), 0);
+  CHECK_INT(mst_blob_borrow(two, one), 1);
+  CHECK_INT(two->segment.fd, one->segment.fd);
+  mst_blob_release(one);
+  struct mst_blob *three = blob_with("three", "same");
+  CHECK_INT(mst_blob_borrow(three, two), 1); // of the one that owns it
+  CHECK(three->lender == two->lender);
+  mst_blob_release(two);
+  struct mst_map *map = NULL;
+  CHECK_INT(mst_map_open(three->segment.fd, &map, NULL), 0);
+  CHECK_INT(memcmp(map->data, "same", 4), 0);
+  mst_map_release(map);
+  mst_blob_release(three); // frees all: the sanitizer would tell
+  mst_blob_release(other);
+  mst_blob_release(bare);
+}
+
+TEST("A group stands for its jobs: what one of them lacks, it lacks") {
+  struct mst_job *two[] = {hold("one"), hold("two")}, *group = NULL;
+  CHECK_INT(mst_job_group(two, 0, &group), 0);
+  CHECK(group == NULL && mst_job_missing(NULL, 0, 0) == NULL);
+  CHECK_INT(mst_job_group(two, 1, &group), 0);
+  CHECK(group == two[0] && mst_job_missing(group, 0, 0) == two[0]);
+  mst_job_release(group);
+  CHECK_INT(mst_job_group(two, 2, &group), 0);
+  CHECK_INT(two[1]->refs, 2);
+  for (int i = 0; i < 2; i++) {
+    CHECK(mst_job_missing(group, 0, 0) == two[i]);
+    CHECK_INT(mst_job_note(two[i], 0, 0), 0);
+  }
+  CHECK(mst_job_missing(group, 0, 0) == NULL);
+  CHECK(mst_job_missing(group, 0, 1) == two[0]);
+  mst_job_unnote(group, 0);
+  CHECK(mst_job_missing(group, 0, 0) == two[0]);
+  for (int i = 0; i < 2; i++)
+    mst_job_release(two[i]);
+  mst_jobs_free(&jobs);
+  CHECK_INT(two[1]->refs, 1);
+  mst_job_release(group); // frees all: the sanitizer would tell
+}
+
 TEST("A job is at an incarnation that was sent it, and at no other") {
   struct mst_job *job = hold("one");
   CHECK(!mst_job_is_at(job, 0, 0));
