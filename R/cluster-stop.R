@@ -48,6 +48,7 @@ stop_nodes <- function(nodes) {
   }
   plans_drop()
   drop_task_job()
+  drop_shuffles()
   signals_drop()
   # A worker that was ended while it restarted left its directory.
   if (swept) sweep_temp_dirs() else drop_booted_dir()

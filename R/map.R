@@ -276,7 +276,7 @@ submit_piece <- function(map, action) {
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
   arguments <- list(map$held[[2L]], map$x[piece$first:piece$last], stream, piece$first)
   task <- .Call(
-    ffi_task_submit, nodes, call_piece, arguments, map$held[[1L]],
+    ffi_task_submit, nodes, call_piece, arguments, map$held[1L],
     as.double(c(action[5L], map$timeout))
   )
   if (is.integer(task)) {

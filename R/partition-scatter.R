@@ -25,8 +25,8 @@
 #' same functions, from the same data or files. Functions may therefore be evaluated more than
 #' once, and files must not change. A data frame that was scattered is kept in the session until
 #' nothing derived from it is left (a data.table as a copy, since it may be changed in place). A
-#' function is kept as it was, with the variables around it, whatever is assigned to them later,
-#' as long as a cluster's functions and their variables take no more than 256 MB together.
+#' function is kept as it was, with the variables around it, whatever is assigned to them later:
+#' in memory that the workers share, large vectors once for all functions that carry the same.
 #' Functions that draw random numbers repeat their results if `.seed` is set. A part that is late
 #' (three quarters of the others are done, and it has taken twice their time plus half a second)
 #' is also made by another worker; `.speculate = FALSE` rules that out.

@@ -143,18 +143,17 @@ run_submit <- function(run, action) {
   if (base[2L] == 1L) {
     from <- c(base[1L], task, .Call(ffi_plan_where, shuffle$plan, base[1L])[task, 1L])
   }
-  job <- run_job(run, stage)
+  jobs <- lapply(chain, run_job, run = run)
   spec <- list(
     key = action[2:4], from = from, drops = shuffle$drops[[worker]],
-    steps = unlist(lapply(chain, function(one) {
-      fill_steps(run, one, task, worker, if (identical(one, stage)) job[[2L]] else one$job)
+    steps = unlist(lapply(seq_along(chain), function(i) {
+      fill_steps(run, chain[[i]], task, worker, jobs[[i]][[2L]])
     }), recursive = FALSE)
   )
   spec$links <- links_spec(run, worker, spec$steps)
   shuffle$drops[[worker]] <- list()
-  submitted <- .Call(
-    ffi_task_submit, run$nodes[worker], call_part, list(spec), job[[1L]], c(0, 0)
-  )
+  needed <- lapply(jobs[lengths(jobs) > 0L], `[[`, 1L)
+  submitted <- .Call(ffi_task_submit, run$nodes[worker], call_part, list(spec), needed, c(0, 0))
   if (is.integer(submitted)) {
     abort_submit(run$cl, submitted, run$call)
   }
@@ -168,10 +167,10 @@ run_submit <- function(run, action) {
 call_part <- function(spec) getFromNamespace("part_run", "muster")(spec)
 environment(call_part) <- asNamespace("utils")
 
-# list(pointer, number), or of NULL for a stage without functions of the user's.
+# list(pointer, number), or NULL for a stage without functions of the user's.
 run_job <- function(run, stage) {
   if (is.null(stage$job)) {
-    return(list(NULL, NULL))
+    return(NULL)
   }
   key <- as.character(stage$id)
   if (is.null(run$jobs[[key]])) {

@@ -14,16 +14,24 @@ shuffle_of <- function(cl) {
   if (!is.null(known)) {
     return(known)
   }
-  the$shuffles <- the$shuffles[names(the$shuffles) %in% .Call(ffi_cluster_ids)$id]
+  drop_shuffles()
   shuffle <- new.env(parent = emptyenv())
   shuffle$plan <- .Call(ffi_plan_new, length(cl))
   shuffle$stages <- list()
   shuffle$released <- new.env(parent = emptyenv()) # by number: stages whose handle is gone
-  shuffle$frozen <- 0 # bytes of what freeze_job() made
   shuffle$drops <- list() # by worker: a list of c(stage, task, attempt)
   shuffle$links <- list() # by worker: where it listens, see links_note()
   the$shuffles[[id]] <- shuffle
   shuffle
+}
+
+# Handles to what was on clusters that are gone may stay: what their functions carried doesn't.
+drop_shuffles <- function() {
+  gone <- !names(the$shuffles) %in% .Call(ffi_cluster_ids)$id
+  for (shuffle in the$shuffles[gone]) {
+    for (record in shuffle$stages) .Call(ffi_job_release, .Call(ffi_hidden, record$stage)$job)
+  }
+  the$shuffles <- the$shuffles[!gone]
 }
 
 # A new stage: an environment with all that it takes to make its parts. It lives as long as its
@@ -36,7 +44,7 @@ shuffle_of <- function(cl) {
 new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list(),
                       speculate = TRUE, inner = FALSE) {
   stage <- new.env(parent = emptyenv())
-  frozen <- if (is.list(job)) freeze_job(shuffle, job)
+  if (is.list(job)) job <- freeze_job(job)
   numbers <- vapply(far, `[[`, 0L, "id")
   stage$id <- .Call(
     ffi_plan_add, shuffle$plan, count, if (is.null(near)) NA_integer_ else near$id,
@@ -44,9 +52,9 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   )
   stage$count <- count
   stage$steps <- steps
-  stage$job <- if (is.null(frozen)) job else frozen
+  stage$job <- job
   # Nobody is told that its functions draw random numbers without a seed.
-  stage$quiet <- if (is.list(job)) isTRUE(job$quiet) else is.null(job) || isTRUE(attr(job, "quiet"))
+  stage$quiet <- is.null(job) || isTRUE(attr(job, "quiet"))
   stage$near <- near
   stage$far <- far
   stage$shares <- NULL # of a split: rows for each part, by task, until they have told an order
@@ -54,22 +62,21 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$weights <- NULL # of each task, for the order in which they are started
   stage$ordered <- FALSE
   stage$rows <- stage$bytes <- rep(NA_real_, count)
-  note_stage(shuffle, stage, inner, length(frozen))
+  note_stage(shuffle, stage, inner)
   stage
 }
 
 # A user's function as bytes, with all that belongs to it: a part that is made again gets what its
 # first attempt got, whatever has been assigned since in the frame that the function was written
-# in. NULL where a cluster's stages would hold too much so: then R's object itself is kept.
-frozen_most <- 256e6
-freeze_job <- function(shuffle, job) {
-  bytes <- serialize(job, NULL, xdr = FALSE)
-  attr(bytes, "quiet") <- job$quiet # for other stages with this job
-  if (shuffle$frozen + length(bytes) <= frozen_most) bytes
+# in. Gives a pointer to them, which run_job() makes a job of.
+freeze_job <- function(job) {
+  frozen <- .Call(ffi_job_freeze, job)
+  attr(frozen, "quiet") <- job$quiet # for other stages with this job
+  frozen
 }
 
 # The record of a stage: what is needed to let go of it, when the stage itself may be gone.
-note_stage <- function(shuffle, stage, inner, frozen) {
+note_stage <- function(shuffle, stage, inner) {
   record <- new.env(parent = emptyenv())
   record$id <- stage$id
   record$stage <- .Call(ffi_hide, stage, stage) # doesn't keep it
@@ -78,8 +85,6 @@ note_stage <- function(shuffle, stage, inner, frozen) {
   record$far <- lapply(stage$far, function(far) record_of(shuffle, far$id))
   record$refs <- 0L # stages that have this one as an input
   record$released <- FALSE
-  record$frozen <- frozen
-  shuffle$frozen <- shuffle$frozen + frozen
   for (input in c(list(record$near), record$far)) {
     if (!is.null(input)) input$refs <- input$refs + 1L
   }
@@ -157,7 +162,6 @@ retire_stage <- function(shuffle, record) {
   }
   .Call(ffi_plan_retire, shuffle$plan, record$id)
   shuffle$stages[[as.character(record$id)]] <- NULL
-  shuffle$frozen <- shuffle$frozen - record$frozen
   for (input in c(list(record$near), record$far)) {
     if (!is.null(input)) {
       input$refs <- input$refs - 1L

@@ -140,7 +140,7 @@ submit_with_needs <- function(cl, fun, args, found, stream) {
     last <- the$task_job <- list(id = id, job = job, held = held)
   }
   .Call(
-    ffi_task_submit, cl, send, c(list(last$held[[2L]], args), seed), last$held[[1L]], NULL
+    ffi_task_submit, cl, send, c(list(last$held[[2L]], args), seed), last$held[1L], NULL
   )
 }
 

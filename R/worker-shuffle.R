@@ -111,9 +111,9 @@ part_step <- function(state, step, key) {
 # ---- Functions of the user's
 
 # how: "part" fun(data, ...), "read" fun(file, ...), "groups" for each group, "elements" and
-# "reduce" for map_reduce(). job: a number, or the job itself, as bytes or as a list.
+# "reduce" for map_reduce(). job: its number.
 part_call <- function(step, data) {
-  job <- part_job(step$job)
+  job <- job_get(step$job)
   prepare_packages(job$packages, job$namespaces)
   whole <- FALSE
   on.exit(if (!whole) put_frames_back())
@@ -154,16 +154,6 @@ with_streams <- function(seed) {
       seed <<- parallel::nextRNGSubStream(seed)
       fun(...)
     }
-  }
-}
-
-part_job <- function(job) {
-  if (is.raw(job)) {
-    .Call(ffi_object_read, job)
-  } else if (is.list(job)) {
-    job
-  } else {
-    job_get(job)
   }
 }
 

@@ -42,6 +42,7 @@
   EACH(ffi_node_journal, 1)                                                    \
   EACH(ffi_cluster_link, 2)                                                    \
   EACH(ffi_cluster_wait, 0)                                                    \
+  EACH(ffi_job_freeze, 1)                                                      \
   EACH(ffi_job_hold, 2)                                                        \
   EACH(ffi_job_release, 1)                                                     \
   EACH(ffi_task_submit, 5)                                                     \

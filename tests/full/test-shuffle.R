@@ -111,6 +111,25 @@ test_cluster("F1 Parts that are lost afterwards are made again from the blocks o
   expect_lte(plan_counts(s)$committed - committed, 9 + 9 + sum(where == 2L))
 })
 
+test_cluster("V4: A lost part is made again by what was there, also past 256 MB of it", {
+  limit_time(120)
+  cl <- local_shuffle(2)
+  p <- partition_scatter(cl, data.frame(x = 1:8), parts = 8)
+  frame <- new.env()
+  # 270 MB, all of it in a list that is changed later.
+  frame$lookup <- list(value = raw(27e7))
+  m <- partition_map(p, eval(quote(function(d) {
+    d$value <- as.integer(lookup$value[d$x])
+    d
+  }), frame))
+  want <- data.frame(x = 1:8, value = 0L)
+  expect_identical(partition_collect(m), want)
+  expect_true(any(parts_at(m) == 2L))
+  frame$lookup$value[1:8] <- as.raw(1)
+  tools::pskill(node_pids(cl)[2L], 9L)
+  expect_identical(partition_collect(m), want)
+})
+
 test_cluster("F4 A worker that stands still holds nobody up: its blocks are made elsewhere", {
   limit_time(90)
   cl <- local_shuffle(3, heartbeat = Inf)

@@ -52,7 +52,7 @@ test_cluster("A function takes no data along that a handle beside it stands for"
   p <- partition_scatter(cl, data.frame(x = sqrt(1:1e5)), parts = 4)
   got <- analysis(cl, p, partition_reduce(p, "x", c(n = "n()")))
   expect_identical(partition_collect(got$m)$n, rep(25000L, 4))
-  expect_lt(max(got$function_bytes, length(stage_of(got$m)$job), heaviest_job(cl)), 6000)
+  expect_lt(max(got$function_bytes, heaviest_job(cl)), 6000)
 })
 
 test_cluster("A part is made again by its function as it was, whatever was assigned since", {
@@ -112,17 +112,88 @@ test_cluster("Handles and functions that hold each other in a frame are let go t
     a <- partition_reduce(a, "x", function(g) nrow(g))
     partition_collect(a)
   }
-  # Then what functions need isn't held as bytes, but as they are.
-  for (frozen in c(0, frozen_most)) {
-    shuffle$frozen <- frozen
-    held <- is.list(stage_of(partition_map(p, function(d) d))$job)
-    expect_identical(held, frozen > 0)
-    for (i in 1:2) expect_identical(sort(chain(p)$x), 1:100)
-    gc()
-    partition_collect(p) # drops what is gone
-    expect_identical(names(shuffle$stages), as.character(p$stage))
-    expect_identical(shuffle$frozen, frozen)
+  for (i in 1:2) expect_identical(sort(chain(p)$x), 1:100)
+  gc()
+  partition_collect(p) # drops what is gone
+  expect_identical(names(shuffle$stages), as.character(p$stage))
+})
+
+# Segments that this process has open.
+segments_open <- function() {
+  sum(grepl("^/memfd:muster", Sys.readlink(list.files("/proc/self/fd", full.names = TRUE))))
+}
+
+test_cluster("V4: Large vectors that stages carry are there once, and as they were for each", {
+  skip_without_proc()
+  skip_without_feature("memfd")
+  local_settings(muster.quiet = TRUE, muster.share_min = 4096)
+  cl <- local_cluster(2)
+  p <- partition_scatter(cl, data.frame(x = 1:8), parts = 8)
+  frame <- new.env()
+  frame$add <- eval(quote(function(d, name) {
+    d[[name]] <- lookup$value[d$x]
+    d
+  }), frame)
+  map <- function(p, name, value) {
+    frame$lookup <- data.frame(value = value + 1:10000)
+    partition_map(p, frame$add, name = name)
   }
+  gc()
+  before <- segments_open()
+  other <- map(p, "z", 0)
+  one <- map(p, "a", 0)
+  two <- map(one, "b", 0)
+  three <- map(two, "c", 100)
+  rm(other) # the vector that it shares with others stays
+  gc()
+  expect_identical(partition_collect(p), data.frame(x = 1:8))
+  expect_identical(segments_open(), before + 2L)
+  frame$lookup$value[1:8] <- -1
+  expect_true(any(parts_at(three) == 1L))
+  replace_worker(cl, 1)
+  # One task makes a part of all three, by three jobs.
+  want <- data.frame(x = 1:8, a = 0 + 1:8, b = 0 + 1:8, c = 100 + 1:8)
+  expect_identical(partition_collect(three), want)
+  expect_identical(partition_collect(one), want[1:2])
+  rm(one, two, three)
+  gc()
+  partition_collect(p)
+  # What jobs that were used last carry is kept, and no more.
+  expect_lte(segments_open(), before + 2L)
+})
+
+test_cluster("V4: Segments of stages that nobody has any more are given back", {
+  skip_without_proc()
+  skip_without_feature("memfd")
+  local_settings(muster.share_min = 4096)
+  cl <- local_cluster(1)
+  p <- partition_scatter(cl, data.frame(x = 1), parts = 1)
+  gc()
+  before <- segments_open()
+  most <- 0L
+  for (i in 1:200) {
+    m <- partition_map(p, local({
+      carried <- i + 1:2000 + 0
+      function(d) data.frame(x = carried[1L])
+    }))
+    most <- max(most, segments_open() - before)
+  }
+  expect_identical(partition_collect(m), data.frame(x = 201))
+  expect_lt(most, 100L)
+})
+
+test_cluster("V4: A stage whose function carries more than there is memory for isn't made", {
+  skip_without_feature("memfd")
+  cl <- local_cluster(1)
+  p <- partition_scatter(cl, data.frame(x = 1:2), parts = 2)
+  frame <- list2env(list(carried = raw(7e7)))
+  fun <- eval(quote(function(d) data.frame(n = length(carried))), frame)
+  .Call(ffi_share_pretend, FALSE, 5e7)
+  defer(function() .Call(ffi_share_pretend, FALSE, -1))
+  expect_error(partition_map(p, fun), class = "muster_error_memory")
+  .Call(ffi_share_pretend, FALSE, -1)
+  expect_identical(names(open_handle(p)$shuffle$stages), as.character(p$stage))
+  expect_identical(partition_collect(partition_map(p, fun))$n, rep(70000000L, 2))
 })
 
 test_cluster("Copies of a handle in lists and frames keep its data, and the last lets go", {

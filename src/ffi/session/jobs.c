@@ -1,4 +1,4 @@
-// Jobs as external pointers.
+// Jobs, and the bytes that jobs are made of, as external pointers.
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,14 +13,65 @@ static SEXP job_tag(void) {
 // no list any more. In a forked child nothing is touched, nor in a session that was given up.
 struct ref {
   struct ffi_later later;
-  struct mst_job *job; // NULL before it is made
+  struct mst_job *job;    // of ffi_job_hold; NULL before it is made
+  struct mst_blob *bytes; // of ffi_job_freeze; likewise
+  struct ref *next;       // made before it, of those with bytes
   pid_t owner;
   uint32_t failures; // ffi_session_failures() when it was made
 };
 
+// R sees neither memory nor descriptors behind pointers: it is asked to collect when there are more
+// segments than this, or twice what was left the last time. For bytes see ffi_share_collect.
+#define SEGMENTS_MIN 64u
+
+static struct {
+  struct ref *first; // those with bytes, the newest first
+  uint32_t segments; // of their own
+  uint32_t collect_at;
+} frozen = {.collect_at = SEGMENTS_MIN};
+
+static int is_sound(const struct ref *ref) {
+  return ref->owner == ffi_self() && ref->failures == ffi_session_failures();
+}
+
+// count_frozen counts what a blob has of its own, not what it has borrowed.
+static void count_frozen(const struct mst_blob *blob, int sign) {
+  const int owns = blob->lender == NULL;
+  const size_t bytes = owns ? mst_blob_bytes(blob) : blob->buf.len;
+  ffi_share_count(sign * (int64_t)bytes);
+  if (owns && blob->segment.fd >= 0) frozen.segments += (uint32_t)sign;
+}
+
+static void note_frozen(struct ref *ref, struct mst_blob *bytes) {
+  ref->bytes = bytes;
+  ref->next = frozen.first;
+  frozen.first = ref;
+  count_frozen(bytes, 1);
+}
+
+static void forget_frozen(const struct ref *ref) {
+  struct ref **at = &frozen.first;
+  while (*at != ref)
+    at = &(*at)->next;
+  *at = ref->next;
+  count_frozen(ref->bytes, -1);
+}
+
+static void collect_frozen(void) {
+  ffi_share_collect();
+  if (frozen.segments < frozen.collect_at) return;
+  R_gc();
+  const uint32_t twice = 2 * frozen.segments;
+  frozen.collect_at = twice > SEGMENTS_MIN ? twice : SEGMENTS_MIN;
+}
+
 static void drop_ref(struct ffi_later *item) {
   struct ref *ref = (struct ref *)(void *)item;
-  if (ref->failures == ffi_session_failures()) mst_job_release(ref->job);
+  if (ref->bytes != NULL) forget_frozen(ref);
+  if (is_sound(ref)) {
+    mst_job_release(ref->job);
+    mst_blob_release(ref->bytes);
+  }
   free(ref);
 }
 
@@ -30,7 +81,11 @@ static void release_pointer(SEXP pointer) {
   R_ClearExternalPtr(pointer);
   if (ref->owner != ffi_self()) return;
   ref->later.run = drop_ref;
-  ffi_do_later(&ref->later);
+  if (ref->bytes != NULL && ffi_depth() > 0) {
+    drop_ref(&ref->later); // who uses bytes has a reference; a look at the memory may follow
+  } else {
+    ffi_do_later(&ref->later);
+  }
 }
 
 // new_pointer gives a pointer without a job yet.
@@ -46,15 +101,48 @@ static SEXP new_pointer(void) {
   return pointer;
 }
 
-struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster) {
-  const struct ref *ref = ffi_address_of(pointer, job_tag());
-  struct mst_job *job = ref == NULL ? NULL : ref->job;
-  return job != NULL && job->jobs == &cluster->calls.jobs ? job : NULL;
+int ffi_jobs_of(SEXP pointers, const struct mst_cluster *cluster,
+                struct mst_job **jobs) {
+  for (R_xlen_t i = 0; i < Rf_xlength(pointers); i++) {
+    const struct ref *ref =
+        ffi_address_of(VECTOR_ELT(pointers, i), job_tag());
+    jobs[i] = ref == NULL ? NULL : ref->job;
+    if (jobs[i] == NULL || jobs[i]->jobs != &cluster->calls.jobs) return 0;
+  }
+  return 1;
+}
+
+// borrow_frozen has a blob share the large vectors of one that is frozen, if they are the same:
+// functions of one frame, or that use the same globals, carry them again and again.
+static void borrow_frozen(struct mst_blob *bytes) {
+  const struct ref *at = frozen.first;
+  while (at != NULL && !(is_sound(at) && mst_blob_borrow(bytes, at->bytes)))
+    at = at->next;
+}
+
+// ffi_job_freeze gives a pointer to an object's bytes as it is now, for ffi_job_hold.
+SEXP ffi_job_freeze(SEXP content) {
+  collect_frozen();
+  SEXP pointer = PROTECT(new_pointer());
+  struct mst_blob *bytes = ffi_blob_whole(content);
+  borrow_frozen(bytes);
+  note_frozen(R_ExternalPtrAddr(pointer), bytes);
+  UNPROTECT(1);
+  return pointer;
+}
+
+// bytes_of gives a reference to the bytes of content, NULL for a pointer that has none any more.
+static struct mst_blob *bytes_of(SEXP content) {
+  if (TYPEOF(content) != EXTPTRSXP) return ffi_blob_whole(content);
+  const struct ref *ref = ffi_address_of(content, job_tag());
+  if (ref == NULL || !is_sound(ref) || ref->bytes == NULL) return NULL;
+  ref->bytes->refs++;
+  return ref->bytes;
 }
 
 // ffi_job_hold makes content a job of the nodes' cluster: list(pointer, number, retries
 // of the cluster, whether it heals), or an outcome. What is the same in bytes as a job
-// that the cluster still has is that job. content: an object, or a raw vector: its bytes.
+// that the cluster still has is that job. content: an object, or a pointer of ffi_job_freeze.
 SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   enum ffi_outcome outcome = FFI_TYPE;
   if (TYPEOF(nodes) != VECSXP || Rf_xlength(nodes) == 0 ||
@@ -67,10 +155,11 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   SEXP retries = SET_VECTOR_ELT(list, 2, Rf_allocVector(INTSXP, 1));
   SEXP heals = SET_VECTOR_ELT(list, 3, Rf_allocVector(LGLSXP, 1));
   SET_VECTOR_ELT(list, 0, pointer);
-  struct mst_blob *bytes = TYPEOF(content) == RAWSXP ? ffi_blob_copy(content)
-                                                     : ffi_blob_whole(content);
+  struct mst_blob *bytes = bytes_of(content);
+  if (bytes == NULL) outcome = FFI_BROKEN;
   // Finalizers and what serializing runs may have stopped the cluster.
-  struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
+  struct mst_peer *peer =
+      bytes == NULL ? NULL : ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
   struct mst_job *job =
       peer == NULL ? NULL : mst_jobs_hold(&peer->cluster->calls.jobs, bytes);
   mst_blob_release(bytes);
@@ -85,7 +174,8 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   return list;
 }
 
-// ffi_job_release lets go of a job; its cluster may keep it for the next call.
+// ffi_job_release lets go of a job, or of what ffi_job_freeze gave; NULL is allowed. The cluster
+// may keep a job for the next call.
 SEXP ffi_job_release(SEXP pointer) {
   if (ffi_address_of(pointer, job_tag()) != NULL) release_pointer(pointer);
   return R_NilValue;

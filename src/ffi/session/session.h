@@ -88,9 +88,10 @@ void ffi_payload_done(void);
 
 // ---- jobs.c
 
-// ffi_job_of gives the job behind a pointer of ffi_job_hold, NULL if it is none of this
-// cluster's.
-struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster);
+// ffi_jobs_of fills in the jobs behind a list of pointers of ffi_job_hold: 1, or 0 if one is none
+// of this cluster's.
+int ffi_jobs_of(SEXP pointers, const struct mst_cluster *cluster,
+                struct mst_job **jobs);
 
 // ---- events.c: what happens to workers, for the user
 
@@ -155,7 +156,8 @@ SEXP ffi_node_heals(SEXP node);
 SEXP ffi_node_loss(SEXP node);
 SEXP ffi_node_kill(SEXP node);
 SEXP ffi_node_journal(SEXP node);
-SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP job, SEXP limits);
+SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP jobs, SEXP limits);
+SEXP ffi_job_freeze(SEXP content);
 SEXP ffi_job_hold(SEXP nodes, SEXP content);
 SEXP ffi_job_release(SEXP job);
 SEXP ffi_map_put(SEXP results, SEXP first, SEXP values);

@@ -198,10 +198,8 @@ static void serve_in_passing(const struct mst_cluster *cluster) {
   }
 }
 
-static struct mst_task_terms terms_of(const struct mst_cluster *cluster,
-                                      SEXP job, SEXP limits) {
+static struct mst_task_terms terms_of(SEXP limits) {
   struct mst_task_terms terms = {.retries = -1};
-  if (job != R_NilValue) terms.job = ffi_job_of(job, cluster);
   if (TYPEOF(limits) != REALSXP || Rf_xlength(limits) != 2) return terms;
   const double retries = REAL(limits)[0];
   if (!ISNAN(retries)) terms.retries = (int32_t)retries;
@@ -209,11 +207,19 @@ static struct mst_task_terms terms_of(const struct mst_cluster *cluster,
   return terms;
 }
 
+// need gives what stands for a task's jobs, a reference. Returns 0, or an outcome.
+static int need(SEXP pointers, struct mst_job **jobs,
+                const struct mst_cluster *cluster, struct mst_job **out) {
+  if (!ffi_jobs_of(pointers, cluster, jobs)) return FFI_TYPE;
+  const uint32_t n = (uint32_t)Rf_xlength(pointers);
+  return mst_job_group(jobs, n, out) == 0 ? 0 : FFI_MEMORY;
+}
+
 // ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome;
 // FFI_TYPE: they are not of one cluster; FFI_REFERENCE: fun or an argument is of no use there.
-// job: of ffi_job_hold, or NULL. limits: NULL for the cluster's, or its own: retries (NA:
-// the cluster's), and seconds of evaluation (0: the cluster's).
-SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
+// jobs: a list of pointers of ffi_job_hold, or NULL. limits: NULL for the cluster's, or its own:
+// retries (NA: the cluster's), and seconds of evaluation (0: the cluster's).
+SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits) {
   struct nodes nodes;
   enum ffi_outcome now;
   int outcome = read_nodes(list, &nodes);
@@ -228,6 +234,8 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
   struct mst_blob *payload = ffi_payload(fun, args, R_NilValue, may_share);
   uint32_t few[sizeof nodes.few];
   const uint32_t *workers = list_workers(&nodes, few);
+  struct mst_job **needed = (struct mst_job **)(void *)R_alloc(
+      (size_t)Rf_xlength(jobs), sizeof *needed);
   SEXP bundle = bundle_for(
       nodes.pointer); // last: nothing protects it, nor keeps its room
   // No R code from here on; what ran until now may have stopped the cluster.
@@ -237,17 +245,16 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP job, SEXP limits) {
   } else {
     outcome = bundle == NULL ? FFI_MEMORY : 0;
   }
-  const struct mst_task_terms terms = outcome == 0
-                                          ? terms_of(nodes.cluster, job, limits)
-                                          : (struct mst_task_terms){0};
-  if (outcome == 0 && job != R_NilValue && terms.job == NULL) {
-    outcome = FFI_TYPE;
+  struct mst_task_terms terms = terms_of(limits);
+  if (outcome == 0) {
+    outcome = need(jobs, needed, nodes.cluster, &terms.job);
   }
   if (outcome == 0) {
     ffi_bound_log(nodes.cluster);
     task =
         mst_task_submit(nodes.cluster, payload, workers, nodes.count, &terms);
     if (task == NULL) outcome = FFI_MEMORY;
+    mst_job_release(terms.job);
   }
   ffi_payload_done();
   if (task != NULL) {

@@ -38,14 +38,3 @@ struct mst_blob *ffi_blob_of(SEXP x) {
 struct mst_blob *ffi_blob_whole(SEXP x) {
   return make_blob(x, 1);
 }
-
-struct mst_blob *ffi_blob_copy(SEXP bytes) {
-  const size_t n = (size_t)Rf_xlength(bytes);
-  if (n >= FFI_ROOM_FROM) ffi_room_check(n);
-  struct mst_blob *blob = mst_blob_new();
-  if (blob == NULL || mst_buf_append(&blob->buf, RAW(bytes), n) != 0) {
-    mst_blob_release(blob);
-    ffi_no_memory(n);
-  }
-  return blob;
-}

@@ -72,6 +72,8 @@ void ffi_share_collect(void) {
   share.collect_at = 2 * share.live > LIVE_MIN ? 2 * share.live : LIVE_MIN;
 }
 
+void ffi_share_count(int64_t bytes) { share.live += bytes; }
+
 // ---- reading
 
 struct reading {

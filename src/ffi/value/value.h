@@ -66,8 +66,6 @@ SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
 struct mst_blob *ffi_blob_of(SEXP x);
 // ffi_blob_whole does so by ffi_serialize_whole.
 struct mst_blob *ffi_blob_whole(SEXP x);
-// ffi_blob_copy gives a blob of a raw vector's bytes. Raises muster_error_memory.
-struct mst_blob *ffi_blob_copy(SEXP bytes);
 
 // ---- plain.c: the short form of small messages
 
@@ -95,6 +93,8 @@ SEXP ffi_share_out(SEXP x, struct mst_segment *segment);
 // ffi_share_collect has R give back mappings that nobody uses any more, now and then. Runs
 // finalizers: call it before what is to be read is looked for.
 void ffi_share_collect(void);
+// ffi_share_count adds bytes that a pointer of R's keeps to those that R is asked to collect for.
+void ffi_share_count(int64_t bytes);
 // ffi_share_register makes the classes, once.
 void ffi_share_register(DllInfo *dll);
 
