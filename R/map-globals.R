@@ -14,9 +14,14 @@ make_job <- function(fun, args, x, returns, cl, call) {
     check_arguments(args, call)
     check_references(fun, ".fun", call)
   }
-  # Pieces must not see each other's changes.
-  job$fresh <- bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
+  job$fresh <- can_change(job, found$classes)
   job
+}
+
+# Pieces must not see each other's changes: to environments, and to tables that are changed in
+# place. classes: of all that a job has.
+can_change <- function(job, classes) {
+  "data.table" %in% classes || bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
 }
 
 # list(globals, packages, around, classes, left, there): variables of the global environment, and

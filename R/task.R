@@ -121,9 +121,8 @@ submit_with_needs <- function(cl, fun, args, found, stream) {
   if (is.null(stream) && !any(lengths(needs))) {
     return(.Call(ffi_task_submit, cl, fun, args, NULL, NULL))
   }
-  # Tables that are changed in place look the same before and after.
-  by_reference <- any(vapply(c(found$globals, found$around), inherits, NA, "data.table"))
-  job$fresh <- by_reference || bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
+  # Tables that are changed in place also look the same before and after.
+  job$fresh <- can_change(job, found$classes)
   send <- if (is.null(stream)) call_task else call_seeded
   seed <- if (!is.null(stream)) list(stream)
   if (job$fresh) {

@@ -118,6 +118,26 @@ test_cluster("Handles and functions that hold each other in a frame are let go t
   expect_identical(names(shuffle$stages), as.character(p$stage))
 })
 
+test_cluster("V4: A data.table that a part's function changes in place is as it was for the next", {
+  skip_if_not(has_data_table, "data.table isn't installed")
+  cl <- local_cluster(1)
+  local_globals()
+  assign("found", data.table::data.table(n = 1), globalenv())
+  p <- partition_scatter(cl, data.frame(x = 1:3), parts = 3)
+  # Of functions and arguments without an environment a worker has one object for all parts.
+  global <- eval(quote(function(d) {
+    data.table::set(found, 1L, "n", found$n + 1)
+    data.frame(n = found$n + 0)
+  }), globalenv())
+  given <- eval(quote(function(d, tables) {
+    data.table::set(tables[[1L]], 1L, "n", tables[[1L]]$n + 1)
+    data.frame(n = tables[[1L]]$n + 0)
+  }), globalenv())
+  expect_identical(partition_collect(partition_map(p, global))$n, c(2, 2, 2))
+  m <- partition_map(p, given, tables = list(data.table::data.table(n = 1)))
+  expect_identical(partition_collect(m)$n, c(2, 2, 2))
+})
+
 # Segments that this process has open.
 segments_open <- function() {
   sum(grepl("^/memfd:muster", Sys.readlink(list.files("/proc/self/fd", full.names = TRUE))))
