@@ -20,7 +20,7 @@ set -u
 . "$(dirname -- "$0")/common.sh"
 
 # Those that take longest first, so that the lanes end at about the same time.
-gate="build testthat-1 testthat-2 vital package c demo tidy sim transcripts root r45"
+gate="build testthat-1 testthat-2 vital package c demo tidy sim transcripts root r45 r46"
 more="full newer-r sim-all asan rcheck faults netns soak history bare user-code tsan fuzz"
 more="$more c-portable portable compilers testthat"
 # The package in ./.lib isn't what these test.
@@ -80,8 +80,7 @@ run() {
     done
   fi
   [ -z "$group" ] || rmdir -- "${group%/*}"
-  counts=$(grep -aE '^(.*: )?[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$2" | tail -n 1 |
-    sed -E 's/^(.*[^0-9])?([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\2 \3 \4/')
+  counts=$(counts_of "$2")
   read -r passed failed skipped <<END
 ${counts:-0 0 0}
 END
@@ -165,7 +164,7 @@ case "$*" in
   all)
     whole=yes
     # What these show is in sim-all, full, rcheck and newer-r.
-    set -- $(printf '%s\n' $gate $more | grep -vxE 'testthat|sim|vital|package|r45')
+    set -- $(printf '%s\n' $gate $more | grep -vxE 'testthat|sim|vital|package|r4.')
     MUSTER_TEST_SEED=${MUSTER_TEST_SEED:-$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}
     export MUSTER_TEST_SEED
     say "seed $MUSTER_TEST_SEED; again: MUSTER_TEST_SEED=$MUSTER_TEST_SEED make check-all"

@@ -21,6 +21,20 @@ warn() { printf '%s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 is_root() { [ "$(id -u)" -eq 0 ]; }
 
+# counts_of LOG: passed, failed and skipped, as its last line of counts tells them; or nothing.
+counts_of() {
+  sed -nE 's/^(.*: )?([0-9]+) passed, ([0-9]+) failed, ([0-9]+) skipped$/\2 \3 \4/p' "$1" |
+    tail -n 1
+}
+
+# add_counts LOG: adds them to $passed, $failed and $skipped; what told none is one more failure.
+add_counts() {
+  read -r p f s <<END
+$(counts_of "$1" | grep . || say 0 1 0)
+END
+  passed=$((passed + p)) failed=$((failed + f)) skipped=$((skipped + s))
+}
+
 # use_pcp puts PCP's programs into the path, where tools/setup.sh unpacked them.
 use_pcp() {
   have pmfind && return 0

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Runs tests on the R of other releases of Debian, as an ordinary user:
 #   tools/newer-r.sh RELEASE...        tests/testthat, and workers and sessions that are killed
-#   tools/newer-r.sh --short RELEASE   some files of the first, if the release's root is here
+#   tools/newer-r.sh --short RELEASE   a strict build and some files of the first, in a minute or
+#                                      two, if the release's root is here
 #   tools/newer-r.sh --run RELEASE COMMAND...   a command in /muster, a copy of this checkout
 # trixie has R 4.5, sid 4.6 or newer. Their roots are made in build/roots, once (some 90 s each,
 # 1 GB), with the packages of R that the release has built; `make clean` removes them. Needs root,
@@ -16,8 +17,8 @@ passed=0
 failed=0
 skipped=0
 
-# What R is asked most and changed most: calls, methods of parallel's, captures, ends of workers.
-short="adapt-.*|calls|cluster-(nodes|stop)|heal|map-captured|node-kinds|task|worker-main"
+# What R changes most: methods of parallel's, calls, captures, how a worker runs; workers killed.
+short="adapt-(parallel(-calls|-examples)?|snow|sock)|heal|map-captured|node-kinds|worker-main"
 # Those of muster's Suggests, and of its tests, that Debian has built.
 packages="testthat withr callr processx bit64 data.table doparallel foreach future iterators
   jsonlite knitr parallelly progressr snow dosnow r6 boot codetools mass"
@@ -51,13 +52,7 @@ suite() {
   in_root env AS_USER=1 FILTER="${FILTER:-$2}" ${TEST_FILE:+"TEST_FILE=$TEST_FILE"} \
     MUSTER_TEST_SEED="${MUSTER_TEST_SEED:-1}" tools/suite.sh "$1" >"$log" 2>&1
   cat -- "$log"
-  counts=$(grep -aE '^[a-z]+: [0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$' "$log" | tail -n 1)
-  read -r p f s <<END
-$(say "${counts:-0 1 0}" | tr -cd '0-9 ')
-END
-  passed=$((passed + p))
-  failed=$((failed + f))
-  skipped=$((skipped + s))
+  add_counts "$log"
 }
 
 # on_release: installs this checkout there and runs tests.

@@ -35,13 +35,7 @@ while [ $# -ge 3 ]; do
   R_LIBS="$root/build/lib-$kind:$R_LIBS" FILTER="${FILTER:-^(test-)?($files)([.]R)?\$}" \
     Rscript tools/testthat.R "on $kind" "$dir" >"build/$kind.log" 2>&1
   cat -- "build/$kind.log"
-  counts=$(grep "^on $kind: " "build/$kind.log" | tail -n 1 | tr -c '0-9\n' ' ')
-  read -r p f s <<END
-${counts:-0 1 0}
-END
-  passed=$((passed + p))
-  failed=$((failed + f))
-  skipped=$((skipped + s))
+  add_counts "build/$kind.log"
 done
 say "$label: $passed passed, $failed failed, $skipped skipped"
 [ $failed -eq 0 ]

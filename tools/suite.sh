@@ -94,9 +94,8 @@ case $suite in
     export MUSTER_CHECK_TESTS
     exec Rscript tools/rcheck.R
     ;;
-  r45) # on R 4.5, if it is here: see tools/newer-r.sh
-    exec tools/newer-r.sh --short trixie
-    ;;
+  r45) exec tools/newer-r.sh --short trixie ;; # on R 4.5, and on 4.6, where they are here
+  r46) exec tools/newer-r.sh --short sid ;;
   demo) # in a copy of the checkout, since it installs muster anew
     rm -rf -- build/demo && mkdir -p -- build/demo || exit 1
     tar -cf - --exclude=./.git --exclude=./.lib --exclude=./build . | tar -xf - -C build/demo
@@ -138,7 +137,10 @@ case $suite in
   fuzz) part tests/fuzz smoke SECONDS=10 ;;
   c-portable) part tests/c check-portable ;;
   portable) exec tools/portable.sh ;;
-  compilers) exec tools/compilers.sh ;;
+  compilers) # built by clang, with nearly all of its complaints as errors, and by gcc as a whole
+    files="calls|shuffle-(fold|links)" # calls, sums that have to be exact, shuffles
+    exec tools/on-builds.sh compilers clang "$files" tests/testthat lto "$files" tests/testthat
+    ;;
   newer-r) exec tools/newer-r.sh trixie sid ;;
   bare) exec tools/bare.sh ;;
   *)
