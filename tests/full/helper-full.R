@@ -236,12 +236,6 @@ files_left <- function(session) {
 # R's own directories, which a session that ended in order must have removed.
 tempdirs_left <- function(session) list.files(session$tmpdir, all.files = TRUE, no.. = TRUE)
 
-# CPU time in seconds that processes have used so far.
-cpu_seconds <- function(pids) {
-  ticks <- vapply(pids, function(pid) sum(as.numeric(process_stat(pid)[12:13])), 0)
-  sum(ticks) / 100
-}
-
 free_memory_gb <- function() {
   line <- grep("^MemAvailable:", readLines("/proc/meminfo"), value = TRUE)
   as.numeric(gsub("[^0-9]", "", line)) / 1024^2
