@@ -69,9 +69,15 @@ SEXP faults_adopt(void) {
 #endif
 }
 
-// Blocks or ignores a signal as a library might.
+// Ignores a signal as a library might.
 SEXP faults_ignore(SEXP sig) {
   (void)signal(Rf_asInteger(sig), SIG_IGN);
+  return R_NilValue;
+}
+
+// Does by default what a signal asks for, though who started this process may have ignored it.
+SEXP faults_heed(SEXP sig) {
+  (void)signal(Rf_asInteger(sig), SIG_DFL);
   return R_NilValue;
 }
 
