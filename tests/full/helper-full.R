@@ -14,8 +14,8 @@ is_root <- function() identical(unname(Sys.info()[["effective_user"]]), "root")
 
 # What every session runs first. tell() hands values to the test, while the session
 # goes on; outcome_of() gives the class, message and fields of what code raises, NULL
-# where it doesn't.
-session_prelude <- quote({
+# where it doesn't. Of the helpers it has those of processes.
+session_prelude <- bquote({
   options(warn = 1)
   suppressPackageStartupMessages(library(muster))
   told <- list()
@@ -42,17 +42,16 @@ session_prelude <- quote({
     file <- file.path("/proc/self/task", Sys.getpid(), "children")
     as.integer(scan(file, quiet = TRUE))
   }
+  has_proc <- .(has_proc)
+  first_line <- .(first_line)
+  process_stat <- .(process_stat)
+  parent_of <- .(parent_of)
+  processes <- .(processes)
+  process_pids <- .(process_pids)
+  still_exists <- .(still_exists)
+  still_runs <- .(still_runs)
   # Those of some processes that are still there, zombies aside.
-  running <- function(pids) {
-    Filter(function(pid) {
-      status <- suppressWarnings(try(readLines(file.path("/proc", pid, "status")), silent = TRUE))
-      any(grepl("^State:\\s+[^ZX]", status))
-    }, pids)
-  }
-  parent_of <- function(pid) {
-    status <- readLines(file.path("/proc", pid, "status"))
-    as.integer(sub("^PPid:\\s+", "", grep("^PPid:", status, value = TRUE)))
-  }
+  running <- function(pids) pids[still_runs(processes(pids))]
   elapsed <- function(code) system.time(code)[["elapsed"]]
   # Sets a limit of this process while it runs: what is "nofile" or "nproc", limit is
   # the soft one, or "soft:hard".
@@ -185,23 +184,6 @@ marked_pids <- function(session) {
     length(grepRaw(mark, read_file(file.path("/proc", pid, "environ")), fixed = TRUE)) > 0L
   }, NA)
   as.integer(pids[has])
-}
-
-# Fields of /proc/<pid>/stat from the third on: state, parent, process group, ...
-process_stat <- function(pid) {
-  text <- rawToChar(read_file(file.path("/proc", pid, "stat")))
-  strsplit(sub("^.*\\) ", "", text), " ", fixed = TRUE)[[1L]]
-}
-
-is_running <- function(pid) {
-  vapply(pid, function(one) {
-    state <- process_stat(one)[1L]
-    !is.na(state) && !state %in% c("Z", "X")
-  }, NA, USE.NAMES = FALSE)
-}
-
-parent_of <- function(pid) {
-  vapply(pid, function(one) as.integer(process_stat(one)[2L]), 0L, USE.NAMES = FALSE)
 }
 
 command_of <- function(pid) {

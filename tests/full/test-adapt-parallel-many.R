@@ -55,9 +55,10 @@ test_cluster("streams of eight workers are those of makeCluster()", {
 test_cluster("half of the workers can be stopped while the others go on", {
   cl <- local_cluster(12)
   pids <- node_pids(cl)
+  workers <- processes(pids)
   gone <- seq(1, 12, 2)
   stopCluster(cl[gone])
-  expect_identical(pid_exists(pids), rep(c(FALSE, TRUE), 6))
+  expect_identical(still_exists(workers), rep(c(FALSE, TRUE), 6))
   left <- cl[-gone]
   expect_identical(unlist(clusterCall(left, Sys.getpid)), pids[-gone])
   expect_identical(parSapply(left, 1:50, sqrt), sqrt(1:50))
@@ -69,11 +70,11 @@ test_cluster("clusters of several starts are one for the verbs", {
   parts <- lapply(1:4, function(i) local_cluster(i, frame = parent.frame(3)))
   cl <- do.call(c, parts)
   expect_length(cl, 10L)
-  pids <- node_pids(cl)
-  expect_identical(unlist(clusterCall(cl, Sys.getpid)), pids)
+  workers <- node_processes(cl)
+  expect_identical(unlist(clusterCall(cl, Sys.getpid)), node_pids(cl))
   expect_identical(clusterApplyLB(cl, 1:100, sqrt), lapply(1:100, sqrt))
   cluster_stop(cl)
-  expect_false(any(pid_exists(pids)))
+  expect_false(any(still_exists(workers)))
 })
 
 test_cluster("more workers than R has connections answer, and connections still work", {

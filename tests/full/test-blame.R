@@ -89,10 +89,11 @@ test_cluster("a worker that ignores its interrupt was killed by muster, and it s
   }, file)
   wait_until(file.exists(file))
   pid <- node_pids(cl)[cluster_status(cl)$state == "busy"]
+  worker <- processes(pid)
   task_cancel(task)
   told <- told_of(wait_until({
     clusterCall(cl, identity, 1)
-    !pid_exists(pid)
+    !still_exists(worker)
   }))
   restarted <- Filter(function(m) inherits(m, "muster_message_restarted"), told$messages)
   expect_length(restarted, 1L)
@@ -134,11 +135,12 @@ test_cluster("who else has killed a worker isn't known, also while its call is c
   }, file)
   wait_until(file.exists(file))
   pid <- node_pids(cl)[cluster_status(cl)$state == "busy"]
+  worker <- processes(pid)
   began <- proc.time()[["elapsed"]]
   task_cancel(task)
   told <- told_of(wait_until({
     clusterCall(cl, identity, 1)
-    !pid_exists(pid)
+    !still_exists(worker)
   }))
   # On a machine that is busy with others muster's own kill may have come first.
   if (proc.time()[["elapsed"]] - began < 1) {

@@ -34,13 +34,14 @@ expect_left <- function(run, reason) {
 # All workers but `lost` are as good as before, with all of parallel's verbs.
 expect_others_usable <- function(cl, lost) {
   others <- cl[-lost]
+  workers <- node_processes(others)
   expect_identical(unlist(clusterCall(others, Sys.getpid)), node_pids(others))
   expect_identical(unlist(parLapplyLB(others, 1:20, function(i) i^2)), (1:20)^2)
   expect_identical(unlist(clusterApply(others, 1:5, identity)), 1:5)
   # The lost one stays lost, and says so each time.
   expect_error(clusterCall(cl[lost], Sys.getpid), class = "muster_error_lost")
   stopCluster(cl)
-  expect_false(any(pid_exists(node_pids(cl))))
+  expect_false(any(still_exists(workers)))
 }
 
 for (start in c("fork", "spawn")) local({
@@ -69,6 +70,7 @@ for (start in c("fork", "spawn")) local({
     )
     for (verb in verbs) {
       cl <- cluster_start(3, start = start, healing = FALSE)
+      workers <- node_processes(cl)
       victim <- cl[[3]]$pid
       dies <- function(...) {
         if (Sys.getpid() == victim) {
@@ -79,7 +81,7 @@ for (start in c("fork", "spawn")) local({
       }
       expect_lost(verb(cl, dies), cl, 3L, signal = 9L, output = "dying")
       stopCluster(cl)
-      expect_false(any(pid_exists(node_pids(cl))))
+      expect_false(any(still_exists(workers)))
     }
   })
 
@@ -137,17 +139,19 @@ for (start in c("fork", "spawn")) local({
 
   test_cluster(say("a cluster whose workers have all died can be stopped"), {
     cl <- local_cluster(3, start = start, healing = FALSE)
+    workers <- node_processes(cl)
     for (i in 1:3) kill_worker(cl, i)
     expect_error(clusterCall(cl, Sys.getpid), class = "muster_error_lost")
     stopCluster(cl)
-    expect_false(any(pid_exists(node_pids(cl))))
+    expect_false(any(still_exists(workers)))
   })
 
   test_cluster(say("a worker that was stopped by a signal is ended by stopCluster()"), {
     cl <- local_cluster(2, start = start, healing = FALSE)
+    workers <- node_processes(cl)
     kill_worker(cl, 2, tools::SIGSTOP)
     stopCluster(cl)
-    expect_false(any(pid_exists(node_pids(cl))))
+    expect_false(any(still_exists(workers)))
   })
 
   test_cluster(say("a worker that prints without end doesn't hold up another"), {
@@ -160,13 +164,13 @@ for (start in c("fork", "spawn")) local({
 
   test_cluster(say("a worker's children end with it"), {
     cl <- local_cluster(2, start = start, healing = FALSE)
-    child <- clusterCall(cl[1], function() {
+    child <- processes(clusterCall(cl[1], function() {
       as.integer(system("sleep 1000 >/dev/null & echo $!", intern = TRUE))
-    })[[1L]]
-    expect_true(is_running(child))
+    })[[1L]])
+    expect_true(still_runs(child))
     kill_worker(cl, 1)
     expect_lost(clusterCall(cl[1], Sys.getpid), cl, 1L, signal = 9L)
-    wait_until(!is_running(child))
+    wait_until(!still_runs(child))
   })
 
   test_cluster(say("bytes on the wire that are no message make a worker lost"), {

@@ -6,17 +6,17 @@ test_cluster("servers that were killed leave no zombies, and no directory that i
   skip_without_fork()
   local_settings(muster.quiet = TRUE)
   server <- function() utils::tail(the$servers, 1L)[[1L]]
-  pid_of_server <- function() .Call(ffi_server_state, server()$pointer)$pid
+  server_process <- function() processes(.Call(ffi_server_state, server()$pointer)$pid)
   cl <- local_cluster(2)
   first <- server()$base
   killed <- bases <- NULL
   for (round in 1:3) {
-    killed <- c(killed, pid_of_server())
+    killed <- c(killed, server_process())
     bases <- c(bases, server()$base)
-    tools::pskill(c(utils::tail(killed, 1L), node_pids(cl[1L])), 9L)
+    tools::pskill(c(process_pids(utils::tail(killed, 1L)), node_pids(cl[1L])), 9L)
     expect_identical(unlist(clusterCall(cl, Sys.getpid)), node_pids(cl))
     # The session is the only one that can wait for them.
-    expect_false(any(pid_exists(utils::head(killed, -1L))))
+    expect_false(any(still_exists(utils::head(killed, -1L))))
   }
   # Its workers, and those that came in their place, live in the first one's.
   expect_identical(dir.exists(bases), c(TRUE, FALSE, FALSE))
@@ -25,7 +25,7 @@ test_cluster("servers that were killed leave no zombies, and no directory that i
   expect_true(all(dir.exists(where)))
   expect_length(the$servers, 2L)
   cluster_stop(cl)
-  expect_false(any(pid_exists(killed)))
+  expect_false(any(still_exists(killed)))
   expect_false(any(dir.exists(bases)))
   expect_length(the$servers, 1L)
 })
@@ -35,10 +35,11 @@ test_cluster("a server that was killed with nobody using it goes at the next sta
   cluster_stop(cluster_start(1))
   server <- utils::tail(the$servers, 1L)[[1L]]
   pid <- .Call(ffi_server_state, server$pointer)$pid
+  known <- processes(pid)
   tools::pskill(pid, 9L)
-  wait_until(!is_running(pid))
+  wait_until(!still_runs(known))
   cluster_stop(cluster_start(1))
-  expect_false(pid_exists(pid))
+  expect_false(still_exists(known))
   expect_false(dir.exists(server$base))
 })
 

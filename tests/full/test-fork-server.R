@@ -86,11 +86,11 @@ test_cluster("there are at most four servers, and the one used longest ago goes"
   skip_without_fork()
   packages <- c("stats4", "splines", "grid", "tools", "compiler", "MASS")
   packages <- packages[nzchar(vapply(packages, package_path, ""))]
-  servers <- vapply(packages, function(package) server_of_start(packages = package), 0L)
+  servers <- vapply(packages, function(x) processes(server_of_start(packages = x)), "")
   expect_length(unique(servers), length(packages))
   expect_lte(length(the$servers), 4L)
-  expect_true(all(is_running(utils::tail(servers, 4L))))
-  expect_false(any(is_running(utils::head(servers, -4L))))
+  expect_true(all(still_runs(utils::tail(servers, 4L))))
+  expect_false(any(still_runs(utils::head(servers, -4L))))
 })
 
 test_cluster("a server with workers is not ended to make room", {
@@ -102,7 +102,7 @@ test_cluster("a server with workers is not ended to make room", {
   })
   pids <- vapply(clusters, function(cl) clusterCall(cl, Sys.getpid)[[1L]], 0L)
   expect_identical(pids, vapply(clusters, node_pids, 0L))
-  expect_true(all(is_running(pids)))
+  expect_true(all(still_runs(processes(pids))))
   expect_length(unique(parent_of(pids)), 5L)
 })
 

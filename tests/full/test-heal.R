@@ -284,10 +284,10 @@ test_cluster("single workers are killed for good, cloned, and a cluster grows an
   # New ones heal as well.
   for (i in c(2, 6)) tools::pskill(cl[[i]]$pid, tools::SIGKILL)
   expect_identical(parSapply(cl, 1:12, task), (1:12)^2)
-  gone <- node_pids(cl)[2:6]
+  gone <- node_processes(cl[2:6])
   cl <- cluster_resize(cl, 1)
   expect_length(cl, 1L)
-  wait_until(!any(pid_exists(gone)))
+  wait_until(!any(still_exists(gone)))
   expect_identical(clusterCall(cl, function() from_setup), list(TRUE))
 })
 

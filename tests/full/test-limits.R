@@ -569,11 +569,12 @@ test_that("1,000 workers start, answer, map and stop on one machine", {
   run <- run_session(ulimit = "-n 4096", timeout_s = 240, quote({
     starting <- elapsed(cl <- cluster_start(1000))
     pids <- unlist(clusterCall(cl, Sys.getpid))
+    workers <- processes(pids)
     mapped <- unlist(parLapplyLB(cl, 1:5000, function(i) i * 2, chunk.size = 1L))
     stopping <- elapsed(stopCluster(cl))
     tell(
       starting = starting, stopping = stopping, pids = pids,
-      right = identical(mapped, 1:5000 * 2), left = running(pids)
+      right = identical(mapped, 1:5000 * 2), left = workers[still_runs(workers)]
     )
   }))
   expect_done(run)

@@ -6,16 +6,17 @@ test_that("700 workers that don't answer are killed without a deadlock", {
   # More ends than fit into a socket's buffer, and more kills too: session and server
   # would wait for each other if either wrote without reading.
   cl <- cluster_start(700)
-  pids <- vapply(cl, function(node) node$pid, 0L)
-  tools::pskill(pids, tools::SIGSTOP)
+  workers <- node_processes(cl)
+  tools::pskill(node_pids(cl), tools::SIGSTOP)
   stopCluster(cl)
-  expect_false(any(file.exists(file.path("/proc", pids))))
+  expect_false(any(still_exists(workers)))
 })
 
 test_that("a fork server goes on when 600 workers end while the session computes", {
   skip_if(.Call(muster:::ffi_limits)[1] < 3000, "needs `ulimit -n` of 3,000")
   cl <- cluster_start(600)
-  pids <- vapply(cl, function(node) node$pid, 0L)
+  pids <- node_pids(cl)
+  workers <- processes(pids)
   tools::pskill(pids[-1], tools::SIGKILL)
   end <- Sys.time() + 2
   while (Sys.time() < end) sum(runif(1e4)) # computes: nothing is read
@@ -24,7 +25,7 @@ test_that("a fork server goes on when 600 workers end while the session computes
   expect_length(clusterCall(more, Sys.getpid), 2)
   stopCluster(more)
   stopCluster(cl)
-  expect_false(any(file.exists(file.path("/proc", pids))))
+  expect_false(any(still_exists(workers)))
 })
 
 test_that("C3: a task for 129 of 130 workers is whole, wherever R collects garbage meanwhile", {

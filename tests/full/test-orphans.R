@@ -138,8 +138,9 @@ test_that("a killed session's forked children that live on keep no worker alive"
       repeat sum(sqrt(runif(1e4)))
     }), start, fork_child)
     child <- session$facts$child
+    known <- processes(child)
     expect_death_followed(session, but = child)
-    expect_true(is_running(child))
+    expect_true(still_runs(known))
     tools::pskill(child, tools::SIGKILL)
   }
 })
@@ -224,6 +225,7 @@ test_that("workers go on without their fork server, and a new one is booted", {
   run <- run_session(quote({
     cl <- cluster_start(3)
     pids <- unlist(clusterCall(cl, Sys.getpid))
+    workers <- processes(pids)
     server <- parent_of(pids[1])
     tools::pskill(server, tools::SIGKILL)
     while (parent_of(pids[1]) == server) Sys.sleep(0.01)
@@ -234,7 +236,7 @@ test_that("workers go on without their fork server, and a new one is booted", {
     stopCluster(cl)
     tell(
       same = identical(answers, pids), mapped = mapped,
-      server = server, new_server = parent_of(other[1]), left = running(pids)
+      server = server, new_server = parent_of(other[1]), left = workers[still_runs(workers)]
     )
     tell(still = unlist(clusterCall(after, Sys.getpid)), other = other)
     stopCluster(after)
@@ -276,6 +278,7 @@ test_that("a fork server that hangs is replaced in time, and nothing is left aft
   }))
   told <- wait_told(session, "worker")
   server <- parent_of(told$worker)
+  known <- processes(server)
   signal_file <- function(name) {
     file.create(file.path(Sys.glob(file.path(session$tmpdir, "Rtmp*")), name))
   }
@@ -284,7 +287,7 @@ test_that("a fork server that hangs is replaced in time, and nothing is left aft
   run <- wait_session(session)
   expect_done(run)
   expect_identical(run$told$again, c(7L, 7L))
-  expect_false(pid_exists(server))
+  expect_false(still_exists(known))
   expect_nothing_left(session)
   expect_identical(tempdirs_left(session), character())
 })

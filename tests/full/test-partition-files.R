@@ -47,9 +47,9 @@ test_cluster("A worker killed at any step of reading changes nothing", {
       expect_true(file.exists(mark), info = name)
       expect_identical(partition_collect(p), want, info = name)
       # What is read again later is the same, too, with its type.
-      pids <- node_pids(cl)
-      tools::pskill(pids[1L], tools::SIGKILL)
-      wait_until(!pid_runs(pids[1L]))
+      worker <- node_processes(cl[1L])
+      tools::pskill(node_pids(cl[1L]), tools::SIGKILL)
+      wait_until(!still_runs(worker))
       expect_identical(partition_collect(p), want, info = name)
       cluster_stop(cl)
     }

@@ -35,12 +35,12 @@ test_that("S9: workers of every kind end when their session is killed, also whil
     Sys.sleep(600) # tidy: until it is killed
   }))
   wait_until(length(told_by(session)$pids) == 3L)
-  pids <- told_by(session)$pids
-  expect_true(all(pid_runs(pids)))
+  workers <- processes(told_by(session)$pids)
+  expect_true(all(still_runs(workers)))
   session$process$signal(tools::SIGKILL)
   # One that computes is R's own, and learns of it when it answers: its process is ended
   # by the system, as its parent is gone.
-  wait_until(!any(pid_runs(pids)))
+  wait_until(!any(still_runs(workers)))
 })
 
 test_that("L2: the source's example: one of three nodes is killed", {

@@ -163,8 +163,8 @@ test_that("S9: workers over there end when the session is killed", {
     Sys.sleep(600) # tidy: until it is killed
   }))
   wait_until(!is.null(told_by(session)$pid))
-  pid <- told_by(session)$pid
-  expect_true(pid_runs(pid))
+  worker <- processes(told_by(session)$pid)
+  expect_true(still_runs(worker))
   session$process$signal(tools::SIGKILL)
-  wait_until(!pid_runs(pid))
+  wait_until(!still_runs(worker))
 })

@@ -39,12 +39,13 @@ environment(strike_once) <- globalenv()
 # The same to one from here, when it has nothing to do.
 strike_at <- function(cl, fault) {
   pid <- node_pids(cl)[victim]
+  known <- processes(pid)
   switch(fault,
     SIGKILL = tools::pskill(pid, tools::SIGKILL),
     SIGSTOP = tools::pskill(pid, tools::SIGSTOP),
     clusterCall(cl[victim], function(fault) .Call("faults_links", fault), fault)
   )
-  if (fault == "SIGKILL") wait_until(!pid_runs(pid))
+  if (fault == "SIGKILL") wait_until(!still_runs(known))
   if (fault == "SIGSTOP") wait_until(process_stat(pid)[1L] == "T")
 }
 

@@ -129,8 +129,33 @@ skip_without_fork <- function() {
   testthat::skip_if_not(.Call(ffi_can_fork), "forking isn't safe on this system")
 }
 
-# Is there a process with this id? Also true of a zombie.
-pid_exists <- function(pids) vapply(pids, function(pid) tools::pskill(pid, 0L), NA)
+# Fields of /proc/<pid>/stat from the third on: state, parent, process group, ...; NA if it is gone.
+process_stat <- function(pid) {
+  line <- first_line(file.path("/proc", pid, "stat"))
+  strsplit(sub("^.*[)] ", "", line, useBytes = TRUE), " ", fixed = TRUE)[[1L]]
+}
+
+parent_of <- function(pids) {
+  vapply(pids, function(pid) as.integer(process_stat(pid)[2L]), 0L, USE.NAMES = FALSE)
+}
+
+# Processes by pid and start time, since pids are used again: learn them while they are there.
+processes <- function(pids) {
+  paste(pids, vapply(pids, function(pid) process_stat(pid)[20L], ""))
+}
+process_pids <- function(known) as.integer(sub(" .*", "", known))
+
+# Which of these processes are there? A zombie is.
+still_exists <- function(known) {
+  pids <- process_pids(known)
+  if (has_proc()) known == processes(pids) & !endsWith(known, " NA") else tools::pskill(pids, 0L)
+}
+
+# A zombie doesn't run: whoever is to wait for it may take its time.
+still_runs <- function(known) {
+  states <- vapply(process_pids(known), function(pid) process_stat(pid)[1L], "")
+  still_exists(known) & !states %in% c("Z", "X")
+}
 
 # 0 would stand for the session's own process group where a pid is killed.
 node_pids <- function(cl) {
@@ -139,19 +164,7 @@ node_pids <- function(cl) {
   stopifnot(pids > 1L)
   pids
 }
-
-# pid, parent and state of all processes.
-process_table <- function() {
-  pids <- list.files("/proc", "^[0-9]+$")
-  lines <- vapply(file.path("/proc", pids, "stat"), first_line, "", USE.NAMES = FALSE)
-  rest <- strsplit(sub("^.*[)] ", "", lines, useBytes = TRUE), " ", fixed = TRUE)
-  there <- !is.na(lines)
-  data.frame(
-    pid = as.integer(pids[there]),
-    parent = as.integer(vapply(rest[there], `[`, "", 2L)),
-    state = vapply(rest[there], `[`, "", 1L)
-  )
-}
+node_processes <- function(cl) processes(node_pids(cl))
 
 # The first line of a file of the kernel's; NA if it is gone.
 first_line <- function(file) {
@@ -164,14 +177,15 @@ first_line <- function(file) {
 # The processes that this session has started and those that they have, but for its fork
 # servers, which stay by design. Workers whose parent is gone are known by their command.
 session_processes <- function() {
-  table <- process_table()
+  pids <- as.integer(list.files("/proc", "^[0-9]+$"))
+  parents <- parent_of(pids)
   found <- Sys.getpid()
   repeat {
-    more <- setdiff(table$pid[table$parent %in% found], found)
+    more <- setdiff(pids[parents %in% found], found)
     if (!length(more)) break
     found <- c(found, more)
   }
-  orphans <- Filter(belongs_to_session, table$pid[table$parent == 1L])
+  orphans <- Filter(belongs_to_session, pids[parents %in% 1L])
   setdiff(c(found, orphans), c(Sys.getpid(), server_pids()))
 }
 
@@ -332,18 +346,12 @@ local_psock <- function(workers = 2L, frame = parent.frame()) {
     if (!is.null(cl)) break
   }
   testthat::skip_if(is.null(cl), "parallel::makeCluster() doesn't work here")
-  pids <- unlist(parallel::clusterCall(cl, Sys.getpid))
+  workers <- processes(unlist(parallel::clusterCall(cl, Sys.getpid)))
   defer(function() {
     parallel::stopCluster(cl)
-    wait_until(!any(pid_runs(pids)))
+    wait_until(!any(still_runs(workers)))
   }, frame)
   cl
-}
-
-# Like pid_exists(), but not of zombies: these workers are nobody's children.
-pid_runs <- function(pids) {
-  states <- vapply(file.path("/proc", pids, "stat"), first_line, "")
-  if (!has_proc()) pid_exists(pids) else !is.na(states) & !grepl("[)] Z ", states)
 }
 
 # The answer of each case, a function of a cluster; the message where it is an error.

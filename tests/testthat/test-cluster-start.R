@@ -121,7 +121,7 @@ test_cluster("a cluster has a node for each worker, in order, with its facts", {
   expect_identical(vapply(cl, function(node) node$rank, 0L), 1:2)
   expect_identical(vapply(cl, function(node) node$host, ""), rep("localhost", 2))
   expect_identical(node_pids(cl), unlist(clusterCall(cl, Sys.getpid)))
-  expect_true(all(pid_exists(node_pids(cl))))
+  expect_true(all(still_exists(node_processes(cl))))
   expect_true(methods::is(cl, "SOCKcluster"))
 })
 
@@ -275,7 +275,7 @@ failing_setups <- function(start) {
     expect_match(conditionMessage(error), "`setup` failed: no such luck", fixed = TRUE)
     expect_true(error$worker %in% 1:2)
     expect_type(error$pid, "integer")
-    expect_false(pid_exists(error$pid))
+    expect_false(error$pid %in% session_processes())
     error <- expect_start_error("launch", 2, start = start, setup = function() {
       message("before the end")
       stop("\u00e9t\u00e9")
@@ -462,41 +462,41 @@ test_cluster("inside a worker a number is taken at its word, without a warning",
 test_cluster("what a worker has started ends with it", {
   skip_without_proc()
   cl <- local_cluster(1)
-  inner <- clusterCall(cl, function() {
+  inner <- processes(clusterCall(cl, function() {
     kept <<- muster::cluster_start(1)
     c(kept[[1L]]$pid, unlist(lapply(muster:::the$servers, `[[`, "pid")))
-  })[[1L]]
-  expect_true(all(pid_runs(inner)))
+  })[[1L]])
+  expect_true(all(still_runs(inner)))
   cluster_stop(cl)
-  wait_until(!any(pid_runs(inner)))
+  wait_until(!any(still_runs(inner)))
 })
 
 test_cluster("a cluster that nothing refers to is stopped by the garbage collector", {
   skip_without_proc()
   cl <- cluster_start(2)
-  pids <- node_pids(cl)
+  workers <- node_processes(cl)
   # One node is enough to keep all of it.
   node <- cl[[1L]]
   rm(cl)
   gc()
-  expect_true(all(pid_runs(pids)))
+  expect_true(all(still_runs(workers)))
   rm(node)
   gc()
-  wait_until(!any(pid_runs(pids)))
+  wait_until(!any(still_runs(workers)))
 })
 
 test_cluster("with `autoStop = FALSE` a cluster lives until it's stopped", {
   skip_without_proc()
   cl <- cluster_start(1, autoStop = FALSE)
-  pid <- node_pids(cl)
+  worker <- node_processes(cl)
   kept <- the$kept
   rm(cl)
   gc()
   cl <- local_cluster(1)
   expect_identical(clusterCall(cl, function() 1), list(1))
-  expect_true(pid_runs(pid))
+  expect_true(still_runs(worker))
   .Call(ffi_cluster_stop, kept[[length(kept)]], 1L)
-  expect_false(pid_exists(pid))
+  expect_false(still_exists(worker))
 })
 
 test_cluster("a start under options(warn = 2) and unusual number formats works", {

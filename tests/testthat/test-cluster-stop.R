@@ -42,10 +42,11 @@ test_cluster("both functions return when all workers are gone and reaped", {
     for (stop in list(cluster_stop, stopCluster)) {
       cl <- cluster_start(2, start = start)
       pids <- node_pids(cl)
-      expect_true(all(pid_exists(pids)))
+      workers <- processes(pids)
+      expect_true(all(still_exists(workers)))
       expect_null(withVisible(stop(cl))$value)
       # A zombie would count as being there.
-      expect_identical(pid_exists(pids), c(FALSE, FALSE))
+      expect_identical(still_exists(workers), c(FALSE, FALSE))
     }
   }
 })
@@ -83,8 +84,9 @@ test_cluster("stopping some nodes ends these and leaves the others usable", {
   for (start in starts()) {
     cl <- local_cluster(2, start = start)
     pids <- node_pids(cl)
+    workers <- processes(pids)
     stopCluster(cl[1])
-    expect_identical(pid_exists(pids), c(FALSE, TRUE))
+    expect_identical(still_exists(workers), c(FALSE, TRUE))
     expect_unusable(cl[1])
     expect_error(clusterCall(cl, identity, 1), class = "muster_error_input")
     expect_identical(clusterCall(cl[2], Sys.getpid), list(pids[2L]))
@@ -92,7 +94,7 @@ test_cluster("stopping some nodes ends these and leaves the others usable", {
     stopCluster(cl[1])
     expect_identical(clusterCall(cl[2], function() "still there"), list("still there"))
     cluster_stop(cl[2])
-    expect_identical(pid_exists(pids), c(FALSE, FALSE))
+    expect_identical(still_exists(workers), c(FALSE, FALSE))
     cluster_stop(cl)
   }
 })
@@ -100,11 +102,12 @@ test_cluster("stopping some nodes ends these and leaves the others usable", {
 test_cluster("nodes can be stopped in any order and one by one", {
   cl <- local_cluster(2)
   pids <- node_pids(cl)
+  workers <- processes(pids)
   cluster_stop(cl[2])
-  expect_identical(pid_exists(pids), c(TRUE, FALSE))
+  expect_identical(still_exists(workers), c(TRUE, FALSE))
   expect_identical(clusterCall(cl[1], Sys.getpid), list(pids[1L]))
   cluster_stop(cl[2:1])
-  expect_identical(pid_exists(pids), c(FALSE, FALSE))
+  expect_identical(still_exists(workers), c(FALSE, FALSE))
 })
 
 test_cluster("what other nodes were asked is answered after one was stopped", {
@@ -120,8 +123,9 @@ test_cluster("clusters joined by c() are stopped together", {
   two <- local_cluster(1)
   both <- c(one, two)
   pids <- node_pids(both)
+  workers <- processes(pids)
   cluster_stop(both)
-  expect_identical(pid_exists(pids), c(FALSE, FALSE))
+  expect_identical(still_exists(workers), c(FALSE, FALSE))
   expect_unusable(one)
 })
 
@@ -134,10 +138,10 @@ test_cluster("no nodes at all can be stopped", {
 
 test_cluster("parallel's way to stop one node works", {
   cl <- local_cluster(2)
-  pids <- node_pids(cl)
+  workers <- node_processes(cl)
   parallel:::stopNode(cl[[1L]])
-  expect_false(pid_exists(pids[1L]))
-  expect_identical(clusterCall(cl[2], Sys.getpid), list(pids[2L]))
+  expect_identical(still_exists(workers), c(FALSE, TRUE))
+  expect_identical(clusterCall(cl[2], Sys.getpid), list(cl[[2L]]$pid))
 })
 
 test_cluster("a worker that computes is ended after its time of grace", {
@@ -154,9 +158,10 @@ test_cluster("a worker that computes is ended after its time of grace", {
   for (task in tasks) {
     cl <- cluster_start(2)
     pids <- node_pids(cl)
+    workers <- processes(pids)
     parallel:::sendCall(cl[[2L]], task, list())
     cluster_stop(cl)
-    expect_identical(pid_exists(pids), c(FALSE, FALSE))
+    expect_identical(still_exists(workers), c(FALSE, FALSE))
   }
 })
 
@@ -164,42 +169,44 @@ test_cluster("a worker's children end with it", {
   skip_without_proc()
   for (start in starts()) {
     cl <- cluster_start(1, start = start)
-    child <- clusterCall(cl, function() {
+    child <- processes(clusterCall(cl, function() {
       as.integer(system("sleep 600 >/dev/null & echo $!", intern = TRUE))
-    })[[1L]]
-    expect_true(pid_runs(child))
+    })[[1L]])
+    expect_true(still_runs(child))
     cluster_stop(cl)
-    wait_until(!pid_runs(child))
+    wait_until(!still_runs(child))
   }
 })
 
 test_cluster("a cluster can be stopped with answers waiting that nobody has read", {
   cl <- cluster_start(2)
   pids <- node_pids(cl)
+  workers <- processes(pids)
   for (i in 1:3) {
     for (node in cl) parallel:::sendCall(node, raw, list(3e6))
   }
   cluster_stop(cl)
-  expect_identical(pid_exists(pids), c(FALSE, FALSE))
+  expect_identical(still_exists(workers), c(FALSE, FALSE))
 })
 
 test_cluster("a cluster whose worker has died can be stopped", {
   for (start in starts()) {
     cl <- cluster_start(2, start = start)
     pids <- node_pids(cl)
+    workers <- processes(pids)
     tools::pskill(pids[1L], 9L)
     cluster_stop(cl)
-    expect_identical(pid_exists(pids), c(FALSE, FALSE))
+    expect_identical(still_exists(workers), c(FALSE, FALSE))
   }
 })
 
 test_cluster("a stopped process is ended too", {
   skip_on_cran()
   cl <- cluster_start(1)
-  pid <- node_pids(cl)
-  tools::pskill(pid, tools::SIGSTOP)
+  worker <- node_processes(cl)
+  tools::pskill(cl[[1L]]$pid, tools::SIGSTOP)
   cluster_stop(cl)
-  expect_false(pid_exists(pid))
+  expect_false(still_exists(worker))
 })
 
 test_cluster("finalizers that a worker has registered for its end run", {
@@ -291,17 +298,17 @@ test_cluster("a forked child of the session can't use the cluster, nor end it", 
 test_cluster("a forked child can have a cluster of its own", {
   skip_without_fork()
   cl <- local_cluster(1)
-  pids <- in_child({
+  here <- in_child({
     own <- cluster_start(1)
-    pids <- c(own[[1L]]$pid, unlist(clusterCall(own, Sys.getpid)), server_pids())
+    here <- processes(c(own[[1L]]$pid, unlist(clusterCall(own, Sys.getpid)), server_pids()))
     cluster_stop(own)
-    pids
+    here
   })
-  expect_identical(pids[1L], pids[2L])
-  expect_false(pids[1L] %in% c(node_pids(cl), Sys.getpid()))
+  expect_identical(here[1L], here[2L])
+  expect_false(here[1L] %in% processes(c(node_pids(cl), Sys.getpid())))
   # The child's fork server ends with it. It may stay a zombie for as long as it pleases
   # the first process, which isn't the session's business.
-  wait_until(!any(pid_runs(pids)))
+  wait_until(!any(still_runs(here)))
   expect_identical(clusterCall(cl, function() 1), list(1))
 })
 

@@ -124,7 +124,7 @@ test_that("C7: a promise broken in the middle of a verb closes all clusters, and
   broken <- "muster_error_internal"
   for (start in c("fork", "spawn")) {
     cl <- cluster_start(2, start = start)
-    pids <- node_pids(cl)
+    workers <- node_processes(cl)
     tasks <- list(task_submit(cl, Sys.sleep, 1000), task_submit(cl, identity, 1))
     error <- error_of(.Call(ffi_session_assert))
     expect_s3_class(error, broken)
@@ -150,6 +150,6 @@ test_that("C7: a promise broken in the middle of a verb closes all clusters, and
     rm(cl, tasks)
     gc()
     cluster_stop(other)
-    wait_until(!any(pid_exists(pids)))
+    wait_until(!any(still_exists(workers)))
   }
 })

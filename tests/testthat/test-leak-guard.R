@@ -32,6 +32,16 @@ test_that("the guard sees a child of the session, and a zombie", {
   suppressWarnings(parallel::mccollect(leaked))
 })
 
+test_that("a pid that is used again is another process", {
+  skip_without_proc()
+  here <- processes(Sys.getpid())
+  expect_true(still_exists(here))
+  expect_true(still_runs(here))
+  expect_identical(process_pids(here), Sys.getpid())
+  # What had this pid began at another time, or was gone when it was asked for.
+  for (began in c("0", NA)) expect_false(still_exists(paste(Sys.getpid(), began)))
+})
+
 test_that("the guard sees open files and connections", {
   skip_without_proc()
   file <- tempfile("leak-")

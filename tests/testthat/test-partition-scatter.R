@@ -256,7 +256,7 @@ test_cluster("A cluster that has grown uses its new workers, and a part of one o
 test_cluster("A cluster that nobody refers to is stopped, with the data on it", {
   skip_without_proc()
   cl <- cluster_start(1)
-  pid <- node_pids(cl)
+  worker <- node_processes(cl)
   p <- partition_map(partition_scatter(cl, flights(10)), function(d) d)
   s <- partition_reduce(p, "kind", function(d) nrow(d))
   map_reduce(cl, 1:3, function(x) list(key = x, value = x), function(k, v) v)
@@ -264,6 +264,6 @@ test_cluster("A cluster that nobody refers to is stopped, with the data on it", 
   wait_until({
     gc()
     muster::cluster_stop(cluster_start(1)) # serves the session
-    !pid_exists(pid)
+    !still_exists(worker)
   })
 })

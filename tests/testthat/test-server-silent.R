@@ -13,12 +13,13 @@ test_cluster("a worker that is lost comes back although its fork server is stopp
   k <- 5
   clusterExport(cl, "k", environment())
   pid <- server_of(cl)
+  server <- processes(pid)
   tools::pskill(pid, tools::SIGSTOP)
   tools::pskill(cl[[1]]$pid, 9L)
   values <- suppressMessages(clusterApply(cl, 1:4, function(i) i * k))
   expect_identical(unlist(values), 1:4 * 5)
   expect_false(identical(server_of(cl), pid))
-  wait_until(!pid_exists(pid))
+  wait_until(!still_exists(server))
 })
 
 test_cluster("a cluster starts although the warm fork server is stopped", {

@@ -241,7 +241,7 @@ test_cluster("Copies of a handle in lists and frames keep its data, and the last
 test_cluster("A handle keeps its cluster, which goes with it", {
   skip_without_proc()
   cl <- cluster_start(1)
-  pid <- node_pids(cl)
+  worker <- node_processes(cl)
   p <- partition_scatter(cl, data.frame(x = 1:10))
   rm(cl)
   gc()
@@ -250,7 +250,7 @@ test_cluster("A handle keeps its cluster, which goes with it", {
   wait_until({
     gc()
     muster::cluster_stop(cluster_start(1)) # serves the session
-    !pid_exists(pid)
+    !still_exists(worker)
   })
 })
 

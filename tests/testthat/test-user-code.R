@@ -179,11 +179,11 @@ sweep <- function(name, deed, positions = c(10, 40, 120, 350)) {
   local_settings(muster.quiet = TRUE)
   for (n in positions) {
     cl <- cluster_start(2)
-    pids <- node_pids(cl)
+    workers <- node_processes(cl)
     clusterCall(cl, function() cat("a line\n"))
     inside <- with_finalizer(n, function() deed(cl), function() allocating[[name]](cl))
     suppressWarnings(try(cluster_stop(cl), silent = TRUE))
-    expect_false(any(pid_exists(pids)), info = paste(name, n))
+    expect_false(any(still_exists(workers)), info = paste(name, n))
     if (!inside) break
   }
 }
