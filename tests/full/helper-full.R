@@ -218,6 +218,9 @@ files_left <- function(session) {
 # R's own directories, which a session that ended in order must have removed.
 tempdirs_left <- function(session) list.files(session$tmpdir, all.files = TRUE, no.. = TRUE)
 
+# A user who has no processes, nor is that of tests that run beside these, from the same seed.
+other_user <- function() as.character(61000L + Sys.getpid() %% 4000L)
+
 free_memory_gb <- function() {
   line <- grep("^MemAvailable:", readLines("/proc/meminfo"), value = TRUE)
   as.numeric(gsub("[^0-9]", "", line)) / 1024^2

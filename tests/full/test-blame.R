@@ -104,7 +104,7 @@ test_cluster("a worker that ignores its interrupt was killed by muster, and it s
 })
 
 test_cluster("a call that took too long and ignored its interrupt was ended by muster", {
-  cl <- local_cluster(1, timeout = 0.3)
+  cl <- local_cluster(1, timeout = 1)
   told <- told_of(clusterCall(cl, function() {
     repeat tryCatch(Sys.sleep(60), interrupt = function(e) NULL) # tidy: a deaf task
   }))

@@ -328,7 +328,7 @@ test_cluster("a startup file that ends a worker once when it comes back is heale
 test_cluster("to come back may take longer than a heartbeat", {
   local_settings(muster.quiet = TRUE)
   folder <- local_folder()
-  cl <- local_cluster(2, heartbeat = 0.3, setup = bquote({
+  cl <- local_cluster(2, heartbeat = 1, setup = bquote({
     if (file.exists(.(file.path(folder, "started")))) Sys.sleep(1.5) # tidy: slow
   }))
   export_to(cl)

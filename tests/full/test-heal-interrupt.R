@@ -218,7 +218,7 @@ test_cluster("an answer that can't be read is not taken for that of the next cal
 test_cluster("a task that takes longer than the timeout is ended, and says so", {
   local_settings(muster.quiet = TRUE)
   library <- faults_library()
-  cl <- local_cluster(3, timeout = 0.5)
+  cl <- local_cluster(3, timeout = 2)
   sleeps <- remote(function(i, bad, library) {
     if (i %in% bad) {
       if (i %% 2 == 0) {
@@ -251,5 +251,5 @@ test_cluster("a task that takes longer than the timeout is ended, and says so", 
   expect_identical(error$element, 6L)
   expect_identical(error$results[1:5], tens(5, 0))
   # Many short ones take as long as they like together.
-  expect_length(clusterApplyLB(cl, 1:24, remote(function(i) Sys.sleep(0.1))), 24L)
+  expect_length(clusterApplyLB(cl, 1:24, remote(function(i) Sys.sleep(0.3))), 24L)
 })

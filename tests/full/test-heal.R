@@ -307,7 +307,7 @@ test_cluster("a worker that was stopped is found by its heartbeat", {
 })
 
 test_cluster("a session that was away itself takes no worker for silent", {
-  cl <- local_cluster(2, heartbeat = 0.5)
+  cl <- local_cluster(2, heartbeat = 1)
   for (k in 1:3) {
     pass_time(1.2) # as if computing
     expect_identical(clusterCall(cl, function(k) k, k), list(k, k))

@@ -209,7 +209,7 @@ processes_session <- function(code, frame = parent.frame()) {
     skip_if_not(nzchar(Sys.which("setpriv")), "there is no setpriv, from util-linux")
     # Below the directory that tempdir() is in: nobody else can read in that one.
     base <- tempfile("muster-limits-", tmpdir = dirname(tempdir()))
-    user <- as.character(61000L + sample.int(4000L, 1L))
+    user <- other_user()
     wrap <- c("setpriv", paste0("--reuid=", user), paste0("--regid=", user), "--clear-groups")
     lib <- paste0(base, "-lib")
     withr::defer(unlink(lib, recursive = TRUE), envir = frame)

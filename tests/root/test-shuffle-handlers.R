@@ -88,7 +88,7 @@ test_that("F1 A user who may have few descriptors under way gets all pairs anywa
   copy_muster(lib)
   dir.create(base)
   Sys.chmod(c(base, lib), "0777", use_umask = FALSE)
-  user <- as.character(61000L + sample.int(4000L, 1L))
+  user <- other_user()
   wrap <- c("setpriv", paste0("--reuid=", user), paste0("--regid=", user), "--clear-groups")
   readable <- system2(wrap[1L], c(wrap[-1L], "test", "-r", shQuote(lib)))
   skip_if_not(readable == 0L, "another user can't read in the temporary directory")

@@ -9,10 +9,14 @@ test_cluster("the status of each worker is a row", {
   expect_identical(status$done, c(0, 1))
   expect_identical(status$state, c("idle", "idle"))
   expect_identical(status$running, c(NA_real_, NA_real_))
-  parallel:::sendCall(cl[[1L]], Sys.sleep, list(0.2))
+  gate <- file.path(local_folder(), "gate")
+  parallel:::sendCall(cl[[1L]], function(gate) {
+    while (!file.exists(gate)) Sys.sleep(0.01) # tidy: its work
+  }, list(gate))
   status <- cluster_status(cl)
   expect_identical(status$state, c("busy", "idle"))
   expect_gte(status$running[1L], 0)
+  file.create(gate)
   parallel:::recvResult(cl[[1L]])
   if (built_with("proc")) {
     expect_gt(status$rss[1L], 1e6)
@@ -88,11 +92,14 @@ test_cluster("C13: lines of calls that follow each other at once stay apart, a c
 
 test_cluster("C12: a program that a worker left behind never waits for somebody to read", {
   cl <- local_cluster(1)
-  file <- tempfile()
-  defer(function() unlink(file))
+  go <- file.path(local_folder(), "go")
+  file <- paste0(go, "ne")
   text <- strrep("x", 99)
-  command <- sprintf("(yes %s | head -n 6000; touch %s) &", text, shQuote(file))
+  # What it prints while its call goes on would be that call's.
+  command <- sprintf("(until [ -e %s ]; do sleep 0.01; done; yes %s | head -n 6000; touch %s) &",
+    shQuote(go), text, shQuote(file))
   clusterCall(cl, system, command)
+  file.create(go)
   # Far more than a pipe holds, while nobody calls muster. Nothing of it appears meanwhile.
   expect_identical(shown(wait_until(file.exists(file))), character())
   lines <- shown(clusterCall(cl, function() NULL))

@@ -124,7 +124,7 @@ test_cluster("healing = FALSE makes a loss an error, and the other workers stay 
 })
 
 test_cluster("a task that takes too long is ended", {
-  cl <- local_cluster(2, timeout = 0.3)
+  cl <- local_cluster(2, timeout = 2) # quick ones never take that long
   condition <- tryCatch(
     clusterApply(cl, 1:2, function(i) {
       if (i == 2L) Sys.sleep(60)
@@ -193,7 +193,7 @@ test_cluster("an interrupted call leaves no answer behind, and what ran is ended
 })
 
 test_cluster("a stopped worker is found by its silence", {
-  cl <- local_cluster(2, heartbeat = 0.5)
+  cl <- local_cluster(2, heartbeat = 1)
   tools::pskill(cl[[1L]]$pid, tools::SIGSTOP)
   got <- healed(clusterCall(cl, identity, 1))
   expect_identical(got$value, list(1, 1))

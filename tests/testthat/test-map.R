@@ -123,18 +123,22 @@ test_cluster("each element has its own random numbers, whatever the pieces and l
 
 test_cluster("an element's error says which it was, and has the other results", {
   cl <- local_cluster(2)
-  f <- function(i) {
+  folder <- local_folder()
+  f <- function(i, folder) {
+    if (i == 6) file.create(file.path(folder, "6"))
     if (i != 7) return(i)
-    Sys.sleep(0.5) # tidy: the other worker may have element 6 and is to be done with it
+    # The other worker may have element 6; its answer is to be there.
+    while (!file.exists(file.path(folder, "6"))) Sys.sleep(0.01) # tidy: the worker's work
+    Sys.sleep(1) # tidy: it is on its way
     stop("bad element")
   }
-  condition <- tryCatch(cluster_map(cl, 1:10, f), muster_error_remote = identity)
+  condition <- tryCatch(cluster_map(cl, 1:10, f, folder), muster_error_remote = identity)
   expect_s3_class(condition, "muster_error_remote")
   expect_identical(condition$element, 7L)
   expect_match(conditionMessage(condition), "Element 7 raised an error: bad element")
   expect_length(condition$results, 10L)
   expect_identical(condition$results[[6L]], 6L)
-  got <- cluster_map(cl, 1:10, f, .on_error = "return")
+  got <- cluster_map(cl, 1:10, f, folder, .on_error = "return")
   expect_s3_class(got[[7L]], "muster_error_remote")
   expect_s3_class(got[[7L]]$condition, "simpleError")
   expect_identical(unlist(got[-7L]), (1:10)[-7L])

@@ -40,23 +40,28 @@ test_cluster("quick tasks don't wait behind a slow one while another worker is f
   expect_true(all(vapply(quick, task_value, NA)))
 })
 
+# A task that runs until there is a file.
+until_file <- function(i, gate) {
+  while (!file.exists(gate)) Sys.sleep(0.01) # tidy: its work
+  i
+}
+
 test_cluster("a worker has one task and one in reserve, and others wait", {
   cl <- local_cluster(1)
-  tasks <- lapply(1:4, function(i) task_submit(cl, Sys.sleep, 0.2))
+  gate <- file.path(local_folder(), "gate")
+  tasks <- lapply(1:4, function(i) task_submit(cl, until_file, i, gate))
   states <- sub("^.*, ([a-z]+).*$", "\\1", vapply(tasks, format, ""))
   expect_identical(states, c("running", "running", "queued", "queued"))
+  file.create(gate)
   expect_true(all(task_wait(tasks)))
 })
 
 test_cluster("a task that waits can be cancelled, and others go on", {
   cl <- local_cluster(1)
-  tasks <- lapply(1:6, function(i) {
-    task_submit(cl, function(i) {
-      Sys.sleep(0.05)
-      i
-    }, i)
-  })
+  gate <- file.path(local_folder(), "gate")
+  tasks <- lapply(1:6, function(i) task_submit(cl, until_file, i, gate))
   expect_identical(task_cancel(tasks[c(2, 5)]), c(TRUE, TRUE))
+  file.create(gate)
   expect_identical(vapply(tasks[-c(2, 5)], task_value, 0L), c(1L, 3L, 4L, 6L))
 })
 

@@ -32,7 +32,7 @@ test_cluster("U5: errors of maps name the element by its name, and are of the er
 })
 
 test_cluster("U7: tasks that took too long, unknown options and many rows are told as they are", {
-  cl <- local_cluster(1, timeout = 0.2)
+  cl <- local_cluster(1, timeout = 1)
   task <- task_submit(cl, function() Sys.sleep(60)) # tidy: slow
   expect_error(task_value(task), class = "muster_error_timeout")
   expect_match(format(task), "timed out", fixed = TRUE)

@@ -60,7 +60,7 @@ test_cluster("code that reads from the console in a worker finds its end, and go
 
 test_cluster("code that reads from the console again and again takes none of muster's messages", {
   for (start in starts()) {
-    cl <- local_cluster(1, start = start, heartbeat = 0.5, retries = 0)
+    cl <- local_cluster(1, start = start, heartbeat = 1, retries = 0)
     # As long as it takes for several questions whether the worker lives.
     expect_identical(ask(cl, function() {
       end <- Sys.time() + 2
