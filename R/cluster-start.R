@@ -89,20 +89,30 @@
 #' waits, not at an idle prompt. A message of class `muster_message_restarted` says what happened
 #' and what runs again; `options(muster.quiet = TRUE)` silences it.
 #'
-#' The new worker is brought to the state of the lost one: each call that changed a worker (its
-#' global variables, options, search path, working directory) was recorded in a journal, see
-#' [cluster_journal()], and these calls run again in order. Calls that only compute aren't
-#' recorded. Neither are changes that can't be seen from R (in a package's own variables, an open
-#' connection, a C library): make those with `clusterEvalQ()`, which is always recorded. When many
-#' calls have changed a worker, its whole state is saved instead, so the journal stays short. With
-#' healing on, the session keeps a copy of each call until it is answered, and of each call in a
-#' journal.
+#' The new worker is what the lost one was. All calls of parallel's functions to a worker are kept,
+#' in order, see [cluster_journal()]. When replaying them would take long, the worker makes a
+#' checkpoint: a copy of its process, which stands by and takes its place when it is lost. So
+#' variables, options, packages, data that was changed in place, connections, temporary files and
+#' whatever else a process has are there again, and the calls since then are replayed on it. **Their
+#' side effects happen twice** (files written, rows inserted); what they print isn't shown again.
+#'
+#' Tasks ([task_submit()], [cluster_map()], partitions) can run on any worker, so what they change
+#' is not part of a worker's state: it is there again only if it was seen to change (global
+#' variables, options, search path, working directory).
+#'
+#' A checkpoint costs a few milliseconds, and at most about 3 % of the time that calls take; it
+#' shares the memory of its worker until one of the two changes it. If it ends (it is the first
+#' process that the system ends for lack of memory), another is made; if its worker ends before
+#' that, the loss is an error of class `muster_error_lost` that says so. Workers that were
+#' started by `start = "spawn"`, and those with threads of their own (of a C library), can't be
+#' copied. For them, and with `options(muster.checkpoints = FALSE)`, calls that were seen to
+#' change the worker are kept and replayed, and calls of `clusterEvalQ()`.
 #'
 #' After \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} a task that
 #' runs again draws the same numbers as its lost attempt: results are the same with and without
 #' losses, except for the load-balanced functions, whose results depend on chance anyway. Any
-#' other generator gets a new stream in the new worker, with a warning of class
-#' `muster_warning_rng`.
+#' other generator draws on where it was, too, unless tasks drew from it: then it gets a new stream
+#' in the new worker, with a warning of class `muster_warning_rng`.
 #'
 #' A task that was lost `retries + 1` times is an error of class `muster_error_lost`. Fields:
 #' `range` (its first and last element), `element` (if it has only one), `worker`, `pid`,
@@ -451,5 +461,6 @@ check_policy <- function(healing, retries, heartbeat, timeout, call) {
   retries <- check_count(retries, "retries", min = 0L, max = 1000L, call = call)
   heartbeat <- check_seconds(heartbeat, "heartbeat", infinite = TRUE, call = call)
   timeout <- check_seconds(timeout, "timeout", infinite = TRUE, call = call)
-  c(healing, retries, max(heartbeat, 0.1), max(timeout, 0.001))
+  checkpoints <- !isFALSE(getOption("muster.checkpoints"))
+  c(healing, retries, max(heartbeat, 0.1), max(timeout, 0.001), checkpoints)
 }

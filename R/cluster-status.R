@@ -25,9 +25,9 @@
 #'   the texts of warnings and messages that were too many to be signalled, see [task_submit()].
 #'
 #'   `cluster_journal()`: a data frame with one row for each call that is kept: `worker`,
-#'   `call` (text, at most 60 characters), `kind` (`"call"`; `"unseen"`: made no visible change,
-#'   but is kept for changes that can't be seen; `"snapshot"`: replaces all calls before it),
-#'   `bytes`, `seconds` (how long it took) and `failed`.
+#'   `call` (text, at most 60 characters), `kind` (`"call"`; `"checkpoint"`: a copy of the worker's
+#'   process, which stands for all calls before it), `bytes`, `seconds` (how long it took) and
+#'   `failed`.
 #' @section Errors:
 #' `muster_error_input`: `cl` isn't a muster cluster, was stopped, or belongs to another process.
 #' @section Cost:
@@ -141,13 +141,13 @@ cluster_journal <- function(cl) {
 }
 
 entry_kind <- function(entry) {
-  if (entry$snapshot) "snapshot" else if (entry$visible) "call" else "unseen"
+  if (entry$checkpoint) "checkpoint" else "call"
 }
 
 # The expression of clusterEvalQ(), else the function and its first arguments.
 entry_text <- function(entry) {
-  if (entry$snapshot) {
-    return("(the worker's state)")
+  if (entry$checkpoint) {
+    return("(a copy of the worker's process)")
   }
   if (is.null(entry$payload)) {
     return("(large)")

@@ -20,6 +20,8 @@
 #' * `muster.progress`: what is shown while the session waits, see Progress. Default `"auto"`.
 #' * `muster.healing`: `FALSE` turns healing off for clusters from [makeClusterPSOCK()]. Default
 #'   `TRUE`.
+#' * `muster.checkpoints`: `FALSE` keeps workers from making copies of themselves, see Healing in
+#'   [cluster_start()]. Clusters take the value that it has when they start. Default `TRUE`.
 #' * `muster.globals_max`: the maximum size, in bytes, of the global objects of a function that
 #'   [cluster_map()] sends. Default 500 MB (5e8).
 #' * `muster.share_min`: size in bytes from which a vector in a call's arguments, or in its value,

@@ -220,7 +220,6 @@ lift_expressions <- function() {
 
 # From here on, calls that change this worker are reported to the session.
 begin_tracking <- function() {
-  note_options()
   the$search <- search()
   .Call(ffi_worker_track)
 }

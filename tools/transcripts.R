@@ -47,7 +47,8 @@ build_recorder <- function() {
 # STATE and the fork server's.
 private_kinds <- c(1:4, 11L, 32:38)
 kind_names <- c(`1` = "HELLO", `2` = "SETUP", `3` = "READY", `4` = "FAILED", `5` = "EXEC",
-  `6` = "VALUE", `7` = "BYE", `8` = "REFUSE", `9` = "SEED", `10` = "SNAPSHOT", `11` = "STATE",
+  `6` = "VALUE", `7` = "BYE", `8` = "REFUSE", `9` = "SEED", `10` = "CHECKPOINT",
+  `11` = "CHECKPOINTED",
   `12` = "JOB", `13` = "DROP", `18` = "CANCEL", `19` = "LINK", `32` = "SERVER_READY",
   `34` = "FORK", `35` = "FORKED", `36` = "FORK_FAILED", `37` = "EXITED", `38` = "SIGNAL")
 bytes_by_r <- "R bytes: "

@@ -98,6 +98,32 @@ static void server_signal(struct mst_launcher *self, uint32_t cluster,
   (void)kill(-pid, signal);
 }
 
+// note_kid: one of a server that is gone is nobody's to wait for, unless this process adopts.
+static void note_kid(struct mst_server *server, const struct mst_head *head,
+                     pid_t pid) {
+  if (server->launcher.gone && !mst_proc_adopts()) return;
+  struct mst_kid *kid =
+      mst_kids_add(&server->kids, head->cluster, head->worker, head->epoch);
+  if (kid != NULL) kid->pid = pid;
+}
+
+static void server_adopt(struct mst_launcher *self, uint32_t cluster,
+                         uint32_t worker, uint32_t epoch, pid_t pid) {
+  struct mst_server *server = server_of(self);
+  struct mst_head head = {.kind = MST_KIND_ADOPT,
+                          .cluster = cluster,
+                          .worker = worker,
+                          .epoch = epoch};
+  const struct mst_proc_msg msg = {.pid = (uint32_t)pid};
+  uint8_t payload[MST_PROC_MSG_BYTES];
+  mst_proc_msg_encode(&msg, payload);
+  note_kid(server, &head, pid);
+  if (server->state != MST_SERVER_READY) return;
+  (void)mst_chan_send_small(&server->chan, &head, payload, sizeof payload, 0,
+                            NULL);
+  want(server);
+}
+
 // watch_silence: called often, the place to see that it says nothing.
 static void watch_silence(struct mst_server *server) {
   const int64_t now_ns = mst_clock_now();
@@ -157,9 +183,7 @@ static void take_news(struct mst_server *server, const struct mst_frame *frame,
   if (kind == MST_NEWS_FORKED) {
     // A group is signalled by kill(-pid): 0 would be the session's own, 1 everybody.
     if (msg.pid <= 1) return;
-    struct mst_kid *kid =
-        mst_kids_add(&server->kids, head->cluster, head->worker, head->epoch);
-    if (kid != NULL) kid->pid = (pid_t)msg.pid;
+    note_kid(server, head, (pid_t)msg.pid);
   } else {
     mst_kids_drop(&server->kids, head->cluster, head->worker, head->epoch);
   }
@@ -302,6 +326,7 @@ int mst_server_start(struct mst_loop *loop, struct mst_loop *prints,
   }
   server->launcher.launch = server_launch;
   server->launcher.signal = server_signal;
+  server->launcher.adopt = server_adopt;
   server->launcher.reap = server_look;
   server->launcher.tells = server_tells;
   server->loop = loop;

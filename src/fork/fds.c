@@ -77,3 +77,39 @@ int mst_fds_place(int data, int control) {
   }
   return 0;
 }
+
+static int same_file(int one, int other) {
+  struct stat a, b;
+  return fstat(one, &a) == 0 && fstat(other, &b) == 0 && a.st_dev == b.st_dev &&
+         a.st_ino == b.st_ino;
+}
+
+static int hold_at(int fd, int at) {
+  if (dup2(fd, at) < 0) return -1;
+  return fcntl(at, F_SETFD, FD_CLOEXEC);
+}
+
+int mst_fds_leave(int output, int is_output[3]) {
+  for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++)
+    is_output[fd] = same_file(fd, output);
+  const int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (null_fd < 0) return -1;
+  int rc = hold_at(null_fd, MST_FD_DATA);
+  if (rc == 0) rc = hold_at(null_fd, MST_FD_CONTROL);
+  if (rc == 0) rc = hold_at(null_fd, output);
+  for (int fd = STDOUT_FILENO; rc == 0 && fd <= STDERR_FILENO; fd++) {
+    if (is_output[fd] && dup2(null_fd, fd) < 0) rc = -1;
+  }
+  (void)close(null_fd);
+  return rc;
+}
+
+int mst_fds_take(const int fds[3], int output, const int is_output[3]) {
+  int rc = hold_at(fds[0], MST_FD_DATA);
+  if (rc == 0) rc = hold_at(fds[1], MST_FD_CONTROL);
+  if (rc == 0) rc = hold_at(fds[2], output);
+  for (int fd = STDOUT_FILENO; rc == 0 && fd <= STDERR_FILENO; fd++) {
+    if (is_output[fd] && dup2(fds[2], fd) < 0) rc = -1;
+  }
+  return rc;
+}

@@ -9,6 +9,9 @@
 //                and their temporary directories with it.
 //   worker       R with one more thread, the watch (watch.c), which answers
 //                pings and ends the process group when the session is gone.
+//   standby      a copy of a worker, forked by it, that stands still until the worker
+//                is lost and it takes its place (standby.c). Child of the worker, and
+//                once that has ended of the server, which adopts orphans.
 //
 // Who closes what: the session makes a worker's three pairs of descriptors and
 // closes its copies of the worker's ends once they were handed over; the server
@@ -64,12 +67,21 @@ int mst_proc_threads(void);
 // moves them; of the whole system where the cgroup isn't known. -1 if unknown. Reads some
 // files.
 int64_t mst_proc_oom_kills(void);
+// mst_proc_expendable has the kernel end this process rather than others when memory runs out, or
+// (0) as any other again.
+void mst_proc_expendable(int more);
+// mst_proc_resident gives the bytes of memory that this process has, those it shares included; 0
+// where that can't be known.
+uint64_t mst_proc_resident(void);
 // mst_proc_title has lists of processes (ps) show this process by a title, in front of what stays
 // of its command line: the argument that ends with boot.R, and those behind it. Cut if it is longer
 // than what was in front of that. Does nothing where the system can't.
 void mst_proc_title(const char *title);
 // mst_proc_can_fork tells whether forking an R process is safe on this system.
 int mst_proc_can_fork(void);
+// mst_proc_adopt has this process become the parent of those below it whose own parent ends. 0, or
+// -MST_ESYS: then process 1 does.
+int mst_proc_adopt(void);
 // mst_proc_adopts tells whether this process becomes the parent of those below it whose own parent
 // ends: it is the first of its container, or has asked for that. Any thread.
 int mst_proc_adopts(void);
@@ -90,6 +102,12 @@ int mst_fds_keep(void);
 // those that were kept, all of them close-on-exec, and no others. -1 and errno; EBADF if
 // a number has become somebody else's.
 int mst_fds_place(int data, int control);
+
+// mst_fds_leave puts /dev/null where a copy of a worker has the worker's channels and output: at
+// their numbers, at *output and, in is_output, at those of 1 and 2 that lead there. mst_fds_take
+// puts others into their places. 0, -1 and errno. In a standby.
+int mst_fds_leave(int output, int is_output[3]);
+int mst_fds_take(const int fds[3], int output, const int is_output[3]);
 
 // ---- threads.c
 
@@ -165,6 +183,10 @@ struct mst_launcher {
   // signal sends a signal to the worker's process group. pid is known.
   void (*signal)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
                  uint32_t epoch, pid_t pid, int signal);
+  // adopt tells it that one of its children, or of those that it adopts, is a worker from now on,
+  // whose end it is to tell. NULL: it has none such.
+  void (*adopt)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
+                uint32_t epoch, pid_t pid);
   // reap looks for ends that the system tells nobody about. Cheap; call often.
   void (*reap)(struct mst_launcher *self);
   // tells: whether the launcher, which is gone, will still say how this worker ends. NULL: never.
@@ -291,6 +313,18 @@ int mst_server_run(const struct mst_server_config *config, struct mst_err *err);
 // mst_server_say sends one text message (SERVER_REFUSE, FAILED) and waits for it.
 void mst_server_say(uint8_t kind, const char *text);
 
+// ---- standby.c: runs in workers
+
+// mst_standby_make forks a copy of this worker that stands by until the session asks it, over
+// `end`, to take the worker's place (a FORK, as of a fork server), which leaves another copy in
+// its own. Closes `end`. output: the descriptor of the output pipe; title: for lists of
+// processes. R thread, between two calls; forks, so other threads than the watch are an error
+// (MST_ESYS, EDEADLK), as is want of memory or processes. Returns 1 in the worker, and 0 in the
+// copy once it is to be one: its descriptors are in place, its watch runs, all links of the
+// worker's are gone.
+int mst_standby_make(int end, int output, pid_t session, const char *title,
+                     struct mst_err *err);
+
 // ---- watch.c: a worker's second thread
 
 // mst_watch_start starts it. session_fd may be -1: then the session is looked
@@ -312,6 +346,26 @@ int mst_watch_call_end(void);
 // but not for ever: they may stand still where the signal found R in the middle of
 // something. R thread, once R has installed them.
 void mst_watch_crashes(void);
+// ---- what a worker's standby needs (standby.c). R thread
+
+// mst_watch_take_end gives the descriptor that came with STANDBY, the caller's: -1 if it was lost,
+// or doesn't come within timeout_ms. Blocks for as long.
+int mst_watch_take_end(int timeout_ms);
+// Between mst_watch_hold and mst_watch_release the watch thread is in the middle of nothing, so
+// the process may fork.
+void mst_watch_hold(void);
+void mst_watch_release(void);
+// mst_watch_leave, in a copy of the process, where no watch runs: closes its descriptors, and makes
+// its locks anew. mst_watch_start may follow.
+void mst_watch_leave(void);
+// mst_watch_stands: this worker has a standby now, which is waited for when it ends. The directory
+// stays for it when the worker ends.
+void mst_watch_stands(pid_t standby);
+// mst_watch_is_orphan tells whether the session has ended; may wait for that if it is about to.
+int mst_watch_is_orphan(void);
+// mst_watch_end ends this process and its group, as the watch does.
+void mst_watch_end(void);
+
 // A guest of the watch thread: descriptors of its own that are served there.
 struct mst_watch_guest {
   // link takes over a descriptor that came with a LINK.
@@ -323,6 +377,10 @@ struct mst_watch_guest {
   // ready is called after each wait that was ended by a descriptor, with those that were waited
   // for.
   void (*ready)(const struct pollfd *fds, size_t n);
+  // hold and release: as those of the watch, for what it shares with the R thread. leave: likewise.
+  void (*hold)(void);
+  void (*release)(void);
+  void (*leave)(void);
 };
 // mst_watch_invite adds the one guest. R thread, before READY is said.
 void mst_watch_invite(const struct mst_watch_guest *guest);
@@ -331,5 +389,7 @@ void mst_watch_wake(void);
 // mst_watch_set_tempdir names the directory that it removes when the session
 // is gone. R thread.
 void mst_watch_set_tempdir(const char *path);
+// mst_watch_tempdir gives what was named last.
+const char *mst_watch_tempdir(void);
 
 #endif

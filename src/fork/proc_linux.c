@@ -35,6 +35,10 @@ void mst_proc_die_with_parent(int signal) {
 #endif
 
 #if MST_HAVE_FORK
+int mst_proc_adopt(void) {
+  return prctl(PR_SET_CHILD_SUBREAPER, 1UL, 0UL, 0UL, 0UL) == 0 ? 0 : -MST_ESYS;
+}
+
 int mst_proc_adopts(void) {
   int asked = 0;
   return getpid() == 1 ||
@@ -106,6 +110,39 @@ void mst_proc_title(const char *title) {
   memset(first, 0, room);
   const size_t length = strlen(title);
   memcpy(first, title, length < room ? length : room - 1);
+}
+
+// What a process may take back by itself is what it has put on.
+#define EXPENDABLE 300
+
+void mst_proc_expendable(int more) {
+  static const char path[] = "/proc/self/oom_score_adj";
+  static int before;
+  char text[16];
+  const int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0) return;
+  if (more) {
+    const ssize_t n = read(fd, text, sizeof text - 1);
+    text[n > 0 ? n : 0] = '\0';
+    before = (int)strtol(text, NULL, 10);
+  }
+  const int now = !more ? before : before + EXPENDABLE;
+  const int n = snprintf(text, sizeof text, "%d", now > 1000 ? 1000 : now);
+  const ssize_t written = pwrite(fd, text, (size_t)n, 0);
+  (void)written; // as any other process, then
+  (void)close(fd);
+}
+
+uint64_t mst_proc_resident(void) {
+  char text[128];
+  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  (void)close(fd);
+  unsigned long pages = 0;
+  text[n > 0 ? n : 0] = '\0';
+  if (sscanf(text, "%*u %lu", &pages) != 1) return 0;
+  return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
 int mst_proc_threads(void) {

@@ -18,6 +18,7 @@ void mst_proc_die_with_parent(int signal) { (void)signal; }
 #if !MST_HAVE_FORK
 // There is no fork server that leaves workers.
 int mst_proc_adopts(void) { return 0; }
+int mst_proc_adopt(void) { return -MST_ESYS; }
 #endif
 
 // sysconf() is the soft limit; what was opened under a higher limit stays open, but is
@@ -35,6 +36,10 @@ void mst_proc_close_from(int lowest) { mst_proc_close_each(lowest); }
 
 #if !MST_HAVE_PROC
 void mst_proc_title(const char *title) { (void)title; }
+
+void mst_proc_expendable(int more) { (void)more; }
+
+uint64_t mst_proc_resident(void) { return 0; }
 
 int mst_proc_threads(void) { return -1; }
 

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mst_clock.h"
@@ -24,6 +25,7 @@
 struct kid {
   pid_t pid;
   uint32_t cluster, worker, epoch;
+  int adopted; // it may be another's child yet
 };
 
 static struct {
@@ -141,11 +143,50 @@ static int fork_one(const struct mst_frame *frame, const int fds[3],
   return 0;
 }
 
+// adopt takes a standby, which this process has adopted with its worker's end, for a worker.
+static void adopt(const struct mst_frame *frame) {
+  struct mst_proc_msg msg;
+  if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length, &msg) !=
+          0 ||
+      msg.pid <= 1) {
+    return;
+  }
+  const struct kid kid = {.pid = (pid_t)msg.pid,
+                          .cluster = frame->head.cluster,
+                          .worker = frame->head.worker,
+                          .epoch = frame->head.epoch,
+                          .adopted = 1};
+  (void)remember(&kid); // without memory nobody tells how it ended
+}
+
+static int is_kid(pid_t pid) {
+  for (size_t i = 0; i < server.kid_count; i++) {
+    if (server.kids[i].pid == pid) return 1;
+  }
+  return 0;
+}
+
+// reap_others waits for what has become a child of this process by its parent's end: standbys that
+// nobody needs any more, and what workers had started.
+static void reap_others(void) {
+  siginfo_t info = {0};
+  while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid > 0 && !is_kid(info.si_pid)) {
+    (void)waitpid(info.si_pid, NULL, 0);
+    info.si_pid = 0;
+  }
+}
+
+static int has_ended(const struct kid *kid, uint32_t *how, int32_t *number) {
+  const int rc = mst_reap(kid->pid, how, number);
+  return rc == 1 || (rc < 0 && (!kid->adopted || kill(kid->pid, 0) != 0));
+}
+
 static void reap_all(void) {
   for (size_t i = 0; i < server.kid_count;) {
     uint32_t how;
     int32_t number;
-    if (mst_reap(server.kids[i].pid, &how, &number) == 0) {
+    if (!has_ended(&server.kids[i], &how, &number)) {
       i++;
       continue;
     }
@@ -153,6 +194,7 @@ static void reap_all(void) {
     server.kids[i] = server.kids[--server.kid_count];
     (void)say(MST_KIND_EXITED, &gone, (uint32_t)gone.pid, how, number);
   }
+  reap_others(); // a kid that stops it has a SIGCHLD of its own
 }
 
 static void signal_one(const struct mst_frame *frame) {
@@ -191,6 +233,8 @@ static int serve_frames(int *child_rc, struct mst_err *err) {
       drop_fds(3);
     } else if (frame.head.kind == MST_KIND_SIGNAL) {
       signal_one(&frame);
+    } else if (frame.head.kind == MST_KIND_ADOPT) {
+      adopt(&frame);
     }
     mst_chan_take(&server.chan, &frame);
   }
@@ -307,6 +351,7 @@ int mst_server_run(const struct mst_server_config *config,
   }
   const int rc = handle_signals(err);
   if (rc != 0) return rc;
+  (void)mst_proc_adopt(); // else process 1 waits for standbys
   // What stdio holds back would be written again by every worker.
   (void)fflush(NULL);
   int child_rc = 0;

@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mst_assert.h"
@@ -37,6 +38,10 @@
 // The session's end must end the worker within a second.
 #define CLEAN_NS (500 * MST_NS_PER_MS)
 
+// What watch.end says while there is none.
+#define END_LOST (-1)
+#define END_AWAITED (-2)
+
 static struct {
   int control_fd;
   int session_fd;
@@ -46,7 +51,10 @@ static struct {
   char tempdir[MST_TEXT_MAX + 1u];
   volatile int tempdir_known;
   const struct mst_watch_guest *guest; // NULL, or set once
-} watch;
+  pid_t standby;                       // the newest, 0 without
+  pid_t standby_was;                   // the one before, to be waited for
+  int end;                             // that came with STANDBY
+} watch = {.end = END_AWAITED};
 
 // Bytes of the frames that are read at once, and of the largest ping among them.
 #define FRAMES_BYTES 1024u
@@ -110,11 +118,15 @@ static void remove_home(const char *base) {
 }
 
 static void end_worker(void) {
-  if (__atomic_load_n(&watch.tempdir_known, __ATOMIC_ACQUIRE)) {
+  const int orphan = was_orphaned();
+  const int stands = __atomic_load_n(&watch.standby, __ATOMIC_ACQUIRE) != 0;
+  // A standby goes on with what is in it.
+  if (__atomic_load_n(&watch.tempdir_known, __ATOMIC_ACQUIRE) &&
+      (orphan || !stands)) {
     (void)mst_tree_remove(watch.tempdir, mst_clock_now() + CLEAN_NS);
     // The last worker of a session that is gone takes the directories round its own,
     // which are empty then; others are the session's.
-    const int levels = was_orphaned() ? 2 : 0;
+    const int levels = orphan ? 2 : 0;
     for (int level = 0; level < levels; level++) {
       char *slash = strrchr(watch.tempdir, '/');
       if (slash == NULL || slash == watch.tempdir) break;
@@ -270,15 +282,30 @@ static int has_crashed(void) {
   return began_ns != 0 && mst_clock_now() - began_ns > CRASH_NS;
 }
 
-// take_link hands the oldest descriptor that came to the guest.
-static void take_link(const struct mst_frame *frame) {
-  const struct mst_watch_guest *guest =
-      __atomic_load_n(&watch.guest, __ATOMIC_ACQUIRE);
-  if (polled.pending_count == 0) return;
-  int fd = polled.pending[0];
+// oldest_fd takes the oldest descriptor that came: 1, 0 if there is none.
+static int oldest_fd(int *fd) {
+  if (polled.pending_count == 0) return 0;
+  *fd = polled.pending[0];
   polled.pending_count--;
   memmove(polled.pending, polled.pending + 1,
           polled.pending_count * sizeof polled.pending[0]);
+  return 1;
+}
+
+// take_end keeps it for the R thread.
+static void take_end(void) {
+  int fd;
+  if (!oldest_fd(&fd)) return;
+  int before = __atomic_exchange_n(&watch.end, fd, __ATOMIC_ACQ_REL);
+  if (before >= 0) mst_net_close(&before); // it wasn't asked for
+}
+
+// take_link hands it to the guest.
+static void take_link(const struct mst_frame *frame) {
+  const struct mst_watch_guest *guest =
+      __atomic_load_n(&watch.guest, __ATOMIC_ACQUIRE);
+  int fd;
+  if (!oldest_fd(&fd)) return;
   if (guest == NULL) {
     mst_net_close(&fd);
   } else if (fd >= 0) {
@@ -319,6 +346,7 @@ static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
     if (frame.head.kind == MST_KIND_PING) answer(&frame);
     if (frame.head.kind == MST_KIND_CANCEL) cancel(&frame);
     if (frame.head.kind == MST_KIND_LINK) take_link(&frame);
+    if (frame.head.kind == MST_KIND_STANDBY) take_end();
     at += (size_t)used;
   }
   memmove(bytes, bytes + at, *n - at);
@@ -347,6 +375,19 @@ static void take_wakes(void) {
   }
 }
 
+// reap waits for a standby that has ended, so that it doesn't stay a zombie for long.
+static void reap(pid_t *standby) {
+  pid_t pid = __atomic_load_n(standby, __ATOMIC_ACQUIRE);
+  if (pid <= 0 || waitpid(pid, NULL, WNOHANG) == 0) return;
+  (void)__atomic_compare_exchange_n(standby, &pid, 0, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE);
+}
+
+static void reap_standbys(void) {
+  reap(&watch.standby);
+  reap(&watch.standby_was);
+}
+
 static void *watch_main(void *arg) {
   (void)arg;
   MST_ASSERT_IO_THREAD();
@@ -364,6 +405,7 @@ static void *watch_main(void *arg) {
     polled.fds[AT_CONTROL].events =
         rest.at < rest.n ? POLLIN | POLLOUT : POLLIN;
     const int ready = poll(polled.fds, (nfds_t)(OWN_FDS + count), timeout);
+    if (ready == 0) reap_standbys();
     if (has_crashed()) break;
     if (ready < 0 && errno != EINTR) break;
     if (watch.session_fd < 0 && session_gone()) break;
@@ -408,6 +450,8 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
   watch.session = session;
   watch.is_child = getppid() == session;
   watch.tempdir_known = 0;
+  watch.standby = watch.standby_was = 0;
+  watch.end = END_AWAITED;
   const int prepared = prepare(err);
   if (prepared != 0) return prepared;
   pthread_attr_t attr;
@@ -441,6 +485,56 @@ void mst_watch_wake(void) {
 
 void mst_watch_set_tempdir(const char *path) {
   if (strlen(path) > MST_TEXT_MAX) return;
-  strncpy(watch.tempdir, path, MST_TEXT_MAX);
+  if (path != watch.tempdir) strncpy(watch.tempdir, path, MST_TEXT_MAX);
   __atomic_store_n(&watch.tempdir_known, 1, __ATOMIC_RELEASE);
 }
+
+const char *mst_watch_tempdir(void) { return watch.tempdir; }
+
+// ---- standbys
+
+int mst_watch_take_end(int timeout_ms) {
+  const int64_t deadline_ns =
+      mst_clock_now() + (int64_t)timeout_ms * MST_NS_PER_MS;
+  int fd = END_AWAITED;
+  for (;;) {
+    fd = __atomic_exchange_n(&watch.end, END_AWAITED, __ATOMIC_ACQ_REL);
+    if (fd != END_AWAITED || mst_clock_now() >= deadline_ns) break;
+    (void)poll(NULL, 0, 1); // it was sent before whatever has this thread ask
+  }
+  return fd >= 0 ? fd : END_LOST;
+}
+
+void mst_watch_hold(void) {
+  (void)pthread_mutex_lock(&gate.lock);
+  if (watch.guest != NULL) watch.guest->hold();
+}
+
+void mst_watch_release(void) {
+  if (watch.guest != NULL) watch.guest->release();
+  (void)pthread_mutex_unlock(&gate.lock);
+}
+
+void mst_watch_leave(void) {
+  if (watch.guest != NULL) watch.guest->leave();
+  watch.guest = NULL;
+  for (int i = 0; i < 2; i++)
+    mst_net_close(&polled.wake[i]);
+  while (polled.pending_count > 0)
+    mst_net_close(&polled.pending[--polled.pending_count]);
+  free(polled.fds);
+  polled.fds = NULL;
+  rest.n = rest.at = 0;
+  memset(&gate, 0, sizeof gate);
+  (void)pthread_mutex_init(&gate.lock, NULL);
+}
+
+void mst_watch_stands(pid_t standby) {
+  reap_standbys();
+  __atomic_store_n(&watch.standby_was, watch.standby, __ATOMIC_RELEASE);
+  __atomic_store_n(&watch.standby, standby, __ATOMIC_RELEASE);
+}
+
+int mst_watch_is_orphan(void) { return was_orphaned(); }
+
+void mst_watch_end(void) { end_worker(); }

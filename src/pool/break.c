@@ -10,6 +10,10 @@
 static void break_peer(struct mst_peer *peer) {
   mst_net_shutdown(peer->data.fd);
   mst_net_shutdown(peer->control.fd);
+  mst_net_shutdown(peer->standby.chan.fd);
+  mst_net_shutdown(peer->next_standby.chan.fd);
+  mst_net_close(&peer->standby.chan.fd);
+  mst_net_close(&peer->next_standby.chan.fd);
   mst_net_close(&peer->data.fd);
   mst_net_close(&peer->control.fd);
   mst_net_close(&peer->output.io.fd);

@@ -40,6 +40,7 @@ static int add_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
     lanes[i]->worker = i;
     lanes[i]->launch_ns = NEVER;
     lanes[i]->journal.total = &calls->log_bytes;
+    lanes[i]->journal.impossible = lanes[i]->journal.judged = calls->judged;
   }
   return 0;
 }
@@ -49,6 +50,8 @@ int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   calls->policy.heartbeat_ns = calls->timeout_ns = NEVER;
   calls->answer_bytes_max = MST_ANSWERS_BYTES;
   calls->common.journal.total = &calls->log_bytes;
+  calls->common.journal.impossible = 1; // it is no worker's
+  calls->common.journal.judged = 1;
   int rc = mst_pool_init(&calls->pool, workers, window);
   if (rc != 0) return rc;
   rc = add_lanes(calls, 0, workers);
@@ -383,9 +386,6 @@ static int give_entry(const struct mst_calls *calls, struct mst_lane *lane,
   if (give_job(calls, lane, entry->job, action)) return 1;
   lane->seeded = 0;
   lane->replay = entry->next;
-  if (entry->snapshot) {
-    return give_payload(action, MST_CALLS_STATE, lane, entry->payload, 0);
-  }
   lane->replay_left++;
   (void)give_payload(action, MST_CALLS_EXEC, lane, entry->payload, entry->call);
   action->flags = MST_FLAG_REPLAY;
@@ -398,6 +398,7 @@ static int give_replay(struct mst_calls *calls, struct mst_lane *lane,
   const int seeds = lane->seed.known || lane->rng_other;
   lane->replaying = 0;
   lane->rng_other = 0;
+  if (seeds && !lane->seed.known) lane->rng_kept = 0; // a fresh one
   if (lane->replay_left == 0) mst_heal_idle(&lane->heal);
   mst_lane_go_on(calls, lane);
   return seeds ? give_seed(action, lane, &lane->seed) : 0;
@@ -454,6 +455,9 @@ static int lane_action(struct mst_calls *calls, struct mst_lane *lane,
   if (has_todo(lane, TODO_PAUSE)) {
     return give(action, MST_CALLS_PAUSE, lane->worker);
   }
+  if (has_todo(lane, TODO_FORGET)) {
+    return give(action, MST_CALLS_FORGET, lane->worker);
+  }
   if (has_todo(lane, TODO_BREAK)) {
     return give(action, MST_CALLS_BREAK, lane->worker);
   }
@@ -461,8 +465,8 @@ static int lane_action(struct mst_calls *calls, struct mst_lane *lane,
     return give(action, MST_CALLS_JUDGE, lane->worker);
   }
   if (lane->replaying && give_replay(calls, lane, action)) return 1;
-  if (has_todo(lane, TODO_SNAPSHOT) && !lane->ended) {
-    return give(action, MST_CALLS_SNAPSHOT, lane->worker);
+  if (has_todo(lane, TODO_CHECKPOINT) && !lane->ended) {
+    return give(action, MST_CALLS_CHECKPOINT, lane->worker);
   }
   if ((lane->todo & TODO_CALLS) != 0 && give_call(calls, lane, action)) {
     return 1;
@@ -527,6 +531,7 @@ static int of_pool(struct mst_calls *calls, const struct mst_action *said,
   switch (said->kind) {
   case MST_DO_LAUNCH:
     lane->ended = 0;
+    lane->from_checkpoint = lane->journal.checkpoint;
     return give(action, MST_CALLS_LAUNCH, said->worker);
   case MST_DO_BYE:
     return give(action, MST_CALLS_BYE, said->worker);

@@ -121,7 +121,9 @@ struct mst_lane {
   struct mst_journal journal;
   struct mst_seed seed; // the stream's position after the last answer
   char *failure;        // what was wrong first; owned
-  uint8_t rng_other;    // it drew from another generator
+  uint8_t rng_other;    // it drew from another generator what won't be repeated
+  uint8_t rng_drew;     // it drew random numbers at all
+  uint8_t rng_kept;     // its checkpoint has the stream
   uint8_t dead;         // it stays lost
   uint8_t to_heal;      // it was lost, and what follows is not done yet
   uint8_t resuming;     // it comes back: calls are queued, not sent
@@ -144,6 +146,7 @@ struct mst_lane {
   uint16_t todo;            // bits of calls_int.h
   struct mst_entry *replay; // next to be sent
   uint8_t replaying;        // its journal is being sent
+  uint8_t from_checkpoint;  // this incarnation was launched from one
   uint8_t seeded;           // the seed before `replay` was sent
   struct mst_call *sending; // EXEC was given, and is not sent yet
 };
@@ -183,6 +186,7 @@ struct mst_calls {
   uint32_t draining; // lanes with drains
   int64_t looked_ns; // when lanes were last looked at one by one
   int64_t now_ns;    // of the last step
+  uint8_t judged;    // workers make no checkpoints
   uint8_t started;   // STARTED was given
   uint8_t dispatch;  // tasks may have workers that have room
   uint8_t alone;     // some lane's calls wait until all others are idle
@@ -200,17 +204,17 @@ enum mst_calls_do {
   MST_CALLS_STARTED,
   MST_CALLS_START_FAILED,
   MST_CALLS_STOPPED,
-  MST_CALLS_CLOSE, // read no more of it
-  MST_CALLS_JUDGE, // how did it end? mst_calls_judged
-  MST_CALLS_PAUSE, // let go of what is left of the incarnation that was lost
-  MST_CALLS_BREAK, // end its data channel: what it says is of no use
+  MST_CALLS_CLOSE,  // read no more of it
+  MST_CALLS_JUDGE,  // how did it end? mst_calls_judged
+  MST_CALLS_PAUSE,  // let go of what is left of the incarnation that was lost
+  MST_CALLS_FORGET, // let go of its checkpoint: it doesn't come back
+  MST_CALLS_BREAK,  // end its data channel: what it says is of no use
   // on the data channel. If it can't be sent: mst_calls_unsent
-  MST_CALLS_SEED,  // seed; !known: a fresh stream
-  MST_CALLS_JOB,   // payload, id
-  MST_CALLS_EXEC,  // payload, id, flags, attempt. If it is sent: mst_calls_sent
-  MST_CALLS_STATE, // payload
-  MST_CALLS_SNAPSHOT, // asks for its state
-  MST_CALLS_DROP,     // job id
+  MST_CALLS_SEED, // seed; !known: a fresh stream
+  MST_CALLS_JOB,  // payload, id
+  MST_CALLS_EXEC, // payload, id, flags, attempt. If it is sent: mst_calls_sent
+  MST_CALLS_CHECKPOINT, // asks for one. If it can't be: mst_calls_checkpointed
+  MST_CALLS_DROP,       // job id
   // on the control channel
   MST_CALLS_CANCEL, // id
   MST_CALLS_PING,
@@ -235,6 +239,8 @@ struct mst_calls_action {
 // mst_calls_init prepares a cluster; the caller fills policy, timeout_ns, id, counts.
 // 0, -MST_EMEM, -MST_EINPUT. Allocates.
 int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window);
+// mst_calls_judge: no worker makes a checkpoint. Before the start.
+void mst_calls_judge(struct mst_calls *calls);
 // mst_calls_end_queue ends the tasks that no worker has; mst_calls_end all that is not
 // answered, and drops what is: verbs' calls go, tasks are LOST.
 void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns);
@@ -299,9 +305,16 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
 // restored when it is lost.
 int mst_calls_log_grew(const struct mst_calls *calls);
 void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes);
-// mst_calls_state takes a worker's snapshot; NULL if it can't be put into one.
-void mst_calls_state(struct mst_calls *calls, uint32_t worker,
-                     struct mst_blob *payload, int64_t now_ns);
+// mst_calls_checkpointed: after all answers before this fact, and before what comes after it, the
+// worker has a checkpoint, made in cost_ns; from now on LAUNCH is to begin from it.
+// mst_calls_no_checkpoint: none was made, see journal.h. mst_calls_checkpoint_ended:
+// the one it had is gone.
+void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
+                            int64_t cost_ns, int64_t now_ns);
+void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t worker,
+                             enum mst_refusal why, int64_t now_ns);
+void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
+                                int64_t now_ns);
 // mst_calls_heard: a sign of life.
 void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 // mst_calls_may_read tells whether answers of a worker may be read now.

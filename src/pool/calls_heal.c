@@ -107,6 +107,11 @@ void mst_lane_leave(struct mst_calls *calls, struct mst_lane *lane, int told,
   }
   mst_calls_sweep(calls);
   calls->dispatch = 1;
+  // Short of something it may be revived, as it was.
+  if ((lane->journal.checkpoint || lane->journal.asking) &&
+      (lane->sys_errno == 0 || lane->journal.incomplete)) {
+    mst_lane_todo(calls, lane, TODO_FORGET);
+  }
   if (told) tell(calls, loss_of(calls, lane, MST_LOSS_GIVEN_UP, words));
 }
 
@@ -272,6 +277,18 @@ static void note_killer(const struct mst_calls *calls, struct mst_lane *lane,
   lane->oom = (uint8_t)(killed && !lane->ours && oom);
 }
 
+static const char *lost_state(uint8_t why) {
+  static const char *const words[] = {
+      [MST_INCOMPLETE_MANY] =
+          "its state can't be restored: too many calls have changed it",
+      [MST_INCOMPLETE_MEMORY] =
+          "its state can't be restored: there was no memory to keep all calls "
+          "that have changed it",
+      [MST_INCOMPLETE_ENDED] =
+          "its state can't be restored: the process that kept it had ended"};
+  return words[why];
+}
+
 static void heal(struct mst_calls *calls, struct mst_lane *lane, char *words) {
   lane->sys_errno = 0; // this time it was there, or nothing was short
   const int evaluating =
@@ -279,20 +296,15 @@ static void heal(struct mst_calls *calls, struct mst_lane *lane, char *words) {
   const struct mst_heal_policy policy = policy_of(calls, lane);
   enum mst_heal_verdict verdict =
       mst_heal_lost(&lane->heal, &policy, evaluating, calls->now_ns);
-  const int comes_back =
-      verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON;
-  if (comes_back && lane->journal.incomplete) {
-    mst_lane_fail(
-        lane, lane->journal.incomplete == MST_INCOMPLETE_MEMORY
-                  ? "its state can't be restored: there was no memory to keep "
-                    "all calls that have changed it"
-                  : "its state can't be restored: too many calls have changed "
-                    "it");
-    verdict = MST_HEAL_GIVE_UP;
-  }
   if (verdict == MST_HEAL_POISON) {
     mst_lane_fail_first(calls, lane, MST_LOSS_POISON, policy.retries + 1,
                         words);
+  }
+  const int comes_back =
+      verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON;
+  if (comes_back && lane->journal.incomplete) {
+    mst_lane_fail(lane, lost_state(lane->journal.incomplete));
+    verdict = MST_HEAL_GIVE_UP;
   }
   if (verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON) {
     restart(calls, lane, words);
@@ -327,10 +339,13 @@ void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
 
 // ---- coming back
 
-static struct mst_entry *next_replayed(struct mst_entry *entry) {
-  while (entry != NULL && entry->snapshot)
-    entry = entry->next;
-  return entry;
+// give_up: it has come back, and isn't what it was.
+static void give_up(struct mst_calls *calls, struct mst_lane *lane,
+                    const char *text) {
+  mst_lane_fail(lane, text);
+  lane->dead = 1;
+  tell(calls, loss_of(calls, lane, MST_LOSS_GIVEN_UP, NULL));
+  mst_calls_tell_pool(calls, MST_EV_SILENT, lane->worker);
 }
 
 void mst_lane_resume(struct mst_calls *calls, struct mst_lane *lane) {
@@ -338,10 +353,16 @@ void mst_lane_resume(struct mst_calls *calls, struct mst_lane *lane) {
   lane->sys_errno = 0;
   lane->launches = 0;
   lane->replay_left = 0;
-  lane->replayed = next_replayed(lane->journal.first);
-  lane->replay = lane->journal.first;
+  lane->replayed = lane->replay = lane->journal.first;
   lane->replaying = 1;
   lane->seeded = 0;
+  lane->rng_kept &= lane->from_checkpoint;
+  // Its checkpoint has ended since it was judged.
+  if (lane->journal.incomplete && !lane->from_checkpoint) {
+    lane->replaying = 0;
+    give_up(calls, lane, lost_state(lane->journal.incomplete));
+    return;
+  }
   mst_lane_todo(calls, lane, 0);
 }
 
@@ -363,124 +384,28 @@ void mst_lane_go_on(struct mst_calls *calls, struct mst_lane *lane) {
   }
   lane->alone = 0;
   lane->resuming = 0;
+  if (lane->journal.incomplete) mst_lane_want(calls, lane, 1);
   mst_heal_back(&lane->heal, calls->now_ns); // from now on it is listened to
   lane->next_sent = lane->first;
   mst_lane_todo(calls, lane, TODO_CALLS);
   calls->dispatch = 1;
 }
 
-static int is_before_snapshot(const struct mst_entry *entry) {
-  while (entry != NULL && !entry->snapshot)
-    entry = entry->next;
-  return entry != NULL;
-}
-
-// Before a snapshot an error means nothing: what the call relied on in sight isn't
-// there yet, and the snapshot has the last word.
 void mst_lane_replayed(struct mst_calls *calls, struct mst_lane *lane,
                        uint16_t flags) {
   const struct mst_entry *entry = lane->replayed;
   if (lane->replay_left == 0 || entry == NULL) return;
   lane->replay_left--;
-  lane->replayed = next_replayed(entry->next);
+  lane->replayed = entry->next;
   lane->head_ns = calls->now_ns; // what it owes comes after the journal
   const int failed = (flags & MST_FLAG_ERROR) != 0;
-  if (failed && !entry->failed && !is_before_snapshot(entry)) {
-    mst_lane_fail(lane,
-                  "a call of its journal failed when it was replayed, see "
-                  "cluster_journal()");
-    lane->dead = 1;
-    tell(calls, loss_of(calls, lane, MST_LOSS_GIVEN_UP, NULL));
-    mst_calls_tell_pool(calls, MST_EV_SILENT, lane->worker);
+  if (failed && !entry->failed) {
+    give_up(calls, lane,
+            "a call of its journal failed when it was replayed, see "
+            "cluster_journal()");
   } else if (lane->replay_left == 0 && !lane->replaying) {
     mst_heal_idle(&lane->heal);
   }
-}
-
-// ---- the journal
-
-static void note_seed(struct mst_lane *lane,
-                      const struct mst_answered *answered) {
-  if ((answered->flags & MST_FLAG_RNG) != 0) {
-    lane->rng_other = 1;
-    lane->seed.known = 0;
-  }
-  if ((answered->flags & MST_FLAG_SEED) == 0) return;
-  lane->rng_other = 0;
-  lane->seed = answered->seed;
-}
-
-static void note_state(struct mst_calls *calls, struct mst_lane *lane,
-                       const struct mst_answered *answered) {
-  const struct mst_call *call = lane->first;
-  const struct mst_entry entry = {
-      .payload = call->payload,
-      .job = call->job,
-      .seed = lane->seed,
-      .call = call->id,
-      .elapsed_s = answered->elapsed_s,
-      .failed = (answered->flags & MST_FLAG_ERROR) != 0,
-      .visible = (answered->flags & MST_FLAG_STATE) != 0,
-      .unseen = call->unseen};
-  if (call->cast != NULL) {
-    mst_common_answered(&calls->common, call->cast, &entry);
-  }
-  if (!entry.visible && !entry.unseen) return;
-  (void)mst_journal_add(&lane->journal, &entry); // if not, it says so itself
-  if (mst_journal_wants(&lane->journal, call->id)) {
-    mst_lane_todo(calls, lane, TODO_SNAPSHOT);
-  }
-}
-
-void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
-                   const struct mst_answered *answered) {
-  const struct mst_call *call = lane->first;
-  mst_heal_answered(&lane->heal);
-  mst_heal_heard(&lane->heal, calls->now_ns);
-  lane->head_ns = calls->now_ns;
-  if (!calls->policy.on) return; // nothing is kept
-  // One that was interrupted and undone isn't repeated: it didn't come to its end.
-  const int undone = (call->cancelled || call->timed_out) &&
-                     (answered->flags & MST_FLAG_ERROR) != 0 &&
-                     (answered->flags & MST_FLAG_STATE) == 0;
-  if (!undone) note_state(calls, lane, answered);
-  note_seed(lane, answered);
-}
-
-int mst_calls_log_grew(const struct mst_calls *calls) {
-  return calls->log_bytes > calls->log_looked &&
-         calls->log_bytes - calls->log_looked >= MST_LOG_STEP_BYTES;
-}
-
-// longest_journal of those that aren't being replayed, NULL if none has anything.
-static struct mst_journal *longest_journal(struct mst_calls *calls) {
-  struct mst_journal *longest = &calls->common.journal;
-  for (uint32_t i = 0; i < calls->pool.count; i++) {
-    struct mst_lane *lane = calls->lanes[i];
-    if (lane->replaying || lane->replay_left > 0) continue;
-    if (lane->journal.bytes > longest->bytes) longest = &lane->journal;
-  }
-  return longest->bytes == 0 ? NULL : longest;
-}
-
-void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
-  const int64_t most = free_bytes / 4 + (int64_t)(calls->log_bytes / 4);
-  struct mst_journal *longest;
-  while ((int64_t)calls->log_bytes > most &&
-         (longest = longest_journal(calls)) != NULL) {
-    if (longest == &calls->common.journal) {
-      mst_common_give_up(&calls->common);
-    } else {
-      mst_journal_give_up(longest, MST_INCOMPLETE_MEMORY);
-    }
-  }
-  calls->log_looked = calls->log_bytes;
-}
-
-void mst_calls_state(struct mst_calls *calls, uint32_t worker,
-                     struct mst_blob *payload, int64_t now_ns) {
-  calls->now_ns = now_ns;
-  (void)mst_journal_snapshot(&calls->lanes[worker]->journal, payload);
 }
 
 // ---- signs of life, and time limits

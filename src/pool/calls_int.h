@@ -6,15 +6,16 @@
 
 #define NEVER INT64_MAX
 
-// What a lane has to do, in this order, and after BREAK what its journal wants.
+// What a lane has to do. calls.c has the order.
 enum mst_todo {
   TODO_PAUSE = 1,
   TODO_BREAK = 2,
   TODO_JUDGE = 4,
-  TODO_SNAPSHOT = 8,
+  TODO_CHECKPOINT = 8,
   TODO_CALLS = 16, // some are to be sent
   TODO_CANCEL = 32,
-  TODO_PING = 64
+  TODO_PING = 64,
+  TODO_FORGET = 128
 };
 
 static inline const struct mst_worker *worker_of(const struct mst_calls *calls,
@@ -90,9 +91,6 @@ void mst_lane_go_on(struct mst_calls *calls, struct mst_lane *lane);
 // mst_lane_replayed takes the answer of a call of the journal.
 void mst_lane_replayed(struct mst_calls *calls, struct mst_lane *lane,
                        uint16_t flags);
-// mst_lane_note takes note of what an answer says of its worker, before its call goes.
-void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
-                   const struct mst_answered *answered);
 // mst_lane_fail_first makes a loss the end of the oldest call.
 void mst_lane_fail_first(struct mst_calls *calls, struct mst_lane *lane,
                          enum mst_loss_kind kind, uint32_t attempts,
@@ -100,5 +98,13 @@ void mst_lane_fail_first(struct mst_calls *calls, struct mst_lane *lane,
 // mst_lane_time looks at a lane's limits and signs of life.
 void mst_lane_time(struct mst_calls *calls, struct mst_lane *lane,
                    int64_t slept_ns);
+
+// ---- calls_log.c: journals and checkpoints
+
+// mst_lane_note takes note of what an answer says of its worker, before its call goes.
+void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
+                   const struct mst_answered *answered);
+// mst_lane_want has a checkpoint made if its journal wants one; now: or if it may have one.
+void mst_lane_want(struct mst_calls *calls, struct mst_lane *lane, int now);
 
 #endif

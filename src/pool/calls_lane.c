@@ -408,7 +408,7 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
   const int gone = rc != -MST_EMEM;
   calls->now_ns = now_ns;
   lane->sending = NULL;
-  if (what == MST_CALLS_DROP || what == MST_CALLS_SNAPSHOT) return 0;
+  if (what == MST_CALLS_DROP) return 0;
   if (gone || call == NULL) {
     lane->replaying = 0;
     mst_lane_todo(calls, lane, TODO_BREAK); // its end will be heard

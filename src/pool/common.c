@@ -91,10 +91,7 @@ void mst_common_answered(struct mst_common *common, struct mst_cast *cast,
                                 : NULL;
   if (noted == NULL) return;
   noted->failed |= cast->failed;
-  if (cast->visible && !noted->visible) {
-    noted->visible = 1; // another worker had seen none
-    common->journal.since++;
-  }
+  noted->visible |= cast->visible; // another worker may have seen none
 }
 
 int mst_common_copy(const struct mst_common *common, struct mst_journal *to,

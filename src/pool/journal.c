@@ -24,10 +24,21 @@ static void uncount_bytes(struct mst_journal *journal,
   }
 }
 
+static int64_t replay_ns(const struct mst_entry *entry) {
+  const double elapsed_ns = entry->elapsed_s * 1e9;
+  const int64_t most_ns = INT64_MAX / 4;
+  const int64_t ns = elapsed_ns < 0                 ? 0
+                     : elapsed_ns > (double)most_ns ? most_ns
+                                                    : (int64_t)elapsed_ns;
+  return ns + MST_JOURNAL_ENTRY_NS +
+         (int64_t)mst_blob_bytes(entry->payload) * MST_JOURNAL_BYTE_NS;
+}
+
 static void drop_entry(struct mst_journal *journal, struct mst_entry **at) {
   struct mst_entry *gone = *at;
   *at = gone->next;
   journal->count--;
+  journal->replay_ns -= replay_ns(gone);
   uncount_bytes(journal, gone->payload);
   journal->dropped++;
   mst_blob_release(gone->payload);
@@ -47,8 +58,7 @@ static int is_equal(const struct mst_entry *one,
   if (one->unseen == MST_UNSEEN_LAST && other->unseen == MST_UNSEEN_LAST) {
     return 1;
   }
-  return one->snapshot == other->snapshot &&
-         mst_blob_equal(one->payload, other->payload);
+  return mst_blob_equal(one->payload, other->payload);
 }
 
 // drop_equal: what an entry does unseen is done by its last equal too. Only among
@@ -76,7 +86,6 @@ static void drop_bound(struct mst_journal *journal,
   }
   while (*at != NULL) {
     if ((*at)->payload->binds == entry->payload->binds) {
-      if ((*at)->visible) journal->since--;
       drop_entry(journal, at);
     } else {
       at = &(*at)->next;
@@ -106,6 +115,7 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   }
   journal->last = added;
   journal->count++;
+  journal->replay_ns += replay_ns(added);
   count_bytes(journal, added->payload);
   return 0;
 }
@@ -113,105 +123,91 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
 int mst_journal_add(struct mst_journal *journal,
                     const struct mst_entry *entry) {
   if (journal->incomplete) return 0;
-  if (!entry->visible) drop_equal(journal, entry);
+  if (journal->judged) {
+    if (!entry->visible && !entry->unseen) return 0;
+    if (!entry->visible) drop_equal(journal, entry);
+  }
   drop_bound(journal, entry);
   if (journal->count >= MST_JOURNAL_ENTRIES_MAX) {
     mst_journal_give_up(journal, MST_INCOMPLETE_MANY);
     return 0;
   }
-  if (append(journal, entry) != 0) return -MST_EMEM;
-  if (entry->visible) journal->since++;
-  return 0;
+  return append(journal, entry);
 }
 
-static size_t snapshot_bytes(const struct mst_journal *journal) {
-  for (const struct mst_entry *at = journal->first; at != NULL; at = at->next) {
-    if (at->snapshot) return mst_blob_bytes(at->payload);
-  }
-  return 0;
+static int is_due(const struct mst_journal *journal) {
+  const int64_t cost_ns =
+      journal->cost_ns == 0 ? MST_JOURNAL_COST_NS : journal->cost_ns;
+  if (journal->bytes >= MST_JOURNAL_REPLAY_BYTES) return 1;
+  return journal->replay_ns >= MST_JOURNAL_REPLAY_NS &&
+         journal->replay_ns / MST_JOURNAL_REPLAY_FACTOR >= cost_ns;
 }
 
-int mst_journal_wants(struct mst_journal *journal, uint64_t call) {
-  if (journal->asking || journal->impossible || journal->incomplete) return 0;
-  if (journal->since < MST_JOURNAL_SNAPSHOT_EVERY) return 0;
-  const size_t more = snapshot_bytes(journal) / MST_JOURNAL_SNAPSHOT_BYTES;
-  if (journal->since - MST_JOURNAL_SNAPSHOT_EVERY < more &&
-      journal->count < MST_JOURNAL_ENTRIES_MAX / 2) {
+int mst_journal_wants(struct mst_journal *journal, int now) {
+  if (journal->asking || journal->impossible) return 0;
+  if (journal->pause > 0) {
+    if (!now) journal->pause--;
     return 0;
   }
+  if (!now && !journal->incomplete && !is_due(journal)) return 0;
   journal->asking = 1;
-  journal->asked = call;
   return 1;
 }
 
-// drop_doubles: of equal entries before `end` the last is enough.
-static void drop_doubles(struct mst_journal *journal,
-                         const struct mst_entry *end) {
-  for (struct mst_entry **at = &journal->first; *at != end;) {
-    const struct mst_entry *later = (*at)->next;
-    while (later != end && !is_equal(*at, later))
-      later = later->next;
-    if (later != end) {
-      drop_entry(journal, at);
-    } else {
-      at = &(*at)->next;
-    }
-  }
+static void drop_all(struct mst_journal *journal) {
+  while (journal->first != NULL)
+    drop_entry(journal, &journal->first);
+  journal->last = NULL;
 }
 
-int mst_journal_snapshot(struct mst_journal *journal,
-                         struct mst_blob *payload) {
-  if (!journal->asking || journal->incomplete) return 0;
+void mst_journal_made(struct mst_journal *journal, int64_t cost_ns) {
+  drop_all(journal);
   journal->asking = 0;
-  if (payload == NULL) {
-    journal->impossible = 1;
-    return 0;
-  }
-  struct mst_entry *snapshot = new_entry();
-  if (snapshot == NULL) return -MST_EMEM;
-  // What came before it: only what is kept for what it does unseen.
-  struct mst_entry **at = &journal->first;
-  while (*at != NULL && ((*at)->snapshot || (*at)->call <= journal->asked)) {
-    if ((*at)->snapshot || !(*at)->unseen) {
-      if ((*at)->visible && !(*at)->snapshot) journal->since--;
+  journal->incomplete = MST_COMPLETE;
+  journal->refused = journal->pause = 0;
+  journal->judged = 0;
+  journal->cost_ns = cost_ns < 1 ? 1 : cost_ns;
+  journal->checkpoint = 1;
+  journal->checkpoints++;
+}
+
+static void drop_invisible(struct mst_journal *journal) {
+  for (struct mst_entry **at = &journal->first; *at != NULL;) {
+    if ((*at)->visible || (*at)->unseen) {
+      at = &(*at)->next;
+    } else {
       drop_entry(journal, at);
-      continue;
     }
-    if ((*at)->visible) {
-      (*at)->visible = 0; // the snapshot has what it did in sight
-      journal->since--;
-    }
-    at = &(*at)->next;
   }
-  struct mst_entry *after = *at;
-  drop_doubles(journal, after);
-  at = &journal->first;
-  while (*at != after)
-    at = &(*at)->next;
-  *snapshot =
-      (struct mst_entry){.next = after, .payload = payload, .snapshot = 1};
-  payload->refs++;
-  *at = snapshot;
-  journal->count++;
-  count_bytes(journal, payload);
   find_last(journal);
-  return 0;
+}
+
+void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why) {
+  journal->asking = 0;
+  journal->refused = journal->refused < 10 ? journal->refused + 1 : 10;
+  journal->pause = 1u << journal->refused;
+  journal->impossible = why == MST_REFUSED_EVER;
+  if (why == MST_REFUSED_SHORT || journal->judged) return;
+  journal->judged = 1;
+  drop_invisible(journal);
 }
 
 void mst_journal_unask(struct mst_journal *journal) { journal->asking = 0; }
 
+// Its entries stay: they may be being replayed on what was the checkpoint.
+void mst_journal_ended(struct mst_journal *journal) {
+  if (!journal->checkpoint) return;
+  journal->checkpoint = 0;
+  if (!journal->incomplete) journal->incomplete = MST_INCOMPLETE_ENDED;
+}
+
 void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why) {
-  while (journal->first != NULL)
-    drop_entry(journal, &journal->first);
-  journal->last = NULL;
-  journal->since = 0;
-  journal->asking = 0;
+  drop_all(journal);
   journal->incomplete = (uint8_t)why;
 }
 
 void mst_journal_free(struct mst_journal *journal) {
   size_t *total = journal->total;
-  while (journal->first != NULL)
-    drop_entry(journal, &journal->first);
+  drop_all(journal);
   *journal = (struct mst_journal){.total = total};
 }

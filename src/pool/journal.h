@@ -1,36 +1,47 @@
 // pool/journal: what made a worker what it is, in order. Pure: bytes and facts go
 // in; no socket, no clock, no R.
 //
-// An entry is a call that changed the worker, as it was sent, with the position of
-// the random number stream before it. Replayed in order they make a new
-// incarnation the same. Four things keep a journal short:
+// An entry is a call of a verb, as it was sent, with the position of the random number stream
+// before it. All calls since the last checkpoint are kept, whatever they seem to change; but a
+// call that does nothing but bind values to names (clusterExport, cluster_share) replaces one
+// that bound the same names, if there are only such calls in between. A checkpoint is a copy of
+// the worker's process, which takes its place when it is lost (fork/standby.c), and on which the
+// entries are replayed in order. It is asked for when it costs little beside what it would take
+// to replay them.
+//
+// Where there can be none (workers that weren't forked, or have threads of their own) a journal
+// would grow for ever, and take ever longer to replay. So it is `judged`: it keeps only calls
+// that changed the worker as far as can be seen, and is kept short:
 //   - calls that change nothing are never put in (the worker's answer tells);
 //   - a call that leaves no trace that the worker can see, but is kept for what it
 //     may do unseen (clusterEvalQ), replaces an equal one before it, or one of its
-//     kind where the last undoes what the others did (foreach's preparations);
-//   - a call that does nothing but bind values to names (clusterExport, cluster_share)
-//     replaces one that bound the same names, if there are only such calls in between;
-//   - a snapshot of the worker (its global variables, options, search path) stands
-//     for all entries before it. Those kept for what they do unseen stay, and are
-//     replayed before the snapshot, which has the last word.
-// A journal that grew past MST_JOURNAL_ENTRIES_MAX without a snapshot, or has more bytes than
-// there is memory for, is of no use: it lets go of all, and says so (incomplete) rather than make
-// a worker that is not the same.
+//     kind where the last undoes what the others did (foreach's preparations).
+//
+// A journal that grew past MST_JOURNAL_ENTRIES_MAX, has more bytes than there is memory for, or
+// whose checkpoint ended, is of no use until there is another checkpoint: it lets go of all, and
+// says so (incomplete) rather than make a worker that is not the same.
 #ifndef MST_POOL_JOURNAL_H
 #define MST_POOL_JOURNAL_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/mst_clock.h"
 #include "pool/job.h"
 #include "share/blob.h"
 #include "wire/wire.h"
 
-#define MST_JOURNAL_ENTRIES_MAX 10000u
-// A snapshot is asked for after so many entries that it would stand for, and one
-// more for each so many bytes that the last one had.
-#define MST_JOURNAL_SNAPSHOT_EVERY 64u
-#define MST_JOURNAL_SNAPSHOT_BYTES ((size_t)65536)
+#define MST_JOURNAL_ENTRIES_MAX 100000u
+// A checkpoint is asked for when to replay the entries would take this long, and so many times as
+// long as a checkpoint; or for so many bytes.
+#define MST_JOURNAL_REPLAY_NS (50 * MST_NS_PER_MS)
+#define MST_JOURNAL_REPLAY_FACTOR 33
+#define MST_JOURNAL_REPLAY_BYTES ((size_t)64 << 20)
+// What one entry takes beside its evaluation, and each byte of it.
+#define MST_JOURNAL_ENTRY_NS INT64_C(20000)
+#define MST_JOURNAL_BYTE_NS 1
+// What a checkpoint is taken to cost before there was one.
+#define MST_JOURNAL_COST_NS (3 * MST_NS_PER_MS)
 
 // A call that may change what no worker sees.
 enum mst_unseen {
@@ -41,23 +52,23 @@ enum mst_unseen {
 
 struct mst_entry {
   struct mst_entry *next;
-  // Of EXEC; of a snapshot its R bytes. A reference. Its `binds` is a hash of the names
-  // to which the call binds values and does nothing else; 0 for other calls.
+  // A reference. Its `binds` is a hash of the names to which the call binds values and does
+  // nothing else; 0 for other calls.
   struct mst_blob *payload;
   struct mst_job *job;  // that the call needs, NULL for none. A reference
   struct mst_seed seed; // before the call
-  uint64_t call;        // its id, 0 for a snapshot
+  uint64_t call;        // its id
   double elapsed_s;
-  uint8_t failed;   // the call raised an error (after it had changed something)
-  uint8_t visible;  // the worker saw a change
-  uint8_t unseen;   // enum mst_unseen
-  uint8_t snapshot; // a snapshot, not a call
+  uint8_t failed;  // the call raised an error (after it had changed something)
+  uint8_t visible; // the worker saw a change
+  uint8_t unseen;  // enum mst_unseen
 };
 
 enum mst_incomplete {
   MST_COMPLETE,
-  MST_INCOMPLETE_MANY,  // too many calls, or no memory to note one
-  MST_INCOMPLETE_MEMORY // too many bytes
+  MST_INCOMPLETE_MANY,   // too many calls, or no memory to note one
+  MST_INCOMPLETE_MEMORY, // too many bytes
+  MST_INCOMPLETE_ENDED // its checkpoint ended, and it has only what came after that
 };
 
 struct mst_journal {
@@ -65,13 +76,21 @@ struct mst_journal {
   struct mst_entry *last;
   uint32_t count;
   size_t bytes;
-  uint32_t since;     // visible entries after the last snapshot
-  uint64_t dropped;   // entries that a snapshot or an equal one replaced
-  uint64_t asked;     // call that the snapshot that was asked for comes after
-  uint8_t asking;     // it was asked for and hasn't come
-  uint8_t impossible; // the worker said that it can't be put into one
+  int64_t replay_ns; // what it would take to replay them
+  uint64_t dropped;  // entries that a checkpoint or an equal one replaced
+  int64_t cost_ns;   // of the last checkpoint, more after one that was refused
+  uint32_t checkpoints; // that were made
+  uint32_t refused;     // in a row
+  uint32_t
+      pause; // an incomplete one isn't asked for again before so many calls
+  uint8_t
+      checkpoint; // there is one, which stands for all before the first entry
+  uint8_t asking; // it was asked for and hasn't come
+  uint8_t impossible; // there can be none
+  uint8_t judged;     // only calls that changed the worker are kept
   uint8_t incomplete; // enum mst_incomplete: something had to be dropped
-  size_t *total; // bytes of all journals that have the same, each blob once; NULL: not counted
+  size_t *
+      total; // bytes of all journals that have the same, each blob once; NULL: not counted
 };
 
 // mst_journal_add puts a call in, as `entry` describes it (next is ignored; the
@@ -81,15 +100,25 @@ int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
 // mst_journal_give_up lets go of all that it has.
 void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why);
 
-// mst_journal_wants tells whether a snapshot should be asked for after call `call`,
-// and notes that it was: 1 or 0.
-int mst_journal_wants(struct mst_journal *journal, uint64_t call);
-// mst_journal_snapshot takes the snapshot that was asked for; payload NULL if the
-// worker can't be put into one. 0 or -MST_EMEM: then all stays as it was, and it
-// will be asked for again.
-int mst_journal_snapshot(struct mst_journal *journal, struct mst_blob *payload);
-// mst_journal_unask: the incarnation that was asked for a snapshot is gone.
+// mst_journal_wants tells whether a checkpoint should be asked for, and notes that it was: 1 or 0.
+// now: even if it isn't worth it yet.
+int mst_journal_wants(struct mst_journal *journal, int now);
+// mst_journal_made: there is a checkpoint, made between the last entry and what comes next, for
+// cost_ns. The journal is complete again.
+void mst_journal_made(struct mst_journal *journal, int64_t cost_ns);
+// mst_journal_refused: there is none. It will be asked for again after some more calls, each time
+// more of them, or never.
+enum mst_refusal {
+  MST_REFUSED_SHORT, // of something that there may be later: all calls are kept meanwhile
+  MST_REFUSED_YET, // the worker isn't fit for it: judged meanwhile
+  MST_REFUSED_EVER // nor will be
+};
+void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why);
+// mst_journal_unask: the incarnation that was asked is gone, or couldn't be.
 void mst_journal_unask(struct mst_journal *journal);
+// mst_journal_ended: the checkpoint is gone, with all that it stood for. Another may be wanted at
+// once.
+void mst_journal_ended(struct mst_journal *journal);
 
 void mst_journal_free(struct mst_journal *journal);
 

@@ -11,6 +11,7 @@
 
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;
+  if (peer->lane->replay_left > 0) return; // it was printed the first time
   mst_log_write(&peer->cluster->log, &peer->part, peer->index, bytes, n);
 }
 
@@ -20,6 +21,8 @@ void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
   peer->index = index;
   peer->data.fd = peer->control.fd = -1;
   peer->data_io.fd = peer->control_io.fd = peer->output.io.fd = -1;
+  mst_standby_init(&peer->standby);
+  mst_standby_init(&peer->next_standby);
   peer->output.sink = printed;
   peer->output.sink_owner = peer;
 }
@@ -195,21 +198,6 @@ static int drop_unwanted(struct mst_peer *peer) {
   return 1;
 }
 
-static void take_state(struct mst_peer *peer, const struct mst_frame *frame) {
-  struct mst_blob *blob = NULL;
-  if (frame->head.length > 0) {
-    blob = mst_blob_new();
-    if (blob == NULL || mst_buf_append(&blob->buf, frame->payload,
-                                       (size_t)frame->head.length) != 0) {
-      mst_blob_release(blob);
-      mst_journal_unask(&peer->lane->journal);
-      return;
-    }
-  }
-  mst_calls_state(&peer->cluster->calls, peer->index, blob, mst_clock_now());
-  mst_blob_release(blob);
-}
-
 // take_other serves what is no answer.
 static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
   const uint8_t kind = frame->head.kind;
@@ -218,8 +206,9 @@ static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
                     state == MST_WORKER_RESTARTING || state == MST_WORKER_LOST;
   if (kind == MST_KIND_HELLO && !peer->hello_seen) {
     take_hello(peer, frame);
-  } else if (kind == MST_KIND_STATE && peer->hello_seen) {
-    take_state(peer, frame);
+  } else if (kind == MST_KIND_CHECKPOINTED && peer->hello_seen) {
+    mst_standby_made(peer, frame);
+    mst_cluster_carry_out(peer->cluster);
   } else if (peer->hello_seen && boots &&
              (kind == MST_KIND_READY || kind == MST_KIND_FAILED ||
               kind == MST_KIND_REFUSE)) {

@@ -80,7 +80,9 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   peer->launcher = launcher;
   int rc = open_ends(ours, theirs, err);
   if (rc == 0) rc = watch_ends(peer, ours, err);
-  if (rc == 0) {
+  if (rc == 0 && peer->standby.chan.fd >= 0) {
+    rc = mst_standby_launch(peer, theirs, err);
+  } else if (rc == 0) {
     rc = launcher->launch(launcher, peer->cluster->id, peer->index,
                           mst_peer_worker(peer)->epoch, theirs, err);
   }
@@ -106,6 +108,7 @@ void mst_peer_let_go(struct mst_peer *peer) {
   pause_ends(peer);
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   mst_tail_free(&peer->output.tail);
+  if (peer->standby.chan.fd >= 0) return; // which is to find its directory
   free(peer->tempdir);
   peer->tempdir = NULL;
 }
@@ -114,7 +117,8 @@ void mst_peer_let_go(struct mst_peer *peer) {
 
 void mst_peer_exited(struct mst_peer *peer) {
   if (peer->held) mst_peer_read_out(peer);
-  mst_output_drain(&peer->output); // its last words
+  mst_output_drain(&peer->output);        // its last words
+  if (peer->standby.chan.fd >= 0) return; // its directory is its standby's
   mst_trash_put(peer->cluster->session, peer->tempdir);
   peer->tempdir = NULL;
 }
@@ -165,6 +169,7 @@ void mst_peer_close(struct mst_peer *peer, int ours) {
   mst_calls_close(&peer->cluster->calls, peer->index, mst_clock_now());
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   if (ours) {
+    mst_standby_forget(peer);
     mst_peer_unwatch(peer);
     mst_loop_remove(peer->cluster->session->loop, &peer->control_io);
     mst_output_close(&peer->output);
@@ -174,6 +179,8 @@ void mst_peer_close(struct mst_peer *peer, int ours) {
     mst_net_close(&peer->data.fd);
     mst_net_close(&peer->control.fd);
     mst_net_close(&peer->output.io.fd);
+    mst_net_close(&peer->standby.chan.fd);
+    mst_net_close(&peer->next_standby.chan.fd);
   }
   mst_tail_free(&peer->output.tail);
   free(peer->tempdir);

@@ -47,14 +47,9 @@ static int say_data(struct mst_peer *peer,
   static const uint8_t kinds[] = {[MST_CALLS_BYE] = MST_KIND_BYE,
                                   [MST_CALLS_JOB] = MST_KIND_JOB,
                                   [MST_CALLS_EXEC] = MST_KIND_EXEC,
-                                  [MST_CALLS_STATE] = MST_KIND_STATE,
-                                  [MST_CALLS_SNAPSHOT] = MST_KIND_SNAPSHOT,
                                   [MST_CALLS_DROP] = MST_KIND_DROP};
   struct mst_head head = head_of(peer, kinds[action->kind]);
   if (action->kind == MST_CALLS_BYE) head.epoch = 0;
-  if (action->kind == MST_CALLS_SNAPSHOT) {
-    head = (struct mst_head){.kind = MST_KIND_SNAPSHOT};
-  }
   head.flags = action->flags;
   head.attempt = action->attempt;
   head.call = action->id;
@@ -70,6 +65,10 @@ void mst_peer_say(struct mst_peer *peer,
   }
   if (action->kind == MST_CALLS_PING) {
     say_ping(peer);
+    return;
+  }
+  if (action->kind == MST_CALLS_CHECKPOINT) {
+    mst_standby_ask(peer);
     return;
   }
   const int rc = action->kind == MST_CALLS_SEED ? say_seed(peer, &action->seed)

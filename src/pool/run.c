@@ -157,6 +157,9 @@ static void carry_out(struct mst_cluster *cluster,
   case MST_CALLS_PAUSE:
     mst_peer_let_go(peer);
     break;
+  case MST_CALLS_FORGET:
+    mst_standby_forget(peer);
+    break;
   case MST_CALLS_BREAK:
     mst_net_shutdown(peer->data.fd);
     if (peer->lane->ended) mst_peer_unwatch(peer);
@@ -171,8 +174,7 @@ static void carry_out(struct mst_cluster *cluster,
   case MST_CALLS_SEED:
   case MST_CALLS_JOB:
   case MST_CALLS_EXEC:
-  case MST_CALLS_STATE:
-  case MST_CALLS_SNAPSHOT:
+  case MST_CALLS_CHECKPOINT:
   case MST_CALLS_DROP:
   case MST_CALLS_CANCEL:
   case MST_CALLS_PING:
@@ -449,8 +451,9 @@ static int cluster_needs(const struct mst_cluster *cluster,
                          const struct mst_launcher *launcher) {
   if (cluster->launcher == launcher) return 1;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    if (cluster->peers[i]->launcher == launcher &&
-        cluster->calls.pool.workers[i].awaited) {
+    const struct mst_peer *peer = cluster->peers[i];
+    if ((peer->launcher == launcher && mst_peer_worker(peer)->awaited) ||
+        peer->standby.home == launcher || peer->next_standby.home == launcher) {
       return 1;
     }
   }

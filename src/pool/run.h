@@ -36,6 +36,14 @@ struct mst_cluster;
 
 // The session's end of one worker: its channels, and what it printed. What it was given and
 // what became of that is its lane's (calls.h).
+// The connection to a process that stands by for a worker.
+struct mst_standby {
+  struct mst_chan chan; // fd -1: there is none
+  struct mst_io io;
+  pid_t pid;                 // 0: it hasn't said yet
+  struct mst_launcher *home; // of the worker, which adopts it when that ends
+};
+
 struct mst_peer {
   struct mst_cluster *cluster;
   uint32_t index;
@@ -54,8 +62,10 @@ struct mst_peer {
   uint8_t retired;   // asked to end for good, also if it was lost by then
   int send_rc;       // why the last call couldn't be sent and is not owed
   struct mst_hello hello;
-  char *tempdir; // as told by READY, owned
-  uint64_t pong; // last nonce that came back
+  char *tempdir; // as told by READY, owned; stays for a standby
+  struct mst_standby standby;
+  struct mst_standby next_standby; // asked for, and not there yet
+  uint64_t pong;                   // last nonce that came back
 };
 
 struct mst_trash;

@@ -56,6 +56,20 @@ void mst_peer_read_on(struct mst_peer *peer);
 // ended.
 void mst_peer_read_out(struct mst_peer *peer);
 
+// ---- standby.c
+
+void mst_standby_init(struct mst_standby *standby);
+// mst_standby_ask has the worker make one; mst_standby_made takes its answer. Either tells the core
+// if there is none.
+void mst_standby_ask(struct mst_peer *peer);
+void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame);
+// mst_standby_launch has it take the worker's place, with these ends. 0, or an error: nothing was
+// sent.
+int mst_standby_launch(struct mst_peer *peer, const int fds[3],
+                       struct mst_err *err);
+// mst_standby_forget ends it. The directory that it shared with its worker goes, if that has ended.
+void mst_standby_forget(struct mst_peer *peer);
+
 // ---- peer_open.c: one incarnation's ends
 
 // mst_peer_launch makes the worker's channels, asks the launcher for a process

@@ -9,6 +9,8 @@
 // answer counts as any other until then.
 #include "shuffle/exchange_int.h"
 
+#include <stdlib.h>
+
 #include "base/mst_clock.h"
 #include "base/mst_cond.h"
 #include "fork/fork.h"
@@ -234,8 +236,26 @@ static void guest_ready(const struct pollfd *fds, size_t n) {
   mst_exchange_unlock();
 }
 
-const struct mst_watch_guest mst_exchange_guest = {
-    .link = guest_link, .fds = guest_fds, .ready = guest_ready};
+// guest_leave: the links are the worker's, of which this is a copy, so they are closed but not shut
+// down, and its files stay.
+static void guest_leave(void) {
+  (void)pthread_mutex_init(&mst_exchange.lock, NULL);
+  for (size_t i = 0; i < mst_exchange.end_count; i++)
+    mst_net_close(&mst_exchange.ends[i]->chan.fd);
+  for (struct mst_entry *at = mst_exchange.entries; at != NULL; at = at->next) {
+    free(at->path);
+    at->path = NULL;
+  }
+  mst_exchange_end();
+}
+
+const struct mst_watch_guest mst_exchange_guest = {.link = guest_link,
+                                                   .fds = guest_fds,
+                                                   .ready = guest_ready,
+                                                   .hold = mst_exchange_lock,
+                                                   .release =
+                                                       mst_exchange_unlock,
+                                                   .leave = guest_leave};
 
 // ---- its life
 

@@ -151,6 +151,21 @@ int mst_proc_msg_decode(const uint8_t *bytes, size_t n,
   return proc_msg_valid(msg) ? 0 : -MST_EPROTO;
 }
 
+void mst_checkpointed_encode(const struct mst_checkpointed *made,
+                             uint8_t out[MST_CHECKPOINTED_BYTES]) {
+  MST_ASSERT(made->sys_errno >= 0);
+  put_u32(out, (uint32_t)made->sys_errno);
+  put_u64(out + 4, made->cost_ns);
+}
+
+int mst_checkpointed_decode(const uint8_t *bytes, size_t n,
+                            struct mst_checkpointed *made) {
+  if (n != MST_CHECKPOINTED_BYTES) return -MST_EPROTO;
+  made->sys_errno = get_i32(bytes);
+  made->cost_ns = get_u64(bytes + 4);
+  return made->sys_errno >= 0 ? 0 : -MST_EPROTO;
+}
+
 #define TEXT_BYTES 4u // where the text starts, after its length
 
 // How many bytes of text are sent. A UTF-8 character has at most three bytes of

@@ -28,18 +28,17 @@
 enum mst_kind {
   // session and worker, data channel; a fork server is also sent SETUP and may
   // answer FAILED
-  MST_KIND_HELLO = 1,     // worker first: who and what it is
-  MST_KIND_SETUP = 2,     // session: R bytes, how the worker is to be set up
-  MST_KIND_READY = 3,     // worker: set up, gives its tempdir
-  MST_KIND_FAILED = 4,    // worker: set-up failed, text; it ends after this
-  MST_KIND_EXEC = 5,      // session: R bytes, a call to evaluate
-  MST_KIND_VALUE = 6,     // worker: times and R bytes, its answer
-  MST_KIND_BYE = 7,       // session: end when what came before is done
-  MST_KIND_REFUSE = 8,    // either: text, why the peer is not accepted
-  MST_KIND_SEED = 9,      // session: position of the random number stream
-  MST_KIND_SNAPSHOT = 10, // session: asks for the worker's state
-  MST_KIND_STATE = 11,    // R bytes: worker: its state, none if that can't be
-                          // put into bytes; session: the state to take on
+  MST_KIND_HELLO = 1,       // worker first: who and what it is
+  MST_KIND_SETUP = 2,       // session: R bytes, how the worker is to be set up
+  MST_KIND_READY = 3,       // worker: set up, gives its tempdir
+  MST_KIND_FAILED = 4,      // worker: set-up failed, text; it ends after this
+  MST_KIND_EXEC = 5,        // session: R bytes, a call to evaluate
+  MST_KIND_VALUE = 6,       // worker: times and R bytes, its answer
+  MST_KIND_BYE = 7,         // session: end when what came before is done
+  MST_KIND_REFUSE = 8,      // either: text, why the peer is not accepted
+  MST_KIND_SEED = 9,        // session: position of the random number stream
+  MST_KIND_CHECKPOINT = 10, // session: asks for a standby, see fork/standby.c
+  MST_KIND_CHECKPOINTED = 11, // worker: whether there is one
   MST_KIND_JOB = 12,  // session: R bytes that calls need, numbered by head.call
   MST_KIND_DROP = 13, // session: job head.call is not needed any more
   // before all others, over TCP: see dialin/dialin.h
@@ -48,18 +47,20 @@ enum mst_kind {
   // session and worker, control channel
   MST_KIND_PING = 16, // either: 8 bytes that come back
   MST_KIND_PONG = 17,
-  MST_KIND_CANCEL = 18, // session: calls up to head.call are not wanted
-  MST_KIND_LINK = 19,   // session: another worker, with a descriptor (link.h)
-  // 20 to 31 are kept free for the control channel
+  MST_KIND_CANCEL = 18,  // session: calls up to head.call are not wanted
+  MST_KIND_LINK = 19,    // session: another worker, with a descriptor (link.h)
+  MST_KIND_STANDBY = 20, // session: the end that the next standby is to have
+  // 21 to 31 are kept free for the control channel
   // session and fork server
   MST_KIND_SERVER_READY = 32,  // server: booted, may be asked to fork
   MST_KIND_SERVER_REFUSE = 33, // server: text, why it must not fork
   MST_KIND_FORK = 34,          // session: one worker, with its descriptors
-  MST_KIND_FORKED = 35,        // server: pid
+  MST_KIND_FORKED = 35,        // server, standby: pid
   MST_KIND_FORK_FAILED = 36,   // server: errno
   MST_KIND_EXITED = 37,        // server: how a worker ended
   MST_KIND_SIGNAL = 38,        // session: signal to a worker's process group
-  // 39 to 47 are kept free for fork servers
+  MST_KIND_ADOPT = 39,         // session: a child that is a worker from now on
+  // 40 to 47 are kept free for fork servers
   // links between workers, see link.h
   MST_KIND_WANT = 48, // either: asks for the blocks of a map task
   MST_KIND_HAVE = 49, // either: here they are
@@ -193,7 +194,18 @@ int mst_segment_decode(const uint8_t *bytes, size_t n, uint64_t *size);
 void mst_cancel_encode(uint32_t grace_ms, uint8_t out[MST_CANCEL_BYTES]);
 int mst_cancel_decode(const uint8_t *bytes, size_t n, uint32_t *grace_ms);
 
-// SERVER_READY: pid and number of threads seen; FORKED: pid in `pid`;
+// CHECKPOINTED: whether a standby was made (0, or the errno why not), and how long that took.
+struct mst_checkpointed {
+  int32_t sys_errno; // from 0
+  uint64_t cost_ns;
+};
+#define MST_CHECKPOINTED_BYTES 12u
+void mst_checkpointed_encode(const struct mst_checkpointed *made,
+                             uint8_t out[MST_CHECKPOINTED_BYTES]);
+int mst_checkpointed_decode(const uint8_t *bytes, size_t n,
+                            struct mst_checkpointed *made);
+
+// SERVER_READY: pid and number of threads seen; FORKED, ADOPT: pid in `pid`;
 // FORK_FAILED: errno in `number`; EXITED: pid, and wait status in two parts;
 // SIGNAL: signal number. The worker, epoch and cluster are in the header.
 struct mst_proc_msg {

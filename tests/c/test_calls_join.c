@@ -300,12 +300,12 @@ TEST("U4: Past its limits nothing is kept of what all were told, and it says "
     while (*taken() != '\0') {
     }
     told(0, i, MST_FLAG_STATE);
-    mst_journal_free(&calls.lanes[0]->journal); // as a snapshot would
+    mst_journal_free(&calls.lanes[0]->journal); // as a checkpoint would
   }
   ask(0); // the last cast ends with it
   CHECK(calls.common.incomplete);
   CHECK_INT(calls.common.journal.count, 0);
-  EXPECT("EXEC 0 #10002");
+  EXPECT("EXEC 0 #100002");
   told(0, MST_JOURNAL_ENTRIES_MAX + 2, 0);
   finish();
 }
@@ -321,7 +321,7 @@ TEST("U4: What all were told counts as what journals hold") {
   told(0, 1, MST_FLAG_STATE);
   CHECK_INT(calls.common.journal.count, 1);
   CHECK_INT(calls.log_bytes, large->segment.bytes); // which two journals have
-  mst_journal_free(&calls.lanes[0]->journal);       // as a snapshot would
+  mst_journal_free(&calls.lanes[0]->journal);       // as a checkpoint would
   CHECK_INT(calls.log_bytes, large->segment.bytes);
   CHECK(mst_calls_log_grew(&calls));
   mst_calls_bound_log(&calls, (int64_t)MST_LOG_STEP_BYTES);

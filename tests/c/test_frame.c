@@ -14,14 +14,14 @@ static const uint8_t kinds[] = {
     MST_KIND_HELLO,       MST_KIND_SETUP,         MST_KIND_READY,
     MST_KIND_FAILED,      MST_KIND_EXEC,          MST_KIND_VALUE,
     MST_KIND_BYE,         MST_KIND_REFUSE,        MST_KIND_SEED,
-    MST_KIND_SNAPSHOT,    MST_KIND_STATE,         MST_KIND_PING,
+    MST_KIND_CHECKPOINT,  MST_KIND_CHECKPOINTED,  MST_KIND_PING,
     MST_KIND_PONG,        MST_KIND_CANCEL,        MST_KIND_SERVER_READY,
     MST_KIND_FORK,        MST_KIND_SERVER_REFUSE, MST_KIND_FORKED,
     MST_KIND_FORK_FAILED, MST_KIND_EXITED,        MST_KIND_SIGNAL,
     MST_KIND_JOB,         MST_KIND_DROP,          MST_KIND_DIAL,
     MST_KIND_ADMIT,       MST_KIND_LINK,          MST_KIND_WANT,
     MST_KIND_HAVE,        MST_KIND_NONE,          MST_KIND_MEET,
-    MST_KIND_MET};
+    MST_KIND_MET,         MST_KIND_STANDBY,       MST_KIND_ADOPT};
 
 static int is_kind(int number) {
   for (size_t i = 0; i < sizeof kinds; i++) {
@@ -178,8 +178,8 @@ TEST("Each known kind is read, each kind that is kept free is refused") {
 
 TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_SEED, 9);
-  CHECK_INT(MST_KIND_SNAPSHOT, 10);
-  CHECK_INT(MST_KIND_STATE, 11);
+  CHECK_INT(MST_KIND_CHECKPOINT, 10);
+  CHECK_INT(MST_KIND_CHECKPOINTED, 11);
   CHECK_INT(MST_KIND_JOB, 12);
   CHECK_INT(MST_KIND_DROP, 13);
   CHECK_INT(MST_KIND_DIAL, 14);
@@ -191,7 +191,9 @@ TEST("Kinds and flags have the numbers that the protocol says") {
   CHECK_INT(MST_KIND_NONE, 50);
   CHECK_INT(MST_KIND_MEET, 51);
   CHECK_INT(MST_KIND_MET, 52);
-  CHECK_INT(sizeof kinds, 31);
+  CHECK_INT(MST_KIND_STANDBY, 20);
+  CHECK_INT(MST_KIND_ADOPT, 39);
+  CHECK_INT(sizeof kinds, 33);
   const unsigned flags[] = {MST_FLAG_ERROR,  MST_FLAG_STATE,   MST_FLAG_XDR,
                             MST_FLAG_REPLAY, MST_FLAG_RNG,     MST_FLAG_SEED,
                             MST_FLAG_TASK,   MST_FLAG_SEGMENT, MST_FLAG_EARLY};

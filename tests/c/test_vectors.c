@@ -101,6 +101,23 @@ static void read_text(const struct vector *vector, const uint8_t *bytes,
 
 static const uint32_t grace_ms = 5000;
 
+static const struct mst_checkpointed made = {.sys_errno = 0,
+                                             .cost_ns = 2100000};
+
+static size_t write_made(const struct vector *vector, uint8_t *out) {
+  mst_checkpointed_encode(vector->fields, out);
+  return MST_CHECKPOINTED_BYTES;
+}
+
+static void read_made(const struct vector *vector, const uint8_t *bytes,
+                      size_t n) {
+  const struct mst_checkpointed *fields = vector->fields;
+  struct mst_checkpointed got;
+  CHECK_INT(mst_checkpointed_decode(bytes, n, &got), 0);
+  CHECK_INT(got.sys_errno, fields->sys_errno);
+  CHECK_INT(got.cost_ns, fields->cost_ns);
+}
+
 static size_t write_cancel(const struct vector *vector, uint8_t *out) {
   mst_cancel_encode(*(const uint32_t *)vector->fields, out);
   return MST_CANCEL_BYTES;
@@ -407,9 +424,12 @@ static const struct vector vectors[] = {
      TEXT("this cluster has no worker 7")},
     {"seed", {MST_KIND_SEED, AT, .length = 28}, &seed, write_seed, read_seed},
     {"seed-none", {MST_KIND_SEED, AT}, NOTHING},
-    {"snapshot", {MST_KIND_SNAPSHOT, AT}, NOTHING},
-    {"state", {MST_KIND_STATE, AT, .length = 33}, R_BYTES(NULL)},
-    {"state-none", {MST_KIND_STATE, AT}, NOTHING},
+    {"checkpoint", {MST_KIND_CHECKPOINT, AT}, NOTHING},
+    {"checkpointed",
+     {MST_KIND_CHECKPOINTED, AT, .length = 12},
+     &made,
+     write_made,
+     read_made},
     {"job", {MST_KIND_JOB, AT, .call = 12, .length = 27}, R_BYTES(NULL)},
     {"drop", {MST_KIND_DROP, AT, .call = 12}, NOTHING},
     {"dial",
@@ -430,6 +450,7 @@ static const struct vector vectors[] = {
      write_cancel,
      read_cancel},
     {"link", {MST_KIND_LINK, AT, .length = 8}, &link, write_link, read_link},
+    {"standby", {MST_KIND_STANDBY, AT}, NOTHING},
     {"server_ready", {MST_KIND_SERVER_READY, .length = 12}, PROC(server)},
     {"server_refuse",
      {MST_KIND_SERVER_REFUSE, .length = 35},
@@ -441,6 +462,7 @@ static const struct vector vectors[] = {
     {"exited-signal", {MST_KIND_EXITED, AT, .length = 12}, PROC(by_signal)},
     {"exited-unknown", {MST_KIND_EXITED, AT, .length = 12}, PROC(unknown_end)},
     {"signal", {MST_KIND_SIGNAL, AT, .length = 12}, PROC(terminate)},
+    {"adopt", {MST_KIND_ADOPT, AT, .length = 12}, PROC(forked)},
     {"want", {MST_KIND_WANT, .length = 12}, &want, write_want, read_want},
     {"have",
      {MST_KIND_HAVE, MST_FLAG_SEGMENT, .length = 112},

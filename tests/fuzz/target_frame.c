@@ -71,8 +71,8 @@ static void seeds(struct fuzz_sink *sink) {
                   MST_VALUE_HEAD_BYTES + MST_SEED_BYTES);
   sink->take(sink, "value-seed", bytes, n);
   n = write_frame(bytes, MST_KIND_SEED, 0, MST_SEED_BYTES);
-  n += write_frame(bytes + n, MST_KIND_SNAPSHOT, 0, 0);
-  n += write_frame(bytes + n, MST_KIND_STATE, 0, 12);
+  n += write_frame(bytes + n, MST_KIND_CHECKPOINT, 0, 0);
+  n += write_frame(bytes + n, MST_KIND_CHECKPOINTED, 0, 12);
   sink->take(sink, "seed-snapshot-state", bytes, n);
   n = write_frame(bytes, MST_KIND_JOB, 0, 20);
   n += write_frame(bytes + n, MST_KIND_DROP, 0, 0);

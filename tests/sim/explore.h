@@ -50,6 +50,7 @@ struct ex_budget {
   uint8_t drains;     // once they are done
   uint8_t stops;
   uint8_t no_memory; // messages that can't be sent for want of it
+  uint8_t standbys;  // checkpoints that end
   uint8_t waits;     // while something else may come, too
 };
 
@@ -66,6 +67,7 @@ struct ex_plan {
   uint8_t
       short_of;    // one more launch that fails for want of something, likewise
   uint8_t awaited; // somebody waits for each task
+  uint8_t dear;    // each call takes long enough for a checkpoint
   uint8_t size;    // enum ex_size
 };
 
@@ -105,7 +107,8 @@ enum ex_what {
   EX_RETIRE,
   EX_DRAIN,
   EX_STOP,
-  EX_NO_MEMORY
+  EX_NO_MEMORY,
+  EX_STANDBY
 };
 
 struct ex_event {
@@ -123,6 +126,7 @@ struct ex_frame {
   uint64_t id;
   uint8_t call; // index
   uint8_t replay;
+  uint8_t checkpoint; // no call: the order to make one
 };
 
 struct ex_process {
@@ -136,11 +140,16 @@ struct ex_process {
   uint8_t replayed;  // entries of the journal that it was sent
   uint8_t to_replay; // entries that there were when it was launched
   uint8_t jobs;      // bit k: it has the job of call k
+  uint8_t lacks; // some of its state was nowhere any more when it was launched
   uint32_t epoch;
   uint64_t last_id; // of the calls that it was sent
   struct ex_frame in[EX_FRAMES];
   uint32_t in_count;
 };
+
+// Where the state of a worker is: all in its journal; before that in a checkpoint; or its first
+// part nowhere, until there is another checkpoint.
+enum ex_state { EX_LOG, EX_CHECKPOINT, EX_CUT };
 
 enum ex_outcome {
   EX_PENDING,
@@ -173,8 +182,9 @@ struct ex {
   struct mst_calls core;
   struct ex_process processes[EX_WORKERS];
   struct ex_call calls[EX_CALLS];
-  uint8_t journal[EX_WORKERS][EX_CALLS]; // calls that changed it, in order
+  uint8_t journal[EX_WORKERS][EX_CALLS]; // calls since its checkpoint, in order
   uint8_t journal_count[EX_WORKERS];
+  uint8_t state[EX_WORKERS];  // enum ex_state
   uint8_t deaths[EX_WORKERS]; // that nothing but the worker is to blame for
   uint8_t asked;
   uint8_t fail_launch; // the next one does
@@ -239,7 +249,8 @@ uint64_t ex_hash(const struct ex *ex);
   SIGHT(forgotten_answer) SIGHT(forgotten_sent) SIGHT(retried) SIGHT(replayed) \
   SIGHT(send_failed) SIGHT(read_after_death) SIGHT(given_up)    \
   SIGHT(launched_later) SIGHT(alone) SIGHT(no_memory) SIGHT(revived)           \
-  SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)
+  SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)                    \
+  SIGHT(checkpoint) SIGHT(standby_ended)
 // clang-format on
 #define EX_SIGHT_NAME(name) EX_SAW_##name,
 enum ex_sight { EX_SIGHTS(EX_SIGHT_NAME) EX_SIGHT_COUNT };

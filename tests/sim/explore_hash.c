@@ -20,13 +20,14 @@ static void mix_process(uint64_t *hash, const struct ex_process *process) {
                 (uint64_t)process->close_due << 3 |
                 (uint64_t)process->let_go << 2 | (uint64_t)process->bye << 1 |
                 process->by_itself);
+  mix(hash, process->lacks);
   mix(hash, process->replayed);
   mix(hash, process->to_replay);
   mix(hash, process->jobs);
   mix(hash, process->in_count);
   for (uint32_t i = 0; i < process->in_count; i++) {
     mix(hash, process->in[i].call);
-    mix(hash, process->in[i].replay);
+    mix(hash, (uint64_t)process->in[i].checkpoint << 1 | process->in[i].replay);
   }
 }
 
@@ -71,13 +72,17 @@ static void mix_lane(uint64_t *hash, const struct ex *ex,
   mix(hash, lane->mixed);
   mix(hash, (uint64_t)lane->dead << 8 | (uint64_t)lane->to_heal << 7 |
                 (uint64_t)lane->resuming << 6 | (uint64_t)lane->ended << 5 |
-                (uint64_t)lane->alone << 3 |
-                (uint64_t)lane->replaying << 2 | (uint64_t)lane->oom << 1 |
-                lane->ours);
+                (uint64_t)lane->alone << 3 | (uint64_t)lane->replaying << 2 |
+                (uint64_t)lane->oom << 1 | lane->ours);
   mix(hash, lane->failure != NULL);
   mix(hash, lane->heal.attempt);
   mix(hash, lane->heal.deaths);
   mix(hash, lane->heal.row);
+  mix(hash, (uint64_t)lane->journal.checkpoint << 4 |
+                (uint64_t)lane->journal.asking << 3 |
+                (uint64_t)lane->journal.incomplete << 1 |
+                lane->from_checkpoint);
+  mix(hash, lane->journal.pause);
   if (lane->heal.deaths > 0) mix_time(hash, ex, lane->heal.first_ns);
   mix(hash, (uint64_t)(int64_t)lane->sys_errno);
   mix(hash, lane->launches);
@@ -104,7 +109,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
                 (uint64_t)left->errors << 8 | left->ends);
   mix(hash, (uint64_t)left->drains << 32 | (uint64_t)left->waits << 24 |
                 (uint64_t)left->retires << 16 | (uint64_t)left->stops << 8 |
-                left->no_memory);
+                (uint64_t)left->standbys << 4 | left->no_memory);
   mix(hash, (uint64_t)ex->fail_launch << 4 | (uint64_t)ex->fail_send << 3 |
                 (uint64_t)ex->stopped << 2 | (uint64_t)ex->stopping << 1 |
                 ex->lasting);
@@ -122,6 +127,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
   for (uint32_t w = 0; w < EX_WORKERS; w++) {
     mix(hash, ex->deaths[w]);
     mix(hash, ex->journal_count[w]);
+    mix(hash, ex->state[w]);
     for (uint8_t k = 0; k < ex->journal_count[w]; k++)
       mix(hash, ex->journal[w][k]);
   }

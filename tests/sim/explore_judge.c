@@ -101,6 +101,10 @@ void ex_judge_sent(struct ex *ex, uint32_t worker,
     return;
   }
   const struct ex_call *at = &ex->calls[call];
+  if (process->lacks && (action->flags & MST_FLAG_REPLAY) == 0) {
+    ex_fail(ex, "call %u is sent to worker %u, which lacks its state", call,
+            worker);
+  }
   if (ex->asks[call].has_job && ((process->jobs >> call) & 1) == 0) {
     ex_fail(ex, "call %u is sent without its job", call);
   }
@@ -147,12 +151,15 @@ static uint8_t limit_of(const struct ex *ex, uint8_t call) {
 }
 
 // blamed_of gives the call that the process was at when it ended, as far as its answers
-// tell: EX_CALLS if none.
+// tell: EX_CALLS if none. It may have been at a checkpoint before it.
 static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
   const struct mst_lane *lane = ex->core.lanes[worker];
   const struct ex_process *process = &ex->processes[worker];
-  if (process->in_count == 0) return EX_CALLS;
-  const struct ex_frame *frame = &process->in[0];
+  uint32_t at = 0;
+  while (at < process->in_count && process->in[at].checkpoint)
+    at++;
+  if (at == process->in_count) return EX_CALLS;
+  const struct ex_frame *frame = &process->in[at];
   if (frame->replay || ex->calls[frame->call].cancelled) return EX_CALLS;
   if (lane->first != NULL && lane->first->timed_out) return EX_CALLS;
   return frame->call;
@@ -201,7 +208,7 @@ static void settled_lane(struct ex *ex, uint32_t worker) {
   for (const struct mst_call *at = lane->first; at != NULL; at = at->next)
     sent += at->sent;
   for (uint32_t i = 0; i < process->in_count; i++)
-    there += !process->in[i].replay;
+    there += !process->in[i].replay && !process->in[i].checkpoint;
   if (lane->due) ex_fail(ex, "worker %u has something to do", worker);
   if (!mst_lane_is_up(&ex->core, lane)) return;
   const int asked_to_end = worker_of(ex, worker)->stop_ns != EX_NEVER;

@@ -58,6 +58,9 @@ static void receive(struct ex *ex, const struct mst_calls_action *action) {
     }
     process->jobs = (uint8_t)(process->jobs | 1u << call);
   }
+  if (action->kind == MST_CALLS_CHECKPOINT && process->in_count < EX_FRAMES) {
+    process->in[process->in_count++] = (struct ex_frame){.checkpoint = 1};
+  }
   if (action->kind != MST_CALLS_EXEC) return;
   ex_judge_sent(ex, action->worker, action);
   if (process->in_count == EX_FRAMES) return;
@@ -90,13 +93,18 @@ static void say(struct ex *ex, const struct mst_calls_action *action) {
             (int)action->kind);
     return;
   }
-  if (ex->fail_send && action->kind != MST_CALLS_BYE) {
+  if (ex->fail_send && action->kind == MST_CALLS_CHECKPOINT) {
+    ex->fail_send = 0;
+    mst_calls_no_checkpoint(&ex->core, worker, MST_REFUSED_SHORT, ex->now_ns);
+  } else if (ex->fail_send && action->kind != MST_CALLS_BYE) {
     no_memory_for(ex, action);
   } else if (process->life == EX_ALIVE || ex->plan->held) {
     receive(ex, action);
     if (action->kind == MST_CALLS_EXEC) {
       mst_calls_sent(&ex->core, worker, ex->now_ns);
     }
+  } else if (action->kind == MST_CALLS_CHECKPOINT) {
+    mst_calls_no_checkpoint(&ex->core, worker, MST_REFUSED_SHORT, ex->now_ns);
   } else if (action->kind != MST_CALLS_BYE) {
     read_out(ex, worker);
     unsent(ex, action, -MST_ECLOSED);
@@ -115,7 +123,8 @@ static void launch(struct ex *ex, uint32_t worker) {
   }
   *process = (struct ex_process){.life = EX_BOOTING,
                                  .epoch = ex->core.pool.workers[worker].epoch,
-                                 .to_replay = ex->journal_count[worker]};
+                                 .to_replay = ex->journal_count[worker],
+                                 .lacks = ex->state[worker] == EX_CUT};
   if (!ex->fail_launch || !ex->started) return;
   ex->fail_launch = 0;
   process->life = EX_NONE;
@@ -181,6 +190,9 @@ void ex_act(struct ex *ex, const struct mst_calls_action *action) {
   case MST_CALLS_PAUSE:
     let_go(ex, worker);
     break;
+  case MST_CALLS_FORGET:
+    ex->state[worker] = EX_LOG;
+    break;
   case MST_CALLS_BREAK:
     break_off(ex, worker);
     break;
@@ -194,8 +206,7 @@ void ex_act(struct ex *ex, const struct mst_calls_action *action) {
   case MST_CALLS_SEED:
   case MST_CALLS_JOB:
   case MST_CALLS_EXEC:
-  case MST_CALLS_STATE:
-  case MST_CALLS_SNAPSHOT:
+  case MST_CALLS_CHECKPOINT:
   case MST_CALLS_DROP:
     say(ex, action);
     break;

@@ -77,7 +77,8 @@ static void be_ready(struct ex *ex, uint32_t worker) {
 
 // note_change: what is replayed from now on.
 static void note_change(struct ex *ex, uint32_t worker, uint8_t call) {
-  if (!ex->asks[call].changes || ex->plan->no_healing) return;
+  const int logged = !ex->asks[call].is_task || ex->asks[call].changes;
+  if (!logged || ex->plan->no_healing) return;
   ex->journal[worker][ex->journal_count[worker]++] = call;
 }
 
@@ -92,6 +93,14 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
   const struct ex_frame frame = process->in[0];
   struct mst_answered answered = {.call = frame.id, .flags = flags};
   take_frame(process);
+  if (frame.checkpoint) {
+    ex_saw(EX_SAW_checkpoint);
+    ex->state[worker] = EX_CHECKPOINT;
+    ex->journal_count[worker] = 0;
+    mst_calls_checkpointed(&ex->core, worker, 1, ex->now_ns);
+    return;
+  }
+  if (ex->plan->dear) answered.elapsed_s = 1;
   if (!mst_calls_expects(&ex->core, worker)) {
     ex_fail(ex, "worker %u answers and owes nothing", worker);
     return;
@@ -110,8 +119,7 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
     }
   }
   mst_calls_answered(&ex->core, worker, &answered, ex->now_ns);
-  if (lane_of(ex, worker)->ended &&
-      process->life == EX_ALIVE && flags == 0) {
+  if (lane_of(ex, worker)->ended && process->life == EX_ALIVE && flags == 0) {
     ex_fail(ex, "an answer of worker %u is taken for another's", worker);
   }
 }
@@ -349,6 +357,9 @@ uint32_t ex_events(const struct ex *ex, struct ex_event *events) {
   if (ex->left.no_memory > 0 && !ex->fail_send) {
     may(&list, EX_NO_MEMORY, 0, 0);
   }
+  for (uint32_t i = 0; ex->left.standbys > 0 && i < EX_WORKERS; i++) {
+    if (ex->state[i] == EX_CHECKPOINT) may(&list, EX_STANDBY, i, 0);
+  }
   return list.count;
 }
 
@@ -427,6 +438,13 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     ex->left.no_memory--;
     ex->fail_send = 1;
     return;
+  case EX_STANDBY:
+    ex->left.standbys--;
+    ex->lasting = 1;
+    ex->state[event.at] = EX_CUT;
+    ex_saw(EX_SAW_standby_ended);
+    mst_calls_checkpoint_ended(&ex->core, event.at, ex->now_ns);
+    break;
   default:
     ex_fail(ex, "no such event");
   }

@@ -35,6 +35,17 @@ local_cluster <- function(workers = 2, ..., frame = parent.frame()) {
   cl
 }
 
+# Calls that take so long that a checkpoint is worth it, until each worker has one that stands for
+# all before.
+make_checkpoints <- function(cl) {
+  wait_until({
+    clusterCall(cl, Sys.sleep, 0.2)
+    clusterCall(cl, function() NULL)
+    journal <- cluster_journal(cl)
+    identical(sum(journal$kind == "checkpoint"), length(cl)) && nrow(journal) == 2L * length(cl)
+  })
+}
+
 # Sets options, variables, the working directory or the seed until the block ends.
 local_settings <- function(..., frame = parent.frame()) {
   before <- options(...)

@@ -87,6 +87,8 @@ outer_verbs <- list(
 
 test_cluster("a verb that a handler runs inside another gets its answers, and the other its own", {
   cl <- local_cluster(2)
+  files <- character()
+  defer(function() unlink(files))
   for (outer in names(outer_verbs)) {
     for (inner in names(inner_verbs)) {
       file <- tempfile()
@@ -97,7 +99,7 @@ test_cluster("a verb that a handler runs inside another gets its answers, and th
           invokeRestart("muffleMessage")
         }
       )
-      unlink(file)
+      files <- c(files, file) # calls that are replayed look for it
       where <- paste(inner, "in", outer)
       expect_identical(unlist(value), -(1:6), label = where)
       expect_identical(lapply(seen, as.numeric), list(inner_values[[inner]]), label = where)

@@ -273,7 +273,7 @@ test_cluster("a worker that is killed has what was shared when it is back", {
   expect_identical(clusterEvalQ(cl, identical(frame$a, x)), list(TRUE, TRUE))
 })
 
-test_cluster("a snapshot of shared vectors is right", {
+test_cluster("a checkpoint of shared vectors is right", {
   local_seed(1)
   local_settings(muster.quiet = TRUE)
   cl <- local_cluster(1)
@@ -281,7 +281,7 @@ test_cluster("a snapshot of shared vectors is right", {
   cluster_share(cl, x = x, words = rep_len(c("a", NA), 1e5))
   clusterEvalQ(cl, x[1] <- -1)
   for (i in 1:70) clusterCall(cl, function(i) assign(paste0("v", i), i, globalenv()), i)
-  wait_until("snapshot" %in% cluster_journal(cl)$kind)
+  make_checkpoints(cl)
   tools::pskill(node_pids(cl), 9L)
   x[1] <- -1
   words <- rep_len(c("a", NA), 1e5)

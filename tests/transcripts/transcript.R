@@ -4,7 +4,8 @@
 #   Rscript tests/transcripts/calls.R
 
 Sys.setenv(LANGUAGE = "en")
-options(width = 96L, warn = 1L, keep.source = FALSE, muster.quiet = FALSE)
+options(width = 96L, warn = 1L, keep.source = FALSE, muster.quiet = FALSE,
+  muster.checkpoints = FALSE) # when one is worth it is a matter of time
 suppressPackageStartupMessages({
   library(parallel)
   library(muster)

@@ -13,9 +13,6 @@
 #include "base/mst_clock.h"
 #include "ffi/session/session.h"
 
-// A journal's entries up to this size are shown with their call.
-#define JOURNAL_SHOW_MAX ((size_t)1 << 20)
-
 static void stop_abandoned(struct ffi_later *item) {
   item->run = NULL;
   struct mst_session *session = ffi_session_or_null();
@@ -196,7 +193,7 @@ static int64_t limit_ns(double s) { return s < 1e9 ? ffi_ns(s) : INT64_MAX; }
 
 // ffi_cluster_open starts a cluster and waits until it is there. source: a fork
 // server, or list(file, arguments, variables) of a program to boot. policy: healing
-// (0 or 1), retries, heartbeat and time limit of a call in seconds. Returns
+// (0 or 1), retries, heartbeat and time limit of a call in seconds, checkpoints (0 or 1). Returns
 // list(pointer, nodes), or a list that says why it failed.
 SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy) {
@@ -216,6 +213,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   cluster->calls.policy.retries = (uint32_t)how[1];
   cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
   cluster->calls.timeout_ns = limit_ns(how[3]);
+  if (how[4] == 0) mst_calls_judge(&cluster->calls);
   R_SetExternalPtrAddr(pointer, cluster);
   struct starting starting = {.cluster = cluster, .pointer = pointer};
   mst_cluster_start(cluster, ffi_deadline(timeout_s));
@@ -532,68 +530,4 @@ SEXP ffi_node_kill(SEXP node) {
     ffi_check_interrupt(NULL, NULL);
   }
   return Rf_ScalarLogical(1);
-}
-
-// What a journal has, with references to the calls' bytes.
-struct kept_entries {
-  struct mst_entry *list;
-  size_t count;
-};
-
-static void free_entries(void *data) {
-  struct kept_entries *kept = data;
-  for (size_t i = 0; i < kept->count; i++)
-    mst_blob_release(kept->list[i].payload);
-  free(kept->list);
-  free(kept);
-}
-
-static struct kept_entries *keep_entries(const struct mst_journal *journal) {
-  struct kept_entries *kept = calloc(1, sizeof *kept);
-  if (kept == NULL) Rf_error("no memory");
-  kept->list = calloc(journal->count + 1, sizeof *kept->list);
-  for (const struct mst_entry *at = journal->first;
-       kept->list != NULL && at != NULL && kept->count < journal->count;
-       at = at->next) {
-    at->payload->refs++;
-    kept->list[kept->count++] = *at;
-  }
-  return ffi_hold(kept, free_entries);
-}
-
-static SEXP entry_list(const struct mst_entry *at) {
-  static const char *const names[] = {"call",     "bytes",   "elapsed_s",
-                                      "failed",   "visible", "unseen",
-                                      "snapshot", "payload"};
-  const size_t bytes = mst_blob_bytes(at->payload);
-  const int is_shared = at->payload->segment.fd >= 0;
-  SEXP entry = PROTECT(ffi_list(8, names));
-  SET_VECTOR_ELT(entry, 0, Rf_ScalarReal((double)at->call));
-  SET_VECTOR_ELT(entry, 1, Rf_ScalarReal((double)bytes));
-  SET_VECTOR_ELT(entry, 2, Rf_ScalarReal(at->elapsed_s));
-  SET_VECTOR_ELT(entry, 3, Rf_ScalarLogical(at->failed));
-  SET_VECTOR_ELT(entry, 4, Rf_ScalarLogical(at->visible));
-  SET_VECTOR_ELT(entry, 5, Rf_ScalarLogical(at->unseen));
-  SET_VECTOR_ELT(entry, 6, Rf_ScalarLogical(at->snapshot));
-  if (bytes <= JOURNAL_SHOW_MAX && !at->snapshot && !is_shared) {
-    SEXP raw = Rf_allocVector(RAWSXP, (R_xlen_t)bytes);
-    SET_VECTOR_ELT(entry, 7, raw);
-    memcpy(RAW(raw), at->payload->buf.data, bytes);
-  }
-  UNPROTECT(1);
-  return entry;
-}
-
-// ffi_node_journal gives what is kept to make the worker again: a list of lists.
-SEXP ffi_node_journal(SEXP node) {
-  enum ffi_outcome outcome;
-  const struct mst_peer *peer = ffi_peer_of(node, &outcome);
-  if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  struct kept_entries *kept = keep_entries(&peer->lane->journal);
-  SEXP list = PROTECT(Rf_allocVector(VECSXP, (R_xlen_t)kept->count));
-  for (size_t i = 0; i < kept->count; i++)
-    SET_VECTOR_ELT(list, (R_xlen_t)i, entry_list(&kept->list[i]));
-  ffi_drop(kept);
-  UNPROTECT(1);
-  return list;
 }

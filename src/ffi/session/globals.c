@@ -7,7 +7,11 @@ struct ffi_global_key {
   SEXP text;
   R_xlen_t name; // in `names`
   int32_t next;  // with the same slot, -1 for none
-  enum { KEY_PART, KEY_WHOLE, KEY_S4 } kind; // the generic or class in it, or all of it
+  enum {
+    KEY_PART,
+    KEY_WHOLE,
+    KEY_S4
+  } kind; // the generic or class in it, or all of it
 };
 
 static const char *const s4_marks[] = {".__C__", ".__T__"};
@@ -74,8 +78,8 @@ static void add_parts(struct ffi_globals *globals, R_xlen_t name) {
 static void add_s4(struct ffi_globals *globals, const char *of, R_xlen_t name) {
   const int is_class = of[-3] == 'C'; // whose name may have a colon
   const char *package = is_class ? NULL : strrchr(of, ':');
-  const size_t n = package == NULL || package == of ? strlen(of)
-                                                    : (size_t)(package - of);
+  const size_t n =
+      package == NULL || package == of ? strlen(of) : (size_t)(package - of);
   add_part(globals, of, n, name, KEY_S4);
 }
 

@@ -303,7 +303,7 @@ static SEXP take_of_frame(struct find *find, SEXP symbol, SEXP env) {
 // find_name looks for what a name in code stands for, from env on, as R would.
 static void find_name(struct find *find, SEXP symbol, int called, SEXP env) {
   if (symbol == R_SeedsSymbol) return; // each process has its own
-  int searching = 0; // past the frames that travel
+  int searching = 0;                   // past the frames that travel
   int attached =
       0; // it began in an attached frame, which is behind the global environment
   for (; env != R_EmptyEnv; env = ffi_parent_env(env)) {

@@ -6,7 +6,8 @@
 #define KEPT_BYTES (32.0 * 1024 * 1024)
 
 static struct {
-  SEXP keep; // list(conditions: newest first, environment of those past the bound)
+  SEXP
+      keep; // list(conditions: newest first, environment of those past the bound)
   double bytes;
 } told;
 
@@ -25,8 +26,7 @@ void ffi_conditions_forget(void) {
 // answer instead, the same each time: R code notes in there what it drops.
 SEXP ffi_worker_condition(SEXP condition, SEXP bytes) {
   if (told.bytes < KEPT_BYTES) {
-    SET_VECTOR_ELT(told.keep, 0,
-                   Rf_cons(condition, VECTOR_ELT(told.keep, 0)));
+    SET_VECTOR_ELT(told.keep, 0, Rf_cons(condition, VECTOR_ELT(told.keep, 0)));
     told.bytes += Rf_asReal(bytes);
     return R_NilValue;
   }

@@ -13,7 +13,7 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
-#include "ffi/worker/worker.h"
+#include "ffi/worker/this.h"
 #include "fork/child.h"
 #include "fork/fork.h"
 #include "loop/chan.h"
@@ -24,30 +24,14 @@
 // below the frames that they are evaluated in.
 #define EXPRESSIONS_MIN 60
 
-static struct {
-  struct mst_chan chan;
-  struct mst_spin spin;
-  struct mst_head call;   // the one that is being evaluated
-  struct mst_blob *reply; // used again and again
-  SEXP keep;              // list(tag of the call)
-  int reading;            // a frame is being unserialized
-  double taken;           // frames that were begun with
-  int timed;              // begin_* are of this call
-  int64_t begin_ns;
-  struct rusage begin_usage;
-  uint16_t changed;     // what was found to have changed and isn't told yet
-  struct mst_seed seed; // the stream's position that isn't told yet
-  int raised;           // the last call was interrupted by the watch
-  int session;          // its process id, for people
-  int output; // the output pipe, wherever the user's code leads 1 and 2; 0: none
-} worker;
+struct ffi_this ffi_this;
 
 // end_output ends the line that the user's code has left unfinished: the session takes a NUL
 // for that. Before an answer, so that it is there with it.
 static void end_output(void) {
   ssize_t n = -1;
-  while (worker.output > 0 && n < 0) {
-    n = write(worker.output, "", 1);
+  while (ffi_this.output > 0 && n < 0) {
+    n = write(ffi_this.output, "", 1);
     if (n < 0 && errno != EINTR) return; // the session is gone
   }
 }
@@ -73,7 +57,7 @@ static int big_endian(void) {
   return first == 0;
 }
 
-static void say_hello(int forked) {
+void ffi_this_say_hello(int forked) {
   struct mst_hello hello = {.version_min = MST_WIRE_VERSION,
                             .version_max = MST_WIRE_VERSION,
                             .big_endian = (uint8_t)big_endian(),
@@ -85,7 +69,12 @@ static void say_hello(int forked) {
   uint8_t bytes[256];
   const int n = mst_hello_encode(&hello, bytes, sizeof bytes);
   MST_ASSERT(n > 0);
-  (void)mst_chan_send_small(&worker.chan, &head, bytes, (size_t)n, 1, NULL);
+  (void)mst_chan_send_small(&ffi_this.chan, &head, bytes, (size_t)n, 1, NULL);
+}
+
+void ffi_this_open_channel(void) {
+  mst_chan_open(&ffi_this.chan, MST_FD_DATA, MST_FRAME_MAX);
+  ffi_this.chan.takes_maps = ffi_this.chan.keeps_fds = 1;
 }
 
 // ffi_worker_begin makes this process a worker: forked ones come with their
@@ -111,19 +100,18 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   if (mst_exchange_begin(&err) != 0) {
     Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
   }
-  worker.output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, MST_FD_SESSION + 1);
-  if (worker.output < 0) {
+  ffi_this.output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, MST_FD_SESSION + 1);
+  if (ffi_this.output < 0) {
     Rf_error("can't start a worker: fcntl: errno %d", errno);
   }
-  mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
-  worker.chan.takes_maps = worker.chan.keeps_fds = 1;
-  worker.session = Rf_asInteger(session);
-  worker.keep = Rf_allocVector(VECSXP, 1);
-  R_PreserveObject(worker.keep);
+  ffi_this_open_channel();
+  ffi_this.session = Rf_asInteger(session);
+  ffi_this.keep = Rf_allocVector(VECSXP, 1);
+  R_PreserveObject(ffi_this.keep);
   ffi_conditions_forget();
-  worker.reply = mst_blob_new();
-  if (worker.reply == NULL) Rf_error("no memory for a worker");
-  say_hello(is_forked);
+  ffi_this.reply = mst_blob_new();
+  if (ffi_this.reply == NULL) Rf_error("no memory for a worker");
+  ffi_this_say_hello(is_forked);
   return R_NilValue;
 }
 
@@ -133,32 +121,32 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
 // sleeping in the kernel. 0, or -MST_ECLOSED.
 static int fill_or_wait(void) {
   int rc = -MST_EAGAIN;
-  if (mst_spin_begin(&worker.spin)) {
+  if (mst_spin_begin(&ffi_this.spin)) {
     const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
     do {
-      rc = mst_chan_fill(&worker.chan, 0, NULL);
+      rc = mst_chan_fill(&ffi_this.chan, 0, NULL);
     } while (rc == -MST_EAGAIN && mst_clock_now() < end_ns);
-    mst_spin_end(&worker.spin, rc != -MST_EAGAIN);
+    mst_spin_end(&ffi_this.spin, rc != -MST_EAGAIN);
   }
   while (rc == -MST_EAGAIN) {
-    rc = mst_chan_fill(&worker.chan, 1, NULL);
+    rc = mst_chan_fill(&ffi_this.chan, 1, NULL);
     if (rc == -MST_EAGAIN) R_CheckUserInterrupt(); // a signal ended the sleep
   }
   if (rc == -MST_EMEM) REprintf("no memory for a message of the session\n");
   return rc == 1 ? 0 : -MST_ECLOSED;
 }
 
-// next_frame waits for one whole frame. 1, or 0 when the session is gone, or there is no
+// ffi_this_next_frame waits for one whole frame. 1, or 0 when the session is gone, or there is no
 // memory for it: then this worker is of no use any more.
-static int next_frame(struct mst_frame *frame) {
-  if (worker.reading) { // reading the last one raised an error
-    worker.reading = 0;
-    if (mst_chan_peek(&worker.chan, frame, NULL) == 1) {
-      mst_chan_take(&worker.chan, frame);
+int ffi_this_next_frame(struct mst_frame *frame) {
+  if (ffi_this.reading) { // reading the last one raised an error
+    ffi_this.reading = 0;
+    if (mst_chan_peek(&ffi_this.chan, frame, NULL) == 1) {
+      mst_chan_take(&ffi_this.chan, frame);
     }
   }
   for (;;) {
-    const int rc = mst_chan_peek(&worker.chan, frame, NULL);
+    const int rc = mst_chan_peek(&ffi_this.chan, frame, NULL);
     if (rc != 0) return rc == 1;
     if (fill_or_wait() != 0) return 0;
   }
@@ -166,51 +154,63 @@ static int next_frame(struct mst_frame *frame) {
 
 static SEXP read_frame(const struct mst_frame *frame) {
   ffi_share_collect();
-  worker.reading = 1;
+  ffi_this.reading = 1;
   const uint16_t flags = frame->head.flags;
   const size_t skip = (flags & MST_FLAG_SEGMENT) != 0 ? MST_SEGMENT_BYTES : 0;
-  struct mst_map *map = mst_chan_map(&worker.chan, frame);
+  struct mst_map *map = mst_chan_map(&ffi_this.chan, frame);
   if (map != NULL) mst_map_forget(map); // it is read once
   SEXP content = ffi_unserialize_message(flags, frame->payload,
                                          (size_t)frame->head.length, skip, map);
-  worker.reading = 0;
-  mst_chan_take(&worker.chan, frame);
+  ffi_this.reading = 0;
+  mst_chan_take(&ffi_this.chan, frame);
   return content;
+}
+
+void ffi_this_title(char title[FFI_TITLE_BYTES], const char *what,
+                    const struct mst_frame *frame) {
+  (void)snprintf(title, FFI_TITLE_BYTES, "muster %s %u of %d", what,
+                 frame->head.worker + 1, ffi_this.session);
 }
 
 // ffi_worker_setup waits for SETUP and gives its content, NULL if the session
 // ended meanwhile.
 SEXP ffi_worker_setup(void) {
   struct mst_frame frame;
-  if (!next_frame(&frame) || frame.head.kind != MST_KIND_SETUP) {
+  if (!ffi_this_next_frame(&frame) || frame.head.kind != MST_KIND_SETUP) {
     return R_NilValue;
   }
-  if (worker.session != 0) { // else it is a fork server's
-    char title[64];
-    (void)snprintf(title, sizeof title, "muster worker %u of %d",
-                   frame.head.worker + 1, worker.session);
+  if (ffi_this.session != 0) { // else it is a fork server's
+    char title[FFI_TITLE_BYTES];
+    ffi_this_title(title, "worker", &frame);
     mst_proc_title(title);
   }
   return read_frame(&frame);
 }
 
-static SEXP say_text(uint8_t kind, SEXP text) {
+static void say_text(uint8_t kind, const char *text) {
   struct mst_head head = {.kind = kind};
   uint8_t bytes[MST_TEXT_MAX + 8u];
-  const int n = mst_text_encode(Rf_translateCharUTF8(STRING_ELT(text, 0)),
-                                bytes, sizeof bytes);
-  if (n < 0) return R_NilValue;
-  (void)mst_chan_send_small(&worker.chan, &head, bytes, (size_t)n, 1, NULL);
-  return R_NilValue;
+  const int n = mst_text_encode(text, bytes, sizeof bytes);
+  if (n < 0) return;
+  (void)mst_chan_send_small(&ffi_this.chan, &head, bytes, (size_t)n, 1, NULL);
+}
+
+void ffi_this_say_ready(const char *tempdir) {
+  mst_watch_set_tempdir(tempdir);
+  ffi_this.resident = mst_proc_resident();
+  end_output();
+  say_text(MST_KIND_READY, tempdir);
 }
 
 SEXP ffi_worker_ready(SEXP tempdir) {
-  mst_watch_set_tempdir(Rf_translateChar(STRING_ELT(tempdir, 0)));
-  end_output();
-  return say_text(MST_KIND_READY, tempdir);
+  ffi_this_say_ready(Rf_translateCharUTF8(STRING_ELT(tempdir, 0)));
+  return R_NilValue;
 }
 
-SEXP ffi_worker_failed(SEXP text) { return say_text(MST_KIND_FAILED, text); }
+SEXP ffi_worker_failed(SEXP text) {
+  say_text(MST_KIND_FAILED, Rf_translateCharUTF8(STRING_ELT(text, 0)));
+  return R_NilValue;
+}
 
 // ---- evaluating
 
@@ -258,27 +258,27 @@ static double seconds(struct timeval end, struct timeval begin) {
 }
 
 static void begin_times(void) {
-  worker.timed = 1;
-  worker.begin_ns = mst_clock_now();
-  (void)getrusage(RUSAGE_SELF, &worker.begin_usage);
+  ffi_this.timed = 1;
+  ffi_this.begin_ns = mst_clock_now();
+  (void)getrusage(RUSAGE_SELF, &ffi_this.begin_usage);
 }
 
 static void put_times(uint8_t out[MST_VALUE_HEAD_BYTES]) {
-  if (!worker.timed) { // the call could not even be read
+  if (!ffi_this.timed) { // the call could not even be read
     mst_value_head_encode(&(struct mst_value_head){0}, out);
     return;
   }
   struct rusage usage;
   (void)getrusage(RUSAGE_SELF, &usage);
   const struct mst_value_head head = {
-      .user_s = seconds(usage.ru_utime, worker.begin_usage.ru_utime),
-      .system_s = seconds(usage.ru_stime, worker.begin_usage.ru_stime),
-      .elapsed_s = (double)(mst_clock_now() - worker.begin_ns) / 1e9};
+      .user_s = seconds(usage.ru_utime, ffi_this.begin_usage.ru_utime),
+      .system_s = seconds(usage.ru_stime, ffi_this.begin_usage.ru_stime),
+      .elapsed_s = (double)(mst_clock_now() - ffi_this.begin_ns) / 1e9};
   mst_value_head_encode(&head, out);
 }
 
 static void put_bytes(const uint8_t *bytes, size_t n) {
-  if (mst_buf_append(&worker.reply->buf, bytes, n) != 0) {
+  if (mst_buf_append(&ffi_this.reply->buf, bytes, n) != 0) {
     Rf_error("no memory for an answer");
   }
 }
@@ -291,9 +291,9 @@ static uint16_t put_head(struct mst_blob *reply) {
   uint8_t bytes[MST_VALUE_HEAD_BYTES + MST_SEED_BYTES + MST_SEGMENT_BYTES];
   size_t n = MST_VALUE_HEAD_BYTES;
   put_times(bytes);
-  worker.changed |= ffi_track_changed(&worker.seed);
-  if ((worker.changed & MST_FLAG_SEED) != 0) {
-    mst_seed_encode(&worker.seed, bytes + n);
+  ffi_this.changed |= ffi_track_changed(&ffi_this.seed);
+  if ((ffi_this.changed & MST_FLAG_SEED) != 0) {
+    mst_seed_encode(&ffi_this.seed, bytes + n);
     n += MST_SEED_BYTES;
   }
   if (reply->segment.fd >= 0) {
@@ -301,19 +301,19 @@ static uint16_t put_head(struct mst_blob *reply) {
     n += MST_SEGMENT_BYTES;
   }
   put_bytes(bytes, n);
-  return worker.changed;
+  return ffi_this.changed;
 }
 
 static void empty_reply(void) {
-  worker.reply->buf.len = 0;
-  mst_segment_close(&worker.reply->segment);
+  ffi_this.reply->buf.len = 0;
+  mst_segment_close(&ffi_this.reply->segment);
 }
 
 static int send_reply(struct mst_head *head) {
   const int rc =
-      mst_chan_send(&worker.chan, head, worker.reply, NULL, 0, 1, NULL);
+      mst_chan_send(&ffi_this.chan, head, ffi_this.reply, NULL, 0, 1, NULL);
   empty_reply();
-  mst_buf_trim(&worker.reply->buf, MST_CHAN_KEEP);
+  mst_buf_trim(&ffi_this.reply->buf, MST_CHAN_KEEP);
   return rc == 0;
 }
 
@@ -322,23 +322,23 @@ static int send_reply(struct mst_head *head) {
 static int answer(SEXP value, uint16_t flags) {
   empty_reply(); // the one before may have been left half-way
   if (ffi_share_worth(value)) {
-    value = ffi_share_out(value, &worker.reply->segment);
+    value = ffi_share_out(value, &ffi_this.reply->segment);
   }
   PROTECT(value);
-  flags |= put_head(worker.reply);
+  flags |= put_head(ffi_this.reply);
   SEXP content =
-      PROTECT(ffi_conditions_add(value, VECTOR_ELT(worker.keep, 0)));
-  ffi_serialize_message(content, worker.reply);
+      PROTECT(ffi_conditions_add(value, VECTOR_ELT(ffi_this.keep, 0)));
+  ffi_serialize_message(content, ffi_this.reply);
   UNPROTECT(2);
-  struct mst_head head = worker.call;
+  struct mst_head head = ffi_this.call;
   head.kind = MST_KIND_VALUE;
   head.flags = (uint16_t)(flags | (head.flags & MST_FLAG_REPLAY));
   end_output();
   const int sent = send_reply(&head);
   ffi_conditions_forget();
-  worker.call.call = 0;
-  worker.changed = 0;
-  worker.seed.known = 0;
+  ffi_this.call.call = 0;
+  ffi_this.changed = 0;
+  ffi_this.seed.known = 0;
   return sent;
 }
 
@@ -346,7 +346,7 @@ static int answer(SEXP value, uint16_t flags) {
 // nobody would take it.
 SEXP ffi_worker_say(SEXP value) {
   const int for_nobody = MST_FLAG_REPLAY | MST_FLAG_TASK;
-  if (worker.call.call == 0 || (worker.call.flags & for_nobody) != 0)
+  if (ffi_this.call.call == 0 || (ffi_this.call.flags & for_nobody) != 0)
     return Rf_ScalarLogical(0);
   empty_reply();
   uint8_t times[MST_VALUE_HEAD_BYTES];
@@ -354,10 +354,10 @@ SEXP ffi_worker_say(SEXP value) {
   put_bytes(times, sizeof times);
   SEXP content = PROTECT(Rf_allocVector(VECSXP, 2));
   SET_VECTOR_ELT(content, 0, value);
-  SET_VECTOR_ELT(content, 1, VECTOR_ELT(worker.keep, 0));
-  ffi_serialize_message(content, worker.reply);
+  SET_VECTOR_ELT(content, 1, VECTOR_ELT(ffi_this.keep, 0));
+  ffi_serialize_message(content, ffi_this.reply);
   UNPROTECT(1);
-  struct mst_head head = worker.call;
+  struct mst_head head = ffi_this.call;
   head.kind = MST_KIND_VALUE;
   head.flags = MST_FLAG_EARLY;
   return Rf_ScalarLogical(send_reply(&head));
@@ -365,25 +365,25 @@ SEXP ffi_worker_say(SEXP value) {
 
 // end_call ends what the user's code did. 0 if this worker must end.
 static int end_call(void) {
-  return ffi_interrupt_end(&worker.raised, &worker.changed, &worker.seed);
+  return ffi_interrupt_end(&ffi_this.raised, &ffi_this.changed, &ffi_this.seed);
 }
 
 // evaluate runs one EXEC and answers it. 0 when the session is gone.
 static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
-  worker.call = frame->head;
-  worker.timed = 0;
-  SET_VECTOR_ELT(worker.keep, 0, R_NilValue);
+  ffi_this.call = frame->head;
+  ffi_this.timed = 0;
+  SET_VECTOR_ELT(ffi_this.keep, 0, R_NilValue);
   // A call of the journal has an old number, and is never cancelled.
   const int replay = (frame->head.flags & MST_FLAG_REPLAY) != 0;
   if (mst_watch_call_begin(replay ? 0 : frame->head.call) != 0) {
-    mst_chan_take(&worker.chan, frame);
+    mst_chan_take(&ffi_this.chan, frame);
     return answer(R_NilValue, MST_FLAG_ERROR);
   }
   SEXP message = PROTECT(read_frame(frame));
   if (TYPEOF(message) != VECSXP || Rf_xlength(message) != 3) {
     Rf_error("the session sent a call that can't be read");
   }
-  SET_VECTOR_ELT(worker.keep, 0, VECTOR_ELT(message, 2));
+  SET_VECTOR_ELT(ffi_this.keep, 0, VECTOR_ELT(message, 2));
   SEXP call = PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
   // A frame of its own for each call, as do.call() in a function would give.
   SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
@@ -401,7 +401,7 @@ static void set_seed(const struct mst_frame *frame) {
   if (mst_seed_decode(frame->payload, (size_t)frame->head.length, &seed) != 0) {
     seed.known = 0;
   }
-  mst_chan_take(&worker.chan, frame);
+  mst_chan_take(&ffi_this.chan, frame);
   if (seed.known) {
     ffi_track_set_seed(&seed);
   } else {
@@ -411,38 +411,20 @@ static void set_seed(const struct mst_frame *frame) {
 }
 
 static void take_job(const struct mst_frame *frame) {
-  worker.reading = 1;
+  ffi_this.reading = 1;
   SEXP job =
-      PROTECT(ffi_job_of_frame(frame, mst_chan_map(&worker.chan, frame)));
-  worker.reading = 0;
-  mst_chan_take(&worker.chan, frame);
+      PROTECT(ffi_job_of_frame(frame, mst_chan_map(&ffi_this.chan, frame)));
+  ffi_this.reading = 0;
+  mst_chan_take(&ffi_this.chan, frame);
   ffi_call_ours("job_keep", job);
   UNPROTECT(1);
 }
 
 static void drop_job(const struct mst_frame *frame) {
   const double id = (double)frame->head.call;
-  mst_chan_take(&worker.chan, frame);
+  mst_chan_take(&ffi_this.chan, frame);
   SEXP number = PROTECT(Rf_ScalarReal(id));
   ffi_call_ours("job_drop", number);
-  UNPROTECT(1);
-}
-
-// send_state answers SNAPSHOT: with nothing if this worker's state can't be put
-// into bytes. 0 when the session is gone.
-static int send_state(void) {
-  struct mst_head head = {.kind = MST_KIND_STATE};
-  SEXP state = PROTECT(ffi_call_ours("worker_snapshot", NULL));
-  empty_reply();
-  if (state != R_NilValue) ffi_serialize(state, &worker.reply->buf);
-  UNPROTECT(1);
-  return send_reply(&head);
-}
-
-static void take_state(const struct mst_frame *frame) {
-  SEXP state = PROTECT(read_frame(frame));
-  ffi_call_ours("worker_restore", state);
-  ffi_track_begin();
   UNPROTECT(1);
 }
 
@@ -461,11 +443,11 @@ static void check_depth(void) {
 // call. Errors of calls leave it; enter it again.
 SEXP ffi_worker_serve(SEXP enclosure) {
   struct mst_frame frame;
-  worker.raised = 0;
-  while (next_frame(&frame)) {
+  ffi_this.raised = 0;
+  while (ffi_this_next_frame(&frame)) {
     int sent = 1;
     check_depth();
-    worker.taken++;
+    ffi_this.taken++;
     switch (frame.head.kind) {
     case MST_KIND_EXEC:
       sent = evaluate(&frame, enclosure);
@@ -473,38 +455,34 @@ SEXP ffi_worker_serve(SEXP enclosure) {
     case MST_KIND_SEED:
       set_seed(&frame);
       break;
-    case MST_KIND_STATE:
-      take_state(&frame);
-      break;
     case MST_KIND_JOB:
       take_job(&frame);
       break;
     case MST_KIND_DROP:
       drop_job(&frame);
       break;
-    case MST_KIND_SNAPSHOT:
-      mst_chan_take(&worker.chan, &frame);
-      sent = send_state();
+    case MST_KIND_CHECKPOINT:
+      sent = ffi_this_checkpoint(&frame);
       break;
     case MST_KIND_BYE:
-      mst_chan_take(&worker.chan, &frame);
+      mst_chan_take(&ffi_this.chan, &frame);
       return Rf_ScalarLogical(1);
     default:
-      mst_chan_take(&worker.chan, &frame);
+      mst_chan_take(&ffi_this.chan, &frame);
       break;
     }
     if (!sent) break;
-    if (worker.raised) return R_NilValue;
+    if (ffi_this.raised) return R_NilValue;
   }
   return Rf_ScalarLogical(0);
 }
 
 // ffi_worker_taken counts what was begun with: the same number after an error means that
 // it didn't come from anything that the session had sent.
-SEXP ffi_worker_taken(void) { return Rf_ScalarReal(worker.taken); }
+SEXP ffi_worker_taken(void) { return Rf_ScalarReal(ffi_this.taken); }
 
 static int is_task(void) {
-  return worker.call.call != 0 && (worker.call.flags & MST_FLAG_TASK) != 0;
+  return ffi_this.call.call != 0 && (ffi_this.call.flags & MST_FLAG_TASK) != 0;
 }
 
 SEXP ffi_worker_is_task(void) { return Rf_ScalarLogical(is_task()); }
@@ -519,11 +497,11 @@ SEXP ffi_worker_track(void) {
 // interrupt that came between two calls) there is nothing to answer. FALSE when
 // the session is gone, NA if an interrupt may still come.
 SEXP ffi_worker_answer_error(SEXP value) {
-  if (worker.call.call == 0) return Rf_ScalarLogical(1);
+  if (ffi_this.call.call == 0) return Rf_ScalarLogical(1);
   if (!end_call() || !answer(value, MST_FLAG_ERROR)) {
     return Rf_ScalarLogical(0);
   }
-  return Rf_ScalarLogical(worker.raised ? NA_LOGICAL : 1);
+  return Rf_ScalarLogical(ffi_this.raised ? NA_LOGICAL : 1);
 }
 
 // ---- warming: the fork server runs its workers' loop before it forks
@@ -533,11 +511,11 @@ SEXP ffi_worker_answer_error(SEXP value) {
 SEXP ffi_warm_pair(void) {
   int pair[2];
   if (mst_net_pair(pair, NULL) != 0) return Rf_ScalarInteger(-1);
-  mst_chan_open(&worker.chan, pair[0], MST_FRAME_MAX);
-  worker.keep = Rf_allocVector(VECSXP, 1);
-  R_PreserveObject(worker.keep);
+  mst_chan_open(&ffi_this.chan, pair[0], MST_FRAME_MAX);
+  ffi_this.keep = Rf_allocVector(VECSXP, 1);
+  R_PreserveObject(ffi_this.keep);
   ffi_conditions_forget();
-  worker.reply = mst_blob_new();
+  ffi_this.reply = mst_blob_new();
   return Rf_ScalarInteger(pair[1]);
 }
 
@@ -548,10 +526,10 @@ SEXP ffi_warm_feed(SEXP fd, SEXP messages) {
   mst_chan_open(&chan, Rf_asInteger(fd), MST_FRAME_MAX);
   if (messages == R_NilValue) {
     mst_chan_close(&chan);
-    mst_chan_close(&worker.chan);
-    mst_blob_release(worker.reply);
-    R_ReleaseObject(worker.keep);
-    memset(&worker, 0, sizeof worker);
+    mst_chan_close(&ffi_this.chan);
+    mst_blob_release(ffi_this.reply);
+    R_ReleaseObject(ffi_this.keep);
+    memset(&ffi_this, 0, sizeof ffi_this);
     return R_NilValue;
   }
   struct mst_blob *blob = mst_blob_new();
@@ -575,11 +553,11 @@ SEXP ffi_server_begin(void) {
   mst_assert_on_failure(NULL);
   for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++)
     hold_fd(fd);
-  mst_chan_open(&worker.chan, MST_FD_DATA, MST_FRAME_MAX);
+  mst_chan_open(&ffi_this.chan, MST_FD_DATA, MST_FRAME_MAX);
   SEXP setup = PROTECT(ffi_worker_setup());
   // The channel's buffer only; the descriptor goes on as the server's.
-  mst_buf_free(&worker.chan.in);
-  memset(&worker, 0, sizeof worker);
+  mst_buf_free(&ffi_this.chan.in);
+  memset(&ffi_this, 0, sizeof ffi_this);
   UNPROTECT(1);
   return setup;
 }
@@ -588,7 +566,7 @@ SEXP ffi_server_begin(void) {
 // call that is being evaluated has them.
 SEXP ffi_worker_self(void) {
   SEXP self = Rf_allocVector(INTSXP, 2);
-  INTEGER(self)[0] = (int)worker.call.worker + 1;
-  INTEGER(self)[1] = (int)worker.call.epoch;
+  INTEGER(self)[0] = (int)ffi_this.call.worker + 1;
+  INTEGER(self)[1] = (int)ffi_this.call.epoch;
   return self;
 }

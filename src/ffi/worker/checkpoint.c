@@ -1,0 +1,76 @@
+// A worker makes its standby, and a standby takes the worker's place. See fork/standby.c.
+#include <errno.h>
+#include <string.h>
+
+#include "base/mst_clock.h"
+#include "ffi/worker/this.h"
+#include "fork/fork.h"
+#include "shuffle/exchange.h"
+
+// The descriptor that a standby is to have comes on another channel than the order, before it.
+#define END_MS 5000
+#define SHRINK_BYTES ((uint64_t)64 << 20)
+
+// take_place makes this process, a copy of the worker, the worker: what had come for the other
+// isn't this one's, and it says hello as any other. What its set-up was to make is there, so
+// SETUP is answered at once.
+static int take_place(void) {
+  struct mst_frame frame;
+  struct mst_err err;
+  mst_err_clear(&err);
+  ffi_this.chan.fd = -1; // its number is the new channel's
+  mst_chan_close(&ffi_this.chan);
+  ffi_this_open_channel();
+  memset(&ffi_this.spin, 0, sizeof ffi_this.spin);
+  if (mst_exchange_begin(&err) != 0) return 0;
+  ffi_call_ours("take_place", NULL);
+  ffi_this_say_hello(1);
+  if (!ffi_this_next_frame(&frame) || frame.head.kind != MST_KIND_SETUP)
+    return 0;
+  char title[FFI_TITLE_BYTES];
+  ffi_this_title(title, "worker", &frame);
+  mst_proc_title(title);
+  mst_chan_take(&ffi_this.chan, &frame);
+  ffi_this_say_ready(mst_watch_tempdir());
+  return 1;
+}
+
+// shrink has R give back what a standby would keep for ever: a collection costs more than a fork,
+// so only if there may be much.
+static void shrink(void) {
+  const uint64_t now = mst_proc_resident();
+  if (now > ffi_this.resident + SHRINK_BYTES) {
+    R_gc();
+    ffi_this.resident = mst_proc_resident();
+  } else if (now < ffi_this.resident) {
+    ffi_this.resident = now;
+  }
+}
+
+static int say_made(int sys_errno, int64_t cost_ns) {
+  struct mst_head head = {.kind = MST_KIND_CHECKPOINTED};
+  const struct mst_checkpointed made = {.sys_errno = sys_errno,
+                                        .cost_ns = (uint64_t)cost_ns};
+  uint8_t bytes[MST_CHECKPOINTED_BYTES];
+  mst_checkpointed_encode(&made, bytes);
+  return mst_chan_send_small(&ffi_this.chan, &head, bytes, sizeof bytes, 1,
+                             NULL) == 0;
+}
+
+int ffi_this_checkpoint(const struct mst_frame *order) {
+  struct mst_err err;
+  mst_err_clear(&err);
+  const int64_t begin_ns = mst_clock_now();
+  char title[FFI_TITLE_BYTES];
+  ffi_this_title(title, "standby", order);
+  mst_chan_take(&ffi_this.chan, order);
+  const int end = mst_watch_take_end(END_MS);
+  if (end < 0) return say_made(EMFILE, 0);
+  shrink();
+  ffi_call_ours("pause_threads", NULL);
+  const int rc =
+      mst_standby_make(end, ffi_this.output, ffi_this.session, title, &err);
+  if (rc == 0) return take_place();
+  ffi_call_ours("resume_threads", NULL);
+  return say_made(rc < 0 ? err.sys_errno : 0, mst_clock_now() - begin_ns);
+}

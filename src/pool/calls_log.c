@@ -1,0 +1,136 @@
+// What is kept to make a worker again: the journal, and when a checkpoint replaces it. The contract
+// is in calls.h.
+#include "pool/calls_int.h"
+
+void mst_calls_judge(struct mst_calls *calls) {
+  calls->judged = 1;
+  for (uint32_t i = 0; i < calls->pool.count; i++)
+    mst_journal_refused(&calls->lanes[i]->journal, MST_REFUSED_EVER);
+}
+
+void mst_lane_want(struct mst_calls *calls, struct mst_lane *lane, int now) {
+  if (mst_journal_wants(&lane->journal, now)) {
+    mst_lane_todo(calls, lane, TODO_CHECKPOINT);
+  }
+}
+
+// note_seed: draws from L'Ecuyer's stream are repeated from their position, which is known. Those
+// from another are by the calls that drew, if the checkpoint has the stream: so there must be one
+// that has it. What tasks drew is never repeated.
+static void note_seed(struct mst_calls *calls, struct mst_lane *lane,
+                      const struct mst_answered *answered) {
+  if ((answered->flags & MST_FLAG_RNG) != 0) {
+    const int repeats = lane->rng_kept && !lane->journal.judged;
+    lane->rng_drew = 1;
+    lane->seed.known = 0;
+    if (lane->first->is_task || !repeats) lane->rng_other = 1;
+    if (!lane->first->is_task && !repeats) mst_lane_want(calls, lane, 1);
+  }
+  if ((answered->flags & MST_FLAG_SEED) == 0) return;
+  lane->rng_other = 0;
+  lane->seed = answered->seed;
+}
+
+static void note_state(struct mst_calls *calls, struct mst_lane *lane,
+                       const struct mst_answered *answered) {
+  const struct mst_call *call = lane->first;
+  const struct mst_entry entry = {
+      .payload = call->payload,
+      .job = call->job,
+      .seed = lane->seed,
+      .call = call->id,
+      .elapsed_s = answered->elapsed_s,
+      .failed = (answered->flags & MST_FLAG_ERROR) != 0,
+      .visible = (answered->flags & MST_FLAG_STATE) != 0,
+      .unseen = call->unseen};
+  if (call->cast != NULL) {
+    mst_common_answered(&calls->common, call->cast, &entry);
+  }
+  if (call->is_task && !entry.visible) return; // any worker could have done it
+  (void)mst_journal_add(&lane->journal, &entry); // if not, it says so itself
+  mst_lane_want(calls, lane, 0);
+}
+
+void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
+                   const struct mst_answered *answered) {
+  const struct mst_call *call = lane->first;
+  mst_heal_answered(&lane->heal);
+  mst_heal_heard(&lane->heal, calls->now_ns);
+  lane->head_ns = calls->now_ns;
+  if (!calls->policy.on) return; // nothing is kept
+  // One that was interrupted and undone isn't repeated: it didn't come to its end.
+  const int undone = (call->cancelled || call->timed_out) &&
+                     (answered->flags & MST_FLAG_ERROR) != 0 &&
+                     (answered->flags & MST_FLAG_STATE) == 0;
+  if (!undone) note_state(calls, lane, answered);
+  note_seed(calls, lane, answered);
+}
+
+int mst_calls_log_grew(const struct mst_calls *calls) {
+  return calls->log_bytes > calls->log_looked &&
+         calls->log_bytes - calls->log_looked >= MST_LOG_STEP_BYTES;
+}
+
+// longest_journal of those that aren't being replayed, NULL if none has anything. hopeless: of
+// those that no checkpoint will make shorter.
+static struct mst_journal *longest_journal(struct mst_calls *calls,
+                                           int hopeless) {
+  struct mst_journal *longest = &calls->common.journal;
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    struct mst_lane *lane = calls->lanes[i];
+    if (lane->replaying || lane->replay_left > 0) continue;
+    if (hopeless && !lane->journal.judged) continue;
+    if (lane->journal.bytes > longest->bytes) longest = &lane->journal;
+  }
+  return longest->bytes == 0 ? NULL : longest;
+}
+
+static void give_up_longest(struct mst_calls *calls, int hopeless,
+                            int64_t most) {
+  struct mst_journal *longest;
+  while ((int64_t)calls->log_bytes > most &&
+         (longest = longest_journal(calls, hopeless)) != NULL) {
+    if (longest == &calls->common.journal) {
+      mst_common_give_up(&calls->common);
+    } else {
+      mst_journal_give_up(longest, MST_INCOMPLETE_MEMORY);
+    }
+  }
+}
+
+// Checkpoints take a while to come, so the others may have more until then.
+void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
+  const int64_t most = free_bytes / 4 + (int64_t)(calls->log_bytes / 4);
+  if ((int64_t)calls->log_bytes > most / 2) {
+    for (uint32_t i = 0; i < calls->pool.count; i++) {
+      struct mst_lane *lane = calls->lanes[i];
+      if (lane->journal.bytes > 0) mst_lane_want(calls, lane, 1);
+    }
+  }
+  give_up_longest(calls, 1, most);
+  give_up_longest(calls, 0, 2 * most);
+  calls->log_looked = calls->log_bytes;
+}
+
+void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
+                            int64_t cost_ns, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  calls->now_ns = now_ns;
+  mst_journal_made(&lane->journal, cost_ns);
+  lane->rng_other = 0; // the stream, of whatever generator, is there
+  lane->rng_kept = lane->rng_drew;
+}
+
+void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t worker,
+                             enum mst_refusal why, int64_t now_ns) {
+  calls->now_ns = now_ns;
+  mst_journal_refused(&calls->lanes[worker]->journal, why);
+}
+
+void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
+                                int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  calls->now_ns = now_ns;
+  mst_journal_ended(&lane->journal);
+  if (mst_lane_is_up(calls, lane)) mst_lane_want(calls, lane, 1);
+}

@@ -1,0 +1,178 @@
+// The session's end of a worker's checkpoint: the connection to its standby (fork/standby.c).
+//
+// The end that a standby is to have goes to the worker by the control channel, before the order on
+// the data channel: there, segments are the only descriptors that come. What the worker answers is
+// in order with its answers to calls, so all know what the checkpoint has.
+#include <errno.h>
+
+#include "pool/run.h"
+#include "pool/run_int.h"
+
+void mst_standby_init(struct mst_standby *standby) {
+  *standby = (struct mst_standby){.chan = {.fd = -1}, .io = {.fd = -1}};
+}
+
+static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
+  struct mst_session *session = peer->cluster->session;
+  struct mst_launcher *home = standby->home;
+  if (standby->chan.fd < 0) return;
+  mst_loop_remove(session->loop, &standby->io);
+  mst_chan_close(&standby->chan);
+  // Where this process adopts it, somebody is to wait for it.
+  if (home != NULL && home->gone && home->adopt != NULL && standby->pid > 0)
+    home->adopt(home, 0, 0, 0, standby->pid);
+  mst_standby_init(standby);
+}
+
+static void forget_made(struct mst_peer *peer) {
+  if (peer->standby.chan.fd < 0) return;
+  let_go(peer, &peer->standby);
+  if (mst_peer_worker(peer)->has_process) return; // it is in its directory
+  mst_trash_put(peer->cluster->session, peer->tempdir);
+  peer->tempdir = NULL;
+}
+
+void mst_standby_forget(struct mst_peer *peer) {
+  let_go(peer, &peer->next_standby);
+  forget_made(peer);
+}
+
+static void ended(struct mst_peer *peer, struct mst_standby *standby) {
+  const int was_made = standby == &peer->standby;
+  if (was_made) {
+    forget_made(peer);
+    mst_calls_checkpoint_ended(&peer->cluster->calls, peer->index,
+                               mst_clock_now());
+    mst_cluster_carry_out(peer->cluster);
+  } else {
+    let_go(peer, standby);
+  }
+}
+
+// read_pid takes what it says: its pid, once for each that stands by in turn.
+static void read_pid(struct mst_peer *peer, struct mst_standby *standby) {
+  struct mst_frame frame;
+  struct mst_proc_msg msg;
+  const int rc = mst_chan_fill(&standby->chan, 0, NULL);
+  int found = 0;
+  while (rc == 1 &&
+         (found = mst_chan_peek(&standby->chan, &frame, NULL)) == 1) {
+    if (frame.head.kind == MST_KIND_FORKED &&
+        mst_proc_msg_decode(frame.payload, (size_t)frame.head.length, &msg) ==
+            0) {
+      standby->pid = (pid_t)msg.pid;
+    }
+    mst_chan_take(&standby->chan, &frame);
+  }
+  if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0)
+    ended(peer, standby);
+}
+
+static void is_ready(struct mst_io *io, uint32_t ready) {
+  struct mst_peer *peer = io->owner;
+  (void)ready;
+  read_pid(peer,
+           io == &peer->standby.io ? &peer->standby : &peer->next_standby);
+}
+
+static void refuse(struct mst_peer *peer, enum mst_refusal why) {
+  let_go(peer, &peer->next_standby);
+  mst_calls_no_checkpoint(&peer->cluster->calls, peer->index, why,
+                          mst_clock_now());
+}
+
+// watch has the loop tell when something comes from it.
+static int watch(struct mst_peer *peer, struct mst_standby *standby) {
+  standby->io = (struct mst_io){.fd = standby->chan.fd,
+                                .wanted = MST_READABLE,
+                                .ready = is_ready,
+                                .owner = peer};
+  return mst_loop_add(peer->cluster->session->loop, &standby->io, NULL);
+}
+
+void mst_standby_ask(struct mst_peer *peer) {
+  struct mst_standby *next = &peer->next_standby;
+  struct mst_head head = {.kind = MST_KIND_STANDBY,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = mst_peer_worker(peer)->epoch};
+  int pair[2];
+  let_go(peer, next); // of an incarnation that was lost
+  if (!peer->hello.forked || peer->launcher == NULL ||
+      peer->launcher->adopt == NULL) {
+    refuse(peer, MST_REFUSED_EVER);
+    return;
+  }
+  if (mst_net_pair(pair, NULL) != 0) {
+    refuse(peer, MST_REFUSED_SHORT);
+    return;
+  }
+  mst_net_raise(&pair[0]);
+  mst_chan_open(&next->chan, pair[0], MST_FRAME_MAX_CONTROL);
+  next->home = peer->launcher;
+  int rc = watch(peer, next);
+  if (rc == 0 && peer->control.fd < 0) rc = -MST_ECLOSED;
+  if (rc == 0) {
+    rc = mst_chan_send(&peer->control, &head, NULL, &pair[1], 1, 0, NULL);
+  }
+  mst_net_close(&pair[1]);
+  head.kind = MST_KIND_CHECKPOINT;
+  if (rc == 0) rc = mst_chan_send(&peer->data, &head, NULL, NULL, 0, 0, NULL);
+  if (rc == 0 && peer->data.out_first != NULL) mst_peer_want(peer);
+  if (rc != 0) refuse(peer, MST_REFUSED_SHORT);
+}
+
+void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame) {
+  struct mst_checkpointed made;
+  struct mst_standby *next = &peer->next_standby;
+  if (mst_checkpointed_decode(frame->payload, (size_t)frame->head.length,
+                              &made) != 0) {
+    made.sys_errno = EPROTO;
+  }
+  // One that has ended already would take nobody's place.
+  if (made.sys_errno != 0 || next->chan.fd < 0) {
+    refuse(peer, made.sys_errno == ENOSYS    ? MST_REFUSED_EVER
+                 : made.sys_errno == EDEADLK ? MST_REFUSED_YET
+                                             : MST_REFUSED_SHORT);
+    return;
+  }
+  let_go(peer, &peer->standby);
+  mst_loop_remove(peer->cluster->session->loop, &next->io);
+  peer->standby = *next;
+  mst_standby_init(next);
+  if (watch(peer, &peer->standby) != 0) {
+    let_go(peer, &peer->standby);
+    refuse(peer, MST_REFUSED_SHORT);
+    return;
+  }
+  mst_calls_checkpointed(&peer->cluster->calls, peer->index,
+                         (int64_t)made.cost_ns, mst_clock_now());
+}
+
+int mst_standby_launch(struct mst_peer *peer, const int fds[3],
+                       struct mst_err *err) {
+  struct mst_standby *standby = &peer->standby;
+  struct mst_launcher *home = standby->home;
+  const uint32_t epoch = mst_peer_worker(peer)->epoch;
+  struct mst_head head = {.kind = MST_KIND_FORK,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index,
+                          .epoch = epoch};
+  if (standby->pid == 0) read_pid(peer, standby);
+  if (standby->pid == 0) { // it has just been made: tried again
+    return mst_err_set(err, MST_ESYS, EAGAIN, "fork",
+                       "the worker's standby isn't there yet");
+  }
+  peer->launcher = home;
+  home->adopt(home, peer->cluster->id, peer->index, epoch, standby->pid);
+  const int rc = mst_chan_send(&standby->chan, &head, NULL, fds, 3, 0, err);
+  if (rc != 0) return rc;
+  const struct mst_news news = {.kind = MST_NEWS_FORKED,
+                                .cluster = peer->cluster->id,
+                                .worker = peer->index,
+                                .epoch = epoch,
+                                .number = (int32_t)standby->pid};
+  standby->pid = 0; // until the next says its own
+  mst_session_news(peer->cluster->session, &news);
+  return 0;
+}

@@ -1,0 +1,213 @@
+# A lost worker comes back as it was: from its checkpoint, a copy of its process, on which the calls
+# since then are replayed.
+
+# What a worker can be, by kind: how it is made, how it changes, and what shows it. Each part is an
+# expression for the worker's global environment.
+kinds <- list(
+  variable = expression(v <- 5, v <- v + 1, v),
+  environment_variable = expression(
+    Sys.setenv(MUSTER_TEST = "5"), Sys.setenv(TZ = "Asia/Tokyo"),
+    list(Sys.getenv("MUSTER_TEST"), format(.POSIXct(0), "%H"))
+  ),
+  libraries = expression(
+    dir.create(file.path(tempdir(), "library")),
+    .libPaths(c(file.path(tempdir(), "library"), .libPaths())), basename(.libPaths()[1L])
+  ),
+  locale = expression(NULL, Sys.setlocale("LC_COLLATE", "C"), Sys.getlocale("LC_COLLATE")),
+  umask = expression(NULL, Sys.umask("077"), format(Sys.umask(NA))),
+  list_of_environments = expression(
+    L <- list(e = new.env()), assign("n", 1, L$e), get("n", L$e)
+  ),
+  attribute = expression(A <- structure(1, e = new.env()), assign("n", 1, attr(A, "e")),
+    get("n", attr(A, "e"))
+  ),
+  many_bindings = expression(
+    {
+      E <- new.env()
+      for (i in 1:3000) assign(paste0("k", i), 0, E)
+    },
+    assign("k1", 1, E), E$k1
+  ),
+  option_with_environment = expression(
+    options(muster.test.env = new.env()), assign("n", 1, getOption("muster.test.env")),
+    get("n", getOption("muster.test.env"))
+  ),
+  attached = expression(
+    attach(list(n = 0), name = "mine"), assign("n", 1, as.environment("mine")), get("n", "mine")
+  ),
+  s3_method = expression(
+    NULL, registerS3method("print", "zz", function(x, ...) cat("ZZ\n"), envir = globalenv()),
+    utils::capture.output(print(structure(1, class = "zz")))
+  ),
+  reference_class = expression(
+    acc <- setRefClass("Acc", fields = list(n = "numeric"),
+      methods = list(add = function() n <<- n + 1)
+    )$new(n = 0),
+    acc$add(), acc$n
+  ),
+  active_binding = expression(NULL, makeActiveBinding("ab", function() 42, globalenv()), ab),
+  lock = expression(lk <- 1, lockBinding("lk", globalenv()), bindingIsLocked("lk", globalenv())),
+  connection = expression(
+    con <- textConnection(c("one", "two", "three")), readLines(con, 1), readLines(con, 1)
+  ),
+  file = expression(
+    out <- file(file.path(tempdir(), "x"), "w"), writeLines("there", out),
+    {
+      flush(out)
+      readLines(file.path(tempdir(), "x"))
+    }
+  ),
+  pointer = expression(p <- methods::new("externalptr"), NULL, typeof(p)),
+  generator = expression(RNGkind("Wichmann-Hill"), set.seed(3), c(RNGkind()[1L], runif(2)))
+)
+
+run_at <- eval(quote(function(code) eval(code, globalenv())), globalenv())
+
+kill_workers <- function(cl) for (pid in node_pids(cl)) tools::pskill(pid, 9L)
+
+test_cluster("S1: a worker is what it was, with and without a checkpoint", {
+  local_settings(muster.quiet = TRUE)
+  for (when in c("log", "checkpoint", "both")) {
+    cl <- local_cluster(1)
+    for (kind in kinds) clusterCall(cl, run_at, kind[[1L]])
+    if (when == "both") make_checkpoints(cl)
+    for (kind in kinds) clusterCall(cl, run_at, kind[[2L]])
+    if (when == "checkpoint") make_checkpoints(cl)
+    kill_workers(cl)
+    after <- lapply(kinds, function(kind) clusterCall(cl, run_at, kind[[3L]])[[1L]])
+    twin <- local_cluster(1)
+    for (kind in kinds) clusterCall(twin, run_at, kind[[1L]])
+    for (kind in kinds) clusterCall(twin, run_at, kind[[2L]])
+    expect_identical(after, lapply(kinds, function(kind) {
+      clusterCall(twin, run_at, kind[[3L]])[[1L]]
+    }))
+    expect_identical(cluster_status(cl)$restarts, 1L)
+    cluster_stop(cl)
+    cluster_stop(twin)
+  }
+})
+
+# Loaded before a test looks at what it leaves behind.
+table_there <- requireNamespace("data.table", quietly = TRUE)
+
+test_cluster("S1: data.table's changes in place are there again", {
+  testthat::skip_if_not(table_there, "data.table is not installed")
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(1)
+  clusterEvalQ(cl, {
+    library(data.table)
+    table <- data.table(x = 1:3)
+    NULL
+  })
+  make_checkpoints(cl)
+  for (k in 1:2) {
+    clusterEvalQ(cl, {
+      table[, x := x * 10L]
+      NULL
+    })
+    kill_workers(cl)
+  }
+  expect_identical(clusterEvalQ(cl, table$x), list(c(100L, 200L, 300L)))
+})
+
+test_cluster("a worker comes back from its checkpoint again and again, with its files", {
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(2)
+  clusterCall(cl, run_at, quote({
+    writeLines("kept", file.path(tempdir(), "file"))
+    n <- 0
+  }))
+  make_checkpoints(cl)
+  for (k in 1:5) {
+    clusterCall(cl, run_at, quote(n <- n + 1))
+    kill_workers(cl)
+    now <- clusterCall(cl, run_at, quote(list(n, readLines(file.path(tempdir(), "file")))))
+    expect_identical(now, rep(list(list(k + 0, "kept")), 2L))
+  }
+  make_checkpoints(cl)
+  kill_workers(cl)
+  expect_identical(clusterCall(cl, run_at, quote(n)), list(5, 5))
+})
+
+# The processes that stand by for the workers of this session.
+standby_pids <- function() {
+  pids <- suppressWarnings(as.integer(list.files("/proc", "^[0-9]+$")))
+  title <- paste0("^muster standby [0-9]+ of ", Sys.getpid(), "\\b")
+  lines <- vapply(file.path("/proc", pids, "cmdline"), function(path) {
+    bytes <- tryCatch(suppressWarnings(readBin(path, "raw", 100L)), error = function(e) raw())
+    rawToChar(bytes[bytes != 0])
+  }, "")
+  pids[grepl(title, lines)]
+}
+
+test_cluster("a standby that is killed is made anew; with its worker it is an error", {
+  testthat::skip_if_not(has_proc())
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(1)
+  clusterCall(cl, run_at, quote(n <- 1))
+  make_checkpoints(cl)
+  first <- standby_pids()
+  expect_length(first, 1L)
+  tools::pskill(first, 9L)
+  wait_until({
+    clusterCall(cl, run_at, NULL)
+    length(setdiff(standby_pids(), first)) == 1L
+  })
+  clusterCall(cl, run_at, quote(n <- n + 1))
+  kill_workers(cl)
+  expect_identical(clusterCall(cl, run_at, quote(n)), list(2))
+  # Both: stopped first, so that the worker can't make another.
+  wait_until(length(standby_pids()) == 1L)
+  pid <- node_pids(cl)
+  tools::pskill(pid, tools::SIGSTOP)
+  tools::pskill(standby_pids(), 9L)
+  wait_until({
+    cluster_status(cl)
+    !length(standby_pids())
+  })
+  tools::pskill(pid, 9L)
+  lost <- tryCatch(clusterCall(cl, run_at, quote(n)), error = identity)
+  expect_s3_class(lost, "muster_error_lost")
+  expect_match(conditionMessage(lost), "its state can't be restored: the process that kept it")
+})
+
+test_cluster("standbys end with their cluster, and with a worker that is ended for good", {
+  testthat::skip_if_not(has_proc())
+  cl <- local_cluster(2)
+  make_checkpoints(cl)
+  expect_length(standby_pids(), 2L)
+  cl <- cluster_resize(cl, 1L)
+  wait_until(length(standby_pids()) == 1L)
+  cluster_stop(cl)
+  wait_until(!length(standby_pids()))
+})
+
+test_cluster("what replayed calls print isn't shown again", {
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(1)
+  clusterCall(cl, run_at, quote(cat("once\n")))
+  kill_workers(cl)
+  clusterCall(cl, run_at, quote(cat("twice\n")))
+  expect_identical(cluster_logs(cl)$line, c("once", "twice"))
+})
+
+test_cluster("a generator other than L'Ecuyer's draws on from where it was", {
+  local_settings(muster.quiet = TRUE)
+  local_seed(1)
+  expected <- local({
+    set.seed(1, "Mersenne-Twister")
+    list(runif(2), rnorm(3), runif(1))
+  })
+  cl <- local_cluster(1)
+  draw <- list(quote({
+    set.seed(1, "Mersenne-Twister")
+    runif(2)
+  }), quote(rnorm(3)), quote(runif(1)))
+  got <- lapply(draw, function(code) {
+    value <- clusterCall(cl, run_at, code)[[1L]]
+    clusterCall(cl, run_at, NULL) # the checkpoint that it is worth comes before this
+    kill_workers(cl)
+    value
+  })
+  expect_identical(got, expected)
+})
