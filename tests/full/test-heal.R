@@ -197,6 +197,7 @@ test_cluster("several tasks may be poison, and retries are as many as was asked 
 # ---- budget
 
 test_cluster("a worker whose journal kills it is given up, with a message, soon", {
+  local_settings(muster.checkpoints = FALSE)
   folder <- local_folder()
   cl <- local_cluster(2)
   clusterCall(cl, function(flag) {

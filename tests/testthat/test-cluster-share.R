@@ -289,6 +289,7 @@ test_cluster("a checkpoint of shared vectors is right", {
 })
 
 test_cluster("the journal tells of shared calls", {
+  local_settings(muster.checkpoints = FALSE)
   local_seed(1)
   cl <- local_cluster(1)
   cluster_share(cl, x = runif(1e5))

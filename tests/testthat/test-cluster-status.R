@@ -122,6 +122,7 @@ test_cluster("a quiet session shows nothing of workers", {
 })
 
 test_cluster("a journal shows the calls that are kept", {
+  local_settings(muster.checkpoints = FALSE)
   cl <- local_cluster(1)
   x <- 1
   clusterExport(cl, "x", environment())

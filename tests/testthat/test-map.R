@@ -195,6 +195,7 @@ test_cluster("an interrupt ends what the map had under way", {
 jobs_at <- function(cl) unlist(clusterCall(cl, function() names(muster:::the$jobs)))
 
 test_cluster("the function and its globals are sent once, also for the next map", {
+  local_settings(muster.checkpoints = FALSE)
   local_globals()
   local_seed(1)
   assign("k_of_test", runif(1000), globalenv())
@@ -221,6 +222,7 @@ test_cluster("a replaced worker is sent again what it needs", {
 })
 
 test_cluster("a piece that changed its worker is replayed with what it needs", {
+  local_settings(muster.checkpoints = FALSE)
   cl <- local_cluster(1)
   cluster_map(cl, 1, function(i, value) {
     assign("left_by_map", value, globalenv()) # tidy: in the worker
@@ -319,6 +321,7 @@ test_cluster("S4 and reference classes of the session are used in workers by the
 })
 
 test_cluster("attached packages that functions use are attached in workers", {
+  local_settings(muster.checkpoints = FALSE)
   if (!"package:tools" %in% search()) {
     library(tools)
     defer(function() detach("package:tools"))
@@ -346,6 +349,7 @@ test_cluster("globals that are too large are named, the largest first", {
 })
 
 test_cluster("data of packages' classes finds its methods, and data.table's is not refused", {
+  local_settings(muster.checkpoints = FALSE)
   testthat::skip_if_not_installed("data.table")
   local_settings(muster.references = "error")
   cl <- local_cluster(1)

@@ -129,6 +129,7 @@ test_cluster("a worker's function is not changed by what a call does with it", {
 })
 
 test_cluster("the journal shows and replays calls in the short form", {
+  local_settings(muster.checkpoints = FALSE)
   cl <- local_cluster(1)
   clusterCall(cl, `environment<-`(function(x) kept_x <<- x, globalenv()), 5)
   expect_match(cluster_journal(cl)$call, "kept_x")
