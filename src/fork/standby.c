@@ -57,7 +57,6 @@ static void say_pid(const struct standby *self) {
 // stand makes this process, just forked, one that stands by.
 static void stand(struct standby *self) {
   (void)setpgid(0, 0);
-  mst_proc_expendable(1);
   // One that is stopped wouldn't see the session's end, nor be seen by anybody.
   mst_proc_die_with_parent(SIGCONT);
   say_pid(self);
@@ -170,6 +169,7 @@ int mst_standby_make(int end, int output, pid_t session, const char *title,
     return 1;
   }
   mst_proc_title(title);
+  mst_proc_expendable(1);
   mst_watch_leave();
   if (mst_fds_leave(output, self.is_output) != 0) die();
   serve(&self);

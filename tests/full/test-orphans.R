@@ -43,6 +43,30 @@ test_that("idle workers end with a session that was killed", {
   expect_identical(grep("/muster$", files_left(session), value = TRUE), character())
 })
 
+test_that("standbys end with a session that was killed, whoever has ended before", {
+  limit_time(120)
+  for (gone in c("nobody", "workers", "server", "both")) {
+    session <- busy_session(NULL, before = quote({
+      parallel::clusterCall(cl, Sys.sleep, 0.3)
+      parallel::clusterCall(cl, function() NULL)
+    }))
+    expect_length(marked_pids(session), 8L) # session, server, three workers, their standbys
+    workers <- session$facts$workers
+    server <- parent_of(workers[1L])
+    if (gone %in% c("server", "both")) tools::pskill(server, tools::SIGKILL)
+    if (gone %in% c("workers", "both")) tools::pskill(workers, tools::SIGKILL)
+    left <- c(nobody = 8L, workers = 5L, server = 7L, both = 4L)
+    wait_until(length(marked_pids(session)) == left[[gone]])
+    if (gone == "both") { # the session and three standbys
+      tools::pskill(session$facts$pid, tools::SIGKILL)
+      expect_all_gone(session)
+      expect_identical(grep("/muster/.", files_left(session), value = TRUE), character())
+    } else {
+      expect_death_followed(session)
+    }
+  }
+})
+
 test_that("workers that compute in R end with a session that was killed", {
   limit_time(60)
   expect_death_followed(busy_session(quote(function(file) {
