@@ -128,7 +128,8 @@ int mst_journal_add(struct mst_journal *journal,
     if (!entry->visible) drop_equal(journal, entry);
   }
   drop_bound(journal, entry);
-  if (journal->count >= MST_JOURNAL_ENTRIES_MAX) {
+  if (journal->count >=
+      (journal->judged ? MST_JOURNAL_JUDGED_MAX : MST_JOURNAL_ENTRIES_MAX)) {
     mst_journal_give_up(journal, MST_INCOMPLETE_MANY);
     return 0;
   }
@@ -138,7 +139,10 @@ int mst_journal_add(struct mst_journal *journal,
 static int is_due(const struct mst_journal *journal) {
   const int64_t cost_ns =
       journal->cost_ns == 0 ? MST_JOURNAL_COST_NS : journal->cost_ns;
-  if (journal->bytes >= MST_JOURNAL_REPLAY_BYTES) return 1;
+  if (journal->bytes >= MST_JOURNAL_REPLAY_BYTES ||
+      journal->count >= MST_JOURNAL_ENTRIES_MAX / 2) {
+    return 1;
+  }
   return journal->replay_ns >= MST_JOURNAL_REPLAY_NS &&
          journal->replay_ns / MST_JOURNAL_REPLAY_FACTOR >= cost_ns;
 }

@@ -17,7 +17,7 @@
 //     may do unseen (clusterEvalQ), replaces an equal one before it, or one of its
 //     kind where the last undoes what the others did (foreach's preparations).
 //
-// A journal that grew past MST_JOURNAL_ENTRIES_MAX, has more bytes than there is memory for, or
+// A journal that grew past its number of entries, has more bytes than there is memory for, or
 // whose checkpoint ended, is of no use until there is another checkpoint: it lets go of all, and
 // says so (incomplete) rather than make a worker that is not the same.
 #ifndef MST_POOL_JOURNAL_H
@@ -32,16 +32,19 @@
 #include "wire/wire.h"
 
 #define MST_JOURNAL_ENTRIES_MAX 100000u
+#define MST_JOURNAL_JUDGED_MAX                                                 \
+  10000u // of one that no checkpoint will make shorter
 // A checkpoint is asked for when to replay the entries would take this long, and so many times as
-// long as a checkpoint; or for so many bytes.
+// long as a checkpoint; or for so many bytes; or half of the entries. The pages that the worker
+// writes to after the fork cost it seven times as much as the fork, so that is 2 %.
 #define MST_JOURNAL_REPLAY_NS (50 * MST_NS_PER_MS)
-#define MST_JOURNAL_REPLAY_FACTOR 33
+#define MST_JOURNAL_REPLAY_FACTOR 400
 #define MST_JOURNAL_REPLAY_BYTES ((size_t)64 << 20)
 // What one entry takes beside its evaluation, and each byte of it.
 #define MST_JOURNAL_ENTRY_NS INT64_C(20000)
 #define MST_JOURNAL_BYTE_NS 1
 // What a checkpoint is taken to cost before there was one.
-#define MST_JOURNAL_COST_NS (3 * MST_NS_PER_MS)
+#define MST_JOURNAL_COST_NS (2 * MST_NS_PER_MS)
 
 // A call that may change what no worker sees.
 enum mst_unseen {
@@ -104,7 +107,7 @@ void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why);
 // now: even if it isn't worth it yet.
 int mst_journal_wants(struct mst_journal *journal, int now);
 // mst_journal_made: there is a checkpoint, made between the last entry and what comes next, for
-// cost_ns. The journal is complete again.
+// cost_ns of computing. The journal is complete again.
 void mst_journal_made(struct mst_journal *journal, int64_t cost_ns);
 // mst_journal_refused: there is none. It will be asked for again after some more calls, each time
 // more of them, or never.

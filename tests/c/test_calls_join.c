@@ -294,7 +294,7 @@ TEST("U4: A worker that stays lost isn't one of all, one that is added is") {
 TEST("U4: Past its limits nothing is kept of what all were told, and it says "
      "so") {
   run_calls(1);
-  for (uint64_t i = 1; i <= MST_JOURNAL_ENTRIES_MAX + 1; i++) {
+  for (uint64_t i = 1; i <= MST_JOURNAL_JUDGED_MAX + 1; i++) {
     CHECK(!calls.common.incomplete);
     ask(0);
     while (*taken() != '\0') {
@@ -305,8 +305,8 @@ TEST("U4: Past its limits nothing is kept of what all were told, and it says "
   ask(0); // the last cast ends with it
   CHECK(calls.common.incomplete);
   CHECK_INT(calls.common.journal.count, 0);
-  EXPECT("EXEC 0 #100002");
-  told(0, MST_JOURNAL_ENTRIES_MAX + 2, 0);
+  EXPECT("EXEC 0 #10002");
+  told(0, MST_JOURNAL_JUDGED_MAX + 2, 0);
   finish();
 }
 

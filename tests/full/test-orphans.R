@@ -47,7 +47,7 @@ test_that("standbys end with a session that was killed, whoever has ended before
   limit_time(120)
   for (gone in c("nobody", "workers", "server", "both")) {
     session <- busy_session(NULL, before = quote({
-      parallel::clusterCall(cl, Sys.sleep, 0.3)
+      for (k in 1:2) parallel::clusterCall(cl, Sys.sleep, 1)
       parallel::clusterCall(cl, function() NULL)
     }))
     expect_length(marked_pids(session), 8L) # session, server, three workers, their standbys

@@ -39,7 +39,7 @@ local_cluster <- function(workers = 2, ..., frame = parent.frame()) {
 # all before.
 make_checkpoints <- function(cl) {
   wait_until({
-    clusterCall(cl, Sys.sleep, 0.2)
+    clusterCall(cl, Sys.sleep, 0.5)
     clusterCall(cl, function() NULL)
     journal <- cluster_journal(cl)
     identical(sum(journal$kind == "checkpoint"), length(cl)) && nrow(journal) == 2L * length(cl)
