@@ -106,6 +106,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
 
 void mst_peer_let_go(struct mst_peer *peer) {
   pause_ends(peer);
+  mst_standby_unask(peer);
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   mst_tail_free(&peer->output.tail);
   if (peer->standby.chan.fd >= 0) return; // which is to find its directory

@@ -63,6 +63,8 @@ void mst_standby_init(struct mst_standby *standby);
 // if there is none.
 void mst_standby_ask(struct mst_peer *peer);
 void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame);
+// mst_standby_unask: the incarnation that was asked is lost.
+void mst_standby_unask(struct mst_peer *peer);
 // mst_standby_launch has it take the worker's place, with these ends. 0, or an error: nothing was
 // sent.
 int mst_standby_launch(struct mst_peer *peer, const int fds[3],

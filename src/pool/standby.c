@@ -37,6 +37,10 @@ void mst_standby_forget(struct mst_peer *peer) {
   forget_made(peer);
 }
 
+void mst_standby_unask(struct mst_peer *peer) {
+  let_go(peer, &peer->next_standby);
+}
+
 static void ended(struct mst_peer *peer, struct mst_standby *standby) {
   const int was_made = standby == &peer->standby;
   if (was_made) {
@@ -97,7 +101,7 @@ void mst_standby_ask(struct mst_peer *peer) {
                           .worker = peer->index,
                           .epoch = mst_peer_worker(peer)->epoch};
   int pair[2];
-  let_go(peer, next); // of an incarnation that was lost
+  let_go(peer, next);
   if (!peer->hello.forked || peer->launcher == NULL ||
       peer->launcher->adopt == NULL) {
     refuse(peer, MST_REFUSED_EVER);
