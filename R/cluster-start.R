@@ -100,7 +100,7 @@
 #' is not part of a worker's state: it is there again only if it was seen to change (global
 #' variables, options, search path, working directory).
 #'
-#' A checkpoint costs a few milliseconds, and about 2 % of the time that calls take; it
+#' A checkpoint costs a few milliseconds, and at most about 2 % of the time; it
 #' shares the memory of its worker until one of the two changes it. If it ends (it is the first
 #' process that the system ends for lack of memory), another is made; if its worker ends before
 #' that, the loss is an error of class `muster_error_lost` that says so. Workers that were

@@ -9,7 +9,7 @@ void mst_calls_judge(struct mst_calls *calls) {
 }
 
 void mst_lane_want(struct mst_calls *calls, struct mst_lane *lane, int now) {
-  if (mst_journal_wants(&lane->journal, now)) {
+  if (mst_journal_wants(&lane->journal, now, calls->now_ns)) {
     mst_lane_todo(calls, lane, TODO_CHECKPOINT);
   }
 }
@@ -116,7 +116,7 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
                             int64_t cost_ns, int64_t now_ns) {
   struct mst_lane *lane = calls->lanes[worker];
   calls->now_ns = now_ns;
-  mst_journal_made(&lane->journal, cost_ns);
+  mst_journal_made(&lane->journal, cost_ns, now_ns);
   lane->rng_other = 0; // the stream, of whatever generator, is there
   lane->rng_kept = lane->rng_drew;
 }

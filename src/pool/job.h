@@ -20,10 +20,11 @@
 #define MST_JOBS_BYTES ((size_t)256 << 20)
 
 struct mst_job {
-  struct mst_job *next;   // used before this one
-  struct mst_jobs *jobs;  // where it is listed, NULL once that is gone
-  struct mst_blob *bytes; // R bytes, and their segment; a reference. NULL: a group
-  uint64_t id;            // from 1, never used again in its list
+  struct mst_job *next;  // used before this one
+  struct mst_jobs *jobs; // where it is listed, NULL once that is gone
+  struct mst_blob
+      *bytes;  // R bytes, and their segment; a reference. NULL: a group
+  uint64_t id; // from 1, never used again in its list
   uint64_t hash;
   uint32_t refs;  // calls, journals and R's pointers that need it
   uint32_t *sent; // by worker: 1 + the epoch that was sent it, 0 for none

@@ -136,7 +136,7 @@ int mst_journal_add(struct mst_journal *journal,
   return append(journal, entry);
 }
 
-static int is_due(const struct mst_journal *journal) {
+static int is_due(const struct mst_journal *journal, int64_t now_ns) {
   const int64_t cost_ns =
       journal->cost_ns == 0 ? MST_JOURNAL_COST_NS : journal->cost_ns;
   if (journal->bytes >= MST_JOURNAL_REPLAY_BYTES ||
@@ -144,16 +144,16 @@ static int is_due(const struct mst_journal *journal) {
     return 1;
   }
   return journal->replay_ns >= MST_JOURNAL_REPLAY_NS &&
-         journal->replay_ns / MST_JOURNAL_REPLAY_FACTOR >= cost_ns;
+         (now_ns - journal->since_ns) / MST_JOURNAL_REPLAY_FACTOR >= cost_ns;
 }
 
-int mst_journal_wants(struct mst_journal *journal, int now) {
+int mst_journal_wants(struct mst_journal *journal, int now, int64_t now_ns) {
   if (journal->asking || journal->impossible) return 0;
   if (journal->pause > 0) {
     if (!now) journal->pause--;
     return 0;
   }
-  if (!now && !journal->incomplete && !is_due(journal)) return 0;
+  if (!now && !journal->incomplete && !is_due(journal, now_ns)) return 0;
   journal->asking = 1;
   return 1;
 }
@@ -164,7 +164,8 @@ static void drop_all(struct mst_journal *journal) {
   journal->last = NULL;
 }
 
-void mst_journal_made(struct mst_journal *journal, int64_t cost_ns) {
+void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
+                      int64_t now_ns) {
   drop_all(journal);
   journal->asking = 0;
   journal->incomplete = MST_COMPLETE;
@@ -172,6 +173,7 @@ void mst_journal_made(struct mst_journal *journal, int64_t cost_ns) {
   journal->judged = 0;
   journal->cost_ns = cost_ns < 1 ? 1 : cost_ns;
   journal->checkpoint = 1;
+  journal->since_ns = now_ns;
   journal->checkpoints++;
 }
 

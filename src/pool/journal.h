@@ -34,9 +34,10 @@
 #define MST_JOURNAL_ENTRIES_MAX 100000u
 #define MST_JOURNAL_JUDGED_MAX                                                 \
   10000u // of one that no checkpoint will make shorter
-// A checkpoint is asked for when to replay the entries would take this long, and so many times as
-// long as a checkpoint; or for so many bytes; or half of the entries. The pages that the worker
-// writes to after the fork cost it seven times as much as the fork, so that is 2 %.
+// A checkpoint is asked for when to replay the entries would take this long, and the last one
+// was made so many times as long ago as it took; or for so many bytes; or half of the entries.
+// The pages that the worker writes to after the fork cost it seven times as much as the fork, so
+// that is 2 %.
 #define MST_JOURNAL_REPLAY_NS (50 * MST_NS_PER_MS)
 #define MST_JOURNAL_REPLAY_FACTOR 400
 #define MST_JOURNAL_REPLAY_BYTES ((size_t)64 << 20)
@@ -79,9 +80,10 @@ struct mst_journal {
   struct mst_entry *last;
   uint32_t count;
   size_t bytes;
-  int64_t replay_ns; // what it would take to replay them
-  uint64_t dropped;  // entries that a checkpoint or an equal one replaced
-  int64_t cost_ns;   // of the last checkpoint, more after one that was refused
+  int64_t replay_ns;    // what it would take to replay them
+  uint64_t dropped;     // entries that a checkpoint or an equal one replaced
+  int64_t cost_ns;      // of the last checkpoint
+  int64_t since_ns;     // when that was made, 0: never
   uint32_t checkpoints; // that were made
   uint32_t refused;     // in a row
   uint32_t
@@ -105,10 +107,11 @@ void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why);
 
 // mst_journal_wants tells whether a checkpoint should be asked for, and notes that it was: 1 or 0.
 // now: even if it isn't worth it yet.
-int mst_journal_wants(struct mst_journal *journal, int now);
+int mst_journal_wants(struct mst_journal *journal, int now, int64_t now_ns);
 // mst_journal_made: there is a checkpoint, made between the last entry and what comes next, for
 // cost_ns of computing. The journal is complete again.
-void mst_journal_made(struct mst_journal *journal, int64_t cost_ns);
+void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
+                      int64_t now_ns);
 // mst_journal_refused: there is none. It will be asked for again after some more calls, each time
 // more of them, or never.
 enum mst_refusal {

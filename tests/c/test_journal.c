@@ -44,6 +44,7 @@ static void check_counts(void) {
 
 enum { SEEN = 1, UNSEEN = 2 };
 
+static int64_t now_ns = MST_NS_PER_S;
 static uint64_t binds;         // of what is added
 static double elapsed_s = 0.5; // likewise
 
@@ -58,6 +59,12 @@ static int add(uint64_t call, const char *text, int how) {
   const int rc = mst_journal_add(&journal, &entry);
   mst_blob_release(blob);
   return rc;
+}
+
+// wants asks a second after the last time.
+static int wants(int now) {
+  now_ns += MST_NS_PER_S;
+  return mst_journal_wants(&journal, now, now_ns);
 }
 
 // held writes down what is in the journal.
@@ -78,7 +85,7 @@ static const char *held(void) {
 
 TEST("An empty journal holds nothing and is freed without harm") {
   CHECK_TEXT(held(), "");
-  CHECK(!mst_journal_wants(&journal, 0));
+  CHECK(!wants(0));
   mst_journal_free(&journal);
 }
 
@@ -126,7 +133,7 @@ TEST("All calls are kept, whatever they seem to change, as long as there may "
   CHECK_INT(add(6, "d", 0), 0);
   CHECK_INT(add(7, "a", UNSEEN), 0);
   CHECK_TEXT(held(), "c a");
-  CHECK(!mst_journal_wants(&journal, 1));
+  CHECK(!wants(1));
   mst_journal_free(&journal);
 }
 
@@ -179,30 +186,31 @@ TEST("What changed something in sight is never taken for a double") {
 
 #define ONE_NS (MST_JOURNAL_ENTRY_NS + MST_JOURNAL_BYTE_NS)
 
-TEST("A checkpoint is wanted when it costs little beside a replay") {
+TEST("A checkpoint is wanted when it costs little beside a replay, and the "
+     "last was long ago") {
   elapsed_s = 0;
   uint64_t call = 0;
   do {
     CHECK_INT(add(++call, "x", 0), 0);
-  } while (!mst_journal_wants(&journal, 0));
-  const int64_t first = MST_JOURNAL_REPLAY_FACTOR * MST_JOURNAL_COST_NS;
-  CHECK_INT(call, (first + ONE_NS - 1) / ONE_NS);
-  CHECK(!mst_journal_wants(&journal, 1)); // one at a time
-  CHECK_INT(add(++call, "y", 0), 0);      // answered before it was made
-  mst_journal_made(&journal, 1);
+  } while (!wants(0));
+  CHECK_INT(call, (MST_JOURNAL_REPLAY_NS + ONE_NS - 1) / ONE_NS);
+  CHECK(!wants(1));                  // one at a time
+  CHECK_INT(add(++call, "y", 0), 0); // answered before it was made
+  mst_journal_made(&journal, 5 * MST_NS_PER_MS, now_ns);
   CHECK_TEXT(held(), "");
   CHECK_INT(journal.dropped, call);
   CHECK(journal.checkpoint);
-  // A cheap one: replay takes the least time that is worth it.
+  elapsed_s = 1;
+  CHECK_INT(add(++call, "x", 0), 0);
+  const int64_t soon_ns =
+      now_ns + 5 * MST_NS_PER_MS * MST_JOURNAL_REPLAY_FACTOR;
+  CHECK(!mst_journal_wants(&journal, 0, soon_ns - 1));
+  CHECK(mst_journal_wants(&journal, 0, soon_ns));
+  mst_journal_made(&journal, MST_NS_PER_S, soon_ns);
+  elapsed_s = 0;
   do {
     CHECK_INT(add(++call, "x", 0), 0);
-  } while (!mst_journal_wants(&journal, 0));
-  CHECK_INT(journal.count, (MST_JOURNAL_REPLAY_NS + ONE_NS - 1) / ONE_NS);
-  mst_journal_made(&journal, 5 * MST_JOURNAL_COST_NS);
-  do {
-    CHECK_INT(add(++call, "x", 0), 0);
-  } while (!mst_journal_wants(&journal, 0));
-  CHECK(5 * first / ONE_NS > MST_JOURNAL_ENTRIES_MAX / 2);
+  } while (!mst_journal_wants(&journal, 0, soon_ns + 1));
   CHECK_INT(journal.count, MST_JOURNAL_ENTRIES_MAX / 2);
   mst_journal_free(&journal);
   elapsed_s = 0.5;
@@ -211,15 +219,15 @@ TEST("A checkpoint is wanted when it costs little beside a replay") {
 TEST("A call that took long, or has many bytes, is worth a checkpoint") {
   elapsed_s = 1;
   CHECK_INT(add(1, "x", 0), 0);
-  CHECK(mst_journal_wants(&journal, 0));
-  mst_journal_made(&journal, MST_JOURNAL_COST_NS);
+  CHECK(wants(0));
+  mst_journal_made(&journal, MST_JOURNAL_COST_NS, now_ns);
   elapsed_s = 0;
   struct mst_blob *blob = mst_blob_new();
   CHECK_INT(mst_buf_reserve(&blob->buf, MST_JOURNAL_REPLAY_BYTES), 0);
   blob->buf.len = MST_JOURNAL_REPLAY_BYTES;
   const struct mst_entry large = {.payload = blob, .call = 2};
   CHECK_INT(mst_journal_add(&journal, &large), 0);
-  CHECK(mst_journal_wants(&journal, 0));
+  CHECK(wants(0));
   check_counts();
   mst_journal_free(&journal);
   mst_blob_release(blob);
@@ -234,16 +242,16 @@ TEST("One that was refused is asked for again after twice as many calls") {
     do {
       CHECK_INT(add(++call, "x", 0), 0);
       calls++;
-    } while (!mst_journal_wants(&journal, 0));
+    } while (!wants(0));
     CHECK_INT(calls, k == 1 ? 1 : (1 << (k - 1)) + 1);
     mst_journal_refused(&journal, MST_REFUSED_SHORT);
   }
   CHECK(!journal.incomplete && journal.count == call); // all is there
   for (uint32_t k = 0; k < 32; k++)
-    CHECK(!mst_journal_wants(&journal, 0));
-  CHECK(mst_journal_wants(&journal, 0));
+    CHECK(!wants(0));
+  CHECK(wants(0));
   mst_journal_unask(&journal); // it is gone, or couldn't be asked
-  CHECK(mst_journal_wants(&journal, 0));
+  CHECK(wants(0));
   mst_journal_free(&journal);
   elapsed_s = 0.5;
 }
@@ -252,15 +260,15 @@ TEST("A worker that isn't fit for one is judged by what can be seen, until it "
      "has one") {
   CHECK_INT(add(1, "a", 0), 0);
   CHECK_INT(add(2, "b", SEEN), 0);
-  CHECK(mst_journal_wants(&journal, 1));
+  CHECK(wants(1));
   mst_journal_refused(&journal, MST_REFUSED_YET);
   CHECK_TEXT(held(), "b");
   CHECK_INT(add(3, "c", 0), 0);
   CHECK_TEXT(held(), "b");
   for (uint32_t k = 0; k < 2; k++)
-    CHECK(!mst_journal_wants(&journal, 0));
-  CHECK(mst_journal_wants(&journal, 1));
-  mst_journal_made(&journal, 1);
+    CHECK(!wants(0));
+  CHECK(wants(1));
+  mst_journal_made(&journal, 1, now_ns);
   CHECK_INT(add(4, "d", 0), 0);
   CHECK_TEXT(held(), "d");
   mst_journal_free(&journal);
@@ -269,16 +277,16 @@ TEST("A worker that isn't fit for one is judged by what can be seen, until it "
 TEST("Without its checkpoint a journal is incomplete until there is another") {
   mst_journal_ended(&journal); // there is none
   CHECK(!journal.incomplete);
-  CHECK(mst_journal_wants(&journal, 1));
-  mst_journal_made(&journal, 1);
+  CHECK(wants(1));
+  mst_journal_made(&journal, 1, now_ns);
   CHECK_INT(add(1, "a", 0), 0);
   mst_journal_ended(&journal);
   CHECK_INT(journal.incomplete, MST_INCOMPLETE_ENDED);
   CHECK_TEXT(held(), "a"); // it may be being replayed
   CHECK_INT(add(2, "b", 0), 0);
   CHECK_TEXT(held(), "a");
-  CHECK(mst_journal_wants(&journal, 0)); // at once
-  mst_journal_made(&journal, 1);
+  CHECK(wants(0)); // at once
+  mst_journal_made(&journal, 1, now_ns);
   CHECK(!journal.incomplete);
   CHECK_TEXT(held(), "");
   mst_journal_free(&journal);
@@ -286,10 +294,10 @@ TEST("Without its checkpoint a journal is incomplete until there is another") {
 
 TEST("What was given up for memory is complete again with a checkpoint") {
   CHECK_INT(add(1, "a", 0), 0);
-  CHECK(mst_journal_wants(&journal, 1));
+  CHECK(wants(1));
   mst_journal_give_up(&journal, MST_INCOMPLETE_MEMORY);
   CHECK(journal.asking); // the answer is on its way
-  mst_journal_made(&journal, 1);
+  mst_journal_made(&journal, 1, now_ns);
   CHECK(!journal.incomplete);
   CHECK_INT(add(2, "b", 0), 0);
   CHECK_TEXT(held(), "b");

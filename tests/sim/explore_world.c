@@ -100,7 +100,10 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
     mst_calls_checkpointed(&ex->core, worker, 1, ex->now_ns);
     return;
   }
-  if (ex->plan->dear) answered.elapsed_s = 1;
+  if (ex->plan->dear) {
+    answered.elapsed_s = 1;
+    ex->now_ns += 1000; // longer than any checkpoint took
+  }
   if (!mst_calls_expects(&ex->core, worker)) {
     ex_fail(ex, "worker %u answers and owes nothing", worker);
     return;
