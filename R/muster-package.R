@@ -32,10 +32,10 @@
 #'   default), `"error"` (external pointers, too) or `"ignore"` (nothing).
 #' * `muster.discover_max`: how many addresses [discover()] probes without asking for
 #'   confirmation. Default 65,536.
-#' * `muster.shuffle_links`: how workers are linked for [partition_shuffle()] and related
-#'   functions: `"pairs"` (the default): by pairs of sockets that the session creates; `"listen"`:
-#'   they connect to each other's listeners, of which each worker has as many as `handlers` says
-#'   (the only way on a system without SCM_RIGHTS).
+#' * `muster.shuffle_links`: how workers get rows of each other in [partition_shuffle()] and related
+#'   functions: `"direct"` (the default): by opening each other's shared memory, where the system
+#'   lets them; `"listen"`: they connect to each other's listeners, of which each worker has as many
+#'   as `muster.shuffle_handlers` says.
 #' * `muster.shuffle_patience`: two numbers of seconds, from 0.05 to 3600: after the first without
 #'   an answer, a block is requested again, on a new connection; after the second, it is made
 #'   again elsewhere. Default `c(2.5, 10)`.

@@ -76,8 +76,9 @@
 #' workers must be able to read. These options are the session's and are read when a call begins.
 #' If there is no room for the files, the error is of class `muster_error_limit`.
 #' @section Listeners:
-#' Workers are connected by pairs of sockets; a link that fails is made again through a listener.
-#' With `options(muster.shuffle_links = "listen")` all links are made through listeners.
+#' A worker opens shared memory of another directly. What lies in files, and all on a system without
+#' /proc, it asks for, over a connection to a listener of the other's;
+#' `options(muster.shuffle_links = "listen")` has it ask for everything.
 #' `getOption("muster.shuffle_handlers", 1)` is the number of listeners of each worker, from 1 to
 #' 256: each has its own queue, so that readers that connect all at once don't fill a single one.
 #' The number applies to what is moved next; listeners that are already open stay open.

@@ -1,17 +1,12 @@
-# How the workers of a shuffle find each other: pairs that the session makes, or listeners of the
-# workers themselves, whose addresses travel with the tasks and their answers. The links:
+# How the workers of a shuffle get at each other's blocks: by opening segments where they lie, or
+# over links to listeners, whose addresses travel with the tasks and their answers. The links:
 # src/shuffle/links.c, handlers.c. A worker's side: worker-links.R. See docs/SHUFFLE.md.
 
-# The options that say how, looked at when a run begins: list(listen, limits, handlers). Where no
-# process can be sent a descriptor there are no pairs.
+# The options that say how, looked at when a run begins: list(listen, limits, handlers).
 links_options <- function(call) {
-  can_pair <- is_built_with("sent descriptors")
-  mode <- getOption("muster.shuffle_links", if (can_pair) "pairs" else "listen")
-  if (!identical(mode, "pairs") && !identical(mode, "listen")) {
-    abort_input("options(muster.shuffle_links)", "\"pairs\" or \"listen\"", mode, call)
-  }
-  if (mode == "pairs" && !can_pair) {
-    abort_input("options(muster.shuffle_links)", "\"listen\" on this system", mode, call)
+  mode <- getOption("muster.shuffle_links", "direct")
+  if (!identical(mode, "direct") && !identical(mode, "listen")) {
+    abort_input("options(muster.shuffle_links)", "\"direct\" or \"listen\"", mode, call)
   }
   limits <- getOption("muster.shuffle_patience", c(2.5, 10))
   good <- is.numeric(limits) && length(limits) == 2L && !anyNA(limits) &&
@@ -35,10 +30,13 @@ links_spec <- function(run, worker, steps) {
   }
   known <- run$shuffle$links
   mine <- known[[as.character(worker)]]
+  # Who is to be asked for blocks of which it isn't known where they lie.
+  sources <- do.call(rbind, as.list(do.call(c, lapply(steps, `[[`, "sources"))))
+  asked <- sources[sources[, 6L] == 0L, 4L]
   list(
-    listen = run$links$listen, limits = run$links$limits, handlers = run$links$handlers,
+    limits = run$links$limits, handlers = run$links$handlers, needed = run$links$listen,
     known = if (is.null(mine)) NULL else c(mine$epoch, mine$handlers),
-    places = if ("gather" %in% kinds) unname(known[names(known) != worker])
+    places = unname(known[intersect(names(known), asked)])
   )
 }
 
@@ -48,3 +46,12 @@ links_note <- function(shuffle, links) {
     shuffle$links[[as.character(links$worker)]] <- links
   }
 }
+
+# Where a segment of blocks lies: its worker's pid, a descriptor of that, and two numbers by which a
+# reader knows that it is the right one. A pid of 0: its worker has to be asked.
+links_note_spot <- function(stage, task, spot) {
+  if (is.null(stage$spots)) stage$spots <- no_spots(stage)
+  stage$spots[task, ] <- spot
+}
+
+no_spots <- function(stage) matrix(0L, stage$count, 4L)

@@ -92,13 +92,8 @@ parts_missing <- function(run, stage) {
 
 # How the workers are; those that the caller's cluster doesn't have aren't used.
 run_look <- function(run) {
-  workers <- .Call(ffi_cluster_link, run$cl, !run$links$listen)
+  workers <- .Call(ffi_cluster_workers, run$cl)
   if (!is.matrix(workers)) {
-    if (is.list(workers)) {
-      abort_muster("limit", "Can't connect the workers with each other.",
-        details = paste0(workers$call, ": ", workers$error), call = run$call
-      )
-    }
     abort_submit(run$cl, workers, run$call)
   }
   workers[!run$ours[seq_len(nrow(workers))] %in% TRUE, 2L] <- 2L
@@ -194,7 +189,7 @@ fill_steps <- function(run, stage, task, worker, job) {
       },
       gather = {
         if (is.null(step$part)) step$part <- task
-        step$sources <- lapply(stage$far, function(far) sources_of(run$shuffle, far, worker))
+        step$sources <- lapply(stage$far, function(far) sources_of(run, far, worker))
         if (!is.null(step$tasks)) {
           step$sources[[1L]] <- step$sources[[1L]][step$tasks[1L]:step$tasks[2L], , drop = FALSE]
         }
@@ -205,12 +200,14 @@ fill_steps <- function(run, stage, task, worker, job) {
   })
 }
 
-# A row for each map task: stage, task, attempt, worker (0: the reader itself), epoch.
-sources_of <- function(shuffle, far, reader) {
-  where <- .Call(ffi_plan_where, shuffle$plan, far$id)
+# A row for each map task: stage, task, attempt, worker (0: the reader itself), epoch, and where its
+# segment lies (4 numbers, see links_note_spot()).
+sources_of <- function(run, far, reader) {
+  where <- .Call(ffi_plan_where, run$shuffle$plan, far$id)
   worker <- where[, 2L]
   worker[worker == reader] <- 0L
-  cbind(far$id, seq_len(far$count), where[, 1L], worker, where[, 3L])
+  spots <- if (run$links$listen || isTRUE(run$shuffle$barred)) no_spots(far) else far$spots
+  cbind(far$id, seq_len(far$count), where[, 1L], worker, where[, 3L], spots)
 }
 
 # Bytes of blocks that each worker may have in memory.
@@ -274,6 +271,7 @@ take_answer <- function(run, task, about) {
   if (!is.null(value$wrong)) {
     abort_part(run, key, value$wrong, about$worker, value$kind, value$file)
   }
+  if (isTRUE(value$barred)) run$shuffle$barred <- TRUE
   for (missing in value$missing) {
     .Call(ffi_plan_missed, plan, as.integer(c(key, missing)))
   }
@@ -294,6 +292,7 @@ run_commit <- function(run, key, value, worker) {
   stage$bytes[key[2L]] <- value$bytes
   if (!is.null(value$columns)) set_columns(stage, key[2L], value)
   if (!is.null(value$shares)) set_shares(stage, key[2L], value$shares)
+  if (!is.null(value$spot)) links_note_spot(stage, key[2L], value$spot)
   if (length(value$model)) set_model(run, stage, key, value, worker)
   if (!is.null(value$families)) check_families(run, stage, value$families)
   if (identical(stage, run$stage)) {

@@ -1,18 +1,19 @@
 # How a worker of a shuffle listens for others, and knows them: see shuffle-links.R.
 
 # self: number and epoch. Gives what the session is to know, NULL if it knows; or a list with
-# `wrong`, where there is no memory, or there can be no listeners and nothing else is to be used.
+# `wrong`, and `fatal` if nothing can be done without.
 links_begin <- function(links, self) {
   if (is.null(links)) {
     return(NULL)
   }
-  .Call(ffi_links_set, c(self, as.integer(links$listen)), links$limits)
+  .Call(ffi_links_set, self, links$limits)
   for (place in links$places) {
     told <- .Call(
       ffi_links_know, c(place$worker, place$epoch, place$handlers), place$folder, place$token
     )
     if (is.list(told)) {
-      return(list(wrong = paste0("Can't note where other workers listen: ", told$error, ".")))
+      text <- paste0("Can't note where other workers listen: ", told$error, ".")
+      return(list(wrong = text, fatal = TRUE))
     }
   }
   if (identical(links$known[1L], self[2L]) && links$known[2L] >= links$handlers) {
@@ -26,9 +27,7 @@ links_begin <- function(links, self) {
       token = token
     ))
   }
-  if (links$listen) {
-    list(wrong = paste0(
-      "Can't listen for other workers in ", folder, ": ", token$error, " (", token$call, ")."
-    ))
-  }
+  list(fatal = links$needed, wrong = paste0(
+    "Can't listen for other workers in ", folder, ": ", token$error, " (", token$call, ")."
+  ))
 }

@@ -13,9 +13,11 @@ part_run <- function(spec) {
   self <- .Call(ffi_worker_self)
   for (drop in spec$drops) part_drop(drop)
   links <- interruptible(links_begin(spec$links, self))
-  if (!is.null(links$wrong)) {
-    return(list(self = self, wrong = links$wrong, kind = "limit"))
+  deaf <- links$wrong # who hears no questions can still give blocks for which nobody needs to ask
+  if (isTRUE(links$fatal)) {
+    return(list(self = self, wrong = deaf, kind = "limit"))
   }
+  if (!is.null(deaf)) links <- NULL
   data <- NULL
   if (!is.null(spec$from)) {
     kept <- the$parts[[part_name(spec$from)]]
@@ -42,6 +44,9 @@ part_run <- function(spec) {
     outcome <- c(part_keep(spec$key, state$data), state$told)
   } else {
     outcome <- state$result
+    if (!is.null(deaf) && identical(outcome$spot[1L], 0L)) {
+      return(list(self = self, wrong = deaf, kind = "limit"))
+    }
   }
   c(list(self = self, links = links), outcome)
 }
@@ -54,7 +59,7 @@ part_failure <- function(code) {
     class(failure$condition) <- c("muster_error_memory", class(condition))
   }
   if (inherits(condition, "muster_part_missing")) {
-    list(missing = condition$keys)
+    list(missing = condition$keys, barred = condition$barred)
   } else if (inherits(condition, "muster_part_error")) {
     list(wrong = conditionMessage(condition), kind = condition$kind)
   } else if (!is.null(failure)) {
@@ -196,7 +201,7 @@ part_split <- function(data, step, key) {
   list(
     rows = frame_rows(data), bytes = written[1L], spilled = written[2L] == 1,
     families = families, model = if (is_open(data)) data else take_rows(data, integer()),
-    shares = rows
+    shares = rows, spot = as.integer(written[3:6])
   )
 }
 
@@ -205,7 +210,7 @@ part_gather <- function(step) {
   asked <- do.call(rbind, step$sources)
   states <- .Call(ffi_block_fetch, asked)
   if (any(states != 0L)) {
-    part_missing(asked[states != 0L, , drop = FALSE])
+    part_missing(asked[states != 0L, , drop = FALSE], any(states == 3L))
   }
   inputs <- lapply(seq_along(step$sources), function(i) {
     sources <- step$sources[[i]]
@@ -231,9 +236,10 @@ part_gather <- function(step) {
   join_frames(inputs[[1L]], inputs[[2L]], step)
 }
 
-part_missing <- function(sources) {
+# barred: this worker may not open segments of others where they lie.
+part_missing <- function(sources, barred = FALSE) {
   keys <- lapply(seq_len(nrow(sources)), function(k) sources[k, 1:3])
-  condition <- list(message = "blocks that aren't there", call = NULL, keys = keys)
+  condition <- list(message = "blocks that aren't there", call = NULL, keys = keys, barred = barred)
   stop(structure(condition, class = c("muster_part_missing", "error", "condition"))) # tidy: not shown
 }
 

@@ -40,7 +40,7 @@
   EACH(ffi_node_loss, 1)                                                       \
   EACH(ffi_node_kill, 1)                                                       \
   EACH(ffi_node_journal, 1)                                                    \
-  EACH(ffi_cluster_link, 2)                                                    \
+  EACH(ffi_cluster_workers, 1)                                                 \
   EACH(ffi_cluster_wait, 0)                                                    \
   EACH(ffi_job_freeze, 1)                                                      \
   EACH(ffi_job_hold, 2)                                                        \

@@ -368,9 +368,6 @@ void mst_watch_end(void);
 
 // A guest of the watch thread: descriptors of its own that are served there.
 struct mst_watch_guest {
-  // link takes over a descriptor that came with a LINK.
-  void (*link)(const struct mst_head *head, const uint8_t *payload, size_t n,
-               int fd);
   // fds fills in what to wait for, at most `most`, and gives how many there are: if that is
   // more, it is called again with more room. *timeout_ms (-1: for ever) may be made shorter.
   size_t (*fds)(struct pollfd *fds, size_t most, int *timeout_ms);

@@ -63,7 +63,7 @@ static struct {
 // What is polled: this thread's own three, then the guest's, for which the array grows.
 enum { AT_CONTROL, AT_SESSION, AT_WAKE, OWN_FDS };
 #define GUEST_FDS_FIRST 64u
-// Descriptors of LINKs whose frames are not read yet.
+// Descriptors of STANDBYs whose frames are not read yet.
 #define PENDING_FDS 32u
 static struct {
   struct pollfd *fds; // lives as long as the process
@@ -300,19 +300,6 @@ static void take_end(void) {
   if (before >= 0) mst_net_close(&before); // it wasn't asked for
 }
 
-// take_link hands it to the guest.
-static void take_link(const struct mst_frame *frame) {
-  const struct mst_watch_guest *guest =
-      __atomic_load_n(&watch.guest, __ATOMIC_ACQUIRE);
-  int fd;
-  if (!oldest_fd(&fd)) return;
-  if (guest == NULL) {
-    mst_net_close(&fd);
-  } else if (fd >= 0) {
-    guest->link(&frame->head, frame->payload, (size_t)frame->head.length, fd);
-  }
-}
-
 // receive_control reads the control channel; what came with it waits for its frame.
 static int64_t receive_control(uint8_t *bytes, size_t n) {
   int fds[MST_NET_FDS_MAX];
@@ -320,7 +307,6 @@ static int64_t receive_control(uint8_t *bytes, size_t n) {
   int lost;
   const int64_t got =
       mst_net_recv_fds(watch.control_fd, bytes, n, 0, fds, &count, &lost, NULL);
-  // Its link is closed, as seen from its other end.
   if (got > 0 && lost) fds[count++] = -1;
   for (size_t i = 0; i < count; i++) {
     if (polled.pending_count < PENDING_FDS) {
@@ -345,7 +331,6 @@ static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
     if (rc == 0) break;
     if (frame.head.kind == MST_KIND_PING) answer(&frame);
     if (frame.head.kind == MST_KIND_CANCEL) cancel(&frame);
-    if (frame.head.kind == MST_KIND_LINK) take_link(&frame);
     if (frame.head.kind == MST_KIND_STANDBY) take_end();
     at += (size_t)used;
   }

@@ -543,6 +543,5 @@ void mst_cluster_free(struct mst_cluster *cluster) {
   mst_calls_free(&cluster->calls);
   mst_log_free(&cluster->log);
   free(cluster->peers);
-  free(cluster->links);
   free(cluster);
 }

@@ -120,12 +120,6 @@ struct mst_cluster {
   uint8_t adopted;  // some workers are of a launcher before this one
   uint32_t held;    // peers with held
   int64_t flush_ns; // the system had no room for a frame: tried again then
-  // link.c: link_count times link_count, which incarnations have a link;
-  // in the diagonal those that had all of theirs at the last look. Owned
-  uint64_t *links;
-  uint32_t link_count;
-  int64_t link_ns;       // no link is tried before this
-  int64_t link_pause_ns; // how long it was waited for the last time
 };
 
 // mst_session_open makes the session's loop. 0 or an error.
@@ -280,11 +274,6 @@ struct mst_loss *mst_session_event(struct mst_session *session);
 // to timeout_ms: 0, -MST_ETIMEOUT, -MST_ECLOSED, -MST_ESYS.
 int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
                   struct mst_err *err);
-
-// mst_cluster_link makes the links between workers that are up and have none yet. Returns how
-// many pairs can't have one now (ask again), or -MST_ESYS (no descriptors), -MST_EMEM.
-// Cost: O(workers^2) to look. Blocks: never.
-int mst_cluster_link(struct mst_cluster *cluster, struct mst_err *err);
 
 const struct mst_worker *mst_peer_worker(const struct mst_peer *peer);
 

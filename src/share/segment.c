@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -26,6 +27,7 @@
 #endif
 // One write asks for at most this: the kernel stops a little below 2^31.
 #define WRITE_MAX ((size_t)1 << 30)
+#define MEMFD_NAME "muster"
 
 static int fail(struct mst_err *err, enum mst_code code, const char *call) {
   return mst_err_set(err, code, errno, call, "%s", strerror(errno));
@@ -36,7 +38,7 @@ static int fail(struct mst_err *err, enum mst_code code, const char *call) {
 
 static int make_fd(void) {
   if (mst_fault("share.memfd")) return -1;
-  return memfd_create("muster", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  return memfd_create(MEMFD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
 }
 static int add_seals(int fd) { return fcntl(fd, F_ADD_SEALS, SEALS); }
 static int is_sealed(int fd) {
@@ -192,6 +194,46 @@ int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
   *out = map;
   return 0;
 }
+
+#if MST_HAVE_PROC
+// is_segment_at: what a link in /proc says of a descriptor that this process has no right to keep
+// busy by opening it, such as the end of a pipe. 0; -MST_ECLOSED; -MST_ESYS.
+static int is_segment_at(const char *path, struct mst_err *err) {
+  static const char name[] = "/memfd:" MEMFD_NAME;
+  char target[sizeof name];
+  const ssize_t n =
+      mst_fault("share.look") ? -1 : readlink(path, target, sizeof name - 1);
+  if (n < 0 && errno != ENOENT) return fail(err, MST_ESYS, "readlink");
+  if (n == (ssize_t)sizeof name - 1 && memcmp(target, name, (size_t)n) == 0) {
+    return 0;
+  }
+  return mst_err_set(err, MST_ECLOSED, 0, "readlink", "the segment is gone");
+}
+
+int mst_map_open_at(int32_t pid, int32_t fd, struct mst_map **out,
+                    struct mst_err *err) {
+  char path[64];
+  (void)snprintf(path, sizeof path, MST_PROC "/%d/fd/%d", (int)pid, (int)fd);
+  int rc = is_segment_at(path, err);
+  if (rc != 0) return rc;
+  int own = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (own < 0) {
+    return fail(err, errno == ENOENT ? MST_ECLOSED : MST_ESYS, "open");
+  }
+  rc = mst_map_open(own, out, err);
+  mst_net_close(&own);
+  return rc == -MST_EPROTO ? -MST_ECLOSED : rc;
+}
+#else
+int mst_map_open_at(int32_t pid, int32_t fd, struct mst_map **out,
+                    struct mst_err *err) {
+  (void)pid;
+  (void)fd;
+  (void)out;
+  errno = ENOSYS;
+  return fail(err, MST_ESYS, "open");
+}
+#endif
 
 // The first reference is never given back.
 static struct mst_map lost = {.fd = -1, .refs = 1};

@@ -64,6 +64,11 @@ struct mst_map {
 // reference. -MST_EPROTO if it is no sealed segment or an empty one, -MST_EMEM if it can't
 // be mapped.
 int mst_map_open(int fd, struct mst_map **out, struct mst_err *err);
+// mst_map_open_at maps the segment behind a descriptor of another process of this user, on systems
+// with /proc. -MST_ECLOSED if that process or its descriptor is gone, or is no sealed segment;
+// -MST_ESYS if this process can't look there (EACCES, ENOSYS, no descriptors); -MST_EMEM.
+int mst_map_open_at(int32_t pid, int32_t fd, struct mst_map **out,
+                    struct mst_err *err);
 // mst_map_lost gives a reference to what stands for a segment whose descriptor this process had no
 // room for: it has no data. mst_map_is_lost knows it.
 struct mst_map *mst_map_lost(void);

@@ -15,6 +15,7 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 #include "base/mst_cond.h"
+#include "base/mst_entropy.h"
 #include "base/mst_hash.h"
 #include "fork/fork.h"
 
@@ -27,6 +28,14 @@ void mst_exchange_lock(void) { (void)pthread_mutex_lock(&mst_exchange.lock); }
 void mst_exchange_unlock(void) {
   (void)pthread_mutex_unlock(&mst_exchange.lock);
 }
+
+// The last bytes of a segment of blocks; before them lies a HAVE, as it would be sent.
+struct footer {
+  char magic[16];
+  uint64_t token, offset, bytes; // of the HAVE
+  uint8_t zero[MST_SEGMENT_ALIGN - 40];
+};
+static const char footer_magic[16] = "muster blocks 1";
 
 static int same(const struct mst_want *a, const struct mst_want *b) {
   return a->stage == b->stage && a->task == b->task && a->attempt == b->attempt;
@@ -109,6 +118,37 @@ void mst_exchange_settle_all(const struct mst_want *want,
   }
 }
 
+// keep_map keeps blocks that were opened where they lie, if they are what was wanted: what is known
+// of them is at the end of the map, see mst_exchange_sign. The map is taken over.
+static int keep_map(const struct mst_source *source, struct mst_map *map) {
+  struct footer footer = {0};
+  struct mst_have have;
+  if (map->bytes >= sizeof footer)
+    memcpy(&footer, map->data + map->bytes - sizeof footer, sizeof footer);
+  if (memcmp(footer.magic, footer_magic, sizeof footer.magic) != 0 ||
+      footer.token != source->spot.token || footer.offset > map->bytes ||
+      footer.bytes > map->bytes - footer.offset ||
+      mst_have_decode(map->data + footer.offset, (size_t)footer.bytes, &have) !=
+          0 ||
+      !same(&have.want, &source->want) || have.size != map->bytes) {
+    mst_map_release(map);
+    return -MST_ECLOSED; // another segment lies there
+  }
+  struct mst_entry *entry = calloc(1, sizeof *entry);
+  if (entry == NULL) {
+    mst_map_release(map);
+    return -MST_EMEM;
+  }
+  entry->want = have.want;
+  entry->have = have;
+  entry->map = map;
+  mst_exchange_lock();
+  mst_exchange.counts.opened++;
+  keep(entry);
+  mst_exchange_unlock();
+  return 0;
+}
+
 void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
                         size_t n, struct mst_map *map) {
   const int wants_map = have->size > 0 && have->path_bytes == 0;
@@ -127,6 +167,58 @@ void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
 }
 
 // ---- R thread
+
+// own_token gives what tells this process's segments from those of one that had its pid before.
+static uint64_t own_token(void) {
+  while (mst_exchange.spots == 0) {
+    uint8_t bytes[sizeof mst_exchange.spots];
+    if (mst_entropy_take(bytes, sizeof bytes, NULL) != 0) return 0;
+    memcpy(&mst_exchange.spots, bytes, sizeof bytes);
+    mst_exchange.spots &= MST_SPOT_TOKEN_MAX;
+  }
+  return mst_exchange.spots;
+}
+
+static uint64_t aligned(uint64_t bytes) {
+  return (bytes + MST_SEGMENT_ALIGN - 1) / MST_SEGMENT_ALIGN *
+         MST_SEGMENT_ALIGN;
+}
+
+int mst_exchange_sign(const struct mst_want *want, struct mst_segment *segment,
+                      const struct mst_block *blocks, uint32_t count,
+                      struct mst_err *err) {
+  struct mst_have have = {.want = *want, .count = count};
+  const size_t n = mst_have_bytes(&have);
+  mst_segment_align(segment);
+  struct footer footer = {
+      .token = own_token(), .offset = segment->bytes, .bytes = n};
+  memcpy(footer.magic, footer_magic, sizeof footer.magic);
+  have.size = aligned(footer.offset + n) + sizeof footer;
+  uint8_t *bytes = malloc(n);
+  if (bytes == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for blocks");
+  }
+  mst_have_encode(&have, blocks, bytes);
+  int rc = mst_segment_append(segment, bytes, n, err);
+  free(bytes);
+  mst_segment_align(segment);
+  if (rc == 0) rc = mst_segment_append(segment, &footer, sizeof footer, err);
+  return rc;
+}
+
+struct mst_spot mst_exchange_spot(const struct mst_want *want) {
+  struct mst_spot spot = {0};
+  mst_exchange_lock();
+  const struct mst_entry *entry = *mst_exchange_find(want);
+  if (entry != NULL && entry->own && entry->blob->segment.fd >= 0 &&
+      mst_exchange.spots != 0) {
+    spot = (struct mst_spot){.pid = (int32_t)getpid(),
+                             .fd = entry->blob->segment.fd,
+                             .token = mst_exchange.spots};
+  }
+  mst_exchange_unlock();
+  return spot;
+}
 
 int mst_exchange_put(const struct mst_want *want, struct mst_segment *segment,
                      const char *path, uint64_t size,
@@ -196,6 +288,32 @@ void mst_exchange_drop(const struct mst_want *want) {
   mst_exchange_unlock();
 }
 
+// open_there opens a source where it lies: what is to be said of it. It is asked for by a link
+// where that can't be.
+static enum mst_found open_there(const struct mst_source *source) {
+  struct mst_map *map;
+  if (source->spot.pid == 0) return MST_FOUND_OPEN;
+  int rc = mst_map_open_at(source->spot.pid, source->spot.fd, &map, NULL);
+  if (rc == 0) rc = keep_map(source, map);
+  return rc == 0           ? MST_FOUND_HERE
+         : rc == -MST_ESYS ? MST_FOUND_BARRED
+                           : MST_FOUND_NOT;
+}
+
+static struct mst_question question_of(const struct mst_source *source,
+                                       int64_t now_ns) {
+  struct mst_question question = {.source = *source, .since_ns = now_ns};
+  mst_exchange_lock();
+  const int here = *mst_exchange_find(&source->want) != NULL;
+  mst_exchange_unlock();
+  question.state = here                                ? MST_FOUND_HERE
+                   : source->worker == MST_SOURCE_SELF ? MST_FOUND_NOT
+                                                       : open_there(source);
+  question.barred = question.state == MST_FOUND_BARRED;
+  if (question.barred) question.state = MST_FOUND_OPEN;
+  return question;
+}
+
 int mst_exchange_ask(const struct mst_source *sources, size_t n,
                      struct mst_err *err) {
   struct mst_question *questions = calloc(n > 0 ? n : 1, sizeof *questions);
@@ -203,6 +321,8 @@ int mst_exchange_ask(const struct mst_source *sources, size_t n,
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for questions");
   }
   const int64_t now_ns = mst_clock_now();
+  for (size_t i = 0; i < n; i++)
+    questions[i] = question_of(&sources[i], now_ns);
   mst_exchange_lock();
   free(mst_exchange.questions);
   mst_exchange.questions = questions;
@@ -211,16 +331,8 @@ int mst_exchange_ask(const struct mst_source *sources, size_t n,
   // Nothing is owed for what was asked before and isn't any more.
   for (size_t i = 0; i < mst_exchange.end_count; i++)
     mst_exchange.ends[i]->open = 0;
-  for (size_t i = 0; i < n; i++) {
-    const int here = *mst_exchange_find(&sources[i].want) != NULL;
-    const int lost = !here && sources[i].worker == MST_SOURCE_SELF;
-    questions[i] = (struct mst_question){.source = sources[i],
-                                         .state = here   ? MST_FOUND_HERE
-                                                  : lost ? MST_FOUND_NOT
-                                                         : MST_FOUND_OPEN,
-                                         .since_ns = now_ns};
-    mst_exchange.open += !here && !lost;
-  }
+  for (size_t i = 0; i < n; i++)
+    mst_exchange.open += questions[i].state == MST_FOUND_OPEN;
   const int any = mst_exchange.open > 0;
   mst_exchange_unlock();
   if (any) mst_watch_wake();
@@ -242,7 +354,10 @@ size_t mst_exchange_wait(int timeout_ms) {
 enum mst_found mst_exchange_state(size_t index) {
   mst_exchange_lock();
   MST_ASSERT(index < mst_exchange.question_count);
-  const enum mst_found state = mst_exchange.questions[index].state;
+  const struct mst_question *question = &mst_exchange.questions[index];
+  const enum mst_found state =
+      question->barred && question->state == MST_FOUND_NOT ? MST_FOUND_BARRED
+                                                           : question->state;
   mst_exchange_unlock();
   return state;
 }
@@ -315,4 +430,5 @@ void mst_exchange_free(void) {
   free(mst_exchange.questions);
   mst_exchange.questions = NULL;
   mst_exchange.question_count = mst_exchange.open = 0;
+  mst_exchange.spots = 0;
 }

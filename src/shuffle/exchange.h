@@ -5,15 +5,16 @@
 // as long as it takes to look something up, and the watch thread for what a socket
 // takes without waiting.
 //
-// An attempt's blocks are in one segment, handed to readers by descriptor, or in one
-// file in the worker's temporary directory, told by its path, whose blocks carry checksums.
-// A reader keeps what it was given (its mapping) until it is dropped, so each worker
-// asks once for each map task.
+// An attempt's blocks are in one segment, or in one file in the worker's temporary directory,
+// whose blocks carry checksums. A reader that knows where a segment lies opens it by /proc, and
+// nobody is asked. Else it asks over a link: it gets the segment's descriptor, or the file's path.
+// It keeps what it has got (its mapping) until that is dropped, so each worker does so once for
+// each map task.
 //
-// Two workers have one lasting connection. It comes as one end of a pair from the session,
-// or is dialled by a reader to one of the other's listeners (handlers), each of which has a
-// queue of its own, so that no burst of readers can fill them all. A question without an answer
-// is asked again on a new connection, and given up after a longer time.
+// Two workers have one lasting connection at most. It is dialled by a reader to one of the other's
+// listeners (handlers), each of which has a queue of its own, so that no burst of readers can fill
+// them all. A question without an answer is asked again on a new connection, and given up after a
+// longer time.
 #ifndef MST_SHUFFLE_EXCHANGE_H
 #define MST_SHUFFLE_EXCHANGE_H
 
@@ -46,10 +47,9 @@ void mst_exchange_end(void);
 
 // ---- how links come about. R thread
 
-// Who this worker is, and which links it uses.
+// Who this worker is, and how long it waits.
 struct mst_exchange_way {
   uint32_t worker, epoch;
-  uint8_t listen;              // only those by listeners
   int64_t again_ns, silent_ns; // see above
 };
 void mst_exchange_set(const struct mst_exchange_way *way);
@@ -76,7 +76,7 @@ int mst_exchange_knows(const struct mst_place *place, struct mst_err *err);
 
 // Counts for people and tests, never reset.
 struct mst_exchange_counts {
-  uint64_t pairs;    // links that came from the session
+  uint64_t opened;   // segments of others that were opened where they lie
   uint64_t dialled;  // connections to listeners of others that were begun,
   uint64_t full;     // found a full queue,
   uint64_t met;      // became links
@@ -91,6 +91,14 @@ void mst_exchange_count(struct mst_exchange_counts *counts, uint32_t *handlers,
 
 // ---- own blocks. R thread
 
+// Where a segment lies: a descriptor of a process. The token is the process's: numbers of both are
+// used again.
+#define MST_SPOT_TOKEN_MAX ((UINT64_C(1) << 62) - 1)
+struct mst_spot {
+  int32_t pid, fd; // pid 0: not known
+  uint64_t token;
+};
+
 // mst_exchange_put keeps an attempt's blocks. The segment, sealed, is taken over; or
 // path names the file, which is removed when they are dropped. size is of either. If they
 // are kept already, what is given is let go instead. 0, -MST_EMEM (nothing is kept, the
@@ -99,6 +107,13 @@ int mst_exchange_put(const struct mst_want *want, struct mst_segment *segment,
                      const char *path, uint64_t size,
                      const struct mst_block *blocks, uint32_t count,
                      struct mst_err *err);
+// mst_exchange_sign writes, behind the blocks of a segment that isn't sealed yet, what is known of
+// them, for readers that open it themselves. 0; -MST_EMEM; -MST_ESYS.
+int mst_exchange_sign(const struct mst_want *want, struct mst_segment *segment,
+                      const struct mst_block *blocks, uint32_t count,
+                      struct mst_err *err);
+// mst_exchange_spot tells where an own attempt's blocks lie; a pid of 0: no reader can open them.
+struct mst_spot mst_exchange_spot(const struct mst_want *want);
 // mst_exchange_held gives the bytes of own blocks in segments.
 uint64_t mst_exchange_held(void);
 // mst_exchange_drop lets go of all blocks of a stage, own and others' (attempt 0), or of one
@@ -113,15 +128,18 @@ void mst_exchange_drop(const struct mst_want *want);
 struct mst_source {
   struct mst_want want;
   uint32_t worker, epoch; // that has it, as the plan says
+  struct mst_spot spot;   // where its segment lies
 };
 enum mst_found {
   MST_FOUND_OPEN,
   MST_FOUND_HERE,
   MST_FOUND_NOT,
+  MST_FOUND_BARRED, // this process may not open it where it lies, and there is no link
   MST_FOUND_SILENT
 };
 
-// mst_exchange_ask begins to look for n sources, in place of those asked for before.
+// mst_exchange_ask opens what it can of n sources, and begins to ask for the rest, in place of
+// those asked for before. Blocks for some 20 us for each that it opens.
 // 0, -MST_EMEM.
 int mst_exchange_ask(const struct mst_source *sources, size_t n,
                      struct mst_err *err);

@@ -14,17 +14,16 @@
 
 // While something is asked for, time limits are looked at this often.
 #define MST_EXCHANGE_TICK_MS 100
-// A link that came as a pair, by no listener.
-#define MST_HANDLER_NONE UINT32_MAX
 
 // What is known of one attempt's blocks, own or another's.
 struct mst_entry {
   struct mst_entry *next;
   struct mst_want want;
-  struct mst_blob *blob; // HAVE as it is sent; its segment if they are own
-  struct mst_have have;  // points into the blob's bytes
-  struct mst_map *map;   // of the segment, NULL if not mapped yet, or a file
-  char *path;            // NULL: a segment
+  struct mst_blob *
+      blob; // HAVE as it is sent; its segment if they are own; NULL: all in the map
+  struct mst_have have; // points into the blob's bytes, or the map's
+  struct mst_map *map;  // of the segment, NULL if not mapped yet, or a file
+  char *path;           // NULL: a segment
   uint8_t own;
 };
 
@@ -38,8 +37,8 @@ enum mst_end_state {
 struct mst_link_end {
   struct mst_chan chan;
   uint32_t worker, epoch; // of the other end; says nothing while ACCEPTED
-  uint32_t handler; // that accepted it, or was dialled; or MST_HANDLER_NONE
-  uint32_t open; // questions
+  uint32_t handler;       // that accepted it, or was dialled
+  uint32_t open;          // questions
   enum mst_end_state state;
   uint8_t dead;     // kept as a note that there was one, until there is another
   uint8_t slow;     // gave no word in time: nothing more is asked there
@@ -50,7 +49,7 @@ struct mst_link_end {
 struct mst_question {
   struct mst_source source;
   enum mst_found state;
-  uint8_t sent;             // times
+  uint8_t barred;           // it couldn't be opened where it lies
   struct mst_link_end *end; // that it is open on, NULL: none
   int64_t since_ns;         // first asked
   int64_t sent_ns;
@@ -76,6 +75,7 @@ struct mst_exchange {
   struct mst_link_end **ends; // owned, grows
   size_t end_count, line_cap;
   uint64_t held;
+  uint64_t spots; // the token of own spots, 0 until there is one
   struct mst_exchange_way way;
   // handlers.c
   int listeners[MST_HANDLERS_MAX];
@@ -110,8 +110,6 @@ extern const struct mst_watch_guest mst_exchange_guest;
 
 // mst_links_to gives the one on which to ask a worker: the newest that is up, or NULL.
 struct mst_link_end *mst_links_to(uint32_t worker, uint32_t epoch);
-// mst_links_had: there is or was one, or one is being made: none is on its way from the session.
-int mst_links_had(uint32_t worker, uint32_t epoch);
 // mst_links_replaced: there is something of a later incarnation.
 int mst_links_replaced(const struct mst_source *source);
 // mst_links_add makes a end of a descriptor, which it closes if it can't (NULL).

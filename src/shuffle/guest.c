@@ -1,9 +1,5 @@
 // What is said on links, and what is asked where: the watch's guest. See exchange_int.h.
 //
-// Order of events: a LINK comes on the control channel before or after a question for that
-// worker is written down; the question waits for it, or, where links are made by listeners,
-// dials.
-//
 // A link on which nothing has come for again_ns while a question is open is slow: nothing more is
 // asked there, and a new connection is made. Once that is up the slow one is closed. A late
 // answer counts as any other until then.
@@ -89,20 +85,6 @@ static void read_end(struct mst_link_end *end) {
   if (frames < 0 || (rc != 1 && rc != -MST_EAGAIN)) mst_links_kill(end);
 }
 
-static void guest_link(const struct mst_head *head, const uint8_t *payload,
-                       size_t n, int fd) {
-  struct mst_link_msg msg;
-  (void)head;
-  mst_exchange_lock();
-  if (mst_link_decode(payload, n, &msg) != 0) {
-    mst_net_close(&fd);
-  } else if (mst_links_add(fd, MST_END_UP, msg.worker, msg.epoch,
-                           MST_HANDLER_NONE) != NULL) {
-    mst_exchange.counts.pairs++;
-  }
-  mst_exchange_unlock();
-}
-
 // ---- questions
 
 // no_word takes a question back from a end that is slow: 1 if it is to be asked again.
@@ -111,25 +93,19 @@ static int no_word(struct mst_question *question, int64_t now_ns) {
   const int64_t word_ns =
       end->heard_ns > question->sent_ns ? end->heard_ns : question->sent_ns;
   if (now_ns - word_ns <= mst_exchange.way.again_ns) return 0;
-  const struct mst_other *other = mst_handlers_other(end->worker, end->epoch);
-  if (other == NULL && question->sent > 1) return 0; // once on the same
-  if (other != NULL) end->slow = 1;
+  end->slow = 1;
   if (end->open > 0) end->open--;
   question->end = NULL;
   mst_exchange.counts.again++;
   return 1;
 }
 
-// seek has a connection made to a worker that there is no link to: 0, or not if there can be
-// none.
+// seek has a connection made to a worker that there is no link to: 0, or -MST_ECLOSED if there can
+// be none.
 static int seek(const struct mst_question *question, int64_t now_ns) {
   const struct mst_source *source = &question->source;
   struct mst_other *other = mst_handlers_other(source->worker, source->epoch);
-  const int had = mst_links_had(source->worker, source->epoch);
-  const int late = now_ns - question->since_ns > mst_exchange.way.again_ns;
-  if (mst_links_replaced(source)) return -MST_ECLOSED;
-  if (other == NULL) return had ? -MST_ECLOSED : 0;
-  if (!had && !late && !mst_exchange.way.listen) return 0; // it is on its way
+  if (other == NULL || mst_links_replaced(source)) return -MST_ECLOSED;
   return mst_handlers_dial(other, now_ns);
 }
 
@@ -150,7 +126,6 @@ static void ask_one(struct mst_question *question, int64_t now_ns) {
   if (end->open >= MST_EXCHANGE_CREDIT) return;
   end->open++;
   question->end = end;
-  if (question->sent < UINT8_MAX) question->sent++;
   question->sent_ns = now_ns;
   send_small(end, MST_KIND_WANT, &source->want);
 }
@@ -249,8 +224,7 @@ static void guest_leave(void) {
   mst_exchange_end();
 }
 
-const struct mst_watch_guest mst_exchange_guest = {.link = guest_link,
-                                                   .fds = guest_fds,
+const struct mst_watch_guest mst_exchange_guest = {.fds = guest_fds,
                                                    .ready = guest_ready,
                                                    .hold = mst_exchange_lock,
                                                    .release =

@@ -1,9 +1,8 @@
 // Links between workers: which there are, and how they come and go. What is said on them is
 // guest.c's. See exchange_int.h.
 //
-// A link that ends leaves a note, so that the next question for that worker doesn't wait for
-// another LINK from the session, but dials at once; where it can't, the blocks aren't there, and
-// the plan finds out whether that worker is lost.
+// A link that ends leaves a note until there is another to that worker: its epoch tells that an
+// earlier incarnation is gone.
 #include "shuffle/exchange_int.h"
 
 #include <stdlib.h>
@@ -17,23 +16,11 @@ struct mst_link_end *mst_links_to(uint32_t worker, uint32_t epoch) {
   for (size_t i = mst_exchange.end_count; i-- > 0;) {
     struct mst_link_end *end = mst_exchange.ends[i];
     if (end->worker == worker && end->epoch == epoch && !end->dead &&
-        !end->slow && end->state == MST_END_UP &&
-        (!mst_exchange.way.listen || end->handler != MST_HANDLER_NONE)) {
+        !end->slow && end->state == MST_END_UP) {
       return end;
     }
   }
   return NULL;
-}
-
-int mst_links_had(uint32_t worker, uint32_t epoch) {
-  for (size_t i = 0; i < mst_exchange.end_count; i++) {
-    const struct mst_link_end *end = mst_exchange.ends[i];
-    if (end->worker == worker && end->epoch == epoch &&
-        end->state != MST_END_ACCEPTED) {
-      return 1;
-    }
-  }
-  return 0;
 }
 
 int mst_links_replaced(const struct mst_source *source) {

@@ -12,19 +12,6 @@
 
 #define ALIGN 64u // MST_SEGMENT_ALIGN; wire knows nothing of segments
 
-void mst_link_encode(const struct mst_link_msg *msg,
-                     uint8_t out[MST_LINK_BYTES]) {
-  put_u32(out, msg->worker);
-  put_u32(out + 4, msg->epoch);
-}
-
-int mst_link_decode(const uint8_t *bytes, size_t n, struct mst_link_msg *msg) {
-  if (n != MST_LINK_BYTES) return -MST_EPROTO;
-  msg->worker = get_u32(bytes);
-  msg->epoch = get_u32(bytes + 4);
-  return 0;
-}
-
 void mst_meet_encode(const struct mst_meet *meet, uint8_t out[MST_MEET_BYTES]) {
   put_u32(out, meet->worker);
   put_u32(out + 4, meet->epoch);

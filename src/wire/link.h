@@ -1,4 +1,4 @@
-// wire/link: messages of the links between workers, and of how they get them. Pure, see
+// wire/link: messages of the links between workers. Pure, see
 // wire.h, whose conventions hold here too: encoders assert ranges, decoders check them
 // and want every byte used.
 #ifndef MST_WIRE_LINK_H
@@ -9,15 +9,6 @@
 
 // Blocks that one map task makes at most: parts of what it is made for.
 #define MST_BLOCKS_MAX 4096u
-
-// LINK, with one descriptor: the other end of it is with this worker.
-struct mst_link_msg {
-  uint32_t worker, epoch;
-};
-#define MST_LINK_BYTES 8u
-void mst_link_encode(const struct mst_link_msg *msg,
-                     uint8_t out[MST_LINK_BYTES]);
-int mst_link_decode(const uint8_t *bytes, size_t n, struct mst_link_msg *msg);
 
 // MEET, and MET, which repeats it: who connects to whose listener. The token is that of the
 // listener's incarnation; its readers know it from the session.

@@ -48,9 +48,8 @@ enum mst_kind {
   MST_KIND_PING = 16, // either: 8 bytes that come back
   MST_KIND_PONG = 17,
   MST_KIND_CANCEL = 18,  // session: calls up to head.call are not wanted
-  MST_KIND_LINK = 19,    // session: another worker, with a descriptor (link.h)
   MST_KIND_STANDBY = 20, // session: the end that the next standby is to have
-  // 21 to 31 are kept free for the control channel
+  // 19, 21 to 31 are kept free for the control channel
   // session and fork server
   MST_KIND_SERVER_READY = 32,  // server: booted, may be asked to fork
   MST_KIND_SERVER_REFUSE = 33, // server: text, why it must not fork

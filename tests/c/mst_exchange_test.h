@@ -15,34 +15,18 @@
 #include "base/mst_hash.h"
 #include "fork/fork.h"
 #include "mst_test.h"
-#include "shuffle/exchange.h"
+#include "shuffle/exchange_int.h"
 
 static const struct mst_watch_guest *guest;
 static atomic_int stop_watch;
 static pthread_t watch;
 const struct mst_watch_guest *mst_test_guest(void); // test_exchange.c
 
-// A LINK that comes is handed over by the watch's thread, as in a worker.
-static _Atomic int link_fd = -1;
-static uint32_t link_worker, link_epoch;
-
-static inline void take_link(void) {
-  const int fd = atomic_load(&link_fd);
-  if (fd < 0) return;
-  const struct mst_link_msg msg = {.worker = link_worker, .epoch = link_epoch};
-  const struct mst_head head = {.kind = MST_KIND_LINK};
-  uint8_t bytes[MST_LINK_BYTES];
-  mst_link_encode(&msg, bytes);
-  guest->link(&head, bytes, sizeof bytes, fd);
-  atomic_store(&link_fd, -1);
-}
-
 static inline void *watch_main(void *arg) {
   static struct pollfd fds[1024];
   (void)arg;
   while (!stop_watch) {
     int timeout = 10;
-    take_link();
     const size_t n = guest->fds(fds, 1024, &timeout);
     CHECK(n <= 1024);
     if (poll(fds, (nfds_t)n, timeout > 10 ? 10 : timeout) > 0) {
@@ -57,20 +41,6 @@ static inline void begin(void) {
   guest = mst_test_guest();
   CHECK(guest != NULL);
   CHECK_INT(pthread_create(&watch, NULL, watch_main, NULL), 0);
-}
-
-// link_to gives the far end of a link to this worker.
-static inline void link_to(struct mst_chan *far, uint32_t worker,
-                           uint32_t epoch) {
-  int pair[2];
-  CHECK_INT(mst_net_pair(pair, NULL), 0);
-  link_worker = worker;
-  link_epoch = epoch;
-  atomic_store(&link_fd, pair[0]);
-  while (atomic_load(&link_fd) >= 0)
-    (void)poll(NULL, 0, 1);
-  mst_chan_open(far, pair[1], 1 << 20);
-  far->takes_maps = 1;
 }
 
 static inline struct mst_segment segment_of(const char *text) {
@@ -187,6 +157,39 @@ static inline uint32_t wanted(struct mst_chan *far) {
   return want.task;
 }
 
+// Where this process listens, once link_to has been called; removed at the end.
+static char own_folder[40];
+
+// link_to gives the far end of a link to this worker, which another has dialled.
+static inline void link_to(struct mst_chan *far, uint32_t worker,
+                           uint32_t epoch) {
+  struct mst_meet meet = {.worker = worker,
+                          .epoch = epoch,
+                          .other_worker = mst_exchange.way.worker,
+                          .other_epoch = mst_exchange.way.epoch};
+  struct mst_head head = {.kind = MST_KIND_MEET};
+  struct mst_frame frame;
+  struct mst_addr addr;
+  uint8_t bytes[MST_MEET_BYTES];
+  char path[48];
+  int fd = -1;
+  if (own_folder[0] == '\0') {
+    (void)snprintf(own_folder, sizeof own_folder, "/tmp/mst-links-XXXXXX");
+    CHECK(mkdtemp(own_folder) != NULL);
+  }
+  CHECK_INT(mst_exchange_listen(own_folder, 1, meet.token, NULL), 0);
+  (void)snprintf(path, sizeof path, "%s/0", own_folder);
+  CHECK_INT(mst_addr_parse(path, 0, &addr, NULL), 0);
+  CHECK_INT(mst_net_dial(&addr, &fd, NULL), 0);
+  mst_chan_open(far, fd, 1 << 20);
+  far->takes_maps = 1;
+  mst_meet_encode(&meet, bytes);
+  CHECK_INT(mst_chan_send_small(far, &head, bytes, sizeof bytes, 0, NULL), 0);
+  next_frame(far, &frame);
+  CHECK_INT(frame.head.kind, MST_KIND_MET);
+  mst_chan_take(far, &frame);
+}
+
 static inline void ask(uint32_t tasks, uint32_t worker, uint32_t epoch) {
   struct mst_source sources[64];
   CHECK(tasks <= 64);
@@ -210,6 +213,13 @@ static inline void end(struct mst_chan *far) {
   mst_exchange_end();
   while (text_path_count > 0)
     (void)unlink(text_paths[--text_path_count]);
+  if (own_folder[0] != '\0') {
+    char path[48];
+    (void)snprintf(path, sizeof path, "%s/0", own_folder);
+    (void)unlink(path);
+    CHECK_INT(rmdir(own_folder), 0);
+    own_folder[0] = '\0';
+  }
 }
 
 #endif

@@ -30,20 +30,18 @@ static inline void remove_folder(void) {
 }
 
 // quick makes time limits short.
-static inline void quick(int listen_only, int silent_ms) {
+static inline void quick(int silent_ms) {
   const struct mst_exchange_way way = {.worker = ME,
                                        .epoch = 1,
-                                       .listen = (uint8_t)listen_only,
                                        .again_ns = AGAIN_MS * MST_NS_PER_MS,
                                        .silent_ns = silent_ms * MST_NS_PER_MS};
   mst_exchange_set(&way);
 }
 
 // patient makes them so long that nothing is done because one is over.
-static inline void patient(int listen_only) {
+static inline void patient(void) {
   const struct mst_exchange_way way = {.worker = ME,
                                        .epoch = 1,
-                                       .listen = (uint8_t)listen_only,
                                        .again_ns = 3600 * MST_NS_PER_S,
                                        .silent_ns = 3600 * MST_NS_PER_S};
   mst_exchange_set(&way);
@@ -68,7 +66,7 @@ static inline int listen_there(unsigned handler, int backlog) {
 static inline void begin_listeners(int *fds, unsigned count, int backlog) {
   make_folder();
   begin();
-  quick(1, 5000);
+  quick(5000);
   for (unsigned i = 0; i < count; i++)
     fds[i] = listen_there(i, backlog);
 }

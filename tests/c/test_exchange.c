@@ -2,44 +2,122 @@
 // in a worker.
 #include "shuffle/exchange.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/mst_clock.h"
+#include "base/mst_fault.h"
 #include "base/mst_hash.h"
 #include "mst_exchange_test.h"
-#include "shuffle/exchange_int.h"
 
 // For all tests of the exchange. No watch runs: these ask the guest themselves.
 const struct mst_watch_guest *mst_test_guest(void) {
   return &mst_exchange_guest;
 }
 
-TEST("F1 Own blocks are here at once, others' when they have come") {
-  struct mst_chan far;
+// spot_of puts blocks of a task as a worker does: where they lie.
+static struct mst_spot spot_of(uint32_t task, const char *text) {
+  const struct mst_want want = {1, task, 1};
+  struct mst_block blocks[2] = {{0}, block_of(text)};
+  struct mst_segment segment;
+  CHECK_INT(mst_segment_open(&segment, 64, NULL), 0);
+  CHECK_INT(mst_segment_append(&segment, text, strlen(text), NULL), 0);
+  CHECK_INT(mst_exchange_sign(&want, &segment, blocks, 2, NULL), 0);
+  CHECK_INT(mst_segment_seal(&segment, NULL), 0);
+  CHECK_INT(
+      mst_exchange_put(&want, &segment, NULL, segment.bytes, blocks, 2, NULL),
+      0);
+  return mst_exchange_spot(&want);
+}
+
+// in_another has a process of its own put some texts, and lie still: its pid. What it puts lies
+// where spots[] say.
+static pid_t in_another(struct mst_spot *spots, size_t n, int *done) {
+  int out[2], in[2];
+  CHECK(pipe(out) == 0 && pipe(in) == 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    char byte;
+    for (size_t i = 0; i < n; i++)
+      spots[i] = spot_of((uint32_t)i, i == 0 ? "first" : "second");
+    const ssize_t all = (ssize_t)(n * sizeof *spots);
+    if (write(out[1], spots, n * sizeof *spots) != all) abort();
+    (void)close(in[1]);
+    (void)!read(in[0], &byte, 1);
+    (void)kill(getpid(), SIGKILL);
+  }
+  (void)close(in[0]);
+  (void)close(out[1]);
+  CHECK(read(out[0], spots, n * sizeof *spots) == (ssize_t)(n * sizeof *spots));
+  (void)close(out[0]);
+  *done = in[1];
+  return pid;
+}
+
+static void ask_at(uint32_t task, const struct mst_spot *spot) {
+  const struct mst_source source = {
+      .want = {1, task, 1}, .worker = 2, .spot = *spot};
+  CHECK_INT(mst_exchange_ask(&source, 1, NULL), 0);
+}
+
+TEST("F1 Blocks are opened where they lie, and nobody is asked") {
+  struct mst_spot spots[2];
+  int done;
+  if (!MST_HAVE_MEMFD || !MST_HAVE_PROC) mst_test_skip("no /proc, no memfd");
+  const pid_t pid = in_another(spots, 2, &done);
   begin();
-  put_text(0, "own");
-  ask(1, MST_SOURCE_SELF, 0);
+  CHECK_INT(spots[0].pid, pid);
+  ask_at(0, &spots[0]);
   CHECK_INT(mst_exchange_wait(0), 0);
   CHECK_INT(mst_exchange_state(0), MST_FOUND_HERE);
-  check_text(0, "own");
-  ask(3, 5, 1); // before there is a link
-  CHECK_INT(mst_exchange_wait(0), 2);
-  link_to(&far, 5, 1);
-  CHECK_INT(wanted(&far), 1);
-  CHECK_INT(wanted(&far), 2);
-  say(&far, MST_KIND_NONE, 2);
-  say_have(&far, 1, "another's");
+  check_text(0, "first");
+  // Another segment, another process's token, a descriptor that is none of them, none at all.
+  struct mst_spot wrong[4] = {spots[0], spots[1], spots[1], spots[1]};
+  wrong[1].token++;
+  wrong[2].fd = done; // of a pipe here, and there none or another
+  wrong[3].fd = 900;
+  for (int i = 0; i < 4; i++) {
+    ask_at(1, &wrong[i]);
+    CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  }
+  ask_at(1, &spots[1]);
+  CHECK_INT(mst_exchange_state(0), MST_FOUND_HERE);
+  (void)close(done); // its process ends; what was opened stays
+  CHECK_INT(waitpid(pid, NULL, 0), pid);
+  check_text(1, "second");
+  const struct mst_want all = {.stage = 1};
+  mst_exchange_drop(&all);
+  ask_at(0, &spots[0]);
+  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  end(NULL);
+}
+
+TEST("F1 What can't be opened where it lies is asked for by a link, if there "
+     "can be one") {
+  const struct mst_spot spot = {.pid = (int32_t)getpid(), .token = 1};
+  struct mst_chan far;
+  if (!MST_HAVE_PROC) mst_test_skip("no /proc");
+  begin();
+  link_to(&far, 2, 0);
+  (void)mst_fault_arm("share.look", 1, EACCES);
+  ask_at(0, &spot);
+  CHECK_INT(wanted(&far), 0);
+  say_have(&far, 0, "asked for");
   wait_for(0);
-  CHECK_INT(mst_exchange_state(1), MST_FOUND_HERE);
-  CHECK_INT(mst_exchange_state(2), MST_FOUND_NOT);
-  check_text(1, "another's");
-  ask(2, 5, 1); // known by now
-  CHECK_INT(mst_exchange_wait(0), 0);
-  end(&far);
+  check_text(0, "asked for");
+  mst_chan_close(&far);
+  (void)mst_fault_arm("share.look", 1, EACCES);
+  ask_at(1, &spot);
+  wait_for(0);
+  CHECK_INT(mst_exchange_state(0), MST_FOUND_BARRED);
+  (void)mst_fault_arm("share.look", 0, 0);
+  end(NULL);
 }
 
 TEST("F1 A worker answers others while its R thread does something else") {
@@ -109,19 +187,24 @@ TEST("F1 The end of a link, nonsense on it, or a later incarnation say that "
   end(&far);
 }
 
-TEST("F1 A question without an answer is asked again, once") {
+TEST("F1 What a silent worker was asked isn't there if nobody knows where it "
+     "listens, though it may still come") {
+  const struct mst_exchange_way quick = {.again_ns = 100 * MST_NS_PER_MS,
+                                         .silent_ns = 30 * MST_NS_PER_S};
   struct mst_chan far;
   begin();
+  mst_exchange_set(&quick);
   link_to(&far, 2, 0);
   ask(1, 2, 0);
-  const int64_t begin_ns = mst_clock_now();
   CHECK_INT(wanted(&far), 0);
-  CHECK_INT(wanted(&far), 0);
-  const int64_t took_ns = mst_clock_now() - begin_ns;
-  CHECK(took_ns > MST_EXCHANGE_AGAIN_NS - 200 * MST_NS_PER_MS);
+  wait_for(0);
+  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
   say_have(&far, 0, "late");
   say_have(&far, 0, "late"); // and twice
-  wait_for(0);
+  do {
+    ask(1, 2, 0);
+    wait_for(0);
+  } while (mst_exchange_state(0) != MST_FOUND_HERE);
   check_text(0, "late");
   end(&far);
 }

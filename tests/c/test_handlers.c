@@ -65,7 +65,7 @@ TEST("F3 While all queues are full a reader tries again, until one has room") {
   size_t n = 0;
   make_folder();
   begin();
-  quick(1, 5000);
+  quick(5000);
   listener = listen_there(0, 1);
   addr = address(folder, 0);
   while (n < 8 && mst_net_dial(&addr, &crowd[n], NULL) == 0)
@@ -113,9 +113,9 @@ TEST("F3 A listener that nobody has any more says at once that blocks aren't "
      "there") {
   make_folder();
   begin();
-  quick(1, 60000);
+  quick(60000);
   know(2); // there are none
-  patient(1);
+  patient();
   ask(3, OTHER, 2);
   wait_for(0);
   for (size_t i = 0; i < 3; i++)
@@ -127,7 +127,7 @@ TEST("F3 A listener that nobody has any more says at once that blocks aren't "
   CHECK_INT(mst_exchange_knows(&place, NULL), 0);
   // Where a full queue refuses too, it takes as long as a listener that is silent.
   const int unsure = mst_net_dial_is_full(ECONNREFUSED);
-  if (unsure) quick(1, 2 * AGAIN_MS);
+  if (unsure) quick(2 * AGAIN_MS);
   ask(1, OTHER, 5);
   wait_for(0);
   CHECK_INT(mst_exchange_state(0), unsure ? MST_FOUND_SILENT : MST_FOUND_NOT);
@@ -163,7 +163,7 @@ static void begin_listening(uint32_t count) {
   struct stat at;
   make_folder();
   begin();
-  quick(1, 5000);
+  quick(5000);
   (void)snprintf(where, sizeof where, "%s/own", folder);
   CHECK_INT(mst_exchange_listen(where, count, token, NULL), 0);
   CHECK(stat(where, &at) == 0 && (at.st_mode & 077) == 0);
@@ -250,7 +250,7 @@ TEST("F3 Whoever doesn't know the token, means another worker, or says "
   check_closed(&good, MST_KIND_MET);
   CHECK_INT(counts_now().refused, 4);
   // Nothing of an unknown peer is read but a MEET: no larger frame, no segment.
-  patient(1);
+  patient();
   dial(0, &far);
   say_have(&far, 0, "too early");
   CHECK(ends(&far));
@@ -262,7 +262,7 @@ TEST("F3 Whoever doesn't know the token, means another worker, or says "
   CHECK(write(far.fd, head, sizeof head) == (ssize_t)sizeof head);
   CHECK(ends(&far));
   mst_chan_close(&far);
-  quick(1, 5000);
+  quick(5000);
   dial(0, &far);
   const int64_t begin_ns = mst_clock_now();
   CHECK(ends(&far));
@@ -277,7 +277,7 @@ TEST("F3 A folder that others can look into, or that isn't one, isn't "
   struct mst_err err;
   make_folder();
   begin();
-  quick(1, 5000);
+  quick(5000);
   (void)snprintf(path, sizeof path, "%s/open", folder);
   CHECK_INT(mkdir(path, 0755), 0);
   CHECK_INT(mst_exchange_listen(path, 1, token, &err), -MST_ECONNECT);
@@ -295,7 +295,7 @@ TEST("F3 A folder whose path is too long for an address is listened in and "
   struct mst_err err;
   make_folder();
   begin();
-  quick(1, 5000);
+  quick(5000);
   (void)snprintf(where, sizeof where, "%s/%0200d", folder, 1);
   if (!MST_HAVE_PROC) {
     CHECK_INT(mst_exchange_listen(where, 2, token, &err), -MST_ECONNECT);
@@ -348,7 +348,6 @@ TEST("F3 Two workers that dial each other at once keep the lower number's "
   // Now as one with the higher number.
   struct mst_exchange_way way = {.worker = OTHER + 1,
                                  .epoch = 1,
-                                 .listen = 1,
                                  .again_ns = AGAIN_MS * MST_NS_PER_MS,
                                  .silent_ns = 5 * MST_NS_PER_S};
   mst_exchange_set(&way);

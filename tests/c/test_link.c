@@ -6,15 +6,8 @@
 #include "share/segment.h"
 #include "wire/link.h"
 
-TEST("LINK and WANT come back as they were, and have one length") {
+TEST("WANT comes back as it was, and has one length") {
   uint8_t bytes[MST_WANT_BYTES + 1] = {0};
-  struct mst_link_msg link = {.worker = 7, .epoch = 0x01020304}, link2;
-  mst_link_encode(&link, bytes);
-  CHECK_INT(bytes[4], 4);
-  CHECK_INT(mst_link_decode(bytes, MST_LINK_BYTES, &link2), 0);
-  CHECK(link2.worker == 7 && link2.epoch == 0x01020304);
-  CHECK_INT(mst_link_decode(bytes, MST_LINK_BYTES + 1, &link2), -MST_EPROTO);
-  CHECK_INT(mst_link_decode(bytes, 0, &link2), -MST_EPROTO);
   struct mst_want want = {1, 2, 3}, want2;
   mst_want_encode(&want, bytes);
   CHECK_INT(mst_want_decode(bytes, MST_WANT_BYTES, &want2), 0);

@@ -267,7 +267,6 @@ static void read_dial(const struct vector *vector, const uint8_t *bytes,
 
 // ---- links between workers
 
-static const struct mst_link_msg link = {.worker = 2, .epoch = 2};
 static const struct mst_want want = {.stage = 2, .task = 5, .attempt = 1};
 static const struct mst_meet meet = {
     .worker = 3,
@@ -275,20 +274,6 @@ static const struct mst_meet meet = {
     .other_worker = 2,
     .token = {0xA0, 0xA1, 0xA2, 0xA3, 0xA4, 0xA5, 0xA6, 0xA7, 0xA8, 0xA9, 0xAA,
               0xAB, 0xAC, 0xAD, 0xAE, 0xAF}};
-
-static size_t write_link(const struct vector *vector, uint8_t *out) {
-  mst_link_encode(vector->fields, out);
-  return MST_LINK_BYTES;
-}
-
-static void read_link(const struct vector *vector, const uint8_t *bytes,
-                      size_t n) {
-  const struct mst_link_msg *fields = vector->fields;
-  struct mst_link_msg got;
-  CHECK_INT(mst_link_decode(bytes, n, &got), 0);
-  CHECK_INT(got.worker, fields->worker);
-  CHECK_INT(got.epoch, fields->epoch);
-}
 
 static void check_want(const struct mst_want *got,
                        const struct mst_want *fields) {
@@ -449,7 +434,6 @@ static const struct vector vectors[] = {
      &grace_ms,
      write_cancel,
      read_cancel},
-    {"link", {MST_KIND_LINK, AT, .length = 8}, &link, write_link, read_link},
     {"standby", {MST_KIND_STANDBY, AT}, NOTHING},
     {"server_ready", {MST_KIND_SERVER_READY, .length = 12}, PROC(server)},
     {"server_refuse",

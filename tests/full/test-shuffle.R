@@ -259,6 +259,8 @@ test_cluster("Groups and joins over 336,776 flights are base R's and data.table'
 test_cluster("F1 A worker that gives no word in 10 s has its blocks made again elsewhere", {
   limit_time(90)
   cl <- local_shuffle(3, heartbeat = Inf)
+  # Blocks in its memory could be opened there.
+  local_settings(muster.shuffle_links = "listen")
   p <- partition_scatter(cl, rows_of_test(3000L), parts = 6)
   s <- partition_shuffle(p, "g")
   want <- partition_collect(s)

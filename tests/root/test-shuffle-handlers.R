@@ -79,38 +79,3 @@ test_that("F3 Many readers at once through short queues are all served, none lat
   expect_identical(run$told$links, rep(7, 8))
   expect_identical(run$told$again, 0)
 })
-
-test_that("F1 A user who may have few descriptors under way gets all pairs anyway", {
-  skip_unless_root()
-  skip_if_not(nzchar(Sys.which("setpriv")), "there is no setpriv, from util-linux")
-  base <- tempfile("muster-links-", tmpdir = dirname(tempdir()))
-  lib <- paste0(base, "-lib")
-  withr::defer(unlink(lib, recursive = TRUE))
-  copy_muster(lib)
-  dir.create(base)
-  Sys.chmod(c(base, lib), "0777", use_umask = FALSE)
-  user <- other_user()
-  wrap <- c("setpriv", paste0("--reuid=", user), paste0("--regid=", user), "--clear-groups")
-  readable <- system2(wrap[1L], c(wrap[-1L], "test", "-r", shQuote(lib)))
-  skip_if_not(readable == 0L, "another user can't read in the temporary directory")
-  env <- c(R_LIBS = lib, HOME = base)
-  run <- run_session(base = base, wrap = wrap, env = env, ulimit = "-n 192", quote({
-    options(muster.quiet = TRUE)
-    cl <- cluster_start(16, heartbeat = 60)
-    # 240 descriptors for workers that take none for a while.
-    pids <- cluster_status(cl)$pid
-    for (pid in pids) tools::pskill(pid, tools::SIGSTOP)
-    wake <- paste("sleep 0.7; kill -CONT", paste(pids, collapse = " "))
-    system2("sh", c("-c", shQuote(wake)), wait = FALSE)
-    p <- partition_scatter(cl, data.frame(g = rep(1:60, 10), row = 1:600), parts = 16)
-    s <- partition_shuffle(p, "g")
-    links <- unlist(parallel::clusterCall(cl, function() {
-      .Call(getFromNamespace("ffi_links_count", "muster"))$links
-    }))
-    tell(rows = sort(partition_collect(s)$row), links = links)
-    cluster_stop(cl)
-  }))
-  expect_done(run)
-  expect_identical(run$told$rows, 1:600)
-  expect_identical(run$told$links, rep(15, 16))
-})

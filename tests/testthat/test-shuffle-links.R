@@ -1,4 +1,4 @@
-# How workers of a shuffle are linked: pairs, or listeners with a queue each.
+# How workers of a shuffle get at each other's blocks: directly, or by listeners with a queue each.
 
 links_counts <- function(cl) {
   clusterCall(cl, function() .Call(getFromNamespace("ffi_links_count", "muster")))
@@ -10,9 +10,12 @@ shuffle_data <- function(n = 600L) {
   data.frame(g = sample.int(40L, n, TRUE), row = seq_len(n))
 }
 
-test_cluster("F3 Any number of handlers, by pairs or by listeners, gives the same rows", {
+# Can segments of others be opened where they lie?
+can_open <- built_with("memfd") && built_with("proc")
+
+test_cluster("F3 Any number of handlers, directly or by listeners, gives the same rows", {
   want <- NULL
-  for (mode in c(if (built_with("sent descriptors")) "pairs", "listen")) {
+  for (mode in c("direct", "listen")) {
     local_settings(muster.shuffle_links = mode)
     cl <- cluster_start(2)
     p <- partition_scatter(cl, shuffle_data(), parts = 4)
@@ -22,11 +25,12 @@ test_cluster("F3 Any number of handlers, by pairs or by listeners, gives the sam
       if (is.null(want)) want <- got
       expect_identical(got, want, info = paste(mode, handlers))
       counts <- links_counts(cl)
+      opens <- mode == "direct" && can_open
       expect_identical(sum_of(counts, "handlers"), 2 * handlers)
-      # One connection of two workers, however often it is used.
-      expect_identical(sum_of(counts, "links"), 2)
-      expect_identical(sum_of(counts, "pairs"), if (mode == "pairs") 2 else 0)
-      expect_gte(sum_of(counts, "dialled"), if (mode == "pairs") 0 else 1)
+      # One connection of two workers, however often it is used; or none.
+      expect_identical(sum_of(counts, "links"), if (opens) 0 else 2)
+      expect_identical(sum_of(counts, "opened") > 0, opens)
+      expect_identical(sum_of(counts, "dialled") > 0, !opens)
       expect_identical(sum_of(counts, "again"), 0)
     }
     cluster_stop(cl)
@@ -34,19 +38,19 @@ test_cluster("F3 Any number of handlers, by pairs or by listeners, gives the sam
   expect_identical(sort(want$row), 1:600)
 })
 
-test_cluster("F3 Where no descriptor can be sent workers listen, and pairs are refused", {
+test_cluster("F1 Blocks that lie in files are asked for", {
+  if (!can_open) skip("all blocks lie in files")
   cl <- local_cluster(2)
+  local_settings(muster.shuffle_memory = 0)
   p <- partition_scatter(cl, shuffle_data(), parts = 4)
-  expect_identical(sort(partition_collect(partition_shuffle(p, "g"))$row), 1:600)
-  can_pair <- built_with("sent descriptors")
-  expect_identical(sum_of(links_counts(cl), "pairs") > 0, can_pair)
-  expect_identical(sum_of(links_counts(cl), "dialled") > 0, !can_pair)
-  if (can_pair) {
-    return()
-  }
-  local_settings(muster.shuffle_links = "pairs")
-  error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_input")
-  expect_match(conditionMessage(error), "listen")
+  got <- partition_collect(partition_shuffle(p, "g"))
+  expect_identical(sort(got$row), 1:600)
+  counts <- links_counts(cl)
+  expect_identical(sum_of(counts, "opened"), 0)
+  expect_identical(sum_of(counts, "links"), 2)
+  local_settings(muster.shuffle_memory = NULL)
+  expect_identical(partition_collect(partition_shuffle(p, "g")), got)
+  expect_gt(sum_of(links_counts(cl), "opened"), 0)
 })
 
 test_cluster("F3 Workers listen where no other user can look", {
@@ -64,7 +68,7 @@ test_cluster("F3 Workers listen where no other user can look", {
 test_cluster("F1 Options of links that can't be are refused before anything runs", {
   cl <- local_cluster(1)
   p <- partition_scatter(cl, shuffle_data(), parts = 1)
-  for (bad in list("sockets", NA, c("pairs", "listen"))) {
+  for (bad in list("pairs", NA, c("direct", "listen"))) {
     local_settings(muster.shuffle_links = bad)
     error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_input")
     expect_identical(error$argument, "options(muster.shuffle_links)")
@@ -92,7 +96,10 @@ test_cluster("F3 A worker that can't listen says so if it must, and does without
   error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_limit")
   expect_match(conditionMessage(error), "Can't listen for other workers in ")
   expect_identical(error$worker, 1L)
-  skip_without_feature("sent descriptors")
-  local_settings(muster.shuffle_links = "pairs")
+  local_settings(muster.shuffle_links = "direct", muster.shuffle_memory = 0)
+  error <- expect_error(partition_shuffle(p, "g"), class = "muster_error_limit")
+  expect_match(conditionMessage(error), "Can't listen for other workers in ")
+  if (!can_open) skip("all blocks lie in files")
+  local_settings(muster.shuffle_memory = NULL)
   expect_identical(nrow(partition_collect(partition_shuffle(p, "g"))), 600L)
 })

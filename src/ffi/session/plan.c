@@ -106,7 +106,7 @@ SEXP ffi_plan_retire(SEXP pointer, SEXP stage) {
   return R_NilValue;
 }
 
-// ffi_plan_see tells how the workers are, as ffi_cluster_link gives it.
+// ffi_plan_see tells how the workers are, as ffi_cluster_workers gives it.
 SEXP ffi_plan_see(SEXP pointer, SEXP workers) {
   struct mst_plan *plan = plan_of(pointer);
   const uint32_t n = (uint32_t)(Rf_xlength(workers) / 2);
@@ -229,19 +229,13 @@ SEXP ffi_plan_counts(SEXP pointer) {
   return list;
 }
 
-// ffi_cluster_link makes the links that are missing, if they are to be pairs, and gives a
-// matrix with a row for each worker of the cluster: epoch, and 1 if it is up, 2 if it is lost
-// for good, else 0. Or an outcome.
-SEXP ffi_cluster_link(SEXP nodes, SEXP pairs) {
-  struct mst_err err;
+// ffi_cluster_workers gives a matrix with a row for each worker of the cluster: epoch, and 1 if it
+// is up, 2 if it is lost for good, else 0. Or an outcome.
+SEXP ffi_cluster_workers(SEXP nodes) {
   enum ffi_outcome outcome;
-  mst_err_clear(&err);
   const struct mst_peer *first = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
   if (first == NULL) return Rf_ScalarInteger((int)outcome);
   struct mst_cluster *cluster = first->cluster;
-  if (Rf_asLogical(pairs) == 1 && mst_cluster_link(cluster, &err) < 0) {
-    return ffi_error_list(&err);
-  }
   const uint32_t n = cluster->calls.pool.count;
   SEXP matrix = PROTECT(Rf_allocMatrix(INTSXP, (int)n, 2));
   for (uint32_t i = 0; i < n; i++) {

@@ -193,7 +193,7 @@ SEXP ffi_plan_retire(SEXP plan, SEXP stage);
 SEXP ffi_plan_done(SEXP plan, SEXP attempt);
 SEXP ffi_plan_ended(SEXP plan, SEXP attempt);
 SEXP ffi_plan_missed(SEXP plan, SEXP attempt);
-SEXP ffi_cluster_link(SEXP nodes, SEXP pairs);
+SEXP ffi_cluster_workers(SEXP nodes);
 SEXP ffi_cluster_wait(void);
 
 #endif

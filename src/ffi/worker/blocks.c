@@ -13,6 +13,10 @@ static struct {
   struct mst_block blocks[MST_BLOCKS_MAX];
 } writing = {.segment = {.fd = -1}};
 
+// A spot's token as two of R's integers.
+#define HALF_BITS 31
+#define HALF ((UINT64_C(1) << HALF_BITS) - 1)
+
 static struct mst_want want_of(SEXP want) {
   const int *numbers = INTEGER(want);
   return (struct mst_want){.stage = (uint32_t)numbers[0],
@@ -50,10 +54,14 @@ static int check_blocks(R_xlen_t n, struct mst_err *err) {
   return 0;
 }
 
-static int write_segment(SEXP blocks, SEXP rows, uint64_t bytes,
-                         struct mst_err *err) {
+static int write_segment(const struct mst_want *want, SEXP blocks, SEXP rows,
+                         uint64_t bytes, struct mst_err *err) {
   int rc = mst_segment_open(&writing.segment, bytes, err);
   if (rc == 0) rc = write_blocks(blocks, rows, err);
+  if (rc == 0) {
+    rc = mst_exchange_sign(want, &writing.segment, writing.blocks,
+                           (uint32_t)Rf_xlength(blocks), err);
+  }
   if (rc == 0) rc = mst_segment_seal(&writing.segment, err);
   if (rc != 0) mst_segment_close(&writing.segment);
   return rc;
@@ -77,7 +85,8 @@ static int has_rows(SEXP rows) {
 
 // ffi_block_write keeps blocks (a list of data frames) with so many rows each. memory: c(what
 // they take, what segments of this worker may take); beyond that, or where there are no
-// segments, they are written to a file at path. Gives c(bytes, 1 for a file), or a list as
+// segments, they are written to a file at path. Gives c(bytes, 1 for a
+// file, the spot: pid, descriptor, and the token in two), or a list as
 // ffi_error_list's when neither can be.
 SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
                      SEXP path) {
@@ -92,14 +101,12 @@ SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
   memset(writing.blocks, 0, (size_t)n * sizeof writing.blocks[0]);
   int is_file = (double)mst_exchange_held() + bytes > REAL(memory)[1];
   int rc = 0;
-  if (!has_rows(rows)) {
-    is_file = 0;
-  } else {
-    if (!is_file && write_segment(blocks, rows, (uint64_t)bytes, &err) != 0) {
-      is_file = 1;
-    }
-    if (is_file) rc = write_file(blocks, rows, file, &err);
+  if (!is_file &&
+      write_segment(&is, blocks, rows, (uint64_t)bytes, &err) != 0) {
+    is_file = 1;
   }
+  is_file = is_file && has_rows(rows); // of none there need be neither
+  if (is_file) rc = write_file(blocks, rows, file, &err);
   const uint64_t size = writing.segment.bytes;
   if (is_file) mst_segment_close(&writing.segment);
   if (rc == 0) {
@@ -110,30 +117,42 @@ SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
   mst_buf_trim(&writing.stream, 0);
   writing.stream.len = 0;
   if (rc != 0) return ffi_error_list(&err);
-  SEXP result = Rf_allocVector(REALSXP, 2);
-  REAL(result)[0] = (double)size;
-  REAL(result)[1] = is_file;
+  const struct mst_spot spot = mst_exchange_spot(&is);
+  const double told[] = {(double)size,
+                         is_file,
+                         spot.pid,
+                         spot.fd,
+                         (double)(spot.token >> HALF_BITS),
+                         (double)(spot.token & HALF)};
+  SEXP result = Rf_allocVector(REALSXP, 6);
+  memcpy(REAL(result), told, sizeof told);
   return result;
 }
 
+static struct mst_source source_of(const int *at, size_t n) {
+  return (struct mst_source){
+      .want = {.stage = (uint32_t)at[0],
+               .task = (uint32_t)at[n],
+               .attempt = (uint32_t)at[2 * n]},
+      .worker = at[3 * n] == 0 ? MST_SOURCE_SELF : (uint32_t)at[3 * n] - 1,
+      .epoch = (uint32_t)at[4 * n],
+      .spot = {.pid = at[5 * n],
+               .fd = at[6 * n],
+               .token =
+                   (uint64_t)at[7 * n] << HALF_BITS | (uint64_t)at[8 * n]}};
+}
+
 // ffi_block_fetch looks for the blocks of n attempts: sources is a matrix of integers with n
-// rows: stage, task, attempt, worker (from 1; 0: this one), epoch. Gives an outcome for each: 0
-// here, 1 not there, 2 no word.
+// rows: stage, task, attempt, worker (from 1; 0: this one), epoch, and the spot as
+// ffi_block_write gives it (a pid of 0: not known). Gives an outcome for each: 0 here, 1 not
+// there, 2 no word, 3 this worker can't open it where it lies.
 SEXP ffi_block_fetch(SEXP sources) {
   struct mst_err err;
   mst_err_clear(&err);
-  const size_t n = (size_t)Rf_xlength(sources) / 5;
-  const int *at = INTEGER(sources);
+  const size_t n = (size_t)Rf_nrows(sources);
   struct mst_source *asked = (struct mst_source *)R_alloc(n + 1, sizeof *asked);
-  for (size_t i = 0; i < n; i++) {
-    const int worker = at[3 * n + i];
-    asked[i] = (struct mst_source){.want = {.stage = (uint32_t)at[i],
-                                            .task = (uint32_t)at[n + i],
-                                            .attempt = (uint32_t)at[2 * n + i]},
-                                   .worker = worker == 0 ? MST_SOURCE_SELF
-                                                         : (uint32_t)worker - 1,
-                                   .epoch = (uint32_t)at[4 * n + i]};
-  }
+  for (size_t i = 0; i < n; i++)
+    asked[i] = source_of(INTEGER(sources) + i, n);
   if (mst_exchange_ask(asked, n, &err) != 0) Rf_error("%s", err.text);
   while (mst_exchange_wait(FFI_SLICE_MS) > 0)
     R_CheckUserInterrupt();
@@ -141,7 +160,10 @@ SEXP ffi_block_fetch(SEXP sources) {
   for (size_t i = 0; i < n; i++) {
     const enum mst_found state = mst_exchange_state(i);
     INTEGER(states)
-    [i] = state == MST_FOUND_HERE ? 0 : state == MST_FOUND_NOT ? 1 : 2;
+    [i] = state == MST_FOUND_HERE     ? 0
+          : state == MST_FOUND_NOT    ? 1
+          : state == MST_FOUND_BARRED ? 3
+                                      : 2;
   }
   return states;
 }

@@ -6,13 +6,12 @@
 #include "ffi/worker/worker.h"
 #include "shuffle/exchange.h"
 
-// ffi_links_set: numbers are this worker (from 1), its epoch, and 1 if only links by listeners are
-// used. limits, in seconds: after how long a question is asked again, and given up.
+// ffi_links_set: numbers are this worker (from 1) and its epoch. limits, in seconds: after how long
+// a question is asked again, and given up.
 SEXP ffi_links_set(SEXP numbers, SEXP limits) {
   const int *at = INTEGER(numbers);
   const struct mst_exchange_way way = {.worker = (uint32_t)at[0] - 1,
                                        .epoch = (uint32_t)at[1],
-                                       .listen = at[2] == 1,
                                        .again_ns = ffi_ns(REAL(limits)[0]),
                                        .silent_ns = ffi_ns(REAL(limits)[1])};
   mst_exchange_set(&way);
@@ -58,13 +57,13 @@ SEXP ffi_links_listen(SEXP folder, SEXP count) {
 // ffi_links_count gives what mst_exchange_count does, for tests and for people who look.
 SEXP ffi_links_count(void) {
   static const char *const names[] = {
-      "handlers", "links",    "pairs",   "dialled", "full",
+      "handlers", "links",    "opened",  "dialled", "full",
       "met",      "accepted", "refused", "again",   "asked"};
   struct mst_exchange_counts counts;
   uint32_t handlers, links;
   mst_exchange_count(&counts, &handlers, &links);
   const double numbers[] = {
-      (double)handlers,        (double)links,          (double)counts.pairs,
+      (double)handlers,        (double)links,          (double)counts.opened,
       (double)counts.dialled,  (double)counts.full,    (double)counts.met,
       (double)counts.accepted, (double)counts.refused, (double)counts.again};
   SEXP list = PROTECT(ffi_list(10, names));
