@@ -154,10 +154,10 @@ static void restart(struct mst_calls *calls, struct mst_lane *lane,
 }
 
 // settle_calls drops the calls that nobody waits for, and fails one that took too
-// long. Returns whether the oldest of the others was being evaluated: one that was
-// given to a worker that was lost already, and never sent, is not to blame.
-static int settle_calls(struct mst_calls *calls, struct mst_lane *lane,
-                        const char *words) {
+// long. Returns what the worker was at: a call that was given to one that was lost already, and
+// never sent, is not to blame.
+static enum mst_heal_at settle_calls(struct mst_calls *calls,
+                                     struct mst_lane *lane, const char *words) {
   int evaluating = !lane->resuming && lane->replay_left == 0;
   if (lane->first != NULL && lane->first->cancelled) {
     evaluating = 0;
@@ -169,7 +169,10 @@ static int settle_calls(struct mst_calls *calls, struct mst_lane *lane,
     evaluating = 0;
     mst_heal_answered(&lane->heal);
   }
-  return evaluating && lane->first != NULL && lane->first->sent;
+  if (lane->replay_left > 0) return MST_HEAL_REPLAYING;
+  return evaluating && lane->first != NULL && lane->first->sent
+             ? MST_HEAL_EVALUATING
+             : MST_HEAL_IDLE;
 }
 
 // policy_of: the cluster's, with the retries of the task that is at work.
@@ -291,11 +294,11 @@ static const char *lost_state(uint8_t why) {
 
 static void heal(struct mst_calls *calls, struct mst_lane *lane, char *words) {
   lane->sys_errno = 0; // this time it was there, or nothing was short
-  const int evaluating =
-      calls->policy.on ? settle_calls(calls, lane, words) : 0;
+  const enum mst_heal_at at =
+      calls->policy.on ? settle_calls(calls, lane, words) : MST_HEAL_IDLE;
   const struct mst_heal_policy policy = policy_of(calls, lane);
   enum mst_heal_verdict verdict =
-      mst_heal_lost(&lane->heal, &policy, evaluating, calls->now_ns);
+      mst_heal_lost(&lane->heal, &policy, at, calls->now_ns);
   if (verdict == MST_HEAL_POISON) {
     mst_lane_fail_first(calls, lane, MST_LOSS_POISON, policy.retries + 1,
                         words);

@@ -16,20 +16,26 @@ void mst_heal_back(struct mst_heal *heal, int64_t now_ns) {
 
 enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
                                     const struct mst_heal_policy *policy,
-                                    int evaluating, int64_t now_ns) {
+                                    enum mst_heal_at at, int64_t now_ns) {
   if (!policy->on) return MST_HEAL_LEAVE;
-  if (evaluating) {
+  if (at == MST_HEAL_EVALUATING) {
     heal->deaths = heal->row = 0; // it came to its work: it can be kept alive
     if (mst_tries_left(++heal->attempt, policy->retries))
       return MST_HEAL_RESTART;
     heal->attempt = 0;
     return MST_HEAL_POISON;
   }
+  heal->row++;
+  if (at == MST_HEAL_REPLAYING) {
+    const uint32_t most =
+        policy->retries > MST_HEAL_ROW ? policy->retries : MST_HEAL_ROW;
+    return heal->row > most ? MST_HEAL_GIVE_UP : MST_HEAL_RESTART;
+  }
   if (heal->deaths == 0 || now_ns - heal->first_ns > MST_HEAL_PERIOD_NS) {
     heal->deaths = 0;
     heal->first_ns = now_ns;
   }
-  if (++heal->row > MST_HEAL_ROW) return MST_HEAL_GIVE_UP;
+  if (heal->row > MST_HEAL_ROW) return MST_HEAL_GIVE_UP;
   if (++heal->deaths > MST_HEAL_DEATHS) return MST_HEAL_GIVE_UP;
   return MST_HEAL_RESTART;
 }

@@ -8,7 +8,8 @@
 // budget: more than MST_HEAL_DEATHS such deaths within MST_HEAL_PERIOD_NS, or more than
 // MST_HEAL_ROW however far apart, and it is given up. The period's count begins anew
 // when it has come so far as to be idle; both do with an answer, or a death that a call
-// is to blame for.
+// is to blame for. Deaths while it replays don't count for the period, since that may take
+// seconds in which anybody may kill it, and in a row `retries` are allowed if that is more.
 //
 // Silence. Whoever runs the session asks each worker for a sign of life every
 // third of the heartbeat. Silence of a whole heartbeat is a loss, provided that the
@@ -52,11 +53,16 @@ void mst_heal_begin(struct mst_heal *heal, int64_t now_ns);
 // mst_heal_back: another incarnation is ready. Its silence counts from now: to come
 // back may take longer than a heartbeat.
 void mst_heal_back(struct mst_heal *heal, int64_t now_ns);
-// mst_heal_lost judges one loss. evaluating: 1 if a call was sent to it and not
-// answered, and it had been told all that comes before.
+// What it was at.
+enum mst_heal_at {
+  MST_HEAL_IDLE,      // or it booted
+  MST_HEAL_REPLAYING, // its journal
+  MST_HEAL_EVALUATING // a call that was sent to it and not answered, after all that comes before
+};
+// mst_heal_lost judges one loss.
 enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
                                     const struct mst_heal_policy *policy,
-                                    int evaluating, int64_t now_ns);
+                                    enum mst_heal_at at, int64_t now_ns);
 // mst_heal_idle: it is back and its journal is replayed, so it can be kept alive.
 void mst_heal_idle(struct mst_heal *heal);
 // mst_heal_answered: a call was answered, or left (cancelled).

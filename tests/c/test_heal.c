@@ -20,7 +20,9 @@ static void begin(uint32_t retries) {
 }
 
 static enum mst_heal_verdict lost(int evaluating, int64_t after_ns) {
-  return mst_heal_lost(&heal, &policy, evaluating, START + after_ns);
+  return mst_heal_lost(&heal, &policy,
+                       evaluating ? MST_HEAL_EVALUATING : MST_HEAL_IDLE,
+                       START + after_ns);
 }
 
 static enum mst_beat beat(int64_t slept_ns, int64_t after_ns) {
@@ -127,6 +129,21 @@ TEST("An answer, and a death of a call, make a worker of use again") {
       CHECK_INT(lost(0, 20 + k), MST_HEAL_RESTART);
     }
     CHECK_INT(lost(0, 30), MST_HEAL_GIVE_UP);
+  }
+}
+
+TEST("Deaths in replays count in a row alone, and as many as the retries are "
+     "allowed") {
+  for (uint32_t retries = 2; retries < 40; retries += 18) {
+    const uint32_t most = retries > MST_HEAL_ROW ? retries : MST_HEAL_ROW;
+    begin(retries);
+    for (uint32_t k = 0; k < most; k++) {
+      CHECK_INT(mst_heal_lost(&heal, &policy, MST_HEAL_REPLAYING, START),
+                MST_HEAL_RESTART);
+      mst_heal_idle(&heal);
+    }
+    CHECK_INT(mst_heal_lost(&heal, &policy, MST_HEAL_REPLAYING, START),
+              MST_HEAL_GIVE_UP);
   }
 }
 

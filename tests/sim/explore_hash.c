@@ -78,6 +78,7 @@ static void mix_lane(uint64_t *hash, const struct ex *ex,
   mix(hash, lane->heal.attempt);
   mix(hash, lane->heal.deaths);
   mix(hash, lane->heal.row);
+  mix(hash, lane->heal.row);
   mix(hash, (uint64_t)lane->journal.checkpoint << 4 |
                 (uint64_t)lane->journal.asking << 3 |
                 (uint64_t)lane->journal.incomplete << 1 |

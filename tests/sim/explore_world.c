@@ -529,6 +529,7 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
     be_ready(ex, i);
   for (uint32_t i = 0; plan->tired && i < EX_WORKERS; i++) {
     ex->core.lanes[i]->heal.deaths = MST_HEAL_DEATHS;
+    ex->core.lanes[i]->heal.row = MST_HEAL_ROW;
     ex->core.lanes[i]->heal.first_ns = ex->now_ns;
   }
   for (uint32_t i = 0; plan->short_of && i < EX_WORKERS; i++)

@@ -7,7 +7,7 @@
 //   - it is poison after the last of its attempts, not before and not later, and
 //     each message says which attempt it is;
 //   - a worker is given up only after more than MST_HEAL_DEATHS deaths of its own
-//     within the period, and always after twice as many;
+//     within the period, and always after twice as many; those in replays count only in a row;
 //   - silence is judged after a whole heartbeat of listening, and then always.
 #include "sim.h"
 
@@ -110,20 +110,24 @@ static void note_death(struct sim *sim, struct sim_deaths *deaths) {
   deaths->at_ns[deaths->count++] = sim->now_ns;
 }
 
-static void judge_death(struct sim *sim, uint32_t worker,
+static void judge_death(struct sim *sim, uint32_t worker, enum mst_heal_at at,
                         enum mst_heal_verdict verdict) {
   struct sim_deaths *deaths = &sim->deaths[worker];
-  note_death(sim, deaths);
+  const uint32_t retries = sim->plan.policy.retries;
+  const int replays = at == MST_HEAL_REPLAYING;
+  const uint32_t most =
+      replays && retries > MST_HEAL_ROW ? retries : MST_HEAL_ROW;
+  if (!replays) note_death(sim, deaths);
   deaths->row++;
   const uint32_t recent = deaths_within(sim, deaths);
   if (verdict == MST_HEAL_GIVE_UP) {
     sim_saw(SIM_SAW_budget_spent);
-    if (recent <= MST_HEAL_DEATHS && deaths->row <= MST_HEAL_ROW) {
+    if ((replays || recent <= MST_HEAL_DEATHS) && deaths->row <= most) {
       sim_fail(sim, "worker %u is given up after %u deaths", worker, recent);
     }
   } else if (verdict != MST_HEAL_RESTART) {
     sim_fail(sim, "worker %u dies by itself: verdict %d", worker, (int)verdict);
-  } else if (recent > 2 * MST_HEAL_DEATHS || deaths->row > MST_HEAL_ROW) {
+  } else if (recent > 2 * MST_HEAL_DEATHS || deaths->row > most) {
     sim_fail(sim, "worker %u comes back after %u deaths", worker, recent);
   }
 }
@@ -143,8 +147,8 @@ static void judge_blame(struct sim *sim, uint64_t id,
   sim_ledger_of_use(sim, call->worker);
 }
 
-void sim_ledger_lost(struct sim *sim, uint32_t worker, uint64_t blamed,
-                     enum mst_heal_verdict verdict) {
+void sim_ledger_lost(struct sim *sim, uint32_t worker, enum mst_heal_at at,
+                     uint64_t blamed, enum mst_heal_verdict verdict) {
   if (!sim->plan.policy.on) {
     if (verdict != MST_HEAL_LEAVE) sim_fail(sim, "healing is off");
     sim_saw(SIM_SAW_left);
@@ -153,7 +157,7 @@ void sim_ledger_lost(struct sim *sim, uint32_t worker, uint64_t blamed,
   if (blamed != 0) {
     judge_blame(sim, blamed, verdict);
   } else {
-    judge_death(sim, worker, verdict);
+    judge_death(sim, worker, at, verdict);
   }
   for (uint64_t id = 1; id <= sim->call_count; id++) {
     struct sim_call *call = call_of(sim, id);

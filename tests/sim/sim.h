@@ -404,8 +404,8 @@ void sim_ledger_began(struct sim *sim, uint64_t call);
 void sim_ledger_ended(struct sim *sim, uint64_t call, enum sim_outcome outcome);
 // sim_ledger_lost judges what the session makes of a loss, and notes who is to
 // blame: a call, or 0.
-void sim_ledger_lost(struct sim *sim, uint32_t worker, uint64_t blamed,
-                     enum mst_heal_verdict verdict);
+void sim_ledger_lost(struct sim *sim, uint32_t worker, enum mst_heal_at at,
+                     uint64_t blamed, enum mst_heal_verdict verdict);
 void sim_ledger_of_use(struct sim *sim, uint32_t worker);
 // sim_ledger_idle: it is back and has replayed its journal.
 void sim_ledger_idle(struct sim *sim, uint32_t worker);

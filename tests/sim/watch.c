@@ -24,10 +24,10 @@ void __real_mst_heal_answered(struct mst_heal *heal);
 void __wrap_mst_heal_answered(struct mst_heal *heal);
 enum mst_heal_verdict __real_mst_heal_lost(struct mst_heal *heal,
                                            const struct mst_heal_policy *policy,
-                                           int evaluating, int64_t now_ns);
+                                           enum mst_heal_at at, int64_t now_ns);
 enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                                            const struct mst_heal_policy *policy,
-                                           int evaluating, int64_t now_ns);
+                                           enum mst_heal_at at, int64_t now_ns);
 enum mst_beat __real_mst_heal_beat(struct mst_heal *heal,
                                    const struct mst_heal_policy *policy,
                                    int64_t slept_ns, int64_t now_ns);
@@ -160,16 +160,19 @@ void __wrap_mst_heal_answered(struct mst_heal *heal) {
 
 enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                                            const struct mst_heal_policy *policy,
-                                           int evaluating, int64_t now_ns) {
+                                           enum mst_heal_at at,
+                                           int64_t now_ns) {
   struct sim *sim = sim_running();
   const uint32_t worker = worker_of(sim, heal);
   const struct mst_call *first = sim->core.lanes[worker]->first;
   struct mst_heal_policy given = *policy;
-  if (SIM_CANARY == 10) given.retries++;                 // a retry too many
-  if (SIM_CANARY == 16 && !evaluating) heal->deaths = 0; // no budget
+  if (SIM_CANARY == 10) given.retries++; // a retry too many
+  if (SIM_CANARY == 16 && at == MST_HEAL_IDLE) heal->deaths = 0; // no budget
   const enum mst_heal_verdict verdict =
-      __real_mst_heal_lost(heal, &given, evaluating, now_ns);
-  sim_ledger_lost(sim, worker, evaluating ? (uint64_t)first->tag : 0, verdict);
+      __real_mst_heal_lost(heal, &given, at, now_ns);
+  sim_ledger_lost(sim, worker, at,
+                  at == MST_HEAL_EVALUATING ? (uint64_t)first->tag : 0,
+                  verdict);
   sim_note(sim, "VERDICT", worker, verdict);
   if (verdict == MST_HEAL_POISON && sim->core.lanes[worker]->count > 1) {
     sim_saw(SIM_SAW_retried_behind_poison);
