@@ -8,7 +8,8 @@
 
 #include "mst_exchange_test.h"
 
-#define AGAIN_MS 150
+// Whoever says MET must do so within this time, on a busy machine too.
+#define AGAIN_MS 400
 #define ME 3u    // this worker
 #define OTHER 8u // the one that the test plays
 
@@ -62,11 +63,11 @@ static inline int listen_there(unsigned handler, int backlog) {
   return fd;
 }
 
-// begin_listeners begins with short time limits and so many listeners of the other worker.
+// begin_listeners begins with so many listeners of the other worker.
 static inline void begin_listeners(int *fds, unsigned count, int backlog) {
   make_folder();
   begin();
-  quick(5000);
+  patient();
   for (unsigned i = 0; i < count; i++)
     fds[i] = listen_there(i, backlog);
 }

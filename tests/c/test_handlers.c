@@ -65,7 +65,7 @@ TEST("F3 While all queues are full a reader tries again, until one has room") {
   size_t n = 0;
   make_folder();
   begin();
-  quick(5000);
+  patient();
   listener = listen_there(0, 1);
   addr = address(folder, 0);
   while (n < 8 && mst_net_dial(&addr, &crowd[n], NULL) == 0)
@@ -94,6 +94,7 @@ TEST("F3 A listener that says nothing is left for the next one") {
   struct mst_chan first, far;
   int fds[2];
   begin_listeners(fds, 2, MST_BACKLOG_MOST);
+  quick(5000);
   know(2);
   ask(1, OTHER, 2);
   accept_one(fds[ME % 2], &first);
@@ -113,9 +114,8 @@ TEST("F3 A listener that nobody has any more says at once that blocks aren't "
      "there") {
   make_folder();
   begin();
-  quick(60000);
-  know(2); // there are none
   patient();
+  know(2); // there are none
   ask(3, OTHER, 2);
   wait_for(0);
   for (size_t i = 0; i < 3; i++)
@@ -163,7 +163,7 @@ static void begin_listening(uint32_t count) {
   struct stat at;
   make_folder();
   begin();
-  quick(5000);
+  patient();
   (void)snprintf(where, sizeof where, "%s/own", folder);
   CHECK_INT(mst_exchange_listen(where, count, token, NULL), 0);
   CHECK(stat(where, &at) == 0 && (at.st_mode & 077) == 0);
@@ -277,7 +277,7 @@ TEST("F3 A folder that others can look into, or that isn't one, isn't "
   struct mst_err err;
   make_folder();
   begin();
-  quick(5000);
+  patient();
   (void)snprintf(path, sizeof path, "%s/open", folder);
   CHECK_INT(mkdir(path, 0755), 0);
   CHECK_INT(mst_exchange_listen(path, 1, token, &err), -MST_ECONNECT);
@@ -295,7 +295,7 @@ TEST("F3 A folder whose path is too long for an address is listened in and "
   struct mst_err err;
   make_folder();
   begin();
-  quick(5000);
+  patient();
   (void)snprintf(where, sizeof where, "%s/%0200d", folder, 1);
   if (!MST_HAVE_PROC) {
     CHECK_INT(mst_exchange_listen(where, 2, token, &err), -MST_ECONNECT);

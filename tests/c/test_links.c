@@ -158,6 +158,7 @@ TEST("F1 A link that is cut, in a frame or between two, or talks nonsense, is "
      "closed, and what it said is nothing; the question goes to a new one") {
   struct mst_chan far[NONSENSE + 1];
   int listener = begin_link(&far[0], 60000);
+  patient();
   ask(1, OTHER, 2);
   int link = 0;
   for (int what = 0; what < NONSENSE; what++) {
