@@ -28,6 +28,11 @@ defer <- function(f, frame = parent.frame()) {
   do.call(base::on.exit, list(as.call(list(f)), TRUE, FALSE), envir = frame)
 }
 
+# R CMD check allows two workers.
+skip_if_limited <- function() {
+  skip_if(nzchar(Sys.getenv("_R_CHECK_LIMIT_CORES_")), "two workers are allowed")
+}
+
 # A cluster that is stopped when the calling block ends.
 local_cluster <- function(workers = 2, ..., frame = parent.frame()) {
   cl <- cluster_start(workers, ...)

@@ -49,6 +49,7 @@ test_cluster("a cluster gets more workers and fewer", {
 })
 
 test_cluster("U4: workers that join have what all others were told", {
+  skip_if_limited()
   cl <- local_cluster(2)
   small <- 1
   shared <- as.numeric(1:1e5)

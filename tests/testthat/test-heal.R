@@ -97,6 +97,7 @@ test_cluster("a task that kills its worker again and again is an error with the 
 })
 
 test_cluster("C9: an error's results are its own call's, whatever R has collected since", {
+  skip_if_limited()
   local_settings(muster.quiet = TRUE)
   cl <- local_cluster(3, retries = 0)
   third_dies <- function(i, id) {

@@ -36,6 +36,7 @@ test_cluster("U1: what workers have isn't counted, nor sent, nor advised to be e
   changes <- eval(quote(function(i) large_of_test[1L] <<- 0), globalenv())
   cluster_map(cl, 1:2, changes)
   expect_identical(cluster_map(cl, 1:4, uses_large), want)
+  skip_if_limited()
   # Workers that were lost or join have it too.
   tools::pskill(cl[[1L]]$pid, tools::SIGKILL)
   more <- suppressMessages(cluster_resize(cl, 3))

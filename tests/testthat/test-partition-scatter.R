@@ -240,7 +240,7 @@ test_cluster("A copy of a handle says that it is one, and the first remains usab
 })
 
 test_cluster("A cluster that has grown uses its new workers, and a part of one only those", {
-  skip_if(nzchar(Sys.getenv("_R_CHECK_LIMIT_CORES_")), "two workers are allowed")
+  skip_if_limited()
   cl <- cluster_start(1)
   p <- partition_scatter(cl, flights(), parts = 6)
   more <- cluster_resize(cl, 2)
