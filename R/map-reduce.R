@@ -63,7 +63,7 @@ map_reduce <- function(.cl, .inputs, .map, .reduce, .combine = NULL, ..., .args 
   if (is.null(.seed)) job$quiet <- TRUE
   ranges <- part_ranges(length(inputs), parts)
   steps <- element_steps(inputs, ranges, parts, !is.null(combine), stream)
-  shuffle <- shuffle_of(cl)
+  shuffle <- shuffle_of(cl, call)
   split <- new_stage(shuffle, parts, steps, job, speculate = .speculate, inner = TRUE)
   split$title <- "`.inputs`"
   p <- list(cl = cl, shuffle = shuffle)

@@ -394,7 +394,7 @@ find_borders <- function(cl, items, piece, call) {
     at <- floor(item$sign[1L] * (0:count) / count)
     lapply(seq_len(count), function(k) c(item, list(from = at[k], to = at[k + 1L])))
   }), recursive = FALSE)
-  shuffle <- shuffle_of(cl)
+  shuffle <- shuffle_of(cl, call)
   stage <- new_stage(shuffle, length(ranges), quotes_steps(ranges))
   stage$files <- vapply(ranges, `[[`, "", "path")
   answers <- ask_parts(list(cl = cl, shuffle = shuffle), stage, call)

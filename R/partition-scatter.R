@@ -124,7 +124,7 @@ start_stage <- function(...) run_stage(...)$handle
 # list(handle, stage, answers), answers as those of shuffle_run().
 run_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
                       title = NULL, files = NULL, weights = NULL) {
-  shuffle <- shuffle_of(cl)
+  shuffle <- shuffle_of(cl, call)
   stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
   stage$title <- title
   stage$files <- files

@@ -4,7 +4,12 @@
 # What the session knows of one cluster's stages: plan, a record of each stage by number, what
 # workers are still to be told to drop. It doesn't keep the cluster. A forked child begins with
 # nothing: its clusters have numbers of their own.
-shuffle_of <- function(cl) {
+shuffle_of <- function(cl, call) {
+  # What a function carries may have stopped the cluster while it was looked at.
+  outcome <- .Call(ffi_node_outcome, cl[[1L]])
+  if (outcome %in% outcomes_ended) {
+    abort_submit(cl, outcome, call)
+  }
   if (the$shuffles_pid != Sys.getpid()) {
     the$shuffles <- list()
     the$shuffles_pid <- Sys.getpid()
@@ -214,7 +219,7 @@ handle_state <- function(opened) {
   outcome <- if (!is.null(opened)) .Call(ffi_node_outcome, opened$cl[[1L]])
   if (is.null(outcome) || outcome == outcome_foreign) {
     "foreign"
-  } else if (outcome %in% outcomes_ended || !identical(shuffle_of(opened$cl), opened$shuffle)) {
+  } else if (outcome %in% outcomes_ended || !identical(shuffle_of(opened$cl, NULL), opened$shuffle)) {
     "stopped"
   } else {
     "there"

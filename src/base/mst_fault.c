@@ -5,10 +5,11 @@
 #include <errno.h>
 #include <string.h>
 
-static char armed[48];
-static int armed_nth;
-static int armed_errno;
-static int met;
+// The thread that arms a point is the one whose calls fail.
+static _Thread_local char armed[48];
+static _Thread_local int armed_nth;
+static _Thread_local int armed_errno;
+static _Thread_local int met;
 
 int mst_fault_arm(const char *point, int nth, int sys_errno) {
   const int met_before = met;

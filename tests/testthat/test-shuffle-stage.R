@@ -282,7 +282,7 @@ test_cluster("A forked child's clusters begin without the stages of its parent's
   child <- parallel::mccollect(parallel::mcparallel({
     names(the$shuffles) <- 1 # its first cluster's number
     own <- cluster_start(1)
-    stages <- shuffle_of(own)$stages
+    stages <- shuffle_of(own, NULL)$stages
     q <- partition_scatter(own, data.frame(x = 1:3))
     got <- list(length(stages), q$stage, partition_collect(q)$x)
     cluster_stop(own)

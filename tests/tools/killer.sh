@@ -8,6 +8,9 @@
 # A worker that was killed four times in 5 s without having come to any call is given up, and on a
 # busy machine that may take a worker longer than the pauses. So one that left no file of its pid in
 # the folder MARKS is killed every 3 s at most.
+#
+# A worker's standby becomes a child of the fork server when the worker ends. It isn't killed, since
+# the loss of both is an error.
 # Lists are words in one variable, and meant to be split.
 # shellcheck disable=SC2086
 set -u
@@ -40,6 +43,7 @@ while :; do
   [ -n "${children# }" ] || continue
   draw
   victim=$(pick $children)
+  ! grep -aqs standby "/proc/$victim/cmdline" || continue
   if [ -n "$marks" ] && [ ! -e "$marks/$victim" ]; then
     now_s=$(date +%s)
     [ $((now_s - early_s)) -ge 3 ] || continue

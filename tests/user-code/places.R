@@ -105,8 +105,12 @@ lose_before <- function(cell) {
   if (!isTRUE(cell$verb$works)) tools::pskill(cell$cl[[length(cell$cl)]]$pid, 9L)
 }
 
-# That workers have drawn numbers is noted: one that is lost has a new stream then.
-draw_before <- function(cell) clusterCall(cell$cl, function() stats::runif(1))
+# That tasks have drawn numbers is noted: a worker that is lost has a new stream then.
+draw_before <- function(cell) {
+  for (i in seq_along(cell$cl)) {
+    task_value(task_submit(cell$cl[i], function() stats::runif(1), .seed = NULL))
+  }
+}
 
 # An interrupt's handler goes on where it came, as soon as the worker may go on.
 run_interrupted <- function(cell) {
