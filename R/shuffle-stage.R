@@ -219,7 +219,8 @@ handle_state <- function(opened) {
   outcome <- if (!is.null(opened)) .Call(ffi_node_outcome, opened$cl[[1L]])
   if (is.null(outcome) || outcome == outcome_foreign) {
     "foreign"
-  } else if (outcome %in% outcomes_ended || !identical(shuffle_of(opened$cl, NULL), opened$shuffle)) {
+  } else if (outcome %in% outcomes_ended ||
+    !identical(shuffle_of(opened$cl, NULL), opened$shuffle)) {
     "stopped"
   } else {
     "there"

@@ -84,10 +84,11 @@ put_seed_back <- function(before) {
   }
 }
 
-# The last words of a worker in which something of an interrupted call stays that can't be undone.
+# The last words of a worker in which something of an interrupted call stays, or may stay, that only
+# its standby is without.
 say_torn <- function() {
   the$torn <- TRUE
-  cat("muster: a call was interrupted, and what it had changed can't all be undone\n",
-    file = stderr()
+  cat("muster: a call was interrupted. To undo what it has changed, this worker ends",
+    "and comes back\n", file = stderr()
   )
 }

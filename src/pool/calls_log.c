@@ -63,6 +63,11 @@ void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
                      (answered->flags & MST_FLAG_ERROR) != 0 &&
                      (answered->flags & MST_FLAG_STATE) == 0;
   if (!undone) note_state(calls, lane, answered);
+  // Nobody sees all that it may have changed, and isn't undone: that is to be restored as well.
+  if (undone && !call->is_task && !lane->journal.judged &&
+      answered->elapsed_s > 0) {
+    mst_lane_want(calls, lane, 1);
+  }
   note_seed(calls, lane, answered);
 }
 

@@ -174,3 +174,79 @@ test_cluster("C1: a time limit leaves nothing half done either", {
   expect_identical(clusterCall(cl, function() x), list(1))
   expect_identical(node_pids(cl), pids)
 })
+
+# A verb's call that has done `code` in its worker, and is left there by Ctrl-C.
+interrupt_verb <- function(cl, change) {
+  session <- Sys.getpid()
+  call <- function(change, session) {
+    change()
+    tools::pskill(session, tools::SIGINT)
+    repeat Sys.sleep(0.01) # tidy: it is interrupted here
+  }
+  environment(call) <- environment(change) <- globalenv()
+  expect_identical(
+    tryCatch(clusterCall(cl, call, change, session), interrupt = function(e) "left"), "left"
+  )
+}
+
+test_cluster("S4: large values are changed in place, and what an interrupted call did is undone", {
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(1)
+  clusterCall(cl, function() {
+    x <<- numeric(1e6)
+    rows <<- list(y = numeric(1e6))
+    NULL
+  })
+  make_checkpoints(cl)
+  change <- function(i) {
+    x[i] <<- i
+    rows$y[i] <<- i
+    c(x = format(.Internal(address(x))), y = format(.Internal(address(rows$y))))
+  }
+  first <- clusterCall(cl, change, 1) # may copy them: somebody had them until now
+  for (i in 2:5) expect_identical(clusterCall(cl, change, i), first, info = i)
+  sums <- function() c(sum(x), sum(rows$y))
+  expect_identical(clusterCall(cl, sums), list(c(15, 15)))
+  # A task's changes can be undone, so it holds them.
+  folder <- local_folder()
+  interrupted <- function(said, file) {
+    x[7L] <<- 1e6
+    said(file)
+  }
+  environment(interrupted) <- globalenv()
+  task <- task_submit(cl, interrupted, said, file.path(folder, "task"))
+  wait_until(file.exists(file.path(folder, "task")))
+  task_cancel(task)
+  expect_identical(clusterCall(cl, sums), list(c(15, 15)))
+  expect_identical(cluster_status(cl)$restarts, 0L)
+  # A verb's can't; its worker comes back with what it had.
+  interrupt_verb(cl, function() {
+    x[7L] <<- 1e6
+    rows$y[7L] <<- 1e6
+  })
+  expect_identical(clusterCall(cl, sums), list(c(15, 15)))
+  expect_identical(cluster_status(cl)$restarts, 1L)
+})
+
+test_cluster("S1: what stays of an interrupted call is there after a loss, too", {
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(1)
+  clusterCall(cl, function() {
+    known <<- list(new.env())
+    n <<- 0
+    NULL
+  })
+  interrupt_verb(cl, function() {
+    assign("unseen", 1, known[[1L]])
+    n <<- 1
+  })
+  wait_until({
+    clusterCall(cl, function() NULL)
+    "checkpoint" %in% cluster_journal(cl)$kind
+  })
+  state <- function() list(mget("unseen", envir = known[[1L]], ifnotfound = 0), n)
+  before <- clusterCall(cl, state)
+  expect_identical(before[[1L]][[2L]], 0)
+  tools::pskill(cl[[1L]]$pid, tools::SIGKILL)
+  expect_identical(clusterCall(cl, state), before)
+})

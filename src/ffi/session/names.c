@@ -156,6 +156,11 @@ static void keep_word(void *data, SEXP text) {
   SETCDR(reading->kept, Rf_cons(text, CDR(reading->kept)));
 }
 
+// keep_constant keeps what code holds beside its language: it may hold code of its own.
+static void keep_constant(struct reading *reading, SEXP constant) {
+  SETCAR(reading->kept, Rf_cons(constant, CAR(reading->kept)));
+}
+
 static void read_strings(struct reading *reading, SEXP strings) {
   for (R_xlen_t i = 0; i < Rf_xlength(strings); i++)
     ffi_each_word(STRING_ELT(strings, i), keep_word, reading);
@@ -359,10 +364,10 @@ static void read_code(struct reading *reading, SEXP code) {
   case REALSXP:
   case CPLXSXP:
   case RAWSXP:
-    if (!Rf_isObject(code)) break;
-    // fall through
+    if (Rf_isObject(code)) keep_constant(reading, code);
+    break;
   default:
-    SETCAR(reading->kept, Rf_cons(code, CAR(reading->kept)));
+    keep_constant(reading, code);
     break;
   }
 }

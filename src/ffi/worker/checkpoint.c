@@ -76,10 +76,12 @@ int ffi_this_checkpoint(const struct mst_frame *order) {
   if (end < 0) return say_made(EMFILE, 0);
   shrink();
   const int64_t begin_ns = computed_ns(); // the garbage had to go anyway
+  ffi_this.stands = 1; // and the standby leaves one, once it is a worker
   ffi_call_ours("pause_threads", NULL);
   const int rc =
       mst_standby_make(end, ffi_this.output, ffi_this.session, title, &err);
   if (rc == 0) return take_place();
   ffi_call_ours("resume_threads", NULL);
+  ffi_this.stands = rc == 1;
   return say_made(rc < 0 ? err.sys_errno : 0, computed_ns() - begin_ns);
 }

@@ -17,8 +17,13 @@ int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed) {
     *raised = mst_watch_call_end();
     return 1;
   }
-  ffi_call_ours("undo_call", NULL);
+  const int unknown = ffi_track_let_go();
+  ffi_call_ours(unknown ? "eat_interrupt" : "undo_call", NULL);
   *raised = mst_watch_call_end();
+  if (unknown) {
+    ffi_call_ours("say_torn", NULL);
+    return 0;
+  }
   *changed = ffi_track_changed(seed);
   if ((*changed & MST_FLAG_STATE) == 0) return 1;
   ffi_call_ours("say_torn", NULL);

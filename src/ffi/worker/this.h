@@ -23,6 +23,7 @@ struct ffi_this {
   struct mst_seed seed; // the stream's position that isn't told yet
   int raised;           // the last call was interrupted by the watch
   int session;          // its process id, for people
+  int stands;           // it has a standby, as far as it knows
   uint64_t resident;    // memory after the last collection for a standby
   int output; // the output pipe, wherever the user's code leads 1 and 2; 0: none
 };

@@ -1,11 +1,13 @@
-// Has a call changed this worker? Looks before and after each, for the journal.
+// Has a call changed this worker? Looks before and after each: for the journal, and to undo what
+// an interrupted call has changed.
 //
 // Looked at: the bindings of the global environment, of environments that are bound
 // there and of closures' environments (objects that keep state: R6, counters), the
 // search path, options, the working directory, and the random number stream. Bindings
 // are compared by address. That is enough because the values seen last are held here:
 // R copies a value that somebody else holds before it changes it, and the address of
-// one that is held is not used again.
+// one that is held is not used again. To copy a large one takes long, so those are let go while a
+// call is evaluated that needn't be judged nor undone (ffi_track_hold).
 //
 // Not seen: what is inside of lists of environments, of packages' own environments,
 // of external pointers. clusterEvalQ() is kept in the journal for such.
@@ -23,13 +25,19 @@
 // With more of these than ever were seen, each call counts as one that changed some.
 #define SEARCH_MAX 1000
 #define OPTIONS_MAX 1000
+// A value of more bytes is large; of a list so many elements are looked at.
+#define LARGE_BYTES 1000000
+#define LARGE_LOOKED 1000
+#define LARGE_DEPTH 3
 
 // held: list(envs, values, options, search path, seed), preserved as a whole.
 enum { HELD_ENVS, HELD_VALUES, HELD_OPTIONS, HELD_SEARCH, HELD_SEED, HELD_N };
 
 struct seen {
   SEXP symbol;
+  SEXP value;      // its address
   uint32_t env;    // which of the environments
+  uint8_t large;   // it isn't always held
   uint8_t active;  // its value is computed by asking for it: don't
   uint8_t promise; // its value isn't what is held
 };
@@ -47,7 +55,8 @@ static struct {
   struct option options[OPTIONS_MAX];
   int option_count;
   struct seen *seen; // as many as HELD_VALUES
-  size_t seen_count, seen_cap;
+  size_t seen_count, seen_cap, large_count;
+  int let_go; // those that are large aren't held now
   int lengths[ENVS_MAX];
   int env_count;
   char directory[4096];
@@ -80,8 +89,7 @@ static int is_other(size_t i) {
                         (R_xlen_t)track.seen[i].env);
   SEXP symbol = track.seen[i].symbol;
   if (track.seen[i].active) return !R_existsVarInFrame(env, symbol);
-  return ffi_binding(env, symbol) !=
-         VECTOR_ELT(VECTOR_ELT(track.held, HELD_VALUES), (R_xlen_t)i);
+  return ffi_binding(env, symbol) != track.seen[i].value;
 }
 
 static int bindings_changed(void) {
@@ -169,13 +177,62 @@ static void note_env(SEXP envs, SEXP env) {
   SET_VECTOR_ELT(envs, track.env_count++, env);
 }
 
+static int is_large(SEXP value, int depth) {
+  if (ALTREP(value)) return 0; // mapped, or computed: R copies it anyway
+  const R_xlen_t n = Rf_xlength(value);
+  switch (TYPEOF(value)) {
+  case RAWSXP:
+    return n > LARGE_BYTES;
+  case LGLSXP:
+  case INTSXP:
+    return n > LARGE_BYTES / 4;
+  case REALSXP:
+  case STRSXP:
+    return n > LARGE_BYTES / 8;
+  case CPLXSXP:
+    return n > LARGE_BYTES / 16;
+  case VECSXP:
+    break;
+  default:
+    return 0;
+  }
+  if (n > LARGE_BYTES / 8) return 1;
+  for (R_xlen_t i = 0; i < n && i < LARGE_LOOKED && depth > 0; i++) {
+    if (is_large(VECTOR_ELT(value, i), depth - 1)) return 1;
+  }
+  return 0;
+}
+
+// hold_large holds those values that are large, or lets go of them. What lets go of a list doesn't
+// let go of its elements, as R counts references, so they are taken out.
+static void hold_large(int all) {
+  SEXP values = VECTOR_ELT(track.held, HELD_VALUES);
+  SEXP envs = VECTOR_ELT(track.held, HELD_ENVS);
+  for (size_t i = 0; i < track.seen_count && track.large_count > 0; i++) {
+    const struct seen *seen = &track.seen[i];
+    if (!seen->large) continue;
+    SEXP env = VECTOR_ELT(envs, (R_xlen_t)seen->env);
+    SET_VECTOR_ELT(values, (R_xlen_t)i,
+                   all ? ffi_binding(env, seen->symbol) : R_NilValue);
+  }
+  track.let_go = !all && track.large_count > 0;
+}
+
+void ffi_track_hold(int all) {
+  if (track.on && track.let_go == all) hold_large(all);
+}
+
+int ffi_track_let_go(void) { return track.let_go; }
+
 static void note_bindings(void) {
   SEXP envs = PROTECT(Rf_allocVector(VECSXP, ENVS_MAX));
   SEXP values = R_NilValue; // pairlist, last first
   PROTECT_INDEX at;
   PROTECT_WITH_INDEX(values, &at);
-  track.seen_count = 0;
+  if (track.seen_count > 0) hold_large(0);
+  track.seen_count = track.large_count = 0;
   track.env_count = 0;
+  track.let_go = 0;
   note_env(envs, R_GlobalEnv);
   for (int k = 0; k < track.env_count; k++) {
     SEXP env = VECTOR_ELT(envs, k);
@@ -192,9 +249,12 @@ static void note_bindings(void) {
       SEXP value = PROTECT(active ? R_NilValue : ffi_binding(env, symbol));
       track.seen[track.seen_count++] =
           (struct seen){.symbol = symbol,
+                        .value = value,
                         .env = (uint32_t)k,
+                        .large = (uint8_t)is_large(value, LARGE_DEPTH),
                         .active = (uint8_t)active,
                         .promise = !active && ffi_is_promise(env, symbol)};
+      track.large_count += track.seen[track.seen_count - 1].large;
       REPROTECT(values = Rf_cons(value, values), at);
       note_env(envs, inner_env(value));
       UNPROTECT(1);
@@ -206,6 +266,7 @@ static void note_bindings(void) {
   SET_VECTOR_ELT(track.held, HELD_ENVS, envs);
   for (size_t i = track.seen_count; i-- > 0; values = CDR(values)) {
     SET_VECTOR_ELT(list, (R_xlen_t)i, CAR(values));
+    SETCAR(values, R_NilValue); // else it would count as held for ever
   }
   UNPROTECT(2);
 }

@@ -387,6 +387,9 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   SEXP call = PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
   // A frame of its own for each call, as do.call() in a function would give.
   SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
+  // What a task changes is judged and undone; what a verb's call does, by the standby.
+  ffi_track_hold(!ffi_this.stands ||
+                 (ffi_this.call.flags & MST_FLAG_TASK) != 0);
   begin_times();
   (void)ffi_worker_open();
   SEXP value = PROTECT(Rf_eval(call, frame_env));

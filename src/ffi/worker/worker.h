@@ -15,6 +15,11 @@ void ffi_track_begin(void);
 // errors.
 uint16_t ffi_track_changed(struct mst_seed *seed);
 void ffi_track_set_seed(const struct mst_seed *seed);
+// ffi_track_hold: from now on values that are large are held (all), so that changes of them are
+// seen and can be undone; or not, so that R may change them in place. Between two calls.
+// ffi_track_let_go tells whether there are some that aren't held.
+void ffi_track_hold(int all);
+int ffi_track_let_go(void);
 
 // ---- entry points
 
@@ -46,7 +51,8 @@ SEXP ffi_worker_open(void);
 SEXP ffi_worker_shut(void);
 // ffi_interrupt_end ends the call. If it was interrupted (*raised), what it changed is undone, as
 // far as changes are seen: nobody reads its answer, and the session doesn't know how far it came.
-// 0 if something of it stays: then this worker must end, since it isn't what its journal says.
+// 0 if something of it stays, or may: then this worker must end, since it isn't what its journal
+// says.
 int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed);
 // own.c. ffi_own_look lets go of hashes of variables that are bound to other values by now.
 // ffi_worker_holds tells whether a global variable holds what has this hash (ffi_content).
