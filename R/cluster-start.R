@@ -44,9 +44,12 @@
 #'   if you asked for `"fork"` yourself, a refusal is an error.
 #' @param threads Number of threads that BLAS and OpenMP may use in each worker.
 #'   Default 1: the workers are the parallelism. See Threads.
-#' @param healing If `TRUE`, the default, lost workers are replaced. If `FALSE`, a call to a lost
-#'   worker is an error of class `muster_error_lost`, much as with a cluster from
-#'   [parallel::makeCluster()]; the other workers remain usable.
+#' @param healing With what a worker comes back when it is lost. `"state"`, the default, or `TRUE`:
+#'   as it was, with all that calls have made of it, see Healing. `"fresh"`: as `setup` and
+#'   `packages` made it, so that nothing is kept and no call repeated; for clusters that run tasks,
+#'   [cluster_map()] and the like, or functions that need no state. `FALSE`: it doesn't; a call to
+#'   it is an error of class `muster_error_lost`, much as with a cluster from
+#'   [parallel::makeCluster()], and the other workers remain usable.
 #' @param retries How often to retry a task that was lost with its worker: a whole number from 0
 #'   to 1,000, by default 2. With 0, the first loss is an error.
 #' @param heartbeat Seconds without a response after which a worker counts as lost: at least 0.1,
@@ -216,7 +219,7 @@
 #' cluster_stop(cl)
 #' @export
 cluster_start <- function(workers = availableCores(), ..., packages = NULL, setup = NULL,
-                          start = c("fork", "spawn"), threads = 1L, healing = TRUE,
+                          start = c("fork", "spawn"), threads = 1L, healing = "state",
                           retries = 2L, heartbeat = 10, timeout = Inf, autoStop = TRUE) {
   call <- sys.call()
   check_dots(..., call = call)
@@ -456,11 +459,20 @@ new_cluster <- function(nodes) {
   structure(nodes, class = cluster_class("muster_cluster"))
 }
 
+# 0: no healing, 1: with state, 2: without.
+check_healing <- function(healing, name, call) {
+  mode <- which(vapply(list(FALSE, TRUE, "state", "fresh"), identical, NA, healing))
+  if (!length(mode)) {
+    abort_input(name, "\"state\", \"fresh\", TRUE or FALSE", healing, call)
+  }
+  c(0, 1, 1, 2)[mode]
+}
+
 check_policy <- function(healing, retries, heartbeat, timeout, call) {
-  check_flag(healing, "healing", call = call)
+  mode <- check_healing(healing, "healing", call)
   retries <- check_count(retries, "retries", min = 0L, max = 1000L, call = call)
   heartbeat <- check_seconds(heartbeat, "heartbeat", infinite = TRUE, call = call)
   timeout <- check_seconds(timeout, "timeout", infinite = TRUE, call = call)
   checkpoints <- !isFALSE(getOption("muster.checkpoints"))
-  c(healing, retries, max(heartbeat, 0.1), max(timeout, 0.001), checkpoints)
+  c(mode, retries, max(heartbeat, 0.1), max(timeout, 0.001), checkpoints)
 }

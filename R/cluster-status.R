@@ -18,8 +18,12 @@
 #'   response for half of the heartbeat, `"lost"`, `"restarting"`, `"stopped"`), `done` (tasks
 #'   completed), `running` (seconds since its task began, `NA` if it has none), `restarts`,
 #'   `heartbeat` (seconds since its last response), `rss` (bytes of memory in use, `NA` where the
-#'   system doesn't tell) and `cpu` (seconds used). It prints with units, such as 0.12 s and 34.5
-#'   MB; the columns themselves are numbers.
+#'   system doesn't tell), `cpu` (seconds used) and `healing`: with what it would come back if it
+#'   were lost. `"state"`: as it is; `"seen"`: with what can be seen from R code (workers that
+#'   can't be copied: with threads, or not forked); `"fresh"`: as it was started; `"none"`: it
+#'   wouldn't, or its state can't be restored, see Healing in [cluster_start()]. It prints with
+#'   units, such as 0.12 s and 34.5 MB, and without `healing` where that is `"state"` for all; the
+#'   columns themselves are numbers.
 #'
 #'   `cluster_logs()`: a data frame with columns `worker` and `line`, oldest first. It also has
 #'   the texts of warnings and messages that were too many to be signalled, see [task_submit()].
@@ -63,6 +67,7 @@ in_units <- function(x) {
   for (name in intersect(c("running", "heartbeat", "cpu"), names(x))) {
     if (is.numeric(x[[name]])) x[[name]] <- vapply(x[[name]], short_time, "")
   }
+  if (all(x[["healing"]] == "state")) x$healing <- NULL
   if (is.numeric(x[["rss"]])) {
     x$rss <- vapply(x$rss, function(bytes) if (is.na(bytes)) "" else bytes_text(bytes), "")
   }
@@ -89,14 +94,15 @@ status_row <- function(node, call) {
     }
     status <- list(
       pid = NA_integer_, state = "stopped", done = NA_real_, running_s = NA_real_,
-      restarts = NA_integer_, heard_s = NA_real_
+      restarts = NA_integer_, heard_s = NA_real_, healing = "none"
     )
   }
   process <- .Call(ffi_process_stat, status$pid)
   data.frame(
     worker = .subset2(node, "rank"), host = .subset2(node, "host"), pid = status$pid,
     state = status$state, done = status$done, running = status$running_s,
-    restarts = status$restarts, heartbeat = status$heard_s, rss = process[1L], cpu = process[2L]
+    restarts = status$restarts, heartbeat = status$heard_s, rss = process[1L], cpu = process[2L],
+    healing = status$healing
   )
 }
 

@@ -18,8 +18,8 @@
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages and the workers' output. Default `FALSE`.
 #' * `muster.progress`: what is shown while the session waits, see Progress. Default `"auto"`.
-#' * `muster.healing`: `FALSE` turns healing off for clusters from [makeClusterPSOCK()]. Default
-#'   `TRUE`.
+#' * `muster.healing`: the argument `healing` of [cluster_start()], for clusters from
+#'   [makeClusterPSOCK()]. Default `"state"`.
 #' * `muster.checkpoints`: `FALSE` keeps workers from making copies of themselves, see Healing in
 #'   [cluster_start()]. Clusters take the value that it has when they start. Default `TRUE`.
 #' * `muster.globals_max`: the maximum size, in bytes, of the global objects of a function that

@@ -108,7 +108,7 @@ local_plan <- function(o, route, count, call) {
     workers = count, packages = NULL, load = code_packages(setup),
     setup = setup, setup_name = if (length(route$code)) "rscript_args" else "rscript_startup",
     start = route$kind, threads = 1L,
-    policy = c(!isFALSE(getOption("muster.healing")), 2L, 10, Inf), call = call,
+    policy = check_policy(getOption("muster.healing", "state"), 2L, 10, Inf, call), call = call,
     boot = some_of(list(
       wrapper = route$wrapper, arguments = route$arguments,
       packages = if (!identical(o$packages, usual)) o$packages,

@@ -62,7 +62,7 @@ void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
   const int undone = (call->cancelled || call->timed_out) &&
                      (answered->flags & MST_FLAG_ERROR) != 0 &&
                      (answered->flags & MST_FLAG_STATE) == 0;
-  if (!undone) note_state(calls, lane, answered);
+  if (!undone && !calls->policy.fresh) note_state(calls, lane, answered);
   // Nobody sees all that it may have changed, and isn't undone: that is to be restored as well.
   if (undone && !call->is_task && !lane->journal.judged &&
       answered->elapsed_s > 0) {

@@ -27,7 +27,8 @@
 #define MST_HEAL_ROW 10u
 
 struct mst_heal_policy {
-  uint8_t on;           // 0: a lost worker stays lost
+  uint8_t on;    // 0: a lost worker stays lost
+  uint8_t fresh; // 1: it comes back as its set-up made it, so no calls are kept
   uint32_t retries;     // of one call
   int64_t heartbeat_ns; // INT64_MAX: silence is never a loss
 };

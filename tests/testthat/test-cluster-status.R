@@ -3,7 +3,8 @@ test_cluster("the status of each worker is a row", {
   clusterCall(cl[2L], identity, 1)
   status <- cluster_status(cl)
   expect_identical(names(status), c(
-    "worker", "host", "pid", "state", "done", "running", "restarts", "heartbeat", "rss", "cpu"
+    "worker", "host", "pid", "state", "done", "running", "restarts", "heartbeat", "rss", "cpu",
+    "healing"
   ))
   expect_identical(status$worker, 1:2)
   expect_identical(status$done, c(0, 1))

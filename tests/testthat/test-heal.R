@@ -117,6 +117,53 @@ test_cluster("C9: an error's results are its own call's, whatever R has collecte
   }
 })
 
+test_cluster("healing = \"fresh\" brings back a worker as it was started, and keeps nothing", {
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(2, healing = "fresh", setup = quote(kept <- 5))
+  clusterCall(cl, function() x <<- 1)
+  clusterEvalQ(cl, library(splines))
+  clusterSetRNGStream(cl, 1)
+  first <- clusterCall(cl, stats::runif, 1)
+  expect_identical(nrow(cluster_journal(cl)), 0L)
+  expect_identical(cluster_status(cl)$healing, c("fresh", "fresh"))
+  tools::pskill(cl[[1L]]$pid, tools::SIGKILL)
+  look <- function() c(exists("x"), "package:splines" %in% search(), kept == 5)
+  expect_identical(clusterCall(cl, look), list(c(FALSE, FALSE, TRUE), c(TRUE, TRUE, TRUE)))
+  expect_identical(unlist(cluster_map(cl, 1:4, function(i) i^2)), (1:4)^2)
+  # Streams are a cluster's, not a worker's.
+  second <- clusterCall(cl, stats::runif, 1)
+  clusterSetRNGStream(cl, 1)
+  expect_identical(list(first, second), list(
+    clusterCall(cl, stats::runif, 1), clusterCall(cl, stats::runif, 1)
+  ))
+})
+
+test_cluster("status says what a worker would come back with, printed if it is less than all", {
+  healing_of <- function(...) {
+    cl <- cluster_start(1, ...)
+    on.exit(cluster_stop(cl))
+    status <- cluster_status(cl)
+    shown <- any(grepl("healing", utils::capture.output(status)))
+    expect_identical(shown, status$healing != "state")
+    status$healing
+  }
+  expect_identical(healing_of(), "state")
+  expect_identical(healing_of(healing = TRUE), "state")
+  expect_identical(healing_of(healing = FALSE), "none")
+  expect_identical(healing_of(healing = "fresh"), "fresh")
+  local_settings(muster.checkpoints = FALSE)
+  expect_identical(healing_of(), "seen")
+  for (bad in list("all", NA, c(TRUE, FALSE), 1, NULL)) {
+    error <- expect_error(cluster_start(1, healing = bad), class = "muster_error_input")
+    expect_identical(error$argument, "healing")
+  }
+  # Of makeClusterPSOCK() by an option.
+  local_settings(muster.healing = "fresh")
+  cl <- makeClusterPSOCK(1)
+  defer(function() stopCluster(cl))
+  expect_identical(cluster_status(cl)$healing, "fresh")
+})
+
 test_cluster("healing = FALSE makes a loss an error, and the other workers stay usable", {
   cl <- local_cluster(2, healing = FALSE)
   tools::pskill(cl[[1L]]$pid, 9L)

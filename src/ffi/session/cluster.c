@@ -47,13 +47,21 @@ static SEXP pid_of(const struct mst_worker *worker) {
   return Rf_ScalarInteger(worker->pid == 0 ? NA_INTEGER : (int)worker->pid);
 }
 
+// healing_of tells with what the worker would come back.
+static const char *healing_of(const struct mst_peer *peer) {
+  const struct mst_heal_policy *policy = &peer->cluster->calls.policy;
+  const struct mst_journal *journal = &peer->lane->journal;
+  if (!policy->on || peer->lane->dead || journal->incomplete) return "none";
+  return policy->fresh ? "fresh" : journal->judged ? "seen" : "state";
+}
+
 // describe_peer gives what is known of one worker, as R code wants it. Of what finalizers may
 // change meanwhile it has copies.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
       "worker", "pid",     "state",   "done",     "how",     "number",
       "output", "failure", "tempdir", "restarts", "heard_s", "running_s",
-      "owed",   "oom",     "ours",    "lacks"};
+      "owed",   "oom",     "ours",    "lacks",    "healing"};
   const struct mst_worker copy = *mst_peer_worker(peer), *worker = &copy;
   const struct mst_lane *lane = peer->lane;
   const int64_t now_ns = mst_clock_now();
@@ -62,7 +70,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
     state = "suspect";
   }
   const int runs = worker->owed > 0 && lane->first != NULL;
-  SEXP list = PROTECT(ffi_list(16, names));
+  SEXP list = PROTECT(ffi_list(17, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, pid_of(worker));
   SET_VECTOR_ELT(list, 2, Rf_mkString(state));
@@ -84,6 +92,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(lane->oom));
   SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(lane->ours));
   SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(lane->sys_errno));
+  SET_VECTOR_ELT(list, 16, Rf_mkString(healing_of(peer)));
   UNPROTECT(1);
   return list;
 }
@@ -192,13 +201,16 @@ static struct mst_cluster *make_cluster(uint32_t workers, SEXP source,
 static int64_t limit_ns(double s) { return s < 1e9 ? ffi_ns(s) : INT64_MAX; }
 
 // ffi_cluster_open starts a cluster and waits until it is there. source: a fork
-// server, or list(file, arguments, variables) of a program to boot. policy: healing
-// (0 or 1), retries, heartbeat and time limit of a call in seconds, checkpoints (0 or 1). Returns
-// list(pointer, nodes), or a list that says why it failed.
+// server, or list(file, arguments, variables) of a program to boot. policy: healing (0, 1,
+// or 2: without state), retries, heartbeat and time limit of a call in seconds, checkpoints
+// (0 or 1). Returns list(pointer, nodes), or a list that says why it failed.
 SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy) {
   struct mst_err err;
   mst_err_clear(&err);
+  if (TYPEOF(policy) != REALSXP || Rf_xlength(policy) != 5) {
+    Rf_error("a policy has five numbers");
+  }
   // Nothing of source stays: what a pointer protects is sent wherever the cluster is.
   SEXP pointer = PROTECT(
       ffi_own(ffi_cluster_tag(), R_NilValue, finalize_cluster, NULL, 0));
@@ -210,10 +222,13 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   }
   const double *how = REAL(policy);
   cluster->calls.policy.on = how[0] > 0;
+  cluster->calls.policy.fresh = how[0] > 1;
   cluster->calls.policy.retries = (uint32_t)how[1];
   cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
   cluster->calls.timeout_ns = limit_ns(how[3]);
-  if (how[4] == 0) mst_calls_judge(&cluster->calls);
+  if (how[4] == 0 || cluster->calls.policy.fresh) {
+    mst_calls_judge(&cluster->calls);
+  }
   R_SetExternalPtrAddr(pointer, cluster);
   struct starting starting = {.cluster = cluster, .pointer = pointer};
   mst_cluster_start(cluster, ffi_deadline(timeout_s));
