@@ -100,7 +100,9 @@ for release in "$@"; do
   if [ ! -e "$base/made" ] && ! has_release "$release" "$scratch"; then
     say "skipped: can't reach the archive of this system's packages, or it has no $release"
     skipped=$((skipped + 1))
-  elif ! { make_newer && fill_root; } >"$log" 2>&1; then
+  # In memory, so that runs at the same time have a /muster each.
+  elif ! { make_newer && mount -t tmpfs -o mode=755 tmpfs "$base/muster" && fill_root; } \
+    >"$log" 2>&1; then
     tail -n 40 -- "$log"
     say "failed: the root of $release can't be made"
     failed=$((failed + 1))

@@ -68,7 +68,7 @@ make_root() {
 
 # fill_root: a copy of the checkout as the root's /muster, with room for R packages.
 fill_root() {
-  rm -rf -- "$base/muster" && mkdir -- "$base/muster" &&
+  find "$base/muster" -mindepth 1 -delete &&
     tar -cf - --exclude=./.git --exclude=./.lib --exclude=./build --exclude='*.o' . |
     tar -xf - -C "$base/muster" --no-same-owner && mkdir -m 777 -- "$base/muster/.lib"
 }
