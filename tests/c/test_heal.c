@@ -15,7 +15,8 @@ static struct mst_heal_policy policy;
 // begin makes a worker that began at START.
 static void begin(uint32_t retries) {
   memset(&heal, 0xA5, sizeof heal);
-  policy = (struct mst_heal_policy){1, retries, 12 * S};
+  policy = (struct mst_heal_policy){
+      .on = 1, .retries = retries, .heartbeat_ns = 12 * S};
   mst_heal_begin(&heal, START);
 }
 
