@@ -56,46 +56,18 @@ static void drop_map(struct mst_chan_map **at) {
   free(gone);
 }
 
-static void close_socket(struct mst_chan *chan) {
+void mst_chan_close(struct mst_chan *chan) {
   mst_net_shutdown(chan->fd);
   mst_net_close(&chan->fd);
   drop_queue(chan);
   chan->ended = 1;
-}
-
-void mst_chan_close(struct mst_chan *chan) {
-  close_socket(chan);
   mst_buf_free(&chan->in);
-  chan->in_head = chan->in_scanned = 0;
+  chan->in_head = 0;
   chan->skip = 0;
   while (chan->maps != NULL)
     drop_map(&chan->maps);
   free(chan->spare_map);
   chan->spare_map = NULL;
-}
-
-void mst_chan_pause(struct mst_chan *chan) {
-  close_socket(chan);
-  chan->skip = 0;
-  chan->in.len = chan->in_scanned; // no half frame
-  for (struct mst_chan_map **at = &chan->maps; *at != NULL;) {
-    if ((*at)->end > chan->in_origin + chan->in.len) {
-      drop_map(at);
-    } else {
-      at = &(*at)->next;
-    }
-  }
-  if (chan->in_head == chan->in_scanned) {
-    mst_buf_free(&chan->in);
-    chan->in_head = chan->in_scanned = 0;
-  }
-}
-
-void mst_chan_resume(struct mst_chan *chan, int fd, uint64_t length_max) {
-  MST_ASSERT(chan->fd < 0 && chan->out_first == NULL);
-  chan->fd = fd;
-  chan->length_max = length_max;
-  chan->ended = 0;
 }
 
 // parts_left describes what of a frame is still to be sent.
@@ -289,7 +261,6 @@ static void compact(struct mst_chan *chan) {
     memmove(chan->in.data, chan->in.data + chan->in_head, left);
   }
   chan->in.len = left;
-  chan->in_scanned -= chan->in_head;
   chan->in_origin += chan->in_head;
   chan->in_head = 0;
 }
@@ -301,9 +272,9 @@ static int bytes_wanted(struct mst_chan *chan, size_t *want,
   struct mst_frame frame;
   uint64_t used = 0;
   *want = MST_CHAN_READ_MIN;
-  if (chan->in.len == chan->in_scanned) return 0;
-  const size_t have = chan->in.len - chan->in_scanned;
-  const int rc = mst_frame_parse(chan->in.data + chan->in_scanned, have,
+  if (chan->in.len == chan->in_head) return 0;
+  const size_t have = chan->in.len - chan->in_head;
+  const int rc = mst_frame_parse(chan->in.data + chan->in_head, have,
                                  chan->length_max, &frame, &used);
   if (rc < 0)
     return mst_err_set(err, (enum mst_code) - rc, 0, NULL, "bad header");
@@ -440,25 +411,6 @@ static int segment_fits(const struct mst_chan *chan, size_t offset,
           has->map->bytes == size);
 }
 
-// parse_at reads the frame at an offset into the buffer.
-static int parse_at(struct mst_chan *chan, size_t offset,
-                    struct mst_frame *frame, uint64_t *used,
-                    struct mst_err *err) {
-  if (offset == chan->in.len) return 0;
-  const int rc = mst_frame_parse(chan->in.data + offset, chan->in.len - offset,
-                                 chan->length_max, frame, used);
-  if (rc < 0) {
-    return mst_err_set(err, (enum mst_code) - rc, 0, NULL,
-                       rc == -MST_ELIMIT ? "a frame is over the limit"
-                                         : "bytes that are no frame");
-  }
-  if (rc == 1 && !segment_fits(chan, offset, frame, *used)) {
-    return mst_err_set(err, MST_EPROTO, 0, NULL,
-                       "a frame and its segment don't fit");
-  }
-  return rc;
-}
-
 static size_t offset_of(const struct mst_chan *chan,
                         const struct mst_frame *frame) {
   return (size_t)(frame->payload - chan->in.data) - (size_t)MST_HEAD_BYTES;
@@ -473,30 +425,34 @@ struct mst_map *mst_chan_map(const struct mst_chan *chan,
   return has == NULL ? NULL : has->map;
 }
 
-int mst_chan_scan(struct mst_chan *chan, struct mst_frame *frame,
-                  struct mst_err *err) {
-  uint64_t used = 0;
-  const int rc = parse_at(chan, chan->in_scanned, frame, &used, err);
-  if (rc == 1) chan->in_scanned += (size_t)used;
-  return rc;
-}
-
 int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
                   struct mst_err *err) {
   uint64_t used = 0;
-  return parse_at(chan, chan->in_head, frame, &used, err);
+  if (chan->in_head == chan->in.len) return 0;
+  const int rc = mst_frame_parse(chan->in.data + chan->in_head,
+                                 chan->in.len - chan->in_head, chan->length_max,
+                                 frame, &used);
+  if (rc < 0) {
+    return mst_err_set(err, (enum mst_code) - rc, 0, NULL,
+                       rc == -MST_ELIMIT ? "a frame is over the limit"
+                                         : "bytes that are no frame");
+  }
+  if (rc == 1 && !segment_fits(chan, chan->in_head, frame, used)) {
+    return mst_err_set(err, MST_EPROTO, 0, NULL,
+                       "a frame and its segment don't fit");
+  }
+  return rc;
 }
 
 // pass goes past bytes in the buffer, and lets go of what belongs to them.
 static void pass(struct mst_chan *chan, size_t used) {
   chan->in_head += used;
-  if (chan->in_scanned < chan->in_head) chan->in_scanned = chan->in_head;
   while (chan->maps != NULL &&
          chan->maps->end <= chan->in_origin + chan->in_head)
     drop_map(&chan->maps);
   if (chan->in_head == chan->in.len) {
     chan->in_origin += chan->in.len;
-    chan->in.len = chan->in_head = chan->in_scanned = 0;
+    chan->in.len = chan->in_head = 0;
     mst_buf_trim(&chan->in, MST_CHAN_KEEP);
   }
 }
@@ -538,23 +494,12 @@ int mst_chan_detach(struct mst_chan *chan, const struct mst_frame *frame,
   }
   struct mst_buf left = {0};
   if (mst_buf_append(&left, chan->in.data + end, rest) != 0) return -MST_EMEM;
-  const size_t scanned = chan->in_scanned > end ? chan->in_scanned : end;
   *bytes = chan->in;
   *payload = frame->payload;
   chan->in = left;
   chan->in_head = 0;
-  chan->in_scanned = scanned - end;
   chan->in_origin += end;
   while (chan->maps != NULL && chan->maps->end <= chan->in_origin)
     drop_map(&chan->maps);
   return 0;
-}
-
-void mst_chan_mark(struct mst_chan *chan, const struct mst_frame *frame,
-                   uint16_t flags) {
-  const size_t at = offset_of(chan, frame);
-  struct mst_head head = frame->head;
-  MST_ASSERT(at + MST_HEAD_BYTES <= chan->in.len);
-  head.flags |= flags;
-  mst_head_encode(&head, chan->in.data + at);
 }

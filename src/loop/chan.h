@@ -35,7 +35,6 @@ struct mst_chan {
   int fd;             // -1 when closed
   struct mst_buf in;  // bytes from in_head on are not taken yet
   size_t in_head;     // start of the oldest frame not taken
-  size_t in_scanned;  // end of the frames that were scanned, >= in_head
   uint64_t in_origin; // bytes of the stream before in.data[0]
   uint64_t skip;      // bytes to come that nobody wants, see mst_chan_drop
   struct mst_chan_map *maps;      // of frames in the buffer, in their order
@@ -56,10 +55,6 @@ struct mst_chan {
 void mst_chan_open(struct mst_chan *chan, int fd, uint64_t length_max);
 // mst_chan_close shuts the socket down, closes it and frees both buffers.
 void mst_chan_close(struct mst_chan *chan);
-// mst_chan_pause closes the socket and drops its queue, but keeps the whole frames that
-// were scanned and not taken. mst_chan_resume goes on with another socket.
-void mst_chan_pause(struct mst_chan *chan);
-void mst_chan_resume(struct mst_chan *chan, int fd, uint64_t length_max);
 
 // mst_chan_send queues one frame and sends what fits; head->length is set from
 // the payload. payload may be NULL for none; a reference is taken if needed.
@@ -101,20 +96,11 @@ int64_t mst_chan_later_ns(const struct mst_chan *chan);
 // After -MST_EMEM nothing was read: what came stays, and may be filled again later.
 int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err);
 
-// mst_chan_scan looks at the next whole frame that was not scanned before,
-// without taking it: 1 and *frame, 0, -MST_EPROTO (also for a segment that is missing, of
-// another size than the frame says, or that no frame speaks of), -MST_ELIMIT.
-int mst_chan_scan(struct mst_chan *chan, struct mst_frame *frame,
-                  struct mst_err *err);
-
-// mst_chan_peek gives the oldest frame that is not taken: 1, 0, errors as scan.
-// The payload is valid until the next fill or take.
+// mst_chan_peek gives the oldest frame that is not taken: 1 and *frame, 0 if it isn't whole,
+// -MST_EPROTO (also for a segment that is missing, of another size than the frame says, or that no
+// frame speaks of), -MST_ELIMIT. The payload is valid until the next fill or take.
 int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
                   struct mst_err *err);
-// mst_chan_mark sets flags in the header of a frame that scan gave and that is still in
-// the buffer: for the reader's own notes.
-void mst_chan_mark(struct mst_chan *chan, const struct mst_frame *frame,
-                   uint16_t flags);
 // mst_chan_map gives the segment of a frame in the buffer, NULL without one, or if it
 // couldn't be mapped for want of memory; mst_map_lost() if there was no descriptor for it.
 // Valid until the frame is taken; hold it for longer.

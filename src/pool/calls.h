@@ -376,10 +376,6 @@ struct mst_task_terms {
   int32_t retries;     // -1: the cluster's
   int64_t timeout_ns;  // 0: the cluster's
   int32_t priority;    // higher goes first
-  uint64_t after;      // serial of a task that must be done before, 0 for none
-  uint64_t group;      // 0 for none
-  int64_t deadline_ns; // 0 for none
-  uint32_t host;       // 0 for any
 };
 // mst_calls_submit queues a task. workers: increasing numbers, NULL for any. References to
 // the payload and the job are taken; the caller has one to the task. NULL without memory.

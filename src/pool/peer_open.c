@@ -42,7 +42,7 @@ static int send_setup(struct mst_peer *peer, struct mst_err *err) {
 // watch_ends hands our ends to the channels and the loop.
 static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
   struct mst_loop *loop = peer->cluster->session->loop;
-  mst_chan_resume(&peer->data, ours[0], MST_FRAME_MAX_HELLO);
+  mst_chan_open(&peer->data, ours[0], MST_FRAME_MAX_HELLO);
   peer->data.takes_maps = 1;
   mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
   peer->control_io = (struct mst_io){.fd = ours[1],
@@ -69,7 +69,7 @@ static void pause_ends(struct mst_peer *peer) {
   mst_peer_unwatch(peer);
   mst_loop_remove(loop, &peer->control_io);
   mst_output_close(&peer->output);
-  mst_chan_pause(&peer->data);
+  mst_chan_close(&peer->data);
   mst_chan_close(&peer->control);
   peer->hello_seen = 0;
 }
