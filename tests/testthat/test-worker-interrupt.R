@@ -207,6 +207,10 @@ test_cluster("S4: large values are changed in place, and what an interrupted cal
   for (i in 2:5) expect_identical(clusterCall(cl, change, i), first, info = i)
   sums <- function() c(sum(x), sum(rows$y))
   expect_identical(clusterCall(cl, sums), list(c(15, 15)))
+  # Who joins is told of it, though nobody saw it.
+  more <- cluster_resize(cl, 2)
+  expect_identical(clusterCall(more, sums), list(c(15, 15), c(15, 15)))
+  cl <- cluster_resize(more, 1)
   # A task's changes can be undone, so it holds them.
   folder <- local_folder()
   interrupted <- function(said, file) {

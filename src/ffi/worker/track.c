@@ -331,6 +331,7 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
   ffi_own_look();
   if (!track.on) return 0;
   uint16_t flags = seed_changed(seed);
+  const int unknown = track.let_go; // they may have been changed in place
   const int bindings = bindings_changed();
   const int search = search_changed();
   const int options = options_changed();
@@ -339,7 +340,8 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
   if (search) note_search();
   if (options) note_options();
   if (directory) (void)directory_now(track.directory, sizeof track.directory);
-  if (bindings || search || options == 1 || directory) flags |= MST_FLAG_STATE;
+  if (bindings || search || options == 1 || directory || unknown)
+    flags |= MST_FLAG_STATE;
   return flags;
 }
 
