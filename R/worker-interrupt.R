@@ -22,17 +22,45 @@ eat_interrupt <- function() {
 }
 
 # Makes this worker what it was before the call that was interrupted. Called from C code, which then
-# looks whether that was possible.
+# looks whether that was possible. FALSE: it wasn't.
 undo_call <- function() {
   eat_interrupt()
   before <- .Call(ffi_worker_before)
+  promises_whole <- finish_promises(before$frames)
   if (is.null(before)) {
-    return(invisible())
+    return(promises_whole)
   }
   put_frames_back()
   for (put_back in list(put_options_back, put_search_back, put_directory_back, put_seed_back)) {
     tryCatch(put_back(before), error = function(e) NULL)
   }
+  promises_whole
+}
+
+# No promise that lives on stays half evaluated, see src/ffi/worker/promises.c. What a package has
+# in its file is read now. FALSE if there are others: they run the user's code.
+finish_promises <- function(others) {
+  spaces <- lapply(setdiff(loadedNamespaces(), "base"), asNamespace)
+  tables <- lapply(c(spaces, baseenv()), `[[`, ".__S3MethodsTable__.")
+  lazy <- lapply(spaces, function(space) space[[".__NAMESPACE__."]]$lazydata)
+  search <- lapply(seq_along(search()), as.environment)
+  frames <- c(search, spaces, lapply(spaces, parent.env), tables, lazy, others)
+  # An error: R takes one of them to be under evaluation.
+  tryCatch(
+    all(vapply(unique(Filter(is.environment, frames)), finish_promises_in, NA)),
+    error = function(e) FALSE
+  )
+}
+
+finish_promises_in <- function(env) {
+  for (name in .Call(ffi_promises_left, env)) {
+    code <- do.call(substitute, list(as.name(name), env))
+    if (!is.call(code) || !identical(code[[1L]], quote(lazyLoadDBfetch))) {
+      return(FALSE)
+    }
+    suppressWarnings(get(name, env))
+  }
+  TRUE
 }
 
 # The variables of the global environment, and of environments that are bound there.

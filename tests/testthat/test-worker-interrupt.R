@@ -254,3 +254,64 @@ test_cluster("S1: what stays of an interrupted call is there after a loss, too",
   tools::pskill(cl[[1L]]$pid, tools::SIGKILL)
   expect_identical(clusterCall(cl, state), before)
 })
+
+# In an environment that is attached: a promise that is interrupted when it is evaluated for the
+# first time. With `read`, as R makes them for a package's functions.
+promise_slow <- function(cl, folder, read) {
+  clusterCall(cl, function(folder, read) {
+    from <- new.env()
+    from$lazyLoadDBfetch <- function(folder) {
+      first <- dir.create(file.path(folder, "begun"), showWarnings = FALSE)
+      while (first) Sys.sleep(0.01) # tidy: it is interrupted here
+      function() 5
+    }
+    from$folder <- folder
+    slow <- attach(NULL, name = "slow")
+    if (read) {
+      delayedAssign("slow", lazyLoadDBfetch(folder), from, slow)
+    } else {
+      delayedAssign("slow", {
+        lazyLoadDBfetch(folder)
+      }, from, slow)
+    }
+    NULL
+  }, folder, read)
+}
+
+cancel_slow <- function(cl, folder) {
+  task <- task_submit(cl, function() get("slow")())
+  wait_until(file.exists(file.path(folder, "begun")))
+  expect_true(task_cancel(task))
+}
+
+# What the next calls see of it. A warning that is left would break it for good.
+expect_slow <- function(cl) {
+  told <- function(...) tryCatch(get("slow")(), warning = conditionMessage)
+  expect_identical(task_value(task_submit(cl, told)), 5)
+  expect_identical(cluster_map(cl, 1, told), list(5))
+  p <- partition_map(partition_scatter(cl, data.frame(x = 1)), function(d) {
+    data.frame(x = get("slow")())
+  })
+  expect_identical(partition_collect(p)$x, 5)
+  expect_identical(clusterCall(cl, function() get("slow")()), list(5))
+}
+
+test_cluster("C17: a package's function that was read in a call that is interrupted is whole", {
+  cl <- local_cluster(1)
+  pids <- node_pids(cl)
+  folder <- local_folder()
+  promise_slow(cl, folder, TRUE)
+  cancel_slow(cl, folder)
+  expect_slow(cl)
+  expect_identical(node_pids(cl), pids)
+})
+
+test_cluster("C17: a promise of the user's that was interrupted is what it was before", {
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  promise_slow(cl, folder, FALSE)
+  suppressMessages({ # that the worker is replaced
+    cancel_slow(cl, folder)
+    expect_slow(cl)
+  })
+})

@@ -18,14 +18,13 @@ int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed) {
     return 1;
   }
   const int unknown = ffi_track_let_go();
-  ffi_call_ours(unknown ? "eat_interrupt" : "undo_call", NULL);
+  SEXP undone = ffi_call_ours(unknown ? "eat_interrupt" : "undo_call", NULL);
+  const int whole = !unknown && Rf_asLogical(undone) == 1;
   *raised = mst_watch_call_end();
-  if (unknown) {
-    ffi_call_ours("say_torn", NULL);
-    return 0;
+  if (whole) {
+    *changed = ffi_track_changed(seed);
+    if ((*changed & MST_FLAG_STATE) == 0) return 1;
   }
-  *changed = ffi_track_changed(seed);
-  if ((*changed & MST_FLAG_STATE) == 0) return 1;
   ffi_call_ours("say_torn", NULL);
   return 0;
 }

@@ -403,9 +403,9 @@ SEXP ffi_worker_frames(void) {
 }
 
 SEXP ffi_worker_before(void) {
-  const char *names[] = {"options", "search", "directory", "seed"};
+  const char *names[] = {"options", "search", "directory", "seed", "frames"};
   if (!track.on) return R_NilValue;
-  SEXP list = PROTECT(ffi_list(4, names));
+  SEXP list = PROTECT(ffi_list(5, names));
   SET_VECTOR_ELT(list, 0, options_seen());
   SEXP search =
       SET_VECTOR_ELT(list, 1, Rf_allocVector(VECSXP, track.search_count));
@@ -414,6 +414,7 @@ SEXP ffi_worker_before(void) {
   SET_VECTOR_ELT(list, 2, Rf_mkString(track.directory));
   SEXP seed = VECTOR_ELT(track.held, HELD_SEED);
   if (seed != R_UnboundValue) SET_VECTOR_ELT(list, 3, seed);
+  SET_VECTOR_ELT(list, 4, VECTOR_ELT(track.held, HELD_ENVS));
   UNPROTECT(1);
   return list;
 }

@@ -42,7 +42,8 @@ SEXP ffi_worker_track(void);
 // changed: those to be put back, values), the global one first. .Random.seed isn't looked at.
 // NULL before ffi_worker_track.
 SEXP ffi_worker_frames(void);
-// ffi_worker_before gives list(options, search: environments, directory, seed) as they were then.
+// ffi_worker_before gives list(options, search: environments, directory, seed) as they were then,
+// and frames: a list of the environments that are looked at, and NULLs.
 SEXP ffi_worker_before(void);
 // interrupt.c. ffi_worker_open lets the call that is evaluated be interrupted from now on, or
 // leaves it at once if it is cancelled; ffi_worker_shut ends that, and gives TRUE if an interrupt
@@ -54,6 +55,10 @@ SEXP ffi_worker_shut(void);
 // 0 if something of it stays, or may: then this worker must end, since it isn't what its journal
 // says.
 int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed);
+// promises.c. ffi_promises_left looks at an environment's promises whose evaluation was left in the
+// middle. It makes them anew where R's API allows that (4.6), else it gives their names. Raises R
+// errors.
+SEXP ffi_promises_left(SEXP env);
 // own.c. ffi_own_look lets go of hashes of variables that are bound to other values by now.
 // ffi_worker_holds tells whether a global variable holds what has this hash (ffi_content).
 void ffi_own_look(void);
