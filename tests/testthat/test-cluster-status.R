@@ -53,6 +53,7 @@ shown <- function(expr) sort(capture.output(invisible(expr), type = "message"))
 
 test_cluster("C13: what a call printed is shown when it ends, also a line without an end", {
   cl <- local_cluster(2, setup = quote(cat("set up")))
+  wait_until(sum(cluster_logs(cl)$line == "set up") == 2L) # it may be read after the start
   expect_identical(shown(clusterCall(cl, cat, "50 %")), c("worker 1: 50 %", "worker 2: 50 %"))
   expect_identical(shown(clusterCall(cl[1L], cat, "next\n")), "worker 1: next")
   expect_identical(shown(clusterCall(cl[2L], cat, "tail")), "worker 2: tail")
