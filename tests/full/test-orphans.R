@@ -47,8 +47,12 @@ test_that("standbys end with a session that was killed, whoever has ended before
   limit_time(120)
   for (gone in c("nobody", "workers", "server", "both")) {
     session <- busy_session(NULL, before = quote({
-      for (k in 1:2) parallel::clusterCall(cl, Sys.sleep, 1)
-      parallel::clusterCall(cl, function() NULL)
+      # One call asks for a checkpoint, which the session reads in a later call; a second
+      # checkpoint that it hadn't read would leave the first alive as well.
+      parallel::clusterCall(cl, Sys.sleep, 1)
+      while (sum(muster::cluster_journal(cl)$kind == "checkpoint") < 3L) {
+        parallel::clusterCall(cl, function() NULL)
+      }
     }))
     expect_length(marked_pids(session), 8L) # session, server, three workers, their standbys
     workers <- session$facts$workers
