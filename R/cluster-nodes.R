@@ -19,8 +19,9 @@
 #' New workers are like those that the cluster began with: same packages, same `setup`. What changed
 #' the others since is done in them too, if all of them were told it by one call: the variables of
 #' [parallel::clusterExport()] and [cluster_share()], the packages that
-#' `clusterEvalQ(cl, library(pkg))` attached, and whatever else a `clusterEvalQ()` or
-#' `clusterCall()` to all workers did. The calls run again, in order, as after a loss. What was done
+#' `clusterEvalQ(cl, library(pkg))` attached, whatever else a `clusterEvalQ()` to all workers did,
+#' and what a `clusterCall()` to all was seen to change (global variables, options, search path,
+#' working directory). The calls run again, in order, as after a loss. What was done
 #' in some of the workers only (`clusterCall(cl[1], ...)`, tasks, each worker's own arguments, as
 #' those of `clusterApply()`) isn't, and random number streams aren't either: call
 #' `clusterSetRNGStream()` again. Of a cluster that doesn't heal (`healing = FALSE`) no calls are

@@ -108,8 +108,11 @@
 #' process that the system ends for lack of memory), another is made; if its worker ends before
 #' that, the loss is an error of class `muster_error_lost` that says so. Workers that were
 #' started by `start = "spawn"`, and those with threads of their own (of a C library), can't be
-#' copied. For them, and with `options(muster.checkpoints = FALSE)`, calls that were seen to
-#' change the worker are kept and replayed, and calls of `clusterEvalQ()`.
+#' copied. For them, and with `options(muster.checkpoints = FALSE)`, all calls are replayed. If that
+#' would take longer than `getOption("muster.replay_max")` seconds (default 600), or there was no
+#' memory to keep the calls, the loss is an error of class `muster_error_lost`, too.
+#' [cluster_status()] says beforehand for which workers that is so. Where calls leave nothing that
+#' later ones need, choose `healing = "fresh"`.
 #'
 #' After \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} a task that
 #' runs again draws the same numbers as its lost attempt: results are the same with and without
@@ -474,5 +477,8 @@ check_policy <- function(healing, retries, heartbeat, timeout, call) {
   heartbeat <- check_seconds(heartbeat, "heartbeat", infinite = TRUE, call = call)
   timeout <- check_seconds(timeout, "timeout", infinite = TRUE, call = call)
   checkpoints <- !isFALSE(getOption("muster.checkpoints"))
-  c(mode, retries, max(heartbeat, 0.1), max(timeout, 0.001), checkpoints)
+  replay <- check_seconds(getOption("muster.replay_max", 600), "options(muster.replay_max)",
+    infinite = TRUE, call = call
+  )
+  c(mode, retries, max(heartbeat, 0.1), max(timeout, 0.001), checkpoints, replay)
 }

@@ -19,9 +19,10 @@
 #'   completed), `running` (seconds since its task began, `NA` if it has none), `restarts`,
 #'   `heartbeat` (seconds since its last response), `rss` (bytes of memory in use, `NA` where the
 #'   system doesn't tell), `cpu` (seconds used) and `healing`: with what it would come back if it
-#'   were lost. `"state"`: as it is; `"seen"`: with what can be seen from R code (workers that
-#'   can't be copied: with threads, or not forked); `"fresh"`: as it was started; `"none"`: it
-#'   wouldn't, or its state can't be restored, see Healing in [cluster_start()]. It prints with
+#'   were lost. `"state"`: as it is; `"replay"`: likewise, once all its calls have run again
+#'   (workers that can't be copied: with threads, or not forked); `"fresh"`: as it was started;
+#'   `"none"`: it wouldn't, or its state can't be restored, see Healing in [cluster_start()]. It
+#'   prints with
 #'   units, such as 0.12 s and 34.5 MB, and without `healing` where that is `"state"` for all; the
 #'   columns themselves are numbers.
 #'

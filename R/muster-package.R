@@ -22,6 +22,9 @@
 #'   [makeClusterPSOCK()]. Default `"state"`.
 #' * `muster.checkpoints`: `FALSE` keeps workers from making copies of themselves, see Healing in
 #'   [cluster_start()]. Clusters take the value that it has when they start. Default `TRUE`.
+#' * `muster.replay_max`: for how many seconds at most a lost worker that has no such copy repeats
+#'   its calls, see Healing in [cluster_start()]. Clusters take the value that it has when they
+#'   start. Default 600.
 #' * `muster.globals_max`: the maximum size, in bytes, of the global objects of a function that
 #'   [cluster_map()] sends. Default 500 MB (5e8).
 #' * `muster.share_min`: size in bytes from which a vector in a call's arguments, or in its value,

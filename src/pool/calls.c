@@ -40,7 +40,8 @@ static int add_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
     lanes[i]->worker = i;
     lanes[i]->launch_ns = NEVER;
     lanes[i]->journal.total = &calls->log_bytes;
-    lanes[i]->journal.impossible = lanes[i]->journal.judged = calls->judged;
+    lanes[i]->journal.unfit = lanes[i]->journal.impossible =
+        calls->no_checkpoints;
   }
   return 0;
 }
@@ -48,10 +49,9 @@ static int add_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
 int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   memset(calls, 0, sizeof *calls);
   calls->policy.heartbeat_ns = calls->timeout_ns = NEVER;
+  calls->policy.replay_max_ns = NEVER;
   calls->answer_bytes_max = MST_ANSWERS_BYTES;
   calls->common.journal.total = &calls->log_bytes;
-  calls->common.journal.impossible = 1; // it is no worker's
-  calls->common.journal.judged = 1;
   int rc = mst_pool_init(&calls->pool, workers, window);
   if (rc != 0) return rc;
   rc = add_lanes(calls, 0, workers);

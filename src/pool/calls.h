@@ -181,15 +181,15 @@ struct mst_calls {
   struct mst_loss *told, *last_told; // for the user
   struct mst_job *dropping; // workers are to forget it, from drop_at on
   uint32_t drop_at;
-  uint32_t to_heal;  // lanes with to_heal
-  uint32_t waiting;  // lanes with launch_ns
-  uint32_t draining; // lanes with drains
-  int64_t looked_ns; // when lanes were last looked at one by one
-  int64_t now_ns;    // of the last step
-  uint8_t judged;    // workers make no checkpoints
-  uint8_t started;   // STARTED was given
-  uint8_t dispatch;  // tasks may have workers that have room
-  uint8_t alone;     // some lane's calls wait until all others are idle
+  uint32_t to_heal;       // lanes with to_heal
+  uint32_t waiting;       // lanes with launch_ns
+  uint32_t draining;      // lanes with drains
+  int64_t looked_ns;      // when lanes were last looked at one by one
+  int64_t now_ns;         // of the last step
+  uint8_t no_checkpoints; // workers make none
+  uint8_t started;        // STARTED was given
+  uint8_t dispatch;       // tasks may have workers that have room
+  uint8_t alone;          // some lane's calls wait until all others are idle
   uint8_t
       interrupts; // some lane was told to interrupt a call, and hasn't answered
   uint8_t launcher_gone; // the world's: workers can't come back now
@@ -239,8 +239,8 @@ struct mst_calls_action {
 // mst_calls_init prepares a cluster; the caller fills policy, timeout_ns, id, counts.
 // 0, -MST_EMEM, -MST_EINPUT. Allocates.
 int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window);
-// mst_calls_judge: no worker makes a checkpoint. Before the start.
-void mst_calls_judge(struct mst_calls *calls);
+// mst_calls_forbid_checkpoints: no worker makes one. Before the start.
+void mst_calls_forbid_checkpoints(struct mst_calls *calls);
 // mst_calls_end_queue ends the tasks that no worker has; mst_calls_end all that is not
 // answered, and drops what is: verbs' calls go, tasks are LOST.
 void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns);

@@ -284,6 +284,9 @@ static const char *lost_state(uint8_t why) {
   static const char *const words[] = {
       [MST_INCOMPLETE_MANY] =
           "its state can't be restored: too many calls have changed it",
+      [MST_INCOMPLETE_LONG] =
+          "its state can't be restored: it can't be copied, and to repeat its "
+          "calls would take longer than options(muster.replay_max =) allows",
       [MST_INCOMPLETE_MEMORY] =
           "its state can't be restored: there was no memory to keep all calls "
           "that have changed it",

@@ -2,8 +2,8 @@
 // is in calls.h.
 #include "pool/calls_int.h"
 
-void mst_calls_judge(struct mst_calls *calls) {
-  calls->judged = 1;
+void mst_calls_forbid_checkpoints(struct mst_calls *calls) {
+  calls->no_checkpoints = 1;
   for (uint32_t i = 0; i < calls->pool.count; i++)
     mst_journal_refused(&calls->lanes[i]->journal, MST_REFUSED_EVER);
 }
@@ -20,11 +20,10 @@ void mst_lane_want(struct mst_calls *calls, struct mst_lane *lane, int now) {
 static void note_seed(struct mst_calls *calls, struct mst_lane *lane,
                       const struct mst_answered *answered) {
   if ((answered->flags & MST_FLAG_RNG) != 0) {
-    const int repeats = lane->rng_kept && !lane->journal.judged;
     lane->rng_drew = 1;
     lane->seed.known = 0;
-    if (lane->first->is_task || !repeats) lane->rng_other = 1;
-    if (!lane->first->is_task && !repeats) mst_lane_want(calls, lane, 1);
+    if (lane->first->is_task || !lane->rng_kept) lane->rng_other = 1;
+    if (!lane->first->is_task && !lane->rng_kept) mst_lane_want(calls, lane, 1);
   }
   if ((answered->flags & MST_FLAG_SEED) == 0) return;
   lane->rng_other = 0;
@@ -48,6 +47,7 @@ static void note_state(struct mst_calls *calls, struct mst_lane *lane,
   }
   if (call->is_task && !entry.visible) return; // any worker could have done it
   (void)mst_journal_add(&lane->journal, &entry); // if not, it says so itself
+  mst_journal_bound(&lane->journal, calls->policy.replay_max_ns);
   mst_lane_want(calls, lane, 0);
 }
 
@@ -64,8 +64,7 @@ void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
                      (answered->flags & MST_FLAG_STATE) == 0;
   if (!undone && !calls->policy.fresh) note_state(calls, lane, answered);
   // Nobody sees all that it may have changed, and isn't undone: that is to be restored as well.
-  if (undone && !call->is_task && !lane->journal.judged &&
-      answered->elapsed_s > 0) {
+  if (undone && !call->is_task && answered->elapsed_s > 0) {
     mst_lane_want(calls, lane, 1);
   }
   note_seed(calls, lane, answered);
@@ -84,7 +83,7 @@ static struct mst_journal *longest_journal(struct mst_calls *calls,
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     struct mst_lane *lane = calls->lanes[i];
     if (lane->replaying || lane->replay_left > 0) continue;
-    if (hopeless && !lane->journal.judged) continue;
+    if (hopeless && !lane->journal.unfit) continue;
     if (lane->journal.bytes > longest->bytes) longest = &lane->journal;
   }
   return longest->bytes == 0 ? NULL : longest;
@@ -129,7 +128,9 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
 void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t worker,
                              enum mst_refusal why, int64_t now_ns) {
   calls->now_ns = now_ns;
-  mst_journal_refused(&calls->lanes[worker]->journal, why);
+  struct mst_journal *journal = &calls->lanes[worker]->journal;
+  mst_journal_refused(journal, why);
+  mst_journal_bound(journal, calls->policy.replay_max_ns);
 }
 
 void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,

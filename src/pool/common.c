@@ -45,6 +45,27 @@ void mst_common_give_up(struct mst_common *common) {
   common->incomplete = 1;
 }
 
+static int is_equal(const struct mst_entry *one,
+                    const struct mst_entry *other) {
+  if (one->unseen == MST_UNSEEN_LAST && other->unseen == MST_UNSEEN_LAST) {
+    return 1;
+  }
+  return mst_blob_equal(one->payload, other->payload);
+}
+
+// drop_equal: what an entry does unseen is done by its last equal too. Only among
+// those that changed nothing in sight, so that nothing in sight is done out of turn.
+static void drop_equal(struct mst_journal *journal,
+                       const struct mst_entry *entry) {
+  for (struct mst_entry **at = &journal->first; *at != NULL;) {
+    if (!(*at)->visible && is_equal(*at, entry)) {
+      mst_journal_drop(journal, at);
+    } else {
+      at = &(*at)->next;
+    }
+  }
+}
+
 static void note(struct mst_common *common, struct mst_cast *cast) {
   struct mst_journal *journal = &common->journal;
   if (common->incomplete || cast->noted) return;
@@ -55,9 +76,11 @@ static void note(struct mst_common *common, struct mst_cast *cast) {
                                   .failed = cast->failed,
                                   .visible = cast->visible,
                                   .unseen = cast->unseen};
+  if (!entry.visible) drop_equal(journal, &entry);
   // Whoever sends the next call before the last one is answered may hear of them out of order.
   const int late = journal->last != NULL && journal->last->call > cast->number;
-  if (late || mst_journal_add(journal, &entry) != 0 || journal->incomplete) {
+  if (late || journal->count >= MST_COMMON_CALLS_MAX ||
+      mst_journal_add(journal, &entry) != 0 || journal->incomplete) {
     mst_common_give_up(common);
   }
 }

@@ -7,10 +7,14 @@
 // its own. What single workers were given isn't in it, whatever it changed, nor is a random
 // stream, which is one worker's even where there are no others.
 //
-// No snapshot can stand for these calls: a worker's has its own values of what they computed.
-// So it has the limits of journals (journal.h, and mst_calls_bound_log in calls.h); past them it is
-// dropped, and says so (incomplete), rather than make a worker that has some of what the others
-// have.
+// No checkpoint can stand for these calls: a worker's has its own values of what they computed. So
+// the journal is kept short:
+//   - calls that no worker saw change anything are never put in;
+//   - a call that leaves no trace, but is kept for what it may do unseen (clusterEvalQ), replaces
+//     an equal one before it, or one of its kind where the last undoes what the others did
+//     (foreach's preparations).
+// Past its number of calls, or of bytes (mst_calls_bound_log in calls.h), it is dropped, and says so
+// (incomplete), rather than make a worker that has some of what the others have.
 #ifndef MST_POOL_COMMON_H
 #define MST_POOL_COMMON_H
 
@@ -19,6 +23,15 @@
 
 #include "pool/journal.h"
 #include "share/blob.h"
+
+#define MST_COMMON_CALLS_MAX 10000u
+
+// A call that may change what no worker sees.
+enum mst_unseen {
+  MST_UNSEEN_NOT,  // it doesn't
+  MST_UNSEEN_EACH, // kept for what it may do so
+  MST_UNSEEN_LAST // likewise, and undoes what the ones of this kind before it did
+};
 
 struct mst_cast {
   uint32_t refs; // calls of it, and the cluster while it goes on

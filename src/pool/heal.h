@@ -31,6 +31,8 @@ struct mst_heal_policy {
   uint8_t fresh; // 1: it comes back as its set-up made it, so no calls are kept
   uint32_t retries;     // of one call
   int64_t heartbeat_ns; // INT64_MAX: silence is never a loss
+  // What may be replayed where there can be no checkpoint; INT64_MAX: all.
+  int64_t replay_max_ns;
 };
 
 struct mst_heal {

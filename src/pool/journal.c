@@ -34,7 +34,14 @@ static int64_t replay_ns(const struct mst_entry *entry) {
          (int64_t)mst_blob_bytes(entry->payload) * MST_JOURNAL_BYTE_NS;
 }
 
-static void drop_entry(struct mst_journal *journal, struct mst_entry **at) {
+static void find_last(struct mst_journal *journal) {
+  journal->last = journal->first;
+  while (journal->last != NULL && journal->last->next != NULL) {
+    journal->last = journal->last->next;
+  }
+}
+
+void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at) {
   struct mst_entry *gone = *at;
   *at = gone->next;
   journal->count--;
@@ -43,36 +50,8 @@ static void drop_entry(struct mst_journal *journal, struct mst_entry **at) {
   journal->dropped++;
   mst_blob_release(gone->payload);
   mst_job_release(gone->job);
+  if (gone == journal->last) find_last(journal);
   free(gone);
-}
-
-static void find_last(struct mst_journal *journal) {
-  journal->last = journal->first;
-  while (journal->last != NULL && journal->last->next != NULL) {
-    journal->last = journal->last->next;
-  }
-}
-
-static int is_equal(const struct mst_entry *one,
-                    const struct mst_entry *other) {
-  if (one->unseen == MST_UNSEEN_LAST && other->unseen == MST_UNSEEN_LAST) {
-    return 1;
-  }
-  return mst_blob_equal(one->payload, other->payload);
-}
-
-// drop_equal: what an entry does unseen is done by its last equal too. Only among
-// those that changed nothing in sight, so that nothing in sight is done out of turn.
-static void drop_equal(struct mst_journal *journal,
-                       const struct mst_entry *entry) {
-  for (struct mst_entry **at = &journal->first; *at != NULL;) {
-    if (!(*at)->visible && is_equal(*at, entry)) {
-      drop_entry(journal, at);
-    } else {
-      at = &(*at)->next;
-    }
-  }
-  find_last(journal);
 }
 
 // drop_bound: what is bound anew, and was read by nobody meanwhile, need not be bound
@@ -86,12 +65,11 @@ static void drop_bound(struct mst_journal *journal,
   }
   while (*at != NULL) {
     if ((*at)->payload->binds == entry->payload->binds) {
-      drop_entry(journal, at);
+      mst_journal_drop(journal, at);
     } else {
       at = &(*at)->next;
     }
   }
-  find_last(journal);
 }
 
 static struct mst_entry *new_entry(void) {
@@ -123,13 +101,8 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
 int mst_journal_add(struct mst_journal *journal,
                     const struct mst_entry *entry) {
   if (journal->incomplete) return 0;
-  if (journal->judged) {
-    if (!entry->visible && !entry->unseen) return 0;
-    if (!entry->visible) drop_equal(journal, entry);
-  }
   drop_bound(journal, entry);
-  if (journal->count >=
-      (journal->judged ? MST_JOURNAL_JUDGED_MAX : MST_JOURNAL_ENTRIES_MAX)) {
+  if (journal->count >= MST_JOURNAL_ENTRIES_MAX) {
     mst_journal_give_up(journal, MST_INCOMPLETE_MANY);
     return 0;
   }
@@ -160,8 +133,7 @@ int mst_journal_wants(struct mst_journal *journal, int now, int64_t now_ns) {
 
 static void drop_all(struct mst_journal *journal) {
   while (journal->first != NULL)
-    drop_entry(journal, &journal->first);
-  journal->last = NULL;
+    mst_journal_drop(journal, &journal->first);
 }
 
 void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
@@ -170,22 +142,11 @@ void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
   journal->asking = 0;
   journal->incomplete = MST_COMPLETE;
   journal->refused = journal->pause = 0;
-  journal->judged = 0;
+  journal->unfit = 0;
   journal->cost_ns = cost_ns < 1 ? 1 : cost_ns;
   journal->checkpoint = 1;
   journal->since_ns = now_ns;
   journal->checkpoints++;
-}
-
-static void drop_invisible(struct mst_journal *journal) {
-  for (struct mst_entry **at = &journal->first; *at != NULL;) {
-    if ((*at)->visible || (*at)->unseen) {
-      at = &(*at)->next;
-    } else {
-      drop_entry(journal, at);
-    }
-  }
-  find_last(journal);
 }
 
 void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why) {
@@ -193,9 +154,7 @@ void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why) {
   journal->refused = journal->refused < 10 ? journal->refused + 1 : 10;
   journal->pause = 1u << journal->refused;
   journal->impossible = why == MST_REFUSED_EVER;
-  if (why == MST_REFUSED_SHORT || journal->judged) return;
-  journal->judged = 1;
-  drop_invisible(journal);
+  journal->unfit = why != MST_REFUSED_SHORT;
 }
 
 void mst_journal_unask(struct mst_journal *journal) { journal->asking = 0; }
@@ -205,6 +164,12 @@ void mst_journal_ended(struct mst_journal *journal) {
   if (!journal->checkpoint) return;
   journal->checkpoint = 0;
   if (!journal->incomplete) journal->incomplete = MST_INCOMPLETE_ENDED;
+}
+
+void mst_journal_bound(struct mst_journal *journal, int64_t replay_max_ns) {
+  if (journal->unfit && journal->replay_ns > replay_max_ns) {
+    mst_journal_give_up(journal, MST_INCOMPLETE_LONG);
+  }
 }
 
 void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why) {

@@ -9,17 +9,12 @@
 // entries are replayed in order. It is asked for when it costs little beside what it would take
 // to replay them.
 //
-// Where there can be none (workers that weren't forked, or have threads of their own) a journal
-// would grow for ever, and take ever longer to replay. So it is `judged`: it keeps only calls
-// that changed the worker as far as can be seen, and is kept short:
-//   - calls that change nothing are never put in (the worker's answer tells);
-//   - a call that leaves no trace that the worker can see, but is kept for what it
-//     may do unseen (clusterEvalQ), replaces an equal one before it, or one of its
-//     kind where the last undoes what the others did (foreach's preparations).
+// Where there can be none (workers that weren't forked, or have threads of their own) all calls are
+// kept as well, as long as it wouldn't take too long to replay them (mst_journal_bound).
 //
-// A journal that grew past its number of entries, has more bytes than there is memory for, or
-// whose checkpoint ended, is of no use until there is another checkpoint: it lets go of all, and
-// says so (incomplete) rather than make a worker that is not the same.
+// A journal past that, or past its number of entries, or that has more bytes than there is memory
+// for, or whose checkpoint ended, is of no use until there is another checkpoint: it lets go of
+// all, and says so (incomplete) rather than make a worker that is not the same.
 #ifndef MST_POOL_JOURNAL_H
 #define MST_POOL_JOURNAL_H
 
@@ -32,8 +27,6 @@
 #include "wire/wire.h"
 
 #define MST_JOURNAL_ENTRIES_MAX 100000u
-#define MST_JOURNAL_JUDGED_MAX                                                 \
-  10000u // of one that no checkpoint will make shorter
 // A checkpoint is asked for when to replay the entries would take this long, and the last one
 // was made so many times as long ago as it took; or for so many bytes; or half of the entries.
 // The pages that the worker writes to after the fork cost it seven times as much as the fork, so
@@ -47,13 +40,6 @@
 // What a checkpoint is taken to cost before there was one.
 #define MST_JOURNAL_COST_NS (2 * MST_NS_PER_MS)
 
-// A call that may change what no worker sees.
-enum mst_unseen {
-  MST_UNSEEN_NOT,  // it doesn't
-  MST_UNSEEN_EACH, // kept for what it may do so
-  MST_UNSEEN_LAST // likewise, and undoes what the ones of this kind before it did
-};
-
 struct mst_entry {
   struct mst_entry *next;
   // A reference. Its `binds` is a hash of the names to which the call binds values and does
@@ -65,12 +51,13 @@ struct mst_entry {
   double elapsed_s;
   uint8_t failed;  // the call raised an error (after it had changed something)
   uint8_t visible; // the worker saw a change
-  uint8_t unseen;  // enum mst_unseen
+  uint8_t unseen;  // enum mst_unseen, see common.h
 };
 
 enum mst_incomplete {
   MST_COMPLETE,
   MST_INCOMPLETE_MANY,   // too many calls, or no memory to note one
+  MST_INCOMPLETE_LONG,   // there is no checkpoint, and they took too long
   MST_INCOMPLETE_MEMORY, // too many bytes
   MST_INCOMPLETE_ENDED // its checkpoint ended, and it has only what came after that
 };
@@ -81,7 +68,7 @@ struct mst_journal {
   uint32_t count;
   size_t bytes;
   int64_t replay_ns;    // what it would take to replay them
-  uint64_t dropped;     // entries that a checkpoint or an equal one replaced
+  uint64_t dropped;     // entries that a checkpoint or another one replaced
   int64_t cost_ns;      // of the last checkpoint
   int64_t since_ns;     // when that was made, 0: never
   uint32_t checkpoints; // that were made
@@ -91,8 +78,8 @@ struct mst_journal {
   uint8_t
       checkpoint; // there is one, which stands for all before the first entry
   uint8_t asking; // it was asked for and hasn't come
-  uint8_t impossible; // there can be none
-  uint8_t judged;     // only calls that changed the worker are kept
+  uint8_t unfit;  // there can be none now, and
+  uint8_t impossible; // nor ever
   uint8_t incomplete; // enum mst_incomplete: something had to be dropped
   size_t *
       total; // bytes of all journals that have the same, each blob once; NULL: not counted
@@ -102,6 +89,10 @@ struct mst_journal {
 // payload and the job get one more reference), unless the journal is incomplete. 0 or -MST_EMEM:
 // then it is.
 int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
+// mst_journal_bound lets go of all if it would take longer to replay and the worker can't be copied.
+void mst_journal_bound(struct mst_journal *journal, int64_t replay_max_ns);
+// mst_journal_drop takes the entry out to which `at`, a link of the list, points.
+void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at);
 // mst_journal_give_up lets go of all that it has.
 void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why);
 
@@ -115,9 +106,9 @@ void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
 // mst_journal_refused: there is none. It will be asked for again after some more calls, each time
 // more of them, or never.
 enum mst_refusal {
-  MST_REFUSED_SHORT, // of something that there may be later: all calls are kept meanwhile
-  MST_REFUSED_YET, // the worker isn't fit for it: judged meanwhile
-  MST_REFUSED_EVER // nor will be
+  MST_REFUSED_SHORT, // of something that there may be later
+  MST_REFUSED_YET,   // the worker isn't fit for it
+  MST_REFUSED_EVER   // nor will be
 };
 void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why);
 // mst_journal_unask: the incarnation that was asked is gone, or couldn't be.

@@ -155,8 +155,10 @@ static inline void begin_in_window(uint32_t workers, uint32_t need,
   memset(&calls, 0xA5, sizeof calls); // init must not trust what it finds
   CHECK_INT(mst_calls_init(&calls, workers, window), 0);
   calls.counts = &counts;
-  calls.policy = (struct mst_heal_policy){
-      .on = 1, .retries = 1, .heartbeat_ns = INT64_MAX};
+  calls.policy = (struct mst_heal_policy){.on = 1,
+                                          .retries = 1,
+                                          .heartbeat_ns = INT64_MAX,
+                                          .replay_max_ns = INT64_MAX};
   payload = mst_blob_new();
   now_ns = MST_NS_PER_S;
   mst_calls_begin(&calls, now_ns, INT64_MAX, need);
@@ -231,6 +233,12 @@ static inline enum mst_call_state take(uint32_t worker) {
   mst_call_release(at);
   check_calls();
   return state;
+}
+
+// told: a worker answers a call, and the verb takes the answer.
+static inline void told(uint32_t worker, uint64_t call, uint16_t flags) {
+  answer_as(worker, call, flags);
+  CHECK_INT(take(worker), MST_CALL_DONE);
 }
 
 // finish closes the cluster, after which nobody holds anything of it.

@@ -317,6 +317,38 @@ TEST("S2: journals have a quarter of the memory; a worker past that isn't "
   finish();
 }
 
+TEST("A worker that can't be copied replays all its calls; where that would "
+     "take too long its loss is an error") {
+  run_calls(2);
+  calls.policy.replay_max_ns = MST_NS_PER_S;
+  struct mst_answered longer = {.call = 3, .elapsed_s = 1};
+  for (uint32_t i = 0; i < 2; i++) {
+    mst_calls_no_checkpoint(&calls, i, MST_REFUSED_EVER, now_ns);
+    for (uint64_t id = 1; id <= 2; id++) { // which change nothing in sight
+      ask(i);
+      (void)taken();
+      told(i, id, 0);
+    }
+  }
+  ask(1);
+  (void)taken();
+  mst_calls_answered(&calls, 1, &longer, now_ns);
+  CHECK_INT(take(1), MST_CALL_DONE);
+  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_INCOMPLETE_LONG);
+  lose_one(0);
+  come_back(0);
+  EXPECT("REEXEC 0 #1, REEXEC 0 #2");
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  answer_as(0, 2, MST_FLAG_REPLAY);
+  die(1);
+  EXPECT("CLOSE 1");
+  tick(0);
+  EXPECT("JUDGE 1, TELL 1");
+  CHECK(calls.lanes[1]->dead);
+  CHECK(strstr(calls.lanes[1]->failure, "muster.replay_max") != NULL);
+  finish();
+}
+
 TEST("S2: long journals are made short by checkpoints, and given up only past "
      "twice the bound") {
   run_calls(2);

@@ -224,12 +224,6 @@ TEST("Workers that are added come as lost ones come back") {
   finish();
 }
 
-// told: a call to one worker that changed it, unless `flags` says otherwise.
-static void told(uint32_t worker, uint64_t call, uint16_t flags) {
-  answer_as(worker, call, flags);
-  CHECK_INT(take(worker), MST_CALL_DONE);
-}
-
 TEST("U4: Workers that are added replay the calls that all others were given") {
   run_calls(2);
   ask(0);
@@ -294,7 +288,7 @@ TEST("U4: A worker that stays lost isn't one of all, one that is added is") {
 TEST("U4: Past its limits nothing is kept of what all were told, and it says "
      "so") {
   run_calls(1);
-  for (uint64_t i = 1; i <= MST_JOURNAL_JUDGED_MAX + 1; i++) {
+  for (uint64_t i = 1; i <= MST_COMMON_CALLS_MAX + 1; i++) {
     CHECK(!calls.common.incomplete);
     ask(0);
     while (*taken() != '\0') {
@@ -306,7 +300,7 @@ TEST("U4: Past its limits nothing is kept of what all were told, and it says "
   CHECK(calls.common.incomplete);
   CHECK_INT(calls.common.journal.count, 0);
   EXPECT("EXEC 0 #10002");
-  told(0, MST_JOURNAL_JUDGED_MAX + 2, 0);
+  told(0, MST_COMMON_CALLS_MAX + 2, 0);
   finish();
 }
 

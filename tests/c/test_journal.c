@@ -117,8 +117,7 @@ TEST("Calls are kept in their order, as they are, with a reference") {
   mst_blob_release(blob);
 }
 
-TEST("All calls are kept, whatever they seem to change, as long as there may "
-     "be a checkpoint") {
+TEST("All calls are kept, whatever they seem to change") {
   CHECK_INT(add(1, "a", UNSEEN), 0);
   CHECK_INT(add(2, "b", 0), 0);
   CHECK_INT(add(3, "a", UNSEEN), 0);
@@ -127,58 +126,6 @@ TEST("All calls are kept, whatever they seem to change, as long as there may "
   CHECK_INT(add(5, "c", SEEN), 0); // which binds the same
   binds = 0;
   CHECK_TEXT(held(), "a b a c");
-  mst_journal_refused(&journal,
-                      1); // what can't be seen to have changed anything goes
-  CHECK_TEXT(held(), "a a c");
-  CHECK_INT(add(6, "d", 0), 0);
-  CHECK_INT(add(7, "a", UNSEEN), 0);
-  CHECK_TEXT(held(), "c a");
-  CHECK(!wants(1));
-  mst_journal_free(&journal);
-}
-
-TEST("A call that leaves no trace takes the place of its equal before it") {
-  journal.judged = 1;
-  CHECK_INT(add(1, "a", UNSEEN), 0);
-  CHECK_INT(add(2, "b", UNSEEN), 0);
-  CHECK_INT(add(3, "c", UNSEEN), 0);
-  CHECK_INT(add(4, "a", UNSEEN), 0); // the first
-  CHECK_TEXT(held(), "b c a");
-  CHECK_INT(add(5, "c", UNSEEN), 0); // one inside
-  CHECK_TEXT(held(), "b a c");
-  CHECK_INT(add(6, "c", UNSEEN), 0); // the last
-  CHECK_TEXT(held(), "b a c");
-  CHECK_INT(add(7, "cc", UNSEEN), 0); // the beginning is no equal
-  CHECK_TEXT(held(), "b a c cc");
-  CHECK_INT(journal.dropped, 3);
-  CHECK_INT(journal.last->call, 7);
-  mst_journal_free(&journal);
-}
-
-TEST("A thousand equal calls without a trace are one entry") {
-  journal.judged = 1;
-  for (uint64_t call = 1; call <= 1000; call++) {
-    CHECK_INT(add(call, "library(stats)", UNSEEN), 0);
-  }
-  CHECK_TEXT(held(), "library(stats)");
-  CHECK_INT(journal.dropped, 999);
-  CHECK_INT(journal.first->call, 1000);
-  mst_journal_free(&journal);
-}
-
-TEST("What changed something in sight is never taken for a double") {
-  journal.judged = 1;
-  CHECK_INT(add(1, "x <- x + 1", SEEN | UNSEEN), 0);
-  CHECK_INT(add(2, "x <- x + 1", SEEN), 0);
-  CHECK_INT(add(3, "x <- x + 1", UNSEEN), 0);
-  CHECK_INT(add(4, "x <- x + 1", SEEN),
-            0); // nor is the third: this one is seen
-  CHECK_TEXT(held(), "x <- x + 1 x <- x + 1 x <- x + 1 x <- x + 1");
-  CHECK_INT(add(5, "x <- x + 1", UNSEEN), 0);
-  CHECK_INT(journal.count, 4);
-  CHECK_INT(journal.first->call, 1);
-  CHECK_INT(journal.first->next->call, 2);
-  CHECK_INT(journal.first->next->next->call, 4);
   mst_journal_free(&journal);
 }
 
@@ -256,21 +203,50 @@ TEST("One that was refused is asked for again after twice as many calls") {
   elapsed_s = 0.5;
 }
 
-TEST("A worker that isn't fit for one is judged by what can be seen, until it "
-     "has one") {
+TEST("The calls of a worker that can't be copied are kept as long as they can "
+     "be repeated in time") {
+  const int64_t most_ns = MST_NS_PER_S;
+  elapsed_s = 0.4;
   CHECK_INT(add(1, "a", 0), 0);
-  CHECK_INT(add(2, "b", SEEN), 0);
-  CHECK(wants(1));
-  mst_journal_refused(&journal, MST_REFUSED_YET);
-  CHECK_TEXT(held(), "b");
+  CHECK_INT(add(2, "b", 0), 0);
   CHECK_INT(add(3, "c", 0), 0);
-  CHECK_TEXT(held(), "b");
+  mst_journal_bound(&journal, most_ns); // there may be a checkpoint
+  CHECK_TEXT(held(), "a b c");
+  CHECK(wants(1));
+  mst_journal_refused(&journal, MST_REFUSED_SHORT); // or later
+  mst_journal_bound(&journal, most_ns);
+  CHECK_TEXT(held(), "a b c");
   for (uint32_t k = 0; k < 2; k++)
     CHECK(!wants(0));
   CHECK(wants(1));
-  mst_journal_made(&journal, 1, now_ns);
+  mst_journal_refused(&journal, MST_REFUSED_YET);
+  mst_journal_bound(&journal, 2 * most_ns);
+  CHECK_TEXT(held(), "a b c");
+  mst_journal_bound(&journal, most_ns);
+  CHECK_INT(journal.incomplete, MST_INCOMPLETE_LONG);
   CHECK_INT(add(4, "d", 0), 0);
-  CHECK_TEXT(held(), "d");
+  CHECK_TEXT(held(), "");
+  for (uint32_t k = 0; k < 4; k++)
+    CHECK(!wants(0));
+  CHECK(wants(1)); // it may be fit by now
+  mst_journal_made(&journal, 1, now_ns);
+  for (uint64_t call = 5; call < 10; call++)
+    CHECK_INT(add(call, "e", 0), 0);
+  mst_journal_bound(&journal, most_ns);
+  CHECK_TEXT(held(), "e e e e e");
+  mst_journal_free(&journal);
+  elapsed_s = 0.5;
+}
+
+TEST("One that can never be copied isn't asked again") {
+  CHECK_INT(add(1, "a", 0), 0);
+  CHECK(wants(1));
+  mst_journal_refused(&journal, MST_REFUSED_EVER);
+  CHECK_INT(add(2, "b", 0), 0);
+  for (uint32_t k = 0; k < 32; k++)
+    CHECK(!wants(0));
+  CHECK(!wants(1));
+  CHECK_TEXT(held(), "a b");
   mst_journal_free(&journal);
 }
 
@@ -322,20 +298,6 @@ TEST("A journal that is full says that it is incomplete, and stays so") {
   mst_journal_free(&journal);
 }
 
-TEST("An equal call has room in a journal that is full") {
-  journal.judged = 1;
-  char text[16];
-  for (uint64_t call = 1; call <= MST_JOURNAL_JUDGED_MAX; call++) {
-    (void)snprintf(text, sizeof text, "%u", (unsigned)call % 5000);
-    CHECK_INT(add(call, text, call <= 5000 ? UNSEEN : SEEN), 0);
-  }
-  CHECK_INT(journal.count, MST_JOURNAL_JUDGED_MAX);
-  CHECK_INT(add(MST_JOURNAL_JUDGED_MAX + 1, "17", UNSEEN), 0);
-  CHECK(!journal.incomplete);
-  check_counts();
-  mst_journal_free(&journal);
-}
-
 TEST("Without memory for a call the journal is incomplete") {
   CHECK_INT(add(1, "a", SEEN), 0);
   (void)mst_fault_arm("journal.alloc", 1, ENOMEM);
@@ -344,64 +306,6 @@ TEST("Without memory for a call the journal is incomplete") {
   CHECK(journal.incomplete);
   CHECK_TEXT(held(), "");
   mst_journal_free(&journal);
-}
-
-TEST("Without memory a call's equal may be gone, and the journal says so") {
-  journal.judged = 1;
-  CHECK_INT(add(1, "a", UNSEEN), 0);
-  CHECK_INT(add(2, "b", UNSEEN), 0);
-  (void)mst_fault_arm("journal.alloc", 1, ENOMEM);
-  CHECK_INT(add(3, "b", UNSEEN), -MST_EMEM);
-  (void)mst_fault_arm("journal.alloc", 0, 0);
-  CHECK(journal.incomplete);
-  CHECK_TEXT(held(), "");
-  mst_journal_free(&journal);
-}
-
-// A worker in words: what it did in sight is the list of all calls that were
-// seen; what it did unseen, the order of the last of each that was not. Replay
-// must give both again.
-struct model {
-  uint64_t seen[4000];
-  uint32_t count;
-  uint64_t unseen[10]; // last call of each payload that does something unseen
-};
-
-static void check_replay(const struct model *model) {
-  uint32_t at_seen = 0;
-  uint64_t unseen[10] = {0};
-  for (const struct mst_entry *at = journal.first; at != NULL; at = at->next) {
-    if (at->visible) {
-      CHECK(at_seen < model->count);
-      CHECK_INT(at->call, model->seen[at_seen]);
-      at_seen++;
-    }
-    if (at->unseen) unseen[at->payload->buf.data[0] - '0'] = at->call;
-  }
-  CHECK_INT(at_seen, model->count);
-  for (int k = 0; k < 10; k++) {
-    CHECK_INT(unseen[k], model->unseen[k]);
-  }
-}
-
-TEST("Replay makes the same worker, whatever the calls were") {
-  uint64_t random = mst_test_seed();
-  for (int round = 0; round < 30; round++) {
-    static struct model model;
-    memset(&model, 0, sizeof model);
-    journal.judged = 1;
-    for (uint64_t call = 1; call <= 600; call++) {
-      const uint64_t what = mst_random_below(&random, 10);
-      const char text[2] = {(char)('0' + mst_random_below(&random, 10)), 0};
-      const int how = what < 6 ? SEEN : what < 8 ? UNSEEN : SEEN | UNSEEN;
-      CHECK_INT(add(call, text, how), 0);
-      if ((how & SEEN) != 0) model.seen[model.count++] = call;
-      if ((how & UNSEEN) != 0) model.unseen[text[0] - '0'] = call;
-      check_counts();
-      check_replay(&model);
-    }
-    mst_journal_free(&journal);
-  }
 }
 
 TEST("An entry keeps the job that its call needs, and lets go of it with the "
@@ -437,7 +341,6 @@ TEST("A call that only binds replaces one that bound the same") {
                {"x4", SEEN, 7, "y1 x2 f x4"},
                {"g", UNSEEN, 0, "y1 x2 f x4 g"},
                {"x5", SEEN, 7, "y1 x2 f x4 g x5"}};
-  journal.judged = 1;
   for (uint64_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
     binds = steps[i].binds;
     CHECK_INT(add(i + 1, steps[i].text, steps[i].how), 0);

@@ -67,7 +67,10 @@ kill_workers <- function(cl) for (pid in node_pids(cl)) tools::pskill(pid, 9L)
 
 test_cluster("S1: a worker is what it was, with and without a checkpoint", {
   local_settings(muster.quiet = TRUE)
-  for (when in c("log", "checkpoint", "both")) {
+  for (when in c("log", "checkpoint", "both", "never")) {
+    local_settings(muster.checkpoints = when != "never")
+    # A stream that there is no copy of is told of, and another.
+    if (when == "never") kinds$generator <- NULL
     cl <- local_cluster(1)
     for (kind in kinds) clusterCall(cl, run_at, kind[[1L]])
     if (when == "both") make_checkpoints(cl)

@@ -152,7 +152,15 @@ test_cluster("status says what a worker would come back with, printed if it is l
   expect_identical(healing_of(healing = FALSE), "none")
   expect_identical(healing_of(healing = "fresh"), "fresh")
   local_settings(muster.checkpoints = FALSE)
-  expect_identical(healing_of(), "seen")
+  expect_identical(healing_of(), "replay")
+  local_settings(muster.replay_max = 0.2)
+  cl <- local_cluster(1)
+  for (k in 1:2) clusterCall(cl, Sys.sleep, 0.15)
+  expect_identical(cluster_status(cl)$healing, "none")
+  local_settings(muster.replay_max = "long")
+  error <- expect_error(cluster_start(1), class = "muster_error_input")
+  expect_identical(error$argument, "options(muster.replay_max)")
+  local_settings(muster.replay_max = NULL)
   for (bad in list("all", NA, c(TRUE, FALSE), 1, NULL)) {
     error <- expect_error(cluster_start(1, healing = bad), class = "muster_error_input")
     expect_identical(error$argument, "healing")
@@ -162,6 +170,27 @@ test_cluster("status says what a worker would come back with, printed if it is l
   cl <- makeClusterPSOCK(1)
   defer(function() stopCluster(cl))
   expect_identical(cluster_status(cl)$healing, "fresh")
+})
+
+test_cluster("a worker that can't be copied repeats its calls; if that takes long, its loss is an error", {
+  local_settings(muster.quiet = TRUE, muster.replay_max = 2)
+  cl <- local_cluster(2, start = "spawn")
+  clusterCall(cl, function() { # of which nothing can be seen
+    options(muster.test = list(new.env()))
+    NULL
+  })
+  clusterCall(cl, function() {
+    assign("n", 1, getOption("muster.test")[[1L]])
+    NULL
+  })
+  clusterCall(cl[2L], Sys.sleep, 2.1)
+  expect_identical(cluster_status(cl)$healing, c("replay", "none"))
+  for (pid in node_pids(cl)) tools::pskill(pid, 9L)
+  ask <- function(cl) clusterCall(cl, function() getOption("muster.test")[[1L]]$n)
+  expect_identical(ask(cl[1L]), list(1))
+  lost <- tryCatch(ask(cl[2L]), error = identity)
+  expect_s3_class(lost, "muster_error_lost")
+  expect_match(conditionMessage(lost), "muster.replay_max")
 })
 
 test_cluster("healing = FALSE makes a loss an error, and the other workers stay usable", {

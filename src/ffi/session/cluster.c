@@ -52,7 +52,7 @@ static const char *healing_of(const struct mst_peer *peer) {
   const struct mst_heal_policy *policy = &peer->cluster->calls.policy;
   const struct mst_journal *journal = &peer->lane->journal;
   if (!policy->on || peer->lane->dead || journal->incomplete) return "none";
-  return policy->fresh ? "fresh" : journal->judged ? "seen" : "state";
+  return policy->fresh ? "fresh" : journal->unfit ? "replay" : "state";
 }
 
 // describe_peer gives what is known of one worker, as R code wants it. Of what finalizers may
@@ -203,13 +203,13 @@ static int64_t limit_ns(double s) { return s < 1e9 ? ffi_ns(s) : INT64_MAX; }
 // ffi_cluster_open starts a cluster and waits until it is there. source: a fork
 // server, or list(file, arguments, variables) of a program to boot. policy: healing (0, 1,
 // or 2: without state), retries, heartbeat and time limit of a call in seconds, checkpoints
-// (0 or 1). Returns list(pointer, nodes), or a list that says why it failed.
+// (0 or 1), seconds that may be replayed without one. Returns list(pointer, nodes), or a list that says why it failed.
 SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy) {
   struct mst_err err;
   mst_err_clear(&err);
-  if (TYPEOF(policy) != REALSXP || Rf_xlength(policy) != 5) {
-    Rf_error("a policy has five numbers");
+  if (TYPEOF(policy) != REALSXP || Rf_xlength(policy) != 6) {
+    Rf_error("a policy has six numbers");
   }
   // Nothing of source stays: what a pointer protects is sent wherever the cluster is.
   SEXP pointer = PROTECT(
@@ -226,8 +226,11 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   cluster->calls.policy.retries = (uint32_t)how[1];
   cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
   cluster->calls.timeout_ns = limit_ns(how[3]);
-  if (how[4] == 0 || cluster->calls.policy.fresh) {
-    mst_calls_judge(&cluster->calls);
+  cluster->calls.policy.replay_max_ns = limit_ns(how[5]);
+  // Only what a fork server made can be copied.
+  if (how[4] == 0 || cluster->calls.policy.fresh ||
+      cluster->launcher->adopt == NULL) {
+    mst_calls_forbid_checkpoints(&cluster->calls);
   }
   R_SetExternalPtrAddr(pointer, cluster);
   struct starting starting = {.cluster = cluster, .pointer = pointer};

@@ -35,21 +35,18 @@ static struct kept_entries *keep_entries(const struct mst_journal *journal) {
 }
 
 static SEXP entry_list(const struct mst_entry *at, int checkpoint) {
-  static const char *const names[] = {"call",       "bytes",   "elapsed_s",
-                                      "failed",     "visible", "unseen",
-                                      "checkpoint", "payload"};
+  static const char *const names[] = {"call",   "bytes",      "elapsed_s",
+                                      "failed", "checkpoint", "payload"};
   const size_t bytes = checkpoint ? 0 : mst_blob_bytes(at->payload);
-  SEXP entry = PROTECT(ffi_list(8, names));
+  SEXP entry = PROTECT(ffi_list(6, names));
   SET_VECTOR_ELT(entry, 0, Rf_ScalarReal((double)at->call));
   SET_VECTOR_ELT(entry, 1, Rf_ScalarReal((double)bytes));
   SET_VECTOR_ELT(entry, 2, Rf_ScalarReal(at->elapsed_s));
   SET_VECTOR_ELT(entry, 3, Rf_ScalarLogical(at->failed));
-  SET_VECTOR_ELT(entry, 4, Rf_ScalarLogical(at->visible));
-  SET_VECTOR_ELT(entry, 5, Rf_ScalarLogical(at->unseen));
-  SET_VECTOR_ELT(entry, 6, Rf_ScalarLogical(checkpoint));
+  SET_VECTOR_ELT(entry, 4, Rf_ScalarLogical(checkpoint));
   if (!checkpoint && bytes <= JOURNAL_SHOW_MAX && at->payload->segment.fd < 0) {
     SEXP raw = Rf_allocVector(RAWSXP, (R_xlen_t)bytes);
-    SET_VECTOR_ELT(entry, 7, raw);
+    SET_VECTOR_ELT(entry, 5, raw);
     memcpy(RAW(raw), at->payload->buf.data, bytes);
   }
   UNPROTECT(1);
