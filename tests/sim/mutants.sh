@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the programs of the simulation with deliberate bugs in the core, and tells whether
-# each is found: mutants.sh [NAME...], all by default. For `make canary`, which sets
+# each is found: mutants.sh [NAME...], all by default. With --places only whether the code is there
+# in which each puts its bug. For `make canary` and `make check-mutants`, which set
 #   BUILD    where objects are and mutants go     SRC      the core's sources
 #   COMPILE  the compiler with its flags          WRAP     what else links the simulation
 #   CORE_OBJ, SIM_OBJ, EXPLORE_OBJ  objects
@@ -8,6 +9,11 @@ set -u
 list=$(dirname -- "$0")/mutants.txt
 found=0
 missed=0
+places=no
+if [ "${1:-}" = --places ]; then
+  places=yes
+  shift
+fi
 limiter=
 # What bounds a search are its runs and its worlds. A bug in the core may go round in circles.
 if command -v timeout >/dev/null; then limiter="timeout 600"; fi
@@ -19,8 +25,8 @@ miss() {
   missed=$((missed + 1))
 }
 
-# build: the mutant's file with its bug, in place of the core's.
-build() {
+# put: the mutant's file with its bug.
+put() {
   dir=$BUILD/mutants/$name
   mkdir -p -- "$dir"
   awk -v name="$name" '
@@ -32,6 +38,12 @@ build() {
     say "its place isn't in $file any more" >"$dir/out"
     return 1
   fi
+}
+
+# build: with it in place of the core's.
+build() {
+  put || return 1
+  [ $places = no ] || return 0
   objects=$(say "$CORE_OBJ" | tr ' ' '\n' | grep -v "/${file%.c}[.]o\$")
   case $program in
     sim) own="$SIM_OBJ $WRAP" ;;
@@ -45,6 +57,11 @@ build() {
 try() {
   if ! build; then
     miss "$(tail -n 1 -- "$dir/out")"
+    return
+  fi
+  if [ $places = yes ]; then
+    found=$((found + 1))
+    rm -rf -- "$dir"
     return
   fi
   if [ "$program" = sim ]; then set -- --runs 5000 --few; else set -- --until-failure; fi
