@@ -164,6 +164,21 @@ test_that("C8: values stay what they are when muster is unloaded, in shared memo
   )
 })
 
+# R frees an object without its finalizer if it was made while finalizers run, and another is to run
+# after that.
+test_that("C8: objects that R frees without a word are no harm at the end", {
+  limit_time(60)
+  expect_outlives(quote({
+    local({
+      for (i in 1:4) {
+        reg.finalizer(new.env(), function(e) for (k in 1:200) socket_listen(0L, "127.0.0.1"))
+      }
+    })
+    collect()
+    collect()
+  }))
+})
+
 test_that("C8: muster can be unloaded and loaded again and again, with objects of each time", {
   limit_time(120)
   run <- run_session(prelude = unload_prelude, quote({

@@ -18,8 +18,8 @@ struct scan_box {
 };
 
 static SEXP scan_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_scan_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_scan_pointer");
 }
 
 // In a forked child the sockets are copies and the loop is shared: nothing is touched.
@@ -63,7 +63,7 @@ SEXP ffi_scan_open(SEXP targets, SEXP exclude, SEXP edges, SEXP ports,
       .gap_ns = ffi_ns(REAL(policy)[3]),
       .service = (enum mst_service)Rf_asInteger(service)};
   options.ranges = ffi_ranges_of(targets, exclude, edges, &options.range_count);
-  SEXP pointer = PROTECT(ffi_own(scan_tag(), R_NilValue, free_box, NULL, 0));
+  SEXP pointer = PROTECT(ffi_own(scan_tag(), R_NilValue, free_box, 0));
   struct scan_box *box = calloc(1, sizeof *box);
   if (box == NULL) Rf_error("no memory for a scan");
   R_SetExternalPtrAddr(pointer, box);

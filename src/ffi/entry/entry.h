@@ -69,16 +69,30 @@ uint32_t ffi_depth(void);
 
 // ---- own.c: external pointers that own something
 
+// ffi_tag gives their tag, a symbol that tells what they are and of which session: after
+// ffi_end_owned it is another one, so that ffi_address_of gives NULL for those before.
+struct ffi_tag {
+  SEXP symbol;
+  unsigned session;
+};
+SEXP ffi_tag(struct ffi_tag *known, const char *name);
 // ffi_own gives one without an address yet. let_go(pointer) frees what is behind it, when R
-// collects it, and at_exit when R ends; end(pointer), which may be NULL, closes what would stay
-// open when muster is unloaded. Neither runs R code nor looks at the tag. Raises an R error
-// without memory.
-SEXP ffi_own(SEXP tag, SEXP kept, void (*let_go)(SEXP pointer),
-             void (*end)(SEXP pointer), int at_exit);
-// ffi_end_owned ends all: from now on their tag is ffi_ended_tag, so that ffi_address_of gives
-// NULL. What is behind them stays until R collects them. Runs no R code.
+// collects it, and at_exit when R ends; it neither runs R code nor looks at the tag. R may free a
+// pointer without that: then what is behind it stays.
+SEXP ffi_own(SEXP tag, SEXP kept, void (*let_go)(SEXP pointer), int at_exit);
+// ffi_closing_add has ffi_end_owned close what would stay open when muster is unloaded, unless it
+// is removed before, once or more. close runs no R code. Put it first into what is behind the
+// pointer.
+struct ffi_closing {
+  struct ffi_closing *next, **at;
+  void (*close)(struct ffi_closing *closing);
+};
+void ffi_closing_add(struct ffi_closing *closing,
+                     void (*close)(struct ffi_closing *closing));
+void ffi_closing_remove(struct ffi_closing *closing);
+// ffi_end_owned ends all: their tags aren't known any more. What is behind them stays until R
+// collects them. Runs no R code.
 void ffi_end_owned(void);
-SEXP ffi_ended_tag(void);
 
 // ---- build.c
 

@@ -1,67 +1,58 @@
 // External pointers that own something, and what becomes of them when muster's session ends.
 //
 // Problem: R keeps them after muster was unloaded, and hands them to muster's code when it is
-// loaded again, also to that of another build, to which what is behind them means nothing.
+// loaded again, also to that of another build, to which what is behind them means nothing. A list
+// of them all can't be kept: R may free one without calling its finalizer (one that was made while
+// finalizers run, of which there is another to be run after that).
 //
-// Way chosen: a list of them all. At the end of the session each closes what it has, and gets
-// another tag, so that nobody looks at what is behind it again. The memory goes when R collects
-// it, as always: entries that R is in may still have pointers to it.
-#include <stdlib.h>
+// Way chosen: each has a tag that no later session takes for its own. What would stay open is in a
+// list of C's. The memory goes when R collects the pointer, as always: entries that R is in may
+// still have pointers to it.
+#include <stdio.h>
 
 #include "ffi/entry/entry.h"
 
-struct owner {
-  SEXP pointer; // alive: R calls its finalizer before it frees it
-  void (*let_go)(SEXP pointer);
-  void (*end)(SEXP pointer); // or NULL
-};
+static unsigned session = 1; // of this code's
+static struct ffi_closing *first;
 
-static struct {
-  struct owner *list;
-  size_t count, room;
-} owners;
-
-SEXP ffi_ended_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_ended");
-}
-
-// The newest first: R collects in that order.
-static void finalize(SEXP pointer) {
-  size_t i = owners.count;
-  while (i > 0 && owners.list[i - 1].pointer != pointer)
-    i--;
-  if (i == 0) return; // there was no memory for it
-  void (*const let_go)(SEXP) = owners.list[i - 1].let_go;
-  for (owners.count--; i <= owners.count; i++)
-    owners.list[i - 1] = owners.list[i];
-  let_go(pointer);
-}
-
-SEXP ffi_own(SEXP tag, SEXP kept, void (*let_go)(SEXP pointer),
-             void (*end)(SEXP pointer), int at_exit) {
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, tag, kept));
-  R_RegisterCFinalizerEx(pointer, finalize, at_exit ? TRUE : FALSE);
-  // No R from here on: finalizers use the list.
-  if (owners.count == owners.room) {
-    const size_t room = owners.room == 0 ? 64 : 2 * owners.room;
-    struct owner *list = realloc(owners.list, room * sizeof *list);
-    if (list == NULL) Rf_error("no memory");
-    owners.list = list;
-    owners.room = room;
+// The address of the code, which stays loaded, tells builds from each other.
+SEXP ffi_tag(struct ffi_tag *known, const char *name) {
+  if (known->session != session) {
+    char text[80];
+    (void)snprintf(text, sizeof text, "%s %p %u", name, (void *)&session,
+                   session);
+    known->symbol = Rf_install(text);
+    known->session = session;
   }
-  owners.list[owners.count++] =
-      (struct owner){.pointer = pointer, .let_go = let_go, .end = end};
+  return known->symbol;
+}
+
+SEXP ffi_own(SEXP tag, SEXP kept, void (*let_go)(SEXP pointer), int at_exit) {
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, tag, kept));
+  R_RegisterCFinalizerEx(pointer, let_go, at_exit ? TRUE : FALSE);
   UNPROTECT(1);
   return pointer;
 }
 
+void ffi_closing_add(struct ffi_closing *closing,
+                     void (*close)(struct ffi_closing *closing)) {
+  *closing = (struct ffi_closing){.close = close, .next = first, .at = &first};
+  if (first != NULL) first->at = &closing->next;
+  first = closing;
+}
+
+void ffi_closing_remove(struct ffi_closing *closing) {
+  if (closing->at == NULL) return;
+  *closing->at = closing->next;
+  if (closing->next != NULL) closing->next->at = closing->at;
+  closing->at = NULL;
+}
+
 void ffi_end_owned(void) {
-  SEXP ended = ffi_ended_tag();
-  for (size_t i = 0; i < owners.count; i++) {
-    const struct owner *owner = &owners.list[i];
-    if (R_ExternalPtrTag(owner->pointer) == ended) continue;
-    if (owner->end != NULL) owner->end(owner->pointer);
-    R_SetExternalPtrTag(owner->pointer, ended);
+  while (first != NULL) {
+    struct ffi_closing *closing = first;
+    ffi_closing_remove(closing);
+    closing->close(closing);
   }
+  session++;
 }

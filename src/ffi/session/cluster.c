@@ -212,8 +212,8 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
     Rf_error("a policy has six numbers");
   }
   // Nothing of source stays: what a pointer protects is sent wherever the cluster is.
-  SEXP pointer = PROTECT(
-      ffi_own(ffi_cluster_tag(), R_NilValue, finalize_cluster, NULL, 0));
+  SEXP pointer =
+      PROTECT(ffi_own(ffi_cluster_tag(), R_NilValue, finalize_cluster, 0));
   struct mst_cluster *cluster = make_cluster((uint32_t)Rf_asInteger(workers),
                                              source, window, setup, &err);
   if (cluster == NULL) {

@@ -5,8 +5,8 @@
 #include "ffi/session/session.h"
 
 static SEXP job_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_job_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_job_pointer");
 }
 
 // What a pointer has: one reference. Its cluster may be freed before it: then the job has
@@ -82,7 +82,8 @@ static void release_pointer(SEXP pointer) {
   if (ref->owner != ffi_self()) return;
   ref->later.run = drop_ref;
   if (ref->bytes != NULL && ffi_depth() > 0) {
-    drop_ref(&ref->later); // who uses bytes has a reference; a look at the memory may follow
+    drop_ref(
+        &ref->later); // who uses bytes has a reference; a look at the memory may follow
   } else {
     ffi_do_later(&ref->later);
   }
@@ -90,8 +91,7 @@ static void release_pointer(SEXP pointer) {
 
 // new_pointer gives a pointer without a job yet.
 static SEXP new_pointer(void) {
-  SEXP pointer =
-      PROTECT(ffi_own(job_tag(), R_NilValue, release_pointer, NULL, 0));
+  SEXP pointer = PROTECT(ffi_own(job_tag(), R_NilValue, release_pointer, 0));
   struct ref *ref = calloc(1, sizeof *ref);
   if (ref == NULL) Rf_error("no memory");
   ref->owner = ffi_self();
@@ -104,8 +104,7 @@ static SEXP new_pointer(void) {
 int ffi_jobs_of(SEXP pointers, const struct mst_cluster *cluster,
                 struct mst_job **jobs) {
   for (R_xlen_t i = 0; i < Rf_xlength(pointers); i++) {
-    const struct ref *ref =
-        ffi_address_of(VECTOR_ELT(pointers, i), job_tag());
+    const struct ref *ref = ffi_address_of(VECTOR_ELT(pointers, i), job_tag());
     jobs[i] = ref == NULL ? NULL : ref->job;
     if (jobs[i] == NULL || jobs[i]->jobs != &cluster->calls.jobs) return 0;
   }

@@ -7,8 +7,8 @@
 #include "sched/pieces.h"
 
 static SEXP pieces_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_pieces_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_pieces_pointer");
 }
 
 static void end_pieces(SEXP pointer) {
@@ -43,8 +43,7 @@ SEXP ffi_pieces_new(SEXP numbers) {
                                          .heals = at[3] != 0,
                                          .speculate = at[4] != 0,
                                          .timeout_s = at[5]};
-  SEXP pointer =
-      PROTECT(ffi_own(pieces_tag(), R_NilValue, end_pieces, NULL, 0));
+  SEXP pointer = PROTECT(ffi_own(pieces_tag(), R_NilValue, end_pieces, 0));
   struct mst_pieces *pieces = malloc(sizeof *pieces);
   if (pieces == NULL) Rf_error("no memory for a map");
   mst_pieces_init(pieces, &terms);

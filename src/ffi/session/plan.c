@@ -8,8 +8,8 @@
 #include "shuffle/plan.h"
 
 static SEXP plan_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_plan");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_plan");
 }
 
 static void finalize(SEXP pointer) {
@@ -43,7 +43,7 @@ static uint32_t stage_of(const struct mst_plan *plan, SEXP x) {
 }
 
 SEXP ffi_plan_new(SEXP workers) {
-  SEXP pointer = PROTECT(ffi_own(plan_tag(), R_NilValue, finalize, NULL, 0));
+  SEXP pointer = PROTECT(ffi_own(plan_tag(), R_NilValue, finalize, 0));
   struct mst_plan *plan = calloc(1, sizeof *plan);
   if (plan == NULL ||
       mst_plan_init(plan, (uint32_t)Rf_asInteger(workers)) != 0) {

@@ -20,8 +20,8 @@ static struct owned_server
     *ended; // entry points may still have pointers to them
 
 static SEXP server_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_server_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_server_pointer");
 }
 
 static pid_t owner; // whose these are: a forked child leaves its parent's alone

@@ -145,13 +145,13 @@ struct mst_session *ffi_session(void) {
 int ffi_session_fd(void) { return session_fd; }
 
 SEXP ffi_cluster_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_cluster_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_cluster_pointer");
 }
 
 SEXP ffi_node_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_node_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_node_pointer");
 }
 
 struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome) {

@@ -13,8 +13,8 @@
 #define PASSING_NS (50 * MST_NS_PER_US)
 
 static SEXP task_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_task_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_task_pointer");
 }
 
 // ---- bundles: what R tells when nobody refers to tasks any more
@@ -40,8 +40,8 @@ static struct {
 } bundles;
 
 static SEXP bundle_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_task_bundle");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_task_bundle");
 }
 
 static void close_bundle(void) {
@@ -80,8 +80,7 @@ static SEXP bundle_for(SEXP cluster) {
     }
     close_bundle();
   }
-  SEXP pointer =
-      PROTECT(ffi_own(bundle_tag(), cluster, finalize_bundle, NULL, 0));
+  SEXP pointer = PROTECT(ffi_own(bundle_tag(), cluster, finalize_bundle, 0));
   struct bundle *bundle = calloc(1, sizeof *bundle);
   if (bundle != NULL) {
     bundle->owner = ffi_self();

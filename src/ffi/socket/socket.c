@@ -104,9 +104,17 @@ SEXP ffi_failure_of(int rc, const struct mst_err *err,
 
 // ---- life
 
+#define SOCKET_TAG "muster_socket_pointer"
+
 static SEXP socket_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_socket_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, SOCKET_TAG);
+}
+
+// is_sockets: a pointer's tag is that of a socket, of this session or another.
+static int is_sockets(SEXP tag) {
+  return TYPEOF(tag) == SYMSXP &&
+         strncmp(CHAR(PRINTNAME(tag)), SOCKET_TAG, sizeof SOCKET_TAG - 1) == 0;
 }
 
 // remove_path removes the file of a unix socket, if it still is the one that was made.
@@ -138,6 +146,7 @@ static void collect(SEXP pointer) {
   struct ffi_socket *socket = R_ExternalPtrAddr(pointer);
   if (socket == NULL) return;
   R_ClearExternalPtr(pointer);
+  ffi_closing_remove(&socket->closing);
   if (socket->owner == ffi_self()) {
     close_socket(socket);
   } else {
@@ -148,15 +157,15 @@ static void collect(SEXP pointer) {
   free(socket);
 }
 
-static void end_socket(SEXP pointer) {
-  struct ffi_socket *socket = R_ExternalPtrAddr(pointer);
-  if (socket != NULL && socket->owner == ffi_self()) close_socket(socket);
+static void end_socket(struct ffi_closing *closing) {
+  struct ffi_socket *socket = (struct ffi_socket *)(void *)closing;
+  if (socket->owner == ffi_self()) close_socket(socket);
 }
 
 SEXP ffi_socket_new(int is_listener, int blocking, double timeout_s,
                     struct ffi_socket **out) {
   SEXP pointer = PROTECT( // collected at the end, too: a path's file
-      ffi_own(socket_tag(), R_NilValue, collect, end_socket, 1));
+      ffi_own(socket_tag(), R_NilValue, collect, 1));
   struct ffi_socket *socket = calloc(1, sizeof *socket);
   if (socket == NULL) Rf_error("no memory");
   socket->owner = ffi_self();
@@ -166,6 +175,7 @@ SEXP ffi_socket_new(int is_listener, int blocking, double timeout_s,
   socket->is_open = 1;
   socket->opened_ns = mst_clock_now();
   mst_conn_init(&socket->conn, -1);
+  ffi_closing_add(&socket->closing, end_socket);
   R_SetExternalPtrAddr(pointer, socket);
   UNPROTECT(1);
   *out = socket;
@@ -220,10 +230,10 @@ struct ffi_socket *ffi_socket_of(SEXP pointer, enum ffi_socket_kind kind,
   }
   SEXP tag =
       TYPEOF(pointer) == EXTPTRSXP ? R_ExternalPtrTag(pointer) : R_NilValue;
-  if (tag == ffi_ended_tag()) return none("closed_here", failure);
-  if (tag != socket_tag()) return none("no_socket", failure);
+  if (!is_sockets(tag)) return none("no_socket", failure);
   struct ffi_socket *socket = R_ExternalPtrAddr(pointer);
   if (socket == NULL) return none("copy", failure);
+  if (tag != socket_tag()) return none("closed_here", failure);
   if (socket->owner != ffi_self()) return none("foreign", failure);
   if (!socket->is_open) return none("closed_here", failure);
   if (kind == FFI_LISTENER && !socket->is_listener) {

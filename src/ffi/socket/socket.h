@@ -17,6 +17,7 @@
 #include "net/conn.h"
 
 struct ffi_socket {
+  struct ffi_closing closing;
   pid_t owner;
   int is_listener;
   int blocking;     // 0: never wait

@@ -19,8 +19,8 @@
 static struct stock_process *processes;
 
 static SEXP process_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_process_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_process_pointer");
 }
 
 struct stock_process *ffi_stock_process_of(SEXP pointer) {
@@ -69,7 +69,7 @@ void ffi_stock_attend(struct stock_process *process, int to_show) {
     if (got > 0) take_output(process, bytes, (size_t)got, to_show);
   }
   if (process->how == MST_EXIT_NONE) {
-    const int alone = !process->told && !process->forgotten;
+    const int alone = !process->told && !process->forgotten && !process->ended;
     (void)(alone ? mst_reap_alone : mst_reap)(process->pid, &process->how,
                                               &process->number);
   }
@@ -100,7 +100,7 @@ static void sweep(void) {
       *at = process->next;
       continue;
     }
-    if (process->forgotten) ffi_stock_attend(process, 0);
+    if (process->forgotten || process->ended) ffi_stock_attend(process, 0);
     if (process->forgotten && process->how != MST_EXIT_NONE) {
       *at = process->next;
       free_process(process);
@@ -161,8 +161,8 @@ SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input) {
   sweep();
   struct mst_spawn spawn;
   ffi_fill_spawn(&spawn, file, argv, env);
-  SEXP pointer = PROTECT(ffi_own(process_tag(), R_NilValue, finalize_process,
-                                 finalize_process, 0));
+  SEXP pointer =
+      PROTECT(ffi_own(process_tag(), R_NilValue, finalize_process, 0));
   struct mst_err err;
   mst_err_clear(&err);
   struct stock_process *process = calloc(1, sizeof *process);
@@ -235,12 +235,24 @@ SEXP ffi_stock_kill(SEXP pointer, SEXP signal) {
   return Rf_ScalarLogical(kill(-process->pid, Rf_asInteger(signal)) == 0);
 }
 
+static int some_run(void) {
+  const struct stock_process *at = processes;
+  while (at != NULL && at->how != MST_EXIT_NONE)
+    at = at->next;
+  return at != NULL;
+}
+
 // ffi_stock_end waits until the processes whose workers lost their session have ended, so that
 // none stays a zombie when muster is unloaded.
 SEXP ffi_stock_end(SEXP timeout_s) {
   const int64_t deadline_ns = ffi_deadline(timeout_s);
   sweep();
-  while (processes != NULL && mst_clock_now() < deadline_ns) {
+  for (struct stock_process *at = processes; at != NULL; at = at->next) {
+    at->ended = 1;
+    drop_input(at);
+  }
+  sweep();
+  while (some_run() && mst_clock_now() < deadline_ns) {
     (void)poll(NULL, 0, 1);
     sweep();
   }

@@ -23,23 +23,25 @@
 // The record lives until its pointer is collected: what R runs while one of these functions
 // waits or reads may close the connection.
 struct stock_link {
+  struct ffi_closing closing;
   struct mst_stock_conn conn;
   int closed;
 };
 
 struct stock_listener {
+  struct ffi_closing closing;
   int fd;
   pid_t owner;
 };
 
 static SEXP link_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_link_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_link_pointer");
 }
 
 static SEXP listener_tag(void) {
-  static SEXP tag;
-  return ffi_symbol(&tag, "muster_listener_pointer");
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_listener_pointer");
 }
 
 static struct stock_link *link_of(SEXP pointer) {
@@ -55,33 +57,39 @@ static struct stock_listener *listener_of(SEXP pointer) {
 }
 
 // A forked child closes its copies only: the connection is its parent's.
-static void close_link(SEXP pointer) {
-  struct stock_link *stock = R_ExternalPtrAddr(pointer);
-  if (stock == NULL || stock->closed) return;
+static void close_link(struct ffi_closing *closing) {
+  struct stock_link *stock = (struct stock_link *)(void *)closing;
+  if (stock->closed) return;
   stock->closed = 1;
   mst_stock_conn_close(&stock->conn);
 }
 
 static void finalize_link(SEXP pointer) {
-  close_link(pointer);
-  free(R_ExternalPtrAddr(pointer));
+  struct stock_link *stock = R_ExternalPtrAddr(pointer);
+  if (stock == NULL) return;
   R_ClearExternalPtr(pointer);
+  ffi_closing_remove(&stock->closing);
+  close_link(&stock->closing);
+  free(stock);
 }
 
-static void close_listener(SEXP pointer) {
-  struct stock_listener *listener = R_ExternalPtrAddr(pointer);
-  if (listener != NULL) mst_net_close(&listener->fd);
+static void close_listener(struct ffi_closing *closing) {
+  mst_net_close(&((struct stock_listener *)(void *)closing)->fd);
 }
 
 static void finalize_listener(SEXP pointer) {
-  close_listener(pointer);
-  free(R_ExternalPtrAddr(pointer));
+  struct stock_listener *listener = R_ExternalPtrAddr(pointer);
+  if (listener == NULL) return;
   R_ClearExternalPtr(pointer);
+  ffi_closing_remove(&listener->closing);
+  close_listener(&listener->closing);
+  free(listener);
 }
 
 // ffi_stock_close closes a link or a listener; again without harm.
 SEXP ffi_stock_close(SEXP pointer) {
-  if (ffi_address_of(pointer, link_tag()) != NULL) close_link(pointer);
+  struct stock_link *stock = ffi_address_of(pointer, link_tag());
+  if (stock != NULL) close_link(&stock->closing);
   if (ffi_address_of(pointer, listener_tag()) != NULL) {
     finalize_listener(pointer);
   }
@@ -111,8 +119,8 @@ static int listen_at(const char *host, SEXP ports, int *fd, int *port,
 // port), or list(error, call, errno). host: an address, not a name.
 SEXP ffi_stock_listen(SEXP host, SEXP ports) {
   static const char *const names[] = {"listener", "port"};
-  SEXP pointer = PROTECT(ffi_own(listener_tag(), R_NilValue, finalize_listener,
-                                 close_listener, 0));
+  SEXP pointer =
+      PROTECT(ffi_own(listener_tag(), R_NilValue, finalize_listener, 0));
   SEXP list = PROTECT(ffi_list(2, names));
   SET_VECTOR_ELT(list, 0, pointer);
   struct stock_listener *listener = malloc(sizeof *listener);
@@ -127,6 +135,7 @@ SEXP ffi_stock_listen(SEXP host, SEXP ports) {
     return ffi_error_list(&err);
   }
   mst_net_raise(&listener->fd);
+  ffi_closing_add(&listener->closing, close_listener);
   R_SetExternalPtrAddr(pointer, listener);
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(port));
   UNPROTECT(2);
@@ -135,8 +144,7 @@ SEXP ffi_stock_listen(SEXP host, SEXP ports) {
 
 // accept_link gives a pointer to the next connection, NULL if there is none.
 static SEXP accept_link(SEXP listener_pointer) {
-  SEXP pointer =
-      PROTECT(ffi_own(link_tag(), R_NilValue, finalize_link, close_link, 0));
+  SEXP pointer = PROTECT(ffi_own(link_tag(), R_NilValue, finalize_link, 0));
   const struct stock_listener *listener = listener_of(listener_pointer);
   struct stock_link *stock = calloc(1, sizeof *stock);
   int fd = -1;
@@ -149,6 +157,7 @@ static SEXP accept_link(SEXP listener_pointer) {
   mst_net_raise(&fd);
   mst_net_set_keepalive(fd, 60, 15, 8);
   mst_stock_conn_init(&stock->conn, fd, ffi_self());
+  ffi_closing_add(&stock->closing, close_link);
   R_SetExternalPtrAddr(pointer, stock);
   UNPROTECT(1);
   return pointer;

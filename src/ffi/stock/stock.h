@@ -30,6 +30,7 @@ struct stock_process {
   uint32_t how; // enum mst_exit, NONE while it runs
   int32_t number;
   int forgotten; // no pointer refers to it
+  int ended;     // its session has
   int told;      // its worker is there, so it hands its job to nobody
   struct mst_segment input; // what it reads, until ffi_stock_told()
   struct mst_tail tail;
