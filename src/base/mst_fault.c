@@ -3,6 +3,7 @@
 
 #ifdef MST_FAULTS
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 // The thread that arms a point is the one whose calls fail.
@@ -11,7 +12,26 @@ static _Thread_local int armed_nth;
 static _Thread_local int armed_errno;
 static _Thread_local int met;
 
+// That of whichever thread comes to it first.
+static char any_armed[48];
+static atomic_int any_left; // 1: armed, 0: not, or met
+
+static int arm_any(const char *point) {
+  const int met_before = any_armed[0] != '\0' && atomic_load(&any_left) == 0;
+  atomic_store(&any_left, 0);
+  any_armed[0] = '\0';
+  strncat(any_armed, point, sizeof any_armed - 1);
+  atomic_store(&any_left, any_armed[0] != '\0');
+  return met_before;
+}
+
+static int is_any(const char *point) {
+  if (atomic_load(&any_left) == 0 || strcmp(point, any_armed) != 0) return 0;
+  return atomic_exchange(&any_left, 0) == 1;
+}
+
 int mst_fault_arm(const char *point, int nth, int sys_errno) {
+  if (nth < 0) return arm_any(point);
   const int met_before = met;
   met = 0;
   armed_nth = nth;
@@ -22,6 +42,7 @@ int mst_fault_arm(const char *point, int nth, int sys_errno) {
 }
 
 int mst_fault(const char *point) {
+  if (is_any(point)) return 1;
   if (armed_nth == 0 || strcmp(point, armed) != 0) return 0;
   met++;
   if (met != armed_nth) return 0;

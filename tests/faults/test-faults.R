@@ -181,10 +181,10 @@ test_that("C7: a promise broken while the deputy serves ends it, and the next ve
     cl <- cluster_start(2)
     pids <- vapply(cl, function(node) node$pid, 0L)
     task <- task_submit(cl, Sys.sleep, 1000)
-    .Call(muster:::ffi_fault_arm, "pool.assert", 1L, 0L)
     threads <- .Call(muster:::ffi_threads_count)[1L]
+    .Call(muster:::ffi_fault_arm, "pool.assert", -1L, 0L)
     while (.Call(muster:::ffi_threads_count)[1L] == threads) NULL
-    met <- .Call(muster:::ffi_fault_arm, "", 0L, 0L)
+    met <- .Call(muster:::ffi_fault_arm, "", -1L, 0L)
     caught <- list(outcome_of(task_value(task)), outcome_of(clusterCall(cl, identity, 1)))
     other <- cluster_start(2)
     values <- clusterCall(other, identity, 1)
