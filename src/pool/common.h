@@ -13,8 +13,8 @@
 //   - a call that leaves no trace, but is kept for what it may do unseen (clusterEvalQ), replaces
 //     an equal one before it, or one of its kind where the last undoes what the others did
 //     (foreach's preparations).
-// Past its number of calls, or of bytes (mst_calls_bound_log in calls.h), it is dropped, and says so
-// (incomplete), rather than make a worker that has some of what the others have.
+// Past its number of calls, or of bytes (mst_calls_bound_log in calls.h), it is dropped, and says
+// so (incomplete), rather than make a worker that has some of what the others have.
 #ifndef MST_POOL_COMMON_H
 #define MST_POOL_COMMON_H
 

@@ -89,7 +89,8 @@ struct mst_journal {
 // payload and the job get one more reference), unless the journal is incomplete. 0 or -MST_EMEM:
 // then it is.
 int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
-// mst_journal_bound lets go of all if it would take longer to replay and the worker can't be copied.
+// mst_journal_bound lets go of all if the worker can't be copied and it would take longer to
+// replay.
 void mst_journal_bound(struct mst_journal *journal, int64_t replay_max_ns);
 // mst_journal_drop takes the entry out to which `at`, a link of the list, points.
 void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at);

@@ -1,0 +1,169 @@
+// Tests of pool/calls: what is kept to make a worker again, and its bounds, by facts and actions.
+#include "mst_calls_test.h"
+
+// changes has a worker evaluate a call of so many bytes that changes it.
+static void change(uint32_t worker, uint64_t id, struct mst_blob *blob) {
+  CHECK_INT(
+      mst_calls_send(&calls, worker, blob, NULL, 0, MST_UNSEEN_NOT, now_ns), 0);
+  (void)taken();
+  answer_as(worker, id, MST_FLAG_STATE);
+  mst_calls_forget(&calls, worker, NULL, now_ns);
+}
+
+static struct mst_blob *large_blob(size_t bytes) {
+  struct mst_blob *blob = mst_blob_new();
+  CHECK(mst_buf_reserve(&blob->buf, bytes) == 0);
+  blob->buf.len = bytes;
+  return blob;
+}
+
+TEST("S2: journals have a quarter of the memory; a worker past that isn't "
+     "restored, and says so") {
+  const size_t step = MST_LOG_STEP_BYTES;
+  run_calls(2);
+  for (uint32_t i = 0; i < 2; i++)
+    mst_calls_no_checkpoint(&calls, i, MST_REFUSED_EVER, now_ns);
+  struct mst_blob *both = large_blob(step), *one = large_blob(2 * step);
+  change(0, 1, both);
+  CHECK_INT(calls.log_bytes, mst_blob_bytes(both));
+  CHECK(mst_calls_log_grew(&calls));
+  mst_calls_bound_log(&calls, INT64_MAX); // nothing tells
+  change(1, 1, both);
+  CHECK_INT(calls.log_bytes, mst_blob_bytes(both)); // which both have
+  CHECK(!mst_calls_log_grew(&calls));
+  change(1, 2, one);
+  CHECK(mst_calls_log_grew(&calls));
+  mst_calls_bound_log(&calls, (int64_t)(9 * mst_blob_bytes(both)));
+  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_COMPLETE);
+  mst_calls_bound_log(&calls, (int64_t)(8 * mst_blob_bytes(both)));
+  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_INCOMPLETE_MEMORY);
+  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.log_bytes, mst_blob_bytes(both));
+  change(1, 3, one); // isn't kept any more
+  CHECK_INT(calls.lanes[1]->journal.count, 0);
+  die(1);
+  EXPECT("CLOSE 1");
+  tick(0);
+  EXPECT("JUDGE 1, TELL 1");
+  CHECK(calls.lanes[1]->dead);
+  CHECK(strstr(calls.lanes[1]->failure, "there was no memory") != NULL);
+  lose_one(0); // has its state
+  come_up(0);
+  EXPECT("REEXEC 0 #1");
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  mst_blob_release(both);
+  mst_blob_release(one);
+  finish();
+}
+
+TEST("A worker that can't be copied replays all its calls; where that would "
+     "take too long its loss is an error") {
+  run_calls(2);
+  calls.policy.replay_max_ns = MST_NS_PER_S;
+  struct mst_answered longer = {.call = 3, .elapsed_s = 1};
+  for (uint32_t i = 0; i < 2; i++) {
+    mst_calls_no_checkpoint(&calls, i, MST_REFUSED_EVER, now_ns);
+    for (uint64_t id = 1; id <= 2; id++) { // which change nothing in sight
+      ask(i);
+      (void)taken();
+      told(i, id, 0);
+    }
+  }
+  ask(1);
+  (void)taken();
+  mst_calls_answered(&calls, 1, &longer, now_ns);
+  CHECK_INT(take(1), MST_CALL_DONE);
+  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_INCOMPLETE_LONG);
+  lose_one(0);
+  come_up(0);
+  EXPECT("REEXEC 0 #1, REEXEC 0 #2");
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  answer_as(0, 2, MST_FLAG_REPLAY);
+  die(1);
+  EXPECT("CLOSE 1");
+  tick(0);
+  EXPECT("JUDGE 1, TELL 1");
+  CHECK(calls.lanes[1]->dead);
+  CHECK(strstr(calls.lanes[1]->failure, "muster.replay_max") != NULL);
+  finish();
+}
+
+TEST("S2: long journals are made short by checkpoints, and given up only past "
+     "twice the bound") {
+  run_calls(2);
+  struct mst_blob *large = large_blob(MST_LOG_STEP_BYTES);
+  change(0, 1, large);
+  mst_calls_bound_log(&calls, (int64_t)(8 * mst_blob_bytes(large)));
+  CHECK_TEXT(taken(), "");
+  mst_calls_bound_log(&calls, (int64_t)(6 * mst_blob_bytes(large)));
+  EXPECT("CHECKPOINT 0");
+  mst_calls_bound_log(&calls, (int64_t)(2 * mst_blob_bytes(large)));
+  CHECK_TEXT(taken(), "");
+  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_COMPLETE);
+  mst_calls_bound_log(&calls, (int64_t)mst_blob_bytes(large) / 2);
+  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_INCOMPLETE_MEMORY);
+  mst_calls_checkpointed(&calls, 0, 1, now_ns);
+  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_COMPLETE);
+  change(0, 2, payload);
+  lose_one(0);
+  come_up(0);
+  EXPECT("REEXEC 0 #2");
+  answer_as(0, 2, MST_FLAG_REPLAY);
+  mst_blob_release(large);
+  finish();
+}
+
+// --- Checkpoints ---
+
+TEST("A worker that drew from another generator has a checkpoint at once, and "
+     "draws on") {
+  run_calls(1);
+  ask(0);
+  EXPECT("EXEC 0 #1");
+  answer_as(0, 1, MST_FLAG_RNG);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  CHECK(calls.lanes[0]->rng_other); // until it is made
+  EXPECT("CHECKPOINT 0");
+  mst_calls_checkpointed(&calls, 0, 1, now_ns);
+  ask(0);
+  EXPECT("EXEC 0 #2");
+  answer_as(0, 2, MST_FLAG_RNG);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  CHECK_TEXT(taken(), ""); // the checkpoint has the stream that it drew from
+  lose_one(0);
+  come_up(0);
+  EXPECT("REEXEC 0 #2"); // and no seed
+  answer_as(0, 2, MST_FLAG_REPLAY | MST_FLAG_RNG);
+  // What a task draws isn't repeated, so the stream is a fresh one.
+  (void)submit_to(0);
+  EXPECT("EXEC 0 #3");
+  answer_as(0, 3, MST_FLAG_RNG);
+  lose_one(0);
+  come_up(0);
+  EXPECT("REEXEC 0 #2, SEED 0");
+  finish();
+}
+
+TEST("A worker without its state says so; one that was launched from its "
+     "checkpoint has it") {
+  run_calls(2);
+  for (uint32_t i = 0; i < 2; i++) {
+    change(i, 1, payload);
+    mst_calls_checkpointed(&calls, i, 1, now_ns);
+    CHECK_TEXT(taken(), "");
+    change(i, 2, payload);
+  }
+  lose_one(0);
+  mst_calls_checkpoint_ended(&calls, 0, now_ns); // while it boots
+  come_up(0);
+  EXPECT("REEXEC 0 #2, CHECKPOINT 0");
+  answer_as(0, 2, MST_FLAG_REPLAY);
+  mst_calls_checkpointed(&calls, 0, 1, now_ns);
+  die(1);
+  EXPECT("CLOSE 1");
+  mst_calls_checkpoint_ended(&calls, 1, now_ns);
+  tick(0);
+  EXPECT("JUDGE 1, TELL 1");
+  CHECK(strstr(calls.lanes[1]->failure, "the process that kept it") != NULL);
+  finish();
+}
