@@ -84,7 +84,8 @@ test_cluster("S1: programs have the same values where workers can't be copied", 
   local_seed(seed)
   local_settings(muster.quiet = TRUE)
   # A stream that there is no copy of is told of, and another: test-heal-state.R.
-  draws <- vapply(changes, function(code) any(c("runif", "rnorm", "sample") %in% all.names(code)), NA)
+  draw <- c("runif", "rnorm", "sample")
+  draws <- vapply(changes, function(code) any(draw %in% all.names(code)), NA)
   program <- changes[!draws][sample(sum(!draws), 60L, TRUE)]
   expected <- run_program(program)
   local_settings(muster.checkpoints = FALSE)

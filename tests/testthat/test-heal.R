@@ -172,7 +172,7 @@ test_cluster("status says what a worker would come back with, printed if it is l
   expect_identical(cluster_status(cl)$healing, "fresh")
 })
 
-test_cluster("a worker that can't be copied repeats its calls; if that takes long, its loss is an error", {
+test_cluster("a worker that can't be copied repeats its calls, or its loss is an error", {
   local_settings(muster.quiet = TRUE, muster.replay_max = 2)
   cl <- local_cluster(2, start = "spawn")
   clusterCall(cl, function() { # of which nothing can be seen

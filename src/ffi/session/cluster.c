@@ -203,7 +203,8 @@ static int64_t limit_ns(double s) { return s < 1e9 ? ffi_ns(s) : INT64_MAX; }
 // ffi_cluster_open starts a cluster and waits until it is there. source: a fork
 // server, or list(file, arguments, variables) of a program to boot. policy: healing (0, 1,
 // or 2: without state), retries, heartbeat and time limit of a call in seconds, checkpoints
-// (0 or 1), seconds that may be replayed without one. Returns list(pointer, nodes), or a list that says why it failed.
+// (0 or 1), seconds that may be replayed without one. Returns list(pointer, nodes), or a
+// list that says why it failed.
 SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy) {
   struct mst_err err;
