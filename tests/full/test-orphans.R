@@ -45,6 +45,7 @@ test_that("idle workers end with a session that was killed", {
 
 test_that("standbys end with a session that was killed, whoever has ended before", {
   limit_time(120)
+  skip_without_checkpoints()
   for (gone in c("nobody", "workers", "server", "both")) {
     session <- busy_session(NULL, before = quote({
       # One call asks for a checkpoint, which the session reads in a later call; a second

@@ -40,9 +40,14 @@ local_cluster <- function(workers = 2, ..., frame = parent.frame()) {
   cl
 }
 
+skip_without_checkpoints <- function(cl = local_cluster(1)) {
+  testthat::skip_if(any(cluster_status(cl)$healing == "replay"), "workers can't be copied here")
+}
+
 # Calls that take so long that a checkpoint is worth it, until each worker has one that stands for
 # all before.
 make_checkpoints <- function(cl) {
+  skip_without_checkpoints(cl)
   wait_until({
     clusterCall(cl, Sys.sleep, 0.5)
     clusterCall(cl, function() NULL)

@@ -228,9 +228,9 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
   cluster->calls.timeout_ns = limit_ns(how[3]);
   cluster->calls.policy.replay_max_ns = limit_ns(how[5]);
-  // Only what a fork server made can be copied.
+  // Only what a fork server made can be copied, where a process can tell its threads.
   if (how[4] == 0 || cluster->calls.policy.fresh ||
-      cluster->launcher->adopt == NULL) {
+      cluster->launcher->adopt == NULL || mst_proc_threads() < 0) {
     mst_calls_forbid_checkpoints(&cluster->calls);
   }
   R_SetExternalPtrAddr(pointer, cluster);
