@@ -286,10 +286,3 @@ int mst_addr_peer(int fd, struct mst_addr *out, struct mst_err *err) {
   return mst_err_set(err, MST_ESYS, errno, "getpeername", "%s",
                      strerror(errno));
 }
-
-int mst_addr_is_self(int fd) {
-  struct mst_addr local, peer;
-  if (mst_addr_local(fd, &local, NULL) != 0) return 0;
-  if (mst_addr_is_unix(&local)) return 0;
-  return mst_addr_peer(fd, &peer, NULL) == 0 && mst_addr_same(&local, &peer);
-}

@@ -72,8 +72,4 @@ char *mst_addr_host(const struct mst_addr *addr, char *out);
 int mst_addr_local(int fd, struct mst_addr *out, struct mst_err *err);
 int mst_addr_peer(int fd, struct mst_addr *out, struct mst_err *err);
 
-// mst_addr_is_self tells whether a connected socket is its own other end: a connect to a
-// port of the system's own range, on which nobody listens, can pick that very port.
-int mst_addr_is_self(int fd);
-
 #endif

@@ -153,15 +153,6 @@ int mst_net_accept(int listener, int *fd, struct mst_addr *peer,
   return -MST_EAGAIN;
 }
 
-int mst_net_accept_until(int listener, int *fd, struct mst_addr *peer,
-                         int64_t until_ns, struct mst_err *err) {
-  for (;;) {
-    const int rc = mst_net_accept(listener, fd, peer, err);
-    if (rc != -MST_EAGAIN) return rc;
-    if (mst_net_wait(listener, POLLIN, until_ns) == 0) return -MST_EAGAIN;
-  }
-}
-
 int mst_net_is_own(int fd) {
   uid_t uid;
   return mst_sys_peer_uid(fd, &uid) == 0 && uid == geteuid();

@@ -49,10 +49,6 @@ int mst_net_accept(int listener, int *fd, struct mst_addr *peer,
 // mst_net_is_own tells whether the other end of a unix socket is a process of the same user.
 int mst_net_is_own(int fd);
 
-// mst_net_accept_until waits for one.
-int mst_net_accept_until(int listener, int *fd, struct mst_addr *peer,
-                         int64_t until_ns, struct mst_err *err);
-
 // ---- dial.c
 
 // mst_net_dial begins to connect. 0: *fd is connected. -MST_EAGAIN: *fd is on its way;
@@ -102,10 +98,6 @@ int mst_net_wait(int fd, short events, int64_t until_ns);
 // mst_net_send_until sends bytes[*done .. n), counting *done up. 0: all is sent.
 // -MST_EAGAIN, -MST_ECLOSED, -MST_ESYS.
 int mst_net_send_until(int fd, const void *bytes, size_t n, size_t *done,
-                       int64_t until_ns, struct mst_err *err);
-// mst_net_recv_until fills bytes[*done .. n) in the same way. The end of the stream before
-// n bytes is -MST_ECLOSED with what came before it in place.
-int mst_net_recv_until(int fd, void *bytes, size_t n, size_t *done,
                        int64_t until_ns, struct mst_err *err);
 
 // mst_net_peek is mst_net_recv without waiting that leaves the bytes where they are.

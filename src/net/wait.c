@@ -40,21 +40,6 @@ int mst_net_send_until(int fd, const void *bytes, size_t n, size_t *done,
   return 0;
 }
 
-int mst_net_recv_until(int fd, void *bytes, size_t n, size_t *done,
-                       int64_t until_ns, struct mst_err *err) {
-  while (*done < n) {
-    const int64_t got =
-        mst_net_recv(fd, (uint8_t *)bytes + *done, n - *done, 0, err);
-    if (got > 0) {
-      *done += (size_t)got;
-      continue;
-    }
-    if (got != -MST_EAGAIN) return (int)got;
-    if (mst_net_wait(fd, POLLIN, until_ns) == 0) return -MST_EAGAIN;
-  }
-  return 0;
-}
-
 int64_t mst_net_peek(int fd, void *bytes, size_t n, struct mst_err *err) {
   const ssize_t got = recv(fd, bytes, n, MSG_PEEK | MSG_DONTWAIT);
   if (got > 0) return (int64_t)got;

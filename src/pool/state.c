@@ -513,11 +513,6 @@ static void on_tick(struct mst_pool *pool, int64_t now_ns) {
 
 // --- The contract ---
 
-void mst_pool_start(struct mst_pool *pool, int64_t now_ns,
-                    int64_t deadline_ns) {
-  mst_pool_begin(pool, now_ns, deadline_ns, pool->count);
-}
-
 void mst_pool_begin(struct mst_pool *pool, int64_t now_ns, int64_t deadline_ns,
                     uint32_t need) {
   (void)now_ns; // nothing depends on it yet; a TICK tells when the time is up

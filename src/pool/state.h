@@ -255,13 +255,9 @@ struct mst_pool {
 int mst_pool_init(struct mst_pool *pool, uint32_t count, uint32_t window);
 void mst_pool_free(struct mst_pool *pool);
 
-// mst_pool_start begins: the first LAUNCH actions appear. Once per pool, and
-// not after a stop. deadline_ns is INT64_MAX for none.
-// It needs all workers: mst_pool_begin with need = count.
-void mst_pool_start(struct mst_pool *pool, int64_t now_ns, int64_t deadline_ns);
-
-// mst_pool_begin is mst_pool_start for a pool that may begin partly there:
-// STARTED is given as soon as need (1 to count) workers are ready.
+// mst_pool_begin begins: the first LAUNCH actions appear, and STARTED as soon as
+// need (1 to count) workers are ready. Once per pool, and not after a stop.
+// deadline_ns is INT64_MAX for none.
 void mst_pool_begin(struct mst_pool *pool, int64_t now_ns, int64_t deadline_ns,
                     uint32_t need);
 
@@ -295,15 +291,6 @@ const char *mst_pool_check(const struct mst_pool *pool);
 // or away.
 static inline int mst_worker_channel_open(const struct mst_worker *worker) {
   return worker->channel != MST_CHANNEL_ENDED;
-}
-
-// mst_worker_takes_work tells whether new work should go to this worker: it is
-// ready, is not to end, and its link is up. SENT to one that is away counts too
-// (a call that names its worker waits in the link), to the others it doesn't.
-static inline int mst_worker_takes_work(const struct mst_worker *worker) {
-  return (worker->state == MST_WORKER_IDLE ||
-          worker->state == MST_WORKER_BUSY) &&
-         worker->stop_ns == INT64_MAX && worker->channel == MST_CHANNEL_UP;
 }
 
 // mst_worker_state_name gives "idle" and so on, never NULL.

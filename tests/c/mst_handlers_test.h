@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "mst_exchange_test.h"
+#include "mst_net_test.h"
 
 // Whoever says MET must do so within this time, on a busy machine too.
 #define AGAIN_MS 400
@@ -104,7 +105,7 @@ static inline void wait_links(uint32_t links) {
 static inline void accept_one(int listener, struct mst_chan *far) {
   int fd = -1;
   const int64_t until_ns = mst_clock_now() + 30 * MST_NS_PER_S;
-  CHECK_INT(mst_net_accept_until(listener, &fd, NULL, until_ns, NULL), 0);
+  CHECK_INT(accept_until(listener, &fd, NULL, until_ns, NULL), 0);
   mst_chan_open(far, fd, 1 << 20);
   far->takes_maps = 1;
 }

@@ -91,7 +91,7 @@ static inline int64_t wake_ms(void) { return mst_pool_wake_ns(&pool) / MS; }
 static inline void start(uint32_t count, uint32_t window) {
   memset(&pool, 0xA5, sizeof pool); // init must not trust what it finds
   CHECK_INT(mst_pool_init(&pool, count, window), 0);
-  mst_pool_start(&pool, 0, DEADLINE_MS * MS);
+  mst_pool_begin(&pool, 0, DEADLINE_MS * MS, pool.count);
 }
 
 // run_pool starts count workers, all forked and ready, and takes the actions.

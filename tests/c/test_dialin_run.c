@@ -247,8 +247,8 @@ static int64_t dial_in(uint64_t *attempts) {
   const int64_t took = ms_since(began);
   CHECK_INT(mst_dialin_used(dialin), WORKERS);
   size_t done = 0;
-  CHECK_INT(mst_net_recv_until(word[0], attempts, sizeof *attempts, &done,
-                               in_ms(60000), NULL),
+  CHECK_INT(recv_until(word[0], attempts, sizeof *attempts, &done, in_ms(60000),
+                       NULL),
             0);
   // No half-open survivor: what the workers have closed goes here too, be it known to the
   // acceptor or still in its queue, and what is there is one connection for each.

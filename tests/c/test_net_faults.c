@@ -65,10 +65,9 @@ TEST("S4 dropped final ACK: a client that speaks first gets in") {
   CHECK_INT(half_open_at(listener), 1);
   CHECK_INT(mst_net_send_until(client, "hello", 5, &done, 0, NULL), 0);
   keep_packets(listener);
-  CHECK_INT(mst_net_accept_until(listener, &server, NULL, in_ms(30000), NULL),
-            0);
+  CHECK_INT(accept_until(listener, &server, NULL, in_ms(30000), NULL), 0);
   done = 0;
-  CHECK_INT(mst_net_recv_until(server, bytes, 5, &done, in_ms(30000), NULL), 0);
+  CHECK_INT(recv_until(server, bytes, 5, &done, in_ms(30000), NULL), 0);
   CHECK(memcmp(bytes, "hello", 5) == 0);
   CHECK_INT(half_open_at(listener), 0);
   mst_net_close(&client);
@@ -95,13 +94,12 @@ TEST(
   CHECK_INT(half_open_at(listener), 0);
   CHECK_INT(mst_net_accept(listener, &server, NULL, NULL), -MST_EAGAIN);
   // Silent, it would wait for ever: only its own deadline helps.
-  CHECK_INT(mst_net_recv_until(client, &byte, 1, &done, in_ms(100), NULL),
-            -MST_EAGAIN);
+  CHECK_INT(recv_until(client, &byte, 1, &done, in_ms(100), NULL), -MST_EAGAIN);
   size_t sent = 0;
   CHECK_INT(mst_net_send_until(client, "x", 1, &sent, 0, NULL), 0);
   struct mst_err err;
   mst_err_clear(&err);
-  CHECK_INT(mst_net_recv_until(client, &byte, 1, &done, in_ms(30000), &err),
+  CHECK_INT(recv_until(client, &byte, 1, &done, in_ms(30000), &err),
             -MST_ECLOSED);
   CHECK_INT(err.sys_errno, ECONNRESET);
   mst_net_close(&client);
@@ -117,15 +115,14 @@ TEST("S4 half-open on the server: a client that is gone is found by the "
   // The reset is lost, as when the client's host loses its power.
   lose_packets(server, LOSE_ALL);
   mst_net_close_reset(&client);
-  CHECK_INT(mst_net_recv_until(server, &byte, 1, &done, in_ms(100), NULL),
-            -MST_EAGAIN);
+  CHECK_INT(recv_until(server, &byte, 1, &done, in_ms(100), NULL), -MST_EAGAIN);
   NEEDS(MST_HAVE_SOCKET_FLAGS);
   CHECK_INT(mst_net_set_user_timeout(server, 300, NULL), 0);
   size_t sent = 0;
   struct mst_err err;
   mst_err_clear(&err);
   CHECK_INT(mst_net_send_until(server, "x", 1, &sent, 0, NULL), 0);
-  CHECK(mst_net_recv_until(server, &byte, 1, &done, in_ms(60000), &err) < 0);
+  CHECK(recv_until(server, &byte, 1, &done, in_ms(60000), &err) < 0);
   CHECK_INT(err.sys_errno, ETIMEDOUT);
   mst_net_close(&server);
 }
@@ -144,8 +141,7 @@ TEST("S4 RST: clients in the queue of a listener that closes know it at once") {
     size_t done = 0;
     struct mst_err err;
     mst_err_clear(&err);
-    const int rc =
-        mst_net_recv_until(clients[i], &byte, 1, &done, in_ms(30000), &err);
+    const int rc = recv_until(clients[i], &byte, 1, &done, in_ms(30000), &err);
     CHECK_INT(rc, -MST_ECLOSED);
     resets += err.sys_errno == ECONNRESET;
     mst_net_close(&clients[i]);
@@ -174,20 +170,18 @@ TEST("S8 readiness that isn't true costs another round, no more") {
   CHECK(mst_net_wait(listener, POLLIN, in_ms(30000)) != 0);
   // poll() says ready, and the call would block.
   (void)mst_fault_arm("net.accept", 1, EAGAIN);
-  CHECK_INT(mst_net_accept_until(listener, &server, NULL, in_ms(30000), NULL),
-            0);
+  CHECK_INT(accept_until(listener, &server, NULL, in_ms(30000), NULL), 0);
   (void)mst_fault_arm("net.send", 1, EAGAIN);
   CHECK_INT(mst_net_send_until(client, "x", 1, &done, in_ms(30000), NULL), 0);
   CHECK(mst_net_wait(server, POLLIN, in_ms(30000)) != 0);
   done = 0;
   (void)mst_fault_arm("net.recv", 1, EAGAIN);
-  CHECK_INT(mst_net_recv_until(server, &byte, 1, &done, in_ms(30000), NULL), 0);
+  CHECK_INT(recv_until(server, &byte, 1, &done, in_ms(30000), NULL), 0);
   CHECK_INT(byte, 'x');
   CHECK_INT(mst_fault_arm("net.recv", 0, 0), 2);
   // And the time holds, however often readiness is not true.
   done = 0;
-  CHECK_INT(mst_net_recv_until(server, &byte, 1, &done, in_ms(50), NULL),
-            -MST_EAGAIN);
+  CHECK_INT(recv_until(server, &byte, 1, &done, in_ms(50), NULL), -MST_EAGAIN);
   mst_net_close(&client);
   mst_net_close(&server);
   mst_net_close(&listener);
@@ -212,8 +206,7 @@ TEST("S7 the accept timeout holds while bad clients come, and a good one gets "
   const int64_t until_ns = in_ms(300);
   int rc;
   // A bad client that hasn't reset yet is no different from a good one.
-  while ((rc = mst_net_accept_until(listener, &server, NULL, until_ns, NULL)) ==
-         0)
+  while ((rc = accept_until(listener, &server, NULL, until_ns, NULL)) == 0)
     mst_net_close(&server);
   CHECK_INT(rc, -MST_EAGAIN);
   CHECK(ms_since(began) >= 300);
@@ -222,10 +215,9 @@ TEST("S7 the accept timeout holds while bad clients come, and a good one gets "
   CHECK_INT(mst_net_send_until(good, "g", 1, &done, 0, NULL), 0);
   char byte = 0;
   while (byte != 'g') {
-    CHECK_INT(mst_net_accept_until(listener, &server, NULL, in_ms(30000), NULL),
-              0);
+    CHECK_INT(accept_until(listener, &server, NULL, in_ms(30000), NULL), 0);
     done = 0;
-    (void)mst_net_recv_until(server, &byte, 1, &done, in_ms(1000), NULL);
+    (void)recv_until(server, &byte, 1, &done, in_ms(1000), NULL);
     mst_net_close(&server);
   }
   (void)kill(child, SIGKILL);
@@ -249,9 +241,8 @@ TEST("S4 a slow drip of bytes doesn't prolong an operation") {
   char bytes[1000];
   size_t done = 0;
   const int64_t began = mst_clock_now();
-  CHECK_INT(
-      mst_net_recv_until(server, bytes, sizeof bytes, &done, in_ms(200), NULL),
-      -MST_EAGAIN);
+  CHECK_INT(recv_until(server, bytes, sizeof bytes, &done, in_ms(200), NULL),
+            -MST_EAGAIN);
   CHECK(ms_since(began) >= 200);
   CHECK(done > 0 && done < sizeof bytes);
   (void)kill(child, SIGKILL);

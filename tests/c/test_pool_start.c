@@ -34,7 +34,7 @@ TEST("A new pool wants nothing and does nothing") {
 
 static void start_again(void *arg) {
   (void)arg;
-  mst_pool_start(&pool, 0, 0);
+  mst_pool_begin(&pool, 0, 0, 1);
 }
 
 TEST("Starting a pool twice is a mistake of ours") {

@@ -11,8 +11,11 @@ static void begin(uint32_t count, uint32_t window, uint32_t need) {
   mst_pool_begin(&pool, 0, DEADLINE_MS * MS, need);
 }
 
-static int takes_work(uint32_t worker) {
-  return mst_worker_takes_work(&pool.workers[worker]);
+static int takes_work(uint32_t index) {
+  const struct mst_worker *worker = &pool.workers[index];
+  return (worker->state == MST_WORKER_IDLE ||
+          worker->state == MST_WORKER_BUSY) &&
+         worker->stop_ns == INT64_MAX && worker->channel == MST_CHANNEL_UP;
 }
 
 // --- Partly there ---

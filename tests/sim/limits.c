@@ -129,6 +129,12 @@ static int64_t next_limit_ns(const struct sim *sim) {
   return next_ns;
 }
 
+static int takes_work(const struct mst_worker *worker) {
+  return (worker->state == MST_WORKER_IDLE ||
+          worker->state == MST_WORKER_BUSY) &&
+         worker->stop_ns == INT64_MAX && worker->channel == MST_CHANNEL_UP;
+}
+
 static void compare_channel(struct sim *sim, uint32_t index) {
   const struct mst_worker *worker = &sim->core.pool.workers[index];
   const struct sim_book *book = &sim->books[index];
@@ -147,7 +153,7 @@ static void compare_channel(struct sim *sim, uint32_t index) {
     sim_fail(sim, "worker %u has left or not", index);
   }
   const int takes = sim_serves(book) && open && !book->away;
-  if (!sim->failing && mst_worker_takes_work(worker) != takes) {
+  if (!sim->failing && takes_work(worker) != takes) {
     sim_fail(sim, "worker %u takes work or not", index);
   }
 }

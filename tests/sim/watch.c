@@ -67,7 +67,7 @@ void __wrap_mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
   if (SIM_CANARY == 2 && given.kind == MST_EV_READY) pool->in_flight++;
   if (SIM_CANARY == 3 && given.kind == MST_EV_EXITED) pool->wake_ns = SIM_NEVER;
   if (SIM_CANARY == 4 && given.kind == MST_EV_STOP) {
-    mst_pool_start(pool, now_ns, SIM_NEVER); // an assertion says no
+    mst_pool_begin(pool, now_ns, SIM_NEVER, 1); // an assertion says no
   }
   static unsigned stops; // something that the seed doesn't fix
   if (SIM_CANARY == 9 && given.kind == MST_EV_STOP && stops++ % 2 == 0) {
