@@ -41,6 +41,8 @@ struct mst_standby {
   struct mst_chan chan; // fd -1: there is none
   struct mst_io io;
   pid_t pid;                 // 0: it hasn't said yet
+  uint8_t launching;         // it was told to take the place, before it said
+  uint32_t epoch;            // of the incarnation that it is to be then
   struct mst_launcher *home; // of the worker, which adopts it when that ends
 };
 

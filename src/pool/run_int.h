@@ -65,8 +65,8 @@ void mst_standby_ask(struct mst_peer *peer);
 void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame);
 // mst_standby_unask: the incarnation that was asked is lost.
 void mst_standby_unask(struct mst_peer *peer);
-// mst_standby_launch has it take the worker's place, with these ends. 0, or an error: nothing was
-// sent.
+// mst_standby_launch has it take the worker's place, with these ends. 0: the outcome comes as news,
+// as a launcher's. Or an error: nothing was sent.
 int mst_standby_launch(struct mst_peer *peer, const int fds[3],
                        struct mst_err *err);
 // mst_standby_forget ends it. The directory that it shared with its worker goes, if that has ended.

@@ -12,9 +12,21 @@ void mst_standby_init(struct mst_standby *standby) {
   *standby = (struct mst_standby){.chan = {.fd = -1}, .io = {.fd = -1}};
 }
 
+static void tell(struct mst_peer *peer, uint32_t epoch, enum mst_news_kind kind,
+                 int32_t number) {
+  const struct mst_news news = {.kind = kind,
+                                .cluster = peer->cluster->id,
+                                .worker = peer->index,
+                                .epoch = epoch,
+                                .number = number};
+  mst_session_news(peer->cluster->session, &news);
+}
+
 static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
   struct mst_session *session = peer->cluster->session;
   struct mst_launcher *home = standby->home;
+  const int launching = standby->launching;
+  const uint32_t epoch = standby->epoch;
   if (standby->chan.fd < 0) return;
   mst_loop_remove(session->loop, &standby->io);
   mst_chan_close(&standby->chan);
@@ -22,6 +34,8 @@ static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
   if (home != NULL && home->gone && home->adopt != NULL && standby->pid > 0)
     home->adopt(home, 0, 0, 0, standby->pid);
   mst_standby_init(standby);
+  if (launching && !peer->cluster->closed)
+    tell(peer, epoch, MST_NEWS_FORK_FAILED, EAGAIN);
 }
 
 static void forget_made(struct mst_peer *peer) {
@@ -53,20 +67,33 @@ static void ended(struct mst_peer *peer, struct mst_standby *standby) {
   }
 }
 
+static void adopt(const struct mst_peer *peer,
+                  const struct mst_standby *standby, pid_t pid) {
+  struct mst_launcher *home = standby->home;
+  home->adopt(home, peer->cluster->id, peer->index, standby->epoch, pid);
+}
+
 // read_pid takes what it says: its pid, once for each that stands by in turn.
 static void read_pid(struct mst_peer *peer, struct mst_standby *standby) {
   struct mst_frame frame;
   struct mst_proc_msg msg;
   const int rc = mst_chan_fill(&standby->chan, 0, NULL);
   int found = 0;
-  while (rc == 1 &&
+  while (rc == 1 && standby->chan.fd >= 0 &&
          (found = mst_chan_peek(&standby->chan, &frame, NULL)) == 1) {
-    if (frame.head.kind == MST_KIND_FORKED &&
-        mst_proc_msg_decode(frame.payload, (size_t)frame.head.length, &msg) ==
-            0) {
+    const int says = frame.head.kind == MST_KIND_FORKED &&
+                     mst_proc_msg_decode(frame.payload,
+                                         (size_t)frame.head.length, &msg) == 0;
+    mst_chan_take(&standby->chan, &frame);
+    if (says &&
+        standby
+            ->launching) { // it is the worker now, and who is next says so, too
+      standby->launching = 0;
+      adopt(peer, standby, (pid_t)msg.pid);
+      tell(peer, standby->epoch, MST_NEWS_FORKED, (int32_t)msg.pid);
+    } else if (says) {
       standby->pid = (pid_t)msg.pid;
     }
-    mst_chan_take(&standby->chan, &frame);
   }
   if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0)
     ended(peer, standby);
@@ -156,27 +183,19 @@ void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame) {
 int mst_standby_launch(struct mst_peer *peer, const int fds[3],
                        struct mst_err *err) {
   struct mst_standby *standby = &peer->standby;
-  struct mst_launcher *home = standby->home;
   const uint32_t epoch = mst_peer_worker(peer)->epoch;
   struct mst_head head = {.kind = MST_KIND_FORK,
                           .cluster = peer->cluster->id,
                           .worker = peer->index,
                           .epoch = epoch};
-  if (standby->pid == 0) read_pid(peer, standby);
-  if (standby->pid == 0) { // it has just been made: tried again
-    return mst_err_set(err, MST_ESYS, EAGAIN, "fork",
-                       "the worker's standby isn't there yet");
-  }
-  peer->launcher = home;
-  home->adopt(home, peer->cluster->id, peer->index, epoch, standby->pid);
+  const pid_t pid = standby->pid;
+  peer->launcher = standby->home;
+  standby->epoch = epoch;
+  if (pid != 0) adopt(peer, standby, pid);
   const int rc = mst_chan_send(&standby->chan, &head, NULL, fds, 3, 0, err);
   if (rc != 0) return rc;
-  const struct mst_news news = {.kind = MST_NEWS_FORKED,
-                                .cluster = peer->cluster->id,
-                                .worker = peer->index,
-                                .epoch = epoch,
-                                .number = (int32_t)standby->pid};
-  standby->pid = 0; // until the next says its own
-  mst_session_news(peer->cluster->session, &news);
+  standby->launching = pid == 0;
+  standby->pid = 0;
+  if (pid != 0) tell(peer, epoch, MST_NEWS_FORKED, (int32_t)pid);
   return 0;
 }
