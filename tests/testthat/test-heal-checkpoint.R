@@ -149,8 +149,8 @@ test_cluster("a standby that is killed is made anew; with its worker it is an er
   cl <- local_cluster(1)
   clusterCall(cl, run_at, quote(n <- 1))
   make_checkpoints(cl)
+  wait_until(length(standby_pids()) == 1L)
   first <- standby_pids()
-  expect_length(first, 1L)
   tools::pskill(first, 9L)
   wait_until({
     clusterCall(cl, run_at, NULL)
@@ -178,7 +178,7 @@ test_cluster("standbys end with their cluster, and with a worker that is ended f
   testthat::skip_if_not(has_proc())
   cl <- local_cluster(2)
   make_checkpoints(cl)
-  expect_length(standby_pids(), 2L)
+  wait_until(length(standby_pids()) == 2L) # once they have said what they are
   cl <- cluster_resize(cl, 1L)
   wait_until(length(standby_pids()) == 1L)
   cluster_stop(cl)

@@ -119,6 +119,7 @@ test_cluster("C9: an error's results are its own call's, whatever R has collecte
 
 test_cluster("healing = \"fresh\" brings back a worker as it was started, and keeps nothing", {
   local_settings(muster.quiet = TRUE)
+  local_seed(1)
   cl <- local_cluster(2, healing = "fresh", setup = quote(kept <- 5))
   clusterCall(cl, function() x <<- 1)
   clusterEvalQ(cl, library(splines))

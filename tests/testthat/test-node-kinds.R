@@ -1,6 +1,7 @@
 # What nodes and processes are, free ports, and what R can have open.
 
 test_cluster("L1: isForkedChild() is true in children of mclapply() and nowhere else", {
+  local_seed(1) # mclapply() draws
   expect_false(isForkedChild())
   cl <- local_cluster(1)
   expect_identical(clusterCall(cl, function() muster::isForkedChild()), list(FALSE))
