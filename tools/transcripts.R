@@ -45,12 +45,12 @@ build_recorder <- function() {
 
 # Payloads of these kinds have pids, paths and builds in them: HELLO, SETUP, READY, FAILED,
 # STATE and the fork server's.
-private_kinds <- c(1:4, 11L, 32:38)
+private_kinds <- c(1:4, 11L, 32:37)
 kind_names <- c(`1` = "HELLO", `2` = "SETUP", `3` = "READY", `4` = "FAILED", `5` = "EXEC",
   `6` = "VALUE", `7` = "BYE", `8` = "REFUSE", `9` = "SEED", `10` = "CHECKPOINT",
   `11` = "CHECKPOINTED",
   `12` = "JOB", `13` = "DROP", `18` = "CANCEL", `19` = "LINK", `32` = "SERVER_READY",
-  `34` = "FORK", `35` = "FORKED", `36` = "FORK_FAILED", `37` = "EXITED", `38` = "SIGNAL")
+  `34` = "FORK", `35` = "FORKED", `36` = "FORK_FAILED", `37` = "EXITED")
 bytes_by_r <- "R bytes: "
 
 # What R's bytes depend on besides the objects.
@@ -61,7 +61,9 @@ bytes_key <- function() paste0(bytes_by_r, getRversion(), ", ", .Platform$endian
 wire_transcript <- function(file) {
   frames <- utils::read.table(file, col.names = c("channel", "way", "kind", "flags", "attempt",
     "cluster", "worker", "epoch", "call", "length", "hash"), colClasses = "character")
-  frames <- frames[!frames$kind %in% c("16", "17"), ]
+  # Signs of life; and signals to what a lost worker may have left, which aren't sent if its end is
+  # heard before that of its channel.
+  frames <- frames[!frames$kind %in% c("16", "17", "38"), ]
   private <- frames$kind %in% private_kinds
   frames$length[private] <- "-"
   frames$hash[private] <- "-"
