@@ -40,8 +40,10 @@ local_cluster <- function(workers = 2, ..., frame = parent.frame()) {
   cl
 }
 
+has_checkpoints <- function(cl = local_cluster(1)) !any(cluster_status(cl)$healing == "replay")
+
 skip_without_checkpoints <- function(cl = local_cluster(1)) {
-  testthat::skip_if(any(cluster_status(cl)$healing == "replay"), "workers can't be copied here")
+  testthat::skip_if_not(has_checkpoints(cl), "workers can't be copied here")
 }
 
 # Calls that take so long that a checkpoint is worth it, until each worker has one that stands for
