@@ -51,6 +51,7 @@ int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   calls->policy.heartbeat_ns = calls->timeout_ns = NEVER;
   calls->policy.replay_max_ns = NEVER;
   calls->answer_bytes_max = MST_ANSWERS_BYTES;
+  calls->tally.calls = calls;
   calls->common.journal.total = &calls->log_bytes;
   int rc = mst_pool_init(&calls->pool, workers, window);
   if (rc != 0) return rc;
@@ -62,25 +63,21 @@ int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   return rc;
 }
 
-static void drop_answers(struct mst_calls *calls, struct mst_lane *lane) {
-  while (lane->answers != NULL) {
-    struct mst_call *answer = lane->answers;
-    mst_calls_take(calls, answer);
-    mst_call_release(answer);
-  }
-}
-
 void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   struct mst_lane *lane = calls->lanes[worker];
   calls->now_ns = now_ns;
   lane->ended = 1;
-  drop_answers(calls, lane);
+  while (lane->answers != NULL) {
+    struct mst_call *answer = lane->answers;
+    mst_lane_take(lane, answer);
+    mst_call_release(answer);
+  }
   while (lane->first != NULL) {
     struct mst_call *call = lane->first;
     if (call->is_task) {
-      mst_lane_finish(calls, lane, call, MST_CALL_LOST);
+      (void)mst_lane_finish(lane, call, MST_CALL_LOST, now_ns);
     } else {
-      mst_lane_drop(calls, lane, call);
+      (void)mst_lane_drop(lane, call);
     }
   }
   mst_journal_free(&lane->journal);
@@ -101,8 +98,8 @@ void mst_calls_end(struct mst_calls *calls, int64_t now_ns) {
   mst_calls_end_queue(calls, now_ns);
   for (uint32_t i = 0; i < calls->pool.count; i++)
     mst_calls_close(calls, i, now_ns);
-  while (calls->kept != NULL)
-    mst_call_taken(calls->kept);
+  while (calls->tally.kept != NULL)
+    mst_call_taken(calls->tally.kept);
   mst_common_free(&calls->common);
 }
 
@@ -115,7 +112,7 @@ void mst_calls_free(struct mst_calls *calls) {
   }
   if (calls->dropping != NULL) mst_job_free(calls->dropping);
   mst_jobs_free(&calls->jobs);
-  mst_queue_free(&calls->queue);
+  mst_dispatch_free(&calls->dispatch);
   free_lanes(calls, 0, calls->pool.count);
   free(calls->lanes);
   mst_pool_free(&calls->pool);
@@ -172,18 +169,80 @@ void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
   tell_pool(calls, &event);
 }
 
-void mst_lane_todo(struct mst_calls *calls, struct mst_lane *lane,
-                   uint16_t what) {
-  lane->todo |= what;
-  if (lane->due) return;
-  lane->due = 1;
-  lane->next_due = NULL;
-  if (calls->due_last != NULL) {
-    calls->due_last->next_due = lane;
-  } else {
-    calls->due_first = lane;
-  }
-  calls->due_last = lane;
+int mst_calls_is_up(const struct mst_calls *calls,
+                    const struct mst_lane *lane) {
+  const enum mst_worker_state state = worker_of(calls, lane)->state;
+  return (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY) &&
+         !lane->resuming && !lane->ended;
+}
+
+int mst_calls_is_usable(const struct mst_calls *calls,
+                        const struct mst_lane *lane) {
+  const struct mst_worker *worker = worker_of(calls, lane);
+  return !lane->dead && worker->stop_ns == NEVER && !worker->drains;
+}
+
+static int usable(void *owner, uint32_t worker) {
+  const struct mst_calls *calls = owner;
+  return mst_calls_is_usable(calls, calls->lanes[worker]);
+}
+
+static int takes(void *owner, uint32_t worker) {
+  const struct mst_calls *calls = owner;
+  return usable(owner, worker) && mst_calls_is_up(calls, calls->lanes[worker]);
+}
+
+struct mst_takers mst_calls_takers(struct mst_calls *calls) {
+  return (struct mst_takers){.lanes = calls->lanes,
+                             .count = calls->pool.count,
+                             .takes = takes,
+                             .usable = usable,
+                             .owner = calls};
+}
+
+void mst_calls_sweep(struct mst_calls *calls) {
+  const struct mst_takers takers = mst_calls_takers(calls);
+  mst_dispatch_sweep(&calls->dispatch, &takers, calls->now_ns);
+}
+
+void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns) {
+  calls->now_ns = now_ns;
+  mst_dispatch_end(&calls->dispatch, now_ns);
+}
+
+// interrupt has the worker interrupt its oldest call.
+static void interrupt(struct mst_calls *calls, struct mst_lane *lane) {
+  if (!worker_of(calls, lane)->launched || lane->ended) return;
+  mst_due_add(&calls->due, lane, MST_TODO_CANCEL);
+  calls->interrupts = 1;
+  if (lane->cancel == lane->first->id) return; // its grace runs already
+  lane->cancel = lane->first->id;
+  lane->cancel_ns = calls->now_ns;
+}
+
+void mst_calls_effects(struct mst_calls *calls, struct mst_lane *lane,
+                       unsigned effects) {
+  if ((effects & MST_LANE_RESET) != 0) mst_heal_answered(&lane->heal);
+  if ((effects & MST_LANE_INTERRUPT) != 0) interrupt(calls, lane);
+}
+
+static void drop(struct mst_calls *calls, struct mst_lane *lane,
+                 struct mst_call *call) {
+  mst_calls_effects(calls, lane, mst_lane_drop(lane, call));
+}
+
+static void finish(struct mst_calls *calls, struct mst_lane *lane,
+                   struct mst_call *call, enum mst_call_state state) {
+  mst_calls_effects(calls, lane,
+                    mst_lane_finish(lane, call, state, calls->now_ns));
+}
+
+void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_lane *lane) {
+  const enum mst_worker_state state = worker_of(calls, lane)->state;
+  if (mst_calls_is_up(calls, lane)) return; // it has them, and will answer
+  // What it was sent stays until it is judged: its death is the first one's doing.
+  const int ended = state == MST_WORKER_STOPPED || state == MST_WORKER_LEFT;
+  mst_calls_effects(calls, lane, mst_lane_drop_cancelled(lane, ended));
 }
 
 void mst_lane_fail(struct mst_lane *lane, const char *text) {
@@ -194,7 +253,7 @@ void mst_lane_broken(struct mst_calls *calls, struct mst_lane *lane,
                      const char *text) {
   mst_lane_fail(lane, text);
   lane->ended = 1;
-  mst_lane_todo(calls, lane, TODO_BREAK);
+  mst_due_add(&calls->due, lane, MST_TODO_BREAK);
   mst_calls_tell_pool(calls, MST_EV_CLOSED, lane->worker);
 }
 
@@ -219,8 +278,7 @@ static void stay_lost(struct mst_calls *calls, struct mst_lane *lane) {
   if (lane->resuming) mst_lane_leave(calls, lane, 0, NULL);
 }
 
-// look_for_left gives up what workers that drained have left undone.
-static void look_for_left(struct mst_calls *calls) {
+void mst_calls_look_for_left(struct mst_calls *calls) {
   for (uint32_t i = 0; calls->draining > 0 && i < calls->pool.count; i++) {
     struct mst_lane *lane = calls->lanes[i];
     const struct mst_worker *worker = worker_of(calls, lane);
@@ -261,7 +319,7 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
   case MST_EV_RESTART:
     if (calls->pool.phase == MST_POOL_RUNNING &&
         worker_of(calls, lane)->state == MST_WORKER_LEFT) {
-      look_for_left(calls); // what it has left undone stays so
+      mst_calls_look_for_left(calls); // what it has left undone stays so
       mst_lane_return(calls, lane);
     }
     break;
@@ -300,10 +358,141 @@ void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   mst_calls_sweep(calls);
 }
 
+// ---- answers
+
+int mst_calls_expects(const struct mst_calls *calls, uint32_t worker) {
+  return calls->pool.workers[worker].owed > 0 ||
+         calls->lanes[worker]->replay_left > 0;
+}
+
+int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
+                    uint64_t call) {
+  const struct mst_call *first = calls->lanes[worker]->first;
+  return first != NULL && first->id == call && mst_call_is_wanted(first);
+}
+
+int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker) {
+  const struct mst_lane *lane = calls->lanes[worker];
+  const struct mst_call *first = lane->first;
+  const int fits = calls->tally.answer_bytes <= calls->answer_bytes_max;
+  if (fits || calls->dispatch.awaited > 0) return 1;
+  if (first == NULL || lane->replay_left > 0) return 1;
+  return first->id <= lane->awaited || !mst_call_is_wanted(first);
+}
+
+static void take_answer(struct mst_calls *calls, struct mst_lane *lane,
+                        struct mst_answered *answered) {
+  struct mst_call *call = lane->first;
+  const int late = call->timed_out && !call->cancelled;
+  mst_lane_note(calls, lane, answered);
+  // What failed may be that the worker couldn't read the job.
+  if ((answered->flags & MST_FLAG_ERROR) != 0 && call->job != NULL) {
+    mst_job_unnote(call->job, lane->worker);
+  }
+  if (late) {
+    // It has its loss instead, which no death is to blame for.
+    lane->oom = lane->ours = 0;
+    mst_lane_fail_first(calls, lane, MST_LOSS_TIMEOUT, 1, NULL);
+  } else {
+    if (mst_call_is_wanted(call)) mst_call_keep_answer(call, answered);
+    finish(calls, lane, call, MST_CALL_DONE);
+  }
+  mst_calls_tell_pool(calls, MST_EV_ANSWERED, lane->worker);
+  const struct mst_takers takers = mst_calls_takers(calls);
+  mst_dispatch_to(&calls->dispatch, &takers, lane->worker, &calls->due);
+}
+
+static int has_ended(const struct mst_calls *calls,
+                     const struct mst_lane *lane) {
+  const enum mst_worker_state state = worker_of(calls, lane)->state;
+  return state == MST_WORKER_LOST || state == MST_WORKER_STOPPED;
+}
+
+void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
+                        struct mst_answered *answered, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  const uint64_t oldest =
+      lane->first == NULL ? lane->calls + 1 : lane->first->id;
+  calls->now_ns = now_ns;
+  if ((answered->flags & MST_FLAG_REPLAY) != 0) {
+    mst_lane_replayed(calls, lane, answered->flags);
+  } else if (answered->call < oldest && has_ended(calls, lane)) {
+    // Dropped when its worker was known to have ended, and its channel not read out.
+    mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker);
+  } else if (lane->first == NULL || answered->call != oldest ||
+             !lane->first->sent) {
+    mst_lane_broken(calls, lane, "the worker sent an answer to another call");
+  } else {
+    take_answer(calls, lane, answered);
+  }
+  mst_answered_free(answered);
+}
+
+void mst_calls_said(struct mst_calls *calls, uint32_t worker,
+                    struct mst_answered *answered, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  const struct mst_call *of = lane->first;
+  calls->now_ns = now_ns;
+  const int wanted = of != NULL && of->id == answered->call && of->sent &&
+                     !of->is_task && mst_call_is_wanted(of);
+  struct mst_call *call = wanted ? mst_call_new(&calls->tally, NULL) : NULL;
+  if (call != NULL) {
+    call->id = of->id;
+    call->verb = of->verb;
+    call->tag = of->tag;
+    call->worker = worker;
+    call->state = MST_CALL_DONE;
+    call->done_ns = now_ns;
+    mst_call_keep_answer(call, answered);
+    mst_lane_expect(lane, call->verb);
+    mst_lane_add_answer(lane, call);
+  }
+  mst_answered_free(answered);
+}
+
+// ---- what is to be sent
+
+void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_call *call = lane->sending;
+  calls->now_ns = now_ns;
+  if (call == NULL) return; // of the journal
+  lane->sending = NULL;
+  call->sent = 1;
+  if (call->is_task && call->sent_ns == 0) call->sent_ns = now_ns;
+  if (call == lane->first) lane->head_ns = now_ns;
+  mst_calls_tell_pool(calls, MST_EV_SENT, worker);
+}
+
+int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
+                     enum mst_calls_do what, int rc, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_call *call = lane->sending;
+  const int gone = rc != -MST_EMEM;
+  calls->now_ns = now_ns;
+  lane->sending = NULL;
+  if (what == MST_CALLS_DROP) return 0;
+  if (gone || call == NULL) {
+    lane->replaying = 0;
+    mst_due_add(&calls->due, lane, MST_TODO_BREAK); // its end will be heard
+    if (call == NULL || call->is_task || calls->policy.on) return 0;
+  }
+  const int verb = !call->is_task;
+  // The next call has all of its attempts.
+  if (call == lane->first) mst_heal_answered(&lane->heal);
+  if (verb) {
+    if (call->id == lane->calls) lane->calls--;
+    drop(calls, lane, call);
+  } else {
+    finish(calls, lane, call, MST_CALL_LOST);
+  }
+  return verb;
+}
+
 // ---- time
 
 static int has_limits(const struct mst_calls *calls) {
-  return calls->timeout_ns != NEVER || calls->limited > 0;
+  return calls->timeout_ns != NEVER || calls->tally.limited > 0;
 }
 
 // is_due tells whether the lanes are to be looked at one by one: not on every wake-up, since
@@ -339,262 +528,4 @@ int64_t mst_calls_wake_ns(const struct mst_calls *calls) {
     if (launch_ns < wake_ns) wake_ns = launch_ns;
   }
   return wake_ns;
-}
-
-// ---- what is to be done
-
-static int give(struct mst_calls_action *action, enum mst_calls_do kind,
-                uint32_t worker) {
-  *action = (struct mst_calls_action){.kind = kind, .worker = worker};
-  return 1;
-}
-
-static int give_payload(struct mst_calls_action *action, enum mst_calls_do kind,
-                        const struct mst_lane *lane, struct mst_blob *payload,
-                        uint64_t id) {
-  (void)give(action, kind, lane->worker);
-  action->payload = payload;
-  action->id = id;
-  return 1;
-}
-
-static int give_seed(struct mst_calls_action *action,
-                     const struct mst_lane *lane, const struct mst_seed *seed) {
-  (void)give(action, MST_CALLS_SEED, lane->worker);
-  action->seed = *seed;
-  return 1;
-}
-
-// give_job gives a job, or one of a group, that this incarnation doesn't have: 1, or 0 if it has
-// all. Without memory for the note it isn't sent, and the call fails.
-static int give_job(const struct mst_calls *calls, struct mst_lane *lane,
-                    struct mst_job *job, struct mst_calls_action *action) {
-  const uint32_t epoch = worker_of(calls, lane)->epoch;
-  struct mst_job *next = mst_job_missing(job, lane->worker, epoch);
-  if (next == NULL || mst_job_note(next, lane->worker, epoch) != 0) return 0;
-  return give_payload(action, MST_CALLS_JOB, lane, next->bytes, next->id);
-}
-
-// The journal, entry by entry: the stream's position before it, the job that it needs, it.
-static int give_entry(const struct mst_calls *calls, struct mst_lane *lane,
-                      struct mst_calls_action *action) {
-  struct mst_entry *entry = lane->replay;
-  if (entry->seed.known && !lane->seeded) {
-    lane->seeded = 1;
-    return give_seed(action, lane, &entry->seed);
-  }
-  if (give_job(calls, lane, entry->job, action)) return 1;
-  lane->seeded = 0;
-  lane->replay = entry->next;
-  lane->replay_left++;
-  (void)give_payload(action, MST_CALLS_EXEC, lane, entry->payload, entry->call);
-  action->flags = MST_FLAG_REPLAY;
-  return 1;
-}
-
-static int give_replay(struct mst_calls *calls, struct mst_lane *lane,
-                       struct mst_calls_action *action) {
-  if (lane->replay != NULL) return give_entry(calls, lane, action);
-  const int seeds = lane->seed.known || lane->rng_other;
-  lane->replaying = 0;
-  lane->rng_other = 0;
-  if (seeds && !lane->seed.known) lane->rng_kept = 0; // a fresh one
-  if (lane->replay_left == 0) mst_heal_idle(&lane->heal);
-  mst_lane_go_on(calls, lane);
-  return seeds ? give_seed(action, lane, &lane->seed) : 0;
-}
-
-// hears tells whether what is sent to a worker is still evaluated: not behind a BYE.
-static int hears(const struct mst_calls *calls, const struct mst_lane *lane) {
-  return mst_lane_is_up(calls, lane) && calls->pool.phase == MST_POOL_RUNNING &&
-         worker_of(calls, lane)->stop_ns == NEVER;
-}
-
-static int give_call(struct mst_calls *calls, struct mst_lane *lane,
-                     struct mst_calls_action *action) {
-  struct mst_call *call = lane->next_sent;
-  while (call != NULL && call->cancelled) { // it never goes there
-    mst_lane_drop(calls, lane, call);
-    call = lane->next_sent;
-  }
-  if (call == NULL || !hears(calls, lane)) {
-    lane->todo &= (uint16_t)~TODO_CALLS;
-    return 0;
-  }
-  if (give_job(calls, lane, call->job, action)) return 1;
-  lane->next_sent = call->next;
-  lane->sending = call;
-  (void)give_payload(action, MST_CALLS_EXEC, lane, call->payload, call->id);
-  action->flags = call->is_task ? MST_FLAG_TASK : 0;
-  action->attempt = (uint16_t)(call == lane->first ? lane->heal.attempt : 0);
-  return 1;
-}
-
-static int has_todo(struct mst_lane *lane, enum mst_todo what) {
-  if ((lane->todo & what) == 0) return 0;
-  lane->todo &= (uint16_t)~what;
-  return 1;
-}
-
-// give_cancel: its watch is also asked whether it lives.
-static int give_cancel(struct mst_calls *calls, struct mst_lane *lane,
-                       struct mst_calls_action *action) {
-  const struct mst_call *call = lane->first;
-  if (call == NULL || !call->sent || lane->ended) return 0;
-  if (!call->cancelled && !call->timed_out) return 0;
-  mst_lane_todo(calls, lane, TODO_PING);
-  (void)give(action, MST_CALLS_CANCEL, lane->worker);
-  action->id = call->id;
-  return 1;
-}
-
-// lane_action takes one thing that a lane has to do, 0 if it has nothing.
-static int lane_action(struct mst_calls *calls, struct mst_lane *lane,
-                       struct mst_calls_action *action) {
-  MST_ASSERT(lane->sending == NULL); // the last one was neither sent nor not
-  if (has_todo(lane, TODO_PAUSE)) {
-    return give(action, MST_CALLS_PAUSE, lane->worker);
-  }
-  if (has_todo(lane, TODO_FORGET)) {
-    return give(action, MST_CALLS_FORGET, lane->worker);
-  }
-  if (has_todo(lane, TODO_BREAK)) {
-    return give(action, MST_CALLS_BREAK, lane->worker);
-  }
-  if (has_todo(lane, TODO_JUDGE) && lane->to_heal) {
-    return give(action, MST_CALLS_JUDGE, lane->worker);
-  }
-  if (lane->replaying && give_replay(calls, lane, action)) return 1;
-  if (has_todo(lane, TODO_CHECKPOINT) && !lane->ended) {
-    return give(action, MST_CALLS_CHECKPOINT, lane->worker);
-  }
-  if ((lane->todo & TODO_CALLS) != 0 && give_call(calls, lane, action)) {
-    return 1;
-  }
-  if (has_todo(lane, TODO_CANCEL) && give_cancel(calls, lane, action)) {
-    return 1;
-  }
-  if (has_todo(lane, TODO_PING) && !lane->ended) {
-    return give(action, MST_CALLS_PING, lane->worker);
-  }
-  return 0;
-}
-
-static int next_of_lanes(struct mst_calls *calls,
-                         struct mst_calls_action *action) {
-  while (calls->due_first != NULL) {
-    struct mst_lane *lane = calls->due_first;
-    if (lane_action(calls, lane, action)) return 1;
-    calls->due_first = lane->next_due;
-    if (calls->due_first == NULL) calls->due_last = NULL;
-    lane->due = 0;
-    lane->next_due = NULL;
-  }
-  return 0;
-}
-
-// next_drop tells the workers that have it, one by one, to forget a job.
-static int next_drop(struct mst_calls *calls, struct mst_calls_action *action) {
-  while (calls->dropping != NULL) {
-    struct mst_job *job = calls->dropping;
-    while (calls->drop_at < calls->pool.count) {
-      const uint32_t i = calls->drop_at++;
-      if (calls->lanes[i]->ended) continue;
-      if (!mst_job_is_at(job, i, calls->pool.workers[i].epoch)) continue;
-      (void)give(action, MST_CALLS_DROP, i);
-      action->id = job->id;
-      return 1;
-    }
-    mst_job_free(job);
-    calls->dropping = NULL;
-    mst_calls_trim(calls);
-  }
-  return 0;
-}
-
-// begin: those that are ready take calls. One that was ready after that, and whose JOINED
-// follows, does so too.
-static void begin(struct mst_calls *calls) {
-  for (uint32_t i = 0; i < calls->pool.count; i++) {
-    struct mst_lane *lane = calls->lanes[i];
-    mst_heal_begin(&lane->heal, calls->now_ns);
-    if (worker_of(calls, lane)->state == MST_WORKER_IDLE) {
-      mst_lane_go_on(calls, lane);
-    }
-  }
-}
-
-// of_pool says what an action of the worker states is for the world: 0 if nothing.
-static int of_pool(struct mst_calls *calls, const struct mst_action *said,
-                   struct mst_calls_action *action) {
-  struct mst_lane *lane = calls->lanes[said->worker];
-  switch (said->kind) {
-  case MST_DO_LAUNCH:
-    lane->ended = 0;
-    lane->from_checkpoint = lane->journal.checkpoint;
-    return give(action, MST_CALLS_LAUNCH, said->worker);
-  case MST_DO_BYE:
-    return give(action, MST_CALLS_BYE, said->worker);
-  case MST_DO_KILL:
-    return give(action, MST_CALLS_KILL, said->worker);
-  case MST_DO_LOST:
-    mst_lane_lost(calls, lane);
-    return give(action, MST_CALLS_CLOSE, said->worker);
-  case MST_DO_RESTARTED:
-    mst_lane_resume(calls, lane);
-    return 0;
-  case MST_DO_STARTED:
-    begin(calls);
-    calls->started = 1;
-    calls->dispatch = 1;
-    return give(action, MST_CALLS_STARTED, 0);
-  case MST_DO_START_FAILED:
-    return give(action, MST_CALLS_START_FAILED, 0);
-  case MST_DO_STOPPED:
-    return give(action, MST_CALLS_STOPPED, 0);
-  case MST_DO_JOINED:
-    if (!lane->resuming) return 0; // STARTED came after it was ready
-    mst_heal_begin(&lane->heal, calls->now_ns);
-    mst_lane_resume(calls, lane);
-    return 0;
-  case MST_DO_CANCEL: // of launchers that come with other hosts
-    return 0;
-  }
-  return 0;
-}
-
-static int next_told(struct mst_calls *calls, struct mst_calls_action *action) {
-  struct mst_loss *loss = calls->told;
-  if (loss == NULL) return 0;
-  calls->told = loss->next;
-  if (calls->told == NULL) calls->last_told = NULL;
-  loss->next = NULL;
-  (void)give(action, MST_CALLS_TELL, loss->worker);
-  action->loss = loss;
-  return 1;
-}
-
-int mst_calls_next_action(struct mst_calls *calls,
-                          struct mst_calls_action *action, int64_t now_ns) {
-  struct mst_action said;
-  calls->now_ns = now_ns;
-  do {
-    look_for_left(calls);
-    if (calls->dispatch) {
-      calls->dispatch = 0;
-      mst_calls_dispatch(calls);
-    }
-    if (next_told(calls, action)) return 1;
-    if (next_of_lanes(calls, action)) return 1;
-    if (next_drop(calls, action)) return 1;
-    if (calls->orphaned) {
-      calls->orphaned = 0;
-      return give(action, MST_CALLS_ORPHANED, 0);
-    }
-    if (mst_pool_next_action(&calls->pool, &said) == 1) {
-      if (of_pool(calls, &said, action)) return 1;
-    } else if (!calls->dispatch && calls->due_first == NULL) {
-      return 0;
-    }
-  } while (1);
 }

@@ -7,19 +7,18 @@
 // loss means, and keeps a journal (journal.h) for each worker, and of what all were told one
 // more (common.h), for workers that join.
 //
-// A call lives in one of three places:
+// A call (call.h) lives in one of three places:
 //
-//   queue     a task that no worker has yet (queue.h): one queue for each set of workers
+//   queue     a task that no worker has yet (dispatch.h): one queue for each set of workers
 //             that tasks are pinned to
-//   lane      one worker's calls, oldest first: to be sent, or sent and not answered. A
-//             worker evaluates them in this order, and answers in it
+//   lane      one worker's calls (lane.h), oldest first: to be sent, or sent and not answered.
+//             A worker evaluates them in this order, and answers in it
 //   answers   what a lane has of calls that are answered, or won't be, until they are taken
 //
-// A verb's call is put into the lane of its worker; a task goes there from the queue when
-// the worker has fewer than MST_TASK_DEPTH calls: one to evaluate, and one that it finds
-// when it is done with that. An answer belongs to its call from the moment it is read.
-// Answers that nobody has taken may hold MST_ANSWERS_BYTES: then no more are read
-// (mst_calls_may_read), but for those of lanes that somebody waits for.
+// A verb's call goes into the lane of its worker, a task there from the queue. An answer
+// belongs to its call from the moment it is read. Answers that nobody has taken may hold
+// MST_ANSWERS_BYTES: then no more are read (mst_calls_may_read), but for those of lanes that
+// somebody waits for.
 //
 // Steps. Each function below is one step: it changes what is known and returns; it calls
 // nothing back and is never entered twice. What is to be done is taken by
@@ -33,17 +32,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/mst_buf.h"
+#include "pool/call.h"
 #include "pool/common.h"
+#include "pool/dispatch.h"
 #include "pool/heal.h"
 #include "pool/job.h"
 #include "pool/journal.h"
-#include "pool/loss.h"
-#include "pool/queue.h"
+#include "pool/lane.h"
 #include "pool/state.h"
-#include "share/blob.h"
 
-#define MST_TASK_DEPTH 2u
 #define MST_ANSWERS_BYTES ((size_t)1 << 30)
 #define MST_LOG_STEP_BYTES ((size_t)1 << 24)
 // After its interrupt a cancelled call has this long to end: then its worker ends itself.
@@ -57,127 +54,20 @@
 #define MST_SHORT_PAUSE_NS (50 * MST_NS_PER_MS)
 #define MST_SHORT_TRIES 8u
 
-enum mst_call_state {
-  MST_CALL_QUEUED, // no worker has it
-  MST_CALL_GIVEN,  // it is in a lane
-  MST_CALL_DONE,   // answered: flags, value, map
-  MST_CALL_LOST, // it will not be answered: loss, NULL without memory, or if its
-                 // cluster was stopped
-  MST_CALL_CANCELLED // nobody wants it; a lane may have it until its answer comes
-};
-
-struct mst_call {
-  struct mst_call *next, *before; // in its lane, or among its lane's answers
-  struct mst_calls *calls;  // NULL once the cluster has no more to do with it
-  struct mst_lane *lane;    // that has it, NULL if none does
-  struct mst_blob *payload; // a reference, until it is answered or fails
-  struct mst_job *job;      // that it needs, NULL for none. Likewise
-  struct mst_cast *cast;    // of which it is one, NULL for none. Likewise
-  const void *verb;         // whose it is, as the caller said; NULL for a task
-  uint64_t id;              // in its lane, from 1; what goes over the wire
-  uint64_t serial;          // of tasks, counts up in a session
-  int64_t timeout_ns;       // of its evaluation; 0: the cluster's
-  int64_t sent_ns, done_ns;
-  struct mst_queued queued;
-  int32_t tag;     // the caller's own number for it
-  int32_t retries; // -1: the cluster's
-  uint32_t refs;   // the cluster's, and of a task the caller's
-  uint32_t worker; // that answered, or has it
-  uint8_t state;   // enum mst_call_state
-  uint8_t is_task;
-  uint8_t unseen;       // enum mst_unseen: to be kept whatever it changes
-  uint8_t sent;         // to the incarnation that lives, or was lost last
-  uint8_t cancelled;    // nobody wants its answer
-  uint8_t timed_out;    // it was interrupted, since it took too long
-  uint8_t awaited;      // somebody waits for it while it is queued
-  uint8_t stranded;     // it is LOST, since no worker that may have it is left
-  uint8_t counted;      // its answer counts among those that nobody has taken
-  uint16_t flags;       // of its answer
-  struct mst_buf bytes; // what holds the answer, owned
-  const uint8_t *value; // payload of VALUE, in bytes
-  size_t value_bytes;
-  struct mst_map *map;   // its segment, NULL if none; a reference
-  struct mst_loss *loss; // owned
-};
-
-// What one worker was given, and what is known of it.
-struct mst_lane {
-  uint32_t worker;
-  uint64_t calls;             // last id given
-  struct mst_call *first;     // sent or to be sent and not answered
-  struct mst_call *last;      //
-  struct mst_call *next_sent; // the first that is not sent, NULL if none
-  uint32_t count;             // of these
-  struct mst_call *answers;   // of verbs, to be taken, oldest first
-  struct mst_call *last_answer;
-  uint32_t unread;   // calls of verbs whose answers are wanted and not taken
-  uint64_t answered; // arrival of the oldest answer, 0 if none is there
-  uint64_t awaited;  // answers up to this id are read whatever the bound
-  const void *verb;  // of the last call of a verb
-  uint8_t mixed;     // what is unread may be of several verbs
-  uint64_t cast;     // number of the last that it got
-  // healing
-  struct mst_heal heal;
-  struct mst_journal journal;
-  struct mst_seed seed; // the stream's position after the last answer
-  char *failure;        // what was wrong first; owned
-  uint8_t rng_other;    // it drew from another generator what won't be repeated
-  uint8_t rng_drew;     // it drew random numbers at all
-  uint8_t rng_kept;     // its checkpoint has the stream
-  uint8_t dead;         // it stays lost
-  uint8_t to_heal;      // it was lost, and what follows is not done yet
-  uint8_t resuming;     // it comes back: calls are queued, not sent
-  uint8_t ended;        // its channel is read no more
-  uint8_t oom;          // what was lost last was killed to have memory
-  uint8_t ours;         // it was killed by muster: the session, or its watch
-  uint8_t alone;        // its calls are to run while all others are idle
-  uint8_t drains; // it was to finish and end: to be looked at until it has left
-  int32_t sys_errno;    // its last launch failed for want of something; 0: none
-  uint32_t launches;    // that failed so, in a row
-  int64_t launch_ns;    // when it is launched again; INT64_MAX if it isn't
-  uint32_t replay_left; // answers of the journal's calls that are to come
-  struct mst_entry *replayed; // entry whose answer comes next
-  int64_t head_ns;            // since when it evaluates the oldest call
-  uint64_t cancel;            // call that it was last told to interrupt
-  int64_t cancel_ns;          // and when, for the first time
-  // what is to be done: the order is that of mst_calls_next_action
-  struct mst_lane *next_due;
-  uint8_t due;              // it is in the list of those with something to do
-  uint16_t todo;            // bits of calls_int.h
-  struct mst_entry *replay; // next to be sent
-  uint8_t replaying;        // its journal is being sent
-  uint8_t from_checkpoint;  // this incarnation was launched from one
-  uint8_t seeded;           // the seed before `replay` was sent
-  struct mst_call *sending; // EXEC was given, and is not sent yet
-};
-
-// What several clusters of a session count together.
-struct mst_counts {
-  uint64_t arrivals;   // answers that came, or moved up
-  uint64_t tasks;      // last serial given
-  uint64_t tasks_done; // that are not to be done any more
-};
-
 struct mst_calls {
   struct mst_pool pool;
   struct mst_lane **lanes; // pool.count, each allocated alone
-  struct mst_counts *counts;
+  struct mst_tally tally;  // its counts are set by the caller
   struct mst_heal_policy policy;
   int64_t timeout_ns; // of one call, INT64_MAX for none
   uint32_t id;        // of the cluster, for losses
   struct mst_jobs jobs;
   struct mst_common common;
-  struct mst_queue queue;
-  size_t queued_bytes;     // of the payloads of tasks in it
-  uint32_t limited;        // tasks with a time limit of their own
-  uint32_t turn;           // the worker that is asked first
-  uint32_t awaited;        // tasks in the queue that somebody waits for
-  size_t answer_bytes;     // of answers that nobody has taken
+  struct mst_dispatch dispatch;
   size_t answer_bytes_max; // MST_ANSWERS_BYTES; may be set after init
   size_t log_bytes;        // that all journals hold
   size_t log_looked;       // when mst_calls_bound_log was called last
-  struct mst_call *kept;   // tasks whose answers nobody has taken
-  struct mst_lane *due_first, *due_last;
+  struct mst_due due;
   struct mst_loss *told, *last_told; // for the user
   struct mst_job *dropping; // workers are to forget it, from drop_at on
   uint32_t drop_at;
@@ -188,7 +78,7 @@ struct mst_calls {
   int64_t now_ns;         // of the last step
   uint8_t no_checkpoints; // workers make none
   uint8_t started;        // STARTED was given
-  uint8_t dispatch;       // tasks may have workers that have room
+  uint8_t to_dispatch;    // tasks may have workers that have room
   uint8_t alone;          // some lane's calls wait until all others are idle
   uint8_t
       interrupts; // some lane was told to interrupt a call, and hasn't answered
@@ -275,17 +165,6 @@ void mst_calls_fail(struct mst_calls *calls, uint32_t worker, const char *text);
 void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
                       const char *text, int64_t now_ns);
 
-// What an answer says. bytes and map are taken over.
-struct mst_answered {
-  uint64_t call;
-  uint16_t flags;
-  double elapsed_s;
-  struct mst_seed seed; // with MST_FLAG_SEED; !known: it couldn't be read
-  struct mst_buf bytes;
-  const uint8_t *value; // in bytes
-  size_t value_bytes;
-  struct mst_map *map;
-};
 // mst_calls_expects tells whether a worker owes an answer at all.
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker);
 // mst_calls_wants tells whether the answer of a call will be kept: if not, its bytes need
@@ -353,14 +232,6 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
 // mst_calls_await: somebody waits for the answers of a worker, or of one task.
 void mst_calls_await(struct mst_calls *calls, uint32_t worker);
 void mst_calls_await_task(struct mst_call *task);
-// mst_lane_answered gives the arrival of the oldest answer that a verb may take, 0 if there
-// is none. verb NULL: any.
-uint64_t mst_lane_answered(const struct mst_lane *lane, const void *verb);
-// mst_calls_answer gives that answer: DONE or LOST, NULL if there is none.
-struct mst_call *mst_calls_answer(const struct mst_calls *calls,
-                                  uint32_t worker, const void *verb);
-// mst_calls_take takes it out: the caller releases it.
-void mst_calls_take(struct mst_calls *calls, struct mst_call *answer);
 // mst_calls_forget cancels what a worker owes one verb, and drops its answers. verb NULL:
 // all verbs'.
 void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
@@ -388,18 +259,12 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
 // mst_call_cancel takes a task from the queue, or has its worker interrupt it. 1 if that
 // was in time, 0 if it is done. O(log tasks).
 int mst_call_cancel(struct mst_call *task, int64_t now_ns);
-int mst_call_is_done(const struct mst_call *call);
-// mst_call_taken: its answer was read once, and counts no more.
-void mst_call_taken(struct mst_call *call);
-// mst_call_release drops a reference. A task that nobody refers to is evaluated all the
-// same, and its answer dropped.
-void mst_call_release(struct mst_call *call);
 // mst_calls_trim lets go of jobs that are too many to be kept.
 void mst_calls_trim(struct mst_calls *calls);
 
-// mst_lane_is_up tells whether a call that is given to it now reaches a worker: it is
+// mst_calls_is_up tells whether a call that is given to a worker now reaches it: it is
 // there, and has been told all that comes before.
-int mst_lane_is_up(const struct mst_calls *calls, const struct mst_lane *lane);
+int mst_calls_is_up(const struct mst_calls *calls, const struct mst_lane *lane);
 
 // mst_calls_check tells which invariant is broken, NULL if none: for tests, after every
 // step.

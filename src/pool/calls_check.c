@@ -47,9 +47,9 @@ static const char *check_lane(const struct mst_calls *calls,
   const char *what = check_list(lane);
   if (what == NULL) what = check_answers(lane);
   if (what != NULL) return what;
-  if (mst_lane_is_up(calls, lane) && worker->stop_ns == NEVER &&
+  if (mst_calls_is_up(calls, lane) && worker->stop_ns == NEVER &&
       calls->pool.phase == MST_POOL_RUNNING && lane->next_sent != NULL &&
-      (lane->todo & TODO_CALLS) == 0) {
+      (lane->todo & MST_TODO_CALLS) == 0) {
     return "a call waits for nothing";
   }
   if (lane->launch_ns != NEVER && worker->state != MST_WORKER_LOST) {
@@ -61,7 +61,7 @@ static const char *check_lane(const struct mst_calls *calls,
 
 const char *mst_calls_check(const struct mst_calls *calls) {
   const char *what = mst_pool_check(&calls->pool);
-  if (what == NULL) what = mst_queue_check(&calls->queue);
+  if (what == NULL) what = mst_queue_check(&calls->dispatch.queue);
   uint32_t to_heal = 0, waiting = 0, draining = 0;
   for (uint32_t i = 0; what == NULL && i < calls->pool.count; i++) {
     what = check_lane(calls, calls->lanes[i]);

@@ -8,13 +8,6 @@
 #include "base/mst_assert.h"
 #include "pool/calls_int.h"
 
-void mst_loss_free(struct mst_loss *loss) {
-  if (loss == NULL) return;
-  free(loss->output);
-  free(loss->reason);
-  free(loss);
-}
-
 // ---- what is told
 
 // loss_of describes how this incarnation ended. NULL without memory: then nobody
@@ -64,7 +57,8 @@ void mst_lane_fail_first(struct mst_calls *calls, struct mst_lane *lane,
   } else {
     mst_loss_free(loss);
   }
-  mst_lane_finish(calls, lane, call, MST_CALL_LOST);
+  mst_calls_effects(calls, lane,
+                    mst_lane_finish(lane, call, MST_CALL_LOST, calls->now_ns));
 }
 
 // ---- a loss
@@ -92,7 +86,7 @@ void mst_lane_leave(struct mst_calls *calls, struct mst_lane *lane, int told,
   if (lane->first != NULL && lane->first->is_task) {
     mst_heal_answered(&lane->heal);
   }
-  mst_lane_drop_cancelled(calls, lane);
+  mst_calls_effects(calls, lane, mst_lane_drop_cancelled(lane, 1));
   for (struct mst_call *call = lane->first, *next; call != NULL; call = next) {
     next = call->next;
     call->sent = 0;
@@ -103,14 +97,14 @@ void mst_lane_leave(struct mst_calls *calls, struct mst_lane *lane, int told,
       call->loss->attempts = 1;
       call->loss->oom = lane->oom;
     }
-    mst_lane_finish(calls, lane, call, MST_CALL_LOST);
+    (void)mst_lane_finish(lane, call, MST_CALL_LOST, calls->now_ns);
   }
   mst_calls_sweep(calls);
-  calls->dispatch = 1;
+  calls->to_dispatch = 1;
   // Short of something it may be revived, as it was.
   if ((lane->journal.checkpoint || lane->journal.asking) &&
       (lane->sys_errno == 0 || lane->journal.incomplete)) {
-    mst_lane_todo(calls, lane, TODO_FORGET);
+    mst_due_add(&calls->due, lane, MST_TODO_FORGET);
   }
   if (told) tell(calls, loss_of(calls, lane, MST_LOSS_GIVEN_UP, words));
 }
@@ -118,15 +112,13 @@ void mst_lane_leave(struct mst_calls *calls, struct mst_lane *lane, int told,
 // let_go_of the incarnation that was lost.
 static void let_go(struct mst_calls *calls, struct mst_lane *lane) {
   mst_journal_unask(&lane->journal);
-  mst_lane_todo(calls, lane, TODO_PAUSE);
+  mst_due_add(&calls->due, lane, MST_TODO_PAUSE);
   free(lane->failure);
   lane->failure = NULL;
   lane->replay_left = 0;
   lane->cancel = 0;
   lane->resuming = 1;
-  for (struct mst_call *at = lane->first; at != NULL; at = at->next)
-    at->sent = 0;
-  lane->next_sent = lane->first;
+  mst_lane_unsend(lane);
 }
 
 void mst_lane_return(struct mst_calls *calls, struct mst_lane *lane) {
@@ -163,7 +155,7 @@ static enum mst_heal_at settle_calls(struct mst_calls *calls,
     evaluating = 0;
     mst_heal_answered(&lane->heal);
   }
-  mst_lane_drop_cancelled(calls, lane);
+  mst_calls_effects(calls, lane, mst_lane_drop_cancelled(lane, 1));
   if (lane->first != NULL && lane->first->timed_out) {
     mst_lane_fail_first(calls, lane, MST_LOSS_TIMEOUT, 1, words);
     evaluating = 0;
@@ -212,7 +204,7 @@ static int was_refused(const struct mst_worker *worker) {
 static void launch_later(struct mst_calls *calls, struct mst_lane *lane,
                          int sys_errno, char *words) {
   lane->sys_errno = sys_errno;
-  mst_lane_drop_cancelled(calls, lane);
+  mst_calls_effects(calls, lane, mst_lane_drop_cancelled(lane, 1));
   if (lane->launches >= MST_SHORT_TRIES) {
     mst_lane_fail(lane, "it can't be started again: the system is short of "
                         "processes, descriptors or memory");
@@ -369,7 +361,7 @@ void mst_lane_resume(struct mst_calls *calls, struct mst_lane *lane) {
     give_up(calls, lane, lost_state(lane->journal.incomplete));
     return;
   }
-  mst_lane_todo(calls, lane, 0);
+  mst_due_add(&calls->due, lane, 0);
 }
 
 static int others_are_busy(const struct mst_calls *calls,
@@ -393,8 +385,8 @@ void mst_lane_go_on(struct mst_calls *calls, struct mst_lane *lane) {
   if (lane->journal.incomplete) mst_lane_want(calls, lane, 1);
   mst_heal_back(&lane->heal, calls->now_ns); // from now on it is listened to
   lane->next_sent = lane->first;
-  mst_lane_todo(calls, lane, TODO_CALLS);
-  calls->dispatch = 1;
+  mst_due_add(&calls->due, lane, MST_TODO_CALLS);
+  calls->to_dispatch = 1;
 }
 
 void mst_lane_replayed(struct mst_calls *calls, struct mst_lane *lane,
@@ -424,7 +416,7 @@ static void listen_to(struct mst_calls *calls, struct mst_lane *lane,
                       int64_t slept_ns) {
   switch (mst_heal_beat(&lane->heal, &calls->policy, slept_ns, calls->now_ns)) {
   case MST_BEAT_ASK:
-    mst_lane_todo(calls, lane, TODO_PING);
+    mst_due_add(&calls->due, lane, MST_TODO_PING);
     break;
   case MST_BEAT_SILENT:
     mst_lane_fail(lane, "it didn't respond within `heartbeat` seconds (the "
@@ -447,7 +439,7 @@ static void watch_time(struct mst_calls *calls, struct mst_lane *lane) {
   if (lane->resuming || lane->replaying || lane->replay_left > 0) return;
   if (calls->now_ns - lane->head_ns < limit_of(calls, call)) return;
   call->timed_out = 1;
-  mst_lane_interrupt(calls, lane);
+  mst_calls_effects(calls, lane, MST_LANE_INTERRUPT);
 }
 
 static int is_interrupted(const struct mst_lane *lane) {
@@ -465,7 +457,7 @@ static void watch_cancelled(struct mst_calls *calls, struct mst_lane *lane,
   // Whoever slept hasn't read the answer that may be there.
   if (slept_ns > MST_NS_PER_S) {
     lane->cancel_ns = calls->now_ns;
-    mst_lane_todo(calls, lane, TODO_PING);
+    mst_due_add(&calls->due, lane, MST_TODO_PING);
   }
   if (lane->replay_left > 0) lane->cancel_ns = calls->now_ns;
   const int lives = lane->heal.heard_ns > lane->cancel_ns;
@@ -487,7 +479,7 @@ void mst_lane_time(struct mst_calls *calls, struct mst_lane *lane,
         calls->pool.phase == MST_POOL_RUNNING) {
       calls->orphaned = 1; // wait for another
     } else {
-      mst_lane_todo(calls, lane, TODO_JUDGE);
+      mst_due_add(&calls->due, lane, MST_TODO_JUDGE);
     }
   }
   const enum mst_worker_state state = worker_of(calls, lane)->state;

@@ -6,18 +6,6 @@
 
 #define NEVER INT64_MAX
 
-// What a lane has to do. calls.c has the order.
-enum mst_todo {
-  TODO_PAUSE = 1,
-  TODO_BREAK = 2,
-  TODO_JUDGE = 4,
-  TODO_CHECKPOINT = 8,
-  TODO_CALLS = 16, // some are to be sent
-  TODO_CANCEL = 32,
-  TODO_PING = 64,
-  TODO_FORGET = 128
-};
-
 static inline const struct mst_worker *worker_of(const struct mst_calls *calls,
                                                  const struct mst_lane *lane) {
   return &calls->pool.workers[lane->worker];
@@ -25,55 +13,31 @@ static inline const struct mst_worker *worker_of(const struct mst_calls *calls,
 
 // ---- calls.c
 
-// mst_lane_todo puts a lane among those with something to do.
-void mst_lane_todo(struct mst_calls *calls, struct mst_lane *lane,
-                   uint16_t what);
 // mst_calls_tell_pool gives the worker states one event.
 void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
                          uint32_t worker);
 void mst_lane_fail(struct mst_lane *lane, const char *text);
 void mst_lane_broken(struct mst_calls *calls, struct mst_lane *lane,
                      const char *text);
-
-// ---- calls_lane.c
-
-struct mst_call *mst_lane_add(struct mst_calls *calls, struct mst_lane *lane,
-                              struct mst_call *call);
-// mst_lane_remove takes a call out of the lane, which keeps its reference.
-void mst_lane_remove(struct mst_calls *calls, struct mst_lane *lane,
-                     struct mst_call *call);
-// mst_lane_drop takes out a call that nobody wants.
-void mst_lane_drop(struct mst_calls *calls, struct mst_lane *lane,
-                   struct mst_call *call);
-// mst_lane_finish takes out a call that is answered or failed: a verb's goes among the
-// answers, a task's is its own.
-void mst_lane_finish(struct mst_calls *calls, struct mst_lane *lane,
-                     struct mst_call *call, enum mst_call_state state);
-// mst_calls_close_cast ends the cast that goes on: its verb waits, or another call is given.
-void mst_calls_close_cast(struct mst_calls *calls);
-// mst_lane_interrupt has the worker interrupt its oldest call.
-void mst_lane_interrupt(struct mst_calls *calls, struct mst_lane *lane);
-// mst_lane_drop_unsent drops the cancelled calls of a worker that was not sent them, or has
-// ended as it was asked to; mst_lane_drop_cancelled those of one that is lost.
-void mst_lane_drop_unsent(struct mst_calls *calls, struct mst_lane *lane);
-void mst_lane_drop_cancelled(struct mst_calls *calls, struct mst_lane *lane);
-
-// ---- calls_task.c
-
-// mst_calls_dispatch gives queued tasks to workers that have room.
-void mst_calls_dispatch(struct mst_calls *calls);
-void mst_lane_dispatch(struct mst_calls *calls, struct mst_lane *lane);
-// mst_lane_is_usable: it takes calls, now or when it is back.
-int mst_lane_is_usable(const struct mst_calls *calls,
-                       const struct mst_lane *lane);
+// mst_calls_is_usable tells whether a worker takes calls, now or when it is back.
+int mst_calls_is_usable(const struct mst_calls *calls,
+                        const struct mst_lane *lane);
+struct mst_takers mst_calls_takers(struct mst_calls *calls);
 // mst_calls_sweep ends the tasks that no worker will ever take.
 void mst_calls_sweep(struct mst_calls *calls);
-// mst_call_settle: the cluster has no more to do with a call; drops its reference.
-void mst_call_settle(struct mst_call *call, enum mst_call_state state);
-// mst_call_leave drops the cluster's reference to a call that is in no lane any more.
-void mst_call_leave(struct mst_call *call);
-// mst_call_let_go drops what a call needed of its cluster.
-void mst_call_let_go(struct mst_call *call);
+// mst_calls_effects carries out what follows from calls that left a lane.
+void mst_calls_effects(struct mst_calls *calls, struct mst_lane *lane,
+                       unsigned effects);
+// mst_calls_drop_unsent drops the cancelled calls of a worker that was not sent them, or has
+// ended as it was asked to.
+void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_lane *lane);
+// mst_calls_look_for_left gives up what workers that drained have left undone.
+void mst_calls_look_for_left(struct mst_calls *calls);
+
+// ---- calls_user.c
+
+// mst_calls_close_cast ends the cast that goes on: its verb waits, or another call is given.
+void mst_calls_close_cast(struct mst_calls *calls);
 
 // ---- calls_heal.c
 

@@ -10,7 +10,7 @@ void mst_calls_forbid_checkpoints(struct mst_calls *calls) {
 
 void mst_lane_want(struct mst_calls *calls, struct mst_lane *lane, int now) {
   if (mst_journal_wants(&lane->journal, now, calls->now_ns)) {
-    mst_lane_todo(calls, lane, TODO_CHECKPOINT);
+    mst_due_add(&calls->due, lane, MST_TODO_CHECKPOINT);
   }
 }
 
@@ -138,5 +138,5 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
   struct mst_lane *lane = calls->lanes[worker];
   calls->now_ns = now_ns;
   mst_journal_ended(&lane->journal);
-  if (mst_lane_is_up(calls, lane)) mst_lane_want(calls, lane, 1);
+  if (mst_calls_is_up(calls, lane)) mst_lane_want(calls, lane, 1);
 }

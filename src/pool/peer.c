@@ -32,7 +32,7 @@ const struct mst_worker *mst_peer_worker(const struct mst_peer *peer) {
 }
 
 int mst_peer_is_up(const struct mst_peer *peer) {
-  return mst_lane_is_up(&peer->cluster->calls, peer->lane);
+  return mst_calls_is_up(&peer->cluster->calls, peer->lane);
 }
 
 static void tell(struct mst_peer *peer, enum mst_event_kind kind) {
@@ -451,11 +451,11 @@ void mst_peer_poll(struct mst_peer *peer) {
 
 struct mst_call *mst_peer_answer(const struct mst_peer *peer,
                                  const void *verb) {
-  return mst_calls_answer(&peer->cluster->calls, peer->index, verb);
+  return mst_lane_answer(peer->lane, verb);
 }
 
 void mst_peer_take(struct mst_peer *peer, struct mst_call *answer) {
-  mst_calls_take(&peer->cluster->calls, answer);
+  mst_lane_take(peer->lane, answer);
 }
 
 uint32_t mst_peer_unread(const struct mst_peer *peer) {

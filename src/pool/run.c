@@ -399,7 +399,7 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
   cluster->spawner = spawner;
   cluster->setup = setup;
   cluster->calls.id = cluster->id;
-  cluster->calls.counts = &session->counts;
+  cluster->calls.tally.counts = &session->counts;
   setup->refs++;
   cluster->next = session->clusters;
   session->clusters = cluster;
@@ -502,8 +502,8 @@ int mst_task_cancel(struct mst_call *task) {
 }
 
 struct mst_cluster *mst_task_cluster(const struct mst_call *task) {
-  if (task->calls == NULL) return NULL;
-  return (struct mst_cluster *)(void *)((char *)task->calls -
+  if (task->tally == NULL) return NULL;
+  return (struct mst_cluster *)(void *)((char *)task->tally->calls -
                                         offsetof(struct mst_cluster, calls));
 }
 

@@ -154,7 +154,7 @@ static inline void begin_in_window(uint32_t workers, uint32_t need,
                                    uint32_t window) {
   memset(&calls, 0xA5, sizeof calls); // init must not trust what it finds
   CHECK_INT(mst_calls_init(&calls, workers, window), 0);
-  calls.counts = &counts;
+  calls.tally.counts = &counts;
   calls.policy = (struct mst_heal_policy){.on = 1,
                                           .retries = 1,
                                           .heartbeat_ns = INT64_MAX,
@@ -226,10 +226,10 @@ static inline void answer_with(uint32_t worker, uint64_t call, size_t bytes) {
 
 // take takes a verb's oldest answer of a worker and tells its state.
 static inline enum mst_call_state take(uint32_t worker) {
-  struct mst_call *at = mst_calls_answer(&calls, worker, &verb);
+  struct mst_call *at = mst_lane_answer(calls.lanes[worker], &verb);
   CHECK(at != NULL);
   const enum mst_call_state state = (enum mst_call_state)at->state;
-  mst_calls_take(&calls, at);
+  mst_lane_take(at->lane, at);
   mst_call_release(at);
   check_calls();
   return state;
@@ -246,7 +246,7 @@ static inline void finish(void) {
   EXPECT("");
   mst_calls_free(&calls);
   for (uint32_t i = 0; i < task_count; i++) {
-    CHECK(mst_call_is_done(tasks[i]) && tasks[i]->calls == NULL);
+    CHECK(mst_call_is_done(tasks[i]) && tasks[i]->tally == NULL);
     mst_call_release(tasks[i]);
   }
   CHECK_INT(payload->refs, 1);

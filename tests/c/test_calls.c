@@ -23,7 +23,7 @@ TEST(
   CHECK_INT(take(0), MST_CALL_DONE);
   CHECK_INT(take(0), MST_CALL_DONE);
   CHECK_INT(take(1), MST_CALL_DONE);
-  CHECK(mst_calls_answer(&calls, 0, &verb) == NULL);
+  CHECK(mst_lane_answer(calls.lanes[0], &verb) == NULL);
   finish();
 }
 
@@ -200,18 +200,18 @@ TEST("Past the bound an awaited task is read, with all that comes before it") {
   EXPECT("EXEC 0 #4");
   mst_calls_await_task(tasks[4]); // in the queue: anything may bring it about
   mst_calls_await_task(tasks[4]);
-  CHECK_INT(calls.awaited, 1);
+  CHECK_INT(calls.dispatch.awaited, 1);
   answer_with(0, 3, 5);
-  CHECK_INT(calls.awaited, 0); // it has a worker
+  CHECK_INT(calls.dispatch.awaited, 0); // it has a worker
   CHECK(may_read(0));
   EXPECT("EXEC 0 #5");
   answer_with(0, 4, 5);
   CHECK(may_read(0));
   answer_with(0, 5, 5);
-  CHECK_INT(calls.answer_bytes, 25);
+  CHECK_INT(calls.tally.answer_bytes, 25);
   for (uint32_t i = 0; i < 5; i++)
     mst_call_taken(tasks[i]);
-  CHECK_INT(calls.answer_bytes, 0);
+  CHECK_INT(calls.tally.answer_bytes, 0);
   finish();
 }
 
@@ -295,18 +295,18 @@ TEST("What a verb forgets is dropped, what another verb wants stays") {
   ask(0);
   (void)taken();
   answer(0, 1);
-  CHECK(mst_calls_answer(&calls, 0, &other_verb) == NULL);
+  CHECK(mst_lane_answer(calls.lanes[0], &other_verb) == NULL);
   mst_calls_forget(&calls, 0, &verb, now_ns);
   check_calls();
-  CHECK(mst_calls_answer(&calls, 0, NULL) == NULL);
+  CHECK(mst_lane_answer(calls.lanes[0], NULL) == NULL);
   EXPECT(""); // what is evaluated now is the other's
   answer(0, 2);
   EXPECT("CANCEL 0 #3, PING 0");
   answer(0, 3);
-  struct mst_call *other = mst_calls_answer(&calls, 0, &other_verb);
+  struct mst_call *other = mst_lane_answer(calls.lanes[0], &other_verb);
   CHECK(other != NULL && other->tag == 5);
-  CHECK(mst_calls_answer(&calls, 0, &verb) == NULL);
-  mst_calls_take(&calls, other);
+  CHECK(mst_lane_answer(calls.lanes[0], &verb) == NULL);
+  mst_lane_take(other->lane, other);
   mst_call_release(other);
   CHECK_INT(calls.lanes[0]->unread, 0);
   finish();
@@ -323,10 +323,10 @@ static void say(uint32_t worker, uint64_t call, char what) {
 
 // Takes the verb's oldest answer, which must be this one byte.
 static void expect_said(char what) {
-  struct mst_call *at = mst_calls_answer(&calls, 0, &verb);
+  struct mst_call *at = mst_lane_answer(calls.lanes[0], &verb);
   CHECK(at != NULL && at->value_bytes == 1);
   CHECK_INT(*(const char *)at->value, what);
-  mst_calls_take(&calls, at);
+  mst_lane_take(at->lane, at);
   mst_call_release(at);
   check_calls();
 }
@@ -345,7 +345,7 @@ TEST("What a worker says before its answer is the verb's, in order, and no "
   answer(0, 1);
   expect_said('b');
   CHECK_INT(take(0), MST_CALL_DONE);
-  CHECK(mst_calls_answer(&calls, 0, &verb) == NULL);
+  CHECK(mst_lane_answer(calls.lanes[0], &verb) == NULL);
   say(0, 2, 'c');
   mst_calls_forget(&calls, 0, &verb, now_ns);
   check_calls();

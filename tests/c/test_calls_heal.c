@@ -52,7 +52,7 @@ TEST("A call fails with the last of its attempts, and those behind it go on") {
   come_up(0);
   EXPECT("EXEC 0 #1 again, EXEC 0 #2");
   lose_one(0);
-  struct mst_call *poison = mst_calls_answer(&calls, 0, &verb);
+  struct mst_call *poison = mst_lane_answer(calls.lanes[0], &verb);
   CHECK(poison != NULL && poison->state == MST_CALL_LOST);
   CHECK_INT(poison->loss->kind, MST_LOSS_POISON);
   CHECK_INT(poison->loss->attempts, 2);
@@ -336,7 +336,7 @@ TEST("A call that takes too long is interrupted, and fails by whatever comes "
   EXPECT("CANCEL 0 #2, PING 0");
   lose_one(0);
   CHECK_INT(killed->loss->kind, MST_LOSS_TIMEOUT);
-  CHECK_INT(calls.limited, 0);
+  CHECK_INT(calls.tally.limited, 0);
   come_up(0);
   finish();
 }

@@ -144,11 +144,11 @@ uint64_t ex_hash(const struct ex *ex) {
     mix_lane(&hash, ex, core->lanes[i]);
   }
   mix(&hash, (uint64_t)core->pool.phase);
-  mix(&hash, core->turn % EX_WORKERS);
+  mix(&hash, core->dispatch.turn % EX_WORKERS);
   mix(&hash, core->to_heal);
   mix(&hash, core->waiting);
   mix(&hash, core->alone);
-  mix(&hash, mst_queue_count(&core->queue));
+  mix(&hash, mst_queue_count(&core->dispatch.queue));
   mix_time(&hash, ex, mst_calls_wake_ns(core));
   return hash;
 }

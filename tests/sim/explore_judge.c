@@ -210,7 +210,7 @@ static void settled_lane(struct ex *ex, uint32_t worker) {
   for (uint32_t i = 0; i < process->in_count; i++)
     there += !process->in[i].replay && !process->in[i].checkpoint;
   if (lane->due) ex_fail(ex, "worker %u has something to do", worker);
-  if (!mst_lane_is_up(&ex->core, lane)) return;
+  if (!mst_calls_is_up(&ex->core, lane)) return;
   const int asked_to_end = worker_of(ex, worker)->stop_ns != EX_NEVER;
   if (sent != lane->count && !asked_to_end && !ex->stopping) {
     ex_fail(ex, "calls of worker %u aren't sent", worker);
@@ -226,7 +226,7 @@ static void settled_lane(struct ex *ex, uint32_t worker) {
 
 static int has_room(const struct ex *ex, uint32_t worker) {
   const struct mst_lane *lane = ex->core.lanes[worker];
-  return mst_lane_is_up(&ex->core, lane) && !lane->dead &&
+  return mst_calls_is_up(&ex->core, lane) && !lane->dead &&
          lane->count < MST_TASK_DEPTH &&
          worker_of(ex, worker)->stop_ns == EX_NEVER;
 }
@@ -265,23 +265,23 @@ static void settled_counts(struct ex *ex) {
          at = at->next)
       answer_bytes += at->counted ? at->value_bytes : 0;
   }
-  if (mst_queue_count(&core->queue) != queued || core->queued_bytes != queued) {
+  if (mst_queue_count(&core->dispatch.queue) != queued || core->dispatch.bytes != queued) {
     ex_fail(ex, "%u tasks wait, and the queue has %u", queued,
-            mst_queue_count(&core->queue));
+            mst_queue_count(&core->dispatch.queue));
   }
-  if (core->awaited != awaited) {
+  if (core->dispatch.awaited != awaited) {
     ex_fail(ex, "tasks that somebody waits for");
   }
-  if (core->limited != limited) ex_fail(ex, "calls with a limit");
-  if (core->answer_bytes != answer_bytes) ex_fail(ex, "bytes of answers");
-  if (core->counts->tasks - core->counts->tasks_done != open) {
+  if (core->tally.limited != limited) ex_fail(ex, "calls with a limit");
+  if (core->tally.answer_bytes != answer_bytes) ex_fail(ex, "bytes of answers");
+  if (core->tally.counts->tasks - core->tally.counts->tasks_done != open) {
     ex_fail(ex, "tasks that are not done");
   }
 }
 
 void ex_settled(struct ex *ex) {
   const struct mst_calls *core = &ex->core;
-  if (core->due_first != NULL || core->told != NULL || core->dispatch ||
+  if (core->due.first != NULL || core->told != NULL || core->to_dispatch ||
       core->pool.action_count > 0) {
     ex_fail(ex, "something to do is left");
   }

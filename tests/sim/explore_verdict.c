@@ -82,12 +82,12 @@ static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
 static void take_answers(struct ex *ex, uint32_t worker) {
   struct mst_call *answer;
   uint8_t next = 0;
-  while ((answer = mst_calls_answer(&ex->core, worker, NULL)) != NULL) {
+  while ((answer = mst_lane_answer(ex->core.lanes[worker], NULL)) != NULL) {
     const uint8_t index = (uint8_t)answer->tag;
     if (index < next) ex_fail(ex, "answer %u comes out of turn", index);
     next = (uint8_t)(index + 1);
     judge_end(ex, index, answer);
-    mst_calls_take(&ex->core, answer);
+    mst_lane_take(answer->lane, answer);
     mst_call_release(answer);
   }
 }
@@ -141,8 +141,8 @@ static void judge_left(struct ex *ex) {
       ex_fail(ex, "call %u has no end", i);
     }
   }
-  if (mst_queue_count(&core->queue) > 0) ex_fail(ex, "tasks in the queue");
-  if (core->awaited > 0 || core->limited > 0 || core->queued_bytes > 0) {
+  if (mst_queue_count(&core->dispatch.queue) > 0) ex_fail(ex, "tasks in the queue");
+  if (core->dispatch.awaited > 0 || core->tally.limited > 0 || core->dispatch.bytes > 0) {
     ex_fail(ex, "counts of what is there no more");
   }
 }
@@ -201,8 +201,8 @@ void ex_verdict(struct ex *ex) {
   }
   judge_tasks(ex);
   judge_left(ex);
-  if (ex->core.answer_bytes > 0) ex_fail(ex, "bytes of answers are left");
-  if (ex->core.kept != NULL) ex_fail(ex, "a task's answer is kept");
+  if (ex->core.tally.answer_bytes > 0) ex_fail(ex, "bytes of answers are left");
+  if (ex->core.tally.kept != NULL) ex_fail(ex, "a task's answer is kept");
   if (!ex->failed) end_pool(ex);
 }
 
@@ -220,7 +220,7 @@ void ex_released(struct ex *ex) {
     if (!mst_call_is_done(call->task)) {
       ex_fail(ex, "task %u outlives its cluster undone", i);
     }
-    if (call->task->refs != 1 || call->task->calls != NULL) {
+    if (call->task->refs != 1 || call->task->tally != NULL) {
       ex_fail(ex, "task %u is still held", i);
     }
   }

@@ -222,7 +222,7 @@ static int of_verb(const struct ex *ex, uint8_t i, uint8_t index) {
 static void forget(struct ex *ex, uint8_t index) {
   const uint32_t worker = own_worker(&ex->asks[index]);
   const char *verb = &verbs[ex->asks[index].verb];
-  ex_saw(mst_calls_answer(&ex->core, worker, verb) != NULL
+  ex_saw(mst_lane_answer(ex->core.lanes[worker], verb) != NULL
              ? EX_SAW_forgotten_answer
              : EX_SAW_forgotten_sent);
   for (uint8_t i = 0; i < EX_CALLS; i++) {
@@ -260,7 +260,7 @@ static int is_overdue_next(const struct ex *ex, uint32_t worker) {
   const struct mst_call *first = lane->first;
   return first != NULL && first->sent && first->timeout_ns > 0 &&
          !first->timed_out && !first->cancelled &&
-         mst_lane_is_up(&ex->core, lane);
+         mst_calls_is_up(&ex->core, lane);
 }
 
 static void may_of_alive(const struct ex *ex, uint32_t worker,
@@ -519,7 +519,7 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
   ex->logging = logging;
   ex->now_ns = 1000 * MST_NS_PER_S;
   (void)mst_calls_init(&ex->core, EX_WORKERS, EX_WORKERS);
-  ex->core.counts = &ex->counts;
+  ex->core.tally.counts = &ex->counts;
   ex->core.policy = (struct mst_heal_policy){
       .on = !plan->no_healing, .retries = 1, .heartbeat_ns = EX_NEVER};
   begin_calls(ex);

@@ -316,7 +316,7 @@ static int run(uint64_t seed, int logging, uint64_t *hash) {
   if (mst_calls_init(&sim.core, sim.plan.count, sim.plan.window) != 0) {
     sim_fail(&sim, "mst_calls_init");
   }
-  sim.core.counts = &sim.counts;
+  sim.core.tally.counts = &sim.counts;
   sim.core.policy = sim.plan.policy;
   sim.core.timeout_ns = sim.plan.timeout_ns;
   sim.core.pool.away_limit_ns = sim.plan.away_limit_ns;

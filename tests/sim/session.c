@@ -36,7 +36,7 @@ static int takes_calls(const struct sim *sim, uint32_t worker) {
 static void call_sent(struct sim *sim, uint32_t worker) {
   const struct mst_lane *lane = lane_of(sim, worker);
   if (lane->dead) sim_saw(SIM_SAW_revived);
-  if (!mst_lane_is_up(&sim->core, lane)) {
+  if (!mst_calls_is_up(&sim->core, lane)) {
     sim_saw(sim->books[worker].epoch == 0 && !sim->books[worker].lost
                 ? SIM_SAW_sent_before_joined
                 : SIM_SAW_sent_while_lost);
@@ -94,7 +94,7 @@ static void user_forgets(struct sim *sim, uint32_t worker) {
     some = 1;
   }
   if (!some) return;
-  sim_saw(mst_lane_is_up(&sim->core, lane) ? SIM_SAW_forgotten_while_sent
+  sim_saw(mst_calls_is_up(&sim->core, lane) ? SIM_SAW_forgotten_while_sent
                                            : SIM_SAW_forgotten_while_lost);
   mst_calls_forget(&sim->core, worker, &verb, sim->now_ns);
   sim_stepped(sim);
@@ -179,9 +179,9 @@ static enum sim_outcome outcome_of(const struct mst_call *call) {
 
 static void collect_answers(struct sim *sim, uint32_t worker) {
   struct mst_call *answer;
-  while ((answer = mst_calls_answer(&sim->core, worker, &verb)) != NULL) {
+  while ((answer = mst_lane_answer(sim->core.lanes[worker], &verb)) != NULL) {
     sim_ledger_ended(sim, (uint64_t)answer->tag, outcome_of(answer));
-    mst_calls_take(&sim->core, answer);
+    mst_lane_take(answer->lane, answer);
     mst_call_release(answer);
   }
 }

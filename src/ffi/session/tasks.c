@@ -181,8 +181,8 @@ static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
 // wait_for_room lets workers take from the queue while it holds too much.
 static void wait_for_room(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
-  while (!cluster->closed && cluster->calls.queued_bytes > QUEUE_BYTES &&
-         mst_queue_count(&cluster->calls.queue) > 0) {
+  while (!cluster->closed && cluster->calls.dispatch.bytes > QUEUE_BYTES &&
+         mst_queue_count(&cluster->calls.dispatch.queue) > 0) {
     ffi_wait_slice(session, FFI_SLICE_MS);
   }
 }
@@ -191,7 +191,7 @@ static void wait_for_room(struct mst_cluster *cluster) {
 // other: the session is never away long enough for the deputy.
 static void serve_in_passing(const struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
-  if (mst_queue_count(&cluster->calls.queue) > 0 &&
+  if (mst_queue_count(&cluster->calls.dispatch.queue) > 0 &&
       mst_clock_now() - session->listened_ns > PASSING_NS) {
     ffi_run_slice(session, 0);
   }

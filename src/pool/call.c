@@ -1,0 +1,142 @@
+// One call: references, payload, answer, loss. The contract is in call.h.
+#include "pool/call.h"
+
+#include <stdlib.h>
+
+#include "base/mst_assert.h"
+
+void mst_loss_free(struct mst_loss *loss) {
+  if (loss == NULL) return;
+  free(loss->output);
+  free(loss->reason);
+  free(loss);
+}
+
+void mst_answered_free(struct mst_answered *answered) {
+  mst_buf_free(&answered->bytes);
+  mst_map_release(answered->map);
+  answered->map = NULL;
+}
+
+struct mst_call *mst_call_new(struct mst_tally *tally,
+                              struct mst_blob *payload) {
+  struct mst_call *call = calloc(1, sizeof *call);
+  if (call == NULL) return NULL;
+  call->tally = tally;
+  call->refs = 1;
+  call->retries = -1;
+  call->payload = payload;
+  if (payload != NULL) payload->refs++;
+  return call;
+}
+
+static void release_payload(struct mst_call *call) {
+  mst_blob_release(call->payload);
+  call->payload = NULL;
+  mst_cast_release(call->cast);
+  call->cast = NULL;
+}
+
+void mst_call_release(struct mst_call *call) {
+  MST_ASSERT(call->refs > 0);
+  if (--call->refs > 0) return;
+  if (call->tally != NULL) mst_call_taken(call);
+  release_payload(call);
+  mst_buf_free(&call->bytes);
+  mst_map_release(call->map);
+  mst_loss_free(call->loss);
+  free(call);
+}
+
+int mst_call_is_done(const struct mst_call *call) {
+  return call->state != MST_CALL_QUEUED && call->state != MST_CALL_GIVEN;
+}
+
+int mst_call_is_wanted(const struct mst_call *call) {
+  if (call->cancelled || call->timed_out) return 0;
+  return !call->is_task || call->refs > 1; // else nobody will ask
+}
+
+// ---- its answer
+
+static size_t answer_bytes(const struct mst_call *call) {
+  return call->value_bytes + (call->map == NULL ? 0 : (size_t)call->map->bytes);
+}
+
+void mst_call_keep_answer(struct mst_call *call,
+                          struct mst_answered *answered) {
+  call->flags = answered->flags;
+  call->bytes = answered->bytes;
+  call->value = answered->value;
+  call->value_bytes = answered->value_bytes;
+  call->map = answered->map;
+  call->counted = 1;
+  call->tally->answer_bytes += answer_bytes(call);
+  answered->bytes = (struct mst_buf){0};
+  answered->map = NULL;
+}
+
+// keep lists a task whose answer waits for somebody to take it.
+static void keep(struct mst_call *call) {
+  struct mst_tally *tally = call->tally;
+  call->before = NULL;
+  call->next = tally->kept;
+  if (tally->kept != NULL) tally->kept->before = call;
+  tally->kept = call;
+}
+
+static void unkeep(struct mst_call *call) {
+  if (call->next != NULL) call->next->before = call->before;
+  if (call->before != NULL) {
+    call->before->next = call->next;
+  } else {
+    call->tally->kept = call->next;
+  }
+  call->next = call->before = NULL;
+}
+
+void mst_call_taken(struct mst_call *call) {
+  if (call->counted) {
+    call->counted = 0;
+    call->tally->answer_bytes -= answer_bytes(call);
+    if (call->is_task) unkeep(call);
+  }
+  if (mst_call_is_done(call)) call->tally = NULL;
+}
+
+// ---- its end
+
+void mst_call_let_go(struct mst_call *call) {
+  struct mst_tally *tally = call->tally;
+  if (tally == NULL) return;
+  if (call->timeout_ns > 0) tally->limited--;
+  call->timeout_ns = 0;
+  release_payload(call);
+  if (call->job == NULL) return;
+  mst_job_release(call->job);
+  call->job = NULL;
+  tally->jobs_released = 1;
+}
+
+void mst_call_leave(struct mst_call *call) {
+  mst_call_let_go(call);
+  if (!call->counted) {
+    call->tally = NULL;
+  } else if (call->is_task) {
+    keep(call);
+  }
+  mst_call_release(call);
+}
+
+void mst_call_end(struct mst_call *call, enum mst_call_state state,
+                  int64_t now_ns) {
+  call->state = (uint8_t)state;
+  call->done_ns = now_ns;
+  call->tally->counts->tasks_done++;
+}
+
+void mst_call_settle(struct mst_call *call, enum mst_call_state state,
+                     int64_t now_ns) {
+  mst_call_end(call, state, now_ns);
+  mst_call_leave(call);
+}

@@ -1,0 +1,160 @@
+// What users ask of the core of calls: calls of verbs to one worker, tasks to any. The contract is
+// in calls.h.
+#include "base/mst_err.h"
+#include "pool/calls_int.h"
+
+// ---- verbs
+
+// has_all tells whether every worker that takes calls has the cast that goes on.
+static int has_all(const struct mst_calls *calls, const struct mst_cast *cast) {
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    const struct mst_lane *lane = calls->lanes[i];
+    if (lane->cast != cast->number && mst_calls_is_usable(calls, lane)) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+void mst_calls_close_cast(struct mst_calls *calls) {
+  struct mst_common *common = &calls->common;
+  if (common->now == NULL) return;
+  mst_common_close(common, has_all(calls, common->now));
+}
+
+// cast_of gives the cast that a call is of. Each of one cast goes to another worker.
+static struct mst_cast *cast_of(struct mst_calls *calls, struct mst_lane *lane,
+                                struct mst_blob *payload, const void *verb) {
+  struct mst_common *common = &calls->common;
+  if (!calls->policy.on) return NULL; // nothing is kept
+  if (!mst_common_goes_on(common, payload, verb) ||
+      lane->cast == common->now->number) {
+    mst_calls_close_cast(calls);
+  }
+  if (payload->one) return NULL;
+  struct mst_cast *cast = mst_common_open(common, payload, verb);
+  if (cast != NULL) lane->cast = cast->number;
+  return cast;
+}
+
+int mst_calls_send(struct mst_calls *calls, uint32_t worker,
+                   struct mst_blob *payload, const void *verb, int32_t tag,
+                   uint8_t unseen, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  calls->now_ns = now_ns;
+  if (lane->dead && lane->sys_errno != 0) (void)mst_calls_revive(calls, now_ns);
+  if (!mst_calls_is_usable(calls, lane) || (!calls->policy.on && lane->ended)) {
+    return -MST_ECLOSED;
+  }
+  struct mst_call *call = mst_call_new(&calls->tally, payload);
+  if (call == NULL) return -MST_EMEM;
+  call->verb = verb;
+  call->tag = tag;
+  call->unseen = unseen;
+  call->cast = cast_of(calls, lane, payload, verb);
+  mst_lane_expect(lane, verb);
+  mst_lane_add(lane, call);
+  // One that is lost or comes back gets its calls when it is there again.
+  if (mst_calls_is_up(calls, lane)) {
+    mst_due_add(&calls->due, lane, MST_TODO_CALLS);
+  }
+  return 0;
+}
+
+void mst_calls_await(struct mst_calls *calls, uint32_t worker) {
+  struct mst_lane *lane = calls->lanes[worker];
+  lane->awaited = lane->calls;
+  mst_calls_close_cast(calls);
+}
+
+void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
+                      const void *verb, int64_t now_ns) {
+  struct mst_lane *lane = calls->lanes[worker];
+  calls->now_ns = now_ns;
+  mst_calls_close_cast(calls);
+  mst_calls_effects(calls, lane, mst_lane_forget(lane, verb));
+  mst_calls_drop_unsent(calls, lane);
+}
+
+// ---- tasks
+
+static int can_have(struct mst_calls *calls, const uint32_t *workers,
+                    uint32_t count) {
+  const uint32_t n = workers == NULL ? calls->pool.count : count;
+  for (uint32_t k = 0; k < n; k++) {
+    const uint32_t worker = workers == NULL ? k : workers[k];
+    if (mst_calls_is_usable(calls, calls->lanes[worker])) return 1;
+  }
+  return 0;
+}
+
+struct mst_call *mst_calls_submit(struct mst_calls *calls,
+                                  struct mst_blob *payload,
+                                  const uint32_t *workers, uint32_t count,
+                                  const struct mst_task_terms *terms,
+                                  int64_t now_ns) {
+  struct mst_call *call = mst_call_new(&calls->tally, payload);
+  if (call == NULL) return NULL;
+  calls->now_ns = now_ns;
+  call->is_task = 1;
+  call->serial = calls->tally.counts->tasks + 1;
+  call->retries = terms->retries;
+  call->queued = (struct mst_queued){
+      .serial = call->serial, .priority = terms->priority, .owner = call};
+  if (mst_dispatch_put(&calls->dispatch, call, workers, count) != 0) {
+    mst_call_release(call);
+    return NULL;
+  }
+  call->refs++; // the caller's
+  calls->tally.counts->tasks++;
+  call->timeout_ns = terms->timeout_ns;
+  if (call->timeout_ns > 0) calls->tally.limited++;
+  call->job = terms->job;
+  mst_job_keep(call->job);
+  if (!can_have(calls, workers, count) &&
+      (mst_calls_revive(calls, now_ns) == 0 ||
+       !can_have(calls, workers, count))) {
+    mst_dispatch_remove(&calls->dispatch, call);
+    call->stranded = 1;
+    mst_call_settle(call, MST_CALL_LOST, now_ns);
+    return call;
+  }
+  calls->to_dispatch = 1;
+  return call;
+}
+
+int mst_call_cancel(struct mst_call *task, int64_t now_ns) {
+  if (mst_call_is_done(task)) return 0;
+  struct mst_calls *calls = task->tally->calls;
+  calls->now_ns = now_ns;
+  if (task->state == MST_CALL_QUEUED) {
+    mst_dispatch_remove(&calls->dispatch, task);
+    mst_call_settle(task, MST_CALL_CANCELLED, now_ns);
+    return 1;
+  }
+  // In its lane it is answered or lost like any other; the reference goes with that.
+  task->cancelled = 1;
+  mst_call_end(task, MST_CALL_CANCELLED, now_ns);
+  struct mst_lane *lane = task->lane;
+  if (task == lane->first) mst_calls_effects(calls, lane, MST_LANE_INTERRUPT);
+  mst_calls_drop_unsent(calls, lane);
+  return 1;
+}
+
+void mst_calls_await_task(struct mst_call *task) {
+  if (mst_call_is_done(task)) return;
+  if (task->state == MST_CALL_QUEUED) {
+    mst_dispatch_await(&task->tally->calls->dispatch, task);
+  } else if (task->lane->awaited < task->id) {
+    task->lane->awaited = task->id;
+  }
+}
+
+// ---- jobs
+
+// The workers are told one after the other, see mst_calls_next_action.
+void mst_calls_trim(struct mst_calls *calls) {
+  if (calls->dropping != NULL) return; // looked at again then
+  calls->dropping = mst_jobs_surplus(&calls->jobs);
+  calls->drop_at = 0;
+}

@@ -1,0 +1,114 @@
+// Tasks that no worker has yet. The contract is in dispatch.h.
+#include "pool/dispatch.h"
+
+// leave: what is counted of a task in the queue.
+static void leave(struct mst_dispatch *dispatch, struct mst_call *task) {
+  dispatch->bytes -= mst_blob_bytes(task->payload);
+  if (task->awaited) dispatch->awaited--;
+}
+
+int mst_dispatch_put(struct mst_dispatch *dispatch, struct mst_call *task,
+                     const uint32_t *workers, uint32_t count) {
+  const int rc = mst_queue_put(&dispatch->queue, &task->queued, workers, count);
+  if (rc == 0) dispatch->bytes += mst_blob_bytes(task->payload);
+  return rc;
+}
+
+void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task) {
+  mst_queue_remove(&dispatch->queue, &task->queued);
+  leave(dispatch, task);
+}
+
+void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task) {
+  if (task->awaited) return;
+  task->awaited = 1;
+  dispatch->awaited++;
+}
+
+// ---- to workers
+
+static int has_room(const struct mst_takers *takers, uint32_t worker,
+                    uint32_t depth) {
+  return takers->lanes[worker]->count < depth &&
+         takers->takes(takers->owner, worker);
+}
+
+static int give_one(struct mst_dispatch *dispatch, struct mst_lane *lane,
+                    struct mst_due *due) {
+  struct mst_queued *item = mst_queue_first(&dispatch->queue, lane->worker);
+  if (item == NULL) return 0;
+  struct mst_call *task = item->owner;
+  mst_dispatch_remove(dispatch, task);
+  mst_lane_add(lane, task);
+  if (task->awaited) lane->awaited = task->id;
+  task->awaited = 0;
+  mst_due_add(due, lane, MST_TODO_CALLS);
+  dispatch->turn = lane->worker + 1;
+  return 1;
+}
+
+void mst_dispatch_to(struct mst_dispatch *dispatch,
+                     const struct mst_takers *takers, uint32_t worker,
+                     struct mst_due *due) {
+  if (mst_queue_count(&dispatch->queue) == 0) return;
+  while (has_room(takers, worker, MST_TASK_DEPTH) &&
+         give_one(dispatch, takers->lanes[worker], due)) {
+  }
+}
+
+void mst_dispatch_all(struct mst_dispatch *dispatch,
+                      const struct mst_takers *takers, struct mst_due *due) {
+  const uint32_t n = takers->count;
+  for (uint32_t depth = 1; depth <= MST_TASK_DEPTH; depth++) {
+    const uint32_t turn = dispatch->turn;
+    for (uint32_t k = 0; k < n; k++) {
+      if (mst_queue_count(&dispatch->queue) == 0) return;
+      const uint32_t i = (turn + k) % n;
+      if (has_room(takers, i, depth)) {
+        (void)give_one(dispatch, takers->lanes[i], due);
+      }
+    }
+  }
+}
+
+// ---- to nobody
+
+struct sweeping {
+  struct mst_dispatch *dispatch;
+  const struct mst_takers *takers;
+  int64_t now_ns;
+};
+
+static int usable(void *owner, uint32_t worker) {
+  const struct mst_takers *takers = ((struct sweeping *)owner)->takers;
+  return takers->usable(takers->owner, worker);
+}
+
+// It has left the queue already.
+static void lose(void *owner, struct mst_queued *item) {
+  const struct sweeping *sweeping = owner;
+  struct mst_call *task = item->owner;
+  leave(sweeping->dispatch, task);
+  task->stranded = 1;
+  mst_call_settle(task, MST_CALL_LOST, sweeping->now_ns);
+}
+
+void mst_dispatch_sweep(struct mst_dispatch *dispatch,
+                        const struct mst_takers *takers, int64_t now_ns) {
+  struct sweeping sweeping = {dispatch, takers, now_ns};
+  if (mst_queue_count(&dispatch->queue) == 0) return;
+  mst_queue_sweep(&dispatch->queue, takers->count, usable, lose, &sweeping);
+}
+
+void mst_dispatch_end(struct mst_dispatch *dispatch, int64_t now_ns) {
+  struct mst_queued *item;
+  while ((item = mst_queue_head(&dispatch->queue)) != NULL) {
+    struct mst_call *task = item->owner;
+    mst_dispatch_remove(dispatch, task);
+    mst_call_settle(task, MST_CALL_LOST, now_ns);
+  }
+}
+
+void mst_dispatch_free(struct mst_dispatch *dispatch) {
+  mst_queue_free(&dispatch->queue);
+}

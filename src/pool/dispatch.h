@@ -1,0 +1,64 @@
+// pool/dispatch: tasks that no worker has yet, and which worker gets the next. Pure.
+//
+// A worker is given a task when it has fewer than MST_TASK_DEPTH calls: one to evaluate, and one
+// that it finds when it is done with that. Whatever it was given counts, a verb's calls and
+// cancelled ones too: it has to do these first.
+//
+// Which workers take calls at all is asked of the caller (struct mst_takers). One thread at a time:
+// whoever has the session. Nothing blocks; mst_dispatch_put allocates.
+#ifndef MST_POOL_DISPATCH_H
+#define MST_POOL_DISPATCH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pool/call.h"
+#include "pool/lane.h"
+#include "pool/queue.h"
+
+#define MST_TASK_DEPTH 2u
+
+// Zeroed memory is an empty one.
+struct mst_dispatch {
+  struct mst_queue queue;
+  size_t bytes;     // of the payloads of tasks in it
+  uint32_t awaited; // tasks in it that somebody waits for
+  uint32_t turn;    // the worker that is asked first
+};
+
+// Workers 0 to count - 1, each with its lane.
+struct mst_takers {
+  struct mst_lane *const *lanes;
+  uint32_t count;
+  // Whether a worker takes calls now, and whether it ever will.
+  int (*takes)(void *owner, uint32_t worker);
+  int (*usable)(void *owner, uint32_t worker);
+  void *owner;
+};
+
+// mst_dispatch_put queues a task. workers: increasing numbers, NULL for any. 0, or -MST_EMEM: then
+// nothing has changed. O(log tasks + workers in the set).
+int mst_dispatch_put(struct mst_dispatch *dispatch, struct mst_call *task,
+                     const uint32_t *workers, uint32_t count);
+// mst_dispatch_remove takes a task out. O(log tasks).
+void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task);
+// mst_dispatch_await: somebody waits for a task that is queued.
+void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task);
+
+// mst_dispatch_to gives one worker what it has room for; mst_dispatch_all all of them: each has one
+// task before any has a second. Lanes that get some are due for MST_TODO_CALLS.
+void mst_dispatch_to(struct mst_dispatch *dispatch,
+                     const struct mst_takers *takers, uint32_t worker,
+                     struct mst_due *due);
+void mst_dispatch_all(struct mst_dispatch *dispatch,
+                      const struct mst_takers *takers, struct mst_due *due);
+
+// mst_dispatch_sweep ends the tasks that no worker will ever take: they are LOST, stranded.
+// mst_dispatch_end ends all: they are LOST.
+void mst_dispatch_sweep(struct mst_dispatch *dispatch,
+                        const struct mst_takers *takers, int64_t now_ns);
+void mst_dispatch_end(struct mst_dispatch *dispatch, int64_t now_ns);
+// mst_dispatch_free frees an empty one.
+void mst_dispatch_free(struct mst_dispatch *dispatch);
+
+#endif

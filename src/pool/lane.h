@@ -1,0 +1,131 @@
+// pool/lane: the calls that one worker was given, oldest first, and its answers until they are
+// taken. Pure: lists, and what follows for whoever uses them. It knows neither what state its
+// worker is in nor why a call leaves.
+//
+// What leaves a lane may bring a call to its head that was cancelled while it waited there: the
+// worker is to interrupt it. The functions that take calls out say so (enum mst_lane_effect).
+//
+// One thread at a time: whoever has the session. Nothing blocks, nothing allocates.
+#ifndef MST_POOL_LANE_H
+#define MST_POOL_LANE_H
+
+#include <stdint.h>
+
+#include "pool/call.h"
+#include "pool/heal.h"
+#include "pool/journal.h"
+
+// What a lane has to do. calls_next.c has the order.
+enum mst_todo {
+  MST_TODO_PAUSE = 1,
+  MST_TODO_BREAK = 2,
+  MST_TODO_JUDGE = 4,
+  MST_TODO_CHECKPOINT = 8,
+  MST_TODO_CALLS = 16, // some are to be sent
+  MST_TODO_CANCEL = 32,
+  MST_TODO_PING = 64,
+  MST_TODO_FORGET = 128
+};
+
+// What one worker was given, and what is known of it. Up to `cast` it is lane.c that changes it.
+struct mst_lane {
+  uint32_t worker;
+  uint64_t calls;             // last id given
+  struct mst_call *first;     // sent or to be sent and not answered
+  struct mst_call *last;      //
+  struct mst_call *next_sent; // the first that is not sent, NULL if none
+  uint32_t count;             // of these
+  struct mst_call *answers;   // of verbs, to be taken, oldest first
+  struct mst_call *last_answer;
+  uint32_t unread;   // calls of verbs whose answers are wanted and not taken
+  uint64_t answered; // arrival of the oldest answer, 0 if none is there
+  uint64_t awaited;  // answers up to this id are read whatever the bound
+  const void *verb;  // of the last call of a verb
+  uint8_t mixed;     // what is unread may be of several verbs
+  uint64_t cast;     // number of the last that it got
+  // healing
+  struct mst_heal heal;
+  struct mst_journal journal;
+  struct mst_seed seed; // the stream's position after the last answer
+  char *failure;        // what was wrong first; owned
+  uint8_t rng_other;    // it drew from another generator what won't be repeated
+  uint8_t rng_drew;     // it drew random numbers at all
+  uint8_t rng_kept;     // its checkpoint has the stream
+  uint8_t dead;         // it stays lost
+  uint8_t to_heal;      // it was lost, and what follows is not done yet
+  uint8_t resuming;     // it comes back: calls are queued, not sent
+  uint8_t ended;        // its channel is read no more
+  uint8_t oom;          // what was lost last was killed to have memory
+  uint8_t ours;         // it was killed by muster: the session, or its watch
+  uint8_t alone;        // its calls are to run while all others are idle
+  uint8_t drains; // it was to finish and end: to be looked at until it has left
+  int32_t sys_errno;    // its last launch failed for want of something; 0: none
+  uint32_t launches;    // that failed so, in a row
+  int64_t launch_ns;    // when it is launched again; INT64_MAX if it isn't
+  uint32_t replay_left; // answers of the journal's calls that are to come
+  struct mst_entry *replayed; // entry whose answer comes next
+  int64_t head_ns;            // since when it evaluates the oldest call
+  uint64_t cancel;            // call that it was last told to interrupt
+  int64_t cancel_ns;          // and when, for the first time
+  // what is to be done: the order is that of mst_calls_next_action
+  struct mst_lane *next_due;
+  uint8_t due;              // it is in the list of those with something to do
+  uint16_t todo;            // bits of enum mst_todo
+  struct mst_entry *replay; // next to be sent
+  uint8_t replaying;        // its journal is being sent
+  uint8_t from_checkpoint;  // this incarnation was launched from one
+  uint8_t seeded;           // the seed before `replay` was sent
+  struct mst_call *sending; // EXEC was given, and is not sent yet
+};
+
+// Bits.
+enum mst_lane_effect {
+  MST_LANE_INTERRUPT = 1, // the oldest call is one that was cancelled
+  MST_LANE_RESET =
+      2 // the oldest call left without a try: the next has all of its own
+};
+
+// ---- calls that are not answered
+
+// mst_lane_add gives a call to the worker, as its last one.
+void mst_lane_add(struct mst_lane *lane, struct mst_call *call);
+// mst_lane_drop takes out a call that nobody wants. Returns effects, as does
+// mst_lane_finish, which takes out one that is answered or failed: a verb's goes among the
+// answers, a task's is its own.
+unsigned mst_lane_drop(struct mst_lane *lane, struct mst_call *call);
+unsigned mst_lane_finish(struct mst_lane *lane, struct mst_call *call,
+                         enum mst_call_state state, int64_t now_ns);
+// mst_lane_drop_cancelled drops the cancelled calls; sent_too: also those that the worker has
+// got. Returns effects.
+unsigned mst_lane_drop_cancelled(struct mst_lane *lane, int sent_too);
+// mst_lane_unsend: the worker has none of its calls any more.
+void mst_lane_unsend(struct mst_lane *lane);
+
+// ---- answers of verbs. verb NULL: of any
+
+// mst_lane_expect counts one more answer that a verb is to take.
+void mst_lane_expect(struct mst_lane *lane, const void *verb);
+// mst_lane_add_answer puts a call that is over among the answers.
+void mst_lane_add_answer(struct mst_lane *lane, struct mst_call *call);
+// mst_lane_answered gives the arrival of the oldest answer that a verb may take, 0 if there
+// is none; mst_lane_answer that answer: DONE or LOST, NULL if there is none.
+uint64_t mst_lane_answered(const struct mst_lane *lane, const void *verb);
+struct mst_call *mst_lane_answer(const struct mst_lane *lane, const void *verb);
+// mst_lane_take takes an answer out: the caller has its reference.
+void mst_lane_take(struct mst_lane *lane, struct mst_call *answer);
+// mst_lane_forget drops a verb's answers, and cancels its calls: they stay until their answers
+// come. Returns effects.
+unsigned mst_lane_forget(struct mst_lane *lane, const void *verb);
+
+// ---- lanes with something to do
+
+struct mst_due {
+  struct mst_lane *first, *last;
+};
+
+// mst_due_add notes what a lane has to do: bits of enum mst_todo, or 0, have it looked at.
+void mst_due_add(struct mst_due *due, struct mst_lane *lane, uint16_t what);
+// mst_due_drop takes the first one off the list.
+void mst_due_drop(struct mst_due *due);
+
+#endif

@@ -1,0 +1,148 @@
+// Tests of pool/lane and pool/dispatch alone: what follows when calls leave a lane, which answers
+// are whose, and which worker gets the next task.
+#include "mst_test.h"
+#include "pool/dispatch.h"
+
+static struct mst_counts counts;
+static struct mst_tally tally = {.counts = &counts};
+static struct mst_lane lanes[3] = {{.worker = 0}, {.worker = 1}, {.worker = 2}};
+static struct mst_lane *const lane = &lanes[0];
+static struct mst_due due;
+static const char verb, other_verb;
+
+static struct mst_call *call_of(const void *whose) {
+  struct mst_call *call = mst_call_new(&tally, NULL);
+  CHECK(call != NULL);
+  call->verb = whose;
+  mst_lane_expect(lane, whose);
+  mst_lane_add(lane, call);
+  return call;
+}
+
+static struct mst_call *task_of(struct mst_dispatch *dispatch,
+                                const uint32_t *workers, uint32_t count) {
+  struct mst_blob *payload = mst_blob_new();
+  CHECK(payload != NULL);
+  struct mst_call *task = mst_call_new(&tally, payload);
+  mst_blob_release(payload);
+  CHECK(task != NULL);
+  task->is_task = 1;
+  task->serial = ++counts.tasks;
+  task->queued = (struct mst_queued){.serial = task->serial, .owner = task};
+  CHECK_INT(mst_dispatch_put(dispatch, task, workers, count), 0);
+  return task;
+}
+
+TEST("A call that was cancelled while it waited is interrupted once it is the "
+     "oldest, and no other") {
+  struct mst_call *first = call_of(&verb), *second = call_of(&other_verb);
+  struct mst_call *third = call_of(&verb);
+  first->sent = second->sent = third->sent = 1;
+  CHECK_INT(mst_lane_forget(lane, &other_verb), 0); // it waits
+  CHECK(second->cancelled);
+  CHECK_INT(mst_lane_finish(lane, first, MST_CALL_DONE, 1), MST_LANE_INTERRUPT);
+  CHECK_INT(mst_lane_finish(lane, second, MST_CALL_DONE, 2), 0);
+  CHECK(lane->first == third);
+  mst_lane_take(lane, first);
+  mst_call_release(first);
+  CHECK_INT(mst_lane_forget(lane, NULL), MST_LANE_INTERRUPT);
+  CHECK_INT(mst_lane_drop_cancelled(lane, 0), 0); // the worker has it
+  CHECK_INT(mst_lane_drop_cancelled(lane, 1), MST_LANE_RESET);
+  CHECK(lane->first == NULL && lane->count == 0 && lane->unread == 0);
+}
+
+TEST("Cancelled calls that weren't sent go, and what comes after them isn't "
+     "interrupted") {
+  (void)call_of(&verb);
+  (void)call_of(&verb);
+  struct mst_call *wanted = call_of(&other_verb);
+  CHECK_INT(mst_lane_forget(lane, &verb), MST_LANE_INTERRUPT);
+  CHECK_INT(mst_lane_drop_cancelled(lane, 0), MST_LANE_RESET);
+  CHECK(lane->first == wanted && lane->next_sent == wanted);
+  CHECK_INT(lane->count, 1);
+  CHECK_INT(mst_lane_drop(lane, wanted), 0);
+}
+
+TEST("Answers of several verbs are each verb's own, those of one are "
+     "anybody's") {
+  struct mst_call *first = call_of(&verb), *second = call_of(&other_verb);
+  (void)mst_lane_finish(lane, first, MST_CALL_DONE, 1);
+  CHECK(mst_lane_answer(lane, &other_verb) == NULL);
+  CHECK_INT(mst_lane_answered(lane, &other_verb), 0);
+  CHECK_INT(mst_lane_answered(lane, &verb), 1);
+  (void)mst_lane_finish(lane, second, MST_CALL_LOST, 1);
+  CHECK(mst_lane_answer(lane, &other_verb) == second);
+  mst_lane_take(lane, first);
+  mst_call_release(first);
+  // What is left counts as come in now.
+  CHECK_INT(mst_lane_answered(lane, &other_verb), 2);
+  mst_lane_take(lane, second);
+  mst_call_release(second);
+  CHECK_INT(lane->answered, 0);
+  struct mst_call *third = call_of(&verb);
+  (void)mst_lane_finish(lane, third, MST_CALL_DONE, 1);
+  CHECK(mst_lane_answer(lane, &other_verb) == third);
+  CHECK_INT(mst_lane_forget(lane, NULL), 0);
+}
+
+static uint8_t takes_calls[3] = {1, 1, 1};
+static int takes(void *owner, uint32_t worker) {
+  (void)owner;
+  return takes_calls[worker];
+}
+
+TEST("Each worker has one task before any has a second, the next in turn "
+     "first") {
+  struct mst_lane *const all[] = {&lanes[0], &lanes[1], &lanes[2]};
+  const struct mst_takers takers = {all, 3, takes, takes, NULL};
+  struct mst_dispatch dispatch = {.turn = 2};
+  const uint32_t pinned = 1;
+  takes_calls[0] = 0;
+  struct mst_call *tasks[] = {
+      task_of(&dispatch, NULL, 0), task_of(&dispatch, &pinned, 1),
+      task_of(&dispatch, NULL, 0), task_of(&dispatch, NULL, 0),
+      task_of(&dispatch, NULL, 0)};
+  mst_dispatch_await(&dispatch, tasks[4]);
+  mst_dispatch_all(&dispatch, &takers, &due);
+  CHECK_INT(tasks[0]->worker, 2);
+  CHECK_INT(tasks[1]->worker, 1);
+  CHECK_INT(tasks[2]->worker, 2);
+  CHECK_INT(tasks[3]->worker, 1);
+  CHECK_INT(tasks[4]->state, MST_CALL_QUEUED);
+  CHECK(due.first == &lanes[2] && due.last == &lanes[1]);
+  CHECK_INT(dispatch.awaited, 1);
+  // A worker that is done with one has room for one.
+  (void)mst_lane_finish(&lanes[1], tasks[1], MST_CALL_DONE, 1);
+  mst_dispatch_to(&dispatch, &takers, 1, &due);
+  CHECK_INT(tasks[4]->worker, 1);
+  CHECK_INT(lanes[1].awaited, tasks[4]->id);
+  CHECK_INT(dispatch.awaited, 0);
+  for (uint32_t i = 1; i < 3; i++) {
+    while (lanes[i].first != NULL)
+      (void)mst_lane_finish(&lanes[i], lanes[i].first, MST_CALL_DONE, 2);
+  }
+  CHECK_INT(counts.tasks_done, 5);
+  mst_dispatch_free(&dispatch);
+}
+
+TEST("Tasks that no worker will ever take are lost, and those of others stay") {
+  struct mst_lane *const all[] = {&lanes[0], &lanes[1]};
+  const struct mst_takers takers = {all, 2, takes, takes, NULL};
+  struct mst_dispatch dispatch = {0};
+  const uint32_t pinned = 1;
+  struct mst_call *lost = task_of(&dispatch, &pinned, 1);
+  struct mst_call *stays = task_of(&dispatch, NULL, 0);
+  lost->refs++;
+  stays->refs++;
+  takes_calls[1] = 0;
+  mst_dispatch_sweep(&dispatch, &takers, 7);
+  CHECK_INT(lost->state, MST_CALL_LOST);
+  CHECK(lost->stranded && lost->done_ns == 7);
+  CHECK_INT(stays->state, MST_CALL_QUEUED);
+  mst_dispatch_end(&dispatch, 8);
+  CHECK_INT(stays->state, MST_CALL_LOST);
+  CHECK(!stays->stranded && dispatch.bytes == 0);
+  mst_call_release(lost);
+  mst_call_release(stays);
+  mst_dispatch_free(&dispatch);
+}
