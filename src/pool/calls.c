@@ -16,31 +16,31 @@
 
 // ---- life
 
-static void free_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
+static void free_slots(struct mst_calls *calls, uint32_t from, uint32_t to) {
   for (uint32_t i = from; i < to; i++) {
-    mst_journal_free(&calls->lanes[i]->journal);
-    free(calls->lanes[i]);
+    mst_journal_free(&calls->slots[i]->journal);
+    free(calls->slots[i]);
   }
 }
 
-// add_lanes makes those of workers from..to - 1.
-static int add_lanes(struct mst_calls *calls, uint32_t from, uint32_t to) {
-  struct mst_lane **lanes =
+// add_slots makes those of workers from..to - 1.
+static int add_slots(struct mst_calls *calls, uint32_t from, uint32_t to) {
+  struct mst_slot **slots =
       mst_fault("calls.alloc")
           ? NULL
-          : realloc(calls->lanes, to * sizeof(struct mst_lane *));
-  if (lanes == NULL) return -MST_EMEM;
-  calls->lanes = lanes;
+          : realloc(calls->slots, to * sizeof(struct mst_slot *));
+  if (slots == NULL) return -MST_EMEM;
+  calls->slots = slots;
   for (uint32_t i = from; i < to; i++) {
-    lanes[i] = mst_fault("calls.alloc") ? NULL : calloc(1, sizeof **lanes);
-    if (lanes[i] == NULL) {
-      free_lanes(calls, from, i);
+    slots[i] = mst_fault("calls.alloc") ? NULL : calloc(1, sizeof **slots);
+    if (slots[i] == NULL) {
+      free_slots(calls, from, i);
       return -MST_EMEM;
     }
-    lanes[i]->worker = i;
-    lanes[i]->launch_ns = NEVER;
-    lanes[i]->journal.total = &calls->log_bytes;
-    lanes[i]->journal.unfit = lanes[i]->journal.impossible =
+    slots[i]->lane.worker = i;
+    slots[i]->launch_ns = NEVER;
+    slots[i]->journal.total = &calls->log_bytes;
+    slots[i]->journal.unfit = slots[i]->journal.impossible =
         calls->no_checkpoints;
   }
   return 0;
@@ -55,43 +55,43 @@ int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window) {
   calls->common.journal.total = &calls->log_bytes;
   int rc = mst_pool_init(&calls->pool, workers, window);
   if (rc != 0) return rc;
-  rc = add_lanes(calls, 0, workers);
+  rc = add_slots(calls, 0, workers);
   if (rc == 0) return 0;
   mst_pool_free(&calls->pool);
-  free(calls->lanes);
-  calls->lanes = NULL;
+  free(calls->slots);
+  calls->slots = NULL;
   return rc;
 }
 
 void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
-  lane->ended = 1;
-  while (lane->answers != NULL) {
-    struct mst_call *answer = lane->answers;
-    mst_lane_take(lane, answer);
+  slot->ended = 1;
+  while (slot->lane.answers != NULL) {
+    struct mst_call *answer = slot->lane.answers;
+    mst_lane_take(&slot->lane, answer);
     mst_call_release(answer);
   }
-  while (lane->first != NULL) {
-    struct mst_call *call = lane->first;
+  while (slot->lane.first != NULL) {
+    struct mst_call *call = slot->lane.first;
     if (call->is_task) {
-      (void)mst_lane_finish(lane, call, MST_CALL_LOST, now_ns);
+      (void)mst_lane_finish(&slot->lane, call, MST_CALL_LOST, now_ns);
     } else {
-      (void)mst_lane_drop(lane, call);
+      (void)mst_lane_drop(&slot->lane, call);
     }
   }
-  mst_journal_free(&lane->journal);
-  lane->replay = lane->replayed = NULL;
-  lane->replaying = lane->resuming = 0;
-  lane->todo = 0;
-  if (lane->drains) calls->draining--;
-  lane->drains = 0;
-  if (lane->to_heal) calls->to_heal--;
-  lane->to_heal = 0;
-  if (lane->launch_ns != NEVER) calls->waiting--;
-  lane->launch_ns = NEVER;
-  free(lane->failure);
-  lane->failure = NULL;
+  mst_journal_free(&slot->journal);
+  slot->replay = slot->replayed = NULL;
+  slot->replaying = slot->resuming = 0;
+  slot->lane.todo = 0;
+  if (slot->drains) calls->draining--;
+  slot->drains = 0;
+  if (slot->to_heal) calls->to_heal--;
+  slot->to_heal = 0;
+  if (slot->launch_ns != NEVER) calls->waiting--;
+  slot->launch_ns = NEVER;
+  free(slot->failure);
+  slot->failure = NULL;
 }
 
 void mst_calls_end(struct mst_calls *calls, int64_t now_ns) {
@@ -113,8 +113,8 @@ void mst_calls_free(struct mst_calls *calls) {
   if (calls->dropping != NULL) mst_job_free(calls->dropping);
   mst_jobs_free(&calls->jobs);
   mst_dispatch_free(&calls->dispatch);
-  free_lanes(calls, 0, calls->pool.count);
-  free(calls->lanes);
+  free_slots(calls, 0, calls->pool.count);
+  free(calls->slots);
   mst_pool_free(&calls->pool);
   memset(calls, 0, sizeof *calls);
 }
@@ -128,7 +128,7 @@ void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns, uint32_t need) {
   calls->now_ns = now_ns;
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    calls->lanes[i]->resuming = 1; // until STARTED, or JOINED after it
+    calls->slots[i]->resuming = 1; // until STARTED, or JOINED after it
   mst_pool_begin(&calls->pool, now_ns, deadline_ns, need);
 }
 
@@ -137,21 +137,21 @@ int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
   calls->now_ns = now_ns;
   if (more > UINT32_MAX - from) return -MST_EINPUT;
   mst_calls_close_cast(calls);
-  int rc = add_lanes(calls, from, from + more);
+  int rc = add_slots(calls, from, from + more);
   if (rc != 0) return rc;
   for (uint32_t i = from; rc == 0 && i < from + more; i++) {
-    struct mst_lane *lane = calls->lanes[i];
-    rc = mst_common_copy(&calls->common, &lane->journal, &lane->calls);
+    struct mst_slot *slot = calls->slots[i];
+    rc = mst_common_copy(&calls->common, &slot->journal, &slot->lane.calls);
   }
   if (rc == 0) rc = mst_pool_grow(&calls->pool, more);
   if (rc != 0) {
-    free_lanes(calls, from, from + more);
+    free_slots(calls, from, from + more);
     return rc;
   }
   for (uint32_t i = from; i < from + more; i++) {
-    mst_heal_begin(&calls->lanes[i]->heal, now_ns);
-    calls->lanes[i]->ended = 1;
-    calls->lanes[i]->resuming = 1;
+    mst_heal_begin(&calls->slots[i]->heal, now_ns);
+    calls->slots[i]->ended = 1;
+    calls->slots[i]->resuming = 1;
     mst_calls_tell_pool(calls, MST_EV_RESTART, i);
   }
   return 0;
@@ -170,32 +170,33 @@ void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
 }
 
 int mst_calls_is_up(const struct mst_calls *calls,
-                    const struct mst_lane *lane) {
-  const enum mst_worker_state state = worker_of(calls, lane)->state;
+                    const struct mst_slot *slot) {
+  const enum mst_worker_state state = worker_of(calls, slot)->state;
   return (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY) &&
-         !lane->resuming && !lane->ended;
+         !slot->resuming && !slot->ended;
 }
 
 int mst_calls_is_usable(const struct mst_calls *calls,
-                        const struct mst_lane *lane) {
-  const struct mst_worker *worker = worker_of(calls, lane);
-  return !lane->dead && worker->stop_ns == NEVER && !worker->drains;
+                        const struct mst_slot *slot) {
+  const struct mst_worker *worker = worker_of(calls, slot);
+  return !slot->dead && worker->stop_ns == NEVER && !worker->drains;
 }
 
 static int usable(void *owner, uint32_t worker) {
   const struct mst_calls *calls = owner;
-  return mst_calls_is_usable(calls, calls->lanes[worker]);
+  return mst_calls_is_usable(calls, calls->slots[worker]);
 }
 
-static int takes(void *owner, uint32_t worker) {
+static struct mst_lane *open_lane(void *owner, uint32_t worker) {
   const struct mst_calls *calls = owner;
-  return usable(owner, worker) && mst_calls_is_up(calls, calls->lanes[worker]);
+  struct mst_slot *slot = calls->slots[worker];
+  if (!usable(owner, worker) || !mst_calls_is_up(calls, slot)) return NULL;
+  return &slot->lane;
 }
 
 struct mst_takers mst_calls_takers(struct mst_calls *calls) {
-  return (struct mst_takers){.lanes = calls->lanes,
-                             .count = calls->pool.count,
-                             .takes = takes,
+  return (struct mst_takers){.count = calls->pool.count,
+                             .open = open_lane,
                              .usable = usable,
                              .owner = calls};
 }
@@ -211,124 +212,124 @@ void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns) {
 }
 
 // interrupt has the worker interrupt its oldest call.
-static void interrupt(struct mst_calls *calls, struct mst_lane *lane) {
-  if (!worker_of(calls, lane)->launched || lane->ended) return;
-  mst_due_add(&calls->due, lane, MST_TODO_CANCEL);
+static void interrupt(struct mst_calls *calls, struct mst_slot *slot) {
+  if (!worker_of(calls, slot)->launched || slot->ended) return;
+  mst_due_add(&calls->due, &slot->lane, MST_TODO_CANCEL);
   calls->interrupts = 1;
-  if (lane->cancel == lane->first->id) return; // its grace runs already
-  lane->cancel = lane->first->id;
-  lane->cancel_ns = calls->now_ns;
+  if (slot->cancel == slot->lane.first->id) return; // its grace runs already
+  slot->cancel = slot->lane.first->id;
+  slot->cancel_ns = calls->now_ns;
 }
 
-void mst_calls_effects(struct mst_calls *calls, struct mst_lane *lane,
+void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
                        unsigned effects) {
-  if ((effects & MST_LANE_RESET) != 0) mst_heal_answered(&lane->heal);
-  if ((effects & MST_LANE_INTERRUPT) != 0) interrupt(calls, lane);
+  if ((effects & MST_LANE_RESET) != 0) mst_heal_answered(&slot->heal);
+  if ((effects & MST_LANE_INTERRUPT) != 0) interrupt(calls, slot);
 }
 
-static void drop(struct mst_calls *calls, struct mst_lane *lane,
+static void drop(struct mst_calls *calls, struct mst_slot *slot,
                  struct mst_call *call) {
-  mst_calls_effects(calls, lane, mst_lane_drop(lane, call));
+  mst_calls_effects(calls, slot, mst_lane_drop(&slot->lane, call));
 }
 
-static void finish(struct mst_calls *calls, struct mst_lane *lane,
+static void finish(struct mst_calls *calls, struct mst_slot *slot,
                    struct mst_call *call, enum mst_call_state state) {
-  mst_calls_effects(calls, lane,
-                    mst_lane_finish(lane, call, state, calls->now_ns));
+  mst_calls_effects(calls, slot,
+                    mst_lane_finish(&slot->lane, call, state, calls->now_ns));
 }
 
-void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_lane *lane) {
-  const enum mst_worker_state state = worker_of(calls, lane)->state;
-  if (mst_calls_is_up(calls, lane)) return; // it has them, and will answer
+void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
+  const enum mst_worker_state state = worker_of(calls, slot)->state;
+  if (mst_calls_is_up(calls, slot)) return; // it has them, and will answer
   // What it was sent stays until it is judged: its death is the first one's doing.
   const int ended = state == MST_WORKER_STOPPED || state == MST_WORKER_LEFT;
-  mst_calls_effects(calls, lane, mst_lane_drop_cancelled(lane, ended));
+  mst_calls_effects(calls, slot, mst_lane_drop_cancelled(&slot->lane, ended));
 }
 
-void mst_lane_fail(struct mst_lane *lane, const char *text) {
-  if (lane->failure == NULL) lane->failure = strdup(text);
+void mst_slot_fail(struct mst_slot *slot, const char *text) {
+  if (slot->failure == NULL) slot->failure = strdup(text);
 }
 
-void mst_lane_broken(struct mst_calls *calls, struct mst_lane *lane,
+void mst_slot_broken(struct mst_calls *calls, struct mst_slot *slot,
                      const char *text) {
-  mst_lane_fail(lane, text);
-  lane->ended = 1;
-  mst_due_add(&calls->due, lane, MST_TODO_BREAK);
-  mst_calls_tell_pool(calls, MST_EV_CLOSED, lane->worker);
+  mst_slot_fail(slot, text);
+  slot->ended = 1;
+  mst_due_add(&calls->due, &slot->lane, MST_TODO_BREAK);
+  mst_calls_tell_pool(calls, MST_EV_CLOSED, slot->lane.worker);
 }
 
 // ---- facts of the world
 
 void mst_calls_fail(struct mst_calls *calls, uint32_t worker,
                     const char *text) {
-  mst_lane_fail(calls->lanes[worker], text);
+  mst_slot_fail(calls->slots[worker], text);
 }
 
 void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
                       const char *text, int64_t now_ns) {
   calls->now_ns = now_ns;
-  mst_lane_broken(calls, calls->lanes[worker], text);
+  mst_slot_broken(calls, calls->slots[worker], text);
 }
 
 // stay_lost: one that is lost doesn't come back.
-static void stay_lost(struct mst_calls *calls, struct mst_lane *lane) {
-  if (worker_of(calls, lane)->state != MST_WORKER_LOST) return;
-  lane->dead = 1;
-  lane->sys_errno = 0; // nor with those that were given up for want of it
-  if (lane->resuming) mst_lane_leave(calls, lane, 0, NULL);
+static void stay_lost(struct mst_calls *calls, struct mst_slot *slot) {
+  if (worker_of(calls, slot)->state != MST_WORKER_LOST) return;
+  slot->dead = 1;
+  slot->sys_errno = 0; // nor with those that were given up for want of it
+  if (slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
 }
 
 void mst_calls_look_for_left(struct mst_calls *calls) {
   for (uint32_t i = 0; calls->draining > 0 && i < calls->pool.count; i++) {
-    struct mst_lane *lane = calls->lanes[i];
-    const struct mst_worker *worker = worker_of(calls, lane);
+    struct mst_slot *slot = calls->slots[i];
+    const struct mst_worker *worker = worker_of(calls, slot);
     const int left = worker->state == MST_WORKER_LEFT;
-    if (!lane->drains || (!left && worker->drains)) continue;
-    lane->drains = 0;
+    if (!slot->drains || (!left && worker->drains)) continue;
+    slot->drains = 0;
     calls->draining--;
     if (!left) continue; // it was asked to end otherwise, or was lost
-    lane->ended = 1;
-    mst_lane_leave(calls, lane, 0, NULL);
+    slot->ended = 1;
+    mst_slot_leave(calls, slot, 0, NULL);
   }
 }
 
-static void drain(struct mst_calls *calls, struct mst_lane *lane,
+static void drain(struct mst_calls *calls, struct mst_slot *slot,
                   const struct mst_event *event) {
   if (calls->pool.phase != MST_POOL_RUNNING) return;
-  if (event->kind == MST_EV_DRAIN) stay_lost(calls, lane);
+  if (event->kind == MST_EV_DRAIN) stay_lost(calls, slot);
   tell_pool(calls, event);
-  if (!lane->drains) calls->draining++;
-  lane->drains = 1;
+  if (!slot->drains) calls->draining++;
+  slot->drains = 1;
   mst_calls_sweep(calls);
 }
 
 void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
                      int64_t now_ns) {
-  struct mst_lane *lane =
-      event->worker < calls->pool.count ? calls->lanes[event->worker] : NULL;
+  struct mst_slot *slot =
+      event->worker < calls->pool.count ? calls->slots[event->worker] : NULL;
   calls->now_ns = now_ns;
-  if (lane == NULL) {
+  if (slot == NULL) {
     tell_pool(calls, event);
     return;
   }
   switch (event->kind) {
   case MST_EV_DRAIN:
   case MST_EV_LEFT:
-    drain(calls, lane, event);
+    drain(calls, slot, event);
     return;
   case MST_EV_RESTART:
     if (calls->pool.phase == MST_POOL_RUNNING &&
-        worker_of(calls, lane)->state == MST_WORKER_LEFT) {
+        worker_of(calls, slot)->state == MST_WORKER_LEFT) {
       mst_calls_look_for_left(calls); // what it has left undone stays so
-      mst_lane_return(calls, lane);
+      mst_slot_return(calls, slot);
     }
     break;
   case MST_EV_BACK:
     // Whatever it had to say had to wait.
-    mst_heal_heard(&lane->heal, now_ns);
+    mst_heal_heard(&slot->heal, now_ns);
     break;
   case MST_EV_CLOSED:
-    lane->ended = 1;
+    slot->ended = 1;
     break;
   default:
     break;
@@ -339,21 +340,21 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
 void mst_calls_retire(struct mst_calls *calls, uint32_t worker,
                       int64_t now_ns) {
   calls->now_ns = now_ns;
-  stay_lost(calls, calls->lanes[worker]);
+  stay_lost(calls, calls->slots[worker]);
   mst_calls_tell_pool(calls, MST_EV_RETIRE, worker);
   mst_calls_sweep(calls);
 }
 
 void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
-  lane->dead = 1;
-  lane->sys_errno = 0;
-  mst_lane_fail(lane, "it was ended by killNode()");
+  slot->dead = 1;
+  slot->sys_errno = 0;
+  mst_slot_fail(slot, "it was ended by killNode()");
   // One that is lost may wait for its turn to come back, one that isn't launched for it, too.
-  const enum mst_worker_state state = worker_of(calls, lane)->state;
+  const enum mst_worker_state state = worker_of(calls, slot)->state;
   const int waits = state == MST_WORKER_LOST || state == MST_WORKER_NONE;
-  if (waits && lane->resuming) mst_lane_leave(calls, lane, 0, NULL);
+  if (waits && slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
   mst_calls_tell_pool(calls, waits ? MST_EV_RETIRE : MST_EV_SILENT, worker);
   mst_calls_sweep(calls);
 }
@@ -362,76 +363,76 @@ void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
 
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker) {
   return calls->pool.workers[worker].owed > 0 ||
-         calls->lanes[worker]->replay_left > 0;
+         calls->slots[worker]->replay_left > 0;
 }
 
 int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
                     uint64_t call) {
-  const struct mst_call *first = calls->lanes[worker]->first;
+  const struct mst_call *first = calls->slots[worker]->lane.first;
   return first != NULL && first->id == call && mst_call_is_wanted(first);
 }
 
 int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker) {
-  const struct mst_lane *lane = calls->lanes[worker];
-  const struct mst_call *first = lane->first;
+  const struct mst_slot *slot = calls->slots[worker];
+  const struct mst_call *first = slot->lane.first;
   const int fits = calls->tally.answer_bytes <= calls->answer_bytes_max;
   if (fits || calls->dispatch.awaited > 0) return 1;
-  if (first == NULL || lane->replay_left > 0) return 1;
-  return first->id <= lane->awaited || !mst_call_is_wanted(first);
+  if (first == NULL || slot->replay_left > 0) return 1;
+  return first->id <= slot->lane.awaited || !mst_call_is_wanted(first);
 }
 
-static void take_answer(struct mst_calls *calls, struct mst_lane *lane,
+static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
                         struct mst_answered *answered) {
-  struct mst_call *call = lane->first;
+  struct mst_call *call = slot->lane.first;
   const int late = call->timed_out && !call->cancelled;
-  mst_lane_note(calls, lane, answered);
+  mst_slot_note(calls, slot, answered);
   // What failed may be that the worker couldn't read the job.
   if ((answered->flags & MST_FLAG_ERROR) != 0 && call->job != NULL) {
-    mst_job_unnote(call->job, lane->worker);
+    mst_job_unnote(call->job, slot->lane.worker);
   }
   if (late) {
     // It has its loss instead, which no death is to blame for.
-    lane->oom = lane->ours = 0;
-    mst_lane_fail_first(calls, lane, MST_LOSS_TIMEOUT, 1, NULL);
+    slot->oom = slot->ours = 0;
+    mst_slot_fail_first(calls, slot, MST_LOSS_TIMEOUT, 1, NULL);
   } else {
     if (mst_call_is_wanted(call)) mst_call_keep_answer(call, answered);
-    finish(calls, lane, call, MST_CALL_DONE);
+    finish(calls, slot, call, MST_CALL_DONE);
   }
-  mst_calls_tell_pool(calls, MST_EV_ANSWERED, lane->worker);
+  mst_calls_tell_pool(calls, MST_EV_ANSWERED, slot->lane.worker);
   const struct mst_takers takers = mst_calls_takers(calls);
-  mst_dispatch_to(&calls->dispatch, &takers, lane->worker, &calls->due);
+  mst_dispatch_to(&calls->dispatch, &takers, slot->lane.worker, &calls->due);
 }
 
 static int has_ended(const struct mst_calls *calls,
-                     const struct mst_lane *lane) {
-  const enum mst_worker_state state = worker_of(calls, lane)->state;
+                     const struct mst_slot *slot) {
+  const enum mst_worker_state state = worker_of(calls, slot)->state;
   return state == MST_WORKER_LOST || state == MST_WORKER_STOPPED;
 }
 
 void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
                         struct mst_answered *answered, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_slot *slot = calls->slots[worker];
   const uint64_t oldest =
-      lane->first == NULL ? lane->calls + 1 : lane->first->id;
+      slot->lane.first == NULL ? slot->lane.calls + 1 : slot->lane.first->id;
   calls->now_ns = now_ns;
   if ((answered->flags & MST_FLAG_REPLAY) != 0) {
-    mst_lane_replayed(calls, lane, answered->flags);
-  } else if (answered->call < oldest && has_ended(calls, lane)) {
+    mst_slot_replayed(calls, slot, answered->flags);
+  } else if (answered->call < oldest && has_ended(calls, slot)) {
     // Dropped when its worker was known to have ended, and its channel not read out.
     mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker);
-  } else if (lane->first == NULL || answered->call != oldest ||
-             !lane->first->sent) {
-    mst_lane_broken(calls, lane, "the worker sent an answer to another call");
+  } else if (slot->lane.first == NULL || answered->call != oldest ||
+             !slot->lane.first->sent) {
+    mst_slot_broken(calls, slot, "the worker sent an answer to another call");
   } else {
-    take_answer(calls, lane, answered);
+    take_answer(calls, slot, answered);
   }
   mst_answered_free(answered);
 }
 
 void mst_calls_said(struct mst_calls *calls, uint32_t worker,
                     struct mst_answered *answered, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
-  const struct mst_call *of = lane->first;
+  struct mst_slot *slot = calls->slots[worker];
+  const struct mst_call *of = slot->lane.first;
   calls->now_ns = now_ns;
   const int wanted = of != NULL && of->id == answered->call && of->sent &&
                      !of->is_task && mst_call_is_wanted(of);
@@ -444,8 +445,8 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
     call->state = MST_CALL_DONE;
     call->done_ns = now_ns;
     mst_call_keep_answer(call, answered);
-    mst_lane_expect(lane, call->verb);
-    mst_lane_add_answer(lane, call);
+    mst_lane_expect(&slot->lane, call->verb);
+    mst_lane_add_answer(&slot->lane, call);
   }
   mst_answered_free(answered);
 }
@@ -453,38 +454,39 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
 // ---- what is to be sent
 
 void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
-  struct mst_call *call = lane->sending;
+  struct mst_slot *slot = calls->slots[worker];
+  struct mst_call *call = slot->lane.sending;
   calls->now_ns = now_ns;
   if (call == NULL) return; // of the journal
-  lane->sending = NULL;
+  slot->lane.sending = NULL;
   call->sent = 1;
   if (call->is_task && call->sent_ns == 0) call->sent_ns = now_ns;
-  if (call == lane->first) lane->head_ns = now_ns;
+  if (call == slot->lane.first) slot->head_ns = now_ns;
   mst_calls_tell_pool(calls, MST_EV_SENT, worker);
 }
 
 int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
                      enum mst_calls_do what, int rc, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
-  struct mst_call *call = lane->sending;
+  struct mst_slot *slot = calls->slots[worker];
+  struct mst_call *call = slot->lane.sending;
   const int gone = rc != -MST_EMEM;
   calls->now_ns = now_ns;
-  lane->sending = NULL;
+  slot->lane.sending = NULL;
   if (what == MST_CALLS_DROP) return 0;
   if (gone || call == NULL) {
-    lane->replaying = 0;
-    mst_due_add(&calls->due, lane, MST_TODO_BREAK); // its end will be heard
+    slot->replaying = 0;
+    mst_due_add(&calls->due, &slot->lane,
+                MST_TODO_BREAK); // its end will be heard
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
   const int verb = !call->is_task;
   // The next call has all of its attempts.
-  if (call == lane->first) mst_heal_answered(&lane->heal);
+  if (call == slot->lane.first) mst_heal_answered(&slot->heal);
   if (verb) {
-    if (call->id == lane->calls) lane->calls--;
-    drop(calls, lane, call);
+    if (call->id == slot->lane.calls) slot->lane.calls--;
+    drop(calls, slot, call);
   } else {
-    finish(calls, lane, call, MST_CALL_LOST);
+    finish(calls, slot, call, MST_CALL_LOST);
   }
   return verb;
 }
@@ -495,7 +497,7 @@ static int has_limits(const struct mst_calls *calls) {
   return calls->timeout_ns != NEVER || calls->tally.limited > 0;
 }
 
-// is_due tells whether the lanes are to be looked at one by one: not on every wake-up, since
+// is_due tells whether the slots are to be looked at one by one: not on every wake-up, since
 // there may be a thousand of them.
 static int is_due(const struct mst_calls *calls, int64_t slept_ns) {
   const int64_t beat_ns = calls->policy.heartbeat_ns;
@@ -518,13 +520,13 @@ void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns) {
   calls->looked_ns = now_ns;
   calls->alone = calls->interrupts = 0;
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    mst_lane_time(calls, calls->lanes[i], slept_ns);
+    mst_slot_time(calls, calls->slots[i], slept_ns);
 }
 
 int64_t mst_calls_wake_ns(const struct mst_calls *calls) {
   int64_t wake_ns = mst_pool_wake_ns(&calls->pool);
   for (uint32_t i = 0; calls->waiting > 0 && i < calls->pool.count; i++) {
-    const int64_t launch_ns = calls->lanes[i]->launch_ns;
+    const int64_t launch_ns = calls->slots[i]->launch_ns;
     if (launch_ns < wake_ns) wake_ns = launch_ns;
   }
   return wake_ns;

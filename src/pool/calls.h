@@ -35,11 +35,8 @@
 #include "pool/call.h"
 #include "pool/common.h"
 #include "pool/dispatch.h"
-#include "pool/heal.h"
 #include "pool/job.h"
-#include "pool/journal.h"
-#include "pool/lane.h"
-#include "pool/state.h"
+#include "pool/recover.h"
 
 #define MST_ANSWERS_BYTES ((size_t)1 << 30)
 #define MST_LOG_STEP_BYTES ((size_t)1 << 24)
@@ -56,7 +53,7 @@
 
 struct mst_calls {
   struct mst_pool pool;
-  struct mst_lane **lanes; // pool.count, each allocated alone
+  struct mst_slot **slots; // pool.count, each allocated alone
   struct mst_tally tally;  // its counts are set by the caller
   struct mst_heal_policy policy;
   int64_t timeout_ns; // of one call, INT64_MAX for none
@@ -71,17 +68,17 @@ struct mst_calls {
   struct mst_loss *told, *last_told; // for the user
   struct mst_job *dropping; // workers are to forget it, from drop_at on
   uint32_t drop_at;
-  uint32_t to_heal;       // lanes with to_heal
-  uint32_t waiting;       // lanes with launch_ns
-  uint32_t draining;      // lanes with drains
-  int64_t looked_ns;      // when lanes were last looked at one by one
+  uint32_t to_heal;       // slots with to_heal
+  uint32_t waiting;       // slots with launch_ns
+  uint32_t draining;      // slots with drains
+  int64_t looked_ns;      // when slots were last looked at one by one
   int64_t now_ns;         // of the last step
   uint8_t no_checkpoints; // workers make none
   uint8_t started;        // STARTED was given
   uint8_t to_dispatch;    // tasks may have workers that have room
   uint8_t alone;          // some lane's calls wait until all others are idle
   uint8_t
-      interrupts; // some lane was told to interrupt a call, and hasn't answered
+      interrupts; // some slot was told to interrupt a call, and hasn't answered
   uint8_t launcher_gone; // the world's: workers can't come back now
   uint8_t orphaned;      // and some should
 };
@@ -264,7 +261,7 @@ void mst_calls_trim(struct mst_calls *calls);
 
 // mst_calls_is_up tells whether a call that is given to a worker now reaches it: it is
 // there, and has been told all that comes before.
-int mst_calls_is_up(const struct mst_calls *calls, const struct mst_lane *lane);
+int mst_calls_is_up(const struct mst_calls *calls, const struct mst_slot *slot);
 
 // mst_calls_check tells which invariant is broken, NULL if none: for tests, after every
 // step.

@@ -5,38 +5,39 @@
 void mst_calls_forbid_checkpoints(struct mst_calls *calls) {
   calls->no_checkpoints = 1;
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    mst_journal_refused(&calls->lanes[i]->journal, MST_REFUSED_EVER);
+    mst_journal_refused(&calls->slots[i]->journal, MST_REFUSED_EVER);
 }
 
-void mst_lane_want(struct mst_calls *calls, struct mst_lane *lane, int now) {
-  if (mst_journal_wants(&lane->journal, now, calls->now_ns)) {
-    mst_due_add(&calls->due, lane, MST_TODO_CHECKPOINT);
+void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now) {
+  if (mst_journal_wants(&slot->journal, now, calls->now_ns)) {
+    mst_due_add(&calls->due, &slot->lane, MST_TODO_CHECKPOINT);
   }
 }
 
 // note_seed: draws from L'Ecuyer's stream are repeated from their position, which is known. Those
 // from another are by the calls that drew, if the checkpoint has the stream: so there must be one
 // that has it. What tasks drew is never repeated.
-static void note_seed(struct mst_calls *calls, struct mst_lane *lane,
+static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_answered *answered) {
   if ((answered->flags & MST_FLAG_RNG) != 0) {
-    lane->rng_drew = 1;
-    lane->seed.known = 0;
-    if (lane->first->is_task || !lane->rng_kept) lane->rng_other = 1;
-    if (!lane->first->is_task && !lane->rng_kept) mst_lane_want(calls, lane, 1);
+    slot->rng_drew = 1;
+    slot->seed.known = 0;
+    if (slot->lane.first->is_task || !slot->rng_kept) slot->rng_other = 1;
+    if (!slot->lane.first->is_task && !slot->rng_kept)
+      mst_slot_want(calls, slot, 1);
   }
   if ((answered->flags & MST_FLAG_SEED) == 0) return;
-  lane->rng_other = 0;
-  lane->seed = answered->seed;
+  slot->rng_other = 0;
+  slot->seed = answered->seed;
 }
 
-static void note_state(struct mst_calls *calls, struct mst_lane *lane,
+static void note_state(struct mst_calls *calls, struct mst_slot *slot,
                        const struct mst_answered *answered) {
-  const struct mst_call *call = lane->first;
+  const struct mst_call *call = slot->lane.first;
   const struct mst_entry entry = {
       .payload = call->payload,
       .job = call->job,
-      .seed = lane->seed,
+      .seed = slot->seed,
       .call = call->id,
       .elapsed_s = answered->elapsed_s,
       .failed = (answered->flags & MST_FLAG_ERROR) != 0,
@@ -46,28 +47,28 @@ static void note_state(struct mst_calls *calls, struct mst_lane *lane,
     mst_common_answered(&calls->common, call->cast, &entry);
   }
   if (call->is_task && !entry.visible) return; // any worker could have done it
-  (void)mst_journal_add(&lane->journal, &entry); // if not, it says so itself
-  mst_journal_bound(&lane->journal, calls->policy.replay_max_ns);
-  mst_lane_want(calls, lane, 0);
+  (void)mst_journal_add(&slot->journal, &entry); // if not, it says so itself
+  mst_journal_bound(&slot->journal, calls->policy.replay_max_ns);
+  mst_slot_want(calls, slot, 0);
 }
 
-void mst_lane_note(struct mst_calls *calls, struct mst_lane *lane,
+void mst_slot_note(struct mst_calls *calls, struct mst_slot *slot,
                    const struct mst_answered *answered) {
-  const struct mst_call *call = lane->first;
-  mst_heal_answered(&lane->heal);
-  mst_heal_heard(&lane->heal, calls->now_ns);
-  lane->head_ns = calls->now_ns;
+  const struct mst_call *call = slot->lane.first;
+  mst_heal_answered(&slot->heal);
+  mst_heal_heard(&slot->heal, calls->now_ns);
+  slot->head_ns = calls->now_ns;
   if (!calls->policy.on) return; // nothing is kept
   // One that was interrupted and undone isn't repeated: it didn't come to its end.
   const int undone = (call->cancelled || call->timed_out) &&
                      (answered->flags & MST_FLAG_ERROR) != 0 &&
                      (answered->flags & MST_FLAG_STATE) == 0;
-  if (!undone && !calls->policy.fresh) note_state(calls, lane, answered);
+  if (!undone && !calls->policy.fresh) note_state(calls, slot, answered);
   // Nobody sees all that it may have changed, and isn't undone: that is to be restored as well.
   if (undone && !call->is_task && answered->elapsed_s > 0) {
-    mst_lane_want(calls, lane, 1);
+    mst_slot_want(calls, slot, 1);
   }
-  note_seed(calls, lane, answered);
+  note_seed(calls, slot, answered);
 }
 
 int mst_calls_log_grew(const struct mst_calls *calls) {
@@ -81,10 +82,10 @@ static struct mst_journal *longest_journal(struct mst_calls *calls,
                                            int hopeless) {
   struct mst_journal *longest = &calls->common.journal;
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    struct mst_lane *lane = calls->lanes[i];
-    if (lane->replaying || lane->replay_left > 0) continue;
-    if (hopeless && !lane->journal.unfit) continue;
-    if (lane->journal.bytes > longest->bytes) longest = &lane->journal;
+    struct mst_slot *slot = calls->slots[i];
+    if (slot->replaying || slot->replay_left > 0) continue;
+    if (hopeless && !slot->journal.unfit) continue;
+    if (slot->journal.bytes > longest->bytes) longest = &slot->journal;
   }
   return longest->bytes == 0 ? NULL : longest;
 }
@@ -107,8 +108,8 @@ void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
   const int64_t most = free_bytes / 4 + (int64_t)(calls->log_bytes / 4);
   if ((int64_t)calls->log_bytes > most / 2) {
     for (uint32_t i = 0; i < calls->pool.count; i++) {
-      struct mst_lane *lane = calls->lanes[i];
-      if (lane->journal.bytes > 0) mst_lane_want(calls, lane, 1);
+      struct mst_slot *slot = calls->slots[i];
+      if (slot->journal.bytes > 0) mst_slot_want(calls, slot, 1);
     }
   }
   give_up_longest(calls, 1, most);
@@ -118,25 +119,25 @@ void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
 
 void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
                             int64_t cost_ns, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
-  mst_journal_made(&lane->journal, cost_ns, now_ns);
-  lane->rng_other = 0; // the stream, of whatever generator, is there
-  lane->rng_kept = lane->rng_drew;
+  mst_journal_made(&slot->journal, cost_ns, now_ns);
+  slot->rng_other = 0; // the stream, of whatever generator, is there
+  slot->rng_kept = slot->rng_drew;
 }
 
 void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t worker,
                              enum mst_refusal why, int64_t now_ns) {
   calls->now_ns = now_ns;
-  struct mst_journal *journal = &calls->lanes[worker]->journal;
+  struct mst_journal *journal = &calls->slots[worker]->journal;
   mst_journal_refused(journal, why);
   mst_journal_bound(journal, calls->policy.replay_max_ns);
 }
 
 void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
                                 int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
-  mst_journal_ended(&lane->journal);
-  if (mst_calls_is_up(calls, lane)) mst_lane_want(calls, lane, 1);
+  mst_journal_ended(&slot->journal);
+  if (mst_calls_is_up(calls, slot)) mst_slot_want(calls, slot, 1);
 }

@@ -11,142 +11,146 @@ static int give(struct mst_calls_action *action, enum mst_calls_do kind,
 }
 
 static int give_payload(struct mst_calls_action *action, enum mst_calls_do kind,
-                        const struct mst_lane *lane, struct mst_blob *payload,
+                        const struct mst_slot *slot, struct mst_blob *payload,
                         uint64_t id) {
-  (void)give(action, kind, lane->worker);
+  (void)give(action, kind, slot->lane.worker);
   action->payload = payload;
   action->id = id;
   return 1;
 }
 
 static int give_seed(struct mst_calls_action *action,
-                     const struct mst_lane *lane, const struct mst_seed *seed) {
-  (void)give(action, MST_CALLS_SEED, lane->worker);
+                     const struct mst_slot *slot, const struct mst_seed *seed) {
+  (void)give(action, MST_CALLS_SEED, slot->lane.worker);
   action->seed = *seed;
   return 1;
 }
 
 // give_job gives a job, or one of a group, that this incarnation doesn't have: 1, or 0 if it has
 // all. Without memory for the note it isn't sent, and the call fails.
-static int give_job(const struct mst_calls *calls, struct mst_lane *lane,
+static int give_job(const struct mst_calls *calls, struct mst_slot *slot,
                     struct mst_job *job, struct mst_calls_action *action) {
-  const uint32_t epoch = worker_of(calls, lane)->epoch;
-  struct mst_job *next = mst_job_missing(job, lane->worker, epoch);
-  if (next == NULL || mst_job_note(next, lane->worker, epoch) != 0) return 0;
-  return give_payload(action, MST_CALLS_JOB, lane, next->bytes, next->id);
+  const uint32_t epoch = worker_of(calls, slot)->epoch;
+  struct mst_job *next = mst_job_missing(job, slot->lane.worker, epoch);
+  if (next == NULL || mst_job_note(next, slot->lane.worker, epoch) != 0)
+    return 0;
+  return give_payload(action, MST_CALLS_JOB, slot, next->bytes, next->id);
 }
 
 // The journal, entry by entry: the stream's position before it, the job that it needs, it.
-static int give_entry(const struct mst_calls *calls, struct mst_lane *lane,
+static int give_entry(const struct mst_calls *calls, struct mst_slot *slot,
                       struct mst_calls_action *action) {
-  struct mst_entry *entry = lane->replay;
-  if (entry->seed.known && !lane->seeded) {
-    lane->seeded = 1;
-    return give_seed(action, lane, &entry->seed);
+  struct mst_entry *entry = slot->replay;
+  if (entry->seed.known && !slot->seeded) {
+    slot->seeded = 1;
+    return give_seed(action, slot, &entry->seed);
   }
-  if (give_job(calls, lane, entry->job, action)) return 1;
-  lane->seeded = 0;
-  lane->replay = entry->next;
-  lane->replay_left++;
-  (void)give_payload(action, MST_CALLS_EXEC, lane, entry->payload, entry->call);
+  if (give_job(calls, slot, entry->job, action)) return 1;
+  slot->seeded = 0;
+  slot->replay = entry->next;
+  slot->replay_left++;
+  (void)give_payload(action, MST_CALLS_EXEC, slot, entry->payload, entry->call);
   action->flags = MST_FLAG_REPLAY;
   return 1;
 }
 
-static int give_replay(struct mst_calls *calls, struct mst_lane *lane,
+static int give_replay(struct mst_calls *calls, struct mst_slot *slot,
                        struct mst_calls_action *action) {
-  if (lane->replay != NULL) return give_entry(calls, lane, action);
-  const int seeds = lane->seed.known || lane->rng_other;
-  lane->replaying = 0;
-  lane->rng_other = 0;
-  if (seeds && !lane->seed.known) lane->rng_kept = 0; // a fresh one
-  if (lane->replay_left == 0) mst_heal_idle(&lane->heal);
-  mst_lane_go_on(calls, lane);
-  return seeds ? give_seed(action, lane, &lane->seed) : 0;
+  if (slot->replay != NULL) return give_entry(calls, slot, action);
+  const int seeds = slot->seed.known || slot->rng_other;
+  slot->replaying = 0;
+  slot->rng_other = 0;
+  if (seeds && !slot->seed.known) slot->rng_kept = 0; // a fresh one
+  if (slot->replay_left == 0) mst_heal_idle(&slot->heal);
+  mst_slot_go_on(calls, slot);
+  return seeds ? give_seed(action, slot, &slot->seed) : 0;
 }
 
 // hears tells whether what is sent to a worker is still evaluated: not behind a BYE.
-static int hears(const struct mst_calls *calls, const struct mst_lane *lane) {
-  return mst_calls_is_up(calls, lane) &&
+static int hears(const struct mst_calls *calls, const struct mst_slot *slot) {
+  return mst_calls_is_up(calls, slot) &&
          calls->pool.phase == MST_POOL_RUNNING &&
-         worker_of(calls, lane)->stop_ns == NEVER;
+         worker_of(calls, slot)->stop_ns == NEVER;
 }
 
-static int give_call(struct mst_calls *calls, struct mst_lane *lane,
+static int give_call(struct mst_calls *calls, struct mst_slot *slot,
                      struct mst_calls_action *action) {
-  struct mst_call *call = lane->next_sent;
+  struct mst_call *call = slot->lane.next_sent;
   while (call != NULL && call->cancelled) { // it never goes there
-    mst_calls_effects(calls, lane, mst_lane_drop(lane, call));
-    call = lane->next_sent;
+    mst_calls_effects(calls, slot, mst_lane_drop(&slot->lane, call));
+    call = slot->lane.next_sent;
   }
-  if (call == NULL || !hears(calls, lane)) {
-    lane->todo &= (uint16_t)~MST_TODO_CALLS;
+  if (call == NULL || !hears(calls, slot)) {
+    slot->lane.todo &= (uint16_t)~MST_TODO_CALLS;
     return 0;
   }
-  if (give_job(calls, lane, call->job, action)) return 1;
-  lane->next_sent = call->next;
-  lane->sending = call;
-  (void)give_payload(action, MST_CALLS_EXEC, lane, call->payload, call->id);
+  if (give_job(calls, slot, call->job, action)) return 1;
+  slot->lane.next_sent = call->next;
+  slot->lane.sending = call;
+  (void)give_payload(action, MST_CALLS_EXEC, slot, call->payload, call->id);
   action->flags = call->is_task ? MST_FLAG_TASK : 0;
-  action->attempt = (uint16_t)(call == lane->first ? lane->heal.attempt : 0);
+  action->attempt =
+      (uint16_t)(call == slot->lane.first ? slot->heal.attempt : 0);
   return 1;
 }
 
-static int has_todo(struct mst_lane *lane, enum mst_todo what) {
-  if ((lane->todo & what) == 0) return 0;
-  lane->todo &= (uint16_t)~what;
+static int has_todo(struct mst_slot *slot, enum mst_todo what) {
+  if ((slot->lane.todo & what) == 0) return 0;
+  slot->lane.todo &= (uint16_t)~what;
   return 1;
 }
 
 // give_cancel: its watch is also asked whether it lives.
-static int give_cancel(struct mst_calls *calls, struct mst_lane *lane,
+static int give_cancel(struct mst_calls *calls, struct mst_slot *slot,
                        struct mst_calls_action *action) {
-  const struct mst_call *call = lane->first;
-  if (call == NULL || !call->sent || lane->ended) return 0;
+  const struct mst_call *call = slot->lane.first;
+  if (call == NULL || !call->sent || slot->ended) return 0;
   if (!call->cancelled && !call->timed_out) return 0;
-  mst_due_add(&calls->due, lane, MST_TODO_PING);
-  (void)give(action, MST_CALLS_CANCEL, lane->worker);
+  mst_due_add(&calls->due, &slot->lane, MST_TODO_PING);
+  (void)give(action, MST_CALLS_CANCEL, slot->lane.worker);
   action->id = call->id;
   return 1;
 }
 
-// lane_action takes one thing that a lane has to do, 0 if it has nothing.
-static int lane_action(struct mst_calls *calls, struct mst_lane *lane,
+// slot_action takes one thing that a slot has to do, 0 if it has nothing.
+static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
                        struct mst_calls_action *action) {
-  MST_ASSERT(lane->sending == NULL); // the last one was neither sent nor not
-  if (has_todo(lane, MST_TODO_PAUSE)) {
-    return give(action, MST_CALLS_PAUSE, lane->worker);
+  MST_ASSERT(slot->lane.sending ==
+             NULL); // the last one was neither sent nor not
+  if (has_todo(slot, MST_TODO_PAUSE)) {
+    return give(action, MST_CALLS_PAUSE, slot->lane.worker);
   }
-  if (has_todo(lane, MST_TODO_FORGET)) {
-    return give(action, MST_CALLS_FORGET, lane->worker);
+  if (has_todo(slot, MST_TODO_FORGET)) {
+    return give(action, MST_CALLS_FORGET, slot->lane.worker);
   }
-  if (has_todo(lane, MST_TODO_BREAK)) {
-    return give(action, MST_CALLS_BREAK, lane->worker);
+  if (has_todo(slot, MST_TODO_BREAK)) {
+    return give(action, MST_CALLS_BREAK, slot->lane.worker);
   }
-  if (has_todo(lane, MST_TODO_JUDGE) && lane->to_heal) {
-    return give(action, MST_CALLS_JUDGE, lane->worker);
+  if (has_todo(slot, MST_TODO_JUDGE) && slot->to_heal) {
+    return give(action, MST_CALLS_JUDGE, slot->lane.worker);
   }
-  if (lane->replaying && give_replay(calls, lane, action)) return 1;
-  if (has_todo(lane, MST_TODO_CHECKPOINT) && !lane->ended) {
-    return give(action, MST_CALLS_CHECKPOINT, lane->worker);
+  if (slot->replaying && give_replay(calls, slot, action)) return 1;
+  if (has_todo(slot, MST_TODO_CHECKPOINT) && !slot->ended) {
+    return give(action, MST_CALLS_CHECKPOINT, slot->lane.worker);
   }
-  if ((lane->todo & MST_TODO_CALLS) != 0 && give_call(calls, lane, action)) {
+  if ((slot->lane.todo & MST_TODO_CALLS) != 0 &&
+      give_call(calls, slot, action)) {
     return 1;
   }
-  if (has_todo(lane, MST_TODO_CANCEL) && give_cancel(calls, lane, action)) {
+  if (has_todo(slot, MST_TODO_CANCEL) && give_cancel(calls, slot, action)) {
     return 1;
   }
-  if (has_todo(lane, MST_TODO_PING) && !lane->ended) {
-    return give(action, MST_CALLS_PING, lane->worker);
+  if (has_todo(slot, MST_TODO_PING) && !slot->ended) {
+    return give(action, MST_CALLS_PING, slot->lane.worker);
   }
   return 0;
 }
 
-static int next_of_lanes(struct mst_calls *calls,
+static int next_of_slots(struct mst_calls *calls,
                          struct mst_calls_action *action) {
   while (calls->due.first != NULL) {
-    struct mst_lane *lane = calls->due.first;
-    if (lane_action(calls, lane, action)) return 1;
+    struct mst_slot *slot = calls->slots[calls->due.first->worker];
+    if (slot_action(calls, slot, action)) return 1;
     mst_due_drop(&calls->due);
   }
   return 0;
@@ -162,7 +166,7 @@ static int next_drop(struct mst_calls *calls, struct mst_calls_action *action) {
     struct mst_job *job = calls->dropping;
     while (calls->drop_at < calls->pool.count) {
       const uint32_t i = calls->drop_at++;
-      if (calls->lanes[i]->ended) continue;
+      if (calls->slots[i]->ended) continue;
       if (!mst_job_is_at(job, i, calls->pool.workers[i].epoch)) continue;
       (void)give(action, MST_CALLS_DROP, i);
       action->id = job->id;
@@ -179,10 +183,10 @@ static int next_drop(struct mst_calls *calls, struct mst_calls_action *action) {
 // follows, does so too.
 static void begin(struct mst_calls *calls) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    struct mst_lane *lane = calls->lanes[i];
-    mst_heal_begin(&lane->heal, calls->now_ns);
-    if (worker_of(calls, lane)->state == MST_WORKER_IDLE) {
-      mst_lane_go_on(calls, lane);
+    struct mst_slot *slot = calls->slots[i];
+    mst_heal_begin(&slot->heal, calls->now_ns);
+    if (worker_of(calls, slot)->state == MST_WORKER_IDLE) {
+      mst_slot_go_on(calls, slot);
     }
   }
 }
@@ -190,21 +194,21 @@ static void begin(struct mst_calls *calls) {
 // of_pool says what an action of the worker states is for the world: 0 if nothing.
 static int of_pool(struct mst_calls *calls, const struct mst_action *said,
                    struct mst_calls_action *action) {
-  struct mst_lane *lane = calls->lanes[said->worker];
+  struct mst_slot *slot = calls->slots[said->worker];
   switch (said->kind) {
   case MST_DO_LAUNCH:
-    lane->ended = 0;
-    lane->from_checkpoint = lane->journal.checkpoint;
+    slot->ended = 0;
+    slot->from_checkpoint = slot->journal.checkpoint;
     return give(action, MST_CALLS_LAUNCH, said->worker);
   case MST_DO_BYE:
     return give(action, MST_CALLS_BYE, said->worker);
   case MST_DO_KILL:
     return give(action, MST_CALLS_KILL, said->worker);
   case MST_DO_LOST:
-    mst_lane_lost(calls, lane);
+    mst_slot_lost(calls, slot);
     return give(action, MST_CALLS_CLOSE, said->worker);
   case MST_DO_RESTARTED:
-    mst_lane_resume(calls, lane);
+    mst_slot_resume(calls, slot);
     return 0;
   case MST_DO_STARTED:
     begin(calls);
@@ -216,9 +220,9 @@ static int of_pool(struct mst_calls *calls, const struct mst_action *said,
   case MST_DO_STOPPED:
     return give(action, MST_CALLS_STOPPED, 0);
   case MST_DO_JOINED:
-    if (!lane->resuming) return 0; // STARTED came after it was ready
-    mst_heal_begin(&lane->heal, calls->now_ns);
-    mst_lane_resume(calls, lane);
+    if (!slot->resuming) return 0; // STARTED came after it was ready
+    mst_heal_begin(&slot->heal, calls->now_ns);
+    mst_slot_resume(calls, slot);
     return 0;
   case MST_DO_CANCEL: // of launchers that come with other hosts
     return 0;
@@ -252,7 +256,7 @@ int mst_calls_next_action(struct mst_calls *calls,
     mst_calls_look_for_left(calls);
     dispatch(calls);
     if (next_told(calls, action)) return 1;
-    if (next_of_lanes(calls, action)) return 1;
+    if (next_of_slots(calls, action)) return 1;
     if (next_drop(calls, action)) return 1;
     if (calls->orphaned) {
       calls->orphaned = 0;

@@ -8,8 +8,8 @@
 // has_all tells whether every worker that takes calls has the cast that goes on.
 static int has_all(const struct mst_calls *calls, const struct mst_cast *cast) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    const struct mst_lane *lane = calls->lanes[i];
-    if (lane->cast != cast->number && mst_calls_is_usable(calls, lane)) {
+    const struct mst_slot *slot = calls->slots[i];
+    if (slot->lane.cast != cast->number && mst_calls_is_usable(calls, slot)) {
       return 0;
     }
   }
@@ -23,27 +23,27 @@ void mst_calls_close_cast(struct mst_calls *calls) {
 }
 
 // cast_of gives the cast that a call is of. Each of one cast goes to another worker.
-static struct mst_cast *cast_of(struct mst_calls *calls, struct mst_lane *lane,
+static struct mst_cast *cast_of(struct mst_calls *calls, struct mst_slot *slot,
                                 struct mst_blob *payload, const void *verb) {
   struct mst_common *common = &calls->common;
   if (!calls->policy.on) return NULL; // nothing is kept
   if (!mst_common_goes_on(common, payload, verb) ||
-      lane->cast == common->now->number) {
+      slot->lane.cast == common->now->number) {
     mst_calls_close_cast(calls);
   }
   if (payload->one) return NULL;
   struct mst_cast *cast = mst_common_open(common, payload, verb);
-  if (cast != NULL) lane->cast = cast->number;
+  if (cast != NULL) slot->lane.cast = cast->number;
   return cast;
 }
 
 int mst_calls_send(struct mst_calls *calls, uint32_t worker,
                    struct mst_blob *payload, const void *verb, int32_t tag,
                    uint8_t unseen, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
-  if (lane->dead && lane->sys_errno != 0) (void)mst_calls_revive(calls, now_ns);
-  if (!mst_calls_is_usable(calls, lane) || (!calls->policy.on && lane->ended)) {
+  if (slot->dead && slot->sys_errno != 0) (void)mst_calls_revive(calls, now_ns);
+  if (!mst_calls_is_usable(calls, slot) || (!calls->policy.on && slot->ended)) {
     return -MST_ECLOSED;
   }
   struct mst_call *call = mst_call_new(&calls->tally, payload);
@@ -51,29 +51,29 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   call->verb = verb;
   call->tag = tag;
   call->unseen = unseen;
-  call->cast = cast_of(calls, lane, payload, verb);
-  mst_lane_expect(lane, verb);
-  mst_lane_add(lane, call);
+  call->cast = cast_of(calls, slot, payload, verb);
+  mst_lane_expect(&slot->lane, verb);
+  mst_lane_add(&slot->lane, call);
   // One that is lost or comes back gets its calls when it is there again.
-  if (mst_calls_is_up(calls, lane)) {
-    mst_due_add(&calls->due, lane, MST_TODO_CALLS);
+  if (mst_calls_is_up(calls, slot)) {
+    mst_due_add(&calls->due, &slot->lane, MST_TODO_CALLS);
   }
   return 0;
 }
 
 void mst_calls_await(struct mst_calls *calls, uint32_t worker) {
-  struct mst_lane *lane = calls->lanes[worker];
-  lane->awaited = lane->calls;
+  struct mst_slot *slot = calls->slots[worker];
+  slot->lane.awaited = slot->lane.calls;
   mst_calls_close_cast(calls);
 }
 
 void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
                       const void *verb, int64_t now_ns) {
-  struct mst_lane *lane = calls->lanes[worker];
+  struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   mst_calls_close_cast(calls);
-  mst_calls_effects(calls, lane, mst_lane_forget(lane, verb));
-  mst_calls_drop_unsent(calls, lane);
+  mst_calls_effects(calls, slot, mst_lane_forget(&slot->lane, verb));
+  mst_calls_drop_unsent(calls, slot);
 }
 
 // ---- tasks
@@ -83,7 +83,7 @@ static int can_have(struct mst_calls *calls, const uint32_t *workers,
   const uint32_t n = workers == NULL ? calls->pool.count : count;
   for (uint32_t k = 0; k < n; k++) {
     const uint32_t worker = workers == NULL ? k : workers[k];
-    if (mst_calls_is_usable(calls, calls->lanes[worker])) return 1;
+    if (mst_calls_is_usable(calls, calls->slots[worker])) return 1;
   }
   return 0;
 }
@@ -135,9 +135,10 @@ int mst_call_cancel(struct mst_call *task, int64_t now_ns) {
   // In its lane it is answered or lost like any other; the reference goes with that.
   task->cancelled = 1;
   mst_call_end(task, MST_CALL_CANCELLED, now_ns);
-  struct mst_lane *lane = task->lane;
-  if (task == lane->first) mst_calls_effects(calls, lane, MST_LANE_INTERRUPT);
-  mst_calls_drop_unsent(calls, lane);
+  struct mst_slot *slot = calls->slots[task->worker];
+  if (task == slot->lane.first)
+    mst_calls_effects(calls, slot, MST_LANE_INTERRUPT);
+  mst_calls_drop_unsent(calls, slot);
   return 1;
 }
 

@@ -27,15 +27,12 @@ void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task) {
 
 // ---- to workers
 
-static int has_room(const struct mst_takers *takers, uint32_t worker,
-                    uint32_t depth) {
-  return takers->lanes[worker]->count < depth &&
-         takers->takes(takers->owner, worker);
-}
-
-static int give_one(struct mst_dispatch *dispatch, struct mst_lane *lane,
-                    struct mst_due *due) {
-  struct mst_queued *item = mst_queue_first(&dispatch->queue, lane->worker);
+static int give_one(struct mst_dispatch *dispatch,
+                    const struct mst_takers *takers, uint32_t worker,
+                    uint32_t depth, struct mst_due *due) {
+  struct mst_lane *lane = takers->open(takers->owner, worker);
+  if (lane == NULL || lane->count >= depth) return 0;
+  struct mst_queued *item = mst_queue_first(&dispatch->queue, worker);
   if (item == NULL) return 0;
   struct mst_call *task = item->owner;
   mst_dispatch_remove(dispatch, task);
@@ -43,16 +40,15 @@ static int give_one(struct mst_dispatch *dispatch, struct mst_lane *lane,
   if (task->awaited) lane->awaited = task->id;
   task->awaited = 0;
   mst_due_add(due, lane, MST_TODO_CALLS);
-  dispatch->turn = lane->worker + 1;
+  dispatch->turn = worker + 1;
   return 1;
 }
 
 void mst_dispatch_to(struct mst_dispatch *dispatch,
                      const struct mst_takers *takers, uint32_t worker,
                      struct mst_due *due) {
-  if (mst_queue_count(&dispatch->queue) == 0) return;
-  while (has_room(takers, worker, MST_TASK_DEPTH) &&
-         give_one(dispatch, takers->lanes[worker], due)) {
+  while (mst_queue_count(&dispatch->queue) > 0 &&
+         give_one(dispatch, takers, worker, MST_TASK_DEPTH, due)) {
   }
 }
 
@@ -63,10 +59,7 @@ void mst_dispatch_all(struct mst_dispatch *dispatch,
     const uint32_t turn = dispatch->turn;
     for (uint32_t k = 0; k < n; k++) {
       if (mst_queue_count(&dispatch->queue) == 0) return;
-      const uint32_t i = (turn + k) % n;
-      if (has_room(takers, i, depth)) {
-        (void)give_one(dispatch, takers->lanes[i], due);
-      }
+      (void)give_one(dispatch, takers, (turn + k) % n, depth, due);
     }
   }
 }

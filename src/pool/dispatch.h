@@ -26,12 +26,12 @@ struct mst_dispatch {
   uint32_t turn;    // the worker that is asked first
 };
 
-// Workers 0 to count - 1, each with its lane.
+// Workers 0 to count - 1.
 struct mst_takers {
-  struct mst_lane *const *lanes;
   uint32_t count;
-  // Whether a worker takes calls now, and whether it ever will.
-  int (*takes)(void *owner, uint32_t worker);
+  // The lane of a worker that takes calls now, else NULL.
+  struct mst_lane *(*open)(void *owner, uint32_t worker);
+  // Whether a worker takes calls, now or when it is back.
   int (*usable)(void *owner, uint32_t worker);
   void *owner;
 };

@@ -12,8 +12,6 @@
 #include <stdint.h>
 
 #include "pool/call.h"
-#include "pool/heal.h"
-#include "pool/journal.h"
 
 // What a lane has to do. calls_next.c has the order.
 enum mst_todo {
@@ -27,13 +25,13 @@ enum mst_todo {
   MST_TODO_FORGET = 128
 };
 
-// What one worker was given, and what is known of it. Up to `cast` it is lane.c that changes it.
 struct mst_lane {
   uint32_t worker;
   uint64_t calls;             // last id given
   struct mst_call *first;     // sent or to be sent and not answered
   struct mst_call *last;      //
   struct mst_call *next_sent; // the first that is not sent, NULL if none
+  struct mst_call *sending;   // EXEC was given, and is not sent yet
   uint32_t count;             // of these
   struct mst_call *answers;   // of verbs, to be taken, oldest first
   struct mst_call *last_answer;
@@ -43,39 +41,10 @@ struct mst_lane {
   const void *verb;  // of the last call of a verb
   uint8_t mixed;     // what is unread may be of several verbs
   uint64_t cast;     // number of the last that it got
-  // healing
-  struct mst_heal heal;
-  struct mst_journal journal;
-  struct mst_seed seed; // the stream's position after the last answer
-  char *failure;        // what was wrong first; owned
-  uint8_t rng_other;    // it drew from another generator what won't be repeated
-  uint8_t rng_drew;     // it drew random numbers at all
-  uint8_t rng_kept;     // its checkpoint has the stream
-  uint8_t dead;         // it stays lost
-  uint8_t to_heal;      // it was lost, and what follows is not done yet
-  uint8_t resuming;     // it comes back: calls are queued, not sent
-  uint8_t ended;        // its channel is read no more
-  uint8_t oom;          // what was lost last was killed to have memory
-  uint8_t ours;         // it was killed by muster: the session, or its watch
-  uint8_t alone;        // its calls are to run while all others are idle
-  uint8_t drains; // it was to finish and end: to be looked at until it has left
-  int32_t sys_errno;    // its last launch failed for want of something; 0: none
-  uint32_t launches;    // that failed so, in a row
-  int64_t launch_ns;    // when it is launched again; INT64_MAX if it isn't
-  uint32_t replay_left; // answers of the journal's calls that are to come
-  struct mst_entry *replayed; // entry whose answer comes next
-  int64_t head_ns;            // since when it evaluates the oldest call
-  uint64_t cancel;            // call that it was last told to interrupt
-  int64_t cancel_ns;          // and when, for the first time
   // what is to be done: the order is that of mst_calls_next_action
   struct mst_lane *next_due;
-  uint8_t due;              // it is in the list of those with something to do
-  uint16_t todo;            // bits of enum mst_todo
-  struct mst_entry *replay; // next to be sent
-  uint8_t replaying;        // its journal is being sent
-  uint8_t from_checkpoint;  // this incarnation was launched from one
-  uint8_t seeded;           // the seed before `replay` was sent
-  struct mst_call *sending; // EXEC was given, and is not sent yet
+  uint8_t due;   // it is in the list of those with something to do
+  uint16_t todo; // bits of enum mst_todo
 };
 
 // Bits.

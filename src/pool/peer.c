@@ -11,7 +11,7 @@
 
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;
-  if (peer->lane->replay_left > 0) return; // it was printed the first time
+  if (peer->slot->replay_left > 0) return; // it was printed the first time
   mst_log_write(&peer->cluster->log, &peer->part, peer->index, bytes, n);
 }
 
@@ -32,7 +32,7 @@ const struct mst_worker *mst_peer_worker(const struct mst_peer *peer) {
 }
 
 int mst_peer_is_up(const struct mst_peer *peer) {
-  return mst_calls_is_up(&peer->cluster->calls, peer->lane);
+  return mst_calls_is_up(&peer->cluster->calls, peer->slot);
 }
 
 static void tell(struct mst_peer *peer, enum mst_event_kind kind) {
@@ -399,7 +399,7 @@ void mst_session_cancel(struct mst_session *session, const void *verb) {
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-      if (cluster->calls.lanes[i]->unread > 0) {
+      if (cluster->calls.slots[i]->lane.unread > 0) {
         cluster->peers[i]->no_memory = 0;
         mst_calls_forget(&cluster->calls, i, verb, mst_clock_now());
       }
@@ -409,14 +409,14 @@ void mst_session_cancel(struct mst_session *session, const void *verb) {
 }
 
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
-  const struct mst_lane *lane = peer->lane;
+  const struct mst_slot *slot = peer->slot;
   if (peer->data.out_first != NULL && !peer->data.ended) {
     mst_peer_want(peer);
     const int rc = mst_session_run(peer->cluster->session, slice_ms, err);
     if (rc != 0) return rc;
   }
-  if (peer->data.ended || lane->resuming) {
-    if (!lane->dead) return 0; // it is sent again
+  if (peer->data.ended || slot->resuming) {
+    if (!slot->dead) return 0; // it is sent again
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
   }
   return peer->data.out_first == NULL ? 0 : -MST_EAGAIN;
@@ -451,15 +451,15 @@ void mst_peer_poll(struct mst_peer *peer) {
 
 struct mst_call *mst_peer_answer(const struct mst_peer *peer,
                                  const void *verb) {
-  return mst_lane_answer(peer->lane, verb);
+  return mst_lane_answer(&peer->slot->lane, verb);
 }
 
 void mst_peer_take(struct mst_peer *peer, struct mst_call *answer) {
-  mst_lane_take(peer->lane, answer);
+  mst_lane_take(&peer->slot->lane, answer);
 }
 
 uint32_t mst_peer_unread(const struct mst_peer *peer) {
-  return peer->lane->unread;
+  return peer->slot->lane.unread;
 }
 
 int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,

@@ -163,7 +163,7 @@ void mst_peer_judge(struct mst_peer *peer) {
   judged.sys_errno = errno_in(judged.words);
   mst_calls_judged(&peer->cluster->calls, peer->index, &judged,
                    mst_clock_now());
-  if (peer->lane->oom) session->oom_new--;
+  if (peer->slot->oom) session->oom_new--;
 }
 
 void mst_peer_close(struct mst_peer *peer, int ours) {

@@ -12,16 +12,16 @@ static int look(struct mst_peer *const *peers, uint32_t n, const void *verb,
   uint64_t oldest = 0;
   for (uint32_t i = 0; i < n; i++) {
     const struct mst_peer *peer = peers[i];
-    const struct mst_lane *lane = peer->lane;
-    const uint64_t answered = mst_lane_answered(lane, verb);
+    const struct mst_slot *slot = peer->slot;
+    const uint64_t answered = mst_lane_answered(&slot->lane, verb);
     if (answered != 0 && (oldest == 0 || answered < oldest)) {
       first = (int)i;
       oldest = answered;
     }
     if (first != -MST_EAGAIN) continue;
     const int gone =
-        lane->dead || (lane->ended && !peer->cluster->calls.policy.on);
-    if (gone && lane->first != NULL) {
+        slot->dead || (slot->ended && !peer->cluster->calls.policy.on);
+    if (gone && slot->lane.first != NULL) {
       *lost = i;
       first = -MST_ECLOSED;
     } else if (peer->no_memory) {
@@ -122,7 +122,7 @@ int mst_task_await(struct mst_call *task) {
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     // A try may let a worker have it.
     if (task->queued.set == NULL) return 0;
-    if (cluster->calls.lanes[i]->dead || !mst_queue_is_for(&task->queued, i))
+    if (cluster->calls.slots[i]->dead || !mst_queue_is_for(&task->queued, i))
       continue;
     const int none = has_no_memory(cluster->peers[i]);
     without |= none;

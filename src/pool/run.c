@@ -162,7 +162,7 @@ static void carry_out(struct mst_cluster *cluster,
     break;
   case MST_CALLS_BREAK:
     mst_net_shutdown(peer->data.fd);
-    if (peer->lane->ended) mst_peer_unwatch(peer);
+    if (peer->slot->ended) mst_peer_unwatch(peer);
     break;
   case MST_CALLS_TELL:
     tell(cluster->session, action->loss);
@@ -368,7 +368,7 @@ static int first_peers(struct mst_cluster *cluster, uint32_t workers) {
   if (cluster->peers == NULL) return -MST_EMEM;
   const int rc = make_peers(cluster, 0, workers);
   for (uint32_t i = 0; rc == 0 && i < workers; i++)
-    cluster->peers[i]->lane = cluster->calls.lanes[i];
+    cluster->peers[i]->slot = cluster->calls.slots[i];
   return rc;
 }
 
@@ -413,7 +413,7 @@ int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
   if (more > MST_WORKERS_MAX - from) {
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
-  // Peers first: what has a lane has a peer.
+  // Peers first: what has a slot has a peer.
   struct mst_peer **peers =
       realloc(cluster->peers, (from + more) * sizeof(struct mst_peer *));
   int rc = peers == NULL ? -MST_EMEM : 0;
@@ -428,7 +428,7 @@ int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
                        "no memory for %u more workers", more);
   }
   for (uint32_t i = from; i < from + more; i++)
-    cluster->peers[i]->lane = cluster->calls.lanes[i];
+    cluster->peers[i]->slot = cluster->calls.slots[i];
   mst_cluster_carry_out(cluster);
   return 0;
 }

@@ -49,7 +49,7 @@ struct mst_standby {
 struct mst_peer {
   struct mst_cluster *cluster;
   uint32_t index;
-  struct mst_lane *lane;
+  struct mst_slot *slot;
   struct mst_launcher *launcher; // that made this incarnation, NULL if none did
   struct mst_chan data;
   struct mst_io data_io;

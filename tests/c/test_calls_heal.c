@@ -17,7 +17,7 @@ TEST("A call isn't blamed for the death of its worker in one that was "
   EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
   come_up(0);
   EXPECT("EXEC 0 #2");
-  CHECK_INT(calls.lanes[0]->heal.attempt, 0);
+  CHECK_INT(calls.slots[0]->heal.attempt, 0);
   answer(0, 2);
   CHECK_INT(second->state, MST_CALL_DONE);
   finish();
@@ -52,7 +52,7 @@ TEST("A call fails with the last of its attempts, and those behind it go on") {
   come_up(0);
   EXPECT("EXEC 0 #1 again, EXEC 0 #2");
   lose_one(0);
-  struct mst_call *poison = mst_lane_answer(calls.lanes[0], &verb);
+  struct mst_call *poison = mst_lane_answer(&calls.slots[0]->lane, &verb);
   CHECK(poison != NULL && poison->state == MST_CALL_LOST);
   CHECK_INT(poison->loss->kind, MST_LOSS_POISON);
   CHECK_INT(poison->loss->attempts, 2);
@@ -95,7 +95,7 @@ TEST("A worker that dies by itself too often is given up, with what it was to "
   }
   EXPECT("JUDGE 0, TELL 0");
   CHECK_INT(pinned->state, MST_CALL_LOST);
-  CHECK(calls.lanes[0]->dead);
+  CHECK(calls.slots[0]->dead);
   CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
             -MST_ECLOSED);
   (void)submit();
@@ -117,9 +117,9 @@ TEST("Without healing a lost worker stays lost, and so does what it had") {
   tick(0);
   EXPECT("JUDGE 0");
   CHECK_INT(task->state, MST_CALL_LOST);
-  CHECK(calls.lanes[0]->dead && calls.lanes[0]->first != NULL);
+  CHECK(calls.slots[0]->dead && calls.slots[0]->lane.first != NULL);
   mst_calls_forget(&calls, 0, &verb, now_ns);
-  CHECK(calls.lanes[0]->first == NULL);
+  CHECK(calls.slots[0]->lane.first == NULL);
   finish();
 }
 
@@ -164,7 +164,7 @@ TEST("A death in the replay is nobody's fault but the worker's") {
   lose_one(0);
   come_up(0);
   EXPECT("REEXEC 0 #1, EXEC 0 #2 again");
-  CHECK_INT(calls.lanes[0]->heal.attempt, 1);
+  CHECK_INT(calls.slots[0]->heal.attempt, 1);
   answer_as(0, 1, MST_FLAG_REPLAY);
   answer(0, 2);
   CHECK_INT(take(0), MST_CALL_DONE);
@@ -181,7 +181,7 @@ TEST("A worker whose replay fails is given up, with the reason") {
   come_up(0);
   EXPECT("REEXEC 0 #1");
   answer_as(0, 1, MST_FLAG_REPLAY | MST_FLAG_ERROR);
-  CHECK(calls.lanes[0]->dead && calls.lanes[0]->failure != NULL);
+  CHECK(calls.slots[0]->dead && calls.slots[0]->failure != NULL);
   EXPECT("TELL 0, KILL 0");
   die(0);
   EXPECT("CLOSE 0");
@@ -232,7 +232,7 @@ TEST("An answer to another call breaks its worker") {
   ask(0);
   (void)taken();
   answer(0, 2);
-  CHECK(calls.lanes[0]->ended && calls.lanes[0]->failure != NULL);
+  CHECK(calls.slots[0]->ended && calls.slots[0]->failure != NULL);
   EXPECT("BREAK 0, KILL 0");
   mst_calls_end(&calls, now_ns);
   finish();
@@ -276,7 +276,7 @@ static void deaf(int64_t heartbeat_ns, int lives, int64_t patience_ns) {
   CHECK_INT(calls.pool.workers[0].state, MST_WORKER_BUSY);
   tick(10 * MS);
   EXPECT("KILL 0");
-  CHECK(calls.lanes[0]->failure != NULL);
+  CHECK(calls.slots[0]->failure != NULL);
   die(0);
   EXPECT("CLOSE 0");
   tick(0);
@@ -357,7 +357,7 @@ TEST("A launch that fails for want of something is tried again after growing "
   for (uint32_t n = 0; n < MST_SHORT_TRIES; n++, pause_ns *= 2) {
     fail_launch();
     EXPECT("JUDGE 0, PAUSE 0");
-    CHECK_INT(calls.lanes[0]->launch_ns, now_ns + pause_ns);
+    CHECK_INT(calls.slots[0]->launch_ns, now_ns + pause_ns);
     CHECK(mst_calls_wake_ns(&calls) <= now_ns + pause_ns);
     tick(pause_ns - 1);
     EXPECT("");
@@ -366,8 +366,8 @@ TEST("A launch that fails for want of something is tried again after growing "
   }
   fail_launch();
   EXPECT("JUDGE 0, TELL 0");
-  CHECK(calls.lanes[0]->dead);
-  CHECK_INT(calls.lanes[0]->sys_errno, EAGAIN);
+  CHECK(calls.slots[0]->dead);
+  CHECK_INT(calls.slots[0]->sys_errno, EAGAIN);
   ask(0); // whoever wants it again has it try
   EXPECT("PAUSE 0, LAUNCH 0");
   come_up(0);
@@ -393,7 +393,7 @@ TEST("A worker that was given up for its own deaths isn't revived for an old "
     EXPECT(n < MST_HEAL_DEATHS ? "JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0"
                                : "JUDGE 0, TELL 0");
   }
-  CHECK(calls.lanes[0]->dead);
+  CHECK(calls.slots[0]->dead);
   CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
             -MST_ECLOSED);
   CHECK_INT(mst_calls_revive(&calls, now_ns), 0);

@@ -62,7 +62,7 @@ TEST("A worker that is killed for good before its launch is never launched") {
   come_up(1);
   EXPECT("");
   CHECK_INT(state_of(2), MST_WORKER_STOPPED);
-  CHECK(calls.lanes[2]->dead);
+  CHECK(calls.slots[2]->dead);
   finish();
 }
 
@@ -120,7 +120,7 @@ TEST("A call that is cancelled while its worker drains ends by its answer") {
   CHECK_INT(mst_call_cancel(tasks[0], now_ns), 1);
   EXPECT("CANCEL 0 #1, PING 0");
   answer(0, 1);
-  CHECK(!calls.lanes[0]->ended);
+  CHECK(!calls.slots[0]->ended);
   answer(0, 2);
   CHECK_INT(tasks[1]->state, MST_CALL_DONE);
   EXPECT("BYE 0");
@@ -141,9 +141,9 @@ TEST("A worker that drains while it comes back leaves with what it was to do") {
   die(0);
   EXPECT("");
   CHECK_INT(tasks[0]->state, MST_CALL_LOST);
-  CHECK(calls.lanes[0]->dead && calls.lanes[0]->first != NULL);
+  CHECK(calls.slots[0]->dead && calls.slots[0]->lane.first != NULL);
   mst_calls_forget(&calls, 0, &verb, now_ns);
-  CHECK(calls.lanes[0]->first == NULL);
+  CHECK(calls.slots[0]->lane.first == NULL);
   finish();
 }
 
@@ -280,7 +280,7 @@ TEST("U4: A worker that stays lost isn't one of all, one that is added is") {
   EXPECT("EXEC 0 #2");
   told(0, 2, MST_FLAG_STATE);
   CHECK_INT(mst_calls_grow(&calls, 1, now_ns), 0);
-  CHECK_INT(calls.lanes[3]->journal.count, 1);
+  CHECK_INT(calls.slots[3]->journal.count, 1);
   EXPECT("LAUNCH 3");
   finish();
 }
@@ -294,7 +294,7 @@ TEST("U4: Past its limits nothing is kept of what all were told, and it says "
     while (*taken() != '\0') {
     }
     told(0, i, MST_FLAG_STATE);
-    mst_journal_free(&calls.lanes[0]->journal); // as a checkpoint would
+    mst_journal_free(&calls.slots[0]->journal); // as a checkpoint would
   }
   ask(0); // the last cast ends with it
   CHECK(calls.common.incomplete);
@@ -315,7 +315,7 @@ TEST("U4: What all were told counts as what journals hold") {
   told(0, 1, MST_FLAG_STATE);
   CHECK_INT(calls.common.journal.count, 1);
   CHECK_INT(calls.log_bytes, large->segment.bytes); // which two journals have
-  mst_journal_free(&calls.lanes[0]->journal);       // as a checkpoint would
+  mst_journal_free(&calls.slots[0]->journal);       // as a checkpoint would
   CHECK_INT(calls.log_bytes, large->segment.bytes);
   CHECK(mst_calls_log_grew(&calls));
   mst_calls_bound_log(&calls, (int64_t)MST_LOG_STEP_BYTES);

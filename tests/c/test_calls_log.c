@@ -34,19 +34,19 @@ TEST("S2: journals have a quarter of the memory; a worker past that isn't "
   change(1, 2, one);
   CHECK(mst_calls_log_grew(&calls));
   mst_calls_bound_log(&calls, (int64_t)(9 * mst_blob_bytes(both)));
-  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.slots[1]->journal.incomplete, MST_COMPLETE);
   mst_calls_bound_log(&calls, (int64_t)(8 * mst_blob_bytes(both)));
-  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_INCOMPLETE_MEMORY);
-  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.slots[1]->journal.incomplete, MST_INCOMPLETE_MEMORY);
+  CHECK_INT(calls.slots[0]->journal.incomplete, MST_COMPLETE);
   CHECK_INT(calls.log_bytes, mst_blob_bytes(both));
   change(1, 3, one); // isn't kept any more
-  CHECK_INT(calls.lanes[1]->journal.count, 0);
+  CHECK_INT(calls.slots[1]->journal.count, 0);
   die(1);
   EXPECT("CLOSE 1");
   tick(0);
   EXPECT("JUDGE 1, TELL 1");
-  CHECK(calls.lanes[1]->dead);
-  CHECK(strstr(calls.lanes[1]->failure, "there was no memory") != NULL);
+  CHECK(calls.slots[1]->dead);
+  CHECK(strstr(calls.slots[1]->failure, "there was no memory") != NULL);
   lose_one(0); // has its state
   come_up(0);
   EXPECT("REEXEC 0 #1");
@@ -73,7 +73,7 @@ TEST("A worker that can't be copied replays all its calls; where that would "
   (void)taken();
   mst_calls_answered(&calls, 1, &longer, now_ns);
   CHECK_INT(take(1), MST_CALL_DONE);
-  CHECK_INT(calls.lanes[1]->journal.incomplete, MST_INCOMPLETE_LONG);
+  CHECK_INT(calls.slots[1]->journal.incomplete, MST_INCOMPLETE_LONG);
   lose_one(0);
   come_up(0);
   EXPECT("REEXEC 0 #1, REEXEC 0 #2");
@@ -83,8 +83,8 @@ TEST("A worker that can't be copied replays all its calls; where that would "
   EXPECT("CLOSE 1");
   tick(0);
   EXPECT("JUDGE 1, TELL 1");
-  CHECK(calls.lanes[1]->dead);
-  CHECK(strstr(calls.lanes[1]->failure, "muster.replay_max") != NULL);
+  CHECK(calls.slots[1]->dead);
+  CHECK(strstr(calls.slots[1]->failure, "muster.replay_max") != NULL);
   finish();
 }
 
@@ -99,11 +99,11 @@ TEST("S2: long journals are made short by checkpoints, and given up only past "
   EXPECT("CHECKPOINT 0");
   mst_calls_bound_log(&calls, (int64_t)(2 * mst_blob_bytes(large)));
   CHECK_TEXT(taken(), "");
-  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.slots[0]->journal.incomplete, MST_COMPLETE);
   mst_calls_bound_log(&calls, (int64_t)mst_blob_bytes(large) / 2);
-  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_INCOMPLETE_MEMORY);
+  CHECK_INT(calls.slots[0]->journal.incomplete, MST_INCOMPLETE_MEMORY);
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
-  CHECK_INT(calls.lanes[0]->journal.incomplete, MST_COMPLETE);
+  CHECK_INT(calls.slots[0]->journal.incomplete, MST_COMPLETE);
   change(0, 2, payload);
   lose_one(0);
   come_up(0);
@@ -122,7 +122,7 @@ TEST("A worker that drew from another generator has a checkpoint at once, and "
   EXPECT("EXEC 0 #1");
   answer_as(0, 1, MST_FLAG_RNG);
   CHECK_INT(take(0), MST_CALL_DONE);
-  CHECK(calls.lanes[0]->rng_other); // until it is made
+  CHECK(calls.slots[0]->rng_other); // until it is made
   EXPECT("CHECKPOINT 0");
   mst_calls_checkpointed(&calls, 0, 1, now_ns);
   ask(0);
@@ -164,6 +164,6 @@ TEST("A worker without its state says so; one that was launched from its "
   mst_calls_checkpoint_ended(&calls, 1, now_ns);
   tick(0);
   EXPECT("JUDGE 1, TELL 1");
-  CHECK(strstr(calls.lanes[1]->failure, "the process that kept it") != NULL);
+  CHECK(strstr(calls.slots[1]->failure, "the process that kept it") != NULL);
   finish();
 }

@@ -86,15 +86,17 @@ TEST("Answers of several verbs are each verb's own, those of one are "
 }
 
 static uint8_t takes_calls[3] = {1, 1, 1};
-static int takes(void *owner, uint32_t worker) {
+static int usable(void *owner, uint32_t worker) {
   (void)owner;
   return takes_calls[worker];
+}
+static struct mst_lane *open_lane(void *owner, uint32_t worker) {
+  return usable(owner, worker) ? &lanes[worker] : NULL;
 }
 
 TEST("Each worker has one task before any has a second, the next in turn "
      "first") {
-  struct mst_lane *const all[] = {&lanes[0], &lanes[1], &lanes[2]};
-  const struct mst_takers takers = {all, 3, takes, takes, NULL};
+  const struct mst_takers takers = {3, open_lane, usable, NULL};
   struct mst_dispatch dispatch = {.turn = 2};
   const uint32_t pinned = 1;
   takes_calls[0] = 0;
@@ -126,8 +128,7 @@ TEST("Each worker has one task before any has a second, the next in turn "
 }
 
 TEST("Tasks that no worker will ever take are lost, and those of others stay") {
-  struct mst_lane *const all[] = {&lanes[0], &lanes[1]};
-  const struct mst_takers takers = {all, 2, takes, takes, NULL};
+  const struct mst_takers takers = {2, open_lane, usable, NULL};
   struct mst_dispatch dispatch = {0};
   const uint32_t pinned = 1;
   struct mst_call *lost = task_of(&dispatch, &pinned, 1);

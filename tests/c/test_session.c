@@ -268,7 +268,7 @@ static void take_done(void) {
 // kill_one ends a worker that has something to do, as a crash would.
 static void kill_one(const struct mst_cluster *cluster, uint64_t *random) {
   const uint32_t worker = (uint32_t)mst_random_below(random, WORKERS);
-  if (cluster->calls.lanes[worker]->first == NULL) return;
+  if (cluster->calls.slots[worker]->lane.first == NULL) return;
   for (uint32_t i = maker.count; i-- > 0;) {
     if (maker.hands[i].worker != worker) continue;
     end_hand(&maker.hands[i]);

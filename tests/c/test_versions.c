@@ -114,7 +114,7 @@ static char *start(void) {
     CHECK_INT(mst_session_run(&session, 10, NULL), 0);
     answer_setup();
   }
-  const char *failure = cluster->calls.lanes[0]->failure;
+  const char *failure = cluster->calls.slots[0]->failure;
   char *said = failure == NULL ? NULL : strdup(failure);
   CHECK_INT(cluster->started, said == NULL);
   if (cluster->started) mst_cluster_stop(cluster);

@@ -60,43 +60,45 @@ static void mix_call(uint64_t *hash, const struct mst_call *call) {
 }
 
 static void mix_lane(uint64_t *hash, const struct ex *ex,
-                     const struct mst_lane *lane) {
-  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
-    mix(hash, at == lane->next_sent);
+                     const struct mst_slot *slot) {
+  for (const struct mst_call *at = slot->lane.first; at != NULL;
+       at = at->next) {
+    mix(hash, at == slot->lane.next_sent);
     mix_call(hash, at);
   }
-  mix(hash, lane->count);
-  for (const struct mst_call *at = lane->answers; at != NULL; at = at->next)
+  mix(hash, slot->lane.count);
+  for (const struct mst_call *at = slot->lane.answers; at != NULL;
+       at = at->next)
     mix_call(hash, at);
-  mix(hash, lane->unread);
-  mix(hash, lane->mixed);
-  mix(hash, (uint64_t)lane->dead << 8 | (uint64_t)lane->to_heal << 7 |
-                (uint64_t)lane->resuming << 6 | (uint64_t)lane->ended << 5 |
-                (uint64_t)lane->alone << 3 | (uint64_t)lane->replaying << 2 |
-                (uint64_t)lane->oom << 1 | lane->ours);
-  mix(hash, lane->failure != NULL);
-  mix(hash, lane->heal.attempt);
-  mix(hash, lane->heal.deaths);
-  mix(hash, lane->heal.row);
-  mix(hash, lane->heal.row);
-  mix(hash, (uint64_t)lane->journal.checkpoint << 4 |
-                (uint64_t)lane->journal.asking << 3 |
-                (uint64_t)lane->journal.incomplete << 1 |
-                lane->from_checkpoint);
-  mix(hash, lane->journal.pause);
-  if (lane->heal.deaths > 0) mix_time(hash, ex, lane->heal.first_ns);
-  mix(hash, (uint64_t)(int64_t)lane->sys_errno);
-  mix(hash, lane->launches);
-  mix_time(hash, ex, lane->launch_ns);
-  mix(hash, lane->replay_left);
-  mix(hash, lane->first != NULL && lane->cancel == lane->first->id);
-  if (lane->first != NULL && lane->cancel == lane->first->id) {
-    mix_time(hash, ex, lane->cancel_ns);
+  mix(hash, slot->lane.unread);
+  mix(hash, slot->lane.mixed);
+  mix(hash, (uint64_t)slot->dead << 8 | (uint64_t)slot->to_heal << 7 |
+                (uint64_t)slot->resuming << 6 | (uint64_t)slot->ended << 5 |
+                (uint64_t)slot->alone << 3 | (uint64_t)slot->replaying << 2 |
+                (uint64_t)slot->oom << 1 | slot->ours);
+  mix(hash, slot->failure != NULL);
+  mix(hash, slot->heal.attempt);
+  mix(hash, slot->heal.deaths);
+  mix(hash, slot->heal.row);
+  mix(hash, slot->heal.row);
+  mix(hash, (uint64_t)slot->journal.checkpoint << 4 |
+                (uint64_t)slot->journal.asking << 3 |
+                (uint64_t)slot->journal.incomplete << 1 |
+                slot->from_checkpoint);
+  mix(hash, slot->journal.pause);
+  if (slot->heal.deaths > 0) mix_time(hash, ex, slot->heal.first_ns);
+  mix(hash, (uint64_t)(int64_t)slot->sys_errno);
+  mix(hash, slot->launches);
+  mix_time(hash, ex, slot->launch_ns);
+  mix(hash, slot->replay_left);
+  mix(hash, slot->lane.first != NULL && slot->cancel == slot->lane.first->id);
+  if (slot->lane.first != NULL && slot->cancel == slot->lane.first->id) {
+    mix_time(hash, ex, slot->cancel_ns);
   }
-  for (const struct mst_entry *at = lane->journal.first; at != NULL;
+  for (const struct mst_entry *at = slot->journal.first; at != NULL;
        at = at->next) {
     mix(hash, ex_call_of(ex, at->payload));
-    mix(hash, at == lane->replayed);
+    mix(hash, at == slot->replayed);
     mix(hash, at->failed);
   }
 }
@@ -141,7 +143,7 @@ uint64_t ex_hash(const struct ex *ex) {
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
     mix_process(&hash, &ex->processes[i]);
     mix_worker(&hash, ex, &core->pool.workers[i]);
-    mix_lane(&hash, ex, core->lanes[i]);
+    mix_lane(&hash, ex, core->slots[i]);
   }
   mix(&hash, (uint64_t)core->pool.phase);
   mix(&hash, core->dispatch.turn % EX_WORKERS);

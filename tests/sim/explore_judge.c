@@ -63,13 +63,14 @@ static void judge_replay(struct ex *ex, uint32_t worker, uint8_t call) {
 // judge_turn: the calls of a verb go in the order in which they were made, tasks that wait
 // in the queue likewise.
 static void judge_turn(struct ex *ex, uint32_t worker, uint8_t call) {
-  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct mst_slot *slot = ex->core.slots[worker];
   for (uint8_t i = 0; i < call; i++) {
     if (is_queued(ex, i) && is_for(ex, i, worker) && ex->asks[call].is_task) {
       ex_fail(ex, "task %u is sent before task %u", call, i);
     }
   }
-  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+  for (const struct mst_call *at = slot->lane.first; at != NULL;
+       at = at->next) {
     const uint8_t other =
         at->payload == NULL ? EX_CALLS : ex_call_of(ex, at->payload);
     if (other == call) return;
@@ -124,8 +125,9 @@ void ex_judge_sent(struct ex *ex, uint32_t worker,
     ex_fail(ex, "call %u is sent twice or out of turn", call);
   }
   if (action->attempt !=
-      (ex->core.lanes[worker]->first->payload == action->payload ? at->blamed
-                                                                 : 0)) {
+      (ex->core.slots[worker]->lane.first->payload == action->payload
+           ? at->blamed
+           : 0)) {
     ex_fail(ex, "call %u is sent as attempt %u, not %u", call, action->attempt,
             at->blamed);
   }
@@ -153,7 +155,7 @@ static uint8_t limit_of(const struct ex *ex, uint8_t call) {
 // blamed_of gives the call that the process was at when it ended, as far as its answers
 // tell: EX_CALLS if none. It may have been at a checkpoint before it.
 static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
-  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct mst_slot *slot = ex->core.slots[worker];
   const struct ex_process *process = &ex->processes[worker];
   uint32_t at = 0;
   while (at < process->in_count && process->in[at].checkpoint)
@@ -161,14 +163,14 @@ static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
   if (at == process->in_count) return EX_CALLS;
   const struct ex_frame *frame = &process->in[at];
   if (frame->replay || ex->calls[frame->call].cancelled) return EX_CALLS;
-  if (lane->first != NULL && lane->first->timed_out) return EX_CALLS;
+  if (slot->lane.first != NULL && slot->lane.first->timed_out) return EX_CALLS;
   return frame->call;
 }
 
 static int is_poison(const struct ex *ex, uint8_t call) {
   const struct mst_call *task = ex->calls[call].task;
-  const struct mst_lane *lane = ex->core.lanes[ex->calls[call].lane - 1];
-  const struct mst_call *at = task != NULL ? task : lane->answers;
+  const struct mst_slot *slot = ex->core.slots[ex->calls[call].lane - 1];
+  const struct mst_call *at = task != NULL ? task : slot->lane.answers;
   while (task == NULL && at != NULL && at->tag != call)
     at = at->next;
   return at != NULL && at->state == MST_CALL_LOST && at->loss != NULL &&
@@ -176,18 +178,18 @@ static int is_poison(const struct ex *ex, uint8_t call) {
 }
 
 void ex_judge_loss(struct ex *ex, uint32_t worker) {
-  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct mst_slot *slot = ex->core.slots[worker];
   const struct mst_worker *state = worker_of(ex, worker);
   const struct mst_judged judged = {.oom = ex->plan->oom};
-  const int heals = ex->core.policy.on && !lane->dead && !is_short(state) &&
+  const int heals = ex->core.policy.on && !slot->dead && !is_short(state) &&
                     ex->core.pool.phase == MST_POOL_RUNNING &&
                     state->stop_ns == EX_NEVER;
-  const int was_dead = lane->dead;
+  const int was_dead = slot->dead;
   const uint8_t call = heals ? blamed_of(ex, worker) : EX_CALLS;
-  const int last_try = lane->launches >= MST_SHORT_TRIES;
+  const int last_try = slot->launches >= MST_SHORT_TRIES;
   if (heals && call == EX_CALLS) ex->deaths[worker]++;
   mst_calls_judged(&ex->core, worker, &judged, ex->now_ns);
-  if (lane->dead && !was_dead && !ex->lasting && !ex->plan->no_healing &&
+  if (slot->dead && !was_dead && !ex->lasting && !ex->plan->no_healing &&
       !ex->stopping && !last_try && ex->deaths[worker] <= MST_HEAL_DEATHS) {
     ex_fail(ex, "worker %u is given up", worker);
   }
@@ -202,17 +204,17 @@ void ex_judge_loss(struct ex *ex, uint32_t worker) {
 // ---- a core that has nothing to do
 
 static void settled_lane(struct ex *ex, uint32_t worker) {
-  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct mst_slot *slot = ex->core.slots[worker];
   const struct ex_process *process = &ex->processes[worker];
   uint32_t sent = 0, there = 0;
-  for (const struct mst_call *at = lane->first; at != NULL; at = at->next)
+  for (const struct mst_call *at = slot->lane.first; at != NULL; at = at->next)
     sent += at->sent;
   for (uint32_t i = 0; i < process->in_count; i++)
     there += !process->in[i].replay && !process->in[i].checkpoint;
-  if (lane->due) ex_fail(ex, "worker %u has something to do", worker);
-  if (!mst_calls_is_up(&ex->core, lane)) return;
+  if (slot->lane.due) ex_fail(ex, "worker %u has something to do", worker);
+  if (!mst_calls_is_up(&ex->core, slot)) return;
   const int asked_to_end = worker_of(ex, worker)->stop_ns != EX_NEVER;
-  if (sent != lane->count && !asked_to_end && !ex->stopping) {
+  if (sent != slot->lane.count && !asked_to_end && !ex->stopping) {
     ex_fail(ex, "calls of worker %u aren't sent", worker);
   }
   if (worker_of(ex, worker)->owed != sent) {
@@ -225,9 +227,9 @@ static void settled_lane(struct ex *ex, uint32_t worker) {
 }
 
 static int has_room(const struct ex *ex, uint32_t worker) {
-  const struct mst_lane *lane = ex->core.lanes[worker];
-  return mst_calls_is_up(&ex->core, lane) && !lane->dead &&
-         lane->count < MST_TASK_DEPTH &&
+  const struct mst_slot *slot = ex->core.slots[worker];
+  return mst_calls_is_up(&ex->core, slot) && !slot->dead &&
+         slot->lane.count < MST_TASK_DEPTH &&
          worker_of(ex, worker)->stop_ns == EX_NEVER;
 }
 
@@ -261,11 +263,12 @@ static void settled_counts(struct ex *ex) {
     answer_bytes += task->counted ? task->value_bytes : 0;
   }
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    for (const struct mst_call *at = core->lanes[i]->answers; at != NULL;
+    for (const struct mst_call *at = core->slots[i]->lane.answers; at != NULL;
          at = at->next)
       answer_bytes += at->counted ? at->value_bytes : 0;
   }
-  if (mst_queue_count(&core->dispatch.queue) != queued || core->dispatch.bytes != queued) {
+  if (mst_queue_count(&core->dispatch.queue) != queued ||
+      core->dispatch.bytes != queued) {
     ex_fail(ex, "%u tasks wait, and the queue has %u", queued,
             mst_queue_count(&core->dispatch.queue));
   }

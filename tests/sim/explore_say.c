@@ -14,7 +14,7 @@ uint8_t ex_call_of(const struct ex *ex, const struct mst_blob *payload) {
 // ---- the data channel
 
 static int is_read(const struct ex *ex, uint32_t worker) {
-  return !ex->core.lanes[worker]->ended && ex->processes[worker].close_due;
+  return !ex->core.slots[worker]->ended && ex->processes[worker].close_due;
 }
 
 // read_out: what it said before its end is still there, and is read while an action is
@@ -33,7 +33,7 @@ static void read_out(struct ex *ex, uint32_t worker) {
 
 static void unsent(struct ex *ex, const struct mst_calls_action *action,
                    int rc) {
-  const struct mst_call *sending = ex->core.lanes[action->worker]->sending;
+  const struct mst_call *sending = ex->core.slots[action->worker]->lane.sending;
   const uint8_t call =
       sending == NULL ? EX_CALLS : ex_call_of(ex, sending->payload);
   ex_saw(EX_SAW_send_failed);
@@ -74,7 +74,7 @@ static void receive(struct ex *ex, const struct mst_calls_action *action) {
 static void no_memory_for(struct ex *ex,
                           const struct mst_calls_action *action) {
   const uint32_t worker = action->worker;
-  const struct mst_call *sending = ex->core.lanes[worker]->sending;
+  const struct mst_call *sending = ex->core.slots[worker]->lane.sending;
   ex->fail_send = 0;
   ex_saw(EX_SAW_no_memory);
   if (sending != NULL) {
@@ -141,7 +141,7 @@ static void kill_process(struct ex *ex, uint32_t worker) {
 static void break_off(struct ex *ex, uint32_t worker) {
   struct ex_process *process = &ex->processes[worker];
   kill_process(ex, worker);
-  if (ex->core.lanes[worker]->ended) process->close_due = 0;
+  if (ex->core.slots[worker]->ended) process->close_due = 0;
 }
 
 static void let_go(struct ex *ex, uint32_t worker) {
@@ -152,11 +152,11 @@ static void let_go(struct ex *ex, uint32_t worker) {
 }
 
 static void judge(struct ex *ex, uint32_t worker) {
-  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct mst_slot *slot = ex->core.slots[worker];
   ex_judge_loss(ex, worker);
-  if (lane->launch_ns != EX_NEVER) ex_saw(EX_SAW_launched_later);
-  if (lane->alone) ex_saw(EX_SAW_alone);
-  if (!lane->dead) return;
+  if (slot->launch_ns != EX_NEVER) ex_saw(EX_SAW_launched_later);
+  if (slot->alone) ex_saw(EX_SAW_alone);
+  if (!slot->dead) return;
   ex_saw(EX_SAW_given_up);
   ex->gone = (uint8_t)(ex->gone | 1u << worker);
 }

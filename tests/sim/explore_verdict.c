@@ -10,7 +10,7 @@ static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
 
 // is_gone: it is given up, or asked to end.
 static int is_gone(const struct ex *ex, uint32_t worker) {
-  return ex->core.lanes[worker]->dead || worker_of(ex, worker)->drains ||
+  return ex->core.slots[worker]->dead || worker_of(ex, worker)->drains ||
          worker_of(ex, worker)->stop_ns != EX_NEVER;
 }
 
@@ -82,7 +82,8 @@ static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
 static void take_answers(struct ex *ex, uint32_t worker) {
   struct mst_call *answer;
   uint8_t next = 0;
-  while ((answer = mst_lane_answer(ex->core.lanes[worker], NULL)) != NULL) {
+  while ((answer = mst_lane_answer(&ex->core.slots[worker]->lane, NULL)) !=
+         NULL) {
     const uint8_t index = (uint8_t)answer->tag;
     if (index < next) ex_fail(ex, "answer %u comes out of turn", index);
     next = (uint8_t)(index + 1);
@@ -94,9 +95,10 @@ static void take_answers(struct ex *ex, uint32_t worker) {
 
 // leave_dead: whoever waits for a worker that stays lost sees that, and wants no more.
 static void leave_dead(struct ex *ex, uint32_t worker) {
-  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct mst_slot *slot = ex->core.slots[worker];
   if (!ex->stopping && !is_gone(ex, worker)) return;
-  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+  for (const struct mst_call *at = slot->lane.first; at != NULL;
+       at = at->next) {
     if (at->is_task || at->cancelled) continue;
     if (ex->calls[at->tag].outcome != EX_PENDING) {
       ex_fail(ex, "call %d is left after its end", at->tag);
@@ -108,21 +110,21 @@ static void leave_dead(struct ex *ex, uint32_t worker) {
 }
 
 static void judge_worker(struct ex *ex, uint32_t worker) {
-  const struct mst_lane *lane = ex->core.lanes[worker];
+  const struct mst_slot *slot = ex->core.slots[worker];
   const enum mst_worker_state state = worker_of(ex, worker)->state;
   // One that is killed and never reaped is given up when its time is over.
   const int given_up = worker_of(ex, worker)->stop_ns != EX_NEVER &&
                        !worker_of(ex, worker)->awaited;
   const int final = state == MST_WORKER_IDLE || state == MST_WORKER_STOPPED ||
                     state == MST_WORKER_LEFT ||
-                    (state == MST_WORKER_LOST && (lane->dead || given_up));
+                    (state == MST_WORKER_LOST && (slot->dead || given_up));
   if (!final) {
     ex_fail(ex, "worker %u stays %s", worker, mst_worker_state_name(state));
   }
-  if (lane->resuming || lane->replaying || lane->replay_left > 0) {
+  if (slot->resuming || slot->replaying || slot->replay_left > 0) {
     if (!is_gone(ex, worker)) ex_fail(ex, "worker %u never goes on", worker);
   }
-  if (lane->to_heal || lane->launch_ns != EX_NEVER) {
+  if (slot->to_heal || slot->launch_ns != EX_NEVER) {
     ex_fail(ex, "worker %u is left without a word", worker);
   }
 }
@@ -130,9 +132,9 @@ static void judge_worker(struct ex *ex, uint32_t worker) {
 static void judge_left(struct ex *ex) {
   const struct mst_calls *core = &ex->core;
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    const struct mst_lane *lane = core->lanes[i];
-    if (lane->count > 0 || lane->first != NULL || lane->answers != NULL ||
-        lane->unread > 0) {
+    const struct mst_slot *slot = core->slots[i];
+    if (slot->lane.count > 0 || slot->lane.first != NULL ||
+        slot->lane.answers != NULL || slot->lane.unread > 0) {
       ex_fail(ex, "worker %u still has calls", i);
     }
   }
@@ -141,8 +143,10 @@ static void judge_left(struct ex *ex) {
       ex_fail(ex, "call %u has no end", i);
     }
   }
-  if (mst_queue_count(&core->dispatch.queue) > 0) ex_fail(ex, "tasks in the queue");
-  if (core->dispatch.awaited > 0 || core->tally.limited > 0 || core->dispatch.bytes > 0) {
+  if (mst_queue_count(&core->dispatch.queue) > 0)
+    ex_fail(ex, "tasks in the queue");
+  if (core->dispatch.awaited > 0 || core->tally.limited > 0 ||
+      core->dispatch.bytes > 0) {
     ex_fail(ex, "counts of what is there no more");
   }
 }

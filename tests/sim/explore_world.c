@@ -18,8 +18,8 @@ static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
   return &ex->core.pool.workers[w];
 }
 
-static const struct mst_lane *lane_of(const struct ex *ex, uint32_t w) {
-  return ex->core.lanes[w];
+static const struct mst_slot *slot_of(const struct ex *ex, uint32_t w) {
+  return ex->core.slots[w];
 }
 
 static uint32_t own_worker(const struct ex_ask *ask) {
@@ -63,7 +63,7 @@ void ex_die(struct ex *ex, uint32_t worker, uint32_t spoken) {
   struct ex_process *process = &ex->processes[worker];
   process->life = EX_DEAD;
   process->exit_due = 1;
-  process->close_due = !lane_of(ex, worker)->ended;
+  process->close_due = !slot_of(ex, worker)->ended;
   process->spoken = (uint8_t)spoken;
 }
 
@@ -122,7 +122,7 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
     }
   }
   mst_calls_answered(&ex->core, worker, &answered, ex->now_ns);
-  if (lane_of(ex, worker)->ended && process->life == EX_ALIVE && flags == 0) {
+  if (slot_of(ex, worker)->ended && process->life == EX_ALIVE && flags == 0) {
     ex_fail(ex, "an answer of worker %u is taken for another's", worker);
   }
 }
@@ -167,8 +167,8 @@ static void ask_verb(struct ex *ex, uint8_t index) {
   const struct ex_ask *ask = &ex->asks[index];
   struct ex_call *call = &ex->calls[index];
   const uint32_t worker = own_worker(ask);
-  const struct mst_lane *lane = lane_of(ex, worker);
-  const int gone = lane->dead && lane->sys_errno == 0;
+  const struct mst_slot *slot = slot_of(ex, worker);
+  const int gone = slot->dead && slot->sys_errno == 0;
   const int rc =
       mst_calls_send(&ex->core, worker, call->payload, &verbs[ask->verb], index,
                      MST_UNSEEN_NOT, ex->now_ns);
@@ -180,23 +180,23 @@ static void ask_verb(struct ex *ex, uint8_t index) {
   call->outcome = EX_REFUSED;
   ex_saw(EX_SAW_refused);
   if (rc != -MST_ECLOSED) ex_fail(ex, "mst_calls_send: %d", rc);
-  if (!lane->dead && worker_of(ex, worker)->stop_ns == EX_NEVER &&
+  if (!slot->dead && worker_of(ex, worker)->stop_ns == EX_NEVER &&
       !worker_of(ex, worker)->drains &&
-      !(ex->plan->no_healing && lane->ended)) {
+      !(ex->plan->no_healing && slot->ended)) {
     ex_fail(ex, "worker %u takes no call", worker);
   }
 }
 
 static void ask(struct ex *ex) {
   const uint8_t index = ex->asked++;
-  const uint32_t dead = ex->core.lanes[0]->dead + ex->core.lanes[1]->dead;
+  const uint32_t dead = ex->core.slots[0]->dead + ex->core.slots[1]->dead;
   ex->calls[index].asked = 1;
   if (ex->asks[index].is_task) {
     ask_task(ex, index);
   } else {
     ask_verb(ex, index);
   }
-  if (dead > ex->core.lanes[0]->dead + ex->core.lanes[1]->dead) {
+  if (dead > ex->core.slots[0]->dead + ex->core.slots[1]->dead) {
     ex_saw(EX_SAW_revived);
   }
 }
@@ -222,7 +222,7 @@ static int of_verb(const struct ex *ex, uint8_t i, uint8_t index) {
 static void forget(struct ex *ex, uint8_t index) {
   const uint32_t worker = own_worker(&ex->asks[index]);
   const char *verb = &verbs[ex->asks[index].verb];
-  ex_saw(mst_lane_answer(ex->core.lanes[worker], verb) != NULL
+  ex_saw(mst_lane_answer(&ex->core.slots[worker]->lane, verb) != NULL
              ? EX_SAW_forgotten_answer
              : EX_SAW_forgotten_sent);
   for (uint8_t i = 0; i < EX_CALLS; i++) {
@@ -256,17 +256,17 @@ static void may(struct list *list, enum ex_what what, uint32_t at,
 }
 
 static int is_overdue_next(const struct ex *ex, uint32_t worker) {
-  const struct mst_lane *lane = lane_of(ex, worker);
-  const struct mst_call *first = lane->first;
+  const struct mst_slot *slot = slot_of(ex, worker);
+  const struct mst_call *first = slot->lane.first;
   return first != NULL && first->sent && first->timeout_ns > 0 &&
          !first->timed_out && !first->cancelled &&
-         mst_calls_is_up(&ex->core, lane);
+         mst_calls_is_up(&ex->core, slot);
 }
 
 static void may_of_alive(const struct ex *ex, uint32_t worker,
                          struct list *list) {
   const struct ex_process *process = &ex->processes[worker];
-  if (process->in_count > 0 && !lane_of(ex, worker)->ended) {
+  if (process->in_count > 0 && !slot_of(ex, worker)->ended) {
     may(list, EX_ANSWER, worker, 0);
     if (process->in[0].replay && ex->left.errors > 0) {
       may(list, EX_ERROR, worker, 0);
@@ -306,7 +306,7 @@ static void may_of_worker(const struct ex *ex, uint32_t worker,
     may_of_dead(ex, worker, list);
     break;
   }
-  if (ex->stopping || lane_of(ex, worker)->dead) return;
+  if (ex->stopping || slot_of(ex, worker)->dead) return;
   if (ex->left.ends > 0) may(list, EX_END, worker, 0);
   if (ex->left.drains > 0 && !worker_of(ex, worker)->drains) {
     may(list, EX_DRAIN, worker, 0);
@@ -379,7 +379,7 @@ int ex_is_quiet(const struct ex_event *events, uint32_t count) {
 static void tick(struct ex *ex) {
   mst_calls_tick(&ex->core, 0, ex->now_ns);
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    const struct mst_call *first = lane_of(ex, i)->first;
+    const struct mst_call *first = slot_of(ex, i)->lane.first;
     if (first == NULL || !first->timed_out) continue;
     ex->calls[ex_call_of(ex, first->payload)].late = 1;
   }
@@ -409,7 +409,8 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     return;
   case EX_OVERDUE:
     ex->left.overdue--;
-    ex->calls[ex_call_of(ex, lane_of(ex, event.at)->first->payload)].late = 1;
+    ex->calls[ex_call_of(ex, slot_of(ex, event.at)->lane.first->payload)].late =
+        1;
     ex->now_ns += LIMIT_NS;
     tick(ex);
     break;
@@ -528,12 +529,12 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
   for (uint32_t i = 0; i < EX_WORKERS; i++)
     be_ready(ex, i);
   for (uint32_t i = 0; plan->tired && i < EX_WORKERS; i++) {
-    ex->core.lanes[i]->heal.deaths = MST_HEAL_DEATHS;
-    ex->core.lanes[i]->heal.row = MST_HEAL_ROW;
-    ex->core.lanes[i]->heal.first_ns = ex->now_ns;
+    ex->core.slots[i]->heal.deaths = MST_HEAL_DEATHS;
+    ex->core.slots[i]->heal.row = MST_HEAL_ROW;
+    ex->core.slots[i]->heal.first_ns = ex->now_ns;
   }
   for (uint32_t i = 0; plan->short_of && i < EX_WORKERS; i++)
-    ex->core.lanes[i]->launches = MST_SHORT_TRIES;
+    ex->core.slots[i]->launches = MST_SHORT_TRIES;
   if (plan->tired) ex->lasting = 1;
 }
 

@@ -211,7 +211,7 @@ void sim_ledger_listened(struct sim *sim) {
     const int64_t heard_ns = sim->heard_ns[i];
     const int64_t since_ns = heard_ns > sim->woke_ns ? heard_ns : sim->woke_ns;
     if (!sim_is_running(sim) || !sim_is_live(book) || !book->ready) continue;
-    if (book->bye_due || book->away || sim->core.lanes[i]->resuming) continue;
+    if (book->bye_due || book->away || sim->core.slots[i]->resuming) continue;
     if (sim->now_ns - since_ns <= limit_ns + limit_ns / 3) continue;
     sim_fail(sim, "worker %u is silent and nobody looks", i);
   }
@@ -226,8 +226,8 @@ void sim_ledger_down(struct sim *sim) {
     const struct sim_call *call = call_of(sim, id);
     if (call->outcome != SIM_PENDING) continue;
     if (sim->books[call->worker].bye_due) continue;
-    const struct mst_lane *lane = sim->core.lanes[call->worker];
-    if (call->task == NULL && (lane->resuming || lane->to_heal)) continue;
+    const struct mst_slot *slot = sim->core.slots[call->worker];
+    if (call->task == NULL && (slot->resuming || slot->to_heal)) continue;
     if (call->task != NULL && !mst_call_is_done(call->task)) continue;
     sim_fail(sim, "call %u has no end", (unsigned)id);
   }

@@ -12,8 +12,8 @@ static void put(struct sim *sim, int64_t delay_ns, enum sim_what what,
                                     .event = {.worker = worker}});
 }
 
-static struct mst_lane *lane_of(const struct sim *sim, uint32_t worker) {
-  return sim->core.lanes[worker];
+static struct mst_slot *slot_of(const struct sim *sim, uint32_t worker) {
+  return sim->core.slots[worker];
 }
 
 static const struct mst_worker *worker_of(const struct sim *sim,
@@ -26,17 +26,17 @@ static const struct mst_worker *worker_of(const struct sim *sim,
 static const char verb; // all verbs' calls are of one
 
 static int takes_calls(const struct sim *sim, uint32_t worker) {
-  const struct mst_lane *lane = lane_of(sim, worker);
-  if (!sim_is_running(sim) || (lane->dead && lane->sys_errno == 0)) return 0;
+  const struct mst_slot *slot = slot_of(sim, worker);
+  if (!sim_is_running(sim) || (slot->dead && slot->sys_errno == 0)) return 0;
   if (worker_of(sim, worker)->stop_ns != SIM_NEVER) return 0;
   if (worker_of(sim, worker)->drains) return 0;
-  return sim->plan.policy.on || !lane->ended;
+  return sim->plan.policy.on || !slot->ended;
 }
 
 static void call_sent(struct sim *sim, uint32_t worker) {
-  const struct mst_lane *lane = lane_of(sim, worker);
-  if (lane->dead) sim_saw(SIM_SAW_revived);
-  if (!mst_calls_is_up(&sim->core, lane)) {
+  const struct mst_slot *slot = slot_of(sim, worker);
+  if (slot->dead) sim_saw(SIM_SAW_revived);
+  if (!mst_calls_is_up(&sim->core, slot)) {
     sim_saw(sim->books[worker].epoch == 0 && !sim->books[worker].lost
                 ? SIM_SAW_sent_before_joined
                 : SIM_SAW_sent_while_lost);
@@ -48,7 +48,7 @@ static void call_sent(struct sim *sim, uint32_t worker) {
   const int rc = mst_calls_send(&sim->core, worker, sim->payload, &verb,
                                 (int32_t)call, 0, sim->now_ns);
   if (rc != 0) sim_fail(sim, "mst_calls_send: %d", rc);
-  sim_ledger_call(sim, call)->wire = lane->calls;
+  sim_ledger_call(sim, call)->wire = slot->lane.calls;
 }
 
 static void task_submitted(struct sim *sim, uint32_t worker) {
@@ -86,16 +86,17 @@ static void user_sends(struct sim *sim, uint32_t worker) {
 
 // What the user no longer waits for is evaluated to its end if it was sent.
 static void user_forgets(struct sim *sim, uint32_t worker) {
-  const struct mst_lane *lane = lane_of(sim, worker);
+  const struct mst_slot *slot = slot_of(sim, worker);
   int some = 0;
-  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+  for (const struct mst_call *at = slot->lane.first; at != NULL;
+       at = at->next) {
     if (at->is_task || at->cancelled) continue;
     sim_ledger_ended(sim, (uint64_t)at->tag, SIM_FORGOTTEN);
     some = 1;
   }
   if (!some) return;
-  sim_saw(mst_calls_is_up(&sim->core, lane) ? SIM_SAW_forgotten_while_sent
-                                           : SIM_SAW_forgotten_while_lost);
+  sim_saw(mst_calls_is_up(&sim->core, slot) ? SIM_SAW_forgotten_while_sent
+                                            : SIM_SAW_forgotten_while_lost);
   mst_calls_forget(&sim->core, worker, &verb, sim->now_ns);
   sim_stepped(sim);
 }
@@ -179,7 +180,8 @@ static enum sim_outcome outcome_of(const struct mst_call *call) {
 
 static void collect_answers(struct sim *sim, uint32_t worker) {
   struct mst_call *answer;
-  while ((answer = mst_lane_answer(sim->core.lanes[worker], &verb)) != NULL) {
+  while ((answer = mst_lane_answer(&sim->core.slots[worker]->lane, &verb)) !=
+         NULL) {
     sim_ledger_ended(sim, (uint64_t)answer->tag, outcome_of(answer));
     mst_lane_take(answer->lane, answer);
     mst_call_release(answer);
@@ -188,14 +190,15 @@ static void collect_answers(struct sim *sim, uint32_t worker) {
 
 // Whoever waits for a worker that stays lost sees that, and wants no more of it.
 static void leave_dead(struct sim *sim, uint32_t worker) {
-  const struct mst_lane *lane = lane_of(sim, worker);
+  const struct mst_slot *slot = slot_of(sim, worker);
   int some = 0;
-  if (!lane->dead || lane->to_heal || sim->core.pool.action_count > 0) return;
+  if (!slot->dead || slot->to_heal || sim->core.pool.action_count > 0) return;
   if (!worker_of(sim, worker)->lost_given &&
       worker_of(sim, worker)->state != MST_WORKER_LEFT) {
     return;
   }
-  for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+  for (const struct mst_call *at = slot->lane.first; at != NULL;
+       at = at->next) {
     if (at->is_task || at->cancelled) continue;
     sim_ledger_ended(sim, (uint64_t)at->tag, SIM_GIVEN_UP);
     some = 1;
@@ -228,7 +231,7 @@ void sim_session_collect(struct sim *sim) {
 static void answered(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   struct mst_answered answer = {.call = 0};
-  if (lane_of(sim, worker)->ended) return; // its channel is read no more
+  if (slot_of(sim, worker)->ended) return; // its channel is read no more
   if (entry->call == 0) {
     answer.flags = MST_FLAG_REPLAY;
     sim_saw(SIM_SAW_replayed);
@@ -243,7 +246,7 @@ static void answered(struct sim *sim, const struct sim_entry *entry) {
     sim_fail(sim, "worker %u answers and owes nothing", worker);
   }
   mst_calls_answered(&sim->core, worker, &answer, sim->now_ns);
-  if (lane_of(sim, worker)->ended) {
+  if (slot_of(sim, worker)->ended) {
     sim_fail(sim, "an answer of worker %u is taken for another's", worker);
   }
   sim_stepped(sim);
@@ -290,7 +293,7 @@ static void execute(struct sim *sim, const struct mst_calls_action *action) {
     return;
   }
   sim_monitor_call(sim, worker);
-  const struct mst_call *sending = lane_of(sim, worker)->sending;
+  const struct mst_call *sending = slot_of(sim, worker)->lane.sending;
   const uint64_t id = (uint64_t)sending->tag;
   struct sim_call *call = sim_ledger_call(sim, id);
   call->worker = worker;
@@ -321,17 +324,18 @@ static void closed(struct sim *sim, uint32_t worker) {
 
 static void judge(struct sim *sim, uint32_t worker) {
   const struct mst_judged judged = {.words = NULL};
-  const struct mst_lane *lane = lane_of(sim, worker);
-  const uint32_t launches = lane->launches;
-  const int dead = lane->dead;
-  if (lane->replay_left > 0) sim_saw(SIM_SAW_died_replaying);
+  const struct mst_slot *slot = slot_of(sim, worker);
+  const uint32_t launches = slot->launches;
+  const int dead = slot->dead;
+  if (slot->replay_left > 0) sim_saw(SIM_SAW_died_replaying);
   mst_calls_judged(&sim->core, worker, &judged, sim->now_ns);
-  if (lane->launches > launches) sim_saw(SIM_SAW_launched_later);
-  if (!dead && lane->dead && lane->sys_errno != 0) {
+  if (slot->launches > launches) sim_saw(SIM_SAW_launched_later);
+  if (!dead && slot->dead && slot->sys_errno != 0) {
     sim_saw(SIM_SAW_short_given_up);
   }
-  if (SIM_CANARY == 19 && lane->first != NULL) { // a call that is lost for good
-    lane->first->cancelled = 1;
+  if (SIM_CANARY == 19 &&
+      slot->lane.first != NULL) { // a call that is lost for good
+    slot->lane.first->cancelled = 1;
   }
 }
 
@@ -466,28 +470,30 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
 }
 
 static const char *forgotten(const struct sim *sim, uint32_t index) {
-  const struct mst_lane *lane = lane_of(sim, index);
+  const struct mst_slot *slot = slot_of(sim, index);
   const struct mst_worker *worker = worker_of(sim, index);
   switch (worker->state) {
   case MST_WORKER_IDLE:
-    if (lane->dead) return "it is there and takes no calls";
-    if (lane->alone) return NULL; // until all others are idle
-    if (lane->count > 0) return "an idle worker's calls wait";
-    return lane->resuming ? "an idle worker waits to go on" : NULL;
+    if (slot->dead) return "it is there and takes no calls";
+    if (slot->alone) return NULL; // until all others are idle
+    if (slot->lane.count > 0) return "an idle worker's calls wait";
+    return slot->resuming ? "an idle worker waits to go on" : NULL;
   case MST_WORKER_BUSY:
-    return worker->owed == lane->count ? NULL : "a busy worker's calls wait";
+    return worker->owed == slot->lane.count ? NULL
+                                            : "a busy worker's calls wait";
   case MST_WORKER_DRAINING:
     return worker->owed > 0 ? NULL : "a drained worker stays";
   case MST_WORKER_LEFT:
-    for (const struct mst_call *at = lane->first; at != NULL; at = at->next) {
+    for (const struct mst_call *at = slot->lane.first; at != NULL;
+         at = at->next) {
       if (at->is_task || at->sent) return "a call stays with one that left";
     }
-    return lane->dead || worker->again ? NULL : "one that left takes calls";
+    return slot->dead || worker->again ? NULL : "one that left takes calls";
   case MST_WORKER_RESTARTING:
-    return lane->resuming || lane->dead ? NULL : "a restart that nobody awaits";
+    return slot->resuming || slot->dead ? NULL : "a restart that nobody awaits";
   case MST_WORKER_LOST:
-    if (!worker->lost_given || lane->to_heal) return NULL;
-    if (lane->dead || lane->launch_ns != SIM_NEVER) return NULL;
+    if (!worker->lost_given || slot->to_heal) return NULL;
+    if (slot->dead || slot->launch_ns != SIM_NEVER) return NULL;
     return worker->again ? NULL : "a lost worker is left without a word";
   default:
     return NULL;

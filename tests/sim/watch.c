@@ -38,10 +38,10 @@ enum mst_beat __wrap_mst_heal_beat(struct mst_heal *heal,
 // ---- the worker states
 
 static void see_silence(const struct sim *sim, const struct mst_event *event) {
-  const struct mst_lane *lane = sim->core.lanes[event->worker];
-  const struct mst_call *first = lane->first;
-  if (first != NULL && lane->cancel == first->id &&
-      sim->now_ns - lane->cancel_ns >= MST_CANCEL_PATIENCE_NS) {
+  const struct mst_slot *slot = sim->core.slots[event->worker];
+  const struct mst_call *first = slot->lane.first;
+  if (first != NULL && slot->cancel == first->id &&
+      sim->now_ns - slot->cancel_ns >= MST_CANCEL_PATIENCE_NS) {
     sim_saw(SIM_SAW_ended_for_deafness);
   }
 }
@@ -121,7 +121,7 @@ int __wrap_mst_pool_next_action(struct mst_pool *pool,
 
 static uint32_t worker_of(const struct sim *sim, const struct mst_heal *heal) {
   uint32_t i = 0;
-  while (&sim->core.lanes[i]->heal != heal)
+  while (&sim->core.slots[i]->heal != heal)
     i++;
   return i;
 }
@@ -164,7 +164,7 @@ enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                                            int64_t now_ns) {
   struct sim *sim = sim_running();
   const uint32_t worker = worker_of(sim, heal);
-  const struct mst_call *first = sim->core.lanes[worker]->first;
+  const struct mst_call *first = sim->core.slots[worker]->lane.first;
   struct mst_heal_policy given = *policy;
   if (SIM_CANARY == 10) given.retries++; // a retry too many
   if (SIM_CANARY == 16 && at == MST_HEAL_IDLE) heal->deaths = 0; // no budget
@@ -174,7 +174,7 @@ enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                   at == MST_HEAL_EVALUATING ? (uint64_t)first->tag : 0,
                   verdict);
   sim_note(sim, "VERDICT", worker, verdict);
-  if (verdict == MST_HEAL_POISON && sim->core.lanes[worker]->count > 1) {
+  if (verdict == MST_HEAL_POISON && sim->core.slots[worker]->lane.count > 1) {
     sim_saw(SIM_SAW_retried_behind_poison);
   }
   return verdict;

@@ -37,8 +37,8 @@ static void finalize_cluster(SEXP pointer) {
 }
 
 static SEXP peer_failure(const struct mst_peer *peer) {
-  return peer->lane->failure == NULL ? R_NilValue
-                                     : ffi_text_at(&peer->lane->failure);
+  return peer->slot->failure == NULL ? R_NilValue
+                                     : ffi_text_at(&peer->slot->failure);
 }
 
 // pid_of gives NA while there is no process: 0 would stand for the caller's own process
@@ -50,8 +50,8 @@ static SEXP pid_of(const struct mst_worker *worker) {
 // healing_of tells with what the worker would come back.
 static const char *healing_of(const struct mst_peer *peer) {
   const struct mst_heal_policy *policy = &peer->cluster->calls.policy;
-  const struct mst_journal *journal = &peer->lane->journal;
-  if (!policy->on || peer->lane->dead || journal->incomplete) return "none";
+  const struct mst_journal *journal = &peer->slot->journal;
+  if (!policy->on || peer->slot->dead || journal->incomplete) return "none";
   return policy->fresh ? "fresh" : journal->unfit ? "replay" : "state";
 }
 
@@ -63,13 +63,13 @@ static SEXP describe_peer(const struct mst_peer *peer) {
       "output", "failure", "tempdir", "restarts", "heard_s", "running_s",
       "owed",   "oom",     "ours",    "lacks",    "healing"};
   const struct mst_worker copy = *mst_peer_worker(peer), *worker = &copy;
-  const struct mst_lane *lane = peer->lane;
+  const struct mst_slot *slot = peer->slot;
   const int64_t now_ns = mst_clock_now();
   const char *state = mst_worker_state_name(worker->state);
-  if (mst_heal_is_suspect(&lane->heal, &peer->cluster->calls.policy, now_ns)) {
+  if (mst_heal_is_suspect(&slot->heal, &peer->cluster->calls.policy, now_ns)) {
     state = "suspect";
   }
-  const int runs = worker->owed > 0 && lane->first != NULL;
+  const int runs = worker->owed > 0 && slot->lane.first != NULL;
   SEXP list = PROTECT(ffi_list(17, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, pid_of(worker));
@@ -84,14 +84,14 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 8, ffi_text_at(&peer->tempdir));
   SET_VECTOR_ELT(list, 9, Rf_ScalarInteger((int)worker->epoch));
   SET_VECTOR_ELT(list, 10,
-                 Rf_ScalarReal((double)(now_ns - lane->heal.heard_ns) / 1e9));
+                 Rf_ScalarReal((double)(now_ns - slot->heal.heard_ns) / 1e9));
   SET_VECTOR_ELT(
       list, 11,
-      Rf_ScalarReal(runs ? (double)(now_ns - lane->head_ns) / 1e9 : NA_REAL));
+      Rf_ScalarReal(runs ? (double)(now_ns - slot->head_ns) / 1e9 : NA_REAL));
   SET_VECTOR_ELT(list, 12, Rf_ScalarInteger((int)mst_peer_unread(peer)));
-  SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(lane->oom));
-  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(lane->ours));
-  SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(lane->sys_errno));
+  SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(slot->oom));
+  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(slot->ours));
+  SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(slot->sys_errno));
   SET_VECTOR_ELT(list, 16, Rf_mkString(healing_of(peer)));
   UNPROTECT(1);
   return list;
@@ -295,8 +295,8 @@ SEXP ffi_nodes_ready(SEXP nodes) {
     // Looked for again each time: waiting runs code of the user's.
     const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
     if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-    const struct mst_lane *lane = peer->lane;
-    if (lane->dead || (!lane->resuming && lane->replay_left == 0)) {
+    const struct mst_slot *slot = peer->slot;
+    if (slot->dead || (!slot->resuming && slot->replay_left == 0)) {
       i++;
     } else {
       ffi_wait_slice(peer->cluster->session, FFI_SLICE_MS);
@@ -318,7 +318,7 @@ SEXP ffi_cluster_revive(SEXP pointer) {
     if (cluster == NULL) break;
     left = 0;
     for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
-      left += cluster->peers[i]->lane->resuming;
+      left += cluster->peers[i]->slot->resuming;
   }
   return R_NilValue;
 }
@@ -393,7 +393,7 @@ static int lives(const struct mst_peer *peer) {
   const struct mst_worker *worker = mst_peer_worker(peer);
   if (peer->retired || worker->stop_ns != INT64_MAX) return 0;
   return worker->awaited || worker->again ||
-         (peer->lane->to_heal && !peer->lane->dead);
+         (peer->slot->to_heal && !peer->slot->dead);
 }
 
 // retire asks the workers with these ranks to end. Returns how many others live.
@@ -506,7 +506,7 @@ SEXP ffi_node_heals(SEXP node) {
   ffi_wait_slice(peer->cluster->session, 2);
   peer = ffi_peer_of(node, &outcome);
   return Rf_ScalarLogical(peer != NULL && peer->cluster->calls.policy.on &&
-                          !peer->lane->dead);
+                          !peer->slot->dead);
 }
 
 SEXP ffi_node_status(SEXP node) {
@@ -541,7 +541,7 @@ SEXP ffi_node_kill(SEXP node) {
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   struct mst_session *session = peer->cluster->session;
   ffi_run_slice(session, 0);
-  if (peer->lane->dead) return Rf_ScalarLogical(0);
+  if (peer->slot->dead) return Rf_ScalarLogical(0);
   const int64_t deadline_ns = mst_clock_now() + 5 * MST_NS_PER_S;
   mst_peer_kill(peer);
   while (mst_peer_worker(peer)->awaited && mst_clock_now() < deadline_ns) {

@@ -241,7 +241,7 @@ SEXP ffi_cluster_workers(SEXP nodes) {
   for (uint32_t i = 0; i < n; i++) {
     const struct mst_peer *peer = cluster->peers[i];
     const struct mst_worker *worker = mst_peer_worker(peer);
-    const int gone = peer->lane->dead || worker->stop_ns != INT64_MAX;
+    const int gone = peer->slot->dead || worker->stop_ns != INT64_MAX;
     const int up = !gone && (worker->state == MST_WORKER_IDLE ||
                              worker->state == MST_WORKER_BUSY);
     INTEGER(matrix)[i] = (int)worker->epoch;

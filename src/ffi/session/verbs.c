@@ -69,8 +69,8 @@ static int is_among(const struct mst_call *calls, const void *verb) {
 
 // owes_verb tells whether what a worker owes, or has given, is of a verb.
 int ffi_owes_verb(const struct mst_peer *peer, const void *verb) {
-  return is_among(peer->lane->first, verb) ||
-         is_among(peer->lane->answers, verb);
+  return is_among(peer->slot->lane.first, verb) ||
+         is_among(peer->slot->lane.answers, verb);
 }
 
 // The answers that a verb got since it last was owed none: if one of its calls fails
