@@ -246,10 +246,6 @@ void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
   mst_calls_effects(calls, slot, mst_lane_drop_cancelled(&slot->lane, ended));
 }
 
-void mst_slot_fail(struct mst_slot *slot, const char *text) {
-  if (slot->failure == NULL) slot->failure = strdup(text);
-}
-
 void mst_slot_broken(struct mst_calls *calls, struct mst_slot *slot,
                      const char *text) {
   mst_slot_fail(slot, text);

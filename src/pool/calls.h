@@ -3,7 +3,7 @@
 // a worker what it is. Pure: facts and the time go in, actions come out. No socket, no
 // clock, no R; the same facts give the same actions, which is what tests/sim relies on.
 //
-// It stands on the worker states (state.h), which it owns and feeds, asks heal.h what a
+// It stands on the worker states (state.h), which it owns and feeds, asks recover.h what a
 // loss means, and keeps a journal (journal.h) for each worker, and of what all were told one
 // more (common.h), for workers that join.
 //
@@ -40,16 +40,10 @@
 
 #define MST_ANSWERS_BYTES ((size_t)1 << 30)
 #define MST_LOG_STEP_BYTES ((size_t)1 << 24)
-// After its interrupt a cancelled call has this long to end: then its worker ends itself.
-#define MST_CANCEL_GRACE_MS 1000u
 // The session ends a worker that is silent for so long after it was told of a cancelled call, or
 // hasn't come to the end of what it doesn't leave half done.
 #define MST_CANCEL_PATIENCE_NS (3 * MST_NS_PER_S)
 #define MST_CANCEL_FINISH_NS (60 * MST_NS_PER_S)
-// A launch that failed for want of descriptors, processes or memory is tried again after
-// this long, then twice as long, and so on, MST_SHORT_TRIES times (13 s in all).
-#define MST_SHORT_PAUSE_NS (50 * MST_NS_PER_MS)
-#define MST_SHORT_TRIES 8u
 
 struct mst_calls {
   struct mst_pool pool;
@@ -200,12 +194,7 @@ void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns);
 // mst_calls_wake_ns gives the time at which a tick is wanted, INT64_MAX if never.
 int64_t mst_calls_wake_ns(const struct mst_calls *calls);
 
-// What is known of an end, after JUDGE.
-struct mst_judged {
-  char *words; // its last ones, taken over; NULL without
-  uint8_t oom; // the kernel has ended something for memory, and for nobody else
-  int32_t sys_errno; // it couldn't start for want of this; 0 if not so
-};
+// mst_calls_judged: what is known of an end, after JUDGE. Takes its words over.
 void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
                       const struct mst_judged *judged, int64_t now_ns);
 

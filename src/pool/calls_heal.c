@@ -1,34 +1,15 @@
-// What follows from a loss, the way back, and limits on calls. What to do is decided by
+// What follows from a loss, the way back, and limits on calls. What to do is decided by recover.h,
 // heal.h and state.h, what to replay is kept by journal.h. The contract is in calls.h.
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/mst_assert.h"
 #include "pool/calls_int.h"
 
 // ---- what is told
 
-// loss_of describes how this incarnation ended. NULL without memory: then nobody
-// is told, and what follows is done anyway.
 static struct mst_loss *loss_of(const struct mst_calls *calls,
                                 const struct mst_slot *slot,
                                 enum mst_loss_kind kind, const char *words) {
-  const struct mst_worker *worker = worker_of(calls, slot);
-  struct mst_loss *loss = calloc(1, sizeof *loss);
-  if (loss == NULL) return NULL;
-  loss->kind = kind;
-  loss->cluster = calls->id;
-  loss->worker = slot->lane.worker;
-  loss->pid = worker->pid;
-  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
-  loss->number = worker->exit_number;
-  loss->ours = slot->ours;
-  loss->sys_errno = slot->sys_errno;
-  if (words != NULL) loss->output = strdup(words);
-  if (slot->failure != NULL) loss->reason = strdup(slot->failure);
-  return loss;
+  return mst_slot_loss(slot, worker_of(calls, slot), calls->id, kind, words);
 }
 
 static void tell(struct mst_calls *calls, struct mst_loss *loss) {
@@ -79,7 +60,7 @@ static void wait_no_more(struct mst_calls *calls, struct mst_slot *slot) {
 }
 
 void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
-                    char *words) {
+                    const char *words) {
   slot->dead = 1;
   slot->resuming = 0;
   wait_no_more(calls, slot);
@@ -147,77 +128,7 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
   mst_calls_tell_pool(calls, MST_EV_RESTART, slot->lane.worker);
 }
 
-// settle_calls drops the calls that nobody waits for, and fails one that took too
-// long. Returns what the worker was at: a call that was given to one that was lost already, and
-// never sent, is not to blame.
-static enum mst_heal_at settle_calls(struct mst_calls *calls,
-                                     struct mst_slot *slot, const char *words) {
-  int evaluating = !slot->resuming && slot->replay_left == 0;
-  if (slot->lane.first != NULL && slot->lane.first->cancelled) {
-    evaluating = 0;
-    mst_heal_answered(&slot->heal);
-  }
-  mst_calls_effects(calls, slot, mst_lane_drop_cancelled(&slot->lane, 1));
-  if (slot->lane.first != NULL && slot->lane.first->timed_out) {
-    mst_slot_fail_first(calls, slot, MST_LOSS_TIMEOUT, 1, words);
-    evaluating = 0;
-    mst_heal_answered(&slot->heal);
-  }
-  if (slot->replay_left > 0) return MST_HEAL_REPLAYING;
-  return evaluating && slot->lane.first != NULL && slot->lane.first->sent
-             ? MST_HEAL_EVALUATING
-             : MST_HEAL_IDLE;
-}
-
-// policy_of: the cluster's, with the retries of the task that is at work.
-static struct mst_heal_policy policy_of(const struct mst_calls *calls,
-                                        const struct mst_slot *slot) {
-  struct mst_heal_policy policy = calls->policy;
-  if (slot->lane.first != NULL && slot->lane.first->retries >= 0) {
-    policy.retries = (uint32_t)slot->lane.first->retries;
-  }
-  return policy;
-}
-
 // ---- launches that failed for want of something
-
-static int is_short(int sys_errno) {
-  return sys_errno == EAGAIN || sys_errno == ENOMEM || sys_errno == EMFILE ||
-         sys_errno == ENFILE || sys_errno == ETOOMANYREFS ||
-         sys_errno == ENOBUFS;
-}
-
-// short_of gives the errno for want of which this incarnation never was, 0 if not so.
-static int short_of(const struct mst_calls *calls, const struct mst_slot *slot,
-                    const struct mst_judged *judged) {
-  const struct mst_worker *worker = worker_of(calls, slot);
-  if (is_short(judged->sys_errno)) return judged->sys_errno;
-  const int failed = worker->exit_known && worker->exit_how == MST_EXIT_NONE;
-  return failed && is_short(worker->exit_number) ? worker->exit_number : 0;
-}
-
-// was_refused: the fork server found threads in itself (fork/server.c).
-static int was_refused(const struct mst_worker *worker) {
-  return worker->exit_known && worker->exit_how == MST_EXIT_NONE &&
-         worker->exit_number == EDEADLK;
-}
-
-// launch_later: it isn't to blame for what the system hasn't got now.
-static void launch_later(struct mst_calls *calls, struct mst_slot *slot,
-                         int sys_errno, char *words) {
-  slot->sys_errno = sys_errno;
-  mst_calls_effects(calls, slot, mst_lane_drop_cancelled(&slot->lane, 1));
-  if (slot->launches >= MST_SHORT_TRIES) {
-    mst_slot_fail(slot, "it can't be started again: the system is short of "
-                        "processes, descriptors or memory");
-    mst_slot_leave(calls, slot, 1, words);
-    return;
-  }
-  let_go(calls, slot);
-  slot->launch_ns = calls->now_ns + (MST_SHORT_PAUSE_NS << slot->launches);
-  slot->launches++;
-  calls->waiting++;
-}
 
 static void launch_now(struct mst_calls *calls, struct mst_slot *slot) {
   wait_no_more(calls, slot);
@@ -248,68 +159,35 @@ uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns) {
 
 // ---- how it ended, and what follows
 
-// ignored_interrupt: its watch ends a worker whose cancelled call goes on after its grace.
-static int ignored_interrupt(const struct mst_calls *calls,
-                             const struct mst_slot *slot) {
-  const struct mst_call *call = slot->lane.first;
-  return call != NULL && (call->cancelled || call->timed_out) &&
-         slot->cancel == call->id &&
-         worker_of(calls, slot)->lost_ns - slot->cancel_ns >=
-             MST_CANCEL_GRACE_MS * MST_NS_PER_MS;
+static void launch_later(struct mst_calls *calls, struct mst_slot *slot) {
+  let_go(calls, slot);
+  slot->launch_ns = calls->now_ns + (MST_SHORT_PAUSE_NS << slot->launches);
+  slot->launches++;
+  calls->waiting++;
 }
 
-// note_killer: muster, which has said why it gave it up; the kernel for memory; or
-// somebody who isn't known.
-static void note_killer(const struct mst_calls *calls, struct mst_slot *slot,
-                        int oom) {
-  const struct mst_worker *worker = worker_of(calls, slot);
-  const int killed = worker->exit_known &&
-                     worker->exit_how == MST_EXIT_SIGNAL &&
-                     worker->exit_number == SIGKILL;
-  if (killed && ignored_interrupt(calls, slot)) {
-    mst_slot_fail(slot, "its call went on for a second after it was "
-                        "interrupted");
+// carry_out does what a verdict says, to calls first.
+static void carry_out(struct mst_calls *calls, struct mst_slot *slot,
+                      const struct mst_verdict *verdict, const char *words) {
+  (void)mst_lane_drop_cancelled(&slot->lane, 1); // its attempts are reset
+  if (verdict->late) {
+    mst_slot_fail_first(calls, slot, MST_LOSS_TIMEOUT, 1, words);
   }
-  slot->ours = (uint8_t)(killed && slot->failure != NULL);
-  slot->oom = (uint8_t)(killed && !slot->ours && oom);
-}
-
-static const char *lost_state(uint8_t why) {
-  static const char *const words[] = {
-      [MST_INCOMPLETE_MANY] =
-          "its state can't be restored: too many calls have changed it",
-      [MST_INCOMPLETE_LONG] =
-          "its state can't be restored: it can't be copied, and to repeat its "
-          "calls would take longer than options(muster.replay_max =) allows",
-      [MST_INCOMPLETE_MEMORY] =
-          "its state can't be restored: there was no memory to keep all calls "
-          "that have changed it",
-      [MST_INCOMPLETE_ENDED] =
-          "its state can't be restored: the process that kept it had ended"};
-  return words[why];
-}
-
-static void heal(struct mst_calls *calls, struct mst_slot *slot, char *words) {
-  slot->sys_errno = 0; // this time it was there, or nothing was short
-  const enum mst_heal_at at =
-      calls->policy.on ? settle_calls(calls, slot, words) : MST_HEAL_IDLE;
-  const struct mst_heal_policy policy = policy_of(calls, slot);
-  enum mst_heal_verdict verdict =
-      mst_heal_lost(&slot->heal, &policy, at, calls->now_ns);
-  if (verdict == MST_HEAL_POISON) {
-    mst_slot_fail_first(calls, slot, MST_LOSS_POISON, policy.retries + 1,
-                        words);
+  if (verdict->attempts > 0) {
+    mst_slot_fail_first(calls, slot, MST_LOSS_POISON, verdict->attempts, words);
   }
-  const int comes_back =
-      verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON;
-  if (comes_back && slot->journal.incomplete) {
-    mst_slot_fail(slot, lost_state(slot->journal.incomplete));
-    verdict = MST_HEAL_GIVE_UP;
-  }
-  if (verdict == MST_HEAL_RESTART || verdict == MST_HEAL_POISON) {
+  if (verdict->why != NULL) mst_slot_fail(slot, verdict->why);
+  switch (verdict->how) {
+  case MST_RECOVER_NOW:
     restart(calls, slot, words);
-  } else {
-    mst_slot_leave(calls, slot, verdict == MST_HEAL_GIVE_UP, words);
+    break;
+  case MST_RECOVER_LATER:
+    launch_later(calls, slot);
+    break;
+  case MST_RECOVER_GIVE_UP:
+  case MST_RECOVER_LEAVE:
+    mst_slot_leave(calls, slot, verdict->how == MST_RECOVER_GIVE_UP, words);
+    break;
   }
 }
 
@@ -319,21 +197,11 @@ void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
   calls->now_ns = now_ns;
   slot->to_heal = 0;
   calls->to_heal--;
-  note_killer(calls, slot, judged->oom);
-  const int lacks = short_of(calls, slot, judged);
-  if (calls->pool.phase != MST_POOL_RUNNING ||
-      worker_of(calls, slot)->stop_ns != NEVER || slot->dead) {
-    mst_slot_leave(calls, slot, 0, judged->words);
-  } else if (calls->policy.on && lacks != 0) {
-    launch_later(calls, slot, lacks, judged->words);
-  } else {
-    if (was_refused(worker_of(calls, slot))) {
-      mst_slot_fail(slot,
-                    "its fork server has more than one thread by now, and "
-                    "such a process must not fork");
-    }
-    heal(calls, slot, judged->words);
-  }
+  const int ends = calls->pool.phase != MST_POOL_RUNNING ||
+                   worker_of(calls, slot)->stop_ns != NEVER || slot->dead;
+  const struct mst_verdict verdict = mst_recover_judge(
+      slot, worker_of(calls, slot), &calls->policy, judged, ends, now_ns);
+  carry_out(calls, slot, &verdict, judged->words);
   free(judged->words);
 }
 
@@ -360,7 +228,7 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
   // Its checkpoint has ended since it was judged.
   if (slot->journal.incomplete && !slot->from_checkpoint) {
     slot->replaying = 0;
-    give_up(calls, slot, lost_state(slot->journal.incomplete));
+    give_up(calls, slot, mst_slot_lost_state(slot));
     return;
   }
   mst_due_add(&calls->due, &slot->lane, 0);

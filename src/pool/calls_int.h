@@ -16,7 +16,6 @@ static inline const struct mst_worker *worker_of(const struct mst_calls *calls,
 // mst_calls_tell_pool gives the worker states one event.
 void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
                          uint32_t worker);
-void mst_slot_fail(struct mst_slot *slot, const char *text);
 void mst_slot_broken(struct mst_calls *calls, struct mst_slot *slot,
                      const char *text);
 // mst_calls_is_usable tells whether a worker takes calls, now or when it is back.
@@ -45,7 +44,7 @@ void mst_calls_close_cast(struct mst_calls *calls);
 void mst_slot_lost(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_leave: it stays lost. What it owes will not come.
 void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
-                    char *words);
+                    const char *words);
 // mst_slot_return: one that has left is to come back.
 void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_resume: its next incarnation is ready.

@@ -1,5 +1,8 @@
 // pool/recover: a slot is one place of a cluster, which one incarnation of a worker after the other
-// takes: its calls (lane.h), and what it takes to make it again when it is lost. Pure.
+// takes. It has the calls that the worker was given (lane.h), and what it takes to make the worker
+// again when it is lost. Here is decided what follows from a loss: who killed the worker, which
+// call is to blame, whether and when another incarnation comes. Pure: facts and the time go in, a
+// verdict comes out; only the slot's own notes change, neither its lane nor anything of the pool.
 #ifndef MST_POOL_RECOVER_H
 #define MST_POOL_RECOVER_H
 
@@ -9,6 +12,13 @@
 #include "pool/journal.h"
 #include "pool/lane.h"
 #include "pool/state.h"
+
+// After its interrupt a cancelled call has this long to end: then its worker ends itself.
+#define MST_CANCEL_GRACE_MS 1000u
+// A launch that failed for want of descriptors, processes or memory is tried again after
+// this long, then twice as long, and so on, MST_SHORT_TRIES times (13 s in all).
+#define MST_SHORT_PAUSE_NS (50 * MST_NS_PER_MS)
+#define MST_SHORT_TRIES 8u
 
 struct mst_slot {
   struct mst_lane lane;
@@ -41,5 +51,46 @@ struct mst_slot {
   uint8_t from_checkpoint;    // this incarnation was launched from one
   uint8_t seeded;             // the seed before `replay` was sent
 };
+
+// What the world knows of an end.
+struct mst_judged {
+  char *words; // its last ones; NULL without
+  uint8_t oom; // the kernel has ended something for memory, and for nobody else
+  int32_t sys_errno; // it couldn't start for want of this; 0 if not so
+};
+
+struct mst_verdict {
+  enum mst_recover {
+    MST_RECOVER_LEAVE,   // it stays lost, as it was asked to end
+    MST_RECOVER_GIVE_UP, // it stays lost: the user is told
+    MST_RECOVER_LATER,   // it is launched again when the system has more
+    MST_RECOVER_NOW
+  } how;
+  const char *why; // of LEAVE and GIVE_UP: text for people, NULL for no more
+  uint8_t late;    // its oldest call took too long: it fails
+  uint32_t
+      attempts; // that its oldest call, after that, has had: it fails; 0: it doesn't
+};
+
+// mst_recover_judge tells what follows from the end of a slot's worker. ends: neither it nor its
+// cluster is to go on. Calls that were cancelled are taken to be gone: whoever carries the verdict
+// out drops these first.
+struct mst_verdict mst_recover_judge(struct mst_slot *slot,
+                                     const struct mst_worker *worker,
+                                     const struct mst_heal_policy *policy,
+                                     const struct mst_judged *judged, int ends,
+                                     int64_t now_ns);
+
+// mst_slot_fail notes the first thing that was wrong with a worker, for people. Allocates; without
+// memory nothing is noted.
+void mst_slot_fail(struct mst_slot *slot, const char *text);
+// mst_slot_lost_state says why a worker can't come back as it was.
+const char *mst_slot_lost_state(const struct mst_slot *slot);
+// mst_slot_loss describes how this incarnation ended. NULL without memory: then nobody is told, and
+// what follows is done anyway. Allocates.
+struct mst_loss *mst_slot_loss(const struct mst_slot *slot,
+                               const struct mst_worker *worker,
+                               uint32_t cluster, enum mst_loss_kind kind,
+                               const char *words);
 
 #endif

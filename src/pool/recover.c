@@ -1,0 +1,187 @@
+// What follows from a loss. The contract is in recover.h.
+#include "pool/recover.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+void mst_slot_fail(struct mst_slot *slot, const char *text) {
+  if (slot->failure == NULL) slot->failure = strdup(text);
+}
+
+struct mst_loss *mst_slot_loss(const struct mst_slot *slot,
+                               const struct mst_worker *worker,
+                               uint32_t cluster, enum mst_loss_kind kind,
+                               const char *words) {
+  struct mst_loss *loss = calloc(1, sizeof *loss);
+  if (loss == NULL) return NULL;
+  loss->kind = kind;
+  loss->cluster = cluster;
+  loss->worker = slot->lane.worker;
+  loss->pid = worker->pid;
+  loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
+  loss->number = worker->exit_number;
+  loss->ours = slot->ours;
+  loss->sys_errno = slot->sys_errno;
+  if (words != NULL) loss->output = strdup(words);
+  if (slot->failure != NULL) loss->reason = strdup(slot->failure);
+  return loss;
+}
+
+const char *mst_slot_lost_state(const struct mst_slot *slot) {
+  static const char *const words[] = {
+      [MST_INCOMPLETE_MANY] =
+          "its state can't be restored: too many calls have changed it",
+      [MST_INCOMPLETE_LONG] =
+          "its state can't be restored: it can't be copied, and to repeat its "
+          "calls would take longer than options(muster.replay_max =) allows",
+      [MST_INCOMPLETE_MEMORY] =
+          "its state can't be restored: there was no memory to keep all calls "
+          "that have changed it",
+      [MST_INCOMPLETE_ENDED] =
+          "its state can't be restored: the process that kept it had ended"};
+  return words[slot->journal.incomplete];
+}
+
+// ---- who killed it
+
+// ignored_interrupt: its watch ends a worker whose cancelled call goes on after its grace.
+static int ignored_interrupt(const struct mst_slot *slot,
+                             const struct mst_worker *worker) {
+  const struct mst_call *call = slot->lane.first;
+  return call != NULL && (call->cancelled || call->timed_out) &&
+         slot->cancel == call->id &&
+         worker->lost_ns - slot->cancel_ns >=
+             MST_CANCEL_GRACE_MS * MST_NS_PER_MS;
+}
+
+// note_killer: muster, which has said why it gave it up; the kernel for memory; or
+// somebody who isn't known.
+static void note_killer(struct mst_slot *slot, const struct mst_worker *worker,
+                        int oom) {
+  const int killed = worker->exit_known &&
+                     worker->exit_how == MST_EXIT_SIGNAL &&
+                     worker->exit_number == SIGKILL;
+  if (killed && ignored_interrupt(slot, worker)) {
+    mst_slot_fail(slot, "its call went on for a second after it was "
+                        "interrupted");
+  }
+  slot->ours = (uint8_t)(killed && slot->failure != NULL);
+  slot->oom = (uint8_t)(killed && !slot->ours && oom);
+}
+
+// ---- launches that failed for want of something
+
+static int is_short(int sys_errno) {
+  return sys_errno == EAGAIN || sys_errno == ENOMEM || sys_errno == EMFILE ||
+         sys_errno == ENFILE || sys_errno == ETOOMANYREFS ||
+         sys_errno == ENOBUFS;
+}
+
+// launch_errno gives the errno of a launch that failed, 0 if there was a process.
+static int launch_errno(const struct mst_worker *worker) {
+  const int failed = worker->exit_known && worker->exit_how == MST_EXIT_NONE;
+  return failed ? worker->exit_number : 0;
+}
+
+// short_of gives the errno that prevented the launch, 0 if the system wasn't short of anything.
+static int short_of(const struct mst_worker *worker,
+                    const struct mst_judged *judged) {
+  if (is_short(judged->sys_errno)) return judged->sys_errno;
+  const int sys_errno = launch_errno(worker);
+  return is_short(sys_errno) ? sys_errno : 0;
+}
+
+// launch_later: the worker isn't to blame for what the system hasn't got now.
+static struct mst_verdict launch_later(struct mst_slot *slot, int sys_errno) {
+  slot->sys_errno = sys_errno;
+  if (slot->launches < MST_SHORT_TRIES) {
+    return (struct mst_verdict){.how = MST_RECOVER_LATER};
+  }
+  return (struct mst_verdict){
+      .how = MST_RECOVER_GIVE_UP,
+      .why = "it can't be started again: the system is short of processes, "
+             "descriptors or memory"};
+}
+
+// ---- which call is to blame
+
+static const struct mst_call *first_wanted(const struct mst_call *at) {
+  while (at != NULL && at->cancelled)
+    at = at->next;
+  return at;
+}
+
+// blame finds what the worker was at, and the call that is the oldest from now on. A call that was
+// given to a worker that was lost already, and never sent, is not to blame.
+static enum mst_heal_at blame(struct mst_slot *slot,
+                              struct mst_verdict *verdict,
+                              const struct mst_call **oldest) {
+  const struct mst_call *first = slot->lane.first;
+  const struct mst_call *call = first_wanted(first);
+  int evaluating = call == first && !slot->resuming && slot->replay_left == 0;
+  if (call != NULL && call->timed_out) {
+    verdict->late = 1;
+    call = first_wanted(call->next);
+    evaluating = 0;
+    mst_heal_answered(&slot->heal);
+  }
+  *oldest = call;
+  if (slot->replay_left > 0) return MST_HEAL_REPLAYING;
+  return evaluating && call != NULL && call->sent ? MST_HEAL_EVALUATING
+                                                  : MST_HEAL_IDLE;
+}
+
+// judge_loss asks heal.h, by the retries of the call that is to blame.
+static struct mst_verdict judge_loss(struct mst_slot *slot,
+                                     const struct mst_heal_policy *policy,
+                                     int64_t now_ns) {
+  struct mst_verdict verdict = {.how = MST_RECOVER_LEAVE};
+  const struct mst_call *oldest = slot->lane.first;
+  struct mst_heal_policy own = *policy;
+  const enum mst_heal_at at =
+      policy->on ? blame(slot, &verdict, &oldest) : MST_HEAL_IDLE;
+  if (oldest != NULL && oldest->retries >= 0) {
+    own.retries = (uint32_t)oldest->retries;
+  }
+  switch (mst_heal_lost(&slot->heal, &own, at, now_ns)) {
+  case MST_HEAL_LEAVE:
+    return verdict;
+  case MST_HEAL_GIVE_UP:
+    verdict.how = MST_RECOVER_GIVE_UP;
+    return verdict;
+  case MST_HEAL_POISON:
+    verdict.attempts = own.retries + 1;
+    break;
+  case MST_HEAL_RESTART:
+    break;
+  }
+  verdict.how = MST_RECOVER_NOW;
+  if (slot->journal.incomplete) {
+    verdict.how = MST_RECOVER_GIVE_UP;
+    verdict.why = mst_slot_lost_state(slot);
+  }
+  return verdict;
+}
+
+struct mst_verdict mst_recover_judge(struct mst_slot *slot,
+                                     const struct mst_worker *worker,
+                                     const struct mst_heal_policy *policy,
+                                     const struct mst_judged *judged, int ends,
+                                     int64_t now_ns) {
+  const struct mst_call *first = slot->lane.first;
+  note_killer(slot, worker, judged->oom);
+  // The next call has all of its attempts.
+  if (first_wanted(first) != first) mst_heal_answered(&slot->heal);
+  if (ends) return (struct mst_verdict){.how = MST_RECOVER_LEAVE};
+  const int lacks = short_of(worker, judged);
+  if (policy->on && lacks != 0) return launch_later(slot, lacks);
+  slot->sys_errno = 0; // this time it was there, or nothing was short
+  // The fork server found threads in itself (fork/server.c).
+  if (launch_errno(worker) == EDEADLK) {
+    mst_slot_fail(slot, "its fork server has more than one thread by now, and "
+                        "such a process must not fork");
+  }
+  return judge_loss(slot, policy, now_ns);
+}

@@ -1,0 +1,135 @@
+// Tests of pool/recover: what follows from one loss, as a verdict.
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mst_test.h"
+#include "pool/recover.h"
+
+static struct mst_counts counts;
+static struct mst_tally tally = {.counts = &counts};
+static struct mst_slot slot;
+static const struct mst_heal_policy policy = {
+    .on = 1, .retries = 1, .heartbeat_ns = INT64_MAX};
+static const struct mst_worker killed = {.pid = 7,
+                                         .exit_known = 1,
+                                         .exit_how = MST_EXIT_SIGNAL,
+                                         .exit_number = SIGKILL,
+                                         .lost_ns = 5 * MST_NS_PER_S};
+static const struct mst_judged nothing;
+
+static struct mst_call *call_of(int sent) {
+  struct mst_call *call = mst_call_new(&tally, NULL);
+  CHECK(call != NULL);
+  mst_lane_expect(&slot.lane, NULL);
+  mst_lane_add(&slot.lane, call);
+  call->sent = (uint8_t)sent;
+  return call;
+}
+
+static struct mst_verdict judge(void) {
+  return mst_recover_judge(&slot, &killed, &policy, &nothing, 0, 6);
+}
+
+static void end(void) {
+  (void)mst_lane_forget(&slot.lane, NULL);
+  (void)mst_lane_drop_cancelled(&slot.lane, 1);
+  free(slot.failure);
+}
+
+TEST("A call that its worker dies of is tried again, then it is poison") {
+  (void)call_of(1);
+  struct mst_verdict verdict = judge();
+  CHECK_INT(verdict.how, MST_RECOVER_NOW);
+  CHECK_INT(verdict.attempts, 0);
+  CHECK_INT(slot.heal.attempt, 1);
+  verdict = judge();
+  CHECK_INT(verdict.how, MST_RECOVER_NOW);
+  CHECK_INT(verdict.attempts, 2);
+  end();
+}
+
+TEST("Neither a call that wasn't sent is to blame, nor one behind a cancelled "
+     "one") {
+  struct mst_call *first = call_of(0);
+  CHECK_INT(judge().how, MST_RECOVER_NOW);
+  CHECK_INT(slot.heal.attempt, 0);
+  first->sent = 1;
+  struct mst_call *second = call_of(1);
+  slot.heal.attempt = 1; // of the first
+  first->cancelled = 1;
+  slot.lane.unread--;
+  CHECK_INT(judge().attempts, 0);
+  CHECK_INT(slot.heal.attempt, 0);
+  CHECK(!second->cancelled && slot.lane.first == first); // as it was
+  end();
+}
+
+TEST("A call that took too long ends as such, and what comes next has its own "
+     "retries") {
+  call_of(1)->timed_out = 1;
+  call_of(1)->retries = 0;
+  const struct mst_verdict verdict = judge();
+  CHECK_INT(verdict.how, MST_RECOVER_NOW);
+  CHECK(verdict.late && verdict.attempts == 0);
+  end();
+}
+
+TEST("A worker whose state can't be had again is given up at once, and why is "
+     "said") {
+  (void)call_of(1);
+  slot.journal.incomplete = MST_INCOMPLETE_ENDED;
+  const struct mst_verdict verdict = judge();
+  CHECK_INT(verdict.how, MST_RECOVER_GIVE_UP);
+  CHECK(strstr(verdict.why, "can't be restored") != NULL);
+  CHECK(slot.failure == NULL); // so the call's own loss doesn't say it
+  end();
+}
+
+TEST("A launch that something was short for comes later, and not for ever") {
+  const struct mst_worker none = {
+      .exit_known = 1, .exit_how = MST_EXIT_NONE, .exit_number = EMFILE};
+  struct mst_verdict verdict =
+      mst_recover_judge(&slot, &none, &policy, &nothing, 0, 6);
+  CHECK_INT(verdict.how, MST_RECOVER_LATER);
+  CHECK_INT(slot.sys_errno, EMFILE);
+  slot.launches = MST_SHORT_TRIES;
+  verdict = mst_recover_judge(&slot, &none, &policy, &nothing, 0, 6);
+  CHECK_INT(verdict.how, MST_RECOVER_GIVE_UP);
+  CHECK(verdict.why != NULL);
+  // What a worker says that couldn't get it counts the same.
+  slot.launches = 0;
+  const struct mst_judged said = {.sys_errno = ENOMEM};
+  verdict = mst_recover_judge(&slot, &killed, &policy, &said, 0, 6);
+  CHECK_INT(verdict.how, MST_RECOVER_LATER);
+  CHECK_INT(slot.sys_errno, ENOMEM);
+  CHECK_INT(judge().how, MST_RECOVER_NOW); // the next one was there
+  CHECK_INT(slot.sys_errno, 0);
+}
+
+TEST("Who killed it: muster, if it has said why; the kernel; or nobody knows") {
+  const struct mst_judged oom = {.oom = 1};
+  (void)mst_recover_judge(&slot, &killed, &policy, &oom, 1, 6);
+  CHECK(slot.oom && !slot.ours);
+  struct mst_call *call = call_of(1);
+  call->timed_out = 1;
+  slot.cancel = call->id;
+  slot.cancel_ns = killed.lost_ns - MST_CANCEL_GRACE_MS * MST_NS_PER_MS;
+  (void)mst_recover_judge(&slot, &killed, &policy, &oom, 1, 6);
+  CHECK(!slot.oom && slot.ours);
+  CHECK(strstr(slot.failure, "after it was interrupted") != NULL);
+  end();
+}
+
+TEST(
+    "Where nothing heals, or all is to end, nobody is told and nothing tried") {
+  const struct mst_heal_policy off = {.heartbeat_ns = INT64_MAX};
+  (void)call_of(1);
+  CHECK_INT(mst_recover_judge(&slot, &killed, &off, &nothing, 0, 6).how,
+            MST_RECOVER_LEAVE);
+  CHECK_INT(mst_recover_judge(&slot, &killed, &policy, &nothing, 1, 6).how,
+            MST_RECOVER_LEAVE);
+  CHECK_INT(slot.heal.attempt, 0);
+  end();
+}
