@@ -94,6 +94,11 @@ void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   slot->failure = NULL;
 }
 
+void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns) {
+  calls->now_ns = now_ns;
+  mst_dispatch_end(&calls->dispatch, now_ns);
+}
+
 void mst_calls_end(struct mst_calls *calls, int64_t now_ns) {
   mst_calls_end_queue(calls, now_ns);
   for (uint32_t i = 0; i < calls->pool.count; i++)
@@ -157,103 +162,6 @@ int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
   return 0;
 }
 
-// ---- what the files of the core share
-
-static void tell_pool(struct mst_calls *calls, const struct mst_event *event) {
-  mst_pool_event(&calls->pool, event, calls->now_ns);
-}
-
-void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
-                         uint32_t worker) {
-  const struct mst_event event = {.kind = kind, .worker = worker};
-  tell_pool(calls, &event);
-}
-
-int mst_calls_is_up(const struct mst_calls *calls,
-                    const struct mst_slot *slot) {
-  const enum mst_worker_state state = worker_of(calls, slot)->state;
-  return (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY) &&
-         !slot->resuming && !slot->ended;
-}
-
-int mst_calls_is_usable(const struct mst_calls *calls,
-                        const struct mst_slot *slot) {
-  const struct mst_worker *worker = worker_of(calls, slot);
-  return !slot->dead && worker->stop_ns == NEVER && !worker->drains;
-}
-
-static int usable(void *owner, uint32_t worker) {
-  const struct mst_calls *calls = owner;
-  return mst_calls_is_usable(calls, calls->slots[worker]);
-}
-
-static struct mst_lane *open_lane(void *owner, uint32_t worker) {
-  const struct mst_calls *calls = owner;
-  struct mst_slot *slot = calls->slots[worker];
-  if (!usable(owner, worker) || !mst_calls_is_up(calls, slot)) return NULL;
-  return &slot->lane;
-}
-
-struct mst_takers mst_calls_takers(struct mst_calls *calls) {
-  return (struct mst_takers){.count = calls->pool.count,
-                             .open = open_lane,
-                             .usable = usable,
-                             .owner = calls};
-}
-
-void mst_calls_sweep(struct mst_calls *calls) {
-  const struct mst_takers takers = mst_calls_takers(calls);
-  mst_dispatch_sweep(&calls->dispatch, &takers, calls->now_ns);
-}
-
-void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns) {
-  calls->now_ns = now_ns;
-  mst_dispatch_end(&calls->dispatch, now_ns);
-}
-
-// interrupt has the worker interrupt its oldest call.
-static void interrupt(struct mst_calls *calls, struct mst_slot *slot) {
-  if (!worker_of(calls, slot)->launched || slot->ended) return;
-  mst_due_add(&calls->due, &slot->lane, MST_TODO_CANCEL);
-  calls->interrupts = 1;
-  if (slot->cancel == slot->lane.first->id) return; // its grace runs already
-  slot->cancel = slot->lane.first->id;
-  slot->cancel_ns = calls->now_ns;
-}
-
-void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
-                       unsigned effects) {
-  if ((effects & MST_LANE_RESET) != 0) mst_heal_answered(&slot->heal);
-  if ((effects & MST_LANE_INTERRUPT) != 0) interrupt(calls, slot);
-}
-
-static void drop(struct mst_calls *calls, struct mst_slot *slot,
-                 struct mst_call *call) {
-  mst_calls_effects(calls, slot, mst_lane_drop(&slot->lane, call));
-}
-
-static void finish(struct mst_calls *calls, struct mst_slot *slot,
-                   struct mst_call *call, enum mst_call_state state) {
-  mst_calls_effects(calls, slot,
-                    mst_lane_finish(&slot->lane, call, state, calls->now_ns));
-}
-
-void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
-  const enum mst_worker_state state = worker_of(calls, slot)->state;
-  if (mst_calls_is_up(calls, slot)) return; // it has them, and will answer
-  // What it was sent stays until it is judged: its death is the first one's doing.
-  const int ended = state == MST_WORKER_STOPPED || state == MST_WORKER_LEFT;
-  mst_calls_effects(calls, slot, mst_lane_drop_cancelled(&slot->lane, ended));
-}
-
-void mst_slot_broken(struct mst_calls *calls, struct mst_slot *slot,
-                     const char *text) {
-  mst_slot_fail(slot, text);
-  slot->ended = 1;
-  mst_due_add(&calls->due, &slot->lane, MST_TODO_BREAK);
-  mst_calls_tell_pool(calls, MST_EV_CLOSED, slot->lane.worker);
-}
-
 // ---- facts of the world
 
 void mst_calls_fail(struct mst_calls *calls, uint32_t worker,
@@ -261,10 +169,18 @@ void mst_calls_fail(struct mst_calls *calls, uint32_t worker,
   mst_slot_fail(calls->slots[worker], text);
 }
 
+static void broken(struct mst_calls *calls, struct mst_slot *slot,
+                   const char *text) {
+  mst_slot_fail(slot, text);
+  slot->ended = 1;
+  mst_due_add(&calls->due, &slot->lane, MST_TODO_BREAK);
+  mst_calls_tell_pool(calls, MST_EV_CLOSED, slot->lane.worker);
+}
+
 void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
                       const char *text, int64_t now_ns) {
   calls->now_ns = now_ns;
-  mst_slot_broken(calls, calls->slots[worker], text);
+  broken(calls, calls->slots[worker], text);
 }
 
 // stay_lost: one that is lost doesn't come back.
@@ -293,7 +209,7 @@ static void drain(struct mst_calls *calls, struct mst_slot *slot,
                   const struct mst_event *event) {
   if (calls->pool.phase != MST_POOL_RUNNING) return;
   if (event->kind == MST_EV_DRAIN) stay_lost(calls, slot);
-  tell_pool(calls, event);
+  mst_pool_event(&calls->pool, event, calls->now_ns);
   if (!slot->drains) calls->draining++;
   slot->drains = 1;
   mst_calls_sweep(calls);
@@ -305,7 +221,7 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
       event->worker < calls->pool.count ? calls->slots[event->worker] : NULL;
   calls->now_ns = now_ns;
   if (slot == NULL) {
-    tell_pool(calls, event);
+    mst_pool_event(&calls->pool, event, calls->now_ns);
     return;
   }
   switch (event->kind) {
@@ -330,7 +246,7 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
   default:
     break;
   }
-  tell_pool(calls, event);
+  mst_pool_event(&calls->pool, event, calls->now_ns);
 }
 
 void mst_calls_retire(struct mst_calls *calls, uint32_t worker,
@@ -356,6 +272,17 @@ void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
 }
 
 // ---- answers
+
+static void drop(struct mst_calls *calls, struct mst_slot *slot,
+                 struct mst_call *call) {
+  mst_calls_effects(calls, slot, mst_lane_drop(&slot->lane, call));
+}
+
+static void finish(struct mst_calls *calls, struct mst_slot *slot,
+                   struct mst_call *call, enum mst_call_state state) {
+  mst_calls_effects(calls, slot,
+                    mst_lane_finish(&slot->lane, call, state, calls->now_ns));
+}
 
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker) {
   return calls->pool.workers[worker].owed > 0 ||
@@ -418,7 +345,7 @@ void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
     mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker);
   } else if (slot->lane.first == NULL || answered->call != oldest ||
              !slot->lane.first->sent) {
-    mst_slot_broken(calls, slot, "the worker sent an answer to another call");
+    broken(calls, slot, "the worker sent an answer to another call");
   } else {
     take_answer(calls, slot, answered);
   }

@@ -1,4 +1,6 @@
-// What the files of the core of calls share.
+// What the files of the core of calls share. Each uses those before it in this list only:
+// calls_step.c, calls_log.c, calls_heal.c, calls.c; then calls_user.c and calls_next.c, which
+// nothing here uses.
 #ifndef MST_POOL_CALLS_INT_H
 #define MST_POOL_CALLS_INT_H
 
@@ -11,13 +13,11 @@ static inline const struct mst_worker *worker_of(const struct mst_calls *calls,
   return &calls->pool.workers[slot->lane.worker];
 }
 
-// ---- calls.c
+// ---- calls_step.c
 
 // mst_calls_tell_pool gives the worker states one event.
 void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
                          uint32_t worker);
-void mst_slot_broken(struct mst_calls *calls, struct mst_slot *slot,
-                     const char *text);
 // mst_calls_is_usable tells whether a worker takes calls, now or when it is back.
 int mst_calls_is_usable(const struct mst_calls *calls,
                         const struct mst_slot *slot);
@@ -30,13 +30,21 @@ void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
 // mst_calls_drop_unsent drops the cancelled calls of a worker that was not sent them, or has
 // ended as it was asked to.
 void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot);
-// mst_calls_look_for_left gives up what workers that drained have left undone.
-void mst_calls_look_for_left(struct mst_calls *calls);
 
-// ---- calls_user.c
+// ---- calls_log.c: journals and checkpoints
 
+// mst_slot_note takes note of what an answer says of its worker, before its call goes.
+void mst_slot_note(struct mst_calls *calls, struct mst_slot *slot,
+                   const struct mst_answered *answered);
+// mst_slot_want has a checkpoint made if its journal wants one; now: or if it may have one.
+void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now);
 // mst_calls_close_cast ends the cast that goes on: its verb waits, or another call is given.
 void mst_calls_close_cast(struct mst_calls *calls);
+// mst_calls_cast_of gives the cast that a call is of, NULL for none. Each of one cast goes to
+// another worker. Allocates.
+struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
+                                   struct mst_slot *slot,
+                                   struct mst_blob *payload, const void *verb);
 
 // ---- calls_heal.c
 
@@ -62,12 +70,9 @@ void mst_slot_fail_first(struct mst_calls *calls, struct mst_slot *slot,
 void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
                    int64_t slept_ns);
 
-// ---- calls_log.c: journals and checkpoints
+// ---- calls.c
 
-// mst_slot_note takes note of what an answer says of its worker, before its call goes.
-void mst_slot_note(struct mst_calls *calls, struct mst_slot *slot,
-                   const struct mst_answered *answered);
-// mst_slot_want has a checkpoint made if its journal wants one; now: or if it may have one.
-void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now);
+// mst_calls_look_for_left gives up what workers that drained have left undone.
+void mst_calls_look_for_left(struct mst_calls *calls);
 
 #endif

@@ -141,3 +141,37 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
   mst_journal_ended(&slot->journal);
   if (mst_calls_is_up(calls, slot)) mst_slot_want(calls, slot, 1);
 }
+
+// ---- what all workers were told
+
+// has_all tells whether every worker that takes calls has the cast that goes on.
+static int has_all(const struct mst_calls *calls, const struct mst_cast *cast) {
+  for (uint32_t i = 0; i < calls->pool.count; i++) {
+    const struct mst_slot *slot = calls->slots[i];
+    if (slot->lane.cast != cast->number && mst_calls_is_usable(calls, slot)) {
+      return 0;
+    }
+  }
+  return 1;
+}
+
+void mst_calls_close_cast(struct mst_calls *calls) {
+  struct mst_common *common = &calls->common;
+  if (common->now == NULL) return;
+  mst_common_close(common, has_all(calls, common->now));
+}
+
+struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
+                                   struct mst_slot *slot,
+                                   struct mst_blob *payload, const void *verb) {
+  struct mst_common *common = &calls->common;
+  if (!calls->policy.on) return NULL; // nothing is kept
+  if (!mst_common_goes_on(common, payload, verb) ||
+      slot->lane.cast == common->now->number) {
+    mst_calls_close_cast(calls);
+  }
+  if (payload->one) return NULL;
+  struct mst_cast *cast = mst_common_open(common, payload, verb);
+  if (cast != NULL) slot->lane.cast = cast->number;
+  return cast;
+}

@@ -156,6 +156,13 @@ static int next_of_slots(struct mst_calls *calls,
   return 0;
 }
 
+// The workers are told one after the other, by next_drop.
+void mst_calls_trim(struct mst_calls *calls) {
+  if (calls->dropping != NULL) return; // looked at again then
+  calls->dropping = mst_jobs_surplus(&calls->jobs);
+  calls->drop_at = 0;
+}
+
 // next_drop tells the workers that have it, one by one, to forget a job.
 static int next_drop(struct mst_calls *calls, struct mst_calls_action *action) {
   if (calls->tally.jobs_released) {

@@ -5,38 +5,6 @@
 
 // ---- verbs
 
-// has_all tells whether every worker that takes calls has the cast that goes on.
-static int has_all(const struct mst_calls *calls, const struct mst_cast *cast) {
-  for (uint32_t i = 0; i < calls->pool.count; i++) {
-    const struct mst_slot *slot = calls->slots[i];
-    if (slot->lane.cast != cast->number && mst_calls_is_usable(calls, slot)) {
-      return 0;
-    }
-  }
-  return 1;
-}
-
-void mst_calls_close_cast(struct mst_calls *calls) {
-  struct mst_common *common = &calls->common;
-  if (common->now == NULL) return;
-  mst_common_close(common, has_all(calls, common->now));
-}
-
-// cast_of gives the cast that a call is of. Each of one cast goes to another worker.
-static struct mst_cast *cast_of(struct mst_calls *calls, struct mst_slot *slot,
-                                struct mst_blob *payload, const void *verb) {
-  struct mst_common *common = &calls->common;
-  if (!calls->policy.on) return NULL; // nothing is kept
-  if (!mst_common_goes_on(common, payload, verb) ||
-      slot->lane.cast == common->now->number) {
-    mst_calls_close_cast(calls);
-  }
-  if (payload->one) return NULL;
-  struct mst_cast *cast = mst_common_open(common, payload, verb);
-  if (cast != NULL) slot->lane.cast = cast->number;
-  return cast;
-}
-
 int mst_calls_send(struct mst_calls *calls, uint32_t worker,
                    struct mst_blob *payload, const void *verb, int32_t tag,
                    uint8_t unseen, int64_t now_ns) {
@@ -51,7 +19,7 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   call->verb = verb;
   call->tag = tag;
   call->unseen = unseen;
-  call->cast = cast_of(calls, slot, payload, verb);
+  call->cast = mst_calls_cast_of(calls, slot, payload, verb);
   mst_lane_expect(&slot->lane, verb);
   mst_lane_add(&slot->lane, call);
   // One that is lost or comes back gets its calls when it is there again.
@@ -149,13 +117,4 @@ void mst_calls_await_task(struct mst_call *task) {
   } else if (task->lane->awaited < task->id) {
     task->lane->awaited = task->id;
   }
-}
-
-// ---- jobs
-
-// The workers are told one after the other, see mst_calls_next_action.
-void mst_calls_trim(struct mst_calls *calls) {
-  if (calls->dropping != NULL) return; // looked at again then
-  calls->dropping = mst_jobs_surplus(&calls->jobs);
-  calls->drop_at = 0;
 }

@@ -1,0 +1,69 @@
+// The small steps that the core of calls is made of. See calls_int.h.
+#include "pool/calls_int.h"
+
+void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
+                         uint32_t worker) {
+  const struct mst_event event = {.kind = kind, .worker = worker};
+  mst_pool_event(&calls->pool, &event, calls->now_ns);
+}
+
+int mst_calls_is_up(const struct mst_calls *calls,
+                    const struct mst_slot *slot) {
+  const enum mst_worker_state state = worker_of(calls, slot)->state;
+  return (state == MST_WORKER_IDLE || state == MST_WORKER_BUSY) &&
+         !slot->resuming && !slot->ended;
+}
+
+int mst_calls_is_usable(const struct mst_calls *calls,
+                        const struct mst_slot *slot) {
+  const struct mst_worker *worker = worker_of(calls, slot);
+  return !slot->dead && worker->stop_ns == NEVER && !worker->drains;
+}
+
+static int usable(void *owner, uint32_t worker) {
+  const struct mst_calls *calls = owner;
+  return mst_calls_is_usable(calls, calls->slots[worker]);
+}
+
+static struct mst_lane *open_lane(void *owner, uint32_t worker) {
+  const struct mst_calls *calls = owner;
+  struct mst_slot *slot = calls->slots[worker];
+  if (!usable(owner, worker) || !mst_calls_is_up(calls, slot)) return NULL;
+  return &slot->lane;
+}
+
+struct mst_takers mst_calls_takers(struct mst_calls *calls) {
+  return (struct mst_takers){.count = calls->pool.count,
+                             .open = open_lane,
+                             .usable = usable,
+                             .owner = calls};
+}
+
+void mst_calls_sweep(struct mst_calls *calls) {
+  const struct mst_takers takers = mst_calls_takers(calls);
+  mst_dispatch_sweep(&calls->dispatch, &takers, calls->now_ns);
+}
+
+// interrupt has the worker interrupt its oldest call.
+static void interrupt(struct mst_calls *calls, struct mst_slot *slot) {
+  if (!worker_of(calls, slot)->launched || slot->ended) return;
+  mst_due_add(&calls->due, &slot->lane, MST_TODO_CANCEL);
+  calls->interrupts = 1;
+  if (slot->cancel == slot->lane.first->id) return; // its grace runs already
+  slot->cancel = slot->lane.first->id;
+  slot->cancel_ns = calls->now_ns;
+}
+
+void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
+                       unsigned effects) {
+  if ((effects & MST_LANE_RESET) != 0) mst_heal_answered(&slot->heal);
+  if ((effects & MST_LANE_INTERRUPT) != 0) interrupt(calls, slot);
+}
+
+void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
+  const enum mst_worker_state state = worker_of(calls, slot)->state;
+  if (mst_calls_is_up(calls, slot)) return; // it has them, and will answer
+  // What it was sent stays until it is judged: its death is the first one's doing.
+  const int ended = state == MST_WORKER_STOPPED || state == MST_WORKER_LEFT;
+  mst_calls_effects(calls, slot, mst_lane_drop_cancelled(&slot->lane, ended));
+}
