@@ -13,6 +13,12 @@
 set -u
 . "$(dirname -- "$0")/common.sh"
 
+# A shell has what runs in its background ignore SIGINT, and R from 4.5 on leaves it so; tests send
+# it to themselves.
+if [ -z "${MUSTER_SUITE:-}" ] && env --default-signal=INT true 2>/dev/null; then
+  MUSTER_SUITE=1 exec env --default-signal=INT "$0" "$@"
+fi
+
 suite=${1:-}
 if [ -n "${TEST_FILE:-}" ]; then FILTER="^$TEST_FILE\$"; fi
 
