@@ -54,6 +54,6 @@ void mst_cluster_orphans(struct mst_cluster *cluster) {
     // Its watch ends what is left of it.
     mst_net_shutdown(cluster->peers[i]->control.fd);
     if (event.kind == MST_EV_EXITED) mst_peer_exited(cluster->peers[i]);
-    mst_cluster_event(cluster, &event);
+    mst_calls_event(&cluster->calls, &event, mst_clock_now());
   }
 }

@@ -82,7 +82,7 @@ void mst_peer_say(struct mst_peer *peer,
   }
   if (action->kind == MST_CALLS_BYE) return; // its end will be heard
   // What it said before its end is still there.
-  if (rc != -MST_EMEM) mst_peer_poll(peer);
+  if (rc != -MST_EMEM) mst_peer_read(peer);
   if (mst_calls_unsent(calls, peer->index, action->kind, rc, mst_clock_now())) {
     peer->send_rc = rc;
   }

@@ -1,9 +1,8 @@
 // Clusters at work: events in from descriptors, actions out to them.
 //
-// Every fact goes to the pure core (calls.h); this file only carries out what it says, in one
-// place. Answers are the core's as soon as they are read (peer.c).
-#include "pool/run.h"
-
+// Every fact goes to the pure core (calls.h); this file carries out what it says, in one place,
+// once the loop has served what was ready. Answers are the core's as soon as they are read
+// (peer_read.c).
 #include <errno.h>
 #include <signal.h>
 #include <stddef.h>
@@ -194,10 +193,12 @@ void mst_cluster_carry_out(struct mst_cluster *cluster) {
   cluster->carrying_out = 0;
 }
 
-void mst_cluster_event(struct mst_cluster *cluster,
-                       const struct mst_event *event) {
-  mst_calls_event(&cluster->calls, event, mst_clock_now());
-  mst_cluster_carry_out(cluster);
+int mst_session_serve(struct mst_session *session) {
+  const int rc = mst_loop_run(session->loop, 0, NULL);
+  for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next)
+    mst_cluster_carry_out(cluster);
+  return rc;
 }
 
 void mst_session_news(void *owner, const struct mst_news *news) {
@@ -220,7 +221,7 @@ void mst_session_news(void *owner, const struct mst_news *news) {
                                   .worker = news->worker,
                                   .how = news->how,
                                   .number = news->number};
-  mst_cluster_event(cluster, &event);
+  mst_calls_event(&cluster->calls, &event, mst_clock_now());
 }
 
 void mst_session_mend(struct mst_session *session) {
@@ -232,7 +233,9 @@ void mst_session_mend(struct mst_session *session) {
     if (cluster->flush_ns <= now_ns) mst_cluster_flush_late(cluster);
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
     mst_cluster_carry_out(cluster);
-    if (cluster->held > 0) mst_cluster_read_on(cluster);
+    if (cluster->held == 0) continue;
+    mst_cluster_read_on(cluster);
+    mst_cluster_carry_out(cluster);
   }
 }
 
@@ -477,7 +480,8 @@ void mst_cluster_stop(struct mst_cluster *cluster) {
   cluster->stop_begun = 1;
   mst_calls_end_queue(&cluster->calls, mst_clock_now());
   const struct mst_event stop = {.kind = MST_EV_STOP};
-  mst_cluster_event(cluster, &stop);
+  mst_calls_event(&cluster->calls, &stop, mst_clock_now());
+  mst_cluster_carry_out(cluster);
 }
 
 // ---- tasks

@@ -1,4 +1,6 @@
-// What run.c and peer.c share.
+// What the files share that join a cluster's core to the world. Each uses those before it in this
+// list only: peer.c, standby.c, peer_read.c, then peer_open.c and peer_say.c, orphan.c, run.c,
+// wait.c. Up to orphan.c they give facts to the core, and never carry out what follows.
 #ifndef MST_POOL_RUN_INT_H
 #define MST_POOL_RUN_INT_H
 
@@ -12,65 +14,52 @@
 #define MST_ASSERT_HOLDS(session) ((void)0)
 #endif
 
-// mst_cluster_event gives the core a fact about a worker and carries out what follows;
-// mst_cluster_carry_out does that after any other step of the core's.
-void mst_cluster_event(struct mst_cluster *cluster,
-                       const struct mst_event *event);
-void mst_cluster_carry_out(struct mst_cluster *cluster);
-// mst_cluster_read_on reads what was left unread, where that may be now.
-void mst_cluster_read_on(struct mst_cluster *cluster);
-// mst_cluster_flush_late sends what the system had no room for.
-void mst_cluster_flush_late(struct mst_cluster *cluster);
-// mst_session_mend lets time pass for what was lost, without a look at the sockets.
-void mst_session_mend(struct mst_session *session);
-
-// ---- orphan.c: workers whose launcher is gone
-
-// mst_peer_is_told: the launcher of this incarnation says how it ends. There must be one.
-int mst_peer_is_told(const struct mst_peer *peer);
-// mst_cluster_reap asks the launcher for ends, and those before it that still tell some.
-void mst_cluster_reap(struct mst_cluster *cluster);
-// mst_cluster_orphans tells the core what can be known of workers of which no launcher tells.
-void mst_cluster_orphans(struct mst_cluster *cluster);
-
-// ---- peer.c: reads, and what users want; peer_say.c: writes
+// ---- peer.c
 
 void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
                    uint32_t index);
+void mst_standby_init(struct mst_standby *standby);
 // mst_peer_is_up tells whether a call that is sent now reaches a worker.
 int mst_peer_is_up(const struct mst_peer *peer);
-// mst_peer_say (peer_say.c) sends what an action of the core says, and tells the core if it
-// cannot.
-void mst_peer_say(struct mst_peer *peer, const struct mst_calls_action *action);
+// mst_peer_hold: its channel isn't read.
+void mst_peer_hold(struct mst_peer *peer);
+void mst_peer_hold_no_more(struct mst_peer *peer);
 // mst_peer_want has the loop tell what the data channel is to do next.
 void mst_peer_want(struct mst_peer *peer);
 // mst_peer_unwatch stops reading from a worker that is lost: a process that it left
 // behind may hold the other end for ever.
 void mst_peer_unwatch(struct mst_peer *peer);
-// What the loop calls when a channel is ready.
-void mst_peer_data_ready(struct mst_io *io, uint32_t ready);
-void mst_peer_control_ready(struct mst_io *io, uint32_t ready);
-// mst_peer_read_on reads what was left unread, if it may now.
-void mst_peer_read_on(struct mst_peer *peer);
-// mst_peer_read_out reads all that is there, whatever the bound on answers: its process has
-// ended.
-void mst_peer_read_out(struct mst_peer *peer);
+// mst_cluster_flush_late sends what the system had no room for.
+void mst_cluster_flush_late(struct mst_cluster *cluster);
 
 // ---- standby.c
 
-void mst_standby_init(struct mst_standby *standby);
 // mst_standby_ask has the worker make one; mst_standby_made takes its answer. Either tells the core
 // if there is none.
 void mst_standby_ask(struct mst_peer *peer);
 void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame);
 // mst_standby_unask: the incarnation that was asked is lost.
 void mst_standby_unask(struct mst_peer *peer);
-// mst_standby_launch has it take the worker's place, with these ends. 0: the outcome comes as news,
-// as a launcher's. Or an error: nothing was sent.
+// mst_standby_launch has it take the worker's place, with these ends. 0: the core has the outcome,
+// or will have it. Or an error: nothing was sent.
 int mst_standby_launch(struct mst_peer *peer, const int fds[3],
                        struct mst_err *err);
 // mst_standby_forget ends it. The directory that it shared with its worker goes, if that has ended.
 void mst_standby_forget(struct mst_peer *peer);
+
+// ---- peer_read.c
+
+// What the loop calls when a channel is ready.
+void mst_peer_data_ready(struct mst_io *io, uint32_t ready);
+void mst_peer_control_ready(struct mst_io *io, uint32_t ready);
+// mst_peer_read reads what is there, unless the peer is held; mst_peer_read_on what was left
+// unread, if it may now; mst_peer_read_out all, whatever the bound on answers: its process has
+// ended.
+void mst_peer_read(struct mst_peer *peer);
+void mst_peer_read_on(struct mst_peer *peer);
+void mst_peer_read_out(struct mst_peer *peer);
+// mst_cluster_read_on reads what was left unread, where that may be now.
+void mst_cluster_read_on(struct mst_cluster *cluster);
 
 // ---- peer_open.c: one incarnation's ends
 
@@ -83,4 +72,28 @@ void mst_peer_let_go(struct mst_peer *peer);
 void mst_peer_exited(struct mst_peer *peer);
 // mst_peer_judge tells the core how an incarnation ended.
 void mst_peer_judge(struct mst_peer *peer);
+
+// ---- peer_say.c
+
+// mst_peer_say sends what an action of the core says, and tells the core if it cannot.
+void mst_peer_say(struct mst_peer *peer, const struct mst_calls_action *action);
+
+// ---- orphan.c: workers whose launcher is gone
+
+// mst_peer_is_told: the launcher of this incarnation says how it ends. There must be one.
+int mst_peer_is_told(const struct mst_peer *peer);
+// mst_cluster_reap asks the launcher for ends, and those before it that still tell some.
+void mst_cluster_reap(struct mst_cluster *cluster);
+// mst_cluster_orphans tells the core what can be known of workers of which no launcher tells.
+void mst_cluster_orphans(struct mst_cluster *cluster);
+
+// ---- run.c
+
+// mst_cluster_carry_out carries out what follows from facts that the core was given.
+void mst_cluster_carry_out(struct mst_cluster *cluster);
+// mst_session_serve serves what is ready, without waiting, and lets no time pass. 0 or an error.
+int mst_session_serve(struct mst_session *session);
+// mst_session_mend lets time pass for what was lost, without a look at the sockets.
+void mst_session_mend(struct mst_session *session);
+
 #endif

@@ -5,21 +5,15 @@
 // in order with its answers to calls, so all know what the checkpoint has.
 #include <errno.h>
 
-#include "pool/run.h"
 #include "pool/run_int.h"
 
-void mst_standby_init(struct mst_standby *standby) {
-  *standby = (struct mst_standby){.chan = {.fd = -1}, .io = {.fd = -1}};
-}
-
-static void tell(struct mst_peer *peer, uint32_t epoch, enum mst_news_kind kind,
-                 int32_t number) {
-  const struct mst_news news = {.kind = kind,
-                                .cluster = peer->cluster->id,
-                                .worker = peer->index,
-                                .epoch = epoch,
-                                .number = number};
-  mst_session_news(peer->cluster->session, &news);
+// tell gives the core a fact about the incarnation that a standby is to be, if it still counts.
+static void tell(struct mst_peer *peer, uint32_t epoch,
+                 enum mst_event_kind kind, int32_t number) {
+  const struct mst_event event = {
+      .kind = kind, .worker = peer->index, .number = number};
+  if (peer->cluster->closed || mst_peer_worker(peer)->epoch != epoch) return;
+  mst_calls_event(&peer->cluster->calls, &event, mst_clock_now());
 }
 
 static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
@@ -34,8 +28,7 @@ static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
   if (home != NULL && home->gone && home->adopt != NULL && standby->pid > 0)
     home->adopt(home, 0, 0, 0, standby->pid);
   mst_standby_init(standby);
-  if (launching && !peer->cluster->closed)
-    tell(peer, epoch, MST_NEWS_FORK_FAILED, EAGAIN);
+  if (launching) tell(peer, epoch, MST_EV_LAUNCH_FAILED, EAGAIN);
 }
 
 static void forget_made(struct mst_peer *peer) {
@@ -61,7 +54,6 @@ static void ended(struct mst_peer *peer, struct mst_standby *standby) {
     forget_made(peer);
     mst_calls_checkpoint_ended(&peer->cluster->calls, peer->index,
                                mst_clock_now());
-    mst_cluster_carry_out(peer->cluster);
   } else {
     let_go(peer, standby);
   }
@@ -90,7 +82,7 @@ static void read_pid(struct mst_peer *peer, struct mst_standby *standby) {
             ->launching) { // it is the worker now, and who is next says so, too
       standby->launching = 0;
       adopt(peer, standby, (pid_t)msg.pid);
-      tell(peer, standby->epoch, MST_NEWS_FORKED, (int32_t)msg.pid);
+      tell(peer, standby->epoch, MST_EV_FORKED, (int32_t)msg.pid);
     } else if (says) {
       standby->pid = (pid_t)msg.pid;
     }
@@ -196,6 +188,6 @@ int mst_standby_launch(struct mst_peer *peer, const int fds[3],
   if (rc != 0) return rc;
   standby->launching = pid == 0;
   standby->pid = 0;
-  if (pid != 0) tell(peer, epoch, MST_NEWS_FORKED, (int32_t)pid);
+  if (pid != 0) tell(peer, epoch, MST_EV_FORKED, (int32_t)pid);
   return 0;
 }

@@ -1,9 +1,68 @@
-// Waits for answers of workers: a verb's, and a task's.
-#include "pool/run.h"
+// What users do with workers: calls are sent, answers waited for, workers asked to end. Each
+// function carries out what follows.
 #include "pool/run_int.h"
 
 // So many waits for one of several workers may end without a look at their sockets.
 #define UNHEARD_MAX 3u
+
+// ---- calls
+
+int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
+  const struct mst_slot *slot = peer->slot;
+  if (peer->data.out_first != NULL && !peer->data.ended) {
+    mst_peer_want(peer);
+    const int rc = mst_session_run(peer->cluster->session, slice_ms, err);
+    if (rc != 0) return rc;
+  }
+  if (peer->data.ended || slot->resuming) {
+    if (!slot->dead) return 0; // it is sent again
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
+  }
+  return peer->data.out_first == NULL ? 0 : -MST_EAGAIN;
+}
+
+int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
+                  const void *verb, int32_t tag, uint8_t unseen, int slice_ms,
+                  struct mst_err *err) {
+  struct mst_cluster *cluster = peer->cluster;
+  MST_ASSERT_HOLDS(cluster->session);
+  const int rc = mst_calls_send(&cluster->calls, peer->index, payload, verb,
+                                tag, unseen, mst_clock_now());
+  if (rc == -MST_ECLOSED) {
+    return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
+                       mst_worker_state_name(mst_peer_worker(peer)->state));
+  }
+  if (rc != 0) {
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a call");
+  }
+  peer->send_rc = 0;
+  mst_cluster_carry_out(cluster);
+  if (peer->send_rc != 0) return peer->send_rc;
+  // One that is lost or comes back gets its calls when it is there again.
+  if (!mst_peer_is_up(peer) || peer->data.out_first == NULL) return 0;
+  return mst_peer_flush(peer, slice_ms, err);
+}
+
+void mst_peer_poll(struct mst_peer *peer) {
+  MST_ASSERT_HOLDS(peer->cluster->session);
+  mst_peer_read(peer);
+  mst_cluster_carry_out(peer->cluster);
+}
+
+struct mst_call *mst_peer_answer(const struct mst_peer *peer,
+                                 const void *verb) {
+  return mst_lane_answer(&peer->slot->lane, verb);
+}
+
+void mst_peer_take(struct mst_peer *peer, struct mst_call *answer) {
+  mst_lane_take(&peer->slot->lane, answer);
+}
+
+uint32_t mst_peer_unread(const struct mst_peer *peer) {
+  return peer->slot->lane.unread;
+}
+
+// ---- answers
 
 // look finds among the peers the oldest answer, or one that is lost and owes.
 static int look(struct mst_peer *const *peers, uint32_t n, const void *verb,
@@ -42,7 +101,7 @@ static int spin(struct mst_peer *const *peers, uint32_t n, const void *verb,
   do {
     if (n == 1) {
       mst_peer_poll(peers[0]);
-    } else if (mst_loop_run(session->loop, 0, NULL) < 0) {
+    } else if (mst_session_serve(session) < 0) {
       return -MST_EAGAIN;
     }
     found = look(peers, n, verb, lost);
@@ -59,8 +118,7 @@ static int listen_between(struct mst_peer *const *peers, uint32_t n,
   struct mst_session *session = peers[0]->cluster->session;
   if (n == 1 || ++session->unheard < UNHEARD_MAX) return found;
   session->unheard = 0;
-  (void)mst_loop_run(session->loop, 0,
-                     NULL); // a failure shows in the next wait
+  (void)mst_session_serve(session); // a failure shows in the next wait
   return look(peers, n, verb, lost);
 }
 
@@ -70,7 +128,9 @@ static void begin_waiting(struct mst_peer *const *peers, uint32_t n) {
     struct mst_peer *peer = peers[i];
     mst_calls_await(&peer->cluster->calls, peer->index);
     peer->no_memory = 0;
-    if (peer->held) mst_peer_read_on(peer);
+    if (!peer->held) continue;
+    mst_peer_read_on(peer);
+    mst_cluster_carry_out(peer->cluster);
   }
 }
 
@@ -106,6 +166,7 @@ static int has_no_memory(struct mst_peer *peer) {
   if (!peer->no_memory) return 0;
   peer->no_memory = 0;
   if (peer->held) mst_peer_read_on(peer);
+  mst_cluster_carry_out(peer->cluster);
   return peer->no_memory;
 }
 
@@ -129,4 +190,59 @@ int mst_task_await(struct mst_call *task) {
     others |= !none;
   }
   return without && !others ? -MST_EMEM : 0;
+}
+
+// ---- workers
+
+int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
+                  struct mst_err *err) {
+  struct mst_head head = {.kind = MST_KIND_PING,
+                          .cluster = peer->cluster->id,
+                          .worker = peer->index};
+  int rc =
+      mst_chan_send_small(&peer->control, &head, &nonce, sizeof nonce, 0, err);
+  const int64_t deadline_ns =
+      mst_clock_now() + (int64_t)timeout_ms * MST_NS_PER_MS;
+  const uint32_t epoch = mst_peer_worker(peer)->epoch;
+  while (rc == 0 && peer->pong != nonce) {
+    const int left_ms = mst_clock_ms_until(deadline_ns, timeout_ms);
+    if (left_ms == 0) {
+      return mst_err_set(err, MST_ETIMEOUT, 0, NULL, "no answer in time");
+    }
+    rc = mst_session_run(peer->cluster->session, left_ms, err);
+    if (peer->data.ended || mst_peer_worker(peer)->epoch != epoch) {
+      return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
+    }
+  }
+  return rc;
+}
+
+void mst_peer_retire(struct mst_peer *peer) {
+  peer->retired = 1;
+  mst_calls_retire(&peer->cluster->calls, peer->index, mst_clock_now());
+  mst_cluster_carry_out(peer->cluster);
+}
+
+void mst_peer_kill(struct mst_peer *peer) {
+  mst_calls_kill(&peer->cluster->calls, peer->index, mst_clock_now());
+  mst_cluster_carry_out(peer->cluster);
+}
+
+void mst_peer_forget(struct mst_peer *peer, const void *verb) {
+  peer->no_memory = 0; // nobody may want what there was none for
+  mst_calls_forget(&peer->cluster->calls, peer->index, verb, mst_clock_now());
+  mst_cluster_carry_out(peer->cluster);
+}
+
+void mst_session_cancel(struct mst_session *session, const void *verb) {
+  for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next) {
+    for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+      if (cluster->calls.slots[i]->lane.unread > 0) {
+        cluster->peers[i]->no_memory = 0;
+        mst_calls_forget(&cluster->calls, i, verb, mst_clock_now());
+      }
+    }
+    mst_cluster_carry_out(cluster);
+  }
 }

@@ -1,0 +1,314 @@
+// What comes from a worker: its hello, its answers, signs of life. Facts go to the core, and what
+// follows from them is carried out by whoever has the loop run (run.c).
+#include <stdlib.h>
+#include <string.h>
+
+#include "pool/run_int.h"
+
+// One wake-up reads at most this much of one worker before others have a turn.
+#define READ_BURST ((size_t)16 << 20)
+
+static void tell(struct mst_peer *peer, enum mst_event_kind kind) {
+  const struct mst_event event = {.kind = kind, .worker = peer->index};
+  mst_calls_event(&peer->cluster->calls, &event, mst_clock_now());
+}
+
+// closed stops reading.
+static void closed(struct mst_peer *peer) {
+  mst_peer_unwatch(peer);
+  tell(peer, MST_EV_CLOSED);
+}
+
+static void broken(struct mst_peer *peer, const char *text) {
+  mst_calls_broken(&peer->cluster->calls, peer->index, text, mst_clock_now());
+}
+
+static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
+  const struct mst_session *session = peer->cluster->session;
+  struct mst_hello *hello = &peer->hello;
+  if (mst_hello_decode(frame->payload, (size_t)frame->head.length, hello) !=
+      0) {
+    broken(peer, "the worker's hello can't be read");
+    return;
+  }
+  if (hello->version_min > MST_WIRE_VERSION ||
+      hello->version_max < MST_WIRE_VERSION) {
+    broken(peer, "the worker speaks another version of the protocol");
+    return;
+  }
+  if (strcmp(hello->build, session->build) != 0) {
+    broken(peer, "the worker has another build of muster: it was installed "
+                 "anew since this session loaded it; restart R");
+    return;
+  }
+  peer->hello_seen = 1;
+  peer->data.length_max = MST_FRAME_MAX;
+  // The server's FORKED may come later than this, by another socket.
+  const struct mst_event forked = {.kind = MST_EV_FORKED,
+                                   .worker = peer->index,
+                                   .number = (int32_t)hello->pid};
+  if (hello->pid > 1) {
+    mst_calls_event(&peer->cluster->calls, &forked, mst_clock_now());
+  }
+}
+
+static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
+  char text[MST_TEXT_MAX + 1u];
+  const int known =
+      mst_text_decode(frame->payload, (size_t)frame->head.length, text) == 0;
+  if (frame->head.kind != MST_KIND_READY) {
+    mst_calls_fail(&peer->cluster->calls, peer->index,
+                   known ? text : "(unreadable)");
+    tell(peer, MST_EV_SETUP_FAILED);
+  } else if (known) {
+    free(peer->tempdir);
+    peer->tempdir = strdup(text);
+    tell(peer, MST_EV_READY);
+  } else {
+    broken(peer, "the worker's report that it is ready can't be read");
+  }
+}
+
+// ---- answers
+
+// take_bytes takes an answer's bytes off the channel. 0, or -MST_EMEM: then it stays there.
+static int take_bytes(struct mst_peer *peer, const struct mst_frame *frame,
+                      struct mst_answered *answered) {
+  const size_t n = (size_t)frame->head.length;
+  int rc;
+  answered->value_bytes = n;
+  answered->map = mst_map_hold(mst_chan_map(&peer->data, frame));
+  if (n > MST_ANSWER_SMALL) {
+    rc =
+        mst_chan_detach(&peer->data, frame, &answered->bytes, &answered->value);
+  } else {
+    rc = mst_buf_append(&answered->bytes, frame->payload, n);
+    answered->value = answered->bytes.data;
+    if (rc == 0) mst_chan_take(&peer->data, frame);
+  }
+  if (rc != 0) mst_map_release(answered->map);
+  return rc;
+}
+
+// begin_answer reads what stands before an answer's value, in its first n bytes.
+static struct mst_answered
+begin_answer(struct mst_peer *peer, const struct mst_frame *frame, size_t n) {
+  struct mst_answered answered = {.call = frame->head.call,
+                                  .flags = frame->head.flags};
+  mst_output_drain(&peer->output); // what was printed before it
+  struct mst_value_head times = {0};
+  (void)mst_value_head_decode(frame->payload, n, &times);
+  answered.elapsed_s = times.elapsed_s;
+  if ((answered.flags & MST_FLAG_SEED) != 0 &&
+      (n < MST_VALUE_HEAD_BYTES ||
+       mst_seed_decode(frame->payload + MST_VALUE_HEAD_BYTES,
+                       n - MST_VALUE_HEAD_BYTES, &answered.seed) != 0)) {
+    answered.seed.known = 0;
+  }
+  return answered;
+}
+
+static void end_answer(struct mst_peer *peer, struct mst_answered *answered) {
+  ((answered->flags & MST_FLAG_EARLY) != 0 ? mst_calls_said
+                                           : mst_calls_answered)(
+      &peer->cluster->calls, peer->index, answered, mst_clock_now());
+}
+
+static int is_wanted(const struct mst_peer *peer,
+                     const struct mst_frame *frame) {
+  return (frame->head.flags & MST_FLAG_REPLAY) == 0 &&
+         mst_calls_wants(&peer->cluster->calls, peer->index, frame->head.call);
+}
+
+// take_value gives an answer to the core. 1; 0 if it has to wait where it is.
+static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
+  struct mst_answered answered =
+      begin_answer(peer, frame, (size_t)frame->head.length);
+  if (!is_wanted(peer, frame)) {
+    mst_chan_take(&peer->data, frame);
+  } else if (take_bytes(peer, frame, &answered) != 0) {
+    peer->no_memory = 1;
+    return 0;
+  }
+  end_answer(peer, &answered);
+  return 1;
+}
+
+// drop_unwanted spares an answer that nobody wants the memory to be whole first. 0 if that is not
+// what comes.
+static int drop_unwanted(struct mst_peer *peer) {
+  struct mst_frame frame;
+  size_t have;
+  if (!mst_chan_begun(&peer->data, &frame, &have) ||
+      frame.head.kind != MST_KIND_VALUE ||
+      have < mst_value_skip(frame.head.flags) ||
+      !mst_calls_expects(&peer->cluster->calls, peer->index) ||
+      is_wanted(peer, &frame)) {
+    return 0;
+  }
+  struct mst_answered answered = begin_answer(peer, &frame, have);
+  mst_chan_drop(&peer->data, &frame);
+  end_answer(peer, &answered);
+  return 1;
+}
+
+// take_other serves what is no answer.
+static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
+  const uint8_t kind = frame->head.kind;
+  const enum mst_worker_state state = mst_peer_worker(peer)->state;
+  const int boots = state == MST_WORKER_STARTING ||
+                    state == MST_WORKER_RESTARTING || state == MST_WORKER_LOST;
+  if (kind == MST_KIND_HELLO && !peer->hello_seen) {
+    take_hello(peer, frame);
+  } else if (kind == MST_KIND_CHECKPOINTED && peer->hello_seen) {
+    mst_standby_made(peer, frame);
+  } else if (peer->hello_seen && boots &&
+             (kind == MST_KIND_READY || kind == MST_KIND_FAILED ||
+              kind == MST_KIND_REFUSE)) {
+    take_text(peer, frame);
+  } else {
+    broken(peer, "the worker sent a message that makes no sense here");
+  }
+}
+
+// take_frame serves the oldest frame. 1; 0 if it has to wait where it is.
+static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
+                      int all) {
+  const struct mst_calls *calls = &peer->cluster->calls;
+  if (frame->head.kind != MST_KIND_VALUE ||
+      !mst_calls_expects(calls, peer->index)) {
+    take_other(peer, frame);
+    mst_chan_take(&peer->data, frame);
+    return 1;
+  }
+  if (!all && (frame->head.flags & MST_FLAG_REPLAY) == 0 &&
+      !mst_calls_may_read(calls, peer->index)) {
+    return 0;
+  }
+  return take_value(peer, frame);
+}
+
+// stay_unread: what is in the channel stays there, and is no reason to wake up.
+static void stay_unread(struct mst_peer *peer) {
+  mst_peer_hold(peer);
+  mst_peer_want(peer);
+}
+
+// reads_on: nothing that came yet has ended it.
+static int reads_on(const struct mst_peer *peer) {
+  return !peer->data.ended && !peer->slot->ended;
+}
+
+// serve_frames takes the frames that are in the buffer. 1; 0 if some have to wait.
+static int serve_frames(struct mst_peer *peer, int all) {
+  struct mst_frame frame;
+  int found;
+  while (reads_on(peer) &&
+         (found = mst_chan_peek(&peer->data, &frame, NULL)) != 0) {
+    if (found < 0) {
+      broken(peer, "the worker sent bytes that are no message");
+      return 1;
+    }
+    if (!take_frame(peer, &frame, all)) return 0;
+  }
+  return 1;
+}
+
+// read_all reads what is there and serves the frames in it. all: it has ended, so nothing waits;
+// frames that were read before come first, since none is served past the channel's end.
+static void read_all(struct mst_peer *peer, int all) {
+  int rc = all && !serve_frames(peer, all) ? -MST_EMEM : 1;
+  size_t before = peer->data.in.len;
+  size_t burst = 0;
+  while (rc == 1 && reads_on(peer) && burst < READ_BURST) {
+    rc = mst_chan_fill(&peer->data, 0, NULL);
+    if (rc == -MST_EMEM && drop_unwanted(peer)) rc = 1;
+    const int short_of_memory = rc == -MST_EMEM && !all;
+    // An answer waits for who wants it, anything else until the session runs again.
+    if (short_of_memory &&
+        mst_calls_expects(&peer->cluster->calls, peer->index))
+      peer->no_memory = 1;
+    const int waits = !serve_frames(peer, all);
+    if (!all && (waits || short_of_memory)) {
+      stay_unread(peer);
+      return;
+    }
+    if (waits) rc = -MST_EMEM;
+    // Only a frame that is not whole yet is worth another read now.
+    if (peer->data.in.len == peer->data.in_head) break;
+    burst += peer->data.in.len - before;
+    before = peer->data.in.len;
+  }
+  if (rc == 1 || rc == -MST_EAGAIN) return;
+  if (rc == -MST_EMEM) {
+    mst_calls_fail(&peer->cluster->calls, peer->index,
+                   "no memory for the worker's answer");
+  }
+  if (peer->data_io.slot != 0) closed(peer);
+}
+
+void mst_peer_read(struct mst_peer *peer) {
+  if (peer->data_io.slot != 0 && !peer->held) read_all(peer, 0);
+}
+
+void mst_peer_read_out(struct mst_peer *peer) {
+  peer->no_memory = 0;
+  mst_peer_hold_no_more(peer);
+  if (peer->data_io.slot != 0) read_all(peer, 1);
+}
+
+void mst_peer_read_on(struct mst_peer *peer) {
+  struct mst_cluster *cluster = peer->cluster;
+  if (!mst_calls_may_read(&cluster->calls, peer->index)) return;
+  mst_peer_hold_no_more(peer);
+  mst_peer_want(peer);
+  if (!serve_frames(peer, 0)) {
+    stay_unread(peer);
+  } else {
+    mst_peer_read(peer);
+  }
+}
+
+void mst_cluster_read_on(struct mst_cluster *cluster) {
+  for (uint32_t i = 0; cluster->held > 0 && i < cluster->calls.pool.count;
+       i++) {
+    if (cluster->peers[i]->held && !cluster->peers[i]->no_memory) {
+      mst_peer_read_on(cluster->peers[i]);
+    }
+  }
+}
+
+void mst_peer_data_ready(struct mst_io *io, uint32_t ready) {
+  struct mst_peer *peer = io->owner;
+  if ((ready & MST_WRITABLE) != 0 && peer->data.out_first != NULL) {
+    (void)mst_chan_flush(&peer->data, NULL);
+    mst_peer_want(peer);
+  }
+  if ((ready & MST_READABLE) == 0) return;
+  if (peer->held) {
+    mst_peer_read_out(peer); // nobody asked: it has ended
+  } else {
+    mst_peer_read(peer);
+  }
+}
+
+// A sign of life. The end of this channel says nothing that the other doesn't.
+void mst_peer_control_ready(struct mst_io *io, uint32_t ready) {
+  struct mst_peer *peer = io->owner;
+  struct mst_frame frame;
+  (void)ready;
+  const int rc = mst_chan_fill(&peer->control, 0, NULL);
+  int found = 0;
+  while (rc == 1 &&
+         (found = mst_chan_peek(&peer->control, &frame, NULL)) == 1) {
+    if (frame.head.kind == MST_KIND_PONG && frame.head.length == 8) {
+      memcpy(&peer->pong, frame.payload, 8);
+      mst_calls_heard(&peer->cluster->calls, peer->index, mst_clock_now());
+    }
+    mst_chan_take(&peer->control, &frame);
+  }
+  // Without memory it stays there until there is some.
+  if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0) {
+    mst_loop_remove(peer->cluster->session->loop, io);
+  }
+}
