@@ -85,35 +85,36 @@ end_of <- function(server) {
   c(paste0("It ended: ", end_text(state), "."), output_lines(state$output))
 }
 
+# What a start can run out of, by its errno.
+shortage_of <- function(errno) {
+  switch(.Call(ffi_errno_name, errno),
+    EAGAIN = "processes", ENOMEM = "memory", EMFILE = , ENFILE = , ETOOMANYREFS = "files",
+    ETIMEDOUT = "time", "none"
+  )
+}
+
 launch_kind <- function(errno) {
-  limits <- c("EAGAIN", "ENOMEM", "ENFILE", "EMFILE", "ETOOMANYREFS")
-  if (errno_is(errno, limits)) "limit" else "launch"
+  if (shortage_of(errno) %in% c("time", "none")) "launch" else "limit"
 }
 
 errno_text <- function(errno) {
-  if (errno_is(errno, "EAGAIN")) {
-    "No more processes are allowed (limit on processes of this user, or of the cgroup)."
-  } else if (errno_is(errno, "ENOMEM")) {
-    "Not enough memory."
-  } else if (errno_is(errno, c("EMFILE", "ENFILE", "ETOOMANYREFS"))) {
-    "No more file descriptors are allowed."
-  } else if (errno_is(errno, "ETIMEDOUT")) {
-    "The fork server, which starts the workers, didn't respond for 5 s."
-  } else {
-    paste0(.Call(ffi_errno_text, errno), " (system error ", errno, ").")
-  }
+  switch(shortage_of(errno),
+    processes =
+      "No more processes are allowed (limit on processes of this user, or of the cgroup).",
+    memory = "Not enough memory.",
+    files = "No more file descriptors are allowed.",
+    time = "The fork server, which starts the workers, didn't respond for 5 s.",
+    none = paste0(.Call(ffi_errno_text, errno), " (system error ", errno, ").")
+  )
 }
 
 errno_hint <- function(errno) {
-  if (errno_is(errno, "EAGAIN")) {
-    "See `ulimit -u`; each worker is a process with two threads."
-  } else if (errno_is(errno, c("EMFILE", "ENFILE", "ETOOMANYREFS"))) {
-    "See `ulimit -n`; each worker takes three descriptors."
-  } else if (errno_is(errno, "ENOMEM")) {
-    "Start fewer workers, or free memory."
-  } else if (errno_is(errno, "ETIMEDOUT")) {
-    "Its process may be stopped. cluster_start(start = \"spawn\") does without one."
-  }
+  switch(shortage_of(errno),
+    processes = "See `ulimit -u`; each worker is a process with two threads.",
+    memory = "Start fewer workers, or free memory.",
+    files = "See `ulimit -n`; each worker takes three descriptors.",
+    time = "Its process may be stopped. cluster_start(start = \"spawn\") does without one."
+  )
 }
 
 # enum mst_exit of src/wire/wire.h
@@ -277,8 +278,6 @@ abort_short <- function(node, rank, status, call) {
 
 # what: the worker, or what was lost with it.
 abort_lacks <- function(what, rank, errno, output, call, hints = NULL, ...) {
-  limits <- .Call(ffi_limits)
-  files <- errno_is(errno, c("EMFILE", "ENFILE", "ETOOMANYREFS"))
   worker <- paste("Worker", rank)
   abort_muster(c("limit", "lost"),
     if (what == worker) {
@@ -290,7 +289,8 @@ abort_lacks <- function(what, rank, errno, output, call, hints = NULL, ...) {
     hints = c(
       errno_hint(errno), "The next call to this worker, or cluster_resize(), tries again.", hints
     ),
-    worker = rank, errno = errno, limit = if (files) limits[1L] else NA_real_,
+    worker = rank, errno = errno,
+    limit = if (shortage_of(errno) == "files") .Call(ffi_limits)[1L] else NA_real_,
     output = output, ..., call = call
   )
 }

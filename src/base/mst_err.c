@@ -30,3 +30,9 @@ int mst_err_set(struct mst_err *err, enum mst_code code, int sys_errno,
   errno = errno_kept;
   return -(int)code;
 }
+
+int mst_err_is_shortage(int sys_errno) {
+  return sys_errno == EAGAIN || sys_errno == ENOMEM || sys_errno == ENOBUFS ||
+         sys_errno == EMFILE || sys_errno == ENFILE ||
+         sys_errno == ETOOMANYREFS;
+}

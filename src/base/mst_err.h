@@ -39,4 +39,10 @@ int mst_err_set(struct mst_err *err, enum mst_code code, int sys_errno,
                 const char *call, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
+// mst_err_is_shortage tells whether an errno says that this process, its user or the system has
+// no more of something for now: processes (EAGAIN of fork), memory, buffers, descriptors, also
+// those under way in sockets (ETOOMANYREFS). Not for calls that say "would block" by EAGAIN: of
+// these net has made -MST_EAGAIN.
+int mst_err_is_shortage(int sys_errno);
+
 #endif

@@ -110,11 +110,6 @@ static int send_frame(int fd, const uint8_t *head, const uint8_t *payload,
 #define PAUSE_MIN_NS MST_NS_PER_MS
 #define PAUSE_MAX_NS (64 * MST_NS_PER_MS)
 
-// passes tells whether an error of sending is over when others have let go of something.
-static int passes(int number) {
-  return number == ETOOMANYREFS || number == ENOBUFS || number == ENOMEM;
-}
-
 static void put_off(struct mst_chan *chan) {
   const int64_t pause_ns = 2 * chan->pause_ns;
   chan->pause_ns = pause_ns < PAUSE_MIN_NS   ? PAUSE_MIN_NS
@@ -145,7 +140,7 @@ static int send_blob(struct mst_chan *chan, const uint8_t *head,
     const int rc = send_frame(chan->fd, head, bytes, n, sent,
                               has_segment ? &blob->segment.fd : NULL,
                               has_segment ? 1 : 0, wait, err);
-    const int shortage = rc == -MST_ESYS && passes(errno);
+    const int shortage = rc == -MST_ESYS && mst_err_is_shortage(errno);
     if (*sent > before) chan->pause_ns = 0;
     if (!shortage) {
       chan->later_ns = 0;

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mst_err.h"
+
 void mst_slot_fail(struct mst_slot *slot, const char *text) {
   if (slot->failure == NULL) slot->failure = strdup(text);
 }
@@ -73,12 +75,6 @@ static void note_killer(struct mst_slot *slot, const struct mst_worker *worker,
 
 // ---- launches that failed for want of something
 
-static int is_short(int sys_errno) {
-  return sys_errno == EAGAIN || sys_errno == ENOMEM || sys_errno == EMFILE ||
-         sys_errno == ENFILE || sys_errno == ETOOMANYREFS ||
-         sys_errno == ENOBUFS;
-}
-
 // launch_errno gives the errno of a launch that failed, 0 if there was a process.
 static int launch_errno(const struct mst_worker *worker) {
   const int failed = worker->exit_known && worker->exit_how == MST_EXIT_NONE;
@@ -88,9 +84,9 @@ static int launch_errno(const struct mst_worker *worker) {
 // short_of gives the errno that prevented the launch, 0 if the system wasn't short of anything.
 static int short_of(const struct mst_worker *worker,
                     const struct mst_judged *judged) {
-  if (is_short(judged->sys_errno)) return judged->sys_errno;
+  if (mst_err_is_shortage(judged->sys_errno)) return judged->sys_errno;
   const int sys_errno = launch_errno(worker);
-  return is_short(sys_errno) ? sys_errno : 0;
+  return mst_err_is_shortage(sys_errno) ? sys_errno : 0;
 }
 
 // launch_later: the worker isn't to blame for what the system hasn't got now.

@@ -6,7 +6,9 @@ skip_without_faults <- function() {
   skip_if_not(isTRUE(.Call(ffi_build_flags)[2L]), "this build of muster has no fault points")
 }
 
-errnos <- c(EINTR = 4L, EAGAIN = 11L, ENOMEM = 12L, EMFILE = 24L, EPIPE = 32L, ECONNRESET = 104L)
+errnos <- c(
+  EINTR = 4L, EIO = 5L, EAGAIN = 11L, ENOMEM = 12L, EMFILE = 24L, EPIPE = 32L, ECONNRESET = 104L
+)
 
 # Runs start, call and stop again and again, with call 1, 2, 3 ... of the point failing,
 # until a run meets none. Tells what each run came to.
@@ -98,7 +100,7 @@ expect_faults_survived <- function(run, harmless = FALSE) {
 
 cases <- list(
   net.pair = c("EMFILE", "ENOMEM"), net.pipe = c("EMFILE", "ENOMEM"),
-  net.send = c("ENOMEM", "EMFILE", "EPIPE", "ECONNRESET"),
+  net.send = c("ENOMEM", "EIO", "EPIPE", "ECONNRESET"),
   net.recv = c("ENOMEM", "EMFILE", "ECONNRESET"), base.realloc = "ENOMEM", pool.alloc = "ENOMEM",
   share.memfd = "EMFILE", share.write = "ENOMEM", share.seal = "ENOMEM", share.map = "ENOMEM"
 )

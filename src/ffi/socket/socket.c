@@ -2,7 +2,6 @@
 // socket.h.
 #include "ffi/socket/socket.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -72,12 +71,6 @@ SEXP ffi_failure(const char *kind, const struct mst_err *err,
   return list;
 }
 
-// is_shortage tells errors of this process or system from those of a connection.
-static int is_shortage(int number) {
-  return number == EMFILE || number == ENFILE || number == ENOBUFS ||
-         number == ENOMEM || number == EAGAIN;
-}
-
 SEXP ffi_failure_of(int rc, const struct mst_err *err,
                     const struct ffi_wait *wait, double bytes) {
   switch (-rc) {
@@ -95,8 +88,9 @@ SEXP ffi_failure_of(int rc, const struct mst_err *err,
   case MST_EMEM:
     return ffi_failure("memory", err, wait, bytes);
   case MST_ESYS:
-    return ffi_failure(is_shortage(err->sys_errno) ? "shortage" : "closed", err,
-                       wait, bytes);
+    return ffi_failure(mst_err_is_shortage(err->sys_errno) ? "shortage"
+                                                           : "closed",
+                       err, wait, bytes);
   default:
     return ffi_failure("closed", err, wait, bytes);
   }
