@@ -32,18 +32,11 @@ cgroup_kinds <- list(
 # The smallest limit of one kind on this process, with its reason.
 cores_cgroup <- function(machine, kind) {
   controller <- cgroup_kinds[[kind]]$controller
-  own <- machine$cgroups
-  # A hierarchy may serve several controllers: "cpu,cpuacct". v2's serves none by name.
-  at <- if (nzchar(controller)) {
-    which(vapply(strsplit(own$fields, ",", fixed = TRUE), function(x) controller %in% x, NA))[1L]
-  } else {
-    match("", own$fields)
-  }
-  if (is.na(at)) {
+  dirs <- cgroup_own_dirs(machine, controller)
+  if (is.null(dirs)) {
     version <- if (nzchar(controller)) paste0("v1 for \"", controller, "\"") else "v2"
     return(cores_silent("no control group of ", version))
   }
-  dirs <- cgroup_own_dirs(machine, controller, own$fields[at], own$paths[at])
   limits <- lapply(dirs, cgroup_kinds[[kind]]$read)
   counts <- vapply(limits, `[[`, 1L, "count")
   tightest <- which.min(counts)
@@ -58,16 +51,25 @@ cgroup_own <- function(proc) {
   list(fields = sub(pattern, "\\1", lines), paths = sub(pattern, "\\2", lines))
 }
 
-# The directories that may limit this process in a hierarchy, found once a count.
-cgroup_own_dirs <- function(machine, controller, field, path) {
+# The directories that may limit this process by a controller of v1, or in v2, "", found once a
+# count; NULL if it is in no such hierarchy.
+cgroup_own_dirs <- function(machine, controller) {
   key <- paste0("dirs of ", controller)
   if (is.null(machine[[key]])) {
-    machine[[key]] <- if (nzchar(controller)) {
-      roots <- file.path(machine$sys, c(controller, field))
+    own <- machine$cgroups
+    # A hierarchy may serve several controllers: "cpu,cpuacct". v2's serves none by name.
+    serves <- function(names) controller %in% (if (length(names)) names else "")
+    at <- which(vapply(strsplit(own$fields, ",", fixed = TRUE), serves, NA))[1L]
+    if (is.na(at)) {
+      return(NULL)
+    }
+    path <- own$paths[at]
+    machine[[key]] <- as.character(if (nzchar(controller)) {
+      roots <- file.path(machine$sys, c(controller, own$fields[at]))
       cgroup_dirs(path, roots, machine$proc, "cgroup", controller)
     } else {
       cgroup_dirs(path, cgroup_v2_root(machine$sys), machine$proc, "cgroup2")
-    }
+    })
   }
   machine[[key]]
 }

@@ -4,24 +4,18 @@
 # The directories of a controller's groups, the root first, and which version they are:
 # list(version, dirs). A hybrid system has some controllers in v1 and the rest in v2.
 controller_dirs <- function(machine, controller) {
-  lines <- doctor_lines(machine, "proc", "self/cgroup")
-  pattern <- "^[0-9]+:([^:]*):(/.*)$"
-  lines <- grep(pattern, lines, value = TRUE)
-  fields <- sub(pattern, "\\1", lines)
-  paths <- sub(pattern, "\\2", lines)
-  has <- vapply(strsplit(fields, ",", fixed = TRUE), function(x) controller %in% x, NA)
-  if (any(has)) {
-    roots <- file.path(machine$cgroup, c(controller, fields[has][1L]))
-    dirs <- cgroup_dirs(paths[has][1L], roots, machine$proc, "cgroup", controller)
-    version <- 1L
-  } else if (any(fields == "")) {
-    root <- cgroup_v2_root(machine$cgroup)
-    dirs <- cgroup_dirs(paths[fields == ""][1L], root, machine$proc, "cgroup2")
+  doctor_lines(machine, "proc", "self/cgroup") # says why, where there is none
+  places <- doctor_cores(machine)
+  version <- 1L
+  dirs <- cgroup_own_dirs(places, controller)
+  if (is.null(dirs)) {
     version <- 2L
-  } else {
+    dirs <- cgroup_own_dirs(places, "")
+  }
+  if (is.null(dirs)) {
     not_known(paste0("No control group has controller ", controller, "."))
   }
-  dirs <- Filter(dir.exists, as.character(dirs))
+  dirs <- Filter(dir.exists, dirs)
   if (!length(dirs)) {
     not_known(paste0("The control group isn't in sight below ", machine$cgroup, "."))
   }

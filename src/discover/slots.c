@@ -2,11 +2,11 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "base/mst_features.h"
+#include "base/mst_kernel.h"
 #include "discover/run.h"
 #include "net/net.h"
 
@@ -29,13 +29,11 @@ uint32_t mst_scan_slots(uint32_t wanted) {
 }
 
 uint32_t mst_scan_near_max(void) {
-  unsigned long entries = 0;
-  FILE *file = fopen(MST_PROC "/sys/net/ipv4/neigh/default/gc_thresh3", "re");
-  if (file == NULL)
-    return NEAR_MAX; // also in a namespace, where it can't be seen
-  const int got = fscanf(file, "%lu", &entries);
-  (void)fclose(file);
-  if (got != 1 || entries < 2 || entries > 1u << 24) return NEAR_MAX;
+  char text[32]; // nothing also in a namespace, where the limit can't be seen
+  (void)mst_kernel_read(MST_PROC "/sys/net/ipv4/neigh/default/gc_thresh3", text,
+                        sizeof text);
+  const int64_t entries = mst_kernel_number(text);
+  if (entries < 2 || entries > 1 << 24) return NEAR_MAX;
   return (uint32_t)(entries / 2);
 }
 

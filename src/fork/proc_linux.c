@@ -12,6 +12,8 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "base/mst_kernel.h"
 #endif
 
 // The numbers of system calls are the same on every architecture; headers may be older than the
@@ -62,20 +64,11 @@ void mst_proc_close_from(int lowest) {
 #define GROUP_MAX 1024
 #define GROUPS_DEEP 4
 
-static const char *group_file(int first) {
-  return first ? "memory.oom_control" : "memory.events";
-}
-
 // arguments gives where this process's arguments are in memory, and how many bytes; NULL if that
 // can't be known. They are the fields 48 and 49 behind the name, which may have spaces in it.
 static char *arguments(size_t *bytes) {
   char text[2048];
-  const int fd = open("/proc/self/stat", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return NULL;
-  const ssize_t n = read(fd, text, sizeof text - 1);
-  (void)close(fd);
-  if (n <= 0) return NULL;
-  text[n] = '\0';
+  (void)mst_kernel_read(MST_PROC "/self/stat", text, sizeof text);
   const char *at = strrchr(text, ')');
   for (int field = 2; at != NULL && field < 48; field++)
     at = strchr(at + 1, ' ');
@@ -135,12 +128,8 @@ void mst_proc_expendable(int more) {
 
 uint64_t mst_proc_resident(void) {
   char text[128];
-  const int fd = open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  const ssize_t n = read(fd, text, sizeof text - 1);
-  (void)close(fd);
   unsigned long pages = 0;
-  text[n > 0 ? n : 0] = '\0';
+  (void)mst_kernel_read(MST_PROC "/self/statm", text, sizeof text);
   if (sscanf(text, "%*u %lu", &pages) != 1) return 0;
   return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
@@ -163,13 +152,8 @@ int mst_proc_threads(void) {
 
 int mst_proc_exits(pid_t pid) {
   char path[64], text[1024];
-  (void)snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  const ssize_t n = read(fd, text, sizeof text - 1);
-  (void)close(fd);
-  if (n <= 0) return -1;
-  text[n] = '\0';
+  (void)snprintf(path, sizeof path, MST_PROC "/%d/stat", (int)pid);
+  (void)mst_kernel_read(path, text, sizeof text);
   const char *at = strrchr(text, ')');
   unsigned long flags;
   // state, parent, group, session, terminal, its group, flags
@@ -180,58 +164,40 @@ int mst_proc_exits(pid_t pid) {
   return (flags & FLAG_EXITING) != 0;
 }
 
-// count_of gives the number after `word` where a line of a file begins with it, -1 if none
-// does.
-static int64_t count_of(const char *path, const char *word) {
+static int64_t kills_in(const char *path) {
   char text[16384];
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
-  size_t n = 1;
-  ssize_t got;
-  text[0] = '\n';
-  while (n < sizeof text - 1 &&
-         (got = read(fd, text + n, sizeof text - 1 - n)) > 0) {
-    n += (size_t)got;
-  }
-  (void)close(fd);
-  text[n] = '\0';
-  char line[32];
-  (void)snprintf(line, sizeof line, "\n%s ", word);
-  const char *at = strstr(text, line);
-  return at == NULL ? -1 : strtoll(at + strlen(line), NULL, 10);
+  (void)mst_kernel_read(path, text, sizeof text);
+  return mst_kernel_field(text, "oom_kill");
+}
+
+static int64_t kills_of(const char *folder, int version) {
+  char path[2 * GROUP_MAX];
+  (void)snprintf(path, sizeof path, "%s%s", folder,
+                 version == 1 ? "memory.oom_control" : "memory.events");
+  return kills_in(path);
 }
 
 // own_group gives the folder of this process's cgroup for memory, with ending '/', and
-// whether it is of version 1. 0, or -1: not known, or the whole machine's.
-static int own_group(char *folder, size_t size, int *first) {
-  char line[GROUP_MAX];
-  int rc = -1;
-  FILE *file = fopen("/proc/self/cgroup", "re");
-  if (file == NULL) return -1;
-  while (rc != 0 && fgets(line, sizeof line, file) != NULL) {
-    line[strcspn(line, "\n")] = '\0';
-    const char *names = strchr(line, ':');
-    const char *path = names == NULL ? NULL : strchr(names + 1, ':');
-    if (path == NULL) continue;
-    *first = strncmp(names, ":memory:", 8) == 0;
-    if (!*first && strncmp(line, "0::", 3) != 0) continue;
-    if (*first && strcmp(path, ":/") == 0) break;
-    const char *mount = *first ? "/sys/fs/cgroup/memory" : "/sys/fs/cgroup";
-    const int n = snprintf(folder, size, "%s%s/", mount, path + 1);
-    char events[2 * GROUP_MAX];
-    (void)snprintf(events, sizeof events, "%s%s", folder, group_file(*first));
+// its version; 0: not known, or the whole machine's.
+static int own_group(char *folder, size_t size) {
+  char text[8192];
+  const char *path;
+  int version;
+  (void)mst_kernel_read(MST_PROC "/self/cgroup", text, sizeof text);
+  for (char *rest = text; (version = mst_kernel_group(&rest, &path)) != 0;) {
+    if (version == 1 && strcmp(path, "/") == 0) return 0;
+    const int n = snprintf(folder, size, MST_SYS "/fs/cgroup%s%s/",
+                           version == 1 ? "/memory" : "", path);
     // With both versions mounted the second one doesn't have the memory.
-    if (n > 0 && (size_t)n < size && count_of(events, "oom_kill") >= 0) rc = 0;
+    if (n > 0 && (size_t)n < size && kills_of(folder, version) >= 0) break;
   }
-  (void)fclose(file);
-  return rc;
+  return version;
 }
 
 // tree_count adds up what version 1 counts for each cgroup alone.
 static int64_t tree_count(const char *folder, int depth) {
   char path[2 * GROUP_MAX];
-  (void)snprintf(path, sizeof path, "%s%s", folder, group_file(1));
-  int64_t count = count_of(path, "oom_kill");
+  int64_t count = kills_of(folder, 1);
   if (count < 0) count = 0;
   DIR *dir = depth > 0 ? opendir(folder) : NULL;
   if (dir == NULL) return count;
@@ -247,13 +213,13 @@ static int64_t tree_count(const char *folder, int depth) {
 
 int64_t mst_proc_oom_kills(void) {
   char folder[GROUP_MAX];
-  int first = 0;
-  if (own_group(folder, sizeof folder, &first) != 0) {
-    return count_of("/proc/vmstat", "oom_kill");
+  switch (own_group(folder, sizeof folder)) {
+  case 0:
+    return kills_in(MST_PROC "/vmstat");
+  case 1:
+    return tree_count(folder, GROUPS_DEEP);
+  default:
+    return kills_of(folder, 2);
   }
-  if (first) return tree_count(folder, GROUPS_DEEP);
-  char path[2 * GROUP_MAX];
-  (void)snprintf(path, sizeof path, "%s%s", folder, group_file(0));
-  return count_of(path, "oom_kill");
 }
 #endif

@@ -2,13 +2,12 @@
 // says why there is none.
 #include <arpa/inet.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/statvfs.h>
-#include <unistd.h>
 
 #include "base/mst_features.h"
+#include "base/mst_kernel.h"
 #include "ffi/machine/machine.h"
 #include "fork/fork.h"
 #include "net/card.h"
@@ -224,15 +223,8 @@ static int has_mark(const char *bytes, size_t n, SEXP marks) {
 
 // read_command gives a file's first bytes with each NUL as a newline; 0 if there are
 // none: the process is gone, a zombie, or hidden.
-static size_t read_command(const char *path, char bytes[COMMAND_MAX]) {
-  size_t n = 0;
-  ssize_t got;
-  const int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  while (n < COMMAND_MAX && (got = read(fd, bytes + n, COMMAND_MAX - n)) > 0) {
-    n += (size_t)got;
-  }
-  (void)close(fd);
+static size_t read_command(const char *path, char bytes[COMMAND_MAX + 1]) {
+  const size_t n = mst_kernel_read(path, bytes, COMMAND_MAX + 1);
   for (size_t i = 0; i < n; i++) {
     if (bytes[i] == '\0') bytes[i] = '\n';
   }
@@ -243,7 +235,7 @@ static size_t read_command(const char *path, char bytes[COMMAND_MAX]) {
 // a newline, for those with one of the marks in them, NA for others. R's own readLines()
 // takes 0.1 ms for each process.
 SEXP ffi_command_lines(SEXP paths, SEXP marks) {
-  char bytes[COMMAND_MAX];
+  char bytes[COMMAND_MAX + 1];
   const R_xlen_t n = Rf_xlength(paths);
   SEXP lines = PROTECT(Rf_allocVector(STRSXP, n));
   for (R_xlen_t i = 0; i < n; i++) {

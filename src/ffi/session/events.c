@@ -7,6 +7,7 @@
 #include <R_ext/Print.h>
 
 #include "base/mst_features.h"
+#include "base/mst_kernel.h"
 #include "ffi/session/session.h"
 
 SEXP ffi_loss_list(const struct mst_loss *loss) {
@@ -127,10 +128,7 @@ SEXP ffi_process_stat(SEXP pid) {
   REAL(value)[0] = REAL(value)[1] = NA_REAL;
   char path[64], text[1024];
   (void)snprintf(path, sizeof path, MST_PROC "/%d/stat", Rf_asInteger(pid));
-  FILE *file = fopen(path, "re");
-  const size_t n = file == NULL ? 0 : fread(text, 1, sizeof text - 1, file);
-  if (file != NULL) (void)fclose(file);
-  text[n] = '\0';
+  (void)mst_kernel_read(path, text, sizeof text);
   // After the name, which may hold anything but ends with the last ')'.
   const char *at = strrchr(text, ')');
   unsigned long user, system;
