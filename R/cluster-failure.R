@@ -10,11 +10,6 @@ abort_start <- function(outcome, plan, server = NULL) {
     )
   }
   peer <- outcome$peer
-  errno <- errno_in(peer$output)
-  if (outcome$fail == "exited" && !is.na(errno)) {
-    outcome$fail <- "launch"
-    outcome$errno <- errno
-  }
   message <- paste0("Can't start worker ", peer$worker, " of ", plan$workers)
   hints <- "What had started was ended again."
   if (!is.null(server) && is_server_gone(outcome)) {
@@ -175,14 +170,6 @@ signal_name <- function(signal) {
 # The number if the process ended that way (1 exit code, 2 signal), else NA.
 exit_field <- function(status, how) {
   if (identical(status$how, how)) status$number else NA_integer_
-}
-
-# A worker that can't get the resources it needs reports it and exits, see
-# src/ffi/worker/worker.c.
-errno_in <- function(output) {
-  pattern <- "can't start a worker: [a-z_0-9]+: errno ([0-9]+)"
-  found <- regmatches(output, regexec(pattern, output))[[1L]]
-  if (length(found)) as.integer(found[2L]) else NA_integer_
 }
 
 # The last lines that a process printed, for the details of an error; or the first lines of R's

@@ -39,6 +39,9 @@
 #include "pool/heal.h"
 #include "wire/wire.h"
 
+// What a process prints that can't get what a worker needs: mst_peer_lacks reads the errno.
+#define MST_CANT_START "can't start a worker: "
+
 // Descriptor numbers in workers and servers, from birth. What isn't there is /dev/null,
 // so that no file that R or a package opens can have one of these numbers.
 #define MST_FD_DATA 3    // worker: data channel; server: its channel

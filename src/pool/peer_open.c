@@ -1,5 +1,6 @@
 // One incarnation of a worker from the session's side: its ends are opened, handed to
 // a launcher, and closed.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,13 +144,14 @@ static void look_for_oom(struct mst_session *session, int64_t now_ns) {
   session->oom_ns = now_ns;
 }
 
-// errno_in finds what a worker says that couldn't get what a process needs, see
-// ffi/worker/worker.c.
-static int errno_in(const char *words) {
-  const char *at =
-      words == NULL ? NULL : strstr(words, "can't start a worker: ");
-  if (at != NULL) at = strstr(at, ": errno ");
-  return at == NULL ? 0 : (int)strtol(at + strlen(": errno "), NULL, 10);
+int mst_peer_lacks(const struct mst_peer *peer) {
+  char words[WORDS_MAX + 1];
+  int number = 0;
+  words[mst_tail_read(&peer->output.tail, words)] = '\0';
+  const char *at = strstr(words, MST_CANT_START);
+  if (at == NULL) return 0;
+  (void)sscanf(at, MST_CANT_START "%*[a-z_0-9]: errno %d", &number);
+  return number;
 }
 
 // The kernel's count is that of the cgroup, so another of its processes may be what was
@@ -159,8 +161,8 @@ void mst_peer_judge(struct mst_peer *peer) {
   mst_output_drain(&peer->output);
   look_for_oom(session, mst_clock_now());
   struct mst_judged judged = {.words = last_words(peer),
+                              .sys_errno = mst_peer_lacks(peer),
                               .oom = session->oom_new > 0};
-  judged.sys_errno = errno_in(judged.words);
   mst_calls_judged(&peer->cluster->calls, peer->index, &judged,
                    mst_clock_now());
   if (peer->slot->oom) session->oom_new--;

@@ -278,5 +278,8 @@ int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
                   struct mst_err *err);
 
 const struct mst_worker *mst_peer_worker(const struct mst_peer *peer);
+// mst_peer_lacks gives the errno for want of which its process couldn't become a worker, as that
+// has printed (MST_CANT_START); 0 if it hasn't.
+int mst_peer_lacks(const struct mst_peer *peer);
 
 #endif

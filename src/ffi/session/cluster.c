@@ -103,10 +103,15 @@ static SEXP start_outcome(const struct mst_cluster *cluster) {
                                       "exited", "deadline", "stopped"};
   static const char *const names[] = {"fail", "errno", "peer"};
   const struct mst_pool *pool = &cluster->calls.pool;
+  const struct mst_peer *peer = cluster->peers[pool->fail_worker];
+  // A worker that can't get what it needs says so and exits.
+  const int lacks = pool->fail == MST_FAIL_EXITED ? mst_peer_lacks(peer) : 0;
   SEXP list = PROTECT(ffi_list(3, names));
-  SET_VECTOR_ELT(list, 0, Rf_mkString(fails[pool->fail]));
-  SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(pool->fail_number));
-  SET_VECTOR_ELT(list, 2, describe_peer(cluster->peers[pool->fail_worker]));
+  SET_VECTOR_ELT(list, 0,
+                 Rf_mkString(fails[lacks != 0 ? MST_FAIL_LAUNCH : pool->fail]));
+  SET_VECTOR_ELT(list, 1,
+                 Rf_ScalarInteger(lacks != 0 ? lacks : pool->fail_number));
+  SET_VECTOR_ELT(list, 2, describe_peer(peer));
   UNPROTECT(1);
   return list;
 }

@@ -18,7 +18,7 @@ SEXP ffi_server_run(SEXP session, SEXP temp_dir) {
   mst_proc_title(title);
   const int rc = mst_server_run(&config, &err);
   if (rc < 0) {
-    Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
+    Rf_error(MST_CANT_START "%s: errno %d", err.call, err.sys_errno);
   }
   return Rf_ScalarLogical(rc);
 }

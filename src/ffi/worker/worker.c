@@ -90,7 +90,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
       hold_fd(fd);
     if (mst_watch_start(MST_FD_CONTROL, mst_fds_session(),
                         (pid_t)Rf_asInteger(session), &err) != 0) {
-      Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
+      Rf_error(MST_CANT_START "%s: errno %d", err.call, err.sys_errno);
     }
     // Killed with the session until now. From here on the watch cleans up, which it
     // can't while the process is stopped.
@@ -98,11 +98,11 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   }
   mst_watch_crashes();
   if (mst_exchange_begin(&err) != 0) {
-    Rf_error("can't start a worker: %s: errno %d", err.call, err.sys_errno);
+    Rf_error(MST_CANT_START "%s: errno %d", err.call, err.sys_errno);
   }
   ffi_this.output = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, MST_FD_SESSION + 1);
   if (ffi_this.output < 0) {
-    Rf_error("can't start a worker: fcntl: errno %d", errno);
+    Rf_error(MST_CANT_START "fcntl: errno %d", errno);
   }
   ffi_this_open_channel();
   ffi_this.session = Rf_asInteger(session);
