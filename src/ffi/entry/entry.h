@@ -136,6 +136,7 @@ int ffi_is_promise(SEXP env, SEXP symbol);
 // ffi_exists tells whether env itself has a binding. On R before 4.2 an active one is called.
 int ffi_exists(SEXP env, SEXP symbol);
 SEXP ffi_closure_env(SEXP fun);
+SEXP ffi_closure_formals(SEXP fun);
 SEXP ffi_parent_env(SEXP env);
 int ffi_has_attributes(SEXP x);
 // ffi_attributes gives the attributes of x as a named list. Allocates.

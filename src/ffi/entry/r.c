@@ -113,6 +113,7 @@ int ffi_exists(SEXP env, SEXP symbol) {
 
 #if R_VERSION >= R_Version(4, 5, 0)
 SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
+SEXP ffi_closure_formals(SEXP fun) { return R_ClosureFormals(fun); }
 SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
 int ffi_has_attributes(SEXP x) { return ANY_ATTRIB(x); }
 // R can't be asked which attributes there are, but a thing that has the same can lose its names.
@@ -126,6 +127,7 @@ int ffi_only_names(SEXP x) {
 }
 #else
 SEXP ffi_closure_env(SEXP fun) { return CLOENV(fun); }
+SEXP ffi_closure_formals(SEXP fun) { return FORMALS(fun); }
 SEXP ffi_parent_env(SEXP env) { return ENCLOS(env); }
 int ffi_has_attributes(SEXP x) { return ATTRIB(x) != R_NilValue; }
 int ffi_only_names(SEXP x) {

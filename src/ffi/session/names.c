@@ -10,8 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <Rversion.h>
-
 #define CODES 32
 
 // ---- sets of symbols, in R's transient memory
@@ -377,12 +375,6 @@ static void read_code(struct reading *reading, SEXP code) {
 static SEXP codes;    // of CODES lists, or NULLs; preserved
 static unsigned next; // the one that is replaced next
 
-#if R_VERSION >= R_Version(4, 5, 0)
-static SEXP formals_of(SEXP fun) { return R_ClosureFormals(fun); }
-#else
-static SEXP formals_of(SEXP fun) { return FORMALS(fun); }
-#endif
-
 static SEXP known_code(SEXP formals, SEXP body) {
   for (int i = 0; codes != NULL && i < CODES; i++) {
     SEXP code = VECTOR_ELT(codes, i);
@@ -434,7 +426,7 @@ static SEXP read_closure(SEXP formals, SEXP body) {
 }
 
 SEXP ffi_code_of(SEXP fun) {
-  SEXP formals = formals_of(fun), body = R_ClosureExpr(fun);
+  SEXP formals = ffi_closure_formals(fun), body = R_ClosureExpr(fun);
   SEXP code = known_code(formals, body);
   if (code != R_NilValue) return code;
   const void *transient = vmaxget();

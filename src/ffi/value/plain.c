@@ -11,8 +11,6 @@
 // form, byte by byte; its first byte is none that R's forms begin with.
 #include <string.h>
 
-#include <Rversion.h>
-
 #include "ffi/value/value.h"
 
 #define MARK 'P'
@@ -101,21 +99,14 @@ static int is_fixed_code(SEXP x, int depth) {
   }
 }
 
-#if R_VERSION >= R_Version(4, 5, 0)
-static SEXP formals_of(SEXP fun) { return R_ClosureFormals(fun); }
-#else
-static SEXP formals_of(SEXP fun) { return FORMALS(fun); }
-#endif
-
 // only_source tells whether a function has no attributes but where it was written.
 static int only_source(SEXP fun) {
   if (!ffi_has_attributes(fun)) return 1;
-  SEXP call = PROTECT(Rf_lang2(Rf_install("attributes"), fun));
-  SEXP attributes = PROTECT(Rf_eval(call, R_BaseEnv));
+  SEXP attributes = PROTECT(ffi_attributes(fun));
   SEXP names = Rf_getAttrib(attributes, R_NamesSymbol);
   const int only = Rf_xlength(names) == 1 &&
                    strcmp(CHAR(STRING_ELT(names, 0)), "srcref") == 0;
-  UNPROTECT(2);
+  UNPROTECT(1);
   return only;
 }
 
@@ -127,7 +118,7 @@ static int is_fixed(SEXP fun) {
   if (env != R_GlobalEnv && env != R_BaseEnv && env != R_BaseNamespace) {
     return 0;
   }
-  return is_fixed_list(formals_of(fun), 0) &&
+  return is_fixed_list(ffi_closure_formals(fun), 0) &&
          is_fixed_code(R_ClosureExpr(fun), 0) && only_source(fun);
 }
 
