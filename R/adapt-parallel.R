@@ -66,16 +66,11 @@ stopCluster.muster_cluster <- function(cl) {
 # that led here. Looked up only when there is an error to report.
 verb_call <- function() {
   for (i in seq_len(sys.nframe())) {
-    if (has_verbs(environment(sys.function(i)))) {
+    if (.Call(ffi_has_verbs, environment(sys.function(i)))) {
       return(sys.call(i))
     }
   }
   NULL
-}
-
-has_verbs <- function(env) {
-  identical(env, asNamespace("parallel")) ||
-    (isNamespaceLoaded("snow") && identical(env, asNamespace("snow")))
 }
 
 # Called from C when a large message is about to be serialized: the frame of the

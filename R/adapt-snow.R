@@ -2,7 +2,7 @@
 # find these methods once snow is loaded. adapt-sock.R handles recvOneData() of a cluster.
 
 #' @rawNamespace
-#' S3method(snow::sendData, muster_node, send_from_snow)
+#' S3method(snow::sendData, muster_node)
 #' S3method(snow::sendData, muster_stock_node)
 #' S3method(snow::recvData, muster_node)
 #' S3method(snow::recvData, muster_stock_node)
@@ -13,9 +13,3 @@
 #' S3method(snow::stopCluster, muster_cluster)
 #' S3method(snow::stopCluster, muster_joined)
 NULL
-
-# C code knows the frames of parallel's load-balanced verbs, not snow's.
-send_from_snow <- function(node, data) {
-  outcome <- .Call(ffi_node_send, node, data, verb_frame(parent.frame(3L)))
-  if (!is.null(outcome)) not_sent(node, data, outcome)
-}

@@ -83,17 +83,10 @@ stock_take <- function(node) {
 
 #' @exportS3Method parallel::sendData
 sendData.muster_stock_node <- function(node, data) {
-  outcome <- stock_send(node, data, verb_frame(parent.frame(3L)))
+  outcome <- stock_send(node, data, .Call(ffi_verb_of, parent.frame(3L)))
   if (!is.null(outcome) && !identical(data$type, "DONE")) {
     abort_stock(node, outcome, verb_call())
   }
-}
-
-# The load-balanced verbs send from a function inside of theirs.
-verb_frame <- function(frame) {
-  around <- parent.env(frame)
-  inner <- !identical(around, emptyenv()) && !isNamespace(around) && has_verbs(parent.env(around))
-  if (inner) around else frame
 }
 
 #' @exportS3Method parallel::recvData

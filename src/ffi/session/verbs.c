@@ -2,6 +2,8 @@
 // in verbs.h.
 #include "ffi/session/verbs.h"
 
+#include <string.h>
+
 // ---- notes of a node
 
 // What changes of a node is hidden from whoever serializes it.
@@ -39,16 +41,26 @@ SEXP ffi_noted(SEXP node, enum ffi_note which) {
 // finalizer: then that one's frame is on R's stack still, and each gets its own answers. What
 // the user sends from the top level stays first in, first out.
 
-// verb_of gives the frame of the verb: the load-balanced verbs send from a closure
-// that they make, and then it is the frame around.
+static int has_verbs(SEXP env) {
+  static SEXP symbol;
+  if (env == ffi_parallel()) return 1;
+  if (!R_IsNamespaceEnv(env)) return 0;
+  SEXP name = ffi_value_in(env, ffi_symbol(&symbol, ".packageName"));
+  return TYPEOF(name) == STRSXP && Rf_xlength(name) == 1 &&
+         strcmp(CHAR(STRING_ELT(name, 0)), "snow") == 0;
+}
+
+SEXP ffi_has_verbs(SEXP env) { return Rf_ScalarLogical(has_verbs(env)); }
+
+// The load-balanced verbs send from a closure that they make, and then it is the frame around.
 SEXP ffi_verb_of(SEXP frame) {
   if (frame == R_GlobalEnv || TYPEOF(frame) != ENVSXP) return R_GlobalEnv;
-  SEXP parallel = ffi_parallel();
   SEXP around = ffi_parent_env(frame);
-  if (around == parallel || around == R_EmptyEnv || around == R_GlobalEnv) {
+  if (around == ffi_parallel() || around == R_EmptyEnv ||
+      around == R_GlobalEnv) {
     return frame;
   }
-  return ffi_parent_env(around) == parallel ? around : frame;
+  return has_verbs(ffi_parent_env(around)) ? around : frame;
 }
 
 // frames_now gives the frames that R is in, outermost first: a pairlist. Runs R code.

@@ -1,9 +1,12 @@
-// verbs: parallel's verbs as the session knows them, by their frames. R thread.
+// verbs: parallel's and snow's verbs as the session knows them, by their frames. R thread.
 #ifndef MST_FFI_VERBS_H
 #define MST_FFI_VERBS_H
 
 #include "ffi/session/session.h"
 
+// ffi_has_verbs tells whether env is the namespace of package parallel, or of snow, whose verbs are
+// the same.
+SEXP ffi_has_verbs(SEXP env);
 // ffi_verb_of gives the frame of the verb that sends from `frame`, or the global environment:
 // then it is the user who sends.
 SEXP ffi_verb_of(SEXP frame);
