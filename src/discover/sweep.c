@@ -143,12 +143,6 @@ void mst_sweep_close(struct mst_sweep *sweep) {
   free(sweep);
 }
 
-uint32_t mst_sweep_in_flight(const struct mst_sweep *sweep) {
-  return sweep->flying;
-}
-uint32_t mst_sweep_near_now(const struct mst_sweep *sweep) {
-  return sweep->near_now;
-}
 uint64_t mst_sweep_decided(const struct mst_sweep *sweep) {
   return sweep->decided;
 }

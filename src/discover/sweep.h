@@ -90,8 +90,6 @@ void mst_sweep_no_socket(struct mst_sweep *sweep, uint32_t slot,
                          int64_t now_ns);
 
 // What it knows, for progress and tests.
-uint32_t mst_sweep_in_flight(const struct mst_sweep *sweep);
-uint32_t mst_sweep_near_now(const struct mst_sweep *sweep);
 uint64_t mst_sweep_decided(const struct mst_sweep *sweep);
 int64_t mst_sweep_timeout(const struct mst_sweep *sweep);
 

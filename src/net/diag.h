@@ -22,10 +22,9 @@ struct mst_diag_listener {
   // Packets that this socket dropped since it began to listen: overflows of its
   // queue above all. -1 where the kernel doesn't tell (before Linux 4.7).
   int64_t drops;
-  uint32_t interface;  // index of the interface it is bound to, 0 for any
-  uint32_t uid;        // whose it is
-  uint32_t depth;      // connections that wait for accept() now
-  uint32_t backlog;    // as in force: the kernel holds one more, then drops
+  uint32_t uid;     // whose it is
+  uint32_t depth;   // connections that wait for accept() now
+  uint32_t backlog; // as in force: the kernel holds one more, then drops
   // Handshakes that aren't over (SYN_RECV). Listeners that share an address
   // (SO_REUSEPORT) can't be told apart: the first has all of them.
   uint32_t half_open;
@@ -73,10 +72,8 @@ struct mst_diag_tcp {
   uint32_t rtt_us;    // smoothed round trip; 0 if none was measured
   uint32_t rttvar_us; // its mean deviation
   uint32_t rto_us;    // time until the next retransmission
-  uint32_t retransmits_now;   // of what isn't acknowledged yet, in a row
   uint32_t retransmits_total; // segments, since the connection began
-  uint32_t unacked;           // segments on the way
-  uint32_t lost;              // of which the kernel thinks so
+  uint32_t lost;              // segments, as the kernel thinks
   uint32_t depth;             // a listener's queue now, 0 for a connection
   uint32_t backlog;           // and its limit
 };

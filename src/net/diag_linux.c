@@ -84,7 +84,6 @@ static int take_socket(const struct inet_diag_msg *socket, int64_t drops,
   *item = (struct mst_diag_listener){
       .inode = socket->idiag_inode,
       .drops = drops,
-      .interface = socket->id.idiag_if,
       .uid = socket->idiag_uid,
       .depth = is_listener ? socket->idiag_rqueue : 0,
       .backlog = is_listener ? socket->idiag_wqueue : 0,
@@ -315,11 +314,9 @@ int mst_diag_tcp_look(int fd, struct mst_diag_tcp *tcp, struct mst_err *err) {
   tcp->rtt_us = info.tcpi_rtt;
   tcp->rttvar_us = info.tcpi_rttvar;
   tcp->rto_us = info.tcpi_rto;
-  tcp->retransmits_now = info.tcpi_retransmits;
   tcp->retransmits_total = info.tcpi_total_retrans;
   tcp->lost = info.tcpi_lost;
   // For a listener the kernel uses two of the fields otherwise.
-  tcp->unacked = is_listener ? 0 : info.tcpi_unacked;
   tcp->depth = is_listener ? info.tcpi_unacked : 0;
   tcp->backlog = is_listener ? info.tcpi_sacked : 0;
   return 0;

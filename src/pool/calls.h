@@ -227,7 +227,7 @@ void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
 void mst_calls_retire(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 
-// What sets a task apart from others. The last five have no effect yet but priority.
+// What sets a task apart from others.
 struct mst_task_terms {
   struct mst_job *job; // that must be at its worker before it, NULL for none
   int32_t retries;     // -1: the cluster's

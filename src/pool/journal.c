@@ -47,7 +47,6 @@ void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at) {
   journal->count--;
   journal->replay_ns -= replay_ns(gone);
   uncount_bytes(journal, gone->payload);
-  journal->dropped++;
   mst_blob_release(gone->payload);
   mst_job_release(gone->job);
   if (gone == journal->last) find_last(journal);
@@ -146,7 +145,6 @@ void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
   journal->cost_ns = cost_ns < 1 ? 1 : cost_ns;
   journal->checkpoint = 1;
   journal->since_ns = now_ns;
-  journal->checkpoints++;
 }
 
 void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why) {

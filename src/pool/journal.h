@@ -67,12 +67,10 @@ struct mst_journal {
   struct mst_entry *last;
   uint32_t count;
   size_t bytes;
-  int64_t replay_ns;    // what it would take to replay them
-  uint64_t dropped;     // entries that a checkpoint or another one replaced
-  int64_t cost_ns;      // of the last checkpoint
-  int64_t since_ns;     // when that was made, 0: never
-  uint32_t checkpoints; // that were made
-  uint32_t refused;     // in a row
+  int64_t replay_ns; // what it would take to replay them
+  int64_t cost_ns;   // of the last checkpoint
+  int64_t since_ns;  // when that was made, 0: never
+  uint32_t refused;  // in a row
   uint32_t
       pause; // an incomplete one isn't asked for again before so many calls
   uint8_t

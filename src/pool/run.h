@@ -21,13 +21,8 @@
 #include "pool/calls.h"
 #include "pool/spin.h"
 
-// Limits of one session. 10,000 workers would need 30,000 descriptors.
+// In one session: these need 30,000 descriptors.
 #define MST_WORKERS_MAX 10000u
-// Descriptors that a worker takes in the session: data, control, output.
-#define MST_FDS_PER_WORKER 3
-// Launches in flight: with a fork server three descriptors each are on their
-// way, with spawn each is a process that boots.
-#define MST_WINDOW_FORK 32u
 
 struct mst_cluster;
 

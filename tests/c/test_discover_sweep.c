@@ -92,7 +92,6 @@ static void begin_attempt(struct world *w, const struct mst_sweep_action *a) {
   }
   if (w->policy.near != NULL) {
     CHECK(near_held(w) <= w->policy.near_max);
-    CHECK_INT(mst_sweep_near_now(w->sweep), near_held(w));
   }
   if (w->start_count++ == 0) w->first_start_ns = w->now_ns;
   w->last_start_ns = w->now_ns;
@@ -184,7 +183,6 @@ static enum mst_sweep_kind run(struct world *w) {
     } else {
       break;
     }
-    CHECK_INT(mst_sweep_in_flight(w->sweep), w->flying);
   }
   CHECK_INT(w->flying, 0);
   return a.kind;

@@ -210,8 +210,8 @@ static struct mst_cluster *start_cluster(void) {
   maker.session = &session;
   maker.launcher = (struct mst_launcher){
       .launch = launch, .signal = signal_hand, .reap = reap};
-  CHECK_INT(mst_cluster_new(&session, WORKERS, MST_WINDOW_FORK, &maker.launcher,
-                            NULL, setup, &cluster, NULL),
+  CHECK_INT(mst_cluster_new(&session, WORKERS, 32, &maker.launcher, NULL, setup,
+                            &cluster, NULL),
             0);
   mst_blob_release(setup);
   cluster->calls.policy = (struct mst_heal_policy){

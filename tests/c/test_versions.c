@@ -104,8 +104,8 @@ static char *start(void) {
   stranger.launcher = (struct mst_launcher){
       .launch = launch, .signal = end_it, .reap = nothing_to_reap};
   stranger.data = stranger.control = -1;
-  CHECK_INT(mst_cluster_new(&session, 1, MST_WINDOW_FORK, &stranger.launcher,
-                            NULL, setup, &cluster, NULL),
+  CHECK_INT(mst_cluster_new(&session, 1, 32, &stranger.launcher, NULL, setup,
+                            &cluster, NULL),
             0);
   mst_blob_release(setup);
   cluster->calls.timeout_ns = INT64_MAX;

@@ -94,7 +94,6 @@ struct reading {
   struct symbols names; // what is found
   struct symbols words; // strings of R's, and the names of symbols
   SEXP kept;            // a list that keeps the words; protected by the caller
-  SEXP objects;         // a pairlist of what stands in the code, in `kept`
   int removes;          // nothing is surely its own
 };
 
