@@ -1,4 +1,4 @@
-#' muster: clusters of R workers that start in a blink
+#' muster: fast-starting, self-healing clusters of R workers
 #'
 #' [cluster_start()] starts workers; every function of package parallel that takes a cluster
 #' works on them, and so do packages that build on these, such as doParallel for foreach.
