@@ -24,10 +24,10 @@ muster_default <- function(on = TRUE) {
   if (is.null(register)) {
     if (on) {
       inform_muster("default",
-        paste0("makeCluster() of R ", getRversion(), " can't start muster's workers by default."),
+        paste0("makeCluster() in R ", getRversion(), " can't start muster's workers by default."),
         hints = c(
           "R 4.5 can. Until then: cl <- muster::makeClusterPSOCK(n), or cluster_start(n).",
-          "Functions that take a cluster take that one, also as setDefaultCluster(cl)."
+          "Pass that cluster to functions that take one, or call setDefaultCluster(cl)."
         )
       )
     }

@@ -35,8 +35,8 @@ recvData.muster_node <- function(node) {
 #' @exportS3Method parallel::recvOneData
 recvOneData.muster_cluster <- function(cl) {
   if (!length(cl)) {
-    abort_muster("input", "Can't wait for an answer of no workers: the cluster has length 0.",
-      hints = "An index took none of them, as in cl[integer(0)].", call = verb_call()
+    abort_muster("input", "Can't wait for an answer: the cluster has no workers.",
+      hints = "An index selected no workers, as in cl[integer(0)].", call = verb_call()
     )
   }
   one <- .Call(ffi_nodes_receive_one, cl)

@@ -10,12 +10,27 @@ describe <- function(x) {
     text <- if (is.character(x) && !is.na(x)) encodeString(x, quote = "\"") else format(x)
     return(if (nchar(text) > 60L) paste0(substr(text, 1L, 57L), "...") else text)
   }
-  kind <- if (is.function(x)) "a function" else paste0("of class \"", class(x)[1L], "\"")
-  if (is.vector(x) || is.factor(x)) {
-    return(paste0(kind, ", length ", length(x)))
+  kind <- describe_class(x)
+  if ((is.vector(x) || is.factor(x)) && !is.function(x)) {
+    return(paste(kind, "of length", length(x)))
   }
   kind
 }
+
+describe_class <- function(x) {
+  class <- class(x)[1L]
+  if (is.function(x)) {
+    "a function"
+  } else if (class %in% c("list", "factor", "expression", "environment")) {
+    paste(article(class), class)
+  } else if (is.atomic(x) && !is.object(x) && is.null(dim(x))) {
+    paste(article(class), class, "vector")
+  } else {
+    paste0("an object of class \"", class, "\"")
+  }
+}
+
+article <- function(word) if (grepl("^[aeiou]", word)) "an" else "a"
 
 abort_input <- function(name, must, x, call, hints = NULL, details = NULL) {
   abort_muster("input", paste0("`", name, "` must be ", must, ", not ", describe(x), "."),
@@ -27,7 +42,7 @@ abort_input <- function(name, must, x, call, hints = NULL, details = NULL) {
 # function that first evaluates it.
 check_given <- function(x, name, call) {
   if (missing(x)) {
-    abort_muster("input", paste0("`", name, "` is missing, and has no default."),
+    abort_muster("input", paste0("`", name, "` is missing, with no default."),
       argument = name, call = call
     )
   }

@@ -6,12 +6,12 @@ cli_doctor_help <- c(
   "Checks kernel settings, listen queues, limits and more that clusters depend on. Changes",
   "nothing and needs no privilege.",
   "",
-  "  --interval SECONDS      look twice, and tell what counters grew by in between",
-  "  --item NAME[,NAME...]   these items only; may come again",
-  "  --fail-on VERDICT       attention (default), bad, or never: the mildest verdict that",
-  "                          gives a status other than 0",
+  "  --interval SECONDS      measure twice, and show how much counters grew",
+  "  --item NAME[,NAME...]   only these items; may be repeated",
+  "  --fail-on VERDICT       attention (default), bad, or never: the mildest verdict for",
+  "                          which the status is not 0",
   "  --json                  print JSON: see ?doctor in R",
-  "  --quiet                 print nothing: the status tells",
+  "  --quiet                 print nothing, only set the status",
   "  --help                  show this",
   "",
   "Status: 0 good or unknown, 1 something needs attention, 2 wrong usage or failed,",
@@ -23,7 +23,7 @@ cli_doctor <- function(args) {
     c(q = "quiet", h = "help")
   )
   options <- given$options
-  if (length(given$rest)) cli_usage("there is no argument \"", given$rest[1L], "\" here")
+  if (length(given$rest)) cli_usage("unexpected argument \"", given$rest[1L], "\"")
   if (isTRUE(options$help)) {
     return(list(text = cli_doctor_help, status = 0L))
   }

@@ -74,8 +74,8 @@ man_page <- function() {
       names(commands), commands), use.names = FALSE),
     ".SH COMMANDS", unlist(lapply(names(commands), man_command)),
     ".SH EXIT STATUS",
-    ".TP", "0", "Something was found, or the machine is well.",
-    ".TP", "1", "Nothing was found, or something wants attention.",
+    ".TP", "0", "Something was found, or the machine is healthy.",
+    ".TP", "1", "Nothing was found, or something needs attention.",
     ".TP", "2", "The arguments can't be understood, or the command failed.",
     ".SH EXAMPLES", ".nf", roff(c(
       "muster probe 127.0.0.0/24 --port 44321",
@@ -145,7 +145,7 @@ zsh_completion <- function() {
     value <- ifelse(nzchar(options$value), paste0(":", plain(tolower(options$value)), ":"), "")
     value <- ifelse(lengths(values) & nzchar(value),
       paste0(value, "(", vapply(values, words_of, ""), ")"), value)
-    again <- ifelse(grepl("may come again", options$about, fixed = TRUE), "*", "")
+    again <- ifelse(grepl("may be repeated", options$about, fixed = TRUE), "*", "")
     paste0("        '", again, options$name, ifelse(nzchar(value), "=", ""), "[",
       plain(options$about), "]", value, "'")
   }

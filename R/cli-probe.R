@@ -5,28 +5,28 @@ cli_probe_help <- c(
   "       muster probe -m (--mechanism) probe=BLOCK[,timeout=S][,maxThreads=N] [-s SERVICE]",
   "",
   "Tries to connect to each address of the targets: addresses, blocks (10.15.16.0/24), ranges",
-  "(10.0.0.1-50), host names, files of such (./hosts).",
+  "(10.0.0.1-50), host names, files that list these (./hosts).",
   "",
-  "  --port PORT[,PORT...]   ports to ask",
+  "  --port PORT[,PORT...]   ports to probe",
   "  --timeout SECONDS       of each attempt, default 0.02; or auto",
   "  --retries N             more attempts at silent addresses, default 1",
   "  --in-flight N           attempts at once",
   "  --rate N                attempts a second",
   "  --service SERVICE       what must answer: tcp (default), pcp, psock, tls",
-  "  --exclude TARGET        not to be asked; may come again",
-  "  --resolve               look up names of what was found",
-  "  --edges                 first and last address of blocks, too",
+  "  --exclude TARGET        addresses to skip; may be repeated",
+  "  --resolve               look up the names of what was found",
+  "  --edges                 also probe the first and last address of blocks",
   "  --public                allow addresses on the public internet",
   "  --all                   show every address, not only what is open",
   "  --json                  print JSON",
-  "  --quiet                 print nothing: the status tells",
+  "  --quiet                 print nothing, only set the status",
   "  --help                  show this",
   "",
   "As pmfind: -m with one or more blocks, -s (--service) pmcd (default) or pmproxy, -q",
-  "(--quiet), -r (--resolve), -t SECONDS: end after so long and tell what was found.",
+  "(--quiet), -r (--resolve), -t SECONDS: stop after this time and show what was found.",
   "",
   "Status: 0 something is open, 1 nothing is, 2 wrong usage. Nothing is sent but what a connect",
-  "takes. Scanning networks of others may be forbidden: see ?discover in R."
+  "takes. Scanning other people's networks may be forbidden: see ?discover in R."
 )
 
 cli_probe_valued <- c(
@@ -59,7 +59,7 @@ cli_probe <- function(args) {
 cli_discover <- function(arguments, overall) {
   if (!is.null(overall)) {
     limit <- cli_number(sub("s(ec(onds?)?)?$", "", utils::tail(overall, 1L)), "t")
-    if (limit <= 0) cli_usage("option -t wants a number of seconds above 0")
+    if (limit <= 0) cli_usage("option -t must be a number of seconds above 0")
     setTimeLimit(elapsed = limit, transient = TRUE)
     on.exit(setTimeLimit())
   }
@@ -71,8 +71,8 @@ cli_discover <- function(arguments, overall) {
 }
 
 probe_arguments <- function(options, targets) {
-  if (!length(targets)) cli_usage("probe wants a target; see muster probe --help")
-  if (is.null(options$port)) cli_usage("probe wants --port")
+  if (!length(targets)) cli_usage("probe needs a target; see muster probe --help")
+  if (is.null(options$port)) cli_usage("probe needs --port")
   ports <- unlist(strsplit(options$port, ",", fixed = TRUE))
   one <- function(name, default) {
     if (is.null(options[[name]])) default else cli_number(options[[name]], name)
@@ -96,14 +96,14 @@ pmfind_services <- list(
 
 # "probe=BLOCK,timeout=S,maxThreads=N", any of it again.
 pmfind_arguments <- function(options, rest) {
-  if (length(rest)) cli_usage("with -m there are no other targets, such as \"", rest[1L], "\"")
+  if (length(rest)) cli_usage("-m can't be combined with other targets, such as \"", rest[1L], "\"")
   service <- pmfind_service(options)
   parts <- unlist(strsplit(options$mechanism, ",", fixed = TRUE))
   names <- sub("=.*", "", parts)
   values <- sub("^[^=]*=", "", parts)
   wrong <- !names %in% c("probe", "timeout", "maxThreads") | !grepl("=", parts, fixed = TRUE)
   if (any(wrong) || !"probe" %in% names) {
-    cli_usage("-m wants probe=BLOCK[,timeout=SECONDS][,maxThreads=N]",
+    cli_usage("-m must be probe=BLOCK[,timeout=SECONDS][,maxThreads=N]",
       if (any(wrong)) paste0(", not \"", parts[wrong][1L], "\"")
     )
   }

@@ -72,7 +72,7 @@ cli_run <- function(args) {
     return(list(text = paste("muster", utils::packageVersion("muster")), status = 0L))
   }
   if (!args[1L] %in% names(commands)) {
-    cli_usage(paste0("there is no command \"", args[1L], "\"; see muster --help"))
+    cli_usage(paste0("unknown command \"", args[1L], "\"; see muster --help"))
   }
   commands[[args[1L]]]$run(args[-1L])
 }
@@ -114,12 +114,12 @@ cli_parse <- function(args, valued, flags, short = character()) {
       options[[name]] <- TRUE
     } else if (name %in% valued) {
       glued <- startsWith(arg, "--") && grepl("=", arg, fixed = TRUE)
-      if (!glued && i > length(args)) cli_usage("option ", arg, " wants a value")
+      if (!glued && i > length(args)) cli_usage("option ", arg, " needs a value")
       value <- if (glued) sub("^[^=]*=", "", arg) else args[i]
       if (!glued) i <- i + 1L
       options[[name]] <- c(options[[name]], value)
     } else {
-      cli_usage("there is no option \"", arg, "\" here")
+      cli_usage("unknown option \"", arg, "\"")
     }
   }
   list(options = options, rest = rest)
@@ -128,7 +128,7 @@ cli_parse <- function(args, valued, flags, short = character()) {
 cli_number <- function(text, name) {
   number <- suppressWarnings(as.numeric(text))
   if (length(number) != 1L || is.na(number)) {
-    cli_usage("option --", name, " wants a number, not \"", paste(text, collapse = " "), "\"")
+    cli_usage("option --", name, " must be a number, not \"", paste(text, collapse = " "), "\"")
   }
   number
 }

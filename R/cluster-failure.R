@@ -1,5 +1,7 @@
 # Describes failures: starts that failed, workers that are lost.
 
+all_stopped <- "Everything that had started has been stopped."
+
 # abort_start() turns the outcome of ffi_cluster_open() into an error. server: the fork server's
 # pointer, NULL without one.
 abort_start <- function(outcome, plan, server = NULL) {
@@ -11,7 +13,7 @@ abort_start <- function(outcome, plan, server = NULL) {
   }
   peer <- outcome$peer
   message <- paste0("Can't start worker ", peer$worker, " of ", plan$workers)
-  hints <- "What had started was ended again."
+  hints <- all_stopped
   if (!is.null(server) && is_server_gone(outcome)) {
     abort_server_gone(outcome, message, hints, server, plan$call)
   }
@@ -59,12 +61,12 @@ is_server_gone <- function(outcome) {
 abort_server_gone <- function(outcome, message, hints, server, call) {
   abort_muster("launch", paste0(message, "."),
     details = c(
-      "The fork server, which starts the workers, ended meanwhile.", end_of(server),
+      "The fork server, which starts the workers, ended during the start.", end_of(server),
       output_lines(outcome$peer$output)
     ),
     hints = c(
       "Start the cluster again: that boots another fork server.",
-      "If that one ends, too, look for the reason in the system's log (dmesg): memory, a limit.",
+      "If that one ends too, look for the reason (memory, a limit) in the system's log (dmesg).",
       hints
     ),
     worker = outcome$peer$worker, errno = outcome$errno, call = call
@@ -108,7 +110,7 @@ errno_hint <- function(errno) {
     processes = "See `ulimit -u`; each worker is a process with two threads.",
     memory = "Start fewer workers, or free memory.",
     files = "See `ulimit -n`; each worker takes three descriptors.",
-    time = "Its process may be stopped. cluster_start(start = \"spawn\") does without one."
+    time = "Its process may be stopped. cluster_start(start = \"spawn\") needs no fork server."
   )
 }
 
@@ -118,10 +120,10 @@ exit_unknown <- 3L
 # "killed by signal 9 (SIGKILL)", from fields how and number.
 exit_text <- function(status) {
   switch(status$how + 1L,
-    "nothing is known about how",
+    "its exit status is unknown",
     paste0("exit status ", status$number),
     paste0("killed by signal ", status$number, signal_name(status$number)),
-    "nothing is known about how (its fork server is gone)"
+    "its exit status is unknown (its fork server is gone)"
   )
 }
 
@@ -153,7 +155,7 @@ end_reason <- function(status, reason = status$reason) {
   by <- killed_by(status)
   c(
     if (by == "system") "The system had no memory left and ended it.",
-    if (by == "muster" && is.null(reason)) "It crashed, and R's report of that took too long.",
+    if (by == "muster" && is.null(reason)) "It crashed, and R took too long to report the crash.",
     reason
   )
 }
@@ -198,12 +200,12 @@ abort_node <- function(node, outcome, call) {
   switch(outcome,
     abort_lost(node, rank, call),
     abort_stopped(node, rank, call),
-    abort_muster("input", "Can't use a cluster in another process than the one that started it.",
+    abort_muster("input", "Can't use a cluster outside the process that started it.",
       details = paste0(
         "This is a copy: from a file, or in a worker, or in a forked child ",
         "(mclapply)."
       ),
-      hints = "Start a cluster there by cluster_start().", worker = rank, call = call
+      hints = "Start a cluster in this process with cluster_start().", worker = rank, call = call
     ),
     abort_muster("input", "Can't send this message: only calls (\"EXEC\") can be sent to a worker.",
       worker = rank, call = call
@@ -225,11 +227,11 @@ abort_stopped <- function(node, rank, call) {
   alone <- is.null(pointer) || is.list(.Call(ffi_cluster_status, pointer))
   if (alone) {
     abort_muster("input", paste0("Can't use worker ", rank, ": it was stopped."),
-      hints = "The other workers can still be used, as in cl[-n].", worker = rank, call = call
+      hints = "The other workers remain usable, as in cl[-n].", worker = rank, call = call
     )
   }
   abort_muster("input", "Can't use a cluster that was stopped.",
-    hints = "Start another by cluster_start().", worker = rank, call = call
+    hints = "Start another with cluster_start().", worker = rank, call = call
   )
 }
 
@@ -247,7 +249,7 @@ abort_lost <- function(node, rank, call) {
       paste0("It ended: ", end_text(status), "."), end_reason(status, status$failure),
       output_lines(status$output)
     ),
-    hints = "The other workers can still be used, as in cl[-n].",
+    hints = "The other workers remain usable, as in cl[-n].",
     worker = rank, pid = status$pid, exit_code = exit_field(status, 1L),
     signal = exit_field(status, 2L), killed_by = killed_by(status), output = status$output,
     call = call
@@ -258,7 +260,7 @@ abort_lost <- function(node, rank, call) {
 abort_short <- function(node, rank, status, call) {
   results <- tryCatch(lost_job(node, list(tag = NULL))$results, error = function(e) NULL)
   abort_lacks(paste("Worker", rank), rank, status$lacks, status$output, call,
-    "The other workers can still be used, as in cl[-n].",
+    "The other workers remain usable, as in cl[-n].",
     results = results
   )
 }
@@ -282,10 +284,10 @@ abort_lacks <- function(what, rank, errno, output, call, hints = NULL, ...) {
   )
 }
 
-broken_promise <- "A promise that muster makes to itself was broken"
+broken_promise <- "An internal check of muster failed"
 # The address is DESCRIPTION's.
 report_hint <- paste(
-  "This is a mistake in muster: please report it, with what you did:",
+  "This is a bug in muster. Please report it, and say what you did:",
   "https://github.com/muster-r/muster/issues"
 )
 

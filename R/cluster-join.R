@@ -185,8 +185,8 @@ one_of_connections <- function(cl, at, slice_s) {
   closed <- at[vapply(.subset(cl, at), is_closed, NA)]
   if (length(closed)) {
     abort_muster("lost", paste0("Worker ", closed[1L], " is lost: its connection was closed."),
-      details = "It is a worker of package parallel: closeAllConnections() closes those, too.",
-      hints = "The other workers can still be used, as in cl[-n].",
+      details = "It is a worker of package parallel: closeAllConnections() closes its connection.",
+      hints = "The other workers remain usable, as in cl[-n].",
       worker = closed[1L], call = verb_call()
     )
   }

@@ -22,7 +22,7 @@ try_starts <- function(plan, may_fall_back) {
     if (!may_fall_back) {
       abort_muster("launch", "The fork server refused.",
         details = reason,
-        hints = "Use start = \"spawn\", or leave `start` away to have that chosen for you.",
+        hints = "Use start = \"spawn\", or omit `start` to have it chosen for you.",
         call = plan$call
       )
     }
@@ -68,12 +68,12 @@ start_forked <- function(plan, again = TRUE) {
     return(c(outcome, start = "fork"))
   }
   if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
-    return(list(refused = "It found more than one thread in itself."))
+    return(list(refused = "It has more than one thread."))
   }
   why <- if (isTRUE(.Call(ffi_server_state, server$pointer)$silent)) {
-    "The fork server didn't respond; another one is started."
+    "The fork server didn't respond; starting another one."
   } else if (is_server_gone(outcome)) {
-    "The fork server ended meanwhile; another one is started."
+    "The fork server ended; starting another one."
   }
   if (again && !is.null(why)) {
     inform_muster("server", why)
@@ -185,7 +185,7 @@ temp_dir <- function(name, call) {
   }
   # A full disk lets mkdir pass on some file systems and fails every worker later.
   if (!dir.exists(dir) || !can_write(dir)) {
-    abort_muster("launch", "Can't make a directory for the workers' temporary files.",
+    abort_muster("launch", "Can't create a directory for the workers' temporary files.",
       details = paste0(dir, ": ", dir_problem(tempdir())),
       hints = "Free some space there, or set TMPDIR to another directory before R starts.",
       path = dir, call = call
@@ -210,7 +210,7 @@ sweep_temp_dirs <- function() {
 
 dir_problem <- function(path) {
   if (!dir.exists(path)) {
-    "this session's temporary directory was removed; tempdir(check = TRUE) makes another"
+    "this session's temporary directory was removed; tempdir(check = TRUE) creates another"
   } else if (file.access(path, 2L) != 0L) {
     "not writable (read-only, or not allowed)"
   } else {

@@ -262,8 +262,8 @@ more_nodes <- function(node, count, call) {
     note_joined(pointer, as.character(.subset2(node, "id")), seq(grown$from, length.out = count))
   }
   if (isTRUE(grown$lacking)) {
-    warn_muster("resize", "New workers don't have what all others were told since they started.",
-      details = "It was more than muster keeps: 10,000 calls, or a quarter of the free memory.",
+    warn_muster("resize", "New workers lack what the others have been sent since they started.",
+      details = "That exceeds what muster keeps: 10,000 calls, or a quarter of the free memory.",
       hints = "Send it to the new workers: clusterExport(), clusterEvalQ(), cluster_share().",
       call = call
     )

@@ -135,7 +135,7 @@ abort_descriptors <- function(bytes) {
     ),
     details = c(
       paste0("It may have ", format(limit, scientific = FALSE), " (`ulimit -n`)."),
-      "Shared memory, which large values go through, comes as a descriptor."
+      "Large values travel in shared memory, which takes a descriptor."
     ),
     hints = paste0(
       "Close connections and sockets that are no longer needed, or raise the limit before R ",
@@ -187,7 +187,9 @@ check_answer <- function(value, rank) {
   memory <- inherits(value, "muster_error_memory")
   if (memory || inherits(value, "muster_error_limit")) {
     abort_muster(c(if (memory) "memory" else "limit", "remote"),
-      paste0("Worker ", rank, " hasn't enough ", if (memory) "memory." else "file descriptors."),
+      paste0(
+        "Worker ", rank, " doesn't have enough ", if (memory) "memory." else "file descriptors."
+      ),
       details = sub("^[xi] ", "", strsplit(unclass(value), "\n", fixed = TRUE)[[1L]]),
       worker = rank, call = verb_call()
     )

@@ -173,11 +173,11 @@ entry_text <- function(entry) {
 check_cluster <- function(cl, call, name = "cl", some = TRUE) {
   check_given(cl, name, call)
   if (!inherits(cl, "muster_cluster")) {
-    abort_input(name, "a cluster of cluster_start()", cl, call)
+    abort_input(name, "a cluster from cluster_start()", cl, call)
   }
   if (some && !length(cl)) {
-    abort_muster("input", paste0("`", name, "` must have at least one worker, and has none."),
-      hints = "An index took none of them, as in cl[integer(0)].", argument = name, call = call
+    abort_muster("input", paste0("`", name, "` must have at least one worker."),
+      hints = "An index selected no workers, as in cl[integer(0)].", argument = name, call = call
     )
   }
   cl

@@ -33,7 +33,9 @@ cores_custom <- function(call) {
 
 abort_custom <- function(name, must, value, call) {
   abort_muster("input",
-    paste0("The function in option `", name, "` must give ", must, ", not ", describe(value), "."),
+    paste0(
+      "The function in option `", name, "` must return ", must, ", not ", describe(value), "."
+    ),
     argument = name, call = call
   )
 }

@@ -12,9 +12,9 @@ workers_file <- function(name) {
   }
   if (!utils::file_test("-f", found$text)) {
     cores_warn(
-      paste0("Environment variable `", found$name, "` names a file that isn't there, ",
+      paste0("Environment variable `", found$name, "` names a file that doesn't exist, ",
              describe(found$text), "."),
-      "It is ignored in listing the available workers.",
+      "It is ignored when listing the available workers.",
       value = found$text
     )
     return(NULL)
@@ -26,7 +26,7 @@ workers_file <- function(name) {
 workers_reject <- function(file, must) {
   cores_warn(
     paste0(file$source, " must have ", must, "."),
-    "It is ignored in listing the available workers."
+    "It is ignored when listing the available workers."
   )
   NULL
 }
@@ -45,7 +45,7 @@ workers_repeat <- function(hosts, counts, source) {
     cores_warn(
       paste0(source, " grants more than ", format(workers_max, big.mark = ",",
              decimal.mark = ".", scientific = FALSE), " workers."),
-      "It is ignored in listing the available workers."
+      "It is ignored when listing the available workers."
     )
     return(NULL)
   }

@@ -30,7 +30,7 @@ nodelist_expand <- function(text, source) {
     cores_warn(
       paste0("Part of ", source, " must be a list of nodes such as node[01-04,7], not ",
              describe(specs[bad][1L]), "."),
-      "It is left out of the available workers.",
+      "It is omitted from the available workers.",
       value = specs[bad]
     )
   }

@@ -29,7 +29,7 @@ workers_pbs_compare <- function(count, source) {
   for (says in names(numbers)[!is.na(numbers) & numbers != count]) {
     cores_warn(
       paste0(source, " lists ", count, " workers, but ", says, " ", numbers[[says]], "."),
-      "The file is believed."
+      "The file takes precedence."
     )
   }
 }

@@ -14,14 +14,14 @@ workers_pjm <- function() {
   if (!is.na(nodes) && nodes != length(hosts)) {
     cores_warn(
       paste0(file$source, " lists ", length(hosts), " nodes, but `PJM_VNODE` says ", nodes, "."),
-      "The file is believed."
+      "The file takes precedence."
     )
   }
   each <- cores_pjm()$count
   if (is.na(each)) {
     cores_warn(
-      paste(file$source, "lists nodes, but no variable tells the cores of each."),
-      "One for each node is assumed; `PJM_VNODE_CORE` or `PJM_PROC_BY_NODE` would tell."
+      paste(file$source, "lists nodes, but no variable gives the number of cores of each."),
+      "One for each node is assumed; set `PJM_VNODE_CORE` or `PJM_PROC_BY_NODE`."
     )
     each <- 1L
   }

@@ -125,7 +125,7 @@ cores_warn <- function(message, hints, ...) {
 cores_warn_ignored <- function(source, must, value) {
   cores_warn(
     paste0(source, " must be ", must, ", not ", describe(value), "."),
-    "It is ignored in counting the available cores; correct or unset it.",
+    "It is ignored when counting the available cores; correct or unset it.",
     value = value
   )
 }

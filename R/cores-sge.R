@@ -21,7 +21,7 @@ workers_sge <- function() {
   if (!is.na(slots) && length(hosts) < slots) {
     cores_warn(
       paste0(file$source, " lists ", length(hosts), " slots, but `NSLOTS` says ", slots, "."),
-      "The file is believed."
+      "The file takes precedence."
     )
   }
   hosts

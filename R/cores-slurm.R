@@ -31,8 +31,8 @@ workers_slurm <- function() {
   found <- cores_env(c("SLURM_JOB_CPUS_PER_NODE", "SLURM_TASKS_PER_NODE"))
   if (is.null(found)) {
     cores_warn(
-      paste0("`", list$name, "` lists nodes, but no variable tells the CPUs of each."),
-      "One for each node is assumed; `SLURM_JOB_CPUS_PER_NODE` would tell."
+      paste0("`", list$name, "` lists nodes, but no variable gives the number of CPUs of each."),
+      "One for each node is assumed; set `SLURM_JOB_CPUS_PER_NODE`."
     )
     return(hosts)
   }
@@ -44,7 +44,7 @@ workers_slurm <- function() {
     cores_warn(
       paste0("`", list$name, "` lists ", length(hosts), " nodes, but `", found$name, "` has ",
              length(counts), " counts."),
-      "Both are ignored in listing the available workers.",
+      "Both are ignored when listing the available workers.",
       value = c(list$text, found$text)
     )
     return(NULL)
@@ -59,7 +59,7 @@ slurm_cap_counts <- function(counts, found) {
     cores_warn(
       paste0("`", found$name, "` grants some node fewer CPUs than `SLURM_CPUS_PER_TASK`, ",
              per_task, "."),
-      "The lesser of the two counts for each node.",
+      "The smaller of the two is used for each node.",
       value = found$text
     )
   }

@@ -15,7 +15,7 @@ new_scan <- function(wanted, without, edges, ports, policy, service, resolve, ca
       if (is.function(service)) service_call else discover_services[[service]]
     )
     if (is.list(pointer)) {
-      abort_muster("limit", paste0("Can't begin to scan: ", pointer$error, "."),
+      abort_muster("limit", paste0("Can't start the scan: ", pointer$error, "."),
         errno = pointer$errno, call = call
       )
     }
@@ -49,7 +49,7 @@ run_scan <- function(scan, progress) {
 raise_interrupt <- function(condition) {
   signalCondition(condition)
   inform_muster("interrupt", paste0(
-    "Interrupted. What was found so far is in field `found` of the condition, see ?discover."
+    "Interrupted. The condition's field `found` has the results so far, see ?discover."
   ))
   invokeRestart("abort")
 }
@@ -65,7 +65,7 @@ go_on <- function(scan, progress) {
         paste0("The scan ended early: ", outcome$error, "."),
         hints = paste(
           "Free some descriptors or raise the limit, see `ulimit -n`;",
-          "field `found` has what is known."
+          "the error's field `found` has the results so far."
         ),
         errno = outcome$errno, call = scan$call
       )
@@ -101,8 +101,8 @@ ask_service <- function(scan) {
 
 found_words <- c("open", "refused", "unreachable", "silent", "foreign")
 reason_words <- c(
-  "accepted, and said nothing in time", "accepted, and closed",
-  "accepted, and gave a wrong answer"
+  "accepted, but sent nothing in time", "accepted, and closed",
+  "accepted, but sent a wrong answer"
 )
 
 scan_result <- function(scan, resolve = FALSE) {

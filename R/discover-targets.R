@@ -51,14 +51,14 @@ refuse_targets <- function(targets, kinds, name, call) {
   kind <- if (all(kinds$kind[bad] == 3L)) "limit" else "input"
   abort_muster(kind,
     paste0("`", name, "` has ", if (length(bad) > 1L) paste(length(bad), "targets") else
-      "a target", " that can't be asked."),
+      "a target", " that can't be probed."),
     details = c(
       paste0("\"", targets[shown], "\": ", kinds$why[shown], "."),
       if (length(bad) > 5L) paste("and", length(bad) - 5L, "more.")
     ),
     hints = paste(
       "Addresses, blocks (10.15.16.0/24, fd00::/120), ranges (10.0.0.1-50), host names, or",
-      "a file of such, as \"./hosts\"."
+      "a file that lists these, such as \"./hosts\"."
     ),
     argument = name, targets = targets[bad], call = call
   )
@@ -83,7 +83,7 @@ warn_lost <- function(lost) {
   if (length(lost)) {
     warn_muster("lookup",
       paste0(if (length(lost) == 1L) "A host name has" else "Some host names have",
-        " no address; all others are asked."),
+        " no address; all others are probed."),
       details = unname(lost), hosts = names(lost)
     )
   }
@@ -100,7 +100,7 @@ check_targets <- function(wanted, without, edges, public, call) {
     abort_muster("input",
       paste0("`targets` has addresses on the public internet, such as ", sum$public, "."),
       hints = paste(
-        "If they are yours to scan, say so by `public = TRUE`; see ?discover for the",
+        "If you may scan them, use `public = TRUE`; see ?discover for the",
         "reason."
       ),
       argument = "targets", address = sum$public, call = call
@@ -111,8 +111,8 @@ check_targets <- function(wanted, without, edges, public, call) {
     count <- format(sum$total, big.mark = ",", decimal.mark = ".", scientific = FALSE)
     abort_muster("limit", paste0("`targets` has ", count, " addresses."),
       hints = paste0(
-        "If you mean it, options(muster.discover_max = ", format(sum$total, scientific = FALSE),
-        ") allows it."
+        "To probe them all, set options(muster.discover_max = ",
+        format(sum$total, scientific = FALSE), ")."
       ),
       argument = "targets", addresses = sum$total, call = call
     )

@@ -142,9 +142,9 @@ check_service <- function(service, call) {
     ), service, call)
   }
   if (service == "tls" && !.Call(ffi_has_tls)) {
-    abort_input("service", "something else, as this muster is built without OpenSSL", service,
+    abort_input("service", "another service, because muster was built without OpenSSL", service,
       call,
-      hints = "Install OpenSSL's headers (libssl-dev, openssl-devel) and then muster anew."
+      hints = "Install OpenSSL's headers (libssl-dev, openssl-devel), then reinstall muster."
     )
   }
   service

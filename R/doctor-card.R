@@ -85,7 +85,7 @@ card_speed <- function(machine, name) {
 doctor_loopback <- function(machine) {
   is_up <- machine$card("lo")[["up"]]
   if (is.na(is_up)) {
-    not_known("Interface lo doesn't tell whether it is up.")
+    not_known("It is unknown whether interface lo is up.")
   }
   finding(
     if (is_up) "up" else "down", if (is_up) "good" else "bad",
@@ -114,6 +114,6 @@ doctor_localhost <- function(machine) {
       "Workers of makeCluster() connect to it. If it isn't an address of this machine, they ",
       "hang until their timeout."
     ),
-    unless_good(verdict, "echo '127.0.0.1 localhost' >> /etc/hosts # and take others away")
+    unless_good(verdict, "echo '127.0.0.1 localhost' >> /etc/hosts # and remove other entries")
   )
 }

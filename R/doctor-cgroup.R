@@ -17,7 +17,7 @@ controller_dirs <- function(machine, controller) {
   }
   dirs <- Filter(dir.exists, dirs)
   if (!length(dirs)) {
-    not_known(paste0("The control group isn't in sight below ", machine$cgroup, "."))
+    not_known(paste0("The control group isn't visible below ", machine$cgroup, "."))
   }
   list(version = version, dirs = dirs)
 }
@@ -117,7 +117,7 @@ doctor_cgroup_memory <- function(machine) {
   finding(
     paste0(
       binary_text(limit[at]),
-      if (is.na(used[at])) ", use not known" else paste0(", ", percent_text(part), " used"),
+      if (is.na(used[at])) ", use unknown" else paste0(", ", percent_text(part), " used"),
       if (share < worker_bytes) paste0(", ", binary_text(share), " for each CPU")
     ),
     verdict, why,

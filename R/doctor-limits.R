@@ -36,7 +36,7 @@ doctor_open_files <- function(machine) {
     ),
     verdict,
     paste0(
-      "A session has three descriptors for each of its workers. When they run out, no worker ",
+      "A session uses three descriptors for each of its workers. When they run out, no worker ",
       "starts and no file opens."
     ),
     if (verdict == "good") {
@@ -107,7 +107,7 @@ threads_running <- function(machine) {
   line <- doctor_lines(machine, "proc", "loadavg")[1L]
   pattern <- "^[^/]*/([0-9]+).*$"
   if (!grepl(pattern, line)) {
-    not_known("loadavg tells no number of threads.")
+    not_known("loadavg has no number of threads.")
   }
   as.numeric(sub(pattern, "\\1", line))
 }
@@ -120,8 +120,8 @@ doctor_locked_memory <- function(machine) {
   finding(
     paste0(limit_text(limit, binary_text), if (has_rdma) ", and there is an RDMA card"), verdict,
     paste0(
-      "muster locks none, but libraries for InfiniBand and GPUs do; with too little they fail ",
-      "or fall back to slow ways in workers."
+      "muster locks no memory, but libraries for InfiniBand and GPUs do; with too little, they ",
+      "fail or become slow in workers."
     ),
     unless_good(verdict, "ulimit -l unlimited # before R starts"),
     c(limit_bytes = limit)
@@ -158,7 +158,7 @@ doctor_file_size <- function(machine) {
   verdict <- verdict_low(limit, Inf, 64 * 1024^2)
   finding(
     limit_text(limit, binary_text), verdict,
-    "Holds for shared memory too: a larger vector can't be shared and is copied.",
+    "This limits shared memory, too: larger vectors are copied instead of shared.",
     unless_good(verdict, "ulimit -f unlimited # before R starts"),
     c(limit_bytes = limit)
   )
@@ -169,7 +169,7 @@ doctor_cpu_time <- function(machine) {
   verdict <- verdict_low(limit, Inf, 60)
   finding(
     limit_text(limit, seconds_text), verdict,
-    "A worker that has used so much CPU time is killed by the kernel, whatever it does.",
+    "The kernel kills a worker that has used this much CPU time, whatever it does.",
     unless_good(verdict, "ulimit -t unlimited # before R starts"),
     c(limit_s = limit)
   )

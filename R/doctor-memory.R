@@ -20,7 +20,7 @@ doctor_memory <- function(machine) {
   verdict <- verdict_low(free / total, 0.1, 0.03)
   finding(
     paste(bytes_text(free), "of", bytes_text(total), "available"), verdict,
-    "A worker takes 50 MB and what its packages and data take; without memory it is killed.",
+    "A worker takes 50 MB plus its packages and data; without free memory it is killed.",
     unless_good(verdict, "ps aux --sort=-rss | head # what takes it"),
     c(available_bytes = free, total_bytes = total)
   )
@@ -47,8 +47,8 @@ doctor_overcommit <- function(machine) {
   finding(
     paste(mode, c("(heuristic)", "(always)", "(never)")[match(mode, 0:2, 1L)]), verdict,
     paste0(
-      "If memory is never promised twice, a forked worker must have room for a copy of all ",
-      "that its parent has, and forks fail although memory is free."
+      "Without overcommit, each forked worker needs free memory for a full copy of ",
+      "its parent, so forks can fail although memory is free."
     ),
     unless_good(verdict, set_sysctl("vm.overcommit_memory", 0)),
     c(setting = mode)

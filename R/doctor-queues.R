@@ -93,7 +93,7 @@ dropped_text <- function(machine, blamed, total) {
     return("")
   }
   if (!nrow(blamed)) {
-    return("; no listener that runs now dropped any")
+    return("; no current listener dropped any")
   }
   first <- utils::head(blamed, 3L)
   texts <- paste0(

@@ -21,8 +21,8 @@ doctor_threads <- function(machine) {
     ),
     verdict,
     paste0(
-      "Linear algebra and OpenMP in this session use so many threads. muster's workers use ",
-      "`threads = 1`; those of makeCluster() and mclapply() use as many each, and then all ",
+      "Linear algebra and OpenMP in this session use this many threads. muster's workers use ",
+      "`threads = 1`; those of makeCluster() and mclapply() use as many each, and then they ",
       "wait for each other."
     ),
     unless_good(verdict, paste0("export OMP_NUM_THREADS=", max(1L, cores), " # before R starts")),
@@ -117,13 +117,13 @@ doctor_schedulers <- function(machine) {
   # qsub is the same name in two of them: it is named once, as what its jobs say it is.
   if (has[["PBS"]]) has[[if (inside[["SGE"]]) "PBS" else "SGE"]] <- FALSE
   texts <- ifelse(has, paste0(names(schedulers), " (", programs, ")"), names(schedulers))
-  texts <- ifelse(inside, paste0(texts, ", this is a job of it"), texts)
+  texts <- ifelse(inside, paste0(texts, ", this session is one of its jobs"), texts)
   # A job can be without its program by design in Kubernetes alone.
   lost <- inside & !has & names(schedulers) != "Kubernetes"
   finding(
     if (any(has | inside)) paste(texts[has | inside], collapse = "; ") else "none",
     if (any(lost)) "attention" else "good",
-    "They start workers on other machines; in a job of theirs its limits hold.",
+    "They start workers on other machines; inside a job, its limits apply.",
     if (any(lost)) "module load the scheduler's programs, or add them to PATH" else ""
   )
 }

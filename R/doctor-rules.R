@@ -45,7 +45,7 @@ doctor_rules <- function() {
       "half of the limit; 100 connections a day ended for it", "90 %"
     ),
     card = c(
-      "scatter-gather and its kin, errors",
+      "scatter-gather and related settings, errors",
       "0.01 % of packets with errors; 1 % of segments sent again", ""
     ),
     loopback = c("interface `lo`", "", "down"),

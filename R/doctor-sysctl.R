@@ -66,8 +66,8 @@ doctor_syn_backlog <- function(machine) {
   finding(
     count_text(n), verdict,
     paste0(
-      "So many handshakes may be under way for a listener; more of them are dropped, or ",
-      "answered by a cookie. ", f2_page, "65536."
+      "This many handshakes may be pending for a listener; further ones are dropped, or ",
+      "answered with a cookie. ", f2_page, "65536."
     ),
     if (n < f2_syn_backlog) set_sysctl("net.ipv4.tcp_max_syn_backlog", f2_syn_backlog) else "",
     c(limit = n)
@@ -112,7 +112,7 @@ doctor_abort_on_overflow <- function(machine) {
   finding(
     paste(n, if (n == 0) "(clients try again)" else "(clients are reset)"), verdict,
     paste0(
-      "If it is on, a burst of connections that fills a listen queue fails workers, ",
+      "If it is on, a burst of connections that fills a listen queue makes workers fail, ",
       "where otherwise it only delays them."
     ),
     unless_good(verdict, set_sysctl("net.ipv4.tcp_abort_on_overflow", 0)),
@@ -155,7 +155,7 @@ doctor_ports <- function(machine) {
   finding(
     paste0(
       range[1L], " to ", range[2L], ", ",
-      if (is.na(used)) "use not known" else paste("at most", percent_text(min(part, 1)), "in use")
+      if (is.na(used)) "use unknown" else paste("at most", percent_text(min(part, 1)), "in use")
     ),
     verdict,
     paste0(
@@ -224,7 +224,7 @@ neighbour_table <- function(machine, name) {
 doctor_conntrack <- function(machine) {
   path <- "sys/net/netfilter/nf_conntrack_max"
   why <- paste0(
-    "The firewall keeps an entry for each connection, and for a SYN without answer two ",
+    "The firewall keeps an entry for each connection, and for an unanswered SYN two ",
     "minutes; when the table is full, new connections are dropped."
   )
   if (!dir.exists(file.path(machine$proc, "sys", "net"))) {

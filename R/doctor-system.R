@@ -28,7 +28,7 @@ doctor_built <- function(lacks, features) {
   finding(
     paste("built without", paste(lacks, collapse = ", ")), "attention",
     paste0(
-      "muster does without what only Linux has: workers are booted one by one, a lost session or ",
+      "muster doesn't use Linux's own features: workers are booted one by one, a lost session or ",
       "worker is seen later, large vectors are copied through sockets. Flags such as ",
       "-DMST_PORTABLE do that on Linux, too."
     ),
@@ -78,7 +78,7 @@ doctor_clock <- function(machine) {
 
 doctor_cpu_count <- function(machine) {
   cores_system(doctor_cores(machine),
-    detect = function(...) not_known("The number of CPUs isn't told.")
+    detect = function(...) not_known("The number of CPUs is unknown.")
   )$count
 }
 

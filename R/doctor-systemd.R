@@ -51,7 +51,7 @@ doctor_logout <- function(machine) {
   if (is.na(set)) set <- systemd_value(lines, "KillUserProcesses", default = TRUE)
   kills <- if (is.na(set)) NA else tolower(set) %in% c("yes", "true", "on", "1", "y", "t")
   if (is.na(kills)) {
-    not_known("logind.conf doesn't tell KillUserProcesses.")
+    not_known("logind.conf doesn't set KillUserProcesses.")
   }
   users <- function(name, default) {
     value <- systemd_value(lines, name)
@@ -131,7 +131,7 @@ doctor_tmp_cleaner <- function(machine) {
   from <- vapply(cleaners, `[[`, "", "from")
   why <- paste0(
     "R keeps files of a session and of its workers in a directory Rtmp... there. A cleaner ",
-    "deletes those that nobody used for longer than its age, also of sessions that still run."
+    "deletes files unused for longer than its limit, even those of running sessions."
   )
   if (!dir.exists(machine$etc)) not_known(paste0(machine$etc, " isn't there."))
   if (all(is.na(ages))) {
@@ -254,7 +254,7 @@ doctor_clock_sync <- function(machine) {
     },
     if (synced) "good" else "attention",
     paste0(
-      "Workers on several hosts need one time: logs can't be compared otherwise, certificates ",
+      "Hosts of a cluster need the same time: otherwise logs can't be compared, certificates ",
       "are refused, and files on a network look older or newer than they are."
     ),
     if (synced) "" else "systemctl enable --now systemd-timesyncd # or chrony; in a VM on its host",

@@ -214,4 +214,4 @@ item_rows <- function(name, item, machine) {
   rows
 }
 
-unknown_why <- "The system doesn't tell, so there is no verdict."
+unknown_why <- "The system doesn't provide this, so there is no verdict."

@@ -54,7 +54,7 @@ int64_numbers <- function(x) {
   if (any(numbers - upper != lower)) {
     part_error(paste(
       "An integer64 column has numbers past 2^53, which aren't exact as numeric:",
-      "make it the one or the other everywhere."
+      "make it integer64, or numeric, in all parts."
     ))
   }
   numbers[upper == -2^63 & lower == 0] <- NA

@@ -107,7 +107,7 @@ bind_frames <- function(frames, parts = seq_along(frames)) {
     if (!lacks_columns(names(frames[[i]]), rows[i], names)) {
       pair <- sort(c(model, i))
       part_error(paste0(
-        "Parts ", parts[pair[1L]], " and ", parts[pair[2L]], " have other columns: ",
+        "Parts ", parts[pair[1L]], " and ", parts[pair[2L]], " have different columns: ",
         column_list(names(frames[[pair[1L]]])), " and ", column_list(names(frames[[pair[2L]]])), "."
       ), part = parts[pair[2L]])
     }

@@ -25,8 +25,8 @@ announce_event <- function(event) {
   if (event$fresh_rng) {
     warn_muster("rng",
       paste0("Worker ", event$worker, " has a new random number stream."),
-      details = "The stream of the one that was lost can't be continued.",
-      hints = "clusterSetRNGStream() sets streams that can.", worker = event$worker
+      details = "The lost worker's stream can't be continued.",
+      hints = "Streams from clusterSetRNGStream() can be continued.", worker = event$worker
     )
   }
 }
@@ -35,7 +35,7 @@ again_text <- function(event) {
   if (event$again == 0L) {
     ""
   } else if (event$again == 1L && event$attempts == 0L) {
-    ", and its task, which hadn't begun, waits for the new one"
+    ", and its task, which hadn't begun, waits for the new worker"
   } else if (event$again == 1L) {
     paste0(", and its task runs again (attempt ", event$attempts + 1L, ")")
   } else {
@@ -219,7 +219,8 @@ replace_servers <- function() {
     kept <- the$plans[[as.character(id)]]
     server <- tryCatch(server_for(kept$plan), error = identity)
     if (inherits(server, "error") || !is.null(server$refused)) {
-      abort_muster("lost", "Can't replace workers: their fork server is gone and no other starts.",
+      abort_muster("lost",
+        "Can't replace workers: their fork server is gone, and no other can start.",
         details = if (inherits(server, "error")) conditionMessage(server) else server$refused,
         hints = "cluster_stop() this cluster and start another.", call = verb_call()
       )

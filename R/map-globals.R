@@ -67,10 +67,10 @@ copy_attached <- function(env) {
 abort_attached <- function(name) {
   abort_muster("input",
     paste0(
-      "A function of an attached environment uses `", name, "`, and would find another one in a ",
-      "worker than here."
+      "A function of an attached environment uses `", name, "`, but would find a different one ",
+      "in a worker."
     ),
-    details = "It is behind the global environment, which has a variable of that name, too.",
+    details = "The global environment, which comes before it, has a variable of that name, too.",
     hints = "Put the function into the global environment or a package, or rename one of the two."
   )
 }
@@ -91,7 +91,7 @@ name_large <- function(values) {
         "`", name, "` (", bytes_text(sizes[[name]]), "), which your function uses, is sent to ",
         "the workers with it."
       ),
-      hints = "cluster_share(cl, ...) has one copy for all workers of this machine."
+      hints = "cluster_share(cl, ...) keeps one copy for all workers of this machine."
     )
   }
 }
@@ -132,8 +132,8 @@ check_size <- function(globals, call) {
       ),
       details = paste0("`", names(sizes), "`: ", vapply(sizes, in_bytes, ""), " bytes"),
       hints = c(
-        "clusterExport() or cluster_share() it once: what workers have so isn't sent again.",
-        "options(muster.globals_max = ) allows more to be sent."
+        "Send it once with clusterExport() or cluster_share(): then it isn't sent again.",
+        "options(muster.globals_max = ) raises the limit."
       ),
       sizes = sizes, call = call
     )
@@ -182,14 +182,16 @@ check_references <- function(x, name, call) {
 abort_reference <- function(found, call) {
   abort_muster("input",
     paste0("`", found$where, "` ", reference_text(found$kind),
-      ", which is of no use in another process."),
+      ", which doesn't work in another process."),
     details = if (found$kind == "connection") {
-      "Its number may be that of another connection there, or of none."
+      "There, its number may refer to another connection, or to none."
     } else {
       "It would arrive as a null pointer."
     },
     hints = c(
-      if (found$kind == "connection") "Open it in the worker: give the file's name, not the file.",
+      if (found$kind == "connection") {
+        "Open it in the worker: pass the file's name, not the connection."
+      },
       if (found$kind == "code") code_hint,
       "options(muster.references = \"ignore\") sends it anyway."
     ),
@@ -200,13 +202,13 @@ abort_reference <- function(found, call) {
 reference_text <- function(kind) {
   switch(kind,
     connection = "is a connection",
-    code = "is a function whose code has an external pointer, as those of Rcpp::cppFunction() do",
+    code = "is a function whose code has an external pointer, such as one from Rcpp::cppFunction()",
     "is an external pointer"
   )
 }
 
 code_hint <- paste(
-  "A function whose code has an external pointer must be made in the worker, by",
+  "A function whose code has an external pointer must be created in the worker, with",
   "clusterEvalQ(cl, Rcpp::cppFunction(...)), or in a package."
 )
 

@@ -190,7 +190,7 @@ check_elements <- function(x, call, name = ".x") {
   list <- if (!is.function(x) && !is.symbol(x)) tryCatch(as.list(x), error = identity)
   failed <- inherits(list, "error")
   if (failed || !is.vector(list)) {
-    abort_input(name, "a vector, or something that as.list() makes one of", x, call,
+    abort_input(name, "a vector, or an object that as.list() turns into one", x, call,
       details = if (failed) conditionMessage(list)
     )
   }
@@ -386,7 +386,8 @@ lose_piece <- function(map, piece, loss) {
 }
 
 results_hint <- paste(
-  "The condition's field `results` has what the others gave; .on_error = \"return\" goes on."
+  "The other results are in the error's field `results`. To continue past errors, use",
+  "`.on_error = \"return\"`."
 )
 
 piece_count <- function(piece) piece$last - piece$first + 1L
@@ -408,7 +409,8 @@ tell_again <- function(map, piece, late) {
   inform_muster("again",
     paste(
       piece_text(map, piece),
-      if (late) "took too long together: they run again apart." else "was lost and runs again."
+      if (late) "took too long: its elements run again in smaller pieces."
+      else "was lost and runs again."
     ),
     range = c(piece$first, piece$last)
   )

@@ -26,8 +26,8 @@ length.muster_partition <- function(x) length(names(x))
   p <- check_partition(x, "x", call)
   if (nargs() > 2L) {
     if (!missing(i)) {
-      abort_muster("input", "Can't choose rows by `[`: only columns.",
-        hints = "partition_map(x, function(part) part[part$n > 1, ]) chooses rows.",
+      abort_muster("input", "Can't select rows with `[`, only columns.",
+        hints = "partition_map(x, function(part) part[part$n > 1, ]) selects rows.",
         argument = "i", call = call
       )
     }

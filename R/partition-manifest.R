@@ -41,8 +41,8 @@ read_manifest <- function(folder, call) {
   refuse <- function(text, file = path) {
     abort_muster("input", paste0("Can't read ", folder, ": ", text),
       hints = c(
-        "The folder isn't as partition_write() left it.",
-        paste0("Without ", manifest_name, ", all files that are there are read.")
+        "The folder has changed since partition_write() wrote it.",
+        paste0("Without ", manifest_name, ", all files in it are read.")
       ),
       argument = ".files", file = file, call = call
     )

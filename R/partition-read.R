@@ -208,7 +208,7 @@ hive_columns <- function(paths, keys, found, call) {
   if (!all(same)) {
     other <- which(!same)[1L]
     abort_muster("input",
-      paste0("Files have other keys in their folders' names: ", paths[1L], " has ",
+      paste0("Files have different keys in the names of their folders: ", paths[1L], " has ",
         column_list(names), ", and ", paths[other], " has ", column_list(names(keys[[other]])), "."
       ),
       hints = "Read them one by one, or with `.hive = FALSE`.",
@@ -235,7 +235,7 @@ hive_columns <- function(paths, keys, found, call) {
 
 check_hive_columns <- function(found, call) {
   if (length(found$hive) && anyDuplicated(names(found$hive[[1L]]))) {
-    abort_muster("input", paste0("A key is twice in the path ", found$path[1L], "."),
+    abort_muster("input", paste0("A key appears twice in the path ", found$path[1L], "."),
       argument = ".files", file = found$path[1L], call = call
     )
   }
@@ -266,7 +266,7 @@ kinds_of <- function(paths, call) {
     file <- paths[is.na(kinds)][1L]
     abort_muster("input", paste0("Can't tell from its name how to read ", file, "."),
       details = "Known endings: .csv (.gz, .bz2, .xz), .rds, .parquet.",
-      hints = "Give a `.reader`: a function of a path that gives a data frame.",
+      hints = "Give a `.reader`: a function of a path that returns a data frame.",
       argument = ".files", file = file, call = call
     )
   }

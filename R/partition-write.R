@@ -153,8 +153,8 @@ check_target <- function(path, overwrite, call) {
     )
   }
   if (!overwrite && length(list.files(path, all.files = TRUE, no.. = TRUE))) {
-    abort_muster("input", paste0("There is something in ", path, "."),
-      hints = "With `overwrite = TRUE` it is replaced, once all is written.",
+    abort_muster("input", paste0("`path` must be empty or new: ", path, " isn't empty."),
+      hints = "`overwrite = TRUE` replaces it once everything has been written.",
       argument = "path", file = path, call = call
     )
   }
@@ -175,7 +175,7 @@ make_staging <- function(target, call) {
     reason <- told_why(dir.create(folder))
     if (!is.null(reason)) {
       remove_staging(staging)
-      abort_write(folder, "Can't make a folder beside `path`", reason, call)
+      abort_write(folder, "Can't create a folder beside `path`", reason, call)
     }
   }
   staging
@@ -216,7 +216,7 @@ told_why <- function(code) {
     reason <<- conditionMessage(w)
     tryInvokeRestart("muffleWarning")
   })
-  if (all(ok)) NULL else paste0(c(reason, "no reason was told")[1L])
+  if (all(ok)) NULL else paste0(c(reason, "no reason was given")[1L])
 }
 
 abort_write <- function(file, text, reason, call, kind = "input") {
@@ -256,14 +256,14 @@ commit_files <- function(files, folders, step, data, call) {
   for (folder in folders) {
     reason <- told_why(dir.create(file.path(data, folder), showWarnings = TRUE, recursive = TRUE))
     if (!is.null(reason) && !dir.exists(file.path(data, folder))) {
-      abort_write(file.path(step$path, folder), "Can't make the folder of a key", reason, call)
+      abort_write(file.path(step$path, folder), "Can't create the folder of a key", reason, call)
     }
   }
   for (i in seq_len(nrow(files))) {
     file <- file.path(data, files$file[i])
     # Where A and a are one name, two keys would be one file.
     reason <- if (file.exists(file)) {
-      "there is one of that name, from another key"
+      "another key already uses this name"
     } else {
       told_why(file.rename(file.path(step$work, files$temp[i]), file))
     }
@@ -315,7 +315,7 @@ put_in_place <- function(staging, target, overwrite, call) {
   reason <- told_why(file.rename(data, target))
   if (!is.null(reason)) {
     if (dir.exists(old)) told_why(file.rename(old, target))
-    abort_write(target, "Can't give the folder its name", reason, call)
+    abort_write(target, "Can't rename the folder", reason, call)
   }
   # A failure here doesn't change what others see.
   .Call(ffi_file_sync, dirname(target))

@@ -134,7 +134,7 @@ check_remote_host <- function(worker, call) {
     !startsWith(worker, "-") && !grepl("[[:space:][:cntrl:]'\"`$;&|<>()\\\\]", worker)
   if (!ok) {
     abort_input("worker", "the name or address of a host", worker, call,
-      hints = "It can't begin with \"-\" or hold blanks, quotes or other marks of a shell."
+      hints = "It can't begin with \"-\" or contain blanks, quotes or other shell characters."
     )
   }
   local <- attr(worker, "localhost", exact = TRUE)
@@ -189,7 +189,7 @@ check_rshcmd <- function(rshcmd, call) {
   }
   abort_muster("launch", "Can't start workers on other hosts: there is no ssh here.",
     details = paste0("Looked for ", paste(rshcmd, collapse = ", "), " on the PATH."),
-    hints = "Install an ssh client, or name another command by `rshcmd`.", call = call
+    hints = "Install an ssh client, or name another command with `rshcmd`.", call = call
   )
 }
 

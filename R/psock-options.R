@@ -141,7 +141,7 @@ check_load <- function(count, call) {
       "The ", if (hard) "hard" else "soft", " limit of options(parallelly.maxWorkers.localhost) ",
       "is ", round(100 * limits[if (hard) 2L else 1L]), " %."
     ),
-    hints = "Say I(n) for the number of workers if you mean it.",
+    hints = "Use I(n) as the number of workers if you want this many.",
     workers = count, cores = unname(cores), load = load, call = call
   )
 }

@@ -34,7 +34,9 @@ psock_try <- function(options, port, validate, auto_stop, call) {
         muster_error_launch = function(e) {
           if (group$route$kind != "spawn" || !is_not_handed_over(e)) raise_condition(e)
           inform_muster("stock", "R's own workers are used: muster's can't be started this way.",
-            details = paste0(group$route$wrapper[1L], " doesn't hand over what it inherits.")
+            details = paste0(
+              group$route$wrapper[1L], " doesn't pass on the descriptors that it inherits."
+            )
           )
           start_stock(options[group$at], port, validate, auto_stop, call)
         }

@@ -118,10 +118,10 @@ tell_drawn <- function(call) {
     return(invisible())
   }
   the$drawn_told <- TRUE
-  warn_muster("seed", "Random numbers were drawn without a seed: this result can't be had again.",
+  warn_muster("seed", "Random numbers were drawn without a seed: this result can't be reproduced.",
     hints = c(
       "`.seed = 1`, or any whole number, makes it reproducible; so does clusterSetRNGStream().",
-      "`.seed = NULL` says that it needn't be. You are told once per session."
+      "`.seed = NULL` silences this warning, which is shown once per session."
     ),
     call = call
   )

@@ -5,7 +5,7 @@
 parse_aggregates <- function(fun, env, call) {
   names <- names(fun)
   if (is.null(names) || anyNA(names) || !all(nzchar(names)) || anyDuplicated(names)) {
-    abort_muster("input", "Aggregates must have names, each once: c(total = \"sum(x)\").",
+    abort_muster("input", "Aggregates must have names, all different: c(total = \"sum(x)\").",
       argument = ".fun", call = call
     )
   }
@@ -46,8 +46,8 @@ parse_aggregate <- function(text, env, call) {
 is_column <- function(code) is.symbol(code) && nzchar(as.character(code))
 
 aggregate_hint <- paste(
-  "There are sum(x), mean(x), min(x), max(x), each of one column and with",
-  "`na.rm = TRUE` if wanted, and n(). Give a function for anything else."
+  "Available are sum(x), mean(x), min(x) and max(x) of one column, with or without",
+  "`na.rm = TRUE`, and n(). For anything else, use a function."
 )
 
 abort_aggregate <- function(text, call) {
@@ -64,7 +64,7 @@ aggregate_flag <- function(code, text, env, call) {
     )
   }
   if (identical(code, quote(expr = ))) {
-    wrong("Nothing was given for it.")
+    wrong("It has no value.")
   }
   flag <- tryCatch(eval(code, env), error = function(e) wrong(conditionMessage(e)))
   if (!isTRUE(flag) && !isFALSE(flag)) {
@@ -78,7 +78,7 @@ aggregate_flag <- function(code, text, env, call) {
 check_results <- function(names, by, call) {
   twice <- intersect(names, by)
   if (length(twice)) {
-    abort_muster("input", paste0("An aggregate can't be named `", twice[1L], "` as the key is."),
+    abort_muster("input", paste0("An aggregate can't have the name of the key, `", twice[1L], "`."),
       argument = ".fun", call = call
     )
   }
@@ -96,7 +96,7 @@ check_no_more <- function(more, combine, call) {
     )
   }
   if (!is.null(combine)) {
-    abort_muster("input", "`.combine` must be NULL for aggregates, which are folded anyway.",
+    abort_muster("input", "`.combine` must be NULL for aggregates, which are combined anyway.",
       argument = ".combine", call = call
     )
   }

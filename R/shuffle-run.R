@@ -30,8 +30,8 @@ check_not_running <- function(shuffle, call) {
   if (isTRUE(shuffle$running)) {
     abort_muster("input",
       "Can't make parts now: another call is making parts on the same cluster.",
-      details = "This is called in the middle of that one, by a handler or a finalizer.",
-      hints = "Take a note there, and do it when that call has ended; or use another cluster.",
+      details = "A handler or a finalizer made this call in the middle of that one.",
+      hints = "Make this call after that one has ended, or use another cluster.",
       call = call
     )
   }
@@ -356,7 +356,7 @@ set_model <- function(run, stage, key, value, worker) {
     better <- TRUE
   } else {
     abort_part(run, key, paste0(
-      "Its columns are ", column_list(names), ", and those of part ", stage$model_task, " are ",
+      "Its columns are ", column_list(names), ", but part ", stage$model_task, " has ",
       column_list(known), "."
     ), worker, "input")
   }
@@ -426,7 +426,7 @@ abort_lost_part <- function(run, action) {
   details <- sub("^[xi] ", "", details)
   abort_muster("lost",
     if (any(run$workers[, 2L] != 2L)) {
-      paste0(part_text(run, key), " was lost with its worker again and again.")
+      paste0(part_text(run, key), " was lost repeatedly, with its worker.")
     } else {
       "All workers are lost."
     },

@@ -193,21 +193,21 @@ drop_at <- function(shuffle, worker, drop) {
 check_partition <- function(p, name, call) {
   check_given(p, name, call)
   if (!inherits(p, "muster_partition")) {
-    abort_input(name, "data of partition_scatter() and its like", p, call)
+    abort_input(name, "data from partition_scatter() or a related function", p, call)
   }
   opened <- open_handle(p)
   switch(handle_state(opened),
-    stopped = abort_muster("input", paste0("The cluster that `", name, "` is on was stopped."),
-      hints = "Start another by cluster_start(), and make the data again.",
+    stopped = abort_muster("input", paste0("The cluster that holds `", name, "` was stopped."),
+      hints = "Start another with cluster_start(), and create the data again.",
       argument = name, call = call
     ),
     foreign = abort_muster("input",
-      paste0("Can't use `", name, "` in another process than the one that made it."),
+      paste0("Can't use `", name, "` outside the process that made it."),
       details = paste0(
         "This is a copy: from a file, or in a worker, or in a forked child ",
         "(mclapply)."
       ),
-      hints = "Hand over the rows themselves, as partition_collect() gives them.",
+      hints = "Pass the rows themselves, as returned by partition_collect().",
       argument = name, call = call
     )
   )
@@ -280,7 +280,7 @@ format.muster_partition <- function(x, ...) {
   opened <- open_handle(x)
   gone <- switch(handle_state(opened),
     stopped = "; gone: its cluster was stopped",
-    foreign = "; in another process than this one"
+    foreign = "; belongs to another process"
   )
   if (!is.null(gone)) {
     return(paste0(text, gone))
@@ -292,6 +292,6 @@ format.muster_partition <- function(x, ...) {
   paste0(
     text,
     if (any(there)) paste0(" on worker ", paste0(names(each), " (", each, ")", collapse = ", ")),
-    if (lost) paste0("; ", lost, " lost, made again when needed")
+    if (lost) paste0("; ", lost, " lost, computed again when needed")
   )
 }

@@ -41,9 +41,9 @@ is_socket_path <- function(host) startsWith(host, "/") || startsWith(host, "unix
 socket_pointer <- function(x, name, call) {
   check_given(x, name, call)
   if (!inherits(x, "muster_socket")) {
-    abort_input(name, "a socket of muster", x, call, hints = c(
-      "Sockets are made by socket_listen(), socket_accept() and socket_connect().",
-      if (inherits(x, "connection")) "Connections of base R have socketSelect(), readLines(), ..."
+    abort_input(name, "a socket from muster", x, call, hints = c(
+      "socket_listen(), socket_accept() and socket_connect() create sockets.",
+      if (inherits(x, "connection")) "For connections of base R, use socketSelect() or readLines()."
     ))
   }
   .subset2(x, "pointer")
@@ -103,7 +103,7 @@ socket_texts <- function(failure, where, late) {
     closed = list(
       why = paste("the connection", closed_text(failure)),
       details = if (bytes > 0) {
-        paste(bytes, "bytes of a message that isn't complete had come.")
+        paste(bytes, "bytes of an incomplete message had arrived.")
       }
     ),
     limit = list(
@@ -152,10 +152,10 @@ socket_misuse <- function(failure, call) {
     return(invisible())
   }
   hints <- switch(failure$kind,
-    no_listener = "socket_listen() makes listeners.",
-    no_connection = "socket_accept() gives the connections that come to it.",
+    no_listener = "socket_listen() creates listeners.",
+    no_connection = "socket_accept() returns the connections that arrive at it.",
     closed_here = NULL,
-    "Connect anew in this process."
+    "Connect again in this process."
   )
   kinds <- if (failure$kind == "closed_here") c("closed", "input") else "input"
   abort_muster(kinds, paste0("The socket ", must, "."),

@@ -104,7 +104,7 @@ encode_lines <- function(text, encoding, call) {
   ends <- vapply(raws, function(bytes) any(bytes == as.raw(10L)), NA)
   if (any(ends)) {
     abort_muster("input",
-      paste0("Element ", which(ends)[1L], " of `text` has a line end inside."),
+      paste0("Element ", which(ends)[1L], " of `text` contains a line break."),
       hints = "Split it, as strsplit(text, \"\\n\") does.", argument = "text", call = call
     )
   }
@@ -126,9 +126,9 @@ decode_lines <- function(raws, encoding, socket, call) {
   if (is.null(text)) {
     abort_muster("protocol",
       paste0(
-        "A line from ", socket_where(socket$host, socket$port), " is no text in ", encoding, "."
+        "A line from ", socket_where(socket$host, socket$port), " isn't text in ", encoding, "."
       ),
-      hints = "`encoding` must be what the other end writes; `lines` of this error has the bytes.",
+      hints = "`encoding` must be the other end's; the error's field `lines` has the bytes.",
       lines = raws, host = socket$host, port = socket$port, errno = 0L, elapsed_s = 0,
       call = call
     )

@@ -46,7 +46,7 @@ socket_select <- function(sockets, write = FALSE, timeout = NULL) {
   pointers <- lapply(unname(sockets), socket_pointer, "sockets", call)
   write <- rep_len(write, length(sockets))
   if (!length(sockets) && timeout == Inf) {
-    abort_input("sockets", "sockets to wait for, where `timeout` has no end", sockets, call)
+    abort_input("sockets", "at least one socket if `timeout` is infinite", sockets, call)
   }
   value <- .Call(ffi_socket_select, pointers, write, timeout)
   if (is_failure(value)) {

@@ -102,8 +102,8 @@ socket_put <- function(socket, pointer, x, type, timeout, call) {
   if (is_failure(value)) {
     abort_socket(value, "send to", socket, call,
       late = paste0(
-        socket_where(socket$host, socket$port), " didn't take all that was sent, and ",
-        format(value$bytes, big.mark = ""), " bytes are left,"
+        socket_where(socket$host, socket$port), " didn't accept everything that was sent (",
+        format(value$bytes, big.mark = ""), " bytes are left)"
       )
     )
   }

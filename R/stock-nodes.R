@@ -148,7 +148,7 @@ abort_stock <- function(node, outcome, call) {
       if (!is.null(status)) output_lines(status$output)
     ),
     hints = c(
-      "The other workers can still be used, as in cl[-n].",
+      "The other workers remain usable, as in cl[-n].",
       "Workers without muster aren't replaced: cloneNode() starts another."
     ),
     worker = rank, pid = node$pid, host = node$host, exit_code = exit_field(status, 1L),

@@ -200,7 +200,7 @@ stock_check_end <- function(worker, count, call) {
     details = c(
       paste0("It ended: ", exit_text(status), "."), output_lines(status$output), log_lines(o)
     ),
-    hints = c(launch_hint(o, status), command_hint(worker), "What had started was ended again."),
+    hints = c(launch_hint(o, status), command_hint(worker), all_stopped),
     worker = o$rank, host = o$host, command = worker$command, pid = status$pid,
     exit_code = exit_field(status, 1L), signal = exit_field(status, 2L), output = status$output,
     call = call
@@ -219,10 +219,11 @@ abort_stock_late <- function(worker, count, call) {
     ),
     hints = c(
       if (!o$local && !o$revtunnel) {
-        paste0("Can host ", o$host, " reach this one as ", o$master, "? A tunnel needs not.")
+        paste0(
+          "Can host ", o$host, " reach this one as ", o$master, "? With `revtunnel` it needn't."
+        )
       },
-      command_hint(worker), "`connectTimeout` gives it more time.",
-      "What had started was ended again."
+      command_hint(worker), "`connectTimeout` gives it more time.", all_stopped
     ),
     worker = o$rank, host = o$host, command = worker$command, output = status$output, call = call
   )
@@ -249,9 +250,9 @@ launch_hint <- function(o, status) {
   code <- exit_field(status, 1L)
   if (grepl(no_input, status$output, fixed = TRUE)) {
     return(paste0(
-      "The worker reads what others mustn't see (its variables, the word that proves who it is) ",
-      "from its standard input, and there was nothing. `ssh -n` and `docker run` without `-i` ",
-      "do that."
+      "The worker reads secrets (its variables, and the word that proves who it is) ",
+      "from its standard input, which was empty. `ssh -n` and `docker run` without `-i` ",
+      "cause that."
     ))
   }
   if (!o$local && identical(code, 255L)) {

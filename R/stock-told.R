@@ -47,7 +47,7 @@ told_by_hand <- function(command, lines, shell = "sh") {
   }
   if (shell == "cmd") {
     return(c(
-      paste0("  ", command), "", "which is to read these lines, and the last one, as its input:",
+      paste0("  ", command), "", "and give it these lines, including the last one, as its input:",
       lines, "end"
     ))
   }

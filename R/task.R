@@ -164,7 +164,7 @@ task_function <- function(fun, call) {
 check_function <- function(fun, call) {
   if (!is.function(fun) && (!is.character(fun) || length(fun) != 1L || is.na(fun))) {
     abort_input(".fun", "a function, or the name of one", fun, call,
-      hints = "Code is evaluated before it gets here: wrap it, as in \\() code or ~ code."
+      hints = "Code is evaluated before the call: wrap it, as in \\() code or ~ code."
     )
   }
 }
@@ -199,7 +199,8 @@ take_value <- function(task, timeout, call) {
 other_value <- function(task, value, timeout, call) {
   if (is.null(value)) {
     abort_muster("timeout", paste0("The task isn't done after ", timeout, " s."),
-      hints = "It goes on: ask again, or task_cancel() it.", task = task, call = call
+      hints = "The task goes on: ask again, or cancel it with task_cancel().", task = task,
+      call = call
     )
   }
   if (is.integer(value)) {
@@ -254,7 +255,7 @@ abort_task <- function(task, outcome, call) {
     check_task(task, call)
     abort_muster("input",
       paste0(
-        "Can't use a task in another process than the one that submitted it, or after muster was ",
+        "Can't use a task outside the process that submitted it, or after muster was ",
         "unloaded."
       ),
       call = call
@@ -266,7 +267,7 @@ abort_task <- function(task, outcome, call) {
   if (outcome == outcome_memory) {
     abort_muster(c("memory", "limit"),
       "Not enough memory for the task's value, or that of a task before it.",
-      hints = "Its worker keeps it until task_value() finds enough, or task_cancel() gives it up.",
+      hints = "Its worker keeps it until task_value() finds enough, or task_cancel() drops it.",
       worker = task_worker(task, call), call = call
     )
   }
@@ -275,8 +276,8 @@ abort_task <- function(task, outcome, call) {
   }
   loss <- .Call(ffi_task_loss, task)
   if (isTRUE(loss)) {
-    abort_muster("lost", "The task was not evaluated: no worker that may have it is left.",
-      hints = "cluster_status() tells why they ended; cluster_resize() starts others.", call = call
+    abort_muster("lost", "The task was not evaluated: no worker that could run it is left.",
+      hints = "cluster_status() shows why they ended; cluster_resize() starts others.", call = call
     )
   }
   if (is.null(loss)) {
@@ -290,7 +291,7 @@ abort_value <- function(value, worker, call) {
   found <- find_reference(value, "value")
   abort_muster("input",
     paste0(
-      "The call gave a ", found$kind, " (`", found$where, "`), which is of no use outside of ",
+      "The call returned a ", found$kind, " (`", found$where, "`), which doesn't work outside ",
       "its worker."
     ),
     reference = found$where, worker = worker, call = call
@@ -359,7 +360,7 @@ check_tasks <- function(tasks, call) {
     tasks <- list(tasks)
   }
   if (!is.list(tasks)) {
-    abort_input("tasks", "a task of task_submit(), or a list of tasks", tasks, call)
+    abort_input("tasks", "a task from task_submit(), or a list of tasks", tasks, call)
   }
   for (task in tasks) {
     check_task(task, call)
@@ -369,7 +370,7 @@ check_tasks <- function(tasks, call) {
 
 check_task <- function(task, call) {
   if (!inherits(task, "muster_task")) {
-    abort_input("task", "a task of task_submit()", task, call)
+    abort_input("task", "a task from task_submit()", task, call)
   }
 }
 

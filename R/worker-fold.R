@@ -167,7 +167,7 @@ fold_column <- function(x, one) {
   }
   if (length(dim(column)) > 1L) {
     part_error(paste0(
-      "`", one$how, "` wants a column of numbers, and `", one$column, "` is ",
+      "`", one$how, "` needs a column of numbers, but `", one$column, "` is ",
       if (is.data.frame(column)) "a data frame" else "a matrix", ": make each of its columns one."
     ))
   }
@@ -176,7 +176,7 @@ fold_column <- function(x, one) {
   numbers <- (is.numeric(column) && !is_timed(column)) || is.logical(column) || is_int64(column)
   if (!(numbers || timed) || !typeof(column) %in% c("logical", "integer", "double")) {
     part_error(paste0(
-      "`", one$how, "` wants numbers, and column `", one$column, "` is ", describe(column), "."
+      "`", one$how, "` needs numbers, but column `", one$column, "` is ", describe(column), "."
     ))
   }
   column

@@ -105,7 +105,7 @@ group_frame <- function(value, by) {
   if (is.atomic(value) && length(value) == 1L && is.null(names(value))) {
     if ("value" %in% by) {
       part_error(
-        "`fun` gave a single value, whose column would be named `value` as the key is: name it."
+        "`fun` returned a single value, whose column would be `value`, as is the key: name it."
       )
     }
     return(new_frame(list(value = value), 1L))
@@ -116,7 +116,7 @@ group_frame <- function(value, by) {
   }
   if (!named || !is.list(value) || any(lengths(value) != 1L)) {
     part_error(paste0(
-      "`fun` must give a data frame, a named list of single values or one value for each ",
+      "`fun` must return a data frame, a named list of single values or one value for each ",
       "group, not ", describe(value), "."
     ))
   }

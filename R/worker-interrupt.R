@@ -116,7 +116,7 @@ put_seed_back <- function(before) {
 # its standby is without.
 say_torn <- function() {
   the$torn <- TRUE
-  cat("muster: a call was interrupted. To undo what it has changed, this worker ends",
-    "and comes back\n", file = stderr()
+  cat("muster: a call was interrupted. This worker restarts, to undo what the call has",
+    "changed\n", file = stderr()
   )
 }

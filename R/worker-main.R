@@ -54,7 +54,7 @@ fork_refusal <- function(booted_with) {
   threads <- .Call(ffi_threads_count)[1L]
   if (threads > 1L) {
     return(paste0(
-      "It found ", threads, " threads in itself: a package or a startup file started them, ",
+      "It found ", threads, " threads in its process: a package or a startup file started them, ",
       "and a process with threads must not fork."
     ))
   }
@@ -256,7 +256,7 @@ call_failure <- function(condition) {
 }
 
 bare_failure <- function(task, text) {
-  if (!is.character(text) || length(text) != 1L) text <- "an error that can't be told"
+  if (!is.character(text) || length(text) != 1L) text <- "an error that can't be described"
   if (task) {
     return(list(message = text, call = "", stack = NULL, condition = NULL))
   }

@@ -150,7 +150,7 @@ job_get <- function(id) {
   key <- as.character(id)
   kept <- the$jobs[[key]]
   if (is.null(kept)) {
-    abort_muster("internal", paste0("This worker wasn't sent job ", key, ", or let go of it."),
+    abort_muster("internal", paste0("This worker doesn't have job ", key, "."),
       hints = report_hint
     )
   }
@@ -232,8 +232,8 @@ left_behind <- function(name) {
     abort_muster("limit",
       paste0("`", name, "` of the session's global environment isn't here."),
       details = paste(
-        "It is large, or holds a connection, and the code of your function doesn't name it: a",
-        "string does, quoted code, or a function that lies beside yours."
+        "It is large, or holds a connection, and the code of your function doesn't name it:",
+        "only a string, quoted code or a function beside yours does."
       ),
       hints = paste0("Name it in the code too, as in force(", name, "): then it is sent.")
     )

@@ -11,7 +11,7 @@ own_globals <- function(there) {
 
 abort_not_there <- function(name) {
   abort_muster("input",
-    paste0("This worker's `", name, "` isn't what the session has exported any more."),
+    paste0("This worker's `", name, "` no longer has the value that the session exported."),
     details = paste(
       "The session's is still the same, so it wasn't sent with your function; a call has changed",
       "or removed the worker's."

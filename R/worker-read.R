@@ -37,7 +37,7 @@ check_same_columns <- function(state, frames, items, i) {
   state$file <- items[[i]]$path
   if (!identical(names(frames[[i]]), names(frames[[1L]]))) {
     part_error(paste0(
-      "Files of one part have other columns: ", items[[1L]]$path, " has ",
+      "Files of one part have different columns: ", items[[1L]]$path, " has ",
       column_list(names(frames[[1L]])), ", and ", items[[i]]$path, " has ",
       column_list(names(frames[[i]])), "."
     ))

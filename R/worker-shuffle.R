@@ -141,7 +141,7 @@ part_call <- function(step, data) {
     reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))
   ))
   if (!is.data.frame(value)) {
-    part_error(paste0("`", step$name, "` must give a data frame, not ", describe(value), "."))
+    part_error(paste0("`", step$name, "` must return a data frame, not ", describe(value), "."))
   }
   whole <- TRUE
   # What apply_groups() gives is plain, and may be open.
@@ -262,7 +262,7 @@ key_values <- function(value) {
     length(value$key) == length(value$value)
   if (!ok) {
     part_error(paste0(
-      "`map` must give a list or data frame with `key` and `value` of one length, not ",
+      "`map` must return a list or data frame with `key` and `value` of one length, not ",
       describe(value), "."
     ))
   }

@@ -105,7 +105,7 @@ write_gzip <- function(bytes, path) {
     error = function(e) FALSE
   )
   if (!same) {
-    part_error("Can't write the file: there is no room for all of it.", "limit")
+    part_error("Can't write the file: there isn't enough space.", "limit")
   }
   whole <- TRUE
   file.size(path)

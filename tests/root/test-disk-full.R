@@ -54,7 +54,7 @@ test_cluster("A disk that is full leaves the folder that partition_write() was t
       do.call(partition_write, c(list(p, target), format, list(overwrite = TRUE))),
       class = "muster_error_limit"
     )
-    expect_match(conditionMessage(error), "No space left|no room")
+    expect_match(conditionMessage(error), "No space left|enough space")
     expect_true(startsWith(error$file, file.path(target, "part-0000")))
     clusterCall(cl, Sys.getpid) # the other worker has ended its own
     expect_identical(list.files(folder, all.files = TRUE, no.. = TRUE), "out")

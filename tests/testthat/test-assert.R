@@ -132,6 +132,6 @@ test_that("a missing argument is told by the function that the user called", {
     error <- expect_error(eval(cases[[i]]), class = "muster_error_input")
     expect_identical(error$argument, names(cases)[i])
     expect_identical(conditionCall(error), cases[[i]])
-    expect_match(conditionMessage(error), "is missing, and has no default", fixed = TRUE)
+    expect_match(conditionMessage(error), "is missing, with no default", fixed = TRUE)
   }
 })

@@ -188,7 +188,7 @@ test_cluster("tasks that no worker is left for say so", {
     error <- expect_error(task_value(task, timeout = 60), class = "muster_error_lost")
     expect_false(grepl("was stopped", conditionMessage(error), fixed = TRUE))
   }
-  expect_match(conditionMessage(error), "no worker that may have it is left", fixed = TRUE)
+  expect_match(conditionMessage(error), "no worker that could run it is left", fixed = TRUE)
 })
 
 test_cluster("each task has its own number", {

@@ -86,7 +86,7 @@ test_that("v2: memory is judged by use without droppable files, and by cores", {
   expect_match(row$value, "for each CPU")
   expect_match(expect_verdict("cgroup_memory", "good", job(memory.max = "max"))$value, "no limit")
   row <- expect_verdict("cgroup_memory", "good", job(memory.current = NA))
-  expect_match(row$value, "use not known")
+  expect_match(row$value, "use unknown")
 })
 
 test_that("v2: the level above that leaves less memory is the one that counts", {
@@ -329,12 +329,12 @@ test_that("ssh and schedulers are found by their programs and their jobs", {
   expect_identical(expect_verdict("schedulers", "good", programs = programs())$value, "none")
   row <- expect_verdict("schedulers", "good", programs = programs("sbatch", "qsub"),
     variables = function() c(SLURM_JOB_ID = "7"))
-  expect_identical(row$value, "Slurm (sbatch), this is a job of it; PBS (qsub)")
+  expect_identical(row$value, "Slurm (sbatch), this session is one of its jobs; PBS (qsub)")
   row <- expect_verdict("schedulers", "attention", variables = function() c(LSB_JOBID = "7"))
-  expect_identical(row$value, "LSF, this is a job of it")
+  expect_identical(row$value, "LSF, this session is one of its jobs")
   row <- expect_verdict("schedulers", "good", programs = programs("qsub"),
     variables = function() c(SGE_TASK_ID = "1"))
-  expect_identical(row$value, "SGE (qsub), this is a job of it")
+  expect_identical(row$value, "SGE (qsub), this session is one of its jobs")
 })
 
 # ---- leftovers

@@ -69,7 +69,7 @@ test_that("A6: the listener that dropped connections is named, and the advice is
   # At the advised limit only fewer connections, or a faster program, help.
   expect_match(judge("attention", dropped(c(0, 12), 16384), 16384)$command, "^ss -ltnp")
   row <- judge("good", dropped(c(0, 0), 4096))
-  expect_match(row$value, "no listener that runs now dropped any")
+  expect_match(row$value, "no current listener dropped any")
   # A kernel before 4.7 doesn't tell.
   row <- judge("good", dropped(NA, 4096))
   expect_match(row$value, "12 in the 10 days since boot$")

@@ -98,7 +98,7 @@ test_that("ephemeral ports are judged by their number and their use", {
   expect_verdict("ports", "attention", used(4000, 1000))
   expect_verdict("ports", "bad", used(1000, 8000))
   row <- expect_verdict("ports", "good", c(range(20000), list("proc/net/sockstat" = NA)))
-  expect_match(row$value, "use not known")
+  expect_match(row$value, "use unknown")
   expect_verdict("ports", "unknown", sysctl("net/ipv4/ip_local_port_range", "5"))
   expect_verdict("ports", "unknown", sysctl("net/ipv4/ip_local_port_range", "500 5"))
 })

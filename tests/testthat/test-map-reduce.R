@@ -27,7 +27,7 @@ test_cluster("map_reduce() on two workers", {
   })
 
   test_that("map_reduce() says which input was wrong", {
-    expect_error(map_reduce(cl, 1:3, function(x) x, function(k, v) v), "`map` must give",
+    expect_error(map_reduce(cl, 1:3, function(x) x, function(k, v) v), "`map` must return",
       class = "muster_error_input"
     )
     expect_error(map_reduce(cl, 1:3, function(x) stop("no"), function(k, v) v),

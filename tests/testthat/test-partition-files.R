@@ -248,7 +248,7 @@ test_cluster("Folders are columns", {
   test_that("Files with other keys are refused, and so is an empty folder", {
     put("n=1", data.frame(a = 1))
     error <- expect_error(partition_read(cl, folder), class = "muster_error_input")
-    expect_match(conditionMessage(error), "other keys")
+    expect_match(conditionMessage(error), "different keys")
     unlink(file.path(folder, c("n=1", "y=2013", "y=2014", "y=__HIVE_DEFAULT_PARTITION__")),
       recursive = TRUE
     )

@@ -72,7 +72,7 @@ test_cluster("Data that stays on two workers", {
     expect_error(partition_scatter(cl, flights(), 0), class = "muster_error_input")
     expect_error(partition_map(1, identity), class = "muster_error_input")
     error <- expect_error(partition_map(p, nrow), class = "muster_error_input")
-    expect_match(conditionMessage(error), "`.fun` must give a data frame, not 250")
+    expect_match(conditionMessage(error), "`.fun` must return a data frame, not 250")
     expect_true(error$part %in% 1:4 && error$worker %in% 1:2)
     error <- expect_error(
       partition_map(p, function(d) if (d$id[1] > 500) stop("too late") else d),
@@ -80,7 +80,7 @@ test_cluster("Data that stays on two workers", {
     )
     expect_match(conditionMessage(error), "Part [34] raised an error: too late")
     unlike <- partition_map(p, function(d) if (d$id[1] > 500) d[1:2] else d)
-    error <- expect_error(partition_collect(unlike), "have other columns",
+    error <- expect_error(partition_collect(unlike), "have different columns",
       class = "muster_error_input"
     )
     expect_identical(error$part, 3L)
@@ -207,12 +207,12 @@ test_cluster("Data of a cluster that was stopped can't be used any more", {
   cl <- cluster_start(1)
   p <- partition_scatter(cl, flights(10))
   cluster_stop(cl)
-  expect_error(partition_collect(p), "`p` is on was stopped", class = "muster_error_input")
+  expect_error(partition_collect(p), "holds `p` was stopped", class = "muster_error_input")
   expect_output(print(p), "10 rows, .*; gone: its cluster was stopped")
   other <- cluster_start(1)
   defer(function() cluster_stop(other))
   partition_scatter(other, flights(10))
-  expect_error(partition_collect(p), "`p` is on was stopped", class = "muster_error_input")
+  expect_error(partition_collect(p), "holds `p` was stopped", class = "muster_error_input")
   expect_output(print(p), "gone: its cluster was stopped")
 })
 
@@ -221,8 +221,8 @@ test_cluster("A copy of a handle says that it is one, and the first remains usab
   defer(function() cluster_stop(cl))
   p <- partition_scatter(cl, flights(10))
   copy <- unserialize(serialize(p, NULL))
-  expect_error(partition_collect(copy), "`p` in another process", class = "muster_error_input")
-  expect_output(print(copy), "10 rows, .*; in another process than this one")
+  expect_error(partition_collect(copy), "`p` outside the process", class = "muster_error_input")
+  expect_output(print(copy), "10 rows, .*; belongs to another process")
   look <- function(p) {
     list(print = format(p), collect = tryCatch(partition_collect(p), error = conditionMessage))
   }
@@ -232,8 +232,8 @@ test_cluster("A copy of a handle says that it is one, and the first remains usab
     look(p)
   }, look, p)[[1L]]
   for (told in list(child, worker)) {
-    expect_match(told$print, "in another process")
-    expect_match(told$collect, "`p` in another process")
+    expect_match(told$print, "another process")
+    expect_match(told$collect, "`p` outside the process")
   }
   expect_identical(partition_collect(p), flights(10))
   expect_identical(as.data.frame(p), flights(10))

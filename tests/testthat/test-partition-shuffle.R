@@ -90,7 +90,7 @@ test_cluster("Rows that move between two workers", {
       expect_equal(whole, list(max(id, na.rm = TRUE), sum(id)))
     }
     p <- partition_scatter(cl, data, 5)
-    expect_error(partition_reduce(p, "g", c(s = "sum(day)")), "wants numbers",
+    expect_error(partition_reduce(p, "g", c(s = "sum(day)")), "needs numbers",
       class = "muster_error_input"
     )
     # A part whose values are all missing, without a class, changes nothing.
@@ -183,13 +183,13 @@ test_cluster("Rows that move between two workers", {
     })
     expect_wrong(partition_shuffle(unlike, "a"), "never equal")
     other <- partition_map(p, function(d) if (d$a[1] > 1) d[1:2] else d)
-    error <- expect_wrong(partition_shuffle(other, "a"), "columns are .* and those of part")
+    error <- expect_wrong(partition_shuffle(other, "a"), "columns are .* but part")
     expect_true(error$part %in% 1:2 && error$worker %in% 1:2)
-    error <- expect_wrong(partition_reduce(p, "a", c(s = "sum(b)")), "wants numbers")
+    error <- expect_wrong(partition_reduce(p, "a", c(s = "sum(b)")), "needs numbers")
     expect_true(error$part %in% 1:2 && error$worker %in% 1:2)
     expect_wrong(partition_reduce(p, "a", c(s = "prod(a)")))
     expect_wrong(partition_reduce(p, "a", c("sum(a)")))
-    expect_wrong(partition_reduce(p, "a", c(a = "sum(a)")), "can't be named `a`")
+    expect_wrong(partition_reduce(p, "a", c(a = "sum(a)")), "can't have the name of the key, `a`")
     expect_wrong(partition_reduce(p, "a", function(d) 1:2), "one value for each")
     expect_identical(sort(partition_collect(partition_shuffle(p, "b"))$a), 1:20)
   })
@@ -267,7 +267,7 @@ test_cluster("Rows that move between two workers", {
     expect_error(partition_reduce(p, "k", c(s = "sum(x, na.rm = nope)")), "nope",
       class = "muster_error_input"
     )
-    error <- expect_error(partition_reduce(p, "value", function(d) sum(d$x)), "named `value`",
+    error <- expect_error(partition_reduce(p, "value", function(d) sum(d$x)), "would be `value`",
       class = "muster_error_input"
     )
     got <- partition_collect(partition_reduce(p, "value", function(d) c(x = sum(d$x))))

@@ -34,7 +34,7 @@ test_that("What isn't TRUE or FALSE is refused, and so is what can't be evaluate
   refuse("sum(x, na.rm = NULL)", "It is NULL")
   refuse("sum(x, na.rm = not_there)", "not_there")
   refuse("sum(x, na.rm = stop(\"my own\"))", "my own")
-  refuse("sum(x, na.rm = )", "Nothing was given")
+  refuse("sum(x, na.rm = )", "It has no value")
 })
 
 test_that("Further arguments are refused by name, and whatever isn't one column", {

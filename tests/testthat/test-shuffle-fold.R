@@ -254,10 +254,10 @@ test_that("Columns that have no sum are refused by name", {
   refuse("sum(f)", "`f` is a data frame")
   for (name in c("s", "l", "fac", "z")) {
     for (how in c("sum", "mean", "min", "max")) {
-      refuse(paste0(how, "(", name, ")"), paste0("`", how, "` wants numbers, and column `", name))
+      refuse(paste0(how, "(", name, ")"), paste0("`", how, "` needs numbers, but column `", name))
     }
   }
-  refuse("sum(day)", "wants numbers")
+  refuse("sum(day)", "needs numbers")
   refuse("sum(nope)", "no column `nope`")
   refuse("sum(d)", "two columns `d`")
   what <- c(i = "sum(i)", a = "max(a)")

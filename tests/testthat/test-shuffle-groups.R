@@ -20,9 +20,10 @@ test_that("Results of groups are bound at once as they are one by one", {
   }
   wrong <- list(list(1:2), list(c(1, 2), c(3, 4)), list(list(a = 1:2)), list(list(1)), list(mean))
   for (results in wrong) {
-    expect_error(bind_results(results, "k"), "must give", class = "muster_part_error")
+    expect_error(bind_results(results, "k"), "must return", class = "muster_part_error")
   }
   expect_error(
-    bind_results(list(list(a = 1), list(b = 1)), "k"), "other columns", class = "muster_part_error"
+    bind_results(list(list(a = 1), list(b = 1)), "k"), "different columns",
+    class = "muster_part_error"
   )
 })

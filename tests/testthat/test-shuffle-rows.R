@@ -4,13 +4,13 @@ test_that("A part without rows may lack columns; one with rows may not", {
   expect_identical(bind_frames(list(keys, some, empty_frame(), keys)), some)
   expect_identical(bind_frames(list(keys, some[0, ])), some[0, ])
   expect_identical(bind_frames(list(empty_frame(), keys)), keys)
-  expect_error(bind_frames(list(some, some[1])), "other columns", class = "muster_part_error")
+  expect_error(bind_frames(list(some, some[1])), "different columns", class = "muster_part_error")
   other <- data.frame(k = 1L, w = 1)[0, ]
   error <- expect_error(bind_frames(list(other, some), 5:6), class = "muster_part_error")
-  expect_match(conditionMessage(error), "Parts 5 and 6 have other columns: `k`, `w` and `k`, `v`")
+  expect_match(conditionMessage(error), "5 and 6 have different columns: `k`, `w` and `k`, `v`")
   # Rows without columns aren't dropped without a word.
   bare <- new_frame(stats::setNames(list(), character()), 3L)
-  expect_error(bind_frames(list(bare, some)), "other columns", class = "muster_part_error")
+  expect_error(bind_frames(list(bare, some)), "different columns", class = "muster_part_error")
   expect_identical(dim(bind_frames(list(bare, bare))), c(6L, 0L))
 })
 

@@ -270,7 +270,7 @@ test_cluster("A handle from a file, or without its token, is refused by every ve
     for (verb in verbs) {
       expect_error(verb(), "This is a copy", class = "muster_error_input")
     }
-    expect_output(print(copy), "10 rows, .*1.* part.*; in another process than this one")
+    expect_output(print(copy), "10 rows, .*1.* part.*; belongs to another process")
   }
   expect_identical(partition_collect(p), data.frame(x = 1:10))
 })

@@ -74,7 +74,7 @@ test_cluster("a line without end is refused at the limit, a line end inside of o
   socket_send_lines(pair$client, c("short", strrep("x", 20)))
   expect_identical(socket_receive_lines(pair$peer, 2, limit = 10), "short")
   expect_error(socket_receive_lines(pair$peer, limit = 10), class = "muster_error_limit")
-  expect_error(socket_send_lines(pair$client, "a\r\nDATA"), "line end",
+  expect_error(socket_send_lines(pair$client, "a\r\nDATA"), "line break",
     class = "muster_error_input")
   expect_error(socket_send_lines(pair$client, NA_character_), class = "muster_error_input")
   expect_error(socket_send_lines(pair$client, 1), class = "muster_error_input")
