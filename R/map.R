@@ -13,28 +13,34 @@
 #' Warnings of `.fun` are signalled in the session with the number of their element, as the field
 #' `element`; messages are signalled as they are. See Warnings and messages in [task_submit()].
 #'
-#' @section Globals:
-#' Whatever travels is looked through: `.fun`, what its code names and what that names in turn, and
-#' functions among elements and arguments, in lists, objects and frames. The variables of your
-#' global environment, and of data frames that are attached, which this code may use go along. The
-#' worker's global environment has them while a piece is evaluated; afterwards its previous
-#' contents are restored. Packages that are attached in the session and that code uses are attached
-#' in the worker, in the session's order and in front of its own; packages with methods for the
-#' classes of what travels are loaded, and methods that you have defined in the global environment
-#' go along.
+#' With `.speculate = TRUE`, a piece is slow if it takes more than twice as long as the others
+#' suggest. Once no more pieces wait and three quarters of the pieces are done, a slow piece is
+#' also given to an idle worker, and to a third one if the second is just as slow. At most a
+#' tenth of the workers, but at least two, may be busy with copies. The answers that come later
+#' are cancelled.
 #'
-#' Names in strings and in quoted code count as well (`get("k")`, `as.formula("y ~ k")`), but of
-#' these a variable that has more than 1 MB, or holds a connection, stays behind. Then touching it
-#' in the worker is an error of class `muster_error_limit`: name it in the code, too, as in
-#' `force(k)`. Names that are put together when the function runs, such as that in
+#' @section Globals:
+#' muster looks through everything that it sends: `.fun`, what its code names, what that names in
+#' turn, and functions among elements and arguments, in lists, objects and frames. Variables of
+#' your global environment and of attached data frames that this code may use are sent along. The
+#' worker's global environment has them while a piece is evaluated; afterwards its previous
+#' contents are restored. Attached packages that the code uses are attached in the worker, in the
+#' session's order and in front of the worker's own. Packages with methods for the classes of the
+#' objects that are sent are loaded, and methods that you have defined in the global environment
+#' are sent along.
+#'
+#' Names in strings and in quoted code count as well (`get("k")`, `as.formula("y ~ k")`), but a
+#' variable that only these name stays behind if it is larger than 1 MB or holds a connection.
+#' Using it in the worker is then an error of class `muster_error_limit`: name it in the code,
+#' too, as in `force(k)`. Names that are assembled while the function runs, as in
 #' `get(paste0("k", i))`, can't be found: export these variables.
 #'
-#' A variable of 1 MB or more that the workers have by [parallel::clusterExport()] or
-#' [cluster_share()], with the value that it has here, isn't sent: the worker's own is used, and it
-#' doesn't count for the limit of 500 MB. Both values are compared by a hash, once for each call.
-#' If a call has changed the worker's meanwhile, that is an error of class `muster_error_input`.
-#' Only vectors and lists of vectors, such as data frames, are known again so, not what holds
-#' functions, environments or pointers, as a data.table does.
+#' A variable of 1 MB or more isn't sent if the workers already have it, with the same value,
+#' through [parallel::clusterExport()] or [cluster_share()]: they use their own, which doesn't
+#' count towards the limit of 500 MB. The values are compared by a hash, once for each call. If a
+#' call has changed a worker's variable meanwhile, that is an error of class
+#' `muster_error_input`. This applies to vectors and lists of vectors, such as data frames, but
+#' not to objects that hold functions, environments or pointers, such as a data.table.
 #'
 #' Connections don't work in another process, where their number may even refer to another
 #' connection. A connection among the arguments, the globals or the values is an error of class
@@ -44,17 +50,17 @@
 #' `"ignore"` neither; the default is `"connections"`. The contents of environments and attributes
 #' aren't checked, except for the variables around `.fun` that it uses and slots of S4 objects.
 #'
-#' S4 and reference classes, generics and methods that you have defined in the global environment go
-#' along, all of them, once code names a class or a generic of them, or an object of such a class
-#' travels. The worker knows them while a piece is evaluated. With them a piece takes some
-#' milliseconds longer; those of a package take nothing. Changes of an object of a reference class
+#' S4 and reference classes, generics and methods that you have defined in the global environment
+#' are all sent along if the code names one of the classes or generics, or if an object of such a
+#' class is sent. The worker knows them while a piece is evaluated; this adds some milliseconds
+#' to each piece. Classes from packages add nothing. Changes of an object of a reference class
 #' stay in the worker, like those of an environment.
 #'
-#' A function that was created inside another one takes along the whole frame it was created in, as
-#' [base::serialize()] has it: functions that share the frame share it in the worker. An argument of
-#' the other function that code names, and that wasn't evaluated yet, is evaluated in the session,
-#' once, as `lapply()` would. If an object that is used is larger than 100 MB, a message of class
-#' `muster_message_large` names it, once per session.
+#' A function that was created inside another one takes along the whole frame in which it was
+#' created, as with [base::serialize()]: functions that share a frame share it in the worker. If
+#' the code names an argument of the other function that hasn't been evaluated yet, it is
+#' evaluated once, in the session, as `lapply()` would. If an object that is used is larger than
+#' 100 MB, a message of class `muster_message_large` names it, once per session.
 #'
 #' @section Losses and time limits:
 #' Lost workers are replaced as usual, see Healing in [cluster_start()]. When a piece of several
@@ -72,41 +78,36 @@
 #'   with a dot is your function's, even `x`, `fun` or `seed`.
 #' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .seed A whole number, or `TRUE` for one drawn in the session: each element has its own
-#'   L'Ecuyer stream, so the result is the same for any number of workers, whatever is lost and
-#'   however pieces are cut; [cluster_stream()] gives the stream of one of them. The workers' own
-#'   streams don't advance. `FALSE`: the same with a number
-#'   that the stream gives which
-#'   \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} has set, if it was
-#'   called for this cluster; else elements draw from the workers' own streams, and if they do, a
-#'   warning of class `muster_warning_seed` says so, once per session. `NULL`: as `FALSE`, without
-#'   the warning.
+#'   L'Ecuyer stream, so the result doesn't depend on the number of workers, on losses or on how
+#'   the elements are cut into pieces. [cluster_stream()] returns the stream of one element. The
+#'   workers' own streams don't advance. `FALSE`, the default: after
+#'   [parallel::clusterSetRNGStream()] for this cluster, as a number from the stream that it has
+#'   set; otherwise, elements draw from the workers' own streams, so results that use random
+#'   numbers differ from run to run, and a warning of class `muster_warning_seed` says so, once
+#'   per session. `NULL`: as `FALSE`, without the warning.
 #' @param .retries How often to retry an element that was lost with its worker: a whole number
 #'   from 0 up. By default, the `retries` given to [cluster_start()].
 #' @param .timeout Seconds that one element may take, above 0. By default, the cluster's
 #'   `timeout`. Checked about a hundred times a second while the session waits.
-#' @param .speculate If `TRUE`, a piece that takes more than twice as long as the others suggest
-#'   is also given to an idle worker, once no more pieces wait and three quarters of the pieces
-#'   are done; and to a third worker if the second is just as slow. The first answer counts, the
-#'   others are cancelled. At most a tenth of the workers, but at least two, may be busy with
-#'   copies. `FALSE`, the default, suits functions with side effects, which would happen twice;
-#'   use `TRUE` for functions that only compute.
+#' @param .speculate `TRUE`: near the end, slow pieces are also given to idle workers, and the
+#'   first answer counts. Only for functions without side effects, which would happen twice. See
+#'   Details for the thresholds. Default `FALSE`.
 #' @param .progress If `TRUE`, progress is shown for work that takes more than 2 s: elements done,
 #'   their rate and the time left, on one terminal line that messages and workers' output never
 #'   break; without a terminal, a message every 5 s. A string: the same, with this label. `FALSE`:
 #'   nothing. `"auto"`: the line, but only where somebody can see it: in an interactive session in
 #'   a terminal or RStudio's console. Default: `getOption("muster.progress")`, see Progress in
 #'   [muster-package].
-#' @param .on_error `"stop"`, the default: the first element whose call raises an error, that is
-#'   lost for good or that takes too long ends the whole call. `"return"`: the result has the
-#'   condition in that element's place, with its fields as below but for `results`, and the call
-#'   goes on. The error as the worker had it is the condition's field `condition`.
+#' @param .on_error `"stop"`, the default: the first element that raises an error, is lost for
+#'   good or takes too long ends the whole call. `"return"`: the result has the condition in that
+#'   element's place, with the fields listed under Errors except `results`, and the call goes on.
+#'   The worker's own error is the condition's field `condition`.
 #' @returns A list as long as `.x`, in its order, with its names.
 #' @section Errors:
 #' All have the field `results`: a list of the values of the other elements, `NULL` for those
 #' without a value yet. The cluster remains usable.
-#' * `muster_error_remote`: `.fun` raised an error. It is of that error's own classes too, with its
-#'   fields, and has fields `element` (index in `.x`), `worker`, `condition`, `remote_call`, `stack`
-#'   (text).
+#' * `muster_error_remote`: `.fun` raised an error. It also has that error's own classes and fields,
+#'   and the fields `element` (index in `.x`), `worker`, `condition`, `remote_call`, `stack` (text).
 #' * `muster_error_lost`, `muster_error_timeout`: an element was lost as often as `.retries`
 #'   allows, or took too long; fields as in [cluster_start()], with `element` and `range`.
 #' * `muster_error_limit`: what `.fun` uses of the global environment, and the workers don't have

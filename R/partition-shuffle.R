@@ -50,7 +50,7 @@
 #' @param by,.by Names of the columns that are the key, from 1 to 64.
 #' @param parts,.parts Number of parts of the result, from 1 to 4096. By default, as many as the
 #'   data has.
-#' @param .fun Aggregates, as above, or a function of the rows of one group (a data frame) that
+#' @param .fun Aggregates, see there, or a function of the rows of one group (a data frame) that
 #'   returns a data frame, a named list or vector (one row), a single value (a column `value`), or
 #'   `NULL` (no rows). The key's columns are put before its result, whose columns of the same
 #'   names are dropped. If no group has rows, the result has only the key's columns.
@@ -74,14 +74,14 @@
 #' on a worker, by default a quarter of the free memory, they are written to files with checksums,
 #' in the worker's temporary directory or in `getOption("muster.shuffle_folder")`, which all
 #' workers must be able to read. These options are the session's and are read when a call begins.
-#' If there is no room for the files, the error is of class `muster_error_limit`.
+#' If the files don't fit, the error is of class `muster_error_limit`.
 #' @section Listeners:
-#' A worker opens shared memory of another directly. What lies in files, and all on a system without
-#' /proc, it asks for, over a connection to a listener of the other's;
-#' `options(muster.shuffle_links = "listen")` has it ask for everything.
+#' Workers open each other's shared memory directly. What is in files, and everything on systems
+#' without /proc, they request over a connection to a listener of the other worker; with
+#' `options(muster.shuffle_links = "listen")` they request everything this way.
 #' `getOption("muster.shuffle_handlers", 1)` is the number of listeners of each worker, from 1 to
-#' 256: each has its own queue, so that readers that connect all at once don't fill a single one.
-#' The number applies to what is moved next; listeners that are already open stay open.
+#' 256. Each listener has its own queue: use more of them if many workers connect at once. The
+#' number applies to later shuffles; listeners that are open stay open.
 #' @section Cost:
 #' Each byte is copied once by its sender, to shared memory, and once by its reader. About 200 us
 #' for each part, and 20 us for each pair of parts.
