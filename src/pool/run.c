@@ -231,6 +231,7 @@ void mst_session_mend(struct mst_session *session) {
        cluster = cluster->next) {
     cluster->calls.launcher_gone = cluster->launcher->gone != 0;
     if (cluster->flush_ns <= now_ns) mst_cluster_flush_late(cluster);
+    mst_cluster_carry_out(cluster); // what is lost by then is healed now
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
     mst_cluster_carry_out(cluster);
     if (cluster->held == 0) continue;

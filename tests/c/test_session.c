@@ -316,6 +316,24 @@ TEST(
   CHECK_INT(count_open(), before);
 }
 
+TEST("A worker whose end was heard is replaced in the same turn, not after the "
+     "next wait") {
+  struct mst_cluster *cluster = start_cluster();
+  struct hand *hand = &maker.hands[0];
+  struct pollfd end = {.fd = cluster->peers[hand->worker]->data.fd,
+                       .events = POLLIN};
+  end_hand(hand);
+  CHECK_INT(pthread_join(hand->thread, NULL), 0);
+  hand->heard = 1;
+  mst_net_close(&hand->data);
+  mst_net_close(&hand->control);
+  tell(&maker, hand, MST_NEWS_EXITED);
+  CHECK_INT(poll(&end, 1, 30000), 1);
+  CHECK_INT(mst_session_run(&session, 0, NULL), 0);
+  CHECK_INT(maker.count, WORKERS + 1);
+  stop_cluster(cluster);
+}
+
 TEST("C6: an answer without memory is read when its worker has ended, if there "
      "is some then") {
   const int before = count_open();
