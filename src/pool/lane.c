@@ -132,6 +132,16 @@ uint64_t mst_lane_answered(const struct mst_lane *lane, const void *verb) {
   return mst_lane_answer(lane, verb) == NULL ? 0 : lane->answered;
 }
 
+static int is_among(const struct mst_call *calls, const void *verb) {
+  while (calls != NULL && (calls->verb != verb || calls->cancelled))
+    calls = calls->next;
+  return calls != NULL;
+}
+
+int mst_lane_has(const struct mst_lane *lane, const void *verb) {
+  return is_among(lane->first, verb) || is_among(lane->answers, verb);
+}
+
 void mst_lane_take(struct mst_lane *lane, struct mst_call *answer) {
   struct mst_counts *counts = answer->tally->counts;
   if (answer->before != NULL) {

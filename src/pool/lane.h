@@ -80,6 +80,8 @@ void mst_lane_add_answer(struct mst_lane *lane, struct mst_call *call);
 // is none; mst_lane_answer that answer: DONE or LOST, NULL if there is none.
 uint64_t mst_lane_answered(const struct mst_lane *lane, const void *verb);
 struct mst_call *mst_lane_answer(const struct mst_lane *lane, const void *verb);
+// mst_lane_has tells whether a call of a verb, or an answer to one, is wanted.
+int mst_lane_has(const struct mst_lane *lane, const void *verb);
 // mst_lane_take takes an answer out: the caller has its reference.
 void mst_lane_take(struct mst_lane *lane, struct mst_call *answer);
 // mst_lane_forget drops a verb's answers, and cancels its calls: they stay until their answers

@@ -237,6 +237,15 @@ void mst_peer_take(struct mst_peer *peer, struct mst_call *answer);
 
 // mst_peer_unread tells how many calls were sent whose answers are to be taken.
 uint32_t mst_peer_unread(const struct mst_peer *peer);
+// mst_peer_owes tells whether what a worker owes, or has given and nobody has taken, is of a verb;
+// mst_peer_owes_several whether that may be of several; mst_peer_verb the verb that called last.
+int mst_peer_owes(const struct mst_peer *peer, const void *verb);
+int mst_peer_owes_several(const struct mst_peer *peer);
+const void *mst_peer_verb(const struct mst_peer *peer);
+// mst_peer_journal gives what is kept to make the worker again, until the session runs.
+const struct mst_journal *mst_peer_journal(const struct mst_peer *peer);
+// mst_peer_failure gives what was wrong with it first, for people; it may be NULL by the next call.
+char *const *mst_peer_failure(const struct mst_peer *peer);
 // mst_peer_forget drops the answers of all calls of a verb sent so far (NULL: of any) that
 // are no tasks: those that are here now, the others when they come. What the worker still
 // evaluates of them is interrupted, and after MST_CANCEL_GRACE_MS killed by the worker itself.

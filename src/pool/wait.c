@@ -62,6 +62,26 @@ uint32_t mst_peer_unread(const struct mst_peer *peer) {
   return peer->slot->lane.unread;
 }
 
+int mst_peer_owes(const struct mst_peer *peer, const void *verb) {
+  return mst_lane_has(&peer->slot->lane, verb);
+}
+
+int mst_peer_owes_several(const struct mst_peer *peer) {
+  return peer->slot->lane.mixed;
+}
+
+const void *mst_peer_verb(const struct mst_peer *peer) {
+  return peer->slot->lane.verb;
+}
+
+const struct mst_journal *mst_peer_journal(const struct mst_peer *peer) {
+  return &peer->slot->journal;
+}
+
+char *const *mst_peer_failure(const struct mst_peer *peer) {
+  return &peer->slot->failure;
+}
+
 // ---- answers
 
 // look finds among the peers the oldest answer, or one that is lost and owes.

@@ -37,62 +37,56 @@ static void finalize_cluster(SEXP pointer) {
 }
 
 static SEXP peer_failure(const struct mst_peer *peer) {
-  return peer->slot->failure == NULL ? R_NilValue
-                                     : ffi_text_at(&peer->slot->failure);
+  char *const *failure = mst_peer_failure(peer);
+  return *failure == NULL ? R_NilValue : ffi_text_at(failure);
+}
+
+static struct mst_look look_at(const struct mst_peer *peer) {
+  return mst_peer_look(peer, mst_clock_now());
 }
 
 // pid_of gives NA while there is no process: 0 would stand for the caller's own process
 // group where somebody sends it a signal.
-static SEXP pid_of(const struct mst_worker *worker) {
-  return Rf_ScalarInteger(worker->pid == 0 ? NA_INTEGER : (int)worker->pid);
+static SEXP pid_of(uint32_t pid) {
+  return Rf_ScalarInteger(pid == 0 ? NA_INTEGER : (int)pid);
 }
 
-// healing_of tells with what the worker would come back.
-static const char *healing_of(const struct mst_peer *peer) {
-  const struct mst_heal_policy *policy = &peer->cluster->calls.policy;
-  const struct mst_journal *journal = &peer->slot->journal;
-  if (!policy->on || peer->slot->dead || journal->incomplete) return "none";
-  return policy->fresh ? "fresh" : journal->unfit ? "replay" : "state";
-}
-
-// describe_peer gives what is known of one worker, as R code wants it. Of what finalizers may
-// change meanwhile it has copies.
+// describe_peer gives what is known of one worker, as R code wants it.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
       "worker", "pid",     "state",   "done",     "how",     "number",
       "output", "failure", "tempdir", "restarts", "heard_s", "running_s",
       "owed",   "oom",     "ours",    "lacks",    "healing"};
-  const struct mst_worker copy = *mst_peer_worker(peer), *worker = &copy;
-  const struct mst_slot *slot = peer->slot;
+  static const char *const healings[] = {[MST_HEALING_NONE] = "none",
+                                         [MST_HEALING_FRESH] = "fresh",
+                                         [MST_HEALING_REPLAY] = "replay",
+                                         [MST_HEALING_STATE] = "state"};
   const int64_t now_ns = mst_clock_now();
-  const char *state = mst_worker_state_name(worker->state);
-  if (mst_heal_is_suspect(&slot->heal, &peer->cluster->calls.policy, now_ns)) {
-    state = "suspect";
-  }
-  const int runs = worker->owed > 0 && slot->lane.first != NULL;
+  const struct mst_look look = mst_peer_look(peer, now_ns);
+  const char *state =
+      look.suspect ? "suspect" : mst_worker_state_name(look.state);
   SEXP list = PROTECT(ffi_list(17, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
-  SET_VECTOR_ELT(list, 1, pid_of(worker));
+  SET_VECTOR_ELT(list, 1, pid_of(look.pid));
   SET_VECTOR_ELT(list, 2, Rf_mkString(state));
-  SET_VECTOR_ELT(list, 3, Rf_ScalarReal((double)worker->done));
-  SET_VECTOR_ELT(list, 4,
-                 Rf_ScalarInteger(worker->exit_known ? (int)worker->exit_how
-                                                     : MST_EXIT_NONE));
-  SET_VECTOR_ELT(list, 5, Rf_ScalarInteger(worker->exit_number));
+  SET_VECTOR_ELT(list, 3, Rf_ScalarReal((double)look.done));
+  SET_VECTOR_ELT(list, 4, Rf_ScalarInteger((int)look.exit_how));
+  SET_VECTOR_ELT(list, 5, Rf_ScalarInteger(look.exit_number));
   SET_VECTOR_ELT(list, 6, ffi_tail_text(&peer->output.tail));
   SET_VECTOR_ELT(list, 7, peer_failure(peer));
   SET_VECTOR_ELT(list, 8, ffi_text_at(&peer->tempdir));
-  SET_VECTOR_ELT(list, 9, Rf_ScalarInteger((int)worker->epoch));
+  SET_VECTOR_ELT(list, 9, Rf_ScalarInteger((int)look.epoch));
   SET_VECTOR_ELT(list, 10,
-                 Rf_ScalarReal((double)(now_ns - slot->heal.heard_ns) / 1e9));
-  SET_VECTOR_ELT(
-      list, 11,
-      Rf_ScalarReal(runs ? (double)(now_ns - slot->head_ns) / 1e9 : NA_REAL));
-  SET_VECTOR_ELT(list, 12, Rf_ScalarInteger((int)mst_peer_unread(peer)));
-  SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(slot->oom));
-  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(slot->ours));
-  SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(slot->sys_errno));
-  SET_VECTOR_ELT(list, 16, Rf_mkString(healing_of(peer)));
+                 Rf_ScalarReal((double)(now_ns - look.heard_ns) / 1e9));
+  SET_VECTOR_ELT(list, 11,
+                 Rf_ScalarReal(look.began_ns == INT64_MAX
+                                   ? NA_REAL
+                                   : (double)(now_ns - look.began_ns) / 1e9));
+  SET_VECTOR_ELT(list, 12, Rf_ScalarInteger((int)look.unread));
+  SET_VECTOR_ELT(list, 13, Rf_ScalarLogical(look.oom));
+  SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(look.ours));
+  SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(look.sys_errno));
+  SET_VECTOR_ELT(list, 16, Rf_mkString(healings[look.healing]));
   UNPROTECT(1);
   return list;
 }
@@ -300,8 +294,8 @@ SEXP ffi_nodes_ready(SEXP nodes) {
     // Looked for again each time: waiting runs code of the user's.
     const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
     if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-    const struct mst_slot *slot = peer->slot;
-    if (slot->dead || (!slot->resuming && slot->replay_left == 0)) {
+    const struct mst_look look = look_at(peer);
+    if (look.dead || (!look.resuming && !look.replaying)) {
       i++;
     } else {
       ffi_wait_slice(peer->cluster->session, FFI_SLICE_MS);
@@ -323,7 +317,7 @@ SEXP ffi_cluster_revive(SEXP pointer) {
     if (cluster == NULL) break;
     left = 0;
     for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
-      left += cluster->peers[i]->slot->resuming;
+      left += look_at(cluster->peers[i]).resuming;
   }
   return R_NilValue;
 }
@@ -393,14 +387,6 @@ SEXP ffi_cluster_logs(SEXP pointer) {
   return list;
 }
 
-// lives tells whether a worker is there that was not asked to end.
-static int lives(const struct mst_peer *peer) {
-  const struct mst_worker *worker = mst_peer_worker(peer);
-  if (peer->retired || worker->stop_ns != INT64_MAX) return 0;
-  return worker->awaited || worker->again ||
-         (peer->slot->to_heal && !peer->slot->dead);
-}
-
 // retire asks the workers with these ranks to end. Returns how many others live.
 static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
   for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
@@ -408,7 +394,7 @@ static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
   }
   uint32_t others = 0;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    if (lives(cluster->peers[i])) others++;
+    others += look_at(cluster->peers[i]).lives;
   }
   return others;
 }
@@ -420,7 +406,7 @@ static int retired(struct mst_cluster *cluster, SEXP ranks) {
   if (cluster->closed) return 1;
   for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
     struct mst_peer *peer = cluster->peers[INTEGER(ranks)[i] - 1];
-    if (mst_peer_worker(peer)->awaited) {
+    if (look_at(peer).awaited) {
       all = 0;
     } else {
       mst_peer_close(peer, 1);
@@ -438,7 +424,7 @@ static int is_there(const struct mst_session *session, uint32_t id) {
 
 static int was_restarted(const struct mst_cluster *cluster) {
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    if (cluster->calls.pool.workers[i].epoch > 0) return 1;
+    if (look_at(cluster->peers[i]).epoch > 0) return 1;
   }
   return 0;
 }
@@ -511,7 +497,7 @@ SEXP ffi_node_heals(SEXP node) {
   ffi_wait_slice(peer->cluster->session, 2);
   peer = ffi_peer_of(node, &outcome);
   return Rf_ScalarLogical(peer != NULL && peer->cluster->calls.policy.on &&
-                          !peer->slot->dead);
+                          !look_at(peer).dead);
 }
 
 SEXP ffi_node_status(SEXP node) {
@@ -520,10 +506,12 @@ SEXP ffi_node_status(SEXP node) {
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   // How a lost worker ended may be known a moment after that it did.
   const int64_t deadline_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
+  struct mst_look look;
   do {
     ffi_run_slice(peer->cluster->session, 5);
-  } while (mst_peer_worker(peer)->state == MST_WORKER_LOST &&
-           !mst_peer_worker(peer)->exit_known && mst_clock_now() < deadline_ns);
+    look = look_at(peer);
+  } while (look.state == MST_WORKER_LOST && !look.exit_known &&
+           mst_clock_now() < deadline_ns);
   return describe_peer(peer);
 }
 
@@ -532,7 +520,7 @@ SEXP ffi_node_pid(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return ffi_noted(node, FFI_NOTE_PID);
-  SEXP pid = PROTECT(pid_of(mst_peer_worker(peer)));
+  SEXP pid = PROTECT(pid_of(look_at(peer).pid));
   ffi_note(node, FFI_NOTE_PID, pid);
   UNPROTECT(1);
   return pid;
@@ -546,10 +534,10 @@ SEXP ffi_node_kill(SEXP node) {
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
   struct mst_session *session = peer->cluster->session;
   ffi_run_slice(session, 0);
-  if (peer->slot->dead) return Rf_ScalarLogical(0);
+  if (look_at(peer).dead) return Rf_ScalarLogical(0);
   const int64_t deadline_ns = mst_clock_now() + 5 * MST_NS_PER_S;
   mst_peer_kill(peer);
-  while (mst_peer_worker(peer)->awaited && mst_clock_now() < deadline_ns) {
+  while (look_at(peer).awaited && mst_clock_now() < deadline_ns) {
     ffi_run_slice(session, 5);
     ffi_check_interrupt(NULL, NULL);
   }

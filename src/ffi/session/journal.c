@@ -59,10 +59,10 @@ SEXP ffi_node_journal(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  struct kept_entries *kept = keep_entries(&peer->slot->journal);
-  const R_xlen_t first = peer->slot->journal.checkpoint;
-  const struct mst_entry made = {.elapsed_s =
-                                     (double)peer->slot->journal.cost_ns / 1e9};
+  const struct mst_journal *journal = mst_peer_journal(peer);
+  const R_xlen_t first = journal->checkpoint;
+  const struct mst_entry made = {.elapsed_s = (double)journal->cost_ns / 1e9};
+  struct kept_entries *kept = keep_entries(journal);
   SEXP list = PROTECT(Rf_allocVector(VECSXP, first + (R_xlen_t)kept->count));
   if (first > 0) SET_VECTOR_ELT(list, 0, entry_list(&made, 1));
   for (size_t i = 0; i < kept->count; i++)

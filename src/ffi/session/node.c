@@ -316,7 +316,7 @@ static int fill_peers(struct waiting *waiting) {
 
 static int owe_verb(const struct waiting *waiting, const void *verb) {
   for (R_xlen_t i = 0; i < waiting->n; i++) {
-    if (ffi_owes_verb(waiting->peers[i], verb)) return 1;
+    if (mst_peer_owes(waiting->peers[i], verb)) return 1;
   }
   return 0;
 }
@@ -339,7 +339,7 @@ static int find_peers(struct waiting *waiting) {
   int mixed = 0;
   waiting->verb = NULL;
   for (R_xlen_t i = 0; outcome == 0 && i < waiting->n; i++)
-    mixed |= waiting->peers[i]->slot->lane.mixed;
+    mixed |= mst_peer_owes_several(waiting->peers[i]);
   if (!mixed) return outcome;
   SEXP frames = PROTECT(ffi_frames());
   outcome = fill_peers(waiting);
@@ -381,7 +381,7 @@ static void end_line(void) {
 
 static const void *verb_waiting(const struct waiting *waiting) {
   return waiting->verb != NULL ? waiting->verb
-                               : waiting->peers[0]->slot->lane.verb;
+                               : mst_peer_verb(waiting->peers[0]);
 }
 
 // wait_for waits for an answer of one of the peers: its number, with *outcome 0, or the number
@@ -416,10 +416,10 @@ SEXP ffi_node_receive(SEXP node) {
   int outcome = find_peers(&waiting);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
   const struct mst_peer *peer = waiting.one;
-  const struct mst_slot *slot = peer->slot;
-  const int gone =
-      slot->dead || (slot->ended && !peer->cluster->calls.policy.on);
-  if (slot->lane.answered == 0 && gone) return Rf_ScalarInteger(FFI_LOST);
+  if (mst_peer_answer(peer, NULL) == NULL &&
+      mst_peer_look(peer, mst_clock_now()).mute) {
+    return Rf_ScalarInteger(FFI_LOST);
+  }
   (void)wait_for(&waiting, &outcome);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
   SEXP value = PROTECT(value_of(node, waiting.one, waiting.verb));
@@ -435,8 +435,8 @@ SEXP ffi_node_loss(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return R_NilValue;
-  struct mst_call *answer =
-      mst_peer_answer(peer, peer->slot->lane.mixed ? ffi_round_verb() : NULL);
+  struct mst_call *answer = mst_peer_answer(
+      peer, mst_peer_owes_several(peer) ? ffi_round_verb() : NULL);
   if (answer == NULL || answer->state != MST_CALL_LOST) return R_NilValue;
   mst_peer_take(peer, answer);
   ffi_drop_verb(node, peer);

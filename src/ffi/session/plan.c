@@ -240,12 +240,9 @@ SEXP ffi_cluster_workers(SEXP nodes) {
   SEXP matrix = PROTECT(Rf_allocMatrix(INTSXP, (int)n, 2));
   for (uint32_t i = 0; i < n; i++) {
     const struct mst_peer *peer = cluster->peers[i];
-    const struct mst_worker *worker = mst_peer_worker(peer);
-    const int gone = peer->slot->dead || worker->stop_ns != INT64_MAX;
-    const int up = !gone && (worker->state == MST_WORKER_IDLE ||
-                             worker->state == MST_WORKER_BUSY);
-    INTEGER(matrix)[i] = (int)worker->epoch;
-    INTEGER(matrix)[n + i] = up ? 1 : gone ? 2 : 0;
+    const struct mst_look look = mst_peer_look(peer, mst_clock_now());
+    INTEGER(matrix)[i] = (int)look.epoch;
+    INTEGER(matrix)[n + i] = look.up ? 1 : look.dead || look.ends ? 2 : 0;
   }
   UNPROTECT(1);
   return matrix;

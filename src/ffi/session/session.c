@@ -174,8 +174,7 @@ struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome) {
     return NULL;
   }
   *outcome = FFI_STOPPED;
-  const int ends = peer->retired || mst_peer_worker(peer)->stop_ns != INT64_MAX;
-  return ends ? NULL : peer;
+  return mst_peer_ends(peer) ? NULL : peer;
 }
 
 void ffi_cluster_close(struct mst_cluster *cluster) {

@@ -3,6 +3,7 @@
 #define MST_FFI_SESSION_H
 
 #include "ffi/value/value.h"
+#include "pool/look.h"
 #include "pool/run.h"
 
 // ---- session.c

@@ -73,18 +73,6 @@ static int is_in(SEXP frames, SEXP frame) {
   return 0;
 }
 
-static int is_among(const struct mst_call *calls, const void *verb) {
-  while (calls != NULL && (calls->verb != verb || calls->cancelled))
-    calls = calls->next;
-  return calls != NULL;
-}
-
-// owes_verb tells whether what a worker owes, or has given, is of a verb.
-int ffi_owes_verb(const struct mst_peer *peer, const void *verb) {
-  return is_among(peer->slot->lane.first, verb) ||
-         is_among(peer->slot->lane.answers, verb);
-}
-
 // The answers that a verb got since it last was owed none: if one of its calls fails
 // for good, the user gets these. They are R's lists of answers, newest first, behind
 // a number of the worker each. A verb that another interrupts for a while keeps its own.

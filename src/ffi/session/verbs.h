@@ -13,8 +13,6 @@ SEXP ffi_verb_of(SEXP frame);
 // ffi_frames gives the frames that R is in, outermost first: a pairlist, which the caller
 // protects. Runs R code.
 SEXP ffi_frames(void);
-// ffi_owes_verb tells whether what a worker owes, or has given, is of a verb.
-int ffi_owes_verb(const struct mst_peer *peer, const void *verb);
 // ffi_note_verb notes whose the next call of a node is. A verb that R has left is forgotten. Runs
 // R code where the node owes another verb something: its peer was looked for again then. NULL and
 // the outcome if it is gone.

@@ -1,0 +1,53 @@
+// What is known of a worker. The contract is in look.h.
+#include "pool/look.h"
+
+static enum mst_healing healing_of(const struct mst_peer *peer) {
+  const struct mst_heal_policy *policy = &peer->cluster->calls.policy;
+  const struct mst_slot *slot = peer->slot;
+  if (!policy->on || slot->dead || slot->journal.incomplete) {
+    return MST_HEALING_NONE;
+  }
+  if (policy->fresh) return MST_HEALING_FRESH;
+  return slot->journal.unfit ? MST_HEALING_REPLAY : MST_HEALING_STATE;
+}
+
+int mst_peer_ends(const struct mst_peer *peer) {
+  return peer->retired || mst_peer_worker(peer)->stop_ns != INT64_MAX;
+}
+
+struct mst_look mst_peer_look(const struct mst_peer *peer, int64_t now_ns) {
+  const struct mst_heal_policy *policy = &peer->cluster->calls.policy;
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  const struct mst_slot *slot = peer->slot;
+  const int ends = mst_peer_ends(peer);
+  const int runs = worker->owed > 0 && slot->lane.first != NULL;
+  const int up =
+      !slot->dead && worker->stop_ns == INT64_MAX &&
+      (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY);
+  const int lives =
+      worker->awaited || worker->again || (slot->to_heal && !slot->dead);
+  return (struct mst_look){
+      .state = worker->state,
+      .healing = healing_of(peer),
+      .pid = worker->pid,
+      .epoch = worker->epoch,
+      .unread = slot->lane.unread,
+      .done = worker->done,
+      .exit_how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE,
+      .exit_number = worker->exit_number,
+      .sys_errno = slot->sys_errno,
+      .heard_ns = slot->heal.heard_ns,
+      .began_ns = runs ? slot->head_ns : INT64_MAX,
+      .exit_known = worker->exit_known,
+      .suspect = mst_heal_is_suspect(&slot->heal, policy, now_ns) != 0,
+      .oom = slot->oom,
+      .ours = slot->ours,
+      .up = (uint8_t)up,
+      .awaited = worker->awaited,
+      .ends = (uint8_t)ends,
+      .dead = slot->dead,
+      .resuming = slot->resuming,
+      .replaying = slot->replay_left > 0,
+      .mute = slot->dead || (slot->ended && !policy->on),
+      .lives = !ends && lives};
+}
