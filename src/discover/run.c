@@ -112,10 +112,11 @@ int mst_scan_open(const struct mst_scan_options *options, struct mst_scan **out,
       mst_ranges_total(options->ranges, options->range_count);
   if (addresses > MST_SCAN_PROBES_MAX / options->port_count) {
     return mst_err_set(err, MST_ELIMIT, 0, NULL,
-                       "at most 2^24 addresses times ports can be asked");
+                       "at most 2^24 pairs of address and port can be probed");
   }
   if (options->service == MST_SERVICE_TLS && !mst_tls_has()) {
-    return mst_err_set(err, MST_EINPUT, 0, NULL, "TLS isn't built in");
+    return mst_err_set(err, MST_EINPUT, 0, NULL,
+                       "muster was built without TLS");
   }
   struct mst_scan *scan = calloc(1, sizeof *scan);
   if (scan == NULL) {
@@ -223,7 +224,7 @@ int mst_scan_run(struct mst_scan *scan, int64_t until_ns, struct mst_err *err) {
     if (action.kind == MST_SWEEP_DONE) return 0;
     if (action.kind == MST_SWEEP_STUCK) {
       return mst_err_set(err, MST_ELIMIT, 0, "socket",
-                         "the system gives no sockets");
+                         "the system provides no more sockets");
     }
     if (mst_clock_now() >= until_ns) return -MST_EAGAIN;
     if (action.kind != MST_SWEEP_WAIT) continue;

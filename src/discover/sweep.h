@@ -50,7 +50,7 @@ enum mst_sweep_kind {
   MST_SWEEP_START,  // start an attempt at `probe`, in `slot`
   MST_SWEEP_EXPIRE, // end the attempt in `slot`: its time is over
   MST_SWEEP_WAIT,   // nothing to be done before until_ns or the next event
-  MST_SWEEP_STUCK,  // nothing can be started: the system gives no sockets
+  MST_SWEEP_STUCK,  // nothing can be started: the system provides no more sockets
   MST_SWEEP_DONE
 };
 

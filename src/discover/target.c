@@ -106,7 +106,7 @@ static int parse_block(const char *text, size_t n, const char *slash, int edges,
   struct mst_ip ip;
   const char *at = slash + 1, *end = text + n;
   if (mst_ip_parse(text, (size_t)(slash - text), &ip) != 0) {
-    return refuse(err, "what is before the slash is no address");
+    return refuse(err, "the part before the slash isn't an address");
   }
   const int bits = ip.v6 ? 128 : 32;
   const int prefix = read_number(&at, end);
@@ -115,7 +115,7 @@ static int parse_block(const char *text, size_t n, const char *slash, int edges,
                              : "the number of bits must be from 1 to 32");
   }
   if (prefix == 0) {
-    return refuse(err, "a block of 0 bits is every address there is");
+    return refuse(err, "a block of 0 bits contains all addresses");
   }
   if (!ip.v6) {
     cut_v4(&ip, prefix, edges, range);
@@ -137,7 +137,7 @@ static int parse_range(const char *text, size_t n, const char *dash,
   struct mst_ip from, to;
   const char *at = dash + 1, *end = text + n;
   if (mst_ip_parse(text, (size_t)(dash - text), &from) != 0) {
-    return refuse(err, "what is before the dash is no address");
+    return refuse(err, "the part before the dash isn't an address");
   }
   const size_t rest = (size_t)(end - at);
   if (!from.v6 && memchr(at, '.', rest) == NULL) {
@@ -149,10 +149,11 @@ static int parse_range(const char *text, size_t n, const char *dash,
     to = from;
     to.low = (from.low & ~UINT64_C(255)) | (uint64_t)number;
   } else if (mst_ip_parse(at, rest, &to) != 0 || to.v6 != from.v6) {
-    return refuse(err, "what is after the dash is no address of that kind");
+    return refuse(err,
+                  "the part after the dash isn't an address of the same kind");
   }
   if (to.net < from.net || (to.net == from.net && to.low < from.low)) {
-    return refuse(err, "the range must end at or after its begin");
+    return refuse(err, "the range must not end before its start");
   }
   if (to.net != from.net || (to.v6 && to.low - from.low >= MST_TARGET_V6_MAX)) {
     return mst_err_set(err, MST_ELIMIT, 0, NULL,
@@ -192,7 +193,7 @@ int mst_target_parse(const char *text, size_t n, int edges,
   const char *dash = memchr(text, '-', n);
   if (dash != NULL) return parse_range(text, n, dash, range, err);
   if (memchr(text, '%', n) != NULL) {
-    return refuse(err, "addresses with a zone (%) can't be asked");
+    return refuse(err, "addresses with a zone (%) can't be probed");
   }
-  return refuse(err, "it is no address, block, range or host name");
+  return refuse(err, "it isn't an address, block, range or host name");
 }

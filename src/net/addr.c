@@ -23,10 +23,9 @@ static int parse_path(const char *host, struct mst_addr *out,
   const size_t n = strlen(path);
   struct sockaddr_un *un = &out->at.un;
   if (n == 0 || n >= sizeof un->sun_path) {
-    return mst_err_set(
-        err, MST_EINPUT, n == 0 ? EINVAL : ENAMETOOLONG, NULL,
-        "a unix socket's path must have 1 to %u bytes, this has %u",
-        (unsigned)sizeof un->sun_path - 1, (unsigned)n);
+    return mst_err_set(err, MST_EINPUT, n == 0 ? EINVAL : ENAMETOOLONG, NULL,
+                       "a unix socket's path must have 1 to %u bytes, not %u",
+                       (unsigned)sizeof un->sun_path - 1, (unsigned)n);
   }
   un->sun_family = AF_UNIX;
   memcpy(un->sun_path, path, n + 1);
@@ -123,7 +122,7 @@ int mst_addr_parse(const char *host, int port, struct mst_addr *out,
   memset(out, 0, sizeof *out);
   if (port < 0 || port > 65535) {
     return mst_err_set(err, MST_EINPUT, EINVAL, NULL,
-                       "a port is from 0 to 65535, not %d", port);
+                       "the port must be from 0 to 65535, not %d", port);
   }
   if (mst_addr_is_path(host)) return parse_path(host, out, err);
   if (is_localhost(host)) {

@@ -31,7 +31,7 @@ int mst_card_look(const char *name, struct mst_card *card,
   memset(card->feature, -1, sizeof card->feature);
   if (n == 0 || n >= sizeof request.ifr_name) {
     return mst_err_set(err, MST_EINPUT, 0, NULL,
-                       "no interface can have this name");
+                       "invalid name of an interface");
   }
   memcpy(request.ifr_name, name, n);
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

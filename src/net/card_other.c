@@ -26,6 +26,6 @@ int mst_card_look(const char *name, struct mst_card *card,
   (void)name;
   memset(card->feature, -1, sizeof card->feature);
   return mst_err_set(err, MST_ESYS, ENOTSUP, NULL,
-                     "this system doesn't tell about network cards");
+                     "this system doesn't report network cards");
 }
 #endif

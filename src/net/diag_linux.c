@@ -95,7 +95,7 @@ static int take_socket(const struct inet_diag_msg *socket, int64_t drops,
 
 static int no_answer(struct mst_err *err) {
   return mst_err_set(err, MST_EPROTO, 0, "sock_diag",
-                     "the kernel's answer is cut off");
+                     "the kernel's answer is truncated");
 }
 
 int mst_diag_dump_take(const uint8_t *bytes, size_t n,
@@ -291,7 +291,7 @@ int mst_diag_listener_of(int fd, struct mst_diag_listener *listener,
   int rc = mst_diag_listeners(0, (uint64_t)about.st_ino, &list, err);
   if (rc == 0 && list.count == 0) {
     rc = mst_err_set(err, MST_EINPUT, 0, NULL,
-                     "descriptor %d is no TCP socket that listens here", fd);
+                     "descriptor %d isn't a listening TCP socket", fd);
   }
   if (rc == 0) *listener = list.items[0];
   mst_diag_free(&list);

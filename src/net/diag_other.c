@@ -10,7 +10,7 @@
 
 static int not_told(struct mst_err *err) {
   return mst_err_set(err, MST_ESYS, ENOTSUP, NULL,
-                     "this system doesn't tell the state of sockets");
+                     "this system doesn't report socket states");
 }
 
 int mst_diag_listeners(uint16_t port, uint64_t inode,

@@ -46,8 +46,7 @@ int mst_inbox_frame(const struct mst_inbox *inbox, uint64_t limit,
   // A peer that speaks something else is known by its first byte.
   if (there > 0 && head[0] != MST_INBOX_BYTES && head[0] != MST_INBOX_OBJECT) {
     return mst_err_set(err, MST_EPROTO, 0, NULL,
-                       "a message begins with byte 0x%02x, which none does",
-                       head[0]);
+                       "invalid message: it begins with byte 0x%02x", head[0]);
   }
   if (there < MST_INBOX_HEAD) {
     *n = MST_INBOX_HEAD - there;
@@ -59,7 +58,7 @@ int mst_inbox_frame(const struct mst_inbox *inbox, uint64_t limit,
   if (length > limit || length > SIZE_MAX - MST_INBOX_HEAD) {
     *n = length;
     return mst_err_set(err, MST_ELIMIT, 0, NULL,
-                       "a message has more bytes than the limit");
+                       "the message exceeds the limit");
   }
   if (there - MST_INBOX_HEAD < length) {
     *n = length - (there - MST_INBOX_HEAD);
@@ -84,8 +83,7 @@ int mst_inbox_line(struct mst_inbox *inbox, size_t limit, const uint8_t **bytes,
   if (end == NULL) inbox->scanned = there;
   // One more byte may be the '\r' of its end.
   if (length > limit && (end != NULL || length - 1 > limit)) {
-    return mst_err_set(err, MST_ELIMIT, 0, NULL,
-                       "a line has more bytes than the limit");
+    return mst_err_set(err, MST_ELIMIT, 0, NULL, "the line exceeds the limit");
   }
   if (end == NULL) {
     *n = 1;

@@ -91,7 +91,7 @@ int mst_net_listen(const struct mst_addr *addr, int backlog, int *fds,
     fds[i] = -1;
   if (count > 1 && mst_addr_is_unix(addr)) {
     return mst_err_set(err, MST_EINPUT, EINVAL, NULL,
-                       "several listeners can't share a unix socket's path");
+                       "only one listener can use a unix socket's path");
   }
   *bound = *addr;
   for (size_t i = 0; i < count; i++) {

@@ -335,10 +335,10 @@ static void watch_cancelled(struct mst_calls *calls, struct mst_slot *slot,
   const int64_t patience_ns =
       lives ? MST_CANCEL_FINISH_NS : MST_CANCEL_PATIENCE_NS;
   if (calls->now_ns - slot->cancel_ns < patience_ns) return;
-  mst_slot_fail(slot, lives ? "its call went on for a minute after it was "
-                              "cancelled"
-                            : "its call went on for a second after it was "
-                              "interrupted");
+  mst_slot_fail(slot, lives ? "its call kept running for a minute after it "
+                              "was cancelled"
+                            : "its call kept running for a second after "
+                              "the interrupt");
   mst_calls_tell_pool(calls, MST_EV_SILENT, slot->lane.worker);
 }
 

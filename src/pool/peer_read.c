@@ -37,8 +37,8 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
     return;
   }
   if (strcmp(hello->build, session->build) != 0) {
-    broken(peer, "the worker has another build of muster: it was installed "
-                 "anew since this session loaded it; restart R");
+    broken(peer, "the worker runs another build: muster was reinstalled after "
+                 "this session loaded it; restart R");
     return;
   }
   peer->hello_seen = 1;
@@ -167,7 +167,7 @@ static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
               kind == MST_KIND_REFUSE)) {
     take_text(peer, frame);
   } else {
-    broken(peer, "the worker sent a message that makes no sense here");
+    broken(peer, "the worker sent an unexpected message");
   }
 }
 
@@ -206,7 +206,7 @@ static int serve_frames(struct mst_peer *peer, int all) {
   while (reads_on(peer) &&
          (found = mst_chan_peek(&peer->data, &frame, NULL)) != 0) {
     if (found < 0) {
-      broken(peer, "the worker sent bytes that are no message");
+      broken(peer, "the worker sent an invalid message");
       return 1;
     }
     if (!take_frame(peer, &frame, all)) return 0;

@@ -36,13 +36,13 @@ const char *mst_slot_lost_state(const struct mst_slot *slot) {
       [MST_INCOMPLETE_MANY] =
           "its state can't be restored: too many calls have changed it",
       [MST_INCOMPLETE_LONG] =
-          "its state can't be restored: it can't be copied, and to repeat its "
+          "its state can't be restored: it can't be copied, and replaying its "
           "calls would take longer than options(muster.replay_max =) allows",
       [MST_INCOMPLETE_MEMORY] =
-          "its state can't be restored: there was no memory to keep all calls "
-          "that have changed it",
+          "its state can't be restored: there wasn't enough memory to keep its "
+          "calls",
       [MST_INCOMPLETE_ENDED] =
-          "its state can't be restored: the process that kept it had ended"};
+          "its state can't be restored: its checkpoint process had ended"};
   return words[slot->journal.incomplete];
 }
 
@@ -66,8 +66,8 @@ static void note_killer(struct mst_slot *slot, const struct mst_worker *worker,
                      worker->exit_how == MST_EXIT_SIGNAL &&
                      worker->exit_number == SIGKILL;
   if (killed && ignored_interrupt(slot, worker)) {
-    mst_slot_fail(slot, "its call went on for a second after it was "
-                        "interrupted");
+    mst_slot_fail(slot, "its call kept running for a second after "
+                        "the interrupt");
   }
   slot->ours = (uint8_t)(killed && slot->failure != NULL);
   slot->oom = (uint8_t)(killed && !slot->ours && oom);
@@ -97,8 +97,9 @@ static struct mst_verdict launch_later(struct mst_slot *slot, int sys_errno) {
   }
   return (struct mst_verdict){
       .how = MST_RECOVER_GIVE_UP,
-      .why = "it can't be started again: the system is short of processes, "
-             "descriptors or memory"};
+      .why =
+          "it can't be restarted: the system lacks processes, descriptors or "
+          "memory"};
 }
 
 // ---- which call is to blame
@@ -176,8 +177,8 @@ struct mst_verdict mst_recover_judge(struct mst_slot *slot,
   slot->sys_errno = 0; // this time it was there, or nothing was short
   // The fork server found threads in itself (fork/server.c).
   if (launch_errno(worker) == EDEADLK) {
-    mst_slot_fail(slot, "its fork server has more than one thread by now, and "
-                        "such a process must not fork");
+    mst_slot_fail(
+        slot, "its fork server now has several threads, so it must not fork");
   }
   return judge_loss(slot, policy, now_ns);
 }

@@ -172,7 +172,7 @@ int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
   struct stat about;
   if (!is_sealed(fd) || fstat(fd, &about) != 0 || about.st_size <= 0) {
     return mst_err_set(err, MST_EPROTO, 0, "fcntl",
-                       "a descriptor that is no sealed segment");
+                       "the descriptor isn't a sealed segment");
   }
   struct mst_map *map = malloc(sizeof *map);
   if (map == NULL) {
@@ -252,7 +252,8 @@ static int read_all(int fd, uint64_t offset, uint8_t *to, uint64_t n,
     const ssize_t got = pread(fd, to, part, (off_t)offset);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail(err, MST_ESYS, "pread");
-    if (got == 0) return mst_err_set(err, MST_EPROTO, 0, "pread", "it is cut");
+    if (got == 0)
+      return mst_err_set(err, MST_EPROTO, 0, "pread", "it is truncated");
     to += got;
     offset += (uint64_t)got;
     n -= (uint64_t)got;

@@ -397,7 +397,7 @@ int mst_exchange_read(const struct mst_want *want, uint32_t index,
   struct mst_entry *entry = *mst_exchange_find(want);
   if (entry == NULL || index >= entry->have.count) {
     mst_exchange_unlock();
-    return mst_err_set(err, MST_EINPUT, 0, NULL, "a block that isn't here");
+    return mst_err_set(err, MST_EINPUT, 0, NULL, "the block isn't here");
   }
   mst_have_block(&entry->have, index, block);
   if (block->bytes > 0 && entry->path != NULL) {

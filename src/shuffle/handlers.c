@@ -78,7 +78,7 @@ static int make_folder(const char *folder, struct mst_err *err) {
   if (lstat(folder, &at) != 0 || !S_ISDIR(at.st_mode) ||
       at.st_uid != geteuid() || (at.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
     return mst_err_set(err, MST_ECONNECT, EACCES, "mkdir",
-                       "others can look into the folder");
+                       "the folder must be private to this user");
   }
   return 0;
 }

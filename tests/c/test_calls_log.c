@@ -46,7 +46,7 @@ TEST("S2: journals have a quarter of the memory; a worker past that isn't "
   tick(0);
   EXPECT("JUDGE 1, TELL 1");
   CHECK(calls.slots[1]->dead);
-  CHECK(strstr(calls.slots[1]->failure, "there was no memory") != NULL);
+  CHECK(strstr(calls.slots[1]->failure, "there wasn't enough memory") != NULL);
   lose_one(0); // has its state
   come_up(0);
   EXPECT("REEXEC 0 #1");
@@ -164,6 +164,6 @@ TEST("A worker without its state says so; one that was launched from its "
   mst_calls_checkpoint_ended(&calls, 1, now_ns);
   tick(0);
   EXPECT("JUDGE 1, TELL 1");
-  CHECK(strstr(calls.slots[1]->failure, "the process that kept it") != NULL);
+  CHECK(strstr(calls.slots[1]->failure, "its checkpoint process") != NULL);
   finish();
 }

@@ -118,7 +118,7 @@ TEST("Who killed it: muster, if it has said why; the kernel; or nobody knows") {
   slot.cancel_ns = killed.lost_ns - MST_CANCEL_GRACE_MS * MST_NS_PER_MS;
   (void)mst_recover_judge(&slot, &killed, &policy, &oom, 1, 6);
   CHECK(!slot.oom && slot.ours);
-  CHECK(strstr(slot.failure, "after it was interrupted") != NULL);
+  CHECK(strstr(slot.failure, "after the interrupt") != NULL);
   end();
 }
 

@@ -163,7 +163,7 @@ TEST("A worker of another build is refused, with the reason") {
   struct mst_hello other = known;
   other.build[0] = 'A';
   say_hello(&other, 0);
-  refused("another build of muster");
+  refused("another build");
 }
 
 TEST("A hello that is longer than this version's is refused, with the reason") {
@@ -174,10 +174,10 @@ TEST("A hello that is longer than this version's is refused, with the reason") {
 TEST("Before a hello nothing longer than one is read, and nothing else") {
   say_hello(&known, 0);
   memset(stranger.bytes + 32, 0xFF, 2); // the length: 65,535
-  refused("bytes that are no message");
+  refused("an invalid message");
   say_hello(&known, 0);
   stranger.bytes[3] = MST_KIND_READY;
-  refused("makes no sense here");
+  refused("an unexpected message");
 }
 
 TEST("A frame of another version, kind or flag ends the worker that sent it") {
@@ -188,6 +188,6 @@ TEST("A frame of another version, kind or flag ends the worker that sent it") {
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     say_hello(&known, 0);
     stranger.bytes[cases[i].at] = cases[i].byte;
-    refused("bytes that are no message");
+    refused("an invalid message");
   }
 }

@@ -98,7 +98,7 @@ test_cluster("a worker that ignores its interrupt was killed by muster, and it s
   restarted <- Filter(function(m) inherits(m, "muster_message_restarted"), told$messages)
   expect_length(restarted, 1L)
   expect_blamed(restarted[[1L]], "muster", paste0("(pid ", pid, ") was lost: killed by muster."),
-    "its call went on for a second after it was interrupted",
+    "its call kept running for a second after the interrupt",
     never = c("memory", "unknown", "SIGKILL")
   )
 })
@@ -111,7 +111,7 @@ test_cluster("a call that took too long and ignored its interrupt was ended by m
   expect_s3_class(told$error, "muster_error_timeout")
   told <- c(told$messages, told_of(clusterCall(cl, identity, 1))$messages)
   expect_length(told, 1L)
-  expect_blamed(told[[1L]], "muster", "killed by muster", "after it was interrupted")
+  expect_blamed(told[[1L]], "muster", "killed by muster", "after the interrupt")
 })
 
 test_cluster("who else has killed a worker isn't known, also while its call is cancelled", {

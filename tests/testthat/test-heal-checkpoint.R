@@ -171,7 +171,7 @@ test_cluster("a standby that is killed is made anew; with its worker it is an er
   tools::pskill(pid, 9L)
   lost <- tryCatch(clusterCall(cl, run_at, quote(n)), error = identity)
   expect_s3_class(lost, "muster_error_lost")
-  expect_match(conditionMessage(lost), "its state can't be restored: the process that kept it")
+  expect_match(conditionMessage(lost), "its state can't be restored: its checkpoint process")
 })
 
 test_cluster("standbys end with their cluster, and with a worker that is ended for good", {

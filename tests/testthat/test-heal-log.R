@@ -22,7 +22,7 @@ test_cluster("S2: past a quarter of the memory a worker without checkpoints is n
   tools::pskill(node_pids(cl)[2], 9L)
   lost <- tryCatch(clusterCall(cl[1], function() y), error = identity)
   expect_s3_class(lost, "muster_error_lost")
-  expect_match(conditionMessage(lost), "its state can't be restored: there was no memory to keep")
+  expect_match(conditionMessage(lost), "its state can't be restored: there wasn't enough memory")
   expect_identical(clusterCall(cl[2], function() kept), list(5))
 })
 

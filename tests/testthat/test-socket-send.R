@@ -106,7 +106,7 @@ test_cluster("a peer that speaks something else is known by its first byte", {
   expect_error(socket_receive(pair$peer, "frame"), class = "muster_error_protocol")
   expect_identical(socket_receive_lines(pair$peer), "GET / HTTP/1.1")
   socket_send(pair$client, as.raw(1), "frame")
-  expect_error(socket_receive(pair$peer), "no R object", class = "muster_error_protocol")
+  expect_error(socket_receive(pair$peer), "not an R object", class = "muster_error_protocol")
   expect_identical(socket_receive(pair$peer, "frame"), as.raw(1))
 })
 

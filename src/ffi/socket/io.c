@@ -127,7 +127,7 @@ static int look_frame(const struct mst_conn *conn, struct want *want,
   want->whole = want->length + MST_INBOX_HEAD;
   if (want->kind == KIND_OBJECT && kind != MST_INBOX_OBJECT) {
     return mst_err_set(err, MST_EPROTO, 0, NULL,
-                       "the next message is bytes and no R object");
+                       "the next message is bytes, not an R object");
   }
   return 0;
 }

@@ -154,7 +154,8 @@ static SEXP read_function(const uint8_t *bytes, size_t n) {
     }
   }
   SEXP fun = PROTECT(ffi_read_native(bytes, n));
-  if (!Rf_isFunction(fun)) Rf_error("a message has no function in its place");
+  if (!Rf_isFunction(fun))
+    Rf_error("corrupt message: no function where one is expected");
   R_PreserveObject(fun); // may run finalizers: the store is for later
   struct kept *kept = new_kept(&known);
   if (mst_buf_append(&kept->bytes, bytes, n) == 0) {
@@ -410,7 +411,7 @@ static SEXP read_names(struct reader *reader, SEXP x) {
   const uint8_t type = *get(reader, 1);
   const uint32_t n = get_count(reader);
   if (type != NODE_STRINGS || n != (size_t)Rf_xlength(x)) {
-    Rf_error("a message has names that are none");
+    Rf_error("corrupt message: invalid names");
   }
   SEXP names = PROTECT(read_strings(reader, n));
   Rf_setAttrib(x, R_NamesSymbol, names);
@@ -455,7 +456,7 @@ SEXP ffi_read_plain(const uint8_t *bytes, size_t n) {
   struct reader reader = {.next = bytes + 1, .end = bytes + n};
   SEXP x = PROTECT(read_node(&reader, 0));
   if (reader.next != reader.end)
-    Rf_error("a message goes on behind its object");
+    Rf_error("corrupt message: bytes after its object");
   UNPROTECT(1);
   return x;
 }

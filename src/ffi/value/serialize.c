@@ -238,7 +238,7 @@ int ffi_is_whole(const uint8_t *bytes, size_t n) {
 SEXP ffi_read_whole(const uint8_t *bytes, size_t n) {
   SEXP both = PROTECT(ffi_read_native(bytes + 1, n - 1));
   if (TYPEOF(both) != VECSXP || Rf_xlength(both) != 2) {
-    Rf_error("a message isn't what it should be");
+    Rf_error("corrupt message");
   }
   SEXP x = VECTOR_ELT(both, 1);
   UNPROTECT(1);
