@@ -300,7 +300,7 @@ abort_internal <- function(what, ends) {
   )
 }
 
-# A cluster or task of before that, or of before such an assertion of the deputy's.
+# A cluster or task of before that, or of before such an assertion of the I/O thread's.
 abort_broken <- function(call, ...) {
   abort_muster("internal",
     paste0(broken_promise, ", and the cluster that this belongs to has been closed."),

@@ -3,7 +3,7 @@
 // A failed assertion is a mistake of ours, never of the world. Each process sets
 // what then happens: the user's session raises muster_error_internal (ffi/ sets
 // a handler that leaves by R's error) and gives up what it was in the middle of; so does
-// its deputy, which tells R's thread (mst_assert_guard). Workers and fork servers write one
+// its I/O thread, which tells R's thread (mst_assert_guard). Workers and fork servers write one
 // line and end by SIGABRT. assert.h is not used because R builds packages with NDEBUG, and
 // because abort() in a library is not ours to call.
 #ifndef MST_ASSERT_H

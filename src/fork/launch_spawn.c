@@ -14,7 +14,7 @@ struct mst_spawner {
   char *file;
   char **argv;
   char **
-      env; // all of it: the deputy launches too, while R may change the session's
+      env; // all of it: the I/O thread launches too, while R may change the session's
   int session_fd;
   struct mst_kid *kids;
   mst_news_sink sink;

@@ -1,6 +1,6 @@
 // loop: waits for descriptors and framed channels. No R.
 //
-// A loop belongs to one thread at a time (see deputy.h) and to one process: in a
+// A loop belongs to one thread at a time (see io_thread.h) and to one process: in a
 // forked child an epoll descriptor is shared with the parent, so a child must not
 // touch a loop made before the fork. The loop never owns descriptors. An io must
 // be removed before its descriptor is closed: a copy in a forked child would keep

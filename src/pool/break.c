@@ -30,8 +30,8 @@ void mst_session_break(struct mst_session *session) {
   struct mst_cluster *cluster = session->clusters;
   session->broken = 1;
   session->clusters = NULL; // news find nobody
-  mst_deputy_end(session->deputy);
-  session->deputy = NULL;
+  mst_io_thread_end(session->io_thread);
+  session->io_thread = NULL;
   for (; cluster != NULL; cluster = cluster->next)
     break_cluster(cluster);
   if (session->prints != session->loop) mst_loop_close(session->prints);
@@ -40,5 +40,5 @@ void mst_session_break(struct mst_session *session) {
 }
 
 const char *mst_session_failure(const struct mst_session *session) {
-  return session->deputy == NULL ? NULL : mst_deputy_failure(session->deputy);
+  return session->io_thread == NULL ? NULL : mst_io_thread_failure(session->io_thread);
 }

@@ -18,13 +18,13 @@
 #define REAP_NS (20 * MST_NS_PER_MS)
 // A wait never sleeps longer than this: what nobody tells is looked for then.
 #define SLEEP_MS_MAX 1000
-// The deputy's don't, as waits of R's don't: limits on calls are looked at then.
-#define DEPUTY_MS 50
-// R has left for longer than this when the deputy begins to serve tasks, and when it begins
+// The I/O thread's don't, as waits of R's don't: limits on calls are looked at then.
+#define IO_THREAD_MS 50
+// R has left for longer than this when the I/O thread begins to serve tasks, and when it begins
 // to read what is printed.
 #define TASKS_TICK_MS 2
 #define PRINTS_TICK_MS 50
-// Where no descriptor tells what is printed, the deputy looks this often.
+// Where no descriptor tells what is printed, the I/O thread looks this often.
 #define PRINTS_LOOK_MS 100
 
 static void prints_ready(struct mst_io *io, uint32_t ready) {
@@ -63,14 +63,14 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
   return rc;
 }
 
-static void end_deputy(struct mst_session *session) {
-  mst_deputy_end(session->deputy);
-  session->deputy = NULL;
+static void end_io_thread(struct mst_session *session) {
+  mst_io_thread_end(session->io_thread);
+  session->io_thread = NULL;
 }
 
 void mst_session_close(struct mst_session *session) {
   MST_ASSERT(session->clusters == NULL);
-  end_deputy(session);
+  end_io_thread(session);
   while (session->events != NULL)
     mst_loss_free(mst_session_event(session));
   mst_trash_free(session);
@@ -322,7 +322,7 @@ static int has_tasks(const struct mst_session *session) {
   return session->counts.tasks > session->counts.tasks_done;
 }
 
-// The deputy's part. While there are tasks: as a wait would, but for what only R can do.
+// The I/O thread's part. While there are tasks: as a wait would, but for what only R can do.
 // Otherwise it only reads what is printed, so that nobody waits for room in a pipe.
 static int stand_in(void *owner, int *fd) {
   struct mst_session *session = owner;
@@ -331,7 +331,7 @@ static int stand_in(void *owner, int *fd) {
   if (rc < 0) return -1;
   if (has_tasks(session)) {
     *fd = mst_loop_fd(session->loop);
-    return sleep_ms(session, *fd < 0 ? TASKS_TICK_MS : DEPUTY_MS);
+    return sleep_ms(session, *fd < 0 ? TASKS_TICK_MS : IO_THREAD_MS);
   }
   *fd = mst_loop_fd(session->prints);
   return *fd < 0 ? PRINTS_LOOK_MS : -1;
@@ -339,17 +339,17 @@ static int stand_in(void *owner, int *fd) {
 
 void mst_session_lend(struct mst_session *session) {
   if (session->clusters == NULL) return;
-  if (session->deputy == NULL &&
-      mst_deputy_start(stand_in, session, &session->deputy, NULL) != 0) {
+  if (session->io_thread == NULL &&
+      mst_io_thread_start(stand_in, session, &session->io_thread, NULL) != 0) {
     return;
   }
-  mst_deputy_lend(session->deputy,
+  mst_io_thread_lend(session->io_thread,
                   has_tasks(session) ? TASKS_TICK_MS : PRINTS_TICK_MS);
 }
 
 void mst_session_take(struct mst_session *session) {
-  if (session->deputy != NULL && mst_deputy_is_lent(session->deputy)) {
-    mst_deputy_take(session->deputy);
+  if (session->io_thread != NULL && mst_io_thread_is_lent(session->io_thread)) {
+    mst_io_thread_take(session->io_thread);
   }
 }
 
@@ -538,7 +538,7 @@ void mst_cluster_close(struct mst_cluster *cluster) {
   while (*at != cluster)
     at = &(*at)->next;
   *at = cluster->next;
-  if (ours && session->clusters == NULL) end_deputy(session);
+  if (ours && session->clusters == NULL) end_io_thread(session);
 }
 
 void mst_cluster_free(struct mst_cluster *cluster) {

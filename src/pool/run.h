@@ -2,7 +2,7 @@
 //
 // A session belongs to one thread at a time: to the R thread while a call of muster's
 // runs, which serves every cluster, server and output pipe whenever it waits; to the
-// deputy (loop/deputy.h) while R does something else: it serves them while tasks are to be
+// I/O thread (loop/io_thread.h) while R does something else: it serves them while tasks are to be
 // done, otherwise only output pipes. No R in here; nothing is called back into R; nothing
 // is held across a call, so the caller may leave by longjmp between calls.
 #ifndef MST_POOL_RUN_H
@@ -15,7 +15,7 @@
 #include "base/mst_log.h"
 #include "fork/fork.h"
 #include "loop/chan.h"
-#include "loop/deputy.h"
+#include "loop/io_thread.h"
 #include "loop/loop.h"
 #include "loop/output.h"
 #include "pool/calls.h"
@@ -71,7 +71,7 @@ struct mst_session {
   struct mst_loop *loop;
   struct mst_loop *prints;   // of output pipes; may be the same
   struct mst_io prints_io;   // by which loop watches prints
-  struct mst_deputy *deputy; // NULL until it is needed
+  struct mst_io_thread *io_thread; // NULL until it is needed
   pid_t owner;
   struct mst_cluster *clusters; // list
   uint32_t cluster_id;          // last given
@@ -131,7 +131,7 @@ void mst_session_close(struct mst_session *session);
 // its clusters stays, for those who have pointers to it: mst_session_run gives an error from now
 // on, clusters are closed, and nothing else may be called with either.
 void mst_session_break(struct mst_session *session);
-// mst_session_failure tells which assertion has ended the deputy, NULL if none has. Only by who
+// mst_session_failure tells which assertion has ended the I/O thread, NULL if none has. Only by who
 // has the session.
 const char *mst_session_failure(const struct mst_session *session);
 
@@ -142,9 +142,9 @@ void mst_trash_put(struct mst_session *session, char *path);
 void mst_trash_work(struct mst_session *session, int64_t turn_ns);
 void mst_trash_free(struct mst_session *session);
 
-// mst_session_lend lets the deputy go on with the session if there are clusters: with all of
+// mst_session_lend lets the I/O thread go on with the session if there are clusters: with all of
 // it if there are tasks that are not done, otherwise with what workers and servers print. The
-// deputy starts when it is first needed and ends with the last cluster;
+// I/O thread starts when it is first needed and ends with the last cluster;
 // without one (no memory, no thread) nothing is lent. mst_session_take takes the session
 // back. Both by the R thread of the process that opened the session, without harm if it
 // is so already.

@@ -56,7 +56,7 @@ struct mst_map {
   uint8_t *data;
   uint64_t bytes;
   int fd; // of its segment, -1 if it wasn't kept; closed with the map
-  // A session's deputy lets go of one while R's finalizers do.
+  // A session's I/O thread lets go of one while R's finalizers do.
   _Atomic size_t refs;
 };
 

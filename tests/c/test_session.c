@@ -1,5 +1,5 @@
 // Tests of pool/run with workers that are threads of this process: the session goes to and fro
-// between the R thread and the deputy while tasks run and workers are lost. The thread sanitizer
+// between the R thread and the I/O thread while tasks run and workers are lost. The thread sanitizer
 // sees to it that only who has the session uses it.
 #include <errno.h>
 #include <fcntl.h>
@@ -284,7 +284,7 @@ static int count_open(void) {
 }
 
 TEST(
-    "The deputy goes on with the real pool while R computes, and workers die") {
+    "The I/O thread goes on with the real pool while R computes, and workers die") {
   uint64_t random = 20261123;
   const int before = count_open();
   struct mst_cluster *cluster = start_cluster();

@@ -29,7 +29,7 @@ TEST("Variables are the session's with others over them, or without some") {
   free(env);
 }
 
-// The deputy starts workers too, while R may change what environ points to.
+// The I/O thread starts workers too, while R may change what environ points to.
 TEST("A process that is given all its variables gets none that came later") {
   const char *const none[] = {NULL};
   char shell[] = "/bin/sh", flag[] = "-c",

@@ -176,7 +176,7 @@ test_that("faults in fork servers and workers end in errors that have a name", {
   }
 })
 
-test_that("C7: a promise broken while the deputy serves ends it, and the next verb says so", {
+test_that("C7: a promise broken while the I/O thread serves ends it, and the next verb says so", {
   skip_without_faults()
   limit_time(60)
   run <- run_session(quote({

@@ -1,7 +1,7 @@
 # The core of calls, as users meet it: what is pinned holds up nobody else, errors leave nothing
 # behind, verbs inside verbs get their own answers, and what the system lacks comes back.
 
-# Waits without a call of muster's: only the deputy serves the session.
+# Waits without a call of muster's: only the I/O thread serves the session.
 compute_until <- function(condition) {
   end <- Sys.time() + 120
   while (!condition() && Sys.time() < end) sum(sqrt(seq_len(1e4)))

@@ -11,7 +11,7 @@
 // ---- entry.c
 
 // ffi_entry calls fun(data) as an entry (init.c): the outermost has the session from its
-// beginning to its end, and lends it to the deputy then if there are tasks to be done. Entries
+// beginning to its end, and lends it to the I/O thread then if there are tasks to be done. Entries
 // may be inside of others, since most of R's API can run R code (finalizers, condition
 // handlers). However R leaves one, it ends: R_UnwindProtect sees to that.
 SEXP ffi_entry(SEXP (*fun)(void *), void *data);

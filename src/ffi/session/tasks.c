@@ -188,7 +188,7 @@ static void wait_for_room(struct mst_cluster *cluster) {
 }
 
 // serve_in_passing keeps workers busy while many tasks are submitted one after the
-// other: the session is never away long enough for the deputy.
+// other: the session is never away long enough for the I/O thread.
 static void serve_in_passing(const struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
   if (mst_queue_count(&cluster->calls.dispatch.queue) > 0 &&
@@ -421,7 +421,7 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
       return Rf_ScalarInteger((int)outcome);
     no_memory = mst_task_await(task) != 0;
   }
-  // What the deputy heard while R was away.
+  // What the I/O thread heard while R was away.
   if (ffi_has_news(session)) ffi_wait_slice(session, 0);
   if (task->state == MST_CALL_DONE) {
     note_drawn(pointer, task);

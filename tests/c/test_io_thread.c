@@ -1,4 +1,4 @@
-// Tests of loop/deputy: who has what was lent, and when.
+// Tests of loop/io_thread: who has what was lent, and when.
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
-#include "loop/deputy.h"
+#include "loop/io_thread.h"
 #include "mst_test.h"
 #include "net/net.h"
 
@@ -21,7 +21,7 @@ struct lent {
 
 #define TICK_MS 2
 
-// The deputy tells how far it is without what is lent.
+// The I/O thread tells how far it is without what is lent.
 static atomic_long served;
 static atomic_long times;
 
@@ -39,19 +39,19 @@ static int serve(void *owner, int *fd) {
 
 typedef int serve_fn(void *owner, int *fd);
 
-// begin makes what is lent, and its deputy: told of bytes in the pipe if `watches`.
-static struct mst_deputy *begin(struct lent *lent, int again_ms,
+// begin makes what is lent, and its I/O thread: told of bytes in the pipe if `watches`.
+static struct mst_io_thread *begin(struct lent *lent, int again_ms,
                                 serve_fn *serves, int watches) {
-  struct mst_deputy *deputy = NULL;
+  struct mst_io_thread *thread = NULL;
   *lent = (struct lent){.again_ms = again_ms, .watched = watches};
   mst_thread_mark_r();
   CHECK_INT(mst_net_pipe(lent->pipe, NULL), 0);
-  CHECK_INT(mst_deputy_start(serves, lent, &deputy, NULL), 0);
-  return deputy;
+  CHECK_INT(mst_io_thread_start(serves, lent, &thread, NULL), 0);
+  return thread;
 }
 
-static void end(struct lent *lent, struct mst_deputy *deputy) {
-  mst_deputy_end(deputy);
+static void end(struct lent *lent, struct mst_io_thread *thread) {
+  mst_io_thread_end(thread);
   mst_net_close(&lent->pipe[0]);
   mst_net_close(&lent->pipe[1]);
 }
@@ -67,148 +67,148 @@ static void put(const struct lent *lent) {
 
 TEST("What becomes ready while the owner is away is served") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
-  mst_deputy_lend(deputy, TICK_MS);
+  struct mst_io_thread *thread = begin(&lent, 1000, serve, 1);
+  mst_io_thread_lend(thread, TICK_MS);
   for (long k = 1; k <= 5; k++) {
     put(&lent);
     wait_for(&served, k);
   }
-  mst_deputy_take(deputy);
+  mst_io_thread_take(thread);
   CHECK_INT(lent.bytes, 5);
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
 TEST("Nothing is served while the owner has it") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
-  mst_deputy_lend(deputy, TICK_MS);
+  struct mst_io_thread *thread = begin(&lent, 1000, serve, 1);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&times, 1);
-  mst_deputy_take(deputy);
+  mst_io_thread_take(thread);
   const long calls = lent.calls;
   put(&lent);
   (void)poll(NULL, 0, 20 * TICK_MS); // long enough for a mistake
   CHECK_INT(lent.calls, calls);
   CHECK_INT(lent.bytes, 0);
-  mst_deputy_lend(deputy, TICK_MS);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&served, 1);
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
 TEST("An owner who comes and goes is never met inside") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, 1, serve, 1);
+  struct mst_io_thread *thread = begin(&lent, 1, serve, 1);
   long put_in = 0;
   const int64_t end_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
   for (unsigned k = 0; mst_clock_now() < end_ns || atomic_load(&times) < 10;
        k++) {
-    mst_deputy_lend(deputy, TICK_MS);
+    mst_io_thread_lend(thread, TICK_MS);
     if (k % 100 == 0) (void)poll(NULL, 0, 2 * TICK_MS + 1);
-    mst_deputy_take(deputy);
+    mst_io_thread_take(thread);
     lent.calls++; // a race, if both had it
     if (put_in - lent.bytes < 100) {
       put(&lent);
       put_in++;
     }
   }
-  mst_deputy_lend(deputy, TICK_MS);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&served, put_in);
-  mst_deputy_take(deputy);
+  mst_io_thread_take(thread);
   CHECK_INT(lent.bytes, put_in);
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
 TEST("Without more to do it waits until it is lent again") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, -1, serve, 0);
-  mst_deputy_lend(deputy, TICK_MS);
+  struct mst_io_thread *thread = begin(&lent, -1, serve, 0);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&times, 1);
   put(&lent); // nobody looks
   (void)poll(NULL, 0, 20 * TICK_MS);
   CHECK_INT(atomic_load(&times), 1);
-  mst_deputy_take(deputy);
-  mst_deputy_lend(deputy, TICK_MS);
+  mst_io_thread_take(thread);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&served, 1);
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
 TEST("Without a descriptor it looks when it said so") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, TICK_MS, serve, 0);
-  mst_deputy_lend(deputy, TICK_MS);
+  struct mst_io_thread *thread = begin(&lent, TICK_MS, serve, 0);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&times, 3);
   put(&lent);
   wait_for(&served, 1);
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
 TEST("Without a time it sleeps until something is ready") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, -1, serve, 1);
-  mst_deputy_lend(deputy, TICK_MS);
+  struct mst_io_thread *thread = begin(&lent, -1, serve, 1);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&times, 1);
   (void)poll(NULL, 0, 20 * TICK_MS); // long enough for a mistake
   CHECK_INT(atomic_load(&times), 1);
   put(&lent);
   wait_for(&served, 1);
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
 TEST("A shorter tick ends a longer one") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, -1, serve, 1);
-  mst_deputy_lend(deputy, 900);
-  mst_deputy_take(deputy);
+  struct mst_io_thread *thread = begin(&lent, -1, serve, 1);
+  mst_io_thread_lend(thread, 900);
+  mst_io_thread_take(thread);
   put(&lent);
-  mst_deputy_lend(deputy, TICK_MS);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&served, 1);
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
 TEST("It is called again when it said so") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, 5, serve, 1);
-  mst_deputy_lend(deputy, TICK_MS);
+  struct mst_io_thread *thread = begin(&lent, 5, serve, 1);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&times, 3);
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
-TEST("A deputy that rests is woken by the next that is lent") {
+TEST("An I/O thread that rests is woken by the next that is lent") {
   struct lent lent;
-  struct mst_deputy *deputy = begin(&lent, 1000, serve, 1);
+  struct mst_io_thread *thread = begin(&lent, 1000, serve, 1);
   for (long k = 1; k <= 3; k++) {
-    (void)poll(NULL, 0, 2 * MST_DEPUTY_TICKS * TICK_MS);
+    (void)poll(NULL, 0, 2 * MST_IO_THREAD_TICKS * TICK_MS);
     put(&lent);
-    mst_deputy_lend(deputy, TICK_MS);
+    mst_io_thread_lend(thread, TICK_MS);
     wait_for(&served, k);
-    mst_deputy_take(deputy);
+    mst_io_thread_take(thread);
   }
-  end(&lent, deputy);
+  end(&lent, thread);
 }
 
-static struct mst_deputy *known;
+static struct mst_io_thread *known;
 static atomic_int may;
 
 static int serve_and_ask(void *owner, int *fd) {
   (void)owner;
   (void)fd;
-  atomic_store(&may, mst_deputy_may(known) ? 1 : 2);
+  atomic_store(&may, mst_io_thread_may(known) ? 1 : 2);
   return -1;
 }
 
 TEST("Each side knows whether it has what was lent") {
   struct lent lent;
   known = begin(&lent, 1000, serve_and_ask, 1);
-  CHECK(mst_deputy_may(NULL));
-  CHECK(mst_deputy_may(known));
-  CHECK(!mst_deputy_is_lent(known));
-  mst_deputy_lend(known, TICK_MS);
-  CHECK(mst_deputy_is_lent(known));
-  CHECK(!mst_deputy_may(known));
+  CHECK(mst_io_thread_may(NULL));
+  CHECK(mst_io_thread_may(known));
+  CHECK(!mst_io_thread_is_lent(known));
+  mst_io_thread_lend(known, TICK_MS);
+  CHECK(mst_io_thread_is_lent(known));
+  CHECK(!mst_io_thread_may(known));
   while (atomic_load(&may) == 0)
     (void)poll(NULL, 0, 1);
   CHECK_INT(atomic_load(&may), 1);
-  mst_deputy_take(known);
-  CHECK(mst_deputy_may(known));
+  mst_io_thread_take(known);
+  CHECK(mst_io_thread_may(known));
   end(&lent, known);
 }
 
@@ -222,22 +222,22 @@ static int serve_and_fail(void *owner, int *fd) {
   return 0;
 }
 
-TEST("C7: A deputy whose assertion fails ends, and its owner learns of it") {
+TEST("C7: An I/O thread whose assertion fails ends, and its owner learns of it") {
   struct lent lent;
   atomic_store(&times, 0);
-  struct mst_deputy *deputy = begin(&lent, 0, serve_and_fail, 0);
-  CHECK(mst_deputy_failure(deputy) == NULL);
-  mst_deputy_lend(deputy, TICK_MS);
+  struct mst_io_thread *thread = begin(&lent, 0, serve_and_fail, 0);
+  CHECK(mst_io_thread_failure(thread) == NULL);
+  mst_io_thread_lend(thread, TICK_MS);
   wait_for(&times, 1);
   for (int k = 0; k < 3; k++) {
-    mst_deputy_take(deputy);
-    const char *failure = mst_deputy_failure(deputy);
+    mst_io_thread_take(thread);
+    const char *failure = mst_io_thread_failure(thread);
     CHECK(failure != NULL &&
-          strstr(failure, "lent->calls == 0 (test_deputy.c:") != NULL);
+          strstr(failure, "lent->calls == 0 (test_io_thread.c:") != NULL);
     CHECK_INT(lent.calls, 1);
     CHECK_INT(lent.bytes, 0);
-    mst_deputy_lend(deputy, TICK_MS);
+    mst_io_thread_lend(thread, TICK_MS);
     (void)poll(NULL, 0, 3 * TICK_MS);
   }
-  end(&lent, deputy);
+  end(&lent, thread);
 }
