@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "wire/link.h"
+#include "wire/link_msg.h"
 #include "wire/wire.h"
 
 #define WANT_FRAME (MST_HEAD_BYTES + MST_WANT_BYTES)

@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 #include "base/mst_clock.h"
-#include "wire/link.h"
+#include "wire/link_msg.h"
 #include "wire/wire.h"
 
 #define FRONT (MST_HEAD_BYTES + MST_WANT_BYTES)

@@ -1,7 +1,7 @@
 // dialin: how workers that connect over TCP become members of a cluster, whatever happens to
-// their connections on the way. Two pure cores: the dialer is the worker's side, the door
-// the session's. No socket, no clock, no R, no allocation but in mst_door_open; events and
-// the time go in, actions come out. run.h joins the door to sockets. docs/PROTOCOL.md,
+// their connections on the way. Two pure cores: the dialer is the worker's side, the acceptor
+// the session's. No socket, no clock, no R, no allocation but in mst_acceptor_open; events and
+// the time go in, actions come out. serve.h joins the acceptor to sockets. docs/PROTOCOL.md,
 // "Dialling in", says the same for writers of other clients.
 //
 // Problem: a full accept queue drops a handshake's packets, and then one end may believe in a
@@ -113,53 +113,53 @@ unsigned mst_dialer_event(struct mst_dialer *dialer,
 // ---- the session's side
 
 // From accept to DIAL, and from ADMIT to the worker's next words.
-#define MST_DOOR_WAIT_NS (INT64_C(2000) * 1000000)
+#define MST_ACCEPTOR_WAIT_NS (INT64_C(2000) * 1000000)
 // Connections that aren't in use, at once. Each costs a descriptor and 100 bytes.
-#define MST_DOOR_CONNS_MAX 16384u
+#define MST_ACCEPTOR_CONNS_MAX 16384u
 
-enum mst_door_what {
-  MST_DOOR_ADMIT,  // answer with ADMIT: conn, dial
-  MST_DOOR_REFUSE, // answer with REFUSE and close: conn, why
-  MST_DOOR_CLOSE,  // close, with a reset: conn
-  MST_DOOR_USE     // hand over to the worker's place: conn, worker
+enum mst_acceptor_what {
+  MST_ACCEPTOR_ADMIT,  // answer with ADMIT: conn, dial
+  MST_ACCEPTOR_REFUSE, // answer with REFUSE and close: conn, why
+  MST_ACCEPTOR_CLOSE,  // close, with a reset: conn
+  MST_ACCEPTOR_USE     // hand over to the worker's place: conn, worker
 };
-struct mst_door_action {
-  enum mst_door_what what;
+struct mst_acceptor_action {
+  enum mst_acceptor_what what;
   uint32_t conn;
   uint32_t worker;
   const char *why; // of REFUSE; a constant
 };
 
-struct mst_door;
+struct mst_acceptor;
 
-// mst_door_open makes a door for workers 0 .. workers - 1 of a cluster, all of epoch 0, and
-// at most conns_max connections at once. The caller ends it by mst_door_close. -MST_EMEM.
-int mst_door_open(uint32_t cluster, uint32_t workers, uint32_t conns_max,
-                  struct mst_door **out);
-void mst_door_close(struct mst_door *door);
+// mst_acceptor_open makes an acceptor for workers 0 .. workers - 1 of a cluster, all of epoch 0, and
+// at most conns_max connections at once. The caller ends it by mst_acceptor_close. -MST_EMEM.
+int mst_acceptor_open(uint32_t cluster, uint32_t workers, uint32_t conns_max,
+                  struct mst_acceptor **out);
+void mst_acceptor_close(struct mst_acceptor *acceptor);
 
-// mst_door_accepted gives a number to a connection that was accepted. -MST_ELIMIT if
+// mst_acceptor_accepted gives a number to a connection that was accepted. -MST_ELIMIT if
 // there are too many: close it, its worker dials again.
-int mst_door_accepted(struct mst_door *door, int64_t now_ns, uint32_t *conn);
-// mst_door_dial: a DIAL came. Gives the number of actions, 1 or 2. After REFUSE, CLOSE and
+int mst_acceptor_accepted(struct mst_acceptor *acceptor, int64_t now_ns, uint32_t *conn);
+// mst_acceptor_dial: a DIAL came. Gives the number of actions, 1 or 2. After REFUSE, CLOSE and
 // USE a connection's number is free: the runner must forget it at once.
-size_t mst_door_dial(struct mst_door *door, uint32_t conn,
+size_t mst_acceptor_dial(struct mst_acceptor *acceptor, uint32_t conn,
                      const struct mst_dial *dial, int64_t now_ns,
-                     struct mst_door_action actions[2]);
-// mst_door_talked: something came behind an admitted connection's DIAL. USE.
-size_t mst_door_talked(struct mst_door *door, uint32_t conn,
-                       struct mst_door_action actions[1]);
-// mst_door_ended: a connection is gone; its number is free.
-void mst_door_ended(struct mst_door *door, uint32_t conn);
-// mst_door_tick closes a connection whose time is over. One action, or 0: call it until then.
-size_t mst_door_tick(struct mst_door *door, int64_t now_ns,
-                     struct mst_door_action actions[1]);
-// mst_door_due gives when tick has something to do, INT64_MAX never.
-int64_t mst_door_due(const struct mst_door *door);
-// mst_door_expect: the worker is gone, and comes again with this epoch.
-void mst_door_expect(struct mst_door *door, uint32_t worker, uint32_t epoch);
-uint32_t mst_door_used(const struct mst_door *door);
-// mst_door_check asserts that all that the door knows agrees. For tests.
-void mst_door_check(const struct mst_door *door);
+                     struct mst_acceptor_action actions[2]);
+// mst_acceptor_talked: something came behind an admitted connection's DIAL. USE.
+size_t mst_acceptor_talked(struct mst_acceptor *acceptor, uint32_t conn,
+                       struct mst_acceptor_action actions[1]);
+// mst_acceptor_ended: a connection is gone; its number is free.
+void mst_acceptor_ended(struct mst_acceptor *acceptor, uint32_t conn);
+// mst_acceptor_tick closes a connection whose time is over. One action, or 0: call it until then.
+size_t mst_acceptor_tick(struct mst_acceptor *acceptor, int64_t now_ns,
+                     struct mst_acceptor_action actions[1]);
+// mst_acceptor_due gives when tick has something to do, INT64_MAX never.
+int64_t mst_acceptor_due(const struct mst_acceptor *acceptor);
+// mst_acceptor_expect: the worker is gone, and comes again with this epoch.
+void mst_acceptor_expect(struct mst_acceptor *acceptor, uint32_t worker, uint32_t epoch);
+uint32_t mst_acceptor_used(const struct mst_acceptor *acceptor);
+// mst_acceptor_check asserts that all that the acceptor knows agrees. For tests.
+void mst_acceptor_check(const struct mst_acceptor *acceptor);
 
 #endif

@@ -1,8 +1,8 @@
-// Names of addresses. See run.h.
+// Names of addresses. See scan.h.
 #include <arpa/inet.h>
 #include <netdb.h>
 
-#include "discover/run.h"
+#include "discover/scan.h"
 #include "net/addr.h"
 
 int mst_ip_name(const struct mst_ip *ip, char name[MST_NAME_MAX]) {

@@ -1,4 +1,4 @@
-// One attempt: a connect, and what proves the service. See run.h.
+// One attempt: a connect, and what proves the service. See scan.h.
 //
 // connect, proof and all: one socket, one deadline, which the sweep keeps. What a host has
 // shown once isn't taken back: a listener that was foreign in one attempt and silent in the
@@ -8,7 +8,7 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
-#include "discover/run_int.h"
+#include "discover/scan_int.h"
 #include "net/stream.h"
 
 void mst_probe_drop(struct mst_probe *probe) {

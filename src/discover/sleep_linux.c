@@ -1,7 +1,7 @@
 // Sleeping until something is ready: with a resolution below milliseconds, since a timeout
 // of 20 ms that always takes 21 makes a scan of one address after the other 5 % slower.
 #include "base/mst_features.h"
-#include "discover/run_int.h"
+#include "discover/scan_int.h"
 
 #if MST_HAVE_PPOLL
 #include <poll.h>

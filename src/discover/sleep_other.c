@@ -1,6 +1,6 @@
 // Sleeping until something is ready, where there is no ppoll().
 #include "base/mst_features.h"
-#include "discover/run_int.h"
+#include "discover/scan_int.h"
 
 #if !MST_HAVE_PPOLL
 #include "base/mst_clock.h"

@@ -1,4 +1,4 @@
-// What the system has room for. See run.h.
+// What the system has room for. See scan.h.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -7,7 +7,7 @@
 
 #include "base/mst_features.h"
 #include "base/mst_kernel.h"
-#include "discover/run.h"
+#include "discover/scan.h"
 #include "net/net.h"
 
 // Left to R and to others where there are many; a quarter where there are few.

@@ -1,5 +1,5 @@
-// A build without OpenSSL. See run.h.
-#include "discover/run.h"
+// A build without OpenSSL. See scan.h.
+#include "discover/scan.h"
 
 int mst_tls_has(void) { return 0; }
 struct mst_tls *mst_tls_begin(int fd) {

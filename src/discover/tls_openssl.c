@@ -1,4 +1,4 @@
-// A TLS client's handshake, by OpenSSL. See run.h.
+// A TLS client's handshake, by OpenSSL. See scan.h.
 //
 // OpenSSL gets and gives its bytes in memory, and the socket is read and written here: its own
 // writes would raise SIGPIPE in the user's session when the other end is gone.
@@ -9,7 +9,7 @@
 #include <openssl/ssl.h>
 #include <stdlib.h>
 
-#include "discover/run.h"
+#include "discover/scan.h"
 #include "net/net.h"
 
 #define READ_BYTES 4096

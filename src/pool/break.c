@@ -1,11 +1,11 @@
-// A session that is given up since one of its assertions failed. The contract is in run.h.
+// A session that is given up since one of its assertions failed. The contract is in session.h.
 //
 // Problem: what the assertion found wrong may be anything of the core's: to stop the clusters as
 // usual might wait for ever, hand out a wrong answer, or write where it must not.
 //
 // Way chosen: nothing of the core is looked at again. Workers and servers learn of it as they
 // learn of the end of the session's process, by the end of their channels, and end as then.
-#include "pool/run.h"
+#include "pool/session.h"
 
 static void break_peer(struct mst_peer *peer) {
   mst_net_shutdown(peer->data.fd);

@@ -51,7 +51,7 @@ static const char *check_lane(const struct mst_calls *calls,
   if (what == NULL) what = check_answers(slot);
   if (what != NULL) return what;
   if (mst_calls_is_up(calls, slot) && worker->stop_ns == NEVER &&
-      calls->pool.phase == MST_POOL_RUNNING && slot->lane.next_sent != NULL &&
+      calls->pool.phase == MST_POOL_SESSIONNING && slot->lane.next_sent != NULL &&
       (slot->lane.todo & MST_TODO_CALLS) == 0) {
     return "a call waits for nothing";
   }

@@ -5,7 +5,7 @@
 
 #include <stdint.h>
 
-#include "pool/run.h"
+#include "pool/session.h"
 
 // What a worker would come back with.
 enum mst_healing {

@@ -1,7 +1,7 @@
 // Workers whose launcher is gone: what can be known of them.
 #include <errno.h>
 
-#include "pool/run_int.h"
+#include "pool/session_int.h"
 
 int mst_peer_is_told(const struct mst_peer *peer) {
   struct mst_launcher *launcher = peer->launcher;

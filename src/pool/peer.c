@@ -1,5 +1,5 @@
 // The session's end of one worker: what it is, and what the loop is to tell of its data channel.
-#include "pool/run_int.h"
+#include "pool/session_int.h"
 
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/mst_assert.h"
-#include "pool/run.h"
-#include "pool/run_int.h"
+#include "pool/session.h"
+#include "pool/session_int.h"
 
 // Words of a worker that go with a loss.
 #define WORDS_MAX ((size_t)MST_TAIL_BYTES)

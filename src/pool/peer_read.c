@@ -1,9 +1,9 @@
 // What comes from a worker: its hello, its answers, signs of life. Facts go to the core, and what
-// follows from them is carried out by whoever has the loop run (run.c).
+// follows from them is carried out by whoever has the loop run (session.c).
 #include <stdlib.h>
 #include <string.h>
 
-#include "pool/run_int.h"
+#include "pool/session_int.h"
 
 // One wake-up reads at most this much of one worker before others have a turn.
 #define READ_BURST ((size_t)16 << 20)

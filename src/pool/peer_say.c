@@ -1,6 +1,6 @@
 // What the core of calls has to say to a worker.
-#include "pool/run.h"
-#include "pool/run_int.h"
+#include "pool/session.h"
+#include "pool/session_int.h"
 
 // head_of: what a worker's frames have in common.
 static struct mst_head head_of(const struct mst_peer *peer, uint8_t kind) {

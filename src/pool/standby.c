@@ -5,7 +5,7 @@
 // in order with its answers to calls, so all know what the checkpoint has.
 #include <errno.h>
 
-#include "pool/run_int.h"
+#include "pool/session_int.h"
 
 // tell gives the core a fact about the incarnation that a standby is to be, if it still counts.
 static void tell(struct mst_peer *peer, uint32_t epoch,

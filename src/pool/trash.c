@@ -1,4 +1,4 @@
-// Directories of workers that have ended, which are removed bit by bit. The contract is in run.h.
+// Directories of workers that have ended, which are removed bit by bit. The contract is in session.h.
 //
 // Problem: a worker may leave files by the thousand, whose removal takes longer than a user who
 // presses Ctrl-C, and other workers, should wait.
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 #include "fork/fork.h"
-#include "pool/run.h"
+#include "pool/session.h"
 
 // Between two turns that fail: what a worker has started may still write.
 #define AGAIN_NS (50 * MST_NS_PER_MS)

@@ -1,6 +1,6 @@
 // What users do with workers: calls are sent, answers waited for, workers asked to end. Each
 // function carries out what follows.
-#include "pool/run_int.h"
+#include "pool/session_int.h"
 
 // So many waits for one of several workers may end without a look at their sockets.
 #define UNHEARD_MAX 3u

@@ -24,7 +24,7 @@
 #include "base/mst_err.h"
 #include "net/stream.h"
 #include "share/segment.h"
-#include "wire/link.h"
+#include "wire/link_msg.h"
 
 // Questions that are open on one link.
 #define MST_EXCHANGE_CREDIT 16u

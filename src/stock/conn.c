@@ -26,7 +26,7 @@ static int look(struct mst_stock_conn *conn) {
     if (conn->word > 0) return 1;
     return mst_stock_word_find(conn->in.data, conn->in.len, &conn->word);
   }
-  return mst_stock_scan_run(&conn->scan, conn->in.data, conn->in.len,
+  return mst_stock_parse_run(&conn->scan, conn->in.data, conn->in.len,
                             &conn->whole);
 }
 
@@ -84,7 +84,7 @@ void mst_stock_conn_take(struct mst_stock_conn *conn) {
   if (rest > 0) memmove(conn->in.data, conn->in.data + conn->whole, rest);
   conn->in.len = rest;
   conn->whole = 0;
-  mst_stock_scan_reset(&conn->scan);
+  mst_stock_parse_reset(&conn->scan);
   mst_buf_trim(&conn->in, KEEP_BYTES);
 }
 
@@ -106,7 +106,7 @@ int mst_stock_conn_detach(struct mst_stock_conn *conn, struct mst_buf *bytes) {
   bytes->len = conn->whole;
   conn->in = rest;
   conn->whole = 0;
-  mst_stock_scan_reset(&conn->scan);
+  mst_stock_parse_reset(&conn->scan);
   return 1;
 }
 
@@ -118,7 +118,7 @@ void mst_stock_conn_close(struct mst_stock_conn *conn) {
   mst_net_close(&conn->fd);
   mst_buf_free(&conn->in);
   mst_buf_free(&conn->out);
-  mst_stock_scan_free(&conn->scan);
+  mst_stock_parse_free(&conn->scan);
   conn->whole = conn->sent = 0;
   if (conn->ended == 0) conn->ended = -MST_ECLOSED;
 }

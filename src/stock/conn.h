@@ -10,7 +10,7 @@
 
 #include "base/mst_buf.h"
 #include "base/mst_err.h"
-#include "stock/scan.h"
+#include "stock/parse.h"
 
 struct mst_stock_conn {
   int fd;            // -1 once closed; owned
@@ -18,7 +18,7 @@ struct mst_stock_conn {
   struct mst_buf in; // bytes received and not yet taken
   int proved;        // it has said its word (stock/word.h)
   size_t word;       // where in `in` it says one, 0 if it hasn't yet
-  struct mst_stock_scan scan;
+  struct mst_stock_parse scan;
   size_t whole;       // bytes of the first message in `in`, 0 if it isn't whole
   struct mst_buf out; // bytes to be sent
   size_t sent;        // of these

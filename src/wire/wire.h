@@ -60,7 +60,7 @@ enum mst_kind {
   MST_KIND_SIGNAL = 38,        // session: signal to a worker's process group
   MST_KIND_ADOPT = 39,         // session: a child that is a worker from now on
   // 40 to 47 are kept free for fork servers
-  // links between workers, see link.h
+  // links between workers, see link_msg.h
   MST_KIND_WANT = 48, // either: asks for the blocks of a map task
   MST_KIND_HAVE = 49, // either: here they are
   MST_KIND_NONE = 50, // either: they aren't here

@@ -99,84 +99,84 @@ TEST("A worker gives up at its time, and at once when it is refused") {
   CHECK_INT(dialer.state, MST_DIALER_FAILED);
 }
 
-static uint32_t come_in(struct mst_door *door) {
+static uint32_t come_in(struct mst_acceptor *acceptor) {
   uint32_t conn;
-  CHECK_INT(mst_door_accepted(door, 0, &conn), 0);
+  CHECK_INT(mst_acceptor_accepted(acceptor, 0, &conn), 0);
   return conn;
 }
 
-// What the door does with a DIAL; the number of actions is checked.
-static struct mst_door_action dialled(struct mst_door *door, uint32_t conn,
+// What the acceptor does with a DIAL; the number of actions is checked.
+static struct mst_acceptor_action dialled(struct mst_acceptor *acceptor, uint32_t conn,
                                       struct mst_dial dial, size_t n) {
-  struct mst_door_action actions[2];
-  CHECK_INT(mst_door_dial(door, conn, &dial, 0, actions), n);
-  mst_door_check(door);
+  struct mst_acceptor_action actions[2];
+  CHECK_INT(mst_acceptor_dial(acceptor, conn, &dial, 0, actions), n);
+  mst_acceptor_check(acceptor);
   return actions[n - 1];
 }
 
 TEST("The newest connection of a worker wins before it is used, none after") {
-  struct mst_door *door;
-  struct mst_door_action action;
-  CHECK_INT(mst_door_open(7, 4, 16, &door), 0);
-  const uint32_t one = come_in(door), two = come_in(door);
-  CHECK_INT(dialled(door, one, dial_of(2, 1, 5), 1).what, MST_DOOR_ADMIT);
+  struct mst_acceptor *acceptor;
+  struct mst_acceptor_action action;
+  CHECK_INT(mst_acceptor_open(7, 4, 16, &acceptor), 0);
+  const uint32_t one = come_in(acceptor), two = come_in(acceptor);
+  CHECK_INT(dialled(acceptor, one, dial_of(2, 1, 5), 1).what, MST_ACCEPTOR_ADMIT);
   // The same again on the same connection is answered again.
-  CHECK_INT(dialled(door, one, dial_of(2, 1, 5), 1).what, MST_DOOR_ADMIT);
-  struct mst_door_action actions[2];
+  CHECK_INT(dialled(acceptor, one, dial_of(2, 1, 5), 1).what, MST_ACCEPTOR_ADMIT);
+  struct mst_acceptor_action actions[2];
   const struct mst_dial newer = dial_of(2, 2, 5);
-  CHECK_INT(mst_door_dial(door, two, &newer, 0, actions), 2);
-  CHECK_INT(actions[0].what, MST_DOOR_CLOSE);
+  CHECK_INT(mst_acceptor_dial(acceptor, two, &newer, 0, actions), 2);
+  CHECK_INT(actions[0].what, MST_ACCEPTOR_CLOSE);
   CHECK_INT(actions[0].conn, one);
-  CHECK_INT(actions[1].what, MST_DOOR_ADMIT);
+  CHECK_INT(actions[1].what, MST_ACCEPTOR_ADMIT);
   CHECK_INT(actions[1].conn, two);
   // An older one that is read later has no chance, while and after.
-  CHECK_INT(dialled(door, come_in(door), dial_of(2, 1, 5), 1).what,
-            MST_DOOR_CLOSE);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), dial_of(2, 1, 5), 1).what,
+            MST_ACCEPTOR_CLOSE);
   // Nor has another process, for now.
-  CHECK_INT(dialled(door, come_in(door), dial_of(2, 9, 6), 1).what,
-            MST_DOOR_CLOSE);
-  CHECK_INT(mst_door_talked(door, two, &action), 1);
-  CHECK_INT(action.what, MST_DOOR_USE);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), dial_of(2, 9, 6), 1).what,
+            MST_ACCEPTOR_CLOSE);
+  CHECK_INT(mst_acceptor_talked(acceptor, two, &action), 1);
+  CHECK_INT(action.what, MST_ACCEPTOR_USE);
   CHECK_INT(action.worker, 2);
-  CHECK_INT(mst_door_used(door), 1);
-  CHECK_INT(dialled(door, come_in(door), dial_of(2, 3, 5), 1).what,
-            MST_DOOR_REFUSE);
-  mst_door_expect(door, 2, 1);
-  CHECK_INT(mst_door_used(door), 0);
-  CHECK_INT(dialled(door, come_in(door), dial_of(2, 3, 5), 1).what,
-            MST_DOOR_REFUSE);
+  CHECK_INT(mst_acceptor_used(acceptor), 1);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), dial_of(2, 3, 5), 1).what,
+            MST_ACCEPTOR_REFUSE);
+  mst_acceptor_expect(acceptor, 2, 1);
+  CHECK_INT(mst_acceptor_used(acceptor), 0);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), dial_of(2, 3, 5), 1).what,
+            MST_ACCEPTOR_REFUSE);
   struct mst_dial again = dial_of(2, 1, 8);
   again.epoch = 1;
-  CHECK_INT(dialled(door, come_in(door), again, 1).what, MST_DOOR_ADMIT);
-  mst_door_close(door);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), again, 1).what, MST_ACCEPTOR_ADMIT);
+  mst_acceptor_close(acceptor);
 }
 
 TEST("Strangers are refused, and those who say nothing are closed in time") {
-  struct mst_door *door;
-  struct mst_door_action action;
-  CHECK_INT(mst_door_open(7, 4, 2, &door), 0);
+  struct mst_acceptor *acceptor;
+  struct mst_acceptor_action action;
+  CHECK_INT(mst_acceptor_open(7, 4, 2, &acceptor), 0);
   struct mst_dial foreign = dial_of(0, 1, 1);
   foreign.cluster = 8;
-  CHECK_INT(dialled(door, come_in(door), foreign, 1).what, MST_DOOR_REFUSE);
-  action = dialled(door, come_in(door), dial_of(4, 1, 1), 1);
-  CHECK_INT(action.what, MST_DOOR_REFUSE);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), foreign, 1).what, MST_ACCEPTOR_REFUSE);
+  action = dialled(acceptor, come_in(acceptor), dial_of(4, 1, 1), 1);
+  CHECK_INT(action.what, MST_ACCEPTOR_REFUSE);
   CHECK(strstr(action.why, "no such worker") != NULL);
-  const uint32_t silent = come_in(door), admitted = come_in(door);
+  const uint32_t silent = come_in(acceptor), admitted = come_in(acceptor);
   uint32_t conn;
-  CHECK_INT(mst_door_accepted(door, 0, &conn), -MST_ELIMIT);
-  CHECK_INT(dialled(door, admitted, dial_of(1, 1, 1), 1).what, MST_DOOR_ADMIT);
-  CHECK_INT(mst_door_talked(door, silent, &action), 0);
-  CHECK_INT(mst_door_due(door), MST_DOOR_WAIT_NS);
-  CHECK_INT(mst_door_tick(door, MST_DOOR_WAIT_NS - 1, &action), 0);
-  CHECK_INT(mst_door_tick(door, MST_DOOR_WAIT_NS, &action), 1);
-  CHECK_INT(action.what, MST_DOOR_CLOSE);
-  CHECK_INT(mst_door_tick(door, MST_DOOR_WAIT_NS, &action), 1);
-  CHECK_INT(mst_door_tick(door, MST_DOOR_WAIT_NS, &action), 0);
-  mst_door_check(door);
-  CHECK_INT(mst_door_due(door), INT64_MAX);
-  CHECK_INT(dialled(door, come_in(door), dial_of(1, 2, 1), 1).what,
-            MST_DOOR_ADMIT);
-  mst_door_close(door);
+  CHECK_INT(mst_acceptor_accepted(acceptor, 0, &conn), -MST_ELIMIT);
+  CHECK_INT(dialled(acceptor, admitted, dial_of(1, 1, 1), 1).what, MST_ACCEPTOR_ADMIT);
+  CHECK_INT(mst_acceptor_talked(acceptor, silent, &action), 0);
+  CHECK_INT(mst_acceptor_due(acceptor), MST_ACCEPTOR_WAIT_NS);
+  CHECK_INT(mst_acceptor_tick(acceptor, MST_ACCEPTOR_WAIT_NS - 1, &action), 0);
+  CHECK_INT(mst_acceptor_tick(acceptor, MST_ACCEPTOR_WAIT_NS, &action), 1);
+  CHECK_INT(action.what, MST_ACCEPTOR_CLOSE);
+  CHECK_INT(mst_acceptor_tick(acceptor, MST_ACCEPTOR_WAIT_NS, &action), 1);
+  CHECK_INT(mst_acceptor_tick(acceptor, MST_ACCEPTOR_WAIT_NS, &action), 0);
+  mst_acceptor_check(acceptor);
+  CHECK_INT(mst_acceptor_due(acceptor), INT64_MAX);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), dial_of(1, 2, 1), 1).what,
+            MST_ACCEPTOR_ADMIT);
+  mst_acceptor_close(acceptor);
 }
 
 // ---- both sides, on a network of its own
@@ -220,8 +220,8 @@ struct world {
   size_t link_count;
   struct mst_dialer dialers[WORKERS];
   size_t current[WORKERS]; // link of each, LINKS_MAX none
-  struct mst_door *door;
-  size_t link_of[64];   // by the door's numbers
+  struct mst_acceptor *acceptor;
+  size_t link_of[64];   // by the acceptor's numbers
   size_t used[WORKERS]; // link in use, LINKS_MAX none
   int uses[WORKERS];
   int64_t done_ns; // when the last worker was heard
@@ -317,41 +317,41 @@ static void close_server(struct world *world, size_t i) {
   to_client(world, i, CLIENT_END);
 }
 
-static void perform(struct world *world, const struct mst_door_action *actions,
+static void perform(struct world *world, const struct mst_acceptor_action *actions,
                     size_t n) {
   for (size_t k = 0; k < n; k++) {
     const size_t i = world->link_of[actions[k].conn];
     struct link *link = &world->links[i];
     switch (actions[k].what) {
-    case MST_DOOR_ADMIT:
+    case MST_ACCEPTOR_ADMIT:
       to_client(world, i, CLIENT_ADMIT);
       break;
-    case MST_DOOR_REFUSE:
+    case MST_ACCEPTOR_REFUSE:
       to_client(world, i, CLIENT_REFUSE);
       close_server(world, i);
       break;
-    case MST_DOOR_CLOSE:
+    case MST_ACCEPTOR_CLOSE:
       close_server(world, i);
       break;
-    case MST_DOOR_USE:
+    case MST_ACCEPTOR_USE:
       CHECK_INT(actions[k].worker, link->worker);
       CHECK_INT(world->used[link->worker], LINKS_MAX); // none twice
       world->used[link->worker] = i;
       world->uses[link->worker]++;
-      link->accepted = 0; // the door's number is another's now
+      link->accepted = 0; // the acceptor's number is another's now
       to_client(world, i, CLIENT_HEARD);
       break;
     }
-    if (actions[k].what != MST_DOOR_ADMIT) link->accepted = 0;
+    if (actions[k].what != MST_ACCEPTOR_ADMIT) link->accepted = 0;
   }
-  mst_door_check(world->door);
+  mst_acceptor_check(world->acceptor);
 }
 
 static void server_event(struct world *world, const struct event *event) {
   struct link *link = &world->links[event->link];
-  struct mst_door_action actions[2];
+  struct mst_acceptor_action actions[2];
   if (event->what == SERVER_IN) {
-    if (mst_door_accepted(world->door, world->now_ns, &link->conn) != 0) return;
+    if (mst_acceptor_accepted(world->acceptor, world->now_ns, &link->conn) != 0) return;
     link->server_open = link->accepted = 1;
     world->link_of[link->conn] = event->link;
     return;
@@ -359,12 +359,12 @@ static void server_event(struct world *world, const struct event *event) {
   if (!link->server_open || !link->accepted) return;
   if (event->what == SERVER_DIAL) {
     perform(world, actions,
-            mst_door_dial(world->door, link->conn, &link->dial, world->now_ns,
+            mst_acceptor_dial(world->acceptor, link->conn, &link->dial, world->now_ns,
                           actions));
   } else if (event->what == SERVER_TALK) {
-    perform(world, actions, mst_door_talked(world->door, link->conn, actions));
+    perform(world, actions, mst_acceptor_talked(world->acceptor, link->conn, actions));
   } else {
-    mst_door_ended(world->door, link->conn);
+    mst_acceptor_ended(world->acceptor, link->conn);
     link->server_open = link->accepted = 0;
   }
 }
@@ -403,7 +403,7 @@ static struct event next(struct world *world) {
 static void play(struct world *world, uint64_t seed) {
   memset(world, 0, sizeof *world);
   world->random = seed;
-  CHECK_INT(mst_door_open(7, WORKERS, 64, &world->door), 0);
+  CHECK_INT(mst_acceptor_open(7, WORKERS, 64, &world->acceptor), 0);
   for (uint32_t i = 0; i < WORKERS; i++) {
     struct mst_dial dial = {.cluster = 7, .worker = i};
     for (size_t k = 0; k < MST_NONCE_BYTES; k++)
@@ -415,11 +415,11 @@ static void play(struct world *world, uint64_t seed) {
   while (world->event_count > 0) {
     const struct event event = next(world);
     world->now_ns = event.at_ns;
-    struct mst_door_action action;
-    while (mst_door_tick(world->door, world->now_ns, &action) > 0)
+    struct mst_acceptor_action action;
+    while (mst_acceptor_tick(world->acceptor, world->now_ns, &action) > 0)
       perform(world, &action, 1);
     happen(world, &event);
-    mst_door_check(world->door);
+    mst_acceptor_check(world->acceptor);
   }
 }
 
@@ -429,7 +429,7 @@ TEST("Whatever a network does, each worker gets in once, and nothing is left") {
   const uint64_t seed = mst_test_seed();
   for (uint64_t run = 0; run < 300; run++) {
     play(world, seed + run);
-    CHECK_INT(mst_door_used(world->door), WORKERS);
+    CHECK_INT(mst_acceptor_used(world->acceptor), WORKERS);
     for (uint32_t i = 0; i < WORKERS; i++) {
       CHECK_INT(world->dialers[i].state, MST_DIALER_DONE);
       CHECK_INT(world->uses[i], 1);
@@ -437,11 +437,11 @@ TEST("Whatever a network does, each worker gets in once, and nothing is left") {
     }
     CHECK(world->done_ns < 120 * MST_NS_PER_S);
     // What the session still waits for has its end.
-    struct mst_door_action action;
-    while (mst_door_tick(world->door, INT64_MAX / 2, &action) > 0)
+    struct mst_acceptor_action action;
+    while (mst_acceptor_tick(world->acceptor, INT64_MAX / 2, &action) > 0)
       ;
-    CHECK_INT(mst_door_due(world->door), INT64_MAX);
-    mst_door_close(world->door);
+    CHECK_INT(mst_acceptor_due(world->acceptor), INT64_MAX);
+    mst_acceptor_close(world->acceptor);
   }
   free(world);
 }

@@ -1,4 +1,4 @@
-// Tests of pool/run with workers that are threads of this process: the session goes to and fro
+// Tests of pool/session with workers that are threads of this process: the session goes to and fro
 // between the R thread and the I/O thread while tasks run and workers are lost. The thread sanitizer
 // sees to it that only who has the session uses it.
 #include <errno.h>
@@ -17,8 +17,8 @@
 #include "base/mst_fault.h"
 #include "mst_random.h"
 #include "mst_test.h"
-#include "pool/run.h"
-#include "pool/run_int.h"
+#include "pool/session.h"
+#include "pool/session_int.h"
 
 #define WORKERS 2u
 #define ROUNDS 400

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "mst_test.h"
-#include "pool/run.h"
+#include "pool/session.h"
 
 static char dirs[2][64];
 

@@ -12,7 +12,7 @@
 #include "base/mst_err.h"
 #include "dialin/dialin.h"
 #include "mst_test.h"
-#include "wire/link.h"
+#include "wire/link_msg.h"
 #include "wire/wire.h"
 
 #define FOLDER "../wire/"

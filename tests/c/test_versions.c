@@ -8,8 +8,8 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 #include "mst_test.h"
-#include "pool/run.h"
-#include "pool/run_int.h"
+#include "pool/session.h"
+#include "pool/session_int.h"
 
 #define BUILD "a test"
 

@@ -3,7 +3,7 @@
 
 #include "base/mst_err.h"
 #include "fuzz.h"
-#include "wire/link.h"
+#include "wire/link_msg.h"
 
 static void run(const uint8_t *bytes, size_t n) {
   struct mst_have have;

@@ -1,17 +1,17 @@
-// Target: mst_stock_scan_run, which finds the end of an object of R's serialization.
+// Target: mst_stock_parse_run, which finds the end of an object of R's serialization.
 #include <string.h>
 
 #include "base/mst_err.h"
 #include "fuzz.h"
-#include "stock/scan.h"
+#include "stock/parse.h"
 
 static int whole(const uint8_t *bytes, size_t n, size_t *size) {
-  struct mst_stock_scan scan = {0};
-  const int rc = mst_stock_scan_run(&scan, bytes, n, size);
+  struct mst_stock_parse scan = {0};
+  const int rc = mst_stock_parse_run(&scan, bytes, n, size);
   FUZZ_CHECK(rc == 1 || rc == 0 || rc == -MST_EPROTO || rc == -MST_ELIMIT);
   FUZZ_CHECK(scan.at <= n);
   if (rc == 1) FUZZ_CHECK(*size >= 14 && *size <= n);
-  mst_stock_scan_free(&scan);
+  mst_stock_parse_free(&scan);
   return rc;
 }
 
@@ -19,15 +19,15 @@ static void run(const uint8_t *bytes, size_t n) {
   size_t size = 0, later = 0;
   const int verdict = whole(bytes, n, &size);
   // Fed in two parts it says the same, and what follows an object is of no concern.
-  struct mst_stock_scan scan = {0};
-  int rc = mst_stock_scan_run(&scan, bytes, n / 2, &later);
-  if (rc == 0) rc = mst_stock_scan_run(&scan, bytes, n, &later);
+  struct mst_stock_parse scan = {0};
+  int rc = mst_stock_parse_run(&scan, bytes, n / 2, &later);
+  if (rc == 0) rc = mst_stock_parse_run(&scan, bytes, n, &later);
   FUZZ_CHECK(rc == verdict);
   if (rc == 1) FUZZ_CHECK(later == size);
   // It can be used for another message.
-  mst_stock_scan_reset(&scan);
-  FUZZ_CHECK(mst_stock_scan_run(&scan, bytes, n, &later) == verdict);
-  mst_stock_scan_free(&scan);
+  mst_stock_parse_reset(&scan);
+  FUZZ_CHECK(mst_stock_parse_run(&scan, bytes, n, &later) == verdict);
+  mst_stock_parse_free(&scan);
 }
 
 static size_t word(uint8_t *out, uint32_t value) {

@@ -1,5 +1,5 @@
 // A small world: two worker processes, the launcher, the user, and a session that gives the
-// core its facts as peer.c and run.c do. See explore.h.
+// core its facts as peer.c and session.c do. See explore.h.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// The session: gives the core of calls facts and carries out what it says, as peer.c and run.c
+// The session: gives the core of calls facts and carries out what it says, as peer.c and session.c
 // do, but without sockets; and the users, who want answers.
 #include "base/mst_err.h"
 #include "canary.h"

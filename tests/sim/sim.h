@@ -18,7 +18,7 @@
 //   plan.c     what a seed draws
 //   world.c    processes, fork server, the user
 //   noise.c    events that mean nothing where they come
-//   session.c  facts in and actions out: peer.c and run.c without sockets
+//   session.c  facts in and actions out: peer.c and session.c without sockets
 //   watch.c    what the core and the pool say to each other, overheard
 //   ledger.c   what must become of each call, and who may be judged silent
 //   monitor.c  what the pool may and must do, from the events alone: books

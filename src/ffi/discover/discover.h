@@ -2,7 +2,7 @@
 #ifndef MST_FFI_DISCOVER_H
 #define MST_FFI_DISCOVER_H
 
-#include "discover/run.h"
+#include "discover/scan.h"
 #include "ffi/value/value.h"
 
 // ffi_scan_of gives the scan behind a pointer; raises an R error if it is closed, or

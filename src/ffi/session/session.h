@@ -4,7 +4,7 @@
 
 #include "ffi/value/value.h"
 #include "pool/look.h"
-#include "pool/run.h"
+#include "pool/session.h"
 
 // ---- session.c
 

@@ -6,7 +6,7 @@
 
 #include <R_ext/Altrep.h> // wants Rinternals.h before it
 
-#include "wire/link.h"
+#include "wire/link_msg.h"
 
 enum ffi_share_kind {
   FFI_SHARE_REAL,
@@ -48,7 +48,7 @@ int ffi_share_kind_of_type(int type);
 // ffi_shared_of gives what is behind a vector that is over a mapping now, else NULL.
 const struct ffi_shared *ffi_shared_of(SEXP x);
 
-// ffi_share_block writes x to the end of a segment, or a file, as a block (wire/link.h): large
+// ffi_share_block writes x to the end of a segment, or a file, as a block (wire/link_msg.h): large
 // vectors, then R bytes that refer to them. offset, bytes and stream of *block are filled in.
 // buf is for its use. The caller keeps what a jump of R's must not lose. 0, or an error.
 int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,

@@ -80,7 +80,7 @@ SEXP ffi_server_say(SEXP kind, SEXP text);
 SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seed);
 SEXP ffi_rebind(SEXP env, SEXP name, SEXP value);
 SEXP ffi_rand_seed(void);
-// blocks.c, links.c
+// blocks.c, exchange.c
 SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory, SEXP path);
 SEXP ffi_block_fetch(SEXP sources);
 SEXP ffi_block_read(SEXP want, SEXP index);

@@ -1,8 +1,8 @@
-// What run.c and probe.c share.
-#ifndef MST_DISCOVER_RUN_INT_H
-#define MST_DISCOVER_RUN_INT_H
+// What scan.c and probe.c share.
+#ifndef MST_DISCOVER_SCAN_INT_H
+#define MST_DISCOVER_SCAN_INT_H
 
-#include "discover/run.h"
+#include "discover/scan.h"
 #include "discover/sweep.h"
 #include "loop/loop.h"
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "dialin/run.h"
+#include "dialin/serve.h"
 
 #define WORKERS 1000u
 #define PAUSE_MS 200

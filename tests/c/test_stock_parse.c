@@ -1,4 +1,4 @@
-// Tests of stock/scan and stock/link: where an object of R's serialization ends, however
+// Tests of stock/parse and stock/link: where an object of R's serialization ends, however
 // its bytes come. What R itself writes is tested from R (test-stock-nodes.R).
 #include <errno.h>
 #include <string.h>
@@ -38,17 +38,17 @@ static void string(struct message *m, const char *text) {
 
 // check_ends feeds a message cut at every byte, and with more behind it.
 static void check_ends(struct message *m) {
-  struct mst_stock_scan scan = {0};
+  struct mst_stock_parse scan = {0};
   size_t size = 0;
   for (size_t n = 0; n < m->n; n++) {
-    CHECK_INT(mst_stock_scan_run(&scan, m->bytes, n, &size), 0);
+    CHECK_INT(mst_stock_parse_run(&scan, m->bytes, n, &size), 0);
   }
-  CHECK_INT(mst_stock_scan_run(&scan, m->bytes, m->n, &size), 1);
+  CHECK_INT(mst_stock_parse_run(&scan, m->bytes, m->n, &size), 1);
   CHECK_INT(size, m->n);
-  mst_stock_scan_reset(&scan);
-  CHECK_INT(mst_stock_scan_run(&scan, m->bytes, m->n + 3, &size), 1);
+  mst_stock_parse_reset(&scan);
+  CHECK_INT(mst_stock_parse_run(&scan, m->bytes, m->n + 3, &size), 1);
   CHECK_INT(size, m->n);
-  mst_stock_scan_free(&scan);
+  mst_stock_parse_free(&scan);
 }
 
 TEST("An object ends where it ends, whatever its bytes are cut into") {
@@ -119,22 +119,22 @@ TEST("A list of a hundred thousand elements takes one place of the stack") {
   for (int i = 0; i < COUNT; i++)
     CHECK_INT(mst_buf_append(&buf, m.bytes, m.n), 0);
   CHECK_INT(mst_buf_append(&buf, m.bytes + 4, 4), 0); // and the end
-  struct mst_stock_scan scan = {0};
+  struct mst_stock_parse scan = {0};
   size_t size = 0;
-  CHECK_INT(mst_stock_scan_run(&scan, buf.data, buf.len, &size), 1);
+  CHECK_INT(mst_stock_parse_run(&scan, buf.data, buf.len, &size), 1);
   CHECK_INT(size, buf.len);
   CHECK(scan.cap <= 64);
-  mst_stock_scan_free(&scan);
+  mst_stock_parse_free(&scan);
   mst_buf_free(&buf);
 }
 
 TEST("What is no message, or nested without end, is refused") {
   static const char *const bad[] = {"A\n", "HTTP/1.1 200 OK", "X ", "\0\0"};
-  struct mst_stock_scan scan = {0};
+  struct mst_stock_parse scan = {0};
   size_t size = 0;
   for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-    mst_stock_scan_reset(&scan);
-    CHECK_INT(mst_stock_scan_run(&scan, (const uint8_t *)bad[i], 2, &size),
+    mst_stock_parse_reset(&scan);
+    CHECK_INT(mst_stock_parse_run(&scan, (const uint8_t *)bad[i], 2, &size),
               -MST_EPROTO);
   }
   struct message m;
@@ -142,14 +142,14 @@ TEST("What is no message, or nested without end, is refused") {
   for (size_t i = 0; i < sizeof items / sizeof items[0]; i++) {
     header(&m);
     word(&m, items[i]);
-    mst_stock_scan_reset(&scan);
-    CHECK_INT(mst_stock_scan_run(&scan, m.bytes, m.n, &size), -MST_EPROTO);
+    mst_stock_parse_reset(&scan);
+    CHECK_INT(mst_stock_parse_run(&scan, m.bytes, m.n, &size), -MST_EPROTO);
   }
   header(&m);
   word(&m, 13);
   word(&m, 0xfffffffeu); // a length below -1
-  mst_stock_scan_reset(&scan);
-  CHECK_INT(mst_stock_scan_run(&scan, m.bytes, m.n, &size), -MST_EPROTO);
+  mst_stock_parse_reset(&scan);
+  CHECK_INT(mst_stock_parse_run(&scan, m.bytes, m.n, &size), -MST_EPROTO);
   // Pairs inside of pairs: each level stays open.
   struct mst_buf buf = {0};
   header(&m);
@@ -157,11 +157,11 @@ TEST("What is no message, or nested without end, is refused") {
   m.n = 0;
   word(&m, 2);
   int rc = 0;
-  mst_stock_scan_reset(&scan);
-  for (uint32_t i = 0; rc == 0 && i < 2 * MST_STOCK_SCAN_DEPTH_MAX + 100; i++)
+  mst_stock_parse_reset(&scan);
+  for (uint32_t i = 0; rc == 0 && i < 2 * MST_STOCK_PARSE_DEPTH_MAX + 100; i++)
     CHECK_INT(mst_buf_append(&buf, m.bytes, 4), 0);
-  CHECK_INT(mst_stock_scan_run(&scan, buf.data, buf.len, &size), -MST_ELIMIT);
-  mst_stock_scan_free(&scan);
+  CHECK_INT(mst_stock_parse_run(&scan, buf.data, buf.len, &size), -MST_ELIMIT);
+  mst_stock_parse_free(&scan);
   mst_buf_free(&buf);
 }
 

@@ -1,11 +1,11 @@
-// The parser of scan.h.
+// The parser of parse.h.
 //
 // A stack of what is still to come stands for R's recursion. Each step reads one unit
 // (an integer or two) if all of it is there, and pushes what follows from it, so it can
 // be left after any byte. The last of several items is taken off the stack before what it
 // consists of is pushed: a list of a million elements, which is a chain of tails, takes
 // one place.
-#include "stock/scan.h"
+#include "stock/parse.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -74,30 +74,30 @@ enum type {
 #define LENGTH_MAX (UINT64_C(1) << 52)
 #define NATIVE_NAME_MAX 64u
 
-static int push(struct mst_stock_scan *scan, enum op kind, uint64_t count) {
+static int push(struct mst_stock_parse *scan, enum op kind, uint64_t count) {
   if (count == 0 && kind == OP_ITEM) return 0;
   if (scan->depth == scan->cap) {
-    if (scan->cap >= MST_STOCK_SCAN_DEPTH_MAX) return -MST_ELIMIT;
+    if (scan->cap >= MST_STOCK_PARSE_DEPTH_MAX) return -MST_ELIMIT;
     const size_t cap = scan->cap == 0 ? 64 : scan->cap * 2;
-    struct mst_stock_scan_op *grown = realloc(scan->stack, cap * sizeof *grown);
+    struct mst_stock_parse_op *grown = realloc(scan->stack, cap * sizeof *grown);
     if (grown == NULL) return -MST_EMEM;
     scan->stack = grown;
     scan->cap = cap;
   }
   scan->stack[scan->depth++] =
-      (struct mst_stock_scan_op){.kind = (uint32_t)kind, .count = count};
+      (struct mst_stock_parse_op){.kind = (uint32_t)kind, .count = count};
   return 0;
 }
 
 // push2 has `next` come after `first`.
-static int push2(struct mst_stock_scan *scan, enum op first,
+static int push2(struct mst_stock_parse *scan, enum op first,
                  uint64_t first_count, enum op next, uint64_t next_count) {
   const int rc = push(scan, next, next_count);
   return rc != 0 ? rc : push(scan, first, first_count);
 }
 
 // word_at reads the integer at `offset` bytes from where the scan is.
-static uint32_t word_at(const struct mst_stock_scan *scan, const uint8_t *bytes,
+static uint32_t word_at(const struct mst_stock_parse *scan, const uint8_t *bytes,
                         size_t offset) {
   const uint8_t *at = bytes + scan->at + offset;
   if (scan->format == 'X') {
@@ -110,7 +110,7 @@ static uint32_t word_at(const struct mst_stock_scan *scan, const uint8_t *bytes,
 }
 
 // Content of `count` elements of `size` bytes is passed over.
-static int skip(struct mst_stock_scan *scan, uint64_t count, uint64_t size) {
+static int skip(struct mst_stock_parse *scan, uint64_t count, uint64_t size) {
   if (count > LENGTH_MAX) return -MST_EPROTO;
   scan->skip = count * size;
   return 0;
@@ -118,7 +118,7 @@ static int skip(struct mst_stock_scan *scan, uint64_t count, uint64_t size) {
 
 // length_of reads a vector's length: one integer, or three for a long one. 1, 0 if
 // they aren't there yet.
-static int length_of(struct mst_stock_scan *scan, const uint8_t *bytes,
+static int length_of(struct mst_stock_parse *scan, const uint8_t *bytes,
                      size_t n, uint64_t *length) {
   if (n - scan->at < 4) return 0;
   const int32_t plain = (int32_t)word_at(scan, bytes, 0);
@@ -135,7 +135,7 @@ static int length_of(struct mst_stock_scan *scan, const uint8_t *bytes,
 }
 
 // begin_item pushes what an object with these flags consists of.
-static int begin_item(struct mst_stock_scan *scan, uint32_t flags) {
+static int begin_item(struct mst_stock_parse *scan, uint32_t flags) {
   const uint64_t attributes = (flags & HAS_ATTRIBUTES) != 0;
   const uint64_t tag = (flags & HAS_TAG) != 0;
   switch ((enum type)(flags & 0xffu)) {
@@ -195,13 +195,13 @@ static int begin_item(struct mst_stock_scan *scan, uint32_t flags) {
 }
 
 // begin_body pushes byte code: its instructions, then its constants.
-static int begin_body(struct mst_stock_scan *scan) {
+static int begin_body(struct mst_stock_parse *scan) {
   return push2(scan, OP_ITEM, 1, OP_CONSTANTS, 1);
 }
 
 // begin_lang pushes what a call or list inside of byte code consists of. Their parts are
 // such again, and each begins with its type.
-static int begin_lang(struct mst_stock_scan *scan, uint32_t type) {
+static int begin_lang(struct mst_stock_parse *scan, uint32_t type) {
   switch ((enum type)type) {
   case T_BCREPREF:
     return push(scan, OP_WORD, 1);
@@ -217,7 +217,7 @@ static int begin_lang(struct mst_stock_scan *scan, uint32_t type) {
 }
 
 // A constant's type stands before it; most are objects like any other.
-static int begin_constant(struct mst_stock_scan *scan, uint32_t type) {
+static int begin_constant(struct mst_stock_parse *scan, uint32_t type) {
   switch ((enum type)type) {
   case T_BCODE:
     return begin_body(scan);
@@ -234,8 +234,8 @@ static int begin_constant(struct mst_stock_scan *scan, uint32_t type) {
 
 // typed_step takes one part of byte code with the type before it. A definition that is
 // referred to later has its number and the real type in between. 1, or 0 if that isn't there.
-static int typed_step(struct mst_stock_scan *scan, const uint8_t *bytes,
-                      size_t n, struct mst_stock_scan_op *top) {
+static int typed_step(struct mst_stock_parse *scan, const uint8_t *bytes,
+                      size_t n, struct mst_stock_parse_op *top) {
   if (n - scan->at < 4) return 0;
   uint32_t type = word_at(scan, bytes, 0);
   size_t used = 4;
@@ -257,8 +257,8 @@ static int typed_step(struct mst_stock_scan *scan, const uint8_t *bytes,
 }
 
 // counted_step takes a length and what it is for. 1, or 0 if it isn't there.
-static int counted_step(struct mst_stock_scan *scan, const uint8_t *bytes,
-                        size_t n, const struct mst_stock_scan_op *top) {
+static int counted_step(struct mst_stock_parse *scan, const uint8_t *bytes,
+                        size_t n, const struct mst_stock_parse_op *top) {
   const enum op kind = (enum op)top->kind;
   const uint64_t size = top->count;
   uint64_t length;
@@ -271,8 +271,8 @@ static int counted_step(struct mst_stock_scan *scan, const uint8_t *bytes,
 }
 
 // word_step takes an integer and what follows from it.
-static int word_step(struct mst_stock_scan *scan, const uint8_t *bytes,
-                     size_t n, const struct mst_stock_scan_op *top) {
+static int word_step(struct mst_stock_parse *scan, const uint8_t *bytes,
+                     size_t n, const struct mst_stock_parse_op *top) {
   const enum op kind = (enum op)top->kind;
   const size_t size = kind == OP_STRINGS ? 8 : 4;
   if (n - scan->at < size) return 0;
@@ -304,8 +304,8 @@ static int word_step(struct mst_stock_scan *scan, const uint8_t *bytes,
   return rc != 0 ? rc : 1;
 }
 
-static int item_step(struct mst_stock_scan *scan, const uint8_t *bytes,
-                     size_t n, struct mst_stock_scan_op *top) {
+static int item_step(struct mst_stock_parse *scan, const uint8_t *bytes,
+                     size_t n, struct mst_stock_parse_op *top) {
   if (n - scan->at < 4) return 0;
   const uint32_t flags = word_at(scan, bytes, 0);
   scan->at += 4;
@@ -314,8 +314,8 @@ static int item_step(struct mst_stock_scan *scan, const uint8_t *bytes,
   return rc != 0 ? rc : 1;
 }
 
-static int step(struct mst_stock_scan *scan, const uint8_t *bytes, size_t n) {
-  struct mst_stock_scan_op *top = &scan->stack[scan->depth - 1];
+static int step(struct mst_stock_parse *scan, const uint8_t *bytes, size_t n) {
+  struct mst_stock_parse_op *top = &scan->stack[scan->depth - 1];
   switch ((enum op)top->kind) {
   case OP_ITEM:
     return item_step(scan, bytes, n, top);
@@ -331,7 +331,7 @@ static int step(struct mst_stock_scan *scan, const uint8_t *bytes, size_t n) {
 }
 
 // begin reads the header. 1, or 0 if it isn't there yet.
-static int begin(struct mst_stock_scan *scan, const uint8_t *bytes, size_t n) {
+static int begin(struct mst_stock_parse *scan, const uint8_t *bytes, size_t n) {
   if (n >= 1 && bytes[0] != 'X' && bytes[0] != 'B') return -MST_EPROTO;
   if (n >= 2 && bytes[1] != '\n') return -MST_EPROTO;
   if (n < 14) return 0;
@@ -352,7 +352,7 @@ static int begin(struct mst_stock_scan *scan, const uint8_t *bytes, size_t n) {
   return rc != 0 ? rc : 1;
 }
 
-int mst_stock_scan_run(struct mst_stock_scan *scan, const uint8_t *bytes,
+int mst_stock_parse_run(struct mst_stock_parse *scan, const uint8_t *bytes,
                        size_t n, size_t *size) {
   if (!scan->begun) {
     const int rc = begin(scan, bytes, n);
@@ -375,14 +375,14 @@ int mst_stock_scan_run(struct mst_stock_scan *scan, const uint8_t *bytes,
   }
 }
 
-void mst_stock_scan_reset(struct mst_stock_scan *scan) {
+void mst_stock_parse_reset(struct mst_stock_parse *scan) {
   scan->depth = 0;
   scan->at = 0;
   scan->skip = 0;
   scan->begun = 0;
 }
 
-void mst_stock_scan_free(struct mst_stock_scan *scan) {
+void mst_stock_parse_free(struct mst_stock_parse *scan) {
   free(scan->stack);
   memset(scan, 0, sizeof *scan);
 }

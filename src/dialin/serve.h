@@ -1,7 +1,7 @@
-// The door on a loop: accepts, reads DIALs, answers, and hands connections over. One thread,
+// The acceptor on a loop: accepts, reads DIALs, answers, and hands connections over. One thread,
 // the loop's; never blocks. No R.
-#ifndef MST_DIALIN_RUN_H
-#define MST_DIALIN_RUN_H
+#ifndef MST_DIALIN_SERVE_H
+#define MST_DIALIN_SERVE_H
 
 #include "dialin/dialin.h"
 #include "loop/loop.h"

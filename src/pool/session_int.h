@@ -1,11 +1,11 @@
 // What the files share that join a cluster's core to the world. Each uses those before it in this
-// list only: peer.c, standby.c, peer_read.c, then peer_open.c and peer_say.c, orphan.c, run.c,
+// list only: peer.c, standby.c, peer_read.c, then peer_open.c and peer_say.c, orphan.c, session.c,
 // wait.c. Up to orphan.c they give facts to the core, and never carry out what follows.
-#ifndef MST_POOL_RUN_INT_H
-#define MST_POOL_RUN_INT_H
+#ifndef MST_POOL_SESSION_INT_H
+#define MST_POOL_SESSION_INT_H
 
 #include "base/mst_assert.h"
-#include "pool/run.h"
+#include "pool/session.h"
 
 // In builds that check threads: the caller has the session.
 #ifdef MST_CHECK_THREADS
@@ -87,7 +87,7 @@ void mst_cluster_reap(struct mst_cluster *cluster);
 // mst_cluster_orphans tells the core what can be known of workers of which no launcher tells.
 void mst_cluster_orphans(struct mst_cluster *cluster);
 
-// ---- run.c
+// ---- session.c
 
 // mst_cluster_carry_out carries out what follows from facts that the core was given.
 void mst_cluster_carry_out(struct mst_cluster *cluster);

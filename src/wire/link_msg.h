@@ -1,8 +1,8 @@
 // wire/link: messages of the links between workers. Pure, see
 // wire.h, whose conventions hold here too: encoders assert ranges, decoders check them
 // and want every byte used.
-#ifndef MST_WIRE_LINK_H
-#define MST_WIRE_LINK_H
+#ifndef MST_LINK_MSG_H
+#define MST_LINK_MSG_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
-// Messages of links: see link.h. HAVE is laid out as
+// Messages of links: see link_msg.h. HAVE is laid out as
 //   0 u64 size, 8 stage, 12 task, 16 attempt, 20 count, 24 u16 length of the path,
 //   26 six bytes of zero, 32 blocks, then the path.
-#include "wire/link.h"
+#include "wire/link_msg.h"
 
 #include <string.h>
 

@@ -1,15 +1,15 @@
-// A scan: the sweep, the loop, and what was found. See run.h.
+// A scan: the sweep, the loop, and what was found. See scan.h.
 //
 // Each round looks at all sockets first and only then asks the sweep, with the time at which
 // it began to look: whoever has answered in time counts, however late this process looks.
-#include "discover/run.h"
+#include "discover/scan.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
-#include "discover/run_int.h"
+#include "discover/scan_int.h"
 #include "net/net.h"
 
 // Attempts started between two looks: 64 take a third of a millisecond.

@@ -1,8 +1,8 @@
-// The door on a loop. See run.h.
+// The acceptor on a loop. See serve.h.
 //
 // What keeps queues short is that accepting never waits for anything: it has its turn
 // between any two lines, and reading a line takes what has come and no more.
-#include "dialin/run.h"
+#include "dialin/serve.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 struct line {
   struct mst_io io;
   struct mst_dialin *dialin;
-  uint32_t number; // the door's
+  uint32_t number; // the acceptor's
   int fd;          // owned until it is handed over
   int admitted;
   uint8_t bytes[MST_DIAL_BYTES]; // of the DIAL
@@ -29,10 +29,10 @@ struct line {
 
 struct mst_dialin {
   struct mst_loop *loop;
-  struct mst_door *door;
+  struct mst_acceptor *acceptor;
   struct mst_io *listeners;
   size_t count, turn;
-  struct line **lines; // by the door's numbers; NULL: free
+  struct line **lines; // by the acceptor's numbers; NULL: free
   uint32_t waiting;
   int64_t shortage_ns; // until when listeners are left alone, 0: they aren't
   mst_dialin_use use;
@@ -49,9 +49,9 @@ static void drop_line(struct line *line, int reset) {
   free(line);
 }
 
-// end_line: the connection is gone, or of no use; the door doesn't know yet.
+// end_line: the connection is gone, or of no use; the acceptor doesn't know yet.
 static void end_line(struct line *line) {
-  mst_door_ended(line->dialin->door, line->number);
+  mst_acceptor_ended(line->dialin->acceptor, line->number);
   drop_line(line, 1);
 }
 
@@ -90,22 +90,22 @@ static void hand_over(struct line *line, uint32_t worker) {
 }
 
 static void perform(struct mst_dialin *dialin,
-                    const struct mst_door_action *actions, size_t n,
+                    const struct mst_acceptor_action *actions, size_t n,
                     const struct mst_dial *dial) {
   for (size_t i = 0; i < n; i++) {
     struct line *line = dialin->lines[actions[i].conn];
     MST_ASSERT(line != NULL);
     switch (actions[i].what) {
-    case MST_DOOR_ADMIT:
+    case MST_ACCEPTOR_ADMIT:
       admit(line, dial);
       break;
-    case MST_DOOR_REFUSE:
+    case MST_ACCEPTOR_REFUSE:
       refuse(line, actions[i].why);
       break;
-    case MST_DOOR_CLOSE:
+    case MST_ACCEPTOR_CLOSE:
       drop_line(line, 1);
       break;
-    case MST_DOOR_USE:
+    case MST_ACCEPTOR_USE:
       hand_over(line, actions[i].worker);
       break;
     }
@@ -125,8 +125,8 @@ static void read_dial(struct line *line) {
   const int rc = mst_dial_decode(line->bytes, line->got, MST_KIND_DIAL, &dial);
   if (rc < 0) end_line(line);
   if (rc <= 0) return;
-  struct mst_door_action actions[2];
-  const size_t n = mst_door_dial(line->dialin->door, line->number, &dial,
+  struct mst_acceptor_action actions[2];
+  const size_t n = mst_acceptor_dial(line->dialin->acceptor, line->number, &dial,
                                  mst_clock_now(), actions);
   perform(line->dialin, actions, n, &dial);
 }
@@ -145,8 +145,8 @@ static void look_behind(struct line *line) {
     read_dial(line);
     return;
   }
-  struct mst_door_action action;
-  const size_t n = mst_door_talked(line->dialin->door, line->number, &action);
+  struct mst_acceptor_action action;
+  const size_t n = mst_acceptor_talked(line->dialin->acceptor, line->number, &action);
   perform(line->dialin, &action, n, NULL);
 }
 
@@ -156,7 +156,7 @@ static void take_in(struct mst_dialin *dialin, int fd) {
   uint32_t number;
   struct line *line = calloc(1, sizeof *line);
   if (line == NULL ||
-      mst_door_accepted(dialin->door, mst_clock_now(), &number) != 0) {
+      mst_acceptor_accepted(dialin->acceptor, mst_clock_now(), &number) != 0) {
     free(line);
     mst_net_close_reset(&fd); // its worker dials again
     return;
@@ -224,8 +224,8 @@ int mst_dialin_open(struct mst_loop *loop, const int *listeners, size_t count,
   if (rc == 0) {
     *dialin = (struct mst_dialin){.loop = loop, .use = use, .owner = owner};
     dialin->listeners = calloc(count, sizeof *dialin->listeners);
-    dialin->lines = calloc(MST_DOOR_CONNS_MAX, sizeof(struct line *));
-    rc = mst_door_open(cluster, workers, MST_DOOR_CONNS_MAX, &dialin->door);
+    dialin->lines = calloc(MST_ACCEPTOR_CONNS_MAX, sizeof(struct line *));
+    rc = mst_acceptor_open(cluster, workers, MST_ACCEPTOR_CONNS_MAX, &dialin->acceptor);
     if (dialin->listeners == NULL || dialin->lines == NULL) rc = -MST_EMEM;
   }
   for (size_t i = 0; rc == 0 && i < count; i++) {
@@ -246,8 +246,8 @@ int mst_dialin_open(struct mst_loop *loop, const int *listeners, size_t count,
 }
 
 void mst_dialin_tick(struct mst_dialin *dialin, int64_t now_ns) {
-  struct mst_door_action action;
-  while (mst_door_tick(dialin->door, now_ns, &action) > 0)
+  struct mst_acceptor_action action;
+  while (mst_acceptor_tick(dialin->acceptor, now_ns, &action) > 0)
     perform(dialin, &action, 1, NULL);
   if (dialin->shortage_ns != 0 && now_ns >= dialin->shortage_ns) {
     dialin->shortage_ns = 0;
@@ -256,14 +256,14 @@ void mst_dialin_tick(struct mst_dialin *dialin, int64_t now_ns) {
 }
 
 int64_t mst_dialin_due(const struct mst_dialin *dialin) {
-  const int64_t due_ns = mst_door_due(dialin->door);
+  const int64_t due_ns = mst_acceptor_due(dialin->acceptor);
   const int64_t shortage_ns =
       dialin->shortage_ns != 0 ? dialin->shortage_ns : INT64_MAX;
   return due_ns < shortage_ns ? due_ns : shortage_ns;
 }
 
 uint32_t mst_dialin_used(const struct mst_dialin *dialin) {
-  return mst_door_used(dialin->door);
+  return mst_acceptor_used(dialin->acceptor);
 }
 
 uint32_t mst_dialin_waiting(const struct mst_dialin *dialin) {
@@ -272,17 +272,17 @@ uint32_t mst_dialin_waiting(const struct mst_dialin *dialin) {
 
 void mst_dialin_expect(struct mst_dialin *dialin, uint32_t worker,
                        uint32_t epoch) {
-  mst_door_expect(dialin->door, worker, epoch);
+  mst_acceptor_expect(dialin->acceptor, worker, epoch);
 }
 
 void mst_dialin_close(struct mst_dialin *dialin) {
   if (dialin == NULL) return;
-  for (uint32_t i = 0; dialin->lines != NULL && i < MST_DOOR_CONNS_MAX; i++) {
+  for (uint32_t i = 0; dialin->lines != NULL && i < MST_ACCEPTOR_CONNS_MAX; i++) {
     if (dialin->lines[i] != NULL) end_line(dialin->lines[i]);
   }
   for (size_t i = 0; i < dialin->count; i++)
     mst_loop_remove(dialin->loop, &dialin->listeners[i]);
-  mst_door_close(dialin->door);
+  mst_acceptor_close(dialin->acceptor);
   free(dialin->lines);
   free(dialin->listeners);
   free(dialin);

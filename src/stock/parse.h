@@ -9,22 +9,22 @@
 // Formats: binary "X\n" (big-endian) and "B\n" (this machine's order), versions 2 and 3,
 // with everything that serialize() writes of them, see R-ints, "Serialization Formats",
 // and R's src/main/serialize.c.
-#ifndef MST_STOCK_SCAN_H
-#define MST_STOCK_SCAN_H
+#ifndef MST_STOCK_PARSE_H
+#define MST_STOCK_PARSE_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 // Deeper nesting than this would end R's own stack before.
-#define MST_STOCK_SCAN_DEPTH_MAX 1000000u
+#define MST_STOCK_PARSE_DEPTH_MAX 1000000u
 
-struct mst_stock_scan_op {
-  uint32_t kind;  // enum in scan.c
+struct mst_stock_parse_op {
+  uint32_t kind;  // enum in parse.c
   uint64_t count; // how many are still to come
 };
 
-struct mst_stock_scan {
-  struct mst_stock_scan_op *stack; // what is still to come, last first; owned
+struct mst_stock_parse {
+  struct mst_stock_parse_op *stack; // what is still to come, last first; owned
   size_t depth, cap;
   size_t at;     // bytes looked at so far
   uint64_t skip; // of the content that `at` is in
@@ -32,15 +32,15 @@ struct mst_stock_scan {
   uint8_t begun; // the header was read
 };
 
-// mst_stock_scan_run looks at a message's bytes from its first on. Call it again with more bytes
+// mst_stock_parse_run looks at a message's bytes from its first on. Call it again with more bytes
 // when it returns 0; what it has seen must stay the same. 1: the message's first *size
 // bytes are an object. -MST_EPROTO: no such format. -MST_ELIMIT: nested too deep or
 // longer than an address. -MST_EMEM.
-int mst_stock_scan_run(struct mst_stock_scan *scan, const uint8_t *bytes,
+int mst_stock_parse_run(struct mst_stock_parse *scan, const uint8_t *bytes,
                        size_t n, size_t *size);
 
-// mst_stock_scan_reset makes it ready for another message; the memory is kept.
-void mst_stock_scan_reset(struct mst_stock_scan *scan);
-void mst_stock_scan_free(struct mst_stock_scan *scan);
+// mst_stock_parse_reset makes it ready for another message; the memory is kept.
+void mst_stock_parse_reset(struct mst_stock_parse *scan);
+void mst_stock_parse_free(struct mst_stock_parse *scan);
 
 #endif

@@ -1,12 +1,12 @@
-// pool/run: joins a cluster's pure state to descriptors, launchers and time.
+// pool/session: joins a cluster's pure state to descriptors, launchers and time.
 //
 // A session belongs to one thread at a time: to the R thread while a call of muster's
 // runs, which serves every cluster, server and output pipe whenever it waits; to the
 // I/O thread (loop/io_thread.h) while R does something else: it serves them while tasks are to be
 // done, otherwise only output pipes. No R in here; nothing is called back into R; nothing
 // is held across a call, so the caller may leave by longjmp between calls.
-#ifndef MST_POOL_RUN_H
-#define MST_POOL_RUN_H
+#ifndef MST_POOL_SESSION_H
+#define MST_POOL_SESSION_H
 
 #include <stdint.h>
 #include <sys/types.h>

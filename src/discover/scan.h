@@ -2,8 +2,8 @@
 //
 // A scan belongs to one thread and one process, and to nobody else's loop: it works while a
 // session's clusters do.
-#ifndef MST_DISCOVER_RUN_H
-#define MST_DISCOVER_RUN_H
+#ifndef MST_DISCOVER_SCAN_H
+#define MST_DISCOVER_SCAN_H
 
 #include <stddef.h>
 #include <stdint.h>

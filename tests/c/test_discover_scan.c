@@ -1,11 +1,11 @@
-// Tests of discover/run on the loopback: what real sockets show, and what happens when the
+// Tests of discover/scan on the loopback: what real sockets show, and what happens when the
 // system runs out of them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
 
 #include "base/mst_fault.h"
-#include "discover/run.h"
+#include "discover/scan.h"
 #include "mst_net_test.h"
 
 #define MS MST_NS_PER_MS

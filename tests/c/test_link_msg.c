@@ -4,7 +4,7 @@
 #include "base/mst_err.h"
 #include "mst_test.h"
 #include "share/segment.h"
-#include "wire/link.h"
+#include "wire/link_msg.h"
 
 TEST("WANT comes back as it was, and has one length") {
   uint8_t bytes[MST_WANT_BYTES + 1] = {0};
