@@ -49,13 +49,13 @@ void mst_log_write(struct mst_log *log, struct mst_log_part *part,
   while (n > 0) {
     const char *newline = memchr(bytes, '\n', n);
     const size_t line = newline == NULL ? n : (size_t)(newline - bytes);
-    const size_t room = sizeof part->text - part->length;
+    const size_t capacity = sizeof part->text - part->length;
     // Only now is it known to be too long: an end of line could have come.
-    if (room == 0 && line > 0) {
+    if (capacity == 0 && line > 0) {
       mst_log_end(log, part, worker);
       continue;
     }
-    const size_t take = line < room ? line : room;
+    const size_t take = line < capacity ? line : capacity;
     memcpy(part->text + part->length, bytes, take);
     part->length += take;
     bytes += take;

@@ -1,4 +1,4 @@
-// mst_tail: the last bytes of a stream, in a fixed room. No allocation, no R.
+// mst_tail: the last bytes of a stream, in a fixed array. No allocation, no R.
 #ifndef MST_TAIL_H
 #define MST_TAIL_H
 

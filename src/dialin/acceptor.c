@@ -42,7 +42,7 @@ struct mst_acceptor {
 };
 
 int mst_acceptor_open(uint32_t cluster, uint32_t workers, uint32_t conns_max,
-                  struct mst_acceptor **out) {
+                      struct mst_acceptor **out) {
   MST_ASSERT(conns_max >= 1 && conns_max <= MST_ACCEPTOR_CONNS_MAX);
   struct mst_acceptor *acceptor = calloc(1, sizeof *acceptor);
   *out = NULL;
@@ -51,7 +51,8 @@ int mst_acceptor_open(uint32_t cluster, uint32_t workers, uint32_t conns_max,
   acceptor->workers = workers;
   acceptor->conns_max = conns_max;
   acceptor->free = NO_CONN;
-  acceptor->places = calloc(workers > 0 ? workers : 1, sizeof *acceptor->places);
+  acceptor->places =
+      calloc(workers > 0 ? workers : 1, sizeof *acceptor->places);
   acceptor->all = calloc(conns_max, sizeof *acceptor->all);
   if (acceptor->places == NULL || acceptor->all == NULL) {
     mst_acceptor_close(acceptor);
@@ -68,7 +69,8 @@ void mst_acceptor_close(struct mst_acceptor *acceptor) {
   free(acceptor);
 }
 
-int mst_acceptor_accepted(struct mst_acceptor *acceptor, int64_t now_ns, uint32_t *conn) {
+int mst_acceptor_accepted(struct mst_acceptor *acceptor, int64_t now_ns,
+                          uint32_t *conn) {
   uint32_t at = acceptor->free;
   if (at != NO_CONN) {
     acceptor->free = acceptor->all[at].next_free;
@@ -77,8 +79,8 @@ int mst_acceptor_accepted(struct mst_acceptor *acceptor, int64_t now_ns, uint32_
   } else {
     return -MST_ELIMIT;
   }
-  acceptor->all[at] =
-      (struct conn){.state = CONN_WAITING, .due_ns = now_ns + MST_ACCEPTOR_WAIT_NS};
+  acceptor->all[at] = (struct conn){.state = CONN_WAITING,
+                                    .due_ns = now_ns + MST_ACCEPTOR_WAIT_NS};
   *conn = at;
   return 0;
 }
@@ -99,8 +101,9 @@ static void forget(struct mst_acceptor *acceptor, uint32_t conn) {
   acceptor->free = conn;
 }
 
-static size_t act(struct mst_acceptor_action *action, enum mst_acceptor_what what,
-                  uint32_t conn, uint32_t worker, const char *why) {
+static size_t act(struct mst_acceptor_action *action,
+                  enum mst_acceptor_what what, uint32_t conn, uint32_t worker,
+                  const char *why) {
   *action = (struct mst_acceptor_action){
       .what = what, .conn = conn, .worker = worker, .why = why};
   return 1;
@@ -109,7 +112,8 @@ static size_t act(struct mst_acceptor_action *action, enum mst_acceptor_what wha
 static const char *why_not(const struct mst_acceptor *acceptor,
                            const struct mst_dial *dial) {
   if (dial->cluster != acceptor->cluster) return "no such cluster here";
-  if (dial->worker >= acceptor->workers) return "no such worker in this cluster";
+  if (dial->worker >= acceptor->workers)
+    return "no such worker in this cluster";
   const struct place *place = &acceptor->places[dial->worker];
   if (dial->epoch != place->epoch) return "another incarnation is expected";
   return place->state == PLACE_USED ? "this worker is in use already" : NULL;
@@ -132,8 +136,8 @@ static size_t admit(struct mst_acceptor *acceptor, uint32_t conn,
   place->conn = conn;
   place->last = *dial;
   acceptor->all[conn] = (struct conn){.state = CONN_ADMITTED,
-                                  .worker = dial->worker,
-                                  .due_ns = now_ns + MST_ACCEPTOR_WAIT_NS};
+                                      .worker = dial->worker,
+                                      .due_ns = now_ns + MST_ACCEPTOR_WAIT_NS};
   return act(action, MST_ACCEPTOR_ADMIT, conn, dial->worker, NULL);
 }
 
@@ -150,8 +154,8 @@ static size_t dial_again(struct mst_acceptor *acceptor, uint32_t conn,
 }
 
 size_t mst_acceptor_dial(struct mst_acceptor *acceptor, uint32_t conn,
-                     const struct mst_dial *dial, int64_t now_ns,
-                     struct mst_acceptor_action actions[2]) {
+                         const struct mst_dial *dial, int64_t now_ns,
+                         struct mst_acceptor_action actions[2]) {
   if (conn_of(acceptor, conn)->state == CONN_ADMITTED) {
     return dial_again(acceptor, conn, dial, actions);
   }
@@ -174,7 +178,7 @@ size_t mst_acceptor_dial(struct mst_acceptor *acceptor, uint32_t conn,
 }
 
 size_t mst_acceptor_talked(struct mst_acceptor *acceptor, uint32_t conn,
-                       struct mst_acceptor_action actions[1]) {
+                           struct mst_acceptor_action actions[1]) {
   struct conn *at = conn_of(acceptor, conn);
   if (at->state != CONN_ADMITTED) return 0;
   const uint32_t worker = at->worker;
@@ -189,9 +193,10 @@ void mst_acceptor_ended(struct mst_acceptor *acceptor, uint32_t conn) {
 }
 
 size_t mst_acceptor_tick(struct mst_acceptor *acceptor, int64_t now_ns,
-                     struct mst_acceptor_action actions[1]) {
+                         struct mst_acceptor_action actions[1]) {
   for (uint32_t i = 0; i < acceptor->conns; i++) {
-    if (acceptor->all[i].state == CONN_FREE || acceptor->all[i].due_ns > now_ns) {
+    if (acceptor->all[i].state == CONN_FREE ||
+        acceptor->all[i].due_ns > now_ns) {
       continue;
     }
     const uint32_t worker = acceptor->all[i].worker;
@@ -204,14 +209,16 @@ size_t mst_acceptor_tick(struct mst_acceptor *acceptor, int64_t now_ns,
 int64_t mst_acceptor_due(const struct mst_acceptor *acceptor) {
   int64_t due_ns = INT64_MAX;
   for (uint32_t i = 0; i < acceptor->conns; i++) {
-    if (acceptor->all[i].state != CONN_FREE && acceptor->all[i].due_ns < due_ns) {
+    if (acceptor->all[i].state != CONN_FREE &&
+        acceptor->all[i].due_ns < due_ns) {
       due_ns = acceptor->all[i].due_ns;
     }
   }
   return due_ns;
 }
 
-void mst_acceptor_expect(struct mst_acceptor *acceptor, uint32_t worker, uint32_t epoch) {
+void mst_acceptor_expect(struct mst_acceptor *acceptor, uint32_t worker,
+                         uint32_t epoch) {
   MST_ASSERT(worker < acceptor->workers);
   struct place *place = &acceptor->places[worker];
   MST_ASSERT(place->state != PLACE_ADMITTED);
@@ -219,7 +226,9 @@ void mst_acceptor_expect(struct mst_acceptor *acceptor, uint32_t worker, uint32_
   *place = (struct place){.state = PLACE_EMPTY, .epoch = epoch};
 }
 
-uint32_t mst_acceptor_used(const struct mst_acceptor *acceptor) { return acceptor->used; }
+uint32_t mst_acceptor_used(const struct mst_acceptor *acceptor) {
+  return acceptor->used;
+}
 
 void mst_acceptor_check(const struct mst_acceptor *acceptor) {
   uint32_t used = 0, admitted = 0;

@@ -132,32 +132,34 @@ struct mst_acceptor_action {
 
 struct mst_acceptor;
 
-// mst_acceptor_open makes an acceptor for workers 0 .. workers - 1 of a cluster, all of epoch 0, and
-// at most conns_max connections at once. The caller ends it by mst_acceptor_close. -MST_EMEM.
+// mst_acceptor_open makes an acceptor for workers 0 .. workers - 1 of a cluster, all of epoch 0,
+// and at most conns_max connections at once. The caller ends it by mst_acceptor_close. -MST_EMEM.
 int mst_acceptor_open(uint32_t cluster, uint32_t workers, uint32_t conns_max,
-                  struct mst_acceptor **out);
+                      struct mst_acceptor **out);
 void mst_acceptor_close(struct mst_acceptor *acceptor);
 
 // mst_acceptor_accepted gives a number to a connection that was accepted. -MST_ELIMIT if
 // there are too many: close it, its worker dials again.
-int mst_acceptor_accepted(struct mst_acceptor *acceptor, int64_t now_ns, uint32_t *conn);
+int mst_acceptor_accepted(struct mst_acceptor *acceptor, int64_t now_ns,
+                          uint32_t *conn);
 // mst_acceptor_dial: a DIAL came. Gives the number of actions, 1 or 2. After REFUSE, CLOSE and
 // USE a connection's number is free: the runner must forget it at once.
 size_t mst_acceptor_dial(struct mst_acceptor *acceptor, uint32_t conn,
-                     const struct mst_dial *dial, int64_t now_ns,
-                     struct mst_acceptor_action actions[2]);
+                         const struct mst_dial *dial, int64_t now_ns,
+                         struct mst_acceptor_action actions[2]);
 // mst_acceptor_talked: something came behind an admitted connection's DIAL. USE.
 size_t mst_acceptor_talked(struct mst_acceptor *acceptor, uint32_t conn,
-                       struct mst_acceptor_action actions[1]);
+                           struct mst_acceptor_action actions[1]);
 // mst_acceptor_ended: a connection is gone; its number is free.
 void mst_acceptor_ended(struct mst_acceptor *acceptor, uint32_t conn);
 // mst_acceptor_tick closes a connection whose time is over. One action, or 0: call it until then.
 size_t mst_acceptor_tick(struct mst_acceptor *acceptor, int64_t now_ns,
-                     struct mst_acceptor_action actions[1]);
+                         struct mst_acceptor_action actions[1]);
 // mst_acceptor_due gives when tick has something to do, INT64_MAX never.
 int64_t mst_acceptor_due(const struct mst_acceptor *acceptor);
 // mst_acceptor_expect: the worker is gone, and comes again with this epoch.
-void mst_acceptor_expect(struct mst_acceptor *acceptor, uint32_t worker, uint32_t epoch);
+void mst_acceptor_expect(struct mst_acceptor *acceptor, uint32_t worker,
+                         uint32_t epoch);
 uint32_t mst_acceptor_used(const struct mst_acceptor *acceptor);
 // mst_acceptor_check asserts that all that the acceptor knows agrees. For tests.
 void mst_acceptor_check(const struct mst_acceptor *acceptor);

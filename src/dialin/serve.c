@@ -126,8 +126,8 @@ static void read_dial(struct line *line) {
   if (rc < 0) end_line(line);
   if (rc <= 0) return;
   struct mst_acceptor_action actions[2];
-  const size_t n = mst_acceptor_dial(line->dialin->acceptor, line->number, &dial,
-                                 mst_clock_now(), actions);
+  const size_t n = mst_acceptor_dial(line->dialin->acceptor, line->number,
+                                     &dial, mst_clock_now(), actions);
   perform(line->dialin, actions, n, &dial);
 }
 
@@ -146,7 +146,8 @@ static void look_behind(struct line *line) {
     return;
   }
   struct mst_acceptor_action action;
-  const size_t n = mst_acceptor_talked(line->dialin->acceptor, line->number, &action);
+  const size_t n =
+      mst_acceptor_talked(line->dialin->acceptor, line->number, &action);
   perform(line->dialin, &action, n, NULL);
 }
 
@@ -225,7 +226,8 @@ int mst_dialin_open(struct mst_loop *loop, const int *listeners, size_t count,
     *dialin = (struct mst_dialin){.loop = loop, .use = use, .owner = owner};
     dialin->listeners = calloc(count, sizeof *dialin->listeners);
     dialin->lines = calloc(MST_ACCEPTOR_CONNS_MAX, sizeof(struct line *));
-    rc = mst_acceptor_open(cluster, workers, MST_ACCEPTOR_CONNS_MAX, &dialin->acceptor);
+    rc = mst_acceptor_open(cluster, workers, MST_ACCEPTOR_CONNS_MAX,
+                           &dialin->acceptor);
     if (dialin->listeners == NULL || dialin->lines == NULL) rc = -MST_EMEM;
   }
   for (size_t i = 0; rc == 0 && i < count; i++) {
@@ -277,7 +279,8 @@ void mst_dialin_expect(struct mst_dialin *dialin, uint32_t worker,
 
 void mst_dialin_close(struct mst_dialin *dialin) {
   if (dialin == NULL) return;
-  for (uint32_t i = 0; dialin->lines != NULL && i < MST_ACCEPTOR_CONNS_MAX; i++) {
+  for (uint32_t i = 0; dialin->lines != NULL && i < MST_ACCEPTOR_CONNS_MAX;
+       i++) {
     if (dialin->lines[i] != NULL) end_line(dialin->lines[i]);
   }
   for (size_t i = 0; i < dialin->count; i++)

@@ -87,22 +87,22 @@ void mst_proc_title(const char *title) {
   size_t bytes;
   char *first = arguments(&bytes);
   if (first == NULL) return;
-  size_t room = 0; // in front of the argument that ends with boot.R
+  size_t capacity = 0; // in front of the argument that ends with boot.R
   for (size_t at = 0; at < bytes;) {
     const size_t length = strnlen(first + at, bytes - at);
     static const char script[] = "boot.R";
     const size_t tail = sizeof script - 1;
     if (length >= tail &&
         memcmp(first + at + length - tail, script, tail) == 0) {
-      room = at;
+      capacity = at;
       break;
     }
     at += length + 1;
   }
-  if (room == 0) return;
-  memset(first, 0, room);
+  if (capacity == 0) return;
+  memset(first, 0, capacity);
   const size_t length = strlen(title);
-  memcpy(first, title, length < room ? length : room - 1);
+  memcpy(first, title, length < capacity ? length : capacity - 1);
 }
 
 // What a process may take back by itself is what it has put on.

@@ -148,7 +148,7 @@ static int start_thread(struct mst_io_thread *thread) {
 }
 
 int mst_io_thread_start(mst_io_thread_serve serve, void *owner,
-                     struct mst_io_thread **out, struct mst_err *err) {
+                        struct mst_io_thread **out, struct mst_err *err) {
   struct mst_io_thread *thread = calloc(1, sizeof *thread);
   if (thread == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a thread");
@@ -197,7 +197,9 @@ const char *mst_io_thread_failure(const struct mst_io_thread *thread) {
 }
 
 // Only the owner's thread writes it, and asks.
-int mst_io_thread_is_lent(const struct mst_io_thread *thread) { return thread->lent; }
+int mst_io_thread_is_lent(const struct mst_io_thread *thread) {
+  return thread->lent;
+}
 
 void mst_io_thread_end(struct mst_io_thread *thread) {
   if (thread == NULL) return;

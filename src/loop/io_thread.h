@@ -32,7 +32,7 @@ typedef int (*mst_io_thread_serve)(void *owner, int *fd);
 
 // mst_io_thread_start starts the thread, with all signals blocked. 0, -MST_EMEM, -MST_ESYS.
 int mst_io_thread_start(mst_io_thread_serve serve, void *owner,
-                     struct mst_io_thread **out, struct mst_err *err);
+                        struct mst_io_thread **out, struct mst_err *err);
 // mst_io_thread_lend lets the I/O thread serve until it is taken back. tick_ms: below 1,000.
 void mst_io_thread_lend(struct mst_io_thread *thread, int tick_ms);
 // mst_io_thread_take waits until the I/O thread is out of mst_io_thread_serve, and keeps it out.

@@ -212,10 +212,11 @@ int mst_addr_same(const struct mst_addr *one, const struct mst_addr *other) {
 
 static char *format_path(const struct mst_addr *addr, char *out) {
   const size_t head = offsetof(struct sockaddr_un, sun_path);
-  const size_t room = addr->len > head ? addr->len - head : 0;
-  const size_t n = strnlen(
-      addr->at.un.sun_path,
-      room < sizeof addr->at.un.sun_path ? room : sizeof addr->at.un.sun_path);
+  const size_t capacity = addr->len > head ? addr->len - head : 0;
+  const size_t n =
+      strnlen(addr->at.un.sun_path, capacity < sizeof addr->at.un.sun_path
+                                        ? capacity
+                                        : sizeof addr->at.un.sun_path);
   (void)snprintf(out, MST_ADDR_TEXT_MAX, "%s%.*s",
                  n > 0 && addr->at.un.sun_path[0] == '/' ? "" : unix_prefix,
                  (int)n, addr->at.un.sun_path);

@@ -40,5 +40,6 @@ void mst_session_break(struct mst_session *session) {
 }
 
 const char *mst_session_failure(const struct mst_session *session) {
-  return session->io_thread == NULL ? NULL : mst_io_thread_failure(session->io_thread);
+  return session->io_thread == NULL ? NULL
+                                    : mst_io_thread_failure(session->io_thread);
 }

@@ -22,15 +22,15 @@
 #include "wire/wire.h"
 
 struct mst_calls;
-struct mst_lane;
+struct mst_mailbox;
 
 enum mst_call_state {
   MST_CALL_QUEUED, // no worker has it
-  MST_CALL_GIVEN,  // it is in a lane
+  MST_CALL_GIVEN,  // it is in a mailbox
   MST_CALL_DONE,   // answered: flags, value, map
   MST_CALL_LOST, // it will not be answered: loss, NULL without memory, or if its
                  // cluster was stopped
-  MST_CALL_CANCELLED // nobody wants it; a lane may have it until its answer comes
+  MST_CALL_CANCELLED // nobody wants it; a mailbox may have it until its answer comes
 };
 
 // What all clusters of a session count together.
@@ -52,16 +52,17 @@ struct mst_tally {
 };
 
 struct mst_call {
-  struct mst_call *next, *before; // in its lane, or among its lane's answers
-  struct mst_tally *tally;  // NULL once the cluster has no more to do with it
-  struct mst_lane *lane;    // that has it, NULL if none does
-  struct mst_blob *payload; // a reference, until it is answered or fails
-  struct mst_job *job;      // that it needs, NULL for none. Likewise
-  struct mst_cast *cast;    // of which it is one, NULL for none. Likewise
-  const void *verb;         // whose it is, as the caller said; NULL for a task
-  uint64_t id;              // in its lane, from 1; what goes over the wire
-  uint64_t serial;          // of tasks, counts up in a session
-  int64_t timeout_ns;       // of its evaluation; 0: the cluster's
+  struct mst_call *next,
+      *before;             // in its mailbox, or among its mailbox's answers
+  struct mst_tally *tally; // NULL once the cluster has no more to do with it
+  struct mst_mailbox *mailbox; // that has it, NULL if none does
+  struct mst_blob *payload;    // a reference, until it is answered or fails
+  struct mst_job *job;         // that it needs, NULL for none. Likewise
+  struct mst_cast *cast;       // of which it is one, NULL for none. Likewise
+  const void *verb;   // whose it is, as the caller said; NULL for a task
+  uint64_t id;        // in its mailbox, from 1; what goes over the wire
+  uint64_t serial;    // of tasks, counts up in a session
+  int64_t timeout_ns; // of its evaluation; 0: the cluster's
   int64_t sent_ns, done_ns;
   struct mst_queued queued;
   int32_t tag;     // the caller's own number for it
@@ -117,8 +118,8 @@ void mst_call_taken(struct mst_call *call);
 
 // mst_call_let_go drops what a call that is over needed to be sent.
 void mst_call_let_go(struct mst_call *call);
-// mst_call_leave: the cluster has no more to do with a call that is in no lane any more. Drops its
-// reference; a task's answer stays until it is taken.
+// mst_call_leave: the cluster has no more to do with a call that is in no mailbox any more. Drops
+// its reference; a task's answer stays until it is taken.
 void mst_call_leave(struct mst_call *call);
 // mst_call_end: what the user asked for by a task is over, in this state.
 void mst_call_end(struct mst_call *call, enum mst_call_state state,

@@ -37,7 +37,7 @@ static int add_slots(struct mst_calls *calls, uint32_t from, uint32_t to) {
       free_slots(calls, from, i);
       return -MST_EMEM;
     }
-    slots[i]->lane.worker = i;
+    slots[i]->mailbox.worker = i;
     slots[i]->launch_ns = NEVER;
     slots[i]->journal.total = &calls->log_bytes;
     slots[i]->journal.unfit = slots[i]->journal.impossible =
@@ -67,23 +67,23 @@ void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   slot->ended = 1;
-  while (slot->lane.answers != NULL) {
-    struct mst_call *answer = slot->lane.answers;
-    mst_lane_take(&slot->lane, answer);
+  while (slot->mailbox.answers != NULL) {
+    struct mst_call *answer = slot->mailbox.answers;
+    mst_mailbox_take(&slot->mailbox, answer);
     mst_call_release(answer);
   }
-  while (slot->lane.first != NULL) {
-    struct mst_call *call = slot->lane.first;
+  while (slot->mailbox.first != NULL) {
+    struct mst_call *call = slot->mailbox.first;
     if (call->is_task) {
-      (void)mst_lane_finish(&slot->lane, call, MST_CALL_LOST, now_ns);
+      (void)mst_mailbox_finish(&slot->mailbox, call, MST_CALL_LOST, now_ns);
     } else {
-      (void)mst_lane_drop(&slot->lane, call);
+      (void)mst_mailbox_drop(&slot->mailbox, call);
     }
   }
   mst_journal_free(&slot->journal);
   slot->replay = slot->replayed = NULL;
   slot->replaying = slot->resuming = 0;
-  slot->lane.todo = 0;
+  slot->mailbox.todo = 0;
   if (slot->drains) calls->draining--;
   slot->drains = 0;
   if (slot->to_heal) calls->to_heal--;
@@ -146,7 +146,7 @@ int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
   if (rc != 0) return rc;
   for (uint32_t i = from; rc == 0 && i < from + more; i++) {
     struct mst_slot *slot = calls->slots[i];
-    rc = mst_common_copy(&calls->common, &slot->journal, &slot->lane.calls);
+    rc = mst_common_copy(&calls->common, &slot->journal, &slot->mailbox.calls);
   }
   if (rc == 0) rc = mst_pool_grow(&calls->pool, more);
   if (rc != 0) {
@@ -173,8 +173,8 @@ static void broken(struct mst_calls *calls, struct mst_slot *slot,
                    const char *text) {
   mst_slot_fail(slot, text);
   slot->ended = 1;
-  mst_due_add(&calls->due, &slot->lane, MST_TODO_BREAK);
-  mst_calls_tell_pool(calls, MST_EV_CLOSED, slot->lane.worker);
+  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_BREAK);
+  mst_calls_tell_pool(calls, MST_EV_CLOSED, slot->mailbox.worker);
 }
 
 void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
@@ -275,13 +275,14 @@ void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
 
 static void drop(struct mst_calls *calls, struct mst_slot *slot,
                  struct mst_call *call) {
-  mst_calls_effects(calls, slot, mst_lane_drop(&slot->lane, call));
+  mst_calls_effects(calls, slot, mst_mailbox_drop(&slot->mailbox, call));
 }
 
 static void finish(struct mst_calls *calls, struct mst_slot *slot,
                    struct mst_call *call, enum mst_call_state state) {
-  mst_calls_effects(calls, slot,
-                    mst_lane_finish(&slot->lane, call, state, calls->now_ns));
+  mst_calls_effects(
+      calls, slot,
+      mst_mailbox_finish(&slot->mailbox, call, state, calls->now_ns));
 }
 
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker) {
@@ -291,27 +292,27 @@ int mst_calls_expects(const struct mst_calls *calls, uint32_t worker) {
 
 int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
                     uint64_t call) {
-  const struct mst_call *first = calls->slots[worker]->lane.first;
+  const struct mst_call *first = calls->slots[worker]->mailbox.first;
   return first != NULL && first->id == call && mst_call_is_wanted(first);
 }
 
 int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker) {
   const struct mst_slot *slot = calls->slots[worker];
-  const struct mst_call *first = slot->lane.first;
+  const struct mst_call *first = slot->mailbox.first;
   const int fits = calls->tally.answer_bytes <= calls->answer_bytes_max;
   if (fits || calls->dispatch.awaited > 0) return 1;
   if (first == NULL || slot->replay_left > 0) return 1;
-  return first->id <= slot->lane.awaited || !mst_call_is_wanted(first);
+  return first->id <= slot->mailbox.awaited || !mst_call_is_wanted(first);
 }
 
 static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
                         struct mst_answered *answered) {
-  struct mst_call *call = slot->lane.first;
+  struct mst_call *call = slot->mailbox.first;
   const int late = call->timed_out && !call->cancelled;
   mst_slot_note(calls, slot, answered);
   // What failed may be that the worker couldn't read the job.
   if ((answered->flags & MST_FLAG_ERROR) != 0 && call->job != NULL) {
-    mst_job_unnote(call->job, slot->lane.worker);
+    mst_job_unnote(call->job, slot->mailbox.worker);
   }
   if (late) {
     // It has its loss instead, which no death is to blame for.
@@ -321,9 +322,9 @@ static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
     if (mst_call_is_wanted(call)) mst_call_keep_answer(call, answered);
     finish(calls, slot, call, MST_CALL_DONE);
   }
-  mst_calls_tell_pool(calls, MST_EV_ANSWERED, slot->lane.worker);
+  mst_calls_tell_pool(calls, MST_EV_ANSWERED, slot->mailbox.worker);
   const struct mst_takers takers = mst_calls_takers(calls);
-  mst_dispatch_to(&calls->dispatch, &takers, slot->lane.worker, &calls->due);
+  mst_dispatch_to(&calls->dispatch, &takers, slot->mailbox.worker, &calls->due);
 }
 
 static int has_ended(const struct mst_calls *calls,
@@ -335,16 +336,16 @@ static int has_ended(const struct mst_calls *calls,
 void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
                         struct mst_answered *answered, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
-  const uint64_t oldest =
-      slot->lane.first == NULL ? slot->lane.calls + 1 : slot->lane.first->id;
+  const uint64_t oldest = slot->mailbox.first == NULL ? slot->mailbox.calls + 1
+                                                      : slot->mailbox.first->id;
   calls->now_ns = now_ns;
   if ((answered->flags & MST_FLAG_REPLAY) != 0) {
     mst_slot_replayed(calls, slot, answered->flags);
   } else if (answered->call < oldest && has_ended(calls, slot)) {
     // Dropped when its worker was known to have ended, and its channel not read out.
     mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker);
-  } else if (slot->lane.first == NULL || answered->call != oldest ||
-             !slot->lane.first->sent) {
+  } else if (slot->mailbox.first == NULL || answered->call != oldest ||
+             !slot->mailbox.first->sent) {
     broken(calls, slot, "the worker sent an answer to another call");
   } else {
     take_answer(calls, slot, answered);
@@ -355,7 +356,7 @@ void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
 void mst_calls_said(struct mst_calls *calls, uint32_t worker,
                     struct mst_answered *answered, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
-  const struct mst_call *of = slot->lane.first;
+  const struct mst_call *of = slot->mailbox.first;
   calls->now_ns = now_ns;
   const int wanted = of != NULL && of->id == answered->call && of->sent &&
                      !of->is_task && mst_call_is_wanted(of);
@@ -368,8 +369,8 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
     call->state = MST_CALL_DONE;
     call->done_ns = now_ns;
     mst_call_keep_answer(call, answered);
-    mst_lane_expect(&slot->lane, call->verb);
-    mst_lane_add_answer(&slot->lane, call);
+    mst_mailbox_expect(&slot->mailbox, call->verb);
+    mst_mailbox_add_answer(&slot->mailbox, call);
   }
   mst_answered_free(answered);
 }
@@ -378,35 +379,35 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
 
 void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
-  struct mst_call *call = slot->lane.sending;
+  struct mst_call *call = slot->mailbox.sending;
   calls->now_ns = now_ns;
   if (call == NULL) return; // of the journal
-  slot->lane.sending = NULL;
+  slot->mailbox.sending = NULL;
   call->sent = 1;
   if (call->is_task && call->sent_ns == 0) call->sent_ns = now_ns;
-  if (call == slot->lane.first) slot->head_ns = now_ns;
+  if (call == slot->mailbox.first) slot->head_ns = now_ns;
   mst_calls_tell_pool(calls, MST_EV_SENT, worker);
 }
 
 int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
                      enum mst_calls_do what, int rc, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
-  struct mst_call *call = slot->lane.sending;
+  struct mst_call *call = slot->mailbox.sending;
   const int gone = rc != -MST_EMEM;
   calls->now_ns = now_ns;
-  slot->lane.sending = NULL;
+  slot->mailbox.sending = NULL;
   if (what == MST_CALLS_DROP) return 0;
   if (gone || call == NULL) {
     slot->replaying = 0;
-    mst_due_add(&calls->due, &slot->lane,
+    mst_due_add(&calls->due, &slot->mailbox,
                 MST_TODO_BREAK); // its end will be heard
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
   const int verb = !call->is_task;
   // The next call has all of its attempts.
-  if (call == slot->lane.first) mst_heal_answered(&slot->heal);
+  if (call == slot->mailbox.first) mst_heal_answered(&slot->heal);
   if (verb) {
-    if (call->id == slot->lane.calls) slot->lane.calls--;
+    if (call->id == slot->mailbox.calls) slot->mailbox.calls--;
     drop(calls, slot, call);
   } else {
     finish(calls, slot, call, MST_CALL_LOST);

@@ -11,13 +11,13 @@
 //
 //   queue     a task that no worker has yet (dispatch.h): one queue for each set of workers
 //             that tasks are pinned to
-//   lane      one worker's calls (lane.h), oldest first: to be sent, or sent and not answered.
-//             A worker evaluates them in this order, and answers in it
-//   answers   what a lane has of calls that are answered, or won't be, until they are taken
+//   mailbox   one worker's calls (mailbox.h), oldest first: to be sent, or sent and not
+//             answered. A worker evaluates them in this order, and answers in it
+//   answers   what a mailbox has of calls that are answered, or won't be, until they are taken
 //
-// A verb's call goes into the lane of its worker, a task there from the queue. An answer
+// A verb's call goes into the mailbox of its worker, a task there from the queue. An answer
 // belongs to its call from the moment it is read. Answers that nobody has taken may hold
-// MST_ANSWERS_BYTES: then no more are read (mst_calls_may_read), but for those of lanes that
+// MST_ANSWERS_BYTES: then no more are read (mst_calls_may_read), but for those of mailboxes that
 // somebody waits for.
 //
 // Steps. Each function below is one step: it changes what is known and returns; it calls
@@ -70,7 +70,7 @@ struct mst_calls {
   uint8_t no_checkpoints; // workers make none
   uint8_t started;        // STARTED was given
   uint8_t to_dispatch;    // tasks may have workers that have room
-  uint8_t alone;          // some lane's calls wait until all others are idle
+  uint8_t alone;          // some mailbox's calls wait until all others are idle
   uint8_t
       interrupts; // some slot was told to interrupt a call, and hasn't answered
   uint8_t launcher_gone; // the world's: workers can't come back now

@@ -7,58 +7,60 @@ static const char *check_list(const struct mst_slot *slot) {
   const struct mst_call *before = NULL;
   uint32_t n = 0;
   int unsent = 0;
-  for (const struct mst_call *at = slot->lane.first; at != NULL;
+  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
        at = at->next) {
-    if (at->before != before) return "a lane's list is broken";
+    if (at->before != before) return "a mailbox's list is broken";
     if (before != NULL && at->id <= before->id) return "calls out of order";
-    if (at->lane != &slot->lane) return "a call is in another lane";
+    if (at->mailbox != &slot->mailbox) return "a call is in another mailbox";
     if (!at->cancelled && at->state != MST_CALL_GIVEN) {
-      return "a call in a lane that isn't given";
+      return "a call in a mailbox that isn't given";
     }
-    if (at == slot->lane.next_sent) unsent = 1;
+    if (at == slot->mailbox.next_sent) unsent = 1;
     if (at->sent && unsent) return "a call was sent before one ahead of it";
     before = at;
     n++;
   }
-  if (slot->lane.last != before) return "a lane's last call";
-  if (slot->lane.next_sent != NULL && !unsent)
+  if (slot->mailbox.last != before) return "a mailbox's last call";
+  if (slot->mailbox.next_sent != NULL && !unsent)
     return "the next call isn't there";
-  return n == slot->lane.count ? NULL : "a lane's count";
+  return n == slot->mailbox.count ? NULL : "a mailbox's count";
 }
 
 static const char *check_answers(const struct mst_slot *slot) {
   uint32_t n = 0;
-  for (const struct mst_call *at = slot->lane.answers; at != NULL;
+  for (const struct mst_call *at = slot->mailbox.answers; at != NULL;
        at = at->next) {
-    if (at->is_task) return "a task among a lane's answers";
+    if (at->is_task) return "a task among a mailbox's answers";
     if (at->state != MST_CALL_DONE && at->state != MST_CALL_LOST) {
       return "an answer that was never given";
     }
     n++;
   }
-  for (const struct mst_call *at = slot->lane.first; at != NULL; at = at->next)
+  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+       at = at->next)
     n += !at->is_task && !at->cancelled;
-  if (n != slot->lane.unread) return "answers to be taken";
-  return (slot->lane.answered != 0) == (slot->lane.answers != NULL)
+  if (n != slot->mailbox.unread) return "answers to be taken";
+  return (slot->mailbox.answered != 0) == (slot->mailbox.answers != NULL)
              ? NULL
              : "an answer is there or not";
 }
 
-static const char *check_lane(const struct mst_calls *calls,
-                              const struct mst_slot *slot) {
+static const char *check_mailbox(const struct mst_calls *calls,
+                                 const struct mst_slot *slot) {
   const struct mst_worker *worker = worker_of(calls, slot);
   const char *what = check_list(slot);
   if (what == NULL) what = check_answers(slot);
   if (what != NULL) return what;
   if (mst_calls_is_up(calls, slot) && worker->stop_ns == NEVER &&
-      calls->pool.phase == MST_POOL_SESSIONNING && slot->lane.next_sent != NULL &&
-      (slot->lane.todo & MST_TODO_CALLS) == 0) {
+      calls->pool.phase == MST_POOL_SESSIONNING &&
+      slot->mailbox.next_sent != NULL &&
+      (slot->mailbox.todo & MST_TODO_CALLS) == 0) {
     return "a call waits for nothing";
   }
   if (slot->launch_ns != NEVER && worker->state != MST_WORKER_LOST) {
     return "a worker that isn't lost is to be launched later";
   }
-  if (slot->lane.todo != 0 && !slot->lane.due)
+  if (slot->mailbox.todo != 0 && !slot->mailbox.due)
     return "something to do is forgotten";
   return NULL;
 }
@@ -68,7 +70,7 @@ const char *mst_calls_check(const struct mst_calls *calls) {
   if (what == NULL) what = mst_queue_check(&calls->dispatch.queue);
   uint32_t to_heal = 0, waiting = 0, draining = 0;
   for (uint32_t i = 0; what == NULL && i < calls->pool.count; i++) {
-    what = check_lane(calls, calls->slots[i]);
+    what = check_mailbox(calls, calls->slots[i]);
     to_heal += calls->slots[i]->to_heal;
     draining += calls->slots[i]->drains;
     waiting += calls->slots[i]->launch_ns != NEVER;

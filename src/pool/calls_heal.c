@@ -25,7 +25,7 @@ static void tell(struct mst_calls *calls, struct mst_loss *loss) {
 void mst_slot_fail_first(struct mst_calls *calls, struct mst_slot *slot,
                          enum mst_loss_kind kind, uint32_t attempts,
                          const char *words) {
-  struct mst_call *call = slot->lane.first;
+  struct mst_call *call = slot->mailbox.first;
   struct mst_loss *loss = loss_of(calls, slot, kind, words);
   if (loss != NULL) {
     loss->call = call->id;
@@ -40,7 +40,7 @@ void mst_slot_fail_first(struct mst_calls *calls, struct mst_slot *slot,
   }
   mst_calls_effects(
       calls, slot,
-      mst_lane_finish(&slot->lane, call, MST_CALL_LOST, calls->now_ns));
+      mst_mailbox_finish(&slot->mailbox, call, MST_CALL_LOST, calls->now_ns));
 }
 
 // ---- a loss
@@ -65,11 +65,11 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
   slot->resuming = 0;
   wait_no_more(calls, slot);
   // If it is ever revived, the next call has all of its attempts.
-  if (slot->lane.first != NULL && slot->lane.first->is_task) {
+  if (slot->mailbox.first != NULL && slot->mailbox.first->is_task) {
     mst_heal_answered(&slot->heal);
   }
-  mst_calls_effects(calls, slot, mst_lane_drop_cancelled(&slot->lane, 1));
-  for (struct mst_call *call = slot->lane.first, *next; call != NULL;
+  mst_calls_effects(calls, slot, mst_mailbox_drop_cancelled(&slot->mailbox, 1));
+  for (struct mst_call *call = slot->mailbox.first, *next; call != NULL;
        call = next) {
     next = call->next;
     call->sent = 0;
@@ -80,14 +80,15 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
       call->loss->attempts = 1;
       call->loss->oom = slot->oom;
     }
-    (void)mst_lane_finish(&slot->lane, call, MST_CALL_LOST, calls->now_ns);
+    (void)mst_mailbox_finish(&slot->mailbox, call, MST_CALL_LOST,
+                             calls->now_ns);
   }
   mst_calls_sweep(calls);
   calls->to_dispatch = 1;
   // Short of something it may be revived, as it was.
   if ((slot->journal.checkpoint || slot->journal.asking) &&
       (slot->sys_errno == 0 || slot->journal.incomplete)) {
-    mst_due_add(&calls->due, &slot->lane, MST_TODO_FORGET);
+    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_FORGET);
   }
   if (told) tell(calls, loss_of(calls, slot, MST_LOSS_GIVEN_UP, words));
 }
@@ -95,13 +96,13 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
 // let_go_of the incarnation that was lost.
 static void let_go(struct mst_calls *calls, struct mst_slot *slot) {
   mst_journal_unask(&slot->journal);
-  mst_due_add(&calls->due, &slot->lane, MST_TODO_PAUSE);
+  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PAUSE);
   free(slot->failure);
   slot->failure = NULL;
   slot->replay_left = 0;
   slot->cancel = 0;
   slot->resuming = 1;
-  mst_lane_unsend(&slot->lane);
+  mst_mailbox_unsend(&slot->mailbox);
 }
 
 void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot) {
@@ -118,14 +119,14 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
           : loss_of(calls, slot, MST_LOSS_RESTARTED, words);
   if (event != NULL) {
     event->oom = slot->oom;
-    event->again = slot->lane.count;
+    event->again = slot->mailbox.count;
     event->attempts = slot->heal.attempt;
     event->fresh_rng = slot->rng_other;
   }
   tell(calls, event);
   slot->alone = slot->oom;
   let_go(calls, slot);
-  mst_calls_tell_pool(calls, MST_EV_RESTART, slot->lane.worker);
+  mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
 }
 
 // ---- launches that failed for want of something
@@ -137,7 +138,7 @@ static void launch_now(struct mst_calls *calls, struct mst_slot *slot) {
     mst_slot_leave(calls, slot, 0, NULL);
     return;
   }
-  mst_calls_tell_pool(calls, MST_EV_RESTART, slot->lane.worker);
+  mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
 }
 
 uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns) {
@@ -169,7 +170,7 @@ static void launch_later(struct mst_calls *calls, struct mst_slot *slot) {
 // carry_out does what a verdict says, to calls first.
 static void carry_out(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_verdict *verdict, const char *words) {
-  (void)mst_lane_drop_cancelled(&slot->lane, 1); // its attempts are reset
+  (void)mst_mailbox_drop_cancelled(&slot->mailbox, 1); // its attempts are reset
   if (verdict->late) {
     mst_slot_fail_first(calls, slot, MST_LOSS_TIMEOUT, 1, words);
   }
@@ -213,7 +214,7 @@ static void give_up(struct mst_calls *calls, struct mst_slot *slot,
   mst_slot_fail(slot, text);
   slot->dead = 1;
   tell(calls, loss_of(calls, slot, MST_LOSS_GIVEN_UP, NULL));
-  mst_calls_tell_pool(calls, MST_EV_SILENT, slot->lane.worker);
+  mst_calls_tell_pool(calls, MST_EV_SILENT, slot->mailbox.worker);
 }
 
 void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
@@ -231,14 +232,14 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
     give_up(calls, slot, mst_slot_lost_state(slot));
     return;
   }
-  mst_due_add(&calls->due, &slot->lane, 0);
+  mst_due_add(&calls->due, &slot->mailbox, 0);
 }
 
 static int others_are_busy(const struct mst_calls *calls,
                            const struct mst_slot *slot) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     // One that is lost owes too, but computes nothing, and may owe for ever.
-    if (i != slot->lane.worker &&
+    if (i != slot->mailbox.worker &&
         calls->pool.workers[i].state == MST_WORKER_BUSY) {
       return 1;
     }
@@ -247,7 +248,8 @@ static int others_are_busy(const struct mst_calls *calls,
 }
 
 void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
-  if (slot->alone && slot->lane.first != NULL && others_are_busy(calls, slot)) {
+  if (slot->alone && slot->mailbox.first != NULL &&
+      others_are_busy(calls, slot)) {
     calls->alone = 1;
     return; // tried again with time
   }
@@ -255,8 +257,8 @@ void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
   slot->resuming = 0;
   if (slot->journal.incomplete) mst_slot_want(calls, slot, 1);
   mst_heal_back(&slot->heal, calls->now_ns); // from now on it is listened to
-  slot->lane.next_sent = slot->lane.first;
-  mst_due_add(&calls->due, &slot->lane, MST_TODO_CALLS);
+  slot->mailbox.next_sent = slot->mailbox.first;
+  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CALLS);
   calls->to_dispatch = 1;
 }
 
@@ -287,12 +289,12 @@ static void listen_to(struct mst_calls *calls, struct mst_slot *slot,
                       int64_t slept_ns) {
   switch (mst_heal_beat(&slot->heal, &calls->policy, slept_ns, calls->now_ns)) {
   case MST_BEAT_ASK:
-    mst_due_add(&calls->due, &slot->lane, MST_TODO_PING);
+    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PING);
     break;
   case MST_BEAT_SILENT:
     mst_slot_fail(slot, "it didn't respond within `heartbeat` seconds (the "
                         "process or its host is stopped)");
-    mst_calls_tell_pool(calls, MST_EV_SILENT, slot->lane.worker);
+    mst_calls_tell_pool(calls, MST_EV_SILENT, slot->mailbox.worker);
     break;
   case MST_BEAT_FINE:
     break;
@@ -305,16 +307,16 @@ static int64_t limit_of(const struct mst_calls *calls,
 }
 
 static void watch_time(struct mst_calls *calls, struct mst_slot *slot) {
-  struct mst_call *call = slot->lane.first;
+  struct mst_call *call = slot->mailbox.first;
   if (call == NULL || call->timed_out || call->cancelled) return;
   if (slot->resuming || slot->replaying || slot->replay_left > 0) return;
   if (calls->now_ns - slot->head_ns < limit_of(calls, call)) return;
   call->timed_out = 1;
-  mst_calls_effects(calls, slot, MST_LANE_INTERRUPT);
+  mst_calls_effects(calls, slot, MST_MAILBOX_INTERRUPT);
 }
 
 static int is_interrupted(const struct mst_slot *slot) {
-  const struct mst_call *call = slot->lane.first;
+  const struct mst_call *call = slot->mailbox.first;
   return call != NULL && call->sent && slot->cancel == call->id &&
          (call->cancelled || call->timed_out);
 }
@@ -328,7 +330,7 @@ static void watch_cancelled(struct mst_calls *calls, struct mst_slot *slot,
   // Whoever slept hasn't read the answer that may be there.
   if (slept_ns > MST_NS_PER_S) {
     slot->cancel_ns = calls->now_ns;
-    mst_due_add(&calls->due, &slot->lane, MST_TODO_PING);
+    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PING);
   }
   if (slot->replay_left > 0) slot->cancel_ns = calls->now_ns;
   const int lives = slot->heal.heard_ns > slot->cancel_ns;
@@ -339,7 +341,7 @@ static void watch_cancelled(struct mst_calls *calls, struct mst_slot *slot,
                               "was cancelled"
                             : "its call kept running for a second after "
                               "the interrupt");
-  mst_calls_tell_pool(calls, MST_EV_SILENT, slot->lane.worker);
+  mst_calls_tell_pool(calls, MST_EV_SILENT, slot->mailbox.worker);
 }
 
 void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
@@ -350,7 +352,7 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
         calls->pool.phase == MST_POOL_SESSIONNING) {
       calls->orphaned = 1; // wait for another
     } else {
-      mst_due_add(&calls->due, &slot->lane, MST_TODO_JUDGE);
+      mst_due_add(&calls->due, &slot->mailbox, MST_TODO_JUDGE);
     }
   }
   const enum mst_worker_state state = worker_of(calls, slot)->state;

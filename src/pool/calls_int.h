@@ -10,7 +10,7 @@
 
 static inline const struct mst_worker *worker_of(const struct mst_calls *calls,
                                                  const struct mst_slot *slot) {
-  return &calls->pool.workers[slot->lane.worker];
+  return &calls->pool.workers[slot->mailbox.worker];
 }
 
 // ---- calls_step.c
@@ -24,7 +24,7 @@ int mst_calls_is_usable(const struct mst_calls *calls,
 struct mst_takers mst_calls_takers(struct mst_calls *calls);
 // mst_calls_sweep ends the tasks that no worker will ever take.
 void mst_calls_sweep(struct mst_calls *calls);
-// mst_calls_effects carries out what follows from calls that left a lane.
+// mst_calls_effects carries out what follows from calls that left a mailbox.
 void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
                        unsigned effects);
 // mst_calls_drop_unsent drops the cancelled calls of a worker that was not sent them, or has
@@ -66,7 +66,7 @@ void mst_slot_replayed(struct mst_calls *calls, struct mst_slot *slot,
 void mst_slot_fail_first(struct mst_calls *calls, struct mst_slot *slot,
                          enum mst_loss_kind kind, uint32_t attempts,
                          const char *words);
-// mst_slot_time looks at a lane's limits and signs of life.
+// mst_slot_time looks at a mailbox's limits and signs of life.
 void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
                    int64_t slept_ns);
 

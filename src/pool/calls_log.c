@@ -10,7 +10,7 @@ void mst_calls_forbid_checkpoints(struct mst_calls *calls) {
 
 void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now) {
   if (mst_journal_wants(&slot->journal, now, calls->now_ns)) {
-    mst_due_add(&calls->due, &slot->lane, MST_TODO_CHECKPOINT);
+    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CHECKPOINT);
   }
 }
 
@@ -22,8 +22,8 @@ static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
   if ((answered->flags & MST_FLAG_RNG) != 0) {
     slot->rng_drew = 1;
     slot->seed.known = 0;
-    if (slot->lane.first->is_task || !slot->rng_kept) slot->rng_other = 1;
-    if (!slot->lane.first->is_task && !slot->rng_kept)
+    if (slot->mailbox.first->is_task || !slot->rng_kept) slot->rng_other = 1;
+    if (!slot->mailbox.first->is_task && !slot->rng_kept)
       mst_slot_want(calls, slot, 1);
   }
   if ((answered->flags & MST_FLAG_SEED) == 0) return;
@@ -33,7 +33,7 @@ static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
 
 static void note_state(struct mst_calls *calls, struct mst_slot *slot,
                        const struct mst_answered *answered) {
-  const struct mst_call *call = slot->lane.first;
+  const struct mst_call *call = slot->mailbox.first;
   const struct mst_entry entry = {
       .payload = call->payload,
       .job = call->job,
@@ -54,7 +54,7 @@ static void note_state(struct mst_calls *calls, struct mst_slot *slot,
 
 void mst_slot_note(struct mst_calls *calls, struct mst_slot *slot,
                    const struct mst_answered *answered) {
-  const struct mst_call *call = slot->lane.first;
+  const struct mst_call *call = slot->mailbox.first;
   mst_heal_answered(&slot->heal);
   mst_heal_heard(&slot->heal, calls->now_ns);
   slot->head_ns = calls->now_ns;
@@ -148,7 +148,8 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
 static int has_all(const struct mst_calls *calls, const struct mst_cast *cast) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     const struct mst_slot *slot = calls->slots[i];
-    if (slot->lane.cast != cast->number && mst_calls_is_usable(calls, slot)) {
+    if (slot->mailbox.cast != cast->number &&
+        mst_calls_is_usable(calls, slot)) {
       return 0;
     }
   }
@@ -167,11 +168,11 @@ struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
   struct mst_common *common = &calls->common;
   if (!calls->policy.on) return NULL; // nothing is kept
   if (!mst_common_goes_on(common, payload, verb) ||
-      slot->lane.cast == common->now->number) {
+      slot->mailbox.cast == common->now->number) {
     mst_calls_close_cast(calls);
   }
   if (payload->one) return NULL;
   struct mst_cast *cast = mst_common_open(common, payload, verb);
-  if (cast != NULL) slot->lane.cast = cast->number;
+  if (cast != NULL) slot->mailbox.cast = cast->number;
   return cast;
 }

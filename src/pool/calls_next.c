@@ -13,7 +13,7 @@ static int give(struct mst_calls_action *action, enum mst_calls_do kind,
 static int give_payload(struct mst_calls_action *action, enum mst_calls_do kind,
                         const struct mst_slot *slot, struct mst_blob *payload,
                         uint64_t id) {
-  (void)give(action, kind, slot->lane.worker);
+  (void)give(action, kind, slot->mailbox.worker);
   action->payload = payload;
   action->id = id;
   return 1;
@@ -21,7 +21,7 @@ static int give_payload(struct mst_calls_action *action, enum mst_calls_do kind,
 
 static int give_seed(struct mst_calls_action *action,
                      const struct mst_slot *slot, const struct mst_seed *seed) {
-  (void)give(action, MST_CALLS_SEED, slot->lane.worker);
+  (void)give(action, MST_CALLS_SEED, slot->mailbox.worker);
   action->seed = *seed;
   return 1;
 }
@@ -31,8 +31,8 @@ static int give_seed(struct mst_calls_action *action,
 static int give_job(const struct mst_calls *calls, struct mst_slot *slot,
                     struct mst_job *job, struct mst_calls_action *action) {
   const uint32_t epoch = worker_of(calls, slot)->epoch;
-  struct mst_job *next = mst_job_missing(job, slot->lane.worker, epoch);
-  if (next == NULL || mst_job_note(next, slot->lane.worker, epoch) != 0)
+  struct mst_job *next = mst_job_missing(job, slot->mailbox.worker, epoch);
+  if (next == NULL || mst_job_note(next, slot->mailbox.worker, epoch) != 0)
     return 0;
   return give_payload(action, MST_CALLS_JOB, slot, next->bytes, next->id);
 }
@@ -75,39 +75,39 @@ static int hears(const struct mst_calls *calls, const struct mst_slot *slot) {
 
 static int give_call(struct mst_calls *calls, struct mst_slot *slot,
                      struct mst_calls_action *action) {
-  struct mst_call *call = slot->lane.next_sent;
+  struct mst_call *call = slot->mailbox.next_sent;
   while (call != NULL && call->cancelled) { // it never goes there
-    mst_calls_effects(calls, slot, mst_lane_drop(&slot->lane, call));
-    call = slot->lane.next_sent;
+    mst_calls_effects(calls, slot, mst_mailbox_drop(&slot->mailbox, call));
+    call = slot->mailbox.next_sent;
   }
   if (call == NULL || !hears(calls, slot)) {
-    slot->lane.todo &= (uint16_t)~MST_TODO_CALLS;
+    slot->mailbox.todo &= (uint16_t)~MST_TODO_CALLS;
     return 0;
   }
   if (give_job(calls, slot, call->job, action)) return 1;
-  slot->lane.next_sent = call->next;
-  slot->lane.sending = call;
+  slot->mailbox.next_sent = call->next;
+  slot->mailbox.sending = call;
   (void)give_payload(action, MST_CALLS_EXEC, slot, call->payload, call->id);
   action->flags = call->is_task ? MST_FLAG_TASK : 0;
   action->attempt =
-      (uint16_t)(call == slot->lane.first ? slot->heal.attempt : 0);
+      (uint16_t)(call == slot->mailbox.first ? slot->heal.attempt : 0);
   return 1;
 }
 
 static int has_todo(struct mst_slot *slot, enum mst_todo what) {
-  if ((slot->lane.todo & what) == 0) return 0;
-  slot->lane.todo &= (uint16_t)~what;
+  if ((slot->mailbox.todo & what) == 0) return 0;
+  slot->mailbox.todo &= (uint16_t)~what;
   return 1;
 }
 
 // give_cancel: its watch is also asked whether it lives.
 static int give_cancel(struct mst_calls *calls, struct mst_slot *slot,
                        struct mst_calls_action *action) {
-  const struct mst_call *call = slot->lane.first;
+  const struct mst_call *call = slot->mailbox.first;
   if (call == NULL || !call->sent || slot->ended) return 0;
   if (!call->cancelled && !call->timed_out) return 0;
-  mst_due_add(&calls->due, &slot->lane, MST_TODO_PING);
-  (void)give(action, MST_CALLS_CANCEL, slot->lane.worker);
+  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PING);
+  (void)give(action, MST_CALLS_CANCEL, slot->mailbox.worker);
   action->id = call->id;
   return 1;
 }
@@ -115,25 +115,25 @@ static int give_cancel(struct mst_calls *calls, struct mst_slot *slot,
 // slot_action takes one thing that a slot has to do, 0 if it has nothing.
 static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
                        struct mst_calls_action *action) {
-  MST_ASSERT(slot->lane.sending ==
+  MST_ASSERT(slot->mailbox.sending ==
              NULL); // the last one was neither sent nor not
   if (has_todo(slot, MST_TODO_PAUSE)) {
-    return give(action, MST_CALLS_PAUSE, slot->lane.worker);
+    return give(action, MST_CALLS_PAUSE, slot->mailbox.worker);
   }
   if (has_todo(slot, MST_TODO_FORGET)) {
-    return give(action, MST_CALLS_FORGET, slot->lane.worker);
+    return give(action, MST_CALLS_FORGET, slot->mailbox.worker);
   }
   if (has_todo(slot, MST_TODO_BREAK)) {
-    return give(action, MST_CALLS_BREAK, slot->lane.worker);
+    return give(action, MST_CALLS_BREAK, slot->mailbox.worker);
   }
   if (has_todo(slot, MST_TODO_JUDGE) && slot->to_heal) {
-    return give(action, MST_CALLS_JUDGE, slot->lane.worker);
+    return give(action, MST_CALLS_JUDGE, slot->mailbox.worker);
   }
   if (slot->replaying && give_replay(calls, slot, action)) return 1;
   if (has_todo(slot, MST_TODO_CHECKPOINT) && !slot->ended) {
-    return give(action, MST_CALLS_CHECKPOINT, slot->lane.worker);
+    return give(action, MST_CALLS_CHECKPOINT, slot->mailbox.worker);
   }
-  if ((slot->lane.todo & MST_TODO_CALLS) != 0 &&
+  if ((slot->mailbox.todo & MST_TODO_CALLS) != 0 &&
       give_call(calls, slot, action)) {
     return 1;
   }
@@ -141,7 +141,7 @@ static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
     return 1;
   }
   if (has_todo(slot, MST_TODO_PING) && !slot->ended) {
-    return give(action, MST_CALLS_PING, slot->lane.worker);
+    return give(action, MST_CALLS_PING, slot->mailbox.worker);
   }
   return 0;
 }

@@ -25,16 +25,16 @@ static int usable(void *owner, uint32_t worker) {
   return mst_calls_is_usable(calls, calls->slots[worker]);
 }
 
-static struct mst_lane *open_lane(void *owner, uint32_t worker) {
+static struct mst_mailbox *open_mailbox(void *owner, uint32_t worker) {
   const struct mst_calls *calls = owner;
   struct mst_slot *slot = calls->slots[worker];
   if (!usable(owner, worker) || !mst_calls_is_up(calls, slot)) return NULL;
-  return &slot->lane;
+  return &slot->mailbox;
 }
 
 struct mst_takers mst_calls_takers(struct mst_calls *calls) {
   return (struct mst_takers){.count = calls->pool.count,
-                             .open = open_lane,
+                             .open = open_mailbox,
                              .usable = usable,
                              .owner = calls};
 }
@@ -47,17 +47,17 @@ void mst_calls_sweep(struct mst_calls *calls) {
 // interrupt has the worker interrupt its oldest call.
 static void interrupt(struct mst_calls *calls, struct mst_slot *slot) {
   if (!worker_of(calls, slot)->launched || slot->ended) return;
-  mst_due_add(&calls->due, &slot->lane, MST_TODO_CANCEL);
+  mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CANCEL);
   calls->interrupts = 1;
-  if (slot->cancel == slot->lane.first->id) return; // its grace runs already
-  slot->cancel = slot->lane.first->id;
+  if (slot->cancel == slot->mailbox.first->id) return; // its grace runs already
+  slot->cancel = slot->mailbox.first->id;
   slot->cancel_ns = calls->now_ns;
 }
 
 void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
                        unsigned effects) {
-  if ((effects & MST_LANE_RESET) != 0) mst_heal_answered(&slot->heal);
-  if ((effects & MST_LANE_INTERRUPT) != 0) interrupt(calls, slot);
+  if ((effects & MST_MAILBOX_RESET) != 0) mst_heal_answered(&slot->heal);
+  if ((effects & MST_MAILBOX_INTERRUPT) != 0) interrupt(calls, slot);
 }
 
 void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
@@ -65,5 +65,6 @@ void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
   if (mst_calls_is_up(calls, slot)) return; // it has them, and will answer
   // What it was sent stays until it is judged: its death is the first one's doing.
   const int ended = state == MST_WORKER_STOPPED || state == MST_WORKER_LEFT;
-  mst_calls_effects(calls, slot, mst_lane_drop_cancelled(&slot->lane, ended));
+  mst_calls_effects(calls, slot,
+                    mst_mailbox_drop_cancelled(&slot->mailbox, ended));
 }

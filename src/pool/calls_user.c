@@ -20,18 +20,18 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   call->tag = tag;
   call->unseen = unseen;
   call->cast = mst_calls_cast_of(calls, slot, payload, verb);
-  mst_lane_expect(&slot->lane, verb);
-  mst_lane_add(&slot->lane, call);
+  mst_mailbox_expect(&slot->mailbox, verb);
+  mst_mailbox_add(&slot->mailbox, call);
   // One that is lost or comes back gets its calls when it is there again.
   if (mst_calls_is_up(calls, slot)) {
-    mst_due_add(&calls->due, &slot->lane, MST_TODO_CALLS);
+    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CALLS);
   }
   return 0;
 }
 
 void mst_calls_await(struct mst_calls *calls, uint32_t worker) {
   struct mst_slot *slot = calls->slots[worker];
-  slot->lane.awaited = slot->lane.calls;
+  slot->mailbox.awaited = slot->mailbox.calls;
   mst_calls_close_cast(calls);
 }
 
@@ -40,7 +40,7 @@ void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   mst_calls_close_cast(calls);
-  mst_calls_effects(calls, slot, mst_lane_forget(&slot->lane, verb));
+  mst_calls_effects(calls, slot, mst_mailbox_forget(&slot->mailbox, verb));
   mst_calls_drop_unsent(calls, slot);
 }
 
@@ -100,12 +100,12 @@ int mst_call_cancel(struct mst_call *task, int64_t now_ns) {
     mst_call_settle(task, MST_CALL_CANCELLED, now_ns);
     return 1;
   }
-  // In its lane it is answered or lost like any other; the reference goes with that.
+  // In its mailbox it is answered or lost like any other; the reference goes with that.
   task->cancelled = 1;
   mst_call_end(task, MST_CALL_CANCELLED, now_ns);
   struct mst_slot *slot = calls->slots[task->worker];
-  if (task == slot->lane.first)
-    mst_calls_effects(calls, slot, MST_LANE_INTERRUPT);
+  if (task == slot->mailbox.first)
+    mst_calls_effects(calls, slot, MST_MAILBOX_INTERRUPT);
   mst_calls_drop_unsent(calls, slot);
   return 1;
 }
@@ -114,7 +114,7 @@ void mst_calls_await_task(struct mst_call *task) {
   if (mst_call_is_done(task)) return;
   if (task->state == MST_CALL_QUEUED) {
     mst_dispatch_await(&task->tally->calls->dispatch, task);
-  } else if (task->lane->awaited < task->id) {
-    task->lane->awaited = task->id;
+  } else if (task->mailbox->awaited < task->id) {
+    task->mailbox->awaited = task->id;
   }
 }

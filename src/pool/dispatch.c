@@ -30,16 +30,16 @@ void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task) {
 static int give_one(struct mst_dispatch *dispatch,
                     const struct mst_takers *takers, uint32_t worker,
                     uint32_t depth, struct mst_due *due) {
-  struct mst_lane *lane = takers->open(takers->owner, worker);
-  if (lane == NULL || lane->count >= depth) return 0;
+  struct mst_mailbox *mailbox = takers->open(takers->owner, worker);
+  if (mailbox == NULL || mailbox->count >= depth) return 0;
   struct mst_queued *item = mst_queue_first(&dispatch->queue, worker);
   if (item == NULL) return 0;
   struct mst_call *task = item->owner;
   mst_dispatch_remove(dispatch, task);
-  mst_lane_add(lane, task);
-  if (task->awaited) lane->awaited = task->id;
+  mst_mailbox_add(mailbox, task);
+  if (task->awaited) mailbox->awaited = task->id;
   task->awaited = 0;
-  mst_due_add(due, lane, MST_TODO_CALLS);
+  mst_due_add(due, mailbox, MST_TODO_CALLS);
   dispatch->turn = worker + 1;
   return 1;
 }

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "pool/call.h"
-#include "pool/lane.h"
+#include "pool/mailbox.h"
 #include "pool/queue.h"
 
 #define MST_TASK_DEPTH 2u
@@ -29,8 +29,8 @@ struct mst_dispatch {
 // Workers 0 to count - 1.
 struct mst_takers {
   uint32_t count;
-  // The lane of a worker that takes calls now, else NULL.
-  struct mst_lane *(*open)(void *owner, uint32_t worker);
+  // The mailbox of a worker that takes calls now, else NULL.
+  struct mst_mailbox *(*open)(void *owner, uint32_t worker);
   // Whether a worker takes calls, now or when it is back.
   int (*usable)(void *owner, uint32_t worker);
   void *owner;
@@ -46,7 +46,7 @@ void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task);
 void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task);
 
 // mst_dispatch_to gives one worker what it has room for; mst_dispatch_all all of them: each has one
-// task before any has a second. Lanes that get some are due for MST_TODO_CALLS.
+// task before any has a second. Mailboxes that get some are due for MST_TODO_CALLS.
 void mst_dispatch_to(struct mst_dispatch *dispatch,
                      const struct mst_takers *takers, uint32_t worker,
                      struct mst_due *due);

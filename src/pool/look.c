@@ -20,7 +20,7 @@ struct mst_look mst_peer_look(const struct mst_peer *peer, int64_t now_ns) {
   const struct mst_worker *worker = mst_peer_worker(peer);
   const struct mst_slot *slot = peer->slot;
   const int ends = mst_peer_ends(peer);
-  const int runs = worker->owed > 0 && slot->lane.first != NULL;
+  const int runs = worker->owed > 0 && slot->mailbox.first != NULL;
   const int up =
       !slot->dead && worker->stop_ns == INT64_MAX &&
       (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY);
@@ -31,7 +31,7 @@ struct mst_look mst_peer_look(const struct mst_peer *peer, int64_t now_ns) {
       .healing = healing_of(peer),
       .pid = worker->pid,
       .epoch = worker->epoch,
-      .unread = slot->lane.unread,
+      .unread = slot->mailbox.unread,
       .done = worker->done,
       .exit_how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE,
       .exit_number = worker->exit_number,

@@ -20,7 +20,7 @@ struct mst_loss *mst_slot_loss(const struct mst_slot *slot,
   if (loss == NULL) return NULL;
   loss->kind = kind;
   loss->cluster = cluster;
-  loss->worker = slot->lane.worker;
+  loss->worker = slot->mailbox.worker;
   loss->pid = worker->pid;
   loss->how = worker->exit_known ? worker->exit_how : MST_EXIT_NONE;
   loss->number = worker->exit_number;
@@ -51,7 +51,7 @@ const char *mst_slot_lost_state(const struct mst_slot *slot) {
 // ignored_interrupt: its watch ends a worker whose cancelled call goes on after its grace.
 static int ignored_interrupt(const struct mst_slot *slot,
                              const struct mst_worker *worker) {
-  const struct mst_call *call = slot->lane.first;
+  const struct mst_call *call = slot->mailbox.first;
   return call != NULL && (call->cancelled || call->timed_out) &&
          slot->cancel == call->id &&
          worker->lost_ns - slot->cancel_ns >=
@@ -115,7 +115,7 @@ static const struct mst_call *first_wanted(const struct mst_call *at) {
 static enum mst_heal_at blame(struct mst_slot *slot,
                               struct mst_verdict *verdict,
                               const struct mst_call **oldest) {
-  const struct mst_call *first = slot->lane.first;
+  const struct mst_call *first = slot->mailbox.first;
   const struct mst_call *call = first_wanted(first);
   int evaluating = call == first && !slot->resuming && slot->replay_left == 0;
   if (call != NULL && call->timed_out) {
@@ -135,7 +135,7 @@ static struct mst_verdict judge_loss(struct mst_slot *slot,
                                      const struct mst_heal_policy *policy,
                                      int64_t now_ns) {
   struct mst_verdict verdict = {.how = MST_RECOVER_LEAVE};
-  const struct mst_call *oldest = slot->lane.first;
+  const struct mst_call *oldest = slot->mailbox.first;
   struct mst_heal_policy own = *policy;
   const enum mst_heal_at at =
       policy->on ? blame(slot, &verdict, &oldest) : MST_HEAL_IDLE;
@@ -167,7 +167,7 @@ struct mst_verdict mst_recover_judge(struct mst_slot *slot,
                                      const struct mst_heal_policy *policy,
                                      const struct mst_judged *judged, int ends,
                                      int64_t now_ns) {
-  const struct mst_call *first = slot->lane.first;
+  const struct mst_call *first = slot->mailbox.first;
   note_killer(slot, worker, judged->oom);
   // The next call has all of its attempts.
   if (first_wanted(first) != first) mst_heal_answered(&slot->heal);

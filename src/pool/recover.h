@@ -1,8 +1,8 @@
 // pool/recover: a slot is one place of a cluster, which one incarnation of a worker after the other
-// takes. It has the calls that the worker was given (lane.h), and what it takes to make the worker
-// again when it is lost. Here is decided what follows from a loss: who killed the worker, which
-// call is to blame, whether and when another incarnation comes. Pure: facts and the time go in, a
-// verdict comes out; only the slot's own notes change, neither its lane nor anything of the pool.
+// takes. It has the calls that the worker was given (mailbox.h), and what it takes to make the
+// worker again when it is lost. Here is decided what follows from a loss: who killed the worker,
+// which call is to blame, whether and when another incarnation comes. Pure: facts and the time go
+// in, a verdict comes out; only the slot's own notes change, neither its mailbox nor the pool.
 #ifndef MST_POOL_RECOVER_H
 #define MST_POOL_RECOVER_H
 
@@ -10,7 +10,7 @@
 
 #include "pool/heal.h"
 #include "pool/journal.h"
-#include "pool/lane.h"
+#include "pool/mailbox.h"
 #include "pool/state.h"
 
 // After its interrupt a cancelled call has this long to end: then its worker ends itself.
@@ -21,7 +21,7 @@
 #define MST_SHORT_TRIES 8u
 
 struct mst_slot {
-  struct mst_lane lane;
+  struct mst_mailbox mailbox;
   struct mst_heal heal;
   struct mst_journal journal;
   struct mst_seed seed; // the stream's position after the last answer

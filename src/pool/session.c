@@ -344,7 +344,7 @@ void mst_session_lend(struct mst_session *session) {
     return;
   }
   mst_io_thread_lend(session->io_thread,
-                  has_tasks(session) ? TASKS_TICK_MS : PRINTS_TICK_MS);
+                     has_tasks(session) ? TASKS_TICK_MS : PRINTS_TICK_MS);
 }
 
 void mst_session_take(struct mst_session *session) {
@@ -500,7 +500,8 @@ struct mst_call *mst_task_submit(struct mst_cluster *cluster,
 int mst_task_cancel(struct mst_call *task) {
   struct mst_cluster *cluster = mst_task_cluster(task);
   if (cluster == NULL) return 0;
-  if (task->lane != NULL) cluster->peers[task->lane->worker]->no_memory = 0;
+  if (task->mailbox != NULL)
+    cluster->peers[task->mailbox->worker]->no_memory = 0;
   const int cancelled = mst_call_cancel(task, mst_clock_now());
   mst_cluster_carry_out(cluster);
   return cancelled;

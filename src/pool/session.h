@@ -30,7 +30,7 @@ struct mst_cluster;
 #define MST_ANSWER_SMALL 4096u
 
 // The session's end of one worker: its channels, and what it printed. What it was given and
-// what became of that is its lane's (calls.h).
+// what became of that is its mailbox's (calls.h).
 // The connection to a process that stands by for a worker.
 struct mst_standby {
   struct mst_chan chan; // fd -1: there is none
@@ -69,8 +69,8 @@ struct mst_trash;
 
 struct mst_session {
   struct mst_loop *loop;
-  struct mst_loop *prints;   // of output pipes; may be the same
-  struct mst_io prints_io;   // by which loop watches prints
+  struct mst_loop *prints;         // of output pipes; may be the same
+  struct mst_io prints_io;         // by which loop watches prints
   struct mst_io_thread *io_thread; // NULL until it is needed
   pid_t owner;
   struct mst_cluster *clusters; // list

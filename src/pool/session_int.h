@@ -9,7 +9,8 @@
 
 // In builds that check threads: the caller has the session.
 #ifdef MST_CHECK_THREADS
-#define MST_ASSERT_HOLDS(session) MST_ASSERT(mst_io_thread_may((session)->io_thread))
+#define MST_ASSERT_HOLDS(session)                                              \
+  MST_ASSERT(mst_io_thread_may((session)->io_thread))
 #else
 #define MST_ASSERT_HOLDS(session) ((void)0)
 #endif

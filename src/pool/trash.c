@@ -1,4 +1,4 @@
-// Directories of workers that have ended, which are removed bit by bit. The contract is in session.h.
+// Directories of workers that have ended, which are removed bit by bit. See session.h.
 //
 // Problem: a worker may leave files by the thousand, whose removal takes longer than a user who
 // presses Ctrl-C, and other workers, should wait.

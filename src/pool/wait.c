@@ -51,27 +51,27 @@ void mst_peer_poll(struct mst_peer *peer) {
 
 struct mst_call *mst_peer_answer(const struct mst_peer *peer,
                                  const void *verb) {
-  return mst_lane_answer(&peer->slot->lane, verb);
+  return mst_mailbox_answer(&peer->slot->mailbox, verb);
 }
 
 void mst_peer_take(struct mst_peer *peer, struct mst_call *answer) {
-  mst_lane_take(&peer->slot->lane, answer);
+  mst_mailbox_take(&peer->slot->mailbox, answer);
 }
 
 uint32_t mst_peer_unread(const struct mst_peer *peer) {
-  return peer->slot->lane.unread;
+  return peer->slot->mailbox.unread;
 }
 
 int mst_peer_owes(const struct mst_peer *peer, const void *verb) {
-  return mst_lane_has(&peer->slot->lane, verb);
+  return mst_mailbox_has(&peer->slot->mailbox, verb);
 }
 
 int mst_peer_owes_several(const struct mst_peer *peer) {
-  return peer->slot->lane.mixed;
+  return peer->slot->mailbox.mixed;
 }
 
 const void *mst_peer_verb(const struct mst_peer *peer) {
-  return peer->slot->lane.verb;
+  return peer->slot->mailbox.verb;
 }
 
 const struct mst_journal *mst_peer_journal(const struct mst_peer *peer) {
@@ -92,7 +92,7 @@ static int look(struct mst_peer *const *peers, uint32_t n, const void *verb,
   for (uint32_t i = 0; i < n; i++) {
     const struct mst_peer *peer = peers[i];
     const struct mst_slot *slot = peer->slot;
-    const uint64_t answered = mst_lane_answered(&slot->lane, verb);
+    const uint64_t answered = mst_mailbox_answered(&slot->mailbox, verb);
     if (answered != 0 && (oldest == 0 || answered < oldest)) {
       first = (int)i;
       oldest = answered;
@@ -100,7 +100,7 @@ static int look(struct mst_peer *const *peers, uint32_t n, const void *verb,
     if (first != -MST_EAGAIN) continue;
     const int gone =
         slot->dead || (slot->ended && !peer->cluster->calls.policy.on);
-    if (gone && slot->lane.first != NULL) {
+    if (gone && slot->mailbox.first != NULL) {
       *lost = i;
       first = -MST_ECLOSED;
     } else if (peer->no_memory) {
@@ -196,8 +196,8 @@ int mst_task_await(struct mst_call *task) {
   struct mst_cluster *cluster = mst_task_cluster(task);
   if (cluster->held == 0) return 0;
   // What comes from a worker comes in order, so this may be of a task before it.
-  if (task->lane != NULL) {
-    return has_no_memory(cluster->peers[task->lane->worker]) ? -MST_EMEM : 0;
+  if (task->mailbox != NULL) {
+    return has_no_memory(cluster->peers[task->mailbox->worker]) ? -MST_EMEM : 0;
   }
   int without = 0, others = 0;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
@@ -258,7 +258,7 @@ void mst_session_cancel(struct mst_session *session, const void *verb) {
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-      if (cluster->calls.slots[i]->lane.unread > 0) {
+      if (cluster->calls.slots[i]->mailbox.unread > 0) {
         cluster->peers[i]->no_memory = 0;
         mst_calls_forget(&cluster->calls, i, verb, mst_clock_now());
       }

@@ -96,13 +96,14 @@ static uint32_t places_for(const struct mst_pieces *pieces) {
 // ---- pieces
 
 static int make_room(struct mst_pieces *pieces) {
-  if (pieces->running < pieces->room) return 0;
-  const uint32_t room = pieces->room == 0 ? 16 : 2 * pieces->room;
-  struct mst_piece *more = realloc(pieces->pieces, room * sizeof *more);
+  if (pieces->running < pieces->capacity) return 0;
+  const uint32_t capacity = pieces->capacity == 0 ? 16 : 2 * pieces->capacity;
+  struct mst_piece *more = realloc(pieces->pieces, capacity * sizeof *more);
   if (more == NULL) return -MST_EMEM;
-  memset(more + pieces->room, 0, (room - pieces->room) * sizeof *more);
+  memset(more + pieces->capacity, 0,
+         (capacity - pieces->capacity) * sizeof *more);
   pieces->pieces = more;
-  pieces->room = room;
+  pieces->capacity = capacity;
   return 0;
 }
 
@@ -112,7 +113,7 @@ static int run(struct mst_pieces *pieces, const struct mst_piece *piece,
   uint32_t number = 0;
   while (pieces->pieces[number].runs)
     number++;
-  MST_ASSERT(number < pieces->room);
+  MST_ASSERT(number < pieces->capacity);
   struct mst_piece *at = &pieces->pieces[number];
   *at = *piece;
   at->runs = 1;
@@ -133,7 +134,7 @@ static int run(struct mst_pieces *pieces, const struct mst_piece *piece,
 
 static int one_is_alone(const struct mst_pieces *pieces) {
   if (pieces->running != 1) return 0;
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     if (pieces->pieces[i].runs) return pieces->pieces[i].alone;
   }
   return 0;
@@ -180,7 +181,7 @@ static int next_run(struct mst_pieces *pieces, int64_t now_ns,
 
 static uint32_t copies_of(const struct mst_pieces *pieces, uint32_t group) {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     const struct mst_piece *piece = &pieces->pieces[i];
     n += piece->runs && !piece->over && piece->group == group;
   }
@@ -189,7 +190,7 @@ static uint32_t copies_of(const struct mst_pieces *pieces, uint32_t group) {
 
 static int is_newest(const struct mst_pieces *pieces,
                      const struct mst_piece *piece) {
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     const struct mst_piece *other = &pieces->pieces[i];
     if (other->runs && !other->over && other->group == piece->group &&
         other->begin_ns > piece->begin_ns) {
@@ -204,7 +205,7 @@ static void count_live(const struct mst_pieces *pieces, uint32_t *groups,
                        uint32_t *extra) {
   uint32_t live = 0;
   *groups = 0;
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     const struct mst_piece *piece = &pieces->pieces[i];
     if (!piece->runs || piece->over) continue;
     live++;
@@ -221,7 +222,7 @@ static void count_live(const struct mst_pieces *pieces, uint32_t *groups,
 static uint32_t idle_worker(const struct mst_pieces *pieces) {
   for (uint32_t w = 0; w < pieces->terms.workers; w++) {
     int busy = 0;
-    for (uint32_t i = 0; i < pieces->room && !busy; i++)
+    for (uint32_t i = 0; i < pieces->capacity && !busy; i++)
       busy = pieces->pieces[i].runs && pieces->pieces[i].worker == w;
     if (!busy) return w;
   }
@@ -239,14 +240,13 @@ static const struct mst_piece *find_late(const struct mst_pieces *pieces,
                                          int64_t now_ns) {
   const double each_ns = median_rate(pieces) * (double)MST_NS_PER_S;
   const struct mst_piece *found = NULL;
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     const struct mst_piece *piece = &pieces->pieces[i];
     if (!piece->runs || piece->over) continue;
     // A worker that loads packages for its first piece isn't late.
-    const double expected_ns =
-        fmin(each_ns * (double)size_of(piece) +
-                 pieces->setup_s * (double)MST_NS_PER_S,
-             9e18);
+    const double expected_ns = fmin(each_ns * (double)size_of(piece) +
+                                        pieces->setup_s * (double)MST_NS_PER_S,
+                                    9e18);
     const int is_late =
         now_ns - piece->begin_ns > mst_late_after(&rule, (int64_t)expected_ns);
     if (is_late && (found == NULL || piece->begin_ns < found->begin_ns) &&
@@ -289,7 +289,7 @@ static int next_copy(struct mst_pieces *pieces, int64_t now_ns,
 
 int mst_pieces_next(struct mst_pieces *pieces, int64_t now_ns,
                     struct mst_piece_action *action) {
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     if (!pieces->pieces[i].runs || !pieces->pieces[i].cancel) continue;
     pieces->pieces[i].cancel = 0;
     *action = (struct mst_piece_action){.kind = MST_PIECE_CANCEL, .piece = i};
@@ -302,7 +302,7 @@ int mst_pieces_next(struct mst_pieces *pieces, int64_t now_ns,
 }
 
 static struct mst_piece *running(struct mst_pieces *pieces, uint32_t piece) {
-  MST_ASSERT(piece < pieces->room && pieces->pieces[piece].runs);
+  MST_ASSERT(piece < pieces->capacity && pieces->pieces[piece].runs);
   return &pieces->pieces[piece];
 }
 
@@ -311,7 +311,7 @@ void mst_pieces_at(struct mst_pieces *pieces, uint32_t piece, uint32_t worker) {
 }
 
 int mst_pieces_over(const struct mst_pieces *pieces, uint32_t piece) {
-  return piece < pieces->room && pieces->pieces[piece].runs &&
+  return piece < pieces->capacity && pieces->pieces[piece].runs &&
          pieces->pieces[piece].over;
 }
 
@@ -326,7 +326,7 @@ enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
   const struct mst_piece done = *running(pieces, piece);
   mst_pieces_ended(pieces, piece);
   if (done.over) return MST_PIECE_DROP;
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     struct mst_piece *other = &pieces->pieces[i];
     if (!other->runs || other->over || other->group != done.group) continue;
     other->over = other->cancel = 1;
@@ -344,12 +344,13 @@ enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
 static int hand_out_again(struct mst_pieces *pieces,
                           const struct mst_piece *piece, uint32_t lost,
                           int was_late, int alone) {
-  if (pieces->again_count == pieces->again_room) {
-    const uint32_t room = pieces->again_room == 0 ? 8 : 2 * pieces->again_room;
-    struct mst_again *more = realloc(pieces->again, room * sizeof *more);
+  if (pieces->again_count == pieces->again_capacity) {
+    const uint32_t capacity =
+        pieces->again_capacity == 0 ? 8 : 2 * pieces->again_capacity;
+    struct mst_again *more = realloc(pieces->again, capacity * sizeof *more);
     if (more == NULL) return -MST_EMEM;
     pieces->again = more;
-    pieces->again_room = room;
+    pieces->again_capacity = capacity;
   }
   const uint64_t count = size_of(piece);
   const int single =
@@ -388,7 +389,7 @@ enum mst_piece_end mst_pieces_lost(struct mst_pieces *pieces, uint32_t piece,
 const char *mst_pieces_check(const struct mst_pieces *pieces) {
   uint64_t open = fresh_left(pieces);
   uint32_t running_now = 0;
-  for (uint32_t i = 0; i < pieces->room; i++) {
+  for (uint32_t i = 0; i < pieces->capacity; i++) {
     const struct mst_piece *piece = &pieces->pieces[i];
     if (!piece->runs) continue;
     running_now++;

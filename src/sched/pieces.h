@@ -77,10 +77,10 @@ struct mst_again {
 struct mst_pieces {
   struct mst_pieces_terms terms;
   struct mst_piece *pieces; // owned, by number
-  uint32_t room, running;
+  uint32_t capacity, running;
   struct mst_again
       *again; // owned: a stack of what is handed out before all others
-  uint32_t again_count, again_room;
+  uint32_t again_count, again_capacity;
   uint64_t next; // first element that was never handed out
   uint64_t left; // elements without an answer or a loss that counts
   uint32_t groups;

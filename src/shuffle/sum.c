@@ -136,7 +136,7 @@ static int is_high(struct leading leading) {
 // ---- piles
 
 void mst_pile_add(struct mst_pile *pile, double x, int scaled) {
-  MST_ASSERT(pile->count < pile->room);
+  MST_ASSERT(pile->count < pile->capacity);
   pile->terms[pile->count] = x;
   if (scaled) {
     pile->terms[pile->count] = pile->terms[pile->scaled];

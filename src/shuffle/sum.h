@@ -72,7 +72,7 @@ struct mst_wide {
 #define MST_PILE_SCALE 64
 struct mst_pile {
   double *terms;
-  uint32_t count, room, scaled; // room: at most MST_PILE_MAX
+  uint32_t count, capacity, scaled; // capacity: at most MST_PILE_MAX
 };
 
 // mst_pile_add puts a finite number on the pile, times 2^MST_PILE_SCALE if `scaled`. There must be

@@ -27,7 +27,7 @@ static int look(struct mst_stock_conn *conn) {
     return mst_stock_word_find(conn->in.data, conn->in.len, &conn->word);
   }
   return mst_stock_parse_run(&conn->scan, conn->in.data, conn->in.len,
-                            &conn->whole);
+                             &conn->whole);
 }
 
 // read_some gives 1 if something came, 0 if nothing is there.

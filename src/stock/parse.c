@@ -79,7 +79,8 @@ static int push(struct mst_stock_parse *scan, enum op kind, uint64_t count) {
   if (scan->depth == scan->cap) {
     if (scan->cap >= MST_STOCK_PARSE_DEPTH_MAX) return -MST_ELIMIT;
     const size_t cap = scan->cap == 0 ? 64 : scan->cap * 2;
-    struct mst_stock_parse_op *grown = realloc(scan->stack, cap * sizeof *grown);
+    struct mst_stock_parse_op *grown =
+        realloc(scan->stack, cap * sizeof *grown);
     if (grown == NULL) return -MST_EMEM;
     scan->stack = grown;
     scan->cap = cap;
@@ -97,8 +98,8 @@ static int push2(struct mst_stock_parse *scan, enum op first,
 }
 
 // word_at reads the integer at `offset` bytes from where the scan is.
-static uint32_t word_at(const struct mst_stock_parse *scan, const uint8_t *bytes,
-                        size_t offset) {
+static uint32_t word_at(const struct mst_stock_parse *scan,
+                        const uint8_t *bytes, size_t offset) {
   const uint8_t *at = bytes + scan->at + offset;
   if (scan->format == 'X') {
     return (uint32_t)at[0] << 24 | (uint32_t)at[1] << 16 |
@@ -353,7 +354,7 @@ static int begin(struct mst_stock_parse *scan, const uint8_t *bytes, size_t n) {
 }
 
 int mst_stock_parse_run(struct mst_stock_parse *scan, const uint8_t *bytes,
-                       size_t n, size_t *size) {
+                        size_t n, size_t *size) {
   if (!scan->begun) {
     const int rc = begin(scan, bytes, n);
     if (rc <= 0) return rc;

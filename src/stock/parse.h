@@ -37,7 +37,7 @@ struct mst_stock_parse {
 // bytes are an object. -MST_EPROTO: no such format. -MST_ELIMIT: nested too deep or
 // longer than an address. -MST_EMEM.
 int mst_stock_parse_run(struct mst_stock_parse *scan, const uint8_t *bytes,
-                       size_t n, size_t *size);
+                        size_t n, size_t *size);
 
 // mst_stock_parse_reset makes it ready for another message; the memory is kept.
 void mst_stock_parse_reset(struct mst_stock_parse *scan);

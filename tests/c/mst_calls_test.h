@@ -226,10 +226,11 @@ static inline void answer_with(uint32_t worker, uint64_t call, size_t bytes) {
 
 // take takes a verb's oldest answer of a worker and tells its state.
 static inline enum mst_call_state take(uint32_t worker) {
-  struct mst_call *at = mst_lane_answer(&calls.slots[worker]->lane, &verb);
+  struct mst_call *at =
+      mst_mailbox_answer(&calls.slots[worker]->mailbox, &verb);
   CHECK(at != NULL);
   const enum mst_call_state state = (enum mst_call_state)at->state;
-  mst_lane_take(at->lane, at);
+  mst_mailbox_take(at->mailbox, at);
   mst_call_release(at);
   check_calls();
   return state;

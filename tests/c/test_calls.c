@@ -17,13 +17,13 @@ TEST(
   EXPECT("EXEC 0 #1, EXEC 0 #2, EXEC 1 #1");
   answer(1, 1);
   answer(0, 1);
-  CHECK(mst_lane_answered(&calls.slots[1]->lane, &verb) <
-        mst_lane_answered(&calls.slots[0]->lane, &verb));
+  CHECK(mst_mailbox_answered(&calls.slots[1]->mailbox, &verb) <
+        mst_mailbox_answered(&calls.slots[0]->mailbox, &verb));
   answer(0, 2);
   CHECK_INT(take(0), MST_CALL_DONE);
   CHECK_INT(take(0), MST_CALL_DONE);
   CHECK_INT(take(1), MST_CALL_DONE);
-  CHECK(mst_lane_answer(&calls.slots[0]->lane, &verb) == NULL);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &verb) == NULL);
   finish();
 }
 
@@ -295,20 +295,21 @@ TEST("What a verb forgets is dropped, what another verb wants stays") {
   ask(0);
   (void)taken();
   answer(0, 1);
-  CHECK(mst_lane_answer(&calls.slots[0]->lane, &other_verb) == NULL);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &other_verb) == NULL);
   mst_calls_forget(&calls, 0, &verb, now_ns);
   check_calls();
-  CHECK(mst_lane_answer(&calls.slots[0]->lane, NULL) == NULL);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, NULL) == NULL);
   EXPECT(""); // what is evaluated now is the other's
   answer(0, 2);
   EXPECT("CANCEL 0 #3, PING 0");
   answer(0, 3);
-  struct mst_call *other = mst_lane_answer(&calls.slots[0]->lane, &other_verb);
+  struct mst_call *other =
+      mst_mailbox_answer(&calls.slots[0]->mailbox, &other_verb);
   CHECK(other != NULL && other->tag == 5);
-  CHECK(mst_lane_answer(&calls.slots[0]->lane, &verb) == NULL);
-  mst_lane_take(other->lane, other);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &verb) == NULL);
+  mst_mailbox_take(other->mailbox, other);
   mst_call_release(other);
-  CHECK_INT(calls.slots[0]->lane.unread, 0);
+  CHECK_INT(calls.slots[0]->mailbox.unread, 0);
   finish();
 }
 
@@ -323,10 +324,10 @@ static void say(uint32_t worker, uint64_t call, char what) {
 
 // Takes the verb's oldest answer, which must be this one byte.
 static void expect_said(char what) {
-  struct mst_call *at = mst_lane_answer(&calls.slots[0]->lane, &verb);
+  struct mst_call *at = mst_mailbox_answer(&calls.slots[0]->mailbox, &verb);
   CHECK(at != NULL && at->value_bytes == 1);
   CHECK_INT(*(const char *)at->value, what);
-  mst_lane_take(at->lane, at);
+  mst_mailbox_take(at->mailbox, at);
   mst_call_release(at);
   check_calls();
 }
@@ -339,18 +340,18 @@ TEST("What a worker says before its answer is the verb's, in order, and no "
   EXPECT("EXEC 0 #1, EXEC 0 #2");
   say(0, 1, 'a');
   say(0, 1, 'b');
-  say(0, 2, 'x');                            // it doesn't evaluate this one yet
-  CHECK_INT(calls.slots[0]->lane.unread, 4); // the calls' own answers, too
+  say(0, 2, 'x'); // it doesn't evaluate this one yet
+  CHECK_INT(calls.slots[0]->mailbox.unread, 4); // the calls' own answers, too
   expect_said('a');
   answer(0, 1);
   expect_said('b');
   CHECK_INT(take(0), MST_CALL_DONE);
-  CHECK(mst_lane_answer(&calls.slots[0]->lane, &verb) == NULL);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &verb) == NULL);
   say(0, 2, 'c');
   mst_calls_forget(&calls, 0, &verb, now_ns);
   check_calls();
   say(0, 2, 'd'); // nobody wants it
-  CHECK_INT(calls.slots[0]->lane.unread, 0);
+  CHECK_INT(calls.slots[0]->mailbox.unread, 0);
   EXPECT("CANCEL 0 #2, PING 0");
   answer(0, 2);
   finish();
@@ -361,7 +362,7 @@ TEST("What a task says before its answer is nobody's") {
   (void)submit();
   EXPECT("EXEC 0 #1");
   say(0, 1, 'a');
-  CHECK_INT(calls.slots[0]->lane.unread, 0);
+  CHECK_INT(calls.slots[0]->mailbox.unread, 0);
   answer(0, 1);
   finish();
 }

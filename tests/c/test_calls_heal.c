@@ -52,7 +52,7 @@ TEST("A call fails with the last of its attempts, and those behind it go on") {
   come_up(0);
   EXPECT("EXEC 0 #1 again, EXEC 0 #2");
   lose_one(0);
-  struct mst_call *poison = mst_lane_answer(&calls.slots[0]->lane, &verb);
+  struct mst_call *poison = mst_mailbox_answer(&calls.slots[0]->mailbox, &verb);
   CHECK(poison != NULL && poison->state == MST_CALL_LOST);
   CHECK_INT(poison->loss->kind, MST_LOSS_POISON);
   CHECK_INT(poison->loss->attempts, 2);
@@ -117,9 +117,9 @@ TEST("Without healing a lost worker stays lost, and so does what it had") {
   tick(0);
   EXPECT("JUDGE 0");
   CHECK_INT(task->state, MST_CALL_LOST);
-  CHECK(calls.slots[0]->dead && calls.slots[0]->lane.first != NULL);
+  CHECK(calls.slots[0]->dead && calls.slots[0]->mailbox.first != NULL);
   mst_calls_forget(&calls, 0, &verb, now_ns);
-  CHECK(calls.slots[0]->lane.first == NULL);
+  CHECK(calls.slots[0]->mailbox.first == NULL);
   finish();
 }
 

@@ -141,9 +141,9 @@ TEST("A worker that drains while it comes back leaves with what it was to do") {
   die(0);
   EXPECT("");
   CHECK_INT(tasks[0]->state, MST_CALL_LOST);
-  CHECK(calls.slots[0]->dead && calls.slots[0]->lane.first != NULL);
+  CHECK(calls.slots[0]->dead && calls.slots[0]->mailbox.first != NULL);
   mst_calls_forget(&calls, 0, &verb, now_ns);
-  CHECK(calls.slots[0]->lane.first == NULL);
+  CHECK(calls.slots[0]->mailbox.first == NULL);
   finish();
 }
 

@@ -106,8 +106,9 @@ static uint32_t come_in(struct mst_acceptor *acceptor) {
 }
 
 // What the acceptor does with a DIAL; the number of actions is checked.
-static struct mst_acceptor_action dialled(struct mst_acceptor *acceptor, uint32_t conn,
-                                      struct mst_dial dial, size_t n) {
+static struct mst_acceptor_action dialled(struct mst_acceptor *acceptor,
+                                          uint32_t conn, struct mst_dial dial,
+                                          size_t n) {
   struct mst_acceptor_action actions[2];
   CHECK_INT(mst_acceptor_dial(acceptor, conn, &dial, 0, actions), n);
   mst_acceptor_check(acceptor);
@@ -119,9 +120,11 @@ TEST("The newest connection of a worker wins before it is used, none after") {
   struct mst_acceptor_action action;
   CHECK_INT(mst_acceptor_open(7, 4, 16, &acceptor), 0);
   const uint32_t one = come_in(acceptor), two = come_in(acceptor);
-  CHECK_INT(dialled(acceptor, one, dial_of(2, 1, 5), 1).what, MST_ACCEPTOR_ADMIT);
+  CHECK_INT(dialled(acceptor, one, dial_of(2, 1, 5), 1).what,
+            MST_ACCEPTOR_ADMIT);
   // The same again on the same connection is answered again.
-  CHECK_INT(dialled(acceptor, one, dial_of(2, 1, 5), 1).what, MST_ACCEPTOR_ADMIT);
+  CHECK_INT(dialled(acceptor, one, dial_of(2, 1, 5), 1).what,
+            MST_ACCEPTOR_ADMIT);
   struct mst_acceptor_action actions[2];
   const struct mst_dial newer = dial_of(2, 2, 5);
   CHECK_INT(mst_acceptor_dial(acceptor, two, &newer, 0, actions), 2);
@@ -147,7 +150,8 @@ TEST("The newest connection of a worker wins before it is used, none after") {
             MST_ACCEPTOR_REFUSE);
   struct mst_dial again = dial_of(2, 1, 8);
   again.epoch = 1;
-  CHECK_INT(dialled(acceptor, come_in(acceptor), again, 1).what, MST_ACCEPTOR_ADMIT);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), again, 1).what,
+            MST_ACCEPTOR_ADMIT);
   mst_acceptor_close(acceptor);
 }
 
@@ -157,14 +161,16 @@ TEST("Strangers are refused, and those who say nothing are closed in time") {
   CHECK_INT(mst_acceptor_open(7, 4, 2, &acceptor), 0);
   struct mst_dial foreign = dial_of(0, 1, 1);
   foreign.cluster = 8;
-  CHECK_INT(dialled(acceptor, come_in(acceptor), foreign, 1).what, MST_ACCEPTOR_REFUSE);
+  CHECK_INT(dialled(acceptor, come_in(acceptor), foreign, 1).what,
+            MST_ACCEPTOR_REFUSE);
   action = dialled(acceptor, come_in(acceptor), dial_of(4, 1, 1), 1);
   CHECK_INT(action.what, MST_ACCEPTOR_REFUSE);
   CHECK(strstr(action.why, "no such worker") != NULL);
   const uint32_t silent = come_in(acceptor), admitted = come_in(acceptor);
   uint32_t conn;
   CHECK_INT(mst_acceptor_accepted(acceptor, 0, &conn), -MST_ELIMIT);
-  CHECK_INT(dialled(acceptor, admitted, dial_of(1, 1, 1), 1).what, MST_ACCEPTOR_ADMIT);
+  CHECK_INT(dialled(acceptor, admitted, dial_of(1, 1, 1), 1).what,
+            MST_ACCEPTOR_ADMIT);
   CHECK_INT(mst_acceptor_talked(acceptor, silent, &action), 0);
   CHECK_INT(mst_acceptor_due(acceptor), MST_ACCEPTOR_WAIT_NS);
   CHECK_INT(mst_acceptor_tick(acceptor, MST_ACCEPTOR_WAIT_NS - 1, &action), 0);
@@ -317,8 +323,8 @@ static void close_server(struct world *world, size_t i) {
   to_client(world, i, CLIENT_END);
 }
 
-static void perform(struct world *world, const struct mst_acceptor_action *actions,
-                    size_t n) {
+static void perform(struct world *world,
+                    const struct mst_acceptor_action *actions, size_t n) {
   for (size_t k = 0; k < n; k++) {
     const size_t i = world->link_of[actions[k].conn];
     struct link *link = &world->links[i];
@@ -351,7 +357,8 @@ static void server_event(struct world *world, const struct event *event) {
   struct link *link = &world->links[event->link];
   struct mst_acceptor_action actions[2];
   if (event->what == SERVER_IN) {
-    if (mst_acceptor_accepted(world->acceptor, world->now_ns, &link->conn) != 0) return;
+    if (mst_acceptor_accepted(world->acceptor, world->now_ns, &link->conn) != 0)
+      return;
     link->server_open = link->accepted = 1;
     world->link_of[link->conn] = event->link;
     return;
@@ -359,10 +366,11 @@ static void server_event(struct world *world, const struct event *event) {
   if (!link->server_open || !link->accepted) return;
   if (event->what == SERVER_DIAL) {
     perform(world, actions,
-            mst_acceptor_dial(world->acceptor, link->conn, &link->dial, world->now_ns,
-                          actions));
+            mst_acceptor_dial(world->acceptor, link->conn, &link->dial,
+                              world->now_ns, actions));
   } else if (event->what == SERVER_TALK) {
-    perform(world, actions, mst_acceptor_talked(world->acceptor, link->conn, actions));
+    perform(world, actions,
+            mst_acceptor_talked(world->acceptor, link->conn, actions));
   } else {
     mst_acceptor_ended(world->acceptor, link->conn);
     link->server_open = link->accepted = 0;

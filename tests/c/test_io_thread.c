@@ -41,7 +41,7 @@ typedef int serve_fn(void *owner, int *fd);
 
 // begin makes what is lent, and its I/O thread: told of bytes in the pipe if `watches`.
 static struct mst_io_thread *begin(struct lent *lent, int again_ms,
-                                serve_fn *serves, int watches) {
+                                   serve_fn *serves, int watches) {
   struct mst_io_thread *thread = NULL;
   *lent = (struct lent){.again_ms = again_ms, .watched = watches};
   mst_thread_mark_r();
@@ -222,7 +222,8 @@ static int serve_and_fail(void *owner, int *fd) {
   return 0;
 }
 
-TEST("C7: An I/O thread whose assertion fails ends, and its owner learns of it") {
+TEST("C7: An I/O thread whose assertion fails ends, and its owner learns of "
+     "it") {
   struct lent lent;
   atomic_store(&times, 0);
   struct mst_io_thread *thread = begin(&lent, 0, serve_and_fail, 0);

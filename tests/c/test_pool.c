@@ -507,7 +507,8 @@ TEST("The check finds a pool that contradicts itself") {
   EXPECT_BROKEN(pool.ready--, pool.ready++);
   EXPECT_BROKEN(pool.next--, pool.next++);
   EXPECT_BROKEN(pool.fail = MST_FAIL_SETUP, pool.fail = MST_FAIL_NONE);
-  EXPECT_BROKEN(pool.phase = MST_POOL_STARTING, pool.phase = MST_POOL_SESSIONNING);
+  EXPECT_BROKEN(pool.phase = MST_POOL_STARTING,
+                pool.phase = MST_POOL_SESSIONNING);
   EXPECT_BROKEN(pool.phase = MST_POOL_DOWN, pool.phase = MST_POOL_SESSIONNING);
   EXPECT_BROKEN(worker->owed = 1, worker->owed = 0);
   EXPECT_BROKEN(worker->launched = 0, worker->launched = 1);

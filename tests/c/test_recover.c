@@ -22,8 +22,8 @@ static const struct mst_judged nothing;
 static struct mst_call *call_of(int sent) {
   struct mst_call *call = mst_call_new(&tally, NULL);
   CHECK(call != NULL);
-  mst_lane_expect(&slot.lane, NULL);
-  mst_lane_add(&slot.lane, call);
+  mst_mailbox_expect(&slot.mailbox, NULL);
+  mst_mailbox_add(&slot.mailbox, call);
   call->sent = (uint8_t)sent;
   return call;
 }
@@ -33,8 +33,8 @@ static struct mst_verdict judge(void) {
 }
 
 static void end(void) {
-  (void)mst_lane_forget(&slot.lane, NULL);
-  (void)mst_lane_drop_cancelled(&slot.lane, 1);
+  (void)mst_mailbox_forget(&slot.mailbox, NULL);
+  (void)mst_mailbox_drop_cancelled(&slot.mailbox, 1);
   free(slot.failure);
 }
 
@@ -59,10 +59,10 @@ TEST("Neither a call that wasn't sent is to blame, nor one behind a cancelled "
   struct mst_call *second = call_of(1);
   slot.heal.attempt = 1; // of the first
   first->cancelled = 1;
-  slot.lane.unread--;
+  slot.mailbox.unread--;
   CHECK_INT(judge().attempts, 0);
   CHECK_INT(slot.heal.attempt, 0);
-  CHECK(!second->cancelled && slot.lane.first == first); // as it was
+  CHECK(!second->cancelled && slot.mailbox.first == first); // as it was
   end();
 }
 

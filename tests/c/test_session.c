@@ -1,6 +1,6 @@
 // Tests of pool/session with workers that are threads of this process: the session goes to and fro
-// between the R thread and the I/O thread while tasks run and workers are lost. The thread sanitizer
-// sees to it that only who has the session uses it.
+// between the R thread and the I/O thread while tasks run and workers are lost. The thread
+// sanitizer checks that only who has the session uses it.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -268,7 +268,7 @@ static void take_done(void) {
 // kill_one ends a worker that has something to do, as a crash would.
 static void kill_one(const struct mst_cluster *cluster, uint64_t *random) {
   const uint32_t worker = (uint32_t)mst_random_below(random, WORKERS);
-  if (cluster->calls.slots[worker]->lane.first == NULL) return;
+  if (cluster->calls.slots[worker]->mailbox.first == NULL) return;
   for (uint32_t i = maker.count; i-- > 0;) {
     if (maker.hands[i].worker != worker) continue;
     end_hand(&maker.hands[i]);
@@ -283,8 +283,8 @@ static int count_open(void) {
   return count;
 }
 
-TEST(
-    "The I/O thread goes on with the real pool while R computes, and workers die") {
+TEST("The I/O thread goes on with the real pool while R computes, and workers "
+     "die") {
   uint64_t random = 20261123;
   const int before = count_open();
   struct mst_cluster *cluster = start_cluster();
@@ -340,7 +340,7 @@ TEST("C6: an answer without memory is read when its worker has ended, if there "
   uint64_t random = 1;
   struct mst_cluster *cluster = start_cluster();
   submit(cluster, &random);
-  const uint32_t worker = tasks[0]->lane->worker;
+  const uint32_t worker = tasks[0]->mailbox->worker;
   const struct mst_peer *peer = cluster->peers[worker];
   struct pollfd answer = {.fd = peer->data.fd, .events = POLLIN};
   CHECK_INT(poll(&answer, 1, 30000), 1);

@@ -19,7 +19,7 @@ static struct exact *new_exact(void) {
   struct exact *exact = calloc(1, sizeof *exact);
   CHECK(exact != NULL);
   exact->pile.terms = exact->terms;
-  exact->pile.room = MST_PILE_MAX;
+  exact->pile.capacity = MST_PILE_MAX;
   return exact;
 }
 
@@ -34,7 +34,7 @@ static void squeeze(struct exact *exact) {
 
 static void put(struct exact *exact, double x, int scaled) {
   mst_pile_add(&exact->pile, x, scaled);
-  if (exact->pile.count == exact->pile.room) squeeze(exact);
+  if (exact->pile.count == exact->pile.capacity) squeeze(exact);
 }
 
 static void add(struct exact *exact, double x) {

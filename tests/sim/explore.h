@@ -170,7 +170,7 @@ struct ex_call {
   uint8_t late;      // it was told to be interrupted for that
   uint8_t no_memory; // it couldn't be sent
   uint8_t blamed;    // losses
-  uint8_t lane;      // 1 + the worker that has it
+  uint8_t mailbox;   // 1 + the worker that has it
   uint8_t outcome;   // enum ex_outcome
 };
 

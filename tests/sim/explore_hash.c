@@ -59,19 +59,19 @@ static void mix_call(uint64_t *hash, const struct mst_call *call) {
   mix(hash, call->refs);
 }
 
-static void mix_lane(uint64_t *hash, const struct ex *ex,
-                     const struct mst_slot *slot) {
-  for (const struct mst_call *at = slot->lane.first; at != NULL;
+static void mix_mailbox(uint64_t *hash, const struct ex *ex,
+                        const struct mst_slot *slot) {
+  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
        at = at->next) {
-    mix(hash, at == slot->lane.next_sent);
+    mix(hash, at == slot->mailbox.next_sent);
     mix_call(hash, at);
   }
-  mix(hash, slot->lane.count);
-  for (const struct mst_call *at = slot->lane.answers; at != NULL;
+  mix(hash, slot->mailbox.count);
+  for (const struct mst_call *at = slot->mailbox.answers; at != NULL;
        at = at->next)
     mix_call(hash, at);
-  mix(hash, slot->lane.unread);
-  mix(hash, slot->lane.mixed);
+  mix(hash, slot->mailbox.unread);
+  mix(hash, slot->mailbox.mixed);
   mix(hash, (uint64_t)slot->dead << 8 | (uint64_t)slot->to_heal << 7 |
                 (uint64_t)slot->resuming << 6 | (uint64_t)slot->ended << 5 |
                 (uint64_t)slot->alone << 3 | (uint64_t)slot->replaying << 2 |
@@ -91,8 +91,9 @@ static void mix_lane(uint64_t *hash, const struct ex *ex,
   mix(hash, slot->launches);
   mix_time(hash, ex, slot->launch_ns);
   mix(hash, slot->replay_left);
-  mix(hash, slot->lane.first != NULL && slot->cancel == slot->lane.first->id);
-  if (slot->lane.first != NULL && slot->cancel == slot->lane.first->id) {
+  mix(hash,
+      slot->mailbox.first != NULL && slot->cancel == slot->mailbox.first->id);
+  if (slot->mailbox.first != NULL && slot->cancel == slot->mailbox.first->id) {
     mix_time(hash, ex, slot->cancel_ns);
   }
   for (const struct mst_entry *at = slot->journal.first; at != NULL;
@@ -121,7 +122,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
     const struct ex_call *call = &ex->calls[i];
     mix(hash, (uint64_t)call->late << 5 | (uint64_t)call->cancelled << 4 |
                   (uint64_t)call->no_memory << 3 | (uint64_t)call->blamed << 1);
-    mix(hash, call->lane);
+    mix(hash, call->mailbox);
     mix(hash, call->outcome);
     if (call->task == NULL) continue;
     mix_call(hash, call->task);
@@ -143,7 +144,7 @@ uint64_t ex_hash(const struct ex *ex) {
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
     mix_process(&hash, &ex->processes[i]);
     mix_worker(&hash, ex, &core->pool.workers[i]);
-    mix_lane(&hash, ex, core->slots[i]);
+    mix_mailbox(&hash, ex, core->slots[i]);
   }
   mix(&hash, (uint64_t)core->pool.phase);
   mix(&hash, core->dispatch.turn % EX_WORKERS);

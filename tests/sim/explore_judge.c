@@ -69,7 +69,7 @@ static void judge_turn(struct ex *ex, uint32_t worker, uint8_t call) {
       ex_fail(ex, "task %u is sent before task %u", call, i);
     }
   }
-  for (const struct mst_call *at = slot->lane.first; at != NULL;
+  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
        at = at->next) {
     const uint8_t other =
         at->payload == NULL ? EX_CALLS : ex_call_of(ex, at->payload);
@@ -78,7 +78,7 @@ static void judge_turn(struct ex *ex, uint32_t worker, uint8_t call) {
       ex_fail(ex, "call %u is sent before call %u", call, other);
     }
   }
-  ex_fail(ex, "call %u is sent, and in no lane", call);
+  ex_fail(ex, "call %u is sent, and in no mailbox", call);
 }
 
 static void judge_first_sight(struct ex *ex, uint32_t worker, uint8_t call) {
@@ -86,11 +86,11 @@ static void judge_first_sight(struct ex *ex, uint32_t worker, uint8_t call) {
   if (!is_for(ex, call, worker)) {
     ex_fail(ex, "call %u is sent to worker %u", call, worker);
   }
-  if (at->lane != 0 && at->lane != 1 + worker) {
-    ex_fail(ex, "call %u goes from worker %u to %u", call, at->lane - 1u,
+  if (at->mailbox != 0 && at->mailbox != 1 + worker) {
+    ex_fail(ex, "call %u goes from worker %u to %u", call, at->mailbox - 1u,
             worker);
   }
-  at->lane = (uint8_t)(1 + worker);
+  at->mailbox = (uint8_t)(1 + worker);
 }
 
 void ex_judge_sent(struct ex *ex, uint32_t worker,
@@ -125,7 +125,7 @@ void ex_judge_sent(struct ex *ex, uint32_t worker,
     ex_fail(ex, "call %u is sent twice or out of turn", call);
   }
   if (action->attempt !=
-      (ex->core.slots[worker]->lane.first->payload == action->payload
+      (ex->core.slots[worker]->mailbox.first->payload == action->payload
            ? at->blamed
            : 0)) {
     ex_fail(ex, "call %u is sent as attempt %u, not %u", call, action->attempt,
@@ -163,14 +163,15 @@ static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
   if (at == process->in_count) return EX_CALLS;
   const struct ex_frame *frame = &process->in[at];
   if (frame->replay || ex->calls[frame->call].cancelled) return EX_CALLS;
-  if (slot->lane.first != NULL && slot->lane.first->timed_out) return EX_CALLS;
+  if (slot->mailbox.first != NULL && slot->mailbox.first->timed_out)
+    return EX_CALLS;
   return frame->call;
 }
 
 static int is_poison(const struct ex *ex, uint8_t call) {
   const struct mst_call *task = ex->calls[call].task;
-  const struct mst_slot *slot = ex->core.slots[ex->calls[call].lane - 1];
-  const struct mst_call *at = task != NULL ? task : slot->lane.answers;
+  const struct mst_slot *slot = ex->core.slots[ex->calls[call].mailbox - 1];
+  const struct mst_call *at = task != NULL ? task : slot->mailbox.answers;
   while (task == NULL && at != NULL && at->tag != call)
     at = at->next;
   return at != NULL && at->state == MST_CALL_LOST && at->loss != NULL &&
@@ -203,18 +204,19 @@ void ex_judge_loss(struct ex *ex, uint32_t worker) {
 
 // ---- a core that has nothing to do
 
-static void settled_lane(struct ex *ex, uint32_t worker) {
+static void settled_mailbox(struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];
   const struct ex_process *process = &ex->processes[worker];
   uint32_t sent = 0, there = 0;
-  for (const struct mst_call *at = slot->lane.first; at != NULL; at = at->next)
+  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
+       at = at->next)
     sent += at->sent;
   for (uint32_t i = 0; i < process->in_count; i++)
     there += !process->in[i].replay && !process->in[i].checkpoint;
-  if (slot->lane.due) ex_fail(ex, "worker %u has something to do", worker);
+  if (slot->mailbox.due) ex_fail(ex, "worker %u has something to do", worker);
   if (!mst_calls_is_up(&ex->core, slot)) return;
   const int asked_to_end = worker_of(ex, worker)->stop_ns != EX_NEVER;
-  if (sent != slot->lane.count && !asked_to_end && !ex->stopping) {
+  if (sent != slot->mailbox.count && !asked_to_end && !ex->stopping) {
     ex_fail(ex, "calls of worker %u aren't sent", worker);
   }
   if (worker_of(ex, worker)->owed != sent) {
@@ -229,7 +231,7 @@ static void settled_lane(struct ex *ex, uint32_t worker) {
 static int has_room(const struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];
   return mst_calls_is_up(&ex->core, slot) && !slot->dead &&
-         slot->lane.count < MST_TASK_DEPTH &&
+         slot->mailbox.count < MST_TASK_DEPTH &&
          worker_of(ex, worker)->stop_ns == EX_NEVER;
 }
 
@@ -263,8 +265,8 @@ static void settled_counts(struct ex *ex) {
     answer_bytes += task->counted ? task->value_bytes : 0;
   }
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    for (const struct mst_call *at = core->slots[i]->lane.answers; at != NULL;
-         at = at->next)
+    for (const struct mst_call *at = core->slots[i]->mailbox.answers;
+         at != NULL; at = at->next)
       answer_bytes += at->counted ? at->value_bytes : 0;
   }
   if (mst_queue_count(&core->dispatch.queue) != queued ||
@@ -289,7 +291,7 @@ void ex_settled(struct ex *ex) {
     ex_fail(ex, "something to do is left");
   }
   for (uint32_t i = 0; i < EX_WORKERS; i++)
-    settled_lane(ex, i);
+    settled_mailbox(ex, i);
   if (!ex->stopping) {
     for (uint8_t i = 0; i < EX_CALLS; i++)
       settled_task(ex, i);

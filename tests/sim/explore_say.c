@@ -33,7 +33,8 @@ static void read_out(struct ex *ex, uint32_t worker) {
 
 static void unsent(struct ex *ex, const struct mst_calls_action *action,
                    int rc) {
-  const struct mst_call *sending = ex->core.slots[action->worker]->lane.sending;
+  const struct mst_call *sending =
+      ex->core.slots[action->worker]->mailbox.sending;
   const uint8_t call =
       sending == NULL ? EX_CALLS : ex_call_of(ex, sending->payload);
   ex_saw(EX_SAW_send_failed);
@@ -74,7 +75,7 @@ static void receive(struct ex *ex, const struct mst_calls_action *action) {
 static void no_memory_for(struct ex *ex,
                           const struct mst_calls_action *action) {
   const uint32_t worker = action->worker;
-  const struct mst_call *sending = ex->core.slots[worker]->lane.sending;
+  const struct mst_call *sending = ex->core.slots[worker]->mailbox.sending;
   ex->fail_send = 0;
   ex_saw(EX_SAW_no_memory);
   if (sending != NULL) {

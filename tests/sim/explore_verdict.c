@@ -21,7 +21,7 @@ static int was_gone(const struct ex *ex, uint32_t worker) {
 static int may_be_lost(const struct ex *ex, uint8_t index) {
   const struct ex_call *call = &ex->calls[index];
   if (ex->stopping || call->no_memory) return 1;
-  if (call->lane != 0) return was_gone(ex, call->lane - 1u);
+  if (call->mailbox != 0) return was_gone(ex, call->mailbox - 1u);
   // It was given to a worker, and never sent.
   if (call->task->id != 0) return was_gone(ex, call->task->worker);
   const uint8_t workers = ex->asks[index].workers;
@@ -82,13 +82,13 @@ static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
 static void take_answers(struct ex *ex, uint32_t worker) {
   struct mst_call *answer;
   uint8_t next = 0;
-  while ((answer = mst_lane_answer(&ex->core.slots[worker]->lane, NULL)) !=
-         NULL) {
+  while ((answer = mst_mailbox_answer(&ex->core.slots[worker]->mailbox,
+                                      NULL)) != NULL) {
     const uint8_t index = (uint8_t)answer->tag;
     if (index < next) ex_fail(ex, "answer %u comes out of turn", index);
     next = (uint8_t)(index + 1);
     judge_end(ex, index, answer);
-    mst_lane_take(answer->lane, answer);
+    mst_mailbox_take(answer->mailbox, answer);
     mst_call_release(answer);
   }
 }
@@ -97,7 +97,7 @@ static void take_answers(struct ex *ex, uint32_t worker) {
 static void leave_dead(struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];
   if (!ex->stopping && !is_gone(ex, worker)) return;
-  for (const struct mst_call *at = slot->lane.first; at != NULL;
+  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
        at = at->next) {
     if (at->is_task || at->cancelled) continue;
     if (ex->calls[at->tag].outcome != EX_PENDING) {
@@ -133,8 +133,8 @@ static void judge_left(struct ex *ex) {
   const struct mst_calls *core = &ex->core;
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
     const struct mst_slot *slot = core->slots[i];
-    if (slot->lane.count > 0 || slot->lane.first != NULL ||
-        slot->lane.answers != NULL || slot->lane.unread > 0) {
+    if (slot->mailbox.count > 0 || slot->mailbox.first != NULL ||
+        slot->mailbox.answers != NULL || slot->mailbox.unread > 0) {
       ex_fail(ex, "worker %u still has calls", i);
     }
   }

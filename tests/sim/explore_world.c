@@ -173,7 +173,7 @@ static void ask_verb(struct ex *ex, uint8_t index) {
       mst_calls_send(&ex->core, worker, call->payload, &verbs[ask->verb], index,
                      MST_UNSEEN_NOT, ex->now_ns);
   if (rc == 0) {
-    call->lane = (uint8_t)(1 + worker);
+    call->mailbox = (uint8_t)(1 + worker);
     if (gone) ex_fail(ex, "a worker that is gone takes a call");
     return;
   }
@@ -222,7 +222,7 @@ static int of_verb(const struct ex *ex, uint8_t i, uint8_t index) {
 static void forget(struct ex *ex, uint8_t index) {
   const uint32_t worker = own_worker(&ex->asks[index]);
   const char *verb = &verbs[ex->asks[index].verb];
-  ex_saw(mst_lane_answer(&ex->core.slots[worker]->lane, verb) != NULL
+  ex_saw(mst_mailbox_answer(&ex->core.slots[worker]->mailbox, verb) != NULL
              ? EX_SAW_forgotten_answer
              : EX_SAW_forgotten_sent);
   for (uint8_t i = 0; i < EX_CALLS; i++) {
@@ -257,7 +257,7 @@ static void may(struct list *list, enum ex_what what, uint32_t at,
 
 static int is_overdue_next(const struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = slot_of(ex, worker);
-  const struct mst_call *first = slot->lane.first;
+  const struct mst_call *first = slot->mailbox.first;
   return first != NULL && first->sent && first->timeout_ns > 0 &&
          !first->timed_out && !first->cancelled &&
          mst_calls_is_up(&ex->core, slot);
@@ -379,7 +379,7 @@ int ex_is_quiet(const struct ex_event *events, uint32_t count) {
 static void tick(struct ex *ex) {
   mst_calls_tick(&ex->core, 0, ex->now_ns);
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    const struct mst_call *first = slot_of(ex, i)->lane.first;
+    const struct mst_call *first = slot_of(ex, i)->mailbox.first;
     if (first == NULL || !first->timed_out) continue;
     ex->calls[ex_call_of(ex, first->payload)].late = 1;
   }
@@ -409,8 +409,8 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     return;
   case EX_OVERDUE:
     ex->left.overdue--;
-    ex->calls[ex_call_of(ex, slot_of(ex, event.at)->lane.first->payload)].late =
-        1;
+    ex->calls[ex_call_of(ex, slot_of(ex, event.at)->mailbox.first->payload)]
+        .late = 1;
     ex->now_ns += LIMIT_NS;
     tick(ex);
     break;

@@ -48,7 +48,7 @@ static void call_sent(struct sim *sim, uint32_t worker) {
   const int rc = mst_calls_send(&sim->core, worker, sim->payload, &verb,
                                 (int32_t)call, 0, sim->now_ns);
   if (rc != 0) sim_fail(sim, "mst_calls_send: %d", rc);
-  sim_ledger_call(sim, call)->wire = slot->lane.calls;
+  sim_ledger_call(sim, call)->wire = slot->mailbox.calls;
 }
 
 static void task_submitted(struct sim *sim, uint32_t worker) {
@@ -88,7 +88,7 @@ static void user_sends(struct sim *sim, uint32_t worker) {
 static void user_forgets(struct sim *sim, uint32_t worker) {
   const struct mst_slot *slot = slot_of(sim, worker);
   int some = 0;
-  for (const struct mst_call *at = slot->lane.first; at != NULL;
+  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
        at = at->next) {
     if (at->is_task || at->cancelled) continue;
     sim_ledger_ended(sim, (uint64_t)at->tag, SIM_FORGOTTEN);
@@ -180,10 +180,10 @@ static enum sim_outcome outcome_of(const struct mst_call *call) {
 
 static void collect_answers(struct sim *sim, uint32_t worker) {
   struct mst_call *answer;
-  while ((answer = mst_lane_answer(&sim->core.slots[worker]->lane, &verb)) !=
-         NULL) {
+  while ((answer = mst_mailbox_answer(&sim->core.slots[worker]->mailbox,
+                                      &verb)) != NULL) {
     sim_ledger_ended(sim, (uint64_t)answer->tag, outcome_of(answer));
-    mst_lane_take(answer->lane, answer);
+    mst_mailbox_take(answer->mailbox, answer);
     mst_call_release(answer);
   }
 }
@@ -197,7 +197,7 @@ static void leave_dead(struct sim *sim, uint32_t worker) {
       worker_of(sim, worker)->state != MST_WORKER_LEFT) {
     return;
   }
-  for (const struct mst_call *at = slot->lane.first; at != NULL;
+  for (const struct mst_call *at = slot->mailbox.first; at != NULL;
        at = at->next) {
     if (at->is_task || at->cancelled) continue;
     sim_ledger_ended(sim, (uint64_t)at->tag, SIM_GIVEN_UP);
@@ -293,7 +293,7 @@ static void execute(struct sim *sim, const struct mst_calls_action *action) {
     return;
   }
   sim_monitor_call(sim, worker);
-  const struct mst_call *sending = slot_of(sim, worker)->lane.sending;
+  const struct mst_call *sending = slot_of(sim, worker)->mailbox.sending;
   const uint64_t id = (uint64_t)sending->tag;
   struct sim_call *call = sim_ledger_call(sim, id);
   call->worker = worker;
@@ -334,8 +334,8 @@ static void judge(struct sim *sim, uint32_t worker) {
     sim_saw(SIM_SAW_short_given_up);
   }
   if (SIM_CANARY == 19 &&
-      slot->lane.first != NULL) { // a call that is lost for good
-    slot->lane.first->cancelled = 1;
+      slot->mailbox.first != NULL) { // a call that is lost for good
+    slot->mailbox.first->cancelled = 1;
   }
 }
 
@@ -476,15 +476,15 @@ static const char *forgotten(const struct sim *sim, uint32_t index) {
   case MST_WORKER_IDLE:
     if (slot->dead) return "it is there and takes no calls";
     if (slot->alone) return NULL; // until all others are idle
-    if (slot->lane.count > 0) return "an idle worker's calls wait";
+    if (slot->mailbox.count > 0) return "an idle worker's calls wait";
     return slot->resuming ? "an idle worker waits to go on" : NULL;
   case MST_WORKER_BUSY:
-    return worker->owed == slot->lane.count ? NULL
-                                            : "a busy worker's calls wait";
+    return worker->owed == slot->mailbox.count ? NULL
+                                               : "a busy worker's calls wait";
   case MST_WORKER_DRAINING:
     return worker->owed > 0 ? NULL : "a drained worker stays";
   case MST_WORKER_LEFT:
-    for (const struct mst_call *at = slot->lane.first; at != NULL;
+    for (const struct mst_call *at = slot->mailbox.first; at != NULL;
          at = at->next) {
       if (at->is_task || at->sent) return "a call stays with one that left";
     }

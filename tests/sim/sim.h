@@ -195,7 +195,7 @@ enum sim_outcome {
 struct sim_call {
   uint32_t worker;       // of a task: that had it last
   struct mst_call *task; // a reference, NULL for a verb's call
-  uint64_t wire;         // its number in its worker's lane
+  uint64_t wire;         // its number in its worker's mailbox
   int changes;           // its worker
   enum sim_outcome outcome;
   int sent;        // to the incarnation that lives

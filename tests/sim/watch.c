@@ -39,7 +39,7 @@ enum mst_beat __wrap_mst_heal_beat(struct mst_heal *heal,
 
 static void see_silence(const struct sim *sim, const struct mst_event *event) {
   const struct mst_slot *slot = sim->core.slots[event->worker];
-  const struct mst_call *first = slot->lane.first;
+  const struct mst_call *first = slot->mailbox.first;
   if (first != NULL && slot->cancel == first->id &&
       sim->now_ns - slot->cancel_ns >= MST_CANCEL_PATIENCE_NS) {
     sim_saw(SIM_SAW_ended_for_deafness);
@@ -164,7 +164,7 @@ enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                                            int64_t now_ns) {
   struct sim *sim = sim_running();
   const uint32_t worker = worker_of(sim, heal);
-  const struct mst_call *first = sim->core.slots[worker]->lane.first;
+  const struct mst_call *first = sim->core.slots[worker]->mailbox.first;
   struct mst_heal_policy given = *policy;
   if (SIM_CANARY == 10) given.retries++; // a retry too many
   if (SIM_CANARY == 16 && at == MST_HEAL_IDLE) heal->deaths = 0; // no budget
@@ -174,7 +174,8 @@ enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                   at == MST_HEAL_EVALUATING ? (uint64_t)first->tag : 0,
                   verdict);
   sim_note(sim, "VERDICT", worker, verdict);
-  if (verdict == MST_HEAL_POISON && sim->core.slots[worker]->lane.count > 1) {
+  if (verdict == MST_HEAL_POISON &&
+      sim->core.slots[worker]->mailbox.count > 1) {
     sim_saw(SIM_SAW_retried_behind_poison);
   }
   return verdict;

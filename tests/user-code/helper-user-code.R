@@ -29,83 +29,83 @@ hooks_library <- function() {
 # Expects that all cells at some places keep the rule.
 expect_cells <- function(places, library = "", frame = parent.frame()) {
   names <- unlist(lapply(places, cell_names, every_cell()))
-  lanes <- lapply(split(names, seq_along(names) %% 2L), start_lane, library, frame)
-  while (any(vapply(lanes, function(lane) !is.null(lane$session), NA))) {
-    lanes <- lapply(lanes, look_at_lane)
+  mailboxes <- lapply(split(names, seq_along(names) %% 2L), start_mailbox, library, frame)
+  while (any(vapply(mailboxes, function(mailbox) !is.null(mailbox$session), NA))) {
+    mailboxes <- lapply(mailboxes, look_at_mailbox)
     pass_time(0.1)
   }
-  failed <- unlist(lapply(lanes, `[[`, "failed"))
-  ran <- sum(vapply(lanes, `[[`, 0, "ran"))
+  failed <- unlist(lapply(mailboxes, `[[`, "failed"))
+  ran <- sum(vapply(mailboxes, `[[`, 0, "ran"))
   cat(sprintf("    %d cells, %d deeds done\n", length(names), ran))
   for (failure in failed) fail(failure)
   expect_length(failed, 0L)
 }
 
-# ---- lanes: sessions, one after the other, until all their cells have run
+# ---- mailboxes: sessions, one after the other, until all their cells have run
 
-start_lane <- function(names, library, frame) {
+start_mailbox <- function(names, library, frame) {
   begin_session(list(
     names = names, library = library, frame = frame, failed = NULL, ran = 0, crashes = 0L
   ))
 }
 
-begin_session <- function(lane) {
+begin_session <- function(mailbox) {
   file <- tempfile("cells")
-  writeLines(lane$names, file)
-  lane$session <- start_session(bquote({
+  writeLines(mailbox$names, file)
+  mailbox$session <- start_session(bquote({
     library(parallel)
     for (file in .(matrix_files)) source(file)
-    if (nzchar(.(lane$library))) dyn.load(.(lane$library))
+    if (nzchar(.(mailbox$library))) dyn.load(.(mailbox$library))
     begin_cells()
     run_cells(readLines(.(file)))
-  }), dir = getwd(), base = tempfile("session-", normalizePath(tempdir())), frame = lane$frame)
-  lane$heard <- Sys.time()
-  lane$bytes <- 0
-  lane
+  }), dir = getwd(), base = tempfile("session-", normalizePath(tempdir())), frame = mailbox$frame)
+  mailbox$heard <- Sys.time()
+  mailbox$bytes <- 0
+  mailbox
 }
 
-# Looks at a lane: goes on when its session has ended, and ends one that hangs.
-look_at_lane <- function(lane) {
-  if (is.null(lane$session)) {
-    return(lane)
+# Looks at a mailbox: goes on when its session has ended, and ends one that hangs.
+look_at_mailbox <- function(mailbox) {
+  if (is.null(mailbox$session)) {
+    return(mailbox)
   }
-  bytes <- sum(file.size(file.path(lane$session$base, c("stdout", "stderr"))), na.rm = TRUE)
-  if (bytes != lane$bytes) {
-    lane$bytes <- bytes
-    lane$heard <- Sys.time()
+  bytes <- sum(file.size(file.path(mailbox$session$base, c("stdout", "stderr"))), na.rm = TRUE)
+  if (bytes != mailbox$bytes) {
+    mailbox$bytes <- bytes
+    mailbox$heard <- Sys.time()
   }
-  alive <- lane$session$process$is_alive()
-  silent <- as.numeric(difftime(Sys.time(), lane$heard, units = "secs")) > silence_limit
-  if (alive && !silent) lane else end_lane_session(lane, hung = alive)
+  alive <- mailbox$session$process$is_alive()
+  silent <- as.numeric(difftime(Sys.time(), mailbox$heard, units = "secs")) > silence_limit
+  if (alive && !silent) mailbox else end_mailbox_session(mailbox, hung = alive)
 }
 
-end_lane_session <- function(lane, hung) {
-  session <- lane$session
+end_mailbox_session <- function(mailbox, hung) {
+  session <- mailbox$session
   if (hung) session$process$kill()
   session$process$wait(5000)
   words <- strsplit(text_of(session, "stdout"), "\n", fixed = TRUE)[[1L]]
   begun <- sub("^cell: ", "", grep("^cell: ", words, value = TRUE))
-  lane$failed <- c(lane$failed, failures_in(words))
-  lane["session"] <- list(NULL)
+  mailbox$failed <- c(mailbox$failed, failures_in(words))
+  mailbox["session"] <- list(NULL)
   end <- grep("^cells: ", words, value = TRUE)
   if (length(end)) {
-    lane$ran <- lane$ran + as.numeric(sub("^cells: ([0-9]+) .*", "\\1", end))
+    mailbox$ran <- mailbox$ran + as.numeric(sub("^cells: ([0-9]+) .*", "\\1", end))
   }
   if (length(end) && !hung && session$process$get_exit_status() == 0L) {
-    return(lane)
+    return(mailbox)
   }
-  lane$failed <- c(lane$failed, paste0(
+  mailbox$failed <- c(mailbox$failed, paste0(
     if (length(begun)) begun[length(begun)] else "before the first cell", ": the session ",
     if (hung) "hung" else paste("ended with status", session$process$get_exit_status()), "\n",
     paste(utils::tail(strsplit(text_of(session, "stderr"), "\n")[[1L]], 20L), collapse = "\n")
   ))
   end_session_now(session)
-  lane$crashes <- lane$crashes + 1L
-  lane$names <- lane$names[-seq_along(begun)]
-  if (length(lane$names) && lane$crashes < crashes_limit && length(begun)) {
-    lane <- begin_session(lane)
+  mailbox$crashes <- mailbox$crashes + 1L
+  mailbox$names <- mailbox$names[-seq_along(begun)]
+  if (length(mailbox$names) && mailbox$crashes < crashes_limit && length(begun)) {
+    mailbox <- begin_session(mailbox)
   }
-  lane
+  mailbox
 }
 
 # What sessions say of cells that failed, with their names.

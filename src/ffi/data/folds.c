@@ -80,7 +80,7 @@ struct fold {
   uint32_t
       *pile_of; // number of each group's pile, 0 if it has none; NULL: none has
   struct mst_pile *piles;
-  uint32_t pile_count, pile_room;
+  uint32_t pile_count, pile_capacity;
   double *free; // room for terms
   size_t free_count;
   struct mst_wide *wide;
@@ -111,14 +111,16 @@ static struct mst_pile *pile_of(struct fold *fold, R_xlen_t group) {
   }
   uint32_t number = fold->pile_of[group];
   if (number != 0) return &fold->piles[number - 1];
-  if (fold->pile_count == fold->pile_room) {
-    const uint32_t room = fold->pile_room == 0 ? 64 : 2 * fold->pile_room;
-    struct mst_pile *piles = (struct mst_pile *)R_alloc(room, sizeof *piles);
+  if (fold->pile_count == fold->pile_capacity) {
+    const uint32_t capacity =
+        fold->pile_capacity == 0 ? 64 : 2 * fold->pile_capacity;
+    struct mst_pile *piles =
+        (struct mst_pile *)R_alloc(capacity, sizeof *piles);
     if (fold->pile_count > 0) {
       memcpy(piles, fold->piles, fold->pile_count * sizeof *piles);
     }
     fold->piles = piles;
-    fold->pile_room = room;
+    fold->pile_capacity = capacity;
   }
   struct mst_pile *pile = &fold->piles[fold->pile_count++];
   *pile = (struct mst_pile){new_terms(fold, 8), 0, 8, 0};
@@ -128,14 +130,14 @@ static struct mst_pile *pile_of(struct fold *fold, R_xlen_t group) {
 
 static void squeeze(struct fold *fold, struct mst_pile *pile) {
   double terms[MST_PILE_MAX];
-  uint32_t scaled, room = pile->room;
+  uint32_t scaled, capacity = pile->capacity;
   const uint32_t count = mst_pile_squeeze(pile, fold->wide, terms, &scaled);
   // At most half full afterwards: the next squeeze is paid for by as many additions.
-  while (count > room / 2 && room < MST_PILE_MAX)
-    room *= 2;
-  if (room > pile->room) pile->terms = new_terms(fold, room);
+  while (count > capacity / 2 && capacity < MST_PILE_MAX)
+    capacity *= 2;
+  if (capacity > pile->capacity) pile->terms = new_terms(fold, capacity);
   memcpy(pile->terms, terms, count * sizeof *terms);
-  pile->room = room;
+  pile->capacity = capacity;
   pile->count = count;
   pile->scaled = scaled;
 }
@@ -144,7 +146,7 @@ static void add_to_pile(struct fold *fold, R_xlen_t group, double x,
                         int scaled) {
   struct mst_pile *pile = pile_of(fold, group);
   mst_pile_add(pile, x, scaled);
-  if (pile->count == pile->room) squeeze(fold, pile);
+  if (pile->count == pile->capacity) squeeze(fold, pile);
 }
 
 // As R's sum(): infinities of both signs have no sum, NaN wins over numbers, and NA over NaN.

@@ -22,7 +22,7 @@ struct held {
 
 static struct {
   struct held *list;
-  size_t count, room;
+  size_t count, capacity;
 } held;
 
 // Entries that R is in, one inside the other.
@@ -42,15 +42,15 @@ uint32_t ffi_level_down(void) {
 
 void *ffi_hold(void *what, void (*let_go)(void *)) {
   MST_ASSERT(depth > 0); // nobody would let it go
-  if (held.count == held.room) {
-    const size_t room = held.room == 0 ? 16 : 2 * held.room;
-    struct held *list = realloc(held.list, room * sizeof *list);
+  if (held.count == held.capacity) {
+    const size_t capacity = held.capacity == 0 ? 16 : 2 * held.capacity;
+    struct held *list = realloc(held.list, capacity * sizeof *list);
     if (list == NULL) {
       let_go(what);
       Rf_error("no memory");
     }
     held.list = list;
-    held.room = room;
+    held.capacity = capacity;
   }
   held.list[held.count++] =
       (struct held){.depth = depth, .what = what, .let_go = let_go};

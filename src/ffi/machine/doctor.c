@@ -13,7 +13,7 @@
 #include "net/card.h"
 #include "net/diag.h"
 #include "net/net.h"
-#include "share/room.h"
+#include "share/memory.h"
 
 #if MST_HAVE_ADJTIMEX
 #include <sys/timex.h>

@@ -355,19 +355,19 @@ SEXP ffi_cluster_logs(SEXP pointer) {
   if (cluster == NULL) return Rf_ScalarInteger((int)outcome);
   ffi_run_slice(cluster->session, 0);
   struct mst_log *log = &cluster->log;
-  struct lines room, has = lines_of(log);
+  struct lines capacity, has = lines_of(log);
   char *texts;
   size_t *lengths;
   SEXP list = PROTECT(ffi_list(2, names));
   SEXP workers;
   do { // finalizers may add lines
-    room = has;
-    texts = R_alloc(room.bytes + 1, 1);
+    capacity = has;
+    texts = R_alloc(capacity.bytes + 1, 1);
     lengths =
-        (size_t *)(void *)R_alloc((size_t)room.count + 1, sizeof *lengths);
-    workers = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, room.count));
+        (size_t *)(void *)R_alloc((size_t)capacity.count + 1, sizeof *lengths);
+    workers = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, capacity.count));
     has = lines_of(log);
-  } while (has.bytes > room.bytes || has.count != room.count);
+  } while (has.bytes > capacity.bytes || has.count != capacity.count);
   char *to = texts;
   for (R_xlen_t i = 0; i < has.count; i++) {
     const struct mst_log_line *line = mst_log_at(log, log->first + (uint64_t)i);

@@ -199,6 +199,6 @@ struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag) {
 
 void ffi_bound_log(struct mst_cluster *cluster) {
   if (mst_calls_log_grew(&cluster->calls)) {
-    mst_calls_bound_log(&cluster->calls, ffi_room_look());
+    mst_calls_bound_log(&cluster->calls, ffi_memory_look());
   }
 }

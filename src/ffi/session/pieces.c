@@ -27,7 +27,7 @@ static struct mst_pieces *pieces_of(SEXP pointer) {
 
 static uint32_t piece_of(const struct mst_pieces *pieces, SEXP piece) {
   const int number = Rf_asInteger(piece);
-  if (number < 1 || (uint32_t)number > pieces->room ||
+  if (number < 1 || (uint32_t)number > pieces->capacity ||
       !pieces->pieces[number - 1].runs) {
     Rf_error("a map has no piece %d", number);
   }
@@ -77,7 +77,7 @@ SEXP ffi_pieces_at(SEXP pointer, SEXP numbers, SEXP workers) {
   for (R_xlen_t i = 0; i < Rf_xlength(numbers); i++) {
     const int at = INTEGER(workers)[i];
     const uint32_t piece = (uint32_t)INTEGER(numbers)[i] - 1;
-    if (piece >= pieces->room || !pieces->pieces[piece].runs) continue;
+    if (piece >= pieces->capacity || !pieces->pieces[piece].runs) continue;
     mst_pieces_at(pieces, piece,
                   at == NA_INTEGER || at < 1 ? MST_PIECE_NONE
                                              : (uint32_t)at - 1);

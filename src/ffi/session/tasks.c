@@ -270,8 +270,8 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits) {
 
 // worker_with gives the worker that has a task, NULL if none does.
 static struct mst_peer *worker_with(const struct mst_call *task) {
-  if (task->lane == NULL) return NULL;
-  return mst_task_cluster(task)->peers[task->lane->worker];
+  if (task->mailbox == NULL) return NULL;
+  return mst_task_cluster(task)->peers[task->mailbox->worker];
 }
 
 // spin_for looks again and again for a short while at the worker that has the task.

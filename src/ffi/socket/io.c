@@ -19,7 +19,7 @@ enum {
 };
 
 #define LIMIT_MAX 4503599627370496.0 // 2^52: what a double counts exactly
-#define ROOM_CHECK_FROM ((size_t)64 << 20)
+#define CHECK_FROM ((size_t)64 << 20)
 
 static double count_of(SEXP x) {
   const double n = Rf_asReal(x);
@@ -79,8 +79,8 @@ SEXP ffi_socket_send(SEXP pointer, SEXP x, SEXP kind, SEXP timeout) {
   if (what == KIND_OBJECT) {
     rc = put_object(conn, x);
   } else {
-    if ((size_t)Rf_xlength(x) > ROOM_CHECK_FROM) {
-      ffi_room_check((size_t)Rf_xlength(x));
+    if ((size_t)Rf_xlength(x) > CHECK_FROM) {
+      ffi_memory_check((size_t)Rf_xlength(x));
     }
     rc = put_message(conn, what, RAW(x), (size_t)Rf_xlength(x));
   }

@@ -1,17 +1,17 @@
-// Is there memory for a message? Asked before it is written. See share/room.h.
+// Is there memory for a message? Asked before it is written. See share/memory.h.
+#include "share/memory.h"
 #include "base/mst_clock.h"
 #include "base/mst_features.h"
 #include "ffi/value/value.h"
-#include "share/room.h"
 
 // So much is left free for others when memory is taken, or an eighth of what is free.
 #define RESERVE ((int64_t)64 << 20)
 // A look at the memory holds for so long, if there was plenty.
-#define ROOM_NS (100 * MST_NS_PER_MS)
+#define LOOK_NS (100 * MST_NS_PER_MS)
 
 static struct {
   double pretend; // for tests: free bytes; negative: look
-  struct mst_room room;
+  struct mst_memory memory;
   int64_t looked_ns; // 0: never
 } seen = {.pretend = -1.0};
 
@@ -20,8 +20,8 @@ static void raise_memory(double bytes, int reads) {
   mst_room_mappings(MST_PROC, &maps);
   SEXP facts = PROTECT(Rf_allocVector(REALSXP, 6));
   REAL(facts)[0] = bytes;
-  REAL(facts)[1] = (double)seen.room.bytes;
-  REAL(facts)[2] = seen.room.is_cgroup;
+  REAL(facts)[1] = (double)seen.memory.bytes;
+  REAL(facts)[2] = seen.memory.is_cgroup;
   REAL(facts)[3] = reads;
   REAL(facts)[4] = (double)maps.count;
   REAL(facts)[5] = (double)maps.limit;
@@ -30,36 +30,36 @@ static void raise_memory(double bytes, int reads) {
   Rf_error("no memory for a message"); // never reached
 }
 
-static void look_at_room(void) {
+static void look_at_memory(void) {
   if (seen.pretend >= 0) {
-    seen.room = (struct mst_room){.bytes = (int64_t)seen.pretend};
+    seen.memory = (struct mst_memory){.bytes = (int64_t)seen.pretend};
   } else {
-    mst_room_look(MST_PROC, MST_SYS "/fs/cgroup", &seen.room);
+    mst_memory_look(MST_PROC, MST_SYS "/fs/cgroup", &seen.memory);
   }
   seen.looked_ns = mst_clock_now();
 }
 
 static int has_room(int64_t bytes) {
-  const int64_t part = seen.room.bytes / 8;
-  return bytes <= seen.room.bytes - (part < RESERVE ? part : RESERVE);
+  const int64_t part = seen.memory.bytes / 8;
+  return bytes <= seen.memory.bytes - (part < RESERVE ? part : RESERVE);
 }
 
-void ffi_room_check(size_t bytes) {
+void ffi_memory_check(size_t bytes) {
   const int64_t wanted = bytes > INT64_MAX / 8 ? INT64_MAX / 8 : (int64_t)bytes;
   const int is_new = seen.looked_ns != 0 && seen.pretend < 0 &&
-                     mst_clock_now() - seen.looked_ns < ROOM_NS;
+                     mst_clock_now() - seen.looked_ns < LOOK_NS;
   // An old look is good enough where there was plenty, less what was taken since.
-  if (!is_new || seen.room.bytes / 8 < wanted) look_at_room();
+  if (!is_new || seen.memory.bytes / 8 < wanted) look_at_memory();
   if (!has_room(wanted)) {
     R_gc();
-    look_at_room();
+    look_at_memory();
     if (!has_room(wanted)) raise_memory((double)bytes, 0);
   }
-  if (seen.room.bytes != INT64_MAX) seen.room.bytes -= wanted;
+  if (seen.memory.bytes != INT64_MAX) seen.memory.bytes -= wanted;
 }
 
 void ffi_no_memory(size_t bytes) {
-  look_at_room();
+  look_at_memory();
   raise_memory((double)bytes, 0);
 }
 
@@ -68,19 +68,19 @@ void ffi_no_map(size_t bytes, int wants_fd) {
     ffi_call_ours("abort_descriptors", PROTECT(Rf_ScalarReal((double)bytes)));
     UNPROTECT(1);
   }
-  look_at_room();
+  look_at_memory();
   raise_memory((double)bytes, 1);
 }
 
-int64_t ffi_room_look(void) {
-  look_at_room();
-  return seen.room.bytes;
+int64_t ffi_memory_look(void) {
+  look_at_memory();
+  return seen.memory.bytes;
 }
 
-void ffi_room_pretend(double bytes) {
+void ffi_memory_pretend(double bytes) {
   seen.pretend = bytes;
   seen.looked_ns = 0;
 }
 
 // ffi_share_free gives the bytes of memory that are free.
-SEXP ffi_share_free(void) { return Rf_ScalarReal((double)ffi_room_look()); }
+SEXP ffi_share_free(void) { return Rf_ScalarReal((double)ffi_memory_look()); }

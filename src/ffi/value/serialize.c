@@ -15,8 +15,8 @@
 // grow makes room for more bytes, or raises an R error. What was written stays: the
 // buffer's owner frees it.
 static void grow(struct mst_buf *buf, size_t more) {
-  if (buf->cap >= FFI_ROOM_FROM / 2)
-    ffi_room_check(buf->cap); // it is to be doubled
+  if (buf->cap >= FFI_MEMORY_FROM / 2)
+    ffi_memory_check(buf->cap); // it is to be doubled
   if (mst_buf_reserve(buf, more) != 0) ffi_no_memory(buf->len + more);
 }
 
@@ -158,7 +158,7 @@ static int begin_vector(struct whole *out, size_t n) {
     out->found = 1;
     return 1;
   }
-  if (header.bytes >= FFI_ROOM_FROM) ffi_room_check((size_t)header.bytes);
+  if (header.bytes >= FFI_MEMORY_FROM) ffi_memory_check((size_t)header.bytes);
   if (blob->segment.fd < 0 && !open_segment(blob, header.bytes)) {
     out->min = R_PosInf;
     return 0;

@@ -329,7 +329,7 @@ SEXP ffi_share_out(SEXP x, struct mst_segment *segment) {
   SEXP shadowed = PROTECT(build(x, &plan, 0));
   int rc = 0;
   if (plan.bytes > 0) {
-    ffi_room_check((size_t)plan.bytes);
+    ffi_memory_check((size_t)plan.bytes);
     rc = write_all(segment, &plan, &err);
   }
   UNPROTECT(2);
@@ -375,8 +375,8 @@ SEXP ffi_share_always(SEXP always) {
 
 // ffi_share_pretend is for tests: off (TRUE: as if the system had no shared memory)
 // and the bytes of memory that are free (negative: as many as there are).
-SEXP ffi_share_pretend(SEXP off, SEXP room) {
+SEXP ffi_share_pretend(SEXP off, SEXP memory) {
   share.off = Rf_asLogical(off) == 1;
-  ffi_room_pretend(Rf_asReal(room));
+  ffi_memory_pretend(Rf_asReal(memory));
   return R_NilValue;
 }

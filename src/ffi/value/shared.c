@@ -66,7 +66,7 @@ const struct ffi_shared *ffi_shared_of(SEXP x) {
 void ffi_share_collect(void) {
   if (share.live < share.collect_at) return;
   // Up to a part of the memory that is free garbage costs nobody anything.
-  const int64_t part = ffi_room_look() / 64;
+  const int64_t part = ffi_memory_look() / 64;
   if (share.live < part && share.live < LIVE_MAX) return;
   R_gc();
   share.collect_at = 2 * share.live > LIVE_MIN ? 2 * share.live : LIVE_MIN;

@@ -101,17 +101,17 @@ void ffi_share_register(DllInfo *dll);
 // ---- memory.c: memory for messages
 
 // What is smaller than this is written without a look at the memory that is free.
-#define FFI_ROOM_FROM ((size_t)64 << 20)
-// ffi_room_check raises muster_error_memory if so many bytes aren't free, with some left.
-void ffi_room_check(size_t bytes);
+#define FFI_MEMORY_FROM ((size_t)64 << 20)
+// ffi_memory_check raises muster_error_memory if so many bytes aren't free, with some left.
+void ffi_memory_check(size_t bytes);
 // ffi_no_memory raises muster_error_memory: so many bytes can't be written; ffi_no_map:
 // can't be read, or, for want of a descriptor, muster_error_limit.
 void ffi_no_memory(size_t bytes);
 void ffi_no_map(size_t bytes, int wants_fd);
-// ffi_room_look gives the bytes that are free now.
-int64_t ffi_room_look(void);
-// ffi_room_pretend is for tests: as if so many bytes were free; negative: look.
-void ffi_room_pretend(double bytes);
+// ffi_memory_look gives the bytes that are free now.
+int64_t ffi_memory_look(void);
+// ffi_memory_pretend is for tests: as if so many bytes were free; negative: look.
+void ffi_memory_pretend(double bytes);
 
 // ---- scan.c
 
@@ -150,7 +150,7 @@ SEXP ffi_scan(SEXP x);
 SEXP ffi_stream_after(SEXP seed, SEXP n);
 SEXP ffi_share_min(SEXP min);
 SEXP ffi_share_always(SEXP always);
-SEXP ffi_share_pretend(SEXP off, SEXP room);
+SEXP ffi_share_pretend(SEXP off, SEXP memory);
 SEXP ffi_share_is(SEXP x);
 SEXP ffi_share_free(void);
 

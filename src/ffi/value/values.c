@@ -50,12 +50,12 @@ SEXP ffi_text(const char *bytes, size_t n) {
 }
 
 SEXP ffi_text_at(char *const *text) {
-  size_t room = 0, n = 0;
+  size_t capacity = 0, n = 0;
   char *copy = NULL;
   // Making room may run finalizers.
-  while (*text != NULL && (n = strlen(*text)) >= room) {
-    room = n + 1;
-    copy = R_alloc(room, 1);
+  while (*text != NULL && (n = strlen(*text)) >= capacity) {
+    capacity = n + 1;
+    copy = R_alloc(capacity, 1);
   }
   if (*text == NULL || copy == NULL) return Rf_mkString("");
   memcpy(copy, *text, n);

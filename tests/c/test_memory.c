@@ -1,4 +1,4 @@
-// Tests of share/room: the least of what the system and the control groups leave.
+// Tests of share/memory: the least of what the system and the control groups leave.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "mst_test.h"
-#include "share/room.h"
+#include "share/memory.h"
 
 static char root[64];
 
@@ -27,7 +27,7 @@ static void put(const char *path, const char *text) {
 }
 
 static void begin(const char *meminfo, const char *cgroup) {
-  (void)snprintf(root, sizeof root, "/tmp/mst-room-XXXXXX");
+  (void)snprintf(root, sizeof root, "/tmp/mst-memory-XXXXXX");
   CHECK(mkdtemp(root) != NULL);
   put("sys/none", "");
   if (meminfo != NULL) put("proc/meminfo", meminfo);
@@ -35,24 +35,24 @@ static void begin(const char *meminfo, const char *cgroup) {
 }
 
 // end looks, and removes the root.
-static struct mst_room end(void) {
+static struct mst_memory end(void) {
   char proc[128], sys[128], command[128];
-  struct mst_room room;
+  struct mst_memory memory;
   (void)snprintf(proc, sizeof proc, "%s/proc", root);
   (void)snprintf(sys, sizeof sys, "%s/sys", root);
-  mst_room_look(proc, sys, &room);
+  mst_memory_look(proc, sys, &memory);
   (void)snprintf(command, sizeof command, "rm -r %s", root);
   CHECK_INT(system(command), 0);
-  return room;
+  return memory;
 }
 
 #define MEMINFO "MemTotal: 9000 kB\nMemFree: 1 kB\nMemAvailable:    4000 kB\n"
 
 TEST("Without control groups what the system has available is free") {
   begin(MEMINFO, NULL);
-  const struct mst_room room = end();
-  CHECK_INT(room.bytes, 4000 * 1024);
-  CHECK_INT(room.is_cgroup, 0);
+  const struct mst_memory memory = end();
+  CHECK_INT(memory.bytes, 4000 * 1024);
+  CHECK_INT(memory.is_cgroup, 0);
 }
 
 TEST("What can't be read sets no limit") {
@@ -75,9 +75,9 @@ TEST("The tightest group of v2 counts, with what it could drop") {
   put("sys/user/memory.current", "700000\n");
   put("sys/user/memory.stat",
       "anon 1\nfile 9\ninactive_file 50000\nactive_file 20000\n");
-  const struct mst_room room = end();
-  CHECK_INT(room.bytes, 370000);
-  CHECK_INT(room.is_cgroup, 1);
+  const struct mst_memory memory = end();
+  CHECK_INT(memory.bytes, 370000);
+  CHECK_INT(memory.is_cgroup, 1);
 }
 
 TEST("Shared segments are held, though a group counts them as files") {

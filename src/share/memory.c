@@ -1,10 +1,10 @@
-// Memory that is free. See room.h.
+// Memory that is free. See memory.h.
 //
 // Where the process's own group isn't found below `sys` by the path that the kernel
 // tells (a container without a cgroup namespace is told its path on the host), the root
 // of the mount counts: in a container that is its own group. Swap is not counted: a
 // segment that lives in it would be slower than a copy through a socket.
-#include "share/room.h"
+#include "share/memory.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -48,23 +48,23 @@ static const struct version versions[] = {
     {"memory.max", "memory.current", ""}};
 
 static void look_at_group(const char *dir, const struct version *version,
-                          struct mst_room *room) {
+                          struct mst_memory *memory) {
   const int64_t limit = number_in(dir, version->limit);
   const int64_t usage = limit < 0 ? -1 : number_in(dir, version->usage);
   if (usage < 0) return;
   int64_t used = usage - droppable(dir, version->prefix);
   if (used < 0) used = 0;
   const int64_t left = limit > used ? limit - used : 0;
-  if (left < room->bytes) {
-    room->bytes = left;
-    room->is_cgroup = 1;
+  if (left < memory->bytes) {
+    memory->bytes = left;
+    memory->is_cgroup = 1;
   }
 }
 
 // look_up the hierarchy: the group at root + path, and those above it.
 static void look_at_groups(const char *root, const char *path,
                            const struct version *version,
-                           struct mst_room *room) {
+                           struct mst_memory *memory) {
   char dir[PATH_BYTES];
   const size_t root_bytes = strlen(root);
   const int n = snprintf(dir, sizeof dir, "%s%s", root, path);
@@ -72,7 +72,7 @@ static void look_at_groups(const char *root, const char *path,
   // ".." leads out of what this process may see: then the root isn't its own either.
   if (strstr(path, "/..") != NULL) return;
   for (;;) {
-    look_at_group(dir, version, room);
+    look_at_group(dir, version, memory);
     char *slash = strrchr(dir, '/');
     if (slash == NULL || (size_t)(slash - dir) < root_bytes) break;
     *slash = '\0';
@@ -87,7 +87,7 @@ static int is_there(const char *root, const char *name, char *path,
 }
 
 static void look_at_version(int version, const char *path, const char *sys,
-                            struct mst_room *room) {
+                            struct mst_memory *memory) {
   char root[PATH_BYTES];
   if (version == 1) {
     if (!is_there(sys, "/memory", root, sizeof root)) return;
@@ -96,22 +96,23 @@ static void look_at_version(int version, const char *path, const char *sys,
     // Hybrid systems mount v2 beside the controllers of v1.
     (void)snprintf(root, sizeof root, "%s", sys);
   }
-  look_at_groups(root, path, &versions[version - 1], room);
+  look_at_groups(root, path, &versions[version - 1], memory);
 }
 
-void mst_room_look(const char *proc, const char *sys, struct mst_room *room) {
+void mst_memory_look(const char *proc, const char *sys,
+                     struct mst_memory *memory) {
   char path[PATH_BYTES], text[FILE_MAX];
-  *room = (struct mst_room){.bytes = INT64_MAX};
+  *memory = (struct mst_memory){.bytes = INT64_MAX};
   (void)snprintf(path, sizeof path, "%s/meminfo", proc);
   (void)mst_kernel_read(path, text, sizeof text);
   const int64_t kb = mst_kernel_field(text, "MemAvailable");
-  if (kb >= 0 && kb < INT64_MAX / 1024) room->bytes = kb * 1024;
+  if (kb >= 0 && kb < INT64_MAX / 1024) memory->bytes = kb * 1024;
   (void)snprintf(path, sizeof path, "%s/self/cgroup", proc);
   (void)mst_kernel_read(path, text, sizeof text);
   const char *group;
   int version;
   for (char *rest = text; (version = mst_kernel_group(&rest, &group)) != 0;)
-    look_at_version(version, group, sys, room);
+    look_at_version(version, group, sys, memory);
 }
 
 // ---- mappings

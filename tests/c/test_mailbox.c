@@ -1,12 +1,13 @@
-// Tests of pool/lane and pool/dispatch alone: what follows when calls leave a lane, which answers
-// are whose, and which worker gets the next task.
+// Tests of pool/mailbox and pool/dispatch alone: what follows when calls leave a mailbox, which
+// answers are whose, and which worker gets the next task.
 #include "mst_test.h"
 #include "pool/dispatch.h"
 
 static struct mst_counts counts;
 static struct mst_tally tally = {.counts = &counts};
-static struct mst_lane lanes[3] = {{.worker = 0}, {.worker = 1}, {.worker = 2}};
-static struct mst_lane *const lane = &lanes[0];
+static struct mst_mailbox mailboxes[3] = {
+    {.worker = 0}, {.worker = 1}, {.worker = 2}};
+static struct mst_mailbox *const mailbox = &mailboxes[0];
 static struct mst_due due;
 static const char verb, other_verb;
 
@@ -14,8 +15,8 @@ static struct mst_call *call_of(const void *whose) {
   struct mst_call *call = mst_call_new(&tally, NULL);
   CHECK(call != NULL);
   call->verb = whose;
-  mst_lane_expect(lane, whose);
-  mst_lane_add(lane, call);
+  mst_mailbox_expect(mailbox, whose);
+  mst_mailbox_add(mailbox, call);
   return call;
 }
 
@@ -38,17 +39,18 @@ TEST("A call that was cancelled while it waited is interrupted once it is the "
   struct mst_call *first = call_of(&verb), *second = call_of(&other_verb);
   struct mst_call *third = call_of(&verb);
   first->sent = second->sent = third->sent = 1;
-  CHECK_INT(mst_lane_forget(lane, &other_verb), 0); // it waits
+  CHECK_INT(mst_mailbox_forget(mailbox, &other_verb), 0); // it waits
   CHECK(second->cancelled);
-  CHECK_INT(mst_lane_finish(lane, first, MST_CALL_DONE, 1), MST_LANE_INTERRUPT);
-  CHECK_INT(mst_lane_finish(lane, second, MST_CALL_DONE, 2), 0);
-  CHECK(lane->first == third);
-  mst_lane_take(lane, first);
+  CHECK_INT(mst_mailbox_finish(mailbox, first, MST_CALL_DONE, 1),
+            MST_MAILBOX_INTERRUPT);
+  CHECK_INT(mst_mailbox_finish(mailbox, second, MST_CALL_DONE, 2), 0);
+  CHECK(mailbox->first == third);
+  mst_mailbox_take(mailbox, first);
   mst_call_release(first);
-  CHECK_INT(mst_lane_forget(lane, NULL), MST_LANE_INTERRUPT);
-  CHECK_INT(mst_lane_drop_cancelled(lane, 0), 0); // the worker has it
-  CHECK_INT(mst_lane_drop_cancelled(lane, 1), MST_LANE_RESET);
-  CHECK(lane->first == NULL && lane->count == 0 && lane->unread == 0);
+  CHECK_INT(mst_mailbox_forget(mailbox, NULL), MST_MAILBOX_INTERRUPT);
+  CHECK_INT(mst_mailbox_drop_cancelled(mailbox, 0), 0); // the worker has it
+  CHECK_INT(mst_mailbox_drop_cancelled(mailbox, 1), MST_MAILBOX_RESET);
+  CHECK(mailbox->first == NULL && mailbox->count == 0 && mailbox->unread == 0);
 }
 
 TEST("Cancelled calls that weren't sent go, and what comes after them isn't "
@@ -56,33 +58,33 @@ TEST("Cancelled calls that weren't sent go, and what comes after them isn't "
   (void)call_of(&verb);
   (void)call_of(&verb);
   struct mst_call *wanted = call_of(&other_verb);
-  CHECK_INT(mst_lane_forget(lane, &verb), MST_LANE_INTERRUPT);
-  CHECK_INT(mst_lane_drop_cancelled(lane, 0), MST_LANE_RESET);
-  CHECK(lane->first == wanted && lane->next_sent == wanted);
-  CHECK_INT(lane->count, 1);
-  CHECK_INT(mst_lane_drop(lane, wanted), 0);
+  CHECK_INT(mst_mailbox_forget(mailbox, &verb), MST_MAILBOX_INTERRUPT);
+  CHECK_INT(mst_mailbox_drop_cancelled(mailbox, 0), MST_MAILBOX_RESET);
+  CHECK(mailbox->first == wanted && mailbox->next_sent == wanted);
+  CHECK_INT(mailbox->count, 1);
+  CHECK_INT(mst_mailbox_drop(mailbox, wanted), 0);
 }
 
 TEST("Answers of several verbs are each verb's own, those of one are "
      "anybody's") {
   struct mst_call *first = call_of(&verb), *second = call_of(&other_verb);
-  (void)mst_lane_finish(lane, first, MST_CALL_DONE, 1);
-  CHECK(mst_lane_answer(lane, &other_verb) == NULL);
-  CHECK_INT(mst_lane_answered(lane, &other_verb), 0);
-  CHECK_INT(mst_lane_answered(lane, &verb), 1);
-  (void)mst_lane_finish(lane, second, MST_CALL_LOST, 1);
-  CHECK(mst_lane_answer(lane, &other_verb) == second);
-  mst_lane_take(lane, first);
+  (void)mst_mailbox_finish(mailbox, first, MST_CALL_DONE, 1);
+  CHECK(mst_mailbox_answer(mailbox, &other_verb) == NULL);
+  CHECK_INT(mst_mailbox_answered(mailbox, &other_verb), 0);
+  CHECK_INT(mst_mailbox_answered(mailbox, &verb), 1);
+  (void)mst_mailbox_finish(mailbox, second, MST_CALL_LOST, 1);
+  CHECK(mst_mailbox_answer(mailbox, &other_verb) == second);
+  mst_mailbox_take(mailbox, first);
   mst_call_release(first);
   // What is left counts as come in now.
-  CHECK_INT(mst_lane_answered(lane, &other_verb), 2);
-  mst_lane_take(lane, second);
+  CHECK_INT(mst_mailbox_answered(mailbox, &other_verb), 2);
+  mst_mailbox_take(mailbox, second);
   mst_call_release(second);
-  CHECK_INT(lane->answered, 0);
+  CHECK_INT(mailbox->answered, 0);
   struct mst_call *third = call_of(&verb);
-  (void)mst_lane_finish(lane, third, MST_CALL_DONE, 1);
-  CHECK(mst_lane_answer(lane, &other_verb) == third);
-  CHECK_INT(mst_lane_forget(lane, NULL), 0);
+  (void)mst_mailbox_finish(mailbox, third, MST_CALL_DONE, 1);
+  CHECK(mst_mailbox_answer(mailbox, &other_verb) == third);
+  CHECK_INT(mst_mailbox_forget(mailbox, NULL), 0);
 }
 
 static uint8_t takes_calls[3] = {1, 1, 1};
@@ -90,13 +92,13 @@ static int usable(void *owner, uint32_t worker) {
   (void)owner;
   return takes_calls[worker];
 }
-static struct mst_lane *open_lane(void *owner, uint32_t worker) {
-  return usable(owner, worker) ? &lanes[worker] : NULL;
+static struct mst_mailbox *open_mailbox(void *owner, uint32_t worker) {
+  return usable(owner, worker) ? &mailboxes[worker] : NULL;
 }
 
 TEST("Each worker has one task before any has a second, the next in turn "
      "first") {
-  const struct mst_takers takers = {3, open_lane, usable, NULL};
+  const struct mst_takers takers = {3, open_mailbox, usable, NULL};
   struct mst_dispatch dispatch = {.turn = 2};
   const uint32_t pinned = 1;
   takes_calls[0] = 0;
@@ -111,24 +113,25 @@ TEST("Each worker has one task before any has a second, the next in turn "
   CHECK_INT(tasks[2]->worker, 2);
   CHECK_INT(tasks[3]->worker, 1);
   CHECK_INT(tasks[4]->state, MST_CALL_QUEUED);
-  CHECK(due.first == &lanes[2] && due.last == &lanes[1]);
+  CHECK(due.first == &mailboxes[2] && due.last == &mailboxes[1]);
   CHECK_INT(dispatch.awaited, 1);
   // A worker that is done with one has room for one.
-  (void)mst_lane_finish(&lanes[1], tasks[1], MST_CALL_DONE, 1);
+  (void)mst_mailbox_finish(&mailboxes[1], tasks[1], MST_CALL_DONE, 1);
   mst_dispatch_to(&dispatch, &takers, 1, &due);
   CHECK_INT(tasks[4]->worker, 1);
-  CHECK_INT(lanes[1].awaited, tasks[4]->id);
+  CHECK_INT(mailboxes[1].awaited, tasks[4]->id);
   CHECK_INT(dispatch.awaited, 0);
   for (uint32_t i = 1; i < 3; i++) {
-    while (lanes[i].first != NULL)
-      (void)mst_lane_finish(&lanes[i], lanes[i].first, MST_CALL_DONE, 2);
+    while (mailboxes[i].first != NULL)
+      (void)mst_mailbox_finish(&mailboxes[i], mailboxes[i].first, MST_CALL_DONE,
+                               2);
   }
   CHECK_INT(counts.tasks_done, 5);
   mst_dispatch_free(&dispatch);
 }
 
 TEST("Tasks that no worker will ever take are lost, and those of others stay") {
-  const struct mst_takers takers = {2, open_lane, usable, NULL};
+  const struct mst_takers takers = {2, open_mailbox, usable, NULL};
   struct mst_dispatch dispatch = {0};
   const uint32_t pinned = 1;
   struct mst_call *lost = task_of(&dispatch, &pinned, 1);

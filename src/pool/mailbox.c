@@ -1,0 +1,213 @@
+// What one worker was given, and its answers. The contract is in mailbox.h.
+#include "pool/mailbox.h"
+
+#include <stddef.h>
+
+// ---- the list of what is not answered
+
+void mst_mailbox_add(struct mst_mailbox *mailbox, struct mst_call *call) {
+  call->id = ++mailbox->calls;
+  call->mailbox = mailbox;
+  call->worker = mailbox->worker;
+  call->state = MST_CALL_GIVEN;
+  call->next = NULL;
+  call->before = mailbox->last;
+  if (mailbox->last != NULL) {
+    mailbox->last->next = call;
+  } else {
+    mailbox->first = call;
+  }
+  mailbox->last = call;
+  if (mailbox->next_sent == NULL) mailbox->next_sent = call;
+  mailbox->count++;
+}
+
+// oldest: what follows if this call is the oldest from now on.
+static unsigned oldest(const struct mst_mailbox *mailbox) {
+  const struct mst_call *first = mailbox->first;
+  return first != NULL && first->cancelled ? MST_MAILBOX_INTERRUPT : 0;
+}
+
+static unsigned remove_call(struct mst_mailbox *mailbox,
+                            struct mst_call *call) {
+  const int was_first = call == mailbox->first;
+  if (call->before != NULL) {
+    call->before->next = call->next;
+  } else {
+    mailbox->first = call->next;
+  }
+  if (call->next != NULL) {
+    call->next->before = call->before;
+  } else {
+    mailbox->last = call->before;
+  }
+  if (mailbox->next_sent == call) mailbox->next_sent = call->next;
+  if (mailbox->sending == call) mailbox->sending = NULL;
+  mailbox->count--;
+  call->next = call->before = NULL;
+  call->mailbox = NULL;
+  return was_first ? oldest(mailbox) : 0;
+}
+
+// read_less: an answer less is to be taken.
+static void read_less(struct mst_mailbox *mailbox) {
+  mailbox->unread--;
+  if (mailbox->unread == 0) mailbox->mixed = 0;
+}
+
+unsigned mst_mailbox_drop(struct mst_mailbox *mailbox, struct mst_call *call) {
+  if (!call->is_task && !call->cancelled) read_less(mailbox);
+  const unsigned effects = remove_call(mailbox, call);
+  mst_call_leave(call);
+  return effects;
+}
+
+unsigned mst_mailbox_finish(struct mst_mailbox *mailbox, struct mst_call *call,
+                            enum mst_call_state state, int64_t now_ns) {
+  const unsigned effects = remove_call(mailbox, call);
+  if (call->cancelled) {
+    mst_call_leave(call);
+  } else if (call->is_task) {
+    mst_call_settle(call, state, now_ns);
+  } else {
+    call->state = (uint8_t)state;
+    call->done_ns = now_ns;
+    mst_call_let_go(call);
+    mst_mailbox_add_answer(mailbox, call);
+  }
+  return effects;
+}
+
+unsigned mst_mailbox_drop_cancelled(struct mst_mailbox *mailbox, int sent_too) {
+  int reset = 0;
+  for (struct mst_call *call = mailbox->first, *next; call != NULL;
+       call = next) {
+    next = call->next;
+    if (!call->cancelled || (call->sent && !sent_too)) continue;
+    reset |= call == mailbox->first;
+    (void)mst_mailbox_drop(mailbox, call);
+  }
+  return reset ? MST_MAILBOX_RESET | oldest(mailbox) : 0;
+}
+
+void mst_mailbox_unsend(struct mst_mailbox *mailbox) {
+  for (struct mst_call *at = mailbox->first; at != NULL; at = at->next)
+    at->sent = 0;
+  mailbox->next_sent = mailbox->first;
+}
+
+// ---- answers
+
+void mst_mailbox_expect(struct mst_mailbox *mailbox, const void *verb) {
+  if (mailbox->unread > 0 && mailbox->verb != verb) mailbox->mixed = 1;
+  mailbox->verb = verb;
+  mailbox->unread++;
+}
+
+void mst_mailbox_add_answer(struct mst_mailbox *mailbox,
+                            struct mst_call *call) {
+  call->before = mailbox->last_answer;
+  if (mailbox->last_answer != NULL) {
+    mailbox->last_answer->next = call;
+  } else {
+    mailbox->answers = call;
+  }
+  mailbox->last_answer = call;
+  call->mailbox = mailbox;
+  if (mailbox->answered == 0)
+    mailbox->answered = ++call->tally->counts->arrivals;
+}
+
+// is_any: every answer may be this verb's.
+static int is_any(const struct mst_mailbox *mailbox, const void *verb) {
+  return !mailbox->mixed || verb == NULL;
+}
+
+struct mst_call *mst_mailbox_answer(const struct mst_mailbox *mailbox,
+                                    const void *verb) {
+  struct mst_call *at = mailbox->answers;
+  if (is_any(mailbox, verb)) return at;
+  while (at != NULL && at->verb != verb)
+    at = at->next;
+  return at;
+}
+
+uint64_t mst_mailbox_answered(const struct mst_mailbox *mailbox,
+                              const void *verb) {
+  return mst_mailbox_answer(mailbox, verb) == NULL ? 0 : mailbox->answered;
+}
+
+static int is_among(const struct mst_call *calls, const void *verb) {
+  while (calls != NULL && (calls->verb != verb || calls->cancelled))
+    calls = calls->next;
+  return calls != NULL;
+}
+
+int mst_mailbox_has(const struct mst_mailbox *mailbox, const void *verb) {
+  return is_among(mailbox->first, verb) || is_among(mailbox->answers, verb);
+}
+
+void mst_mailbox_take(struct mst_mailbox *mailbox, struct mst_call *answer) {
+  struct mst_counts *counts = answer->tally->counts;
+  if (answer->before != NULL) {
+    answer->before->next = answer->next;
+  } else {
+    mailbox->answers = answer->next;
+  }
+  if (answer->next != NULL) {
+    answer->next->before = answer->before;
+  } else {
+    mailbox->last_answer = answer->before;
+  }
+  answer->next = answer->before = NULL;
+  answer->mailbox = NULL;
+  read_less(mailbox);
+  mst_call_taken(answer);
+  // The next answer counts as come in now: a worker with many can't starve the others.
+  mailbox->answered = mailbox->answers == NULL ? 0 : ++counts->arrivals;
+}
+
+static int is_of(const struct mst_call *call, const void *verb) {
+  return !call->is_task && (verb == NULL || call->verb == verb);
+}
+
+unsigned mst_mailbox_forget(struct mst_mailbox *mailbox, const void *verb) {
+  for (struct mst_call *call = mailbox->answers, *next; call != NULL;
+       call = next) {
+    next = call->next;
+    if (!is_of(call, verb)) continue;
+    mst_mailbox_take(mailbox, call);
+    mst_call_release(call);
+  }
+  for (struct mst_call *call = mailbox->first; call != NULL;
+       call = call->next) {
+    if (!is_of(call, verb) || call->cancelled) continue;
+    call->cancelled = 1;
+    read_less(mailbox);
+  }
+  return oldest(mailbox);
+}
+
+// ---- mailboxes with something to do
+
+void mst_due_add(struct mst_due *due, struct mst_mailbox *mailbox,
+                 uint16_t what) {
+  mailbox->todo |= what;
+  if (mailbox->due) return;
+  mailbox->due = 1;
+  mailbox->next_due = NULL;
+  if (due->last != NULL) {
+    due->last->next_due = mailbox;
+  } else {
+    due->first = mailbox;
+  }
+  due->last = mailbox;
+}
+
+void mst_due_drop(struct mst_due *due) {
+  struct mst_mailbox *mailbox = due->first;
+  due->first = mailbox->next_due;
+  if (due->first == NULL) due->last = NULL;
+  mailbox->due = 0;
+  mailbox->next_due = NULL;
+}
