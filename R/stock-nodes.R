@@ -83,7 +83,7 @@ stock_take <- function(node) {
 
 #' @exportS3Method parallel::sendData
 sendData.muster_stock_node <- function(node, data) {
-  outcome <- stock_send(node, data, .Call(ffi_verb_of, parent.frame(3L)))
+  outcome <- stock_send(node, data, .Call(ffi_caller_of, parent.frame(3L)))
   if (!is.null(outcome) && !identical(data$type, "DONE")) {
     abort_stock(node, outcome, verb_call())
   }

@@ -5,7 +5,7 @@
 #include "ffi/data/data.h"
 #include "ffi/discover/discover.h"
 #include "ffi/machine/machine.h"
-#include "ffi/session/verbs.h"
+#include "ffi/session/callers.h"
 #include "ffi/socket/socket.h"
 #include "ffi/stock/stock.h"
 #include "ffi/worker/worker.h"
@@ -145,7 +145,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_warm_pair, 0),
     ENTRY(ffi_warm_feed, 2),
     ENTRY(ffi_has_verbs, 1),
-    ENTRY(ffi_verb_of, 1),
+    ENTRY(ffi_caller_of, 1),
     ENTRY(ffi_errno_name, 1),
     ENTRY(ffi_limits, 0),
     ENTRY(ffi_limits_raise, 1),

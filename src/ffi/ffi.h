@@ -5,7 +5,7 @@
 // into a condition comes back as a small integer (enum ffi_outcome), so that
 // all conditions are made in R/conditions.R.
 //
-// Its rooms, each above those before it: entry (how R comes in, and however it leaves), value (R
+// Its modules, each above those before it: entry (how R comes in, and however it leaves), value (R
 // objects and bytes); then, side by side, session, worker, data, socket, discover, machine, and
 // stock above session. Each has a header of its own with its entry points, which init.c registers.
 #ifndef MST_FFI_H

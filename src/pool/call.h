@@ -59,7 +59,7 @@ struct mst_call {
   struct mst_blob *payload;    // a reference, until it is answered or fails
   struct mst_job *job;         // that it needs, NULL for none. Likewise
   struct mst_cast *cast;       // of which it is one, NULL for none. Likewise
-  const void *verb;   // whose it is, as the caller said; NULL for a task
+  const void *caller; // whose it is, as the caller said; NULL for a task
   uint64_t id;        // in its mailbox, from 1; what goes over the wire
   uint64_t serial;    // of tasks, counts up in a session
   int64_t timeout_ns; // of its evaluation; 0: the cluster's

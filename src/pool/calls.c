@@ -363,13 +363,13 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
   struct mst_call *call = wanted ? mst_call_new(&calls->tally, NULL) : NULL;
   if (call != NULL) {
     call->id = of->id;
-    call->verb = of->verb;
+    call->caller = of->caller;
     call->tag = of->tag;
     call->worker = worker;
     call->state = MST_CALL_DONE;
     call->done_ns = now_ns;
     mst_call_keep_answer(call, answered);
-    mst_mailbox_expect(&slot->mailbox, call->verb);
+    mst_mailbox_expect(&slot->mailbox, call->caller);
     mst_mailbox_add_answer(&slot->mailbox, call);
   }
   mst_answered_free(answered);
@@ -403,16 +403,16 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
                 MST_TODO_BREAK); // its end will be heard
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
-  const int verb = !call->is_task;
+  const int of_verb = !call->is_task;
   // The next call has all of its attempts.
   if (call == slot->mailbox.first) mst_heal_answered(&slot->heal);
-  if (verb) {
+  if (of_verb) {
     if (call->id == slot->mailbox.calls) slot->mailbox.calls--;
     drop(calls, slot, call);
   } else {
     finish(calls, slot, call, MST_CALL_LOST);
   }
-  return verb;
+  return of_verb;
 }
 
 // ---- time

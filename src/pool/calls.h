@@ -213,15 +213,15 @@ int mst_calls_next_action(struct mst_calls *calls,
 // mst_calls_send gives a call to a worker. 0; -MST_ECLOSED, it is lost for good;
 // -MST_EMEM. Takes a reference to the payload. Allocates.
 int mst_calls_send(struct mst_calls *calls, uint32_t worker,
-                   struct mst_blob *payload, const void *verb, int32_t tag,
+                   struct mst_blob *payload, const void *caller, int32_t tag,
                    uint8_t unseen, int64_t now_ns);
 // mst_calls_await: somebody waits for the answers of a worker, or of one task.
 void mst_calls_await(struct mst_calls *calls, uint32_t worker);
 void mst_calls_await_task(struct mst_call *task);
-// mst_calls_forget cancels what a worker owes one verb, and drops its answers. verb NULL:
+// mst_calls_forget cancels what a worker owes one verb, and drops its answers. caller NULL:
 // all verbs'.
 void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
-                      const void *verb, int64_t now_ns);
+                      const void *caller, int64_t now_ns);
 // mst_calls_retire, mst_calls_kill: one worker is to end, as asked, or at once; it isn't
 // replaced.
 void mst_calls_retire(struct mst_calls *calls, uint32_t worker, int64_t now_ns);

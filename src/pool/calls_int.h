@@ -44,7 +44,8 @@ void mst_calls_close_cast(struct mst_calls *calls);
 // another worker. Allocates.
 struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
                                    struct mst_slot *slot,
-                                   struct mst_blob *payload, const void *verb);
+                                   struct mst_blob *payload,
+                                   const void *caller);
 
 // ---- calls_heal.c
 

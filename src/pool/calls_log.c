@@ -164,15 +164,16 @@ void mst_calls_close_cast(struct mst_calls *calls) {
 
 struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
                                    struct mst_slot *slot,
-                                   struct mst_blob *payload, const void *verb) {
+                                   struct mst_blob *payload,
+                                   const void *caller) {
   struct mst_common *common = &calls->common;
   if (!calls->policy.on) return NULL; // nothing is kept
-  if (!mst_common_goes_on(common, payload, verb) ||
+  if (!mst_common_goes_on(common, payload, caller) ||
       slot->mailbox.cast == common->now->number) {
     mst_calls_close_cast(calls);
   }
   if (payload->one) return NULL;
-  struct mst_cast *cast = mst_common_open(common, payload, verb);
+  struct mst_cast *cast = mst_common_open(common, payload, caller);
   if (cast != NULL) slot->mailbox.cast = cast->number;
   return cast;
 }

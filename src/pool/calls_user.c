@@ -6,7 +6,7 @@
 // ---- verbs
 
 int mst_calls_send(struct mst_calls *calls, uint32_t worker,
-                   struct mst_blob *payload, const void *verb, int32_t tag,
+                   struct mst_blob *payload, const void *caller, int32_t tag,
                    uint8_t unseen, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
@@ -16,11 +16,11 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   }
   struct mst_call *call = mst_call_new(&calls->tally, payload);
   if (call == NULL) return -MST_EMEM;
-  call->verb = verb;
+  call->caller = caller;
   call->tag = tag;
   call->unseen = unseen;
-  call->cast = mst_calls_cast_of(calls, slot, payload, verb);
-  mst_mailbox_expect(&slot->mailbox, verb);
+  call->cast = mst_calls_cast_of(calls, slot, payload, caller);
+  mst_mailbox_expect(&slot->mailbox, caller);
   mst_mailbox_add(&slot->mailbox, call);
   // One that is lost or comes back gets its calls when it is there again.
   if (mst_calls_is_up(calls, slot)) {
@@ -36,11 +36,11 @@ void mst_calls_await(struct mst_calls *calls, uint32_t worker) {
 }
 
 void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
-                      const void *verb, int64_t now_ns) {
+                      const void *caller, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   mst_calls_close_cast(calls);
-  mst_calls_effects(calls, slot, mst_mailbox_forget(&slot->mailbox, verb));
+  mst_calls_effects(calls, slot, mst_mailbox_forget(&slot->mailbox, caller));
   mst_calls_drop_unsent(calls, slot);
 }
 

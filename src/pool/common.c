@@ -15,14 +15,14 @@ void mst_cast_release(struct mst_cast *cast) {
 }
 
 int mst_common_goes_on(const struct mst_common *common,
-                       const struct mst_blob *payload, const void *verb) {
+                       const struct mst_blob *payload, const void *caller) {
   const struct mst_cast *now = common->now;
-  return now != NULL && now->verb == verb &&
+  return now != NULL && now->caller == caller &&
          mst_blob_equal(now->payload, payload);
 }
 
 struct mst_cast *mst_common_open(struct mst_common *common,
-                                 struct mst_blob *payload, const void *verb) {
+                                 struct mst_blob *payload, const void *caller) {
   if (common->now == NULL) {
     struct mst_cast *cast = calloc(1, sizeof *cast);
     if (cast == NULL) {
@@ -31,7 +31,7 @@ struct mst_cast *mst_common_open(struct mst_common *common,
     }
     cast->refs = 1;
     cast->number = ++common->casts;
-    cast->verb = verb;
+    cast->caller = caller;
     cast->payload = payload;
     payload->refs++;
     common->now = cast;

@@ -36,7 +36,7 @@ enum mst_unseen {
 struct mst_cast {
   uint32_t refs; // calls of it, and the cluster while it goes on
   uint64_t number;
-  const void *verb;
+  const void *caller;
   struct mst_blob *payload; // a reference
   double elapsed_s;         // of the first answer that told of a change
   uint8_t whole;
@@ -57,10 +57,10 @@ struct mst_common {
 // a reference for the caller; NULL without memory. One that goes on otherwise must have been
 // closed. Allocates.
 struct mst_cast *mst_common_open(struct mst_common *common,
-                                 struct mst_blob *payload, const void *verb);
+                                 struct mst_blob *payload, const void *caller);
 // mst_common_goes_on tells whether a call would be one more of the cast that goes on.
 int mst_common_goes_on(const struct mst_common *common,
-                       const struct mst_blob *payload, const void *verb);
+                       const struct mst_blob *payload, const void *caller);
 // mst_common_close ends the cast that goes on. Allocates if it is whole and changed a worker.
 void mst_common_close(struct mst_common *common, int whole);
 // mst_common_answered takes what an answer to a call of a cast tells. Allocates.

@@ -98,9 +98,9 @@ void mst_mailbox_unsend(struct mst_mailbox *mailbox) {
 
 // ---- answers
 
-void mst_mailbox_expect(struct mst_mailbox *mailbox, const void *verb) {
-  if (mailbox->unread > 0 && mailbox->verb != verb) mailbox->mixed = 1;
-  mailbox->verb = verb;
+void mst_mailbox_expect(struct mst_mailbox *mailbox, const void *caller) {
+  if (mailbox->unread > 0 && mailbox->caller != caller) mailbox->mixed = 1;
+  mailbox->caller = caller;
   mailbox->unread++;
 }
 
@@ -119,32 +119,32 @@ void mst_mailbox_add_answer(struct mst_mailbox *mailbox,
 }
 
 // is_any: every answer may be this verb's.
-static int is_any(const struct mst_mailbox *mailbox, const void *verb) {
-  return !mailbox->mixed || verb == NULL;
+static int is_any(const struct mst_mailbox *mailbox, const void *caller) {
+  return !mailbox->mixed || caller == NULL;
 }
 
 struct mst_call *mst_mailbox_answer(const struct mst_mailbox *mailbox,
-                                    const void *verb) {
+                                    const void *caller) {
   struct mst_call *at = mailbox->answers;
-  if (is_any(mailbox, verb)) return at;
-  while (at != NULL && at->verb != verb)
+  if (is_any(mailbox, caller)) return at;
+  while (at != NULL && at->caller != caller)
     at = at->next;
   return at;
 }
 
 uint64_t mst_mailbox_answered(const struct mst_mailbox *mailbox,
-                              const void *verb) {
-  return mst_mailbox_answer(mailbox, verb) == NULL ? 0 : mailbox->answered;
+                              const void *caller) {
+  return mst_mailbox_answer(mailbox, caller) == NULL ? 0 : mailbox->answered;
 }
 
-static int is_among(const struct mst_call *calls, const void *verb) {
-  while (calls != NULL && (calls->verb != verb || calls->cancelled))
+static int is_among(const struct mst_call *calls, const void *caller) {
+  while (calls != NULL && (calls->caller != caller || calls->cancelled))
     calls = calls->next;
   return calls != NULL;
 }
 
-int mst_mailbox_has(const struct mst_mailbox *mailbox, const void *verb) {
-  return is_among(mailbox->first, verb) || is_among(mailbox->answers, verb);
+int mst_mailbox_has(const struct mst_mailbox *mailbox, const void *caller) {
+  return is_among(mailbox->first, caller) || is_among(mailbox->answers, caller);
 }
 
 void mst_mailbox_take(struct mst_mailbox *mailbox, struct mst_call *answer) {
@@ -167,21 +167,21 @@ void mst_mailbox_take(struct mst_mailbox *mailbox, struct mst_call *answer) {
   mailbox->answered = mailbox->answers == NULL ? 0 : ++counts->arrivals;
 }
 
-static int is_of(const struct mst_call *call, const void *verb) {
-  return !call->is_task && (verb == NULL || call->verb == verb);
+static int is_of(const struct mst_call *call, const void *caller) {
+  return !call->is_task && (caller == NULL || call->caller == caller);
 }
 
-unsigned mst_mailbox_forget(struct mst_mailbox *mailbox, const void *verb) {
+unsigned mst_mailbox_forget(struct mst_mailbox *mailbox, const void *caller) {
   for (struct mst_call *call = mailbox->answers, *next; call != NULL;
        call = next) {
     next = call->next;
-    if (!is_of(call, verb)) continue;
+    if (!is_of(call, caller)) continue;
     mst_mailbox_take(mailbox, call);
     mst_call_release(call);
   }
   for (struct mst_call *call = mailbox->first; call != NULL;
        call = call->next) {
-    if (!is_of(call, verb) || call->cancelled) continue;
+    if (!is_of(call, caller) || call->cancelled) continue;
     call->cancelled = 1;
     read_less(mailbox);
   }

@@ -35,12 +35,12 @@ struct mst_mailbox {
   uint32_t count;             // of these
   struct mst_call *answers;   // of verbs, to be taken, oldest first
   struct mst_call *last_answer;
-  uint32_t unread;   // calls of verbs whose answers are wanted and not taken
-  uint64_t answered; // arrival of the oldest answer, 0 if none is there
-  uint64_t awaited;  // answers up to this id are read whatever the bound
-  const void *verb;  // of the last call of a verb
-  uint8_t mixed;     // what is unread may be of several verbs
-  uint64_t cast;     // number of the last that it got
+  uint32_t unread;    // calls of verbs whose answers are wanted and not taken
+  uint64_t answered;  // arrival of the oldest answer, 0 if none is there
+  uint64_t awaited;   // answers up to this id are read whatever the bound
+  const void *caller; // of the last call of a verb
+  uint8_t mixed;      // what is unread may be of several verbs
+  uint64_t cast;      // number of the last that it got
   // what is to be done: the order is that of mst_calls_next_action
   struct mst_mailbox *next_due;
   uint8_t due;   // it is in the list of those with something to do
@@ -70,25 +70,25 @@ unsigned mst_mailbox_drop_cancelled(struct mst_mailbox *mailbox, int sent_too);
 // mst_mailbox_unsend: the worker has none of its calls any more.
 void mst_mailbox_unsend(struct mst_mailbox *mailbox);
 
-// ---- answers of verbs. verb NULL: of any
+// ---- answers of verbs. caller NULL: of any
 
 // mst_mailbox_expect counts one more answer that a verb is to take.
-void mst_mailbox_expect(struct mst_mailbox *mailbox, const void *verb);
+void mst_mailbox_expect(struct mst_mailbox *mailbox, const void *caller);
 // mst_mailbox_add_answer puts a call that is over among the answers.
 void mst_mailbox_add_answer(struct mst_mailbox *mailbox, struct mst_call *call);
 // mst_mailbox_answered gives the arrival of the oldest answer that a verb may take, 0 if there
 // is none; mst_mailbox_answer that answer: DONE or LOST, NULL if there is none.
 uint64_t mst_mailbox_answered(const struct mst_mailbox *mailbox,
-                              const void *verb);
+                              const void *caller);
 struct mst_call *mst_mailbox_answer(const struct mst_mailbox *mailbox,
-                                    const void *verb);
+                                    const void *caller);
 // mst_mailbox_has tells whether a call of a verb, or an answer to one, is wanted.
-int mst_mailbox_has(const struct mst_mailbox *mailbox, const void *verb);
+int mst_mailbox_has(const struct mst_mailbox *mailbox, const void *caller);
 // mst_mailbox_take takes an answer out: the caller has its reference.
 void mst_mailbox_take(struct mst_mailbox *mailbox, struct mst_call *answer);
 // mst_mailbox_forget drops a verb's answers, and cancels its calls: they stay until their answers
 // come. Returns effects.
-unsigned mst_mailbox_forget(struct mst_mailbox *mailbox, const void *verb);
+unsigned mst_mailbox_forget(struct mst_mailbox *mailbox, const void *caller);
 
 // ---- mailboxes with something to do
 

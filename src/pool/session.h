@@ -213,7 +213,7 @@ void mst_peer_close(struct mst_peer *peer, int ours);
 // owed. verb: whose call it is. tag: comes back with the loss of a call. unseen: see
 // journal.h. The payload is kept until it is answered.
 int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
-                  const void *verb, int32_t tag, uint8_t unseen, int slice_ms,
+                  const void *caller, int32_t tag, uint8_t unseen, int slice_ms,
                   struct mst_err *err);
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err);
 
@@ -226,22 +226,23 @@ void mst_peer_poll(struct mst_peer *peer);
 // answer is lost, *lost says which (a peer that owes none is passed over);
 // -MST_EMEM, an answer is there that there is no memory for; -MST_ESYS. Cost: O(n) per
 // wake-up.
-int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *verb,
+int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *caller,
                   int timeout_ms, uint32_t *lost, struct mst_err *err);
 
 // mst_peer_answer gives the oldest answer for a verb: DONE or LOST, NULL if none is there.
 // mst_peer_take takes it: the caller releases it. Nothing of it is in its channel any more,
 // so whoever reads it may run the session, and the worker may go.
-struct mst_call *mst_peer_answer(const struct mst_peer *peer, const void *verb);
+struct mst_call *mst_peer_answer(const struct mst_peer *peer,
+                                 const void *caller);
 void mst_peer_take(struct mst_peer *peer, struct mst_call *answer);
 
 // mst_peer_unread tells how many calls were sent whose answers are to be taken.
 uint32_t mst_peer_unread(const struct mst_peer *peer);
 // mst_peer_owes tells whether what a worker owes, or has given and nobody has taken, is of a verb;
-// mst_peer_owes_several whether that may be of several; mst_peer_verb the verb that called last.
-int mst_peer_owes(const struct mst_peer *peer, const void *verb);
+// mst_peer_owes_several whether that may be of several; mst_peer_caller the verb that called last.
+int mst_peer_owes(const struct mst_peer *peer, const void *caller);
 int mst_peer_owes_several(const struct mst_peer *peer);
-const void *mst_peer_verb(const struct mst_peer *peer);
+const void *mst_peer_caller(const struct mst_peer *peer);
 // mst_peer_journal gives what is kept to make the worker again, until the session runs.
 const struct mst_journal *mst_peer_journal(const struct mst_peer *peer);
 // mst_peer_failure gives what was wrong with it first, for people; it may be NULL by the next call.
@@ -249,9 +250,9 @@ char *const *mst_peer_failure(const struct mst_peer *peer);
 // mst_peer_forget drops the answers of all calls of a verb sent so far (NULL: of any) that
 // are no tasks: those that are here now, the others when they come. What the worker still
 // evaluates of them is interrupted, and after MST_CANCEL_GRACE_MS killed by the worker itself.
-void mst_peer_forget(struct mst_peer *peer, const void *verb);
+void mst_peer_forget(struct mst_peer *peer, const void *caller);
 // mst_session_cancel forgets what all peers owe this verb.
-void mst_session_cancel(struct mst_session *session, const void *verb);
+void mst_session_cancel(struct mst_session *session, const void *caller);
 
 // mst_task_submit queues a task and sends what can be sent, see mst_calls_submit;
 // mst_task_cancel cancels one, see mst_call_cancel.

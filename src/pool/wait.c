@@ -22,11 +22,11 @@ int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
 }
 
 int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
-                  const void *verb, int32_t tag, uint8_t unseen, int slice_ms,
+                  const void *caller, int32_t tag, uint8_t unseen, int slice_ms,
                   struct mst_err *err) {
   struct mst_cluster *cluster = peer->cluster;
   MST_ASSERT_HOLDS(cluster->session);
-  const int rc = mst_calls_send(&cluster->calls, peer->index, payload, verb,
+  const int rc = mst_calls_send(&cluster->calls, peer->index, payload, caller,
                                 tag, unseen, mst_clock_now());
   if (rc == -MST_ECLOSED) {
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is %s",
@@ -50,8 +50,8 @@ void mst_peer_poll(struct mst_peer *peer) {
 }
 
 struct mst_call *mst_peer_answer(const struct mst_peer *peer,
-                                 const void *verb) {
-  return mst_mailbox_answer(&peer->slot->mailbox, verb);
+                                 const void *caller) {
+  return mst_mailbox_answer(&peer->slot->mailbox, caller);
 }
 
 void mst_peer_take(struct mst_peer *peer, struct mst_call *answer) {
@@ -62,16 +62,16 @@ uint32_t mst_peer_unread(const struct mst_peer *peer) {
   return peer->slot->mailbox.unread;
 }
 
-int mst_peer_owes(const struct mst_peer *peer, const void *verb) {
-  return mst_mailbox_has(&peer->slot->mailbox, verb);
+int mst_peer_owes(const struct mst_peer *peer, const void *caller) {
+  return mst_mailbox_has(&peer->slot->mailbox, caller);
 }
 
 int mst_peer_owes_several(const struct mst_peer *peer) {
   return peer->slot->mailbox.mixed;
 }
 
-const void *mst_peer_verb(const struct mst_peer *peer) {
-  return peer->slot->mailbox.verb;
+const void *mst_peer_caller(const struct mst_peer *peer) {
+  return peer->slot->mailbox.caller;
 }
 
 const struct mst_journal *mst_peer_journal(const struct mst_peer *peer) {
@@ -85,14 +85,14 @@ char *const *mst_peer_failure(const struct mst_peer *peer) {
 // ---- answers
 
 // look finds among the peers the oldest answer, or one that is lost and owes.
-static int look(struct mst_peer *const *peers, uint32_t n, const void *verb,
+static int look(struct mst_peer *const *peers, uint32_t n, const void *caller,
                 uint32_t *lost) {
   int first = -MST_EAGAIN;
   uint64_t oldest = 0;
   for (uint32_t i = 0; i < n; i++) {
     const struct mst_peer *peer = peers[i];
     const struct mst_slot *slot = peer->slot;
-    const uint64_t answered = mst_mailbox_answered(&slot->mailbox, verb);
+    const uint64_t answered = mst_mailbox_answered(&slot->mailbox, caller);
     if (answered != 0 && (oldest == 0 || answered < oldest)) {
       first = (int)i;
       oldest = answered;
@@ -113,7 +113,7 @@ static int look(struct mst_peer *const *peers, uint32_t n, const void *verb,
 
 // spin looks again and again. A single worker's socket is read directly, which
 // spares a call; several are served by the loop.
-static int spin(struct mst_peer *const *peers, uint32_t n, const void *verb,
+static int spin(struct mst_peer *const *peers, uint32_t n, const void *caller,
                 uint32_t *lost) {
   struct mst_session *session = peers[0]->cluster->session;
   const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
@@ -124,7 +124,7 @@ static int spin(struct mst_peer *const *peers, uint32_t n, const void *verb,
     } else if (mst_session_serve(session) < 0) {
       return -MST_EAGAIN;
     }
-    found = look(peers, n, verb, lost);
+    found = look(peers, n, caller, lost);
   } while (found == -MST_EAGAIN && mst_clock_now() < end_ns);
   mst_spin_end(&session->spin, found != -MST_EAGAIN);
   return found;
@@ -134,12 +134,12 @@ static int spin(struct mst_peer *const *peers, uint32_t n, const void *verb,
 // end each wait: those of one worker would be taken one after the other, and another's
 // that came long ago not be seen.
 static int listen_between(struct mst_peer *const *peers, uint32_t n,
-                          const void *verb, int found, uint32_t *lost) {
+                          const void *caller, int found, uint32_t *lost) {
   struct mst_session *session = peers[0]->cluster->session;
   if (n == 1 || ++session->unheard < UNHEARD_MAX) return found;
   session->unheard = 0;
   (void)mst_session_serve(session); // a failure shows in the next wait
-  return look(peers, n, verb, lost);
+  return look(peers, n, caller, lost);
 }
 
 // begin_waiting: answers of these are read whatever the bound on answers that nobody takes.
@@ -161,24 +161,24 @@ static int needs_mending(const struct mst_session *session) {
   return cluster != NULL;
 }
 
-int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *verb,
+int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *caller,
                   int timeout_ms, uint32_t *lost, struct mst_err *err) {
   struct mst_session *session = peers[0]->cluster->session;
   MST_ASSERT_HOLDS(session);
   begin_waiting(peers, n);
   // While answers are always there already, nothing else would see to losses.
   if (needs_mending(session)) mst_session_mend(session);
-  int found = look(peers, n, verb, lost);
+  int found = look(peers, n, caller, lost);
   if (found != -MST_EAGAIN) {
-    return listen_between(peers, n, verb, found, lost);
+    return listen_between(peers, n, caller, found, lost);
   }
   session->unheard = 0;
   if (mst_spin_begin(&session->spin)) {
-    found = spin(peers, n, verb, lost);
+    found = spin(peers, n, caller, lost);
     if (found != -MST_EAGAIN) return found;
   }
   const int rc = mst_session_run(session, timeout_ms, err);
-  return rc < 0 ? rc : look(peers, n, verb, lost);
+  return rc < 0 ? rc : look(peers, n, caller, lost);
 }
 
 // has_no_memory tries again what there was no memory for: whether there is none now.
@@ -248,19 +248,19 @@ void mst_peer_kill(struct mst_peer *peer) {
   mst_cluster_carry_out(peer->cluster);
 }
 
-void mst_peer_forget(struct mst_peer *peer, const void *verb) {
+void mst_peer_forget(struct mst_peer *peer, const void *caller) {
   peer->no_memory = 0; // nobody may want what there was none for
-  mst_calls_forget(&peer->cluster->calls, peer->index, verb, mst_clock_now());
+  mst_calls_forget(&peer->cluster->calls, peer->index, caller, mst_clock_now());
   mst_cluster_carry_out(peer->cluster);
 }
 
-void mst_session_cancel(struct mst_session *session, const void *verb) {
+void mst_session_cancel(struct mst_session *session, const void *caller) {
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
     for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
       if (cluster->calls.slots[i]->mailbox.unread > 0) {
         cluster->peers[i]->no_memory = 0;
-        mst_calls_forget(&cluster->calls, i, verb, mst_clock_now());
+        mst_calls_forget(&cluster->calls, i, caller, mst_clock_now());
       }
     }
     mst_cluster_carry_out(cluster);

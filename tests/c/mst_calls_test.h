@@ -23,7 +23,7 @@ static int exec_rc;               // of the next EXEC
 static enum mst_calls_do unsent;  // what can't be sent, with exec_rc
 static struct mst_call *tasks[8]; // references
 static uint32_t task_count;
-static const char verb, other_verb;
+static const char caller, other_caller;
 
 static inline void check_calls(void) {
   const char *broken = mst_calls_check(&calls);
@@ -178,9 +178,9 @@ static inline void run_calls(uint32_t workers) {
 }
 
 static inline void ask(uint32_t worker) {
-  CHECK_INT(
-      mst_calls_send(&calls, worker, payload, &verb, 0, MST_UNSEEN_NOT, now_ns),
-      0);
+  CHECK_INT(mst_calls_send(&calls, worker, payload, &caller, 0, MST_UNSEEN_NOT,
+                           now_ns),
+            0);
   check_calls();
 }
 
@@ -227,7 +227,7 @@ static inline void answer_with(uint32_t worker, uint64_t call, size_t bytes) {
 // take takes a verb's oldest answer of a worker and tells its state.
 static inline enum mst_call_state take(uint32_t worker) {
   struct mst_call *at =
-      mst_mailbox_answer(&calls.slots[worker]->mailbox, &verb);
+      mst_mailbox_answer(&calls.slots[worker]->mailbox, &caller);
   CHECK(at != NULL);
   const enum mst_call_state state = (enum mst_call_state)at->state;
   mst_mailbox_take(at->mailbox, at);

@@ -17,13 +17,13 @@ TEST(
   EXPECT("EXEC 0 #1, EXEC 0 #2, EXEC 1 #1");
   answer(1, 1);
   answer(0, 1);
-  CHECK(mst_mailbox_answered(&calls.slots[1]->mailbox, &verb) <
-        mst_mailbox_answered(&calls.slots[0]->mailbox, &verb));
+  CHECK(mst_mailbox_answered(&calls.slots[1]->mailbox, &caller) <
+        mst_mailbox_answered(&calls.slots[0]->mailbox, &caller));
   answer(0, 2);
   CHECK_INT(take(0), MST_CALL_DONE);
   CHECK_INT(take(0), MST_CALL_DONE);
   CHECK_INT(take(1), MST_CALL_DONE);
-  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &verb) == NULL);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &caller) == NULL);
   finish();
 }
 
@@ -291,12 +291,12 @@ TEST("A call that is cancelled while its worker comes back isn't sent again") {
 TEST("What a verb forgets is dropped, what another verb wants stays") {
   run_calls(1);
   ask(0);
-  CHECK_INT(mst_calls_send(&calls, 0, payload, &other_verb, 5, 0, now_ns), 0);
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &other_caller, 5, 0, now_ns), 0);
   ask(0);
   (void)taken();
   answer(0, 1);
-  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &other_verb) == NULL);
-  mst_calls_forget(&calls, 0, &verb, now_ns);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &other_caller) == NULL);
+  mst_calls_forget(&calls, 0, &caller, now_ns);
   check_calls();
   CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, NULL) == NULL);
   EXPECT(""); // what is evaluated now is the other's
@@ -304,9 +304,9 @@ TEST("What a verb forgets is dropped, what another verb wants stays") {
   EXPECT("CANCEL 0 #3, PING 0");
   answer(0, 3);
   struct mst_call *other =
-      mst_mailbox_answer(&calls.slots[0]->mailbox, &other_verb);
+      mst_mailbox_answer(&calls.slots[0]->mailbox, &other_caller);
   CHECK(other != NULL && other->tag == 5);
-  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &verb) == NULL);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &caller) == NULL);
   mst_mailbox_take(other->mailbox, other);
   mst_call_release(other);
   CHECK_INT(calls.slots[0]->mailbox.unread, 0);
@@ -324,7 +324,7 @@ static void say(uint32_t worker, uint64_t call, char what) {
 
 // Takes the verb's oldest answer, which must be this one byte.
 static void expect_said(char what) {
-  struct mst_call *at = mst_mailbox_answer(&calls.slots[0]->mailbox, &verb);
+  struct mst_call *at = mst_mailbox_answer(&calls.slots[0]->mailbox, &caller);
   CHECK(at != NULL && at->value_bytes == 1);
   CHECK_INT(*(const char *)at->value, what);
   mst_mailbox_take(at->mailbox, at);
@@ -346,9 +346,9 @@ TEST("What a worker says before its answer is the verb's, in order, and no "
   answer(0, 1);
   expect_said('b');
   CHECK_INT(take(0), MST_CALL_DONE);
-  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &verb) == NULL);
+  CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, &caller) == NULL);
   say(0, 2, 'c');
-  mst_calls_forget(&calls, 0, &verb, now_ns);
+  mst_calls_forget(&calls, 0, &caller, now_ns);
   check_calls();
   say(0, 2, 'd'); // nobody wants it
   CHECK_INT(calls.slots[0]->mailbox.unread, 0);
@@ -464,7 +464,7 @@ TEST("A worker that is retired is sent no more, and nobody takes its place") {
   mst_calls_retire(&calls, 0, now_ns);
   CHECK_INT(pinned[2]->state, MST_CALL_LOST); // nobody else may have it
   EXPECT("BYE 0");
-  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &caller, 0, 0, now_ns),
             -MST_ECLOSED);
   answer(0, 1);
   EXPECT("");

@@ -52,7 +52,8 @@ TEST("A call fails with the last of its attempts, and those behind it go on") {
   come_up(0);
   EXPECT("EXEC 0 #1 again, EXEC 0 #2");
   lose_one(0);
-  struct mst_call *poison = mst_mailbox_answer(&calls.slots[0]->mailbox, &verb);
+  struct mst_call *poison =
+      mst_mailbox_answer(&calls.slots[0]->mailbox, &caller);
   CHECK(poison != NULL && poison->state == MST_CALL_LOST);
   CHECK_INT(poison->loss->kind, MST_LOSS_POISON);
   CHECK_INT(poison->loss->attempts, 2);
@@ -96,7 +97,7 @@ TEST("A worker that dies by itself too often is given up, with what it was to "
   EXPECT("JUDGE 0, TELL 0");
   CHECK_INT(pinned->state, MST_CALL_LOST);
   CHECK(calls.slots[0]->dead);
-  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &caller, 0, 0, now_ns),
             -MST_ECLOSED);
   (void)submit();
   EXPECT("EXEC 1 #1");
@@ -112,13 +113,13 @@ TEST("Without healing a lost worker stays lost, and so does what it had") {
   (void)taken();
   die(0);
   EXPECT("CLOSE 0");
-  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &caller, 0, 0, now_ns),
             -MST_ECLOSED);
   tick(0);
   EXPECT("JUDGE 0");
   CHECK_INT(task->state, MST_CALL_LOST);
   CHECK(calls.slots[0]->dead && calls.slots[0]->mailbox.first != NULL);
-  mst_calls_forget(&calls, 0, &verb, now_ns);
+  mst_calls_forget(&calls, 0, &caller, now_ns);
   CHECK(calls.slots[0]->mailbox.first == NULL);
   finish();
 }
@@ -394,7 +395,7 @@ TEST("A worker that was given up for its own deaths isn't revived for an old "
                                : "JUDGE 0, TELL 0");
   }
   CHECK(calls.slots[0]->dead);
-  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &caller, 0, 0, now_ns),
             -MST_ECLOSED);
   CHECK_INT(mst_calls_revive(&calls, now_ns), 0);
   finish();
@@ -408,7 +409,7 @@ TEST("A worker that is retired while it waits for a launch stays away") {
   mst_calls_retire(&calls, 0, now_ns);
   CHECK_INT(calls.waiting, 0);
   CHECK_INT(mst_calls_revive(&calls, now_ns), 0);
-  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &caller, 0, 0, now_ns),
             -MST_ECLOSED);
   finish();
 }

@@ -95,7 +95,7 @@ TEST("A worker that drains ends what it has, is sent no more, and leaves") {
   struct mst_call *other =
       submit_with((struct mst_task_terms){.retries = -1}, both, 2);
   EXPECT("EXEC 1 #1");
-  CHECK_INT(mst_calls_send(&calls, 0, payload, &verb, 0, 0, now_ns),
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &caller, 0, 0, now_ns),
             -MST_ECLOSED);
   answer(0, 1);
   EXPECT("");
@@ -142,7 +142,7 @@ TEST("A worker that drains while it comes back leaves with what it was to do") {
   EXPECT("");
   CHECK_INT(tasks[0]->state, MST_CALL_LOST);
   CHECK(calls.slots[0]->dead && calls.slots[0]->mailbox.first != NULL);
-  mst_calls_forget(&calls, 0, &verb, now_ns);
+  mst_calls_forget(&calls, 0, &caller, now_ns);
   CHECK(calls.slots[0]->mailbox.first == NULL);
   finish();
 }
@@ -308,8 +308,8 @@ TEST("U4: What all were told counts as what journals hold") {
   run_calls(1);
   struct mst_blob *large = mst_blob_new();
   large->segment.bytes = 2 * MST_LOG_STEP_BYTES; // as if it were there
-  CHECK_INT(mst_calls_send(&calls, 0, large, &verb, 0, MST_UNSEEN_NOT, now_ns),
-            0);
+  CHECK_INT(
+      mst_calls_send(&calls, 0, large, &caller, 0, MST_UNSEEN_NOT, now_ns), 0);
   (void)taken();
   mst_calls_await(&calls, 0);
   told(0, 1, MST_FLAG_STATE);

@@ -12,14 +12,14 @@
 enum { SEEN = 1, UNSEEN = 2, LAST = 4 };
 
 static struct mst_common common;
-static const int verb;
+static const int caller;
 
 // tell has all workers told something, and one of them answer.
 static void tell(const char *text, int how) {
   struct mst_blob *blob = mst_blob_new();
   CHECK(blob != NULL);
   CHECK_INT(mst_buf_append(&blob->buf, text, strlen(text)), 0);
-  struct mst_cast *cast = mst_common_open(&common, blob, &verb);
+  struct mst_cast *cast = mst_common_open(&common, blob, &caller);
   const struct mst_entry answered = {
       .payload = blob,
       .elapsed_s = 0.5,

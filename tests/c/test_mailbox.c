@@ -9,12 +9,12 @@ static struct mst_mailbox mailboxes[3] = {
     {.worker = 0}, {.worker = 1}, {.worker = 2}};
 static struct mst_mailbox *const mailbox = &mailboxes[0];
 static struct mst_due due;
-static const char verb, other_verb;
+static const char caller, other_caller;
 
 static struct mst_call *call_of(const void *whose) {
   struct mst_call *call = mst_call_new(&tally, NULL);
   CHECK(call != NULL);
-  call->verb = whose;
+  call->caller = whose;
   mst_mailbox_expect(mailbox, whose);
   mst_mailbox_add(mailbox, call);
   return call;
@@ -36,10 +36,10 @@ static struct mst_call *task_of(struct mst_dispatch *dispatch,
 
 TEST("A call that was cancelled while it waited is interrupted once it is the "
      "oldest, and no other") {
-  struct mst_call *first = call_of(&verb), *second = call_of(&other_verb);
-  struct mst_call *third = call_of(&verb);
+  struct mst_call *first = call_of(&caller), *second = call_of(&other_caller);
+  struct mst_call *third = call_of(&caller);
   first->sent = second->sent = third->sent = 1;
-  CHECK_INT(mst_mailbox_forget(mailbox, &other_verb), 0); // it waits
+  CHECK_INT(mst_mailbox_forget(mailbox, &other_caller), 0); // it waits
   CHECK(second->cancelled);
   CHECK_INT(mst_mailbox_finish(mailbox, first, MST_CALL_DONE, 1),
             MST_MAILBOX_INTERRUPT);
@@ -55,10 +55,10 @@ TEST("A call that was cancelled while it waited is interrupted once it is the "
 
 TEST("Cancelled calls that weren't sent go, and what comes after them isn't "
      "interrupted") {
-  (void)call_of(&verb);
-  (void)call_of(&verb);
-  struct mst_call *wanted = call_of(&other_verb);
-  CHECK_INT(mst_mailbox_forget(mailbox, &verb), MST_MAILBOX_INTERRUPT);
+  (void)call_of(&caller);
+  (void)call_of(&caller);
+  struct mst_call *wanted = call_of(&other_caller);
+  CHECK_INT(mst_mailbox_forget(mailbox, &caller), MST_MAILBOX_INTERRUPT);
   CHECK_INT(mst_mailbox_drop_cancelled(mailbox, 0), MST_MAILBOX_RESET);
   CHECK(mailbox->first == wanted && mailbox->next_sent == wanted);
   CHECK_INT(mailbox->count, 1);
@@ -67,23 +67,23 @@ TEST("Cancelled calls that weren't sent go, and what comes after them isn't "
 
 TEST("Answers of several verbs are each verb's own, those of one are "
      "anybody's") {
-  struct mst_call *first = call_of(&verb), *second = call_of(&other_verb);
+  struct mst_call *first = call_of(&caller), *second = call_of(&other_caller);
   (void)mst_mailbox_finish(mailbox, first, MST_CALL_DONE, 1);
-  CHECK(mst_mailbox_answer(mailbox, &other_verb) == NULL);
-  CHECK_INT(mst_mailbox_answered(mailbox, &other_verb), 0);
-  CHECK_INT(mst_mailbox_answered(mailbox, &verb), 1);
+  CHECK(mst_mailbox_answer(mailbox, &other_caller) == NULL);
+  CHECK_INT(mst_mailbox_answered(mailbox, &other_caller), 0);
+  CHECK_INT(mst_mailbox_answered(mailbox, &caller), 1);
   (void)mst_mailbox_finish(mailbox, second, MST_CALL_LOST, 1);
-  CHECK(mst_mailbox_answer(mailbox, &other_verb) == second);
+  CHECK(mst_mailbox_answer(mailbox, &other_caller) == second);
   mst_mailbox_take(mailbox, first);
   mst_call_release(first);
   // What is left counts as come in now.
-  CHECK_INT(mst_mailbox_answered(mailbox, &other_verb), 2);
+  CHECK_INT(mst_mailbox_answered(mailbox, &other_caller), 2);
   mst_mailbox_take(mailbox, second);
   mst_call_release(second);
   CHECK_INT(mailbox->answered, 0);
-  struct mst_call *third = call_of(&verb);
+  struct mst_call *third = call_of(&caller);
   (void)mst_mailbox_finish(mailbox, third, MST_CALL_DONE, 1);
-  CHECK(mst_mailbox_answer(mailbox, &other_verb) == third);
+  CHECK(mst_mailbox_answer(mailbox, &other_caller) == third);
   CHECK_INT(mst_mailbox_forget(mailbox, NULL), 0);
 }
 

@@ -31,7 +31,7 @@
 struct ex_ask {
   uint8_t is_task;
   uint8_t workers; // bits; of a verb's call exactly one, of a task 0 for any
-  uint8_t verb;    // which of two
+  uint8_t caller;  // which of two
   uint8_t changes; // its worker
   uint8_t has_job;
   uint8_t has_limit; // of time

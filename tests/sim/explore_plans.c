@@ -58,7 +58,7 @@ static const char *read_ask(const char *at, struct ex_ask *ask) {
   for (; *at != ' ' && *at != '\0'; at++) {
     if (*at == '0') ask->workers |= 1;
     if (*at == '1') ask->workers |= 2;
-    ask->verb |= *at == 'b';
+    ask->caller |= *at == 'b';
     ask->changes |= *at == '!';
     ask->has_job |= *at == 'j';
     ask->has_limit |= *at == 'l';

@@ -170,8 +170,8 @@ static void ask_verb(struct ex *ex, uint8_t index) {
   const struct mst_slot *slot = slot_of(ex, worker);
   const int gone = slot->dead && slot->sys_errno == 0;
   const int rc =
-      mst_calls_send(&ex->core, worker, call->payload, &verbs[ask->verb], index,
-                     MST_UNSEEN_NOT, ex->now_ns);
+      mst_calls_send(&ex->core, worker, call->payload, &verbs[ask->caller],
+                     index, MST_UNSEEN_NOT, ex->now_ns);
   if (rc == 0) {
     call->mailbox = (uint8_t)(1 + worker);
     if (gone) ex_fail(ex, "a worker that is gone takes a call");
@@ -215,14 +215,14 @@ static void cancel(struct ex *ex, uint8_t index) {
 
 // of_verb tells whether a call is of the same verb and worker as call `index`.
 static int of_verb(const struct ex *ex, uint8_t i, uint8_t index) {
-  return !ex->asks[i].is_task && ex->asks[i].verb == ex->asks[index].verb &&
+  return !ex->asks[i].is_task && ex->asks[i].caller == ex->asks[index].caller &&
          ex->asks[i].workers == ex->asks[index].workers;
 }
 
 static void forget(struct ex *ex, uint8_t index) {
   const uint32_t worker = own_worker(&ex->asks[index]);
-  const char *verb = &verbs[ex->asks[index].verb];
-  ex_saw(mst_mailbox_answer(&ex->core.slots[worker]->mailbox, verb) != NULL
+  const char *caller = &verbs[ex->asks[index].caller];
+  ex_saw(mst_mailbox_answer(&ex->core.slots[worker]->mailbox, caller) != NULL
              ? EX_SAW_forgotten_answer
              : EX_SAW_forgotten_sent);
   for (uint8_t i = 0; i < EX_CALLS; i++) {
@@ -232,7 +232,7 @@ static void forget(struct ex *ex, uint8_t index) {
     call->outcome = EX_CANCELLED;
     call->cancelled = 1;
   }
-  mst_calls_forget(&ex->core, worker, verb, ex->now_ns);
+  mst_calls_forget(&ex->core, worker, caller, ex->now_ns);
 }
 
 static void stop(struct ex *ex) {

@@ -23,7 +23,7 @@ static const struct mst_worker *worker_of(const struct sim *sim,
 
 // ---- users
 
-static const char verb; // all verbs' calls are of one
+static const char caller; // all verbs' calls are of one
 
 static int takes_calls(const struct sim *sim, uint32_t worker) {
   const struct mst_slot *slot = slot_of(sim, worker);
@@ -45,7 +45,7 @@ static void call_sent(struct sim *sim, uint32_t worker) {
   if (call == 0) return;
   sim_ledger_call(sim, call)->changes =
       sim_chance(&sim->rng, sim->plan.changes);
-  const int rc = mst_calls_send(&sim->core, worker, sim->payload, &verb,
+  const int rc = mst_calls_send(&sim->core, worker, sim->payload, &caller,
                                 (int32_t)call, 0, sim->now_ns);
   if (rc != 0) sim_fail(sim, "mst_calls_send: %d", rc);
   sim_ledger_call(sim, call)->wire = slot->mailbox.calls;
@@ -77,7 +77,7 @@ static void user_sends(struct sim *sim, uint32_t worker) {
   } else if (takes_calls(sim, worker)) {
     call_sent(sim, worker);
   } else if (sim_is_running(sim) &&
-             mst_calls_send(&sim->core, worker, sim->payload, &verb, 0, 0,
+             mst_calls_send(&sim->core, worker, sim->payload, &caller, 0, 0,
                             sim->now_ns) != -MST_ECLOSED) {
     sim_fail(sim, "worker %u takes a call and is to end", worker);
   }
@@ -97,7 +97,7 @@ static void user_forgets(struct sim *sim, uint32_t worker) {
   if (!some) return;
   sim_saw(mst_calls_is_up(&sim->core, slot) ? SIM_SAW_forgotten_while_sent
                                             : SIM_SAW_forgotten_while_lost);
-  mst_calls_forget(&sim->core, worker, &verb, sim->now_ns);
+  mst_calls_forget(&sim->core, worker, &caller, sim->now_ns);
   sim_stepped(sim);
 }
 
@@ -181,7 +181,7 @@ static enum sim_outcome outcome_of(const struct mst_call *call) {
 static void collect_answers(struct sim *sim, uint32_t worker) {
   struct mst_call *answer;
   while ((answer = mst_mailbox_answer(&sim->core.slots[worker]->mailbox,
-                                      &verb)) != NULL) {
+                                      &caller)) != NULL) {
     sim_ledger_ended(sim, (uint64_t)answer->tag, outcome_of(answer));
     mst_mailbox_take(answer->mailbox, answer);
     mst_call_release(answer);
@@ -203,7 +203,7 @@ static void leave_dead(struct sim *sim, uint32_t worker) {
     sim_ledger_ended(sim, (uint64_t)at->tag, SIM_GIVEN_UP);
     some = 1;
   }
-  if (some) mst_calls_forget(&sim->core, worker, &verb, sim->now_ns);
+  if (some) mst_calls_forget(&sim->core, worker, &caller, sim->now_ns);
 }
 
 static void collect_task(struct sim *sim, uint64_t id) {

@@ -9,8 +9,8 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
+#include "ffi/session/callers.h"
 #include "ffi/session/session.h"
-#include "ffi/session/verbs.h"
 
 // element finds a list's element by name; parallel builds its messages in a
 // fixed order, so the first look is nearly always right.
@@ -45,30 +45,30 @@ static SEXP outcome_of(int rc) {
 // ---- interrupts: leaving a wait leaves what the verb is owed
 
 static void leave_wait(void *data) {
-  const void *verb = data;
+  const void *caller = data;
   struct mst_session *session = ffi_session_or_null();
-  if (session == NULL || verb == NULL || verb == R_GlobalEnv) return;
-  mst_session_cancel(session, verb);
+  if (session == NULL || caller == NULL || caller == R_GlobalEnv) return;
+  mst_session_cancel(session, caller);
 }
 
 // attend_and_check serves R between two waits: interrupts, time limits, workers' output. If R
 // leaves by a jump, what all workers still compute for this verb is cancelled. Runs R code,
 // which may stop the cluster: its peers are to be looked for again.
 static void attend_and_check(const struct mst_peer *peer, const void *of) {
-  void *verb;
-  memcpy(&verb, &of, sizeof verb);
+  void *caller;
+  memcpy(&caller, &of, sizeof caller);
   ffi_attend(peer->cluster->session);
-  ffi_check_interrupt(leave_wait, verb);
+  ffi_check_interrupt(leave_wait, caller);
 }
 
 static SEXP send_all(SEXP node, struct mst_peer *peer, struct mst_blob *payload,
-                     SEXP verb, int tag, int unseen) {
+                     SEXP caller, int tag, int unseen) {
   ffi_bound_log(peer->cluster);
-  int rc = mst_peer_send(peer, payload, verb, tag, (uint8_t)unseen,
+  int rc = mst_peer_send(peer, payload, caller, tag, (uint8_t)unseen,
                          FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {
     enum ffi_outcome outcome;
-    attend_and_check(peer, verb); // what is queued goes out with later calls
+    attend_and_check(peer, caller); // what is queued goes out with later calls
     peer = ffi_peer_of(node, &outcome);
     if (peer == NULL) return Rf_ScalarInteger((int)outcome);
     rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
@@ -152,8 +152,8 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   SEXP args = element(body, 1, "args");
   SEXP tag = element(body, 3, "tag");
   const enum mst_unseen unseen = unseen_of(fun);
-  SEXP verb = PROTECT(ffi_verb_of(frame));
-  ffi_round_begin(verb);
+  SEXP caller = PROTECT(ffi_caller_of(frame));
+  ffi_round_begin(caller);
   ffi_payload_begin();
   struct mst_blob *payload = ffi_payload_of_verb(fun, args, tag);
   const int streams =
@@ -164,11 +164,11 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   const int large = mst_blob_bytes(payload) >= EXPORT_BYTES;
   // Serializing may run R code, and that may have stopped the cluster.
   peer = ffi_peer_of(node, &outcome);
-  if (peer != NULL) peer = ffi_note_verb(node, peer, verb, &outcome);
+  if (peer != NULL) peer = ffi_note_caller(node, peer, caller, &outcome);
   UNPROTECT(1);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  ffi_round_sent(verb);
-  SEXP sent = send_all(node, peer, payload, verb, tag_number(tag), unseen);
+  ffi_round_sent(caller);
+  SEXP sent = send_all(node, peer, payload, caller, tag_number(tag), unseen);
   if (sent == R_NilValue) ffi_payload_sent();
   if (streams) note_stream(node, stream_in(args));
   if (exports) note_export(node, args, number, large);
@@ -233,19 +233,19 @@ static void release_call(void *call) { mst_call_release(call); }
 // value_of takes the oldest answer of a peer for a verb, which is there, and makes parallel's
 // list of it; or says that it will not come, and leaves the loss. If reading raises an R
 // error, the answer is gone.
-static SEXP value_of(SEXP node, struct mst_peer *peer, const void *verb) {
+static SEXP value_of(SEXP node, struct mst_peer *peer, const void *caller) {
   struct mst_value_head head;
-  struct mst_call *answer = mst_peer_answer(peer, verb);
+  struct mst_call *answer = mst_peer_answer(peer, caller);
   if (answer == NULL) return Rf_ScalarInteger(FFI_SYSTEM);
-  const struct ffi_giver giver = {.verb = answer->verb,
+  const struct ffi_giver giver = {.caller = answer->caller,
                                   .worker = peer->index,
                                   .cluster = peer->cluster->id};
   if (answer->state == MST_CALL_LOST) {
-    ffi_round_ask(giver.verb);
+    ffi_round_ask(giver.caller);
     return Rf_ScalarInteger(FFI_FAILED);
   }
   mst_peer_take(peer, answer);
-  ffi_drop_verb(node, peer);
+  ffi_drop_callers(node, peer);
   (void)ffi_hold(answer, release_call);
   const size_t skip = mst_value_skip(answer->flags);
   if (mst_value_head_decode(answer->value, answer->value_bytes, &head) != 0 ||
@@ -283,8 +283,8 @@ struct waiting {
   R_xlen_t n;
   struct mst_peer **peers; // R's memory, or `one`
   struct mst_peer *one;
-  const void *verb; // whose answers, where they may be of several; NULL: any
-  uint8_t told;     // what workers printed before they answered
+  const void *caller; // whose answers, where they may be of several; NULL: any
+  uint8_t told;       // what workers printed before they answered
 };
 
 static SEXP node_at(const struct waiting *waiting, R_xlen_t i) {
@@ -314,9 +314,9 @@ static int fill_peers(struct waiting *waiting) {
   return waiting->n > 0 ? 0 : FFI_TYPE;
 }
 
-static int owe_verb(const struct waiting *waiting, const void *verb) {
+static int owe(const struct waiting *waiting, const void *caller) {
   for (R_xlen_t i = 0; i < waiting->n; i++) {
-    if (mst_peer_owes(waiting->peers[i], verb)) return 1;
+    if (mst_peer_owes(waiting->peers[i], caller)) return 1;
   }
   return 0;
 }
@@ -326,10 +326,10 @@ static int owe_verb(const struct waiting *waiting, const void *verb) {
 static const void *innermost(const struct waiting *waiting, SEXP frames) {
   const void *found = NULL;
   for (; frames != R_NilValue; frames = CDR(frames)) {
-    if (owe_verb(waiting, CAR(frames))) found = CAR(frames);
+    if (owe(waiting, CAR(frames))) found = CAR(frames);
   }
   if (found != NULL) return found;
-  return owe_verb(waiting, R_GlobalEnv) ? R_GlobalEnv : NULL;
+  return owe(waiting, R_GlobalEnv) ? R_GlobalEnv : NULL;
 }
 
 // find_peers fills in the peers and whose answers are waited for. 0, or an outcome. Runs R code
@@ -337,13 +337,13 @@ static const void *innermost(const struct waiting *waiting, SEXP frames) {
 static int find_peers(struct waiting *waiting) {
   int outcome = fill_peers(waiting);
   int mixed = 0;
-  waiting->verb = NULL;
+  waiting->caller = NULL;
   for (R_xlen_t i = 0; outcome == 0 && i < waiting->n; i++)
     mixed |= mst_peer_owes_several(waiting->peers[i]);
   if (!mixed) return outcome;
   SEXP frames = PROTECT(ffi_frames());
   outcome = fill_peers(waiting);
-  if (outcome == 0) waiting->verb = innermost(waiting, frames);
+  if (outcome == 0) waiting->caller = innermost(waiting, frames);
   UNPROTECT(1);
   return outcome;
 }
@@ -379,9 +379,9 @@ static void end_line(void) {
   }
 }
 
-static const void *verb_waiting(const struct waiting *waiting) {
-  return waiting->verb != NULL ? waiting->verb
-                               : mst_peer_verb(waiting->peers[0]);
+static const void *caller_waiting(const struct waiting *waiting) {
+  return waiting->caller != NULL ? waiting->caller
+                                 : mst_peer_caller(waiting->peers[0]);
 }
 
 // wait_for waits for an answer of one of the peers: its number, with *outcome 0, or the number
@@ -392,9 +392,9 @@ static uint32_t wait_for(struct waiting *waiting, int *outcome) {
     *outcome = find_peers(waiting);
     if (*outcome != 0) return 0;
     const int found = mst_peer_wait(waiting->peers, (uint32_t)waiting->n,
-                                    waiting->verb, FFI_SLICE_MS, &lost, NULL);
+                                    waiting->caller, FFI_SLICE_MS, &lost, NULL);
     if (found == -MST_EAGAIN) {
-      attend_and_check(waiting->peers[0], verb_waiting(waiting));
+      attend_and_check(waiting->peers[0], caller_waiting(waiting));
       (void)ffi_show_progress();
     } else if (found < 0) {
       *outcome = found == -MST_ECLOSED ? FFI_LOST
@@ -422,7 +422,7 @@ SEXP ffi_node_receive(SEXP node) {
   }
   (void)wait_for(&waiting, &outcome);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
-  SEXP value = PROTECT(value_of(node, waiting.one, waiting.verb));
+  SEXP value = PROTECT(value_of(node, waiting.one, waiting.caller));
   ffi_payload_done(); // a large payload that was kept until this answer came
   end_line();
   UNPROTECT(1);
@@ -436,10 +436,10 @@ SEXP ffi_node_loss(SEXP node) {
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return R_NilValue;
   struct mst_call *answer = mst_peer_answer(
-      peer, mst_peer_owes_several(peer) ? ffi_round_verb() : NULL);
+      peer, mst_peer_owes_several(peer) ? ffi_round_caller() : NULL);
   if (answer == NULL || answer->state != MST_CALL_LOST) return R_NilValue;
   mst_peer_take(peer, answer);
-  ffi_drop_verb(node, peer);
+  ffi_drop_callers(node, peer);
   (void)ffi_hold(answer, release_call);
   SEXP list =
       PROTECT(answer->loss == NULL ? R_NilValue : ffi_loss_list(answer->loss));
@@ -457,7 +457,7 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
   const uint32_t found = wait_for(&waiting, &outcome);
   SEXP value = outcome != 0 ? Rf_ScalarInteger(outcome)
                             : value_of(node_at(&waiting, found),
-                                       waiting.peers[found], waiting.verb);
+                                       waiting.peers[found], waiting.caller);
   PROTECT(value);
   end_line();
   if (TYPEOF(value) == INTSXP) {
@@ -484,9 +484,9 @@ SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s) {
   uint32_t lost = 0;
   const int slice_ms = (int)(Rf_asReal(timeout_s) * 1000.0);
   const int found = mst_peer_wait(waiting.peers, (uint32_t)waiting.n,
-                                  waiting.verb, slice_ms, &lost, NULL);
+                                  waiting.caller, slice_ms, &lost, NULL);
   if (found == -MST_EAGAIN)
-    attend_and_check(waiting.peers[0], verb_waiting(&waiting));
+    attend_and_check(waiting.peers[0], caller_waiting(&waiting));
   return Rf_ScalarLogical(found != -MST_EAGAIN);
 }
 

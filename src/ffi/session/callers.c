@@ -1,6 +1,6 @@
 // Whose answers are whose: the verbs that use a node, and what each was given. The contract is
-// in verbs.h.
-#include "ffi/session/verbs.h"
+// in callers.h.
+#include "ffi/session/callers.h"
 
 #include <string.h>
 
@@ -53,7 +53,7 @@ static int has_verbs(SEXP env) {
 SEXP ffi_has_verbs(SEXP env) { return Rf_ScalarLogical(has_verbs(env)); }
 
 // The load-balanced verbs send from a closure that they make, and then it is the frame around.
-SEXP ffi_verb_of(SEXP frame) {
+SEXP ffi_caller_of(SEXP frame) {
   if (frame == R_GlobalEnv || TYPEOF(frame) != ENVSXP) return R_GlobalEnv;
   SEXP around = ffi_parent_env(frame);
   if (around == ffi_parallel() || around == R_EmptyEnv ||
@@ -99,16 +99,16 @@ static SEXP answers_of(int i) {
 }
 
 // round_with gives a verb's round, -1 if it has none. round_of: if it is owed something.
-static int round_with(const void *verb) {
+static int round_with(const void *caller) {
   for (int i = 0; i < ROUNDS; i++) {
     SEXP frame = frame_of(i);
-    if (frame != R_NilValue && frame == verb) return i;
+    if (frame != R_NilValue && frame == caller) return i;
   }
   return -1;
 }
 
-static int round_of(const void *verb) {
-  const int i = round_with(verb);
+static int round_of(const void *caller) {
+  const int i = round_with(caller);
   return i >= 0 && rounds.open[i] > 0 ? i : -1;
 }
 
@@ -120,22 +120,22 @@ static int free_round(void) {
   return (rounds.now + 1) % ROUNDS;
 }
 
-void ffi_round_begin(SEXP verb) {
-  if (round_with(verb) >= 0) return;
+void ffi_round_begin(SEXP caller) {
+  if (round_with(caller) >= 0) return;
   if (rounds.refs == NULL) {
     rounds.refs = Rf_allocVector(VECSXP, ROUNDS);
     R_PreserveObject(rounds.refs);
   }
   SEXP answers = PROTECT(Rf_allocVector(VECSXP, 1));
-  SEXP ref = PROTECT(R_MakeWeakRef(verb, answers, R_NilValue, FALSE));
+  SEXP ref = PROTECT(R_MakeWeakRef(caller, answers, R_NilValue, FALSE));
   const int i = free_round(); // what runs in allocations may use others
   SET_VECTOR_ELT(rounds.refs, i, ref);
   rounds.open[i] = 0;
   UNPROTECT(2);
 }
 
-void ffi_round_sent(const void *verb) {
-  const int i = round_with(verb);
+void ffi_round_sent(const void *caller) {
+  const int i = round_with(caller);
   if (i < 0)
     return; // more verbs in each other than there are rounds: it gets no results
   rounds.now = i;
@@ -143,7 +143,7 @@ void ffi_round_sent(const void *verb) {
 }
 
 void ffi_round_got(const struct ffi_giver *giver, SEXP value) {
-  const int i = round_of(giver->verb);
+  const int i = round_of(giver->caller);
   if (i < 0) return;
   rounds.now = i;
   SEXP answers = PROTECT(answers_of(i));
@@ -162,12 +162,12 @@ void ffi_round_got(const struct ffi_giver *giver, SEXP value) {
 
 int ffi_round_is_over(void) { return rounds.open[rounds.now] == 0; }
 
-void ffi_round_ask(const void *verb) {
-  const int i = round_of(verb);
+void ffi_round_ask(const void *caller) {
+  const int i = round_of(caller);
   if (i >= 0) rounds.now = i;
 }
 
-const void *ffi_round_verb(void) { return frame_of(rounds.now); }
+const void *ffi_round_caller(void) { return frame_of(rounds.now); }
 
 // ffi_round gives these answers: a list of list(worker, cluster, answer), oldest
 // first.
@@ -192,13 +192,14 @@ static void forget_left(SEXP noted, struct mst_peer *peer, SEXP frames) {
   }
 }
 
-// note_verb notes whose the next call is. A verb that R has left is forgotten. Runs R code
+// note_caller notes whose the next call is. A verb that R has left is forgotten. Runs R code
 // where a node owes another verb something: then its peer is to be looked for again.
-struct mst_peer *ffi_note_verb(SEXP node, struct mst_peer *peer, SEXP verb,
-                               enum ffi_outcome *outcome) {
+struct mst_peer *ffi_note_caller(SEXP node, struct mst_peer *peer, SEXP caller,
+                                 enum ffi_outcome *outcome) {
   SEXP before = ffi_noted(node, FFI_NOTE_FRAME);
   if (mst_peer_unread(peer) == 0) before = R_NilValue;
-  if (before != R_NilValue && CAR(before) == verb && CDR(before) == R_NilValue)
+  if (before != R_NilValue && CAR(before) == caller &&
+      CDR(before) == R_NilValue)
     return peer;
   if (before != R_NilValue) {
     PROTECT(before);
@@ -210,14 +211,14 @@ struct mst_peer *ffi_note_verb(SEXP node, struct mst_peer *peer, SEXP verb,
     if (mst_peer_unread(peer) == 0) before = R_NilValue;
   }
   PROTECT(before);
-  if (!is_in(before, verb)) {
-    ffi_note(node, FFI_NOTE_FRAME, Rf_cons(verb, before));
+  if (!is_in(before, caller)) {
+    ffi_note(node, FFI_NOTE_FRAME, Rf_cons(caller, before));
   }
   UNPROTECT(1);
   return ffi_peer_of(node, outcome);
 }
 
-void ffi_drop_verb(SEXP node, const struct mst_peer *peer) {
+void ffi_drop_callers(SEXP node, const struct mst_peer *peer) {
   if (mst_peer_unread(peer) > 0) return;
   ffi_note(node, FFI_NOTE_FRAME, R_NilValue);
 }
