@@ -8,15 +8,11 @@
 #include "pool/session.h"
 
 static void break_peer(struct mst_peer *peer) {
-  mst_net_shutdown(peer->data.fd);
-  mst_net_shutdown(peer->control.fd);
+  mst_conduit_break(&peer->conduit);
   mst_net_shutdown(peer->standby.chan.fd);
   mst_net_shutdown(peer->next_standby.chan.fd);
   mst_net_close(&peer->standby.chan.fd);
   mst_net_close(&peer->next_standby.chan.fd);
-  mst_net_close(&peer->data.fd);
-  mst_net_close(&peer->control.fd);
-  mst_net_close(&peer->output.io.fd);
 }
 
 static void break_cluster(struct mst_cluster *cluster) {

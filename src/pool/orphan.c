@@ -52,7 +52,7 @@ void mst_cluster_orphans(struct mst_cluster *cluster) {
                                     .number = ECONNRESET};
     if (event.kind == MST_EV_TICK) continue;
     // Its watch ends what is left of it.
-    mst_net_shutdown(cluster->peers[i]->control.fd);
+    mst_conduit_cut_control(&cluster->peers[i]->conduit);
     if (event.kind == MST_EV_EXITED) mst_peer_exited(cluster->peers[i]);
     mst_calls_event(&cluster->calls, &event, mst_clock_now());
   }

@@ -13,20 +13,30 @@
 // Ends for want of memory that come at once are heard within this time.
 #define OOM_NS MST_NS_PER_S
 
-// open_ends makes the three connections. ours: data, control, output; theirs
-// likewise, to be handed over.
-static int open_ends(int ours[3], int theirs[3], struct mst_err *err) {
-  int pair[2];
-  for (int i = 0; i < 3; i++)
-    ours[i] = theirs[i] = -1;
-  for (int i = 0; i < 3; i++) {
-    const int rc = i < 2 ? mst_net_pair(pair, err) : mst_net_pipe(pair, err);
-    if (rc != 0) return rc;
-    mst_net_raise(&pair[0]);
-    ours[i] = pair[0];
-    theirs[i] = pair[1];
-  }
-  return 0;
+static void printed(void *owner, const char *bytes, size_t n) {
+  struct mst_peer *peer = owner;
+  if (peer->slot->replay_left > 0) return; // it was printed the first time
+  mst_log_write(&peer->cluster->log, &peer->part, peer->index, bytes, n);
+}
+
+static void put_off(void *owner, int64_t later_ns) {
+  struct mst_cluster *cluster = ((struct mst_peer *)owner)->cluster;
+  if (later_ns < cluster->flush_ns) cluster->flush_ns = later_ns;
+}
+
+void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
+                   uint32_t index) {
+  static const struct mst_conduit_events events = {.readable =
+                                                       mst_peer_readable,
+                                                   .control = mst_peer_control,
+                                                   .printed = printed,
+                                                   .put_off = put_off};
+  peer->cluster = cluster;
+  peer->index = index;
+  mst_conduit_init(&peer->conduit, cluster->session->loop,
+                   cluster->session->prints, &events, peer);
+  mst_standby_init(&peer->standby);
+  mst_standby_init(&peer->next_standby);
 }
 
 static int send_setup(struct mst_peer *peer, struct mst_err *err) {
@@ -34,63 +44,29 @@ static int send_setup(struct mst_peer *peer, struct mst_err *err) {
                           .cluster = peer->cluster->id,
                           .worker = peer->index,
                           .epoch = mst_peer_worker(peer)->epoch};
-  const int rc =
-      mst_chan_send(&peer->data, &head, peer->cluster->setup, NULL, 0, 0, err);
-  if (rc == 0 && peer->data.out_bytes > 0) mst_peer_want(peer);
-  return rc;
+  return mst_conduit_send(&peer->conduit, &head, peer->cluster->setup, err);
 }
 
-// watch_ends hands our ends to the channels and the loop.
-static int watch_ends(struct mst_peer *peer, int ours[3], struct mst_err *err) {
-  struct mst_loop *loop = peer->cluster->session->loop;
-  mst_chan_open(&peer->data, ours[0], MST_FRAME_MAX_HELLO);
-  peer->data.takes_maps = 1;
-  mst_chan_open(&peer->control, ours[1], MST_FRAME_MAX_CONTROL);
-  peer->control_io = (struct mst_io){.fd = ours[1],
-                                     .wanted = MST_READABLE,
-                                     .ready = mst_peer_control_ready,
-                                     .owner = peer};
-  peer->data_io = (struct mst_io){.fd = ours[0],
-                                  .wanted = MST_READABLE,
-                                  .ready = mst_peer_data_ready,
-                                  .owner = peer};
-  ours[0] = ours[1] = -1;
-  int rc = mst_loop_add(loop, &peer->data_io, err);
-  if (rc == 0) rc = mst_loop_add(loop, &peer->control_io, err);
-  if (rc != 0) return rc;
-  rc = mst_output_open(&peer->output, peer->cluster->session->prints, ours[2],
-                       err);
-  ours[2] = -1;
-  return rc;
-}
-
-// pause_ends closes what is open of an incarnation.
 static void pause_ends(struct mst_peer *peer) {
-  struct mst_loop *loop = peer->cluster->session->loop;
   mst_peer_unwatch(peer);
-  mst_loop_remove(loop, &peer->control_io);
-  mst_output_close(&peer->output);
-  mst_chan_close(&peer->data);
-  mst_chan_close(&peer->control);
+  mst_conduit_close(&peer->conduit);
   peer->hello_seen = 0;
 }
 
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   struct mst_launcher *launcher = peer->cluster->launcher;
-  int ours[3], theirs[3];
+  int theirs[3];
   peer->launcher = launcher;
-  int rc = open_ends(ours, theirs, err);
-  if (rc == 0) rc = watch_ends(peer, ours, err);
-  if (rc == 0 && peer->standby.chan.fd >= 0) {
+  int rc = mst_conduit_open(&peer->conduit, theirs, err);
+  if (rc != 0) return rc;
+  if (peer->standby.chan.fd >= 0) {
     rc = mst_standby_launch(peer, theirs, err);
-  } else if (rc == 0) {
+  } else {
     rc = launcher->launch(launcher, peer->cluster->id, peer->index,
                           mst_peer_worker(peer)->epoch, theirs, err);
   }
-  for (int i = 0; i < 3; i++) {
-    mst_net_close(&ours[i]);
+  for (int i = 0; i < 3; i++)
     mst_net_close(&theirs[i]);
-  }
   if (rc != 0) {
     pause_ends(peer);
     return rc;
@@ -109,7 +85,7 @@ void mst_peer_let_go(struct mst_peer *peer) {
   pause_ends(peer);
   mst_standby_unask(peer);
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
-  mst_tail_free(&peer->output.tail);
+  mst_tail_free(&peer->conduit.output.tail);
   if (peer->standby.chan.fd >= 0) return; // which is to find its directory
   free(peer->tempdir);
   peer->tempdir = NULL;
@@ -118,8 +94,8 @@ void mst_peer_let_go(struct mst_peer *peer) {
 // ---- how it ended
 
 void mst_peer_exited(struct mst_peer *peer) {
-  if (peer->held) mst_peer_read_out(peer);
-  mst_output_drain(&peer->output);        // its last words
+  if (peer->conduit.held) mst_peer_read_out(peer);
+  mst_conduit_drain(&peer->conduit);      // its last words
   if (peer->standby.chan.fd >= 0) return; // its directory is its standby's
   mst_trash_put(peer->cluster->session, peer->tempdir);
   peer->tempdir = NULL;
@@ -128,7 +104,7 @@ void mst_peer_exited(struct mst_peer *peer) {
 static char *last_words(const struct mst_peer *peer) {
   char *words = malloc(WORDS_MAX + 1);
   if (words == NULL) return NULL;
-  const size_t n = mst_tail_read(&peer->output.tail, words);
+  const size_t n = mst_tail_read(&peer->conduit.output.tail, words);
   words[n] = '\0';
   return words;
 }
@@ -147,7 +123,7 @@ static void look_for_oom(struct mst_session *session, int64_t now_ns) {
 int mst_peer_lacks(const struct mst_peer *peer) {
   char words[WORDS_MAX + 1];
   int number = 0;
-  words[mst_tail_read(&peer->output.tail, words)] = '\0';
+  words[mst_tail_read(&peer->conduit.output.tail, words)] = '\0';
   const char *at = strstr(words, MST_CANT_START);
   if (at == NULL) return 0;
   (void)sscanf(at, MST_CANT_START "%*[a-z_0-9]: errno %d", &number);
@@ -158,7 +134,7 @@ int mst_peer_lacks(const struct mst_peer *peer) {
 // ended.
 void mst_peer_judge(struct mst_peer *peer) {
   struct mst_session *session = peer->cluster->session;
-  mst_output_drain(&peer->output);
+  mst_conduit_drain(&peer->conduit);
   look_for_oom(session, mst_clock_now());
   struct mst_judged judged = {.words = last_words(peer),
                               .sys_errno = mst_peer_lacks(peer),
@@ -174,18 +150,13 @@ void mst_peer_close(struct mst_peer *peer, int ours) {
   if (ours) {
     mst_standby_forget(peer);
     mst_peer_unwatch(peer);
-    mst_loop_remove(peer->cluster->session->loop, &peer->control_io);
-    mst_output_close(&peer->output);
-    mst_chan_close(&peer->data);
-    mst_chan_close(&peer->control);
+    mst_conduit_close(&peer->conduit);
   } else {
-    mst_net_close(&peer->data.fd);
-    mst_net_close(&peer->control.fd);
-    mst_net_close(&peer->output.io.fd);
+    mst_conduit_leave(&peer->conduit);
     mst_net_close(&peer->standby.chan.fd);
     mst_net_close(&peer->next_standby.chan.fd);
   }
-  mst_tail_free(&peer->output.tail);
+  mst_tail_free(&peer->conduit.output.tail);
   free(peer->tempdir);
   peer->tempdir = NULL;
 }

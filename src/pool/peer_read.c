@@ -42,7 +42,7 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
     return;
   }
   peer->hello_seen = 1;
-  peer->data.length_max = MST_FRAME_MAX;
+  peer->conduit.data.length_max = MST_FRAME_MAX;
   // The server's FORKED may come later than this, by another socket.
   const struct mst_event forked = {.kind = MST_EV_FORKED,
                                    .worker = peer->index,
@@ -77,14 +77,14 @@ static int take_bytes(struct mst_peer *peer, const struct mst_frame *frame,
   const size_t n = (size_t)frame->head.length;
   int rc;
   answered->value_bytes = n;
-  answered->map = mst_map_hold(mst_chan_map(&peer->data, frame));
+  answered->map = mst_map_hold(mst_chan_map(&peer->conduit.data, frame));
   if (n > MST_ANSWER_SMALL) {
-    rc =
-        mst_chan_detach(&peer->data, frame, &answered->bytes, &answered->value);
+    rc = mst_chan_detach(&peer->conduit.data, frame, &answered->bytes,
+                         &answered->value);
   } else {
     rc = mst_buf_append(&answered->bytes, frame->payload, n);
     answered->value = answered->bytes.data;
-    if (rc == 0) mst_chan_take(&peer->data, frame);
+    if (rc == 0) mst_chan_take(&peer->conduit.data, frame);
   }
   if (rc != 0) mst_map_release(answered->map);
   return rc;
@@ -95,7 +95,7 @@ static struct mst_answered
 begin_answer(struct mst_peer *peer, const struct mst_frame *frame, size_t n) {
   struct mst_answered answered = {.call = frame->head.call,
                                   .flags = frame->head.flags};
-  mst_output_drain(&peer->output); // what was printed before it
+  mst_conduit_drain(&peer->conduit); // what was printed before it
   struct mst_value_head times = {0};
   (void)mst_value_head_decode(frame->payload, n, &times);
   answered.elapsed_s = times.elapsed_s;
@@ -125,7 +125,7 @@ static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
   struct mst_answered answered =
       begin_answer(peer, frame, (size_t)frame->head.length);
   if (!is_wanted(peer, frame)) {
-    mst_chan_take(&peer->data, frame);
+    mst_chan_take(&peer->conduit.data, frame);
   } else if (take_bytes(peer, frame, &answered) != 0) {
     peer->no_memory = 1;
     return 0;
@@ -139,7 +139,7 @@ static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
 static int drop_unwanted(struct mst_peer *peer) {
   struct mst_frame frame;
   size_t have;
-  if (!mst_chan_begun(&peer->data, &frame, &have) ||
+  if (!mst_chan_begun(&peer->conduit.data, &frame, &have) ||
       frame.head.kind != MST_KIND_VALUE ||
       have < mst_value_skip(frame.head.flags) ||
       !mst_calls_expects(&peer->cluster->calls, peer->index) ||
@@ -147,7 +147,7 @@ static int drop_unwanted(struct mst_peer *peer) {
     return 0;
   }
   struct mst_answered answered = begin_answer(peer, &frame, have);
-  mst_chan_drop(&peer->data, &frame);
+  mst_chan_drop(&peer->conduit.data, &frame);
   end_answer(peer, &answered);
   return 1;
 }
@@ -178,7 +178,7 @@ static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
   if (frame->head.kind != MST_KIND_VALUE ||
       !mst_calls_expects(calls, peer->index)) {
     take_other(peer, frame);
-    mst_chan_take(&peer->data, frame);
+    mst_chan_take(&peer->conduit.data, frame);
     return 1;
   }
   if (!all && (frame->head.flags & MST_FLAG_REPLAY) == 0 &&
@@ -188,15 +188,9 @@ static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
   return take_value(peer, frame);
 }
 
-// stay_unread: what is in the channel stays there, and is no reason to wake up.
-static void stay_unread(struct mst_peer *peer) {
-  mst_peer_hold(peer);
-  mst_peer_want(peer);
-}
-
 // reads_on: nothing that came yet has ended it.
 static int reads_on(const struct mst_peer *peer) {
-  return !peer->data.ended && !peer->slot->ended;
+  return !peer->conduit.data.ended && !peer->slot->ended;
 }
 
 // serve_frames takes the frames that are in the buffer. 1; 0 if some have to wait.
@@ -204,7 +198,7 @@ static int serve_frames(struct mst_peer *peer, int all) {
   struct mst_frame frame;
   int found;
   while (reads_on(peer) &&
-         (found = mst_chan_peek(&peer->data, &frame, NULL)) != 0) {
+         (found = mst_chan_peek(&peer->conduit.data, &frame, NULL)) != 0) {
     if (found < 0) {
       broken(peer, "the worker sent an invalid message");
       return 1;
@@ -218,10 +212,10 @@ static int serve_frames(struct mst_peer *peer, int all) {
 // frames that were read before come first, since none is served past the channel's end.
 static void read_all(struct mst_peer *peer, int all) {
   int rc = all && !serve_frames(peer, all) ? -MST_EMEM : 1;
-  size_t before = peer->data.in.len;
+  size_t before = peer->conduit.data.in.len;
   size_t burst = 0;
   while (rc == 1 && reads_on(peer) && burst < READ_BURST) {
-    rc = mst_chan_fill(&peer->data, 0, NULL);
+    rc = mst_conduit_fill(&peer->conduit, NULL);
     if (rc == -MST_EMEM && drop_unwanted(peer)) rc = 1;
     const int short_of_memory = rc == -MST_EMEM && !all;
     // An answer waits for who wants it, anything else until the session runs again.
@@ -230,40 +224,40 @@ static void read_all(struct mst_peer *peer, int all) {
       peer->no_memory = 1;
     const int waits = !serve_frames(peer, all);
     if (!all && (waits || short_of_memory)) {
-      stay_unread(peer);
+      mst_peer_hold(peer);
       return;
     }
     if (waits) rc = -MST_EMEM;
     // Only a frame that is not whole yet is worth another read now.
-    if (peer->data.in.len == peer->data.in_head) break;
-    burst += peer->data.in.len - before;
-    before = peer->data.in.len;
+    if (peer->conduit.data.in.len == peer->conduit.data.in_head) break;
+    burst += peer->conduit.data.in.len - before;
+    before = peer->conduit.data.in.len;
   }
   if (rc == 1 || rc == -MST_EAGAIN) return;
   if (rc == -MST_EMEM) {
     mst_calls_fail(&peer->cluster->calls, peer->index,
                    "no memory for the worker's answer");
   }
-  if (peer->data_io.slot != 0) closed(peer);
+  if (mst_conduit_listens(&peer->conduit)) closed(peer);
 }
 
 void mst_peer_read(struct mst_peer *peer) {
-  if (peer->data_io.slot != 0 && !peer->held) read_all(peer, 0);
+  if (mst_conduit_listens(&peer->conduit) && !peer->conduit.held)
+    read_all(peer, 0);
 }
 
 void mst_peer_read_out(struct mst_peer *peer) {
   peer->no_memory = 0;
   mst_peer_hold_no_more(peer);
-  if (peer->data_io.slot != 0) read_all(peer, 1);
+  if (mst_conduit_listens(&peer->conduit)) read_all(peer, 1);
 }
 
 void mst_peer_read_on(struct mst_peer *peer) {
   struct mst_cluster *cluster = peer->cluster;
   if (!mst_calls_may_read(&cluster->calls, peer->index)) return;
   mst_peer_hold_no_more(peer);
-  mst_peer_want(peer);
   if (!serve_frames(peer, 0)) {
-    stay_unread(peer);
+    mst_peer_hold(peer);
   } else {
     mst_peer_read(peer);
   }
@@ -272,43 +266,24 @@ void mst_peer_read_on(struct mst_peer *peer) {
 void mst_cluster_read_on(struct mst_cluster *cluster) {
   for (uint32_t i = 0; cluster->held > 0 && i < cluster->calls.pool.count;
        i++) {
-    if (cluster->peers[i]->held && !cluster->peers[i]->no_memory) {
+    if (cluster->peers[i]->conduit.held && !cluster->peers[i]->no_memory) {
       mst_peer_read_on(cluster->peers[i]);
     }
   }
 }
 
-void mst_peer_data_ready(struct mst_io *io, uint32_t ready) {
-  struct mst_peer *peer = io->owner;
-  if ((ready & MST_WRITABLE) != 0 && peer->data.out_first != NULL) {
-    (void)mst_chan_flush(&peer->data, NULL);
-    mst_peer_want(peer);
-  }
-  if ((ready & MST_READABLE) == 0) return;
-  if (peer->held) {
+void mst_peer_readable(void *owner) {
+  struct mst_peer *peer = owner;
+  if (peer->conduit.held) {
     mst_peer_read_out(peer); // nobody asked: it has ended
   } else {
     mst_peer_read(peer);
   }
 }
 
-// A sign of life. The end of this channel says nothing that the other doesn't.
-void mst_peer_control_ready(struct mst_io *io, uint32_t ready) {
-  struct mst_peer *peer = io->owner;
-  struct mst_frame frame;
-  (void)ready;
-  const int rc = mst_chan_fill(&peer->control, 0, NULL);
-  int found = 0;
-  while (rc == 1 &&
-         (found = mst_chan_peek(&peer->control, &frame, NULL)) == 1) {
-    if (frame.head.kind == MST_KIND_PONG && frame.head.length == 8) {
-      memcpy(&peer->pong, frame.payload, 8);
-      mst_calls_heard(&peer->cluster->calls, peer->index, mst_clock_now());
-    }
-    mst_chan_take(&peer->control, &frame);
-  }
-  // Without memory it stays there until there is some.
-  if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0) {
-    mst_loop_remove(peer->cluster->session->loop, io);
-  }
+void mst_peer_control(void *owner, const struct mst_frame *frame) {
+  struct mst_peer *peer = owner;
+  if (frame->head.kind != MST_KIND_PONG || frame->head.length != 8) return;
+  memcpy(&peer->pong, frame->payload, 8);
+  mst_calls_heard(&peer->cluster->calls, peer->index, mst_clock_now());
 }

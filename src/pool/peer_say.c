@@ -14,20 +14,19 @@ static int say_seed(struct mst_peer *peer, const struct mst_seed *seed) {
   struct mst_head head = {.kind = MST_KIND_SEED};
   uint8_t bytes[MST_SEED_BYTES];
   if (!seed->known) { // a fresh stream
-    return mst_chan_send(&peer->data, &head, NULL, NULL, 0, 0, NULL);
+    return mst_conduit_send(&peer->conduit, &head, NULL, NULL);
   }
   mst_seed_encode(seed, bytes);
-  return mst_chan_send_small(&peer->data, &head, bytes, sizeof bytes, 0, NULL);
+  return mst_conduit_send_small(&peer->conduit, &head, bytes, sizeof bytes,
+                                NULL);
 }
 
 static void say_cancel(struct mst_peer *peer, uint64_t call) {
   struct mst_head head = head_of(peer, MST_KIND_CANCEL);
   uint8_t payload[MST_CANCEL_BYTES];
-  if (peer->control.fd < 0) return;
   head.call = call;
   mst_cancel_encode(MST_CANCEL_GRACE_MS, payload);
-  (void)mst_chan_send_small(&peer->control, &head, payload, sizeof payload, 0,
-                            NULL);
+  (void)mst_conduit_say(&peer->conduit, &head, payload, sizeof payload, NULL);
 }
 
 static void say_ping(struct mst_peer *peer) {
@@ -36,9 +35,8 @@ static void say_ping(struct mst_peer *peer) {
                           .cluster = peer->cluster->id,
                           .worker = peer->index};
   // One that hasn't read the last one isn't asked again.
-  if (peer->control.fd < 0 || peer->control.out_first != NULL) return;
-  (void)mst_chan_send_small(&peer->control, &head, &nonce, sizeof nonce, 0,
-                            NULL);
+  if (mst_conduit_says(&peer->conduit)) return;
+  (void)mst_conduit_say(&peer->conduit, &head, &nonce, sizeof nonce, NULL);
 }
 
 // say_data sends what goes over the data channel.
@@ -53,7 +51,7 @@ static int say_data(struct mst_peer *peer,
   head.flags = action->flags;
   head.attempt = action->attempt;
   head.call = action->id;
-  return mst_chan_send(&peer->data, &head, action->payload, NULL, 0, 0, NULL);
+  return mst_conduit_send(&peer->conduit, &head, action->payload, NULL);
 }
 
 void mst_peer_say(struct mst_peer *peer,
@@ -73,7 +71,6 @@ void mst_peer_say(struct mst_peer *peer,
   }
   const int rc = action->kind == MST_CALLS_SEED ? say_seed(peer, &action->seed)
                                                 : say_data(peer, action);
-  if (peer->data.out_first != NULL) mst_peer_want(peer);
   if (rc == 0) {
     if (action->kind == MST_CALLS_EXEC) {
       mst_calls_sent(calls, peer->index, mst_clock_now());

@@ -97,9 +97,9 @@ static void do_launch(struct mst_cluster *cluster, uint32_t index) {
 // ended by its own watch.
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
   const struct mst_worker *worker = &cluster->calls.pool.workers[index];
-  const struct mst_peer *peer = cluster->peers[index];
+  struct mst_peer *peer = cluster->peers[index];
   if (!mst_worker_channel_open(worker) && !mst_peer_is_told(peer)) {
-    mst_net_shutdown(peer->control.fd);
+    mst_conduit_cut_control(&peer->conduit);
     return;
   }
   peer->launcher->signal(peer->launcher, cluster->id, index, worker->epoch,
@@ -160,7 +160,7 @@ static void carry_out(struct mst_cluster *cluster,
     mst_standby_forget(peer);
     break;
   case MST_CALLS_BREAK:
-    mst_net_shutdown(peer->data.fd);
+    mst_conduit_cut(&peer->conduit);
     if (peer->slot->ended) mst_peer_unwatch(peer);
     break;
   case MST_CALLS_TELL:
@@ -384,7 +384,10 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
   struct mst_cluster *cluster = calloc(1, sizeof *cluster);
-  if (cluster != NULL) cluster->flush_ns = INT64_MAX;
+  if (cluster != NULL) {
+    cluster->session = session;
+    cluster->flush_ns = INT64_MAX;
+  }
   int rc = cluster == NULL ? -MST_EMEM
                            : mst_calls_init(&cluster->calls, workers, window);
   if (rc == 0) {
@@ -397,7 +400,6 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for %u workers",
                        workers);
   }
-  cluster->session = session;
   cluster->id = ++session->cluster_id;
   cluster->launcher = launcher;
   cluster->spawner = spawner;

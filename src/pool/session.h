@@ -14,10 +14,9 @@
 #include "base/mst_err.h"
 #include "base/mst_log.h"
 #include "fork/fork.h"
-#include "loop/chan.h"
+#include "loop/conduit.h"
 #include "loop/io_thread.h"
 #include "loop/loop.h"
-#include "loop/output.h"
 #include "pool/calls.h"
 #include "pool/spin.h"
 
@@ -29,8 +28,6 @@ struct mst_cluster;
 // Answers up to this size are copied out of their channel's buffer.
 #define MST_ANSWER_SMALL 4096u
 
-// The session's end of one worker: its channels, and what it printed. What it was given and
-// what became of that is its mailbox's (calls.h).
 // The connection to a process that stands by for a worker.
 struct mst_standby {
   struct mst_chan chan; // fd -1: there is none
@@ -41,21 +38,17 @@ struct mst_standby {
   struct mst_launcher *home; // of the worker, which adopts it when that ends
 };
 
+// The session's end of one worker. What the worker was given and what became of that is in its
+// mailbox (calls.h).
 struct mst_peer {
   struct mst_cluster *cluster;
   uint32_t index;
   struct mst_slot *slot;
   struct mst_launcher *launcher; // that made this incarnation, NULL if none did
-  struct mst_chan data;
-  struct mst_io data_io;
-  struct mst_chan control;
-  struct mst_io control_io;
-  struct mst_output output;
-  struct mst_log_part part; // of its output's last line
+  struct mst_conduit conduit;    // held: answers that nobody takes are too many
+  struct mst_log_part part;      // of its output's last line
   uint8_t hello_seen;
-  uint8_t
-      held; // its channel isn't read: answers that nobody takes are too many
-  uint8_t no_memory; // likewise, for an answer that there is no memory for
+  uint8_t no_memory; // it is held for an answer that there is no memory for
   uint8_t retired;   // asked to end for good, also if it was lost by then
   int send_rc;       // why the last call couldn't be sent and is not owed
   struct mst_hello hello;

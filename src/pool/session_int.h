@@ -17,16 +17,11 @@
 
 // ---- peer.c
 
-void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
-                   uint32_t index);
-void mst_standby_init(struct mst_standby *standby);
 // mst_peer_is_up tells whether a call that is sent now reaches a worker.
 int mst_peer_is_up(const struct mst_peer *peer);
 // mst_peer_hold: its channel isn't read.
 void mst_peer_hold(struct mst_peer *peer);
 void mst_peer_hold_no_more(struct mst_peer *peer);
-// mst_peer_want has the loop tell what the data channel is to do next.
-void mst_peer_want(struct mst_peer *peer);
 // mst_peer_unwatch stops reading from a worker that is lost: a process that it left
 // behind may hold the other end for ever.
 void mst_peer_unwatch(struct mst_peer *peer);
@@ -35,6 +30,7 @@ void mst_cluster_flush_late(struct mst_cluster *cluster);
 
 // ---- standby.c
 
+void mst_standby_init(struct mst_standby *standby);
 // mst_standby_ask has the worker make one; mst_standby_made takes its answer. Either tells the core
 // if there is none.
 void mst_standby_ask(struct mst_peer *peer);
@@ -50,9 +46,9 @@ void mst_standby_forget(struct mst_peer *peer);
 
 // ---- peer_read.c
 
-// What the loop calls when a channel is ready.
-void mst_peer_data_ready(struct mst_io *io, uint32_t ready);
-void mst_peer_control_ready(struct mst_io *io, uint32_t ready);
+// What the conduit calls, see conduit.h. The owner is the peer.
+void mst_peer_readable(void *owner);
+void mst_peer_control(void *owner, const struct mst_frame *frame);
 // mst_peer_read reads what is there, unless the peer is held; mst_peer_read_on what was left
 // unread, if it may now; mst_peer_read_out all, whatever the bound on answers: its process has
 // ended.
@@ -64,7 +60,10 @@ void mst_cluster_read_on(struct mst_cluster *cluster);
 
 // ---- peer_open.c: one incarnation's ends
 
-// mst_peer_launch makes the worker's channels, asks the launcher for a process
+// mst_peer_init makes the session's end of a worker, with nothing open.
+void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
+                   uint32_t index);
+// mst_peer_launch opens the conduit, asks the launcher for a process
 // and sends it its set-up. On an error nothing is left open.
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 // mst_peer_let_go closes the ends of an incarnation that was lost.

@@ -16,6 +16,10 @@ static void tell(struct mst_peer *peer, uint32_t epoch,
   mst_calls_event(&peer->cluster->calls, &event, mst_clock_now());
 }
 
+void mst_standby_init(struct mst_standby *standby) {
+  *standby = (struct mst_standby){.chan = {.fd = -1}, .io = {.fd = -1}};
+}
+
 static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
   struct mst_session *session = peer->cluster->session;
   struct mst_launcher *home = standby->home;
@@ -134,14 +138,10 @@ void mst_standby_ask(struct mst_peer *peer) {
   mst_chan_open(&next->chan, pair[0], MST_FRAME_MAX_CONTROL);
   next->home = peer->launcher;
   int rc = watch(peer, next);
-  if (rc == 0 && peer->control.fd < 0) rc = -MST_ECLOSED;
-  if (rc == 0) {
-    rc = mst_chan_send(&peer->control, &head, NULL, &pair[1], 1, 0, NULL);
-  }
+  if (rc == 0) rc = mst_conduit_pass(&peer->conduit, &head, pair[1], NULL);
   mst_net_close(&pair[1]);
   head.kind = MST_KIND_CHECKPOINT;
-  if (rc == 0) rc = mst_chan_send(&peer->data, &head, NULL, NULL, 0, 0, NULL);
-  if (rc == 0 && peer->data.out_first != NULL) mst_peer_want(peer);
+  if (rc == 0) rc = mst_conduit_send(&peer->conduit, &head, NULL, NULL);
   if (rc != 0) refuse(peer, MST_REFUSED_SHORT);
 }
 

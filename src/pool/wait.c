@@ -9,16 +9,15 @@
 
 int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
   const struct mst_slot *slot = peer->slot;
-  if (peer->data.out_first != NULL && !peer->data.ended) {
-    mst_peer_want(peer);
+  if (mst_conduit_queued(&peer->conduit) && !peer->conduit.data.ended) {
     const int rc = mst_session_run(peer->cluster->session, slice_ms, err);
     if (rc != 0) return rc;
   }
-  if (peer->data.ended || slot->resuming) {
+  if (peer->conduit.data.ended || slot->resuming) {
     if (!slot->dead) return 0; // it is sent again
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
   }
-  return peer->data.out_first == NULL ? 0 : -MST_EAGAIN;
+  return mst_conduit_queued(&peer->conduit) ? -MST_EAGAIN : 0;
 }
 
 int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
@@ -39,7 +38,7 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
   mst_cluster_carry_out(cluster);
   if (peer->send_rc != 0) return peer->send_rc;
   // One that is lost or comes back gets its calls when it is there again.
-  if (!mst_peer_is_up(peer) || peer->data.out_first == NULL) return 0;
+  if (!mst_peer_is_up(peer) || !mst_conduit_queued(&peer->conduit)) return 0;
   return mst_peer_flush(peer, slice_ms, err);
 }
 
@@ -130,6 +129,12 @@ static int spin(struct mst_peer *const *peers, uint32_t n, const void *caller,
   return found;
 }
 
+static int all_spin(struct mst_peer *const *peers, uint32_t n) {
+  while (n > 0 && mst_conduit_spins(&peers[n - 1]->conduit))
+    n--;
+  return n == 0;
+}
+
 // listen_between looks at the sockets, now and then, while answers that are there already
 // end each wait: those of one worker would be taken one after the other, and another's
 // that came long ago not be seen.
@@ -148,7 +153,7 @@ static void begin_waiting(struct mst_peer *const *peers, uint32_t n) {
     struct mst_peer *peer = peers[i];
     mst_calls_await(&peer->cluster->calls, peer->index);
     peer->no_memory = 0;
-    if (!peer->held) continue;
+    if (!peer->conduit.held) continue;
     mst_peer_read_on(peer);
     mst_cluster_carry_out(peer->cluster);
   }
@@ -173,7 +178,7 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *caller,
     return listen_between(peers, n, caller, found, lost);
   }
   session->unheard = 0;
-  if (mst_spin_begin(&session->spin)) {
+  if (all_spin(peers, n) && mst_spin_begin(&session->spin)) {
     found = spin(peers, n, caller, lost);
     if (found != -MST_EAGAIN) return found;
   }
@@ -185,7 +190,7 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *caller,
 static int has_no_memory(struct mst_peer *peer) {
   if (!peer->no_memory) return 0;
   peer->no_memory = 0;
-  if (peer->held) mst_peer_read_on(peer);
+  if (peer->conduit.held) mst_peer_read_on(peer);
   mst_cluster_carry_out(peer->cluster);
   return peer->no_memory;
 }
@@ -219,8 +224,7 @@ int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
   struct mst_head head = {.kind = MST_KIND_PING,
                           .cluster = peer->cluster->id,
                           .worker = peer->index};
-  int rc =
-      mst_chan_send_small(&peer->control, &head, &nonce, sizeof nonce, 0, err);
+  int rc = mst_conduit_say(&peer->conduit, &head, &nonce, sizeof nonce, err);
   const int64_t deadline_ns =
       mst_clock_now() + (int64_t)timeout_ms * MST_NS_PER_MS;
   const uint32_t epoch = mst_peer_worker(peer)->epoch;
@@ -230,7 +234,7 @@ int mst_peer_ping(struct mst_peer *peer, uint64_t nonce, int timeout_ms,
       return mst_err_set(err, MST_ETIMEOUT, 0, NULL, "no answer in time");
     }
     rc = mst_session_run(peer->cluster->session, left_ms, err);
-    if (peer->data.ended || mst_peer_worker(peer)->epoch != epoch) {
+    if (peer->conduit.data.ended || mst_peer_worker(peer)->epoch != epoch) {
       return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
     }
   }

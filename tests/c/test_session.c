@@ -320,7 +320,7 @@ TEST("A worker whose end was heard is replaced in the same turn, not after the "
      "next wait") {
   struct mst_cluster *cluster = start_cluster();
   struct hand *hand = &maker.hands[0];
-  struct pollfd end = {.fd = cluster->peers[hand->worker]->data.fd,
+  struct pollfd end = {.fd = cluster->peers[hand->worker]->conduit.data.fd,
                        .events = POLLIN};
   end_hand(hand);
   CHECK_INT(pthread_join(hand->thread, NULL), 0);
@@ -342,12 +342,12 @@ TEST("C6: an answer without memory is read when its worker has ended, if there "
   submit(cluster, &random);
   const uint32_t worker = tasks[0]->mailbox->worker;
   const struct mst_peer *peer = cluster->peers[worker];
-  struct pollfd answer = {.fd = peer->data.fd, .events = POLLIN};
+  struct pollfd answer = {.fd = peer->conduit.data.fd, .events = POLLIN};
   CHECK_INT(poll(&answer, 1, 30000), 1);
   (void)mst_fault_arm("base.realloc", 1, ENOMEM);
   CHECK_INT(mst_session_run(&session, 0, NULL), 0);
   CHECK(mst_fault_arm("", 0, 0) >= 1);
-  CHECK_INT(peer->held, 1);
+  CHECK_INT(peer->conduit.held, 1);
   CHECK_INT(mst_call_is_done(tasks[0]), 0);
   end_hand(&maker.hands[worker]);
   const int64_t until_ns = mst_clock_now() + 60 * MST_NS_PER_S;

@@ -72,7 +72,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 3, Rf_ScalarReal((double)look.done));
   SET_VECTOR_ELT(list, 4, Rf_ScalarInteger((int)look.exit_how));
   SET_VECTOR_ELT(list, 5, Rf_ScalarInteger(look.exit_number));
-  SET_VECTOR_ELT(list, 6, ffi_tail_text(&peer->output.tail));
+  SET_VECTOR_ELT(list, 6, ffi_tail_text(&peer->conduit.output.tail));
   SET_VECTOR_ELT(list, 7, peer_failure(peer));
   SET_VECTOR_ELT(list, 8, ffi_text_at(&peer->tempdir));
   SET_VECTOR_ELT(list, 9, Rf_ScalarInteger((int)look.epoch));
