@@ -11,9 +11,17 @@
 #include "base/mst_clock.h"
 #include "fork/fork.h"
 
-// The kernel bounds how many descriptors one user may have in flight
-// (ETOOMANYREFS); they leave flight as the server takes them.
-#define IN_FLIGHT_NS (5 * MST_NS_PER_S)
+// The kernel bounds how many descriptors one user may have in flight (ETOOMANYREFS); they leave
+// flight as servers take them. A launch waits so long for that, and is tried this often.
+#define LACKS_NS (5 * MST_NS_PER_S)
+#define RETRY_NS (5 * MST_NS_PER_MS)
+
+struct mst_server_launch {
+  struct mst_server_launch *next;
+  struct mst_incarnation of;
+  int fds[3]; // the worker's ends, ours until they are sent
+  int64_t since_ns;
+};
 
 static struct mst_server *server_of(struct mst_launcher *launcher) {
   return (struct mst_server *)(void *)launcher;
@@ -34,57 +42,85 @@ static void end_silent(struct mst_server *server) {
     (void)poll(NULL, 0, 1);
 }
 
-// Nothing here waits for the server without reading what it says: a server that
-// tells of hundreds of ends, to a session that only writes, would wait as well.
-static int send_fork(struct mst_server *server, struct mst_head *head,
-                     const int fds[3], struct mst_err *err) {
-  const int64_t deadline_ns = mst_clock_now() + IN_FLIGHT_NS;
-  for (;;) {
-    const int rc = mst_chan_send(&server->chan, head, NULL, fds, 3, 0, err);
-    const int later = rc == -MST_EAGAIN ||
-                      (rc == -MST_ESYS && err->sys_errno == ETOOMANYREFS);
-    if (!later) return rc;
-    if (mst_clock_now() > deadline_ns) {
-      end_silent(server);
-      return mst_err_set(err, MST_ETIMEOUT, ETIMEDOUT, "sendmsg",
-                         "the fork server doesn't read");
-    }
-    (void)poll(NULL, 0, 1);
-    serve_channel(server, 1);
-    if (server->chan.fd < 0) {
-      return mst_err_set(err, MST_ECLOSED, ECONNRESET, NULL,
-                         "the fork server is gone");
-    }
-  }
+static struct mst_head head_of(const struct mst_incarnation *of, uint8_t kind) {
+  return (struct mst_head){.kind = kind,
+                           .cluster = of->cluster,
+                           .worker = of->worker,
+                           .epoch = of->epoch};
 }
 
-static int server_launch(struct mst_launcher *self, uint32_t cluster,
-                         uint32_t worker, uint32_t epoch, const int fds[3],
-                         struct mst_err *err) {
+static void drop_launch(struct mst_server *server) {
+  struct mst_server_launch *launch = server->waiting;
+  server->waiting = launch->next;
+  for (int i = 0; i < 3; i++)
+    mst_net_close(&launch->fds[i]);
+  free(launch);
+}
+
+// launch_failed: the oldest that waits can't be sent.
+static void launch_failed(struct mst_server *server, int sys_errno) {
+  const struct mst_news news = {.kind = MST_NEWS_FORK_FAILED,
+                                .of = server->waiting->of,
+                                .number =
+                                    sys_errno != 0 ? sys_errno : ECONNRESET};
+  server->asked--;
+  server->sink(server->sink_owner, &news);
+}
+
+// send_launches sends what waits, as far as there is room for it. It never waits for the server:
+// one that tells of hundreds of ends, to a session that only writes, would wait as well.
+static void send_launches(struct mst_server *server) {
+  server->lacks = 0;
+  while (server->waiting != NULL) {
+    const struct mst_server_launch *launch = server->waiting;
+    struct mst_head head = head_of(&launch->of, MST_KIND_FORK);
+    struct mst_err err;
+    mst_err_clear(&err);
+    const int rc =
+        mst_chan_send(&server->chan, &head, NULL, launch->fds, 3, 0, &err);
+    server->lacks = rc == -MST_ESYS && mst_err_is_shortage(err.sys_errno) &&
+                    mst_clock_now() - launch->since_ns < LACKS_NS;
+    if (rc == -MST_EAGAIN || server->lacks) break;
+    if (rc != 0) launch_failed(server, err.sys_errno);
+    drop_launch(server);
+  }
+  want(server);
+}
+
+static int server_launch(struct mst_launcher *self,
+                         const struct mst_incarnation *of,
+                         struct mst_conduit *conduit, struct mst_err *err) {
   struct mst_server *server = server_of(self);
   if (server->state != MST_SERVER_READY) {
     return mst_err_set(err, MST_ECLOSED, ECONNRESET, NULL,
                        "the fork server is gone");
   }
-  struct mst_head head = {.kind = MST_KIND_FORK,
-                          .cluster = cluster,
-                          .worker = worker,
-                          .epoch = epoch};
+  struct mst_server_launch *launch = calloc(1, sizeof *launch);
+  if (launch == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a worker");
+  }
+  const int rc = mst_conduit_open(conduit, launch->fds, err);
+  if (rc != 0) {
+    free(launch);
+    return rc;
+  }
+  launch->of = *of;
+  launch->since_ns = mst_clock_now();
+  struct mst_server_launch **at = &server->waiting;
+  while (*at != NULL)
+    at = &(*at)->next;
+  *at = launch;
   // Its silence counts from the first launch that it is asked for.
-  if (server->asked == 0) mst_heal_begin(&server->life, mst_clock_now());
-  const int rc = send_fork(server, &head, fds, err);
-  if (rc == 0) server->asked++;
-  return rc;
+  if (server->asked++ == 0) mst_heal_begin(&server->life, mst_clock_now());
+  send_launches(server);
+  return 0;
 }
 
-static void server_signal(struct mst_launcher *self, uint32_t cluster,
-                          uint32_t worker, uint32_t epoch, pid_t pid,
+static void server_signal(struct mst_launcher *self,
+                          const struct mst_incarnation *of, pid_t pid,
                           int signal) {
   struct mst_server *server = server_of(self);
-  struct mst_head head = {.kind = MST_KIND_SIGNAL,
-                          .cluster = cluster,
-                          .worker = worker,
-                          .epoch = epoch};
+  struct mst_head head = head_of(of, MST_KIND_SIGNAL);
   const struct mst_proc_msg msg = {.pid = (uint32_t)pid, .number = signal};
   uint8_t payload[MST_PROC_MSG_BYTES];
   mst_proc_msg_encode(&msg, payload);
@@ -99,25 +135,21 @@ static void server_signal(struct mst_launcher *self, uint32_t cluster,
 }
 
 // note_kid: one of a server that is gone is nobody's to wait for, unless this process adopts.
-static void note_kid(struct mst_server *server, const struct mst_head *head,
-                     pid_t pid) {
+static void note_kid(struct mst_server *server,
+                     const struct mst_incarnation *of, pid_t pid) {
   if (server->launcher.gone && !mst_proc_adopts()) return;
-  struct mst_kid *kid =
-      mst_kids_add(&server->kids, head->cluster, head->worker, head->epoch);
+  struct mst_kid *kid = mst_kids_add(&server->kids, of);
   if (kid != NULL) kid->pid = pid;
 }
 
-static void server_adopt(struct mst_launcher *self, uint32_t cluster,
-                         uint32_t worker, uint32_t epoch, pid_t pid) {
+static void server_adopt(struct mst_launcher *self,
+                         const struct mst_incarnation *of, pid_t pid) {
   struct mst_server *server = server_of(self);
-  struct mst_head head = {.kind = MST_KIND_ADOPT,
-                          .cluster = cluster,
-                          .worker = worker,
-                          .epoch = epoch};
+  struct mst_head head = head_of(of, MST_KIND_ADOPT);
   const struct mst_proc_msg msg = {.pid = (uint32_t)pid};
   uint8_t payload[MST_PROC_MSG_BYTES];
   mst_proc_msg_encode(&msg, payload);
-  note_kid(server, &head, pid);
+  note_kid(server, of, pid);
   if (server->state != MST_SERVER_READY) return;
   (void)mst_chan_send_small(&server->chan, &head, payload, sizeof payload, 0,
                             NULL);
@@ -129,8 +161,12 @@ static void watch_silence(struct mst_server *server) {
   const int64_t now_ns = mst_clock_now();
   const int64_t slept_ns = now_ns - server->looked_ns;
   server->looked_ns = now_ns;
-  if (mst_chan_later_ns(&server->chan) <= now_ns) serve_channel(server, 0);
-  if (server->asked == 0 || server->state != MST_SERVER_READY) return;
+  if (mst_chan_later_ns(&server->chan) <= now_ns || server->waiting != NULL)
+    serve_channel(server, 0);
+  if (server->asked == 0 || server->lacks ||
+      server->state != MST_SERVER_READY) {
+    return;
+  }
   const int64_t silence_ns = server->launcher.silence_ns;
   struct mst_heal_policy policy = {
       .heartbeat_ns = silence_ns > 0 ? silence_ns : MST_LAUNCHER_SILENCE_NS};
@@ -158,9 +194,9 @@ static void server_look(struct mst_launcher *self) {
   }
 }
 
-static int server_tells(struct mst_launcher *self, uint32_t cluster,
-                        uint32_t worker, uint32_t epoch) {
-  return mst_kids_have(server_of(self)->kids, cluster, worker, epoch);
+static int server_tells(struct mst_launcher *self,
+                        const struct mst_incarnation *of) {
+  return mst_kids_have(server_of(self)->kids, of);
 }
 
 static void take_text(struct mst_server *server, const struct mst_frame *frame,
@@ -179,21 +215,20 @@ static void take_news(struct mst_server *server, const struct mst_frame *frame,
       0) {
     return;
   }
-  const struct mst_head *head = &frame->head;
+  const struct mst_news news = {
+      .kind = kind,
+      .of = {.cluster = frame->head.cluster,
+             .worker = frame->head.worker,
+             .epoch = frame->head.epoch},
+      .how = msg.how,
+      .number = kind == MST_NEWS_FORKED ? (int32_t)msg.pid : msg.number};
   if (kind == MST_NEWS_FORKED) {
     // A group is signalled by kill(-pid): 0 would be the session's own, 1 everybody.
     if (msg.pid <= 1) return;
-    note_kid(server, head, (pid_t)msg.pid);
+    note_kid(server, &news.of, (pid_t)msg.pid);
   } else {
-    mst_kids_drop(&server->kids, head->cluster, head->worker, head->epoch);
+    mst_kids_drop(&server->kids, &news.of);
   }
-  const struct mst_news news = {
-      .kind = kind,
-      .cluster = head->cluster,
-      .worker = head->worker,
-      .epoch = head->epoch,
-      .how = msg.how,
-      .number = kind == MST_NEWS_FORKED ? (int32_t)msg.pid : msg.number};
   server->sink(server->sink_owner, &news);
 }
 
@@ -237,6 +272,9 @@ static void take_frame(struct mst_server *server,
 // note_gone: what nobody here will adopt is another's to wait for.
 static void note_gone(struct mst_server *server) {
   server->launcher.gone = 1;
+  server->launcher.due_ns = 0;
+  while (server->waiting != NULL)
+    drop_launch(server);
   if (!mst_proc_adopts()) mst_kids_free(&server->kids);
   if (server->state == MST_SERVER_BOOTING ||
       server->state == MST_SERVER_READY) {
@@ -250,10 +288,17 @@ static void server_gone(struct mst_server *server) {
   note_gone(server);
 }
 
-// want has the loop tell what the channel is ready for. What the system had no room for goes out
-// when the server is looked after (watch_silence).
+// want has the loop tell when something can be sent. What the system has no room for goes out when
+// the server is looked after (watch_silence).
 static void want(struct mst_server *server) {
-  const uint32_t write = mst_chan_wants_write(&server->chan) ? MST_WRITABLE : 0;
+  const struct mst_chan *chan = &server->chan;
+  const int waits =
+      server->waiting != NULL && chan->out_first == NULL && !server->lacks;
+  const uint32_t write = mst_chan_wants_write(chan) || waits ? MST_WRITABLE : 0;
+  const int64_t later_ns = mst_chan_later_ns(chan);
+  server->launcher.due_ns = server->lacks           ? mst_clock_now() + RETRY_NS
+                            : later_ns != INT64_MAX ? later_ns
+                                                    : 0;
   (void)mst_loop_want(server->loop, &server->io, MST_READABLE | write, NULL);
 }
 
@@ -265,6 +310,7 @@ static void serve_channel(struct mst_server *server, int readable) {
     (void)mst_chan_flush(&server->chan, NULL);
     want(server);
   }
+  if (server->waiting != NULL) send_launches(server);
   if (!readable) return;
   const int rc = mst_chan_fill(&server->chan, 0, NULL);
   int found;

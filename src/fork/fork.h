@@ -34,6 +34,7 @@
 
 #include "base/mst_err.h"
 #include "loop/chan.h"
+#include "loop/conduit.h"
 #include "loop/loop.h"
 #include "loop/output.h"
 #include "pool/heal.h"
@@ -166,10 +167,15 @@ char **mst_spawn_env(const char *const *env);
 
 // ---- Launchers: where a cluster's workers come from (client.c, launch_spawn.c)
 
+// One process of a worker's.
+struct mst_incarnation {
+  uint32_t cluster, worker, epoch;
+};
+
 enum mst_news_kind { MST_NEWS_FORKED, MST_NEWS_FORK_FAILED, MST_NEWS_EXITED };
 struct mst_news {
   enum mst_news_kind kind;
-  uint32_t cluster, worker, epoch;
+  struct mst_incarnation of;
   uint32_t how;   // enum mst_exit, for EXITED
   int32_t number; // pid, errno, exit code or signal
 };
@@ -178,28 +184,27 @@ struct mst_news {
 typedef void (*mst_news_sink)(void *owner, const struct mst_news *news);
 
 struct mst_launcher {
-  // launch asks for one worker. fds: its data, control and output ends, kept
-  // and closed by the caller. The outcome comes as news. 0, or an error: then
-  // no news will come.
-  int (*launch)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
-                uint32_t epoch, const int fds[3], struct mst_err *err);
+  // launch asks for one worker, and opens the conduit to it. Doesn't wait for the worker. The
+  // outcome comes as news. 0, or an error: then no news will come, and the conduit isn't open.
+  int (*launch)(struct mst_launcher *self, const struct mst_incarnation *of,
+                struct mst_conduit *conduit, struct mst_err *err);
   // signal sends a signal to the worker's process group. pid is known.
-  void (*signal)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
-                 uint32_t epoch, pid_t pid, int signal);
+  void (*signal)(struct mst_launcher *self, const struct mst_incarnation *of,
+                 pid_t pid, int signal);
   // adopt tells it that one of its children, or of those that it adopts, is a worker from now on,
   // whose end it is to tell. NULL: it has none such.
-  void (*adopt)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
-                uint32_t epoch, pid_t pid);
+  void (*adopt)(struct mst_launcher *self, const struct mst_incarnation *of,
+                pid_t pid);
   // reap looks for ends that the system tells nobody about. Cheap; call often.
   void (*reap)(struct mst_launcher *self);
   // tells: whether the launcher, which is gone, will still say how this worker ends. NULL: never.
-  int (*tells)(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
-               uint32_t epoch);
+  int (*tells)(struct mst_launcher *self, const struct mst_incarnation *of);
   // gone: the launcher can launch nothing more, and say of its workers what tells() promises.
   int gone;
   // How long it may say nothing while launches are asked of it, provided that the session was
   // there to listen; 0: MST_LAUNCHER_SILENCE_NS. Whoever calls reap sets it.
   int64_t silence_ns;
+  int64_t due_ns; // reap is to be called by then; 0: when there is time
 };
 #define MST_LAUNCHER_SILENCE_NS (10 * MST_NS_PER_S)
 // Forks take milliseconds, but on a machine that is busy with others' work.
@@ -210,22 +215,20 @@ struct mst_launcher {
 struct mst_kid {
   struct mst_kid *next;
   pid_t pid;
-  uint32_t cluster, worker, epoch;
+  struct mst_incarnation of;
 };
 // mst_kids_add puts one on a list, whose pid the caller fills in before anything else is done
 // with the list. NULL without memory. mst_kids_drop takes it off, without harm if it isn't there;
 // mst_kids_free all.
-struct mst_kid *mst_kids_add(struct mst_kid **kids, uint32_t cluster,
-                             uint32_t worker, uint32_t epoch);
-void mst_kids_drop(struct mst_kid **kids, uint32_t cluster, uint32_t worker,
-                   uint32_t epoch);
+struct mst_kid *mst_kids_add(struct mst_kid **kids,
+                             const struct mst_incarnation *of);
+void mst_kids_drop(struct mst_kid **kids, const struct mst_incarnation *of);
 void mst_kids_free(struct mst_kid **kids);
-int mst_kids_have(struct mst_kid *kids, uint32_t cluster, uint32_t worker,
-                  uint32_t epoch);
+int mst_kids_have(struct mst_kid *kids, const struct mst_incarnation *of);
 // mst_kids_signal sends a signal to the process group of one, mst_kids_kill SIGKILL to those of
 // all. As they aren't reaped yet, the pids are their own.
-void mst_kids_signal(struct mst_kid *kids, uint32_t cluster, uint32_t worker,
-                     uint32_t epoch, int signal);
+void mst_kids_signal(struct mst_kid *kids, const struct mst_incarnation *of,
+                     int signal);
 void mst_kids_kill(const struct mst_kid *kids);
 // mst_kids_reap takes those off that have ended, or are no children of this process, and tells
 // the sink, which may add others but drop none; NULL tells nobody. mst_kids_wait does so until
@@ -244,6 +247,8 @@ enum mst_server_state {
   MST_SERVER_GONE     // its channel ended; how and number once it is reaped
 };
 
+struct mst_server_launch; // a FORK that can't be sent yet
+
 struct mst_server {
   struct mst_launcher launcher; // first member: casts both ways
   struct mst_loop *loop;
@@ -255,8 +260,10 @@ struct mst_server {
   enum mst_server_state state;
   uint32_t how; // enum mst_exit, NONE while it runs
   int32_t number;
-  int threads;          // seen by the server when it became ready
-  uint32_t asked;       // launches of which it has said nothing yet
+  int threads;    // seen by the server when it became ready
+  uint32_t asked; // launches of which it has said nothing yet
+  struct mst_server_launch *waiting; // of these, not sent yet, the oldest first
+  uint8_t lacks; // they wait for the system to have room, not for the server
   struct mst_heal life; // when it was heard, as for a worker
   int64_t looked_ns;    // when that was last looked at
   uint8_t silent;       // it was ended for its silence

@@ -6,29 +6,27 @@
 #include "base/mst_clock.h"
 #include "fork/fork.h"
 
-struct mst_kid *mst_kids_add(struct mst_kid **kids, uint32_t cluster,
-                             uint32_t worker, uint32_t epoch) {
+struct mst_kid *mst_kids_add(struct mst_kid **kids,
+                             const struct mst_incarnation *of) {
   struct mst_kid *kid = calloc(1, sizeof *kid);
   if (kid == NULL) return NULL;
-  *kid = (struct mst_kid){
-      .next = *kids, .cluster = cluster, .worker = worker, .epoch = epoch};
+  *kid = (struct mst_kid){.next = *kids, .of = *of};
   *kids = kid;
   return kid;
 }
 
-static struct mst_kid **find(struct mst_kid **kids, uint32_t cluster,
-                             uint32_t worker, uint32_t epoch) {
+static struct mst_kid **find(struct mst_kid **kids,
+                             const struct mst_incarnation *of) {
   while (*kids != NULL &&
-         ((*kids)->cluster != cluster || (*kids)->worker != worker ||
-          (*kids)->epoch != epoch)) {
+         ((*kids)->of.cluster != of->cluster ||
+          (*kids)->of.worker != of->worker || (*kids)->of.epoch != of->epoch)) {
     kids = &(*kids)->next;
   }
   return kids;
 }
 
-int mst_kids_have(struct mst_kid *kids, uint32_t cluster, uint32_t worker,
-                  uint32_t epoch) {
-  return *find(&kids, cluster, worker, epoch) != NULL;
+int mst_kids_have(struct mst_kid *kids, const struct mst_incarnation *of) {
+  return *find(&kids, of) != NULL;
 }
 
 static void drop(struct mst_kid **at) {
@@ -38,9 +36,8 @@ static void drop(struct mst_kid **at) {
   free(kid);
 }
 
-void mst_kids_drop(struct mst_kid **kids, uint32_t cluster, uint32_t worker,
-                   uint32_t epoch) {
-  drop(find(kids, cluster, worker, epoch));
+void mst_kids_drop(struct mst_kid **kids, const struct mst_incarnation *of) {
+  drop(find(kids, of));
 }
 
 void mst_kids_free(struct mst_kid **kids) {
@@ -48,19 +45,16 @@ void mst_kids_free(struct mst_kid **kids) {
     drop(kids);
 }
 
-void mst_kids_signal(struct mst_kid *kids, uint32_t cluster, uint32_t worker,
-                     uint32_t epoch, int signal) {
-  const struct mst_kid *kid = *find(&kids, cluster, worker, epoch);
+void mst_kids_signal(struct mst_kid *kids, const struct mst_incarnation *of,
+                     int signal) {
+  const struct mst_kid *kid = *find(&kids, of);
   if (kid != NULL) (void)kill(-kid->pid, signal);
 }
 
 void mst_kids_reap(struct mst_kid **kids, mst_news_sink sink, void *owner) {
   while (*kids != NULL) {
     const struct mst_kid kid = **kids;
-    struct mst_news news = {.kind = MST_NEWS_EXITED,
-                            .cluster = kid.cluster,
-                            .worker = kid.worker,
-                            .epoch = kid.epoch};
+    struct mst_news news = {.kind = MST_NEWS_EXITED, .of = kid.of};
     if (mst_reap(kid.pid, &news.how, &news.number) == 0) {
       kids = &(*kids)->next;
       continue;

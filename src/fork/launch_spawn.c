@@ -42,14 +42,9 @@ static char **copy_list(const char *const *list) {
   return copy;
 }
 
-static int spawner_launch(struct mst_launcher *launcher, uint32_t cluster,
-                          uint32_t worker, uint32_t epoch, const int fds[3],
-                          struct mst_err *err) {
-  struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
-  struct mst_kid *kid = mst_kids_add(&self->kids, cluster, worker, epoch);
-  if (kid == NULL) {
-    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a worker");
-  }
+// spawn boots a worker with these ends.
+static int spawn(const struct mst_spawner *self, const int fds[3], pid_t *pid,
+                 struct mst_err *err) {
   const struct mst_spawn spawn = {.file = self->file,
                                   .argv = self->argv,
                                   .env = (const char *const *)self->env,
@@ -57,26 +52,41 @@ static int spawner_launch(struct mst_launcher *launcher, uint32_t cluster,
                                   .fds = {fds[0], fds[1], self->session_fd},
                                   .output = fds[2],
                                   .input = -1};
-  const int rc = mst_spawn_run(&spawn, &kid->pid, err);
-  if (rc != 0) {
-    mst_kids_drop(&self->kids, cluster, worker, epoch);
-    return rc;
-  }
-  const struct mst_news news = {.kind = MST_NEWS_FORKED,
-                                .cluster = cluster,
-                                .worker = worker,
-                                .epoch = epoch,
-                                .number = (int32_t)kid->pid};
-  self->sink(self->sink_owner, &news);
-  return 0;
+  return mst_spawn_run(&spawn, pid, err);
 }
 
-static void spawner_signal(struct mst_launcher *launcher, uint32_t cluster,
-                           uint32_t worker, uint32_t epoch, pid_t pid,
+static int spawner_launch(struct mst_launcher *launcher,
+                          const struct mst_incarnation *of,
+                          struct mst_conduit *conduit, struct mst_err *err) {
+  struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
+  struct mst_news news = {.kind = MST_NEWS_FORKED, .of = *of};
+  int theirs[3];
+  struct mst_kid *kid = mst_kids_add(&self->kids, of);
+  if (kid == NULL) {
+    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a worker");
+  }
+  int rc = mst_conduit_open(conduit, theirs, err);
+  if (rc != 0) goto out_kid;
+  rc = spawn(self, theirs, &kid->pid, err);
+  for (int i = 0; i < 3; i++)
+    mst_net_close(&theirs[i]);
+  if (rc != 0) goto out_conduit;
+  news.number = (int32_t)kid->pid;
+  self->sink(self->sink_owner, &news);
+  return 0;
+out_conduit:
+  mst_conduit_close(conduit);
+out_kid:
+  mst_kids_drop(&self->kids, of);
+  return rc;
+}
+
+static void spawner_signal(struct mst_launcher *launcher,
+                           const struct mst_incarnation *of, pid_t pid,
                            int signal) {
   const struct mst_spawner *self = (struct mst_spawner *)(void *)launcher;
   (void)pid;
-  mst_kids_signal(self->kids, cluster, worker, epoch, signal);
+  mst_kids_signal(self->kids, of, signal);
 }
 
 static void spawner_reap(struct mst_launcher *launcher) {

@@ -15,7 +15,7 @@
 #include "loop/loop.h"
 #include "loop/output.h"
 
-// What its owner is told. All but put_off come from a loop only; printed from mst_conduit_drain too.
+// What its owner is told, from a loop; printed also from mst_conduit_drain.
 struct mst_conduit_events {
   // Data has come, or its end: the owner calls mst_conduit_fill. Also while it is held, but only
   // for the end.
@@ -81,9 +81,9 @@ int mst_conduit_pass(struct mst_conduit *conduit, struct mst_head *head, int fd,
 int mst_conduit_fill(struct mst_conduit *conduit, struct mst_err *err);
 // mst_conduit_hold stops reading data, or (0) goes on.
 void mst_conduit_hold(struct mst_conduit *conduit, int on);
-// mst_conduit_deafen stops reading data for good: a process that the worker left behind may hold the
-// other end for ever. What was read can be taken. mst_conduit_listens: that wasn't done, and it is
-// open.
+// mst_conduit_deafen stops reading data for good: a process that the worker left behind may hold
+// the other end for ever. What was read can be taken. mst_conduit_listens: that wasn't done, and it
+// is open.
 void mst_conduit_deafen(struct mst_conduit *conduit);
 int mst_conduit_listens(const struct mst_conduit *conduit);
 

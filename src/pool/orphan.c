@@ -5,10 +5,9 @@
 
 int mst_peer_is_told(const struct mst_peer *peer) {
   struct mst_launcher *launcher = peer->launcher;
+  const struct mst_incarnation of = mst_peer_incarnation(peer);
   return !launcher->gone ||
-         (launcher->tells != NULL &&
-          launcher->tells(launcher, peer->cluster->id, peer->index,
-                          mst_peer_worker(peer)->epoch));
+         (launcher->tells != NULL && launcher->tells(launcher, &of));
 }
 
 void mst_cluster_reap(struct mst_cluster *cluster) {

@@ -54,23 +54,16 @@ static void pause_ends(struct mst_peer *peer) {
 }
 
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
+  const struct mst_incarnation of = mst_peer_incarnation(peer);
   struct mst_launcher *launcher = peer->cluster->launcher;
-  int theirs[3];
+  int rc;
   peer->launcher = launcher;
-  int rc = mst_conduit_open(&peer->conduit, theirs, err);
-  if (rc != 0) return rc;
   if (peer->standby.chan.fd >= 0) {
-    rc = mst_standby_launch(peer, theirs, err);
+    rc = mst_standby_launch(peer, err);
   } else {
-    rc = launcher->launch(launcher, peer->cluster->id, peer->index,
-                          mst_peer_worker(peer)->epoch, theirs, err);
+    rc = launcher->launch(launcher, &of, &peer->conduit, err);
   }
-  for (int i = 0; i < 3; i++)
-    mst_net_close(&theirs[i]);
-  if (rc != 0) {
-    pause_ends(peer);
-    return rc;
-  }
+  if (rc != 0) return rc;
   // A worker that is gone already is told by its channel, not here. One that can't
   // be told what to do would wait for it, and the start for the worker.
   rc = send_setup(peer, err);

@@ -102,8 +102,8 @@ static void do_kill(struct mst_cluster *cluster, uint32_t index) {
     mst_conduit_cut_control(&peer->conduit);
     return;
   }
-  peer->launcher->signal(peer->launcher, cluster->id, index, worker->epoch,
-                         (pid_t)worker->pid, SIGKILL);
+  const struct mst_incarnation of = mst_peer_incarnation(peer);
+  peer->launcher->signal(peer->launcher, &of, (pid_t)worker->pid, SIGKILL);
 }
 
 static void tell(struct mst_session *session, struct mst_loss *event) {
@@ -204,11 +204,11 @@ int mst_session_serve(struct mst_session *session) {
 void mst_session_news(void *owner, const struct mst_news *news) {
   struct mst_session *session = owner;
   struct mst_cluster *cluster = session->clusters;
-  while (cluster != NULL && cluster->id != news->cluster) {
+  while (cluster != NULL && cluster->id != news->of.cluster) {
     cluster = cluster->next;
   }
-  if (cluster == NULL || news->worker >= cluster->calls.pool.count ||
-      news->epoch != cluster->calls.pool.workers[news->worker].epoch) {
+  if (cluster == NULL || news->of.worker >= cluster->calls.pool.count ||
+      news->of.epoch != cluster->calls.pool.workers[news->of.worker].epoch) {
     return; // of a cluster that was freed, or of an earlier incarnation
   }
   static const enum mst_event_kind kinds[] = {
@@ -216,9 +216,9 @@ void mst_session_news(void *owner, const struct mst_news *news) {
       [MST_NEWS_FORK_FAILED] = MST_EV_LAUNCH_FAILED,
       [MST_NEWS_EXITED] = MST_EV_EXITED};
   if (news->kind == MST_NEWS_EXITED)
-    mst_peer_exited(cluster->peers[news->worker]);
+    mst_peer_exited(cluster->peers[news->of.worker]);
   const struct mst_event event = {.kind = kinds[news->kind],
-                                  .worker = news->worker,
+                                  .worker = news->of.worker,
                                   .how = news->how,
                                   .number = news->number};
   mst_calls_event(&cluster->calls, &event, mst_clock_now());
@@ -261,7 +261,9 @@ static void let_time_pass(struct mst_session *session) {
   }
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
-    if (reap && cluster->calls.pool.phase != MST_POOL_DOWN) {
+    const int64_t due_ns = cluster->launcher->due_ns;
+    if ((reap || (due_ns != 0 && due_ns <= now_ns)) &&
+        cluster->calls.pool.phase != MST_POOL_DOWN) {
       mst_cluster_reap(cluster);
     }
     if (cluster->launcher->gone || cluster->adopted)
@@ -280,7 +282,9 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
   for (const struct mst_cluster *cluster = session->clusters;
        cluster != NULL && ms > 0; cluster = cluster->next) {
     int64_t wake_ns = mst_calls_wake_ns(&cluster->calls);
+    const int64_t due_ns = cluster->launcher->due_ns;
     if (cluster->flush_ns < wake_ns) wake_ns = cluster->flush_ns;
+    if (due_ns != 0 && due_ns < wake_ns) wake_ns = due_ns;
     if (wake_ns != INT64_MAX) ms = mst_clock_ms_until(wake_ns, ms);
     // A wait as long as the time between two beats would pass for sleep.
     const int64_t beat_ms =

@@ -28,6 +28,9 @@ void mst_peer_unwatch(struct mst_peer *peer);
 // mst_cluster_flush_late sends what the system had no room for.
 void mst_cluster_flush_late(struct mst_cluster *cluster);
 
+// mst_peer_incarnation names the worker's process that counts now.
+struct mst_incarnation mst_peer_incarnation(const struct mst_peer *peer);
+
 // ---- standby.c
 
 void mst_standby_init(struct mst_standby *standby);
@@ -37,10 +40,9 @@ void mst_standby_ask(struct mst_peer *peer);
 void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame);
 // mst_standby_unask: the incarnation that was asked is lost.
 void mst_standby_unask(struct mst_peer *peer);
-// mst_standby_launch has it take the worker's place, with these ends. 0: the core has the outcome,
-// or will have it. Or an error: nothing was sent.
-int mst_standby_launch(struct mst_peer *peer, const int fds[3],
-                       struct mst_err *err);
+// mst_standby_launch has it take the worker's place, and opens the conduit. 0: the core has the
+// outcome, or will have it. Or an error: nothing was sent, and the conduit isn't open.
+int mst_standby_launch(struct mst_peer *peer, struct mst_err *err);
 // mst_standby_forget ends it. The directory that it shared with its worker goes, if that has ended.
 void mst_standby_forget(struct mst_peer *peer);
 
@@ -63,8 +65,8 @@ void mst_cluster_read_on(struct mst_cluster *cluster);
 // mst_peer_init makes the session's end of a worker, with nothing open.
 void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
                    uint32_t index);
-// mst_peer_launch opens the conduit, asks the launcher for a process
-// and sends it its set-up. On an error nothing is left open.
+// mst_peer_launch has the launcher, or the standby, make a process, and sends it its set-up. On an
+// error nothing is left open.
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
 // mst_peer_let_go closes the ends of an incarnation that was lost.
 void mst_peer_let_go(struct mst_peer *peer);

@@ -30,7 +30,7 @@ static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
   mst_chan_close(&standby->chan);
   // Where this process adopts it, somebody is to wait for it.
   if (home != NULL && home->gone && home->adopt != NULL && standby->pid > 0)
-    home->adopt(home, 0, 0, 0, standby->pid);
+    home->adopt(home, &(struct mst_incarnation){0}, standby->pid);
   mst_standby_init(standby);
   if (launching) tell(peer, epoch, MST_EV_LAUNCH_FAILED, EAGAIN);
 }
@@ -66,7 +66,10 @@ static void ended(struct mst_peer *peer, struct mst_standby *standby) {
 static void adopt(const struct mst_peer *peer,
                   const struct mst_standby *standby, pid_t pid) {
   struct mst_launcher *home = standby->home;
-  home->adopt(home, peer->cluster->id, peer->index, standby->epoch, pid);
+  const struct mst_incarnation of = {.cluster = peer->cluster->id,
+                                     .worker = peer->index,
+                                     .epoch = standby->epoch};
+  home->adopt(home, &of, pid);
 }
 
 // read_pid takes what it says: its pid, once for each that stands by in turn.
@@ -172,20 +175,34 @@ void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame) {
                          (int64_t)made.cost_ns, mst_clock_now());
 }
 
-int mst_standby_launch(struct mst_peer *peer, const int fds[3],
-                       struct mst_err *err) {
+// send_place tells it to take the worker's place, whose ends these are.
+static int send_place(struct mst_standby *standby, struct mst_peer *peer,
+                      const int fds[3], struct mst_err *err) {
+  const struct mst_incarnation of = mst_peer_incarnation(peer);
+  struct mst_head head = {.kind = MST_KIND_FORK,
+                          .cluster = of.cluster,
+                          .worker = of.worker,
+                          .epoch = of.epoch};
+  return mst_chan_send(&standby->chan, &head, NULL, fds, 3, 0, err);
+}
+
+int mst_standby_launch(struct mst_peer *peer, struct mst_err *err) {
   struct mst_standby *standby = &peer->standby;
   const uint32_t epoch = mst_peer_worker(peer)->epoch;
-  struct mst_head head = {.kind = MST_KIND_FORK,
-                          .cluster = peer->cluster->id,
-                          .worker = peer->index,
-                          .epoch = epoch};
   const pid_t pid = standby->pid;
+  int theirs[3];
+  int rc = mst_conduit_open(&peer->conduit, theirs, err);
+  if (rc != 0) return rc;
   peer->launcher = standby->home;
   standby->epoch = epoch;
   if (pid != 0) adopt(peer, standby, pid);
-  const int rc = mst_chan_send(&standby->chan, &head, NULL, fds, 3, 0, err);
-  if (rc != 0) return rc;
+  rc = send_place(standby, peer, theirs, err);
+  for (int i = 0; i < 3; i++)
+    mst_net_close(&theirs[i]);
+  if (rc != 0) {
+    mst_conduit_close(&peer->conduit);
+    return rc;
+  }
   standby->launching = pid == 0;
   standby->pid = 0;
   if (pid != 0) tell(peer, epoch, MST_EV_FORKED, (int32_t)pid);

@@ -31,7 +31,8 @@
 struct hand {
   pthread_t thread;
   int data, control;
-  uint32_t cluster, worker, epoch, pid;
+  struct mst_incarnation of;
+  uint32_t pid;
   atomic_int ended;
   int heard; // its end was told
 };
@@ -51,9 +52,9 @@ static void say(struct mst_chan *chan, const struct hand *hand, uint8_t kind,
                 const struct mst_head *of, const void *bytes, size_t n) {
   struct mst_head head = {.kind = kind};
   if (kind != MST_KIND_HELLO) {
-    head.cluster = hand->cluster;
-    head.worker = hand->worker;
-    head.epoch = hand->epoch;
+    head.cluster = hand->of.cluster;
+    head.worker = hand->of.worker;
+    head.epoch = hand->of.epoch;
   }
   if (of != NULL) {
     head.call = of->call;
@@ -136,27 +137,24 @@ static void tell(struct maker *maker, const struct hand *hand,
                  enum mst_news_kind kind) {
   const int forked = kind == MST_NEWS_FORKED;
   const struct mst_news news = {.kind = kind,
-                                .cluster = hand->cluster,
-                                .worker = hand->worker,
-                                .epoch = hand->epoch,
+                                .of = hand->of,
                                 .how = forked ? 0 : MST_EXIT_SIGNAL,
                                 .number = forked ? (int32_t)hand->pid : 9};
   mst_session_news(maker->session, &news);
 }
 
-static int launch(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
-                  uint32_t epoch, const int fds[3], struct mst_err *err) {
+static int launch(struct mst_launcher *self, const struct mst_incarnation *of,
+                  struct mst_conduit *conduit, struct mst_err *err) {
   struct maker *maker = (struct maker *)(void *)self;
-  (void)err;
+  int theirs[3];
   CHECK(maker->count < HANDS);
+  CHECK_INT(mst_conduit_open(conduit, theirs, err), 0);
   struct hand *hand = &maker->hands[maker->count++];
-  *hand = (struct hand){.data = dup(fds[0]),
-                        .control = dup(fds[1]),
-                        .cluster = cluster,
-                        .worker = worker,
-                        .epoch = epoch,
+  *hand = (struct hand){.data = theirs[0],
+                        .control = theirs[1],
+                        .of = *of,
                         .pid = 100000u + maker->count};
-  CHECK(hand->data >= 0 && hand->control >= 0);
+  mst_net_close(&theirs[2]);
   CHECK_INT(pthread_create(&hand->thread, NULL, be_worker, hand), 0);
   tell(maker, hand, MST_NEWS_FORKED);
   return 0;
@@ -167,11 +165,11 @@ static void end_hand(const struct hand *hand) {
   (void)shutdown(hand->control, SHUT_RDWR);
 }
 
-static void signal_hand(struct mst_launcher *self, uint32_t cluster,
-                        uint32_t worker, uint32_t epoch, pid_t pid,
+static void signal_hand(struct mst_launcher *self,
+                        const struct mst_incarnation *of, pid_t pid,
                         int signal) {
   const struct maker *maker = (const struct maker *)(void *)self;
-  (void)cluster, (void)worker, (void)epoch, (void)signal;
+  (void)of, (void)signal;
   for (uint32_t i = 0; i < maker->count; i++) {
     const struct hand *hand = &maker->hands[i];
     if (!hand->heard && (pid_t)hand->pid == pid) end_hand(hand);
@@ -270,7 +268,7 @@ static void kill_one(const struct mst_cluster *cluster, uint64_t *random) {
   const uint32_t worker = (uint32_t)mst_random_below(random, WORKERS);
   if (cluster->calls.slots[worker]->mailbox.first == NULL) return;
   for (uint32_t i = maker.count; i-- > 0;) {
-    if (maker.hands[i].worker != worker) continue;
+    if (maker.hands[i].of.worker != worker) continue;
     end_hand(&maker.hands[i]);
     return;
   }
@@ -320,7 +318,7 @@ TEST("A worker whose end was heard is replaced in the same turn, not after the "
      "next wait") {
   struct mst_cluster *cluster = start_cluster();
   struct hand *hand = &maker.hands[0];
-  struct pollfd end = {.fd = cluster->peers[hand->worker]->conduit.data.fd,
+  struct pollfd end = {.fd = cluster->peers[hand->of.worker]->conduit.data.fd,
                        .events = POLLIN};
   end_hand(hand);
   CHECK_INT(pthread_join(hand->thread, NULL), 0);

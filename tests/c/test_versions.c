@@ -29,31 +29,33 @@ static struct mst_session session;
 static void tell(uint32_t cluster, enum mst_news_kind kind) {
   const int is_end = kind == MST_NEWS_EXITED;
   const struct mst_news news = {.kind = kind,
-                                .cluster = cluster,
+                                .of = {.cluster = cluster},
                                 .how = is_end ? MST_EXIT_SIGNAL : 0,
                                 .number = is_end ? 9 : 4711};
   mst_session_news(&session, &news);
 }
 
-static int launch(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
-                  uint32_t epoch, const int fds[3], struct mst_err *err) {
-  (void)self, (void)worker, (void)epoch, (void)err;
-  stranger.data = dup(fds[0]);
-  stranger.control = dup(fds[1]);
-  CHECK(stranger.data >= 0 && stranger.control >= 0);
+static int launch(struct mst_launcher *self, const struct mst_incarnation *of,
+                  struct mst_conduit *conduit, struct mst_err *err) {
+  int theirs[3];
+  (void)self;
+  CHECK_INT(mst_conduit_open(conduit, theirs, err), 0);
+  stranger.data = theirs[0];
+  stranger.control = theirs[1];
+  mst_net_close(&theirs[2]);
   CHECK_INT(send(stranger.data, stranger.bytes, stranger.n, MSG_NOSIGNAL),
             stranger.n);
-  tell(cluster, MST_NEWS_FORKED);
+  tell(of->cluster, MST_NEWS_FORKED);
   return 0;
 }
 
-static void end_it(struct mst_launcher *self, uint32_t cluster, uint32_t worker,
-                   uint32_t epoch, pid_t pid, int signal) {
-  (void)self, (void)worker, (void)epoch, (void)pid, (void)signal;
+static void end_it(struct mst_launcher *self, const struct mst_incarnation *of,
+                   pid_t pid, int signal) {
+  (void)self, (void)pid, (void)signal;
   if (stranger.data < 0) return;
   mst_net_close(&stranger.data);
   mst_net_close(&stranger.control);
-  tell(cluster, MST_NEWS_EXITED);
+  tell(of->cluster, MST_NEWS_EXITED);
 }
 
 // answer_setup says READY once SETUP is there.
@@ -120,7 +122,7 @@ static char *start(void) {
   if (cluster->started) mst_cluster_stop(cluster);
   while (cluster->started && !cluster->stopped) {
     CHECK_INT(mst_session_run(&session, 10, NULL), 0);
-    end_it(NULL, cluster->id, 0, 0, 0, 0);
+    end_it(NULL, &(struct mst_incarnation){.cluster = cluster->id}, 0, 0);
   }
   mst_cluster_free(cluster);
   mst_session_close(&session);
