@@ -416,7 +416,8 @@ new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, p
   lapply(seq_along(pointers), function(i) {
     node <- list2env(
       list(
-        cluster = pointer, id = id, rank = from + i - 1L, host = "localhost", start = start,
+        cluster = pointer, id = id, rank = from + i - 1L,
+        host = .Call(ffi_node_host, pointers[[i]]), start = start,
         threads = threads, plan = .Call(ffi_hide, pointers[[i]], plan)
       ),
       parent = emptyenv()

@@ -33,6 +33,7 @@
   EACH(ffi_cluster_logs, 1)                                                    \
   EACH(ffi_events, 0)                                                          \
   EACH(ffi_round, 0)                                                           \
+  EACH(ffi_node_host, 1)                                                       \
   EACH(ffi_node_notes, 1)                                                      \
   EACH(ffi_node_pid, 1)                                                        \
   EACH(ffi_node_heals, 1)                                                      \

@@ -362,14 +362,16 @@ out_pair:
   return rc;
 }
 
-int mst_server_start(struct mst_loop *loop, struct mst_loop *prints,
-                     struct mst_spawn *spawn, struct mst_blob *setup,
-                     mst_news_sink sink, void *sink_owner,
-                     struct mst_server **out, struct mst_err *err) {
+int mst_server_start(struct mst_host *host, struct mst_loop *loop,
+                     struct mst_loop *prints, struct mst_spawn *spawn,
+                     struct mst_blob *setup, mst_news_sink sink,
+                     void *sink_owner, struct mst_server **out,
+                     struct mst_err *err) {
   struct mst_server *server = calloc(1, sizeof *server);
   if (server == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a server");
   }
+  server->launcher.host = host;
   server->launcher.launch = server_launch;
   server->launcher.signal = server_signal;
   server->launcher.adopt = server_adopt;

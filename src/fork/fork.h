@@ -165,6 +165,27 @@ int mst_spawn_run(const struct mst_spawn *spawn, pid_t *pid,
 // takes one away. One block, the caller's to free(); NULL without memory. Thread: R's main thread.
 char **mst_spawn_env(const char *const *env);
 
+// ---- host.c: where a launcher's workers are. One thread: whoever has the session. It outlives the
+// clusters that have workers there.
+
+struct mst_host {
+  const char *name; // as nodes have it
+  uint8_t
+      shares_files; // a path there is the same file here: what workers leave is removed here
+  int64_t (*oom_kills)(
+      void); // how many processes the kernel has ended for memory, -1 if unknown
+  int64_t kills;     // that, when last looked at
+  int64_t kills_new; // of these, not counted as a worker's yet
+  int64_t kill_ns;   // when they were seen
+};
+// mst_host_here fills in the session's own host.
+void mst_host_here(struct mst_host *host);
+// mst_host_lacked_memory tells whether the kernel has ended a process of the host for memory that
+// isn't counted as a worker's yet: it may be the one whose end was just heard. Several workers may
+// be ended at once, and heard one after the other. mst_host_count_kill counts one.
+int mst_host_lacked_memory(struct mst_host *host, int64_t now_ns);
+void mst_host_count_kill(struct mst_host *host);
+
 // ---- Launchers: where a cluster's workers come from (client.c, launch_spawn.c)
 
 // One process of a worker's.
@@ -184,6 +205,7 @@ struct mst_news {
 typedef void (*mst_news_sink)(void *owner, const struct mst_news *news);
 
 struct mst_launcher {
+  struct mst_host *host; // where its workers are
   // launch asks for one worker, and opens the conduit to it. Doesn't wait for the worker. The
   // outcome comes as news. 0, or an error: then no news will come, and the conduit isn't open.
   int (*launch)(struct mst_launcher *self, const struct mst_incarnation *of,
@@ -280,10 +302,11 @@ struct mst_server {
 // in here. The server boots while the caller goes on; run the loop until the state
 // changes. 0 and *out, owned by the caller until mst_server_free; else an error,
 // nothing is left.
-int mst_server_start(struct mst_loop *loop, struct mst_loop *prints,
-                     struct mst_spawn *spawn, struct mst_blob *setup,
-                     mst_news_sink sink, void *sink_owner,
-                     struct mst_server **out, struct mst_err *err);
+int mst_server_start(struct mst_host *host, struct mst_loop *loop,
+                     struct mst_loop *prints, struct mst_spawn *spawn,
+                     struct mst_blob *setup, mst_news_sink sink,
+                     void *sink_owner, struct mst_server **out,
+                     struct mst_err *err);
 // mst_server_reap asks whether the server's process has ended; fills how.
 int mst_server_reap(struct mst_server *server);
 // mst_server_end closes the channel, which makes the server end its workers
@@ -300,7 +323,8 @@ void mst_server_free(struct mst_server *server);
 struct mst_spawner;
 // mst_spawner_new makes a launcher that starts each worker by `spawn` (copied
 // deep). NULL without memory. Free it when its workers are gone: it reaps them.
-struct mst_spawner *mst_spawner_new(const struct mst_spawn *spawn,
+struct mst_spawner *mst_spawner_new(struct mst_host *host,
+                                    const struct mst_spawn *spawn,
                                     mst_news_sink sink, void *sink_owner);
 // mst_spawner_end waits for workers that were told to end, for a second, then kills them and
 // waits for that. Tells nobody.

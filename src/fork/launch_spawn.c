@@ -101,10 +101,12 @@ void mst_spawner_end(struct mst_spawner *self) {
   }
 }
 
-struct mst_spawner *mst_spawner_new(const struct mst_spawn *spawn,
+struct mst_spawner *mst_spawner_new(struct mst_host *host,
+                                    const struct mst_spawn *spawn,
                                     mst_news_sink sink, void *sink_owner) {
   struct mst_spawner *self = calloc(1, sizeof *self);
   if (self == NULL) return NULL;
+  self->launcher.host = host;
   self->launcher.launch = spawner_launch;
   self->launcher.signal = spawner_signal;
   self->launcher.reap = spawner_reap;

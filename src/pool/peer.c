@@ -1,4 +1,6 @@
 // The session's end of one worker: what it is, and whether it is read.
+#include <stdlib.h>
+
 #include "pool/session_int.h"
 
 const struct mst_worker *mst_peer_worker(const struct mst_peer *peer) {
@@ -31,6 +33,15 @@ void mst_peer_unwatch(struct mst_peer *peer) {
   mst_conduit_deafen(&peer->conduit);
   peer->no_memory = 0;
   mst_peer_hold_no_more(peer);
+}
+
+void mst_peer_remove_directory(struct mst_peer *peer) {
+  if (peer->host->shares_files) {
+    mst_trash_put(peer->cluster->session, peer->tempdir);
+  } else {
+    free(peer->tempdir);
+  }
+  peer->tempdir = NULL;
 }
 
 void mst_cluster_flush_late(struct mst_cluster *cluster) {

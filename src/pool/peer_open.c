@@ -10,8 +10,6 @@
 
 // Words of a worker that go with a loss.
 #define WORDS_MAX ((size_t)MST_TAIL_BYTES)
-// Ends for want of memory that come at once are heard within this time.
-#define OOM_NS MST_NS_PER_S
 
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;
@@ -33,6 +31,7 @@ void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
                                                    .put_off = put_off};
   peer->cluster = cluster;
   peer->index = index;
+  peer->host = cluster->launcher->host;
   mst_conduit_init(&peer->conduit, cluster->session->loop,
                    cluster->session->prints, &events, peer);
   mst_standby_init(&peer->standby);
@@ -58,6 +57,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   struct mst_launcher *launcher = peer->cluster->launcher;
   int rc;
   peer->launcher = launcher;
+  peer->host = launcher->host;
   if (peer->standby.chan.fd >= 0) {
     rc = mst_standby_launch(peer, err);
   } else {
@@ -90,8 +90,7 @@ void mst_peer_exited(struct mst_peer *peer) {
   if (peer->conduit.held) mst_peer_read_out(peer);
   mst_conduit_drain(&peer->conduit);      // its last words
   if (peer->standby.chan.fd >= 0) return; // its directory is its standby's
-  mst_trash_put(peer->cluster->session, peer->tempdir);
-  peer->tempdir = NULL;
+  mst_peer_remove_directory(peer);
 }
 
 static char *last_words(const struct mst_peer *peer) {
@@ -100,17 +99,6 @@ static char *last_words(const struct mst_peer *peer) {
   const size_t n = mst_tail_read(&peer->conduit.output.tail, words);
   words[n] = '\0';
   return words;
-}
-
-// look_for_oom counts what the kernel has ended for memory since it was last asked. Several
-// workers may be ended at once, and their ends be heard one after the other.
-static void look_for_oom(struct mst_session *session, int64_t now_ns) {
-  const int64_t before = session->oom_kills;
-  session->oom_kills = mst_proc_oom_kills();
-  if (now_ns - session->oom_ns > OOM_NS) session->oom_new = 0;
-  if (before < 0 || session->oom_kills <= before) return;
-  session->oom_new += session->oom_kills - before;
-  session->oom_ns = now_ns;
 }
 
 int mst_peer_lacks(const struct mst_peer *peer) {
@@ -126,15 +114,15 @@ int mst_peer_lacks(const struct mst_peer *peer) {
 // The kernel's count is that of the cgroup, so another of its processes may be what was
 // ended.
 void mst_peer_judge(struct mst_peer *peer) {
-  struct mst_session *session = peer->cluster->session;
+  struct mst_host *host = peer->host;
   mst_conduit_drain(&peer->conduit);
-  look_for_oom(session, mst_clock_now());
-  struct mst_judged judged = {.words = last_words(peer),
-                              .sys_errno = mst_peer_lacks(peer),
-                              .oom = session->oom_new > 0};
+  struct mst_judged judged = {
+      .words = last_words(peer),
+      .sys_errno = mst_peer_lacks(peer),
+      .oom = mst_host_lacked_memory(host, mst_clock_now()) != 0};
   mst_calls_judged(&peer->cluster->calls, peer->index, &judged,
                    mst_clock_now());
-  if (peer->slot->oom) session->oom_new--;
+  if (peer->slot->oom) mst_host_count_kill(host);
 }
 
 void mst_peer_close(struct mst_peer *peer, int ours) {

@@ -54,7 +54,7 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
   memset(session, 0, sizeof *session);
   session->owner = getpid();
   session->listened_ns = mst_clock_now();
-  session->oom_kills = mst_proc_oom_kills();
+  mst_host_here(&session->here);
   strncpy(session->build, build, sizeof session->build - 1);
   int rc = mst_loop_open(backend, &session->loop, err);
   if (rc != 0) return rc;
@@ -390,6 +390,7 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
   struct mst_cluster *cluster = calloc(1, sizeof *cluster);
   if (cluster != NULL) {
     cluster->session = session;
+    cluster->launcher = launcher;
     cluster->flush_ns = INT64_MAX;
   }
   int rc = cluster == NULL ? -MST_EMEM
@@ -405,7 +406,6 @@ int mst_cluster_new(struct mst_session *session, uint32_t workers,
                        workers);
   }
   cluster->id = ++session->cluster_id;
-  cluster->launcher = launcher;
   cluster->spawner = spawner;
   cluster->setup = setup;
   cluster->calls.id = cluster->id;

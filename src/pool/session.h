@@ -45,6 +45,7 @@ struct mst_peer {
   uint32_t index;
   struct mst_slot *slot;
   struct mst_launcher *launcher; // that made this incarnation, NULL if none did
+  struct mst_host *host;         // where it is, or would be
   struct mst_conduit conduit;    // held: answers that nobody takes are too many
   struct mst_log_part part;      // of its output's last line
   uint8_t hello_seen;
@@ -79,9 +80,7 @@ struct mst_session {
   struct mst_counts counts; // of all clusters
   uint8_t orphaned;         // some cluster needs another launcher to go on
   uint8_t broken;           // by mst_session_break
-  int64_t oom_kills;        // mst_proc_oom_kills(), when last looked at
-  int64_t oom_new;          // of these, not blamed for a loss yet
-  int64_t oom_ns;           // when they were seen
+  struct mst_host here;     // this machine
   struct mst_trash *trash;  // directories that are to be removed; trash.c
   int64_t trash_ns;         // not before this
   char build[64];           // a worker's hello must say the same

@@ -25,6 +25,9 @@ void mst_peer_hold_no_more(struct mst_peer *peer);
 // mst_peer_unwatch stops reading from a worker that is lost: a process that it left
 // behind may hold the other end for ever.
 void mst_peer_unwatch(struct mst_peer *peer);
+// mst_peer_remove_directory removes what a worker that has ended has left, if its host shares files
+// with this machine.
+void mst_peer_remove_directory(struct mst_peer *peer);
 // mst_cluster_flush_late sends what the system had no room for.
 void mst_cluster_flush_late(struct mst_cluster *cluster);
 

@@ -39,8 +39,7 @@ static void forget_made(struct mst_peer *peer) {
   if (peer->standby.chan.fd < 0) return;
   let_go(peer, &peer->standby);
   if (mst_peer_worker(peer)->has_process) return; // it is in its directory
-  mst_trash_put(peer->cluster->session, peer->tempdir);
-  peer->tempdir = NULL;
+  mst_peer_remove_directory(peer);
 }
 
 void mst_standby_forget(struct mst_peer *peer) {
@@ -194,6 +193,7 @@ int mst_standby_launch(struct mst_peer *peer, struct mst_err *err) {
   int rc = mst_conduit_open(&peer->conduit, theirs, err);
   if (rc != 0) return rc;
   peer->launcher = standby->home;
+  peer->host = standby->home->host;
   standby->epoch = epoch;
   if (pid != 0) adopt(peer, standby, pid);
   rc = send_place(standby, peer, theirs, err);

@@ -15,6 +15,7 @@
 
 #define LAUNCHES 2000u
 
+static struct mst_host host;
 static struct mst_loop *loop;
 static struct mst_server *server;
 static struct mst_conduit conduits[LAUNCHES];
@@ -70,9 +71,9 @@ static void start(void) {
   NEEDS(MST_HAVE_SCM_RIGHTS);
   launched = failed = 0;
   CHECK_INT(mst_loop_open(MST_LOOP_BEST, &loop, NULL), 0);
-  CHECK_INT(
-      mst_server_start(loop, loop, &spawn, setup, heard, NULL, &server, NULL),
-      0);
+  CHECK_INT(mst_server_start(&host, loop, loop, &spawn, setup, heard, NULL,
+                             &server, NULL),
+            0);
   mst_blob_release(setup);
   CHECK_INT(waitid(P_PID, (id_t)server->pid, &info, WSTOPPED), 0);
   server->state = MST_SERVER_READY; // it can't say so

@@ -206,8 +206,10 @@ static struct mst_cluster *start_cluster(void) {
   CHECK(setup != NULL);
   CHECK_INT(mst_session_open(&session, MST_LOOP_BEST, BUILD, NULL), 0);
   maker.session = &session;
-  maker.launcher = (struct mst_launcher){
-      .launch = launch, .signal = signal_hand, .reap = reap};
+  maker.launcher = (struct mst_launcher){.host = &session.here,
+                                         .launch = launch,
+                                         .signal = signal_hand,
+                                         .reap = reap};
   CHECK_INT(mst_cluster_new(&session, WORKERS, 32, &maker.launcher, NULL, setup,
                             &cluster, NULL),
             0);

@@ -103,8 +103,10 @@ static char *start(void) {
   mst_thread_mark_r();
   CHECK(setup != NULL);
   CHECK_INT(mst_session_open(&session, MST_LOOP_BEST, BUILD, NULL), 0);
-  stranger.launcher = (struct mst_launcher){
-      .launch = launch, .signal = end_it, .reap = nothing_to_reap};
+  stranger.launcher = (struct mst_launcher){.host = &session.here,
+                                            .launch = launch,
+                                            .signal = end_it,
+                                            .reap = nothing_to_reap};
   stranger.data = stranger.control = -1;
   CHECK_INT(mst_cluster_new(&session, 1, 32, &stranger.launcher, NULL, setup,
                             &cluster, NULL),

@@ -181,7 +181,7 @@ static struct mst_cluster *make_cluster(uint32_t workers, SEXP source,
     struct mst_spawn how;
     ffi_fill_spawn(&how, VECTOR_ELT(spawn, 0), VECTOR_ELT(spawn, 1),
                    VECTOR_ELT(spawn, 2));
-    spawner = mst_spawner_new(&how, mst_session_news, session);
+    spawner = mst_spawner_new(&session->here, &how, mst_session_news, session);
     if (spawner != NULL) launcher = mst_spawner_launcher(spawner);
   } else if (ffi_server_of(server) != NULL) {
     launcher = &ffi_server_of(server)->launcher;
@@ -513,6 +513,13 @@ SEXP ffi_node_status(SEXP node) {
   } while (look.state == MST_WORKER_LOST && !look.exit_known &&
            mst_clock_now() < deadline_ns);
   return describe_peer(peer);
+}
+
+// ffi_node_host gives the name of the host where the worker is that a node's pointer is for.
+SEXP ffi_node_host(SEXP pointer) {
+  const struct mst_peer *peer = ffi_address_of(pointer, ffi_node_tag());
+  return peer == NULL ? Rf_ScalarString(NA_STRING)
+                      : Rf_mkString(peer->host->name);
 }
 
 // ffi_node_pid: the last one that was known, once the cluster is stopped; NA in a copy.

@@ -79,8 +79,9 @@ SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup) {
   mst_err_clear(&err);
   int rc = -MST_EMEM;
   if (owned != NULL) {
-    rc = mst_server_start(session->loop, session->prints, &spawn, blob,
-                          mst_session_news, session, &owned->server, &err);
+    rc =
+        mst_server_start(&session->here, session->loop, session->prints, &spawn,
+                         blob, mst_session_news, session, &owned->server, &err);
   }
   mst_blob_release(blob);
   if (rc != 0) {

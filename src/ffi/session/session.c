@@ -218,7 +218,10 @@ SEXP ffi_session_tempdirs(void) {
     // Finalizers may have added workers.
     for (uint32_t i = 0; i < at->calls.pool.count && k < n; i++) {
       const struct mst_peer *peer = at->peers[i];
-      if (peer->tempdir == NULL || !mst_peer_worker(peer)->awaited) continue;
+      if (peer->tempdir == NULL || !mst_peer_worker(peer)->awaited ||
+          !peer->host->shares_files) {
+        continue;
+      }
       SEXP path = PROTECT(ffi_text_at(&peer->tempdir));
       SET_STRING_ELT(paths, k++, STRING_ELT(path, 0));
       UNPROTECT(1);

@@ -151,6 +151,7 @@ SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s);
 SEXP ffi_node_ping(SEXP node, SEXP timeout_s);
 SEXP ffi_node_outcome(SEXP node);
 SEXP ffi_node_status(SEXP node);
+SEXP ffi_node_host(SEXP pointer);
 SEXP ffi_node_pid(SEXP node);
 SEXP ffi_node_look(SEXP node);
 SEXP ffi_node_heals(SEXP node);
