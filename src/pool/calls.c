@@ -207,7 +207,7 @@ void mst_calls_look_for_left(struct mst_calls *calls) {
 
 static void drain(struct mst_calls *calls, struct mst_slot *slot,
                   const struct mst_event *event) {
-  if (calls->pool.phase != MST_POOL_SESSIONNING) return;
+  if (calls->pool.phase != MST_POOL_RUNNING) return;
   if (event->kind == MST_EV_DRAIN) stay_lost(calls, slot);
   mst_pool_event(&calls->pool, event, calls->now_ns);
   if (!slot->drains) calls->draining++;
@@ -230,7 +230,7 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
     drain(calls, slot, event);
     return;
   case MST_EV_RESTART:
-    if (calls->pool.phase == MST_POOL_SESSIONNING &&
+    if (calls->pool.phase == MST_POOL_RUNNING &&
         worker_of(calls, slot)->state == MST_WORKER_LEFT) {
       mst_calls_look_for_left(calls); // what it has left undone stays so
       mst_slot_return(calls, slot);

@@ -52,7 +52,7 @@ static const char *check_mailbox(const struct mst_calls *calls,
   if (what == NULL) what = check_answers(slot);
   if (what != NULL) return what;
   if (mst_calls_is_up(calls, slot) && worker->stop_ns == NEVER &&
-      calls->pool.phase == MST_POOL_SESSIONNING &&
+      calls->pool.phase == MST_POOL_RUNNING &&
       slot->mailbox.next_sent != NULL &&
       (slot->mailbox.todo & MST_TODO_CALLS) == 0) {
     return "a call waits for nothing";

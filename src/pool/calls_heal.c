@@ -133,7 +133,7 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
 
 static void launch_now(struct mst_calls *calls, struct mst_slot *slot) {
   wait_no_more(calls, slot);
-  if (calls->pool.phase != MST_POOL_SESSIONNING ||
+  if (calls->pool.phase != MST_POOL_RUNNING ||
       worker_of(calls, slot)->stop_ns != NEVER || slot->dead) {
     mst_slot_leave(calls, slot, 0, NULL);
     return;
@@ -144,7 +144,7 @@ static void launch_now(struct mst_calls *calls, struct mst_slot *slot) {
 uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns) {
   uint32_t n = 0;
   calls->now_ns = now_ns;
-  if (calls->pool.phase != MST_POOL_SESSIONNING) return 0;
+  if (calls->pool.phase != MST_POOL_RUNNING) return 0;
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     struct mst_slot *slot = calls->slots[i];
     if (!slot->dead || slot->sys_errno == 0) continue;
@@ -198,7 +198,7 @@ void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
   calls->now_ns = now_ns;
   slot->to_heal = 0;
   calls->to_heal--;
-  const int ends = calls->pool.phase != MST_POOL_SESSIONNING ||
+  const int ends = calls->pool.phase != MST_POOL_RUNNING ||
                    worker_of(calls, slot)->stop_ns != NEVER || slot->dead;
   const struct mst_verdict verdict = mst_recover_judge(
       slot, worker_of(calls, slot), &calls->policy, judged, ends, now_ns);
@@ -349,7 +349,7 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
   if (slot->launch_ns <= calls->now_ns) launch_now(calls, slot);
   if (slot->to_heal) {
     if (calls->policy.on && calls->launcher_gone &&
-        calls->pool.phase == MST_POOL_SESSIONNING) {
+        calls->pool.phase == MST_POOL_RUNNING) {
       calls->orphaned = 1; // wait for another
     } else {
       mst_due_add(&calls->due, &slot->mailbox, MST_TODO_JUDGE);
@@ -365,7 +365,7 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
     mst_slot_go_on(calls, slot);
   }
   if (is_interrupted(slot)) calls->interrupts = 1;
-  if (calls->pool.phase == MST_POOL_SESSIONNING && calls->started &&
+  if (calls->pool.phase == MST_POOL_RUNNING && calls->started &&
       worker_of(calls, slot)->channel != MST_CHANNEL_AWAY) {
     listen_to(calls, slot, slept_ns);
     watch_cancelled(calls, slot, slept_ns);

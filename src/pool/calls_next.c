@@ -69,7 +69,7 @@ static int give_replay(struct mst_calls *calls, struct mst_slot *slot,
 // hears tells whether what is sent to a worker is still evaluated: not behind a BYE.
 static int hears(const struct mst_calls *calls, const struct mst_slot *slot) {
   return mst_calls_is_up(calls, slot) &&
-         calls->pool.phase == MST_POOL_SESSIONNING &&
+         calls->pool.phase == MST_POOL_RUNNING &&
          worker_of(calls, slot)->stop_ns == NEVER;
 }
 

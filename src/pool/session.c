@@ -292,7 +292,7 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
     if (beat_ms < ms) ms = beat_ms > 1 ? (int)beat_ms : 1;
     if ((cluster->spawner != NULL || cluster->launcher->gone ||
          cluster->adopted) &&
-        cluster->calls.pool.phase != MST_POOL_SESSIONNING &&
+        cluster->calls.pool.phase != MST_POOL_RUNNING &&
         cluster->calls.pool.phase != MST_POOL_DOWN && ms > 2) {
       ms = 2; // starting and stopping wait for ends that nobody tells
     }

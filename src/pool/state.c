@@ -107,7 +107,7 @@ static void fail_sharpen(struct mst_pool *pool, enum mst_fail fail,
 // channel ended can't be used and must not stay: it is killed at once.
 static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  MST_ASSERT(pool->phase == MST_POOL_SESSIONNING);
+  MST_ASSERT(pool->phase == MST_POOL_RUNNING);
   if (worker->state != MST_WORKER_LOST) {
     mst_pool_set_state(pool, worker, MST_WORKER_LOST);
     worker->lost_ns = now_ns;
@@ -121,7 +121,7 @@ static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 // start_done: the pool runs, perhaps without some that come later or were lost.
 static void start_done(struct mst_pool *pool, int64_t now_ns) {
-  pool->phase = MST_POOL_SESSIONNING;
+  pool->phase = MST_POOL_RUNNING;
   mst_pool_give(pool, MST_DO_STARTED, 0);
   for (uint32_t i = 0; i < pool->count; i++) {
     struct mst_worker *worker = &pool->workers[i];
@@ -194,7 +194,7 @@ static void on_end_sign(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   case MST_POOL_STARTING:
     start_lose(pool, MST_FAIL_EXITED, index, 0, now_ns);
     break;
-  case MST_POOL_SESSIONNING:
+  case MST_POOL_RUNNING:
     if (worker->stop_ns == NEVER) {
       lose(pool, index, now_ns);
     } else {
@@ -261,7 +261,7 @@ static void on_pending(struct mst_pool *pool, uint32_t index) {
 static void on_ready(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   const int starting = pool->phase == MST_POOL_STARTING;
-  if (!starting && pool->phase != MST_POOL_SESSIONNING) return;
+  if (!starting && pool->phase != MST_POOL_RUNNING) return;
   if (!mst_worker_is_on_its_way(worker->state) || worker->stop_ns != NEVER)
     return;
   worker->was_ready = 1;
@@ -282,7 +282,7 @@ static void on_setup_failed(struct mst_pool *pool, uint32_t index,
   fail_sharpen(pool, MST_FAIL_SETUP, index, 0);
   if (!mst_worker_is_on_its_way(worker->state) || worker->stop_ns != NEVER)
     return;
-  if (pool->phase == MST_POOL_SESSIONNING) {
+  if (pool->phase == MST_POOL_RUNNING) {
     lose(pool, index, now_ns);
   } else if (pool->phase == MST_POOL_STARTING) {
     start_lose(pool, MST_FAIL_SETUP, index, 0, now_ns);
@@ -291,7 +291,7 @@ static void on_setup_failed(struct mst_pool *pool, uint32_t index,
 
 static void on_sent(struct mst_pool *pool, uint32_t index) {
   struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_SESSIONNING || worker->stop_ns != NEVER) return;
+  if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
   if (worker->state == MST_WORKER_IDLE) {
     mst_pool_set_state(pool, worker, MST_WORKER_BUSY);
   }
@@ -369,7 +369,7 @@ static void undrain(struct mst_pool *pool, struct mst_worker *worker) {
 
 static void on_drain(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_SESSIONNING) return;
+  if (pool->phase != MST_POOL_RUNNING) return;
   mst_pool_ask_again(pool, worker, 0);
   if (worker->state == MST_WORKER_NONE) {
     end_unlaunched(pool, worker, MST_WORKER_LEFT, now_ns);
@@ -388,7 +388,7 @@ static void on_drain(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 static void on_left(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_SESSIONNING || !worker->launched) return;
+  if (pool->phase != MST_POOL_RUNNING || !worker->launched) return;
   if (mst_worker_is_live(worker)) {
     on_drain(pool, index, now_ns);
   } else if (worker->state == MST_WORKER_LOST && !worker->lost_given &&
@@ -399,7 +399,7 @@ static void on_left(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 static void on_retire(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_SESSIONNING) return;
+  if (pool->phase != MST_POOL_RUNNING) return;
   mst_pool_ask_again(pool, worker, 0);
   undrain(pool, worker);
   if (worker->state == MST_WORKER_NONE) {
@@ -414,7 +414,7 @@ static void on_retire(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 static void on_restart(struct mst_pool *pool, uint32_t index) {
   struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_SESSIONNING) return;
+  if (pool->phase != MST_POOL_RUNNING) return;
   const int lost = worker->state == MST_WORKER_LOST && worker->lost_given;
   if (!lost && worker->state != MST_WORKER_LEFT) return;
   mst_pool_ask_again(pool, worker, 1);
@@ -422,7 +422,7 @@ static void on_restart(struct mst_pool *pool, uint32_t index) {
 
 static void on_silent(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   const struct mst_worker *worker = &pool->workers[index];
-  if (pool->phase != MST_POOL_SESSIONNING || worker->stop_ns != NEVER) return;
+  if (pool->phase != MST_POOL_RUNNING || worker->stop_ns != NEVER) return;
   if (mst_worker_is_live(worker)) lose(pool, index, now_ns);
 }
 
@@ -449,7 +449,7 @@ static void on_stop(struct mst_pool *pool, int64_t now_ns) {
     start_fail(pool, MST_FAIL_STOPPED, 0, 0, now_ns);
     break;
   case MST_POOL_NEW:
-  case MST_POOL_SESSIONNING:
+  case MST_POOL_RUNNING:
     pool->phase = MST_POOL_STOPPING;
     for (uint32_t i = 0; i < pool->count; i++)
       stop_worker(pool, i, now_ns);

@@ -117,7 +117,7 @@ enum mst_channel {
 enum mst_pool_phase {
   MST_POOL_NEW = 0, // initialised, not started
   MST_POOL_STARTING,
-  MST_POOL_SESSIONNING,
+  MST_POOL_RUNNING,
   MST_POOL_FAILING,  // start failed, taking down
   MST_POOL_STOPPING, // stop asked for
   MST_POOL_DOWN      // nothing left, START_FAILED or STOPPED was given

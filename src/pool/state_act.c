@@ -39,7 +39,7 @@ static void launch(struct mst_pool *pool, uint32_t index,
   worker->awaited = 1;
   worker->channel = MST_CHANNEL_UP;
   pool->awaited++;
-  if (pool->phase == MST_POOL_SESSIONNING) {
+  if (pool->phase == MST_POOL_RUNNING) {
     worker->restart_ns = pool->now_ns;
     mst_pool_arm(pool, pool->now_ns + MST_RESTART_NS);
   }
@@ -50,7 +50,7 @@ static void launch(struct mst_pool *pool, uint32_t index,
 // one. A process that was given as lost and not reaped yet was killed before:
 // nobody waits for it any more.
 static int next_again(struct mst_pool *pool, struct mst_action *action) {
-  if (pool->phase != MST_POOL_SESSIONNING || pool->again == 0) return 0;
+  if (pool->phase != MST_POOL_RUNNING || pool->again == 0) return 0;
   if (pool->in_flight >= pool->window) return 0;
   uint32_t i = 0;
   while (!pool->workers[i].again)
@@ -65,7 +65,7 @@ static int next_again(struct mst_pool *pool, struct mst_action *action) {
 
 static int next_launch(struct mst_pool *pool, struct mst_action *action) {
   if (next_again(pool, action)) return 1;
-  if (pool->phase != MST_POOL_STARTING && pool->phase != MST_POOL_SESSIONNING) {
+  if (pool->phase != MST_POOL_STARTING && pool->phase != MST_POOL_RUNNING) {
     return 0;
   }
   if (pool->next == pool->count || pool->in_flight >= pool->window) return 0;

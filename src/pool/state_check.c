@@ -110,7 +110,7 @@ static const char *check_going_up(const struct mst_pool *pool,
              pool->need == pool->count) {
     return "the pool runs before all are ready";
   }
-  if (pool->phase == MST_POOL_SESSIONNING && state == MST_WORKER_STARTING &&
+  if (pool->phase == MST_POOL_RUNNING && state == MST_WORKER_STARTING &&
       worker->restart_ns == NEVER) {
     return "a worker joins without a limit";
   }
@@ -120,7 +120,7 @@ static const char *check_going_up(const struct mst_pool *pool,
   if (state == MST_WORKER_LOST || state == MST_WORKER_LEFT) {
     const int told = !mst_worker_channel_open(worker) && worker->exit_known;
     if (told && !worker->lost_given && state == MST_WORKER_LOST &&
-        pool->phase == MST_POOL_SESSIONNING) {
+        pool->phase == MST_POOL_RUNNING) {
       return "a known loss was not given";
     }
     if (worker->awaited && worker->kill_ns == NEVER) {
@@ -162,7 +162,7 @@ static const char *check_worker(const struct mst_pool *pool, uint32_t index) {
   if (broken == NULL) broken = check_state(worker);
   if (broken != NULL || pool->phase == MST_POOL_NEW) return broken;
   const int up =
-      pool->phase == MST_POOL_STARTING || pool->phase == MST_POOL_SESSIONNING;
+      pool->phase == MST_POOL_STARTING || pool->phase == MST_POOL_RUNNING;
   return up ? check_going_up(pool, worker) : check_going_down(pool, worker);
 }
 
@@ -189,7 +189,7 @@ static const char *check_counts(const struct mst_pool *pool) {
   if (pool->processes != processes) return "processes disagrees with workers";
   if (pool->awaited != awaited) return "awaited disagrees with workers";
   if (pool->again != again) return "again disagrees with workers";
-  if (pool->again > 0 && pool->phase != MST_POOL_SESSIONNING) {
+  if (pool->again > 0 && pool->phase != MST_POOL_RUNNING) {
     return "a worker is to come back to a pool that doesn't run";
   }
   if (pool->in_flight > pool->window) return "more in flight than the window";
@@ -210,7 +210,7 @@ static const char *check_phase(const struct mst_pool *pool) {
       return "a start goes on that can't succeed";
     }
     return pool->ready < pool->need ? NULL : "all are ready, yet starting";
-  case MST_POOL_SESSIONNING:
+  case MST_POOL_RUNNING:
     if (failed) return "the pool runs after a failed start";
     return pool->ready >= pool->need ? NULL : "the pool runs half ready";
   case MST_POOL_FAILING:

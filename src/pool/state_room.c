@@ -81,7 +81,7 @@ int mst_pool_init(struct mst_pool *pool, uint32_t count, uint32_t window) {
 
 int mst_pool_grow(struct mst_pool *pool, uint32_t more) {
   size_t cap;
-  if (pool->phase != MST_POOL_SESSIONNING || more > UINT32_MAX - pool->count) {
+  if (pool->phase != MST_POOL_RUNNING || more > UINT32_MAX - pool->count) {
     return -MST_EINPUT;
   }
   const uint32_t count = pool->count + more;

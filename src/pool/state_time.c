@@ -13,7 +13,7 @@ int64_t mst_pool_words_due_ns(const struct mst_pool *pool) {
 
 int64_t mst_pool_news_due_ns(const struct mst_pool *pool,
                              const struct mst_worker *worker) {
-  if (pool->phase != MST_POOL_SESSIONNING) return NEVER;
+  if (pool->phase != MST_POOL_RUNNING) return NEVER;
   // Lost and never so noted: given up while it was being retired.
   if (worker->lost_ns == NEVER || worker->lost_given) return NEVER;
   return worker->lost_ns + MST_NEWS_NS;
@@ -42,13 +42,13 @@ int64_t mst_pool_restart_due_ns(const struct mst_pool *pool,
   }
   // During the start only those from a queue have a limit of their own.
   const int starting = pool->phase == MST_POOL_STARTING && worker->queued;
-  if (!starting && pool->phase != MST_POOL_SESSIONNING) return NEVER;
+  if (!starting && pool->phase != MST_POOL_RUNNING) return NEVER;
   return worker->restart_ns + MST_RESTART_NS;
 }
 
 int64_t mst_pool_away_due_ns(const struct mst_pool *pool,
                              const struct mst_worker *worker) {
-  if (pool->phase != MST_POOL_STARTING && pool->phase != MST_POOL_SESSIONNING) {
+  if (pool->phase != MST_POOL_STARTING && pool->phase != MST_POOL_RUNNING) {
     return NEVER;
   }
   if (worker->channel != MST_CHANNEL_AWAY || worker->stop_ns != NEVER ||

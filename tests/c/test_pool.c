@@ -303,7 +303,7 @@ TEST("A retired worker is stopped and the others go on") {
   tell_exited(1, MST_EXIT_CODE, 0);
   EXPECT("");
   CHECK_INT(state_of(1), MST_WORKER_STOPPED);
-  CHECK_INT(pool.phase, MST_POOL_SESSIONNING);
+  CHECK_INT(pool.phase, MST_POOL_RUNNING);
   tell(MST_EV_SENT, 0);
   CHECK_INT(state_of(0), MST_WORKER_BUSY);
   tell(MST_EV_STOP, 0);
@@ -507,9 +507,8 @@ TEST("The check finds a pool that contradicts itself") {
   EXPECT_BROKEN(pool.ready--, pool.ready++);
   EXPECT_BROKEN(pool.next--, pool.next++);
   EXPECT_BROKEN(pool.fail = MST_FAIL_SETUP, pool.fail = MST_FAIL_NONE);
-  EXPECT_BROKEN(pool.phase = MST_POOL_STARTING,
-                pool.phase = MST_POOL_SESSIONNING);
-  EXPECT_BROKEN(pool.phase = MST_POOL_DOWN, pool.phase = MST_POOL_SESSIONNING);
+  EXPECT_BROKEN(pool.phase = MST_POOL_STARTING, pool.phase = MST_POOL_RUNNING);
+  EXPECT_BROKEN(pool.phase = MST_POOL_DOWN, pool.phase = MST_POOL_RUNNING);
   EXPECT_BROKEN(worker->owed = 1, worker->owed = 0);
   EXPECT_BROKEN(worker->launched = 0, worker->launched = 1);
   EXPECT_BROKEN(worker->exit_known = 1, worker->exit_known = 0);

@@ -133,7 +133,6 @@ TEST("The check finds a worker that is to come back without a loss") {
   tell(MST_EV_RESTART, 0);
   EXPECT_BROKEN(pool.workers[0].again = 0, pool.workers[0].again = 1);
   EXPECT_BROKEN(pool.workers[2].lost_given = 0, pool.workers[2].lost_given = 1);
-  EXPECT_BROKEN(pool.phase = MST_POOL_STOPPING,
-                pool.phase = MST_POOL_SESSIONNING);
+  EXPECT_BROKEN(pool.phase = MST_POOL_STOPPING, pool.phase = MST_POOL_RUNNING);
   mst_pool_free(&pool);
 }

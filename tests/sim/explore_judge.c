@@ -183,7 +183,7 @@ void ex_judge_loss(struct ex *ex, uint32_t worker) {
   const struct mst_worker *state = worker_of(ex, worker);
   const struct mst_judged judged = {.oom = ex->plan->oom};
   const int heals = ex->core.policy.on && !slot->dead && !is_short(state) &&
-                    ex->core.pool.phase == MST_POOL_SESSIONNING &&
+                    ex->core.pool.phase == MST_POOL_RUNNING &&
                     state->stop_ns == EX_NEVER;
   const int was_dead = slot->dead;
   const uint8_t call = heals ? blamed_of(ex, worker) : EX_CALLS;

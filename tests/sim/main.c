@@ -99,12 +99,10 @@ const char *sim_action_name(enum mst_action_kind kind) {
 }
 
 static const char *phase_name(enum mst_pool_phase phase) {
-  static const char *const names[] = {[MST_POOL_NEW] = "new",
-                                      [MST_POOL_STARTING] = "starting",
-                                      [MST_POOL_SESSIONNING] = "running",
-                                      [MST_POOL_FAILING] = "failing",
-                                      [MST_POOL_STOPPING] = "stopping",
-                                      [MST_POOL_DOWN] = "down"};
+  static const char *const names[] = {
+      [MST_POOL_NEW] = "new",           [MST_POOL_STARTING] = "starting",
+      [MST_POOL_RUNNING] = "running",   [MST_POOL_FAILING] = "failing",
+      [MST_POOL_STOPPING] = "stopping", [MST_POOL_DOWN] = "down"};
   return names[phase];
 }
 
