@@ -44,8 +44,8 @@ int mst_assert_guard(void (*run)(void *), void *data,
   return 0;
 }
 
-// end_process: threads beside R's have all signals blocked, and a SIGABRT that is blocked or
-// ignored would let them go on.
+// Other threads than R's block all signals; a SIGABRT that is blocked or ignored would let them go
+// on.
 static void end_process(void) {
   const struct sigaction ends = {.sa_handler = SIG_DFL};
   sigset_t signals;
@@ -58,7 +58,7 @@ static void end_process(void) {
 
 void mst_assert_failed(const char *what, const char *file, int line) {
   if (handler_now != NULL && mst_thread_is_r()) {
-    handler_now(what, file, line); // may not come back
+    handler_now(what, file, line); // may not return
   }
   if (guard_now != NULL) {
     (void)snprintf(guard_now->text, MST_ASSERT_TEXT_MAX, "%s (%s:%d)", what,

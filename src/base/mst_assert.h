@@ -1,29 +1,28 @@
 // mst_assert: assertions that are always on, and thread checks of test builds.
 //
-// A failed assertion is a mistake of ours, never of the world. Each process sets
-// what then happens: the user's session raises muster_error_internal (ffi/ sets
-// a handler that leaves by R's error) and gives up what it was in the middle of; so does
-// its I/O thread, which tells R's thread (mst_assert_guard). Workers and fork servers write one
-// line and end by SIGABRT. assert.h is not used because R builds packages with NDEBUG, and
-// because abort() in a library is not ours to call.
+// A failed assertion is our mistake, never the world's. Each process sets what happens then. The
+// user's session raises muster_error_internal (ffi/ sets a handler that leaves by R's error) and
+// abandons what it was doing; so does its I/O thread, which tells R's thread (mst_assert_guard).
+// Workers and fork servers write one line and end by SIGABRT. assert.h is not used because R builds
+// packages with NDEBUG, and because a library must not call abort().
 #ifndef MST_ASSERT_H
 #define MST_ASSERT_H
 
 typedef void (*mst_assert_handler)(const char *what, const char *file,
                                    int line);
 
-// mst_assert_on_failure names what runs when an assertion fails; NULL brings
-// back the default, one line to descriptor 2 and raise(SIGABRT).
+// mst_assert_on_failure sets the function that runs when an assertion fails; NULL restores the
+// default, one line to descriptor 2 and raise(SIGABRT).
 // R thread only, before other threads run. The handler may leave by longjmp.
 void mst_assert_on_failure(mst_assert_handler handler);
 
-// mst_assert_failed calls the handler. On another thread than the R thread R can't be
-// entered: there it leaves mst_assert_guard, or else the default runs. Doesn't come back.
+// mst_assert_failed calls the handler on the R thread. Other threads can't enter R: there it leaves
+// mst_assert_guard or, outside of one, runs the default. Doesn't return.
 void mst_assert_failed(const char *what, const char *file, int line);
 
-// mst_assert_guard calls run(data). An assertion that fails in it, on this thread, leaves it
-// by a jump: then 1 is returned and text says which one, otherwise 0. What run was in the
-// middle of stays as it was, locks too. Not on the R thread; not inside of another.
+// mst_assert_guard calls run(data). If an assertion fails in it, on this thread, control jumps out
+// of run: returns 1, and text says which one. Otherwise 0. Whatever run was changing stays as it
+// was, locks included. Not on the R thread; not nested.
 #define MST_ASSERT_TEXT_MAX 256
 int mst_assert_guard(void (*run)(void *), void *data,
                      char text[MST_ASSERT_TEXT_MAX]);

@@ -25,7 +25,7 @@ int mst_buf_reserve(struct mst_buf *buf, size_t more) {
   if (cap < need) cap = need;
   if (mst_fault("base.realloc")) return -MST_EMEM;
   uint8_t *data = realloc(buf->data, cap);
-  if (data == NULL && cap > need) { // where it is short, no more than that
+  if (data == NULL && cap > need) { // memory is short: try the exact size
     cap = need;
     data = realloc(buf->data, cap);
   }

@@ -21,11 +21,11 @@ int mst_buf_reserve(struct mst_buf *buf, size_t more);
 // mst_buf_append copies n bytes to the end. Errors as mst_buf_reserve.
 int mst_buf_append(struct mst_buf *buf, const void *bytes, size_t n);
 
-// mst_buf_trim gives memory back when more than keep bytes are reserved and
-// none are in use; does nothing otherwise.
+// mst_buf_trim frees the memory if more than keep bytes are reserved and none are in use; does
+// nothing otherwise.
 void mst_buf_trim(struct mst_buf *buf, size_t keep);
 
-// mst_buf_free releases the bytes; the buffer may be used again after it.
+// mst_buf_free releases the bytes; the buffer may be used again afterwards.
 void mst_buf_free(struct mst_buf *buf);
 
 #endif

@@ -11,7 +11,7 @@ static struct timespec spec_of(int64_t ns) {
 }
 
 #ifdef __APPLE__
-// macOS has no pthread_condattr_setclock, but a wait for a time instead of until one.
+// macOS has no pthread_condattr_setclock, but can wait for a duration instead of until a time.
 int mst_cond_init(pthread_cond_t *cond) {
   return pthread_cond_init(cond, NULL);
 }

@@ -10,13 +10,13 @@ enum mst_code {
   MST_OK = 0,
   MST_EINPUT,   // the caller's argument is wrong
   MST_ESYS,     // a system call failed; sys_errno says why
-  MST_EPROTO,   // the peer sent bytes that are no message of ours
-  MST_ELIMIT,   // a named limit would be passed
+  MST_EPROTO,   // the peer sent bytes that aren't a valid message
+  MST_ELIMIT,   // a named limit would be exceeded
   MST_EMEM,     // no memory
   MST_ECLOSED,  // the peer is gone
   MST_ETIMEOUT, // the deadline passed
   MST_EAGAIN,   // would block: not an error, try when ready
-  MST_ECONNECT  // no connection came about; sys_errno says why
+  MST_ECONNECT  // couldn't connect; sys_errno says why
 };
 
 #define MST_ERR_TEXT_MAX 320
@@ -39,10 +39,10 @@ int mst_err_set(struct mst_err *err, enum mst_code code, int sys_errno,
                 const char *call, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-// mst_err_is_shortage tells whether an errno says that this process, its user or the system has
-// no more of something for now: processes (EAGAIN of fork), memory, buffers, descriptors, also
-// those under way in sockets (ETOOMANYREFS). Not for calls that say "would block" by EAGAIN: of
-// these net has made -MST_EAGAIN.
+// mst_err_is_shortage tells whether an errno means that this process, its user or the system has
+// run out of something for now: processes (EAGAIN of fork), memory, buffers, descriptors, also
+// those in flight in sockets (ETOOMANYREFS). Not for calls whose EAGAIN means "would block": net
+// turns that into -MST_EAGAIN.
 int mst_err_is_shortage(int sys_errno);
 
 #endif

@@ -6,15 +6,15 @@
 #include <stdatomic.h>
 #include <string.h>
 
-// The thread that arms a point is the one whose calls fail.
+// Only calls of the thread that arms a point fail.
 static _Thread_local char armed[48];
 static _Thread_local int armed_nth;
 static _Thread_local int armed_errno;
 static _Thread_local int met;
 
-// That of whichever thread comes to it first.
+// Fails in whichever thread meets it first.
 static char any_armed[48];
-static atomic_int any_left; // 1: armed, 0: not, or met
+static atomic_int any_left; // 1: armed, 0: not armed, or met
 
 static int arm_any(const char *point) {
   const int met_before = any_armed[0] != '\0' && atomic_load(&any_left) == 0;

@@ -1,14 +1,14 @@
 // What this system offers, known when muster is compiled. Each MST_HAVE_* is 1 or 0, so that a
-// name that is mistyped is an error (-Wundef), and each part that needs one has a branch for
-// systems without it.
+// mistyped name is an error (-Wundef), and each part that needs one has a branch for systems
+// without it.
 //
-// On Linux all are 1, and these branches would never be compiled. So each can be taken away
-// there: -DMST_NO_EPOLL one, -DMST_PORTABLE all of them. What such a build does is what other
-// systems get, but for what no Linux can show: macOS's own calls (mst_cond.c, SO_NOSIGPIPE,
+// On Linux all are 1, and these branches would never be compiled. So each can be switched off
+// there: -DMST_NO_EPOLL one, -DMST_PORTABLE all of them. Such a build runs the code that other
+// systems get, except for what Linux can't show: macOS's own calls (mst_cond.c, SO_NOSIGPIPE,
 // TCP_KEEPALIVE) and getpeereid() (sys_other.c).
 //
-// That the headers have something doesn't mean that the kernel at run time does: whoever uses
-// it handles ENOSYS and EPERM as well.
+// A feature in the headers may be missing in the kernel at run time: its users handle ENOSYS and
+// EPERM as well.
 #ifndef MST_FEATURES_H
 #define MST_FEATURES_H
 
@@ -26,7 +26,7 @@
 #define MST_BY_DEFAULT 0
 #endif
 
-// epoll: a loop's wait costs what is ready, and its descriptor tells that something is.
+// epoll: the cost of a loop's wait depends on what is ready; its descriptor can be polled itself.
 #if MST_BY_DEFAULT && !defined(MST_NO_EPOLL)
 #define MST_HAVE_EPOLL 1
 #else
@@ -40,7 +40,7 @@
 #define MST_HAVE_TIMERFD 0
 #endif
 
-// Processes as descriptors: whoever polls one learns at once that the session has ended.
+// Processes as descriptors: polling one shows at once that the session has ended.
 #if MST_BY_DEFAULT && !defined(MST_NO_PIDFD)
 #define MST_HAVE_PIDFD 1
 #else
@@ -61,14 +61,14 @@
 #define MST_HAVE_CLOSE_RANGE 0
 #endif
 
-// /proc and /sys, where the kernel tells what it knows.
+// /proc and /sys.
 #if MST_BY_DEFAULT && !defined(MST_NO_PROC)
 #define MST_HAVE_PROC 1
 #define MST_PROC "/proc"
 #define MST_SYS "/sys"
 #else
 #define MST_HAVE_PROC 0
-#if MST_LINUX // there are such folders: below a device there is no file, whoever looks
+#if MST_LINUX // these folders exist; no path below a device does
 #define MST_PROC "/dev/null"
 #define MST_SYS "/dev/null"
 #else
@@ -84,45 +84,45 @@
 #define MST_HAVE_SCM_RIGHTS 0
 #endif
 
-// Memory as a descriptor, which can be sealed. Of no use if it can't be sent.
+// Memory as a descriptor, which can be sealed. Useless if it can't be sent.
 #if MST_BY_DEFAULT && !defined(MST_NO_MEMFD) && MST_HAVE_SCM_RIGHTS
 #define MST_HAVE_MEMFD 1
 #else
 #define MST_HAVE_MEMFD 0
 #endif
 
-// A forked R may go on. macOS aborts a forked child that enters CoreFoundation, and R's BLAS
-// there (Accelerate) does; elsewhere nobody has tried. A fork server gets its workers' ends by
-// SCM_RIGHTS.
+// A forked R can go on running. macOS aborts a forked child that enters CoreFoundation, and R's
+// BLAS there (Accelerate) does; other systems are untested. A fork server gets its workers' ends of
+// the channels by SCM_RIGHTS.
 #if MST_BY_DEFAULT && !defined(MST_NO_FORK) && MST_HAVE_SCM_RIGHTS
 #define MST_HAVE_FORK 1
 #else
 #define MST_HAVE_FORK 0
 #endif
 
-// Linux's ways with sockets: flags at birth (SOCK_CLOEXEC, accept4, pipe2), loopback connects
-// that are decided at once, EAGAIN where the queue of a unix listener is full, TCP_USER_TIMEOUT.
+// Linux's extras for sockets: flags at creation (SOCK_CLOEXEC, accept4, pipe2), loopback connects
+// that are decided at once, EAGAIN if the queue of a unix listener is full, TCP_USER_TIMEOUT.
 #if MST_BY_DEFAULT && !defined(MST_NO_SOCKET_FLAGS)
 #define MST_HAVE_SOCKET_FLAGS 1
 #else
 #define MST_HAVE_SOCKET_FLAGS 0
 #endif
 
-// What the kernel tells of sockets and network cards: sock_diag, TCP_INFO, ethtool.
+// The kernel's information on sockets and network cards: sock_diag, TCP_INFO, ethtool.
 #if MST_BY_DEFAULT && !defined(MST_NO_DIAG)
 #define MST_HAVE_DIAG 1
 #else
 #define MST_HAVE_DIAG 0
 #endif
 
-// ppoll(): waits that end between two milliseconds.
+// ppoll(): timeouts finer than a millisecond.
 #if MST_BY_DEFAULT && !defined(MST_NO_PPOLL)
 #define MST_HAVE_PPOLL 1
 #else
 #define MST_HAVE_PPOLL 0
 #endif
 
-// A list of the libraries that are loaded (dl_iterate_phdr).
+// A list of the loaded libraries (dl_iterate_phdr).
 #if MST_BY_DEFAULT && !defined(MST_NO_DL_ITERATE)
 #define MST_HAVE_DL_ITERATE 1
 #else
@@ -136,7 +136,7 @@
 #define MST_HAVE_ADJTIMEX 0
 #endif
 
-// mst_features gives all of them, for people and tests.
+// mst_features lists all of them, for people and tests.
 struct mst_feature {
   const char *name;
   int is_here;

@@ -1,6 +1,6 @@
-// Four sums of products side by side, since one multiplication has to wait for the one
-// before: a core has room for four. Each word is mixed in by an odd constant and the
-// upper half, where the product is best, is folded into the lower.
+// Four sums of products side by side: a multiplication has to wait for the one before, and a core
+// can run four at once. Each word is mixed in by an odd constant, and the upper half of the
+// product, which is mixed best, is folded into the lower.
 #include "base/mst_hash.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
-// A hash of bytes: quick, good enough to tell contents apart before they are compared,
-// and of no use against somebody who looks for two that are equal. The same bytes give
-// other numbers on a machine of the other byte order; nothing stores them. Any thread.
+// A hash of bytes: quick, and good enough to tell contents apart before they are compared, but
+// collisions are easy to construct. The same bytes give other numbers on a machine of the other
+// byte order; nothing stores them. Any thread.
 #ifndef MST_BASE_HASH_H
 #define MST_BASE_HASH_H
 

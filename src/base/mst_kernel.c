@@ -39,7 +39,7 @@ int64_t mst_kernel_field(const char *text, const char *name) {
   return -1;
 }
 
-// has_word finds a name in a list with commas.
+// has_word finds a name in a comma-separated list.
 static int has_word(const char *list, size_t n, const char *word) {
   const size_t length = strlen(word);
   for (size_t i = 0; i + length <= n; i++) {

@@ -50,7 +50,7 @@ void mst_log_write(struct mst_log *log, struct mst_log_part *part,
     const char *newline = memchr(bytes, '\n', n);
     const size_t line = newline == NULL ? n : (size_t)(newline - bytes);
     const size_t capacity = sizeof part->text - part->length;
-    // Only now is it known to be too long: an end of line could have come.
+    // The line is too long only if its end doesn't come next.
     if (capacity == 0 && line > 0) {
       mst_log_end(log, part, worker);
       continue;

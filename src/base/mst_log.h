@@ -32,13 +32,13 @@ struct mst_log_part {
   char text[MST_LOG_LINE_MAX];
 };
 
-// mst_log_write takes what a worker printed. Without memory it is dropped.
+// mst_log_write takes output of a worker, and drops it if memory is short.
 void mst_log_write(struct mst_log *log, struct mst_log_part *part,
                    uint32_t worker, const char *bytes, size_t n);
-// mst_log_end makes a line of what a worker left without an end of line.
+// mst_log_end makes a line of a worker's unfinished output.
 void mst_log_end(struct mst_log *log, struct mst_log_part *part,
                  uint32_t worker);
-// mst_log_at gives line `number`, NULL if it isn't kept.
+// mst_log_at returns line `number`, NULL if it is no longer kept or doesn't exist yet.
 const struct mst_log_line *mst_log_at(const struct mst_log *log,
                                       uint64_t number);
 void mst_log_free(struct mst_log *log);

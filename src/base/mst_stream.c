@@ -1,7 +1,7 @@
-// The state of the generator is two vectors of three numbers, and a step, or any number of
-// steps, multiplies each by a matrix modulo a prime. The matrices for 2^127 steps are
-// those of L'Ecuyer, Simard, Chen and Kelton (Operations Research 50(6), 2002); powers of
-// them jump over many streams at once.
+// The state of the generator is two vectors of three numbers. A step, or any number of steps,
+// multiplies each by a matrix modulo a prime. The matrices for 2^127 steps are those of L'Ecuyer,
+// Simard, Chen and Kelton (Operations Research 50(6), 2002); powers of them jump over many streams
+// at once.
 #include "base/mst_stream.h"
 
 #include <string.h>

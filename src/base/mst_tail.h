@@ -14,12 +14,12 @@ struct mst_tail {
   uint64_t total; // bytes ever written
 };
 
-// mst_tail_write keeps the last MST_TAIL_BYTES. Without memory, nothing is kept.
+// mst_tail_write keeps the last MST_TAIL_BYTES. Keeps nothing if memory is short.
 void mst_tail_write(struct mst_tail *tail, const char *bytes, size_t n);
 
-// mst_tail_read copies what is kept, oldest first, to out[MST_TAIL_BYTES] and
-// returns its length. Where older bytes were dropped it begins after the first
-// newline, so that no half line is shown (unless there is only one line).
+// mst_tail_read copies the kept bytes, oldest first, to out[MST_TAIL_BYTES] and returns their
+// number. If older bytes were dropped it starts after the first newline, so that no partial line is
+// shown (unless there is only one line).
 size_t mst_tail_read(const struct mst_tail *tail, char *out);
 
 void mst_tail_free(struct mst_tail *tail);
