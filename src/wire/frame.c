@@ -1,18 +1,16 @@
 // Bytes to frames and back. See wire.h.
 //
-// Problem: a stream socket cuts frames anywhere, and the bytes may come from a
-// broken or hostile peer. No byte past n may be read, no length may be believed
-// before it is checked, and garbage must be told early: a peer that speaks
-// another protocol gets its answer after one byte, not after 40.
+// Problem: a stream socket cuts frames anywhere, and the bytes may come from a broken or hostile
+// peer. No byte past n may be read, no length may be trusted before it is checked, and garbage must
+// be reported early: a peer that speaks another protocol gets its answer after one byte, not after
+// 40.
 //
-// Way: no state. The caller keeps what it has received and asks again from the
-// start of the frame; fields are judged in the order in which they arrive, and
-// a verdict never changes when more bytes come. Asking again costs a look at 40
-// bytes at most, whatever the length of the payload.
+// Way: no state. The caller keeps what it has received and asks again from the start of the frame;
+// fields are checked in the order in which they arrive, and a verdict never changes when more bytes
+// come. Asking again reads 40 bytes at most, whatever the length of the payload.
 //
-// Not chosen: a struct laid over the bytes (byte order, alignment, padding),
-// and a parser that takes byte by byte (it needs a state for each connection,
-// and each state needs a test).
+// Not chosen: a struct laid over the bytes (byte order, alignment, padding), and a parser that
+// takes byte by byte (each connection needs a state, and each state a test).
 #include "wire/wire.h"
 
 #include "base/mst_assert.h"
@@ -81,7 +79,7 @@ void mst_head_encode(const struct mst_head *head, uint8_t out[MST_HEAD_BYTES]) {
   put_u64(out + AT_LENGTH, head->length);
 }
 
-// Judges those fields with one right answer that are among the first n bytes.
+// Checks those of the first n bytes that have only one valid value.
 static int head_possible(const uint8_t *bytes, size_t n) {
   if (n > AT_MAGIC && bytes[AT_MAGIC] != (MST_WIRE_MAGIC & 0xFFu)) return 0;
   if (n > AT_MAGIC + 1 && bytes[AT_MAGIC + 1] != MST_WIRE_MAGIC >> 8) return 0;
@@ -115,8 +113,8 @@ int mst_frame_parse(const uint8_t *bytes, size_t n, uint64_t length_max,
   struct mst_head head;
   const int rc = mst_head_decode(bytes, n, length_max, &head);
   if (rc <= 0) return rc;
-  // The decoder lets no length past MST_FRAME_MAX, so the sum fits 64 bits; n
-  // is widened to it because size_t may be narrower.
+  // The decoder rejects lengths past MST_FRAME_MAX, so the sum fits 64 bits; n is widened because
+  // size_t may be narrower.
   *used = MST_HEAD_BYTES + head.length;
   if ((uint64_t)n < *used) return 0;
   frame->head = head;

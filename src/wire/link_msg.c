@@ -71,7 +71,7 @@ static void get_block(const uint8_t *bytes, struct mst_block *block) {
   block->check = get_u64(bytes + 32);
 }
 
-// fits: inside of `size` bytes, behind the block before, which ends at `end`.
+// Whether a block fits within `size` bytes and starts after `end`, where the previous block ends.
 static int fits(const struct mst_block *block, uint64_t size, uint64_t end) {
   if (block->rows > INT32_MAX || block->offset % ALIGN != 0) return 0;
   if (block->bytes == 0) return block->rows == 0 && block->stream == 0;

@@ -1,27 +1,26 @@
-// wire/link: messages of the links between workers. Pure, see
-// wire.h, whose conventions hold here too: encoders assert ranges, decoders check them
-// and want every byte used.
+// wire/link: messages of the links between workers. Pure; wire.h's conventions hold here too:
+// encoders assert ranges, decoders check them and reject unused bytes.
 #ifndef MST_LINK_MSG_H
 #define MST_LINK_MSG_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-// Blocks that one map task makes at most: parts of what it is made for.
+// The most blocks that one map task makes.
 #define MST_BLOCKS_MAX 4096u
 
-// MEET, and MET, which repeats it: who connects to whose listener. The token is that of the
+// MEET, and MET, which repeats it: who connects to whose listener. The token belongs to the
 // listener's incarnation; its readers know it from the session.
 #define MST_TOKEN_BYTES 16u
 struct mst_meet {
-  uint32_t worker, epoch;             // that connects
-  uint32_t other_worker, other_epoch; // that listens
+  uint32_t worker, epoch;             // the one that connects
+  uint32_t other_worker, other_epoch; // the one that listens
   uint8_t token[MST_TOKEN_BYTES];
 };
 #define MST_MEET_BYTES 32u
 void mst_meet_encode(const struct mst_meet *meet, uint8_t out[MST_MEET_BYTES]);
 int mst_meet_decode(const uint8_t *bytes, size_t n, struct mst_meet *meet);
-// mst_meet_same compares all of it, in a time that tells nothing of the token.
+// mst_meet_same compares all fields, in a time that reveals nothing about the token.
 int mst_meet_same(const struct mst_meet *one, const struct mst_meet *other);
 
 // WANT, and NONE: the blocks of one attempt of a map task.
@@ -32,22 +31,22 @@ struct mst_want {
 void mst_want_encode(const struct mst_want *want, uint8_t out[MST_WANT_BYTES]);
 int mst_want_decode(const uint8_t *bytes, size_t n, struct mst_want *want);
 
-// One block inside of a segment or a file.
+// One block in a segment or a file.
 struct mst_block {
   uint64_t offset; // a multiple of MST_SEGMENT_ALIGN
-  uint64_t bytes;  // with vectors and stream; 0: no rows
-  uint64_t stream; // where the R bytes begin, from offset on; below bytes
+  uint64_t bytes;  // vectors and stream; 0: no rows
+  uint64_t
+      stream; // where the R bytes begin, relative to offset; less than bytes
   uint64_t rows;
   uint64_t
       check; // mst_hash of the bytes, 0 in a segment, which nobody can change
 };
 #define MST_BLOCK_BYTES 40u
 
-// HAVE: what was wanted, with its segment (then the size of it comes first), or as a
-// file. The blocks lie behind each other.
+// HAVE: the blocks, in a segment (whose size comes first) or in a file, one after another.
 struct mst_have {
   struct mst_want want;
-  uint64_t size; // of the segment or the file; 0: no rows, so there is none
+  uint64_t size; // of the segment or the file; 0: no rows, no segment, no file
   uint32_t count;
   uint16_t path_bytes; // 0: a segment
   const char *path;    // not ended by NUL
@@ -56,12 +55,12 @@ struct mst_have {
 #define MST_HAVE_HEAD_BYTES 32u
 // mst_have_bytes gives the size of the message.
 size_t mst_have_bytes(const struct mst_have *have);
-// mst_have_encode writes it, with blocks taken from an array; have->blocks isn't looked at.
+// mst_have_encode writes it, with blocks from an array; ignores have->blocks.
 void mst_have_encode(const struct mst_have *have,
                      const struct mst_block *blocks, uint8_t *out);
-// mst_have_decode checks all blocks. What is filled points into the bytes.
+// mst_have_decode checks all blocks. have points into the bytes.
 int mst_have_decode(const uint8_t *bytes, size_t n, struct mst_have *have);
-// mst_have_block gives one block of those that were checked.
+// mst_have_block reads one block of a decoded message.
 void mst_have_block(const struct mst_have *have, uint32_t index,
                     struct mst_block *block);
 

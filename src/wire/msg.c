@@ -1,9 +1,8 @@
 // The fixed messages: structs to payloads and back. See wire.h.
 //
-// Each message has one `_valid` function for the ranges of its fields: the
-// encoder asserts it (a wrong value is our mistake), the decoder checks it (a
-// wrong value is the peer's). So what is decoded encodes to the same bytes,
-// which tests/fuzz relies on.
+// Each message has one `_valid` function for the ranges of its fields: the encoder asserts it (a
+// wrong value is our mistake), the decoder checks it (a wrong value is the peer's). So a decoded
+// message encodes to the same bytes, which tests/fuzz relies on.
 #include "wire/wire.h"
 
 #include <math.h>
@@ -13,7 +12,7 @@
 #include "base/mst_err.h"
 #include "wire/wire_int.h"
 
-// Pids end in kill(), where 0 and negative numbers mean whole groups and "all".
+// Pids are passed to kill(), where 0 and negative numbers mean groups and "all".
 #define PID_MAX ((uint32_t)INT32_MAX)
 
 // HELLO: where each field starts; the build's bytes follow its length.
@@ -57,7 +56,7 @@ int mst_hello_encode(const struct mst_hello *hello, uint8_t *out, size_t cap) {
   return (int)(HELLO_BUILD + length);
 }
 
-// Copies a text of exactly n bytes and ends it; out holds n + 1.
+// Copies a text of exactly n bytes and adds a NUL; out holds n + 1.
 static int text_copy(const uint8_t *bytes, size_t n, char *out) {
   if (memchr(bytes, 0, n) != NULL) return -MST_EPROTO;
   memcpy(out, bytes, n);
@@ -168,9 +167,9 @@ int mst_checkpointed_decode(const uint8_t *bytes, size_t n,
 
 #define TEXT_BYTES 4u // where the text starts, after its length
 
-// How many bytes of text are sent. A UTF-8 character has at most three bytes of
-// continuation (10xxxxxx), so a border is within three bytes of the limit;
-// where none is, the text is in another encoding and is cut at the limit.
+// The number of bytes of text to send. A UTF-8 character has at most three continuation bytes
+// (10xxxxxx), so a character starts within three bytes of the limit; otherwise the text is in
+// another encoding and is cut at the limit.
 static size_t text_length(const char *text) {
   const size_t length = strnlen(text, MST_TEXT_MAX + 1u);
   if (length <= MST_TEXT_MAX) return length;

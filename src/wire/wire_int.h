@@ -1,7 +1,7 @@
-// wire_int: little-endian integers, for the files of wire/ alone.
+// wire_int: little-endian integers, only for the files of wire/.
 //
-// Written as shifts of single bytes, so that neither the machine's byte order
-// nor the alignment of the bytes matters; gcc and clang make one move of each.
+// Written as shifts of single bytes, so that neither the machine's byte order nor alignment
+// matters; gcc and clang make one move of each.
 #ifndef MST_WIRE_INT_H
 #define MST_WIRE_INT_H
 
