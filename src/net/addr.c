@@ -53,7 +53,7 @@ struct mst_addr mst_addr_ip6(const uint8_t ip[16], int port) {
   return addr;
 }
 
-// scope_of gives the number of an interface from its name or number, 0 if it is neither.
+// scope_of gives the number of an interface from its name or number, 0 if it isn't either.
 static uint32_t scope_of(const char *text) {
   const uint32_t index = if_nametoindex(text);
   if (index != 0) return index;
@@ -63,8 +63,7 @@ static uint32_t scope_of(const char *text) {
   return *text == '\0' ? number : 0;
 }
 
-// parse_ip6 reads an address, perhaps with a scope: fe80::1%eth0, fe80::1%2. 1 if it is
-// one.
+// parse_ip6 reads an address, perhaps with a scope: fe80::1%eth0, fe80::1%2. Returns 1 on success.
 static int parse_ip6(const char *host, size_t n, int port,
                      struct mst_addr *out) {
   char text[INET6_ADDRSTRLEN + SCOPE_MAX];
@@ -98,8 +97,8 @@ static int parse_number(const char *host, int port, struct mst_addr *out) {
   return parse_ip6(host, n, port, out);
 }
 
-// is_name tells whether this may be looked up: no resolver is asked for what only a
-// mistake has, like the / of a network or digits that are nearly an address.
+// is_name tells whether host may be looked up. Obvious mistakes, like the / of a network or digits
+// that are nearly an address, aren't sent to a resolver.
 static int is_name(const char *host) {
   const size_t n = strlen(host);
   int letters = 0;
@@ -261,7 +260,7 @@ char *mst_addr_format(const struct mst_addr *addr, char *out) {
   if (addr->len == 0 || mst_addr_is_unix(addr)) {
     memcpy(out, host, sizeof host);
   } else {
-    // A host here is a number: far shorter than the room.
+    // A host here is a number, far shorter than the buffer.
     (void)snprintf(out, MST_ADDR_TEXT_MAX, "%s%.*s%s:%d", brackets ? "[" : "",
                    INET6_ADDRSTRLEN + (int)IF_NAMESIZE, host,
                    brackets ? "]" : "", mst_addr_port(addr));

@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// Each asks for one number and needs no privilege.
+// Each command gets one number and needs no privilege.
 static const uint32_t commands[MST_CARD_UP] = {
     [MST_CARD_SCATTER_GATHER] = ETHTOOL_GSG,
     [MST_CARD_TSO] = ETHTOOL_GTSO,
@@ -49,7 +49,7 @@ int mst_card_look(const char *name, struct mst_card *card,
       failed = errno;
     }
   }
-  request.ifr_flags = 0; // shares its place with ifr_data
+  request.ifr_flags = 0; // a union with ifr_data
   if (ioctl(fd, SIOCGIFFLAGS, &request) == 0) {
     card->feature[MST_CARD_UP] = (request.ifr_flags & IFF_UP) != 0;
     told++;

@@ -6,11 +6,11 @@
 
 #include "base/mst_assert.h"
 
-// Read at once at least and at most: a small message costs one call, and a peer's word for
-// how much is to come never makes us take memory before it has come.
+// Bounds of one read: a small message costs one call, and a length that the peer announces doesn't
+// make us allocate memory before the bytes have come.
 #define READ_MIN ((size_t)16 << 10)
 #define READ_MAX ((size_t)4 << 20)
-// Sent bytes at the front of `out` are dropped when there are this many.
+// Sent bytes at the front of `out` are dropped once they exceed this.
 #define KEEP_BYTES ((size_t)64 << 10)
 
 void mst_conn_init(struct mst_conn *conn, int fd) {
@@ -31,8 +31,8 @@ static void drop_out(struct mst_conn *conn) {
   mst_buf_trim(&conn->out, KEEP_BYTES);
 }
 
-// note_end remembers how a connection ended: the system tells a reset once, and from then
-// on an end like any other. EPIPE says no more than that the other end reads nothing.
+// note_end remembers how a connection ended: the system reports a reset once, afterwards it looks
+// like any other end. EPIPE only means that the peer no longer reads.
 static void note_end(struct mst_conn *conn, struct mst_err *err) {
   const int number = err->sys_errno;
   if (conn->ended <= 0) {

@@ -1,8 +1,8 @@
 // Counters of TCP as the kernel writes them. See diag.h.
 //
-// Both files hold pairs of lines: "TcpExt: name name ..." and "TcpExt: number number
-// ...". Which counters there are, and in which order, differs from version to version,
-// so each number is found by the name at the same place.
+// Both files hold pairs of lines: "TcpExt: name name ..." and "TcpExt: number number ...". The
+// counters and their order differ between kernel versions, so each number is found by the name at
+// the same position.
 #include "net/diag.h"
 
 #include <errno.h>
@@ -46,12 +46,12 @@ void mst_diag_counters_clear(struct mst_diag_counters *counters) {
   }
 }
 
-// A part of a line that isn't read yet.
+// The unread part of a line.
 struct rest {
   const char *at, *end;
 };
 
-// next_word takes a word off; 0 at the line's end.
+// next_word takes a word off; returns 0 at the line's end.
 static size_t next_word(struct rest *rest, const char **word) {
   while (rest->at < rest->end && *rest->at == ' ') {
     rest->at++;
@@ -75,8 +75,8 @@ static int is_word(const char *word, size_t n, const char *wanted) {
   return n == strlen(wanted) && memcmp(word, wanted, n) == 0;
 }
 
-// number_of reads a whole number; -1 for one below 0, past 2^63 or none at all. A counter
-// that has run past 2^63 is as good as unknown.
+// number_of reads a whole number; -1 if there is none or it is negative or above 2^63: a counter
+// that large is as good as unknown.
 static int64_t number_of(const char *word, size_t n) {
   int64_t value = 0;
   if (n == 0) return -1;
@@ -89,8 +89,7 @@ static int64_t number_of(const char *word, size_t n) {
   return value;
 }
 
-// take_pair reads the numbers of one group, whose name is the first word of both lines
-// and ends in a colon.
+// take_pair reads the numbers of one group. The first word of both lines is its name, with a colon.
 static int take_pair(struct rest names, struct rest numbers,
                      struct mst_diag_counters *counters) {
   const char *group, *again, *name, *number;

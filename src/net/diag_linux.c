@@ -1,10 +1,9 @@
 // Listeners and connections by netlink's sock_diag and TCP_INFO. See diag.h.
 //
-// One dump for each family brings listeners and half-open connections together. A
-// half-open one is a request of the kernel that names no listener, so it is counted
-// for the listener that it would go to: the one with its address, else one that
-// listens on all addresses of that port. Not chosen: /proc/net/tcp, which doesn't tell
-// the backlog and is a line for each connection of the machine.
+// One dump for each family contains listeners and half-open connections. A half-open connection
+// names no listener, so it is counted for the listener that it would go to: the one with its
+// address, else one that listens on all addresses of that port. Not chosen: /proc/net/tcp, which
+// lacks the backlog and has a line for each connection of the machine.
 #include "net/diag.h"
 
 #include "base/mst_features.h"
@@ -23,9 +22,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-// The kernel sends packets of up to 32 KB where the reader has room for them.
+// The kernel sends packets of up to 32 KB if the reader's buffer fits them.
 #define PACKET_BYTES 32768
-// It answers from its own memory; this ends a wait that must not happen.
+// The kernel answers from memory; this only ends a wait that should never happen.
 #define ANSWER_S 2
 
 // ---- the kernel's answer
@@ -48,8 +47,8 @@ static int grow(struct mst_diag_list *list, struct mst_err *err) {
   return 0;
 }
 
-// drops_of finds the count of dropped packets among the attributes behind a socket's
-// message; -1 without one. SK_MEMINFO_DROPS is newer than some systems' headers.
+// drops_of finds the count of dropped packets in the attributes after a socket's message; -1 if it
+// is missing. SK_MEMINFO_DROPS is newer than some systems' headers.
 #define MEMINFO_DROPS 8
 static int64_t drops_of(const uint8_t *bytes, size_t n) {
   struct nlattr head;
@@ -76,7 +75,7 @@ static int take_socket(const struct inet_diag_msg *socket, int64_t drops,
                        struct mst_diag_list *half_open, struct mst_err *err) {
   const int is_listener = socket->idiag_state == TCP_LISTEN;
   struct mst_diag_list *into = is_listener ? list : half_open;
-  // Under a flood of SYNs the number isn't what matters.
+  // During a flood of SYNs the exact number doesn't matter.
   if (!is_listener && into->count >= MST_DIAG_LISTENERS_MAX) return 0;
   const int rc = grow(into, err);
   if (rc != 0) return rc;
@@ -198,15 +197,15 @@ static int is_any(const struct mst_diag_listener *item) {
   return memcmp(item->address, zero, sizeof zero) == 0;
 }
 
-// fits tells how well a listener fits: 3 by address, 2 as one for all addresses of its
-// family, 1 for others of the port, 0 not at all.
+// fits rates how well a listener fits: 3 by address, 2 as one for all addresses of its family, 1
+// for others of the port, 0 not at all.
 static int fits(const struct mst_diag_listener *listener,
                 const struct mst_diag_listener *half) {
   if (listener->port != half->port) return 0;
   const int is_same = listener->is_v6 == half->is_v6;
   if (is_same && memcmp(listener->address, half->address, 16) == 0) return 3;
   if (is_any(listener)) return is_same ? 2 : 1;
-  // A listener of IPv6 has IPv4 clients too, whose requests bear no address.
+  // A listener of IPv6 has IPv4 clients too; their requests carry no address.
   return is_any(half) ? 1 : 0;
 }
 
@@ -226,7 +225,7 @@ static void count_half_open(struct mst_diag_list *list,
   }
 }
 
-// keep drops what isn't asked for.
+// keep drops listeners that weren't asked for.
 static void keep(struct mst_diag_list *list, uint16_t port, uint64_t inode) {
   size_t kept = 0;
   for (size_t i = 0; i < list->count; i++) {
@@ -260,7 +259,7 @@ int mst_diag_listeners(uint16_t port, uint64_t inode,
   }
   rc = dump(fd, AF_INET, packet, list, &half_open, err);
   if (rc == 0) {
-    // A kernel without IPv6 has none of it to list.
+    // A kernel without IPv6 has no IPv6 listeners.
     struct mst_err ignored;
     mst_err_clear(&ignored);
     rc = dump(fd, AF_INET6, packet, list, &half_open, &ignored);
@@ -303,7 +302,7 @@ int mst_diag_listener_of(int fd, struct mst_diag_listener *listener,
 int mst_diag_tcp_look(int fd, struct mst_diag_tcp *tcp, struct mst_err *err) {
   struct tcp_info info;
   socklen_t n = sizeof info;
-  memset(&info, 0, sizeof info); // an older kernel fills less of it
+  memset(&info, 0, sizeof info); // an older kernel fills only part
   memset(tcp, 0, sizeof *tcp);
   if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) {
     return mst_err_set(err, MST_ESYS, errno, "getsockopt", "%s",
@@ -316,7 +315,7 @@ int mst_diag_tcp_look(int fd, struct mst_diag_tcp *tcp, struct mst_err *err) {
   tcp->rto_us = info.tcpi_rto;
   tcp->retransmits_total = info.tcpi_total_retrans;
   tcp->lost = info.tcpi_lost;
-  // For a listener the kernel uses two of the fields otherwise.
+  // For a listener the kernel reuses two of the fields.
   tcp->depth = is_listener ? info.tcpi_unacked : 0;
   tcp->backlog = is_listener ? info.tcpi_sacked : 0;
   return 0;

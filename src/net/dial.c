@@ -44,14 +44,14 @@ static int error_of(int fd) {
                                                                 : errno;
 }
 
-// No error yet is no success yet, and writable may be said too early: only a socket that
-// has a peer is connected.
+// SO_ERROR 0 doesn't prove a connection, and POLLOUT may come too early: only a socket that has a
+// peer is connected.
 int mst_net_dial_done(int fd, struct mst_err *err) {
   struct mst_addr peer, local;
   if (mst_addr_peer(fd, &peer, NULL) != 0) {
     int number = error_of(fd);
     if (number != 0) return failed(number, err);
-    // Connected and reset, and somebody has asked for the error already.
+    // Connected and then reset; the error was already read elsewhere.
     if (mst_net_wait(fd, POLLOUT, 0) & POLLHUP) return failed(ECONNRESET, err);
     return -MST_EAGAIN;
   }

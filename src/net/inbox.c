@@ -5,7 +5,7 @@
 
 #include "base/mst_assert.h"
 
-// Memory of a large message is given back once all has been taken.
+// Memory of a large message is freed once all has been taken.
 #define KEEP_BYTES ((size_t)64 << 10)
 
 void mst_inbox_head(enum mst_inbox_kind kind, uint64_t n,
@@ -41,9 +41,9 @@ int mst_inbox_frame(const struct mst_inbox *inbox, uint64_t limit,
                     enum mst_inbox_kind *kind, const uint8_t **bytes,
                     uint64_t *n, struct mst_err *err) {
   const size_t there = mst_inbox_bytes(inbox);
-  // While a buffer is empty it has no address to add to.
+  // An empty buffer may have no memory to point into.
   const uint8_t *head = there > 0 ? inbox->buf.data + inbox->at : NULL;
-  // A peer that speaks something else is known by its first byte.
+  // A peer with another protocol is recognized by its first byte.
   if (there > 0 && head[0] != MST_INBOX_BYTES && head[0] != MST_INBOX_OBJECT) {
     return mst_err_set(err, MST_EPROTO, 0, NULL,
                        "invalid message: it begins with byte 0x%02x", head[0]);
@@ -81,7 +81,7 @@ int mst_inbox_line(struct mst_inbox *inbox, size_t limit, const uint8_t **bytes,
   size_t length = end != NULL ? (size_t)(end - from) : there;
   if (end != NULL && length > 0 && from[length - 1] == '\r') length--;
   if (end == NULL) inbox->scanned = there;
-  // One more byte may be the '\r' of its end.
+  // One more byte may be the '\r' of the line's end.
   if (length > limit && (end != NULL || length - 1 > limit)) {
     return mst_err_set(err, MST_ELIMIT, 0, NULL, "the line exceeds the limit");
   }

@@ -11,8 +11,8 @@ static int64_t as_count(rlim_t limit) {
                                                              : (int64_t)limit;
 }
 
-// count_open counts the entries of a directory that lists open descriptors,
-// less the one that reading it takes. -1 if it can't be read.
+// count_open counts the entries of a directory that lists open descriptors, minus the one used to
+// read it. -1 if it can't be read.
 static int64_t count_open(const char *path) {
   DIR *dir = opendir(path);
   if (dir == NULL) return -1;
@@ -40,7 +40,7 @@ int64_t mst_net_fd_raise_limit(int64_t want) {
   if (as_count(limit.rlim_cur) < want) {
     const rlim_t hard = limit.rlim_max;
     limit.rlim_cur = as_count(hard) < want ? hard : (rlim_t)want;
-    (void)setrlimit(RLIMIT_NOFILE, &limit); // the read below tells the outcome
+    (void)setrlimit(RLIMIT_NOFILE, &limit); // getrlimit below reads the outcome
     (void)getrlimit(RLIMIT_NOFILE, &limit);
   }
   return as_count(limit.rlim_cur);

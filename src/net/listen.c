@@ -1,9 +1,8 @@
 // Listeners. See stream.h.
 //
-// Problem: a connection that is ready when poll() looks can be gone when accept() comes.
-// BSDs say so at accept() (ECONNABORTED); Linux hands out a connection that is dead, which
-// shows at its first use. Both are passed over here, so that one bad client neither ends a
-// wait for a good one nor is taken for it.
+// Problem: a connection that is ready at poll() can be gone at accept(). BSDs report that at
+// accept() (ECONNABORTED); Linux returns a dead connection, which fails at its first use. Both are
+// skipped here, so that one bad client neither ends the wait for a good one nor passes for one.
 #include "net/stream.h"
 
 #include <errno.h>
@@ -16,14 +15,14 @@
 #include "base/mst_fault.h"
 #include "net/sys.h"
 
-// More clients in a row than this that are dead already: others are served in between.
+// After this many dead clients in a row, let the caller serve others.
 #define DEAD_MAX 64
 
 static int refused(const char *call, struct mst_err *err) {
   return mst_err_set(err, MST_ECONNECT, errno, call, "%s", strerror(errno));
 }
 
-// is_stale tells whether a path is a socket at which nobody listens.
+// is_stale tells whether a path is a socket without a listener.
 static int is_stale(const struct mst_addr *addr) {
   struct stat at;
   if (lstat(addr->at.un.sun_path, &at) != 0 || !S_ISSOCK(at.st_mode)) return 0;
@@ -36,8 +35,8 @@ static int is_stale(const struct mst_addr *addr) {
 }
 
 static int bind_path(int fd, const struct mst_addr *addr) {
-  // Linux takes the file's mode from the socket, so it is never open to others; elsewhere
-  // chmod comes a moment late.
+  // Linux takes the file's mode from the socket, so others never have access; elsewhere chmod comes
+  // a moment late.
   (void)fchmod(fd, S_IRUSR | S_IWUSR);
   int rc = bind(fd, &addr->at.any, addr->len);
   if (rc != 0 && errno == EADDRINUSE) {
@@ -52,9 +51,9 @@ static int bind_path(int fd, const struct mst_addr *addr) {
 
 static void set_options(int fd, const struct mst_addr *addr, int shared) {
   const int on = 1, off = 0;
-  // A port whose last connections are in TIME_WAIT can be listened at again.
+  // Allows listening on a port whose last connections are in TIME_WAIT.
   (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  mst_net_set_nodelay(fd, 1); // what is accepted inherits it
+  mst_net_set_nodelay(fd, 1); // accepted sockets inherit it
   if (shared) (void)setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof on);
   if (addr->at.any.sa_family == AF_INET6) {
     // "::" serves IPv4 as well, whatever the system's default is.
@@ -76,7 +75,7 @@ static int listen_one(const struct mst_addr *addr, int backlog, int shared,
     rc = bind(*fd, &addr->at.any, addr->len);
   }
   rc = rc != 0 ? refused("bind", err) : 0;
-  // Each system cuts a longer one to what it allows.
+  // Each system cuts a longer backlog to its maximum.
   if (rc == 0 && listen(*fd, backlog > 0 ? backlog : INT_MAX) != 0) {
     rc = refused("listen", err);
   }
@@ -96,7 +95,7 @@ int mst_net_listen(const struct mst_addr *addr, int backlog, int *fds,
   *bound = *addr;
   for (size_t i = 0; i < count; i++) {
     int rc = listen_one(bound, backlog, count > 1, &fds[i], err);
-    // The first one's free port is the others' too.
+    // The other listeners share the first one's free port.
     if (rc == 0 && i == 0) rc = mst_addr_local(fds[0], bound, err);
     if (rc == 0) continue;
     for (size_t k = 0; k <= i; k++)
@@ -106,8 +105,8 @@ int mst_net_listen(const struct mst_addr *addr, int backlog, int *fds,
   return 0;
 }
 
-// is_passing tells whether an error of accept() is of one client and not of the
-// listener. Linux also reports network errors of a new connection here, see accept(2).
+// is_passing tells whether an error of accept() concerns one client and not the listener. Linux
+// also reports network errors of a new connection here, see accept(2).
 static int is_passing(int number) {
   switch (number) {
   case EINTR:

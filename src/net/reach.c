@@ -1,11 +1,10 @@
 // Connecting to a host with several addresses. See stream.h.
 //
-// Way chosen: RFC 8305's staggered attempts without its sorting, which getaddrinfo() has
-// done. A host whose IPv6 is a black hole then costs 250 ms, and not the whole timeout.
+// Way chosen: RFC 8305's staggered attempts without its sorting, which getaddrinfo() has done. A
+// host whose IPv6 is a black hole then costs 250 ms, not the whole timeout.
 //
-// A unix socket whose queue is full refuses a non-blocking connect at once (EAGAIN) and
-// nothing tells when there is room, so there the connect itself waits, for as long as
-// SO_SNDTIMEO says.
+// A unix socket whose queue is full refuses a non-blocking connect at once (EAGAIN), and nothing
+// reports when it has space again. So there the connect itself waits, limited by SO_SNDTIMEO.
 #include "net/stream.h"
 
 #include <errno.h>
@@ -34,7 +33,7 @@ void mst_reach_end(struct mst_reach *reach) {
 
 static void note_failure(struct mst_reach *reach, const struct mst_err *err) {
   reach->last = *err;
-  reach->next_ns = 0; // the next one's turn is now
+  reach->next_ns = 0; // try the next one now
 }
 
 static int win(struct mst_reach *reach, size_t i, int *fd) {
@@ -51,7 +50,7 @@ static void set_send_timeout(int fd, int64_t ms) {
   (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
 }
 
-// dial_path is mst_net_dial that waits for room in the queue.
+// dial_path is mst_net_dial, but waits while the queue is full.
 static int dial_path(const struct mst_addr *addr, int *fd, int64_t until_ns,
                      struct mst_err *err) {
   int rc = mst_net_dial(addr, fd, err);
@@ -73,14 +72,14 @@ static int dial_path(const struct mst_addr *addr, int *fd, int64_t until_ns,
   return mst_err_set(err, MST_ECONNECT, rc, "connect", "%s", strerror(rc));
 }
 
-// begin_next starts with the next address. 0 if it is connected at once.
+// begin_next tries the next address. 0 if it is connected at once.
 static int begin_next(struct mst_reach *reach, int64_t until_ns) {
   struct mst_err err;
   const size_t i = reach->next;
   mst_err_clear(&err);
   if (mst_addr_is_unix(&reach->addrs[i])) {
     const int rc = dial_path(&reach->addrs[i], &reach->fds[i], until_ns, &err);
-    if (rc == 0 || rc == -MST_EAGAIN) return rc; // this address once more
+    if (rc == 0 || rc == -MST_EAGAIN) return rc; // try this address again
     reach->next++;
     note_failure(reach, &err);
     return rc;
@@ -94,8 +93,7 @@ static int begin_next(struct mst_reach *reach, int64_t until_ns) {
 
 enum { LOOK_NONE = -1, LOOK_SIGNAL = -2 };
 
-// look asks those that poll() says something about. The index of one that is connected,
-// else LOOK_*.
+// look checks the sockets that poll() reports. Returns the index of a connected one, or LOOK_*.
 static int look(struct mst_reach *reach, int64_t until_ns) {
   struct pollfd at[MST_ADDRS_MAX];
   size_t which[MST_ADDRS_MAX];

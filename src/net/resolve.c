@@ -1,9 +1,9 @@
 // Names to addresses, on a thread. See resolve.h.
 //
-// Caller and thread share one record; the last to let go frees it. The thread tells that it
-// is done by closing its end of a pipe, so that the caller waits in poll(), which a signal
-// ends. It runs no R, takes no signals and holds nothing else: a session that ends, or
-// forks, meanwhile has nothing to wait for.
+// Caller and thread share one record; the last to release it frees it. The thread reports that it
+// is done by closing its end of a pipe, so that the caller can wait in poll(), which a signal ends.
+// The thread runs no R, takes no signals and holds no locks or files: a session that exits or forks
+// meanwhile doesn't have to wait for it.
 #include "net/resolve.h"
 
 #include <errno.h>
@@ -15,10 +15,9 @@
 #include "net/stream.h"
 
 struct mst_resolve {
-  pthread_mutex_t
-      lock; // guards refs; results are the thread's until it is done
+  pthread_mutex_t lock; // guards refs; the thread owns the results until done
   int refs;
-  int done_read, done_write; // the pipe; done_write is the thread's
+  int done_read, done_write; // the pipe; the thread owns done_write
   int port;
   char host[MST_HOST_MAX + 1];
   struct mst_addr addrs[MST_ADDRS_MAX];
@@ -43,7 +42,7 @@ static void *look_up(void *data) {
   struct mst_resolve *resolve = data;
   resolve->rc = mst_addr_lookup(resolve->host, resolve->port, resolve->addrs,
                                 MST_ADDRS_MAX, &resolve->count, &resolve->err);
-  // The lock orders the results before what the caller reads.
+  // The lock makes the results visible to the caller.
   (void)pthread_mutex_lock(&resolve->lock);
   mst_net_close(&resolve->done_write);
   (void)pthread_mutex_unlock(&resolve->lock);
@@ -87,7 +86,7 @@ int mst_resolve_begin(const char *host, int port, struct mst_resolve **out,
   resolve->refs = 2;
   rc = start_thread(resolve, err);
   if (rc != 0) {
-    resolve->refs = 1; // there is no thread to let go
+    resolve->refs = 1; // no thread holds a reference
     mst_resolve_drop(resolve);
     return rc;
   }

@@ -58,7 +58,7 @@ int mst_net_pipe(int fds[2], struct mst_err *err) {
   return 0;
 }
 
-// The first number that select() can't take.
+// The first number that doesn't fit select().
 #define FD_FLOOR 1024
 
 void mst_net_raise(int *fd) {
@@ -80,7 +80,7 @@ void mst_net_shutdown(int fd) {
 }
 
 #if MST_HAVE_SCM_RIGHTS
-// attach puts descriptors into a message's control part.
+// attach puts descriptors into a message's control data.
 static void attach(struct msghdr *msg, void *space, size_t space_bytes,
                    const int *fds, size_t fd_count) {
   if (fd_count == 0) return;
@@ -133,7 +133,7 @@ int64_t mst_net_sendv(int fd, const struct iovec *parts, int count,
   }
 }
 
-// recv_done sorts the result of recv, recvmsg and read; call is for the error.
+// recv_done interprets the result of recv, recvmsg and read; call is for the error.
 static int64_t recv_done(ssize_t got, const char *call, struct mst_err *err) {
   if (got > 0) return (int64_t)got;
   if (got == 0) {
@@ -162,8 +162,8 @@ int64_t mst_net_read(int fd, void *bytes, size_t n, struct mst_err *err) {
 }
 
 #if MST_HAVE_SCM_RIGHTS
-// take_fds copies the descriptors out of a received message, at most max; the
-// rest is closed. Returns how many the message held.
+// take_fds copies at most max descriptors out of a received message and closes the rest. Returns
+// how many the message held.
 static size_t take_fds(struct msghdr *msg, int *fds, size_t max) {
   size_t held = 0;
   for (struct cmsghdr *part = CMSG_FIRSTHDR(msg); part != NULL;
@@ -215,7 +215,7 @@ int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
   }
   for (size_t i = 0; i < held && i < MST_NET_FDS_MAX; i++)
     (void)close(fds[i]);
-  // The kernel also cuts what doesn't fit into `space`: then that is full.
+  // The kernel also truncates if they don't fit into `space`; then it is full.
   *lost = held < MST_NET_FDS_MAX;
   if (*lost) return (int64_t)got;
   return mst_err_set(err, MST_EPROTO, 0, "recvmsg", "too many descriptors");

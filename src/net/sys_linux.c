@@ -30,8 +30,8 @@ static int is_loopback(const struct mst_addr *addr) {
          IN6_IS_ADDR_LOOPBACK(&addr->at.in6.sin6_addr);
 }
 
-// Over the loopback the whole handshake, or the refusal, is done when connect() comes back,
-// but it says EINPROGRESS anyway. A second call tells: 0, the error, or EALREADY.
+// Over the loopback the handshake, or the refusal, is complete when connect() returns, but it says
+// EINPROGRESS anyway. A second call tells: 0, the error, or EALREADY.
 int mst_sys_connect(int fd, const struct mst_addr *addr) {
   const int rc = connect(fd, &addr->at.any, addr->len);
   if (rc == 0 || errno != EINPROGRESS || !is_loopback(addr)) return rc;

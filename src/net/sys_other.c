@@ -1,4 +1,4 @@
-// Sockets where options can't be given at birth: macOS, older BSDs. See sys.h.
+// Sockets on systems without flags at creation: macOS, older BSDs. See sys.h.
 #include "base/mst_features.h"
 
 #if !MST_HAVE_SOCKET_FLAGS
@@ -9,8 +9,8 @@
 #include <netinet/tcp.h>
 #include <unistd.h>
 
-// Another thread that forks and executes in between would pass the descriptor on: R's
-// session has none that does.
+// Another thread that forks and executes in between would leak the descriptor: R's session has no
+// such thread.
 static int set_up(int fd) {
   if (fd < 0) return fd;
   (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
@@ -65,7 +65,7 @@ int mst_sys_user_timeout(int fd, int ms) {
 }
 
 int mst_sys_peer_uid(int fd, uid_t *uid) {
-#if MST_LINUX // has no getpeereid(): this branch is compiled there for what is round it
+#if MST_LINUX // no getpeereid(): this branch only lets the code around it compile
   struct ucred peer;
   socklen_t n = sizeof peer;
   if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) != 0) return -1;
@@ -77,7 +77,7 @@ int mst_sys_peer_uid(int fd, uid_t *uid) {
 #endif
 }
 
-// BSDs refuse where a queue is full, as where nobody listens.
+// BSDs refuse both if the queue is full and if no process listens.
 int mst_sys_is_full(int number) {
   return number == EAGAIN || number == ECONNREFUSED;
 }

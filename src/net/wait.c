@@ -1,9 +1,9 @@
 // Whole operations within a time. See stream.h.
 //
-// Each tries first and asks poll() only if that would block: what can be done at once costs
-// one system call. Readiness is only ever a hint here. Linux may report a socket as
-// readable whose data then turns out to be damaged, and another thread may have been
-// quicker; all sockets are non-blocking, so the worst is another round.
+// Each tries first and calls poll() only if that would block: an operation that is possible at once
+// costs one system call. Readiness is only a hint. Linux may report a socket as readable whose data
+// then turns out to be damaged, and another thread may have been quicker; all sockets are
+// non-blocking, so the worst case is another round.
 #include "net/stream.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 #include "base/mst_clock.h"
 
-// poll() counts in int milliseconds; longer waits are made of several.
+// poll() counts in int milliseconds; longer waits take several calls.
 #define WAIT_MS_MAX (24 * 60 * 60 * 1000)
 
 int mst_net_wait(int fd, short events, int64_t until_ns) {
