@@ -1,9 +1,9 @@
 // Memory that is free. See memory.h.
 //
-// Where the process's own group isn't found below `sys` by the path that the kernel
-// tells (a container without a cgroup namespace is told its path on the host), the root
-// of the mount counts: in a container that is its own group. Swap is not counted: a
-// segment that lives in it would be slower than a copy through a socket.
+// If the process's own group isn't found below `sys` by the path that the kernel gives (a container
+// without a cgroup namespace sees its path on the host), the root of the mount counts: in a
+// container that is its own group. Swap doesn't count: a segment in it would be slower than a copy
+// through a socket.
 #include "share/memory.h"
 
 #include <fcntl.h>
@@ -25,7 +25,7 @@ static int64_t number_in(const char *dir, const char *name) {
   return mst_kernel_number(text);
 }
 
-// droppable gives the bytes of files that a group holds in memory.
+// droppable gives the bytes of file pages that a group holds in memory.
 static int64_t droppable(const char *dir, const char *prefix) {
   static const char *const names[] = {"inactive_file", "active_file"};
   char path[PATH_BYTES + 64], text[FILE_MAX], name[64];
@@ -61,7 +61,7 @@ static void look_at_group(const char *dir, const struct version *version,
   }
 }
 
-// look_up the hierarchy: the group at root + path, and those above it.
+// look_at_groups goes up the hierarchy: the group at root + path, and those above it.
 static void look_at_groups(const char *root, const char *path,
                            const struct version *version,
                            struct mst_memory *memory) {
@@ -69,7 +69,7 @@ static void look_at_groups(const char *root, const char *path,
   const size_t root_bytes = strlen(root);
   const int n = snprintf(dir, sizeof dir, "%s%s", root, path);
   if (n < 0 || (size_t)n >= sizeof dir) return;
-  // ".." leads out of what this process may see: then the root isn't its own either.
+  // ".." leads outside of what this process may see: then the root isn't its own group either.
   if (strstr(path, "/..") != NULL) return;
   for (;;) {
     look_at_group(dir, version, memory);
@@ -93,7 +93,7 @@ static void look_at_version(int version, const char *path, const char *sys,
     if (!is_there(sys, "/memory", root, sizeof root)) return;
   } else if (is_there(sys, "/cgroup.controllers", root, sizeof root) ||
              !is_there(sys, "/unified", root, sizeof root)) {
-    // Hybrid systems mount v2 beside the controllers of v1.
+    // Hybrid systems mount v2 next to the controllers of v1.
     (void)snprintf(root, sizeof root, "%s", sys);
   }
   look_at_groups(root, path, &versions[version - 1], memory);

@@ -1,9 +1,9 @@
 // Segments on memfds. See segment.h.
 //
-// Not chosen: shm_open() and files in /dev/shm, which have names that a crash leaves
-// behind and a size limit of their own (64 MB in many containers); huge pages, which a
-// system must have set aside. Reading through MAP_SHARED would be the same memory, but R
-// asks for writable pointers where it only reads (sort, match), and would get none.
+// Not chosen: shm_open() and files in /dev/shm, which have names that stay behind after a crash and
+// a size limit of their own (64 MB in many containers); huge pages, which an administrator must
+// reserve. MAP_SHARED for reading would use the same memory, but R asks for writable pointers where
+// it only reads (sort, match), and would fail.
 #include "share/segment.h"
 
 #include <errno.h>
@@ -25,7 +25,7 @@
 #ifndef MAP_NORESERVE
 #define MAP_NORESERVE 0
 #endif
-// One write asks for at most this: the kernel stops a little below 2^31.
+// One write takes at most this: the kernel stops a little below 2^31.
 #define WRITE_MAX ((size_t)1 << 30)
 #define MEMFD_NAME "muster"
 
@@ -61,7 +61,7 @@ static int is_sealed(int fd) {
 }
 #endif
 
-// over_limit: writing past the limit on files would raise SIGXFSZ.
+// over_limit: writing past the file size limit would raise SIGXFSZ.
 static int over_limit(uint64_t bytes) {
   struct rlimit limit;
   return getrlimit(RLIMIT_FSIZE, &limit) == 0 &&
@@ -178,7 +178,7 @@ int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
   if (map == NULL) {
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a segment");
   }
-  // Not populated: that would write to each page, and so copy all of them.
+  // Without MAP_POPULATE, which would write to each page and so copy all of them.
   void *data = mst_fault("share.map")
                    ? MAP_FAILED
                    : mmap(NULL, (size_t)about.st_size, PROT_READ | PROT_WRITE,
@@ -196,8 +196,8 @@ int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
 }
 
 #if MST_HAVE_PROC
-// is_segment_at: what a link in /proc says of a descriptor that this process has no right to keep
-// busy by opening it, such as the end of a pipe. 0; -MST_ECLOSED; -MST_ESYS.
+// is_segment_at checks a link in /proc without opening it: opening another process's descriptor,
+// such as the end of a pipe, could keep it busy. 0; -MST_ECLOSED; -MST_ESYS.
 static int is_segment_at(const char *path, struct mst_err *err) {
   static const char name[] = "/memfd:" MEMFD_NAME;
   char target[sizeof name];
@@ -235,7 +235,7 @@ int mst_map_open_at(int32_t pid, int32_t fd, struct mst_map **out,
 }
 #endif
 
-// The first reference is never given back.
+// The first reference is never released.
 static struct mst_map lost = {.fd = -1, .refs = 1};
 
 struct mst_map *mst_map_lost(void) {
@@ -244,7 +244,7 @@ struct mst_map *mst_map_lost(void) {
 
 int mst_map_is_lost(const struct mst_map *map) { return map == &lost; }
 
-// read_all gives -MST_EPROTO if the file ends before n bytes.
+// read_all returns -MST_EPROTO if the file ends before n bytes.
 static int read_all(int fd, uint64_t offset, uint8_t *to, uint64_t n,
                     struct mst_err *err) {
   while (n > 0) {

@@ -1,5 +1,5 @@
-// Files as partition_write() needs them. R's connections say nothing when a disk is full: what
-// fwrite() and fclose() return is dropped.
+// Files for partition_write(). R's connections don't report a full disk: they ignore the results of
+// fwrite() and fclose().
 #include "share/store.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ int mst_store_write(const char *path, const void *bytes, size_t n,
     call = "fsync";
   }
   const int why = errno;
-  // Over a network, close() is what says that there was no room.
+  // On a network file system, close() reports a full disk.
   const int closed = close(fd);
   if (call == NULL && (closed == 0 || errno == EINTR)) return 0;
   if (call != NULL) errno = why;
