@@ -9,7 +9,7 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 
-// One call sends or reads at most this: Linux stops at 2^31 by itself, macOS refuses more.
+// One call transfers at most this: Linux stops at 2^31 by itself, macOS refuses more.
 #define PART_MAX ((size_t)1 << 30)
 
 struct mst_chan_out {
@@ -19,13 +19,12 @@ struct mst_chan_out {
   uint8_t head[MST_HEAD_BYTES];
 };
 
-// A segment belongs to the frame that has the last byte of the read that brought it: the
-// kernel ends a read with what came along with a descriptor, and that is one frame or its
-// beginning.
+// A segment belongs to the frame with the last byte of the read that brought it: the kernel ends a
+// read after the bytes sent with a descriptor, and those are one frame or its beginning.
 struct mst_chan_map {
   struct mst_chan_map *next;
   uint64_t end;        // of that read, in bytes of the stream
-  struct mst_map *map; // NULL: there was no memory to map it
+  struct mst_map *map; // NULL: no memory to map it
 };
 
 void mst_chan_open(struct mst_chan *chan, int fd, uint64_t length_max) {
@@ -70,7 +69,7 @@ void mst_chan_close(struct mst_chan *chan) {
   chan->spare_map = NULL;
 }
 
-// parts_left describes what of a frame is still to be sent.
+// parts_left describes the unsent part of a frame.
 static int parts_left(const uint8_t *head, const uint8_t *payload,
                       size_t payload_bytes, size_t sent,
                       struct iovec parts[2]) {
@@ -90,7 +89,7 @@ static int parts_left(const uint8_t *head, const uint8_t *payload,
   return n;
 }
 
-// send_frame sends from *sent on. 0 when all is out, -MST_EAGAIN, or an error.
+// send_frame sends from *sent on. 0 when all is sent, -MST_EAGAIN, or an error.
 static int send_frame(int fd, const uint8_t *head, const uint8_t *payload,
                       size_t payload_bytes, size_t *sent, const int *fds,
                       size_t fd_count, int wait, struct mst_err *err) {
@@ -106,7 +105,7 @@ static int send_frame(int fd, const uint8_t *head, const uint8_t *payload,
   return 0;
 }
 
-// Pauses before what the system had no room for is tried again, each twice the one before.
+// Pauses before another try after a shortage of the system, each twice the one before.
 #define PAUSE_MIN_NS MST_NS_PER_MS
 #define PAUSE_MAX_NS (64 * MST_NS_PER_MS)
 
@@ -203,8 +202,8 @@ int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
             : send_frame(chan->fd, bytes,
                          payload == NULL ? NULL : payload->buf.data,
                          (size_t)head->length, &sent, fds, fd_count, wait, err);
-    // Half a frame would make the next one a part of it. And an end that a send
-    // saw must be seen by reading as well, where callers wait for it.
+    // After half a frame the next one would be read as part of it. And an end seen by a send must
+    // also show when reading, where callers wait for it.
     if (rc == -MST_ECLOSED || (rc != 0 && rc != -MST_EAGAIN && sent > 0)) {
       mst_net_shutdown(chan->fd);
     }
@@ -238,7 +237,7 @@ int mst_chan_flush(struct mst_chan *chan, struct mst_err *err) {
     chan->out_bytes -= out->sent - before;
     if (rc == -MST_EAGAIN) return rc;
     if (rc != 0) {
-      // Frames that were promised to be sent are lost: the peer must not go on.
+      // Frames that were promised are lost: the peer must not go on.
       mst_net_shutdown(chan->fd);
       drop_queue(chan);
       return rc;
@@ -248,8 +247,7 @@ int mst_chan_flush(struct mst_chan *chan, struct mst_err *err) {
   return 0;
 }
 
-// compact moves the frames that are not taken to the front, when taken bytes
-// would otherwise make the buffer grow.
+// compact moves the untaken frames to the front if the buffer would grow otherwise.
 static void compact(struct mst_chan *chan) {
   const size_t left = chan->in.len - chan->in_head;
   if (left > 0) {
@@ -260,8 +258,8 @@ static void compact(struct mst_chan *chan) {
   chan->in_head = 0;
 }
 
-// bytes_wanted says how much to ask for: the rest of a large frame whose header
-// is known, else one read's worth.
+// bytes_wanted gives how much to read: the rest of a large frame whose header is known, else the
+// size of a usual read.
 static int bytes_wanted(struct mst_chan *chan, size_t *want,
                         struct mst_err *err) {
   struct mst_frame frame;
@@ -281,8 +279,8 @@ static int bytes_wanted(struct mst_chan *chan, size_t *want,
   return 0;
 }
 
-// add_map keeps the segment that came with the bytes read up to now, with its descriptor if these
-// are kept: *fd is -1 then. It is -1 before if there was no room for it.
+// add_map keeps the segment that came with the bytes read up to now. If it keeps the descriptor too
+// it sets *fd to -1. *fd = -1 on entry: this process had no room for the descriptor.
 static int add_map(struct mst_chan *chan, int *fd, struct mst_err *err) {
   struct mst_map *map = NULL;
   if (*fd < 0) {
@@ -305,12 +303,11 @@ static int add_map(struct mst_chan *chan, int *fd, struct mst_err *err) {
   return 0;
 }
 
-// receive reads at most n bytes to the end of the buffer, with a segment if one comes
-// along. Its descriptor is closed at once, but in workers: a mapping is all that is needed, and
-// sessions may have many answers waiting.
+// receive reads at most n bytes to the end of the buffer, and a segment if one comes along. Only
+// workers keep its descriptor: the mapping is enough, and a session may have many answers waiting.
 static int receive(struct mst_chan *chan, size_t n, int wait,
                    struct mst_err *err) {
-  // Before anything is read: a descriptor comes only once.
+  // Allocate before reading: a descriptor comes only once.
   if (chan->takes_maps && chan->spare_map == NULL) {
     chan->spare_map = calloc(1, sizeof *chan->spare_map);
     if (chan->spare_map == NULL) {
@@ -339,7 +336,7 @@ static int receive(struct mst_chan *chan, size_t n, int wait,
   return rc == 0 ? 1 : rc;
 }
 
-// skip throws away what comes of a frame that was dropped. The next one begins in another read.
+// skip reads and discards bytes of a dropped frame. The next frame begins in another read.
 static int skip(struct mst_chan *chan, int wait, struct mst_err *err) {
   uint8_t bytes[16384];
   const size_t n =
@@ -372,7 +369,7 @@ int mst_chan_fill(struct mst_chan *chan, int wait, struct mst_err *err) {
   return rc;
 }
 
-// map_in gives the segment of the frame with these bytes of the stream.
+// map_in gives the segment of the frame at these bytes of the stream.
 static const struct mst_chan_map *map_in(const struct mst_chan *chan,
                                          uint64_t begin, uint64_t end) {
   const struct mst_chan_map *at = chan->maps;
@@ -381,8 +378,8 @@ static const struct mst_chan_map *map_in(const struct mst_chan *chan,
   return at != NULL && at->end <= end ? at : NULL;
 }
 
-// segment_fits: a frame and the descriptor that came agree in whether there is a
-// segment, and how large it is.
+// segment_fits: the frame and the received descriptor agree whether there is a segment, and on its
+// size.
 static int segment_fits(const struct mst_chan *chan, size_t offset,
                         const struct mst_frame *frame, uint64_t used) {
   const int says = (frame->head.flags & MST_FLAG_SEGMENT) != 0;
@@ -439,7 +436,7 @@ int mst_chan_peek(struct mst_chan *chan, struct mst_frame *frame,
   return rc;
 }
 
-// pass goes past bytes in the buffer, and lets go of what belongs to them.
+// pass skips bytes in the buffer and releases their segments.
 static void pass(struct mst_chan *chan, size_t used) {
   chan->in_head += used;
   while (chan->maps != NULL &&

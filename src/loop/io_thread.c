@@ -1,4 +1,4 @@
-// A thread that stands in for its owner. The contract is in io_thread.h.
+// A thread that serves for its owner. The contract is in io_thread.h.
 #include "loop/io_thread.h"
 
 #include <errno.h>
@@ -19,28 +19,27 @@
 #include <sys/timerfd.h>
 #endif
 
-// It runs the pool's code, whose frames are small.
+// It runs the pool's code, whose stack frames are small.
 #define STACK_BYTES ((size_t)256 << 10)
 
 struct mst_io_thread {
   pthread_t thread;
   pthread_mutex_t lock; // held by the I/O thread while it serves
-  int alarm
-      [2]; // the first becomes readable to end the I/O thread's sleep, see ring()
+  int alarm[2];         // readable [0] ends the I/O thread's sleep, see ring()
   mst_io_thread_serve serve;
   void *owner;
-  // Written by the owner, under the lock.
+  // Written by the owner, with the lock.
   int lent;
-  unsigned lends; // how often
+  unsigned lends; // count of lends
   int tick_ms;
   int end;
-  // Written by the I/O thread, under the lock.
-  int asleep_ms; // for how long it sleeps
+  // Written by the I/O thread, with the lock.
+  int asleep_ms; // duration of its present sleep
   int serving;
-  char failure[MST_ASSERT_TEXT_MAX]; // which assertion has ended it
+  char failure[MST_ASSERT_TEXT_MAX]; // the assertion that ended it
 };
 
-// ---- the alarm: a timer where the system has one as a descriptor, else a pipe
+// ---- the alarm: a timer descriptor, or a pipe on systems without them
 
 #if MST_HAVE_TIMERFD
 static int open_alarm(int alarm[2], struct mst_err *err) {
@@ -51,8 +50,8 @@ static int open_alarm(int alarm[2], struct mst_err *err) {
                      strerror(errno));
 }
 
-// ring ends the I/O thread's sleep after so long. Waking a thread at once would cost 5 us,
-// which a caller who is back by then need not have paid.
+// ring ends the I/O thread's sleep after `ms`. Waking the thread at once would cost 5 us, often for
+// nothing: many owners are back by then.
 static void ring(const struct mst_io_thread *thread, int ms) {
   const struct itimerspec when = {
       .it_value = {.tv_nsec = ms > 0 ? ms * MST_NS_PER_MS : 1}};
@@ -72,8 +71,7 @@ static void ring(const struct mst_io_thread *thread, int ms) {
 
 // ---- the thread
 
-// sleep_until waits without the lock. fd: of something that was lent and that nobody came
-// back for, or -1.
+// sleep_until waits without the lock. fd: descriptor that ends the sleep when ready, or -1.
 static void sleep_until(struct mst_io_thread *thread, int ms, int fd) {
   struct pollfd fds[2] = {{.fd = thread->alarm[0], .events = POLLIN},
                           {.fd = fd, .events = POLLIN}};
@@ -85,11 +83,11 @@ static void sleep_until(struct mst_io_thread *thread, int ms, int fd) {
   if (fds[0].revents != 0) {
     char bytes[16];
     const ssize_t n = read(thread->alarm[0], bytes, sizeof bytes);
-    (void)n; // it has rung, that is all
+    (void)n; // an expired timer or a wake-up; the count doesn't matter
   }
 }
 
-// One call of serve: what it answers.
+// One call of serve, and its results.
 struct serving {
   const struct mst_io_thread *thread;
   int ms, fd;
@@ -103,7 +101,7 @@ static void serve_once(void *data) {
 static void *thread_main(void *data) {
   struct mst_io_thread *thread = data;
   unsigned seen = 0; // lends at the last look
-  int quiet = 0;     // looks in a row that found nothing lent
+  int quiet = 0;     // successive looks that found nothing lent
   (void)pthread_mutex_lock(&thread->lock);
   while (!thread->end) {
     if (!thread->lent) {
@@ -196,7 +194,7 @@ const char *mst_io_thread_failure(const struct mst_io_thread *thread) {
   return thread->failure[0] == '\0' ? NULL : thread->failure;
 }
 
-// Only the owner's thread writes it, and asks.
+// Only the owner's thread writes and reads it.
 int mst_io_thread_is_lent(const struct mst_io_thread *thread) {
   return thread->lent;
 }

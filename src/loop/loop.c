@@ -1,8 +1,8 @@
-// The loop's table of ios and its one way through a batch.
+// The loop's table of ios, and how a batch is served.
 //
-// Backends know slots, not pointers, so that an event for an io that an
-// earlier event of the same batch removed finds an empty slot instead of freed
-// memory. Slots freed while a batch is served stay free until it ends.
+// Backends know slots, not pointers, so that an event for an io that was removed earlier in the
+// same batch finds an empty slot instead of freed memory. Slots freed while a batch is served stay
+// free until it ends.
 #include "loop/loop.h"
 
 #include <stdlib.h>
@@ -58,7 +58,7 @@ void mst_loop_close(struct mst_loop *loop) {
 
 int mst_loop_fd(const struct mst_loop *loop) { return loop->backend_fd; }
 
-// take_slot finds a free slot, growing the table when there is none.
+// take_slot finds a free slot, and grows the table if there is none.
 static int take_slot(struct mst_loop *loop, size_t *slot) {
   for (size_t i = loop->free_hint; !loop->serving && i < loop->io_count; i++) {
     if (loop->ios[i] == NULL) {

@@ -13,12 +13,11 @@
 
 #include "base/mst_err.h"
 
-#define MST_READABLE 1u // bytes, end of file or an error wait
+#define MST_READABLE 1u // bytes, end of file or an error
 #define MST_WRITABLE 2u
 
 struct mst_io;
-// Called from mst_loop_run with what is ready. It may add, change and remove
-// ios, this one included.
+// Called from mst_loop_run with what is ready. It may add, change and remove ios, its own included.
 typedef void (*mst_io_ready)(struct mst_io *io, uint32_t ready);
 
 struct mst_io {
@@ -33,29 +32,29 @@ struct mst_loop;
 
 enum mst_loop_backend { MST_LOOP_BEST, MST_LOOP_EPOLL, MST_LOOP_POLL };
 
-// mst_loop_open makes a loop. MST_LOOP_BEST is epoll where the system has it.
-// 0, -MST_ESYS, -MST_EMEM, -MST_EINPUT for a backend that isn't here.
+// mst_loop_open makes a loop. MST_LOOP_BEST is epoll if the system has it. 0, -MST_ESYS, -MST_EMEM,
+// -MST_EINPUT for a backend that the system lacks.
 int mst_loop_open(enum mst_loop_backend backend, struct mst_loop **out,
                   struct mst_err *err);
-// mst_loop_close frees the loop. Watches still added are forgotten.
+// mst_loop_close frees the loop, and forgets ios that are still added.
 void mst_loop_close(struct mst_loop *loop);
 
-// mst_loop_fd gives a descriptor that is readable while something is ready, -1 if this
-// backend has none. It stays the loop's.
+// mst_loop_fd gives a descriptor that is readable while something is ready, -1 if this backend has
+// none. The loop keeps it.
 int mst_loop_fd(const struct mst_loop *loop);
 
 // mst_loop_add starts watching. The io stays the caller's and must not move
 // until it is removed. 0, -MST_ESYS, -MST_EMEM.
 int mst_loop_add(struct mst_loop *loop, struct mst_io *io, struct mst_err *err);
-// mst_loop_want changes what is waited for; nothing if it is that already.
+// mst_loop_want changes what to wait for; no system call if that is unchanged.
 int mst_loop_want(struct mst_loop *loop, struct mst_io *io, uint32_t wanted,
                   struct mst_err *err);
 // mst_loop_remove stops watching; harmless for an io that isn't added.
 void mst_loop_remove(struct mst_loop *loop, struct mst_io *io);
 
-// mst_loop_run waits up to timeout_ms (-1: without end, 0: not at all) and calls
-// ready for what is. Returns the number of ios served, 0 after a time-out
-// or a signal, -MST_ESYS. Cost: O(ready) with epoll, O(ios) with poll.
+// mst_loop_run waits up to timeout_ms (-1: without limit, 0: not at all) and calls `ready` for each
+// ready io. Returns the number of ios served, 0 after a timeout or a signal, -MST_ESYS. Cost:
+// O(ready) with epoll, O(ios) with poll.
 int mst_loop_run(struct mst_loop *loop, int timeout_ms, struct mst_err *err);
 
 #endif

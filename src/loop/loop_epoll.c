@@ -65,7 +65,7 @@ static int epoll_wait_ready(struct mst_loop *loop, int timeout_ms,
   for (int i = 0; i < n; i++) {
     const uint32_t got = events[i].events;
     slots[i] = (size_t)events[i].data.u64;
-    // An end or an error is told to readers and writers alike.
+    // Readers and writers both learn of an end or an error.
     const int over = (got & (EPOLLHUP | EPOLLERR)) != 0;
     ready[i] = ((got & EPOLLIN) != 0 || over ? MST_READABLE : 0u) |
                ((got & EPOLLOUT) != 0 || over ? MST_WRITABLE : 0u);

@@ -1,4 +1,4 @@
-// What loop.c and the backends share.
+// Shared by loop.c and the backends.
 #ifndef MST_LOOP_INT_H
 #define MST_LOOP_INT_H
 
@@ -7,7 +7,7 @@
 #include "base/mst_features.h"
 #include "loop/loop.h"
 
-// At most this many are served by one wait; the rest is ready at the next.
+// One wait serves at most this many; the others are ready at the next.
 #define MST_LOOP_BATCH 64
 
 struct mst_loop_ops {
@@ -16,13 +16,13 @@ struct mst_loop_ops {
   int (*add)(struct mst_loop *loop, struct mst_io *io, struct mst_err *err);
   int (*change)(struct mst_loop *loop, struct mst_io *io, struct mst_err *err);
   void (*remove)(struct mst_loop *loop, struct mst_io *io);
-  // wait fills at most MST_LOOP_BATCH slots and what is ready; count or error.
+  // wait fills at most MST_LOOP_BATCH slots and what is ready; returns their count or an error.
   int (*wait)(struct mst_loop *loop, int timeout_ms, size_t *slots,
               uint32_t *ready, struct mst_err *err);
 };
 
-// ios[slot] for slot >= 1; NULL where free. A slot is not used again
-// before the batch that might name it has been served.
+// ios[slot] for slot >= 1; NULL if free. A slot isn't reused before the batch that might name it
+// has been served.
 struct mst_loop {
   const struct mst_loop_ops *ops;
   struct mst_io **ios;

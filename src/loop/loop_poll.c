@@ -1,8 +1,7 @@
 // The poll backend, for systems without epoll. O(ios) a wait.
 //
-// pollfds[slot] mirrors the table of ios; free slots have fd -1, which
-// poll() skips. Waits start serving after the last slot served, so that a busy
-// low slot can't starve the others when a batch is full.
+// pollfds[slot] mirrors the table of ios; free slots have fd -1, which poll() skips. Serving starts
+// after the last slot served, so that a busy low slot can't starve the others when a batch is full.
 #include <errno.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -13,7 +12,7 @@
 struct poll_table {
   struct pollfd *fds;
   size_t cap;
-  size_t next; // slot to begin serving with
+  size_t next; // slot to serve first
 };
 
 static int poll_open(struct mst_loop *loop, struct mst_err *err) {

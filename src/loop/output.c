@@ -25,8 +25,8 @@ int mst_output_open(struct mst_output *output, struct mst_loop *loop, int fd,
   return rc;
 }
 
-// end_lines makes newlines of the NULs that end a line, in place, and drops the others. Returns
-// how many bytes are left.
+// end_lines replaces NULs that end a line by newlines, in place, and drops the other NULs. Returns
+// the number of bytes left.
 static size_t end_lines(struct mst_output *output, char *bytes, size_t n) {
   size_t kept = 0;
   for (size_t i = 0; i < n; i++) {
@@ -51,7 +51,7 @@ void mst_output_drain(struct mst_output *output) {
     mst_tail_write(&output->tail, bytes, n);
     if (output->sink != NULL) output->sink(output->sink_owner, bytes, n);
     all += (size_t)got;
-    if ((size_t)got < sizeof bytes) return; // that was all
+    if ((size_t)got < sizeof bytes) return; // the pipe is empty
   }
 }
 
