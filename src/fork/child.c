@@ -1,9 +1,9 @@
 // A forked process becomes a worker. See child.h.
 //
-// Until its watch runs, the worker could outlive a session that dies now: for
-// this while it asks to die with its parent, the server, which does see that.
-// Afterwards it must not: losing the server loses no worker. It only asks to be
-// continued then, since a process that is stopped doesn't see that its session is gone.
+// Until its watch runs, the worker could outlive a session that dies: so until then it asks to die
+// with its parent, the server, which does notice. Afterwards it must not: losing the server must
+// not lose workers. From then on it only asks for a SIGCONT, since a stopped process doesn't notice
+// that its session is gone.
 #include "fork/child.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static void plain_signals(void) {
   struct sigaction action;
   memset(&action, 0, sizeof action);
   action.sa_handler = SIG_DFL;
-  // Only what the server itself has set; R's own handlers stay.
+  // Reset only the server's own handlers; R's stay.
   (void)sigaction(SIGCHLD, &action, NULL);
   (void)sigaction(SIGTERM, &action, NULL);
   (void)sigaction(SIGCONT, &action, NULL);
@@ -56,7 +56,7 @@ int mst_child_become(const int fds[3], pid_t server, pid_t session,
   if (place_fds(fds) != 0) {
     return mst_err_set(err, MST_ESYS, errno, "dup2", "%s", strerror(errno));
   }
-  // The server keeps the session's pidfd at the same number, if it has one.
+  // The server keeps the session's pidfd, if any, at the same number.
   const int rc =
       mst_watch_start(MST_FD_CONTROL, mst_fds_session(), session, err);
   if (rc != 0) return rc;

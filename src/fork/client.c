@@ -11,8 +11,8 @@
 #include "base/mst_clock.h"
 #include "fork/fork.h"
 
-// The kernel bounds how many descriptors one user may have in flight (ETOOMANYREFS); they leave
-// flight as servers take them. A launch waits so long for that, and is tried this often.
+// The kernel limits how many descriptors one user may have in flight (ETOOMANYREFS); each leaves
+// flight when a server receives it. A launch waits for that for LACKS_NS.
 #define LACKS_NS (5 * MST_NS_PER_S)
 #define RETRY_NS (5 * MST_NS_PER_MS)
 
@@ -31,8 +31,8 @@ static void serve_channel(struct mst_server *server, int readable);
 static void want(struct mst_server *server);
 static void server_gone(struct mst_server *server);
 
-// end_silent: a server that is stopped, or hangs, is ended. It is our child and not reaped, so
-// the pid is its own. Its workers go on.
+// end_silent kills a server that is stopped or hangs. It is our child and not reaped, so the pid is
+// its own. Its workers go on.
 static void end_silent(struct mst_server *server) {
   const int64_t deadline_ns = mst_clock_now() + MST_NS_PER_S;
   server->silent = 1;
@@ -67,8 +67,8 @@ static void launch_failed(struct mst_server *server, int sys_errno) {
   server->sink(server->sink_owner, &news);
 }
 
-// send_launches sends what waits, as far as there is room for it. It never waits for the server:
-// one that tells of hundreds of ends, to a session that only writes, would wait as well.
+// send_launches sends as many waiting launches as fit. It never waits for the server: one that
+// reports hundreds of exits to a session that only writes would block as well.
 static void send_launches(struct mst_server *server) {
   server->lacks = 0;
   while (server->waiting != NULL) {
@@ -130,7 +130,7 @@ static void server_signal(struct mst_launcher *self,
     want(server);
     return;
   }
-  // The caller asks only for workers whose channel is open, so the pid is theirs.
+  // The caller asks only for workers with an open channel, so the pid is theirs.
   (void)kill(-pid, signal);
 }
 
@@ -156,7 +156,7 @@ static void server_adopt(struct mst_launcher *self,
   want(server);
 }
 
-// watch_silence: called often, the place to see that it says nothing.
+// watch_silence is called often, and ends a silent server.
 static void watch_silence(struct mst_server *server) {
   const int64_t now_ns = mst_clock_now();
   const int64_t slept_ns = now_ns - server->looked_ns;
@@ -179,7 +179,7 @@ static void watch_silence(struct mst_server *server) {
   }
 }
 
-// reap_adopted: workers are its children until the server has become a zombie, then this process's.
+// reap_adopted: workers are the server's children until it is a zombie, then this process's.
 static void reap_adopted(struct mst_server *server) {
   if (server->kids == NULL || mst_server_reap(server) == 0) return;
   mst_kids_reap(&server->kids, server->sink, server->sink_owner);
@@ -223,7 +223,7 @@ static void take_news(struct mst_server *server, const struct mst_frame *frame,
       .how = msg.how,
       .number = kind == MST_NEWS_FORKED ? (int32_t)msg.pid : msg.number};
   if (kind == MST_NEWS_FORKED) {
-    // A group is signalled by kill(-pid): 0 would be the session's own, 1 everybody.
+    // kill(-pid) signals a group: 0 would be the session's own, 1 every process.
     if (msg.pid <= 1) return;
     note_kid(server, &news.of, (pid_t)msg.pid);
   } else {
@@ -264,12 +264,12 @@ static void take_frame(struct mst_server *server,
   case MST_KIND_EXITED:
     take_news(server, frame, MST_NEWS_EXITED);
     break;
-  default: // a newer server may say more
+  default: // a newer server may send more
     break;
   }
 }
 
-// note_gone: what nobody here will adopt is another's to wait for.
+// note_gone forgets workers that this process won't adopt.
 static void note_gone(struct mst_server *server) {
   server->launcher.gone = 1;
   server->launcher.due_ns = 0;
@@ -302,7 +302,7 @@ static void want(struct mst_server *server) {
   (void)mst_loop_want(server->loop, &server->io, MST_READABLE | write, NULL);
 }
 
-// serve_channel sends what is queued and takes what has come.
+// serve_channel sends queued frames and takes received ones.
 static void serve_channel(struct mst_server *server, int readable) {
   struct mst_frame frame;
   if (server->chan.fd < 0) return;
@@ -315,7 +315,7 @@ static void serve_channel(struct mst_server *server, int readable) {
   const int rc = mst_chan_fill(&server->chan, 0, NULL);
   int found;
   while ((found = mst_chan_peek(&server->chan, &frame, NULL)) == 1) {
-    // Taken first: the news may lead to another fork, and that may read on.
+    // Take it first: the news may lead to another fork, which may read on.
     const struct mst_head head = frame.head;
     uint8_t payload[MST_TEXT_MAX + 8u];
     if (head.length <= sizeof payload) {
@@ -326,7 +326,7 @@ static void serve_channel(struct mst_server *server, int readable) {
     if (head.length <= sizeof payload) take_frame(server, &frame);
     if (server->chan.fd < 0) return;
   }
-  // Without memory it stays there until there is some.
+  // If memory is short the bytes stay in the socket for later.
   if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0) {
     server_gone(server);
   }
@@ -336,7 +336,7 @@ static void chan_ready(struct mst_io *io, uint32_t ready) {
   serve_channel(io->owner, (ready & MST_READABLE) != 0);
 }
 
-// open_ends makes the server's two channels and spawns it.
+// spawn_server makes the server's two channels and spawns it.
 static int spawn_server(struct mst_server *server, struct mst_loop *prints,
                         struct mst_spawn *spawn, struct mst_err *err) {
   int pair[2], output[2];
@@ -417,11 +417,11 @@ void mst_server_break(struct mst_server *server) {
   mst_net_close(&server->output.io.fd);
   mst_net_shutdown(server->chan.fd);
   mst_net_close(&server->chan.fd);
-  mst_kids_free(&server->kids); // it ends them, and waits for them
+  mst_kids_free(&server->kids); // kills and reaps them
   note_gone(server);
 }
 
-// end_adopted: nobody awaits them, and no server ends them.
+// end_adopted kills adopted workers: no server does.
 static void end_adopted(struct mst_server *server) {
   mst_kids_reap(&server->kids, NULL, NULL);
   mst_kids_kill(server->kids);

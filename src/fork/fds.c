@@ -1,12 +1,10 @@
 // The numbers of descriptors in servers and workers. See fork.h.
 //
-// A worker's channels get their numbers by dup2() in a process whose R has files of
-// its own open: the script that it reads its commands from, which is also what
-// browser() and stdin() read. Were the control channel put over that file, R would
-// read the session's messages as typed text. So the numbers are taken before R
-// boots, by /dev/null where there is nothing yet, and looked at before they are used.
-// A number that R has open never becomes free in a worker either: whatever file got
-// it next would be what the console reads.
+// A worker's channels get their numbers by dup2() in a process whose R has open files of its own:
+// the script that it reads its commands from, which browser() and stdin() read too. If the control
+// channel replaced that file, R would read the session's messages as typed text. So /dev/null takes
+// the numbers before R boots if they are free, and they are checked before use. Nor does a worker
+// ever free a number that R has open: the console would read the next file that gets it.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -14,7 +12,7 @@
 
 #include "fork/fork.h"
 
-// R's files are opened first and have low numbers; muster's are raised past this.
+// R opens its files first, at low numbers; muster's are raised past this.
 #define LOOK_MAX 1024
 #define KEPT_MAX 64
 
@@ -31,7 +29,7 @@ int mst_proc_dup(int fd, int floor) {
 
 int mst_fds_reserve(int fd) { return dup2(STDIN_FILENO, fd) < 0 ? -1 : 0; }
 
-// is_reserved tells whether a number is open and has nothing but /dev/null.
+// is_reserved tells whether a number is open and refers to /dev/null.
 static int is_reserved(int fd) {
   struct stat file;
   return fstat(fd, &file) == 0 && S_ISCHR(file.st_mode);
@@ -62,7 +60,7 @@ int mst_fds_keep(void) {
 
 int mst_fds_place(int data, int control) {
   if (!is_socket(MST_FD_DATA) || !is_reserved(MST_FD_CONTROL)) {
-    errno = EBADF; // somebody's file: it must not be replaced
+    errno = EBADF; // another file, which must not be replaced
     return -1;
   }
   if (dup2(data, MST_FD_DATA) < 0) return -1;

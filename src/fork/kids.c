@@ -1,4 +1,4 @@
-// The workers that a process is to wait for. See fork.h.
+// The workers that a process must wait for. See fork.h.
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>

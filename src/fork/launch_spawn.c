@@ -1,8 +1,8 @@
-// A launcher that boots each worker as an R of its own. See fork.h.
+// A launcher that boots each worker as a separate R. See fork.h.
 //
-// The workers are children of the session, so only the session can wait for
-// them, and nothing tells when one ended: SIGCHLD belongs to the user. reap()
-// asks for each; the caller does so while it waits.
+// The workers are children of the session, so only the session can wait for them, and it gets no
+// notice when one ends: SIGCHLD belongs to the user. So reap() checks each one; the caller calls it
+// while it waits.
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ struct mst_spawner {
   char *file;
   char **argv;
   char **
-      env; // all of it: the I/O thread launches too, while R may change the session's
+      env; // complete: the I/O thread launches too, while R may change the session's
   int session_fd;
   struct mst_kid *kids;
   mst_news_sink sink;

@@ -1,5 +1,4 @@
-// Processes on Linux. What proc_other.c has in place of each part is for systems without it.
-// See fork.h.
+// Processes on Linux. proc_other.c has the parts for systems that lack a feature. See fork.h.
 #include "base/mst_features.h"
 #include "fork/fork.h"
 
@@ -16,8 +15,7 @@
 #include "base/mst_kernel.h"
 #endif
 
-// The numbers of system calls are the same on every architecture; headers may be older than the
-// kernel.
+// System call numbers are the same on every architecture; headers may be older than the kernel.
 
 #if MST_HAVE_PIDFD
 #ifndef SYS_pidfd_open
@@ -60,12 +58,12 @@ void mst_proc_close_from(int lowest) {
 #endif
 
 #if MST_HAVE_PROC
-// Paths of cgroups that are longer count as not known; so many levels are looked at.
+// Longer paths of cgroups count as unknown; at most this many levels are searched.
 #define GROUP_MAX 1024
 #define GROUPS_DEEP 4
 
-// arguments gives where this process's arguments are in memory, and how many bytes; NULL if that
-// can't be known. They are the fields 48 and 49 behind the name, which may have spaces in it.
+// arguments gives the address and size of this process's arguments; NULL if unknown. They are
+// fields 48 and 49, counted after the name, which may contain spaces.
 static char *arguments(size_t *bytes) {
   char text[2048];
   (void)mst_kernel_read(MST_PROC "/self/stat", text, sizeof text);
@@ -87,7 +85,7 @@ void mst_proc_title(const char *title) {
   size_t bytes;
   char *first = arguments(&bytes);
   if (first == NULL) return;
-  size_t capacity = 0; // in front of the argument that ends with boot.R
+  size_t capacity = 0; // bytes before the argument that ends with boot.R
   for (size_t at = 0; at < bytes;) {
     const size_t length = strnlen(first + at, bytes - at);
     static const char script[] = "boot.R";
@@ -105,7 +103,7 @@ void mst_proc_title(const char *title) {
   memcpy(first, title, length < capacity ? length : capacity - 1);
 }
 
-// What a process may take back by itself is what it has put on.
+// Without privilege a process can lower its value only as far as it has raised it.
 #define EXPENDABLE 300
 
 void mst_proc_expendable(int more) {
@@ -122,7 +120,7 @@ void mst_proc_expendable(int more) {
   const int now = !more ? before : before + EXPENDABLE;
   const int n = snprintf(text, sizeof text, "%d", now > 1000 ? 1000 : now);
   const ssize_t written = pwrite(fd, text, (size_t)n, 0);
-  (void)written; // as any other process, then
+  (void)written; // on failure it stays as it was
   (void)close(fd);
 }
 
@@ -146,8 +144,8 @@ int mst_proc_threads(void) {
   return n;
 }
 
-// PF_EXITING of include/linux/sched.h: set before a process's descriptors are closed, and still
-// there in a zombie.
+// PF_EXITING of include/linux/sched.h: set before a process's descriptors are closed, and kept in a
+// zombie.
 #define FLAG_EXITING 0x4ul
 
 int mst_proc_exits(pid_t pid) {
@@ -177,8 +175,8 @@ static int64_t kills_of(const char *folder, int version) {
   return kills_in(path);
 }
 
-// own_group gives the folder of this process's cgroup for memory, with ending '/', and
-// its version; 0: not known, or the whole machine's.
+// own_group gives the folder of this process's memory cgroup, with a final '/', and its version; 0
+// if it is unknown or the root.
 static int own_group(char *folder, size_t size) {
   char text[8192];
   const char *path;
@@ -188,13 +186,13 @@ static int own_group(char *folder, size_t size) {
     if (version == 1 && strcmp(path, "/") == 0) return 0;
     const int n = snprintf(folder, size, MST_SYS "/fs/cgroup%s%s/",
                            version == 1 ? "/memory" : "", path);
-    // With both versions mounted the second one doesn't have the memory.
+    // If both versions are mounted, v2 lacks the memory controller.
     if (n > 0 && (size_t)n < size && kills_of(folder, version) >= 0) break;
   }
   return version;
 }
 
-// tree_count adds up what version 1 counts for each cgroup alone.
+// tree_count adds up the counts of a tree: version 1 counts each cgroup alone.
 static int64_t tree_count(const char *folder, int depth) {
   char path[2 * GROUP_MAX];
   int64_t count = kills_of(folder, 1);

@@ -1,4 +1,4 @@
-// Processes on systems that lack some of what proc_linux.c uses. See fork.h.
+// Processes on systems that lack features of proc_linux.c. See fork.h.
 #include <unistd.h>
 
 #include "base/mst_features.h"
@@ -7,7 +7,7 @@
 #if !MST_HAVE_PIDFD
 int mst_proc_pidfd(pid_t pid) {
   (void)pid;
-  return -1; // the watch looks for the session twice a second instead
+  return -1; // the watch checks for the session twice a second instead
 }
 #endif
 
@@ -16,13 +16,13 @@ void mst_proc_die_with_parent(int signal) { (void)signal; }
 #endif
 
 #if !MST_HAVE_FORK
-// There is no fork server that leaves workers.
+// Here no fork server leaves orphaned workers.
 int mst_proc_adopts(void) { return 0; }
 int mst_proc_adopt(void) { return -MST_ESYS; }
 #endif
 
-// sysconf() is the soft limit; what was opened under a higher limit stays open, but is
-// close-on-exec where muster opened it.
+// sysconf() gives the soft limit; files opened under a higher limit stay open, but muster's are
+// close-on-exec.
 void mst_proc_close_each(int lowest) {
   long last = sysconf(_SC_OPEN_MAX);
   if (last < 0 || last > 65536) last = 65536;

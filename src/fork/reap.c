@@ -1,8 +1,7 @@
 // Waits for one child. See fork.h.
 //
-// waitid() with WNOWAIT first: the ended process stays a zombie, so its pid, and
-// with it the number of its process group, can't belong to anybody else while
-// what is left of the group is killed.
+// waitid() with WNOWAIT first: the ended process stays a zombie, so its pid, which is also the
+// number of its process group, can't be reused while the rest of the group is killed.
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
@@ -18,7 +17,7 @@ static int reap(pid_t pid, int alone, uint32_t *how, int32_t *number) {
     rc = waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT);
   } while (rc != 0 && errno == EINTR);
   if (rc != 0) {
-    *how = MST_EXIT_UNKNOWN; // ECHILD: somebody else has waited for it
+    *how = MST_EXIT_UNKNOWN; // ECHILD: another wait() took it
     *number = 0;
     return -MST_ECLOSED;
   }

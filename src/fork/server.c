@@ -1,10 +1,9 @@
-// The fork server's loop. See fork.h for who is who.
+// The fork server's loop. See fork.h for the processes.
 //
-// One thread, one poll: the session's channel, the session's pidfd, and a pipe
-// that the handlers of SIGCHLD, SIGTERM and SIGCONT write to (this process is ours, so
-// its handlers are too). Forking happens here, from inside .Call: the child
-// returns from mst_server_run into R code that the server has run already, so
-// that nothing needs compiling or loading in the child.
+// One thread, one poll: the session's channel, the session's pidfd, and a pipe that the handlers of
+// SIGCHLD, SIGTERM and SIGCONT write to (this process is ours, so its handlers are too). Forking
+// happens here, inside .Call: the child returns from mst_server_run into R code that the server has
+// already run, so that the child doesn't have to compile or load anything.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -19,20 +18,20 @@
 #include "fork/child.h"
 #include "fork/fork.h"
 
-// After its session is gone the server ends its workers within this time.
+// After its session is gone the server has this long to end its workers.
 #define END_NS (2 * MST_NS_PER_S)
 
 struct kid {
   pid_t pid;
   uint32_t cluster, worker, epoch;
-  int adopted; // it may be another's child yet
+  int adopted; // it may still be another's child
 };
 
 static struct {
   struct kid *kids;
   size_t kid_count, kid_cap;
   struct mst_chan chan;
-  int pending_fds[MST_NET_FDS_MAX]; // of the FORK frames not taken yet
+  int pending_fds[MST_NET_FDS_MAX]; // of FORK frames not taken yet
   size_t pending_count;
   int wake[2]; // pipe of the signal handlers
   volatile sig_atomic_t terminate;
@@ -43,7 +42,7 @@ static void on_signal(int sig) {
   const int errno_kept = errno;
   if (sig == SIGTERM) server.terminate = 1;
   const ssize_t written = write(server.wake[1], "", 1);
-  (void)written; // full: the loop will wake up anyhow
+  (void)written; // full: the loop wakes up anyway
   errno = errno_kept;
 }
 
@@ -58,17 +57,16 @@ static int handle_signals(struct mst_err *err) {
   (void)sigaction(SIGCHLD, &action, NULL);
   (void)sigaction(SIGTERM, &action, NULL);
   (void)sigaction(SIGCONT, &action, NULL);
-  // SIGKILL until now, so that a boot that hangs ends with the session; from
-  // here on there may be workers and directories to clean up. SIGCONT, since a server
-  // that is stopped takes no other signal but SIGKILL: it goes on, and sees who its
-  // parent is.
+  // SIGKILL until now, so that a boot that hangs ends with the session; from here on there may be
+  // workers and directories to clean up. SIGCONT, since a stopped server takes no other signal but
+  // SIGKILL: it continues, and sees that its parent has changed.
   mst_proc_die_with_parent(SIGCONT);
   return 0;
 }
 
-// say queues a message; serve() sends on what doesn't fit now. Waiting here for
-// a session that computes, or that is gone while its forked child holds the
-// socket, would keep this loop from seeing the session's end.
+// say queues a message; serve() sends the unsent rest. Waiting here for a session that computes, or
+// that is gone while its forked child holds the socket, would keep this loop from seeing the
+// session's end.
 static int say(uint8_t kind, const struct kid *kid, uint32_t pid, uint32_t how,
                int32_t number) {
   struct mst_head head = {.kind = kind};
@@ -106,10 +104,10 @@ static int remember(const struct kid *kid) {
   return 0;
 }
 
-// refusal gives the errno with which this fork is refused, 0 if it may be done.
+// refusal gives the errno for refusing this fork, 0 to allow it.
 static int refusal(const int fds[3]) {
-  if (fds[0] < 0) return EMFILE;              // there was no room for them
-  if (mst_proc_threads() > 1) return EDEADLK; // client.c knows this meaning
+  if (fds[0] < 0) return EMFILE; // there was no room for its descriptors
+  if (mst_proc_threads() > 1) return EDEADLK; // client.c knows this errno
   return 0;
 }
 
@@ -137,13 +135,13 @@ static int fork_one(const struct mst_frame *frame, const int fds[3],
     (void)say(MST_KIND_FORK_FAILED, &kid, 0, 0, fork_errno);
     return 0;
   }
-  (void)setpgid(pid, pid); // whoever is first
+  (void)setpgid(pid, pid); // both sides set it; either may be first
   server.kids[server.kid_count - 1].pid = pid;
   (void)say(MST_KIND_FORKED, &kid, (uint32_t)pid, 0, 0);
   return 0;
 }
 
-// adopt takes a standby, which this process has adopted with its worker's end, for a worker.
+// adopt records as a worker a standby that became this process's child when its worker ended.
 static void adopt(const struct mst_frame *frame) {
   struct mst_proc_msg msg;
   if (mst_proc_msg_decode(frame->payload, (size_t)frame->head.length, &msg) !=
@@ -156,7 +154,7 @@ static void adopt(const struct mst_frame *frame) {
                           .worker = frame->head.worker,
                           .epoch = frame->head.epoch,
                           .adopted = 1};
-  (void)remember(&kid); // without memory nobody tells how it ended
+  (void)remember(&kid); // if memory is short, its end isn't reported
 }
 
 static int is_kid(pid_t pid) {
@@ -166,8 +164,8 @@ static int is_kid(pid_t pid) {
   return 0;
 }
 
-// reap_others waits for what has become a child of this process by its parent's end: standbys that
-// nobody needs any more, and what workers had started.
+// reap_others reaps orphans that became children of this process: unneeded standbys, and processes
+// that workers had started.
 static void reap_others(void) {
   siginfo_t info = {0};
   while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
@@ -194,7 +192,7 @@ static void reap_all(void) {
     server.kids[i] = server.kids[--server.kid_count];
     (void)say(MST_KIND_EXITED, &gone, (uint32_t)gone.pid, how, number);
   }
-  reap_others(); // a kid that stops it has a SIGCHLD of its own
+  reap_others(); // a kid that stops this loop has its own SIGCHLD
 }
 
 static void signal_one(const struct mst_frame *frame) {
@@ -212,7 +210,7 @@ static void signal_one(const struct mst_frame *frame) {
   }
 }
 
-// drop_fds forgets the first n descriptors that wait for their frame.
+// drop_fds removes the first n pending descriptors.
 static void drop_fds(size_t n) {
   for (size_t i = 0; i < n; i++)
     mst_net_close(&server.pending_fds[i]);
@@ -221,8 +219,8 @@ static void drop_fds(size_t n) {
           server.pending_count * sizeof(int));
 }
 
-// serve_frames takes what the session asks for. 1 in a forked worker, 0 in the
-// server, -1 if the session can't be understood or is gone.
+// serve_frames carries out the session's requests. 1 in a forked worker, 0 in the server, -1 if the
+// session is gone or its bytes are invalid.
 static int serve_frames(int *child_rc, struct mst_err *err) {
   struct mst_frame frame;
   int rc;
@@ -241,9 +239,8 @@ static int serve_frames(int *child_rc, struct mst_err *err) {
   return rc < 0 ? -1 : 0;
 }
 
-// read_one reads at most one frame's header and payload, so that descriptors
-// that come with the next frame are not mixed up with this one's: a FORK frame
-// is a header alone, and a read never goes past one frame.
+// read_one never reads past one frame, so that descriptors of the next frame aren't mixed up with
+// this one's: a FORK frame is only a header.
 static int read_one(struct mst_err *err) {
   struct mst_chan *chan = &server.chan;
   const size_t have = chan->in.len - chan->in_head;
@@ -264,7 +261,7 @@ static int read_one(struct mst_err *err) {
                                        want - have, 0, fds, &n, &lost, err);
   if (got < 0) return (int)got;
   chan->in.len += (size_t)got;
-  while (lost && n < 3) // those of a FORK
+  while (lost && n < 3) // a FORK has three
     fds[n++] = -1;
   if (n > 0 && server.pending_count + n > MST_NET_FDS_MAX) return -MST_EPROTO;
   memcpy(server.pending_fds + server.pending_count, fds, n * sizeof(int));
@@ -283,7 +280,7 @@ static void end_kids(void) {
     if (server.kid_count > 0) (void)poll(NULL, 0, 1);
   }
   (void)mst_tree_remove(server.config->temp_dir, deadline_ns);
-  // The directory round it, if this was the last server in it.
+  // Its parent directory, if this was the last server in it.
   char round[MST_TEXT_MAX];
   strncpy(round, server.config->temp_dir, sizeof round - 1);
   round[sizeof round - 1] = '\0';
@@ -331,8 +328,7 @@ static int serve(int *child_rc, struct mst_err *err) {
   }
 }
 
-// forget_server frees, in a forked worker, what only the server needs. The
-// descriptors are closed already.
+// forget_server frees the server's memory in a forked worker. The descriptors are closed already.
 static void forget_server(void) {
   free(server.kids);
   server.kids = NULL;
@@ -351,8 +347,8 @@ int mst_server_run(const struct mst_server_config *config,
   }
   const int rc = handle_signals(err);
   if (rc != 0) return rc;
-  (void)mst_proc_adopt(); // else process 1 waits for standbys
-  // What stdio holds back would be written again by every worker.
+  (void)mst_proc_adopt(); // on failure process 1 reaps standbys
+  // Otherwise every worker would write buffered output again.
   (void)fflush(NULL);
   int child_rc = 0;
   if (say(MST_KIND_SERVER_READY, NULL, (uint32_t)getpid(), 0,

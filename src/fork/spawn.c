@@ -1,11 +1,10 @@
 // Starts a process: vfork and exec. See fork.h.
 //
-// vfork, because fork() copies the page tables of the user's session (7.6 ms
-// with 1 GB resident) and because posix_spawn() can't set a parent-death signal.
-// Between vfork and exec the child shares the session's memory: it calls only
-// async-signal-safe functions and changes no memory but its own stack. Signals
-// are blocked round it, and put back to their defaults in the child (handlers
-// are its own copy), so that no handler of R's runs in the child.
+// vfork, because fork() copies the page tables of the user's session (7.6 ms with 1 GB resident)
+// and because posix_spawn() can't set a parent-death signal. Between vfork and exec the child
+// shares the session's memory: it calls only async-signal-safe functions and writes only to its own
+// stack. Signals are blocked meanwhile and reset to their defaults in the child (its handlers are a
+// copy), so that no handler of R's runs in the child.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -17,7 +16,7 @@
 
 extern char **environ;
 
-// Descriptors are first moved out of the way of their targets.
+// Descriptors are first moved above their targets.
 #define FD_FLOOR 16
 
 static int name_length(const char *entry) {
@@ -66,9 +65,9 @@ static void default_signals(void) {
     (void)sigaction(sig, &action, NULL);
 }
 
-// place_fds moves the descriptors to 3, 4, 5 and 0, 1, 2, and closes the rest but
-// the one for reporting, which it moves as well. A program that gets none of the first
-// three isn't muster's, and has nothing at their numbers.
+// place_fds moves the descriptors to 3, 4, 5 and 0, 1, 2, and closes all others except the report
+// pipe, which it moves as well. A program without any of the first three isn't muster's, and gets
+// nothing at their numbers.
 static int place_fds(const struct mst_spawn *spawn, int *report) {
   int from[4];
   for (int i = 0; i < 4; i++) {
@@ -117,7 +116,7 @@ run_child(const struct mst_spawn *spawn, char *const *env, int report,
   const ssize_t written = write(report, &failed, sizeof failed);
   (void)written;
   for (;;)
-    (void)kill(getpid(), SIGKILL); // ends here without cleaning up
+    (void)kill(getpid(), SIGKILL); // ends here without cleanup
 }
 
 // exec_outcome reads the child's report: 0 if exec closed the pipe, else errno.
@@ -130,8 +129,8 @@ static int exec_outcome(int report) {
   return got == (ssize_t)sizeof failed ? failed : 0;
 }
 
-// with_signals_blocked makes the child; signals stay blocked until it has
-// called exec or ended, which is when vfork returns.
+// vfork_child makes the child. Signals stay blocked until it has called exec or ended, which is
+// when vfork returns.
 static pid_t vfork_child(const struct mst_spawn *spawn, char *const *env,
                          int report) {
   sigset_t all, before;
@@ -167,7 +166,7 @@ int mst_spawn_run(const struct mst_spawn *spawn, pid_t *pid,
                      strerror(fork_errno));
     goto out_pipe;
   }
-  (void)setpgid(child, child); // whoever is first
+  (void)setpgid(child, child); // both sides set it; either may be first
   const int failed = exec_outcome(report[0]);
   if (failed != 0) {
     uint32_t how;

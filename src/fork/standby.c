@@ -1,15 +1,14 @@
-// A worker's checkpoint: a copy of its process that stands still. See fork.h.
+// A worker's checkpoint: a copy of its process that waits. See fork.h.
 //
-// Problem: what makes a worker what it is can't be listed: bindings, environments, data changed in
-// place, options, locale, packages, compiled code, open files. A process can be copied.
+// Problem: a worker's state can't be listed: bindings, environments, data changed in place,
+// options, locale, packages, compiled code, open files. But a process can be copied.
 //
-// Way chosen: fork(). The copy waits for the session's word, without a thread. It never takes the
-// worker's place itself and be gone: it leaves a copy of its own first, so that a worker that is
-// lost again and again comes back each time. Both ends of `end` outlive all of them, since each
-// copy inherits it.
+// Way chosen: fork(). The copy waits for the session's order, without a thread. Before it replaces
+// the worker it leaves a copy of itself, so that a worker that is lost repeatedly comes back each
+// time. Both ends of `end` stay open, since each copy inherits it.
 //
 // Not chosen: a copy that stays and forks each worker, as the fork server does. It would be the
-// parent of a worker that has a newer checkpoint by then, and could end only when that does.
+// parent of a worker that has a newer checkpoint by then, and could only end after it.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -20,9 +19,9 @@
 #include "base/mst_assert.h"
 #include "fork/fork.h"
 
-// Descriptors that a FORK brings wait above the numbers that they are to have.
+// A FORK's descriptors wait above their final numbers.
 #define FD_FLOOR 16
-// Without a pidfd the session is looked for this often.
+// Without a pidfd the session is checked this often.
 #define LOOK_MS 500
 #define THREAD_END_MS 5
 
@@ -33,16 +32,16 @@ struct standby {
   pid_t session;
 };
 
-// die: no code of R's or a package's is to run in this copy.
+// die ends this copy without running any code of R or packages.
 static void die(void) { (void)raise(SIGKILL); }
 
-// leave ends this copy: its worker has another, or is to end, or the session has ended.
+// leave ends this copy: its worker has a newer one or must end, or the session has ended.
 static void leave(void) {
   if (mst_watch_is_orphan()) mst_watch_end();
   die();
 }
 
-// say_pid has the session know whom it talks to.
+// say_pid tells the session the pid.
 static void say_pid(const struct standby *self) {
   struct mst_chan chan;
   struct mst_head head = {.kind = MST_KIND_FORKED};
@@ -54,15 +53,15 @@ static void say_pid(const struct standby *self) {
     leave();
 }
 
-// stand makes this process, just forked, one that stands by.
+// stand makes this process, just forked, a standby.
 static void stand(struct standby *self) {
   (void)setpgid(0, 0);
-  // One that is stopped wouldn't see the session's end, nor be seen by anybody.
+  // A stopped process wouldn't notice the session's end.
   mst_proc_die_with_parent(SIGCONT);
   say_pid(self);
 }
 
-// wait_for_fork waits until the session wants a worker, whose descriptors come with that.
+// wait_for_fork waits until the session asks for a worker, and receives its descriptors.
 static void wait_for_fork(const struct standby *self, int fds[3]) {
   uint8_t bytes[MST_HEAD_BYTES];
   size_t n = 0, count = 0;
@@ -116,25 +115,27 @@ static int become(struct standby *self, int fds[3]) {
                          NULL);
 }
 
-// serve returns in the process that is to be the worker, each time in another.
+// serve returns in the process that becomes the worker, a new one each time.
 static void serve(struct standby *self) {
   for (;;) {
     int fds[3];
     stand(self);
     wait_for_fork(self, fds);
     const pid_t next = fork();
-    if (next == 0) { // which stands by in this one's place
+    if (next == 0) { // the next standby
       close_all(fds);
       continue;
     }
-    if (next > 0) (void)setpgid(next, next); // whoever is first
-    if (become(self, fds) != 0) die();       // the session sees it end
+    if (next > 0)
+      (void)setpgid(next, next);       // both sides set it; either may be first
+    if (become(self, fds) != 0) die(); // the session sees it end
     if (next > 0) mst_watch_stands(next);
     return;
   }
 }
 
-// threads_left counts the threads of this process. One that was joined may be there for a moment.
+// threads_left counts the threads of this process. A joined thread may still be counted for a
+// moment.
 static int threads_left(void) {
   int threads = mst_proc_threads();
   for (int ms = 0; threads > 2 && ms < THREAD_END_MS; ms++) {
@@ -153,7 +154,7 @@ int mst_standby_make(int end, int output, pid_t session, const char *title,
     return mst_err_set(err, MST_ESYS, threads < 0 ? ENOSYS : EDEADLK, "fork",
                        "the worker has other threads");
   }
-  (void)fflush(NULL); // what stdio holds back would be written twice
+  (void)fflush(NULL); // else buffered output would be written twice
   mst_watch_hold();
   const pid_t pid = fork();
   const int sys_errno = errno;

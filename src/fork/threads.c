@@ -1,9 +1,8 @@
 // How many threads BLAS and OpenMP may use in this process. See fork.h.
 //
-// The variables (OMP_NUM_THREADS and its kin) are read when a library is loaded,
-// which in a forked worker happened long ago. The libraries' own functions
-// change the number at any time. They are looked up by name in every library
-// that is loaded, since R loads most of them with local scope.
+// The variables (OMP_NUM_THREADS etc.) are read when a library is loaded, which in a forked worker
+// happened long ago. The libraries' own functions change the number at any time. They are looked up
+// by name in every loaded library, since R loads most of them with local scope.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
@@ -27,7 +26,7 @@ static const char *const getters[] = {
 
 struct search {
   int set;  // number to set, 0 to ask
-  int most; // largest number that any library gave
+  int most; // largest number of any library
 };
 
 // A function pointer can't be cast from void * in ISO C; POSIX says that the

@@ -1,9 +1,8 @@
 // Removes a directory tree. See fork.h.
 //
-// Own code because nftw() keeps no deadline, follows the process's working
-// directory and can't be told to stay on descriptors. Descriptors (openat,
-// unlinkat) keep a directory that is swapped for a link meanwhile from leading
-// elsewhere.
+// Own code because nftw() has no deadline, depends on the working directory and can't be told to
+// use descriptors. Descriptors (openat, unlinkat) prevent that a directory that is replaced by a
+// link meanwhile leads elsewhere.
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,7 +12,7 @@
 #include "base/mst_clock.h"
 #include "fork/fork.h"
 
-// Deeper trees are left alone: each level holds a descriptor.
+// Deeper trees are left: each level holds a descriptor.
 #define DEPTH_MAX 64
 
 static int remove_entries(int dir_fd, int depth, int64_t deadline_ns);

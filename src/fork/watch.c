@@ -1,14 +1,12 @@
 // A worker's second thread: pings, and the end of the session. See fork.h.
 //
-// The R thread may compute in C for hours, so only another thread can tell the
-// session that the worker lives, and end it when the session is gone. It blocks
-// all signals (R's handlers must run on the R thread), takes no lock that the R
-// thread could hold for long, and calls nothing of R's.
+// The R thread may compute in C for hours, so only another thread can tell the session that the
+// worker lives, and end it when the session is gone. It blocks all signals (R's handlers must run
+// on the R thread), takes no lock that the R thread could hold for long, and never calls R.
 //
-// End of file on the control channel is not enough to know that the session is
-// gone: a forked child of the session (mclapply) keeps a copy of the socket. The
-// pidfd of the session tells. Nor is the pidfd enough: the session may end this
-// worker by closing its channels.
+// End of file on the control channel doesn't prove that the session is gone: a forked child of the
+// session (mclapply) keeps a copy of the socket. The session's pidfd does. But the pidfd isn't
+// enough either: the session may end this worker by closing its channels.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -24,21 +22,21 @@
 #include "base/mst_clock.h"
 #include "fork/fork.h"
 
-// Room for unlinkat's path buffers under a sanitizer too.
+// Fits unlinkat's path buffers under a sanitizer too.
 #define STACK_BYTES ((size_t)256 << 10)
-// Without a pidfd the session is looked for this often; a crash always is.
+// How often to check for the session without a pidfd, and always for a crash.
 #define LOOK_MS 500
 #define CRASH_LOOK_MS 1000
 // R's report of a crash may take this long.
 #define CRASH_NS (2 * MST_NS_PER_S)
-// From the end of the session's sockets to its pidfd's word, or that of its number: where it is
-// known to end, and where that can't be asked.
+// How long after the end of the session's sockets its pidfd, or pid, may take to show its end: if
+// it is known to be exiting, and if that is unknown.
 #define EXIT_MS 5000
 #define GONE_MS 100
 // The session's end must end the worker within a second.
 #define CLEAN_NS (500 * MST_NS_PER_MS)
 
-// What watch.end says while there is none.
+// Values of watch.end without a descriptor.
 #define END_LOST (-1)
 #define END_AWAITED (-2)
 
@@ -46,56 +44,55 @@ static struct {
   int control_fd;
   int session_fd;
   pid_t session;
-  int is_child; // of the session: one that was booted
-  // Written by the R thread before the flag, read by this one after it.
+  int is_child; // child of the session: booted alone
+  // The R thread writes it before the flag; this one reads it after the flag.
   char tempdir[MST_TEXT_MAX + 1u];
   volatile int tempdir_known;
   const struct mst_watch_guest *guest; // NULL, or set once
-  pid_t standby;                       // the newest, 0 without
-  pid_t standby_was;                   // the one before, to be waited for
-  int end;                             // that came with STANDBY
+  pid_t standby;                       // the newest, 0 if none
+  pid_t standby_was;                   // the previous one, still to be reaped
+  int end;                             // the descriptor that came with STANDBY
 } watch = {.end = END_AWAITED};
 
-// Bytes of the frames that are read at once, and of the largest ping among them.
+// Bytes of frames read at once, and the largest ping among them.
 #define FRAMES_BYTES 1024u
 #define PING_MAX (FRAMES_BYTES - MST_HEAD_BYTES)
 
-// What is polled: this thread's own three, then the guest's, for which the array grows.
+// The polled descriptors: this thread's own three, then the guest's, for which the array grows.
 enum { AT_CONTROL, AT_SESSION, AT_WAKE, OWN_FDS };
 #define GUEST_FDS_FIRST 64u
-// Descriptors of STANDBYs whose frames are not read yet.
+// Descriptors of STANDBYs whose frames haven't been read yet.
 #define PENDING_FDS 32u
 static struct {
-  struct pollfd *fds; // lives as long as the process
+  struct pollfd *fds; // never freed
   size_t cap;         // for the guest's
   int wake[2];        // a pipe
   int pending[PENDING_FDS];
   size_t pending_count;
 } polled = {.wake = {-1, -1}};
 
-// Which call is evaluated, and up to which they are cancelled. Both threads hold
-// the lock for a few instructions only; the signal is sent under it, so that it
-// can't be meant for a call that has ended.
+// The present call, and up to which call they are cancelled. Both threads hold the lock for a few
+// instructions only. The signal is sent with the lock held, so that it can't hit a later call.
 static struct {
   pthread_mutex_t lock;
   uint64_t call;      // 0: none
   uint64_t cancelled; // calls up to this one
   int open;           // `call` may be interrupted now
   int raised;         // SIGINT was sent for `call`
-  int64_t grace_ns;   // what CANCEL gave
-  uint64_t doomed;    // the call that is killed at kill_ns, 0 if none
+  int64_t grace_ns;   // from CANCEL
+  uint64_t doomed;    // the call to kill at kill_ns, 0 if none
   int64_t kill_ns;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-// session_gone is for where there is no pidfd. A session that nobody has waited for yet can still
-// be signalled, but has no children any more.
+// session_gone is the check without a pidfd. An unreaped session can still be signalled, but has no
+// children any more.
 static int session_gone(void) {
   if (watch.is_child) return getppid() != watch.session;
   return kill(watch.session, 0) != 0 && errno == ESRCH;
 }
 
-// was_orphaned tells whether the session has ended. Its sockets are closed a moment before
-// anything else says so, and on a busy machine that moment may be long.
+// was_orphaned tells whether the session has ended. Its sockets close a moment before any other
+// sign, and on a busy machine that moment may be long.
 static int was_orphaned(void) {
   struct pollfd fd = {.fd = watch.session_fd, .events = POLLIN};
   if (watch.session_fd >= 0) {
@@ -108,8 +105,8 @@ static int was_orphaned(void) {
   return session_gone();
 }
 
-// remove_home removes what packages left in the directory of this worker's fork server
-// (R/server-keep.R). The server does so itself, unless it was killed.
+// remove_home removes the files that packages left in the directory of this worker's fork server
+// (R/server-keep.R). The server does that itself, unless it was killed.
 static void remove_home(const char *base) {
   static const char name[] = "/server";
   char home[sizeof watch.tempdir + sizeof name];
@@ -120,12 +117,12 @@ static void remove_home(const char *base) {
 static void end_worker(void) {
   const int orphan = was_orphaned();
   const int stands = __atomic_load_n(&watch.standby, __ATOMIC_ACQUIRE) != 0;
-  // A standby goes on with what is in it.
+  // A standby goes on using its files.
   if (__atomic_load_n(&watch.tempdir_known, __ATOMIC_ACQUIRE) &&
       (orphan || !stands)) {
     (void)mst_tree_remove(watch.tempdir, mst_clock_now() + CLEAN_NS);
-    // The last worker of a session that is gone takes the directories round its own,
-    // which are empty then; others are the session's.
+    // When the session is gone the last worker also removes the directories above its own, which
+    // are empty then. Otherwise they are the session's.
     const int levels = orphan ? 2 : 0;
     for (int level = 0; level < levels; level++) {
       char *slash = strrchr(watch.tempdir, '/');
@@ -135,19 +132,19 @@ static void end_worker(void) {
       if (rmdir(watch.tempdir) != 0) break;
     }
   }
-  // The whole group: what this worker started ends with it.
+  // The whole group: processes started by this worker end with it.
   (void)kill(0, SIGKILL);
 }
 
-// What a full socket didn't take of an answer: it goes first, else the next answer would be
-// read as a part of this one.
+// The unsent rest of an answer. It goes first, else the next answer would be read as part of this
+// one.
 static struct {
   uint8_t bytes[MST_HEAD_BYTES + PING_MAX];
   size_t n, at;
 } rest;
 
-// send_rest sends what is left. It never waits: the session isn't reading, and must not stop
-// this thread from seeing its end.
+// send_rest sends it. Never waits: a session that doesn't read must not keep this thread from
+// seeing its end.
 static void send_rest(void) {
   struct iovec part = {.iov_base = rest.bytes + rest.at,
                        .iov_len = rest.n - rest.at};
@@ -157,7 +154,7 @@ static void send_rest(void) {
   if (sent > 0) rest.at += (size_t)sent;
 }
 
-// answer sends a ping's payload back. A socket that is full drops the answer.
+// answer sends a ping's payload back, or drops the answer if the socket is full.
 static void answer(const struct mst_frame *ping) {
   struct mst_head head = ping->head;
   const size_t length = (size_t)head.length;
@@ -169,18 +166,18 @@ static void answer(const struct mst_frame *ping) {
   rest.n = MST_HEAD_BYTES + length;
   rest.at = 0;
   send_rest();
-  if (rest.at == 0) rest.n = 0; // nothing of it went: the next ping asks again
+  if (rest.at == 0) rest.n = 0; // nothing was sent: the next ping asks again
 }
 
-// interrupt sends SIGINT to the whole group, since the call may wait for a child of it. A call
-// that goes on anyway is killed after its grace. Once for each call; while it has the lock.
+// interrupt sends SIGINT to the whole group, since the call may wait for a child. A call that goes
+// on is killed after its grace. Once per call; with the lock held.
 static void interrupt(void) {
   if (gate.call == 0 || gate.call > gate.cancelled || gate.raised) return;
   gate.raised = 1;
   gate.doomed = gate.call;
   gate.kill_ns = mst_clock_now() + gate.grace_ns;
   (void)kill(0, SIGINT);
-  mst_watch_wake(); // it may wait for longer than that
+  mst_watch_wake(); // the watch may be waiting for longer than that
 }
 
 int mst_watch_call_begin(uint64_t call) {
@@ -217,8 +214,8 @@ int mst_watch_call_end(void) {
   return raised;
 }
 
-// cancel interrupts the call that is evaluated, if it is one of those that are not
-// wanted; where that must not be interrupted, as soon as it may.
+// cancel interrupts the present call if it is cancelled; if it can't be interrupted now, as soon as
+// it can.
 static void cancel(const struct mst_frame *frame) {
   uint32_t grace_ms;
   if (mst_cancel_decode(frame->payload, (size_t)frame->head.length,
@@ -232,14 +229,14 @@ static void cancel(const struct mst_frame *frame) {
   (void)pthread_mutex_unlock(&gate.lock);
 }
 
-// doom_ms ends the worker if its call had its grace, and tells how long to wait for
-// that, -1 if for nothing.
+// doom_ms ends the worker if the call's grace is over. Returns how long to wait for that, -1 if
+// there is nothing to wait for.
 static int doom_ms(void) {
   (void)pthread_mutex_lock(&gate.lock);
   const int doomed = gate.doomed != 0;
   const int64_t kill_ns = gate.kill_ns;
   if (doomed && mst_clock_now() >= kill_ns)
-    end_worker(); // while it has the lock, so the call can't end meanwhile
+    end_worker(); // with the lock held, so the call can't end meanwhile
   (void)pthread_mutex_unlock(&gate.lock);
   return doomed ? mst_clock_ms_until(kill_ns, LOOK_MS) + 1 : -1;
 }
@@ -249,7 +246,7 @@ static int doom_ms(void) {
 static const int crash_signals[] = {SIGSEGV, SIGBUS, SIGILL};
 #define CRASH_SIGNALS (sizeof crash_signals / sizeof crash_signals[0])
 static struct sigaction crash_before[CRASH_SIGNALS];
-static int64_t crash_ns; // when R began to report one, 0 if it didn't
+static int64_t crash_ns; // when R began to report a crash, else 0
 
 static void on_crash(int sig, siginfo_t *info, void *context) {
   if (__atomic_load_n(&crash_ns, __ATOMIC_RELAXED) == 0) {
@@ -257,7 +254,7 @@ static void on_crash(int sig, siginfo_t *info, void *context) {
   }
   for (size_t i = 0; i < CRASH_SIGNALS; i++) {
     if (crash_signals[i] != sig) continue;
-    // What comes next finds the handler that was there before this one.
+    // The next signal finds the handler that was there before.
     (void)sigaction(sig, &crash_before[i], NULL);
     if ((crash_before[i].sa_flags & SA_SIGINFO) != 0) {
       crash_before[i].sa_sigaction(sig, info, context);
@@ -282,7 +279,7 @@ static int has_crashed(void) {
   return began_ns != 0 && mst_clock_now() - began_ns > CRASH_NS;
 }
 
-// oldest_fd takes the oldest descriptor that came: 1, 0 if there is none.
+// oldest_fd takes the oldest pending descriptor: 1, or 0 if there is none.
 static int oldest_fd(int *fd) {
   if (polled.pending_count == 0) return 0;
   *fd = polled.pending[0];
@@ -292,15 +289,15 @@ static int oldest_fd(int *fd) {
   return 1;
 }
 
-// take_end keeps it for the R thread.
+// take_end keeps the end for the R thread.
 static void take_end(void) {
   int fd;
   if (!oldest_fd(&fd)) return;
   int before = __atomic_exchange_n(&watch.end, fd, __ATOMIC_ACQ_REL);
-  if (before >= 0) mst_net_close(&before); // it wasn't asked for
+  if (before >= 0) mst_net_close(&before); // nobody asked for it
 }
 
-// receive_control reads the control channel; what came with it waits for its frame.
+// receive_control reads the control channel; descriptors wait for their frame.
 static int64_t receive_control(uint8_t *bytes, size_t n) {
   int fds[MST_NET_FDS_MAX];
   size_t count = 0;
@@ -318,8 +315,8 @@ static int64_t receive_control(uint8_t *bytes, size_t n) {
   return got;
 }
 
-// take_frames serves the whole frames in the buffer and moves the rest to its
-// front. -1 if the bytes are no frames.
+// take_frames serves the whole frames in the buffer and moves the rest to its front. -1 if the
+// bytes aren't frames.
 static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
   size_t at = 0;
   for (;;) {
@@ -339,8 +336,7 @@ static int take_frames(uint8_t *bytes, size_t *n, uint64_t length_max) {
   return 0;
 }
 
-// guest_fds has the guest fill in what it waits for. Without memory for all of it the last ones
-// wait.
+// guest_fds asks the guest what to wait for. If memory is short the last ones must wait.
 static size_t guest_fds(const struct mst_watch_guest *guest, int *timeout_ms) {
   for (;;) {
     const size_t n = guest->fds(polled.fds + OWN_FDS, polled.cap, timeout_ms);
@@ -360,7 +356,7 @@ static void take_wakes(void) {
   }
 }
 
-// reap waits for a standby that has ended, so that it doesn't stay a zombie for long.
+// reap reaps a standby that has ended, so that it doesn't stay a zombie for long.
 static void reap(pid_t *standby) {
   pid_t pid = __atomic_load_n(standby, __ATOMIC_ACQUIRE);
   if (pid <= 0 || waitpid(pid, NULL, WNOHANG) == 0) return;
@@ -409,7 +405,7 @@ static void *watch_main(void *arg) {
   return NULL;
 }
 
-// prepare makes what the thread waits for.
+// prepare makes the pipe and the array for poll().
 static int prepare(struct mst_err *err) {
   polled.fds = calloc(OWN_FDS + GUEST_FDS_FIRST, sizeof *polled.fds);
   if (polled.fds == NULL) {
@@ -463,7 +459,7 @@ void mst_watch_invite(const struct mst_watch_guest *guest) {
 void mst_watch_wake(void) {
   const uint8_t byte = 0;
   ssize_t rc = -1;
-  do { // a pipe that is full wakes as well
+  do { // a full pipe wakes as well
     rc = write(polled.wake[1], &byte, 1);
   } while (rc < 0 && errno == EINTR);
 }
@@ -485,7 +481,8 @@ int mst_watch_take_end(int timeout_ms) {
   for (;;) {
     fd = __atomic_exchange_n(&watch.end, END_AWAITED, __ATOMIC_ACQ_REL);
     if (fd != END_AWAITED || mst_clock_now() >= deadline_ns) break;
-    (void)poll(NULL, 0, 1); // it was sent before whatever has this thread ask
+    (void)poll(NULL, 0,
+               1); // it was sent before the frame that makes this thread ask
   }
   return fd >= 0 ? fd : END_LOST;
 }
