@@ -1,4 +1,4 @@
-// How the elements of a map are handed out: see pieces.h.
+// How to hand out the elements of a map: see pieces.h.
 #include "sched/pieces.h"
 
 #include <math.h>
@@ -9,21 +9,21 @@
 #include "base/mst_clock.h"
 #include "base/mst_err.h"
 
-// A piece should take about this long: much longer than handing it out, much shorter than
-// anybody waits. Without another try few elements should be lost with a worker.
+// A piece should take about this long: much longer than handing it out, much shorter than anybody
+// waits. Without retries, few elements should be lost with a worker.
 #define PIECE_S 0.05
 #define PIECE_ONCE_S 0.005
-// At the end, too, a piece takes longer than handing it out.
+// Even at the end a piece should take longer than handing it out.
 #define PIECE_LEAST_S 0.002
-// Pieces that take less are given a second one for each worker, to go on with.
+// If pieces take less, each worker gets a second one to go on with.
 #define PIECE_QUICK_S 0.02
-// What comes before the elements costs a twentieth of a piece at most.
+// The time before a piece's elements should be at most a twentieth of the piece.
 #define SETUP_TIMES 20
-// Where nothing is known yet, a worker gets so small a part of what it will have.
+// While nothing is known, a worker gets this small a part of its share.
 #define FIRST_PART 100
-// What is lost together is cut into so many.
+// A lost piece is cut into this many.
 #define CUTS 64
-// So many of a time limit's pieces an element's limit has room for.
+// An element's time limit covers at least this many pieces.
 #define LIMIT_PART 4
 
 static const struct mst_late_rule rule = {.floor_ns = 100 * MST_NS_PER_MS,
@@ -49,7 +49,7 @@ void mst_pieces_free(struct mst_pieces *pieces) {
 
 // ---- rates and sizes
 
-// rate gives the seconds that the newest elements took, negative if nothing is known.
+// rate gives seconds per element for the newest elements, negative if unknown.
 static double rate(const struct mst_pieces *pieces) {
   if (pieces->rate_count == 0) return -1.0;
   return pieces
@@ -107,7 +107,7 @@ static int make_room(struct mst_pieces *pieces) {
   return 0;
 }
 
-// run begins a piece and fills in the action. There is room.
+// run begins a piece and fills in the action. There must be room.
 static int run(struct mst_pieces *pieces, const struct mst_piece *piece,
                int64_t now_ns, struct mst_piece_action *action) {
   uint32_t number = 0;
@@ -126,7 +126,7 @@ static int run(struct mst_pieces *pieces, const struct mst_piece *piece,
       .piece = number,
       .first = at->first,
       .last = at->last,
-      // What is lost with others is tried again in smaller pieces, not by the pool.
+      // A lost piece of several elements is retried in smaller pieces, not by the pool.
       .tries = size_of(at) == 1 ? tried : 0,
       .worker = at->worker};
   return 1;
@@ -140,7 +140,7 @@ static int one_is_alone(const struct mst_pieces *pieces) {
   return 0;
 }
 
-// cut takes the next elements that are to be handed out again; 0 if they must wait.
+// cut takes the next elements to hand out again; 0 if they must wait.
 static int cut(struct mst_pieces *pieces, struct mst_piece *piece) {
   struct mst_again *again = &pieces->again[pieces->again_count - 1];
   if (again->alone && pieces->running > 0) return 0;
@@ -200,7 +200,7 @@ static int is_newest(const struct mst_pieces *pieces,
   return 1;
 }
 
-// Counts of what runs and isn't over: pieces, and copies beside the first of each.
+// Counts live pieces, and their copies besides the first.
 static void count_live(const struct mst_pieces *pieces, uint32_t *groups,
                        uint32_t *extra) {
   uint32_t live = 0;
@@ -235,7 +235,7 @@ static double median_rate(const struct mst_pieces *pieces) {
   return mst_median(rates, pieces->rate_count);
 }
 
-// find_late gives the piece that has gone on for longest of those that get a copy, or NULL.
+// find_late gives the longest-running piece that should get a copy, or NULL.
 static const struct mst_piece *find_late(const struct mst_pieces *pieces,
                                          int64_t now_ns) {
   const double each_ns = median_rate(pieces) * (double)MST_NS_PER_S;
@@ -243,7 +243,7 @@ static const struct mst_piece *find_late(const struct mst_pieces *pieces,
   for (uint32_t i = 0; i < pieces->capacity; i++) {
     const struct mst_piece *piece = &pieces->pieces[i];
     if (!piece->runs || piece->over) continue;
-    // A worker that loads packages for its first piece isn't late.
+    // The first piece on a worker may load packages: that isn't late.
     const double expected_ns = fmin(each_ns * (double)size_of(piece) +
                                         pieces->setup_s * (double)MST_NS_PER_S,
                                     9e18);
@@ -258,7 +258,7 @@ static const struct mst_piece *find_late(const struct mst_pieces *pieces,
   return found;
 }
 
-// next_copy gives what a straggler has to an idle worker, too.
+// next_copy gives a straggler's elements to an idle worker, too.
 static int next_copy(struct mst_pieces *pieces, int64_t now_ns,
                      struct mst_piece_action *action) {
   uint32_t groups, extra;
@@ -297,7 +297,8 @@ int mst_pieces_next(struct mst_pieces *pieces, int64_t now_ns,
   }
   int rc = next_run(pieces, now_ns, action);
   if (rc == 0) rc = next_copy(pieces, now_ns, action);
-  if (rc == 0) pieces->located = 0; // another time things are elsewhere
+  if (rc == 0)
+    pieces->located = 0; // places are valid only for this round of questions
   return rc;
 }
 
@@ -339,8 +340,7 @@ enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
   return MST_PIECE_COUNTS;
 }
 
-// hand_out_again puts elements in front of all others. The last try must be one of a single
-// element.
+// hand_out_again puts elements before all others. An element's last try must be a piece of its own.
 static int hand_out_again(struct mst_pieces *pieces,
                           const struct mst_piece *piece, uint32_t lost,
                           int was_late, int alone) {
@@ -370,11 +370,11 @@ enum mst_piece_end mst_pieces_lost(struct mst_pieces *pieces, uint32_t piece,
   const struct mst_piece gone = *running(pieces, piece);
   *total = gone.lost + (loss == MST_PIECE_LATE ? 0 : attempts);
   mst_pieces_ended(pieces, piece);
-  // Another has the same elements.
+  // Another copy has the same elements.
   if (gone.over || copies_of(pieces, gone.group) > 0) return MST_PIECE_DROP;
   const int is_late = loss == MST_PIECE_LATE, is_one = gone.first == gone.last;
   const uint32_t lost = *total;
-  // A single one was tried as often as it may, unless its worker was given up.
+  // A single element has had all its tries, unless its worker was given up.
   const int again = is_late ? !is_one
                             : pieces->terms.heals &&
                                   mst_tries_left(lost, pieces->terms.retries) &&

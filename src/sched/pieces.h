@@ -1,11 +1,11 @@
-// sched/pieces: how the elements of a map are handed out. Pure: events and the time go in, actions
+// sched/pieces: how to hand out the elements of a map. Pure: events and the time go in, actions
 // come out. No R, no clock, no pool. One thread at a time.
 //
-// A piece is a run of elements that one task evaluates. Its size follows from how long elements
-// took: half of what each worker would still get (guided self-scheduling), but no more than takes
-// `seconds`, and few at first, when nothing is known. What is lost with others, or takes too long
-// with them, is handed out again in smaller pieces, at last one by one, so that the one that is to
-// blame is known. Near the end late pieces get copies (late.h); the first answer counts.
+// A piece is a run of elements that one task evaluates. Its size follows from the time that
+// elements took: half of what each worker would still get (guided self-scheduling), but no more
+// than takes `seconds`, and few at first, while nothing is known. A piece that is lost or takes too
+// long is handed out again in smaller pieces, finally one by one, which shows the element to blame.
+// Near the end late pieces get copies (late.h); the first answer counts.
 //
 // Each element's answer counts exactly once: mst_pieces_done and mst_pieces_lost tell whether this
 // one does.
@@ -21,51 +21,51 @@
 struct mst_pieces_terms {
   uint64_t count;    // elements
   uint32_t workers;  // at least 1
-  uint32_t retries;  // of an element that is lost
-  uint8_t heals;     // 0: what is lost stays lost
+  uint32_t retries;  // of a lost element
+  uint8_t heals;     // 0: lost elements aren't retried
   uint8_t speculate; // late pieces may get copies
   double timeout_s;  // of one element, 0: none
 };
 
 enum mst_piece_do {
-  MST_PIECE_RUN, // submit these elements; the piece runs from now on
-  MST_PIECE_CANCEL, // nobody wants its answer; it runs until it is told to have ended
-  MST_PIECE_PLACES // tell where pieces are, by mst_pieces_at, and ask again
+  MST_PIECE_RUN,    // submit these elements; the piece runs from now on
+  MST_PIECE_CANCEL, // the answer isn't wanted; the piece runs until it has ended
+  MST_PIECE_PLACES  // give the pieces' workers by mst_pieces_at, and ask again
 };
 
 struct mst_piece_action {
   enum mst_piece_do kind;
-  uint32_t piece;       // its number, which another may have once it has ended
+  uint32_t piece;       // number, reused after the piece has ended
   uint64_t first, last; // elements, from 0
   uint32_t tries;       // RUN: how often the pool may send it again
-  uint32_t worker;      // RUN: only there, from 0; MST_PIECE_NONE: anywhere
+  uint32_t worker;      // RUN: on this worker only, from 0; MST_PIECE_NONE: any
 };
 
 enum mst_piece_end {
-  MST_PIECE_COUNTS, // its answer, or its loss, is that of its elements
+  MST_PIECE_COUNTS, // its answer, or loss, counts for its elements
   MST_PIECE_DROP,   // another copy answers for them
   MST_PIECE_AGAIN   // its elements are handed out again, in smaller pieces
 };
 
 enum mst_piece_loss {
-  MST_PIECE_LOST, // with its worker
-  MST_PIECE_GIVEN_UP, // with a worker that doesn't come back, before it had all its tries
-  MST_PIECE_LATE // it took longer than an element may
+  MST_PIECE_LOST,     // with its worker
+  MST_PIECE_GIVEN_UP, // with a worker that doesn't come back, before its last try
+  MST_PIECE_LATE      // it took longer than the elements' time limit
 };
 
 struct mst_piece {
   uint64_t first, last;
-  uint32_t group;  // copies of one piece have the same
+  uint32_t group;  // the same for copies of one piece
   uint32_t lost;   // how often its elements were lost
-  uint32_t worker; // that evaluates it, as far as is known
+  uint32_t worker; // where it runs, as far as known
   uint8_t runs;    // this number is in use
-  uint8_t alone;   // not while others are evaluated
-  uint8_t over;    // another copy answered, or answers
-  uint8_t cancel;  // to be told
+  uint8_t alone;   // nothing else may run meanwhile
+  uint8_t over;    // another copy has answered
+  uint8_t cancel;  // CANCEL is due
   int64_t begin_ns;
 };
 
-// Elements that are handed out again, `chunk` at a time, from the first on.
+// Elements to hand out again, `chunk` at a time, starting with the first.
 struct mst_again {
   uint64_t first, last, chunk;
   uint32_t lost;
@@ -78,47 +78,46 @@ struct mst_pieces {
   struct mst_pieces_terms terms;
   struct mst_piece *pieces; // owned, by number
   uint32_t capacity, running;
-  struct mst_again
-      *again; // owned: a stack of what is handed out before all others
+  struct mst_again *again; // owned: a stack; handed out before all others
   uint32_t again_count, again_capacity;
   uint64_t next; // first element that was never handed out
-  uint64_t left; // elements without an answer or a loss that counts
+  uint64_t left; // elements without an answer or loss that counts
   uint32_t groups;
-  double rates
-      [MST_PIECES_RATES]; // seconds an element, of the pieces that came back last
+  double rates[MST_PIECES_RATES]; // seconds per element of the latest pieces
   uint32_t rate_count, rate_at;
-  double seconds;  // that a piece should take
-  double setup_s;  // the most that came before the elements of a piece
-  uint8_t located; // told where pieces are, in this round of questions
+  double seconds;  // the target duration of a piece
+  double setup_s;  // the longest time before a piece's elements
+  uint8_t located; // workers of pieces are known in this round
 };
 
-// mst_pieces_init keeps a copy of the terms. It allocates nothing.
+// mst_pieces_init keeps a copy of the terms. Allocates nothing.
 void mst_pieces_init(struct mst_pieces *pieces,
                      const struct mst_pieces_terms *terms);
 void mst_pieces_free(struct mst_pieces *pieces);
 
-// mst_pieces_next gives the next thing to be done: 1; 0 if only an event or time can tell;
-// -MST_EMEM, and nothing has changed.
+// mst_pieces_next gives the next action: 1; 0 if it needs an event or more time; -MST_EMEM, and
+// nothing has changed.
 int mst_pieces_next(struct mst_pieces *pieces, int64_t now_ns,
                     struct mst_piece_action *action);
-// mst_pieces_at tells at which worker a piece is, MST_PIECE_NONE: at none yet.
+// mst_pieces_at gives a piece's worker; MST_PIECE_NONE: not sent yet.
 void mst_pieces_at(struct mst_pieces *pieces, uint32_t piece, uint32_t worker);
 
-// Events. The piece has ended with them.
-// mst_pieces_done: it has values. seconds: that its elements took; setup_s: what came before them.
+// Events that end a piece.
+// mst_pieces_done: it has values. seconds: for its elements; setup_s: before them.
 enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
                                    double seconds, double setup_s);
-// mst_pieces_lost: it has none. attempts: how often it was lost, its last included; alone: try it
-// again when nothing else runs. *total is how often its elements were lost, before and now. Without
-// memory to note that they run again it counts.
+// mst_pieces_lost: it has no values. attempts: how often it was lost this time; alone: retry it
+// when nothing else runs. *total: how often its elements were lost, before and now. If there is no
+// memory for a retry the loss counts.
 enum mst_piece_end mst_pieces_lost(struct mst_pieces *pieces, uint32_t piece,
                                    enum mst_piece_loss loss, uint32_t attempts,
                                    int alone, uint32_t *total);
-// mst_pieces_over tells whether nobody waits for it any more; mst_pieces_ended then tells its end.
+// mst_pieces_over tells whether its answer is no longer wanted; then report its end by
+// mst_pieces_ended.
 int mst_pieces_over(const struct mst_pieces *pieces, uint32_t piece);
 void mst_pieces_ended(struct mst_pieces *pieces, uint32_t piece);
 
-// mst_pieces_check looks at all that must hold; NULL, or what doesn't.
+// mst_pieces_check checks the invariants: NULL, or the one that fails.
 const char *mst_pieces_check(const struct mst_pieces *pieces);
 
 #endif
