@@ -1,8 +1,7 @@
-// One attempt: a connect, and what proves the service. See scan.h.
+// One attempt: a connect, and the proof of the service. See scan.h.
 //
-// connect, proof and all: one socket, one deadline, which the sweep keeps. What a host has
-// shown once isn't taken back: a listener that was foreign in one attempt and silent in the
-// next is foreign.
+// One socket and one deadline for connect and proof; the sweep keeps the deadline. A finding isn't
+// taken back: a listener that was foreign in one attempt and silent in the next is foreign.
 #include <arpa/inet.h>
 #include <errno.h>
 
@@ -42,7 +41,7 @@ static void note(const struct mst_probe *probe, enum mst_found found,
   finding->number = (uint8_t)(number > 0 && number < 256 ? number : 0);
 }
 
-// decide ends a probe; retry one that may still show something else.
+// decide ends a probe; retry ends an attempt that another may improve.
 static void decide(struct mst_probe *probe, enum mst_found found,
                    enum mst_reason reason, int number) {
   note(probe, found, reason, number);
@@ -77,7 +76,7 @@ void mst_probe_judged(struct mst_scan *scan, uint32_t slot,
 
 // ---- proofs
 
-// watch_for waits for one more event; without memory for that the attempt is lost.
+// watch_for waits for one more event; if memory is short the attempt is lost.
 static void watch_for(struct mst_probe *probe, uint32_t wanted) {
   int rc;
   if (probe->io.slot != 0) {
@@ -123,7 +122,7 @@ static void shake_hands(struct mst_probe *probe) {
                    rc == -MST_EPROTO ? MST_REASON_WRONG : MST_REASON_ENDED);
 }
 
-// ask puts it to those that the caller judges, in the order in which they connected.
+// ask queues it for the caller's judgement, in the order of connecting.
 static void ask(struct mst_probe *probe) {
   struct mst_scan *scan = probe->scan;
   const uint32_t slot = slot_of(probe);
@@ -163,7 +162,7 @@ static void connected(struct mst_probe *probe) {
   prove(probe);
 }
 
-// failed sorts what connect() says. A reset comes only after the connect was accepted:
+// failed interprets an error of connect(). A reset can only come after the connect was accepted:
 // before, it would be a refusal.
 static void failed(struct mst_probe *probe, int number) {
   switch (number) {
@@ -244,7 +243,7 @@ int mst_probe_start(struct mst_scan *scan, uint32_t slot, uint32_t number,
   if (rc == 0) {
     connected(probe);
   } else if (rc == -MST_EAGAIN) {
-    look(probe); // one's own machine has answered by now
+    look(probe); // the local machine has answered by now
   } else {
     failed(probe, err.sys_errno);
   }

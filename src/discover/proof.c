@@ -15,9 +15,9 @@ static uint32_t read_le32(const uint8_t *bytes) {
          (uint32_t)bytes[1] << 8 | bytes[0];
 }
 
-// A PCP server greets with an error packet that carries no error but its version: length
-// (20), type 0x7000, sender, status, and a word whose first byte is the protocol's version
-// (2 now), below a bit that is 0. As seen from pmcd 6.0.3.
+// A PCP server greets with an error packet whose error is its version: length (20), type 0x7000,
+// sender, status, and a word whose first byte is the protocol's version (2 now), below a bit that
+// is 0. As seen from pmcd 6.0.3.
 #define PCP_HELLO_BYTES 20u
 #define PCP_TYPE_ERROR UINT32_C(0x7000)
 
@@ -29,9 +29,9 @@ static enum mst_proof judge_pcp(const uint8_t *bytes, size_t n) {
   return version >= 1 && version <= 8 ? MST_PROOF_GOOD : MST_PROOF_BAD;
 }
 
-// An R session in parallel's parallel set-up sends its new worker a first command at once:
-// a list as serialize() writes it, "X\n" big-endian or "B\n" in the machine's order, then
-// the format's version (2 or 3), R's version and the least version that can read it.
+// An R session in parallel's parallel set-up sends its new worker a first command at once: a list
+// as written by serialize(), "X\n" big-endian or "B\n" in the machine's order, then the format's
+// version (2 or 3), R's version and the oldest version that can read it.
 #define R_HELLO_BYTES 14u
 #define R_MAJOR_MIN 2u
 #define R_MAJOR_MAX 9u

@@ -39,7 +39,7 @@ size_t mst_ranges_less(const struct mst_range *ranges, size_t count,
   for (size_t i = 0; i < count; i++) {
     struct mst_range rest = ranges[i];
     int some = 1;
-    // Those wholly before this range are before all that follow, too.
+    // Those wholly before this range are before all later ranges, too.
     while (j < without_count && by_address(&without[j], &rest) < 0 &&
            !(same_space(&without[j], &rest) && without[j].last >= rest.first))
       j++;
@@ -69,15 +69,16 @@ uint64_t mst_ranges_total(const struct mst_range *ranges, size_t count) {
   return total;
 }
 
-// IPv4 blocks that lead nowhere public: this network, private (RFC 1918), shared (RFC
-// 6598), loopback, link-local (RFC 3927). In order.
+// IPv4 blocks that aren't public: this network, private (RFC 1918), shared (RFC 6598), loopback,
+// link-local (RFC 3927). Sorted.
 static const struct mst_range local_v4[] = {
     {0, 0, 0x00000000, 0x00ffffff}, {0, 0, 0x0a000000, 0x0affffff},
     {0, 0, 0x64400000, 0x647fffff}, {0, 0, 0x7f000000, 0x7fffffff},
     {0, 0, 0xa9fe0000, 0xa9feffff}, {0, 0, 0xac100000, 0xac1fffff},
     {0, 0, 0xc0a80000, 0xc0a8ffff}};
 
-// Unique local (RFC 4193), link-local and loopback addresses. A range has one upper half.
+// Unique local (RFC 4193), link-local and loopback addresses. All of a range has the same upper
+// half.
 static int is_local_v6(const struct mst_range *range) {
   const uint64_t top = range->net >> 48;
   return (top & 0xfe00) == 0xfc00 || (top & 0xffc0) == 0xfe80 ||

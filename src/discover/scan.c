@@ -1,7 +1,7 @@
-// A scan: the sweep, the loop, and what was found. See scan.h.
+// A scan: the sweep, the loop, and the findings. See scan.h.
 //
-// Each round looks at all sockets first and only then asks the sweep, with the time at which
-// it began to look: whoever has answered in time counts, however late this process looks.
+// Each round first checks all sockets and then asks the sweep, with the time when checking began:
+// an answer that came in time counts, however late this process reads it.
 #include "discover/scan.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "discover/scan_int.h"
 #include "net/net.h"
 
-// Attempts started between two looks: 64 take a third of a millisecond.
+// Attempts started between two checks: 64 take a third of a millisecond.
 #define STARTS_A_LOOK 64
 #define LINKS_MAX 64u
 
@@ -44,7 +44,7 @@ static int copy_targets(struct mst_scan *scan,
   return 0;
 }
 
-// mark_near finds the addresses that are on a link of this machine.
+// mark_near finds the addresses on this machine's links.
 static int mark_near(struct mst_scan *scan, uint64_t addresses) {
   struct mst_range links[LINKS_MAX];
   const size_t n = mst_scan_links(links, LINKS_MAX);
@@ -154,7 +154,7 @@ void mst_scan_close(struct mst_scan *scan) {
 
 struct mst_scan_ask mst_scan_asked(const struct mst_scan *scan) {
   const struct mst_probe *probe = &scan->slots[scan->ask_first];
-  // The time that others took to be judged isn't this one's.
+  // Time that other sockets took to be judged doesn't count for this one.
   const double took_ms =
       (double)scan->findings[probe->number].rtt_ms * (double)MST_NS_PER_MS;
   const int64_t left_ns = mst_sweep_timeout(scan->sweep) - (int64_t)took_ms;
@@ -181,7 +181,7 @@ void mst_scan_judge(struct mst_scan *scan, enum mst_proof verdict,
 
 // ---- running
 
-// look serves all that is ready, in batches.
+// look serves all ready sockets, in batches.
 static int look(struct mst_scan *scan, int64_t *looked_ns,
                 struct mst_err *err) {
   *looked_ns = mst_clock_now();
@@ -192,8 +192,8 @@ static int look(struct mst_scan *scan, int64_t *looked_ns,
   return n;
 }
 
-// act does what the sweep says until it waits, ends, or it is time to look again; gives
-// the last action.
+// act carries out the sweep's actions until it waits or ends, or it is time to check sockets again.
+// Returns the last action.
 static struct mst_sweep_action act(struct mst_scan *scan, int64_t looked_ns) {
   struct mst_sweep_action action = {0};
   for (int starts = 0; starts < STARTS_A_LOOK;) {
@@ -233,7 +233,7 @@ int mst_scan_run(struct mst_scan *scan, int64_t until_ns, struct mst_err *err) {
   }
 }
 
-// ---- what there is to see
+// ---- results
 
 uint64_t mst_scan_probes(const struct mst_scan *scan) { return scan->probes; }
 uint64_t mst_scan_decided(const struct mst_scan *scan) {

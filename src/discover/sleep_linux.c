@@ -1,5 +1,5 @@
-// Sleeping until something is ready: with a resolution below milliseconds, since a timeout
-// of 20 ms that always takes 21 makes a scan of one address after the other 5 % slower.
+// Sleeping until something is ready, with a resolution below milliseconds: a timeout of 20 ms that
+// always takes 21 makes a scan of one address after the other 5 % slower.
 #include "base/mst_features.h"
 #include "discover/scan_int.h"
 
@@ -20,7 +20,7 @@ void mst_scan_sleep(struct mst_loop *loop, int64_t until_ns) {
   const struct timespec limit = {.tv_sec = (time_t)(left_ns / MST_NS_PER_S),
                                  .tv_nsec = (long)(left_ns % MST_NS_PER_S)};
   struct pollfd at = {.fd = fd, .events = POLLIN};
-  (void)ppoll(&at, 1, &limit, NULL); // a signal ends it: the caller looks then
+  (void)ppoll(&at, 1, &limit, NULL); // a signal ends it; the caller checks
 }
 #else
 typedef int

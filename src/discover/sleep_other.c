@@ -1,4 +1,4 @@
-// Sleeping until something is ready, where there is no ppoll().
+// Sleeping until something is ready, on systems without ppoll().
 #include "base/mst_features.h"
 #include "discover/scan_int.h"
 

@@ -1,4 +1,4 @@
-// What the system has room for. See scan.h.
+// The system's limits. See scan.h.
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -10,7 +10,7 @@
 #include "discover/scan.h"
 #include "net/net.h"
 
-// Left to R and to others where there are many; a quarter where there are few.
+// Left for R and others if many are free; a quarter if few are.
 #define DESCRIPTORS_LEFT 64
 // Half of the default of net.ipv4.neigh.default.gc_thresh3.
 #define NEAR_MAX 512u
@@ -19,7 +19,7 @@ uint32_t mst_scan_slots(uint32_t wanted) {
   int64_t soft, hard, open_now;
   mst_net_fd_limits(&soft, &hard, &open_now);
   if (open_now < 0) open_now = DESCRIPTORS_LEFT;
-  const int64_t free_now = soft - open_now - 1; // the scan's loop takes one
+  const int64_t free_now = soft - open_now - 1; // the scan's loop needs one
   const int64_t left =
       free_now / 4 < DESCRIPTORS_LEFT ? free_now / 4 : DESCRIPTORS_LEFT;
   int64_t room = free_now - left;
@@ -29,7 +29,7 @@ uint32_t mst_scan_slots(uint32_t wanted) {
 }
 
 uint32_t mst_scan_near_max(void) {
-  char text[32]; // nothing also in a namespace, where the limit can't be seen
+  char text[32]; // empty in a namespace that hides the limit
   (void)mst_kernel_read(MST_PROC "/sys/net/ipv4/neigh/default/gc_thresh3", text,
                         sizeof text);
   const int64_t entries = mst_kernel_number(text);

@@ -1,7 +1,7 @@
 // The sweep of a discovery. See sweep.h.
 //
-// Slots in use are a list in the order of their starts, so the next deadline is its head's
-// and everything here is O(1), but for the cursor, which walks over each probe once a pass.
+// Used slots are a list in the order of their starts, so its head has the next deadline and
+// everything here is O(1), except the cursor, which visits each probe once per pass.
 #include "discover/sweep.h"
 
 #include <stdlib.h>
@@ -10,14 +10,13 @@
 #include "base/mst_assert.h"
 
 #define NONE UINT32_MAX
-// A probe's byte: attempts started, and what has become of it.
+// A probe's byte: attempts started, and its state.
 #define ATTEMPTS 0x3fu
 #define FLYING 0x40u
 #define DECIDED 0x80u
-// Rounds of attempts after which one more at once is tried again: each try that fails
-// costs a pause.
+// After this many rounds of attempts, one more at once is tried: each failure costs a pause.
 #define GROW_AFTER 10u
-// Starts that were late by more than this aren't made up for.
+// If a start is later than this, the rate doesn't catch up.
 #define RATE_SLACK_NS INT64_C(10000000)
 
 struct link {
@@ -37,7 +36,7 @@ struct hold {
   int64_t until_ns;
 };
 
-// List 0 is of what is used, in order, list 1 of what is free.
+// One list of used entries, in order, and one of free ones.
 struct ends {
   uint32_t first, last;
 };
@@ -54,13 +53,14 @@ struct mst_sweep {
   int64_t next_start_ns, pause_ns;
   uint32_t pauses;
   struct hold *holds;
-  uint32_t *hold_of; // by address: its hold + 1, 0 none, NONE: it has answered
+  uint32_t
+      *hold_of; // by address: its hold + 1, 0: no hold, NONE: it has answered
   struct ends held, unheld;
   uint32_t near_now;
-  int64_t srtt_ns, rttvar_ns; // srtt 0: nothing measured
+  int64_t srtt_ns, rttvar_ns; // srtt 0: not measured
 };
 
-// Slots and holds are both kept in such lists.
+// Slots and holds are both kept in these lists.
 #define LINK(entries, i) (&(entries)[i].link)
 #define PUSH(entries, ends, i)                                                 \
   do {                                                                         \
@@ -177,8 +177,7 @@ static void end_old_holds(struct mst_sweep *sweep, int64_t now_ns) {
   }
 }
 
-// wants_hold tells whether an attempt at this address would need an entry of the table
-// that it doesn't have yet.
+// wants_hold tells whether an attempt at this address needs a new entry of the neighbour table.
 static int wants_hold(const struct mst_sweep *sweep, uint32_t address) {
   return sweep->policy.near != NULL && sweep->policy.near[address] &&
          sweep->hold_of[address] == 0;
@@ -214,7 +213,7 @@ static void free_slot(struct mst_sweep *sweep, uint32_t slot) {
   sweep->flying--;
 }
 
-// A slot that was really used ends a row of pauses, and lets the limit grow back.
+// An attempt that got a socket ends a series of pauses and lets the limit grow again.
 static void release(struct mst_sweep *sweep, uint32_t slot) {
   free_slot(sweep, slot);
   sweep->pauses = 0;
@@ -276,8 +275,8 @@ void mst_sweep_answered(struct mst_sweep *sweep, uint32_t slot,
 
 // ---- what is next
 
-// find_probe moves the cursor to the next probe that wants an attempt. 0 if there is none
-// left, or none before one of the last pass has ended: then *ended is 0.
+// find_probe moves the cursor to the next probe that needs an attempt. 0 if none is left; *ended is
+// 0 if one may be left once a probe of the last pass has ended.
 static int find_probe(struct mst_sweep *sweep, int *ended) {
   *ended = 0;
   for (; sweep->pass <= sweep->policy.attempts;
@@ -327,8 +326,8 @@ static void expire(struct mst_sweep *sweep, struct mst_sweep_action *action) {
   mst_sweep_failed(sweep, slot);
 }
 
-// start_time gives when the next attempt may start: now or before, later, or INT64_MAX if
-// something in flight must end first.
+// start_time gives when the next attempt may start: now or before, later, or INT64_MAX if an
+// attempt in flight must end first.
 static int64_t start_time(const struct mst_sweep *sweep) {
   if (sweep->flying >= sweep->limit) return INT64_MAX;
   int64_t at_ns = sweep->next_start_ns;

@@ -1,7 +1,7 @@
 // The parser of targets. See target.h.
 //
-// Addresses are read here and not by inet_aton(), which takes "10.1" for 10.0.0.1 and
-// "010.0.0.1" for 8.0.0.1: a scan must never go where its user didn't mean it to go.
+// Not read by inet_aton(), which takes "10.1" for 10.0.0.1 and "010.0.0.1" for 8.0.0.1: a scan must
+// never probe addresses that its user didn't mean.
 #include "discover/target.h"
 
 #include <arpa/inet.h>
@@ -91,7 +91,7 @@ static int refuse(struct mst_err *err, const char *why) {
   return mst_err_set(err, MST_EINPUT, 0, NULL, "%s", why);
 }
 
-// cut_v4 is the block of an IPv4 address with a prefix of 1 to 32 bits.
+// cut_v4 gives the block of an IPv4 address with a prefix of 1 to 32 bits.
 static void cut_v4(const struct mst_ip *ip, int prefix, int edges,
                    struct mst_range *range) {
   const uint64_t size = UINT64_C(1) << (32 - prefix);
@@ -164,8 +164,8 @@ static int parse_range(const char *text, size_t n, const char *dash,
   return MST_TARGET_RANGE;
 }
 
-// could_be_name: letters, digits, dots, dashes and underscores, with a letter in it, and
-// not of numbers and dots alone, which is an address gone wrong.
+// could_be_name: letters, digits, dots, dashes and underscores, with at least one letter; digits
+// and dots alone are a mistyped address.
 static int could_be_name(const char *text, size_t n) {
   int letters = 0;
   for (size_t i = 0; i < n; i++) {

@@ -1,10 +1,10 @@
 // A TLS client's handshake, by OpenSSL. See scan.h.
 //
-// OpenSSL gets and gives its bytes in memory, and the socket is read and written here: its own
-// writes would raise SIGPIPE in the user's session when the other end is gone.
+// OpenSSL reads and writes memory, and the socket is read and written here: its own writes would
+// raise SIGPIPE in the user's session when the peer is gone.
 //
-// One context for all, made on first use and kept: it costs a millisecond. No certificate is
-// looked at and nothing is sent after the handshake, so nothing secret is at stake.
+// One context for all, made on first use and kept: it costs a millisecond. Certificates aren't
+// checked and nothing is sent after the handshake, so there is no secret to protect.
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ struct mst_tls *mst_tls_begin(int fd) {
   return tls;
 }
 
-// flush sends what OpenSSL wants sent. 0, -MST_EAGAIN, -MST_ECLOSED.
+// flush sends OpenSSL's output. 0, -MST_EAGAIN, -MST_ECLOSED.
 static int flush(struct mst_tls *tls) {
   char *bytes;
   for (;;) {
@@ -67,7 +67,7 @@ static int flush(struct mst_tls *tls) {
     const struct iovec part = {.iov_base = bytes, .iov_len = (size_t)n};
     const int64_t sent = mst_net_sendv(tls->fd, &part, 1, NULL, 0, 0, NULL);
     if (sent < 0) return sent == -MST_EAGAIN ? -MST_EAGAIN : -MST_ECLOSED;
-    // Reading is how a memory BIO forgets; what isn't sent yet stays.
+    // Reading removes sent bytes from the memory BIO; unsent ones stay.
     for (int64_t left = sent; left > 0;) {
       char gone[READ_BYTES];
       const int want = left < READ_BYTES ? (int)left : READ_BYTES;
@@ -87,7 +87,7 @@ static int fill(struct mst_tls *tls) {
 
 int mst_tls_step(struct mst_tls *tls, int *writes) {
   for (;;) {
-    ERR_clear_error(); // the queue is the thread's: others leave theirs there
+    ERR_clear_error(); // the thread's queue may hold others' errors
     const int done = SSL_do_handshake(tls->ssl);
     const int why = done == 1 ? SSL_ERROR_NONE : SSL_get_error(tls->ssl, done);
     ERR_clear_error();
