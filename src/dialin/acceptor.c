@@ -1,12 +1,11 @@
 // The session's side. See dialin.h.
 //
-// Invariants (mst_acceptor_check): a place that is admitted has one connection, and that
-// connection is its. A place that is in use has none here any more. Every other connection
-// waits for its DIAL.
+// Invariants (mst_acceptor_check): an admitted place has one connection, which is admitted for that
+// place. A place in use has no connection here any more. Every other connection waits for its DIAL.
 //
-// Which of two DIALs of one worker is newer is told by their attempt and not by when they
-// are read: the older connection's bytes may be read later. An older one that comes after
-// its newer one is closed, also when the newer one has ended meanwhile.
+// Of two DIALs of one worker the attempt tells which is newer, not the time of reading: the older
+// connection's bytes may be read later. An older one that comes after a newer one is closed, even
+// if the newer one has ended.
 #include "dialin/dialin.h"
 
 #include <stdlib.h>
@@ -17,8 +16,8 @@
 enum conn_state { CONN_FREE, CONN_WAITING, CONN_ADMITTED };
 struct conn {
   uint8_t state;
-  uint32_t worker;    // of an admitted one
-  uint32_t next_free; // of a free one
+  uint32_t worker;    // if admitted
+  uint32_t next_free; // if free
   int64_t due_ns;
 };
 
@@ -26,8 +25,8 @@ enum place_state { PLACE_EMPTY, PLACE_ADMITTED, PLACE_USED };
 struct place {
   uint8_t state;
   uint32_t epoch;
-  uint32_t conn;        // of an admitted one
-  struct mst_dial last; // the newest that was admitted; attempt 0: none was
+  uint32_t conn;        // if admitted
+  struct mst_dial last; // the newest admitted; attempt 0: none yet
 };
 
 #define NO_CONN UINT32_MAX
@@ -35,8 +34,8 @@ struct place {
 struct mst_acceptor {
   uint32_t cluster, workers, used;
   uint32_t conns_max,
-      conns;     // conns: the highest number given so far, and one more
-  uint32_t free; // first of the free ones below conns
+      conns;     // conns: one above the highest number used so far
+  uint32_t free; // first free one below conns
   struct place *places;
   struct conn *all;
 };
@@ -90,7 +89,7 @@ static struct conn *conn_of(struct mst_acceptor *acceptor, uint32_t conn) {
   return &acceptor->all[conn];
 }
 
-// forget frees a number, and the place that it was admitted to.
+// forget frees a number, and the place it was admitted for.
 static void forget(struct mst_acceptor *acceptor, uint32_t conn) {
   struct conn *at = conn_of(acceptor, conn);
   if (at->state == CONN_ADMITTED) {
@@ -119,8 +118,8 @@ static const char *why_not(const struct mst_acceptor *acceptor,
   return place->state == PLACE_USED ? "this worker is in use already" : NULL;
 }
 
-// must_wait tells whether a connection is an older one of the same process, or one of
-// another process while this place is admitted: that one may try again later.
+// must_wait tells whether a connection is an older one of the same process, or one of another
+// process while this place is admitted: that one may try again later.
 static int must_wait(const struct place *place, const struct mst_dial *dial) {
   if (place->last.attempt == 0) return 0;
   const int same = memcmp(dial->nonce, place->last.nonce, MST_NONCE_BYTES) == 0;
@@ -141,7 +140,7 @@ static size_t admit(struct mst_acceptor *acceptor, uint32_t conn,
   return act(action, MST_ACCEPTOR_ADMIT, conn, dial->worker, NULL);
 }
 
-// dial_again: a DIAL on a connection that is admitted. The same again is answered again.
+// dial_again: a DIAL on an admitted connection. A repeated DIAL gets the same answer again.
 static size_t dial_again(struct mst_acceptor *acceptor, uint32_t conn,
                          const struct mst_dial *dial,
                          struct mst_acceptor_action *action) {

@@ -72,7 +72,7 @@ static unsigned fail(struct mst_dialer *dialer, unsigned actions) {
   return actions | MST_DIALER_END;
 }
 
-// dial_again closes what there is and pauses before the next attempt.
+// dial_again closes the connection, if any, and pauses before the next attempt.
 static unsigned dial_again(struct mst_dialer *dialer, int64_t now_ns) {
   const int64_t pause_ns = jitter(dialer, dialer->pause_ns);
   if (now_ns >= dialer->give_up_ns || dialer->dial.attempt == UINT16_MAX) {

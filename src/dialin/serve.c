@@ -1,7 +1,7 @@
 // The acceptor on a loop. See serve.h.
 //
-// What keeps queues short is that accepting never waits for anything: it has its turn
-// between any two lines, and reading a line takes what has come and no more.
+// Queues stay short because accepting never waits for anything: it runs between any two lines, and
+// reading a line takes only what has come.
 #include "dialin/serve.h"
 
 #include <errno.h>
@@ -12,16 +12,16 @@
 #include "base/mst_clock.h"
 #include "net/stream.h"
 
-// Accepted at once before others have their turn.
+// Accepted in a row before others have their turn.
 #define ACCEPT_MAX 256
-// Without descriptors a listener stays ready: it isn't looked at for so long.
+// Without free descriptors a listener stays ready: ignore it this long.
 #define SHORTAGE_NS (100 * MST_NS_PER_MS)
 
 struct line {
   struct mst_io io;
   struct mst_dialin *dialin;
   uint32_t number; // the acceptor's
-  int fd;          // owned until it is handed over
+  int fd;          // owned until handed over
   int admitted;
   uint8_t bytes[MST_DIAL_BYTES]; // of the DIAL
   size_t got;
@@ -34,7 +34,7 @@ struct mst_dialin {
   size_t count, turn;
   struct line **lines; // by the acceptor's numbers; NULL: free
   uint32_t waiting;
-  int64_t shortage_ns; // until when listeners are left alone, 0: they aren't
+  int64_t shortage_ns; // when to watch listeners again, 0: they are watched
   mst_dialin_use use;
   void *owner;
 };
@@ -49,7 +49,7 @@ static void drop_line(struct line *line, int reset) {
   free(line);
 }
 
-// end_line: the connection is gone, or of no use; the acceptor doesn't know yet.
+// end_line closes a line that is gone or unusable, and tells the acceptor.
 static void end_line(struct line *line) {
   mst_acceptor_ended(line->dialin->acceptor, line->number);
   drop_line(line, 1);
@@ -57,7 +57,7 @@ static void end_line(struct line *line) {
 
 static int say(struct line *line, const uint8_t *bytes, size_t n) {
   size_t done = 0;
-  // These are the first bytes on a new connection: they fit.
+  // The first bytes on a new connection: they fit.
   return mst_net_send_until(line->fd, bytes, n, &done, 0, NULL);
 }
 
@@ -69,7 +69,7 @@ static void refuse(struct line *line, const char *why) {
   const struct mst_head head = {.kind = MST_KIND_REFUSE, .length = (uint64_t)n};
   mst_head_encode(&head, bytes);
   (void)say(line, bytes, MST_HEAD_BYTES + (size_t)n);
-  drop_line(line, 0); // not with a reset: it is to be read
+  drop_line(line, 0); // not with a reset: the peer must be able to read it
 }
 
 static void admit(struct line *line, const struct mst_dial *dial) {
@@ -131,12 +131,12 @@ static void read_dial(struct line *line) {
   perform(line->dialin, actions, n, &dial);
 }
 
-// look_behind: an admitted worker says something else than its DIAL once more.
+// look_behind: did an admitted worker send anything but its DIAL again?
 static void look_behind(struct line *line) {
   uint8_t bytes[4];
   const int64_t got = mst_net_peek(line->fd, bytes, sizeof bytes, NULL);
   if (got == -MST_EAGAIN) return;
-  // A frame's first bytes come together; a peer that drips them would keep us busy.
+  // A frame's first bytes come together; a peer that sends single bytes would keep us busy.
   if (got < (int64_t)sizeof bytes) {
     end_line(line);
     return;
@@ -199,8 +199,8 @@ static void listener_ready(struct mst_io *io, uint32_t ready) {
   accept_some(io->owner, io->fd, ACCEPT_MAX);
 }
 
-// A loop's round may serve a hundred lines. A queue of three is full long before that: so
-// each of them lets a listener have its turn first.
+// A loop's round may serve a hundred lines, and a queue of three is full long before that: so each
+// line accepts from a listener first.
 static void line_ready(struct mst_io *io, uint32_t ready) {
   struct line *line = io->owner;
   struct mst_dialin *dialin = line->dialin;

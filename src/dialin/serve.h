@@ -8,18 +8,18 @@
 
 struct mst_dialin;
 
-// Called when a worker's connection is in use: fd is the callee's from then on. Nothing
-// behind the DIAL was read from it; at least 4 bytes are there. It may call
-// mst_dialin_expect, and nothing else of this file.
+// Called when a worker's connection is in use; the callee owns fd. Nothing after the DIAL has been
+// read from it; at least 4 bytes are there. It may call mst_dialin_expect, but nothing else of this
+// file.
 typedef void (*mst_dialin_use)(void *owner, uint32_t worker, int fd);
 
-// mst_dialin_open serves `count` listeners (net/stream.h), which stay the caller's and must
-// stay open until mst_dialin_close. -MST_EMEM, -MST_ESYS.
+// mst_dialin_open serves `count` listeners (net/stream.h), which the caller owns and must keep open
+// until mst_dialin_close. -MST_EMEM, -MST_ESYS.
 int mst_dialin_open(struct mst_loop *loop, const int *listeners, size_t count,
                     uint32_t cluster, uint32_t workers, mst_dialin_use use,
                     void *owner, struct mst_dialin **out, struct mst_err *err);
-// mst_dialin_tick closes what has had its time. Call it after each mst_loop_run, and have that
-// wait no longer than until mst_dialin_due.
+// mst_dialin_tick closes connections whose time is over. Call it after each mst_loop_run, which
+// must wait no longer than until mst_dialin_due.
 void mst_dialin_tick(struct mst_dialin *dialin, int64_t now_ns);
 int64_t mst_dialin_due(const struct mst_dialin *dialin);
 // mst_dialin_used gives how many workers are in use.
