@@ -1,5 +1,5 @@
-// See conn.h. A worker's answer stays in one run of memory until it is read: R's format
-// can't be read in parts. Cost: that memory, and one pass of the parser over the bytes.
+// See conn.h. A worker's answer stays in contiguous memory until it is read: R's format can't be
+// read in parts. Cost: that memory, and one pass of the parser over the bytes.
 #include "stock/conn.h"
 
 #include <string.h>
@@ -9,8 +9,8 @@
 
 #define READ_BYTES ((size_t)64 << 10)
 #define KEEP_BYTES ((size_t)1 << 20)
-// A message up to this size is copied when it is detached; of a larger one what stands behind
-// it is.
+// A message up to this size is copied when detached; for a larger one, the bytes after it are
+// copied instead.
 #define SMALL_BYTES ((size_t)4096)
 
 void mst_stock_conn_init(struct mst_stock_conn *conn, int fd, pid_t owner) {
@@ -30,7 +30,7 @@ static int look(struct mst_stock_conn *conn) {
                              &conn->whole);
 }
 
-// read_some gives 1 if something came, 0 if nothing is there.
+// read_some returns 1 if something came, 0 if nothing is there.
 static int read_some(struct mst_stock_conn *conn) {
   int rc = mst_buf_reserve(&conn->in,
                            conn->proved ? READ_BYTES : MST_STOCK_FIRST_MAX);

@@ -1,10 +1,9 @@
 // The parser of parse.h.
 //
-// A stack of what is still to come stands for R's recursion. Each step reads one unit
-// (an integer or two) if all of it is there, and pushes what follows from it, so it can
-// be left after any byte. The last of several items is taken off the stack before what it
-// consists of is pushed: a list of a million elements, which is a chain of tails, takes
-// one place.
+// A stack of what is still to come replaces R's recursion. Each step reads one unit (an integer or
+// two) if all of it is there, and pushes what follows, so the parser can stop after any byte. The
+// last of several items is popped before its parts are pushed: a list of a million elements, which
+// is a chain of tails, needs one entry.
 #include "stock/parse.h"
 
 #include <stdlib.h>
@@ -15,15 +14,15 @@
 enum op {
   OP_ITEM,      // objects
   OP_LENGTH,    // of a vector with elements of `count` bytes; then its content
-  OP_OBJECTS,   // length of a vector of objects; then these
-  OP_STRINGS,   // 0 and a length; then so many objects
-  OP_BYTES,     // length; then so many bytes
-  OP_WORD,      // integers of no concern
+  OP_OBJECTS,   // length of a vector of objects; then the objects
+  OP_STRINGS,   // 0 and a length; then that number of objects
+  OP_BYTES,     // length; then the bytes
+  OP_WORD,      // ignored integers
   OP_ENV,       // whether it is locked; then four objects
   OP_CODE,      // byte code: size of its table of references; then its body
-  OP_CONSTANTS, // how many constants byte code has; then these
-  OP_CONSTANT,  // constants, each with its type before it
-  OP_LANG // calls and lists inside of byte code, each with its type before it
+  OP_CONSTANTS, // number of byte code's constants; then these
+  OP_CONSTANT,  // constants, each after its type
+  OP_LANG       // calls and lists inside byte code, each after its type
 };
 
 // Types, from R's Rinternals.h and serialize.c.
@@ -70,7 +69,7 @@ enum type {
 
 #define HAS_ATTRIBUTES 0x200u
 #define HAS_TAG 0x400u
-// The longest vector that R has.
+// The longest vector in R.
 #define LENGTH_MAX (UINT64_C(1) << 52)
 #define NATIVE_NAME_MAX 64u
 
@@ -90,14 +89,14 @@ static int push(struct mst_stock_parse *scan, enum op kind, uint64_t count) {
   return 0;
 }
 
-// push2 has `next` come after `first`.
+// push2 pushes `next` below `first`.
 static int push2(struct mst_stock_parse *scan, enum op first,
                  uint64_t first_count, enum op next, uint64_t next_count) {
   const int rc = push(scan, next, next_count);
   return rc != 0 ? rc : push(scan, first, first_count);
 }
 
-// word_at reads the integer at `offset` bytes from where the scan is.
+// word_at reads the integer at `offset` bytes from the parser's position.
 static uint32_t word_at(const struct mst_stock_parse *scan,
                         const uint8_t *bytes, size_t offset) {
   const uint8_t *at = bytes + scan->at + offset;
@@ -110,15 +109,15 @@ static uint32_t word_at(const struct mst_stock_parse *scan,
   return word;
 }
 
-// Content of `count` elements of `size` bytes is passed over.
+// Skips `count` elements of `size` bytes.
 static int skip(struct mst_stock_parse *scan, uint64_t count, uint64_t size) {
   if (count > LENGTH_MAX) return -MST_EPROTO;
   scan->skip = count * size;
   return 0;
 }
 
-// length_of reads a vector's length: one integer, or three for a long one. 1, 0 if
-// they aren't there yet.
+// length_of reads a vector's length: one integer, or three for a long one. 1, or 0 if it isn't
+// complete yet.
 static int length_of(struct mst_stock_parse *scan, const uint8_t *bytes,
                      size_t n, uint64_t *length) {
   if (n - scan->at < 4) return 0;
@@ -135,7 +134,7 @@ static int length_of(struct mst_stock_parse *scan, const uint8_t *bytes,
   return *length > LENGTH_MAX ? -MST_EPROTO : 1;
 }
 
-// begin_item pushes what an object with these flags consists of.
+// begin_item pushes the parts of an object with these flags.
 static int begin_item(struct mst_stock_parse *scan, uint32_t flags) {
   const uint64_t attributes = (flags & HAS_ATTRIBUTES) != 0;
   const uint64_t tag = (flags & HAS_TAG) != 0;
@@ -200,8 +199,8 @@ static int begin_body(struct mst_stock_parse *scan) {
   return push2(scan, OP_ITEM, 1, OP_CONSTANTS, 1);
 }
 
-// begin_lang pushes what a call or list inside of byte code consists of. Their parts are
-// such again, and each begins with its type.
+// begin_lang pushes the parts of a call or list inside byte code. Its parts are of the same kind,
+// and each begins with its type.
 static int begin_lang(struct mst_stock_parse *scan, uint32_t type) {
   switch ((enum type)type) {
   case T_BCREPREF:
@@ -217,7 +216,7 @@ static int begin_lang(struct mst_stock_parse *scan, uint32_t type) {
   }
 }
 
-// A constant's type stands before it; most are objects like any other.
+// A constant follows its type; most are ordinary objects.
 static int begin_constant(struct mst_stock_parse *scan, uint32_t type) {
   switch ((enum type)type) {
   case T_BCODE:
@@ -233,8 +232,8 @@ static int begin_constant(struct mst_stock_parse *scan, uint32_t type) {
   }
 }
 
-// typed_step takes one part of byte code with the type before it. A definition that is
-// referred to later has its number and the real type in between. 1, or 0 if that isn't there.
+// typed_step takes one part of byte code and the type before it. A definition that is referred to
+// later has its number and the real type in between. 1, or 0 if these are incomplete.
 static int typed_step(struct mst_stock_parse *scan, const uint8_t *bytes,
                       size_t n, struct mst_stock_parse_op *top) {
   if (n - scan->at < 4) return 0;
@@ -257,7 +256,7 @@ static int typed_step(struct mst_stock_parse *scan, const uint8_t *bytes,
   return rc != 0 ? rc : 1;
 }
 
-// counted_step takes a length and what it is for. 1, or 0 if it isn't there.
+// counted_step takes a length and pushes what it counts. 1, or 0 if it is incomplete.
 static int counted_step(struct mst_stock_parse *scan, const uint8_t *bytes,
                         size_t n, const struct mst_stock_parse_op *top) {
   const enum op kind = (enum op)top->kind;
@@ -286,7 +285,7 @@ static int word_step(struct mst_stock_parse *scan, const uint8_t *bytes,
   case OP_ENV:
     rc = push(scan, OP_ITEM, 4);
     break;
-  case OP_BYTES: // -1: the missing string
+  case OP_BYTES: // -1: NA
     rc = word < -1 ? -MST_EPROTO : skip(scan, word < 0 ? 0 : (uint64_t)word, 1);
     break;
   case OP_STRINGS:
@@ -331,7 +330,7 @@ static int step(struct mst_stock_parse *scan, const uint8_t *bytes, size_t n) {
   }
 }
 
-// begin reads the header. 1, or 0 if it isn't there yet.
+// begin reads the header. 1, or 0 if it is incomplete.
 static int begin(struct mst_stock_parse *scan, const uint8_t *bytes, size_t n) {
   if (n >= 1 && bytes[0] != 'X' && bytes[0] != 'B') return -MST_EPROTO;
   if (n >= 2 && bytes[1] != '\n') return -MST_EPROTO;
