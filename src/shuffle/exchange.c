@@ -1,9 +1,9 @@
-// Blocks between workers: see exchange.h. Here: what is kept, and what is asked for.
+// Blocks between workers: see exchange.h. Here: which blocks are kept, and which are asked for.
 //
-// Not chosen: sending the bytes themselves on one machine, which copies them twice; a third
-// thread, since what there is to do (look up, hand over a descriptor) takes microseconds.
-// All sending and receiving is the watch thread's (guest.c): the R thread writes down what it
-// wants and wakes it. So a link needs no lock of its own, and no frame is ever cut by another.
+// Not chosen: sending the bytes themselves on one machine, which copies them twice; a third thread,
+// since the work (look up, hand over a descriptor) takes microseconds. The watch thread does all
+// sending and receiving (guest.c): the R thread records its questions and wakes it. So a link needs
+// no lock of its own, and no frame is ever split by another.
 #include "shuffle/exchange_int.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ void mst_exchange_unlock(void) {
   (void)pthread_mutex_unlock(&mst_exchange.lock);
 }
 
-// The last bytes of a segment of blocks; before them lies a HAVE, as it would be sent.
+// The last bytes of a segment of blocks; before them is a HAVE, as it would be sent.
 struct footer {
   char magic[16];
   uint64_t token, offset, bytes; // of the HAVE
@@ -70,7 +70,7 @@ static void drop_entry(struct mst_entry **at) {
   free_entry(gone);
 }
 
-// new_entry makes one of a HAVE's bytes, which were checked. NULL without memory.
+// new_entry makes one from a HAVE's bytes, already checked. NULL if memory is short.
 static struct mst_entry *new_entry(const uint8_t *bytes, size_t n, int own) {
   struct mst_entry *entry = calloc(1, sizeof *entry);
   if (entry == NULL) return NULL;
@@ -118,8 +118,8 @@ void mst_exchange_settle_all(const struct mst_want *want,
   }
 }
 
-// keep_map keeps blocks that were opened where they lie, if they are what was wanted: what is known
-// of them is at the end of the map, see mst_exchange_sign. The map is taken over.
+// keep_map keeps the blocks of another process's mapped segment if they are the wanted ones: their
+// description is at the end of the map, see mst_exchange_sign. Takes over the map.
 static int keep_map(const struct mst_source *source, struct mst_map *map) {
   struct footer footer = {0};
   struct mst_have have;
@@ -132,7 +132,7 @@ static int keep_map(const struct mst_source *source, struct mst_map *map) {
           0 ||
       !same(&have.want, &source->want) || have.size != map->bytes) {
     mst_map_release(map);
-    return -MST_ECLOSED; // another segment lies there
+    return -MST_ECLOSED; // the descriptor refers to another segment now
   }
   struct mst_entry *entry = calloc(1, sizeof *entry);
   if (entry == NULL) {
@@ -168,7 +168,8 @@ void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
 
 // ---- R thread
 
-// own_token gives what tells this process's segments from those of one that had its pid before.
+// own_token gives a token that tells this process's segments from those of an earlier process with
+// the same pid.
 static uint64_t own_token(void) {
   while (mst_exchange.spots == 0) {
     uint8_t bytes[sizeof mst_exchange.spots];
@@ -249,7 +250,7 @@ int mst_exchange_put(const struct mst_want *want, struct mst_segment *segment,
   mst_exchange_lock();
   struct mst_entry **old = mst_exchange_find(want);
   if (*old != NULL && (*old)->own) {
-    entry->own = 0; // its file, if it has one, is the other's
+    entry->own = 0; // its file, if any, belongs to the other
     free_entry(entry);
   } else {
     if (*old != NULL) drop_entry(old);
@@ -288,8 +289,8 @@ void mst_exchange_drop(const struct mst_want *want) {
   mst_exchange_unlock();
 }
 
-// open_there opens a source where it lies: what is to be said of it. It is asked for by a link
-// where that can't be.
+// open_there opens a source's segment directly. Returns the outcome; BARRED and OPEN mean: ask over
+// a link.
 static enum mst_found open_there(const struct mst_source *source) {
   struct mst_map *map;
   if (source->spot.pid == 0) return MST_FOUND_OPEN;
@@ -328,7 +329,7 @@ int mst_exchange_ask(const struct mst_source *sources, size_t n,
   mst_exchange.questions = questions;
   mst_exchange.question_count = n;
   mst_exchange.open = 0;
-  // Nothing is owed for what was asked before and isn't any more.
+  // Forget how many earlier questions are open.
   for (size_t i = 0; i < mst_exchange.end_count; i++)
     mst_exchange.ends[i]->open = 0;
   for (size_t i = 0; i < n; i++)
@@ -362,8 +363,8 @@ enum mst_found mst_exchange_state(size_t index) {
   return state;
 }
 
-// read_file reads one block of a file and looks at its checksum. Read, not mapped: a
-// file may be cut while it is mapped, which would end this process.
+// read_file reads one block of a file and checks its checksum. Read, not mapped: if a mapped file
+// is truncated this process would die.
 static int read_file(const char *path, const struct mst_block *block,
                      struct mst_map **map, struct mst_err *err) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -380,7 +381,7 @@ static int read_file(const char *path, const struct mst_block *block,
   return rc;
 }
 
-// map_entry maps an own segment when it is first read here. With the lock.
+// map_entry maps an own segment when this worker first reads it. With the lock.
 static int map_entry(struct mst_entry *entry, struct mst_err *err) {
   if (entry->map != NULL) return 0;
   return mst_map_open(entry->blob->segment.fd, &entry->map, err);

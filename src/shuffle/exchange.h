@@ -1,20 +1,17 @@
-// shuffle/exchange: blocks of this worker, and those that it reads from others. No R.
+// shuffle/exchange: this worker's blocks, and those it reads from others. No R.
 //
-// Two threads: the R thread puts, asks and reads; the watch thread (fork/watch.h, whose guest
-// this is) owns the links and answers others while R computes. One lock; each holds it for
-// as long as it takes to look something up, and the watch thread for what a socket
-// takes without waiting.
+// Two threads: the R thread puts, asks and reads; the watch thread (fork/watch.h, whose guest this
+// is) owns the links and answers others while R computes. One lock; each holds it as long as a
+// look-up takes, and the watch thread also while it writes what a socket takes without waiting.
 //
-// An attempt's blocks are in one segment, or in one file in the worker's temporary directory,
-// whose blocks carry checksums. A reader that knows where a segment lies opens it by /proc, and
-// nobody is asked. Else it asks over a link: it gets the segment's descriptor, or the file's path.
-// It keeps what it has got (its mapping) until that is dropped, so each worker does so once for
-// each map task.
+// An attempt's blocks are in one segment, or in one file in the worker's temporary directory, with
+// checksums. A reader that knows where a segment is opens it through /proc, without asking.
+// Otherwise it asks over a link, and gets the segment's descriptor or the file's path. It keeps the
+// mapping until it is dropped, so each worker does this once for each map task.
 //
-// Two workers have one lasting connection at most. It is dialled by a reader to one of the other's
-// listeners (handlers), each of which has a queue of its own, so that no burst of readers can fill
-// them all. A question without an answer is asked again on a new connection, and given up after a
-// longer time.
+// Two workers have at most one lasting connection. A reader dials one of the other's listeners
+// (handlers), each with a queue of its own, so that no burst of readers can fill them all. An
+// unanswered question is repeated on a new connection, and given up after a longer time.
 #ifndef MST_SHUFFLE_EXCHANGE_H
 #define MST_SHUFFLE_EXCHANGE_H
 
@@ -26,26 +23,26 @@
 #include "share/segment.h"
 #include "wire/link_msg.h"
 
-// Questions that are open on one link.
+// Open questions on one link.
 #define MST_EXCHANGE_CREDIT 16u
-// A question on whose link nothing comes for this long is asked again, on a new connection where
-// there is a listener; it is given up after that.
+// A question is repeated if its link is silent this long, on a new connection if there is a
+// listener. After this time it is given up.
 #define MST_EXCHANGE_AGAIN_NS INT64_C(2500000000)
 #define MST_EXCHANGE_SILENT_NS INT64_C(10000000000)
-// A worker has a descriptor for each; a session can't have more workers anyway.
+// Each needs a descriptor; a session can't have more workers anyway.
 #define MST_LINKS_MAX 65536u
-// Connections that were accepted and haven't said who they are.
+// Accepted connections that haven't said yet who they are.
 #define MST_STRANGERS_MAX 1024u
 
-// mst_exchange_begin makes this process's exchange a guest of its watch. R thread, before
-// READY is said. 0, -MST_ESYS.
+// mst_exchange_begin makes this process's exchange a guest of its watch. R thread, before READY is
+// sent. 0, -MST_ESYS.
 int mst_exchange_begin(struct mst_err *err);
 
-// mst_exchange_end gives back all that it holds, once the watch has ended. For tests: a
-// worker's process ends with its watch.
+// mst_exchange_end frees everything, after the watch has ended. For tests: a worker's process ends
+// with its watch.
 void mst_exchange_end(void);
 
-// ---- how links come about. R thread
+// ---- how links are made. R thread
 
 // Who this worker is, and how long it waits.
 struct mst_exchange_way {
@@ -54,105 +51,104 @@ struct mst_exchange_way {
 };
 void mst_exchange_set(const struct mst_exchange_way *way);
 
-// mst_exchange_listen opens listeners in a folder, which it makes, until there are `count` of
-// them (1 to MST_HANDLERS_MAX; those that are open stay so): unix sockets "0", "1", ... that this
-// user alone can reach, each with the longest queue. Others need the token, which is random, of
-// this incarnation, and sent to them by the session. The folder is removed by its owner.
-// mst_exchange_set must have said who this is. 0; -MST_ECONNECT (sys_errno: ENAMETOOLONG for a
-// path that only /proc could shorten), -MST_ESYS,
-// -MST_EMEM: those that were there are.
+// mst_exchange_listen creates a folder and opens listeners in it until there are `count` (1 to
+// MST_HANDLERS_MAX; open ones stay open): unix sockets "0", "1", ... that only this user can reach,
+// each with the longest queue. Peers need this incarnation's random token, which the session sends
+// them. The folder's owner removes it. Call mst_exchange_set first. 0; -MST_ECONNECT (sys_errno:
+// ENAMETOOLONG for a path that only /proc could shorten), -MST_ESYS, -MST_EMEM: those already open
+// stay open.
 int mst_exchange_listen(const char *folder, uint32_t count,
                         uint8_t token[MST_TOKEN_BYTES], struct mst_err *err);
 
-// Where a worker listens, as it told the session.
+// Where a worker listens, as reported to the session.
 struct mst_place {
   uint32_t worker, epoch, handlers;
   char *folder;
   uint8_t token[MST_TOKEN_BYTES];
 };
-// mst_exchange_knows tells of one (copied); what was known of earlier incarnations is
-// forgotten. 0, -MST_EMEM.
+// mst_exchange_knows records a place (copied) and forgets those of earlier incarnations. 0,
+// -MST_EMEM.
 int mst_exchange_knows(const struct mst_place *place, struct mst_err *err);
 
 // Counts for people and tests, never reset.
 struct mst_exchange_counts {
-  uint64_t opened;   // segments of others that were opened where they lie
-  uint64_t dialled;  // connections to listeners of others that were begun,
+  uint64_t opened;   // segments of others opened directly
+  uint64_t dialled;  // connections begun to listeners of others,
   uint64_t full;     // found a full queue,
   uint64_t met;      // became links
   uint64_t accepted; // connections to own listeners,
-  uint64_t refused;  // closed since they were none of our workers'
-  uint64_t again;    // questions that were asked again
-  uint64_t asked[MST_HANDLERS_MAX]; // links by each own listener
+  uint64_t refused;  // closed since they weren't from our workers
+  uint64_t again;    // questions that were repeated
+  uint64_t asked[MST_HANDLERS_MAX]; // links through each own listener
 };
-// mst_exchange_count gives them, and how many listeners are open and links are up now.
+// mst_exchange_count gives them, and the numbers of open listeners and links that are up.
 void mst_exchange_count(struct mst_exchange_counts *counts, uint32_t *handlers,
                         uint32_t *links);
 
 // ---- own blocks. R thread
 
-// Where a segment lies: a descriptor of a process. The token is the process's: numbers of both are
-// used again.
+// Where a segment is: a descriptor of a process. The token identifies the process: pids and
+// descriptors are reused.
 #define MST_SPOT_TOKEN_MAX ((UINT64_C(1) << 62) - 1)
 struct mst_spot {
-  int32_t pid, fd; // pid 0: not known
+  int32_t pid, fd; // pid 0: unknown
   uint64_t token;
 };
 
-// mst_exchange_put keeps an attempt's blocks. The segment, sealed, is taken over; or
-// path names the file, which is removed when they are dropped. size is of either. If they
-// are kept already, what is given is let go instead. 0, -MST_EMEM (nothing is kept, the
-// segment closed).
+// mst_exchange_put keeps an attempt's blocks. It takes over the sealed segment; or path names the
+// file, which is removed when they are dropped. size is that of either. If they are kept already,
+// the new ones are released. 0, -MST_EMEM (nothing is kept, the segment is closed).
 int mst_exchange_put(const struct mst_want *want, struct mst_segment *segment,
                      const char *path, uint64_t size,
                      const struct mst_block *blocks, uint32_t count,
                      struct mst_err *err);
-// mst_exchange_sign writes, behind the blocks of a segment that isn't sealed yet, what is known of
-// them, for readers that open it themselves. 0; -MST_EMEM; -MST_ESYS.
+// mst_exchange_sign appends a description of the blocks to a segment that isn't sealed yet, for
+// readers that open it directly. 0; -MST_EMEM; -MST_ESYS.
 int mst_exchange_sign(const struct mst_want *want, struct mst_segment *segment,
                       const struct mst_block *blocks, uint32_t count,
                       struct mst_err *err);
-// mst_exchange_spot tells where an own attempt's blocks lie; a pid of 0: no reader can open them.
+// mst_exchange_spot tells where an own attempt's blocks are; pid 0: no reader can open them.
 struct mst_spot mst_exchange_spot(const struct mst_want *want);
 // mst_exchange_held gives the bytes of own blocks in segments.
 uint64_t mst_exchange_held(void);
-// mst_exchange_drop lets go of all blocks of a stage, own and others' (attempt 0), or of one
-// attempt of one task.
+// mst_exchange_drop drops all blocks of a stage, own and others' (attempt 0), or of one attempt of
+// one task.
 void mst_exchange_drop(const struct mst_want *want);
 
 // ---- others' blocks. R thread
 
-// This worker itself is to have it.
+// The blocks should be at this worker itself.
 #define MST_SOURCE_SELF UINT32_MAX
 
 struct mst_source {
   struct mst_want want;
-  uint32_t worker, epoch; // that has it, as the plan says
-  struct mst_spot spot;   // where its segment lies
+  uint32_t worker, epoch; // that has it, according to the plan
+  struct mst_spot spot;   // where its segment is
 };
 enum mst_found {
   MST_FOUND_OPEN,
   MST_FOUND_HERE,
   MST_FOUND_NOT,
-  MST_FOUND_BARRED, // this process may not open it where it lies, and there is no link
+  MST_FOUND_BARRED, // this process may not open it, and there is no link
   MST_FOUND_SILENT
 };
 
-// mst_exchange_ask opens what it can of n sources, and begins to ask for the rest, in place of
-// those asked for before. Blocks for some 20 us for each that it opens.
-// 0, -MST_EMEM.
+// mst_exchange_ask opens what it can of n sources, and begins to ask for the rest. These replace
+// the earlier questions. Blocks some 20 us for each source that it opens. 0, -MST_EMEM.
 int mst_exchange_ask(const struct mst_source *sources, size_t n,
                      struct mst_err *err);
-// mst_exchange_wait waits until none is open, at most timeout_ms: how many still are.
+// mst_exchange_wait waits until no question is open, at most timeout_ms. Returns how many still
+// are.
 size_t mst_exchange_wait(int timeout_ms);
-// mst_exchange_state tells what became of one of them. Blocks that are here stay so until
-// they are dropped.
+// mst_exchange_state tells the state of one source. Blocks that are here stay until they are
+// dropped.
 enum mst_found mst_exchange_state(size_t index);
 
-// mst_exchange_read gives one block: a reference to the mapping that it is in (the caller
-// releases it), where it begins there, and what is known of it. *map is NULL for a block
-// without rows. 0; -MST_EINPUT if it isn't here; -MST_EPROTO if its checksum is wrong or its
-// file gone or cut: then the source is forgotten; -MST_EMEM.
+// mst_exchange_read gives one block: a reference to its mapping (the caller releases it), its
+// offset there, and its description. *map is NULL for a block without rows. 0; -MST_EINPUT if it
+// isn't here;
+// -MST_EPROTO if its checksum is wrong or its file is gone or truncated: then the source is
+// forgotten; -MST_EMEM.
 int mst_exchange_read(const struct mst_want *want, uint32_t index,
                       struct mst_map **map, uint64_t *base,
                       struct mst_block *block, struct mst_err *err);

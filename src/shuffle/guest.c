@@ -1,8 +1,8 @@
-// What is said on links, and what is asked where: the watch's guest. See exchange_int.h.
+// Frames on links, and where questions are asked: the watch's guest. See exchange_int.h.
 //
-// A link on which nothing has come for again_ns while a question is open is slow: nothing more is
-// asked there, and a new connection is made. Once that is up the slow one is closed. A late
-// answer counts as any other until then.
+// A link that is silent for again_ns while a question is open is slow: nothing more is asked on it,
+// and a new connection is made. Once that is up the slow one is closed. A late answer is valid
+// until then.
 #include "shuffle/exchange_int.h"
 
 #include <stdlib.h>
@@ -35,14 +35,14 @@ static void answer(struct mst_link_end *end, const struct mst_want *want) {
   }
 }
 
-// heard notes an answer: one that answers may be dialled again at once, should it come to that.
+// heard notes an answer: this worker may be dialled again at once if necessary.
 static void heard(struct mst_link_end *end) {
   struct mst_other *other = mst_handlers_other(end->worker, end->epoch);
   if (end->open > 0) end->open--;
   if (other != NULL) other->tries = 0;
 }
 
-// take_frame serves one frame; 0 if it has no place on a link.
+// take_frame serves one frame; 0 if it isn't valid on a link.
 static int take_frame(struct mst_link_end *end, const struct mst_frame *frame) {
   struct mst_want want;
   struct mst_have have;
@@ -87,7 +87,7 @@ static void read_end(struct mst_link_end *end) {
 
 // ---- questions
 
-// no_word takes a question back from a end that is slow: 1 if it is to be asked again.
+// no_word takes a question back from a slow link: 1 if it must be asked again.
 static int no_word(struct mst_question *question, int64_t now_ns) {
   struct mst_link_end *end = question->end;
   const int64_t word_ns =
@@ -100,8 +100,7 @@ static int no_word(struct mst_question *question, int64_t now_ns) {
   return 1;
 }
 
-// seek has a connection made to a worker that there is no link to: 0, or -MST_ECLOSED if there can
-// be none.
+// seek starts a connection to a worker without a link. 0, or -MST_ECLOSED if there can be none.
 static int seek(const struct mst_question *question, int64_t now_ns) {
   const struct mst_source *source = &question->source;
   struct mst_other *other = mst_handlers_other(source->worker, source->epoch);
@@ -130,8 +129,8 @@ static void ask_one(struct mst_question *question, int64_t now_ns) {
   send_small(end, MST_KIND_WANT, &source->want);
 }
 
-// judge gives up what has had its time, and tells whether there is anything to be looked at
-// again.
+// judge asks open questions and gives up on expired ones, and tells whether anything must be
+// checked again.
 static int judge(int64_t now_ns) {
   int left = mst_exchange.open > 0;
   for (size_t i = 0; i < mst_exchange.question_count && left; i++) {
@@ -150,12 +149,12 @@ static int judge(int64_t now_ns) {
   return left;
 }
 
-// ---- the watch's guest. What is waited for: ends of links, then listeners: the R thread may add
-// one of those meanwhile.
+// ---- the watch's guest. Polls ends of links, then listeners, which the R thread may add
+// meanwhile.
 
 static size_t polled_ends;
 
-// flush_late sends what the system had no room for, when it is time.
+// flush_late sends what a shortage of the system held back, when it is time.
 static void flush_late(struct mst_link_end *end, int64_t now_ns,
                        int *timeout_ms) {
   if (end->dead || mst_chan_later_ns(&end->chan) == INT64_MAX) return;
@@ -182,7 +181,7 @@ static size_t guest_fds(struct pollfd *fds, size_t most, int *timeout_ms) {
     struct mst_link_end *end = mst_exchange.ends[n];
     flush_late(end, now_ns, timeout_ms);
     fds[n] = (struct pollfd){
-        .fd = end->dead ? -1 : end->chan.fd, // poll() passes over -1
+        .fd = end->dead ? -1 : end->chan.fd, // poll() skips -1
         .events = (short)(mst_chan_wants_write(&end->chan) ? POLLIN | POLLOUT
                                                            : POLLIN)};
   }
@@ -195,7 +194,7 @@ static size_t guest_fds(struct pollfd *fds, size_t most, int *timeout_ms) {
 
 static void guest_ready(const struct pollfd *fds, size_t n) {
   mst_exchange_lock();
-  // No end came or went between guest_fds and here, since this thread does that.
+  // Ends haven't changed since guest_fds: only this thread changes them.
   for (size_t i = 0; i < polled_ends && i < n; i++) {
     struct mst_link_end *end = mst_exchange.ends[i];
     if (fds[i].revents == 0 || end->dead) continue;
@@ -211,7 +210,7 @@ static void guest_ready(const struct pollfd *fds, size_t n) {
   mst_exchange_unlock();
 }
 
-// guest_leave: the links are the worker's, of which this is a copy, so they are closed but not shut
+// guest_leave, in a copy of a worker: the links are the worker's, so they are closed but not shut
 // down, and its files stay.
 static void guest_leave(void) {
   (void)pthread_mutex_init(&mst_exchange.lock, NULL);

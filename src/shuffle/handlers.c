@@ -1,19 +1,18 @@
-// Handlers: a worker's listeners, and connections to those of others. See exchange_int.h.
+// Handlers: a worker's listeners, and connections to other workers' listeners. See exchange_int.h.
 //
-// Why several: a listener's queue is as long as the system lets it be, and a burst of readers
-// that finds it full waits; with n listeners each reader has a queue that it shares with few
-// others, and n - 1 more to go to. The watch thread empties them all, also while R computes, so
-// it must be stopped for any of them to fill. A unix socket says at once that its queue is full
-// (Linux: EAGAIN), where TCP would be silent for a second or more.
+// Why several: the system limits a listener's queue, and readers that find it full must wait; with
+// n listeners each reader shares a queue with few others and has n - 1 more to try. The watch
+// thread empties them all, even while R computes, so none fills unless it is stopped. A unix socket
+// reports a full queue at once (Linux: EAGAIN), where TCP would be silent for a second or more.
 //
-// Who connects speaks first: MEET, with who it is, whom it wants, and the token that the other's
-// incarnation told the session. MET says the same back; only then is it a link. Whoever says
-// anything else, or is another user's process, is closed, and so is a connection on which nothing
-// was said in time, at either end. A reader that got no MET goes on to the next listener after a
-// pause: random, so that readers that were turned away together don't come back together.
+// The connecting side speaks first: MEET, with who it is, whom it wants, and the token that the
+// other's incarnation told the session. MET repeats it; only then is it a link. A peer that says
+// anything else, or belongs to another user, is closed, and so is a connection that stays silent
+// too long, at either end. A reader without a MET tries the next listener after a random pause, so
+// that readers that were rejected together don't come back together.
 //
-// Not chosen: abstract sockets, which every user can reach; one socket for all readers with
-// several threads behind it, which has one queue.
+// Not chosen: abstract sockets, which every user can reach; one socket for all readers, served by
+// several threads: it has one queue.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,18 +28,18 @@
 #include "fork/fork.h"
 #include "shuffle/exchange_int.h"
 
-// Connections that one listener gives at a time: links are served in between.
+// The most connections accepted from a listener at a time: links are served in between.
 #define ACCEPT_MAX 64
-// Without descriptors a connection stays in its queue, which stays ready.
+// Without free descriptors a connection stays in the queue, and the listener stays ready.
 #define ACCEPT_PAUSE_NS (100 * MST_NS_PER_MS)
-// The pause after a try that came to nothing is random below a bound that doubles.
+// The pause after a failure is random, below a bound that doubles.
 #define PAUSE_FIRST_NS (10 * MST_NS_PER_MS)
 #define PAUSE_DOUBLINGS 6u
 
 // ---- addresses
 
-// address_of gives a listener's. A path that is too long for an address is reached through a
-// descriptor of its folder, where the system has /proc; *folder_fd is it, to be closed.
+// address_of gives a listener's address. A path that is too long is reached through a descriptor of
+// its folder, if the system has /proc; the caller closes *folder_fd.
 static int address_of(const char *folder, uint32_t handler, int *folder_fd,
                       struct mst_addr *addr, struct mst_err *err) {
   char path[sizeof addr->at.un.sun_path];
@@ -68,7 +67,7 @@ static int address_of(const char *folder, uint32_t handler, int *folder_fd,
 
 // ---- own listeners. R thread
 
-// make_folder makes one that this user alone can look into, or takes one that is so.
+// make_folder makes a folder that only this user can access, or accepts an existing one.
 static int make_folder(const char *folder, struct mst_err *err) {
   struct stat at;
   if (mkdir(folder, S_IRWXU) != 0 && errno != EEXIST) {
@@ -98,7 +97,7 @@ static int listen_one(const char *folder, uint32_t handler, int *fd,
 int mst_exchange_listen(const char *folder, uint32_t count,
                         uint8_t token[MST_TOKEN_BYTES], struct mst_err *err) {
   MST_ASSERT(count >= 1 && count <= MST_HANDLERS_MAX);
-  // Only this thread adds listeners, and none are taken away: the count may be read.
+  // Only this thread adds listeners, and none are removed: reading the count needs no lock.
   const uint32_t before = mst_exchange.handlers;
   int rc = 0;
   if (before == 0) {
@@ -188,7 +187,7 @@ static void free_other(struct mst_other **at) {
   free(gone);
 }
 
-// forget_before drops what is known of a worker's earlier incarnations: 1 if this one is known.
+// forget_before drops a worker's earlier incarnations. Returns 1 if this one is known.
 static int forget_before(const struct mst_place *place) {
   int known = 0;
   for (struct mst_other **at = &mst_exchange.others; *at != NULL;) {
@@ -221,7 +220,7 @@ int mst_exchange_knows(const struct mst_place *place, struct mst_err *err) {
     }
     other->place = *place;
     other->place.folder = folder;
-    // Readers are spread over the listeners by their numbers.
+    // Readers' worker numbers spread them over the listeners.
     other->handler = mst_exchange.way.worker;
     other->next = mst_exchange.others;
     mst_exchange.others = other;
@@ -240,8 +239,8 @@ struct mst_other *mst_handlers_other(uint32_t worker, uint32_t epoch) {
   return other;
 }
 
-// pause_ns is random below the bound of so many tries. Any generator will do: it must differ
-// between workers, no more.
+// pause_ns is random below the bound for this number of tries. Any generator will do: it only has
+// to differ between workers.
 static int64_t pause_ns(uint32_t tries, int64_t now_ns) {
   static uint64_t state;
   if (state == 0) state = (uint64_t)now_ns ^ (uint64_t)getpid() << 32;
@@ -275,7 +274,7 @@ static void say(struct mst_link_end *end, uint8_t kind,
   }
 }
 
-// dial_one tries one listener: 1 if it is connected, 0 if its queue is full or there is no
+// dial_one tries one listener: 1 if it connected, 0 if its queue is full or there is no free
 // descriptor, -MST_ECLOSED if nobody listens.
 static int dial_one(struct mst_other *other, uint32_t handler, int64_t now_ns) {
   struct mst_addr addr;
@@ -303,7 +302,7 @@ static int dial_one(struct mst_other *other, uint32_t handler, int64_t now_ns) {
   return 1;
 }
 
-// dialled_to gives the connection to a worker that is on its way, NULL if none is.
+// dialled_to gives the pending connection to a worker, or NULL.
 static struct mst_link_end *dialled_to(uint32_t worker, uint32_t epoch) {
   for (size_t i = 0; i < mst_exchange.end_count; i++) {
     struct mst_link_end *end = mst_exchange.ends[i];
@@ -336,7 +335,7 @@ int mst_handlers_dial(struct mst_other *other, int64_t now_ns) {
   return other->gone ? -MST_ECLOSED : 0;
 }
 
-// crosses tells whether a MEET meets one that is on its way to who says it. The connection of the
+// crosses tells whether this worker is dialling the sender of a MEET itself. The connection of the
 // lower number stays, so that two workers that dial each other at once have one link.
 static int crosses(const struct mst_meet *meet) {
   struct mst_link_end *own = dialled_to(meet->worker, meet->epoch);
@@ -346,8 +345,7 @@ static int crosses(const struct mst_meet *meet) {
   return 0;
 }
 
-// take_meet judges who has connected. A worker that comes again, since it didn't hear MET, is
-// welcome again.
+// take_meet checks who has connected. A worker that missed its MET may connect again.
 static int take_meet(struct mst_link_end *end, const struct mst_meet *meet) {
   struct mst_meet want = *meet;
   want.other_worker = mst_exchange.way.worker;

@@ -1,7 +1,7 @@
 // Keys: see key.h.
 //
-// Every value becomes a tag and a word, so that one comparison serves all mixtures of
-// columns: whole numbers below 2^63 their int64, other doubles their bits. Hashing and
+// Every value becomes a tag and a word, so that one comparison works for all combinations of
+// columns: whole numbers below 2^63 become their int64, other doubles their bits. Hashing and
 // comparing use the same pair, so they can't disagree.
 #include "shuffle/key.h"
 
@@ -33,7 +33,7 @@ static struct value of_double(double x) {
     value.word = 0;
   } else if (x >= -TWO_63 && x < TWO_63 && (double)(int64_t)x == x) {
     value.tag = TAG_WHOLE;
-    value.word = (uint64_t)(int64_t)x; // -0 is 0 here
+    value.word = (uint64_t)(int64_t)x; // -0 becomes 0 here
   } else {
     value.tag = TAG_DOUBLE;
   }
@@ -51,8 +51,8 @@ static int32_t code_at(const struct mst_key_column *column, size_t i) {
   return column->texts[code - 1].bytes == NULL ? 0 : code;
 }
 
-// value_as gives a row's value; for texts the word is their hash. kind is the column's: a
-// constant where it matters, so that loops over rows have no switch in them.
+// value_as gives a row's value; for texts the word is their hash. kind is the column's: a constant
+// in hot loops, so that they contain no switch.
 static inline struct value value_as(const struct mst_key_column *column,
                                     enum mst_key_kind kind, size_t i) {
   switch (kind) {
@@ -74,7 +74,7 @@ static struct value value_at(const struct mst_key_column *column, size_t i) {
   return value_as(column, column->kind, i);
 }
 
-// word_of reads 8 bytes, or what is left of them, the same on every machine.
+// word_of reads at most 8 bytes, the same on every machine.
 static uint64_t word_of(const unsigned char *bytes, size_t n) {
   uint64_t word = 0;
   for (size_t i = 0; i < n && i < 8; i++)
@@ -124,7 +124,7 @@ static void hash_column(const struct mst_key_column *column, size_t from,
   }
 }
 
-// So many hashes stay in the nearest cache while all columns go by.
+// This many hashes stay in the nearest cache while all columns are processed.
 #define HASHED_AT_ONCE ((size_t)1024)
 
 void mst_key_hash_rows(const struct mst_key_column *columns, size_t count,
@@ -135,7 +135,7 @@ void mst_key_hash_rows(const struct mst_key_column *columns, size_t count,
       hashes[i] = UINT64_C(0xa0761d6478bd642f);
     for (size_t c = 0; c < count; c++)
       hash_column(&columns[c], from, some, hashes);
-    // The upper bits choose the part, the lower ones the place in a table.
+    // The upper bits choose the part, the lower ones the position in a table.
     for (size_t i = from; i < from + some; i++)
       hashes[i] = mix(hashes[i], UINT64_C(0xe7037ed1a0b428db));
   }
@@ -152,7 +152,7 @@ static int equal_texts(const struct mst_key_column *a, size_t i,
          memcmp(text_a->bytes, text_b->bytes, text_a->n) == 0;
 }
 
-// equal_numbers compares what needs no look at kinds: 1 equal, 0 not, -1 can't tell.
+// equal_numbers compares without a look at kinds: 1 equal, 0 not, -1 undecided.
 static inline int equal_numbers(const struct mst_key_column *a, size_t i,
                                 const struct mst_key_column *b, size_t j) {
   if (a->kind != b->kind) return -1;
@@ -162,7 +162,7 @@ static inline int equal_numbers(const struct mst_key_column *a, size_t i,
   if (a->kind == MST_KEY_INT64) {
     return ((const int64_t *)a->values)[i] == ((const int64_t *)b->values)[j];
   }
-  // Equal doubles are one key; unequal ones may be two NA.
+  // Equal doubles are one key; unequal ones may both be NA.
   if (a->kind == MST_KEY_DOUBLE &&
       ((const double *)a->values)[i] == ((const double *)b->values)[j]) {
     return 1;
@@ -204,13 +204,13 @@ size_t mst_key_table_size(size_t n) {
   return size;
 }
 
-// An entry is a group's number from 1 (0: free), and above it the upper half of its hash, so
-// that most rows of other groups are told apart without a look at their keys.
+// An entry is a group's number from 1 (0: free) and the upper half of its hash, so that most rows
+// of other groups are rejected without comparing their keys.
 #define UPPER UINT64_C(0xFFFFFFFF00000000)
 #define TABLE_FIRST ((size_t)1024)
 
-// A look at a table larger than the cache waits for memory; asked for so many rows ahead, it
-// is there in time.
+// A look-up in a table larger than the cache waits for memory; prefetching this many rows ahead
+// hides that.
 #define AHEAD 16
 #if defined(__GNUC__)
 #define MST_PREFETCH(address) __builtin_prefetch(address)
@@ -223,7 +223,7 @@ static void set_free(struct mst_key_groups *groups, size_t size) {
   memset(groups->table, 0, size * sizeof *groups->table);
 }
 
-// grow makes the table larger, in place: few groups of many rows stay in the cache.
+// grow enlarges the table in place: few groups of many rows stay in the cache.
 static void grow(struct mst_key_groups *groups, const uint64_t *hashes) {
   size_t size = 4 * groups->table_size;
   if (size > groups->table_room) size = groups->table_room;
@@ -237,8 +237,8 @@ static void grow(struct mst_key_groups *groups, const uint64_t *hashes) {
   }
 }
 
-// look gives the group of row i of columns with this hash among those of `in`, and where in
-// the table the look ended.
+// look gives the group among those of `in` that equals row i of columns, with this hash, and where
+// in the table the search ended.
 static inline uint32_t look(const struct mst_key_column *columns, size_t count,
                             uint64_t hash, size_t i,
                             const struct mst_key_column *in_columns,

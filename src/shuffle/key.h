@@ -1,17 +1,17 @@
-// shuffle/key: rows of keys: hashed, compared, grouped, looked up. Pure: columns are plain
-// arrays, memory is the caller's, nothing is allocated. Any thread.
+// shuffle/key: rows of keys: hash, compare, group, look up. Pure: columns are plain arrays, the
+// caller owns all memory, nothing is allocated. Any thread.
 //
-// Two keys are equal if R's == says so: 1L and 1.0 and integer64 1 are, 0 and -0 are,
-// strings by their UTF-8 bytes, factors by their labels. Unlike ==, NA equals NA and NaN
-// equals NaN (two keys, not one), so that they can be groups. A number never equals a text.
-// Hashes are the same on every machine, whatever its byte order.
+// Two keys are equal if R's == says so: 1L, 1.0 and integer64 1 are, 0 and -0 are, strings by their
+// UTF-8 bytes, factors by their labels. Unlike ==, NA equals NA and NaN equals NaN (two keys, not
+// one), so that they can be groups. A number never equals a text. Hashes are the same on every
+// machine, whatever its byte order.
 #ifndef MST_SHUFFLE_KEY_H
 #define MST_SHUFFLE_KEY_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-// Rows are counted in 32 bits: a part has fewer than 2^31 - 1.
+// Row numbers have 32 bits: a part has fewer than 2^31 - 1 rows.
 #define MST_KEY_ROWS_MAX ((size_t)INT32_MAX - 1)
 #define MST_KEY_COLUMNS_MAX 64u
 
@@ -19,10 +19,10 @@ enum mst_key_kind {
   MST_KEY_DOUBLE,  // double; na_word's bits are NA, other NaN are NaN
   MST_KEY_INTEGER, // int32_t, INT32_MIN is NA
   MST_KEY_INT64,   // int64_t, INT64_MIN is NA
-  MST_KEY_TEXT     // int32_t: number of a text, from 1; all below is NA
+  MST_KEY_TEXT     // int32_t: number of a text, from 1; lower is NA
 };
 
-// Lower half of the bits of R's NA among the NaN.
+// Lower half of the bits of R's NA.
 #define MST_KEY_NA_WORD 1954u
 
 struct mst_key_text {
@@ -38,19 +38,19 @@ struct mst_key_column {
   size_t text_count;
 };
 
-// mst_key_hash_texts fills in a hash of each text.
+// mst_key_hash_texts computes a hash of each text.
 void mst_key_hash_texts(const struct mst_key_text *texts, size_t n,
                         uint64_t *hashes);
-// mst_key_hash_rows fills in a hash of each of n rows.
+// mst_key_hash_rows computes a hash of each of n rows.
 void mst_key_hash_rows(const struct mst_key_column *columns, size_t count,
                        size_t n, uint64_t *hashes);
-// mst_key_equal compares row i of one table with row j of another (or the same), which have
-// as many columns.
+// mst_key_equal compares row i of one table with row j of another (or the same), which has as many
+// columns.
 int mst_key_equal(const struct mst_key_column *a, size_t i,
                   const struct mst_key_column *b, size_t j, size_t count);
 // mst_key_part gives the part of a hash, from 0 to parts - 1; parts must not be 0.
 uint32_t mst_key_part(uint64_t hash, uint32_t parts);
-// mst_key_parts fills in the part of each of n hashes.
+// mst_key_parts does that for n hashes.
 void mst_key_parts(const uint64_t *hashes, size_t n, uint32_t parts,
                    uint32_t *part);
 
@@ -58,26 +58,25 @@ void mst_key_parts(const uint64_t *hashes, size_t n, uint32_t parts,
 struct mst_key_groups {
   uint64_t *table; // table_room of them, from mst_key_table_size
   size_t table_room;
-  size_t table_size; // how many are in use: it grows with the groups
-  uint32_t *first;   // room for n: the row in which each group appears first
+  size_t table_size; // entries in use: it grows with the groups
+  uint32_t *first;   // room for n: the first row of each group
   uint32_t count;
 };
-// mst_key_table_size gives how many entries a table for n rows may need, a power of 2.
+// mst_key_table_size gives the number of entries that a table for n rows may need, a power of 2.
 size_t mst_key_table_size(size_t n);
 // mst_key_group groups n rows and fills in each row's group.
 void mst_key_group(const struct mst_key_column *columns, size_t count, size_t n,
                    const uint64_t *hashes, struct mst_key_groups *groups,
                    uint32_t *group);
-// mst_key_find gives the group of `in` (whose rows are in_columns) that row i with this hash
-// equals, UINT32_MAX if none.
+// mst_key_find gives the group of `in` (whose rows are in in_columns) that equals row i, with this
+// hash, UINT32_MAX if there is none.
 uint32_t mst_key_find(const struct mst_key_column *columns, size_t count,
                       uint64_t hash, size_t i,
                       const struct mst_key_column *in_columns,
                       const struct mst_key_groups *in);
 
-// mst_key_sort puts rows into the order of their numbers below `limit`, those with the same
-// number in the order that they have: a counting sort. begin has room for limit + 1: where
-// each number's rows begin in `order`.
+// mst_key_sort sorts rows by their numbers below `limit`, keeping the order of rows with the same
+// number: a counting sort. begin has room for limit + 1: where each number's rows begin in `order`.
 void mst_key_sort(const uint32_t *number, size_t n, uint32_t limit,
                   uint32_t *begin, uint32_t *order);
 

@@ -1,7 +1,7 @@
-// Links between workers: which there are, and how they come and go. What is said on them is
-// guest.c's. See exchange_int.h.
+// Links between workers: which ones exist, and how they begin and end. guest.c has the frames on
+// them. See exchange_int.h.
 //
-// A link that ends leaves a note until there is another to that worker: its epoch tells that an
+// A link that ends leaves a record until there is another to that worker: its epoch shows that an
 // earlier incarnation is gone.
 #include "shuffle/exchange_int.h"
 
@@ -51,7 +51,7 @@ void mst_links_kill(struct mst_link_end *end) {
   }
 }
 
-// bury frees the notes of dead ends of links to a worker, and of those that never were up.
+// bury frees the records of dead links to a worker, and of those that were never up.
 static void bury(uint32_t worker) {
   size_t kept = 0;
   for (size_t i = 0; i < mst_exchange.end_count; i++) {

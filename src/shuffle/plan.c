@@ -1,8 +1,7 @@
 // The plan of a shuffle: see plan.h.
 //
-// Stages only refer to earlier ones, so one pass from the last to the first finds what is
-// needed. Which part is where is kept in the tasks; there are no lists besides, which could
-// disagree with them.
+// Stages only refer to earlier ones, so one pass from the last to the first finds what is needed.
+// Only the tasks record which part is where; there are no other lists that could disagree.
 #include "shuffle/plan_int.h"
 
 #include <stdlib.h>
@@ -38,7 +37,7 @@ static void end_copy(struct mst_plan *plan, struct mst_plan_task *task,
   copy->cancel = 0;
 }
 
-// lose_task counts an attempt that came to nothing.
+// lose_task counts a failed attempt.
 static void lose_task(struct mst_plan *plan, struct mst_plan_task *task) {
   plan->lost++;
   task->losses++;
@@ -89,7 +88,7 @@ void mst_plan_retire(struct mst_plan *plan, uint32_t stage) {
 
 // ---- events
 
-// lose_worker takes back what an incarnation had made and was making.
+// lose_worker takes back the outputs and attempts of a lost incarnation.
 static void lose_worker(struct mst_plan *plan, uint32_t worker) {
   for (uint32_t i = 0; i < plan->live_count; i++) {
     const uint32_t s = plan->live[i];
@@ -171,7 +170,7 @@ void mst_plan_ended(struct mst_plan *plan, uint32_t stage, uint32_t index,
                     uint32_t attempt) {
   struct mst_plan_task *task = task_at(plan, stage, index);
   struct mst_plan_copy *copy = task == NULL ? NULL : find_copy(task, attempt);
-  if (copy == NULL) return; // the worker's end was known before
+  if (copy == NULL) return; // the worker was already lost
   end_copy(plan, task, copy);
   lose_task(plan, task);
 }
@@ -215,8 +214,8 @@ int mst_plan_base(const struct mst_plan *plan, uint32_t stage, uint32_t task,
   return 0;
 }
 
-// far_ready tells whether all is there that a task reads from other workers, if it
-// runs at this one (MST_PLAN_NONE: at one that has nothing of it).
+// far_ready tells whether everything is there that a task reads from other workers if it runs at
+// this one (MST_PLAN_NONE: at one without any of its near inputs).
 static int far_ready(const struct mst_plan *plan, uint32_t stage, uint32_t task,
                      uint32_t worker) {
   for (uint32_t s = stage;;) {
@@ -231,7 +230,7 @@ static int far_ready(const struct mst_plan *plan, uint32_t stage, uint32_t task,
   }
 }
 
-// need_inputs marks the stages that a task wants before it can run.
+// need_inputs marks the stages that a task needs before it can run.
 static void need_inputs(struct mst_plan *plan, uint32_t stage, uint32_t task) {
   for (uint32_t s = stage; s != MST_PLAN_NONE;
        s = mst_plan_stage(plan, s)->near) {
@@ -254,8 +253,8 @@ static void find_needed(struct mst_plan *plan, int64_t now_ns) {
     struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (!stage->needed || stage->done == stage->count) continue;
     for (uint32_t t = 0; t < stage->count; t++) {
-      // One that runs has read its inputs, or will say that it couldn't; but if its worker
-      // is stopped it says nothing, and what it had read may be lost for its copy.
+      // A running task has read its inputs, or will report that it couldn't; but a stopped worker
+      // reports nothing, and the inputs that it had read may be lost for a copy.
       const struct mst_plan_task *task = &stage->tasks[t];
       const int waits = task->state == MST_PLAN_IDLE && copies_of(task) == 0;
       if (waits || mst_plan_wants_copy(stage, task, now_ns)) {
@@ -278,7 +277,7 @@ static int has_idle(const struct mst_plan *plan) {
   return 0;
 }
 
-// home_of gives the worker that has what a task works on, MST_PLAN_NONE if none has.
+// home_of gives the worker that has a task's near input, or MST_PLAN_NONE.
 static uint32_t home_of(const struct mst_plan *plan, uint32_t stage,
                         uint32_t task) {
   for (uint32_t s = mst_plan_stage(plan, stage)->near; s != MST_PLAN_NONE;
@@ -289,8 +288,8 @@ static uint32_t home_of(const struct mst_plan *plan, uint32_t stage,
   return MST_PLAN_NONE;
 }
 
-// other_worker gives one that doesn't work on a task already and may take it now, if possible
-// none that is in doubt. MST_PLAN_NONE: there is none.
+// other_worker gives a worker that may take the task now and doesn't run it already, preferably one
+// that isn't in doubt. MST_PLAN_NONE: there is none.
 static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
                              uint32_t index) {
   const struct mst_plan_task *task = &mst_plan_stage(plan, stage)->tasks[index];
@@ -310,7 +309,7 @@ static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
   return found;
 }
 
-// free_worker gives one that may take a task now, MST_PLAN_NONE if none may.
+// free_worker gives a worker that may take a task now, or MST_PLAN_NONE.
 static uint32_t free_worker(const struct mst_plan *plan, uint32_t stage,
                             uint32_t task) {
   const uint32_t home = home_of(plan, stage, task);
@@ -367,8 +366,8 @@ static int next_run(struct mst_plan *plan, int64_t now_ns,
   return 0;
 }
 
-// is_stuck tells whether what a worker runs is late: then what waits for this worker alone
-// may be made elsewhere.
+// is_stuck tells whether a worker's task is late: then tasks that wait for this worker may run
+// elsewhere.
 static int is_stuck(struct mst_plan *plan, uint32_t worker, int64_t now_ns) {
   const struct mst_plan_worker *at = &plan->workers[worker];
   if (at->attempt == 0) return 0;
@@ -378,16 +377,15 @@ static int is_stuck(struct mst_plan *plan, uint32_t worker, int64_t now_ns) {
     const struct mst_plan_copy *copy = &task->copies[k];
     if (copy->attempt != at->attempt) continue;
     const int64_t runs_ns = now_ns - copy->since_ns;
-    // Nothing of its stage tells how long it should take: it may wait for somebody who is
-    // stuck himself.
+    // Its stage doesn't tell yet how long it should take: it may wait for another stuck worker.
     if (stage->done == 0) return runs_ns >= MST_PLAN_STUCK_NS;
     return runs_ns >= MST_PLAN_LATE_NS && runs_ns >= mst_plan_late_ns(stage);
   }
   return 0;
 }
 
-// find_stuck gives the next worker from `from` on that is stuck, MST_PLAN_NONE if none is, or
-// if no worker could take what waits for it.
+// find_stuck gives the next stuck worker, starting with `from`. MST_PLAN_NONE if there is none, or
+// if no worker is idle.
 static uint32_t find_stuck(struct mst_plan *plan, uint32_t from,
                            int64_t now_ns) {
   for (uint32_t w = has_idle(plan) ? from : plan->worker_count;
@@ -397,7 +395,7 @@ static uint32_t find_stuck(struct mst_plan *plan, uint32_t from,
   return MST_PLAN_NONE;
 }
 
-// move_from runs elsewhere a task that waits for this worker.
+// move_from runs a task elsewhere that waits for this worker.
 static int move_from(struct mst_plan *plan, uint32_t stuck, int64_t now_ns,
                      struct mst_plan_action *action) {
   for (uint32_t i = 0; i < plan->live_count; i++) {
@@ -421,8 +419,8 @@ static int move_from(struct mst_plan *plan, uint32_t stuck, int64_t now_ns,
   return 0;
 }
 
-// next_moved runs a task elsewhere whose worker is stuck in another one. Without it a stage
-// would never come to the three quarters from which on late tasks get copies.
+// next_moved runs a task elsewhere if its worker is stuck in another one. Otherwise a stage would
+// never reach the three quarters after which late tasks get copies.
 static int next_moved(struct mst_plan *plan, int64_t now_ns,
                       struct mst_plan_action *action) {
   uint32_t stuck = find_stuck(plan, 0, now_ns);

@@ -1,4 +1,4 @@
-// What must hold of a plan after each event, for tests and simulation. See plan.h.
+// A plan's invariants after each event, for tests and simulation. See plan.h.
 #include "shuffle/plan_int.h"
 
 #include <stddef.h>

@@ -4,7 +4,7 @@
 const struct mst_late_rule mst_plan_late_rule = {.floor_ns = MST_PLAN_LATE_NS,
                                                  .least = 1};
 
-// median_ns of what the stage's tasks that are done took, found by halving: no memory.
+// median_ns of the times of a stage's finished tasks, found by bisection: needs no memory.
 static int64_t median_ns(const struct mst_plan_stage *stage) {
   int64_t low = 0, high = INT64_MAX / 4;
   while (low < high) {

@@ -1,4 +1,4 @@
-// The order in which a stage's tasks are started: see plan.h.
+// The order in which a stage's tasks start: see plan.h.
 #include "shuffle/plan_int.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// What a plan keeps of stages and workers: see plan.h.
+// A plan's memory for stages and workers: see plan.h.
 #include "shuffle/plan_int.h"
 
 #include <stdlib.h>
@@ -71,7 +71,7 @@ void mst_plan_free(struct mst_plan *plan) {
   while (plan->live_count > 0)
     mst_plan_drop_stage(plan, plan->live[plan->live_count - 1]);
   for (uint32_t b = 0; b < blocks_of(plan); b++)
-    free(plan->blocks[b]); // one that isn't full yet
+    free(plan->blocks[b]); // the last one may be partly filled
   free(plan->blocks);
   free(plan->live);
   free(plan->workers);

@@ -34,12 +34,12 @@ static void wide_add(struct mst_wide *wide, double x, unsigned shift) {
   if (i + 3 > wide->to) wide->to = i + 3;
 }
 
-// wide_settle carries, and makes limbs those of the absolute value: from 0 to 2^32 - 1. Gives 1
-// if the number is negative.
+// wide_settle propagates carries and replaces the limbs by those of the absolute value: from 0 to
+// 2^32 - 1. Returns 1 if the number is negative.
 static int wide_settle(struct mst_wide *wide) {
   int64_t carry = 0;
   uint32_t i = wide->from;
-  // Above the last limb a carry of -1 stands for itself: all its bits are set.
+  // Above the last limb a carry of -1 needs no limb: all its bits are set.
   for (; i < wide->to || (carry != 0 && carry != -1); i++) {
     MST_ASSERT(i < MST_WIDE_LIMBS);
     const int64_t limb = wide->limb[i] + carry;
@@ -67,8 +67,8 @@ struct leading {
   unsigned at;
 };
 
-// wide_take takes the 53 leading bits away; digits are 0 if there are none, and then the
-// number is all 0 again.
+// wide_take removes the 53 leading bits; digits are 0 if there are none, and then the number is all
+// 0 again.
 static struct leading wide_take(struct mst_wide *wide) {
   struct leading leading = {0, 0};
   while (wide->to > wide->from && wide->limb[wide->to - 1] == 0)
@@ -77,7 +77,7 @@ static struct leading wide_take(struct mst_wide *wide) {
     wide->from = wide->to = 0;
     return leading;
   }
-  unsigned bits = 0; // of the first limb
+  unsigned bits = 0; // of the highest limb
   while (bits < LIMB_BITS && wide->limb[wide->to - 1] >> bits != 0)
     bits++;
   const unsigned end = (wide->to - 1) * LIMB_BITS + bits;
@@ -98,7 +98,7 @@ static int has_bit(const struct mst_wide *wide, unsigned at) {
   return (int)(wide->limb[(at - 1) / LIMB_BITS] >> (at - 1) % LIMB_BITS & 1);
 }
 
-// complement makes x, which is above 0 and below 2^at, 2^at - x.
+// complement replaces x, which is above 0 and below 2^at, by 2^at - x.
 static void complement(struct mst_wide *wide, unsigned at) {
   int64_t one = 1;
   for (uint32_t i = wide->from; i * LIMB_BITS < at; i++) {
@@ -128,7 +128,7 @@ static double number_of(struct leading leading, int scale) {
   return ldexp((double)leading.digits, (int)leading.at - LEAST - scale);
 }
 
-// Whether bits are so high that a double may not hold them, with those next to them.
+// Whether bits are so high that a double may not hold them and those next to them.
 static int is_high(struct leading leading) {
   return leading.at + DIGITS > LEAST + 1023;
 }
@@ -159,15 +159,15 @@ uint32_t mst_pile_squeeze(const struct mst_pile *pile, struct mst_wide *wide,
   struct leading leading;
   *scaled = 0;
   while ((leading = wide_take(wide)).digits != 0) {
-    // Rounded, so that what is left may have the other sign: 1e300 - 1e-300 are two terms, and not
-    // as many as there are bits between.
+    // Rounded, so that the remainder may have the other sign: 1e300 - 1e-300 becomes two terms, not
+    // one for every 53 bits in between.
     const int up = has_bit(wide, leading.at);
     if (up) {
       leading.digits++;
       complement(wide, leading.at);
     }
     MST_ASSERT(count < MST_PILE_MAX);
-    // If the first is high, so are the next, down to those that have no bit below 1.
+    // If the first is high, so are the next, down to those without a bit below 1.
     if (count == 0) high = is_high(leading);
     const int scale = high && leading.at >= LEAST;
     const double x = number_of(leading, scale ? MST_PILE_SCALE : 0);
@@ -180,10 +180,10 @@ uint32_t mst_pile_squeeze(const struct mst_pile *pile, struct mst_wide *wide,
 
 // ---- totals
 
-// mean_of divides value + rest, |rest| being at most half a unit in the last place of value.
+// mean_of divides value + rest, where |rest| is at most half a unit in the last place of value.
 static double mean_of(double value, double rest, double count) {
   const double mean = value / count;
-  // What the quotient leaves is exact, so the next one mends its rounding.
+  // The remainder is exact, so a second quotient corrects the rounding.
   return mean + (fma(-mean, count, value) + rest) / count;
 }
 
@@ -192,7 +192,7 @@ double mst_sum_total(const struct mst_sum *sum, const struct mst_pile *pile,
   double value, rest;
   int scale = 0;
   if (pile == NULL || pile->count == 0) {
-    // One addition: rounded once. What it rounds off is found as by mst_sum_add.
+    // One addition: rounded once. Its error is computed as in mst_sum_add.
     value = sum->value + sum->rest;
     const double from_rest = value - sum->value;
     rest = (sum->value - (value - from_rest)) + (sum->rest - from_rest);
@@ -203,10 +203,10 @@ double mst_sum_total(const struct mst_sum *sum, const struct mst_pile *pile,
     const int negative = wide_settle(wide);
     const struct leading first = wide_take(wide);
     struct leading next = wide_take(wide);
-    // Whatever comes below decides a tie, and nothing else.
+    // Lower bits only decide a tie.
     if (!is_zero(wide)) next.digits |= 1;
     wide_clear(wide);
-    // A mean is in range though the sum may not be.
+    // The mean may be in range even if the sum isn't.
     if (count != 0 && is_high(first)) scale = MST_PILE_SCALE;
     const double leading = number_of(first, scale),
                  below = number_of(next, scale);
@@ -248,7 +248,7 @@ int mst_long_is_short(const struct mst_long *sum) {
                              : sum->high == -1 && sum->low << 1 != 0;
 }
 
-// The 53 leading bits of x, which is positive and not short: *below gets the others.
+// The 53 leading bits of x, which must be positive and not short; *below gets the others.
 static double leading_of(struct mst_long x, uint64_t *below) {
   unsigned bits = 64;
   while (bits < 127 && (uint64_t)x.high >> (bits - 64) != 0)
