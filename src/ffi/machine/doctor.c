@@ -1,5 +1,5 @@
-// Facts of the machine for doctor(). Each entry point gives a value, or a string that
-// says why there is none.
+// Facts of the machine for doctor(). Each entry point gives a value, or a string that says why it
+// is missing.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static const char *const listener_columns[] = {"address", "port",      "depth",
                                                "uid",     "drops",     NULL};
 #define LISTENER_COLUMNS 8
 
-// columns_of gives a list of columns. Raises R's want of memory.
+// columns_of gives a list of columns. Raises R's errors for lack of memory.
 static SEXP columns_of(void *data) {
   const struct mst_diag_list *list = data;
   const R_xlen_t n = (R_xlen_t)list->count;
@@ -94,8 +94,8 @@ SEXP ffi_diag_counters(SEXP proc) {
   return values;
 }
 
-// ffi_card gives what a network card does: logical by ethtool's names, NA where its
-// driver doesn't tell.
+// ffi_card gives the features of a network card: logical, with ethtool's names, NA if the driver
+// doesn't say.
 SEXP ffi_card(SEXP name) {
   struct mst_card card;
   struct mst_err err;
@@ -116,9 +116,9 @@ SEXP ffi_card(SEXP name) {
   return values;
 }
 
-// ffi_disk gives c(bytes, free bytes, files, free files) of a path's file system; 0 files
-// where it doesn't count them. Free is what a process without privilege may take.
-// May block as long as a network file system does.
+// ffi_disk gives c(bytes, free bytes, files, free files) of a path's file system; 0 files if it
+// doesn't count them. Free means for a process without privilege. May block as long as a network
+// file system does.
 SEXP ffi_disk(SEXP path) {
   struct statvfs about;
   if (statvfs(Rf_translateChar(STRING_ELT(path, 0)), &about) != 0) {
@@ -135,8 +135,8 @@ SEXP ffi_disk(SEXP path) {
   return values;
 }
 
-// ffi_features tells what this kernel lets muster use, by trying it: a container's
-// filter may refuse what the version has.
+// ffi_features tells which kernel features muster may use, by trying them: a container's filter may
+// refuse what the version has.
 SEXP ffi_features(void) {
   static const char *const names[] = {"pidfd", "memfd", NULL};
   struct mst_segment segment = MST_SEGMENT_NONE;
@@ -157,7 +157,7 @@ SEXP ffi_features(void) {
   return values;
 }
 
-// ffi_built_with tells what muster was compiled to use, see mst_features.h.
+// ffi_built_with tells what muster was compiled with, see mst_features.h.
 SEXP ffi_built_with(void) {
   size_t n;
   const struct mst_feature *features = mst_features(&n);
@@ -172,11 +172,11 @@ SEXP ffi_built_with(void) {
   return values;
 }
 
-// ffi_clock_sync gives c(synced, largest error in seconds), as the kernel believes.
+// ffi_clock_sync gives c(synced, largest error in seconds), by the kernel's estimate.
 SEXP ffi_clock_sync(void) {
 #if MST_HAVE_ADJTIMEX
   struct timex about;
-  memset(&about, 0, sizeof about); // no modes: asks, and sets nothing
+  memset(&about, 0, sizeof about); // no modes: only reads
   const int state = adjtimex(&about);
   const int number = errno;
   if (state >= 0) {
@@ -194,8 +194,7 @@ SEXP ffi_clock_sync(void) {
   return reason(&err);
 }
 
-// ffi_mappings gives c(memory mappings of this process, limit); NA where the system
-// doesn't tell.
+// ffi_mappings gives c(memory mappings of this process, limit); NA if unknown.
 SEXP ffi_mappings(SEXP proc) {
   const void *before = vmaxget();
   struct mst_mappings now;
@@ -207,7 +206,7 @@ SEXP ffi_mappings(SEXP proc) {
   return values;
 }
 
-// What marks a worker stands in the first words of its command line.
+// A worker's mark is in the first words of its command line.
 #define COMMAND_MAX 16384
 
 // has_mark finds a mark in n bytes.
@@ -221,8 +220,8 @@ static int has_mark(const char *bytes, size_t n, SEXP marks) {
   return 0;
 }
 
-// read_command gives a file's first bytes with each NUL as a newline; 0 if there are
-// none: the process is gone, a zombie, or hidden.
+// read_command reads a file's first bytes and replaces each NUL by a newline; 0 if there are none:
+// the process is gone, a zombie, or hidden.
 static size_t read_command(const char *path, char bytes[COMMAND_MAX + 1]) {
   const size_t n = mst_kernel_read(path, bytes, COMMAND_MAX + 1);
   for (size_t i = 0; i < n; i++) {
@@ -231,9 +230,8 @@ static size_t read_command(const char *path, char bytes[COMMAND_MAX + 1]) {
   return n;
 }
 
-// ffi_command_lines reads /proc/<pid>/cmdline of many processes: their words, each with
-// a newline, for those with one of the marks in them, NA for others. R's own readLines()
-// takes 0.1 ms for each process.
+// ffi_command_lines reads /proc/<pid>/cmdline of many processes: the words, each with a newline, if
+// they contain one of the marks, else NA. R's own readLines() takes 0.1 ms for each process.
 SEXP ffi_command_lines(SEXP paths, SEXP marks) {
   char bytes[COMMAND_MAX + 1];
   const R_xlen_t n = Rf_xlength(paths);

@@ -1,4 +1,4 @@
-// machine: facts of this machine and this process, for doctor() and whoever else asks.
+// machine: facts of this machine and this process, mostly for doctor().
 #ifndef MST_FFI_MACHINE_H
 #define MST_FFI_MACHINE_H
 

@@ -23,8 +23,8 @@ SEXP ffi_limits_raise(SEXP want) {
       (double)mst_net_fd_raise_limit((int64_t)Rf_asReal(want)));
 }
 
-// ffi_can_write tells whether a file can be made and written at this path. Not by
-// R's own means, which take one of its connections.
+// ffi_can_write tells whether a file can be created and written at this path. R's own functions
+// would use one of its connections.
 SEXP ffi_can_write(SEXP path) {
   return Rf_ScalarLogical(
       mst_tree_probe(Rf_translateChar(STRING_ELT(path, 0))) == 0);
@@ -32,7 +32,7 @@ SEXP ffi_can_write(SEXP path) {
 
 extern char **environ;
 
-// ffi_environment gives the environment's variables, named, bytes as they are.
+// ffi_environment gives the environment variables, named, as raw bytes.
 SEXP ffi_environment(void) {
   R_xlen_t n = 0;
   while (environ != NULL && environ[n] != NULL)
@@ -51,7 +51,7 @@ SEXP ffi_environment(void) {
   return values;
 }
 
-// ffi_errno_name gives the name of an errno that a start or a file can meet, else "".
+// ffi_errno_name gives the name of an errno of starting a process or writing a file, else "".
 SEXP ffi_errno_name(SEXP number) {
   static const struct {
     int number;
@@ -87,8 +87,8 @@ SEXP ffi_threads_count(void) {
 
 SEXP ffi_can_fork(void) { return Rf_ScalarLogical(mst_proc_can_fork()); }
 
-// ffi_fault_arm arms a fault point of a test build and gives how often the one
-// armed before was met; NULL in other builds.
+// ffi_fault_arm arms a fault point of a test build and gives how often the previous one was met;
+// NULL in other builds.
 SEXP ffi_fault_arm(SEXP point, SEXP nth, SEXP sys_errno) {
 #ifdef MST_FAULTS
   return Rf_ScalarInteger(mst_fault_arm(
