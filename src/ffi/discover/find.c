@@ -1,7 +1,7 @@
 // Scans of discover(), between R and src/discover.
 //
-// A scan lives behind an external pointer, so that whatever ends R's code in the middle
-// (an interrupt, a time limit, an error of the user's function) leaves what was found.
+// An external pointer owns the scan, so that the findings survive whatever ends R's code early (an
+// interrupt, a time limit, an error of the user's function).
 #include "ffi/discover/discover.h"
 
 #include <math.h>
@@ -22,7 +22,7 @@ static SEXP scan_tag(void) {
   return ffi_tag(&tag, "muster_scan_pointer");
 }
 
-// In a forked child the sockets are copies and the loop is shared: nothing is touched.
+// In a forked child the sockets are copies and the loop is shared: don't touch either.
 static void free_box(SEXP pointer) {
   struct scan_box *box = R_ExternalPtrAddr(pointer);
   if (box == NULL) return;
