@@ -1,16 +1,15 @@
-// What goes through a connection: bytes, frames, objects, lines. See socket.h.
+// Data on connections: bytes, frames, objects, lines. See socket.h.
 //
-// A message is sent whole or stays whole in the connection's buffer, and what was received
-// stays there until a whole message is: so after a timeout or an interrupt both ends are
-// still in step. Bytes from the other end are only ever looked at as a frame's head
-// and as a line's end here; an object is given to R's unserialize() when all of it is there
-// and only if it is asked for.
+// A message is sent whole or stays whole in the connection's buffer, and received bytes stay there
+// until a message is complete: so after a timeout or an interrupt both ends are still in step.
+// Bytes from the peer are only parsed as a frame's head or a line's end here; an object is passed
+// to R's unserialize() only when it is complete, and only if the caller asks for an object.
 #include <string.h>
 
 #include "base/mst_clock.h"
 #include "ffi/socket/socket.h"
 
-// The kinds of a message as R code numbers them.
+// The kinds of a message, numbered as in R code.
 enum {
   KIND_RAW = 0,
   KIND_FRAME = MST_INBOX_BYTES,
@@ -18,7 +17,7 @@ enum {
   KIND_LINES = 3
 };
 
-#define LIMIT_MAX 4503599627370496.0 // 2^52: what a double counts exactly
+#define LIMIT_MAX 4503599627370496.0 // 2^52: doubles count exactly up to here
 #define CHECK_FROM ((size_t)64 << 20)
 
 static double count_of(SEXP x) {
@@ -28,7 +27,7 @@ static double count_of(SEXP x) {
 
 // ---- sending
 
-// flush_all sends what is in the buffer. 0, -MST_EAGAIN when the time is over, or an error.
+// flush_all sends the buffer. 0, -MST_EAGAIN when the time is over, or an error.
 static int flush_all(struct ffi_socket *socket, const struct ffi_wait *wait,
                      struct mst_err *err) {
   int rc;
@@ -38,7 +37,7 @@ static int flush_all(struct ffi_socket *socket, const struct ffi_wait *wait,
   return rc;
 }
 
-// put_message adds a head, unless it is raw, and the bytes; both or nothing.
+// put_message adds a head, unless the message is raw, and the bytes; both or nothing.
 static int put_message(struct mst_conn *conn, int kind, const void *bytes,
                        size_t n) {
   uint8_t head[MST_INBOX_HEAD];
@@ -53,8 +52,8 @@ static int put_message(struct mst_conn *conn, int kind, const void *bytes,
   return rc;
 }
 
-// put_object serializes and adds; the blob is freed or, if R raises an error, kept for the
-// next one.
+// put_object serializes and adds an object; the blob is freed or, if R raises an error, kept for
+// the next one.
 static int put_object(struct mst_conn *conn, SEXP x) {
   struct mst_blob *blob = ffi_blob_of(x);
   const int rc = put_message(conn, KIND_OBJECT, blob->buf.data, blob->buf.len);
@@ -62,8 +61,8 @@ static int put_object(struct mst_conn *conn, SEXP x) {
   return rc;
 }
 
-// ffi_socket_send sends a raw vector, or serializes x if kind says so. TRUE: taken. NULL:
-// nothing can be taken now.
+// ffi_socket_send sends a raw vector, or serializes x if kind says so. TRUE: accepted. NULL:
+// nothing can be accepted now.
 SEXP ffi_socket_send(SEXP pointer, SEXP x, SEXP kind, SEXP timeout) {
   SEXP failure = R_NilValue;
   struct ffi_socket *socket = ffi_socket_of(pointer, FFI_CONNECTION, &failure);
@@ -73,7 +72,7 @@ SEXP ffi_socket_send(SEXP pointer, SEXP x, SEXP kind, SEXP timeout) {
   const int what = Rf_asInteger(kind);
   struct mst_err err;
   mst_err_clear(&err);
-  // What an earlier call left goes first; until then this message isn't taken.
+  // The rest of an earlier call goes first; until then this message isn't accepted.
   int rc = flush_all(socket, &wait, &err);
   if (rc != 0) return ffi_failure_of(rc, &err, &wait, 0);
   if (what == KIND_OBJECT) {
@@ -95,13 +94,13 @@ SEXP ffi_socket_send(SEXP pointer, SEXP x, SEXP kind, SEXP timeout) {
 
 struct want {
   int kind;
-  double n; // of raw: so many bytes; of lines: so many; NA for what is there
+  double n;     // bytes of raw, or number of lines; NA: what is there
   double limit; // of a message or line
   uint64_t missing;
   size_t length; // of the message
-  size_t whole;  // with its head; of lines: all that were found
+  size_t whole;  // with its head; for lines: all found so far
   R_xlen_t lines;
-  size_t scanned; // behind them, without a line's end
+  size_t scanned; // after them, without a line end
 };
 
 static int look_raw(const struct mst_conn *conn, struct want *want) {
@@ -132,11 +131,11 @@ static int look_frame(const struct mst_conn *conn, struct want *want,
   return 0;
 }
 
-// look_lines goes on behind the lines that were found before.
+// look_lines goes on after the lines found before.
 static int look_lines(const struct mst_conn *conn, struct want *want,
                       struct mst_err *err) {
   struct mst_inbox view = conn->in;
-  // Code that ran while we waited may have taken some.
+  // Code that ran during the wait may have taken some.
   if (want->whole > mst_inbox_bytes(&view)) {
     want->whole = 0;
     want->lines = 0;
@@ -156,7 +155,7 @@ static int look_lines(const struct mst_conn *conn, struct want *want,
   }
   want->scanned = view.scanned;
   want->missing = 1;
-  // A line that is too long is an error when its turn comes.
+  // A line that is too long is an error only when its turn comes.
   if (want->lines > 0 && (ISNAN(want->n) || rc == -MST_ELIMIT)) return 0;
   return rc;
 }
@@ -167,8 +166,8 @@ static int look(struct mst_conn *conn, struct want *want, struct mst_err *err) {
   return look_frame(conn, want, err);
 }
 
-// await fills the inbox until a message is there. What waits to be sent goes out meanwhile:
-// the answer may depend on it.
+// await fills the inbox until a message is there. It also sends unsent data: the answer may depend
+// on it.
 static int await(struct ffi_socket *socket, struct want *want,
                  const struct ffi_wait *wait, struct mst_err *err) {
   for (;;) {
@@ -182,7 +181,7 @@ static int await(struct ffi_socket *socket, struct want *want,
     rc = mst_conn_fill(&socket->conn, missing, ffi_wait_end(wait), err);
     if (rc == -MST_EAGAIN && ffi_wait_on(wait, NULL, NULL)) continue;
     if (rc != 0) return rc;
-    // Bytes that trickle in don't prolong the time, and don't hide an interrupt.
+    // Bytes that trickle in neither prolong the time nor hide an interrupt.
     if (mst_clock_now() >= wait->deadline_ns) {
       rc = look(&socket->conn, want, err);
       if (rc == -MST_EAGAIN && !ffi_wait_on(wait, NULL, NULL)) return rc;
@@ -192,7 +191,7 @@ static int await(struct ffi_socket *socket, struct want *want,
 
 static SEXP take_raw(struct mst_conn *conn, const struct want *want) {
   SEXP value = PROTECT(Rf_allocVector(RAWSXP, (R_xlen_t)want->length));
-  // Only now, since making the vector may have run code that received more.
+  // Only now, since allocating the vector may have run code that received more.
   if (want->length > 0) {
     memcpy(RAW(value),
            conn->in.buf.data + conn->in.at + (want->whole - want->length),
@@ -203,8 +202,8 @@ static SEXP take_raw(struct mst_conn *conn, const struct want *want) {
   return value;
 }
 
-// ended gives what a connection's end means to a receiver: the rest of raw bytes, or a
-// failure that tells how many bytes of a message were cut off.
+// ended gives the result of a receive at a connection's end: the rest of raw bytes, or a failure
+// that tells how many bytes of an incomplete message there are.
 static SEXP ended(struct ffi_socket *socket, struct want *want, int rc,
                   const struct mst_err *err, const struct ffi_wait *wait) {
   const size_t there = mst_inbox_bytes(&socket->conn.in);
@@ -239,7 +238,7 @@ SEXP ffi_socket_receive(SEXP pointer, SEXP kind, SEXP n, SEXP limit,
     UNPROTECT(1);
     return bytes;
   }
-  // In a list, so that no object of another session can look like one of our failures.
+  // In a list, so that no object of another session can pass for one of our failures.
   SEXP value = PROTECT(Rf_allocVector(VECSXP, 1));
   SET_VECTOR_ELT(value, 0,
                  ffi_unserialize(RAW(bytes), (size_t)Rf_xlength(bytes)));
@@ -256,8 +255,8 @@ static SEXP next_line(struct mst_inbox *inbox, size_t length, size_t whole) {
   return line;
 }
 
-// take_lines takes the lines that were found and, at the end of the stream, what stands
-// behind the last line's end: a list of raw vectors.
+// take_lines takes the lines found and, at the end of the stream, the rest after the last line: a
+// list of raw vectors.
 static SEXP take_lines(struct mst_inbox *inbox, const struct want *want,
                        int at_end) {
   const int more = at_end && mst_inbox_bytes(inbox) > want->whole;
@@ -266,7 +265,7 @@ static SEXP take_lines(struct mst_inbox *inbox, const struct want *want,
     const uint8_t *bytes;
     size_t length, whole;
     if (mst_inbox_line(inbox, SIZE_MAX - 1, &bytes, &length, &whole, NULL)) {
-      break; // never, but for code that ran while the list was made
+      break; // only if code ran while the list was made
     }
     SET_VECTOR_ELT(list, i, next_line(inbox, length, whole));
   }
@@ -276,8 +275,8 @@ static SEXP take_lines(struct mst_inbox *inbox, const struct want *want,
   return list;
 }
 
-// ffi_socket_lines gives n lines as a list of raw vectors (NA: those that are here, at least
-// one); fewer at the end of the stream or when the socket doesn't wait.
+// ffi_socket_lines gives n lines as a list of raw vectors (NA: those that are here, at least one);
+// fewer at the end of the stream or if the socket doesn't wait.
 SEXP ffi_socket_lines(SEXP pointer, SEXP n, SEXP limit, SEXP timeout) {
   SEXP failure = R_NilValue;
   struct ffi_socket *socket = ffi_socket_of(pointer, FFI_CONNECTION, &failure);

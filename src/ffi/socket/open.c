@@ -9,18 +9,18 @@
 #include "net/diag.h"
 #include "net/resolve.h"
 
-// R's own connections wait in select(), which can't go past 1023, so sockets move out of the
-// way; but for the first few, since R has no more than 128 connections anyway.
+// R's own connections wait in select(), which can't go past 1023, so sockets move above that;
+// except the first few, since R has no more than 128 connections anyway.
 #define FD_FEW 256
 
 static void move_away(int *fd) {
   if (*fd >= FD_FEW) mst_net_raise(fd);
 }
 
-// The queue is looked at so often at most: that costs as much as half an accept.
+// Check the queue at most this often: a check costs half an accept.
 #define DEPTH_NS MST_NS_PER_MS
 
-// ---- arguments in their plain form; R code checks the others
+// ---- arguments in their simple form; R code checks the others
 
 static int is_number(SEXP x) {
   return (TYPEOF(x) == INTSXP || TYPEOF(x) == REALSXP) && Rf_xlength(x) == 1;
@@ -39,7 +39,7 @@ static int is_wait(SEXP x) {
 
 static void undo_resolve(void *data) { mst_resolve_drop(data); }
 
-// addresses_of fills addrs, asking for a name within the time. 0, -MST_EAGAIN, or an error.
+// addresses_of fills addrs, resolving a name within the time. 0, -MST_EAGAIN, or an error.
 static int addresses_of(const char *host, int port, struct mst_addr *addrs,
                         size_t *count, const struct ffi_wait *wait,
                         struct mst_err *err) {
@@ -76,7 +76,7 @@ static int listen_at(struct ffi_socket *socket, const struct mst_addr *addrs,
   for (size_t i = 0; i < count && rc != 0; i++) {
     rc = mst_net_listen(&addrs[i], backlog, socket->fds, socket->count,
                         &socket->local, err);
-    // The other addresses of a name are for when the first isn't this machine's.
+    // Try a name's other addresses only if this one isn't on this machine.
     if (rc != -MST_ECONNECT || err->sys_errno != EADDRNOTAVAIL) break;
   }
   return rc;
@@ -126,8 +126,8 @@ static void note_depth(struct ffi_socket *socket, int fd) {
   }
 }
 
-// accept_any asks all listeners of the port, in turns so that none is forgotten while
-// another is busy.
+// accept_any tries all listeners of the port, in turns, so that a busy one doesn't starve the
+// others.
 static int accept_any(struct ffi_socket *socket, int *fd, struct mst_addr *peer,
                       int64_t until_ns, struct mst_err *err) {
   struct pollfd at[MST_HANDLERS_MAX];
@@ -174,7 +174,7 @@ SEXP ffi_socket_accept(SEXP pointer, SEXP timeout, SEXP blocking) {
   }
   move_away(&socket->conn.fd);
   server->accepted++;
-  // A client of a unix socket has no name of its own.
+  // A unix socket's client has no address of its own.
   if (mst_addr_is_unix(&server->local)) socket->peer = server->local;
   SEXP object = ffi_socket_object(made, NULL, &socket->peer);
   UNPROTECT(1);
@@ -185,8 +185,8 @@ SEXP ffi_socket_accept(SEXP pointer, SEXP timeout, SEXP blocking) {
 
 static void undo_reach(void *data) { mst_reach_end(data); }
 
-// are_plain tells whether the arguments of a connect are beyond doubt; where they aren't, R
-// code says what is wrong with them, or puts them into this form.
+// are_plain tells whether the arguments of a connect are certainly valid; otherwise R code reports
+// the error or converts them to this form.
 static int are_plain(SEXP host, SEXP port, SEXP timeout, SEXP blocking) {
   if (TYPEOF(host) != STRSXP || Rf_xlength(host) != 1 ||
       STRING_ELT(host, 0) == NA_STRING || CHAR(STRING_ELT(host, 0))[0] == 0 ||

@@ -1,5 +1,4 @@
-// The life of socket objects, the time that operations have, and how they fail. See
-// socket.h.
+// The life of socket objects, the time limits of operations, and how they fail. See socket.h.
 #include "ffi/socket/socket.h"
 
 #include <stdlib.h>
@@ -105,13 +104,13 @@ static SEXP socket_tag(void) {
   return ffi_tag(&tag, SOCKET_TAG);
 }
 
-// is_sockets: a pointer's tag is that of a socket, of this session or another.
+// is_sockets: the tag is a socket's, of this session or another.
 static int is_sockets(SEXP tag) {
   return TYPEOF(tag) == SYMSXP &&
          strncmp(CHAR(PRINTNAME(tag)), SOCKET_TAG, sizeof SOCKET_TAG - 1) == 0;
 }
 
-// remove_path removes the file of a unix socket, if it still is the one that was made.
+// remove_path removes the file of a unix socket if it is still ours.
 static void remove_path(const struct ffi_socket *socket) {
   struct stat at;
   const char *path = socket->local.at.un.sun_path;
@@ -158,7 +157,7 @@ static void end_socket(struct ffi_closing *closing) {
 
 SEXP ffi_socket_new(int is_listener, int blocking, double timeout_s,
                     struct ffi_socket **out) {
-  SEXP pointer = PROTECT( // collected at the end, too: a path's file
+  SEXP pointer = PROTECT( // collected at R's end, too, to remove a path's file
       ffi_own(socket_tag(), R_NilValue, collect, 1));
   struct ffi_socket *socket = calloc(1, sizeof *socket);
   if (socket == NULL) Rf_error("no memory");
@@ -239,8 +238,7 @@ struct ffi_socket *ffi_socket_of(SEXP pointer, enum ffi_socket_kind kind,
   return socket;
 }
 
-// ffi_socket_close closes and gives the bytes that weren't sent; closing again is no
-// mistake.
+// ffi_socket_close closes and gives the number of unsent bytes; may be called again.
 SEXP ffi_socket_close(SEXP pointer) {
   SEXP failure = R_NilValue;
   struct ffi_socket *socket = ffi_socket_of(pointer, FFI_ANY, &failure);
@@ -263,7 +261,7 @@ SEXP ffi_socket_is_open(SEXP pointer) {
                           socket->is_open);
 }
 
-// ffi_socket_timeout gives the timeout in force and sets another if it isn't negative.
+// ffi_socket_timeout gives the present timeout and sets a new one if it isn't negative.
 SEXP ffi_socket_timeout(SEXP pointer, SEXP timeout) {
   SEXP failure = R_NilValue;
   struct ffi_socket *socket = ffi_socket_of(pointer, FFI_ANY, &failure);

@@ -1,13 +1,13 @@
 // socket: listeners and connections as R objects. Like all of ffi/, R thread only.
 //
 // An object is list(pointer, host, port) of class muster_listener or muster_connection. The
-// pointer's record lives until it is collected, closed or not, so that whatever R runs
-// while one of these functions waits (finalizers, handlers) can't pull it away. A copy that
-// came back from a file or another process has no record (NULL). A forked child knows its
-// parent's by `owner` and does nothing to them.
+// pointer's record lives until R collects the pointer, closed or not, so that code which R runs
+// while one of these functions waits (finalizers, handlers) can't free it. A copy from a file or
+// another process has no record (NULL). A forked child recognizes its parent's records by `owner`
+// and leaves them alone.
 //
-// What goes wrong comes back as a list of class muster_failure; R/socket-failure.R makes
-// the condition of it.
+// A failure is returned as a list of class muster_failure; R/socket-failure.R makes the condition
+// from it.
 #ifndef MST_FFI_SOCKET_H
 #define MST_FFI_SOCKET_H
 
@@ -21,7 +21,7 @@ struct ffi_socket {
   pid_t owner;
   int is_listener;
   int blocking;     // 0: never wait
-  double timeout_s; // of each operation that names none
+  double timeout_s; // for operations without a timeout
   int is_open;      // not closed by its owner
   int64_t opened_ns;
   struct mst_addr local, peer;
@@ -30,47 +30,47 @@ struct ffi_socket {
   // of a listener
   int *fds; // `count` of them, -1 once closed; owned
   size_t count;
-  size_t turn;        // the one that is asked first next time
-  uint32_t depth_max; // the longest queue that was seen
-  int64_t looked_ns;  // when that was looked at last
+  size_t turn;        // the listener to try first next time
+  uint32_t depth_max; // longest queue seen
+  int64_t looked_ns;  // when the queue was last checked
   uint64_t accepted;
   int64_t overflows,
-      drops;        // the system's counters when it was opened, -1 unknown
-  struct stat path; // of a unix socket's file, to remove no other
+      drops;        // counters when it was opened, -1: unknown
+  struct stat path; // a unix socket's file, to remove no other
 };
 
-// The time that an operation has: ffi_wait_begin, then slices while ffi_wait_on says so.
+// The time limit of an operation: ffi_wait_begin, then slices while ffi_wait_on says so.
 struct ffi_wait {
   int64_t began_ns, deadline_ns;
   int may_wait;
 };
 
-// ffi_wait_begin: timeout is a number of seconds, or NULL or NA for the socket's own. socket
-// may be NULL, then timeout is a number.
+// ffi_wait_begin: timeout is in seconds, or NULL or NA for the socket's own. socket may be NULL if
+// timeout is a number.
 struct ffi_wait ffi_wait_begin(const struct ffi_socket *socket, SEXP timeout);
-// ffi_wait_end gives until when the core may wait now: a slice.
+// ffi_wait_end gives the end of the present slice, until which the core may wait.
 int64_t ffi_wait_end(const struct ffi_wait *wait);
-// ffi_wait_on, after -MST_EAGAIN: 1 to go on; 0 when the time is over. Looks at R's interrupts
-// and time limits: may leave by longjmp, after undo(data) if undo isn't NULL.
+// ffi_wait_on is called after -MST_EAGAIN: 1 to go on; 0 when the time is over. Checks R's
+// interrupts and time limits: may leave by longjmp, after undo(data) if undo isn't NULL.
 int ffi_wait_on(const struct ffi_wait *wait, void (*undo)(void *), void *data);
 
-// ffi_failure makes the list; kind is that of the condition. bytes is -1 where it means
-// nothing. err may be NULL.
+// ffi_failure makes the list; kind is the condition's. bytes is -1 if it has no meaning. err may be
+// NULL.
 SEXP ffi_failure(const char *kind, const struct mst_err *err,
                  const struct ffi_wait *wait, double bytes);
-// ffi_failure_of does it for an operation that came back with rc on a connection: NULL for
-// "nothing" where it was not to wait, else a timeout, limit, memory, protocol, or closed.
+// ffi_failure_of does that for a connection's operation that returned rc: NULL if there was nothing
+// and it must not wait, else a timeout, limit, memory, protocol, or closed.
 SEXP ffi_failure_of(int rc, const struct mst_err *err,
                     const struct ffi_wait *wait, double bytes);
 
-// ffi_socket_new gives an object's pointer with a new record; the caller protects it.
+// ffi_socket_new makes a pointer with a new record; the caller protects it.
 SEXP ffi_socket_new(int is_listener, int blocking, double timeout_s,
                     struct ffi_socket **out);
-// ffi_socket_object gives the R object. host may be NULL: that of the address.
+// ffi_socket_object makes the R object. host may be NULL: that of the address.
 SEXP ffi_socket_object(SEXP pointer, const char *host,
                        const struct mst_addr *addr);
-// ffi_socket_of gives the record of an open socket of this process, from its pointer or its
-// object. NULL and *failure if there is none, or it isn't of the kind that is wanted.
+// ffi_socket_of gives the record of an open socket of this process, from its pointer or its object.
+// NULL and *failure if there is none, or it is of another kind.
 enum ffi_socket_kind { FFI_ANY, FFI_LISTENER, FFI_CONNECTION };
 struct ffi_socket *ffi_socket_of(SEXP pointer, enum ffi_socket_kind kind,
                                  SEXP *failure);

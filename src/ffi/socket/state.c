@@ -1,4 +1,4 @@
-// Which sockets are ready, and what the system knows of one. See socket.h.
+// Which sockets are ready, and the state of one. See socket.h.
 #include <string.h>
 
 #include "base/mst_clock.h"
@@ -6,11 +6,11 @@
 #include "ffi/socket/socket.h"
 #include "net/diag.h"
 
-// One entry for each descriptor that is polled; a listener has several.
+// One entry for each polled descriptor; a listener has several.
 struct watch {
-  R_xlen_t which; // of the sockets
+  R_xlen_t which; // index of the socket
   struct ffi_socket *socket;
-  int writes; // asked for; else what waits to be sent only goes on its way
+  int writes; // the caller asks for writing; otherwise only unsent data is flushed
 };
 
 struct watching {
@@ -31,7 +31,7 @@ static void watch_fd(struct watching *all, R_xlen_t which,
       (struct watch){.which = which, .socket = socket, .writes = writes};
 }
 
-// sockets_of counts the descriptors, or gives the failure of one that can't be used.
+// sockets_of counts the descriptors, or gives the failure of an unusable socket.
 static SEXP sockets_of(SEXP pointers, size_t *fds) {
   *fds = 0;
   for (R_xlen_t i = 0; i < Rf_xlength(pointers); i++) {
@@ -63,7 +63,7 @@ static void watch_all(struct watching *all, SEXP pointers, SEXP write) {
   }
 }
 
-// note_ready asks poll() and the buffers. Returns how many sockets are ready.
+// note_ready checks poll() and the buffers. Returns the number of ready sockets.
 static int note_ready(struct watching *all, int *ready, int ms) {
   int found = 0;
   for (size_t k = 0; k < all->count; k++) {
@@ -93,7 +93,7 @@ static int note_ready(struct watching *all, int *ready, int ms) {
   return found;
 }
 
-// ffi_socket_select waits until one of the sockets is ready: write[i] says for what.
+// ffi_socket_select waits until one of the sockets is ready to read, or to write if write[i].
 SEXP ffi_socket_select(SEXP pointers, SEXP write, SEXP timeout) {
   struct watching all = {.n = Rf_xlength(pointers)};
   size_t fds;
@@ -223,7 +223,7 @@ static SEXP connection_status(struct ffi_socket *socket) {
   return list;
 }
 
-// ffi_socket_status tells what is known of a socket, as a named list.
+// ffi_socket_status gives a socket's state as a named list.
 SEXP ffi_socket_status(SEXP pointer) {
   SEXP failure = R_NilValue;
   struct ffi_socket *socket = ffi_socket_of(pointer, FFI_ANY, &failure);
