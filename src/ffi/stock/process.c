@@ -1,9 +1,9 @@
-// Processes that this session launches for workers that aren't muster's: Rscript, ssh,
-// a container. See stock.h.
+// Processes that this session launches for workers that aren't muster's: Rscript, ssh, a container.
+// See stock.h.
 //
-// They are children of the session, each in a group of its own. Nobody tells when one has
-// ended (SIGCHLD is the user's), so they are asked whenever one of these entries runs; one
-// whose pointer is gone stays in the list until it was reaped.
+// They are children of the session, each in a group of its own. The session gets no notice when one
+// ends (SIGCHLD is the user's), so every entry here checks them; one whose pointer is gone stays in
+// the list until it is reaped.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -39,7 +39,8 @@ static void show(const struct stock_process *process, const char *line,
 
 void ffi_stock_end_line(struct stock_process *process) {
   const size_t length = process->line_length;
-  process->line_length = 0; // showing it may run R code that comes here, too
+  process->line_length =
+      0; // first: showing it may run R code that comes here, too
   if (length > 0) show(process, process->line, length);
 }
 
@@ -60,7 +61,7 @@ static void take_output(struct stock_process *process, const char *bytes,
 
 void ffi_stock_attend(struct stock_process *process, int to_show) {
   char bytes[4096];
-  // 1 MiB at most: one that prints without end must not keep R here.
+  // 1 MiB at most: a process that prints without end must not keep R here.
   for (int round = 0; round < 256 && process->output >= 0; round++) {
     const int64_t got =
         mst_net_read(process->output, bytes, sizeof bytes, NULL);
@@ -75,12 +76,12 @@ void ffi_stock_attend(struct stock_process *process, int to_show) {
   }
 }
 
-// drop_input takes away what the process was to read: its standard input, and that of
-// whatever it starts, as another user maybe, still is where that stood.
+// drop_input empties the process's standard input. Its children share the file offset, perhaps as
+// another user.
 static void drop_input(struct stock_process *process) {
   if (process->input.fd < 0) return;
   const int rc = ftruncate(process->input.fd, 0);
-  (void)rc; // that can't fail for memory of ours
+  (void)rc; // can't fail for lack of our memory
   mst_segment_close(&process->input);
 }
 
@@ -91,7 +92,7 @@ static void free_process(struct stock_process *process) {
   free(process);
 }
 
-// sweep reaps those that no pointer refers to. A forked child has none of its parent's.
+// sweep reaps those without a pointer. A forked child has none of its parent's.
 static void sweep(void) {
   struct stock_process **at = &processes;
   while (*at != NULL) {
@@ -137,9 +138,9 @@ static int start(struct stock_process *process, struct mst_spawn *spawn,
   return 0;
 }
 
-// open_input puts what the program reads from its standard input where nobody else can
-// read it and no pipe fills up: into memory, or a file that has lost its name.
-// input: list(bytes, path for such a file), NULL for nothing.
+// open_input puts a program's standard input where nobody else can read it and no pipe fills up: in
+// memory, or in a file that is already unlinked. input: list(bytes, path for such a file), NULL for
+// none.
 static int open_input(SEXP input, struct mst_segment *segment,
                       struct mst_err *err) {
   if (Rf_isNull(input)) return 0;
@@ -147,7 +148,7 @@ static int open_input(SEXP input, struct mst_segment *segment,
   const char *path = CHAR(STRING_ELT(VECTOR_ELT(input, 1), 0));
   const size_t n = (size_t)Rf_xlength(bytes);
   int rc = mst_segment_open(segment, n, err);
-  if (rc != 0 && err->sys_errno != EFBIG) { // a file would raise SIGXFSZ then
+  if (rc != 0 && err->sys_errno != EFBIG) { // a file would raise SIGXFSZ, too
     mst_err_clear(err);
     rc = mst_segment_open_file(segment, path, err);
     if (rc == 0) (void)unlink(path);
@@ -155,8 +156,8 @@ static int open_input(SEXP input, struct mst_segment *segment,
   return rc != 0 ? rc : mst_segment_append(segment, RAW(bytes), n, err);
 }
 
-// ffi_stock_spawn starts a program. Its pointer, or list(error, call, errno).
-// input: see open_input().
+// ffi_stock_spawn starts a program. Gives its pointer, or list(error, call, errno). input: see
+// open_input().
 SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input) {
   sweep();
   struct mst_spawn spawn;
@@ -186,8 +187,8 @@ SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input) {
   return pointer;
 }
 
-// ffi_stock_told says that the process has read its standard input, which then is empty
-// for whoever looks into it later.
+// ffi_stock_told: the process has read its standard input, which is emptied, so that nobody can
+// read it later.
 SEXP ffi_stock_told(SEXP pointer) {
   struct stock_process *process = ffi_stock_process_of(pointer);
   if (process != NULL) {
@@ -197,8 +198,8 @@ SEXP ffi_stock_told(SEXP pointer) {
   return R_NilValue;
 }
 
-// ffi_stock_hang_up: nobody listens any more to what a process that has ended left behind. One
-// that still runs is left alone.
+// ffi_stock_hang_up: nobody reads the output of children that an ended process left behind any
+// more. Ignored while it runs.
 SEXP ffi_stock_hang_up(SEXP pointer) {
   struct stock_process *process = ffi_stock_process_of(pointer);
   if (process == NULL) return R_NilValue;
@@ -225,8 +226,8 @@ SEXP ffi_stock_process(SEXP pointer) {
   return list;
 }
 
-// ffi_stock_kill sends a signal to the process's group, unless it was reaped: then the
-// number may be another's.
+// ffi_stock_kill sends a signal to the process's group, unless it was reaped: then the pid may be
+// another's.
 SEXP ffi_stock_kill(SEXP pointer, SEXP signal) {
   struct stock_process *process = ffi_stock_process_of(pointer);
   if (process == NULL) return Rf_ScalarLogical(0);
@@ -242,8 +243,8 @@ static int some_run(void) {
   return at != NULL;
 }
 
-// ffi_stock_end waits until the processes whose workers lost their session have ended, so that
-// none stays a zombie when muster is unloaded.
+// ffi_stock_end waits for the processes whose workers lost their session, so that none stays a
+// zombie when muster is unloaded.
 SEXP ffi_stock_end(SEXP timeout_s) {
   const int64_t deadline_ns = ffi_deadline(timeout_s);
   sweep();

@@ -1,7 +1,7 @@
 // Connections to R's own workers, for R. See stock.h and stock/conn.h.
 //
-// All waits are in slices of 50 ms with a look at R's interrupts in between. An interrupt
-// leaves a link as it is: what was received stays, what was to be sent goes first with the
+// All waits are in slices of 50 ms with a check for interrupts in between. An interrupt leaves a
+// link intact: received bytes stay, unsent ones go first in the next call.
 // next call.
 #include "ffi/stock/stock.h"
 
@@ -20,7 +20,7 @@
 
 #define SERIALIZE_VERSION 3
 
-// The record lives until its pointer is collected: what R runs while one of these functions
+// The record lives until its pointer is collected: R code that runs while one of these functions
 // waits or reads may close the connection.
 struct stock_link {
   struct ffi_closing closing;
@@ -56,7 +56,7 @@ static struct stock_listener *listener_of(SEXP pointer) {
   return listener != NULL && listener->owner == ffi_self() ? listener : NULL;
 }
 
-// A forked child closes its copies only: the connection is its parent's.
+// A forked child only closes its copies: the connection is its parent's.
 static void close_link(struct ffi_closing *closing) {
   struct stock_link *stock = (struct stock_link *)(void *)closing;
   if (stock->closed) return;
@@ -86,7 +86,7 @@ static void finalize_listener(SEXP pointer) {
   free(listener);
 }
 
-// ffi_stock_close closes a link or a listener; again without harm.
+// ffi_stock_close closes a link or a listener; may be called again.
 SEXP ffi_stock_close(SEXP pointer) {
   struct stock_link *stock = ffi_address_of(pointer, link_tag());
   if (stock != NULL) close_link(&stock->closing);
@@ -115,8 +115,8 @@ static int listen_at(const char *host, SEXP ports, int *fd, int *port,
   return rc;
 }
 
-// ffi_stock_listen listens on the first of these ports that is free: list(listener,
-// port), or list(error, call, errno). host: an address, not a name.
+// ffi_stock_listen listens on the first free one of these ports: list(listener, port), or
+// list(error, call, errno). host: an address, not a name.
 SEXP ffi_stock_listen(SEXP host, SEXP ports) {
   static const char *const names[] = {"listener", "port"};
   SEXP pointer =
@@ -165,7 +165,7 @@ static SEXP accept_link(SEXP listener_pointer) {
 
 static int fill(struct stock_link *stock) {
   if (stock->closed) return -MST_ECLOSED;
-  (void)mst_stock_conn_flush(&stock->conn); // its failure is seen by reading
+  (void)mst_stock_conn_flush(&stock->conn); // reading will show a failure
   return mst_stock_conn_fill(&stock->conn);
 }
 
@@ -174,10 +174,9 @@ static void wait_for(struct pollfd *polled, size_t n, SEXP timeout_s) {
   (void)poll(polled, (nfds_t)n, ms > FFI_SLICE_MS ? FFI_SLICE_MS : (int)ms);
 }
 
-// ffi_stock_poll waits a slice for anything to happen: list(accepted, links, processes).
-// accepted: the pointer of a new connection, or NULL. links: for each, 1 if a message is there,
-// or the word of a peer that hasn't proved itself, 0 if not, -1 if none will come.
-// processes: for each, whether it runs.
+// ffi_stock_poll waits a slice for an event: list(accepted, links, processes). accepted: the
+// pointer of a new connection, or NULL. links: for each, 1 if a message is there, or the word of a
+// peer that isn't proved yet, 0 if not, -1 if none will come. processes: for each, whether it runs.
 SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
                     SEXP timeout_s) {
   static const char *const names[] = {"accepted", "links", "processes"};
@@ -209,7 +208,7 @@ SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
   polled[n + m] = (struct pollfd){.fd = listener == NULL ? -1 : listener->fd,
                                   .events = POLLIN};
   if (!whole) wait_for(polled, (size_t)(n + m + 1), timeout_s);
-  // What runs from here on may close them: each is looked for when it is its turn.
+  // The following may run code that closes them: look each one up in its turn.
   for (R_xlen_t i = 0; i < n; i++) {
     struct stock_link *stock = link_of(VECTOR_ELT(links, i));
     const int rc = stock == NULL ? -MST_ECLOSED : fill(stock);
@@ -218,7 +217,7 @@ SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
   for (R_xlen_t i = 0; i < m; i++) {
     struct stock_process *process =
         ffi_stock_process_of(VECTOR_ELT(running, i));
-    // While workers start, what they print is for the report of a failure.
+    // While workers start, their output is for the report of a failure.
     if (process != NULL) ffi_stock_attend(process, listener == NULL);
     runs[i] = process != NULL && process->how == MST_EXIT_NONE;
   }
@@ -257,8 +256,8 @@ static void one_slice(struct stock_link *stock, SEXP process_pointer) {
   R_CheckUserInterrupt();
 }
 
-// message_of serializes an object into a blob of the caller's. Not straight into the link's
-// buffer: if that fails, what was written must not be sent.
+// message_of serializes an object into a blob of the caller's. Not straight into the link's buffer:
+// if that fails, the part written must not be sent.
 static struct mst_blob *message_of(SEXP data, int xdr) {
   struct mst_blob *blob = ffi_new_blob();
   struct R_outpstream_st stream;
@@ -270,9 +269,8 @@ static struct mst_blob *message_of(SEXP data, int xdr) {
   return blob;
 }
 
-// ffi_stock_send sends an object and waits until the system has all of it: NULL, or an
-// outcome. What the worker sends meanwhile is read, so that two full buffers never wait for
-// each other.
+// ffi_stock_send sends an object and waits until the system has all of it: NULL, or an outcome. It
+// reads what the worker sends meanwhile, so that two full buffers never wait for each other.
 SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
   if (link_of(pointer) == NULL) return Rf_ScalarInteger(FFI_STOPPED);
   struct mst_blob *blob = message_of(data, Rf_asLogical(xdr) == 1);
@@ -297,8 +295,8 @@ SEXP ffi_stock_send(SEXP pointer, SEXP data, SEXP xdr, SEXP process) {
   return rc == 1 ? R_NilValue : Rf_ScalarInteger(outcome_of(rc));
 }
 
-// show_call shows what a worker printed before it answered. No code of ours runs there: of two
-// calls that were sent at once, the second may have printed as well. Runs R code.
+// show_call shows a worker's output before its answer. None of our code runs there to mark the end
+// of a call: of two calls that were sent at once, the second may have printed as well. Runs R code.
 static void show_call(SEXP process_pointer) {
   struct stock_process *process = ffi_stock_process_of(process_pointer);
   if (process == NULL) return;
@@ -306,8 +304,8 @@ static void show_call(SEXP process_pointer) {
   ffi_stock_end_line(process);
 }
 
-// ffi_stock_receive waits for a message: list(object), or an outcome. One that can't be
-// read is gone.
+// ffi_stock_receive waits for a message: list(object), or an outcome. A message that can't be read
+// is dropped.
 SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
   for (;;) {
     struct stock_link *stock = link_of(pointer);
@@ -333,8 +331,8 @@ SEXP ffi_stock_receive(SEXP pointer, SEXP process) {
   }
 }
 
-// ffi_stock_word gives 128 random bits as a word of MST_STOCK_WORD_BYTES. Not R's random
-// numbers: those are the user's, and can be guessed.
+// ffi_stock_word gives 128 random bits as a word of MST_STOCK_WORD_BYTES. Not R's random numbers:
+// those are the user's, and predictable.
 SEXP ffi_stock_word(void) {
   static const char digits[] = "0123456789abcdef";
   uint8_t bytes[MST_STOCK_WORD_BYTES / 2];
@@ -350,8 +348,8 @@ SEXP ffi_stock_word(void) {
   return Rf_mkString(text);
 }
 
-// ffi_stock_prove gives which of these words the link's peer has said, 0 if none; then
-// its messages are read. An empty one stands for a worker that is there already.
+// ffi_stock_prove gives the index of the word that the link's peer has sent, 0 if it isn't among
+// these; on success its messages are read. An empty word stands for a worker that has come already.
 SEXP ffi_stock_prove(SEXP pointer, SEXP words) {
   struct stock_link *stock = link_of(pointer);
   int which = 0;
@@ -371,7 +369,7 @@ static int has_nodelay(int fd) {
   return getsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, &n) == 0 && on != 0;
 }
 
-// ffi_stock_state gives list(open, peer, nodelay), NULL once it was closed.
+// ffi_stock_state gives list(open, peer, nodelay), NULL after it was closed.
 SEXP ffi_stock_state(SEXP pointer) {
   static const char *const names[] = {"open", "peer", "nodelay"};
   struct stock_link *stock = link_of(pointer);

@@ -1,7 +1,7 @@
 // stock: R's own workers, for R: listeners, connections, processes.
 //
-// Three kinds of external pointers: a listener, a connection, a process. Each belongs to the
-// process that made it; in a copy or a forked child it is of no use.
+// Three kinds of external pointers: a listener, a connection, a process. Each works only in the
+// process that made it, not in a copy or a forked child.
 #ifndef MST_FFI_STOCK_H
 #define MST_FFI_STOCK_H
 
@@ -20,30 +20,29 @@ SEXP ffi_stock_state(SEXP conn);
 SEXP ffi_stock_nodelay(SEXP conn, SEXP on);
 SEXP ffi_stock_close(SEXP pointer);
 
-// ---- stock_process.c: processes that this session has launched
+// ---- process.c: processes launched by this session
 
 struct stock_process {
   struct stock_process *next;
   pid_t pid, owner;
   int output; // read end of the pipe for descriptors 1 and 2, -1 once it has ended
-  int worker;   // its number, for what it prints
+  int worker;   // its number, to label its output
   uint32_t how; // enum mst_exit, NONE while it runs
   int32_t number;
-  int forgotten; // no pointer refers to it
-  int ended;     // its session has
-  int told;      // its worker is there, so it hands its job to nobody
-  struct mst_segment input; // what it reads, until ffi_stock_told()
+  int forgotten;            // its pointer is gone
+  int ended;                // its session has ended
+  int told;                 // its worker has come, so it won't hand its job on
+  struct mst_segment input; // its standard input, until ffi_stock_told()
   struct mst_tail tail;
   size_t line_length;
-  char line[1024]; // what it printed of a line so far
+  char line[1024]; // the unfinished line of its output
 };
 
-// ffi_stock_process_of gives the process behind a pointer, NULL if it isn't this
-// process's.
+// ffi_stock_process_of gives the process of a pointer, NULL if that belongs to another process.
 struct stock_process *ffi_stock_process_of(SEXP pointer);
-// ffi_stock_attend reads what it printed, shows whole lines if asked to, and reaps it.
+// ffi_stock_attend reads its output, shows whole lines if asked to, and reaps it.
 void ffi_stock_attend(struct stock_process *process, int to_show);
-// ffi_stock_end_line shows what it printed of a line so far.
+// ffi_stock_end_line shows the unfinished line of its output.
 void ffi_stock_end_line(struct stock_process *process);
 
 SEXP ffi_stock_spawn(SEXP file, SEXP argv, SEXP env, SEXP worker, SEXP input);
