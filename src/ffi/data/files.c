@@ -1,4 +1,4 @@
-// Files that partition_write() makes.
+// Files of partition_write().
 #include "ffi/data/data.h"
 #include "share/store.h"
 
@@ -6,8 +6,8 @@ static SEXP told(int rc, const struct mst_err *err) {
   return rc == 0 ? R_NilValue : ffi_error_list(err);
 }
 
-// ffi_file_write makes a file at path with these bytes (raw), on the disk when it returns. Gives
-// NULL, or a list as ffi_error_list's.
+// ffi_file_write writes these bytes (raw) to a new file at path; they are on the disk when it
+// returns. Gives NULL, or a list as ffi_error_list.
 SEXP ffi_file_write(SEXP path, SEXP bytes) {
   struct mst_err err;
   mst_err_clear(&err);

@@ -1,12 +1,12 @@
-// Numbers of columns folded by group: exact sums (shuffle/sum.h), least and greatest ones, counts.
+// Numbers of columns folded by group: exact sums (shuffle/sum.h), minima, maxima, counts.
 //
-// A partial sum is value + rest, and further rows of the same group where that isn't all of it:
-// their value and rest are added to it, too. rest is NA or 0 where there is none, and raw where
-// no row of a part has any, so that a row has one byte more to travel with. A number past what a
-// double can hold travels as an infinite value and a rest times 2^MST_PILE_SCALE; rest is NA or
-// 0 with any other value that isn't finite.
+// A partial sum is value + rest, and if that isn't exact, further rows of the same group, whose
+// value and rest are added to it. rest is NA or 0 if there is none, and raw if no row of a part has
+// any, so that a row is only one byte longer. A number outside the range of doubles travels as an
+// infinite value and a rest times 2^MST_PILE_SCALE; rest is NA or 0 with any other non-finite
+// value.
 //
-// What a fold keeps is R_alloc()'s and goes when the entry returns, however it does.
+// Memory comes from R_alloc() and is freed when the entry returns or is left by a jump.
 #include <limits.h>
 #include <math.h>
 #include <string.h>
@@ -77,8 +77,7 @@ static void check_length(SEXP x, const struct groups *groups) {
 struct fold {
   struct mst_sum *sums; // of each group
   R_xlen_t count;
-  uint32_t
-      *pile_of; // number of each group's pile, 0 if it has none; NULL: none has
+  uint32_t *pile_of; // number of each group's pile, 0: none; NULL: no piles yet
   struct mst_pile *piles;
   uint32_t pile_count, pile_capacity;
   double *free; // room for terms
@@ -132,7 +131,7 @@ static void squeeze(struct fold *fold, struct mst_pile *pile) {
   double terms[MST_PILE_MAX];
   uint32_t scaled, capacity = pile->capacity;
   const uint32_t count = mst_pile_squeeze(pile, fold->wide, terms, &scaled);
-  // At most half full afterwards: the next squeeze is paid for by as many additions.
+  // At most half full afterwards: the next squeeze is then amortized over as many additions.
   while (count > capacity / 2 && capacity < MST_PILE_MAX)
     capacity *= 2;
   if (capacity > pile->capacity) pile->terms = new_terms(fold, capacity);
@@ -149,13 +148,13 @@ static void add_to_pile(struct fold *fold, R_xlen_t group, double x,
   if (pile->count == pile->capacity) squeeze(fold, pile);
 }
 
-// As R's sum(): infinities of both signs have no sum, NaN wins over numbers, and NA over NaN.
+// As R's sum(): infinities of both signs give NaN, NaN wins over numbers, and NA over NaN.
 static double unlike_numbers(double a, double b) {
   if (R_IsNA(a) || R_IsNA(b)) return NA_REAL;
   return ISNAN(a) || ISNAN(b) || a != b ? R_NaN : a;
 }
 
-// left: what mst_sum_add gave.
+// left: the remainder from mst_sum_add.
 static void add_left(struct fold *fold, R_xlen_t group, double left) {
   struct mst_sum *sum = &fold->sums[group];
   if (R_FINITE(left)) {
@@ -168,7 +167,7 @@ static void add_left(struct fold *fold, R_xlen_t group, double left) {
 
 static inline void add(struct fold *fold, R_xlen_t group, double x) {
   const double left = mst_sum_add(&fold->sums[group], x);
-  // Not a number is not 0.
+  // True for NaN, too.
   if (left != 0) add_left(fold, group, left);
 }
 
@@ -202,7 +201,7 @@ static struct fold fold_doubles(SEXP value, SEXP rest,
   return fold;
 }
 
-// The pile of a group with a finite sum, NULL if there is nothing on it.
+// The pile of a group with a finite sum, NULL if it is empty.
 static const struct mst_pile *pile_if(const struct fold *fold, R_xlen_t group) {
   if (fold->pile_of == NULL || fold->pile_of[group] == 0) return NULL;
   const struct mst_pile *pile = &fold->piles[fold->pile_of[group] - 1];
@@ -211,7 +210,7 @@ static const struct mst_pile *pile_if(const struct fold *fold, R_xlen_t group) {
 
 // ---- partial sums
 
-// A row after the other; those behind the first `count` are more rows of their group.
+// Rows under construction; those after the first `count` are further rows of their groups.
 struct rows {
   SEXP value, rest, group; // group: of the further rows
   R_xlen_t at, count;
@@ -286,9 +285,9 @@ static SEXP double_rows(const struct fold *fold) {
   return list;
 }
 
-// ---- sums of integers: below 2^62, so nothing is left
+// ---- sums of integers: below 2^62, so there is no remainder
 
-// No sum. As integer64's NA.
+// Marks a sum that is NA, as in integer64.
 #define LONG_NA INT64_MIN
 
 static void add_ints(const int *ints, const struct groups *groups, int skip,
@@ -303,8 +302,8 @@ static void add_ints(const int *ints, const struct groups *groups, int skip,
   }
 }
 
-// Values stay integers: beside a part whose column is integer64 they must not turn to doubles.
-// What they can't hold is a multiple of 2^31 in rest.
+// Values stay integers: next to a part whose column is integer64 they must not become doubles. The
+// part that doesn't fit is a multiple of 2^31, in rest.
 static SEXP int_rows(SEXP x, const struct groups *groups, int skip) {
   int64_t *sums = zeros((size_t)groups->count, sizeof *sums);
   add_ints(numbers_of(x).ints, groups, skip, sums);
@@ -356,7 +355,7 @@ static SEXP long_rows(const struct mst_long *sums, R_xlen_t count) {
     double rest = 0;
     if (sums[k].high != LONG_NA) mst_long_split(&sums[k], &whole, &rest);
     write_row(&rows, k, 0, rest != 0 ? rest : NA_REAL);
-    // Never as a double, whose bits may change on their way (x87).
+    // Never as a double: x87 may change its bits.
     memcpy(&REAL(rows.value)[k], &whole, sizeof whole);
   }
   SEXP list = list_of(&rows);
@@ -365,8 +364,8 @@ static SEXP long_rows(const struct mst_long *sums, R_xlen_t count) {
 }
 
 // ffi_fold_sum gives partial sums as list(value, rest, group): a row for each group from 1 to
-// count, then further ones, of these groups. na_rm leaves out NA and NaN. value is integer for an
-// integer or logical x, and integer64's bytes for such a one.
+// count, then further ones, of these groups. na_rm leaves out NA and NaN. value is integer if x is
+// integer or logical, and integer64's bytes if x is integer64.
 SEXP ffi_fold_sum(SEXP x, SEXP group, SEXP count, SEXP na_rm) {
   const struct groups groups = groups_of(group, count);
   const int skip = Rf_asLogical(na_rm) == 1;
@@ -408,8 +407,8 @@ static SEXP long_totals(const struct mst_long *sums, R_xlen_t count,
 }
 
 // ffi_fold_total gives the sums of all rows of each group, or with counts (a double for each group)
-// the means. The sum of integer64 is integer64's bytes, and NULL if one doesn't fit; all
-// others are doubles.
+// the means. The sum of integer64 is integer64's bytes, or NULL if one doesn't fit; all others are
+// doubles.
 SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count,
                     SEXP counts) {
   const struct groups groups = groups_of(group, count);
@@ -428,7 +427,7 @@ SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count,
     const struct mst_sum *sum = &fold.sums[k];
     double total = sum->value;
     if (of != NULL && of[k] == 0) {
-      // Nothing was left to be summed.
+      // The mean of no rows.
       total = R_NaN;
     } else if (R_FINITE(total)) {
       total = mst_sum_total(sum, pile_if(&fold, k), fold.wide,
@@ -440,10 +439,10 @@ SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count,
   return totals;
 }
 
-// ---- least and greatest
+// ---- minima and maxima
 
-// worse tells whether a value that isn't a number wins over what is there, as in R's min()
-// and max(): NA wins over NaN.
+// worse tells whether a non-number replaces the present value, as in R's min() and max(): NA wins
+// over NaN.
 static int worse(double x, double there) { return ISNAN(x) && !R_IsNA(there); }
 
 static SEXP least_long(SEXP x, const struct groups *groups, int skip,
@@ -467,7 +466,7 @@ static SEXP least_long(SEXP x, const struct groups *groups, int skip,
   return folded;
 }
 
-// Whole numbers come as they are, with NA for no number at all.
+// Whole numbers as integers, with NA for groups without a number.
 static SEXP as_integers(SEXP folded) {
   const R_xlen_t n = Rf_xlength(folded);
   PROTECT(folded);
@@ -480,9 +479,9 @@ static SEXP as_integers(SEXP folded) {
   return whole;
 }
 
-// ffi_fold_least gives the least number of each group, or with most the greatest, and for none what
-// R's functions give, or package bit64's. partial: integers and logicals give integers, and NA
-// for none.
+// ffi_fold_least gives the minimum of each group, or with most the maximum; for a group without
+// numbers, the same as R's functions, or package bit64's. partial: integers and logicals give
+// integers, and NA for such a group.
 SEXP ffi_fold_least(SEXP x, SEXP group, SEXP count, SEXP na_rm, SEXP most,
                     SEXP partial) {
   const struct groups groups = groups_of(group, count);
@@ -509,8 +508,8 @@ SEXP ffi_fold_least(SEXP x, SEXP group, SEXP count, SEXP na_rm, SEXP most,
   return whole ? as_integers(folded) : folded;
 }
 
-// ffi_fold_count gives the number of rows of each group: of those whose x isn't missing, if x
-// isn't NULL.
+// ffi_fold_count gives the number of rows of each group, not counting those whose x is missing
+// unless x is NULL.
 SEXP ffi_fold_count(SEXP x, SEXP group, SEXP count) {
   const struct groups groups = groups_of(group, count);
   check_length(x, &groups);

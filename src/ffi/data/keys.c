@@ -1,8 +1,8 @@
 // Columns of data frames as keys: see shuffle/key.h, which does the work.
 //
-// Strings become numbers of a table first: R keeps each string once for each encoding, so one
-// look at a pointer's place tells which it is, and only different ones are translated and
-// hashed. Memory is R's and goes when the entry returns.
+// Strings first become numbers of a table: R keeps each string once per encoding, so its pointer
+// identifies it, and only different strings are translated and hashed. Memory is R's and is freed
+// when the entry returns.
 #include <string.h>
 
 #include "ffi/data/data.h"
@@ -13,7 +13,7 @@
 static const char *utf8_of(SEXP text, size_t *n) {
   if (text == NA_STRING) return NULL;
   const cetype_t encoding = Rf_getCharCE(text);
-  // Bytes without an encoding are what they are.
+  // Bytes without an encoding are used unchanged.
   const char *bytes = encoding == CE_UTF8 || encoding == CE_BYTES
                           ? CHAR(text)
                           : Rf_translateCharUTF8(text);
@@ -91,7 +91,7 @@ static void set_strings(struct mst_key_column *column, SEXP x) {
 
 // ---- columns
 
-// R code has checked that there is no other kind.
+// R code has checked that there are no other kinds.
 static void set_column(struct mst_key_column *column, SEXP x) {
   memset(column, 0, sizeof *column);
   switch (TYPEOF(x)) {
@@ -143,7 +143,7 @@ static void read_keys(SEXP columns, SEXP rows, struct keys *keys) {
   mst_key_hash_rows(keys->columns, keys->count, keys->n, keys->hashes);
 }
 
-// grouped gives the groups of all rows; group has room for each row's.
+// grouped gives the groups of all rows; it fills group with each row's number.
 static struct mst_key_groups grouped(const struct keys *keys, uint32_t *group) {
   struct mst_key_groups groups = {0};
   groups.table_room = mst_key_table_size(keys->n);
@@ -154,7 +154,7 @@ static struct mst_key_groups grouped(const struct keys *keys, uint32_t *group) {
   return groups;
 }
 
-// from_one copies numbers from 0 to R's, from 1.
+// from_one copies numbers that start at 0 to R's, which start at 1.
 static SEXP from_one(const uint32_t *numbers, size_t n) {
   SEXP x = Rf_allocVector(INTSXP, (R_xlen_t)n);
   int *to = INTEGER(x);
@@ -174,8 +174,8 @@ static SEXP pair(SEXP a, const char *name_a, SEXP b, const char *name_b) {
   return list;
 }
 
-// sorted gives list(rows, begin): rows, from 1, by their number below limit; where each
-// number's rows begin, from 0, with the end of the last.
+// sorted gives list(rows, begin): rows, from 1, sorted by their number below limit; where each
+// number's rows begin, from 0, and the end of the last.
 static SEXP sorted(const uint32_t *number, size_t n, uint32_t limit) {
   SEXP begin = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)limit + 1));
   SEXP order = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)n));
@@ -189,7 +189,7 @@ static SEXP sorted(const uint32_t *number, size_t n, uint32_t limit) {
   return list;
 }
 
-// ffi_key_split tells which rows go to which of so many parts.
+// ffi_key_split gives the rows of each of `parts` parts.
 SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts) {
   struct keys keys;
   const uint32_t limit = (uint32_t)Rf_asInteger(parts);
@@ -199,7 +199,7 @@ SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts) {
   return sorted(part, keys.n, limit);
 }
 
-// ffi_key_groups gives list(group, first): of each row, and the row where each appears first.
+// ffi_key_groups gives list(group, first): each row's group, and each group's first row.
 SEXP ffi_key_groups(SEXP columns, SEXP rows) {
   struct keys keys;
   read_keys(columns, rows, &keys);
@@ -211,7 +211,7 @@ SEXP ffi_key_groups(SEXP columns, SEXP rows) {
   return list;
 }
 
-// ffi_rows_sort puts rows by their group, which are numbered from 1 to count.
+// ffi_rows_sort sorts rows by their group, numbered from 1 to count.
 SEXP ffi_rows_sort(SEXP group, SEXP count) {
   const size_t n = (size_t)Rf_xlength(group);
   const uint32_t limit = (uint32_t)Rf_asInteger(count);
@@ -233,7 +233,7 @@ struct join {
   struct mst_key_groups groups; // of y's rows
   uint32_t *begin, *order;      // y's rows by group
   uint32_t *match;              // group of each row of x, UINT32_MAX: none
-  unsigned char *met;           // groups that some row of x is in
+  unsigned char *met;           // groups that contain a row of x
 };
 
 // look_up finds x's rows among y's groups, and gives the number of pairs.
@@ -267,7 +267,7 @@ static double look_up(struct join *join) {
   return pairs;
 }
 
-// fill_x writes the pairs that rows of x are in: how many they are.
+// fill_x writes the pairs with rows of x, and gives their number.
 static size_t fill_x(const struct join *join, int *to_x, int *to_y) {
   size_t k = 0;
   for (size_t i = 0; i < join->x.n; i++) {
@@ -301,9 +301,9 @@ static void fill_y(const struct join *join, size_t k, int *to_x, int *to_y) {
   }
 }
 
-// ffi_key_join gives list(x, y): pairs of rows with equal keys, in the order of x, then of
-// y. all: c(x, y), whether rows of x and of y without a partner come too, with NA: those of x
-// in their place, those of y at the end. The number of pairs if they are too many.
+// ffi_key_join gives list(x, y): pairs of rows with equal keys, sorted by x, then by y. all: c(x,
+// y), whether to add rows of x and of y without a partner, with NA: those of x in their places,
+// those of y at the end. If there are too many pairs, their number.
 SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all) {
   struct join join;
   join.all_x = LOGICAL(all)[0] == 1;

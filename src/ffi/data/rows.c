@@ -1,10 +1,10 @@
-// Rows of columns: taken, and put behind each other. What only C does quickly;
-// R code does the rest (classes with methods of their own).
+// Rows of columns: selected, and appended. Only what C alone does quickly; R code does the rest
+// (classes with methods of their own).
 #include <string.h>
 
 #include "ffi/data/data.h"
 
-// Attributes that are of the whole column, not of its elements.
+// Attributes of the column as a whole, not of its elements.
 static void copy_attributes(SEXP from, SEXP to) {
   SHALLOW_DUPLICATE_ATTRIB(to, from);
   if (Rf_getAttrib(to, R_NamesSymbol) != R_NilValue) {
@@ -20,7 +20,7 @@ static void copy_attributes(SEXP from, SEXP to) {
       to[i] = at[i] == NA_INTEGER ? (none) : from[at[i] - 1];                  \
   } while (0)
 
-// can_take: not for other types and matrices, which are for R's `[`.
+// can_take: other types and matrices are left to R's `[`.
 static int can_take(SEXP column) {
   switch (TYPEOF(column)) {
   case REALSXP:
@@ -54,7 +54,7 @@ static SEXP take(SEXP column, const int *at, R_xlen_t n) {
     TAKE(int, LOGICAL, NA_LOGICAL);
     break;
   case RAWSXP:
-    TAKE(Rbyte, RAW, 0); // as R's `[`
+    TAKE(Rbyte, RAW, 0); // as in R's `[`
     break;
   default:
     for (R_xlen_t i = 0; i < n; i++) {
@@ -79,8 +79,8 @@ static void check_rows(SEXP rows, R_xlen_t length) {
   }
 }
 
-// ffi_rows_take gives a column's elements at these places (from 1, or NA); NULL if that is for
-// R's `[` to do.
+// ffi_rows_take gives a column's elements at these places (from 1, or NA); NULL if R's `[` must do
+// that.
 SEXP ffi_rows_take(SEXP column, SEXP rows) {
   if (!can_take(column)) return R_NilValue;
   check_rows(rows, Rf_xlength(column));
@@ -103,9 +103,8 @@ static SEXP frame_of(SEXP x, const int *at, int n) {
   return frame;
 }
 
-// ffi_rows_split cuts a data frame's rows, in this order, where `begin` says (from 0, with the
-// end): a list of data frames, NULL for those without rows. NULL if some column is for
-// R's `[`.
+// ffi_rows_split cuts a data frame's rows, in this order, at `begin` (from 0, with the end): a list
+// of data frames, NULL for those without rows. NULL if some column needs R's `[`.
 SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin) {
   const R_xlen_t parts = Rf_xlength(begin) - 1;
   R_xlen_t length = R_XLEN_T_MAX;
@@ -129,7 +128,7 @@ SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin) {
   return list;
 }
 
-// same_kind: one type and the same attributes, so elements can be copied as they are.
+// same_kind: one type and the same attributes, so that elements can be copied unchanged.
 static int same_kind(SEXP a, SEXP b) {
   if (TYPEOF(a) != TYPEOF(b)) return 0;
   if (!ffi_has_attributes(a) && !ffi_has_attributes(b)) return 1;
@@ -165,8 +164,8 @@ static void copy_elements(SEXP from, SEXP to, R_xlen_t at) {
   }
 }
 
-// ffi_rows_bind puts columns behind each other if they are of one kind, NULL if that is for
-// R's c() to do.
+// ffi_rows_bind appends columns to each other if they are of one kind, NULL if R's c() must do
+// that.
 SEXP ffi_rows_bind(SEXP columns) {
   const R_xlen_t count = Rf_xlength(columns);
   if (count == 0) return R_NilValue;
