@@ -1,7 +1,7 @@
-// Bytes of R objects that are shared and counted: see share/blob.h.
+// R objects as reference-counted bytes: see share/blob.h.
 #include "ffi/value/value.h"
 
-// What is serialized, and to what.
+// What to serialize, and into which blob.
 struct blob_of {
   SEXP x;
   int whole;
@@ -20,7 +20,7 @@ static SEXP fill_blob(void *data) {
   return R_NilValue;
 }
 
-// In workers, and for sockets, R is in no entry that would let go of it.
+// In workers, and for sockets, no entry point is active to free it.
 static struct mst_blob *make_blob(SEXP x, int whole) {
   struct blob_of of = {.x = x, .whole = whole};
   if (ffi_depth() > 0) {

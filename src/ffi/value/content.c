@@ -1,8 +1,8 @@
-// Is a value the same as one in another process? A hash of all that it holds tells: chances of
-// an error are one in 2^64, and a pass over the value costs less than to send it.
+// Is a value the same as one in another process? A hash of its contents tells: the chance of an
+// error is one in 2^64, and a pass over the value costs less than sending it.
 //
-// Only of plain data: vectors, lists and their attributes. What holds code, environments or
-// pointers has no such hash, since it may change and look the same.
+// Only for plain data: vectors, lists and their attributes. Code, environments and pointers have no
+// such hash, since they may change and look the same.
 #include <string.h>
 
 #include "base/mst_hash.h"
@@ -13,7 +13,7 @@
 
 struct content {
   uint64_t sum;
-  uint8_t *chunk; // for vectors that aren't in memory as they are
+  uint8_t *chunk; // for vectors that aren't contiguous in memory
 };
 
 static void add(struct content *content, uint64_t word) {
@@ -89,7 +89,7 @@ static void add_strings(struct content *content, SEXP x) {
   }
 }
 
-// add_value: 0 if x, or what it holds, has no hash.
+// add_value: 0 if x, or a part of it, has no hash.
 static int add_value(struct content *content, SEXP x, int depth) {
   const int type = TYPEOF(x);
   if (depth == DEPTH_MAX || Rf_isS4(x)) return 0;

@@ -1,16 +1,16 @@
-// Is there memory for a message? Asked before it is written. See share/memory.h.
+// Is there memory for a message? Checked before it is written. See share/memory.h.
 #include "share/memory.h"
 #include "base/mst_clock.h"
 #include "base/mst_features.h"
 #include "ffi/value/value.h"
 
-// So much is left free for others when memory is taken, or an eighth of what is free.
+// This much, or an eighth of what is free, is left for others.
 #define RESERVE ((int64_t)64 << 20)
-// A look at the memory holds for so long, if there was plenty.
+// A reading is valid this long, if there was plenty.
 #define LOOK_NS (100 * MST_NS_PER_MS)
 
 static struct {
-  double pretend; // for tests: free bytes; negative: look
+  double pretend; // for tests: free bytes; negative: read them
   struct mst_memory memory;
   int64_t looked_ns; // 0: never
 } seen = {.pretend = -1.0};
@@ -48,7 +48,7 @@ void ffi_memory_check(size_t bytes) {
   const int64_t wanted = bytes > INT64_MAX / 8 ? INT64_MAX / 8 : (int64_t)bytes;
   const int is_new = seen.looked_ns != 0 && seen.pretend < 0 &&
                      mst_clock_now() - seen.looked_ns < LOOK_NS;
-  // An old look is good enough where there was plenty, less what was taken since.
+  // An earlier reading, minus what was taken since, will do if there was plenty.
   if (!is_new || seen.memory.bytes / 8 < wanted) look_at_memory();
   if (!has_room(wanted)) {
     R_gc();
@@ -82,5 +82,5 @@ void ffi_memory_pretend(double bytes) {
   seen.looked_ns = 0;
 }
 
-// ffi_share_free gives the bytes of memory that are free.
+// ffi_share_free gives the bytes of free memory.
 SEXP ffi_share_free(void) { return Rf_ScalarReal((double)ffi_memory_look()); }

@@ -1,6 +1,6 @@
-// Packages that are to be loaded before anything is read that names them: see worker-dev.R.
-// Their names are looked for in the bytes, which have each namespace and symbol by its name. One
-// that stands there for something else costs no more than time.
+// Packages to load before reading a message that mentions them: see worker-dev.R. Their names are
+// searched in the bytes, which contain namespaces and symbols by name. A false match only costs
+// time.
 #include <string.h>
 
 #include "ffi/value/value.h"
@@ -29,7 +29,7 @@ static int is_there(const uint8_t *bytes, size_t n, const char *name,
 
 void ffi_named_load(const uint8_t *bytes, size_t n) {
   if (named == NULL) return;
-  SEXP names = PROTECT(named); // loading one sets the others anew
+  SEXP names = PROTECT(named); // loading one may replace `named`
   for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
     SEXP name = STRING_ELT(names, i);
     if (is_there(bytes, n, CHAR(name), (size_t)Rf_xlength(name))) {

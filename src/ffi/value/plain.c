@@ -1,14 +1,14 @@
-// The short form of small messages: what R's own serialization costs is mostly its
-// beginning (a table of 1,099 references for each object written), 3 of the 5 us that a
-// message of a few numbers takes, and garbage that makes R collect more often.
+// The short form of small messages: most of the cost of R's own serialization is its start (a table
+// of 1,099 references for each object written), 3 of the 5 us that a message of a few numbers
+// takes, and garbage that makes R collect more often.
 //
-// Plain are NULL, vectors of numbers, strings and bytes, and lists of such, at most with
-// names: they hold no references, so they can be written without a table. A call's
-// function travels in front of them as R wrote it. One that can't change (see is_fixed)
-// is written once and read once, as long as its bytes stay the same.
+// Plain are NULL, vectors of numbers, strings and bytes, and lists of these, with no attributes but
+// names: they hold no references, so they can be written without a table. A call's function
+// precedes them in R's form. A function that can't change (see is_fixed) is written once and read
+// once, as long as its bytes stay the same.
 //
-// Anything else, and what is larger than PLAIN_MAX, is left to R. PROTOCOL.md has the
-// form, byte by byte; its first byte is none that R's forms begin with.
+// Everything else, and messages larger than PLAIN_MAX, is left to R. PROTOCOL.md has the form, byte
+// by byte; its first byte differs from those of R's forms.
 #include <string.h>
 
 #include "ffi/value/value.h"
@@ -20,7 +20,7 @@
 // Above this R's form costs no more.
 #define PLAIN_MAX ((size_t)4096)
 #define DEPTH_MAX 16
-// Functions whose bytes are kept, and how long these may be.
+// Number of functions whose bytes are kept, and their maximum length.
 #define KEPT_MAX 4
 #define KEPT_BYTES_MAX ((size_t)65536)
 
@@ -45,21 +45,21 @@ static const struct {
                [NODE_COMPLEX] = {CPLXSXP, sizeof(Rcomplex)},
                [NODE_RAW] = {RAWSXP, 1}};
 
-// ---- functions that are written and read once
+// ---- functions written and read once
 
 struct kept {
   SEXP fun;             // preserved
-  struct mst_buf bytes; // none: there are too many of them
+  struct mst_buf bytes; // empty if they are too many
 };
 
-// written: of calls of this process, found by the function; known: of calls that came,
-// found by the bytes.
+// written: for calls of this process, found by the function; known: for received calls, found by
+// the bytes.
 static struct store {
   struct kept kept[KEPT_MAX];
-  unsigned next; // the one to give up for a new one
+  unsigned next; // the next to replace
 } written, known;
 
-// new_kept gives up the oldest: its place, with no function in it.
+// new_kept empties the oldest entry for a new function.
 static struct kept *new_kept(struct store *store) {
   struct kept *kept = &store->kept[store->next];
   store->next = (store->next + 1) % KEPT_MAX;
@@ -78,15 +78,15 @@ static int is_fixed_list(SEXP x, int depth) {
   return 1;
 }
 
-// is_fixed_code tells whether code holds nothing whose contents could change: environments,
-// functions. What it looks up when it runs is another matter.
+// is_fixed_code tells whether code holds nothing whose contents could change, like environments or
+// functions. What it looks up when it runs doesn't matter.
 static int is_fixed_code(SEXP x, int depth) {
   if (depth > 100) return 0;
   switch (TYPEOF(x)) {
   case NILSXP:
   case SYMSXP:
   case LGLSXP:
-  case INTSXP: // a source reference, too: what it refers to is only read
+  case INTSXP: // source references, too, which are only read
   case REALSXP:
   case CPLXSXP:
   case STRSXP:
@@ -99,7 +99,7 @@ static int is_fixed_code(SEXP x, int depth) {
   }
 }
 
-// only_source tells whether a function has no attributes but where it was written.
+// only_source tells whether a function has no attributes but its source reference.
 static int only_source(SEXP fun) {
   if (!ffi_has_attributes(fun)) return 1;
   SEXP attributes = PROTECT(ffi_attributes(fun));
@@ -110,8 +110,8 @@ static int only_source(SEXP fun) {
   return only;
 }
 
-// is_fixed tells whether two looks at a function see the same, and so do two copies of
-// it: a closure of the global environment or of base, with constant code.
+// is_fixed tells whether a function, and a copy of it, always stay the same: a closure of the
+// global environment or of base, with constant code.
 static int is_fixed(SEXP fun) {
   if (TYPEOF(fun) != CLOSXP) return 0;
   SEXP env = ffi_closure_env(fun);
@@ -122,15 +122,15 @@ static int is_fixed(SEXP fun) {
          is_fixed_code(R_ClosureExpr(fun), 0) && only_source(fun);
 }
 
-// written_of gives what a function is written as, NULL if it isn't fixed, or is long.
-// Nothing changes it in place while it is kept, since that is one reference more.
+// written_of gives a function's bytes, NULL if it isn't fixed, or is long. R doesn't change it in
+// place while it is kept, since that is one more reference.
 static const struct mst_buf *written_of(SEXP fun) {
   for (unsigned i = 0; i < KEPT_MAX; i++) {
     const struct kept *kept = &written.kept[i];
     if (kept->fun == fun) return kept->bytes.len > 0 ? &kept->bytes : NULL;
   }
   if (!is_fixed(fun)) return NULL;
-  // Both may run finalizers that send: the store is for later.
+  // Both may run finalizers that send: store it afterwards.
   R_PreserveObject(fun);
   struct mst_blob *blob = ffi_blob_of(fun);
   struct kept *kept = new_kept(&written);
@@ -156,7 +156,7 @@ static SEXP read_function(const uint8_t *bytes, size_t n) {
   SEXP fun = PROTECT(ffi_read_native(bytes, n));
   if (!Rf_isFunction(fun))
     Rf_error("corrupt message: no function where one is expected");
-  R_PreserveObject(fun); // may run finalizers: the store is for later
+  R_PreserveObject(fun); // may run finalizers: store it afterwards
   struct kept *kept = new_kept(&known);
   if (mst_buf_append(&kept->bytes, bytes, n) == 0) {
     kept->fun = fun;
@@ -167,7 +167,7 @@ static SEXP read_function(const uint8_t *bytes, size_t n) {
   return fun;
 }
 
-// ---- writing. 0: this can't be plain; what was written so far is of no use.
+// ---- writing. 0: not plain; discard what was written so far.
 
 static int put(struct mst_buf *buf, const void *bytes, size_t n) {
   return n == 0 || mst_buf_append(buf, bytes, n) == 0;
@@ -179,8 +179,7 @@ static int put_head(struct mst_buf *buf, unsigned type, size_t n) {
   return put(buf, &byte, 1) && put(buf, &count, sizeof count);
 }
 
-// plain_encoding gives how a string's bytes are to be read, -1 if that depends on the
-// locale.
+// plain_encoding gives the encoding of a string's bytes, -1 if that depends on the locale.
 static int plain_encoding(SEXP string) {
   const cetype_t encoding = Rf_getCharCE(string);
   if (encoding != CE_NATIVE) return (int)encoding;
@@ -256,7 +255,7 @@ static enum node_type type_of(SEXP x) {
   }
 }
 
-// names_of gives x's names in *names, R_NilValue without attributes; 0 if it has others.
+// names_of stores x's names in *names, R_NilValue without attributes; 0 if x has other attributes.
 static int names_of(SEXP x, SEXP *names) {
   *names = R_NilValue;
   if (!ffi_has_attributes(x)) return 1;
@@ -265,13 +264,13 @@ static int names_of(SEXP x, SEXP *names) {
   return TYPEOF(*names) == STRSXP;
 }
 
-// write_node appends x, with buf no longer than most.
+// write_node appends x, up to a length of `most`.
 static int write_node(struct mst_buf *buf, SEXP x, size_t most, int depth) {
   SEXP names;
   if (x == R_NilValue) return put_head(buf, NODE_NULL, 0);
-  if (ALTREP(x)) return 0; // its class may write and read it in its own way
+  if (ALTREP(x)) return 0; // its class may have its own serialized form
   const enum node_type type = type_of(x);
-  // Every element takes a byte at least.
+  // Every element takes at least a byte.
   if (type == NODE_NULL || depth > DEPTH_MAX ||
       (size_t)Rf_xlength(x) > PLAIN_MAX || !names_of(x, &names)) {
     return 0;
@@ -305,7 +304,7 @@ static int write_list(struct mst_buf *buf, SEXP list, R_xlen_t from) {
   return 1;
 }
 
-// write_plain appends the list in the short form. 0: it can't be.
+// write_plain appends the list in the short form. 0: not plain.
 static int write_plain(struct mst_buf *buf, SEXP list) {
   const uint8_t mark = MARK;
   SEXP first = VECTOR_ELT(list, 0);
@@ -320,13 +319,13 @@ static int write_plain(struct mst_buf *buf, SEXP list) {
 
 void ffi_serialize_message(SEXP list, struct mst_blob *blob) {
   const size_t begin = blob->buf.len;
-  // What is in a segment is referred to by R's form only.
+  // Only R's form can refer to a segment.
   if (blob->segment.fd < 0 && write_plain(&blob->buf, list)) return;
   blob->buf.len = begin;
   ffi_serialize(list, &blob->buf);
 }
 
-// ---- reading. Raises R errors for bytes that can be no message.
+// ---- reading. Raises R errors for invalid bytes.
 
 struct reader {
   const uint8_t *next;
@@ -362,7 +361,7 @@ static SEXP read_string(struct reader *reader) {
   return Rf_mkCharLenCE(text, (int)n, (cetype_t)encoding);
 }
 
-// check_count refuses a count of elements that so few bytes can't hold.
+// check_count rejects a count of elements that the remaining bytes can't hold.
 static void check_count(const struct reader *reader, uint32_t n, size_t size) {
   if (n > (size_t)(reader->end - reader->next) / size) {
     Rf_error("a message ends in the middle of an object");
@@ -468,7 +467,7 @@ SEXP ffi_unserialize(const uint8_t *bytes, size_t n) {
                                   : ffi_read_native(bytes, n);
 }
 
-// ffi_object_read reads what R or the short form of messages wrote, a raw vector.
+// ffi_object_read reads a raw vector in R's or the short form.
 SEXP ffi_object_read(SEXP bytes) {
   return ffi_unserialize(RAW(bytes), (size_t)Rf_xlength(bytes));
 }

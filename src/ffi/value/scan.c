@@ -1,20 +1,20 @@
-// One look through values that are about to leave this process: what must not, what is to be
-// shared.
+// One pass through values that are about to leave this process: finds what must not leave, and what
+// to share.
 #include <string.h>
 
 #include "ffi/value/value.h"
 
-// What a value holds, in itself and in the lists in it. Attributes and environments
-// aren't looked into: data.table's pointer to itself is an attribute, and what an
-// environment holds may never be used.
+// What a value contains, itself or in nested lists. Attributes and environments aren't searched:
+// data.table's pointer to itself is an attribute, and the contents of an environment may never be
+// used.
 enum scan {
-  SCAN_CONNECTION = 1,  // other than stdin, stdout, stderr
-  SCAN_POINTER = 2,     // an external pointer that points somewhere
-  SCAN_ENVIRONMENT = 4, // of its own: a change in it would be seen by the next
+  SCAN_CONNECTION = 1, // other than stdin, stdout, stderr
+  SCAN_POINTER = 2,    // an external pointer that isn't NULL
+  SCAN_ENVIRONMENT =
+      4, // not a package's: the next task would see changes in it
   SCAN_S4 = 8,
-  SCAN_LARGE = 16, // a vector that may be worth sharing, or a list of R's own
-  SCAN_CODE =
-      32 // a function whose code has an external pointer, as Rcpp's have
+  SCAN_LARGE = 16, // a vector that may be worth sharing, or one of R's lists
+  SCAN_CODE = 32 // a function whose code has an external pointer, as Rcpp's do
 };
 
 #define SCAN_DEPTH 64
@@ -29,10 +29,10 @@ static int is_shared(SEXP env) {
          R_IsNamespaceEnv(env);
 }
 
-// Code that is nested deeper isn't looked into.
+// More deeply nested code isn't searched.
 #define CODE_DEPTH 1000
 
-// has_pointer tells whether there is an external pointer among the constants of code.
+// has_pointer tells whether code has an external pointer among its constants.
 static int has_pointer(SEXP x, int depth) {
   int found = 0;
   if (depth == CODE_DEPTH) return 0;

@@ -1,8 +1,7 @@
 // R objects to bytes and back, straight from and to our buffers.
 //
-// Native binary format: both ends run on machines of the same kind (hello says
-// so), and swapping bytes would triple the cost. Version 3 keeps compact
-// sequences compact.
+// Native binary format: both ends run on machines of the same kind (checked at hello), and swapping
+// bytes would triple the cost. Version 3 keeps compact sequences compact.
 #include <string.h>
 
 #include "base/mst_assert.h"
@@ -12,11 +11,11 @@
 
 #define VERSION 3
 
-// grow makes room for more bytes, or raises an R error. What was written stays: the
-// buffer's owner frees it.
+// grow reserves more bytes, or raises an R error. The bytes so far stay: the buffer's owner frees
+// them.
 static void grow(struct mst_buf *buf, size_t more) {
   if (buf->cap >= FFI_MEMORY_FROM / 2)
-    ffi_memory_check(buf->cap); // it is to be doubled
+    ffi_memory_check(buf->cap); // it will be doubled
   if (mst_buf_reserve(buf, more) != 0) ffi_no_memory(buf->len + more);
 }
 
@@ -42,29 +41,29 @@ void ffi_serialize(SEXP x, struct mst_buf *buf) {
 
 // ---- with large vectors out of line, wherever they are
 //
-// R's serialize() hands the bytes of a vector on in long runs, right behind its header: two
-// integers, or four for a long vector. So a large vector is seen as it passes by: its bytes go to
-// the segment, and its header becomes that of a vector over the segment, as R writes any ALTREP
-// object: the class, the state, the attributes. The class is told by symbols, which R numbers as
-// they are first written; so these are written in front of all else, and have known numbers.
-// What isn't as expected stays in line.
+// R's serialize() passes the bytes of a vector on in long runs, right after its header: two
+// integers, or four for a long vector. So a large vector is recognized as it is written: its bytes
+// go to the segment, and its header is replaced by that of a vector over the segment, in the way R
+// writes any ALTREP object: class, state, attributes. Symbols name the class, and R numbers symbols
+// in the order in which they are first written; so these are written before everything else and
+// have known numbers. Anything unexpected stays in line.
 
-#define WHOLE 'S' // the first byte; R's own form begins with 'B'
+#define WHOLE 'S' // first byte; R's own form begins with 'B'
 
 #define ALTREP_TYPE 238
 #define REFERENCE_TYPE 255
 #define NULL_BYTES 254
 #define OBJECT_FLAG 0x100
 #define ATTRIBUTES_FLAG 0x200
-// R writes at most so many elements at once.
+// R writes at most this many elements at once.
 #define RUN 8096
 
 struct whole {
   struct mst_blob *blob;
   double min;
-  int look;      // only look whether there is a large vector
-  int found;     // there is one: nothing more is written
-  uint64_t left; // bytes of a vector that go to the segment
+  int look;      // only check for a large vector
+  int found;     // there is one: stop writing
+  uint64_t left; // bytes of the present vector still to go to the segment
   int bare;      // it has no attributes
 };
 
@@ -72,21 +71,21 @@ static void put_int(struct mst_buf *buf, int value) {
   if (mst_buf_append(buf, &value, sizeof value) != 0) ffi_no_memory(buf->len);
 }
 
-// int_before gives an integer that ends so many bytes before the end.
+// int_before reads the integer that ends `back` bytes before the end.
 static int int_before(const struct mst_buf *buf, size_t back) {
   int value;
   memcpy(&value, buf->data + buf->len - back - sizeof value, sizeof value);
   return value;
 }
 
-// A vector's header, as it stands at the end of what was written.
+// A vector's header, at the end of the bytes written so far.
 struct header {
   int flags, kind;
   uint64_t length, bytes;
   size_t size;
 };
 
-// fits: n bytes are the first of a vector with this header.
+// fits: could n bytes be the first run of a vector with this header?
 static int fits(struct header *header, size_t n) {
   header->kind = ffi_share_kind_of_type(header->flags & 0xFF);
   if (header->kind < 0 || header->kind == FFI_SHARE_STRING) return 0;
@@ -95,7 +94,7 @@ static int fits(struct header *header, size_t n) {
   return n == header->bytes || (n == RUN * size && n < header->bytes);
 }
 
-// is_header: where both a short and a long header might be meant, it's none for us.
+// is_header finds the header; 0 if it isn't one, or could be both a short and a long one.
 static int is_header(const struct mst_buf *buf, size_t n,
                      struct header *header) {
   const size_t step = sizeof(int);
@@ -113,7 +112,7 @@ static int is_header(const struct mst_buf *buf, size_t n,
   return is_short != is_wide;
 }
 
-// open_segment makes room for its size before all else. 0 if the system has none.
+// open_segment opens one and inserts space for its size at the front. 0 if the system has none.
 static int open_segment(struct mst_blob *blob, uint64_t bytes) {
   if (mst_segment_open(&blob->segment, bytes, NULL) != 0) return 0;
   if (mst_buf_reserve(&blob->buf, MST_SEGMENT_BYTES) != 0) {
@@ -124,7 +123,7 @@ static int open_segment(struct mst_blob *blob, uint64_t bytes) {
   return 1;
 }
 
-// put_reference puts a vector over the segment's end in the header's place.
+// put_reference replaces the header by a vector over the segment's end.
 static void put_reference(struct mst_blob *blob, const struct header *header) {
   struct mst_buf *buf = &blob->buf;
   mst_segment_align(&blob->segment);
@@ -148,7 +147,7 @@ static void put_reference(struct mst_blob *blob, const struct header *header) {
   if (mst_buf_append(buf, state, sizeof state) != 0) ffi_no_memory(buf->len);
 }
 
-// begin_vector looks whether what comes is a large vector's first bytes.
+// begin_vector checks whether these are the first bytes of a large vector.
 static int begin_vector(struct whole *out, size_t n) {
   struct mst_blob *blob = out->blob;
   struct header header;
@@ -218,7 +217,7 @@ void ffi_serialize_whole(SEXP x, struct mst_blob *blob) {
   static const uint8_t mark = WHOLE;
   MST_ASSERT(blob->buf.len == 0 && blob->segment.fd < 0);
   write_whole(x, &out);
-  if (!out.found) return; // as R writes it
+  if (!out.found) return; // R's form will do
   out = (struct whole){.blob = blob, .min = out.min};
   blob->buf.len = 0;
   if (mst_buf_append(&blob->buf, &mark, 1) != 0) ffi_no_memory(1);

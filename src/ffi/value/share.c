@@ -1,28 +1,25 @@
-// Large vectors travel in shared memory: out of line on the way, ALTREP at the end.
+// Large vectors travel in shared memory: out of line when sent, ALTREP when received.
 //
-// Problem: 100 MB for 4 workers by a socket are copied four times for each of them.
-// Way chosen: before a message is serialized, its large vectors are replaced by
-// shadows, ALTREP objects whose serialized form is a place in the message's segment
-// (share/segment.h); what they hold is written there once. Whoever reads the message maps
-// the segment privately and makes ALTREP vectors over the mapping: nothing is copied
-// until it is written to, and then by the kernel, a page at a time. R's serialize() writes
-// the attributes, so they need no care.
+// Problem: 100 MB for 4 workers through a socket are copied four times for each of them. Way
+// chosen: before a message is serialized, its large vectors are replaced by shadows, ALTREP objects
+// whose serialized form is a place in the message's segment (share/segment.h); their contents are
+// written there once. The receiver maps the segment privately and makes ALTREP vectors over the
+// mapping: nothing is copied until it is written to, and then by the kernel, one page at a time.
+// R's serialize() writes the attributes.
 //
-// What is in frames and attributes can't be replaced so, without a copy of all that leads there:
-// see ffi_serialize_whole, which catches large vectors as they are written.
+// Vectors in environments and attributes can't be replaced this way without copying everything that
+// leads there: see ffi_serialize_whole, which catches large vectors as they are written.
 //
-// Not chosen: read-only mappings, because sort(), order() and match() ask for writable
-// pointers; a hook of serialize(), which sees environments and pointers only; passing on
-// vectors that arrived this way by reference: they may have been written to since, so they
-// are copied like others.
+// Not chosen: read-only mappings, because sort(), order() and match() ask for writable pointers; a
+// hook of serialize(), which only sees environments and pointers; passing on received vectors by
+// reference: they may have been modified since, so they are copied like others.
 //
-// Guarantees: the user's objects are never changed. Shadows live in one message only.
-// Vectors over a mapping are serialized as ordinary ones by everything else (saveRDS(),
-// other packages, snapshots). Each occurrence in a message has a place of its own, so that
-// no two vectors of a reader share pages.
+// Guarantees: the user's objects are never changed. Shadows exist in one message only. Everything
+// else (saveRDS(), other packages, snapshots) serializes vectors over a mapping as ordinary ones.
+// Each occurrence in a message has its own place, so that no two vectors of a reader share pages.
 //
-// Cost: a message without large vectors is walked once, its lists' elements by type and
-// length; looking for an option is left to those that have some.
+// Cost: a message without large vectors is walked once, checking the type and length of its lists'
+// elements; the option is only looked up if there may be large ones.
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,22 +27,22 @@
 
 // Vectors below a page are never worth a segment, whatever the option says.
 #define SHARE_FLOOR 4096.0
-// Measured: from here on a segment is quicker than a socket, see bench/share.R.
+// Measured: above this a segment is faster than a socket, see bench/share.R.
 #define SHARE_MIN ((double)(1 << 18))
-// Lists in lists in lists: below this they travel in line.
+// Vectors in more deeply nested lists travel in line.
 #define DEPTH_MAX 100
-// In a block vectors from here on are out of line: below, copying costs less than a mapping.
+// In a block, larger vectors are out of line: below this, copying costs less than a mapping.
 #define BLOCK_MIN ((double)(1 << 16))
-// Strings are put together in a buffer of this size.
+// Strings are assembled in a buffer of this size.
 #define STRINGS_BYTES ((size_t)1 << 18)
 
 static struct {
-  double min; // what the session said, for workers; 0: SHARE_MIN
-  int always; // cluster_share() is at work: any vector of a page
+  double min; // from the session, for workers; 0: SHARE_MIN
+  int always; // in cluster_share(): any vector of at least a page
   int off;    // for tests: as if the system had no segments
 } share;
 
-// ---- which vectors are worth it
+// ---- which vectors are worth sharing
 
 static int is_large(SEXP x, double min) {
   const int kind = ffi_share_kind_of(x);
@@ -53,7 +50,7 @@ static int is_large(SEXP x, double min) {
          (double)Rf_xlength(x) * (double)ffi_share_size[kind] >= min;
 }
 
-// holds_large looks for a vector of so many bytes, in lists too.
+// holds_large looks for a vector of at least `min` bytes, in lists too.
 static int holds_large(SEXP x, double min, int depth) {
   if (TYPEOF(x) == VECSXP && depth < DEPTH_MAX) {
     const R_xlen_t n = Rf_xlength(x);
@@ -71,7 +68,7 @@ static int holds_large(SEXP x, double min, int depth) {
   return is_large(x, min);
 }
 
-// min_now gives the bytes from which on a vector is shared.
+// min_now gives the size in bytes from which vectors are shared.
 static double min_now(void) {
   static SEXP name;
   if (share.always) return SHARE_FLOOR;
@@ -84,10 +81,10 @@ static double min_now(void) {
   return min < SHARE_FLOOR ? SHARE_FLOOR : min;
 }
 
-// ---- strings in a segment: the end of each, a mark of each, then their bytes
+// ---- strings in a segment: the end of each, the mark of each, then their bytes
 
-// mark_of tells a string's encoding; FFI_SHARE_NONE for one in the locale's own, which
-// may be another at the other end: R's serialize() knows what to do with those.
+// mark_of gives a string's encoding; FFI_SHARE_NONE for one in the locale's, which may differ at
+// the other end: R's serialize() handles those.
 static enum ffi_share_mark mark_of(SEXP text) {
   if (text == NA_STRING) return FFI_SHARE_NA;
   switch (Rf_getCharCE(text)) {
@@ -112,7 +109,7 @@ static uint64_t text_bytes(SEXP text) {
   return text == NA_STRING ? 0 : (uint64_t)Rf_xlength(text);
 }
 
-// strings_bytes gives what a character vector takes in a segment, 0 if it can't be
+// strings_bytes gives the bytes that a character vector takes in a segment, 0 if it can't be stored
 // there.
 static uint64_t strings_bytes(const SEXP *texts, R_xlen_t n) {
   uint64_t bytes = 9 * (uint64_t)n;
@@ -179,14 +176,14 @@ static int write_strings(struct mst_segment *segment, const SEXP *texts,
 struct plan {
   double min;
   uint64_t bytes; // of the segment so far
-  SEXP first; // pairlist of the shadows behind a cell that the caller protects
+  SEXP first; // pairlist of the shadows, after a cell that the caller protects
   SEXP last;
 };
 
 static SEXP build(SEXP x, struct plan *plan, int depth);
 
-// source_of gives where the bytes of a vector are, NULL if they aren't in one place yet:
-// compact sequences and other packages' ALTREP vectors are serialized by their own means.
+// source_of gives the bytes of a vector, NULL if they aren't contiguous: compact sequences and
+// other packages' ALTREP vectors are serialized in their own way.
 static const void *source_of(SEXP x, uint64_t *bytes) {
   const int kind = ffi_share_kind_of(x);
   const R_xlen_t n = Rf_xlength(x);
@@ -220,7 +217,7 @@ static SEXP shadow_of(SEXP x, struct plan *plan, int depth) {
   plan->last = CDR(plan->last);
   if (ffi_has_attributes(x)) {
     SHALLOW_DUPLICATE_ATTRIB(shadow, x);
-    // An array's names are its dimension's.
+    // A one-dimensional array's names are its dimnames.
     if (Rf_getAttrib(x, R_DimSymbol) == R_NilValue) {
       SEXP names = PROTECT(Rf_getAttrib(x, R_NamesSymbol));
       SEXP moved = PROTECT(build(names, plan, depth));
@@ -279,8 +276,8 @@ static SEXP build_pairlist(SEXP x, struct plan *plan, int depth) {
   return copy;
 }
 
-// build gives x, or a copy in which shadows stand for large vectors. The caller protects
-// it. Each part is looked at once.
+// build gives x, or a copy with shadows for large vectors. The caller protects it. Visits each part
+// once.
 static SEXP build(SEXP x, struct plan *plan, int depth) {
   if (is_large(x, plan->min)) return shadow_of(x, plan, depth);
   if (depth >= DEPTH_MAX) return x;
@@ -288,12 +285,12 @@ static SEXP build(SEXP x, struct plan *plan, int depth) {
   return TYPEOF(x) == LISTSXP ? build_pairlist(x, plan, depth) : x;
 }
 
-// write_one puts the vector behind a shadow to the segment's end.
+// write_one appends a shadow's vector to the segment.
 static int write_one(struct mst_segment *segment, SEXP x, struct mst_err *err) {
   uint64_t bytes;
   mst_segment_align(segment);
   const void *data = source_of(x, &bytes);
-  // Strings that are over a mapping are there as they are to be written.
+  // Strings over a mapping are already in the form to write.
   if (TYPEOF(x) == STRSXP && ffi_shared_of(x) == NULL) {
     return write_strings(segment, data, Rf_xlength(x), err);
   }
@@ -361,20 +358,20 @@ int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
 
 // ---- from R
 
-// ffi_share_min sets the bytes from which on this worker shares, as its session does.
+// ffi_share_min sets the size from which this worker shares vectors, to the session's.
 SEXP ffi_share_min(SEXP min) {
   if (Rf_isReal(min) && Rf_xlength(min) == 1) share.min = REAL(min)[0];
   return R_NilValue;
 }
 
-// ffi_share_always has all vectors of a page or more shared, for cluster_share().
+// ffi_share_always shares all vectors of at least a page, for cluster_share().
 SEXP ffi_share_always(SEXP always) {
   share.always = Rf_asLogical(always) == 1;
   return R_NilValue;
 }
 
-// ffi_share_pretend is for tests: off (TRUE: as if the system had no shared memory)
-// and the bytes of memory that are free (negative: as many as there are).
+// ffi_share_pretend is for tests: off (TRUE: as if the system had no shared memory) and the bytes
+// of free memory (negative: the real ones).
 SEXP ffi_share_pretend(SEXP off, SEXP memory) {
   share.off = Rf_asLogical(off) == 1;
   ffi_memory_pretend(Rf_asReal(memory));

@@ -1,4 +1,4 @@
-// What share.c (out) and shared.c (in) have in common: the classes.
+// Shared by share.c (out) and shared.c (in): the classes.
 #ifndef MST_FFI_SHARE_INT_H
 #define MST_FFI_SHARE_INT_H
 
@@ -28,13 +28,12 @@ enum ffi_share_mark {
   FFI_SHARE_LATIN1,
   FFI_SHARE_BYTES,
   FFI_SHARE_NA,
-  FFI_SHARE_NONE // in the locale's own encoding: can't be there
+  FFI_SHARE_NONE // in the locale's encoding: can't be stored there
 };
 
-// A vector over a mapping. Its ALTREP object's first datum is an external pointer to
-// this; the second one of strings is NULL, or a character vector that has those that were
-// asked for. A shadow's first datum is the vector that it stands for, its second its
-// state: offset, length, bytes.
+// A vector over a mapping. The first datum of its ALTREP object is an external pointer to this; for
+// strings the second is NULL, or a character vector of those made so far. A shadow's first datum is
+// the vector that it stands for, its second the state: offset, length, bytes.
 struct ffi_shared {
   struct mst_map *map; // NULL once all strings are made
   uint8_t *data;
@@ -45,15 +44,15 @@ struct ffi_shared {
 // ffi_share_kind_of gives the kind of a vector, -1 if it can't be shared.
 int ffi_share_kind_of(SEXP x);
 int ffi_share_kind_of_type(int type);
-// ffi_shared_of gives what is behind a vector that is over a mapping now, else NULL.
+// ffi_shared_of gives the data of a vector that is over a mapping now, else NULL.
 const struct ffi_shared *ffi_shared_of(SEXP x);
 
-// ffi_share_block writes x to the end of a segment, or a file, as a block (wire/link_msg.h): large
-// vectors, then R bytes that refer to them. offset, bytes and stream of *block are filled in.
-// buf is for its use. The caller keeps what a jump of R's must not lose. 0, or an error.
+// ffi_share_block appends x to a segment, or a file, as a block (wire/link_msg.h): large vectors,
+// then R bytes that refer to them. Fills in offset, bytes and stream of *block. buf is scratch. R
+// may jump: the caller holds segment and buf. 0, or an error.
 int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
                     struct mst_block *block, struct mst_err *err);
-// ffi_unserialize_block reads one; the reference to the map is taken over.
+// ffi_unserialize_block reads one, and takes over the reference to the map.
 SEXP ffi_unserialize_block(struct mst_map *map, uint64_t base,
                            const struct mst_block *block);
 

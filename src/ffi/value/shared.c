@@ -1,5 +1,5 @@
-// Vectors over shared memory: what a message that came with a segment is read as. What
-// for, and what they guarantee, is in share.c.
+// Vectors over shared memory: the vectors of a message with a segment, once read. Purpose and
+// guarantees are in share.c.
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
@@ -9,8 +9,8 @@
 #include "ffi/value/share_int.h"
 #include "wire/wire.h"
 
-// R doesn't see the memory of mappings: it is asked to collect when there is more
-// of them than this, or twice what was left the last time.
+// R doesn't see the memory of mappings: it is asked to collect when there is more of it than this,
+// or twice what the last collection left.
 #define LIVE_MIN ((int64_t)64 << 20)
 #define LIVE_MAX ((int64_t)1 << 30)
 
@@ -21,10 +21,10 @@ const char *const ffi_share_name[FFI_SHARE_KINDS] = {
     "muster_raw",  "muster_complex", "muster_string"};
 
 static struct {
-  struct mst_map *map; // of the message that is being read
-  uint64_t base;       // where what it refers to begins there
+  struct mst_map *map; // of the message being read
+  uint64_t base;       // offset in it to which references are relative
   int64_t live;        // bytes of vectors over mappings
-  int64_t collect_at;  // live bytes from which on to collect
+  int64_t collect_at;  // live bytes that trigger a collection
 } share = {.collect_at = LIVE_MIN};
 
 int ffi_share_kind_of(SEXP x) { return ffi_share_kind_of_type(TYPEOF(x)); }
@@ -48,7 +48,7 @@ int ffi_share_kind_of_type(int type) {
   }
 }
 
-// shared_of gives what is behind one of ours that was received, else NULL.
+// shared_of gives the data of a received vector of ours, else NULL.
 static struct ffi_shared *shared_of(SEXP x) {
   SEXP pointer = R_altrep_data1(x);
   return TYPEOF(pointer) == EXTPTRSXP ? R_ExternalPtrAddr(pointer) : NULL;
@@ -65,7 +65,7 @@ const struct ffi_shared *ffi_shared_of(SEXP x) {
 
 void ffi_share_collect(void) {
   if (share.live < share.collect_at) return;
-  // Up to a part of the memory that is free garbage costs nobody anything.
+  // Garbage below a fraction of the free memory does no harm.
   const int64_t part = ffi_memory_look() / 64;
   if (share.live < part && share.live < LIVE_MAX) return;
   R_gc();
@@ -81,7 +81,7 @@ struct reading {
   size_t n;
   struct mst_map *before;
   uint64_t base_before;
-  struct mst_map *release; // at the end, or NULL
+  struct mst_map *release; // released at the end, or NULL
 };
 
 static SEXP read_it(void *data) {
@@ -153,7 +153,7 @@ static void finalize(SEXP pointer) {
   free(shared);
 }
 
-// whole gives a number of a state, -1 if it is none that a sender writes.
+// whole reads a number of a state, -1 if no sender would write it.
 static int64_t whole(SEXP state, int i) {
   const double value = REAL(state)[i];
   if (!(value >= 0) || value > 9007199254740992.0 || value != floor(value)) {
@@ -162,7 +162,7 @@ static int64_t whole(SEXP state, int i) {
   return (int64_t)value;
 }
 
-// place_of finds what a state refers to, and checks all of it. 1, or 0.
+// place_of finds the memory of a state, and checks all fields. 1, or 0.
 static int place_of(SEXP state, int kind, struct ffi_shared *place) {
   if (TYPEOF(state) != REALSXP || Rf_xlength(state) != 3) return 0;
   const int64_t offset = whole(state, 0), n = whole(state, 1),
@@ -218,12 +218,12 @@ static Rboolean shared_inspect(SEXP x, int pre, int deep, int pvec,
   return TRUE;
 }
 
-// Only a shadow has one: a vector that was received is written like any other.
+// Only a shadow has one: a received vector is serialized like any other.
 static SEXP shared_state(SEXP x) {
   return shared_of(x) == NULL ? R_altrep_data2(x) : NULL;
 }
 
-// Pages are the reader's own once it writes to them.
+// Writing is safe: the mapping is private.
 static void *shared_data(SEXP x, Rboolean writable) {
   (void)writable;
   const struct ffi_shared *shared = shared_of(x);
@@ -242,7 +242,7 @@ static int int_elt(SEXP x, R_xlen_t i) { return AT(x, int, i); }
 static Rbyte raw_elt(SEXP x, R_xlen_t i) { return AT(x, Rbyte, i); }
 static Rcomplex cplx_elt(SEXP x, R_xlen_t i) { return AT(x, Rcomplex, i); }
 
-// region copies elements from i on, as many as there are: how many.
+// region copies up to n elements from i on. Returns their number.
 static R_xlen_t region(SEXP x, R_xlen_t i, R_xlen_t n, void *to, size_t size) {
   const R_xlen_t length = shared_length(x);
   if (i >= length) return 0;
@@ -264,7 +264,7 @@ static R_xlen_t cplx_region(SEXP x, R_xlen_t i, R_xlen_t n, Rcomplex *to) {
   return region(x, i, n, to, sizeof *to);
 }
 
-// ---- methods of strings: made when they are asked for, and then kept
+// ---- methods of strings: made on demand, and then kept
 
 static SEXP make_string(const struct ffi_shared *shared, R_xlen_t i) {
   static const cetype_t types[] = {CE_NATIVE, CE_UTF8, CE_LATIN1, CE_BYTES};
@@ -283,7 +283,7 @@ static SEXP make_string(const struct ffi_shared *shared, R_xlen_t i) {
   return Rf_mkCharLenCE(bytes + begin, (int)(end - begin), types[marks[i]]);
 }
 
-// made gives the vector of those that were made; "" stands for the others.
+// made gives the vector of those made so far; "" stands for the others.
 static SEXP made(SEXP x, const struct ffi_shared *shared) {
   SEXP strings = R_altrep_data2(x);
   if (strings == R_NilValue) {
@@ -304,7 +304,7 @@ static SEXP string_elt(SEXP x, R_xlen_t i) {
   return text;
 }
 
-// make_all makes what is left, and gives the mapping back.
+// make_all makes the rest, and releases the mapping.
 static SEXP make_all(SEXP x) {
   struct ffi_shared *shared = shared_of(x);
   SEXP strings = made(x, shared);

@@ -20,7 +20,7 @@ SEXP ffi_seed_of(const struct ffi_stream *stream) {
   return seed;
 }
 
-// ffi_stream_after gives the stream that is n streams after that of a seed.
+// ffi_stream_after gives the n-th stream after that of a seed.
 SEXP ffi_stream_after(SEXP seed, SEXP n) {
   struct ffi_stream stream = ffi_stream_of(seed);
   mst_stream_jump(stream.words, (uint64_t)Rf_asReal(n));

@@ -14,25 +14,24 @@
 
 // ffi_error_list gives list(error, call, errno).
 SEXP ffi_error_list(const struct mst_err *err);
-// ffi_tail_text gives what a tail holds as a string.
+// ffi_tail_text gives a tail's contents as a string.
 SEXP ffi_tail_text(const struct mst_tail *tail);
-// ffi_strings copies a character vector to a NULL-ended array of R's memory.
+// ffi_strings copies a character vector to a NULL-terminated array in R's memory.
 char **ffi_strings(SEXP strings);
-// ffi_list makes a named list of n elements; names are C strings. The caller
-// protects it and fills it.
+// ffi_list makes a named list of n elements; names are C strings. The caller protects and fills it.
 SEXP ffi_list(int n, const char *const *names);
-// ffi_text_at makes a string, as ffi_text does, of a text that code which R runs meanwhile may
-// free or replace; "" where there is none.
+// ffi_text_at makes a string, as ffi_text does, from a text that R code run meanwhile may free or
+// replace; "" if it is NULL.
 SEXP ffi_text_at(char *const *text);
-// ffi_text makes a string from n bytes of a locale or UTF-8 text; bytes that are
-// valid in neither are shown as <xx>.
+// ffi_text makes a string from n bytes of locale or UTF-8 text; bytes that are valid in neither are
+// shown as <xx>.
 SEXP ffi_text(const char *bytes, size_t n);
 
-// ffi_hide gives a pointer with a reference to value that lives as long as key, a pointer or an
-// environment, and is written as nothing when it is serialized. What changes of a node is behind
-// one: some packages know a cluster by a digest of it (future 1.31), and what a verb's frame holds
-// has no business in a message that the cluster is in. Not the reference itself: waldo, and so
-// testthat, can't compare any. ffi_hidden gives value, or NULL for a copy.
+// ffi_hide gives a pointer that refers to value, lives as long as key (a pointer or an
+// environment), and serializes as nothing. A node's changing state is behind one: some packages
+// identify a cluster by its digest (future 1.31), and the contents of a verb's frame don't belong
+// in a message that contains the cluster. Not a weak reference itself: waldo, and so testthat,
+// can't compare those. ffi_hidden gives value, or NULL for a copy.
 SEXP ffi_hide(SEXP key, SEXP value);
 SEXP ffi_hidden(SEXP pointer);
 
@@ -40,109 +39,109 @@ SEXP ffi_hidden(SEXP pointer);
 
 // ffi_serialize appends x to buf in R's native binary format. Raises R errors.
 void ffi_serialize(SEXP x, struct mst_buf *buf);
-// ffi_serialize_whole appends x to an empty blob, and large vectors wherever they are in it, in
-// frames and attributes too, to the blob's segment, sealed, with its size before the rest: what a
-// message with MST_FLAG_SEGMENT has. As ffi_serialize if there are none; no segment either where
-// the system has none. Raises R errors, muster_error_memory too; the blob's owner frees it.
+// ffi_serialize_whole appends x to an empty blob. Large vectors anywhere in it, in frames and
+// attributes too, go to the blob's segment, which is sealed; its size comes first: the form of a
+// message with MST_FLAG_SEGMENT. As ffi_serialize if there are none or the system has no segments.
+// Raises R errors, also muster_error_memory; the blob's owner frees it.
 void ffi_serialize_whole(SEXP x, struct mst_blob *blob);
-// ffi_read_native reads one object that R has written; ffi_read_whole what ffi_serialize_whole has,
-// known by its first byte, ffi_is_whole. Raise R errors.
+// ffi_read_native reads one object in R's form; ffi_read_whole one of ffi_serialize_whole, which
+// ffi_is_whole recognizes by its first byte. Raise R errors.
 SEXP ffi_read_native(const uint8_t *bytes, size_t n);
 int ffi_is_whole(const uint8_t *bytes, size_t n);
 SEXP ffi_read_whole(const uint8_t *bytes, size_t n);
-// ffi_unserialize (plain.c) reads one object from n bytes, of either form. Raises R errors; what it
-// reads must stay in place meanwhile.
+// ffi_unserialize (plain.c) reads one object of either form from n bytes, which must stay in place
+// meanwhile. Raises R errors.
 SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
-// ffi_unserialize_message is ffi_unserialize for a message: of n bytes the first `skip` are
-// no part of the object. If its flags say so it has a segment, whose size stands right
-// before the object; map is that and stays the caller's, NULL if there is none or it
-// couldn't be mapped (muster_error_memory); mst_map_lost(): muster_error_limit.
+// ffi_unserialize_message is ffi_unserialize for a message of n bytes, whose first `skip` bytes
+// aren't part of the object. If its flags say so it has a segment, whose size precedes the object;
+// map is that segment and stays the caller's. NULL: none, or it couldn't be mapped
+// (muster_error_memory); mst_map_lost(): muster_error_limit.
 SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
                              size_t skip, struct mst_map *map);
 
 // ---- blob.c
 
-// ffi_blob_of serializes x into a blob of its own: the caller's. Raises R errors.
+// ffi_blob_of serializes x into a new blob of the caller's. Raises R errors.
 struct mst_blob *ffi_blob_of(SEXP x);
-// ffi_blob_whole does so by ffi_serialize_whole.
+// ffi_blob_whole does the same by ffi_serialize_whole.
 struct mst_blob *ffi_blob_whole(SEXP x);
 
 // ---- plain.c: the short form of small messages
 
-// ffi_serialize_message appends a list, the content of a message, to a blob: in the short
-// form if it has no segment and can be, else as ffi_serialize does. Raises R errors.
+// ffi_serialize_message appends a list, the content of a message, to a blob: in the short form if
+// it is plain and has no segment, else as ffi_serialize does. Raises R errors.
 void ffi_serialize_message(SEXP list, struct mst_blob *blob);
-// ffi_is_plain tells the short form by its first byte; ffi_read_plain reads it.
+// ffi_is_plain recognizes the short form by its first byte; ffi_read_plain reads it.
 int ffi_is_plain(const uint8_t *bytes, size_t n);
 SEXP ffi_read_plain(const uint8_t *bytes, size_t n);
 
 // ---- share.c: large vectors in shared memory
 
-// ffi_share_worth tells whether a message has vectors that should be shared. Quick for
-// one that hasn't.
+// ffi_share_worth tells whether a message has vectors that should be shared. Fast for messages
+// without any.
 int ffi_share_worth(SEXP x);
-// ffi_share_from gives the bytes from which on a vector is shared; infinity if none is.
+// ffi_share_from gives the size in bytes from which vectors are shared; infinity if none are.
 double ffi_share_from(void);
 // ffi_share_may_be tells whether a vector is so large that options decide.
 int ffi_share_may_be(SEXP x);
-// ffi_share_out writes these vectors to a segment, sealed, and gives a copy of x that
-// refers to them when it is serialized, and that is good for nothing else. x itself and no
-// segment where the system has none. Raises muster_error_memory if there is no room; then
-// there is no segment.
+// ffi_share_out writes these vectors to a segment, sealed, and gives a copy of x that refers to
+// them and is only good for serialization. If the system has no segments, x itself and no segment.
+// Raises muster_error_memory if there is no room, and leaves no segment.
 SEXP ffi_share_out(SEXP x, struct mst_segment *segment);
-// ffi_share_collect has R give back mappings that nobody uses any more, now and then. Runs
-// finalizers: call it before what is to be read is looked for.
+// ffi_share_collect runs R's garbage collector now and then, to release unused mappings. Runs
+// finalizers: call it before looking up what to read.
 void ffi_share_collect(void);
-// ffi_share_count adds bytes that a pointer of R's keeps to those that R is asked to collect for.
+// ffi_share_count adds bytes that an R pointer keeps alive to those counted for the next
+// collection.
 void ffi_share_count(int64_t bytes);
 // ffi_share_register makes the classes, once.
 void ffi_share_register(DllInfo *dll);
 
 // ---- memory.c: memory for messages
 
-// What is smaller than this is written without a look at the memory that is free.
+// Smaller messages are written without checking the free memory.
 #define FFI_MEMORY_FROM ((size_t)64 << 20)
-// ffi_memory_check raises muster_error_memory if so many bytes aren't free, with some left.
+// ffi_memory_check raises muster_error_memory unless `bytes` and a reserve are free.
 void ffi_memory_check(size_t bytes);
-// ffi_no_memory raises muster_error_memory: so many bytes can't be written; ffi_no_map:
-// can't be read, or, for want of a descriptor, muster_error_limit.
+// ffi_no_memory raises muster_error_memory: `bytes` bytes can't be written; ffi_no_map: can't be
+// read, or, if a descriptor is missing, muster_error_limit.
 void ffi_no_memory(size_t bytes);
 void ffi_no_map(size_t bytes, int wants_fd);
 // ffi_memory_look gives the bytes that are free now.
 int64_t ffi_memory_look(void);
-// ffi_memory_pretend is for tests: as if so many bytes were free; negative: look.
+// ffi_memory_pretend is for tests: as if `bytes` were free; negative: the real ones.
 void ffi_memory_pretend(double bytes);
 
 // ---- scan.c
 
-// ffi_is_refused tells whether a list holds what must not leave this process: a
+// ffi_is_refused tells whether a list contains something that must not leave this process: a
 // connection, or by option an external pointer. See ffi_scan. may_share (or NULL): 0 if nothing in
-// it is so large that ffi_share_worth need be asked.
+// it is large enough to call ffi_share_worth.
 int ffi_is_refused(SEXP x, int *may_share);
-// ffi_has_frame tells whether x is or holds, in lists, an environment of its own or a function with
-// one.
+// ffi_has_frame tells whether x is or contains, in lists, an environment of its own or a function
+// with one.
 int ffi_has_frame(SEXP x);
 
 // ---- named.c
 
-// ffi_named_load has packages loaded that bytes name, of those that ffi_named_set set. Runs R code.
+// ffi_named_load loads the packages of ffi_named_set that the bytes mention. Runs R code.
 void ffi_named_load(const uint8_t *bytes, size_t n);
 SEXP ffi_named_set(SEXP names);
 
 // ---- stream.c
 
-// A stream as R has it: its kinds of generators, and the six numbers.
+// A stream in R's form: the kinds of generators, and the six numbers.
 struct ffi_stream {
   int kinds;
   uint32_t words[MST_STREAM_WORDS];
 };
-// ffi_stream_of raises an R error for what is no L'Ecuyer seed.
+// ffi_stream_of raises an R error if it isn't a seed of L'Ecuyer's generator.
 struct ffi_stream ffi_stream_of(SEXP seed);
 SEXP ffi_seed_of(const struct ffi_stream *stream);
 
 // ---- entry points
 
-// ffi_content gives a hash of what a value holds, as a string: NA for what is no plain data.
+// ffi_content gives a hash of a value's contents, as a string: NA if it isn't plain data.
 SEXP ffi_content(SEXP x);
 SEXP ffi_pack(SEXP list);
 SEXP ffi_object_read(SEXP bytes);

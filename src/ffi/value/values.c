@@ -15,7 +15,7 @@ SEXP ffi_list(int n, const char *const *names) {
   return list;
 }
 
-// utf8_run gives the length of the valid UTF-8 sequence at bytes, 0 if none.
+// utf8_run gives the length of the valid UTF-8 sequence at bytes, 0 if there is none.
 static size_t utf8_run(const unsigned char *bytes, size_t n) {
   if (bytes[0] < 0x80) return bytes[0] == 0 ? 0 : 1;
   const size_t length = bytes[0] >= 0xf0 && bytes[0] < 0xf5   ? 4
@@ -30,7 +30,7 @@ static size_t utf8_run(const unsigned char *bytes, size_t n) {
 }
 
 SEXP ffi_text(const char *bytes, size_t n) {
-  // At worst every byte becomes "<xx>".
+  // In the worst case every byte becomes "<xx>".
   char *text = R_alloc(n + 1, 4);
   size_t out = 0;
   for (size_t i = 0; i < n;) {
@@ -52,7 +52,7 @@ SEXP ffi_text(const char *bytes, size_t n) {
 SEXP ffi_text_at(char *const *text) {
   size_t capacity = 0, n = 0;
   char *copy = NULL;
-  // Making room may run finalizers.
+  // Allocating may run finalizers.
   while (*text != NULL && (n = strlen(*text)) >= capacity) {
     capacity = n + 1;
     copy = R_alloc(capacity, 1);
@@ -93,8 +93,8 @@ static int is_plain(SEXP x, SEXPTYPE type) {
   return TYPEOF(x) == (int)type && Rf_xlength(x) == 1 && !ffi_has_attributes(x);
 }
 
-// ffi_pack makes one vector of a list of single numbers of one type without attributes;
-// NULL if it is not such a list.
+// ffi_pack makes one vector from a list of single numbers of one type without attributes; NULL if
+// it isn't one.
 SEXP ffi_pack(SEXP list) {
   const R_xlen_t n = Rf_xlength(list);
   if (n == 0) return R_NilValue;
