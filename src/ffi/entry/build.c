@@ -1,5 +1,5 @@
-// What session and worker must agree in: R's version and muster's build, as R code tells it when
-// the package is loaded.
+// Session and worker must have the same version of R and build of muster; R code sets both when the
+// package is loaded.
 #include <string.h>
 
 #include "ffi/entry/entry.h"

@@ -1,16 +1,15 @@
-// How R comes into the library: entries, which may be inside of others, and what is done however R
-// leaves them.
+// How R enters the library: entries, which may be nested, and their cleanup however R leaves them.
 #include "ffi/entry/entry.h"
 #include "base/mst_assert.h"
 
 static SEXP token;
 
-// Several may be under way with one token: R keeps a jump there only from where it lands to
-// where it goes on, and `done` runs no R in between.
+// Nested calls may share one token: R keeps a jump in it only between the landing and the
+// continuation, and `done` runs no R in between.
 SEXP ffi_unwind(SEXP (*fun)(void *), void *data,
                 void (*done)(void *, Rboolean jump), void *done_data) {
   SEXP value = R_UnwindProtect(fun, data, done, done_data, token);
-  SETCAR(token, R_NilValue); // R leaves the value there, and it may be large
+  SETCAR(token, R_NilValue); // R leaves the value there; it may be large
   return value;
 }
 
@@ -34,7 +33,7 @@ static void outside_now(void) {
     if (on_entries[i].outside != NULL) on_entries[i].outside();
 }
 
-// What finalizers want done. They may run in any allocation, in the middle of an entry.
+// Work left by finalizers, which may run in any allocation, in the middle of an entry.
 static struct ffi_later *later_first, **later_end = &later_first;
 
 void ffi_later_now(void) {
@@ -75,7 +74,7 @@ struct entry {
 
 static SEXP run_entry(void *data) {
   const struct entry *entry = data;
-  begin(); // here, since an assertion that fails in it is an error, too
+  begin(); // here, so that a failed assertion in it is an R error too
   return entry->fun(entry->data);
 }
 
@@ -94,7 +93,7 @@ void ffi_do_later(struct ffi_later *item) {
   item->next = NULL;
   *later_end = item;
   later_end = &item->next;
-  if (ffi_depth() > 0) return; // it isn't forgotten
+  if (ffi_depth() > 0) return; // runs at the end of that entry
   (void)ffi_entry(nothing, NULL);
 }
 

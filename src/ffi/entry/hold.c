@@ -1,14 +1,13 @@
-// What entry points have in hand while R may run.
+// What entry points own while R may run.
 //
-// Problem: most of R's API can run code of the user's (finalizers in any allocation, condition
-// handlers, classes of ALTREP), which may use muster, stop the cluster at work, or leave by a
-// jump. Handles are looked up again after that; what can't be looked up again, or must be
-// freed if R jumps, is held here.
+// Problem: most of R's API can run the user's code (finalizers in any allocation, condition
+// handlers, ALTREP classes), which may use muster, stop the cluster, or leave by a jump. Handles
+// are looked up again afterwards; what can't be looked up again, or must be freed if R jumps, is
+// held here.
 //
-// Way chosen: a stack of what is held, each with the depth of the entry that holds it. Entries
-// end in one place, however R leaves them (entry.c), and there what they held is let go. Not
-// chosen: external pointers with finalizers, since R looks at every one of them in each
-// collection.
+// Way chosen: a stack of held objects, each with the depth of the entry that holds it. Entries end
+// in one place, however R leaves them (entry.c), which frees what they hold. Not chosen: external
+// pointers with finalizers, since R visits every one of them in each collection.
 #include <stdlib.h>
 
 #include "base/mst_assert.h"
@@ -25,7 +24,7 @@ static struct {
   size_t count, capacity;
 } held;
 
-// Entries that R is in, one inside the other.
+// Number of nested entries.
 static uint32_t depth;
 
 uint32_t ffi_depth(void) { return depth; }
@@ -41,7 +40,7 @@ uint32_t ffi_level_down(void) {
 }
 
 void *ffi_hold(void *what, void (*let_go)(void *)) {
-  MST_ASSERT(depth > 0); // nobody would let it go
+  MST_ASSERT(depth > 0); // otherwise nobody would free it
   if (held.count == held.capacity) {
     const size_t capacity = held.capacity == 0 ? 16 : 2 * held.capacity;
     struct held *list = realloc(held.list, capacity * sizeof *list);
@@ -57,7 +56,7 @@ void *ffi_hold(void *what, void (*let_go)(void *)) {
   return what;
 }
 
-// forget takes the last entry of this out of the list; 0 if there is none.
+// forget removes the last occurrence from the list; 0 if there is none.
 static int forget(const void *what, struct held *found) {
   for (size_t i = held.count; i-- > 0;) {
     if (held.list[i].what != what) continue;

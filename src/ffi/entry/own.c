@@ -1,21 +1,21 @@
-// External pointers that own something, and what becomes of them when muster's session ends.
+// External pointers that own something, and what happens to them when muster's session ends.
 //
-// Problem: R keeps them after muster was unloaded, and hands them to muster's code when it is
-// loaded again, also to that of another build, to which what is behind them means nothing. A list
-// of them all can't be kept: R may free one without calling its finalizer (one that was made while
-// finalizers run, of which there is another to be run after that).
+// Problem: R keeps them after muster was unloaded, and passes them to muster's code when it is
+// loaded again, maybe to another build, which can't understand their objects. A list of them all
+// isn't possible: R may free one without calling its finalizer (one that was made while finalizers
+// run, and that refers to another whose finalizer hasn't run).
 //
-// Way chosen: each has a tag that no later session takes for its own. What would stay open is in a
-// list of C's. The memory goes when R collects the pointer, as always: entries that R is in may
-// still have pointers to it.
+// Way chosen: each has a tag that no later session accepts. Objects that must be closed are in a
+// list in C. The memory is freed when R collects the pointer, as always: active entries may still
+// have pointers to it.
 #include <stdio.h>
 
 #include "ffi/entry/entry.h"
 
-static unsigned session = 1; // of this code's
+static unsigned session = 1; // of this code
 static struct ffi_closing *first;
 
-// The address of the code, which stays loaded, tells builds from each other.
+// The address of the code, which stays loaded, distinguishes builds.
 SEXP ffi_tag(struct ffi_tag *known, const char *name) {
   if (known->session != session) {
     char text[80];

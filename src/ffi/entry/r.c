@@ -1,5 +1,4 @@
-// R's API: symbols, pointers, calls of ours; and what has another name, or none, from version to
-// version.
+// R's API: symbols, pointers, calls of our functions; shims for its changes.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -7,7 +6,7 @@
 
 #include "ffi/entry/entry.h"
 
-static pid_t self; // 0: not asked for in this process
+static pid_t self; // 0: unknown in this process
 
 static void forget_self(void) { self = 0; }
 
@@ -21,7 +20,7 @@ pid_t ffi_self(void) {
   return self;
 }
 
-// Symbols are never collected; looking one up costs 50 ns, which a call pays for.
+// Symbols are never collected; looking one up costs 50 ns in each call.
 SEXP ffi_symbol(SEXP *known, const char *name) {
   if (*known == NULL) *known = Rf_install(name);
   return *known;
@@ -72,7 +71,7 @@ int ffi_is_promise(SEXP env, SEXP symbol) {
   const R_BindingType_t type = R_GetBindingType(symbol, env);
   return type == R_BindingTypeDelayed || type == R_BindingTypeForced;
 }
-// R_getVarEx() would force promises, and raise an error where an argument has no value.
+// R_getVarEx() would force promises, and raise an error for an argument without a value.
 SEXP ffi_binding(SEXP env, SEXP symbol) {
   switch (R_GetBindingType(symbol, env)) {
   case R_BindingTypeUnbound:
@@ -116,7 +115,7 @@ SEXP ffi_closure_env(SEXP fun) { return R_ClosureEnv(fun); }
 SEXP ffi_closure_formals(SEXP fun) { return R_ClosureFormals(fun); }
 SEXP ffi_parent_env(SEXP env) { return R_ParentEnv(env); }
 int ffi_has_attributes(SEXP x) { return ANY_ATTRIB(x); }
-// R can't be asked which attributes there are, but a thing that has the same can lose its names.
+// The API can't list attributes, but a copy of them can lose its names.
 int ffi_only_names(SEXP x) {
   SEXP bare = PROTECT(Rf_allocVector(VECSXP, 0));
   SHALLOW_DUPLICATE_ATTRIB(bare, x);
