@@ -6,14 +6,14 @@
 #include "ffi/worker/worker.h"
 #include "shuffle/exchange.h"
 
-// What is being written; closed by the next call if R left this one by a jump.
+// The segment being written; if R left a call by a jump, the next call closes it.
 static struct {
   struct mst_segment segment;
   struct mst_buf stream;
   struct mst_block blocks[MST_BLOCKS_MAX];
 } writing = {.segment = {.fd = -1}};
 
-// A spot's token as two of R's integers.
+// A spot's token is passed to R as two integers.
 #define HALF_BITS 31
 #define HALF ((UINT64_C(1) << HALF_BITS) - 1)
 
@@ -24,7 +24,7 @@ static struct mst_want want_of(SEXP want) {
                            .attempt = (uint32_t)numbers[2]};
 }
 
-// write_blocks writes those that have rows.
+// write_blocks writes the blocks that have rows.
 static int write_blocks(SEXP blocks, SEXP rows, struct mst_err *err) {
   const R_xlen_t n = Rf_xlength(blocks);
   for (R_xlen_t i = 0; i < n; i++) {
@@ -39,7 +39,7 @@ static int write_blocks(SEXP blocks, SEXP rows, struct mst_err *err) {
   return 0;
 }
 
-// check_blocks reads back what was written to a file, and notes its checksums.
+// check_blocks reads a file's blocks back and records their checksums.
 static int check_blocks(R_xlen_t n, struct mst_err *err) {
   for (R_xlen_t i = 0; i < n; i++) {
     struct mst_block *block = &writing.blocks[i];
@@ -83,11 +83,10 @@ static int has_rows(SEXP rows) {
   return 0;
 }
 
-// ffi_block_write keeps blocks (a list of data frames) with so many rows each. memory: c(what
-// they take, what segments of this worker may take); beyond that, or where there are no
-// segments, they are written to a file at path. Gives c(bytes, 1 for a
-// file, the spot: pid, descriptor, and the token in two), or a list as
-// ffi_error_list's when neither can be.
+// ffi_block_write keeps blocks (a list of data frames) with their numbers of rows. memory: c(what
+// they take, limit for this worker's segments); beyond that, or without segments, they go to a file
+// at path. Gives c(bytes, 1 for a file, the spot: pid, descriptor, and the token in two), or a list
+// as ffi_error_list if neither works.
 SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
                      SEXP path) {
   struct mst_err err;
@@ -105,7 +104,7 @@ SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
       write_segment(&is, blocks, rows, (uint64_t)bytes, &err) != 0) {
     is_file = 1;
   }
-  is_file = is_file && has_rows(rows); // of none there need be neither
+  is_file = is_file && has_rows(rows); // without rows there is neither
   if (is_file) rc = write_file(blocks, rows, file, &err);
   const uint64_t size = writing.segment.bytes;
   if (is_file) mst_segment_close(&writing.segment);
@@ -142,10 +141,10 @@ static struct mst_source source_of(const int *at, size_t n) {
                    (uint64_t)at[7 * n] << HALF_BITS | (uint64_t)at[8 * n]}};
 }
 
-// ffi_block_fetch looks for the blocks of n attempts: sources is a matrix of integers with n
-// rows: stage, task, attempt, worker (from 1; 0: this one), epoch, and the spot as
-// ffi_block_write gives it (a pid of 0: not known). Gives an outcome for each: 0 here, 1 not
-// there, 2 no word, 3 this worker can't open it where it lies.
+// ffi_block_fetch gets the blocks of n attempts: sources is an integer matrix with n rows: stage,
+// task, attempt, worker (from 1; 0: this one), epoch, and the spot as from ffi_block_write (pid 0:
+// unknown). Gives an outcome for each: 0 here, 1 not there, 2 no answer, 3 this worker can't open
+// it directly.
 SEXP ffi_block_fetch(SEXP sources) {
   struct mst_err err;
   mst_err_clear(&err);
@@ -168,8 +167,8 @@ SEXP ffi_block_fetch(SEXP sources) {
   return states;
 }
 
-// ffi_block_read gives one block that was fetched, by its number from 1; NULL if it has no
-// rows; a list as ffi_error_list's if it can't be read.
+// ffi_block_read gives one fetched block, by its number from 1; NULL if it has no rows; a list as
+// ffi_error_list if it can't be read.
 SEXP ffi_block_read(SEXP want, SEXP index) {
   struct mst_err err;
   struct mst_map *map;
@@ -185,7 +184,7 @@ SEXP ffi_block_read(SEXP want, SEXP index) {
   return ffi_unserialize_block(map, base, &block);
 }
 
-// ffi_block_drop lets go of a stage's blocks (attempt 0), or of one attempt's.
+// ffi_block_drop drops a stage's blocks (attempt 0), or one attempt's.
 SEXP ffi_block_drop(SEXP want) {
   const struct mst_want is = want_of(want);
   mst_exchange_drop(&is);

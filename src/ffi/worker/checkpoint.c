@@ -1,4 +1,4 @@
-// A worker makes its standby, and a standby takes the worker's place. See fork/standby.c.
+// A worker makes its standby, and a standby replaces the worker. See fork/standby.c.
 #include <errno.h>
 #include <string.h>
 #include <time.h>
@@ -8,18 +8,18 @@
 #include "fork/fork.h"
 #include "shuffle/exchange.h"
 
-// The descriptor that a standby is to have comes on another channel than the order, before it.
+// The standby's descriptor comes through another channel than the order, and before it.
 #define END_MS 5000
 #define SHRINK_BYTES ((uint64_t)64 << 20)
 
-// take_place makes this process, a copy of the worker, the worker: what had come for the other
-// isn't this one's, and it says hello as any other. What its set-up was to make is there, so
-// SETUP is answered at once.
+// take_place makes this process, a copy of the worker, the worker: it drops what was received for
+// the other, and says hello like any worker. Its set-up was done in the other, so it answers SETUP
+// at once.
 static int take_place(void) {
   struct mst_frame frame;
   struct mst_err err;
   mst_err_clear(&err);
-  ffi_this.chan.fd = -1; // its number is the new channel's
+  ffi_this.chan.fd = -1; // the new channel has its number now
   mst_chan_close(&ffi_this.chan);
   ffi_this_open_channel();
   memset(&ffi_this.spin, 0, sizeof ffi_this.spin);
@@ -36,8 +36,8 @@ static int take_place(void) {
   return 1;
 }
 
-// shrink has R give back what a standby would keep for ever: a collection costs more than a fork,
-// so only if there may be much.
+// shrink frees garbage that a standby would keep forever: a collection costs more than a fork, so
+// it runs only if there may be much.
 static void shrink(void) {
   const uint64_t now = mst_proc_resident();
   if (now > ffi_this.resident + SHRINK_BYTES) {
@@ -48,8 +48,8 @@ static void shrink(void) {
   }
 }
 
-// computed_ns gives the processor time of this thread: what a checkpoint costs on a machine that is
-// busy with others' work as well.
+// computed_ns gives this thread's processor time: the cost of a checkpoint, even on a machine that
+// is busy with other work.
 static int64_t computed_ns(void) {
   struct timespec now = {0};
   (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -75,8 +75,9 @@ int ffi_this_checkpoint(const struct mst_frame *order) {
   const int end = mst_watch_take_end(END_MS);
   if (end < 0) return say_made(EMFILE, 0);
   shrink();
-  const int64_t begin_ns = computed_ns(); // the garbage had to go anyway
-  ffi_this.stands = 1; // and the standby leaves one, once it is a worker
+  const int64_t begin_ns =
+      computed_ns();   // the garbage had to go anyway: don't count it
+  ffi_this.stands = 1; // a standby that becomes a worker leaves one, too
   ffi_call_ours("pause_threads", NULL);
   const int rc =
       mst_standby_make(end, ffi_this.output, ffi_this.session, title, &err);

@@ -1,8 +1,8 @@
-// What a task signals, kept for its answer. Runs in workers.
+// Conditions that a task signals, kept for its answer. Runs in workers.
 #include "ffi/worker/worker.h"
 
-// Conditions of one call that are kept, in bytes as object.size() counts them: more than
-// 20,000 plain ones. A worker must not run out of memory because its user's code says much.
+// The most bytes of conditions kept for one call, counted as by object.size(): more than 20,000
+// plain ones. A worker must not run out of memory because its user's code signals many.
 #define KEPT_BYTES (32.0 * 1024 * 1024)
 
 static struct {
@@ -21,9 +21,9 @@ void ffi_conditions_forget(void) {
   told.bytes = 0;
 }
 
-// ffi_worker_condition keeps a condition, of that many bytes, for the answer of the task that
-// is evaluated: NULL. When there are too many it gives the environment that goes along with the
-// answer instead, the same each time: R code notes in there what it drops.
+// ffi_worker_condition keeps a condition of `bytes` bytes for the answer of the present task and
+// gives NULL. Once there are too many it gives an environment instead, the same each time, which
+// goes along with the answer: R code records there what it drops.
 SEXP ffi_worker_condition(SEXP condition, SEXP bytes) {
   if (told.bytes < KEPT_BYTES) {
     SET_VECTOR_ELT(told.keep, 0, Rf_cons(condition, VECTOR_ELT(told.keep, 0)));

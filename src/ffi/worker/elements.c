@@ -4,7 +4,7 @@
 static SEXP element_call(void) {
   static SEXP call;
   if (call == NULL) {
-    // forceAndCall(1L, fun, x[[i]], ...): a closure that fun returns keeps its element.
+    // forceAndCall(1L, fun, x[[i]], ...): a closure returned by fun keeps its element.
     SEXP i = Rf_install("i");
     SEXP element = PROTECT(Rf_lang3(R_Bracket2Symbol, Rf_install("x"), i));
     SEXP rest = PROTECT(Rf_list3(Rf_install("fun"), element, R_DotsSymbol));
@@ -17,7 +17,7 @@ static SEXP element_call(void) {
   return call;
 }
 
-// begin_stream gives R an element's stream, and moves on to the next.
+// begin_stream sets R's seed to an element's stream, and moves on to the next.
 static void begin_stream(struct ffi_stream *stream) {
   static SEXP name;
   SEXP seed = PROTECT(ffi_seed_of(stream));
@@ -26,9 +26,9 @@ static void begin_stream(struct ffi_stream *stream) {
   mst_stream_jump(stream->words, 1);
 }
 
-// ffi_map_elements evaluates fun(x[[i]], ...) in a frame that has these, from the element
-// behind `at` on; `seed` is the stream of the first of all, or NULL. Values and `at`, the number of
-// the element at work, are changed in place: they are there when an error leaves it.
+// ffi_map_elements evaluates fun(x[[i]], ...) in a frame that has these, for the elements after
+// `at`; `seed` is the first element's stream, or NULL. It changes values and `at`, the number of
+// the present element, in place: so an error leaves both up to date.
 SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seed) {
   SEXP call = element_call();
   SEXP i = Rf_install("i");
@@ -44,7 +44,7 @@ SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seed) {
   for (int k = INTEGER(at)[0]; k < n; k++) {
     INTEGER(at)[0] = k + 1;
     if (seed != R_NilValue) begin_stream(&stream);
-    // In place, unless fun got hold of it, which can look into this frame.
+    // In place, unless fun has a reference to it: fun can see this frame.
     if (MAYBE_SHARED(number)) {
       REPROTECT(number = Rf_allocVector(INTSXP, 1), at_number);
     }

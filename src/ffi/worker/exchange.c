@@ -1,4 +1,4 @@
-// How a worker's links to others come about. Runs in workers. See shuffle/exchange.h.
+// How a worker's links to others are made. Runs in workers. See shuffle/exchange.h.
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "shuffle/exchange.h"
 
 // ffi_links_set: numbers are this worker (from 1) and its epoch. limits, in seconds: after how long
-// a question is asked again, and given up.
+// a question is repeated, and given up.
 SEXP ffi_links_set(SEXP numbers, SEXP limits) {
   const int *at = INTEGER(numbers);
   const struct mst_exchange_way way = {.worker = (uint32_t)at[0] - 1,
@@ -18,8 +18,8 @@ SEXP ffi_links_set(SEXP numbers, SEXP limits) {
   return R_NilValue;
 }
 
-// ffi_links_know tells where another worker listens: numbers are worker, epoch and how many
-// listeners it has. NULL, or a list as ffi_error_list's.
+// ffi_links_know records where another worker listens: numbers are worker, epoch and its number of
+// listeners. NULL, or a list as ffi_error_list.
 SEXP ffi_links_know(SEXP numbers, SEXP folder, SEXP token) {
   struct mst_err err;
   const int *at = INTEGER(numbers);
@@ -39,8 +39,8 @@ SEXP ffi_links_know(SEXP numbers, SEXP folder, SEXP token) {
   return R_NilValue;
 }
 
-// ffi_links_listen opens listeners in a folder until there are so many, and gives the token that
-// others need; or a list as ffi_error_list's.
+// ffi_links_listen opens listeners in a folder until there are `count`, and gives the token that
+// others need; or a list as ffi_error_list.
 SEXP ffi_links_listen(SEXP folder, SEXP count) {
   struct mst_err err;
   uint8_t token[MST_TOKEN_BYTES];
@@ -54,7 +54,7 @@ SEXP ffi_links_listen(SEXP folder, SEXP count) {
   return result;
 }
 
-// ffi_links_count gives what mst_exchange_count does, for tests and for people who look.
+// ffi_links_count gives the counts of mst_exchange_count, for tests and people.
 SEXP ffi_links_count(void) {
   static const char *const names[] = {
       "handlers", "links",    "opened",  "dialled", "full",

@@ -1,4 +1,4 @@
-// Calls that are interrupted: when they may be, and what is done about what they have changed.
+// Interrupts of calls: when they are allowed, and how the call's changes are undone.
 #include "ffi/worker/worker.h"
 #include "fork/fork.h"
 

@@ -1,4 +1,4 @@
-// What the session sends a worker once, for calls to come: R code keeps it, by its number.
+// Jobs: sent to a worker once, for later calls. R code keeps them, by number.
 #include <string.h>
 
 #include "ffi/value/value.h"
@@ -25,8 +25,8 @@ SEXP ffi_job_of_frame(const struct mst_frame *frame, struct mst_map *map) {
   return job;
 }
 
-// ffi_job_read reads a job's bytes, with its segment if it has one: that is mapped anew each time,
-// since what is read may be changed in place.
+// ffi_job_read reads a job's bytes, and its segment if any. It maps that anew each time, since
+// vectors may be changed in place.
 SEXP ffi_job_read(SEXP bytes, SEXP pointer) {
   struct mst_map *map = NULL;
   const size_t n = (size_t)Rf_xlength(bytes);
@@ -41,12 +41,12 @@ SEXP ffi_job_read(SEXP bytes, SEXP pointer) {
   R_RegisterCFinalizerEx(later, release_map, FALSE);
   SEXP job = PROTECT(ffi_unserialize_message(MST_FLAG_SEGMENT, RAW(bytes), n,
                                              MST_SEGMENT_BYTES, map));
-  release_map(later); // the vectors over it have references of their own
+  release_map(later); // the vectors have their own references
   UNPROTECT(2);
   return job;
 }
 
-// ffi_job_forget lets go of a job's segment now, and not when R collects it.
+// ffi_job_forget releases a job's segment now, instead of when R collects it.
 SEXP ffi_job_forget(SEXP pointer) {
   if (TYPEOF(pointer) == EXTPTRSXP) release_map(pointer);
   return R_NilValue;

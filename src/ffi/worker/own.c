@@ -1,6 +1,6 @@
-// Whether variables of this worker still hold what the session has exported. Their hash takes a
-// pass over them, so it is kept as long as they stay bound: values that are held here are copied
-// by R before it changes them.
+// Whether this worker's variables still have the values that the session exported. Hashing takes a
+// pass over a value, so the hash is kept while the variable stays bound to it: R copies a value
+// that is held here before changing it.
 #include <string.h>
 
 #include "ffi/worker/worker.h"
@@ -27,7 +27,7 @@ void ffi_own_look(void) {
   }
 }
 
-// known_hash gives what is kept, R_NilValue if nothing is.
+// known_hash gives the kept hash, or R_NilValue.
 static SEXP known_hash(SEXP symbol) {
   for (int i = 0; own.held != NULL && i < KNOWN; i++) {
     if (own.symbols[i] == symbol) {

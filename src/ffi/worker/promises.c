@@ -1,15 +1,14 @@
-// Promises that an interrupt has left in the middle of their evaluation.
+// Promises whose evaluation was interrupted.
 //
-// Problem: a package's functions are promises to read them from the package's file. A call that is
-// interrupted while R reads one leaves the promise marked, and the next call that uses the function
-// gets the warning "restarting interrupted promise evaluation". If that is left by a jump (another
-// interrupt, a handler of the user's, options(warn = 2)), R takes the promise to be under
-// evaluation from then on: the function is an error in each call to come.
+// Problem: a package's functions are promises that read them from the package's file. A call that
+// is interrupted while R reads one leaves the promise marked, and the next call that uses the
+// function gets the warning "restarting interrupted promise evaluation". If a jump leaves that
+// warning (another interrupt, a handler of the user's, options(warn = 2)), R considers the promise
+// under evaluation from then on: the function fails in every later call.
 //
-// Way chosen: after an interrupted call, all promises are looked at that live on. From 4.6 on, R
-// tells which aren't evaluated, and those are made anew. Before, its API has no word for it, but
-// what it serializes has the mark. Not chosen: evaluating all of them, which takes a second and
-// 80 MB.
+// Way chosen: after an interrupted call, all long-lived promises are checked. From 4.6 on, R tells
+// which aren't evaluated, and those are made anew. Before, its API can't tell, but the mark shows
+// in their serialized form. Not chosen: evaluating all of them, which takes a second and 80 MB.
 //
 // Cost: 40 ms of computing for the packages that R starts with, once for each interrupted call.
 #include <string.h>
@@ -41,8 +40,8 @@ SEXP ffi_promises_left(SEXP env) {
 
 #else
 
-// A promise is written as an integer with its type and, from this bit on, its mark; then what else
-// belongs to it.
+// A promise is written as an integer with its type and, from this bit on, its mark; then its
+// contents.
 #define MARK_SHIFT 12
 
 static int is_marked(int flags) {
@@ -50,8 +49,8 @@ static int is_marked(int flags) {
 }
 
 struct look {
-  int integers; // that were written
-  int first;    // of these, behind the header's three
+  int integers; // count of integers written
+  int first;    // the first after the header's three
   int marked;   // one of them may be a marked promise
 };
 
@@ -69,7 +68,7 @@ static void out_char(R_outpstream_t stream, int c) {
   (void)c;
 }
 
-// Environments aren't walked through.
+// Write environments as names: don't serialize their contents.
 static SEXP name_of(SEXP env, SEXP name) {
   (void)env;
   return name;
@@ -86,7 +85,7 @@ static struct look look_at(SEXP x) {
   return look;
 }
 
-// All of them are looked at in one go first: R makes a table of 9 kB for each.
+// First checks all of them in one pass: R makes a table of 9 kB for each serialization.
 SEXP ffi_promises_left(SEXP env) {
   SEXP names = PROTECT(R_lsInternal3(env, TRUE, FALSE));
   SEXP all = PROTECT(Rf_allocVector(VECSXP, Rf_xlength(names)));

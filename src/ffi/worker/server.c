@@ -1,11 +1,11 @@
-// What makes this process a fork server. How it begins, which workers do alike, is in worker.c.
+// Makes this process a fork server. The start, which is the same as in workers, is in worker.c.
 #include <stdio.h>
 
 #include "ffi/worker/worker.h"
 #include "fork/fork.h"
 
-// ffi_server_run serves forks. TRUE in a forked worker, FALSE in the server when
-// it is to end. An error, in a worker, is one of its set-up.
+// ffi_server_run serves forks. TRUE in a forked worker, FALSE in the server when it must end. An
+// error in a worker means that its set-up failed.
 SEXP ffi_server_run(SEXP session, SEXP temp_dir) {
   struct mst_err err;
   mst_err_clear(&err);

@@ -1,4 +1,4 @@
-// What worker.c and checkpoint.c share: this worker.
+// Shared by worker.c and checkpoint.c: this worker.
 #ifndef MST_FFI_THIS_H
 #define MST_FFI_THIS_H
 
@@ -11,17 +11,17 @@
 struct ffi_this {
   struct mst_chan chan;
   struct mst_spin spin;
-  struct mst_head call;   // the one that is being evaluated
-  struct mst_blob *reply; // used again and again
+  struct mst_head call;   // the call being evaluated
+  struct mst_blob *reply; // reused for each answer
   SEXP keep;              // list(tag of the call)
   int reading;            // a frame is being unserialized
-  double taken;           // frames that were begun with
-  int timed;              // begin_* are of this call
+  double taken;           // number of frames taken up
+  int timed;              // begin_* belong to this call
   int64_t begin_ns;
   struct rusage begin_usage;
-  uint16_t changed;     // what was found to have changed and isn't told yet
-  struct mst_seed seed; // the stream's position that isn't told yet
-  int raised;           // the last call was interrupted by the watch
+  uint16_t changed;     // changes found but not reported yet
+  struct mst_seed seed; // stream position not reported yet
+  int raised;           // the watch interrupted the last call
   int session;          // its process id, for people
   int stands;           // it has a standby, as far as it knows
   uint64_t resident;    // memory after the last collection for a standby
@@ -34,11 +34,11 @@ extern struct ffi_this ffi_this;
 void ffi_this_open_channel(void);
 void ffi_this_say_hello(int forked);
 void ffi_this_say_ready(const char *tempdir);
-// ffi_this_next_frame waits for one whole frame. 1, or 0 when the session is gone, or there is no
-// memory for it: then this worker is of no use any more.
+// ffi_this_next_frame waits for one whole frame. 1, or 0 when the session is gone or there is no
+// memory for the frame: then this worker must end.
 int ffi_this_next_frame(struct mst_frame *frame);
-// ffi_this_title gives what lists of processes are to show for this, which the session's frame is
-// for.
+// ffi_this_title makes the title of this process for ps, for the cluster and worker of the
+// session's frame.
 #define FFI_TITLE_BYTES 64
 void ffi_this_title(char title[FFI_TITLE_BYTES], const char *what,
                     const struct mst_frame *frame);
@@ -46,8 +46,8 @@ void ffi_this_title(char title[FFI_TITLE_BYTES], const char *what,
 // ---- checkpoint.c
 
 // ffi_this_checkpoint answers CHECKPOINT: it takes the order, and makes a standby. 0 when the
-// session is gone. Returns in the worker and, once that is lost, in the standby that takes its
-// place. Raises R errors.
+// session is gone. Returns in the worker and, when that is lost, in the standby that replaces it.
+// Raises R errors.
 int ffi_this_checkpoint(const struct mst_frame *order);
 
 #endif

@@ -1,16 +1,15 @@
-// Has a call changed this worker? Looks before and after each: for the journal, and to undo what
-// an interrupted call has changed.
+// Has a call changed this worker? Checked before and after each call: for the journal, and to undo
+// the changes of an interrupted call.
 //
-// Looked at: the bindings of the global environment, of environments that are bound
-// there and of closures' environments (objects that keep state: R6, counters), the
-// search path, options, the working directory, and the random number stream. Bindings
-// are compared by address. That is enough because the values seen last are held here:
-// R copies a value that somebody else holds before it changes it, and the address of
-// one that is held is not used again. To copy a large one takes long, so those are let go while a
-// call is evaluated that needn't be judged nor undone (ffi_track_hold).
+// Checked: the bindings of the global environment, of environments bound there and of closures'
+// environments (objects that keep state: R6, counters), the search path, options, the working
+// directory, and the random number stream. Bindings are compared by address. That is enough because
+// the values last seen are held here: R copies a value with another reference before it changes it,
+// and the address of a held one isn't reused. Copying a large value takes long, so large ones
+// aren't held during calls whose changes are neither judged nor undone (ffi_track_hold).
 //
-// Not seen: what is inside of lists of environments, of packages' own environments,
-// of external pointers. clusterEvalQ() is kept in the journal for such.
+// Not seen: the insides of lists of environments, of packages' own environments, of external
+// pointers. For changes there, the journal has clusterEvalQ().
 //
 // Cost: under 1 us with few global variables, 50 ns more for each.
 #include <stdlib.h>
@@ -19,13 +18,13 @@
 
 #include "ffi/worker/worker.h"
 
-// Environments below these many bindings in all are looked into.
+// Environments are searched up to this many bindings in total.
 #define INNER_MAX 2000
 #define ENVS_MAX 200
-// With more of these than ever were seen, each call counts as one that changed some.
+// If there are more, every call counts as having changed some.
 #define SEARCH_MAX 1000
 #define OPTIONS_MAX 1000
-// A value of more bytes is large; of a list so many elements are looked at.
+// A larger value counts as large; this many elements of a list are checked.
 #define LARGE_BYTES 1000000
 #define LARGE_LOOKED 1000
 #define LARGE_DEPTH 3
@@ -35,11 +34,11 @@ enum { HELD_ENVS, HELD_VALUES, HELD_OPTIONS, HELD_SEARCH, HELD_SEED, HELD_N };
 
 struct seen {
   SEXP symbol;
-  SEXP value;      // its address
-  uint32_t env;    // which of the environments
+  SEXP value;      // address
+  uint32_t env;    // index of its environment
   uint8_t large;   // it isn't always held
-  uint8_t active;  // its value is computed by asking for it: don't
-  uint8_t promise; // its value isn't what is held
+  uint8_t active;  // reading its value would call a function: don't
+  uint8_t promise; // the address is the promise's
 };
 
 struct option {
@@ -54,9 +53,9 @@ static struct {
   int search_count;
   struct option options[OPTIONS_MAX];
   int option_count;
-  struct seen *seen; // as many as HELD_VALUES
+  struct seen *seen; // parallel to HELD_VALUES
   size_t seen_count, seen_cap, large_count;
-  int let_go; // those that are large aren't held now
+  int let_go; // large values aren't held now
   int lengths[ENVS_MAX];
   int env_count;
   char directory[4096];
@@ -76,14 +75,14 @@ static const char *directory_now(char *bytes, size_t cap) {
   return getcwd(bytes, cap) == NULL ? "" : bytes;
 }
 
-// ---- looking
+// ---- comparing
 
 static int length_of(SEXP env) {
   return Rf_length(env) - (env == R_GlobalEnv &&
                            ffi_binding(env, seed_symbol()) != R_UnboundValue);
 }
 
-// is_other tells whether what was seen i-th isn't what it was.
+// is_other tells whether binding i has changed.
 static int is_other(size_t i) {
   SEXP env = VECTOR_ELT(VECTOR_ELT(track.held, HELD_ENVS),
                         (R_xlen_t)track.seen[i].env);
@@ -124,8 +123,8 @@ static int same_value(SEXP one, SEXP other) {
   return same;
 }
 
-// options_changed: 1 if they did; 2 if some only have other addresses now, which are to
-// be noted, or each call to come would compare their values again.
+// options_changed: 1 if they did; 2 if only addresses differ: then note those, or every later call
+// would compare the values again.
 static int options_changed(void) {
   int i = 0;
   int moved = 0;
@@ -203,8 +202,8 @@ static int is_large(SEXP value, int depth) {
   return 0;
 }
 
-// hold_large holds those values that are large, or lets go of them. What lets go of a list doesn't
-// let go of its elements, as R counts references, so they are taken out.
+// hold_large holds all large values, or releases them. R's reference counts of a list's elements
+// stay up when the list itself is released, so the elements are taken out.
 static void hold_large(int all) {
   SEXP values = VECTOR_ELT(track.held, HELD_VALUES);
   SEXP envs = VECTOR_ELT(track.held, HELD_ENVS);
@@ -266,12 +265,12 @@ static void note_bindings(void) {
   SET_VECTOR_ELT(track.held, HELD_ENVS, envs);
   for (size_t i = track.seen_count; i-- > 0; values = CDR(values)) {
     SET_VECTOR_ELT(list, (R_xlen_t)i, CAR(values));
-    SETCAR(values, R_NilValue); // else it would count as held for ever
+    SETCAR(values, R_NilValue); // else it would count as a reference forever
   }
   UNPROTECT(2);
 }
 
-// The arrays have the addresses, for comparing; the lists hold what is there.
+// The arrays have the addresses to compare; the lists hold the values.
 static void hold(int slot, SEXP value) {
   SET_VECTOR_ELT(track.held, slot,
                  Rf_cons(value, VECTOR_ELT(track.held, slot)));
@@ -313,7 +312,7 @@ void ffi_track_begin(void) {
                  ffi_binding(R_GlobalEnv, seed_symbol()));
 }
 
-// seed_changed looks at the stream: a seed of L'Ecuyer's generator is copied.
+// seed_changed checks the stream, and copies a seed of L'Ecuyer's generator.
 static uint16_t seed_changed(struct mst_seed *seed) {
   SEXP now = ffi_binding(R_GlobalEnv, seed_symbol());
   if (now == VECTOR_ELT(track.held, HELD_SEED)) return 0;
@@ -331,7 +330,8 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
   ffi_own_look();
   if (!track.on) return 0;
   uint16_t flags = seed_changed(seed);
-  const int unknown = track.let_go; // they may have been changed in place
+  const int unknown =
+      track.let_go; // values that weren't held may have changed in place
   const int bindings = bindings_changed();
   const int search = search_changed();
   const int options = options_changed();
@@ -345,12 +345,12 @@ uint16_t ffi_track_changed(struct mst_seed *seed) {
   return flags;
 }
 
-// Active bindings and promises that are gone can't be made again.
+// Active bindings and promises that are gone can't be restored.
 static int is_lost(size_t i) {
   return is_other(i) && (track.seen[i].active || track.seen[i].promise);
 }
 
-// changed_in tells what of an environment's bindings isn't what it was: NULL if nothing.
+// changed_in describes the changed bindings of an environment: NULL if there are none.
 static SEXP changed_in(uint32_t env) {
   const char *names[] = {"frame", "had", "changed", "values"};
   SEXP frame = VECTOR_ELT(VECTOR_ELT(track.held, HELD_ENVS), (R_xlen_t)env);

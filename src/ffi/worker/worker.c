@@ -1,9 +1,9 @@
 // The worker's R thread: hello, set-up, and the loop that evaluates calls.
 //
-// The loop is in C and the handlers for errors are outside of it, in R
-// (serve_calls): a tryCatch for each call would cost 5 us. An error leaves the
-// loop by R's longjmp; R code then answers it and enters the loop again. So
-// nothing here is held across an evaluation that isn't R's or static.
+// The loop is in C and the error handlers are outside of it, in R (serve_calls): a tryCatch for
+// each call would cost 5 us. An error leaves the loop by R's longjmp; R code then answers it and
+// enters the loop again. So nothing here is held across an evaluation unless R owns it or it is
+// static.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -20,14 +20,14 @@
 #include "pool/spin.h"
 #include "shuffle/exchange.h"
 
-// options(expressions = ) below this, which a call may set, would leave no room for calls
-// below the frames that they are evaluated in.
+// With a lower options(expressions = ), which a call may set, there would be no room for calls
+// below the frames that evaluate them.
 #define EXPRESSIONS_MIN 60
 
 struct ffi_this ffi_this;
 
-// end_output ends the line that the user's code has left unfinished: the session takes a NUL
-// for that. Before an answer, so that it is there with it.
+// end_output ends an unfinished line of the user's output by a NUL, which the session understands.
+// Before an answer, so that both arrive together.
 static void end_output(void) {
   ssize_t n = -1;
   while (ffi_this.output > 0 && n < 0) {
@@ -77,13 +77,14 @@ void ffi_this_open_channel(void) {
   ffi_this.chan.takes_maps = ffi_this.chan.keeps_fds = 1;
 }
 
-// ffi_worker_begin makes this process a worker: forked ones come with their
-// watch, booted ones start it here. session: pid of the session.
+// ffi_worker_begin makes this process a worker: forked ones have their watch already, booted ones
+// start it here. session: pid of the session.
 SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   const int is_forked = Rf_asLogical(forked);
   struct mst_err err;
   mst_err_clear(&err);
-  mst_assert_on_failure(NULL); // from here on a broken promise ends the process
+  mst_assert_on_failure(
+      NULL); // from here on a failed assertion ends the process
   if (!is_forked) {
     mst_thread_mark_r();
     for (int fd = MST_FD_DATA; fd <= MST_FD_SESSION; fd++)
@@ -92,8 +93,8 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
                         (pid_t)Rf_asInteger(session), &err) != 0) {
       Rf_error(MST_CANT_START "%s: errno %d", err.call, err.sys_errno);
     }
-    // Killed with the session until now. From here on the watch cleans up, which it
-    // can't while the process is stopped.
+    // Killed with the session until now. From here on the watch cleans up, which it can't do in a
+    // stopped process.
     mst_proc_die_with_parent(SIGCONT);
   }
   mst_watch_crashes();
@@ -117,8 +118,8 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
 
 // ---- receiving
 
-// fill_or_wait brings more bytes: first by looking for a short while, then by
-// sleeping in the kernel. 0, or -MST_ECLOSED.
+// fill_or_wait gets more bytes: first by polling for a short while, then by sleeping in the kernel.
+// 0, or -MST_ECLOSED.
 static int fill_or_wait(void) {
   int rc = -MST_EAGAIN;
   if (mst_spin_begin(&ffi_this.spin)) {
@@ -136,8 +137,6 @@ static int fill_or_wait(void) {
   return rc == 1 ? 0 : -MST_ECLOSED;
 }
 
-// ffi_this_next_frame waits for one whole frame. 1, or 0 when the session is gone, or there is no
-// memory for it: then this worker is of no use any more.
 int ffi_this_next_frame(struct mst_frame *frame) {
   if (ffi_this.reading) { // reading the last one raised an error
     ffi_this.reading = 0;
@@ -158,7 +157,7 @@ static SEXP read_frame(const struct mst_frame *frame) {
   const uint16_t flags = frame->head.flags;
   const size_t skip = (flags & MST_FLAG_SEGMENT) != 0 ? MST_SEGMENT_BYTES : 0;
   struct mst_map *map = mst_chan_map(&ffi_this.chan, frame);
-  if (map != NULL) mst_map_forget(map); // it is read once
+  if (map != NULL) mst_map_forget(map); // it is read only once
   SEXP content = ffi_unserialize_message(flags, frame->payload,
                                          (size_t)frame->head.length, skip, map);
   ffi_this.reading = 0;
@@ -172,8 +171,7 @@ void ffi_this_title(char title[FFI_TITLE_BYTES], const char *what,
                  frame->head.worker + 1, ffi_this.session);
 }
 
-// ffi_worker_setup waits for SETUP and gives its content, NULL if the session
-// ended meanwhile.
+// ffi_worker_setup waits for SETUP and gives its content, NULL if the session ended meanwhile.
 SEXP ffi_worker_setup(void) {
   struct mst_frame frame;
   if (!ffi_this_next_frame(&frame) || frame.head.kind != MST_KIND_SETUP) {
@@ -214,8 +212,8 @@ SEXP ffi_worker_failed(SEXP text) {
 
 // ---- evaluating
 
-// quoted makes an argument stand for itself: symbols, calls and compiled
-// expressions (doParallel sends these) would otherwise be evaluated.
+// quoted protects an argument from evaluation: symbols, calls and compiled expressions (doParallel
+// sends these).
 static SEXP quoted(SEXP value) {
   switch (TYPEOF(value)) {
   case SYMSXP:
@@ -228,7 +226,7 @@ static SEXP quoted(SEXP value) {
   }
 }
 
-// call_of builds fun(args): what do.call(fun, args, quote = TRUE) would.
+// call_of builds fun(args), as do.call(fun, args, quote = TRUE) would.
 static SEXP call_of(SEXP fun, SEXP args) {
   const int by_name = TYPEOF(fun) == STRSXP && Rf_xlength(fun) == 1;
   if (!by_name && !Rf_isFunction(fun)) {
@@ -283,10 +281,9 @@ static void put_bytes(const uint8_t *bytes, size_t n) {
   }
 }
 
-// put_head writes what comes before the R bytes of an answer: times, the random
-// number stream's position if the call moved it, the size of the segment if there is
-// one. Returns the flags. What changed is kept until it is sent: an answer that can't be
-// put into bytes is followed by one that says so.
+// put_head writes the part before an answer's R bytes: times, the random number stream's position
+// if the call moved it, the size of the segment if there is one. Returns the flags. Changes are
+// kept until they are sent: if an answer can't be serialized, an error with the changes follows.
 static uint16_t put_head(struct mst_blob *reply) {
   uint8_t bytes[MST_VALUE_HEAD_BYTES + MST_SEED_BYTES + MST_SEGMENT_BYTES];
   size_t n = MST_VALUE_HEAD_BYTES;
@@ -317,10 +314,10 @@ static int send_reply(struct mst_head *head) {
   return rc == 0;
 }
 
-// answer sends the value of the call that is being evaluated. Raises R errors
-// (no memory); then nothing was sent. 0 when the session is gone.
+// answer sends the value of the present call. Raises R errors (no memory); then nothing was sent. 0
+// when the session is gone.
 static int answer(SEXP value, uint16_t flags) {
-  empty_reply(); // the one before may have been left half-way
+  empty_reply(); // the last answer may have been abandoned halfway
   if (ffi_share_worth(value)) {
     value = ffi_share_out(value, &ffi_this.reply->segment);
   }
@@ -342,8 +339,8 @@ static int answer(SEXP value, uint16_t flags) {
   return sent;
 }
 
-// ffi_worker_say sends a value ahead of the answer to the call that is being evaluated. FALSE if
-// nobody would take it.
+// ffi_worker_say sends a value before the answer to the present call. FALSE if nobody would read
+// it.
 SEXP ffi_worker_say(SEXP value) {
   const int for_nobody = MST_FLAG_REPLAY | MST_FLAG_TASK;
   if (ffi_this.call.call == 0 || (ffi_this.call.flags & for_nobody) != 0)
@@ -363,7 +360,7 @@ SEXP ffi_worker_say(SEXP value) {
   return Rf_ScalarLogical(send_reply(&head));
 }
 
-// end_call ends what the user's code did. 0 if this worker must end.
+// end_call ends the user's part of the call. 0 if this worker must end.
 static int end_call(void) {
   return ffi_interrupt_end(&ffi_this.raised, &ffi_this.changed, &ffi_this.seed);
 }
@@ -373,7 +370,7 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   ffi_this.call = frame->head;
   ffi_this.timed = 0;
   SET_VECTOR_ELT(ffi_this.keep, 0, R_NilValue);
-  // A call of the journal has an old number, and is never cancelled.
+  // A replayed call has an old number, and is never cancelled.
   const int replay = (frame->head.flags & MST_FLAG_REPLAY) != 0;
   if (mst_watch_call_begin(replay ? 0 : frame->head.call) != 0) {
     mst_chan_take(&ffi_this.chan, frame);
@@ -385,9 +382,9 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   }
   SET_VECTOR_ELT(ffi_this.keep, 0, VECTOR_ELT(message, 2));
   SEXP call = PROTECT(call_of(VECTOR_ELT(message, 0), VECTOR_ELT(message, 1)));
-  // A frame of its own for each call, as do.call() in a function would give.
+  // Each call has its own frame, as with do.call() in a function.
   SEXP frame_env = PROTECT(R_NewEnv(enclosure, 0, 0));
-  // What a task changes is judged and undone; what a verb's call does, by the standby.
+  // A task's changes are judged and undone here, those of a verb's call by the standby.
   ffi_track_hold(!ffi_this.stands ||
                  (ffi_this.call.flags & MST_FLAG_TASK) != 0);
   begin_times();
@@ -398,7 +395,8 @@ static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   return sent;
 }
 
-// set_seed moves the random number stream; without a position it is a fresh one.
+// set_seed sets the random number stream; without a position it clears the worker's globals
+// instead.
 static void set_seed(const struct mst_frame *frame) {
   struct mst_seed seed = {0};
   if (mst_seed_decode(frame->payload, (size_t)frame->head.length, &seed) != 0) {
@@ -431,8 +429,8 @@ static void drop_job(const struct mst_frame *frame) {
   UNPROTECT(1);
 }
 
-// check_depth has serve_calls() lift options(expressions = ), which can't be done from down
-// here when it is too low. What has come is left where it is.
+// check_depth lets serve_calls() raise options(expressions = ) if it is too low to do so down here.
+// The received frame stays.
 static void check_depth(void) {
   static SEXP name;
   if (Rf_asInteger(Rf_GetOption1(ffi_symbol(&name, "expressions"))) <
@@ -441,9 +439,9 @@ static void check_depth(void) {
   }
 }
 
-// ffi_worker_serve evaluates calls until it is told to end (TRUE) or the session
-// is gone (FALSE). NULL: an interrupt may still come that was meant for the last
-// call. Errors of calls leave it; enter it again.
+// ffi_worker_serve evaluates calls until the session tells it to end (TRUE) or is gone (FALSE).
+// NULL: an interrupt that was meant for the last call may still come. Errors of calls leave it;
+// enter it again.
 SEXP ffi_worker_serve(SEXP enclosure) {
   struct mst_frame frame;
   ffi_this.raised = 0;
@@ -480,8 +478,8 @@ SEXP ffi_worker_serve(SEXP enclosure) {
   return Rf_ScalarLogical(0);
 }
 
-// ffi_worker_taken counts what was begun with: the same number after an error means that
-// it didn't come from anything that the session had sent.
+// ffi_worker_taken counts the frames taken up: if the number is unchanged after an error, nothing
+// that the session sent has caused it.
 SEXP ffi_worker_taken(void) { return Rf_ScalarReal(ffi_this.taken); }
 
 static int is_task(void) {
@@ -490,15 +488,15 @@ static int is_task(void) {
 
 SEXP ffi_worker_is_task(void) { return Rf_ScalarLogical(is_task()); }
 
-// ffi_worker_track begins to look for changes of this worker.
+// ffi_worker_track starts tracking changes of this worker.
 SEXP ffi_worker_track(void) {
   ffi_track_begin();
   return R_NilValue;
 }
 
-// ffi_worker_answer_error answers the call that raised an error; without one (an
-// interrupt that came between two calls) there is nothing to answer. FALSE when
-// the session is gone, NA if an interrupt may still come.
+// ffi_worker_answer_error answers the call that raised an error; after an interrupt between two
+// calls there is nothing to answer. FALSE when the session is gone, NA if an interrupt may still
+// come.
 SEXP ffi_worker_answer_error(SEXP value) {
   if (ffi_this.call.call == 0) return Rf_ScalarLogical(1);
   if (!end_call() || !answer(value, MST_FLAG_ERROR)) {
@@ -509,8 +507,8 @@ SEXP ffi_worker_answer_error(SEXP value) {
 
 // ---- warming: the fork server runs its workers' loop before it forks
 
-// ffi_warm_pair opens a channel to itself: the loop reads from one end what
-// ffi_warm_feed writes to the other, whose descriptor is returned.
+// ffi_warm_pair opens a channel to itself: the loop reads from one end what ffi_warm_feed writes to
+// the other, whose descriptor it returns.
 SEXP ffi_warm_pair(void) {
   int pair[2];
   if (mst_net_pair(pair, NULL) != 0) return Rf_ScalarInteger(-1);
@@ -522,8 +520,8 @@ SEXP ffi_warm_pair(void) {
   return Rf_ScalarInteger(pair[1]);
 }
 
-// ffi_warm_feed writes messages, list(fun, args, tag) each, and a BYE. With NULL
-// it ends the warming: both ends are closed and nothing of it is left.
+// ffi_warm_feed writes messages, list(fun, args, tag) each, and a BYE. NULL ends the warming:
+// closes both ends and resets everything.
 SEXP ffi_warm_feed(SEXP fd, SEXP messages) {
   struct mst_chan chan;
   mst_chan_open(&chan, Rf_asInteger(fd), MST_FRAME_MAX);
@@ -558,15 +556,15 @@ SEXP ffi_server_begin(void) {
     hold_fd(fd);
   mst_chan_open(&ffi_this.chan, MST_FD_DATA, MST_FRAME_MAX);
   SEXP setup = PROTECT(ffi_worker_setup());
-  // The channel's buffer only; the descriptor goes on as the server's.
+  // Only the channel's buffer: the server goes on using the descriptor.
   mst_buf_free(&ffi_this.chan.in);
   memset(&ffi_this, 0, sizeof ffi_this);
   UNPROTECT(1);
   return setup;
 }
 
-// ffi_worker_self gives the number of this worker, from 1, and its incarnation's, as the
-// call that is being evaluated has them.
+// ffi_worker_self gives this worker's number, from 1, and its incarnation's, as in the present
+// call.
 SEXP ffi_worker_self(void) {
   SEXP self = Rf_allocVector(INTSXP, 2);
   INTEGER(self)[0] = (int)ffi_this.call.worker + 1;

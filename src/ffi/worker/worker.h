@@ -1,4 +1,4 @@
-// worker: what runs in workers and in fork servers.
+// worker: code that runs in workers and in fork servers.
 #ifndef MST_FFI_WORKER_H
 #define MST_FFI_WORKER_H
 
@@ -7,17 +7,15 @@
 
 // ---- track.c: runs in workers
 
-// ffi_track_begin notes what this worker is; later calls note it anew. Raises R
-// errors.
+// ffi_track_begin records this worker's state; calling it again records it anew. Raises R errors.
 void ffi_track_begin(void);
-// ffi_track_changed tells what changed since it was last asked: MST_FLAG_STATE,
-// RNG, SEED (then *seed is filled). 0 before ffi_track_begin. Raises R
-// errors.
+// ffi_track_changed tells what has changed since the last call: MST_FLAG_STATE, RNG, SEED (then
+// *seed is filled). 0 before ffi_track_begin. Raises R errors.
 uint16_t ffi_track_changed(struct mst_seed *seed);
 void ffi_track_set_seed(const struct mst_seed *seed);
-// ffi_track_hold: from now on values that are large are held (all), so that changes of them are
-// seen and can be undone; or not, so that R may change them in place. Between two calls.
-// ffi_track_let_go tells whether there are some that aren't held.
+// ffi_track_hold: from now on large values are held (all), so that their changes are seen and can
+// be undone; or not, so that R may change them in place. Between two calls. ffi_track_let_go tells
+// whether some aren't held.
 void ffi_track_hold(int all);
 int ffi_track_let_go(void);
 
@@ -31,42 +29,39 @@ SEXP ffi_worker_serve(SEXP enclosure);
 SEXP ffi_worker_taken(void);
 // jobs.c
 // ffi_job_of_frame gives list(number, bytes, segment) of a JOB; map: its segment, NULL if it has
-// none or that couldn't be mapped. The caller protects it.
+// none or couldn't be mapped. The caller protects the list.
 SEXP ffi_job_of_frame(const struct mst_frame *frame, struct mst_map *map);
 SEXP ffi_job_read(SEXP bytes, SEXP pointer);
 SEXP ffi_job_forget(SEXP pointer);
 SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
-// ffi_worker_frames gives, for each environment that is looked at, what isn't what it was when the
-// call began that is evaluated: NULL if nothing, else list(frame, had: names that were there,
-// changed: those to be put back, values), the global one first. .Random.seed isn't looked at.
-// NULL before ffi_worker_track.
+// ffi_worker_frames gives, for each tracked environment, the changes since the present call began:
+// NULL if there are none, else list(frame, had: names that existed, changed: those to restore,
+// values), the global one first. Not for .Random.seed. NULL before ffi_worker_track.
 SEXP ffi_worker_frames(void);
 // ffi_worker_before gives list(options, search: environments, directory, seed) as they were then,
-// and frames: a list of the environments that are looked at, and NULLs.
+// and frames: a list of the tracked environments, and NULLs.
 SEXP ffi_worker_before(void);
-// interrupt.c. ffi_worker_open lets the call that is evaluated be interrupted from now on, or
-// leaves it at once if it is cancelled; ffi_worker_shut ends that, and gives TRUE if an interrupt
-// was sent, which may still come (R/worker-interrupt.R).
+// interrupt.c. ffi_worker_open lets the present call be interrupted from now on, or leaves it at
+// once if it is cancelled; ffi_worker_shut ends that, and gives TRUE if an interrupt was sent,
+// which may still come (R/worker-interrupt.R).
 SEXP ffi_worker_open(void);
 SEXP ffi_worker_shut(void);
-// ffi_interrupt_end ends the call. If it was interrupted (*raised), what it changed is undone, as
-// far as changes are seen: nobody reads its answer, and the session doesn't know how far it came.
-// 0 if something of it stays, or may: then this worker must end, since it isn't what its journal
-// says.
+// ffi_interrupt_end ends the call. If it was interrupted (*raised), its tracked changes are undone:
+// nobody reads its answer, and the session doesn't know how far it got. 0 if some change stays, or
+// may stay: then this worker must end, since its state no longer matches its journal.
 int ffi_interrupt_end(int *raised, uint16_t *changed, struct mst_seed *seed);
-// promises.c. ffi_promises_left looks at an environment's promises whose evaluation was left in the
-// middle. It makes them anew where R's API allows that (4.6), else it gives their names. Raises R
-// errors.
+// promises.c. ffi_promises_left finds an environment's promises whose evaluation was interrupted.
+// It makes them anew if R's API can (4.6), else it gives their names. Raises R errors.
 SEXP ffi_promises_left(SEXP env);
-// own.c. ffi_own_look lets go of hashes of variables that are bound to other values by now.
-// ffi_worker_holds tells whether a global variable holds what has this hash (ffi_content).
+// own.c. ffi_own_look drops hashes of variables that have other values now. ffi_worker_holds tells
+// whether a global variable's value has this hash (ffi_content).
 void ffi_own_look(void);
 SEXP ffi_worker_holds(SEXP name, SEXP hash);
-// conditions.c. ffi_conditions_forget begins anew: nothing is kept. ffi_conditions_add makes the
-// content of an answer: list(value, tag), then a list of the call's conditions if it has signalled
-// some, then the environment of those past the bound if there were too many. The caller protects
-// both, and the result.
+// conditions.c. ffi_conditions_forget drops all. ffi_conditions_add makes the content of an answer:
+// list(value, tag), then a list of the call's conditions if it has signalled any, then, if there
+// were too many, the environment that describes the dropped ones. The caller protects both, and the
+// result.
 void ffi_conditions_forget(void);
 SEXP ffi_conditions_add(SEXP value, SEXP tag);
 SEXP ffi_worker_condition(SEXP condition, SEXP bytes);
