@@ -1,5 +1,5 @@
-# A discovery as a map: one square an address, 16 in a row up to 256 addresses, 64 or 256 in
-# a row beyond, in address order; a panel for each port.
+# A discovery as a map: one square per address, in address order, 16 per row up to 256 addresses, 64
+# or 256 per row above that; a panel for each port.
 
 #' Plot a discovery as a map
 #'
@@ -21,7 +21,7 @@ plot.muster_discovery <- function(x, ...) {
       hints = "install.packages(\"ggplot2\")"
     )
   }
-  .data <- NULL # ggplot2's word for the data, which it finds by itself
+  .data <- NULL # ggplot2's pronoun for the data, which it finds itself
   map <- discovery_map(x)
   if (!nrow(map)) {
     abort_muster("input", "There is no address to plot.")

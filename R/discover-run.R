@@ -45,7 +45,7 @@ run_scan <- function(scan, progress) {
   )
 }
 
-# What an interrupt does if nobody handles it.
+# What an unhandled interrupt does.
 raise_interrupt <- function(condition) {
   signalCondition(condition)
   inform_muster("interrupt", paste0(
@@ -82,7 +82,7 @@ go_on <- function(scan, progress) {
   }
 }
 
-# Has the user's function judge a connection.
+# Lets the user's function judge a connection.
 ask_service <- function(scan) {
   asked <- .Call(ffi_scan_asked, scan$pointer)
   on.exit(socket_close(asked$socket))
@@ -138,7 +138,7 @@ error_words <- function(found) {
   words
 }
 
-# What the user's function said instead of an answer.
+# What the user's function signalled instead of an answer.
 told_words <- function(words, found, told) {
   keys <- ls(told, all.names = TRUE)
   if (length(keys)) {

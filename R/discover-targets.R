@@ -1,10 +1,10 @@
 # Turns discover()'s targets, as users write them, into addresses.
 
-# The maximum number of addresses in one call, unless more were allowed.
+# The maximum number of addresses in one call, unless more are allowed.
 discover_addresses_max <- 65536
 
-# Reads targets into list(ranges, hosts, lost): what C code takes as addresses, the name of
-# each address that was given by its name, and what couldn't be looked up, with the reason.
+# Reads targets into list(ranges, hosts, lost): addresses for C code, the name of each address that
+# was given by its name, and names that couldn't be looked up, with the reason.
 read_targets <- function(targets, name, edges, call) {
   if (is.null(targets) && name == "exclude") {
     targets <- character()
@@ -72,7 +72,7 @@ look_up_all <- function(names) {
     if (is.list(found)) {
       lost[[name]] <- found$error
     } else {
-      found <- sub("%.*", "", found) # a zone has no place in what is asked
+      found <- sub("%.*", "", found) # a zone can't be part of a target
       hosts <- c(hosts, stats::setNames(rep(name, length(found)), found))
     }
   }

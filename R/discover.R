@@ -128,7 +128,7 @@ discover <- function(targets, port, timeout = 0.02, retries = 1, in_flight = NUL
 
 discover_services <- c(tcp = 0L, pcp = 1L, psock = 2L, tls = 3L)
 service_call <- 4L # a function finds out
-# Those connected wait for their turn with it.
+# Connections that may wait for it.
 service_at_once <- 256
 
 check_service <- function(service, call) {
@@ -160,8 +160,8 @@ check_ports <- function(port, call) {
   unique(as.integer(port))
 }
 
-# What C code wants: attempts at once (0: its own choice), attempts of each, seconds for each
-# (0: auto), seconds between two starts.
+# For C code: simultaneous attempts (0: its own choice), attempts per probe, seconds per attempt (0:
+# auto), seconds between two starts.
 check_scan_policy <- function(timeout, retries, in_flight, rate, service, call) {
   if (!identical(timeout, "auto")) {
     ok <- is.numeric(timeout) && length(timeout) == 1L && !is.na(timeout) &&
