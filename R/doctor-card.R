@@ -1,7 +1,7 @@
-# Network cards: what they do for the kernel, their errors, the loopback interface.
+# Network cards: their offloads and errors; the loopback interface.
 
-# Names, packets and errors as /proc/net/dev has them. /sys may have been mounted in another
-# network namespace, so that what stands there isn't ours.
+# Names, packets and errors from /proc/net/dev. /sys may be mounted from another network namespace,
+# and then isn't ours.
 card_table <- function(machine) {
   lines <- doctor_lines(machine, "proc", "net/dev")
   lines <- grep("^ *[^ :|]+: *[0-9]", lines, value = TRUE)
@@ -13,12 +13,12 @@ card_table <- function(machine) {
   )
 }
 
-# One finding for each card that isn't made of software alone.
+# One finding for each hardware card.
 doctor_cards <- function(machine) {
   table <- card_table(machine)
   base <- file.path(machine$sys, "class", "net")
-  # Bridges, tunnels and the ends of containers' cables have no device; a container has
-  # nothing else, so its eth0 counts.
+  # Bridges, tunnels and the ends of containers' links have no device; a container has nothing else,
+  # so its eth0 counts.
   real <- file.exists(file.path(base, table$name, "device")) | grepl("^(eth|en)", table$name)
   if (!any(real)) {
     not_known("There is no network card.")
@@ -71,7 +71,7 @@ card_retransmits <- function(machine) {
   isTRUE(max(c(0, part), na.rm = TRUE) >= 0.01)
 }
 
-# Cards without a cable, and virtual ones, say -1 or nothing.
+# Cards without a cable, and virtual ones, report -1 or nothing.
 card_mbit <- function(machine, name) {
   mbit <- or_na(doctor_number(machine, "sys", file.path("class/net", name, "speed")))
   if (isTRUE(mbit > 0)) mbit else NA_real_
@@ -95,8 +95,8 @@ doctor_loopback <- function(machine) {
   )
 }
 
-# parallel tells its workers to connect to "localhost". A hosts file without it leaves the
-# answer to a name server, which may be slow, away, or wrong.
+# parallel tells its workers to connect to "localhost". If the hosts file lacks it, the answer comes
+# from a name server, which may be slow, unreachable, or wrong.
 doctor_localhost <- function(machine) {
   lines <- sub("#.*$", "", doctor_lines(machine, "etc", "hosts"))
   words <- strsplit(trimws(lines), "[ \t]+")

@@ -1,10 +1,10 @@
-# What control groups grant and have done to this process: v1, v2, and each level from
-# the own group up to the root that is in sight. See cores-cgroup.R.
+# Limits of control groups, and what they have done to this process: v1, v2, and each level from its
+# own group up to the visible root. See cores-cgroup.R.
 
-# The directories of a controller's groups, the root first, and which version they are:
-# list(version, dirs). A hybrid system has some controllers in v1 and the rest in v2.
+# The directories of a controller's groups, the root first, and their version: list(version, dirs).
+# A hybrid system has some controllers in v1 and the rest in v2.
 controller_dirs <- function(machine, controller) {
-  doctor_lines(machine, "proc", "self/cgroup") # says why, where there is none
+  doctor_lines(machine, "proc", "self/cgroup") # raises the reason if there are none
   places <- doctor_cores(machine)
   version <- 1L
   dirs <- cgroup_own_dirs(places, controller)
@@ -22,7 +22,7 @@ controller_dirs <- function(machine, controller) {
   list(version = version, dirs = dirs)
 }
 
-# A file's number in each directory, NA for "max" and where there is none.
+# A file's number in each directory, NA for "max" or a missing file.
 group_numbers <- function(dirs, name) {
   vapply(file.path(dirs, name), function(file) {
     line <- read_kernel_file(file)[1L]
@@ -30,7 +30,7 @@ group_numbers <- function(dirs, name) {
   }, 0, USE.NAMES = FALSE)
 }
 
-# Named numbers of a file in each directory: one of them, NA without.
+# One of the named numbers of a file in each directory, NA if it is missing.
 group_fields <- function(dirs, file, name) {
   vapply(file.path(dirs, file), function(path) {
     unname(number_fields(read_kernel_file(path))[name])
@@ -41,7 +41,7 @@ group_fields <- function(dirs, file, name) {
 
 doctor_cgroup_cpu <- function(machine) {
   count <- cgroup_cpus(machine)
-  controller_dirs(machine, "cpu") # says why, where it isn't known
+  controller_dirs(machine, "cpu") # raises the reason if unknown
   now <- machine$now$cgroup_cpu
   stat <- if (is.null(machine$before)) now else now - machine$before$cgroup_cpu
   part <- if (isTRUE(stat[["periods"]] > 0)) stat[["throttled"]] / stat[["periods"]] else NA_real_
@@ -61,14 +61,14 @@ doctor_cgroup_cpu <- function(machine) {
   )
 }
 
-# The least that sets and quotas leave, NA without any.
+# The minimum over all CPU sets and quotas, NA if there are none.
 cgroup_cpus <- function(machine) {
   places <- doctor_cores(machine)
   counts <- vapply(names(cgroup_kinds), function(kind) cores_cgroup(places, kind)$count, 1L)
   if (all(is.na(counts))) NA_integer_ else min(counts, na.rm = TRUE)
 }
 
-# Of the group that was throttled most.
+# Of the group that was throttled the most.
 cpu_stat_none <- c(periods = NA_real_, throttled = NA_real_)
 cgroup_cpu_stat <- function(machine) {
   groups <- controller_dirs(machine, "cpu")
@@ -84,7 +84,7 @@ cgroup_cpu_stat <- function(machine) {
 
 # ---- memory
 
-# v1 says "no limit" by a number close to 2^63.
+# v1 writes "no limit" as a number close to 2^63.
 memory_unlimited <- 2^60
 
 doctor_cgroup_memory <- function(machine) {
@@ -106,7 +106,7 @@ doctor_cgroup_memory <- function(machine) {
     used <- used - ifelse(is.na(dropped), 0, dropped)
   }
   used <- pmax(used, 0)
-  # The tightest level is the one that holds; without its use the limit alone.
+  # The tightest level counts; if its use is unknown, its limit.
   left <- ifelse(is.na(used), limit, limit - used)
   at <- which.min(left)
   part <- if (is.na(used[at])) 0 else used[at] / limit[at]
@@ -128,7 +128,7 @@ doctor_cgroup_memory <- function(machine) {
   )
 }
 
-# What a worker with some packages and a little data takes.
+# The memory of a worker with some packages and a little data.
 worker_bytes <- 256 * 1024^2
 
 doctor_cgroup_oom <- function(machine) {
@@ -147,8 +147,8 @@ doctor_cgroup_oom <- function(machine) {
   ))
 }
 
-# v2's file stands in each group but the root, and counts for those below it; v1's counts
-# one group. The highest level with a count includes the others.
+# v2 has the file in each group but the root, and it covers the groups below; v1's covers one group.
+# The highest level with a count includes the others.
 cgroup_oom_kills <- function(machine) {
   groups <- controller_dirs(machine, "memory")
   file <- if (groups$version == 1L) "memory.oom_control" else "memory.events"

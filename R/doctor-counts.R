@@ -1,8 +1,8 @@
-# The kernel's counters. A count since boot doesn't tell when something happened: only two looks
-# tell what happens now. So a count that grew while doctor() looked is bad, and a count since boot
-# needs attention only if it is high for the time since then.
+# The kernel's counters. A count since boot doesn't tell when something happened: only two readings
+# show what happens now. So a count that grew between them is bad, and a count since boot needs
+# attention only if it is high for that time.
 
-# One look. Where something can't be read, the reason stands in its place, or NA.
+# One reading. A value that can't be read is replaced by the reason, or NA.
 doctor_look <- function(machine) {
   list(
     counters = tryCatch(machine$counters(), error = conditionMessage),
@@ -14,14 +14,14 @@ doctor_look <- function(machine) {
   )
 }
 
-# Seconds since boot, NA where that isn't told.
+# Seconds since boot, NA if unknown.
 uptime <- function(machine) {
   line <- read_kernel_file(file.path(machine$proc, "uptime"))[1L]
   pattern <- "^([0-9]+([.][0-9]+)?)( .*)?$"
   if (length(line) && grepl(pattern, line)) as.numeric(sub(pattern, "\\1", line)) else NA_real_
 }
 
-# The machine with what two looks saw: now, and before if there was an interval.
+# The machine with two readings: now, and before if there was an interval.
 look_twice <- function(machine, interval) {
   before <- NULL
   if (interval > 0) {
@@ -34,7 +34,7 @@ look_twice <- function(machine, interval) {
   machine
 }
 
-# A counter now, and how much it grew: list(total, grown); grown is NA without interval.
+# A counter now, and its growth: list(total, grown); grown is NA without an interval.
 counted <- function(machine, name) counted_by(machine, function(look) counter_at(look, name))
 
 counted_by <- function(machine, read) {
@@ -54,12 +54,12 @@ counter_at <- function(look, name) {
   unname(value)
 }
 
-# A burst of connections that overflows a queue counts hundreds; stray ones are few a day.
+# A burst of connections that overflows a queue counts hundreds; stray ones are a few per day.
 tcp_a_day <- 100
-# More than one out-of-memory kill in a day on average is no accident.
+# An average of more than one out-of-memory kill per day isn't an accident.
 kills_a_day <- 1
 
-# Without interval the average since boot is all that is known; on the first day, the total.
+# Without an interval only the average since boot is known; on the first day, the total.
 counted_verdict <- function(machine, count, a_day) {
   if (!is.na(count$grown)) {
     return(if (count$grown > 0) "bad" else "good")

@@ -1,11 +1,10 @@
-# Workers that outlived their session. muster's own end with it, also those that were stopped:
-# what can be left is what a worker forked off with a session of its own (setsid), and what
-# can't be killed now (a frozen group, a file system that hangs). Workers of makeCluster()
-# are left while they compute.
+# Workers that outlived their session. muster's own end with it, even stopped ones: only a process
+# that a worker started in a new session (setsid), or one that can't be killed now (a frozen group,
+# a hanging file system), can be left. Workers of makeCluster() are left while they compute.
 #
-# They are known by their command lines: muster's by the session's process id behind
-# boot.R, parallel's by the function that they run. Shown, never killed: a process id says
-# little about whose work is lost with it.
+# They are recognized by their command lines: muster's by the session's process id after boot.R,
+# parallel's by the function that they run. They are shown but never killed: a process id doesn't
+# tell whose work would be lost.
 
 doctor_leftover <- function(machine) {
   marked <- marked_processes(machine)
@@ -28,7 +27,7 @@ doctor_leftover <- function(machine) {
   )
 }
 
-# Command lines with one of the marks, words on lines of their own, by process id.
+# Command lines with one of the marks, one word per line, by process id.
 marked_processes <- function(machine) {
   pids <- list.files(machine$proc, "^[0-9]+$")
   if (!length(pids)) {
@@ -55,8 +54,8 @@ leftover_muster <- function(machine, marked) {
   found
 }
 
-# Is there a session with this process id that began before the worker did? TRUE where that
-# can't be known: in another process namespace the id means another process.
+# Is there a session with this process id that began before the worker did? TRUE if unknown: in
+# another process namespace the id means another process.
 has_session <- function(machine, pid, session) {
   status <- read_kernel_file(file.path(machine$proc, pid, "status"))
   ids <- strsplit(grep("^NSpid:", status, value = TRUE), "[ \t]+")
@@ -68,15 +67,15 @@ has_session <- function(machine, pid, session) {
   is.na(began) || (!is.na(session_began) && session_began <= began)
 }
 
-# Clock ticks since boot; NA for a process that isn't there, or a zombie.
+# Start time in clock ticks since boot; NA for a zombie or a process that is gone.
 began_at <- function(machine, pid) {
   line <- read_kernel_file(file.path(machine$proc, pid, "stat"))[1L]
   words <- strsplit(sub("^.*[)] ", "", line), " ", fixed = TRUE)[[1L]]
   if (length(words) < 20L || words[1L] %in% c("Z", "X")) NA_real_ else as.numeric(words[20L])
 }
 
-# A worker of makeCluster() has one TCP connection, to its session; that one is closed by
-# the other end when the session is gone, and the worker sees it when it next reads.
+# A worker of makeCluster() has one TCP connection, to its session. When the session is gone the
+# other end is closed, which the worker notices when it next reads.
 leftover_psock <- function(machine, marked) {
   found <- character()
   for (pid in names(marked)[grepl("RSOCK", marked, fixed = TRUE)]) {
@@ -88,8 +87,7 @@ leftover_psock <- function(machine, marked) {
   found
 }
 
-# States of a process's TCP connections, as /proc/net/tcp writes them; none where its
-# descriptors can't be read.
+# States of a process's TCP connections, as in /proc/net/tcp; none if its descriptors can't be read.
 tcp_states <- function(machine, pid) {
   fds <- list.files(file.path(machine$proc, pid, "fd"), full.names = TRUE)
   links <- Sys.readlink(fds)

@@ -1,4 +1,4 @@
-# Limits on this process (ulimit), as /proc/self/limits tells them.
+# Limits on this process (ulimit), from /proc/self/limits.
 
 # Soft and hard limit of one line, Inf for none.
 process_limit <- function(machine, name) {
@@ -18,7 +18,7 @@ process_limit <- function(machine, name) {
 
 limit_text <- function(x, text = count_text) if (is.finite(x)) text(x) else "no limit"
 
-# A session has three descriptors for each worker, and some of its own.
+# A session has three descriptors for each worker, plus some of its own.
 descriptors_per_worker <- 3
 descriptors_spare <- 64
 
@@ -71,8 +71,8 @@ doctor_system_files <- function(machine) {
   )
 }
 
-# Each worker has two threads, and threads count. /proc/loadavg has all of the machine,
-# which is no less than the user's.
+# Each worker has two threads, and threads count. /proc/loadavg counts the whole machine's, which is
+# at least the user's number.
 doctor_processes <- function(machine) {
   limit <- process_limit(machine, "Max processes")[["soft"]]
   total <- or_na(doctor_number(machine, "proc", "sys/kernel/threads-max"))
@@ -114,7 +114,7 @@ threads_running <- function(machine) {
 
 doctor_locked_memory <- function(machine) {
   limit <- process_limit(machine, "Max locked memory")[["soft"]]
-  # Registered memory of such cards is locked: MPI's and GPU libraries want much of it.
+  # These cards' registered memory is locked: MPI and GPU libraries need a lot of it.
   has_rdma <- length(list.files(file.path(machine$sys, "class", "infiniband"))) > 0L
   verdict <- if (limit < 65536 || (has_rdma && is.finite(limit))) "attention" else "good"
   finding(
@@ -175,7 +175,7 @@ doctor_cpu_time <- function(machine) {
   )
 }
 
-# Each block of shared memory is a mapping in every process that reads it; so is each library.
+# Each block of shared memory, and each library, is a mapping in every process that reads it.
 doctor_max_map_count <- function(machine) {
   now <- machine$mappings()
   limit <- doctor_number(machine, "proc", "sys/vm/max_map_count")

@@ -1,9 +1,9 @@
-# What doctor() reads, and how its items say what they found.
+# What doctor() reads, and how its items report their findings.
 #
-# Each item is a function of a machine: where the kernel's trees are, and readers for what
-# is in no file. Tests hand in other trees and other readers. An item gives one finding,
-# or a named list of them (one for each network card). What can't be read ends an item by
-# not_known(), and never the others: its verdict is then "unknown", its value the reason.
+# Each item is a function of a machine: the places of the kernel's trees, and readers for facts that
+# aren't in files. Tests pass other trees and other readers. An item returns one finding, or a named
+# list of them (one for each network card). If something can't be read, not_known() ends that item
+# but not the others: its verdict is "unknown", its value the reason.
 
 # proc, sys, cgroup: where these trees are mounted; etc, run, lib: where systemd's files are.
 # ...: other readers, by name.
@@ -32,24 +32,24 @@ doctor_machine <- function(proc = proc_place(), sys = sys_place(),
   machine
 }
 
-# The same places for what availableCores() asks.
+# The same places for availableCores().
 doctor_cores <- function(machine) {
   cores_machine(machine$proc, machine$cgroup, file.path(machine$sys, "devices", "system", "cpu"))
 }
 
-# Readers of the core give a string where there is nothing to be had.
+# C readers return a string with the reason if they have no value.
 known_or <- function(value) if (is.character(value)) not_known(value) else value
 
 not_known <- function(reason) abort_muster("unknown", reason)
 
 # ---- reading
 
-# Lines of a file, named by its path below a tree.
+# Lines of a file, given by its path below a tree.
 doctor_lines <- function(machine, tree, path) {
   file <- file.path(machine[[tree]], path)
   lines <- read_kernel_file(file)
   if (!length(lines)) {
-    # As the path is on a real machine, whatever the tree.
+    # With the path on a real machine, whatever the tree.
     not_known(paste0(file, if (file.exists(file)) " can't be read." else " isn't there."))
   }
   lines
@@ -74,13 +74,13 @@ number_fields <- function(lines) {
   stats::setNames(as.numeric(sub(pattern, "\\2", lines)), sub(pattern, "\\1", lines))
 }
 
-# ... or NA where that isn't to be known: for what only adds to a finding.
+# ... or NA if that is unknown: for details of a finding.
 or_na <- function(code) tryCatch(code, muster_error_unknown = function(e) NA_real_)
 
-# ---- what an item says
+# ---- results of an item
 
-# value: text. why: what it matters to a cluster, sentences. command: what fixes it.
-# figures: the numbers in value, each with a name and, where it has one, a unit: for JSON.
+# value: text. why: why it matters for a cluster, in sentences. command: what fixes it. figures: the
+# numbers in value, each with a name and, if it has one, a unit: for JSON.
 finding <- function(value, verdict, why, command = "", figures = numeric()) {
   list(value = value, verdict = verdict, why = why, command = command, figures = figures)
 }
@@ -106,7 +106,7 @@ percent_text <- function(part) {
   paste(format(100 * part, digits = 2L, decimal.mark = ".", scientific = FALSE), "%")
 }
 
-# Limits are round numbers in powers of 1024.
+# Limits that are powers of 1024.
 binary_text <- function(bytes) {
   power <- min(4, max(0, floor(log(max(bytes, 1), 1024))))
   number <- format(bytes / 1024^power, digits = 3L, decimal.mark = ".")
@@ -115,8 +115,8 @@ binary_text <- function(bytes) {
 
 set_sysctl <- function(name, value) paste0("sysctl -w ", name, "=", value)
 
-# The lines of a file in /etc/sysctl.d that set at each boot what a command sets until the
-# next: "net.core.somaxconn = 16384". None for other commands.
+# Lines for a file in /etc/sysctl.d that apply a command's setting at each boot: "net.core.somaxconn
+# = 16384". Empty for other commands.
 sysctl_file <- "/etc/sysctl.d/90-muster.conf"
 sysctl_lines <- function(command) {
   if (!startsWith(command, "sysctl -w ")) {
@@ -127,5 +127,5 @@ sysctl_lines <- function(command) {
   gsub("\"", "", sub("=", " = ", settings, fixed = TRUE), fixed = TRUE)
 }
 
-# A command for the verdicts that want one.
+# A command, unless the verdict is good.
 unless_good <- function(verdict, command) if (verdict == "good") "" else command

@@ -1,7 +1,7 @@
-# Memory, and what takes files: /dev/shm and TMPDIR.
+# Memory, and file systems in it: /dev/shm and TMPDIR.
 
 memory_info <- function(machine) {
-  # In kB, which are 1024 bytes.
+  # In kB of 1024 bytes.
   1024 * number_fields(doctor_lines(machine, "proc", "meminfo"))
 }
 
@@ -78,7 +78,7 @@ doctor_huge_pages <- function(machine) {
 
 # ---- file systems
 
-# Docker gives a container 64 MB.
+# Docker's default is 64 MB.
 shm_small <- 64 * 1024^2
 
 doctor_shm <- function(machine) {
@@ -106,7 +106,7 @@ doctor_shm <- function(machine) {
   )
 }
 
-# File systems whose files are on another machine.
+# File systems with files on another machine.
 network_types <- c(
   "nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "9p",
   "fuse.sshfs", "fuse.glusterfs", "orangefs", "panfs"
@@ -140,8 +140,8 @@ doctor_tmpdir <- function(machine) {
   )
 }
 
-# The mount that a path is on: list(point, type, options). See proc(5), mountinfo. The last
-# one of the same point covers the others.
+# The mount of a path: list(point, type, options). See proc(5), mountinfo. The last one for a mount
+# point hides the others.
 mount_of <- function(machine, path) {
   lines <- doctor_lines(machine, "proc", "self/mountinfo")
   halves <- strsplit(lines, " - ", fixed = TRUE)

@@ -1,10 +1,10 @@
-# What doctor() prints. cli shows colours where it is installed, plain words do without.
+# Output of doctor(): with colours if cli is installed.
 
 # explain: TRUE to show why each item matters, even the good ones.
 #' @export
 print.muster_doctor <- function(x, explain = FALSE, ...) {
   if (!all(c("item", "value", "verdict", "why", "command", "persist", "group") %in% names(x))) {
-    rest <- x # columns were taken out
+    rest <- x # columns were removed
     class(rest) <- "data.frame"
     print(rest, ...)
     return(invisible(x))
@@ -36,14 +36,14 @@ item_lines <- function(row, explain) {
   c(
     paste0(head, trimws(value[1L])), value[-1L],
     if (explained) doctor_style(wrapped(row$why, 6L), "quiet"),
-    # Not wrapped: it is to be copied.
+    # Not wrapped: it must be copyable.
     if (nzchar(row$command) && explained) paste0("      > ", row$command)
     else if (nzchar(row$command)) doctor_style(paste0("      for bursts: ", row$command), "quiet"),
     if (nzchar(row$persist)) doctor_style(persist_lines(row$persist), "quiet")
   )
 }
 
-# What keeps a kernel setting over the next boot.
+# How to keep a kernel setting after the next boot.
 persist_lines <- function(persist) {
   settings <- strsplit(persist, "\n", fixed = TRUE)[[1L]]
   paste0("      to keep it: echo '", settings, "' >> ", sysctl_file)

@@ -1,9 +1,9 @@
 # Listen queues, and TCP retransmissions.
 #
-# A listener's queue holds min(backlog, somaxconn) connections: the program's own number, cut
-# by the kernel's when it begins to listen. So raising somaxconn helps where the two are the
-# same, and nowhere else. Which listener overflowed is seen in what the kernel counts for each:
-# the packets it dropped since it began to listen, nearly all of them by a full queue.
+# A listener's queue holds min(backlog, somaxconn) connections: the program's number, cut by the
+# kernel when it begins to listen. So raising somaxconn only helps if the two are equal. The kernel
+# counts the packets that each listener has dropped since it began to listen, nearly all because of
+# a full queue: this shows which one overflowed.
 
 doctor_overflows <- function(machine) {
   count <- counted(machine, "ListenOverflows")
@@ -62,10 +62,10 @@ doctor_syn_queue <- function(machine) {
   )
 }
 
-# ---- whose queue overflowed
+# ---- the queues that overflowed
 
-# The listeners that dropped packets: in the interval where some did, else since each began
-# to listen. NULL where the kernel doesn't tell.
+# The listeners that dropped packets: in the interval if some did, else since they began to listen.
+# NULL if unknown.
 dropping <- function(machine) {
   now <- tryCatch(listener_table(machine$now$listeners), muster_error_unknown = function(e) NULL)
   if (is.null(now) || (nrow(now) && all(is.na(now$drops)))) {
@@ -86,8 +86,8 @@ dropping <- function(machine) {
 
 dropped_count <- function(blamed) if (is.null(blamed)) NA_real_ else nrow(blamed)
 
-# "; 0.0.0.0:8787 (R 4711) dropped 12 (queue of 128)". The names take a look at the
-# descriptors of all processes, so they are asked for only here.
+# "; 0.0.0.0:8787 (R 4711) dropped 12 (queue of 128)". Finding the names needs the descriptors of
+# all processes, so it is done only here.
 dropped_text <- function(machine, blamed, total) {
   if (is.null(blamed) || total == 0) {
     return("")
@@ -104,7 +104,7 @@ dropped_text <- function(machine, blamed, total) {
   paste0("; ", paste(texts, collapse = ", "), if (more > 0) paste(" and", more, "more"))
 }
 
-# What helps these listeners: a higher somaxconn if that is their limit, else the program's own.
+# A fix for these listeners: a higher somaxconn if that is their limit, else the program's backlog.
 overflow_command <- function(machine, blamed) {
   most <- or_na(doctor_number(machine, "proc", "sys/net/core/somaxconn"))
   raise <- set_sysctl("net.core.somaxconn", f2_somaxconn)
@@ -121,7 +121,7 @@ overflow_command <- function(machine, blamed) {
   paste0("ss -ltnp 'sport = :", port, "' # raise the backlog in this program's own settings")
 }
 
-# " (R 4711)" for each socket: the program that has it open, "" where that can't be seen.
+# " (R 4711)" for each socket: the program that has it open, "" if unknown.
 owner_text <- function(machine, inodes) {
   texts <- rep("", length(inodes))
   for (pid in list.files(machine$proc, "^[0-9]+$")) {
@@ -134,7 +134,7 @@ owner_text <- function(machine, inodes) {
   texts
 }
 
-# ---- queues of listeners now
+# ---- present queues of listeners
 
 doctor_listen_queues <- function(machine) {
   all <- listener_table(machine$now$listeners)
@@ -166,7 +166,7 @@ listener_table <- function(columns) {
   as.data.frame(columns)
 }
 
-# The deeper of two looks at the same sockets.
+# The larger depth of two readings of the same sockets.
 deepest <- function(now, before) {
   at <- match(now$inode, before$inode)
   now$depth <- pmax(now$depth, before$depth[at], na.rm = TRUE)
@@ -202,9 +202,9 @@ address_text <- function(address, port) {
   )
 }
 
-# ---- what was sent twice
+# ---- retransmissions
 
-# Few segments say nothing of a rate.
+# A rate needs at least this many segments.
 segments_min <- 1000
 
 retransmit_parts <- function(machine) {
@@ -219,7 +219,7 @@ retransmit_parts <- function(machine) {
 doctor_retransmits <- function(machine) {
   again <- counted(machine, "RetransSegs")
   parts <- retransmit_parts(machine)
-  # The interval's rate is what counts, where enough was sent in it.
+  # The interval's rate counts if enough was sent in it.
   part <- if (is.na(parts[["grown"]])) parts[["total"]] else parts[["grown"]]
   verdict <- if (is.na(part)) "good" else verdict_high(part, 0.01, 0.05)
   shown <- vapply(parts[!is.na(parts)], percent_text, "")

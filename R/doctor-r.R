@@ -1,5 +1,5 @@
-# This R session: threads of its libraries, packages that make fork unsafe; and the
-# programs that start workers elsewhere.
+# This R session: threads of its libraries, packages that make forking unsafe; programs that start
+# workers elsewhere.
 
 thread_settings <- c(
   "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS"
@@ -30,7 +30,7 @@ doctor_threads <- function(machine) {
   )
 }
 
-# Why a process that has loaded them should not be forked.
+# Why not to fork a process that has loaded them.
 fork_hazards <- c(
   rJava = "a Java virtual machine, whose threads a child lacks",
   tcltk = "Tcl's notifier, a thread",
@@ -95,7 +95,7 @@ doctor_ssh <- function(machine) {
   )
 }
 
-# The program that submits, and the variable that its jobs have.
+# The program that submits jobs, and a variable that is set in its jobs.
 schedulers <- list(
   Slurm = c("sbatch", "SLURM_JOB_ID"),
   PBS = c("qsub", "PBS_JOBID"),
@@ -114,11 +114,11 @@ doctor_schedulers <- function(machine) {
     !is.na(value) && nzchar(value)
   }, NA, USE.NAMES = TRUE)
   has <- stats::setNames(nzchar(paths[match(programs, unique(programs))]), names(schedulers))
-  # qsub is the same name in two of them: it is named once, as what its jobs say it is.
+  # Two schedulers have a program named qsub: the job's variable, if any, tells which one it is.
   if (has[["PBS"]]) has[[if (inside[["SGE"]]) "PBS" else "SGE"]] <- FALSE
   texts <- ifelse(has, paste0(names(schedulers), " (", programs, ")"), names(schedulers))
   texts <- ifelse(inside, paste0(texts, ", this session is one of its jobs"), texts)
-  # A job can be without its program by design in Kubernetes alone.
+  # Only in Kubernetes can a job lack its program by design.
   lost <- inside & !has & names(schedulers) != "Kubernetes"
   finding(
     if (any(has | inside)) paste(texts[has | inside], collapse = "; ") else "none",

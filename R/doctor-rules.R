@@ -1,5 +1,5 @@
-# The rules of the verdicts as the help page shows them: what is looked at, attention,
-# bad. A test compares the names with the items; the figures stand in their functions.
+# The rules of the verdicts, for the help page: item, attention, bad. A test compares the names with
+# the items; the numbers are in their functions.
 
 doctor_rules <- function() {
   list(
@@ -128,7 +128,7 @@ doctor_rules <- function() {
   )
 }
 
-# The same as a table in markdown.
+# The same as a markdown table.
 doctor_rules_table <- function() {
   rules <- doctor_rules()
   rows <- vapply(rules, paste, "", collapse = " | ")

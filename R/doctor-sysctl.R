@@ -1,14 +1,14 @@
-# The kernel's settings for TCP. The figures of the advice come from the documentation of MR3, a
-# program that runs Hive's queries: its page "Fetch delays" found them against listen queues
-# that overflow in a shuffle.
+# The kernel's TCP settings. The recommended numbers are from the documentation of MR3, a program
+# that runs Hive queries: its page "Fetch delays" chose them against listen queues that overflow in
+# a shuffle.
 
 f2_somaxconn <- 16384
 f2_syn_backlog <- 65536
 f2_fin_timeout <- 30
 f2_page <- "For shuffles, the documentation of MR3 (page \"Fetch delays\") advises "
 
-# Linux's default is 4096 since 5.4 and was 128. It is too low where a listener dropped
-# connections whose limit it is; see doctor-queues.R.
+# Linux's default is 4096 since 5.4 and was 128. It is too low if it limits a listener that dropped
+# connections; see doctor-queues.R.
 doctor_somaxconn <- function(machine) {
   n <- doctor_number(machine, "proc", "sys/net/core/somaxconn")
   listeners <- tryCatch(listener_table(machine$now$listeners),
@@ -39,8 +39,8 @@ doctor_somaxconn <- function(machine) {
   )
 }
 
-# Did a queue overflow that would have been longer without this limit? Where the kernel
-# doesn't tell which listener dropped connections, many overflows have to do.
+# Did a queue overflow that would have been longer without this limit? If the kernel doesn't tell
+# which listener dropped connections, many overflows are taken as a yes.
 somaxconn_overflowed <- function(machine, n, listeners) {
   if (is.null(listeners) || (nrow(listeners) && all(is.na(listeners$drops)))) {
     total <- or_na(counter_at(machine$now, "ListenOverflows"))
@@ -88,7 +88,7 @@ doctor_syncookies <- function(machine) {
   )
 }
 
-# The default of 60 is good as long as connections that are closing don't take many ports.
+# The default of 60 is good as long as closing connections don't use many ports.
 doctor_fin_timeout <- function(machine) {
   n <- doctor_number(machine, "proc", "sys/net/ipv4/tcp_fin_timeout")
   part <- or_na(ports_in_use(machine) / ports_count(machine))
@@ -132,7 +132,7 @@ ports_range <- function(machine) {
 
 ports_count <- function(machine) diff(ports_range(machine)) + 1
 
-# Connections that have or keep a port, of all peers together: an upper bound.
+# Connections that occupy a port, for all peers together: an upper bound.
 ports_in_use <- function(machine) {
   line <- grep("^TCP:", doctor_lines(machine, "proc", "net/sockstat"), value = TRUE)
   sum(vapply(c("inuse", "tw"), function(name) socket_figure(line, name), 0))
@@ -169,8 +169,8 @@ doctor_ports <- function(machine) {
 
 # ---- tables
 
-# Neighbours on the link, IPv4 and IPv6; the fuller of the two counts. Their limits are
-# told only in the machine's first network namespace, not in a container's.
+# Neighbours on the link, for IPv4 and IPv6; the fuller table counts. Their limits are visible only
+# in the machine's first network namespace, not in a container's.
 doctor_neighbours <- function(machine) {
   limit4 <- doctor_number(machine, "proc", "sys/net/ipv4/neigh/default/gc_thresh3")
   limit6 <- or_na(doctor_number(machine, "proc", "sys/net/ipv6/neigh/default/gc_thresh3"))
@@ -205,7 +205,7 @@ doctor_neighbours <- function(machine) {
   )
 }
 
-# Lines of hexadecimal columns, one for each CPU; entries are the same in all of them.
+# Lines of hexadecimal columns, one per CPU; entries are the same in each.
 neighbour_table <- function(machine, name) {
   none <- c(entries = NA_real_, fulls = NA_real_)
   lines <- read_kernel_file(file.path(machine$proc, "net", "stat", name))

@@ -1,7 +1,6 @@
 # Kernel, clock, CPUs.
 
-# What the version has and what a container's filter lets through are two things, so they
-# are tried.
+# A container's filter may refuse what the version has: so features are tried.
 doctor_kernel <- function(machine) {
   built_with <- machine$built_with()
   features <- machine$features()
@@ -23,7 +22,7 @@ doctor_kernel <- function(machine) {
   )
 }
 
-# Where muster can't know Linux's ways, or was built to do without some.
+# On systems other than Linux, or in a build without some features.
 doctor_built <- function(lacks, features) {
   finding(
     paste("built without", paste(lacks, collapse = ", ")), "attention",

@@ -1,9 +1,9 @@
-# What other programs of the system do to sessions and their files: systemd's login manager and
-# its out-of-memory daemon, cleaners of temporary directories, and whether the clock is right.
+# How other programs of the system affect sessions and their files: systemd's login manager and its
+# out-of-memory daemon, cleaners of temporary directories, and whether the clock is right.
 
-# The text of a settings file and those that add to it, each line "Name=value", as systemd reads
-# them: in the order of their names, where a file in /etc replaces one of the same name in /run,
-# and that one in /usr/lib. Empty where there is none.
+# The lines "Name=value" of a settings file and its drop-ins, as systemd reads them: sorted by name;
+# a file in /etc replaces one of the same name in /run, and that one in /usr/lib. Empty if there are
+# none.
 systemd_lines <- function(machine, name) {
   roots <- file.path(c(machine$lib, machine$run, machine$etc), "systemd")
   main <- file.path(roots[c(1L, 3L)], name)
@@ -12,8 +12,7 @@ systemd_lines <- function(machine, name) {
   unlist(lapply(c(main, more), read_kernel_file))
 }
 
-# The settings files of several folders, of each name the one in the last folder, in the
-# order of names.
+# The settings files of several folders, sorted by name; for each name the one in the last folder.
 conf_files <- function(folders) {
   # One by one: list.files() sorts by whole paths.
   files <- unlist(lapply(folders, list.files, "[.]conf$", full.names = TRUE))
@@ -21,7 +20,7 @@ conf_files <- function(folders) {
   last[order(basename(last), method = "radix")]
 }
 
-# The last value of a setting, NA without one. systemd's files tell a default in a comment.
+# The last value of a setting, NA if there is none. systemd's files give defaults in comments.
 systemd_value <- function(lines, name, default = FALSE) {
   pattern <- paste0("^", if (default) "#[ \t]*", name, "[ \t]*=[ \t]*")
   found <- grep(pattern, lines, value = TRUE)
@@ -74,8 +73,8 @@ doctor_logout <- function(machine) {
   )
 }
 
-# It kills a whole control group, which is the session with all of its workers, when the group
-# waits for memory more than half of the time (its own limit is 50 or 60 % over 30 s).
+# It kills a whole control group, that is, the session with all its workers, if the group waits for
+# memory more than half of the time (its default limit is 50 or 60 % over 30 s).
 doctor_oomd <- function(machine) {
   why <- paste0(
     "systemd-oomd kills a whole control group, a session with all of its workers, when the ",
@@ -103,7 +102,7 @@ doctor_oomd <- function(machine) {
   )
 }
 
-# The part of the last 10 s in which all processes of the own group waited for memory.
+# The share of the last 10 s in which all processes of the own group waited for memory.
 memory_pressure <- function(machine) {
   groups <- controller_dirs(machine, "memory")
   parts <- vapply(file.path(groups$dirs, "memory.pressure"), function(file) {
@@ -112,7 +111,7 @@ memory_pressure <- function(machine) {
     found <- length(line) == 1L && grepl(pattern, line)
     if (found) suppressWarnings(as.numeric(sub(pattern, "\\1", line))) / 100 else NA_real_
   }, 0)
-  # The own group's: those above it are others' as well.
+  # The own group's: the groups above it belong to others as well.
   own <- utils::tail(parts, 1L)
   if (is.na(own)) not_known("The control group has no memory.pressure.")
   unname(own)
@@ -175,7 +174,7 @@ tmpfiles_age <- function(machine) {
   if (any(kept) || !any(cleans)) {
     return(no_cleaner)
   }
-  # The nearest directory's line holds, and of several for one path the first.
+  # The line of the nearest directory applies, and the first of several for one path.
   at <- which(cleans)[which.max(nchar(paths[cleans]))]
   list(
     age = tmpfiles_span(words[[at]][7L]), from = paste("systemd-tmpfiles,", words[[at]][1L])
@@ -197,7 +196,7 @@ covers_session <- function(patterns, dir) {
   spared | (patterns == dir)
 }
 
-# "10d", "1h30min", "~5d", "m:30s" in seconds; NA for none, and for what isn't an age.
+# "10d", "1h30min", "~5d", "m:30s" in seconds; NA if missing or invalid.
 tmpfiles_span <- function(text) {
   text <- sub("^([abcmABCM]+:)?~?", "", if (is.na(text)) "-" else text)
   if (!grepl("^([0-9]+[a-z]*)+$", text)) {
@@ -230,7 +229,7 @@ tmpreaper_age <- function(machine) {
   list(age = tmpfiles_span(if (nzchar(set)) set else "7d"), from = "tmpreaper")
 }
 
-# Red Hat's tmpwatch, before 7: a daily script whose ages stand in its command line.
+# Red Hat's tmpwatch, before 7: a daily script with ages in its command line.
 tmpwatch_age <- function(machine) {
   lines <- read_kernel_file(file.path(machine$etc, "cron.daily", "tmpwatch"))
   pattern <- "^.*[ \t]([0-9]+[dhm])[ \t]+(.*[ \t])?/tmp([ \t].*)?$"

@@ -132,7 +132,7 @@ check_items <- function(items, call = sys.call(-1)) {
   unique(items)
 }
 
-# All items in the order in which they are shown: list(group, look).
+# All items in the order of display: list(group, look).
 doctor_items <- function() {
   in_group <- function(group, ...) {
     lapply(list(...), function(look) list(group = group, look = look))
@@ -178,7 +178,7 @@ doctor_items <- function() {
   )
 }
 
-# A machine's findings as doctor() returns them.
+# A machine's findings, as returned by doctor().
 examine <- function(machine, interval = 0, items = names(doctor_items())) {
   machine <- look_twice(machine, interval)
   known <- doctor_items()
@@ -190,7 +190,7 @@ examine <- function(machine, interval = 0, items = names(doctor_items())) {
 }
 
 item_rows <- function(name, item, machine) {
-  # Nothing that one item meets may cost the user the others.
+  # An error in one item must not cost the user the others.
   found <- tryCatch(item$look(machine), error = function(e) {
     finding(conditionMessage(e), "unknown", unknown_why)
   })
