@@ -1,9 +1,9 @@
-# Values of keys in the names of folders, key=value, as Hive writes them: in the session, which
-# reads paths, and in workers, which write them.
+# Key values in folder names, key=value, as Hive writes them: for the session, which reads paths,
+# and for workers, which write them.
 
 hive_na <- "__HIVE_DEFAULT_PARTITION__"
 
-# The keys in a path of folders: named texts, NA for a key's NA, NULL if there are none.
+# The keys in a path of folders: named texts, NA for a missing value, NULL if there are none.
 keys_of_path <- function(path) {
   steps <- strsplit(path, "/", fixed = TRUE)[[1L]]
   at <- regexpr("=", steps, fixed = TRUE)
@@ -18,8 +18,8 @@ keys_of_path <- function(path) {
   stats::setNames(texts, url_decode(substring(steps, 1L, at - 1L)))
 }
 
-# One folder for each key of a list of columns of one length. A name that began with a dot or an
-# underscore would be left out by readers.
+# A folder for each row of a list of key columns. Readers would ignore a name that begins with a dot
+# or an underscore.
 path_of_keys <- function(columns) {
   folders <- lapply(names(columns), function(name) {
     text <- key_text(columns[[name]], name)
@@ -34,7 +34,7 @@ path_of_keys <- function(columns) {
   do.call(paste, c(folders, sep = "/"))
 }
 
-# Each byte that isn't a letter of ASCII, a digit or one of "_.-" becomes %XX.
+# Each byte except ASCII letters, digits and "_.-" becomes %XX.
 url_encode <- function(x) {
   safe <- as.raw(utf8ToInt(paste0(c(letters, LETTERS, 0:9, "_.-"), collapse = "")))
   x <- enc2utf8(x)
@@ -48,7 +48,7 @@ url_encode <- function(x) {
   coded[match(x, known)]
 }
 
-# As text in UTF-8. A percent sign without two hexadecimal digits stays as it is.
+# To UTF-8 text. A percent sign without two hexadecimal digits stays unchanged.
 url_decode <- function(x) {
   vapply(x, function(one) {
     if (!grepl("%", one, fixed = TRUE)) {
@@ -66,8 +66,8 @@ url_decode <- function(x) {
   }, "", USE.NAMES = FALSE)
 }
 
-# The type that all values of a key have: logical, integer, double or character. A number must be
-# what R would write, or text such as 007 would lose something.
+# The type that fits all values of a key: logical, integer, double or character. A number must be
+# written as R would write it, or text such as 007 would lose something.
 guess_key <- function(text) {
   known <- unique(text[!is.na(text)])
   if (all(known %in% c("TRUE", "FALSE", "true", "false"))) {
@@ -88,7 +88,7 @@ guess_key <- function(text) {
 
 # ---- Values as text
 
-# A key's values as text, from which key_as() makes them again; a part_error if that can't be.
+# A key's values as text that key_as() can read back; a part_error if that isn't possible.
 key_text <- function(column, name) {
   if (is.factor(column)) {
     return(as.character(column))
@@ -104,7 +104,7 @@ key_text <- function(column, name) {
   if (is.double(column) && class == "numeric") double_text(column) else as.character(column)
 }
 
-# The shortest of a few forms that gives the same double again; NA where it is NA, but not NaN.
+# The shortest of a few forms that reads back as the same double; NA stays NA, but not NaN.
 double_text <- function(x) {
   text <- sprintf("%.15g", x)
   text[is.na(x) & !is.nan(x)] <- NA_character_
@@ -115,7 +115,7 @@ double_text <- function(x) {
   text
 }
 
-# model: a column without rows, of the type that the text is of.
+# model: a column without rows, of the type to convert to.
 key_as <- function(text, model) {
   if (is.factor(model)) {
     return(factor(text, levels(model), ordered = is.ordered(model)))

@@ -1,12 +1,12 @@
-# Vectors of package bit64 (class "integer64": 64-bit whole numbers in the bytes of doubles)
-# without that package, whose methods c() and the like need: such columns come from data.table
-# and database packages to workers that never load it.
+# Vectors of package bit64 (class "integer64": 64-bit whole numbers in the bytes of doubles) without
+# that package, whose methods c() etc. need: data.table and database packages send such columns to
+# workers that never load it.
 
 is_int64 <- function(x) inherits(x, "integer64")
 
-# Columns behind each other, at least one of them integer64. Integers and logicals become
-# integer64. With numeric ones all become numeric, as integers do; a part_error if one
-# isn't exact there: two keys must not become one.
+# Concatenates columns, at least one of them integer64. Integers and logicals become integer64. With
+# doubles among them all become doubles, as integers do; a part_error if one isn't exact then: two
+# keys must not become one.
 bind_int64 <- function(columns) {
   long <- vapply(columns, is_int64, NA)
   wrong <- Filter(is_no_number, columns[!long])
@@ -23,7 +23,7 @@ bind_int64 <- function(columns) {
 
 is_no_number <- function(x) !(is.numeric(x) || is.logical(x)) || is.object(x)
 
-# Halves of 32 bits, lower one first.
+# Halves of 32 bits, the lower one first.
 int64_halves <- function(x) {
   bytes <- writeBin(as.double(unclass(x)), raw(), endian = "little")
   matrix(readBin(bytes, "integer", 2L * length(x), endian = "little"), nrow = 2L)
@@ -38,15 +38,15 @@ int64_of_halves <- function(halves) {
 # Integers or logicals as integer64.
 int64_of <- function(x) {
   x <- as.integer(x)
-  # The least number is NA, here as there.
+  # The smallest number is NA, as in R.
   int64_of_halves(rbind(ifelse(is.na(x), 0L, x), ifelse(is.na(x), NA, -(x < 0L))))
 }
 
-# integer64 as numbers; a part_error if one of them isn't the same there.
+# integer64 as doubles; a part_error if one of them isn't exact then.
 int64_numbers <- function(x) {
   halves <- int64_halves(x)
   lower <- halves[1L, ]
-  # The least integer reads as NA.
+  # The smallest integer reads as NA.
   lower <- ifelse(is.na(lower), 2^31, as.double(lower))
   lower <- ifelse(lower < 0, lower + 2^32, lower)
   upper <- ifelse(is.na(halves[2L, ]), -2^31, as.double(halves[2L, ])) * 2^32

@@ -1,5 +1,5 @@
-# Rows of data frames, in workers and in the session: taken, put together, split by key. C code
-# does what it can (atomic columns); R's own methods do the rest.
+# Rows of data frames, in workers and in the session: selected, combined, split by key. C code
+# handles atomic columns; R's own methods do the rest.
 
 # A data frame without the cost of data.frame(): columns, all of n rows, by name.
 new_frame <- function(columns, n) {
@@ -8,13 +8,13 @@ new_frame <- function(columns, n) {
   columns
 }
 
-# No rows and no columns: what is known of a part that nothing came to.
+# No rows and no columns: a part that received nothing.
 empty_frame <- function() new_frame(stats::setNames(list(), character()), 0L)
 
 is_empty <- function(x) !length(x) && frame_rows(x) == 0L
 
-# No rows, and not all of the columns that rows would have. Functions of the user's see such a part
-# as one without columns: x[x$n > 1, ] of a single column is no data frame.
+# No rows, and not all columns that rows would have. The user's functions see such a part as one
+# without columns: x[x$n > 1, ] of a single column isn't a data frame.
 open_frame <- function(x) {
   x <- take_rows(x, integer())
   attr(x, "open") <- TRUE
@@ -23,10 +23,10 @@ open_frame <- function(x) {
 
 is_open <- function(x) !is.null(attr(x, "open", exact = TRUE))
 
-# What is taken for a data frame is made a plain one: no row names, no class of its own.
+# Makes a data frame plain: no row names, no class of its own.
 plain_frame <- function(x) {
   n <- .row_names_info(x, 2L)
-  # As it is already: nothing to be copied.
+  # Already plain: copy nothing.
   plain <- identical(oldClass(x), "data.frame") && length(attributes(x)) == 3L
   if (plain && .row_names_info(x) < 0L) {
     return(x)
@@ -61,7 +61,7 @@ take_end <- function(x, n, from_end) {
   take_rows(x, if (from_end) seq.int(rows - n + 1, length.out = n) else seq_len(n))
 }
 
-# Rows cut into data frames as `sorted` says (see ffi_rows_sort): NULL where there are none.
+# Rows cut into data frames according to `sorted` (see ffi_rows_sort): NULL if a part has none.
 split_rows <- function(x, sorted) {
   cut <- .Call(ffi_rows_split, x, sorted$rows, sorted$begin)
   if (!is.null(cut)) {
@@ -74,7 +74,7 @@ split_rows <- function(x, sorted) {
   })
 }
 
-# About how many bytes a part takes: strings are counted by their first thousand.
+# The approximate size of a part in bytes: strings are estimated from the first thousand.
 frame_bytes <- function(x) {
   sum(vapply(x, function(column) {
     n <- as.double(length(column))
@@ -89,8 +89,8 @@ frame_bytes <- function(x) {
   }, 0))
 }
 
-# Data frames one below the other. Raises a part_error if their columns differ; parts: their
-# numbers, for its text. One without rows may lack columns: nothing told which they would be.
+# Stacks data frames. Raises a part_error if their columns differ; parts: their numbers, for its
+# text. One without rows may lack columns, since nothing determined them.
 bind_frames <- function(frames, parts = seq_along(frames)) {
   rows <- vapply(frames, frame_rows, 0L)
   some <- lengths(frames) > 0L | rows > 0L
@@ -119,10 +119,10 @@ bind_frames <- function(frames, parts = seq_along(frames)) {
   new_frame(columns, sum(rows))
 }
 
-# Whether columns of a part without rows are some of the others'.
+# Whether a part without rows has only some of the others' columns.
 lacks_columns <- function(names, rows, all) rows == 0 && all(names %in% all)
 
-# A part without rows has these columns too, of a type that takes any other's (bind_columns()).
+# Adds these columns to a part without rows, of a type that takes any other's (bind_columns()).
 with_columns <- function(x, names) {
   missing <- if (frame_rows(x) == 0L) setdiff(names, names(x))
   if (!length(missing)) {
@@ -151,7 +151,7 @@ bind_columns <- function(columns) {
   if (any(vapply(columns, is_int64, NA))) {
     return(bind_int64(columns))
   }
-  # A column that is empty, or NA all over, takes the type of the others.
+  # A column that is empty, or all NA, takes the type of the others.
   blank <- vapply(columns, function(x) is.logical(x) && all(is.na(x)), NA)
   if (any(blank) && !all(blank)) {
     model <- columns[[which(!blank)[1L]]]
@@ -161,7 +161,7 @@ bind_columns <- function(columns) {
   if (any(factors) && !all(factors)) {
     columns[factors] <- lapply(columns[factors], as.character)
   }
-  # Numbers among dates, times or differences are such, whichever of them is the first.
+  # Numbers combined with dates, times or differences become those, in any order.
   timed <- vapply(columns, is_timed, NA)
   if (any(timed)) {
     plain <- vapply(columns, is.numeric, NA) & !timed
@@ -177,8 +177,8 @@ bind_columns <- function(columns) {
   if (all(as_is) && !inherits(bound, "AsIs")) I(bound) else bound
 }
 
-# An error that is about the data, not about muster or R: the session words it.
-# kind: of the muster_error_. part: that it is about, if not the one in work.
+# An error about the data, not about muster or R: the session words it. kind: of the muster_error_.
+# part: the part concerned, if not the present one.
 part_error <- function(text, kind = "input", part = NULL) {
   condition <- list(message = text, call = NULL, kind = kind, part = part)
   stop(structure(condition, class = c("muster_part_error", "error", "condition"))) # tidy: reworded
@@ -206,7 +206,7 @@ key_columns <- function(x, by) {
   })
 }
 
-# By name, where a function may have given two columns of one name.
+# By name, since a function may have returned two columns of one name.
 the_column <- function(x, name) {
   if (sum(names(x) == name, na.rm = TRUE) > 1L) {
     part_error(paste0("There are two columns `", name, "`."))
@@ -214,7 +214,7 @@ the_column <- function(x, name) {
   .subset2(x, name)
 }
 
-# Keys of one family can be equal, those of two never are. NULL: can't be a key.
+# Keys of one family can be equal, those of different families can't. NULL: not a valid key.
 key_family <- function(column) {
   if (is.list(column) || length(dim(column)) > 1L || isS4(column)) {
     return(NULL)
