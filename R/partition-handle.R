@@ -1,5 +1,5 @@
-# Handles answer as data frames do: how many rows and columns, their names, the first rows. Only
-# what is shown comes to the session.
+# Handles respond like data frames: number of rows and columns, names, first rows. Only what is
+# shown is sent to the session.
 
 #' @export
 dim.muster_partition <- function(x) {
@@ -10,7 +10,7 @@ dim.muster_partition <- function(x) {
 #' @export
 dimnames.muster_partition <- function(x) list(NULL, names(x))
 
-# NULL for a copy, which knows no columns.
+# NULL for a copy, which doesn't know its columns.
 #' @export
 names.muster_partition <- function(x) {
   opened <- open_handle(x)
@@ -40,7 +40,7 @@ length.muster_partition <- function(x) length(names(x))
   start_stage(p$cl, p$stage$count, same_steps(list(step)), p$stage, list(), call)
 }
 
-# As data frames choose them: by name, number or TRUE and FALSE.
+# Columns selected as in data frames: by name, number or logical value.
 chosen_columns <- function(names, i, call) {
   if (is.character(i)) {
     missing <- setdiff(i, names)
@@ -60,14 +60,14 @@ chosen_columns <- function(names, i, call) {
   i
 }
 
-# utils isn't loaded for these methods alone: the first R of a login does without it.
+# utils isn't imported for these methods alone: that would slow the first R after a login.
 #' @exportS3Method utils::head
 head.muster_partition <- function(x, n = 6L, ...) end_rows(x, n, FALSE, sys.call())
 
 #' @exportS3Method utils::tail
 tail.muster_partition <- function(x, n = 6L, ...) end_rows(x, n, TRUE, sys.call())
 
-# n rows of one end, in their order; all but so many of the other end if n is negative.
+# n rows from one end, in their order; if n is negative, all but -n rows of the other end.
 end_rows <- function(x, n, from_end, call) {
   p <- check_partition(x, "x", call)
   if (!is.numeric(n) || length(n) != 1L || is.na(n)) abort_input("n", "one whole number", n, call)
@@ -99,7 +99,7 @@ str.muster_partition <- function(object, ...) {
   invisible()
 }
 
-# One column after the other comes to the session.
+# Columns are sent to the session one by one.
 #' @export
 summary.muster_partition <- function(object, ...) {
   p <- check_partition(object, "object", sys.call())

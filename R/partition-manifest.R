@@ -1,6 +1,5 @@
-# _manifest.json: what partition_write() has written, and what partition_read() then reads. It is
-# there only if all files are. Readers of others leave it out, for its underscore. docs/SHUFFLE.md
-# says what is in it.
+# _manifest.json: what partition_write() has written, for partition_read(). It exists only if all
+# files do. Other readers ignore it, because of its underscore. docs/SHUFFLE.md describes it.
 
 manifest_name <- "_manifest.json"
 manifest_format <- "muster 1"
@@ -31,8 +30,8 @@ manifest_text <- function(manifest) {
 
 # ---- Reading it
 
-# The manifest of a folder, as above, or NULL where there is none. All files must be there, and of
-# their size.
+# The manifest of a folder, as above, or NULL if it has none. All files must exist, with their
+# recorded sizes.
 read_manifest <- function(folder, call) {
   path <- file.path(folder, manifest_name)
   if (!file.exists(path)) {

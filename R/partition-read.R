@@ -149,8 +149,8 @@ check_part_bytes <- function(bytes, call) {
 
 # ---- Which files
 
-# list(path, sign, hive (for each file a list of values, or NULL), order). any: paths that aren't
-# there are left to the user's reader.
+# list(path, sign, hive (for each file a list of values, or NULL), order). any: missing paths are
+# left to the user's reader.
 find_files <- function(roots, any, hive, call) {
   is_folder <- dir.exists(roots)
   missing <- !is_folder & !file.exists(roots)
@@ -241,7 +241,7 @@ check_hive_columns <- function(found, call) {
   }
 }
 
-# ---- How they are read
+# ---- How to read them
 
 # A list of items, one for each file: path, sign, kind, package (that reads parquet), hive.
 read_items <- function(found, known, call) {
@@ -304,7 +304,7 @@ reader_with <- function(items, call) {
 
 # ---- Parts
 
-# Consecutive files of one kind, as many as fit into `bytes`: a list of their numbers.
+# Consecutive files of one kind, as many as fit into `bytes`: a list of their indices.
 divide_items <- function(items, bytes) {
   sizes <- item_sizes(items)
   kinds <- vapply(items, `[[`, "", "kind")
@@ -329,14 +329,14 @@ item_sizes <- function(items) {
 
 part_bytes <- function(sizes, bytes) if (is.null(bytes)) min(sum(sizes) / 32, 64e6) else bytes
 
-# Pieces of csv files aren't smaller than this, by default: they would cost more than they save.
+# By default, pieces of csv files aren't smaller than this: cutting would cost more than it saves.
 piece_bytes <- function(items, bytes) {
   room <- part_bytes(item_sizes(items), bytes)
   if (is.null(bytes)) max(room, 1e6) else room
 }
 
-# The columns' names of a csv file that may be cut, else NULL: with row names, compressed, or
-# unreadable, of which a worker will tell what is wrong.
+# The column names of a csv file that may be cut, else NULL: it has row names, is compressed, or
+# unreadable, and a worker will report what is wrong.
 csv_to_cut <- function(item) {
   magic <- tryCatch(readBin(item$path, "raw", 6L), error = function(e) raw())
   packed <- list(c(0x1f, 0x8b), c(0x42, 0x5a, 0x68), c(0xfd, 0x37, 0x7a))
@@ -346,7 +346,7 @@ csv_to_cut <- function(item) {
   tryCatch(suppressWarnings(csv_header(item$path)), error = function(e) NULL)
 }
 
-# The names, if the first row is what they were made of: pieces take it for the header.
+# The names, if they come from the first row: pieces rely on that being the header.
 csv_header <- function(path) {
   names <- csv_names(path)
   if (startsWith(names[1L], "\n")) {
@@ -356,7 +356,7 @@ csv_header <- function(path) {
   if (identical(make.names(trimws(first), unique = TRUE), names)) names
 }
 
-# list(items, parts) where large csv files are several items, each a part of its own.
+# list(items, parts), with large csv files split into several items, each a part of its own.
 cut_items <- function(cl, items, parts, bytes, call) {
   piece <- piece_bytes(items, bytes)
   sizes <- item_sizes(items)
@@ -420,8 +420,8 @@ read_steps <- function(parts, step) {
   function(task) list(c(step, list(items = parts[[task]])))
 }
 
-# Reads, and reads again what has columns of another type than all parts together. The handle of
-# the first reading goes once nobody needs it.
+# Reads, and reads parts again whose columns have another type than all parts together. The handle
+# of the first reading is dropped once it isn't needed.
 read_stage <- function(cl, parts, step, job, call) {
   files <- lapply(parts, function(items) vapply(items, `[[`, "", "path"))
   steps <- read_steps(parts, step)

@@ -78,8 +78,8 @@ partition_scatter <- function(cl, x, parts = NULL) {
   scatter(cl, source_frame(x), check_parts(parts, call), call)
 }
 
-# Keeps the rows as they are now, for as long as parts are made from them. A data.table's columns
-# are changed in place by `:=` and set(), so they are copied.
+# Keeps the rows unchanged while parts are made from them. `:=` and set() change a data.table's
+# columns in place, so they are copied.
 source_frame <- function(x) {
   frame <- plain_frame(x)
   if (inherits(x, "data.table")) take_rows(frame, seq_len(frame_rows(frame))) else frame
@@ -91,8 +91,8 @@ scatter <- function(cl, x, parts, call) {
   start_stage(cl, parts, data_steps(x, part_ranges(rows, parts)), NULL, list(), call)
 }
 
-# Steps are functions that live as long as their stage. They are created where no cluster or
-# handle is in scope, since that would never be garbage-collected.
+# Steps are functions that live as long as their stage. They are created where no cluster or handle
+# is in scope: those would never be garbage-collected.
 data_steps <- function(x, ranges) {
   force(x)
   force(ranges)
@@ -129,7 +129,7 @@ run_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate =
   stage$title <- title
   stage$files <- files
   stage$weights <- weights
-  # Before it runs, so that an error or an interrupt drops its results.
+  # Before the run, so that an error or an interrupt drops its results.
   token <- new_token(cl, shuffle, stage)
   answers <- shuffle_run(shuffle, cl, stage, call)
   handle <- new_partition(stage, .subset2(cl[[1L]], "id"), token)
@@ -172,7 +172,7 @@ as.data.frame.muster_partition <- function(x, row.names = NULL, optional = FALSE
   as.data.frame(partition_collect(x), row.names = row.names, optional = optional, ...)
 }
 
-# The worker that has a part, NULL if none has.
+# The worker that has a part, or NULL.
 part_worker <- function(p, part) {
   if (is.null(part)) {
     return(NULL)
@@ -186,7 +186,7 @@ collect_parts <- function(p, call, steps = same_steps(list(list(kind = "give")))
   ask_parts(p, new_stage(p$shuffle, p$stage$count, steps, near = p$stage), call)
 }
 
-# The answers of a stage that has nothing to be kept.
+# The answers of a stage that keeps no data.
 ask_parts <- function(p, stage, call) {
   on.exit(drop_stage(p$shuffle, stage))
   shuffle_run(p$shuffle, p$cl, stage, call)

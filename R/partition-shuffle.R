@@ -106,9 +106,8 @@ partition_shuffle <- function(p, by, parts = NULL) {
 }
 
 # pre: steps before rows are moved; post: steps after they have arrived. job: for the functions in
-# these steps.
-# stream: of random numbers, NULL for none. The tasks of the result have the first ones, in their
-# order, and those that split the next ones.
+# these steps. stream: of random numbers, or NULL. The tasks of the result have the first streams,
+# in their order, and the tasks that split have the next ones.
 shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job = NULL,
                            stream = NULL, speculate = TRUE) {
   parts <- min(parts, parts_most)
@@ -125,7 +124,7 @@ split_stage <- function(p, by, parts, pre = list(), job = NULL, stream = NULL, s
   )
 }
 
-# The same for all tasks, but for their streams.
+# The same for all tasks, except for their streams.
 seeded_steps <- function(steps, stream, before) {
   if (is.null(stream)) {
     return(same_steps(steps))

@@ -129,7 +129,7 @@ check_writer <- function(args, format, call) {
 
 # ---- Folders
 
-# The folder's full name; of what a link leads to.
+# The folder's full path, with links resolved.
 check_target <- function(path, overwrite, call) {
   if (!is.character(path) || length(path) != 1L || is.na(path) || !nzchar(path)) {
     abort_input("path", "the path of a folder", path, call)
@@ -165,8 +165,8 @@ staging_start <- function(target) {
   paste0(".", basename(target), ".muster-", Sys.info()[["nodename"]], "-")
 }
 
-# A folder beside the target, in the same file system, with `work` for attempts and `data` for
-# what is committed. Its name says whose it is.
+# A folder next to the target, on the same file system, with `work` for attempts and `data` for
+# committed files. Its name tells its owner.
 make_staging <- function(target, call) {
   staging <- file.path(
     dirname(target), paste0(staging_start(target), Sys.getpid(), "-", basename(tempfile("")))
@@ -181,7 +181,7 @@ make_staging <- function(target, call) {
   staging
 }
 
-# What sessions of this user left that were killed. If one was killed between the renamings of
+# Removes the folders of this user's killed sessions. If one was killed between the renamings of
 # put_in_place(), its `old` is the data.
 clear_stagings <- function(target) {
   start <- staging_start(target)
@@ -189,7 +189,7 @@ clear_stagings <- function(target) {
   for (name in names[startsWith(names, start)]) {
     pid <- suppressWarnings(as.integer(sub("-.*$", "", substring(name, nchar(start) + 1L))))
     left <- file.path(dirname(target), name)
-    # Whether another user's process runs can't always be told.
+    # It isn't always known whether another user's process runs.
     if (is.na(pid) || process_runs(pid) || !owned_by_us(left)) next
     old <- file.path(left, "old")
     if (dir.exists(old) && !file.exists(target)) told_why(file.rename(old, target))
@@ -201,7 +201,7 @@ owned_by_us <- function(path) {
   identical(file.info(path)$uid, file.info(tempdir())$uid)
 }
 
-# A worker whose attempt came late may be putting a file there just now.
+# A worker with a late attempt may be creating a file there right now.
 remove_staging <- function(staging) {
   for (again in 1:10) {
     unlink(staging, recursive = TRUE, force = TRUE)
@@ -209,7 +209,7 @@ remove_staging <- function(staging) {
   }
 }
 
-# NULL, or why R's function about files gave FALSE.
+# NULL, or why R's file function returned FALSE.
 told_why <- function(code) {
   reason <- NULL
   ok <- withCallingHandlers(code, warning = function(w) {
@@ -227,7 +227,7 @@ abort_write <- function(file, text, reason, call, kind = "input") {
 
 # ---- Commit
 
-# Gives all files their names, and writes the list of them.
+# Renames all files to their final names, and writes the list of them.
 write_manifest <- function(answers, model, step, staging, call) {
   data <- file.path(staging, "data")
   files <- lapply(answers, `[[`, "files")
@@ -261,7 +261,7 @@ commit_files <- function(files, folders, step, data, call) {
   }
   for (i in seq_len(nrow(files))) {
     file <- file.path(data, files$file[i])
-    # Where A and a are one name, two keys would be one file.
+    # On a case-insensitive file system, two keys could share a file.
     reason <- if (file.exists(file)) {
       "another key already uses this name"
     } else {
@@ -273,7 +273,7 @@ commit_files <- function(files, folders, step, data, call) {
   }
 }
 
-# If there are no rows at all: a file with the columns alone.
+# If there are no rows at all: a file with only the columns.
 write_columns <- function(model, step, call) {
   name <- part_file_name(1L, step$format)
   temp <- paste0("columns.", step$format)
@@ -286,7 +286,7 @@ write_columns <- function(model, step, call) {
   new_frame(list(temp = temp, file = name, rows = 0, bytes = bytes), 1L)
 }
 
-# The keys' columns without rows, of the type that they have in all parts together.
+# The key columns without rows, of their type in all parts together.
 keys_model <- function(answers, by) {
   if (is.null(by)) {
     return(NULL)
