@@ -1,7 +1,7 @@
-# Aggregates as text, read in the session: what partition_reduce() folds.
+# Aggregates as text, parsed in the session for partition_reduce().
 
-# "sum(x, na.rm = TRUE)" becomes list(name, how, column, na_rm). env: where what is given for
-# na.rm is evaluated, the caller's.
+# "sum(x, na.rm = TRUE)" becomes list(name, how, column, na_rm). env: where to evaluate na.rm's
+# value, the caller's.
 parse_aggregates <- function(fun, env, call) {
   names <- names(fun)
   if (is.null(names) || anyNA(names) || !all(nzchar(names)) || anyDuplicated(names)) {
@@ -42,7 +42,7 @@ parse_aggregate <- function(text, env, call) {
   )
 }
 
-# A name, and not the empty one of an argument that was left out.
+# A name, but not the empty one of a missing argument.
 is_column <- function(code) is.symbol(code) && nzchar(as.character(code))
 
 aggregate_hint <- paste(
@@ -56,7 +56,7 @@ abort_aggregate <- function(text, call) {
   )
 }
 
-# What was written for na.rm: a variable, T, any expression.
+# na.rm's value: a variable, T, any expression.
 aggregate_flag <- function(code, text, env, call) {
   wrong <- function(details) {
     abort_muster("input", paste0("`na.rm` must be TRUE or FALSE in \"", text, "\"."),
@@ -70,11 +70,11 @@ aggregate_flag <- function(code, text, env, call) {
   if (!isTRUE(flag) && !isFALSE(flag)) {
     wrong(paste0("It is ", describe(flag), "."))
   }
-  # A name would travel with it.
+  # Drops its names, which would travel along.
   isTRUE(flag)
 }
 
-# Names of results are columns beside the key's.
+# Result names become columns next to the key's.
 check_results <- function(names, by, call) {
   twice <- intersect(names, by)
   if (length(twice)) {
@@ -84,7 +84,7 @@ check_results <- function(names, by, call) {
   }
 }
 
-# An aggregate's text says everything: further arguments would have no effect.
+# An aggregate's text is complete: further arguments would have no effect.
 check_no_more <- function(more, combine, call) {
   if (length(more)) {
     name <- names(more)[1L]

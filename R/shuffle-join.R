@@ -1,16 +1,15 @@
-# How a join's parts are cut where a key has very many rows. What a worker does with one of them is
-# in worker-join.R.
+# How a join's parts are cut if a key has very many rows. worker-join.R has a worker's side.
 
-# A piece with fewer rows of x isn't worth 200 us and another read of y's rows.
+# A piece with fewer rows of x isn't worth 200 us and reading y's rows again.
 join_rows_least <- 5000
 
-# The tasks of a join, from the rows that each map task of x has for each part of the key
-# (matrix: map task, part), and y for each part: a matrix with a row for each task.
+# The tasks of a join, from the number of rows that each map task of x (matrix: map task, part), and
+# y, have for each part of the key: a matrix with a row for each task.
 #   part: of the key. from, to: map tasks of x.
-#   rest: 0: all of the part; 1: what the rows of x give, 2: y's rows without a partner.
-# A part with many more rows of x than the others, and than of y, is cut between map tasks,
-# into pieces of about the mean. Rows come in the same order as without. Only the data counts
-# here: the same for each number of workers.
+#   rest: 0: all of the part; 1: results for the rows of x, 2: y's rows without a partner.
+# A part with many more rows of x than the others, and than of y, is cut between map tasks, into
+# pieces of about the mean. The order of the rows is the same as without. This depends only on the
+# data: it is the same for any number of workers.
 join_tasks <- function(x_rows, y_rows, all_y) {
   maps <- nrow(x_rows)
   total <- colSums(x_rows)
@@ -38,7 +37,7 @@ join_weights <- function(tasks, x_rows, y_rows) {
   }, 0)
 }
 
-# One function gives all tasks' steps: see data_steps().
+# One function returns all tasks' steps: see data_steps().
 join_steps <- function(tasks, by_x, by_y, all) {
   force(tasks)
   force(by_x)

@@ -1,8 +1,8 @@
-# How the workers of a shuffle get at each other's blocks: by opening segments where they lie, or
-# over links to listeners, whose addresses travel with the tasks and their answers. The links:
+# How workers of a shuffle get each other's blocks: they open segments directly, or use links to
+# listeners, whose addresses travel with the tasks and their answers. The links:
 # src/shuffle/links.c, handlers.c. A worker's side: worker-links.R. See docs/SHUFFLE.md.
 
-# The options that say how, looked at when a run begins: list(listen, limits, handlers).
+# The options for links, read when a run begins: list(listen, limits, handlers).
 links_options <- function(call) {
   mode <- getOption("muster.shuffle_links", "direct")
   if (!identical(mode, "direct") && !identical(mode, "listen")) {
@@ -22,7 +22,7 @@ links_options <- function(call) {
   list(listen = identical(mode, "listen"), limits = as.double(limits), handlers = handlers)
 }
 
-# What a task is told about links. Only tasks that move rows need them.
+# The links in a task's message. Only tasks that move rows need them.
 links_spec <- function(run, worker, steps) {
   kinds <- vapply(steps, `[[`, "", "kind")
   if (!any(c("split", "gather") %in% kinds)) {
@@ -30,7 +30,7 @@ links_spec <- function(run, worker, steps) {
   }
   known <- run$shuffle$links
   mine <- known[[as.character(worker)]]
-  # Who is to be asked for blocks of which it isn't known where they lie.
+  # The workers to ask for blocks whose location isn't known.
   sources <- do.call(rbind, as.list(do.call(c, lapply(steps, `[[`, "sources"))))
   asked <- sources[sources[, 6L] == 0L, 4L]
   list(
@@ -40,15 +40,15 @@ links_spec <- function(run, worker, steps) {
   )
 }
 
-# What an answer says of its worker's listeners: list(worker, epoch, handlers, folder, token).
+# Records an answer's data on its worker's listeners: list(worker, epoch, handlers, folder, token).
 links_note <- function(shuffle, links) {
   if (!is.null(links)) {
     shuffle$links[[as.character(links$worker)]] <- links
   }
 }
 
-# Where a segment of blocks lies: its worker's pid, a descriptor of that, and two numbers by which a
-# reader knows that it is the right one. A pid of 0: its worker has to be asked.
+# Where a segment of blocks is: its worker's pid, a descriptor of that process, and two numbers that
+# let a reader verify it. Pid 0: ask its worker.
 links_note_spot <- function(stage, task, spot) {
   if (is.null(stage$spots)) stage$spots <- no_spots(stage)
   stage$spots[task, ] <- spot

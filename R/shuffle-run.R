@@ -24,8 +24,8 @@ shuffle_run <- function(shuffle, cl, stage, call, also = list()) {
   }
 }
 
-# A plan has one run at a time: another one inside of it, by a condition's handler or a finalizer,
-# would take its tasks from it.
+# A plan has one run at a time: a nested one, from a condition's handler or a finalizer, would take
+# its tasks.
 check_not_running <- function(shuffle, call) {
   if (isTRUE(shuffle$running)) {
     abort_muster("input",
@@ -47,8 +47,8 @@ new_run <- function(shuffle, cl, stage, call) {
   run$stage <- stage
   run$call <- call
   run$tasks <- list()
-  run$about <- list() # of each task: list(key, worker)
-  run$jobs <- list() # that are held, by stage
+  run$about <- list() # for each task: list(key, worker)
+  run$jobs <- list() # held jobs, by stage
   run$answers <- vector("list", stage$count)
   run$links <- links_options(call)
   run$memory <- shuffle_memory()
@@ -61,7 +61,7 @@ run_leave <- function(run) {
   end_progress(run$progress)
   task_cancel(run$tasks)
   .Call(ffi_plan_unwant, run$shuffle$plan)
-  # The output that they were making may exist anyway.
+  # The output that they were making may still exist.
   for (about in run$about) drop_at(run$shuffle, about$worker, about$key)
   for (held in run$jobs) .Call(ffi_job_release, held[[1L]])
 }
@@ -77,7 +77,7 @@ run_progress <- function(run, also) {
     if (stage$id %in% seen) next
     seen <- c(seen, stage$id)
     n <- n + parts_missing(run, stage)
-    # What is near is made in the same task.
+    # Near inputs are made in the same task.
     while (!is.null(stage) && parts_missing(run, stage) > 0L) {
       todo <- c(todo, stage$far)
       stage <- stage$near
@@ -90,7 +90,7 @@ parts_missing <- function(run, stage) {
   sum(.Call(ffi_plan_where, run$shuffle$plan, stage$id)[, 1L] == 0L)
 }
 
-# How the workers are; those that the caller's cluster doesn't have aren't used.
+# The state of the workers; those outside of the caller's cluster aren't used.
 run_look <- function(run) {
   workers <- .Call(ffi_cluster_workers, run$cl)
   if (!is.matrix(workers)) {
@@ -105,7 +105,7 @@ run_look <- function(run) {
   run$shuffle$drops <- c(run$shuffle$drops, rep(list(list()), more))
 }
 
-# TRUE when all is there.
+# TRUE when everything is there.
 run_act <- function(run) {
   repeat {
     action <- .Call(ffi_plan_next, run$shuffle$plan)
@@ -158,11 +158,11 @@ run_submit <- function(run, action) {
   run$about[[k]] <- list(key = action[2:4], worker = worker)
 }
 
-# Sent instead of part_run() itself, which every worker has.
+# Sent instead of part_run() itself, which every worker has already.
 call_part <- function(spec) getFromNamespace("part_run", "muster")(spec)
 environment(call_part) <- asNamespace("utils")
 
-# list(pointer, number), or NULL for a stage without functions of the user's.
+# list(pointer, number), or NULL for a stage without the user's functions.
 run_job <- function(run, stage) {
   if (is.null(stage$job)) {
     return(NULL)
@@ -178,7 +178,7 @@ run_job <- function(run, stage) {
   run$jobs[[key]]
 }
 
-# The steps of a task with what only the moment tells: where inputs are, what may be in memory.
+# Completes the steps of a task: the places of its inputs, the memory it may use.
 fill_steps <- function(run, stage, task, worker, job) {
   lapply(stage$steps(task), function(step) {
     switch(step$kind,
@@ -200,8 +200,8 @@ fill_steps <- function(run, stage, task, worker, job) {
   })
 }
 
-# A row for each map task: stage, task, attempt, worker (0: the reader itself), epoch, and where its
-# segment lies (4 numbers, see links_note_spot()).
+# A row for each map task: stage, task, attempt, worker (0: the reader itself), epoch, and the place
+# of its segment (4 numbers, see links_note_spot()).
 sources_of <- function(run, far, reader) {
   where <- .Call(ffi_plan_where, run$shuffle$plan, far$id)
   worker <- where[, 2L]
@@ -210,7 +210,7 @@ sources_of <- function(run, far, reader) {
   cbind(far$id, seq_len(far$count), where[, 1L], worker, where[, 3L], spots)
 }
 
-# Bytes of blocks that each worker may have in memory.
+# How many bytes of blocks each worker may have in memory.
 shuffle_memory <- function() {
   set <- getOption("muster.shuffle_memory")
   if (is.numeric(set) && length(set) == 1L && !is.na(set)) {
@@ -232,7 +232,7 @@ run_cancel <- function(run, action) {
 
 run_take <- function(run) {
   if (!length(run$tasks)) {
-    .Call(ffi_cluster_wait) # a worker is on its way back
+    .Call(ffi_cluster_wait) # a worker is coming back
     return()
   }
   done <- which(.Call(ffi_task_wait, run$tasks, TRUE, 0.05))
@@ -300,7 +300,8 @@ run_commit <- function(run, key, value, worker) {
   }
 }
 
-# What names() gives: the columns of the first part that has rows, or else of one that has most.
+# The value of names(): the columns of the first part with rows, or else of the one with the most
+# columns.
 set_columns <- function(stage, task, value) {
   first <- if (value$rows > 0) task else stage$count + 1L
   better <- is.null(stage$columns) || first < stage$columns_task ||
@@ -318,11 +319,11 @@ set_shares <- function(stage, task, shares) {
   stage$shares[[task]] <- shares
 }
 
-# Rows that are split: a row for each map task, a column for each part.
+# Numbers of split rows: a row for each map task, a column for each part.
 share_matrix <- function(stage) do.call(rbind, stage$shares)
 
-# Parts with most rows are started first, once it is known how many they have: one that began
-# last would be waited for alone.
+# Starts parts with the most rows first, once their numbers are known: if one began last, everything
+# would wait for it.
 run_order <- function(run) {
   stage <- run$stage
   far <- stage$far
@@ -339,8 +340,8 @@ run_order <- function(run) {
   }
 }
 
-# The columns of a stage are those of its first part that has rows, whichever is done first; if
-# none has any, of the first that has most. Parts without rows may lack some: see bind_frames().
+# The columns of a stage are those of its first part with rows, whichever is done first; if none has
+# rows, of the first with the most columns. Parts without rows may lack some: see bind_frames().
 set_model <- function(run, stage, key, value, worker) {
   task <- key[2L]
   names <- names(value$model)
@@ -367,8 +368,8 @@ set_model <- function(run, stage, key, value, worker) {
   }
 }
 
-# Keys of all parts, and of both sides of a join, must be able to be equal. A stage's families
-# are those of its parts so far, "none" where all values of a column were NA.
+# Keys of all parts, and of both sides of a join, must be comparable. A stage's families are those
+# of its parts so far, "none" if all values of a column were NA.
 check_families <- function(run, stage, families) {
   compare <- function(known) {
     wrong <- which(known != "none" & families != "none" & known != families)
@@ -389,7 +390,7 @@ check_families <- function(run, stage, families) {
   stage$families[blank] <- families[blank]
 }
 
-# file: the one of several that it is about, if known.
+# file: the one concerned, if there are several and it is known.
 part_text <- function(run, key, file = NULL) {
   stage <- stage_by(run$shuffle, key[1L])
   file <- run_file(run, key, file)
@@ -406,7 +407,7 @@ run_file <- function(run, key, file = NULL) {
   if (is.null(file)) file_of(stage_by(run$shuffle, key[1L]), key[2L]) else file
 }
 
-# The files that a part came from, NULL if it came from none.
+# The files of a part, or NULL.
 file_of <- function(stage, task) {
   while (!is.null(stage) && is.null(stage$files)) stage <- stage$near
   if (!is.null(stage)) stage$files[[task]]
@@ -419,7 +420,7 @@ abort_part <- function(run, key, text, worker, kind, file = NULL) {
   )
 }
 
-# A task was lost more often than it may be, or there is no worker left.
+# A task was lost too often, or no worker is left.
 abort_lost_part <- function(run, action) {
   key <- action[2:3]
   details <- if (!is.null(run$loss)) strsplit(conditionMessage(run$loss), "\n")[[1L]]

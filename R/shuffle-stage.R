@@ -1,11 +1,11 @@
-# Stages of a cluster's shuffles, from the session's side: recipes, and handles to them. How
-# they are run: shuffle-run.R. docs/SHUFFLE.md has the words.
+# Stages of a cluster's shuffles, on the session's side: recipes, and handles to them. How they are
+# run: shuffle-run.R. docs/SHUFFLE.md explains the terms.
 
-# What the session knows of one cluster's stages: plan, a record of each stage by number, what
-# workers are still to be told to drop. It doesn't keep the cluster. A forked child begins with
-# nothing: its clusters have numbers of their own.
+# The session's state for one cluster's stages: plan, a record of each stage by number, drops not
+# yet sent to workers. It doesn't keep the cluster. A forked child starts with an empty one: its
+# clusters have their own numbers.
 shuffle_of <- function(cl, call) {
-  # What a function carries may have stopped the cluster while it was looked at.
+  # Code that ran meanwhile may have stopped the cluster.
   outcome <- .Call(ffi_node_outcome, cl[[1L]])
   if (outcome %in% outcomes_ended) {
     abort_submit(cl, outcome, call)
@@ -30,7 +30,7 @@ shuffle_of <- function(cl, call) {
   shuffle
 }
 
-# Handles to what was on clusters that are gone may stay: what their functions carried doesn't.
+# Handles of clusters that are gone may stay; the data of their functions doesn't.
 drop_shuffles <- function() {
   gone <- !names(the$shuffles) %in% .Call(ffi_cluster_ids)$id
   for (shuffle in the$shuffles[gone]) {
@@ -39,13 +39,12 @@ drop_shuffles <- function() {
   the$shuffles <- the$shuffles[!gone]
 }
 
-# A new stage: an environment with all that it takes to make its parts. It lives as long as its
+# A new stage: an environment with everything needed to make its parts. It lives as long as its
 # handle, a stage made of it, or a function that uses it. Nothing else may keep it: a user's
-# function in it can hold the stage's own handle, in the frame that it was written in, and a list
-# of all stages would keep both for ever.
-# steps: function(task) that gives the steps of one task, see part_step(), without
-# what changes from run to run. job: what the functions in them need, of make_job() or of another
-# stage, or NULL. near, far: stages.
+# function in it can hold the stage's own handle, in the frame where it was written, and a list of
+# all stages would keep both forever. steps: function(task) that returns the steps of one task, see
+# part_step(), without the parts that change from run to run. job: for the functions in them, from
+# make_job() or another stage, or NULL. near, far: stages.
 new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list(),
                       speculate = TRUE, inner = FALSE) {
   stage <- new.env(parent = emptyenv())
@@ -58,29 +57,29 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$count <- count
   stage$steps <- steps
   stage$job <- job
-  # Nobody is told that its functions draw random numbers without a seed.
+  # Don't warn that its functions draw random numbers without a seed.
   stage$quiet <- is.null(job) || isTRUE(attr(job, "quiet"))
   stage$near <- near
   stage$far <- far
-  stage$shares <- NULL # of a split: rows for each part, by task, until they have told an order
+  stage$shares <- NULL # of a split: rows for each part, by task, until the order is set
   stage$shared <- 0L # tasks whose shares are known
-  stage$weights <- NULL # of each task, for the order in which they are started
+  stage$weights <- NULL # of each task, for the order of starts
   stage$ordered <- FALSE
   stage$rows <- stage$bytes <- rep(NA_real_, count)
   note_stage(shuffle, stage, inner)
   stage
 }
 
-# A user's function as bytes, with all that belongs to it: a part that is made again gets what its
-# first attempt got, whatever has been assigned since in the frame that the function was written
-# in. Gives a pointer to them, which run_job() makes a job of.
+# A user's function as bytes, with everything it needs: a part that is made again gets the same as
+# its first attempt, whatever has been assigned since in the function's frame. Returns a pointer to
+# them, from which run_job() makes a job.
 freeze_job <- function(job) {
   frozen <- .Call(ffi_job_freeze, job)
   attr(frozen, "quiet") <- job$quiet # for other stages with this job
   frozen
 }
 
-# The record of a stage: what is needed to let go of it, when the stage itself may be gone.
+# The record of a stage: enough to drop it, when the stage itself may be gone.
 note_stage <- function(shuffle, stage, inner) {
   record <- new.env(parent = emptyenv())
   record$id <- stage$id
@@ -100,9 +99,9 @@ record_of <- function(shuffle, id) shuffle$stages[[as.character(id)]]
 
 stage_by <- function(shuffle, id) .Call(ffi_hidden, record_of(shuffle, id)$stage)
 
-# What a handle holds, hidden from whoever serializes it: all that the session knows of
-# the data would go along with any function that was written where the handle can be seen. Parts
-# are dropped when R collects the token, and the stage is forgotten once no other can need it.
+# The contents of a handle, hidden from serialization: otherwise everything that the session knows
+# about the data would go along with any function written where the handle is visible. Parts are
+# dropped when R collects the token, and the stage is forgotten once no other can need it.
 new_token <- function(cl, shuffle, stage) {
   token <- new.env(parent = emptyenv())
   reg.finalizer(token, note_released(shuffle$released, stage$id))
@@ -116,8 +115,8 @@ note_released <- function(released, id) {
   function(e) assign(id, TRUE, envir = released)
 }
 
-# A handle: the cluster's and the stage's number, what a copy prints, and a token, which all of
-# its copies in this session share.
+# A handle: the cluster's and the stage's number, the text that a copy prints, and a token, which
+# all its copies in this session share.
 new_partition <- function(stage, cluster, token) {
   structure(
     list(
@@ -128,14 +127,14 @@ new_partition <- function(stage, cluster, token) {
   )
 }
 
-# list(cl, shuffle, stage, token), or NULL for a copy by way of bytes. The token keeps the parts:
-# p itself may be collected while they are used.
+# list(cl, shuffle, stage, token), or NULL for a copy made through serialization. The token keeps
+# the parts: p itself may be collected while they are used.
 open_handle <- function(p) {
   held <- .Call(ffi_hidden, p$token$held)
   if (!is.null(held)) c(held, list(token = p$token))
 }
 
-# Called at the begin of a run: a finalizer only takes notes, since it may run anywhere.
+# Called at the start of a run: a finalizer only takes notes, since it may run anywhere.
 drop_released <- function(shuffle) {
   for (id in ls(shuffle$released, sorted = FALSE)) {
     rm(list = id, envir = shuffle$released)
@@ -154,7 +153,7 @@ release_stage <- function(shuffle, record) {
   drop_everywhere(shuffle, c(record$id, 0L, 0L))
 }
 
-# Nobody has a handle to it.
+# For a stage without handles.
 drop_stage <- function(shuffle, stage) {
   record <- record_of(shuffle, stage$id)
   release_stage(shuffle, record)
@@ -214,7 +213,7 @@ check_partition <- function(p, name, call) {
   opened
 }
 
-# Of an opened handle: "there", "stopped" with its cluster, or "foreign".
+# The state of an opened handle: "there", "stopped" with its cluster, or "foreign".
 handle_state <- function(opened) {
   outcome <- if (!is.null(opened)) .Call(ffi_node_outcome, opened$cl[[1L]])
   if (is.null(outcome) || outcome == outcome_foreign) {
@@ -242,22 +241,22 @@ check_by <- function(by, call, name = "by") {
   by
 }
 
-# More parts than this would be blocks of a few rows.
+# More parts would mean blocks of a few rows.
 parts_most <- 4096L
 
 check_parts <- function(parts, call, default = NULL, name = "parts") {
   if (is.null(parts)) default else check_count(parts, name, 1L, parts_most, call)
 }
 
-# How many parts data has by default: by its rows alone, so that results don't depend on the
+# The default number of parts of data: depends only on its rows, so that results don't depend on the
 # number of workers.
 default_parts <- function(rows) {
   as.integer(max(1, min(rows, 32), min(64, ceiling(rows / 50000))))
 }
 
-# begin and end of n rows in so many parts, as even as can be.
+# begin and end of n rows in `parts` parts of nearly equal size.
 part_ranges <- function(n, parts) {
-  # The product first: it is exact, and so is the last end, which is n.
+  # Multiplies first: that is exact, and so the last end is n.
   ends <- floor(seq_len(parts) * as.double(n) / parts)
   cbind(c(0, ends[-parts]) + 1, ends)
 }
