@@ -42,7 +42,7 @@ socket_connect <- function(host, port = NULL, timeout = getOption("timeout"), bl
     return(value)
   }
   call <- sys.call()
-  # C code takes arguments in their plain form only: that spares a good call these checks.
+  # C code only takes arguments in their simple form: valid calls skip these checks.
   check_host(host, call = call)
   port <- check_port(port, host, 1L, call)
   if (value$kind == "arguments") {

@@ -1,6 +1,6 @@
-# Sockets: checks of their arguments, and the conditions of what goes wrong.
+# Sockets: checks of their arguments, and the conditions of failures.
 
-# Seconds that a call may wait, 0 for not at all; NULL is NA, the socket's own timeout.
+# Seconds that a call may wait, 0: don't wait; NULL becomes NA, the socket's own timeout.
 check_timeout <- function(x, name = "timeout", call = sys.call(-1)) {
   if (is.null(x)) {
     return(NA_real_)
@@ -11,7 +11,7 @@ check_timeout <- function(x, name = "timeout", call = sys.call(-1)) {
   as.double(x)
 }
 
-# Bytes, a whole number from min up.
+# Bytes, a whole number of at least min.
 check_bytes <- function(x, name, min, call = sys.call(-1)) {
   ok <- is.numeric(x) && length(x) == 1L && !is.na(x) && x >= min && (x == Inf || x == trunc(x))
   if (!ok) {
@@ -27,7 +27,7 @@ check_host <- function(host, name = "host", call = sys.call(-1)) {
   host
 }
 
-# A port; of no meaning, and not looked at, where the host is a path.
+# A port; ignored if the host is a path.
 check_port <- function(port, host, min, call = sys.call(-1)) {
   if (is_socket_path(host)) {
     return(0L)
@@ -64,8 +64,8 @@ seconds_text <- function(x, digits = 3L) {
   paste(format(x, digits = digits, decimal.mark = "."), "s")
 }
 
-# abort_socket() raises what a failure says. doing: what was tried, as in "receive a line
-# from". socket: list(host, port). late: one sentence for a timeout, without its time.
+# abort_socket() raises the error of a failure. doing: the operation, as in "receive a line from".
+# socket: list(host, port). late: one sentence for a timeout, without its time.
 abort_socket <- function(failure, doing, socket, call, late = NULL) {
   socket_misuse(failure, call)
   host <- .subset2(socket, "host")
@@ -139,7 +139,7 @@ connect_hint <- function(failure) {
   }
 }
 
-# Sockets that can't be used at all, in this process or for this.
+# Sockets that can't be used in this process or for this purpose.
 socket_misuse <- function(failure, call) {
   must <- switch(failure$kind,
     no_socket = , copy = "is a copy that was saved or sent, and is connected to nothing",

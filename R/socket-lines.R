@@ -77,7 +77,7 @@ check_encoding <- function(encoding, call) {
   if (encoding %in% c("UTF-8", "latin1", "bytes")) {
     return(encoding)
   }
-  # A line's end must be the byte 0x0A, and no other character's byte.
+  # A line's end must be the byte 0x0A, and not part of another character.
   end <- tryCatch(iconv("\n", "UTF-8", encoding, toRaw = TRUE)[[1L]], error = function(e) NULL)
   if (!identical(end, as.raw(10L))) {
     abort_input("encoding", "an encoding that iconv() knows and that ends lines with byte 0x0A",
@@ -111,7 +111,7 @@ encode_lines <- function(text, encoding, call) {
   vapply(raws, rawToChar, "")
 }
 
-# Raw vectors to text; what can't be one is an error that has them.
+# Raw vectors to text; the error for invalid ones contains them.
 decode_lines <- function(raws, encoding, socket, call) {
   text <- tryCatch(vapply(raws, rawToChar, ""), error = function(e) NULL)
   if (!is.null(text)) {

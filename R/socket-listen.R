@@ -84,7 +84,7 @@ socket_accept <- function(server, timeout = NULL, blocking = TRUE) {
   if (!inherits(value, "muster_failure")) {
     return(value)
   }
-  # C code takes arguments in their plain form only: that spares a good call these checks.
+  # C code only takes arguments in their simple form: valid calls skip these checks.
   call <- sys.call()
   socket_pointer(server, "server", call)
   check_timeout(timeout, call = call)
