@@ -1,12 +1,12 @@
 # Warnings and messages of tasks: which of them go to the session, and what R does with them here.
 #
-# note_warning() and note_message() are calling handlers outside of everything that a task sets up,
-# so they see what nobody has handled. It goes to the session with the task's answer, which signals
-# it as warning() and message() do. That is all where R would print or defer it here. Where R would
-# do something else, because of options or a sink that somebody has set here, it must do that here
-# and now: make an error of a warning, which the task's own code may wait for, write into the sink,
-# or nothing. Then the session has handlers look at the condition, and nothing more: list(condition)
-# instead of the condition says so. Other calls than tasks are as in workers of makeCluster().
+# note_warning() and note_message() are calling handlers outside of all handlers of a task, so they
+# see what the task didn't handle. It goes to the session with the task's answer, which signals it
+# as warning() and message() do. That is all if R would print or defer it here. If R would do
+# something else, because of options or a sink that was set here, it must do that here and now: turn
+# a warning into an error, which the task's own code may be waiting for, write into the sink, or
+# nothing. Then the session only lets handlers look at the condition: list(condition) instead of the
+# condition marks that. Calls other than tasks are as in workers of makeCluster().
 
 note_warning <- function(condition) {
   if (.Call(ffi_worker_is_task)) {
@@ -21,8 +21,8 @@ note_message <- function(condition) {
   }
 }
 
-# acts: R does something of its own with it. Without a restart it was only signalled, and R does
-# nothing with it anywhere.
+# acts: R itself acts on it. Without a restart it was only signalled, and R doesn't act on it
+# anywhere.
 relay_condition <- function(condition, muffle, acts) {
   restart <- if (!acts) findRestart(muffle)
   condition <- light_condition(condition)
@@ -33,7 +33,7 @@ relay_condition <- function(condition, muffle, acts) {
   if (!quiet) invokeRestart(restart)
 }
 
-# As R decides it, see `warn` in options(); TRUE as well where it does nothing.
+# As R decides, see `warn` in options(); TRUE as well if R ignores it.
 acts_on_warning <- function() {
   warn <- as.integer(getOption("warn"))
   if (warn > 1L || !is.null(getOption("warning.expression"))) {
@@ -44,13 +44,13 @@ acts_on_warning <- function() {
   warn < 0L || (warn == 1L && sunk)
 }
 
-# TRUE if messages go where somebody had sink() send them, other than `outfile`.
+# TRUE if messages go to a sink() other than `outfile`.
 is_sunk <- function() {
   to <- sink.number(type = "message")
   to != 2L && to != the$own_sink
 }
 
-# TRUE in a handler of warning(immediate. = TRUE), which no condition tells.
+# TRUE in a handler of warning(immediate. = TRUE), which the condition doesn't show.
 is_immediate <- function() {
   for (k in rev(seq_len(sys.nframe() - 1L))) {
     if (identical(sys.function(k), .signalSimpleWarning)) {
@@ -63,8 +63,8 @@ is_immediate <- function() {
   FALSE
 }
 
-# The session tells how many of which class are lost, unless all of them are `quiet`, and has the
-# last ones in its log. dropped: an environment, empty at first.
+# The session reports how many of each class were dropped, unless all are `quiet`, and logs the last
+# ones. dropped: an environment, empty at first.
 drop_condition <- function(dropped, condition, quiet) {
   class <- class(condition)[1L]
   if (is.null(dropped$count)) {
@@ -85,16 +85,15 @@ drop_condition <- function(dropped, condition, quiet) {
 drop_lines <- 1000L
 drop_bytes <- 4000L
 
-# A call that do.call() made has the function and the values themselves in it, and a condition
-# would take them along to the session. Values that aren't code are replaced by the name of their
-# class.
+# A call made by do.call() contains the function and the values themselves, and a condition would
+# take them along to the session. Values that aren't code are replaced by the name of their class.
 light_condition <- function(condition) {
   if (is.list(condition) && is.call(condition$call)) condition$call <- light_call(condition$call)
   condition
 }
 
 light_call <- function(call) {
-  # The text of the whole file that it stands in, where R keeps that.
+  # The text of the whole source file, if R keeps that.
   for (name in c("srcref", "srcfile", "wholeSrcref")) attr(call, name) <- NULL
   if (identical(call[[1L]], as.name("function"))) {
     return(call[1:3])

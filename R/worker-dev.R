@@ -1,6 +1,6 @@
-# In workers: packages that are under pkgload::load_all() in the session. No library has them, and a
-# function of theirs names its namespace only. So each is loaded as there, from its sources, once
-# something that is to be read here names it: src/ffi/value/named.c looks for that.
+# In workers: packages under pkgload::load_all() in the session. They aren't in any library, and
+# their functions only name their namespace. So each is loaded as in the session, from its sources,
+# before something that names it is read here: src/ffi/value/named.c looks for the names.
 
 # packages: list(path, attached, needs) by name, see dev_packages().
 expect_dev <- function(packages) {
@@ -8,7 +8,7 @@ expect_dev <- function(packages) {
   .Call(ffi_named_set, names(packages))
 }
 
-# Called from C code as well, before what names the package is read.
+# Also called from C code, before it reads something that names the package.
 load_dev <- function(name) {
   if (isNamespaceLoaded(name) || name %in% the$loading) {
     return(invisible())
@@ -24,11 +24,11 @@ load_dev <- function(name) {
     }
   )
   .Call(ffi_named_set, setdiff(names(the$dev), loadedNamespaces()))
-  # As with packages that a job wants, a replacement worker does it by itself.
+  # As for packages of jobs: a replacement worker does it itself.
   if (!is.null(the$search)) .Call(ffi_worker_track)
 }
 
-# What load_all() has attached is more than what the package exports.
+# load_all() attaches more than the package exports.
 attach_dev <- function(name) {
   load_dev(name)
   place <- paste0("package:", name)
@@ -39,11 +39,12 @@ attach_dev <- function(name) {
   if (is.null(what)) what <- asNamespace(name)
   hidden <- grep("^[.]__", ls(what, all.names = TRUE), value = TRUE)
   what <- mget(setdiff(ls(what, all.names = TRUE), hidden), what)
-  # R CMD check wants no attach() in packages, whose search path this isn't.
+  # R CMD check rejects attach() in packages, because it changes the user's search path; here it is
+  # the worker's.
   do.call("attach", list(what, name = place, warn.conflicts = FALSE), quote = TRUE)
 }
 
-# Before it is detached.
+# Call it before the package is detached.
 keep_dev <- function(name) {
   if (name %in% names(the$dev)) {
     the$dev_attached[[name]] <- as.environment(paste0("package:", name))

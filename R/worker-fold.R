@@ -1,14 +1,14 @@
-# Sums and the like, in workers: folded by group before rows travel, and again after.
+# Sums etc., in workers: folded by group before rows travel, and again afterwards.
 #
-# What travels are the key's columns, under their names, and behind them partial results, found by
-# their place alone: a column of the user's may have any name. These are the same columns whether
-# rows are folded before they travel or not.
+# The rows that travel have the key's columns, by name, and then partial results, which are found by
+# position: the user's columns may have any names. The columns are the same whether rows are folded
+# before they travel or not.
 #
-# A partial sum is value + rest, and where that isn't exact, there are further rows of the group
-# that belong to it (src/shuffle/sum.h says why, src/ffi/data/folds.c how). So totals are rounded
-# once, and don't depend on what was folded where.
+# A partial sum is value + rest, and if that isn't exact, further rows of the group belong to it
+# (src/shuffle/sum.h says why, src/ffi/data/folds.c how). So totals are rounded once, and don't
+# depend on where rows were folded.
 
-# Columns that each aggregate's partial results take.
+# The columns of each aggregate's partial results.
 fold_parts <- list(
   sum = c("value", "rest"), mean = c("value", "rest", "count"), min = "least", max = "least",
   n = "count"
@@ -39,8 +39,8 @@ partial_frame <- function(keys, parts, n) {
   new_frame(c(keys, parts), n)
 }
 
-# Whether folding would leave at most half of the rows, by the groups in a sample of them: it
-# costs more than to move a row that it wouldn't save. Rows in runs count as they are.
+# Whether folding would leave at most half of the rows, judged by the groups in a sample: folding a
+# row that isn't saved costs more than moving it. Rows sorted in runs aren't treated specially.
 has_few_groups <- function(x, by) {
   n <- frame_rows(x)
   m <- 4096L
@@ -48,7 +48,7 @@ has_few_groups <- function(x, by) {
     return(TRUE)
   }
   seen <- length(key_groups(take_rows(x[by], seq_len(m)), by)$first)
-  # So many of G equally frequent groups are seen in m rows; of how many is that this many?
+  # Expected number of groups seen in m rows, of G equally frequent ones; solved for G.
   among <- function(groups, rows) groups * -expm1(-rows / groups)
   if (among(n / 2, m) <= seen) {
     return(FALSE)
@@ -57,8 +57,8 @@ has_few_groups <- function(x, by) {
   among(exp(groups$root), n) <= n / 2
 }
 
-# One aggregate's partial results: list(columns, group), without classes. Rows behind the first n
-# are further ones of these groups.
+# One aggregate's partial results: list(columns, group), without classes. Rows after the first n are
+# further ones of these groups.
 fold_groups <- function(one, column, group, n) {
   if (one$how == "n") {
     count <- .Call(ffi_fold_count, NULL, group, n)
@@ -79,7 +79,7 @@ fold_groups <- function(one, column, group, n) {
   list(columns = columns, group = sums$group)
 }
 
-# What fold_groups() gives if each row is a group of its own, with classes.
+# The result of fold_groups() if each row were its own group, with classes.
 fold_nothing <- function(one, column, n) {
   if (one$how == "n") {
     return(list(count = rep(1L, n)))
@@ -95,7 +95,7 @@ fold_nothing <- function(one, column, n) {
   with_class(columns, column)
 }
 
-# The further rows of some aggregates are rows of all: there the others have what changes nothing.
+# Some aggregates have further rows: there the others get neutral values.
 spread_parts <- function(folded, n) {
   groups <- lapply(folded, `[[`, "group")
   all <- unlist(groups)
@@ -136,7 +136,7 @@ fold_final <- function(x, by, aggregates) {
 
 fold_total <- function(one, parts, group, n) {
   if (one$how %in% c("min", "max")) {
-    # Under na_rm NA is that of a part without a number.
+    # With na_rm, NA is the value of a part without numbers.
     least <- .Call(ffi_fold_least, parts$least, group, n, one$na_rm, one$how == "max", FALSE)
     return(restore_class(least, parts$least))
   }
@@ -171,7 +171,7 @@ fold_column <- function(x, one) {
       if (is.data.frame(column)) "a data frame" else "a matrix", ": make each of its columns one."
     ))
   }
-  # As with R's own: differences have sums, dates and times have none.
+  # As in R: differences can be summed, dates and times can't.
   timed <- is_timed(column) && (one$how != "sum" || inherits(column, "difftime"))
   numbers <- (is.numeric(column) && !is_timed(column)) || is.logical(column) || is_int64(column)
   if (!(numbers || timed) || !typeof(column) %in% c("logical", "integer", "double")) {
@@ -184,7 +184,7 @@ fold_column <- function(x, one) {
 
 is_timed <- function(column) inherits(column, c("Date", "POSIXct", "difftime"))
 
-# A column of NA alone, of no known type, gives such a column: it takes the other parts' type.
+# A column of only NA, of unknown type, becomes one again: it takes the other parts' type.
 as_blank <- function(numbers, column) {
   if (is.logical(column) && all(is.na(column))) as.logical(numbers) else numbers
 }
@@ -198,8 +198,8 @@ bare_numbers <- function(column) {
   column
 }
 
-# Partial results with the class of their column. Rests are plain, but for differences: these may
-# change their unit when parts meet.
+# Partial results with the class of their column. Rests have none, except for differences, whose
+# unit may change when parts meet.
 with_class <- function(columns, like) {
   classed <- c("value", "least", if (inherits(like, "difftime")) "rest")
   for (kind in intersect(names(columns), classed)) {
@@ -208,7 +208,7 @@ with_class <- function(columns, like) {
   columns
 }
 
-# Numbers as dates, times, differences or integer64, if that is what they were made of.
+# Numbers as dates, times, differences or integer64, if they were made from those.
 restore_class <- function(numbers, like) {
   if (is_timed(like)) {
     numbers <- as.double(numbers)

@@ -1,7 +1,7 @@
 # In workers: calls functions with whole groups, and turns their results into rows.
 
-# What a function gives for each group, with the group's key before it.
-# Without results there are the key's columns, of their types: nothing tells others.
+# A function's results for each group, with the group's key before them. Without results there are
+# only the key's columns, with their types: no others are known.
 apply_groups <- function(x, by, fun, args) {
   x <- with_columns(x, by)
   groups <- key_groups(x, by)
@@ -24,7 +24,7 @@ apply_groups <- function(x, by, fun, args) {
   new_frame(c(as.list(keys), as.list(results$values)), frame_rows(keys))
 }
 
-# As lapply(), but the error of an element is told with what about() says of it: list(text, key).
+# As lapply(), but the error of an element includes the result of about(): list(text, key).
 call_each <- function(x, fun, about) {
   values <- vector("list", length(x))
   i <- 0L
@@ -35,7 +35,7 @@ call_each <- function(x, fun, about) {
     },
     error = function(e) the$failing <- tryCatch(about(i), error = function(e) NULL)
   )
-  the$failing <- NULL # nor one that was only signalled
+  the$failing <- NULL # nor an error that was only signalled
   values
 }
 
@@ -47,9 +47,9 @@ group_text <- function(key) {
   paste0("`", names(key), "` = ", text, collapse = ", ")
 }
 
-# list(values, rows): a data frame of all results, and how many rows each gave. Few functions
-# give different things for different groups: then columns are made of all results at once,
-# and not a data frame of each.
+# list(values, rows): a data frame of all results, and each result's number of rows. Most functions
+# return the same form for all groups: then columns are made from all results at once, without a
+# data frame for each.
 bind_results <- function(results, by) {
   some <- !vapply(results, is.null, NA)
   columns <- if (any(some)) alike_columns(results[some], by)
@@ -60,7 +60,7 @@ bind_results <- function(results, by) {
   list(values = bind_frames(frames), rows = vapply(frames, frame_rows, 0L))
 }
 
-# Columns of results that are one row each and all of one form; NULL if they aren't.
+# Columns of results that all have one row and the same form; NULL if they don't.
 alike_columns <- function(results, by) {
   first <- results[[1L]]
   names <- names(first)
@@ -92,7 +92,7 @@ alike_columns <- function(results, by) {
   columns
 }
 
-# Rows that a function gave for one group: a data frame, or what makes one row of one.
+# A function's rows for one group: a data frame, or something that makes one row of one.
 group_frame <- function(value, by) {
   if (is.null(value)) {
     return(empty_frame())
@@ -123,5 +123,5 @@ group_frame <- function(value, by) {
   new_frame(not_of_key(value, by), 1L)
 }
 
-# Columns but the key's, by their place: two may have one name.
+# Columns other than the key's, by position: two may have one name.
 not_of_key <- function(value, by) unclass(value)[!names(value) %in% by]

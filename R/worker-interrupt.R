@@ -1,9 +1,9 @@
-# What a worker does about a call that nobody wants any more: it was cancelled, took too long, or
-# its verb was left. Only the user's code is interrupted, and what that has changed is undone.
+# Ends a call whose answer isn't wanted any more: it was cancelled, took too long, or its verb was
+# left. Only the user's code is interrupted, and its changes are undone.
 
-# From here on the call runs to its end, but for what is interruptible(). What is muster's own
+# From here on the call runs to its end, except for code in interruptible(). muster's own work
 # around the user's code (packages are attached, globals lent and taken back) must not be left half
-# done: such a worker would be of no use any more.
+# done: that would make the worker useless.
 run_to_end <- function() {
   # The interrupt may still be on its way.
   if (.Call(ffi_worker_shut)) allowInterrupts(Sys.sleep(0.02))
@@ -21,8 +21,8 @@ eat_interrupt <- function() {
   tryCatch(allowInterrupts(Sys.sleep(0.02)), interrupt = function(e) NULL)
 }
 
-# Makes this worker what it was before the call that was interrupted. Called from C code, which then
-# looks whether that was possible. FALSE: it wasn't.
+# Restores this worker's state before the interrupted call. Called from C code, which then checks
+# whether that succeeded. FALSE: it didn't.
 undo_call <- function() {
   eat_interrupt()
   before <- .Call(ffi_worker_before)
@@ -37,15 +37,15 @@ undo_call <- function() {
   promises_whole
 }
 
-# No promise that lives on stays half evaluated, see src/ffi/worker/promises.c. What a package has
-# in its file is read now. FALSE if there are others: they run the user's code.
+# Leaves no long-lived promise half evaluated, see src/ffi/worker/promises.c. Reads now what a
+# package has in its file. FALSE if there are others: they run the user's code.
 finish_promises <- function(others) {
   spaces <- lapply(setdiff(loadedNamespaces(), "base"), asNamespace)
   tables <- lapply(c(spaces, baseenv()), `[[`, ".__S3MethodsTable__.")
   lazy <- lapply(spaces, function(space) space[[".__NAMESPACE__."]]$lazydata)
   search <- lapply(seq_along(search()), as.environment)
   frames <- c(search, spaces, lapply(spaces, parent.env), tables, lazy, others)
-  # An error: R takes one of them to be under evaluation.
+  # An error: R considers one of them under evaluation.
   tryCatch(
     all(vapply(unique(Filter(is.environment, frames)), finish_promises_in, NA)),
     error = function(e) FALSE
@@ -63,7 +63,7 @@ finish_promises_in <- function(env) {
   TRUE
 }
 
-# The variables of the global environment, and of environments that are bound there.
+# Restores the variables of the global environment, and of environments bound there.
 put_frames_back <- function() {
   for (frame in .Call(ffi_worker_frames)) {
     if (!is.null(frame)) tryCatch(put_frame_back(frame), error = function(e) NULL)
@@ -91,7 +91,7 @@ put_options_back <- function(before) {
   options(then[!same])
 }
 
-# What was attached goes. What was detached doesn't come back.
+# Detaches what was attached. What was detached stays detached.
 put_search_back <- function(before) {
   for (at in rev(seq_along(search())[-1L])) {
     attached <- as.environment(at)
@@ -112,8 +112,8 @@ put_seed_back <- function(before) {
   }
 }
 
-# The last words of a worker in which something of an interrupted call stays, or may stay, that only
-# its standby is without.
+# The last message of a worker that still has, or may have, a change of an interrupted call: only
+# its standby is without it.
 say_torn <- function() {
   the$torn <- TRUE
   cat("muster: a call was interrupted. This worker restarts, to undo what the call has",

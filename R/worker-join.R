@@ -1,7 +1,7 @@
 # One part of a join, in workers.
 
-# step: by_x, by_y; all: whether rows of x, of y without a partner come too; rest: these of
-# y alone, of a part whose other rows come elsewhere.
+# step: by_x, by_y; all: whether to add rows of x, of y without a partner; rest: only y's rows
+# without a partner, of a part whose other rows are made elsewhere.
 join_frames <- function(x, y, step) {
   by_x <- step$by_x
   by_y <- step$by_y
@@ -31,7 +31,7 @@ join_pairs <- function(x, y, by_x, by_y, all) {
   pairs
 }
 
-# Rows of y whose key no row of x has.
+# Rows of y whose key isn't in x.
 join_rest <- function(x, y, by_x, by_y) {
   keys <- take_rows(x[by_x], key_groups(x, by_x)$first)
   pairs <- join_pairs(keys, y, by_x, by_y, c(FALSE, TRUE))
@@ -39,7 +39,7 @@ join_rest <- function(x, y, by_x, by_y) {
   list(x = rep(NA_integer_, length(rows)), y = rows)
 }
 
-# A key's values: those of x, of y where there is no row of x.
+# The key's values: from x, or from y if there is no row of x.
 join_key <- function(x, y, pairs) {
   rows <- pairs$x
   alone <- is.na(rows)

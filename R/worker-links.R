@@ -1,7 +1,7 @@
-# How a worker of a shuffle listens for others, and knows them: see shuffle-links.R.
+# How a worker of a shuffle listens for others, and learns about them: see shuffle-links.R.
 
-# self: number and epoch. Gives what the session is to know, NULL if it knows; or a list with
-# `wrong`, and `fatal` if nothing can be done without.
+# self: number and epoch. Returns what the session must know, NULL if it does; or a list with
+# `wrong`, and `fatal` if the worker can't go on without.
 links_begin <- function(links, self) {
   if (is.null(links)) {
     return(NULL)

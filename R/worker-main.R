@@ -1,14 +1,14 @@
-# What runs in fork servers and workers, from R's start to its end. boot.R of the
-# installed package calls boot_main().
+# Runs fork servers and workers, from R's start to its end. boot.R of the installed package calls
+# boot_main().
 
-# Calls of the user's are evaluated below few frames of ours: how deep they may nest
-# (options(expressions = )) is then about the same as in a worker of makeCluster().
+# The user's calls run below few frames of ours: so they can nest (options(expressions = )) about as
+# deeply as in a worker of makeCluster().
 boot_main <- function(role, session) {
   the$worker <- TRUE
   the$boot_libraries <- .libPaths()
   Sys.unsetenv("MUSTER_BOOT")
   forked <- role == "server"
-  # server_main() comes back in the server at its end, and in each worker at its beginning.
+  # server_main() returns in the server at its end, and in each worker at its start.
   works <- (!forked || server_main(session)) && worker_begin(forked, session)
   status <- if (works) serve_calls() else 0L
   end_process(status)
@@ -18,7 +18,7 @@ end_process <- function(status) quit(save = "no", status = status, runLast = FAL
 
 # ---- The fork server
 
-# TRUE in a worker that was forked.
+# TRUE in a forked worker.
 server_main <- function(session) {
   setup <- .Call(ffi_server_begin)
   if (is.null(setup)) {
@@ -28,7 +28,7 @@ server_main <- function(session) {
   failure <- first_error({
     .libPaths(expand_libraries(setup$libraries))
     attach_packages(setup$packages)
-    lapply(setup$load, requireNamespace, quietly = TRUE) # a worker tells if it can't
+    lapply(setup$load, requireNamespace, quietly = TRUE) # a worker reports failures
   })
   let_cli_go()
   if (!is.null(failure)) {
@@ -69,7 +69,7 @@ fork_refusal <- function(booted_with) {
   kept_refusal()
 }
 
-# Descriptors other than those this process was started with and the one R reads its script from.
+# Descriptors other than those open at the start, and the one R reads its script from.
 other_descriptors <- function() {
   fds <- list.files(file.path(proc_place(), "self", "fd"))
   names <- names_of(fds)
@@ -77,18 +77,18 @@ other_descriptors <- function() {
   fds[nzchar(names) & !fds %in% 0:5 & !basename(names) %in% basename(script)]
 }
 
-# What descriptors stand for; "" for those that are gone, as the one that listed them.
+# The files of descriptors; "" for those already closed, such as the one that listed them.
 names_of <- function(fds) {
   names <- Sys.readlink(file.path(proc_place(), "self", "fd", fds))
   names[is.na(names)] <- ""
   names
 }
 
-# Runs everything once that a worker will run, so that the code is loaded and compiled here and
-# not in every worker: promises of lazily loaded functions, the handlers' path, the compiler
-# itself. Then the garbage goes, since workers would copy its pages when they write to them.
+# Runs everything once that a worker will run, so that the code is loaded and compiled here and not
+# in every worker: promises of lazily loaded functions, the handlers, the compiler itself. Then
+# collects garbage, since workers would copy its pages when they write to them.
 warm_up <- function(setup) {
-  # parallel's finalizer wants tools when a worker ends.
+  # parallel's finalizer needs tools when a worker ends.
   loadNamespace("tools")
   compiler::cmpfun(function(x) {
     for (i in x) x <- x + i
@@ -169,11 +169,11 @@ stack_text <- function(calls) {
 
 # Evaluates calls until the session ends the worker, and returns the exit status. The handlers are
 # outside of the loop, which is in C: one for each call would cost 5 us. Calls are evaluated in
-# frames below parallel's namespace, as in a worker of makeCluster(). An interrupt that R takes
-# where no handler is would end this process, so they wait there.
+# frames below parallel's namespace, as in a worker of makeCluster(). An interrupt outside of the
+# handlers would end this process, so interrupts are suspended there.
 serve_calls <- function() {
   # Package future looks for a node of this name and class in the frames of its code, to send
-  # conditions ahead of the answer (those of progressr, for one), as in parallel's own workers.
+  # conditions before the answer (e.g. those of progressr), as in parallel's own workers.
   master <- structure(list(), class = c("muster_master", "SOCKnode"))
   enclosure <- asNamespace("parallel")
   stuck <- 0L
@@ -192,7 +192,7 @@ serve_calls <- function() {
     if (is.null(outcome) || (is.na(goes_on) && !inherits(outcome, "interrupt"))) {
       eat_interrupt()
     }
-    # An error that is raised before anything is read would repeat forever.
+    # An error raised before anything is read would repeat forever.
     idle <- inherits(outcome, "error") && taken == .Call(ffi_worker_taken)
     stuck <- if (idle) stuck + 1L else 0L
     if (idle) lift_expressions()
@@ -206,13 +206,13 @@ serve_calls <- function() {
 
 stuck_max <- 10L
 
-# What is sent while a call is evaluated comes to the session before the call's answer.
+# Data sent during a call reach the session before the call's answer.
 #' @exportS3Method parallel::sendData
 sendData.muster_master <- function(node, data) {
   invisible(.Call(ffi_worker_say, data$value))
 }
 
-# The frames that calls are evaluated below count as well: with fewer no call could be.
+# The frames around a call count as well: with a lower limit no call could run.
 # src/ffi/worker/worker.c has the same number.
 lift_expressions <- function() {
   if (getOption("expressions") < 60L) options(expressions = 60L)
@@ -224,8 +224,8 @@ begin_tracking <- function() {
   .Call(ffi_worker_track)
 }
 
-# FALSE if the session is gone, NA if an interrupt may still come. What fails where little
-# is left (memory, options(expressions = )) is told without what it takes to say more.
+# FALSE if the session is gone, NA if an interrupt may still come. Errors that leave few resources
+# (memory, options(expressions = )) are reported with fewer details.
 answer_condition <- function(condition) {
   task <- .Call(ffi_worker_is_task)
   value <- tryCatch(
@@ -268,8 +268,7 @@ call_text <- function(call) {
   if (is.null(call)) "" else deparse(call, width.cutoff = 60L, nlines = 1L)[1L]
 }
 
-# conditionMessage() is generic, a method of the user's may fail itself, and what it
-# gives may be anything.
+# conditionMessage() is generic: a user's method may fail, and may return anything.
 message_of <- function(condition) {
   text <- tryCatch(conditionMessage(condition), error = function(e) NULL)
   if (is.atomic(text) && length(text)) {

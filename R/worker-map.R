@@ -1,8 +1,8 @@
-# What workers do with a piece of cluster_map().
+# A worker's side of cluster_map().
 
 # list(values, packed, failures, setup, seconds), or with `failed` (which element) and `error`.
-# failures: which of the values are errors that .on_error = "return" lets pass.
-# first: the number of the piece's first element.
+# failures: which of the values are errors that .on_error = "return" lets pass. first: the number of
+# the piece's first element.
 map_piece <- function(id, x, seed, first) {
   run_to_end()
   begin <- clock_seconds()
@@ -42,7 +42,7 @@ map_piece <- function(id, x, seed, first) {
   )
 }
 
-# One task with what it needs: the number of a job, or the job itself.
+# One task: `job` is the number of a job, or the job itself.
 task_run <- function(job, args, seed = NULL) {
   run_to_end()
   if (!is.list(job)) job <- job_get(job)
@@ -55,24 +55,24 @@ task_run <- function(job, args, seed = NULL) {
     assign(".Random.seed", seed, globalenv())
   }
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
-  # What the user sees of the call is its name and values; only code is to be quoted.
+  # Users see the name and the values in this call; only code must be quoted.
   interruptible(do.call("fun", lapply(args, function(x) if (is.language(x)) enquote(x) else x)))
 }
 
-# proc.time() only tells milliseconds.
+# proc.time() only has milliseconds.
 clock_seconds <- function() as.numeric(Sys.time())
 
-# From the element behind piece$at on; C code fills in piece$values and moves piece$at. Each
-# element looks `[[` up from here, so there is little more than base around it, as with
-# lapply(): the entry, which .onLoad() puts there.
+# Starts after element piece$at; C code fills in piece$values and advances piece$at. Each element
+# looks up `[[` from here, so there is little more than base around it, as with lapply(): the entry
+# point, which .onLoad() puts there.
 map_elements <- function(...) {
-  # By get(): these are in the environment that element_loop() gives it.
+  # By get(): these are in the environment from element_loop().
   piece <- get("piece")
   .Call(ffi_map_elements, environment(), piece$values, piece$at, get("seed"))
 }
 map_around <- new.env(parent = .BaseNamespaceEnv)
 
-# The loop over a piece, whose only arguments are the user's: no name can be taken for ours.
+# The loop over a piece. Its only arguments are the user's, so that no name can clash with ours.
 element_loop <- function(piece, x, fun, seed) {
   loop <- map_elements
   environment(loop) <- list2env(
@@ -82,7 +82,7 @@ element_loop <- function(piece, x, fun, seed) {
   loop
 }
 
-# A warning with the element that it is from.
+# Adds the element's number to a warning.
 name_element <- function(condition, element) {
   call <- conditionCall(condition)
   condition$element <- element
@@ -95,7 +95,7 @@ name_element <- function(condition, element) {
   condition
 }
 
-# The error that code raised, as the session wants it, or NULL.
+# The error raised by code, in the form for the session, or NULL.
 piece_error <- function(code) {
   stack <- NULL
   tryCatch(
@@ -115,14 +115,13 @@ piece_error <- function(code) {
   )
 }
 
-# keep_stream() gives a function that puts the random number stream back where it is now,
-# and the generators to what they are.
+# keep_stream() returns a function that restores the present random number stream and generators.
 keep_stream <- function() {
   global <- globalenv()
   before <- get0(".Random.seed", global, inherits = FALSE)
   kind <- RNGkind()
   function() {
-    # A seed tells its generators; without one R remembers those that were used last.
+    # A seed includes its generators; without one R remembers those used last.
     if (is.null(before)) {
       suppressWarnings(do.call(RNGkind, as.list(kind)))
       rm(".Random.seed", envir = global)
@@ -132,7 +131,7 @@ keep_stream <- function() {
   }
 }
 
-# ---- What the session has sent once
+# ---- Jobs, which the session sends once
 
 # Called from C code, outside of any call. job: list(number, bytes, segment).
 job_keep <- function(job) {
@@ -145,7 +144,7 @@ job_drop <- function(id) {
   the$jobs[[key]] <- NULL
 }
 
-# Objects that no piece can change are made once, others for each piece.
+# Objects that no piece can change are made once, others anew for each piece.
 job_get <- function(id) {
   key <- as.character(id)
   kept <- the$jobs[[key]]
@@ -165,9 +164,9 @@ job_get <- function(id) {
   value
 }
 
-# Packages that the session has attached and code uses, from the last on its search path to the
-# first. They come in that order in front of all others, so that a name is found where it is found
-# there; those of another job go, since the session may not have them any more. What the user has
+# Attaches packages that the session has attached and code uses, from the last on its search path to
+# the first. They come in that order before all others, so that names are found as in the session;
+# those of another job are detached, since the session may have detached them. What the user has
 # attached here stays. This isn't recorded as a change of the worker: a replacement worker does it
 # for its first piece.
 prepare_packages <- function(packages, namespaces) {
@@ -180,7 +179,7 @@ prepare_packages <- function(packages, namespaces) {
   }
   moved <- if (!in_front) intersect(packages, there)
   for (package in c(gone, moved)) detach_package(package)
-  # What was there before any job wanted it is the user's.
+  # Packages attached before any job asked for them are the user's.
   the$attached <- setdiff(packages, setdiff(there, the$attached))
   if (!in_front) attach_packages(packages)
   for (name in namespaces) requireNamespace(name, quietly = TRUE)
@@ -193,9 +192,9 @@ detach_package <- function(package) {
   if (name %in% search()) detach(name, character.only = TRUE, force = TRUE)
 }
 
-# lend_globals() puts a job's values into the global environment and gives a function that makes it
-# what it was. What was left behind for its size is an error once it is touched, also if the worker
-# has a variable of that name: its value may be another.
+# lend_globals() puts a job's values into the global environment and returns a function that
+# restores it. Variables that were too large to send are an error when used, even if the worker has
+# one of the same name: its value may differ.
 lend_globals <- function(job) {
   global <- globalenv()
   job$globals <- c(job$globals, own_globals(job$there))
@@ -205,12 +204,12 @@ lend_globals <- function(job) {
   list2env(as.list(job$globals), global)
   s4 <- any(is_s4_name(names(job$globals)))
   if (s4) know_s4(TRUE)
-  # A variable doesn't become an active binding.
+  # A variable can't become an active binding.
   rm(list = intersect(job$left, names[there]), envir = global)
   for (name in job$left) makeActiveBinding(name, left_behind(name), global)
   function() {
     if (s4) know_s4(FALSE)
-    # An active binding isn't replaced by an assignment.
+    # An assignment doesn't replace an active binding.
     gone <- intersect(c(names[!there], job$left), ls(global, all.names = TRUE))
     rm(list = gone, envir = global)
     list2env(before, global)
@@ -218,8 +217,8 @@ lend_globals <- function(job) {
   }
 }
 
-# Classes and methods of S4 and reference classes that the session has defined in its global
-# environment: package methods finds them there under names of its own once it has been told.
+# S4 and reference classes and methods defined in the session's global environment: package methods
+# finds them there by special names, after it has been told.
 is_s4_name <- function(names) grepl("^[.]__[CT]__", names)
 know_s4 <- function(there) methods::cacheMetaData(globalenv(), attach = there)
 

@@ -1,7 +1,7 @@
-# In workers: variables that a job doesn't bring along, since clusterExport() or cluster_share() has
-# put them here. The session's side is map-exports.R.
+# In workers: variables that a job doesn't contain, since clusterExport() or cluster_share() has
+# sent them here. The session's side is map-exports.R.
 
-# there: hashes of what the session's variables hold, by name. Gives the values.
+# there: hashes of the session's values, by name. Returns the values.
 own_globals <- function(there) {
   for (name in names(there)) {
     if (!.Call(ffi_worker_holds, name, there[[name]])) abort_not_there(name)

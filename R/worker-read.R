@@ -1,12 +1,12 @@
-# What workers do for partition_read(): files, or pieces of them, become a part. The session's
-# side is partition-read.R.
+# A worker's side of partition_read(): files, or pieces of them, become a part. The session's side
+# is partition-read.R.
 #
-# csv: everything is read as text, as read.csv() does it, and each column is converted once its
-# type is known: for the part here, and over all parts by the session, which has parts of another
-# type read again (part_retype()). So a column is what read.csv() makes of all rows together.
+# csv: everything is read as text, as read.csv() does, and each column is converted once its type is
+# known: for the part here, and over all parts by the session, which has parts with another type
+# read again (part_retype()). So a column is the same as if read.csv() read all rows together.
 
-# step: items (list of files, see read_items()), columns (chosen ones, or NULL), order (the names
-# in their order, as far as known, or NULL), job, name of the reader if it is the user's.
+# step: items (list of files, see read_items()), columns (chosen ones, or NULL), order (the names in
+# order, as far as known, or NULL), job, name of the reader if it is the user's.
 part_read <- function(state, step) {
   read <- lapply(step$items, function(item) {
     state$file <- item$path
@@ -32,7 +32,7 @@ part_read <- function(state, step) {
   state$told <- list(kinds = kinds)
 }
 
-# The files of a part must have the same columns: which of them has others is told here.
+# The files of a part must have the same columns: names the one that differs.
 check_same_columns <- function(state, frames, items, i) {
   state$file <- items[[i]]$path
   if (!identical(names(frames[[i]]), names(frames[[1L]]))) {
@@ -44,10 +44,10 @@ check_same_columns <- function(state, frames, items, i) {
   }
 }
 
-# Columns that have another type in other parts: they are read again, as these kinds.
+# Reads columns that have another type in other parts again, as these kinds.
 part_retype <- function(state, step) {
   kinds <- unlist(step$kinds)
-  # A column of NA alone has nothing that a number could lose.
+  # A column of only NA loses nothing as a number.
   blank <- vapply(names(kinds), function(name) {
     column <- .subset2(state$data, name)
     kinds[[name]] != "character" && is.logical(column) && all(is.na(column))
@@ -74,7 +74,7 @@ part_retype <- function(state, step) {
   state$data <- new_frame(columns, frame_rows(state$data))
 }
 
-# A file is what it was when the session saw it first: parts that are read again must not differ.
+# A file must be as the session first saw it: parts that are read again must not differ.
 check_sign <- function(item) {
   if (is.null(item$sign)) {
     return()
@@ -101,7 +101,7 @@ sign_time <- function(sign) {
   format(.POSIXct(sign[2L], tz = "UTC"), "%Y-%m-%d %H:%M:%OS3 UTC")
 }
 
-# list(text, rows) for csv whose types are found here, else list(columns, rows).
+# list(text, rows) for csv whose types are determined here, else list(columns, rows).
 read_item <- function(item, step) {
   wanted <- wanted_columns(item, step)
   if (!is.null(step$job)) {
@@ -121,7 +121,7 @@ read_item <- function(item, step) {
   )
 }
 
-# What is to be read from the file: NULL for all columns. The rest stands in its path.
+# The columns to read from the file: NULL for all. The others come from its path.
 wanted_columns <- function(item, step) {
   if (!is.null(step$columns)) setdiff(step$columns, names(item$hive))
 }
@@ -141,7 +141,7 @@ check_has <- function(names, wanted) {
   }
 }
 
-# The columns of the path put behind those of the file, then the order that is asked for.
+# Appends the columns of the path to those of the file, and puts all in the requested order.
 finish_item <- function(one, item, step) {
   columns <- one$columns[!names(one$columns) %in% names(item$hive)]
   columns <- c(columns, lapply(item$hive, function(value) value[rep(1L, one$rows)]))
@@ -180,12 +180,12 @@ read_parquet_item <- function(item, wanted) {
   take_columns(plain_frame(value), wanted, item)
 }
 
-# The chosen columns; any one if there are none, since it tells the number of rows.
+# The chosen columns; if there are none, any one, since it gives the number of rows.
 parquet_names <- function(item, wanted) {
   names <- if (item$package == "arrow") {
     getExportedValue("arrow", "ParquetFileReader")$create(item$path)$GetSchema()$names
   } else {
-    # Columns that are lists have further rows; the first row is the whole.
+    # List columns have further rows; the first row is the whole schema.
     schema <- getExportedValue("nanoparquet", "read_parquet_schema")(item$path)
     schema$name[!duplicated(schema$r_col)][-1L]
   }
@@ -195,7 +195,7 @@ parquet_names <- function(item, wanted) {
 
 # ---- csv
 
-# As read.csv() reads it, but text: list(text = columns by name, rows). A piece of a file has
+# As read.csv() reads it, but as text: list(text = columns by name, rows). A piece of a file has
 # `from` and `to`, offsets in bytes, and `names`; only the first has the header.
 read_csv_text <- function(item, wanted) {
   names <- if (is.null(item$names)) csv_names(item$path) else item$names
@@ -211,8 +211,8 @@ read_csv_text <- function(item, wanted) {
   list(text = columns[if (is.null(wanted)) given else wanted], rows = rows)
 }
 
-# The names that read.csv() gives. If it takes the first column for row names, that is first here,
-# as "\nrow.names", which can't be a column's.
+# The names from read.csv(). If it uses the first column as row names, that comes first here, as
+# "\nrow.names", which can't be a column's name.
 csv_names <- function(path) {
   head <- utils::read.csv(path, nrows = 5L, colClasses = "character")
   c(if (.row_names_info(head) > 0L) "\nrow.names", names(head))
@@ -232,7 +232,7 @@ csv_piece <- function(item, names, some) {
   if (item$from == 0) lapply(columns, `[`, -1L) else columns
 }
 
-# Everything here is as read.table() calls it for read.csv().
+# All arguments are as in read.table() when called by read.csv().
 csv_rows <- function(from, names, some, most = -1L, na = "NA") {
   what <- rep(list(NULL), length(names))
   what[names %in% some] <- list("")
@@ -244,7 +244,7 @@ csv_rows <- function(from, names, some, most = -1L, na = "NA") {
   )[some]
 }
 
-# From offset `from` up to, not including, `to`.
+# The bytes from offset `from` up to, but not including, `to`.
 read_bytes <- function(path, from, to) {
   file <- file(path, "rb")
   on.exit(close(file))
@@ -256,7 +256,7 @@ read_bytes <- function(path, from, to) {
   bytes
 }
 
-# "none": NA alone, which any type can be.
+# "none": only NA, which fits any type.
 text_kind <- function(text) {
   value <- guess_type(text)
   if (is.logical(value) && all(is.na(value))) "none" else typeof(value)
@@ -268,9 +268,9 @@ guess_type <- function(text) {
   )
 }
 
-# The type that type.convert() gives to all of the text together, from those of its parts: numbers
-# are integer, double or complex, whichever is needed; anything else that differs is text.
-# kinds: list of character vectors, by column.
+# The type that type.convert() would give to the whole text, from those of its parts: numbers are
+# integer, double or complex, as needed; any other mixture is text. kinds: list of character
+# vectors, by column.
 unify_kinds <- function(kinds) {
   names <- unique(unlist(lapply(kinds, names)))
   vapply(stats::setNames(names, names), function(name) {
@@ -289,7 +289,7 @@ unify_kinds <- function(kinds) {
   }, "")
 }
 
-# A number that only the kind can hold makes type.convert() take that kind for all.
+# A number that only this kind can hold makes type.convert() use the kind for all.
 convert_text <- function(text, kind) {
   switch(kind,
     character = text,
@@ -303,10 +303,10 @@ convert_text <- function(text, kind) {
 # ---- Where csv may be cut
 
 # A line ends where the number of quotes before it is even, however far away the first of them is:
-# read.csv() has no escape but the doubled quote, and opens a quoted field anywhere. So each
-# task counts the quotes of its range of bytes, and notes the first line end for either case;
-# the session, which knows the counts of all ranges before, chooses. list(quotes, even, odd):
-# ends are offsets of what follows, NA if there is none.
+# read.csv() has no escape but the doubled quote, and opens a quoted field anywhere. So each task
+# counts the quotes of its range of bytes, and notes the first line end for either case; the
+# session, which knows the counts of all earlier ranges, chooses. list(quotes, even, odd): the
+# offsets after these line ends, NA if there is none.
 part_quotes <- function(state, step) {
   item <- step$items[[1L]]
   state$file <- item$path
@@ -318,7 +318,7 @@ part_quotes <- function(state, step) {
   quotes <- 0
   ends <- c(NA_real_, NA_real_) # even, odd
   while (at < item$to) {
-    # Both ends are near, most often: what is read until then is little.
+    # Usually both ends are near: little is read until then.
     bytes <- readBin(file, "raw", min(item$to - at, if (anyNA(ends)) 2^14 else 2^22))
     if (!length(bytes)) break
     is_quote <- bytes == as.raw(0x22L)

@@ -1,30 +1,30 @@
 # Renews, in each worker, what packages set when the fork server loaded them.
 #
-# A port that was drawn, a path in a temporary directory, a thread: in a worker that boots by
-# itself all of them are its own, so they must be in one that was forked. Most can be found
-# without knowing the package (server-keep.R); `renewals` has the others. What can't be made
-# anew has its section in ?cluster_start, and docs/FORKED-PACKAGES.md tells what was read.
+# A port drawn at random, a path in a temporary directory, a thread: a worker that boots by itself
+# has its own, so a forked one must get its own, too. Most can be found without knowing the package
+# (server-keep.R); `renewals` has the others. ?cluster_start has a section on those that can't be
+# renewed, and docs/FORKED-PACKAGES.md on the packages examined.
 
-# For packages that the server has loaded. Whatever has changed in a package since its version here
-# was read must not fail the worker: an error leaves things as they were in the server.
+# For packages loaded by the server. A change in a package after the version examined must not fail
+# the worker: after an error, everything stays as in the server.
 # package = function(namespace)
 renewals <- list(
-  # R 4.2.2 to 4.5: .onLoad draws the port of makeCluster(), the same for all workers: with
-  # two that use it at the same time one fails.
+  # R 4.2.2 to 4.5: .onLoad draws the port of makeCluster(), the same for all workers: if two use it
+  # at the same time, one fails.
   parallel = function(ns) renew_port(ns$defaultClusterOptions),
   # cli 3.6.0 to 3.6.6: .onLoad starts the thread that says when progress bars are due.
   cli = function(ns) if (the$cli_waits) start_cli(ns, ns$clienv),
-  # data.table 1.14.8 to 1.18.6: sets itself to one thread in whatever is forked. Called so, it
-  # reads its variables as when it is loaded; OMP_NUM_THREADS is the worker's own by now.
+  # data.table 1.14.8 to 1.18.6: sets itself to one thread in forked processes. Called like this, it
+  # reads its variables as on loading; OMP_NUM_THREADS is the worker's own by now.
   data.table = function(ns) ns$setDTthreads(),
-  # terra 1.7-3 to 1.9-27: .onAttach copies tempdir() into an object of C++.
+  # terra 1.7-3 to 1.9-27: .onAttach copies tempdir() into a C++ object.
   terra = function(ns) {
     if (!is.null(ns$.terra_environment$options)) ns$terraOptions(tempdir = tempdir())
   }
 )
 
-# renew_worker() must run when the worker has its temporary directory, variables and threads, and
-# before any code of the user's. In a booted worker it does nothing.
+# renew_worker() must run after the worker has its temporary directory, variables and threads, and
+# before any of the user's code. In a booted worker it does nothing.
 renew_worker <- function() {
   if (is.null(the$kept)) {
     return(invisible())
@@ -38,7 +38,7 @@ renew_worker <- function() {
   invisible()
 }
 
-# Which of them concern the packages of this server.
+# Those for packages of this server.
 keep_renewals <- function() {
   list(renewals = renewals[names(renewals) %in% loadedNamespaces()])
 }
@@ -46,7 +46,7 @@ keep_renewals <- function() {
 renew_files <- function(kept) {
   if (length(kept$files)) {
     copy_files(kept$copies, tempdir(), kept$files)
-    # Another worker may have deleted what only a path that nobody can see leads to.
+    # Files with a hidden path may have been deleted by another worker.
     copy_files(kept$copies, kept$dir, kept$files)
   }
   for (at in kept$bindings) {
@@ -60,7 +60,7 @@ renew_files <- function(kept) {
   }
 }
 
-# The value with this worker's directory where a path leads to the server's.
+# Replaces the server's directory by this worker's in paths.
 own_path <- function(value, dirs) {
   if (is.character(value)) {
     for (dir in dirs) {
@@ -78,9 +78,9 @@ own_path <- function(value, dirs) {
   value
 }
 
-# Ports 11000 to 11999, as parallel draws them. Process ids are near each other, so the
-# workers of a cluster get different ones, and the server's draw keeps sessions apart. One
-# that was chosen stays.
+# Ports 11000 to 11999, as parallel draws them. Process ids are close to each other, so the workers
+# of a cluster get different ones, and the server's draw keeps sessions apart. A port that the user
+# chose stays.
 renew_port <- function(options) {
   chosen <- grepl("^[0-9]+$", Sys.getenv("R_PARALLEL_PORT")) || !options$port %in% 11000:11999
   if (!chosen) options$port <- 11000L + (options$port + Sys.getpid()) %% 1000L
@@ -89,8 +89,8 @@ renew_port <- function(options) {
 # ---- Package cli
 
 # cli starts a thread when it is loaded, and a process with threads must not fork: ggplot2,
-# testthat, RSQLite and whatever else imports cli could not be preloaded. It starts none where this
-# variable is set. The server boots with it, see boot_command(); a value of the user's stays.
+# testthat, RSQLite and other packages that import cli could not be preloaded. It starts none if
+# this variable is set. The server boots with it, see boot_command(); a value of the user's stays.
 cli_variable <- "CLI_NO_THREAD"
 cli_word <- "muster"
 
@@ -99,8 +99,8 @@ let_cli_go <- function() {
   if (the$cli_waits) Sys.unsetenv(cli_variable)
 }
 
-# As cli does it when the tick's time is changed, which also looks at the variable. By do.call(),
-# since R CMD check evaluates what .Call() is given.
+# As cli does when the tick time is changed, which also checks the variable. By do.call(), since R
+# CMD check evaluates the arguments of .Call().
 start_cli <- function(ns, times) {
   do.call(.Call, list(ns$clic_tick_set, times$tick_time, times$speed_time))
 }

@@ -19,7 +19,7 @@ worker_setup <- function(orders) {
   sink_output(orders$outfile)
 }
 
-# "*" stands for the libraries that this R had when it was started.
+# "*" stands for the libraries that this R had at its start.
 expand_libraries <- function(libraries) {
   own <- libraries == "*"
   if (!any(own)) {
@@ -43,7 +43,7 @@ set_directory <- function(directory) {
   }
 }
 
-# Libraries that are loaded already are told; those to come read the variables.
+# Sets the threads of loaded libraries; those loaded later read the variables.
 set_threads <- function(threads, variables) {
   if (length(variables)) {
     parts <- strsplit(variables, "=", fixed = TRUE)
@@ -69,8 +69,8 @@ attach_packages <- function(packages) {
   }
 }
 
-# A worker begins with an empty workspace and without its server's random stream,
-# even if a startup file left something there.
+# A worker begins with an empty workspace and without its server's random stream, even if a startup
+# file made variables.
 clear_globals <- function() {
   seed <- ".Random.seed"
   if (exists(seed, envir = globalenv(), inherits = FALSE)) {
@@ -78,8 +78,8 @@ clear_globals <- function() {
   }
 }
 
-# A tempdir() of its own, inside the directory that the session removes. The one
-# that R remembers is gone; TMPDIR says where tempdir() makes another.
+# A tempdir() of its own, inside the directory that the session removes. The one that R remembers is
+# gone; TMPDIR says where tempdir() makes another.
 own_tempdir <- function(base, tmpdir) {
   Sys.setenv(TMPDIR = base)
   tempdir(check = TRUE)
@@ -103,8 +103,8 @@ run_setup <- function(setup, name = NULL) {
   invisible()
 }
 
-# What R prints from here on goes to a file, or nowhere, as in workers of makeCluster().
-# What other programs print still goes to the session.
+# From here on, R's output goes to a file, or nowhere, as in workers of makeCluster(). Other
+# programs' output still goes to the session.
 sink_output <- function(outfile) {
   the$own_sink <- 2L # standard error
   if (is.null(outfile)) {

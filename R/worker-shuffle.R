@@ -1,19 +1,18 @@
-# What workers do with a task of a shuffle: see docs/SHUFFLE.md. The session's side is
-# shuffle-run.R.
+# A worker's side of a shuffle's tasks: see docs/SHUFFLE.md. The session's side is shuffle-run.R.
 
 # spec: list(key, from, steps, drops).
-#   key: stage, task, attempt of what is made.
-#   from: key of a part that is here, or NULL: the first step makes something of nothing.
-#   steps: what is done one after the other, see part_step().
+#   key: stage, task, attempt of the output.
+#   from: key of a part that is here, or NULL: the first step needs no input.
+#   steps: to run one after the other, see part_step().
 #   links: see links_spec(), or NULL.
-# Gives list(self, links, rows, bytes, ...), or with `missing` (keys of inputs that weren't there),
-# `error` (of the user's function) or `wrong` (about the data).
+# Returns list(self, links, rows, bytes, ...), or with `missing` (keys of inputs that weren't
+# there), `error` (of the user's function) or `wrong` (about the data).
 part_run <- function(spec) {
   run_to_end()
   self <- .Call(ffi_worker_self)
   for (drop in spec$drops) part_drop(drop)
   links <- interruptible(links_begin(spec$links, self))
-  deaf <- links$wrong # who hears no questions can still give blocks for which nobody needs to ask
+  deaf <- links$wrong # without links it can still provide blocks that others open directly
   if (isTRUE(links$fatal)) {
     return(list(self = self, wrong = deaf, kind = "limit"))
   }
@@ -29,8 +28,8 @@ part_run <- function(spec) {
   state <- new.env(parent = emptyenv())
   state$data <- data
   state$result <- NULL
-  state$told <- NULL # what goes along with the answer of a part that is kept
-  state$file <- NULL # that a step is about, for its error
+  state$told <- NULL # goes along with the answer of a part that is kept
+  state$file <- NULL # the file in progress, for a step's error
   outcome <- part_failure(for (step in spec$steps) {
     if (step$kind == "call") {
       state$data <- part_call(step, state$data)
@@ -51,7 +50,7 @@ part_run <- function(spec) {
   c(list(self = self, links = links), outcome)
 }
 
-# The error of steps as the session wants it, or NULL.
+# The error of steps in the form for the session, or NULL.
 part_failure <- function(code) {
   failure <- piece_error(code)
   condition <- failure$condition
@@ -69,7 +68,7 @@ part_failure <- function(code) {
   }
 }
 
-# R's own error says so in its text alone.
+# R's own error is recognizable only by its text.
 is_memory_error <- function(condition) {
   text <- gettext("cannot allocate vector of size %0.1f Gb", domain = "R")
   inherits(condition, "simpleError") &&
@@ -95,7 +94,7 @@ part_drop <- function(drop) {
   }
 }
 
-# One step that is not a function of the user's. kind: "data", "inner" (one of muster's), "split",
+# One step other than a function of the user's. kind: "data", "inner" (one of muster's), "split",
 # "gather", "give", and those of worker-read.R and worker-write.R.
 part_step <- function(state, step, key) {
   switch(step$kind,
@@ -113,7 +112,7 @@ part_step <- function(state, step, key) {
   )
 }
 
-# ---- Functions of the user's
+# ---- The user's functions
 
 # how: "part" fun(data, ...), "read" fun(file, ...), "groups" for each group, "elements" and
 # "reduce" for map_reduce(). job: its number.
@@ -144,12 +143,12 @@ part_call <- function(step, data) {
     part_error(paste0("`", step$name, "` must return a data frame, not ", describe(value), "."))
   }
   whole <- TRUE
-  # What apply_groups() gives is plain, and may be open.
+  # The result of apply_groups() is plain, and may be open.
   if (step$how == "groups") value else plain_frame(value)
 }
 
-# Makes of the user's function one that has a stream of its own at each call: for each group, key or
-# element of a task.
+# Wraps the user's function so that each call has its own stream: for each group, key or element of
+# a task.
 with_streams <- function(seed) {
   force(seed)
   function(fun) {
@@ -162,8 +161,8 @@ with_streams <- function(seed) {
   }
 }
 
-# The call has names in it, not values as with do.call() alone: this is what the user sees of it,
-# and what conditions carry.
+# The call contains names, not values as with do.call() alone: users see it, and conditions carry
+# it.
 call_user <- function(fun, part, args) {
   if (!length(args)) {
     return(fun(part))
@@ -173,7 +172,7 @@ call_user <- function(fun, part, args) {
 
 # ---- Blocks
 
-# Rows by their key's part; each part's rows are a block.
+# Splits rows by the part of their key; each part's rows are a block.
 part_split <- function(data, step, key) {
   if (is_empty(data)) {
     families <- NULL
@@ -205,7 +204,7 @@ part_split <- function(data, step, key) {
   )
 }
 
-# sources: list of matrices, one for each input, whose rows are map tasks in their order.
+# sources: list of matrices, one for each input, with map tasks as rows, in order.
 part_gather <- function(step) {
   asked <- do.call(rbind, step$sources)
   states <- .Call(ffi_block_fetch, asked)
@@ -236,7 +235,7 @@ part_gather <- function(step) {
   join_frames(inputs[[1L]], inputs[[2L]], step)
 }
 
-# barred: this worker may not open segments of others where they lie.
+# barred: this worker may not open segments of others directly.
 part_missing <- function(sources, barred = FALSE) {
   keys <- lapply(seq_len(nrow(sources)), function(k) sources[k, 1:3])
   condition <- list(message = "blocks that aren't there", call = NULL, keys = keys, barred = barred)
@@ -245,7 +244,7 @@ part_missing <- function(sources, barred = FALSE) {
 
 # ---- map_reduce()
 
-# All that a function gives for some elements: list(key, value), or a data frame with these.
+# A function's results for some elements: list(key, value), or a data frame with these.
 map_elements_of <- function(step, fun, args) {
   call_fun <- if (length(args$more)) function(element) call_user(fun, element, args$more) else fun
   values <- call_each(step$elements, call_fun, function(i) {

@@ -1,8 +1,8 @@
-# What a worker does around the fork that makes its standby, and a standby when it takes the
-# worker's place. src/fork/standby.c has the rest.
+# A worker's preparations for the fork that makes its standby, and a standby's when it replaces the
+# worker. src/fork/standby.c has the rest.
 
-# Other threads than muster's would not be there in the copy. cli's may be: it only tells when
-# progress bars are due.
+# Threads other than muster's wouldn't exist in the copy. cli's may run: it only says when progress
+# bars are due.
 pause_threads <- function() {
   first_error(if (has_cli()) do.call(.Call, list(asNamespace("cli")$clic_stop_thread)))
 }
@@ -13,7 +13,7 @@ resume_threads <- function() {
 
 has_cli <- function() isNamespaceLoaded("cli") && Sys.getenv(cli_variable) == ""
 
-# Jobs and parts are sent again, or made again, to whoever needs them.
+# Jobs and parts are sent, or made, again when they are needed.
 take_place <- function() {
   resume_threads()
   for (key in names(the$jobs)) job_drop(key)

@@ -1,8 +1,8 @@
-# What workers do for partition_write(): a part becomes files under names that only this attempt
-# has. The session gives them their real names: partition-write.R.
+# A worker's side of partition_write(): a part becomes files under names that are unique to this
+# attempt. The session renames them: partition-write.R.
 
 # step: format, package (for parquet), by (or NULL), work (the folder for such names), path (the
-# folder that files will be in), name (of a part's files), args (of the writer).
+# folder where the files will be), name (of a part's files), args (of the writer).
 part_write <- function(state, step, key) {
   data <- state$data
   model <- if (is_open(data)) data else take_rows(data, integer())
@@ -45,7 +45,7 @@ cut_by_key <- function(data, by, name) {
   })
 }
 
-# Bytes of the file, which is on the disk when this returns. It is removed if that fails.
+# Writes the file, and returns its size when it is on the disk. Removes it if that fails.
 write_part_file <- function(x, path, step) {
   if (step$format == "rds" && isTRUE(step$args$compress)) {
     return(write_gzip(serialize(x, NULL), path))
@@ -80,8 +80,8 @@ rds_bytes <- function(x, compress) {
   if (is.character(compress)) memCompress(bytes, compress) else bytes
 }
 
-# Through a connection, whose errors R drops or makes a warning of: so the file is read back. R has
-# nothing else that makes files of gzip.
+# Through a connection, whose errors R drops or turns into warnings: so the file is read back. R has
+# no other way to write gzip files.
 write_gzip <- function(bytes, path) {
   whole <- FALSE
   on.exit(if (!whole) unlink(path))
@@ -120,7 +120,7 @@ each_chunk <- function(n, fun) {
   }
 }
 
-# outcome: of ffi_file_write() and its like.
+# outcome: from ffi_file_write() etc.
 check_written <- function(outcome) {
   if (is.null(outcome)) {
     return()
