@@ -12,7 +12,7 @@ connection_lives <- function(con) {
   identical(attr(getConnection(con), "conn_id"), id)
 }
 
-# Closes it if it is; without a word if R refuses (it is a sink, say).
+# Closes it if it is; says nothing if R refuses (it is a sink, say).
 close_own <- function(con) {
   if (connection_lives(con)) tryCatch(close(con), error = function(e) NULL)
 }

@@ -96,7 +96,7 @@ cgroup_dirs <- function(path, roots, proc, type, controller = NULL) {
       return(levels)
     }
   }
-  # The own cgroup is out of sight; those above it that are in sight hold anyway.
+  # The own cgroup isn't visible; the limits of visible ones above it still apply.
   usual
 }
 

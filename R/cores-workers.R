@@ -207,7 +207,7 @@ workers_pick <- function(hosts, cores, which) {
   if (local[1L]) first[seq_len(min(lengths(hosts[local])))] else first
 }
 
-# Methods that speak of this machine, whoever says so; schedulers speak of a job.
+# Methods that count this machine's cores; schedulers count a job's.
 of_here <- function(methods) {
   of_machine(methods) | methods %in% c(
     "mc.cores", "mc.cores+1", "BiocParallel", "_R_CHECK_LIMIT_CORES_", "Bioconductor"

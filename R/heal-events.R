@@ -212,7 +212,7 @@ plans_drop <- function() {
   if (length(the$exports)) drop_exports()
 }
 
-# Called from C when a worker is to be replaced and its fork server is gone.
+# Called from C when a worker must be replaced and its fork server is gone.
 replace_servers <- function() {
   clusters <- .Call(ffi_cluster_ids)
   for (id in clusters$id[clusters$orphaned]) {

@@ -1,6 +1,6 @@
 # Progress of long calls: whether to show it, what, and when.
 
-# Not before so many seconds, and then as often.
+# Nothing is shown before this many seconds, nor more often than this.
 progress_after <- 2
 progress_every <- c(bar = 0.2, lines = 5)
 
@@ -17,7 +17,7 @@ is_progress <- function(wanted) {
   (is.logical(wanted) || is.character(wanted)) && length(wanted) == 1L && !is.na(wanted)
 }
 
-# NULL if nothing is to be shown.
+# NULL if there is nothing to show.
 new_progress <- function(wanted, n, what = "elements") {
   kind <- if (n > 1L) progress_kind(wanted)
   if (is.null(kind)) {

@@ -1,15 +1,15 @@
 # R's own workers (parallel:::.workRSOCK): launched all at once, identified by the secret words
 # that they were given (stock-told.R), and driven over muster's connections.
 #
-# One listener serves all workers of a start. Whoever connects is sent R's handshake straight
-# away: a call that a worker answers with its process id and its word. A worker that doesn't get
-# it in time closes its connection and connects again; the old connection is closed here.
+# One listener serves all workers of a start. Every peer is sent R's handshake at once: a call that
+# a worker answers with its process id and its word. A worker that doesn't get it in time closes its
+# connection and connects again; the old connection is closed here.
 #
-# Any user of the machine can connect. Until a peer has said a word of ours, nothing that it
-# sends is taken for R's format, and nothing is sent to it but the handshake, which isn't secret.
-# A wrong word closes its connection. A silent peer keeps its place until `answer_s` is over, or
-# until so many others have connected that the oldest must go: the real worker, which answers at
-# once, gets through among any number of them.
+# Any user of the machine can connect. Until a peer has sent one of our words, none of its bytes are
+# parsed as R's format, and it is sent nothing but the handshake, which isn't secret. A wrong word
+# closes its connection. A silent peer keeps its place until `answer_s` is over, or until too
+# many are waiting and the oldest is dropped: the real worker, which answers at once, gets through
+# among any number of them.
 answer_s <- 30
 silent_most <- 128L
 

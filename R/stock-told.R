@@ -36,7 +36,7 @@ told_input <- function(lines) {
   list(charToRaw(paste(c(lines, "end", ""), collapse = "\n")), tempfile("stdin-"))
 }
 
-# R's handshake, which asks for the word. Whoever has connected may see it.
+# R's handshake, which asks for the word. Any peer may see it.
 word_question <- quote(list(Sys.getpid(), getOption("muster.stock_word")))
 
 # A command for people to run who then have to hand over these lines. shell: as in

@@ -4,8 +4,7 @@
 # One of the names of ffi_built_with().
 is_built_with <- function(feature) .Call(ffi_built_with)[[feature]]
 
-# Where the kernel tells what it knows. Linux has these folders even in a build that does without:
-# below a device there is no file, whoever looks.
+# The kernel's folders. In a Linux build without them, below a device, where no path exists.
 proc_place <- function() kernel_place("/proc")
 sys_place <- function() kernel_place("/sys")
 kernel_place <- function(folder) {
