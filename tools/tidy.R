@@ -47,17 +47,31 @@ package_r <- matching("^R/", r_files)
 test_r <- matching("^tests/", r_files)
 package_c <- matching("^src/", c_files)
 
-# C without comments, strings and character constants; lines stay where they are.
+blank_out <- function(text) gsub("[^\n]", " ", text)
+
+# Comments, strings and character constants of C.
+c_token <- paste0("(?s)/[*].*?[*]/|//[^\n]*|\"(?:[^\"\\\\\n]|\\\\.)*\"",
+                  "|'(?:[^'\\\\\n]|\\\\.)*'")
+
+# C without these; lines stay where they are.
 c_code <- function(file) {
   text <- paste(lines[[file]], collapse = "\n")
-  token <- paste0("(?s)/[*].*?[*]/|//[^\n]*|\"(?:[^\"\\\\\n]|\\\\.)*\"",
-                  "|'(?:[^'\\\\\n]|\\\\.)*'")
-  found <- gregexpr(token, text, perl = TRUE)
-  regmatches(text, found) <- lapply(regmatches(text, found), gsub,
-                                    pattern = "[^\n]", replacement = " ")
+  found <- gregexpr(c_token, text, perl = TRUE)
+  regmatches(text, found) <- lapply(regmatches(text, found), blank_out)
   strsplit(text, "\n", fixed = TRUE)[[1L]]
 }
 c_lines <- sapply(c_files, c_code, simplify = FALSE)
+
+# The comments of C alone, likewise.
+c_comments <- function(file) {
+  text <- paste(lines[[file]], collapse = "\n")
+  found <- gregexpr(c_token, text, perl = TRUE)
+  tokens <- regmatches(text, found)[[1L]]
+  comments <- ifelse(startsWith(tokens, "/"), tokens, blank_out(tokens))
+  text <- blank_out(text)
+  regmatches(text, found) <- list(comments)
+  strsplit(text, "\n", fixed = TRUE)[[1L]]
+}
 
 # R as tokens: the parser's table, or NULL with a message where it can't parse.
 r_tokens <- function(file) {
@@ -178,6 +192,12 @@ todo <- paste0("\\b(", paste0("TO", "DO"), "|", paste0("FIX", "ME"), "|", paste0
 machine_path <- paste0("(?<![A-Za-z0-9_.~-])/(", "work", "|", "farm", ")/",
                        "|(?<![A-Za-z0-9_])[.]", "library", "\\b")
 
+# Phrases that a native engineer wouldn't write in a comment.
+stiff <- paste0("\\b(all the same|without a word|of a sudden|has it that|such a one|",
+                "will have it that|mend(s|ed|ing)?)\\b")
+# Old names of things, as words or as parts of names.
+old_names <- "(?i)(?<![a-z])(deput(y|ies)|doors?|lanes?)(?![a-z])"
+
 rules <- list(
   "R files parse" = function() {
     bad <- names(tokens)[!parses]
@@ -244,6 +264,17 @@ rules <- list(
     named <- mapply(function(file, line) grepl("#[0-9]+", lines[[file]][line]),
                     hits$file, hits$line)
     hits[!as.logical(named), ]
+  },
+  "comments are in plain English" = function() {
+    message <- "short sentences, active verbs, the usual word"
+    rbind(search_lines(stiff, message, sapply(package_c, c_comments, simplify = FALSE)),
+          search_tokens("COMMENT", stiff, message, package_r))
+  },
+  "no old names of things" = function() {
+    read <- c(package_c, package_r, matching("^(docs/.*[.]md|CONTRIBUTING[.]md)$"))
+    # The lanes of mst_hash.c are sums side by side.
+    search_lines(old_names, "say I/O thread (deputy), acceptor (door), mailbox (lane)",
+                 lines[read], not_in = "src/base/mst_hash.c")
   },
   "what is exported has a help page" = exports_without_help,
   "no two functions have one name" = function() {
