@@ -8,7 +8,7 @@
 #include "mst_random.h"
 #include "mst_test.h"
 
-TEST("Sizes are added, and a sum that overflows is told") {
+TEST("Sizes are added, and an overflow is reported") {
   size_t sum = 7;
   CHECK_INT(mst_size_add(2, 3, &sum), 0);
   CHECK_INT(sum, 5);
@@ -64,7 +64,7 @@ TEST("A buffer at least doubles, so that appending stays linear") {
   mst_buf_free(&buf);
 }
 
-TEST("Reserving keeps the bytes in use and makes all the room asked for") {
+TEST("Reserving keeps the bytes in use and adds all the room requested") {
   struct mst_buf buf = {0};
   CHECK_INT(mst_buf_append(&buf, "muster", 6), 0);
   CHECK_INT(mst_buf_reserve(&buf, 100000), 0);
@@ -85,7 +85,7 @@ TEST("A reservation that overflows fails and changes nothing") {
   mst_buf_free(&buf);
 }
 
-TEST("Each allocation may fail, and the buffer is then unchanged") {
+TEST("If an allocation fails the buffer is unchanged") {
   int failed_at_all = 0;
   for (int nth = 1;; nth++) {
     struct mst_buf buf = {0};
@@ -111,7 +111,7 @@ TEST("Each allocation may fail, and the buffer is then unchanged") {
   CHECK(failed_at_all >= 2); // the first reservation and one that grows
 }
 
-TEST("Trimming gives memory back only if none is in use and much is held") {
+TEST("Trimming frees memory only if none is in use and much is reserved") {
   struct mst_buf buf = {0};
   CHECK_INT(mst_buf_append(&buf, "muster", 6), 0);
   mst_buf_trim(&buf, 0);

@@ -47,7 +47,7 @@ TEST(
   finish();
 }
 
-TEST("A task of higher priority goes first, one for a certain worker waits for "
+TEST("A task of higher priority goes first; one for a certain worker waits for "
      "it") {
   run_calls(2);
   for (int i = 0; i < 4; i++)
@@ -135,7 +135,7 @@ TEST("V4: A task that needs several jobs has them all before it, again after "
   finish();
 }
 
-TEST("A job that is one too many is dropped where it is") {
+TEST("A job too many is dropped by the worker that has it") {
   run_calls(2);
   for (uint8_t i = 0; i < MST_JOBS_KEPT + 1; i++) {
     struct mst_blob *bytes = mst_blob_new();
@@ -157,8 +157,7 @@ TEST("A job that is one too many is dropped where it is") {
 
 // --- The bound on answers that nobody takes ---
 
-TEST("Past the bound no more answers are read but of those that somebody waits "
-     "for") {
+TEST("Past the bound only answers that somebody waits for are read") {
   run_calls(2);
   calls.answer_bytes_max = 10;
   ask(0);
@@ -215,7 +214,7 @@ TEST("Past the bound an awaited task is read, with all that comes before it") {
   finish();
 }
 
-TEST("Past the bound answers that nobody keeps are read") {
+TEST("Past the bound answers whose tasks were released are read") {
   run_calls(1);
   calls.answer_bytes_max = 0;
   struct mst_call *task = submit();
@@ -256,7 +255,7 @@ TEST("A task that is cancelled in the queue is never sent") {
   finish();
 }
 
-TEST("A task that runs is interrupted, one behind it when its turn comes") {
+TEST("A running task is interrupted, and one behind it when its turn comes") {
   run_calls(1);
   for (int i = 0; i < 3; i++)
     (void)submit();
@@ -288,7 +287,7 @@ TEST("A call that is cancelled while its worker comes back isn't sent again") {
   finish();
 }
 
-TEST("What a verb forgets is dropped, what another verb wants stays") {
+TEST("Calls that a verb forgets are dropped, those of another verb stay") {
   run_calls(1);
   ask(0);
   CHECK_INT(mst_calls_send(&calls, 0, payload, &other_caller, 5, 0, now_ns), 0);
@@ -332,8 +331,7 @@ static void expect_said(char what) {
   check_calls();
 }
 
-TEST("What a worker says before its answer is the verb's, in order, and no "
-     "answer") {
+TEST("Early values of a worker go to the verb, in order, and aren't answers") {
   run_calls(1);
   ask(0);
   ask(0);
@@ -357,7 +355,7 @@ TEST("What a worker says before its answer is the verb's, in order, and no "
   finish();
 }
 
-TEST("What a task says before its answer is nobody's") {
+TEST("Early values of a task are dropped") {
   run_calls(1);
   (void)submit();
   EXPECT("EXEC 0 #1");
@@ -375,8 +373,7 @@ static void take_next(void *unused) {
   (void)mst_calls_next_action(&calls, &action, now_ns);
 }
 
-TEST("No other action is taken before a call was sent, or it is said that it "
-     "can't be") {
+TEST("No other action is taken until a call is reported as sent or failed") {
   struct mst_calls_action action;
   run_calls(1);
   ask(0);
@@ -435,7 +432,7 @@ TEST("A launch that fails while it is carried out is one more loss") {
 
 // --- The end ---
 
-TEST("A stop ends tasks that wait, and answers of those that run still count") {
+TEST("A stop ends waiting tasks, and answers of running ones still count") {
   run_calls(1);
   for (int i = 0; i < 3; i++)
     (void)submit();
@@ -457,7 +454,7 @@ TEST("A stop ends tasks that wait, and answers of those that run still count") {
   finish();
 }
 
-TEST("A worker that is retired is sent no more, and nobody takes its place") {
+TEST("A retired worker gets no more calls and isn't replaced") {
   run_calls(2);
   struct mst_call *pinned[] = {submit_to(0), submit_to(0), submit_to(0)};
   (void)taken();

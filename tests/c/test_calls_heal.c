@@ -23,7 +23,7 @@ TEST("A call isn't blamed for the death of its worker in one that was "
   finish();
 }
 
-TEST("A call after one that there was no memory to send has all of its "
+TEST("A call after one that couldn't be sent for lack of memory has all its "
      "attempts") {
   run_calls(1);
   struct mst_call *first = submit_to(0);
@@ -43,7 +43,7 @@ TEST("A call after one that there was no memory to send has all of its "
   finish();
 }
 
-TEST("A call fails with the last of its attempts, and those behind it go on") {
+TEST("A call fails with its last attempt, and those behind it go on") {
   run_calls(1);
   ask(0);
   ask(0);
@@ -79,8 +79,8 @@ TEST("A task that may not be tried again fails at once, and its worker comes "
   finish();
 }
 
-TEST("A worker that dies by itself too often is given up, with what it was to "
-     "do") {
+TEST(
+    "A worker that dies too often without a call is given up, with its calls") {
   run_calls(2);
   struct mst_call *pinned = NULL;
   for (uint32_t n = 0; n <= MST_HEAL_DEATHS; n++) {
@@ -105,7 +105,7 @@ TEST("A worker that dies by itself too often is given up, with what it was to "
   finish();
 }
 
-TEST("Without healing a lost worker stays lost, and so does what it had") {
+TEST("Without healing a lost worker stays lost, and so do its calls") {
   run_calls(2);
   calls.policy.on = 0;
   struct mst_call *task = submit_to(0);
@@ -126,8 +126,7 @@ TEST("Without healing a lost worker stays lost, and so does what it had") {
 
 // --- Replay ---
 
-TEST("What a worker was told is replayed in order, before the calls that it "
-     "owes") {
+TEST("A worker's calls are replayed in order, before those it still owes") {
   run_calls(1);
   ask(0);
   ask(0);
@@ -151,7 +150,7 @@ TEST("What a worker was told is replayed in order, before the calls that it "
   finish();
 }
 
-TEST("A death in the replay is nobody's fault but the worker's") {
+TEST("A death in the replay counts only against the worker") {
   run_calls(1);
   ask(0);
   (void)taken();
@@ -191,8 +190,8 @@ TEST("A worker whose replay fails is given up, with the reason") {
   finish();
 }
 
-TEST("C1: a call that came to its end before it heard that it is cancelled is "
-     "of the journal") {
+TEST("C1: a call that ended before it learned of its cancellation is in the "
+     "journal") {
   run_calls(1);
   struct mst_call *task = submit();
   struct mst_call *next = submit();
@@ -210,7 +209,7 @@ TEST("C1: a call that came to its end before it heard that it is cancelled is "
   finish();
 }
 
-TEST("C1: a call that was interrupted and undone isn't of the journal") {
+TEST("C1: a call that was interrupted and undone isn't in the journal") {
   run_calls(1);
   calls.policy.heartbeat_ns = INT64_MAX;
   CHECK_INT(mst_calls_send(&calls, 0, payload, NULL, 0, 1, now_ns), 0);
@@ -239,7 +238,7 @@ TEST("An answer to another call breaks its worker") {
   finish();
 }
 
-TEST("After a death for memory the calls wait until all others are idle") {
+TEST("After an out-of-memory death the calls wait until all others are idle") {
   run_calls(2);
   struct mst_call *first = submit_to(0);
   struct mst_call *second = submit_to(1);
@@ -294,7 +293,7 @@ TEST("A worker that is silent after an interrupt is ended after the session's "
   deaf(60 * MST_NS_PER_S, 0, MST_CANCEL_PATIENCE_NS);
 }
 
-TEST("So it is where silence is never a loss") {
+TEST("The same applies if silence is never a loss") {
   deaf(INT64_MAX, 0, MST_CANCEL_PATIENCE_NS);
 }
 
@@ -303,8 +302,8 @@ TEST("C1: one whose watch answers has longer: it finishes what it must not "
   deaf(INT64_MAX, 1, MST_CANCEL_FINISH_NS);
 }
 
-TEST("Whoever slept through an interrupt waits once more before a worker is "
-     "ended") {
+TEST("A session that slept through an interrupt waits once more before it ends "
+     "a worker") {
   run_calls(1);
   (void)submit();
   (void)taken();
@@ -320,7 +319,7 @@ TEST("Whoever slept through an interrupt waits once more before a worker is "
 }
 
 TEST("A call that takes too long is interrupted, and fails by whatever comes "
-     "then") {
+     "next") {
   run_calls(1);
   const struct mst_task_terms terms = {.retries = -1,
                                        .timeout_ns = MST_NS_PER_S};
@@ -350,7 +349,7 @@ static void fail_launch(void) {
   tick(0);
 }
 
-TEST("A launch that fails for want of something is tried again after growing "
+TEST("A launch that fails for lack of a resource is retried after growing "
      "pauses") {
   run_calls(1);
   lose_one(0);

@@ -26,7 +26,7 @@ TEST("Calls to a worker that isn't there yet wait until it joins") {
   finish();
 }
 
-TEST("A worker that is ready before STARTED was taken is told of once") {
+TEST("A worker that is ready before STARTED was taken is reported once") {
   begin_calls(2, 1);
   come_up(0);
   come_up(1); // the session sees both before it does anything
@@ -84,7 +84,7 @@ TEST("A call waits for a worker in a queue without limit") {
 
 // --- Drain ---
 
-TEST("A worker that drains ends what it has, is sent no more, and leaves") {
+TEST("A draining worker finishes its calls, gets no more, and leaves") {
   run_calls(2);
   struct mst_call *has[] = {submit_to(0), submit_to(0)};
   struct mst_call *waits = submit_to(0);
@@ -128,7 +128,7 @@ TEST("A call that is cancelled while its worker drains ends by its answer") {
   finish();
 }
 
-TEST("A worker that drains while it comes back leaves with what it was to do") {
+TEST("A worker that drains while it comes back leaves with its calls") {
   run_calls(2);
   (void)submit_to(0);
   ask(0);
@@ -147,7 +147,7 @@ TEST("A worker that drains while it comes back leaves with what it was to do") {
   finish();
 }
 
-TEST("A worker that has left can be had back, and is what it was") {
+TEST("A worker that has left can come back with its state") {
   run_calls(1);
   ask(0);
   (void)taken();
@@ -170,7 +170,7 @@ TEST("A worker that has left can be had back, and is what it was") {
   finish();
 }
 
-TEST("A worker that drains is heard, and lost if it is silent") {
+TEST("A silent draining worker is lost") {
   run_calls(1);
   calls.policy.heartbeat_ns = 3 * MST_NS_PER_S;
   (void)submit();
@@ -209,7 +209,7 @@ TEST("A worker that is away isn't judged, and has a whole heartbeat when it is "
 
 // --- Growth ---
 
-TEST("Workers that are added come as lost ones come back") {
+TEST("Added workers come up like lost ones") {
   run_calls(1);
   CHECK_INT(mst_calls_grow(&calls, 1, now_ns), 0);
   (void)submit();
@@ -224,7 +224,7 @@ TEST("Workers that are added come as lost ones come back") {
   finish();
 }
 
-TEST("U4: Workers that are added replay the calls that all others were given") {
+TEST("U4: Added workers replay the calls that all others got") {
   run_calls(2);
   ask(0);
   ask(1); // to all
@@ -264,7 +264,8 @@ TEST("U4: Workers that are added replay the calls that all others were given") {
   finish();
 }
 
-TEST("U4: A worker that stays lost isn't one of all, one that is added is") {
+TEST(
+    "U4: A worker that stays lost doesn't count among all, an added one does") {
   run_calls(2);
   mst_calls_kill(&calls, 1, now_ns);
   EXPECT("KILL 1");
@@ -285,8 +286,7 @@ TEST("U4: A worker that stays lost isn't one of all, one that is added is") {
   finish();
 }
 
-TEST("U4: Past its limits nothing is kept of what all were told, and it says "
-     "so") {
+TEST("U4: Past the limits no calls to all are kept, and the calls say so") {
   run_calls(1);
   for (uint64_t i = 1; i <= MST_COMMON_CALLS_MAX + 1; i++) {
     CHECK(!calls.common.incomplete);
@@ -304,7 +304,7 @@ TEST("U4: Past its limits nothing is kept of what all were told, and it says "
   finish();
 }
 
-TEST("U4: What all were told counts as what journals hold") {
+TEST("U4: Calls to all count like those in journals") {
   run_calls(1);
   struct mst_blob *large = mst_blob_new();
   large->segment.bytes = 2 * MST_LOG_STEP_BYTES; // as if it were there

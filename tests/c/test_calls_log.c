@@ -88,7 +88,7 @@ TEST("A worker that can't be copied replays all its calls; where that would "
   finish();
 }
 
-TEST("S2: long journals are made short by checkpoints, and given up only past "
+TEST("S2: checkpoints shorten long journals, which are given up only past "
      "twice the bound") {
   run_calls(2);
   struct mst_blob *large = large_blob(MST_LOG_STEP_BYTES);
@@ -115,8 +115,8 @@ TEST("S2: long journals are made short by checkpoints, and given up only past "
 
 // --- Checkpoints ---
 
-TEST("A worker that drew from another generator has a checkpoint at once, and "
-     "draws on") {
+TEST("A worker that used another generator gets a checkpoint at once, and its "
+     "stream goes on") {
   run_calls(1);
   ask(0);
   EXPECT("EXEC 0 #1");

@@ -232,7 +232,7 @@ TEST("A channel that takes no segments refuses their frames") {
   close_pair();
 }
 
-TEST("Without memory to map it a segment is missing, and its frame is there") {
+TEST("If memory is short a segment is missing, but its frame is there") {
   struct mst_frame frame;
   open_pair();
   send_one(1, 'a', 0);
@@ -248,7 +248,7 @@ TEST("Without memory to map it a segment is missing, and its frame is there") {
   close_pair();
 }
 
-TEST("A payload that several hold has its segment until the last lets go") {
+TEST("A shared payload keeps its segment until the last reference goes") {
   const int before = count_fds();
   struct mst_blob *blob = payload_of('s', 0);
   blob->refs += 2;
@@ -294,7 +294,7 @@ static void detach_next(uint64_t call, char letter, size_t length) {
   mst_buf_free(&bytes);
 }
 
-TEST("A detached frame is the reader's, and what stands behind it goes on") {
+TEST("A detached frame belongs to the reader, and the bytes behind it stay") {
   static const size_t sizes[] = {1, 4000, 0, 300, 4096, 17};
   const int before = count_fds();
   for (size_t first = 0; first < 6; first++) {
@@ -340,7 +340,8 @@ static void find_no_room(int number, char fill) {
   close_pair();
 }
 
-TEST("What the system has no room for is sent later, and no reason to spin") {
+TEST("Frames held back by a shortage of the system are sent later, without "
+     "spinning") {
   find_no_room(ENOBUFS, 0);
   find_no_room(ENOMEM, 0);
   find_no_room(ETOOMANYREFS, 'x');
@@ -390,8 +391,8 @@ TEST(
   CHECK_INT(count_fds(), before);
 }
 
-TEST("C6: A frame that is dropped before it is whole leaves those behind it "
-     "whole") {
+TEST("C6: A frame that is dropped before it is complete leaves later ones "
+     "intact") {
   enum { BYTES = 3 << 20 };
   static uint8_t filler[BYTES];
   const int before = count_fds();

@@ -52,7 +52,8 @@ static const char *held(void) {
 
 static void begin(void) { common = (struct mst_common){0}; }
 
-TEST("What left no trace isn't kept, unless it may have done so unseen") {
+TEST("Calls without a trace aren't kept, unless they may have had hidden "
+     "effects") {
   begin();
   tell("a", 0);
   tell("b", SEEN);
@@ -82,7 +83,7 @@ TEST("A call that leaves no trace takes the place of its equal before it") {
   mst_common_free(&common);
 }
 
-TEST("What changed something in sight is never taken for a double") {
+TEST("A call with visible changes is never taken for a duplicate") {
   begin();
   tell("+", SEEN | UNSEEN);
   tell("+", SEEN);
@@ -96,7 +97,7 @@ TEST("What changed something in sight is never taken for a double") {
   mst_common_free(&common);
 }
 
-TEST("An equal call has room where no other has") {
+TEST("An equal call fits where no other does") {
   begin();
   char text[16];
   for (unsigned k = 1; k <= MST_COMMON_CALLS_MAX; k++) {
@@ -114,7 +115,7 @@ TEST("An equal call has room where no other has") {
   mst_common_free(&common);
 }
 
-TEST("Without memory a call's equal may be gone, and it says so") {
+TEST("If memory is short a call's equal may be gone, and the call says so") {
   begin();
   tell("a", UNSEEN);
   tell("b", UNSEEN);

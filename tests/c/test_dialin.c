@@ -15,7 +15,7 @@ static struct mst_dial dial_of(uint32_t worker, uint16_t attempt,
   return dial;
 }
 
-TEST("A DIAL comes back as it was, cut anywhere, and nothing else does") {
+TEST("A DIAL is decoded as it was encoded, cut anywhere, and nothing else is") {
   const struct mst_dial dial = dial_of(3, 2, 9);
   struct mst_dial got;
   uint8_t bytes[MST_DIAL_BYTES];
@@ -74,7 +74,8 @@ TEST("A worker dials until it is admitted, and pauses longer each time") {
   CHECK_INT(dialer.state, MST_DIALER_DONE);
 }
 
-TEST("A worker gives up at its time, and at once when it is refused") {
+TEST(
+    "A worker gives up when its time is over, and at once when it is refused") {
   const struct mst_dial dial = dial_of(0, 0, 5);
   struct mst_dialer dialer;
   mst_dialer_open(&dialer, &dial, 0, MST_NS_PER_S);
@@ -155,7 +156,7 @@ TEST("The newest connection of a worker wins before it is used, none after") {
   mst_acceptor_close(acceptor);
 }
 
-TEST("Strangers are refused, and those who say nothing are closed in time") {
+TEST("Unknown workers are refused, and silent ones are closed in time") {
   struct mst_acceptor *acceptor;
   struct mst_acceptor_action action;
   CHECK_INT(mst_acceptor_open(7, 4, 2, &acceptor), 0);

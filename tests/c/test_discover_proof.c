@@ -20,7 +20,7 @@ static void check_pieces(enum mst_service service, const uint8_t *bytes,
   CHECK_INT(mst_proof_judge(service, bytes, n), MST_PROOF_GOOD);
 }
 
-TEST("P1: a PCP server and an R session are known by their first bytes") {
+TEST("P1: a PCP server and an R session are recognized by their first bytes") {
   check_pieces(MST_SERVICE_PCP, pcp, sizeof pcp);
   check_pieces(MST_SERVICE_PSOCK, r_xdr, sizeof r_xdr);
   check_pieces(MST_SERVICE_PSOCK, r_native, sizeof r_native);

@@ -83,7 +83,7 @@ TEST("P3: a scan that is closed in the middle leaves no descriptor") {
   mst_net_close(&fd);
 }
 
-TEST("P4: descriptors that run out in the middle of a scan are waited for") {
+TEST("P4: a scan waits when descriptors run out in the middle") {
   struct mst_addr bound;
   int fd = listen_at("127.3.0.2", 64, &bound);
   lose_packets(fd, LOSE_ALL);
@@ -116,7 +116,7 @@ TEST("P4: descriptors that run out in the middle of a scan are waited for") {
   mst_net_close(&fd);
 }
 
-TEST("P4: a single socket that isn't to be had costs a pause and no finding") {
+TEST("P4: a single failure to make a socket costs a pause and no finding") {
   const struct mst_range range = one_range("127.3.0.1-20");
   for (int number = EMFILE; number != 0; number = number == EMFILE   ? ENFILE
                                                   : number == ENFILE ? ENOBUFS
@@ -130,7 +130,7 @@ TEST("P4: a single socket that isn't to be had costs a pause and no finding") {
   }
 }
 
-TEST("A connection that the caller judges is given to it, or closed") {
+TEST("A connection for the caller to judge is handed over, or closed") {
   struct mst_addr bound;
   int fd = listen_at("127.3.0.2", 8, &bound);
   const struct mst_range range = one_range("127.3.0.2");

@@ -312,7 +312,8 @@ TEST("P2, P3: a silent /24 takes its timeout once for each round of attempts") {
   CHECK(silent_24(SLOTS_MAX, 2) < 180 * MS);
 }
 
-TEST("P4: out of sockets it waits 0.1 s, uses what there is, and goes on") {
+TEST("P4: out of sockets the sweep waits 0.1 s, uses those there are, and goes "
+     "on") {
   struct world *w = new_world(254);
   w->sockets = 7;
   CHECK_INT(run(w), MST_SWEEP_DONE);
@@ -326,7 +327,7 @@ TEST("P4: out of sockets it waits 0.1 s, uses what there is, and goes on") {
   free(w);
 }
 
-TEST("P4: a system that gives no sockets at all isn't waited for without end") {
+TEST("P4: the sweep doesn't wait forever for a system without sockets") {
   struct mst_sweep_policy policy = {.addresses = 3,
                                     .ports = 1,
                                     .in_flight = 2,

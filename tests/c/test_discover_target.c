@@ -25,7 +25,7 @@ static void check_range(const char *text, int edges, const char *first,
   CHECK_TEXT(got, last);
 }
 
-TEST("P1: addresses, blocks and ranges are read as they are meant") {
+TEST("P1: addresses, blocks and ranges are read as intended") {
   check_range("10.15.16.7", 0, "10.15.16.7", "10.15.16.7");
   check_range("10.15.16.0/24", 0, "10.15.16.1", "10.15.16.254");
   check_range("10.15.16.7/24", 0, "10.15.16.1", "10.15.16.254");
@@ -54,7 +54,7 @@ static void check_refused(const char *text, int code) {
   CHECK(strlen(err.text) > 5);
 }
 
-TEST("What is malformed or far too large is refused with a reason") {
+TEST("Malformed and far too large targets are refused with a reason") {
   const char *const malformed[] = {"",
                                    "10.0.0",
                                    "10.0.0.0.1",
@@ -97,7 +97,7 @@ TEST("What is malformed or far too large is refused with a reason") {
   check_refused(longer, MST_EINPUT);
 }
 
-TEST("What could be a host's name is left to be looked up") {
+TEST("A possible host name is left to be looked up") {
   struct mst_range range;
   CHECK_INT(parse("localhost", 0, &range, NULL), MST_TARGET_NAME);
   CHECK_INT(parse("node-07.lab.example", 0, &range, NULL), MST_TARGET_NAME);
@@ -145,7 +145,7 @@ static size_t some_ranges(uint64_t *seed, struct mst_range *ranges,
   return mst_ranges_tidy(ranges, n);
 }
 
-TEST("Sets of ranges are joined and taken from each other as sets are") {
+TEST("Sets of ranges are joined and subtracted like sets") {
   uint64_t seed = mst_test_seed();
   for (int run = 0; run < 20000; run++) {
     struct mst_range a[6], b[6], rest[12];

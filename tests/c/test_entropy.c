@@ -18,7 +18,7 @@ TEST("bytes differ from one time to the next, and none is left out") {
   CHECK(memchr(seen, 0, sizeof seen) == NULL);
 }
 
-TEST("what isn't asked for isn't written") {
+TEST("bytes past those requested aren't written") {
   uint8_t bytes[18];
   memset(bytes, 7, sizeof bytes);
   CHECK_INT(mst_entropy_take(bytes + 1, 16, NULL), 0);

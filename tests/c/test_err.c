@@ -58,7 +58,7 @@ TEST("A text or call that is too long is cut and still ends with NUL") {
   CHECK_INT(strlen(err.call), sizeof err.call - 1);
 }
 
-TEST("A second error leaves nothing of the first") {
+TEST("A second error replaces all of the first") {
   struct mst_err err;
   (void)mst_err_set(&err, MST_ESYS, ENOENT, "open_by_handle_at", "%s",
                     "a long first sentence");

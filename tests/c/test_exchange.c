@@ -66,7 +66,7 @@ static void ask_at(uint32_t task, const struct mst_spot *spot) {
   CHECK_INT(mst_exchange_ask(&source, 1, NULL), 0);
 }
 
-TEST("F1 Blocks are opened where they lie, and nobody is asked") {
+TEST("F1 Blocks are opened directly, without asking") {
   struct mst_spot spots[2];
   int done;
   if (!MST_HAVE_MEMFD || !MST_HAVE_PROC) mst_test_skip("no /proc, no memfd");
@@ -98,8 +98,8 @@ TEST("F1 Blocks are opened where they lie, and nobody is asked") {
   end(NULL);
 }
 
-TEST("F1 What can't be opened where it lies is asked for by a link, if there "
-     "can be one") {
+TEST("F1 Blocks that can't be opened directly are asked for by a link, if "
+     "there can be one") {
   const struct mst_spot spot = {.pid = (int32_t)getpid(), .token = 1};
   struct mst_chan far;
   if (!MST_HAVE_PROC) mst_test_skip("no /proc");
@@ -145,7 +145,7 @@ TEST("F1 A worker answers others while its R thread does something else") {
   end(&far);
 }
 
-TEST("F1 At most so many questions are open on a link") {
+TEST("F1 The number of open questions on a link is limited") {
   struct mst_chan far;
   struct pollfd quiet;
   begin();
@@ -161,8 +161,8 @@ TEST("F1 At most so many questions are open on a link") {
   end(&far);
 }
 
-TEST("F1 The end of a link, nonsense on it, or a later incarnation say that "
-     "blocks aren't there") {
+TEST("F1 After a link's end, invalid frames or a later incarnation, blocks "
+     "aren't there") {
   struct mst_chan far;
   begin();
   link_to(&far, 2, 0);
@@ -187,8 +187,8 @@ TEST("F1 The end of a link, nonsense on it, or a later incarnation say that "
   end(&far);
 }
 
-TEST("F1 What a silent worker was asked isn't there if nobody knows where it "
-     "listens, though it may still come") {
+TEST("F1 Blocks of a silent worker without known listeners aren't there, "
+     "though they may still come") {
   const struct mst_exchange_way quick = {.again_ns = 100 * MST_NS_PER_MS,
                                          .silent_ns = 30 * MST_NS_PER_S};
   struct mst_chan far;

@@ -47,7 +47,7 @@ static int reserved_is_no_pidfd(int script) {
   return mst_fds_session() == MST_FD_SESSION ? 0 : 4;
 }
 
-TEST("a number that was only reserved isn't taken for the session's pidfd") {
+TEST("a merely reserved number isn't taken for the session's pidfd") {
   CHECK_INT(ends_with(reserved_is_no_pidfd), 0);
 }
 
@@ -67,7 +67,7 @@ static int script_stays_taken(int script) {
   return fcntl(extra, F_GETFD) < 0 && fcntl(data, F_GETFD) < 0 ? 0 : 8;
 }
 
-TEST("a worker's script has its number still, and nothing in it") {
+TEST("a worker's script keeps its number, and is empty") {
   CHECK_INT(ends_with(script_stays_taken), 0);
 }
 
@@ -80,6 +80,6 @@ static int files_are_not_replaced(int script) {
   return read(MST_FD_CONTROL, &byte, 1) == 1 && byte == '#' ? 0 : 4;
 }
 
-TEST("a channel is never put over somebody's file") {
+TEST("a channel never replaces another file") {
   CHECK_INT(ends_with(files_are_not_replaced), 0);
 }

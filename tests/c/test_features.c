@@ -14,7 +14,7 @@
 #include "fork/fork.h"
 #include "mst_net_test.h"
 
-TEST("A feature has one name, and MST_PORTABLE takes all of them away") {
+TEST("A feature has one name, and MST_PORTABLE disables all of them") {
   size_t n;
   const struct mst_feature *features = mst_features(&n);
   CHECK(n > 10);
@@ -27,7 +27,8 @@ TEST("A feature has one name, and MST_PORTABLE takes all of them away") {
   }
 }
 
-TEST("Descriptors go along with bytes, or are refused with no byte sent") {
+TEST(
+    "Descriptors go along with bytes, or are refused before any byte is sent") {
   int pair[2], fds[MST_NET_FDS_MAX], pipe_fds[2];
   char byte = 'x';
   size_t count = 9;
@@ -65,7 +66,7 @@ TEST("Descriptors go along with bytes, or are refused with no byte sent") {
   }
 }
 
-TEST("The best loop has a descriptor where there is epoll, and none else") {
+TEST("The best loop has a descriptor if there is epoll, and none otherwise") {
   struct mst_loop *loop;
   CHECK_INT(mst_loop_open(MST_LOOP_BEST, &loop, NULL), 0);
   CHECK_INT(mst_loop_fd(loop) >= 0, MST_HAVE_EPOLL);
@@ -75,7 +76,7 @@ TEST("The best loop has a descriptor where there is epoll, and none else") {
   if (rc == 0) mst_loop_close(loop);
 }
 
-TEST("Every way to close descriptors closes all from one on") {
+TEST("Every way to close descriptors closes all from a number on") {
   void (*const ways[])(int) = {mst_proc_close_from, mst_proc_close_each};
   for (int way = 0; way < 2; way++) {
     (void)fflush(NULL);
@@ -95,7 +96,8 @@ TEST("Every way to close descriptors closes all from one on") {
   }
 }
 
-TEST("A process that ends is told from one that lives until it is reaped") {
+TEST("An exiting process is distinguished from a living one until it is "
+     "reaped") {
   int pair[2];
   CHECK(pipe(pair) == 0);
   (void)fflush(NULL);
@@ -116,7 +118,7 @@ TEST("A process that ends is told from one that lives until it is reaped") {
   CHECK_INT(mst_proc_exits(pid), -1);
 }
 
-TEST("What the system can't tell of processes is unknown, not wrong") {
+TEST("Unavailable facts of processes are unknown, not wrong") {
   int pidfd = mst_proc_pidfd(getpid());
   CHECK_INT(pidfd >= 0, MST_HAVE_PIDFD);
   mst_net_close(&pidfd);
@@ -183,7 +185,7 @@ static void await_worker(struct family *family) {
 }
 
 // A zombie's number is still there, and the test's copy of the socket keeps that from ending.
-TEST("A worker without a pidfd ends with a session that nobody waits for") {
+TEST("A worker without a pidfd ends with a session that nobody reaps") {
   struct family family = begin_family(NULL);
   CHECK(kill(family.session, SIGKILL) == 0);
   await_worker(&family);

@@ -133,7 +133,7 @@ TEST("No bytes, without an address, ask for more") {
   CHECK_INT(used, 0);
 }
 
-TEST("A wrong field is told as soon as it is there and not before") {
+TEST("A wrong field is reported as soon as it is there and not before") {
   static const struct {
     size_t at;   // the byte that is made wrong
     size_t told; // the number of bytes at which that must be told
@@ -165,7 +165,7 @@ TEST("Only this version of the protocol is read") {
   }
 }
 
-TEST("Each known kind is read, each kind that is kept free is refused") {
+TEST("Each known kind is read, each reserved kind is refused") {
   for (int kind = 0; kind < 256; kind++) {
     uint8_t bytes[MST_HEAD_BYTES];
     memcpy(bytes, bytes_example, sizeof bytes);
@@ -304,7 +304,8 @@ static size_t frame_write(uint8_t *out, uint8_t kind, uint64_t call,
   return MST_HEAD_BYTES + length;
 }
 
-TEST("A frame cut at every byte says how much it needs, whole it is found") {
+TEST("A frame cut at every byte says how much it needs, and is found when "
+     "complete") {
   uint8_t bytes[MST_HEAD_BYTES + 300];
   struct mst_guard guard = guard_open(sizeof bytes);
   for (size_t length = 0; length <= 300; length += 60) {
@@ -328,7 +329,7 @@ TEST("A frame cut at every byte says how much it needs, whole it is found") {
   mst_guard_close(&guard);
 }
 
-TEST("Frames behind each other are found one by one") {
+TEST("Consecutive frames are found one by one") {
   uint8_t bytes[1000];
   size_t n = frame_write(bytes, MST_KIND_EXEC, 1, 0);
   n += frame_write(bytes + n, MST_KIND_EXEC, 2, 100);

@@ -90,7 +90,7 @@ TEST("F3 While all queues are full a reader tries again, until one has room") {
   finish(&far);
 }
 
-TEST("F3 A listener that says nothing is left for the next one") {
+TEST("F3 A reader leaves a silent listener for the next one") {
   struct mst_chan first, far;
   int fds[2];
   begin_listeners(fds, 2, MST_BACKLOG_MOST);
@@ -110,8 +110,8 @@ TEST("F3 A listener that says nothing is left for the next one") {
   finish(&far);
 }
 
-TEST("F3 A listener that nobody has any more says at once that blocks aren't "
-     "there") {
+TEST("F3 If a listener's process is gone, its blocks are reported missing at "
+     "once") {
   make_folder();
   begin();
   patient();
@@ -181,7 +181,7 @@ static void finish_listening(struct mst_chan *far) {
   remove_folder();
 }
 
-TEST("F3 Each listener welcomes who knows its worker, and answers it") {
+TEST("F3 Each listener accepts peers that know its worker, and answers them") {
   struct mst_chan far[3];
   struct mst_frame frame;
   struct mst_meet met;
@@ -233,8 +233,7 @@ static void check_closed(const struct mst_meet *meet, uint8_t kind) {
   mst_chan_close(&far);
 }
 
-TEST("F3 Whoever doesn't know the token, means another worker, or says "
-     "nothing is closed") {
+TEST("F3 A peer without the token, for another worker, or silent is closed") {
   struct mst_chan far;
   begin_listening(1);
   const struct mst_meet good = good_meet();
@@ -271,8 +270,8 @@ TEST("F3 Whoever doesn't know the token, means another worker, or says "
   finish_listening(&far);
 }
 
-TEST("F3 A folder that others can look into, or that isn't one, isn't "
-     "listened in") {
+TEST(
+    "F3 A folder that others can access, or a file, isn't used for listeners") {
   char path[128];
   struct mst_err err;
   make_folder();
@@ -289,8 +288,8 @@ TEST("F3 A folder that others can look into, or that isn't one, isn't "
   finish(NULL);
 }
 
-TEST("F3 A folder whose path is too long for an address is listened in and "
-     "dialled anyway, or refused where there is no /proc") {
+TEST("F3 A folder whose path is too long for an address works through /proc, "
+     "or is refused without it") {
   char where[400];
   struct mst_err err;
   make_folder();

@@ -32,7 +32,7 @@ static enum mst_beat beat(int64_t slept_ns, int64_t after_ns) {
 
 // --- Blame ---
 
-TEST("Without healing a lost worker is left, whatever it did") {
+TEST("Without healing a lost worker stays lost, whatever it did") {
   begin(2);
   policy.on = 0;
   for (int k = 0; k < 10; k++) {
@@ -42,7 +42,7 @@ TEST("Without healing a lost worker is left, whatever it did") {
   CHECK_INT(heal.deaths, 0);
 }
 
-TEST("A call is tried again so many times, then it is poison") {
+TEST("A call is retried up to the limit, then it is poison") {
   for (uint32_t retries = 0; retries < 4; retries++) {
     begin(retries);
     for (int round = 0; round < 3; round++) { // each call anew
@@ -90,7 +90,7 @@ TEST("A worker that only dies is given up, one death after its budget") {
   CHECK_INT(lost(0, MST_HEAL_PERIOD_NS), MST_HEAL_GIVE_UP);
 }
 
-TEST("Deaths that the period has left behind don't count") {
+TEST("Deaths before the period don't count") {
   begin(2);
   for (uint32_t k = 0; k < MST_HEAL_DEATHS; k++) {
     CHECK_INT(lost(0, k), MST_HEAL_RESTART);
@@ -114,7 +114,7 @@ TEST(
   CHECK_INT(lost(0, 100), MST_HEAL_GIVE_UP); // but there is an end to it
 }
 
-TEST("An answer, and a death of a call, make a worker of use again") {
+TEST("An answer, or a death of a call, clears a worker's record") {
   for (int answered = 0; answered < 2; answered++) {
     begin(2);
     for (uint32_t k = 0; k < MST_HEAL_DEATHS; k++) {
@@ -133,8 +133,7 @@ TEST("An answer, and a death of a call, make a worker of use again") {
   }
 }
 
-TEST("Deaths in replays count in a row alone, and as many as the retries are "
-     "allowed") {
+TEST("Only successive deaths in replays count, up to the allowed retries") {
   for (uint32_t retries = 2; retries < 40; retries += 18) {
     const uint32_t most = retries > MST_HEAL_ROW ? retries : MST_HEAL_ROW;
     begin(retries);
@@ -198,7 +197,7 @@ TEST("A worker is asked every third of the heartbeat") {
   CHECK_INT(beat(0, 8 * S), MST_BEAT_ASK);
 }
 
-TEST("Silence of a whole heartbeat is a loss, a sign of life begins it anew") {
+TEST("Silence for a whole heartbeat is a loss, a sign of life restarts it") {
   begin(2);
   CHECK_INT(beat(0, 12 * S - 1), MST_BEAT_ASK);
   CHECK_INT(beat(0, 12 * S), MST_BEAT_SILENT);
@@ -208,7 +207,7 @@ TEST("Silence of a whole heartbeat is a loss, a sign of life begins it anew") {
   CHECK_INT(beat(0, 24 * S), MST_BEAT_SILENT);
 }
 
-TEST("Without a heartbeat nobody is asked and nobody judged") {
+TEST("Without a heartbeat no worker is asked or judged") {
   begin(2);
   policy.heartbeat_ns = NEVER;
   CHECK_INT(beat(0, 1000000 * S), MST_BEAT_FINE);
@@ -223,14 +222,14 @@ TEST("A session that slept asks at once and judges one heartbeat later") {
   CHECK_INT(beat(0, 112 * S), MST_BEAT_SILENT);
 }
 
-TEST("Sleep is what is longer than the time between two questions") {
+TEST("A gap counts as sleep if it exceeds the time between two questions") {
   begin(2);
   CHECK_INT(beat(4 * S, 12 * S), MST_BEAT_SILENT);
   begin(2);
   CHECK_INT(beat(4 * S + 1, 12 * S), MST_BEAT_ASK);
 }
 
-TEST("A session finds who is silent once it is awake for a heartbeat") {
+TEST("A session finds silent workers once it is awake for a heartbeat") {
   begin(2);
   for (int k = 1; k <= 5; k++) { // computing, with a look now and then
     CHECK_INT(beat(20 * S, 20 * k * S), MST_BEAT_ASK);

@@ -65,7 +65,7 @@ static void put(const struct lent *lent) {
   CHECK_INT(write(lent->pipe[1], "x", 1), 1);
 }
 
-TEST("What becomes ready while the owner is away is served") {
+TEST("Events while the owner is away are served") {
   struct lent lent;
   struct mst_io_thread *thread = begin(&lent, 1000, serve, 1);
   mst_io_thread_lend(thread, TICK_MS);
@@ -94,7 +94,7 @@ TEST("Nothing is served while the owner has it") {
   end(&lent, thread);
 }
 
-TEST("An owner who comes and goes is never met inside") {
+TEST("The I/O thread never serves while the owner comes and goes") {
   struct lent lent;
   struct mst_io_thread *thread = begin(&lent, 1, serve, 1);
   long put_in = 0;
@@ -117,7 +117,7 @@ TEST("An owner who comes and goes is never met inside") {
   end(&lent, thread);
 }
 
-TEST("Without more to do it waits until it is lent again") {
+TEST("Without work the thread waits until the next lend") {
   struct lent lent;
   struct mst_io_thread *thread = begin(&lent, -1, serve, 0);
   mst_io_thread_lend(thread, TICK_MS);
@@ -131,7 +131,7 @@ TEST("Without more to do it waits until it is lent again") {
   end(&lent, thread);
 }
 
-TEST("Without a descriptor it looks when it said so") {
+TEST("Without a descriptor the thread serves at the requested time") {
   struct lent lent;
   struct mst_io_thread *thread = begin(&lent, TICK_MS, serve, 0);
   mst_io_thread_lend(thread, TICK_MS);
@@ -141,7 +141,7 @@ TEST("Without a descriptor it looks when it said so") {
   end(&lent, thread);
 }
 
-TEST("Without a time it sleeps until something is ready") {
+TEST("Without a time the thread sleeps until something is ready") {
   struct lent lent;
   struct mst_io_thread *thread = begin(&lent, -1, serve, 1);
   mst_io_thread_lend(thread, TICK_MS);
@@ -164,7 +164,7 @@ TEST("A shorter tick ends a longer one") {
   end(&lent, thread);
 }
 
-TEST("It is called again when it said so") {
+TEST("Serve is called again at the time it requested") {
   struct lent lent;
   struct mst_io_thread *thread = begin(&lent, 5, serve, 1);
   mst_io_thread_lend(thread, TICK_MS);
@@ -172,7 +172,7 @@ TEST("It is called again when it said so") {
   end(&lent, thread);
 }
 
-TEST("An I/O thread that rests is woken by the next that is lent") {
+TEST("A sleeping I/O thread is woken by the next lend") {
   struct lent lent;
   struct mst_io_thread *thread = begin(&lent, 1000, serve, 1);
   for (long k = 1; k <= 3; k++) {
@@ -195,7 +195,7 @@ static int serve_and_ask(void *owner, int *fd) {
   return -1;
 }
 
-TEST("Each side knows whether it has what was lent") {
+TEST("Each side knows whether it owns what can be lent") {
   struct lent lent;
   known = begin(&lent, 1000, serve_and_ask, 1);
   CHECK(mst_io_thread_may(NULL));
@@ -222,8 +222,7 @@ static int serve_and_fail(void *owner, int *fd) {
   return 0;
 }
 
-TEST("C7: An I/O thread whose assertion fails ends, and its owner learns of "
-     "it") {
+TEST("C7: A failed assertion ends the I/O thread, and its owner learns of it") {
   struct lent lent;
   atomic_store(&times, 0);
   struct mst_io_thread *thread = begin(&lent, 0, serve_and_fail, 0);

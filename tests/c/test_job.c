@@ -137,7 +137,7 @@ TEST("A blob borrows a segment that holds the same, and keeps it") {
   mst_blob_release(bare);
 }
 
-TEST("A group stands for its jobs: what one of them lacks, it lacks") {
+TEST("A group stands for its jobs: it lacks what one of them lacks") {
   struct mst_job *two[] = {hold("one"), hold("two")}, *group = NULL;
   CHECK_INT(mst_job_group(two, 0, &group), 0);
   CHECK(group == NULL && mst_job_missing(NULL, 0, 0) == NULL);
@@ -177,7 +177,7 @@ TEST("A job is at an incarnation that was sent it, and at no other") {
   mst_jobs_free(&jobs);
 }
 
-TEST("The jobs that were used last are kept, and those in use") {
+TEST("Recently used jobs are kept, and those in use") {
   struct mst_job *used = hold("used");
   char text[3] = "a0";
   for (int i = 0; i < 2 * (int)MST_JOBS_KEPT; i++) {
@@ -198,7 +198,7 @@ TEST("The jobs that were used last are kept, and those in use") {
   CHECK(jobs.first == NULL);
 }
 
-TEST("A job that is larger than all that may be kept goes with its last use") {
+TEST("A job larger than the bound goes with its last use") {
   struct mst_job *small = hold("small");
   struct mst_blob *blob = mst_blob_new();
   CHECK(blob != NULL);
@@ -216,7 +216,7 @@ TEST("A job that is larger than all that may be kept goes with its last use") {
   mst_jobs_free(&jobs);
 }
 
-TEST("A job outlives its list as long as somebody holds it") {
+TEST("A job outlives its list while it is referenced") {
   struct mst_job *job = hold("one");
   mst_job_keep(job);
   mst_jobs_free(&jobs);
@@ -226,7 +226,7 @@ TEST("A job outlives its list as long as somebody holds it") {
   mst_job_release(job); // frees it: the sanitizer would tell
 }
 
-TEST("Whatever is held, noted and let go, the list keeps its promises") {
+TEST("The list keeps its invariants whatever is held, noted and released") {
   uint64_t random = mst_test_seed();
   struct mst_job *held[40] = {0};
   uint64_t last = 0;

@@ -132,8 +132,8 @@ TEST("All calls are kept, whatever they seem to change") {
 
 #define ONE_NS (MST_JOURNAL_ENTRY_NS + MST_JOURNAL_BYTE_NS)
 
-TEST("A checkpoint is wanted when it costs little beside a replay, and the "
-     "last was long ago") {
+TEST("A checkpoint is wanted if it costs little compared with a replay, and "
+     "the last was long ago") {
   elapsed_s = 0;
   uint64_t call = 0;
   do {
@@ -236,7 +236,7 @@ TEST("The calls of a worker that can't be copied are kept as long as they can "
   elapsed_s = 0.5;
 }
 
-TEST("One that can never be copied isn't asked again") {
+TEST("A worker that can never be copied isn't asked again") {
   CHECK_INT(add(1, "a", 0), 0);
   CHECK(wants(1));
   mst_journal_refused(&journal, MST_REFUSED_EVER);
@@ -266,7 +266,8 @@ TEST("Without its checkpoint a journal is incomplete until there is another") {
   mst_journal_free(&journal);
 }
 
-TEST("What was given up for memory is complete again with a checkpoint") {
+TEST("A journal given up for lack of memory is complete again with a "
+     "checkpoint") {
   CHECK_INT(add(1, "a", 0), 0);
   CHECK(wants(1));
   mst_journal_give_up(&journal, MST_INCOMPLETE_MEMORY);
@@ -306,7 +307,7 @@ TEST("Without memory for a call the journal is incomplete") {
   mst_journal_free(&journal);
 }
 
-TEST("An entry keeps the job that its call needs, and lets go of it with the "
+TEST("An entry keeps the job that its call needs, and releases it with the "
      "entry") {
   struct mst_jobs jobs = {0};
   struct mst_blob *bytes = blob_of("job");

@@ -81,7 +81,7 @@ TEST("A hash is the same on every machine") {
 }
 
 // The slow way: each row is compared with the first of each group.
-TEST("Groups are those that comparing all rows gives, in order of appearance") {
+TEST("Groups are the same as from comparing all rows, in order of appearance") {
   uint64_t state = mst_test_seed();
   enum { N = 500 };
   static double reals[N];
@@ -122,7 +122,7 @@ TEST("Groups are those that comparing all rows gives, in order of appearance") {
   }
 }
 
-TEST("A key that isn't there is not found, also in an empty table") {
+TEST("A missing key isn't found, nor is any in an empty table") {
   const double there[] = {1, 2}, other[] = {3};
   struct mst_key_column a = {.kind = MST_KEY_DOUBLE, .values = there};
   struct mst_key_column b = {.kind = MST_KEY_DOUBLE, .values = other};
@@ -176,7 +176,7 @@ TEST("A table grows with its groups, and finds them all") {
   free(first);
 }
 
-TEST("Parts are even, and rows keep their order inside of one") {
+TEST("Parts are even, and rows keep their order within one") {
   enum { N = 64000, PARTS = 7 };
   int32_t *ints = malloc(N * sizeof *ints);
   uint64_t *hashes = malloc(N * sizeof *hashes);

@@ -6,7 +6,7 @@
 #include "share/segment.h"
 #include "wire/link_msg.h"
 
-TEST("WANT comes back as it was, and has one length") {
+TEST("WANT is decoded as it was encoded, and has one length") {
   uint8_t bytes[MST_WANT_BYTES + 1] = {0};
   struct mst_want want = {1, 2, 3}, want2;
   mst_want_encode(&want, bytes);
@@ -17,7 +17,8 @@ TEST("WANT comes back as it was, and has one length") {
   CHECK_INT(mst_want_decode(bytes, MST_WANT_BYTES, &want2), -MST_EPROTO);
 }
 
-TEST("F3 MEET comes back as it was, and any other byte makes another one") {
+TEST("F3 MEET is decoded as it was encoded, and any other byte makes another "
+     "one") {
   uint8_t bytes[MST_MEET_BYTES + 1] = {0};
   struct mst_meet meet = {7, 1, 8, 0x01020304, "fifteen letters"}, back;
   mst_meet_encode(&meet, bytes);
@@ -48,7 +49,7 @@ static size_t have_of(struct mst_have *have, const char *path, uint8_t *out) {
   return mst_have_bytes(have);
 }
 
-TEST("HAVE comes back with its blocks, for a segment and for a file") {
+TEST("HAVE is decoded with its blocks, for a segment and for a file") {
   uint8_t bytes[256];
   struct mst_have have, back;
   struct mst_block block;
@@ -75,7 +76,7 @@ static int after(size_t offset, uint64_t value) {
   return mst_have_decode(bytes, n, &back);
 }
 
-TEST("Blocks that aren't inside, overlap, or aren't aligned are refused") {
+TEST("Blocks that reach outside, overlap, or aren't aligned are refused") {
   const size_t first = MST_HAVE_HEAD_BYTES;
   const size_t second = first + MST_BLOCK_BYTES;
   CHECK_INT(MST_SEGMENT_ALIGN, 64);

@@ -13,8 +13,8 @@ static int begin_link(struct mst_chan *link, int silent_ms) {
   return listener;
 }
 
-TEST("F1 A question without a word is asked again on a new connection, and "
-     "the old link is closed") {
+TEST("F1 An unanswered question is repeated on a new connection, and the old "
+     "link is closed") {
   struct mst_chan link, far;
   int listener = begin_link(&link, 5000);
   ask(2, OTHER, 2);
@@ -71,7 +71,7 @@ TEST("F1 A link that answers other questions isn't silent") {
   finish(&link);
 }
 
-TEST("F1 A question that nobody answers, on no connection, is given up") {
+TEST("F1 A question that stays unanswered on every connection is given up") {
   struct mst_chan link, far[8];
   int listener = begin_link(&link, 4 * AGAIN_MS), n = 0;
   ask(1, OTHER, 2);

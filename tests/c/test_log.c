@@ -50,7 +50,7 @@ TEST("An empty log holds nothing and is freed without harm") {
   mst_log_free(&lines);
 }
 
-TEST("Lines are whole and say who printed them, however they mix") {
+TEST("Lines are complete and name their worker, however they mix") {
   print(0, "one\ntw");
   print(1, "eins\n\nzw");
   print(0, "o\nthree");
@@ -70,7 +70,7 @@ TEST("Lines are whole and say who printed them, however they mix") {
   CHECK(lines.lines == NULL && lines.next == 0 && lines.bytes == 0);
 }
 
-TEST("A line of the longest length is one, a byte more makes two") {
+TEST("A line of the maximum length is one, a byte more makes two") {
   char text[MST_LOG_LINE_MAX + 3];
   for (size_t length = MST_LOG_LINE_MAX - 1; length <= MST_LOG_LINE_MAX + 1;
        length++) {
@@ -132,8 +132,8 @@ TEST("Lines don't depend on how their bytes were cut") {
   mst_guard_close(&guard);
 }
 
-TEST("The oldest lines go first when there are too many, and keep their "
-     "number") {
+TEST("The oldest lines go first if there are too many, and lines keep their "
+     "numbers") {
   char text[32];
   for (unsigned k = 0; k < MST_LOG_LINES + 10; k++) {
     (void)snprintf(text, sizeof text, "%u\n", k);
@@ -149,7 +149,7 @@ TEST("The oldest lines go first when there are too many, and keep their "
   mst_log_free(&lines);
 }
 
-TEST("The oldest lines go first when they are too long together") {
+TEST("The oldest lines go first if they are too long together") {
   char text[MST_LOG_LINE_MAX + 1];
   memset(text, 'x', sizeof text);
   text[MST_LOG_LINE_MAX] = '\n';
@@ -165,7 +165,7 @@ TEST("The oldest lines go first when they are too long together") {
   mst_log_free(&lines);
 }
 
-TEST("Without memory a line is dropped and the next one is kept") {
+TEST("If memory is short a line is dropped and the next one is kept") {
   (void)mst_fault_arm("log.alloc", 1, ENOMEM);
   print(0, "lost\n");
   CHECK_INT(lines.next, 0);

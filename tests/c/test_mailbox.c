@@ -53,8 +53,8 @@ TEST("A call that was cancelled while it waited is interrupted once it is the "
   CHECK(mailbox->first == NULL && mailbox->count == 0 && mailbox->unread == 0);
 }
 
-TEST("Cancelled calls that weren't sent go, and what comes after them isn't "
-     "interrupted") {
+TEST("Cancelled calls that weren't sent are dropped, and the following ones "
+     "aren't interrupted") {
   (void)call_of(&caller);
   (void)call_of(&caller);
   struct mst_call *wanted = call_of(&other_caller);
@@ -65,8 +65,7 @@ TEST("Cancelled calls that weren't sent go, and what comes after them isn't "
   CHECK_INT(mst_mailbox_drop(mailbox, wanted), 0);
 }
 
-TEST("Answers of several verbs are each verb's own, those of one are "
-     "anybody's") {
+TEST("Answers of several verbs go to each verb, those of one to anybody") {
   struct mst_call *first = call_of(&caller), *second = call_of(&other_caller);
   (void)mst_mailbox_finish(mailbox, first, MST_CALL_DONE, 1);
   CHECK(mst_mailbox_answer(mailbox, &other_caller) == NULL);
@@ -130,7 +129,8 @@ TEST("Each worker has one task before any has a second, the next in turn "
   mst_dispatch_free(&dispatch);
 }
 
-TEST("Tasks that no worker will ever take are lost, and those of others stay") {
+TEST("Tasks that no worker will ever take are lost, those of other workers "
+     "stay") {
   const struct mst_takers takers = {2, open_mailbox, usable, NULL};
   struct mst_dispatch dispatch = {0};
   const uint32_t pinned = 1;

@@ -48,14 +48,14 @@ static struct mst_memory end(void) {
 
 #define MEMINFO "MemTotal: 9000 kB\nMemFree: 1 kB\nMemAvailable:    4000 kB\n"
 
-TEST("Without control groups what the system has available is free") {
+TEST("Without control groups the system's available memory counts") {
   begin(MEMINFO, NULL);
   const struct mst_memory memory = end();
   CHECK_INT(memory.bytes, 4000 * 1024);
   CHECK_INT(memory.is_cgroup, 0);
 }
 
-TEST("What can't be read sets no limit") {
+TEST("An unreadable file sets no limit") {
   begin(NULL, NULL);
   CHECK(end().bytes == INT64_MAX);
   begin("MemAvailable: lots\n", "0:/nonsense\n:::\n\n1:memory\n");
@@ -66,7 +66,7 @@ TEST("What can't be read sets no limit") {
   CHECK(end().bytes == INT64_MAX);
 }
 
-TEST("The tightest group of v2 counts, with what it could drop") {
+TEST("The tightest group of v2 counts, including the pages it could drop") {
   begin(MEMINFO, "0::/user/one\n");
   put("sys/cgroup.controllers", "memory\n");
   put("sys/user/one/memory.max", "max\n");
@@ -80,7 +80,7 @@ TEST("The tightest group of v2 counts, with what it could drop") {
   CHECK_INT(memory.is_cgroup, 1);
 }
 
-TEST("Shared segments are held, though a group counts them as files") {
+TEST("Shared segments count as used, although a group counts them as files") {
   begin(MEMINFO, "0::/user\n");
   put("sys/cgroup.controllers", "memory\n");
   put("sys/user/memory.max", "1000000\n");
@@ -112,7 +112,7 @@ TEST("v1 has a hierarchy for memory, and a number for no limit") {
   CHECK_INT(end().bytes, 400000);
 }
 
-TEST("Hybrid systems have v2 beside v1") {
+TEST("Hybrid systems have v2 next to v1") {
   begin(MEMINFO, "3:cpu,cpuacct:/\n0::/a\n");
   put("sys/unified/cgroup.controllers", "memory\n");
   put("sys/unified/a/memory.max", "5000\n");
@@ -120,8 +120,7 @@ TEST("Hybrid systems have v2 beside v1") {
   CHECK_INT(end().bytes, 4000);
 }
 
-TEST("A group that is out of sight leaves those above it, and the mount's "
-     "root") {
+TEST("An invisible group leaves those above it, and the mount's root") {
   begin(MEMINFO, "0::/docker/0123456789/inner\n");
   put("sys/cgroup.controllers", "memory\n");
   put("sys/memory.max", "9000\n");

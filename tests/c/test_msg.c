@@ -150,7 +150,7 @@ static void encode_hello(void *hello) {
   (void)mst_hello_encode(hello, bytes, sizeof bytes);
 }
 
-TEST("A HELLO that no reader would take fails an assertion at its writer") {
+TEST("An invalid HELLO fails an assertion at its writer") {
   struct mst_hello hello = hello_example;
   CHECK(!mst_test_asserts(encode_hello, &hello));
   hello.version_min = 0;
@@ -221,7 +221,7 @@ static void encode_value_head(void *value) {
   mst_value_head_encode(value, bytes);
 }
 
-TEST("A time that is no number is refused, and an assertion at the writer") {
+TEST("A time that isn't a number is refused, and an assertion at the writer") {
   const double bad[] = {NAN, INFINITY, -INFINITY};
   for (int i = 0; i < 3; i++) {
     for (int field = 0; field < 3; field++) {
@@ -280,7 +280,7 @@ static void encode_proc_msg(void *msg) {
   mst_proc_msg_encode(msg, bytes);
 }
 
-TEST("A pid, end, exit code or signal that can't be is refused on both sides") {
+TEST("An impossible pid, end, exit code or signal is refused on both sides") {
   static const struct mst_proc_msg cases[] = {
       {(uint32_t)INT32_MAX + 1, MST_EXIT_NONE, 0},
       {UINT32_MAX, MST_EXIT_NONE, 0}, // (pid_t)-1 would mean every process
@@ -377,7 +377,7 @@ static int sent_length(size_t before, const char *middle) {
   return n - 4;
 }
 
-TEST("A text that is too long is cut at the border of a character") {
+TEST("A text that is too long is cut between two characters") {
   const int limit = (int)MST_TEXT_MAX;
   const char *four = "\xF0\x9F\x90\x8E"; // one character of four bytes
   CHECK_INT(sent_length(MST_TEXT_MAX, ""), limit);
@@ -485,7 +485,7 @@ TEST("A seed of another generator is refused, and asserted at the writer") {
   }
 }
 
-TEST("A cancel is its grace in milliseconds, and nothing else fits") {
+TEST("A cancel is its grace in milliseconds, and no other length is valid") {
   static const uint32_t graces[] = {0, 1, 1000, 0x04030201, UINT32_MAX};
   struct mst_guard guard = guard_open();
   for (size_t i = 0; i < sizeof graces / sizeof graces[0]; i++) {

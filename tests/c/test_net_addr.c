@@ -38,7 +38,8 @@ TEST("Numbers and paths become addresses, and text again") {
   check_text("unix:x", 0, "unix:x", "unix:x");
 }
 
-TEST("What is neither an address nor a name is refused, and nobody is asked") {
+TEST("A text that is neither an address nor a name is refused without a "
+     "look-up") {
   check_refused("", 80);
   check_refused("10.0.0.0/24", 80);
   check_refused("10.0.0.300", 80);
@@ -74,8 +75,7 @@ TEST("Names and paths that are too long are refused") {
   CHECK_TEXT(mst_addr_format(&addr, out), host);
 }
 
-TEST("localhost is both loopback addresses, a name that nobody has is an "
-     "error") {
+TEST("localhost is both loopback addresses, an unknown name is an error") {
   struct mst_addr addrs[MST_ADDRS_MAX];
   struct mst_err err;
   char out[MST_ADDR_TEXT_MAX];

@@ -5,7 +5,7 @@
 #include "mst_test.h"
 #include "net/card.h"
 
-TEST("The loopback interface tells what it does") {
+TEST("The loopback interface has its features") {
   NEEDS(MST_HAVE_DIAG);
   struct mst_card card;
   struct mst_err err;
@@ -21,7 +21,7 @@ TEST("The loopback interface tells what it does") {
   CHECK_TEXT(mst_card_feature_name(MST_CARD_FEATURES), "");
 }
 
-TEST("A card that isn't there is an error, and all of it unknown") {
+TEST("A missing card is an error, and all its features are unknown") {
   struct mst_card card;
   struct mst_err err;
   CHECK_INT(mst_card_look("no-such-card", &card, &err), -MST_ESYS);

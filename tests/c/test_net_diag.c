@@ -81,7 +81,7 @@ static int64_t count_of(enum mst_diag_counter counter) {
 
 // ---- listeners
 
-TEST("F1: a listener of backlog 2 that nobody serves is seen to overflow") {
+TEST("F1: a listener of backlog 2 without accepts is seen to overflow") {
   const int fd = listen_at(INADDR_LOOPBACK, BACKLOG);
   const uint16_t port = ntohs(address_of(fd).sin_port);
   struct mst_diag_listener now = listener_at(port);
@@ -200,7 +200,7 @@ TEST("A listener of IPv6 has its whole address") {
   (void)close(fd);
 }
 
-TEST("What doesn't listen is no listener, and says so") {
+TEST("A socket that doesn't listen isn't a listener, and the error says so") {
   struct mst_diag_listener none;
   const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   int rc = mst_diag_listener_of(fd, &none, &err);
@@ -214,7 +214,7 @@ TEST("What doesn't listen is no listener, and says so") {
 
 // ---- one connection
 
-TEST("A connection tells its state and round trip") {
+TEST("A connection has its state and round trip") {
   NEEDS(MST_HAVE_DIAG);
   const int fd = listen_at(INADDR_LOOPBACK, 5);
   const int client =
@@ -239,7 +239,7 @@ TEST("A connection tells its state and round trip") {
   (void)close(fd);
 }
 
-TEST("Bytes that nobody acknowledges are counted as sent again") {
+TEST("Unacknowledged bytes are counted as sent again") {
   NEEDS(MST_HAVE_DIAG);
   struct sock_filter code[] = {BPF_STMT(BPF_RET | BPF_K, 0)};
   const struct sock_fprog none = {.len = 1, .filter = code};
@@ -266,7 +266,7 @@ TEST("Bytes that nobody acknowledges are counted as sent again") {
   (void)close(fd);
 }
 
-TEST("What is no TCP socket has no state of TCP") {
+TEST("A socket other than TCP has no TCP state") {
   NEEDS(MST_HAVE_DIAG);
   struct mst_diag_tcp tcp;
   int pair[2];
@@ -283,7 +283,7 @@ TEST("What is no TCP socket has no state of TCP") {
 
 // ---- the kernel's answer, cut and made up
 
-TEST("An answer of the kernel that is cut off or an error is no list") {
+TEST("A truncated answer of the kernel, or an error, isn't a list") {
   NEEDS(MST_HAVE_DIAG);
   struct mst_diag_list list = {0}, half = {0};
   uint8_t bytes[64] = {0};
@@ -360,7 +360,7 @@ static struct mst_diag_counters parsed(const char *text, int found) {
   return counters;
 }
 
-TEST("Counters are found by name, wherever they are") {
+TEST("Counters are found by name, at any position") {
   const struct mst_diag_counters got =
       parsed("TcpExt: ListenDrops Other ListenOverflows\n"
              "TcpExt: 12 99 4000\n"
@@ -402,7 +402,8 @@ TEST("Counters that can't be read are unknown") {
   CHECK_TEXT(mst_diag_counter_name(MST_DIAG_LISTEN_DROPS), "ListenDrops");
 }
 
-TEST("This machine's counters are all known but those that its kernel lacks") {
+TEST("This machine's counters are all known except those that its kernel "
+     "lacks") {
   struct mst_diag_counters counters;
   CHECK_INT(mst_diag_counters_read("/proc", &counters, &err), 0);
   int known = 0;
@@ -413,7 +414,7 @@ TEST("This machine's counters are all known but those that its kernel lacks") {
 }
 
 #if !MST_HAVE_DIAG
-TEST("A build that can't ask the kernel says so, and knows nothing") {
+TEST("A build without the kernel's information says so, and knows nothing") {
   struct mst_diag_list list = {.count = 3};
   struct mst_diag_listener listener;
   struct mst_diag_tcp tcp;

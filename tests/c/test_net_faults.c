@@ -23,7 +23,7 @@ static int64_t overflows(void) {
   return now.value[MST_DIAG_LISTEN_OVERFLOWS];
 }
 
-TEST("S4 dropped SYN: a full queue delays clients, and is told") {
+TEST("S4 dropped SYN: a full queue delays clients, and is reported") {
   struct mst_addr bound;
   int listener = listen_at("127.0.0.1", 1, &bound);
   int clients[2], late = -1, server = -1;
@@ -75,9 +75,8 @@ TEST("S4 dropped final ACK: a client that speaks first gets in") {
   mst_net_close(&listener);
 }
 
-TEST(
-    "S4 half-open on the client: the server has forgotten, the client hears it "
-    "when it speaks") {
+TEST("S4 half-open on the client: the server has forgotten, the client learns "
+     "it when it sends") {
   struct mst_addr bound;
   int listener = listen_at("127.0.0.1", 16, &bound), client = -1, server = -1;
   const int once = 1;
@@ -106,8 +105,8 @@ TEST(
   mst_net_close(&listener);
 }
 
-TEST("S4 half-open on the server: a client that is gone is found by the "
-     "timeout of sent data") {
+TEST("S4 half-open on the server: the timeout of sent data detects a client "
+     "that is gone") {
   int client = -1, server = -1;
   connected_pair(&client, &server);
   char byte;
@@ -127,7 +126,7 @@ TEST("S4 half-open on the server: a client that is gone is found by the "
   mst_net_close(&server);
 }
 
-TEST("S4 RST: clients in the queue of a listener that closes know it at once") {
+TEST("S4 RST: clients in the queue of a closing listener learn it at once") {
   struct mst_addr addr, bound;
   int fds[2], clients[16], resets = 0;
   CHECK_INT(mst_addr_parse("127.0.0.1", 0, &addr, NULL), 0);
@@ -161,7 +160,7 @@ TEST("S8 writable too early isn't connected") {
 }
 #endif
 
-TEST("S8 readiness that isn't true costs another round, no more") {
+TEST("S8 false readiness only costs another round") {
   struct mst_addr bound;
   int listener = listen_at("127.0.0.1", 16, &bound), client = -1, server = -1;
   char byte = 0;

@@ -56,7 +56,7 @@ static void put_frame(struct mst_conn *conn, const void *bytes, size_t n) {
   CHECK_INT(mst_conn_put(conn, bytes, n), 0);
 }
 
-TEST("A message that doesn't get out in time isn't torn") {
+TEST("A message that can't be sent in time isn't torn") {
   int fds[2];
   struct mst_conn from, to;
   uint64_t n = 0;

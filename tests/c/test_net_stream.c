@@ -67,7 +67,8 @@ static char *temp_path(char *out, size_t n) {
   return out;
 }
 
-TEST("A unix path is this user's alone, and taken over from the dead") {
+TEST("Only this user may access a unix path, which is taken over from dead "
+     "listeners") {
   char path[64];
   struct mst_addr addr, bound;
   struct mst_err err;
@@ -186,7 +187,7 @@ TEST("S7 a client that has reset before accept is passed over") {
   mst_net_close(&listener);
 }
 
-TEST("A client that has sent and closed is none that has reset") {
+TEST("A client that has sent and closed doesn't count as reset") {
   struct mst_addr bound;
   int listener = listen_at("127.0.0.1", MST_BACKLOG_MOST, &bound);
   int client = -1, server = -1;
@@ -206,7 +207,7 @@ TEST("A client that has sent and closed is none that has reset") {
   mst_net_close(&listener);
 }
 
-TEST("Whole operations end at their time, with what is done in place") {
+TEST("Whole operations end at their deadline and keep their progress") {
   int client = -1, server = -1;
   connected_pair(&client, &server);
   char bytes[4];
@@ -256,7 +257,7 @@ TEST("A signal ends a wait early") {
   mst_net_close(&server);
 }
 
-TEST("A close with a reset is told to the other end") {
+TEST("A close with a reset reaches the other end") {
   int client = -1, server = -1;
   connected_pair(&client, &server);
   CHECK(!mst_net_is_reset(server));
@@ -300,8 +301,8 @@ TEST("Of several addresses the first that answers wins") {
 }
 
 #ifdef __linux__
-TEST("S6 a connect to a silent host ends at its time, another address is tried "
-     "meanwhile") {
+TEST("S6 a connect to a silent host ends at its deadline, another address is "
+     "tried meanwhile") {
   struct mst_addr addrs[2];
   int silent = listen_at("127.0.0.1", 1, &addrs[0]);
   int listener = listen_at("127.0.0.1", 1, &addrs[1]), fd = -1;
@@ -320,7 +321,7 @@ TEST("S6 a connect to a silent host ends at its time, another address is tried "
   mst_net_close(&listener);
 }
 
-TEST("A unix socket whose queue is full is waited for") {
+TEST("A connect waits for a unix socket whose queue is full") {
   char path[64];
   struct mst_addr addr, bound;
   int listener = -1, clients[2] = {-1, -1}, late = -1, server = -1;
@@ -344,7 +345,7 @@ TEST("A unix socket whose queue is full is waited for") {
 }
 #endif
 
-TEST("Options are set where the system has them") {
+TEST("Options are set if the system has them") {
   int client = -1, server = -1;
   connected_pair(&client, &server);
   mst_net_set_nodelay(client, 0);

@@ -23,7 +23,7 @@ static void check_got(const struct mst_output *output, const char *text) {
   CHECK(memcmp(tail, text, got_bytes) == 0);
 }
 
-TEST("C13: a NUL ends a line that has begun, and is nothing else") {
+TEST("C13: a NUL ends a line that has begun, and is otherwise ignored") {
   struct mst_output output = {.sink = take};
   struct mst_loop *loop;
   int pipe[2];

@@ -58,8 +58,8 @@ TEST("Elements are handed out in order, each once, in pieces that grow and end "
   mst_pieces_free(&pieces);
 }
 
-TEST("What is lost with others runs again in 64 parts, then one by one, then "
-     "counts as lost") {
+TEST("Elements lost together run again in 64 parts, then one by one, then "
+     "count as lost") {
   struct mst_pieces pieces;
   struct mst_piece_action action;
   struct mst_pieces_terms terms = terms_of(6400, 1);
@@ -94,8 +94,8 @@ TEST("What is lost with others runs again in 64 parts, then one by one, then "
   mst_pieces_free(&pieces);
 }
 
-TEST("A single element may be tried again by the pool; with a worker given up "
-     "it is told") {
+TEST("The pool may retry a single element; if its worker is given up that is "
+     "reported") {
   struct mst_pieces pieces;
   struct mst_piece_action action;
   const struct mst_pieces_terms terms = terms_of(1, 2);
@@ -115,7 +115,7 @@ TEST("A single element may be tried again by the pool; with a worker given up "
   mst_pieces_free(&pieces);
 }
 
-TEST("Where nothing heals, or no try is left, what is lost counts at once") {
+TEST("Without healing, or without tries left, a loss counts at once") {
   struct mst_pieces pieces;
   struct mst_piece_action action;
   uint32_t total;
@@ -133,8 +133,8 @@ TEST("Where nothing heals, or no try is left, what is lost counts at once") {
   }
 }
 
-TEST(
-    "What took too long together runs apart, and is no loss; alone it counts") {
+TEST("Elements that took too long together run separately, without a loss; a "
+     "single one counts") {
   struct mst_pieces pieces;
   struct mst_piece_action action;
   struct mst_pieces_terms terms = terms_of(400, 1);
@@ -157,7 +157,7 @@ TEST(
   mst_pieces_free(&pieces);
 }
 
-TEST("What ran out of memory runs again alone") {
+TEST("Elements that ran out of memory run again alone") {
   struct mst_pieces pieces;
   struct mst_piece_action action, other;
   const struct mst_pieces_terms terms = terms_of(2, 2);
@@ -175,8 +175,7 @@ TEST("What ran out of memory runs again alone") {
   mst_pieces_free(&pieces);
 }
 
-TEST("F4 A late piece gets a copy where an idle worker is, the first answer "
-     "counts") {
+TEST("F4 A late piece gets a copy on an idle worker, the first answer counts") {
   struct mst_pieces pieces;
   struct mst_piece_action action;
   struct mst_pieces_terms terms = terms_of(8, 4);
@@ -223,7 +222,7 @@ TEST("F4 A late piece gets a copy where an idle worker is, the first answer "
   mst_pieces_free(&pieces);
 }
 
-TEST("C2: where packages are loaded first a piece isn't late for that") {
+TEST("C2: loading packages first doesn't make a piece late") {
   struct mst_pieces pieces;
   struct mst_piece_action action, other;
   struct mst_pieces_terms terms = terms_of(2, 2);
@@ -238,7 +237,7 @@ TEST("C2: where packages are loaded first a piece isn't late for that") {
   mst_pieces_free(&pieces);
 }
 
-TEST("F4 A copy that is lost says nothing of the piece, the last one does") {
+TEST("F4 The loss of a copy doesn't count for its piece, the last one's does") {
   struct mst_pieces pieces;
   struct mst_piece_action action;
   struct mst_pieces_terms terms = terms_of(2, 2);
@@ -368,7 +367,7 @@ static void play(uint64_t seed) {
   mst_pieces_free(&world.pieces);
 }
 
-TEST("Whatever happens to pieces, each element is answered for exactly once") {
+TEST("Each element is answered for exactly once, whatever happens to pieces") {
   const uint64_t seed = mst_test_seed();
   for (uint64_t k = 0; k < 2000; k++)
     play(seed + k);

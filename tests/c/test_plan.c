@@ -102,7 +102,8 @@ TEST("F1 Nothing is gathered before all blocks are there, and a busy worker "
   mst_plan_free(&plan);
 }
 
-TEST("F1 A worker's end makes again what it had and somebody wants, no more") {
+TEST(
+    "F1 After a worker's end only its outputs that are wanted are made again") {
   struct mst_plan plan;
   uint32_t runs[3];
   shuffle_of(&plan, 4, 8, 4);
@@ -124,7 +125,7 @@ TEST("F1 A worker's end makes again what it had and somebody wants, no more") {
   mst_plan_free(&plan);
 }
 
-TEST("F1 A lost part alone is gathered again while the blocks are there") {
+TEST("F1 Only a lost part is gathered again while the blocks are there") {
   struct mst_plan plan;
   struct mst_plan_action action;
   uint32_t runs[3];
@@ -146,7 +147,7 @@ TEST("F1 A lost part alone is gathered again while the blocks are there") {
   mst_plan_free(&plan);
 }
 
-TEST("F1 An attempt is committed once; what comes twice or late is not") {
+TEST("F1 An attempt is committed once; repeated or late ones aren't") {
   struct mst_plan plan;
   struct mst_plan_action action;
   shuffle_of(&plan, 1, 1, 1);
@@ -166,8 +167,7 @@ TEST("F1 An attempt is committed once; what comes twice or late is not") {
   mst_plan_free(&plan);
 }
 
-TEST("F4 A task that is late gets a copy elsewhere, then another, no more; the "
-     "first counts") {
+TEST("F4 A late task gets a copy elsewhere, then one more; the first counts") {
   struct mst_plan plan;
   struct mst_plan_action slow = {0}, copy, more, action;
   uint32_t stage;
@@ -206,8 +206,8 @@ TEST("F4 A task that is late gets a copy elsewhere, then another, no more; the "
   mst_plan_free(&plan);
 }
 
-TEST("F4 Copies are for a tenth of the workers, at least one, and none where "
-     "they are switched off") {
+TEST("F4 Copies run on a tenth of the workers, at least one, and never if "
+     "switched off") {
   struct mst_plan plan;
   struct mst_plan_action action;
   uint32_t stage;
@@ -227,8 +227,8 @@ TEST("F4 Copies are for a tenth of the workers, at least one, and none where "
   }
 }
 
-TEST("A task that is lost again and again is given up, a killed worker counts "
-     "against nobody else") {
+TEST("A task that is lost repeatedly is given up; a killed worker doesn't "
+     "count against others") {
   struct mst_plan plan;
   struct mst_plan_action action;
   shuffle_of(&plan, 1, 2, 1);
@@ -268,7 +268,7 @@ TEST(
   mst_plan_free(&plan);
 }
 
-TEST("A stage needs inputs that are there, and can be forgotten and retired") {
+TEST("A stage needs existing inputs, and can be forgotten and retired") {
   struct mst_plan plan;
   struct mst_plan_action action;
   uint32_t stage, runs[3];
@@ -393,7 +393,8 @@ TEST("F4 A worker whose late attempt was ended gets a copy after all others, "
   mst_plan_free(&plan);
 }
 
-TEST("F1 What waits for a worker that never ends its first task is moved") {
+TEST("F1 Tasks that wait for a worker which never ends its first one are "
+     "moved") {
   struct mst_plan plan;
   struct mst_plan_action action, stuck;
   uint32_t stage, runs[3];
@@ -413,7 +414,7 @@ TEST("F1 What waits for a worker that never ends its first task is moved") {
   mst_plan_free(&plan);
 }
 
-TEST("Tasks are started in the order that is given, each once") {
+TEST("Tasks start in the given order, each once") {
   struct mst_plan plan;
   struct mst_plan_action action;
   const uint32_t order[4] = {2, 0, 3, 1};
@@ -437,8 +438,7 @@ TEST("Tasks are started in the order that is given, each once") {
   mst_plan_free(&plan);
 }
 
-TEST("Retired stages leave nothing but their numbers, which aren't given "
-     "again") {
+TEST("Retired stages leave only their numbers, which aren't reused") {
   struct mst_plan plan;
   static const uint32_t none[2] = {MST_PLAN_NONE, MST_PLAN_NONE};
   uint32_t kept, stage;

@@ -21,7 +21,7 @@ TEST("A worker is busy while it owes an answer") {
   finish();
 }
 
-TEST("Nothing is owed for what is sent before the start or after a stop") {
+TEST("Calls sent before the start or after a stop aren't owed") {
   start(2, 2);
   (void)taken();
   tell(MST_EV_SENT, 0);
@@ -96,7 +96,7 @@ TEST("A loss of which one sign never comes is told in time") {
   finish();
 }
 
-TEST("A loss is told once, and the first word about its end counts") {
+TEST("A loss is reported once, with the first information about its end") {
   run_pool(1);
   tell_exited(0, MST_EXIT_SIGNAL, SIGSEGV);
   tell_exited(0, MST_EXIT_CODE, 0);
@@ -145,7 +145,7 @@ TEST("The end of a lost process that nobody reaps is given up") {
   finish();
 }
 
-TEST("An end that nobody could wait for is known to be unknown") {
+TEST("An end without a status is reported as unknown") {
   run_pool(1);
   tell(MST_EV_CLOSED, 0);
   tell_exited(0, MST_EXIT_UNKNOWN, 9);
@@ -198,7 +198,7 @@ TEST("A busy worker may finish for a moment, one that did gets the grace") {
   finish();
 }
 
-TEST("A stop gives a process up that even a kill doesn't end") {
+TEST("A stop gives up on a process that survives a kill") {
   run_pool(2);
   tell(MST_EV_STOP, 0);
   EXPECT("BYE 0, BYE 1");
@@ -213,7 +213,7 @@ TEST("A stop gives a process up that even a kill doesn't end") {
   finish();
 }
 
-TEST("A stop says what is lost first, and no goodbye to it") {
+TEST("A stop reports losses first, and says no goodbye to lost workers") {
   run_pool(2);
   tell(MST_EV_SENT, 0);
   tell(MST_EV_CLOSED, 0);
@@ -228,7 +228,7 @@ TEST("A stop says what is lost first, and no goodbye to it") {
   finish();
 }
 
-TEST("A worker that dies in a stop is no loss") {
+TEST("A worker that dies during a stop isn't a loss") {
   run_pool(1);
   tell(MST_EV_SENT, 0);
   tell(MST_EV_STOP, 0);
@@ -241,7 +241,7 @@ TEST("A worker that dies in a stop is no loss") {
   finish();
 }
 
-TEST("A stop whose worker has no known pid kills it when it has one") {
+TEST("A stop kills a worker without a known pid once it has one") {
   start(1, 1);
   (void)taken();
   tell(MST_EV_READY, 0);
@@ -278,7 +278,7 @@ TEST("A stop before the start has nothing to do") {
   finish();
 }
 
-TEST("A pool that is down takes no notice of anything") {
+TEST("A pool that is down ignores everything") {
   run_pool(1);
   tell(MST_EV_STOP, 0);
   tell_gone(0);
@@ -339,7 +339,7 @@ TEST("A retired worker has the limits of a stop, from its own time on") {
   finish();
 }
 
-TEST("A retired worker that even a kill doesn't end is given up, not lost") {
+TEST("A retired worker that survives a kill is given up, not lost") {
   run_pool(2);
   tell(MST_EV_RETIRE, 0);
   EXPECT("BYE 0");
@@ -358,7 +358,7 @@ TEST("A retired worker that even a kill doesn't end is given up, not lost") {
   finish();
 }
 
-TEST("A stop finds a worker retired and says no second goodbye") {
+TEST("A stop says no second goodbye to a retired worker") {
   run_pool(2);
   tell(MST_EV_RETIRE, 0);
   EXPECT("BYE 0");
@@ -403,7 +403,7 @@ TEST("Only a worker that serves can be retired, and once") {
 
 // --- Odd events and late takers ---
 
-TEST("Events of workers that there aren't are ignored") {
+TEST("Events of unknown workers are ignored") {
   start(2, 1);
   EXPECT("LAUNCH 0");
   for (int kind = MST_EV_FORKED; kind <= MST_EV_SILENT; kind++) {
@@ -416,7 +416,7 @@ TEST("Events of workers that there aren't are ignored") {
   finish();
 }
 
-TEST("A pid that would be a group or everybody is none") {
+TEST("A pid that would mean a group or every process is ignored") {
   start(1, 1);
   EXPECT("LAUNCH 0");
   tell_number(MST_EV_FORKED, 0, 0);
@@ -471,7 +471,7 @@ TEST("A kill or goodbye that comes too late is dropped") {
   finish();
 }
 
-TEST("The queue has room for a whole life of which nobody takes anything") {
+TEST("The queue has room for a whole life without a taker") {
   enum { COUNT = 3 };
   run_pool(COUNT);
   for (uint32_t i = 0; i < COUNT; i++) {
@@ -526,7 +526,7 @@ TEST("The check finds a pool that contradicts itself") {
   finish();
 }
 
-TEST("The check finds a limit that nobody would wake up for") {
+TEST("The check finds a limit without a wake-up") {
   run_pool(1);
   tell(MST_EV_CLOSED, 0);
   EXPECT("KILL 0");

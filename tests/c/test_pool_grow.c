@@ -70,7 +70,7 @@ TEST("Growing keeps what is in the queue, in its order") {
   mst_pool_free(&pool);
 }
 
-TEST("A pool that doesn't run, or would be too large, doesn't grow") {
+TEST("A pool that isn't running, or would be too large, doesn't grow") {
   start(1, 1);
   CHECK_INT(mst_pool_grow(&pool, 1), -MST_EINPUT);
   (void)taken();
@@ -85,7 +85,7 @@ TEST("A pool that doesn't run, or would be too large, doesn't grow") {
   mst_pool_free(&pool);
 }
 
-TEST("A pool that finds no memory to grow stays as it was") {
+TEST("A pool without memory to grow stays unchanged") {
   run_pool(2);
   tell(MST_EV_CLOSED, 1);
   for (int nth = 1; nth <= 2; nth++) {
@@ -125,7 +125,7 @@ TEST("The check finds restarts that contradict themselves") {
   finish();
 }
 
-TEST("The check finds a worker that is to come back without a loss") {
+TEST("The check finds a worker that should come back without a loss") {
   run_pool(2);
   tell_gone(0);
   EXPECT("LOST 0");

@@ -25,7 +25,7 @@ static void tell_forked_again(uint32_t worker) {
 
 // --- The way back ---
 
-TEST("A lost worker that is asked back begins anew, one epoch further on") {
+TEST("A restarted worker begins anew, one epoch further on") {
   run_pool(2);
   for (int k = 0; k < 3; k++)
     tell(MST_EV_SENT, 0);
@@ -69,7 +69,7 @@ TEST("A lost worker that is asked back begins anew, one epoch further on") {
   finish();
 }
 
-TEST("A worker comes back as often as it is asked for") {
+TEST("A worker comes back whenever a restart is requested") {
   run_pool(1);
   for (uint32_t epoch = 1; epoch <= 5; epoch++) {
     lose_worker(0);
@@ -85,7 +85,7 @@ TEST("A worker comes back as often as it is asked for") {
   finish();
 }
 
-TEST("A restart is asked for after LOST, and makes one incarnation") {
+TEST("A restart is requested after LOST, and makes one incarnation") {
   run_pool(2);
   tell(MST_EV_RESTART, 0); // idle
   tell(MST_EV_SENT, 0);
@@ -203,7 +203,7 @@ TEST("A restart's time runs from its launch, not from its place in line") {
   mst_pool_free(&pool);
 }
 
-TEST("What an earlier incarnation left unreaped is waited for no more") {
+TEST("An earlier incarnation's unreaped process isn't waited for") {
   run_pool(2);
   tell(MST_EV_CLOSED, 0);
   EXPECT("KILL 0");
@@ -226,7 +226,7 @@ TEST("What an earlier incarnation left unreaped is waited for no more") {
 
 // --- The column "restarting" of the table ---
 
-TEST("FORKED tells the pid of a restarting worker, once") {
+TEST("FORKED gives the pid of a restarting worker, once") {
   back_in_line(1);
   tell_number(MST_EV_FORKED, 0, -1);
   CHECK_INT(pool.workers[0].pid, 0);
@@ -308,7 +308,7 @@ TEST("SETUP_FAILED makes a restarting worker lost and ends its process") {
   finish();
 }
 
-TEST("SETUP_FAILED of a worker that serves means nothing") {
+TEST("SETUP_FAILED of a worker that serves is ignored") {
   run_pool(2);
   tell(MST_EV_SENT, 1);
   tell(MST_EV_SETUP_FAILED, 0);
@@ -372,7 +372,7 @@ TEST("A silent worker is lost and killed, whatever it does") {
   finish();
 }
 
-TEST("Silence of a retired worker is its own affair") {
+TEST("Silence of a retired worker is ignored") {
   run_pool(1);
   tell(MST_EV_RETIRE, 0);
   EXPECT("BYE 0");
@@ -413,7 +413,7 @@ TEST("A restarting worker that is retired is killed and stopped, not lost") {
   finish();
 }
 
-TEST("One that is retired before its pid is known is killed when it is") {
+TEST("A worker that is retired before its pid is known is killed when it is") {
   back_in_line(1);
   tell(MST_EV_RETIRE, 0);
   EXPECT("");
@@ -454,7 +454,7 @@ TEST("A lost worker that waits for its turn and is retired doesn't come back") {
 
 // --- A stop finds a restart ---
 
-TEST("A stop ends a restart wherever it is, and waits for it") {
+TEST("A stop ends a restart in any state, and waits for it") {
   enum { WAITS, ASKED, BORN, COUNT };
   start(COUNT, 2);
   for (uint32_t i = 0; i < COUNT; i++) {
@@ -488,7 +488,7 @@ TEST("A stop ends a restart wherever it is, and waits for it") {
   finish();
 }
 
-TEST("A stop gives a restart up that is never heard of") {
+TEST("A stop gives up on a restart that is never heard of") {
   back_in_line(1);
   tell(MST_EV_STOP, 0);
   EXPECT("");
@@ -500,7 +500,7 @@ TEST("A stop gives a restart up that is never heard of") {
   finish();
 }
 
-TEST("A stop is told that a restart could not be launched") {
+TEST("A stop takes the news that a restart couldn't be launched") {
   back_in_line(1);
   tell(MST_EV_STOP, 0);
   tell_number(MST_EV_LAUNCH_FAILED, 0, EAGAIN);
@@ -508,7 +508,7 @@ TEST("A stop is told that a restart could not be launched") {
   finish();
 }
 
-TEST("A stop says goodbye to one that has just come back") {
+TEST("A stop says goodbye to a worker that has just come back") {
   back_in_line(1);
   tell_forked_again(0);
   tell(MST_EV_READY, 0);
@@ -530,7 +530,8 @@ TEST("No action of an earlier incarnation comes after the next launch") {
   mst_pool_free(&pool);
 }
 
-TEST("RESTARTED isn't said of one that is lost again before it is taken") {
+TEST("RESTARTED isn't reported for a worker that is lost again before it is "
+     "taken") {
   back_in_line(1);
   tell_forked_again(0);
   tell(MST_EV_READY, 0);
@@ -539,7 +540,7 @@ TEST("RESTARTED isn't said of one that is lost again before it is taken") {
   mst_pool_free(&pool);
 }
 
-TEST("The queue has room for a whole later life of which nobody takes") {
+TEST("The queue has room for a whole later life without a taker") {
   enum { COUNT = 3 };
   run_pool(COUNT);
   for (uint32_t i = 0; i < COUNT; i++) {

@@ -13,7 +13,7 @@ TEST("A pool of no workers or with no window is refused") {
   mst_pool_free(&pool);
 }
 
-TEST("A pool that finds no memory says so and keeps none") {
+TEST("A pool without memory says so and keeps nothing") {
   for (int nth = 1; nth <= 2; nth++) {
     (void)mst_fault_arm("pool.alloc", nth, ENOMEM);
     CHECK_INT(mst_pool_init(&pool, 4, 2), -MST_EMEM);
@@ -22,7 +22,7 @@ TEST("A pool that finds no memory says so and keeps none") {
   (void)mst_fault_arm("pool.alloc", 0, 0);
 }
 
-TEST("A new pool wants nothing and does nothing") {
+TEST("A new pool has no actions") {
   CHECK_INT(mst_pool_init(&pool, 4, 2), 0);
   EXPECT("");
   tell_forked(0);
@@ -132,7 +132,7 @@ TEST("A take-down waits for launches in flight and kills what they bring") {
   finish();
 }
 
-TEST("A launch that was not taken yet is not given after a failure") {
+TEST("A launch that wasn't taken yet is dropped after a failure") {
   start(3, 3);
   struct mst_action action;
   CHECK_INT(mst_pool_next_action(&pool, &action), 1);
@@ -159,7 +159,7 @@ TEST("Set-up that fails fails the start, for that reason") {
   finish();
 }
 
-TEST("What failed first stays the reason") {
+TEST("The first failure stays the reason") {
   start(3, 3);
   EXPECT("LAUNCH 0, LAUNCH 1, LAUNCH 2");
   for (uint32_t i = 0; i < 3; i++) {
@@ -209,7 +209,8 @@ TEST("A ready worker that ends before the others are ready fails the start") {
   finish();
 }
 
-TEST("A failed fork that is first seen as a closed channel is told as a fork") {
+TEST("A failed fork that first shows as a closed channel is reported as a "
+     "fork") {
   start(1, 1);
   EXPECT("LAUNCH 0");
   tell(MST_EV_CLOSED, 0);
@@ -222,7 +223,7 @@ TEST("A failed fork that is first seen as a closed channel is told as a fork") {
   finish();
 }
 
-TEST("The words of a worker whose end was heard first are waited for") {
+TEST("A worker's last words are waited for if its end was heard first") {
   start(1, 1);
   EXPECT("LAUNCH 0");
   tell_forked(0);
@@ -237,7 +238,7 @@ TEST("The words of a worker whose end was heard first are waited for") {
   finish();
 }
 
-TEST("Words are waited for until the channel ends") {
+TEST("Last words are waited for until the channel ends") {
   start(1, 1);
   EXPECT("LAUNCH 0");
   tell_exited(0, MST_EXIT_CODE, 1);
@@ -248,7 +249,7 @@ TEST("Words are waited for until the channel ends") {
   finish();
 }
 
-TEST("Words are waited for only so long") {
+TEST("Last words are waited for up to a limit") {
   start(2, 2);
   EXPECT("LAUNCH 0, LAUNCH 1");
   tell_forked(0);
@@ -287,7 +288,7 @@ TEST("A deadline that passes names the first worker that isn't ready") {
   finish();
 }
 
-TEST("A stop during the start is a failed start and no stop") {
+TEST("A stop during the start is a failed start, not a stop") {
   start(2, 1);
   EXPECT("LAUNCH 0");
   tell_forked(0);
@@ -299,7 +300,7 @@ TEST("A stop during the start is a failed start and no stop") {
   finish();
 }
 
-TEST("A launch that is never answered is given up") {
+TEST("A launch without an answer is given up") {
   start(1, 1);
   EXPECT("LAUNCH 0");
   tick_at(DEADLINE_MS);

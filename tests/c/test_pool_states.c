@@ -42,7 +42,7 @@ TEST("A pool that needs one of three starts with one, and the others join") {
   finish();
 }
 
-TEST("A start fails once fewer than it needs can still come") {
+TEST("A start fails once fewer workers than it needs can still come") {
   begin(3, 3, 2);
   (void)taken();
   tell_number(MST_EV_LAUNCH_FAILED, 0, EAGAIN);
@@ -57,7 +57,7 @@ TEST("A start fails once fewer than it needs can still come") {
   finish();
 }
 
-TEST("A worker that is lost before STARTED is told as lost after it") {
+TEST("A worker that is lost before STARTED is reported as lost after it") {
   begin(2, 2, 1);
   (void)taken();
   tell_number(MST_EV_LAUNCH_FAILED, 0, EAGAIN);
@@ -183,7 +183,7 @@ TEST("The start's deadline passes over pending workers, not over others") {
   mst_pool_free(&pool);
 }
 
-TEST("A pending worker that is to end is cancelled, once, or killed") {
+TEST("A pending worker that must end is cancelled, once, or killed") {
   begin(3, 3, 1);
   (void)taken();
   tell(MST_EV_READY, 0);
@@ -287,7 +287,7 @@ TEST("A later retire or stop overrides draining") {
   finish();
 }
 
-TEST("An announced end is no loss, also if a sign of it came first") {
+TEST("An announced end isn't a loss, even if a sign of it came first") {
   run_pool(2);
   tell(MST_EV_CLOSED, 0);
   EXPECT("KILL 0");
@@ -304,7 +304,8 @@ TEST("An announced end is no loss, also if a sign of it came first") {
 
 // --- Away ---
 
-TEST("A worker that is away still owes, and goes on when it is back") {
+TEST("A worker that is away still owes its answers, and goes on when it is "
+     "back") {
   run_pool(1);
   tell(MST_EV_SENT, 0);
   tell(MST_EV_AWAY, 0);

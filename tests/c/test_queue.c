@@ -76,7 +76,7 @@ static void empty_queue(void) {
   mst_queue_free(&queue);
 }
 
-TEST("A queue gives each worker what a look through all items would") {
+TEST("A queue gives each worker the same item as a search through all would") {
   uint64_t random = 7;
   memset(items, 0, sizeof items);
   for (uint64_t step = 1; step <= 20000; step++) {
@@ -112,7 +112,7 @@ static void note_out(void *owner, struct mst_queued *queued) {
   (*count)++;
 }
 
-TEST("A sweep takes out what no usable worker may have, each item once") {
+TEST("A sweep removes items that no usable worker may have, each once") {
   uint64_t random = 3;
   uint32_t swept = 0, odd = 0;
   memset(items, 0, sizeof items);

@@ -38,7 +38,7 @@ static void end(void) {
   free(slot.failure);
 }
 
-TEST("A call that its worker dies of is tried again, then it is poison") {
+TEST("A call that kills its worker is retried, then it is poison") {
   (void)call_of(1);
   struct mst_verdict verdict = judge();
   CHECK_INT(verdict.how, MST_RECOVER_NOW);
@@ -50,8 +50,7 @@ TEST("A call that its worker dies of is tried again, then it is poison") {
   end();
 }
 
-TEST("Neither a call that wasn't sent is to blame, nor one behind a cancelled "
-     "one") {
+TEST("Neither an unsent call nor one behind a cancelled one is blamed") {
   struct mst_call *first = call_of(0);
   CHECK_INT(judge().how, MST_RECOVER_NOW);
   CHECK_INT(slot.heal.attempt, 0);
@@ -66,8 +65,8 @@ TEST("Neither a call that wasn't sent is to blame, nor one behind a cancelled "
   end();
 }
 
-TEST("A call that took too long ends as such, and what comes next has its own "
-     "retries") {
+TEST("A call that took too long ends as a timeout, and the next one has its "
+     "own retries") {
   call_of(1)->timed_out = 1;
   call_of(1)->retries = 0;
   const struct mst_verdict verdict = judge();
@@ -76,8 +75,8 @@ TEST("A call that took too long ends as such, and what comes next has its own "
   end();
 }
 
-TEST("A worker whose state can't be had again is given up at once, and why is "
-     "said") {
+TEST("A worker whose state can't be restored is given up at once, with the "
+     "reason") {
   (void)call_of(1);
   slot.journal.incomplete = MST_INCOMPLETE_ENDED;
   const struct mst_verdict verdict = judge();
@@ -87,7 +86,7 @@ TEST("A worker whose state can't be had again is given up at once, and why is "
   end();
 }
 
-TEST("A launch that something was short for comes later, and not for ever") {
+TEST("A launch that lacked a resource is retried later, but not forever") {
   const struct mst_worker none = {
       .exit_known = 1, .exit_how = MST_EXIT_NONE, .exit_number = EMFILE};
   struct mst_verdict verdict =
@@ -108,7 +107,7 @@ TEST("A launch that something was short for comes later, and not for ever") {
   CHECK_INT(slot.sys_errno, 0);
 }
 
-TEST("Who killed it: muster, if it has said why; the kernel; or nobody knows") {
+TEST("The killer is muster, if it has said why; the kernel; or unknown") {
   const struct mst_judged oom = {.oom = 1};
   (void)mst_recover_judge(&slot, &killed, &policy, &oom, 1, 6);
   CHECK(slot.oom && !slot.ours);
@@ -122,8 +121,8 @@ TEST("Who killed it: muster, if it has said why; the kernel; or nobody knows") {
   end();
 }
 
-TEST(
-    "Where nothing heals, or all is to end, nobody is told and nothing tried") {
+TEST("Without healing, or during a stop, nothing is reported and nothing "
+     "retried") {
   const struct mst_heal_policy off = {.heartbeat_ns = INT64_MAX};
   (void)call_of(1);
   CHECK_INT(mst_recover_judge(&slot, &killed, &off, &nothing, 0, 6).how,

@@ -22,7 +22,7 @@ static struct mst_segment segment_of(const char *text) {
   return segment;
 }
 
-TEST("What is written to a segment is what its mapping has") {
+TEST("A mapping has the bytes written to its segment") {
   NEEDS(MST_HAVE_MEMFD);
   struct mst_segment segment;
   struct mst_map *map = NULL;
@@ -49,7 +49,7 @@ TEST("What is written to a segment is what its mapping has") {
   mst_map_release(NULL);
 }
 
-TEST("A place that isn't all inside of a mapping, or not aligned, is refused") {
+TEST("A place outside of a mapping, or not aligned, is refused") {
   struct mst_segment segment = segment_of("x");
   struct mst_map *map = NULL;
   CHECK_INT(mst_map_open(segment.fd, &map, NULL), 0);
@@ -66,8 +66,8 @@ TEST("A place that isn't all inside of a mapping, or not aligned, is refused") {
   mst_segment_close(&segment);
 }
 
-TEST("What one reader writes is seen by nobody else, and a segment can't "
-     "change") {
+TEST(
+    "One reader's writes are invisible to others, and a segment can't change") {
   struct mst_segment segment = segment_of("shared");
   struct mst_map *one = NULL, *other = NULL;
   CHECK_INT(mst_map_open(segment.fd, &one, NULL), 0);
@@ -103,7 +103,7 @@ TEST("A map that keeps its segment's descriptor maps it anew as it was "
   mst_map_release(map);
 }
 
-TEST("Segments are equal if they hold the same") {
+TEST("Segments are equal if they hold the same bytes") {
   struct mst_segment none = MST_SEGMENT_NONE;
   struct mst_segment one = segment_of("one"), same = segment_of("one");
   struct mst_segment other = segment_of("two");
@@ -116,7 +116,8 @@ TEST("Segments are equal if they hold the same") {
   mst_segment_close(&other);
 }
 
-TEST("A descriptor that is no sealed segment, or an empty one, isn't mapped") {
+TEST(
+    "A descriptor that isn't a sealed segment, or an empty one, isn't mapped") {
   struct mst_map *map = NULL;
   int fds[2];
   CHECK_INT(pipe(fds), 0);
@@ -194,8 +195,7 @@ TEST("Segments never take all descriptors") {
     mst_segment_close(&segments[i]);
 }
 
-TEST("A file takes the place of a segment where there is none, and none is "
-     "mapped") {
+TEST("A file replaces a segment if the system has none, and isn't mapped") {
   char path[] = "/tmp/mst-segment-XXXXXX";
   struct mst_segment segment;
   struct mst_map *map = NULL;

@@ -15,7 +15,7 @@ static const char *value_in(char *const *env, const char *name) {
   return NULL;
 }
 
-TEST("Variables are the session's with others over them, or without some") {
+TEST("Variables are the session's, with some replaced or removed") {
   const char *const over[] = {"MST_ONE=over", "MST_TWO", "MST_NEW=a=b", NULL};
   CHECK(setenv("MST_ONE", "session", 1) == 0);
   CHECK(setenv("MST_TWO", "session", 1) == 0);
@@ -30,7 +30,7 @@ TEST("Variables are the session's with others over them, or without some") {
 }
 
 // The I/O thread starts workers too, while R may change what environ points to.
-TEST("A process that is given all its variables gets none that came later") {
+TEST("A process with a complete environment gets no later variables") {
   const char *const none[] = {NULL};
   char shell[] = "/bin/sh", flag[] = "-c",
        ask[] = "test \"$MST_EARLY\" = 1 && test -z \"$MST_LATE\"";

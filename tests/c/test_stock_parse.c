@@ -51,7 +51,7 @@ static void check_ends(struct message *m) {
   mst_stock_parse_free(&scan);
 }
 
-TEST("An object ends where it ends, whatever its bytes are cut into") {
+TEST("An object's end is found, however its bytes are cut") {
   struct message m;
   header(&m);
   word(&m, 19 | 0x200); // a list with names
@@ -79,7 +79,7 @@ TEST("An object ends where it ends, whatever its bytes are cut into") {
   check_ends(&m);
 }
 
-TEST("Byte code with calls that refer to each other ends where it ends") {
+TEST("The end of byte code with calls that refer to each other is found") {
   struct message m;
   header(&m);
   word(&m, 21); // code, one place for references
@@ -107,7 +107,7 @@ TEST("Byte code with calls that refer to each other ends where it ends") {
   check_ends(&m);
 }
 
-TEST("A list of a hundred thousand elements takes one place of the stack") {
+TEST("A list of a hundred thousand elements takes one entry of the stack") {
   enum { COUNT = 100000 };
   struct mst_buf buf = {0};
   struct message m;
@@ -128,7 +128,7 @@ TEST("A list of a hundred thousand elements takes one place of the stack") {
   mst_buf_free(&buf);
 }
 
-TEST("What is no message, or nested without end, is refused") {
+TEST("An invalid message, or endless nesting, is refused") {
   static const char *const bad[] = {"A\n", "HTTP/1.1 200 OK", "X ", "\0\0"};
   struct mst_stock_parse scan = {0};
   size_t size = 0;
@@ -192,7 +192,7 @@ TEST("A link takes messages one by one, and says when no more will come") {
   mst_stock_conn_close(&link);
 }
 
-TEST("A message that is detached is the caller's, and the next one is there") {
+TEST("A detached message is the caller's, and the next one is there") {
   static const size_t sizes[] = {10, 20000, 4096, 5000};
   int fds[2];
   CHECK_INT(mst_net_pair(fds, NULL), 0);

@@ -67,7 +67,7 @@ static size_t answer(uint8_t *bytes, const char *word) {
   return sizeof head + 1 + text;
 }
 
-TEST("A link's messages are read once its peer has said the right word") {
+TEST("A link's messages are read once its peer has sent the right word") {
   uint8_t bytes[128];
   const size_t n = answer(bytes, right);
   int fds[2];
@@ -91,7 +91,7 @@ TEST("A link's messages are read once its peer has said the right word") {
   mst_net_close(&fds[1]);
 }
 
-TEST("What a peer without a word sends is never parsed, whole message or not") {
+TEST("Bytes of a peer without a word are never parsed, whole message or not") {
   static uint8_t noise[MST_STOCK_FIRST_MAX];
   const uint8_t null[] = {'X', '\n', 0, 0, 0, 2, 0, 4, 2,
                           2,   0,    2, 3, 0, 0, 0, 0, 254};

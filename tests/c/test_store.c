@@ -29,8 +29,7 @@ static void check_content(const char *wanted) {
   (void)close(fd);
 }
 
-TEST("A stored file has its bytes, and one that is there already is left "
-     "alone") {
+TEST("A stored file has its bytes, and an existing one is left alone") {
   struct mst_err err;
   make_folder();
   CHECK_INT(mst_store_write(file, "bytes", 5, &err), 0);
@@ -51,7 +50,7 @@ TEST("A stored file has its bytes, and one that is there already is left "
   CHECK_INT(err.sys_errno, ENOENT);
 }
 
-TEST("What a disk refuses leaves no file, and names call and reason") {
+TEST("A failed write leaves no file, and the error names call and reason") {
   static const struct {
     const char *point, *call;
     int why;

@@ -19,7 +19,7 @@ TEST("One jump is the next stream") {
   check_same(stream, once);
 }
 
-TEST("A long jump is as many short ones") {
+TEST("A long jump equals that number of short ones") {
   uint32_t stream[6] = {1, 2, 3, 4, 5, 6};
   uint32_t other[6] = {1, 2, 3, 4, 5, 6};
   mst_stream_jump(stream, 1000);
@@ -34,7 +34,7 @@ TEST("A long jump is as many short ones") {
   check_same(stream, other);
 }
 
-TEST("No jump stays where it is") {
+TEST("A jump by 0 changes nothing") {
   uint32_t stream[6] = {1, 2, 3, 4, 5, 4294944442u};
   mst_stream_jump(stream, 0);
   CHECK_INT(stream[5], 4294944442u);

@@ -83,7 +83,7 @@ TEST("Sums are exact where additions lose all, and beyond a double's range") {
   CHECK(SUM(0x1p1000, -0x1p1000) == 0);
 }
 
-TEST("Ties are told from what comes far below") {
+TEST("Ties are decided by the bits far below") {
   CHECK(SUM(1, 0x1p-53) == 1);
   CHECK(SUM(1, 0x1p-53, 0x1p-1074) == 1 + 0x1p-52);
   CHECK(SUM(1, 0x1p-53, -0x1p-1074) == 1);
@@ -119,7 +119,7 @@ static void shuffle(double *x, size_t n, uint64_t *state) {
   }
 }
 
-TEST("What is left of numbers whose others cancel is exact, in any order") {
+TEST("The rest of numbers that cancel is exact, in any order") {
   uint64_t state = mst_test_seed();
   double x[1201];
   for (int round = 0; round < 300; round++) {
@@ -193,7 +193,7 @@ TEST("Sums past a double's range travel, and come back") {
   free(sum);
 }
 
-TEST("Terms that are squeezed are few where signs differ, and don't overlap") {
+TEST("Squeezed terms are few even with mixed signs, and don't overlap") {
   struct exact *exact = new_exact();
   put(exact, 1e300, 0);
   put(exact, -1e-300, 0);
@@ -225,7 +225,7 @@ static struct mst_long long_of(int64_t high, uint64_t low) {
   return (struct mst_long){low, high};
 }
 
-TEST("128-bit sums are split exactly, and tell what a 64-bit number holds") {
+TEST("128-bit sums are split exactly, and know whether a 64-bit number fits") {
   struct mst_long sum = {0, 0};
   mst_long_add(&sum, INT64_MAX);
   CHECK(mst_long_is_short(&sum));

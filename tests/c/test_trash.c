@@ -32,8 +32,7 @@ static int there(void) {
   return (stat(dirs[0], &about) == 0) + (stat(dirs[1], &about) == 0);
 }
 
-TEST("C10: Directories are removed in turns, none of which takes longer than "
-     "it may") {
+TEST("C10: Directories are removed in turns, each within its time limit") {
   struct mst_session session = {0};
   mst_trash_put(&session, NULL);
   CHECK(session.trash == NULL);

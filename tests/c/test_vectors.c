@@ -559,7 +559,7 @@ TEST("Each known flag is in a golden vector") {
   CHECK_INT(flags, MST_FLAGS_KNOWN);
 }
 
-TEST("Each file of golden vectors is one that is checked") {
+TEST("Each file of golden vectors is checked") {
   DIR *folder = opendir(FOLDER);
   CHECK(folder != NULL);
   size_t files = 0;

@@ -141,14 +141,15 @@ static void refused(const char *words) {
   free(said);
 }
 
-TEST("A worker of this version gets in, and is spoken to in it") {
+TEST("A worker of this version is admitted, and addressed in it") {
   say_hello(&known, 0);
   CHECK(start() == NULL);
   CHECK(stranger.ready);
   CHECK_INT(stranger.setup_version, MST_WIRE_VERSION);
 }
 
-TEST("A newer worker that speaks this version too gets in, in this version") {
+TEST("A newer worker that also speaks this version is admitted, in this "
+     "version") {
   struct mst_hello newer = known;
   newer.version_max = 0xFFFF;
   say_hello(&newer, 0);
@@ -156,7 +157,7 @@ TEST("A newer worker that speaks this version too gets in, in this version") {
   CHECK_INT(stranger.setup_version, MST_WIRE_VERSION);
 }
 
-TEST("A worker that speaks newer versions alone is refused, with the reason") {
+TEST("A worker that only speaks newer versions is refused, with the reason") {
   struct mst_hello newer = known;
   newer.version_min = newer.version_max = MST_WIRE_VERSION + 1;
   say_hello(&newer, 0);
@@ -175,7 +176,7 @@ TEST("A hello that is longer than this version's is refused, with the reason") {
   refused("the worker's hello can't be read");
 }
 
-TEST("Before a hello nothing longer than one is read, and nothing else") {
+TEST("Before a hello nothing else, and nothing longer, is read") {
   say_hello(&known, 0);
   memset(stranger.bytes + 32, 0xFF, 2); // the length: 65,535
   refused("an invalid message");

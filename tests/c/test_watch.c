@@ -30,7 +30,7 @@ static pid_t start_worker(int fd, int other) {
 
 // A session that asks and doesn't read: the answers fill the socket, and some are dropped. Those
 // that it reads are whole anyway.
-TEST("Answers to pings are whole or not there, however full the socket is") {
+TEST("Answers to pings are complete or missing, however full the socket is") {
   int pair[2], status = 0;
   static const int small = 4608;
   // A unix socket takes a small frame whole or not at all; TCP takes what fits.
