@@ -1,6 +1,5 @@
 // Prints a HELLO and the header of an EXEC as bytes with their meaning, for
-// docs/PROTOCOL.md; `make check` compares what is printed with what the page
-// shows.
+// docs/PROTOCOL.md; `make check` compares the output with the page.
 #include <stdio.h>
 
 #include "wire/wire.h"

@@ -26,8 +26,8 @@
 // Exit codes of a test's process. Sanitizers use 1, 23 and 66.
 enum { EXIT_FAILED = 3, EXIT_SKIPPED = 77 };
 
-// What a test's process tells the runner, in memory that both see: the note is
-// also there when the test dies by a signal.
+// A test's process reports to the runner in shared memory: so the note survives if the test dies by
+// a signal.
 static struct shared {
   char note[128];
   int ended;    // the test's code came to its end: what failed then was left behind
@@ -70,7 +70,7 @@ void mst_test_fail(const char *file, int line, const char *format, ...) {
   (void)vsnprintf(what, sizeof what, format, args);
   va_end(args);
   print_failure(file, line, what);
-  _exit(EXIT_FAILED); // no search for leaks: the test was left half-way
+  _exit(EXIT_FAILED); // no search for leaks: the test was left halfway
 }
 
 void mst_test_skip(const char *reason) {
@@ -120,10 +120,10 @@ static _Noreturn void run_in_child(const struct mst_test *test) {
     mst_test_fail(test->file, test->line, "a child process is left");
   }
   shared->finished = 1;
-  exit(0); // not _exit: the sanitizers look for leaks on the way out
+  exit(0); // not _exit: the sanitizers search for leaks at exit
 }
 
-// Runs one test and gives its exit code, EXIT_FAILED for every bad end.
+// Runs one test and returns its exit code, EXIT_FAILED for every bad end.
 static int run_test(const struct mst_test *test) {
   current = test;
   *shared = (struct shared){0};

@@ -70,7 +70,7 @@ TEST("Reserving keeps the bytes in use and adds all the room requested") {
   CHECK_INT(mst_buf_reserve(&buf, 100000), 0);
   CHECK_INT(buf.len, 6);
   CHECK(buf.cap - buf.len >= 100000);
-  memset(buf.data + buf.len, 0xAB, 100000); // the sanitizer proves the room
+  memset(buf.data + buf.len, 0xAB, 100000); // the sanitizer checks the size
   CHECK(memcmp(buf.data, "muster", 6) == 0);
   mst_buf_free(&buf);
 }

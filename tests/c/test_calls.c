@@ -1,5 +1,5 @@
-// Tests of pool/calls: what users want of it, by facts and actions. Losses: test_calls_heal.c;
-// workers that come late or leave: test_calls_join.c.
+// Tests of pool/calls: users' requests, by facts and actions. Losses: test_calls_heal.c; workers
+// that come late or leave: test_calls_join.c.
 #include "mst_calls_test.h"
 
 static int may_read(uint32_t worker) {
@@ -155,7 +155,7 @@ TEST("A job too many is dropped by the worker that has it") {
   finish();
 }
 
-// --- The bound on answers that nobody takes ---
+// --- The bound on untaken answers ---
 
 TEST("Past the bound only answers that somebody waits for are read") {
   run_calls(2);
@@ -197,7 +197,7 @@ TEST("Past the bound an awaited task is read, with all that comes before it") {
   answer_with(0, 2, 5);
   CHECK(may_read(0));
   EXPECT("EXEC 0 #4");
-  mst_calls_await_task(tasks[4]); // in the queue: anything may bring it about
+  mst_calls_await_task(tasks[4]); // in the queue: any answer may precede it
   mst_calls_await_task(tasks[4]);
   CHECK_INT(calls.dispatch.awaited, 1);
   answer_with(0, 3, 5);
@@ -298,7 +298,7 @@ TEST("Calls that a verb forgets are dropped, those of another verb stay") {
   mst_calls_forget(&calls, 0, &caller, now_ns);
   check_calls();
   CHECK(mst_mailbox_answer(&calls.slots[0]->mailbox, NULL) == NULL);
-  EXPECT(""); // what is evaluated now is the other's
+  EXPECT(""); // the call being evaluated is the other's
   answer(0, 2);
   EXPECT("CANCEL 0 #3, PING 0");
   answer(0, 3);
@@ -312,7 +312,7 @@ TEST("Calls that a verb forgets are dropped, those of another verb stay") {
   finish();
 }
 
-// What a worker says before its answer, in one byte.
+// A worker's early value, one byte.
 static void say(uint32_t worker, uint64_t call, char what) {
   struct mst_answered said = {.call = call, .value_bytes = 1};
   CHECK_INT(mst_buf_append(&said.bytes, &what, 1), 0);
@@ -395,7 +395,7 @@ TEST("Facts that come while a call is being sent wait for the next action") {
   (void)submit_to(1);
   CHECK_INT(mst_calls_next_action(&calls, &action, now_ns), 1);
   CHECK_INT(action.kind, MST_CALLS_EXEC);
-  // Its socket is closed: what it had to say is read, then its end.
+  // Its socket is closed: received bytes are read first, then the end.
   die(0);
   CHECK_INT(mst_calls_unsent(&calls, 0, MST_CALLS_EXEC, -MST_ECLOSED, now_ns),
             0);
@@ -425,7 +425,8 @@ TEST("A launch that fails while it is carried out is one more loss") {
   fact(MST_EV_LAUNCH_FAILED, 0, 0, ENOENT);
   EXPECT("CLOSE 0");
   tick(0);
-  EXPECT("JUDGE 0, PAUSE 0, LAUNCH 0"); // what never was is not told of
+  EXPECT(
+      "JUDGE 0, PAUSE 0, LAUNCH 0"); // a worker that never ran isn't reported
   come_up(0);
   finish();
 }
@@ -459,7 +460,7 @@ TEST("A retired worker gets no more calls and isn't replaced") {
   struct mst_call *pinned[] = {submit_to(0), submit_to(0), submit_to(0)};
   (void)taken();
   mst_calls_retire(&calls, 0, now_ns);
-  CHECK_INT(pinned[2]->state, MST_CALL_LOST); // nobody else may have it
+  CHECK_INT(pinned[2]->state, MST_CALL_LOST); // no other worker may take it
   EXPECT("BYE 0");
   CHECK_INT(mst_calls_send(&calls, 0, payload, &caller, 0, 0, now_ns),
             -MST_ECLOSED);

@@ -9,7 +9,8 @@ TEST("A call isn't blamed for the death of its worker in one that was "
   struct mst_call *first = submit_to(0);
   struct mst_call *second = submit_to(0);
   EXPECT("EXEC 0 #1, EXEC 0 #2");
-  fact(MST_EV_EXITED, 0, MST_EXIT_SIGNAL, SIGKILL); // its channel may hold more
+  fact(MST_EV_EXITED, 0, MST_EXIT_SIGNAL,
+       SIGKILL); // its channel may hold more answers
   CHECK_INT(mst_call_cancel(first, now_ns), 1);
   fact(MST_EV_CLOSED, 0, 0, 0);
   EXPECT("CLOSE 0");
@@ -89,7 +90,7 @@ TEST(
     if (n == MST_HEAL_DEATHS) pinned = submit_to(0);
     tick(0);
     if (n < MST_HEAL_DEATHS) {
-      // Only what was there is told of.
+      // Only losses of workers that were there are reported.
       EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
       fact(MST_EV_FORKED, 0, 0, 200 + (int32_t)n);
     }
@@ -141,7 +142,7 @@ TEST("A worker's calls are replayed in order, before those it still owes") {
   EXPECT("EXEC 0 #4");
   lose_one(0);
   come_up(0);
-  // Whatever it seems to have changed.
+  // Whatever it has changed.
   EXPECT("REEXEC 0 #1, REEXEC 0 #2, REEXEC 0 #3, EXEC 0 #4 again");
   for (uint64_t id = 1; id <= 3; id++)
     answer_as(0, id, MST_FLAG_REPLAY);
@@ -260,7 +261,7 @@ TEST("After an out-of-memory death the calls wait until all others are idle") {
 
 // --- Limits ---
 
-// deaf: a worker whose cancelled call goes on is ended by the session after patience_ns.
+// deaf: the session ends a worker whose cancelled call goes on after patience_ns.
 static void deaf(int64_t heartbeat_ns, int lives, int64_t patience_ns) {
   run_calls(1);
   calls.policy.heartbeat_ns = heartbeat_ns;
@@ -341,7 +342,7 @@ TEST("A call that takes too long is interrupted, and fails by whatever comes "
   finish();
 }
 
-// --- Launches that fail for want of something ---
+// --- Launches that fail for lack of a resource ---
 
 static void fail_launch(void) {
   fact(MST_EV_LAUNCH_FAILED, 0, 0, EAGAIN);
@@ -368,7 +369,7 @@ TEST("A launch that fails for lack of a resource is retried after growing "
   EXPECT("JUDGE 0, TELL 0");
   CHECK(calls.slots[0]->dead);
   CHECK_INT(calls.slots[0]->sys_errno, EAGAIN);
-  ask(0); // whoever wants it again has it try
+  ask(0); // another request retries it
   EXPECT("PAUSE 0, LAUNCH 0");
   come_up(0);
   EXPECT("EXEC 0 #1");

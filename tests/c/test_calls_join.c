@@ -91,7 +91,7 @@ TEST("A draining worker finishes its calls, gets no more, and leaves") {
   const uint32_t both[] = {0, 1};
   (void)taken();
   fact(MST_EV_DRAIN, 0, 0, 0);
-  CHECK_INT(waits->state, MST_CALL_LOST); // nobody else may have it
+  CHECK_INT(waits->state, MST_CALL_LOST); // no other worker may take it
   struct mst_call *other =
       submit_with((struct mst_task_terms){.retries = -1}, both, 2);
   EXPECT("EXEC 1 #1");
@@ -259,7 +259,7 @@ TEST("U4: Added workers replay the calls that all others got") {
   ask(2);
   EXPECT("REEXEC 2 #1, REEXEC 2 #2, EXEC 2 #3");
   answer_as(2, 1, MST_FLAG_REPLAY);
-  answer_as(2, 2, MST_FLAG_REPLAY | MST_FLAG_ERROR); // as there
+  answer_as(2, 2, MST_FLAG_REPLAY | MST_FLAG_ERROR); // as on the others
   told(2, 3, 0);
   finish();
 }
@@ -314,7 +314,7 @@ TEST("U4: Calls to all count like those in journals") {
   mst_calls_await(&calls, 0);
   told(0, 1, MST_FLAG_STATE);
   CHECK_INT(calls.common.journal.count, 1);
-  CHECK_INT(calls.log_bytes, large->segment.bytes); // which two journals have
+  CHECK_INT(calls.log_bytes, large->segment.bytes); // held by two journals
   mst_journal_free(&calls.slots[0]->journal);       // as a checkpoint would
   CHECK_INT(calls.log_bytes, large->segment.bytes);
   CHECK(mst_calls_log_grew(&calls));

@@ -1,7 +1,7 @@
-// Tests of pool/calls: what is kept to make a worker again, and its bounds, by facts and actions.
+// Tests of pool/calls: the data for restoring a worker, and its bounds, by facts and actions.
 #include "mst_calls_test.h"
 
-// changes has a worker evaluate a call of so many bytes that changes it.
+// changes makes a worker evaluate a call of `bytes` bytes that changes it.
 static void change(uint32_t worker, uint64_t id, struct mst_blob *blob) {
   CHECK_INT(
       mst_calls_send(&calls, worker, blob, NULL, 0, MST_UNSEEN_NOT, now_ns), 0);
@@ -29,7 +29,7 @@ TEST("S2: journals have a quarter of the memory; a worker past that isn't "
   CHECK(mst_calls_log_grew(&calls));
   mst_calls_bound_log(&calls, INT64_MAX); // nothing tells
   change(1, 1, both);
-  CHECK_INT(calls.log_bytes, mst_blob_bytes(both)); // which both have
+  CHECK_INT(calls.log_bytes, mst_blob_bytes(both)); // held by both
   CHECK(!mst_calls_log_grew(&calls));
   change(1, 2, one);
   CHECK(mst_calls_log_grew(&calls));
@@ -63,7 +63,7 @@ TEST("A worker that can't be copied replays all its calls; where that would "
   struct mst_answered longer = {.call = 3, .elapsed_s = 1};
   for (uint32_t i = 0; i < 2; i++) {
     mst_calls_no_checkpoint(&calls, i, MST_REFUSED_EVER, now_ns);
-    for (uint64_t id = 1; id <= 2; id++) { // which change nothing in sight
+    for (uint64_t id = 1; id <= 2; id++) { // without visible changes
       ask(i);
       (void)taken();
       told(i, id, 0);
@@ -134,7 +134,7 @@ TEST("A worker that used another generator gets a checkpoint at once, and its "
   come_up(0);
   EXPECT("REEXEC 0 #2"); // and no seed
   answer_as(0, 2, MST_FLAG_REPLAY | MST_FLAG_RNG);
-  // What a task draws isn't repeated, so the stream is a fresh one.
+  // A task's random numbers aren't repeated, so the stream is a fresh one.
   (void)submit_to(0);
   EXPECT("EXEC 0 #3");
   answer_as(0, 3, MST_FLAG_RNG);

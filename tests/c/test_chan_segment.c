@@ -1,5 +1,5 @@
 // Tests of loop/chan with segments: which frame a segment belongs to, however the
-// bytes are cut, and what happens to those that don't fit.
+// bytes are cut, and mismatches.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -36,8 +36,8 @@ static int count_fds(void) {
   return n;
 }
 
-// payload_of makes an EXEC's payload whose segment begins with that letter; without one
-// (letter 0) it has so many bytes.
+// payload_of makes an EXEC's payload whose segment begins with that letter; without a segment
+// (letter 0) it has that size.
 static struct mst_blob *payload_of(char letter, size_t more) {
   struct mst_blob *blob = mst_blob_new();
   static const uint8_t filler[4096];
@@ -169,7 +169,7 @@ TEST("A frame with a segment may be cut at every byte, and end there") {
     check_next(7, 'k');
     check_next(8, 0);
     close_pair();
-    open_pair(); // and no more than this comes
+    open_pair(); // and nothing more comes
     send_cut(bytes, n, cut, blob->segment.fd, 0);
     mst_chan_close(&ours);
     struct mst_frame frame;
@@ -181,7 +181,7 @@ TEST("A frame with a segment may be cut at every byte, and end there") {
   CHECK_INT(count_fds(), before);
 }
 
-// refused tells whether a frame that was sent with this descriptor is refused.
+// refused tells whether a frame sent with this descriptor is refused.
 static int refused(struct mst_blob *blob, uint16_t flags, int fd, size_t cut) {
   uint8_t bytes[128];
   struct mst_frame frame;
@@ -264,8 +264,7 @@ TEST("A shared payload keeps its segment until the last reference goes") {
   CHECK_INT(count_fds(), before);
 }
 
-// detach_next detaches the next frame, and checks it after all that is in the buffer has
-// moved.
+// detach_next detaches the next frame, and checks it after the contents of the buffer have moved.
 static void detach_next(uint64_t call, char letter, size_t length) {
   struct mst_frame frame;
   struct mst_buf bytes;
@@ -277,7 +276,7 @@ static void detach_next(uint64_t call, char letter, size_t length) {
   mst_fault_arm("base.realloc", 1, ENOMEM);
   const int failed = mst_chan_detach(&theirs, &frame, &bytes, &payload);
   mst_fault_arm("", 0, 0);
-  if (failed != 0) { // all is as it was
+  if (failed != 0) { // nothing has changed
     CHECK_INT(failed, -MST_EMEM);
     CHECK_INT(mst_chan_peek(&theirs, &frame, NULL), 1);
     CHECK_INT(mst_chan_detach(&theirs, &frame, &bytes, &payload), 0);
@@ -314,7 +313,7 @@ TEST("A detached frame belongs to the reader, and the bytes behind it stay") {
   CHECK_INT(count_fds(), before);
 }
 
-// The system has no room once: what a frame finds then waits for a while, not for the socket.
+// After one shortage of the system a frame waits for a time, not for the socket.
 static void find_no_room(int number, char fill) {
   open_pair();
   (void)mst_fault_arm("net.send", 1, number);
@@ -416,7 +415,7 @@ TEST("C6: A frame that is dropped before it is complete leaves later ones "
     CHECK(have < frame.head.length);
     mst_chan_drop(&theirs, &frame);
     CHECK(theirs.maps == NULL);
-    // No memory is wanted for what is left of it.
+    // The rest of it needs no memory.
     CHECK_INT(mst_fault_arm("base.realloc", 1, ENOMEM) >= 0, 1);
     while (ours.out_first != NULL || theirs.skip > 0) {
       (void)mst_chan_flush(&ours, NULL);

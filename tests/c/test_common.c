@@ -1,5 +1,5 @@
-// Tests of pool/common: what is kept for workers that join. Which calls are casts, and when they
-// are whole, is in test_calls_join.c.
+// Tests of pool/common: calls kept for workers that join. Which calls are casts, and when they are
+// complete, is in test_calls_join.c.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ enum { SEEN = 1, UNSEEN = 2, LAST = 4 };
 static struct mst_common common;
 static const int caller;
 
-// tell has all workers told something, and one of them answer.
+// tell sends all workers a call, and lets one of them answer.
 static void tell(const char *text, int how) {
   struct mst_blob *blob = mst_blob_new();
   CHECK(blob != NULL);
@@ -34,7 +34,7 @@ static void tell(const char *text, int how) {
   mst_blob_release(blob);
 }
 
-// held writes down what is kept.
+// held lists the kept calls.
 static const char *held(void) {
   static char text[4000];
   size_t len = 0;
@@ -127,9 +127,8 @@ TEST("If memory is short a call's equal may be gone, and the call says so") {
   mst_common_free(&common);
 }
 
-// A worker in words: what it did in sight is the list of all calls that were
-// seen; what it did unseen, the order of the last of each that was not. Replay
-// must give both again.
+// A model of a worker: its visible state is the list of all calls that were seen; its hidden state
+// is the order of the last of each unseen one. Replay must reproduce both.
 struct model {
   uint64_t seen[600];
   uint32_t count;

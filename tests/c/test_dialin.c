@@ -1,5 +1,5 @@
 // Tests of dialin: DIAL's bytes, the worker's side, the session's side, and both together on
-// a network that loses, delays and cuts, in an order that a seed decides.
+// a network that loses, delays and cuts, in an order given by a seed.
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ TEST("A worker dials until it is admitted, and pauses longer each time") {
     longest += longest / 2;
     CHECK(pause <= MST_DIAL_PAUSE_NS_MAX);
     last_pause = pause > last_pause ? pause : last_pause;
-    // An answer on a connection that is closed has no place.
+    // An answer on a closed connection is ignored.
     CHECK_INT(mst_dialer_event(&dialer, MST_DIALER_ADMITTED, now), 0);
     now = dialer.due_ns;
   }
@@ -123,7 +123,7 @@ TEST("The newest connection of a worker wins before it is used, none after") {
   const uint32_t one = come_in(acceptor), two = come_in(acceptor);
   CHECK_INT(dialled(acceptor, one, dial_of(2, 1, 5), 1).what,
             MST_ACCEPTOR_ADMIT);
-  // The same again on the same connection is answered again.
+  // A repetition on the same connection gets the same answer.
   CHECK_INT(dialled(acceptor, one, dial_of(2, 1, 5), 1).what,
             MST_ACCEPTOR_ADMIT);
   struct mst_acceptor_action actions[2];
@@ -133,7 +133,7 @@ TEST("The newest connection of a worker wins before it is used, none after") {
   CHECK_INT(actions[0].conn, one);
   CHECK_INT(actions[1].what, MST_ACCEPTOR_ADMIT);
   CHECK_INT(actions[1].conn, two);
-  // An older one that is read later has no chance, while and after.
+  // An older one that is read later is closed, now and afterwards.
   CHECK_INT(dialled(acceptor, come_in(acceptor), dial_of(2, 1, 5), 1).what,
             MST_ACCEPTOR_CLOSE);
   // Nor has another process, for now.
@@ -252,7 +252,7 @@ static int64_t delay(struct world *world) {
                                                   : some(world, 5);
 }
 
-// What one end says comes to the other in order.
+// Each end's bytes reach the other in order.
 static void to_server(struct world *world, size_t i, enum what what) {
   struct link *link = &world->links[i];
   if (link->lost || link->half_open) return;
@@ -398,7 +398,7 @@ static void happen(struct world *world, const struct event *event) {
   client_event(world, link->worker, events[event->what]);
 }
 
-// next takes the earliest event; of those at one time, any.
+// next takes the earliest event; among simultaneous ones, any.
 static struct event next(struct world *world) {
   size_t best = 0;
   for (size_t i = 1; i < world->event_count; i++) {
@@ -445,7 +445,7 @@ TEST("Whatever a network does, each worker gets in once, and nothing is left") {
       CHECK_INT(world->current[i], world->used[i]); // both mean the same one
     }
     CHECK(world->done_ns < 120 * MST_NS_PER_S);
-    // What the session still waits for has its end.
+    // The session's remaining waits end.
     struct mst_acceptor_action action;
     while (mst_acceptor_tick(world->acceptor, INT64_MAX / 2, &action) > 0)
       ;

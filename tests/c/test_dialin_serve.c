@@ -1,6 +1,6 @@
 // 1,000 workers dial in at once to a listener with a backlog of 2 whose acceptor pauses: the
-// cores of dialin on real sockets. The workers are a process of their own, one loop with a
-// dialer for each.
+// cores of dialin on real sockets. One separate process has all workers, with a loop and a dialer
+// for each.
 #include "mst_net_test.h"
 
 #include <stdio.h>
@@ -123,8 +123,8 @@ static void happened(struct worker *worker, enum mst_dialer_event event) {
   }
 }
 
-// tick_some serves a few whose time has come, so that they don't all connect in one go as no
-// thousand processes would. Returns whether there may be more.
+// tick_some serves a few that are due, so that they don't all connect at the same moment: a
+// thousand processes wouldn't either. Returns whether there may be more.
 static int tick_some(struct crowd *crowd) {
   const int64_t now_ns = mst_clock_now();
   int served = 0;
@@ -250,8 +250,8 @@ static int64_t dial_in(uint64_t *attempts) {
   CHECK_INT(recv_until(word[0], attempts, sizeof *attempts, &done, in_ms(60000),
                        NULL),
             0);
-  // No half-open survivor: what the workers have closed goes here too, be it known to the
-  // acceptor or still in its queue, and what is there is one connection for each.
+  // No half-open survivor: connections that the workers have closed end here too, whether the
+  // acceptor has them or its queue, which leaves one connection for each.
   const int64_t until_ns = in_ms(60000);
   while (left_over(dialin, &bound) > 0 && mst_clock_now() < until_ns) {
     (void)mst_loop_run(loop, 10, NULL);

@@ -1,5 +1,4 @@
-// Tests of discover/scan on the loopback: what real sockets show, and what happens when the
-// system runs out of them.
+// Tests of discover/scan on the loopback: real sockets, and a system that runs out of them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -141,7 +140,8 @@ TEST("A connection for the caller to judge is handed over, or closed") {
     while ((rc = mst_scan_run(scan, in_ms(20), NULL)) == -MST_EAGAIN) {
     }
     CHECK_INT(rc, 1);
-    CHECK_INT(mst_scan_run(scan, in_ms(20), NULL), 1); // until it is judged
+    CHECK_INT(mst_scan_run(scan, in_ms(20), NULL),
+              1); // again until it is judged
     const struct mst_scan_ask ask = mst_scan_asked(scan);
     CHECK_INT(ask.port, mst_addr_port(&bound));
     CHECK(ask.deadline_ns > mst_clock_now());

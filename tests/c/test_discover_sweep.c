@@ -12,8 +12,7 @@
 #define PROBES_MAX 600u
 #define SLOTS_MAX 64u
 
-// What a host does: answers after rtt_ns (open or refused, that's the same to the sweep),
-// or nothing at all.
+// A host either answers after rtt_ns (open or refused, which is the same for the sweep), or never.
 struct host {
   int64_t rtt_ns; // 0: silent
   int near;
@@ -34,7 +33,7 @@ struct world {
   uint64_t loss; // of 1000 attempts
   int first_only;
   int proofs; // some answers are followed by a proof, and some attempts fail
-  uint32_t sockets; // that the system has
+  uint32_t sockets; // of the system
   int64_t late_ns;  // how late the process may look
   struct flight flights[SLOTS_MAX];
   uint32_t flying, most_flying;
@@ -117,7 +116,7 @@ static void look(struct world *w) {
         w->held_until_ns[f->probe / w->policy.ports] = -1;
       }
       f->answered = 1;
-      if (f->proves) { // the proof takes some time more, or for ever
+      if (f->proves) { // the proof takes more time, or forever
         f->answer_ns =
             mst_random_below(&w->seed, 2)
                 ? w->now_ns + (int64_t)(1 + mst_random_below(&w->seed, 5)) * MS
@@ -147,7 +146,7 @@ static void expire(struct world *w, const struct mst_sweep_action *a) {
   end_flight(w, a->slot);
 }
 
-// The next moment at which something can happen: an answer, or what the sweep waits for.
+// The time of the next event: an answer, or the end of the sweep's wait.
 static void sleep_until(struct world *w, int64_t until_ns) {
   for (uint32_t slot = 0; slot < w->policy.in_flight; slot++) {
     const struct flight *f = &w->flights[slot];
@@ -160,7 +159,7 @@ static void sleep_until(struct world *w, int64_t until_ns) {
   }
 }
 
-// Runs to the end; gives what it ended with.
+// Runs to the end; returns the last action.
 static enum mst_sweep_kind run(struct world *w) {
   if (w->sockets == 0) w->sockets = SLOTS_MAX;
   CHECK_INT(mst_sweep_open(&w->policy, &w->sweep, NULL), 0);

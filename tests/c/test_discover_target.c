@@ -1,4 +1,4 @@
-// Tests of discover/target: what is read, what is refused, sets of ranges.
+// Tests of discover/target: valid and refused targets, sets of ranges.
 #include <stdlib.h>
 #include <string.h>
 

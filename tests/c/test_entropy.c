@@ -9,7 +9,7 @@ TEST("bytes differ from one time to the next, and none is left out") {
   CHECK_INT(mst_entropy_take(first, sizeof first, NULL), 0);
   CHECK_INT(mst_entropy_take(again, sizeof again, NULL), 0);
   CHECK(memcmp(first, again, sizeof first) != 0);
-  // Each place must change some time: the chance that one keeps its byte 64 times is 2^-512.
+  // Each byte must change eventually: the chance that one stays the same 64 times is 2^-512.
   for (int i = 0; i < 64; i++) {
     CHECK_INT(mst_entropy_take(again, sizeof again, NULL), 0);
     for (size_t k = 0; k < sizeof again; k++)

@@ -21,7 +21,7 @@ const struct mst_watch_guest *mst_test_guest(void) {
   return &mst_exchange_guest;
 }
 
-// spot_of puts blocks of a task as a worker does: where they lie.
+// spot_of puts a task's blocks as a worker does, and returns their spot.
 static struct mst_spot spot_of(uint32_t task, const char *text) {
   const struct mst_want want = {1, task, 1};
   struct mst_block blocks[2] = {{0}, block_of(text)};
@@ -36,8 +36,8 @@ static struct mst_spot spot_of(uint32_t task, const char *text) {
   return mst_exchange_spot(&want);
 }
 
-// in_another has a process of its own put some texts, and lie still: its pid. What it puts lies
-// where spots[] say.
+// in_another starts a process that puts some texts and waits. Returns its pid; spots[] gets the
+// places of its blocks.
 static pid_t in_another(struct mst_spot *spots, size_t n, int *done) {
   int out[2], in[2];
   CHECK(pipe(out) == 0 && pipe(in) == 0);
@@ -77,10 +77,10 @@ TEST("F1 Blocks are opened directly, without asking") {
   CHECK_INT(mst_exchange_wait(0), 0);
   CHECK_INT(mst_exchange_state(0), MST_FOUND_HERE);
   check_text(0, "first");
-  // Another segment, another process's token, a descriptor that is none of them, none at all.
+  // Another segment, another process's token, a descriptor of another kind, a closed one.
   struct mst_spot wrong[4] = {spots[0], spots[1], spots[1], spots[1]};
   wrong[1].token++;
-  wrong[2].fd = done; // of a pipe here, and there none or another
+  wrong[2].fd = done; // of a pipe here; there it is closed or another
   wrong[3].fd = 900;
   for (int i = 0; i < 4; i++) {
     ask_at(1, &wrong[i]);
@@ -88,7 +88,7 @@ TEST("F1 Blocks are opened directly, without asking") {
   }
   ask_at(1, &spots[1]);
   CHECK_INT(mst_exchange_state(0), MST_FOUND_HERE);
-  (void)close(done); // its process ends; what was opened stays
+  (void)close(done); // its process ends; opened segments stay
   CHECK_INT(waitpid(pid, NULL, 0), pid);
   check_text(1, "second");
   const struct mst_want all = {.stage = 1};

@@ -10,8 +10,8 @@
 #include "fork/fork.h"
 #include "mst_test.h"
 
-// boot makes this process like a fork server that R runs in: /dev/null as standard input,
-// a channel, the reserved numbers, and R's script at the number it gives.
+// boot makes this process like a fork server that runs R: /dev/null as standard input, a channel,
+// the reserved numbers, and R's script at the number that it returns.
 static int boot(void) {
   int pair[2];
   const int null_fd = open("/dev/null", O_RDONLY);
@@ -25,7 +25,7 @@ static int boot(void) {
   return open("Makefile", O_RDONLY);
 }
 
-// ends_with gives the exit status of a child that does this; 99 if boot() failed.
+// ends_with returns the exit status of a child that runs this; 99 if boot() failed.
 static int ends_with(int (*work)(int script)) {
   (void)fflush(NULL);
   const pid_t pid = fork();

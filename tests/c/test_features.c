@@ -1,5 +1,5 @@
-// Tests of base/mst_features.h: what a build does without, and what it does instead. On a build
-// without MST_PORTABLE they look at what is there.
+// Tests of base/mst_features.h: the substitutes for missing features. A build without MST_PORTABLE
+// tests the features themselves.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -131,8 +131,7 @@ TEST("Unavailable facts of processes are unknown, not wrong") {
   CHECK_INT(mst_proc_can_fork(), MST_HAVE_FORK);
 }
 
-// ---- a worker that was booted, without a pidfd: a child of its session, which plays the latter's
-// part in a process of its own
+// ---- a booted worker without a pidfd: a child of its session, which a separate process plays
 
 struct family {
   pid_t session;
@@ -184,7 +183,7 @@ static void await_worker(struct family *family) {
   mst_net_close(&family->control);
 }
 
-// A zombie's number is still there, and the test's copy of the socket keeps that from ending.
+// A zombie keeps its pid, and the test's copy of the socket keeps that open.
 TEST("A worker without a pidfd ends with a session that nobody reaps") {
   struct family family = begin_family(NULL);
   CHECK(kill(family.session, SIGKILL) == 0);

@@ -136,7 +136,7 @@ TEST("No bytes, without an address, ask for more") {
 TEST("A wrong field is reported as soon as it is there and not before") {
   static const struct {
     size_t at;   // the byte that is made wrong
-    size_t told; // the number of bytes at which that must be told
+    size_t told; // the number of bytes at which it must be reported
   } cases[] = {{0, 1},   {1, 2},   {2, 3},   {3, 4},  {5, 6},
                {20, 24}, {21, 24}, {22, 24}, {23, 24}};
   struct mst_guard guard = guard_open(MST_HEAD_BYTES);
@@ -293,7 +293,7 @@ TEST("The largest frame is announced with its whole size") {
   CHECK(used == MST_FRAME_MAX + MST_HEAD_BYTES);
 }
 
-// Writes a frame with a payload of `length` counted bytes, gives its size.
+// Writes a frame with a payload of `length` counted bytes, returns its size.
 static size_t frame_write(uint8_t *out, uint8_t kind, uint64_t call,
                           size_t length) {
   const struct mst_head head = {.kind = kind, .call = call, .length = length};
@@ -366,7 +366,7 @@ TEST("Random bytes never crash the parser, and its verdict never changes") {
   uint8_t bytes[2 * MST_HEAD_BYTES];
   struct mst_guard guard = guard_open(sizeof bytes);
   for (int round = 0; round < ROUNDS / 10; round++) {
-    // A right start of random length lets every check be reached.
+    // A valid start of random length makes every check reachable.
     memcpy(bytes, bytes_example, sizeof bytes_example);
     const size_t right = (size_t)mst_random_below(&random, MST_HEAD_BYTES + 1);
     for (size_t i = right; i < sizeof bytes; i++) {

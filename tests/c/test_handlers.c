@@ -1,4 +1,4 @@
-// Tests of shuffle/handlers: listeners of a worker, and connections to those of others.
+// Tests of shuffle/handlers: a worker's listeners, and connections to other workers' listeners.
 #include <errno.h>
 #include <sys/stat.h>
 
@@ -125,13 +125,13 @@ TEST("F3 If a listener's process is gone, its blocks are reported missing at "
   struct mst_place place = {
       .worker = OTHER, .epoch = 5, .handlers = 1, .folder = folder};
   CHECK_INT(mst_exchange_knows(&place, NULL), 0);
-  // Where a full queue refuses too, it takes as long as a listener that is silent.
+  // On systems where a full queue also refuses, it takes as long as for a silent listener.
   const int unsure = mst_net_dial_is_full(ECONNREFUSED);
   if (unsure) quick(2 * AGAIN_MS);
   ask(1, OTHER, 5);
   wait_for(0);
   CHECK_INT(mst_exchange_state(0), unsure ? MST_FOUND_SILENT : MST_FOUND_NOT);
-  ask(1, OTHER, 2); // of an incarnation before
+  ask(1, OTHER, 2); // of an earlier incarnation
   wait_for(0);
   CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
   finish(NULL);
@@ -248,7 +248,7 @@ TEST("F3 A peer without the token, for another worker, or silent is closed") {
   check_closed(&bad, MST_KIND_MEET);
   check_closed(&good, MST_KIND_MET);
   CHECK_INT(counts_now().refused, 4);
-  // Nothing of an unknown peer is read but a MEET: no larger frame, no segment.
+  // Only a MEET is read from an unknown peer: no larger frame, no segment.
   patient();
   dial(0, &far);
   say_have(&far, 0, "too early");
@@ -344,7 +344,7 @@ TEST("F3 Two workers that dial each other at once keep the lower number's "
   CHECK_INT(links_now(), 1);
   mst_chan_close(&mine);
   wait_links(0);
-  // Now as one with the higher number.
+  // Now as the worker with the higher number.
   struct mst_exchange_way way = {.worker = OTHER + 1,
                                  .epoch = 1,
                                  .again_ns = AGAIN_MS * MST_NS_PER_MS,

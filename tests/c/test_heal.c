@@ -98,7 +98,7 @@ TEST("Deaths before the period don't count") {
   CHECK_INT(lost(0, MST_HEAL_PERIOD_NS + 1), MST_HEAL_RESTART);
   CHECK_INT(heal.deaths, 1);
   begin(2);
-  for (uint32_t k = 0; k < MST_HEAL_ROW; k++) { // one every two seconds
+  for (uint32_t k = 0; k < MST_HEAL_ROW; k++) { // one death every two seconds
     CHECK_INT(lost(0, 2 * (int64_t)k * S), MST_HEAL_RESTART);
   }
   CHECK_INT(lost(0, 1000 * S), MST_HEAL_GIVE_UP); // however far apart
@@ -111,7 +111,7 @@ TEST(
     CHECK_INT(lost(0, k), MST_HEAL_RESTART);
     mst_heal_idle(&heal);
   }
-  CHECK_INT(lost(0, 100), MST_HEAL_GIVE_UP); // but there is an end to it
+  CHECK_INT(lost(0, 100), MST_HEAL_GIVE_UP); // but not forever
 }
 
 TEST("An answer, or a death of a call, clears a worker's record") {
@@ -147,7 +147,7 @@ TEST("Only successive deaths in replays count, up to the allowed retries") {
   }
 }
 
-// What was lost when, kept in full: the verdicts must follow from it.
+// The full history of losses, from which the verdicts must follow.
 TEST("Verdicts follow from the whole history, whatever it was") {
   uint64_t random = mst_test_seed();
   for (int round = 0; round < 2000; round++) {
@@ -231,7 +231,7 @@ TEST("A gap counts as sleep if it exceeds the time between two questions") {
 
 TEST("A session finds silent workers once it is awake for a heartbeat") {
   begin(2);
-  for (int k = 1; k <= 5; k++) { // computing, with a look now and then
+  for (int k = 1; k <= 5; k++) { // computing, with a check now and then
     CHECK_INT(beat(20 * S, 20 * k * S), MST_BEAT_ASK);
   }
   CHECK_INT(beat(4 * S, 104 * S), MST_BEAT_ASK);
@@ -242,7 +242,7 @@ TEST("A session finds silent workers once it is awake for a heartbeat") {
 TEST("A worker's silence counts from when it is back") {
   begin(2);
   CHECK_INT(lost(0, 100 * S), MST_HEAL_RESTART);
-  mst_heal_back(&heal, START + 130 * S); // it took so long to come back
+  mst_heal_back(&heal, START + 130 * S); // it took this long to come back
   CHECK_INT(beat(0, 134 * S - 1), MST_BEAT_FINE);
   CHECK_INT(beat(0, 134 * S), MST_BEAT_ASK);
   CHECK_INT(beat(0, 142 * S), MST_BEAT_SILENT);

@@ -1,4 +1,4 @@
-// Tests of loop/io_thread: who has what was lent, and when.
+// Tests of loop/io_thread: which thread owns what was lent, and when.
 #include <poll.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -10,18 +10,18 @@
 #include "mst_test.h"
 #include "net/net.h"
 
-// What is lent. The thread sanitizer sees to it that only one thread uses it at a time.
+// What is lent. The thread sanitizer checks that only one thread uses it at a time.
 struct lent {
   int pipe[2];
   long bytes;   // read so far
   long calls;   // of serve
-  int again_ms; // what serve answers
+  int again_ms; // the result of serve
   int watched;  // by its pipe
 };
 
 #define TICK_MS 2
 
-// The I/O thread tells how far it is without what is lent.
+// The I/O thread reports its progress separately from what is lent.
 static atomic_long served;
 static atomic_long times;
 
@@ -39,7 +39,7 @@ static int serve(void *owner, int *fd) {
 
 typedef int serve_fn(void *owner, int *fd);
 
-// begin makes what is lent, and its I/O thread: told of bytes in the pipe if `watches`.
+// begin makes what is lent, and its I/O thread, which polls the pipe if `watches`.
 static struct mst_io_thread *begin(struct lent *lent, int again_ms,
                                    serve_fn *serves, int watches) {
   struct mst_io_thread *thread = NULL;
@@ -218,7 +218,7 @@ static int serve_and_fail(void *owner, int *fd) {
   lent->calls++;
   atomic_fetch_add(&times, 1);
   MST_ASSERT(lent->calls == 0);
-  lent->bytes = -1; // goes on with what it knows nothing of
+  lent->bytes = -1; // goes on in an unknown state
   return 0;
 }
 

@@ -1,4 +1,5 @@
-// Tests of pool/job and base/mst_hash: same bytes are one job, who has it, what is kept.
+// Tests of pool/job and base/mst_hash: the same bytes are one job; which workers have it; which
+// jobs are kept.
 #include <stdlib.h>
 #include <string.h>
 
@@ -125,14 +126,14 @@ TEST("A blob borrows a segment that holds the same, and keeps it") {
   CHECK_INT(two->segment.fd, one->segment.fd);
   mst_blob_release(one);
   struct mst_blob *three = blob_with("three", "same");
-  CHECK_INT(mst_blob_borrow(three, two), 1); // of the one that owns it
+  CHECK_INT(mst_blob_borrow(three, two), 1); // from the owner
   CHECK(three->lender == two->lender);
   mst_blob_release(two);
   struct mst_map *map = NULL;
   CHECK_INT(mst_map_open(three->segment.fd, &map, NULL), 0);
   CHECK_INT(memcmp(map->data, "same", 4), 0);
   mst_map_release(map);
-  mst_blob_release(three); // frees all: the sanitizer would tell
+  mst_blob_release(three); // frees all: the sanitizer would report leaks
   mst_blob_release(other);
   mst_blob_release(bare);
 }
@@ -158,7 +159,7 @@ TEST("A group stands for its jobs: it lacks what one of them lacks") {
     mst_job_release(two[i]);
   mst_jobs_free(&jobs);
   CHECK_INT(two[1]->refs, 1);
-  mst_job_release(group); // frees all: the sanitizer would tell
+  mst_job_release(group); // frees all: the sanitizer would report leaks
 }
 
 TEST("A job is at an incarnation that was sent it, and at no other") {
@@ -193,7 +194,7 @@ TEST("Recently used jobs are kept, and those in use") {
   CHECK_INT(kept, MST_JOBS_KEPT + 1);
   CHECK(used->jobs == &jobs);
   mst_job_release(used);
-  CHECK_INT(trim(), 1); // nobody needs it, and it is the oldest
+  CHECK_INT(trim(), 1); // unused, and the oldest
   mst_jobs_free(&jobs);
   CHECK(jobs.first == NULL);
 }
@@ -223,7 +224,7 @@ TEST("A job outlives its list while it is referenced") {
   CHECK(job->jobs == NULL);
   mst_job_release(job);
   CHECK_INT(memcmp(job->bytes->buf.data, "one", 3), 0);
-  mst_job_release(job); // frees it: the sanitizer would tell
+  mst_job_release(job); // frees it: the sanitizer would report a leak
 }
 
 TEST("The list keeps its invariants whatever is held, noted and released") {

@@ -1,4 +1,4 @@
-// Tests of pool/journal: what is kept, what replaces what, and the limits.
+// Tests of pool/journal: kept calls, replacements, limits.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static struct mst_blob *blob_of(const char *text) {
   return blob;
 }
 
-// check_counts compares what the journal says of itself with what it holds.
+// check_counts compares the journal's counts with its contents.
 static void check_counts(void) {
   uint32_t count = 0;
   size_t bytes = 0;
@@ -67,7 +67,7 @@ static int wants(int now) {
   return mst_journal_wants(&journal, now, now_ns);
 }
 
-// held writes down what is in the journal.
+// held lists the journal's contents.
 static const char *held(void) {
   static char text[4000];
   size_t len = 0;
@@ -92,7 +92,7 @@ TEST("An empty journal holds nothing and is freed without harm") {
 TEST("Calls are kept in their order, as they are, with a reference") {
   struct mst_blob *blob = blob_of("b");
   const struct mst_entry entry = {
-      .next = (struct mst_entry *)&journal, // nothing that may be believed
+      .next = (struct mst_entry *)&journal, // garbage, must be overwritten
       .payload = blob,
       .seed = {.known = 1, .words = {407, 1, 2, 3, 4, 5, 6}},
       .call = 7,
@@ -122,7 +122,7 @@ TEST("All calls are kept, whatever they seem to change") {
   CHECK_INT(add(3, "a", UNSEEN), 0);
   binds = 5;
   CHECK_INT(add(4, "c", SEEN), 0);
-  CHECK_INT(add(5, "c", SEEN), 0); // which binds the same
+  CHECK_INT(add(5, "c", SEEN), 0); // binds the same
   binds = 0;
   CHECK_TEXT(held(), "a b a c");
   mst_journal_free(&journal);
@@ -191,11 +191,11 @@ TEST("One that was refused is asked for again after twice as many calls") {
     CHECK_INT(calls, k == 1 ? 1 : (1 << (k - 1)) + 1);
     mst_journal_refused(&journal, MST_REFUSED_SHORT);
   }
-  CHECK(!journal.incomplete && journal.count == call); // all is there
+  CHECK(!journal.incomplete && journal.count == call); // complete
   for (uint32_t k = 0; k < 32; k++)
     CHECK(!wants(0));
   CHECK(wants(0));
-  mst_journal_unask(&journal); // it is gone, or couldn't be asked
+  mst_journal_unask(&journal); // the worker is gone, or couldn't be asked
   CHECK(wants(0));
   mst_journal_free(&journal);
   elapsed_s = 0.5;
@@ -226,7 +226,7 @@ TEST("The calls of a worker that can't be copied are kept as long as they can "
   CHECK_TEXT(held(), "");
   for (uint32_t k = 0; k < 4; k++)
     CHECK(!wants(0));
-  CHECK(wants(1)); // it may be fit by now
+  CHECK(wants(1)); // it may be possible by now
   mst_journal_made(&journal, 1, now_ns);
   for (uint64_t call = 5; call < 10; call++)
     CHECK_INT(add(call, "e", 0), 0);
@@ -256,7 +256,7 @@ TEST("Without its checkpoint a journal is incomplete until there is another") {
   CHECK_INT(add(1, "a", 0), 0);
   mst_journal_ended(&journal);
   CHECK_INT(journal.incomplete, MST_INCOMPLETE_ENDED);
-  CHECK_TEXT(held(), "a"); // it may be being replayed
+  CHECK_TEXT(held(), "a"); // it may be in replay
   CHECK_INT(add(2, "b", 0), 0);
   CHECK_TEXT(held(), "a");
   CHECK(wants(0)); // at once
@@ -291,7 +291,7 @@ TEST("A journal that is full says that it is incomplete, and stays so") {
   const uint64_t more = MST_JOURNAL_ENTRIES_MAX + 1;
   CHECK_INT(add(more, "one more", SEEN), 0);
   CHECK_INT(journal.incomplete, MST_INCOMPLETE_MANY);
-  CHECK_INT(journal.count, 0); // nobody can use it
+  CHECK_INT(journal.count, 0); // of no use any more
   CHECK_INT(add(more + 1, "unseen", UNSEEN), 0);
   check_counts();
   mst_journal_free(&journal);

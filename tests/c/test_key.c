@@ -1,4 +1,4 @@
-// Tests of shuffle/key: what is equal, what its hash is, groups and look-ups.
+// Tests of shuffle/key: equality, hashes, groups and look-ups.
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,7 +162,7 @@ TEST("A table grows with its groups, and finds them all") {
     CHECK_INT(mst_key_find(&column, 1, hashes[i], (size_t)i, &column, &groups),
               ints[i]);
   }
-  // The same room once more, with few groups: nothing of the old ones is left.
+  // The same memory again, with few groups: the old ones are gone.
   for (int i = 0; i < N; i++)
     ints[i] = i % 2;
   mst_key_hash_rows(&column, 1, N, hashes);

@@ -1,4 +1,4 @@
-// Tests of wire/link: messages come back as they were, and what can't be one is refused.
+// Tests of wire/link: messages are decoded as encoded, and invalid ones refused.
 #include <string.h>
 
 #include "base/mst_err.h"

@@ -1,8 +1,7 @@
-// Tests of shuffle/links: what becomes of links that are cut, silent or talk nonsense, and many of
-// them.
+// Tests of shuffle/links: links that are cut, silent or send invalid frames, and many of them.
 #include "mst_handlers_test.h"
 
-// A link, and a listener besides.
+// A link, and also a listener.
 static int begin_link(struct mst_chan *link, int silent_ms) {
   make_folder();
   begin();
@@ -93,7 +92,7 @@ TEST("F1 A question that stays unanswered on every connection is given up") {
   finish(&link);
 }
 
-// What is said instead of an answer; after each the reader comes again, and asks again.
+// Sent instead of an answer; after each the reader reconnects and asks again.
 enum nonsense {
   END,
   HALF_FRAME,
@@ -170,7 +169,7 @@ TEST("F1 A link that is cut, in a frame or between two, or talks nonsense, is "
     CHECK_INT(mst_exchange_wait(0), 1);
     welcome(listener, &far[++link]);
   }
-  // A HAVE without its segment says that they can't be had: no memory, for example.
+  // A HAVE without its segment means that the blocks are unavailable: no memory, for example.
   wait_for(0);
   CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
   const struct mst_want want = {1, 0, 1};

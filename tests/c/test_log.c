@@ -25,7 +25,7 @@ static void check_line(uint64_t number, uint32_t worker, const char *text) {
   CHECK(memcmp(line->text, text, line->length) == 0);
 }
 
-// check_bounds compares what the log says of itself with what it holds.
+// check_bounds compares the log's counts with its contents.
 static void check_bounds(const struct mst_log *log) {
   size_t bytes = 0;
   CHECK(log->next - log->first <= MST_LOG_LINES);
@@ -100,7 +100,7 @@ TEST("Lines don't depend on how their bytes were cut") {
   for (int round = 0; round < 30; round++) {
     struct mst_log whole = {0}, cut = {0};
     const size_t n = (size_t)mst_random_below(&random, sizeof text);
-    // From a line a byte to one in all of it.
+    // From lines of one byte to a single line.
     const uint64_t rarely = UINT64_C(1) << mst_random_below(&random, 16);
     for (size_t i = 0; i < n; i++) {
       text[i] = mst_random_below(&random, rarely) == 0 ? '\n' : 'x';

@@ -1,5 +1,5 @@
-// Tests of pool/mailbox and pool/dispatch alone: what follows when calls leave a mailbox, which
-// answers are whose, and which worker gets the next task.
+// Tests of only pool/mailbox and pool/dispatch: calls that leave a mailbox, whose answers are
+// whose, and which worker gets the next task.
 #include "mst_test.h"
 #include "pool/dispatch.h"
 
@@ -75,7 +75,7 @@ TEST("Answers of several verbs go to each verb, those of one to anybody") {
   CHECK(mst_mailbox_answer(mailbox, &other_caller) == second);
   mst_mailbox_take(mailbox, first);
   mst_call_release(first);
-  // What is left counts as come in now.
+  // The rest counts as received now.
   CHECK_INT(mst_mailbox_answered(mailbox, &other_caller), 2);
   mst_mailbox_take(mailbox, second);
   mst_call_release(second);
@@ -114,7 +114,7 @@ TEST("Each worker has one task before any has a second, the next in turn "
   CHECK_INT(tasks[4]->state, MST_CALL_QUEUED);
   CHECK(due.first == &mailboxes[2] && due.last == &mailboxes[1]);
   CHECK_INT(dispatch.awaited, 1);
-  // A worker that is done with one has room for one.
+  // A worker that has finished one has room for another.
   (void)mst_mailbox_finish(&mailboxes[1], tasks[1], MST_CALL_DONE, 1);
   mst_dispatch_to(&dispatch, &takers, 1, &due);
   CHECK_INT(tasks[4]->worker, 1);

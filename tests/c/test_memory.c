@@ -1,4 +1,4 @@
-// Tests of share/memory: the least of what the system and the control groups leave.
+// Tests of share/memory: the minimum over the system and the control groups.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 
 static char root[64];
 
-// put writes a file below the made-up root, with the folders above it.
+// put writes a file below a fake root, with its parent folders.
 static void put(const char *path, const char *text) {
   char full[512];
   (void)snprintf(full, sizeof full, "%s/%s", root, path);
@@ -34,7 +34,7 @@ static void begin(const char *meminfo, const char *cgroup) {
   if (cgroup != NULL) put("proc/self/cgroup", cgroup);
 }
 
-// end looks, and removes the root.
+// end reads the memory, and removes the root.
 static struct mst_memory end(void) {
   char proc[128], sys[128], command[128];
   struct mst_memory memory;

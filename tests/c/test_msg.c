@@ -363,8 +363,8 @@ TEST("A text with a NUL inside or a length past the limit is refused") {
   CHECK_INT(mst_text_decode(bytes, sizeof bytes, back), -MST_EPROTO);
 }
 
-// Encodes `before` bytes of x, then the text, then many bytes of y; gives how
-// many bytes of text were sent.
+// Encodes `before` bytes of x, then the text, then many bytes of y; returns how many bytes of text
+// were sent.
 static int sent_length(size_t before, const char *middle) {
   static char text[2 * MST_TEXT_MAX];
   uint8_t bytes[MST_TEXT_BYTES_MAX];

@@ -1,4 +1,4 @@
-// Tests of net/addr: text to addresses and back, names, and what is neither.
+// Tests of net/addr: text to addresses and back, names, and invalid texts.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>

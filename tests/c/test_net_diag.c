@@ -59,7 +59,7 @@ static int is_connected(int fd, int timeout_ms) {
   return poll(&wait, 1, timeout_ms) == 1 && (wait.revents & POLLERR) == 0;
 }
 
-// listener_at looks the listener up by its port.
+// listener_at looks up the listener by its port.
 static struct mst_diag_listener listener_at(uint16_t port) {
   struct mst_diag_list list;
   const int rc = mst_diag_listeners(port, 0, &list, &err);
@@ -112,13 +112,13 @@ TEST("F1: a listener of backlog 2 without accepts is seen to overflow") {
   struct mst_diag_tcp last;
   CHECK_INT(mst_diag_tcp_look(clients[CLIENTS - 1], &last, &err), 0);
   CHECK_TEXT(mst_diag_state_name(last.state), "syn-sent");
-  // The descriptor itself tells the same, also to one who has no netlink.
+  // The descriptor itself gives the same numbers, even without netlink.
   struct mst_diag_tcp self;
   CHECK_INT(mst_diag_tcp_look(fd, &self, &err), 0);
   CHECK_TEXT(mst_diag_state_name(self.state), "listen");
   CHECK_INT(self.depth, BACKLOG + 1);
   CHECK_INT(self.backlog, BACKLOG);
-  // One that is taken makes room.
+  // One accepted connection makes room.
   const int taken = accept(fd, NULL, NULL);
   CHECK(taken >= 0);
   CHECK_INT(listener_at(port).depth, BACKLOG);
@@ -130,7 +130,7 @@ TEST("F1: a listener of backlog 2 without accepts is seen to overflow") {
 }
 
 TEST("A handshake whose last packet is lost is counted as half-open") {
-  // The listener's filter lets the SYN pass and drops all without that flag.
+  // The listener's filter passes SYNs and drops all packets without that flag.
   struct sock_filter code[] = {BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
                                BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 2, 0, 1),
                                BPF_STMT(BPF_RET | BPF_K, 0xFFFF),
@@ -281,7 +281,7 @@ TEST("A socket other than TCP has no TCP state") {
   CHECK_TEXT(mst_diag_state_name(99), "unknown");
 }
 
-// ---- the kernel's answer, cut and made up
+// ---- the kernel's answer, truncated and forged
 
 TEST("A truncated answer of the kernel, or an error, isn't a list") {
   NEEDS(MST_HAVE_DIAG);

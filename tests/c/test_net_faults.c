@@ -1,4 +1,4 @@
-// S4, S6, S7 and S8: what goes wrong between two ends of a connection, made to happen.
+// S4, S6, S7 and S8: provoked failures between two ends of a connection.
 // Packets are lost by socket filters, clients reset, listeners don't accept.
 #include "mst_net_test.h"
 
@@ -92,7 +92,7 @@ TEST("S4 half-open on the client: the server has forgotten, the client learns "
   keep_packets(listener);
   CHECK_INT(half_open_at(listener), 0);
   CHECK_INT(mst_net_accept(listener, &server, NULL, NULL), -MST_EAGAIN);
-  // Silent, it would wait for ever: only its own deadline helps.
+  // A silent client would wait forever: only its own deadline helps.
   CHECK_INT(recv_until(client, &byte, 1, &done, in_ms(100), NULL), -MST_EAGAIN);
   size_t sent = 0;
   CHECK_INT(mst_net_send_until(client, "x", 1, &sent, 0, NULL), 0);
@@ -178,7 +178,7 @@ TEST("S8 false readiness only costs another round") {
   CHECK_INT(recv_until(server, &byte, 1, &done, in_ms(30000), NULL), 0);
   CHECK_INT(byte, 'x');
   CHECK_INT(mst_fault_arm("net.recv", 0, 0), 2);
-  // And the time holds, however often readiness is not true.
+  // And the deadline holds, however often readiness is false.
   done = 0;
   CHECK_INT(recv_until(server, &byte, 1, &done, in_ms(50), NULL), -MST_EAGAIN);
   mst_net_close(&client);
@@ -204,7 +204,7 @@ TEST("S7 the accept timeout holds while bad clients come, and a good one gets "
   int64_t began = mst_clock_now();
   const int64_t until_ns = in_ms(300);
   int rc;
-  // A bad client that hasn't reset yet is no different from a good one.
+  // A bad client that hasn't reset yet looks like a good one.
   while ((rc = accept_until(listener, &server, NULL, until_ns, NULL)) == 0)
     mst_net_close(&server);
   CHECK_INT(rc, -MST_EAGAIN);

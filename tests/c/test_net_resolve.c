@@ -1,4 +1,4 @@
-// Tests of net/resolve, net/conn and net/inbox: names in time, messages whole.
+// Tests of net/resolve, net/conn and net/inbox: names within a time limit, whole messages.
 #include "mst_net_test.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ TEST("A name is looked up on a thread, and an answer that nobody wants is let "
   struct mst_addr addrs[4];
   struct mst_err err;
   size_t count = 9;
-  // A number is a name that needs nobody's answer.
+  // A number needs no resolver.
   CHECK_INT(mst_resolve_begin("127.0.0.1", 9, &resolve, NULL), 0);
   CHECK_INT(mst_resolve_until(resolve, addrs, 4, &count, in_ms(60000), NULL),
             0);
@@ -31,10 +31,10 @@ TEST("A name is looked up on a thread, and an answer that nobody wants is let "
     mst_resolve_drop(resolve);
   }
   mst_resolve_drop(NULL);
-  (void)usleep(50000); // the threads close what is theirs
+  (void)usleep(50000); // the threads close their descriptors
 }
 
-// The kind and bytes of the frame that is next, -1 if there is none yet.
+// The kind and bytes of the next frame, -1 if there is none yet.
 static int next_frame(struct mst_conn *conn, uint64_t limit, uint64_t *n) {
   enum mst_inbox_kind kind;
   const uint8_t *bytes;

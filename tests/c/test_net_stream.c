@@ -1,4 +1,4 @@
-// Tests of net/stream: listeners, connects, whole operations and their times.
+// Tests of net/stream: listeners, connects, whole operations and their deadlines.
 #include "mst_net_test.h"
 
 #include <fcntl.h>
@@ -88,11 +88,11 @@ TEST("Only this user may access a unix path, which is taken over from dead "
   CHECK_INT(accept_until(listener, &server, NULL, in_ms(30000), NULL), 0);
   mst_net_close(&server);
   mst_net_close(&client);
-  // Not the connect that looked whether the path was in use.
+  // Not the connect that checked whether the path was in use.
   CHECK_INT(mst_net_accept(listener, &server, NULL, NULL), 0);
   mst_net_close(&server);
   mst_net_close(&listener);
-  // What is no socket is left alone.
+  // A file that isn't a socket is left alone.
   CHECK_INT(unlink(path), 0);
   int file = open(path, O_CREAT | O_RDWR, 0600);
   CHECK(file >= 0);

@@ -33,7 +33,7 @@ TEST("C13: a NUL ends a line that has begun, and is otherwise ignored") {
   static const struct {
     const char *bytes;
     size_t n;
-    const char *all; // that came so far
+    const char *all; // received so far
   } steps[] = {{"\0\0a\0b", 5, "a\nb"},
                {"c", 1, "a\nbc"},
                {"\0", 1, "a\nbc\n"},

@@ -40,7 +40,7 @@ static int commit(struct mst_plan *plan, const struct mst_plan_action *run,
                        now_ns);
 }
 
-// Runs and commits all that comes, 10 ms each; how many attempts that were of each stage.
+// Runs and commits all attempts, 10 ms each; counts them by stage.
 static void play(struct mst_plan *plan, uint32_t runs[3]) {
   struct mst_plan_action action;
   int64_t now_ns = 0;
@@ -87,7 +87,7 @@ TEST("F1 Nothing is gathered before all blocks are there, and a busy worker "
   shuffle_of(&plan, 2, 2, 1);
   mst_plan_want(&plan, 2);
   CHECK(next(&plan, 0, &a) && next(&plan, 0, &b));
-  CHECK_INT(a.stage, 1); // the source is made inside of it
+  CHECK_INT(a.stage, 1); // which makes the source itself
   CHECK_INT(b.stage, 1);
   CHECK(a.worker != b.worker);
   uint32_t base;
@@ -119,7 +119,7 @@ TEST(
   mst_plan_up(&plan, 1, 1);
   mst_plan_want(&plan, 2);
   play(&plan, runs);
-  CHECK_INT(runs[0], 0); // made inside of the split
+  CHECK_INT(runs[0], 0); // made by the split
   CHECK_INT(runs[1], had);
   CHECK_INT(runs[2], 1);
   mst_plan_free(&plan);
@@ -248,7 +248,7 @@ TEST("A task that is lost repeatedly is given up; a killed worker doesn't "
   mst_plan_unwant(&plan);
   mst_plan_want(&plan, 0);
   uint32_t runs[3];
-  play(&plan, runs); // a new call begins anew
+  play(&plan, runs); // a new call starts over
   CHECK_INT(runs[0], 2);
   mst_plan_free(&plan);
 }
@@ -322,8 +322,8 @@ TEST("F4 Tasks that wait behind a late one run elsewhere, until it gets a "
   mst_plan_free(&plan);
 }
 
-// Three workers, all blocks there: of `reduces` tasks each stopped worker has one that never
-// ends, and worker 0 does all others. The time is 1000 ms then, and they are late.
+// Three workers, all blocks there: each stopped worker has one of `reduces` tasks, which never
+// ends, and worker 0 does all others. Then the time is 1000 ms, and those tasks are late.
 static void play_stopped(struct mst_plan *plan, uint32_t reduces,
                          uint32_t stopped) {
   struct mst_plan_action action;
@@ -333,7 +333,7 @@ static void play_stopped(struct mst_plan *plan, uint32_t reduces,
   play(plan, runs);
   mst_plan_want(plan, 1);
   play(plan, runs);
-  mst_plan_unwant(plan); // from here on blocks are needed by what reads them
+  mst_plan_unwant(plan); // from here on only their readers need blocks
   mst_plan_want(plan, 2);
   while (next(plan, 100 * MS, &action)) {
     CHECK_INT(action.kind, MST_PLAN_RUN);
@@ -380,7 +380,7 @@ TEST("F4 A worker whose late attempt was ended gets a copy after all others, "
     struct mst_plan_action *copy = i == 0 ? &first : &second;
     CHECK(next(&plan, 1000 * MS, copy));
     CHECK_INT(copy->kind, MST_PLAN_RUN);
-    CHECK_INT(copy->worker, 0); // the other one's place is in doubt now
+    CHECK_INT(copy->worker, 0); // the other worker is in doubt now
     CHECK_INT(commit(&plan, copy, 1010 * MS), 1);
     CHECK(next(&plan, 1010 * MS, &action));
     CHECK_INT(action.kind, MST_PLAN_CANCEL);

@@ -15,7 +15,7 @@ TEST("A worker is busy while it owes an answer") {
   CHECK_INT(state_of(0), MST_WORKER_BUSY);
   tell(MST_EV_ANSWERED, 0);
   CHECK_INT(state_of(0), MST_WORKER_IDLE);
-  tell(MST_EV_ANSWERED, 0); // that nobody owes
+  tell(MST_EV_ANSWERED, 0); // of a call that nobody owes
   CHECK_INT(pool.workers[0].owed, 0);
   CHECK_INT(pool.workers[0].done, 2);
   finish();
@@ -90,7 +90,7 @@ TEST("A loss of which one sign never comes is told in time") {
   CHECK_INT(wake_ms(), 200 + NEWS_MS);
   tick_at(200 + NEWS_MS);
   EXPECT("LOST 1");
-  tell_exited(0, MST_EXIT_SIGNAL, SIGKILL); // not said again
+  tell_exited(0, MST_EXIT_SIGNAL, SIGKILL); // not reported again
   tell(MST_EV_CLOSED, 1);
   CHECK_INT(pool.workers[0].exit_number, SIGKILL);
   finish();
@@ -365,7 +365,7 @@ TEST("A stop says no second goodbye to a retired worker") {
   now_ms = 3000;
   tell(MST_EV_STOP, 0);
   EXPECT("BYE 1");
-  tick_at(GRACE_MS); // the time of the first runs since it was retired
+  tick_at(GRACE_MS); // the first one's time runs since it was retired
   EXPECT("KILL 0");
   tick_at(3000 + GRACE_MS);
   EXPECT("KILL 1");
@@ -401,7 +401,7 @@ TEST("Only a worker that serves can be retired, and once") {
   mst_pool_free(&pool);
 }
 
-// --- Odd events and late takers ---
+// --- Unexpected events and late takers ---
 
 TEST("Events of unknown workers are ignored") {
   start(2, 1);

@@ -9,7 +9,7 @@ static void lose_worker(uint32_t worker) {
   tell_exited(worker, MST_EXIT_SIGNAL, SIGSEGV);
 }
 
-// back_in_line runs a pool whose worker 0 is launched again; the LAUNCH is taken.
+// back_in_line runs a pool whose worker 0 is being relaunched; takes the LAUNCH.
 static void back_in_line(uint32_t count) {
   run_pool(count);
   lose_worker(0);
@@ -40,8 +40,8 @@ TEST("A restarted worker begins anew, one epoch further on") {
   CHECK_INT(worker->state, MST_WORKER_RESTARTING);
   CHECK_INT(worker->epoch, 1);
   CHECK_INT(worker->pid, 0);
-  CHECK_INT(worker->owed, 0); // whoever asked sends it again
-  CHECK_INT(worker->done, 1); // of all incarnations
+  CHECK_INT(worker->owed, 0); // the caller sends it again
+  CHECK_INT(worker->done, 1); // counts all incarnations
   CHECK(worker->awaited && mst_worker_channel_open(worker) &&
         !worker->exit_known);
   CHECK(!worker->killed && !worker->lost_given && !worker->again);
@@ -56,7 +56,7 @@ TEST("A restarted worker begins anew, one epoch further on") {
   CHECK_INT(worker->state, MST_WORKER_IDLE);
   CHECK_INT(pool.in_flight, 0);
   CHECK_INT(pool.ready, 2);
-  tick_at(800); // a limit that is over is not watched
+  tick_at(800); // a limit that has passed isn't watched
   CHECK(mst_pool_wake_ns(&pool) == INT64_MAX);
   tell(MST_EV_SENT, 0);
   tell(MST_EV_ANSWERED, 0);
@@ -139,7 +139,7 @@ TEST("The window holds for restarts, in the order of workers") {
     lose_worker(i);
     tell(MST_EV_RESTART, i);
   }
-  // What was said before comes before any launch.
+  // Earlier news comes before any launch.
   EXPECT("LOST 3, LOST 2, LOST 1, LAUNCH 1");
   CHECK_INT(pool.again, 2);
   tell(MST_EV_READY, 1);
@@ -366,7 +366,7 @@ TEST("A silent worker is lost and killed, whatever it does") {
   tell(MST_EV_SILENT, 0); // lost
   lose_worker(1);
   EXPECT("LOST 1");
-  tick_at(100 + NEWS_MS); // nothing of the others was heard
+  tick_at(100 + NEWS_MS); // nothing came from the others
   EXPECT("LOST 0, LOST 2");
   tell(MST_EV_SILENT, 0);
   finish();

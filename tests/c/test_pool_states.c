@@ -198,7 +198,7 @@ TEST("A pending worker that must end is cancelled, once, or killed") {
   CHECK_INT(state_of(1), MST_WORKER_STOPPED);
   tell(MST_EV_RETIRE, 2);
   EXPECT("");
-  tell(MST_EV_PENDING, 2); // it learns of the queue too late
+  tell(MST_EV_PENDING, 2); // the news of the queue comes too late
   EXPECT("CANCEL 2");
   tell_forked(2);
   EXPECT("KILL 2");
@@ -332,7 +332,7 @@ TEST("A worker that is away for too long counts as closed") {
   tell_exited(0, MST_EXIT_SIGNAL, SIGKILL);
   EXPECT("LOST 0");
   tell(MST_EV_AWAY, 1);
-  tell_exited(1, MST_EXIT_CODE, 1); // known as ever
+  tell_exited(1, MST_EXIT_CODE, 1); // reported as usual
   EXPECT("");
   tick_at(7 + NEWS_MS);
   EXPECT("LOST 1");

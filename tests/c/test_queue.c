@@ -1,5 +1,5 @@
-// Tests of pool/queue: against a list that is looked through, with memory that fails, and by
-// the number of comparisons.
+// Tests of pool/queue: compared with a list, with failing allocations, and by the number of
+// comparisons.
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@
 
 struct item {
   struct mst_queued queued;
-  uint32_t workers[WORKERS]; // what it may have
+  uint32_t workers[WORKERS]; // the workers that may take it
   uint32_t count;            // 0: any
   int in;
 };
@@ -177,7 +177,7 @@ TEST("10,000 overlapping sets of 64 workers cost a few comparisons each") {
     taken++;
   }
   CHECK_INT(mst_queue_count(&queue), 0);
-  // Each set comes to the top once for each of its workers, at most.
+  // Each set comes to the top at most once for each of its workers.
   CHECK(queue.steps - put_steps < (uint64_t)SETS * EACH * 2 * 14);
   mst_queue_free(&queue);
   free(many);

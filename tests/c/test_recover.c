@@ -1,4 +1,4 @@
-// Tests of pool/recover: what follows from one loss, as a verdict.
+// Tests of pool/recover: the verdict for one loss.
 #include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -97,7 +97,7 @@ TEST("A launch that lacked a resource is retried later, but not forever") {
   verdict = mst_recover_judge(&slot, &none, &policy, &nothing, 0, 6);
   CHECK_INT(verdict.how, MST_RECOVER_GIVE_UP);
   CHECK(verdict.why != NULL);
-  // What a worker says that couldn't get it counts the same.
+  // A worker's message that it couldn't get the resource counts the same.
   slot.launches = 0;
   const struct mst_judged said = {.sys_errno = ENOMEM};
   verdict = mst_recover_judge(&slot, &killed, &policy, &said, 0, 6);

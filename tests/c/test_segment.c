@@ -1,5 +1,5 @@
-// Tests of share/segment: what is written comes back, nobody can change it, and what
-// is no segment is told apart.
+// Tests of share/segment: bytes are read as written, nobody can change them, and other descriptors
+// are recognized.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -89,7 +89,7 @@ TEST("A map that keeps its segment's descriptor maps it anew as it was "
   struct mst_segment segment = segment_of("shared");
   struct mst_map *map = NULL, *again = NULL;
   CHECK_INT(mst_map_open(segment.fd, &map, NULL), 0);
-  CHECK(mst_map_again(map, &again, NULL) != 0); // it keeps none
+  CHECK(mst_map_again(map, &again, NULL) != 0); // it keeps no descriptor
   mst_map_keep(map, segment.fd);
   const int fd = map->fd;
   segment.fd = -1;

@@ -1,6 +1,6 @@
-// Tests of pool/session with workers that are threads of this process: the session goes to and fro
-// between the R thread and the I/O thread while tasks run and workers are lost. The thread
-// sanitizer checks that only who has the session uses it.
+// Tests of pool/session with workers that are threads of this process: the session passes between
+// the R thread and the I/O thread while tasks run and workers are lost. The thread sanitizer checks
+// that only its owner uses it.
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -26,15 +26,15 @@
 #define HANDS 300u
 #define BUILD "a test"
 
-// One incarnation of a worker. Its thread has copies of these descriptors, so that they can be
-// shut down while they are its own.
+// One incarnation of a worker. Its thread uses copies of these descriptors, so that the test can
+// shut them down.
 struct hand {
   pthread_t thread;
   int data, control;
   struct mst_incarnation of;
   uint32_t pid;
   atomic_int ended;
-  int heard; // its end was told
+  int heard; // its end was reported
 };
 
 struct maker {
@@ -75,7 +75,7 @@ static void say_hello(struct mst_chan *chan, const struct hand *hand) {
   say(chan, hand, MST_KIND_HELLO, NULL, bytes, (size_t)n);
 }
 
-// An answer is the call's own number, behind the times.
+// An answer is the call's number, after the times.
 static void evaluate(struct mst_chan *chan, const struct hand *hand,
                      const struct mst_frame *frame) {
   uint8_t bytes[MST_VALUE_HEAD_BYTES + sizeof(uint32_t)];
@@ -89,7 +89,7 @@ static void evaluate(struct mst_chan *chan, const struct hand *hand,
   say(chan, hand, MST_KIND_VALUE, &frame->head, bytes, sizeof bytes);
 }
 
-// serve gives 0 when the worker is to end.
+// serve returns 0 when the worker must end.
 static int serve(struct mst_chan *chan, const struct hand *hand) {
   struct mst_frame frame;
   uint8_t text[MST_TEXT_BYTES_MAX];
@@ -131,7 +131,7 @@ static void *be_worker(void *arg) {
   return NULL;
 }
 
-// ---- where they come from
+// ---- the launcher
 
 static void tell(struct maker *maker, const struct hand *hand,
                  enum mst_news_kind kind) {
@@ -250,7 +250,7 @@ static void submit(struct mst_cluster *cluster, uint64_t *random) {
   mst_cluster_carry_out(cluster);
 }
 
-// take_done takes what is done, and checks that it is the task's own answer.
+// take_done takes finished tasks, and checks that each answer is the task's own.
 static void take_done(void) {
   for (uint32_t i = 0; i < submitted; i++) {
     struct mst_call *task = tasks[i];

@@ -1,4 +1,4 @@
-// Tests of fork/spawn: the variables that a process is started with.
+// Tests of fork/spawn: a new process's environment variables.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-// When waits spin.
+// Tests of pool/spin: when waits spin.
 #include "mst_test.h"
 #include "pool/spin.h"
 

@@ -1,5 +1,5 @@
-// Tests of stock/parse and stock/link: where an object of R's serialization ends, however
-// its bytes come. What R itself writes is tested from R (test-stock-nodes.R).
+// Tests of stock/parse and stock/link: the end of an object in R's serialization format, however
+// its bytes come. R's own output is tested from R (test-stock-nodes.R).
 #include <errno.h>
 #include <string.h>
 
@@ -36,7 +36,7 @@ static void string(struct message *m, const char *text) {
   m->n += strlen(text);
 }
 
-// check_ends feeds a message cut at every byte, and with more behind it.
+// check_ends feeds a message cut at every byte, and with more after it.
 static void check_ends(struct message *m) {
   struct mst_stock_parse scan = {0};
   size_t size = 0;

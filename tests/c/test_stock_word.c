@@ -1,5 +1,5 @@
-// Tests of stock/word and of links whose peers haven't proved themselves: they get a few
-// kilobytes' worth of attention, and none of it from the parser of R's format.
+// Tests of stock/word and of links whose peers aren't proved yet: at most a few kilobytes are read
+// from them, and never by the parser of R's format.
 #include <string.h>
 
 #include "base/mst_err.h"
@@ -74,7 +74,7 @@ TEST("A link's messages are read once its peer has sent the right word") {
   CHECK_INT(mst_net_pair(fds, NULL), 0);
   struct mst_stock_conn link;
   mst_stock_conn_init(&link, fds[0], 1);
-  CHECK_INT(mst_stock_conn_prove(&link, right), 0); // it has said nothing
+  CHECK_INT(mst_stock_conn_prove(&link, right), 0); // it has sent nothing
   send_bytes(fds[1], bytes, n - 1);
   CHECK_INT(mst_stock_conn_fill(&link), 0);
   send_bytes(fds[1], bytes + n - 1, 1);

@@ -1,4 +1,4 @@
-// Tests of share/store: a file is whole on the disk, or there is none and the error says why.
+// Tests of share/store: a file is complete on the disk, or there is none and the error says why.
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -73,7 +73,7 @@ TEST("A failed write leaves no file, and the error names call and reason") {
   check_content("bytes");
   mst_fault_arm("store.sync", 1, EINTR);
   CHECK_INT(mst_store_sync(file, &err), 0);
-  // A file system that has no fsync() for folders.
+  // A file system without fsync() for folders.
   mst_fault_arm("store.sync", 1, EINVAL);
   CHECK_INT(mst_store_sync(folder, &err), 0);
   mst_fault_arm("", 0, 0);

@@ -1,4 +1,4 @@
-// Tests of base/mst_stream: what R's nextRNGStream() gives, in any number of jumps.
+// Tests of base/mst_stream: the same streams as R's nextRNGStream(), in any number of jumps.
 #include "base/mst_stream.h"
 #include "mst_test.h"
 

@@ -7,7 +7,7 @@
 #include "mst_test.h"
 #include "shuffle/sum.h"
 
-// A sum as folds keep it, with a pile of the largest size.
+// A sum as in folds, with a pile of the maximum size.
 struct exact {
   struct mst_sum sum;
   struct mst_pile pile;
@@ -137,7 +137,7 @@ TEST("The rest of numbers that cancel is exact, in any order") {
   }
 }
 
-// What a part sends, see ffi/data/folds.c: value, rest, and the pile.
+// A part's message, see ffi/data/folds.c: value, rest, and the pile.
 static void send(const struct exact *from, struct exact *to) {
   add(to, from->sum.value);
   add(to, from->sum.rest);

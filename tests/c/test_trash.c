@@ -11,7 +11,7 @@
 
 static char dirs[2][64];
 
-// make_dirs makes directories with some files, and has them removed.
+// make_dirs makes directories with some files, and schedules their removal.
 static void make_dirs(struct mst_session *session) {
   for (int k = 0; k < 2; k++) {
     (void)snprintf(dirs[k], sizeof dirs[k], "/tmp/muster-trash-XXXXXX");

@@ -2,8 +2,8 @@
 // Each is written from its fields to the same bytes, and read back to the same fields. A change
 // here is a change of the protocol: docs/PROTOCOL.md, "Which versions speak together".
 //
-// R bytes are R's affair; of them the place, the size and the form are looked at
-// (tests/full/test-wire.R reads them).
+// Only the place, the size and the form of R bytes are checked here (tests/full/test-wire.R reads
+// them).
 #include <ctype.h>
 #include <dirent.h>
 #include <stdio.h>
@@ -18,8 +18,8 @@
 #define FOLDER "../wire/"
 #define BYTES_MAX 1024u
 
-// A payload's fields, and how they are written and read. `write` gives the bytes of all but R
-// bytes; `read` checks that the same bytes have the same fields.
+// A payload's fields, and how to write and read them. `write` gives all bytes except R bytes;
+// `read` checks that the same bytes have the same fields.
 struct vector {
   const char *file;
   struct mst_head head;
@@ -28,7 +28,7 @@ struct vector {
   void (*read)(const struct vector *vector, const uint8_t *bytes, size_t n);
 };
 
-// ---- no payload, or bytes that mean nothing to muster
+// ---- no payload, or bytes without meaning for muster
 
 static size_t write_nothing(const struct vector *vector, uint8_t *out) {
   (void)vector, (void)out;
@@ -153,7 +153,7 @@ static void read_proc(const struct vector *vector, const uint8_t *bytes,
   CHECK_INT(got.number, want->number);
 }
 
-// ---- what is in front of R bytes
+// ---- the part before R bytes
 
 static const struct mst_seed seed = {
     .known = 1, .words = {10407, 1, -1, INT32_MAX, INT32_MIN, 5, 6}};
@@ -236,7 +236,7 @@ static void read_r_bytes(const struct vector *vector, const uint8_t *bytes,
   read_form(vector, bytes, (size_t)(end - bytes));
 }
 
-// ---- dialling in: the nonce is behind a header that the message writes itself
+// ---- dialling in: the nonce follows a header that the message writes itself
 
 static const struct mst_dial dial = {
     .cluster = 1,
@@ -473,8 +473,7 @@ static const struct vector vectors[] = {
 
 static int digit(int c) { return isdigit(c) ? c - '0' : tolower(c) - 'a' + 10; }
 
-// read_file gives the bytes of a file: two hexadecimal digits each, and what follows # is a
-// remark.
+// read_file reads a file's bytes: two hexadecimal digits each; # starts a comment.
 static size_t read_file(const char *name, uint8_t *out) {
   char path[256];
   (void)snprintf(path, sizeof path, FOLDER "%s.hex", name);

@@ -1,5 +1,5 @@
-// Which versions speak together: docs/PROTOCOL.md. A session is told hellos of newer, older and
-// broken workers, byte for byte; each worker is a pair of sockets and no process.
+// Which versions are compatible: docs/PROTOCOL.md. A session receives hellos of newer, older and
+// broken workers, byte for byte; each worker is a pair of sockets without a process.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -13,7 +13,7 @@
 
 #define BUILD "a test"
 
-// The one worker: what it says first, and its ends of the channels.
+// The only worker: its first message, and its ends of the channels.
 struct stranger {
   struct mst_launcher launcher; // first member: casts both ways
   struct mst_session *session;
@@ -85,7 +85,7 @@ static const struct mst_hello known = {.version_min = 1,
                                        .r_version = 0x00040202,
                                        .build = BUILD};
 
-// say_hello has the next worker say this, with `more` bytes of zero behind it.
+// say_hello sets the next worker's hello, followed by `more` zero bytes.
 static void say_hello(const struct mst_hello *hello, size_t more) {
   memset(&stranger, 0, sizeof stranger);
   const int n = mst_hello_encode(hello, stranger.bytes + MST_HEAD_BYTES,
@@ -96,7 +96,7 @@ static void say_hello(const struct mst_hello *hello, size_t more) {
   stranger.n = MST_HEAD_BYTES + (size_t)n + more;
 }
 
-// start gives what the session has against the worker, or NULL if it got in.
+// start returns the session's objection to the worker, or NULL if it was admitted.
 static char *start(void) {
   struct mst_cluster *cluster = NULL;
   struct mst_blob *setup = mst_blob_new();
@@ -131,7 +131,7 @@ static char *start(void) {
   return said;
 }
 
-// refused tells whether the session has something against the worker that has the words.
+// refused tells whether the session's objection to the worker contains these words.
 static void refused(const char *words) {
   char *said = start();
   CHECK(said != NULL);

@@ -14,7 +14,7 @@
 #define PINGS 400u
 #define PAYLOAD 900u
 
-// A worker of its own group, since its watch ends the whole group.
+// A worker in a group of its own, since its watch ends the whole group.
 static pid_t start_worker(int fd, int other) {
   const pid_t session = getpid();
   (void)fflush(NULL);
@@ -29,7 +29,7 @@ static pid_t start_worker(int fd, int other) {
 }
 
 // A session that asks and doesn't read: the answers fill the socket, and some are dropped. Those
-// that it reads are whole anyway.
+// that it reads are complete.
 TEST("Answers to pings are complete or missing, however full the socket is") {
   int pair[2], status = 0;
   static const int small = 4608;
@@ -51,7 +51,7 @@ TEST("Answers to pings are complete or missing, however full the socket is") {
     CHECK_INT(
         mst_chan_send_small(&chan, &head, payload, sizeof payload, 0, NULL), 0);
     if (i % 40 != 0 && i != PINGS) continue;
-    // Now it reads until the answer to a last ping is there, or to one that was asked again.
+    // Now it reads until the answer to a last, or a repeated, ping is there.
     const int64_t until_ns = mst_clock_now() + 30 * MST_NS_PER_S;
     while (last < i && mst_clock_now() < until_ns) {
       struct mst_frame frame;
@@ -61,7 +61,7 @@ TEST("Answers to pings are complete or missing, however full the socket is") {
       while ((found = mst_chan_peek(&chan, &frame, NULL)) == 1) {
         CHECK_INT(frame.head.kind, MST_KIND_PONG);
         CHECK_INT(frame.head.length, PAYLOAD);
-        CHECK(frame.head.call >= last); // some are asked twice
+        CHECK(frame.head.call >= last); // some are repeated
         last = frame.head.call;
         for (uint32_t k = 0; k < PAYLOAD; k++)
           CHECK_INT(frame.payload[k], (int)(last % 251));
