@@ -36,7 +36,7 @@ struct hold {
   int64_t until_ns;
 };
 
-// One list of used entries, in order, and one of free ones.
+// A list of slots or holds: the used ones, in order, or the free ones.
 struct ends {
   uint32_t first, last;
 };
@@ -53,8 +53,7 @@ struct mst_sweep {
   int64_t next_start_ns, pause_ns;
   uint32_t pauses;
   struct hold *holds;
-  uint32_t
-      *hold_of; // by address: its hold + 1, 0: no hold, NONE: it has answered
+  uint32_t *hold_of; // by address: hold + 1, 0: none, NONE: it answered
   struct ends held, unheld;
   uint32_t near_now;
   int64_t srtt_ns, rttvar_ns; // srtt 0: not measured
@@ -275,8 +274,8 @@ void mst_sweep_answered(struct mst_sweep *sweep, uint32_t slot,
 
 // ---- what is next
 
-// find_probe moves the cursor to the next probe that needs an attempt. 0 if none is left; *ended is
-// 0 if one may be left once a probe of the last pass has ended.
+// find_probe moves the cursor to the next probe that needs an attempt. 0 with *ended 1 if none is
+// left, 0 with *ended 0 while that probe's earlier attempt is in flight.
 static int find_probe(struct mst_sweep *sweep, int *ended) {
   *ended = 0;
   for (; sweep->pass <= sweep->policy.attempts;

@@ -23,7 +23,7 @@
 #define FIRST_PART 100
 // A lost piece is cut into this many.
 #define CUTS 64
-// An element's time limit covers at least this many pieces.
+// A piece should take at most a quarter of an element's time limit.
 #define LIMIT_PART 4
 
 static const struct mst_late_rule rule = {.floor_ns = 100 * MST_NS_PER_MS,

@@ -99,7 +99,7 @@ void mst_pieces_free(struct mst_pieces *pieces);
 // nothing has changed.
 int mst_pieces_next(struct mst_pieces *pieces, int64_t now_ns,
                     struct mst_piece_action *action);
-// mst_pieces_at gives a piece's worker; MST_PIECE_NONE: not sent yet.
+// mst_pieces_at reports a piece's worker; MST_PIECE_NONE: not sent yet.
 void mst_pieces_at(struct mst_pieces *pieces, uint32_t piece, uint32_t worker);
 
 // Events that end a piece.

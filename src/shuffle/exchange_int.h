@@ -81,9 +81,8 @@ struct mst_exchange {
   int listeners[MST_HANDLERS_MAX];
   uint32_t handlers; // open listeners; they stay open
   uint8_t token[MST_TOKEN_BYTES];
-  int64_t look_ns; // when to act next without a wake-up
-  int64_t
-      accept_ns; // after a shortage of descriptors: don't accept before this
+  int64_t look_ns;   // when to act next without a wake-up
+  int64_t accept_ns; // don't accept before this, for lack of descriptors
   struct mst_other *others;
   struct mst_exchange_counts counts;
 };
@@ -111,7 +110,7 @@ extern const struct mst_watch_guest mst_exchange_guest;
 
 // mst_links_to gives the link for asking a worker: the newest that is up, or NULL.
 struct mst_link_end *mst_links_to(uint32_t worker, uint32_t epoch);
-// mst_links_replaced: is there a link to a later incarnation?
+// mst_links_replaced: is a later incarnation known?
 int mst_links_replaced(const struct mst_source *source);
 // mst_links_add makes an end from a descriptor; on failure it closes that and returns NULL.
 struct mst_link_end *mst_links_add(int fd, enum mst_end_state state,

@@ -154,8 +154,8 @@ void mst_plan_missed(struct mst_plan *plan, uint32_t stage, uint32_t task,
 // the needed stages).
 int mst_plan_next(struct mst_plan *plan, int64_t now_ns,
                   struct mst_plan_action *action);
-// mst_plan_base gives, for a task that runs at a worker, the first stage that is at hand there: 1
-// if its output is at the worker, 0 if it must be made from nothing or from its far inputs.
+// mst_plan_base gives the stage from which a task at this worker starts: 1 if that stage's output
+// is there already, 0 if it must be made, from nothing or from its far inputs.
 int mst_plan_base(const struct mst_plan *plan, uint32_t stage, uint32_t task,
                   uint32_t worker, uint32_t *base);
 

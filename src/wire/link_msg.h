@@ -35,8 +35,7 @@ int mst_want_decode(const uint8_t *bytes, size_t n, struct mst_want *want);
 struct mst_block {
   uint64_t offset; // a multiple of MST_SEGMENT_ALIGN
   uint64_t bytes;  // vectors and stream; 0: no rows
-  uint64_t
-      stream; // where the R bytes begin, relative to offset; less than bytes
+  uint64_t stream; // start of the R bytes after offset; below bytes
   uint64_t rows;
   uint64_t
       check; // mst_hash of the bytes, 0 in a segment, which nobody can change
