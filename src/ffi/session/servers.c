@@ -54,11 +54,18 @@ static void free_ended(void) {
   }
 }
 
+static void break_all(void) {
+  forget_parents();
+  for (const struct owned_server *at = servers; at != NULL; at = at->next)
+    mst_server_break(at->server);
+}
+
 static void follow_entries(void) {
   static int is_done; // in this process or its parent
   if (is_done) return;
   is_done = 1;
   ffi_on_entries(&(struct ffi_on_entries){.outside = free_ended});
+  ffi_on_give_up(break_all);
 }
 
 struct mst_server *ffi_server_of(SEXP pointer) {
@@ -94,12 +101,6 @@ SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup) {
   R_SetExternalPtrAddr(pointer, owned->server);
   UNPROTECT(1);
   return pointer;
-}
-
-void ffi_servers_break(void) {
-  forget_parents();
-  for (const struct owned_server *at = servers; at != NULL; at = at->next)
-    mst_server_break(at->server);
 }
 
 static int is_over(const struct mst_server *server) {

@@ -34,6 +34,9 @@ static struct {
 // An entry has it, or had it when R left its end by a jump.
 static int has_session;
 
+static void (*on_give_up)(void);
+void ffi_on_give_up(void (*then)(void)) { on_give_up = then; }
+
 // give_up: the memory stays, see mst_session_break.
 static void give_up(struct mst_session *session, const char *what) {
   failures.count++;
@@ -42,7 +45,7 @@ static void give_up(struct mst_session *session, const char *what) {
   session_now = NULL;
   is_over = 0;
   mst_session_break(session);
-  ffi_servers_break();
+  if (on_give_up != NULL) on_give_up();
   mst_net_close(&session_fd);
 }
 

@@ -24,8 +24,9 @@ int ffi_session_failed(const char *what);
 // ffi_session_failures tells how many sessions this process has given up: what was made when there
 // were fewer is of one of them.
 uint32_t ffi_session_failures(void);
-// ffi_servers_break gives up the servers of a session that is given up.
-void ffi_servers_break(void);
+// ffi_on_give_up has `then` called when a session is given up: servers.c, which gives up its
+// servers. Runs no R code.
+void ffi_on_give_up(void (*then)(void));
 // ffi_cluster_of gives the cluster behind an external pointer, or NULL and the
 // outcome.
 struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome);

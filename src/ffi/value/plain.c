@@ -459,15 +459,3 @@ SEXP ffi_read_plain(const uint8_t *bytes, size_t n) {
   UNPROTECT(1);
   return x;
 }
-
-SEXP ffi_unserialize(const uint8_t *bytes, size_t n) {
-  ffi_named_load(bytes, n);
-  return ffi_is_plain(bytes, n)   ? ffi_read_plain(bytes, n)
-         : ffi_is_whole(bytes, n) ? ffi_read_whole(bytes, n)
-                                  : ffi_read_native(bytes, n);
-}
-
-// ffi_object_read reads a raw vector in R's or the short form.
-SEXP ffi_object_read(SEXP bytes) {
-  return ffi_unserialize(RAW(bytes), (size_t)Rf_xlength(bytes));
-}

@@ -47,6 +47,15 @@ int ffi_share_kind_of_type(int type);
 // ffi_shared_of gives the data of a vector that is over a mapping now, else NULL.
 const struct ffi_shared *ffi_shared_of(SEXP x);
 
+// Where a message refers to: a segment, and the offset in it to which references are relative.
+struct ffi_share_source {
+  struct mst_map *map; // NULL: nowhere
+  uint64_t base;
+};
+// ffi_share_read_from: the object that is read next refers there. Gives what was set before, for
+// the reader to put back, however it ends.
+struct ffi_share_source ffi_share_read_from(struct ffi_share_source source);
+
 // ffi_share_block appends x to a segment, or a file, as a block (wire/link_msg.h): large vectors,
 // then R bytes that refer to them. Fills in offset, bytes and stream of *block. buf is scratch. R
 // may jump: the caller holds segment and buf. 0, or an error.

@@ -21,10 +21,9 @@ const char *const ffi_share_name[FFI_SHARE_KINDS] = {
     "muster_raw",  "muster_complex", "muster_string"};
 
 static struct {
-  struct mst_map *map; // of the message being read
-  uint64_t base;       // offset in it to which references are relative
-  int64_t live;        // bytes of vectors over mappings
-  int64_t collect_at;  // live bytes that trigger a collection
+  struct ffi_share_source from; // of the message being read
+  int64_t live;                 // bytes of vectors over mappings
+  int64_t collect_at;           // live bytes that trigger a collection
 } share = {.collect_at = LIVE_MIN};
 
 int ffi_share_kind_of(SEXP x) { return ffi_share_kind_of_type(TYPEOF(x)); }
@@ -74,64 +73,13 @@ void ffi_share_collect(void) {
 
 void ffi_share_count(int64_t bytes) { share.live += bytes; }
 
+struct ffi_share_source ffi_share_read_from(struct ffi_share_source source) {
+  const struct ffi_share_source before = share.from;
+  share.from = source;
+  return before;
+}
+
 // ---- reading
-
-struct reading {
-  const uint8_t *bytes;
-  size_t n;
-  struct mst_map *before;
-  uint64_t base_before;
-  struct mst_map *release; // released at the end, or NULL
-};
-
-static SEXP read_it(void *data) {
-  const struct reading *reading = data;
-  return ffi_unserialize(reading->bytes, reading->n);
-}
-
-static void read_done(void *data, Rboolean jump) {
-  (void)jump;
-  const struct reading *reading = data;
-  share.map = reading->before;
-  share.base = reading->base_before;
-  mst_map_release(reading->release);
-}
-
-static SEXP unserialize_shared(const uint8_t *bytes, size_t n,
-                               struct mst_map *map) {
-  if (map == NULL || mst_map_is_lost(map)) {
-    uint64_t size = 0;
-    (void)mst_segment_decode(bytes - MST_SEGMENT_BYTES, MST_SEGMENT_BYTES,
-                             &size);
-    ffi_no_map((size_t)size, map != NULL);
-  }
-  struct reading reading = {
-      .bytes = bytes, .n = n, .before = share.map, .base_before = share.base};
-  share.map = map;
-  share.base = 0;
-  return ffi_unwind(read_it, &reading, read_done, &reading);
-}
-
-SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
-                             size_t skip, struct mst_map *map) {
-  const int shared = (flags & MST_FLAG_SEGMENT) != 0;
-  return shared ? unserialize_shared(bytes + skip, n - skip, map)
-                : ffi_unserialize(bytes + skip, n - skip);
-}
-
-SEXP ffi_unserialize_block(struct mst_map *map, uint64_t base,
-                           const struct mst_block *block) {
-  const uint8_t *bytes = mst_map_at(map, base, block->bytes);
-  MST_ASSERT(bytes != NULL && block->stream < block->bytes);
-  struct reading reading = {.bytes = bytes + block->stream,
-                            .n = (size_t)(block->bytes - block->stream),
-                            .before = share.map,
-                            .base_before = share.base,
-                            .release = map};
-  share.map = map;
-  share.base = base;
-  return ffi_unwind(read_it, &reading, read_done, &reading);
-}
 
 static SEXP pointer_tag(void) {
   static SEXP tag;
@@ -170,8 +118,8 @@ static int place_of(SEXP state, int kind, struct ffi_shared *place) {
   if (offset < 0 || n < 1 || bytes < 1 || n > (int64_t)R_XLEN_T_MAX) return 0;
   const int64_t least = n * (int64_t)ffi_share_size[kind]; // below 2^57
   if (kind == FFI_SHARE_STRING ? bytes < least : bytes != least) return 0;
-  place->data =
-      mst_map_at(share.map, share.base + (uint64_t)offset, (uint64_t)bytes);
+  place->data = mst_map_at(share.from.map, share.from.base + (uint64_t)offset,
+                           (uint64_t)bytes);
   place->bytes = (uint64_t)bytes;
   place->length = (R_xlen_t)n;
   return place->data != NULL;
@@ -182,7 +130,7 @@ static SEXP shared_unserialize(SEXP class, SEXP state) {
   int kind = 0;
   while (kind < FFI_SHARE_KINDS && R_SEXP(ffi_share_class[kind]) != class)
     kind++;
-  if (share.map == NULL || kind == FFI_SHARE_KINDS ||
+  if (share.from.map == NULL || kind == FFI_SHARE_KINDS ||
       !place_of(state, kind, &place)) {
     Rf_error("a reference to shared memory that isn't there");
   }
@@ -191,7 +139,7 @@ static SEXP shared_unserialize(SEXP class, SEXP state) {
   struct ffi_shared *shared = malloc(sizeof *shared);
   if (shared == NULL) Rf_error("no memory for a vector");
   *shared = place;
-  shared->map = mst_map_hold(share.map);
+  shared->map = mst_map_hold(share.from.map);
   share.live += (int64_t)shared->bytes;
   R_SetExternalPtrAddr(pointer, shared);
   SEXP x = R_new_altrep(ffi_share_class[kind], pointer, R_NilValue);

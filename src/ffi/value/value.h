@@ -35,29 +35,27 @@ SEXP ffi_text(const char *bytes, size_t n);
 SEXP ffi_hide(SEXP key, SEXP value);
 SEXP ffi_hidden(SEXP pointer);
 
-// ---- serialize.c
+// ---- serialize.c: as R writes and reads objects
 
+#define FFI_SERIALIZE_VERSION 3
 // ffi_serialize appends x to buf in R's native binary format. Raises R errors.
 void ffi_serialize(SEXP x, struct mst_buf *buf);
+// ffi_read_native reads one object. Raises R errors.
+SEXP ffi_read_native(const uint8_t *bytes, size_t n);
+// ffi_grow reserves more bytes, or raises an R error. The bytes so far stay: the buffer's owner
+// frees them.
+void ffi_grow(struct mst_buf *buf, size_t more);
+
+// ---- whole.c: with large vectors out of line
+
 // ffi_serialize_whole appends x to an empty blob. Large vectors anywhere in it, in frames and
 // attributes too, go to the blob's segment, which is sealed; its size comes first: the form of a
 // message with MST_FLAG_SEGMENT. As ffi_serialize if there are none or the system has no segments.
 // Raises R errors, also muster_error_memory; the blob's owner frees it.
 void ffi_serialize_whole(SEXP x, struct mst_blob *blob);
-// ffi_read_native reads one object in R's form; ffi_read_whole one of ffi_serialize_whole, which
-// ffi_is_whole recognizes by its first byte. Raise R errors.
-SEXP ffi_read_native(const uint8_t *bytes, size_t n);
+// ffi_is_whole recognizes this form by its first byte; ffi_read_whole reads it. Raises R errors.
 int ffi_is_whole(const uint8_t *bytes, size_t n);
 SEXP ffi_read_whole(const uint8_t *bytes, size_t n);
-// ffi_unserialize (plain.c) reads one object of either form from n bytes, which must stay in place
-// meanwhile. Raises R errors.
-SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
-// ffi_unserialize_message is ffi_unserialize for a message of n bytes, whose first `skip` bytes
-// aren't part of the object. If its flags say so it has a segment, whose size precedes the object;
-// map is that segment and stays the caller's. NULL: none, or it couldn't be mapped
-// (muster_error_memory); mst_map_lost(): muster_error_limit.
-SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
-                             size_t skip, struct mst_map *map);
 
 // ---- blob.c
 
@@ -74,6 +72,18 @@ void ffi_serialize_message(SEXP list, struct mst_blob *blob);
 // ffi_is_plain recognizes the short form by its first byte; ffi_read_plain reads it.
 int ffi_is_plain(const uint8_t *bytes, size_t n);
 SEXP ffi_read_plain(const uint8_t *bytes, size_t n);
+
+// ---- message.c: any of these forms
+
+// ffi_unserialize reads one object of any form from n bytes, which must stay in place meanwhile.
+// Raises R errors.
+SEXP ffi_unserialize(const uint8_t *bytes, size_t n);
+// ffi_unserialize_message is ffi_unserialize for a message of n bytes, whose first `skip` bytes
+// aren't part of the object. If its flags say so it has a segment, whose size precedes the object;
+// map is that segment and stays the caller's. NULL: none, or it couldn't be mapped
+// (muster_error_memory); mst_map_lost(): muster_error_limit.
+SEXP ffi_unserialize_message(uint16_t flags, const uint8_t *bytes, size_t n,
+                             size_t skip, struct mst_map *map);
 
 // ---- share.c: large vectors in shared memory
 

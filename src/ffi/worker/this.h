@@ -1,4 +1,4 @@
-// Shared by worker.c and checkpoint.c: this worker.
+// This worker, for worker.c and checkpoint.c.
 #ifndef MST_FFI_THIS_H
 #define MST_FFI_THIS_H
 
@@ -29,11 +29,15 @@ struct ffi_this {
 };
 extern struct ffi_this ffi_this;
 
-// ---- worker.c
+// ---- this.c. R thread
 
 void ffi_this_open_channel(void);
 void ffi_this_say_hello(int forked);
+void ffi_this_say_text(uint8_t kind, const char *text);
 void ffi_this_say_ready(const char *tempdir);
+// ffi_this_end_line ends an unfinished line of the user's output by a NUL, which the session
+// understands. Call it before an answer, so that both arrive together.
+void ffi_this_end_line(void);
 // ffi_this_next_frame waits for one whole frame. 1, or 0 when the session is gone or there is no
 // memory for the frame: then this worker must end.
 int ffi_this_next_frame(struct mst_frame *frame);

@@ -24,58 +24,7 @@
 // below the frames that evaluate them.
 #define EXPRESSIONS_MIN 60
 
-struct ffi_this ffi_this;
-
-// end_output ends an unfinished line of the user's output by a NUL, which the session understands.
-// Before an answer, so that both arrive together.
-static void end_output(void) {
-  ssize_t n = -1;
-  while (ffi_this.output > 0 && n < 0) {
-    n = write(ffi_this.output, "", 1);
-    if (n < 0 && errno != EINTR) return; // the session is gone
-  }
-}
-
 static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
-
-static uint32_t r_version(void) {
-  SEXP call = PROTECT(Rf_lang1(Rf_install("getRversion")));
-  SEXP version = PROTECT(Rf_eval(call, R_BaseEnv));
-  SEXP parts = VECTOR_ELT(version, 0);
-  uint32_t number = 0;
-  for (int i = 0; i < 3; i++) {
-    number = number << 8 | (uint32_t)(INTEGER(parts)[i] & 0xff);
-  }
-  UNPROTECT(2);
-  return number;
-}
-
-static int big_endian(void) {
-  const uint16_t probe = 1;
-  uint8_t first;
-  memcpy(&first, &probe, 1);
-  return first == 0;
-}
-
-void ffi_this_say_hello(int forked) {
-  struct mst_hello hello = {.version_min = MST_WIRE_VERSION,
-                            .version_max = MST_WIRE_VERSION,
-                            .big_endian = (uint8_t)big_endian(),
-                            .forked = (uint8_t)forked,
-                            .pid = (uint32_t)getpid(),
-                            .r_version = r_version()};
-  strncpy(hello.build, ffi_build(), sizeof hello.build - 1);
-  struct mst_head head = {.kind = MST_KIND_HELLO};
-  uint8_t bytes[256];
-  const int n = mst_hello_encode(&hello, bytes, sizeof bytes);
-  MST_ASSERT(n > 0);
-  (void)mst_chan_send_small(&ffi_this.chan, &head, bytes, (size_t)n, 1, NULL);
-}
-
-void ffi_this_open_channel(void) {
-  mst_chan_open(&ffi_this.chan, MST_FD_DATA, MST_FRAME_MAX);
-  ffi_this.chan.takes_maps = ffi_this.chan.keeps_fds = 1;
-}
 
 // ffi_worker_begin makes this process a worker: forked ones have their watch already, booted ones
 // start it here. session: pid of the session.
@@ -116,40 +65,7 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
   return R_NilValue;
 }
 
-// ---- receiving
-
-// fill_or_wait gets more bytes: first by polling for a short while, then by sleeping in the kernel.
-// 0, or -MST_ECLOSED.
-static int fill_or_wait(void) {
-  int rc = -MST_EAGAIN;
-  if (mst_spin_begin(&ffi_this.spin)) {
-    const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
-    do {
-      rc = mst_chan_fill(&ffi_this.chan, 0, NULL);
-    } while (rc == -MST_EAGAIN && mst_clock_now() < end_ns);
-    mst_spin_end(&ffi_this.spin, rc != -MST_EAGAIN);
-  }
-  while (rc == -MST_EAGAIN) {
-    rc = mst_chan_fill(&ffi_this.chan, 1, NULL);
-    if (rc == -MST_EAGAIN) R_CheckUserInterrupt(); // a signal ended the sleep
-  }
-  if (rc == -MST_EMEM) REprintf("no memory for a message of the session\n");
-  return rc == 1 ? 0 : -MST_ECLOSED;
-}
-
-int ffi_this_next_frame(struct mst_frame *frame) {
-  if (ffi_this.reading) { // reading the last one raised an error
-    ffi_this.reading = 0;
-    if (mst_chan_peek(&ffi_this.chan, frame, NULL) == 1) {
-      mst_chan_take(&ffi_this.chan, frame);
-    }
-  }
-  for (;;) {
-    const int rc = mst_chan_peek(&ffi_this.chan, frame, NULL);
-    if (rc != 0) return rc == 1;
-    if (fill_or_wait() != 0) return 0;
-  }
-}
+// ---- set-up
 
 static SEXP read_frame(const struct mst_frame *frame) {
   ffi_share_collect();
@@ -163,12 +79,6 @@ static SEXP read_frame(const struct mst_frame *frame) {
   ffi_this.reading = 0;
   mst_chan_take(&ffi_this.chan, frame);
   return content;
-}
-
-void ffi_this_title(char title[FFI_TITLE_BYTES], const char *what,
-                    const struct mst_frame *frame) {
-  (void)snprintf(title, FFI_TITLE_BYTES, "muster %s %u of %d", what,
-                 frame->head.worker + 1, ffi_this.session);
 }
 
 // ffi_worker_setup waits for SETUP and gives its content, NULL if the session ended meanwhile.
@@ -185,28 +95,13 @@ SEXP ffi_worker_setup(void) {
   return read_frame(&frame);
 }
 
-static void say_text(uint8_t kind, const char *text) {
-  struct mst_head head = {.kind = kind};
-  uint8_t bytes[MST_TEXT_MAX + 8u];
-  const int n = mst_text_encode(text, bytes, sizeof bytes);
-  if (n < 0) return;
-  (void)mst_chan_send_small(&ffi_this.chan, &head, bytes, (size_t)n, 1, NULL);
-}
-
-void ffi_this_say_ready(const char *tempdir) {
-  mst_watch_set_tempdir(tempdir);
-  ffi_this.resident = mst_proc_resident();
-  end_output();
-  say_text(MST_KIND_READY, tempdir);
-}
-
 SEXP ffi_worker_ready(SEXP tempdir) {
   ffi_this_say_ready(Rf_translateCharUTF8(STRING_ELT(tempdir, 0)));
   return R_NilValue;
 }
 
 SEXP ffi_worker_failed(SEXP text) {
-  say_text(MST_KIND_FAILED, Rf_translateCharUTF8(STRING_ELT(text, 0)));
+  ffi_this_say_text(MST_KIND_FAILED, Rf_translateCharUTF8(STRING_ELT(text, 0)));
   return R_NilValue;
 }
 
@@ -330,7 +225,7 @@ static int answer(SEXP value, uint16_t flags) {
   struct mst_head head = ffi_this.call;
   head.kind = MST_KIND_VALUE;
   head.flags = (uint16_t)(flags | (head.flags & MST_FLAG_REPLAY));
-  end_output();
+  ffi_this_end_line();
   const int sent = send_reply(&head);
   ffi_conditions_forget();
   ffi_this.call.call = 0;
