@@ -5,8 +5,8 @@
 # about R code alone (cores-*, cli*, doctor-* but for the one that reads the kernel's
 # lists of sockets, printing, conditions, arguments), those that go the same ways through
 # C with other R code around them (cluster-start, map*, progress, user-code, worker-clean
-# and -renew, most of adapt-*, psock-*), and what tests/c and tests/fuzz run under the
-# same sanitizers. FILTER=regexp takes other files.
+# and -renew, most of adapt-*, node-cluster and -kinds), and what tests/c and tests/fuzz run
+# under the same sanitizers. FILTER=regexp takes other files.
 #
 # The address sanitizer's reports go to files, because those of workers and fork
 # servers would be taken for their output; the other one's end its process by a
@@ -16,10 +16,10 @@ set -u
 label="testthat (asan, ubsan, thread checks)"
 
 # In the order of the folders below src/ that they are for.
-files="calls task heal server-silent cluster-join cluster-stop cluster-status cluster-nodes
+files="calls task heal server-silent node-join cluster-stop cluster-status node-manage
   adapt-parallel-nodes worker-main message-form
   cluster-share
-  stock-nodes stock-told
+  node-stock node-stock-secret
   socket-faults socket-lines socket-listen socket-send
   discover-status discover-input doctor-network
   shuffle-aggregates shuffle-fold shuffle-groups shuffle-links shuffle-rows shuffle-stage

@@ -6,7 +6,7 @@
 set -u
 
 # Starts and ends; calls; large vectors; shuffles; sockets; what is told of the machine.
-files="cluster-(join|nodes|start|status|stop)|psock-cluster|stock-nodes"
+files="cluster-(start|status|stop)|node-(cluster|join|manage|stock$)"
 files="$files|calls|task|heal"
 files="$files|cluster-share"
 files="$files|partition-shuffle|shuffle-(links|stage)"

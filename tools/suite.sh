@@ -86,7 +86,7 @@ case $suite in
     testthat tests/testthat
     ;;
   vital) # of tests/full what must never break: workers and sessions that are killed, README, ssh
-    testthat tests/full '^(crash-matrix|orphans|psock-ssh|readme)$'
+    testthat tests/full '^(crash-matrix|orphans|node-ssh|readme)$'
     ;;
   root)
     is_root || skip "only root can play other users, mount and set the kernel"
