@@ -1,7 +1,7 @@
 # Variables that the workers of a call have already, by clusterExport() or cluster_share(): they
 # aren't sent with functions that use them. What a variable holds is told by a hash
 # (src/ffi/value/content.c), of the value that was exported, of the one that the session has when a
-# function needs it, and of the one that the worker finds (worker-own.R): all three must be one.
+# function needs it, and of the one that the worker finds (worker-map.R): all three must be one.
 
 # Smaller ones are sent: that costs less than to tell them apart.
 export_bytes <- 1e6

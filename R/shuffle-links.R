@@ -1,6 +1,6 @@
 # How workers of a shuffle get each other's blocks: they open segments directly, or use links to
 # listeners, whose addresses travel with the tasks and their answers. The links:
-# src/shuffle/links.c, handlers.c. A worker's side: worker-links.R. See docs/SHUFFLE.md.
+# src/shuffle/links.c, handlers.c. A worker's side: worker-shuffle.R. See docs/SHUFFLE.md.
 
 # The options for links, read when a run begins: list(listen, limits, handlers).
 links_options <- function(call) {

@@ -87,3 +87,20 @@ end_session <- function() {
     }
   }
 }
+
+# ---- What this build can do
+
+# What muster was compiled to use of this system: src/base/mst_features.h. Elsewhere than on
+# Linux, or in a build that does without it (-DMST_NO_EPOLL and its like), some of it isn't there.
+
+# One of the names of ffi_built_with().
+is_built_with <- function(feature) .Call(ffi_built_with)[[feature]]
+
+# Where the kernel tells what it knows. Linux has these folders even in a build that does without:
+# below a device there is no file, whoever looks.
+proc_place <- function() kernel_place("/proc")
+sys_place <- function() kernel_place("/sys")
+kernel_place <- function(folder) {
+  hidden <- !is_built_with("proc") && Sys.info()[["sysname"]] == "Linux"
+  if (hidden) "/dev/null" else folder
+}

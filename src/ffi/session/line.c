@@ -1,4 +1,4 @@
-// The line of a terminal that shows progress. R code writes it (R/progress-line.R); whatever
+// The line of a terminal that shows progress. R code writes it (R/progress.R); whatever
 // else is shown takes it away first. Runs no R code, so that it can be called anywhere.
 #include <stdlib.h>
 #include <string.h>

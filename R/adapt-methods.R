@@ -1,3 +1,40 @@
+# Where other packages look for methods on muster's nodes and clusters: generics of snow and
+# parallelly, and parallel's class SOCKcluster.
+
+# snow's contract: its verbs, and so doSNOW, have generics of their own, equal to parallel's. They
+# find these methods once snow is loaded. answer_in_place() handles recvOneData() of a cluster.
+
+#' @rawNamespace
+#' S3method(snow::sendData, muster_node)
+#' S3method(snow::sendData, muster_stock_node)
+#' S3method(snow::recvData, muster_node)
+#' S3method(snow::recvData, muster_stock_node)
+#' S3method(snow::recvOneData, muster_cluster)
+#' S3method(snow::recvOneData, muster_joined)
+#' S3method(snow::closeNode, muster_node)
+#' S3method(snow::closeNode, muster_stock_node)
+#' S3method(snow::stopCluster, muster_cluster)
+#' S3method(snow::stopCluster, muster_joined)
+NULL
+
+# parallelly's functions on muster's nodes: its generics find these methods, once it is
+# loaded.
+
+#' @rawNamespace
+#' S3method(parallelly::isNodeAlive, muster_node)
+#' S3method(parallelly::isNodeAlive, muster_stock_node)
+#' S3method(parallelly::killNode, muster_node)
+#' S3method(parallelly::killNode, muster_stock_node)
+#' S3method(parallelly::cloneNode, muster_node)
+#' S3method(parallelly::cloneNode, muster_stock_node)
+#' S3method(parallelly::isForkedNode, muster_node)
+#' S3method(parallelly::isForkedNode, muster_stock_node)
+#' S3method(parallelly::isLocalhostNode, muster_node)
+#' S3method(parallelly::isLocalhostNode, muster_stock_node)
+NULL
+
+# ---- Class SOCKcluster
+
 # Class SOCKcluster comes after muster's own in its clusters: from R 4.5 on, parallel has methods
 # for it that users call, stopCluster() among them, and R takes the first that it finds. Packages
 # that look at class(cl)[1] alone (rgenoud) are given `structure(cl, class = c("SOCKcluster",
