@@ -14,7 +14,7 @@ sendData.muster_node <- function(node, data) {
 
 # stopNode() of parallel says DONE and then closes the node: closing is enough.
 not_sent <- function(node, data, outcome) {
-  if (outcome != outcome_type || !identical(data$type, "DONE")) {
+  if (outcome != outcomes[["type"]] || !identical(data$type, "DONE")) {
     abort_node(node, outcome, verb_call())
   }
   invisible()

@@ -160,7 +160,7 @@ probe_text <- function(found, open, options, as_pmfind) {
 }
 
 probe_json <- function(found, rows) {
-  counts <- table(factor(found$status, found_words))
+  counts <- table(factor(found$status, names(found_is)))
   counts <- paste0(json_string(names(counts)), ": ", as.integer(counts), collapse = ", ")
   c(
     "{",

@@ -43,7 +43,7 @@ node_state <- function(node) {
   look <- .Call(ffi_node_look, node)
   if (is.list(look)) {
     if (look$state == "lost") "lost" else ""
-  } else if (look %in% outcomes_ended) {
+  } else if (is_ended(look)) {
     "stopped"
   } else {
     "copied"

@@ -448,7 +448,7 @@ light_function <- function(code, node, about = topenv()) {
 # NULL in a copy and in a stopped node: nobody would close a connection that is made later.
 con_of <- function(node) {
   answer_in_place()
-  if (.Call(ffi_node_outcome, node) == 0L) {
+  if (.Call(ffi_node_outcome, node) == outcomes[["fine"]]) {
     node_con(.Call(ffi_nodes_wait, list(node), 0))
   }
 }

@@ -90,7 +90,7 @@ short_time <- function(seconds) {
 status_row <- function(node, call) {
   status <- .Call(ffi_node_look, node)
   if (is.integer(status)) {
-    if (status != outcome_stopped) {
+    if (status != outcomes[["stopped"]]) {
       abort_node(node, status, call)
     }
     status <- list(

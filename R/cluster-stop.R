@@ -24,23 +24,15 @@ cluster_stop <- function(cl) {
   stopCluster(cl)
 }
 
-# enum ffi_outcome of src/ffi/ffi.h
-outcome_stopped <- 2L
-outcome_foreign <- 3L
-outcome_type <- 4L
-outcome_memory <- 5L
-outcome_failed <- 7L
-outcome_reference <- 8L
-outcome_broken <- 9L
 # There is no such cluster any more.
-outcomes_ended <- c(outcome_stopped, outcome_broken)
+is_ended <- function(outcome) outcome %in% outcomes[c("stopped", "broken")]
 
 # Stops whole clusters where all their nodes are among `nodes`, else single workers.
 stop_nodes <- function(nodes) {
   swept <- FALSE
   for (group in by_cluster(nodes)) {
     outcome <- .Call(ffi_node_outcome, group$node)
-    if (outcome == outcome_foreign) {
+    if (outcome == outcomes[["foreign"]]) {
       abort_node(group$node, outcome, verb_call())
     }
     restarted <- .Call(ffi_cluster_stop, group$pointer, as.integer(group$ranks))

@@ -26,7 +26,7 @@ plot.muster_discovery <- function(x, ...) {
   if (!nrow(map)) {
     abort_muster("input", "There is no address to plot.")
   }
-  statuses <- c(found_words, "not decided")
+  statuses <- c(names(found_is), "not decided")
   colours <- c("#1a9850", "#fdae61", "#d73027", "#e0e0e0", "#7570b3", "#ffffff")
   ggplot2::ggplot(map, ggplot2::aes(
     x = .data[["column"]], y = .data[["row"]], fill = .data[["status"]]
@@ -52,7 +52,7 @@ discovery_map <- function(x) {
   data.frame(
     address = x$address, port = x$port, column = at %% width, row = at %/% width,
     status = factor(ifelse(is.na(x$status), "not decided", x$status),
-      c(found_words, "not decided")
+      c(names(found_is), "not decided")
     )
   )
 }

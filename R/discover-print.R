@@ -25,7 +25,7 @@ format.muster_discovery <- function(x, ...) {
 }
 
 discovery_head <- function(x) {
-  counts <- table(factor(x$status, found_words))
+  counts <- table(factor(x$status, names(found_is)))
   counts <- counts[counts > 0L]
   open <- sum(is.na(x$status))
   words <- c(paste(big(counts), names(counts)), if (open > 0L) paste(big(open), "not decided"))

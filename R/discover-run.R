@@ -12,7 +12,7 @@ new_scan <- function(wanted, without, edges, ports, policy, service, resolve, ca
   if (length(wanted$ranges)) {
     pointer <- .Call(
       ffi_scan_open, wanted$ranges, without$ranges, edges, ports, policy,
-      if (is.function(service)) service_call else discover_services[[service]]
+      services[[if (is.function(service)) "call" else service]]
     )
     if (is.list(pointer)) {
       abort_muster("limit", paste0("Can't start the scan: ", pointer$error, "."),
@@ -99,10 +99,9 @@ ask_service <- function(scan) {
 
 # ---- the data frame
 
-found_words <- c("open", "refused", "unreachable", "silent", "foreign")
 reason_words <- c(
-  "accepted, but sent nothing in time", "accepted, and closed",
-  "accepted, but sent a wrong answer"
+  mute = "accepted, but sent nothing in time", ended = "accepted, and closed",
+  wrong = "accepted, but sent a wrong answer"
 )
 
 scan_result <- function(scan, resolve = FALSE) {
@@ -123,7 +122,7 @@ found_rows <- function(scan) {
   data.frame(
     address = found$address, port = found$port,
     host = unname(scan$wanted$hosts[found$address])[seq_along(found$address)],
-    status = found_words[found$found], rtt_ms = found$rtt_ms, attempts = found$attempts,
+    status = enum_name(found_is, found$found), rtt_ms = found$rtt_ms, attempts = found$attempts,
     error = told_words(error_words(found), found, scan$told), stringsAsFactors = FALSE
   )
 }
@@ -133,8 +132,9 @@ error_words <- function(found) {
   for (number in setdiff(unique(found$number), 0L)) {
     words[found$number == number] <- .Call(ffi_errno_text, number)
   }
-  told <- found$reason > 0L
-  words[told] <- reason_words[found$reason[told]]
+  reason <- enum_name(found_reasons, found$reason)
+  told <- !is.na(reason)
+  words[told] <- reason_words[reason[told]]
   words
 }
 
@@ -143,7 +143,7 @@ told_words <- function(words, found, told) {
   keys <- ls(told, all.names = TRUE)
   if (length(keys)) {
     at <- match(keys, paste(found$address, found$port))
-    foreign <- found_words[found$found[at]] %in% "foreign"
+    foreign <- found$found[at] %in% found_is[["foreign"]]
     words[at[foreign]] <- unlist(mget(keys[foreign], envir = told), use.names = FALSE)
   }
   words

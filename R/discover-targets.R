@@ -16,8 +16,8 @@ read_targets <- function(targets, name, edges, call) {
   targets <- expand_files(trimws(enc2utf8(targets)), name, call)
   kinds <- .Call(ffi_targets_kind, targets, edges)
   refuse_targets(targets, kinds, name, call)
-  read <- look_up_all(unique(targets[kinds$kind == 1L]))
-  read$ranges <- c(targets[kinds$kind == 0L], names(read$hosts))
+  read <- look_up_all(unique(targets[kinds$kind == target_kinds[["name"]]]))
+  read$ranges <- c(targets[kinds$kind == target_kinds[["range"]]], names(read$hosts))
   warn_lost(read$lost)
   read
 }
@@ -43,12 +43,12 @@ read_hostfile <- function(path, name, call) {
 }
 
 refuse_targets <- function(targets, kinds, name, call) {
-  bad <- which(kinds$kind >= 2L)
+  bad <- which(kinds$kind %in% target_kinds[c("bad", "large")])
   if (!length(bad)) {
     return(invisible())
   }
   shown <- utils::head(bad, 5L)
-  kind <- if (all(kinds$kind[bad] == 3L)) "limit" else "input"
+  kind <- if (all(kinds$kind[bad] == target_kinds[["large"]])) "limit" else "input"
   abort_muster(kind,
     paste0("`", name, "` has ", if (length(bad) > 1L) paste(length(bad), "targets") else
       "a target", " that can't be probed."),

@@ -126,16 +126,14 @@ discover <- function(targets, port, timeout = 0.02, retries = 1, in_flight = NUL
 
 # ---- arguments
 
-discover_services <- c(tcp = 0L, pcp = 1L, psock = 2L, tls = 3L)
-service_call <- 4L # a function finds out
-# Connections that may wait for it.
+# Connections that may wait for the function that judges a service.
 service_at_once <- 256
 
 check_service <- function(service, call) {
   if (is.function(service)) {
     return(service)
   }
-  known <- names(discover_services)
+  known <- setdiff(names(services), "call") # that is: a function finds out
   if (!is.character(service) || length(service) != 1L || !service %in% known) {
     abort_input("service", paste0(
       "one of ", paste0("\"", known, "\"", collapse = ", "), " or a function"

@@ -96,8 +96,8 @@ abort_loss <- function(loss, what, advice, call, hints = NULL,
       },
       hints
     ),
-    worker = loss$worker, pid = loss$pid, exit_code = exit_field(loss, 1L),
-    signal = exit_field(loss, 2L), oom = loss$oom, killed_by = killed_by(loss),
+    worker = loss$worker, pid = loss$pid, exit_code = exit_field(loss, "code"),
+    signal = exit_field(loss, "signal"), oom = loss$oom, killed_by = killed_by(loss),
     output = loss$output, ..., call = call
   )
 }
@@ -155,7 +155,7 @@ owed_answer <- function(node) {
     return(NULL)
   }
   value <- .Call(ffi_node_receive, node)
-  if (identical(value, outcome_failed)) {
+  if (identical(value, outcomes[["failed"]])) {
     .Call(ffi_node_loss, node)
   }
   if (is.list(value)) value

@@ -36,8 +36,8 @@ abort_start <- function(outcome, plan, server = NULL) {
       ),
       hints = hints, worker = peer$worker, pid = peer$pid,
       # A worker whose set-up failed was ended by us, or ended itself after reporting it.
-      exit_code = if (outcome$fail == "exited") exit_field(peer, 1L) else NA_integer_,
-      signal = if (outcome$fail == "exited") exit_field(peer, 2L) else NA_integer_,
+      exit_code = if (outcome$fail == "exited") exit_field(peer, "code") else NA_integer_,
+      signal = if (outcome$fail == "exited") exit_field(peer, "signal") else NA_integer_,
       output = peer$output, call = plan$call
     )
   )
@@ -53,7 +53,7 @@ errno_is_threads <- function(errno) errno_is(errno, "EDEADLK")
 is_server_gone <- function(outcome) {
   switch(c(outcome$fail, "none")[1L],
     launch = errno_is(outcome$errno, c("ECONNRESET", "EPIPE")),
-    exited = identical(outcome$peer$how, exit_unknown),
+    exited = identical(outcome$peer$how, exits[["unknown"]]),
     FALSE
   )
 }
@@ -114,16 +114,13 @@ errno_hint <- function(errno) {
   )
 }
 
-# enum mst_exit of src/wire/wire.h
-exit_unknown <- 3L
-
 # "killed by signal 9 (SIGKILL)", from fields how and number.
 exit_text <- function(status) {
-  switch(status$how + 1L,
-    "its exit status is unknown",
-    paste0("exit status ", status$number),
-    paste0("killed by signal ", status$number, signal_name(status$number)),
-    "its exit status is unknown (its fork server is gone)"
+  switch(enum_name(exits, status$how),
+    none = "its exit status is unknown",
+    code = paste0("exit status ", status$number),
+    signal = paste0("killed by signal ", status$number, signal_name(status$number)),
+    unknown = "its exit status is unknown (its fork server is gone)"
   )
 }
 
@@ -139,7 +136,7 @@ end_text <- function(status) {
 # "muster", "system" (for lack of memory) or "unknown" if a SIGKILL ended it; else "". A worker's
 # watch thread ends a worker that never finishes its crash report.
 killed_by <- function(status) {
-  if (!identical(exit_field(status, 2L), 9L)) {
+  if (!identical(exit_field(status, "signal"), 9L)) {
     ""
   } else if (isTRUE(status$ours) || grepl("(^|\n) \\*\\*\\* caught ", status$output)) {
     "muster"
@@ -169,9 +166,9 @@ signal_name <- function(signal) {
   if (is.na(name)) "" else paste0(" (", name, ")")
 }
 
-# The number if the process ended that way (1 exit code, 2 signal), else NA.
+# The number if the process ended that way ("code", "signal"), else NA.
 exit_field <- function(status, how) {
-  if (identical(status$how, how)) status$number else NA_integer_
+  if (identical(status$how, exits[[how]])) status$number else NA_integer_
 }
 
 # The last lines that a process printed, for the details of an error; or the first lines of R's
@@ -194,30 +191,31 @@ output_lines <- function(output, most = 20L, width = 100L) {
 # abort_node() turns an outcome of ffi_node_*() into an error about one node.
 abort_node <- function(node, outcome, call) {
   rank <- .subset2(node, "rank")
-  if (outcome == outcome_broken) {
+  if (outcome == outcomes[["broken"]]) {
     abort_broken(call, worker = rank)
   }
-  switch(outcome,
-    abort_lost(node, rank, call),
-    abort_stopped(node, rank, call),
-    abort_muster("input", "Can't use a cluster outside the process that started it.",
+  switch(enum_name(outcomes, outcome),
+    lost = abort_lost(node, rank, call),
+    stopped = abort_stopped(node, rank, call),
+    foreign = abort_muster("input", "Can't use a cluster outside the process that started it.",
       details = paste0(
         "This is a copy: from a file, or in a worker, or in a forked child ",
         "(mclapply)."
       ),
       hints = "Start a cluster in this process with cluster_start().", worker = rank, call = call
     ),
-    abort_muster("input", "Can't send this message: only calls (\"EXEC\") can be sent to a worker.",
+    type = abort_muster("input",
+      "Can't send this message: only calls (\"EXEC\") can be sent to a worker.",
       worker = rank, call = call
     ),
-    abort_muster(c("memory", "limit"),
+    memory = abort_muster(c("memory", "limit"),
       paste0("Not enough memory for a message of worker ", rank, "."),
       worker = rank, call = call
     ),
-    abort_muster("internal", paste0("The connection to worker ", rank, " failed."),
+    system = abort_muster("internal", paste0("The connection to worker ", rank, " failed."),
       worker = rank, call = call
     ),
-    abort_failed(node, call)
+    failed = abort_failed(node, call)
   )
 }
 
@@ -250,8 +248,8 @@ abort_lost <- function(node, rank, call) {
       output_lines(status$output)
     ),
     hints = "The other workers remain usable, as in cl[-n].",
-    worker = rank, pid = status$pid, exit_code = exit_field(status, 1L),
-    signal = exit_field(status, 2L), killed_by = killed_by(status), output = status$output,
+    worker = rank, pid = status$pid, exit_code = exit_field(status, "code"),
+    signal = exit_field(status, "signal"), killed_by = killed_by(status), output = status$output,
     call = call
   )
 }

@@ -178,7 +178,7 @@ abort_boot <- function(state, call) {
       paste0("It ended: ", end_text(state), "."), output_lines(state$output)
     ),
     hints = "Try it by hand: R --no-echo -e 'library(muster)'",
-    pid = state$pid, exit_code = exit_field(state, 1L), signal = exit_field(state, 2L),
+    pid = state$pid, exit_code = exit_field(state, "code"), signal = exit_field(state, "signal"),
     output = state$output, call = call
   )
 }

@@ -21,7 +21,7 @@ make_job <- function(fun, args, x, returns, cl, call) {
 # Pieces must not see each other's changes: to environments, and to tables that are changed in
 # place. classes: of all that a job has.
 can_change <- function(job, classes) {
-  "data.table" %in% classes || bitwAnd(.Call(ffi_scan, job), scan_environment) != 0L
+  "data.table" %in% classes || scan_has(.Call(ffi_scan, job), "environment")
 }
 
 # list(globals, packages, around, classes, left, there): variables of the global environment, and
@@ -142,15 +142,6 @@ check_size <- function(globals, call) {
 
 # ---- References: connections and external pointers
 
-# Bits of ffi_scan().
-scan_connection <- 1L
-scan_pointer <- 2L
-scan_environment <- 4L
-scan_s4 <- 8L
-scan_code <- 32L # external pointers in functions' code
-
-reference_kinds <- c("1" = "connection", "2" = "external pointer", "32" = "code")
-
 reference_policy <- function() {
   policy <- getOption("muster.references", "connections")
   if (is.character(policy) && length(policy) == 1L && policy %in% c("error", "ignore")) {
@@ -202,8 +193,8 @@ abort_reference <- function(found, call) {
 reference_text <- function(kind) {
   switch(kind,
     connection = "is a connection",
-    code = "is a function whose code has an external pointer, such as one from Rcpp::cppFunction()",
-    "is an external pointer"
+    pointer = "is an external pointer",
+    code = "is a function whose code has an external pointer, such as one from Rcpp::cppFunction()"
   )
 }
 
@@ -212,16 +203,19 @@ code_hint <- paste(
   "clusterEvalQ(cl, Rcpp::cppFunction(...)), or in a package."
 )
 
+# Whether ffi_scan() has seen any of these kinds.
+scan_has <- function(seen, kinds) any(bitwAnd(seen, scan_bits[kinds]) != 0L)
+
 # find_reference() gives list(where, kind) of the first connection in x, or else of the first
-# external pointer, or of the first function with one in its code ("code"); NULL if it has none.
-# before: elements of a whole that come before x.
+# external pointer ("pointer"), or of the first function with one in its code ("code"); NULL if it
+# has none. before: elements of a whole that come before x.
 find_reference <- function(x, name, before = 0L) {
   seen <- .Call(ffi_scan, x)
-  for (kind in c(scan_connection, scan_pointer, scan_code)) {
-    if (bitwAnd(seen, bitwOr(kind, scan_s4)) != 0L) {
+  for (kind in c("connection", "pointer", "code")) {
+    if (scan_has(seen, c(kind, "s4"))) {
       where <- reference_path(x, kind, name, before, 64L)
       if (!is.null(where)) {
-        return(list(where = where, kind = reference_kinds[[as.character(kind)]]))
+        return(list(where = where, kind = kind))
       }
     }
   }
@@ -230,7 +224,7 @@ find_reference <- function(x, name, before = 0L) {
 
 reference_path <- function(x, kind, name, before, depth) {
   seen <- .Call(ffi_scan, x)
-  if (bitwAnd(seen, bitwOr(kind, scan_s4)) == 0L || depth == 0L) {
+  if (!scan_has(seen, c(kind, "s4")) || depth == 0L) {
     return(NULL)
   }
   if (is.list(x)) {
@@ -248,7 +242,7 @@ reference_path <- function(x, kind, name, before, depth) {
     }
     return(NULL)
   }
-  if (isS4(x) && bitwAnd(seen, kind) == 0L) {
+  if (isS4(x) && !scan_has(seen, kind)) {
     for (slot in methods::slotNames(x)) {
       where <- reference_path(attr(x, slot), kind, paste0(name, "@", slot), 0L, depth - 1L)
       if (!is.null(where)) {
@@ -265,12 +259,11 @@ pointer_hint <- function(job) {
   parts <- c(
     structure(job$args, names = arg_names(job$args)), job$globals, list(.fun = job$fun)
   )
-  for (kind in c(scan_pointer, scan_code)) {
+  for (kind in c("pointer", "code")) {
     for (i in seq_along(parts)) {
       where <- reference_path(parts[[i]], kind, names(parts)[i], 0L, 64L)
       if (!is.null(where)) {
-        text <- reference_text(reference_kinds[[as.character(kind)]])
-        return(paste0("`", where, "` ", text, ", which is null in a worker."))
+        return(paste0("`", where, "` ", reference_text(kind), ", which is null in a worker."))
       }
     }
   }

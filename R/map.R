@@ -244,9 +244,6 @@ map_leave <- function(map) {
   .Call(ffi_job_release, map$held[[1L]])
 }
 
-piece_do <- c(run = 1, cancel = 2, places = 3)
-piece_end <- c(counts = 1L, drop = 2L, again = 3L)
-
 # Carries out the pending actions.
 map_submit <- function(map) {
   while (!is.null(action <- .Call(ffi_pieces_next, map$queue))) {
@@ -281,7 +278,7 @@ submit_piece <- function(map, action) {
     as.double(c(action[5L], map$timeout))
   )
   if (is.integer(task)) {
-    if (task == outcome_reference) {
+    if (task == outcomes[["reference"]]) {
       abort_reference(find_reference(arguments[[2L]], ".x", piece$first - 1L), map$call)
     }
     abort_submit(nodes, task, map$call)
@@ -353,15 +350,13 @@ put_results <- function(map, first, values) {
 
 # ---- Losses
 
-piece_losses <- c(lost = 1L, given_up = 2L, timeout = 3L)
-
 # A piece has no answer. Of several elements, usually one is at fault, so they are evaluated in
 # smaller pieces while retries are left; a single element has failed.
 lose_piece <- function(map, piece, loss) {
   late <- loss$kind == "timeout"
-  kind <- piece_losses[[if (loss$kind %in% names(piece_losses)) loss$kind else "lost"]]
+  kind <- if (late) "late" else if (loss$kind == "given_up") "given_up" else "lost"
   end <- .Call(ffi_pieces_lost, map$queue, piece$number, as.integer(c(
-    kind, loss$attempts, isTRUE(loss$oom)
+    piece_losses[[kind]], loss$attempts, isTRUE(loss$oom)
   )))
   if (end[1L] == piece_end[["drop"]]) {
     return(NULL)

@@ -75,7 +75,7 @@ isNodeAlive.muster_node <- function(x, timeout = 1, ...) {
   repeat {
     left <- max(0.001, end - proc.time()[["elapsed"]])
     seconds <- .Call(ffi_node_ping, x, left)
-    if (identical(seconds, outcome_foreign)) {
+    if (identical(seconds, outcomes[["foreign"]])) {
       abort_node(x, seconds, sys.call())
     }
     alive <- is.double(seconds) && !is.na(seconds)
@@ -113,7 +113,7 @@ killNode.muster_node <- function(x, signal = tools::SIGTERM, ...) {
     return(invisible(!is.na(pid) && tools::pskill(pid, signal)))
   }
   killed <- .Call(ffi_node_kill, x)
-  if (identical(killed, outcome_foreign)) {
+  if (identical(killed, outcomes[["foreign"]])) {
     abort_node(x, killed, sys.call())
   }
   invisible(isTRUE(killed))
@@ -140,11 +140,11 @@ cloneNode <- function(x, ...) UseMethod("cloneNode")
 cloneNode.muster_node <- function(x, ..., merge = FALSE, shutdown = TRUE) {
   call <- sys.call()
   check_flag(shutdown, "shutdown", call = call)
-  if (.Call(ffi_node_outcome, x) %in% outcomes_ended) {
+  if (is_ended(.Call(ffi_node_outcome, x))) {
     return(node_again(x, call))
   }
   node <- more_nodes(x, 1L, call)[[1L]]
-  if (shutdown && !.Call(ffi_node_outcome, x) %in% outcomes_ended) {
+  if (shutdown && !is_ended(.Call(ffi_node_outcome, x))) {
     stop_nodes(list(x))
   }
   node
@@ -201,7 +201,7 @@ node_again <- function(node, call) {
   }
   plan <- .Call(ffi_hidden, .subset2(node, "plan"))
   if (is.null(plan)) {
-    abort_node(node, outcome_foreign, call)
+    abort_node(node, outcomes[["foreign"]], call)
   }
   kept <- plan
   plan$setup <- if (is.raw(plan$setup)) unserialize(plan$setup)

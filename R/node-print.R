@@ -60,7 +60,7 @@ host_text <- function(node) {
 # Read from a file, or in another process than the one that started its worker.
 is_copy <- function(node) {
   if (inherits(node, "muster_node")) {
-    identical(.Call(ffi_node_outcome, node), outcome_foreign)
+    identical(.Call(ffi_node_outcome, node), outcomes[["foreign"]])
   } else {
     inherits(node, "muster_stock_node") && is_stock_copy(node)
   }

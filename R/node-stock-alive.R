@@ -5,7 +5,7 @@ isNodeAlive.muster_stock_node <- function(x, timeout = 1, ...) {
   call <- sys.call()
   timeout <- check_seconds(timeout, "timeout", call = call)
   if (!identical(x$owner, Sys.getpid())) {
-    abort_node(x, outcome_foreign, call)
+    abort_node(x, outcomes[["foreign"]], call)
   }
   if (!isTRUE(.Call(ffi_stock_state, x$link)$open)) {
     return(FALSE)
@@ -29,10 +29,10 @@ stock_asked <- function(node, timeout) {
   end <- proc.time()[["elapsed"]] + timeout
   repeat {
     state <- .Call(ffi_stock_poll, NULL, list(node$link), list(node$process), 0.05)$links
-    if (state == -1L) {
+    if (state == stock_links[["ended"]]) {
       return(FALSE)
     }
-    if (state == 1L) {
+    if (state == stock_links[["whole"]]) {
       stock_take(node)
       if (notes$skip == 0L) {
         return(TRUE)
@@ -60,7 +60,7 @@ process_runs <- function(pid) {
 killNode.muster_stock_node <- function(x, signal = tools::SIGTERM, ...) {
   signal <- check_count(signal, "signal", min = 0L, max = 64L, call = sys.call())
   if (!identical(x$owner, Sys.getpid())) {
-    abort_node(x, outcome_foreign, sys.call())
+    abort_node(x, outcomes[["foreign"]], sys.call())
   }
   if (!isTRUE(.Call(ffi_stock_state, x$link)$open)) {
     return(invisible(FALSE))
@@ -95,7 +95,7 @@ stock_signal_there <- function(node, signal) {
   }
   stock_reap(list(process), 10)
   status <- .Call(ffi_stock_process, process)
-  if (identical(exit_field(status, 1L), 255L)) NA else identical(exit_field(status, 1L), 0L)
+  if (identical(exit_field(status, "code"), 255L)) NA else identical(exit_field(status, "code"), 0L)
 }
 
 #' @export

@@ -140,13 +140,14 @@ stock_answers <- function(state, states) {
   kept <- list()
   for (k in seq_along(states)) {
     peer <- state$peers[[k]]
-    answered <- states[k] == 1L && peer$worker > 0L
-    if (states[k] == 1L && !answered) {
+    whole <- states[k] == stock_links[["whole"]]
+    answered <- whole && peer$worker > 0L
+    if (whole && !answered) {
       peer$worker <- .Call(ffi_stock_prove, peer$link, open_words(state))
     }
     if (answered) {
       stock_answered(state, peer)
-    } else if (states[k] == 0L || peer$worker > 0L && states[k] == 1L) {
+    } else if (states[k] == stock_links[["nothing"]] || peer$worker > 0L && whole) {
       kept <- c(kept, list(peer))
     } else {
       .Call(ffi_stock_close, peer$link)
@@ -191,7 +192,7 @@ turn_away <- function(state, now) {
 stock_check_end <- function(worker, count, call) {
   o <- worker$o
   status <- .Call(ffi_stock_process, worker$process)
-  ended_well <- identical(status$how, 1L) && identical(status$number, 0L)
+  ended_well <- identical(exit_field(status, "code"), 0L)
   was_told <- !grepl(no_input, status$output, fixed = TRUE)
   if (ended_well && was_told && (o$raw || !o$local || length(o$rscript) > 1L)) {
     return(invisible())
@@ -202,8 +203,8 @@ stock_check_end <- function(worker, count, call) {
     ),
     hints = c(launch_hint(o, status), command_hint(worker), all_stopped),
     worker = o$rank, host = o$host, command = worker$command, pid = status$pid,
-    exit_code = exit_field(status, 1L), signal = exit_field(status, 2L), output = status$output,
-    call = call
+    exit_code = exit_field(status, "code"), signal = exit_field(status, "signal"),
+    output = status$output, call = call
   )
 }
 
@@ -247,7 +248,7 @@ log_lines <- function(o) {
 }
 
 launch_hint <- function(o, status) {
-  code <- exit_field(status, 1L)
+  code <- exit_field(status, "code")
   if (grepl(no_input, status$output, fixed = TRUE)) {
     return(paste0(
       "The worker reads secrets (its variables, and the word that proves who it is) ",

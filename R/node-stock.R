@@ -29,8 +29,8 @@ stock_has_answer <- function(node) {
   notes <- stock_notes(node)
   repeat {
     state <- .Call(ffi_stock_poll, NULL, list(node$link), list(node$process), 0)$links
-    if (state != 1L || notes$skip == 0L) {
-      return(state != 0L)
+    if (state != stock_links[["whole"]] || notes$skip == 0L) {
+      return(state != stock_links[["nothing"]])
     }
     stock_take(node)
     notes$skip <- notes$skip - 1L
@@ -118,13 +118,13 @@ one_of_stock <- function(cl, at, slice_s) {
   states <- .Call(
     ffi_stock_poll, NULL, lapply(nodes, `[[`, "link"), lapply(nodes, `[[`, "process"), slice_s
   )$links
-  for (k in which(states != 0L)) {
+  for (k in which(states != stock_links[["nothing"]])) {
     node <- nodes[[k]]
     notes <- stock_notes(node)
     if (notes$owed == 0L) {
       next
     }
-    if (states[k] == 1L && notes$skip > 0L) {
+    if (states[k] == stock_links[["whole"]] && notes$skip > 0L) {
       stock_take(node)
       notes$skip <- notes$skip - 1L
     } else {
@@ -138,10 +138,10 @@ abort_stock <- function(node, outcome, call) {
   rank <- node$rank
   foreign <- !identical(node$owner, Sys.getpid())
   if (foreign || node$stopped) {
-    abort_node(node, if (foreign) outcome_foreign else outcome_stopped, call)
+    abort_node(node, if (foreign) outcomes[["foreign"]] else outcomes[["stopped"]], call)
   }
   status <- if (!is.null(node$process)) stock_end_status(node$process)
-  abort_muster(if (outcome == 5L) c("memory", "limit") else "lost",
+  abort_muster(if (outcome == outcomes[["memory"]]) c("memory", "limit") else "lost",
     paste0("Worker ", rank, " (pid ", node$pid, " on host ", node$host, ") is lost."),
     details = c(
       if (isFALSE(status$running)) paste0("It ended: ", exit_text(status), "."),
@@ -151,8 +151,8 @@ abort_stock <- function(node, outcome, call) {
       "The other workers remain usable, as in cl[-n].",
       "Workers without muster aren't replaced: cloneNode() starts another."
     ),
-    worker = rank, pid = node$pid, host = node$host, exit_code = exit_field(status, 1L),
-    signal = exit_field(status, 2L), output = status$output, call = call
+    worker = rank, pid = node$pid, host = node$host, exit_code = exit_field(status, "code"),
+    signal = exit_field(status, "signal"), output = status$output, call = call
   )
 }
 
@@ -172,7 +172,7 @@ stock_end_status <- function(process) {
 stock_stop <- function(nodes) {
   for (node in nodes) {
     if (!identical(node$owner, Sys.getpid())) {
-      abort_node(node, outcome_foreign, verb_call())
+      abort_node(node, outcomes[["foreign"]], verb_call())
     }
     try(.Call(
       ffi_stock_send, node$link, list(type = "DONE", data = NULL, tag = NULL), node$options$xdr,

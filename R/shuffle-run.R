@@ -96,7 +96,7 @@ run_look <- function(run) {
   if (!is.matrix(workers)) {
     abort_submit(run$cl, workers, run$call)
   }
-  workers[!run$ours[seq_len(nrow(workers))] %in% TRUE, 2L] <- 2L
+  workers[!run$ours[seq_len(nrow(workers))] %in% TRUE, 2L] <- worker_is[["gone"]]
   if (!identical(workers, run$workers)) {
     .Call(ffi_plan_see, run$shuffle$plan, workers)
     run$workers <- workers
@@ -112,11 +112,11 @@ run_act <- function(run) {
     if (is.null(action)) {
       return(FALSE)
     }
-    switch(action[1L],
-      run_submit(run, action),
-      run_cancel(run, action),
-      abort_lost_part(run, action),
-      return(TRUE)
+    switch(enum_name(plan_do, action[1L]),
+      run = run_submit(run, action),
+      cancel = run_cancel(run, action),
+      fail = abort_lost_part(run, action),
+      finished = return(TRUE)
     )
   }
 }
@@ -282,7 +282,7 @@ take_answer <- function(run, task, about) {
 
 run_commit <- function(run, key, value, worker) {
   told <- .Call(ffi_plan_done, run$shuffle$plan, c(key, value$self[2L]))
-  if (told != 1L) {
+  if (told != plan_told[["committed"]]) {
     drop_at(run$shuffle, worker, key)
     return()
   }
@@ -426,7 +426,7 @@ abort_lost_part <- function(run, action) {
   details <- if (!is.null(run$loss)) strsplit(conditionMessage(run$loss), "\n")[[1L]]
   details <- sub("^[xi] ", "", details)
   abort_muster("lost",
-    if (any(run$workers[, 2L] != 2L)) {
+    if (any(run$workers[, 2L] != worker_is[["gone"]])) {
       paste0(part_text(run, key), " was lost repeatedly, with its worker.")
     } else {
       "All workers are lost."

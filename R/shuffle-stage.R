@@ -7,7 +7,7 @@
 shuffle_of <- function(cl, call) {
   # Code that ran meanwhile may have stopped the cluster.
   outcome <- .Call(ffi_node_outcome, cl[[1L]])
-  if (outcome %in% outcomes_ended) {
+  if (is_ended(outcome)) {
     abort_submit(cl, outcome, call)
   }
   if (the$shuffles_pid != Sys.getpid()) {
@@ -216,9 +216,9 @@ check_partition <- function(p, name, call) {
 # The state of an opened handle: "there", "stopped" with its cluster, or "foreign".
 handle_state <- function(opened) {
   outcome <- if (!is.null(opened)) .Call(ffi_node_outcome, opened$cl[[1L]])
-  if (is.null(outcome) || outcome == outcome_foreign) {
+  if (is.null(outcome) || outcome == outcomes[["foreign"]]) {
     "foreign"
-  } else if (outcome %in% outcomes_ended ||
+  } else if (is_ended(outcome) ||
     !identical(shuffle_of(opened$cl, NULL), opened$shuffle)) {
     "stopped"
   } else {

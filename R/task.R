@@ -98,7 +98,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
     submit_with_needs(.cl, .fun, args, found, stream)
   }
   if (is.integer(task)) {
-    if (task == outcome_reference) {
+    if (task == outcomes[["reference"]]) {
       check_arguments(args, sys.call())
       abort_reference(find_reference(.fun, ".fun"), sys.call())
     }
@@ -172,10 +172,10 @@ check_function <- function(fun, call) {
 # Checked only when something is wrong, except for what C code can't judge.
 abort_submit <- function(cl, outcome, call) {
   check_cluster(cl, call, ".cl")
-  if (outcome == outcome_type) {
+  if (outcome == outcomes[["type"]]) {
     abort_muster("input", "`.cl` must be nodes of one cluster.", call = call)
   }
-  node <- Find(function(node) .Call(ffi_node_outcome, node) != 0L, cl)
+  node <- Find(function(node) .Call(ffi_node_outcome, node) != outcomes[["fine"]], cl)
   abort_node(if (is.null(node)) cl[[1L]] else node, outcome, call)
 }
 
@@ -251,7 +251,7 @@ task_worker <- function(task, call) {
 }
 
 abort_task <- function(task, outcome, call) {
-  if (outcome == outcome_foreign) {
+  if (outcome == outcomes[["foreign"]]) {
     check_task(task, call)
     abort_muster("input",
       paste0(
@@ -261,17 +261,17 @@ abort_task <- function(task, outcome, call) {
       call = call
     )
   }
-  if (outcome == outcome_broken) {
+  if (outcome == outcomes[["broken"]]) {
     abort_broken(call)
   }
-  if (outcome == outcome_memory) {
+  if (outcome == outcomes[["memory"]]) {
     abort_muster(c("memory", "limit"),
       "Not enough memory for the task's value, or that of a task before it.",
       hints = "Its worker keeps it until task_value() finds enough, or task_cancel() drops it.",
       worker = task_worker(task, call), call = call
     )
   }
-  if (outcome == outcome_stopped) {
+  if (outcome == outcomes[["stopped"]]) {
     abort_muster("cancelled", "The task was cancelled.", call = call)
   }
   loss <- .Call(ffi_task_loss, task)
@@ -291,8 +291,8 @@ abort_value <- function(value, worker, call) {
   found <- find_reference(value, "value")
   abort_muster("input",
     paste0(
-      "The call returned a ", found$kind, " (`", found$where, "`), which doesn't work outside ",
-      "its worker."
+      "The call returned a ", sub("pointer", "external pointer", found$kind), " (`", found$where,
+      "`), which doesn't work outside its worker."
     ),
     reference = found$where, worker = worker, call = call
   )
@@ -384,7 +384,7 @@ print.muster_task <- function(x, ...) {
 format.muster_task <- function(x, ...) {
   state <- .Call(ffi_task_state, x)
   if (is.integer(state)) {
-    what <- if (state == outcome_broken) "a cluster that was closed" else "another session"
+    what <- if (state == outcomes[["broken"]]) "a cluster that was closed" else "another session"
     return(paste("muster task of", what))
   }
   paste0(

@@ -32,21 +32,17 @@ server_main <- function(session) {
   })
   let_cli_go()
   if (!is.null(failure)) {
-    .Call(ffi_server_say, kind_failed, failure)
+    .Call(ffi_server_say, frame_kinds[["failed"]], failure)
     end_process(1L)
   }
   reason <- fork_refusal(booted_with)
   if (!is.null(reason)) {
-    .Call(ffi_server_say, kind_server_refuse, reason)
+    .Call(ffi_server_say, frame_kinds[["server_refuse"]], reason)
     return(FALSE)
   }
   warm_up(setup)
   .Call(ffi_server_run, session, setup$base)
 }
-
-# Message kinds, see docs/PROTOCOL.md.
-kind_failed <- 4L
-kind_server_refuse <- 33L
 
 # The reason why workers must not be forked from this process, or NULL. booted_with: descriptors
 # that were open before packages were loaded.
@@ -213,9 +209,9 @@ sendData.muster_master <- function(node, data) {
 }
 
 # The frames around a call count as well: with a lower limit no call could run.
-# src/ffi/worker/worker.c has the same number.
 lift_expressions <- function() {
-  if (getOption("expressions") < 60L) options(expressions = 60L)
+  least <- worker_least[["expressions"]]
+  if (getOption("expressions") < least) options(expressions = least)
 }
 
 # From here on, calls that change this worker are reported to the session.

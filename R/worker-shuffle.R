@@ -208,8 +208,9 @@ part_split <- function(data, step, key) {
 part_gather <- function(step) {
   asked <- do.call(rbind, step$sources)
   states <- .Call(ffi_block_fetch, asked)
-  if (any(states != 0L)) {
-    part_missing(asked[states != 0L, , drop = FALSE], any(states == 3L))
+  missing <- states != fetched[["here"]]
+  if (any(missing)) {
+    part_missing(asked[missing, , drop = FALSE], any(states == fetched[["barred"]]))
   }
   inputs <- lapply(seq_along(step$sources), function(i) {
     sources <- step$sources[[i]]

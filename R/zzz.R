@@ -37,6 +37,7 @@ the$unloaded <- FALSE
   cores_places_set()
   the$build <- build_text(file.path(libname, pkgname))
   if (!.Call(ffi_build_set, the$build, topenv())) load_code(topenv())
+  list2env(.Call(ffi_enums), topenv())
   # Runs when R ends, also by quit() and at the end of a script.
   reg.finalizer(the, function(e) if (!e$unloaded) end_session(), onexit = TRUE)
   register_cluster_type()
@@ -77,6 +78,10 @@ build_text <- function(path) {
 is_dev <- function(ns = topenv()) {
   exists(".__DEVTOOLS__", envir = ns, inherits = FALSE)
 }
+
+# .onLoad binds named integers from C's enums in the namespace: outcomes, exits, piece_do and all
+# others that src/ffi/entry/enums.c lists. The name that C has for such a number, NA for none:
+enum_name <- function(enum, number) names(enum)[match(number, enum)]
 
 end_session <- function() {
   if (!the$worker) {

@@ -106,6 +106,7 @@ static const R_CallMethodDef entries[] = {
     SESSION_ENTRIES(SESSION_ENTRY) // each with its comma
     FFI_SOCKET_ENTRIES,
     ENTRY(ffi_build_set, 2),
+    ENTRY(ffi_enums, 0),
     ENTRY(ffi_process_stat, 1),
     ENTRY(ffi_line_put, 3),
     ENTRY(ffi_line_away, 1),

@@ -101,8 +101,9 @@ static void keep(struct mst_entry *entry) {
 
 // ---- answers to questions. With the lock
 
-void mst_exchange_settle(struct mst_question *question, enum mst_found state) {
-  if (question->state != MST_FOUND_OPEN) return;
+void mst_exchange_settle(struct mst_question *question,
+                         enum mst_fetched state) {
+  if (question->state != MST_FETCHED_OPEN) return;
   question->state = state;
   mst_exchange.open--;
   if (mst_exchange.open == 0)
@@ -110,7 +111,7 @@ void mst_exchange_settle(struct mst_question *question, enum mst_found state) {
 }
 
 void mst_exchange_settle_all(const struct mst_want *want,
-                             enum mst_found state) {
+                             enum mst_fetched state) {
   for (size_t i = 0; i < mst_exchange.question_count; i++) {
     if (same(&mst_exchange.questions[i].source.want, want)) {
       mst_exchange_settle(&mst_exchange.questions[i], state);
@@ -157,13 +158,13 @@ void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
     const int has_map = map != NULL && !mst_map_is_lost(map);
     if (!wants_map || has_map) entry = new_entry(bytes, n, 0);
     if (entry == NULL) {
-      mst_exchange_settle_all(&have->want, MST_FOUND_NOT);
+      mst_exchange_settle_all(&have->want, MST_FETCHED_NOT);
       return;
     }
     entry->map = mst_map_hold(map);
     keep(entry);
   }
-  mst_exchange_settle_all(&have->want, MST_FOUND_HERE);
+  mst_exchange_settle_all(&have->want, MST_FETCHED_HERE);
 }
 
 // ---- R thread
@@ -291,14 +292,14 @@ void mst_exchange_drop(const struct mst_want *want) {
 
 // open_there opens a source's segment directly. Returns the outcome; BARRED and OPEN mean: ask over
 // a link.
-static enum mst_found open_there(const struct mst_source *source) {
+static enum mst_fetched open_there(const struct mst_source *source) {
   struct mst_map *map;
-  if (source->spot.pid == 0) return MST_FOUND_OPEN;
+  if (source->spot.pid == 0) return MST_FETCHED_OPEN;
   int rc = mst_map_open_at(source->spot.pid, source->spot.fd, &map, NULL);
   if (rc == 0) rc = keep_map(source, map);
-  return rc == 0           ? MST_FOUND_HERE
-         : rc == -MST_ESYS ? MST_FOUND_BARRED
-                           : MST_FOUND_NOT;
+  return rc == 0           ? MST_FETCHED_HERE
+         : rc == -MST_ESYS ? MST_FETCHED_BARRED
+                           : MST_FETCHED_NOT;
 }
 
 static struct mst_question question_of(const struct mst_source *source,
@@ -307,11 +308,11 @@ static struct mst_question question_of(const struct mst_source *source,
   mst_exchange_lock();
   const int here = *mst_exchange_find(&source->want) != NULL;
   mst_exchange_unlock();
-  question.state = here                                ? MST_FOUND_HERE
-                   : source->worker == MST_SOURCE_SELF ? MST_FOUND_NOT
+  question.state = here                                ? MST_FETCHED_HERE
+                   : source->worker == MST_SOURCE_SELF ? MST_FETCHED_NOT
                                                        : open_there(source);
-  question.barred = question.state == MST_FOUND_BARRED;
-  if (question.barred) question.state = MST_FOUND_OPEN;
+  question.barred = question.state == MST_FETCHED_BARRED;
+  if (question.barred) question.state = MST_FETCHED_OPEN;
   return question;
 }
 
@@ -333,7 +334,7 @@ int mst_exchange_ask(const struct mst_source *sources, size_t n,
   for (size_t i = 0; i < mst_exchange.end_count; i++)
     mst_exchange.ends[i]->open = 0;
   for (size_t i = 0; i < n; i++)
-    mst_exchange.open += questions[i].state == MST_FOUND_OPEN;
+    mst_exchange.open += questions[i].state == MST_FETCHED_OPEN;
   const int any = mst_exchange.open > 0;
   mst_exchange_unlock();
   if (any) mst_watch_wake();
@@ -352,13 +353,14 @@ size_t mst_exchange_wait(int timeout_ms) {
   return open;
 }
 
-enum mst_found mst_exchange_state(size_t index) {
+enum mst_fetched mst_exchange_state(size_t index) {
   mst_exchange_lock();
   MST_ASSERT(index < mst_exchange.question_count);
   const struct mst_question *question = &mst_exchange.questions[index];
-  const enum mst_found state =
-      question->barred && question->state == MST_FOUND_NOT ? MST_FOUND_BARRED
-                                                           : question->state;
+  const enum mst_fetched state =
+      question->barred && question->state == MST_FETCHED_NOT
+          ? MST_FETCHED_BARRED
+          : question->state;
   mst_exchange_unlock();
   return state;
 }

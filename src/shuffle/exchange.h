@@ -125,12 +125,12 @@ struct mst_source {
   uint32_t worker, epoch; // that has it, according to the plan
   struct mst_spot spot;   // where its segment is
 };
-enum mst_found {
-  MST_FOUND_OPEN,
-  MST_FOUND_HERE,
-  MST_FOUND_NOT,
-  MST_FOUND_BARRED, // this process may not open it, and there is no link
-  MST_FOUND_SILENT
+enum mst_fetched {
+  MST_FETCHED_OPEN,
+  MST_FETCHED_HERE,
+  MST_FETCHED_NOT,
+  MST_FETCHED_BARRED, // this process may not open it, and there is no link
+  MST_FETCHED_SILENT
 };
 
 // mst_exchange_ask opens what it can of n sources, and begins to ask for the rest. These replace
@@ -142,7 +142,7 @@ int mst_exchange_ask(const struct mst_source *sources, size_t n,
 size_t mst_exchange_wait(int timeout_ms);
 // mst_exchange_state tells the state of one source. Blocks that are here stay until they are
 // dropped.
-enum mst_found mst_exchange_state(size_t index);
+enum mst_fetched mst_exchange_state(size_t index);
 
 // mst_exchange_read gives one block: a reference to its mapping (the caller releases it), its
 // offset there, and its description. *map is NULL for a block without rows. 0; -MST_EINPUT if it

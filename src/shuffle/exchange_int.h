@@ -48,7 +48,7 @@ struct mst_link_end {
 
 struct mst_question {
   struct mst_source source;
-  enum mst_found state;
+  enum mst_fetched state;
   uint8_t barred;           // it couldn't be opened directly
   struct mst_link_end *end; // link it was asked on, or NULL
   int64_t since_ns;         // when first asked
@@ -97,8 +97,9 @@ struct mst_entry **mst_exchange_find(const struct mst_want *want);
 // settles the questions for it.
 void mst_exchange_learn(const struct mst_have *have, const uint8_t *bytes,
                         size_t n, struct mst_map *map);
-void mst_exchange_settle(struct mst_question *question, enum mst_found state);
-void mst_exchange_settle_all(const struct mst_want *want, enum mst_found state);
+void mst_exchange_settle(struct mst_question *question, enum mst_fetched state);
+void mst_exchange_settle_all(const struct mst_want *want,
+                             enum mst_fetched state);
 // mst_exchange_free frees all entries and questions.
 void mst_exchange_free(void);
 

@@ -56,7 +56,7 @@ static int take_frame(struct mst_link_end *end, const struct mst_frame *frame) {
   case MST_KIND_NONE:
     if (mst_want_decode(frame->payload, n, &want) != 0) return 0;
     heard(end);
-    mst_exchange_settle_all(&want, MST_FOUND_NOT);
+    mst_exchange_settle_all(&want, MST_FETCHED_NOT);
     return 1;
   case MST_KIND_HAVE:
     if (mst_have_decode(frame->payload, n, &have) != 0) return 0;
@@ -111,14 +111,14 @@ static int seek(const struct mst_question *question, int64_t now_ns) {
 static void ask_one(struct mst_question *question, int64_t now_ns) {
   const struct mst_source *source = &question->source;
   if (now_ns - question->since_ns > mst_exchange.way.silent_ns) {
-    mst_exchange_settle(question, MST_FOUND_SILENT);
+    mst_exchange_settle(question, MST_FETCHED_SILENT);
     return;
   }
   if (question->end != NULL && !no_word(question, now_ns)) return;
   struct mst_link_end *end = mst_links_to(source->worker, source->epoch);
   if (end == NULL) {
     if (seek(question, now_ns) != 0) {
-      mst_exchange_settle(question, MST_FOUND_NOT);
+      mst_exchange_settle(question, MST_FETCHED_NOT);
     }
     return;
   }
@@ -135,7 +135,7 @@ static int judge(int64_t now_ns) {
   int left = mst_exchange.open > 0;
   for (size_t i = 0; i < mst_exchange.question_count && left; i++) {
     struct mst_question *question = &mst_exchange.questions[i];
-    if (question->state == MST_FOUND_OPEN) ask_one(question, now_ns);
+    if (question->state == MST_FETCHED_OPEN) ask_one(question, now_ns);
   }
   for (size_t i = 0; i < mst_exchange.end_count; i++) {
     struct mst_link_end *end = mst_exchange.ends[i];

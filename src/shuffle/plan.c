@@ -135,17 +135,20 @@ static struct mst_plan_task *task_at(struct mst_plan *plan, uint32_t stage,
   return &mst_plan_stage(plan, stage)->tasks[task];
 }
 
-int mst_plan_done(struct mst_plan *plan, uint32_t stage, uint32_t index,
-                  uint32_t attempt, uint32_t epoch, int64_t now_ns) {
+enum mst_plan_told mst_plan_done(struct mst_plan *plan, uint32_t stage,
+                                 uint32_t index, uint32_t attempt,
+                                 uint32_t epoch, int64_t now_ns) {
   struct mst_plan_task *task = task_at(plan, stage, index);
-  if (task == NULL || attempt == 0 || attempt > task->attempts) return -1;
-  if (task->state == MST_PLAN_DONE && task->attempt == attempt) return -1;
+  if (task == NULL || attempt == 0 || attempt > task->attempts)
+    return MST_PLAN_KNOWN;
+  if (task->state == MST_PLAN_DONE && task->attempt == attempt)
+    return MST_PLAN_KNOWN;
   struct mst_plan_copy *copy = find_copy(task, attempt);
   if (copy == NULL || copy->cancel || copy->epoch != epoch ||
       task->state != MST_PLAN_IDLE) {
     plan->late++;
     if (copy != NULL) end_copy(plan, task, copy);
-    return 0;
+    return MST_PLAN_LATE;
   }
   task->state = MST_PLAN_DONE;
   task->worker = copy->worker;
@@ -163,7 +166,7 @@ int mst_plan_done(struct mst_plan *plan, uint32_t stage, uint32_t index,
     if (other->attempt < attempt) plan->won++;
   }
   end_copy(plan, task, copy);
-  return 1;
+  return MST_PLAN_COMMITTED;
 }
 
 void mst_plan_ended(struct mst_plan *plan, uint32_t stage, uint32_t index,

@@ -137,11 +137,15 @@ void mst_plan_retire(struct mst_plan *plan, uint32_t stage);
 void mst_plan_up(struct mst_plan *plan, uint32_t worker, uint32_t epoch);
 // A worker is lost, and will come back (mst_plan_up), or won't.
 void mst_plan_down(struct mst_plan *plan, uint32_t worker, int gone);
-// An attempt is done in this incarnation: 1 if it is committed, 0 if it is late and must be
-// dropped,
-// -1 if it is the committed one, reported again, or unknown.
-int mst_plan_done(struct mst_plan *plan, uint32_t stage, uint32_t task,
-                  uint32_t attempt, uint32_t epoch, int64_t now_ns);
+// An attempt is done in this incarnation.
+enum mst_plan_told {
+  MST_PLAN_KNOWN, // it is the committed one, reported again, or unknown
+  MST_PLAN_LATE,  // it must be dropped
+  MST_PLAN_COMMITTED
+};
+enum mst_plan_told mst_plan_done(struct mst_plan *plan, uint32_t stage,
+                                 uint32_t task, uint32_t attempt,
+                                 uint32_t epoch, int64_t now_ns);
 // An attempt ended without a result, with its worker.
 void mst_plan_ended(struct mst_plan *plan, uint32_t stage, uint32_t task,
                     uint32_t attempt);

@@ -75,7 +75,7 @@ TEST("F1 Blocks are opened directly, without asking") {
   CHECK_INT(spots[0].pid, pid);
   ask_at(0, &spots[0]);
   CHECK_INT(mst_exchange_wait(0), 0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_HERE);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_HERE);
   check_text(0, "first");
   // Another segment, another process's token, a descriptor of another kind, a closed one.
   struct mst_spot wrong[4] = {spots[0], spots[1], spots[1], spots[1]};
@@ -84,17 +84,17 @@ TEST("F1 Blocks are opened directly, without asking") {
   wrong[3].fd = 900;
   for (int i = 0; i < 4; i++) {
     ask_at(1, &wrong[i]);
-    CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+    CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   }
   ask_at(1, &spots[1]);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_HERE);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_HERE);
   (void)close(done); // its process ends; opened segments stay
   CHECK_INT(waitpid(pid, NULL, 0), pid);
   check_text(1, "second");
   const struct mst_want all = {.stage = 1};
   mst_exchange_drop(&all);
   ask_at(0, &spots[0]);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   end(NULL);
 }
 
@@ -115,7 +115,7 @@ TEST("F1 Blocks that can't be opened directly are asked for by a link, if "
   (void)mst_fault_arm("share.look", 1, EACCES);
   ask_at(1, &spot);
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_BARRED);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_BARRED);
   (void)mst_fault_arm("share.look", 0, 0);
   end(NULL);
 }
@@ -170,20 +170,20 @@ TEST("F1 After a link's end, invalid frames or a later incarnation, blocks "
   CHECK_INT(wanted(&far), 0);
   mst_chan_close(&far);
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
-  CHECK_INT(mst_exchange_state(1), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
+  CHECK_INT(mst_exchange_state(1), MST_FETCHED_NOT);
   link_to(&far, 2, 1);
   ask(1, 2, 0); // of the one before
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   ask(1, 2, 1);
   CHECK_INT(wanted(&far), 0);
   struct mst_head head = {.kind = MST_KIND_EXEC};
   CHECK_INT(mst_chan_send_small(&far, &head, "x", 1, 0, NULL), 0);
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   ask(1, MST_SOURCE_SELF, 0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   end(&far);
 }
 
@@ -198,13 +198,13 @@ TEST("F1 Blocks of a silent worker without known listeners aren't there, "
   ask(1, 2, 0);
   CHECK_INT(wanted(&far), 0);
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   say_have(&far, 0, "late");
   say_have(&far, 0, "late"); // and twice
   do {
     ask(1, 2, 0);
     wait_for(0);
-  } while (mst_exchange_state(0) != MST_FOUND_HERE);
+  } while (mst_exchange_state(0) != MST_FETCHED_HERE);
   check_text(0, "late");
   end(&far);
 }

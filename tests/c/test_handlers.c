@@ -84,7 +84,7 @@ TEST("F3 While all queues are full a reader tries again, until one has room") {
   CHECK_INT(wanted(&far), 0);
   say(&far, MST_KIND_NONE, 0);
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   CHECK(counts_now().dialled < 100); // with pauses
   mst_net_close(&listener);
   finish(&far);
@@ -119,7 +119,7 @@ TEST("F3 If a listener's process is gone, its blocks are reported missing at "
   ask(3, OTHER, 2);
   wait_for(0);
   for (size_t i = 0; i < 3; i++)
-    CHECK_INT(mst_exchange_state(i), MST_FOUND_NOT);
+    CHECK_INT(mst_exchange_state(i), MST_FETCHED_NOT);
   int listener = listen_there(0, 1);
   mst_net_close(&listener); // its file is still there
   struct mst_place place = {
@@ -130,10 +130,11 @@ TEST("F3 If a listener's process is gone, its blocks are reported missing at "
   if (unsure) quick(2 * AGAIN_MS);
   ask(1, OTHER, 5);
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), unsure ? MST_FOUND_SILENT : MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0),
+            unsure ? MST_FETCHED_SILENT : MST_FETCHED_NOT);
   ask(1, OTHER, 2); // of an earlier incarnation
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   finish(NULL);
 }
 

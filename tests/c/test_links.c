@@ -83,7 +83,7 @@ TEST("F1 A question that stays unanswered on every connection is given up") {
     const struct mst_meet meet = hear_meet(&far[n]);
     say_meet(&far[n++], MST_KIND_MET, &meet);
   }
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_SILENT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_SILENT);
   CHECK(n >= 2); // one after the other
   CHECK_INT(counts_now().again, n);
   while (n > 0)
@@ -171,7 +171,7 @@ TEST("F1 A link that is cut, in a frame or between two, or talks nonsense, is "
   }
   // A HAVE without its segment means that the blocks are unavailable: no memory, for example.
   wait_for(0);
-  CHECK_INT(mst_exchange_state(0), MST_FOUND_NOT);
+  CHECK_INT(mst_exchange_state(0), MST_FETCHED_NOT);
   const struct mst_want want = {1, 0, 1};
   struct mst_map *map;
   struct mst_block block;

@@ -34,8 +34,9 @@ static int next(struct mst_plan *plan, int64_t now_ns,
   return rc;
 }
 
-static int commit(struct mst_plan *plan, const struct mst_plan_action *run,
-                  int64_t now_ns) {
+static enum mst_plan_told commit(struct mst_plan *plan,
+                                 const struct mst_plan_action *run,
+                                 int64_t now_ns) {
   return mst_plan_done(plan, run->stage, run->task, run->attempt, run->epoch,
                        now_ns);
 }
@@ -48,7 +49,7 @@ static void play(struct mst_plan *plan, uint32_t runs[3]) {
   while (next(plan, now_ns, &action) && action.kind == MST_PLAN_RUN) {
     runs[action.stage]++;
     now_ns += 10 * MS;
-    CHECK_INT(commit(plan, &action, now_ns), 1);
+    CHECK_INT(commit(plan, &action, now_ns), MST_PLAN_COMMITTED);
   }
   CHECK_INT(action.kind, MST_PLAN_FINISHED);
 }
@@ -70,7 +71,7 @@ TEST("F1 A shuffle runs each task once, near tasks where their input is") {
                 mst_plan_stage(&plan, 0)->tasks[action.task].worker);
       CHECK_INT(mst_plan_stage(&plan, 2)->done, 0);
     }
-    CHECK_INT(commit(&plan, &action, 1), 1);
+    CHECK_INT(commit(&plan, &action, 1), MST_PLAN_COMMITTED);
   }
   CHECK_INT(action.kind, MST_PLAN_FINISHED);
   CHECK_INT(runs[0], 0);
@@ -94,9 +95,9 @@ TEST("F1 Nothing is gathered before all blocks are there, and a busy worker "
   CHECK_INT(mst_plan_base(&plan, 1, a.task, a.worker, &base), 0);
   CHECK_INT(base, 0);
   CHECK(!next(&plan, 0, &c));
-  CHECK_INT(commit(&plan, &a, 1), 1);
+  CHECK_INT(commit(&plan, &a, 1), MST_PLAN_COMMITTED);
   CHECK(!next(&plan, 0, &c));
-  CHECK_INT(commit(&plan, &b, 1), 1);
+  CHECK_INT(commit(&plan, &b, 1), MST_PLAN_COMMITTED);
   CHECK(next(&plan, 0, &c));
   CHECK_INT(c.stage, 2);
   mst_plan_free(&plan);
@@ -153,17 +154,19 @@ TEST("F1 An attempt is committed once; repeated or late ones aren't") {
   shuffle_of(&plan, 1, 1, 1);
   mst_plan_want(&plan, 0);
   CHECK(next(&plan, 0, &action));
-  CHECK_INT(mst_plan_done(&plan, 0, 0, action.attempt + 1, 0, 1), -1);
-  CHECK_INT(commit(&plan, &action, 1), 1);
-  CHECK_INT(commit(&plan, &action, 2), -1);
-  CHECK_INT(mst_plan_done(&plan, 7, 0, 1, 0, 1), -1);
-  CHECK_INT(mst_plan_done(&plan, 0, 1, 1, 0, 1), -1);
+  CHECK_INT(mst_plan_done(&plan, 0, 0, action.attempt + 1, 0, 1),
+            MST_PLAN_KNOWN);
+  CHECK_INT(commit(&plan, &action, 1), MST_PLAN_COMMITTED);
+  CHECK_INT(commit(&plan, &action, 2), MST_PLAN_KNOWN);
+  CHECK_INT(mst_plan_done(&plan, 7, 0, 1, 0, 1), MST_PLAN_KNOWN);
+  CHECK_INT(mst_plan_done(&plan, 0, 1, 1, 0, 1), MST_PLAN_KNOWN);
   CHECK_INT(plan.committed, 1);
   mst_plan_down(&plan, 0, 0);
   mst_plan_up(&plan, 0, 1);
-  CHECK_INT(commit(&plan, &action, 3), 0); // of the incarnation before
+  CHECK_INT(commit(&plan, &action, 3),
+            MST_PLAN_LATE); // of the incarnation before
   CHECK(next(&plan, 3, &action));
-  CHECK_INT(mst_plan_done(&plan, 0, 0, action.attempt, 0, 4), 0);
+  CHECK_INT(mst_plan_done(&plan, 0, 0, action.attempt, 0, 4), MST_PLAN_LATE);
   mst_plan_free(&plan);
 }
 
@@ -181,7 +184,7 @@ TEST("F4 A late task gets a copy elsewhere, then one more; the first counts") {
     if (i == 7) {
       slow = action;
     } else {
-      CHECK_INT(commit(&plan, &action, 400 * MS), 1);
+      CHECK_INT(commit(&plan, &action, 400 * MS), MST_PLAN_COMMITTED);
     }
   }
   CHECK(!next(&plan, 799 * MS, &copy)); // twice the median
@@ -193,15 +196,16 @@ TEST("F4 A late task gets a copy elsewhere, then one more; the first counts") {
   CHECK(next(&plan, 1600 * MS, &more));
   CHECK(more.worker != slow.worker && more.worker != copy.worker);
   CHECK(!next(&plan, 9000 * MS, &action));
-  CHECK_INT(commit(&plan, &copy, 9001 * MS), 1);
+  CHECK_INT(commit(&plan, &copy, 9001 * MS), MST_PLAN_COMMITTED);
   CHECK_INT(plan.won, 1);
-  CHECK_INT(commit(&plan, &slow, 9002 * MS), 0); // before it was cancelled
+  CHECK_INT(commit(&plan, &slow, 9002 * MS),
+            MST_PLAN_LATE); // before it was cancelled
   CHECK(next(&plan, 9002 * MS, &action));
   CHECK_INT(action.kind, MST_PLAN_CANCEL);
   CHECK_INT(action.attempt, more.attempt);
   CHECK(next(&plan, 9002 * MS, &action));
   CHECK_INT(action.kind, MST_PLAN_FINISHED);
-  CHECK_INT(commit(&plan, &more, 9003 * MS), 0);
+  CHECK_INT(commit(&plan, &more, 9003 * MS), MST_PLAN_LATE);
   CHECK_INT(plan.speculated, 2);
   mst_plan_free(&plan);
 }
@@ -219,7 +223,7 @@ TEST("F4 Copies run on a tenth of the workers, at least one, and never if "
     mst_plan_want(&plan, 0);
     for (int i = 0; i < 8; i++) {
       CHECK(next(&plan, 0, &action));
-      if (i < 6) CHECK_INT(commit(&plan, &action, 10 * MS), 1);
+      if (i < 6) CHECK_INT(commit(&plan, &action, 10 * MS), MST_PLAN_COMMITTED);
     }
     CHECK_INT(next(&plan, 5000 * MS, &action), on);
     CHECK(!next(&plan, 5000 * MS, &action)); // two are late, one has a copy
@@ -305,19 +309,19 @@ TEST("F4 Tasks that wait behind a late one run elsewhere, until it gets a "
   CHECK_INT(mst_plan_add(&plan, 4, 0, no_far, 1, &stage), 0);
   mst_plan_want(&plan, stage);
   CHECK(next(&plan, 0, &action));
-  CHECK_INT(commit(&plan, &action, 10 * MS), 1);
+  CHECK_INT(commit(&plan, &action, 10 * MS), MST_PLAN_COMMITTED);
   CHECK(next(&plan, 10 * MS, &slow));
   CHECK(!next(&plan, 20 * MS, &action));
   for (int i = 0; i < 2; i++) {
     CHECK(next(&plan, 600 * MS, &action));
     CHECK_INT(action.worker, 1);
     CHECK(action.task != slow.task);
-    CHECK_INT(commit(&plan, &action, 610 * MS), 1);
+    CHECK_INT(commit(&plan, &action, 610 * MS), MST_PLAN_COMMITTED);
   }
   CHECK(next(&plan, 620 * MS, &action));
   CHECK_INT(action.task, slow.task);
   CHECK_INT(action.worker, 1);
-  CHECK_INT(commit(&plan, &action, 630 * MS), 1);
+  CHECK_INT(commit(&plan, &action, 630 * MS), MST_PLAN_COMMITTED);
   CHECK_INT(plan.won, 1);
   mst_plan_free(&plan);
 }
@@ -338,7 +342,7 @@ static void play_stopped(struct mst_plan *plan, uint32_t reduces,
   while (next(plan, 100 * MS, &action)) {
     CHECK_INT(action.kind, MST_PLAN_RUN);
     if (action.worker < 3 - stopped)
-      CHECK_INT(commit(plan, &action, 110 * MS), 1);
+      CHECK_INT(commit(plan, &action, 110 * MS), MST_PLAN_COMMITTED);
   }
   CHECK_INT(mst_plan_stage(plan, 2)->done, reduces - stopped);
 }
@@ -358,12 +362,12 @@ TEST("F4 Blocks that a late task's copy misses are made again although the "
   CHECK_INT(again.stage, 1);
   CHECK_INT(again.task, 2);
   CHECK(again.worker != 2);
-  CHECK_INT(commit(&plan, &again, 1020 * MS), 1);
+  CHECK_INT(commit(&plan, &again, 1020 * MS), MST_PLAN_COMMITTED);
   CHECK(next(&plan, 1030 * MS, &action));
   CHECK_INT(action.stage, 2);
   CHECK_INT(action.task, copy.task);
   CHECK(action.worker != 2);
-  CHECK_INT(commit(&plan, &action, 1040 * MS), 1);
+  CHECK_INT(commit(&plan, &action, 1040 * MS), MST_PLAN_COMMITTED);
   CHECK(next(&plan, 1050 * MS, &action));
   CHECK_INT(action.kind, MST_PLAN_CANCEL);
   CHECK(next(&plan, 1050 * MS, &action));
@@ -381,7 +385,7 @@ TEST("F4 A worker whose late attempt was ended gets a copy after all others, "
     CHECK(next(&plan, 1000 * MS, copy));
     CHECK_INT(copy->kind, MST_PLAN_RUN);
     CHECK_INT(copy->worker, 0); // the other worker is in doubt now
-    CHECK_INT(commit(&plan, copy, 1010 * MS), 1);
+    CHECK_INT(commit(&plan, copy, 1010 * MS), MST_PLAN_COMMITTED);
     CHECK(next(&plan, 1010 * MS, &action));
     CHECK_INT(action.kind, MST_PLAN_CANCEL);
     CHECK_INT(plan.workers[action.worker].doubt, 1);
@@ -430,7 +434,7 @@ TEST("Tasks start in the given order, each once") {
   uint32_t started = 0;
   while (next(&plan, 0, &action) && action.kind == MST_PLAN_RUN) {
     if (action.stage == 2) CHECK_INT(action.task, order[started++]);
-    CHECK_INT(commit(&plan, &action, 1), 1);
+    CHECK_INT(commit(&plan, &action, 1), MST_PLAN_COMMITTED);
   }
   CHECK_INT(action.kind, MST_PLAN_FINISHED);
   CHECK_INT(started, 4);

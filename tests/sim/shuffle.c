@@ -278,16 +278,17 @@ static void tell(struct sim *sim, const struct news *news) {
   case NEWS_DONE: {
     const uint32_t epoch =
         SIM_CANARY == 2 ? plan->workers[news->worker].epoch : news->epoch;
-    const int rc = mst_plan_done(plan, news->stage, news->task, news->attempt,
-                                 epoch, sim->now_ns);
-    if (rc == 0) seen_late++;
-    if (rc == 0 && SIM_CANARY == 1) {
+    const int is_late =
+        mst_plan_done(plan, news->stage, news->task, news->attempt, epoch,
+                      sim->now_ns) == MST_PLAN_LATE;
+    if (is_late) seen_late++;
+    if (is_late && SIM_CANARY == 1) {
       struct mst_plan_task *task =
           &mst_plan_stage(plan, news->stage)->tasks[news->task];
       task->attempt = news->attempt;
     }
     // What is late is dropped where it was made.
-    if (rc == 0) {
+    if (is_late) {
       sim->outputs[news->stage][news->task][news->attempt].there = 0;
     }
     break;

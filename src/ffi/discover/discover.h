@@ -14,7 +14,7 @@ struct mst_scan *ffi_scan_of(SEXP pointer);
 // ffi_targets_kind gives list(kind, why) of strings: 0 addresses, 1 a host's name, 2
 // malformed, 3 too large.
 SEXP ffi_targets_kind(SEXP targets, SEXP edges);
-// ffi_targets_sum gives list(total, public) for targets that are all of kind 0: the number of their
+// ffi_targets_sum gives list(total, public) for targets that are all ranges: the number of their
 // addresses without those of `exclude`, and the first public one, or NA.
 SEXP ffi_targets_sum(SEXP targets, SEXP exclude, SEXP edges);
 // ffi_name_lookup gives the addresses of a name, or a list with the resolver's error.
@@ -43,7 +43,7 @@ SEXP ffi_scan_judge(SEXP scan, SEXP good);
 // ffi_scan_findings gives the columns of all probes in order.
 SEXP ffi_scan_findings(SEXP scan);
 SEXP ffi_scan_close(SEXP scan);
-// ffi_ranges_of reads targets of kind 0 into tidy ranges, in R's memory.
+// ffi_ranges_of reads targets that are ranges into tidy ranges, in R's memory.
 struct mst_range *ffi_ranges_of(SEXP targets, SEXP exclude, SEXP edges,
                                 size_t *count);
 

@@ -24,7 +24,11 @@ SEXP ffi_targets_kind(SEXP targets, SEXP edges) {
     struct mst_err err;
     const int rc =
         parse(STRING_ELT(targets, i), Rf_asLogical(edges), &range, &err);
-    INTEGER(kind)[i] = rc >= 0 ? rc : rc == -MST_ELIMIT ? 3 : 2;
+    INTEGER(kind)
+    [i] = rc == MST_TARGET_RANGE  ? FFI_TARGET_RANGE
+          : rc == MST_TARGET_NAME ? FFI_TARGET_NAME
+          : rc == -MST_ELIMIT     ? FFI_TARGET_LARGE
+                                  : FFI_TARGET_BAD;
     SET_STRING_ELT(why, i, Rf_mkChar(err.text));
   }
   UNPROTECT(1);

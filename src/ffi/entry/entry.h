@@ -104,6 +104,12 @@ SEXP ffi_build_set(SEXP build, SEXP ns);
 // ffi_build_clear: this code was just loaded.
 void ffi_build_clear(void);
 
+// ---- enums.c
+
+// ffi_enums gives a list of named integers, those of each enum that R code compares with, under the
+// names that R code has for them.
+SEXP ffi_enums(void);
+
 // ---- r.c: R's API
 
 // ffi_deadline gives the time in timeout_s seconds.

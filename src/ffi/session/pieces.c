@@ -53,7 +53,7 @@ SEXP ffi_pieces_new(SEXP numbers) {
 }
 
 // ffi_pieces_next gives c(kind, piece, first, last, tries, worker), NULL if there is nothing to be
-// done now. kind: 1 run, 2 cancel, 3 tell where pieces are. worker: NA, or the only one.
+// done now. kind: enum mst_piece_do. worker: NA, or the only one.
 SEXP ffi_pieces_next(SEXP pointer) {
   struct mst_piece_action action;
   SEXP next = PROTECT(Rf_allocVector(REALSXP, 6));
@@ -61,7 +61,7 @@ SEXP ffi_pieces_next(SEXP pointer) {
   if (rc < 0) Rf_error("no memory for a map");
   UNPROTECT(1);
   if (rc == 0) return R_NilValue;
-  REAL(next)[0] = (double)action.kind + 1;
+  REAL(next)[0] = (double)action.kind;
   REAL(next)[1] = (double)action.piece + 1;
   REAL(next)[2] = (double)action.first + 1;
   REAL(next)[3] = (double)action.last + 1;
@@ -96,30 +96,29 @@ SEXP ffi_pieces_ended(SEXP pointer, SEXP piece) {
   return R_NilValue;
 }
 
-// How a piece ended comes back as 1 counts, 2 drop, 3 again.
-
-// ffi_pieces_done: seconds is c(of the elements, of what came before them).
+// ffi_pieces_done: seconds is c(of the elements, of what came before them). Gives an enum
+// mst_piece_end.
 SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
   struct mst_pieces *pieces = pieces_of(pointer);
   const enum mst_piece_end end = mst_pieces_done(
       pieces, piece_of(pieces, piece), REAL(seconds)[0], REAL(seconds)[1]);
-  return Rf_ScalarInteger((int)end + 1);
+  return Rf_ScalarInteger((int)end);
 }
 
-// ffi_pieces_lost: about is c(loss, attempts, alone). loss: 1 lost, 2 given up, 3 late. Gives how
-// it ended, and how often its elements were lost in all.
+// ffi_pieces_lost: about is c(loss, attempts, alone), with an enum mst_piece_loss. Gives an enum
+// mst_piece_end, and how often its elements were lost in all.
 SEXP ffi_pieces_lost(SEXP pointer, SEXP piece, SEXP about) {
   struct mst_pieces *pieces = pieces_of(pointer);
   const int *at = INTEGER(about);
-  if (at[0] < 1 || at[0] > (int)MST_PIECE_LATE + 1) {
+  if (at[0] < 0 || at[0] > (int)MST_PIECE_LATE) {
     Rf_error("a piece isn't lost in the way %d", at[0]);
   }
   SEXP result = Rf_allocVector(INTSXP, 2);
   uint32_t total;
   const enum mst_piece_end end = mst_pieces_lost(
-      pieces, piece_of(pieces, piece), (enum mst_piece_loss)(at[0] - 1),
+      pieces, piece_of(pieces, piece), (enum mst_piece_loss)at[0],
       (uint32_t)at[1], at[2] != 0, &total);
-  INTEGER(result)[0] = (int)end + 1;
+  INTEGER(result)[0] = (int)end;
   INTEGER(result)[1] = (int)total;
   return result;
 }

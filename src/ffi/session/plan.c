@@ -114,10 +114,10 @@ SEXP ffi_plan_see(SEXP pointer, SEXP workers) {
   for (uint32_t i = 0; i < n; i++) {
     const int state = INTEGER(workers)[n + i];
     const struct mst_plan_worker *at = &plan->workers[i];
-    if (state == 1) {
+    if (state == FFI_IS_UP) {
       mst_plan_up(plan, i, (uint32_t)INTEGER(workers)[i]);
-    } else if (at->up || (state == 2) != at->gone) {
-      mst_plan_down(plan, i, state == 2);
+    } else if (at->up || (state == FFI_IS_GONE) != at->gone) {
+      mst_plan_down(plan, i, state == FFI_IS_GONE);
     }
   }
   return R_NilValue;
@@ -140,12 +140,14 @@ static struct attempt attempt_of(SEXP numbers, R_xlen_t n) {
                           .more = at + 3};
 }
 
-// ffi_plan_done: c(stage, task, attempt, epoch). 1 committed, 0 late, -1 known.
+// ffi_plan_done: c(stage, task, attempt, epoch). Gives an enum mst_plan_told.
 SEXP ffi_plan_done(SEXP pointer, SEXP numbers) {
   struct mst_plan *plan = plan_of(pointer);
   const struct attempt at = attempt_of(numbers, 4);
-  return Rf_ScalarInteger(mst_plan_done(plan, at.stage, at.task, at.attempt,
-                                        (uint32_t)at.more[0], mst_clock_now()));
+  const enum mst_plan_told told =
+      mst_plan_done(plan, at.stage, at.task, at.attempt, (uint32_t)at.more[0],
+                    mst_clock_now());
+  return Rf_ScalarInteger((int)told);
 }
 
 // ffi_plan_ended: c(stage, task, attempt).
@@ -166,7 +168,7 @@ SEXP ffi_plan_missed(SEXP pointer, SEXP numbers) {
 }
 
 // ffi_plan_next gives c(kind, stage, task, attempt, worker, epoch), NULL if there is nothing to
-// be done now. kind: 1 run, 2 cancel, 3 failed, 4 finished.
+// be done now. kind: enum mst_plan_do.
 SEXP ffi_plan_next(SEXP pointer) {
   struct mst_plan_action action;
   if (!mst_plan_next(plan_of(pointer), mst_clock_now(), &action)) {
@@ -174,7 +176,7 @@ SEXP ffi_plan_next(SEXP pointer) {
   }
   SEXP result = Rf_allocVector(INTSXP, 6);
   int *to = INTEGER(result);
-  to[0] = (int)action.kind + 1;
+  to[0] = (int)action.kind;
   to[1] = (int)action.stage + 1;
   to[2] = (int)action.task + 1;
   to[3] = (int)action.attempt;
@@ -229,8 +231,8 @@ SEXP ffi_plan_counts(SEXP pointer) {
   return list;
 }
 
-// ffi_cluster_workers gives a matrix with a row for each worker of the cluster: epoch, and 1 if it
-// is up, 2 if it is lost for good, else 0. Or an outcome.
+// ffi_cluster_workers gives a matrix with a row for each worker of the cluster: epoch, and an enum
+// ffi_is. Or an outcome.
 SEXP ffi_cluster_workers(SEXP nodes) {
   enum ffi_outcome outcome;
   const struct mst_peer *first = ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
@@ -242,7 +244,10 @@ SEXP ffi_cluster_workers(SEXP nodes) {
     const struct mst_peer *peer = cluster->peers[i];
     const struct mst_look look = mst_peer_look(peer, mst_clock_now());
     INTEGER(matrix)[i] = (int)look.epoch;
-    INTEGER(matrix)[n + i] = look.up ? 1 : look.dead || look.ends ? 2 : 0;
+    INTEGER(matrix)
+    [n + i] = look.up                  ? FFI_IS_UP
+              : look.dead || look.ends ? FFI_IS_GONE
+                                       : FFI_IS_AWAY;
   }
   UNPROTECT(1);
   return matrix;

@@ -175,8 +175,8 @@ static void wait_for(struct pollfd *polled, size_t n, SEXP timeout_s) {
 }
 
 // ffi_stock_poll waits a slice for an event: list(accepted, links, processes). accepted: the
-// pointer of a new connection, or NULL. links: for each, 1 if a message is there, or the word of a
-// peer that isn't proved yet, 0 if not, -1 if none will come. processes: for each, whether it runs.
+// pointer of a new connection, or NULL. links: for each, an enum ffi_link. processes: for each,
+// whether it runs.
 SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
                     SEXP timeout_s) {
   static const char *const names[] = {"accepted", "links", "processes"};
@@ -212,7 +212,9 @@ SEXP ffi_stock_poll(SEXP listener_pointer, SEXP links, SEXP running,
   for (R_xlen_t i = 0; i < n; i++) {
     struct stock_link *stock = link_of(VECTOR_ELT(links, i));
     const int rc = stock == NULL ? -MST_ECLOSED : fill(stock);
-    states[i] = rc < 0 ? -1 : rc;
+    states[i] = rc < 0    ? FFI_LINK_ENDED
+                : rc == 0 ? FFI_LINK_NOTHING
+                          : FFI_LINK_WHOLE;
   }
   for (R_xlen_t i = 0; i < m; i++) {
     struct stock_process *process =

@@ -4,19 +4,6 @@
 
 #include "ffi/value/value.h"
 
-// What a value contains, itself or in nested lists. Attributes and environments aren't searched:
-// data.table's pointer to itself is an attribute, and the contents of an environment may never be
-// used.
-enum scan {
-  SCAN_CONNECTION = 1, // other than stdin, stdout, stderr
-  SCAN_POINTER = 2,    // an external pointer that isn't NULL
-  SCAN_ENVIRONMENT =
-      4, // not a package's: the next task would see changes in it
-  SCAN_S4 = 8,
-  SCAN_LARGE = 16, // a vector that may be worth sharing, or one of R's lists
-  SCAN_CODE = 32 // a function whose code has an external pointer, as Rcpp's do
-};
-
 #define SCAN_DEPTH 64
 
 static int is_connection(SEXP x) {
@@ -57,30 +44,30 @@ static int has_pointer(SEXP x, int depth) {
 static int scan_function(SEXP x) {
   SEXP env = ffi_closure_env(x);
   if (env != R_GlobalEnv && is_shared(env)) return 0;
-  return (is_shared(env) ? 0 : SCAN_ENVIRONMENT) |
-         (has_pointer(R_ClosureExpr(x), 0) ? SCAN_CODE : 0);
+  return (is_shared(env) ? 0 : FFI_SCAN_ENVIRONMENT) |
+         (has_pointer(R_ClosureExpr(x), 0) ? FFI_SCAN_CODE : 0);
 }
 
 static int scan(SEXP x, int depth) {
   switch (TYPEOF(x)) {
   case INTSXP:
-    if (is_connection(x)) return SCAN_CONNECTION;
+    if (is_connection(x)) return FFI_SCAN_CONNECTION;
     break;
   case EXTPTRSXP:
-    return R_ExternalPtrAddr(x) != NULL ? SCAN_POINTER : 0;
+    return R_ExternalPtrAddr(x) != NULL ? FFI_SCAN_POINTER : 0;
   case ENVSXP:
-    return is_shared(x) ? 0 : SCAN_ENVIRONMENT;
+    return is_shared(x) ? 0 : FFI_SCAN_ENVIRONMENT;
   case CLOSXP:
     return scan_function(x);
   case S4SXP:
-    return SCAN_S4 | SCAN_ENVIRONMENT;
+    return FFI_SCAN_S4 | FFI_SCAN_ENVIRONMENT;
   case LISTSXP:
-    return SCAN_LARGE;
+    return FFI_SCAN_LARGE;
   default:
     break;
   }
-  if (TYPEOF(x) != VECSXP) return ffi_share_may_be(x) ? SCAN_LARGE : 0;
-  if (depth == SCAN_DEPTH) return SCAN_ENVIRONMENT | SCAN_LARGE;
+  if (TYPEOF(x) != VECSXP) return ffi_share_may_be(x) ? FFI_SCAN_LARGE : 0;
+  if (depth == SCAN_DEPTH) return FFI_SCAN_ENVIRONMENT | FFI_SCAN_LARGE;
   int found = 0;
   const R_xlen_t n = Rf_xlength(x);
   for (R_xlen_t i = 0; i < n; i++)
@@ -88,14 +75,15 @@ static int scan(SEXP x, int depth) {
   return found;
 }
 
-int ffi_has_frame(SEXP x) { return (scan(x, 0) & SCAN_ENVIRONMENT) != 0; }
+int ffi_has_frame(SEXP x) { return (scan(x, 0) & FFI_SCAN_ENVIRONMENT) != 0; }
 
 SEXP ffi_scan(SEXP x) { return Rf_ScalarInteger(scan(x, 0)); }
 
 int ffi_is_refused(SEXP x, int *may_share) {
   const int found = scan(x, 0);
-  if (may_share != NULL) *may_share = (found & SCAN_LARGE) != 0;
-  if ((found & (SCAN_CONNECTION | SCAN_POINTER | SCAN_CODE)) == 0) return 0;
+  if (may_share != NULL) *may_share = (found & FFI_SCAN_LARGE) != 0;
+  if ((found & (FFI_SCAN_CONNECTION | FFI_SCAN_POINTER | FFI_SCAN_CODE)) == 0)
+    return 0;
   static SEXP name;
   SEXP option = Rf_GetOption1(ffi_symbol(&name, "muster.references"));
   const char *policy = TYPEOF(option) == STRSXP && Rf_xlength(option) == 1
@@ -103,5 +91,5 @@ int ffi_is_refused(SEXP x, int *may_share) {
                            : "connections";
   if (strcmp(policy, "ignore") == 0) return 0;
   if (strcmp(policy, "error") == 0) return 1;
-  return (found & SCAN_CONNECTION) != 0;
+  return (found & FFI_SCAN_CONNECTION) != 0;
 }

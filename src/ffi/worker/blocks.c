@@ -143,8 +143,7 @@ static struct mst_source source_of(const int *at, size_t n) {
 
 // ffi_block_fetch gets the blocks of n attempts: sources is an integer matrix with n rows: stage,
 // task, attempt, worker (from 1; 0: this one), epoch, and the spot as from ffi_block_write (pid 0:
-// unknown). Gives an outcome for each: 0 here, 1 not there, 2 no answer, 3 this worker can't open
-// it directly.
+// unknown). Gives an enum mst_fetched for each.
 SEXP ffi_block_fetch(SEXP sources) {
   struct mst_err err;
   mst_err_clear(&err);
@@ -157,12 +156,7 @@ SEXP ffi_block_fetch(SEXP sources) {
     R_CheckUserInterrupt();
   SEXP states = Rf_allocVector(INTSXP, (R_xlen_t)n);
   for (size_t i = 0; i < n; i++) {
-    const enum mst_found state = mst_exchange_state(i);
-    INTEGER(states)
-    [i] = state == MST_FOUND_HERE     ? 0
-          : state == MST_FOUND_NOT    ? 1
-          : state == MST_FOUND_BARRED ? 3
-                                      : 2;
+    INTEGER(states)[i] = (int)mst_exchange_state(i);
   }
   return states;
 }

@@ -20,9 +20,6 @@
 #include "pool/spin.h"
 #include "shuffle/exchange.h"
 
-// With a lower options(expressions = ), which a call may set, there would be no room for calls
-// below the frames that evaluate them.
-#define EXPRESSIONS_MIN 60
 
 static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
@@ -329,7 +326,7 @@ static void drop_job(const struct mst_frame *frame) {
 static void check_depth(void) {
   static SEXP name;
   if (Rf_asInteger(Rf_GetOption1(ffi_symbol(&name, "expressions"))) <
-      EXPRESSIONS_MIN) {
+      FFI_LEAST_EXPRESSIONS) {
     Rf_error("options(expressions = ) is too low for a worker");
   }
 }
