@@ -30,7 +30,7 @@ abort_start <- function(outcome, plan, server = NULL) {
     ),
     abort_muster("launch", paste0(message, "."),
       details = c(
-        peer$failure,
+        why_text(peer$failure),
         if (outcome$fail == "exited") paste0("It ended: ", exit_text(peer), "."),
         output_lines(peer$output)
       ),
@@ -147,13 +147,37 @@ killed_by <- function(status) {
   }
 }
 
+# What was wrong with a worker, see enum mst_why of src/pool/loss.h. NULL: nothing that is known;
+# a text: what the worker, or whoever read its messages, said.
+why_text <- function(why) {
+  if (is.integer(why)) why_words[[enum_name(whys, why)]] else why
+}
+
+why_words <- c(
+  interrupt = "its call kept running for a second after the interrupt",
+  cancel = "its call kept running for a minute after it was cancelled",
+  heartbeat = "it didn't respond within `heartbeat` seconds (the process or its host is stopped)",
+  killed = "it was ended by killNode()",
+  answer = "the worker sent an answer to another call",
+  replay = "a call of its journal failed when it was replayed, see cluster_journal()",
+  threads = "its fork server now has several threads, so it must not fork",
+  short = "it can't be restarted: the system lacks processes, descriptors or memory",
+  many = "its state can't be restored: too many calls have changed it",
+  long = paste(
+    "its state can't be restored: it can't be copied, and replaying its calls would take longer",
+    "than options(muster.replay_max =) allows"
+  ),
+  memory = "its state can't be restored: there wasn't enough memory to keep its calls",
+  ended = "its state can't be restored: its checkpoint process had ended"
+)
+
 # Further facts: the details of an error or a message.
 end_reason <- function(status, reason = status$reason) {
   by <- killed_by(status)
   c(
     if (by == "system") "The system had no memory left and ended it.",
     if (by == "muster" && is.null(reason)) "It crashed, and R took too long to report the crash.",
-    reason
+    why_text(reason)
   )
 }
 

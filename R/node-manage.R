@@ -255,7 +255,7 @@ more_nodes <- function(node, count, call) {
     failed <- nodes[dead][[1L]]
     status <- .Call(ffi_node_status, failed)
     abort_muster("launch", "Can't start more workers.",
-      details = c(status$failure, output_lines(status$output)), call = call
+      details = c(why_text(status$failure), output_lines(status$output)), call = call
     )
   }
   if (isFALSE(grown$lacking) && length(the$exports)) {

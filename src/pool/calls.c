@@ -90,8 +90,7 @@ void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   slot->to_heal = 0;
   if (slot->launch_ns != NEVER) calls->waiting--;
   slot->launch_ns = NEVER;
-  free(slot->failure);
-  slot->failure = NULL;
+  mst_slot_forget_why(slot);
 }
 
 void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns) {
@@ -166,12 +165,11 @@ int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
 
 void mst_calls_fail(struct mst_calls *calls, uint32_t worker,
                     const char *text) {
-  mst_slot_fail(calls->slots[worker], text);
+  mst_slot_fail_told(calls->slots[worker], text);
 }
 
-static void broken(struct mst_calls *calls, struct mst_slot *slot,
-                   const char *text) {
-  mst_slot_fail(slot, text);
+// broken: why is known; this worker is of no use any more.
+static void broken(struct mst_calls *calls, struct mst_slot *slot) {
   slot->ended = 1;
   mst_due_add(&calls->due, &slot->mailbox, MST_TODO_BREAK);
   mst_calls_tell_pool(calls, MST_EV_CLOSED, slot->mailbox.worker);
@@ -180,7 +178,8 @@ static void broken(struct mst_calls *calls, struct mst_slot *slot,
 void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
                       const char *text, int64_t now_ns) {
   calls->now_ns = now_ns;
-  broken(calls, calls->slots[worker], text);
+  mst_slot_fail_told(calls->slots[worker], text);
+  broken(calls, calls->slots[worker]);
 }
 
 // stay_lost: one that is lost doesn't come back.
@@ -262,7 +261,7 @@ void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   calls->now_ns = now_ns;
   slot->dead = 1;
   slot->sys_errno = 0;
-  mst_slot_fail(slot, "it was ended by killNode()");
+  mst_slot_fail(slot, MST_WHY_KILLED);
   // One that is lost may wait for its turn to come back, one that isn't launched for it, too.
   const enum mst_worker_state state = worker_of(calls, slot)->state;
   const int waits = state == MST_WORKER_LOST || state == MST_WORKER_NONE;
@@ -346,7 +345,8 @@ void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
     mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker);
   } else if (slot->mailbox.first == NULL || answered->call != oldest ||
              !slot->mailbox.first->sent) {
-    broken(calls, slot, "the worker sent an answer to another call");
+    mst_slot_fail(slot, MST_WHY_ANSWER);
+    broken(calls, slot);
   } else {
     take_answer(calls, slot, answered);
   }

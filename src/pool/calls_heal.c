@@ -97,8 +97,7 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
 static void let_go(struct mst_calls *calls, struct mst_slot *slot) {
   mst_journal_unask(&slot->journal);
   mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PAUSE);
-  free(slot->failure);
-  slot->failure = NULL;
+  mst_slot_forget_why(slot);
   slot->replay_left = 0;
   slot->cancel = 0;
   slot->resuming = 1;
@@ -177,7 +176,7 @@ static void carry_out(struct mst_calls *calls, struct mst_slot *slot,
   if (verdict->attempts > 0) {
     mst_slot_fail_first(calls, slot, MST_LOSS_POISON, verdict->attempts, words);
   }
-  if (verdict->why != NULL) mst_slot_fail(slot, verdict->why);
+  if (verdict->why != MST_WHY_NONE) mst_slot_fail(slot, verdict->why);
   switch (verdict->how) {
   case MST_RECOVER_NOW:
     restart(calls, slot, words);
@@ -210,8 +209,8 @@ void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
 
 // give_up: it has come back, and isn't what it was.
 static void give_up(struct mst_calls *calls, struct mst_slot *slot,
-                    const char *text) {
-  mst_slot_fail(slot, text);
+                    enum mst_why why) {
+  mst_slot_fail(slot, why);
   slot->dead = 1;
   tell(calls, loss_of(calls, slot, MST_LOSS_GIVEN_UP, NULL));
   mst_calls_tell_pool(calls, MST_EV_SILENT, slot->mailbox.worker);
@@ -271,9 +270,7 @@ void mst_slot_replayed(struct mst_calls *calls, struct mst_slot *slot,
   slot->head_ns = calls->now_ns; // what it owes comes after the journal
   const int failed = (flags & MST_FLAG_ERROR) != 0;
   if (failed && !entry->failed) {
-    give_up(calls, slot,
-            "a call of its journal failed when it was replayed, see "
-            "cluster_journal()");
+    give_up(calls, slot, MST_WHY_REPLAY);
   } else if (slot->replay_left == 0 && !slot->replaying) {
     mst_heal_idle(&slot->heal);
   }
@@ -292,8 +289,7 @@ static void listen_to(struct mst_calls *calls, struct mst_slot *slot,
     mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PING);
     break;
   case MST_BEAT_SILENT:
-    mst_slot_fail(slot, "it didn't respond within `heartbeat` seconds (the "
-                        "process or its host is stopped)");
+    mst_slot_fail(slot, MST_WHY_HEARTBEAT);
     mst_calls_tell_pool(calls, MST_EV_SILENT, slot->mailbox.worker);
     break;
   case MST_BEAT_FINE:
@@ -337,10 +333,7 @@ static void watch_cancelled(struct mst_calls *calls, struct mst_slot *slot,
   const int64_t patience_ns =
       lives ? MST_CANCEL_FINISH_NS : MST_CANCEL_PATIENCE_NS;
   if (calls->now_ns - slot->cancel_ns < patience_ns) return;
-  mst_slot_fail(slot, lives ? "its call kept running for a minute after it "
-                              "was cancelled"
-                            : "its call kept running for a second after "
-                              "the interrupt");
+  mst_slot_fail(slot, lives ? MST_WHY_CANCEL : MST_WHY_INTERRUPT);
   mst_calls_tell_pool(calls, MST_EV_SILENT, slot->mailbox.worker);
 }
 

@@ -4,6 +4,25 @@
 
 #include <stdint.h>
 
+// What was wrong with a worker. R code has the words (R/failure-messages.R).
+enum mst_why {
+  MST_WHY_NONE,      // nothing that is known
+  MST_WHY_TOLD,      // what a text says that goes with it
+  MST_WHY_INTERRUPT, // its call went on after the interrupt
+  MST_WHY_CANCEL,    // its call went on for long after it was cancelled
+  MST_WHY_HEARTBEAT, // it gave no sign of life
+  MST_WHY_KILLED,    // the user ended it
+  MST_WHY_ANSWER,    // it answered another call than the one that it owes
+  MST_WHY_REPLAY,    // a call failed when it was replayed
+  MST_WHY_THREADS,   // its fork server has threads
+  MST_WHY_SHORT,     // it can't be launched: the system is short of something
+  // its state can't be had again, see enum mst_incomplete
+  MST_WHY_MANY,
+  MST_WHY_LONG,
+  MST_WHY_MEMORY,
+  MST_WHY_ENDED
+};
+
 struct mst_loss {
   struct mst_loss *next;
   uint64_t call; // the call that fails because of it; 0 if none does
@@ -20,11 +39,12 @@ struct mst_loss {
   uint32_t again;    // calls that are sent again
   int32_t sys_errno; // what it can't be started for want of, 0 if for nothing
   uint8_t oom;  // the kernel killed it to have memory, as far as can be told
-  uint8_t ours; // muster killed it; reason says why
+  uint8_t ours; // muster killed it; why says for what
   uint8_t fresh_rng; // it had a random number stream that can't be had again
   char *output;      // its last words, owned
-  char *reason; // why it was given up; owned, NULL if there is no more to say
-  int32_t tag;  // of the call that fails
+  enum mst_why why;  // it was given up
+  char *reason;      // owned; TOLD: the text
+  int32_t tag;       // of the call that fails
 };
 
 // mst_loss_free frees it with its texts; NULL is allowed.

@@ -8,8 +8,20 @@
 
 #include "base/mst_err.h"
 
-void mst_slot_fail(struct mst_slot *slot, const char *text) {
-  if (slot->failure == NULL) slot->failure = strdup(text);
+void mst_slot_fail(struct mst_slot *slot, enum mst_why why) {
+  if (slot->why == MST_WHY_NONE) slot->why = why;
+}
+
+void mst_slot_fail_told(struct mst_slot *slot, const char *text) {
+  if (slot->why != MST_WHY_NONE) return;
+  slot->why = MST_WHY_TOLD;
+  slot->failure = strdup(text);
+}
+
+void mst_slot_forget_why(struct mst_slot *slot) {
+  slot->why = MST_WHY_NONE;
+  free(slot->failure);
+  slot->failure = NULL;
 }
 
 struct mst_loss *mst_slot_loss(const struct mst_slot *slot,
@@ -27,23 +39,18 @@ struct mst_loss *mst_slot_loss(const struct mst_slot *slot,
   loss->ours = slot->ours;
   loss->sys_errno = slot->sys_errno;
   if (words != NULL) loss->output = strdup(words);
+  loss->why = slot->why;
   if (slot->failure != NULL) loss->reason = strdup(slot->failure);
   return loss;
 }
 
-const char *mst_slot_lost_state(const struct mst_slot *slot) {
-  static const char *const words[] = {
-      [MST_INCOMPLETE_MANY] =
-          "its state can't be restored: too many calls have changed it",
-      [MST_INCOMPLETE_LONG] =
-          "its state can't be restored: it can't be copied, and replaying its "
-          "calls would take longer than options(muster.replay_max =) allows",
-      [MST_INCOMPLETE_MEMORY] =
-          "its state can't be restored: there wasn't enough memory to keep its "
-          "calls",
-      [MST_INCOMPLETE_ENDED] =
-          "its state can't be restored: its checkpoint process had ended"};
-  return words[slot->journal.incomplete];
+enum mst_why mst_slot_lost_state(const struct mst_slot *slot) {
+  static const enum mst_why whys[] = {[MST_COMPLETE] = MST_WHY_NONE,
+                                      [MST_INCOMPLETE_MANY] = MST_WHY_MANY,
+                                      [MST_INCOMPLETE_LONG] = MST_WHY_LONG,
+                                      [MST_INCOMPLETE_MEMORY] = MST_WHY_MEMORY,
+                                      [MST_INCOMPLETE_ENDED] = MST_WHY_ENDED};
+  return whys[slot->journal.incomplete];
 }
 
 // ---- who killed it
@@ -66,10 +73,9 @@ static void note_killer(struct mst_slot *slot, const struct mst_worker *worker,
                      worker->exit_how == MST_EXIT_SIGNAL &&
                      worker->exit_number == SIGKILL;
   if (killed && ignored_interrupt(slot, worker)) {
-    mst_slot_fail(slot, "its call kept running for a second after "
-                        "the interrupt");
+    mst_slot_fail(slot, MST_WHY_INTERRUPT);
   }
-  slot->ours = (uint8_t)(killed && slot->failure != NULL);
+  slot->ours = (uint8_t)(killed && slot->why != MST_WHY_NONE);
   slot->oom = (uint8_t)(killed && !slot->ours && oom);
 }
 
@@ -95,11 +101,7 @@ static struct mst_verdict launch_later(struct mst_slot *slot, int sys_errno) {
   if (slot->launches < MST_SHORT_TRIES) {
     return (struct mst_verdict){.how = MST_RECOVER_LATER};
   }
-  return (struct mst_verdict){
-      .how = MST_RECOVER_GIVE_UP,
-      .why =
-          "it can't be restarted: the system lacks processes, descriptors or "
-          "memory"};
+  return (struct mst_verdict){.how = MST_RECOVER_GIVE_UP, .why = MST_WHY_SHORT};
 }
 
 // ---- which call is to blame
@@ -176,9 +178,6 @@ struct mst_verdict mst_recover_judge(struct mst_slot *slot,
   if (policy->on && lacks != 0) return launch_later(slot, lacks);
   slot->sys_errno = 0; // this time it was there, or nothing was short
   // The fork server found threads in itself (fork/server.c).
-  if (launch_errno(worker) == EDEADLK) {
-    mst_slot_fail(
-        slot, "its fork server now has several threads, so it must not fork");
-  }
+  if (launch_errno(worker) == EDEADLK) mst_slot_fail(slot, MST_WHY_THREADS);
   return judge_loss(slot, policy, now_ns);
 }

@@ -10,6 +10,7 @@
 
 #include "pool/heal.h"
 #include "pool/journal.h"
+#include "pool/loss.h"
 #include "pool/mailbox.h"
 #include "pool/state.h"
 
@@ -25,7 +26,8 @@ struct mst_slot {
   struct mst_heal heal;
   struct mst_journal journal;
   struct mst_seed seed; // the stream's position after the last answer
-  char *failure;        // what was wrong first; owned
+  enum mst_why why;     // what was wrong first
+  char *failure;        // TOLD: the text; owned
   uint8_t rng_other;    // it drew from another generator what won't be repeated
   uint8_t rng_drew;     // it drew random numbers at all
   uint8_t rng_kept;     // its checkpoint has the stream
@@ -66,8 +68,8 @@ struct mst_verdict {
     MST_RECOVER_LATER,   // it is launched again when the system has more
     MST_RECOVER_NOW
   } how;
-  const char *why; // of LEAVE and GIVE_UP: text for people, NULL for no more
-  uint8_t late;    // its oldest call took too long: it fails
+  enum mst_why why; // of LEAVE and GIVE_UP
+  uint8_t late;     // its oldest call took too long: it fails
   uint32_t
       attempts; // that its oldest call, after that, has had: it fails; 0: it doesn't
 };
@@ -81,11 +83,14 @@ struct mst_verdict mst_recover_judge(struct mst_slot *slot,
                                      const struct mst_judged *judged, int ends,
                                      int64_t now_ns);
 
-// mst_slot_fail notes the first thing that was wrong with a worker, for people. Allocates; without
-// memory nothing is noted.
-void mst_slot_fail(struct mst_slot *slot, const char *text);
-// mst_slot_lost_state says why a worker can't come back as it was.
-const char *mst_slot_lost_state(const struct mst_slot *slot);
+// mst_slot_fail notes the first thing that was wrong with a worker, mst_slot_fail_told with the
+// text of whoever knows it. That allocates: without memory the text is missing.
+// mst_slot_forget_why is for the next incarnation.
+void mst_slot_fail(struct mst_slot *slot, enum mst_why why);
+void mst_slot_fail_told(struct mst_slot *slot, const char *text);
+void mst_slot_forget_why(struct mst_slot *slot);
+// mst_slot_lost_state tells why a worker can't come back as it was.
+enum mst_why mst_slot_lost_state(const struct mst_slot *slot);
 // mst_slot_loss describes how this incarnation ended. NULL without memory: then nobody is told, and
 // what follows is done anyway. Allocates.
 struct mst_loss *mst_slot_loss(const struct mst_slot *slot,

@@ -237,7 +237,9 @@ int mst_peer_owes_several(const struct mst_peer *peer);
 const void *mst_peer_caller(const struct mst_peer *peer);
 // mst_peer_journal gives what is kept to make the worker again, until the session runs.
 const struct mst_journal *mst_peer_journal(const struct mst_peer *peer);
-// mst_peer_failure gives what was wrong with it first, for people; it may be NULL by the next call.
+// mst_peer_why gives what was wrong with it first, and mst_peer_failure the text of TOLD, which may
+// be NULL by the next call.
+enum mst_why mst_peer_why(const struct mst_peer *peer);
 char *const *mst_peer_failure(const struct mst_peer *peer);
 // mst_peer_forget drops the answers of all calls of a verb sent so far (NULL: of any) that
 // are no tasks: those that are here now, the others when they come. What the worker still

@@ -77,6 +77,10 @@ const struct mst_journal *mst_peer_journal(const struct mst_peer *peer) {
   return &peer->slot->journal;
 }
 
+enum mst_why mst_peer_why(const struct mst_peer *peer) {
+  return peer->slot->why;
+}
+
 char *const *mst_peer_failure(const struct mst_peer *peer) {
   return &peer->slot->failure;
 }

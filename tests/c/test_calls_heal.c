@@ -182,7 +182,7 @@ TEST("A worker whose replay fails is given up, with the reason") {
   come_up(0);
   EXPECT("REEXEC 0 #1");
   answer_as(0, 1, MST_FLAG_REPLAY | MST_FLAG_ERROR);
-  CHECK(calls.slots[0]->dead && calls.slots[0]->failure != NULL);
+  CHECK(calls.slots[0]->dead && calls.slots[0]->why != MST_WHY_NONE);
   EXPECT("TELL 0, KILL 0");
   die(0);
   EXPECT("CLOSE 0");
@@ -233,7 +233,7 @@ TEST("An answer to another call breaks its worker") {
   ask(0);
   (void)taken();
   answer(0, 2);
-  CHECK(calls.slots[0]->ended && calls.slots[0]->failure != NULL);
+  CHECK(calls.slots[0]->ended && calls.slots[0]->why != MST_WHY_NONE);
   EXPECT("BREAK 0, KILL 0");
   mst_calls_end(&calls, now_ns);
   finish();
@@ -277,7 +277,7 @@ static void deaf(int64_t heartbeat_ns, int lives, int64_t patience_ns) {
   CHECK_INT(calls.pool.workers[0].state, MST_WORKER_BUSY);
   tick(10 * MS);
   EXPECT("KILL 0");
-  CHECK(calls.slots[0]->failure != NULL);
+  CHECK(calls.slots[0]->why != MST_WHY_NONE);
   die(0);
   EXPECT("CLOSE 0");
   tick(0);

@@ -76,7 +76,7 @@ static void mix_mailbox(uint64_t *hash, const struct ex *ex,
                 (uint64_t)slot->resuming << 6 | (uint64_t)slot->ended << 5 |
                 (uint64_t)slot->alone << 3 | (uint64_t)slot->replaying << 2 |
                 (uint64_t)slot->oom << 1 | slot->ours);
-  mix(hash, slot->failure != NULL);
+  mix(hash, slot->why != MST_WHY_NONE);
   mix(hash, slot->heal.attempt);
   mix(hash, slot->heal.deaths);
   mix(hash, slot->heal.row);

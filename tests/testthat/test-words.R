@@ -68,3 +68,10 @@ test_cluster("U5: errors speak of arguments as their user has written them", {
   wrong <- tryCatch(partition_reduce(p, "x", c(total = "product(x)")), error = identity)
   expect_identical(wrong$argument, ".fun")
 })
+
+test_that("whatever C knows to be wrong with a worker has words", {
+  expect_setequal(names(whys), names(why_words))
+  expect_identical(why_text(whys[["killed"]]), "it was ended by killNode()")
+  expect_identical(why_text("what the worker said"), "what the worker said")
+  expect_null(why_text(NULL))
+})

@@ -3,6 +3,7 @@
 #include "discover/proof.h"
 #include "discover/scan.h"
 #include "ffi/entry/entry.h"
+#include "pool/loss.h"
 #include "sched/pieces.h"
 #include "shuffle/exchange.h"
 #include "shuffle/plan.h"
@@ -25,6 +26,11 @@ static const struct number outcomes[] = {
 static const struct number exits[] = {
     ONE(MST_EXIT_, NONE), ONE(MST_EXIT_, CODE), ONE(MST_EXIT_, SIGNAL),
     ONE(MST_EXIT_, UNKNOWN)};
+static const struct number whys[] = {
+    ONE(MST_WHY_, INTERRUPT), ONE(MST_WHY_, CANCEL), ONE(MST_WHY_, HEARTBEAT),
+    ONE(MST_WHY_, KILLED),    ONE(MST_WHY_, ANSWER), ONE(MST_WHY_, REPLAY),
+    ONE(MST_WHY_, THREADS),   ONE(MST_WHY_, SHORT),  ONE(MST_WHY_, MANY),
+    ONE(MST_WHY_, LONG),      ONE(MST_WHY_, MEMORY), ONE(MST_WHY_, ENDED)};
 static const struct number frame_kinds[] = {ONE(MST_KIND_, FAILED),
                                             ONE(MST_KIND_, SERVER_REFUSE)};
 static const struct number piece_do[] = {
@@ -70,11 +76,11 @@ static const struct {
   const struct number *numbers;
   size_t count;
 } sets[] = {SET(outcomes),     SET(exits),        SET(frame_kinds),
-            SET(piece_do),     SET(piece_end),    SET(piece_losses),
-            SET(plan_do),      SET(plan_told),    SET(worker_is),
-            SET(worker_least), SET(fetched),      SET(stock_links),
-            SET(scan_bits),    SET(target_kinds), SET(services),
-            SET(found_is),     SET(found_reasons)};
+            SET(whys),         SET(piece_do),     SET(piece_end),
+            SET(piece_losses), SET(plan_do),      SET(plan_told),
+            SET(worker_is),    SET(worker_least), SET(fetched),
+            SET(stock_links),  SET(scan_bits),    SET(target_kinds),
+            SET(services),     SET(found_is),     SET(found_reasons)};
 #define SETS (sizeof sets / sizeof sets[0])
 #define NAME_MAX_BYTES 32
 

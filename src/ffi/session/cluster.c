@@ -37,8 +37,7 @@ static void finalize_cluster(SEXP pointer) {
 }
 
 static SEXP peer_failure(const struct mst_peer *peer) {
-  char *const *failure = mst_peer_failure(peer);
-  return *failure == NULL ? R_NilValue : ffi_text_at(failure);
+  return ffi_why(mst_peer_why(peer), mst_peer_failure(peer));
 }
 
 static struct mst_look look_at(const struct mst_peer *peer) {

@@ -10,6 +10,12 @@
 #include "base/mst_kernel.h"
 #include "ffi/session/session.h"
 
+SEXP ffi_why(enum mst_why why, char *const *text) {
+  if (why == MST_WHY_TOLD && *text != NULL) return ffi_text_at(text);
+  const int has_words = why != MST_WHY_NONE && why != MST_WHY_TOLD;
+  return has_words ? Rf_ScalarInteger((int)why) : R_NilValue;
+}
+
 SEXP ffi_loss_list(const struct mst_loss *loss) {
   static const char *const names[] = {
       "kind",   "cluster",  "worker", "pid",  "how",       "number",
@@ -31,9 +37,7 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
   SET_VECTOR_ELT(list, 10, Rf_ScalarLogical(loss->fresh_rng));
   const char *output = loss->output == NULL ? "" : loss->output;
   SET_VECTOR_ELT(list, 11, ffi_text(output, strlen(output)));
-  if (loss->reason != NULL) {
-    SET_VECTOR_ELT(list, 12, ffi_text(loss->reason, strlen(loss->reason)));
-  }
+  SET_VECTOR_ELT(list, 12, ffi_why(loss->why, &loss->reason));
   if (loss->tag != 0) SET_VECTOR_ELT(list, 13, Rf_ScalarInteger(loss->tag));
   SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(loss->ours));
   SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(loss->sys_errno));

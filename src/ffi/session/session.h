@@ -107,6 +107,8 @@ int ffi_has_news(const struct mst_session *session);
 void ffi_wait_slice(struct mst_session *session, int timeout_ms);
 // ffi_loss_list describes a loss as R code wants it.
 SEXP ffi_loss_list(const struct mst_loss *loss);
+// ffi_why gives NULL for NONE, the text for TOLD (NULL without one), else the number.
+SEXP ffi_why(enum mst_why why, char *const *text);
 
 // ---- line.c: the line of progress
 
