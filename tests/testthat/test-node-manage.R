@@ -73,8 +73,8 @@ test_cluster("U4: workers that join have what all others were told", {
   }
   environment(look) <- list2env(list(pids = pids), parent = globalenv())
   expect_identical(clusterCall(more[3L], look)[[1L]], list(2, TRUE, TRUE, TRUE, 3, FALSE, FALSE))
-  # It heals as the others do, and counts among them: what it isn't told isn't of all. Its own number
-  # is from its first process, or from the next one if the call was replayed.
+  # It heals as the others do, and counts among them: what it isn't told isn't of all. `own` is its
+  # first process's number, or the next one's if the call was replayed.
   tools::pskill(more[[3L]]$pid, tools::SIGKILL)
   local_settings(muster.quiet = TRUE)
   clusterCall(more[3L], identity, 1)

@@ -20,7 +20,6 @@
 #include "pool/spin.h"
 #include "shuffle/exchange.h"
 
-
 static void hold_fd(int fd) { (void)fcntl(fd, F_SETFD, FD_CLOEXEC); }
 
 // ffi_worker_begin makes this process a worker: forked ones have their watch already, booted ones
