@@ -158,7 +158,17 @@ why_words <- c(
   cancel = "its call kept running for a minute after it was cancelled",
   heartbeat = "it didn't respond within `heartbeat` seconds (the process or its host is stopped)",
   killed = "it was ended by killNode()",
+  hello = "the worker's hello can't be read",
+  version = "the worker speaks another version of the protocol",
+  build = paste(
+    "the worker runs another build: muster was reinstalled after this session loaded it;",
+    "restart R"
+  ),
+  ready = "the worker's report that it is ready can't be read",
+  message = "the worker sent an unexpected message",
+  frame = "the worker sent an invalid message",
   answer = "the worker sent an answer to another call",
+  no_memory = "no memory for the worker's answer",
   replay = "a call of its journal failed when it was replayed, see cluster_journal()",
   threads = "its fork server now has several threads, so it must not fork",
   short = "it can't be restarted: the system lacks processes, descriptors or memory",

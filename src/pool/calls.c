@@ -164,22 +164,27 @@ int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns) {
 // ---- facts of the world
 
 void mst_calls_fail(struct mst_calls *calls, uint32_t worker,
-                    const char *text) {
+                    enum mst_why why) {
+  mst_slot_fail(calls->slots[worker], why);
+}
+
+void mst_calls_fail_told(struct mst_calls *calls, uint32_t worker,
+                         const char *text) {
   mst_slot_fail_told(calls->slots[worker], text);
 }
 
-// broken: why is known; this worker is of no use any more.
-static void broken(struct mst_calls *calls, struct mst_slot *slot) {
+static void broken(struct mst_calls *calls, struct mst_slot *slot,
+                   enum mst_why why) {
+  mst_slot_fail(slot, why);
   slot->ended = 1;
   mst_due_add(&calls->due, &slot->mailbox, MST_TODO_BREAK);
   mst_calls_tell_pool(calls, MST_EV_CLOSED, slot->mailbox.worker);
 }
 
 void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
-                      const char *text, int64_t now_ns) {
+                      enum mst_why why, int64_t now_ns) {
   calls->now_ns = now_ns;
-  mst_slot_fail_told(calls->slots[worker], text);
-  broken(calls, calls->slots[worker]);
+  broken(calls, calls->slots[worker], why);
 }
 
 // stay_lost: one that is lost doesn't come back.
@@ -345,8 +350,7 @@ void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
     mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker);
   } else if (slot->mailbox.first == NULL || answered->call != oldest ||
              !slot->mailbox.first->sent) {
-    mst_slot_fail(slot, MST_WHY_ANSWER);
-    broken(calls, slot);
+    broken(calls, slot, MST_WHY_ANSWER);
   } else {
     take_answer(calls, slot, answered);
   }

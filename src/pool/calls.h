@@ -149,12 +149,14 @@ uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns);
 // still was to do. RESTART brings one back that has left.
 void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
                      int64_t now_ns);
-// mst_calls_fail notes the first thing that was wrong with a worker, for people.
-// Allocates; without memory nothing is noted.
-void mst_calls_fail(struct mst_calls *calls, uint32_t worker, const char *text);
-// mst_calls_broken: what the worker says is of no use; it is lost.
+// mst_calls_fail notes the first thing that was wrong with a worker; mst_calls_fail_told notes a
+// text for people instead, of which nothing stays if memory is short.
+void mst_calls_fail(struct mst_calls *calls, uint32_t worker, enum mst_why why);
+void mst_calls_fail_told(struct mst_calls *calls, uint32_t worker,
+                         const char *text);
+// mst_calls_broken: the worker can't be used; it is lost.
 void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
-                      const char *text, int64_t now_ns);
+                      enum mst_why why, int64_t now_ns);
 
 // mst_calls_expects tells whether a worker owes an answer at all.
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker);

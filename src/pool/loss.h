@@ -12,7 +12,14 @@ enum mst_why {
   MST_WHY_CANCEL,    // its call went on for long after it was cancelled
   MST_WHY_HEARTBEAT, // it gave no sign of life
   MST_WHY_KILLED,    // the user ended it
+  MST_WHY_HELLO,     // its hello can't be read
+  MST_WHY_VERSION,   // it speaks another version of the protocol
+  MST_WHY_BUILD,     // it runs another build of muster
+  MST_WHY_READY,     // what it reports when it is ready can't be read
+  MST_WHY_MESSAGE,   // it sent a message that it shouldn't have
+  MST_WHY_FRAME,     // it sent bytes that are no message
   MST_WHY_ANSWER,    // it answered another call than the one that it owes
+  MST_WHY_NO_MEMORY, // the session had no memory for its answer
   MST_WHY_REPLAY,    // a call failed when it was replayed
   MST_WHY_THREADS,   // its fork server has threads
   MST_WHY_SHORT,     // it can't be launched: the system is short of something

@@ -68,7 +68,8 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   // be told what to do would wait for it, and the start for the worker.
   rc = send_setup(peer, err);
   if (rc != 0 && rc != -MST_ECLOSED) {
-    mst_calls_broken(&peer->cluster->calls, peer->index, err->text,
+    mst_calls_fail_told(&peer->cluster->calls, peer->index, err->text);
+    mst_calls_broken(&peer->cluster->calls, peer->index, MST_WHY_NONE,
                      mst_clock_now());
   }
   return 0;

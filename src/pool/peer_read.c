@@ -19,8 +19,8 @@ static void closed(struct mst_peer *peer) {
   tell(peer, MST_EV_CLOSED);
 }
 
-static void broken(struct mst_peer *peer, const char *text) {
-  mst_calls_broken(&peer->cluster->calls, peer->index, text, mst_clock_now());
+static void broken(struct mst_peer *peer, enum mst_why why) {
+  mst_calls_broken(&peer->cluster->calls, peer->index, why, mst_clock_now());
 }
 
 static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
@@ -28,17 +28,16 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
   struct mst_hello *hello = &peer->hello;
   if (mst_hello_decode(frame->payload, (size_t)frame->head.length, hello) !=
       0) {
-    broken(peer, "the worker's hello can't be read");
+    broken(peer, MST_WHY_HELLO);
     return;
   }
   if (hello->version_min > MST_WIRE_VERSION ||
       hello->version_max < MST_WIRE_VERSION) {
-    broken(peer, "the worker speaks another version of the protocol");
+    broken(peer, MST_WHY_VERSION);
     return;
   }
   if (strcmp(hello->build, session->build) != 0) {
-    broken(peer, "the worker runs another build: muster was reinstalled after "
-                 "this session loaded it; restart R");
+    broken(peer, MST_WHY_BUILD);
     return;
   }
   peer->hello_seen = 1;
@@ -57,15 +56,15 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
   const int known =
       mst_text_decode(frame->payload, (size_t)frame->head.length, text) == 0;
   if (frame->head.kind != MST_KIND_READY) {
-    mst_calls_fail(&peer->cluster->calls, peer->index,
-                   known ? text : "(unreadable)");
+    mst_calls_fail_told(&peer->cluster->calls, peer->index,
+                        known ? text : "(unreadable)");
     tell(peer, MST_EV_SETUP_FAILED);
   } else if (known) {
     free(peer->tempdir);
     peer->tempdir = strdup(text);
     tell(peer, MST_EV_READY);
   } else {
-    broken(peer, "the worker's report that it is ready can't be read");
+    broken(peer, MST_WHY_READY);
   }
 }
 
@@ -167,7 +166,7 @@ static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
               kind == MST_KIND_REFUSE)) {
     take_text(peer, frame);
   } else {
-    broken(peer, "the worker sent an unexpected message");
+    broken(peer, MST_WHY_MESSAGE);
   }
 }
 
@@ -200,7 +199,7 @@ static int serve_frames(struct mst_peer *peer, int all) {
   while (reads_on(peer) &&
          (found = mst_chan_peek(&peer->conduit.data, &frame, NULL)) != 0) {
     if (found < 0) {
-      broken(peer, "the worker sent an invalid message");
+      broken(peer, MST_WHY_FRAME);
       return 1;
     }
     if (!take_frame(peer, &frame, all)) return 0;
@@ -235,8 +234,7 @@ static void read_all(struct mst_peer *peer, int all) {
   }
   if (rc == 1 || rc == -MST_EAGAIN) return;
   if (rc == -MST_EMEM) {
-    mst_calls_fail(&peer->cluster->calls, peer->index,
-                   "no memory for the worker's answer");
+    mst_calls_fail(&peer->cluster->calls, peer->index, MST_WHY_NO_MEMORY);
   }
   if (mst_conduit_listens(&peer->conduit)) closed(peer);
 }
