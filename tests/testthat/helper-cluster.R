@@ -262,7 +262,7 @@ session_state <- function() {
     processes = if (has_proc()) as.character(session_processes()),
     descriptors = open_files(),
     connections = apply(showConnections(), 1L, paste, collapse = " "),
-    threads = grep("^Threads:", status, value = TRUE),
+    threads = seq_len(sum(as.integer(sub("^Threads:", "", grep("^Threads:", status, value = TRUE))))),
     signals = without_sigchld(grep("^Sig(Blk|Ign|Cgt):", status, value = TRUE)),
     limits = limits,
     `temporary files` = list.files(tempdir(), all.files = TRUE, recursive = TRUE,
