@@ -1,5 +1,4 @@
-// The core of calls: life, facts of the world, and what is to be done. The contract is in
-// calls.h.
+// The core of calls: set-up and end, facts of the world, answers, time. The contract is in calls.h.
 #include "pool/calls.h"
 
 #include <stdlib.h>
@@ -11,7 +10,7 @@
 #include "base/mst_fault.h"
 #include "pool/calls_int.h"
 
-// Limits on calls are looked at this often; signs of life more often than they are due.
+// Limits on calls are checked this often; signs of life more often than they are due.
 #define LOOK_NS (10 * MST_NS_PER_MS)
 
 // ---- life
@@ -23,7 +22,7 @@ static void free_slots(struct mst_calls *calls, uint32_t from, uint32_t to) {
   }
 }
 
-// add_slots makes those of workers from..to - 1.
+// add_slots makes the slots of workers from..to - 1.
 static int add_slots(struct mst_calls *calls, uint32_t from, uint32_t to) {
   struct mst_slot **slots =
       mst_fault("calls.alloc")
@@ -132,7 +131,7 @@ void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns, uint32_t need) {
   calls->now_ns = now_ns;
   for (uint32_t i = 0; i < calls->pool.count; i++)
-    calls->slots[i]->resuming = 1; // until STARTED, or JOINED after it
+    calls->slots[i]->resuming = 1; // until STARTED, or a later JOINED
   mst_pool_begin(&calls->pool, now_ns, deadline_ns, need);
 }
 
@@ -187,11 +186,11 @@ void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
   broken(calls, calls->slots[worker], why);
 }
 
-// stay_lost: one that is lost doesn't come back.
+// stay_lost: a lost worker won't come back.
 static void stay_lost(struct mst_calls *calls, struct mst_slot *slot) {
   if (worker_of(calls, slot)->state != MST_WORKER_LOST) return;
   slot->dead = 1;
-  slot->sys_errno = 0; // nor with those that were given up for want of it
+  slot->sys_errno = 0; // mst_calls_revive must pass it over, too
   if (slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
 }
 
@@ -203,7 +202,7 @@ void mst_calls_look_for_left(struct mst_calls *calls) {
     if (!slot->drains || (!left && worker->drains)) continue;
     slot->drains = 0;
     calls->draining--;
-    if (!left) continue; // it was asked to end otherwise, or was lost
+    if (!left) continue; // it was asked to end in another way, or was lost
     slot->ended = 1;
     mst_slot_leave(calls, slot, 0, NULL);
   }
@@ -236,12 +235,12 @@ void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
   case MST_EV_RESTART:
     if (calls->pool.phase == MST_POOL_RUNNING &&
         worker_of(calls, slot)->state == MST_WORKER_LEFT) {
-      mst_calls_look_for_left(calls); // what it has left undone stays so
+      mst_calls_look_for_left(calls); // its unanswered tasks fail now
       mst_slot_return(calls, slot);
     }
     break;
   case MST_EV_BACK:
-    // Whatever it had to say had to wait.
+    // Its messages couldn't arrive while the link was down.
     mst_heal_heard(&slot->heal, now_ns);
     break;
   case MST_EV_CLOSED:
@@ -267,7 +266,7 @@ void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   slot->dead = 1;
   slot->sys_errno = 0;
   mst_slot_fail(slot, MST_WHY_KILLED);
-  // One that is lost may wait for its turn to come back, one that isn't launched for it, too.
+  // A lost worker may be waiting for its restart, and one that was never launched for its launch.
   const enum mst_worker_state state = worker_of(calls, slot)->state;
   const int waits = state == MST_WORKER_LOST || state == MST_WORKER_NONE;
   if (waits && slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
@@ -314,12 +313,12 @@ static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
   struct mst_call *call = slot->mailbox.first;
   const int late = call->timed_out && !call->cancelled;
   mst_slot_note(calls, slot, answered);
-  // What failed may be that the worker couldn't read the job.
+  // The call may have failed because the worker couldn't read the job.
   if ((answered->flags & MST_FLAG_ERROR) != 0 && call->job != NULL) {
     mst_job_unnote(call->job, slot->mailbox.worker);
   }
   if (late) {
-    // It has its loss instead, which no death is to blame for.
+    // It ends as a timeout; no worker died.
     slot->oom = slot->ours = 0;
     mst_slot_fail_first(calls, slot, MST_LOSS_TIMEOUT, 1, NULL);
   } else {
@@ -346,7 +345,7 @@ void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
   if ((answered->flags & MST_FLAG_REPLAY) != 0) {
     mst_slot_replayed(calls, slot, answered->flags);
   } else if (answered->call < oldest && has_ended(calls, slot)) {
-    // Dropped when its worker was known to have ended, and its channel not read out.
+    // Dropped when the worker was known to have ended, before its channel was read to the end.
     mst_calls_tell_pool(calls, MST_EV_ANSWERED, worker);
   } else if (slot->mailbox.first == NULL || answered->call != oldest ||
              !slot->mailbox.first->sent) {
@@ -379,13 +378,13 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
   mst_answered_free(answered);
 }
 
-// ---- what is to be sent
+// ---- sending
 
 void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
   struct mst_call *call = slot->mailbox.sending;
   calls->now_ns = now_ns;
-  if (call == NULL) return; // of the journal
+  if (call == NULL) return; // a replayed call
   slot->mailbox.sending = NULL;
   call->sent = 1;
   if (call->is_task && call->sent_ns == 0) call->sent_ns = now_ns;
@@ -403,12 +402,12 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
   if (what == MST_CALLS_DROP) return 0;
   if (gone || call == NULL) {
     slot->replaying = 0;
-    mst_due_add(&calls->due, &slot->mailbox,
-                MST_TODO_BREAK); // its end will be heard
+    // The pool will learn of its end.
+    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_BREAK);
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
   const int of_verb = !call->is_task;
-  // The next call has all of its attempts.
+  // The next call starts with a fresh attempt count.
   if (call == slot->mailbox.first) mst_heal_answered(&slot->heal);
   if (of_verb) {
     if (call->id == slot->mailbox.calls) slot->mailbox.calls--;
@@ -425,8 +424,7 @@ static int has_limits(const struct mst_calls *calls) {
   return calls->timeout_ns != NEVER || calls->tally.limited > 0;
 }
 
-// is_due tells whether the slots are to be looked at one by one: not on every wake-up, since
-// there may be a thousand of them.
+// is_due tells whether to check each slot: not on every wake-up, there may be a thousand.
 static int is_due(const struct mst_calls *calls, int64_t slept_ns) {
   const int64_t beat_ns = calls->policy.heartbeat_ns;
   const int64_t every_ns = has_limits(calls) ? LOOK_NS : beat_ns / 12;

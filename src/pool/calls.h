@@ -1,31 +1,30 @@
-// pool/calls: every call of one cluster: tasks that wait for a worker, what each worker
-// was sent, answers, losses, what is sent again, cancellations, and the replay of what made
-// a worker what it is. Pure: facts and the time go in, actions come out. No socket, no
-// clock, no R; the same facts give the same actions, which is what tests/sim relies on.
+// pool/calls: every call of one cluster: tasks that wait for a worker, the calls that each worker
+// has, answers, losses, retries, cancellations, and the replay that restores a worker's state.
+// Pure: facts and the time go in, actions come out. No socket, no clock, no R. The same facts give
+// the same actions; tests/sim relies on that.
 //
-// It stands on the worker states (state.h), which it owns and feeds, asks recover.h what a
-// loss means, and keeps a journal (journal.h) for each worker, and of what all were told one
-// more (common.h), for workers that join.
+// It owns the worker states (state.h) and feeds them, asks recover.h what a loss means, and keeps a
+// journal (journal.h) for each worker. One more journal has the calls that all workers were given
+// (common.h), for workers that join.
 //
 // A call (call.h) lives in one of three places:
 //
 //   queue     a task that no worker has yet (dispatch.h): one queue for each set of workers
 //             that tasks are pinned to
-//   mailbox   one worker's calls (mailbox.h), oldest first: to be sent, or sent and not
-//             answered. A worker evaluates them in this order, and answers in it
-//   answers   what a mailbox has of calls that are answered, or won't be, until they are taken
+//   mailbox   one worker's calls (mailbox.h), oldest first: unsent, or sent and not
+//             answered. A worker evaluates and answers them in this order
+//   answers   of a mailbox: calls that are answered, or won't be, until they are taken
 //
-// A verb's call goes into the mailbox of its worker, a task there from the queue. An answer
-// belongs to its call from the moment it is read. Answers that nobody has taken may hold
-// MST_ANSWERS_BYTES: then no more are read (mst_calls_may_read), but for those of mailboxes that
-// somebody waits for.
+// A verb's call goes straight into its worker's mailbox, a task there from the queue. When the
+// answers that nobody has taken exceed MST_ANSWERS_BYTES, no more are read (mst_calls_may_read),
+// except from mailboxes that somebody waits for.
 //
-// Steps. Each function below is one step: it changes what is known and returns; it calls
-// nothing back and is never entered twice. What is to be done is taken by
-// mst_calls_next_action, one action at a time, so facts that come while actions are carried
-// out wait for nobody. No step allocates but where it says so.
+// Steps. Each function below is one step: it changes the state and returns; it has no callbacks and
+// is never entered twice. The caller takes the resulting actions one at a time by
+// mst_calls_next_action, so it may add facts while it carries out actions. A step allocates only
+// where its comment says so.
 //
-// One thread at a time: whoever has the session.
+// Only the thread that has the session may use this.
 #ifndef MST_POOL_CALLS_H
 #define MST_POOL_CALLS_H
 
@@ -40,68 +39,69 @@
 
 #define MST_ANSWERS_BYTES ((size_t)1 << 30)
 #define MST_LOG_STEP_BYTES ((size_t)1 << 24)
-// The session ends a worker that is silent for so long after it was told of a cancelled call, or
-// hasn't come to the end of what it doesn't leave half done.
+// After a worker was told that its call is cancelled, the session kills it when it has been silent
+// for this long; or, even if it isn't silent, when it hasn't finished what mustn't be left half
+// done.
 #define MST_CANCEL_PATIENCE_NS (3 * MST_NS_PER_S)
 #define MST_CANCEL_FINISH_NS (60 * MST_NS_PER_S)
 
 struct mst_calls {
   struct mst_pool pool;
   struct mst_slot **slots; // pool.count, each allocated alone
-  struct mst_tally tally;  // its counts are set by the caller
+  struct mst_tally tally;  // the caller sets its counts
   struct mst_heal_policy policy;
-  int64_t timeout_ns; // of one call, INT64_MAX for none
+  int64_t timeout_ns; // of one call; INT64_MAX: no limit
   uint32_t id;        // of the cluster, for losses
   struct mst_jobs jobs;
   struct mst_common common;
   struct mst_dispatch dispatch;
   size_t answer_bytes_max; // MST_ANSWERS_BYTES; may be set after init
-  size_t log_bytes;        // that all journals hold
-  size_t log_looked;       // when mst_calls_bound_log was called last
+  size_t log_bytes;        // of all journals
+  size_t log_looked;       // log_bytes at the last mst_calls_bound_log
   struct mst_due due;
   struct mst_loss *told, *last_told; // for the user
-  struct mst_job *dropping; // workers are to forget it, from drop_at on
+  struct mst_job *dropping; // the workers from drop_at on must still forget it
   uint32_t drop_at;
   uint32_t to_heal;       // slots with to_heal
   uint32_t waiting;       // slots with launch_ns
   uint32_t draining;      // slots with drains
-  int64_t looked_ns;      // when slots were last looked at one by one
+  int64_t looked_ns;      // when each slot was last checked
   int64_t now_ns;         // of the last step
-  uint8_t no_checkpoints; // workers make none
+  uint8_t no_checkpoints; // workers never make one
   uint8_t started;        // STARTED was given
-  uint8_t to_dispatch;    // tasks may have workers that have room
-  uint8_t alone;          // some mailbox's calls wait until all others are idle
-  uint8_t
-      interrupts; // some slot was told to interrupt a call, and hasn't answered
-  uint8_t launcher_gone; // the world's: workers can't come back now
-  uint8_t orphaned;      // and some should
+  uint8_t to_dispatch;    // tasks may be waiting for workers that have room
+  uint8_t alone; // some mailbox's calls wait until all other workers are idle
+  // Some slot was told to interrupt a call, and hasn't answered.
+  uint8_t interrupts;
+  uint8_t launcher_gone; // so workers can't be restarted now
+  uint8_t orphaned;      // launcher_gone, and some worker needs a restart
 };
 
-// What is to be done. Payloads and jobs stay the core's: use them before the next step.
+// Actions for the caller. Payloads and jobs belong to the core: use them before the next step.
 enum mst_calls_do {
-  MST_CALLS_LAUNCH = 1, // worker's process with its channels
+  MST_CALLS_LAUNCH = 1, // start the worker's process, with its channels
   MST_CALLS_BYE,
   MST_CALLS_KILL,
   MST_CALLS_STARTED,
   MST_CALLS_START_FAILED,
   MST_CALLS_STOPPED,
-  MST_CALLS_CLOSE,  // read no more of it
-  MST_CALLS_JUDGE,  // how did it end? mst_calls_judged
-  MST_CALLS_PAUSE,  // let go of what is left of the incarnation that was lost
-  MST_CALLS_FORGET, // let go of its checkpoint: it doesn't come back
-  MST_CALLS_BREAK,  // end its data channel: what it says is of no use
-  // on the data channel. If it can't be sent: mst_calls_unsent
+  MST_CALLS_CLOSE,  // stop reading from it
+  MST_CALLS_JUDGE,  // find out how it ended, and call mst_calls_judged
+  MST_CALLS_PAUSE,  // close what remains of the lost incarnation
+  MST_CALLS_FORGET, // end its checkpoint: it won't come back
+  MST_CALLS_BREAK,  // end its data channel: its messages are unusable
+  // On the data channel. If sending fails, call mst_calls_unsent.
   MST_CALLS_SEED, // seed; !known: a fresh stream
   MST_CALLS_JOB,  // payload, id
-  MST_CALLS_EXEC, // payload, id, flags, attempt. If it is sent: mst_calls_sent
-  MST_CALLS_CHECKPOINT, // asks for one. If it can't be: mst_calls_checkpointed
+  MST_CALLS_EXEC, // payload, id, flags, attempt. When sent, call mst_calls_sent
+  MST_CALLS_CHECKPOINT, // ask for one. If that fails, call mst_calls_no_checkpoint
   MST_CALLS_DROP,       // job id
-  // on the control channel
+  // On the control channel.
   MST_CALLS_CANCEL, // id
   MST_CALLS_PING,
-  // for the user
-  MST_CALLS_TELL,    // loss, the taker's
-  MST_CALLS_ORPHANED // another launcher is needed
+  // For the user.
+  MST_CALLS_TELL,    // loss, which the taker frees
+  MST_CALLS_ORPHANED // the cluster needs another launcher
 };
 
 struct mst_calls_action {
@@ -117,70 +117,69 @@ struct mst_calls_action {
 
 // ---- life
 
-// mst_calls_init prepares a cluster; the caller fills policy, timeout_ns, id, counts.
-// 0, -MST_EMEM, -MST_EINPUT. Allocates.
+// mst_calls_init prepares a cluster; the caller fills policy, timeout_ns, id and counts. Allocates.
+// 0, -MST_EMEM, -MST_EINPUT.
 int mst_calls_init(struct mst_calls *calls, uint32_t workers, uint32_t window);
-// mst_calls_forbid_checkpoints: no worker makes one. Before the start.
+// mst_calls_forbid_checkpoints: workers never make checkpoints. Call it before the start.
 void mst_calls_forbid_checkpoints(struct mst_calls *calls);
-// mst_calls_end_queue ends the tasks that no worker has; mst_calls_end all that is not
-// answered, and drops what is: verbs' calls go, tasks are LOST.
+// mst_calls_end_queue ends the tasks that no worker has: they are LOST. mst_calls_end also ends all
+// other calls and drops the answers: verbs' calls are freed, unanswered tasks are LOST.
 void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns);
 void mst_calls_end(struct mst_calls *calls, int64_t now_ns);
-// mst_calls_close does the same for one worker that has ended, and forgets its journal.
+// mst_calls_close does the same for one worker that has ended, and frees its journal.
 void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 void mst_calls_free(struct mst_calls *calls);
 void mst_calls_start(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns);
-// mst_calls_begin is mst_calls_start for a cluster that may begin partly there, see
-// mst_pool_begin: calls to the others wait until these join.
+// mst_calls_begin is mst_calls_start for a cluster that may start with `need` workers, see
+// mst_pool_begin; calls to the others wait until they join.
 void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
                      int64_t deadline_ns, uint32_t need);
-// mst_calls_grow adds workers, which come as lost ones come back, with what all others were
-// told as their journal. 0, -MST_EMEM, -MST_EINPUT (not running). Allocates.
+// mst_calls_grow adds workers, which start as lost ones restart; the journal of what all workers
+// were given becomes theirs. 0, -MST_EMEM, -MST_EINPUT (not running). Allocates.
 int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns);
-// mst_calls_revive lets workers that were given up for want of something try again.
+// mst_calls_revive restarts the workers that were given up because the system lacked a resource.
 // Returns how many.
 uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns);
 
 // ---- facts of the world
 
-// mst_calls_event takes what state.h takes, but SENT, ANSWERED and TICK. A worker that drains
-// is sent no more, and tasks that only it could do are LOST; once it has left, so is what it
-// still was to do. RESTART brings one back that has left.
+// mst_calls_event takes the events of state.h, except SENT, ANSWERED and TICK. A draining worker
+// gets no more calls, and tasks that only it could do are LOST; so are its unanswered tasks once it
+// has left. RESTART brings back a worker that has left.
 void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
                      int64_t now_ns);
-// mst_calls_fail notes the first thing that was wrong with a worker; mst_calls_fail_told notes a
-// text for people instead, of which nothing stays if memory is short.
+// mst_calls_fail notes what was wrong with a worker; the first note counts. mst_calls_fail_told
+// notes a text for users, which is missing if memory is short.
 void mst_calls_fail(struct mst_calls *calls, uint32_t worker, enum mst_why why);
 void mst_calls_fail_told(struct mst_calls *calls, uint32_t worker,
                          const char *text);
-// mst_calls_broken: the worker can't be used; it is lost.
+// mst_calls_broken: the worker is unusable, and counts as lost.
 void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
                       enum mst_why why, int64_t now_ns);
 
-// mst_calls_expects tells whether a worker owes an answer at all.
+// mst_calls_expects tells whether a worker owes any answer, replayed calls included.
 int mst_calls_expects(const struct mst_calls *calls, uint32_t worker);
-// mst_calls_wants tells whether the answer of a call will be kept: if not, its bytes need
-// not be read out.
+// mst_calls_wants tells whether the answer to a call will be kept; if not, skip its bytes.
 int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
                     uint64_t call);
-// mst_calls_answered takes an answer; one of the journal has MST_FLAG_REPLAY.
+// mst_calls_answered takes an answer; answers to replayed calls have MST_FLAG_REPLAY. Frees what it
+// doesn't keep.
 void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
                         struct mst_answered *answered, int64_t now_ns);
-// mst_calls_said takes what a worker says before the answer of the call that it evaluates: one
-// more answer for the call's verb. Dropped if nobody wants it, and without memory. Allocates.
+// mst_calls_said takes an additional answer for a verb, which a worker sends while it evaluates the
+// verb's call. Dropped if nobody wants it or memory is short. Allocates.
 void mst_calls_said(struct mst_calls *calls, uint32_t worker,
                     struct mst_answered *answered, int64_t now_ns);
-// mst_calls_log_grew tells whether journals have grown so far that the caller is to find out how
-// much memory is free, and say so by mst_calls_bound_log: they may have a quarter of what they and
-// what is free have together. Past that the longest are given up: a worker whose journal was is not
-// restored when it is lost.
+// mst_calls_log_grew tells whether journals have grown so much that the caller must find out how
+// much memory is free and call mst_calls_bound_log. Journals may use a quarter of their own bytes
+// and the free ones together. Beyond that the longest are given up: their workers are not restored
+// when lost.
 int mst_calls_log_grew(const struct mst_calls *calls);
 void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes);
-// mst_calls_checkpointed: after all answers before this fact, and before what comes after it, the
-// worker has a checkpoint, made in cost_ns; from now on LAUNCH is to begin from it.
-// mst_calls_no_checkpoint: none was made, see journal.h. mst_calls_checkpoint_ended:
-// the one it had is gone.
+// mst_calls_checkpointed: the worker has a checkpoint, made in cost_ns after all answers reported
+// before and before all that follow; the next LAUNCH must start from it. mst_calls_no_checkpoint:
+// the worker made none, see journal.h. mst_calls_checkpoint_ended: the worker's checkpoint is gone.
 void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
                             int64_t cost_ns, int64_t now_ns);
 void mst_calls_no_checkpoint(struct mst_calls *calls, uint32_t worker,
@@ -189,20 +188,20 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
                                 int64_t now_ns);
 // mst_calls_heard: a sign of life.
 void mst_calls_heard(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
-// mst_calls_may_read tells whether answers of a worker may be read now.
+// mst_calls_may_read tells whether a worker's answers may be read now.
 int mst_calls_may_read(const struct mst_calls *calls, uint32_t worker);
-// mst_calls_tick lets time pass. slept_ns: for how long nobody had listened before this.
+// mst_calls_tick lets time pass. slept_ns: for how long nobody had listened to workers before.
 void mst_calls_tick(struct mst_calls *calls, int64_t slept_ns, int64_t now_ns);
-// mst_calls_wake_ns gives the time at which a tick is wanted, INT64_MAX if never.
+// mst_calls_wake_ns gives the time of the next tick that is needed, INT64_MAX if none.
 int64_t mst_calls_wake_ns(const struct mst_calls *calls);
 
-// mst_calls_judged: what is known of an end, after JUDGE. Takes its words over.
+// mst_calls_judged answers JUDGE: what is known of a worker's end. Frees judged->words.
 void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
                       const struct mst_judged *judged, int64_t now_ns);
 
-// mst_calls_sent: what EXEC said is on its way. mst_calls_unsent: what the last action of a
-// worker said can't be sent; rc: -MST_ECLOSED or -MST_ESYS, the channel is broken;
-// -MST_EMEM. Returns 1 if a verb's call was dropped for that.
+// mst_calls_sent: EXEC was sent. mst_calls_unsent: the last action of a worker couldn't be sent;
+// rc: -MST_ECLOSED or -MST_ESYS if its channel is broken, or -MST_EMEM. Returns 1 if that dropped a
+// verb's call.
 void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
                      enum mst_calls_do what, int rc, int64_t now_ns);
@@ -210,52 +209,50 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
 int mst_calls_next_action(struct mst_calls *calls,
                           struct mst_calls_action *action, int64_t now_ns);
 
-// ---- what users want
+// ---- requests of users
 
-// mst_calls_send gives a call to a worker. 0; -MST_ECLOSED, it is lost for good;
-// -MST_EMEM. Takes a reference to the payload. Allocates.
+// mst_calls_send gives a call to a worker and takes a reference to the payload. 0; -MST_ECLOSED if
+// the worker is lost for good; -MST_EMEM. Allocates.
 int mst_calls_send(struct mst_calls *calls, uint32_t worker,
                    struct mst_blob *payload, const void *caller, int32_t tag,
                    uint8_t unseen, int64_t now_ns);
-// mst_calls_await: somebody waits for the answers of a worker, or of one task.
+// mst_calls_await: somebody waits for a worker's answers; mst_calls_await_task: for one task's.
 void mst_calls_await(struct mst_calls *calls, uint32_t worker);
 void mst_calls_await_task(struct mst_call *task);
-// mst_calls_forget cancels what a worker owes one verb, and drops its answers. caller NULL:
-// all verbs'.
+// mst_calls_forget cancels the calls that a worker owes to one verb (NULL: all verbs), and drops
+// their answers.
 void mst_calls_forget(struct mst_calls *calls, uint32_t worker,
                       const void *caller, int64_t now_ns);
-// mst_calls_retire, mst_calls_kill: one worker is to end, as asked, or at once; it isn't
-// replaced.
+// mst_calls_retire asks a worker to end, mst_calls_kill kills it; it isn't replaced.
 void mst_calls_retire(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 
-// What sets a task apart from others.
+// How a task differs from others.
 struct mst_task_terms {
-  struct mst_job *job; // that must be at its worker before it, NULL for none
+  struct mst_job *job; // that its worker needs before it, or NULL
   int32_t retries;     // -1: the cluster's
   int64_t timeout_ns;  // 0: the cluster's
   int32_t priority;    // higher goes first
 };
-// mst_calls_submit queues a task. workers: increasing numbers, NULL for any. References to
-// the payload and the job are taken; the caller has one to the task. NULL without memory.
-// Allocates. Cost: O(log tasks + workers in the set).
+// mst_calls_submit queues a task. workers: increasing numbers, NULL for any. Takes references to
+// the payload and the job; the caller gets one to the task. NULL if memory is short. Allocates.
+// O(log tasks + workers in the set).
 struct mst_call *mst_calls_submit(struct mst_calls *calls,
                                   struct mst_blob *payload,
                                   const uint32_t *workers, uint32_t count,
                                   const struct mst_task_terms *terms,
                                   int64_t now_ns);
-// mst_call_cancel takes a task from the queue, or has its worker interrupt it. 1 if that
-// was in time, 0 if it is done. O(log tasks).
+// mst_call_cancel removes a task from the queue, or has its worker interrupt it. 1, or 0 if it is
+// already over. O(log tasks).
 int mst_call_cancel(struct mst_call *task, int64_t now_ns);
-// mst_calls_trim lets go of jobs that are too many to be kept.
+// mst_calls_trim drops jobs beyond the number that is kept.
 void mst_calls_trim(struct mst_calls *calls);
 
-// mst_calls_is_up tells whether a call that is given to a worker now reaches it: it is
-// there, and has been told all that comes before.
+// mst_calls_is_up tells whether a call reaches the worker if it is sent now: the worker is there
+// and its replay is done.
 int mst_calls_is_up(const struct mst_calls *calls, const struct mst_slot *slot);
 
-// mst_calls_check tells which invariant is broken, NULL if none: for tests, after every
-// step.
+// mst_calls_check returns the invariant that is broken, or NULL. For tests, after each step.
 const char *mst_calls_check(const struct mst_calls *calls);
 
 #endif

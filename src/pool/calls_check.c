@@ -1,4 +1,4 @@
-// What must hold after every step of the core of calls. For tests.
+// Invariants of the core of calls, checked by tests after every step.
 #include <stddef.h>
 
 #include "pool/calls_int.h"

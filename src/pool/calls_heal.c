@@ -1,10 +1,10 @@
-// What follows from a loss, the way back, and limits on calls. What to do is decided by recover.h,
-// heal.h and state.h, what to replay is kept by journal.h. The contract is in calls.h.
+// Losses, restarts, and limits on calls. recover.h, heal.h and state.h decide what to do, and
+// journal.h keeps what is replayed. The contract is in calls.h.
 #include <stdlib.h>
 
 #include "pool/calls_int.h"
 
-// ---- what is told
+// ---- events for the user
 
 static struct mst_loss *loss_of(const struct mst_calls *calls,
                                 const struct mst_slot *slot,
@@ -64,7 +64,7 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
   slot->dead = 1;
   slot->resuming = 0;
   wait_no_more(calls, slot);
-  // If it is ever revived, the next call has all of its attempts.
+  // If it is revived, the next call starts with a fresh attempt count.
   if (slot->mailbox.first != NULL && slot->mailbox.first->is_task) {
     mst_heal_answered(&slot->heal);
   }
@@ -73,7 +73,8 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
        call = next) {
     next = call->next;
     call->sent = 0;
-    if (!call->is_task) continue; // whoever waits for it sees that it is dead
+    if (!call->is_task)
+      continue; // the verb that waits for it sees the dead worker
     call->loss = loss_of(calls, slot, MST_LOSS_GIVEN_UP, words);
     if (call->loss != NULL) {
       call->loss->call = call->id;
@@ -85,7 +86,7 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
   }
   mst_calls_sweep(calls);
   calls->to_dispatch = 1;
-  // Short of something it may be revived, as it was.
+  // Keep the checkpoint if the system only lacked a resource: the worker may be revived from it.
   if ((slot->journal.checkpoint || slot->journal.asking) &&
       (slot->sys_errno == 0 || slot->journal.incomplete)) {
     mst_due_add(&calls->due, &slot->mailbox, MST_TODO_FORGET);
@@ -93,7 +94,7 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
   if (told) tell(calls, loss_of(calls, slot, MST_LOSS_GIVEN_UP, words));
 }
 
-// let_go_of the incarnation that was lost.
+// let_go prepares the slot for the next incarnation.
 static void let_go(struct mst_calls *calls, struct mst_slot *slot) {
   mst_journal_unask(&slot->journal);
   mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PAUSE);
@@ -111,7 +112,7 @@ void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot) {
 
 static void restart(struct mst_calls *calls, struct mst_slot *slot,
                     const char *words) {
-  // One that never was there has been told of as what it was to replace.
+  // A worker that had no process replaces one whose loss was already reported.
   struct mst_loss *event =
       worker_of(calls, slot)->pid == 0
           ? NULL
@@ -128,7 +129,7 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
   mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
 }
 
-// ---- launches that failed for want of something
+// ---- launches that failed because the system lacked a resource
 
 static void launch_now(struct mst_calls *calls, struct mst_slot *slot) {
   wait_no_more(calls, slot);
@@ -157,7 +158,7 @@ uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns) {
   return n;
 }
 
-// ---- how it ended, and what follows
+// ---- the verdict on a loss
 
 static void launch_later(struct mst_calls *calls, struct mst_slot *slot) {
   let_go(calls, slot);
@@ -166,7 +167,7 @@ static void launch_later(struct mst_calls *calls, struct mst_slot *slot) {
   calls->waiting++;
 }
 
-// carry_out does what a verdict says, to calls first.
+// carry_out carries out a verdict, calls first.
 static void carry_out(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_verdict *verdict, const char *words) {
   (void)mst_mailbox_drop_cancelled(&slot->mailbox, 1); // its attempts are reset
@@ -207,7 +208,7 @@ void mst_calls_judged(struct mst_calls *calls, uint32_t worker,
 
 // ---- coming back
 
-// give_up: it has come back, and isn't what it was.
+// give_up: it came back, but its state can't be restored.
 static void give_up(struct mst_calls *calls, struct mst_slot *slot,
                     enum mst_why why) {
   mst_slot_fail(slot, why);
@@ -225,7 +226,7 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
   slot->replaying = 1;
   slot->seeded = 0;
   slot->rng_kept &= slot->from_checkpoint;
-  // Its checkpoint has ended since it was judged.
+  // Its checkpoint ended after the verdict.
   if (slot->journal.incomplete && !slot->from_checkpoint) {
     slot->replaying = 0;
     give_up(calls, slot, mst_slot_lost_state(slot));
@@ -237,7 +238,7 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
 static int others_are_busy(const struct mst_calls *calls,
                            const struct mst_slot *slot) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
-    // One that is lost owes too, but computes nothing, and may owe for ever.
+    // A lost worker owes answers too, but computes nothing, perhaps for ever.
     if (i != slot->mailbox.worker &&
         calls->pool.workers[i].state == MST_WORKER_BUSY) {
       return 1;
@@ -250,12 +251,12 @@ void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot) {
   if (slot->alone && slot->mailbox.first != NULL &&
       others_are_busy(calls, slot)) {
     calls->alone = 1;
-    return; // tried again with time
+    return; // mst_slot_time tries again
   }
   slot->alone = 0;
   slot->resuming = 0;
   if (slot->journal.incomplete) mst_slot_want(calls, slot, 1);
-  mst_heal_back(&slot->heal, calls->now_ns); // from now on it is listened to
+  mst_heal_back(&slot->heal, calls->now_ns); // signs of life count from now on
   slot->mailbox.next_sent = slot->mailbox.first;
   mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CALLS);
   calls->to_dispatch = 1;
@@ -267,7 +268,8 @@ void mst_slot_replayed(struct mst_calls *calls, struct mst_slot *slot,
   if (slot->replay_left == 0 || entry == NULL) return;
   slot->replay_left--;
   slot->replayed = entry->next;
-  slot->head_ns = calls->now_ns; // what it owes comes after the journal
+  slot->head_ns =
+      calls->now_ns; // evaluation of its calls starts after the replay
   const int failed = (flags & MST_FLAG_ERROR) != 0;
   if (failed && !entry->failed) {
     give_up(calls, slot, MST_WHY_REPLAY);
@@ -317,13 +319,13 @@ static int is_interrupted(const struct mst_slot *slot) {
          (call->cancelled || call->timed_out);
 }
 
-// A worker's watch interrupts a cancelled call, and ends the worker if that goes on anyway. It
-// lets the worker finish what must not be left half done (packages that a task needs are loaded,
-// a large message is read); that may take longer, as long as the watch answers.
+// A worker's watch interrupts a cancelled call, and ends the worker if the call goes on anyway. It
+// lets the worker finish what mustn't be left half done (loading packages that a task needs,
+// reading a large message). That may take longer, as long as the watch answers.
 static void watch_cancelled(struct mst_calls *calls, struct mst_slot *slot,
                             int64_t slept_ns) {
   if (!is_interrupted(slot)) return;
-  // Whoever slept hasn't read the answer that may be there.
+  // After a long sleep, an answer may have arrived that wasn't read yet.
   if (slept_ns > MST_NS_PER_S) {
     slot->cancel_ns = calls->now_ns;
     mst_due_add(&calls->due, &slot->mailbox, MST_TODO_PING);
@@ -343,7 +345,7 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
   if (slot->to_heal) {
     if (calls->policy.on && calls->launcher_gone &&
         calls->pool.phase == MST_POOL_RUNNING) {
-      calls->orphaned = 1; // wait for another
+      calls->orphaned = 1; // wait for another launcher
     } else {
       mst_due_add(&calls->due, &slot->mailbox, MST_TODO_JUDGE);
     }
@@ -353,7 +355,7 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
       state != MST_WORKER_DRAINING) {
     return;
   }
-  if (slot->resuming && !slot->alone) return; // RESTARTED is still to be taken
+  if (slot->resuming && !slot->alone) return; // RESTARTED is still to come
   if (slot->alone && slot->resuming && !slot->replaying) {
     mst_slot_go_on(calls, slot);
   }

@@ -1,6 +1,6 @@
-// What the files of the core of calls share. Each uses those before it in this list only:
+// Shared by the files of the core of calls. Each uses only those before it in this list:
 // calls_step.c, calls_log.c, calls_heal.c, calls.c; then calls_user.c and calls_next.c, which
-// nothing here uses.
+// declare nothing here.
 #ifndef MST_POOL_CALLS_INT_H
 #define MST_POOL_CALLS_INT_H
 
@@ -18,30 +18,31 @@ static inline const struct mst_worker *worker_of(const struct mst_calls *calls,
 // mst_calls_tell_pool gives the worker states one event.
 void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
                          uint32_t worker);
-// mst_calls_is_usable tells whether a worker takes calls, now or when it is back.
+// mst_calls_is_usable tells whether a worker takes calls, now or once it is back.
 int mst_calls_is_usable(const struct mst_calls *calls,
                         const struct mst_slot *slot);
 struct mst_takers mst_calls_takers(struct mst_calls *calls);
 // mst_calls_sweep ends the tasks that no worker will ever take.
 void mst_calls_sweep(struct mst_calls *calls);
-// mst_calls_effects carries out what follows from calls that left a mailbox.
+// mst_calls_effects handles the effects of calls leaving a mailbox (enum mst_mailbox_effect).
 void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
                        unsigned effects);
-// mst_calls_drop_unsent drops the cancelled calls of a worker that was not sent them, or has
-// ended as it was asked to.
+// mst_calls_drop_unsent drops a worker's cancelled calls that weren't sent, and also the sent ones
+// if the worker has ended as requested.
 void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot);
 
 // ---- calls_log.c: journals and checkpoints
 
-// mst_slot_note takes note of what an answer says of its worker, before its call goes.
+// mst_slot_note records in the journal what an answer says about its worker. Call it while the call
+// is still in the mailbox.
 void mst_slot_note(struct mst_calls *calls, struct mst_slot *slot,
                    const struct mst_answered *answered);
-// mst_slot_want has a checkpoint made if its journal wants one; now: or if it may have one.
+// mst_slot_want requests a checkpoint if the journal wants one; now: even if it doesn't pay yet.
 void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now);
-// mst_calls_close_cast ends the cast that goes on: its verb waits, or another call is given.
+// mst_calls_close_cast ends the current cast: its verb waits, or another call is given.
 void mst_calls_close_cast(struct mst_calls *calls);
-// mst_calls_cast_of gives the cast that a call is of, NULL for none. Each of one cast goes to
-// another worker. Allocates.
+// mst_calls_cast_of gives the cast to which a call belongs, or NULL. The calls of a cast go to
+// different workers. Allocates.
 struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
                                    struct mst_slot *slot,
                                    struct mst_blob *payload,
@@ -49,31 +50,31 @@ struct mst_cast *mst_calls_cast_of(struct mst_calls *calls,
 
 // ---- calls_heal.c
 
-// mst_slot_lost: LOST was given.
+// mst_slot_lost: the pool gave LOST.
 void mst_slot_lost(struct mst_calls *calls, struct mst_slot *slot);
-// mst_slot_leave: it stays lost. What it owes will not come.
+// mst_slot_leave gives the worker up: its calls fail. told: the user gets an event.
 void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
                     const char *words);
-// mst_slot_return: one that has left is to come back.
+// mst_slot_return prepares the return of a worker that has left.
 void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_resume: its next incarnation is ready.
 void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot);
-// mst_slot_go_on: it was told all that comes before its calls.
+// mst_slot_go_on: its replay is done; its calls are sent.
 void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot);
-// mst_slot_replayed takes the answer of a call of the journal.
+// mst_slot_replayed takes the answer to a replayed call.
 void mst_slot_replayed(struct mst_calls *calls, struct mst_slot *slot,
                        uint16_t flags);
-// mst_slot_fail_first makes a loss the end of the oldest call.
+// mst_slot_fail_first fails the oldest call, because of a loss.
 void mst_slot_fail_first(struct mst_calls *calls, struct mst_slot *slot,
                          enum mst_loss_kind kind, uint32_t attempts,
                          const char *words);
-// mst_slot_time looks at a mailbox's limits and signs of life.
+// mst_slot_time checks a mailbox's limits and signs of life.
 void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
                    int64_t slept_ns);
 
 // ---- calls.c
 
-// mst_calls_look_for_left gives up what workers that drained have left undone.
+// mst_calls_look_for_left ends the calls of drained workers that have left.
 void mst_calls_look_for_left(struct mst_calls *calls);
 
 #endif

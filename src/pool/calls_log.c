@@ -1,5 +1,5 @@
-// What is kept to make a worker again: the journal, and when a checkpoint replaces it. The contract
-// is in calls.h.
+// What restores a worker's state: its journal, and when a checkpoint replaces that. The contract is
+// in calls.h.
 #include "pool/calls_int.h"
 
 void mst_calls_forbid_checkpoints(struct mst_calls *calls) {
@@ -14,9 +14,9 @@ void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now) {
   }
 }
 
-// note_seed: draws from L'Ecuyer's stream are repeated from their position, which is known. Those
-// from another are by the calls that drew, if the checkpoint has the stream: so there must be one
-// that has it. What tasks drew is never repeated.
+// note_seed: draws from a L'Ecuyer stream are repeated by setting the position, which is known.
+// Draws from another generator are repeated only by replaying the calls that drew, from a
+// checkpoint that has the stream: so one is requested. Draws of tasks are never repeated.
 static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_answered *answered) {
   if ((answered->flags & MST_FLAG_RNG) != 0) {
@@ -46,8 +46,10 @@ static void note_state(struct mst_calls *calls, struct mst_slot *slot,
   if (call->cast != NULL) {
     mst_common_answered(&calls->common, call->cast, &entry);
   }
-  if (call->is_task && !entry.visible) return; // any worker could have done it
-  (void)mst_journal_add(&slot->journal, &entry); // if not, it says so itself
+  if (call->is_task && !entry.visible)
+    return; // it would have had the same value at any worker
+  (void)mst_journal_add(&slot->journal,
+                        &entry); // if that fails, the journal is marked
   mst_journal_bound(&slot->journal, calls->policy.replay_max_ns);
   mst_slot_want(calls, slot, 0);
 }
@@ -59,12 +61,12 @@ void mst_slot_note(struct mst_calls *calls, struct mst_slot *slot,
   mst_heal_heard(&slot->heal, calls->now_ns);
   slot->head_ns = calls->now_ns;
   if (!calls->policy.on) return; // nothing is kept
-  // One that was interrupted and undone isn't repeated: it didn't come to its end.
+  // A call that was interrupted and undone isn't replayed: it didn't run to its end.
   const int undone = (call->cancelled || call->timed_out) &&
                      (answered->flags & MST_FLAG_ERROR) != 0 &&
                      (answered->flags & MST_FLAG_STATE) == 0;
   if (!undone && !calls->policy.fresh) note_state(calls, slot, answered);
-  // Nobody sees all that it may have changed, and isn't undone: that is to be restored as well.
+  // It may have changed more than the worker can see and undo: a checkpoint has that, too.
   if (undone && !call->is_task && answered->elapsed_s > 0) {
     mst_slot_want(calls, slot, 1);
   }
@@ -76,8 +78,8 @@ int mst_calls_log_grew(const struct mst_calls *calls) {
          calls->log_bytes - calls->log_looked >= MST_LOG_STEP_BYTES;
 }
 
-// longest_journal of those that aren't being replayed, NULL if none has anything. hopeless: of
-// those that no checkpoint will make shorter.
+// longest_journal among those that aren't being replayed, NULL if all are empty. hopeless: only
+// those that no checkpoint can shorten now.
 static struct mst_journal *longest_journal(struct mst_calls *calls,
                                            int hopeless) {
   struct mst_journal *longest = &calls->common.journal;
@@ -103,7 +105,7 @@ static void give_up_longest(struct mst_calls *calls, int hopeless,
   }
 }
 
-// Checkpoints take a while to come, so the others may have more until then.
+// Checkpoints take a while, so journals that one can shorten may use twice as much until then.
 void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
   const int64_t most = free_bytes / 4 + (int64_t)(calls->log_bytes / 4);
   if ((int64_t)calls->log_bytes > most / 2) {
@@ -122,7 +124,8 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   mst_journal_made(&slot->journal, cost_ns, now_ns);
-  slot->rng_other = 0; // the stream, of whatever generator, is there
+  slot->rng_other =
+      0; // the checkpoint has the stream, whichever generator it is from
   slot->rng_kept = slot->rng_drew;
 }
 
@@ -142,9 +145,9 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
   if (mst_calls_is_up(calls, slot)) mst_slot_want(calls, slot, 1);
 }
 
-// ---- what all workers were told
+// ---- what all workers were given
 
-// has_all tells whether every worker that takes calls has the cast that goes on.
+// has_all tells whether every worker that takes calls has got the current cast.
 static int has_all(const struct mst_calls *calls, const struct mst_cast *cast) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     const struct mst_slot *slot = calls->slots[i];

@@ -1,8 +1,8 @@
-// What is to be done next: the order in which the core's actions come. The contract is in calls.h.
+// The order of the core's actions. The contract is in calls.h.
 #include "base/mst_assert.h"
 #include "pool/calls_int.h"
 
-// ---- what is to be done
+// ---- actions
 
 static int give(struct mst_calls_action *action, enum mst_calls_do kind,
                 uint32_t worker) {
@@ -27,7 +27,7 @@ static int give_seed(struct mst_calls_action *action,
 }
 
 // give_job gives a job, or one of a group, that this incarnation doesn't have: 1, or 0 if it has
-// all. Without memory for the note it isn't sent, and the call fails.
+// all. If memory is too short to note it, it isn't sent, and the call fails.
 static int give_job(const struct mst_calls *calls, struct mst_slot *slot,
                     struct mst_job *job, struct mst_calls_action *action) {
   const uint32_t epoch = worker_of(calls, slot)->epoch;
@@ -37,7 +37,7 @@ static int give_job(const struct mst_calls *calls, struct mst_slot *slot,
   return give_payload(action, MST_CALLS_JOB, slot, next->bytes, next->id);
 }
 
-// The journal, entry by entry: the stream's position before it, the job that it needs, it.
+// Replays the next entry: first the stream's position before it, then its job, then the call.
 static int give_entry(const struct mst_calls *calls, struct mst_slot *slot,
                       struct mst_calls_action *action) {
   struct mst_entry *entry = slot->replay;
@@ -60,13 +60,13 @@ static int give_replay(struct mst_calls *calls, struct mst_slot *slot,
   const int seeds = slot->seed.known || slot->rng_other;
   slot->replaying = 0;
   slot->rng_other = 0;
-  if (seeds && !slot->seed.known) slot->rng_kept = 0; // a fresh one
+  if (seeds && !slot->seed.known) slot->rng_kept = 0; // a fresh stream
   if (slot->replay_left == 0) mst_heal_idle(&slot->heal);
   mst_slot_go_on(calls, slot);
   return seeds ? give_seed(action, slot, &slot->seed) : 0;
 }
 
-// hears tells whether what is sent to a worker is still evaluated: not behind a BYE.
+// hears tells whether a worker would still evaluate a call: not after BYE.
 static int hears(const struct mst_calls *calls, const struct mst_slot *slot) {
   return mst_calls_is_up(calls, slot) &&
          calls->pool.phase == MST_POOL_RUNNING &&
@@ -76,7 +76,7 @@ static int hears(const struct mst_calls *calls, const struct mst_slot *slot) {
 static int give_call(struct mst_calls *calls, struct mst_slot *slot,
                      struct mst_calls_action *action) {
   struct mst_call *call = slot->mailbox.next_sent;
-  while (call != NULL && call->cancelled) { // it never goes there
+  while (call != NULL && call->cancelled) { // it needn't be sent
     mst_calls_effects(calls, slot, mst_mailbox_drop(&slot->mailbox, call));
     call = slot->mailbox.next_sent;
   }
@@ -100,7 +100,7 @@ static int has_todo(struct mst_slot *slot, enum mst_todo what) {
   return 1;
 }
 
-// give_cancel: its watch is also asked whether it lives.
+// give_cancel also asks the worker's watch for a sign of life.
 static int give_cancel(struct mst_calls *calls, struct mst_slot *slot,
                        struct mst_calls_action *action) {
   const struct mst_call *call = slot->mailbox.first;
@@ -112,11 +112,11 @@ static int give_cancel(struct mst_calls *calls, struct mst_slot *slot,
   return 1;
 }
 
-// slot_action takes one thing that a slot has to do, 0 if it has nothing.
+// slot_action takes the next action of a slot: 1, or 0 if there is none.
 static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
                        struct mst_calls_action *action) {
-  MST_ASSERT(slot->mailbox.sending ==
-             NULL); // the last one was neither sent nor not
+  // The caller must report whether the last call was sent.
+  MST_ASSERT(slot->mailbox.sending == NULL);
   if (has_todo(slot, MST_TODO_PAUSE)) {
     return give(action, MST_CALLS_PAUSE, slot->mailbox.worker);
   }
@@ -156,14 +156,14 @@ static int next_of_slots(struct mst_calls *calls,
   return 0;
 }
 
-// The workers are told one after the other, by next_drop.
+// next_drop tells the workers, one by one.
 void mst_calls_trim(struct mst_calls *calls) {
-  if (calls->dropping != NULL) return; // looked at again then
+  if (calls->dropping != NULL) return; // next_drop calls this again
   calls->dropping = mst_jobs_surplus(&calls->jobs);
   calls->drop_at = 0;
 }
 
-// next_drop tells the workers that have it, one by one, to forget a job.
+// next_drop tells the next worker that has the job to forget it.
 static int next_drop(struct mst_calls *calls, struct mst_calls_action *action) {
   if (calls->tally.jobs_released) {
     calls->tally.jobs_released = 0;
@@ -186,8 +186,8 @@ static int next_drop(struct mst_calls *calls, struct mst_calls_action *action) {
   return 0;
 }
 
-// begin: those that are ready take calls. One that was ready after that, and whose JOINED
-// follows, does so too.
+// begin: ready workers take calls, including one that became ready after STARTED and whose JOINED
+// follows.
 static void begin(struct mst_calls *calls) {
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     struct mst_slot *slot = calls->slots[i];
@@ -198,7 +198,7 @@ static void begin(struct mst_calls *calls) {
   }
 }
 
-// of_pool says what an action of the worker states is for the world: 0 if nothing.
+// of_pool turns an action of the worker states into one for the world: 1, or 0 if it needs none.
 static int of_pool(struct mst_calls *calls, const struct mst_action *said,
                    struct mst_calls_action *action) {
   struct mst_slot *slot = calls->slots[said->worker];
@@ -227,7 +227,7 @@ static int of_pool(struct mst_calls *calls, const struct mst_action *said,
   case MST_DO_STOPPED:
     return give(action, MST_CALLS_STOPPED, 0);
   case MST_DO_JOINED:
-    if (!slot->resuming) return 0; // STARTED came after it was ready
+    if (!slot->resuming) return 0; // it was ready before STARTED
     mst_heal_begin(&slot->heal, calls->now_ns);
     mst_slot_resume(calls, slot);
     return 0;

@@ -1,4 +1,4 @@
-// The small steps that the core of calls is made of. See calls_int.h.
+// Small steps of the core of calls. See calls_int.h.
 #include "pool/calls_int.h"
 
 void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
@@ -63,7 +63,7 @@ void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
 void mst_calls_drop_unsent(struct mst_calls *calls, struct mst_slot *slot) {
   const enum mst_worker_state state = worker_of(calls, slot)->state;
   if (mst_calls_is_up(calls, slot)) return; // it has them, and will answer
-  // What it was sent stays until it is judged: its death is the first one's doing.
+  // Calls that were sent stay until the verdict: the oldest is to blame for the death.
   const int ended = state == MST_WORKER_STOPPED || state == MST_WORKER_LEFT;
   mst_calls_effects(calls, slot,
                     mst_mailbox_drop_cancelled(&slot->mailbox, ended));

@@ -1,4 +1,4 @@
-// What users ask of the core of calls: calls of verbs to one worker, tasks to any. The contract is
+// Requests of users to the core of calls: verbs' calls to one worker, tasks to any. The contract is
 // in calls.h.
 #include "base/mst_err.h"
 #include "pool/calls_int.h"
@@ -22,7 +22,7 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
   call->cast = mst_calls_cast_of(calls, slot, payload, caller);
   mst_mailbox_expect(&slot->mailbox, caller);
   mst_mailbox_add(&slot->mailbox, call);
-  // One that is lost or comes back gets its calls when it is there again.
+  // A worker that is lost or coming back gets its calls once it is there again.
   if (mst_calls_is_up(calls, slot)) {
     mst_due_add(&calls->due, &slot->mailbox, MST_TODO_CALLS);
   }
@@ -100,7 +100,7 @@ int mst_call_cancel(struct mst_call *task, int64_t now_ns) {
     mst_call_settle(task, MST_CALL_CANCELLED, now_ns);
     return 1;
   }
-  // In its mailbox it is answered or lost like any other; the reference goes with that.
+  // In a mailbox it is answered or lost like any other call, and then releases its reference.
   task->cancelled = 1;
   mst_call_end(task, MST_CALL_CANCELLED, now_ns);
   struct mst_slot *slot = calls->slots[task->worker];
