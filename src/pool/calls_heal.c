@@ -73,8 +73,7 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
        call = next) {
     next = call->next;
     call->sent = 0;
-    if (!call->is_task)
-      continue; // the verb that waits for it sees the dead worker
+    if (!call->is_task) continue; // its verb sees that the worker is dead
     call->loss = loss_of(calls, slot, MST_LOSS_GIVEN_UP, words);
     if (call->loss != NULL) {
       call->loss->call = call->id;
@@ -268,8 +267,7 @@ void mst_slot_replayed(struct mst_calls *calls, struct mst_slot *slot,
   if (slot->replay_left == 0 || entry == NULL) return;
   slot->replay_left--;
   slot->replayed = entry->next;
-  slot->head_ns =
-      calls->now_ns; // evaluation of its calls starts after the replay
+  slot->head_ns = calls->now_ns; // its calls start after the replay
   const int failed = (flags & MST_FLAG_ERROR) != 0;
   if (failed && !entry->failed) {
     give_up(calls, slot, MST_WHY_REPLAY);

@@ -1,4 +1,4 @@
-// What all workers of a cluster were told. The contract is in common.h.
+// The calls that all workers were given. The contract is in common.h.
 #include "pool/common.h"
 
 #include <stdlib.h>
@@ -53,8 +53,8 @@ static int is_equal(const struct mst_entry *one,
   return mst_blob_equal(one->payload, other->payload);
 }
 
-// drop_equal: what an entry does unseen is done by its last equal too. Only among
-// those that changed nothing in sight, so that nothing in sight is done out of turn.
+// drop_equal drops earlier entries whose invisible effects the new entry repeats. Only entries
+// without visible changes are dropped: that keeps the order of visible effects.
 static void drop_equal(struct mst_journal *journal,
                        const struct mst_entry *entry) {
   for (struct mst_entry **at = &journal->first; *at != NULL;) {
@@ -77,7 +77,7 @@ static void note(struct mst_common *common, struct mst_cast *cast) {
                                   .visible = cast->visible,
                                   .unseen = cast->unseen};
   if (!entry.visible) drop_equal(journal, &entry);
-  // Whoever sends the next call before the last one is answered may hear of them out of order.
+  // A verb that calls again before the last call is answered may hear the answers out of order.
   const int late = journal->last != NULL && journal->last->call > cast->number;
   if (late || journal->count >= MST_COMMON_CALLS_MAX ||
       mst_journal_add(journal, &entry) != 0 || journal->incomplete) {
@@ -114,7 +114,7 @@ void mst_common_answered(struct mst_common *common, struct mst_cast *cast,
                                 : NULL;
   if (noted == NULL) return;
   noted->failed |= cast->failed;
-  noted->visible |= cast->visible; // another worker may have seen none
+  noted->visible |= cast->visible; // only some workers may have seen it
 }
 
 int mst_common_copy(const struct mst_common *common, struct mst_journal *to,

@@ -1,7 +1,7 @@
 // Tasks that no worker has yet. The contract is in dispatch.h.
 #include "pool/dispatch.h"
 
-// leave: what is counted of a task in the queue.
+// leave: a task that leaves the queue no longer counts.
 static void leave(struct mst_dispatch *dispatch, struct mst_call *task) {
   dispatch->bytes -= mst_blob_bytes(task->payload);
   if (task->awaited) dispatch->awaited--;

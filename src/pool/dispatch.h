@@ -1,11 +1,11 @@
-// pool/dispatch: tasks that no worker has yet, and which worker gets the next. Pure.
+// pool/dispatch: tasks that no worker has yet, and which worker gets the next one. Pure.
 //
-// A worker is given a task when it has fewer than MST_TASK_DEPTH calls: one to evaluate, and one
-// that it finds when it is done with that. Whatever it was given counts, a verb's calls and
-// cancelled ones too: it has to do these first.
+// A worker is given a task when it has fewer than MST_TASK_DEPTH calls: one to evaluate, and one to
+// start when that is done. A verb's calls and cancelled calls count too, since it must evaluate
+// them first.
 //
-// Which workers take calls at all is asked of the caller (struct mst_takers). One thread at a time:
-// whoever has the session. Nothing blocks; mst_dispatch_put allocates.
+// The caller says which workers take calls (struct mst_takers). Only the thread that has the
+// session may use this. Nothing blocks; only mst_dispatch_put allocates.
 #ifndef MST_POOL_DISPATCH_H
 #define MST_POOL_DISPATCH_H
 
@@ -18,12 +18,12 @@
 
 #define MST_TASK_DEPTH 2u
 
-// Zeroed memory is an empty one.
+// Zeroed memory is an empty dispatch.
 struct mst_dispatch {
   struct mst_queue queue;
-  size_t bytes;     // of the payloads of tasks in it
-  uint32_t awaited; // tasks in it that somebody waits for
-  uint32_t turn;    // the worker that is asked first
+  size_t bytes;     // of the payloads of queued tasks
+  uint32_t awaited; // queued tasks that somebody waits for
+  uint32_t turn;    // the worker that gets the next task if it has room
 };
 
 // Workers 0 to count - 1.
@@ -31,7 +31,7 @@ struct mst_takers {
   uint32_t count;
   // The mailbox of a worker that takes calls now, else NULL.
   struct mst_mailbox *(*open)(void *owner, uint32_t worker);
-  // Whether a worker takes calls, now or when it is back.
+  // Whether a worker takes calls, now or once it is back.
   int (*usable)(void *owner, uint32_t worker);
   void *owner;
 };
@@ -42,23 +42,23 @@ int mst_dispatch_put(struct mst_dispatch *dispatch, struct mst_call *task,
                      const uint32_t *workers, uint32_t count);
 // mst_dispatch_remove takes a task out. O(log tasks).
 void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task);
-// mst_dispatch_await: somebody waits for a task that is queued.
+// mst_dispatch_await: somebody waits for a queued task.
 void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task);
 
-// mst_dispatch_to gives one worker what it has room for; mst_dispatch_all all of them: each has one
-// task before any has a second. Mailboxes that get some are due for MST_TODO_CALLS.
+// mst_dispatch_to fills one worker up to MST_TASK_DEPTH; mst_dispatch_all all of them, each with
+// one task before any gets a second. Mailboxes that got a task become due for MST_TODO_CALLS.
 void mst_dispatch_to(struct mst_dispatch *dispatch,
                      const struct mst_takers *takers, uint32_t worker,
                      struct mst_due *due);
 void mst_dispatch_all(struct mst_dispatch *dispatch,
                       const struct mst_takers *takers, struct mst_due *due);
 
-// mst_dispatch_sweep ends the tasks that no worker will ever take: they are LOST, stranded.
+// mst_dispatch_sweep ends the tasks that no worker will ever take: they are LOST and stranded.
 // mst_dispatch_end ends all: they are LOST.
 void mst_dispatch_sweep(struct mst_dispatch *dispatch,
                         const struct mst_takers *takers, int64_t now_ns);
 void mst_dispatch_end(struct mst_dispatch *dispatch, int64_t now_ns);
-// mst_dispatch_free frees an empty one.
+// mst_dispatch_free frees an empty dispatch.
 void mst_dispatch_free(struct mst_dispatch *dispatch);
 
 #endif

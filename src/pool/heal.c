@@ -19,7 +19,7 @@ enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
                                     enum mst_heal_at at, int64_t now_ns) {
   if (!policy->on) return MST_HEAL_LEAVE;
   if (at == MST_HEAL_EVALUATING) {
-    heal->deaths = heal->row = 0; // it came to its work: it can be kept alive
+    heal->deaths = heal->row = 0; // it got to work: it can be kept alive
     if (mst_tries_left(++heal->attempt, policy->retries))
       return MST_HEAL_RESTART;
     heal->attempt = 0;
@@ -52,7 +52,7 @@ enum mst_beat mst_heal_beat(struct mst_heal *heal,
                             int64_t slept_ns, int64_t now_ns) {
   if (policy->heartbeat_ns == NEVER) return MST_BEAT_FINE;
   const int64_t beat_ns = policy->heartbeat_ns / BEATS;
-  if (slept_ns > beat_ns) heal->heard_ns = now_ns; // as if: judge later
+  if (slept_ns > beat_ns) heal->heard_ns = now_ns; // judge later
   if (now_ns - heal->heard_ns >= policy->heartbeat_ns) return MST_BEAT_SILENT;
   if (now_ns - heal->asked_ns < beat_ns) return MST_BEAT_FINE;
   heal->asked_ns = now_ns;

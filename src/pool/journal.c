@@ -1,4 +1,4 @@
-// What made a worker what it is. The contract is in journal.h.
+// The calls that restore a worker's state. The contract is in journal.h.
 #include "pool/journal.h"
 
 #include <stdlib.h>
@@ -53,8 +53,8 @@ void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at) {
   free(gone);
 }
 
-// drop_bound: what is bound anew, and was read by nobody meanwhile, need not be bound
-// before. Looks at the calls at the end that only bind.
+// drop_bound drops an earlier entry that binds the same names, if nothing can have read them in
+// between: it checks only the calls at the end that do nothing but bind.
 static void drop_bound(struct mst_journal *journal,
                        const struct mst_entry *entry) {
   if (entry->payload->binds == 0 || entry->failed || !entry->visible) return;
@@ -157,7 +157,7 @@ void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why) {
 
 void mst_journal_unask(struct mst_journal *journal) { journal->asking = 0; }
 
-// Its entries stay: they may be being replayed on what was the checkpoint.
+// Entries stay: they may be being replayed by the former checkpoint.
 void mst_journal_ended(struct mst_journal *journal) {
   if (!journal->checkpoint) return;
   journal->checkpoint = 0;

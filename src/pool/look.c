@@ -1,4 +1,4 @@
-// What is known of a worker. The contract is in look.h.
+// The state of a worker. The contract is in look.h.
 #include "pool/look.h"
 
 static enum mst_healing healing_of(const struct mst_peer *peer) {

@@ -1,9 +1,9 @@
-// What one worker was given, and its answers. The contract is in mailbox.h.
+// One worker's calls and answers. The contract is in mailbox.h.
 #include "pool/mailbox.h"
 
 #include <stddef.h>
 
-// ---- the list of what is not answered
+// ---- unanswered calls
 
 void mst_mailbox_add(struct mst_mailbox *mailbox, struct mst_call *call) {
   call->id = ++mailbox->calls;
@@ -22,7 +22,7 @@ void mst_mailbox_add(struct mst_mailbox *mailbox, struct mst_call *call) {
   mailbox->count++;
 }
 
-// oldest: what follows if this call is the oldest from now on.
+// oldest gives the effects of a new oldest call.
 static unsigned oldest(const struct mst_mailbox *mailbox) {
   const struct mst_call *first = mailbox->first;
   return first != NULL && first->cancelled ? MST_MAILBOX_INTERRUPT : 0;
@@ -49,7 +49,7 @@ static unsigned remove_call(struct mst_mailbox *mailbox,
   return was_first ? oldest(mailbox) : 0;
 }
 
-// read_less: an answer less is to be taken.
+// read_less: one answer less is wanted.
 static void read_less(struct mst_mailbox *mailbox) {
   mailbox->unread--;
   if (mailbox->unread == 0) mailbox->mixed = 0;
@@ -118,7 +118,7 @@ void mst_mailbox_add_answer(struct mst_mailbox *mailbox,
     mailbox->answered = ++call->tally->counts->arrivals;
 }
 
-// is_any: every answer may be this verb's.
+// is_any: every answer may be taken for this caller.
 static int is_any(const struct mst_mailbox *mailbox, const void *caller) {
   return !mailbox->mixed || caller == NULL;
 }
@@ -163,7 +163,7 @@ void mst_mailbox_take(struct mst_mailbox *mailbox, struct mst_call *answer) {
   answer->mailbox = NULL;
   read_less(mailbox);
   mst_call_taken(answer);
-  // The next answer counts as come in now: a worker with many can't starve the others.
+  // The next answer counts as arriving now, so a worker with many can't starve the others.
   mailbox->answered = mailbox->answers == NULL ? 0 : ++counts->arrivals;
 }
 

@@ -11,7 +11,7 @@
 
 #define NOWHERE UINT32_MAX
 #define TABLE_MIN 16u
-// So many sets without items may stay for the next that has the same workers.
+// How many sets without items are kept, for later items with the same workers.
 #define EMPTY_MAX 64u
 
 struct mst_set {
@@ -21,7 +21,7 @@ struct mst_set {
   uint32_t item_count, item_cap;
   uint32_t count;    // workers; 0: any
   uint32_t *workers; // increasing
-  uint32_t *places;  // in the workers' heaps, NOWHERE if it isn't in
+  uint32_t *places;  // in the workers' heaps; NOWHERE: not there
 };
 
 static void *grown(void *list, uint32_t cap, size_t size) {
@@ -132,7 +132,7 @@ static void seen_down(struct mst_queue *queue, struct mst_queue_worker *worker,
   place_seen(worker, at, &seen);
 }
 
-// see shows a worker what is first in a set that it may not know of.
+// see updates a worker's heap with the first item of a set.
 static void see(struct mst_queue *queue, struct mst_set *set, uint32_t k) {
   struct mst_queue_worker *worker = &queue->workers[set->workers[k]];
   const struct mst_queued *first = set->items[0];
@@ -142,7 +142,7 @@ static void see(struct mst_queue *queue, struct mst_set *set, uint32_t k) {
       .set = set, .k = k, .priority = first->priority, .serial = first->serial};
   place_seen(worker, at, &seen);
   seen_up(queue, worker, at);
-  // What it knew may be of an item that has gone: then it moves the other way.
+  // If the former first item has gone, the set moves down.
   seen_down(queue, worker, set->places[k]);
 }
 
@@ -192,7 +192,7 @@ static struct mst_set **slot_of(const struct mst_queue *queue, uint64_t hash) {
   return &queue->table[hash & (queue->table_size - 1)];
 }
 
-// drop_empty frees the sets that have no items, when they are too many.
+// drop_empty frees the sets without items when there are too many.
 static void drop_empty(struct mst_queue *queue) {
   if (queue->empty <= EMPTY_MAX || queue->empty <= queue->sets / 2) return;
   for (uint32_t i = 0; i < queue->table_size; i++) {
@@ -255,7 +255,7 @@ static struct mst_set *find_set(struct mst_queue *queue,
   return set;
 }
 
-// ---- room, made before anything changes
+// ---- room, reserved before anything changes
 
 static int room_for_item(struct mst_set *set) {
   if (set->item_count < set->item_cap) return 0;
@@ -303,7 +303,7 @@ static int make_room(struct mst_queue *queue, struct mst_set *set) {
   return 0;
 }
 
-// ---- the contract
+// ---- functions of queue.h
 
 uint32_t mst_queue_count(const struct mst_queue *queue) { return queue->count; }
 
@@ -334,7 +334,7 @@ void mst_queue_remove(struct mst_queue *queue, struct mst_queued *item) {
   drop_empty(queue);
 }
 
-// first_pinned puts right what a worker has seen, until what comes first there is true.
+// first_pinned corrects outdated keys at the top of a worker's heap, and gives its first item.
 static struct mst_queued *first_pinned(struct mst_queue *queue,
                                        uint32_t worker_number) {
   if (worker_number >= queue->worker_count) return NULL;

@@ -1,18 +1,18 @@
-// pool/queue: what waits for a worker, where each may be for certain workers only. Pure: no
+// pool/queue: items that wait for a worker; each may be restricted to a set of workers. Pure: no
 // socket, no clock, no R.
 //
-// Problem: with one list, what is first may be for a busy worker, and whoever looks for
-// something for an idle one passes it by: 300 tasks for worker 1 hold up all behind them.
+// Problem: in a single list the first items may be for a busy worker, and a search for an idle one
+// passes over them: 300 tasks for worker 1 delay all behind them.
 //
-// Way chosen: a queue for each set of workers, a heap by priority and order of submission;
-// and for each worker a heap of the sets that it is in, by what is first in each. What is
-// noted there of a set may be out of date in one way only: what was first has gone, so the
-// set comes later than it says. That is put right when it comes to the top, once for each
-// worker of the set and each item that was first, and so is paid for by its submission.
-// Not chosen: exact heaps. Each item that is taken would touch all workers of its set.
+// Way chosen: a queue for each set of workers, a heap by priority and order of submission; and for
+// each worker a heap of its sets, by the first item of each. A key there may be outdated in one way
+// only: the first item has gone, so the set belongs further down. That is corrected when the set
+// reaches the top, at most once for each worker of the set and each former first item; the
+// submission of that item pays for it. Not chosen: exact heaps. Each item that is taken would
+// change the heaps of all workers of its set.
 //
-// Cost: put O(log items + workers in the set), first O(log sets) and remove O(log items),
-// both amortised.
+// Cost: put O(log items + workers in the set), first O(log sets) and remove O(log items), both
+// amortised.
 #ifndef MST_POOL_QUEUE_H
 #define MST_POOL_QUEUE_H
 
@@ -21,20 +21,20 @@
 
 struct mst_set; // of workers
 
-// Embedded in what waits. The first three are the caller's, and stay while it waits.
+// Embedded in the items. The caller sets the first three fields, which don't change while it waits.
 struct mst_queued {
   uint64_t serial;  // order of submission, unique
   int32_t priority; // higher goes first
   void *owner;
-  struct mst_set *set; // NULL: it doesn't wait
-  uint32_t at;         // its place there
+  struct mst_set *set; // NULL: it isn't queued
+  uint32_t at;         // its place in the set's heap
 };
 
 // A set as one worker sees it.
 struct mst_queue_seen {
   struct mst_set *set;
   uint32_t k;       // the worker's place in the set
-  int32_t priority; // of what was first there
+  int32_t priority; // of the item that was first
   uint64_t serial;
 };
 
@@ -45,39 +45,38 @@ struct mst_queue_worker {
 
 // Zeroed memory is an empty queue.
 struct mst_queue {
-  struct mst_set *any;    // for whichever worker
-  struct mst_set **table; // the others, by what is in them
+  struct mst_set *any;    // for any worker
+  struct mst_set **table; // the others, a hash table by their workers
   uint32_t table_size;
-  uint32_t sets, empty;             // in the table, of these without items
+  uint32_t sets, empty;             // in the table; of these, without items
   struct mst_queue_worker *workers; // by number
   uint32_t worker_count;
   uint32_t count; // items
-  uint64_t steps; // comparisons so far: for tests of cost
+  uint64_t steps; // comparisons so far; for tests of cost
 };
 
 // mst_queue_free frees an empty queue.
 void mst_queue_free(struct mst_queue *queue);
 uint32_t mst_queue_count(const struct mst_queue *queue);
-// mst_queue_put adds an item. workers: increasing numbers; NULL or none: any. 0, or -MST_EMEM:
+// mst_queue_put adds an item. workers: increasing numbers; NULL or empty: any. 0, or -MST_EMEM:
 // then nothing has changed.
 int mst_queue_put(struct mst_queue *queue, struct mst_queued *item,
                   const uint32_t *workers, uint32_t count);
-// mst_queue_remove takes an item out, without harm if it isn't in.
+// mst_queue_remove removes an item; does nothing if it isn't queued.
 void mst_queue_remove(struct mst_queue *queue, struct mst_queued *item);
-// mst_queue_first gives the item that a worker is to take next, NULL if there is none for it.
-// It stays.
+// mst_queue_first gives the next item for a worker, or NULL; the item stays queued.
 struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker);
-// mst_queue_is_for tells whether an item that waits is for this worker too. O(its workers).
+// mst_queue_is_for tells whether a queued item may go to this worker. O(its workers).
 int mst_queue_is_for(const struct mst_queued *item, uint32_t worker);
-// mst_queue_head gives some item, NULL if there is none: to take out all.
+// mst_queue_head gives some item, or NULL: for emptying the queue.
 struct mst_queued *mst_queue_head(const struct mst_queue *queue);
-// mst_queue_sweep takes out all items of the sets of which no worker is usable, and calls
-// visit for each, which must not use the queue. `any` has all workers, 0 to workers - 1.
-// O(sets * workers).
+// mst_queue_sweep removes all items of sets that have no usable worker, and calls visit for each;
+// visit must not use the queue. The set for any worker has workers 0 to workers - 1. O(sets *
+// workers).
 void mst_queue_sweep(struct mst_queue *queue, uint32_t workers,
                      int (*usable)(void *, uint32_t),
                      void (*visit)(void *, struct mst_queued *), void *owner);
-// mst_queue_check tells which invariant is broken, NULL if none.
+// mst_queue_check returns the invariant that is broken, or NULL.
 const char *mst_queue_check(const struct mst_queue *queue);
 
 #endif

@@ -1,4 +1,4 @@
-// What follows from a loss. The contract is in recover.h.
+// The verdict on a loss. The contract is in recover.h.
 #include "pool/recover.h"
 
 #include <errno.h>
@@ -55,7 +55,7 @@ enum mst_why mst_slot_lost_state(const struct mst_slot *slot) {
 
 // ---- who killed it
 
-// ignored_interrupt: its watch ends a worker whose cancelled call goes on after its grace.
+// ignored_interrupt: the watch has ended a worker whose cancelled call went on after its grace.
 static int ignored_interrupt(const struct mst_slot *slot,
                              const struct mst_worker *worker) {
   const struct mst_call *call = slot->mailbox.first;
@@ -65,8 +65,7 @@ static int ignored_interrupt(const struct mst_slot *slot,
              MST_CANCEL_GRACE_MS * MST_NS_PER_MS;
 }
 
-// note_killer: muster, which has said why it gave it up; the kernel for memory; or
-// somebody who isn't known.
+// note_killer: muster, if it has noted a reason; the kernel, for memory; or unknown.
 static void note_killer(struct mst_slot *slot, const struct mst_worker *worker,
                         int oom) {
   const int killed = worker->exit_known &&
@@ -79,15 +78,15 @@ static void note_killer(struct mst_slot *slot, const struct mst_worker *worker,
   slot->oom = (uint8_t)(killed && !slot->ours && oom);
 }
 
-// ---- launches that failed for want of something
+// ---- launches that failed because the system lacked a resource
 
-// launch_errno gives the errno of a launch that failed, 0 if there was a process.
+// launch_errno gives the errno of a failed launch, 0 if there was a process.
 static int launch_errno(const struct mst_worker *worker) {
   const int failed = worker->exit_known && worker->exit_how == MST_EXIT_NONE;
   return failed ? worker->exit_number : 0;
 }
 
-// short_of gives the errno that prevented the launch, 0 if the system wasn't short of anything.
+// short_of gives the errno of a shortage that prevented the launch, or 0.
 static int short_of(const struct mst_worker *worker,
                     const struct mst_judged *judged) {
   if (mst_err_is_shortage(judged->sys_errno)) return judged->sys_errno;
@@ -95,7 +94,7 @@ static int short_of(const struct mst_worker *worker,
   return mst_err_is_shortage(sys_errno) ? sys_errno : 0;
 }
 
-// launch_later: the worker isn't to blame for what the system hasn't got now.
+// launch_later: the worker isn't to blame for a shortage.
 static struct mst_verdict launch_later(struct mst_slot *slot, int sys_errno) {
   slot->sys_errno = sys_errno;
   if (slot->launches < MST_SHORT_TRIES) {
@@ -112,8 +111,8 @@ static const struct mst_call *first_wanted(const struct mst_call *at) {
   return at;
 }
 
-// blame finds what the worker was at, and the call that is the oldest from now on. A call that was
-// given to a worker that was lost already, and never sent, is not to blame.
+// blame finds what the worker was doing, and the call that is now the oldest. A call that a lost
+// worker was given, and never sent, isn't to blame.
 static enum mst_heal_at blame(struct mst_slot *slot,
                               struct mst_verdict *verdict,
                               const struct mst_call **oldest) {
@@ -132,7 +131,7 @@ static enum mst_heal_at blame(struct mst_slot *slot,
                                                   : MST_HEAL_IDLE;
 }
 
-// judge_loss asks heal.h, by the retries of the call that is to blame.
+// judge_loss asks heal.h, with the retries of the call that is to blame.
 static struct mst_verdict judge_loss(struct mst_slot *slot,
                                      const struct mst_heal_policy *policy,
                                      int64_t now_ns) {
@@ -171,12 +170,12 @@ struct mst_verdict mst_recover_judge(struct mst_slot *slot,
                                      int64_t now_ns) {
   const struct mst_call *first = slot->mailbox.first;
   note_killer(slot, worker, judged->oom);
-  // The next call has all of its attempts.
+  // The next call starts with a fresh attempt count.
   if (first_wanted(first) != first) mst_heal_answered(&slot->heal);
   if (ends) return (struct mst_verdict){.how = MST_RECOVER_LEAVE};
   const int lacks = short_of(worker, judged);
   if (policy->on && lacks != 0) return launch_later(slot, lacks);
-  slot->sys_errno = 0; // this time it was there, or nothing was short
+  slot->sys_errno = 0; // no shortage this time
   // The fork server found threads in itself (fork/server.c).
   if (launch_errno(worker) == EDEADLK) mst_slot_fail(slot, MST_WHY_THREADS);
   return judge_loss(slot, policy, now_ns);

@@ -1,8 +1,10 @@
-// pool/recover: a slot is one place of a cluster, which one incarnation of a worker after the other
-// takes. It has the calls that the worker was given (mailbox.h), and what it takes to make the
-// worker again when it is lost. Here is decided what follows from a loss: who killed the worker,
-// which call is to blame, whether and when another incarnation comes. Pure: facts and the time go
-// in, a verdict comes out; only the slot's own notes change, neither its mailbox nor the pool.
+// pool/recover: decides what follows from the loss of a worker: who killed it, which call is to
+// blame, whether and when another incarnation comes. Pure: facts and the time go in, a verdict
+// comes out.
+//
+// A slot is one place of a cluster, which the incarnations of a worker take one after the other. It
+// has the worker's calls (mailbox.h), and what restores the worker's state after a loss. The
+// functions here change only the slot's own fields, neither its mailbox nor the pool.
 #ifndef MST_POOL_RECOVER_H
 #define MST_POOL_RECOVER_H
 
@@ -14,10 +16,10 @@
 #include "pool/mailbox.h"
 #include "pool/state.h"
 
-// After its interrupt a cancelled call has this long to end: then its worker ends itself.
+// A cancelled call has this long to end after its interrupt; then its worker ends itself.
 #define MST_CANCEL_GRACE_MS 1000u
-// A launch that failed for want of descriptors, processes or memory is tried again after
-// this long, then twice as long, and so on, MST_SHORT_TRIES times (13 s in all).
+// A launch that failed because descriptors, processes or memory were short is retried after this
+// long, then after twice as long, and so on, MST_SHORT_TRIES times (13 s in all).
 #define MST_SHORT_PAUSE_NS (50 * MST_NS_PER_MS)
 #define MST_SHORT_TRIES 8u
 
@@ -26,73 +28,74 @@ struct mst_slot {
   struct mst_heal heal;
   struct mst_journal journal;
   struct mst_seed seed; // the stream's position after the last answer
-  enum mst_why why;     // what was wrong first
-  char *failure;        // TOLD: the text; owned
-  uint8_t rng_other;    // it drew from another generator what won't be repeated
-  uint8_t rng_drew;     // it drew random numbers at all
-  uint8_t rng_kept;     // its checkpoint has the stream
-  uint8_t dead;         // it stays lost
-  uint8_t to_heal;      // it was lost, and what follows is not done yet
-  uint8_t resuming;     // it comes back: calls are queued, not sent
-  uint8_t ended;        // its channel is read no more
-  uint8_t oom;          // what was lost last was killed to have memory
-  uint8_t ours;         // it was killed by muster: the session, or its watch
-  uint8_t alone;        // its calls are to run while all others are idle
-  uint8_t drains; // it was to finish and end: to be looked at until it has left
-  int32_t sys_errno; // its last launch failed for want of something; 0: none
-  uint32_t launches; // that failed so, in a row
-  int64_t launch_ns; // when it is launched again; INT64_MAX if it isn't
-  int64_t head_ns;   // since when it evaluates the oldest call
-  uint64_t cancel;   // call that it was last told to interrupt
-  int64_t cancel_ns; // and when, for the first time
-  // its journal is replayed
-  uint32_t replay_left;       // answers of the journal's calls that are to come
-  struct mst_entry *replayed; // entry whose answer comes next
-  struct mst_entry *replay;   // next to be sent
-  uint8_t replaying;          // it is being sent
-  uint8_t from_checkpoint;    // this incarnation was launched from one
+  enum mst_why why;     // the first thing that was wrong
+  char *failure;        // the text of MST_WHY_TOLD; owned
+  uint8_t rng_other; // it drew from another generator; replay won't repeat that
+  uint8_t rng_drew;  // it drew random numbers at all
+  uint8_t rng_kept;  // its checkpoint contains the stream
+  uint8_t dead;      // given up
+  uint8_t to_heal;   // it was lost, and the verdict is still to come
+  uint8_t resuming;  // it is coming back: calls are queued, not sent
+  uint8_t ended;     // its channel isn't read any more
+  uint8_t oom;       // the kernel killed the last incarnation for memory
+  uint8_t ours;      // muster killed it: the session, or its watch
+  uint8_t alone;     // its calls must run while all others are idle
+  uint8_t drains;    // it was asked to drain; check it until it has left
+  int32_t sys_errno; // the shortage that failed its last launch, or 0
+  uint32_t launches; // launches that failed this way in a row
+  int64_t launch_ns; // when it is launched again; INT64_MAX: not planned
+  int64_t head_ns;   // since when it has evaluated the oldest call
+  uint64_t cancel;   // the call that it was last told to interrupt
+  int64_t cancel_ns; // when it was first told
+  // Replay of its journal.
+  uint32_t replay_left;       // answers to replayed calls still to come
+  struct mst_entry *replayed; // the entry whose answer comes next
+  struct mst_entry *replay;   // the next entry to send
+  uint8_t replaying;          // not all entries are sent yet
+  uint8_t from_checkpoint;    // this incarnation started from one
   uint8_t seeded;             // the seed before `replay` was sent
 };
 
-// What the world knows of an end.
+// What the session knows of an end.
 struct mst_judged {
-  char *words; // its last ones; NULL without
-  uint8_t oom; // the kernel has ended something for memory, and for nobody else
-  int32_t sys_errno; // it couldn't start for want of this; 0 if not so
+  char *words; // its last output, or NULL
+  // the kernel has killed something for memory, not attributed to another worker
+  uint8_t oom;
+  int32_t sys_errno; // the shortage that its process reported, or 0
 };
 
 struct mst_verdict {
   enum mst_recover {
-    MST_RECOVER_LEAVE,   // it stays lost, as it was asked to end
-    MST_RECOVER_GIVE_UP, // it stays lost: the user is told
-    MST_RECOVER_LATER,   // it is launched again when the system has more
+    MST_RECOVER_LEAVE,   // it stays lost: asked to end, or healing is off
+    MST_RECOVER_GIVE_UP, // it stays lost, and the user is told
+    MST_RECOVER_LATER,   // launch it again when the system may have more
     MST_RECOVER_NOW
   } how;
-  enum mst_why why; // of LEAVE and GIVE_UP
-  uint8_t late;     // its oldest call took too long: it fails
-  uint32_t
-      attempts; // that its oldest call, after that, has had: it fails; 0: it doesn't
+  enum mst_why why; // for LEAVE and GIVE_UP
+  uint8_t late;     // its oldest call took too long, and fails
+  // Not 0: its oldest call (the next one, if `late`) fails after this many attempts.
+  uint32_t attempts;
 };
 
-// mst_recover_judge tells what follows from the end of a slot's worker. ends: neither it nor its
-// cluster is to go on. Calls that were cancelled are taken to be gone: whoever carries the verdict
-// out drops these first.
+// mst_recover_judge tells what follows from the end of a slot's worker. ends: the worker or its
+// cluster shouldn't go on. It disregards cancelled calls: the caller drops these before it carries
+// out the verdict.
 struct mst_verdict mst_recover_judge(struct mst_slot *slot,
                                      const struct mst_worker *worker,
                                      const struct mst_heal_policy *policy,
                                      const struct mst_judged *judged, int ends,
                                      int64_t now_ns);
 
-// mst_slot_fail notes the first thing that was wrong with a worker, mst_slot_fail_told with the
-// text of whoever knows it. That allocates: without memory the text is missing.
-// mst_slot_forget_why is for the next incarnation.
+// mst_slot_fail notes what was wrong with a worker, mst_slot_fail_told a text about it; the first
+// note counts. The latter allocates: if memory is short the text is missing. mst_slot_forget_why
+// clears both for the next incarnation.
 void mst_slot_fail(struct mst_slot *slot, enum mst_why why);
 void mst_slot_fail_told(struct mst_slot *slot, const char *text);
 void mst_slot_forget_why(struct mst_slot *slot);
-// mst_slot_lost_state tells why a worker can't come back as it was.
+// mst_slot_lost_state tells why a worker's state can't be restored.
 enum mst_why mst_slot_lost_state(const struct mst_slot *slot);
-// mst_slot_loss describes how this incarnation ended. NULL without memory: then nobody is told, and
-// what follows is done anyway. Allocates.
+// mst_slot_loss describes how this incarnation ended. Allocates. NULL if memory is short: then
+// nobody is told, and all else goes on.
 struct mst_loss *mst_slot_loss(const struct mst_slot *slot,
                                const struct mst_worker *worker,
                                uint32_t cluster, enum mst_loss_kind kind,
