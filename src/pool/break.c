@@ -1,10 +1,10 @@
-// A session that is given up since one of its assertions failed. The contract is in session.h.
+// Gives up a session after one of its assertions failed. The contract is in session.h.
 //
-// Problem: what the assertion found wrong may be anything of the core's: to stop the clusters as
-// usual might wait for ever, hand out a wrong answer, or write where it must not.
+// Problem: any part of the core's state may be wrong. Stopping the clusters as usual might wait for
+// ever, return a wrong answer, or write to the wrong place.
 //
-// Way chosen: nothing of the core is looked at again. Workers and servers learn of it as they
-// learn of the end of the session's process, by the end of their channels, and end as then.
+// Way chosen: nothing of the core is used again. Workers and servers see the end of their channels,
+// as they do when the session's process ends, and end themselves.
 #include "pool/session.h"
 
 static void break_peer(struct mst_peer *peer) {
@@ -25,7 +25,7 @@ static void break_cluster(struct mst_cluster *cluster) {
 void mst_session_break(struct mst_session *session) {
   struct mst_cluster *cluster = session->clusters;
   session->broken = 1;
-  session->clusters = NULL; // news find nobody
+  session->clusters = NULL; // so launchers' news reaches no cluster
   mst_io_thread_end(session->io_thread);
   session->io_thread = NULL;
   for (; cluster != NULL; cluster = cluster->next)

@@ -43,7 +43,7 @@ struct mst_cast {
   uint8_t whole;
   uint8_t noted;   // it is in the journal
   uint8_t visible; // some worker saw a change
-  // enum mst_unseen; kept even without a visible change, once answered
+  // enum mst_unseen; kept even without a visible change, once answered.
   uint8_t unseen;
   uint8_t failed; // at some worker
 };

@@ -27,7 +27,7 @@
 
 struct mst_heal_policy {
   uint8_t on; // 0: a lost worker stays lost
-  // 1: it comes back in the state after its set-up; no calls are kept
+  // 1: it comes back in the state after its set-up; no calls are kept.
   uint8_t fresh;
   uint32_t retries;     // of one call
   int64_t heartbeat_ns; // INT64_MAX: silence is never a loss

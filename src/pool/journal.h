@@ -56,7 +56,7 @@ struct mst_entry {
 enum mst_incomplete {
   MST_COMPLETE,
   MST_INCOMPLETE_MANY, // too many calls, or no memory to record one
-  // no checkpoint is possible, and replay would take too long
+  // No checkpoint is possible, and replay would take too long.
   MST_INCOMPLETE_LONG,
   MST_INCOMPLETE_MEMORY, // too many bytes
   MST_INCOMPLETE_ENDED   // its checkpoint ended, and only later calls are left

@@ -1,4 +1,4 @@
-// Workers whose launcher is gone: what can be known of them.
+// What is known of workers whose launcher is gone.
 #include <errno.h>
 
 #include "pool/session_int.h"
@@ -25,9 +25,8 @@ void mst_cluster_reap(struct mst_cluster *cluster) {
   }
 }
 
-// orphan_event says what can be known of a worker if its launcher is gone and tells nothing: that
-// it was never born, or that it has ended, once its channel did or it was killed.
-// MST_EV_TICK stands for nothing.
+// orphan_event: for a worker whose end no launcher will report, whether it never started, or has
+// ended (its channel ended, or it was to be killed). MST_EV_TICK: neither.
 static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
   const struct mst_worker *worker = mst_peer_worker(peer);
   if (!worker->awaited || peer->launcher == NULL || mst_peer_is_told(peer)) {
@@ -50,7 +49,7 @@ void mst_cluster_orphans(struct mst_cluster *cluster) {
                                     .how = MST_EXIT_UNKNOWN,
                                     .number = ECONNRESET};
     if (event.kind == MST_EV_TICK) continue;
-    // Its watch ends what is left of it.
+    // If the process still runs, its watch ends it now.
     mst_conduit_cut_control(&cluster->peers[i]->conduit);
     if (event.kind == MST_EV_EXITED) mst_peer_exited(cluster->peers[i]);
     mst_calls_event(&cluster->calls, &event, mst_clock_now());

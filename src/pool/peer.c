@@ -1,4 +1,4 @@
-// The session's end of one worker: what it is, and whether it is read.
+// The session's end of one worker: its state, and whether its channel is read.
 #include <stdlib.h>
 
 #include "pool/session_int.h"
@@ -45,7 +45,7 @@ void mst_peer_remove_directory(struct mst_peer *peer) {
 }
 
 void mst_cluster_flush_late(struct mst_cluster *cluster) {
-  cluster->flush_ns = INT64_MAX; // conduits say when the next try is due
+  cluster->flush_ns = INT64_MAX; // conduits set the time of the next try
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
     mst_conduit_flush(&cluster->peers[i]->conduit);
 }

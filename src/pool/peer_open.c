@@ -1,5 +1,5 @@
-// One incarnation of a worker from the session's side: its ends are opened, handed to
-// a launcher, and closed.
+// Opens the session's channels to one incarnation of a worker, hands them to a launcher, closes
+// them.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "pool/session.h"
 #include "pool/session_int.h"
 
-// Words of a worker that go with a loss.
+// How much of a worker's last output goes with a loss.
 #define WORDS_MAX ((size_t)MST_TAIL_BYTES)
 
 static void printed(void *owner, const char *bytes, size_t n) {
@@ -64,8 +64,8 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
     rc = launcher->launch(launcher, &of, &peer->conduit, err);
   }
   if (rc != 0) return rc;
-  // A worker that is gone already is told by its channel, not here. One that can't
-  // be told what to do would wait for it, and the start for the worker.
+  // If the worker is gone already, its channel will say so. But a worker without its set-up would
+  // wait for ever, and the start for the worker.
   rc = send_setup(peer, err);
   if (rc != 0 && rc != -MST_ECLOSED) {
     mst_calls_fail_told(&peer->cluster->calls, peer->index, err->text);
@@ -80,7 +80,7 @@ void mst_peer_let_go(struct mst_peer *peer) {
   mst_standby_unask(peer);
   mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   mst_tail_free(&peer->conduit.output.tail);
-  if (peer->standby.chan.fd >= 0) return; // which is to find its directory
+  if (peer->standby.chan.fd >= 0) return; // the standby will use its directory
   free(peer->tempdir);
   peer->tempdir = NULL;
 }
@@ -89,8 +89,8 @@ void mst_peer_let_go(struct mst_peer *peer) {
 
 void mst_peer_exited(struct mst_peer *peer) {
   if (peer->conduit.held) mst_peer_read_out(peer);
-  mst_conduit_drain(&peer->conduit);      // its last words
-  if (peer->standby.chan.fd >= 0) return; // its directory is its standby's
+  mst_conduit_drain(&peer->conduit);      // its last output
+  if (peer->standby.chan.fd >= 0) return; // the standby uses its directory
   mst_peer_remove_directory(peer);
 }
 
@@ -112,8 +112,7 @@ int mst_peer_lacks(const struct mst_peer *peer) {
   return number;
 }
 
-// The kernel's count is that of the cgroup, so another of its processes may be what was
-// ended.
+// The kernel counts kills in the whole cgroup, so it may have killed another process.
 void mst_peer_judge(struct mst_peer *peer) {
   struct mst_host *host = peer->host;
   mst_conduit_drain(&peer->conduit);

@@ -1,11 +1,11 @@
-// What comes from a worker: its hello, its answers, signs of life. Facts go to the core, and what
-// follows from them is carried out by whoever has the loop run (session.c).
+// Reads a worker's messages: hello, answers, signs of life. The core gets the facts; the code that
+// runs the loop (session.c) carries out the actions.
 #include <stdlib.h>
 #include <string.h>
 
 #include "pool/session_int.h"
 
-// One wake-up reads at most this much of one worker before others have a turn.
+// One wake-up reads at most this much from one worker, so that others get their turn.
 #define READ_BURST ((size_t)16 << 20)
 
 static void tell(struct mst_peer *peer, enum mst_event_kind kind) {
@@ -42,7 +42,7 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
   }
   peer->hello_seen = 1;
   peer->conduit.data.length_max = MST_FRAME_MAX;
-  // The server's FORKED may come later than this, by another socket.
+  // FORKED from the server may come later, over another socket.
   const struct mst_event forked = {.kind = MST_EV_FORKED,
                                    .worker = peer->index,
                                    .number = (int32_t)hello->pid};
@@ -70,7 +70,7 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
 
 // ---- answers
 
-// take_bytes takes an answer's bytes off the channel. 0, or -MST_EMEM: then it stays there.
+// take_bytes moves an answer's bytes out of the channel. 0, or -MST_EMEM: then they stay there.
 static int take_bytes(struct mst_peer *peer, const struct mst_frame *frame,
                       struct mst_answered *answered) {
   const size_t n = (size_t)frame->head.length;
@@ -89,12 +89,12 @@ static int take_bytes(struct mst_peer *peer, const struct mst_frame *frame,
   return rc;
 }
 
-// begin_answer reads what stands before an answer's value, in its first n bytes.
+// begin_answer decodes what precedes an answer's value, in its first n bytes.
 static struct mst_answered
 begin_answer(struct mst_peer *peer, const struct mst_frame *frame, size_t n) {
   struct mst_answered answered = {.call = frame->head.call,
                                   .flags = frame->head.flags};
-  mst_conduit_drain(&peer->conduit); // what was printed before it
+  mst_conduit_drain(&peer->conduit); // output printed before it
   struct mst_value_head times = {0};
   (void)mst_value_head_decode(frame->payload, n, &times);
   answered.elapsed_s = times.elapsed_s;
@@ -119,7 +119,7 @@ static int is_wanted(const struct mst_peer *peer,
          mst_calls_wants(&peer->cluster->calls, peer->index, frame->head.call);
 }
 
-// take_value gives an answer to the core. 1; 0 if it has to wait where it is.
+// take_value gives an answer to the core: 1, or 0 if it must stay in the channel.
 static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
   struct mst_answered answered =
       begin_answer(peer, frame, (size_t)frame->head.length);
@@ -133,8 +133,8 @@ static int take_value(struct mst_peer *peer, const struct mst_frame *frame) {
   return 1;
 }
 
-// drop_unwanted spares an answer that nobody wants the memory to be whole first. 0 if that is not
-// what comes.
+// drop_unwanted drops an unwanted answer while it arrives, so that no memory is needed for all of
+// it. 0 if the incoming frame isn't one.
 static int drop_unwanted(struct mst_peer *peer) {
   struct mst_frame frame;
   size_t have;
@@ -151,7 +151,7 @@ static int drop_unwanted(struct mst_peer *peer) {
   return 1;
 }
 
-// take_other serves what is no answer.
+// take_other handles frames that aren't answers.
 static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
   const uint8_t kind = frame->head.kind;
   const enum mst_worker_state state = mst_peer_worker(peer)->state;
@@ -170,7 +170,7 @@ static void take_other(struct mst_peer *peer, const struct mst_frame *frame) {
   }
 }
 
-// take_frame serves the oldest frame. 1; 0 if it has to wait where it is.
+// take_frame handles the oldest frame: 1, or 0 if it must stay in the channel.
 static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
                       int all) {
   const struct mst_calls *calls = &peer->cluster->calls;
@@ -187,12 +187,12 @@ static int take_frame(struct mst_peer *peer, const struct mst_frame *frame,
   return take_value(peer, frame);
 }
 
-// reads_on: nothing that came yet has ended it.
+// reads_on: no frame so far has ended the channel.
 static int reads_on(const struct mst_peer *peer) {
   return !peer->conduit.data.ended && !peer->slot->ended;
 }
 
-// serve_frames takes the frames that are in the buffer. 1; 0 if some have to wait.
+// serve_frames handles the frames in the buffer: 1, or 0 if some must stay.
 static int serve_frames(struct mst_peer *peer, int all) {
   struct mst_frame frame;
   int found;
@@ -207,8 +207,8 @@ static int serve_frames(struct mst_peer *peer, int all) {
   return 1;
 }
 
-// read_all reads what is there and serves the frames in it. all: it has ended, so nothing waits;
-// frames that were read before come first, since none is served past the channel's end.
+// read_all reads what has arrived, and handles its frames. all: the worker has ended, so no frame
+// may stay; frames read earlier are handled first, since none is handled after the channel's end.
 static void read_all(struct mst_peer *peer, int all) {
   int rc = all && !serve_frames(peer, all) ? -MST_EMEM : 1;
   size_t before = peer->conduit.data.in.len;
@@ -217,7 +217,8 @@ static void read_all(struct mst_peer *peer, int all) {
     rc = mst_conduit_fill(&peer->conduit, NULL);
     if (rc == -MST_EMEM && drop_unwanted(peer)) rc = 1;
     const int short_of_memory = rc == -MST_EMEM && !all;
-    // An answer waits for who wants it, anything else until the session runs again.
+    // If memory is short, an answer stays until its caller waits for it, other frames until the
+    // session runs again.
     if (short_of_memory &&
         mst_calls_expects(&peer->cluster->calls, peer->index))
       peer->no_memory = 1;
@@ -227,7 +228,7 @@ static void read_all(struct mst_peer *peer, int all) {
       return;
     }
     if (waits) rc = -MST_EMEM;
-    // Only a frame that is not whole yet is worth another read now.
+    // Read again at once only to complete a frame.
     if (peer->conduit.data.in.len == peer->conduit.data.in_head) break;
     burst += peer->conduit.data.in.len - before;
     before = peer->conduit.data.in.len;
@@ -273,7 +274,7 @@ void mst_cluster_read_on(struct mst_cluster *cluster) {
 void mst_peer_readable(void *owner) {
   struct mst_peer *peer = owner;
   if (peer->conduit.held) {
-    mst_peer_read_out(peer); // nobody asked: it has ended
+    mst_peer_read_out(peer); // a held channel wakes us only when it has ended
   } else {
     mst_peer_read(peer);
   }

@@ -1,8 +1,8 @@
-// What the core of calls has to say to a worker.
+// Sends the core's messages to a worker.
 #include "pool/session.h"
 #include "pool/session_int.h"
 
-// head_of: what a worker's frames have in common.
+// head_of fills the fields that all frames to a worker share.
 static struct mst_head head_of(const struct mst_peer *peer, uint8_t kind) {
   return (struct mst_head){.kind = kind,
                            .cluster = peer->cluster->id,
@@ -30,16 +30,16 @@ static void say_cancel(struct mst_peer *peer, uint64_t call) {
 }
 
 static void say_ping(struct mst_peer *peer) {
-  static const uint64_t nonce = 0; // no ping of mst_peer_ping has it
+  static const uint64_t nonce = 0; // mst_peer_ping never uses it
   struct mst_head head = {.kind = MST_KIND_PING,
                           .cluster = peer->cluster->id,
                           .worker = peer->index};
-  // One that hasn't read the last one isn't asked again.
+  // If the last ping isn't sent yet, don't queue another.
   if (mst_conduit_says(&peer->conduit)) return;
   (void)mst_conduit_say(&peer->conduit, &head, &nonce, sizeof nonce, NULL);
 }
 
-// say_data sends what goes over the data channel.
+// say_data sends an action over the data channel.
 static int say_data(struct mst_peer *peer,
                     const struct mst_calls_action *action) {
   static const uint8_t kinds[] = {[MST_CALLS_BYE] = MST_KIND_BYE,
@@ -77,8 +77,9 @@ void mst_peer_say(struct mst_peer *peer,
     }
     return;
   }
-  if (action->kind == MST_CALLS_BYE) return; // its end will be heard
-  // What it said before its end is still there.
+  // the session will learn of its end
+  if (action->kind == MST_CALLS_BYE) return;
+  // Messages that it sent before its end can still be read.
   if (rc != -MST_EMEM) mst_peer_read(peer);
   if (mst_calls_unsent(calls, peer->index, action->kind, rc, mst_clock_now())) {
     peer->send_rc = rc;

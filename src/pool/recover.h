@@ -59,7 +59,7 @@ struct mst_slot {
 // What the session knows of an end.
 struct mst_judged {
   char *words; // its last output, or NULL
-  // the kernel has killed something for memory, not attributed to another worker
+  // The kernel has killed something for memory, not attributed to another worker.
   uint8_t oom;
   int32_t sys_errno; // the shortage that its process reported, or 0
 };

@@ -1,7 +1,7 @@
-// Clusters at work: events in from descriptors, actions out to them.
+// Runs clusters: events in from descriptors, actions out to them.
 //
-// Every fact goes to the pure core (calls.h); this file carries out what it says, in one place,
-// once the loop has served what was ready. Answers are the core's as soon as they are read
+// All facts go to the pure core (calls.h). This file alone carries out the core's actions, after
+// the loop has handled what was ready. Answers belong to the core as soon as they are read
 // (peer_read.c).
 #include <errno.h>
 #include <signal.h>
@@ -14,17 +14,16 @@
 #include "base/mst_fault.h"
 #include "pool/session_int.h"
 
-// Spawned workers are asked for their end this often while somebody waits.
+// While somebody waits, spawned workers are checked for their end this often.
 #define REAP_NS (20 * MST_NS_PER_MS)
-// A wait never sleeps longer than this: what nobody tells is looked for then.
+// No wait sleeps longer, so that events that nobody reports are found.
 #define SLEEP_MS_MAX 1000
-// The I/O thread's don't, as waits of R's don't: limits on calls are looked at then.
+// The same for the I/O thread, as in R's waits: limits on calls are checked then.
 #define IO_THREAD_MS 50
-// R has left for longer than this when the I/O thread begins to serve tasks, and when it begins
-// to read what is printed.
+// How long R must have been away before the I/O thread starts to serve tasks, and to read output.
 #define TASKS_TICK_MS 2
 #define PRINTS_TICK_MS 50
-// Where no descriptor tells what is printed, the I/O thread looks this often.
+// How often the I/O thread reads output where no descriptor reports any.
 #define PRINTS_LOOK_MS 100
 
 static void prints_ready(struct mst_io *io, uint32_t ready) {
@@ -32,8 +31,8 @@ static void prints_ready(struct mst_io *io, uint32_t ready) {
   (void)mst_loop_run(io->owner, 0, NULL);
 }
 
-// open_prints makes the loop of output pipes, which the session's watches by its descriptor.
-// Where it has none they are the same loop.
+// open_prints opens the loop for output pipes, which the session's loop watches by its descriptor.
+// Without a descriptor both are the same loop.
 static int open_prints(struct mst_session *session,
                        enum mst_loop_backend backend, struct mst_err *err) {
   session->prints = session->loop;
@@ -92,9 +91,9 @@ static void do_launch(struct mst_cluster *cluster, uint32_t index) {
   mst_calls_event(&cluster->calls, &failed, mst_clock_now());
 }
 
-// Without its server a worker may be reaped by init at any time, and its pid be
-// another's. Its open channel shows that it is still there; one that closed it is
-// ended by its own watch.
+// Without its server, a worker may be reaped by init at any time, and its pid may belong to another
+// process. An open channel shows that it is still there; if it has closed the channel, its watch
+// ends it.
 static void do_kill(struct mst_cluster *cluster, uint32_t index) {
   const struct mst_worker *worker = &cluster->calls.pool.workers[index];
   struct mst_peer *peer = cluster->peers[index];
@@ -137,7 +136,7 @@ static void carry_out(struct mst_cluster *cluster,
     do_kill(cluster, action->worker);
     break;
   case MST_CALLS_STARTED:
-    // What was printed until now is of no use to anybody.
+    // Nobody needs the output of the start.
     cluster->shown = cluster->log.next;
     cluster->started = 1;
     break;
@@ -182,8 +181,8 @@ static void carry_out(struct mst_cluster *cluster,
   }
 }
 
-// What happens while an action is carried out (a spawned worker has its pid when launch
-// returns) is only noted then: this is the one place where actions are taken.
+// Facts that come while an action is carried out (a spawned worker's pid, when launch returns) are
+// only recorded: actions are taken nowhere else.
 void mst_cluster_carry_out(struct mst_cluster *cluster) {
   struct mst_calls_action action;
   if (cluster->carrying_out) return;
@@ -209,7 +208,7 @@ void mst_session_news(void *owner, const struct mst_news *news) {
   }
   if (cluster == NULL || news->of.worker >= cluster->calls.pool.count ||
       news->of.epoch != cluster->calls.pool.workers[news->of.worker].epoch) {
-    return; // of a cluster that was freed, or of an earlier incarnation
+    return; // of a freed cluster, or of an earlier incarnation
   }
   static const enum mst_event_kind kinds[] = {
       [MST_NEWS_FORKED] = MST_EV_FORKED,
@@ -231,7 +230,7 @@ void mst_session_mend(struct mst_session *session) {
        cluster = cluster->next) {
     cluster->calls.launcher_gone = cluster->launcher->gone != 0;
     if (cluster->flush_ns <= now_ns) mst_cluster_flush_late(cluster);
-    mst_cluster_carry_out(cluster); // what is lost by then is healed now
+    mst_cluster_carry_out(cluster); // heals workers lost by now
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
     mst_cluster_carry_out(cluster);
     if (cluster->held == 0) continue;
@@ -240,7 +239,7 @@ void mst_session_mend(struct mst_session *session) {
   }
 }
 
-// set_silence: a launcher may be silent as long as the workers of its most impatient cluster.
+// set_silence sets each launcher's limit to the smallest heartbeat among its clusters.
 static void set_silence(const struct mst_session *session) {
   for (struct mst_cluster *at = session->clusters; at != NULL; at = at->next)
     at->launcher->silence_ns = 0;
@@ -274,8 +273,7 @@ static void let_time_pass(struct mst_session *session) {
   session->listened_ns = mst_clock_now();
 }
 
-// sleep_ms shortens a wait to what the clusters need: ticks, and reaping for
-// spawned workers.
+// sleep_ms shortens a wait to what the clusters need: ticks, and reaping of spawned workers.
 static int sleep_ms(const struct mst_session *session, int timeout_ms) {
   int ms =
       timeout_ms < 0 || timeout_ms > SLEEP_MS_MAX ? SLEEP_MS_MAX : timeout_ms;
@@ -286,7 +284,7 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
     if (cluster->flush_ns < wake_ns) wake_ns = cluster->flush_ns;
     if (due_ns != 0 && due_ns < wake_ns) wake_ns = due_ns;
     if (wake_ns != INT64_MAX) ms = mst_clock_ms_until(wake_ns, ms);
-    // A wait as long as the time between two beats would pass for sleep.
+    // A wait as long as a beat's interval would count as sleep.
     const int64_t beat_ms =
         cluster->calls.policy.heartbeat_ns / MST_NS_PER_MS / 6;
     if (beat_ms < ms) ms = beat_ms > 1 ? (int)beat_ms : 1;
@@ -294,7 +292,7 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
          cluster->adopted) &&
         cluster->calls.pool.phase != MST_POOL_RUNNING &&
         cluster->calls.pool.phase != MST_POOL_DOWN && ms > 2) {
-      ms = 2; // starting and stopping wait for ends that nobody tells
+      ms = 2; // nobody reports these ends: poll for them
     }
   }
   if (session->trash != NULL && ms > 0)
@@ -321,13 +319,13 @@ static void free_peers(struct mst_cluster *cluster, uint32_t from,
     free(cluster->peers[i]);
 }
 
-// has_tasks tells whether tasks were submitted that are not done.
+// has_tasks tells whether any submitted task isn't over.
 static int has_tasks(const struct mst_session *session) {
   return session->counts.tasks > session->counts.tasks_done;
 }
 
-// The I/O thread's part. While there are tasks: as a wait would, but for what only R can do.
-// Otherwise it only reads what is printed, so that nobody waits for room in a pipe.
+// The I/O thread's turn. With tasks: the same as R's waits, except for what only R can do.
+// Otherwise it only reads output, so that no process blocks on a full pipe.
 static int stand_in(void *owner, int *fd) {
   struct mst_session *session = owner;
   const int rc = has_tasks(session) ? mst_session_run(session, 0, NULL)
@@ -357,8 +355,7 @@ void mst_session_take(struct mst_session *session) {
   }
 }
 
-// make_peers makes the session's ends of workers from..to - 1, with nothing open, in
-// cluster->peers, which has room.
+// make_peers makes the peers of workers from..to - 1, with nothing open. cluster->peers has room.
 static int make_peers(struct mst_cluster *cluster, uint32_t from, uint32_t to) {
   for (uint32_t i = from; i < to; i++) {
     cluster->peers[i] = calloc(1, sizeof **cluster->peers);
@@ -423,7 +420,7 @@ int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
   if (more > MST_WORKERS_MAX - from) {
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
-  // Peers first: what has a slot has a peer.
+  // Peers first: every slot has a peer.
   struct mst_peer **peers =
       realloc(cluster->peers, (from + more) * sizeof(struct mst_peer *));
   int rc = peers == NULL ? -MST_EMEM : 0;
@@ -520,7 +517,7 @@ struct mst_cluster *mst_task_cluster(const struct mst_call *task) {
 }
 
 void mst_cluster_trim(struct mst_cluster *cluster) {
-  // In a forked child the workers are its parent's.
+  // In a forked child, the workers belong to its parent.
   if (cluster->session->owner != getpid()) return;
   mst_calls_trim(&cluster->calls);
   mst_cluster_carry_out(cluster);

@@ -1,13 +1,13 @@
 // The session's end of a worker's checkpoint: the connection to its standby (fork/standby.c).
 //
-// The end that a standby is to have goes to the worker by the control channel, before the order on
-// the data channel: there, segments are the only descriptors that come. What the worker answers is
-// in order with its answers to calls, so all know what the checkpoint has.
+// The standby's socket goes to the worker over the control channel, before the order on the data
+// channel, where the only descriptors that arrive are segments. The worker's reply is in sequence
+// with its answers to calls, so both sides know which calls the checkpoint covers.
 #include <errno.h>
 
 #include "pool/session_int.h"
 
-// tell gives the core a fact about the incarnation that a standby is to be, if it still counts.
+// tell gives the core an event of the incarnation that a standby becomes, unless that is outdated.
 static void tell(struct mst_peer *peer, uint32_t epoch,
                  enum mst_event_kind kind, int32_t number) {
   const struct mst_event event = {
@@ -28,7 +28,7 @@ static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
   if (standby->chan.fd < 0) return;
   mst_loop_remove(session->loop, &standby->io);
   mst_chan_close(&standby->chan);
-  // Where this process adopts it, somebody is to wait for it.
+  // If this process adopts the standby, it must be waited for.
   if (home != NULL && home->gone && home->adopt != NULL && standby->pid > 0)
     home->adopt(home, &(struct mst_incarnation){0}, standby->pid);
   mst_standby_init(standby);
@@ -38,7 +38,8 @@ static void let_go(struct mst_peer *peer, struct mst_standby *standby) {
 static void forget_made(struct mst_peer *peer) {
   if (peer->standby.chan.fd < 0) return;
   let_go(peer, &peer->standby);
-  if (mst_peer_worker(peer)->has_process) return; // it is in its directory
+  // the worker still uses its directory
+  if (mst_peer_worker(peer)->has_process) return;
   mst_peer_remove_directory(peer);
 }
 
@@ -71,7 +72,7 @@ static void adopt(const struct mst_peer *peer,
   home->adopt(home, &of, pid);
 }
 
-// read_pid takes what it says: its pid, once for each that stands by in turn.
+// read_pid reads pids: each process that becomes the standby sends its own once.
 static void read_pid(struct mst_peer *peer, struct mst_standby *standby) {
   struct mst_frame frame;
   struct mst_proc_msg msg;
@@ -83,9 +84,8 @@ static void read_pid(struct mst_peer *peer, struct mst_standby *standby) {
                      mst_proc_msg_decode(frame.payload,
                                          (size_t)frame.head.length, &msg) == 0;
     mst_chan_take(&standby->chan, &frame);
-    if (says &&
-        standby
-            ->launching) { // it is the worker now, and who is next says so, too
+    // The standby is the worker now; the next standby sends its pid, too.
+    if (says && standby->launching) {
       standby->launching = 0;
       adopt(peer, standby, (pid_t)msg.pid);
       tell(peer, standby->epoch, MST_EV_FORKED, (int32_t)msg.pid);
@@ -110,7 +110,7 @@ static void refuse(struct mst_peer *peer, enum mst_refusal why) {
                           mst_clock_now());
 }
 
-// watch has the loop tell when something comes from it.
+// watch has the loop report when the standby can be read.
 static int watch(struct mst_peer *peer, struct mst_standby *standby) {
   standby->io = (struct mst_io){.fd = standby->chan.fd,
                                 .wanted = MST_READABLE,
@@ -154,7 +154,7 @@ void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame) {
                               &made) != 0) {
     made.sys_errno = EPROTO;
   }
-  // One that has ended already would take nobody's place.
+  // A standby that has ended already can't replace anybody.
   if (made.sys_errno != 0 || next->chan.fd < 0) {
     refuse(peer, made.sys_errno == ENOSYS    ? MST_REFUSED_EVER
                  : made.sys_errno == EDEADLK ? MST_REFUSED_YET
@@ -174,7 +174,7 @@ void mst_standby_made(struct mst_peer *peer, const struct mst_frame *frame) {
                          (int64_t)made.cost_ns, mst_clock_now());
 }
 
-// send_place tells it to take the worker's place, whose ends these are.
+// send_place tells the standby to replace the worker; fds: the worker's ends.
 static int send_place(struct mst_standby *standby, struct mst_peer *peer,
                       const int fds[3], struct mst_err *err) {
   const struct mst_incarnation of = mst_peer_incarnation(peer);

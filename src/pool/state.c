@@ -1,10 +1,9 @@
 // Worker states of one cluster. The contract is in state.h.
 //
-// One function takes each event to a leaf; a leaf changes one worker, and what
-// follows for the whole pool is said in four places only: start_fail() begins a
-// take-down, lose() notes a loss, mst_pool_want_kill() ends a process, settle() ends the
-// pool. A callback per state was the other way: it hides which events a state
-// doesn't take, and that is what has to be read here:
+// One function takes each event to a leaf; a leaf changes one worker. Only four functions change
+// the whole pool: start_fail() begins a take-down, lose() notes a loss, mst_pool_want_kill() ends a
+// process, settle() ends the pool. Not chosen: a callback per state, which hides the events that a
+// state ignores:
 //
 //                 starting     restarting  idle   busy         lost or stopped
 //  FORKED         pid is known; KILL now if the worker was to be killed
@@ -19,7 +18,7 @@
 //  RETIRE         -            killed      BYE    BYE          no restart
 //  RESTART        -            -           -      -            LAUNCH (if lost)
 //
-// And for what a worker can do besides (away is a flag of its channel):
+// More events and states (away is a flag of the channel):
 //
 //                 on its way   pending     idle or busy  draining    lost or left
 //  PENDING        pending      -           -             -           -
@@ -31,34 +30,30 @@
 //  CLOSED, EXITED lost         lost        lost          lost if it owes, or left
 //  RESTART        -            -           -             -           LAUNCH
 //
-// "fails" is start_lose(), and start_fail() if too few can still come: also a
-// worker that is idle fails the start when it is lost before STARTED. During a
-// stop or take-down CLOSED is only noted, and EXITED makes a worker stopped; so it
-// is for a retired one, which takes no SENT either. Whatever isn't in the table
-// is ignored; the world repeats itself and mixes up the order of its two
-// channels.
+// "fails" is start_lose(), and start_fail() if too few can still come: an idle worker, too, fails
+// the start if it is lost before STARTED. During a stop or take-down CLOSED is only noted, and
+// EXITED makes a worker stopped; the same holds for a retired worker, which also ignores SENT.
+// Everything that isn't in the table is ignored: the world may repeat itself, and mix up the order
+// of its two channels.
 //
-// Bound of the action queue: an incarnation gets at most one of RESTARTED, JOINED
-// and CANCEL (which only one gets that is never ready), one KILL (flag killed) and
-// one of BYE and LOST (BYE goes to those that a stop, RETIRE or DRAIN finds not
-// lost, and no LOST follows it); the pool gets STARTED at most once and
-// one of START_FAILED and STOPPED. LAUNCH is never queued: it is made from `next`,
-// `again` and `in_flight` when the queue is empty, so that nothing of an earlier
-// incarnation is left in it. So 3 * workers + 2 entries never run out, even if
-// nobody takes any.
+// Bound of the action queue: an incarnation gets at most one of RESTARTED, JOINED and CANCEL (which
+// only one that never becomes ready gets), one KILL (flag killed), and one of BYE and LOST (BYE
+// goes to workers that aren't lost when a stop, RETIRE or DRAIN comes, and no LOST follows it). The
+// pool gets STARTED at most once, and one of START_FAILED and STOPPED. LAUNCH is never queued: it
+// is made from `next`, `again` and `in_flight` when the queue is empty, so nothing of an earlier
+// incarnation is left in the queue. So 3 * workers + 2 entries suffice, even if nobody takes any.
 //
-// Time: a worker has at most one limit running for its news, its kill and its
-// reaping each, computed from when it began (lost_ns, stop_ns, kill_ns), and one
-// for its way back (restart_ns), which begins with the LAUNCH and not with the
-// RESTART: in a small window the others' boots aren't its fault. TICK
-// looks at all of them, O(workers), and notes the earliest in wake_ns; other
-// events only lower wake_ns, O(1), so it is never late.
+// Time: a worker has at most one limit each for its news, its kill and its reaping, counted from
+// lost_ns, stop_ns and kill_ns, and one for its restart (restart_ns), counted from LAUNCH, not from
+// RESTART: with a small window, the others' boots aren't its fault. TICK checks all limits,
+// O(workers), and sets wake_ns to the earliest; other events only lower wake_ns, O(1), so it is
+// never late.
 #include "pool/state.h"
 
 #include "base/mst_assert.h"
 #include "pool/state_int.h"
 
-// --- What follows for the pool ---
+// --- Consequences for the pool ---
 
 // start_fail turns the start into a take-down of all that was launched.
 static void start_fail(struct mst_pool *pool, enum mst_fail fail,
@@ -75,8 +70,8 @@ static void start_fail(struct mst_pool *pool, enum mst_fail fail,
   }
 }
 
-// start_lose takes one worker from the start, which fails if too few can still
-// come. LOST is given after STARTED, see start_done.
+// start_lose removes one worker from the start, which fails if too few can still come. LOST follows
+// STARTED, see start_done.
 static void start_lose(struct mst_pool *pool, enum mst_fail fail,
                        uint32_t index, int32_t number, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
@@ -90,12 +85,12 @@ static void start_lose(struct mst_pool *pool, enum mst_fail fail,
     return;
   }
   mst_pool_want_kill(pool, index, now_ns);
-  mst_pool_arm(
-      pool, mst_pool_start_due_ns(pool)); // one from a queue may have held it
+  // A worker from a queue may have delayed the deadline.
+  mst_pool_arm(pool, mst_pool_start_due_ns(pool));
 }
 
-// fail_sharpen puts the true reason in place of "it ended", which is what a
-// failed fork or a refusing worker looks like when its end is heard first.
+// fail_sharpen replaces "it ended" by the true reason: a failed fork or a refusal looks like that
+// if the end is reported first.
 static void fail_sharpen(struct mst_pool *pool, enum mst_fail fail,
                          uint32_t index, int32_t number) {
   if (pool->fail != MST_FAIL_EXITED || pool->fail_worker != index) return;
@@ -103,8 +98,8 @@ static void fail_sharpen(struct mst_pool *pool, enum mst_fail fail,
   pool->fail_number = number;
 }
 
-// lose notes a sign of the end of a worker in a running pool. A process whose
-// channel ended can't be used and must not stay: it is killed at once.
+// lose notes a sign of a worker's end in a running pool. A process whose channel ended is useless:
+// it is killed at once.
 static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   MST_ASSERT(pool->phase == MST_POOL_RUNNING);
@@ -119,7 +114,7 @@ static void lose(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   }
 }
 
-// start_done: the pool runs, perhaps without some that come later or were lost.
+// start_done: the pool runs, perhaps without workers that come later or were lost.
 static void start_done(struct mst_pool *pool, int64_t now_ns) {
   pool->phase = MST_POOL_RUNNING;
   mst_pool_give(pool, MST_DO_STARTED, 0);
@@ -135,7 +130,7 @@ static void start_done(struct mst_pool *pool, int64_t now_ns) {
   pool->wake_ns = mst_pool_due_ns(pool);
 }
 
-// settle ends a stop or take-down once nothing of it is left to wait for.
+// settle ends a stop or take-down once nothing is left to wait for.
 static void settle(struct mst_pool *pool, int64_t now_ns) {
   const int failing = pool->phase == MST_POOL_FAILING;
   if (!failing && pool->phase != MST_POOL_STOPPING) return;
@@ -156,7 +151,7 @@ static void on_forked(struct mst_pool *pool, uint32_t index, int32_t pid,
                       int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (!worker->launched || worker->exit_known || worker->pid != 0) return;
-  if (pid <= 0) return; // kill() would take it for a group or for everybody
+  if (pid <= 0) return; // kill() would signal a group, or everybody
   worker->pid = (uint32_t)pid;
   if (worker->state == MST_WORKER_PENDING) {
     const int again = worker->epoch > 0;
@@ -165,8 +160,8 @@ static void on_forked(struct mst_pool *pool, uint32_t index, int32_t pid,
     worker->restart_ns = now_ns;
     mst_pool_arm(pool, now_ns + MST_RESTART_NS);
   }
-  // A launch that was given up is killed too, but not waited for again: that
-  // would let a stuck parent hold the pool up without limit.
+  // A launch that was given up is killed too, but not awaited again: a stuck parent could delay the
+  // pool without limit.
   if (worker->awaited) {
     worker->has_process = 1;
     pool->processes++;
@@ -177,7 +172,7 @@ static void on_forked(struct mst_pool *pool, uint32_t index, int32_t pid,
   mst_pool_give_kill(pool, index);
 }
 
-// note_end: the end of a worker that was asked to end, or taken down.
+// note_end: a worker ended that was asked to end, or taken down.
 static void note_end(struct mst_pool *pool, struct mst_worker *worker) {
   if (!worker->exit_known) return;
   if (worker->state == MST_WORKER_LOST) return;
@@ -186,7 +181,7 @@ static void note_end(struct mst_pool *pool, struct mst_worker *worker) {
                      worker->drains ? MST_WORKER_LEFT : MST_WORKER_STOPPED);
 }
 
-// A sign of a worker's end, its channel's or its process's.
+// on_end_sign: a worker's channel or process ended.
 static void on_end_sign(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (worker->state == MST_WORKER_LEFT) return;
@@ -220,7 +215,7 @@ static void on_launch_failed(struct mst_pool *pool, uint32_t index,
   const int again = worker->epoch > 0;
   if (!starting && !again && !failing && worker->was_ready) return;
   if (!worker->awaited || worker->pid != 0) return;
-  // One that spoke was forked.
+  // A worker that sent a message was forked.
   if (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY ||
       worker->state == MST_WORKER_DRAINING) {
     return;
@@ -239,7 +234,7 @@ static void on_launch_failed(struct mst_pool *pool, uint32_t index,
   } else {
     on_end_sign(pool, index, now_ns);
   }
-  // What failed a start is told by fail_number.
+  // If this failed the start, fail_number has the errno.
   worker->exit_number = pool->phase == MST_POOL_FAILING ? 0 : sys_errno;
 }
 
@@ -300,8 +295,8 @@ static void on_sent(struct mst_pool *pool, uint32_t index) {
   worker->owed++;
 }
 
-// An answer counts as long as the channel is read: also after the news that
-// the process ended, and while a stop waits for busy workers.
+// An answer counts as long as the channel is read: also after the process's end is reported, and
+// while a stop waits for busy workers.
 static void on_answered(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (worker->owed == 0 || !mst_worker_channel_open(worker) ||
@@ -320,8 +315,7 @@ static void on_answered(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
 
 static void on_closed(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
-  if (!mst_worker_channel_open(worker))
-    return; // so also if it was not launched
+  if (!mst_worker_channel_open(worker)) return; // also if not launched
   worker->channel = MST_CHANNEL_ENDED;
   on_end_sign(pool, index, now_ns);
 }
@@ -340,7 +334,7 @@ static void on_exited(struct mst_pool *pool, const struct mst_event *event,
 
 // --- Stop ---
 
-// end_restart ends one that isn't ready yet and so can't be asked.
+// end_restart kills a worker that isn't ready, which can't be asked to end.
 static void end_restart(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (worker->stop_ns != NEVER) return;
@@ -348,7 +342,7 @@ static void end_restart(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   mst_pool_want_kill(pool, index, now_ns);
 }
 
-// end_unlaunched: a pool that is partly there will not launch this worker.
+// end_unlaunched: a partly started pool won't launch this worker.
 static void end_unlaunched(struct mst_pool *pool, struct mst_worker *worker,
                            enum mst_worker_state state, int64_t now_ns) {
   worker->launched = worker->exit_known = 1;
@@ -358,7 +352,7 @@ static void end_unlaunched(struct mst_pool *pool, struct mst_worker *worker,
   mst_pool_skip_launched(pool);
 }
 
-// undrain: it is to end by another will, which has limits.
+// undrain: RETIRE or STOP replaces DRAIN; deadlines apply.
 static void undrain(struct mst_pool *pool, struct mst_worker *worker) {
   if (!mst_worker_is_live(worker)) return;
   worker->drains = 0;
@@ -393,7 +387,7 @@ static void on_left(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
     on_drain(pool, index, now_ns);
   } else if (worker->state == MST_WORKER_LOST && !worker->lost_given &&
              worker->lost_ns != NEVER) {
-    worker->drains = 1; // a sign of its end was faster
+    worker->drains = 1; // a sign of its end came first
   }
 }
 
@@ -426,12 +420,12 @@ static void on_silent(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   if (mst_worker_is_live(worker)) lose(pool, index, now_ns);
 }
 
-// stop_worker says goodbye, or says LOST while that may still be said.
+// stop_worker says BYE, or gives LOST while that is still allowed.
 static void stop_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   mst_pool_ask_again(pool, worker, 0);
   undrain(pool, worker);
-  if (worker->stop_ns != NEVER) return; // retired before
+  if (worker->stop_ns != NEVER) return; // retired already
   if (worker->state == MST_WORKER_LOST) {
     mst_pool_give_lost(pool, index);
   } else if (mst_worker_is_on_its_way(worker->state)) {
@@ -457,7 +451,7 @@ static void on_stop(struct mst_pool *pool, int64_t now_ns) {
   case MST_POOL_FAILING:
   case MST_POOL_STOPPING:
   case MST_POOL_DOWN:
-    break; // on its way down already
+    break; // is ending already
   }
 }
 
@@ -489,8 +483,8 @@ static void tick_worker(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   if (mst_pool_reap_due_ns(worker) <= now_ns) give_up(pool, worker);
 }
 
-// first_not_ready: one whose limit the start's deadline is, or that was not
-// launched by then. There is one, or as many as needed would be ready or queued.
+// first_not_ready: the first worker that the deadline applies to, or that wasn't launched. There is
+// one: otherwise enough would be ready or queued.
 static uint32_t first_not_ready(const struct mst_pool *pool) {
   uint32_t i = 0;
   while (i < pool->next && (pool->workers[i].state != MST_WORKER_STARTING ||
@@ -511,11 +505,11 @@ static void on_tick(struct mst_pool *pool, int64_t now_ns) {
   pool->wake_ns = mst_pool_due_ns(pool);
 }
 
-// --- The contract ---
+// --- Functions of state.h ---
 
 void mst_pool_begin(struct mst_pool *pool, int64_t now_ns, int64_t deadline_ns,
                     uint32_t need) {
-  (void)now_ns; // nothing depends on it yet; a TICK tells when the time is up
+  (void)now_ns; // nothing depends on it yet
   MST_ASSERT(pool->phase == MST_POOL_NEW);
   MST_ASSERT(need > 0 && need <= pool->count);
   pool->need = need;
@@ -529,8 +523,8 @@ void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
   const uint32_t index = event->worker;
   const int of_pool = event->kind == MST_EV_STOP || event->kind == MST_EV_TICK;
   if (pool->phase == MST_POOL_DOWN) return;
-  pool->now_ns = now_ns; // also for LAUNCH, whatever the event
-  if (!of_pool && index >= pool->count) return; // the index is the world's
+  pool->now_ns = now_ns; // for LAUNCH, whatever the event
+  if (!of_pool && index >= pool->count) return; // callers don't check the index
   switch (event->kind) {
   case MST_EV_FORKED:
     on_forked(pool, index, event->number, now_ns);

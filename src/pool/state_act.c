@@ -1,12 +1,12 @@
-// The actions of a pool: the oldest of the queue, and LAUNCH, which is made when
-// the queue is empty. See state.c.
+// The actions of a pool: the oldest of the queue, and LAUNCH, which is made when the queue is
+// empty. See state.c.
 #include "base/mst_assert.h"
 #include "pool/state_int.h"
 
 static int is_stale(const struct mst_pool *pool,
                     const struct mst_action *action) {
   const struct mst_worker *worker = &pool->workers[action->worker];
-  // The pid of a reaped process may belong to somebody else by now.
+  // The pid of a reaped process may belong to another process by now.
   if (action->kind == MST_DO_KILL) return worker->exit_known;
   if (action->kind == MST_DO_BYE) return !mst_worker_channel_open(worker);
   if (action->kind == MST_DO_CANCEL) {
@@ -46,9 +46,8 @@ static void launch(struct mst_pool *pool, uint32_t index,
   *action = (struct mst_action){MST_DO_LAUNCH, index};
 }
 
-// next_again launches the next incarnation of the first worker that is to have
-// one. A process that was given as lost and not reaped yet was killed before:
-// nobody waits for it any more.
+// next_again launches the first requested incarnation. If the last one was given as lost and isn't
+// reaped yet, it was killed, and nobody waits for it any more.
 static int next_again(struct mst_pool *pool, struct mst_action *action) {
   if (pool->phase != MST_POOL_RUNNING || pool->again == 0) return 0;
   if (pool->in_flight >= pool->window) return 0;

@@ -1,9 +1,8 @@
-// The invariants of a pool, in words. Tests call mst_pool_check() after every
-// event; nothing else does, as it costs O(workers).
+// The invariants of a pool, in words. Only tests call mst_pool_check(), after every event: it costs
+// O(workers).
 //
-// The order is from flags to meaning: counts of the pool, its phase, then each
-// worker's flags among themselves, with its state, and with the phase. The
-// first that is broken is told.
+// The order is: counts of the pool, its phase, then each worker's flags among themselves, with its
+// state, and with the phase. The first broken invariant is returned.
 #include "pool/state_int.h"
 
 static const char *check_flags(const struct mst_worker *worker) {
@@ -152,7 +151,7 @@ static const char *check_going_down(const struct mst_pool *pool,
 
 static const char *check_worker(const struct mst_pool *pool, uint32_t index) {
   const struct mst_worker *worker = &pool->workers[index];
-  // Past next only those that a pool partly there has ended, or has grown by.
+  // Beyond `next` only workers that a partly started pool has ended, or grown ones.
   const int early = index >= pool->next && pool->phase != MST_POOL_STARTING &&
                     index != pool->next;
   if (worker->launched != (index < pool->next) && !early) {

@@ -1,5 +1,5 @@
-// The memory of a pool: workers, and a queue of actions that never runs out, see the
-// bound at the top of state.c.
+// The memory of a pool: its workers, and an action queue that never runs out, see the bound at the
+// top of state.c.
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,7 +11,7 @@
 #define ACTIONS_PER_WORKER 3u
 #define ACTIONS_OF_POOL 2u
 
-// mst_pool_begin_worker makes an incarnation that is not launched yet.
+// mst_pool_begin_worker sets up an incarnation that isn't launched yet.
 void mst_pool_begin_worker(struct mst_worker *worker, uint32_t epoch) {
   const uint64_t done = worker->done;
   *worker = (struct mst_worker){.epoch = epoch,
@@ -112,7 +112,7 @@ int mst_pool_grow(struct mst_pool *pool, uint32_t more) {
     worker->state = MST_WORKER_LOST;
     worker->launched = worker->exit_known = worker->lost_given = 1;
   }
-  // In a pool that is partly there the first launches still go on before them.
+  // In a partly started pool the first launches still precede theirs.
   pool->count = count;
   pool->ready += more;
   pool->need += more;

@@ -1,4 +1,4 @@
-// The small steps of which the events of a pool are made: see state.c.
+// Small steps of a pool's events, see state.c.
 #include "base/mst_assert.h"
 #include "pool/state_int.h"
 
@@ -14,7 +14,7 @@ void mst_pool_give(struct mst_pool *pool, enum mst_action_kind kind,
   pool->action_count++;
 }
 
-// is_on_its_way: launched, and neither ready nor at its end.
+// is_on_its_way: launched, neither ready nor ended.
 int mst_worker_is_on_its_way(enum mst_worker_state state) {
   return state == MST_WORKER_STARTING || state == MST_WORKER_RESTARTING ||
          state == MST_WORKER_PENDING;
@@ -39,9 +39,9 @@ void mst_pool_ask_again(struct mst_pool *pool, struct mst_worker *worker,
   pool->again += again ? 1u : UINT32_MAX; // or one less
 }
 
-// await_no_more: its end is known, it never was, or it is given up.
+// await_no_more: it ended, never started, or is given up.
 void mst_pool_await_no_more(struct mst_pool *pool, struct mst_worker *worker) {
-  if (!worker->awaited) return; // given up before
+  if (!worker->awaited) return; // already given up
   MST_ASSERT(pool->awaited > 0);
   worker->awaited = 0;
   pool->awaited--;
@@ -64,9 +64,8 @@ void mst_pool_give_cancel(struct mst_pool *pool, uint32_t index) {
   mst_pool_give(pool, MST_DO_CANCEL, index);
 }
 
-// mst_pool_want_kill ends a worker's process: now if its pid is known, else when FORKED
-// brings it; a launch that waits in a queue is called back. The time to reap it
-// runs from here on.
+// mst_pool_want_kill ends a worker's process: now if its pid is known, else on FORKED; a launch
+// that waits in a queue is cancelled. Its time limit for being reaped starts now.
 void mst_pool_want_kill(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (!worker->awaited || worker->kill_ns != NEVER) return;
@@ -92,7 +91,7 @@ void mst_pool_give_lost(struct mst_pool *pool, uint32_t index) {
   mst_pool_give(pool, MST_DO_LOST, index);
 }
 
-// say_bye asks a worker to end, once; its limits run from here on.
+// say_bye asks a worker to end, once; its limits start now.
 void mst_pool_say_bye(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (worker->stop_ns != NEVER) return;

@@ -1,9 +1,8 @@
-// The limits of a pool: when something must have happened. See state.h.
+// The limits of a pool: until when something must happen. See state.h.
 #include "pool/state_int.h"
 
-// words_due_ns: a worker that failed the start by ending may have written why
-// (FAILED) just before; what its channel holds is waited for until this time.
-// NEVER if no words are awaited.
+// words_due_ns: a worker that failed the start by ending may have written the reason (FAILED) just
+// before. Until this time its channel is read for that. NEVER: nothing to wait for.
 int64_t mst_pool_words_due_ns(const struct mst_pool *pool) {
   if (pool->phase != MST_POOL_FAILING) return NEVER;
   if (pool->fail != MST_FAIL_EXITED) return NEVER;
@@ -14,7 +13,7 @@ int64_t mst_pool_words_due_ns(const struct mst_pool *pool) {
 int64_t mst_pool_news_due_ns(const struct mst_pool *pool,
                              const struct mst_worker *worker) {
   if (pool->phase != MST_POOL_RUNNING) return NEVER;
-  // Lost and never so noted: given up while it was being retired.
+  // Without lost_ns: given up while it was being retired.
   if (worker->lost_ns == NEVER || worker->lost_given) return NEVER;
   return worker->lost_ns + MST_NEWS_NS;
 }
@@ -40,7 +39,7 @@ int64_t mst_pool_restart_due_ns(const struct mst_pool *pool,
       worker->state != MST_WORKER_STARTING) {
     return NEVER;
   }
-  // During the start only those from a queue have a limit of their own.
+  // During the start only workers from a queue have this limit.
   const int starting = pool->phase == MST_POOL_STARTING && worker->queued;
   if (!starting && pool->phase != MST_POOL_RUNNING) return NEVER;
   return worker->restart_ns + MST_RESTART_NS;
@@ -87,7 +86,7 @@ int64_t mst_pool_due_ns(const struct mst_pool *pool) {
   return due;
 }
 
-// A worker's channel goes away and comes back.
+// mst_pool_on_away, mst_pool_on_back: a worker's link breaks, and comes back.
 void mst_pool_on_away(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   struct mst_worker *worker = &pool->workers[index];
   if (worker->channel != MST_CHANNEL_UP) return;
@@ -101,7 +100,7 @@ void mst_pool_on_back(struct mst_pool *pool, uint32_t index, int64_t now_ns) {
   if (worker->channel != MST_CHANNEL_AWAY) return;
   worker->channel = MST_CHANNEL_UP;
   if (worker->restart_ns == NEVER) return;
-  // The limit of the boot stood still, or began meanwhile.
+  // The boot's limit was suspended, or began meanwhile.
   const int64_t since_ns = worker->restart_ns > worker->away_ns
                                ? worker->restart_ns
                                : worker->away_ns;

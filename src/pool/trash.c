@@ -1,4 +1,9 @@
-// Directories of workers that have ended, which are removed bit by bit. See session.h.
+// Removes directories of ended workers, bit by bit. See session.h.
+//
+// Problem: a worker may leave thousands of files. Removing them all at once would take longer than
+// a user who presses Ctrl-C, or other workers, should wait.
+//
+// Way chosen: a list, on which each turn of the session spends a few milliseconds.
 //
 // Problem: a worker may leave files by the thousand, whose removal takes longer than a user who
 // presses Ctrl-C, and other workers, should wait.
@@ -9,15 +14,15 @@
 #include "fork/fork.h"
 #include "pool/session.h"
 
-// Between two turns that fail: what a worker has started may still write.
+// The pause after a failed turn: processes that the worker started may still be writing.
 #define AGAIN_NS (50 * MST_NS_PER_MS)
-// Time for one directory in all, failures included. What is left goes with the session's own.
+// Time limit per directory, failures included. The rest goes with the session's own directory.
 #define WHOLE_NS (5 * MST_NS_PER_S)
 
 struct mst_trash {
   struct mst_trash *next;
   char *path;      // owned
-  int64_t left_ns; // time for it
+  int64_t left_ns; // of WHOLE_NS
 };
 
 void mst_trash_put(struct mst_session *session, char *path) {

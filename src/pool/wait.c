@@ -1,8 +1,8 @@
-// What users do with workers: calls are sent, answers waited for, workers asked to end. Each
-// function carries out what follows.
+// Requests of users to workers: send calls, wait for answers, end workers. Each function also
+// carries out the resulting actions.
 #include "pool/session_int.h"
 
-// So many waits for one of several workers may end without a look at their sockets.
+// How many waits for one of several workers may end without a check of their sockets.
 #define UNHEARD_MAX 3u
 
 // ---- calls
@@ -14,7 +14,7 @@ int mst_peer_flush(struct mst_peer *peer, int slice_ms, struct mst_err *err) {
     if (rc != 0) return rc;
   }
   if (peer->conduit.data.ended || slot->resuming) {
-    if (!slot->dead) return 0; // it is sent again
+    if (!slot->dead) return 0; // it will be sent again
     return mst_err_set(err, MST_ECLOSED, 0, NULL, "the worker is gone");
   }
   return mst_conduit_queued(&peer->conduit) ? -MST_EAGAIN : 0;
@@ -37,7 +37,7 @@ int mst_peer_send(struct mst_peer *peer, struct mst_blob *payload,
   peer->send_rc = 0;
   mst_cluster_carry_out(cluster);
   if (peer->send_rc != 0) return peer->send_rc;
-  // One that is lost or comes back gets its calls when it is there again.
+  // A worker that is lost or coming back gets its calls once it is there again.
   if (!mst_peer_is_up(peer) || !mst_conduit_queued(&peer->conduit)) return 0;
   return mst_peer_flush(peer, slice_ms, err);
 }
@@ -87,7 +87,7 @@ char *const *mst_peer_failure(const struct mst_peer *peer) {
 
 // ---- answers
 
-// look finds among the peers the oldest answer, or one that is lost and owes.
+// look finds the oldest answer among the peers, or else a lost peer that owes one.
 static int look(struct mst_peer *const *peers, uint32_t n, const void *caller,
                 uint32_t *lost) {
   int first = -MST_EAGAIN;
@@ -114,8 +114,8 @@ static int look(struct mst_peer *const *peers, uint32_t n, const void *caller,
   return first;
 }
 
-// spin looks again and again. A single worker's socket is read directly, which
-// spares a call; several are served by the loop.
+// spin polls without sleep. A single worker's socket is read directly, which saves a system call;
+// for several it runs the loop.
 static int spin(struct mst_peer *const *peers, uint32_t n, const void *caller,
                 uint32_t *lost) {
   struct mst_session *session = peers[0]->cluster->session;
@@ -139,9 +139,9 @@ static int all_spin(struct mst_peer *const *peers, uint32_t n) {
   return n == 0;
 }
 
-// listen_between looks at the sockets, now and then, while answers that are there already
-// end each wait: those of one worker would be taken one after the other, and another's
-// that came long ago not be seen.
+// listen_between checks the sockets now and then while answers that are already there end each
+// wait. Otherwise all answers of one worker would be taken before an older one of another is
+// noticed.
 static int listen_between(struct mst_peer *const *peers, uint32_t n,
                           const void *caller, int found, uint32_t *lost) {
   struct mst_session *session = peers[0]->cluster->session;
@@ -151,7 +151,7 @@ static int listen_between(struct mst_peer *const *peers, uint32_t n,
   return look(peers, n, caller, lost);
 }
 
-// begin_waiting: answers of these are read whatever the bound on answers that nobody takes.
+// begin_waiting: these peers are exempt from the answer limit.
 static void begin_waiting(struct mst_peer *const *peers, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     struct mst_peer *peer = peers[i];
@@ -175,7 +175,7 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *caller,
   struct mst_session *session = peers[0]->cluster->session;
   MST_ASSERT_HOLDS(session);
   begin_waiting(peers, n);
-  // While answers are always there already, nothing else would see to losses.
+  // If answers are always there already, nothing else handles losses.
   if (needs_mending(session)) mst_session_mend(session);
   int found = look(peers, n, caller, lost);
   if (found != -MST_EAGAIN) {
@@ -190,7 +190,7 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *caller,
   return rc < 0 ? rc : look(peers, n, caller, lost);
 }
 
-// has_no_memory tries again what there was no memory for: whether there is none now.
+// has_no_memory retries reading an answer for which memory was short. 1 if it still is.
 static int has_no_memory(struct mst_peer *peer) {
   if (!peer->no_memory) return 0;
   peer->no_memory = 0;
@@ -204,13 +204,13 @@ int mst_task_await(struct mst_call *task) {
   if (mst_call_is_done(task)) return 0;
   struct mst_cluster *cluster = mst_task_cluster(task);
   if (cluster->held == 0) return 0;
-  // What comes from a worker comes in order, so this may be of a task before it.
+  // A worker's answers come in order, so this may be the answer to an earlier call.
   if (task->mailbox != NULL) {
     return has_no_memory(cluster->peers[task->mailbox->worker]) ? -MST_EMEM : 0;
   }
   int without = 0, others = 0;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    // A try may let a worker have it.
+    // A retry may have given it to a worker.
     if (task->queued.set == NULL) return 0;
     if (cluster->calls.slots[i]->dead || !mst_queue_is_for(&task->queued, i))
       continue;
@@ -257,7 +257,7 @@ void mst_peer_kill(struct mst_peer *peer) {
 }
 
 void mst_peer_forget(struct mst_peer *peer, const void *caller) {
-  peer->no_memory = 0; // nobody may want what there was none for
+  peer->no_memory = 0; // the answer may be unwanted now
   mst_calls_forget(&peer->cluster->calls, peer->index, caller, mst_clock_now());
   mst_cluster_carry_out(peer->cluster);
 }
