@@ -1,12 +1,12 @@
-// Whose answers are whose: the verbs that use a node, and what each was given. The contract is
-// in callers.h.
+// Which verb gets which answer: the verbs that use a node, and what each got. The contract is in
+// callers.h.
 #include "ffi/session/callers.h"
 
 #include <string.h>
 
-// ---- notes of a node
+// ---- a node's notes
 
-// What changes of a node is hidden from whoever serializes it.
+// Hidden, so that serialize() doesn't see changes to a node.
 SEXP ffi_node_notes(SEXP pointer) {
   SEXP notes = PROTECT(Rf_allocVector(VECSXP, FFI_NOTES));
   SET_VECTOR_ELT(notes, FFI_NOTE_PID, Rf_ScalarInteger(NA_INTEGER));
@@ -15,7 +15,7 @@ SEXP ffi_node_notes(SEXP pointer) {
   return ref;
 }
 
-// notes_of gives a list, or NULL for a copy.
+// notes_of gives a list; NULL (R's) for a copy.
 static SEXP notes_of(SEXP node) {
   static SEXP name;
   return ffi_hidden(Rf_getAttrib(node, ffi_symbol(&name, "notes")));
@@ -32,13 +32,13 @@ SEXP ffi_noted(SEXP node, enum ffi_note which) {
   return which == FFI_NOTE_PID ? Rf_ScalarInteger(NA_INTEGER) : R_NilValue;
 }
 
-// ---- whose answers
+// ---- owners of answers
 
-// A node's notes keep the frames of the verbs that sent what it owes, as long as it owes
-// something. parallel's verbs never send to a node that owes them an answer: one that does
-// was left, by an error or an interrupt, before it took its answers, and the next verb must
-// not get them. A verb may also use a cluster while another waits for it, in a handler or a
-// finalizer: then that one's frame is on R's stack still, and each gets its own answers. What
+// A node's notes keep the frames of the verbs to which it owes answers, as long as it does.
+// parallel's verbs never send to a node that owes them an answer: a verb to which answers are owed,
+// and that R has left, ended by an error or interrupt before it took them, and the next verb must
+// not get them. But a verb may use a cluster while another one waits for it, in a handler or a
+// finalizer: then the other one's frame is still on R's stack, and each gets its own answers. What
 // the user sends from the top level stays first in, first out.
 
 static int has_verbs(SEXP env) {
@@ -52,7 +52,7 @@ static int has_verbs(SEXP env) {
 
 SEXP ffi_has_verbs(SEXP env) { return Rf_ScalarLogical(has_verbs(env)); }
 
-// The load-balanced verbs send from a closure that they make, and then it is the frame around.
+// The load-balanced verbs send from a closure that they make: then the verb's frame is around that.
 SEXP ffi_caller_of(SEXP frame) {
   if (frame == R_GlobalEnv || TYPEOF(frame) != ENVSXP) return R_GlobalEnv;
   SEXP around = ffi_parent_env(frame);
@@ -63,7 +63,6 @@ SEXP ffi_caller_of(SEXP frame) {
   return has_verbs(ffi_parent_env(around)) ? around : frame;
 }
 
-// frames_now gives the frames that R is in, outermost first: a pairlist. Runs R code.
 SEXP ffi_frames(void) { return ffi_call_ours("active_frames", NULL); }
 
 static int is_in(SEXP frames, SEXP frame) {
@@ -73,32 +72,31 @@ static int is_in(SEXP frames, SEXP frame) {
   return 0;
 }
 
-// The answers that a verb got since it last was owed none: if one of its calls fails
-// for good, the user gets these. They are R's lists of answers, newest first, behind
-// a number of the worker each. A verb that another interrupts for a while keeps its own.
-// A verb is known by its frame. R uses the address of a frame that is gone for another, so each
-// round has a weak reference: its key is the frame, as long as there is one, and the answers are
-// its value, so that they go with the frame of a verb that was left.
+// The answers that a verb got since it was last owed none: if one of its calls fails for good, the
+// user gets these. They are R's lists of answers, newest first, each with its worker's number. A
+// verb that is interrupted by another keeps its own. A verb is known by its frame. R may reuse the
+// address of a frame, so each round has a weak reference: the key is the frame, and the value the
+// answers, which are freed with the frame.
 #define ROUNDS 8
 static struct {
-  SEXP refs;             // a list of ROUNDS such references or NULLs, preserved
-  uint32_t open[ROUNDS]; // answers that are owed
-  int now;               // that was asked last
+  SEXP refs;             // a list of ROUNDS references or NULLs, preserved
+  uint32_t open[ROUNDS]; // answers owed
+  int now;               // the one used last
 } rounds;
 
-// frame_of gives a round's frame, NULL (R's) if it is gone or there never was one.
+// frame_of gives a round's frame; NULL (R's) if there is none any more.
 static SEXP frame_of(int i) {
   SEXP ref = rounds.refs == NULL ? R_NilValue : VECTOR_ELT(rounds.refs, i);
   return ref == R_NilValue ? R_NilValue : R_WeakRefKey(ref);
 }
 
-// answers_of gives the list that holds a round's answers, a pairlist; NULL (R's) if it is gone.
+// answers_of gives the list that holds a round's answers; NULL (R's) if there is none any more.
 static SEXP answers_of(int i) {
   SEXP ref = rounds.refs == NULL ? R_NilValue : VECTOR_ELT(rounds.refs, i);
   return ref == R_NilValue ? R_NilValue : R_WeakRefValue(ref);
 }
 
-// round_with gives a verb's round, -1 if it has none. round_of: if it is owed something.
+// round_with gives a verb's round, or -1. round_of: only if answers are owed to it.
 static int round_with(const void *caller) {
   for (int i = 0; i < ROUNDS; i++) {
     SEXP frame = frame_of(i);
@@ -116,7 +114,7 @@ static int free_round(void) {
   for (int i = 0; i < ROUNDS; i++) {
     if (rounds.open[i] == 0 || frame_of(i) == R_NilValue) return i;
   }
-  // Verbs that were left by a jump keep theirs until others need the room.
+  // Rounds of verbs that were left by a jump stay until their room is needed.
   return (rounds.now + 1) % ROUNDS;
 }
 
@@ -128,7 +126,8 @@ void ffi_round_begin(SEXP caller) {
   }
   SEXP answers = PROTECT(Rf_allocVector(VECSXP, 1));
   SEXP ref = PROTECT(R_MakeWeakRef(caller, answers, R_NilValue, FALSE));
-  const int i = free_round(); // what runs in allocations may use others
+  // After the allocations, which may have used others.
+  const int i = free_round();
   SET_VECTOR_ELT(rounds.refs, i, ref);
   rounds.open[i] = 0;
   UNPROTECT(2);
@@ -136,8 +135,8 @@ void ffi_round_begin(SEXP caller) {
 
 void ffi_round_sent(const void *caller) {
   const int i = round_with(caller);
-  if (i < 0)
-    return; // more verbs in each other than there are rounds: it gets no results
+  // More nested verbs than rounds: this one won't get its results.
+  if (i < 0) return;
   rounds.now = i;
   rounds.open[i]++;
 }
@@ -169,8 +168,7 @@ void ffi_round_ask(const void *caller) {
 
 const void *ffi_round_caller(void) { return frame_of(rounds.now); }
 
-// ffi_round gives these answers: a list of list(worker, cluster, answer), oldest
-// first.
+// ffi_round gives the round's answers: a list of list(worker, cluster, answer), oldest first.
 SEXP ffi_round(void) {
   SEXP answers = answers_of(rounds.now);
   SEXP list =
@@ -183,7 +181,7 @@ SEXP ffi_round(void) {
   return all;
 }
 
-// forget_left drops what verbs that R has left are owed by a node.
+// forget_left drops what a node owes to verbs that R has left.
 static void forget_left(SEXP noted, struct mst_peer *peer, SEXP frames) {
   for (; noted != R_NilValue; noted = CDR(noted)) {
     SEXP frame = CAR(noted);
@@ -192,8 +190,6 @@ static void forget_left(SEXP noted, struct mst_peer *peer, SEXP frames) {
   }
 }
 
-// note_caller notes whose the next call is. A verb that R has left is forgotten. Runs R code
-// where a node owes another verb something: then its peer is to be looked for again.
 struct mst_peer *ffi_note_caller(SEXP node, struct mst_peer *peer, SEXP caller,
                                  enum ffi_outcome *outcome) {
   SEXP before = ffi_noted(node, FFI_NOTE_FRAME);

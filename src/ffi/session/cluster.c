@@ -1,12 +1,10 @@
-// Clusters as external pointers: start, stop, what is known of their workers.
+// Clusters as external pointers: start, stop, and their workers' status.
 //
-// A cluster's pointer owns the cluster; each node's pointer is kept alive by it
-// and names a peer in it. Stopping clears the cluster's pointer, so that every
-// node, wherever a copy of it is, knows.
+// A cluster's pointer owns the cluster; each node's pointer keeps it alive and names one of its
+// peers. Stopping clears the cluster's pointer, which tells every node, copies included.
 //
-// Finalizers may run in the middle of any allocation, so they neither wait nor
-// read: a cluster that nobody refers to is told to stop and freed later, by
-// whoever runs the session next.
+// Finalizers may run within any allocation, so they neither wait nor read: an unreferenced cluster
+// is told to stop, and freed when the session runs next.
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,16 +20,15 @@ static void stop_abandoned(struct ffi_later *item) {
   }
 }
 
-// A pointer that nobody refers to any more: stop, without waiting.
+// The pointer is unreferenced: stop, without waiting.
 static void finalize_cluster(SEXP pointer) {
   static struct ffi_later item;
   enum ffi_outcome outcome;
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
-  if (cluster == NULL)
-    return; // stopped, ended with its session, or another process's
+  if (cluster == NULL) return; // stopped, session ended, or of another process
   R_ClearExternalPtr(pointer);
   cluster->abandoned = 1;
-  if (item.run != NULL) return; // it is to be done
+  if (item.run != NULL) return; // planned already
   item.run = stop_abandoned;
   ffi_do_later(&item);
 }
@@ -44,13 +41,12 @@ static struct mst_look look_at(const struct mst_peer *peer) {
   return mst_peer_look(peer, mst_clock_now());
 }
 
-// pid_of gives NA while there is no process: 0 would stand for the caller's own process
-// group where somebody sends it a signal.
+// pid_of gives NA without a process: kill(0) would signal the caller's own process group.
 static SEXP pid_of(uint32_t pid) {
   return Rf_ScalarInteger(pid == 0 ? NA_INTEGER : (int)pid);
 }
 
-// describe_peer gives what is known of one worker, as R code wants it.
+// describe_peer describes a worker for R code.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
       "worker", "pid",     "state",   "done",     "how",     "number",
@@ -97,7 +93,7 @@ static SEXP start_outcome(const struct mst_cluster *cluster) {
   static const char *const names[] = {"fail", "errno", "peer"};
   const struct mst_pool *pool = &cluster->calls.pool;
   const struct mst_peer *peer = cluster->peers[pool->fail_worker];
-  // A worker that can't get what it needs says so and exits.
+  // A worker that lacks a resource prints that and exits.
   const int lacks = pool->fail == MST_FAIL_EXITED ? mst_peer_lacks(peer) : 0;
   SEXP list = PROTECT(ffi_list(3, names));
   SET_VECTOR_ELT(list, 0,
@@ -141,12 +137,11 @@ static SEXP wait_started(void *data) {
   return R_NilValue;
 }
 
-// Whoever leaves a start waits so long for its workers to end by themselves.
+// How long a start that was interrupted waits for its workers to end.
 #define LEAVE_NS (500 * MST_NS_PER_MS)
 
-// When the wait is left by an interrupt or a time limit, the half-started
-// cluster is taken down whole before that goes on. A fork server that is stopped may have
-// forks to do: their workers find their channels closed.
+// If an interrupt or a time limit ends the wait, the half-started cluster is taken down first. A
+// stopped fork server may still fork workers later: these find their channels closed.
 static void leave_start(void *data) {
   struct starting *starting = data;
   struct mst_cluster *cluster = starting->cluster;
@@ -163,8 +158,7 @@ static void leave_start(void *data) {
   ffi_cluster_close(cluster);
 }
 
-// make_cluster allocates everything that can fail before the cluster is shared
-// with R. Returns NULL and fills err.
+// make_cluster allocates all that can fail, before R sees the cluster. Returns NULL and fills err.
 static struct mst_cluster *make_cluster(uint32_t workers, SEXP source,
                                         SEXP window, SEXP setup,
                                         struct mst_err *err) {
@@ -198,11 +192,11 @@ static struct mst_cluster *make_cluster(uint32_t workers, SEXP source,
 
 static int64_t limit_ns(double s) { return s < 1e9 ? ffi_ns(s) : INT64_MAX; }
 
-// ffi_cluster_open starts a cluster and waits until it is there. source: a fork
-// server, or list(file, arguments, variables) of a program to boot. policy: healing (0, 1,
-// or 2: without state), retries, heartbeat and time limit of a call in seconds, checkpoints
-// (0 or 1), seconds that may be replayed without one. Returns list(pointer, nodes), or a
-// list that says why it failed.
+// ffi_cluster_open starts a cluster and waits until it runs. source: a fork server, or list(file,
+// arguments, variables) of a program to start. policy: healing (0, 1, or 2: without state),
+// retries, heartbeat and time limit of a call in seconds, checkpoints (0 or 1), limit in seconds
+// for a replay without a checkpoint. Returns list(pointer, nodes, id), or a list that tells why it
+// failed.
 SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
                       SEXP timeout_s, SEXP policy) {
   struct mst_err err;
@@ -210,7 +204,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   if (TYPEOF(policy) != REALSXP || Rf_xlength(policy) != 6) {
     Rf_error("a policy has six numbers");
   }
-  // Nothing of source stays: what a pointer protects is sent wherever the cluster is.
+  // The pointer doesn't protect `source`: protected objects are serialized with the cluster.
   SEXP pointer =
       PROTECT(ffi_own(ffi_cluster_tag(), R_NilValue, finalize_cluster, 0));
   struct mst_cluster *cluster = make_cluster((uint32_t)Rf_asInteger(workers),
@@ -226,7 +220,7 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
   cluster->calls.timeout_ns = limit_ns(how[3]);
   cluster->calls.policy.replay_max_ns = limit_ns(how[5]);
-  // Only what a fork server made can be copied, where a process can tell its threads.
+  // Checkpoints need workers made by a fork server, on a system that can count a process's threads.
   if (how[4] == 0 || cluster->calls.policy.fresh ||
       cluster->launcher->adopt == NULL || mst_proc_threads() < 0) {
     mst_calls_forbid_checkpoints(&cluster->calls);
@@ -253,10 +247,10 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   return opened;
 }
 
-// ffi_cluster_grow adds workers, which may not be ready yet: list(from, nodes, lacking), the rank
-// of the first, pointers to them, and whether they lack what the others were told (NA: nothing is
-// kept); or an outcome.
-// One that can't be started is lost, as one that can't be restarted.
+// ffi_cluster_grow adds workers, which may not be ready yet: list(from, nodes, lacking), with the
+// rank of the first, pointers to them, and whether they lack what the others were given (NA:
+// nothing is kept); or an outcome. A worker that can't be started is lost, like one that can't be
+// restarted.
 SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
   static const char *const names[] = {"from", "nodes", "lacking"};
   enum ffi_outcome outcome;
@@ -285,12 +279,12 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
   return grown;
 }
 
-// ffi_nodes_ready waits until workers that are on their way are there and have replayed what the
-// others were told, or are known not to come. NULL, or the outcome of one that can't be used.
+// ffi_nodes_ready waits until workers that are starting are ready and have replayed what the others
+// were given, or won't come. NULL, or the outcome of one that can't be used.
 SEXP ffi_nodes_ready(SEXP nodes) {
   enum ffi_outcome outcome;
   for (R_xlen_t i = 0; i < Rf_xlength(nodes);) {
-    // Looked for again each time: waiting runs code of the user's.
+    // Look it up each time: the wait runs the user's code.
     const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
     if (peer == NULL) return Rf_ScalarInteger((int)outcome);
     const struct mst_look look = look_at(peer);
@@ -303,8 +297,8 @@ SEXP ffi_nodes_ready(SEXP nodes) {
   return R_NilValue;
 }
 
-// ffi_cluster_revive lets workers that were given up for want of something try again, and waits
-// until they are back, or given up again. NULL, or an outcome.
+// ffi_cluster_revive restarts the workers that were given up because the system lacked a resource,
+// and waits until they are back, or given up again. NULL, or an outcome.
 SEXP ffi_cluster_revive(SEXP pointer) {
   enum ffi_outcome outcome;
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
@@ -321,7 +315,7 @@ SEXP ffi_cluster_revive(SEXP pointer) {
   return R_NilValue;
 }
 
-// ffi_cluster_adopt gives the cluster with this id, whose fork server is gone, another.
+// ffi_cluster_adopt gives the cluster with this id, whose fork server is gone, another one.
 SEXP ffi_cluster_adopt(SEXP id, SEXP server) {
   const struct mst_session *session = ffi_session_or_null();
   struct mst_server *other = ffi_server_of(server);
@@ -333,7 +327,7 @@ SEXP ffi_cluster_adopt(SEXP id, SEXP server) {
   return Rf_ScalarLogical(1);
 }
 
-// Lines of a log, copied while nothing runs in between.
+// Lines of a log, copied while nothing else runs.
 struct lines {
   size_t bytes;
   R_xlen_t count;
@@ -346,7 +340,7 @@ static struct lines lines_of(const struct mst_log *log) {
   return lines;
 }
 
-// ffi_cluster_logs gives list(worker, line) of what is kept of the output.
+// ffi_cluster_logs gives list(worker, line) of the output that is kept.
 SEXP ffi_cluster_logs(SEXP pointer) {
   static const char *const names[] = {"worker", "line"};
   enum ffi_outcome outcome;
@@ -375,7 +369,7 @@ SEXP ffi_cluster_logs(SEXP pointer) {
     memcpy(to, line->text, line->length);
     to += line->length;
   }
-  cluster->shown = log->next; // seen
+  cluster->shown = log->next; // the user sees them now
   SEXP lines = SET_VECTOR_ELT(list, 1, Rf_allocVector(STRSXP, has.count));
   for (R_xlen_t i = 0; i < has.count; texts += lengths[i++]) {
     SEXP text = PROTECT(ffi_text(texts, lengths[i]));
@@ -386,7 +380,7 @@ SEXP ffi_cluster_logs(SEXP pointer) {
   return list;
 }
 
-// retire asks the workers with these ranks to end. Returns how many others live.
+// retire asks the workers with these ranks to end. Returns how many others are alive.
 static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
   for (R_xlen_t i = 0; i < Rf_xlength(ranks); i++) {
     mst_peer_retire(cluster->peers[INTEGER(ranks)[i] - 1]);
@@ -398,8 +392,8 @@ static uint32_t retire(struct mst_cluster *cluster, SEXP ranks) {
   return others;
 }
 
-// retired tells whether all of these have ended, and closes what they had. What R runs between two
-// looks may have closed the cluster.
+// retired tells whether all of these have ended, and closes their peers. R code that ran since the
+// last call may have closed the cluster.
 static int retired(struct mst_cluster *cluster, SEXP ranks) {
   int all = 1;
   if (cluster->closed) return 1;
@@ -428,10 +422,9 @@ static int was_restarted(const struct mst_cluster *cluster) {
   return 0;
 }
 
-// ffi_cluster_stop stops the workers with these ranks, and the cluster with the
-// last of them, and waits until they are reaped and their directories are gone. TRUE if some
-// had been restarted. An interrupt leaves the wait; the workers end anyway, since they were told
-// to.
+// ffi_cluster_stop stops the workers with these ranks, and the cluster with its last worker, and
+// waits until they are reaped and their directories removed. TRUE if any worker had been restarted.
+// An interrupt ends only the wait: the workers end as requested.
 SEXP ffi_cluster_stop(SEXP pointer, SEXP ranks) {
   enum ffi_outcome outcome;
   struct mst_cluster *cluster = ffi_cluster_of(pointer, &outcome);
@@ -471,14 +464,14 @@ SEXP ffi_cluster_status(SEXP pointer) {
   return list;
 }
 
-// ffi_node_outcome tells what keeps a node from being used, 0 if nothing does.
+// ffi_node_outcome gives the reason why a node can't be used, or 0.
 SEXP ffi_node_outcome(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
   return Rf_ScalarInteger(peer == NULL ? (int)outcome : 0);
 }
 
-// ffi_node_look describes a worker as it is now, without waiting for anything.
+// ffi_node_look describes a worker's current state, without waiting.
 SEXP ffi_node_look(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
@@ -487,8 +480,8 @@ SEXP ffi_node_look(SEXP node) {
   return describe_peer(peer);
 }
 
-// ffi_node_heals serves the session for a moment and tells whether a worker that is gone
-// is being replaced, or one that lives would be.
+// ffi_node_heals serves the session for a moment and tells whether the worker is being replaced if
+// it is gone, or would be if it is lost.
 SEXP ffi_node_heals(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
@@ -503,7 +496,7 @@ SEXP ffi_node_status(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
   if (peer == NULL) return Rf_ScalarInteger((int)outcome);
-  // How a lost worker ended may be known a moment after that it did.
+  // How a lost worker ended may become known a little later.
   const int64_t deadline_ns = mst_clock_now() + 300 * MST_NS_PER_MS;
   struct mst_look look;
   do {
@@ -514,14 +507,14 @@ SEXP ffi_node_status(SEXP node) {
   return describe_peer(peer);
 }
 
-// ffi_node_host gives the name of the host where the worker is that a node's pointer is for.
+// ffi_node_host gives the name of the host of the worker to which a node's pointer refers.
 SEXP ffi_node_host(SEXP pointer) {
   const struct mst_peer *peer = ffi_address_of(pointer, ffi_node_tag());
   return peer == NULL ? Rf_ScalarString(NA_STRING)
                       : Rf_mkString(peer->host->name);
 }
 
-// ffi_node_pid: the last one that was known, once the cluster is stopped; NA in a copy.
+// ffi_node_pid gives the last known pid once the cluster is stopped; NA in a copy.
 SEXP ffi_node_pid(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);
@@ -532,8 +525,8 @@ SEXP ffi_node_pid(SEXP node) {
   return pid;
 }
 
-// ffi_node_kill ends a worker for good and waits until it is gone: TRUE, or FALSE
-// if it was gone before; or an outcome.
+// ffi_node_kill kills a worker for good and waits until it is gone: TRUE, or FALSE if it already
+// was; or an outcome.
 SEXP ffi_node_kill(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);

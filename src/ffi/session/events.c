@@ -1,5 +1,5 @@
-// What happens to workers, told to the user: what they print, that they were lost
-// and came back. Only while a call of the user's waits or ends; nothing at a prompt.
+// Tells the user about workers: their output, losses and restarts. Only while a call of the user's
+// waits or ends, never at the prompt.
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,14 +47,14 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
 
 static void free_event(void *event) { mst_loss_free(event); }
 
-// ffi_events takes all that happened and wasn't told yet: a list, oldest first.
+// ffi_events takes all events that weren't reported yet: a list, oldest first.
 SEXP ffi_events(void) {
   struct mst_session *session = ffi_session_or_null();
   const R_xlen_t n = session == NULL ? 0 : (R_xlen_t)session->event_count;
   SEXP list = PROTECT(Rf_allocVector(VECSXP, n));
   for (R_xlen_t i = 0; i < n; i++) {
     struct mst_loss *event = mst_session_event(session);
-    if (event == NULL) break; // a finalizer's call has told it
+    if (event == NULL) break; // a finalizer has taken it
     (void)ffi_hold(event, free_event);
     SET_VECTOR_ELT(list, i, ffi_loss_list(event));
     ffi_drop(event);
@@ -125,15 +125,14 @@ void ffi_wait_slice(struct mst_session *session, int timeout_ms) {
   ffi_guarded(attend, NULL, session);
 }
 
-// ffi_process_stat gives c(resident bytes, CPU seconds) of a process, NA where the
-// system doesn't tell.
+// ffi_process_stat gives c(resident bytes, CPU seconds) of a process, NA if unknown.
 SEXP ffi_process_stat(SEXP pid) {
   SEXP value = PROTECT(Rf_allocVector(REALSXP, 2));
   REAL(value)[0] = REAL(value)[1] = NA_REAL;
   char path[64], text[1024];
   (void)snprintf(path, sizeof path, MST_PROC "/%d/stat", Rf_asInteger(pid));
   (void)mst_kernel_read(path, text, sizeof text);
-  // After the name, which may hold anything but ends with the last ')'.
+  // After the name, which may contain anything but ends with the last ')'.
   const char *at = strrchr(text, ')');
   unsigned long user, system;
   long pages;
@@ -158,8 +157,8 @@ static R_xlen_t count_clusters(const struct mst_session *session) {
   return n;
 }
 
-// ffi_cluster_ids gives list(id, orphaned) of all clusters; orphaned: it waits for
-// another fork server.
+// ffi_cluster_ids gives list(id, orphaned) of all clusters; orphaned: it waits for another fork
+// server.
 SEXP ffi_cluster_ids(void) {
   static const char *const names[] = {"id", "orphaned"};
   const struct mst_session *session = ffi_session_or_null();

@@ -1,4 +1,4 @@
-// The variables of the global environment by words. The contract is in globals.h.
+// An index of the global environment by words. The contract is in globals.h.
 #include "ffi/session/globals.h"
 
 #include <string.h>
@@ -6,18 +6,15 @@
 struct ffi_global_key {
   SEXP text;
   R_xlen_t name; // in `names`
-  int32_t next;  // with the same slot, -1 for none
-  enum {
-    KEY_PART,
-    KEY_WHOLE,
-    KEY_S4
-  } kind; // the generic or class in it, or all of it
+  int32_t next;  // in the same slot, or -1
+  // KEY_WHOLE: the whole name; others: a part, or the generic or class in it.
+  enum { KEY_PART, KEY_WHOLE, KEY_S4 } kind;
 };
 
 static const char *const s4_marks[] = {".__C__", ".__T__"};
 #define S4_MARK_BYTES 6u
 
-// s4_of gives the class or generic in a name, NULL if package methods hasn't made it.
+// s4_of gives the class or generic in a name that package methods has made, else NULL.
 static const char *s4_of(const char *text) {
   for (size_t i = 0; i < sizeof s4_marks / sizeof *s4_marks; i++) {
     if (strncmp(text, s4_marks[i], S4_MARK_BYTES) == 0) {
@@ -54,7 +51,7 @@ static void add_key(struct ffi_globals *globals, SEXP text, R_xlen_t name,
       .text = text, .name = name, .next = -1, .kind = kind};
 }
 
-// add_part keeps the string.
+// add_part adds a key for a part of a name, and keeps the string.
 static void add_part(struct ffi_globals *globals, const char *text, size_t n,
                      R_xlen_t name, int kind) {
   const cetype_t encoding = Rf_getCharCE(STRING_ELT(globals->names, name));
@@ -64,8 +61,7 @@ static void add_part(struct ffi_globals *globals, const char *text, size_t n,
   UNPROTECT(1);
 }
 
-// add_parts: of `t.test.odd` both `t` and `t.test` may be generics, and what is behind them a
-// class.
+// add_parts: in `t.test.odd` both `t` and `t.test` may be generics, and the rest a class.
 static void add_parts(struct ffi_globals *globals, R_xlen_t name) {
   const char *text = CHAR(STRING_ELT(globals->names, name));
   const char *dot = text[0] == '\0' ? NULL : strchr(text + 1, '.');
@@ -76,7 +72,7 @@ static void add_parts(struct ffi_globals *globals, R_xlen_t name) {
 }
 
 static void add_s4(struct ffi_globals *globals, const char *of, R_xlen_t name) {
-  const int is_class = of[-3] == 'C'; // whose name may have a colon
+  const int is_class = of[-3] == 'C'; // a class name may have a colon
   const char *package = is_class ? NULL : strrchr(of, ':');
   const size_t n =
       package == NULL || package == of ? strlen(of) : (size_t)(package - of);
@@ -139,7 +135,7 @@ void ffi_globals_meet(struct ffi_globals *globals, SEXP text, int parts) {
     }
     if (parts && key->kind == KEY_WHOLE) continue;
     SEXP symbol = Rf_installTrChar(STRING_ELT(globals->names, key->name));
-    if (!ffi_exists(R_GlobalEnv, symbol)) continue; // not any more
+    if (!ffi_exists(R_GlobalEnv, symbol)) continue; // removed meanwhile
     if (key->kind == KEY_PART && !is_closure(symbol)) continue;
     globals->met[key->name] = 1;
     globals->some = 1;

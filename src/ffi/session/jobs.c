@@ -1,4 +1,4 @@
-// Jobs, and the bytes that jobs are made of, as external pointers.
+// Jobs, and serialized objects for jobs, as external pointers.
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,24 +9,25 @@ static SEXP job_tag(void) {
   return ffi_tag(&tag, "muster_job_pointer");
 }
 
-// What a pointer has: one reference. Its cluster may be freed before it: then the job has
-// no list any more. In a forked child nothing is touched, nor in a session that was given up.
+// What a pointer owns: one reference. If its cluster is freed first, the job has no list any more.
+// In a forked child, or after the session was given up, nothing is released.
 struct ref {
   struct ffi_later later;
   struct mst_job *job;    // of ffi_job_hold; NULL before it is made
   struct mst_blob *bytes; // of ffi_job_freeze; likewise
-  struct ref *next;       // made before it, of those with bytes
+  struct ref *next;       // of those with bytes, the one made before
   pid_t owner;
   uint32_t failures; // ffi_session_failures() when it was made
 };
 
-// R sees neither memory nor descriptors behind pointers: it is asked to collect when there are more
-// segments than this, or twice what was left the last time. For bytes see ffi_share_collect.
+// R doesn't see memory and descriptors behind pointers. A collection is requested when there are
+// more segments than this, and twice as many as after the last one. For bytes see
+// ffi_share_collect.
 #define SEGMENTS_MIN 64u
 
 static struct {
-  struct ref *first; // those with bytes, the newest first
-  uint32_t segments; // of their own
+  struct ref *first; // those with bytes, newest first
+  uint32_t segments; // not borrowed
   uint32_t collect_at;
 } frozen = {.collect_at = SEGMENTS_MIN};
 
@@ -34,7 +35,7 @@ static int is_sound(const struct ref *ref) {
   return ref->owner == ffi_self() && ref->failures == ffi_session_failures();
 }
 
-// count_frozen counts what a blob has of its own, not what it has borrowed.
+// count_frozen counts what a blob owns, not what it borrows.
 static void count_frozen(const struct mst_blob *blob, int sign) {
   const int owns = blob->lender == NULL;
   const size_t bytes = owns ? mst_blob_bytes(blob) : blob->buf.len;
@@ -82,14 +83,14 @@ static void release_pointer(SEXP pointer) {
   if (ref->owner != ffi_self()) return;
   ref->later.run = drop_ref;
   if (ref->bytes != NULL && ffi_depth() > 0) {
-    drop_ref(
-        &ref->later); // who uses bytes has a reference; a look at the memory may follow
+    // Other users of the bytes have references, and memory may be checked next: drop it now.
+    drop_ref(&ref->later);
   } else {
     ffi_do_later(&ref->later);
   }
 }
 
-// new_pointer gives a pointer without a job yet.
+// new_pointer gives a pointer without a job.
 static SEXP new_pointer(void) {
   SEXP pointer = PROTECT(ffi_own(job_tag(), R_NilValue, release_pointer, 0));
   struct ref *ref = calloc(1, sizeof *ref);
@@ -111,15 +112,15 @@ int ffi_jobs_of(SEXP pointers, const struct mst_cluster *cluster,
   return 1;
 }
 
-// borrow_frozen has a blob share the large vectors of one that is frozen, if they are the same:
-// functions of one frame, or that use the same globals, carry them again and again.
+// borrow_frozen makes a blob share the large vectors of a frozen one if they are the same:
+// functions made in one frame, or with the same globals, contain them again and again.
 static void borrow_frozen(struct mst_blob *bytes) {
   const struct ref *at = frozen.first;
   while (at != NULL && !(is_sound(at) && mst_blob_borrow(bytes, at->bytes)))
     at = at->next;
 }
 
-// ffi_job_freeze gives a pointer to an object's bytes as it is now, for ffi_job_hold.
+// ffi_job_freeze gives a pointer to the current bytes of an object, for ffi_job_hold.
 SEXP ffi_job_freeze(SEXP content) {
   collect_frozen();
   SEXP pointer = PROTECT(new_pointer());
@@ -139,9 +140,9 @@ static struct mst_blob *bytes_of(SEXP content) {
   return ref->bytes;
 }
 
-// ffi_job_hold makes content a job of the nodes' cluster: list(pointer, number, retries
-// of the cluster, whether it heals), or an outcome. What is the same in bytes as a job
-// that the cluster still has is that job. content: an object, or a pointer of ffi_job_freeze.
+// ffi_job_hold makes content a job of the nodes' cluster: list(pointer, number, the cluster's
+// retries, whether it heals), or an outcome. Content with the bytes of an existing job is that job.
+// content: an object, or a pointer of ffi_job_freeze.
 SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   enum ffi_outcome outcome = FFI_TYPE;
   if (TYPEOF(nodes) != VECSXP || Rf_xlength(nodes) == 0 ||
@@ -156,7 +157,7 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   SET_VECTOR_ELT(list, 0, pointer);
   struct mst_blob *bytes = bytes_of(content);
   if (bytes == NULL) outcome = FFI_BROKEN;
-  // Finalizers and what serializing runs may have stopped the cluster.
+  // Finalizers and serialization may have stopped the cluster.
   struct mst_peer *peer =
       bytes == NULL ? NULL : ffi_peer_of(VECTOR_ELT(nodes, 0), &outcome);
   struct mst_job *job =
@@ -173,15 +174,15 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content) {
   return list;
 }
 
-// ffi_job_release lets go of a job, or of what ffi_job_freeze gave; NULL is allowed. The cluster
-// may keep a job for the next call.
+// ffi_job_release releases a job, or the bytes of ffi_job_freeze; NULL is allowed. The cluster may
+// keep the job for the next call.
 SEXP ffi_job_release(SEXP pointer) {
   if (ffi_address_of(pointer, job_tag()) != NULL) release_pointer(pointer);
   return R_NilValue;
 }
 
-// ffi_map_put puts a piece's values into the list of all results from `first` on, in
-// place: a list's elements as they are, those of a vector as vectors of one.
+// ffi_map_put puts a piece's values into the list of all results, from `first` on, in place:
+// elements of a list as they are, those of a vector as vectors of length one.
 SEXP ffi_map_put(SEXP results, SEXP first, SEXP values) {
   const R_xlen_t from = (R_xlen_t)Rf_asReal(first) - 1;
   const R_xlen_t n = Rf_xlength(values);

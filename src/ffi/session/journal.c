@@ -1,13 +1,13 @@
-// What is kept to make a worker again, for people. See pool/journal.h.
+// A worker's journal, for display. See pool/journal.h.
 #include <stdlib.h>
 #include <string.h>
 
 #include "ffi/session/session.h"
 
-// Entries up to this size are shown with their call.
+// Entries up to this size are given with their call.
 #define JOURNAL_SHOW_MAX ((size_t)1 << 20)
 
-// What a journal has, with references to the calls' bytes.
+// Copies of a journal's entries, with references to the calls' bytes.
 struct kept_entries {
   struct mst_entry *list;
   size_t count;
@@ -53,8 +53,8 @@ static SEXP entry_list(const struct mst_entry *at, int checkpoint) {
   return entry;
 }
 
-// ffi_node_journal gives what is kept to make the worker again: a list of lists, the first one the
-// checkpoint, if there is one, with what it cost.
+// ffi_node_journal gives the entries of a worker's journal: a list of lists. If there is a
+// checkpoint, it is the first, with its cost.
 SEXP ffi_node_journal(SEXP node) {
   enum ffi_outcome outcome;
   const struct mst_peer *peer = ffi_peer_of(node, &outcome);

@@ -1,5 +1,5 @@
-// The line of a terminal that shows progress. R code writes it (R/progress.R); whatever
-// else is shown takes it away first. Runs no R code, so that it can be called anywhere.
+// The progress line of a terminal. R code writes it (R/progress.R); all other output clears it
+// first. Runs no R code, so it can be called anywhere.
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -11,8 +11,8 @@
 
 static struct {
   char *text; // NULL: there is none
-  int cells;  // columns that it takes
-  int plain;  // the terminal has no sequence to clear a line: RStudio's console
+  int cells;  // its width in columns
+  int plain;  // the terminal can't clear a line: RStudio's console
   int up;     // it is shown now
 } line;
 
@@ -41,7 +41,7 @@ void ffi_line_back(void) {
 
 int ffi_line_is_up(void) { return line.up; }
 
-// ffi_line_put shows a text in place of the last one.
+// ffi_line_put replaces the text of the line.
 SEXP ffi_line_put(SEXP text, SEXP cells, SEXP plain) {
   char *copy = strdup(Rf_translateChar(STRING_ELT(text, 0)));
   if (copy == NULL) return R_NilValue;
@@ -56,7 +56,7 @@ SEXP ffi_line_put(SEXP text, SEXP cells, SEXP plain) {
   return R_NilValue;
 }
 
-// ffi_line_away takes the line away for a while, or for good.
+// ffi_line_away hides the line for a while, or for good.
 SEXP ffi_line_away(SEXP for_good) {
   ffi_line_clear();
   if (Rf_asLogical(for_good) == 1) {
@@ -68,7 +68,7 @@ SEXP ffi_line_away(SEXP for_good) {
 
 SEXP ffi_line_shown(void) { return Rf_ScalarLogical(line.up); }
 
-// ffi_line_width gives the columns of the terminal that stderr is, 0 if it is none.
+// ffi_line_width gives the columns of the terminal on stderr, 0 if it isn't a terminal.
 SEXP ffi_line_width(void) {
   struct winsize size = {0};
   const int rc = ioctl(STDERR_FILENO, TIOCGWINSZ, &size);

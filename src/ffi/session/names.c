@@ -1,10 +1,10 @@
 // The names that code uses, read from top to bottom as R would evaluate it. The contract is in
 // names.h.
 //
-// Whatever may be looked up outside counts: a name that is too many costs the bytes of a variable
-// that nobody needs, one that is missing is another value. So a name is the function's own only
-// after an assignment that was surely evaluated: not after one in a branch, in a loop, or in the
-// argument of a call, which may never be evaluated, or later.
+// If in doubt, a name counts as looked up outside: a superfluous name costs the bytes of an
+// unneeded variable, a missing one gives another value. So a name is the function's own only after
+// an assignment that was certainly evaluated: not one in a branch, in a loop, or in an argument of
+// a call, which may be evaluated later or never.
 #include "ffi/session/names.h"
 
 #include <stdio.h>
@@ -47,7 +47,8 @@ static int has(const struct symbols *set, SEXP symbol) {
 static void add(struct symbols *set, SEXP symbol, int called) {
   for (size_t i = 0; i < set->n; i++) {
     if (set->at[i] != symbol) continue;
-    set->called[i] &= (uint8_t)called; // once read as a variable, it may be any
+    // Also read as a variable: any value counts.
+    set->called[i] &= (uint8_t)called;
     return;
   }
   put(set, symbol, called);
@@ -68,13 +69,13 @@ void ffi_each_word(SEXP text, void (*word)(void *data, SEXP text), void *data) {
   if (text == NA_STRING) return;
   const cetype_t encoding = Rf_getCharCE(text);
   const R_xlen_t n = Rf_xlength(text);
-  int is_word = 0; // all of it is one
+  int is_word = 0; // the whole string is a word
   const char *at = CHAR(text);
   while (*at != '\0') {
     const char *begin = at;
     while (is_more((unsigned char)*at))
       at++;
-    // Not of a number's end, as the e3 in 1e3.
+    // Not the end of a number, such as e3 in 1e3.
     if (at > begin && is_first((unsigned char)*begin) && at - begin < 256) {
       SEXP found = PROTECT(Rf_mkCharLenCE(begin, (int)(at - begin), encoding));
       is_word |= at - begin == n;
@@ -90,16 +91,16 @@ void ffi_each_word(SEXP text, void (*word)(void *data, SEXP text), void *data) {
 // ---- reading
 
 struct reading {
-  struct symbols own;   // assigned before, on every way there
-  struct symbols names; // what is found
-  struct symbols words; // strings of R's, and the names of symbols
-  SEXP kept;            // a list that keeps the words; protected by the caller
-  int removes;          // nothing is surely its own
+  struct symbols own;   // certainly assigned before
+  struct symbols names; // the names found
+  struct symbols words; // strings, and names of symbols
+  SEXP kept;            // a list that keeps the words; the caller protects it
+  int removes;          // the code removes variables: none is certainly its own
 };
 
 static void read_code(struct reading *reading, SEXP code);
 
-static SEXP syntax[24]; // what isn't looked up, or can't be anything else
+static SEXP syntax[24]; // not looked up, or always R's own
 static SEXP operators[24];
 
 static SEXP sym_assign, sym_equals, sym_super, sym_function, sym_for, sym_while,
@@ -153,7 +154,7 @@ static void keep_word(void *data, SEXP text) {
   SETCDR(reading->kept, Rf_cons(text, CDR(reading->kept)));
 }
 
-// keep_constant keeps what code holds beside its language: it may hold code of its own.
+// keep_constant keeps an object in the code, which may contain code.
 static void keep_constant(struct reading *reading, SEXP constant) {
   SETCAR(reading->kept, Rf_cons(constant, CAR(reading->kept)));
 }
@@ -163,7 +164,7 @@ static void read_strings(struct reading *reading, SEXP strings) {
     ffi_each_word(STRING_ELT(strings, i), keep_word, reading);
 }
 
-// read_quoted takes all names in quoted code for words.
+// read_quoted takes all names in quoted code as words.
 static void read_quoted(struct reading *reading, SEXP code) {
   R_CheckStack();
   switch (TYPEOF(code)) {
@@ -183,7 +184,7 @@ static void read_quoted(struct reading *reading, SEXP code) {
   }
 }
 
-// is_dots: `...`, or one of its elements.
+// is_dots: `...` or one of its elements.
 static int is_dots(SEXP symbol) {
   if (symbol == R_DotsSymbol) return 1;
   const char *name = CHAR(PRINTNAME(symbol));
@@ -194,7 +195,7 @@ static int is_dots(SEXP symbol) {
 static void read_name(struct reading *reading, SEXP symbol, int called) {
   if (symbol == R_MissingArg) return;
   if (is_dots(symbol)) symbol = R_DotsSymbol;
-  // A call passes over a variable that is no function.
+  // R skips variables that aren't functions when it looks up a call.
   if (!called && !reading->removes && has(&reading->own, symbol)) return;
   add(&reading->names, symbol, called);
 }
@@ -204,7 +205,7 @@ static void read_all(struct reading *reading, SEXP parts) {
     read_code(reading, CAR(parts));
 }
 
-// read_maybe: what it assigns may not have been.
+// read_maybe reads code that may not be evaluated: its assignments don't count.
 static void read_maybe(struct reading *reading, SEXP code) {
   const size_t own = reading->own.n;
   read_code(reading, code);
@@ -217,7 +218,7 @@ static SEXP nth(SEXP code, int n) {
   return code == R_NilValue ? R_MissingArg : CAR(code);
 }
 
-// read_assignment: x$a <- 1 reads x first, and calls `$<-`.
+// read_assignment: x$a <- 1 reads x, then calls `$<-`.
 static void read_assignment(struct reading *reading, SEXP code) {
   SEXP target = nth(code, 1);
   const int outer = CAR(code) == sym_super;
@@ -229,7 +230,7 @@ static void read_assignment(struct reading *reading, SEXP code) {
         snprintf(name, sizeof name, "%s<-", CHAR(PRINTNAME(how))) <
             (int)sizeof name) {
       read_name(reading, Rf_install(name), 1);
-      read_name(reading, how, 1); // of what is deeper, it is read first
+      read_name(reading, how, 1); // deeper targets are read by this first
     }
     for (SEXP at = CDR(CDR(target)); at != R_NilValue; at = CDR(at)) {
       if (how != sym_dollar && how != sym_at) read_maybe(reading, CAR(at));
@@ -242,7 +243,7 @@ static void read_assignment(struct reading *reading, SEXP code) {
   }
   if (TYPEOF(target) != SYMSXP) return;
   if (outer) {
-    read_name(reading, target, 0); // it is assigned where it is found
+    read_name(reading, target, 0); // assigned where it is found
   } else {
     put(&reading->own, target, 0);
   }
@@ -258,7 +259,7 @@ static void read_function(struct reading *reading, SEXP formals, SEXP body) {
   reading->own.n = own;
 }
 
-// read_if: its own afterwards is what both branches assign.
+// read_if: what both branches assign is its own afterwards.
 static void read_if(struct reading *reading, SEXP code) {
   read_code(reading, nth(code, 1));
   const size_t before = reading->own.n;
@@ -288,7 +289,7 @@ static void read_for(struct reading *reading, SEXP code) {
   reading->own.n = own;
 }
 
-// read_first: of the arguments only the first is surely evaluated.
+// read_first: only the first argument is certainly evaluated.
 static void read_first(struct reading *reading, SEXP args) {
   if (args == R_NilValue) return;
   read_code(reading, CAR(args));
@@ -352,7 +353,7 @@ static void read_code(struct reading *reading, SEXP code) {
   case STRSXP:
     read_strings(reading, code);
     break;
-  case LISTSXP: // formals of a function in quoted code that is evaluated
+  case LISTSXP: // formals of a function in quoted code
     read_all(reading, code);
     break;
   case NILSXP:
@@ -369,10 +370,10 @@ static void read_code(struct reading *reading, SEXP code) {
   }
 }
 
-// ---- what is kept
+// ---- the cache
 
-static SEXP codes;    // of CODES lists, or NULLs; preserved
-static unsigned next; // the one that is replaced next
+static SEXP codes;    // a list of CODES lists or NULLs, preserved
+static unsigned next; // to be replaced next
 
 static SEXP known_code(SEXP formals, SEXP body) {
   for (int i = 0; codes != NULL && i < CODES; i++) {
@@ -403,7 +404,7 @@ static SEXP read_closure(SEXP formals, SEXP body) {
   begin(&reading);
   PROTECT(reading.kept);
   read_function(&reading, formals, body);
-  if (reading.removes) { // now it is known from the beginning
+  if (reading.removes) { // read again, with `removes` known
     reading.own.n = reading.names.n = 0;
     read_function(&reading, formals, body);
   }

@@ -1,56 +1,56 @@
-// What functions need of the session to be evaluated in another process: variables of the global
-// environment, packages. Asked for each task: mostly nothing, which must cost next to nothing.
+// What functions need from the session to be evaluated in another process: global variables,
+// packages. This runs for each task and mostly finds nothing, so it must cost next to nothing.
 //
-// What a function carries travels whole, as serialize() has it: its frames, and all that they
-// hold. So everything that travels is looked through, each closure's code is read (names.h), and
-// what its names stand for in the global environment, or in a data frame that is attached, travels
-// too. Packages are named.
+// Everything that a function contains travels, as serialize() writes it: its frames and all that
+// they hold. So all of this is searched, each closure's code is read (names.h), and the values of
+// its names in the global environment, or in an attached data frame, travel too. Packages are
+// listed.
 //
-// Names may also stand in strings and in quoted code, and a method's is put together by R from a
-// generic's and a class's. Global variables that may be meant so go along, since a worker would
-// find another one of that name, or none; but the large ones are only told (`left`): touching them
-// there is an error. Names that are computed otherwise aren't found.
+// Names may also be in strings and in quoted code, and R makes a method's name from a generic and a
+// class. Global variables with such names travel as well, since a worker would find another
+// variable of that name, or none; but large ones are only listed (`left`): using them there is an
+// error. Names that are computed in other ways aren't found.
 //
-// What is named by code that is named, from the function itself on, goes along whatever it is. What
-// only words name goes along as far as that is cheap; and so does what functions need that just
-// happen to lie in a frame: they may be called by get() or the like.
+// Variables named by code, from the function itself on, travel whatever they are. Those named only
+// by words, and those needed by functions that merely are in a frame (get() or the like may call
+// them), travel only if that is cheap.
 //
-// A promise that code names is evaluated here, once, as lapply() would. That runs R code: all that
-// was seen is kept in lists, so that no address is used again meanwhile.
+// A promise that code names is evaluated here, once, as lapply() would. That runs R code:
+// everything seen is kept in lists, so that no address is reused meanwhile.
 #include <string.h>
 
 #include "ffi/session/globals.h"
 #include "ffi/session/names.h"
 #include "ffi/session/session.h"
 
-// Strings that aren't code: so many may be names, of one vector and of all.
+// Strings that aren't code: how many of them may be names, in one vector and in all.
 #define STRINGS_MAX 1000
 #define ALL_STRINGS_MAX 10000
-// What only a string names travels up to this size.
+// The maximum size of variables named only by a string.
 #define WORD_BYTES 1e6
 
-// Pairlists, newest first, but for the first two.
+// Pairlists, newest first, except the first two.
 enum {
-  BOX_USED,     // closures and environments that are looked into
-  BOX_FRAMES,   // and those that are around functions
-  BOX_GLOBALS,  // values that go along, by name
-  BOX_LEFT,     // names of what is too large to go along for a word, symbols
-  BOX_AROUND,   // what code uses of its frames, by name, if that isn't plain
-  BOX_PACKAGES, // their names, symbols
+  BOX_USED,     // closures and environments to search
+  BOX_FRAMES,   // and the frames around functions
+  BOX_GLOBALS,  // values that travel, by name
+  BOX_LEFT,     // symbols named only by words whose values are too large
+  BOX_AROUND,   // values in frames that code uses, if not plain, by name
+  BOX_PACKAGES, // symbols
   BOX_CLASSES,  // of what travels, strings
-  BOX_COPIES,   // of attached frames, by these
+  BOX_COPIES,   // of attached frames, by frame
   BOX_NAMES,    // of global variables; a list of one, for globals.h
   BOX_FIELDS
 };
 
-// What is looked at because of names, words, or nothing but its place in a frame.
+// Why something is searched: code names it, words name it, or it is in a frame.
 enum level { BY_NAME, BY_WORD, BY_PLACE };
 
-// A list of what was seen, each once, in a field of the box: before `at` it was looked into.
+// A list in a field of the box; each object is in it once; those before `at` have been searched.
 struct seen {
   int field;
   R_xlen_t n, at;
-  int32_t *slots; // by address: 1 + the place in the list
+  int32_t *slots; // by address: 1 + the index in the list
   size_t slots_n;
 };
 
@@ -58,7 +58,7 @@ struct find {
   SEXP box;
   struct seen used, frames;
   enum level level;
-  R_xlen_t strings; // that were read for words
+  R_xlen_t strings; // read for words so far
   struct ffi_globals globals;
 };
 
@@ -69,7 +69,7 @@ static size_t hash_of(const void *address) {
 
 static void seek(struct find *find, SEXP x);
 
-// ---- what was seen
+// ---- objects seen
 
 static void grow_slots(struct seen *seen, SEXP list) {
   seen->slots_n = seen->slots_n == 0 ? 64 : 2 * seen->slots_n;
@@ -83,7 +83,7 @@ static void grow_slots(struct seen *seen, SEXP list) {
   }
 }
 
-// see notes x to be looked into, unless it was seen.
+// see adds x to the list, unless it is there.
 static void see(struct find *find, struct seen *seen, SEXP x) {
   SEXP list = VECTOR_ELT(find->box, seen->field);
   if (2 * (size_t)(seen->n + 1) > seen->slots_n) grow_slots(seen, list);
@@ -105,7 +105,7 @@ static void see(struct find *find, struct seen *seen, SEXP x) {
   seen->slots[slot] = (int32_t)++seen->n;
 }
 
-// next_seen gives what is to be looked into next, NULL if nothing is.
+// next_seen gives the next object to search, or NULL.
 static SEXP next_seen(const struct find *find, struct seen *seen) {
   if (seen->at == seen->n) return NULL;
   return VECTOR_ELT(VECTOR_ELT(find->box, seen->field), seen->at++);
@@ -121,9 +121,8 @@ static const char *name_of(SEXP env) {
              : "";
 }
 
-// Where a name is looked up: in a frame, of a function or attached; in the global environment; in
-// what every worker has, or has with a package that it loads; in a package that it is told to
-// attach.
+// Where a name is found: in a frame, of a function or attached; in the global environment; in what
+// every worker has, or gets with a package that it loads; in a package that it is told to attach.
 enum place { IN_FRAME, IN_GLOBAL, IN_OWN, IN_PACKAGE };
 
 static enum place place_of(SEXP env) {
@@ -147,7 +146,7 @@ static enum place place_of(SEXP env) {
   return IN_PACKAGE;
 }
 
-// ---- what is found
+// ---- results
 
 static void put_first(struct find *find, int which, SEXP value, SEXP tag) {
   SEXP cell = Rf_cons(value, VECTOR_ELT(find->box, which));
@@ -162,7 +161,7 @@ static int is_in(const struct find *find, int which, SEXP x) {
   return at != R_NilValue;
 }
 
-// cell_of gives the cell of a name, R_NilValue if there is none.
+// cell_of gives the cell of a name, or R_NilValue.
 static SEXP cell_of(const struct find *find, int which, SEXP name) {
   SEXP at = VECTOR_ELT(find->box, which);
   while (at != R_NilValue && TAG(at) != name)
@@ -170,10 +169,10 @@ static SEXP cell_of(const struct find *find, int which, SEXP name) {
   return at;
 }
 
-// evaluate gives a variable's value, of a promise or an active binding too. Runs R code.
+// evaluate gives a variable's value, also of a promise or an active binding. Runs R code.
 static SEXP evaluate(SEXP symbol, SEXP env) { return Rf_eval(symbol, env); }
 
-// copy_of gives a frame that stands for one that is attached: that would take the whole search path
+// copy_of gives a frame that replaces an attached one: that one would take the whole search path
 // along, or what the worker has attached in its place.
 static SEXP copy_of(struct find *find, SEXP env) {
   SEXP known = cell_of(find, BOX_COPIES, env);
@@ -184,7 +183,8 @@ static SEXP copy_of(struct find *find, SEXP env) {
   return copy;
 }
 
-// note_global gives the variable's value, which goes along, unless it is called and no function.
+// note_global gives a variable's value and lets it travel, unless it is called and isn't a
+// function.
 static SEXP note_global(struct find *find, SEXP symbol, int called, SEXP env) {
   SEXP known = cell_of(find, BOX_GLOBALS, symbol);
   if (known != R_NilValue) return CAR(known);
@@ -207,7 +207,7 @@ static void note_package(struct find *find, SEXP env) {
   }
 }
 
-// is_plain: nothing that has to be told, nor is large.
+// is_plain: it needn't be listed, and isn't large.
 static int is_plain(SEXP x) {
   switch (TYPEOF(x)) {
   case CLOSXP:
@@ -242,7 +242,8 @@ static void meet_strings(struct find *find, SEXP strings) {
     ffi_each_word(STRING_ELT(strings, i), meet_word, find);
 }
 
-// take_if_cheap: a variable that may be used goes along if that is cheap and of use there.
+// take_if_cheap lets a variable that may be used travel, if that is cheap and its value works
+// elsewhere.
 static void take_if_cheap(struct find *find, SEXP symbol, SEXP env) {
   if (symbol == R_SeedsSymbol ||
       cell_of(find, BOX_GLOBALS, symbol) != R_NilValue ||
@@ -279,8 +280,8 @@ static void take_met(struct find *find) {
 
 // ---- names in code
 
-// take_of_frame: a variable of a frame travels with it. Its value, for what it is looked through
-// too; NULL (R's) if that isn't known.
+// take_of_frame gives the value of a variable of a frame, which travels anyway, to search it; NULL
+// (R's) if it isn't known.
 static SEXP take_of_frame(struct find *find, SEXP symbol, SEXP env) {
   if (symbol == R_DotsSymbol) {
     return find->level != BY_NAME ? R_NilValue
@@ -300,12 +301,12 @@ static SEXP take_of_frame(struct find *find, SEXP symbol, SEXP env) {
                                             : R_NilValue;
 }
 
-// find_name looks for what a name in code stands for, from env on, as R would.
+// find_name finds the value of a name in code, from env on, as R would.
 static void find_name(struct find *find, SEXP symbol, int called, SEXP env) {
   if (symbol == R_SeedsSymbol) return; // each process has its own
-  int searching = 0;                   // past the frames that travel
-  int attached =
-      0; // it began in an attached frame, which is behind the global environment
+  int searching = 0;                   // left the frames that travel
+  // It began in an attached frame, which is searched after the global environment.
+  int attached = 0;
   for (; env != R_EmptyEnv; env = ffi_parent_env(env)) {
     const enum place place = place_of(env);
     searching |= place != IN_FRAME;
@@ -336,9 +337,9 @@ static void find_name(struct find *find, SEXP symbol, int called, SEXP env) {
   }
 }
 
-// ---- what is looked through
+// ---- search
 
-// look_up_words looks through what words may mean in the frames, which travel anyway.
+// look_up_words searches variables in the frames, which travel anyway, that words may mean.
 static void look_up_words(struct find *find, SEXP words, SEXP env) {
   if (find->level == BY_PLACE || place_of(env) != IN_FRAME) return;
   for (R_xlen_t i = 0; i < Rf_xlength(words); i++) {
@@ -358,14 +359,14 @@ static void look_up_words(struct find *find, SEXP words, SEXP env) {
 static void look_into_closure(struct find *find, SEXP fun) {
   SEXP env = ffi_closure_env(fun);
   const enum place place = place_of(env);
-  if (place != IN_FRAME && place != IN_GLOBAL) return; // a package's
+  if (place != IN_FRAME && place != IN_GLOBAL) return; // a package's function
   SEXP code = PROTECT(ffi_code_of(fun));
   SEXP names = VECTOR_ELT(code, FFI_CODE_NAMES);
   const int *called = LOGICAL(VECTOR_ELT(code, FFI_CODE_CALLED));
   for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
     SEXP symbol = VECTOR_ELT(names, i);
     find_name(find, symbol, called[i], env);
-    // R's own functions in C have methods for classes only, which are met with the class.
+    // R's functions in C have methods only for classes, which are found by class.
     const int in_c = Rf_isPrimitive(ffi_binding(R_BaseEnv, symbol));
     if (called[i] && !in_c) {
       ffi_globals_meet(&find->globals, PRINTNAME(symbol), 1);
@@ -411,15 +412,15 @@ static void seek_attributes(struct find *find, SEXP x) {
   SEXP names = Rf_getAttrib(all, R_NamesSymbol);
   for (R_xlen_t i = 0; i < Rf_xlength(all); i++) {
     SEXP one = VECTOR_ELT(all, i);
-    // Where code was written is of no use elsewhere, and labels aren't names of variables.
+    // Source references are useless elsewhere, and labels aren't names of variables.
     if (strncmp(CHAR(STRING_ELT(names, i)), "srcref", 6) == 0) continue;
     if (TYPEOF(one) != STRSXP) seek(find, one);
   }
   UNPROTECT(1);
 }
 
-// seek looks through x, down to functions and frames. Lists have no circles, and what is in one
-// several times is serialized as often.
+// seek searches x for functions and frames. Lists have no cycles; an object that is in several
+// places is serialized several times, too.
 static void seek(struct find *find, SEXP x) {
   R_CheckStack();
   switch (TYPEOF(x)) {
@@ -501,7 +502,7 @@ static SEXP named_list(SEXP pairs) {
   return list;
 }
 
-// only_left gives the names that were left and that no code has named since.
+// only_left gives the symbols in BOX_LEFT that no code has named since.
 static SEXP only_left(const struct find *find) {
   SEXP left = PROTECT(Rf_cons(R_NilValue, R_NilValue)), last = left;
   SEXP at = VECTOR_ELT(find->box, BOX_LEFT);
@@ -525,8 +526,8 @@ static SEXP texts(SEXP pairs) {
   return strings;
 }
 
-// ffi_needs gives list(globals, packages, around, classes, left) for what is to travel, a list;
-// NULL if it needs nothing of the session, nor has something to be told. Runs R code.
+// ffi_needs gives list(globals, packages, around, classes, left) for a list of objects that will
+// travel; NULL if all are empty. Runs R code.
 SEXP ffi_needs(SEXP roots) {
   static const char *const fields[] = {"globals", "packages", "around",
                                        "classes", "left"};

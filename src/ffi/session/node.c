@@ -1,9 +1,8 @@
 // One message to a worker, one answer from it: the hot path.
 //
-// EXEC carries an unnamed list(fun, args, tag) and VALUE an unnamed
-// list(value, tag): parallel's own message forms have names and constants that
-// both sides know, and are put together again here. Cost of a trivial call
-// beside R's own: two serializations, two system calls, one wake-up.
+// EXEC carries an unnamed list(fun, args, tag), and VALUE an unnamed list(value, tag): the names
+// and constants of parallel's own messages are known to both sides, and added here. Beyond R's own
+// work a trivial call costs two serializations, two system calls, and one wake-up.
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,8 +11,8 @@
 #include "ffi/session/callers.h"
 #include "ffi/session/session.h"
 
-// element finds a list's element by name; parallel builds its messages in a
-// fixed order, so the first look is nearly always right.
+// element finds a list's element by name. parallel builds its messages in a fixed order, so the
+// guess is nearly always right.
 static SEXP element(SEXP list, int guess, const char *name) {
   if (TYPEOF(list) != VECSXP) return R_NilValue;
   SEXP names = Rf_getAttrib(list, R_NamesSymbol);
@@ -42,7 +41,7 @@ static SEXP outcome_of(int rc) {
   }
 }
 
-// ---- interrupts: leaving a wait leaves what the verb is owed
+// ---- an interrupted wait drops what the verb is owed
 
 static void leave_wait(void *data) {
   const void *caller = data;
@@ -52,8 +51,8 @@ static void leave_wait(void *data) {
 }
 
 // attend_and_check serves R between two waits: interrupts, time limits, workers' output. If R
-// leaves by a jump, what all workers still compute for this verb is cancelled. Runs R code,
-// which may stop the cluster: its peers are to be looked for again.
+// leaves by a jump, all workers' calls for this verb are cancelled. Runs R code, which may stop the
+// cluster: look the peers up again.
 static void attend_and_check(const struct mst_peer *peer, const void *of) {
   void *caller;
   memcpy(&caller, &of, sizeof caller);
@@ -68,7 +67,7 @@ static SEXP send_all(SEXP node, struct mst_peer *peer, struct mst_blob *payload,
                          FFI_SLICE_MS, NULL);
   while (rc == -MST_EAGAIN) {
     enum ffi_outcome outcome;
-    attend_and_check(peer, caller); // what is queued goes out with later calls
+    attend_and_check(peer, caller); // queued bytes are sent with later calls
     peer = ffi_peer_of(node, &outcome);
     if (peer == NULL) return Rf_ScalarInteger((int)outcome);
     rc = mst_peer_flush(peer, FFI_SLICE_MS, NULL);
@@ -76,9 +75,9 @@ static SEXP send_all(SEXP node, struct mst_peer *peer, struct mst_blob *payload,
   return rc == 0 ? R_NilValue : outcome_of(rc);
 }
 
-// unseen_of: whether a call may change what no worker sees, so that it's kept in the
-// journal anyhow. clusterEvalQ() is one, with base's eval(); so are those that prepare
-// foreach's tasks, which go to an environment of doParallel's own.
+// unseen_of tells whether a call may change something that no worker can see, so that the journal
+// keeps it in any case: clusterEvalQ(), which calls base's eval(), and the calls that prepare
+// foreach's tasks, which change an environment of doParallel's.
 static enum mst_unseen unseen_of(SEXP fun) {
   static SEXP eval_fun, init;
   if (TYPEOF(fun) != CLOSXP) return MST_UNSEEN_NOT;
@@ -90,8 +89,7 @@ static enum mst_unseen unseen_of(SEXP fun) {
   return known == fun ? MST_UNSEEN_LAST : MST_UNSEEN_NOT;
 }
 
-// stream_in gives the stream that a call of clusterSetRNGStream() gives a worker, NULL (R's) if it
-// isn't such.
+// stream_in gives the stream in a call of clusterSetRNGStream(); NULL (R's) for other calls.
 static SEXP stream_in(SEXP args) {
   SEXP code = TYPEOF(args) == VECSXP && Rf_xlength(args) == 1
                   ? VECTOR_ELT(args, 0)
@@ -115,7 +113,8 @@ static void note_stream(SEXP node, SEXP stream) {
   UNPROTECT(1);
 }
 
-// From here on a message is one for all nodes, see payload.c.
+// Exports from this size on are known by their payload's number (payload.c); smaller ones are kept for
+// comparison.
 #define EXPORT_BYTES ((size_t)1000000)
 
 static void note_export(SEXP node, SEXP args, uint32_t number, int large) {
@@ -128,16 +127,14 @@ static void note_export(SEXP node, SEXP args, uint32_t number, int large) {
   UNPROTECT(1);
 }
 
-// tag_number gives the number by which the load-balanced verbs know their calls, 0
-// without one.
+// tag_number gives the number by which the load-balanced verbs know their calls, or 0.
 static int tag_number(SEXP tag) {
   const int numbered = TYPEOF(tag) == INTSXP && Rf_xlength(tag) == 1;
   return numbered && INTEGER(tag)[0] > 0 ? INTEGER(tag)[0] : 0;
 }
 
-// ffi_node_send sends one of parallel's messages. NULL, or an outcome: FFI_TYPE
-// for all but EXEC.
-// frame: the verb's, or the global environment.
+// ffi_node_send sends one of parallel's messages. frame: the verb's, or the global environment.
+// NULL, or an outcome: FFI_TYPE for all messages except EXEC.
 SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
@@ -158,11 +155,11 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
   struct mst_blob *payload = ffi_payload_of_verb(fun, args, tag);
   const int streams =
       unseen == MST_UNSEEN_EACH && stream_in(args) != R_NilValue;
-  if (streams) payload->one = 1; // no two workers have the same
+  if (streams) payload->one = 1; // each worker has its own
   const int exports = payload->binds != 0;
   const uint32_t number = payload->number;
   const int large = mst_blob_bytes(payload) >= EXPORT_BYTES;
-  // Serializing may run R code, and that may have stopped the cluster.
+  // Serializing may have run R code that stopped the cluster.
   peer = ffi_peer_of(node, &outcome);
   if (peer != NULL) peer = ffi_note_caller(node, peer, caller, &outcome);
   UNPROTECT(1);
@@ -177,7 +174,7 @@ SEXP ffi_node_send(SEXP node, SEXP data, SEXP frame) {
 
 // ---- answers
 
-// Constants of every answer, made once.
+// Parts of every answer, made once.
 static struct {
   SEXP type;
   SEXP names;
@@ -230,8 +227,8 @@ static SEXP times_of(const struct mst_value_head *head) {
 
 static void release_call(void *call) { mst_call_release(call); }
 
-// value_of takes the oldest answer of a peer for a verb, which is there, and makes parallel's
-// list of it; or says that it will not come, and leaves the loss. If reading raises an R
+// value_of takes a verb's oldest answer, which must be there, from a peer and makes parallel's
+// list. If the answer is LOST, it leaves it there and returns FFI_FAILED. If reading raises an R
 // error, the answer is gone.
 static SEXP value_of(SEXP node, struct mst_peer *peer, const void *caller) {
   struct mst_value_head head;
@@ -268,7 +265,7 @@ static SEXP value_of(SEXP node, struct mst_peer *peer, const void *caller) {
     SET_VECTOR_ELT(value, 1, VECTOR_ELT(content, 0));
     SET_VECTOR_ELT(value, 4, VECTOR_ELT(content, 1));
   }
-  // What comes before the answer is none.
+  // Early answers don't count as the answer.
   if (!early) ffi_round_got(&giver, value);
   UNPROTECT(2);
   return value;
@@ -276,15 +273,15 @@ static SEXP value_of(SEXP node, struct mst_peer *peer, const void *caller) {
 
 // ---- waiting
 
-// The nodes that a wait is for: a list, or one. Their peers are looked for again whenever R
-// code may have run.
+// The nodes of a wait: a list, or one. Their peers are looked up again whenever R code may have
+// run.
 struct waiting {
   SEXP nodes;
   R_xlen_t n;
-  struct mst_peer **peers; // R's memory, or `one`
+  struct mst_peer **peers; // R's transient memory, or &one
   struct mst_peer *one;
-  const void *caller; // whose answers, where they may be of several; NULL: any
-  uint8_t told;       // what workers printed before they answered
+  const void *caller; // whose answers, if they may belong to several; NULL: any
+  uint8_t told;       // output printed before the answer was shown
 };
 
 static SEXP node_at(const struct waiting *waiting, R_xlen_t i) {
@@ -304,7 +301,7 @@ static void begin_waiting(struct waiting *waiting, SEXP nodes) {
                                                      sizeof(struct mst_peer *));
 }
 
-// fill_peers fills in the peers. 0, or the outcome of the first that can't be used.
+// fill_peers looks up the peers. 0, or the outcome of the first that can't be used.
 static int fill_peers(struct waiting *waiting) {
   enum ffi_outcome outcome = FFI_TYPE;
   for (R_xlen_t i = 0; i < waiting->n; i++) {
@@ -321,8 +318,8 @@ static int owe(const struct waiting *waiting, const void *caller) {
   return 0;
 }
 
-// innermost finds the verb that waits: of those that are owed something, the one that R
-// entered last. NULL: none of those that R is in.
+// innermost finds the waiting verb: of R's active ones to which answers are owed, the one entered
+// last. NULL if there is none.
 static const void *innermost(const struct waiting *waiting, SEXP frames) {
   const void *found = NULL;
   for (; frames != R_NilValue; frames = CDR(frames)) {
@@ -332,8 +329,8 @@ static const void *innermost(const struct waiting *waiting, SEXP frames) {
   return owe(waiting, R_GlobalEnv) ? R_GlobalEnv : NULL;
 }
 
-// find_peers fills in the peers and whose answers are waited for. 0, or an outcome. Runs R code
-// if one owes several verbs something.
+// find_peers looks up the peers, and whose answers to wait for. 0, or an outcome. Runs R code if a
+// peer owes answers to several verbs.
 static int find_peers(struct waiting *waiting) {
   int outcome = fill_peers(waiting);
   int mixed = 0;
@@ -348,7 +345,7 @@ static int find_peers(struct waiting *waiting) {
   return outcome;
 }
 
-// shows_first shows what a worker printed before its answer, once: R code ran then.
+// shows_first shows output printed before the answer, once: 1 if R code ran.
 static int shows_first(struct waiting *waiting, struct mst_peer *peer) {
   struct mst_session *session = peer->cluster->session;
   if (waiting->told) return 0;
@@ -358,7 +355,7 @@ static int shows_first(struct waiting *waiting, struct mst_peer *peer) {
   return 1;
 }
 
-// How often R code may show how far a verb is.
+// How often R code may show a verb's progress.
 #define SHOWN_NS (200 * MST_NS_PER_MS)
 
 int ffi_show_progress(void) {
@@ -372,7 +369,8 @@ int ffi_show_progress(void) {
 
 SEXP ffi_progress_show(void) { return Rf_ScalarLogical(ffi_show_progress()); }
 
-// end_line takes the line away once a verb has all its answers: errors are raised next.
+// end_line removes the progress line once a verb has all its answers, before an error may be
+// raised.
 static void end_line(void) {
   if (ffi_line_is_up() && ffi_round_is_over()) {
     (void)ffi_call_ours("verb_is_over", NULL);
@@ -384,8 +382,8 @@ static const void *caller_waiting(const struct waiting *waiting) {
                                  : mst_peer_caller(waiting->peers[0]);
 }
 
-// wait_for waits for an answer of one of the peers: its number, with *outcome 0, or the number
-// of the one that is to blame and the outcome.
+// wait_for waits for an answer of one of the peers: its index, with *outcome 0; or an outcome, and
+// the index of the peer that caused it.
 static uint32_t wait_for(struct waiting *waiting, int *outcome) {
   uint32_t lost = 0;
   for (;;) {
@@ -408,8 +406,8 @@ static uint32_t wait_for(struct waiting *waiting, int *outcome) {
   }
 }
 
-// ffi_node_receive waits for the oldest answer of one worker. The answer, or an
-// outcome; FFI_LOST also if the worker owes none and is gone.
+// ffi_node_receive waits for the oldest answer of one worker. Gives the answer, or an outcome;
+// FFI_LOST also if the worker owes nothing and is gone.
 SEXP ffi_node_receive(SEXP node) {
   struct waiting waiting;
   begin_waiting(&waiting, node);
@@ -423,14 +421,14 @@ SEXP ffi_node_receive(SEXP node) {
   (void)wait_for(&waiting, &outcome);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
   SEXP value = PROTECT(value_of(node, waiting.one, waiting.caller));
-  ffi_payload_done(); // a large payload that was kept until this answer came
+  ffi_payload_done(); // a large payload may have been kept until this answer
   end_line();
   UNPROTECT(1);
   return value;
 }
 
-// ffi_node_loss takes the oldest answer that will not come: why, NULL if there is
-// none such, or no more is known.
+// ffi_node_loss takes the oldest answer if it is LOST, and gives the loss; NULL if it isn't LOST,
+// or nothing is known.
 SEXP ffi_node_loss(SEXP node) {
   enum ffi_outcome outcome;
   struct mst_peer *peer = ffi_peer_of(node, &outcome);
@@ -448,8 +446,8 @@ SEXP ffi_node_loss(SEXP node) {
   return list;
 }
 
-// ffi_nodes_receive_one waits for the first answer of any of the nodes:
-// list(node, value), or c(outcome, node). FFI_TYPE: there are no nodes.
+// ffi_nodes_receive_one waits for the first answer of any of the nodes: list(node, value), or
+// c(outcome, node). FFI_TYPE: there are no nodes.
 SEXP ffi_nodes_receive_one(SEXP nodes) {
   struct waiting waiting;
   int outcome;
@@ -475,8 +473,8 @@ SEXP ffi_nodes_receive_one(SEXP nodes) {
   return one;
 }
 
-// ffi_nodes_wait waits for an answer of any of the nodes: whether there is one, or a
-// reason why none will come.
+// ffi_nodes_wait waits for an answer of any of the nodes: TRUE if there is one, or a reason why
+// none will come.
 SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s) {
   struct waiting waiting;
   begin_waiting(&waiting, nodes);
@@ -490,8 +488,8 @@ SEXP ffi_nodes_wait(SEXP nodes, SEXP timeout_s) {
   return Rf_ScalarLogical(found != -MST_EAGAIN);
 }
 
-// ffi_node_ping asks for a sign of life of the worker's second thread: the round
-// trip in seconds, NA if none came in time, or an outcome.
+// ffi_node_ping asks the worker's watch for a sign of life: the round trip in seconds, NA if none
+// came in time, or an outcome.
 SEXP ffi_node_ping(SEXP node, SEXP timeout_s) {
   static uint64_t nonce;
   enum ffi_outcome outcome;

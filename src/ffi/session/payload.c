@@ -1,30 +1,30 @@
-// What calls are sent as: their bytes, with a segment where their arguments are large.
-// Buffers are used again; what one clusterCall() sends to all nodes is made once.
+// The bytes of calls, with a segment if their arguments are large. Buffers are reused; one
+// clusterCall() serializes once for all nodes.
 #include <string.h>
 
 #include "base/mst_hash.h"
 #include "ffi/session/session.h"
 
-// A payload above this is kept while one verb sends the same objects to the next
-// worker; below it, serializing again is as cheap as comparing.
+// A payload above this size is kept while one verb sends the same objects to the next worker; below
+// it, serializing again is as fast as comparing.
 #define BROADCAST_MIN ((size_t)65536)
 
-// What was sent last, if it was large and sent by clusterCall (which sends the
-// same to all before anything else runs, so that nothing can have changed).
+// The last payload, if it was large and sent by clusterCall(), which sends to all before anything
+// else runs: so nothing can have changed.
 static struct {
   struct mst_blob *blob;
-  SEXP key; // list(frame, fun, args), preserved: the addresses can't be reused
+  SEXP key; // list(frame, fun, args), preserved: no address is reused
 } broadcast;
 
-// The buffers that payloads are serialized into, used again and again: healing keeps
-// a payload until it is answered, so a call to several workers at once needs several.
+// Buffers for payloads. Healing keeps a payload until it is answered, so a call to several workers
+// at once needs several.
 #define SCRATCH_COUNT 16
 static struct mst_blob *scratch[SCRATCH_COUNT];
 static unsigned scratch_last;
 static uint32_t payload_count;
 
-// ffi_payload_done lets go of a large payload: nobody sends it again. Called
-// before each answer is awaited and after it came, so it is quick when there is none.
+// ffi_payload_done frees large payloads that nobody keeps, since nobody will send them again.
+// Called before and after each wait for an answer: fast if there is none.
 void ffi_payload_done(void) {
   if (broadcast.key != NULL) {
     R_ReleaseObject(broadcast.key);
@@ -49,12 +49,12 @@ void ffi_payload_begin(void) { (void)ffi_hold(&broadcast, let_go_payload); }
 
 void ffi_payload_sent(void) { ffi_unhold(&broadcast); }
 
-// free_scratch gives an empty blob that nobody else holds, NULL without memory.
+// free_scratch gives an empty blob that nobody else holds, NULL if memory is short.
 static struct mst_blob *free_scratch(void) {
   unsigned i = 0;
   while (i < SCRATCH_COUNT && scratch[i] != NULL && scratch[i]->refs > 1)
     i++;
-  if (i == SCRATCH_COUNT) { // all are in use: let go of one
+  if (i == SCRATCH_COUNT) { // all are in use: release one
     i = (scratch_last + 1) % SCRATCH_COUNT;
     mst_blob_release(scratch[i]);
     scratch[i] = NULL;
@@ -68,8 +68,8 @@ static struct mst_blob *free_scratch(void) {
   return scratch[i];
 }
 
-// verb_frame asks R for the frame of the clusterCall() that is sending, NULL in
-// all other cases.
+// verb_frame asks R for the frame of the clusterCall() that is sending; NULL (R's) in all other
+// cases.
 static SEXP verb_frame(void) { return ffi_call_ours("broadcast_frame", NULL); }
 
 static int same_args(SEXP a, SEXP b) {
@@ -80,13 +80,13 @@ static int same_args(SEXP a, SEXP b) {
   return 1;
 }
 
-// known_payload gives the payload of the call before, held, if this one sends the
-// same objects from the same frame.
+// known_payload gives the last payload, held, if this call sends the same objects from the same
+// frame.
 static struct mst_blob *known_payload(SEXP fun, SEXP args) {
   if (broadcast.key == NULL) return NULL;
   if (VECTOR_ELT(broadcast.key, 1) == fun &&
       same_args(VECTOR_ELT(broadcast.key, 2), args)) {
-    SEXP frame = verb_frame(); // runs R code, which may let go of it
+    SEXP frame = verb_frame(); // runs R code, which may release it
     if (broadcast.key != NULL && frame == VECTOR_ELT(broadcast.key, 0) &&
         VECTOR_ELT(broadcast.key, 1) == fun) {
       return ffi_hold_blob(broadcast.blob);
@@ -104,7 +104,7 @@ static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
     SET_VECTOR_ELT(key, 1, fun);
     SET_VECTOR_ELT(key, 2, args);
     R_PreserveObject(key);
-    ffi_payload_done(); // what a finalizer's call has put there
+    ffi_payload_done(); // a finalizer's call may have put one there
     broadcast.key = key;
     broadcast.blob = blob;
     blob->refs++;
@@ -113,8 +113,8 @@ static void remember_payload(SEXP fun, SEXP args, struct mst_blob *blob) {
   UNPROTECT(1);
 }
 
-// share_args puts large arguments into the blob's segment, and gives what is to be serialized
-// instead of them.
+// share_args moves large arguments into the blob's segment, and gives the arguments to serialize
+// instead.
 static SEXP share_args(SEXP args, struct mst_blob *blob) {
   SEXP rest = PROTECT(ffi_share_out(args, &blob->segment));
   uint8_t size[MST_SEGMENT_BYTES];
@@ -131,17 +131,17 @@ static SEXP share_args(SEXP args, struct mst_blob *blob) {
 struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share) {
   struct mst_blob *blob;
   const int shares = may_share && ffi_share_worth(args);
-  // What a function has captured isn't looked through: it is seen when it is written.
+  // Captured environments aren't searched for large vectors: these are found while writing.
   const int whole =
       may_share && !shares && (ffi_has_frame(fun) || ffi_has_frame(args));
   if (shares || whole) {
-    // A blob with a segment isn't used again: its memory goes with the last call that needs it.
+    // A blob with a segment isn't reused: its memory is freed with the last call that needs it.
     blob = ffi_new_blob();
     if (shares) args = share_args(args, blob);
   } else {
     blob = free_scratch();
     if (blob == NULL) Rf_error("no memory for a message");
-    // Serializing may run R code that sends: what is in hand isn't free.
+    // Serializing may run R code that sends: hold the blob, so that it isn't free.
     (void)ffi_hold_blob(blob);
   }
   PROTECT(args);
@@ -158,15 +158,15 @@ struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share) {
   return blob;
 }
 
-// is_exports tells whether this is what clusterExport() has workers call.
+// is_exports tells whether fun is the function that clusterExport() has workers call.
 static int is_exports(SEXP fun) {
   SEXP verb = ffi_parallels("clusterExport");
   return TYPEOF(verb) == CLOSXP &&
          fun == ffi_binding(ffi_closure_env(verb), Rf_install("gets"));
 }
 
-// binds_of gives a hash of the names that a call binds in the global environment, if it
-// is clusterExport()'s or cluster_share()'s and does nothing else; else 0.
+// binds_of gives a hash of the names that a call binds in the global environment, if it comes from
+// clusterExport() or cluster_share() and does nothing else; otherwise 0.
 static uint64_t binds_of(SEXP fun, SEXP args) {
   if (TYPEOF(fun) != CLOSXP || TYPEOF(args) != VECSXP) return 0;
   SEXP names = R_NilValue;
@@ -179,7 +179,7 @@ static uint64_t binds_of(SEXP fun, SEXP args) {
   uint64_t hash = 0;
   for (R_xlen_t i = 0; i < Rf_xlength(names); i++) {
     SEXP name = STRING_ELT(names, i);
-    // An odd factor, so that the order of the names counts.
+    // An odd factor, so that the order of the names matters.
     hash = 31 * hash + mst_hash(CHAR(name), (size_t)Rf_xlength(name));
   }
   return hash == 0 ? 1 : hash;

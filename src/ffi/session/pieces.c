@@ -1,5 +1,5 @@
-// The pieces of a map as an external pointer: what becomes of tasks in, what to hand out next out.
-// Elements, workers and pieces have numbers from 1 there, from 0 in sched/pieces.h.
+// The pieces of a map as an external pointer: results of tasks in, actions out. R code numbers
+// elements, workers and pieces from 1, sched/pieces.h from 0.
 #include <stdlib.h>
 
 #include "base/mst_clock.h"
@@ -52,8 +52,8 @@ SEXP ffi_pieces_new(SEXP numbers) {
   return pointer;
 }
 
-// ffi_pieces_next gives c(kind, piece, first, last, tries, worker), NULL if there is nothing to be
-// done now. kind: enum mst_piece_do. worker: NA, or the only one.
+// ffi_pieces_next gives c(kind, piece, first, last, tries, worker), NULL if there is nothing to do
+// now. kind: enum mst_piece_do. worker: the only one allowed, or NA.
 SEXP ffi_pieces_next(SEXP pointer) {
   struct mst_piece_action action;
   SEXP next = PROTECT(Rf_allocVector(REALSXP, 6));
@@ -71,7 +71,7 @@ SEXP ffi_pieces_next(SEXP pointer) {
   return next;
 }
 
-// ffi_pieces_at tells which workers pieces are at, NA for none yet.
+// ffi_pieces_at reports which workers have which pieces, NA: none yet.
 SEXP ffi_pieces_at(SEXP pointer, SEXP numbers, SEXP workers) {
   struct mst_pieces *pieces = pieces_of(pointer);
   for (R_xlen_t i = 0; i < Rf_xlength(numbers); i++) {
@@ -96,8 +96,7 @@ SEXP ffi_pieces_ended(SEXP pointer, SEXP piece) {
   return R_NilValue;
 }
 
-// ffi_pieces_done: seconds is c(of the elements, of what came before them). Gives an enum
-// mst_piece_end.
+// ffi_pieces_done: seconds is c(for the elements, before them). Gives an enum mst_piece_end.
 SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
   struct mst_pieces *pieces = pieces_of(pointer);
   const enum mst_piece_end end = mst_pieces_done(
@@ -106,7 +105,7 @@ SEXP ffi_pieces_done(SEXP pointer, SEXP piece, SEXP seconds) {
 }
 
 // ffi_pieces_lost: about is c(loss, attempts, alone), with an enum mst_piece_loss. Gives an enum
-// mst_piece_end, and how often its elements were lost in all.
+// mst_piece_end, and the total number of losses of its elements.
 SEXP ffi_pieces_lost(SEXP pointer, SEXP piece, SEXP about) {
   struct mst_pieces *pieces = pieces_of(pointer);
   const int *at = INTEGER(about);

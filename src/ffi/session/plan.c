@@ -1,5 +1,5 @@
-// The plan of a cluster's shuffles as an external pointer: events from R code, actions to it.
-// Numbers of stages, tasks and workers are from 1 there, from 0 in the plan.
+// The plan of a cluster's shuffles as an external pointer: events from R code in, actions out. R
+// code numbers stages, tasks and workers from 1, the plan from 0.
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +32,7 @@ static uint32_t number_of(SEXP x) {
                                             : (uint32_t)number - 1;
 }
 
-// stage_of gives a stage that there is.
+// stage_of gives the index of an existing stage.
 static uint32_t stage_of(const struct mst_plan *plan, SEXP x) {
   const uint32_t stage = number_of(x);
   if (stage >= plan->stage_count ||
@@ -106,7 +106,7 @@ SEXP ffi_plan_retire(SEXP pointer, SEXP stage) {
   return R_NilValue;
 }
 
-// ffi_plan_see tells how the workers are, as ffi_cluster_workers gives it.
+// ffi_plan_see reports the workers' states, in the form of ffi_cluster_workers.
 SEXP ffi_plan_see(SEXP pointer, SEXP workers) {
   struct mst_plan *plan = plan_of(pointer);
   const uint32_t n = (uint32_t)(Rf_xlength(workers) / 2);
@@ -123,7 +123,7 @@ SEXP ffi_plan_see(SEXP pointer, SEXP workers) {
   return R_NilValue;
 }
 
-// An attempt as R code names it: whole numbers, stage, task, attempt, and what else an event has.
+// An attempt as R code names it: stage, task, attempt, and what else the event has, as integers.
 struct attempt {
   uint32_t stage, task, attempt;
   const int *more;
@@ -158,7 +158,7 @@ SEXP ffi_plan_ended(SEXP pointer, SEXP numbers) {
   return R_NilValue;
 }
 
-// ffi_plan_missed: c(stage, task, attempt), and these three of the input that wasn't there.
+// ffi_plan_missed: c(stage, task, attempt), and the same three of the missing input.
 SEXP ffi_plan_missed(SEXP pointer, SEXP numbers) {
   struct mst_plan *plan = plan_of(pointer);
   const struct attempt at = attempt_of(numbers, 6);
@@ -167,8 +167,8 @@ SEXP ffi_plan_missed(SEXP pointer, SEXP numbers) {
   return R_NilValue;
 }
 
-// ffi_plan_next gives c(kind, stage, task, attempt, worker, epoch), NULL if there is nothing to
-// be done now. kind: enum mst_plan_do.
+// ffi_plan_next gives c(kind, stage, task, attempt, worker, epoch), NULL if there is nothing to do
+// now. kind: enum mst_plan_do.
 SEXP ffi_plan_next(SEXP pointer) {
   struct mst_plan_action action;
   if (!mst_plan_next(plan_of(pointer), mst_clock_now(), &action)) {
@@ -185,7 +185,7 @@ SEXP ffi_plan_next(SEXP pointer) {
   return result;
 }
 
-// ffi_plan_base gives c(stage, 1 if that stage's output is at the worker).
+// ffi_plan_base gives c(stage, 1 if the worker has that stage's output).
 SEXP ffi_plan_base(SEXP pointer, SEXP stage, SEXP task, SEXP worker) {
   const struct mst_plan *plan = plan_of(pointer);
   uint32_t base;
@@ -204,7 +204,7 @@ SEXP ffi_plan_where(SEXP pointer, SEXP stage) {
   const uint32_t count = mst_plan_stage(plan, stage_of(plan, stage))->count;
   SEXP matrix = PROTECT(Rf_allocMatrix(INTSXP, (int)count, 3));
   int *to = INTEGER(matrix);
-  // Looked for again: handles' finalizers retire stages.
+  // Look it up again: finalizers of handles retire stages.
   const struct mst_plan_stage *at = mst_plan_stage(plan, stage_of(plan, stage));
   for (uint32_t t = 0; t < at->count; t++) {
     const struct mst_plan_task *task = &at->tasks[t];
@@ -253,8 +253,8 @@ SEXP ffi_cluster_workers(SEXP nodes) {
   return matrix;
 }
 
-// ffi_cluster_wait serves the session for a moment, while there is nothing to wait for but
-// workers that come back.
+// ffi_cluster_wait serves the session for a moment, when there are only workers to wait for that
+// are coming back.
 SEXP ffi_cluster_wait(void) {
   struct mst_session *session = ffi_session_or_null();
   if (session != NULL) ffi_wait_slice(session, FFI_SLICE_MS);

@@ -1,7 +1,7 @@
 // The session's fork servers, as external pointers.
 //
-// A server belongs to this list, not to its pointer: it stays for the session,
-// and ends with it or when R code says so.
+// A server belongs to this list, not to its pointer: it stays with the session, and ends with it or
+// when R code ends it.
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,15 +16,16 @@ struct owned_server {
 };
 
 static struct owned_server *servers;
-static struct owned_server
-    *ended; // entry points may still have pointers to them
+// Entry points may still have pointers to these.
+static struct owned_server *ended;
 
 static SEXP server_tag(void) {
   static struct ffi_tag tag;
   return ffi_tag(&tag, "muster_server_pointer");
 }
 
-static pid_t owner; // whose these are: a forked child leaves its parent's alone
+// Of this list: a forked child leaves its parent's servers alone.
+static pid_t owner;
 
 static void forget_parents(void) {
   if (owner == ffi_self()) return;
@@ -32,7 +33,7 @@ static void forget_parents(void) {
   servers = ended = NULL;
 }
 
-// end_for_good takes a server off the list.
+// end_for_good removes a server from the list.
 static void end_for_good(const struct mst_server *server) {
   struct owned_server **at = &servers;
   while (*at != NULL && (*at)->server != server)
@@ -61,7 +62,7 @@ static void break_all(void) {
 }
 
 static void follow_entries(void) {
-  static int is_done; // in this process or its parent
+  static int is_done; // here or in the parent
   if (is_done) return;
   is_done = 1;
   ffi_on_entries(&(struct ffi_on_entries){.outside = free_ended});
@@ -108,8 +109,8 @@ static int is_over(const struct mst_server *server) {
          server->state != MST_SERVER_READY;
 }
 
-// ffi_server_wait waits until the server is ready or has ended (then also for
-// its last words and its exit). TRUE if it is ready.
+// ffi_server_wait waits until the server is ready or has ended (then also for its exit and its last
+// output). TRUE if it is ready.
 SEXP ffi_server_wait(SEXP pointer, SEXP timeout_s) {
   struct mst_server *server = ffi_server_of(pointer);
   if (server == NULL) return Rf_ScalarLogical(0);
@@ -135,7 +136,7 @@ SEXP ffi_server_state(SEXP pointer) {
                                        "gone"};
   static const char *const names[] = {"state", "pid",    "text",    "output",
                                       "how",   "number", "threads", "silent"};
-  // A server that ended since it was last used says so by its channel.
+  // If the server has ended since it was last used, its channel shows that.
   ffi_run_slice(ffi_session(), 0);
   SEXP list = PROTECT(ffi_list(8, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(states[server->state]));
@@ -150,8 +151,8 @@ SEXP ffi_server_state(SEXP pointer) {
   return list;
 }
 
-// ffi_server_end ends a server that no cluster uses. FALSE if one does; but one that is
-// gone is reaped in any case: its workers may live for days.
+// ffi_server_end ends a server that no cluster uses. FALSE if one does; but a server that is gone
+// is reaped in any case, since its workers may live for days.
 SEXP ffi_server_end(SEXP pointer) {
   struct mst_server *server = ffi_server_of(pointer);
   if (server == NULL) return Rf_ScalarLogical(1);
@@ -186,9 +187,9 @@ static void end_all(int64_t deadline_ns) {
   }
 }
 
-// ffi_session_end ends all that this process has: clusters, sockets, servers, and waits for
-// the servers, who remove what their workers left. For the end of R, or of muster in it. R may
-// be in other entries: memory is freed when it has left them.
+// ffi_session_end ends all clusters, sockets and servers of this process, and waits for the
+// servers, which remove the files that their workers left. For the end of R, or of muster in it. R
+// may be in other entries: memory is freed when it has left them.
 SEXP ffi_session_end(SEXP timeout_s) {
   struct mst_session *session = ffi_session_or_null();
   const int64_t deadline_ns = ffi_deadline(timeout_s);

@@ -1,7 +1,7 @@
-// This process's session, and the pointers by which R holds what belongs to it.
+// This process's session, and the external pointers of R's objects that belong to it.
 //
-// A pointer that was serialized comes back as NULL: copies in workers and files
-// are inert. In a forked child the parent's pointers are known as foreign.
+// A pointer that was serialized comes back as NULL, so copies in workers and files are inert. In a
+// forked child the parent's pointers are recognized as foreign.
 #include "ffi/session/session.h"
 
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "base/mst_clock.h"
 
 static struct mst_session *session_now;
-static int is_over;         // it is closed when R has left muster's entries
+static int is_over;         // to be closed when R has left muster's entries
 static int session_fd = -1; // pidfd of this process, for its children
 
 struct mst_session *ffi_session_or_null(void) {
@@ -21,23 +21,23 @@ struct mst_session *ffi_session_or_null(void) {
                                                                  : NULL;
 }
 
-// Clusters that are closed: entries that R left for a while may still have pointers to them.
+// Closed clusters: suspended entries may still have pointers to them.
 static struct mst_cluster *closed;
 
-// ---- a session that is given up
+// ---- giving a session up
 
 static struct {
-  uint32_t cluster_id;            // last given
-  uint32_t count;                 // of sessions that were
-  char what[MST_ASSERT_TEXT_MAX]; // which assertion failed last
+  uint32_t cluster_id;            // the last one given
+  uint32_t count;                 // of sessions given up
+  char what[MST_ASSERT_TEXT_MAX]; // the last assertion that failed
 } failures;
-// An entry has it, or had it when R left its end by a jump.
+// An entry uses the session, or was left by a jump while it did.
 static int has_session;
 
 static void (*on_give_up)(void);
 void ffi_on_give_up(void (*then)(void)) { on_give_up = then; }
 
-// give_up: the memory stays, see mst_session_break.
+// give_up: the session's memory stays, see mst_session_break.
 static void give_up(struct mst_session *session, const char *what) {
   failures.count++;
   failures.cluster_id = session->cluster_id;
@@ -58,13 +58,12 @@ int ffi_session_failed(const char *what) {
 
 uint32_t ffi_session_failures(void) { return failures.count; }
 
-// ffi_session_failure tells which assertion made this process give up a session last, NULL if
-// none did.
+// ffi_session_failure gives the assertion that made this process give up its last session, or NULL.
 SEXP ffi_session_failure(void) {
   return failures.count == 0 ? R_NilValue : Rf_mkString(failures.what);
 }
 
-// ffi_session_assert breaks a promise in the middle of an entry, for tests.
+// ffi_session_assert fails an assertion within an entry, for tests.
 SEXP ffi_session_assert(void) {
   MST_ASSERT(0 && "asked for by a test");
   return R_NilValue;
@@ -72,7 +71,7 @@ SEXP ffi_session_assert(void) {
 
 // ---- entries
 
-// Lent by this process or, before it was forked, by its parent.
+// The session was lent by this process or, before the fork, by its parent.
 static void take_session(void) {
   struct mst_session *session = ffi_session_or_null();
   has_session = 1;
@@ -134,12 +133,12 @@ struct mst_session *ffi_session(void) {
     free(session);
     Rf_error("can't open the session's loop: %s: %s", err.call, err.text);
   }
-  // A parent's session stays behind: its descriptors are shared with the parent
-  // and must not be touched from here.
+  // A parent's session stays behind: its descriptors are shared with the parent and must not be
+  // touched.
   session_now = session;
-  session->cluster_id = failures.cluster_id; // R code knows clusters by it
+  session->cluster_id = failures.cluster_id; // R code knows clusters by number
   follow_entries();
-  has_session = 1; // entries that began before that was so
+  has_session = 1; // for entries that began before
   session_fd = mst_proc_pidfd(getpid());
   mst_net_raise(&session_fd);
   return session;
@@ -205,8 +204,8 @@ static int is_booting(const struct mst_session *session) {
   return 0;
 }
 
-// ffi_session_tempdirs gives the temporary directories of all workers that are
-// not known to have ended; NULL while some worker hasn't told its own yet.
+// ffi_session_tempdirs gives the temporary directories of all workers that aren't known to have
+// ended; NULL while some worker is booting.
 SEXP ffi_session_tempdirs(void) {
   struct mst_session *session = ffi_session_or_null();
   if (session != NULL) ffi_run_slice(session, 0);
@@ -215,7 +214,7 @@ SEXP ffi_session_tempdirs(void) {
   R_xlen_t n = 0;
   for (const struct mst_cluster *at = first; at != NULL; at = at->next)
     n += (R_xlen_t)at->calls.pool.count;
-  SEXP paths = PROTECT(Rf_allocVector(STRSXP, n)); // "" where there is none
+  SEXP paths = PROTECT(Rf_allocVector(STRSXP, n)); // "" for the rest
   R_xlen_t k = 0;
   for (const struct mst_cluster *at = first; at != NULL; at = at->next) {
     // Finalizers may have added workers.

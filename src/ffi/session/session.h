@@ -8,112 +8,111 @@
 
 // ---- session.c
 
-// ffi_session gives the session of this process, opened on first use. Raises an
-// R error if that fails. In a forked child the parent's is left alone.
+// ffi_session gives the session of this process, opened on first use. Raises an R error if that
+// fails. In a forked child it leaves the parent's alone.
 struct mst_session *ffi_session(void);
-// ffi_session_or_null gives it only if this process has opened one.
+// ffi_session_or_null gives the session only if this process has opened one.
 struct mst_session *ffi_session_or_null(void);
-// ffi_session_close closes it when R has left muster's entry points, unless it was asked for again
-// until then. Its clusters and servers have ended.
+// ffi_session_close closes the session, whose clusters and servers have ended, once R has left
+// muster's entry points, unless ffi_session is called before.
 void ffi_session_close(void);
-// ffi_session_failed: an assertion has failed on the R thread; `what` says which. If an entry
-// that has the session is under way, or was left before its end, nobody knows what of the session
-// still holds: it is given up, with its clusters and servers, and the next cluster gets another.
-// Returns 1 then. Runs no R code.
+// ffi_session_failed: an assertion (`what`) has failed on the R thread. If an entry that has the
+// session is active, or was left by a jump, the session's state may be wrong: the session is given
+// up, with its clusters and servers, and the next cluster opens another. Then it returns 1, else 0.
+// Runs no R code.
 int ffi_session_failed(const char *what);
-// ffi_session_failures tells how many sessions this process has given up: what was made when there
-// were fewer is of one of them.
+// ffi_session_failures gives the number of sessions that this process has given up. An object made
+// when it was smaller belongs to one of these.
 uint32_t ffi_session_failures(void);
-// ffi_on_give_up has `then` called when a session is given up: servers.c, which gives up its
-// servers. Runs no R code.
+// ffi_on_give_up has `then` called when a session is given up; servers.c then gives up its servers.
+// Runs no R code.
 void ffi_on_give_up(void (*then)(void));
-// ffi_cluster_of gives the cluster behind an external pointer, or NULL and the
-// outcome.
+// ffi_cluster_of gives the cluster behind an external pointer, or NULL and the outcome.
 struct mst_cluster *ffi_cluster_of(SEXP pointer, enum ffi_outcome *outcome);
 // ffi_peer_of does the same for a node.
 struct mst_peer *ffi_peer_of(SEXP node, enum ffi_outcome *outcome);
 
 SEXP ffi_cluster_tag(void);
 SEXP ffi_node_tag(void);
-// ffi_session_fd gives the pidfd of this process, -1 if there is none.
+// ffi_session_fd gives the pidfd of this process, or -1.
 int ffi_session_fd(void);
-// ffi_cluster_close closes a cluster. Its memory is freed when R has left muster's entry
-// points: those that run code of the user's may still have pointers to it.
+// ffi_cluster_close closes a cluster. Its memory is freed once R has left muster's entry points:
+// those that run the user's code may still have pointers to it.
 void ffi_cluster_close(struct mst_cluster *cluster);
-// ffi_run_slice serves the session for a while and closes clusters that nobody
-// refers to once they are down. Raises nothing.
+// ffi_run_slice serves the session for a while, and closes unreferenced clusters that have stopped.
+// Raises nothing.
 void ffi_run_slice(struct mst_session *session, int timeout_ms);
 
-// ffi_fill_spawn says how to start R; R's memory.
+// ffi_fill_spawn fills in how to start R, in R's transient memory.
 void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env);
 
 // ---- servers.c
 
-// ffi_server_of gives the server behind a pointer, NULL if it isn't this
-// process's or has been ended.
+// ffi_server_of gives the server behind a pointer, NULL if it belongs to another process or was
+// ended.
 struct mst_server *ffi_server_of(SEXP pointer);
 
-// ---- node.c: what the session notes of a node, and no copy of it has
+// ---- callers.c: a node's notes, which copies of the node don't have
 
 enum ffi_note {
-  FFI_NOTE_FRAME, // of the verb that is owed an answer, or NULL
-  FFI_NOTE_PID,   // the last one that was known
+  FFI_NOTE_FRAME, // frames of the verbs to which it owes answers, or NULL
+  FFI_NOTE_PID,   // the last one known
   FFI_NOTES
 };
-// ffi_noted gives NULL for a copy, but NA as its pid. Neither allocates anything else.
+// ffi_noted gives NULL for a copy, but NA as its pid. Apart from that NA neither allocates.
 void ffi_note(SEXP node, enum ffi_note which, SEXP value);
 SEXP ffi_noted(SEXP node, enum ffi_note which);
 
-// ffi_show_progress has R code show how far a verb of parallel's is that waits, now and then: 1
-// if R code ran.
+// ffi_show_progress now and then has R code show the progress of a waiting verb of parallel's: 1 if
+// R code ran.
 int ffi_show_progress(void);
 
 // ---- payload.c
 
-// ffi_payload serializes a call into a blob, with a segment if its arguments are large. It is
-// held until the entry point ends: take a reference to keep it. may_share: 0 where ffi_is_refused
-// has said that nothing is. Raises R errors; runs R code.
+// ffi_payload serializes a call into a blob, with a segment if its arguments are large. It is held
+// until the entry point ends: take a reference to keep it. may_share: 0 if ffi_is_refused has found
+// nothing that can be shared. Raises R errors; runs R code.
 struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share);
-// ffi_payload_of_verb does the same for a call of parallel's verbs: what one clusterCall()
-// sends is made once. Calls R code.
+// ffi_payload_of_verb does the same for a call of parallel's verbs: one clusterCall() serializes
+// once. Runs R code.
 struct mst_blob *ffi_payload_of_verb(SEXP fun, SEXP args, SEXP tag);
-// ffi_payload_begin: a payload that is kept for the next worker is let go of when the entry point
-// ends, however R leaves it, unless ffi_payload_sent says that it went out.
+// ffi_payload_begin: a payload kept for the next worker is released when the entry point ends,
+// however R leaves it, unless ffi_payload_sent is called.
 void ffi_payload_begin(void);
 void ffi_payload_sent(void);
-// ffi_bound_log has a cluster let go of journals that there is too little memory for. Runs no R
-// code. Reads small files, if they have grown by much.
+// ffi_bound_log drops a cluster's journals if memory is too short for them. Runs no R code. Reads
+// small files if the journals have grown much.
 void ffi_bound_log(struct mst_cluster *cluster);
-// ffi_payload_done gives the memory of a large one back that nobody kept: nobody sends it
-// again. Called before each receive, so it is quick when there is none.
+// ffi_payload_done frees large payloads that nobody keeps, since nobody will send them again.
+// Called before each receive: fast if there is none.
 void ffi_payload_done(void);
 
 // ---- jobs.c
 
-// ffi_jobs_of fills in the jobs behind a list of pointers of ffi_job_hold: 1, or 0 if one is none
-// of this cluster's.
+// ffi_jobs_of fills in the jobs behind a list of pointers of ffi_job_hold: 1, or 0 if one isn't a
+// job of this cluster.
 int ffi_jobs_of(SEXP pointers, const struct mst_cluster *cluster,
                 struct mst_job **jobs);
 
-// ---- events.c: what happens to workers, for the user
+// ---- events.c: events of workers, for the user
 
-// ffi_attend shows what workers printed, tells what happened to them, and has R
-// code replace a fork server that is gone. Runs R code: may leave by longjmp.
+// ffi_attend shows the workers' output and events, and has R code replace a fork server that is
+// gone. Runs R code: may leave by longjmp.
 void ffi_attend(struct mst_session *session);
-// ffi_has_news tells whether there is anything for ffi_attend.
+// ffi_has_news tells whether ffi_attend has something to do.
 int ffi_has_news(const struct mst_session *session);
-// ffi_wait_slice is one round of a wait: serves the session, shows and tells what there
-// is, and looks at R's interrupts and time limits. May leave by longjmp.
+// ffi_wait_slice is one round of a wait: it serves the session, shows output and events, and checks
+// R's interrupts and time limits. May leave by longjmp.
 void ffi_wait_slice(struct mst_session *session, int timeout_ms);
-// ffi_loss_list describes a loss as R code wants it.
+// ffi_loss_list describes a loss for R code.
 SEXP ffi_loss_list(const struct mst_loss *loss);
 // ffi_why gives NULL for NONE, the text for TOLD (NULL without one), else the number.
 SEXP ffi_why(enum mst_why why, char *const *text);
 
-// ---- line.c: the line of progress
+// ---- line.c: the progress line
 
-// ffi_line_is_up tells whether the terminal shows it now. Whoever writes to stderr calls
-// ffi_line_clear before, and may call ffi_line_back after. They run no R code.
+// ffi_line_is_up tells whether the terminal shows it now. Before writing to stderr call
+// ffi_line_clear; afterwards you may call ffi_line_back. They run no R code.
 int ffi_line_is_up(void);
 void ffi_line_clear(void);
 void ffi_line_back(void);

@@ -5,11 +5,10 @@
 #include "base/mst_clock.h"
 #include "ffi/session/session.h"
 
-// Calls that wait for a worker hold their bytes in this session. Past this many of them
-// submitting waits.
+// Queued tasks keep their bytes in this session. Beyond this many bytes, submitting waits.
 #define QUEUE_BYTES ((size_t)256 << 20)
 
-// While many are submitted the session is served this often.
+// While many tasks are submitted, the session is served this often.
 #define PASSING_NS (50 * MST_NS_PER_US)
 
 static SEXP task_tag(void) {
@@ -17,25 +16,26 @@ static SEXP task_tag(void) {
   return ffi_tag(&tag, "muster_task_pointer");
 }
 
-// ---- bundles: what R tells when nobody refers to tasks any more
+// ---- bundles: how R tells that tasks are unreferenced
 
-// R looks at every finalizer in each of its collections: with 100,000 tasks that would
-// cost more than the tasks do. So while there are many, they share one in bundles,
-// and their results are freed when nobody refers to any task of a bundle.
+// R checks every finalizer in each collection: with 100,000 tasks that would cost more than the
+// tasks themselves. So if there are many, they share finalizers in bundles, and their results are
+// freed when nobody refers to any task of the bundle.
 #define BUNDLE_FROM 1000u
 #define BUNDLE_MAX 64u
 struct bundle {
   struct ffi_later later;
-  pid_t owner; // in a forked child nothing of it is touched
-  uint32_t
-      failures; // ffi_session_failures() then: nor in a session that was given up
+  pid_t owner; // a forked child touches nothing in it
+  // ffi_session_failures() when it was made; if a session was given up since, nothing is touched
+  // either.
+  uint32_t failures;
   struct mst_call *tasks[BUNDLE_MAX];
   uint32_t count;
 };
 
 static struct {
-  SEXP
-      open; // external pointer of the bundle that takes more, preserved, or NULL
+  // External pointer of the bundle that takes more tasks, preserved, or NULL.
+  SEXP open;
   uint32_t live; // tasks in bundles
 } bundles;
 
@@ -68,9 +68,9 @@ static void finalize_bundle(SEXP pointer) {
   if (bundles.live < BUNDLE_FROM) close_bundle();
 }
 
-// bundle_for gives a bundle with room for one more task of a cluster; it keeps the
-// cluster, which would be stopped when nothing else refers to it. The caller protects it.
-// NULL without memory.
+// bundle_for gives a bundle with room for one more task of a cluster. It keeps a reference to the
+// cluster, which would otherwise be stopped if nothing else refers to it. The caller protects the
+// bundle. NULL if memory is short.
 static SEXP bundle_for(SEXP cluster) {
   if (bundles.open != NULL) {
     const struct bundle *bundle = R_ExternalPtrAddr(bundles.open);
@@ -111,8 +111,8 @@ static SEXP task_class(void) {
   return class;
 }
 
-// The task behind a pointer; NULL and the outcome for a copy, in another process, or after its
-// session's end.
+// task_of gives the task behind a pointer; NULL and the outcome for a copy, in another process, or
+// after its session was given up.
 static struct mst_call *task_of(SEXP pointer, enum ffi_outcome *outcome) {
   struct mst_call *task = ffi_address_of(pointer, task_tag());
   *outcome = FFI_FOREIGN;
@@ -126,17 +126,17 @@ static struct mst_call *task_of(SEXP pointer, enum ffi_outcome *outcome) {
 
 // ---- submitting
 
-// Which workers of which cluster nodes are.
+// The cluster and the workers of a list of nodes.
 struct nodes {
   struct mst_cluster *cluster;
   SEXP pointer;     // of the cluster
-  uint8_t *allowed; // by index: `few`, or R's memory
+  uint8_t *allowed; // by index; in `few`, or R's transient memory
   uint8_t few[128];
   uint32_t workers; // of the cluster
-  uint32_t count;   // of different ones
+  uint32_t count;   // of those allowed
 };
 
-// read_nodes returns the outcome that keeps the nodes from being used, 0 if none does.
+// read_nodes returns 0, or the outcome that tells why the nodes can't be used.
 static int read_nodes(SEXP list, struct nodes *nodes) {
   static SEXP name;
   enum ffi_outcome outcome;
@@ -163,8 +163,8 @@ static int read_nodes(SEXP list, struct nodes *nodes) {
   return 0;
 }
 
-// list_workers gives the nodes' workers as a task wants them, in increasing order: NULL for
-// all. Memory of R's if they are many.
+// list_workers gives the allowed workers in increasing order, NULL for all. In R's transient memory
+// if they are many.
 static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
   if (nodes->count == nodes->workers) return NULL;
   uint32_t *workers =
@@ -178,7 +178,7 @@ static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
   return workers;
 }
 
-// wait_for_room lets workers take from the queue while it holds too much.
+// wait_for_room waits until workers have taken enough from the queue.
 static void wait_for_room(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
   while (!cluster->closed && cluster->calls.dispatch.bytes > QUEUE_BYTES &&
@@ -187,8 +187,8 @@ static void wait_for_room(struct mst_cluster *cluster) {
   }
 }
 
-// serve_in_passing keeps workers busy while many tasks are submitted one after the
-// other: the session is never away long enough for the I/O thread.
+// serve_in_passing keeps workers busy while many tasks are submitted one after the other, since R
+// is never away long enough for the I/O thread to serve them.
 static void serve_in_passing(const struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
   if (mst_queue_count(&cluster->calls.dispatch.queue) > 0 &&
@@ -206,7 +206,7 @@ static struct mst_task_terms terms_of(SEXP limits) {
   return terms;
 }
 
-// need gives what stands for a task's jobs, a reference. Returns 0, or an outcome.
+// need gives a job for all of a task's jobs, with a reference. Returns 0, or an outcome.
 static int need(SEXP pointers, struct mst_job **jobs,
                 const struct mst_cluster *cluster, struct mst_job **out) {
   if (!ffi_jobs_of(pointers, cluster, jobs)) return FFI_TYPE;
@@ -214,10 +214,10 @@ static int need(SEXP pointers, struct mst_job **jobs,
   return mst_job_group(jobs, n, out) == 0 ? 0 : FFI_MEMORY;
 }
 
-// ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome;
-// FFI_TYPE: they are not of one cluster; FFI_REFERENCE: fun or an argument is of no use there.
-// jobs: a list of pointers of ffi_job_hold, or NULL. limits: NULL for the cluster's, or its own:
-// retries (NA: the cluster's), and seconds of evaluation (0: the cluster's).
+// ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome; FFI_TYPE: they
+// belong to several clusters; FFI_REFERENCE: fun or an argument can't be used in another process.
+// jobs: a list of pointers of ffi_job_hold, or NULL. limits: NULL for the cluster's, or c(retries,
+// seconds of evaluation), with NA and 0 for the cluster's.
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits) {
   struct nodes nodes;
   enum ffi_outcome now;
@@ -235,9 +235,9 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits) {
   const uint32_t *workers = list_workers(&nodes, few);
   struct mst_job **needed = (struct mst_job **)(void *)R_alloc(
       (size_t)Rf_xlength(jobs), sizeof *needed);
-  SEXP bundle = bundle_for(
-      nodes.pointer); // last: nothing protects it, nor keeps its room
-  // No R code from here on; what ran until now may have stopped the cluster.
+  // Last: nothing else protects it, or keeps its room.
+  SEXP bundle = bundle_for(nodes.pointer);
+  // No R code runs from here on; until here it may have stopped the cluster.
   struct mst_call *task = NULL;
   if (ffi_cluster_of(nodes.pointer, &now) == NULL) {
     outcome = (int)now;
@@ -268,13 +268,13 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits) {
 
 // ---- waiting
 
-// worker_with gives the worker that has a task, NULL if none does.
+// worker_with gives the worker that has a task, or NULL.
 static struct mst_peer *worker_with(const struct mst_call *task) {
   if (task->mailbox == NULL) return NULL;
   return mst_task_cluster(task)->peers[task->mailbox->worker];
 }
 
-// spin_for looks again and again for a short while at the worker that has the task.
+// spin_for polls the worker that has the task for a short while.
 static void spin_for(struct mst_session *session, const struct mst_call *task) {
   struct mst_peer *peer = worker_with(task);
   if (peer == NULL || !mst_spin_begin(&session->spin)) return;
@@ -286,8 +286,8 @@ static void spin_for(struct mst_session *session, const struct mst_call *task) {
   mst_spin_end(&session->spin, mst_call_is_done(task));
 }
 
-// Whoever asks for a task waits for it. One whose answer there is no memory for is done: whoever
-// wants the value learns of it.
+// Asking for a task waits for it. A task for whose answer memory is too short counts as done:
+// ffi_task_value then reports that.
 static int is_done_at(SEXP tasks, R_xlen_t i) {
   enum ffi_outcome outcome;
   struct mst_call *task = task_of(VECTOR_ELT(tasks, i), &outcome);
@@ -295,7 +295,7 @@ static int is_done_at(SEXP tasks, R_xlen_t i) {
   return mst_task_await(task) != 0 || mst_call_is_done(task);
 }
 
-// look fills in which tasks are done, and returns how many.
+// look fills in which tasks are done, and returns their number.
 static R_xlen_t look(SEXP tasks, SEXP done) {
   R_xlen_t n = 0;
   for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
@@ -318,7 +318,7 @@ static void wait_for_all(struct mst_session *session, SEXP tasks,
   }
 }
 
-// is_stuck: answers may be there that there is no memory for, or none come any more.
+// is_stuck: memory may be too short for an answer, or the session is broken.
 static int is_stuck(const struct mst_session *session) {
   const struct mst_cluster *cluster = session->clusters;
   while (cluster != NULL && cluster->held == 0)
@@ -338,8 +338,8 @@ static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
   }
 }
 
-// ffi_task_wait waits until all tasks of a list are done, or `any` one is, or the time
-// is over: a logical vector. A time of 0 only looks.
+// ffi_task_wait waits until all tasks of a list are done, or `any` one, or until the time limit: a
+// logical vector. A limit of 0 only checks.
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
   struct mst_session *session = ffi_session_or_null();
   SEXP done = PROTECT(Rf_allocVector(LGLSXP, Rf_xlength(tasks)));
@@ -358,7 +358,7 @@ SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
   return done;
 }
 
-// note_drawn: the task moved its worker's own random stream, and nobody said that it may.
+// note_drawn: the task changed its worker's own random stream without permission.
 static void note_drawn(SEXP pointer, const struct mst_call *task) {
   static SEXP quiet;
   if ((task->flags & (MST_FLAG_SEED | MST_FLAG_RNG)) == 0) return;
@@ -381,11 +381,11 @@ static SEXP answer_of(struct mst_call *task) {
   SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;
   SEXP list;
   if (!failed && ffi_is_refused(value, NULL)) {
-    list =
-        PROTECT(Rf_allocVector(VECSXP, 2)); // R code says what is wrong with it
+    // R code says what is wrong with it.
+    list = PROTECT(Rf_allocVector(VECSXP, 2));
     SET_VECTOR_ELT(list, 0, value);
     SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)task->worker + 1));
-  } else if (!failed && n == 2) { // nothing but a value
+  } else if (!failed && n == 2) { // only a value
     list = PROTECT(Rf_allocVector(VECSXP, 1));
     SET_VECTOR_ELT(list, 0, value);
   } else {
@@ -400,10 +400,10 @@ static SEXP answer_of(struct mst_call *task) {
   return list;
 }
 
-// ffi_task_value waits for one task: list(value); list(value, error, conditions,
-// worker, dropped); list(value, worker) if the value is of no use here; an outcome: FFI_FOREIGN,
-// FFI_BROKEN, FFI_MEMORY (it may be asked for again), FFI_LOST (ffi_task_loss says why),
-// FFI_STOPPED if it was cancelled; NULL if the time is over.
+// ffi_task_value waits for one task: list(value); list(value, error, conditions, worker, dropped);
+// list(value, worker) if the value can't be used here; an outcome: FFI_FOREIGN, FFI_BROKEN,
+// FFI_MEMORY (ask again later), FFI_LOST (see ffi_task_loss), FFI_STOPPED if it was cancelled; NULL
+// at the time limit.
 SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
   enum ffi_outcome outcome;
   struct mst_call *task = task_of(pointer, &outcome);
@@ -421,7 +421,7 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
       return Rf_ScalarInteger((int)outcome);
     no_memory = mst_task_await(task) != 0;
   }
-  // What the I/O thread heard while R was away.
+  // Show what the I/O thread received while R was away.
   if (ffi_has_news(session)) ffi_wait_slice(session, 0);
   if (task->state == MST_CALL_DONE) {
     note_drawn(pointer, task);
@@ -431,8 +431,8 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
                                                             : FFI_LOST);
 }
 
-// ffi_task_loss gives what ffi_loss_list does, TRUE if no worker was left that may have the task,
-// NULL if its cluster was stopped.
+// ffi_task_loss gives ffi_loss_list's list; TRUE if no worker that may take the task was left; NULL
+// if its cluster was stopped.
 SEXP ffi_task_loss(SEXP pointer) {
   enum ffi_outcome outcome;
   const struct mst_call *task = task_of(pointer, &outcome);
@@ -478,8 +478,8 @@ SEXP ffi_task_state(SEXP pointer) {
   return list;
 }
 
-// ffi_task_log adds lines, in one text, to what is kept of the output of the worker that had the
-// task. They aren't shown, unless lines before them still have to be.
+// ffi_task_log adds lines, in one text, to the kept output of the worker that had the task. They
+// aren't shown, unless earlier lines still must be.
 SEXP ffi_task_log(SEXP pointer, SEXP text) {
   enum ffi_outcome outcome;
   const struct mst_call *task = task_of(pointer, &outcome);
