@@ -46,10 +46,8 @@ static void note_state(struct mst_calls *calls, struct mst_slot *slot,
   if (call->cast != NULL) {
     mst_common_answered(&calls->common, call->cast, &entry);
   }
-  if (call->is_task && !entry.visible)
-    return; // it would have had the same value at any worker
-  (void)mst_journal_add(&slot->journal,
-                        &entry); // if that fails, the journal is marked
+  if (call->is_task && !entry.visible) return; // any worker could have done it
+  (void)mst_journal_add(&slot->journal, &entry); // marks itself if it fails
   mst_journal_bound(&slot->journal, calls->policy.replay_max_ns);
   mst_slot_want(calls, slot, 0);
 }
@@ -124,8 +122,7 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   mst_journal_made(&slot->journal, cost_ns, now_ns);
-  slot->rng_other =
-      0; // the checkpoint has the stream, whichever generator it is from
+  slot->rng_other = 0; // the checkpoint has the stream, of any generator
   slot->rng_kept = slot->rng_drew;
 }
 
