@@ -1,4 +1,4 @@
-// Registration, and what loading does: nothing starts here.
+// Registers the entry points. Loading starts nothing.
 #include <stdio.h>
 
 #include "base/mst_assert.h"
@@ -16,7 +16,7 @@
 #define ENTRY(name, arguments)                                                 \
   { #name, (DL_FUNC)(void *)&name, arguments }
 
-// Those that use the session, or hold something, see ffi_entry.
+// Entry points that use the session or hold something, see ffi_entry.
 #define SESSION_ENTRIES(EACH)                                                  \
   EACH(ffi_session_tempdirs, 0)                                                \
   EACH(ffi_session_end, 1)                                                     \
@@ -66,7 +66,7 @@
   EACH(ffi_stock_send, 4)                                                      \
   EACH(ffi_stock_receive, 2)
 
-// Each is called as an entry: call_NAME takes its arguments apart again.
+// Each runs as an entry: call_NAME unpacks its arguments.
 #define WITH_SESSION(name, parameters, packed, unpacked)                       \
   static SEXP call_##name(void *data) {                                        \
     SEXP *of = data;                                                           \
@@ -251,8 +251,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_plan_counts, 1),
     {NULL, NULL, 0}};
 
-// A failed assertion in the user's session becomes an R error of our class, once what it was in
-// the middle of is given up.
+// A failed assertion in the user's session becomes an R error of our class, after the session that
+// it may have damaged is given up.
 static void assertion_failed(const char *what, const char *file, int line) {
   char text[MST_ASSERT_TEXT_MAX];
   (void)snprintf(text, sizeof text, "%s (%s:%d)", what, file, line);
