@@ -4,7 +4,7 @@
 
 #include "sim.h"
 
-// splitmix64: every seed is good, and the next number needs no more than this.
+// splitmix64: every seed is good, and the state is one number.
 uint64_t sim_random(struct sim_rng *rng) {
   rng->state += UINT64_C(0x9E3779B97F4A7C15);
   uint64_t z = rng->state;

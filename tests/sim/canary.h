@@ -1,6 +1,6 @@
 // Deliberate bugs. -DSIM_CANARY=n puts bug n between the core of calls and the pool or heal.c
-// (watch.c), or between the core and the world (session.c: 14, 17 and up); a simulation that
-// doesn't find it is blind.
+// (watch.c), or between the core and the world (session.c: 14, 17 and up). A simulation must find
+// each.
 #ifndef MST_SIM_CANARY_H
 #define MST_SIM_CANARY_H
 

@@ -6,10 +6,10 @@
 //   explore --world N             one world
 //   explore --world N --path P    one history, with what happens in it
 //
-// States are found in order of the number of events that lead to them, so what a failure
-// prints is the shortest way to it. A state is reached by playing its events from the
-// start: the core's memory is in lists and heaps, which can't be copied, and so each
-// history is also one of allocations and releases, as the address sanitizer sees them.
+// States are found in order of the number of events that lead to them, so a failure prints the
+// shortest path. A state is reached by replaying its events from the start: the core's lists and
+// heaps can't be copied. So each history also tests allocations and releases under the address
+// sanitizer.
 #include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -22,13 +22,13 @@
 
 #define PRINTED_MAX 10u
 
-// Of the address sanitizer, whose header isn't everywhere.
+// From the address sanitizer, whose header may be missing.
 size_t __sanitizer_get_current_allocated_bytes(void);
 
 struct node {
   uint64_t hash;
   uint32_t parent;
-  uint32_t next; // of the list: the first that may come here
+  uint32_t next; // index in `list` of the first event that may come here
   uint16_t next_count;
   uint16_t depth;
   struct ex_event event; // that led here from the parent
@@ -38,12 +38,12 @@ struct search {
   uint32_t world;
   struct node *nodes;
   uint32_t count, room;
-  struct ex_event *list; // of all nodes
+  struct ex_event *list; // events of all nodes
   uint32_t list_count, list_room;
-  uint64_t *table; // hashes of states, 0 for none
+  uint64_t *table; // hashes of states, 0: empty
   uint32_t table_size;
-  uint64_t steps;    // events that were tried
-  uint32_t verdicts; // states in which nothing came by itself
+  uint64_t steps;    // events tried
+  uint32_t verdicts; // states in which nothing happened by itself
   uint32_t deepest;
   int failed;
 };
@@ -133,8 +133,8 @@ static void play(uint32_t world, int logging) {
   ex.checking = 1;
 }
 
-// run plays the path to its end, has `look` look at it, and closes the world. 1 if all is
-// well. After an assertion the core is left as it is.
+// run plays the path to its end, calls `look`, and closes the world. 1 if all is well. After a
+// failed assertion the core is left as it is.
 static int run(uint32_t world, int logging, void (*look)(void *), void *owner) {
   const size_t before = __sanitizer_get_current_allocated_bytes();
   ex.failed = 0;
@@ -183,7 +183,7 @@ static void grow_table(struct search *search) {
   search->table_size = size;
 }
 
-// note adds a state: 1 if it is new.
+// note adds a state's hash: 1 if it is new.
 static int note(struct search *search, uint64_t hash) {
   if (2 * search->count >= search->table_size) grow_table(search);
   uint64_t *slot = slot_of(search->table, search->table_size, hash);
@@ -198,7 +198,7 @@ struct sight_of_state {
   uint32_t count;
 };
 
-// add_node adds the state that was seen at the end of the path.
+// add_node adds the state at the end of the path.
 static void add_node(struct search *search, uint32_t parent,
                      const struct sight_of_state *sight) {
   if (search->count == search->room) {
@@ -256,8 +256,8 @@ static int judge(struct search *search, uint32_t at) {
   return run(search->world, 0, look_at_end, NULL) ? 1 : failed(search);
 }
 
-// expand tries all events that may come in a state. One in which nothing comes by itself, or
-// nothing of that changes anything, is judged.
+// expand tries all events that may come in a state. If none happens by itself, or none of these
+// changes anything, the state gets a verdict.
 static int expand(struct search *search, uint32_t at) {
   const struct node here = search->nodes[at];
   struct sight_of_state there;
@@ -374,7 +374,7 @@ static int read_event(const char *text, struct ex_event *event) {
   return 0;
 }
 
-// show plays one history, says what happens and, if it may end there, judges it.
+// show plays one history, prints it and, if it may end there, judges it.
 static int show(uint32_t world, const char *text) {
   world_at_work = world;
   for (path_len = 0; text != NULL && path_len < EX_PATH_MAX;) {

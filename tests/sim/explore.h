@@ -1,17 +1,16 @@
 // explore: every order of events in small worlds.
 //
-// The core of calls (src/pool/calls.h) is pure, so a world of two workers and three calls
-// has finitely many histories. This program plays all of them: from each state each event
-// that may come next, until nothing new is found. States that the future can't tell apart
-// are visited once. The simulation (sim.h) meets large worlds at random; this one misses
-// nothing in small ones.
+// The core of calls (src/pool/calls.h) is pure, so a world of two workers and three calls has
+// finitely many histories. This program plays all of them: from each state it tries each possible
+// next event, until it finds nothing new. States with the same future are visited once. The
+// simulation (sim.h) visits large worlds at random; this program misses nothing in small ones.
 //
 //   explore.c        the search: states, paths, the verdict
 //   explore_plans.c  the small worlds
 //   explore_world.c  two worker processes and a session without sockets
-//   explore_say.c    what the core says to the world
-//   explore_judge.c  what must hold, and what becomes of each call
-//   explore_hash.c   what tells two states apart
+//   explore_say.c    carries out the core's actions
+//   explore_judge.c  what must hold, and how each call ends
+//   explore_hash.c   what distinguishes two states
 #ifndef MST_SIM_EXPLORE_H
 #define MST_SIM_EXPLORE_H
 
@@ -30,53 +29,53 @@
 
 struct ex_ask {
   uint8_t is_task;
-  uint8_t workers; // bits; of a verb's call exactly one, of a task 0 for any
-  uint8_t caller;  // which of two
-  uint8_t changes; // its worker
+  uint8_t workers; // bits; for a verb's call exactly one, for a task 0: any
+  uint8_t caller;  // one of two verbs
+  uint8_t changes; // its worker's state
   uint8_t has_job;
-  uint8_t has_limit; // of time
-  int8_t retries;    // of a task, -1: the cluster's
+  uint8_t has_limit; // a time limit
+  int8_t retries;    // of a task; -1: the cluster's
 };
 
-// So many of these events may come in one history.
+// The maximum number of these events in one history.
 struct ex_budget {
   uint8_t kills, cancels, forgets;
   uint8_t no_launch;  // launches that fail at once
   uint8_t bad_launch; // and later
   uint8_t overdue;    // calls that take too long
-  uint8_t errors;     // calls of the journal that fail
-  uint8_t ends;       // workers that the user kills for good,
-  uint8_t retires;    // or asks to end,
-  uint8_t drains;     // once they are done
+  uint8_t errors;     // replayed calls that fail
+  uint8_t ends;       // workers that the user kills for good
+  uint8_t retires;    // or asks to end
+  uint8_t drains;     // or drains
   uint8_t stops;
-  uint8_t no_memory; // messages that can't be sent for want of it
+  uint8_t no_memory; // messages that can't be sent because memory is short
   uint8_t standbys;  // checkpoints that end
-  uint8_t waits;     // while something else may come, too
+  uint8_t waits;     // with other events possible at the time
 };
 
-// How long it takes: 10,000 to 60,000 steps, 10 times as many, 30 times or more.
+// Duration: 10,000 to 60,000 steps, 10 times as many, 30 times as many or more.
 enum ex_size { EX_SMALL, EX_MEDIUM, EX_LARGE };
 
 struct ex_plan {
   const char *asks;   // see ex_plan_asks
   const char *limits; // see ex_plan_budget
   uint8_t no_healing;
-  uint8_t held;  // a dead process's channel takes what is sent
-  uint8_t tired; // one more death of its own, and a worker is given up
-  uint8_t oom;   // killed processes were killed for memory
-  uint8_t
-      short_of;    // one more launch that fails for want of something, likewise
+  uint8_t held;  // a dead process's channel still takes messages
+  uint8_t tired; // one more death of its own makes a worker given up
+  uint8_t oom;   // processes that are killed were killed for memory
+  // One more launch that fails for a shortage does, too.
+  uint8_t short_of;
   uint8_t awaited; // somebody waits for each task
-  uint8_t dear;    // each call takes long enough for a checkpoint
+  uint8_t dear;    // each call takes long enough to want a checkpoint
   uint8_t size;    // enum ex_size
 };
 
 extern const struct ex_plan ex_plans[];
 extern const uint32_t ex_plan_count;
 
-// ex_plan_asks reads "v0! t1j": a word for each call. v or t: of a verb, a task; the
-// workers; then b: of another verb, !: changes its worker, j: needs a job, l: has a limit
-// of time, 0 after a dash: may not be tried again.
+// ex_plan_asks reads "v0! t1j": a word for each call. v or t: verb's call, task; then its workers;
+// then b: of the other verb, !: changes its worker, j: needs a job, l: has a time limit, 0 after a
+// dash: isn't retried.
 void ex_plan_asks(const struct ex_plan *plan, struct ex_ask asks[EX_CALLS]);
 // ex_plan_budget reads "kill 2, cancel 1".
 struct ex_budget ex_plan_budget(const struct ex_plan *plan);
@@ -84,23 +83,24 @@ struct ex_budget ex_plan_budget(const struct ex_plan *plan);
 // ---- events
 
 enum ex_what {
-  // What comes by itself:
+  // Events that happen by themselves:
   EX_ASK = 1, // the user makes the next call
   EX_READY,
-  EX_ANSWER, // the worker has done its oldest call, and the session reads that
-  EX_READ,   // the session reads an answer of a worker that has ended
+  // The worker finishes its oldest call, and the session reads the answer.
+  EX_ANSWER,
+  EX_READ, // the session reads an answer of an ended worker
   EX_EXITED,
   EX_CLOSED,
-  EX_LEAVE, // a worker that was asked to ends
-  EX_MEND,  // the session sees to what was lost
-  EX_WAIT,  // until the core wants to be woken
-  // What may come, so often:
+  EX_LEAVE, // a worker that was asked to end does
+  EX_MEND,  // the session handles losses
+  EX_WAIT,  // until the core's next tick
+  // Events with a maximum number:
   EX_MISHAPS,
-  EX_KILL = EX_MISHAPS, // more: answers that it had written before
+  EX_KILL = EX_MISHAPS, // more: answers written before
   EX_CANCEL,
   EX_FORGET,
   EX_NO_LAUNCH,
-  EX_BAD_LAUNCH, // more: for want of something
+  EX_BAD_LAUNCH, // more: 1 for a shortage
   EX_OVERDUE,
   EX_ERROR,
   EX_END,
@@ -113,7 +113,7 @@ enum ex_what {
 
 struct ex_event {
   uint8_t what;
-  uint8_t at;   // worker or call
+  uint8_t at;   // a worker or a call
   uint8_t more; // see above
 };
 const char *ex_event_name(enum ex_what what);
@@ -126,34 +126,34 @@ struct ex_frame {
   uint64_t id;
   uint8_t call; // index
   uint8_t replay;
-  uint8_t checkpoint; // no call: the order to make one
+  uint8_t checkpoint; // not a call: the order to make a checkpoint
 };
 
 struct ex_process {
   uint8_t life;     // enum ex_life
-  uint8_t spoken;   // answers that are in the channel of a dead process
-  uint8_t exit_due; // EXITED is to come
+  uint8_t spoken;   // answers in the channel of a dead process
+  uint8_t exit_due; // EXITED is still to come
   uint8_t close_due;
   uint8_t let_go; // PAUSE came
   uint8_t bye;
-  uint8_t by_itself; // it ended so
-  uint8_t replayed;  // entries of the journal that it was sent
-  uint8_t to_replay; // entries that there were when it was launched
+  uint8_t by_itself; // it ended by itself
+  uint8_t replayed;  // journal entries that it was sent
+  uint8_t to_replay; // journal entries at its launch
   uint8_t jobs;      // bit k: it has the job of call k
-  uint8_t lacks; // some of its state was nowhere any more when it was launched
+  uint8_t lacks;     // part of its state was gone when it was launched
   uint32_t epoch;
-  uint64_t last_id; // of the calls that it was sent
+  uint64_t last_id; // of the calls sent to it
   struct ex_frame in[EX_FRAMES];
   uint32_t in_count;
 };
 
-// Where the state of a worker is: all in its journal; before that in a checkpoint; or its first
-// part nowhere, until there is another checkpoint.
+// Where a worker's state is: all in its journal; its first part in a checkpoint; or its first part
+// is gone, until there is another checkpoint.
 enum ex_state { EX_LOG, EX_CHECKPOINT, EX_CUT };
 
 enum ex_outcome {
   EX_PENDING,
-  EX_REFUSED, // the worker was gone for good
+  EX_REFUSED, // the worker was already given up
   EX_VALUE,
   EX_POISON,
   EX_LATE,
@@ -167,9 +167,9 @@ struct ex_call {
   struct mst_call *task; // a reference
   uint8_t asked;
   uint8_t cancelled;
-  uint8_t late;      // it was told to be interrupted for that
+  uint8_t late;      // it was interrupted for its time limit
   uint8_t no_memory; // it couldn't be sent
-  uint8_t blamed;    // losses
+  uint8_t blamed;    // losses that it was blamed for
   uint8_t mailbox;   // 1 + the worker that has it
   uint8_t outcome;   // enum ex_outcome
 };
@@ -185,32 +185,32 @@ struct ex {
   uint8_t journal[EX_WORKERS][EX_CALLS]; // calls since its checkpoint, in order
   uint8_t journal_count[EX_WORKERS];
   uint8_t state[EX_WORKERS];  // enum ex_state
-  uint8_t deaths[EX_WORKERS]; // that nothing but the worker is to blame for
+  uint8_t deaths[EX_WORKERS]; // without a call to blame
   uint8_t asked;
-  uint8_t fail_launch; // the next one does
+  uint8_t fail_launch; // the next launch fails
   uint8_t fail_send;
   uint8_t started, stopped, stopping;
-  uint8_t
-      gone; // bit w: worker w was given up or asked to end, perhaps for a while
+  // Bit w: worker w was given up or asked to end, perhaps temporarily.
+  uint8_t gone;
   uint8_t lasting; // a worker may be given up at its first death
   int64_t now_ns;
   int carrying_out;
-  int checking; // the path's end is reached: look at each step
+  int checking; // at the end of the path: check each step
   int logging;
   int failed;
   char failure[200];
 };
 
 void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging);
-// ex_end closes the cluster whatever it does, and lets go of everything.
+// ex_end closes the cluster in any state, and frees everything.
 void ex_end(struct ex *ex);
-// ex_events lists what may come next: how many.
+// ex_events lists the possible next events, and returns their number.
 uint32_t ex_events(const struct ex *ex, struct ex_event *events);
 #define EX_EVENTS_MAX 64u
 void ex_apply(struct ex *ex, struct ex_event event);
 
-// ex_fact gives the core one, ex_stepped looks at it after a step and has its actions
-// carried out.
+// ex_fact gives the core a fact; ex_stepped checks the core after a step and carries out its
+// actions.
 void ex_fact(struct ex *ex, enum mst_event_kind kind, uint32_t worker,
              uint32_t how, int32_t number);
 void ex_stepped(struct ex *ex);
@@ -226,22 +226,23 @@ void ex_fail(struct ex *ex, const char *format, ...)
 void ex_log(const struct ex *ex, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void ex_check(struct ex *ex); // after each step of the core
-// ex_settled looks at a core that has nothing to do.
+// ex_settled checks a core without actions.
 void ex_settled(struct ex *ex);
-// ex_judge_sent judges that a worker is sent a call, ex_judge_loss what follows from a loss.
+// ex_judge_sent checks that a worker may be sent this call now; ex_judge_loss checks the verdict on
+// a loss.
 void ex_judge_sent(struct ex *ex, uint32_t worker,
                    const struct mst_calls_action *action);
 void ex_judge_loss(struct ex *ex, uint32_t worker);
-// ex_is_quiet tells whether nothing comes by itself any more.
+// ex_is_quiet tells whether no event happens by itself any more.
 int ex_is_quiet(const struct ex_event *events, uint32_t count);
-// ex_verdict judges a quiet world: what became of each call. It ends the pool.
+// ex_verdict checks how each call ended in a quiet world. It ends the pool.
 void ex_verdict(struct ex *ex);
-// ex_released judges what the calls still hold after the core's end.
+// ex_released checks what the calls still hold after the core's end.
 void ex_released(struct ex *ex);
 
 uint64_t ex_hash(const struct ex *ex);
 
-// What was seen in all worlds: a search that misses one of these has gone blind.
+// What some world must have seen: if one is missing, the search has become blind.
 // clang-format off
 #define EX_SIGHTS(SIGHT)                                                       \
   SIGHT(answered) SIGHT(poison) SIGHT(late) SIGHT(lost) SIGHT(refused)         \

@@ -1,5 +1,5 @@
-// What tells two states of a small world apart: all that the future depends on, with times
-// and numbers as seen from now. See explore.h.
+// What distinguishes two states of a small world: all that the future depends on; times and numbers
+// are relative to the current ones. See explore.h.
 #include "explore.h"
 
 static void mix(uint64_t *hash, uint64_t value) {

@@ -1,9 +1,9 @@
 // What must hold in a small world. See explore.h.
 //
-// After each step of the core: its own invariants. When it has nothing to do: nothing is
-// forgotten, and its counters are those of what there is. When a call is sent: it may be,
-// and it is its turn. After a loss: whoever is to blame by the world's own books pays for it,
-// and nobody else. In a quiet world: each call has ended once, as it should.
+// After each step of the core: its own invariants. Without actions left: nothing is forgotten, and
+// the counters are right. When a call is sent: it may be sent, and it is its turn. After a loss:
+// what the world's own books blame pays for it, and nothing else. In a quiet world: each call has
+// ended once, and as it should.
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,7 +47,7 @@ static int is_queued(const struct ex *ex, uint8_t call) {
   return task != NULL && task->state == MST_CALL_QUEUED;
 }
 
-// ---- what is sent
+// ---- sending
 
 static void judge_replay(struct ex *ex, uint32_t worker, uint8_t call) {
   struct ex_process *process = &ex->processes[worker];
@@ -60,8 +60,7 @@ static void judge_replay(struct ex *ex, uint32_t worker, uint8_t call) {
   }
 }
 
-// judge_turn: the calls of a verb go in the order in which they were made, tasks that wait
-// in the queue likewise.
+// judge_turn: a verb's calls go in the order in which they were made; queued tasks do, too.
 static void judge_turn(struct ex *ex, uint32_t worker, uint8_t call) {
   const struct mst_slot *slot = ex->core.slots[worker];
   for (uint8_t i = 0; i < call; i++) {
@@ -152,8 +151,8 @@ static uint8_t limit_of(const struct ex *ex, uint8_t call) {
   return (uint8_t)(own >= 0 ? (uint32_t)own : ex->core.policy.retries);
 }
 
-// blamed_of gives the call that the process was at when it ended, as far as its answers
-// tell: EX_CALLS if none. It may have been at a checkpoint before it.
+// blamed_of gives the call that the process was evaluating when it ended, as far as its answers
+// tell; EX_CALLS if none. It may have been making a checkpoint before that call.
 static uint8_t blamed_of(const struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];
   const struct ex_process *process = &ex->processes[worker];
@@ -202,7 +201,7 @@ void ex_judge_loss(struct ex *ex, uint32_t worker) {
   }
 }
 
-// ---- a core that has nothing to do
+// ---- a core without actions
 
 static void settled_mailbox(struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];

@@ -1,4 +1,4 @@
-// What the core says is to be done, in a small world. See explore.h.
+// Carries out the core's actions in a small world. See explore.h.
 #include <errno.h>
 
 #include "base/mst_err.h"
@@ -17,8 +17,7 @@ static int is_read(const struct ex *ex, uint32_t worker) {
   return !ex->core.slots[worker]->ended && ex->processes[worker].close_due;
 }
 
-// read_out: what it said before its end is still there, and is read while an action is
-// carried out.
+// read_out: answers written before its end can still be read, while an action is carried out.
 static void read_out(struct ex *ex, uint32_t worker) {
   struct ex_process *process = &ex->processes[worker];
   while (is_read(ex, worker) && process->spoken > 0) {
@@ -71,7 +70,7 @@ static void receive(struct ex *ex, const struct mst_calls_action *action) {
                         .replay = (action->flags & MST_FLAG_REPLAY) != 0};
 }
 
-// no_memory_for a message: a call that it was for is lost, if it isn't of the journal.
+// no_memory_for a message: its call is lost, unless it is replayed.
 static void no_memory_for(struct ex *ex,
                           const struct mst_calls_action *action) {
   const uint32_t worker = action->worker;
@@ -138,7 +137,7 @@ static void kill_process(struct ex *ex, uint32_t worker) {
   ex_die(ex, worker, 0);
 }
 
-// break_off: it sees its channel's end. If the core knows that already, nothing more is read.
+// break_off: the worker sees its channel's end. If the core has seen it too, nothing more is read.
 static void break_off(struct ex *ex, uint32_t worker) {
   struct ex_process *process = &ex->processes[worker];
   kill_process(ex, worker);
@@ -147,7 +146,7 @@ static void break_off(struct ex *ex, uint32_t worker) {
 
 static void let_go(struct ex *ex, uint32_t worker) {
   struct ex_process *process = &ex->processes[worker];
-  kill_process(ex, worker); // it sees that its channels are closed
+  kill_process(ex, worker); // it sees its channels closed
   process->let_go = 1;
   process->close_due = 0;
 }
@@ -211,7 +210,7 @@ void ex_act(struct ex *ex, const struct mst_calls_action *action) {
   case MST_CALLS_DROP:
     say(ex, action);
     break;
-  case MST_CALLS_CANCEL: // it may hear that or not: a kill or an answer follows
+  case MST_CALLS_CANCEL: // it may see this or not: a kill or an answer follows
   case MST_CALLS_PING:
     break;
   }

@@ -1,5 +1,4 @@
-// What has become of each call of a small world in which nothing comes by itself any more.
-// See explore.h.
+// How each call ended in a small world in which nothing happens by itself any more. See explore.h.
 #include <stdio.h>
 
 #include "explore.h"
@@ -8,7 +7,7 @@ static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
   return &ex->core.pool.workers[w];
 }
 
-// is_gone: it is given up, or asked to end.
+// is_gone: it was given up, or asked to end.
 static int is_gone(const struct ex *ex, uint32_t worker) {
   return ex->core.slots[worker]->dead || worker_of(ex, worker)->drains ||
          worker_of(ex, worker)->stop_ns != EX_NEVER;
@@ -78,7 +77,7 @@ static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
   }
 }
 
-// take_answers: whoever has made a verb's calls gets their answers in that order.
+// take_answers: a verb gets the answers to its calls in order.
 static void take_answers(struct ex *ex, uint32_t worker) {
   struct mst_call *answer;
   uint8_t next = 0;
@@ -93,7 +92,7 @@ static void take_answers(struct ex *ex, uint32_t worker) {
   }
 }
 
-// leave_dead: whoever waits for a worker that stays lost sees that, and wants no more.
+// leave_dead: a verb that waits for a worker that stays lost sees that, and gives up its calls.
 static void leave_dead(struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];
   if (!ex->stopping && !is_gone(ex, worker)) return;
@@ -112,7 +111,7 @@ static void leave_dead(struct ex *ex, uint32_t worker) {
 static void judge_worker(struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];
   const enum mst_worker_state state = worker_of(ex, worker)->state;
-  // One that is killed and never reaped is given up when its time is over.
+  // A worker that is killed and never reaped is given up at its time limit.
   const int given_up = worker_of(ex, worker)->stop_ns != EX_NEVER &&
                        !worker_of(ex, worker)->awaited;
   const int final = state == MST_WORKER_IDLE || state == MST_WORKER_STOPPED ||
@@ -196,7 +195,7 @@ void ex_verdict(struct ex *ex) {
   for (uint32_t i = 0; i < EX_WORKERS; i++) {
     take_answers(ex, i);
     if (ex->stopping) leave_dead(ex, i);
-    // Who has asked a worker to end closes it then.
+    // After asking a worker to end, the session closes it.
     if (worker_of(ex, i)->stop_ns != EX_NEVER || ex->stopping) {
       leave_dead(ex, i);
       mst_calls_close(&ex->core, i, ex->now_ns);

@@ -9,7 +9,7 @@
 
 #define ACTIONS_MAX 200u
 #define LIMIT_NS MST_NS_PER_S
-// Later limits of the core are those of boots that never end: a kill plays these.
+// Later limits of the core are for boots that never end: kills play these.
 #define WAIT_MAX_NS (30 * MST_NS_PER_S)
 
 static const char verbs[2];
@@ -75,7 +75,7 @@ static void be_ready(struct ex *ex, uint32_t worker) {
   if (process->life == EX_ALIVE) ex_fact(ex, MST_EV_READY, worker, 0, 0);
 }
 
-// note_change: what is replayed from now on.
+// note_change updates what must be replayed.
 static void note_change(struct ex *ex, uint32_t worker, uint8_t call) {
   const int logged = !ex->asks[call].is_task || ex->asks[call].changes;
   if (!logged || ex->plan->no_healing) return;
@@ -213,7 +213,7 @@ static void cancel(struct ex *ex, uint8_t index) {
   }
 }
 
-// of_verb tells whether a call is of the same verb and worker as call `index`.
+// of_verb tells whether two calls have the same verb and worker.
 static int of_verb(const struct ex *ex, uint8_t i, uint8_t index) {
   return !ex->asks[i].is_task && ex->asks[i].caller == ex->asks[index].caller &&
          ex->asks[i].workers == ex->asks[index].workers;
@@ -327,7 +327,7 @@ static void may_of_user(const struct ex *ex, struct list *list) {
         !mst_call_is_done(call->task)) {
       may(list, EX_CANCEL, i, 0);
     }
-    // Once for all of the same verb.
+    // Once for all calls of the same verb.
     uint8_t first = 0;
     while (!(ex->calls[first].asked && of_verb(ex, first, i) &&
              ex->calls[first].outcome == EX_PENDING) &&
@@ -373,9 +373,9 @@ int ex_is_quiet(const struct ex_event *events, uint32_t count) {
   return 1;
 }
 
-// ---- and what they do
+// ---- effects of events
 
-// Time passes for all: what takes too long elsewhere is late, too.
+// Time passes everywhere: what takes too long elsewhere is late, too.
 static void tick(struct ex *ex) {
   mst_calls_tick(&ex->core, 0, ex->now_ns);
   for (uint32_t i = 0; i < EX_WORKERS; i++) {

@@ -1,10 +1,10 @@
-// The monitor's judgement of actions: what the pool gives was due by the monitor's
-// books and was not given before, and nothing is missing once the queue is empty.
+// The monitor's verdict on actions: each was due by the monitor's books and wasn't given before,
+// and none is missing once the queue is empty.
 #include "sim.h"
 
 // --- Judging actions ---
 
-// begin_again opens the book of the next incarnation.
+// begin_again starts the book of the next incarnation.
 static void begin_again(struct sim *sim, uint32_t worker) {
   struct sim_book *book = &sim->books[worker];
   if (!book->again) sim_fail(sim, "LAUNCH again that nobody asked for");

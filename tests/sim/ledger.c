@@ -1,13 +1,11 @@
-// The ledger: the monitor of the session. It knows of each call how often it was
-// tried and what became of it, of each worker when it died and when it was heard,
-// and judges what heal.c has the session do:
-//   - a call ends once: by its value, as poison, given up with its worker, or
-//     forgotten by the user; never sent nor evaluated after that; calls of one
-//     worker end in their order;
-//   - it is poison after the last of its attempts, not before and not later, and
-//     each message says which attempt it is;
-//   - a worker is given up only after more than MST_HEAL_DEATHS deaths of its own
-//     within the period, and always after twice as many; those in replays count only in a row;
+// The ledger: the monitor of the session. It records how often each call was tried and how it
+// ended, and when each worker died and was heard, and judges what heal.c makes the session do:
+//   - a call ends once: answered, poison, given up with its worker, or forgotten by the
+//     user; after that it is neither sent nor evaluated. A worker's calls end in order;
+//   - it is poison after its last attempt, neither before nor later, and each message
+//     says which attempt it is;
+//   - a worker is given up only after more than MST_HEAL_DEATHS deaths of its own within
+//     the period, and always after twice as many; those during replay count only in a row;
 //   - silence is judged after a whole heartbeat of listening, and then always.
 #include "sim.h"
 
@@ -91,7 +89,7 @@ void sim_ledger_idle(struct sim *sim, uint32_t worker) {
   sim->deaths[worker].count = 0;
 }
 
-// deaths_within counts the deaths of the period that ends now.
+// deaths_within counts the deaths in the period that ends now.
 static uint32_t deaths_within(const struct sim *sim,
                               const struct sim_deaths *deaths) {
   uint32_t n = 0;
@@ -102,7 +100,7 @@ static uint32_t deaths_within(const struct sim *sim,
 }
 
 static void note_death(struct sim *sim, struct sim_deaths *deaths) {
-  if (deaths->count == SIM_DEATHS_KEPT) { // the oldest matters no more
+  if (deaths->count == SIM_DEATHS_KEPT) { // the oldest doesn't matter any more
     for (uint32_t i = 1; i < SIM_DEATHS_KEPT; i++)
       deaths->at_ns[i - 1] = deaths->at_ns[i];
     deaths->count--;
@@ -162,8 +160,8 @@ void sim_ledger_lost(struct sim *sim, uint32_t worker, enum mst_heal_at at,
   for (uint64_t id = 1; id <= sim->call_count; id++) {
     struct sim_call *call = call_of(sim, id);
     if (call->worker != worker) continue;
-    // It had begun, and its answer was lost with another's, or with the replay's
-    // that came before: nobody knows, and nobody blames it.
+    // It had started, and its answer was lost with an earlier one, or with the replay's: nobody can
+    // know, so it isn't blamed.
     if (call->outcome == SIM_PENDING && call->began && id != blamed) {
       call->attempts--;
     }
@@ -203,7 +201,7 @@ void sim_ledger_beat(struct sim *sim, uint32_t worker, enum mst_beat beat) {
   }
 }
 
-// One that ought to be heard is judged in time: nobody is passed over.
+// Each worker that should have been heard is judged in time.
 void sim_ledger_listened(struct sim *sim) {
   const int64_t limit_ns = sim->plan.policy.heartbeat_ns;
   for (uint32_t i = 0; i < sim->plan.count && !sim->failed; i++) {
@@ -219,8 +217,8 @@ void sim_ledger_listened(struct sim *sim) {
 
 // --- The end ---
 
-// All calls have an end, but for those of a worker that the stop, or the user, has
-// asked to end, and those that waited for one to come back.
+// All calls have ended, except those of a worker that the stop or the user has asked to end, and
+// those that waited for one to come back.
 void sim_ledger_down(struct sim *sim) {
   for (uint64_t id = 1; id <= sim->call_count; id++) {
     const struct sim_call *call = call_of(sim, id);

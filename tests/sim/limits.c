@@ -1,5 +1,5 @@
-// The monitor's limits: what follows when time passes, when the pool must be woken, and
-// whether what it notes of each worker is what was told. See monitor.c.
+// The monitor's limits: the effects of time, when the pool must be woken, and whether its notes of
+// each worker agree with what it was told. See monitor.c.
 #include "sim.h"
 
 // --- The limits of one worker ---
@@ -20,7 +20,7 @@ static int64_t away_due_ns(const struct sim *sim, const struct sim_book *book) {
   return after(book->away_ns, sim->plan.away_limit_ns);
 }
 
-// During the start only those from a queue have a limit of their own.
+// During the start only workers from a queue have their own limit.
 static int64_t boot_due_ns(const struct sim *sim, const struct sim_book *book) {
   const int runs =
       sim_is_running(sim) || (sim_is_starting(sim) && book->queued);
@@ -107,7 +107,7 @@ void sim_told_time(struct sim *sim) {
     time_of_worker(sim, i);
 }
 
-// --- What the pool notes, and when it wants to be woken ---
+// --- The pool's notes, and when it wants to be woken ---
 
 static int64_t earlier(int64_t a_ns, int64_t b_ns) {
   return a_ns < b_ns ? a_ns : b_ns;

@@ -4,10 +4,10 @@
 //       --few                       until some have failed: for deliberate bugs
 //   sim --seed SEED --log           one seed, once, a line per event
 //
-// The log's columns: number, seconds since the start, `<` event given to the
-// pool, `~` event that it must ignore, `>` action taken from it or `*` what the
-// session does, name, worker (- if none), how, number, then the pool's phase,
-// launches in flight, processes, and the worker's state after it.
+// The log's columns: number; seconds since the start; `<` event given to the pool, `~` event that
+// it must ignore, `>` action taken from it, or `*` act of the session; name; worker (- if none);
+// how; number; then the pool's phase, launches in flight, processes, and the worker's state after
+// it.
 #include <inttypes.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -19,12 +19,12 @@
 #include "canary.h"
 #include "sim.h"
 
-// A run ends by itself; this many steps mean that time stands still.
+// A run ends by itself; this many steps mean that time doesn't advance.
 #define STEPS_MAX 200000u
 // Entries still played after the pool is down, which must change nothing.
 #define TAIL_STEPS 50u
 #define PRINTED_MAX 10u
-// With so many runs each sight must have been seen.
+// From this many runs on, each sight must have been seen.
 #define SIGHTS_RUNS 10000u
 
 static uint64_t sights[SIM_SIGHT_COUNT];
@@ -48,8 +48,8 @@ void sim_fail(struct sim *sim, const char *format, ...) {
                sim->seed);
 }
 
-// The sanitizers end the process, by SIGABRT with this option; the seed must be
-// said before that. They look these functions up by name.
+// The sanitizers end the process, with this option by SIGABRT; the seed must be printed before.
+// They find these functions by name.
 const char *__asan_default_options(void);
 const char *__ubsan_default_options(void);
 const char *__asan_default_options(void) { return "abort_on_error=1"; }
@@ -57,8 +57,8 @@ const char *__ubsan_default_options(void) {
   return "abort_on_error=1:print_stacktrace=1";
 }
 
-// No function that is safe in a signal handler prints a number, and there is
-// nothing left to spoil.
+// No function that is safe in a signal handler prints a number, and nothing can be damaged any
+// more.
 static void aborted(int signal) {
   (void)signal;
   if (running == NULL) return;
@@ -176,8 +176,7 @@ static int take_action(struct sim *sim) {
   return got && !sim->failed;
 }
 
-// Carrying out an action may bring another fact, which doesn't begin a second round inside
-// the first.
+// An action may cause another fact, which doesn't start a second round inside the first.
 static void take_actions(struct sim *sim, uint32_t lazy) {
   int more = 1;
   if (sim->carrying_out) return;
@@ -225,15 +224,13 @@ void sim_deliver(struct sim *sim, struct mst_event event, int noise) {
   sim_stepped(sim);
 }
 
-// A session that is busy elsewhere looks at its sockets first and at the time
-// later.
+// A busy session reads its sockets first and checks the time later.
 static int is_tick_late(struct sim *sim, int64_t wake_ns, int64_t next_ns) {
   if (next_ns == SIM_NEVER || next_ns - wake_ns > 20 * MST_NS_PER_MS) return 0;
   return sim_chance(&sim->rng, sim->plan.late);
 }
 
-// next_tick_ns: a session that sleeps looks at the time after it has read what
-// came meanwhile.
+// next_tick_ns: a sleeping session checks the time after it has read what came meanwhile.
 static int64_t next_tick_ns(const struct sim *sim) {
   const int64_t wake_ns = mst_calls_wake_ns(&sim->core);
   return wake_ns <= sim->awake_ns ? sim->awake_ns + 1 : wake_ns;
@@ -263,7 +260,7 @@ static void step(struct sim *sim) {
     if (entry.at_ns > sim->now_ns) sim->now_ns = entry.at_ns;
     serve(sim, &entry);
   } else {
-    take_actions(sim, 0); // what laziness has left
+    take_actions(sim, 0); // what was left in the queue
     sim_session_collect(sim);
     if (!sim->down_given) sim_fail(sim, "nothing will happen any more");
   }
@@ -287,7 +284,7 @@ static void play(struct sim *sim) {
   }
 }
 
-// After an assertion the core is in the middle of a step: it is left as it is.
+// After a failed assertion the core is within a step: it is left as it is.
 static void end_run(struct sim *sim) {
   sim_agenda_free(&sim->agenda);
   if (sim->failed) return;
@@ -299,7 +296,7 @@ static void end_run(struct sim *sim) {
   mst_blob_release(sim->payload);
 }
 
-// run plays one seed and gives the hash of all that went in and came out.
+// run plays one seed and gives the hash of all input and output.
 static int run(uint64_t seed, int logging, uint64_t *hash) {
   static struct sim sim;
   memset(&sim, 0, sizeof sim);
@@ -363,7 +360,7 @@ static int run_many(uint64_t first, uint64_t runs, int few) {
   for (uint64_t k = 0; k < runs && !(few && failed >= PRINTED_MAX); k++) {
     failed += (uint64_t)run_twice(first + k);
   }
-  // All seeds are one test, and what enough of them must have seen is another.
+  // All seeds are one test; that enough of them see each sight is another.
   const int judged = failed == 0 && runs >= SIGHTS_RUNS;
   const int blind = failed == 0 && print_sights(runs) > 0;
   (void)printf("sim: pool: %" PRIu64 " seeds, %" PRIu64 " failed\n", runs,

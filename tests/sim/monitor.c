@@ -1,15 +1,14 @@
 // The monitor: a second opinion on the pool.
 //
-// It keeps one book per worker from the events alone and never looks at the
-// pool's states, so a mistake would have to be made twice, in two ways of
-// thinking: state.c says what a state does with an event, this file says which
-// facts make an action due. After every event:
-//   - what the pool gives was due, was not given before, and nothing that is
-//     due is missing once the queue is empty (judge.c);
-//   - what the pool notes of a worker (pid, end, answers) is what was told, and it
-//     wants to be woken no later than the next limit passes (limits.c);
-//   - when it says that all is down, nothing in the world lives but what was
-//     given up after the whole of its time.
+// It keeps one book per worker from the events alone and never reads the pool's states, so a
+// mistake would have to be made twice, in two ways of thinking: state.c says what a state does with
+// an event, this file says which facts make an action due. After every event:
+//   - each action was due, was not given before, and none that is due is missing once the
+//     queue is empty (judge.c);
+//   - the pool's notes of a worker (pid, end, answers) agree with what it was told, and it
+//     wants to be woken no later than the next limit (limits.c);
+//   - when it says that all is down, nothing in the world lives except what was given up
+//     after its whole time limit.
 #include "sim.h"
 
 // --- Where the pool is ---
@@ -26,7 +25,7 @@ int sim_is_awaited(const struct sim_book *book) {
   return book->launched && !book->ended && !book->given_up;
 }
 
-// It was asked to end, and did, or was given up.
+// It was asked to end, and ended or was given up.
 static int has_gone(const struct sim_book *book) {
   return book->bye_due && (book->ended || book->given_up);
 }
@@ -64,7 +63,7 @@ int sim_all_ended(const struct sim *sim) {
   return 1;
 }
 
-// The last words of the worker that failed the start by ending.
+// The last message of the worker that failed the start by ending.
 int sim_words_awaited(const struct sim *sim) {
   return sim->failing && sim->fail == MST_FAIL_EXITED &&
          !sim->books[sim->fail_worker].closed;
@@ -81,7 +80,7 @@ void sim_monitor_time(struct sim *sim) {
   sim->down_due = 1;
 }
 
-// --- What follows from an event ---
+// --- Consequences of an event ---
 
 void sim_kill_is_due(struct sim *sim, struct sim_book *book) {
   if (!sim_is_awaited(book) || book->kill_due) return;
@@ -122,7 +121,7 @@ void sim_loses(struct sim *sim, struct sim_book *book) {
   sim_kill_is_due(sim, book);
 }
 
-// A worker that was to end has left if it owes nothing: that is no loss.
+// If a worker that had to end owes nothing, it has left: that isn't a loss.
 void sim_lost_is_due(struct sim_book *book) {
   if (book->lost_due) return;
   if (book->drained && book->owed == 0) {
@@ -154,7 +153,7 @@ static void bye_is_due(struct sim *sim, struct sim_book *book) {
   book->bye_ns = sim->now_ns;
 }
 
-// ends_boot: one that isn't ready can't be asked to end, so it is killed.
+// ends_boot: a worker that isn't ready can't be asked to end, so it is killed.
 static void ends_boot(struct sim *sim, struct sim_book *book) {
   if (book->bye_due) return;
   bye_is_due(sim, book);
@@ -162,7 +161,7 @@ static void ends_boot(struct sim *sim, struct sim_book *book) {
   sim_kill_is_due(sim, book);
 }
 
-// never_launched: it was to end before it began.
+// never_launched: it had to end before its launch.
 static void never_launched(struct sim *sim, struct sim_book *book) {
   bye_is_due(sim, book);
   book->launched = book->closed = book->ended = book->unasked = 1;
@@ -365,7 +364,7 @@ static void told_left(struct sim *sim, struct sim_book *book) {
   if (sim_is_live(book)) {
     told_drain(sim, book);
   } else if (book->lost && !book->lost_due) {
-    book->drained = 1; // a sign of its end was faster
+    book->drained = 1; // a sign of its end came first
   }
 }
 
@@ -414,7 +413,7 @@ static void stop_worker(struct sim *sim, struct sim_book *book) {
   book->again = 0;
   undrain(book);
   if (book->bye_due) {
-    sim_saw(SIM_SAW_stop_finds_retired); // its time runs already
+    sim_saw(SIM_SAW_stop_finds_retired); // its time limit is running
   } else if (book->lost) {
     sim_lost_is_due(book);
   } else if (sim_is_on_its_way(book)) {

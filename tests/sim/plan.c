@@ -1,4 +1,4 @@
-// A plan: how large a world is, and what goes wrong in it how often. See sim.h.
+// A plan: the size of a world, and how often which things go wrong in it. See sim.h.
 #include "sim.h"
 
 static uint32_t some(struct sim_rng *rng) {

@@ -1,5 +1,5 @@
-// The session: gives the core of calls facts and carries out what it says, as peer.c and session.c
-// do, but without sockets; and the users, who want answers.
+// The session: gives the core of calls facts and carries out its actions, like peer.c and session.c
+// but without sockets; and the users, who want answers.
 #include "base/mst_err.h"
 #include "canary.h"
 #include "sim.h"
@@ -23,7 +23,7 @@ static const struct mst_worker *worker_of(const struct sim *sim,
 
 // ---- users
 
-static const char caller; // all verbs' calls are of one
+static const char caller; // all calls belong to one verb
 
 static int takes_calls(const struct sim *sim, uint32_t worker) {
   const struct mst_slot *slot = slot_of(sim, worker);
@@ -84,7 +84,7 @@ static void user_sends(struct sim *sim, uint32_t worker) {
   sim_stepped(sim);
 }
 
-// What the user no longer waits for is evaluated to its end if it was sent.
+// Calls that the user forgets are evaluated to their end if they were sent.
 static void user_forgets(struct sim *sim, uint32_t worker) {
   const struct mst_slot *slot = slot_of(sim, worker);
   int some = 0;
@@ -125,7 +125,7 @@ static void user_drains(struct sim *sim, const struct sim_entry *entry) {
   const enum mst_event_kind kind = entry->what == SIM_DRAIN   ? MST_EV_DRAIN
                                    : entry->what == SIM_LEAVE ? MST_EV_LEFT
                                                               : MST_EV_RESTART;
-  // The core alone knows when one that is lost may come back.
+  // Only the core knows when a lost worker may come back.
   if (kind == MST_EV_RESTART && !sim->books[worker].left) return;
   sim_deliver(sim, (struct mst_event){.kind = kind, .worker = worker}, 0);
 }
@@ -155,14 +155,14 @@ static void user_grows(struct sim *sim) {
   sim_stepped(sim);
 }
 
-// Sleep only puts off what is meant for the session: main.c does that.
+// Sleep only delays what is meant for the session: see main.c.
 static void fall_asleep(struct sim *sim) {
   const int64_t takes_ns = sim_between(&sim->rng, 0, 20 * MST_NS_PER_S);
   sim->awake_ns = sim->now_ns + takes_ns;
   sim->asleep_ns += takes_ns;
 }
 
-// ---- what becomes of calls
+// ---- how calls end
 
 static enum sim_outcome outcome_of(const struct mst_call *call) {
   if (call->state == MST_CALL_DONE) return SIM_VALUE;
@@ -188,7 +188,7 @@ static void collect_answers(struct sim *sim, uint32_t worker) {
   }
 }
 
-// Whoever waits for a worker that stays lost sees that, and wants no more of it.
+// A verb that waits for a worker that stays lost sees that, and gives up its calls.
 static void leave_dead(struct sim *sim, uint32_t worker) {
   const struct mst_slot *slot = slot_of(sim, worker);
   int some = 0;
@@ -231,7 +231,7 @@ void sim_session_collect(struct sim *sim) {
 static void answered(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   struct mst_answered answer = {.call = 0};
-  if (slot_of(sim, worker)->ended) return; // its channel is read no more
+  if (slot_of(sim, worker)->ended) return; // its channel isn't read any more
   if (entry->call == 0) {
     answer.flags = MST_FLAG_REPLAY;
     sim_saw(SIM_SAW_replayed);
@@ -252,8 +252,8 @@ static void answered(struct sim *sim, const struct sim_entry *entry) {
   sim_stepped(sim);
 }
 
-// Of an earlier incarnation, or of one whose channels were closed, nothing is
-// heard but by the fork server, which says whose it is.
+// An earlier incarnation, or one whose channels are closed, is heard only by the fork server, which
+// says whose news these are.
 static void news(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   if (entry->epoch != worker_of(sim, worker)->epoch && SIM_CANARY != 14) {
@@ -313,7 +313,7 @@ static void interrupt(struct sim *sim, const struct mst_calls_action *action) {
   }
 }
 
-// It is judged when the session looks, or when there is a fork server again.
+// A loss is judged when the session looks, or when there is a fork server again.
 static void closed(struct sim *sim, uint32_t worker) {
   const int slow = sim_chance(&sim->rng, sim->plan.slow_mend);
   const int64_t most_ns = slow ? 2 * MST_NS_PER_S : MST_NS_PER_MS;
@@ -387,11 +387,11 @@ void sim_session_action(struct sim *sim,
     sim_ledger_down(sim);
     break;
   default:
-    break; // for the user, or without a meaning here
+    break; // for the user, or meaningless here
   }
 }
 
-// ---- the session's face
+// ---- functions of sim.h
 
 int sim_session_has(enum sim_what what) {
   switch (what) {

@@ -1,17 +1,16 @@
-// The simulation of a shuffle's plan: random stages on workers that are killed, come back,
-// are slow, or lose what they had, with news that comes late, twice and out of order.
+// The simulation of a shuffle's plan: random stages on workers that are killed, come back, are
+// slow, or lose their outputs, with news that comes late, twice and out of order.
 //
 //   shuffle [--runs N] [--first SEED]   seeds SEED .. SEED + N - 1
 //   shuffle --seed SEED --log           one seed, a line per event
 //
-// The world is what the plan can't see: which incarnation of a worker has which attempt of
-// which output, and which rows are in it. Rows are bits: a source's part has one row
-// of its own; a gathered part has each row of all parts once, or something is wrong.
-// After each event: the plan's own invariants. When a stage that was wanted is there:
-// each of its outputs really is where the plan says, with each row once.
+// The world is what the plan can't see: which incarnation of a worker has which attempt of which
+// output, and its rows. Rows are bits: a source's part has one row of its own; a gathered part must
+// have each row of all parts once. After each event: the plan's own invariants. When a wanted stage
+// is complete: each of its outputs is where the plan says, with each row once.
 //
-// Canaries (-DSIM_CANARY=n) are mistakes in the world's driver that the plan's contract
-// forbids; each must be found.
+// Canaries (-DSIM_CANARY=n) are mistakes in the world's driver that the plan's contract forbids;
+// each must be found.
 //   1  an attempt that is late counts: a task's output is what was done last
 //   2  a new incarnation of a worker is told under the number of the one before
 //   3  nobody tells that an attempt missed an input
@@ -37,7 +36,7 @@
 #define STEPS_MAX 20000u
 #define MS INT64_C(1000000)
 
-// An output that some incarnation has: how often each source row is in it.
+// An output of some incarnation: how often it has each source row.
 struct output {
   uint8_t there;
   uint32_t worker, epoch;
@@ -56,7 +55,7 @@ struct news {
 
 struct process {
   uint8_t alive, gone;
-  int64_t back_ns; // when the next incarnation is there
+  int64_t back_ns; // when the next incarnation is ready
   uint32_t epoch;
   uint32_t stage, task, attempt; // that it runs, 0: none
   int64_t end_ns;
@@ -150,7 +149,7 @@ static void kill_worker(struct sim *sim, uint32_t w) {
     news->attempt = process->attempt;
     process->attempt = 0;
   }
-  // What is told is how things are when it is told.
+  // News tells the state at the time it arrives.
   post(sim, NEWS_STATE, w, 0, told_ns);
   process->back_ns = sim->now_ns + delay(sim);
 }
@@ -174,8 +173,8 @@ static void add_rows(struct output *to, const struct output *from) {
     to->rows[i] = (uint8_t)(to->rows[i] + from->rows[i]);
 }
 
-// make_output does what a worker does for a task: from its base up to its stage. 1, or 0 and
-// the input that wasn't there.
+// make_output does a worker's job for a task: from its base up to its stage. 1, or 0 and the
+// missing input.
 static int make_output(struct sim *sim, uint32_t w, struct output *out,
                        struct news *miss) {
   const struct process *process = &sim->processes[w];
@@ -227,7 +226,7 @@ static int make_output(struct sim *sim, uint32_t w, struct output *out,
   return 1;
 }
 
-// end_run: a worker is done with what it ran; the news are on their way.
+// end_run: a worker has finished its task; the news is on its way.
 static void end_run(struct sim *sim, uint32_t w) {
   struct process *process = &sim->processes[w];
   struct output *output =
@@ -287,7 +286,7 @@ static void tell(struct sim *sim, const struct news *news) {
           &mst_plan_stage(plan, news->stage)->tasks[news->task];
       task->attempt = news->attempt;
     }
-    // What is late is dropped where it was made.
+    // A late output is dropped where it was made.
     if (is_late) {
       sim->outputs[news->stage][news->task][news->attempt].there = 0;
     }
@@ -304,7 +303,7 @@ static void tell(struct sim *sim, const struct news *news) {
   }
 }
 
-// A worker that is sent a task runs it if it is the incarnation that was meant.
+// A worker runs a task that it is sent if it is the incarnation that was meant.
 static void start(struct sim *sim, const struct mst_plan_action *action) {
   struct process *process = &sim->processes[action->worker];
   note(sim, "> run %u.%u attempt %u at worker %u", action->stage, action->task,
@@ -330,7 +329,7 @@ static void start(struct sim *sim, const struct mst_plan_action *action) {
                     (below(sim, 15) == 0 ? (int64_t)below(sim, 5000) * MS : 0);
 }
 
-// is_unheard tells whether a worker's state has changed and nobody has told yet.
+// is_unheard tells whether a worker's state has changed and wasn't reported yet.
 static int is_unheard(const struct sim *sim, uint32_t w) {
   if (!sim->processes[w].alive) return 1;
   for (uint32_t i = 0; i < sim->news_count; i++) {
@@ -422,7 +421,7 @@ static void make_stages(struct sim *sim) {
   }
 }
 
-// next_news takes the news that come first; NULL if nothing happens before `limit_ns`.
+// next_news takes the earliest news: 1, or 0 if nothing happens before `limit_ns`.
 static int next_news(struct sim *sim, int64_t limit_ns, struct news *news) {
   uint32_t first = NEWS_MAX;
   for (uint32_t i = 0; i < sim->news_count; i++) {
@@ -445,7 +444,7 @@ static void check(struct sim *sim) {
   if (wrong != NULL) fail(sim, "%s", wrong);
 }
 
-// act carries out what the plan says; 1 when it is at its end.
+// act carries out the plan's actions; 1 when it is finished.
 static int act(struct sim *sim) {
   struct mst_plan_action action;
   while (!sim->failed && mst_plan_next(&sim->plan, sim->now_ns, &action)) {

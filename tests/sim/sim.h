@@ -1,30 +1,28 @@
 // sim: a deterministic simulation of one pool under a virtual clock.
 //
-// The pool's state machine (src/pool/state.c) is pure, so a whole life of a
-// cluster is a sequence of events with times. One seed draws a plan (how many
-// workers, what goes wrong how often), a virtual world of processes and a fork
-// server plays it, and a monitor that keeps its own book of what the pool was
-// told judges every action. Nothing reads the real clock; the same seed gives
-// the same bytes.
+// The pool's state machine (src/pool/state.c) is pure, so a cluster's whole life is a sequence of
+// events with times. One seed draws a plan (how many workers, what goes wrong how often); a virtual
+// world of processes and a fork server plays it; a monitor, which keeps its own book of what the
+// pool was told, judges every action. Nothing reads the real clock; the same seed gives the same
+// bytes.
 //
-// What stands between the pool and the world is the core of calls as it is shipped
-// (src/pool/calls*.c, queue.c, journal.c, job.c, heal.c): session.c gives it facts and
-// carries out what it says. The monitor and the ledger hear what the core asks of the pool
-// and of heal.c where the linker joins them (watch.c, --wrap), so nothing is built into it
-// for their sake.
+// Between the pool and the world is the unchanged core of calls (src/pool/calls*.c, queue.c,
+// journal.c, job.c, heal.c): session.c gives it facts and carries out its actions. The monitor and
+// the ledger intercept the core's calls to the pool and to heal.c at link time (watch.c, --wrap),
+// so the core contains nothing for them.
 //
 //   main.c     arguments, the loop of one run, the verdict
-//   agenda.c   what happens when: a heap of entries, and the random numbers
+//   agenda.c   what happens when: a heap of entries; random numbers
 //   plan.c     what a seed draws
 //   world.c    processes, fork server, the user
-//   noise.c    events that mean nothing where they come
+//   noise.c    events that are meaningless when they come
 //   session.c  facts in and actions out: peer.c and session.c without sockets
-//   watch.c    what the core and the pool say to each other, overheard
-//   ledger.c   what must become of each call, and who may be judged silent
+//   watch.c    intercepts the calls between the core and the pool
+//   ledger.c   how each call must end, and which silence is a loss
 //   monitor.c  what the pool may and must do, from the events alone: books
-//   limits.c   the same for time, and whether the pool's notes are those of the books
-//   judge.c    whether what it gives is that
-//   canary.h   deliberate bugs, to prove that the above would find one
+//   limits.c   the same for time, and whether the pool's notes agree with the books
+//   judge.c    whether the pool's actions agree with the books
+//   canary.h   deliberate bugs, which the simulation must find
 #ifndef MST_SIM_H
 #define MST_SIM_H
 
@@ -37,7 +35,7 @@
 #define SIM_WORKERS_MAX 40u
 #define SIM_CALLS_MAX 48u
 #define SIM_NEVER INT64_MAX
-#define SIM_LAUNCH_ERRNO 11 // of every launch that fails
+#define SIM_LAUNCH_ERRNO 11 // of all failing launches
 
 // --- Random numbers ---
 
@@ -57,42 +55,42 @@ int64_t sim_between(struct sim_rng *rng, int64_t low_ns, int64_t high_ns);
 enum sim_what {
   SIM_NEWS = 1,    // an event reaches the session
   SIM_NOISE,       // an event that the pool must ignore reaches the session
-  SIM_FORK,        // the fork server takes a launch
+  SIM_FORK,        // the fork server handles a launch
   SIM_READY,       // a worker is set up
   SIM_FAIL_SETUP,  // a worker's set-up fails
   SIM_DIE,         // a process ends; how and number say how
   SIM_WEDGE,       // a process closes its channel and lives on
   SIM_CALL_DONE,   // a worker has finished a call
-  SIM_HANG,        // a process is stopped (SIGSTOP): it does nothing, yet lives
-  SIM_WAKE,        // it goes on
+  SIM_HANG,        // a process is stopped (SIGSTOP): it lives, but does nothing
+  SIM_WAKE,        // it continues
   SIM_PONG,        // a worker's sign of life reaches the session
   SIM_SEND,        // the user sends a call
-  SIM_FORGET,      // the user wants no answers of one worker any more
+  SIM_FORGET,      // the user wants no more answers from a worker
   SIM_RETIRE,      // the user stops one worker
   SIM_END,         // the user kills one worker for good
   SIM_GROW,        // the user adds workers
   SIM_STOP,        // the user stops the pool
   SIM_DRAIN,       // the user lets one worker finish and end
-  SIM_LEAVE,       // a worker's time is up, and that is announced
-  SIM_RETURN,      // the user wants one back that has left
+  SIM_LEAVE,       // a worker's time is up, as announced
+  SIM_RETURN,      // the user wants a worker back that has left
   SIM_DEQUEUE,     // a launch has waited in its queue
   SIM_AWAY,        // a worker's link breaks
-  SIM_BACK,        // and is up again
-  SIM_MEND,        // the session does what follows from a loss
-  SIM_LISTEN,      // the session looks for signs of life
-  SIM_SLEEP,       // the session does nothing for a while, and hears nothing
+  SIM_BACK,        // a worker's link is up again
+  SIM_MEND,        // the session handles a loss
+  SIM_LISTEN,      // the session checks signs of life
+  SIM_SLEEP,       // the session does nothing for a while, and reads nothing
   SIM_CANCEL,      // the user cancels a task
-  SIM_INTERRUPTED, // a worker was told to interrupt a call, a grace ago
-  SIM_ODD          // something makes noise, drawn when it happens
+  SIM_INTERRUPTED, // the end of a grace after an interrupt
+  SIM_ODD          // a noise event, drawn when it is played
 };
 
 struct sim_entry {
   int64_t at_ns;
-  uint64_t order; // entries of one time come in the order of their making
+  uint64_t order; // entries with equal times come in order of creation
   enum sim_what what;
-  struct mst_event event; // worker, how and number serve all kinds
-  uint32_t epoch;         // whose process it is or comes from
-  uint64_t call;          // ANSWERED: its id, 0 of the journal; GROW: how many
+  struct mst_event event; // all kinds use worker, how and number
+  uint32_t epoch;         // of the process that causes it
+  uint64_t call;          // ANSWERED: its id, 0: replayed; GROW: how many
 };
 
 struct sim_agenda {
@@ -107,9 +105,9 @@ int sim_agenda_take(struct sim_agenda *agenda, struct sim_entry *entry);
 int64_t sim_agenda_next_ns(const struct sim_agenda *agenda);
 void sim_agenda_free(struct sim_agenda *agenda);
 
-// --- The world: what is true, whoever knows it ---
+// --- The world: the truth, known to the session or not ---
 
-struct sim_boot { // what becomes of a launch: chances, in permille
+struct sim_boot { // chances of a launch, in permille
   uint32_t launch_fail;
   uint32_t launch_unheard;
   uint32_t setup_fail;
@@ -120,24 +118,24 @@ struct sim_boot { // what becomes of a launch: chances, in permille
 struct sim_plan {
   uint32_t count; // grows with the pool
   uint32_t window;
-  uint32_t need;  // workers without which it doesn't start
+  uint32_t need;  // workers that the start needs
   uint32_t queue; // launches that wait in a queue, in permille
-  uint32_t drains, leaves, returns; // counts, as retires
+  uint32_t drains, leaves, returns; // counts, like retires
   uint32_t away;                    // links that break, in permille
   int64_t away_limit_ns;            // of the pool
-  int64_t deadline_ns;              // after the start, SIM_NEVER for none
+  int64_t deadline_ns;              // after the start; SIM_NEVER: none
   int64_t stop_ns;                  // after the start
-  int64_t server_stuck_ns;          // from then on the fork server does nothing
-  uint32_t calls;                   // that the user will send
-  uint32_t retires; // workers that the user will stop one by one
+  int64_t server_stuck_ns;          // when the fork server gets stuck
+  uint32_t calls;                   // that the user sends
+  uint32_t retires;                 // workers that the user stops one by one
   struct mst_heal_policy policy;
   uint32_t changes;      // calls that change their worker, in permille
   uint32_t tasks;        // calls that are tasks
-  uint32_t cancels;      // of them, that the user cancels
-  uint32_t deaf;         // interrupts that are not heard
-  int64_t timeout_ns;    // of one call, SIM_NEVER for none
+  uint32_t cancels;      // of these, cancelled by the user
+  uint32_t deaf;         // interrupts that have no effect
+  int64_t timeout_ns;    // of one call; SIM_NEVER: no limit
   struct sim_boot first; // of first incarnations
-  struct sim_boot later; // of those that come back
+  struct sim_boot later; // of later incarnations
   uint32_t slow_boot;    // chances, in permille
   uint32_t slow_mend;
   uint32_t die_replaying;
@@ -147,15 +145,15 @@ struct sim_plan {
   uint32_t die_busy;
   uint32_t die_answering; // right after an answer
   uint32_t held;          // the channel outlives the process
-  uint32_t unreaped;      // news of the end never come
+  uint32_t unreaped;      // the end is never reported
   uint32_t unkillable;
   uint32_t bye_ignored;
   uint32_t bye_late;
   uint32_t slow_news;
   uint32_t reorder;
   uint32_t repeat;
-  uint32_t odd;  // odd events, count
-  uint32_t lazy; // chance that actions are left in the queue
+  uint32_t odd;  // number of odd events
+  uint32_t lazy; // chance that actions stay in the queue
   uint32_t late; // chance that a TICK comes late
 };
 
@@ -164,21 +162,21 @@ struct sim_process {
   int forked;
   int alive;
   int hung;
-  int64_t wake_ns; // if it is hung
+  int64_t wake_ns; // when hung
   int channel;     // its end of the data channel is open
-  int held;        // drawn at the fork, as the next three
+  int held;        // drawn at the fork, like the next three
   int unreaped;
   int unkillable;
   int bye_ignored;
   int bye;         // BYE was sent to it
   int away;        // its link is broken
   int64_t back_ns; // until then, or for ever
-  int in_queue;    // its launch is
+  int in_queue;    // its launch is in a queue
   int computing;
-  uint64_t in[2 * SIM_CALLS_MAX]; // calls that it was sent, ids;
-  uint32_t in_first;              // 0: of the journal
+  uint64_t in[2 * SIM_CALLS_MAX]; // ids of calls that it was sent,
+  uint32_t in_first;              // 0: replayed
   uint32_t in_count;
-  int64_t data_ns; // last news on its data channel
+  int64_t data_ns; // time of the last news on its data channel
 };
 
 // --- The ledger: what became of each call ---
@@ -193,29 +191,27 @@ enum sim_outcome {
 };
 
 struct sim_call {
-  uint32_t worker;       // of a task: that had it last
+  uint32_t worker;       // for a task: the last that had it
   struct mst_call *task; // a reference, NULL for a verb's call
-  uint64_t wire;         // its number in its worker's mailbox
-  int changes;           // its worker
+  uint64_t wire;         // its id in its worker's mailbox
+  int changes;           // its worker's state
   enum sim_outcome outcome;
-  int sent;        // to the incarnation that lives
-  int began;       // that incarnation has begun to evaluate it
+  int sent;        // to the current incarnation
+  int began;       // that incarnation has started to evaluate it
   uint32_t blamed; // losses that it was blamed for
-  uint32_t
-      attempts; // evaluations that ended by an answer or by such a loss, or
-                // go on
+  // Evaluations that ended by an answer or by a loss it was blamed for, or that go on.
+  uint32_t attempts;
 };
 
-// Deaths of a worker that nothing but itself is to blame for, since it was of use
-// for the last time.
+// Deaths of a worker without a call to blame, since its last answer.
 #define SIM_DEATHS_KEPT 64u
 struct sim_deaths {
   int64_t at_ns[SIM_DEATHS_KEPT];
   uint32_t count;
-  uint32_t row; // since it was of use
+  uint32_t row; // in a row
 };
 
-// --- The monitor: what the pool was told, and what follows from it ---
+// --- The monitor: what the pool was told, and its consequences ---
 
 struct sim_book {
   uint32_t epoch;
@@ -233,23 +229,23 @@ struct sim_book {
   // follows
   int lost;        // a sign of its end came while the pool ran
   int lost_due;    // LOST must be given
-  int again;       // it is to be launched again
+  int again;       // it must be launched again
   int joined_due;  // JOINED must be given
   int queued;      // PENDING came
-  int away;        // and BACK didn't come yet
-  int drained;     // to finish and end, by the user's or its own will
-  int left;        // so it did
-  int joined_moot; // it has calls already
+  int away;        // without BACK so far
+  int drained;     // it must finish and end: DRAIN or LEFT
+  int left;        // and did
+  int joined_moot; // it has calls already, so JOINED may be dropped
   int64_t away_ns;
-  int bye_due;       // it was asked to end, by a stop or by itself
-  int unasked;       // or would have been: it isn't ready yet and is killed
+  int bye_due;       // it must end, by a stop or alone
+  int unasked;       // likewise, but it isn't ready: killed without BYE
   int restarted_due; // RESTARTED must be given
-  int kill_due;      // a process of it must be killed
+  int kill_due;      // its process must be killed
   int given_up;
-  int64_t limit_ns; // since when it boots, SIM_NEVER if that has no limit
+  int64_t limit_ns; // start of its boot limit; SIM_NEVER: none
   int64_t lost_ns;
   int64_t bye_ns;
-  int64_t kill_ns; // since when it is to be killed
+  int64_t kill_ns; // when it had to be killed
   // done
   int lost_given;
   int bye_given;
@@ -270,40 +266,40 @@ struct sim {
   struct mst_blob *payload;
   int64_t listened_ns;
   int64_t awake_ns;                     // the session sleeps until then
-  int64_t asleep_ns;                    // how long it has slept in all
+  int64_t asleep_ns;                    // total sleep
   struct sim_call calls[SIM_CALLS_MAX]; // call id - 1
   uint32_t call_count;
   struct sim_deaths deaths[SIM_WORKERS_MAX];
   int64_t heard_ns[SIM_WORKERS_MAX]; // last sign of life
-  int64_t looked_ns;                 // when signs of life were last looked for
-  int64_t woke_ns;                   // since when somebody listens
-  int64_t server_ns;                 // last news on the fork server's channel
+  int64_t looked_ns;                 // when signs of life were last checked
+  int64_t woke_ns;                   // since when the session has listened
+  int64_t server_ns; // time of the last news on the fork server's channel
   struct sim_book books[SIM_WORKERS_MAX];
   int64_t start_ns;
   int64_t deadline_ns;
   int64_t now_ns;
-  int64_t event_ns;      // of the last event that the pool was given
-  int64_t down_began_ns; // stop or take-down
-  int runs;              // as many as needed were ready
+  int64_t event_ns;      // of the last event given to the pool
+  int64_t down_began_ns; // start of a stop or take-down
+  int runs;              // as many workers as needed were ready
   int failing;
   int stopping;
   int down_due;
   int started_given;
   int down_given;
-  uint32_t gone; // workers that were lost during the start
+  uint32_t gone; // workers lost during the start
   uint32_t ready;
   enum mst_fail fail;
   uint32_t fail_worker;
   uint64_t step;
-  uint64_t hash; // of all that went in and came out
+  uint64_t hash; // of all input and output
   int logging;
   int carrying_out;
   int noise;
   int failed;
 };
 
-// What a good number of runs must have met at least once each, or the
-// simulation has gone blind.
+// What a large number of runs must have seen at least once each: otherwise the simulation has
+// become blind.
 // clang-format off
 #define SIM_SIGHTS(SIGHT)                                                      \
   SIGHT(started) SIGHT(stopped) SIGHT(fail_launch) SIGHT(fail_setup)           \
@@ -350,19 +346,18 @@ struct sim {
 enum sim_sight { SIM_SIGHTS(SIM_SIGHT_NAME) SIM_SIGHT_COUNT };
 void sim_saw(enum sim_sight sight);
 
-// sim_fail notes the first thing that is wrong in a run and prints it with the
-// command that replays the run.
+// sim_fail records the first thing wrong in a run, and prints it with the command that replays the
+// run.
 void sim_fail(struct sim *sim, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-// sim_deliver gives the core one fact, noise if the pool must ignore it.
+// sim_deliver gives the core one fact. noise: the pool must ignore it.
 void sim_deliver(struct sim *sim, struct mst_event event, int noise);
-// sim_stepped looks at what must hold after a step of the core, and has its actions carried
-// out.
+// sim_stepped checks the core after a step, and carries out its actions.
 void sim_stepped(struct sim *sim);
 // sim_tick lets time pass for the core.
 void sim_tick(struct sim *sim);
-// sim_running gives the run that is at work.
+// sim_running gives the current run.
 struct sim *sim_running(void);
 void sim_log_event(struct sim *sim, const struct mst_event *event, int noise);
 void sim_log_action(struct sim *sim, const struct mst_action *action);
@@ -373,77 +368,76 @@ void sim_world_entry(struct sim *sim, const struct sim_entry *entry);
 void sim_world_launch(struct sim *sim, uint32_t worker);
 void sim_world_bye(struct sim *sim, uint32_t worker);
 void sim_world_kill(struct sim *sim, uint32_t worker);
-// sim_world_cancel: its launch is to be taken out of its queue.
+// sim_world_cancel: remove its launch from its queue.
 void sim_world_cancel(struct sim *sim, uint32_t worker);
-// sim_world_receive takes what the session sends, sim_world_ping a question.
+// sim_world_receive delivers a call, sim_world_ping a request for a sign of life.
 void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call);
 void sim_world_ping(struct sim *sim, uint32_t worker);
-// sim_world_noise gives the pool an event that means nothing there (noise.c).
+// sim_world_noise gives the pool a meaningless event (noise.c).
 void sim_world_noise(struct sim *sim);
-// sim_world_interrupt tells a worker that nobody wants a call; sim_world_break ends its data
+// sim_world_interrupt tells a worker that a call isn't wanted; sim_world_break ends its data
 // channel.
 void sim_world_interrupt(struct sim *sim, uint32_t worker, uint64_t call);
 void sim_world_break(struct sim *sim, uint32_t worker);
 
-// sim_session_entry serves what concerns the session: sim_session_has tells.
+// sim_session_entry handles entries for the session; sim_session_has tells which these are.
 int sim_session_has(enum sim_what what);
 void sim_session_entry(struct sim *sim, const struct sim_entry *entry);
 void sim_session_action(struct sim *sim, const struct mst_calls_action *action);
-// sim_session_collect takes what users would take: answers, and what is lost.
+// sim_session_collect takes what users would take: answers and losses.
 void sim_session_collect(struct sim *sim);
-// sim_session_settled looks whether the session has forgotten somebody, once no
-// action is left to take.
+// sim_session_settled checks, once no action is left, that the session has forgotten nobody.
 void sim_session_settled(struct sim *sim);
 
-// The ledger. sim_ledger_made gives a new call's id, 0 if there is no room.
+// The ledger. sim_ledger_made gives the id of a new call, 0 if there is no room.
 uint64_t sim_ledger_made(struct sim *sim, uint32_t worker);
 struct sim_call *sim_ledger_call(struct sim *sim, uint64_t call);
 void sim_ledger_sent(struct sim *sim, uint64_t call, uint32_t attempt);
-// sim_ledger_began: the worker that the pool thinks of begins to evaluate it.
+// sim_ledger_began: the current incarnation starts to evaluate the call.
 void sim_ledger_began(struct sim *sim, uint64_t call);
 void sim_ledger_ended(struct sim *sim, uint64_t call, enum sim_outcome outcome);
-// sim_ledger_lost judges what the session makes of a loss, and notes who is to
-// blame: a call, or 0.
+// sim_ledger_lost checks the session's verdict on a loss, and records the call that is to blame, or
+// 0.
 void sim_ledger_lost(struct sim *sim, uint32_t worker, enum mst_heal_at at,
                      uint64_t blamed, enum mst_heal_verdict verdict);
 void sim_ledger_of_use(struct sim *sim, uint32_t worker);
-// sim_ledger_idle: it is back and has replayed its journal.
+// sim_ledger_idle: the worker is back and has replayed its journal.
 void sim_ledger_idle(struct sim *sim, uint32_t worker);
-void sim_ledger_looks(struct sim *sim);    // before it judges who is silent
-void sim_ledger_listened(struct sim *sim); // and after it
+void sim_ledger_looks(struct sim *sim);    // before silence is judged
+void sim_ledger_listened(struct sim *sim); // after it
 void sim_ledger_beat(struct sim *sim, uint32_t worker, enum mst_beat beat);
 void sim_ledger_down(struct sim *sim);
 
-// sim_monitor_event books an event before the pool gets it,
-// sim_monitor_action an action that the pool gave.
+// sim_monitor_event books an event before the pool gets it; sim_monitor_action judges an action.
 void sim_monitor_event(struct sim *sim, const struct mst_event *event);
-// sim_monitor_call judges that a worker is sent a call.
+// sim_monitor_call checks that the worker may be sent a call.
 void sim_monitor_call(struct sim *sim, uint32_t worker);
-void sim_monitor_grown(struct sim *sim, uint32_t more); // before plan.count is
+// Before plan.count changes.
+void sim_monitor_grown(struct sim *sim, uint32_t more);
 void sim_monitor_action(struct sim *sim, const struct mst_action *action);
-// sim_monitor_time looks whether all is down by now. Noise does that too: any
-// event shows the pool the time.
+// sim_monitor_time checks whether the pool should be down. Noise counts too: any event shows the
+// pool the time.
 void sim_monitor_time(struct sim *sim);
-// sim_monitor_facts compares pool and book after an event that came at now_ns,
-// sim_monitor_settled once no action is left to take.
+// sim_monitor_facts compares pool and book after an event at now_ns; sim_monitor_settled once no
+// action is left.
 void sim_monitor_facts(struct sim *sim, int64_t wake_ns);
 void sim_monitor_settled(struct sim *sim);
-// sim_monitor_bound_ns gives the time by which the pool must be down, SIM_NEVER
-// while it goes up or runs.
+// sim_monitor_bound_ns gives the time by which the pool must be down, SIM_NEVER while it starts or
+// runs.
 int64_t sim_monitor_bound_ns(const struct sim *sim);
 int sim_is_running(const struct sim *sim);
 int sim_is_starting(const struct sim *sim);
 uint32_t sim_in_flight(const struct sim *sim);
-uint32_t sim_in_queue(const struct sim *sim); // launches outside of the window
-int sim_is_awaited(const struct sim_book *book); // its end is
-int sim_is_live(
-    const struct sim_book *book); // neither to be launched nor at its end
+uint32_t sim_in_queue(const struct sim *sim);    // launches outside the window
+int sim_is_awaited(const struct sim_book *book); // its end is still to come
+// Launched, and without a sign of its end.
+int sim_is_live(const struct sim_book *book);
 int sim_is_on_its_way(const struct sim_book *book);
 int sim_serves(const struct sim_book *book); // it takes calls
 int sim_all_ended(const struct sim *sim);
 int sim_words_awaited(const struct sim *sim);
 
-// What monitor.c and limits.c share: what follows from events and from time.
+// Shared by monitor.c and limits.c: consequences of events and of time.
 void sim_kill_is_due(struct sim *sim, struct sim_book *book);
 void sim_start_fails(struct sim *sim, enum mst_fail fail, uint32_t worker);
 void sim_start_loses(struct sim *sim, enum mst_fail fail, uint32_t worker);
@@ -452,7 +446,7 @@ void sim_lost_is_due(struct sim_book *book);
 void sim_told_closed(struct sim *sim, uint32_t worker);
 void sim_told_time(struct sim *sim);
 
-// sim_note writes a line of the log that is no event and no action.
+// sim_note logs a line that is neither an event nor an action.
 void sim_note(struct sim *sim, const char *name, uint32_t worker,
               uint64_t number);
 

@@ -1,6 +1,5 @@
-// What the core of calls says to the worker states and to heal.c, and they to it, overheard:
-// the linker puts these in between (--wrap). Here deliberate bugs are put in as well, see
-// canary.h.
+// Intercepts the calls between the core of calls and the worker states and heal.c, at link time
+// (--wrap). It also puts in deliberate bugs, see canary.h.
 #include "canary.h"
 #include "sim.h"
 
@@ -67,9 +66,9 @@ void __wrap_mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
   if (SIM_CANARY == 2 && given.kind == MST_EV_READY) pool->in_flight++;
   if (SIM_CANARY == 3 && given.kind == MST_EV_EXITED) pool->wake_ns = SIM_NEVER;
   if (SIM_CANARY == 4 && given.kind == MST_EV_STOP) {
-    mst_pool_begin(pool, now_ns, SIM_NEVER, 1); // an assertion says no
+    mst_pool_begin(pool, now_ns, SIM_NEVER, 1); // fails an assertion
   }
-  static unsigned stops; // something that the seed doesn't fix
+  static unsigned stops; // something that doesn't depend on the seed
   if (SIM_CANARY == 9 && given.kind == MST_EV_STOP && stops++ % 2 == 0) {
     __real_mst_pool_event(pool, &(struct mst_event){.kind = MST_EV_TICK},
                           now_ns);
@@ -78,7 +77,7 @@ void __wrap_mst_pool_event(struct mst_pool *pool, const struct mst_event *event,
 
 static int next_action(struct mst_pool *pool, struct mst_action *action) {
   static struct mst_action kept;
-  if (SIM_CANARY == 5 && kept.kind == MST_DO_LOST) { // said twice
+  if (SIM_CANARY == 5 && kept.kind == MST_DO_LOST) { // given twice
     *action = kept;
     kept.kind = MST_DO_STARTED;
     return 1;
@@ -90,12 +89,12 @@ static int next_action(struct mst_pool *pool, struct mst_action *action) {
     return __real_mst_pool_next_action(pool, action); // forgotten
   }
   if (SIM_CANARY == 7 && action->kind == MST_DO_BYE) {
-    action->kind = MST_DO_STOPPED; // while all still live
+    action->kind = MST_DO_STOPPED; // while all are alive
   }
   if (SIM_CANARY == 8 && action->kind == MST_DO_LAUNCH) {
     if (action->worker > 0) pool->window++; // one too many in flight
   }
-  if (SIM_CANARY == 15 && action->kind == MST_DO_RESTARTED) { // never said
+  if (SIM_CANARY == 15 && action->kind == MST_DO_RESTARTED) { // never given
     return __real_mst_pool_next_action(pool, action);
   }
   return 1;
@@ -112,7 +111,7 @@ int __wrap_mst_pool_next_action(struct mst_pool *pool,
   if (!got) return 0;
   sim_log_action(sim, action);
   sim_monitor_action(sim, action);
-  // The core has no launcher with a queue to pass it on to, yet.
+  // The core has no launcher with a queue yet to which it could pass this.
   if (action->kind == MST_DO_CANCEL) sim_world_cancel(sim, action->worker);
   return 1;
 }

@@ -1,18 +1,16 @@
 // The virtual world: worker processes, their fork server, the user.
 //
-// A worker has two channels to the session, and each delivers in order: its own
-// data channel (READY, FAILED, answers, the end) and the fork server's (FORKED,
-// EXITED), which all workers share. Across the two any order happens. A plan
-// may also break the order within a channel and repeat news, which no real
-// channel does: the pool has to bear it anyway.
+// A worker has two channels to the session, and each delivers in order: its own data channel
+// (READY, FAILED, answers, the end) and the fork server's (FORKED, EXITED), which all workers
+// share. Between the two any order is possible. A plan may also break the order within a channel
+// and repeat news, which no real channel does: the pool must cope with that.
 //
-// News are true: EXITED comes only after the process ended, FORKED only after
-// there was one. So when the pool says that it is down, this file knows whether
-// something still lives.
+// News is true: EXITED comes only after the process ended, FORKED only after it started. So when
+// the pool says that it is down, this file knows whether any process is still alive.
 //
-// Each incarnation of a worker is a process of its own, known by its epoch. What
-// is left of one when the next is launched is a ghost: its channels are closed,
-// so it ends by itself, and only the fork server still tells of it.
+// Each incarnation of a worker is a process of its own, known by its epoch. If one is left when the
+// next is launched, it is a ghost: its channels are closed, so it ends by itself, and only the fork
+// server reports it.
 #include <signal.h>
 
 #include "sim.h"
@@ -29,7 +27,7 @@ static int64_t news_delay_ns(struct sim *sim) {
   if (!sim_chance(rng, sim->plan.slow_news)) {
     return sim_between(rng, 10 * MST_NS_PER_US, MST_NS_PER_MS);
   }
-  // Slow ones straddle the limits of the pool.
+  // Slow news straddles the pool's limits.
   const int64_t most_ns =
       sim_chance(rng, 100) ? 12 * MST_NS_PER_S : MST_NS_PER_S;
   return sim_between(rng, 0, most_ns);
@@ -37,8 +35,8 @@ static int64_t news_delay_ns(struct sim *sim) {
 
 static void tell(struct sim *sim, int64_t *last_ns, struct sim_entry news) {
   struct sim_rng *rng = &sim->rng;
-  // An answer that comes twice, or before an earlier one, is a broken channel,
-  // which the session doesn't let through to the pool.
+  // An answer that comes twice, or before an earlier one, means a broken channel, which the session
+  // doesn't pass on to the pool.
   const int answer = news.event.kind == MST_EV_ANSWERED;
   news.what = SIM_NEWS;
   news.at_ns = sim->now_ns + news_delay_ns(sim);
@@ -58,7 +56,7 @@ static void tell(struct sim *sim, int64_t *last_ns, struct sim_entry news) {
   }
 }
 
-// What is said on a link that is broken waits until it is up again, if it ever is.
+// Messages on a broken link wait until it is up again, if it ever is.
 static void tell_data(struct sim *sim, uint32_t worker,
                       enum mst_event_kind kind, uint64_t call) {
   struct sim_process *process = &sim->processes[worker];
@@ -114,8 +112,8 @@ static int64_t boot_ns(struct sim *sim) {
                      slow ? 20 * MST_NS_PER_S : 200 * MST_NS_PER_MS);
 }
 
-// The session's end of the channel sees the server close the other one; that
-// may be heard before the server's words.
+// The session's end of the channel sees the server close the other one, possibly before the
+// server's message arrives.
 static void fork_failed(struct sim *sim, uint32_t worker) {
   if (sim_chance(&sim->rng, 700)) tell_data(sim, worker, MST_EV_CLOSED, 0);
   tell_server(sim, sim->processes[worker].epoch,
@@ -152,7 +150,7 @@ static void end_ghost(struct sim *sim, uint32_t worker, uint32_t epoch) {
                                  .number = SIGKILL});
 }
 
-// A launch may have to wait in a queue, for as long as it takes.
+// A launch may wait in a queue, for any time.
 static int waits_in_queue(struct sim *sim, uint32_t worker) {
   struct sim_process *process = &sim->processes[worker];
   struct sim_rng *rng = &sim->rng;
@@ -166,7 +164,7 @@ static int waits_in_queue(struct sim *sim, uint32_t worker) {
   return 1;
 }
 
-// It may be too late to take it out, or not be heard.
+// The request may come too late, or have no effect.
 void sim_world_cancel(struct sim *sim, uint32_t worker) {
   struct sim_process *process = &sim->processes[worker];
   if (!process->in_queue || process->forked) return;
@@ -181,7 +179,7 @@ static void fork_worker(struct sim *sim, uint32_t worker, uint32_t epoch) {
   const struct sim_boot *chances = boot_of(sim, worker);
   struct sim_process *process = &sim->processes[worker];
   if (server_stuck(sim) || sim_chance(rng, chances->launch_unheard)) return;
-  if (epoch != process->epoch) { // asked for so late that nobody waits for it
+  if (epoch != process->epoch) { // too late: nobody waits for it any more
     tell_server(sim, epoch,
                 (struct mst_event){.kind = MST_EV_FORKED,
                                    .worker = worker,
@@ -293,7 +291,7 @@ static int by_itself(const struct sim_entry *entry) {
   }
 }
 
-// put_off does what a process that is hung was about to do when it wakes.
+// put_off delays what a hung process was about to do until it wakes.
 static int put_off(struct sim *sim, const struct sim_entry *entry) {
   const struct sim_process *process = &sim->processes[entry->event.worker];
   if (!process->hung || !by_itself(entry)) return 0;
@@ -303,7 +301,7 @@ static int put_off(struct sim *sim, const struct sim_entry *entry) {
   return 1;
 }
 
-// BYE is read after the calls before it.
+// BYE is read after the calls sent before it.
 static void say_bye(struct sim *sim, uint32_t worker) {
   const struct sim_process *process = &sim->processes[worker];
   struct sim_rng *rng = &sim->rng;
@@ -316,7 +314,7 @@ static void say_bye(struct sim *sim, uint32_t worker) {
 
 void sim_world_kill(struct sim *sim, uint32_t worker) {
   struct sim_rng *rng = &sim->rng;
-  if (server_stuck(sim)) return; // it is the one who signals
+  if (server_stuck(sim)) return; // it would send the signal
   if (sim->processes[worker].unkillable) {
     // Stuck in the kernel: ends late or never.
     if (sim_chance(rng, 500)) return;
@@ -365,13 +363,13 @@ static void call_done(struct sim *sim, uint32_t worker) {
 
 void sim_world_receive(struct sim *sim, uint32_t worker, uint64_t call) {
   struct sim_process *process = &sim->processes[worker];
-  if (!process->alive || !process->channel) return; // it goes nowhere
+  if (!process->alive || !process->channel) return; // nobody receives it
   process->in[process->in_count++] = call;
   if (!process->computing) compute(sim, worker);
 }
 
-// The control channel is served by a thread of its own: also while it computes,
-// and when its data channel is closed.
+// A thread of its own serves the control channel: also while the worker computes, and when its data
+// channel is closed.
 void sim_world_ping(struct sim *sim, uint32_t worker) {
   const struct sim_process *process = &sim->processes[worker];
   if (!process->alive || process->away) return;
@@ -383,7 +381,7 @@ void sim_world_ping(struct sim *sim, uint32_t worker) {
   }
 }
 
-// The worker's watch ends it where a call goes on for a whole grace after its interrupt.
+// The worker's watch ends it if a call goes on for a whole grace after its interrupt.
 void sim_world_interrupt(struct sim *sim, uint32_t worker, uint64_t call) {
   const struct sim_process *process = &sim->processes[worker];
   if (!process->alive || sim_chance(&sim->rng, sim->plan.deaf)) return;
@@ -413,7 +411,7 @@ void sim_world_break(struct sim *sim, uint32_t worker) {
             MST_EXIT_SIGNAL, SIGKILL);
 }
 
-// --- The world's face ---
+// --- Functions of sim.h ---
 
 static void often(struct sim *sim, uint32_t count, enum sim_what what,
                   int64_t until_ns) {
@@ -452,7 +450,7 @@ void sim_world_begin(struct sim *sim) {
   }
 }
 
-// of_process serves what happens to, or in, the process that lives.
+// of_process handles what happens to, or in, the current process.
 static void of_process(struct sim *sim, const struct sim_entry *entry) {
   const uint32_t worker = entry->event.worker;
   switch (entry->what) {
