@@ -13,7 +13,7 @@
 
 #include "pool/call.h"
 
-// What a mailbox has to do, in the order of calls_next.c.
+// What a mailbox has to do. calls_next.c has the order.
 enum mst_todo {
   MST_TODO_PAUSE = 1,
   MST_TODO_BREAK = 2,

@@ -74,7 +74,7 @@
 #define MST_STOP_GRACE_NS (5 * MST_NS_PER_S)
 #define MST_STOP_BUSY_NS (200 * MST_NS_PER_MS)
 // A killed process that nobody reaps within this time is given up: its parent (a fork server) is
-// stuck or gone. So is a cancelled launch that reports neither a process nor a failure by then.
+// stuck or gone. So is a launch to be undone that reports neither a process nor a failure by then.
 #define MST_REAP_NS (10 * MST_NS_PER_S)
 // How long one sign of a worker's end waits for the other. The exit status normally takes well
 // under a millisecond; if a channel outlives its process, a grandchild holds it. Half of the second
