@@ -72,11 +72,11 @@ static int is_in(SEXP frames, SEXP frame) {
   return 0;
 }
 
-// The answers that a verb got since it was last owed none: if one of its calls fails for good, the
-// user gets these. They are R's lists of answers, newest first, each with its worker's number. A
-// verb that is interrupted by another keeps its own. A verb is known by its frame. R may reuse the
-// address of a frame, so each round has a weak reference: the key is the frame, and the value the
-// answers, which are freed with the frame.
+// The answers that a verb got since it was last owed nothing: if one of its calls fails for good,
+// the user gets these. They are R's lists of answers, newest first, each with its worker's number.
+// A verb that is interrupted by another keeps its own. A verb is known by its frame. R may reuse
+// the address of a frame, so each round has a weak reference: the key is the frame, and the value
+// the answers, which are freed with the frame.
 #define ROUNDS 8
 static struct {
   SEXP refs;             // a list of ROUNDS references or NULLs, preserved

@@ -95,7 +95,7 @@ struct reading {
   struct symbols names; // the names found
   struct symbols words; // strings, and names of symbols
   SEXP kept;            // a list that keeps the words; the caller protects it
-  int removes;          // the code removes variables: none is certainly its own
+  int removes;          // the code removes variables: no name is surely its own
 };
 
 static void read_code(struct reading *reading, SEXP code);

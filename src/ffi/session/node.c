@@ -113,8 +113,8 @@ static void note_stream(SEXP node, SEXP stream) {
   UNPROTECT(1);
 }
 
-// Exports from this size on are known by their payload's number (payload.c); smaller ones are kept for
-// comparison.
+// Exports from this size on are known by their payload's number (payload.c); smaller ones are
+// kept for comparison.
 #define EXPORT_BYTES ((size_t)1000000)
 
 static void note_export(SEXP node, SEXP args, uint32_t number, int large) {
