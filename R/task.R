@@ -143,7 +143,7 @@ submit_with_needs <- function(cl, fun, args, found, stream) {
   )
 }
 
-# What the last tasks had in common is of no use without their cluster; another one sends it again.
+# The job that the last tasks shared is useless without their cluster; another cluster gets its own.
 drop_task_job <- function() {
   if (!is.null(the$task_job)) .Call(ffi_job_release, the$task_job$held[[1L]])
   the$task_job <- NULL

@@ -194,7 +194,8 @@ machine_path <- paste0("(?<![A-Za-z0-9_.~-])/(", "work", "|", "farm", ")/",
 
 # Phrases that a native engineer wouldn't write in a comment.
 stiff <- paste0("\\b(all the same|without a word|of a sudden|has it that|such a one|",
-                "will have it that|mend(s|ed|ing)?)\\b")
+                "will have it that|in sight|want of|let(s|ting)? go of|of no use|",
+                "mend(s|ed|ing)?)\\b")
 # Old names of things, as words or as parts of names.
 old_names <- "(?i)(?<![a-z])(deput(y|ies)|doors?|lanes?)(?![a-z])"
 

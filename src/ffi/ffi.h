@@ -38,7 +38,7 @@ enum ffi_outcome {
   FFI_MEMORY = 5,    // no memory for a message
   FFI_SYSTEM = 6,    // a system call failed
   FFI_FAILED = 7,    // the call's answer will not come; ffi_node_loss says why
-  FFI_REFERENCE = 8, // an argument that is of no use in another process
+  FFI_REFERENCE = 8, // an argument can't be used in another process
   FFI_BROKEN = 9 // of a session that was given up, since an assertion failed
 };
 // ffi_cluster_workers: how a worker is.
