@@ -148,7 +148,7 @@ killed_by <- function(status) {
 }
 
 # What was wrong with a worker, see enum mst_why of src/pool/loss.h. NULL: nothing that is known;
-# a text: what the worker, or whoever read its messages, said.
+# a text from the worker, or from the code that read its messages.
 why_text <- function(why) {
   if (is.integer(why)) why_words[[enum_name(whys, why)]] else why
 }

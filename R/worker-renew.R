@@ -122,7 +122,7 @@ resume_threads <- function() {
 
 has_cli <- function() isNamespaceLoaded("cli") && Sys.getenv(cli_variable) == ""
 
-# Jobs and parts are sent again, or made again, to whoever needs them.
+# Jobs and parts are sent, or made, again when they are needed.
 take_place <- function() {
   resume_threads()
   for (key in names(the$jobs)) job_drop(key)

@@ -102,7 +102,7 @@ end_session <- function() {
 is_built_with <- function(feature) .Call(ffi_built_with)[[feature]]
 
 # Where the kernel tells what it knows. Linux has these folders even in a build that does without:
-# below a device there is no file, whoever looks.
+# below a device no file exists, for any user.
 proc_place <- function() kernel_place("/proc")
 sys_place <- function() kernel_place("/sys")
 kernel_place <- function(folder) {

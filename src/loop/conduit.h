@@ -50,7 +50,7 @@ void mst_conduit_init(struct mst_conduit *conduit, struct mst_loop *loop,
 int mst_conduit_open(struct mst_conduit *conduit, int theirs[3],
                      struct mst_err *err);
 // mst_conduit_close closes all, without harm if it isn't open; the worker sees the end of both
-// streams, whoever else has copies of their descriptors. It may be opened again.
+// streams even if other processes have copies of their descriptors. It may be opened again.
 void mst_conduit_close(struct mst_conduit *conduit);
 // mst_conduit_break does the same where the loops are given up, and doesn't look at them.
 // mst_conduit_leave, in a forked child, closes the child's copies alone: the worker sees nothing.

@@ -5,19 +5,28 @@
 
 // ---- unanswered calls
 
+static void append(struct mst_call **first, struct mst_call **last,
+                   struct mst_call *call) {
+  call->next = NULL;
+  call->before = *last;
+  *(*last == NULL ? first : &(*last)->next) = call;
+  *last = call;
+}
+
+static void take_out(struct mst_call **first, struct mst_call **last,
+                     struct mst_call *call) {
+  *(call->before == NULL ? first : &call->before->next) = call->next;
+  *(call->next == NULL ? last : &call->next->before) = call->before;
+  call->next = call->before = NULL;
+  call->mailbox = NULL;
+}
+
 void mst_mailbox_add(struct mst_mailbox *mailbox, struct mst_call *call) {
   call->id = ++mailbox->calls;
   call->mailbox = mailbox;
   call->worker = mailbox->worker;
   call->state = MST_CALL_GIVEN;
-  call->next = NULL;
-  call->before = mailbox->last;
-  if (mailbox->last != NULL) {
-    mailbox->last->next = call;
-  } else {
-    mailbox->first = call;
-  }
-  mailbox->last = call;
+  append(&mailbox->first, &mailbox->last, call);
   if (mailbox->next_sent == NULL) mailbox->next_sent = call;
   mailbox->count++;
 }
@@ -31,21 +40,10 @@ static unsigned oldest(const struct mst_mailbox *mailbox) {
 static unsigned remove_call(struct mst_mailbox *mailbox,
                             struct mst_call *call) {
   const int was_first = call == mailbox->first;
-  if (call->before != NULL) {
-    call->before->next = call->next;
-  } else {
-    mailbox->first = call->next;
-  }
-  if (call->next != NULL) {
-    call->next->before = call->before;
-  } else {
-    mailbox->last = call->before;
-  }
   if (mailbox->next_sent == call) mailbox->next_sent = call->next;
   if (mailbox->sending == call) mailbox->sending = NULL;
   mailbox->count--;
-  call->next = call->before = NULL;
-  call->mailbox = NULL;
+  take_out(&mailbox->first, &mailbox->last, call);
   return was_first ? oldest(mailbox) : 0;
 }
 
@@ -106,13 +104,7 @@ void mst_mailbox_expect(struct mst_mailbox *mailbox, const void *caller) {
 
 void mst_mailbox_add_answer(struct mst_mailbox *mailbox,
                             struct mst_call *call) {
-  call->before = mailbox->last_answer;
-  if (mailbox->last_answer != NULL) {
-    mailbox->last_answer->next = call;
-  } else {
-    mailbox->answers = call;
-  }
-  mailbox->last_answer = call;
+  append(&mailbox->answers, &mailbox->last_answer, call);
   call->mailbox = mailbox;
   if (mailbox->answered == 0)
     mailbox->answered = ++call->tally->counts->arrivals;
@@ -149,18 +141,7 @@ int mst_mailbox_has(const struct mst_mailbox *mailbox, const void *caller) {
 
 void mst_mailbox_take(struct mst_mailbox *mailbox, struct mst_call *answer) {
   struct mst_counts *counts = answer->tally->counts;
-  if (answer->before != NULL) {
-    answer->before->next = answer->next;
-  } else {
-    mailbox->answers = answer->next;
-  }
-  if (answer->next != NULL) {
-    answer->next->before = answer->before;
-  } else {
-    mailbox->last_answer = answer->before;
-  }
-  answer->next = answer->before = NULL;
-  answer->mailbox = NULL;
+  take_out(&mailbox->answers, &mailbox->last_answer, answer);
   read_less(mailbox);
   mst_call_taken(answer);
   // The next answer counts as arriving now, so a worker with many can't starve the others.

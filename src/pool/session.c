@@ -223,7 +223,7 @@ void mst_session_news(void *owner, const struct mst_news *news) {
   mst_calls_event(&cluster->calls, &event, mst_clock_now());
 }
 
-void mst_session_mend(struct mst_session *session) {
+void mst_session_heal(struct mst_session *session) {
   const int64_t now_ns = mst_clock_now();
   const int64_t slept_ns = now_ns - session->listened_ns;
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
@@ -268,7 +268,7 @@ static void let_time_pass(struct mst_session *session) {
     if (cluster->launcher->gone || cluster->adopted)
       mst_cluster_orphans(cluster);
   }
-  mst_session_mend(session);
+  mst_session_heal(session);
   mst_trash_work(session, MST_TRASH_TURN_NS);
   session->listened_ns = mst_clock_now();
 }

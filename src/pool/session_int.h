@@ -99,7 +99,7 @@ void mst_cluster_orphans(struct mst_cluster *cluster);
 void mst_cluster_carry_out(struct mst_cluster *cluster);
 // mst_session_serve handles what is ready, without waiting or letting time pass. 0 or an error.
 int mst_session_serve(struct mst_session *session);
-// mst_session_mend lets time pass for lost workers, without checking the sockets.
-void mst_session_mend(struct mst_session *session);
+// mst_session_heal lets time pass for lost workers, without checking the sockets.
+void mst_session_heal(struct mst_session *session);
 
 #endif

@@ -163,7 +163,7 @@ static void begin_waiting(struct mst_peer *const *peers, uint32_t n) {
   }
 }
 
-static int needs_mending(const struct mst_session *session) {
+static int needs_healing(const struct mst_session *session) {
   const struct mst_cluster *cluster = session->clusters;
   while (cluster != NULL && cluster->calls.to_heal == 0)
     cluster = cluster->next;
@@ -176,7 +176,7 @@ int mst_peer_wait(struct mst_peer *const *peers, uint32_t n, const void *caller,
   MST_ASSERT_HOLDS(session);
   begin_waiting(peers, n);
   // If answers are always there already, nothing else handles losses.
-  if (needs_mending(session)) mst_session_mend(session);
+  if (needs_healing(session)) mst_session_heal(session);
   int found = look(peers, n, caller, lost);
   if (found != -MST_EAGAIN) {
     return listen_between(peers, n, caller, found, lost);

@@ -262,7 +262,7 @@ session_state <- function() {
     processes = if (has_proc()) as.character(session_processes()),
     descriptors = open_files(),
     connections = apply(showConnections(), 1L, paste, collapse = " "),
-    threads = seq_len(sum(as.integer(sub("^Threads:", "", grep("^Threads:", status, value = TRUE))))),
+    threads = seq_len(number_in(status, "Threads")), # fewer are no leak
     signals = without_sigchld(grep("^Sig(Blk|Ign|Cgt):", status, value = TRUE)),
     limits = limits,
     `temporary files` = list.files(tempdir(), all.files = TRUE, recursive = TRUE,
@@ -277,6 +277,10 @@ session_state <- function() {
     `search path` = paste(search(), collapse = " "),
     locale = Sys.getlocale()
   )
+}
+
+number_in <- function(status, name) {
+  sum(as.integer(sub("^.*:", "", grep(paste0("^", name, ":"), status, value = TRUE))))
 }
 
 # Signal masks as in /proc/self/status without the bit of SIGCHLD, for which parallel
