@@ -89,7 +89,7 @@ never_preloaded <- function() c(not_preloaded, names(dev_packages()))
 server_for <- function(plan) {
   late <- is_late(plan$packages)
   load <- setdiff(c(plan$packages[late], plan$load), never_preloaded())
-  fork_server(plan$packages[!late], load, plan$call, plan$boot)
+  fork_server(plan$packages[!late], load, plan$call, plan$boot, plan$workers)
 }
 
 start_spawned <- function(plan) {

@@ -15,8 +15,8 @@ not_preloaded <- c(
 
 # fork_server() gives list(pointer, base, env) of a server that has `packages` attached and
 # `load` loaded and is ready, or list(refused = reason). Raises muster_error_launch.
-# boot: how R is started, see boot_command().
-fork_server <- function(packages, load, call, boot = NULL) {
+# boot: how R is started, see boot_command(). workers: of the cluster that a new one is booted for.
+fork_server <- function(packages, load, call, boot = NULL, workers = Inf) {
   drop_gone_servers()
   key <- server_key(packages, load, boot)
   for (i in seq_along(the$servers)) {
@@ -28,7 +28,7 @@ fork_server <- function(packages, load, call, boot = NULL) {
     }
   }
   drop_unused_servers(keep = servers_max - 1L)
-  server <- boot_server(packages, load, key, call, boot)
+  server <- boot_server(packages, load, key, call, boot, workers)
   if (is.null(server$refused)) {
     the$servers <- c(the$servers, list(server))
   }
@@ -128,13 +128,17 @@ package_stamp <- function(packages) {
   file.path(vapply(packages, package_path, "", USE.NAMES = FALSE), "Meta", "package.rds")
 }
 
-boot_server <- function(packages, load, key, call, boot = NULL) {
+# So few workers are forked before the server has warmed up, see warm_up(): that takes 100 ms, and
+# saves each worker 14.
+early_workers_max <- 4L
+
+boot_server <- function(packages, load, key, call, boot = NULL, workers = Inf) {
   base <- temp_dir(basename(tempfile("server-")), call)
   home <- temp_dir(server_home(basename(base)), call)
   setup <- list(
     libraries = if (is.null(boot$libraries)) .libPaths() else boot$libraries,
     packages = packages, load = load,
-    tmpdir = Sys.getenv("TMPDIR", NA), base = base
+    tmpdir = Sys.getenv("TMPDIR", NA), base = base, early = workers <= early_workers_max
   )
   variables <- session_variables()
   command <- boot_command("server", boot, 1L, home)

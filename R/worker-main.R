@@ -40,8 +40,14 @@ server_main <- function(session) {
     .Call(ffi_server_say, frame_kinds[["server_refuse"]], reason)
     return(FALSE)
   }
-  warm_up(setup)
-  .Call(ffi_server_run, session, setup$base)
+  if (!setup$early) warm_up(setup)
+  prepare_forks(setup)
+  idle_ms <- if (setup$early) 50L else 0L
+  while (is.na(forked <- .Call(ffi_server_run, session, setup$base, idle_ms))) {
+    warm_up_late(setup)
+    idle_ms <- 0L
+  }
+  forked
 }
 
 # The reason why workers must not be forked from this process, or NULL. booted_with: descriptors
@@ -121,9 +127,23 @@ warm_up <- function(setup) {
   job_drop(0)
   renew_files(list())
   renew_port(list2env(list(port = 11000L)))
-  the$kept <- c(keep_tempdir(setup$base, setup$tmpdir), keep_renewals())
   clear_globals()
   gc()
+}
+
+# What each worker must have for itself, noted before the first one is forked.
+prepare_forks <- function(setup) {
+  the$kept <- c(keep_tempdir(setup$base, setup$tmpdir), keep_renewals())
+}
+
+# After the first workers: they don't wait for it, and those that follow are quick. The server
+# itself isn't renewed meanwhile, and stays without a temporary directory.
+warm_up_late <- function(setup) {
+  kept <- the$kept
+  the$kept <- NULL
+  warm_up(setup)
+  unlink(tempdir(), recursive = TRUE)
+  the$kept <- kept
 }
 
 # ---- The worker

@@ -135,7 +135,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_map_put, 3),
     ENTRY(ffi_environment, 0),
     ENTRY(ffi_server_begin, 0),
-    ENTRY(ffi_server_run, 2),
+    ENTRY(ffi_server_run, 3),
     ENTRY(ffi_server_say, 2),
     ENTRY(ffi_worker_begin, 2),
     ENTRY(ffi_worker_setup, 0),

@@ -331,11 +331,14 @@ void mst_spawner_free(struct mst_spawner *spawner);
 struct mst_server_config {
   pid_t session;        // parent; the server ends with it
   const char *temp_dir; // parent of its workers' tempdirs, removed at its end
+  int idle_ms;          // see MST_SERVER_IDLE; 0: never
 };
-// mst_server_run sends READY and serves until the session is gone. Returns 0 in the server then,
-// its workers gone; 1 in each forked worker, whose descriptors are in place and whose watch runs; <
-// 0 in a worker whose set-up failed. Needs a single-threaded process of its own: refuses forks
-// while the process has other threads.
+// mst_server_run sends READY, when it is first called, and serves until the session is gone.
+// Returns 0 in the server then, its workers gone; 1 in each forked worker, whose descriptors are in
+// place and whose watch runs; MST_SERVER_IDLE in a server that has workers and heard nothing for
+// idle_ms: call it again; < 0 in a worker whose set-up failed. Needs a single-threaded process of
+// its own: refuses forks while the process has other threads.
+#define MST_SERVER_IDLE 2
 int mst_server_run(const struct mst_server_config *config, struct mst_err *err);
 // mst_server_say sends one text message (SERVER_REFUSE, FAILED) and waits for it.
 void mst_server_say(uint8_t kind, const char *text);

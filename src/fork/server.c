@@ -296,6 +296,7 @@ static void empty_wake(void) {
     continue;
 }
 
+// serve returns 0 when the server must end, 1 in a forked worker, 2 when it is idle.
 static int serve(int *child_rc, struct mst_err *err) {
   struct pollfd fds[3] = {
       {.fd = server.chan.fd, .events = POLLIN},
@@ -307,14 +308,17 @@ static int serve(int *child_rc, struct mst_err *err) {
     fds[0].events =
         mst_chan_wants_write(&server.chan) ? POLLIN | POLLOUT : POLLIN;
     const int64_t later_ns = mst_chan_later_ns(&server.chan);
-    const int ms =
-        later_ns == INT64_MAX ? look_ms : mst_clock_ms_until(later_ns, 500);
+    const int may_idle = server.config->idle_ms > 0 && server.kid_count > 0;
+    const int ms = later_ns != INT64_MAX ? mst_clock_ms_until(later_ns, 500)
+                   : may_idle            ? server.config->idle_ms
+                                         : look_ms;
     const int ready = poll(fds, 3, ms);
     if (ready < 0 && errno != EINTR) return 0;
     empty_wake();
     reap_all();
     if (later_ns != INT64_MAX) (void)mst_chan_flush(&server.chan, err);
     if (server.terminate || getppid() != server.config->session) return 0;
+    if (ready == 0 && may_idle && later_ns == INT64_MAX) return 2;
     if (ready <= 0) continue;
     if (fds[2].revents != 0) return 0;
     if ((fds[0].revents & POLLOUT) != 0)
@@ -338,9 +342,8 @@ static void forget_server(void) {
   server.pending_count = 0;
 }
 
-int mst_server_run(const struct mst_server_config *config,
-                   struct mst_err *err) {
-  server.config = config;
+// begin_serving tells the session that this process is ready. 0, or an error.
+static int begin_serving(struct mst_err *err) {
   mst_chan_open(&server.chan, MST_FD_DATA, MST_FRAME_MAX_CONTROL);
   if (mst_fds_keep() != 0) {
     return mst_err_set(err, MST_ESYS, errno, "open", "%s", strerror(errno));
@@ -348,12 +351,24 @@ int mst_server_run(const struct mst_server_config *config,
   const int rc = handle_signals(err);
   if (rc != 0) return rc;
   (void)mst_proc_adopt(); // on failure process 1 reaps standbys
+  // A session that is gone is noticed by serve().
+  (void)say(MST_KIND_SERVER_READY, NULL, (uint32_t)getpid(), 0,
+            mst_proc_threads());
+  return 0;
+}
+
+int mst_server_run(const struct mst_server_config *config,
+                   struct mst_err *err) {
+  const int is_first = server.config == NULL;
+  server.config = config;
+  const int rc = is_first ? begin_serving(err) : 0;
+  if (rc != 0) return rc;
   // Otherwise every worker would write buffered output again.
   (void)fflush(NULL);
   int child_rc = 0;
-  if (say(MST_KIND_SERVER_READY, NULL, (uint32_t)getpid(), 0,
-          mst_proc_threads()) == 0 &&
-      serve(&child_rc, err) == 1) {
+  const int how = serve(&child_rc, err);
+  if (how == 2) return MST_SERVER_IDLE;
+  if (how == 1) {
     forget_server();
     return child_rc < 0 ? child_rc : 1;
   }

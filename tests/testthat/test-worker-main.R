@@ -135,3 +135,24 @@ test_cluster("R1: functions keep arguments without a value, and promises that no
   expect_false(env$asked)
   expect_identical(sum(cluster_status(cl)$restarts), 0L)
 })
+
+test_cluster("the first workers don't wait until the server has warmed up, later ones profit", {
+  skip_without_fork()
+  skip_without_proc()
+  local_variables(R_MUSTER_TEST = "a server of this test's own")
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(2)
+  # The server loads package tools when it warms up.
+  is_warm <- function() clusterEvalQ(cl, "tools" %in% loadedNamespaces())
+  expect_identical(is_warm(), list(FALSE, FALSE))
+  maps <- file.path("/proc", parent_of(cl[[1L]]$pid), "maps")
+  wait_until(any(grepl("tools[.]so", readLines(maps))))
+  tools::pskill(cl[[2L]]$pid, tools::SIGKILL)
+  expect_identical(is_warm(), list(FALSE, TRUE))
+  # What it warmed up with is gone: a worker has a directory of its own, and files of its own.
+  dirs <- clusterEvalQ(cl, c(dirname(tempdir()), list.files(tempdir())))
+  expect_identical(dirs[[1L]], dirs[[2L]])
+  own <- basename(unlist(clusterEvalQ(cl, tempdir())))
+  server <- the$servers[[length(the$servers)]]
+  expect_setequal(list.files(server$base), c("server", own))
+})
