@@ -1,15 +1,4 @@
 // Many streams over one link. See mux.h.
-//
-// Flight: what the link holds delays whatever is sent after it, and ssh, srun and the kernel
-// together take some megabytes before they stop a writer. So the writer itself keeps the link only
-// as full as it must be. It measures how fast bytes are acknowledged, over one round trip or more,
-// and the shortest round trip. Twice their product is enough to keep the link busy, and lets the
-// rate found double each round trip until the link is full. (TCP's BBR works like that.) A sample
-// that was taken while little was sent says little about the link, and counts only if it is the
-// largest.
-//
-// Not chosen: a limit by the size of the link's buffers, which nobody knows, or by how long a
-// ping takes, which says only afterwards that the link was too full.
 #include "host/mux.h"
 
 #include <stdlib.h>
@@ -26,8 +15,6 @@
 // A stream's piece takes at most this part of what may be in flight, so that several share it.
 #define PIECES_IN_FLIGHT 4u
 #define PIECE_MIN UINT64_C(4096)
-// Marks are so far apart that they cover what may be in flight.
-#define MARKS_IN_FLIGHT 16u
 
 // ---- streams
 
@@ -89,11 +76,9 @@ static struct mst_stream *add(struct mst_mux *mux, uint32_t id, uint8_t class,
 }
 
 void mst_mux_init(struct mst_mux *mux, int session, int64_t now_ns) {
-  *mux = (struct mst_mux){.session = session != 0,
-                          .next_id = session ? 3 : 2,
-                          .flight_max = MST_FLIGHT_FIRST,
-                          .acked_ns = now_ns,
-                          .heard_ns = now_ns};
+  *mux = (struct mst_mux){
+      .session = session != 0, .next_id = session ? 3 : 2, .heard_ns = now_ns};
+  mst_flight_init(&mux->flight, now_ns);
 }
 
 void mst_mux_free(struct mst_mux *mux) {
@@ -220,82 +205,6 @@ void mst_mux_ping(struct mst_mux *mux, int64_t now_ns) {
   mux->ping = (uint64_t)now_ns;
 }
 
-// ---- flight
-
-static uint64_t in_flight(const struct mst_mux *mux) {
-  return mux->sent - mux->acked;
-}
-
-// count_sent counts bytes put on the link, and makes a mark now and then.
-static void count_sent(struct mst_mux *mux, size_t n, int64_t now_ns) {
-  const size_t last = (mux->mark_first + mux->mark_count - 1) % MST_MARKS;
-  const uint64_t before = mux->mark_count > 0 ? mux->marks[last].at : 0;
-  mux->sent += n;
-  if (mux->mark_count == MST_MARKS ||
-      (mux->mark_count > 0 &&
-       mux->sent - before < mux->flight_max / MARKS_IN_FLIGHT)) {
-    return;
-  }
-  mux->marks[(mux->mark_first + mux->mark_count++) % MST_MARKS] =
-      (struct mst_mark){.at = mux->sent,
-                        .acked = mux->acked,
-                        .sent_ns = now_ns,
-                        .acked_ns = mux->acked_ns,
-                        .full = mux->full};
-  mux->full = 0;
-}
-
-static double top_rate(const struct mst_mux *mux) {
-  double top = 0;
-  for (size_t i = 0; i < MST_RATES; i++)
-    top = mux->rates[i] > top ? mux->rates[i] : top;
-  return top;
-}
-
-static void set_flight(struct mst_mux *mux) {
-  const double both = top_rate(mux) * (double)mux->round_trip_ns;
-  uint64_t most = both >= (double)MST_FLIGHT_MAX / 2 ? MST_FLIGHT_MAX
-                                                     : (uint64_t)(2 * both);
-  if (most == 0) return; // nothing is known
-  mux->flight_max = most < MST_FLIGHT_MIN ? MST_FLIGHT_MIN : most;
-}
-
-static void saw_round_trip(struct mst_mux *mux, int64_t took_ns) {
-  if (took_ns <= 0) took_ns = 1;
-  if (mux->round_trip_ns == 0 || took_ns < mux->round_trip_ns)
-    mux->round_trip_ns = took_ns;
-}
-
-static void saw_rate(struct mst_mux *mux, const struct mst_mark *mark,
-                     uint64_t acked, int64_t now_ns) {
-  const int64_t took_ns = now_ns - mark->acked_ns;
-  if (took_ns <= 0 || acked <= mark->acked) return;
-  const double rate = (double)(acked - mark->acked) / (double)took_ns;
-  if (!mark->full && rate <= top_rate(mux)) return;
-  mux->rates[mux->rate_next] = rate;
-  mux->rate_next = (mux->rate_next + 1) % MST_RATES;
-}
-
-static int take_ack(struct mst_mux *mux, uint64_t acked, int64_t now_ns) {
-  struct mst_mark mark = {0};
-  int found = 0;
-  if (acked < mux->acked || acked > mux->sent) return -MST_EPROTO;
-  while (mux->mark_count > 0 && mux->marks[mux->mark_first].at <= acked) {
-    mark = mux->marks[mux->mark_first];
-    mux->mark_first = (mux->mark_first + 1) % MST_MARKS;
-    mux->mark_count--;
-    found = 1;
-  }
-  if (found) {
-    saw_round_trip(mux, now_ns - mark.sent_ns);
-    saw_rate(mux, &mark, acked, now_ns);
-    set_flight(mux);
-  }
-  mux->acked = acked;
-  mux->acked_ns = now_ns;
-  return 0;
-}
-
 // ---- sending
 
 static void write_word(struct mst_turn *turn, uint8_t kind, uint32_t stream,
@@ -355,7 +264,7 @@ static int say(struct mst_mux *mux, struct mst_turn *turn) {
 
 static size_t piece_most(const struct mst_mux *mux,
                          const struct mst_stream *stream) {
-  uint64_t most = mux->flight_max / PIECES_IN_FLIGHT;
+  uint64_t most = mux->flight.most / PIECES_IN_FLIGHT;
   if (most < PIECE_MIN) most = PIECE_MIN;
   if (most > MST_PIECE_MAX) most = MST_PIECE_MAX;
   const uint64_t left = stream->limit - stream->sent;
@@ -365,15 +274,12 @@ static size_t piece_most(const struct mst_mux *mux,
 int mst_mux_turn(struct mst_mux *mux, int64_t now_ns, struct mst_turn *turn) {
   *turn = (struct mst_turn){0};
   if (say(mux, turn)) {
-    count_sent(mux, turn->n, now_ns);
+    mst_flight_sent(&mux->flight, turn->n, now_ns);
     return 1;
   }
   turn->stream = mux->urgent.first;
   if (turn->stream == NULL && mux->bulk.first != NULL) {
-    if (in_flight(mux) >= mux->flight_max) {
-      mux->full = 1;
-      return 0;
-    }
+    if (!mst_flight_has_room(&mux->flight)) return 0;
     turn->stream = mux->bulk.first;
   }
   if (turn->stream == NULL) return 0;
@@ -388,7 +294,7 @@ void mst_mux_data(struct mst_mux *mux, struct mst_stream *stream, size_t n,
   MST_ASSERT(!stream->ended && stream->sent + n <= stream->limit);
   mst_piece_encode(&piece, head);
   stream->sent += n;
-  count_sent(mux, MST_PIECE_HEAD_BYTES + n, now_ns);
+  mst_flight_sent(&mux->flight, MST_PIECE_HEAD_BYTES + n, now_ns);
   leave_turns(mux, stream);
   join_turns(mux, stream); // behind the others
 }
@@ -407,7 +313,7 @@ size_t mst_mux_attach(struct mst_mux *mux, const struct mst_stream *stream,
                         out + MST_PIECE_HEAD_BYTES + i * MST_ATTACHED_BYTES);
   }
   const size_t n = MST_PIECE_HEAD_BYTES + piece.length;
-  mux->sent += n;
+  mux->flight.sent += n;
   return n;
 }
 
@@ -533,13 +439,14 @@ static int take_of_link(struct mst_mux *mux, const struct mst_piece *piece,
   const uint64_t word = mst_piece_word_decode(came->bytes);
   switch (piece->kind) {
   case MST_PIECE_ACK:
-    return take_ack(mux, word, now_ns);
+    return mst_flight_acked(&mux->flight, word, now_ns);
   case MST_PIECE_PING:
     mux->pong_due = 1;
     mux->pong = word;
     return 0;
   default:
-    if (word <= (uint64_t)now_ns) saw_round_trip(mux, now_ns - (int64_t)word);
+    if (word <= (uint64_t)now_ns)
+      mst_flight_round_trip(&mux->flight, now_ns - (int64_t)word);
     return 0;
   }
 }
@@ -570,7 +477,7 @@ static void grow(struct mst_mux *mux, struct mst_stream *stream,
                  int64_t now_ns) {
   const uint32_t more = stream->window;
   if (stream->taken < stream->got ||
-      now_ns - stream->granted_ns > 2 * mux->round_trip_ns) {
+      now_ns - stream->granted_ns > 2 * mux->flight.round_trip_ns) {
     return;
   }
   if (2 * more > MST_WINDOW_MAX || mux->grown + more > MST_WINDOWS_MAX) return;
@@ -622,6 +529,7 @@ const char *mst_mux_check(const struct mst_mux *mux) {
   }
   if (count != mux->count) return "streams are miscounted";
   if (grown != mux->grown) return "grown windows are miscounted";
-  if (mux->acked > mux->sent) return "more is acknowledged than was sent";
+  if (mux->flight.acked > mux->flight.sent)
+    return "more is acknowledged than was sent";
   return NULL;
 }

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "host/flight.h"
 #include "wire/piece.h"
 
 // What a new stream may send before its reader has said anything: both ends know it.
@@ -26,10 +27,6 @@
 #define MST_WINDOW_MAX UINT32_C(4194304)
 // The most that all windows of one end may grow by, together.
 #define MST_WINDOWS_MAX (UINT64_C(64) << 20)
-// In flight: before anything was measured, at least, at most.
-#define MST_FLIGHT_FIRST UINT64_C(65536)
-#define MST_FLIGHT_MIN UINT64_C(32768)
-#define MST_FLIGHT_MAX (UINT64_C(64) << 20)
 // A reader acknowledges after this many bytes.
 #define MST_ACK_BYTES UINT64_C(8192)
 // The stream that both ends have from the start: between session and host process, a CONTROL.
@@ -59,15 +56,6 @@ struct mst_turns {
   struct mst_stream *first, *last;
 };
 
-// A point in what was sent, for measuring: when it was sent, and what was acknowledged then.
-struct mst_mark {
-  uint64_t at, acked;
-  int64_t sent_ns, acked_ns;
-  uint8_t full; // more could have been sent than was allowed
-};
-#define MST_MARKS 64u
-#define MST_RATES 16u
-
 struct mst_mux {
   uint8_t session; // this end is the session's: its streams have odd ids
   uint32_t next_id;
@@ -77,17 +65,9 @@ struct mst_mux {
   struct mst_stream *due, *last_due;
   uint64_t grown; // windows, beyond their first size
   // the link
-  uint64_t sent, acked, got,
-      got_acked;    // bytes; got_acked: acknowledged to the other end
-  int64_t acked_ns; // when `acked` last grew
-  uint8_t full;     // flight was at its limit since the last mark
-  struct mst_mark marks[MST_MARKS];
-  size_t mark_first, mark_count;
-  double rates[MST_RATES]; // bytes per ns, the latest ones
-  size_t rate_next;
-  int64_t round_trip_ns; // the shortest seen, 0 if none
-  uint64_t flight_max;
-  int64_t heard_ns; // when anything last came
+  struct mst_flight flight;
+  uint64_t got, got_acked; // bytes; got_acked: acknowledged to the other end
+  int64_t heard_ns;        // when anything last came
   uint8_t ping_due, pong_due;
   uint64_t ping, pong;
 };

@@ -27,6 +27,10 @@ int mst_net_pipe(int fds[2], struct mst_err *err);
 // fails.
 void mst_net_raise(int *fd);
 
+// mst_net_copy makes another descriptor of the same file, close-on-exec and above 1023 if there is
+// room. 0, -MST_ESYS.
+int mst_net_copy(int fd, int *copy, struct mst_err *err);
+
 // mst_net_close closes *fd if it isn't -1 and sets it to -1.
 void mst_net_close(int *fd);
 
@@ -60,6 +64,18 @@ int64_t mst_net_recv_fds(int fd, void *bytes, size_t n, int wait,
 
 // mst_net_read reads from a non-blocking pipe; results as mst_net_recv.
 int64_t mst_net_read(int fd, void *bytes, size_t n, struct mst_err *err);
+
+// mst_net_write writes to a non-blocking pipe, for a thread that blocks SIGPIPE. Bytes written
+// (> 0), -MST_EAGAIN, -MST_ECLOSED if nobody reads it any more, -MST_ESYS.
+int64_t mst_net_write(int fd, const void *bytes, size_t n, struct mst_err *err);
+// mst_net_unread gives how many bytes wait to be read from a socket or a pipe, 0 if that is
+// unknown. mst_net_is_closed tells whether the other end of a socket is closed in both directions.
+size_t mst_net_unread(int fd);
+int mst_net_is_closed(int fd);
+// mst_net_unblock makes reads and writes of a descriptor return instead of waiting; mst_net_cut
+// ends a connected socket in one direction: the other end sees the end of what is sent.
+void mst_net_unblock(int fd);
+void mst_net_cut(int fd);
 
 // mst_net_fd_limits gives the soft and hard limit on descriptor numbers, and the number of open
 // descriptors of this process (-1 if unknown).

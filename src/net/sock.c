@@ -4,7 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -67,6 +69,14 @@ void mst_net_raise(int *fd) {
   if (moved < 0) return; // EINVAL: the limit isn't above it; EMFILE: full
   (void)close(*fd);
   *fd = moved;
+}
+
+int mst_net_copy(int fd, int *copy, struct mst_err *err) {
+  *copy = mst_fault("net.copy") ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0);
+  if (*copy < 0)
+    return mst_err_set(err, MST_ESYS, errno, "fcntl", "%s", strerror(errno));
+  mst_net_raise(copy);
+  return 0;
 }
 
 void mst_net_close(int *fd) {
@@ -160,6 +170,38 @@ int64_t mst_net_recv(int fd, void *bytes, size_t n, int wait,
 int64_t mst_net_read(int fd, void *bytes, size_t n, struct mst_err *err) {
   return recv_done(read(fd, bytes, n), "read", err);
 }
+
+int64_t mst_net_write(int fd, const void *bytes, size_t n,
+                      struct mst_err *err) {
+  ssize_t sent;
+  do {
+    sent = write(fd, bytes, n);
+  } while (sent < 0 && errno == EINTR);
+  if (sent > 0) return (int64_t)sent;
+  if (sent == 0 || errno == EAGAIN || errno == EWOULDBLOCK) return -MST_EAGAIN;
+  if (errno == EPIPE || errno == ECONNRESET) {
+    return mst_err_set(err, MST_ECLOSED, errno, "write",
+                       "the other end is closed");
+  }
+  return mst_err_set(err, MST_ESYS, errno, "write", "%s", strerror(errno));
+}
+
+size_t mst_net_unread(int fd) {
+  int n = 0;
+  return ioctl(fd, FIONREAD, &n) == 0 && n > 0 ? (size_t)n : 0;
+}
+
+int mst_net_is_closed(int fd) {
+  struct pollfd polled = {.fd = fd};
+  return poll(&polled, 1, 0) == 1 && (polled.revents & (POLLHUP | POLLERR)) != 0;
+}
+
+void mst_net_unblock(int fd) {
+  const int flags = fcntl(fd, F_GETFL);
+  if (flags >= 0) (void)fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+void mst_net_cut(int fd) { (void)shutdown(fd, SHUT_WR); }
 
 #if MST_HAVE_SCM_RIGHTS
 // take_fds copies at most max descriptors out of a received message and closes the rest. Returns

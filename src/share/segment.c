@@ -128,6 +128,16 @@ int mst_segment_append(struct mst_segment *segment, const void *bytes, size_t n,
   return 0;
 }
 
+int64_t mst_segment_read(int fd, uint64_t offset, void *bytes, size_t n,
+                         struct mst_err *err) {
+  ssize_t got;
+  do {
+    got = pread(fd, bytes, n, (off_t)offset);
+  } while (got < 0 && errno == EINTR);
+  if (got > 0) return (int64_t)got;
+  return fail(err, got == 0 ? MST_ECLOSED : MST_ESYS, "pread");
+}
+
 int mst_segment_seal(struct mst_segment *segment, struct mst_err *err) {
   mst_segment_align(segment);
   if (ftruncate(segment->fd, (off_t)segment->bytes) != 0) {

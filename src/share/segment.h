@@ -39,6 +39,10 @@ int mst_segment_append(struct mst_segment *segment, const void *bytes, size_t n,
                        struct mst_err *err);
 // mst_segment_seal ends writing; the size is rounded up to MST_SEGMENT_ALIGN.
 int mst_segment_seal(struct mst_segment *segment, struct mst_err *err);
+// mst_segment_read reads n bytes (n > 0) at an offset. Bytes read (> 0), -MST_ECLOSED past the end,
+// -MST_ESYS.
+int64_t mst_segment_read(int fd, uint64_t offset, void *bytes, size_t n,
+                         struct mst_err *err);
 // mst_segment_open_file makes a new file at `path` instead of shared memory. Fill it by
 // mst_segment_append and finish by mst_segment_end_file, which only sets its size: it isn't sealed.
 // -MST_ESYS.

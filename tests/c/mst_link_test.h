@@ -173,7 +173,7 @@ static inline void side_send(struct link *link, struct side *side) {
     app->sent += n;
     app->to_send -= n;
   }
-  const uint64_t flight = side->mux.sent - side->mux.acked;
+  const uint64_t flight = side->mux.flight.sent - side->mux.flight.acked;
   if (flight > side->most_in_flight) side->most_in_flight = flight;
 }
 

@@ -1,6 +1,6 @@
-// Tests of host/mux over a simulated link: what is sent arrives, whole and in order, whoever stalls;
-// small frames don't wait behind large ones; the link is kept busy, but not full; a peer that breaks
-// a rule is noticed.
+// Tests of host/mux over a simulated link: what is sent arrives, whole and in order, whoever
+// stalls; small frames don't wait behind large ones; the link is kept busy, but not full; a peer
+// that breaks a rule is noticed.
 #include "mst_link_test.h"
 
 static struct link link;

@@ -1,0 +1,282 @@
+// From descriptors to the link. See relay_int.h.
+//
+// An end is read when its turn on the link comes, straight into what goes to the link. In the host
+// process two things may have to be sent before: what a worker printed before an answer; and,
+// before the news that it has ended, all that it left in its output and its data.
+#include <string.h>
+
+#include "host/relay_int.h"
+
+// ---- what goes to the link
+
+static uint8_t *out_at(const struct mst_relay *relay) {
+  return relay->out + relay->out_n;
+}
+
+// send puts n bytes that lie behind room for a header at the end of what goes out.
+static void send(struct mst_end *end, size_t n, int64_t now_ns) {
+  struct mst_relay *relay = end->relay;
+  if (n == 0) return;
+  mst_mux_data(&relay->mux, end->stream, n, now_ns, out_at(relay));
+  relay->out_n += MST_PIECE_HEAD_BYTES + n;
+}
+
+// send_with sends n bytes, of which those from `start` on have descriptors along.
+static int send_with(struct mst_end *end, size_t start, size_t n, int *fds,
+                     size_t count, int64_t now_ns) {
+  struct mst_relay *relay = end->relay;
+  struct mst_attached attached[MST_ATTACHED_MAX];
+  uint8_t bytes[MST_ATTACH_BYTES_MAX];
+  const int rc = mst_parts_send(end, fds, count, attached);
+  if (rc != 0) return rc;
+  const uint8_t *from = out_at(relay) + MST_PIECE_HEAD_BYTES + start;
+  send(end, start, now_ns);
+  const size_t said =
+      mst_mux_attach(&relay->mux, end->stream, attached, count, bytes);
+  memmove(out_at(relay) + said + MST_PIECE_HEAD_BYTES, from, n - start);
+  memcpy(out_at(relay), bytes, said);
+  relay->out_n += said;
+  send(end, n - start, now_ns);
+  return 0;
+}
+
+// ---- a worker's last words
+
+static int is_behind(const struct mst_end *end, uint64_t at) {
+  return end != NULL && !end->no_more_reads && !end->stream->stopped &&
+         end->stream->sent < at;
+}
+
+static int must_hold(const struct mst_end *end) {
+  if (is_behind(end->held_for[0], end->held_output)) return 1;
+  return is_behind(end->held_for[1], end->held_data) &&
+         mst_clock_now() - end->held_ns < MST_RELAY_LAST_NS;
+}
+
+// note_left notes what a worker that has ended left unread. 1 if that is anything.
+static int note_left(struct mst_end *end, const struct mst_head *head) {
+  struct mst_relay *relay = end->relay;
+  uint64_t *const until[] = {&end->held_output, &end->held_data};
+  static const enum mst_stream_class classes[] = {MST_STREAM_OUTPUT,
+                                                  MST_STREAM_DATA};
+  for (int i = 0; i < 2; i++) {
+    struct mst_end *left = mst_end_of_worker(relay, head, classes[i]);
+    end->held_for[i] = left;
+    *until[i] = 0;
+    if (left == NULL || !mst_end_is_live(left)) continue;
+    *until[i] = left->stream->sent + mst_net_unread(left->io.fd);
+    if (is_behind(left, *until[i])) mst_end_ready(left, 1);
+  }
+  end->held_ns = mst_clock_now();
+  return must_hold(end);
+}
+
+// ---- frames
+
+// look follows the frames in n bytes. *start: where the last one begins. *sends: so many may be
+// sent now. passes: the first EXITED was waited for. 0, -MST_EPROTO.
+static int look(struct mst_end *end, const uint8_t *bytes, size_t n, int passes,
+                size_t *start, size_t *sends) {
+  size_t at = 0;
+  *start = 0;
+  while (at < n) {
+    const struct mst_passing before = end->in;
+    struct mst_head head;
+    int whole;
+    if (mst_passing_is_between(&end->in)) *start = at;
+    const int64_t part =
+        mst_passing_next(&end->in, bytes + at, n - at, &head, &whole);
+    if (part < 0) return -MST_EPROTO;
+    if (whole && head.kind == MST_KIND_EXITED && !end->relay->session) {
+      if (!passes && note_left(end, &head)) {
+        end->in = before;
+        break;
+      }
+      passes = 0;
+    }
+    at += (size_t)part;
+  }
+  *sends = at;
+  return 0;
+}
+
+// hold waits with what is held until a worker's last words were sent.
+static void hold(struct mst_end *end) {
+  end->held_passes = 0;
+  mst_end_ready(end, 0);
+  mst_end_wait(end);
+  mst_relay_retry(end->relay, end->held_ns + MST_RELAY_LAST_NS);
+}
+
+static void fail(struct mst_end *end, int rc) {
+  mst_relay_fail(end->relay, rc,
+                 rc == -MST_EMEM ? "no memory to go on"
+                                 : "a process on this host sent no frames");
+}
+
+static void take_from(struct mst_buf *buf, size_t n) {
+  buf->len -= n;
+  memmove(buf->data, buf->data + n, buf->len);
+}
+
+// send_held goes on with what waited for a worker's last words.
+static void send_held(struct mst_end *end, size_t most, int64_t now_ns) {
+  struct mst_buf *held = &end->held;
+  size_t start, sends;
+  uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  const size_t n = held->len < most ? held->len : most;
+  memcpy(bytes, held->data, n);
+  const int rc = look(end, bytes, n, end->held_passes, &start, &sends);
+  if (rc != 0) {
+    fail(end, rc);
+    return;
+  }
+  end->held_passes = 0;
+  send(end, sends, now_ns);
+  take_from(held, sends);
+  if (sends < n) hold(end);
+}
+
+// ---- reading
+
+static void ended(struct mst_end *end) {
+  if (mst_net_is_closed(end->io.fd)) { // in both directions
+    mst_mux_stop(&end->relay->mux, end->stream);
+    mst_end_write_over(end);
+  }
+  mst_end_read_over(end);
+}
+
+// awaits_output: what the worker printed before this moment goes first.
+static int awaits_output(struct mst_end *end) {
+  struct mst_end *prints = end->prints;
+  if (prints == NULL || prints->no_more_reads || !mst_end_is_live(prints))
+    return 0;
+  if (end->go_on_at == 0) {
+    const size_t unread = mst_net_unread(prints->io.fd);
+    if (unread == 0) return 0;
+    end->go_on_at = prints->stream->sent + unread;
+    mst_end_ready(prints, 1);
+  }
+  if (is_behind(prints, end->go_on_at)) return 1;
+  end->go_on_at = 0;
+  return 0;
+}
+
+static void read_socket(struct mst_end *end, size_t most, int64_t now_ns) {
+  uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  int fds[MST_NET_FDS_MAX], lost = 0;
+  size_t count = 0, start, sends;
+  if (awaits_output(end)) {
+    mst_end_ready(end, 0);
+    mst_end_wait(end);
+    return;
+  }
+  const int64_t got =
+      mst_net_recv_fds(end->io.fd, bytes, most, 0, fds, &count, &lost, NULL);
+  if (got == -MST_EAGAIN) {
+    mst_end_ready(end, 0);
+    return;
+  }
+  if (got < 0) {
+    ended(end);
+    return;
+  }
+  int rc = look(end, bytes, (size_t)got, 0, &start, &sends);
+  if (rc == 0 && lost) {
+    mst_end_break(end); // what went along is gone
+    return;
+  }
+  if (rc == 0 && count > 0) {
+    rc = send_with(end, start, (size_t)got, fds, count, now_ns);
+    count = 0;
+  } else if (rc == 0) {
+    if (sends < (size_t)got)
+      rc = mst_buf_append(&end->held, bytes + sends, (size_t)got - sends);
+    send(end, sends, now_ns);
+    if (end->held.len > 0) hold(end);
+  }
+  for (size_t i = 0; i < count; i++)
+    mst_net_close(&fds[i]);
+  if (rc == -MST_ESYS) {
+    mst_end_break(end);
+  } else if (rc != 0) {
+    fail(end, rc);
+  }
+}
+
+static void read_pipe(struct mst_end *end, size_t most, int64_t now_ns) {
+  uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  const int64_t got = mst_net_read(end->io.fd, bytes, most, NULL);
+  if (got == -MST_EAGAIN) {
+    mst_end_ready(end, 0);
+  } else if (got < 0) {
+    mst_end_read_over(end);
+  } else {
+    send(end, (size_t)got, now_ns);
+  }
+}
+
+static void read_segment(struct mst_end *end, size_t most, int64_t now_ns) {
+  uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  const uint64_t at = end->stream->sent, left = end->bytes - at;
+  if (left == 0) {
+    end->is_whole = 1;
+    mst_end_ready(end, 0);
+    if (end->relay->session) {
+      mst_relay_retry(end->relay, end->used_ns + MST_RELAY_KEEP_NS);
+    } else {
+      mst_end_read_over(end); // an answer's: nobody else gets it
+    }
+    return;
+  }
+  const int64_t got = mst_segment_read(end->segment.fd, at, bytes,
+                                       left < most ? (size_t)left : most, NULL);
+  if (got < 0) {
+    mst_end_read_over(end); // the other relay sees that it isn't whole
+  } else {
+    send(end, (size_t)got, now_ns);
+  }
+}
+
+static void send_reply(struct mst_end *end, size_t most, int64_t now_ns) {
+  const size_t n = end->reply.len < most ? end->reply.len : most;
+  memcpy(out_at(end->relay) + MST_PIECE_HEAD_BYTES, end->reply.data, n);
+  send(end, n, now_ns);
+  take_from(&end->reply, n);
+}
+
+void mst_read_turn(struct mst_end *end, size_t most, int64_t now_ns) {
+  if (end->stream->class == MST_STREAM_SEGMENT) {
+    read_segment(end, most, now_ns);
+  } else if (!mst_end_is_live(end)) {
+    mst_end_read_over(end);
+  } else if (end->stream->class == MST_STREAM_OUTPUT) {
+    read_pipe(end, most, now_ns);
+  } else if (end->reply.len > 0 && mst_passing_is_between(&end->in)) {
+    send_reply(end, most, now_ns);
+  } else if (end->held.len > 0) {
+    send_held(end, most, now_ns);
+  } else {
+    read_socket(end, most, now_ns);
+  }
+}
+
+void mst_read_on(struct mst_end *end) {
+  if (end->no_more_reads) return;
+  if (end->held.len > 0 && !end->held_passes) {
+    if (must_hold(end)) {
+      mst_end_wait(end);
+    } else {
+      end->held_passes = 1;
+      mst_end_ready(end, 1);
+    }
+  }
+  if (end->go_on_at > 0) {
+    if (awaits_output(end)) {
+      mst_end_wait(end);
+    } else {
+      mst_end_ready(end, 1);
+    }
+  }
+}

@@ -1,0 +1,47 @@
+// host/relay: joins two sets of descriptors, on two hosts, by one link. A relay runs at each end:
+// in the session, and in the host process. No R.
+//
+// What a relay reads from a descriptor, the other writes to the one that belongs to the same
+// stream. Frames pass as they are, and descriptors pass with them: for a socket that goes along
+// with a frame the other relay makes a socket pair, for a pipe a pipe, for a segment a segment with
+// the same bytes. So a session talks to a fork server on another host, and to its workers, as to
+// those on its own.
+//
+// Order: what a worker has printed comes before an answer that was sent later, and both before the
+// news that it has ended.
+//
+// A relay belongs to one thread, which must block SIGPIPE. It never waits but in mst_relay_run.
+#ifndef MST_HOST_RELAY_H
+#define MST_HOST_RELAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/mst_err.h"
+
+struct mst_relay;
+
+struct mst_relay_config {
+  int in,
+      out; // the link; may be the same socket. Taken over, closed by mst_relay_close
+  int first; // a socket, for MST_STREAM_FIRST. Taken over. Its end ends the relay
+  uint8_t session; // this is the session's end
+  // The link counts as broken after this time without a byte; pings are sent six times as often.
+  int64_t silence_ns;
+};
+
+// mst_relay_open makes a relay. 0, -MST_EMEM, -MST_ESYS: then nothing is taken over.
+int mst_relay_open(const struct mst_relay_config *config,
+                   struct mst_relay **out, struct mst_err *err);
+// mst_relay_run serves what is ready; it waits up to timeout_ms for that (-1: without limit). 0
+// while the relay works. -MST_ECLOSED once the other end has closed the link or the first stream
+// has ended on this side, -MST_ETIMEOUT after a silence, -MST_EPROTO if the other end broke a rule,
+// -MST_ESYS, -MST_EMEM; err says more. Close it then.
+int mst_relay_run(struct mst_relay *relay, int timeout_ms, struct mst_err *err);
+// How many bytes it has put on the link, and how many streams it has.
+uint64_t mst_relay_sent(const struct mst_relay *relay);
+size_t mst_relay_streams(const struct mst_relay *relay);
+// mst_relay_close closes the link and all descriptors: their other ends see that.
+void mst_relay_close(struct mst_relay *relay);
+
+#endif
