@@ -198,7 +198,7 @@ test_that("C7: a promise broken while the I/O thread serves ends it, and the nex
   expect_identical(run$told$met, 1L)
   for (caught in run$told$caught) {
     expect_true("muster_error_internal" %in% caught$class)
-    expect_match(caught$message, "mst_fault.*run[.]c:[0-9]+")
+    expect_match(caught$message, "mst_fault.*session[.]c:[0-9]+")
   }
   expect_identical(run$told$values, list(1, 1))
   expect_nothing_left(run$session)
