@@ -20,10 +20,9 @@
 
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
+#include "base/mst_thread.h"
 #include "fork/fork.h"
 
-// Fits unlinkat's path buffers under a sanitizer too.
-#define STACK_BYTES ((size_t)256 << 10)
 // How often to check for the session without a pidfd, and always for a crash.
 #define LOOK_MS 500
 #define CRASH_LOOK_MS 1000
@@ -435,20 +434,12 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
   watch.end = END_AWAITED;
   const int prepared = prepare(err);
   if (prepared != 0) return prepared;
-  pthread_attr_t attr;
   pthread_t thread;
-  sigset_t all, before;
-  (void)pthread_attr_init(&attr);
-  (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-  (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-  (void)sigfillset(&all);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int rc = pthread_create(&thread, &attr, watch_main, NULL);
-  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-  (void)pthread_attr_destroy(&attr);
+  const int rc = mst_thread_start(&thread, watch_main, NULL);
   if (rc != 0) {
     return mst_err_set(err, MST_ESYS, rc, "pthread_create", "%s", strerror(rc));
   }
+  (void)pthread_detach(thread);
   return 0;
 }
 

@@ -13,14 +13,12 @@
 #include "base/mst_assert.h"
 #include "base/mst_clock.h"
 #include "base/mst_features.h"
+#include "base/mst_thread.h"
 #include "net/net.h"
 
 #if MST_HAVE_TIMERFD
 #include <sys/timerfd.h>
 #endif
-
-// It runs the pool's code, whose stack frames are small.
-#define STACK_BYTES ((size_t)256 << 10)
 
 struct mst_io_thread {
   pthread_t thread;
@@ -132,19 +130,6 @@ static void free_thread(struct mst_io_thread *thread) {
   free(thread);
 }
 
-static int start_thread(struct mst_io_thread *thread) {
-  sigset_t all, before;
-  pthread_attr_t attr;
-  (void)pthread_attr_init(&attr);
-  (void)pthread_attr_setstacksize(&attr, STACK_BYTES);
-  (void)sigfillset(&all);
-  (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-  const int rc = pthread_create(&thread->thread, &attr, thread_main, thread);
-  (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-  (void)pthread_attr_destroy(&attr);
-  return rc;
-}
-
 int mst_io_thread_start(mst_io_thread_serve serve, void *owner,
                         struct mst_io_thread **out, struct mst_err *err) {
   struct mst_io_thread *thread = calloc(1, sizeof *thread);
@@ -159,7 +144,7 @@ int mst_io_thread_start(mst_io_thread_serve serve, void *owner,
   if (rc == 0) {
     mst_net_raise(&thread->alarm[0]);
     mst_net_raise(&thread->alarm[1]);
-    const int error = start_thread(thread);
+    const int error = mst_thread_start(&thread->thread, thread_main, thread);
     if (error != 0) {
       rc = mst_err_set(err, MST_ESYS, error, "pthread_create", "%s",
                        strerror(error));
