@@ -132,8 +132,8 @@ is_openssh <- function(o) identical(basename(o$rshcmd[1L]), "ssh")
 tunnel_port <- function(o, port) port + o$rank - 1L
 worker_port <- function(o, port) if (o$revtunnel) tunnel_port(o, port) else port
 
-# launch_command() gives what is run here to launch a worker.
-launch_command <- function(o, port, strategy, form = "shown") {
+# command_here() gives what is run here to launch a worker.
+command_here <- function(o, port, strategy, form = "shown") {
   run <- form == "run"
   command <- worker_command(o, worker_port(o, port), strategy, form)
   if (o$local) command else paste0(if (run) "exec ", remote_command(o, port, command, run))
@@ -142,7 +142,7 @@ launch_command <- function(o, port, strategy, form = "shown") {
 # The command for a report, without the values of variables.
 reported_command <- function(o, port, strategy) {
   o$envs <- o$envs[is.na(o$envs)]
-  launch_command(o, port, strategy)
+  command_here(o, port, strategy)
 }
 
 # What dryrun and manual print. told: lines for the worker's input, NULL in a dry run.

@@ -72,7 +72,7 @@ stock_launch <- function(worker, port, at_once, call) {
     if (!o$quiet) writeLines(launch_text(o, port, strategy, told))
     return(worker)
   }
-  command <- launch_command(o, port, strategy, "run")
+  command <- command_here(o, port, strategy, "run")
   verbose_message(o, paste0("Launching worker ", o$rank, ": ", command))
   process <- .Call(
     ffi_stock_spawn, "/bin/sh", c("sh", "-c", command), c("R_TESTS", launch_variables(o)),

@@ -360,6 +360,18 @@ test_cluster <- function(sentence, code, limit_s = 600) {
   eval(as.call(list(quote(testthat::test_that), sentence, code)), parent.frame())
 }
 
+# ---- losses
+
+# A call's value, and the classes of muster's messages meanwhile, which aren't shown.
+healed <- function(code) {
+  messages <- character()
+  value <- withCallingHandlers(code, muster_message = function(m) {
+    messages <<- c(messages, class(m)[1L])
+    invokeRestart("muffleMessage")
+  })
+  list(value = value, messages = messages)
+}
+
 # ---- parallel's own clusters, to compare with
 
 # A cluster of makeCluster(), stopped and gone when the block ends.

@@ -7,16 +7,6 @@ kill_once <- function(file, signal = 9L) {
   }
 }
 
-# What a call prints and says goes to a string; the value comes back.
-healed <- function(code) {
-  messages <- character()
-  value <- withCallingHandlers(code, muster_message = function(m) {
-    messages <<- c(messages, class(m)[1L])
-    invokeRestart("muffleMessage")
-  })
-  list(value = value, messages = messages)
-}
-
 test_cluster("a task whose worker is killed runs again, and the answer is whole", {
   cl <- local_cluster(2)
   file <- tempfile()

@@ -32,12 +32,12 @@ test_cluster("no command line shows what a worker is told", {
     rscript = c("TOKEN=hush1", "*"), rscript_call = stock_call, action = "options",
     rscript_envs = c(KEY = "hush2"), rscript_startup = "x <- 'hush3'"
   )
-  expect_false(grepl("hush", launch_command(o, 1L, "parallel", "run")))
+  expect_false(grepl("hush", command_here(o, 1L, "parallel", "run")))
   far <- makeNodePSOCK("n1.example.org",
     rscript_envs = c(KEY = "hush2"), rscript_startup = "x <- 'hush3'", rshcmd = "ssh",
     action = "options"
   )
-  expect_false(grepl("hush", launch_command(far, 1L, "parallel", "run")))
+  expect_false(grepl("hush", command_here(far, 1L, "parallel", "run")))
   cl <- makeClusterPSOCK(1,
     rscript = c("TOKEN=hush1", "*"), rscript_call = stock_call,
     rscript_envs = c(KEY = "hush2"), rscript_startup = "x <- 'hush3'"
