@@ -31,12 +31,16 @@ static void serve_channel(struct mst_server *server, int readable);
 static void want(struct mst_server *server);
 static void server_gone(struct mst_server *server);
 
+// is_here tells whether the server and its workers are processes of this machine. Those of another
+// host are ended by closing their channels.
+static int is_here(const struct mst_server *server) { return server->pid != 0; }
+
 // end_silent kills a server that is stopped or hangs. It is our child and not reaped, so the pid is
 // its own. Its workers go on.
 static void end_silent(struct mst_server *server) {
   const int64_t deadline_ns = mst_clock_now() + MST_NS_PER_S;
   server->silent = 1;
-  (void)kill(server->pid, SIGKILL);
+  if (is_here(server)) (void)kill(server->pid, SIGKILL);
   server_gone(server);
   while (mst_server_reap(server) == 0 && mst_clock_now() < deadline_ns)
     (void)poll(NULL, 0, 1);
@@ -131,13 +135,18 @@ static void server_signal(struct mst_launcher *self,
     return;
   }
   // The caller asks only for workers with an open channel, so the pid is theirs.
-  (void)kill(-pid, signal);
+  if (is_here(server)) (void)kill(-pid, signal);
+}
+
+// adopts: this process becomes the parent of workers whose server is gone.
+static int adopts(const struct mst_server *server) {
+  return is_here(server) && mst_proc_adopts();
 }
 
 // note_kid: one of a server that is gone is nobody's to wait for, unless this process adopts.
 static void note_kid(struct mst_server *server,
                      const struct mst_incarnation *of, pid_t pid) {
-  if (server->launcher.gone && !mst_proc_adopts()) return;
+  if (server->launcher.gone && !adopts(server)) return;
   struct mst_kid *kid = mst_kids_add(&server->kids, of);
   if (kid != NULL) kid->pid = pid;
 }
@@ -275,7 +284,7 @@ static void note_gone(struct mst_server *server) {
   server->launcher.due_ns = 0;
   while (server->waiting != NULL)
     drop_launch(server);
-  if (!mst_proc_adopts()) mst_kids_free(&server->kids);
+  if (!adopts(server)) mst_kids_free(&server->kids);
   if (server->state == MST_SERVER_BOOTING ||
       server->state == MST_SERVER_READY) {
     server->state = MST_SERVER_GONE;
@@ -362,14 +371,13 @@ out_pair:
   return rc;
 }
 
-int mst_server_start(struct mst_host *host, struct mst_loop *loop,
-                     struct mst_loop *prints, struct mst_spawn *spawn,
-                     struct mst_blob *setup, mst_news_sink sink,
-                     void *sink_owner, struct mst_server **out,
-                     struct mst_err *err) {
+static struct mst_server *new_server(struct mst_host *host,
+                                     struct mst_loop *loop, mst_news_sink sink,
+                                     void *sink_owner, struct mst_err *err) {
   struct mst_server *server = calloc(1, sizeof *server);
   if (server == NULL) {
-    return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a server");
+    (void)mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a server");
+    return NULL;
   }
   server->launcher.host = host;
   server->launcher.launch = server_launch;
@@ -383,20 +391,55 @@ int mst_server_start(struct mst_host *host, struct mst_loop *loop,
   server->sink = sink;
   server->sink_owner = sink_owner;
   server->state = MST_SERVER_BOOTING;
+  return server;
+}
+
+// begin sends the set-up and has the loop tell when the server answers.
+static int begin(struct mst_server *server, struct mst_blob *setup,
+                 struct mst_err *err) {
+  struct mst_head head = {.kind = MST_KIND_SETUP};
+  const int rc = mst_chan_send(&server->chan, &head, setup, NULL, 0, 0, err);
+  if (rc != 0) return rc;
+  server->io = (struct mst_io){.fd = server->chan.fd,
+                               .wanted = MST_READABLE,
+                               .ready = chan_ready,
+                               .owner = server};
+  return mst_loop_add(server->loop, &server->io, err);
+}
+
+int mst_server_start(struct mst_host *host, struct mst_loop *loop,
+                     struct mst_loop *prints, struct mst_spawn *spawn,
+                     struct mst_blob *setup, mst_news_sink sink,
+                     void *sink_owner, struct mst_server **out,
+                     struct mst_err *err) {
+  struct mst_server *server = new_server(host, loop, sink, sink_owner, err);
+  if (server == NULL) return -MST_EMEM;
   int rc = spawn_server(server, prints, spawn, err);
-  if (rc == 0) {
-    struct mst_head head = {.kind = MST_KIND_SETUP};
-    rc = mst_chan_send(&server->chan, &head, setup, NULL, 0, 0, err);
-  }
-  if (rc == 0) {
-    server->io.fd = server->chan.fd;
-    server->io.wanted = MST_READABLE;
-    server->io.ready = chan_ready;
-    server->io.owner = server;
-    rc = mst_loop_add(loop, &server->io, err);
-  }
+  if (rc == 0) rc = begin(server, setup, err);
   if (rc != 0) {
     mst_server_free(server);
+    return rc;
+  }
+  *out = server;
+  return 0;
+}
+
+int mst_server_over(struct mst_host *host, struct mst_loop *loop,
+                    struct mst_loop *prints, int fds[2], struct mst_blob *setup,
+                    mst_news_sink sink, void *sink_owner,
+                    struct mst_server **out, struct mst_err *err) {
+  struct mst_server *server = new_server(host, loop, sink, sink_owner, err);
+  int rc = server == NULL ? -MST_EMEM : 0;
+  if (rc == 0) {
+    mst_chan_open(&server->chan, fds[0], MST_FRAME_MAX_CONTROL);
+    rc = mst_output_open(&server->output, prints, fds[1], err);
+    fds[0] = fds[1] = -1;
+  }
+  if (rc == 0) rc = begin(server, setup, err);
+  if (rc != 0) {
+    mst_server_free(server);
+    mst_net_close(&fds[0]);
+    mst_net_close(&fds[1]);
     return rc;
   }
   *out = server;

@@ -146,7 +146,8 @@ struct mst_spawn {
       *env;      // "NAME=value", overrides the session's; ends with NULL
   int env_whole; // env is the whole environment, without the session's
   int fds[3];    // become 3, 4, 5; -1: /dev/null, see MST_FD_DATA
-  int output;    // becomes 1 and 2
+  int output;    // becomes 1, and 2 unless errors has another
+  int errors;    // becomes 2; -1: output
   int input;     // becomes 0; -1: /dev/null
 };
 // mst_spawn_run starts a process in its own process group that dies with the calling thread (until
@@ -165,9 +166,11 @@ char **mst_spawn_env(const char *const *env);
 
 struct mst_host {
   const char *name; // as nodes show it
+  // What its workers must have in common with the session: its build, NULL: the session's own.
+  const char *build;
   // A path there is the same file here: the session removes what workers leave.
   uint8_t shares_files;
-  // How many processes the kernel has killed for memory, -1 if unknown.
+  // How many processes the kernel has killed for memory, -1 if unknown; NULL: nobody can tell.
   int64_t (*oom_kills)(void);
   int64_t kills;     // that, when last read
   int64_t kills_new; // of these, not attributed to a worker yet
@@ -300,6 +303,13 @@ int mst_server_start(struct mst_host *host, struct mst_loop *loop,
                      struct mst_blob *setup, mst_news_sink sink,
                      void *sink_owner, struct mst_server **out,
                      struct mst_err *err);
+// mst_server_over makes one for a server on another host, which somebody else starts: fds are the
+// session's ends of its channel and its output, taken over. Its pid is 0. Otherwise as
+// mst_server_start.
+int mst_server_over(struct mst_host *host, struct mst_loop *loop,
+                    struct mst_loop *prints, int fds[2], struct mst_blob *setup,
+                    mst_news_sink sink, void *sink_owner,
+                    struct mst_server **out, struct mst_err *err);
 // mst_server_reap asks whether the server's process has ended; fills how.
 int mst_server_reap(struct mst_server *server);
 // mst_server_end closes the channel, upon which the server ends its workers and itself. Doesn't

@@ -12,6 +12,7 @@ void mst_host_here(struct mst_host *host) {
 }
 
 int mst_host_lacked_memory(struct mst_host *host, int64_t now_ns) {
+  if (host->oom_kills == NULL) return 0;
   const int64_t before = host->kills;
   host->kills = host->oom_kills();
   if (now_ns - host->kill_ns > OOM_NS) host->kills_new = 0;

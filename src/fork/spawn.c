@@ -69,9 +69,11 @@ static void default_signals(void) {
 // pipe, which it moves as well. A program without any of the first three isn't muster's, and gets
 // nothing at their numbers.
 static int place_fds(const struct mst_spawn *spawn, int *report) {
-  int from[4];
-  for (int i = 0; i < 4; i++) {
-    const int fd = i < 3 ? spawn->fds[i] : spawn->output;
+  int from[5];
+  for (int i = 0; i < 5; i++) {
+    const int fd = i < 3    ? spawn->fds[i]
+                   : i == 3 ? spawn->output
+                            : spawn->errors;
     from[i] = fd < 0 ? -1 : mst_proc_dup(fd, FD_FLOOR);
     if (fd >= 0 && from[i] < 0) return -1;
   }
@@ -81,7 +83,7 @@ static int place_fds(const struct mst_spawn *spawn, int *report) {
   if (report_from < 0 || in < 0) return -1;
   if (in != STDIN_FILENO && dup2(in, STDIN_FILENO) < 0) return -1;
   if (dup2(from[3], STDOUT_FILENO) < 0) return -1;
-  if (dup2(from[3], STDERR_FILENO) < 0) return -1;
+  if (dup2(from[from[4] < 0 ? 3 : 4], STDERR_FILENO) < 0) return -1;
   for (int i = 0; i < 3; i++) {
     const int fd = MST_FD_DATA + i;
     if (from[i] >= 0) {

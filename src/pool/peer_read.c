@@ -36,7 +36,8 @@ static void take_hello(struct mst_peer *peer, const struct mst_frame *frame) {
     broken(peer, MST_WHY_VERSION);
     return;
   }
-  if (strcmp(hello->build, session->build) != 0) {
+  const char *build = peer->host->build;
+  if (strcmp(hello->build, build != NULL ? build : session->build) != 0) {
     broken(peer, MST_WHY_BUILD);
     return;
   }

@@ -64,7 +64,7 @@ static void start(void) {
                             .argv = argv,
                             .env = env,
                             .fds = {-1, -1, -1},
-                            .output = -1,
+                            .output = -1, .errors = -1,
                             .input = -1};
   struct mst_blob *setup = mst_blob_new();
   siginfo_t info;

@@ -45,7 +45,7 @@ TEST("A process with a complete environment gets no later variables") {
                                   .env = (const char *const *)env,
                                   .env_whole = 1,
                                   .fds = {-1, -1, -1},
-                                  .output = STDERR_FILENO,
+                                  .output = STDERR_FILENO, .errors = -1,
                                   .input = -1};
   struct mst_err err = {0};
   pid_t pid = -1;

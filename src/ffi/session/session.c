@@ -34,8 +34,10 @@ static struct {
 // An entry uses the session, or was left by a jump while it did.
 static int has_session;
 
-static void (*on_give_up)(void);
-void ffi_on_give_up(void (*then)(void)) { on_give_up = then; }
+static void (*on_give_up[2])(void);
+void ffi_on_give_up(void (*then)(void)) {
+  on_give_up[on_give_up[0] == NULL ? 0 : 1] = then;
+}
 
 // give_up: the session's memory stays, see mst_session_break.
 static void give_up(struct mst_session *session, const char *what) {
@@ -45,7 +47,9 @@ static void give_up(struct mst_session *session, const char *what) {
   session_now = NULL;
   is_over = 0;
   mst_session_break(session);
-  if (on_give_up != NULL) on_give_up();
+  for (int i = 0; i < 2; i++) {
+    if (on_give_up[i] != NULL) on_give_up[i]();
+  }
   mst_net_close(&session_fd);
 }
 
@@ -239,6 +243,7 @@ void ffi_fill_spawn(struct mst_spawn *spawn, SEXP file, SEXP argv, SEXP env) {
                               .env = (const char *const *)ffi_strings(env),
                               .fds = {-1, -1, ffi_session_fd()},
                               .output = -1,
+                              .errors = -1,
                               .input = -1};
 }
 
