@@ -79,6 +79,14 @@ check_flag <- function(x, name, call = sys.call(-1)) {
 }
 
 # A character vector without NA and empty strings, or NULL.
+check_string <- function(x, name, call = sys.call(-1)) {
+  check_given(x, name, call)
+  if (!is.character(x) || length(x) != 1L || is.na(x) || !nzchar(x)) {
+    abort_input(name, "a string that isn't empty", x, call)
+  }
+  x
+}
+
 check_strings <- function(x, name, call = sys.call(-1)) {
   if (is.null(x)) {
     return(character())

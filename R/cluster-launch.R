@@ -5,15 +5,19 @@
 start_cluster <- function(plan, may_fall_back) {
   # Directories of workers that were killed before they could report them.
   complete <- FALSE
-  on.exit(if (!complete) sweep_temp_dirs())
+  on.exit(if (!complete) {
+    sweep_temp_dirs()
+    drop_hosts()
+  })
   opened <- try_starts(plan, may_fall_back)
   complete <- TRUE
   opened
 }
 
 try_starts <- function(plan, may_fall_back) {
-  if (plan$start == "fork") {
-    reason <- spawn_reason()
+  may_fall_back <- may_fall_back && is.null(plan$host)
+  if (plan$start == "fork" || !is.null(plan$host)) {
+    reason <- spawn_reason(plan$host)
     opened <- if (is.null(reason)) start_forked(plan)
     if (!is.null(opened$pointer)) {
       return(opened)
@@ -22,7 +26,11 @@ try_starts <- function(plan, may_fall_back) {
     if (!may_fall_back) {
       abort_muster("launch", "The fork server refused.",
         details = reason,
-        hints = "Use start = \"spawn\", or omit `start` to have it chosen for you.",
+        hints = if (is.null(plan$host)) {
+          "Use start = \"spawn\", or omit `start` to have it chosen for you."
+        } else {
+          "Workers on other hosts are forked: load such packages in `setup`."
+        },
         call = plan$call
       )
     }
@@ -32,12 +40,13 @@ try_starts <- function(plan, may_fall_back) {
   start_spawned(plan)
 }
 
-# A reason not to fork that is known before anything starts, or NULL.
-spawn_reason <- function() {
+# A reason not to fork that is known before anything starts, or NULL. A host has a muster of its
+# own, but passes descriptors on, as this session does.
+spawn_reason <- function(host = NULL) {
   if (!.Call(ffi_can_fork)) {
     return("Forking R isn't safe on this system.")
   }
-  if (is_dev()) "Package muster is under load_all()."
+  if (is.null(host) && is_dev()) "Package muster is under load_all()."
 }
 
 plan_timeout <- function(plan) {
@@ -58,7 +67,11 @@ start_forked <- function(plan, again = TRUE) {
   if (!is.null(server$refused)) {
     return(server)
   }
-  setup <- worker_orders(plan, plan$packages[late], server$base, server$env)
+  setup <- if (is.null(server$host)) {
+    worker_orders(plan, plan$packages[late], server$base, server$env)
+  } else {
+    host_orders(plan, plan$packages[late], server)
+  }
   outcome <- .Call(
     ffi_cluster_open, plan$workers, server$pointer, min(window_fork, plan$window), setup,
     plan_timeout(plan), plan$policy
@@ -87,6 +100,9 @@ start_forked <- function(plan, again = TRUE) {
 is_late <- function(packages) cumsum(packages %in% never_preloaded()) > 0L
 never_preloaded <- function() c(not_preloaded, names(dev_packages()))
 server_for <- function(plan) {
+  if (!is.null(plan$host)) {
+    return(host_server(plan))
+  }
   late <- is_late(plan$packages)
   load <- setdiff(c(plan$packages[late], plan$load), never_preloaded())
   fork_server(plan$packages[!late], load, plan$call, plan$boot, plan$workers)
@@ -176,7 +192,10 @@ thread_variables <- function(threads) paste0(thread_names, "=", threads)
 # at any other end, and one for all workers that were booted.
 # Not tempdir(check = TRUE): if no new directory can be made, R is left with none, and the next
 # tempdir() ends the session.
-temp_root <- function() file.path(tempdir(), "muster")
+# A host process has another.
+temp_root <- function() {
+  if (is.null(the$temp_root)) file.path(tempdir(), "muster") else the$temp_root
+}
 
 temp_dir <- function(name, call) {
   dir <- file.path(temp_root(), name)

@@ -227,8 +227,13 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   call <- sys.call()
   check_dots(..., call = call)
   check_not_booting(call)
-  workers <- check_workers(workers, missing(workers), call)
-  packages <- check_packages(packages, call)
+  host <- if (inherits(workers, "muster_launcher")) keyed_host(workers)
+  workers <- if (is.null(host)) check_workers(workers, missing(workers), call) else host$workers
+  packages <- if (is.null(host)) {
+    check_packages(packages, call)
+  } else {
+    unique(check_strings(packages, "packages", call))
+  }
   setup <- check_setup(setup, call)
   # Checked first: once an argument has been assigned to, missing() is FALSE.
   may_fall_back <- missing(start)
@@ -236,10 +241,10 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   threads <- check_count(threads, "threads", max = 1024L, call = call)
   policy <- check_policy(healing, retries, heartbeat, timeout, call)
   check_flag(autoStop, "autoStop", call = call)
-  check_limits(workers, call)
+  check_limits(if (is.null(host)) workers else 2 * workers, call)
   plan <- list(
     workers = workers, packages = packages, setup = setup, start = start,
-    threads = threads, policy = policy, call = call
+    threads = threads, policy = policy, host = host, call = call
   )
   opened <- start_cluster(plan, may_fall_back)
   if (!autoStop) {

@@ -70,10 +70,11 @@ drop_unused_servers <- function(keep) {
 }
 
 # FALSE while it is needed: it has workers, or its directory has those of workers. A server that
-# was killed couldn't remove the directory itself.
+# was killed couldn't remove the directory itself. base: "" for a server on another host, which
+# removes its own.
 end_server <- function(pointer, base) {
-  ended <- .Call(ffi_server_end, pointer) && !is_base_used(base)
-  if (ended) {
+  ended <- .Call(ffi_server_end, pointer) && !(nzchar(base) && is_base_used(base))
+  if (ended && nzchar(base)) {
     unlink(base, recursive = TRUE)
   }
   ended
@@ -149,13 +150,20 @@ boot_server <- function(packages, load, key, call, boot = NULL, workers = Inf) {
       errno = pointer$errno, call = call
     )
   }
+  wait_for_server(pointer, base, call, function() {
+    list(key = key, pointer = pointer, base = base, env = variables)
+  })
+}
+
+# made(): the entry for a server that is ready.
+wait_for_server <- function(pointer, base, call, made) {
   # An interrupt must not leave an unregistered server behind.
   waited <- FALSE
   on.exit(if (!waited) end_server(pointer, base))
   ready <- .Call(ffi_server_wait, pointer, start_timeout())
   if (ready) {
     waited <- TRUE
-    return(list(key = key, pointer = pointer, base = base, env = variables))
+    return(made())
   }
   state <- .Call(ffi_server_state, pointer)
   if (state$state == "refused") {

@@ -24,6 +24,7 @@ server_main <- function(session) {
   if (is.null(setup)) {
     return(FALSE)
   }
+  the$base <- setup$base
   booted_with <- other_descriptors()
   failure <- first_error({
     .libPaths(expand_libraries(setup$libraries))
@@ -156,7 +157,9 @@ worker_begin <- function(forked, session) {
     return(FALSE)
   }
   failure <- first_error({
-    if (forked) own_tempdir(orders$base, orders$tmpdir)
+    # NULL: in that of the fork server, on another host.
+    base <- if (is.null(orders$base)) the$base else orders$base
+    if (forked) own_tempdir(base, orders$tmpdir)
     worker_setup(orders)
   })
   if (!is.null(failure)) {

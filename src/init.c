@@ -4,6 +4,7 @@
 #include "base/mst_assert.h"
 #include "ffi/data/data.h"
 #include "ffi/discover/discover.h"
+#include "ffi/host/host.h"
 #include "ffi/machine/machine.h"
 #include "ffi/session/callers.h"
 #include "ffi/socket/socket.h"
@@ -20,6 +21,12 @@
 #define SESSION_ENTRIES(EACH)                                                  \
   EACH(ffi_session_tempdirs, 0)                                                \
   EACH(ffi_session_end, 1)                                                     \
+  EACH(ffi_remote_start, 4)                                                    \
+  EACH(ffi_remote_wait, 2)                                                     \
+  EACH(ffi_remote_state, 1)                                                    \
+  EACH(ffi_remote_build, 3)                                                    \
+  EACH(ffi_remote_server, 3)                                                   \
+  EACH(ffi_remote_end, 1)                                                      \
   EACH(ffi_server_start, 4)                                                    \
   EACH(ffi_server_wait, 2)                                                     \
   EACH(ffi_server_state, 1)                                                    \
@@ -107,6 +114,12 @@ static const R_CallMethodDef entries[] = {
     FFI_SOCKET_ENTRIES,
     ENTRY(ffi_build_set, 2),
     ENTRY(ffi_enums, 0),
+    ENTRY(ffi_host_open, 1),
+    ENTRY(ffi_host_say, 1),
+    ENTRY(ffi_host_next, 0),
+    ENTRY(ffi_host_spawn, 4),
+    ENTRY(ffi_host_refuse, 2),
+    ENTRY(ffi_host_end, 1),
     ENTRY(ffi_process_stat, 1),
     ENTRY(ffi_line_put, 3),
     ENTRY(ffi_line_away, 1),

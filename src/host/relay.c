@@ -102,6 +102,9 @@ int mst_relay_open(const struct mst_relay_config *config,
 
 void mst_relay_close(struct mst_relay *relay) {
   int in = relay->in_io.fd, out = relay->out_io.fd;
+  // Whoever sees the end of another stream must find that the link is gone.
+  mst_loop_remove(relay->loop, &relay->first->io);
+  mst_net_close(&relay->first->io.fd);
   free_all(relay);
   if (out != in) mst_net_close(&out);
   mst_net_close(&in);
@@ -289,11 +292,13 @@ int mst_relay_run(struct mst_relay *relay, int timeout_ms,
   read_link(relay, now_ns);
   check_time(relay, before_ns, now_ns);
   uint64_t sent;
-  do { // what was sent may be what others waited for
+  do { // what was sent or written may be what others waited for
+    relay->moved = 0;
     serve_waiting(relay);
     sent = relay->mux.flight.sent;
     fill_link(relay, now_ns);
-  } while (relay->mux.flight.sent != sent && !relay->out_blocked);
+  } while (relay->moved ||
+           (relay->mux.flight.sent != sent && !relay->out_blocked));
   free_over(relay);
   if (relay->first->no_more_reads && relay->failed == 0)
     mst_relay_fail(relay, -MST_ECLOSED, "this end was closed");

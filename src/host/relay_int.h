@@ -102,6 +102,7 @@ struct mst_relay {
   struct mst_end *ends, *touched, *waiting;
   struct mst_end *first;
   uint8_t some_over; // a stream may be over
+  uint8_t moved;     // something was written or made, which others may wait for
   uint64_t chunks;
   int64_t retry_ns; // try again what the system had no room for; INT64_MAX
   int64_t silence_ns, pinged_ns;

@@ -130,6 +130,7 @@ static size_t put(struct mst_end *end, const uint8_t *bytes, size_t n) {
     if (sent > 0) {
       end->lacks_ns = 0;
       done += (size_t)sent;
+      end->relay->moved = 1;
       mst_mux_took(&end->relay->mux, end->stream, (size_t)sent,
                    mst_clock_now());
     } else if (sent == -MST_EAGAIN) {
@@ -241,7 +242,7 @@ static int make_parts(struct mst_end *end) {
     if (end->first == NULL) return 0; // the end is broken
   }
   end->lacks_ns = 0;
-  end->relay->some_over = 1;
+  end->relay->some_over = end->relay->moved = 1;
   drop_first(end);
   return 1;
 }

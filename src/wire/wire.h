@@ -58,7 +58,10 @@ enum mst_kind {
   MST_KIND_EXITED = 37,        // server: how a worker ended
   MST_KIND_SIGNAL = 38,        // session: signal to a worker's process group
   MST_KIND_ADOPT = 39,         // session: a child that is a worker from now on
-  // 40 to 47 are kept free for fork servers
+  // session and host process
+  MST_KIND_HOST = 40,   // host process: R bytes, what the host is
+  MST_KIND_SERVER = 41, // session: R bytes, start a fork server with these ends
+  // 42 to 47 are kept free for host processes
   // links between workers, see link_msg.h
   MST_KIND_WANT = 48, // either: asks for the blocks of a map task
   MST_KIND_HAVE = 49, // either: the blocks

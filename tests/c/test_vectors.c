@@ -447,6 +447,8 @@ static const struct vector vectors[] = {
     {"exited-unknown", {MST_KIND_EXITED, AT, .length = 12}, PROC(unknown_end)},
     {"signal", {MST_KIND_SIGNAL, AT, .length = 12}, PROC(terminate)},
     {"adopt", {MST_KIND_ADOPT, AT, .length = 12}, PROC(forked)},
+    {"host", {MST_KIND_HOST, .length = 27}, R_BYTES(NULL)},
+    {"server", {MST_KIND_SERVER, .length = 27}, R_BYTES(NULL)},
     {"want", {MST_KIND_WANT, .length = 12}, &want, write_want, read_want},
     {"have",
      {MST_KIND_HAVE, MST_FLAG_SEGMENT, .length = 112},

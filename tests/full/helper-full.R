@@ -7,6 +7,7 @@
 
 source("../testthat/helper-cluster.R", local = TRUE)
 source("../testthat/helper-features.R", local = TRUE)
+source("../testthat/helper-host.R", local = TRUE)
 
 is_root <- function() identical(unname(Sys.info()[["effective_user"]]), "root")
 

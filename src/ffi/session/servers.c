@@ -74,34 +74,80 @@ struct mst_server *ffi_server_of(SEXP pointer) {
   return server != NULL && server->owner == ffi_self() ? server : NULL;
 }
 
-SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup) {
-  struct mst_session *session = ffi_session();
+// own makes a server by start(data), and gives it its pointer, or why there is none. Frees the
+// blobs.
+static SEXP own(SEXP pointer,
+                int (*start)(void *data, struct mst_server **server,
+                             struct mst_err *err),
+                void *data, struct mst_blob *blobs[2]) {
   forget_parents();
   follow_entries();
-  struct mst_spawn spawn;
-  ffi_fill_spawn(&spawn, file, argv, env);
-  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, server_tag(), R_NilValue));
-  struct mst_blob *blob = ffi_blob_of(setup);
   struct owned_server *owned = malloc(sizeof *owned);
   struct mst_err err;
   mst_err_clear(&err);
-  int rc = -MST_EMEM;
-  if (owned != NULL) {
-    rc =
-        mst_server_start(&session->here, session->loop, session->prints, &spawn,
-                         blob, mst_session_news, session, &owned->server, &err);
-  }
-  mst_blob_release(blob);
+  const int rc = owned == NULL ? -MST_EMEM : start(data, &owned->server, &err);
+  mst_blob_release(blobs[0]);
+  mst_blob_release(blobs[1]);
   if (rc != 0) {
     free(owned);
-    UNPROTECT(1);
     return ffi_error_list(&err);
   }
   owned->next = servers;
   servers = owned;
   R_SetExternalPtrAddr(pointer, owned->server);
-  UNPROTECT(1);
   return pointer;
+}
+
+static SEXP new_pointer(void) {
+  return R_MakeExternalPtr(NULL, server_tag(), R_NilValue);
+}
+
+struct starting {
+  struct mst_session *session;
+  struct mst_remote *remote; // NULL: on this machine
+  struct mst_spawn spawn;
+  struct mst_blob *blobs[2]; // set-up; order for the host process
+};
+
+static int start_here(void *data, struct mst_server **server,
+                      struct mst_err *err) {
+  struct starting *one = data;
+  return mst_server_start(&one->session->here, one->session->loop,
+                          one->session->prints, &one->spawn, one->blobs[0],
+                          mst_session_news, one->session, server, err);
+}
+
+static int start_there(void *data, struct mst_server **server,
+                       struct mst_err *err) {
+  struct starting *one = data;
+  return mst_remote_server(one->remote, one->blobs[1], one->blobs[0],
+                           mst_session_news, one->session, server, err);
+}
+
+SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup) {
+  struct starting one = {.session = ffi_session()};
+  SEXP pointer = PROTECT(new_pointer());
+  ffi_fill_spawn(&one.spawn, file, argv, env);
+  one.blobs[0] = ffi_blob_of(setup);
+  SEXP owned = own(pointer, start_here, &one, one.blobs);
+  UNPROTECT(1);
+  return owned;
+}
+
+// ffi_remote_server asks a host for a fork server: order is for the host process, setup for the
+// server.
+SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup) {
+  struct starting one = {.session = ffi_session(),
+                         .remote = ffi_remote_of(remote)};
+  if (one.remote == NULL) return R_NilValue;
+  SEXP pointer = PROTECT(new_pointer());
+  one.blobs[0] = ffi_hold_blob(ffi_blob_of(setup));
+  mst_blob_release(one.blobs[0]); // the held reference stays
+  one.blobs[1] = ffi_blob_of(order);
+  ffi_unhold(one.blobs[0]);
+  SEXP owned = own(pointer, start_there, &one, one.blobs);
+  UNPROTECT(1);
+  return owned;
 }
 
 static int is_over(const struct mst_server *server) {
@@ -171,8 +217,7 @@ SEXP ffi_server_end(SEXP pointer) {
   return Rf_ScalarLogical(1);
 }
 
-// end_all ends all servers of this process and waits for them.
-static void end_all(int64_t deadline_ns) {
+void ffi_servers_end(int64_t deadline_ns) {
   forget_parents();
   for (struct owned_server *at = servers; at != NULL; at = at->next) {
     mst_server_end(at->server);
@@ -185,20 +230,4 @@ static void end_all(int64_t deadline_ns) {
     }
     end_for_good(owned->server);
   }
-}
-
-// ffi_session_end ends all clusters, sockets and servers of this process, and waits for the
-// servers, which remove the files that their workers left. For the end of R, or of muster in it. R
-// may be in other entries: memory is freed when it has left them.
-SEXP ffi_session_end(SEXP timeout_s) {
-  struct mst_session *session = ffi_session_or_null();
-  const int64_t deadline_ns = ffi_deadline(timeout_s);
-  while (session != NULL && session->clusters != NULL)
-    ffi_cluster_close(session->clusters);
-  ffi_payload_done();
-  ffi_end_owned();
-  if (session == NULL) return R_NilValue;
-  end_all(deadline_ns);
-  ffi_session_close();
-  return R_NilValue;
 }

@@ -3,6 +3,7 @@
 #define MST_FFI_SESSION_H
 
 #include "ffi/value/value.h"
+#include "host/remote.h"
 #include "pool/look.h"
 #include "pool/session.h"
 
@@ -24,7 +25,8 @@ int ffi_session_failed(const char *what);
 // ffi_session_failures gives the number of sessions that this process has given up. An object made
 // when it was smaller belongs to one of these.
 uint32_t ffi_session_failures(void);
-// ffi_on_give_up has `then` called when a session is given up; servers.c then gives up its servers.
+// ffi_on_give_up has `then` called when a session is given up: servers.c and remotes.c then give up
+// what they own. At most two.
 // Runs no R code.
 void ffi_on_give_up(void (*then)(void));
 // ffi_cluster_of gives the cluster behind an external pointer, or NULL and the outcome.
@@ -109,6 +111,15 @@ SEXP ffi_loss_list(const struct mst_loss *loss);
 // ffi_why gives NULL for NONE, the text for TOLD (NULL without one), else the number.
 SEXP ffi_why(enum mst_why why, char *const *text);
 
+// ---- remotes.c, servers.c: other hosts, and fork servers
+
+// ffi_remote_of gives the host of a pointer, NULL if it is ended, or another process's.
+struct mst_remote *ffi_remote_of(SEXP pointer);
+// ffi_remotes_end ends all hosts of this process, ffi_servers_end all fork servers. They wait for
+// the processes, until the deadline.
+void ffi_remotes_end(void);
+void ffi_servers_end(int64_t deadline_ns);
+
 // ---- line.c: the progress line
 
 // ffi_line_is_up tells whether the terminal shows it now. Before writing to stderr call
@@ -123,6 +134,12 @@ SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup);
 SEXP ffi_server_wait(SEXP server, SEXP timeout_s);
 SEXP ffi_server_state(SEXP server);
 SEXP ffi_server_end(SEXP server);
+SEXP ffi_remote_start(SEXP name, SEXP command, SEXP env, SEXP times_s);
+SEXP ffi_remote_wait(SEXP remote, SEXP timeout_s);
+SEXP ffi_remote_state(SEXP remote);
+SEXP ffi_remote_build(SEXP remote, SEXP build, SEXP name);
+SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup);
+SEXP ffi_remote_end(SEXP remote);
 SEXP ffi_session_end(SEXP timeout_s);
 SEXP ffi_session_failure(void);
 SEXP ffi_session_assert(void);

@@ -1,0 +1,80 @@
+# The host process: what a session's command leads to on another host.
+
+#' Serve a session on another host
+#'
+#' What a command that you give to [launch_command()] has to run on the host:
+#' `Rscript -e 'muster::muster_host()'`. It greets the session over standard input and output,
+#' starts fork servers when the session asks for them, and carries what they and their workers say.
+#' It ends, and ends everything that it has started, when the session or the link ends. By hand, it
+#' prints `<muster host 1>` and waits for a session.
+#'
+#' Standard output belongs to the link from then on; whatever else is printed goes to standard
+#' error.
+#' @returns `NULL`, invisibly, when the session has ended.
+#' @section Errors:
+#' `muster_error_connect`: nobody answered within two minutes, or what answered isn't a session, or
+#' the link changes bytes.
+#' @section Cost:
+#' One process of R and, for each session, one for a fork server, which all workers are forked from.
+#' @section Source:
+#' A server that speaks over standard input and output is what `sftp-server` and
+#' `git-upload-pack` are.
+#' @seealso [launch_command()].
+#' @examples
+#' \dontrun{
+#' # On the host, by a command of the session's:
+#' # ssh node1 Rscript -e 'muster::muster_host()'
+#' muster_host()
+#' }
+#' @export
+muster_host <- function() {
+  opened <- .Call(ffi_host_open, c(host_greeting_s, host_linger_s))
+  if (is.list(opened)) {
+    abort_muster("connect", "No session answered.",
+      details = opened$error,
+      hints = "muster_host() is for commands that are given to launch_command().",
+      errno = opened$errno, call = sys.call()
+    )
+  }
+  the$temp_root <- host_root()
+  on.exit(unlink(the$temp_root, recursive = TRUE))
+  .Call(ffi_host_say, host_facts())
+  while (!is.null(order <- .Call(ffi_host_next))) {
+    serve_order(order)
+  }
+  .Call(ffi_host_end, 5)
+  invisible()
+}
+
+host_greeting_s <- 120
+# A session that isn't heard is given up after this time: a laptop may sleep.
+host_linger_s <- 900
+
+# A directory of its own, which its last fork server removes if this process can't.
+host_root <- function() {
+  root <- file.path(dirname(tempdir()), basename(tempfile("muster-")))
+  dir.create(root, mode = "0700")
+  root
+}
+
+host_facts <- function() {
+  list(
+    version = as.character(getNamespaceVersion("muster")), build = the$build,
+    r = paste(R.version$major, sub("[.].*", "", R.version$minor), sep = "."),
+    endian = .Platform$endian, node = Sys.info()[["nodename"]], pid = Sys.getpid(),
+    cores = unname(availableCores()), root = temp_root(), tmpdir = Sys.getenv("TMPDIR", NA)
+  )
+}
+
+serve_order <- function(order) {
+  failure <- first_error({
+    base <- temp_dir(order$order$name, NULL)
+    home <- temp_dir(server_home(basename(base)), NULL)
+    command <- boot_command("server", order$order$boot, 1L, home)
+    started <- .Call(ffi_host_spawn, command[[1L]], command[[2L]], command[[3L]], order$fds)
+    if (is.list(started)) stop(started$call, ": ", started$error) # tidy: for first_error()
+  })
+  if (!is.null(failure)) {
+    .Call(ffi_host_refuse, order$fds, paste0("Can't start a fork server: ", failure, "\n"))
+  }
+}

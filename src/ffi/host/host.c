@@ -1,0 +1,232 @@
+// The host process. See host.h.
+#include "ffi/host/host.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mst_clock.h"
+#include "fork/fork.h"
+#include "host/thread.h"
+#include "net/net.h"
+
+// Ends of fork servers are looked for this often.
+#define REAP_MS 500
+
+static struct {
+  struct mst_relay_thread *relay;
+  int first;   // the first stream's end
+  int session; // a pidfd of this process, for its servers
+  struct mst_kid *servers;
+  uint32_t count; // of servers that were started, so far
+} host = {.first = -1, .session = -1};
+
+// take_link moves the link away from descriptors 0 and 1: whatever prints must not reach it.
+static int take_link(int link[2], struct mst_err *err) {
+  link[1] = -1;
+  int rc = mst_net_copy(STDIN_FILENO, &link[0], err);
+  if (rc == 0) rc = mst_net_copy(STDOUT_FILENO, &link[1], err);
+  const int null = open("/dev/null", O_RDONLY);
+  if (rc == 0 && (null < 0 || dup2(null, STDIN_FILENO) < 0 ||
+                  dup2(STDERR_FILENO, STDOUT_FILENO) < 0)) {
+    rc = mst_err_set(err, MST_ESYS, errno, "dup2", "%s", strerror(errno));
+  }
+  if (null > STDERR_FILENO) (void)close(null);
+  if (rc == 0) return 0;
+  mst_net_close(&link[0]);
+  mst_net_close(&link[1]);
+  return rc;
+}
+
+// ffi_host_open greets the session over standard input and output, and waits for its answer.
+// times_s: how long that may take, and the silence after which the session counts as gone. TRUE, or
+// list(error, call, errno).
+SEXP ffi_host_open(SEXP times_s) {
+  const int64_t until_ns = mst_clock_now() + ffi_ns(REAL(times_s)[0]);
+  int link[2], pair[2];
+  struct mst_err err;
+  mst_err_clear(&err);
+  int rc = take_link(link, &err);
+  if (rc != 0) return ffi_error_list(&err);
+  rc = mst_net_pair(pair, &err);
+  if (rc != 0) return ffi_error_list(&err); // this process ends
+  mst_net_raise(&pair[0]);
+  mst_net_raise(&pair[1]);
+  const struct mst_relay_config config = {.in = link[0],
+                                          .out = link[1],
+                                          .first = pair[1],
+                                          .silence_ns =
+                                              ffi_ns(REAL(times_s)[1])};
+  rc = mst_relay_start(&config, until_ns, &host.relay, &err);
+  if (rc != 0) return ffi_error_list(&err);
+  host.first = pair[0];
+  host.session = mst_proc_pidfd(getpid());
+  while (mst_relay_state(host.relay) == MST_RELAY_GREETS)
+    (void)poll(NULL, 0, 1);
+  if (mst_relay_why(host.relay, &err) != 0) return ffi_error_list(&err);
+  return Rf_ScalarLogical(1);
+}
+
+// ffi_host_say tells the session what this host is.
+SEXP ffi_host_say(SEXP facts) {
+  struct mst_chan chan;
+  struct mst_head head = {.kind = MST_KIND_HOST};
+  struct mst_blob *blob = ffi_blob_of(facts);
+  mst_chan_open(&chan, host.first, MST_FRAME_MAX_CONTROL);
+  // The session may be gone: ffi_host_next sees that.
+  (void)mst_chan_send(&chan, &head, blob, NULL, 0, 1, NULL);
+  mst_blob_release(blob);
+  return R_NilValue;
+}
+
+static void reap_servers(void) { mst_kids_reap(&host.servers, NULL, NULL); }
+
+// receive reads exactly n bytes, and keeps the descriptors that come along. 0, or -MST_ECLOSED.
+static int receive(void *bytes, size_t n, int fds[2], size_t *count) {
+  size_t have = 0;
+  while (have < n) {
+    struct pollfd polled = {.fd = host.first, .events = POLLIN};
+    int more[MST_NET_FDS_MAX], lost;
+    size_t more_count = 0;
+    reap_servers();
+    if (poll(&polled, 1, REAP_MS) <= 0) continue;
+    const int64_t got =
+        mst_net_recv_fds(host.first, (uint8_t *)bytes + have, n - have, 0, more,
+                         &more_count, &lost, NULL);
+    if (got == -MST_EAGAIN) continue;
+    if (got < 0) return -MST_ECLOSED;
+    have += (size_t)got;
+    for (size_t i = 0; i < more_count; i++) {
+      if (*count < 2) {
+        fds[(*count)++] = more[i];
+      } else {
+        mst_net_close(&more[i]);
+      }
+    }
+  }
+  return 0;
+}
+
+// next_frame reads one frame. 0, or a negative number if the session is gone.
+static int next_frame(struct mst_head *head, struct mst_buf *payload,
+                      int fds[2], size_t *count) {
+  uint8_t bytes[MST_HEAD_BYTES];
+  int rc = receive(bytes, sizeof bytes, fds, count);
+  if (rc != 0) return rc;
+  if (mst_head_decode(bytes, sizeof bytes, MST_FRAME_MAX_CONTROL, head) < 0)
+    return -MST_EPROTO;
+  const size_t n = (size_t)head->length;
+  if (mst_buf_reserve(payload, n + 1) != 0) return -MST_EMEM;
+  rc = receive(payload->data, n, fds, count);
+  payload->len = n;
+  return rc;
+}
+
+struct order {
+  struct mst_buf payload;
+  int fds[2];
+  size_t count;
+};
+
+static SEXP read_order(void *data) {
+  static const char *const names[] = {"order", "fds"};
+  const struct order *order = data;
+  SEXP list = PROTECT(ffi_list(2, names));
+  SET_VECTOR_ELT(list, 1, Rf_allocVector(INTSXP, 2));
+  INTEGER(VECTOR_ELT(list, 1))[0] = order->fds[0];
+  INTEGER(VECTOR_ELT(list, 1))[1] = order->fds[1];
+  SET_VECTOR_ELT(list, 0,
+                 ffi_unserialize(order->payload.data, order->payload.len));
+  UNPROTECT(1);
+  return list;
+}
+
+static void order_read(void *data, Rboolean jump) {
+  struct order *order = data;
+  mst_buf_free(&order->payload);
+  if (jump) {
+    mst_net_close(&order->fds[0]);
+    mst_net_close(&order->fds[1]);
+  }
+}
+
+// ffi_host_next waits for the session's next order, for a fork server: list(order, fds). fds must
+// go to ffi_host_spawn or ffi_host_refuse. NULL: the session is gone.
+SEXP ffi_host_next(void) {
+  int rc = 0;
+  while (rc == 0) {
+    struct mst_head head = {0};
+    struct order order = {.fds = {-1, -1}};
+    rc = next_frame(&head, &order.payload, order.fds, &order.count);
+    if (rc == 0 && head.kind == MST_KIND_SERVER && order.count == 2)
+      return ffi_unwind(read_order, &order, order_read, &order);
+    // A newer session may say more; and for lack of room the descriptors may be lost, which the
+    // session sees by their end.
+    mst_buf_free(&order.payload);
+    mst_net_close(&order.fds[0]);
+    mst_net_close(&order.fds[1]);
+  }
+  return R_NilValue;
+}
+
+static void take_fds(SEXP fds, int out[2]) {
+  out[0] = INTEGER(fds)[0];
+  out[1] = INTEGER(fds)[1];
+}
+
+// ffi_host_spawn starts a fork server, whose channel and output are fds. Its pid, or list(error,
+// call, errno): then fds are still open.
+SEXP ffi_host_spawn(SEXP file, SEXP argv, SEXP env, SEXP fds) {
+  int ends[2];
+  struct mst_err err;
+  mst_err_clear(&err);
+  take_fds(fds, ends);
+  const struct mst_spawn spawn = {.file = Rf_translateChar(STRING_ELT(file, 0)),
+                                  .argv = ffi_strings(argv),
+                                  .env = (const char *const *)ffi_strings(env),
+                                  .fds = {ends[0], -1, host.session},
+                                  .output = ends[1],
+                                  .errors = -1,
+                                  .input = -1};
+  const struct mst_incarnation of = {.worker = ++host.count};
+  struct mst_kid *kid = mst_kids_add(&host.servers, &of);
+  int rc = kid == NULL ? mst_err_set(&err, MST_EMEM, 0, "calloc",
+                                     "no memory for a server")
+                       : mst_spawn_run(&spawn, &kid->pid, &err);
+  if (rc != 0) {
+    mst_kids_drop(&host.servers, &of);
+    return ffi_error_list(&err);
+  }
+  mst_net_close(&ends[0]);
+  mst_net_close(&ends[1]);
+  return Rf_ScalarInteger((int)kid->pid);
+}
+
+// ffi_host_refuse says why there is no fork server, as its last words.
+SEXP ffi_host_refuse(SEXP fds, SEXP text) {
+  int ends[2];
+  take_fds(fds, ends);
+  const char *words = Rf_translateCharUTF8(STRING_ELT(text, 0));
+  const ssize_t n = write(ends[1], words, strlen(words));
+  (void)n; // nobody may read it
+  mst_net_close(&ends[0]);
+  mst_net_close(&ends[1]);
+  return R_NilValue;
+}
+
+// ffi_host_end ends the link and waits until the fork servers have ended their workers and
+// themselves; those that haven't after timeout_s are killed, and their workers' watches end these.
+SEXP ffi_host_end(SEXP timeout_s) {
+  mst_net_close(&host.first);
+  mst_relay_end(host.relay);
+  host.relay = NULL;
+  mst_kids_wait(&host.servers, ffi_deadline(timeout_s), NULL, NULL);
+  mst_kids_kill(host.servers);
+  mst_kids_wait(&host.servers, mst_clock_now() + MST_NS_PER_S, NULL, NULL);
+  return R_NilValue;
+}

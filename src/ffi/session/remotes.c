@@ -1,0 +1,202 @@
+// The session's links to other hosts, as external pointers.
+//
+// As with fork servers, a link belongs to this list, not to its pointer: it stays with the session,
+// and ends with it or when R code ends it. Peers of stopped clusters may still name its host, so
+// its memory stays until R is in no entry.
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mst_clock.h"
+#include "ffi/session/session.h"
+
+struct owned_remote {
+  struct owned_remote *next;
+  struct mst_remote *remote;
+};
+
+static struct owned_remote *remotes;
+static struct owned_remote *ended;
+static pid_t owner; // a forked child leaves its parent's links alone
+
+static SEXP remote_tag(void) {
+  static struct ffi_tag tag;
+  return ffi_tag(&tag, "muster_remote_pointer");
+}
+
+static void forget_parents(void) {
+  if (owner == ffi_self()) return;
+  owner = ffi_self();
+  remotes = ended = NULL;
+}
+
+static void free_ended(void) {
+  forget_parents();
+  while (ended != NULL) {
+    struct owned_remote *gone = ended;
+    ended = gone->next;
+    mst_remote_free(gone->remote);
+    free(gone);
+  }
+}
+
+static void break_all(void) {
+  forget_parents();
+  for (const struct owned_remote *at = remotes; at != NULL; at = at->next)
+    mst_remote_break(at->remote);
+}
+
+static void follow_entries(void) {
+  static int is_done; // here or in the parent
+  if (is_done) return;
+  is_done = 1;
+  ffi_on_entries(&(struct ffi_on_entries){.outside = free_ended});
+  ffi_on_give_up(break_all);
+}
+
+struct mst_remote *ffi_remote_of(SEXP pointer) {
+  struct mst_remote *remote = ffi_address_of(pointer, remote_tag());
+  return remote != NULL && remote->owner == ffi_self() ? remote : NULL;
+}
+
+// ffi_remote_start runs list(program, arguments), and greets the host process that it leads to.
+// times_s: how long the greeting may take, and the silence that breaks the link. A pointer, or why
+// there is none.
+SEXP ffi_remote_start(SEXP name, SEXP command, SEXP env, SEXP times_s) {
+  const struct mst_session *session = ffi_session();
+  forget_parents();
+  follow_entries();
+  struct mst_spawn spawn;
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, remote_tag(), R_NilValue));
+  ffi_fill_spawn(&spawn, VECTOR_ELT(command, 0), VECTOR_ELT(command, 1), env);
+  spawn.fds[2] = -1; // not muster's
+  struct owned_remote *owned = malloc(sizeof *owned);
+  struct mst_err err;
+  mst_err_clear(&err);
+  int rc = -MST_EMEM;
+  if (owned != NULL) {
+    rc = mst_remote_start(Rf_translateCharUTF8(STRING_ELT(name, 0)),
+                          session->loop, session->prints, &spawn,
+                          mst_clock_now() + ffi_ns(REAL(times_s)[0]),
+                          ffi_ns(REAL(times_s)[1]), &owned->remote, &err);
+  }
+  if (rc != 0) {
+    free(owned);
+    UNPROTECT(1);
+    return ffi_error_list(&err);
+  }
+  owned->next = remotes;
+  remotes = owned;
+  R_SetExternalPtrAddr(pointer, owned->remote);
+  UNPROTECT(1);
+  return pointer;
+}
+
+// ffi_remote_wait waits until the host has told its facts, or won't: then also for the command's
+// end and its last words. TRUE if it has.
+SEXP ffi_remote_wait(SEXP pointer, SEXP timeout_s) {
+  struct mst_session *session = ffi_session();
+  const int64_t deadline_ns = ffi_deadline(timeout_s);
+  struct mst_remote *remote;
+  int is = 0;
+  while ((remote = ffi_remote_of(pointer)) != NULL &&
+         (is = mst_remote_is(remote, NULL)) == 0 &&
+         mst_clock_now() < deadline_ns) {
+    ffi_run_slice(session, FFI_SLICE_MS);
+    ffi_check_interrupt(NULL, NULL);
+  }
+  const int64_t end_ns = mst_clock_now() + MST_NS_PER_S;
+  while (remote != NULL && is == -MST_ECLOSED && mst_remote_reap(remote) == 0 &&
+         mst_clock_now() < end_ns) {
+    ffi_run_slice(session, 1);
+  }
+  if (remote != NULL) mst_output_drain(&remote->errors);
+  return Rf_ScalarLogical(is == 1);
+}
+
+static SEXP skipped_text(const struct mst_remote *remote) {
+  char bytes[MST_TAIL_BYTES];
+  return ffi_text(bytes, mst_relay_skipped(remote->relay, bytes));
+}
+
+static SEXP facts_of(const struct mst_remote *remote) {
+  return remote->has_facts
+             ? ffi_unserialize(remote->facts.data, remote->facts.len)
+             : R_NilValue;
+}
+
+static const char *why_of(int is) {
+  return is >= 0               ? ""
+         : is == -MST_ETIMEOUT ? "timeout"
+         : is == -MST_EPROTO   ? "protocol"
+                               : "closed";
+}
+
+// ffi_remote_state describes a link: NULL once it was ended. why: it is over, "" while it isn't.
+SEXP ffi_remote_state(SEXP pointer) {
+  static const char *const names[] = {"state", "facts",  "why",
+                                      "error", "output", "skipped",
+                                      "pid",   "how",    "number"};
+  struct mst_remote *remote = ffi_remote_of(pointer);
+  if (remote == NULL) return R_NilValue;
+  ffi_run_slice(ffi_session(), 0);
+  struct mst_err err;
+  mst_err_clear(&err);
+  const int is = mst_remote_is(remote, &err);
+  if (is < 0) (void)mst_remote_reap(remote);
+  SEXP list = PROTECT(ffi_list(9, names));
+  SET_VECTOR_ELT(list, 0,
+                 Rf_mkString(is < 0 ? "gone"
+                             : is   ? "up"
+                                    : "starting"));
+  SET_VECTOR_ELT(list, 1, facts_of(remote));
+  SET_VECTOR_ELT(list, 2, Rf_mkString(why_of(is)));
+  SET_VECTOR_ELT(list, 3, ffi_text(err.text, strlen(err.text)));
+  SET_VECTOR_ELT(list, 4, ffi_tail_text(&remote->errors.tail));
+  SET_VECTOR_ELT(list, 5, skipped_text(remote));
+  SET_VECTOR_ELT(list, 6, Rf_ScalarInteger((int)remote->pid));
+  SET_VECTOR_ELT(list, 7, Rf_ScalarInteger((int)remote->how));
+  SET_VECTOR_ELT(list, 8, Rf_ScalarInteger(remote->number));
+  UNPROTECT(1);
+  return list;
+}
+
+// ffi_remote_build says which build its workers have (the host process's own), and how it is
+// called.
+SEXP ffi_remote_build(SEXP pointer, SEXP build, SEXP name) {
+  struct mst_remote *remote = ffi_remote_of(pointer);
+  if (remote == NULL) return R_NilValue;
+  strncpy(remote->build, Rf_translateCharUTF8(STRING_ELT(build, 0)),
+          sizeof remote->build - 1);
+  strncpy(remote->name, Rf_translateCharUTF8(STRING_ELT(name, 0)),
+          sizeof remote->name - 1);
+  return R_NilValue;
+}
+
+// end_for_good moves a link out of the list: free_ended frees it.
+static void end_for_good(const struct mst_remote *remote) {
+  struct owned_remote **at = &remotes;
+  while (*at != NULL && (*at)->remote != remote)
+    at = &(*at)->next;
+  if (*at == NULL) return;
+  struct owned_remote *gone = *at;
+  *at = gone->next;
+  gone->next = ended;
+  ended = gone;
+}
+
+SEXP ffi_remote_end(SEXP pointer) {
+  struct mst_remote *remote = ffi_remote_of(pointer);
+  if (remote == NULL) return R_NilValue;
+  mst_remote_end(remote);
+  R_ClearExternalPtr(pointer);
+  end_for_good(remote);
+  return R_NilValue;
+}
+
+void ffi_remotes_end(void) {
+  forget_parents();
+  while (remotes != NULL) {
+    mst_remote_end(remotes->remote);
+    end_for_good(remotes->remote);
+  }
+}

@@ -1,0 +1,61 @@
+// host/remote: the session's end of another host. A command of the user's (ssh, srun, ...) leads to
+// a host process there; a relay joins the two. No R.
+//
+// A remote belongs to the thread that has its loops, but for its relay, which has one of its own.
+// Nothing here waits but mst_remote_free.
+#ifndef MST_HOST_REMOTE_H
+#define MST_HOST_REMOTE_H
+
+#include "base/mst_buf.h"
+#include "base/mst_clock.h"
+#include "fork/fork.h"
+#include "host/thread.h"
+
+#define MST_REMOTE_NAME_MAX 256u
+#define MST_REMOTE_BUILD_MAX 64u
+
+struct mst_remote {
+  struct mst_host host; // for its workers; must outlive them
+  char name[MST_REMOTE_NAME_MAX];
+  char build[MST_REMOTE_BUILD_MAX];
+  struct mst_loop *loop, *prints;
+  struct mst_relay_thread *relay;
+  pid_t pid;    // of the command
+  pid_t owner;  // the process that may use it
+  uint32_t how; // enum mst_exit, NONE while the command runs
+  int32_t number;
+  struct mst_output errors; // what the command prints to its standard error
+  struct mst_chan chan;     // to the host process
+  struct mst_io io;
+  struct mst_buf facts; // HOST's payload
+  uint8_t has_facts;
+  uint8_t gone; // the channel has ended
+};
+
+// mst_remote_start runs the command, whose standard input and output become the link. spawn's
+// input, output and errors are filled in here. The host process may take until until_ns to answer.
+// 0 and *out; else an error, and nothing is left.
+int mst_remote_start(const char *name, struct mst_loop *loop,
+                     struct mst_loop *prints, struct mst_spawn *spawn,
+                     int64_t until_ns, int64_t silence_ns,
+                     struct mst_remote **out, struct mst_err *err);
+// mst_remote_is asks for the outcome: 1 if the host has told its facts, 0 if it hasn't yet, or an
+// error if it won't, or is gone.
+int mst_remote_is(const struct mst_remote *remote, struct mst_err *err);
+// mst_remote_server asks the host process for a fork server. order: for it; setup: for the server.
+// As mst_server_start.
+int mst_remote_server(struct mst_remote *remote, struct mst_blob *order,
+                      struct mst_blob *setup, mst_news_sink sink,
+                      void *sink_owner, struct mst_server **out,
+                      struct mst_err *err);
+// mst_remote_reap asks whether the command has ended; fills how.
+int mst_remote_reap(struct mst_remote *remote);
+// mst_remote_end closes the link, upon which the host process ends everything there. Doesn't wait.
+// mst_remote_break does the same where the loops are given up, and doesn't touch them.
+void mst_remote_end(struct mst_remote *remote);
+void mst_remote_break(struct mst_remote *remote);
+// mst_remote_free does that, waits for the command to end, kills it if that takes longer than two
+// seconds, and frees all.
+void mst_remote_free(struct mst_remote *remote);
+
+#endif

@@ -1,0 +1,73 @@
+# Another host that fails, and sessions that do: the host is a process of this machine.
+
+behind <- function(workers = 2, frame = parent.frame()) {
+  skip_without_fork()
+  skip_without_proc()
+  local_cluster(here_by_link(workers), frame = frame)
+}
+server_of <- function(cl) parent_of(cl[[1L]]$pid)
+host_of <- function(cl) parent_of(server_of(cl))
+
+test_cluster("a host that is lost is started again, and its workers know what they knew", {
+  cl <- behind(2)
+  clusterEvalQ(cl, a <- 7)
+  for (signal in c(tools::SIGKILL, tools::SIGTERM)) {
+    there <- processes(c(host_of(cl), server_of(cl), node_pids(cl)))
+    tools::pskill(host_of(cl), signal)
+    got <- healed(clusterEvalQ(cl, a))
+    expect_identical(got$value, list(7, 7))
+    expect_setequal(got$messages, c("muster_message_server", "muster_message_restarted"))
+    wait_until(!any(still_runs(there)))
+  }
+})
+
+test_cluster("a map goes on when its host is lost in the middle", {
+  cl <- behind(2)
+  file <- tempfile()
+  defer(function() unlink(file))
+  host <- host_of(cl)
+  got <- healed(cluster_map(cl, 1:40, function(i) {
+    if (i == 20 && !file.exists(file)) {
+      file.create(file)
+      tools::pskill(host, 9L)
+      Sys.sleep(10) # tidy: the worker's work
+    }
+    i * 2
+  }))
+  expect_identical(unlist(got$value), 1:40 * 2)
+})
+
+test_cluster("a fork server that is lost on a host is replaced there", {
+  cl <- behind(2)
+  clusterEvalQ(cl, a <- 7)
+  host <- host_of(cl)
+  tools::pskill(server_of(cl), 9L)
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(healed(clusterEvalQ(cl, a))$value, list(7, 7))
+  expect_identical(host_of(cl), host)
+})
+
+test_cluster("a worker that comes back on a host comes from its checkpoint", {
+  cl <- behind(1)
+  clusterEvalQ(cl, a <- 7)
+  make_checkpoints(cl)
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(healed(clusterEvalQ(cl, a))$value, list(7))
+})
+
+test_that("a session that is killed leaves nothing on a host", {
+  skip_without_fork()
+  limit_time(60)
+  session <- start_session(bquote({
+    cl <- cluster_start(launch_command(.(host_command()), 2))
+    root <- dirname(dirname(parallel::clusterCall(cl[1L], tempdir)[[1L]]))
+    tell(root = root, pid = Sys.getpid())
+    repeat Sys.sleep(60)
+  }))
+  facts <- wait_told(session, "pid")
+  expect_true(dir.exists(facts$root))
+  expect_gt(length(marked_pids(session)), 4L)
+  tools::pskill(facts$pid, tools::SIGKILL)
+  expect_all_gone(session)
+  expect_false(dir.exists(facts$root))
+})

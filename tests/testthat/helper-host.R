@@ -1,0 +1,19 @@
+# With MUSTER_TEST_HOST=yes the clusters that tests start have their workers behind a link, as on
+# another host: whatever works here must work there.
+
+# A command that leads to a host process on this machine.
+host_command <- function() {
+  libraries <- paste(.libPaths(), collapse = ":")
+  rscript <- file.path(R.home("bin"), "Rscript")
+  paste0("R_LIBS=", shQuote(libraries), " exec ", rscript, " -e 'muster::muster_host()'")
+}
+
+here_by_link <- function(workers = 1L, ...) launch_command(host_command(), workers, ...)
+
+if (nzchar(Sys.getenv("MUSTER_TEST_HOST"))) {
+  cluster_start <- function(workers = 2L, ...) {
+    by_link <- is.numeric(workers) && length(workers) == 1L && workers %in% 1:64 &&
+      !identical(list(...)$start, "spawn")
+    muster::cluster_start(if (by_link) here_by_link(workers, "localhost") else workers, ...)
+  }
+}
