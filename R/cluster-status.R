@@ -95,10 +95,11 @@ status_row <- function(node, call) {
     }
     status <- list(
       pid = NA_integer_, state = "stopped", done = NA_real_, running_s = NA_real_,
-      restarts = NA_integer_, heard_s = NA_real_, healing = "none"
+      restarts = NA_integer_, heard_s = NA_real_, healing = "none", here = TRUE
     )
   }
-  process <- .Call(ffi_process_stat, status$pid)
+  # On another host the pid is that of another process here, or of none.
+  process <- .Call(ffi_process_stat, if (status$here) status$pid else NA_integer_)
   data.frame(
     worker = .subset2(node, "rank"), host = .subset2(node, "host"), pid = status$pid,
     state = status$state, done = status$done, running = status$running_s,

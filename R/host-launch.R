@@ -109,7 +109,10 @@ start_link <- function(plan) {
   }
   facts <- .Call(ffi_remote_state, pointer)$facts
   check_facts(facts, plan)
-  .Call(ffi_remote_build, pointer, facts$build, if (is.null(host$name)) facts$node else host$name)
+  .Call(
+    ffi_remote_is, pointer, facts$build, if (is.null(host$name)) facts$node else host$name,
+    identical(facts$processes, process_space())
+  )
   up <- TRUE
   list(key = host$key, pointer = pointer, facts = facts)
 }

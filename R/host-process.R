@@ -62,8 +62,16 @@ host_facts <- function() {
     version = as.character(getNamespaceVersion("muster")), build = the$build,
     r = paste(R.version$major, sub("[.].*", "", R.version$minor), sep = "."),
     endian = .Platform$endian, node = Sys.info()[["nodename"]], pid = Sys.getpid(),
-    cores = unname(availableCores()), root = temp_root(), tmpdir = Sys.getenv("TMPDIR", NA)
+    cores = unname(availableCores()), root = temp_root(), tmpdir = Sys.getenv("TMPDIR", NA),
+    processes = process_space()
   )
+}
+
+# Two processes for which this is the same see each other by their pids.
+process_space <- function() {
+  boot <- one_line(read_kernel_file(file.path(proc_place(), "sys/kernel/random/boot_id")))
+  space <- Sys.readlink(file.path(proc_place(), "self/ns/pid"))
+  if (!is.na(boot) && nzchar(space) %in% TRUE) paste(boot, space) else paste("unknown", Sys.getpid())
 }
 
 serve_order <- function(order) {

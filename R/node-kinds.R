@@ -55,7 +55,10 @@ isLocalhostNode <- function(node, ...) UseMethod("isLocalhostNode")
 
 #' @rdname isForkedChild
 #' @export
-isLocalhostNode.muster_node <- function(node, ...) TRUE
+isLocalhostNode.muster_node <- function(node, ...) {
+  status <- .Call(ffi_node_look, node)
+  if (is.list(status)) status$here else identical(.subset2(node, "host"), "localhost")
+}
 
 #' @export
 isLocalhostNode.muster_stock_node <- function(node, ...) node$options$local

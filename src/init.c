@@ -24,7 +24,7 @@
   EACH(ffi_remote_start, 4)                                                    \
   EACH(ffi_remote_wait, 2)                                                     \
   EACH(ffi_remote_state, 1)                                                    \
-  EACH(ffi_remote_build, 3)                                                    \
+  EACH(ffi_remote_is, 4)                                                       \
   EACH(ffi_remote_server, 3)                                                   \
   EACH(ffi_remote_end, 1)                                                      \
   EACH(ffi_server_start, 4)                                                    \

@@ -170,6 +170,8 @@ struct mst_host {
   const char *build;
   // A path there is the same file here: the session removes what workers leave.
   uint8_t shares_files;
+  // A pid there is the same process here.
+  uint8_t shares_processes;
   // How many processes the kernel has killed for memory, -1 if unknown; NULL: nobody can tell.
   int64_t (*oom_kills)(void);
   int64_t kills;     // that, when last read

@@ -6,8 +6,10 @@
 #define OOM_NS MST_NS_PER_S
 
 void mst_host_here(struct mst_host *host) {
-  *host = (struct mst_host){
-      .name = "localhost", .shares_files = 1, .oom_kills = mst_proc_oom_kills};
+  *host = (struct mst_host){.name = "localhost",
+                            .shares_files = 1,
+                            .shares_processes = 1,
+                            .oom_kills = mst_proc_oom_kills};
   host->kills = host->oom_kills();
 }
 

@@ -127,6 +127,7 @@ static void free_one(struct mst_end *end) {
   mst_segment_close(&end->segment);
   mst_buf_free(&end->held);
   mst_buf_free(&end->reply);
+  mst_buf_free(&end->answer);
   free(end);
 }
 

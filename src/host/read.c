@@ -3,6 +3,7 @@
 // An end is read when its turn on the link comes, straight into what goes to the link. In the host
 // process two things may have to be sent before: what a worker printed before an answer; and,
 // before the news that it has ended, all that it left in its output and its data.
+#include <errno.h>
 #include <string.h>
 
 #include "host/relay_int.h"
@@ -163,6 +164,21 @@ static int awaits_output(struct mst_end *end) {
   return 0;
 }
 
+// lost_parts: this process had no room for what goes along with the frame at `start`. A FORK is
+// refused; without what goes along, others are worth nothing.
+static void lost_parts(struct mst_end *end, size_t start, size_t n,
+                       int64_t now_ns) {
+  struct mst_head head;
+  const uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
+  if (mst_head_decode(bytes + start, n - start, 0, &head) > 0 &&
+      head.kind == MST_KIND_FORK && n - start == MST_HEAD_BYTES) {
+    send(end, start, now_ns);
+    mst_write_refusal(end, &head, EMFILE);
+  } else {
+    mst_end_break(end);
+  }
+}
+
 static void read_socket(struct mst_end *end, size_t most, int64_t now_ns) {
   uint8_t *bytes = out_at(end->relay) + MST_PIECE_HEAD_BYTES;
   int fds[MST_NET_FDS_MAX], lost = 0;
@@ -184,7 +200,7 @@ static void read_socket(struct mst_end *end, size_t most, int64_t now_ns) {
   }
   int rc = look(end, bytes, (size_t)got, 0, &start, &sends);
   if (rc == 0 && lost) {
-    mst_end_break(end); // what went along is gone
+    lost_parts(end, start, (size_t)got, now_ns);
     return;
   }
   if (rc == 0 && count > 0) {

@@ -34,7 +34,8 @@ struct mst_chunk {
   uint64_t number; // of all chunks, in the order in which they came
   uint64_t after;  // so many bytes of the worker's output go first
   int64_t since_ns;
-  size_t count; // attached; 0: bytes
+  size_t count;   // attached; 0: bytes
+  uint8_t is_own; // the relay's answer: its bytes didn't come over the link
   struct mst_end *attached[MST_ATTACHED_MAX];
   size_t n, done;
   uint8_t bytes[];
@@ -68,16 +69,19 @@ struct mst_end {
   uint64_t held_output, held_data; // so many bytes of these have to be sent
   struct mst_end *held_for[2];     // output, data; NULL: gone
   int64_t held_ns;
-  uint8_t held_passes;  // it was waited for
-  struct mst_buf reply; // frames that the relay itself answers
+  uint8_t held_passes; // it was waited for
+  struct mst_buf
+      reply; // the relay's own answers, for the other side of the link
   // from the link to the descriptor
-  struct mst_passing out;
+  struct mst_passing came, out;
+  struct mst_buf answer; // the relay's own, for this side
   struct mst_chunk *first, *last;
   int fds[MST_ATTACHED_MAX]; // go along with the next byte
   size_t fd_count;
   struct mst_end
-      *naming[3]; // the worker's ends, named by the FORK that comes next
-  uint8_t drops;  // the next frame is dropped: what goes along couldn't be made
+      *naming[3];   // the worker's ends, named by the FORK that comes next
+  uint8_t puts_own; // what is being written is the relay\'s own
+  uint8_t drops; // the next frame is dropped: what goes along couldn't be made
   int drops_errno;
   int64_t
       lacks_ns; // since when the system has lacked something for it, 0: it doesn't
@@ -181,6 +185,9 @@ void mst_parts_forget(struct mst_relay *relay, int64_t now_ns);
 int mst_write_came(struct mst_end *end, const uint8_t *bytes, size_t n);
 // mst_write_on goes on with what is kept, as far as it may.
 void mst_write_on(struct mst_end *end);
+// mst_write_refusal answers a FORK, on this side, whose descriptors couldn't be received.
+void mst_write_refusal(struct mst_end *end, const struct mst_head *fork,
+                       int sys_errno);
 
 // ---- read.c: from descriptors to the link
 

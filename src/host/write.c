@@ -70,15 +70,21 @@ static void name_worker(struct mst_end *end, const struct mst_head *head) {
   }
 }
 
-// refuse_fork answers a FORK whose descriptors couldn't be made, for the fork server.
-static void refuse_fork(struct mst_end *end, struct mst_head head) {
-  const struct mst_proc_msg msg = {.number = end->drops_errno};
+// add_refusal appends the answer to a FORK that can't be carried out.
+static int add_refusal(struct mst_buf *to, struct mst_head head,
+                       int sys_errno) {
+  const struct mst_proc_msg msg = {.number = sys_errno};
   uint8_t bytes[MST_HEAD_BYTES + MST_PROC_MSG_BYTES];
   head.kind = MST_KIND_FORK_FAILED;
   head.length = MST_PROC_MSG_BYTES;
   mst_head_encode(&head, bytes);
   mst_proc_msg_encode(&msg, bytes + MST_HEAD_BYTES);
-  if (mst_buf_append(&end->reply, bytes, sizeof bytes) != 0) mst_end_break(end);
+  return mst_buf_append(to, bytes, sizeof bytes);
+}
+
+// refuse_fork answers a FORK whose descriptors couldn't be made, for the fork server.
+static void refuse_fork(struct mst_end *end, struct mst_head head) {
+  if (add_refusal(&end->reply, head, end->drops_errno) != 0) mst_end_break(end);
   mst_end_ready(end, 1);
 }
 
@@ -120,6 +126,13 @@ static int64_t write_to(struct mst_end *end, const uint8_t *bytes, size_t n,
   return sent;
 }
 
+// took makes room for others of the stream's bytes.
+static void took(struct mst_end *end, size_t n) {
+  end->relay->moved = 1;
+  if (end->puts_own) return;
+  mst_mux_took(&end->relay->mux, end->stream, n, mst_clock_now());
+}
+
 // put writes what fits. Returns how much is done with; less than n: is_full, or it waits.
 static size_t put(struct mst_end *end, const uint8_t *bytes, size_t n) {
   size_t done = 0;
@@ -130,9 +143,7 @@ static size_t put(struct mst_end *end, const uint8_t *bytes, size_t n) {
     if (sent > 0) {
       end->lacks_ns = 0;
       done += (size_t)sent;
-      end->relay->moved = 1;
-      mst_mux_took(&end->relay->mux, end->stream, (size_t)sent,
-                   mst_clock_now());
+      took(end, (size_t)sent);
     } else if (sent == -MST_EAGAIN) {
       end->is_full = 1;
       mst_end_touch(end);
@@ -160,8 +171,7 @@ static size_t put_frames(struct mst_end *end, const uint8_t *bytes, size_t n) {
       return n;
     }
     if (dropped) {
-      mst_mux_took(&end->relay->mux, end->stream, (size_t)part,
-                   mst_clock_now());
+      took(end, (size_t)part);
       done += (size_t)part;
       continue;
     }
@@ -198,7 +208,36 @@ static int keep(struct mst_end *end, const struct mst_chunk *as,
   return 0;
 }
 
-int mst_write_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
+// put_answer queues the relay's own answer, between two frames that came.
+static int put_answer(struct mst_end *end) {
+  const struct mst_chunk chunk = {
+      .number = ++end->relay->chunks, .since_ns = mst_clock_now(), .is_own = 1};
+  if (end->answer.len == 0 || !mst_passing_is_between(&end->came)) return 0;
+  const int rc = keep(end, &chunk, end->answer.data, end->answer.len);
+  if (rc == 0) end->answer.len = 0;
+  return rc;
+}
+
+void mst_write_refusal(struct mst_end *end, const struct mst_head *fork,
+                       int sys_errno) {
+  if (add_refusal(&end->answer, *fork, sys_errno) != 0 || put_answer(end) != 0)
+    mst_end_break(end);
+}
+
+// follow keeps track of the frames that come.
+static int follow(struct mst_end *end, const uint8_t *bytes, size_t n) {
+  while (n > 0) {
+    struct mst_head head;
+    int whole;
+    const int64_t part = mst_passing_next(&end->came, bytes, n, &head, &whole);
+    if (part < 0) return -MST_EPROTO;
+    bytes += part;
+    n -= (size_t)part;
+  }
+  return 0;
+}
+
+static int take_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
   const struct mst_chunk chunk = {
       .number = ++end->relay->chunks,
       .after = end->prints != NULL ? end->prints->stream->got : 0,
@@ -217,6 +256,13 @@ int mst_write_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
     return 0;
   }
   return keep(end, &chunk, bytes + done, n - done);
+}
+
+int mst_write_came(struct mst_end *end, const uint8_t *bytes, size_t n) {
+  const int is_control = end->stream->class == MST_STREAM_CONTROL;
+  int rc = is_control ? follow(end, bytes, n) : 0;
+  if (rc == 0) rc = take_came(end, bytes, n);
+  return rc == 0 ? put_answer(end) : rc;
 }
 
 static void drop_first(struct mst_end *end) {
@@ -259,7 +305,9 @@ void mst_write_on(struct mst_end *end) {
       return;
     }
     const size_t n = chunk->n - chunk->done;
+    end->puts_own = chunk->is_own;
     const size_t done = put_any(end, chunk->bytes + chunk->done, n);
+    end->puts_own = 0;
     if (end->first != chunk) continue; // the end is over
     chunk->done += done;
     if (done < n) return;

@@ -207,3 +207,45 @@ TEST("A host without descriptors refuses a worker, and goes on") {
   close_worker(&other);
   close_link();
 }
+
+#if MST_HAVE_SCM_RIGHTS
+#include <sys/resource.h>
+
+// limit_files leaves no descriptor below a new limit; 0 lifts it again.
+static void limit_files(int on) {
+  static struct rlimit before;
+  if (!on) {
+    CHECK_INT(setrlimit(RLIMIT_NOFILE, &before), 0);
+    return;
+  }
+  CHECK_INT(getrlimit(RLIMIT_NOFILE, &before), 0);
+  int free_fd = dup(0);
+  CHECK(free_fd >= 0);
+  const struct rlimit now = {(rlim_t)free_fd, before.rlim_max};
+  mst_net_close(&free_fd);
+  CHECK_INT(setrlimit(RLIMIT_NOFILE, &now), 0);
+}
+
+TEST("A session without descriptors hears that a worker can't be started, and "
+     "goes on") {
+  struct worker worker, other;
+  open_link();
+  start_server();
+  send_fork(&worker, 7);
+  send_fork(&other, 8);
+  limit_files(1); // before the relay receives them
+  for (uint32_t index = 7; index <= 8; index++) {
+    const struct mst_head head = take(&server[0]);
+    CHECK(head.kind == MST_KIND_FORK_FAILED && head.worker == index);
+  }
+  limit_files(0);
+  UNTIL(has_ended(&worker.data[0]) && has_ended(&other.control[0]));
+  close_side(&worker, 0);
+  close_side(&other, 0);
+  start_worker(&worker, 9);
+  send_frame(&worker.data[0], MST_KIND_EXEC, 9, "call", 4);
+  CHECK_INT(take(&worker.data[1]).call, 9);
+  close_worker(&worker);
+  close_link();
+}
+#endif

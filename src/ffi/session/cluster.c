@@ -51,7 +51,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
       "worker", "pid",     "state",   "done",     "how",     "number",
       "output", "failure", "tempdir", "restarts", "heard_s", "running_s",
-      "owed",   "oom",     "ours",    "lacks",    "healing"};
+      "owed",   "oom",     "ours",    "lacks",    "healing", "here"};
   static const char *const healings[] = {[MST_HEALING_NONE] = "none",
                                          [MST_HEALING_FRESH] = "fresh",
                                          [MST_HEALING_REPLAY] = "replay",
@@ -60,7 +60,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   const struct mst_look look = mst_peer_look(peer, now_ns);
   const char *state =
       look.suspect ? "suspect" : mst_worker_state_name(look.state);
-  SEXP list = PROTECT(ffi_list(17, names));
+  SEXP list = PROTECT(ffi_list(18, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, pid_of(look.pid));
   SET_VECTOR_ELT(list, 2, Rf_mkString(state));
@@ -82,6 +82,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(look.ours));
   SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(look.sys_errno));
   SET_VECTOR_ELT(list, 16, Rf_mkString(healings[look.healing]));
+  SET_VECTOR_ELT(list, 17, Rf_ScalarLogical(peer->host->shares_processes));
   UNPROTECT(1);
   return list;
 }

@@ -160,15 +160,16 @@ SEXP ffi_remote_state(SEXP pointer) {
   return list;
 }
 
-// ffi_remote_build says which build its workers have (the host process's own), and how it is
-// called.
-SEXP ffi_remote_build(SEXP pointer, SEXP build, SEXP name) {
+// ffi_remote_is says what the host is: its workers' build (the host process's own), how it is
+// called, and whether its pids are those of processes here.
+SEXP ffi_remote_is(SEXP pointer, SEXP build, SEXP name, SEXP here) {
   struct mst_remote *remote = ffi_remote_of(pointer);
   if (remote == NULL) return R_NilValue;
   strncpy(remote->build, Rf_translateCharUTF8(STRING_ELT(build, 0)),
           sizeof remote->build - 1);
   strncpy(remote->name, Rf_translateCharUTF8(STRING_ELT(name, 0)),
           sizeof remote->name - 1);
+  remote->host.shares_processes = Rf_asLogical(here) == 1;
   return R_NilValue;
 }
 

@@ -137,7 +137,7 @@ SEXP ffi_server_end(SEXP server);
 SEXP ffi_remote_start(SEXP name, SEXP command, SEXP env, SEXP times_s);
 SEXP ffi_remote_wait(SEXP remote, SEXP timeout_s);
 SEXP ffi_remote_state(SEXP remote);
-SEXP ffi_remote_build(SEXP remote, SEXP build, SEXP name);
+SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP name, SEXP here);
 SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup);
 SEXP ffi_remote_end(SEXP remote);
 SEXP ffi_session_end(SEXP timeout_s);
