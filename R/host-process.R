@@ -39,7 +39,7 @@ muster_host <- function() {
   the$temp_root <- host_root()
   on.exit(unlink(the$temp_root, recursive = TRUE))
   .Call(ffi_host_say, host_facts())
-  while (!is.null(order <- .Call(ffi_host_next))) {
+  while (!is.null(order <- .Call(ffi_host_next, the$temp_root))) {
     serve_order(order)
   }
   .Call(ffi_host_end, 5)
@@ -71,7 +71,8 @@ host_facts <- function() {
 process_space <- function() {
   boot <- one_line(read_kernel_file(file.path(proc_place(), "sys/kernel/random/boot_id")))
   space <- Sys.readlink(file.path(proc_place(), "self/ns/pid"))
-  if (!is.na(boot) && nzchar(space) %in% TRUE) paste(boot, space) else paste("unknown", Sys.getpid())
+  known <- !is.na(boot) && nzchar(space) %in% TRUE
+  if (known) paste(boot, space) else paste("unknown", Sys.getpid())
 }
 
 serve_order <- function(order) {

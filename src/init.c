@@ -116,7 +116,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_enums, 0),
     ENTRY(ffi_host_open, 1),
     ENTRY(ffi_host_say, 1),
-    ENTRY(ffi_host_next, 0),
+    ENTRY(ffi_host_next, 1),
     ENTRY(ffi_host_spawn, 4),
     ENTRY(ffi_host_refuse, 2),
     ENTRY(ffi_host_end, 1),

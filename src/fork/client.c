@@ -224,6 +224,11 @@ static void take_news(struct mst_server *server, const struct mst_frame *frame,
       0) {
     return;
   }
+  if (msg.how == MST_EXIT_MEMORY) {
+    mst_host_note_kill(server->launcher.host, mst_clock_now());
+    msg.how = MST_EXIT_SIGNAL;
+    msg.number = SIGKILL;
+  }
   const struct mst_news news = {
       .kind = kind,
       .of = {.cluster = frame->head.cluster,

@@ -172,7 +172,11 @@ struct mst_host {
   uint8_t shares_files;
   // A pid there is the same process here.
   uint8_t shares_processes;
-  // How many processes the kernel has killed for memory, -1 if unknown; NULL: nobody can tell.
+  // remove has what a worker left there removed, where files aren't shared; NULL: it stays until
+  // the host ends.
+  void (*remove)(struct mst_host *self, const char *path);
+  // How many processes the kernel has killed for memory, -1 if unknown; NULL: its fork servers
+  // tell.
   int64_t (*oom_kills)(void);
   int64_t kills;     // that, when last read
   int64_t kills_new; // of these, not attributed to a worker yet
@@ -185,6 +189,8 @@ void mst_host_here(struct mst_host *host);
 // may be killed at once and reported one after the other. mst_host_count_kill attributes one.
 int mst_host_lacked_memory(struct mst_host *host, int64_t now_ns);
 void mst_host_count_kill(struct mst_host *host);
+// mst_host_note_kill: a fork server on another host says that one was killed for memory.
+void mst_host_note_kill(struct mst_host *host, int64_t now_ns);
 
 // ---- Launchers: where a cluster's workers come from (client.c, launch_spawn.c)
 

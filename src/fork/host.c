@@ -14,10 +14,10 @@ void mst_host_here(struct mst_host *host) {
 }
 
 int mst_host_lacked_memory(struct mst_host *host, int64_t now_ns) {
-  if (host->oom_kills == NULL) return 0;
+  if (now_ns - host->kill_ns > OOM_NS) host->kills_new = 0;
+  if (host->oom_kills == NULL) return host->kills_new > 0;
   const int64_t before = host->kills;
   host->kills = host->oom_kills();
-  if (now_ns - host->kill_ns > OOM_NS) host->kills_new = 0;
   if (before >= 0 && host->kills > before) {
     host->kills_new += host->kills - before;
     host->kill_ns = now_ns;
@@ -26,3 +26,10 @@ int mst_host_lacked_memory(struct mst_host *host, int64_t now_ns) {
 }
 
 void mst_host_count_kill(struct mst_host *host) { host->kills_new--; }
+
+void mst_host_note_kill(struct mst_host *host, int64_t now_ns) {
+  if (host->oom_kills != NULL) return; // it counts them itself
+  if (now_ns - host->kill_ns > OOM_NS) host->kills_new = 0;
+  host->kills_new++;
+  host->kill_ns = now_ns;
+}

@@ -50,7 +50,8 @@ static int spawn(const struct mst_spawner *self, const int fds[3], pid_t *pid,
                                   .env = (const char *const *)self->env,
                                   .env_whole = 1,
                                   .fds = {fds[0], fds[1], self->session_fd},
-                                  .output = fds[2], .errors = -1,
+                                  .output = fds[2],
+                                  .errors = -1,
                                   .input = -1};
   return mst_spawn_run(&spawn, pid, err);
 }

@@ -36,6 +36,7 @@ static struct {
   int wake[2]; // pipe of the signal handlers
   volatile sig_atomic_t terminate;
   const struct mst_server_config *config;
+  struct mst_host host; // this one, for its kills for memory
 } server;
 
 static void on_signal(int sig) {
@@ -180,6 +181,17 @@ static int has_ended(const struct kid *kid, uint32_t *how, int32_t *number) {
   return rc == 1 || (rc < 0 && (!kid->adopted || kill(kid->pid, 0) != 0));
 }
 
+// is_for_memory tells whether the system seems to have ended a worker for memory. The session
+// counts its own host's kills; of another host's it only hears this.
+static int is_for_memory(uint32_t how, int32_t number) {
+  if (how != MST_EXIT_SIGNAL || number != SIGKILL ||
+      !mst_host_lacked_memory(&server.host, mst_clock_now())) {
+    return 0;
+  }
+  mst_host_count_kill(&server.host);
+  return 1;
+}
+
 static void reap_all(void) {
   for (size_t i = 0; i < server.kid_count;) {
     uint32_t how;
@@ -190,6 +202,7 @@ static void reap_all(void) {
     }
     const struct kid gone = server.kids[i];
     server.kids[i] = server.kids[--server.kid_count];
+    if (is_for_memory(how, number)) how = MST_EXIT_MEMORY;
     (void)say(MST_KIND_EXITED, &gone, (uint32_t)gone.pid, how, number);
   }
   reap_others(); // a kid that stops this loop has its own SIGCHLD
@@ -351,6 +364,7 @@ static int begin_serving(struct mst_err *err) {
   const int rc = handle_signals(err);
   if (rc != 0) return rc;
   (void)mst_proc_adopt(); // on failure process 1 reaps standbys
+  mst_host_here(&server.host);
   // A session that is gone is noticed by serve().
   (void)say(MST_KIND_SERVER_READY, NULL, (uint32_t)getpid(), 0,
             mst_proc_threads());

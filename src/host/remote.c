@@ -22,11 +22,21 @@ static void gone(struct mst_remote *remote) {
   mst_chan_close(&remote->chan);
 }
 
+// want has the loop tell when what is queued can be sent.
+static void want(struct mst_remote *remote) {
+  const int writes = mst_chan_wants_write(&remote->chan);
+  (void)mst_loop_want(remote->loop, &remote->io,
+                      MST_READABLE | (writes ? MST_WRITABLE : 0), NULL);
+}
+
 static void is_ready(struct mst_io *io, uint32_t ready) {
   struct mst_remote *remote = io->owner;
   struct mst_frame frame;
   (void)ready;
-  if (remote->chan.out_first != NULL) (void)mst_chan_flush(&remote->chan, NULL);
+  if (remote->chan.out_first != NULL) {
+    (void)mst_chan_flush(&remote->chan, NULL);
+    want(remote);
+  }
   const int rc = mst_chan_fill(&remote->chan, 0, NULL);
   int found;
   while ((found = mst_chan_peek(&remote->chan, &frame, NULL)) == 1) {
@@ -38,6 +48,17 @@ static void is_ready(struct mst_io *io, uint32_t ready) {
   }
   if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0)
     gone(remote);
+}
+
+// remove_there asks the host process to remove a worker's directory.
+static void remove_there(struct mst_host *host, const char *path) {
+  struct mst_remote *remote = (struct mst_remote *)(void *)host;
+  struct mst_head head = {.kind = MST_KIND_REMOVE};
+  uint8_t payload[MST_TEXT_BYTES_MAX];
+  const int n = mst_text_encode(path, payload, sizeof payload);
+  if (n < 0 || remote->gone) return; // it goes with the host
+  (void)mst_chan_send_small(&remote->chan, &head, payload, (size_t)n, 0, NULL);
+  want(remote);
 }
 
 int mst_remote_is(const struct mst_remote *remote, struct mst_err *err) {
@@ -120,8 +141,8 @@ int mst_remote_start(const char *name, struct mst_loop *loop,
                                           .silence_ns = silence_ns};
   struct ends ends;
   strncpy(remote->name, name, sizeof remote->name - 1);
-  remote->host =
-      (struct mst_host){.name = remote->name, .build = remote->build};
+  remote->host = (struct mst_host){
+      .name = remote->name, .build = remote->build, .remove = remove_there};
   remote->loop = loop;
   remote->prints = prints;
   remote->owner = getpid();

@@ -15,7 +15,8 @@
 #define MST_REMOTE_BUILD_MAX 64u
 
 struct mst_remote {
-  struct mst_host host; // for its workers; must outlive them
+  struct mst_host
+      host; // first member: casts both ways; must outlive its workers
   char name[MST_REMOTE_NAME_MAX];
   char build[MST_REMOTE_BUILD_MAX];
   struct mst_loop *loop, *prints;

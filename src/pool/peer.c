@@ -36,9 +36,12 @@ void mst_peer_unwatch(struct mst_peer *peer) {
 }
 
 void mst_peer_remove_directory(struct mst_peer *peer) {
-  if (peer->host->shares_files) {
+  struct mst_host *host = peer->host;
+  if (host->shares_files) {
     mst_trash_put(peer->cluster->session, peer->tempdir);
   } else {
+    if (host->remove != NULL && peer->tempdir != NULL)
+      host->remove(host, peer->tempdir);
     free(peer->tempdir);
   }
   peer->tempdir = NULL;

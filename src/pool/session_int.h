@@ -25,8 +25,7 @@ void mst_peer_hold_no_more(struct mst_peer *peer);
 // mst_peer_unwatch stops reading from a lost worker: a process that it left behind may hold the
 // other end for ever.
 void mst_peer_unwatch(struct mst_peer *peer);
-// mst_peer_remove_directory removes the files of a worker that has ended, if its host shares files
-// with this machine.
+// mst_peer_remove_directory removes the files of a worker that has ended, or has its host do that.
 void mst_peer_remove_directory(struct mst_peer *peer);
 // mst_cluster_flush_late sends the frames for which the system had no room.
 void mst_cluster_flush_late(struct mst_cluster *cluster);

@@ -4,11 +4,6 @@
 // a user who presses Ctrl-C, or other workers, should wait.
 //
 // Way chosen: a list, on which each turn of the session spends a few milliseconds.
-//
-// Problem: a worker may leave files by the thousand, whose removal takes longer than a user who
-// presses Ctrl-C, and other workers, should wait.
-//
-// Way chosen: a list, on which a turn of the session spends a few milliseconds.
 #include <stdlib.h>
 
 #include "fork/fork.h"

@@ -125,10 +125,10 @@ static int32_t get_i32(const uint8_t *bytes) {
 }
 
 static int proc_msg_valid(const struct mst_proc_msg *msg) {
-  if (msg->pid > PID_MAX || msg->how > MST_EXIT_UNKNOWN) return 0;
+  if (msg->pid > PID_MAX || msg->how > MST_EXIT_MEMORY) return 0;
   // The ranges of WEXITSTATUS and WTERMSIG.
   if (msg->how == MST_EXIT_CODE) return msg->number >= 0 && msg->number <= 255;
-  if (msg->how == MST_EXIT_SIGNAL)
+  if (msg->how == MST_EXIT_SIGNAL || msg->how == MST_EXIT_MEMORY)
     return msg->number >= 1 && msg->number <= 127;
   return 1;
 }

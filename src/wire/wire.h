@@ -61,7 +61,9 @@ enum mst_kind {
   // session and host process
   MST_KIND_HOST = 40,   // host process: R bytes, what the host is
   MST_KIND_SERVER = 41, // session: R bytes, start a fork server with these ends
-  // 42 to 47 are kept free for host processes
+  MST_KIND_REMOVE =
+      42, // session: text, the directory of a worker that has ended
+  // 43 to 47 are kept free for host processes
   // links between workers, see link_msg.h
   MST_KIND_WANT = 48, // either: asks for the blocks of a map task
   MST_KIND_HAVE = 49, // either: the blocks
@@ -212,9 +214,11 @@ struct mst_proc_msg {
 };
 enum mst_exit {
   MST_EXIT_NONE = 0,
-  MST_EXIT_CODE = 1,   // ended by itself; number is the exit code, 0 to 255
-  MST_EXIT_SIGNAL = 2, // killed by a signal; number is the signal, 1 to 127
-  MST_EXIT_UNKNOWN = 3 // gone, its status is unknown
+  MST_EXIT_CODE = 1,    // ended by itself; number is the exit code, 0 to 255
+  MST_EXIT_SIGNAL = 2,  // killed by a signal; number is the signal, 1 to 127
+  MST_EXIT_UNKNOWN = 3, // gone, its status is unknown
+  MST_EXIT_MEMORY =
+      4 // EXITED alone: killed by SIGKILL, it seems by the system for memory
 };
 #define MST_PROC_MSG_BYTES 12u
 void mst_proc_msg_encode(const struct mst_proc_msg *msg,

@@ -36,6 +36,23 @@ TEST("Where the kernel's count isn't known, no end is for lack of memory") {
   CHECK(mst_host_lacked_memory(&host, MST_NS_PER_S));
 }
 
+TEST(
+    "Another host's kills for memory are those that its fork servers tell of") {
+  struct mst_host host = {.name = "far"};
+  int64_t now_ns = 100 * MST_NS_PER_S;
+  CHECK(!mst_host_lacked_memory(&host, now_ns));
+  mst_host_note_kill(&host, now_ns);
+  CHECK(mst_host_lacked_memory(&host, now_ns));
+  mst_host_count_kill(&host);
+  CHECK(!mst_host_lacked_memory(&host, now_ns));
+  mst_host_note_kill(&host, now_ns);
+  CHECK(!mst_host_lacked_memory(&host, now_ns + MST_NS_PER_S + 1));
+  struct mst_host here = {.oom_kills = look}; // which counts them itself
+  kills = 0;
+  mst_host_note_kill(&here, now_ns);
+  CHECK(!mst_host_lacked_memory(&here, now_ns));
+}
+
 TEST("This machine shares its files with the session") {
   struct mst_host host;
   mst_host_here(&host);

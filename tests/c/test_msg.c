@@ -256,7 +256,8 @@ TEST("Messages about processes make the round trip, also negative numbers") {
       {INT32_MAX, MST_EXIT_CODE, 0}, {7, MST_EXIT_CODE, 255},
       {7, MST_EXIT_SIGNAL, 1},       {7, MST_EXIT_SIGNAL, 127},
       {7, MST_EXIT_UNKNOWN, 0},      {7, MST_EXIT_NONE, INT32_MIN},
-      {7, MST_EXIT_NONE, INT32_MAX}, {7, MST_EXIT_NONE, -1}};
+      {7, MST_EXIT_NONE, INT32_MAX}, {7, MST_EXIT_NONE, -1},
+      {7, MST_EXIT_MEMORY, 9}};
   struct mst_guard guard = guard_open();
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     uint8_t bytes[MST_PROC_MSG_BYTES + 1] = {0};
@@ -284,7 +285,8 @@ TEST("An impossible pid, end, exit code or signal is refused on both sides") {
   static const struct mst_proc_msg cases[] = {
       {(uint32_t)INT32_MAX + 1, MST_EXIT_NONE, 0},
       {UINT32_MAX, MST_EXIT_NONE, 0}, // (pid_t)-1 would mean every process
-      {7, MST_EXIT_UNKNOWN + 1, 0},
+      {7, MST_EXIT_MEMORY + 1, 9},
+      {7, MST_EXIT_MEMORY, 0},
       {7, UINT32_MAX, 0},
       {7, MST_EXIT_CODE, -1},
       {7, MST_EXIT_CODE, 256},

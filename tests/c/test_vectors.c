@@ -136,6 +136,7 @@ static const struct mst_proc_msg no_fork = {.number = 11};
 static const struct mst_proc_msg by_code = {4711, MST_EXIT_CODE, 3};
 static const struct mst_proc_msg by_signal = {4711, MST_EXIT_SIGNAL, 9};
 static const struct mst_proc_msg unknown_end = {4711, MST_EXIT_UNKNOWN, 0};
+static const struct mst_proc_msg for_memory = {4711, MST_EXIT_MEMORY, 9};
 static const struct mst_proc_msg terminate = {.pid = 4711, .number = 15};
 
 static size_t write_proc(const struct vector *vector, uint8_t *out) {
@@ -445,10 +446,14 @@ static const struct vector vectors[] = {
     {"exited", {MST_KIND_EXITED, AT, .length = 12}, PROC(by_code)},
     {"exited-signal", {MST_KIND_EXITED, AT, .length = 12}, PROC(by_signal)},
     {"exited-unknown", {MST_KIND_EXITED, AT, .length = 12}, PROC(unknown_end)},
+    {"exited-memory", {MST_KIND_EXITED, AT, .length = 12}, PROC(for_memory)},
     {"signal", {MST_KIND_SIGNAL, AT, .length = 12}, PROC(terminate)},
     {"adopt", {MST_KIND_ADOPT, AT, .length = 12}, PROC(forked)},
     {"host", {MST_KIND_HOST, .length = 27}, R_BYTES(NULL)},
     {"server", {MST_KIND_SERVER, .length = 27}, R_BYTES(NULL)},
+    {"remove",
+     {MST_KIND_REMOVE, .length = 32},
+     TEXT("/tmp/muster-1/server-2/Rtmp3")},
     {"want", {MST_KIND_WANT, .length = 12}, &want, write_want, read_want},
     {"have",
      {MST_KIND_HAVE, MST_FLAG_SEGMENT, .length = 112},

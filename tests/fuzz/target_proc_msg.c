@@ -27,6 +27,7 @@ static void seeds(struct fuzz_sink *sink) {
                {"exited-code", {4712, MST_EXIT_CODE, 3}},
                {"exited-signal", {4712, MST_EXIT_SIGNAL, 9}},
                {"exited-unknown", {4712, MST_EXIT_UNKNOWN, 0}},
+               {"exited-memory", {4712, MST_EXIT_MEMORY, 9}},
                {"number-negative", {4712, MST_EXIT_NONE, -1}}};
   for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
     uint8_t bytes[MST_PROC_MSG_BYTES];

@@ -15,6 +15,7 @@ test_cluster("workers behind a link keep state, print and heal as those here", {
   cl <- local_cluster(here_by_link(2, "far"))
   expect_identical(cl[[1L]]$host, "far")
   expect_output(print(cl), "2 workers on host .far.")
+  expect_true(all(cluster_status(cl)$rss > 1e6)) # the same machine, after all
   expect_identical(clusterApply(cl, 1:4, function(i) i^2), as.list((1:4)^2))
   x <- as.numeric(1:1e6)
   clusterExport(cl, "x", environment())
@@ -95,6 +96,16 @@ test_cluster("a worker behind a link that can't be set up is an error as one her
     cluster_start(here_by_link(1), packages = "nosuchpackage"), "nosuchpackage",
     class = "muster_error_launch"
   )
+})
+
+test_cluster("what a lost worker left on its host is removed", {
+  skip_without_fork()
+  cl <- local_cluster(here_by_link(1), healing = "fresh")
+  files <- clusterCall(cl, tempdir)[[1L]]
+  expect_true(dir.exists(files))
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(healed(clusterCall(cl, function() 5))$value, list(5))
+  wait_until(!dir.exists(files))
 })
 
 test_cluster("host process, fork server and files are gone when the cluster is stopped", {

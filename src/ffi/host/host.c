@@ -17,6 +17,8 @@
 
 // Ends of fork servers are looked for this often.
 #define REAP_MS 500
+// A worker's directory may take so long to be removed. The rest goes with this process.
+#define REMOVE_NS (5 * MST_NS_PER_S)
 
 static struct {
   struct mst_relay_thread *relay;
@@ -127,6 +129,18 @@ static int next_frame(struct mst_head *head, struct mst_buf *payload,
   return rc;
 }
 
+// remove_left removes what a worker left, in the directory of this process alone.
+static void remove_left(const struct mst_buf *payload, const char *root) {
+  char path[MST_TEXT_MAX + 1u];
+  const size_t n = strlen(root);
+  if (mst_text_decode(payload->data, payload->len, path) != 0) return;
+  if (strncmp(path, root, n) != 0 || path[n] != '/' ||
+      strstr(path, "/..") != NULL) {
+    return;
+  }
+  (void)mst_tree_remove(path, mst_clock_now() + REMOVE_NS);
+}
+
 struct order {
   struct mst_buf payload;
   int fds[2];
@@ -155,9 +169,10 @@ static void order_read(void *data, Rboolean jump) {
   }
 }
 
-// ffi_host_next waits for the session's next order, for a fork server: list(order, fds). fds must
-// go to ffi_host_spawn or ffi_host_refuse. NULL: the session is gone.
-SEXP ffi_host_next(void) {
+// ffi_host_next waits for the session's next order, for a fork server: list(order, fds). Meanwhile
+// it removes what workers left in root. fds must go to ffi_host_spawn or ffi_host_refuse. NULL: the
+// session is gone.
+SEXP ffi_host_next(SEXP root) {
   int rc = 0;
   while (rc == 0) {
     struct mst_head head = {0};
@@ -165,6 +180,8 @@ SEXP ffi_host_next(void) {
     rc = next_frame(&head, &order.payload, order.fds, &order.count);
     if (rc == 0 && head.kind == MST_KIND_SERVER && order.count == 2)
       return ffi_unwind(read_order, &order, order_read, &order);
+    if (rc == 0 && head.kind == MST_KIND_REMOVE)
+      remove_left(&order.payload, Rf_translateChar(STRING_ELT(root, 0)));
     // A newer session may say more; and for lack of room the descriptors may be lost, which the
     // session sees by their end.
     mst_buf_free(&order.payload);
