@@ -5,7 +5,8 @@
 cli_commands <- function() {
   list(
     probe = list(run = cli_probe, about = "find services by trying to connect"),
-    doctor = list(run = cli_doctor, about = "check whether this machine is ready to run clusters")
+    doctor = list(run = cli_doctor, about = "check whether this machine is ready to run clusters"),
+    host = list(run = cli_host, about = "serve a session on another host")
   )
 }
 
@@ -21,6 +22,7 @@ cli_commands <- function() {
 #' muster probe --help
 #' muster doctor --interval 10
 #' muster doctor --json --fail-on bad
+#' ssh node1 muster host
 #' ```
 #'
 #' The second form is that of `pmfind`, Performance Co-Pilot's own program: replace `pmfind` with
@@ -75,6 +77,25 @@ cli_run <- function(args) {
     cli_usage(paste0("unknown command \"", args[1L], "\"; see muster --help"))
   }
   commands[[args[1L]]]$run(args[-1L])
+}
+
+cli_host_help <- c(
+  "Usage: muster host",
+  "",
+  "What a command that is given to launch_command() runs on the host: as muster_host() in R.",
+  "Standard input and output belong to the session.",
+  "",
+  "  --help                  show this"
+)
+
+cli_host <- function(args) {
+  given <- cli_parse(args, character(), "help", c(h = "help"))
+  if (length(given$rest)) cli_usage("unexpected argument \"", given$rest[1L], "\"")
+  if (isTRUE(given$options$help)) {
+    return(list(text = cli_host_help, status = 0L))
+  }
+  muster_host()
+  list(status = 0L)
 }
 
 cli_help <- function(commands) {

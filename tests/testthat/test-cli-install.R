@@ -122,7 +122,7 @@ test_that("the man page has every command, option and status, and man reads it",
   expect_match(lines[2L], "^[.]TH MUSTER 1 ")
   text <- gsub("\\-", "-", paste(lines, collapse = "\n"), fixed = TRUE)
   for (command in names(cli_commands())) {
-    expect_gt(length(help_names(command)), 2L)
+    expect_gt(length(help_names(command)), 0L)
     for (option in help_names(command)) {
       expect_match(text, paste0("\\fB", option, "\\fR"), fixed = TRUE)
     }

@@ -162,3 +162,8 @@ test_cluster("exec/muster runs from wherever it is installed", {
   expect_identical(attr(out, "status"), 1L)
   expect_match(out, "^1 probe in .* s: 1 refused$")
 })
+
+test_that("muster host takes no arguments", {
+  expect_match(cli("host", "--help")$text[1L], "^Usage: muster host")
+  expect_identical(cli("host", "node1")$status, 2L)
+})

@@ -55,7 +55,8 @@ test_cluster("a call behind a link that takes too long is ended, and its worker 
 
 test_cluster("what is printed before muster's first byte is skipped", {
   skip_without_fork()
-  cl <- local_cluster(launch_command(paste("echo Welcome; echo to you;", host_command())))
+  command <- sub("muster::muster_host()", "muster::muster_cli()", host_command(), fixed = TRUE)
+  cl <- local_cluster(launch_command(paste("echo Welcome; echo to you;", command, "host")))
   expect_identical(clusterCall(cl, function() 5), list(5))
 })
 
