@@ -27,7 +27,7 @@
 #'
 #' @param workers Number of workers, 1 to 10,000. Default: [availableCores()].
 #'   Inside a worker the default is 1, with a warning, so that nested clusters
-#'   don't multiply.
+#'   don't multiply. Or a launcher, for workers on another host: see [launch_command()].
 #' @param ... Must be empty: the arguments after it must be named.
 #' @param packages Character vector of packages to attach in each worker, or
 #'   `NULL` for R's default packages only. With `"fork"` the fork server loads
