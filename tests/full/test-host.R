@@ -69,5 +69,18 @@ test_that("a session that is killed leaves nothing on a host", {
   expect_gt(length(marked_pids(session)), 4L)
   tools::pskill(facts$pid, tools::SIGKILL)
   expect_all_gone(session)
-  expect_false(dir.exists(facts$root))
+  expect_length(list.files(session$tmpdir), 1L) # the dead session's own
+})
+
+test_that("a session that ends without a stop leaves nothing on a host", {
+  skip_without_fork()
+  limit_time(60)
+  session <- start_session(bquote({
+    cl <- cluster_start(launch_command(.(host_command()), 2))
+    parallel::clusterCall(cl, function() file.create(tempfile()))
+    tell(pid = Sys.getpid())
+  }))
+  wait_told(session, "pid")
+  expect_all_gone(session)
+  expect_identical(list.files(session$tmpdir), character())
 })

@@ -53,6 +53,8 @@ SEXP ffi_host_open(SEXP times_s) {
   int link[2], pair[2];
   struct mst_err err;
   mst_err_clear(&err);
+  // From now on the end of the link tells that the session is gone: there is something to tidy up.
+  mst_proc_die_with_parent(SIGCONT);
   int rc = take_link(link, &err);
   if (rc != 0) return ffi_error_list(&err);
   rc = mst_net_pair(pair, &err);

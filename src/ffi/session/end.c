@@ -13,7 +13,7 @@ SEXP ffi_session_end(SEXP timeout_s) {
   ffi_end_owned();
   if (session == NULL) return R_NilValue;
   ffi_servers_end(deadline_ns);
-  ffi_remotes_end();
+  ffi_remotes_end(deadline_ns);
   ffi_session_close();
   return R_NilValue;
 }

@@ -3,6 +3,7 @@
 // As with fork servers, a link belongs to this list, not to its pointer: it stays with the session,
 // and ends with it or when R code ends it. Peers of stopped clusters may still name its host, so
 // its memory stays until R is in no entry.
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -194,10 +195,14 @@ SEXP ffi_remote_end(SEXP pointer) {
   return R_NilValue;
 }
 
-void ffi_remotes_end(void) {
+void ffi_remotes_end(int64_t deadline_ns) {
   forget_parents();
+  for (struct owned_remote *at = remotes; at != NULL; at = at->next)
+    mst_remote_end(at->remote);
   while (remotes != NULL) {
-    mst_remote_end(remotes->remote);
-    end_for_good(remotes->remote);
+    struct mst_remote *remote = remotes->remote;
+    while (mst_remote_reap(remote) == 0 && mst_clock_now() < deadline_ns)
+      (void)poll(NULL, 0, 1);
+    end_for_good(remote);
   }
 }

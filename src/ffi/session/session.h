@@ -117,7 +117,7 @@ SEXP ffi_why(enum mst_why why, char *const *text);
 struct mst_remote *ffi_remote_of(SEXP pointer);
 // ffi_remotes_end ends all hosts of this process, ffi_servers_end all fork servers. They wait for
 // the processes, until the deadline.
-void ffi_remotes_end(void);
+void ffi_remotes_end(int64_t deadline_ns);
 void ffi_servers_end(int64_t deadline_ns);
 
 // ---- line.c: the progress line
