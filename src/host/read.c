@@ -151,8 +151,10 @@ static void ended(struct mst_end *end) {
 // awaits_output: what the worker printed before this moment goes first.
 static int awaits_output(struct mst_end *end) {
   struct mst_end *prints = end->prints;
-  if (prints == NULL || prints->no_more_reads || !mst_end_is_live(prints))
+  if (prints == NULL || prints->no_more_reads || !mst_end_is_live(prints)) {
+    end->go_on_at = 0; // there won't be more
     return 0;
+  }
   if (end->go_on_at == 0) {
     const size_t unread = mst_net_unread(prints->io.fd);
     if (unread == 0) return 0;

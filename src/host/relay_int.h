@@ -48,6 +48,7 @@ struct mst_end {
   struct mst_end *next, *prev; // all of the relay's
   struct mst_stream *stream;
   struct mst_io io;       // fd -1: not made yet, or closed
+  uint8_t stream_sends;   // this side sends, or did
   uint8_t is_made;        // it has, or had, a descriptor
   uint8_t is_server;      // a fork server's channel
   uint8_t no_more_reads;  // its end was read, or isn't wanted

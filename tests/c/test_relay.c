@@ -123,6 +123,27 @@ TEST("An answer waits while its worker's output isn't read, as the worker "
   close_link();
 }
 
+TEST("Answers of a worker that closes its output come nevertheless") {
+  struct worker worker;
+  struct mst_frame frame;
+  static char text[20001];
+  open_link();
+  start_server();
+  start_worker(&worker, 0);
+  memset(text, 'x', sizeof text - 1);
+  print(&worker, text);
+  mst_net_close(&worker.output[1]);
+  for (uint64_t call = 1; call <= 5; call++) {
+    send_frame(&worker.data[1], MST_KIND_VALUE, call, "v", 1);
+    UNTIL(has_frame(&worker.data[0], &frame));
+    CHECK_INT(frame.head.call, call);
+    mst_chan_take(&worker.data[0], &frame);
+  }
+  CHECK_INT(strlen(printed(&worker)), sizeof text - 1);
+  close_worker(&worker);
+  close_link();
+}
+
 static void tell_exited(uint32_t index) {
   struct mst_head head = {
       .kind = MST_KIND_EXITED, .cluster = 1, .worker = index};
