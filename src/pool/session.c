@@ -475,6 +475,18 @@ int mst_session_needs(const struct mst_session *session,
   return cluster != NULL;
 }
 
+int mst_session_has_host(const struct mst_session *session,
+                         const struct mst_host *host) {
+  for (const struct mst_cluster *cluster = session->clusters; cluster != NULL;
+       cluster = cluster->next) {
+    if (cluster->launcher->host == host) return 1;
+    for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+      if (cluster->peers[i]->host == host) return 1;
+    }
+  }
+  return 0;
+}
+
 void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
   mst_calls_start(&cluster->calls, mst_clock_now(), deadline_ns);
   mst_cluster_carry_out(cluster);

@@ -170,6 +170,9 @@ void mst_cluster_adopt(struct mst_cluster *cluster,
 // or standby that hasn't ended.
 int mst_session_needs(const struct mst_session *session,
                       const struct mst_launcher *launcher);
+// mst_session_has_host tells whether any worker is, or was last, on this host.
+int mst_session_has_host(const struct mst_session *session,
+                         const struct mst_host *host);
 
 // mst_cluster_start begins to launch. Run the session until started or start_failed is set.
 void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns);

@@ -146,6 +146,23 @@ TEST("The end of the first stream ends both relays") {
   close_link();
 }
 
+TEST("A host hears that its session has ended, though a child of the session "
+     "still has the link") {
+  int there[2], back[2], copy;
+  NEEDS(MST_HAVE_SCM_RIGHTS);
+  CHECK_INT(mst_net_pipe(there, NULL), 0);
+  CHECK_INT(mst_net_pipe(back, NULL), 0);
+  open_relay(0, back[0], there[1], 60 * MST_NS_PER_S);
+  open_relay(1, there[0], back[1], 60 * MST_NS_PER_S);
+  CHECK_INT(mst_net_copy(there[1], &copy, NULL), 0);
+  mst_chan_close(&first[0]);
+  UNTIL(failures[0] != 0);
+  close_relay(0);
+  UNTIL(has_ended(&first[1]));
+  mst_net_close(&copy);
+  close_link();
+}
+
 TEST(
     "A link that is silent is broken, one that only has nothing to say isn't") {
   int there[2], back[2];

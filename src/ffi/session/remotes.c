@@ -1,8 +1,8 @@
 // The session's links to other hosts, as external pointers.
 //
 // As with fork servers, a link belongs to this list, not to its pointer: it stays with the session,
-// and ends with it or when R code ends it. Peers of stopped clusters may still name its host, so
-// its memory stays until R is in no entry.
+// and ends with it or when R code ends it. Its memory stays until R is in no entry, and no worker's
+// peer refers to its host.
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +30,21 @@ static void forget_parents(void) {
   remotes = ended = NULL;
 }
 
+// is_in_use: workers that were lost with a link refer to its host until they are somewhere else.
+static int is_in_use(const struct mst_remote *remote) {
+  const struct mst_session *session = ffi_session_or_null();
+  return session != NULL && mst_session_has_host(session, &remote->host);
+}
+
 static void free_ended(void) {
   forget_parents();
-  while (ended != NULL) {
-    struct owned_remote *gone = ended;
-    ended = gone->next;
+  for (struct owned_remote **at = &ended; *at != NULL;) {
+    struct owned_remote *gone = *at;
+    if (is_in_use(gone->remote)) {
+      at = &gone->next;
+      continue;
+    }
+    *at = gone->next;
     mst_remote_free(gone->remote);
     free(gone);
   }
