@@ -172,6 +172,7 @@ why_words <- c(
   replay = "a call of its journal failed when it was replayed, see cluster_journal()",
   threads = "its fork server now has several threads, so it must not fork",
   short = "it can't be restarted: the system lacks processes, descriptors or memory",
+  server = "its fork server is gone, and no other can start",
   many = "its state can't be restored: too many calls have changed it",
   long = paste(
     "its state can't be restored: it can't be copied, and replaying its calls would take longer",

@@ -31,12 +31,13 @@
   EACH(ffi_server_wait, 2)                                                     \
   EACH(ffi_server_state, 1)                                                    \
   EACH(ffi_server_end, 1)                                                      \
-  EACH(ffi_cluster_open, 6)                                                    \
-  EACH(ffi_cluster_grow, 2)                                                    \
+  EACH(ffi_cluster_open, 4)                                                    \
+  EACH(ffi_cluster_grow, 3)                                                    \
   EACH(ffi_nodes_ready, 1)                                                     \
-  EACH(ffi_cluster_adopt, 2)                                                   \
+  EACH(ffi_cluster_adopt, 3)                                                   \
   EACH(ffi_cluster_revive, 1)                                                  \
   EACH(ffi_cluster_ids, 0)                                                     \
+  EACH(ffi_cluster_orphan, 0)                                                  \
   EACH(ffi_cluster_logs, 1)                                                    \
   EACH(ffi_events, 0)                                                          \
   EACH(ffi_round, 0)                                                           \

@@ -19,7 +19,10 @@ static void break_cluster(struct mst_cluster *cluster) {
   cluster->closed = 1;
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
     break_peer(cluster->peers[i]);
-  if (cluster->spawner != NULL) mst_spawner_end(cluster->spawner);
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    struct mst_spawner *spawner = cluster->groups[g].spawner;
+    if (spawner != NULL) mst_spawner_end(spawner);
+  }
 }
 
 void mst_session_break(struct mst_session *session) {

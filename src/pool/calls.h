@@ -73,8 +73,6 @@ struct mst_calls {
   uint8_t alone; // some mailbox's calls wait until all other workers are idle
   // Some slot was told to interrupt a call, and hasn't answered.
   uint8_t interrupts;
-  uint8_t launcher_gone; // so workers can't be restarted now
-  uint8_t orphaned;      // launcher_gone, and some worker needs a restart
 };
 
 // Actions for the caller. Payloads and jobs belong to the core: use them before the next step.
@@ -101,7 +99,7 @@ enum mst_calls_do {
   MST_CALLS_PING,
   // For the user.
   MST_CALLS_TELL,    // loss, which the taker frees
-  MST_CALLS_ORPHANED // the cluster needs another launcher
+  MST_CALLS_ORPHANED // the worker needs a restart, and its launcher is gone
 };
 
 struct mst_calls_action {

@@ -146,7 +146,9 @@ uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns) {
   if (calls->pool.phase != MST_POOL_RUNNING) return 0;
   for (uint32_t i = 0; i < calls->pool.count; i++) {
     struct mst_slot *slot = calls->slots[i];
-    if (!slot->dead || slot->sys_errno == 0) continue;
+    const int waits =
+        slot->why == MST_WHY_SERVER && slot->launcher == MST_LAUNCHER_THERE;
+    if (!slot->dead || (slot->sys_errno == 0 && !waits)) continue;
     if (worker_of(calls, slot)->state != MST_WORKER_LOST) continue;
     slot->dead = 0;
     slot->launches = 0;
@@ -341,9 +343,10 @@ void mst_slot_time(struct mst_calls *calls, struct mst_slot *slot,
                    int64_t slept_ns) {
   if (slot->launch_ns <= calls->now_ns) launch_now(calls, slot);
   if (slot->to_heal) {
-    if (calls->policy.on && calls->launcher_gone &&
+    if (calls->policy.on && slot->launcher == MST_LAUNCHER_GONE &&
         calls->pool.phase == MST_POOL_RUNNING) {
-      calls->orphaned = 1; // wait for another launcher
+      // Wait for another launcher.
+      mst_due_add(&calls->due, &slot->mailbox, MST_TODO_ORPHANED);
     } else {
       mst_due_add(&calls->due, &slot->mailbox, MST_TODO_JUDGE);
     }

@@ -129,6 +129,9 @@ static int slot_action(struct mst_calls *calls, struct mst_slot *slot,
   if (has_todo(slot, MST_TODO_JUDGE) && slot->to_heal) {
     return give(action, MST_CALLS_JUDGE, slot->mailbox.worker);
   }
+  if (has_todo(slot, MST_TODO_ORPHANED) && slot->to_heal) {
+    return give(action, MST_CALLS_ORPHANED, slot->mailbox.worker);
+  }
   if (slot->replaying && give_replay(calls, slot, action)) return 1;
   if (has_todo(slot, MST_TODO_CHECKPOINT) && !slot->ended) {
     return give(action, MST_CALLS_CHECKPOINT, slot->mailbox.worker);
@@ -265,10 +268,6 @@ int mst_calls_next_action(struct mst_calls *calls,
     if (next_told(calls, action)) return 1;
     if (next_of_slots(calls, action)) return 1;
     if (next_drop(calls, action)) return 1;
-    if (calls->orphaned) {
-      calls->orphaned = 0;
-      return give(action, MST_CALLS_ORPHANED, 0);
-    }
     if (mst_pool_next_action(&calls->pool, &said) == 1) {
       if (of_pool(calls, &said, action)) return 1;
     } else if (!calls->to_dispatch && calls->due.first == NULL) {

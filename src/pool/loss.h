@@ -23,6 +23,7 @@ enum mst_why {
   MST_WHY_REPLAY,    // a replayed call failed
   MST_WHY_THREADS,   // its fork server has threads
   MST_WHY_SHORT,     // the system lacked a resource for its launch
+  MST_WHY_SERVER,    // its fork server is gone, and no other can start
   // Its state can't be restored, see enum mst_incomplete.
   MST_WHY_MANY,
   MST_WHY_LONG,

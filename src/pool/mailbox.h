@@ -22,7 +22,8 @@ enum mst_todo {
   MST_TODO_CALLS = 16, // some must be sent
   MST_TODO_CANCEL = 32,
   MST_TODO_PING = 64,
-  MST_TODO_FORGET = 128
+  MST_TODO_FORGET = 128,
+  MST_TODO_ORPHANED = 256
 };
 
 struct mst_mailbox {

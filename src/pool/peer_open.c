@@ -23,7 +23,7 @@ static void put_off(void *owner, int64_t later_ns) {
 }
 
 void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
-                   uint32_t index) {
+                   struct mst_group *group, uint32_t index) {
   static const struct mst_conduit_events events = {.readable =
                                                        mst_peer_readable,
                                                    .control = mst_peer_control,
@@ -31,7 +31,8 @@ void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
                                                    .put_off = put_off};
   peer->cluster = cluster;
   peer->index = index;
-  peer->host = cluster->launcher->host;
+  peer->group = group;
+  peer->host = group->launcher->host;
   mst_conduit_init(&peer->conduit, cluster->session->loop,
                    cluster->session->prints, &events, peer);
   mst_standby_init(&peer->standby);
@@ -43,7 +44,7 @@ static int send_setup(struct mst_peer *peer, struct mst_err *err) {
                           .cluster = peer->cluster->id,
                           .worker = peer->index,
                           .epoch = mst_peer_worker(peer)->epoch};
-  return mst_conduit_send(&peer->conduit, &head, peer->cluster->setup, err);
+  return mst_conduit_send(&peer->conduit, &head, peer->group->setup, err);
 }
 
 static void pause_ends(struct mst_peer *peer) {
@@ -54,7 +55,7 @@ static void pause_ends(struct mst_peer *peer) {
 
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   const struct mst_incarnation of = mst_peer_incarnation(peer);
-  struct mst_launcher *launcher = peer->cluster->launcher;
+  struct mst_launcher *launcher = peer->group->launcher;
   int rc;
   peer->launcher = launcher;
   peer->host = launcher->host;

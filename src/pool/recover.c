@@ -173,6 +173,10 @@ struct mst_verdict mst_recover_judge(struct mst_slot *slot,
   // The next call starts with a fresh attempt count.
   if (first_wanted(first) != first) mst_heal_answered(&slot->heal);
   if (ends) return (struct mst_verdict){.how = MST_RECOVER_LEAVE};
+  if (policy->on && slot->launcher == MST_LAUNCHER_LOST) {
+    return (struct mst_verdict){.how = MST_RECOVER_GIVE_UP,
+                                .why = MST_WHY_SERVER};
+  }
   const int lacks = short_of(worker, judged);
   if (policy->on && lacks != 0) return launch_later(slot, lacks);
   slot->sys_errno = 0; // no shortage this time

@@ -23,6 +23,13 @@
 #define MST_SHORT_PAUSE_NS (50 * MST_NS_PER_MS)
 #define MST_SHORT_TRIES 8u
 
+// Whether a worker can be restarted.
+enum mst_launcher_is {
+  MST_LAUNCHER_THERE,
+  MST_LAUNCHER_GONE, // not now: it waits for another launcher
+  MST_LAUNCHER_LOST  // there won't be another: it is given up
+};
+
 struct mst_slot {
   struct mst_mailbox mailbox;
   struct mst_heal heal;
@@ -35,6 +42,7 @@ struct mst_slot {
   uint8_t rng_kept;  // its checkpoint contains the stream
   uint8_t dead;      // given up
   uint8_t to_heal;   // it was lost, and the verdict is still to come
+  uint8_t launcher;  // enum mst_launcher_is; the session sets this
   uint8_t resuming;  // it is coming back: calls are queued, not sent
   uint8_t ended;     // its channel isn't read any more
   uint8_t oom;       // the kernel killed the last incarnation for memory

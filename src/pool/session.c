@@ -166,7 +166,7 @@ static void carry_out(struct mst_cluster *cluster,
     tell(cluster->session, action->loss);
     break;
   case MST_CALLS_ORPHANED:
-    cluster->orphaned = cluster->session->orphaned = 1;
+    peer->group->orphaned = cluster->session->orphaned = 1;
     break;
   case MST_CALLS_BYE:
   case MST_CALLS_SEED:
@@ -228,7 +228,7 @@ void mst_session_heal(struct mst_session *session) {
   const int64_t slept_ns = now_ns - session->listened_ns;
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
-    cluster->calls.launcher_gone = cluster->launcher->gone != 0;
+    mst_cluster_ask_launchers(cluster);
     if (cluster->flush_ns <= now_ns) mst_cluster_flush_late(cluster);
     mst_cluster_carry_out(cluster); // heals workers lost by now
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
@@ -239,34 +239,20 @@ void mst_session_heal(struct mst_session *session) {
   }
 }
 
-// set_silence sets each launcher's limit to the smallest heartbeat among its clusters.
-static void set_silence(const struct mst_session *session) {
-  for (struct mst_cluster *at = session->clusters; at != NULL; at = at->next)
-    at->launcher->silence_ns = 0;
-  for (struct mst_cluster *at = session->clusters; at != NULL; at = at->next) {
-    const int64_t beat_ns = at->calls.policy.heartbeat_ns;
-    int64_t *silence_ns = &at->launcher->silence_ns;
-    if (beat_ns == INT64_MAX) continue;
-    if (*silence_ns == 0 || beat_ns < *silence_ns) *silence_ns = beat_ns;
-  }
-}
-
 static void let_time_pass(struct mst_session *session) {
   const int64_t now_ns = mst_clock_now();
   const int reap = now_ns - session->reap_ns >= REAP_NS;
   if (reap) {
     session->reap_ns = now_ns;
-    set_silence(session);
+    mst_session_set_silence(session);
   }
   for (struct mst_cluster *cluster = session->clusters; cluster != NULL;
        cluster = cluster->next) {
-    const int64_t due_ns = cluster->launcher->due_ns;
-    if ((reap || (due_ns != 0 && due_ns <= now_ns)) &&
+    if ((reap || mst_cluster_due_ns(cluster) <= now_ns) &&
         cluster->calls.pool.phase != MST_POOL_DOWN) {
       mst_cluster_reap(cluster);
     }
-    if (cluster->launcher->gone || cluster->adopted)
-      mst_cluster_orphans(cluster);
+    if (mst_cluster_lacks_reports(cluster)) mst_cluster_orphans(cluster);
   }
   mst_session_heal(session);
   mst_trash_work(session, MST_TRASH_TURN_NS);
@@ -280,16 +266,15 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
   for (const struct mst_cluster *cluster = session->clusters;
        cluster != NULL && ms > 0; cluster = cluster->next) {
     int64_t wake_ns = mst_calls_wake_ns(&cluster->calls);
-    const int64_t due_ns = cluster->launcher->due_ns;
+    const int64_t due_ns = mst_cluster_due_ns(cluster);
     if (cluster->flush_ns < wake_ns) wake_ns = cluster->flush_ns;
-    if (due_ns != 0 && due_ns < wake_ns) wake_ns = due_ns;
+    if (due_ns < wake_ns) wake_ns = due_ns;
     if (wake_ns != INT64_MAX) ms = mst_clock_ms_until(wake_ns, ms);
     // A wait as long as a beat's interval would count as sleep.
     const int64_t beat_ms =
         cluster->calls.policy.heartbeat_ns / MST_NS_PER_MS / 6;
     if (beat_ms < ms) ms = beat_ms > 1 ? (int)beat_ms : 1;
-    if ((cluster->spawner != NULL || cluster->launcher->gone ||
-         cluster->adopted) &&
+    if ((mst_cluster_spawns(cluster) || mst_cluster_lacks_reports(cluster)) &&
         cluster->calls.pool.phase != MST_POOL_RUNNING &&
         cluster->calls.pool.phase != MST_POOL_DOWN && ms > 2) {
       ms = 2; // nobody reports these ends: poll for them
@@ -356,14 +341,15 @@ void mst_session_take(struct mst_session *session) {
 }
 
 // make_peers makes the peers of workers from..to - 1, with nothing open. cluster->peers has room.
-static int make_peers(struct mst_cluster *cluster, uint32_t from, uint32_t to) {
+static int make_peers(struct mst_cluster *cluster, struct mst_group *group,
+                      uint32_t from, uint32_t to) {
   for (uint32_t i = from; i < to; i++) {
     cluster->peers[i] = calloc(1, sizeof **cluster->peers);
     if (cluster->peers[i] == NULL) {
       free_peers(cluster, from, i);
       return -MST_EMEM;
     }
-    mst_peer_init(cluster->peers[i], cluster, i);
+    mst_peer_init(cluster->peers[i], cluster, group, i);
   }
   return 0;
 }
@@ -371,51 +357,79 @@ static int make_peers(struct mst_cluster *cluster, uint32_t from, uint32_t to) {
 static int first_peers(struct mst_cluster *cluster, uint32_t workers) {
   cluster->peers = calloc(workers, sizeof(struct mst_peer *));
   if (cluster->peers == NULL) return -MST_EMEM;
-  const int rc = make_peers(cluster, 0, workers);
-  for (uint32_t i = 0; rc == 0 && i < workers; i++)
+  uint32_t made = 0;
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    struct mst_group *group = &cluster->groups[g];
+    const int rc = make_peers(cluster, group, made, made + group->workers);
+    if (rc != 0) {
+      free_peers(cluster, 0, made);
+      return rc;
+    }
+    made += group->workers;
+  }
+  for (uint32_t i = 0; i < workers; i++)
     cluster->peers[i]->slot = cluster->calls.slots[i];
-  return rc;
+  return 0;
 }
 
-int mst_cluster_new(struct mst_session *session, uint32_t workers,
-                    uint32_t window, struct mst_launcher *launcher,
-                    struct mst_spawner *spawner, struct mst_blob *setup,
-                    struct mst_cluster **out, struct mst_err *err) {
-  if (workers == 0 || workers > MST_WORKERS_MAX) {
+// copy_groups copies the caller's groups into the cluster, and takes no references yet.
+static int copy_groups(struct mst_cluster *cluster,
+                       const struct mst_group *groups, uint32_t count) {
+  cluster->groups = calloc(count, sizeof *groups);
+  if (cluster->groups == NULL) return -MST_EMEM;
+  memcpy(cluster->groups, groups, count * sizeof *groups);
+  cluster->group_count = count;
+  return 0;
+}
+
+static uint32_t count_workers(const struct mst_group *groups, uint32_t count) {
+  uint32_t workers = 0;
+  for (uint32_t g = 0; g < count; g++) {
+    if (groups[g].workers == 0) return 0;
+    if (groups[g].workers > MST_WORKERS_MAX - workers) return 0;
+    workers += groups[g].workers;
+  }
+  return workers;
+}
+
+int mst_cluster_new(struct mst_session *session, const struct mst_group *groups,
+                    uint32_t count, uint32_t window, struct mst_cluster **out,
+                    struct mst_err *err) {
+  const uint32_t workers = count_workers(groups, count);
+  if (workers == 0) {
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
   }
   struct mst_cluster *cluster = calloc(1, sizeof *cluster);
-  if (cluster != NULL) {
+  int rc = cluster == NULL ? -MST_EMEM : copy_groups(cluster, groups, count);
+  if (rc == 0) {
     cluster->session = session;
-    cluster->launcher = launcher;
     cluster->flush_ns = INT64_MAX;
+    rc = mst_calls_init(&cluster->calls, workers, window);
   }
-  int rc = cluster == NULL ? -MST_EMEM
-                           : mst_calls_init(&cluster->calls, workers, window);
   if (rc == 0) {
     rc = first_peers(cluster, workers);
     if (rc != 0) mst_calls_free(&cluster->calls);
   }
   if (rc != 0) {
     if (cluster != NULL) free(cluster->peers);
+    if (cluster != NULL) free(cluster->groups);
     free(cluster);
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for %u workers",
                        workers);
   }
   cluster->id = ++session->cluster_id;
-  cluster->spawner = spawner;
-  cluster->setup = setup;
   cluster->calls.id = cluster->id;
   cluster->calls.tally.counts = &session->counts;
-  setup->refs++;
+  for (uint32_t g = 0; g < count; g++)
+    groups[g].setup->refs++;
   cluster->next = session->clusters;
   session->clusters = cluster;
   *out = cluster;
   return 0;
 }
 
-int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
-                     struct mst_err *err) {
+int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
+                     uint32_t more, struct mst_err *err) {
   const uint32_t from = cluster->calls.pool.count;
   if (more > MST_WORKERS_MAX - from) {
     return mst_err_set(err, MST_EINPUT, 0, NULL, "workers out of range");
@@ -425,7 +439,7 @@ int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
       realloc(cluster->peers, (from + more) * sizeof(struct mst_peer *));
   int rc = peers == NULL ? -MST_EMEM : 0;
   if (peers != NULL) cluster->peers = peers;
-  if (rc == 0) rc = make_peers(cluster, from, from + more);
+  if (rc == 0) rc = make_peers(cluster, group, from, from + more);
   if (rc == 0) {
     rc = mst_calls_grow(&cluster->calls, more, mst_clock_now());
     if (rc != 0) free_peers(cluster, from, from + more);
@@ -434,8 +448,10 @@ int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
     return mst_err_set(err, (enum mst_code) - rc, 0, "realloc",
                        "no memory for %u more workers", more);
   }
-  for (uint32_t i = from; i < from + more; i++)
+  for (uint32_t i = from; i < from + more; i++) {
     cluster->peers[i]->slot = cluster->calls.slots[i];
+    cluster->peers[i]->slot->launcher = group->launcher_is;
+  }
   mst_cluster_carry_out(cluster);
   return 0;
 }
@@ -444,47 +460,6 @@ uint32_t mst_cluster_revive(struct mst_cluster *cluster) {
   const uint32_t n = mst_calls_revive(&cluster->calls, mst_clock_now());
   mst_cluster_carry_out(cluster);
   return n;
-}
-
-void mst_cluster_adopt(struct mst_cluster *cluster,
-                       struct mst_launcher *launcher) {
-  cluster->launcher = launcher;
-  cluster->orphaned = 0;
-  cluster->calls.launcher_gone = 0;
-  cluster->adopted = 1;
-}
-
-static int cluster_needs(const struct mst_cluster *cluster,
-                         const struct mst_launcher *launcher) {
-  if (cluster->launcher == launcher) return 1;
-  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    const struct mst_peer *peer = cluster->peers[i];
-    if ((peer->launcher == launcher && mst_peer_worker(peer)->awaited) ||
-        peer->standby.home == launcher || peer->next_standby.home == launcher) {
-      return 1;
-    }
-  }
-  return 0;
-}
-
-int mst_session_needs(const struct mst_session *session,
-                      const struct mst_launcher *launcher) {
-  const struct mst_cluster *cluster = session->clusters;
-  while (cluster != NULL && !cluster_needs(cluster, launcher))
-    cluster = cluster->next;
-  return cluster != NULL;
-}
-
-int mst_session_has_host(const struct mst_session *session,
-                         const struct mst_host *host) {
-  for (const struct mst_cluster *cluster = session->clusters; cluster != NULL;
-       cluster = cluster->next) {
-    if (cluster->launcher->host == host) return 1;
-    for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-      if (cluster->peers[i]->host == host) return 1;
-    }
-  }
-  return 0;
 }
 
 void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
@@ -545,10 +520,11 @@ void mst_cluster_close(struct mst_cluster *cluster) {
     if (ours && cluster->calls.pool.workers[i].has_process) do_kill(cluster, i);
     mst_peer_close(cluster->peers[i], ours);
   }
-  if (cluster->spawner != NULL) {
-    if (ours) mst_spawner_end(cluster->spawner);
-    mst_spawner_free(cluster->spawner);
-    cluster->spawner = NULL;
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    struct mst_group *group = &cluster->groups[g];
+    if (group->spawner != NULL && ours) mst_spawner_end(group->spawner);
+    mst_spawner_free(group->spawner);
+    group->spawner = NULL;
   }
   struct mst_cluster **at = &session->clusters;
   while (*at != cluster)
@@ -559,10 +535,12 @@ void mst_cluster_close(struct mst_cluster *cluster) {
 
 void mst_cluster_free(struct mst_cluster *cluster) {
   mst_cluster_close(cluster);
-  mst_blob_release(cluster->setup);
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    mst_blob_release(cluster->groups[g].setup);
   free_peers(cluster, 0, cluster->calls.pool.count);
   mst_calls_free(&cluster->calls);
   mst_log_free(&cluster->log);
   free(cluster->peers);
+  free(cluster->groups);
   free(cluster);
 }

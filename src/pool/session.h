@@ -45,6 +45,7 @@ struct mst_peer {
   struct mst_cluster *cluster;
   uint32_t index;
   struct mst_slot *slot;
+  struct mst_group *group;
   struct mst_launcher *launcher; // that made this incarnation, or NULL
   struct mst_host *host;         // where the worker is, or would be
   struct mst_conduit conduit;    // held: by the answer limit, or for memory
@@ -79,7 +80,7 @@ struct mst_session {
   struct mst_loss *events;
   uint32_t event_count;
   struct mst_counts counts; // of all clusters
-  uint8_t orphaned;         // some cluster can't go on without another launcher
+  uint8_t orphaned;         // some group can't go on without another launcher
   uint8_t broken;           // mst_session_break was called
   struct mst_host here;     // this machine
   struct mst_trash *trash;  // directories to remove, see trash.c
@@ -90,16 +91,27 @@ struct mst_session {
 // More events than this aren't kept: the oldest are dropped.
 #define MST_EVENTS_MAX 1000u
 
+// Workers made by the same launcher: those of one host.
+struct mst_group {
+  uint32_t workers; // at the start of the cluster
+  struct mst_launcher *launcher;
+  struct mst_spawner *spawner; // owned, NULL with a fork server
+  struct mst_blob *setup;      // payload of SETUP; a reference
+  uint8_t launcher_is;         // enum mst_launcher_is, as its slots were told
+  uint8_t orphaned;            // gone, and a worker needs a restart
+  uint8_t lost;                // there won't be another launcher
+  uint8_t adopted;             // a former launcher made some of its workers
+};
+
 struct mst_cluster {
   struct mst_cluster *next;
   struct mst_session *session;
   uint32_t id;
   struct mst_calls calls;  // with the worker states
   struct mst_peer **peers; // calls.pool.count
-  struct mst_launcher *launcher;
-  struct mst_spawner *spawner; // owned, NULL with a fork server
-  struct mst_blob *setup;      // payload of SETUP
-  struct mst_log log;          // its workers' output
+  struct mst_group *groups;
+  uint32_t group_count;
+  struct mst_log log; // its workers' output
   // Number of output lines that the user has seen; set by callers.
   uint64_t shown;
   uint8_t started, start_failed, stop_begun, stopped;
@@ -107,9 +119,7 @@ struct mst_cluster {
   uint8_t abandoned;               // unreferenced: to be freed once stopped
   uint8_t closed;                  // mst_cluster_close was called
   struct mst_cluster *next_closed; // for callers
-  uint8_t orphaned; // its fork server is gone, and a worker needs a restart
-  uint8_t adopted;  // a former launcher made some of its workers
-  uint32_t held;    // held peers
+  uint32_t held;                   // held peers
   int64_t flush_ns; // when to retry frames for which the system had no room
 };
 
@@ -152,19 +162,22 @@ int mst_session_run(struct mst_session *session, int timeout_ms,
 // mst_session_news takes a launcher's news. Use it as the sink, with the session as owner.
 void mst_session_news(void *session, const struct mst_news *news);
 
-// mst_cluster_new makes a cluster; nothing starts. The launcher must outlive it. On success it owns
-// `spawner` (may be NULL) and has a reference to `setup`. 0, -MST_EMEM, -MST_EINPUT.
-int mst_cluster_new(struct mst_session *session, uint32_t workers,
-                    uint32_t window, struct mst_launcher *launcher,
-                    struct mst_spawner *spawner, struct mst_blob *setup,
-                    struct mst_cluster **out, struct mst_err *err);
-// mst_cluster_grow adds workers, which start as lost ones restart. 0, -MST_EMEM, -MST_EINPUT.
-int mst_cluster_grow(struct mst_cluster *cluster, uint32_t more,
-                     struct mst_err *err);
-// mst_cluster_adopt gives an orphaned cluster another launcher. Its workers go on. Their channels
-// show their ends; the former launcher reports them, too, if this process has adopted them.
-void mst_cluster_adopt(struct mst_cluster *cluster,
+// mst_cluster_new makes a cluster of groups, whose workers follow each other; nothing starts. Fill
+// workers, launcher, spawner and setup of each group. Launchers must outlive the cluster. On success
+// it owns the spawners and has references to the setups. 0, -MST_EMEM, -MST_EINPUT.
+int mst_cluster_new(struct mst_session *session, const struct mst_group *groups,
+                    uint32_t count, uint32_t window, struct mst_cluster **out,
+                    struct mst_err *err);
+// mst_cluster_grow adds workers to a group, which start as lost ones restart. 0, -MST_EMEM,
+// -MST_EINPUT.
+int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
+                     uint32_t more, struct mst_err *err);
+// mst_cluster_adopt gives an orphaned group another launcher. Its workers go on. Their channels show
+// their ends; the former launcher reports them, too, if this process has adopted them.
+void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher);
+// mst_cluster_give_up gives up the workers of an orphaned group that are lost, now and later.
+void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group);
 
 // mst_session_needs tells whether a launcher is in use: it launches for a cluster, or made a worker
 // or standby that hasn't ended.

@@ -1,6 +1,6 @@
 // Shared by the files that connect a cluster's core to the world. Each uses only those before it in
-// this list: peer.c, standby.c, peer_read.c, then peer_open.c and peer_say.c, orphan.c, session.c,
-// wait.c. Those up to orphan.c report facts to the core, and never carry out actions.
+// this list: peer.c, standby.c, peer_read.c, then peer_open.c and peer_say.c, group.c, session.c,
+// wait.c. Those up to group.c report facts to the core, and never carry out actions.
 #ifndef MST_POOL_SESSION_INT_H
 #define MST_POOL_SESSION_INT_H
 
@@ -67,7 +67,7 @@ void mst_cluster_read_on(struct mst_cluster *cluster);
 
 // mst_peer_init makes a peer with nothing open.
 void mst_peer_init(struct mst_peer *peer, struct mst_cluster *cluster,
-                   uint32_t index);
+                   struct mst_group *group, uint32_t index);
 // mst_peer_launch starts a process by the launcher or the standby, and sends it its set-up. On an
 // error nothing is left open.
 int mst_peer_launch(struct mst_peer *peer, struct mst_err *err);
@@ -83,14 +83,24 @@ void mst_peer_judge(struct mst_peer *peer);
 // mst_peer_say sends the message of an action, and tells the core if that fails.
 void mst_peer_say(struct mst_peer *peer, const struct mst_calls_action *action);
 
-// ---- orphan.c: workers whose launcher is gone
+// ---- group.c: launchers, and workers whose launcher is gone
 
 // mst_peer_is_told: the launcher of this incarnation will report its end. There must be one.
 int mst_peer_is_told(const struct mst_peer *peer);
-// mst_cluster_reap asks the launcher for ends, and former launchers that still report some.
+// mst_cluster_reap asks the launchers for ends, and former launchers that still report some.
 void mst_cluster_reap(struct mst_cluster *cluster);
 // mst_cluster_orphans tells the core what is known of workers whose end no launcher reports.
 void mst_cluster_orphans(struct mst_cluster *cluster);
+// mst_cluster_ask_launchers tells the core which launchers are gone.
+void mst_cluster_ask_launchers(struct mst_cluster *cluster);
+// mst_cluster_due_ns gives when one of its launchers wants to be asked for ends, or INT64_MAX.
+int64_t mst_cluster_due_ns(const struct mst_cluster *cluster);
+// mst_cluster_spawns: some workers are this process's children, whose ends nobody reports.
+// mst_cluster_lacks_reports: some workers' launchers are gone.
+int mst_cluster_spawns(const struct mst_cluster *cluster);
+int mst_cluster_lacks_reports(const struct mst_cluster *cluster);
+// mst_session_set_silence sets each launcher's limit to the smallest heartbeat among its clusters.
+void mst_session_set_silence(const struct mst_session *session);
 
 // ---- session.c
 

@@ -210,9 +210,9 @@ static struct mst_cluster *start_cluster(void) {
                                          .launch = launch,
                                          .signal = signal_hand,
                                          .reap = reap};
-  CHECK_INT(mst_cluster_new(&session, WORKERS, 32, &maker.launcher, NULL, setup,
-                            &cluster, NULL),
-            0);
+  const struct mst_group group = {
+      .workers = WORKERS, .launcher = &maker.launcher, .setup = setup};
+  CHECK_INT(mst_cluster_new(&session, &group, 1, 32, &cluster, NULL), 0);
   mst_blob_release(setup);
   cluster->calls.policy = (struct mst_heal_policy){
       .on = 1, .retries = 100, .heartbeat_ns = INT64_MAX};

@@ -108,9 +108,9 @@ static enum mst_why start(void) {
                                             .signal = end_it,
                                             .reap = nothing_to_reap};
   stranger.data = stranger.control = -1;
-  CHECK_INT(mst_cluster_new(&session, 1, 32, &stranger.launcher, NULL, setup,
-                            &cluster, NULL),
-            0);
+  const struct mst_group group = {
+      .workers = 1, .launcher = &stranger.launcher, .setup = setup};
+  CHECK_INT(mst_cluster_new(&session, &group, 1, 32, &cluster, NULL), 0);
   mst_blob_release(setup);
   cluster->calls.timeout_ns = INT64_MAX;
   mst_cluster_start(cluster, mst_clock_now() + 30 * MST_NS_PER_S);

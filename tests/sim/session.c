@@ -318,7 +318,8 @@ static void closed(struct sim *sim, uint32_t worker) {
   const int slow = sim_chance(&sim->rng, sim->plan.slow_mend);
   const int64_t most_ns = slow ? 2 * MST_NS_PER_S : MST_NS_PER_MS;
   if (sim->stopping) sim_saw(SIM_SAW_stop_before_mend);
-  sim->core.launcher_gone = slow != 0;
+  slot_of(sim, worker)->launcher =
+      slow ? MST_LAUNCHER_GONE : MST_LAUNCHER_THERE;
   put(sim, sim_between(&sim->rng, 0, most_ns), SIM_MEND, worker);
 }
 
@@ -455,7 +456,7 @@ void sim_session_entry(struct sim *sim, const struct sim_entry *entry) {
     sim_deliver(sim, (struct mst_event){.kind = MST_EV_STOP}, 0);
     break;
   case SIM_MEND:
-    sim->core.launcher_gone = 0;
+    slot_of(sim, worker)->launcher = MST_LAUNCHER_THERE;
     sim_tick(sim);
     break;
   case SIM_LISTEN:

@@ -34,9 +34,9 @@ static const struct number whys[] = {
     ONE(MST_WHY_, MESSAGE),   ONE(MST_WHY_, FRAME),
     ONE(MST_WHY_, NO_MEMORY), ONE(MST_WHY_, ANSWER),
     ONE(MST_WHY_, REPLAY),    ONE(MST_WHY_, THREADS),
-    ONE(MST_WHY_, SHORT),     ONE(MST_WHY_, MANY),
-    ONE(MST_WHY_, LONG),      ONE(MST_WHY_, MEMORY),
-    ONE(MST_WHY_, ENDED)};
+    ONE(MST_WHY_, SHORT),     ONE(MST_WHY_, SERVER),
+    ONE(MST_WHY_, MANY),      ONE(MST_WHY_, LONG),
+    ONE(MST_WHY_, MEMORY),    ONE(MST_WHY_, ENDED)};
 static const struct number frame_kinds[] = {ONE(MST_KIND_, FAILED),
                                             ONE(MST_KIND_, SERVER_REFUSE)};
 static const struct number piece_do[] = {

@@ -159,57 +159,92 @@ static void leave_start(void *data) {
   ffi_cluster_close(cluster);
 }
 
-// make_cluster allocates all that can fail, before R sees the cluster. Returns NULL and fills err.
-static struct mst_cluster *make_cluster(uint32_t workers, SEXP source,
-                                        SEXP window, SEXP setup,
-                                        struct mst_err *err) {
-  const int spawns = TYPEOF(source) == VECSXP;
-  SEXP spawn = spawns ? source : R_NilValue;
-  SEXP server = spawns ? R_NilValue : source;
+static void free_spawner(void *spawner) { mst_spawner_free(spawner); }
+
+// fill_launcher fills a group's launcher from a fork server, or from list(file, arguments,
+// variables) of a program to start. The spawner is held.
+static int fill_launcher(struct mst_group *group, SEXP source,
+                         struct mst_err *err) {
   struct mst_session *session = ffi_session();
-  struct mst_blob *blob = ffi_blob_of(setup);
-  struct mst_spawner *spawner = NULL;
-  struct mst_launcher *launcher = NULL;
-  struct mst_cluster *cluster = NULL;
-  if (spawn != R_NilValue) {
+  if (TYPEOF(source) == VECSXP) {
     struct mst_spawn how;
-    ffi_fill_spawn(&how, VECTOR_ELT(spawn, 0), VECTOR_ELT(spawn, 1),
-                   VECTOR_ELT(spawn, 2));
-    spawner = mst_spawner_new(&session->here, &how, mst_session_news, session);
-    if (spawner != NULL) launcher = mst_spawner_launcher(spawner);
-  } else if (ffi_server_of(server) != NULL) {
-    launcher = &ffi_server_of(server)->launcher;
+    ffi_fill_spawn(&how, VECTOR_ELT(source, 0), VECTOR_ELT(source, 1),
+                   VECTOR_ELT(source, 2));
+    group->spawner =
+        mst_spawner_new(&session->here, &how, mst_session_news, session);
+    if (group->spawner == NULL) {
+      return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory");
+    }
+    (void)ffi_hold(group->spawner, free_spawner);
+    group->launcher = mst_spawner_launcher(group->spawner);
+  } else if (ffi_server_of(source) != NULL) {
+    group->launcher = &ffi_server_of(source)->launcher;
+  } else {
+    return mst_err_set(err, MST_EINPUT, 0, NULL, "there is no fork server");
   }
-  if (launcher == NULL) {
-    (void)mst_err_set(err, MST_EINPUT, 0, NULL, "there is no fork server");
-  } else if (mst_cluster_new(session, workers, (uint32_t)Rf_asInteger(window),
-                             launcher, spawner, blob, &cluster, err) != 0) {
-    mst_spawner_free(spawner);
-    cluster = NULL;
+  return 0;
+}
+
+// make_cluster allocates all that can fail, before R sees the cluster. Returns NULL and fills err.
+// Set-ups first: serializing them may run R code, which may end fork servers.
+static struct mst_cluster *make_cluster(SEXP given, SEXP window,
+                                        struct mst_err *err) {
+  const uint32_t count = (uint32_t)Rf_xlength(given);
+  struct mst_group *groups = calloc(count + 1, sizeof *groups);
+  struct mst_cluster *cluster = NULL;
+  int rc = 0;
+  if (groups == NULL) {
+    (void)mst_err_set(err, MST_EMEM, 0, "calloc", "no memory");
+    return NULL;
   }
-  mst_blob_release(blob);
-  return cluster;
+  (void)ffi_hold(groups, free);
+  for (uint32_t g = 0; g < count; g++) {
+    SEXP one = VECTOR_ELT(given, g);
+    groups[g].workers = (uint32_t)Rf_asInteger(VECTOR_ELT(one, 0));
+    groups[g].setup = ffi_hold_blob(ffi_blob_of(VECTOR_ELT(one, 2)));
+    mst_blob_release(groups[g].setup); // the held reference stays
+  }
+  for (uint32_t g = 0; rc == 0 && g < count; g++)
+    rc = fill_launcher(&groups[g], VECTOR_ELT(VECTOR_ELT(given, g), 1), err);
+  if (rc == 0) {
+    rc = mst_cluster_new(ffi_session(), groups, count,
+                         (uint32_t)Rf_asInteger(window), &cluster, err);
+  }
+  for (uint32_t g = 0; rc == 0 && g < count; g++) {
+    if (groups[g].spawner != NULL) ffi_unhold(groups[g].spawner);
+  }
+  for (uint32_t g = 0; g < count; g++)
+    ffi_drop(groups[g].setup);
+  ffi_drop(groups);
+  return rc == 0 ? cluster : NULL;
 }
 
 static int64_t limit_ns(double s) { return s < 1e9 ? ffi_ns(s) : INT64_MAX; }
 
-// ffi_cluster_open starts a cluster and waits until it runs. source: a fork server, or list(file,
-// arguments, variables) of a program to start. policy: healing (0, 1, or 2: without state),
-// retries, heartbeat and time limit of a call in seconds, checkpoints (0 or 1), limit in seconds
-// for a replay without a checkpoint. Returns list(pointer, nodes, id), or a list that tells why it
-// failed.
-SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
-                      SEXP timeout_s, SEXP policy) {
+// makes_checkpoints: they need a worker made by a fork server, on a system that can count a
+// process's threads.
+static int makes_checkpoints(const struct mst_cluster *cluster) {
+  if (mst_proc_threads() < 0) return 0;
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    if (cluster->groups[g].launcher->adopt != NULL) return 1;
+  return 0;
+}
+
+// ffi_cluster_open starts a cluster and waits until it runs. groups: list(workers, source, setup)
+// of each; source: a fork server, or list(file, arguments, variables) of a program to start. policy:
+// healing (0, 1, or 2: without state), retries, heartbeat and time limit of a call in seconds,
+// checkpoints (0 or 1), limit in seconds for a replay without a checkpoint. Returns list(pointer,
+// nodes, id), or a list that tells why it failed.
+SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy) {
   struct mst_err err;
   mst_err_clear(&err);
   if (TYPEOF(policy) != REALSXP || Rf_xlength(policy) != 6) {
     Rf_error("a policy has six numbers");
   }
-  // The pointer doesn't protect `source`: protected objects are serialized with the cluster.
+  // The pointer doesn't protect `groups`: protected objects are serialized with the cluster.
   SEXP pointer =
       PROTECT(ffi_own(ffi_cluster_tag(), R_NilValue, finalize_cluster, 0));
-  struct mst_cluster *cluster = make_cluster((uint32_t)Rf_asInteger(workers),
-                                             source, window, setup, &err);
+  struct mst_cluster *cluster = make_cluster(groups, window, &err);
   if (cluster == NULL) {
     UNPROTECT(1);
     return ffi_error_list(&err);
@@ -221,9 +256,8 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   cluster->calls.policy.heartbeat_ns = limit_ns(how[2]);
   cluster->calls.timeout_ns = limit_ns(how[3]);
   cluster->calls.policy.replay_max_ns = limit_ns(how[5]);
-  // Checkpoints need workers made by a fork server, on a system that can count a process's threads.
   if (how[4] == 0 || cluster->calls.policy.fresh ||
-      cluster->launcher->adopt == NULL || mst_proc_threads() < 0) {
+      !makes_checkpoints(cluster)) {
     mst_calls_forbid_checkpoints(&cluster->calls);
   }
   R_SetExternalPtrAddr(pointer, cluster);
@@ -241,18 +275,18 @@ SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
   SEXP opened = PROTECT(ffi_list(3, names));
   SET_VECTOR_ELT(opened, 2, Rf_ScalarInteger((int)cluster->id));
   SET_VECTOR_ELT(opened, 0, pointer);
-  SET_VECTOR_ELT(
-      opened, 1,
-      node_pointers(cluster, 0, (uint32_t)Rf_asInteger(workers), pointer));
+  SET_VECTOR_ELT(opened, 1,
+                 node_pointers(cluster, 0, cluster->calls.pool.count, pointer));
   UNPROTECT(2);
   return opened;
 }
 
-// ffi_cluster_grow adds workers, which may not be ready yet: list(from, nodes, lacking), with the
+// ffi_cluster_grow adds workers where the one with this rank (from 1) is, which may not be ready yet:
+// list(from, nodes, lacking), with the
 // rank of the first, pointers to them, and whether they lack what the others were given (NA:
 // nothing is kept); or an outcome. A worker that can't be started is lost, like one that can't be
 // restarted.
-SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
+SEXP ffi_cluster_grow(SEXP pointer, SEXP more, SEXP like) {
   static const char *const names[] = {"from", "nodes", "lacking"};
   enum ffi_outcome outcome;
   struct mst_err err;
@@ -267,7 +301,9 @@ SEXP ffi_cluster_grow(SEXP pointer, SEXP more) {
   }
   const uint32_t from = cluster->calls.pool.count;
   INTEGER(rank)[0] = (int)from + 1;
-  if (mst_cluster_grow(cluster, count, &err) != 0) {
+  struct mst_group *group =
+      cluster->peers[(uint32_t)Rf_asInteger(like) - 1u]->group;
+  if (mst_cluster_grow(cluster, group, count, &err) != 0) {
     UNPROTECT(1);
     return ffi_error_list(&err);
   }
@@ -316,16 +352,25 @@ SEXP ffi_cluster_revive(SEXP pointer) {
   return R_NilValue;
 }
 
-// ffi_cluster_adopt gives the cluster with this id, whose fork server is gone, another one.
-SEXP ffi_cluster_adopt(SEXP id, SEXP server) {
+// ffi_cluster_adopt gives a group (from 1) of the cluster with this id another fork server; NULL: there
+// won't be one. FALSE if there is no such cluster or server any more.
+SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server) {
   const struct mst_session *session = ffi_session_or_null();
-  struct mst_server *other = ffi_server_of(server);
+  struct mst_server *other =
+      server == R_NilValue ? NULL : ffi_server_of(server);
   struct mst_cluster *cluster = session == NULL ? NULL : session->clusters;
   while (cluster != NULL && cluster->id != (uint32_t)Rf_asInteger(id))
     cluster = cluster->next;
-  if (cluster == NULL || other == NULL) return Rf_ScalarLogical(0);
-  mst_cluster_adopt(cluster, &other->launcher);
-  return Rf_ScalarLogical(1);
+  const uint32_t g = (uint32_t)Rf_asInteger(group) - 1u;
+  if (cluster == NULL || g >= cluster->group_count) {
+    return Rf_ScalarLogical(0);
+  }
+  if (other != NULL) {
+    mst_cluster_adopt(cluster, &cluster->groups[g], &other->launcher);
+  } else if (server == R_NilValue) {
+    mst_cluster_give_up(cluster, &cluster->groups[g]);
+  }
+  return Rf_ScalarLogical(other != NULL || server == R_NilValue);
 }
 
 // Lines of a log, copied while nothing else runs.

@@ -157,25 +157,40 @@ static R_xlen_t count_clusters(const struct mst_session *session) {
   return n;
 }
 
-// ffi_cluster_ids gives list(id, orphaned) of all clusters; orphaned: it waits for another fork
-// server.
+// ffi_cluster_ids gives the ids of all clusters.
 SEXP ffi_cluster_ids(void) {
-  static const char *const names[] = {"id", "orphaned"};
   const struct mst_session *session = ffi_session_or_null();
-  SEXP list = PROTECT(ffi_list(2, names));
-  SEXP ids, orphaned;
-  R_xlen_t n;
-  do { // finalizers may start clusters and stop them
+  R_xlen_t n = count_clusters(session);
+  SEXP ids = PROTECT(Rf_allocVector(INTSXP, n));
+  while (n != count_clusters(session)) { // finalizers may start and stop some
     n = count_clusters(session);
-    ids = SET_VECTOR_ELT(list, 0, Rf_allocVector(INTSXP, n));
-    orphaned = SET_VECTOR_ELT(list, 1, Rf_allocVector(LGLSXP, n));
-  } while (n != count_clusters(session));
+    UNPROTECT(1);
+    ids = PROTECT(Rf_allocVector(INTSXP, n));
+  }
+  for (const struct mst_cluster *at = session == NULL ? NULL
+                                                      : session->clusters;
+       at != NULL; at = at->next)
+    INTEGER(ids)[--n] = (int)at->id;
+  UNPROTECT(1);
+  return ids;
+}
+
+// ffi_cluster_orphan gives c(cluster's id, group's number from 1) of a group that waits for another
+// fork server; NULL if none does.
+SEXP ffi_cluster_orphan(void) {
+  const struct mst_session *session = ffi_session_or_null();
+  SEXP which = PROTECT(Rf_allocVector(INTSXP, 2));
   for (const struct mst_cluster *at = session == NULL ? NULL
                                                       : session->clusters;
        at != NULL; at = at->next) {
-    INTEGER(ids)[--n] = (int)at->id;
-    LOGICAL(orphaned)[n] = at->orphaned;
+    for (uint32_t g = 0; g < at->group_count; g++) {
+      if (!at->groups[g].orphaned) continue;
+      INTEGER(which)[0] = (int)at->id;
+      INTEGER(which)[1] = (int)g + 1;
+      UNPROTECT(1);
+      return which;
+    }
   }
   UNPROTECT(1);
-  return list;
+  return R_NilValue;
 }

@@ -144,13 +144,13 @@ SEXP ffi_session_end(SEXP timeout_s);
 SEXP ffi_session_failure(void);
 SEXP ffi_session_assert(void);
 SEXP ffi_session_tempdirs(void);
-SEXP ffi_cluster_open(SEXP workers, SEXP source, SEXP window, SEXP setup,
-                      SEXP timeout_s, SEXP policy);
-SEXP ffi_cluster_grow(SEXP cluster, SEXP more);
+SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy);
+SEXP ffi_cluster_grow(SEXP cluster, SEXP more, SEXP like);
 SEXP ffi_nodes_ready(SEXP nodes);
-SEXP ffi_cluster_adopt(SEXP id, SEXP server);
+SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server);
 SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_cluster_ids(void);
+SEXP ffi_cluster_orphan(void);
 SEXP ffi_cluster_logs(SEXP cluster);
 SEXP ffi_events(void);
 SEXP ffi_line_put(SEXP text, SEXP cells, SEXP plain);

@@ -1,0 +1,176 @@
+// The launchers of clusters: what they want, and what is known of workers whose launcher is gone.
+#include <errno.h>
+
+#include "pool/session_int.h"
+
+int mst_peer_is_told(const struct mst_peer *peer) {
+  struct mst_launcher *launcher = peer->launcher;
+  const struct mst_incarnation of = mst_peer_incarnation(peer);
+  return !launcher->gone ||
+         (launcher->tells != NULL && launcher->tells(launcher, &of));
+}
+
+void mst_cluster_reap(struct mst_cluster *cluster) {
+  int adopted = 0;
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    struct mst_launcher *launcher = cluster->groups[g].launcher;
+    launcher->reap(launcher);
+    adopted |= cluster->groups[g].adopted;
+  }
+  struct mst_launcher *asked = NULL;
+  for (uint32_t i = 0; adopted && i < cluster->calls.pool.count; i++) {
+    const struct mst_peer *peer = cluster->peers[i];
+    struct mst_launcher *former = peer->launcher;
+    if (!mst_peer_worker(peer)->awaited || former == asked || former == NULL ||
+        former == peer->group->launcher || !mst_peer_is_told(peer)) {
+      continue;
+    }
+    former->reap(former);
+    asked = former;
+  }
+}
+
+// orphan_event: for a worker whose end no launcher will report, whether it never started, or has
+// ended (its channel ended, or it was to be killed). MST_EV_TICK: neither.
+static enum mst_event_kind orphan_event(const struct mst_peer *peer) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  if (!worker->awaited || peer->launcher == NULL || mst_peer_is_told(peer)) {
+    return MST_EV_TICK;
+  }
+  if ((worker->state == MST_WORKER_STARTING ||
+       worker->state == MST_WORKER_RESTARTING) &&
+      worker->pid == 0 && !peer->hello_seen) {
+    return MST_EV_LAUNCH_FAILED;
+  }
+  const int to_be_killed = worker->kill_ns != INT64_MAX;
+  return mst_worker_channel_open(worker) && !to_be_killed ? MST_EV_TICK
+                                                          : MST_EV_EXITED;
+}
+
+void mst_cluster_orphans(struct mst_cluster *cluster) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    const struct mst_event event = {.kind = orphan_event(cluster->peers[i]),
+                                    .worker = i,
+                                    .how = MST_EXIT_UNKNOWN,
+                                    .number = ECONNRESET};
+    if (event.kind == MST_EV_TICK) continue;
+    // If the process still runs, its watch ends it now.
+    mst_conduit_cut_control(&cluster->peers[i]->conduit);
+    if (event.kind == MST_EV_EXITED) mst_peer_exited(cluster->peers[i]);
+    mst_calls_event(&cluster->calls, &event, mst_clock_now());
+  }
+}
+
+// ---- launchers
+
+// tell_slots tells the core whether a group's launcher is there. The number of workers may be large,
+// so only of changes.
+static void tell_slots(struct mst_cluster *cluster, struct mst_group *group) {
+  const uint8_t is = group->lost             ? MST_LAUNCHER_LOST
+                     : group->launcher->gone ? MST_LAUNCHER_GONE
+                                             : MST_LAUNCHER_THERE;
+  if (is == group->launcher_is) return;
+  group->launcher_is = is;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    if (cluster->peers[i]->group == group)
+      cluster->peers[i]->slot->launcher = is;
+  }
+}
+
+void mst_cluster_ask_launchers(struct mst_cluster *cluster) {
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    tell_slots(cluster, &cluster->groups[g]);
+}
+
+void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
+                       struct mst_launcher *launcher) {
+  group->launcher = launcher;
+  group->orphaned = group->lost = 0;
+  group->adopted = 1;
+  tell_slots(cluster, group);
+}
+
+void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group) {
+  group->orphaned = 0;
+  group->lost = 1;
+  tell_slots(cluster, group);
+}
+
+int64_t mst_cluster_due_ns(const struct mst_cluster *cluster) {
+  int64_t first_ns = INT64_MAX;
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    const int64_t due_ns = cluster->groups[g].launcher->due_ns;
+    if (due_ns != 0 && due_ns < first_ns) first_ns = due_ns;
+  }
+  return first_ns;
+}
+
+int mst_cluster_spawns(const struct mst_cluster *cluster) {
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    if (cluster->groups[g].spawner != NULL) return 1;
+  return 0;
+}
+
+int mst_cluster_lacks_reports(const struct mst_cluster *cluster) {
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    const struct mst_group *group = &cluster->groups[g];
+    if (group->adopted || group->launcher->gone) return 1;
+  }
+  return 0;
+}
+
+static void set_silence(const struct mst_cluster *cluster, int64_t beat_ns) {
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    int64_t *silence_ns = &cluster->groups[g].launcher->silence_ns;
+    if (*silence_ns == 0 || beat_ns < *silence_ns) *silence_ns = beat_ns;
+  }
+}
+
+void mst_session_set_silence(const struct mst_session *session) {
+  for (struct mst_cluster *at = session->clusters; at != NULL; at = at->next)
+    for (uint32_t g = 0; g < at->group_count; g++)
+      at->groups[g].launcher->silence_ns = 0;
+  for (struct mst_cluster *at = session->clusters; at != NULL; at = at->next) {
+    const int64_t beat_ns = at->calls.policy.heartbeat_ns;
+    if (beat_ns != INT64_MAX) set_silence(at, beat_ns);
+  }
+}
+
+static int cluster_needs(const struct mst_cluster *cluster,
+                         const struct mst_launcher *launcher) {
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    if (cluster->groups[g].launcher == launcher) return 1;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    const struct mst_peer *peer = cluster->peers[i];
+    if ((peer->launcher == launcher && mst_peer_worker(peer)->awaited) ||
+        peer->standby.home == launcher || peer->next_standby.home == launcher) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
+int mst_session_needs(const struct mst_session *session,
+                      const struct mst_launcher *launcher) {
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && !cluster_needs(cluster, launcher))
+    cluster = cluster->next;
+  return cluster != NULL;
+}
+
+static int cluster_has_host(const struct mst_cluster *cluster,
+                            const struct mst_host *host) {
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    if (cluster->groups[g].launcher->host == host) return 1;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
+    if (cluster->peers[i]->host == host) return 1;
+  return 0;
+}
+
+int mst_session_has_host(const struct mst_session *session,
+                         const struct mst_host *host) {
+  const struct mst_cluster *cluster = session->clusters;
+  while (cluster != NULL && !cluster_has_host(cluster, host))
+    cluster = cluster->next;
+  return cluster != NULL;
+}
