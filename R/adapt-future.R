@@ -55,7 +55,7 @@ signals_close <- function() {
 }
 
 signals_drop <- function() {
-  if (!length(.Call(ffi_cluster_ids)$id)) signals_close()
+  if (!length(.Call(ffi_cluster_ids))) signals_close()
 }
 
 # Some may be closed already: by closeAllConnections(), or as the session ends.

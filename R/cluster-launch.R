@@ -1,7 +1,19 @@
-# From a plan to a running cluster: chooses the launcher and handles failures.
+# From a plan to a running cluster: chooses the launchers and handles failures.
+#
+# A plan is what cluster_start() was told. Its workers come in groups, one for each host: `groups` is
+# a list of list(workers, host); host: NULL on this machine, else list(command, name, key).
 
-# start_cluster() starts workers as planned, or with "spawn" if the fork server refuses and the
-# user didn't insist on "fork". Returns list(pointer, nodes, start).
+# group_plan() gives the plan of one group: with its own `workers` and `host`.
+group_plan <- function(plan, group) {
+  plan$workers <- group$workers
+  plan$host <- group$host
+  plan$groups <- list(group)
+  plan
+}
+
+# start_cluster() starts workers as planned. A group on this machine is started with "spawn" if the
+# fork server refuses and the user didn't insist on "fork". Returns list(pointer, id, nodes, groups,
+# of): groups is list(start, plan) of each, `of` each node's group.
 start_cluster <- function(plan, may_fall_back) {
   # Directories of workers that were killed before they could report them.
   complete <- FALSE
@@ -9,44 +21,129 @@ start_cluster <- function(plan, may_fall_back) {
     sweep_temp_dirs()
     drop_hosts()
   })
-  opened <- try_starts(plan, may_fall_back)
+  plans <- lapply(plan$groups, group_plan, plan = plan)
+  check_room(plans, plan$call)
+  plans <- reach_hosts(plans)
+  check_room(plans, plan$call)
+  plan$workers <- sum(vapply(plans, `[[`, 0L, "workers"))
+  opened <- open_groups(plan, plans, may_fall_back)
   complete <- TRUE
   opened
 }
 
-try_starts <- function(plan, may_fall_back) {
-  may_fall_back <- may_fall_back && is.null(plan$host)
-  if (plan$start == "fork" || !is.null(plan$host)) {
-    reason <- spawn_reason(plan$host)
-    opened <- if (is.null(reason)) start_forked(plan)
-    if (!is.null(opened$pointer)) {
-      return(opened)
-    }
-    reason <- if (is.null(reason)) opened$refused else reason
-    if (!may_fall_back) {
-      abort_muster("launch", "The fork server refused.",
-        details = reason,
-        hints = if (is.null(plan$host)) {
-          "Use start = \"spawn\", or omit `start` to have it chosen for you."
-        } else {
-          "Workers on other hosts are forked: load such packages in `setup`."
-        },
-        call = plan$call
-      )
-    }
-    inform_muster("spawn", "Workers are booted one by one (start = \"spawn\").", details = reason)
-    plan$start <- "spawn"
+# again: whether one more attempt is allowed if a server ended meanwhile, or didn't respond and
+# had to be ended.
+open_groups <- function(plan, plans, may_fall_back, again = TRUE) {
+  groups <- group_sources(plans, may_fall_back)
+  outcome <- .Call(
+    ffi_cluster_open, lapply(groups, `[`, c("workers", "source", "setup")),
+    min(sum(vapply(groups, `[[`, 0L, "window")), plan$window), plan_timeout(plan), plan$policy
+  )
+  if (!is.null(outcome$pointer)) {
+    plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"))
+    outcome$groups <- Map(function(one, group) {
+      list(start = group$start, plan = plan_to_keep(one))
+    }, plans, groups)
+    outcome$of <- rep(seq_along(groups), vapply(groups, `[[`, 0L, "workers"))
+    return(outcome)
   }
-  start_spawned(plan)
+  at <- failed_group(outcome, groups)
+  if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
+    plans[[at]] <- spawned_plan(plans[[at]], "It has more than one thread.", may_fall_back)
+    return(open_groups(plan, plans, may_fall_back, again))
+  }
+  server <- groups[[at]]$server
+  why <- if (is.null(server)) {
+    NULL
+  } else if (isTRUE(.Call(ffi_server_state, server)$silent)) {
+    "The fork server didn't respond; starting another one."
+  } else if (is_server_gone(outcome)) {
+    "The fork server ended; starting another one."
+  }
+  if (again && !is.null(why)) {
+    inform_muster("server", why)
+    return(open_groups(plan, plans, may_fall_back, again = FALSE))
+  }
+  abort_start(outcome, plan, server, plans[[at]]$host$name)
+}
+
+# The number of the group whose worker couldn't be started.
+failed_group <- function(outcome, groups) {
+  last <- cumsum(vapply(groups, `[[`, 0L, "workers"))
+  c(which(last >= c(outcome$peer$worker, 1L)[1L]), 1L)[1L]
+}
+
+# Where the workers of each group come from: list(workers, source, setup, start, window, base,
+# server) each. Fork servers on other hosts boot at once, after the one here.
+group_sources <- function(plans, may_fall_back) {
+  far <- vapply(plans, function(plan) !is.null(plan$host), NA)
+  sources <- vector("list", length(plans))
+  sources[!far] <- lapply(plans[!far], source_here, may_fall_back = may_fall_back)
+  if (any(far)) {
+    refused <- spawn_reason(TRUE)
+    servers <- if (is.null(refused)) host_servers(plans[far]) else list(list(refused = refused))
+    sources[far] <- Map(source_there, plans[far], servers)
+  }
+  sources
+}
+
+source_here <- function(plan, may_fall_back) {
+  if (plan$start == "fork") {
+    refused <- spawn_reason()
+    server <- if (is.null(refused)) server_for(plan) else list(refused = refused)
+    if (is.null(server$refused)) {
+      setup <- worker_orders(plan, plan$packages[is_late(plan$packages)], server$base, server$env)
+      return(forked_source(plan, server, setup))
+    }
+    plan <- spawned_plan(plan, server$refused, may_fall_back)
+  }
+  base <- temp_dir("booted", plan$call)
+  list(
+    workers = plan$workers, source = boot_command("worker", plan$boot, plan$threads, base),
+    setup = worker_orders(plan, plan$packages, base, NULL),
+    start = "spawn", window = spawn_window(), base = ""
+  )
+}
+
+source_there <- function(plan, server) {
+  if (!is.null(server$refused)) abort_refused(plan, server$refused)
+  forked_source(plan, server, host_orders(plan, plan$packages[is_late(plan$packages)], server))
+}
+
+forked_source <- function(plan, server, setup) {
+  list(
+    workers = plan$workers, source = server$pointer, setup = setup,
+    start = "fork", window = window_fork, base = server$base, server = server$pointer
+  )
+}
+
+# The plan for workers that are booted, since a fork server refused; raises if it mustn't be.
+spawned_plan <- function(plan, reason, may_fall_back) {
+  if (!may_fall_back || !is.null(plan$host)) abort_refused(plan, reason)
+  inform_muster("spawn", "Workers are booted one by one (start = \"spawn\").", details = reason)
+  plan$start <- "spawn"
+  plan
+}
+
+abort_refused <- function(plan, reason) {
+  abort_muster("launch", "The fork server refused.",
+    details = reason,
+    hints = if (is.null(plan$host)) {
+      "Use start = \"spawn\", or omit `start` to have it chosen for you."
+    } else {
+      "Workers on other hosts are forked: load such packages in `setup`."
+    },
+    host = plan$host$name, call = plan$call
+  )
 }
 
 # A reason not to fork that is known before anything starts, or NULL. A host has a muster of its
 # own, but passes descriptors on, as this session does.
-spawn_reason <- function(host = NULL) {
+spawn_reason <- function(elsewhere = FALSE) {
   if (!.Call(ffi_can_fork)) {
     return("Forking R isn't safe on this system.")
   }
-  if (is.null(host) && is_dev()) "Package muster is under load_all()."
+  if (!elsewhere && is_dev()) "Package muster is under load_all()."
 }
 
 plan_timeout <- function(plan) {
@@ -59,73 +156,23 @@ start_timeout <- function() {
   )
 }
 
-# again: whether one more attempt is allowed if the server ended meanwhile, or didn't respond and
-# had to be ended.
-start_forked <- function(plan, again = TRUE) {
-  late <- is_late(plan$packages)
-  server <- server_for(plan)
-  if (!is.null(server$refused)) {
-    return(server)
-  }
-  setup <- if (is.null(server$host)) {
-    worker_orders(plan, plan$packages[late], server$base, server$env)
-  } else {
-    host_orders(plan, plan$packages[late], server)
-  }
-  outcome <- .Call(
-    ffi_cluster_open, plan$workers, server$pointer, min(window_fork, plan$window), setup,
-    plan_timeout(plan), plan$policy
-  )
-  if (!is.null(outcome$pointer)) {
-    plans_keep(outcome$id, plan, server$base)
-    return(c(outcome, start = "fork"))
-  }
-  if (identical(outcome$fail, "launch") && errno_is_threads(outcome$errno)) {
-    return(list(refused = "It has more than one thread."))
-  }
-  why <- if (isTRUE(.Call(ffi_server_state, server$pointer)$silent)) {
-    "The fork server didn't respond; starting another one."
-  } else if (is_server_gone(outcome)) {
-    "The fork server ended; starting another one."
-  }
-  if (again && !is.null(why)) {
-    inform_muster("server", why)
-    return(start_forked(plan, again = FALSE))
-  }
-  abort_start(outcome, plan, server$pointer)
-}
-
 # The server attaches packages up to the first that it must not load; workers attach
 # the rest, so the user's order is kept. Packages that can be loaded in advance are.
 is_late <- function(packages) cumsum(packages %in% never_preloaded()) > 0L
 never_preloaded <- function() c(not_preloaded, names(dev_packages()))
 server_for <- function(plan) {
   if (!is.null(plan$host)) {
-    return(host_server(plan))
+    return(host_servers(list(plan))[[1L]])
   }
   late <- is_late(plan$packages)
   load <- setdiff(c(plan$packages[late], plan$load), never_preloaded())
   fork_server(plan$packages[!late], load, plan$call, plan$boot, plan$workers)
 }
 
-start_spawned <- function(plan) {
-  base <- temp_dir("booted", plan$call)
-  spawn <- boot_command("worker", plan$boot, plan$threads, base)
-  setup <- worker_orders(plan, plan$packages, base, NULL)
-  outcome <- .Call(
-    ffi_cluster_open, plan$workers, spawn, min(spawn_window(), plan$window), setup,
-    plan_timeout(plan), plan$policy
-  )
-  if (is.null(outcome$pointer)) {
-    abort_start(outcome, plan)
-  }
-  c(outcome, start = "spawn")
-}
-
 # Launches in flight. Forks are quick, but each has three descriptors in transit; booting keeps a
 # core busy, and two per core make use of the time spent waiting for files.
 window_fork <- 32L
-spawn_window <- function() max(4L, 2L * unname(availableCores()))
+spawn_window <- function() max(4L, 2L * as.integer(availableCores()))
 
 # The instructions that a worker gets at its start; worker_setup() carries them out. base: the
 # directory for its temporary directory. env: the variables with which the fork server booted,

@@ -13,14 +13,22 @@ format.muster_cluster <- function(x, ...) {
     return("muster cluster with no workers")
   }
   states <- vapply(nodes, node_state, "")
-  hosts <- unique(vapply(nodes, .subset2, "", "host"))
   starts <- unique(vapply(nodes, .subset2, "", "start"))
   words <- c(fork = "forked", spawn = "booted")[starts]
   paste0(
     if (any(states == "copied")) "copy of a ", "muster cluster with ", workers_text(nodes),
-    " on host ", paste(sQuote(hosts), collapse = ", "),
+    " on ", hosts_counted(vapply(nodes, .subset2, "", "host")),
     " (", paste(c(words, threads_text(nodes)), collapse = ", "), ")", states_text(nodes, states)
   )
+}
+
+# "host 'a'", or "hosts 'a' (4), 'b' (2)".
+hosts_counted <- function(hosts) {
+  counts <- table(factor(hosts, unique(hosts)))
+  if (length(counts) == 1L) {
+    return(paste("host", sQuote(hosts[1L])))
+  }
+  paste("hosts", paste0(sQuote(names(counts)), " (", counts, ")", collapse = ", "))
 }
 
 # "4 workers", or "2 of 4 workers (2, 3)" if the cluster has other workers too.

@@ -1,6 +1,6 @@
 #' Start a cluster of R workers
 #'
-#' Starts R workers on this machine and returns when all of them are ready. The
+#' Starts R workers, on this machine or others, and returns when all of them are ready. The
 #' result works with every function of package parallel that takes a cluster
 #' (`parLapply()`, `clusterExport()`, `clusterMap()`, ...), and with packages that build on these,
 #' such as doParallel for foreach.
@@ -27,7 +27,9 @@
 #'
 #' @param workers Number of workers, 1 to 10,000. Default: [availableCores()].
 #'   Inside a worker the default is 1, with a warning, so that nested clusters
-#'   don't multiply. Or a launcher, for workers on another host: see [launch_command()].
+#'   don't multiply. For workers on other hosts: names of hosts, as in `c("node1", "node2")`, see
+#'   [launch_ssh()], where `"localhost"` is this machine; or a launcher, see [launch_command()]; or a
+#'   list of numbers, names and launchers, as in `list(4, launch_ssh("node1", workers = 16))`.
 #' @param ... Must be empty: the arguments after it must be named.
 #' @param packages Character vector of packages to attach in each worker, or
 #'   `NULL` for R's default packages only. With `"fork"` the fork server loads
@@ -64,7 +66,7 @@
 #'   the session.
 #' @returns An object of class `c("muster_cluster", "SOCKcluster", "cluster")`: a
 #'   list of nodes, one for each worker, in order. A node is an environment of
-#'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"`), `pid`,
+#'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"` on this machine), `pid`,
 #'   `start` (`"fork"` or `"spawn"`) and `threads`. Its field `con` is for code that inspects
 #'   nodes' connections: `socketSelect(list(node$con), timeout = 0)` tells whether an answer was
 #'   there when `con` was read. A later answer doesn't wake `socketSelect()`: with a longer
@@ -225,14 +227,18 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
                           start = c("fork", "spawn"), threads = 1L, healing = "state",
                           retries = 2L, heartbeat = 10, timeout = Inf, autoStop = TRUE) {
   call <- sys.call()
-  check_dots(..., call = call)
+  check_dots(...,
+    hints = paste0(
+      "Arguments: workers, packages, setup, start, threads, healing, retries, heartbeat, ",
+      "timeout, autoStop. All but the first must be named."
+    ), call = call
+  )
   check_not_booting(call)
-  host <- if (inherits(workers, "muster_launcher")) keyed_host(workers)
-  workers <- if (is.null(host)) check_workers(workers, missing(workers), call) else host$workers
-  packages <- if (is.null(host)) {
+  groups <- worker_groups(workers, missing(workers), call)
+  packages <- if (all(vapply(groups, function(group) is.null(group$host), NA))) {
     check_packages(packages, call)
   } else {
-    unique(check_strings(packages, "packages", call))
+    unique(check_strings(packages, "packages", call)) # they are looked for on each host
   }
   setup <- check_setup(setup, call)
   # Checked first: once an argument has been assigned to, missing() is FALSE.
@@ -241,24 +247,18 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   threads <- check_count(threads, "threads", max = 1024L, call = call)
   policy <- check_policy(healing, retries, heartbeat, timeout, call)
   check_flag(autoStop, "autoStop", call = call)
-  check_limits(if (is.null(host)) workers else 2 * workers, call)
   plan <- list(
-    workers = workers, packages = packages, setup = setup, start = start,
-    threads = threads, policy = policy, host = host, call = call
+    groups = groups, packages = packages, setup = setup, start = start,
+    threads = threads, policy = policy, call = call
   )
   opened <- start_cluster(plan, may_fall_back)
   if (!autoStop) {
     the$kept <- c(the$kept, opened$pointer)
   }
-  new_cluster(
-    new_nodes(
-      opened$nodes, opened$pointer, opened$id, opened$start, threads,
-      plan = plan_to_keep(plan)
-    )
-  )
+  new_cluster(new_nodes(opened$nodes, opened, opened$groups, opened$of, threads))
 }
 
-check_dots <- function(..., call) {
+check_dots <- function(..., hints, call) {
   if (...length() == 0L) {
     return()
   }
@@ -266,12 +266,7 @@ check_dots <- function(..., call) {
   given <- c(names(substitute(list(...)))[-1L], "")[1L]
   shown <- if (nzchar(given)) paste0("`", given, "`") else "an argument without a name"
   abort_muster("input", paste0("`...` must be empty, not ", shown, "."),
-    hints = paste0(
-      "Arguments: workers, packages, setup, start, threads, healing, retries, heartbeat, ",
-      "timeout, autoStop. ",
-      "All but the first must be named."
-    ),
-    call = call
+    hints = hints, call = call
   )
 }
 
@@ -294,24 +289,33 @@ check_workers <- function(workers, is_default, call) {
     return(1L)
   }
   check_given(workers, "workers", call)
-  workers <- check_count(workers, "workers", max = 10000L, call = call, hints = hosts_hint(workers))
-  # The same rule as parallel's own, see ?parallel::makeCluster.
+  workers <- check_count(workers, "workers", max = 10000L, call = call)
+  check_core_limit(workers, call)
+  workers
+}
+
+# The same rule as parallel's own, see ?parallel::makeCluster.
+check_core_limit <- function(workers, call) {
   limit <- tolower(Sys.getenv("_R_CHECK_LIMIT_CORES_", ""))
   if (nzchar(limit) && !limit %in% c("false", "warn") && workers > 2L) {
     abort_muster("limit", paste0("Can't start ", workers, " workers under R CMD check."),
       details = "_R_CHECK_LIMIT_CORES_ allows 2.", call = call
     )
   }
-  workers
 }
 
-# cluster_start("host1")
-hosts_hint <- function(workers) {
-  if (is.character(workers) && !anyNA(workers) && any(grepl("^[A-Za-z]", workers))) {
-    hosts <- paste0("\"", workers, "\"", collapse = ", ")
-    if (length(workers) > 1L) hosts <- paste0("c(", hosts, ")")
-    paste0("makeClusterPSOCK(", hosts, ") starts workers on hosts.")
+# Whether there is room for the workers of all groups. One behind a link takes twice as many
+# descriptors; a host that isn't reached yet may decide how many it has.
+check_room <- function(plans, call) {
+  count <- vapply(plans, function(plan) max(1L, plan$workers), 0L)
+  far <- vapply(plans, function(plan) !is.null(plan$host), NA)
+  check_core_limit(sum(count), call)
+  if (sum(count) > 10000L) {
+    abort_muster("limit", paste0("Can't start ", sum(count), " workers: 10,000 is the most."),
+      call = call
+    )
   }
+  check_limits(sum(count) + sum(count[far]), call)
 }
 
 check_packages <- function(packages, call) {
@@ -414,16 +418,17 @@ check_limits <- function(workers, call) {
   }
 }
 
-# A worker's pid changes when it is replaced, so it is looked up each time. threads: how many each
-# worker was told to use, NULL if that is decided elsewhere. plan: how the node was started, for
-# cloneNode(); copies don't have it.
-new_nodes <- function(pointers, pointer, id, start, threads = NULL, from = 1L, plan = NULL) {
+# A worker's pid changes when it is replaced, so it is looked up each time. cluster: list(pointer,
+# id). groups, of: see start_cluster(); a group's plan is for cloneNode(), and copies don't have it.
+# threads: how many each worker was told to use, NULL if that is decided elsewhere.
+new_nodes <- function(pointers, cluster, groups, of, threads = NULL, from = 1L) {
   lapply(seq_along(pointers), function(i) {
+    group <- groups[[of[i]]]
     node <- list2env(
       list(
-        cluster = pointer, id = id, rank = from + i - 1L,
-        host = .Call(ffi_node_host, pointers[[i]]), start = start,
-        threads = threads, plan = .Call(ffi_hide, pointers[[i]], plan)
+        cluster = cluster$pointer, id = cluster$id, rank = from + i - 1L,
+        host = .Call(ffi_node_host, pointers[[i]]), start = group$start,
+        threads = threads, plan = .Call(ffi_hide, pointers[[i]], group$plan)
       ),
       parent = emptyenv()
     )

@@ -199,35 +199,66 @@ job_in <- function(frame, job, results) {
 
 # ---- Fork servers that are gone
 
-# What is needed to boot another server for a cluster, by the cluster's id. Entries of clusters
-# that are gone are dropped: they keep alive what the user's `setup` refers to.
-plans_keep <- function(id, plan, base) {
+# What is needed to boot other servers for a cluster, by the cluster's id: the plan of each group, and
+# the directory of its first server. Entries of clusters that are gone are dropped: they keep alive
+# what the user's `setup` refers to.
+plans_keep <- function(id, plans, bases) {
   plans_drop()
-  the$plans[[as.character(id)]] <- list(plan = plan, base = base)
+  the$plans[[as.character(id)]] <- list(plans = plans, bases = bases)
 }
 
 plans_drop <- function() {
-  the$plans <- the$plans[names(the$plans) %in% .Call(ffi_cluster_ids)$id]
+  the$plans <- the$plans[names(the$plans) %in% .Call(ffi_cluster_ids)]
   if (length(the$streams)) drop_streams()
   if (length(the$exports)) drop_exports()
 }
 
 # Called from C when a worker must be replaced and its fork server is gone.
 replace_servers <- function() {
-  clusters <- .Call(ffi_cluster_ids)
-  for (id in clusters$id[clusters$orphaned]) {
-    kept <- the$plans[[as.character(id)]]
-    server <- tryCatch(server_for(kept$plan), error = identity)
-    if (inherits(server, "error") || !is.null(server$refused)) {
-      abort_muster("lost",
-        "Can't replace workers: their fork server is gone, and no other can start.",
-        details = if (inherits(server, "error")) conditionMessage(server) else server$refused,
-        hints = "cluster_stop() this cluster and start another.", call = verb_call()
-      )
+  while (!is.null(which <- .Call(ffi_cluster_orphan))) {
+    kept <- the$plans[[as.character(which[1L])]]
+    if (!replace_server(kept, which[1L], which[2L])) {
+      break
     }
-    temp_dir(basename(kept$base), kept$plan$call)
-    .Call(ffi_cluster_adopt, id, server$pointer)
-    inform_muster("server", "The fork server was gone; another one was started.")
   }
   drop_gone_servers()
+}
+
+# Gives a group of a cluster another server. If there is none the group is given up, unless it is
+# the whole cluster: then that is an error, and the next call tries again. FALSE: the cluster or
+# the new server is gone meanwhile.
+replace_server <- function(kept, id, group) {
+  plan <- kept$plans[[group]]
+  server <- tryCatch(server_for(plan), error = identity)
+  why <- if (inherits(server, "error")) conditionMessage(server) else server$refused
+  if (!is.null(why) && length(kept$plans) == 1L) {
+    abort_muster("lost",
+      "Can't replace workers: their fork server is gone, and no other can start.",
+      details = why, hints = "cluster_stop() this cluster and start another.", call = verb_call()
+    )
+  }
+  if (!is.null(why)) {
+    the$plans[[as.character(id)]]$lost <- union(kept$lost, group)
+    adopted <- .Call(ffi_cluster_adopt, id, group, NULL)
+    inform_muster("server", paste0("No fork server can start on ", place_shown(plan), "."),
+      details = why, hints = "Its workers are given up. cluster_resize() tries again."
+    )
+    return(adopted)
+  }
+  if (is.null(plan$host)) temp_dir(basename(kept$bases[group]), plan$call)
+  adopted <- .Call(ffi_cluster_adopt, id, group, server$pointer)
+  inform_muster("server", paste0(
+    "The fork server ", if (!is.null(plan$host)) paste0("on ", host_shown(plan), " "),
+    "was gone; another one was started."
+  ))
+  adopted
+}
+
+place_shown <- function(plan) if (is.null(plan$host)) "this machine" else host_shown(plan)
+
+# Tries again to start fork servers for the groups of a cluster that were given up.
+replace_lost_servers <- function(id) {
+  kept <- the$plans[[as.character(id)]]
+  the$plans[[as.character(id)]]$lost <- NULL
+  for (group in kept$lost) replace_server(kept, id, group)
 }

@@ -3,8 +3,8 @@
 all_stopped <- "Everything that had started has been stopped."
 
 # abort_start() turns the outcome of ffi_cluster_open() into an error. server: the fork server's
-# pointer, NULL without one.
-abort_start <- function(outcome, plan, server = NULL) {
+# pointer, NULL without one. host: where the worker was to be, NULL for this machine.
+abort_start <- function(outcome, plan, server = NULL, host = NULL) {
   if (!is.null(outcome$error)) {
     abort_muster("launch", "Can't start the cluster.",
       details = paste0(outcome$call, ": ", outcome$error), errno = outcome$errno,
@@ -12,7 +12,8 @@ abort_start <- function(outcome, plan, server = NULL) {
     )
   }
   peer <- outcome$peer
-  message <- paste0("Can't start worker ", peer$worker, " of ", plan$workers)
+  where <- if (!is.null(host)) paste0(" on host \"", host, "\"")
+  message <- paste0("Can't start worker ", peer$worker, " of ", plan$workers, where)
   hints <- all_stopped
   if (!is.null(server) && is_server_gone(outcome)) {
     abort_server_gone(outcome, message, hints, server, plan$call)

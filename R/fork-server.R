@@ -83,7 +83,7 @@ end_server <- function(pointer, base) {
 # When a cluster gets another server, its workers' directories stay where they were.
 is_base_used <- function(base) {
   plans_drop()
-  base %in% vapply(the$plans, `[[`, "", "base")
+  base %in% unlist(lapply(the$plans, `[[`, "bases"))
 }
 
 server_key <- function(packages, load, boot = NULL) {

@@ -47,7 +47,7 @@ note_joined <- function(pointer, id, ranks) {
 
 # Of clusters that are gone.
 drop_exports <- function() {
-  the$exports <- the$exports[names(the$exports) %in% as.character(.Call(ffi_cluster_ids)$id)]
+  the$exports <- the$exports[names(the$exports) %in% as.character(.Call(ffi_cluster_ids))]
 }
 
 # found: what find_needs() is about to give. What all of these workers have goes from its globals,

@@ -129,11 +129,11 @@ packages_text <- function(packages) {
 # ---- Hosts
 
 # list(host, port, local). ssh would treat a host name that looks like an option as an option.
-check_remote_host <- function(worker, call) {
+check_remote_host <- function(worker, call, name = "worker") {
   ok <- is.character(worker) && length(worker) == 1L && !is.na(worker) && nzchar(worker) &&
     !startsWith(worker, "-") && !grepl("[[:space:][:cntrl:]'\"`$;&|<>()\\\\]", worker)
   if (!ok) {
-    abort_input("worker", "the name or address of a host", worker, call,
+    abort_input(name, "the name or address of a host", worker, call,
       hints = "It can't begin with \"-\" or contain blanks, quotes or other shell characters."
     )
   }
@@ -145,7 +145,7 @@ check_remote_host <- function(worker, call) {
     worker <- found[2L]
     port <- as.integer(found[3L])
     if (!is_port(port)) {
-      abort_input("worker", "a host, or a host with a port from 1 to 65535", worker, call)
+      abort_input(name, "a host, or a host with a port from 1 to 65535", worker, call)
     }
   }
   if (is.null(local)) {

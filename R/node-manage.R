@@ -182,6 +182,7 @@ cluster_resize <- function(cl, workers) {
   workers <- check_workers(workers, FALSE, call)
   have <- length(cl)
   # Workers that were given up while the system lacked resources may be back by now.
+  replace_lost_servers(.subset2(cl[[1L]], "id"))
   .Call(ffi_cluster_revive, .subset2(cl[[1L]], "cluster"))
   if (workers < have) {
     stop_nodes(cl[(workers + 1L):have])
@@ -203,20 +204,16 @@ node_again <- function(node, call) {
   if (is.null(plan)) {
     abort_node(node, outcomes[["foreign"]], call)
   }
-  kept <- plan
   plan$setup <- if (is.raw(plan$setup)) unserialize(plan$setup)
-  plan$workers <- 1L
   plan$call <- call
   opened <- start_cluster(plan, may_fall_back = TRUE)
-  new_nodes(
-    opened$nodes, opened$pointer, opened$id, opened$start, plan$threads,
-    plan = kept
-  )[[1L]]
+  new_nodes(opened$nodes, opened, opened$groups, opened$of, plan$threads)[[1L]]
 }
 
-# What cloneNode() needs to start another node like this one. `setup` is kept as bytes: a stopped
-# cluster must not keep alive what its setup refers to.
+# What cloneNode() needs to start another node like one of this group. `setup` is kept as bytes: a
+# stopped cluster must not keep alive what its setup refers to.
 plan_to_keep <- function(plan) {
+  plan$groups[[1L]]$workers <- 1L
   if (!is.null(plan$setup)) {
     plan$setup <- serialize(plan$setup, NULL, xdr = FALSE)
   }
@@ -233,17 +230,19 @@ more_nodes <- function(node, count, call) {
   on.exit(if (is.list(grown) && is.integer(grown$from)) {
     .Call(ffi_cluster_stop, pointer, seq(grown$from, length.out = count))
   })
-  grown <- .Call(ffi_cluster_grow, pointer, count)
+  grown <- .Call(ffi_cluster_grow, pointer, count, .subset2(node, "rank"))
   if (is.integer(grown)) {
     abort_node(node, grown, call)
   }
   if (!is.null(grown$error)) {
     abort_muster("limit", "Can't start more workers.", details = grown$error, call = call)
   }
+  group <- list(
+    start = .subset2(node, "start"), plan = .Call(ffi_hidden, .subset2(node, "plan"))
+  )
   nodes <- new_nodes(
-    grown$nodes, pointer, .subset2(node, "id"), .subset2(node, "start"), .subset2(node, "threads"),
-    grown$from,
-    plan = .Call(ffi_hidden, .subset2(node, "plan"))
+    grown$nodes, list(pointer = pointer, id = .subset2(node, "id")), list(group), rep(1L, count),
+    .subset2(node, "threads"), grown$from
   )
   outcome <- .Call(ffi_nodes_ready, nodes)
   now <- .Call(ffi_node_outcome, node)

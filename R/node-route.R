@@ -105,7 +105,7 @@ local_plan <- function(o, route, count, call) {
   boot <- ifelse(is.na(boot), names(boot), paste0(names(boot), "=", boot))
   usual <- "datasets,utils,grDevices,graphics,stats,methods"
   list(
-    workers = count, packages = NULL, load = code_packages(setup),
+    groups = list(list(workers = count)), packages = NULL, load = code_packages(setup),
     setup = setup, setup_name = if (length(route$code)) "rscript_args" else "rscript_startup",
     start = route$kind, threads = 1L,
     policy = check_policy(getOption("muster.healing", "state"), 2L, 10, Inf, call), call = call,

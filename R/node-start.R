@@ -80,17 +80,13 @@ without_rank <- function(o) {
 
 start_own <- function(o, group, validate, auto_stop, call) {
   plan <- local_plan(o, group$route, length(group$at), call)
-  check_limits(plan$workers, call)
   opened <- tryCatch(start_cluster(plan, may_fall_back = TRUE),
     muster_error_launch = function(e) raise_condition(with_command(e, o, group$route))
   )
   if (!auto_stop) {
     the$kept <- c(the$kept, opened$pointer)
   }
-  nodes <- new_nodes(
-    opened$nodes, opened$pointer, opened$id, opened$start,
-    plan = plan_to_keep(plan)
-  )
+  nodes <- new_nodes(opened$nodes, opened, opened$groups, opened$of)
   info <- if (validate) parallel::clusterCall(new_cluster(nodes[1L]), session_facts)[[1L]]
   # Written once for all nodes; otherwise each would have its own copy.
   facts <- list2env(list(info = info, options = o), parent = topenv())

@@ -104,7 +104,7 @@ ruled_seed <- function(cl) {
 # Streams of clusters that are gone.
 drop_streams <- function() {
   id <- sub(" .*", "", names(the$streams))
-  the$streams <- the$streams[id %in% as.character(.Call(ffi_cluster_ids)$id)]
+  the$streams <- the$streams[id %in% as.character(.Call(ffi_cluster_ids))]
 }
 
 # ---- Without any seed

@@ -10,6 +10,7 @@ shuffle_of <- function(cl, call) {
   if (is_ended(outcome)) {
     abort_submit(cl, outcome, call)
   }
+  check_one_host(cl, call)
   if (the$shuffles_pid != Sys.getpid()) {
     the$shuffles <- list()
     the$shuffles_pid <- Sys.getpid()
@@ -30,9 +31,20 @@ shuffle_of <- function(cl, call) {
   shuffle
 }
 
+# Workers read each other's blocks out of shared memory.
+check_one_host <- function(cl, call) {
+  if (!.Call(ffi_nodes_share_host, cl)) {
+    names <- unique(vapply(unclass(cl), .subset2, "", "host"))
+    abort_muster("input", "Partitions need workers that are all on one host.",
+      details = paste0("These are on ", paste0("\"", names, "\"", collapse = ", "), "."),
+      hints = "Use the workers of one host, as in cl[1:4].", call = call
+    )
+  }
+}
+
 # Handles of clusters that are gone may stay; the data of their functions doesn't.
 drop_shuffles <- function() {
-  gone <- !names(the$shuffles) %in% .Call(ffi_cluster_ids)$id
+  gone <- !names(the$shuffles) %in% .Call(ffi_cluster_ids)
   for (shuffle in the$shuffles[gone]) {
     for (record in shuffle$stages) .Call(ffi_job_release, .Call(ffi_hidden, record$stage)$job)
   }

@@ -38,6 +38,7 @@
   EACH(ffi_cluster_revive, 1)                                                  \
   EACH(ffi_cluster_ids, 0)                                                     \
   EACH(ffi_cluster_orphan, 0)                                                  \
+  EACH(ffi_nodes_share_host, 1)                                                \
   EACH(ffi_cluster_logs, 1)                                                    \
   EACH(ffi_events, 0)                                                          \
   EACH(ffi_round, 0)                                                           \

@@ -136,7 +136,8 @@ void mst_calls_begin(struct mst_calls *calls, int64_t now_ns,
 // mst_calls_grow adds workers, which start as lost ones restart; the journal of what all workers
 // were given becomes theirs. 0, -MST_EMEM, -MST_EINPUT (not running). Allocates.
 int mst_calls_grow(struct mst_calls *calls, uint32_t more, int64_t now_ns);
-// mst_calls_revive restarts the workers that were given up because the system lacked a resource.
+// mst_calls_revive restarts the workers that were given up because the system lacked a resource, or
+// because their launcher was lost, if there is another.
 // Returns how many.
 uint32_t mst_calls_revive(struct mst_calls *calls, int64_t now_ns);
 

@@ -10,7 +10,7 @@ int mst_calls_send(struct mst_calls *calls, uint32_t worker,
                    uint8_t unseen, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
-  if (slot->dead && slot->sys_errno != 0) (void)mst_calls_revive(calls, now_ns);
+  if (slot->dead) (void)mst_calls_revive(calls, now_ns);
   if (!mst_calls_is_usable(calls, slot) || (!calls->policy.on && slot->ended)) {
     return -MST_ECLOSED;
   }

@@ -63,8 +63,8 @@ void mst_cluster_orphans(struct mst_cluster *cluster) {
 
 // ---- launchers
 
-// tell_slots tells the core whether a group's launcher is there. The number of workers may be large,
-// so only of changes.
+// tell_slots tells the core whether a group's launcher is there. The number of workers may be
+// large, so only of changes.
 static void tell_slots(struct mst_cluster *cluster, struct mst_group *group) {
   const uint8_t is = group->lost             ? MST_LAUNCHER_LOST
                      : group->launcher->gone ? MST_LAUNCHER_GONE

@@ -174,6 +174,7 @@ struct mst_verdict mst_recover_judge(struct mst_slot *slot,
   if (first_wanted(first) != first) mst_heal_answered(&slot->heal);
   if (ends) return (struct mst_verdict){.how = MST_RECOVER_LEAVE};
   if (policy->on && slot->launcher == MST_LAUNCHER_LOST) {
+    mst_slot_forget_why(slot); // this is why it doesn't come back
     return (struct mst_verdict){.how = MST_RECOVER_GIVE_UP,
                                 .why = MST_WHY_SERVER};
   }

@@ -163,8 +163,8 @@ int mst_session_run(struct mst_session *session, int timeout_ms,
 void mst_session_news(void *session, const struct mst_news *news);
 
 // mst_cluster_new makes a cluster of groups, whose workers follow each other; nothing starts. Fill
-// workers, launcher, spawner and setup of each group. Launchers must outlive the cluster. On success
-// it owns the spawners and has references to the setups. 0, -MST_EMEM, -MST_EINPUT.
+// workers, launcher, spawner and setup of each group. Launchers must outlive the cluster. On
+// success it owns the spawners and has references to the setups. 0, -MST_EMEM, -MST_EINPUT.
 int mst_cluster_new(struct mst_session *session, const struct mst_group *groups,
                     uint32_t count, uint32_t window, struct mst_cluster **out,
                     struct mst_err *err);
@@ -172,8 +172,8 @@ int mst_cluster_new(struct mst_session *session, const struct mst_group *groups,
 // -MST_EINPUT.
 int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
                      uint32_t more, struct mst_err *err);
-// mst_cluster_adopt gives an orphaned group another launcher. Its workers go on. Their channels show
-// their ends; the former launcher reports them, too, if this process has adopted them.
+// mst_cluster_adopt gives an orphaned group another launcher. Its workers go on. Their channels
+// show their ends; the former launcher reports them, too, if this process has adopted them.
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher);
 // mst_cluster_give_up gives up the workers of an orphaned group that are lost, now and later.

@@ -62,7 +62,6 @@ static inline int describe(char *text, size_t size,
   case MST_CALLS_STARTED:
   case MST_CALLS_START_FAILED:
   case MST_CALLS_STOPPED:
-  case MST_CALLS_ORPHANED:
     return snprintf(text, size, "%s", name);
   case MST_CALLS_EXEC:
     return snprintf(text, size, "%s%s %u #%u%s",

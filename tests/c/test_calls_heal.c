@@ -401,6 +401,43 @@ TEST("A worker that was given up for its own deaths isn't revived for an old "
   finish();
 }
 
+TEST("A worker waits for another launcher, and is given up if there won't be "
+     "one, until there is") {
+  run_calls(2);
+  struct mst_slot *slot = calls.slots[0];
+  slot->launcher = MST_LAUNCHER_GONE;
+  die(0);
+  EXPECT("CLOSE 0");
+  tick(0);
+  EXPECT("ORPHANED 0");
+  tick(0);
+  EXPECT("ORPHANED 0");
+  slot->launcher = MST_LAUNCHER_THERE;
+  tick(0);
+  EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
+  come_up(0);
+  slot->launcher = MST_LAUNCHER_LOST;
+  die(0);
+  EXPECT("CLOSE 0");
+  tick(0);
+  EXPECT("JUDGE 0, TELL 0");
+  CHECK_INT(slot->why, MST_WHY_SERVER);
+  CHECK_INT(mst_calls_send(&calls, 0, payload, &caller, 0, 0, now_ns),
+            -MST_ECLOSED);
+  ask(1); // the others go on
+  EXPECT("EXEC 1 #1");
+  answer(1, 1);
+  CHECK_INT(take(1), MST_CALL_DONE);
+  slot->launcher = MST_LAUNCHER_THERE;
+  ask(0);
+  EXPECT("PAUSE 0, LAUNCH 0");
+  come_up(0);
+  EXPECT("EXEC 0 #1");
+  answer(0, 1);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  finish();
+}
+
 TEST("A worker that is retired while it waits for a launch stays away") {
   run_calls(2);
   lose_one(0);

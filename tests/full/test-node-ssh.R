@@ -1,46 +1,5 @@
 # Workers on "other" hosts: R's own, over a real sshd on the loopback and its tunnels.
 
-# An sshd of this test's own: list(host, options), for as long as the test runs.
-local_sshd <- function(frame = parent.frame()) {
-  sshd <- Sys.which("sshd")
-  if (!nzchar(sshd)) sshd <- Find(file.exists, "/usr/sbin/sshd")
-  skip_if(is.null(sshd), "there is no sshd")
-  skip_if(!nzchar(Sys.which("ssh")) || !nzchar(Sys.which("ssh-keygen")), "there is no ssh")
-  dir <- tempfile("sshd-")
-  dir.create(dir, mode = "0700")
-  withr::defer(unlink(dir, recursive = TRUE), envir = frame)
-  # It wants this one where it runs as root.
-  if (is_root() && !dir.exists("/run/sshd")) {
-    dir.create("/run/sshd")
-    withr::defer(unlink("/run/sshd", recursive = TRUE), envir = frame)
-  }
-  for (key in c("host", "user")) {
-    system2("ssh-keygen", c("-q", "-t", "ed25519", "-N", "''", "-f", file.path(dir, key)))
-  }
-  port <- freePort(20000:30000)
-  writeLines(c(
-    paste("Port", port), "ListenAddress 127.0.0.1", paste0("HostKey ", dir, "/host"),
-    paste0("AuthorizedKeysFile ", dir, "/user.pub"), "PidFile none", "StrictModes no", "UsePAM no",
-    "PasswordAuthentication no", "KbdInteractiveAuthentication no",
-    "PermitRootLogin prohibit-password", "MaxStartups 100"
-  ), file.path(dir, "config"))
-  log <- file.path(dir, "log")
-  server <- processx::process$new(sshd, c("-D", "-e", "-f", file.path(dir, "config")),
-    stderr = log
-  )
-  withr::defer(server$kill_tree(), envir = frame)
-  up <- wait_until(any(grepl("listening on", readLines(log))) || !server$is_alive())
-  skip_if_not(up && server$is_alive(), paste("sshd doesn't run:", readLines(log)[1L]))
-  list(
-    host = paste0("127.0.0.1:", port),
-    options = c(
-      "-i", file.path(dir, "user"), "-F /dev/null -o IdentitiesOnly=yes",
-      "-o StrictHostKeyChecking=no -o LogLevel=ERROR",
-      paste0("-o UserKnownHostsFile=", dir, "/known")
-    )
-  )
-}
-
 test_that("S1: workers behind ssh start at once, each through a tunnel of its own", {
   limit_time(60)
   there <- local_sshd()

@@ -231,10 +231,10 @@ static int makes_checkpoints(const struct mst_cluster *cluster) {
 }
 
 // ffi_cluster_open starts a cluster and waits until it runs. groups: list(workers, source, setup)
-// of each; source: a fork server, or list(file, arguments, variables) of a program to start. policy:
-// healing (0, 1, or 2: without state), retries, heartbeat and time limit of a call in seconds,
-// checkpoints (0 or 1), limit in seconds for a replay without a checkpoint. Returns list(pointer,
-// nodes, id), or a list that tells why it failed.
+// of each; source: a fork server, or list(file, arguments, variables) of a program to start.
+// policy: healing (0, 1, or 2: without state), retries, heartbeat and time limit of a call in
+// seconds, checkpoints (0 or 1), limit in seconds for a replay without a checkpoint. Returns
+// list(pointer, nodes, id), or a list that tells why it failed.
 SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy) {
   struct mst_err err;
   mst_err_clear(&err);
@@ -281,11 +281,10 @@ SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy) {
   return opened;
 }
 
-// ffi_cluster_grow adds workers where the one with this rank (from 1) is, which may not be ready yet:
-// list(from, nodes, lacking), with the
-// rank of the first, pointers to them, and whether they lack what the others were given (NA:
-// nothing is kept); or an outcome. A worker that can't be started is lost, like one that can't be
-// restarted.
+// ffi_cluster_grow adds workers where the one with this rank (from 1) is, which may not be ready
+// yet: list(from, nodes, lacking), with the rank of the first, pointers to them, and whether they
+// lack what the others were given (NA: nothing is kept); or an outcome. A worker that can't be
+// started is lost, like one that can't be restarted.
 SEXP ffi_cluster_grow(SEXP pointer, SEXP more, SEXP like) {
   static const char *const names[] = {"from", "nodes", "lacking"};
   enum ffi_outcome outcome;
@@ -352,8 +351,8 @@ SEXP ffi_cluster_revive(SEXP pointer) {
   return R_NilValue;
 }
 
-// ffi_cluster_adopt gives a group (from 1) of the cluster with this id another fork server; NULL: there
-// won't be one. FALSE if there is no such cluster or server any more.
+// ffi_cluster_adopt gives a group (from 1) of the cluster with this id another fork server; NULL:
+// there won't be one. FALSE if there is no such cluster or server any more.
 SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server) {
   const struct mst_session *session = ffi_session_or_null();
   struct mst_server *other =

@@ -260,3 +260,17 @@ SEXP ffi_cluster_wait(void) {
   if (session != NULL) ffi_wait_slice(session, FFI_SLICE_MS);
   return R_NilValue;
 }
+
+// ffi_nodes_share_host tells whether nodes that are in use have workers on one host. Groups are
+// compared: a worker that was lost with its link refers to the former one.
+SEXP ffi_nodes_share_host(SEXP nodes) {
+  enum ffi_outcome outcome;
+  const struct mst_host *host = NULL;
+  for (R_xlen_t i = 0; i < Rf_xlength(nodes); i++) {
+    const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
+    if (peer == NULL) continue;
+    if (host == NULL) host = peer->group->launcher->host;
+    if (host != peer->group->launcher->host) return Rf_ScalarLogical(0);
+  }
+  return Rf_ScalarLogical(1);
+}

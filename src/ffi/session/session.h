@@ -149,6 +149,7 @@ SEXP ffi_cluster_grow(SEXP cluster, SEXP more, SEXP like);
 SEXP ffi_nodes_ready(SEXP nodes);
 SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server);
 SEXP ffi_cluster_revive(SEXP cluster);
+SEXP ffi_nodes_share_host(SEXP nodes);
 SEXP ffi_cluster_ids(void);
 SEXP ffi_cluster_orphan(void);
 SEXP ffi_cluster_logs(SEXP cluster);

@@ -121,3 +121,82 @@ test_cluster("host process, fork server and files are gone when the cluster is s
   wait_until(!any(still_runs(there)))
   wait_until(!dir.exists(root))
 })
+
+# ---- Several together
+
+test_that("launch_local() is checked as cluster_start()'s number", {
+  expect_error(launch_local(0), "`workers`", class = "muster_error_input")
+  expect_output(print(launch_local(2)), "2 workers on this machine", fixed = TRUE)
+  expect_error(cluster_start(list()), class = "muster_error_input")
+  expect_error(cluster_start(list(1, NULL)), class = "muster_error_input")
+  expect_error(cluster_start(list(1, list(2))), class = "muster_error_input")
+})
+
+test_cluster("workers here and behind links make one cluster", {
+  skip_without_fork()
+  skip_without_proc()
+  cl <- local_cluster(list(1, here_by_link(1, "a"), here_by_link(1, "b"), launch_local(1)))
+  expect_identical(vapply(cl, function(node) node$host, ""), c("localhost", "a", "b", "localhost"))
+  expect_output(print(cl), "hosts .localhost. \\(2\\), .a. \\(1\\), .b. \\(1\\)")
+  expect_identical(unlist(clusterApply(cl, 1:8, function(i) i^2)), (1:8)^2)
+  expect_identical(cluster_map(cl, 1:20, function(i) i), as.list(1:20))
+  servers <- vapply(node_pids(cl), parent_of, 0L)
+  expect_identical(servers[1L], servers[4L])
+  expect_length(unique(servers), 3L)
+  split <- expect_error(partition_scatter(cl, mtcars), class = "muster_error_input")
+  expect_match(conditionMessage(split), "\"localhost\", \"a\", \"b\"", fixed = TRUE)
+  p <- partition_scatter(cl[c(1L, 4L)], mtcars)
+  expect_identical(partition_collect(p)$mpg, mtcars$mpg)
+  cl <- cluster_resize(cl, 5)
+  expect_identical(cl[[5L]]$host, "localhost")
+  cl[[6L]] <- cloneNode(cl[[2L]], shutdown = FALSE)
+  expect_identical(cl[[6L]]$host, "a")
+  cluster_stop(cl)
+  again <- cloneNode(cl[[3L]])
+  expect_identical(again$host, "b")
+  cluster_stop(new_cluster(list(again)))
+})
+
+test_cluster("the loss of one host leaves the others alone", {
+  skip_without_fork()
+  skip_without_proc()
+  cl <- local_cluster(list(1, here_by_link(2, "a")))
+  clusterEvalQ(cl, a <- 7)
+  first <- cl[[1L]]$pid
+  host <- parent_of(parent_of(cl[[2L]]$pid))
+  tools::pskill(host, 9L)
+  got <- healed(clusterEvalQ(cl, a))
+  expect_identical(got$value, list(7, 7, 7))
+  expect_identical(cl[[1L]]$pid, first)
+})
+
+test_cluster("a host that can't be reached again is given up, and the others go on", {
+  skip_without_fork()
+  skip_without_proc()
+  file <- tempfile()
+  defer(function() unlink(file))
+  once <- paste0("test -e ", file, " && { echo closed today >&2; exit 5; }; ", host_command())
+  cl <- local_cluster(list(1, launch_command(once, 1, "a")))
+  file.create(file)
+  tools::pskill(parent_of(parent_of(cl[[2L]]$pid)), 9L)
+  got <- healed(cluster_map(cl, 1:20, function(i) i))
+  expect_identical(got$value, as.list(1:20))
+  expect_true("muster_message_server" %in% got$messages)
+  expect_identical(cluster_status(cl)$state, c("idle", "lost"))
+  expect_error(clusterCall(cl, function() 5), "no other can start", class = "muster_error_lost")
+  unlink(file)
+  back <- healed(cluster_resize(cl, 2))
+  expect_identical(clusterCall(back$value, function() 5), list(5, 5))
+})
+
+test_cluster("a worker that can't be set up on one of several hosts is named with it", {
+  skip_without_fork()
+  far <- launch_command(paste0("export FAR=yes; ", host_command()), 1, "far")
+  failed <- expect_error(
+    cluster_start(list(1, far), setup = quote(if (nzchar(Sys.getenv("FAR"))) stop("not there"))),
+    "worker 2 of 2 on host \"far\"",
+    class = "muster_error_launch"
+  )
+  expect_match(conditionMessage(failed), "not there", fixed = TRUE)
+  expect_identical(failed$worker, 2L)
+})

@@ -1,0 +1,239 @@
+# Links to the host processes of other hosts, and fork servers there. Everything here takes the plan
+# of one group of workers, see group_plan().
+
+# ---- The link to a host
+
+# The link counts as broken after so many seconds without a byte; relays exchange signs of life six
+# times as often.
+host_silence <- 60
+
+# reach_hosts() gives the plans with the number of workers that each will have: all hosts are
+# reached at once.
+reach_hosts <- function(plans) {
+  far <- which(vapply(plans, function(plan) !is.null(plan$host), NA))
+  for (plan in plans[far]) begin_link(plan)
+  for (i in far) {
+    link <- host_link(plans[[i]])
+    if (is.null(plans[[i]]$workers)) plans[[i]]$workers <- link$facts$cores
+  }
+  plans
+}
+
+# begin_link() runs the command that leads to the plan's host, unless that is done.
+begin_link <- function(plan) {
+  key <- plan$host$key
+  known <- the$hosts[[key]]
+  if (!is.null(known)) {
+    if (.Call(ffi_remote_state, known$pointer)$state != "gone") {
+      return()
+    }
+    .Call(ffi_remote_end, known$pointer)
+    the$hosts[[key]] <- NULL
+  }
+  pointer <- .Call(
+    ffi_remote_start, if (is.null(plan$host$name)) "" else plan$host$name,
+    list("/bin/sh", c("sh", "-c", plan$host$command)), character(),
+    c(plan_timeout(plan), host_silence)
+  )
+  if (is.list(pointer)) {
+    abort_muster(launch_kind(pointer$errno), "Can't run the command that leads to a host.",
+      details = paste0(pointer$call, ": ", pointer$error), hints = errno_hint(pointer$errno),
+      errno = pointer$errno, host = plan$host$name, command = plan$host$command, call = plan$call
+    )
+  }
+  the$hosts[[key]] <- list(key = key, pointer = pointer)
+}
+
+# host_link() gives list(key, pointer, facts) of the plan's host: the one that there is, or another.
+host_link <- function(plan) {
+  begin_link(plan)
+  link <- the$hosts[[plan$host$key]]
+  if (is.null(link$facts)) {
+    link <- finish_link(plan, link)
+    the$hosts[[plan$host$key]] <- link
+  }
+  link
+}
+
+is_up <- function(link) identical(.Call(ffi_remote_state, link$pointer)$state, "up")
+
+finish_link <- function(plan, link) {
+  up <- FALSE
+  on.exit(if (!up) {
+    .Call(ffi_remote_end, link$pointer)
+    the$hosts[[link$key]] <- NULL
+  })
+  if (!.Call(ffi_remote_wait, link$pointer, plan_timeout(plan))) {
+    abort_link(.Call(ffi_remote_state, link$pointer), plan)
+  }
+  link$facts <- .Call(ffi_remote_state, link$pointer)$facts
+  check_facts(link$facts, plan)
+  .Call(
+    ffi_remote_is, link$pointer, link$facts$build,
+    if (is.null(plan$host$name)) link$facts$node else plan$host$name,
+    identical(link$facts$processes, process_space())
+  )
+  up <- TRUE
+  link
+}
+
+# "host "node1"".
+host_shown <- function(plan) {
+  if (is.null(plan$host$name)) "the host" else paste0("host \"", plan$host$name, "\"")
+}
+
+abort_link <- function(state, plan) {
+  timed_out <- state$state == "starting" || state$why == "timeout"
+  ended <- state$how != exits[["none"]]
+  output <- paste0(state$output, state$skipped)
+  known <- link_failure(output)
+  abort_muster(if (timed_out) "timeout" else "launch",
+    if (timed_out) {
+      paste0("No answer came from ", host_shown(plan), " within ", plan_timeout(plan), " s.")
+    } else {
+      paste0("The command didn't lead to muster on ", host_shown(plan), ".")
+    },
+    details = c(
+      if (state$why != "closed" && nzchar(state$error)) paste0("The reason: ", state$error, "."),
+      if (ended) paste0("It ended: ", end_text(state), "."),
+      output_lines(output)
+    ),
+    hints = c(
+      known$hint, paste("The command:", plan$host$command),
+      "It must run muster::muster_host() there; try it by hand: it prints <muster host 1>."
+    ),
+    host = plan$host$name, command = plan$host$command, pid = state$pid,
+    exit_code = exit_field(state, "code"), signal = exit_field(state, "signal"),
+    output = output, reason = known$reason, call = plan$call
+  )
+}
+
+# What both ends must have in common: the protocol between session and workers, and R's objects.
+check_facts <- function(facts, plan) {
+  ours <- host_facts()
+  same <- c(
+    "muster" = identical(facts$version, ours$version),
+    "R" = identical(facts$r, ours$r),
+    "byte order" = identical(facts$endian, ours$endian)
+  )
+  if (!all(same)) {
+    fields <- c("muster" = "version", "R" = "r", "byte order" = "endian")[names(same)[!same]]
+    abort_muster("launch", paste0("Can't use ", host_shown(plan), ": it has another version."),
+      details = paste0(
+        names(fields), ": ", unlist(facts[fields]), " there, ", unlist(ours[fields]), " here"
+      ),
+      hints = "Install the same version there.",
+      host = plan$host$name, command = plan$host$command, reason = "version", call = plan$call
+    )
+  }
+}
+
+# ---- Fork servers there
+
+# host_servers() gives a fork server on each plan's host: all that are missing boot at once.
+host_servers <- function(plans) {
+  begun <- list()
+  complete <- FALSE
+  on.exit(if (!complete) {
+    for (one in begun) {
+      if (typeof(one$pointer) == "externalptr") end_server(one$pointer, "")
+    }
+  })
+  for (plan in plans) begun <- c(begun, list(begin_host_server(plan)))
+  servers <- Map(finish_host_server, plans, begun)
+  complete <- TRUE
+  servers
+}
+
+# list(server) that there is, or list(pointer, link, key) of one that boots.
+begin_host_server <- function(plan) {
+  link <- host_link(plan)
+  late <- is_late(plan$packages)
+  packages <- plan$packages[!late]
+  load <- setdiff(c(plan$packages[late], plan$load), not_preloaded)
+  key <- paste(c(link$key, packages, "-", load, deparse(plan$boot)), collapse = "\n")
+  drop_gone_servers()
+  for (server in the$servers) {
+    if (identical(server$key, key) && server_ready(server$pointer)) {
+      return(list(server = server))
+    }
+  }
+  order <- list(name = basename(tempfile("server-")), boot = plan$boot)
+  setup <- list(
+    libraries = "*", packages = packages, load = load, tmpdir = link$facts$tmpdir,
+    base = file.path(link$facts$root, order$name), early = plan$workers <= early_workers_max
+  )
+  list(pointer = .Call(ffi_remote_server, link$pointer, order, setup), link = link, key = key)
+}
+
+# again: a link may end while a server is asked for.
+finish_host_server <- function(plan, begun, again = TRUE) {
+  if (!is.null(begun$server)) {
+    return(begun$server)
+  }
+  server <- tryCatch(wait_for_host_server(plan, begun), error = identity)
+  if (inherits(server, "error")) {
+    if (again && !is_up(begun$link)) {
+      return(finish_host_server(plan, begin_host_server(plan), again = FALSE))
+    }
+    stop(server) # tidy: raised above
+  }
+  if (is.null(server$refused)) {
+    the$servers <- c(the$servers, list(server))
+  }
+  server
+}
+
+wait_for_host_server <- function(plan, begun) {
+  pointer <- begun$pointer
+  if (is.null(pointer)) {
+    abort_link(.Call(ffi_remote_state, begun$link$pointer), plan)
+  }
+  if (is.list(pointer)) {
+    abort_muster(launch_kind(pointer$errno), "Can't ask the host for a fork server.",
+      details = paste0(pointer$call, ": ", pointer$error), hints = errno_hint(pointer$errno),
+      errno = pointer$errno, host = plan$host$name, call = plan$call
+    )
+  }
+  wait_for_server(pointer, "", plan$call, function() {
+    list(key = begun$key, pointer = pointer, base = "", env = character(), host = begun$link)
+  })
+}
+
+# As worker_orders(), where paths, libraries and variables are the host's own.
+host_orders <- function(plan, packages, server) {
+  list(
+    directory = getwd(), # if the host has it
+    umask = NA,
+    libraries = "*",
+    variables = chosen_variables(list(set = character(), unset = character()), plan),
+    packages = packages,
+    dev = list(),
+    threads = plan$threads,
+    thread_variables = if (plan$threads != 1L) thread_variables(plan$threads),
+    tmpdir = server$host$facts$tmpdir,
+    base = NULL, # its fork server's
+    setup = plan$setup,
+    setup_name = plan$setup_name,
+    outfile = plan$outfile,
+    share_min = share_min(),
+    track = plan$policy[1L] > 0
+  )
+}
+
+# Links are ended with the last cluster that has workers there: then the host process ends, and the
+# job or container with it.
+drop_hosts <- function() {
+  plans_drop()
+  used <- unlist(lapply(the$plans, function(kept) lapply(kept$plans, function(one) one$host$key)))
+  for (key in setdiff(names(the$hosts), used)) {
+    link <- the$hosts[[key]]
+    there <- vapply(the$servers, function(server) identical(server$host$key, key), NA)
+    left <- vapply(the$servers[there], function(server) !end_server(server$pointer, ""), NA)
+    if (!any(left)) {
+      the$servers <- the$servers[!there]
+      the$hosts[[key]] <- NULL
+      .Call(ffi_remote_end, link$pointer)
+    }
+  }
+}

@@ -1,0 +1,193 @@
+# Hosts by ssh: the command that leads there, and what its failures mean.
+
+#' Workers on other hosts, by ssh
+#'
+#' Describes workers on hosts that you can log in to with ssh. Give the result to [cluster_start()],
+#' alone or beside others; `cluster_start(c("node1", "node2"))` is short for
+#' `cluster_start(launch_ssh(c("node1", "node2")))`.
+#'
+#' Each host gets one ssh, whatever its number of workers; all hosts are reached at once. ssh must
+#' get in without asking for anything: by a key, an agent or a ticket. Users, ports, jump hosts and
+#' shared connections are those of your `~/.ssh/config`. Everything travels through ssh: no port is
+#' opened on either side, and no other program has to run there but R, with muster installed in the
+#' same version. The login shell may be any, and may print.
+#'
+#' When a host is lost (ssh ends, or nothing is heard from it for a minute), its workers are lost.
+#' Work that they had goes to others; ssh is tried again, and the workers come back with what they
+#' knew, see Healing in [cluster_start()]. If the host can't be reached again its workers are given
+#' up, and the rest of the cluster goes on.
+#'
+#' @param hosts Character vector, without duplicates: names or addresses of hosts, or names from
+#'   `~/.ssh/config`, each perhaps with a user before and a port behind it: `"ann@node1:2200"`.
+#' @param workers How many workers on each host: one whole number, or one for each host. `NULL`
+#'   (default): as many as [availableCores()] gives there.
+#' @param ... Must be empty: the arguments after it must be named.
+#' @param prologue Shell commands to run there before R starts, as in `"module load R/4.5"`: a
+#'   character vector, one line each. They run in a login shell (`bash -l`, or `sh -l` where there
+#'   is no bash), so that what `/etc/profile` defines is there. `NULL` (default): none, and no such
+#'   shell.
+#' @param rscript The Rscript to run there: a string, by default `"Rscript"`, which is looked for on
+#'   the `PATH` of a login without a terminal.
+#' @param ssh The ssh to run here: a string, by default `"ssh"`.
+#' @param options More options of ssh: a character vector of text for a shell, as in
+#'   `c("-i ~/.ssh/cluster", "-J gate")`.
+#' @returns An object of class `"muster_launcher"`.
+#' @section Errors:
+#' `muster_error_input`: an argument has the wrong type. [cluster_start()] raises
+#' `muster_error_launch` when a host can't be used, and `muster_error_timeout` when one doesn't
+#' answer within `getOption("muster.start_timeout")` seconds (default 120). Both have fields `host`,
+#' `command`, `output` (the last lines that ssh printed) and `reason`: `"name"` (there is no such
+#' host), `"network"` (it can't be reached), `"key"` (its host key isn't known, or has changed),
+#' `"login"` (it refuses you), `"R"` (there is no Rscript), `"muster"` (it isn't installed there),
+#' `"version"` (another one is), or `"other"`. Nothing is left on any host.
+#' @section Cost:
+#' None. When the cluster starts: a login, and the time in which R loads muster there; see
+#' [launch_command()].
+#' @section Source:
+#' The hosts of `makeClusterPSOCK()` in package parallelly, which starts an ssh for each worker, to
+#' which workers connect back.
+#' @seealso [launch_command()] for other ways to a host, [makeClusterPSOCK()] for R's own workers.
+#' @examples
+#' launch_ssh(c("node1", "ann@node2:2200"), workers = c(16, 4), prologue = "module load R")
+#' \dontrun{
+#' cl <- cluster_start(list(launch_local(4), launch_ssh("node1", workers = 16)))
+#' }
+#' @export
+launch_ssh <- function(hosts, workers = NULL, ..., prologue = NULL, rscript = "Rscript",
+                       ssh = "ssh", options = character()) {
+  call <- sys.call()
+  check_dots(...,
+    hints = paste0(
+      "Arguments: hosts, workers, prologue, rscript, ssh, options. ",
+      "All but the first two must be named."
+    ), call = call
+  )
+  check_given(hosts, "hosts", call)
+  if (!is.character(hosts) || !length(hosts)) {
+    abort_input("hosts", "a character vector of hosts", hosts, call)
+  }
+  check_unique_hosts(hosts, "hosts", call)
+  where <- lapply(hosts, check_remote_host, call = call, name = "hosts")
+  if (!is.null(workers)) workers <- check_counts(workers, length(hosts), call)
+  prologue <- check_texts(prologue, "prologue", call)
+  check_string(rscript, "rscript", call)
+  check_string(ssh, "ssh", call)
+  options <- check_texts(options, "options", call)
+  there <- command_there(prologue, rscript)
+  new_launcher(lapply(seq_along(hosts), function(i) {
+    command <- paste(c(
+      "exec", quoted_if_needed(ssh), options, "-T -o BatchMode=yes",
+      if (!is.na(where[[i]]$port)) paste("-p", where[[i]]$port),
+      quoted_if_needed(where[[i]]$host), shQuote(there)
+    ), collapse = " ")
+    list(
+      workers = workers[i],
+      host = list(command = command, name = hosts[i], by = "ssh")
+    )
+  }))
+}
+
+check_unique_hosts <- function(hosts, name, call) {
+  if (anyDuplicated(hosts)) {
+    abort_input(name, "hosts without duplicates", hosts, call,
+      hints = "launch_ssh(hosts, workers = ) takes a number of workers for each host."
+    )
+  }
+}
+
+# One whole number, or one for each of n hosts; gives n.
+check_counts <- function(workers, n, call) {
+  good <- is.numeric(workers) && length(workers) %in% c(1L, n) && !anyNA(workers) &&
+    all(workers >= 1 & workers <= 10000 & workers == trunc(workers))
+  if (!good) {
+    abort_input("workers",
+      "NULL, a whole number from 1 to 10,000, or one for each host", workers, call
+    )
+  }
+  rep_len(as.integer(workers), n)
+}
+
+# cluster_start(c("localhost", "node1")): this machine needs no ssh.
+named_groups <- function(hosts, call) {
+  numbers <- grepl("^[0-9]*$", hosts)
+  if (!length(hosts) || anyNA(hosts) || any(numbers)) {
+    abort_input("workers", "a number, names of hosts, or launchers", hosts, call)
+  }
+  check_unique_hosts(hosts, "workers", call)
+  unlist(lapply(hosts, function(host) {
+    if (host == "localhost") {
+      return(launch_local()$hosts)
+    }
+    check_remote_host(host, call, "workers")
+    launch_ssh(host)$hosts
+  }), recursive = FALSE)
+}
+
+# ---- The command there
+
+# command_there() gives what a login shell of any kind (sh, csh, fish) has to run: within single
+# quotes all of them leave everything but "!", quotes, backslashes and newlines alone.
+command_there <- function(prologue, rscript) {
+  run <- paste("exec", quoted_if_needed(rscript), "-e 'muster::muster_host()'")
+  if (!length(prologue)) {
+    return(run)
+  }
+  # It mustn't read from the link, nor write to it.
+  script <- paste(c("{", prologue, "} </dev/null >&2", run), collapse = "\n")
+  paste0(
+    "exec sh -c 'p=$(printf %b \"", octal(script), "\"); ",
+    "command -v bash >/dev/null && exec bash -lc \"$p\"; exec sh -lc \"$p\"'"
+  )
+}
+
+# For printf %b: all but letters, digits and a few marks as octal numbers.
+octal <- function(text) {
+  bytes <- charToRaw(enc2utf8(text))
+  chars <- sprintf("\\0%03o", as.integer(bytes))
+  plain <- grepl("^[A-Za-z0-9 _./:=,+-]$", vapply(bytes, rawToChar, ""), useBytes = TRUE)
+  chars[plain] <- vapply(bytes[plain], rawToChar, "")
+  paste(chars, collapse = "")
+}
+
+# ---- What went wrong
+
+# What the output of a command that failed means: list(reason, hint).
+link_failures <- list(
+  list(
+    reason = "name", output = "Could not resolve hostname|Name or service not known",
+    hint = "There is no host of that name: see its spelling, and ~/.ssh/config."
+  ),
+  list(
+    reason = "key", output = "Host key verification failed|HOST IDENTIFICATION HAS CHANGED",
+    hint = "Log in once by hand, and see that its key is the right one."
+  ),
+  list(
+    reason = "login", output = "Permission denied|Too many authentication failures",
+    hint = "ssh must get in without a password: see ssh-copy-id and ssh-agent."
+  ),
+  list(
+    reason = "network",
+    output = paste0(
+      "Connection (refused|timed out|reset|closed)|No route to host|Network is unreachable|",
+      "kex_exchange_identification"
+    ),
+    hint = "Is the host up, and does its ssh server listen there?"
+  ),
+  list(
+    reason = "muster", output = "no package called .{0,3}muster",
+    hint = "Install muster there, for the R that is started."
+  ),
+  list(
+    reason = "R", output = "[Nn]ot found|[Nn]o such file|Unknown command",
+    hint = "There is no Rscript on the PATH there: see `rscript` and `prologue` of launch_ssh()."
+  )
+)
+
+link_failure <- function(output) {
+  for (one in link_failures) {
+    if (grepl(one$output, output, useBytes = TRUE)) {
+      return(one)
+    }
+  }
+  list(reason = "other")
+}

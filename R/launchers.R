@@ -1,0 +1,124 @@
+# Launchers: where the workers of a cluster are to be, and how to get there.
+
+# hosts: list(workers, host) of each; host: NULL for this machine, else list(command, name);
+# workers: NULL for as many as the host has cores.
+new_launcher <- function(hosts) structure(list(hosts = hosts), class = "muster_launcher")
+
+#' Workers on this machine, beside others
+#'
+#' `launch_local(8)` describes workers on this machine, for a cluster that has workers elsewhere,
+#' too: `cluster_start(list(launch_local(8), launch_ssh("node1")))`.
+#'
+#' @param workers Number of workers, 1 to 10,000. Default: [availableCores()].
+#' @returns An object of class `"muster_launcher"`, for [cluster_start()].
+#' @section Errors:
+#' `muster_error_input`: `workers` isn't such a number.
+#' @section Cost:
+#' None. When the cluster starts: see [cluster_start()].
+#' @section Source:
+#' Muster's own.
+#' @seealso [launch_ssh()], [launch_command()].
+#' @examples
+#' launch_local(2)
+#' @export
+launch_local <- function(workers = availableCores()) {
+  new_launcher(list(list(workers = check_workers(workers, missing(workers), sys.call()))))
+}
+
+#' Workers on other hosts, by a command
+#'
+#' Describes workers on another host (or in a container, a pod, a job) that a command leads to: one
+#' that runs [muster_host()] there, and whose standard input and output are those of that process.
+#' `ssh`, `srun`, `docker run -i`, `kubectl exec -i` and many others do that. Give the result to
+#' [cluster_start()].
+#'
+#' The command is run by `sh`, once for all workers of the host. What it carries is the link: it
+#' needs no port, no key and no listener, and is as trustworthy as the command itself. The command
+#' must carry all bytes as they are, which is checked first. What it prints to standard error, and
+#' what startup files print before muster's first byte, appears in the error if the start fails.
+#'
+#' On the host, a fork server forks the workers, as it does here. They heal there: one that is lost
+#' is replaced within milliseconds, without the network. When the session ends, however it ends, the
+#' link ends, and everything on the host with it.
+#'
+#' @param command A string, for `sh`: leads to an R on the host that runs `muster::muster_host()`.
+#'   muster must be installed there, in the same version, with the same major and minor version of
+#'   R.
+#' @param workers How many workers, from 1 to 10,000.
+#' @param name A string: the host's name, as nodes and [cluster_status()] show it. `NULL` (default):
+#'   the name that the host itself has.
+#' @returns An object of class `"muster_launcher"`.
+#' @section Errors:
+#' `muster_error_input`: an argument has the wrong type. [cluster_start()] raises
+#' `muster_error_launch` when the command ends before it led to muster, or leads to another version
+#' of muster or R, and `muster_error_timeout` when nothing answers within
+#' `getOption("muster.start_timeout")` seconds. Both have fields `host`, `command` and `output`: the
+#' last lines that the command printed.
+#' @section Cost:
+#' None. When the cluster starts: one process here and two on the host, besides its workers; six
+#' file descriptors of the session for each worker.
+#' @section Source:
+#' Launching by a command whose output is the connection is what `rsync` and `git` do.
+#' @seealso [muster_host()], [cluster_start()].
+#' @examples
+#' # Over ssh this would be "ssh node1 Rscript -e 'muster::muster_host()'".
+#' rscript <- file.path(R.home("bin"), "Rscript")
+#' here <- launch_command(paste(rscript, "-e 'muster::muster_host()'"), workers = 2)
+#' here
+#' cl <- cluster_start(here)
+#' cluster_map(cl, 1:4, function(i) i^2)
+#' cluster_stop(cl)
+#' @export
+launch_command <- function(command, workers = 1L, name = NULL) {
+  call <- sys.call()
+  check_string(command, "command", call = call)
+  workers <- check_count(workers, "workers", max = 10000L, call = call)
+  if (!is.null(name)) check_string(name, "name", call = call)
+  new_launcher(list(list(workers = workers, host = list(command = command, name = name))))
+}
+
+#' @export
+print.muster_launcher <- function(x, ...) {
+  for (one in x$hosts) {
+    n <- one$workers
+    workers <- if (is.null(n)) "a worker for each core" else number_of(n, "worker")
+    where <- if (is.null(one$host)) {
+      "on this machine"
+    } else if (identical(one$host$by, "ssh")) {
+      paste0("on ", one$host$name, ", by ssh")
+    } else {
+      paste0("by\n  ", one$host$command)
+    }
+    cat("Launcher: ", workers, " ", where, "\n", sep = "")
+  }
+  invisible(x)
+}
+
+# ---- What cluster_start() was given
+
+# worker_groups() gives list(workers, host) of each group: a number of workers, names of hosts, a
+# launcher, or a list of these. Each host has a link of its own, which its key names.
+worker_groups <- function(workers, is_default, call) {
+  groups <- if (is.list(workers) && !inherits(workers, "muster_launcher") && length(workers)) {
+    do.call(c, lapply(workers, launched_groups, is_default = FALSE, call = call))
+  } else {
+    launched_groups(workers, is_default, call)
+  }
+  lapply(groups, function(group) {
+    if (!is.null(group$host)) {
+      the$host_keys <- the$host_keys + 1L
+      group$host$key <- as.character(the$host_keys)
+    }
+    group
+  })
+}
+
+launched_groups <- function(workers, is_default, call) {
+  if (!is_default && inherits(workers, "muster_launcher")) {
+    workers$hosts
+  } else if (!is_default && is.character(workers)) {
+    named_groups(workers, call)
+  } else {
+    list(list(workers = check_workers(workers, is_default, call)))
+  }
+}
