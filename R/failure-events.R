@@ -199,9 +199,9 @@ job_in <- function(frame, job, results) {
 
 # ---- Fork servers that are gone
 
-# What is needed to boot other servers for a cluster, by the cluster's id: the plan of each group, and
-# the directory of its first server. Entries of clusters that are gone are dropped: they keep alive
-# what the user's `setup` refers to.
+# What is needed to boot other servers for a cluster, by the cluster's id: the plan of each group,
+# and the directory of its first server. Entries of clusters that are gone are dropped: they keep
+# alive what the user's `setup` refers to.
 plans_keep <- function(id, plans, bases) {
   plans_drop()
   the$plans[[as.character(id)]] <- list(plans = plans, bases = bases)

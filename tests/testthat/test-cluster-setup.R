@@ -34,11 +34,3 @@ test_that("only what can have no effect is told", {
   for (setup in with) expect_length(only_locals(body(setup)), 0L)
   expect_identical(only_locals(quote({ a <- 1; b <- a; a <- 2 })), c("a", "b"))
 })
-
-test_cluster("names of hosts lead to makeClusterPSOCK()", {
-  error <- expect_error(cluster_start("host1"), class = "muster_error_input")
-  expect_match(conditionMessage(error), "makeClusterPSOCK(\"host1\") starts", fixed = TRUE)
-  error <- expect_error(cluster_start(c("a", "b")), class = "muster_error_input")
-  expect_match(conditionMessage(error), "makeClusterPSOCK(c(\"a\", \"b\"))", fixed = TRUE)
-  expect_false(grepl("PSOCK", conditionMessage(tryCatch(cluster_start("2"), error = identity))))
-})
