@@ -1,7 +1,7 @@
 # From a plan to a running cluster: chooses the launchers and handles failures.
 #
-# A plan is what cluster_start() was told. Its workers come in groups, one for each host: `groups` is
-# a list of list(workers, host); host: NULL on this machine, else list(command, name, key).
+# A plan is what cluster_start() was told. Its workers come in groups, one for each host: `groups`
+# is a list of list(workers, host); host: NULL on this machine, else list(command, name, key).
 
 # group_plan() gives the plan of one group: with its own `workers` and `host`.
 group_plan <- function(plan, group) {

@@ -28,8 +28,8 @@
 #' @param workers Number of workers, 1 to 10,000. Default: [availableCores()].
 #'   Inside a worker the default is 1, with a warning, so that nested clusters
 #'   don't multiply. For workers on other hosts: names of hosts, as in `c("node1", "node2")`, see
-#'   [launch_ssh()], where `"localhost"` is this machine; or a launcher, see [launch_command()]; or a
-#'   list of numbers, names and launchers, as in `list(4, launch_ssh("node1", workers = 16))`.
+#'   [launch_ssh()], where `"localhost"` is this machine; or a launcher, see [launch_command()];
+#'   or a list of numbers, names and launchers: `list(4, launch_ssh("node1", workers = 16))`.
 #' @param ... Must be empty: the arguments after it must be named.
 #' @param packages Character vector of packages to attach in each worker, or
 #'   `NULL` for R's default packages only. With `"fork"` the fork server loads
@@ -66,8 +66,8 @@
 #'   the session.
 #' @returns An object of class `c("muster_cluster", "SOCKcluster", "cluster")`: a
 #'   list of nodes, one for each worker, in order. A node is an environment of
-#'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"` on this machine), `pid`,
-#'   `start` (`"fork"` or `"spawn"`) and `threads`. Its field `con` is for code that inspects
+#'   class `"muster_node"` with fields `rank` (from 1), `host` (`"localhost"` on this machine),
+#'   `pid`, `start` (`"fork"` or `"spawn"`) and `threads`. Its field `con` is for code that inspects
 #'   nodes' connections: `socketSelect(list(node$con), timeout = 0)` tells whether an answer was
 #'   there when `con` was read. A later answer doesn't wake `socketSelect()`: with a longer
 #'   `timeout` it waits the full time. To wait, read `con` again from time to time, or use
