@@ -113,8 +113,10 @@
 #' copied. For them, and with `options(muster.checkpoints = FALSE)`, all calls are replayed. If that
 #' would take longer than `getOption("muster.replay_max")` seconds (default 600), or there was no
 #' memory to keep the calls, the loss is an error of class `muster_error_lost`, too.
-#' [cluster_status()] says beforehand for which workers that is so. Where calls leave nothing that
-#' later ones need, choose `healing = "fresh"`.
+#' [cluster_status()] says beforehand for which workers that is so. A checkpoint on another host is
+#' lost with the host; so all calls are kept there, too, and replayed if that takes no longer than
+#' this, and if none of them drew random numbers without a stream of parallel's. Where calls leave
+#' nothing that later ones need, choose `healing = "fresh"`.
 #'
 #' After \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} a task that
 #' runs again draws the same numbers as its lost attempt: results are the same with and without

@@ -223,7 +223,8 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
   slot->sys_errno = 0;
   slot->launches = 0;
   slot->replay_left = 0;
-  slot->replayed = slot->replay = slot->journal.first;
+  slot->replayed = slot->replay =
+      mst_journal_start(&slot->journal, slot->from_checkpoint);
   slot->replaying = 1;
   slot->seeded = 0;
   slot->rng_kept &= slot->from_checkpoint;

@@ -109,6 +109,7 @@ void mst_calls_bound_log(struct mst_calls *calls, int64_t free_bytes) {
   if ((int64_t)calls->log_bytes > most / 2) {
     for (uint32_t i = 0; i < calls->pool.count; i++) {
       struct mst_slot *slot = calls->slots[i];
+      mst_journal_forget_past(&slot->journal);
       if (slot->journal.bytes > 0) mst_slot_want(calls, slot, 1);
     }
   }
@@ -122,6 +123,8 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   mst_journal_made(&slot->journal, cost_ns, now_ns);
+  // A replay wouldn't draw the same numbers.
+  if (slot->rng_drew) mst_journal_forget_past(&slot->journal);
   slot->rng_other = 0; // the checkpoint has the stream, of any generator
   slot->rng_kept = slot->rng_drew;
 }

@@ -15,13 +15,14 @@ static void count_bytes(struct mst_journal *journal, struct mst_blob *payload) {
   }
 }
 
-static void uncount_bytes(struct mst_journal *journal,
-                          struct mst_blob *payload) {
-  const size_t bytes = mst_blob_bytes(payload);
-  journal->bytes -= bytes;
+static void free_entry(struct mst_journal *journal, struct mst_entry *entry) {
+  struct mst_blob *payload = entry->payload;
   if (--payload->logged == 0 && journal->total != NULL) {
-    *journal->total -= bytes;
+    *journal->total -= mst_blob_bytes(payload);
   }
+  mst_blob_release(payload);
+  mst_job_release(entry->job);
+  free(entry);
 }
 
 static int64_t replay_ns(const struct mst_entry *entry) {
@@ -46,11 +47,9 @@ void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at) {
   *at = gone->next;
   journal->count--;
   journal->replay_ns -= replay_ns(gone);
-  uncount_bytes(journal, gone->payload);
-  mst_blob_release(gone->payload);
-  mst_job_release(gone->job);
+  journal->bytes -= mst_blob_bytes(gone->payload);
   if (gone == journal->last) find_last(journal);
-  free(gone);
+  free_entry(journal, gone);
 }
 
 // drop_bound drops an earlier entry that binds the same names, if nothing can have read them in
@@ -83,6 +82,7 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   }
   *added = *entry;
   added->next = NULL;
+  added->covered = 0;
   added->payload->refs++;
   mst_job_keep(added->job);
   if (journal->last != NULL) {
@@ -135,9 +135,60 @@ static void drop_all(struct mst_journal *journal) {
     mst_journal_drop(journal, &journal->first);
 }
 
+void mst_journal_forget_past(struct mst_journal *journal) {
+  struct mst_past *past = &journal->past;
+  while (past->first != NULL) {
+    struct mst_entry *gone = past->first;
+    past->first = gone->next;
+    free_entry(journal, gone);
+  }
+  *past = (struct mst_past){.lost = 1};
+}
+
+// cover moves all entries to the past.
+static void cover(struct mst_journal *journal) {
+  struct mst_past *past = &journal->past;
+  if (journal->incomplete || past->lost || !journal->keeps ||
+      past->count + journal->count > MST_JOURNAL_ENTRIES_MAX) {
+    mst_journal_forget_past(journal);
+    drop_all(journal);
+    return;
+  }
+  if (journal->first == NULL) return;
+  for (struct mst_entry *at = journal->first; at != NULL; at = at->next)
+    at->covered = 1;
+  if (past->last != NULL) {
+    past->last->next = journal->first;
+  } else {
+    past->first = journal->first;
+  }
+  past->last = journal->last;
+  past->count += journal->count;
+  past->replay_ns += journal->replay_ns;
+  journal->first = journal->last = NULL;
+  journal->count = 0;
+  journal->bytes = 0;
+  journal->replay_ns = 0;
+}
+
+// uncover puts the past before all entries. They stay marked: the worker may come from that
+// checkpoint.
+static void uncover(struct mst_journal *journal) {
+  struct mst_past *past = &journal->past;
+  if (past->first == NULL) return;
+  for (const struct mst_entry *at = past->first; at != NULL; at = at->next)
+    journal->bytes += mst_blob_bytes(at->payload);
+  past->last->next = journal->first;
+  journal->first = past->first;
+  if (journal->last == NULL) journal->last = past->last;
+  journal->count += past->count;
+  journal->replay_ns += past->replay_ns;
+  *past = (struct mst_past){.lost = 0};
+}
+
 void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
                       int64_t now_ns) {
-  drop_all(journal);
+  cover(journal);
   journal->asking = 0;
   journal->incomplete = MST_COMPLETE;
   journal->refused = journal->pause = 0;
@@ -145,6 +196,14 @@ void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
   journal->cost_ns = cost_ns < 1 ? 1 : cost_ns;
   journal->checkpoint = 1;
   journal->since_ns = now_ns;
+}
+
+struct mst_entry *mst_journal_start(const struct mst_journal *journal,
+                                    int from_checkpoint) {
+  struct mst_entry *at = journal->first;
+  while (from_checkpoint && at != NULL && at->covered)
+    at = at->next;
+  return at;
 }
 
 void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why) {
@@ -161,22 +220,32 @@ void mst_journal_unask(struct mst_journal *journal) { journal->asking = 0; }
 void mst_journal_ended(struct mst_journal *journal) {
   if (!journal->checkpoint) return;
   journal->checkpoint = 0;
-  if (!journal->incomplete) journal->incomplete = MST_INCOMPLETE_ENDED;
+  if (journal->past.lost) {
+    if (!journal->incomplete) journal->incomplete = MST_INCOMPLETE_ENDED;
+  } else {
+    uncover(journal);
+  }
 }
 
 void mst_journal_bound(struct mst_journal *journal, int64_t replay_max_ns) {
+  if (journal->past.replay_ns > replay_max_ns - journal->replay_ns) {
+    mst_journal_forget_past(journal);
+  }
   if (journal->unfit && journal->replay_ns > replay_max_ns) {
     mst_journal_give_up(journal, MST_INCOMPLETE_LONG);
   }
 }
 
 void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why) {
+  mst_journal_forget_past(journal);
   drop_all(journal);
   journal->incomplete = (uint8_t)why;
 }
 
 void mst_journal_free(struct mst_journal *journal) {
   size_t *total = journal->total;
+  const uint8_t keeps = journal->keeps;
+  mst_journal_forget_past(journal);
   drop_all(journal);
-  *journal = (struct mst_journal){.total = total};
+  *journal = (struct mst_journal){.total = total, .keeps = keeps};
 }

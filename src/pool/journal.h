@@ -11,6 +11,10 @@
 // Where no checkpoint is possible (workers that weren't forked, or have threads of their own) all
 // calls are kept as well, as long as replaying them wouldn't take too long (mst_journal_bound).
 //
+// A checkpoint on another host may be lost together with its worker. So there the calls that it
+// covers are kept, too, and replayed if it ends: unless replaying them would take too long, there
+// are too many, memory is short, or some of them drew random numbers that a replay wouldn't repeat.
+//
 // A journal beyond that limit, with too many entries, with more bytes than memory allows, or whose
 // checkpoint ended, is useless until there is another checkpoint. It drops its entries and is
 // marked incomplete, rather than restore a different state.
@@ -51,6 +55,7 @@ struct mst_entry {
   uint8_t failed;  // the call raised an error, after it had changed something
   uint8_t visible; // the worker saw a change
   uint8_t unseen;  // enum mst_unseen, see common.h
+  uint8_t covered; // a checkpoint was made after it
 };
 
 enum mst_incomplete {
@@ -60,6 +65,15 @@ enum mst_incomplete {
   MST_INCOMPLETE_LONG,
   MST_INCOMPLETE_MEMORY, // too many bytes
   MST_INCOMPLETE_ENDED   // its checkpoint ended, and only later calls are left
+};
+
+// Calls that the checkpoint covers.
+struct mst_past {
+  struct mst_entry *first;
+  struct mst_entry *last;
+  uint32_t count;
+  int64_t replay_ns;
+  uint8_t lost; // some were dropped
 };
 
 struct mst_journal {
@@ -79,6 +93,8 @@ struct mst_journal {
   uint8_t unfit;      // none can be made now
   uint8_t impossible; // none can ever be made
   uint8_t incomplete; // enum mst_incomplete: why entries were dropped
+  uint8_t keeps;      // what a checkpoint covers is kept; the caller sets this
+  struct mst_past past;
   // Bytes of all journals that share this counter, each blob once. NULL: not counted.
   size_t *total;
 };
@@ -87,10 +103,13 @@ struct mst_journal {
 // get one more reference), unless the journal is incomplete. 0, or -MST_EMEM: then it becomes
 // incomplete.
 int mst_journal_add(struct mst_journal *journal, const struct mst_entry *entry);
-// mst_journal_bound drops all entries if the worker can't be copied and replay would take longer.
+// mst_journal_bound drops all entries if the worker can't be copied and replay would take longer;
+// and what the checkpoint covers if replaying that would make it longer.
 void mst_journal_bound(struct mst_journal *journal, int64_t replay_max_ns);
 // mst_journal_drop removes the entry to which `at`, a link of the list, points.
 void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at);
+// mst_journal_forget_past drops what the checkpoint covers, for good.
+void mst_journal_forget_past(struct mst_journal *journal);
 // mst_journal_give_up drops all entries.
 void mst_journal_give_up(struct mst_journal *journal, enum mst_incomplete why);
 
@@ -101,6 +120,10 @@ int mst_journal_wants(struct mst_journal *journal, int now, int64_t now_ns);
 // journal is complete again.
 void mst_journal_made(struct mst_journal *journal, int64_t cost_ns,
                       int64_t now_ns);
+// mst_journal_start gives the first entry to replay, or NULL: on the last checkpoint, or on a fresh
+// worker.
+struct mst_entry *mst_journal_start(const struct mst_journal *journal,
+                                    int from_checkpoint);
 // mst_journal_refused: no checkpoint was made. It is requested again after some more calls, twice
 // as many after each refusal; or never.
 enum mst_refusal {
@@ -111,8 +134,8 @@ enum mst_refusal {
 void mst_journal_refused(struct mst_journal *journal, enum mst_refusal why);
 // mst_journal_unask: the request failed, or the worker that got it is lost.
 void mst_journal_unask(struct mst_journal *journal);
-// mst_journal_ended: the checkpoint is gone, and the state before the first entry with it. Another
-// one may be wanted at once.
+// mst_journal_ended: the checkpoint is gone, and the state before the first entry with it, unless
+// the calls that it covered were kept. Another one may be wanted at once.
 void mst_journal_ended(struct mst_journal *journal);
 
 void mst_journal_free(struct mst_journal *journal);

@@ -59,6 +59,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
   int rc;
   peer->launcher = launcher;
   peer->host = launcher->host;
+  peer->slot->journal.keeps = peer->host != &peer->cluster->session->here;
   if (peer->standby.chan.fd >= 0) {
     rc = mst_standby_launch(peer, err);
   } else {

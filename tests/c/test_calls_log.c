@@ -113,6 +113,29 @@ TEST("S2: checkpoints shorten long journals, which are given up only past "
   finish();
 }
 
+TEST("S2: what a checkpoint covers, where that is kept, goes first when memory "
+     "is short, and when a replay would draw other numbers") {
+  run_calls(2);
+  struct mst_blob *large = large_blob(MST_LOG_STEP_BYTES);
+  for (uint32_t i = 0; i < 2; i++)
+    calls.slots[i]->journal.keeps = 1;
+  change(0, 1, large);
+  mst_calls_checkpointed(&calls, 0, 1, now_ns);
+  mst_calls_bound_log(&calls, (int64_t)(8 * mst_blob_bytes(large)));
+  CHECK_INT(calls.slots[0]->journal.past.count, 1);
+  mst_calls_bound_log(&calls, (int64_t)(6 * mst_blob_bytes(large)));
+  CHECK_INT(calls.slots[0]->journal.past.count, 0);
+  CHECK_INT(calls.log_bytes, 0);
+  ask(1);
+  (void)taken();
+  told(1, 1, MST_FLAG_RNG);
+  EXPECT("CHECKPOINT 1");
+  mst_calls_checkpointed(&calls, 1, 1, now_ns);
+  CHECK_INT(calls.slots[1]->journal.past.count, 0);
+  mst_blob_release(large);
+  finish();
+}
+
 // --- Checkpoints ---
 
 TEST("A worker that used another generator gets a checkpoint at once, and its "

@@ -161,6 +161,68 @@ TEST("A checkpoint is wanted if it costs little compared with a replay, and "
   elapsed_s = 0.5;
 }
 
+TEST("Where a checkpoint may be lost with its worker, what it covers is kept "
+     "and comes back") {
+  journal.keeps = 1;
+  CHECK_INT(add(1, "a", 0), 0);
+  CHECK_INT(add(2, "b", 0), 0);
+  mst_journal_made(&journal, 1, now_ns);
+  CHECK_TEXT(held(), "");
+  CHECK(mst_journal_start(&journal, 1) == NULL);
+  mst_journal_made(&journal, 1, now_ns); // nothing new
+  CHECK_INT(add(3, "c", 0), 0);
+  mst_journal_made(&journal, 1, now_ns);
+  CHECK_INT(add(4, "d", 0), 0);
+  CHECK_TEXT(held(), "d");
+  mst_journal_ended(&journal);
+  CHECK_TEXT(held(), "a b c d");
+  CHECK_INT(journal.incomplete, MST_COMPLETE);
+  CHECK_INT(mst_journal_start(&journal, 0)->call, 1);
+  CHECK_INT(mst_journal_start(&journal, 1)->call, 4); // it comes from it
+  mst_journal_ended(&journal);                        // there was none
+  CHECK_TEXT(held(), "a b c d");
+  mst_journal_made(&journal, 1, now_ns);
+  mst_journal_ended(&journal);
+  CHECK(mst_journal_start(&journal, 1) == NULL);
+  CHECK_TEXT(held(), "a b c d");
+  mst_journal_free(&journal);
+  CHECK_INT(journal.keeps, 1);
+}
+
+TEST("What a checkpoint covers is dropped where replaying it would take too "
+     "long, and with the journal") {
+  size_t total = 0;
+  journal.total = &total;
+  journal.keeps = 1;
+  elapsed_s = 0.4;
+  CHECK_INT(add(1, "a", 0), 0);
+  CHECK_INT(add(2, "b", 0), 0);
+  mst_journal_made(&journal, 1, now_ns);
+  mst_journal_bound(&journal, MST_NS_PER_S);
+  CHECK_INT(journal.past.count, 2);
+  CHECK_INT(total, 2);
+  CHECK_INT(add(3, "c", 0), 0);
+  mst_journal_bound(&journal, MST_NS_PER_S);
+  CHECK_INT(journal.past.count, 0);
+  CHECK_INT(total, 1);
+  mst_journal_made(&journal, 1, now_ns); // what came before is gone for good
+  CHECK_INT(journal.past.count, 0);
+  CHECK_INT(total, 0);
+  mst_journal_ended(&journal);
+  CHECK_INT(journal.incomplete, MST_INCOMPLETE_ENDED);
+  mst_journal_free(&journal);
+  CHECK_INT(add(1, "a", 0), 0);
+  mst_journal_made(&journal, 1, now_ns);
+  CHECK_INT(add(2, "b", 0), 0);
+  mst_journal_give_up(&journal, MST_INCOMPLETE_MEMORY);
+  CHECK_INT(total, 0);
+  mst_journal_ended(&journal);
+  CHECK_INT(journal.incomplete, MST_INCOMPLETE_MEMORY);
+  mst_journal_free(&journal);
+  journal.total = NULL;
+  elapsed_s = 0.5;
+}
+
 TEST("A call that took long, or has many bytes, is worth a checkpoint") {
   elapsed_s = 1;
   CHECK_INT(add(1, "x", 0), 0);

@@ -55,6 +55,22 @@ test_cluster("a worker that comes back on a host comes from its checkpoint", {
   expect_identical(healed(clusterEvalQ(cl, a))$value, list(7))
 })
 
+test_cluster("a host that is lost takes checkpoints along, and its workers know what they knew", {
+  cl <- behind(2)
+  clusterEvalQ(cl, {
+    a <- 7
+    x <- as.numeric(1:1e6)
+  })
+  make_checkpoints(cl)
+  clusterApply(cl, 1:2, function(i) b <<- i)
+  tools::pskill(host_of(cl), tools::SIGKILL)
+  got <- healed(clusterEvalQ(cl, list(a, sum(x), b)))
+  expect_identical(got$value, list(list(7, sum(1:1e6), 1L), list(7, sum(1:1e6), 2L)))
+  make_checkpoints(cl)
+  tools::pskill(cl[[1L]]$pid, 9L)
+  expect_identical(healed(clusterEvalQ(cl, c(a, b)))$value, list(c(7, 1), c(7, 2)))
+})
+
 test_that("a session that is killed leaves nothing on a host", {
   skip_without_fork()
   limit_time(60)

@@ -67,6 +67,7 @@ struct ex_plan {
   uint8_t short_of;
   uint8_t awaited; // somebody waits for each task
   uint8_t dear;    // each call takes long enough to want a checkpoint
+  uint8_t keeps;   // what a checkpoint covers is kept, in case it ends
   uint8_t size;    // enum ex_size
 };
 
@@ -138,7 +139,8 @@ struct ex_process {
   uint8_t bye;
   uint8_t by_itself; // it ended by itself
   uint8_t replayed;  // journal entries that it was sent
-  uint8_t to_replay; // journal entries at its launch
+  uint8_t first;     // the first journal entry that it needs
+  uint8_t to_replay; // how many, at its launch
   uint8_t jobs;      // bit k: it has the job of call k
   uint8_t lacks;     // part of its state was gone when it was launched
   uint32_t epoch;
@@ -182,10 +184,11 @@ struct ex {
   struct mst_calls core;
   struct ex_process processes[EX_WORKERS];
   struct ex_call calls[EX_CALLS];
-  uint8_t journal[EX_WORKERS][EX_CALLS]; // calls since its checkpoint, in order
+  uint8_t journal[EX_WORKERS][EX_CALLS]; // its calls that are kept, in order
   uint8_t journal_count[EX_WORKERS];
-  uint8_t state[EX_WORKERS];  // enum ex_state
-  uint8_t deaths[EX_WORKERS]; // without a call to blame
+  uint8_t covered[EX_WORKERS]; // how many of them its checkpoint covers
+  uint8_t state[EX_WORKERS];   // enum ex_state
+  uint8_t deaths[EX_WORKERS];  // without a call to blame
   uint8_t asked;
   uint8_t fail_launch; // the next launch fails
   uint8_t fail_send;

@@ -22,6 +22,7 @@ static void mix_process(uint64_t *hash, const struct ex_process *process) {
                 process->by_itself);
   mix(hash, process->lacks);
   mix(hash, process->replayed);
+  mix(hash, process->first);
   mix(hash, process->to_replay);
   mix(hash, process->jobs);
   mix(hash, process->in_count);
@@ -86,6 +87,7 @@ static void mix_mailbox(uint64_t *hash, const struct ex *ex,
                 (uint64_t)slot->journal.incomplete << 1 |
                 slot->from_checkpoint);
   mix(hash, slot->journal.pause);
+  mix(hash, (uint64_t)slot->journal.past.count << 1 | slot->journal.past.lost);
   if (slot->heal.deaths > 0) mix_time(hash, ex, slot->heal.first_ns);
   mix(hash, (uint64_t)(int64_t)slot->sys_errno);
   mix(hash, slot->launches);
@@ -100,7 +102,7 @@ static void mix_mailbox(uint64_t *hash, const struct ex *ex,
        at = at->next) {
     mix(hash, ex_call_of(ex, at->payload));
     mix(hash, at == slot->replayed);
-    mix(hash, at->failed);
+    mix(hash, (uint64_t)at->covered << 1 | at->failed);
   }
 }
 
@@ -131,6 +133,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
   for (uint32_t w = 0; w < EX_WORKERS; w++) {
     mix(hash, ex->deaths[w]);
     mix(hash, ex->journal_count[w]);
+    mix(hash, ex->covered[w]);
     mix(hash, ex->state[w]);
     for (uint8_t k = 0; k < ex->journal_count[w]; k++)
       mix(hash, ex->journal[w][k]);

@@ -54,9 +54,9 @@ static void judge_replay(struct ex *ex, uint32_t worker, uint8_t call) {
   const uint8_t at = process->replayed++;
   if (at >= process->to_replay) {
     ex_fail(ex, "worker %u is sent more than its journal has", worker);
-  } else if (ex->journal[worker][at] != call) {
+  } else if (ex->journal[worker][process->first + at] != call) {
     ex_fail(ex, "worker %u is sent call %u of its journal, not %u", worker,
-            call, ex->journal[worker][at]);
+            call, ex->journal[worker][process->first + at]);
   }
 }
 

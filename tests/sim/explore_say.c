@@ -121,10 +121,14 @@ static void launch(struct ex *ex, uint32_t worker) {
   if (ex->core.pool.workers[worker].epoch > 0 && !process->let_go) {
     ex_fail(ex, "worker %u is launched before it was let go", worker);
   }
-  *process = (struct ex_process){.life = EX_BOOTING,
-                                 .epoch = ex->core.pool.workers[worker].epoch,
-                                 .to_replay = ex->journal_count[worker],
-                                 .lacks = ex->state[worker] == EX_CUT};
+  const uint8_t first =
+      ex->state[worker] == EX_CHECKPOINT ? ex->covered[worker] : 0;
+  *process = (struct ex_process){
+      .life = EX_BOOTING,
+      .epoch = ex->core.pool.workers[worker].epoch,
+      .first = first,
+      .to_replay = (uint8_t)(ex->journal_count[worker] - first),
+      .lacks = ex->state[worker] == EX_CUT};
   if (!ex->fail_launch || !ex->started) return;
   ex->fail_launch = 0;
   process->life = EX_NONE;

@@ -96,7 +96,8 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
   if (frame.checkpoint) {
     ex_saw(EX_SAW_checkpoint);
     ex->state[worker] = EX_CHECKPOINT;
-    ex->journal_count[worker] = 0;
+    if (!ex->plan->keeps) ex->journal_count[worker] = 0;
+    ex->covered[worker] = ex->journal_count[worker];
     mst_calls_checkpointed(&ex->core, worker, 1, ex->now_ns);
     return;
   }
@@ -444,8 +445,8 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     return;
   case EX_STANDBY:
     ex->left.standbys--;
-    ex->lasting = 1;
-    ex->state[event.at] = EX_CUT;
+    if (!ex->plan->keeps) ex->lasting = 1;
+    ex->state[event.at] = ex->plan->keeps ? EX_LOG : EX_CUT;
     ex_saw(EX_SAW_standby_ended);
     mst_calls_checkpoint_ended(&ex->core, event.at, ex->now_ns);
     break;
@@ -521,8 +522,10 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
   ex->now_ns = 1000 * MST_NS_PER_S;
   (void)mst_calls_init(&ex->core, EX_WORKERS, EX_WORKERS);
   ex->core.tally.counts = &ex->counts;
-  ex->core.policy = (struct mst_heal_policy){
-      .on = !plan->no_healing, .retries = 1, .heartbeat_ns = EX_NEVER};
+  ex->core.policy = (struct mst_heal_policy){.on = !plan->no_healing,
+                                             .retries = 1,
+                                             .heartbeat_ns = EX_NEVER,
+                                             .replay_max_ns = EX_NEVER};
   begin_calls(ex);
   mst_calls_start(&ex->core, ex->now_ns, EX_NEVER);
   ex_stepped(ex);
@@ -533,6 +536,8 @@ void ex_begin(struct ex *ex, const struct ex_plan *plan, int logging) {
     ex->core.slots[i]->heal.row = MST_HEAL_ROW;
     ex->core.slots[i]->heal.first_ns = ex->now_ns;
   }
+  for (uint32_t i = 0; i < EX_WORKERS; i++)
+    ex->core.slots[i]->journal.keeps = plan->keeps;
   for (uint32_t i = 0; plan->short_of && i < EX_WORKERS; i++)
     ex->core.slots[i]->launches = MST_SHORT_TRIES;
   if (plan->tired) ex->lasting = 1;
