@@ -128,7 +128,9 @@ named_groups <- function(hosts, call) {
 # command_there() gives what a login shell of any kind (sh, csh, fish) has to run: within single
 # quotes all of them leave everything but "!", quotes, backslashes and newlines alone.
 command_there <- function(prologue, rscript) {
-  run <- paste("exec", quoted_if_needed(rscript), "-e 'muster::muster_host()'")
+  # Not with shQuote(), whose double quotes csh reads in another way.
+  rscript <- paste0("'", gsub("'", "'\\''", rscript, fixed = TRUE), "'")
+  run <- paste("exec", rscript, "-e 'muster::muster_host()'")
   if (!length(prologue)) {
     return(run)
   }
