@@ -12,11 +12,25 @@ host_silence <- 60
 reach_hosts <- function(plans) {
   far <- which(vapply(plans, function(plan) !is.null(plan$host), NA))
   for (plan in plans[far]) begin_link(plan)
-  for (i in far) {
-    link <- host_link(plans[[i]])
-    if (is.null(plans[[i]]$workers)) plans[[i]]$workers <- link$facts$cores
+  waiting <- far
+  # The first that fails is the error, not the first that was asked for.
+  while (length(waiting)) {
+    starting <- Filter(function(i) is_starting(plans[[i]]), waiting)
+    for (i in setdiff(waiting, starting)) {
+      link <- host_link(plans[[i]])
+      if (is.null(plans[[i]]$workers)) plans[[i]]$workers <- link$facts$cores
+    }
+    waiting <- starting
+    if (length(waiting)) {
+      .Call(ffi_remote_wait, the$hosts[[plans[[waiting[1L]]]$host$key]]$pointer, 0.05)
+    }
   }
   plans
+}
+
+is_starting <- function(plan) {
+  link <- the$hosts[[plan$host$key]]
+  !is.null(link) && identical(.Call(ffi_remote_state, link$pointer)$state, "starting")
 }
 
 # begin_link() runs the command that leads to the plan's host, unless that is done.

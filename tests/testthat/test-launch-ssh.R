@@ -46,12 +46,14 @@ test_that("login shells of all kinds run what they are given, unchanged", {
   )
   shells <- Sys.which(c("sh", "bash", "dash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish"))
   for (shell in shells[nzchar(shells)]) {
+    errors <- file.path(dir, "errors")
     run <- function(prologue) {
-      processx::run(shell, c("-c", command_there(prologue, rscript)), stdin = NULL)
+      command <- shQuote(command_there(prologue, rscript))
+      system2(shell, c("-c", command), stdout = TRUE, stderr = errors, input = "from the link")
     }
-    expect_identical(run(character())$stdout, "got -e muster::muster_host(), \n")
-    got <- run(prologue)
-    expect_identical(enc2utf8(got$stdout), paste0("got -e muster::muster_host(), ", odd, "\n"))
-    expect_match(got$stderr, "loud\n", fixed = TRUE)
+    got <- "got -e muster::muster_host(), "
+    expect_identical(run(character()), c(got, "from the link"))
+    expect_identical(enc2utf8(run(prologue)), c(paste0(got, odd), "from the link"))
+    expect_true("loud" %in% readLines(errors))
   }
 })

@@ -189,6 +189,16 @@ test_cluster("a host that can't be reached again is given up, and the others go 
   expect_identical(clusterCall(back$value, function() 5), list(5, 5))
 })
 
+test_cluster("the first host that fails ends the start, whichever others are awaited", {
+  skip_without_fork()
+  hosts <- list(
+    1, launch_command("exec sleep 100", 1, "a"), here_by_link(1, "b"),
+    launch_command("echo gone >&2; exit 3", 1, "c")
+  )
+  failed <- expect_error(cluster_start(hosts), class = "muster_error_launch")
+  expect_identical(failed[c("host", "exit_code")], list(host = "c", exit_code = 3L))
+})
+
 test_cluster("a worker that can't be set up on one of several hosts is named with it", {
   skip_without_fork()
   far <- launch_command(paste0("export FAR=yes; ", host_command()), 1, "far")
