@@ -97,7 +97,7 @@ warm_up <- function(setup) {
     for (i in x) x <- x + i
     x
   })
-  own_tempdir(setup$base, setup$tmpdir)
+  own_tempdir(server_home(setup$base), setup$tmpdir) # a worker removes it if this server is killed
   first_error(stop("never shown")) # tidy: this error is the warming itself
   worker_setup(list(
     directory = getwd(), umask = Sys.umask(NA), libraries = .libPaths(),
