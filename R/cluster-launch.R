@@ -15,14 +15,17 @@ group_plan <- function(plan, group) {
 # fork server refuses and the user didn't insist on "fork". Returns list(pointer, id, nodes, groups,
 # of): groups is list(start, plan) of each, `of` each node's group.
 start_cluster <- function(plan, may_fall_back) {
-  # Directories of workers that were killed before they could report them.
-  complete <- FALSE
-  on.exit(if (!complete) {
-    sweep_temp_dirs()
-    drop_hosts()
-  })
   plans <- lapply(plan$groups, group_plan, plan = plan)
   check_room(plans, plan$call)
+  before <- the$reached
+  the$reached <- c(before, unlist(lapply(plans, function(one) one$host$key)))
+  complete <- FALSE
+  on.exit({
+    the$reached <- before
+    # Directories of workers that were killed before they could report them.
+    if (!complete) sweep_temp_dirs()
+    if (length(the$hosts)) drop_hosts()
+  })
   plans <- reach_hosts(plans)
   check_room(plans, plan$call)
   plan$workers <- sum(vapply(plans, `[[`, 0L, "workers"))

@@ -44,6 +44,7 @@ begin_link <- function(plan) {
     .Call(ffi_remote_end, known$pointer)
     the$hosts[[key]] <- NULL
   }
+  plan$host$command <- filled_command(plan)
   pointer <- .Call(
     ffi_remote_start, if (is.null(plan$host$name)) "" else plan$host$name,
     list("/bin/sh", c("sh", "-c", plan$host$command)), character(),
@@ -55,10 +56,11 @@ begin_link <- function(plan) {
       errno = pointer$errno, host = plan$host$name, command = plan$host$command, call = plan$call
     )
   }
-  the$hosts[[key]] <- list(key = key, pointer = pointer)
+  the$hosts[[key]] <- list(key = key, pointer = pointer, command = plan$host$command)
 }
 
-# host_link() gives list(key, pointer, facts) of the plan's host: the one that there is, or another.
+# host_link() gives list(key, pointer, command, facts) of the plan's host: the one that there is, or
+# another.
 host_link <- function(plan) {
   begin_link(plan)
   link <- the$hosts[[plan$host$key]]
@@ -72,6 +74,7 @@ host_link <- function(plan) {
 is_up <- function(link) identical(.Call(ffi_remote_state, link$pointer)$state, "up")
 
 finish_link <- function(plan, link) {
+  plan$host$command <- link$command # as it was run
   up <- FALSE
   on.exit(if (!up) {
     .Call(ffi_remote_end, link$pointer)
@@ -201,6 +204,7 @@ finish_host_server <- function(plan, begun, again = TRUE) {
 wait_for_host_server <- function(plan, begun) {
   pointer <- begun$pointer
   if (is.null(pointer)) {
+    plan$host$command <- begun$link$command
     abort_link(.Call(ffi_remote_state, begun$link$pointer), plan)
   }
   if (is.list(pointer)) {
@@ -240,7 +244,7 @@ host_orders <- function(plan, packages, server) {
 drop_hosts <- function() {
   plans_drop()
   used <- unlist(lapply(the$plans, function(kept) lapply(kept$plans, function(one) one$host$key)))
-  for (key in setdiff(names(the$hosts), used)) {
+  for (key in setdiff(names(the$hosts), c(used, the$reached))) {
     link <- the$hosts[[key]]
     there <- vapply(the$servers, function(server) identical(server$host$key, key), NA)
     left <- vapply(the$servers[there], function(server) !end_server(server$pointer, ""), NA)

@@ -43,10 +43,14 @@ launch_local <- function(workers = availableCores()) {
 #'
 #' @param command A string, for `sh`: leads to an R on the host that runs `muster::muster_host()`.
 #'   muster must be installed there, in the same version, with the same major and minor version of
-#'   R.
-#' @param workers How many workers, from 1 to 10,000.
-#' @param name A string: the host's name, as nodes and [cluster_status()] show it. `NULL` (default):
-#'   the name that the host itself has.
+#'   R. In it, `{workers}` stands for the number of workers, `{host}` for the host's name from
+#'   `name`, and `{name}` for a new name each time the command is run, of lower case letters, digits
+#'   and hyphens: for what is made by the command, as a pod.
+#' @param workers How many workers, from 1 to 10,000: a number, or one for each of `name`. `NULL`:
+#'   as many as [availableCores()] gives there.
+#' @param name Names of hosts, as nodes and [cluster_status()] show them: a character vector without
+#'   duplicates. The command is run for each. `NULL` (default): one host, with the name that it has
+#'   itself.
 #' @returns An object of class `"muster_launcher"`.
 #' @section Errors:
 #' `muster_error_input`: an argument has the wrong type. [cluster_start()] raises
@@ -54,6 +58,21 @@ launch_local <- function(workers = availableCores()) {
 #' of muster or R, and `muster_error_timeout` when nothing answers within
 #' `getOption("muster.start_timeout")` seconds. Both have fields `host`, `command` and `output`: the
 #' last lines that the command printed.
+#' @section Recipes:
+#' Where a client passes its words on as they are, `Rscript -e 'muster::muster_host()'` may stand
+#' for `muster host`, and needs no program `muster` on the `PATH` there. Those that hand them to a
+#' shell (`ssh`, `qrsh`, `bsub`) would need a second pair of quotes.
+#'
+#' * A container: `docker run -i --rm IMAGE muster host`; one that runs:
+#'   `docker exec -i {host} muster host`, with `name`. The same with `podman`. `-i` passes the link
+#'   on; `-t` must not be there.
+#' * `apptainer exec IMAGE.sif muster host`
+#' * Kubernetes: `kubectl run {name} -i --rm --quiet --restart=Never --image=IMAGE -- muster host`;
+#'   a pod that runs: `kubectl exec -i {host} -- muster host`, with `name`.
+#' * Slurm: `srun -u -n1 -c{workers} muster host`. Without `-u`, srun keeps back what isn't a line.
+#' * SGE: `qrsh -now no -pe smp {workers} muster host`
+#' * LSF: `bsub -I -n {workers} -R "span[hosts=1]" muster host`
+#' * An environment of conda: `conda run --no-capture-output -n ENV muster host`
 #' @section Cost:
 #' None. When the cluster starts: one process here and two on the host, besides its workers; six
 #' file descriptors of the session for each worker.
@@ -72,9 +91,48 @@ launch_local <- function(workers = availableCores()) {
 launch_command <- function(command, workers = 1L, name = NULL) {
   call <- sys.call()
   check_string(command, "command", call = call)
-  workers <- check_count(workers, "workers", max = 10000L, call = call)
-  if (!is.null(name)) check_string(name, "name", call = call)
-  new_launcher(list(list(workers = workers, host = list(command = command, name = name))))
+  if (!is.null(name)) {
+    check_strings(name, "name", call)
+    check_unique_hosts(name, "name", call)
+    if (!length(name)) abort_input("name", "NULL or names of hosts", name, call)
+  }
+  count <- max(1L, length(name))
+  if (!is.null(workers)) workers <- check_counts(workers, count, call)
+  needs <- c("{workers}" = is.null(workers), "{host}" = is.null(name))
+  for (mark in names(needs)[needs]) {
+    if (has_mark(command, mark)) {
+      abort_muster("input", paste0("`command` has ", mark, ", and `",
+        if (mark == "{host}") "name" else "workers", "` is NULL."
+      ), argument = "command", call = call)
+    }
+  }
+  new_launcher(lapply(seq_len(count), function(i) {
+    list(workers = workers[i], host = list(command = command, name = name[i]))
+  }))
+}
+
+# "${host}" is the shell's.
+mark_pattern <- function(mark) paste0("(?<![$])\\Q", mark, "\\E")
+has_mark <- function(command, mark) grepl(mark_pattern(mark), command, perl = TRUE)
+
+# The command with its marks filled in.
+filled_command <- function(plan) {
+  command <- plan$host$command
+  if (identical(plan$host$by, "ssh")) {
+    return(command)
+  }
+  the$launches <- the$launches + 1L
+  here <- gsub("[^a-z0-9]+", "-", tolower(substr(Sys.info()[["nodename"]], 1L, 24L)))
+  values <- list(
+    "{workers}" = plan$workers, "{host}" = plan$host$name,
+    "{name}" = paste("muster", here, Sys.getpid(), the$launches, sep = "-")
+  )
+  for (mark in names(values)[lengths(values) > 0L]) {
+    value <- quoted_if_needed(as.character(values[[mark]]))
+    value <- gsub("\\", "\\\\", value, fixed = TRUE)
+    command <- gsub(mark_pattern(mark), value, command, perl = TRUE)
+  }
+  command
 }
 
 #' @export

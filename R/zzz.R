@@ -5,8 +5,10 @@ the <- new.env(parent = emptyenv())
 the$worker <- FALSE # is this process a worker?
 the$boot_libraries <- character() # of a worker: what .libPaths() was when R had started
 the$servers <- list() # fork servers of this session: list(key, pointer, env, pid)
-the$hosts <- list() # links to other hosts: list(key, pointer, facts), by key
+the$hosts <- list() # links to other hosts: list(key, pointer, command, facts), by key
 the$host_keys <- 0L # how many keys were given
+the$reached <- character() # keys of hosts that a start is about to use
+the$launches <- 0L # how many commands of launchers were run
 the$temp_root <- NULL # of a host process
 the$base <- NULL # of a fork server and its workers: where its workers have their directories
 the$servers_pid <- 0L # the process that they belong to

@@ -205,6 +205,20 @@ test_cluster("a finalizer may start and use another cluster at any allocation", 
   }
 })
 
+test_cluster("a finalizer may stop another cluster at any allocation of a start on a host", {
+  skip_on_cran()
+  skip_without_fork()
+  for (n in c(100, 2500, 5500, 8000, 15000)) { # most while the host is reached
+    other <- cluster_start(here_by_link(1L))
+    cl <- NULL
+    begin <- function() cl <<- cluster_start(here_by_link(1L))
+    with_finalizer(n, function() cluster_stop(other), begin)
+    expect_identical(clusterCall(cl, function() 5), list(5))
+    cluster_stop(cl)
+    cluster_stop(other)
+  }
+})
+
 # ---- R's own workers
 
 test_cluster("a finalizer may stop R's own workers at any allocation of a call", {
