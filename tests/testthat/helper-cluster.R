@@ -85,7 +85,10 @@ local_directory <- function(directory, frame = parent.frame()) {
 local_folder <- function(frame = parent.frame()) {
   folder <- tempfile("folder-")
   dir.create(folder)
-  defer(function() unlink(folder, recursive = TRUE), frame)
+  # A worker's thread may make a file there once more, between the files' end and the folder's.
+  defer(function() {
+    for (k in 1:100) if (dir.exists(folder)) unlink(folder, recursive = TRUE)
+  }, frame)
   normalizePath(folder)
 }
 
