@@ -3,10 +3,45 @@
 
 # Called from C while a user's call waits or ends, if there are new events.
 announce_events <- function() {
-  for (event in .Call(ffi_events)) {
-    # NULL: a finalizer's call has told it meanwhile.
-    if (!is.null(event)) announce_event(event)
+  events <- Filter(length, .Call(ffi_events)) # NULL: a finalizer's call has told it meanwhile
+  for (group in told_together(events)) {
+    if (length(group) == 1L) announce_event(group[[1L]]) else announce_host(group)
   }
+}
+
+# Workers that were lost with their fork server are told of in one message.
+told_together <- function(events) {
+  with_server <- function(event) {
+    event$how == exits[["unknown"]] && !event$fresh_rng && !nzchar(event$output)
+  }
+  keys <- vapply(seq_along(events), function(i) {
+    event <- events[[i]]
+    if (with_server(event)) paste(event$kind, event$cluster, event$reason) else paste("one", i)
+  }, "")
+  unname(split(events, factor(keys, unique(keys))))
+}
+
+announce_host <- function(events) {
+  first <- events[[1L]]
+  ranks <- vapply(events, `[[`, 0L, "worker")
+  pids <- vapply(events, `[[`, 0L, "pid")
+  who <- paste0(
+    toupper(substr(ranks_text(ranks), 1L, 1L)), substring(ranks_text(ranks), 2L),
+    " were lost with their fork server."
+  )
+  if (first$kind == "given_up") {
+    inform_muster("given_up", who,
+      details = c(end_reason(first), "They are not replaced."), worker = ranks, pid = pids
+    )
+    return(invisible())
+  }
+  tasks <- sum(vapply(events, `[[`, 0L, "again"))
+  inform_muster("restarted", who,
+    details = paste0(
+      "They are replaced", if (tasks > 0L) paste0(", and ", number_of(tasks, "task"), " of theirs ",
+        if (tasks == 1L) "runs" else "run", " again"), "."
+    ), worker = ranks, pid = pids
+  )
 }
 
 announce_event <- function(event) {

@@ -28,8 +28,9 @@
 #' kept, and new workers have none of this.
 #'
 #' `cloneNode()` of a node whose cluster was stopped starts a cluster of one worker with that
-#' cluster's settings. When `cluster_resize()` removes workers, it takes the last ones and lets them
-#' finish their tasks.
+#' cluster's settings. `cluster_resize()` adds workers on the host of the first node. When it
+#' removes workers, it takes the last ones and lets them finish their tasks. It also tries again to
+#' start workers that were given up since something was short, or their host couldn't be reached.
 #'
 #' @param x A node, or a cluster. Nodes and clusters of package parallelly are handed to its
 #'   own functions.

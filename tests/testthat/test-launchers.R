@@ -168,6 +168,9 @@ test_cluster("the loss of one host leaves the others alone", {
   got <- healed(clusterEvalQ(cl, a))
   expect_identical(got$value, list(7, 7, 7))
   expect_identical(cl[[1L]]$pid, first)
+  # One message for both workers, beside the server's.
+  expect_setequal(got$messages, c("muster_message_server", "muster_message_restarted"))
+  expect_length(got$messages, 2L)
 })
 
 test_cluster("a host that can't be reached again is given up, and the others go on", {
