@@ -2,14 +2,12 @@
 
 # A folder on the PATH with the clients, and muster.
 local_clients <- function(frame = parent.frame()) {
-  dir <- tempfile("clients-")
-  dir.create(dir)
-  withr::defer(unlink(dir, recursive = TRUE), envir = frame)
+  dir <- local_folder(frame)
   clients <- c("docker", "podman", "kubectl", "srun", "qrsh", "bsub", "conda", "apptainer")
   file.copy(test_path("stand-ins.sh"), file.path(dir, clients))
   writeLines(c("#!/bin/sh", host_command()), file.path(dir, "muster"))
   Sys.chmod(file.path(dir, c(clients, "muster")), "0755")
-  withr::local_envvar(PATH = paste(dir, Sys.getenv("PATH"), sep = ":"), .local_envir = frame)
+  local_variables(PATH = paste(dir, Sys.getenv("PATH"), sep = ":"), frame = frame)
 }
 
 test_that("launch_command() fills in what it says, and nothing else", {
