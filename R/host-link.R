@@ -103,7 +103,7 @@ abort_link <- function(state, plan) {
   timed_out <- state$state == "starting" || state$why == "timeout"
   ended <- state$how != exits[["none"]]
   output <- paste0(state$output, state$skipped)
-  known <- link_failure(output)
+  known <- if (by_ssh(plan$host)) ssh_failure(output, exit_field(state, "code"))
   abort_muster(if (timed_out) "timeout" else "launch",
     if (timed_out) {
       paste0("No answer came from ", host_shown(plan), " within ", plan_timeout(plan), " s.")

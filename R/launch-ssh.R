@@ -38,8 +38,8 @@
 #' answer within `getOption("muster.start_timeout")` seconds (default 120). Both have fields `host`,
 #' `command`, `output` (the last lines that ssh printed) and `reason`: `"name"` (there is no such
 #' host), `"network"` (it can't be reached), `"key"` (its host key isn't known, or has changed),
-#' `"login"` (it refuses you), `"R"` (there is no Rscript), `"muster"` (it isn't installed there),
-#' `"version"` (another one is), or `"other"`. Nothing is left on any host.
+#' `"login"` (it refuses you), `"R"` (no Rscript can be run there), `"muster"` (it isn't installed
+#' there), `"version"` (another one is), or `"other"`. Nothing is left on any host.
 #' @section Cost:
 #' None. When the cluster starts: a login, and the time in which R loads muster there; see
 #' [launch_command()].
@@ -90,7 +90,7 @@ launch_ssh <- function(hosts, workers = NULL, ..., prologue = NULL, rscript = "R
 check_unique_hosts <- function(hosts, name, call) {
   if (anyDuplicated(hosts)) {
     abort_input(name, "hosts without duplicates", hosts, call,
-      hints = "launch_ssh(hosts, workers = ) takes a number of workers for each host."
+      hints = "For more workers on a host see `workers` of launch_ssh() and launch_command()."
     )
   }
 }
@@ -153,22 +153,25 @@ octal <- function(text) {
 
 # ---- What went wrong
 
-# What the output of a command that failed means: list(reason, hint).
-link_failures <- list(
+# What the output of a command that failed means. own: ssh itself failed, not what it ran there.
+ssh_failures <- list(
   list(
-    reason = "name", output = "Could not resolve hostname|Name or service not known",
+    reason = "name", own = TRUE,
+    output = "Could not resolve hostname|Name or service not known",
     hint = "There is no host of that name: see its spelling, and ~/.ssh/config."
   ),
   list(
-    reason = "key", output = "Host key verification failed|HOST IDENTIFICATION HAS CHANGED",
+    reason = "key", own = TRUE,
+    output = "Host key verification failed|HOST IDENTIFICATION HAS CHANGED",
     hint = "Log in once by hand, and see that its key is the right one."
   ),
   list(
-    reason = "login", output = "Permission denied|Too many authentication failures",
+    reason = "login", own = TRUE,
+    output = "Permission denied|Too many authentication failures",
     hint = "ssh must get in without a password: see ssh-copy-id and ssh-agent."
   ),
   list(
-    reason = "network",
+    reason = "network", own = TRUE,
     output = paste0(
       "Connection (refused|timed out|reset|closed)|No route to host|Network is unreachable|",
       "kex_exchange_identification"
@@ -176,18 +179,22 @@ link_failures <- list(
     hint = "Is the host up, and does its ssh server listen there?"
   ),
   list(
-    reason = "muster", output = "no package called .{0,3}muster",
+    reason = "muster", own = FALSE,
+    output = "no package called .{0,3}muster",
     hint = "Install muster there, for the R that is started."
   ),
   list(
-    reason = "R", output = "[Nn]ot found|[Nn]o such file|Unknown command",
-    hint = "There is no Rscript on the PATH there: see `rscript` and `prologue` of launch_ssh()."
+    reason = "R", own = FALSE,
+    output = "[Nn]ot found|[Nn]o such file|Unknown command|Permission denied",
+    hint = "No Rscript can be run there: see `rscript` and `prologue` of launch_ssh()."
   )
 )
 
-link_failure <- function(output) {
-  for (one in link_failures) {
-    if (grepl(one$output, output, useBytes = TRUE)) {
+# code: ssh's exit status, NA if it isn't known; 255 is its own, any other that of what it ran.
+ssh_failure <- function(output, code) {
+  for (one in ssh_failures) {
+    fits <- is.na(code) || one$own == (code == 255L)
+    if (fits && grepl(one$output, output, useBytes = TRUE)) {
       return(one)
     }
   }

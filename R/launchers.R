@@ -1,8 +1,10 @@
 # Launchers: where the workers of a cluster are to be, and how to get there.
 
-# hosts: list(workers, host) of each; host: NULL for this machine, else list(command, name);
+# hosts: list(workers, host) of each; host: NULL for this machine, else list(command, name, by);
 # workers: NULL for as many as the host has cores.
 new_launcher <- function(hosts) structure(list(hosts = hosts), class = "muster_launcher")
+
+by_ssh <- function(host) identical(host$by, "ssh")
 
 #' Workers on this machine, beside others
 #'
@@ -118,7 +120,7 @@ has_mark <- function(command, mark) grepl(mark_pattern(mark), command, perl = TR
 # The command with its marks filled in.
 filled_command <- function(plan) {
   command <- plan$host$command
-  if (identical(plan$host$by, "ssh")) {
+  if (by_ssh(plan$host)) {
     return(command)
   }
   the$launches <- the$launches + 1L
@@ -142,7 +144,7 @@ print.muster_launcher <- function(x, ...) {
     workers <- if (is.null(n)) "a worker for each core" else number_of(n, "worker")
     where <- if (is.null(one$host)) {
       "on this machine"
-    } else if (identical(one$host$by, "ssh")) {
+    } else if (by_ssh(one$host)) {
       paste0("on ", one$host$name, ", by ssh")
     } else {
       paste0("by\n  ", one$host$command)

@@ -32,6 +32,9 @@ test_cluster("what is wrong with a host by ssh is said, with what ssh said", {
     rscript = paste0(dir, "/none/Rscript")
   ))
   expect_identical(empty[c("reason", "host")], list(reason = "R", host = there$host))
+  writeLines("no program", file.path(dir, "Rscript"))
+  Sys.chmod(file.path(dir, "Rscript"), "0600")
+  expect_identical(failed_start(plain(rscript = file.path(dir, "Rscript")))$reason, "R")
   without <- failed_start(launch_ssh(there$host, 1L,
     prologue = paste0("export R_LIBS=", dir, " R_LIBS_SITE=", dir, " R_LIBS_USER=", dir),
     rscript = file.path(R.home("bin"), "Rscript"), options = there$options

@@ -25,7 +25,9 @@ test_that("launch_command() fills in what it says, and nothing else", {
   expect_true(all(grepl("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])$", names)))
   expect_error(launch_command("x {host}"), "`name` is NULL", class = "muster_error_input")
   expect_error(launch_command("x {workers}", NULL), "NULL", class = "muster_error_input")
-  expect_error(launch_command("x", name = c("a", "a")), class = "muster_error_input")
+  expect_error(launch_command("x", name = c("a", "a")), "launch_command()", fixed = TRUE,
+    class = "muster_error_input"
+  )
   expect_error(launch_command("x", name = character()), class = "muster_error_input")
   expect_error(launch_command("x", 1:3, c("a", "b")), "`workers`", class = "muster_error_input")
 })
@@ -76,6 +78,8 @@ test_cluster("what a client says when it fails is in the error", {
     error <- expect_error(cluster_start(launch_command(command)), class = "muster_error_launch")
     expect_match(conditionMessage(error), wrong[[command]], fixed = TRUE)
     expect_identical(error$command, command)
+    expect_null(error$reason)
+    expect_no_match(conditionMessage(error), "Rscript|ssh|login|Is the host up")
   }
 })
 

@@ -32,6 +32,17 @@ test_that("each host of launch_ssh() has its own command and number of workers",
   expect_output(print(launch_ssh("node1")), "a worker for each core on node1", fixed = TRUE)
 })
 
+test_that("what ssh ran isn't blamed for ssh's own failures, nor ssh for its", {
+  reason <- function(output, code) ssh_failure(output, code)$reason
+  expect_identical(reason("ann@node1: Permission denied (publickey).", 255L), "login")
+  expect_identical(reason("exec: /opt/R/Rscript: Permission denied", 126L), "R")
+  expect_identical(reason("tput: not found\nConnection reset by peer", 255L), "network")
+  expect_identical(reason("Connection refused\nRscript: Command not found.", 1L), "R")
+  expect_identical(reason("Connection refused", NA_integer_), "network")
+  expect_identical(reason("there is no package called \u2018muster\u2019", 1L), "muster")
+  expect_identical(reason("a licence has expired", 1L), "other")
+})
+
 test_that("login shells of all kinds run what they are given, unchanged", {
   dir <- tempfile("it's \"one\" ")
   dir.create(dir)
