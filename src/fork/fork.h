@@ -143,14 +143,15 @@ struct mst_spawn {
   const char *file;  // program, absolute
   char *const *argv; // ends with NULL
   const char *const
-      *env;      // "NAME=value", overrides the session's; ends with NULL
-  int env_whole; // env is the whole environment, without the session's
-  int fds[3];    // become 3, 4, 5; -1: /dev/null, see MST_FD_DATA
-  int output;    // becomes 1, and 2 unless errors has another
-  int errors;    // becomes 2; -1: output
-  int input;     // becomes 0; -1: /dev/null
+      *env;       // "NAME=value", overrides the session's; ends with NULL
+  int env_whole;  // env is the whole environment, without the session's
+  int fds[3];     // become 3, 4, 5; -1: /dev/null, see MST_FD_DATA
+  int output;     // becomes 1, and 2 unless errors has another
+  int errors;     // becomes 2; -1: output
+  int input;      // becomes 0; -1: /dev/null
+  int end_signal; // that ends it with the calling thread; 0: SIGKILL
 };
-// mst_spawn_run starts a process in its own process group that dies with the calling thread (until
+// mst_spawn_run starts a process in its own process group that ends with the calling thread (until
 // it asks otherwise). Thread: R's main thread, which alone may read the session's variables; any
 // with env_whole. Blocks until exec is done. The caller keeps its descriptors and reaps *pid.
 // 0, -MST_ESYS with the failed call, -MST_EMEM.

@@ -107,7 +107,8 @@ run_child(const struct mst_spawn *spawn, char *const *env, int report,
           pid_t parent) {
   (void)setpgid(0, 0);
   default_signals();
-  mst_proc_die_with_parent(SIGKILL);
+  mst_proc_die_with_parent(spawn->end_signal == 0 ? SIGKILL
+                                                  : spawn->end_signal);
   if (getppid() == parent && place_fds(spawn, &report) == 0) {
     sigset_t none;
     (void)sigemptyset(&none);

@@ -9,10 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-// How long a command may take to end once its link is closed. One that never led to muster knows
-// nothing of that.
+// How long a command may take to end once its link is closed, and once it was told to.
 #define END_NS (2 * MST_NS_PER_S)
-#define END_STRANGER_NS (50 * MST_NS_PER_MS)
 
 // ---- what the host process says
 
@@ -119,6 +117,7 @@ static int run(struct mst_remote *remote, struct ends *ends,
   spawn->input = ends->in[0];
   spawn->output = ends->out[1];
   spawn->errors = ends->errors[1];
+  spawn->end_signal = SIGTERM; // srun takes its job back
   int rc = mst_spawn_run(spawn, &remote->pid, err);
   if (rc == 0) rc = watch(remote, ends, err);
   if (rc != 0) return rc;
@@ -195,8 +194,13 @@ int mst_remote_reap(struct mst_remote *remote) {
   return mst_reap(remote->pid, &remote->how, &remote->number) != 0;
 }
 
+static void tell(struct mst_remote *remote, int signal) {
+  if (mst_remote_reap(remote) == 0) (void)kill(-remote->pid, signal);
+}
+
 void mst_remote_end(struct mst_remote *remote) {
   if (!remote->gone && remote->chan.fd >= 0) gone(remote);
+  if (!remote->has_facts) tell(remote, SIGTERM);
 }
 
 void mst_remote_break(struct mst_remote *remote) {
@@ -207,17 +211,23 @@ void mst_remote_break(struct mst_remote *remote) {
   mst_net_close(&remote->chan.fd);
 }
 
+static int ends_within(struct mst_remote *remote, int64_t wait_ns) {
+  const int64_t end_ns = mst_clock_now() + wait_ns;
+  int ended;
+  while ((ended = mst_remote_reap(remote)) == 0 && mst_clock_now() < end_ns)
+    (void)poll(NULL, 0, 1);
+  return ended;
+}
+
 void mst_remote_free(struct mst_remote *remote) {
   if (remote == NULL) return;
   if (remote->owner == getpid()) {
-    const int64_t end_ns =
-        mst_clock_now() + (remote->has_facts ? END_NS : END_STRANGER_NS);
     mst_remote_end(remote);
     mst_relay_end(remote->relay);
-    while (mst_remote_reap(remote) == 0) {
-      if (mst_clock_now() >= end_ns) (void)kill(-remote->pid, SIGKILL);
+    if (!ends_within(remote, END_NS)) tell(remote, SIGTERM);
+    if (!ends_within(remote, END_NS)) tell(remote, SIGKILL);
+    while (mst_remote_reap(remote) == 0)
       (void)poll(NULL, 0, 1);
-    }
   }
   mst_output_close(&remote->errors);
   mst_tail_free(&remote->errors.tail);

@@ -51,12 +51,13 @@ int mst_remote_server(struct mst_remote *remote, struct mst_blob *order,
                       struct mst_err *err);
 // mst_remote_reap asks whether the command has ended; fills how.
 int mst_remote_reap(struct mst_remote *remote);
-// mst_remote_end closes the link, upon which the host process ends everything there. Doesn't wait.
+// mst_remote_end closes the link, upon which the host process ends everything there. A command that
+// hasn't led to muster yet gets SIGTERM, which lets it take back what it asked for. Doesn't wait.
 // mst_remote_break does the same where the loops are given up, and doesn't touch them.
 void mst_remote_end(struct mst_remote *remote);
 void mst_remote_break(struct mst_remote *remote);
-// mst_remote_free does that, waits for the command to end, kills it if that takes longer than two
-// seconds, and frees all.
+// mst_remote_free does that, waits for the command to end, and frees all. After two seconds the
+// command gets SIGTERM, after two more SIGKILL.
 void mst_remote_free(struct mst_remote *remote);
 
 #endif
