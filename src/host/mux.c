@@ -243,6 +243,11 @@ static void say_due(struct mst_mux *mux, struct mst_turn *turn) {
   }
 }
 
+static void write_ack(struct mst_mux *mux, struct mst_turn *turn) {
+  mux->got_acked = mux->got;
+  write_word(turn, MST_PIECE_ACK, 0, mux->got);
+}
+
 // say writes what mux itself has to say. 1, or 0 if that is nothing.
 static int say(struct mst_mux *mux, struct mst_turn *turn) {
   if (mux->pong_due) {
@@ -252,13 +257,27 @@ static int say(struct mst_mux *mux, struct mst_turn *turn) {
     mux->ping_due = 0;
     write_word(turn, MST_PIECE_PING, 0, mux->ping);
   } else if (mux->got - mux->got_acked >= MST_ACK_BYTES) {
-    mux->got_acked = mux->got;
-    write_word(turn, MST_PIECE_ACK, 0, mux->got);
+    write_ack(mux, turn);
   } else if (mux->due != NULL) {
     say_due(mux, turn);
   } else {
     return 0;
   }
+  return 1;
+}
+
+// say_along writes what would soon have to be said, beside the data of a stream: by itself it would
+// be a packet of its own. 1, or 0 if that is nothing.
+static int say_along(struct mst_mux *mux, struct mst_stream *stream,
+                     struct mst_turn *turn) {
+  if (mux->got - mux->got_acked >= MST_ACK_ALONG_BYTES) {
+    write_ack(mux, turn);
+    return 1;
+  }
+  const uint64_t used = stream->window - (stream->granted - stream->taken);
+  if (stream->got_end || used < stream->window / 4) return 0;
+  stream->granted = stream->taken + stream->window;
+  write_word(turn, MST_PIECE_CREDIT, stream->id, stream->granted);
   return 1;
 }
 
@@ -273,17 +292,22 @@ static size_t piece_most(const struct mst_mux *mux,
 
 int mst_mux_turn(struct mst_mux *mux, int64_t now_ns, struct mst_turn *turn) {
   *turn = (struct mst_turn){0};
-  if (say(mux, turn)) {
+  struct mst_stream *stream = NULL;
+  if (!say(mux, turn)) {
+    stream = mux->urgent.first;
+    if (stream == NULL && mux->bulk.first != NULL) {
+      if (!mst_flight_has_room(&mux->flight)) return 0;
+      stream = mux->bulk.first;
+    }
+    if (stream == NULL) return 0;
+    if (say_along(mux, stream, turn)) stream = NULL;
+  }
+  turn->stream = stream;
+  if (stream == NULL) {
     mst_flight_sent(&mux->flight, turn->n, now_ns);
-    return 1;
+  } else {
+    turn->most = piece_most(mux, stream);
   }
-  turn->stream = mux->urgent.first;
-  if (turn->stream == NULL && mux->bulk.first != NULL) {
-    if (!mst_flight_has_room(&mux->flight)) return 0;
-    turn->stream = mux->bulk.first;
-  }
-  if (turn->stream == NULL) return 0;
-  turn->most = piece_most(mux, turn->stream);
   return 1;
 }
 

@@ -27,8 +27,11 @@
 #define MST_WINDOW_MAX UINT32_C(4194304)
 // The most that all windows of one end may grow by, together.
 #define MST_WINDOWS_MAX (UINT64_C(64) << 20)
-// A reader acknowledges after this many bytes.
+// A reader acknowledges after this many bytes, or along with data after fewer. srun and its daemon
+// leave TCP's delays on (Nagle's algorithm, delayed acknowledgements): there, a small packet holds
+// up whatever follows it by 40 ms, unless something comes back.
 #define MST_ACK_BYTES UINT64_C(8192)
+#define MST_ACK_ALONG_BYTES UINT64_C(1024)
 // The stream that both ends have from the start: between session and host process, a CONTROL.
 #define MST_STREAM_FIRST 1u
 

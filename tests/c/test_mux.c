@@ -277,6 +277,41 @@ static int feed_attach(uint32_t on, struct mst_attached attached) {
   return feed(MST_PIECE_ATTACH, on, bytes, sizeof bytes);
 }
 
+static uint8_t next_kind(void) {
+  struct mst_turn turn;
+  struct mst_piece piece = {0};
+  if (!mst_mux_turn(&mux, 1, &turn)) return 0;
+  if (turn.stream != NULL) return MST_PIECE_DATA;
+  CHECK(mst_piece_decode(turn.bytes, turn.n, &piece) > 0);
+  return piece.kind;
+}
+
+TEST("What came is acknowledged, and allowed again, along with data if it is "
+     "little") {
+  uint8_t head[MST_PIECE_HEAD_BYTES];
+  mst_mux_init(&mux, 1, 0);
+  struct mst_stream *first = mst_mux_first(&mux);
+  CHECK_INT(feed(MST_PIECE_DATA, 1, NULL, 2000), 1);
+  CHECK_INT(next_kind(), 0);
+  mst_mux_ready(&mux, first, 1);
+  CHECK_INT(next_kind(), MST_PIECE_ACK);
+  CHECK_INT(next_kind(), MST_PIECE_DATA);
+  mst_mux_data(&mux, first, 10, 1, head);
+  CHECK_INT(next_kind(), MST_PIECE_DATA);
+  mst_mux_ready(&mux, first, 0);
+  CHECK_INT(feed(MST_PIECE_DATA, 1, NULL, 18000), 1);
+  CHECK_INT(next_kind(), MST_PIECE_ACK); // much: at once
+  CHECK_INT(next_kind(), 0);
+  mst_mux_took(&mux, first, 20000, 1);
+  CHECK_INT(next_kind(), 0);
+  mst_mux_ready(&mux, first, 1);
+  CHECK_INT(next_kind(), MST_PIECE_CREDIT);
+  CHECK_INT(first->granted, 20000 + MST_WINDOW_FIRST);
+  CHECK_INT(next_kind(), MST_PIECE_DATA);
+  CHECK(mst_mux_check(&mux) == NULL);
+  mst_mux_free(&mux);
+}
+
 TEST("A peer that sends more than it may, or on streams that it can't, is "
      "noticed") {
   mst_mux_init(&mux, 1, 0);
