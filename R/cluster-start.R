@@ -28,8 +28,9 @@
 #' @param workers Number of workers, 1 to 10,000. Default: [availableCores()].
 #'   Inside a worker the default is 1, with a warning, so that nested clusters
 #'   don't multiply. For workers on other hosts: names of hosts, as in `c("node1", "node2")`, see
-#'   [launch_ssh()], where `"localhost"` is this machine; or a launcher, see [launch_command()];
-#'   or a list of numbers, names and launchers: `list(4, launch_ssh("node1", workers = 16))`.
+#'   [launch_ssh()], where `"localhost"` is this machine; or a launcher, see [launch_command()] and
+#'   [launch_slurm()]; or a list of numbers, names and launchers:
+#'   `list(4, launch_ssh("node1", workers = 16))`.
 #' @param ... Must be empty: the arguments after it must be named.
 #' @param packages Character vector of packages to attach in each worker, or
 #'   `NULL` for R's default packages only. With `"fork"` the fork server loads

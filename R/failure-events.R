@@ -264,32 +264,36 @@ replace_servers <- function() {
 # the new server is gone meanwhile.
 replace_server <- function(kept, id, group) {
   plan <- kept$plans[[group]]
+  where <- if (is.null(plan$host)) "this machine" else host_shown(plan)
+  lost <- if (!is.null(plan$host)) link_loss(plan)
+  if (is_queued(plan)) {
+    plan$host$queue_timeout <- min(plan$host$queue_timeout, plan_timeout(plan))
+  }
   server <- tryCatch(server_for(plan), error = identity)
   why <- if (inherits(server, "error")) conditionMessage(server) else server$refused
   if (!is.null(why) && length(kept$plans) == 1L) {
     abort_muster("lost",
       "Can't replace workers: their fork server is gone, and no other can start.",
-      details = why, hints = "cluster_stop() this cluster and start another.", call = verb_call()
+      details = c(lost, why), hints = "cluster_stop() this cluster and start another.",
+      call = verb_call()
     )
   }
   if (!is.null(why)) {
     the$plans[[as.character(id)]]$lost <- union(kept$lost, group)
     adopted <- .Call(ffi_cluster_adopt, id, group, NULL)
-    inform_muster("server", paste0("No fork server can start on ", place_shown(plan), "."),
-      details = why, hints = "Its workers are given up. cluster_resize() tries again."
+    inform_muster("server", paste0("No fork server can start on ", where, "."),
+      details = c(lost, why), hints = "Its workers are given up. cluster_resize() tries again."
     )
     return(adopted)
   }
   if (is.null(plan$host)) temp_dir(basename(kept$bases[group]), plan$call)
   adopted <- .Call(ffi_cluster_adopt, id, group, server$pointer)
   inform_muster("server", paste0(
-    "The fork server ", if (!is.null(plan$host)) paste0("on ", host_shown(plan), " "),
+    "The fork server ", if (!is.null(plan$host)) paste0("on ", where, " "),
     "was gone; another one was started."
-  ))
+  ), details = lost)
   adopted
 }
-
-place_shown <- function(plan) if (is.null(plan$host)) "this machine" else host_shown(plan)
 
 # Tries again to start fork servers for the groups of a cluster that were given up.
 replace_lost_servers <- function(id) {

@@ -13,19 +13,24 @@ reach_hosts <- function(plans) {
   far <- which(vapply(plans, function(plan) !is.null(plan$host), NA))
   for (plan in plans[far]) begin_link(plan)
   waiting <- far
+  watch <- new_queue_watch()
   # The first that fails is the error, not the first that was asked for.
   while (length(waiting)) {
     starting <- Filter(function(i) is_starting(plans[[i]]), waiting)
     for (i in setdiff(waiting, starting)) {
-      link <- host_link(plans[[i]])
+      link <- finish_link(plans[[i]])
       if (is.null(plans[[i]]$workers)) plans[[i]]$workers <- link$facts$cores
     }
     waiting <- starting
-    if (length(waiting)) {
-      .Call(ffi_remote_wait, the$hosts[[plans[[waiting[1L]]]$host$key]]$pointer, 0.05)
-    }
+    if (length(waiting)) wait_for_some(plans[waiting], watch)
   }
   plans
+}
+
+# Waits a moment for hosts that start, longer for none of them than it has.
+wait_for_some <- function(plans, watch) {
+  .Call(ffi_remote_wait, the$hosts[[plans[[1L]]$host$key]]$pointer, 0.05)
+  watch_jobs(plans, watch)
 }
 
 is_starting <- function(plan) {
@@ -44,11 +49,14 @@ begin_link <- function(plan) {
     .Call(ffi_remote_end, known$pointer)
     the$hosts[[key]] <- NULL
   }
-  plan$host$command <- filled_command(plan)
+  name <- launch_name()
+  plan$host$command <- filled_command(plan, name)
+  script <- plan$host$command
+  if (by_slurm(plan$host)) script <- slurm_script(script, plan$host$unset, name)
   pointer <- .Call(
     ffi_remote_start, if (is.null(plan$host$name)) "" else plan$host$name,
-    list("/bin/sh", c("sh", "-c", plan$host$command)), character(),
-    c(plan_timeout(plan), host_silence)
+    list("/bin/sh", c("sh", "-c", script)), character(),
+    c(if (is_queued(plan)) forever_s else plan_timeout(plan), host_silence)
   )
   if (is.list(pointer)) {
     abort_muster(launch_kind(pointer$errno), "Can't run the command that leads to a host.",
@@ -56,30 +64,38 @@ begin_link <- function(plan) {
       errno = pointer$errno, host = plan$host$name, command = plan$host$command, call = plan$call
     )
   }
-  the$hosts[[key]] <- list(key = key, pointer = pointer, command = plan$host$command)
+  the$hosts[[key]] <- list(
+    key = key, pointer = pointer, command = plan$host$command, name = name,
+    begun_s = proc.time()[["elapsed"]]
+  )
 }
+
+# Until it runs, a job that is pending has no time to keep, see watch_jobs().
+forever_s <- 1e9
 
 # host_link() gives list(key, pointer, command, facts) of the plan's host: the one that there is, or
 # another.
 host_link <- function(plan) {
   begin_link(plan)
-  link <- the$hosts[[plan$host$key]]
-  if (is.null(link$facts)) {
-    link <- finish_link(plan, link)
-    the$hosts[[plan$host$key]] <- link
-  }
-  link
+  finish_link(plan)
 }
 
 is_up <- function(link) identical(.Call(ffi_remote_state, link$pointer)$state, "up")
 
-finish_link <- function(plan, link) {
+# finish_link() waits for the link that begin_link() has begun.
+finish_link <- function(plan) {
+  link <- the$hosts[[plan$host$key]]
+  if (!is.null(link$facts)) {
+    return(link)
+  }
   plan$host$command <- link$command # as it was run
   up <- FALSE
   on.exit(if (!up) {
     .Call(ffi_remote_end, link$pointer)
     the$hosts[[link$key]] <- NULL
   })
+  watch <- new_queue_watch()
+  while (is_starting(plan)) wait_for_some(list(plan), watch)
   if (!.Call(ffi_remote_wait, link$pointer, plan_timeout(plan))) {
     abort_link(.Call(ffi_remote_state, link$pointer), plan)
   }
@@ -91,19 +107,22 @@ finish_link <- function(plan, link) {
     identical(link$facts$processes, process_space())
   )
   up <- TRUE
+  the$hosts[[link$key]] <- link
   link
 }
 
-# "host "node1"".
+# "host "node1"", if it has a name, or has told one.
 host_shown <- function(plan) {
-  if (is.null(plan$host$name)) "the host" else paste0("host \"", plan$host$name, "\"")
+  told <- the$hosts[[plan$host$key]]$facts$node
+  name <- c(plan$host$name, told)[1L]
+  if (is.null(name)) "the host" else paste0("host \"", name, "\"")
 }
 
 abort_link <- function(state, plan) {
   timed_out <- state$state == "starting" || state$why == "timeout"
   ended <- state$how != exits[["none"]]
   output <- paste0(state$output, state$skipped)
-  known <- if (by_ssh(plan$host)) ssh_failure(output, exit_field(state, "code"))
+  known <- why_ended(plan, state, output)
   abort_muster(if (timed_out) "timeout" else "launch",
     if (timed_out) {
       paste0("No answer came from ", host_shown(plan), " within ", plan_timeout(plan), " s.")
@@ -122,6 +141,25 @@ abort_link <- function(state, plan) {
     host = plan$host$name, command = plan$host$command, pid = state$pid,
     exit_code = exit_field(state, "code"), signal = exit_field(state, "signal"),
     output = output, reason = known$reason, call = plan$call
+  )
+}
+
+# link_loss() says why the link to a host is gone; NULL if it is there.
+link_loss <- function(plan) {
+  link <- the$hosts[[plan$host$key]]
+  if (is.null(link) || is_up(link)) {
+    return(NULL)
+  }
+  .Call(ffi_remote_wait, link$pointer, 1) # for its last words
+  state <- .Call(ffi_remote_state, link$pointer)
+  known <- why_ended(plan, state, state$output)
+  if (!is.null(known$said)) {
+    return(known$said)
+  }
+  c(
+    if (state$why != "closed" && nzchar(state$error)) paste0("The reason: ", state$error, "."),
+    if (state$how != exits[["none"]]) paste0("Its command ended: ", end_text(state), "."),
+    output_lines(state$output, 5L)
   )
 }
 

@@ -61,10 +61,16 @@ host_facts <- function() {
   list(
     version = as.character(getNamespaceVersion("muster")), build = the$build,
     r = paste(R.version$major, sub("[.].*", "", R.version$minor), sep = "."),
-    endian = .Platform$endian, node = Sys.info()[["nodename"]], pid = Sys.getpid(),
+    endian = .Platform$endian, node = node_name(), pid = Sys.getpid(),
     cores = unname(availableCores()), root = temp_root(), tmpdir = Sys.getenv("TMPDIR", NA),
     processes = process_space()
   )
+}
+
+# Slurm's nodes have names of their own.
+node_name <- function() {
+  name <- if (nzchar(Sys.getenv("SLURM_JOB_ID"))) Sys.getenv("SLURMD_NODENAME") else ""
+  if (nzchar(name)) name else Sys.info()[["nodename"]]
 }
 
 # Two processes for which this is the same see each other by their pids.

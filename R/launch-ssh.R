@@ -1,4 +1,4 @@
-# Hosts by ssh: the command that leads there, and what its failures mean.
+# Hosts by ssh: the command that leads there.
 
 #' Workers on other hosts, by ssh
 #'
@@ -149,54 +149,4 @@ octal <- function(text) {
   plain <- grepl("^[A-Za-z0-9 _./:=,+-]$", vapply(bytes, rawToChar, ""), useBytes = TRUE)
   chars[plain] <- vapply(bytes[plain], rawToChar, "")
   paste(chars, collapse = "")
-}
-
-# ---- What went wrong
-
-# What the output of a command that failed means. own: ssh itself failed, not what it ran there.
-ssh_failures <- list(
-  list(
-    reason = "name", own = TRUE,
-    output = "Could not resolve hostname|Name or service not known",
-    hint = "There is no host of that name: see its spelling, and ~/.ssh/config."
-  ),
-  list(
-    reason = "key", own = TRUE,
-    output = "Host key verification failed|HOST IDENTIFICATION HAS CHANGED",
-    hint = "Log in once by hand, and see that its key is the right one."
-  ),
-  list(
-    reason = "login", own = TRUE,
-    output = "Permission denied|Too many authentication failures",
-    hint = "ssh must get in without a password: see ssh-copy-id and ssh-agent."
-  ),
-  list(
-    reason = "network", own = TRUE,
-    output = paste0(
-      "Connection (refused|timed out|reset|closed)|No route to host|Network is unreachable|",
-      "kex_exchange_identification"
-    ),
-    hint = "Is the host up, and does its ssh server listen there?"
-  ),
-  list(
-    reason = "muster", own = FALSE,
-    output = "no package called .{0,3}muster",
-    hint = "Install muster there, for the R that is started."
-  ),
-  list(
-    reason = "R", own = FALSE,
-    output = "[Nn]ot found|[Nn]o such file|Unknown command|Permission denied",
-    hint = "No Rscript can be run there: see `rscript` and `prologue` of launch_ssh()."
-  )
-)
-
-# code: ssh's exit status, NA if it isn't known; 255 is its own, any other that of what it ran.
-ssh_failure <- function(output, code) {
-  for (one in ssh_failures) {
-    fits <- is.na(code) || one$own == (code == 255L)
-    if (fits && grepl(one$output, output, useBytes = TRUE)) {
-      return(one)
-    }
-  }
-  list(reason = "other")
 }

@@ -1,10 +1,12 @@
 # Launchers: where the workers of a cluster are to be, and how to get there.
 
-# hosts: list(workers, host) of each; host: NULL for this machine, else list(command, name, by);
-# workers: NULL for as many as the host has cores.
+# hosts: list(workers, host) of each; host: NULL for this machine, else list(command, name, by),
+# with queued and queue_timeout where the command waits for a job; workers: NULL for as many as the
+# host has cores.
 new_launcher <- function(hosts) structure(list(hosts = hosts), class = "muster_launcher")
 
 by_ssh <- function(host) identical(host$by, "ssh")
+by_slurm <- function(host) identical(host$by, "slurm")
 
 #' Workers on this machine, beside others
 #'
@@ -19,7 +21,7 @@ by_ssh <- function(host) identical(host$by, "ssh")
 #' None. When the cluster starts: see [cluster_start()].
 #' @section Source:
 #' Muster's own.
-#' @seealso [launch_ssh()], [launch_command()].
+#' @seealso [launch_ssh()], [launch_slurm()], [launch_command()].
 #' @examples
 #' launch_local(2)
 #' @export
@@ -71,7 +73,8 @@ launch_local <- function(workers = availableCores()) {
 #' * `apptainer exec IMAGE.sif muster host`
 #' * Kubernetes: `kubectl run {name} -i --rm --quiet --restart=Never --image=IMAGE -- muster host`;
 #'   a pod that runs: `kubectl exec -i {host} -- muster host`, with `name`.
-#' * Slurm: `srun -u -n1 -c{workers} muster host`. Without `-u`, srun keeps back what isn't a line.
+#' * Slurm: see [launch_slurm()]. `srun -u -n1 -c{workers} muster host` works, too; without `-u`,
+#'   srun keeps back what isn't a line.
 #' * SGE: `qrsh -now no -pe smp {workers} muster host`
 #' * LSF: `bsub -I -n {workers} -R "span[hosts=1]" muster host`
 #' * An environment of conda: `conda run --no-capture-output -n ENV muster host`
@@ -80,7 +83,7 @@ launch_local <- function(workers = availableCores()) {
 #' file descriptors of the session for each worker.
 #' @section Source:
 #' Launching by a command whose output is the connection is what `rsync` and `git` do.
-#' @seealso [muster_host()], [cluster_start()].
+#' @seealso [launch_ssh()], [launch_slurm()], [muster_host()], [cluster_start()].
 #' @examples
 #' # Over ssh this would be "ssh node1 Rscript -e 'muster::muster_host()'".
 #' rscript <- file.path(R.home("bin"), "Rscript")
@@ -117,18 +120,20 @@ launch_command <- function(command, workers = 1L, name = NULL) {
 mark_pattern <- function(mark) paste0("(?<![$])\\Q", mark, "\\E")
 has_mark <- function(command, mark) grepl(mark_pattern(mark), command, perl = TRUE)
 
+# A new name each time.
+launch_name <- function() {
+  the$launches <- the$launches + 1L
+  here <- gsub("[^a-z0-9]+", "-", tolower(substr(Sys.info()[["nodename"]], 1L, 24L)))
+  paste("muster", here, Sys.getpid(), the$launches, sep = "-")
+}
+
 # The command with its marks filled in.
-filled_command <- function(plan) {
+filled_command <- function(plan, name = launch_name()) {
   command <- plan$host$command
   if (by_ssh(plan$host)) {
     return(command)
   }
-  the$launches <- the$launches + 1L
-  here <- gsub("[^a-z0-9]+", "-", tolower(substr(Sys.info()[["nodename"]], 1L, 24L)))
-  values <- list(
-    "{workers}" = plan$workers, "{host}" = plan$host$name,
-    "{name}" = paste("muster", here, Sys.getpid(), the$launches, sep = "-")
-  )
+  values <- list("{workers}" = plan$workers, "{host}" = plan$host$name, "{name}" = name)
   for (mark in names(values)[lengths(values) > 0L]) {
     value <- quoted_if_needed(as.character(values[[mark]]))
     value <- gsub("\\", "\\\\", value, fixed = TRUE)
@@ -139,6 +144,8 @@ filled_command <- function(plan) {
 
 #' @export
 print.muster_launcher <- function(x, ...) {
+  jobs <- Filter(is_queued, x$hosts)
+  if (length(jobs) > 1L) x$hosts <- x$hosts[1L] # all are alike
   for (one in x$hosts) {
     n <- one$workers
     workers <- if (is.null(n)) "a worker for each core" else number_of(n, "worker")
@@ -146,6 +153,14 @@ print.muster_launcher <- function(x, ...) {
       "on this machine"
     } else if (by_ssh(one$host)) {
       paste0("on ", one$host$name, ", by ssh")
+    } else if (by_slurm(one$host)) {
+      if (!is_queued(one)) {
+        paste0("on ", one$host$name, ", by Slurm")
+      } else if (length(jobs) > 1L) {
+        paste("in each of", length(jobs), "jobs of Slurm")
+      } else {
+        "in a job of Slurm"
+      }
     } else {
       paste0("by\n  ", one$host$command)
     }

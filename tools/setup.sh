@@ -80,6 +80,8 @@ package_of() {
     rpm:ip) say "iproute" ;;
     rpm:shellcheck) say "ShellCheck" ;;
     deb:sshd | rpm:sshd) say "openssh-server" ;;
+    deb:slurm) say "slurm-wlm munge" ;;
+    rpm:slurm) say "slurm slurm-slurmctld slurm-slurmd munge" ;;
     deb:groff | rpm:groff) say "groff-base" ;;
     deb:ggplot2 | deb:MASS | deb:terra) say "r-cran-$1" | tr '[:upper:]' '[:lower:]' ;;
     deb:rmarkdown) if system_r; then say "r-cran-rmarkdown pandoc"; else say "pandoc"; fi ;;
@@ -143,6 +145,7 @@ has() {
       ;;
     ip | debootstrap) have "$1" || [ -x "/usr/sbin/$1" ] || [ -x "/sbin/$1" ] ;;
     sshd) have sshd || [ -x /usr/sbin/sshd ] ;;
+    slurm) have srun && [ -x /usr/sbin/slurmd ] && [ -x /usr/sbin/munged ] ;;
     rmarkdown)
       if [ "$family" = deb ] && system_r; then can_vignettes; else have pandoc; fi
       ;;
@@ -248,7 +251,7 @@ esac
 needed="r headers compiler make"
 optional=
 if [ "$mode" = check ]; then
-  optional="libuv libssl openssl qpdf tidy clang sshd ip python3 shellcheck groff zsh"
+  optional="libuv libssl openssl qpdf tidy clang sshd slurm ip python3 shellcheck groff zsh"
   optional="$optional ggplot2 MASS terra rmarkdown"
   # Only root can make the root of another system.
   if [ "$family" = deb ] && is_root; then optional="$optional debootstrap"; fi

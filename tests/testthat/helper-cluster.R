@@ -367,12 +367,13 @@ test_cluster <- function(sentence, code, limit_s = 600) {
 
 # A call's value, and the classes of muster's messages meanwhile, which aren't shown.
 healed <- function(code) {
-  messages <- character()
+  messages <- text <- character()
   value <- withCallingHandlers(code, muster_message = function(m) {
     messages <<- c(messages, class(m)[1L])
+    text <<- c(text, conditionMessage(m))
     invokeRestart("muffleMessage")
   })
-  list(value = value, messages = messages)
+  list(value = value, messages = messages, text = paste(text, collapse = ""))
 }
 
 # ---- parallel's own clusters, to compare with

@@ -10,6 +10,21 @@ host_command <- function() {
 
 here_by_link <- function(workers = 1L, ...) launch_command(host_command(), workers, ...)
 
+# A folder on the PATH with stand-ins for clients, see stand-ins.sh, and with muster. Returns it.
+local_clients <- function(frame = parent.frame()) {
+  dir <- local_folder(frame)
+  clients <- c(
+    "docker", "podman", "kubectl", "srun", "squeue", "scancel", "qrsh", "bsub", "conda", "apptainer"
+  )
+  file.copy(test_path("stand-ins.sh"), file.path(dir, clients))
+  writeLines(c("#!/bin/sh", host_command()), file.path(dir, "muster"))
+  Sys.chmod(file.path(dir, c(clients, "muster")), "0755")
+  local_variables(
+    PATH = paste(dir, Sys.getenv("PATH"), sep = ":"), STAND_INS = dir, frame = frame
+  )
+  dir
+}
+
 if (nzchar(Sys.getenv("MUSTER_TEST_HOST"))) {
   cluster_start <- function(workers = 2L, ...) {
     by_link <- is.numeric(workers) && length(workers) == 1L && workers %in% 1:64 &&

@@ -68,17 +68,30 @@ case $client in
     [ $status = 0 ] || say "command terminated with exit code $status"
     exit $status ;;
   srun)
-    input="link"; unbuffered=""
+    input="link"; unbuffered=""; job=""; full=""
     while :; do
       case $1 in
         -u) unbuffered=yes ;;
-        -n1 | -c*) ;;
+        -J) job=$2; shift ;;
+        -w) SLURMD_NODENAME=$2; export SLURMD_NODENAME; shift ;;
+        -n1 | -N1 | -c* | --mpi=none | --overlap) ;;
         --partition=busy) fail 1 "error: invalid partition specified: busy" ;;
+        --partition=full) full=yes ;;
         *) break ;;
       esac
       shift
     done
+    if [ "$full" ]; then # pending, until the file with its name is gone
+      say "job 4711 queued and waiting for resources"
+      echo "$job" >"$STAND_INS/pending"
+      trap 'rm -f "$STAND_INS/pending"; say "Job has been cancelled"; exit 1' TERM
+      while [ -e "$STAND_INS/pending" ]; do sleep 0.05; done
+    fi
     if [ "$unbuffered" ]; then carry 2 "$@"; else carry 2 "$@" | sed -n '/never/p'; fi ;;
+  squeue) [ ! -e "$STAND_INS/pending" ] || echo "$(cat "$STAND_INS/pending")|4711|Priority" ;;
+  scancel)
+    echo "$*" >>"$STAND_INS/cancelled"
+    rm -f "$STAND_INS/pending" ;;
   qrsh | bsub) # words are put together, for a shell there
     input="link"
     while :; do

@@ -1,15 +1,5 @@
 # The recipes of ?launch_command, each with a stand-in for its client, see stand-ins.sh.
 
-# A folder on the PATH with the clients, and muster.
-local_clients <- function(frame = parent.frame()) {
-  dir <- local_folder(frame)
-  clients <- c("docker", "podman", "kubectl", "srun", "qrsh", "bsub", "conda", "apptainer")
-  file.copy(test_path("stand-ins.sh"), file.path(dir, clients))
-  writeLines(c("#!/bin/sh", host_command()), file.path(dir, "muster"))
-  Sys.chmod(file.path(dir, c(clients, "muster")), "0755")
-  local_variables(PATH = paste(dir, Sys.getenv("PATH"), sep = ":"), frame = frame)
-}
-
 test_that("launch_command() fills in what it says, and nothing else", {
   two <- launch_command(
     "x -n {workers} {host} '{name}' ${host} {print $1} {{.ID}}", c(2, 3), c("a b", "c\\d")

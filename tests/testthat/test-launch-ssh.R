@@ -33,7 +33,7 @@ test_that("each host of launch_ssh() has its own command and number of workers",
 })
 
 test_that("what ssh ran isn't blamed for ssh's own failures, nor ssh for its", {
-  reason <- function(output, code) ssh_failure(output, code)$reason
+  reason <- function(output, code) launch_failure(list(by = "ssh"), output, code)$reason
   expect_identical(reason("ann@node1: Permission denied (publickey).", 255L), "login")
   expect_identical(reason("exec: /opt/R/Rscript: Permission denied", 126L), "R")
   expect_identical(reason("tput: not found\nConnection reset by peer", 255L), "network")

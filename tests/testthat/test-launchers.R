@@ -72,6 +72,13 @@ test_cluster("a command that fails is an error that says what it printed", {
   expect_identical(failed$exit_code, 3L)
   expect_identical(failed$host, "node1")
   expect_match(failed$output, "no such host")
+  tried <- tempfile()
+  defer(function() unlink(tried))
+  expect_error(
+    cluster_start(launch_command(paste("echo tried >>", tried, "; exit 3"))),
+    class = "muster_error_launch"
+  )
+  expect_identical(readLines(tried), "tried")
   talks <- expect_error(
     cluster_start(launch_command("yes | head -c 100000")), class = "muster_error_launch"
   )

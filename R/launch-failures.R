@@ -1,0 +1,127 @@
+# What the output of a command that leads to a host means.
+
+# reason: as in the help of the launchers. said: what happened to a host that was there. own: ssh
+# itself failed, not what it ran there.
+failures_there <- function(launcher) {
+  list(
+    list(
+      reason = "muster", own = FALSE,
+      output = "no package called .{0,3}muster",
+      hint = "Install muster there, for the R that is started."
+    ),
+    list(
+      reason = "R", own = FALSE,
+      output = "[Nn]ot found|[Nn]o such file|Unknown command|Permission denied",
+      hint = paste0(
+        "No Rscript can be run there: see `rscript` and `prologue` of ", launcher, "()."
+      )
+    )
+  )
+}
+
+ssh_failures <- c(list(
+  list(
+    reason = "name", own = TRUE,
+    output = "Could not resolve hostname|Name or service not known",
+    hint = "There is no host of that name: see its spelling, and ~/.ssh/config."
+  ),
+  list(
+    reason = "key", own = TRUE,
+    output = "Host key verification failed|HOST IDENTIFICATION HAS CHANGED",
+    hint = "Log in once by hand, and see that its key is the right one."
+  ),
+  list(
+    reason = "login", own = TRUE,
+    output = "Permission denied|Too many authentication failures",
+    hint = "ssh must get in without a password: see ssh-copy-id and ssh-agent."
+  ),
+  list(
+    reason = "network", own = TRUE,
+    output = paste0(
+      "Connection (refused|timed out|reset|closed)|No route to host|Network is unreachable|",
+      "kex_exchange_identification"
+    ),
+    hint = "Is the host up, and does its ssh server listen there?"
+  )
+), failures_there("launch_ssh"))
+
+slurm_failures <- c(list(
+  list(
+    reason = "slurm",
+    output = paste0(
+      "Unable to contact slurm controller|Unable to process configuration|",
+      "establish a configuration source|srun: (command )?not found"
+    ),
+    hint = "Slurm can't be asked from here: does `srun hostname` work in a terminal?"
+  ),
+  list(
+    reason = "partition", output = "[Ii]nvalid partition",
+    hint = "sinfo shows the partitions."
+  ),
+  list(
+    reason = "account", output = "[Ii]nvalid (account|qos)|account or account/partition",
+    hint = "`sacctmgr show associations user=$USER` shows your accounts."
+  ),
+  list(
+    reason = "time", output = "DUE TO TIME LIMIT",
+    hint = "`time` of launch_slurm() asks for more.",
+    said = "Its job in Slurm reached its time limit."
+  ),
+  list(
+    reason = "memory", output = "Out Of Memory|oom[-_ ]?kill|exceeded .*memory limit",
+    hint = "`memory` of launch_slurm() asks for more.",
+    said = "Its job in Slurm had no memory left."
+  ),
+  list(
+    reason = "preempted", output = "DUE TO PREEMPTION",
+    hint = "Another job took its place.",
+    said = "Its job in Slurm was preempted by another."
+  ),
+  list(
+    reason = "node", output = "[Nn]ode failure|NODE FAIL",
+    hint = "The node failed while it started; try again.",
+    said = "Its node in Slurm failed."
+  ),
+  list(
+    reason = "cancelled", output = "CANCELLED AT|has been cancelled|has been revoked",
+    hint = "Somebody cancelled the job.",
+    said = "Its job in Slurm was cancelled."
+  ),
+  list(
+    reason = "request",
+    output = paste0(
+      "Unable to (allocate resources|create step)|[Ii]nvalid .*specification|",
+      "can not be satisfied|unrecognized option|invalid option"
+    ),
+    hint = "Slurm doesn't give that: see sinfo, and the arguments of launch_slurm()."
+  )
+), failures_there("launch_slurm"))
+
+# why_ended() gives the entry that explains why the plan's link ended, or NULL. state: of the link.
+why_ended <- function(plan, state, output) {
+  known <- launch_failure(plan$host, output, exit_field(state, "code"))
+  if (identical(known$reason, "other") && is_queued(plan) && state$how != exits[["none"]]) {
+    reason <- slurm_end(the$hosts[[plan$host$key]]$name)
+    known <- c(Filter(function(one) one$reason %in% reason, slurm_failures), list(known))[[1L]]
+  }
+  known
+}
+
+# launch_failure() gives the entry that explains why a command ended, NULL for a command of the
+# user's. code: its exit status, NA if it isn't known; 255 is ssh's own, any other that of what it
+# ran.
+launch_failure <- function(host, output, code) {
+  known <- if (by_ssh(host)) {
+    Filter(function(one) is.na(code) || one$own == (code == 255L), ssh_failures)
+  } else if (by_slurm(host)) {
+    slurm_failures
+  } else {
+    return(NULL)
+  }
+  for (one in known) {
+    if (grepl(one$output, output, useBytes = TRUE)) {
+      return(one)
+    }
+  }
+  list(reason = "other")
+}

@@ -1,0 +1,271 @@
+# Workers in jobs of Slurm: the command that asks for one, and what is told while it is pending.
+
+#' Workers in jobs of Slurm
+#'
+#' Describes workers in jobs of Slurm. Give the result to [cluster_start()], alone or beside others.
+#' Each job is asked for by one `srun`, whose input and output are the link to the workers there: no
+#' port, no script, no file. Jobs end, and pending ones are taken back, when the cluster stops, when
+#' the session ends, however it ends, and when you press Ctrl-C while [cluster_start()] waits.
+#'
+#' Inside a job (in `sbatch`'s script, in `salloc`'s shell, in `srun --pty R`), `launch_slurm()`
+#' asks for nothing: it uses all nodes that the job has, with a worker for each of its CPUs.
+#' `launch_slurm(jobs = 2, workers = 8)` asks for new jobs there, too.
+#'
+#' [cluster_start()] waits until all jobs run, and says which are pending and why, as squeue does.
+#' `getOption("muster.start_timeout")` counts from the moment when a job runs.
+#'
+#' A job that ends (`scancel`, its time or memory limit, a node that fails, preemption) is the loss
+#' of a host: one message says why; work of its workers goes to others. The job is asked for again.
+#' If the new one doesn't run within `muster.start_timeout`, its workers are given up until
+#' [cluster_resize()] asks once more.
+#'
+#' @param jobs How many jobs: a whole number from 1 to 1,000. `NULL` (default): no new ones inside a
+#'   job of Slurm, one elsewhere.
+#' @param workers How many workers in each job, or on each node of this one: a whole number from 1
+#'   to 10,000. As many CPUs are asked for. `NULL` (default): as many as the job gets CPUs, which
+#'   is one unless `options` say more.
+#' @param ... Must be empty: the arguments after it must be named.
+#' @param partition,account The partition and the account of the jobs: strings. `NULL` (default):
+#'   Slurm's default.
+#' @param memory,time The jobs' memory on their node, and their time limit: strings as for `srun
+#'   --mem` and `srun --time`, as `"16G"` and `"1:30:00"`. `NULL` (default): Slurm's default.
+#' @param options More options of srun: a character vector of text for a shell, as in
+#'   `c("--gres=gpu:1", "--exclusive")`.
+#' @param prologue,rscript As for [launch_ssh()]; by default the Rscript of this session's R, by its
+#'   path. The jobs get this session's environment variables.
+#' @param queue_timeout How long [cluster_start()] waits while a job is pending, in seconds.
+#'   Default: without limit.
+#' @returns An object of class `"muster_launcher"`.
+#' @section Errors:
+#' `muster_error_input`: an argument has the wrong type, or is for new jobs where none is asked for.
+#' [cluster_start()] raises `muster_error_launch` when Slurm refuses a job or ends it, and
+#' `muster_error_timeout` when one is pending for longer than `queue_timeout`, or runs and doesn't
+#' answer within `getOption("muster.start_timeout")` seconds (default 120). Both have fields
+#' `command`, `output` (the last lines that srun printed) and `reason`: `"partition"`, `"account"`,
+#' `"request"` (Slurm has no such resources), `"slurm"` (it can't be asked), `"pending"`,
+#' `"cancelled"`, `"time"`, `"memory"`, `"node"` (it failed), `"preempted"`, `"R"` (no Rscript can
+#' be run there), `"muster"` (it isn't installed there), `"version"` (another one is), or `"other"`.
+#' No job is left.
+#' @section Cost:
+#' None. When the cluster starts: a job in the queue; then the time in which R loads muster there,
+#' see [launch_command()]. While jobs are pending, squeue is asked after one second, later twice a
+#' minute. A job ends fifteen minutes after its session's machine has vanished.
+#' @section Source:
+#' Muster's own. Packages batchtools, clustermq and crew.cluster submit scripts that are made from
+#' templates, whose workers connect back or write files.
+#' @seealso [launch_command()] for other schedulers, [launch_ssh()].
+#' @examples
+#' launch_slurm(jobs = 4, workers = 16, time = "1:00:00", memory = "32G")
+#' \dontrun{
+#' cl <- cluster_start(launch_slurm(jobs = 4, workers = 16, time = "1:00:00"))
+#' }
+#' @export
+launch_slurm <- function(jobs = NULL, workers = NULL, ..., partition = NULL, account = NULL,
+                         memory = NULL, time = NULL, options = character(), prologue = NULL,
+                         rscript = file.path(R.home("bin"), "Rscript"), queue_timeout = Inf) {
+  call <- sys.call()
+  check_dots(...,
+    hints = paste0(
+      "Arguments: jobs, workers, partition, account, memory, time, options, prologue, rscript, ",
+      "queue_timeout. All but the first two must be named."
+    ), call = call
+  )
+  if (!is.null(jobs)) jobs <- check_count(jobs, "jobs", max = 1000L, call = call)
+  if (!is.null(workers)) workers <- check_count(workers, "workers", max = 10000L, call = call)
+  asked <- list(partition = partition, account = account, mem = memory, time = time)
+  asked <- asked[lengths(asked) > 0L]
+  for (name in names(asked)) {
+    check_string(asked[[name]], if (name == "mem") "memory" else name, call)
+  }
+  options <- check_texts(options, "options", call)
+  check_string(rscript, "rscript", call)
+  prologue <- check_texts(prologue, "prologue", call)
+  queue_timeout <- check_seconds(queue_timeout, "queue_timeout", infinite = TRUE, call = call)
+  inside <- nzchar(Sys.getenv("SLURM_JOB_ID"))
+  if (is.null(jobs) && inside) {
+    if (length(asked)) {
+      abort_muster("input", "Memory, time, partition and account are for new jobs.",
+        details = paste0("This session is in job ", Sys.getenv("SLURM_JOB_ID"), " of Slurm."),
+        hints = "`jobs` asks for new ones.", call = call
+      )
+    }
+    return(new_launcher(slurm_steps(workers, options, prologue, rscript, call)))
+  }
+  asked <- sprintf("--%s=%s", names(asked), vapply(asked, quoted_if_needed, ""))
+  words <- c(if (!is.null(workers)) paste0("-c", workers), asked, options, "-J {name}")
+  host <- list(
+    command = slurm_command(words, prologue, rscript), by = "slurm",
+    unset = if (inside) slurm_variables(), queued = TRUE, queue_timeout = queue_timeout
+  )
+  one <- list(workers = workers, host = host)
+  new_launcher(rep(list(one), if (is.null(jobs)) 1L else jobs))
+}
+
+# One step on each node of the job that this session is in.
+slurm_steps <- function(workers, options, prologue, rscript, call) {
+  hosts <- workers_slurm()
+  if (!length(hosts)) {
+    abort_muster("input", "Can't tell which nodes this job of Slurm has.",
+      details = "SLURM_JOB_NODELIST isn't in the environment, or isn't a list of nodes.",
+      hints = "`jobs` asks for new jobs.", call = call
+    )
+  }
+  nodes <- unique(hosts)
+  lapply(nodes, function(node) {
+    n <- if (is.null(workers)) sum(hosts == node) else workers
+    # The session's own step must not be in the way.
+    words <- c("--overlap", "-w", quoted_if_needed(node), paste0("-c", n), options)
+    list(
+      workers = as.integer(n),
+      host = list(command = slurm_command(words, prologue, rscript), name = node, by = "slurm")
+    )
+  })
+}
+
+# Variables by which Slurm tells a job what it is, and from which srun would take what to ask for.
+slurm_variables <- function() {
+  names <- grep("^(SLURM|SLURMD|SRUN)_[A-Z0-9_]+$", names(Sys.getenv()), value = TRUE)
+  setdiff(names, "SLURM_CONF")
+}
+
+# What srun is to run on a node. The prologue mustn't read from the link, nor write to it.
+slurm_command <- function(words, prologue, rscript) {
+  run <- paste(quoted_if_needed(rscript), "-e 'muster::muster_host()'")
+  if (length(prologue)) {
+    script <- paste(c("{", prologue, "} </dev/null >&2", paste("exec", run)), collapse = "\n")
+    run <- paste("bash -lc", shQuote(script))
+  }
+  paste(c("srun -u -n1 -N1 --mpi=none", words, run), collapse = " ")
+}
+
+# slurm_script() gives a script for sh that runs srun and outlives it. srun must not be killed: its
+# job would stay. SIGTERM comes when the session has ended. Then a running job ends by itself, since
+# its input does; a pending one is taken back.
+slurm_script <- function(srun, unset, name) {
+  paste(c(
+    if (length(unset)) paste(c("unset", unset), collapse = " "),
+    "over= job= code=0",
+    paste0(
+      "take_back() { scancel -Q -u \"$(id -un)\" -n ", name, " \"$@\" >/dev/null 2>&1; }"
+    ),
+    "end() { over=yes; [ -z \"$job\" ] || finish; }",
+    "finish() {",
+    "  take_back -t PENDING; n=0",
+    "  while kill -0 $job && [ $n -lt 30 ]; do sleep 0.1; n=$((n + 1)); done 2>/dev/null",
+    "  kill -TERM $job 2>/dev/null",
+    "}",
+    "trap end TERM INT HUP",
+    "exec 3<&0 4>&1 </dev/null >&2",
+    paste(srun, "<&3 >&4 3<&- 4>&- &"),
+    "job=$!; exec 3<&- 4>&-; [ -z \"$over\" ] || finish",
+    "while wait $job; code=$?; kill -0 $job 2>/dev/null; do :; done",
+    "[ $code -lt 128 ] || take_back",
+    "exit $code"
+  ), collapse = "\n")
+}
+
+# ---- While jobs are pending
+
+is_queued <- function(plan) isTRUE(plan$host$queued)
+
+# new_queue_watch() gives what watch_jobs() remembers of one wait: when squeue is asked next, and
+# what the user was told.
+new_queue_watch <- function() {
+  now_s <- proc.time()[["elapsed"]]
+  list2env(list(begun_s = now_s, look_s = now_s + 1, told = ""), parent = emptyenv())
+}
+
+# watch_jobs() tells which jobs of these plans are pending, and raises an error where one has been
+# that for too long, or runs and doesn't answer.
+watch_jobs <- function(plans, watch) {
+  plans <- Filter(is_queued, plans)
+  now_s <- proc.time()[["elapsed"]]
+  if (!length(plans) || now_s < watch$look_s) {
+    return(invisible())
+  }
+  watch$look_s <- now_s + min(30, max(1, (now_s - watch$begun_s) / 10))
+  jobs <- pending_jobs(vapply(plans, function(plan) the$hosts[[plan$host$key]]$name, ""))
+  pending <- unlist(lapply(plans, check_job, jobs = jobs, now_s = now_s))
+  tell_pending(pending, watch)
+}
+
+# check_job() gives "12 (Resources)" if the job of a plan is pending. One that squeue doesn't know
+# runs, or has ended.
+check_job <- function(plan, jobs, now_s) {
+  key <- plan$host$key
+  link <- the$hosts[[key]]
+  job <- jobs[[link$name]]
+  if (is.null(job)) {
+    if (is.null(link$ran_s)) the$hosts[[key]]$ran_s <- link$ran_s <- now_s
+    if (now_s - link$ran_s > plan_timeout(plan)) {
+      plan$host$command <- link$command
+      abort_link(.Call(ffi_remote_state, link$pointer), plan)
+    }
+    return(NULL)
+  }
+  the$hosts[[key]]["ran_s"] <- list(NULL)
+  if (now_s - link$begun_s > plan$host$queue_timeout) {
+    abort_muster("timeout",
+      paste0("Job ", job[["id"]], " of Slurm was pending for ", plan$host$queue_timeout, " s."),
+      details = paste0("Its reason: ", job[["reason"]], "."),
+      hints = c(
+        "`queue_timeout` of launch_slurm() allows more.", paste("The command:", link$command)
+      ),
+      command = link$command, reason = "pending", job = job[["id"]], call = plan$call
+    )
+  }
+  paste0(job[["id"]], " (", job[["reason"]], ")")
+}
+
+# pending_jobs() asks squeue: c(id, reason) of each pending job with one of these names, by name.
+pending_jobs <- function(names) {
+  states <- "PENDING,CONFIGURING,REQUEUED,REQUEUE_HOLD,RESV_DEL_HOLD,SPECIAL_EXIT"
+  lines <- squeue(names, states, "%j|%i|%r")
+  parts <- Filter(function(part) length(part) == 3L, strsplit(lines, "|", fixed = TRUE))
+  stats::setNames(
+    lapply(parts, function(part) c(id = part[2L], reason = part[3L])),
+    vapply(parts, `[`, "", 1L)
+  )
+}
+
+# squeue() gives what squeue prints of jobs with these names; nothing where it fails.
+squeue <- function(names, states, format) {
+  user <- Sys.info()[["effective_user"]]
+  tryCatch(
+    suppressWarnings(system2("squeue", c(
+      "-h", "-u", shQuote(user), "-t", states, "-n", paste(names, collapse = ","),
+      "-o", shQuote(format)
+    ), stdout = TRUE, stderr = FALSE, timeout = 20)),
+    error = function(e) character()
+  )
+}
+
+# slurm_end() asks why a job of this name has ended: a reason of slurm_failures, or NULL. What srun
+# prints may come without its daemon's word for it.
+slurm_end <- function(name) {
+  reasons <- c(
+    CANCELLED = "cancelled", TIMEOUT = "time", DEADLINE = "time", OUT_OF_MEMORY = "memory",
+    NODE_FAIL = "node", BOOT_FAIL = "node", PREEMPTED = "preempted"
+  )
+  for (try in 1:20) {
+    state <- squeue(name, "all", "%T")
+    if (!identical(state, "COMPLETING") && !identical(state, "RUNNING")) break
+    Sys.sleep(0.1)
+  }
+  if (length(state) == 1L && state %in% names(reasons)) reasons[[state]]
+}
+
+tell_pending <- function(pending, watch, most = 4L) {
+  text <- if (length(pending)) {
+    left <- length(pending) - most
+    paste0(
+      "Waiting for Slurm to start ", number_of(length(pending), "job"), ": ",
+      paste(utils::head(pending, most), collapse = ", "),
+      if (left > 0L) paste(" and", left, "more"), "."
+    )
+  }
+  if (!is.null(text) && text != watch$told) {
+    watch$told <- text
+    inform_muster("pending", text, jobs = pending)
+  }
+}
