@@ -55,8 +55,9 @@ begin_link <- function(plan) {
   if (by_slurm(plan$host)) script <- slurm_script(script, plan$host$unset, name)
   pointer <- .Call(
     ffi_remote_start, if (is.null(plan$host$name)) "" else plan$host$name,
-    list("/bin/sh", c("sh", "-c", script)), character(),
-    c(if (is_queued(plan)) forever_s else plan_timeout(plan), host_silence)
+    list("/bin/sh", c("sh", "-c", script), character()),
+    c(if (is_queued(plan)) forever_s else plan_timeout(plan), host_silence),
+    by_slurm(plan$host) || grepl("\\bsrun\\b", script) # they leave TCP's delays on
   )
   if (is.list(pointer)) {
     abort_muster(launch_kind(pointer$errno), "Can't run the command that leads to a host.",

@@ -28,7 +28,9 @@
 #' }
 #' @export
 muster_host <- function() {
-  opened <- .Call(ffi_host_open, c(host_greeting_s, host_linger_s))
+  opened <- .Call(
+    ffi_host_open, c(host_greeting_s, host_linger_s), nzchar(Sys.getenv("SLURM_JOB_ID"))
+  )
   if (is.list(opened)) {
     abort_muster("connect", "No session answered.",
       details = opened$error,

@@ -116,7 +116,7 @@ static const R_CallMethodDef entries[] = {
     FFI_SOCKET_ENTRIES,
     ENTRY(ffi_build_set, 2),
     ENTRY(ffi_enums, 0),
-    ENTRY(ffi_host_open, 1),
+    ENTRY(ffi_host_open, 2),
     ENTRY(ffi_host_say, 1),
     ENTRY(ffi_host_next, 1),
     ENTRY(ffi_host_spawn, 4),

@@ -304,6 +304,7 @@ int mst_mux_turn(struct mst_mux *mux, int64_t now_ns, struct mst_turn *turn) {
   }
   turn->stream = stream;
   if (stream == NULL) {
+    mux->owes = MST_OWES_NOTHING;
     mst_flight_sent(&mux->flight, turn->n, now_ns);
   } else {
     turn->most = piece_most(mux, stream);
@@ -318,6 +319,7 @@ void mst_mux_data(struct mst_mux *mux, struct mst_stream *stream, size_t n,
   MST_ASSERT(!stream->ended && stream->sent + n <= stream->limit);
   mst_piece_encode(&piece, head);
   stream->sent += n;
+  mux->owes = MST_OWES_NOTHING;
   mst_flight_sent(&mux->flight, MST_PIECE_HEAD_BYTES + n, now_ns);
   leave_turns(mux, stream);
   join_turns(mux, stream); // behind the others
@@ -489,6 +491,9 @@ int mst_mux_read(struct mst_mux *mux, const uint8_t *bytes, size_t n,
   rc = piece.stream == 0 ? take_of_link(mux, &piece, came, now_ns)
                          : take_of_stream(mux, &piece, came);
   if (rc != 0) return rc;
+  if (piece.kind != MST_PIECE_PONG) {
+    mux->owes = piece.kind == MST_PIECE_ACK ? MST_OWES_NOW : MST_OWES_LATER;
+  }
   *used = MST_PIECE_HEAD_BYTES + piece.length;
   mux->got += *used;
   mux->heard_ns = now_ns;

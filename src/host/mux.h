@@ -59,6 +59,10 @@ struct mst_turns {
   struct mst_stream *first, *last;
 };
 
+// Something came, but PONG, and nothing was sent since. NOW: an ACK, after which the other end may
+// have more to say.
+enum mst_owes { MST_OWES_NOTHING, MST_OWES_LATER, MST_OWES_NOW };
+
 struct mst_mux {
   uint8_t session; // this end is the session's: its streams have odd ids
   uint32_t next_id;
@@ -73,6 +77,7 @@ struct mst_mux {
   int64_t heard_ns;        // when anything last came
   uint8_t ping_due, pong_due;
   uint64_t ping, pong;
+  enum mst_owes owes;
 };
 
 // mst_mux_init makes one without streams. mst_mux_free frees all streams.

@@ -28,6 +28,9 @@ struct mst_relay_config {
   uint8_t session; // this is the session's end
   // The link counts as broken after this time without a byte; pings are sent six times as often.
   int64_t silence_ns;
+  // The link has TCP's delays on: a small packet waits until the one before is acknowledged, which
+  // happens after 40 ms, unless something comes back. So something is sent back sooner.
+  uint8_t delays;
 };
 
 // mst_relay_open makes a relay. 0, -MST_EMEM, -MST_ESYS: then nothing is taken over.

@@ -111,7 +111,9 @@ struct mst_relay {
   uint64_t chunks;
   int64_t retry_ns; // try again what the system had no room for; INT64_MAX
   int64_t silence_ns, pinged_ns;
-  int failed; // 0, or a negative code; err says more
+  uint8_t delays;
+  int64_t owes_ns; // the answer that mux owes: when it is due; INT64_MAX
+  int failed;      // 0, or a negative code; err says more
   struct mst_err err;
 };
 

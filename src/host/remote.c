@@ -131,13 +131,11 @@ static int run(struct mst_remote *remote, struct ends *ends,
 
 int mst_remote_start(const char *name, struct mst_loop *loop,
                      struct mst_loop *prints, struct mst_spawn *spawn,
-                     int64_t until_ns, int64_t silence_ns,
+                     const struct mst_relay_config *how, int64_t until_ns,
                      struct mst_remote **out, struct mst_err *err) {
   struct mst_remote *remote = calloc(1, sizeof *remote);
   if (remote == NULL)
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a host");
-  const struct mst_relay_config config = {.session = 1,
-                                          .silence_ns = silence_ns};
   struct ends ends;
   strncpy(remote->name, name, sizeof remote->name - 1);
   remote->host = (struct mst_host){
@@ -147,7 +145,7 @@ int mst_remote_start(const char *name, struct mst_loop *loop,
   remote->owner = getpid();
   remote->chan.fd = remote->io.fd = remote->errors.io.fd = -1;
   int rc = open_ends(&ends, err);
-  if (rc == 0) rc = run(remote, &ends, spawn, &config, until_ns, err);
+  if (rc == 0) rc = run(remote, &ends, spawn, how, until_ns, err);
   close_ends(&ends);
   if (rc != 0) {
     mst_remote_free(remote);

@@ -34,11 +34,11 @@ struct mst_remote {
 };
 
 // mst_remote_start runs the command, whose standard input and output become the link. spawn's
-// input, output and errors are filled in here. The host process may take until until_ns to answer.
-// 0 and *out; else an error, and nothing is left.
+// input, output and errors, and how's descriptors, are filled in here. The host process may take
+// until until_ns to answer. 0 and *out; else an error, and nothing is left.
 int mst_remote_start(const char *name, struct mst_loop *loop,
                      struct mst_loop *prints, struct mst_spawn *spawn,
-                     int64_t until_ns, int64_t silence_ns,
+                     const struct mst_relay_config *how, int64_t until_ns,
                      struct mst_remote **out, struct mst_err *err);
 // mst_remote_is asks for the outcome: 1 if the host has told its facts, 0 if it hasn't yet, or an
 // error if it won't, or is gone.

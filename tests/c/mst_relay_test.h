@@ -22,6 +22,7 @@ static struct mst_err errs[2];
 static struct mst_chan first[2];  // the first stream's ends
 static struct mst_chan server[2]; // a fork server's channel: here, there
 static int server_output[2] = {-1, -1};
+static uint8_t has_delays; // the link that is opened next
 
 // A worker, here and there.
 struct worker {
@@ -40,7 +41,8 @@ static inline void open_relay(int which, int in, int out, int64_t silence_ns) {
                                           .out = out,
                                           .first = pair[1],
                                           .session = which == 0,
-                                          .silence_ns = silence_ns};
+                                          .silence_ns = silence_ns,
+                                          .delays = has_delays};
   CHECK_INT(mst_relay_open(&config, &relays[which], NULL), 0);
   failures[which] = 0;
   mst_err_clear(&errs[which]);

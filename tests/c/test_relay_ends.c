@@ -183,6 +183,27 @@ TEST(
   close_link();
 }
 
+static uint64_t sent_after(int64_t wait_ns) {
+  const int64_t end_ns = mst_clock_now() + wait_ns;
+  while (mst_clock_now() < end_ns)
+    turn();
+  return mst_relay_sent(relays[0]) + mst_relay_sent(relays[1]);
+}
+
+TEST("Something is sent back soon, once, where the link has TCP's delays on") {
+  for (has_delays = 0; has_delays < 2; has_delays++) {
+    open_link();
+    (void)sent_after(10 * MST_NS_PER_MS); // the first pings
+    send_frame(&first[0], MST_KIND_REMOVE, 1, "x", 1);
+    (void)take(&first[1]);
+    const uint64_t before = sent_after(0);
+    const uint64_t after = sent_after(20 * MST_NS_PER_MS);
+    CHECK_INT(after - before, has_delays ? 2 * 20 : 0); // PING and PONG
+    close_link();
+  }
+  has_delays = 0;
+}
+
 TEST("Bytes that no relay sends break the link") {
   int there[2], back[2];
   CHECK_INT(mst_net_pipe(there, NULL), 0);

@@ -5,7 +5,7 @@
 
 #include "ffi/value/value.h"
 
-SEXP ffi_host_open(SEXP times_s);
+SEXP ffi_host_open(SEXP times_s, SEXP delays);
 SEXP ffi_host_say(SEXP facts);
 SEXP ffi_host_next(SEXP root);
 SEXP ffi_host_spawn(SEXP file, SEXP argv, SEXP env, SEXP fds);

@@ -70,25 +70,29 @@ struct mst_remote *ffi_remote_of(SEXP pointer) {
 }
 
 // ffi_remote_start runs list(program, arguments), and greets the host process that it leads to.
-// times_s: how long the greeting may take, and the silence that breaks the link. A pointer, or why
-// there is none.
-SEXP ffi_remote_start(SEXP name, SEXP command, SEXP env, SEXP times_s) {
+// times_s: how long the greeting may take, and the silence that breaks the link. delays: see
+// mst_relay_config. A pointer, or why there is none.
+SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
   const struct mst_session *session = ffi_session();
   forget_parents();
   follow_entries();
   struct mst_spawn spawn;
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, remote_tag(), R_NilValue));
-  ffi_fill_spawn(&spawn, VECTOR_ELT(command, 0), VECTOR_ELT(command, 1), env);
+  ffi_fill_spawn(&spawn, VECTOR_ELT(command, 0), VECTOR_ELT(command, 1),
+                 VECTOR_ELT(command, 2));
   spawn.fds[2] = -1; // not muster's
+  const struct mst_relay_config how = {.session = 1,
+                                       .silence_ns = ffi_ns(REAL(times_s)[1]),
+                                       .delays = Rf_asLogical(delays) == 1};
   struct owned_remote *owned = malloc(sizeof *owned);
   struct mst_err err;
   mst_err_clear(&err);
   int rc = -MST_EMEM;
   if (owned != NULL) {
     rc = mst_remote_start(Rf_translateCharUTF8(STRING_ELT(name, 0)),
-                          session->loop, session->prints, &spawn,
+                          session->loop, session->prints, &spawn, &how,
                           mst_clock_now() + ffi_ns(REAL(times_s)[0]),
-                          ffi_ns(REAL(times_s)[1]), &owned->remote, &err);
+                          &owned->remote, &err);
   }
   if (rc != 0) {
     free(owned);

@@ -134,7 +134,7 @@ SEXP ffi_server_start(SEXP file, SEXP argv, SEXP env, SEXP setup);
 SEXP ffi_server_wait(SEXP server, SEXP timeout_s);
 SEXP ffi_server_state(SEXP server);
 SEXP ffi_server_end(SEXP server);
-SEXP ffi_remote_start(SEXP name, SEXP command, SEXP env, SEXP times_s);
+SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays);
 SEXP ffi_remote_wait(SEXP remote, SEXP timeout_s);
 SEXP ffi_remote_state(SEXP remote);
 SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP name, SEXP here);
