@@ -26,7 +26,7 @@ start_cluster <- function(plan, may_fall_back) {
     if (!complete) sweep_temp_dirs()
     if (length(the$hosts)) drop_hosts()
   })
-  plans <- reach_hosts(plans)
+  plans <- reach_hosts(plans, c(plan$enough, Inf)[1L])
   check_room(plans, plan$call)
   plan$workers <- sum(vapply(plans, `[[`, 0L, "workers"))
   opened <- open_groups(plan, plans, may_fall_back)
@@ -43,10 +43,13 @@ open_groups <- function(plan, plans, may_fall_back, again = TRUE) {
     min(sum(vapply(groups, `[[`, 0L, "window")), plan$window), plan_timeout(plan), plan$policy
   )
   if (!is.null(outcome$pointer)) {
-    plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"))
-    outcome$groups <- Map(function(one, group) {
-      list(start = group$start, plan = plan_to_keep(one))
-    }, plans, groups)
+    later <- vapply(plans, is_later, NA)
+    if (any(later) && is.null(the$watch)) the$watch <- new_queue_watch()
+    plans <- lapply(plans, function(one) one[setdiff(names(one), c("later", "enough"))])
+    plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"), which(later))
+    outcome$groups <- Map(function(one, group, later) {
+      list(start = group$start, plan = plan_to_keep(one), later = later)
+    }, plans, groups, later)
     outcome$of <- rep(seq_along(groups), vapply(groups, `[[`, 0L, "workers"))
     return(outcome)
   }
@@ -79,9 +82,12 @@ failed_group <- function(outcome, groups) {
 # Where the workers of each group come from: list(workers, source, setup, start, window, base,
 # server) each. Fork servers on other hosts boot at once, after the one here.
 group_sources <- function(plans, may_fall_back) {
-  far <- vapply(plans, function(plan) !is.null(plan$host), NA)
+  later <- vapply(plans, is_later, NA)
+  far <- vapply(plans, function(plan) !is.null(plan$host), NA) & !later
+  here <- !far & !later
   sources <- vector("list", length(plans))
-  sources[!far] <- lapply(plans[!far], source_here, may_fall_back = may_fall_back)
+  sources[later] <- lapply(plans[later], source_later)
+  sources[here] <- lapply(plans[here], source_here, may_fall_back = may_fall_back)
   if (any(far)) {
     refused <- spawn_reason(TRUE)
     servers <- if (is.null(refused)) host_servers(plans[far]) else list(list(refused = refused))
@@ -110,7 +116,21 @@ source_here <- function(plan, may_fall_back) {
 
 source_there <- function(plan, server) {
   if (!is.null(server$refused)) abort_refused(plan, server$refused)
-  forked_source(plan, server, host_orders(plan, plan$packages[is_late(plan$packages)], server))
+  forked_source(plan, server, late_orders(plan, server))
+}
+
+late_orders <- function(plan, server) {
+  host_orders(plan, plan$packages[is_late(plan$packages)], server)
+}
+
+is_later <- function(plan) isTRUE(plan$later)
+
+# Of a host that isn't there yet, see join_hosts().
+source_later <- function(plan) {
+  list(
+    workers = plan$workers, source = NULL, setup = NULL, start = "fork", window = window_fork,
+    base = "", server = NULL
+  )
 }
 
 forked_source <- function(plan, server, setup) {

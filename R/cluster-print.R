@@ -17,13 +17,14 @@ format.muster_cluster <- function(x, ...) {
   words <- c(fork = "forked", spawn = "booted")[starts]
   paste0(
     if (any(states == "copied")) "copy of a ", "muster cluster with ", workers_text(nodes),
-    " on ", hosts_counted(vapply(nodes, .subset2, "", "host")),
+    " on ", hosts_counted(vapply(nodes, .subset2, "", "host"), states == "pending"),
     " (", paste(c(words, threads_text(nodes)), collapse = ", "), ")", states_text(nodes, states)
   )
 }
 
 # "host 'a'", or "hosts 'a' (4), 'b' (2)".
-hosts_counted <- function(hosts) {
+hosts_counted <- function(hosts, pending) {
+  if (!all(pending)) hosts <- hosts[!pending]
   counts <- table(factor(hosts, unique(hosts)))
   if (length(counts) == 1L) {
     return(paste("host", sQuote(hosts[1L])))
@@ -50,7 +51,7 @@ workers_text <- function(nodes) {
 node_state <- function(node) {
   look <- .Call(ffi_node_look, node)
   if (is.list(look)) {
-    if (look$state == "lost") "lost" else ""
+    if (look$state %in% c("lost", "pending")) look$state else ""
   } else if (is_ended(look)) {
     "stopped"
   } else {
@@ -66,7 +67,8 @@ states_text <- function(nodes, states) {
     ", stopped"
   } else {
     paste0(
-      for_state(ranks, states, "stopped"), for_state(ranks, states, "lost")
+      for_state(ranks, states, "pending"), for_state(ranks, states, "stopped"),
+      for_state(ranks, states, "lost")
     )
   }
 }

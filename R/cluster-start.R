@@ -62,6 +62,9 @@
 #'   interrupted and is an error of class `muster_error_timeout`; if it is still running a second
 #'   later, its worker is ended too. For parallel's functions, a task is what one worker is sent
 #'   at a time: for `parLapply()`, its share of the elements.
+#' @param wait How many workers have to be there before `cluster_start()` returns: a whole number.
+#'   Workers of hosts that take longer (jobs that are pending, hosts that boot) join later, see
+#'   Workers that come later. Default `Inf`: all.
 #' @param autoStop If `TRUE`, the default, a cluster is stopped when nothing refers to it any more
 #'   and R's garbage collector finds it. If `FALSE`, it lives until [cluster_stop()] or the end of
 #'   the session.
@@ -146,6 +149,16 @@
 #' options, the working directory, attached packages, random numbers); a worker that loads packages
 #' for a task finishes that first. A worker still running its task a second later is ended and
 #' replaced. Later calls never receive answers to earlier ones.
+#' @section Workers that come later:
+#' With `wait = 8`, `cluster_start()` returns as soon as eight workers are there. The cluster has
+#' all its nodes; workers on hosts that aren't there yet are `"pending"` in [cluster_status()].
+#' Tasks and maps use the workers that are there. A call to a worker that is pending waits for it:
+#' `clusterExport()` to all nodes waits for all, `clusterExport(cl[1:8], ...)` doesn't.
+#'
+#' Hosts join while your session waits in a call to any cluster, not while it sits at the prompt. A
+#' message of class `muster_message_joined` tells; the call is held up while the host's fork server
+#' boots (about 0.3 s). If a host can't be reached after all, another message says why, its workers
+#' are given up, and [cluster_resize()] tries again. A host with `workers = NULL` is waited for.
 #' @section Threads:
 #' Workers that each use all cores would slow each other down. In each worker, code that uses BLAS
 #' or OpenMP therefore gets `threads` threads, by default one: the environment variables
@@ -228,12 +241,13 @@
 #' @export
 cluster_start <- function(workers = availableCores(), ..., packages = NULL, setup = NULL,
                           start = c("fork", "spawn"), threads = 1L, healing = "state",
-                          retries = 2L, heartbeat = 10, timeout = Inf, autoStop = TRUE) {
+                          retries = 2L, heartbeat = 10, timeout = Inf, wait = Inf,
+                          autoStop = TRUE) {
   call <- sys.call()
   check_dots(...,
     hints = paste0(
       "Arguments: workers, packages, setup, start, threads, healing, retries, heartbeat, ",
-      "timeout, autoStop. All but the first must be named."
+      "timeout, wait, autoStop. All but the first must be named."
     ), call = call
   )
   check_not_booting(call)
@@ -249,10 +263,11 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   start <- choose_start(check_choice(start, "start", c("fork", "spawn"), call), may_fall_back)
   threads <- check_count(threads, "threads", max = 1024L, call = call)
   policy <- check_policy(healing, retries, heartbeat, timeout, call)
+  if (!identical(wait, Inf)) wait <- check_count(wait, "wait", call = call)
   check_flag(autoStop, "autoStop", call = call)
   plan <- list(
     groups = groups, packages = packages, setup = setup, start = start,
-    threads = threads, policy = policy, call = call
+    threads = threads, policy = policy, enough = wait, call = call
   )
   opened <- start_cluster(plan, may_fall_back)
   if (!autoStop) {
@@ -440,6 +455,10 @@ new_nodes <- function(pointers, cluster, groups, of, threads = NULL, from = 1L) 
     node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
     about <- list2env(list(first = .Call(ffi_node_pid, node)), parent = topenv())
     makeActiveBinding("pid", light_function(quote(pid_of(node, first)), node, about), node)
+    if (isTRUE(group$later)) {
+      rm("host", envir = node)
+      makeActiveBinding("host", light_function(quote(host_of(node)), node), node)
+    }
     makeActiveBinding("con", light_function(quote(con_of(node)), node), node)
     node
   })
@@ -471,6 +490,9 @@ pid_of <- function(node, first) {
   now <- .Call(ffi_node_pid, node)
   if (is.na(now)) first else now
 }
+
+# Of a worker that was pending when the cluster started.
+host_of <- function(node) .Call(ffi_node_host, attr(node, "peer"))
 
 new_cluster <- function(nodes) {
   structure(nodes, class = cluster_class("muster_cluster"))

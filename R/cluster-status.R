@@ -15,7 +15,8 @@
 #' @param cl A cluster from [cluster_start()].
 #' @returns `cluster_status()`: a data frame with one row for each worker of `cl`:
 #'   `worker` (integer), `host`, `pid`, `state` (one of `"idle"`, `"busy"`, `"suspect"`: no
-#'   response for half of the heartbeat, `"lost"`, `"restarting"`, `"stopped"`), `done` (tasks
+#'   response for half of the heartbeat, `"pending"`: its host isn't there yet, `"lost"`,
+#'   `"restarting"`, `"stopped"`), `done` (tasks
 #'   completed), `running` (seconds since its task began, `NA` if it has none), `restarts`,
 #'   `heartbeat` (seconds since its last response), `rss` (bytes of memory in use, `NA` where the
 #'   system doesn't tell), `cpu` (seconds used) and `healing`: with what it would come back if it
@@ -103,8 +104,9 @@ status_row <- function(node, call) {
   data.frame(
     worker = .subset2(node, "rank"), host = .subset2(node, "host"), pid = status$pid,
     state = status$state, done = status$done, running = status$running_s,
-    restarts = status$restarts, heartbeat = status$heard_s, rss = process[1L], cpu = process[2L],
-    healing = status$healing
+    restarts = status$restarts,
+    heartbeat = if (status$state == "pending") NA_real_ else status$heard_s,
+    rss = process[1L], cpu = process[2L], healing = status$healing
   )
 }
 

@@ -3,10 +3,16 @@
 
 # Called from C while a user's call waits or ends, if there are new events.
 announce_events <- function() {
-  events <- Filter(length, .Call(ffi_events)) # NULL: a finalizer's call has told it meanwhile
+  # NULL: a finalizer's call has told it meanwhile.
+  events <- Filter(function(event) length(event) && !is_told(event), .Call(ffi_events))
   for (group in told_together(events)) {
     if (length(group) == 1L) announce_event(group[[1L]]) else announce_host(group)
   }
+}
+
+# Of a worker that was pending and won't come, join_host() has told.
+is_told <- function(event) {
+  event$kind == "given_up" && event$pid == 0L && identical(event$reason, whys[["server"]])
 }
 
 # Workers that were lost with their fork server are told of in one message.
@@ -235,11 +241,11 @@ job_in <- function(frame, job, results) {
 # ---- Fork servers that are gone
 
 # What is needed to boot other servers for a cluster, by the cluster's id: the plan of each group,
-# and the directory of its first server. Entries of clusters that are gone are dropped: they keep
-# alive what the user's `setup` refers to.
-plans_keep <- function(id, plans, bases) {
+# and the directory of its first server; later: which groups' hosts aren't there yet. Entries of
+# clusters that are gone are dropped: they keep alive what the user's `setup` refers to.
+plans_keep <- function(id, plans, bases, later) {
   plans_drop()
-  the$plans[[as.character(id)]] <- list(plans = plans, bases = bases)
+  the$plans[[as.character(id)]] <- list(plans = plans, bases = bases, later = later)
 }
 
 plans_drop <- function() {
@@ -280,14 +286,17 @@ replace_server <- function(kept, id, group) {
   }
   if (!is.null(why)) {
     the$plans[[as.character(id)]]$lost <- union(kept$lost, group)
-    adopted <- .Call(ffi_cluster_adopt, id, group, NULL)
+    adopted <- .Call(ffi_cluster_adopt, id, group, NULL, NULL)
     inform_muster("server", paste0("No fork server can start on ", where, "."),
       details = c(lost, why), hints = "Its workers are given up. cluster_resize() tries again."
     )
     return(adopted)
   }
   if (is.null(plan$host)) temp_dir(basename(kept$bases[group]), plan$call)
-  adopted <- .Call(ffi_cluster_adopt, id, group, server$pointer)
+  adopted <- .Call(
+    ffi_cluster_adopt, id, group, server$pointer,
+    if (!is.null(plan$host)) late_orders(plan, server)
+  )
   inform_muster("server", paste0(
     "The fork server ", if (!is.null(plan$host)) paste0("on ", where, " "),
     "was gone; another one was started."

@@ -8,8 +8,9 @@
 host_silence <- 60
 
 # reach_hosts() gives the plans with the number of workers that each will have: all hosts are
-# reached at once.
-reach_hosts <- function(plans) {
+# reached at once. enough: of how many workers; the plans of hosts that may join later get `later`.
+# One whose number of workers isn't known is waited for.
+reach_hosts <- function(plans, enough) {
   far <- which(vapply(plans, function(plan) !is.null(plan$host), NA))
   for (plan in plans[far]) begin_link(plan)
   waiting <- far
@@ -22,15 +23,26 @@ reach_hosts <- function(plans) {
       if (is.null(plans[[i]]$workers)) plans[[i]]$workers <- link$facts$cores
     }
     waiting <- starting
+    if (length(waiting) && is_enough(plans, waiting, enough)) {
+      for (i in waiting) plans[[i]]$later <- TRUE
+      break
+    }
     if (length(waiting)) wait_for_some(plans[waiting], watch)
   }
   plans
 }
 
+is_enough <- function(plans, waiting, enough) {
+  known <- function(plan) !is.null(plan$workers)
+  there <- plans[setdiff(seq_along(plans), waiting)]
+  all(vapply(plans, known, NA)) && length(there) > 0L &&
+    sum(vapply(there, `[[`, 0L, "workers")) >= enough
+}
+
 # Waits a moment for hosts that start, longer for none of them than it has.
 wait_for_some <- function(plans, watch) {
   .Call(ffi_remote_wait, the$hosts[[plans[[1L]]$host$key]]$pointer, 0.05)
-  watch_jobs(plans, watch)
+  for (failed in watch_jobs(plans, watch)) stop(failed$error) # tidy: raised above
 }
 
 is_starting <- function(plan) {
@@ -42,13 +54,10 @@ is_starting <- function(plan) {
 begin_link <- function(plan) {
   key <- plan$host$key
   known <- the$hosts[[key]]
-  if (!is.null(known)) {
-    if (.Call(ffi_remote_state, known$pointer)$state != "gone") {
-      return()
-    }
-    .Call(ffi_remote_end, known$pointer)
-    the$hosts[[key]] <- NULL
+  if (!is.null(known) && .Call(ffi_remote_state, known$pointer)$state != "gone") {
+    return()
   }
+  end_link(plan)
   name <- launch_name()
   plan$host$command <- filled_command(plan, name)
   script <- plan$host$command
@@ -74,6 +83,12 @@ begin_link <- function(plan) {
 # Until it runs, a job that is pending has no time to keep, see watch_jobs().
 forever_s <- 1e9
 
+end_link <- function(plan) {
+  key <- plan$host$key
+  if (!is.null(the$hosts[[key]])) .Call(ffi_remote_end, the$hosts[[key]]$pointer)
+  the$hosts[[key]] <- NULL
+}
+
 # host_link() gives list(key, pointer, command, facts) of the plan's host: the one that there is, or
 # another.
 host_link <- function(plan) {
@@ -91,10 +106,7 @@ finish_link <- function(plan) {
   }
   plan$host$command <- link$command # as it was run
   up <- FALSE
-  on.exit(if (!up) {
-    .Call(ffi_remote_end, link$pointer)
-    the$hosts[[link$key]] <- NULL
-  })
+  on.exit(if (!up) end_link(plan))
   watch <- new_queue_watch()
   while (is_starting(plan)) wait_for_some(list(plan), watch)
   if (!.Call(ffi_remote_wait, link$pointer, plan_timeout(plan))) {
@@ -292,5 +304,75 @@ drop_hosts <- function() {
       the$hosts[[key]] <- NULL
       .Call(ffi_remote_end, link$pointer)
     }
+  }
+}
+
+# ---- Hosts that come later
+
+# Called from C when a link has come up or is gone, and once a second, while a cluster waits for a
+# host. It may be called while it waits for a fork server.
+join_hosts <- function() {
+  if (the$joins) {
+    return(invisible())
+  }
+  the$joins <- TRUE
+  on.exit(the$joins <- FALSE)
+  if (is.null(the$watch)) the$watch <- new_queue_watch()
+  later <- later_groups()
+  late <- watch_jobs(Filter(is_starting, lapply(later, `[[`, "plan")), the$watch)
+  for (one in later) {
+    failed <- Filter(function(job) identical(job$plan$host$key, one$plan$host$key), late)
+    if (length(failed) || !is_starting(one$plan)) {
+      join_host(one$plan, one$id, one$group, if (length(failed)) failed[[1L]]$error)
+    }
+  }
+  if (!length(later_groups())) the$watch <- NULL
+}
+
+# list(id, group, plan) of each group of a cluster whose host isn't there yet.
+later_groups <- function() {
+  plans_drop()
+  do.call(c, lapply(names(the$plans), function(id) {
+    kept <- the$plans[[id]]
+    lapply(kept$later, function(group) {
+      list(id = id, group = group, plan = kept$plans[[group]])
+    })
+  }))
+}
+
+# failed: why the host won't come, NULL if its link is up or gone.
+join_host <- function(plan, id, group, failed) {
+  joined <- tryCatch(
+    {
+      if (!is.null(failed)) stop(failed) # tidy: raised above
+      finish_link(plan)
+      server <- server_for(plan)
+      if (!is.null(server$refused)) abort_refused(plan, server$refused)
+      server
+    },
+    error = identity
+  )
+  where <- host_shown(plan)
+  failed <- inherits(joined, "error")
+  if (failed) end_link(plan)
+  kept <- the$plans[[id]]
+  if (is.null(kept)) {
+    return(invisible()) # the cluster is gone meanwhile
+  }
+  the$plans[[id]]$later <- setdiff(kept$later, group)
+  if (failed) the$plans[[id]]$lost <- union(kept$lost, group)
+  .Call(
+    ffi_cluster_adopt, as.integer(id), group, if (!failed) joined$pointer,
+    if (!failed) late_orders(plan, joined)
+  )
+  if (failed) {
+    inform_muster("server", paste0("No workers can start on ", where, "."),
+      details = conditionMessage(joined),
+      hints = "They are given up. cluster_resize() tries again."
+    )
+  } else {
+    inform_muster("joined", paste0(
+      "H", substring(where, 2L), " has joined: ", number_of(plan$workers, "worker"), "."
+    ), workers = plan$workers)
   }
 }

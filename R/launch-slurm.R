@@ -11,8 +11,9 @@
 #' asks for nothing: it uses all nodes that the job has, with a worker for each of its CPUs.
 #' `launch_slurm(jobs = 2, workers = 8)` asks for new jobs there, too.
 #'
-#' [cluster_start()] waits until all jobs run, and says which are pending and why, as squeue does.
-#' `getOption("muster.start_timeout")` counts from the moment when a job runs.
+#' [cluster_start()] waits until all jobs run, or as many as its argument `wait` wants, and says
+#' which are pending and why, as squeue does. `getOption("muster.start_timeout")` counts from the
+#' moment when a job runs.
 #'
 #' A job that ends (`scancel`, its time or memory limit, a node that fails, preemption) is the loss
 #' of a host: one message says why; work of its workers goes to others. The job is asked for again.
@@ -57,7 +58,8 @@
 #' @examples
 #' launch_slurm(jobs = 4, workers = 16, time = "1:00:00", memory = "32G")
 #' \dontrun{
-#' cl <- cluster_start(launch_slurm(jobs = 4, workers = 16, time = "1:00:00"))
+#' # Begin with four workers here; 64 others join as their jobs start.
+#' cl <- cluster_start(list(4, launch_slurm(jobs = 4, workers = 16, time = "1:00:00")), wait = 4)
 #' }
 #' @export
 launch_slurm <- function(jobs = NULL, workers = NULL, ..., partition = NULL, account = NULL,
@@ -175,18 +177,22 @@ new_queue_watch <- function() {
   list2env(list(begun_s = now_s, look_s = now_s + 1, told = ""), parent = emptyenv())
 }
 
-# watch_jobs() tells which jobs of these plans are pending, and raises an error where one has been
-# that for too long, or runs and doesn't answer.
+# watch_jobs() tells which jobs of these plans are pending. It gives the errors of those that have
+# been that for too long, or run and don't answer: a list of list(plan, error).
 watch_jobs <- function(plans, watch) {
   plans <- Filter(is_queued, plans)
   now_s <- proc.time()[["elapsed"]]
   if (!length(plans) || now_s < watch$look_s) {
-    return(invisible())
+    return(list())
   }
   watch$look_s <- now_s + min(30, max(1, (now_s - watch$begun_s) / 10))
   jobs <- pending_jobs(vapply(plans, function(plan) the$hosts[[plan$host$key]]$name, ""))
-  pending <- unlist(lapply(plans, check_job, jobs = jobs, now_s = now_s))
-  tell_pending(pending, watch)
+  found <- lapply(plans, function(plan) {
+    tryCatch(check_job(plan, jobs, now_s), error = function(e) list(plan = plan, error = e))
+  })
+  failed <- vapply(found, is.list, NA)
+  tell_pending(unlist(found[!failed]), watch)
+  found[failed]
 }
 
 # check_job() gives "12 (Resources)" if the job of a plan is pending. One that squeue doesn't know

@@ -77,9 +77,112 @@ static void tell_slots(struct mst_cluster *cluster, struct mst_group *group) {
   }
 }
 
+// ---- groups that wait for a launcher
+
+// Launches asked for at once, of those that were pending: the pool's window doesn't count them.
+#define JOINING_MOST 32u
+
+static int launch_nothing(struct mst_launcher *self,
+                          const struct mst_incarnation *of,
+                          struct mst_conduit *conduit, struct mst_err *err) {
+  (void)self;
+  (void)of;
+  (void)conduit;
+  return mst_err_set(err, MST_ESYS, ENOENT, NULL, "there is no launcher");
+}
+
+static void signal_nothing(struct mst_launcher *self,
+                           const struct mst_incarnation *of, pid_t pid,
+                           int signal) {
+  (void)self;
+  (void)of;
+  (void)pid;
+  (void)signal;
+}
+
+static void reap_nothing(struct mst_launcher *self) { (void)self; }
+
+void mst_session_nowhere(struct mst_session *session) {
+  session->nowhere_host = (struct mst_host){.name = "-"};
+  session->nowhere = (struct mst_launcher){.host = &session->nowhere_host,
+                                           .launch = launch_nothing,
+                                           .signal = signal_nothing,
+                                           .reap = reap_nothing};
+}
+
+void mst_peer_pend(struct mst_peer *peer) {
+  const struct mst_event pending = {.kind = MST_EV_PENDING,
+                                    .worker = peer->index};
+  peer->launcher = NULL;
+  peer->host = &peer->cluster->session->nowhere_host;
+  mst_calls_event(&peer->cluster->calls, &pending, mst_clock_now());
+}
+
+static int is_waiting(const struct mst_peer *peer) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  return peer->launcher == NULL && worker->awaited &&
+         worker->state == MST_WORKER_PENDING;
+}
+
+static int is_joining(const struct mst_peer *peer) {
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  return peer->launcher != NULL && worker->queued &&
+         (worker->state == MST_WORKER_PENDING ||
+          worker->state == MST_WORKER_STARTING ||
+          worker->state == MST_WORKER_RESTARTING);
+}
+
+static void not_launched(const struct mst_peer *peer) {
+  const struct mst_event failed = {
+      .kind = MST_EV_LAUNCH_FAILED, .worker = peer->index, .number = ENOENT};
+  mst_calls_event(&peer->cluster->calls, &failed, mst_clock_now());
+}
+
+void mst_cluster_launch(struct mst_cluster *cluster, uint32_t index) {
+  struct mst_err err;
+  mst_err_clear(&err);
+  cluster->peers[index]->retired = 0;
+  if (cluster->peers[index]->group->waits) {
+    mst_peer_pend(cluster->peers[index]);
+    return;
+  }
+  if (mst_peer_launch(cluster->peers[index], &err) == 0) return;
+  const struct mst_event failed = {.kind = MST_EV_LAUNCH_FAILED,
+                                   .worker = index,
+                                   .number = err.sys_errno != 0 ? err.sys_errno
+                                                                : EIO};
+  mst_calls_event(&cluster->calls, &failed, mst_clock_now());
+}
+
+// look_at_waiting takes back the launches of pending workers that must end, or whose launcher won't
+// come, and asks for those whose launcher has come.
+static void look_at_waiting(struct mst_cluster *cluster,
+                            struct mst_group *group) {
+  uint32_t waiting = 0, joining = 0;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    struct mst_peer *peer = cluster->peers[i];
+    const struct mst_worker *worker = mst_peer_worker(peer);
+    if (peer->group != group) continue;
+    joining += (uint32_t)is_joining(peer);
+    if (!is_waiting(peer)) continue;
+    if (worker->cancelled || group->lost) {
+      not_launched(peer);
+    } else if (!group->waits && joining < JOINING_MOST) {
+      mst_cluster_launch(cluster, i);
+      joining++;
+    } else {
+      waiting++;
+    }
+  }
+  if (!group->waits && waiting == 0) group->joined = 0;
+}
+
 void mst_cluster_ask_launchers(struct mst_cluster *cluster) {
-  for (uint32_t g = 0; g < cluster->group_count; g++)
-    tell_slots(cluster, &cluster->groups[g]);
+  for (uint32_t g = 0; g < cluster->group_count; g++) {
+    struct mst_group *group = &cluster->groups[g];
+    tell_slots(cluster, group);
+    if (group->waits || group->joined) look_at_waiting(cluster, group);
+  }
 }
 
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
@@ -87,12 +190,16 @@ void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
   group->launcher = launcher;
   group->orphaned = group->lost = 0;
   group->adopted = 1;
+  group->joined |= group->waits;
+  group->waits = 0;
   tell_slots(cluster, group);
 }
 
 void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group) {
   group->orphaned = 0;
   group->lost = 1;
+  group->joined |= group->waits;
+  group->waits = 0;
   tell_slots(cluster, group);
 }
 
@@ -156,6 +263,15 @@ int mst_session_needs(const struct mst_session *session,
   while (cluster != NULL && !cluster_needs(cluster, launcher))
     cluster = cluster->next;
   return cluster != NULL;
+}
+
+int mst_session_waits(const struct mst_session *session) {
+  for (const struct mst_cluster *at = session->clusters; at != NULL;
+       at = at->next) {
+    for (uint32_t g = 0; g < at->group_count; g++)
+      if (at->groups[g].waits) return 1;
+  }
+  return 0;
 }
 
 static int cluster_has_host(const struct mst_cluster *cluster,

@@ -54,6 +54,7 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
   session->owner = getpid();
   session->listened_ns = mst_clock_now();
   mst_host_here(&session->here);
+  mst_session_nowhere(session);
   strncpy(session->build, build, sizeof session->build - 1);
   int rc = mst_loop_open(backend, &session->loop, err);
   if (rc != 0) return rc;
@@ -77,18 +78,6 @@ void mst_session_close(struct mst_session *session) {
   if (session->prints != session->loop) mst_loop_close(session->prints);
   mst_loop_close(session->loop);
   session->loop = session->prints = NULL;
-}
-
-static void do_launch(struct mst_cluster *cluster, uint32_t index) {
-  struct mst_err err;
-  mst_err_clear(&err);
-  cluster->peers[index]->retired = 0;
-  if (mst_peer_launch(cluster->peers[index], &err) == 0) return;
-  const struct mst_event failed = {.kind = MST_EV_LAUNCH_FAILED,
-                                   .worker = index,
-                                   .number = err.sys_errno != 0 ? err.sys_errno
-                                                                : EIO};
-  mst_calls_event(&cluster->calls, &failed, mst_clock_now());
 }
 
 // Without its server, a worker may be reaped by init at any time, and its pid may belong to another
@@ -130,7 +119,7 @@ static void carry_out(struct mst_cluster *cluster,
   struct mst_peer *peer = cluster->peers[action->worker];
   switch (action->kind) {
   case MST_CALLS_LAUNCH:
-    do_launch(cluster, action->worker);
+    mst_cluster_launch(cluster, action->worker);
     break;
   case MST_CALLS_KILL:
     do_kill(cluster, action->worker);
@@ -463,7 +452,11 @@ uint32_t mst_cluster_revive(struct mst_cluster *cluster) {
 }
 
 void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
-  mst_calls_start(&cluster->calls, mst_clock_now(), deadline_ns);
+  uint32_t need = 0;
+  for (uint32_t g = 0; g < cluster->group_count; g++)
+    need += cluster->groups[g].waits ? 0 : cluster->groups[g].workers;
+  MST_ASSERT(need > 0);
+  mst_calls_begin(&cluster->calls, mst_clock_now(), deadline_ns, need);
   mst_cluster_carry_out(cluster);
 }
 

@@ -83,9 +83,12 @@ struct mst_session {
   uint8_t orphaned;         // some group can't go on without another launcher
   uint8_t broken;           // mst_session_break was called
   struct mst_host here;     // this machine
-  struct mst_trash *trash;  // directories to remove, see trash.c
-  int64_t trash_ns;         // when to go on with that
-  char build[64];           // which a worker's hello must match
+  // Of groups that wait for a launcher: its workers are on no host yet.
+  struct mst_host nowhere_host;
+  struct mst_launcher nowhere;
+  struct mst_trash *trash; // directories to remove, see trash.c
+  int64_t trash_ns;        // when to go on with that
+  char build[64];          // which a worker's hello must match
 };
 
 // More events than this aren't kept: the oldest are dropped.
@@ -101,6 +104,8 @@ struct mst_group {
   uint8_t orphaned;            // gone, and a worker needs a restart
   uint8_t lost;                // there won't be another launcher
   uint8_t adopted;             // a former launcher made some of its workers
+  uint8_t waits;  // for a launcher: until there is one its workers are pending
+  uint8_t joined; // it came, and may not have been asked for all of them yet
 };
 
 struct mst_cluster {
@@ -172,10 +177,13 @@ int mst_cluster_new(struct mst_session *session, const struct mst_group *groups,
 // -MST_EINPUT.
 int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
                      uint32_t more, struct mst_err *err);
-// mst_cluster_adopt gives an orphaned group another launcher. Its workers go on. Their channels
-// show their ends; the former launcher reports them, too, if this process has adopted them.
+// mst_cluster_adopt gives an orphaned or waiting group a launcher. Its workers go on. Their
+// channels show their ends; the former launcher reports them, too, if this process has adopted
+// them.
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher);
+// mst_session_waits tells whether a group of some cluster waits for its launcher.
+int mst_session_waits(const struct mst_session *session);
 // mst_cluster_give_up gives up the workers of an orphaned group that are lost, now and later.
 void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group);
 

@@ -33,6 +33,15 @@ void mst_cluster_flush_late(struct mst_cluster *cluster);
 // mst_peer_incarnation names the current incarnation.
 struct mst_incarnation mst_peer_incarnation(const struct mst_peer *peer);
 
+// ---- group.c
+
+// mst_session_nowhere fills the launcher of groups that wait for one. mst_peer_pend says that a
+// worker is pending, until its group has a launcher.
+void mst_session_nowhere(struct mst_session *session);
+void mst_peer_pend(struct mst_peer *peer);
+// mst_cluster_launch launches a worker, or says that it can't or must wait.
+void mst_cluster_launch(struct mst_cluster *cluster, uint32_t index);
+
 // ---- standby.c
 
 void mst_standby_init(struct mst_standby *standby);

@@ -196,7 +196,8 @@ static struct maker maker;
 static struct mst_call *tasks[TASKS];
 static uint32_t submitted, done;
 
-static struct mst_cluster *start_cluster(void) {
+// start_with starts WORKERS workers, and `later` that wait for their launcher.
+static struct mst_cluster *start_with(uint32_t later) {
   struct mst_cluster *cluster = NULL;
   struct mst_blob *setup = mst_blob_new();
   mst_thread_mark_r();
@@ -210,9 +211,15 @@ static struct mst_cluster *start_cluster(void) {
                                          .launch = launch,
                                          .signal = signal_hand,
                                          .reap = reap};
-  const struct mst_group group = {
-      .workers = WORKERS, .launcher = &maker.launcher, .setup = setup};
-  CHECK_INT(mst_cluster_new(&session, &group, 1, 32, &cluster, NULL), 0);
+  const struct mst_group groups[] = {
+      {.workers = WORKERS, .launcher = &maker.launcher, .setup = setup},
+      {.workers = later,
+       .launcher = &session.nowhere,
+       .setup = setup,
+       .waits = 1}};
+  CHECK_INT(
+      mst_cluster_new(&session, groups, later > 0 ? 2 : 1, 32, &cluster, NULL),
+      0);
   mst_blob_release(setup);
   cluster->calls.policy = (struct mst_heal_policy){
       .on = 1, .retries = 100, .heartbeat_ns = INT64_MAX};
@@ -223,6 +230,8 @@ static struct mst_cluster *start_cluster(void) {
   CHECK(cluster->started);
   return cluster;
 }
+
+static struct mst_cluster *start_cluster(void) { return start_with(0); }
 
 static void stop_cluster(struct mst_cluster *cluster) {
   mst_cluster_stop(cluster);
@@ -359,4 +368,51 @@ TEST("C6: an answer without memory is read when its worker has ended, if there "
   CHECK_INT(atomic_load(&evaluations[0]), 1); // not again by another
   stop_cluster(cluster);
   CHECK_INT(count_open(), before);
+}
+
+// ---- hosts that come later
+
+static uint32_t count_state(const struct mst_cluster *cluster,
+                            enum mst_worker_state state) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
+    n += cluster->calls.pool.workers[i].state == state;
+  return n;
+}
+
+TEST("Workers whose launcher comes later are pending, and join then") {
+  enum { LATER = 40 }; // more than are launched at once
+  struct mst_cluster *cluster = start_with(LATER);
+  CHECK_INT(count_state(cluster, MST_WORKER_PENDING), LATER);
+  CHECK(mst_session_waits(&session));
+  CHECK_INT(maker.count, WORKERS);
+  mst_cluster_adopt(cluster, &cluster->groups[1], &maker.launcher);
+  CHECK(!mst_session_waits(&session));
+  while (count_state(cluster, MST_WORKER_IDLE) < WORKERS + LATER)
+    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
+  CHECK_INT(maker.count, WORKERS + LATER);
+  stop_cluster(cluster);
+}
+
+TEST("A cluster stops at once though workers are pending") {
+  struct mst_cluster *cluster = start_with(2);
+  mst_cluster_stop(cluster);
+  CHECK_INT(mst_session_run(&session, 0, NULL), 0);
+  CHECK(!cluster->calls.pool.workers[WORKERS].awaited);
+  CHECK(!cluster->calls.pool.workers[WORKERS + 1].awaited);
+  stop_cluster(cluster);
+}
+
+TEST("Pending workers whose launcher won't come are given up") {
+  struct mst_cluster *cluster = start_with(2);
+  mst_cluster_give_up(cluster, &cluster->groups[1]);
+  while (!cluster->peers[WORKERS]->slot->dead ||
+         !cluster->peers[WORKERS + 1]->slot->dead)
+    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
+  // Another may come after all.
+  mst_cluster_adopt(cluster, &cluster->groups[1], &maker.launcher);
+  CHECK_INT(mst_cluster_revive(cluster), 2);
+  while (count_state(cluster, MST_WORKER_IDLE) < WORKERS + 2)
+    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
+  stop_cluster(cluster);
 }

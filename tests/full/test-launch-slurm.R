@@ -105,6 +105,31 @@ test_cluster("a pending job is told of, waited for, and taken back", {
   wait_until(no_jobs())
 })
 
+test_cluster("a cluster works while its jobs are pending, and they join it", {
+  skip_without_fork()
+  local_slurm()
+  with_muster()
+  free <- local_full_queue()
+  cl <- cluster_start(list(1, launch_slurm(jobs = 2, workers = 8)), wait = 1)
+  defer(function() cluster_stop(cl))
+  expect_identical(cluster_status(cl)$state, rep(c("idle", "pending"), c(1L, 16L)))
+  node <- function(i) Sys.getenv("SLURMD_NODENAME", "here")
+  text <- ""
+  wait_until({ # squeue is asked after a second
+    got <- healed(cluster_map(cl, 1:20, node))
+    text <- paste0(text, got$text)
+    nzchar(text)
+  })
+  expect_identical(unique(got$value), list("here"))
+  expect_match(text, "Waiting for Slurm to start 2 jobs", fixed = TRUE)
+  free()
+  got <- healed(clusterCall(cl, node))
+  expect_identical(sum(got$messages == "muster_message_joined"), 2L)
+  expect_setequal(unlist(got$value), c("here", "n1", "n2"))
+  cluster_stop(cl)
+  wait_until(no_jobs())
+})
+
 test_cluster("what Slurm refuses is an error with its reason", {
   skip_without_fork()
   local_slurm()

@@ -161,8 +161,8 @@ static void leave_start(void *data) {
 
 static void free_spawner(void *spawner) { mst_spawner_free(spawner); }
 
-// fill_launcher fills a group's launcher from a fork server, or from list(file, arguments,
-// variables) of a program to start. The spawner is held.
+// fill_launcher fills a group's launcher from a fork server, from list(file, arguments, variables)
+// of a program to start, or from NULL: it will come. The spawner is held.
 static int fill_launcher(struct mst_group *group, SEXP source,
                          struct mst_err *err) {
   struct mst_session *session = ffi_session();
@@ -177,6 +177,9 @@ static int fill_launcher(struct mst_group *group, SEXP source,
     }
     (void)ffi_hold(group->spawner, free_spawner);
     group->launcher = mst_spawner_launcher(group->spawner);
+  } else if (source == R_NilValue) {
+    group->launcher = &session->nowhere;
+    group->waits = 1;
   } else if (ffi_server_of(source) != NULL) {
     group->launcher = &ffi_server_of(source)->launcher;
   } else {
@@ -231,7 +234,8 @@ static int makes_checkpoints(const struct mst_cluster *cluster) {
 }
 
 // ffi_cluster_open starts a cluster and waits until it runs. groups: list(workers, source, setup)
-// of each; source: a fork server, or list(file, arguments, variables) of a program to start.
+// of each; source: a fork server, list(file, arguments, variables) of a program to start, or NULL:
+// ffi_cluster_adopt gives one later, and the start doesn't wait for it.
 // policy: healing (0, 1, or 2: without state), retries, heartbeat and time limit of a call in
 // seconds, checkpoints (0 or 1), limit in seconds for a replay without a checkpoint. Returns
 // list(pointer, nodes, id), or a list that tells why it failed.
@@ -349,27 +353,6 @@ SEXP ffi_cluster_revive(SEXP pointer) {
       left += look_at(cluster->peers[i]).resuming;
   }
   return R_NilValue;
-}
-
-// ffi_cluster_adopt gives a group (from 1) of the cluster with this id another fork server; NULL:
-// there won't be one. FALSE if there is no such cluster or server any more.
-SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server) {
-  const struct mst_session *session = ffi_session_or_null();
-  struct mst_server *other =
-      server == R_NilValue ? NULL : ffi_server_of(server);
-  struct mst_cluster *cluster = session == NULL ? NULL : session->clusters;
-  while (cluster != NULL && cluster->id != (uint32_t)Rf_asInteger(id))
-    cluster = cluster->next;
-  const uint32_t g = (uint32_t)Rf_asInteger(group) - 1u;
-  if (cluster == NULL || g >= cluster->group_count) {
-    return Rf_ScalarLogical(0);
-  }
-  if (other != NULL) {
-    mst_cluster_adopt(cluster, &cluster->groups[g], &other->launcher);
-  } else if (server == R_NilValue) {
-    mst_cluster_give_up(cluster, &cluster->groups[g]);
-  }
-  return Rf_ScalarLogical(other != NULL || server == R_NilValue);
 }
 
 // Lines of a log, copied while nothing else runs.

@@ -97,6 +97,10 @@ static void show_all(struct mst_session *session) {
     session->orphaned = 0;
     (void)ffi_call_ours("replace_servers", NULL);
   }
+  if (mst_session_waits(session) && ffi_remotes_have_news()) {
+    ffi_remotes_told();
+    (void)ffi_call_ours("join_hosts", NULL);
+  }
 }
 
 void ffi_attend(struct mst_session *session) {
@@ -108,6 +112,7 @@ void ffi_attend(struct mst_session *session) {
 
 int ffi_has_news(const struct mst_session *session) {
   if (session->events != NULL || session->orphaned) return 1;
+  if (mst_session_waits(session) && ffi_remotes_have_news()) return 1;
   const struct mst_cluster *cluster = session->clusters;
   while (cluster != NULL && cluster->shown == cluster->log.next)
     cluster = cluster->next;
@@ -173,24 +178,4 @@ SEXP ffi_cluster_ids(void) {
     INTEGER(ids)[--n] = (int)at->id;
   UNPROTECT(1);
   return ids;
-}
-
-// ffi_cluster_orphan gives c(cluster's id, group's number from 1) of a group that waits for another
-// fork server; NULL if none does.
-SEXP ffi_cluster_orphan(void) {
-  const struct mst_session *session = ffi_session_or_null();
-  SEXP which = PROTECT(Rf_allocVector(INTSXP, 2));
-  for (const struct mst_cluster *at = session == NULL ? NULL
-                                                      : session->clusters;
-       at != NULL; at = at->next) {
-    for (uint32_t g = 0; g < at->group_count; g++) {
-      if (!at->groups[g].orphaned) continue;
-      INTEGER(which)[0] = (int)at->id;
-      INTEGER(which)[1] = (int)g + 1;
-      UNPROTECT(1);
-      return which;
-    }
-  }
-  UNPROTECT(1);
-  return R_NilValue;
 }

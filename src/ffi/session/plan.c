@@ -269,6 +269,7 @@ SEXP ffi_nodes_share_host(SEXP nodes) {
   for (R_xlen_t i = 0; i < Rf_xlength(nodes); i++) {
     const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
     if (peer == NULL) continue;
+    if (peer->group->waits) return Rf_ScalarLogical(0);
     if (host == NULL) host = peer->group->launcher->host;
     if (host != peer->group->launcher->host) return Rf_ScalarLogical(0);
   }

@@ -13,11 +13,13 @@
 struct owned_remote {
   struct owned_remote *next;
   struct mst_remote *remote;
+  int told; // as mst_remote_is was when R code last looked
 };
 
 static struct owned_remote *remotes;
 static struct owned_remote *ended;
-static pid_t owner; // a forked child leaves its parent's links alone
+static pid_t owner;     // a forked child leaves its parent's links alone
+static int64_t look_ns; // when R code looks again
 
 static SEXP remote_tag(void) {
   static struct ffi_tag tag;
@@ -99,6 +101,7 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
     UNPROTECT(1);
     return ffi_error_list(&err);
   }
+  owned->told = 0;
   owned->next = remotes;
   remotes = owned;
   R_SetExternalPtrAddr(pointer, owned->remote);
@@ -126,6 +129,20 @@ SEXP ffi_remote_wait(SEXP pointer, SEXP timeout_s) {
   }
   if (remote != NULL) mst_output_drain(&remote->errors);
   return Rf_ScalarLogical(is == 1);
+}
+
+int ffi_remotes_have_news(void) {
+  if (mst_clock_now() >= look_ns) return 1;
+  const struct owned_remote *at = remotes;
+  while (at != NULL && mst_remote_is(at->remote, NULL) == at->told)
+    at = at->next;
+  return at != NULL;
+}
+
+void ffi_remotes_told(void) {
+  for (struct owned_remote *at = remotes; at != NULL; at = at->next)
+    at->told = mst_remote_is(at->remote, NULL);
+  look_ns = mst_clock_now() + MST_NS_PER_S;
 }
 
 static SEXP skipped_text(const struct mst_remote *remote) {

@@ -115,6 +115,10 @@ SEXP ffi_why(enum mst_why why, char *const *text);
 
 // ffi_remote_of gives the host of a pointer, NULL if it is ended, or another process's.
 struct mst_remote *ffi_remote_of(SEXP pointer);
+// ffi_remotes_have_news tells whether R code should look at links that were begun: one is up or
+// gone since it last did, or a second has passed. ffi_remotes_told: it looks.
+int ffi_remotes_have_news(void);
+void ffi_remotes_told(void);
 // ffi_remotes_end ends all hosts of this process, ffi_servers_end all fork servers. They wait for
 // the processes, until the deadline.
 void ffi_remotes_end(int64_t deadline_ns);
@@ -147,7 +151,7 @@ SEXP ffi_session_tempdirs(void);
 SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy);
 SEXP ffi_cluster_grow(SEXP cluster, SEXP more, SEXP like);
 SEXP ffi_nodes_ready(SEXP nodes);
-SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server);
+SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server, SEXP setup);
 SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_nodes_share_host(SEXP nodes);
 SEXP ffi_cluster_ids(void);

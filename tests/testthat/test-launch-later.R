@@ -1,0 +1,107 @@
+# Hosts that come after the cluster has started: cluster_start(wait =).
+
+# A host that is there once a file is, or is a failure then: list(file, launcher).
+local_late <- function(workers = 1L, command = host_command(), frame = parent.frame()) {
+  file <- tempfile("there-")
+  defer(function() unlink(file), frame)
+  wait <- paste0("until test -e ", file, "; do sleep 0.05; done; ", command)
+  list(file = file, launcher = launch_command(wait, workers, "far"))
+}
+
+test_that("`wait` is a number of workers", {
+  expect_error(cluster_start(1, wait = 0), "`wait`", class = "muster_error_input")
+  expect_error(cluster_start(1, wait = "all"), "`wait`", class = "muster_error_input")
+})
+
+test_cluster("a cluster works with the workers that are there, and others join it", {
+  skip_without_fork()
+  late <- local_late(2L)
+  cl <- cluster_start(list(1, late$launcher), wait = 1)
+  defer(function() cluster_stop(cl))
+  expect_length(cl, 3L)
+  expect_identical(cluster_status(cl)$state, c("idle", "pending", "pending"))
+  expect_output(print(cl), "3 workers on host .localhost. .*, workers 2, 3 pending")
+  x <- 7
+  clusterExport(cl[1L], "x", environment())
+  expect_identical(cluster_map(cl, 1:20, function(i) i), as.list(1:20))
+  task <- task_submit(cl[2L], function() 5)
+  expect_false(task_done(task))
+  file.create(late$file)
+  got <- healed(clusterCall(cl, function() exists("x", globalenv())))
+  expect_identical(got$value, list(TRUE, FALSE, FALSE))
+  expect_identical(got$messages, "muster_message_joined")
+  expect_match(got$text, "Host \"far\" has joined: 2 workers.", fixed = TRUE)
+  expect_identical(task_value(task), 5)
+  expect_identical(vapply(cl, function(node) node$host, ""), c("localhost", "far", "far"))
+  expect_identical(cluster_status(cl)$state, rep("idle", 3L))
+  # They heal as others do.
+  tools::pskill(cl[[3L]]$pid, 9L)
+  expect_identical(healed(clusterCall(cl, function() 5))$value, list(5, 5, 5))
+  cl[[4L]] <- cloneNode(cl[[2L]], shutdown = FALSE)
+  expect_identical(clusterCall(cl[4L], function() 5), list(5))
+})
+
+test_cluster("a call to a worker that is pending waits for it", {
+  skip_without_fork()
+  late <- local_late(1L)
+  cl <- cluster_start(list(1, late$launcher), wait = 1)
+  defer(function() cluster_stop(cl))
+  x <- 7
+  task_submit(cl[1L], function(file) {
+    Sys.sleep(0.3)
+    file.create(file)
+  }, late$file)
+  got <- healed({
+    clusterExport(cl, "x", environment())
+    clusterEvalQ(cl, x)
+  })
+  expect_identical(got$value, list(7, 7))
+})
+
+test_cluster("a host that doesn't come after all is given up, until cluster_resize()", {
+  skip_without_fork()
+  file <- tempfile()
+  defer(function() unlink(file))
+  open <- paste0("test -e ", file, " || { echo closed today >&2; exit 5; }; ", host_command())
+  late <- local_late(1L, open)
+  cl <- cluster_start(list(1, late$launcher), wait = 1)
+  defer(function() cluster_stop(cl))
+  file.create(late$file)
+  got <- healed({
+    wait_until(cluster_map(cl, 1, identity)[[1L]] == 1 && cluster_status(cl)$state[2L] == "lost")
+    cluster_map(cl, 1:20, function(i) i)
+  })
+  expect_identical(got$value, as.list(1:20))
+  expect_identical(got$messages, "muster_message_server")
+  expect_match(got$text, "No workers can start on host \"far\".", fixed = TRUE)
+  expect_match(got$text, "closed today", fixed = TRUE)
+  expect_error(clusterCall(cl, function() 5), "no other can start", class = "muster_error_lost")
+  file.create(file)
+  back <- healed(cluster_resize(cl, 2))
+  expect_identical(clusterCall(back$value, function() 5), list(5, 5))
+})
+
+test_cluster("a cluster that stops takes back what is pending", {
+  skip_without_fork()
+  skip_without_proc()
+  pid <- tempfile()
+  defer(function() unlink(pid))
+  late <- launch_command(paste0("echo $$ >", pid, "; exec sleep 100"), 1L, "far")
+  cl <- cluster_start(list(1, late), wait = 1)
+  wait_until(length(readLines(pid)) == 1L)
+  command <- processes(as.integer(readLines(pid)))
+  cluster_stop(cl)
+  wait_until(!any(still_runs(command)))
+  expect_false(any(still_runs(command)))
+})
+
+test_cluster("with too few workers there the start waits, and fails with the first that fails", {
+  skip_without_fork()
+  late <- local_late(1L)
+  local_settings(muster.start_timeout = 0.5)
+  expect_error(cluster_start(list(1, late$launcher), wait = 2), class = "muster_error_timeout")
+  file.create(late$file)
+  cl <- cluster_start(list(1, late$launcher), wait = 2)
+  expect_identical(cluster_status(cl)$state, c("idle", "idle"))
+  cluster_stop(cl)
+})
