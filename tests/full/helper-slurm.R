@@ -5,7 +5,7 @@
 local_slurm <- function(frame = parent.frame()) {
   path <- paste(Sys.getenv("PATH"), "/usr/sbin", "/sbin", sep = ":")
   withr::local_envvar(PATH = path, .local_envir = frame)
-  programs <- Sys.which(c("srun", "squeue", "scancel", "slurmctld", "slurmd", "munged"))
+  programs <- Sys.which(c("srun", "squeue", "scancel", "slurmctld", "slurmd", "munged", "munge"))
   skip_if_not(all(nzchar(programs)), "there is no Slurm")
   withr::local_preserve_seed(.local_envir = frame) # processx draws, too
   dir <- tempfile("slurm-", "/tmp") # names of sockets are short
@@ -27,7 +27,8 @@ local_slurm <- function(frame = parent.frame()) {
     paste0("--socket=", socket), paste0("--pid-file=", dir, "/munge.pid"),
     paste0("--seed-file=", dir, "/munge.seed")
   )
-  wait_until(file.exists(socket))
+  answers <- c("--no-input", paste0("--socket=", socket))
+  wait_until(system2("munge", answers, stdout = FALSE, stderr = FALSE) == 0L)
   conf <- file.path(dir, "slurm.conf")
   writeLines(slurm_conf(dir, socket), conf)
   for (one in c("state", "n1", "n2", "n3")) dir.create(file.path(dir, one))

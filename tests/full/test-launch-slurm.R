@@ -218,3 +218,50 @@ test_cluster("a session that is killed leaves no job, pending or running", {
   stopped$wait()
   expect_true(no_jobs())
 })
+
+slow_draws <- function(cl) {
+  cluster_map(cl, 1:200, function(i) {
+    Sys.sleep(0.02)
+    stats::median(stats::rnorm(50))
+  }, .seed = 3)
+}
+
+test_cluster("workers here, by ssh and in a job do one job whole, whatever is killed", {
+  skip_without_fork()
+  skip_without_proc()
+  there <- local_sshd()
+  local_slurm()
+  with_muster()
+  near <- local_cluster(2)
+  want <- slow_draws(near)
+  cl <- cluster_start(list(2, there_by_ssh(there, 2L), launch_slurm(1, 2)))
+  defer(function() cluster_stop(cl))
+  x <- 7
+  clusterExport(cl, "x", environment())
+  expect_setequal(vapply(cl, function(node) node$host, ""), c("localhost", there$host, "n1"))
+  pids <- node_pids(cl)
+  all <- processes(pids)
+  links <- vapply(as.list(muster:::the$hosts), function(link) {
+    .Call(muster:::ffi_remote_state, link$pointer)$pid
+  }, 0L)
+  ssh <- Filter(function(pid) startsWith(first_line(file.path("/proc", pid, "comm")), "ssh"), links)
+  expect_length(ssh, 1L)
+  # One worker of each; a moment later ssh, and the job.
+  killer <- processx::process$new("sh", c("-c", paste(
+    "sleep 0.3; kill -9", paste(pids[c(1L, 3L, 5L)], collapse = " "), "; sleep 0.3; kill -9", ssh,
+    "; scancel -t RUNNING -u $(id -un)"
+  )), poll_connection = FALSE)
+  got <- healed(slow_draws(cl))
+  killer$wait()
+  expect_identical(got$value, want)
+  again <- healed(clusterEvalQ(cl, x))
+  expect_identical(again$value, rep(list(7), 6L))
+  said <- paste(got$text, again$text)
+  expect_match(said, "Its job in Slurm was cancelled.", fixed = TRUE)
+  expect_match(said, "(SIGKILL)", fixed = TRUE)
+  expect_false(any(pids[-2L] %in% node_pids(cl)))
+  there <- processes(node_pids(cl))
+  cluster_stop(cl)
+  wait_until(no_jobs())
+  wait_until(!any(still_runs(c(all, there))))
+})
