@@ -142,7 +142,7 @@ slurm_command <- function(words, prologue, rscript) {
 
 # slurm_script() gives a script for sh that runs srun and outlives it. srun must not be killed: its
 # job would stay. SIGTERM comes when the session has ended. Then a running job ends by itself, since
-# its input does; a pending one is taken back.
+# its input does; a pending one is taken back, and so is one whose srun doesn't end.
 slurm_script <- function(srun, unset, name) {
   paste(c(
     if (length(unset)) paste(c("unset", unset), collapse = " "),
@@ -152,9 +152,11 @@ slurm_script <- function(srun, unset, name) {
     ),
     "end() { over=yes; [ -z \"$job\" ] || finish; }",
     "finish() {",
-    "  take_back -t PENDING; n=0",
-    "  while kill -0 $job && [ $n -lt 30 ]; do sleep 0.1; n=$((n + 1)); done 2>/dev/null",
-    "  kill -TERM $job 2>/dev/null",
+    "  kill -CONT $job; take_back -t PENDING; ended 20 && return; kill -TERM $job",
+    "  ended 10 && return; take_back; kill -KILL $job",
+    "} 2>/dev/null",
+    "ended() {",
+    "  n=0; while kill -0 $job && [ $n -lt $1 ]; do sleep 0.1; n=$((n + 1)); done; ! kill -0 $job",
     "}",
     "trap end TERM INT HUP",
     "exec 3<&0 4>&1 </dev/null >&2",

@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// How long a command may take to end once its link is closed, and once it was told to.
-#define END_NS (2 * MST_NS_PER_S)
+// How long a command may take to end once its link is closed, and once it was told to: some have to
+// give back what they were allotted.
+#define CLOSED_NS (2 * MST_NS_PER_S)
+#define TOLD_NS (6 * MST_NS_PER_S)
 
 // ---- what the host process says
 
@@ -192,8 +194,11 @@ int mst_remote_reap(struct mst_remote *remote) {
   return mst_reap(remote->pid, &remote->how, &remote->number) != 0;
 }
 
+// A command that is stopped has to go on, to end.
 static void tell(struct mst_remote *remote, int signal) {
-  if (mst_remote_reap(remote) == 0) (void)kill(-remote->pid, signal);
+  if (mst_remote_reap(remote) != 0) return;
+  (void)kill(-remote->pid, signal);
+  (void)kill(-remote->pid, SIGCONT);
 }
 
 void mst_remote_end(struct mst_remote *remote) {
@@ -222,8 +227,8 @@ void mst_remote_free(struct mst_remote *remote) {
   if (remote->owner == getpid()) {
     mst_remote_end(remote);
     mst_relay_end(remote->relay);
-    if (!ends_within(remote, END_NS)) tell(remote, SIGTERM);
-    if (!ends_within(remote, END_NS)) tell(remote, SIGKILL);
+    if (!ends_within(remote, CLOSED_NS)) tell(remote, SIGTERM);
+    if (!ends_within(remote, TOLD_NS)) tell(remote, SIGKILL);
     while (mst_remote_reap(remote) == 0)
       (void)poll(NULL, 0, 1);
   }

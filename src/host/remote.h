@@ -57,7 +57,7 @@ int mst_remote_reap(struct mst_remote *remote);
 void mst_remote_end(struct mst_remote *remote);
 void mst_remote_break(struct mst_remote *remote);
 // mst_remote_free does that, waits for the command to end, and frees all. After two seconds the
-// command gets SIGTERM, after two more SIGKILL.
+// command gets SIGTERM, after six more SIGKILL.
 void mst_remote_free(struct mst_remote *remote);
 
 #endif

@@ -219,6 +219,21 @@ test_cluster("a session that is killed leaves no job, pending or running", {
   expect_true(no_jobs())
 })
 
+test_cluster("a stopped srun leaves no job", {
+  skip_without_fork()
+  skip_without_proc()
+  local_slurm()
+  with_muster()
+  cl <- cluster_start(launch_slurm(1, 2))
+  shell <- .Call(muster:::ffi_remote_state, muster:::the$hosts[[1L]]$pointer)$pid
+  srun <- as.integer(first_line(file.path("/proc", shell, "task", shell, "children")))
+  there <- processes(srun)
+  tools::pskill(srun, tools::SIGSTOP)
+  cluster_stop(cl)
+  expect_false(still_runs(there))
+  wait_until(no_jobs())
+})
+
 slow_draws <- function(cl) {
   cluster_map(cl, 1:200, function(i) {
     Sys.sleep(0.02)
