@@ -67,6 +67,7 @@ struct mst_call {
   int32_t retries; // -1: the cluster's
   uint32_t refs;   // the cluster's and, for a task, the caller's
   uint32_t worker; // that has or answered it
+  uint32_t losses; // of workers that evaluated it
   uint8_t state;   // enum mst_call_state
   uint8_t is_task;
   uint8_t unseen;    // enum mst_unseen: log it even if nothing seems to change

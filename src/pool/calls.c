@@ -407,8 +407,6 @@ int mst_calls_unsent(struct mst_calls *calls, uint32_t worker,
     if (call == NULL || call->is_task || calls->policy.on) return 0;
   }
   const int of_verb = !call->is_task;
-  // The next call starts with a fresh attempt count.
-  if (call == slot->mailbox.first) mst_heal_answered(&slot->heal);
   if (of_verb) {
     if (call->id == slot->mailbox.calls) slot->mailbox.calls--;
     drop(calls, slot, call);

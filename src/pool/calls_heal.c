@@ -64,10 +64,6 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
   slot->dead = 1;
   slot->resuming = 0;
   wait_no_more(calls, slot);
-  // If it is revived, the next call starts with a fresh attempt count.
-  if (slot->mailbox.first != NULL && slot->mailbox.first->is_task) {
-    mst_heal_answered(&slot->heal);
-  }
   mst_calls_effects(calls, slot, mst_mailbox_drop_cancelled(&slot->mailbox, 1));
   for (struct mst_call *call = slot->mailbox.first, *next; call != NULL;
        call = next) {
@@ -119,7 +115,9 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
   if (event != NULL) {
     event->oom = slot->oom;
     event->again = slot->mailbox.count;
-    event->attempts = slot->heal.attempt;
+    if (slot->mailbox.first != NULL) {
+      event->attempts = slot->mailbox.first->losses;
+    }
     event->fresh_rng = slot->rng_other;
   }
   tell(calls, event);
@@ -171,7 +169,7 @@ static void launch_later(struct mst_calls *calls, struct mst_slot *slot) {
 // carry_out carries out a verdict, calls first.
 static void carry_out(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_verdict *verdict, const char *words) {
-  (void)mst_mailbox_drop_cancelled(&slot->mailbox, 1); // its attempts are reset
+  (void)mst_mailbox_drop_cancelled(&slot->mailbox, 1);
   if (verdict->late) {
     mst_slot_fail_first(calls, slot, MST_LOSS_TIMEOUT, 1, words);
   }

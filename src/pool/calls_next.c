@@ -89,8 +89,7 @@ static int give_call(struct mst_calls *calls, struct mst_slot *slot,
   slot->mailbox.sending = call;
   (void)give_payload(action, MST_CALLS_EXEC, slot, call->payload, call->id);
   action->flags = call->is_task ? MST_FLAG_TASK : 0;
-  action->attempt =
-      (uint16_t)(call == slot->mailbox.first ? slot->heal.attempt : 0);
+  action->attempt = (uint16_t)call->losses;
   return 1;
 }
 

@@ -56,7 +56,6 @@ static void interrupt(struct mst_calls *calls, struct mst_slot *slot) {
 
 void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
                        unsigned effects) {
-  if ((effects & MST_MAILBOX_RESET) != 0) mst_heal_answered(&slot->heal);
   if ((effects & MST_MAILBOX_INTERRUPT) != 0) interrupt(calls, slot);
 }
 

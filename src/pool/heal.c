@@ -16,14 +16,13 @@ void mst_heal_back(struct mst_heal *heal, int64_t now_ns) {
 
 enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
                                     const struct mst_heal_policy *policy,
-                                    enum mst_heal_at at, int64_t now_ns) {
+                                    enum mst_heal_at at, uint32_t *losses,
+                                    int64_t now_ns) {
   if (!policy->on) return MST_HEAL_LEAVE;
   if (at == MST_HEAL_EVALUATING) {
     heal->deaths = heal->row = 0; // it got to work: it can be kept alive
-    if (mst_tries_left(++heal->attempt, policy->retries))
-      return MST_HEAL_RESTART;
-    heal->attempt = 0;
-    return MST_HEAL_POISON;
+    return mst_tries_left(++*losses, policy->retries) ? MST_HEAL_RESTART
+                                                      : MST_HEAL_POISON;
   }
   heal->row++;
   if (at == MST_HEAL_REPLAYING) {
@@ -42,10 +41,7 @@ enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
 
 void mst_heal_idle(struct mst_heal *heal) { heal->deaths = 0; }
 
-void mst_heal_answered(struct mst_heal *heal) {
-  heal->attempt = 0;
-  heal->deaths = heal->row = 0;
-}
+void mst_heal_answered(struct mst_heal *heal) { heal->deaths = heal->row = 0; }
 
 enum mst_beat mst_heal_beat(struct mst_heal *heal,
                             const struct mst_heal_policy *policy,

@@ -36,7 +36,6 @@ struct mst_heal_policy {
 };
 
 struct mst_heal {
-  uint32_t attempt; // losses of the call that it evaluates
   uint32_t deaths;  // in the period, without a call to blame
   uint32_t row;     // of these, since its last answer
   int64_t first_ns; // the first of the period
@@ -62,13 +61,15 @@ enum mst_heal_at {
   MST_HEAL_REPLAYING, // its journal
   MST_HEAL_EVALUATING // a call that was sent to it; its replay was done
 };
-// mst_heal_lost judges one loss.
+// mst_heal_lost judges one loss. losses: how many workers the call that is evaluated was blamed for
+// before; this one is added.
 enum mst_heal_verdict mst_heal_lost(struct mst_heal *heal,
                                     const struct mst_heal_policy *policy,
-                                    enum mst_heal_at at, int64_t now_ns);
+                                    enum mst_heal_at at, uint32_t *losses,
+                                    int64_t now_ns);
 // mst_heal_idle: replay has finished, so it can be kept alive.
 void mst_heal_idle(struct mst_heal *heal);
-// mst_heal_answered: a call was answered, or removed (cancelled).
+// mst_heal_answered: a call was answered, or wouldn't have been: it was cancelled or took too long.
 void mst_heal_answered(struct mst_heal *heal);
 
 enum mst_beat { MST_BEAT_FINE, MST_BEAT_ASK, MST_BEAT_SILENT };

@@ -77,15 +77,14 @@ unsigned mst_mailbox_finish(struct mst_mailbox *mailbox, struct mst_call *call,
 }
 
 unsigned mst_mailbox_drop_cancelled(struct mst_mailbox *mailbox, int sent_too) {
-  int reset = 0;
+  const struct mst_call *first = mailbox->first;
   for (struct mst_call *call = mailbox->first, *next; call != NULL;
        call = next) {
     next = call->next;
     if (!call->cancelled || (call->sent && !sent_too)) continue;
-    reset |= call == mailbox->first;
     (void)mst_mailbox_drop(mailbox, call);
   }
-  return reset ? MST_MAILBOX_RESET | oldest(mailbox) : 0;
+  return mailbox->first == first ? 0 : oldest(mailbox);
 }
 
 void mst_mailbox_unsend(struct mst_mailbox *mailbox) {

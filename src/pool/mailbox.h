@@ -50,9 +50,7 @@ struct mst_mailbox {
 
 // Bits.
 enum mst_mailbox_effect {
-  MST_MAILBOX_INTERRUPT = 1, // the oldest call was cancelled
-  // The oldest call left without an attempt: the next starts with a fresh attempt count.
-  MST_MAILBOX_RESET = 2
+  MST_MAILBOX_INTERRUPT = 1 // the oldest call was cancelled
 };
 
 // ---- unanswered calls

@@ -105,7 +105,7 @@ static struct mst_verdict launch_later(struct mst_slot *slot, int sys_errno) {
 
 // ---- which call is to blame
 
-static const struct mst_call *first_wanted(const struct mst_call *at) {
+static struct mst_call *first_wanted(struct mst_call *at) {
   while (at != NULL && at->cancelled)
     at = at->next;
   return at;
@@ -115,9 +115,9 @@ static const struct mst_call *first_wanted(const struct mst_call *at) {
 // worker was given, and never sent, isn't to blame.
 static enum mst_heal_at blame(struct mst_slot *slot,
                               struct mst_verdict *verdict,
-                              const struct mst_call **oldest) {
-  const struct mst_call *first = slot->mailbox.first;
-  const struct mst_call *call = first_wanted(first);
+                              struct mst_call **oldest) {
+  struct mst_call *first = slot->mailbox.first;
+  struct mst_call *call = first_wanted(first);
   int evaluating = call == first && !slot->resuming && slot->replay_left == 0;
   if (call != NULL && call->timed_out) {
     verdict->late = 1;
@@ -136,14 +136,15 @@ static struct mst_verdict judge_loss(struct mst_slot *slot,
                                      const struct mst_heal_policy *policy,
                                      int64_t now_ns) {
   struct mst_verdict verdict = {.how = MST_RECOVER_LEAVE};
-  const struct mst_call *oldest = slot->mailbox.first;
+  struct mst_call *oldest = slot->mailbox.first;
   struct mst_heal_policy own = *policy;
   const enum mst_heal_at at =
       policy->on ? blame(slot, &verdict, &oldest) : MST_HEAL_IDLE;
   if (oldest != NULL && oldest->retries >= 0) {
     own.retries = (uint32_t)oldest->retries;
   }
-  switch (mst_heal_lost(&slot->heal, &own, at, now_ns)) {
+  uint32_t *losses = oldest == NULL ? NULL : &oldest->losses;
+  switch (mst_heal_lost(&slot->heal, &own, at, losses, now_ns)) {
   case MST_HEAL_LEAVE:
     return verdict;
   case MST_HEAL_GIVE_UP:
@@ -168,9 +169,8 @@ struct mst_verdict mst_recover_judge(struct mst_slot *slot,
                                      const struct mst_heal_policy *policy,
                                      const struct mst_judged *judged, int ends,
                                      int64_t now_ns) {
-  const struct mst_call *first = slot->mailbox.first;
+  struct mst_call *first = slot->mailbox.first;
   note_killer(slot, worker, judged->oom);
-  // The next call starts with a fresh attempt count.
   if (first_wanted(first) != first) mst_heal_answered(&slot->heal);
   if (ends) return (struct mst_verdict){.how = MST_RECOVER_LEAVE};
   if (policy->on && slot->launcher == MST_LAUNCHER_LOST) {

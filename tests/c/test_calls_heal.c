@@ -18,7 +18,7 @@ TEST("A call isn't blamed for the death of its worker in one that was "
   EXPECT("JUDGE 0, TELL 0, PAUSE 0, LAUNCH 0");
   come_up(0);
   EXPECT("EXEC 0 #2");
-  CHECK_INT(calls.slots[0]->heal.attempt, 0);
+  CHECK_INT(second->losses, 0);
   answer(0, 2);
   CHECK_INT(second->state, MST_CALL_DONE);
   finish();
@@ -165,7 +165,7 @@ TEST("A death in the replay counts only against the worker") {
   lose_one(0);
   come_up(0);
   EXPECT("REEXEC 0 #1, EXEC 0 #2 again");
-  CHECK_INT(calls.slots[0]->heal.attempt, 1);
+  CHECK_INT(calls.slots[0]->mailbox.first->losses, 1);
   answer_as(0, 1, MST_FLAG_REPLAY);
   answer(0, 2);
   CHECK_INT(take(0), MST_CALL_DONE);

@@ -39,11 +39,11 @@ static void end(void) {
 }
 
 TEST("A call that kills its worker is retried, then it is poison") {
-  (void)call_of(1);
+  const struct mst_call *call = call_of(1);
   struct mst_verdict verdict = judge();
   CHECK_INT(verdict.how, MST_RECOVER_NOW);
   CHECK_INT(verdict.attempts, 0);
-  CHECK_INT(slot.heal.attempt, 1);
+  CHECK_INT(call->losses, 1);
   verdict = judge();
   CHECK_INT(verdict.how, MST_RECOVER_NOW);
   CHECK_INT(verdict.attempts, 2);
@@ -53,14 +53,13 @@ TEST("A call that kills its worker is retried, then it is poison") {
 TEST("Neither an unsent call nor one behind a cancelled one is blamed") {
   struct mst_call *first = call_of(0);
   CHECK_INT(judge().how, MST_RECOVER_NOW);
-  CHECK_INT(slot.heal.attempt, 0);
+  CHECK_INT(first->losses, 0);
   first->sent = 1;
   struct mst_call *second = call_of(1);
-  slot.heal.attempt = 1; // of the first
   first->cancelled = 1;
   slot.mailbox.unread--;
   CHECK_INT(judge().attempts, 0);
-  CHECK_INT(slot.heal.attempt, 0);
+  CHECK_INT(second->losses, 0);
   CHECK(!second->cancelled && slot.mailbox.first == first); // as it was
   end();
 }
@@ -124,11 +123,11 @@ TEST("The killer is muster, if it has said why; the kernel; or unknown") {
 TEST("Without healing, or during a stop, nothing is reported and nothing "
      "retried") {
   const struct mst_heal_policy off = {.heartbeat_ns = INT64_MAX};
-  (void)call_of(1);
+  const struct mst_call *call = call_of(1);
   CHECK_INT(mst_recover_judge(&slot, &killed, &off, &nothing, 0, 6).how,
             MST_RECOVER_LEAVE);
   CHECK_INT(mst_recover_judge(&slot, &killed, &policy, &nothing, 1, 6).how,
             MST_RECOVER_LEAVE);
-  CHECK_INT(slot.heal.attempt, 0);
+  CHECK_INT(call->losses, 0);
   end();
 }

@@ -58,6 +58,7 @@ static void mix_call(uint64_t *hash, const struct mst_call *call) {
   mix(hash, (uint64_t)call->sent << 3 | (uint64_t)call->cancelled << 2 |
                 (uint64_t)call->timed_out << 1 | call->counted);
   mix(hash, call->refs);
+  mix(hash, call->losses);
 }
 
 static void mix_mailbox(uint64_t *hash, const struct ex *ex,
@@ -78,9 +79,7 @@ static void mix_mailbox(uint64_t *hash, const struct ex *ex,
                 (uint64_t)slot->alone << 3 | (uint64_t)slot->replaying << 2 |
                 (uint64_t)slot->oom << 1 | slot->ours);
   mix(hash, slot->why != MST_WHY_NONE);
-  mix(hash, slot->heal.attempt);
   mix(hash, slot->heal.deaths);
-  mix(hash, slot->heal.row);
   mix(hash, slot->heal.row);
   mix(hash, (uint64_t)slot->journal.checkpoint << 4 |
                 (uint64_t)slot->journal.asking << 3 |

@@ -23,10 +23,12 @@ void __real_mst_heal_answered(struct mst_heal *heal);
 void __wrap_mst_heal_answered(struct mst_heal *heal);
 enum mst_heal_verdict __real_mst_heal_lost(struct mst_heal *heal,
                                            const struct mst_heal_policy *policy,
-                                           enum mst_heal_at at, int64_t now_ns);
+                                           enum mst_heal_at at,
+                                           uint32_t *losses, int64_t now_ns);
 enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                                            const struct mst_heal_policy *policy,
-                                           enum mst_heal_at at, int64_t now_ns);
+                                           enum mst_heal_at at,
+                                           uint32_t *losses, int64_t now_ns);
 enum mst_beat __real_mst_heal_beat(struct mst_heal *heal,
                                    const struct mst_heal_policy *policy,
                                    int64_t slept_ns, int64_t now_ns);
@@ -151,24 +153,24 @@ void __wrap_mst_heal_idle(struct mst_heal *heal) {
 }
 
 void __wrap_mst_heal_answered(struct mst_heal *heal) {
-  const uint32_t attempt = heal->attempt;
   sim_ledger_of_use(sim_running(), worker_of(sim_running(), heal));
   __real_mst_heal_answered(heal);
-  if (SIM_CANARY == 12) heal->attempt = attempt; // the next call pays for it
 }
 
 enum mst_heal_verdict __wrap_mst_heal_lost(struct mst_heal *heal,
                                            const struct mst_heal_policy *policy,
                                            enum mst_heal_at at,
-                                           int64_t now_ns) {
+                                           uint32_t *losses, int64_t now_ns) {
   struct sim *sim = sim_running();
   const uint32_t worker = worker_of(sim, heal);
   const struct mst_call *first = sim->core.slots[worker]->mailbox.first;
   struct mst_heal_policy given = *policy;
-  if (SIM_CANARY == 10) given.retries++; // a retry too many
+  uint32_t none = 0;
+  if (SIM_CANARY == 10) given.retries++;                  // a retry too many
+  if (SIM_CANARY == 12 && losses != NULL) losses = &none; // never too many
   if (SIM_CANARY == 16 && at == MST_HEAL_IDLE) heal->deaths = 0; // no budget
   const enum mst_heal_verdict verdict =
-      __real_mst_heal_lost(heal, &given, at, now_ns);
+      __real_mst_heal_lost(heal, &given, at, losses, now_ns);
   sim_ledger_lost(sim, worker, at,
                   at == MST_HEAL_EVALUATING ? (uint64_t)first->tag : 0,
                   verdict);
