@@ -111,6 +111,7 @@ void mst_call_let_go(struct mst_call *call) {
   if (tally == NULL) return;
   if (call->timeout_ns > 0) tally->limited--;
   call->timeout_ns = 0;
+  mst_queue_forget(&call->queued);
   release_payload(call);
   if (call->job == NULL) return;
   mst_job_release(call->job);

@@ -9,8 +9,8 @@
 //
 // A call (call.h) lives in one of three places:
 //
-//   queue     a task that no worker has yet (dispatch.h): one queue for each set of workers
-//             that tasks are pinned to
+//   queue     a task that no worker has yet (dispatch.h), or whose worker waits in a queue itself
+//             (PENDING): one queue for each set of workers that tasks are pinned to
 //   mailbox   one worker's calls (mailbox.h), oldest first: unsent, or sent and not
 //             answered. A worker evaluates and answers them in this order
 //   answers   of a mailbox: calls that are answered, or won't be, until they are taken

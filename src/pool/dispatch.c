@@ -14,6 +14,12 @@ int mst_dispatch_put(struct mst_dispatch *dispatch, struct mst_call *task,
   return rc;
 }
 
+int mst_dispatch_return(struct mst_dispatch *dispatch, struct mst_call *task) {
+  const int rc = mst_queue_put_back(&dispatch->queue, &task->queued);
+  if (rc == 0) dispatch->bytes += mst_blob_bytes(task->payload);
+  return rc;
+}
+
 void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task) {
   mst_queue_remove(&dispatch->queue, &task->queued);
   leave(dispatch, task);
@@ -35,7 +41,8 @@ static int give_one(struct mst_dispatch *dispatch,
   struct mst_queued *item = mst_queue_first(&dispatch->queue, worker);
   if (item == NULL) return 0;
   struct mst_call *task = item->owner;
-  mst_dispatch_remove(dispatch, task);
+  mst_queue_take(&dispatch->queue, item);
+  leave(dispatch, task);
   mst_mailbox_add(mailbox, task);
   if (task->awaited) mailbox->awaited = task->id;
   task->awaited = 0;

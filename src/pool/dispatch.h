@@ -42,6 +42,9 @@ int mst_dispatch_put(struct mst_dispatch *dispatch, struct mst_call *task,
                      const uint32_t *workers, uint32_t count);
 // mst_dispatch_remove takes a task out. O(log tasks).
 void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task);
+// mst_dispatch_return queues a task again that a worker was given, with the same workers and in its
+// former place. 0, or -MST_EMEM: then nothing has changed. Amortised as mst_dispatch_put.
+int mst_dispatch_return(struct mst_dispatch *dispatch, struct mst_call *task);
 // mst_dispatch_await: somebody waits for a queued task.
 void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task);
 

@@ -76,6 +76,13 @@ unsigned mst_mailbox_finish(struct mst_mailbox *mailbox, struct mst_call *call,
   return effects;
 }
 
+unsigned mst_mailbox_withdraw(struct mst_mailbox *mailbox,
+                              struct mst_call *task) {
+  task->id = 0;
+  task->state = MST_CALL_QUEUED;
+  return remove_call(mailbox, task);
+}
+
 unsigned mst_mailbox_drop_cancelled(struct mst_mailbox *mailbox, int sent_too) {
   const struct mst_call *first = mailbox->first;
   for (struct mst_call *call = mailbox->first, *next; call != NULL;

@@ -62,6 +62,10 @@ void mst_mailbox_add(struct mst_mailbox *mailbox, struct mst_call *call);
 unsigned mst_mailbox_drop(struct mst_mailbox *mailbox, struct mst_call *call);
 unsigned mst_mailbox_finish(struct mst_mailbox *mailbox, struct mst_call *call,
                             enum mst_call_state state, int64_t now_ns);
+// mst_mailbox_withdraw removes a task that isn't sent, and has gone back to the queue. Returns
+// effects.
+unsigned mst_mailbox_withdraw(struct mst_mailbox *mailbox,
+                              struct mst_call *task);
 // mst_mailbox_drop_cancelled drops the cancelled calls that weren't sent; sent_too: also those that
 // were. Returns effects.
 unsigned mst_mailbox_drop_cancelled(struct mst_mailbox *mailbox, int sent_too);

@@ -10,15 +10,18 @@
 #include "base/mst_hash.h"
 
 #define NOWHERE UINT32_MAX
+#define TAKEN UINT32_MAX
 #define TABLE_MIN 16u
 // How many sets without items are kept, for later items with the same workers.
 #define EMPTY_MAX 64u
 
 struct mst_set {
   struct mst_set *next; // in the table
+  struct mst_queue *queue;
   uint64_t hash;
   struct mst_queued **items; // a heap
   uint32_t item_count, item_cap;
+  uint32_t taken;    // more items, that may be put back
   uint32_t count;    // workers; 0: any
   uint32_t *workers; // increasing
   uint32_t *places;  // in the workers' heaps; NOWHERE: not there
@@ -85,9 +88,18 @@ static void take_item(struct mst_queue *queue, struct mst_queued *item) {
     item_up(queue, set, at);
     item_down(queue, set, last->at);
   }
-  item->set = NULL;
   queue->count--;
-  if (set->item_count == 0 && set != queue->any) queue->empty++;
+}
+
+static int is_empty(const struct mst_set *set) {
+  return set->item_count == 0 && set->taken == 0;
+}
+
+// leave: an item that was taken out doesn't come back.
+static void leave(struct mst_queue *queue, struct mst_queued *item) {
+  struct mst_set *set = item->set;
+  item->set = NULL;
+  if (is_empty(set) && set != queue->any) queue->empty++;
 }
 
 // ---- a worker's sets
@@ -168,11 +180,12 @@ static void free_set(struct mst_set *set) {
   free(set);
 }
 
-static struct mst_set *new_set(const uint32_t *workers, uint32_t count,
-                               uint64_t hash) {
+static struct mst_set *new_set(struct mst_queue *queue, const uint32_t *workers,
+                               uint32_t count, uint64_t hash) {
   struct mst_set *set =
       mst_fault("queue.alloc") ? NULL : calloc(1, sizeof *set);
   if (set == NULL) return NULL;
+  set->queue = queue;
   set->hash = hash;
   set->count = count;
   if (count == 0) return set;
@@ -199,7 +212,7 @@ static void drop_empty(struct mst_queue *queue) {
     struct mst_set **at = &queue->table[i];
     while (*at != NULL) {
       struct mst_set *set = *at;
-      if (set->item_count > 0) {
+      if (!is_empty(set)) {
         at = &set->next;
         continue;
       }
@@ -246,7 +259,7 @@ static struct mst_set *find_set(struct mst_queue *queue,
                          memcmp(set->workers, workers, bytes) != 0))
     set = set->next;
   if (set != NULL) return set;
-  set = new_set(workers, count, hash);
+  set = new_set(queue, workers, count, hash);
   if (set == NULL) return NULL;
   set->next = *slot_of(queue, hash);
   *slot_of(queue, hash) = set;
@@ -307,17 +320,9 @@ static int make_room(struct mst_queue *queue, struct mst_set *set) {
 
 uint32_t mst_queue_count(const struct mst_queue *queue) { return queue->count; }
 
-int mst_queue_put(struct mst_queue *queue, struct mst_queued *item,
-                  const uint32_t *workers, uint32_t count) {
-  struct mst_set *set;
-  if (workers == NULL || count == 0) {
-    if (queue->any == NULL) queue->any = new_set(NULL, 0, 0);
-    set = queue->any;
-  } else {
-    set = find_set(queue, workers, count);
-  }
-  if (set == NULL || make_room(queue, set) != 0) return -MST_EMEM;
-  if (set->item_count == 0 && set != queue->any) queue->empty--;
+static int put(struct mst_queue *queue, struct mst_set *set,
+               struct mst_queued *item) {
+  if (make_room(queue, set) != 0) return -MST_EMEM;
   item->set = set;
   place_item(set, set->item_count++, item);
   item_up(queue, set, item->at);
@@ -328,9 +333,53 @@ int mst_queue_put(struct mst_queue *queue, struct mst_queued *item,
   return 0;
 }
 
+int mst_queue_put(struct mst_queue *queue, struct mst_queued *item,
+                  const uint32_t *workers, uint32_t count) {
+  struct mst_set *set;
+  if (workers == NULL || count == 0) {
+    if (queue->any == NULL) queue->any = new_set(queue, NULL, 0, 0);
+    set = queue->any;
+  } else {
+    set = find_set(queue, workers, count);
+  }
+  if (set == NULL) return -MST_EMEM;
+  const int was_empty = is_empty(set) && set != queue->any;
+  const int rc = put(queue, set, item);
+  if (rc == 0 && was_empty) queue->empty--;
+  return rc;
+}
+
+static int is_queued(const struct mst_queued *item) {
+  return item->set != NULL && item->at != TAKEN;
+}
+
 void mst_queue_remove(struct mst_queue *queue, struct mst_queued *item) {
-  if (item->set == NULL) return;
+  if (!is_queued(item)) return;
   take_item(queue, item);
+  leave(queue, item);
+  drop_empty(queue);
+}
+
+void mst_queue_take(struct mst_queue *queue, struct mst_queued *item) {
+  if (!is_queued(item)) return;
+  take_item(queue, item);
+  item->at = TAKEN;
+  item->set->taken++;
+}
+
+int mst_queue_put_back(struct mst_queue *queue, struct mst_queued *item) {
+  struct mst_set *set = item->set;
+  MST_ASSERT(set != NULL && item->at == TAKEN);
+  const int rc = put(queue, set, item);
+  if (rc == 0) set->taken--;
+  return rc;
+}
+
+void mst_queue_forget(struct mst_queued *item) {
+  if (item->set == NULL || item->at != TAKEN) return;
+  struct mst_queue *queue = item->set->queue;
+  item->set->taken--;
+  leave(queue, item);
   drop_empty(queue);
 }
 
@@ -398,6 +447,7 @@ static void take_all(struct mst_queue *queue, struct mst_set *set,
   while (set->item_count > 0) {
     struct mst_queued *item = set->items[0];
     take_item(queue, item);
+    leave(queue, item);
     visit(owner, item);
   }
 }
@@ -493,7 +543,7 @@ const char *mst_queue_check(const struct mst_queue *queue) {
          what == NULL && set != NULL; set = set->next) {
       what = check_set(queue, set);
       count += set->item_count;
-      empty += set->item_count == 0;
+      empty += (uint32_t)is_empty(set);
       sets++;
     }
   }

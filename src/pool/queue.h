@@ -26,8 +26,8 @@ struct mst_queued {
   uint64_t serial;  // order of submission, unique
   int32_t priority; // higher goes first
   void *owner;
-  struct mst_set *set; // NULL: it isn't queued
-  uint32_t at;         // its place in the set's heap
+  struct mst_set *set; // NULL: it is neither queued nor taken
+  uint32_t at;         // its place in the set's heap, if it is queued
 };
 
 // A set as one worker sees it.
@@ -48,7 +48,7 @@ struct mst_queue {
   struct mst_set *any;    // for any worker
   struct mst_set **table; // the others, a hash table by their workers
   uint32_t table_size;
-  uint32_t sets, empty;             // in the table; of these, without items
+  uint32_t sets, empty;             // in the table; of these, without any item
   struct mst_queue_worker *workers; // by number
   uint32_t worker_count;
   uint32_t count; // items
@@ -62,8 +62,14 @@ uint32_t mst_queue_count(const struct mst_queue *queue);
 // then nothing has changed.
 int mst_queue_put(struct mst_queue *queue, struct mst_queued *item,
                   const uint32_t *workers, uint32_t count);
-// mst_queue_remove removes an item; does nothing if it isn't queued.
+// mst_queue_remove removes an item; does nothing if it isn't queued. mst_queue_take does so until
+// mst_queue_put_back; the queue keeps its set, and must stay, until mst_queue_forget.
 void mst_queue_remove(struct mst_queue *queue, struct mst_queued *item);
+void mst_queue_take(struct mst_queue *queue, struct mst_queued *item);
+// mst_queue_put_back: 0, or -MST_EMEM: then it is still taken.
+int mst_queue_put_back(struct mst_queue *queue, struct mst_queued *item);
+// mst_queue_forget: an item won't be put back; does nothing if it isn't taken.
+void mst_queue_forget(struct mst_queued *item);
 // mst_queue_first gives the next item for a worker, or NULL; the item stays queued.
 struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker);
 // mst_queue_is_for tells whether a queued item may go to this worker. O(its workers).

@@ -1,5 +1,6 @@
 // Tests of pool/calls: workers that come late, finish and leave, or are away, by facts and
 // actions.
+#include "base/mst_fault.h"
 #include "mst_calls_test.h"
 
 static enum mst_worker_state state_of(uint32_t worker) {
@@ -79,6 +80,66 @@ TEST("A call waits for a worker in a queue without limit") {
   EXPECT("EXEC 1 #1");
   answer(1, 1);
   CHECK_INT(task->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("Tasks of a worker whose launch waits in a queue go to others, with their "
+     "losses") {
+  run_calls(2);
+  struct mst_call *first = submit(), *other = submit();
+  struct mst_call *second = submit(), *filler = submit();
+  struct mst_call *own = submit_to(0);
+  EXPECT("EXEC 0 #1, EXEC 0 #2, EXEC 1 #1, EXEC 1 #2");
+  ask(0);
+  EXPECT("EXEC 0 #3");
+  mst_calls_await_task(second);
+  lose_one(0);
+  CHECK_INT(first->losses, 1);
+  fact(MST_EV_PENDING, 0, 0, 0);
+  EXPECT("");
+  CHECK_INT(first->state, MST_CALL_QUEUED);
+  CHECK_INT(calls.dispatch.awaited, 2); // the second, and what comes before it
+  CHECK_INT(calls.slots[0]->mailbox.count, 1); // the verb's call
+  answer(1, 1);
+  EXPECT("EXEC 1 #3 again");
+  CHECK_INT(first->worker, 1);
+  answer(1, 2);
+  EXPECT("EXEC 1 #4");
+  CHECK_INT(second->worker, 1);
+  CHECK_INT(calls.dispatch.awaited, 0);
+  CHECK_INT(own->state, MST_CALL_QUEUED); // no other may take it
+  lose_one(1);                            // its second, of two workers
+  CHECK_INT(first->state, MST_CALL_LOST);
+  CHECK_INT(first->loss->kind, MST_LOSS_POISON);
+  come_up(1);
+  EXPECT("EXEC 1 #4");
+  come_up(0);
+  EXPECT("EXEC 0 #3, EXEC 0 #4");
+  answer(0, 3);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  answer(0, 4);
+  answer(1, 4);
+  CHECK(own->state == MST_CALL_DONE && second->state == MST_CALL_DONE);
+  CHECK(other->state == MST_CALL_DONE && filler->state == MST_CALL_DONE);
+  finish();
+}
+
+TEST("Without memory for its place in the queue a task waits with its worker") {
+  run_calls(2);
+  struct mst_call *task = submit_to(0);
+  EXPECT("EXEC 0 #1");
+  lose_one(0);
+  (void)submit_to(0); // more than there was room for
+  (void)submit_to(0);
+  (void)submit_to(0);
+  (void)submit_to(0);
+  CHECK_INT(mst_fault_arm("queue.alloc", 1, 12), 0);
+  fact(MST_EV_PENDING, 0, 0, 0);
+  (void)mst_fault_arm("queue.alloc", 0, 0);
+  CHECK_INT(task->state, MST_CALL_GIVEN);
+  come_up(0);
+  EXPECT("EXEC 0 #1 again, EXEC 0 #2");
+  mst_calls_end(&calls, now_ns);
   finish();
 }
 

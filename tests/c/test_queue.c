@@ -17,6 +17,7 @@ struct item {
   uint32_t workers[WORKERS]; // the workers that may take it
   uint32_t count;            // 0: any
   int in;
+  int taken; // it may be put back
 };
 
 static struct item items[ITEMS];
@@ -68,8 +69,26 @@ static void take_out(struct item *item) {
   item->in = 0;
 }
 
+// take_some takes an item for a while, or puts it back, or for good.
+static void take_some(uint64_t *random, struct item *item) {
+  if (item->in) {
+    mst_queue_take(&queue, &item->queued);
+    item->in = 0;
+    item->taken = 1;
+  } else if (item->taken && mst_random_below(random, 2) == 0) {
+    CHECK_INT(mst_queue_put_back(&queue, &item->queued), 0);
+    item->in = 1;
+    item->taken = 0;
+  } else {
+    mst_queue_forget(&item->queued);
+    item->taken = 0;
+  }
+}
+
 static void empty_queue(void) {
   struct mst_queued *head;
+  for (uint32_t i = 0; i < ITEMS; i++)
+    mst_queue_forget(&items[i].queued);
   while ((head = mst_queue_head(&queue)) != NULL)
     take_out(head->owner);
   CHECK_INT(mst_queue_count(&queue), 0);
@@ -82,8 +101,10 @@ TEST("A queue gives each worker the same item as a search through all would") {
   for (uint64_t step = 1; step <= 20000; step++) {
     struct item *item = &items[mst_random_below(&random, ITEMS)];
     const uint32_t worker = (uint32_t)mst_random_below(&random, WORKERS);
-    const uint32_t what = (uint32_t)mst_random_below(&random, 5);
-    if (!item->in && what < 2) {
+    const uint32_t what = (uint32_t)mst_random_below(&random, 6);
+    if (what == 5) {
+      take_some(&random, item);
+    } else if (!item->in && !item->taken && what < 2) {
       put(&random, item, step);
     } else if (item->in && what == 2) {
       take_out(item);
@@ -129,8 +150,31 @@ TEST("A sweep removes items that no usable worker may have, each once") {
   empty_queue();
 }
 
+TEST("The sets of items that are taken are kept, those of others aren't") {
+  memset(items, 0, sizeof items);
+  for (uint32_t i = 0; i < ITEMS; i++) {
+    items[i].workers[0] = i; // each in a set of its own
+    items[i].queued = (struct mst_queued){.serial = i + 1, .owner = &items[i]};
+    CHECK_INT(mst_queue_put(&queue, &items[i].queued, items[i].workers, 1), 0);
+    mst_queue_take(&queue, &items[i].queued);
+  }
+  CHECK_INT(mst_queue_count(&queue), 0);
+  CHECK_INT(queue.sets, ITEMS);
+  for (uint32_t i = 1; i < ITEMS; i++) {
+    mst_queue_forget(&items[i].queued);
+    mst_queue_forget(&items[i].queued); // which is nothing
+    CHECK(mst_queue_check(&queue) == NULL);
+  }
+  CHECK(queue.sets < ITEMS / 2);
+  CHECK_INT(mst_queue_put_back(&queue, &items[0].queued), 0);
+  CHECK(mst_queue_first(&queue, 0) == &items[0].queued);
+  CHECK(mst_queue_first(&queue, 1) == NULL);
+  empty_queue();
+}
+
 TEST("A queue without memory for an item stays as it was") {
   uint64_t random = 11;
+  int full = 0;
   memset(items, 0, sizeof items);
   for (uint32_t i = 0; i < 20; i++)
     put(&random, &items[i], i + 1);
@@ -146,6 +190,24 @@ TEST("A queue without memory for an item stays as it was") {
     mst_queue_remove(&queue, &one);
     CHECK_INT(mst_queue_count(&queue), 20);
   }
+  // Put back among more than there were.
+  mst_queue_take(&queue, &items[0].queued);
+  for (uint32_t i = 20; i < 60; i++) {
+    items[i].count = items[0].count;
+    memcpy(items[i].workers, items[0].workers, sizeof items[0].workers);
+    items[i].queued = (struct mst_queued){.serial = i + 1, .owner = &items[i]};
+    CHECK_INT(mst_queue_put(&queue, &items[i].queued, items[i].workers,
+                            items[i].count),
+              0);
+    CHECK_INT(mst_fault_arm("queue.alloc", 1, 12), 0);
+    const int rc = mst_queue_put_back(&queue, &items[0].queued);
+    (void)mst_fault_arm("queue.alloc", 0, 0);
+    CHECK(rc == 0 || rc == -MST_EMEM);
+    CHECK(mst_queue_check(&queue) == NULL);
+    if (rc == 0) mst_queue_take(&queue, &items[0].queued);
+    full += rc != 0;
+  }
+  CHECK(full > 0);
   empty_queue();
 }
 

@@ -50,6 +50,7 @@ struct ex_budget {
   uint8_t stops;
   uint8_t no_memory; // messages that can't be sent because memory is short
   uint8_t standbys;  // checkpoints that end
+  uint8_t queues;    // launches that wait in a queue
   uint8_t waits;     // with other events possible at the time
 };
 
@@ -109,7 +110,8 @@ enum ex_what {
   EX_DRAIN,
   EX_STOP,
   EX_NO_MEMORY,
-  EX_STANDBY
+  EX_STANDBY,
+  EX_QUEUE
 };
 
 struct ex_event {
@@ -141,6 +143,7 @@ struct ex_process {
   uint8_t replayed;  // journal entries that it was sent
   uint8_t first;     // the first journal entry that it needs
   uint8_t to_replay; // how many, at its launch
+  uint8_t queued;    // its launch waits
   uint8_t jobs;      // bit k: it has the job of call k
   uint8_t lacks;     // part of its state was gone when it was launched
   uint32_t epoch;
@@ -169,11 +172,12 @@ struct ex_call {
   struct mst_call *task; // a reference
   uint8_t asked;
   uint8_t cancelled;
-  uint8_t late;      // it was interrupted for its time limit
-  uint8_t no_memory; // it couldn't be sent
-  uint8_t blamed;    // losses that it was blamed for
-  uint8_t mailbox;   // 1 + the worker that has it
-  uint8_t outcome;   // enum ex_outcome
+  uint8_t late;        // it was interrupted for its time limit
+  uint8_t no_memory;   // it couldn't be sent
+  uint8_t blamed;      // losses that it was blamed for
+  uint8_t handed_back; // it was in the mailbox of a worker that waits
+  uint8_t mailbox;     // 1 + the worker that has it
+  uint8_t outcome;     // enum ex_outcome
 };
 
 struct ex {
@@ -254,7 +258,7 @@ uint64_t ex_hash(const struct ex *ex);
   SIGHT(send_failed) SIGHT(read_after_death) SIGHT(given_up)    \
   SIGHT(launched_later) SIGHT(alone) SIGHT(no_memory) SIGHT(revived)           \
   SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)                    \
-  SIGHT(checkpoint) SIGHT(standby_ended)
+  SIGHT(checkpoint) SIGHT(standby_ended) SIGHT(handed_back)
 // clang-format on
 #define EX_SIGHT_NAME(name) EX_SAW_##name,
 enum ex_sight { EX_SIGHTS(EX_SIGHT_NAME) EX_SIGHT_COUNT };

@@ -20,7 +20,7 @@ static void mix_process(uint64_t *hash, const struct ex_process *process) {
                 (uint64_t)process->close_due << 3 |
                 (uint64_t)process->let_go << 2 | (uint64_t)process->bye << 1 |
                 process->by_itself);
-  mix(hash, process->lacks);
+  mix(hash, (uint64_t)process->queued << 1 | process->lacks);
   mix(hash, process->replayed);
   mix(hash, process->first);
   mix(hash, process->to_replay);
@@ -115,6 +115,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
   mix(hash, (uint64_t)left->drains << 32 | (uint64_t)left->waits << 24 |
                 (uint64_t)left->retires << 16 | (uint64_t)left->stops << 8 |
                 (uint64_t)left->standbys << 4 | left->no_memory);
+  mix(hash, left->queues);
   mix(hash, (uint64_t)ex->fail_launch << 4 | (uint64_t)ex->fail_send << 3 |
                 (uint64_t)ex->stopped << 2 | (uint64_t)ex->stopping << 1 |
                 ex->lasting);
@@ -123,7 +124,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
     const struct ex_call *call = &ex->calls[i];
     mix(hash, (uint64_t)call->late << 5 | (uint64_t)call->cancelled << 4 |
                   (uint64_t)call->no_memory << 3 | (uint64_t)call->blamed << 1);
-    mix(hash, call->mailbox);
+    mix(hash, (uint64_t)call->mailbox << 1 | call->handed_back);
     mix(hash, call->outcome);
     if (call->task == NULL) continue;
     mix_call(hash, call->task);

@@ -138,6 +138,21 @@ static void exited(struct ex *ex, uint32_t worker) {
   }
 }
 
+// wait_in_queue: the worker's tasks go to others.
+static void wait_in_queue(struct ex *ex, uint32_t worker) {
+  ex->processes[worker].queued = 1;
+  for (uint8_t i = 0; i < EX_CALLS; i++) {
+    struct ex_call *call = &ex->calls[i];
+    const struct mst_call *task = call->task;
+    if (task == NULL || task->state != MST_CALL_GIVEN) continue;
+    if (task->mailbox != &slot_of(ex, worker)->mailbox) continue;
+    call->mailbox = 0;
+    call->handed_back = 1;
+    ex_saw(EX_SAW_handed_back);
+  }
+  ex_fact(ex, MST_EV_PENDING, worker, 0, 0);
+}
+
 static void launch_fails(struct ex *ex, struct ex_event event) {
   ex->processes[event.at].life = EX_NONE;
   ex_fact(ex, MST_EV_LAUNCH_FAILED, event.at, 0, event.more ? EAGAIN : EPERM);
@@ -297,6 +312,9 @@ static void may_of_worker(const struct ex *ex, uint32_t worker,
   case EX_BOOTING:
     may(list, EX_READY, worker, 0);
     if (ex->left.kills > 0) may(list, EX_KILL, worker, 0);
+    if (ex->left.queues > 0 && !ex->processes[worker].queued) {
+      may(list, EX_QUEUE, worker, 0);
+    }
     for (uint32_t more = 0; ex->left.bad_launch > 0 && more < 2; more++)
       may(list, EX_BAD_LAUNCH, worker, more);
     break;
@@ -450,6 +468,10 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     ex_saw(EX_SAW_standby_ended);
     mst_calls_checkpoint_ended(&ex->core, event.at, ex->now_ns);
     break;
+  case EX_QUEUE:
+    ex->left.queues--;
+    wait_in_queue(ex, event.at);
+    return;
   default:
     ex_fail(ex, "no such event");
   }
