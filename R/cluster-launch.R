@@ -183,9 +183,10 @@ start_timeout <- function() {
 # the rest, so the user's order is kept. Packages that can be loaded in advance are.
 is_late <- function(packages) cumsum(packages %in% never_preloaded()) > 0L
 never_preloaded <- function() c(not_preloaded, names(dev_packages()))
-server_for <- function(plan) {
+# again: see host_servers().
+server_for <- function(plan, again = TRUE) {
   if (!is.null(plan$host)) {
-    return(host_servers(list(plan))[[1L]])
+    return(host_servers(list(plan), again)[[1L]])
   }
   late <- is_late(plan$packages)
   load <- setdiff(c(plan$packages[late], plan$load), never_preloaded())

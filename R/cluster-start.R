@@ -122,6 +122,12 @@
 #' this, and if none of them drew random numbers without a stream of parallel's. Where calls leave
 #' nothing that later ones need, choose `healing = "fresh"`.
 #'
+#' When a whole host is lost, it is asked for again while the cluster goes on. Its workers are
+#' `"pending"`: others get their tasks, calls to them wait. If the host can't be reached, that is
+#' tried again after 1, 2, 4, ... seconds, for `getOption("muster.start_timeout")` seconds
+#' together. Then its workers are given up until [cluster_resize()], or, if the cluster has no
+#' other hosts, the call is an error of class `muster_error_lost`.
+#'
 #' After \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} a task that
 #' runs again draws the same numbers as its lost attempt: results are the same with and without
 #' losses, except for the load-balanced functions, whose results depend on chance anyway. Any

@@ -31,10 +31,7 @@ announce_host <- function(events) {
   first <- events[[1L]]
   ranks <- vapply(events, `[[`, 0L, "worker")
   pids <- vapply(events, `[[`, 0L, "pid")
-  who <- paste0(
-    toupper(substr(ranks_text(ranks), 1L, 1L)), substring(ranks_text(ranks), 2L),
-    " were lost with their fork server."
-  )
+  who <- paste0(capitalised(ranks_text(ranks)), " were lost with their fork server.")
   if (first$kind == "given_up") {
     inform_muster("given_up", who,
       details = c(end_reason(first), "They are not replaced."), worker = ranks, pid = pids
@@ -265,32 +262,28 @@ replace_servers <- function() {
   drop_gone_servers()
 }
 
-# Gives a group of a cluster another server. If there is none the group is given up, unless it is
-# the whole cluster: then that is an error, and the next call tries again. FALSE: the cluster or
-# the new server is gone meanwhile.
+# Gives a group of a cluster another server, or has it wait for its host. If there is no server the
+# group is given up, unless it is the whole cluster: then that is an error, and the next call tries
+# again. FALSE: the cluster or the new server is gone meanwhile.
 replace_server <- function(kept, id, group) {
   plan <- kept$plans[[group]]
+  if (!is.null(plan$host) && !is_linked(plan)) {
+    return(await_host(plan, id, group))
+  }
   where <- if (is.null(plan$host)) "this machine" else host_shown(plan)
-  lost <- if (!is.null(plan$host)) link_loss(plan)
-  if (is_queued(plan)) {
-    plan$host$queue_timeout <- min(plan$host$queue_timeout, plan_timeout(plan))
+  server <- tryCatch(server_for(plan, again = FALSE), error = identity)
+  if (!is.null(plan$host) && !is_linked(plan)) {
+    return(await_host(plan, id, group)) # it is gone meanwhile
   }
-  server <- tryCatch(server_for(plan), error = identity)
   why <- if (inherits(server, "error")) conditionMessage(server) else server$refused
-  if (!is.null(why) && length(kept$plans) == 1L) {
-    abort_muster("lost",
-      "Can't replace workers: their fork server is gone, and no other can start.",
-      details = c(lost, why), hints = "cluster_stop() this cluster and start another.",
-      call = verb_call()
-    )
-  }
   if (!is.null(why)) {
+    abort_unless_others(kept, why)
     the$plans[[as.character(id)]]$lost <- union(kept$lost, group)
     adopted <- .Call(ffi_cluster_adopt, id, group, NULL, NULL)
     inform_muster("server", paste0("No fork server can start on ", where, "."),
-      details = c(lost, why), hints = "Its workers are given up. cluster_resize() tries again."
+      details = why, hints = "Its workers are given up. cluster_resize() tries again."
     )
-    return(adopted)
+    return(!is.null(adopted))
   }
   if (is.null(plan$host)) temp_dir(basename(kept$bases[group]), plan$call)
   adopted <- .Call(
@@ -300,8 +293,17 @@ replace_server <- function(kept, id, group) {
   inform_muster("server", paste0(
     "The fork server ", if (!is.null(plan$host)) paste0("on ", where, " "),
     "was gone; another one was started."
-  ), details = lost)
-  adopted
+  ))
+  !is.null(adopted)
+}
+
+abort_unless_others <- function(kept, why) {
+  if (length(kept$plans) == 1L) {
+    abort_muster("lost",
+      "Can't replace workers: their fork server is gone, and no other can start.",
+      details = why, hints = "cluster_stop() this cluster and start another.", call = verb_call()
+    )
+  }
 }
 
 # Tries again to start fork servers for the groups of a cluster that were given up.

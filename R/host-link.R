@@ -98,6 +98,11 @@ host_link <- function(plan) {
 
 is_up <- function(link) identical(.Call(ffi_remote_state, link$pointer)$state, "up")
 
+is_linked <- function(plan) {
+  link <- the$hosts[[plan$host$key]]
+  !is.null(link) && is_up(link)
+}
+
 # finish_link() waits for the link that begin_link() has begun.
 finish_link <- function(plan) {
   link <- the$hosts[[plan$host$key]]
@@ -157,12 +162,8 @@ abort_link <- function(state, plan) {
   )
 }
 
-# link_loss() says why the link to a host is gone; NULL if it is there.
-link_loss <- function(plan) {
-  link <- the$hosts[[plan$host$key]]
-  if (is.null(link) || is_up(link)) {
-    return(NULL)
-  }
+# link_loss() says why a link that there was is gone.
+link_loss <- function(plan, link) {
   .Call(ffi_remote_wait, link$pointer, 1) # for its last words
   state <- .Call(ffi_remote_state, link$pointer)
   known <- why_ended(plan, state, state$output)
@@ -198,8 +199,9 @@ check_facts <- function(facts, plan) {
 
 # ---- Fork servers there
 
-# host_servers() gives a fork server on each plan's host: all that are missing boot at once.
-host_servers <- function(plans) {
+# host_servers() gives a fork server on each plan's host: all that are missing boot at once. again:
+# a link may end while a server is asked for; then the host is reached again.
+host_servers <- function(plans, again = TRUE) {
   begun <- list()
   complete <- FALSE
   on.exit(if (!complete) {
@@ -208,7 +210,7 @@ host_servers <- function(plans) {
     }
   })
   for (plan in plans) begun <- c(begun, list(begin_host_server(plan)))
-  servers <- Map(finish_host_server, plans, begun)
+  servers <- Map(finish_host_server, plans, begun, again)
   complete <- TRUE
   servers
 }
@@ -234,8 +236,7 @@ begin_host_server <- function(plan) {
   list(pointer = .Call(ffi_remote_server, link$pointer, order, setup), link = link, key = key)
 }
 
-# again: a link may end while a server is asked for.
-finish_host_server <- function(plan, begun, again = TRUE) {
+finish_host_server <- function(plan, begun, again) {
   if (!is.null(begun$server)) {
     return(begun$server)
   }
@@ -318,16 +319,76 @@ join_hosts <- function() {
   the$joins <- TRUE
   on.exit(the$joins <- FALSE)
   if (is.null(the$watch)) the$watch <- new_queue_watch()
+  for (one in later_groups()) {
+    if (is.null(the$hosts[[one$plan$host$key]]) && may_ask_again(one)) {
+      failed <- tryCatch(begin_link(one$plan), error = identity)
+      if (inherits(failed, "error")) join_host(one$plan, one$id, one$group, failed)
+    }
+  }
   later <- later_groups()
   late <- watch_jobs(Filter(is_starting, lapply(later, `[[`, "plan")), the$watch)
   for (one in later) {
     failed <- Filter(function(job) identical(job$plan$host$key, one$plan$host$key), late)
-    if (length(failed) || !is_starting(one$plan)) {
+    begun <- !is.null(the$hosts[[one$plan$host$key]])
+    if (length(failed) || (begun && !is_starting(one$plan))) {
       join_host(one$plan, one$id, one$group, if (length(failed)) failed[[1L]]$error)
     }
   }
   if (!length(later_groups())) the$watch <- NULL
 }
+
+# ---- Hosts that are lost
+
+# await_host() has a group wait for its host, which is gone: its workers are pending until it joins.
+# FALSE if the cluster is gone.
+await_host <- function(plan, id, group) {
+  id <- as.character(id)
+  link <- the$hosts[[plan$host$key]]
+  gone <- !is.null(link) && !is_starting(plan) # else another cluster has asked for it
+  where <- host_shown(plan)
+  lost <- if (gone) link_loss(plan, link)
+  if (gone) end_link(plan)
+  the$plans[[id]]$later <- union(the$plans[[id]]$later, group)
+  the$plans[[id]]$tries[[as.character(group)]] <- list(at_s = -Inf, paused_s = 0, pause_s = 1)
+  awaited <- .Call(ffi_cluster_await, as.integer(id), group)
+  if (gone) {
+    inform_muster("server", paste0(capitalised(where), " is gone; it is asked for again."),
+      details = lost
+    )
+  }
+  join_hosts()
+  awaited
+}
+
+may_ask_again <- function(one) {
+  tries <- the$plans[[one$id]]$tries[[as.character(one$group)]]
+  is.null(tries) || proc.time()[["elapsed"]] >= tries$at_s
+}
+
+# ask_later() decides what follows when a lost host couldn't be reached: TRUE if it is asked for
+# again, after a pause that doubles. All pauses together are as long as a host may take to start.
+ask_later <- function(plan, id, group, failed) {
+  group <- as.character(group)
+  tries <- the$plans[[id]]$tries[[group]]
+  if (is.null(tries)) {
+    return(FALSE)
+  }
+  paused_s <- tries$paused_s + tries$pause_s
+  again <- paused_s <= plan_timeout(plan) && !isTRUE(failed$reason %in% lasting_reasons)
+  the$plans[[id]]$tries[[group]] <- if (again) {
+    list(
+      at_s = proc.time()[["elapsed"]] + tries$pause_s, paused_s = paused_s,
+      pause_s = 2 * tries$pause_s
+    )
+  }
+  again
+}
+
+# A host that fails for one of these reasons does so the next time, too.
+lasting_reasons <- c(
+  "name", "key", "login", "R", "muster", "version", "partition", "account", "request", "pending"
+)
+
 
 # list(id, group, plan) of each group of a cluster whose host isn't there yet.
 later_groups <- function() {
@@ -346,7 +407,7 @@ join_host <- function(plan, id, group, failed) {
     {
       if (!is.null(failed)) stop(failed) # tidy: raised above
       finish_link(plan)
-      server <- server_for(plan)
+      server <- server_for(plan, again = FALSE)
       if (!is.null(server$refused)) abort_refused(plan, server$refused)
       server
     },
@@ -359,20 +420,28 @@ join_host <- function(plan, id, group, failed) {
   if (is.null(kept)) {
     return(invisible()) # the cluster is gone meanwhile
   }
-  the$plans[[id]]$later <- setdiff(kept$later, group)
-  if (failed) the$plans[[id]]$lost <- union(kept$lost, group)
-  .Call(
+  if (failed && ask_later(plan, id, group, joined)) {
+    return(invisible())
+  }
+  if (failed) abort_unless_others(kept, conditionMessage(joined))
+  waiting <- .Call(
     ffi_cluster_adopt, as.integer(id), group, if (!failed) joined$pointer,
     if (!failed) late_orders(plan, joined)
   )
+  if (is.null(waiting)) {
+    return(invisible()) # the cluster is gone, or the server, which is asked for again
+  }
+  the$plans[[id]]$later <- setdiff(kept$later, group)
+  the$plans[[id]]$tries[[as.character(group)]] <- NULL
+  if (failed) the$plans[[id]]$lost <- union(kept$lost, group)
   if (failed) {
     inform_muster("server", paste0("No workers can start on ", where, "."),
       details = conditionMessage(joined),
       hints = "They are given up. cluster_resize() tries again."
     )
-  } else {
+  } else if (waiting > 0L) {
     inform_muster("joined", paste0(
-      "H", substring(where, 2L), " has joined: ", number_of(plan$workers, "worker"), "."
-    ), workers = plan$workers)
+      capitalised(where), " has joined: ", number_of(waiting, "worker"), "."
+    ), workers = waiting)
   }
 }

@@ -16,9 +16,8 @@
 #' moment when a job runs.
 #'
 #' A job that ends (`scancel`, its time or memory limit, a node that fails, preemption) is the loss
-#' of a host: one message says why; work of its workers goes to others. The job is asked for again.
-#' If the new one doesn't run within `muster.start_timeout`, its workers are given up until
-#' [cluster_resize()] asks once more.
+#' of a host, see Healing in [cluster_start()]: one message says why, and the job is asked for
+#' again. While that one is pending, however long, the others do the work.
 #'
 #' @param jobs How many jobs: a whole number from 1 to 1,000. `NULL` (default): no new ones inside a
 #'   job of Slurm, one elsewhere.
@@ -34,8 +33,8 @@
 #'   `c("--gres=gpu:1", "--exclusive")`.
 #' @param prologue,rscript As for [launch_ssh()]; by default the Rscript of this session's R, by its
 #'   path. The jobs get this session's environment variables.
-#' @param queue_timeout How long [cluster_start()] waits while a job is pending, in seconds.
-#'   Default: without limit.
+#' @param queue_timeout How long a job may be pending, in seconds: then [cluster_start()] raises an
+#'   error, and workers of a job that was asked for again are given up. Default: without limit.
 #' @returns An object of class `"muster_launcher"`.
 #' @section Errors:
 #' `muster_error_input`: an argument has the wrong type, or is for new jobs where none is asked for.

@@ -12,10 +12,8 @@
 #' opened on either side, and no other program has to run there but R, with muster installed in the
 #' same version. The login shell may be any, and may print.
 #'
-#' When a host is lost (ssh ends, or nothing is heard from it for a minute), its workers are lost.
-#' Work that they had goes to others; ssh is tried again, and the workers come back with what they
-#' knew, see Healing in [cluster_start()]. If the host can't be reached again its workers are given
-#' up, and the rest of the cluster goes on.
+#' A host is lost when ssh ends, or when nothing is heard from it for a minute. Work that its
+#' workers had goes to others, and ssh is tried again, see Healing in [cluster_start()].
 #'
 #' @param hosts Character vector, without duplicates: names or addresses of hosts, or names from
 #'   `~/.ssh/config`, each perhaps with a user before and a port behind it: `"ann@node1:2200"`.

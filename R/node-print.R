@@ -27,6 +27,8 @@ format.muster_psock <- function(x, ...) {
   )
 }
 
+capitalised <- function(text) paste0(toupper(substr(text, 1L, 1L)), substring(text, 2L))
+
 number_of <- function(n, what) paste0(n, " ", what, if (n != 1L) "s")
 
 hosts_text <- function(hosts) {

@@ -35,6 +35,7 @@
   EACH(ffi_cluster_grow, 3)                                                    \
   EACH(ffi_nodes_ready, 1)                                                     \
   EACH(ffi_cluster_adopt, 4)                                                   \
+  EACH(ffi_cluster_await, 2)                                                   \
   EACH(ffi_cluster_revive, 1)                                                  \
   EACH(ffi_cluster_ids, 0)                                                     \
   EACH(ffi_cluster_orphan, 0)                                                  \

@@ -195,6 +195,24 @@ void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
   tell_slots(cluster, group);
 }
 
+uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
+                             const struct mst_group *group) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    const struct mst_peer *peer = cluster->peers[i];
+    n += peer->group == group && is_waiting(peer) &&
+         !mst_peer_worker(peer)->cancelled;
+  }
+  return n;
+}
+
+void mst_cluster_await(struct mst_cluster *cluster, struct mst_group *group) {
+  group->launcher = &cluster->session->nowhere;
+  group->orphaned = group->lost = 0;
+  group->adopted = group->waits = 1;
+  tell_slots(cluster, group);
+}
+
 void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group) {
   group->orphaned = 0;
   group->lost = 1;

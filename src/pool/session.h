@@ -182,6 +182,11 @@ int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
 // them.
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher);
+// mst_cluster_await has an orphaned group wait for a launcher: its lost workers become pending.
+void mst_cluster_await(struct mst_cluster *cluster, struct mst_group *group);
+// mst_cluster_waiting gives the number of workers that wait for the group's launcher.
+uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
+                             const struct mst_group *group);
 // mst_session_waits tells whether a group of some cluster waits for its launcher.
 int mst_session_waits(const struct mst_session *session);
 // mst_cluster_give_up gives up the workers of an orphaned group that are lost, now and later.

@@ -16,7 +16,7 @@ test_cluster("a host that is lost is started again, and its workers know what th
     tools::pskill(host_of(cl), signal)
     got <- healed(clusterEvalQ(cl, a))
     expect_identical(got$value, list(7, 7))
-    expect_setequal(got$messages, c("muster_message_server", "muster_message_restarted"))
+    expect_setequal(got$messages, paste0("muster_message_", c("server", "restarted", "joined")))
     wait_until(!any(still_runs(there)))
   }
 })

@@ -46,28 +46,58 @@ test_cluster("a job that is cancelled is asked for again, and says so", {
   expect_false(again == job)
 })
 
-test_cluster("a job that can't come back is given up; its work goes elsewhere", {
+# A cluster whose job is over, and no other can start until free() is called: list(cl, free).
+local_jobless <- function(..., frame = parent.frame()) {
+  cl <- cluster_start(list(1, launch_slurm(jobs = 1, workers = 1, ...)))
+  defer(function() cluster_stop(cl), frame)
+  x <- 7
+  clusterExport(cl, "x", environment())
+  # Its node fails, and all others are taken.
+  system2("scontrol", c("update", "nodename=n1", "state=drain", "reason=test"))
+  free <- local_full_queue(2L, frame)
+  there <- processes(cl[[2L]]$pid)
+  system2("scancel", clusterCall(cl[2L], Sys.getenv, "SLURM_JOB_ID")[[1L]])
+  wait_until(!still_runs(there))
+  list(cl = cl, free = free)
+}
+
+test_cluster("while another job is pending, work goes elsewhere", {
   skip_without_fork()
   skip_without_proc()
   local_slurm()
   with_muster()
-  local_settings(muster.start_timeout = 3)
-  cl <- cluster_start(list(1, launch_slurm(jobs = 1, workers = 1)))
-  defer(function() cluster_stop(cl))
-  # Its node fails, and all others are taken.
-  system2("scontrol", c("update", "nodename=n1", "state=drain", "reason=test"))
-  free <- local_full_queue(2L)
-  there <- processes(cl[[2L]]$pid)
-  system2("scancel", clusterCall(cl[2L], Sys.getenv, "SLURM_JOB_ID")[[1L]])
-  wait_until(!still_runs(there))
-  got <- healed(cluster_map(cl, 1:20, function(i) i))
+  less <- local_jobless()
+  got <- healed(cluster_map(less$cl, 1:20, function(i) i))
   expect_identical(got$value, as.list(1:20))
-  expect_identical(cluster_status(cl)$state, c("idle", "lost"))
-  expect_match(got$text, "was pending for 3 s", fixed = TRUE)
+  expect_identical(cluster_status(less$cl)$state, c("idle", "pending"))
+  expect_match(got$text, "Its job in Slurm was cancelled.", fixed = TRUE)
+  less$free()
+  back <- healed(clusterEvalQ(less$cl, x))
+  expect_identical(back$value, list(7, 7))
+  expect_match(back$text, "has joined: 1 worker.", fixed = TRUE)
+})
+
+test_cluster("a job that is pending for too long again is given up", {
+  skip_without_fork()
+  skip_without_proc()
+  local_slurm()
+  with_muster()
+  less <- local_jobless(queue_timeout = 3)
+  text <- ""
+  expect_error(
+    withCallingHandlers(clusterCall(less$cl, function() 5), muster_message = function(m) {
+      text <<- paste0(text, conditionMessage(m))
+      invokeRestart("muffleMessage")
+    }),
+    class = "muster_error_lost"
+  )
+  expect_match(text, "Waiting for Slurm to start 1 job", fixed = TRUE)
+  expect_match(text, "was pending for 3 s", fixed = TRUE)
+  expect_identical(cluster_status(less$cl)$state, c("idle", "lost"))
   wait_until(no_jobs())
-  free()
-  back <- healed(cluster_resize(cl, 2))
-  expect_identical(clusterCall(back$value, function() 5), list(5, 5))
+  less$free()
+  back <- healed(cluster_resize(less$cl, 2))
+  expect_identical(healed(clusterEvalQ(back$value, x))$value, list(7, 7))
 })
 
 test_cluster("a pending job is told of, waited for, and taken back", {

@@ -10,6 +10,14 @@ host_command <- function() {
 
 here_by_link <- function(workers = 1L, ...) launch_command(host_command(), workers, ...)
 
+# A host that is there once a file is, or is a failure then: list(file, launcher).
+local_late <- function(workers = 1L, command = host_command(), frame = parent.frame()) {
+  file <- tempfile("there-")
+  defer(function() unlink(file), frame)
+  wait <- paste0("until test -e ", file, "; do sleep 0.05; done; ", command)
+  list(file = file, launcher = launch_command(wait, workers, "far"))
+}
+
 # A folder on the PATH with stand-ins for clients, see stand-ins.sh, and with muster. Returns it.
 local_clients <- function(frame = parent.frame()) {
   dir <- local_folder(frame)

@@ -1,13 +1,5 @@
 # Hosts that come after the cluster has started: cluster_start(wait =).
 
-# A host that is there once a file is, or is a failure then: list(file, launcher).
-local_late <- function(workers = 1L, command = host_command(), frame = parent.frame()) {
-  file <- tempfile("there-")
-  defer(function() unlink(file), frame)
-  wait <- paste0("until test -e ", file, "; do sleep 0.05; done; ", command)
-  list(file = file, launcher = launch_command(wait, workers, "far"))
-}
-
 test_that("`wait` is a number of workers", {
   expect_error(cluster_start(1, wait = 0), "`wait`", class = "muster_error_input")
   expect_error(cluster_start(1, wait = "all"), "`wait`", class = "muster_error_input")

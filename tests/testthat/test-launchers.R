@@ -131,6 +131,9 @@ test_cluster("host process, fork server and files are gone when the cluster is s
 
 # ---- Several together
 
+# The host process of the last worker.
+far_host <- function(cl) parent_of(parent_of(cl[[length(cl)]]$pid))
+
 test_that("launch_local() is checked as cluster_start()'s number", {
   expect_error(launch_local(0), "`workers`", class = "muster_error_input")
   expect_output(print(launch_local(2)), "2 workers on this machine", fixed = TRUE)
@@ -170,14 +173,79 @@ test_cluster("the loss of one host leaves the others alone", {
   cl <- local_cluster(list(1, here_by_link(2, "a")))
   clusterEvalQ(cl, a <- 7)
   first <- cl[[1L]]$pid
-  host <- parent_of(parent_of(cl[[2L]]$pid))
-  tools::pskill(host, 9L)
+  tools::pskill(far_host(cl), 9L)
   got <- healed(clusterEvalQ(cl, a))
   expect_identical(got$value, list(7, 7, 7))
   expect_identical(cl[[1L]]$pid, first)
-  # One message for both workers, beside the server's.
-  expect_setequal(got$messages, c("muster_message_server", "muster_message_restarted"))
-  expect_length(got$messages, 2L)
+  # One message for both workers, beside the host's.
+  expect_identical(got$messages, paste0("muster_message_", c("server", "restarted", "joined")))
+  expect_match(got$text, "Host \"a\" is gone; it is asked for again.", fixed = TRUE)
+})
+
+test_cluster("tasks of a lost host go to others while it is asked for again", {
+  skip_without_fork()
+  skip_without_proc()
+  late <- local_late(2L)
+  file.create(late$file)
+  cl <- local_cluster(list(1, late$launcher))
+  x <- 7
+  clusterExport(cl, "x", environment())
+  unlink(late$file)
+  tasks <- lapply(1:6, function(i) {
+    task_submit(cl, function(i) {
+      Sys.sleep(0.1) # tidy: the worker's work
+      i
+    }, i)
+  })
+  tools::pskill(far_host(cl), 9L)
+  got <- healed(vapply(tasks, task_value, 0L))
+  expect_identical(got$value, 1:6)
+  expect_identical(cluster_status(cl)$state, c("idle", "pending", "pending"))
+  expect_identical(healed(cluster_map(cl, 1:20, function(i) i))$value, as.list(1:20))
+  file.create(late$file)
+  got <- healed(clusterEvalQ(cl, x))
+  expect_identical(got$value, list(7, 7, 7))
+  expect_identical(got$messages, "muster_message_joined")
+  unlink(late$file)
+  tools::pskill(far_host(cl), 9L)
+  expect_identical(healed(cluster_map(cl, 1:20, function(i) i))$value, as.list(1:20))
+  cluster_stop(cl) # while it is asked for
+})
+
+test_cluster("a lost host that isn't up at once is tried again", {
+  skip_without_fork()
+  skip_without_proc()
+  down <- tempfile()
+  defer(function() unlink(down))
+  once <- paste0("test -e ", down, " && { rm ", down, "; exit 5; }; ", host_command())
+  cl <- cluster_start(list(1, launch_command(once, 1, "a")))
+  defer(function() cluster_stop(cl))
+  cl[[3L]] <- cloneNode(cl[[2L]], shutdown = FALSE)
+  file.create(down)
+  tools::pskill(far_host(cl), 9L)
+  got <- healed(clusterCall(cl, function() 5))
+  expect_identical(got$value, list(5, 5, 5))
+  expect_false(file.exists(down))
+  expect_identical(got$messages, paste0("muster_message_", c("server", "restarted", "joined")))
+  expect_match(got$text, "Host \"a\" has joined: 2 workers.", fixed = TRUE)
+})
+
+test_cluster("the only host of a cluster that can't be reached again is an error", {
+  skip_without_fork()
+  skip_without_proc()
+  down <- tempfile()
+  defer(function() unlink(down))
+  cl <- local_cluster(
+    launch_command(paste0("test -e ", down, " && exit 5; ", host_command()), 1, "a")
+  )
+  local_settings(muster.start_timeout = 1)
+  file.create(down)
+  tools::pskill(far_host(cl), 9L)
+  expect_error(healed(clusterCall(cl, function() 5)), "no other can start",
+    class = "muster_error_lost"
+  )
+  unlink(down)
+  expect_identical(healed(clusterCall(cl, function() 5))$value, list(5))
 })
 
 test_cluster("a host that can't be reached again is given up, and the others go on", {
@@ -188,12 +256,15 @@ test_cluster("a host that can't be reached again is given up, and the others go 
   once <- paste0("test -e ", file, " && { echo closed today >&2; exit 5; }; ", host_command())
   cl <- local_cluster(list(1, launch_command(once, 1, "a")))
   file.create(file)
-  tools::pskill(parent_of(parent_of(cl[[2L]]$pid)), 9L)
+  local_settings(muster.start_timeout = 1) # two tries
+  tools::pskill(far_host(cl), 9L)
   got <- healed(cluster_map(cl, 1:20, function(i) i))
   expect_identical(got$value, as.list(1:20))
   expect_true("muster_message_server" %in% got$messages)
+  expect_error(healed(clusterCall(cl, function() 5)), "no other can start",
+    class = "muster_error_lost"
+  )
   expect_identical(cluster_status(cl)$state, c("idle", "lost"))
-  expect_error(clusterCall(cl, function() 5), "no other can start", class = "muster_error_lost")
   unlink(file)
   back <- healed(cluster_resize(cl, 2))
   expect_identical(clusterCall(back$value, function() 5), list(5, 5))

@@ -21,32 +21,50 @@ SEXP ffi_cluster_orphan(void) {
   return R_NilValue;
 }
 
+// group_of finds a group (from 1) of the cluster with this id; NULL if there is none any more.
+static struct mst_group *group_of(SEXP id, SEXP group,
+                                  struct mst_cluster **cluster) {
+  const struct mst_session *session = ffi_session_or_null();
+  struct mst_cluster *at = session == NULL ? NULL : session->clusters;
+  while (at != NULL && at->id != (uint32_t)Rf_asInteger(id))
+    at = at->next;
+  const uint32_t g = (uint32_t)Rf_asInteger(group) - 1u;
+  *cluster = at;
+  return at == NULL || g >= at->group_count ? NULL : &at->groups[g];
+}
+
+// ffi_cluster_await has a group wait for another host. FALSE if there is no such cluster any more.
+SEXP ffi_cluster_await(SEXP id, SEXP group) {
+  struct mst_cluster *cluster;
+  struct mst_group *waits = group_of(id, group, &cluster);
+  if (waits != NULL) mst_cluster_await(cluster, waits);
+  return Rf_ScalarLogical(waits != NULL);
+}
+
 // adopt takes *setup over if it is used.
 static SEXP adopt(SEXP id, SEXP group, SEXP server, struct mst_blob **setup) {
-  const struct mst_session *session = ffi_session_or_null();
   struct mst_server *other =
       server == R_NilValue ? NULL : ffi_server_of(server);
-  struct mst_cluster *cluster = session == NULL ? NULL : session->clusters;
-  while (cluster != NULL && cluster->id != (uint32_t)Rf_asInteger(id))
-    cluster = cluster->next;
-  const uint32_t g = (uint32_t)Rf_asInteger(group) - 1u;
-  if (cluster == NULL || g >= cluster->group_count) {
-    return Rf_ScalarLogical(0);
+  struct mst_cluster *cluster;
+  struct mst_group *adopts = group_of(id, group, &cluster);
+  if (adopts == NULL || (other == NULL && server != R_NilValue)) {
+    return R_NilValue;
   }
+  const uint32_t waiting = mst_cluster_waiting(cluster, adopts);
   if (other != NULL) {
-    struct mst_blob *before = cluster->groups[g].setup;
-    if (*setup != NULL) cluster->groups[g].setup = *setup;
+    struct mst_blob *before = adopts->setup;
+    if (*setup != NULL) adopts->setup = *setup;
     if (*setup != NULL) *setup = before;
-    mst_cluster_adopt(cluster, &cluster->groups[g], &other->launcher);
-  } else if (server == R_NilValue) {
-    mst_cluster_give_up(cluster, &cluster->groups[g]);
+    mst_cluster_adopt(cluster, adopts, &other->launcher);
+  } else {
+    mst_cluster_give_up(cluster, adopts);
   }
-  return Rf_ScalarLogical(other != NULL || server == R_NilValue);
+  return Rf_ScalarInteger((int)waiting);
 }
 
 // ffi_cluster_adopt gives a group (from 1) of the cluster with this id another fork server; NULL:
-// there won't be one. setup: for its workers from now on, NULL: as before. FALSE if there is no
-// such cluster or server any more.
+// there won't be one. setup: for its workers from now on, NULL: as before. The number of workers
+// that wait for it; NULL if there is no such cluster or server any more.
 SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server, SEXP setup) {
   struct mst_blob *blob = setup == R_NilValue ? NULL : ffi_blob_of(setup);
   SEXP adopted = adopt(id, group, server, &blob);

@@ -151,6 +151,7 @@ SEXP ffi_session_tempdirs(void);
 SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy);
 SEXP ffi_cluster_grow(SEXP cluster, SEXP more, SEXP like);
 SEXP ffi_nodes_ready(SEXP nodes);
+SEXP ffi_cluster_await(SEXP id, SEXP group);
 SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server, SEXP setup);
 SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_nodes_share_host(SEXP nodes);
