@@ -46,6 +46,7 @@ open_groups <- function(plan, plans, may_fall_back, again = TRUE) {
     later <- vapply(plans, is_later, NA)
     if (any(later) && is.null(the$watch)) the$watch <- new_queue_watch()
     plans <- lapply(plans, function(one) one[setdiff(names(one), c("later", "enough"))])
+    for (one in plans) own_link(one, outcome$id)
     plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"), which(later))
     outcome$groups <- Map(function(one, group, later) {
       list(start = group$start, plan = plan_to_keep(one), later = later)

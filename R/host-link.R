@@ -89,6 +89,12 @@ end_link <- function(plan) {
   the$hosts[[key]] <- NULL
 }
 
+# own_link() has the link end when the cluster with this id is collected.
+own_link <- function(plan, id) {
+  link <- the$hosts[[c(plan$host$key, "none")[1L]]]
+  if (!is.null(link)) .Call(ffi_remote_owner, link$pointer, as.integer(id))
+}
+
 # host_link() gives list(key, pointer, command, facts) of the plan's host: the one that there is, or
 # another.
 host_link <- function(plan) {
@@ -322,6 +328,7 @@ join_hosts <- function() {
   for (one in later_groups()) {
     if (is.null(the$hosts[[one$plan$host$key]]) && may_ask_again(one)) {
       failed <- tryCatch(begin_link(one$plan), error = identity)
+      own_link(one$plan, one$id)
       if (inherits(failed, "error")) join_host(one$plan, one$id, one$group, failed)
     }
   }

@@ -27,6 +27,7 @@
   EACH(ffi_remote_is, 4)                                                       \
   EACH(ffi_remote_server, 3)                                                   \
   EACH(ffi_remote_end, 1)                                                      \
+  EACH(ffi_remote_owner, 2)                                                    \
   EACH(ffi_server_start, 4)                                                    \
   EACH(ffi_server_wait, 2)                                                     \
   EACH(ffi_server_state, 1)                                                    \

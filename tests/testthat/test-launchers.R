@@ -1,6 +1,9 @@
 # Workers behind a link, as on another host: the command leads to a host process on this machine.
 # With MUSTER_TEST_HOST=yes all clusters of this folder are.
 
+# The host process of the last worker.
+far_host <- function(cl) parent_of(parent_of(cl[[length(cl)]]$pid))
+
 test_that("launch_command() checks its arguments and prints the command", {
   expect_error(launch_command(), class = "muster_error_input")
   expect_error(launch_command(""), class = "muster_error_input")
@@ -129,10 +132,25 @@ test_cluster("host process, fork server and files are gone when the cluster is s
   wait_until(!dir.exists(root))
 })
 
-# ---- Several together
+test_cluster("hosts of a cluster that is collected end at once, also those that are starting", {
+  skip_without_fork()
+  skip_without_proc()
+  late <- local_late(1L)
+  begun <- local({
+    cl <- cluster_start(list(here_by_link(1, "a"), late$launcher), wait = 1)
+    pids <- vapply(as.list(muster:::the$hosts), function(link) {
+      .Call(muster:::ffi_remote_state, link$pointer)$pid
+    }, 0L)
+    processes(c(pids, far_host(cl[1L])))
+  })
+  expect_true(all(still_runs(begun)))
+  for (i in 1:3) gc()
+  wait_until(!any(still_runs(begun))) # nothing of muster's is called
+  cluster_stop(cluster_start(1))
+  expect_length(muster:::the$hosts, 0L)
+})
 
-# The host process of the last worker.
-far_host <- function(cl) parent_of(parent_of(cl[[length(cl)]]$pid))
+# ---- Several together
 
 test_that("launch_local() is checked as cluster_start()'s number", {
   expect_error(launch_local(0), "`workers`", class = "muster_error_input")

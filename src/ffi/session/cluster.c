@@ -16,7 +16,9 @@ static void stop_abandoned(struct ffi_later *item) {
   struct mst_session *session = ffi_session_or_null();
   struct mst_cluster *cluster = session == NULL ? NULL : session->clusters;
   for (; cluster != NULL; cluster = cluster->next) {
-    if (cluster->abandoned && !cluster->stop_begun) mst_cluster_stop(cluster);
+    if (!cluster->abandoned || cluster->stop_begun) continue;
+    mst_cluster_stop(cluster);
+    ffi_remotes_abandon(cluster->id); // the next call may be hours away
   }
 }
 

@@ -13,7 +13,8 @@
 struct owned_remote {
   struct owned_remote *next;
   struct mst_remote *remote;
-  int told; // as mst_remote_is was when R code last looked
+  int told;         // as mst_remote_is was when R code last looked
+  uint32_t cluster; // whose host it is; 0: none's yet
 };
 
 static struct owned_remote *remotes;
@@ -102,6 +103,7 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
     return ffi_error_list(&err);
   }
   owned->told = 0;
+  owned->cluster = 0;
   owned->next = remotes;
   remotes = owned;
   R_SetExternalPtrAddr(pointer, owned->remote);
@@ -224,6 +226,20 @@ SEXP ffi_remote_end(SEXP pointer) {
   R_ClearExternalPtr(pointer);
   end_for_good(remote);
   return R_NilValue;
+}
+
+// ffi_remote_owner: the link is for the cluster with this id, and ends with it.
+SEXP ffi_remote_owner(SEXP pointer, SEXP id) {
+  const struct mst_remote *remote = ffi_remote_of(pointer);
+  for (struct owned_remote *at = remotes; at != NULL; at = at->next)
+    if (at->remote == remote) at->cluster = (uint32_t)Rf_asInteger(id);
+  return R_NilValue;
+}
+
+void ffi_remotes_abandon(uint32_t cluster) {
+  forget_parents();
+  for (struct owned_remote *at = remotes; at != NULL; at = at->next)
+    if (at->cluster == cluster) mst_remote_end(at->remote);
 }
 
 void ffi_remotes_end(int64_t deadline_ns) {

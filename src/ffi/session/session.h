@@ -119,6 +119,9 @@ struct mst_remote *ffi_remote_of(SEXP pointer);
 // gone since it last did, or a second has passed. ffi_remotes_told: it looks.
 int ffi_remotes_have_news(void);
 void ffi_remotes_told(void);
+// ffi_remotes_abandon closes the links that are for a cluster, which nobody refers to any more.
+// Doesn't wait. Others end when R code ends them.
+void ffi_remotes_abandon(uint32_t cluster);
 // ffi_remotes_end ends all hosts of this process, ffi_servers_end all fork servers. They wait for
 // the processes, until the deadline.
 void ffi_remotes_end(int64_t deadline_ns);
@@ -143,6 +146,7 @@ SEXP ffi_remote_wait(SEXP remote, SEXP timeout_s);
 SEXP ffi_remote_state(SEXP remote);
 SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP name, SEXP here);
 SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup);
+SEXP ffi_remote_owner(SEXP remote, SEXP id);
 SEXP ffi_remote_end(SEXP remote);
 SEXP ffi_session_end(SEXP timeout_s);
 SEXP ffi_session_failure(void);
