@@ -84,7 +84,7 @@ void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   slot->replaying = slot->resuming = 0;
   slot->mailbox.todo = 0;
   if (slot->drains) calls->draining--;
-  slot->drains = 0;
+  slot->drains = slot->moves = 0;
   if (slot->to_heal) calls->to_heal--;
   slot->to_heal = 0;
   if (slot->launch_ns != NEVER) calls->waiting--;
@@ -194,17 +194,33 @@ static void stay_lost(struct mst_calls *calls, struct mst_slot *slot) {
   if (slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
 }
 
+// come_back: a worker that moves has left.
+static void come_back(struct mst_calls *calls, struct mst_slot *slot) {
+  // Its checkpoint stays where it was.
+  if (slot->journal.checkpoint || slot->journal.asking) {
+    mst_journal_ended(&slot->journal);
+    mst_due_add(&calls->due, &slot->mailbox, MST_TODO_FORGET);
+  }
+  mst_slot_return(calls, slot);
+  mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
+}
+
 void mst_calls_look_for_left(struct mst_calls *calls) {
   for (uint32_t i = 0; calls->draining > 0 && i < calls->pool.count; i++) {
     struct mst_slot *slot = calls->slots[i];
     const struct mst_worker *worker = worker_of(calls, slot);
     const int left = worker->state == MST_WORKER_LEFT;
+    const int moves = slot->moves;
     if (!slot->drains || (!left && worker->drains)) continue;
-    slot->drains = 0;
+    slot->drains = slot->moves = 0;
     calls->draining--;
     if (!left) continue; // it was asked to end in another way, or was lost
     slot->ended = 1;
-    mst_slot_leave(calls, slot, 0, NULL);
+    if (moves && calls->pool.phase == MST_POOL_RUNNING) {
+      come_back(calls, slot);
+    } else {
+      mst_slot_leave(calls, slot, 0, NULL);
+    }
   }
 }
 
@@ -233,6 +249,18 @@ static void hand_back(struct mst_calls *calls, struct mst_slot *slot) {
     if (awaited) mst_dispatch_await(&calls->dispatch, call);
     calls->to_dispatch = 1;
   }
+}
+
+void mst_calls_move(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
+  struct mst_slot *slot = calls->slots[worker];
+  const enum mst_worker_state state = worker_of(calls, slot)->state;
+  calls->now_ns = now_ns;
+  if (!calls->policy.on || !mst_calls_is_usable(calls, slot)) return;
+  if (slot->resuming || slot->replay_left > 0) return;
+  if (state != MST_WORKER_IDLE && state != MST_WORKER_BUSY) return;
+  slot->moves = 1;
+  drain(calls, slot,
+        &(struct mst_event){.kind = MST_EV_DRAIN, .worker = worker});
 }
 
 void mst_calls_event(struct mst_calls *calls, const struct mst_event *event,
@@ -274,6 +302,7 @@ void mst_calls_retire(struct mst_calls *calls, uint32_t worker,
                       int64_t now_ns) {
   calls->now_ns = now_ns;
   stay_lost(calls, calls->slots[worker]);
+  calls->slots[worker]->moves = 0;
   mst_calls_tell_pool(calls, MST_EV_RETIRE, worker);
   mst_calls_sweep(calls);
 }

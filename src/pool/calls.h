@@ -244,6 +244,11 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
 // mst_call_cancel removes a task from the queue, or has its worker interrupt it. 1, or 0 if it is
 // already over. O(log tasks).
 int mst_call_cancel(struct mst_call *task, int64_t now_ns);
+// mst_calls_move has a worker that is up end once it has answered what it was sent, and start again
+// by its launcher, which may be another one by then. Its state is replayed from its journal. Calls
+// that it wasn't sent, and new ones, wait for it; no call is blamed. Does nothing without healing,
+// and to a worker that isn't up: ask again.
+void mst_calls_move(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
 // mst_calls_trim drops jobs beyond the number that is kept.
 void mst_calls_trim(struct mst_calls *calls);
 

@@ -62,7 +62,7 @@ static void wait_no_more(struct mst_calls *calls, struct mst_slot *slot) {
 void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
                     const char *words) {
   slot->dead = 1;
-  slot->resuming = 0;
+  slot->resuming = slot->moves = 0;
   wait_no_more(calls, slot);
   mst_calls_effects(calls, slot, mst_mailbox_drop_cancelled(&slot->mailbox, 1));
   for (struct mst_call *call = slot->mailbox.first, *next; call != NULL;

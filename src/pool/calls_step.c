@@ -17,7 +17,9 @@ int mst_calls_is_up(const struct mst_calls *calls,
 int mst_calls_is_usable(const struct mst_calls *calls,
                         const struct mst_slot *slot) {
   const struct mst_worker *worker = worker_of(calls, slot);
-  return !slot->dead && worker->stop_ns == NEVER && !worker->drains;
+  if (slot->dead) return 0;
+  if (slot->moves) return calls->pool.phase == MST_POOL_RUNNING;
+  return worker->stop_ns == NEVER && !worker->drains;
 }
 
 static int usable(void *owner, uint32_t worker) {

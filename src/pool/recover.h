@@ -49,6 +49,7 @@ struct mst_slot {
   uint8_t ours;      // muster killed it: the session, or its watch
   uint8_t alone;     // its calls must run while all others are idle
   uint8_t drains;    // it was asked to drain; check it until it has left
+  uint8_t moves;     // and comes back then
   int32_t sys_errno; // the shortage that failed its last launch, or 0
   uint32_t launches; // launches that failed this way in a row
   int64_t launch_ns; // when it is launched again; INT64_MAX: not planned

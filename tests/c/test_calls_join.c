@@ -246,6 +246,68 @@ TEST("A silent draining worker is lost") {
   finish();
 }
 
+// --- Move ---
+
+TEST("A worker that moves answers what it has, and comes back with its state") {
+  run_calls(2);
+  ask(0);
+  EXPECT("EXEC 0 #1");
+  told(0, 1, MST_FLAG_STATE);
+  struct mst_call *has = submit_to(0);
+  EXPECT("EXEC 0 #2");
+  mst_calls_move(&calls, 0, now_ns);
+  mst_calls_move(&calls, 0, now_ns); // which is nothing
+  ask(0);
+  struct mst_call *any = submit();
+  struct mst_call *own = submit_to(0);
+  EXPECT("EXEC 1 #1");
+  answer(0, 2);
+  CHECK_INT(has->state, MST_CALL_DONE);
+  EXPECT("BYE 0");
+  die(0);
+  EXPECT("PAUSE 0, LAUNCH 0");
+  CHECK_INT(calls.draining, 0);
+  fact(MST_EV_PENDING, 0, 0, 0);
+  EXPECT("");
+  come_up(0);
+  EXPECT("REEXEC 0 #1, EXEC 0 #3, EXEC 0 #4");
+  answer_as(0, 1, MST_FLAG_REPLAY);
+  told(0, 3, 0);
+  answer(0, 4);
+  answer(1, 1);
+  CHECK(own->state == MST_CALL_DONE && any->state == MST_CALL_DONE);
+  CHECK_INT(calls.slots[0]->heal.row, 0);
+  finish();
+}
+
+TEST("A worker that is lost while it moves heals as any other") {
+  run_calls(1);
+  (void)submit();
+  (void)taken();
+  mst_calls_move(&calls, 0, now_ns);
+  lose_one(0);
+  come_up(0);
+  EXPECT("EXEC 0 #1 again");
+  CHECK(!calls.slots[0]->moves);
+  answer(0, 1);
+  CHECK_INT(tasks[0]->state, MST_CALL_DONE);
+  finish();
+}
+
+TEST("A worker that is asked to end while it moves stays away") {
+  run_calls(1);
+  (void)submit();
+  (void)taken();
+  mst_calls_move(&calls, 0, now_ns);
+  mst_calls_retire(&calls, 0, now_ns);
+  EXPECT("BYE 0");
+  answer(0, 1);
+  die(0);
+  EXPECT("");
+  CHECK_INT(state_of(0), MST_WORKER_STOPPED);
+  finish();
+}
+
 // --- Away ---
 
 TEST("A worker that is away isn't judged, and has a whole heartbeat when it is "

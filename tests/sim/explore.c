@@ -81,7 +81,8 @@ const char *ex_event_name(enum ex_what what) {
                                       [EX_STOP] = "stop",
                                       [EX_NO_MEMORY] = "no_memory",
                                       [EX_STANDBY] = "standby",
-                                      [EX_QUEUE] = "queue"};
+                                      [EX_QUEUE] = "queue",
+                                      [EX_MOVE] = "move"};
   return names[what];
 }
 
@@ -367,7 +368,7 @@ static int read_event(const char *text, struct ex_event *event) {
   char name[20];
   unsigned at, more;
   if (sscanf(text, "%19[a-z_]-%u-%u", name, &at, &more) != 3) return 0;
-  for (unsigned what = EX_ASK; what <= EX_QUEUE; what++) {
+  for (unsigned what = EX_ASK; what <= EX_MOVE; what++) {
     if (strcmp(name, ex_event_name((enum ex_what)what)) != 0) continue;
     *event = (struct ex_event){(uint8_t)what, (uint8_t)at, (uint8_t)more};
     return 1;

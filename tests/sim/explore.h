@@ -51,6 +51,7 @@ struct ex_budget {
   uint8_t no_memory; // messages that can't be sent because memory is short
   uint8_t standbys;  // checkpoints that end
   uint8_t queues;    // launches that wait in a queue
+  uint8_t moves;     // workers that move
   uint8_t waits;     // with other events possible at the time
 };
 
@@ -111,7 +112,8 @@ enum ex_what {
   EX_STOP,
   EX_NO_MEMORY,
   EX_STANDBY,
-  EX_QUEUE
+  EX_QUEUE,
+  EX_MOVE
 };
 
 struct ex_event {
@@ -258,7 +260,7 @@ uint64_t ex_hash(const struct ex *ex);
   SIGHT(send_failed) SIGHT(read_after_death) SIGHT(given_up)    \
   SIGHT(launched_later) SIGHT(alone) SIGHT(no_memory) SIGHT(revived)           \
   SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)                    \
-  SIGHT(checkpoint) SIGHT(standby_ended) SIGHT(handed_back)
+  SIGHT(checkpoint) SIGHT(standby_ended) SIGHT(handed_back) SIGHT(moved)
 // clang-format on
 #define EX_SIGHT_NAME(name) EX_SAW_##name,
 enum ex_sight { EX_SIGHTS(EX_SIGHT_NAME) EX_SIGHT_COUNT };

@@ -78,7 +78,7 @@ static void mix_mailbox(uint64_t *hash, const struct ex *ex,
                 (uint64_t)slot->resuming << 6 | (uint64_t)slot->ended << 5 |
                 (uint64_t)slot->alone << 3 | (uint64_t)slot->replaying << 2 |
                 (uint64_t)slot->oom << 1 | slot->ours);
-  mix(hash, slot->why != MST_WHY_NONE);
+  mix(hash, (uint64_t)slot->moves << 1 | (slot->why != MST_WHY_NONE));
   mix(hash, slot->heal.deaths);
   mix(hash, slot->heal.row);
   mix(hash, (uint64_t)slot->journal.checkpoint << 4 |
@@ -115,7 +115,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
   mix(hash, (uint64_t)left->drains << 32 | (uint64_t)left->waits << 24 |
                 (uint64_t)left->retires << 16 | (uint64_t)left->stops << 8 |
                 (uint64_t)left->standbys << 4 | left->no_memory);
-  mix(hash, left->queues);
+  mix(hash, (uint64_t)left->queues << 8 | left->moves);
   mix(hash, (uint64_t)ex->fail_launch << 4 | (uint64_t)ex->fail_send << 3 |
                 (uint64_t)ex->stopped << 2 | (uint64_t)ex->stopping << 1 |
                 ex->lasting);

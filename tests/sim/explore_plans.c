@@ -35,6 +35,10 @@ const struct ex_plan ex_plans[] = {
     {.asks = "v0 v0 t0", .limits = "kill 1, standby 1, no memory 1", .dear = 1, .keeps = 1},
     {.asks = "v0 v0 v1", .limits = "kill 1, standby 1, no launch 1", .dear = 1, .keeps = 1},
     {.asks = "v0 t t0", .limits = "kill 2, queue 1, cancel 1", .awaited = 1, .size = EX_MEDIUM},
+    {.asks = "v0! t0 t", .limits = "kill 1, move 1, cancel 1"},
+    {.asks = "v0! v0 v0", .limits = "kill 1, move 1, forget 1"},
+    {.asks = "v0 t0 t", .limits = "move 1, stop 1, retire 1"},
+    {.asks = "v0 v0 t0", .limits = "kill 1, move 1", .dear = 1, .keeps = 1},
     {.asks = "v0! v0b t", .limits = "kill 2, forget 1, cancel 1", .size = EX_LARGE},
     {.asks = "t t t", .limits = "kill 2, cancel 2", .size = EX_LARGE},
     {.asks = "t0 t t", .limits = "kill 2, cancel 2", .size = EX_LARGE},
@@ -55,6 +59,7 @@ const struct ex_plan ex_plans[] = {
     {.asks = "v0 v1 v0", .limits = "kill 2, standby 2, error 1", .dear = 1, .size = EX_LARGE},
     {.asks = "v0 v1 v0", .limits = "kill 2, standby 2", .dear = 1, .keeps = 1, .size = EX_LARGE},
     {.asks = "t0 t t", .limits = "kill 3, queue 2, end 1", .size = EX_LARGE},
+    {.asks = "v0! t0 t", .limits = "kill 2, move 2, queue 1", .size = EX_LARGE},
 };
 // clang-format on
 const uint32_t ex_plan_count = sizeof ex_plans / sizeof ex_plans[0];
@@ -100,5 +105,6 @@ struct ex_budget ex_plan_budget(const struct ex_plan *plan) {
                             .stops = number_of(limits, "stop "),
                             .standbys = number_of(limits, "standby "),
                             .queues = number_of(limits, "queue "),
+                            .moves = number_of(limits, "move "),
                             .no_memory = number_of(limits, "no memory ")};
 }

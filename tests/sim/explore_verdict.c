@@ -108,6 +108,11 @@ static void leave_dead(struct ex *ex, uint32_t worker) {
   mst_calls_forget(&ex->core, worker, NULL, ex->now_ns);
 }
 
+// was_drained: or stopped, or given up.
+static int was_drained(const struct ex *ex, uint32_t worker) {
+  return ((ex->gone >> worker) & 1) != 0;
+}
+
 static void judge_worker(struct ex *ex, uint32_t worker) {
   const struct mst_slot *slot = ex->core.slots[worker];
   const enum mst_worker_state state = worker_of(ex, worker)->state;
@@ -115,7 +120,7 @@ static void judge_worker(struct ex *ex, uint32_t worker) {
   const int given_up = worker_of(ex, worker)->stop_ns != EX_NEVER &&
                        !worker_of(ex, worker)->awaited;
   const int final = state == MST_WORKER_IDLE || state == MST_WORKER_STOPPED ||
-                    state == MST_WORKER_LEFT ||
+                    (state == MST_WORKER_LEFT && was_drained(ex, worker)) ||
                     (state == MST_WORKER_LOST && (slot->dead || given_up));
   if (!final) {
     ex_fail(ex, "worker %u stays %s", worker, mst_worker_state_name(state));

@@ -326,6 +326,9 @@ static void may_of_worker(const struct ex *ex, uint32_t worker,
     break;
   }
   if (ex->stopping || slot_of(ex, worker)->dead) return;
+  if (ex->left.moves > 0 && mst_calls_is_up(&ex->core, slot_of(ex, worker))) {
+    may(list, EX_MOVE, worker, 0);
+  }
   if (ex->left.ends > 0) may(list, EX_END, worker, 0);
   if (ex->left.drains > 0 && !worker_of(ex, worker)->drains) {
     may(list, EX_DRAIN, worker, 0);
@@ -467,6 +470,11 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     ex->state[event.at] = ex->plan->keeps ? EX_LOG : EX_CUT;
     ex_saw(EX_SAW_standby_ended);
     mst_calls_checkpoint_ended(&ex->core, event.at, ex->now_ns);
+    break;
+  case EX_MOVE:
+    ex->left.moves--;
+    mst_calls_move(&ex->core, event.at, ex->now_ns);
+    if (slot_of(ex, event.at)->moves) ex_saw(EX_SAW_moved);
     break;
   case EX_QUEUE:
     ex->left.queues--;
