@@ -49,7 +49,8 @@ open_groups <- function(plan, plans, may_fall_back, again = TRUE) {
     for (one in plans) own_link(one, outcome$id)
     plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"), which(later))
     outcome$groups <- Map(function(one, group, later) {
-      list(start = group$start, plan = plan_to_keep(one), later = later)
+      moves <- later || is_queued(one) # its host may change
+      list(start = group$start, plan = plan_to_keep(one), moves = moves)
     }, plans, groups, later)
     outcome$of <- rep(seq_along(groups), vapply(groups, `[[`, 0L, "workers"))
     return(outcome)

@@ -461,7 +461,7 @@ new_nodes <- function(pointers, cluster, groups, of, threads = NULL, from = 1L) 
     node <- structure(node, class = "muster_node", peer = pointers[[i]], notes = notes)
     about <- list2env(list(first = .Call(ffi_node_pid, node)), parent = topenv())
     makeActiveBinding("pid", light_function(quote(pid_of(node, first)), node, about), node)
-    if (isTRUE(group$later)) {
+    if (isTRUE(group$moves)) {
       rm("host", envir = node)
       makeActiveBinding("host", light_function(quote(host_of(node)), node), node)
     }

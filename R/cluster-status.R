@@ -15,9 +15,9 @@
 #' @param cl A cluster from [cluster_start()].
 #' @returns `cluster_status()`: a data frame with one row for each worker of `cl`:
 #'   `worker` (integer), `host`, `pid`, `state` (one of `"idle"`, `"busy"`, `"suspect"`: no
-#'   response for half of the heartbeat, `"pending"`: its host isn't there yet, `"lost"`,
-#'   `"restarting"`, `"stopped"`), `done` (tasks
-#'   completed), `running` (seconds since its task began, `NA` if it has none), `restarts`,
+#'   response for half of the heartbeat, `"pending"`: its host isn't there yet, `"draining"`: it
+#'   finishes what it has and moves to another host, `"lost"`, `"restarting"`, `"stopped"`), `done`
+#'   (tasks completed), `running` (seconds since its task began, `NA` if it has none), `restarts`,
 #'   `heartbeat` (seconds since its last response), `rss` (bytes of memory in use, `NA` where the
 #'   system doesn't tell), `cpu` (seconds used) and `healing`: with what it would come back if it
 #'   were lost. `"state"`: as it is; `"replay"`: likewise, once all its calls have run again

@@ -131,7 +131,9 @@ finish_link <- function(plan) {
     identical(link$facts$processes, process_space())
   )
   up <- TRUE
+  if (is_queued(plan) && plan$policy[1L] > 0) link$look_s <- proc.time()[["elapsed"]] + 2
   the$hosts[[link$key]] <- link
+  plan_look()
   link
 }
 
@@ -303,27 +305,36 @@ drop_hosts <- function() {
   plans_drop()
   used <- unlist(lapply(the$plans, function(kept) lapply(kept$plans, function(one) one$host$key)))
   for (key in setdiff(names(the$hosts), c(used, the$reached))) {
-    link <- the$hosts[[key]]
-    there <- vapply(the$servers, function(server) identical(server$host$key, key), NA)
-    left <- vapply(the$servers[there], function(server) !end_server(server$pointer, ""), NA)
-    if (!any(left)) {
-      the$servers <- the$servers[!there]
-      the$hosts[[key]] <- NULL
-      .Call(ffi_remote_end, link$pointer)
-    }
+    leaves <- the$hosts[[key]]$leaves
+    if (is.null(leaves) || !leaves$id %in% names(the$plans)) drop_host(key)
+  }
+}
+
+drop_host <- function(key) {
+  link <- the$hosts[[key]]
+  there <- vapply(the$servers, function(server) identical(server$host$key, key), NA)
+  left <- vapply(the$servers[there], function(server) !end_server(server$pointer, ""), NA)
+  if (!any(left)) {
+    the$servers <- the$servers[!there]
+    the$hosts[[key]] <- NULL
+    .Call(ffi_remote_end, link$pointer)
   }
 }
 
 # ---- Hosts that come later
 
 # Called from C when a link has come up or is gone, and once a second, while a cluster waits for a
-# host. It may be called while it waits for a fork server.
+# host; and when plan_look() has said. It may be called while it waits for a fork server.
 join_hosts <- function() {
   if (the$joins) {
     return(invisible())
   }
   the$joins <- TRUE
-  on.exit(the$joins <- FALSE)
+  on.exit({
+    the$joins <- FALSE
+    plan_look()
+  })
+  leave_hosts()
   if (is.null(the$watch)) the$watch <- new_queue_watch()
   for (one in later_groups()) {
     if (is.null(the$hosts[[one$plan$host$key]]) && may_ask_again(one)) {
@@ -355,9 +366,7 @@ await_host <- function(plan, id, group) {
   where <- host_shown(plan)
   lost <- if (gone) link_loss(plan, link)
   if (gone) end_link(plan)
-  the$plans[[id]]$later <- union(the$plans[[id]]$later, group)
-  the$plans[[id]]$tries[[as.character(group)]] <- list(at_s = -Inf, paused_s = 0, pause_s = 1)
-  awaited <- .Call(ffi_cluster_await, as.integer(id), group)
+  awaited <- await_group(id, group)
   if (gone) {
     inform_muster("server", paste0(capitalised(where), " is gone; it is asked for again."),
       details = lost
@@ -365,6 +374,13 @@ await_host <- function(plan, id, group) {
   }
   join_hosts()
   awaited
+}
+
+# FALSE if the cluster is gone.
+await_group <- function(id, group) {
+  the$plans[[id]]$later <- union(the$plans[[id]]$later, group)
+  the$plans[[id]]$tries[[as.character(group)]] <- list(at_s = -Inf, paused_s = 0, pause_s = 1)
+  .Call(ffi_cluster_await, as.integer(id), group)
 }
 
 may_ask_again <- function(one) {
@@ -396,6 +412,79 @@ lasting_reasons <- c(
   "name", "key", "login", "R", "muster", "version", "partition", "account", "request", "pending"
 )
 
+# ---- Hosts that end soon
+
+# leave_hosts() has workers leave jobs before their time limit. Another job is asked for; until it
+# runs, they are pending.
+leave_hosts <- function() {
+  plans_drop()
+  for (key in names(the$hosts)) {
+    leaves <- the$hosts[[key]]$leaves
+    left <- is.null(leaves) ||
+      .Call(ffi_cluster_move, leaves$id, leaves$group, the$hosts[[key]]$pointer) > 0L
+    if (!left) drop_host(key)
+  }
+  due <- due_groups()
+  # Somebody may have changed the limit since the last time.
+  left_s <- slurm_left(vapply(due, function(one) one$link$name, ""))
+  for (i in seq_along(due)) look_at_limit(due[[i]], left_s[i])
+}
+
+# list(id, group, plan, link) of each group whose job's limit is to be looked at now.
+due_groups <- function() {
+  now_s <- proc.time()[["elapsed"]]
+  groups <- do.call(c, lapply(names(the$plans), function(id) {
+    plans <- the$plans[[id]]$plans
+    lapply(seq_along(plans), function(group) {
+      link <- the$hosts[[c(plans[[group]]$host$key, "none")[1L]]]
+      list(id = id, group = group, plan = plans[[group]], link = link)
+    })
+  }))
+  Filter(function(one) now_s >= c(one$link$look_s, Inf)[1L], groups)
+}
+
+look_at_limit <- function(due, left_s) {
+  link <- due$link
+  link$margin_s <- c(link$margin_s, min(60, max(10, left_s / 10)))[1L]
+  if (left_s <= link$margin_s) {
+    leave_host(due$plan, due$id, due$group, link, left_s)
+  } else {
+    link$look_s <- proc.time()[["elapsed"]] + left_s - link$margin_s
+    the$hosts[[link$key]] <- link
+  }
+}
+
+# leave_host() has a group wait for another host, and its workers move there: each ends as soon as
+# it has answered what it was given. The link stays, under another key, until all have.
+leave_host <- function(plan, id, group, link, left_s) {
+  where <- host_shown(plan)
+  key <- link$key
+  link$key <- paste(key, link$name)
+  link$leaves <- list(id = as.integer(id), group = group)
+  link$look_s <- NULL
+  the$hosts[[key]] <- NULL
+  the$hosts[[link$key]] <- link
+  the$servers <- lapply(the$servers, function(server) {
+    if (identical(server$host$key, key)) {
+      server$host$key <- link$key
+      server$key <- paste(link$key, server$key)
+    }
+    server
+  })
+  await_group(id, group)
+  .Call(ffi_cluster_move, as.integer(id), group, link$pointer)
+  inform_muster("leaving", paste0(
+    "The job of ", where, " ends in ", round(left_s), " s; another one is asked for."
+  ))
+}
+
+# Has join_hosts() called again when it is needed.
+plan_look <- function() {
+  soon_s <- vapply(as.list(the$hosts), function(link) {
+    if (is.null(link$leaves)) c(link$look_s, Inf)[1L] - proc.time()[["elapsed"]] else 0.2
+  }, 0)
+  .Call(ffi_remotes_look, min(forever_s, soon_s))
+}
 
 # list(id, group, plan) of each group of a cluster whose host isn't there yet.
 later_groups <- function() {

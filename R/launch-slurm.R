@@ -19,6 +19,12 @@
 #' of a host, see Healing in [cluster_start()]: one message says why, and the job is asked for
 #' again. While that one is pending, however long, the others do the work.
 #'
+#' Workers leave a job a minute before its time limit (a tenth of its time if that is less, but at
+#' least ten seconds). They finish what they have been given, and move to the next job with what
+#' they know, see Healing in [cluster_start()]; nothing is lost, and nothing counts as tried. A
+#' message of class `muster_message_leaving` tells. A task that takes longer than that is lost at
+#' the limit. The workers of a job that this session is in end with it.
+#'
 #' @param jobs How many jobs: a whole number from 1 to 1,000. `NULL` (default): no new ones inside a
 #'   job of Slurm, one elsewhere.
 #' @param workers How many workers in each job, or on each node of this one: a whole number from 1
@@ -49,7 +55,8 @@
 #' @section Cost:
 #' None. When the cluster starts: a job in the queue; then the time in which R loads muster there,
 #' see [launch_command()]. While jobs are pending, squeue is asked after one second, later twice a
-#' minute. A job ends fifteen minutes after its session's machine has vanished.
+#' minute; for the time that a job has left, two seconds after its start and when that is nearly
+#' over. A job ends fifteen minutes after its session's machine has vanished.
 #' @section Source:
 #' Muster's own. Packages batchtools, clustermq and crew.cluster submit scripts that are made from
 #' templates, whose workers connect back or write files.
@@ -245,6 +252,20 @@ squeue <- function(names, states, format) {
     ), stdout = TRUE, stderr = FALSE, timeout = 20)),
     error = function(e) character()
   )
+}
+
+# slurm_left() asks how long the jobs of these names may still run, in seconds: Inf without a limit,
+# or where Slurm doesn't say.
+slurm_left <- function(names) {
+  lines <- if (length(names)) squeue(names, "RUNNING", "%j|%L")
+  parts <- strsplit(grep("^[^|]+[|]([0-9]+-)?[0-9]+(:[0-9]+)*$", lines, value = TRUE), "[|]")
+  left_s <- vapply(parts, function(part) {
+    times <- as.numeric(rev(strsplit(part[2L], "[-:]")[[1L]]))
+    sum(times * c(1, 60, 3600, 86400)[seq_along(times)])
+  }, 0)
+  left_s <- left_s[match(names, vapply(parts, `[`, "", 1L))]
+  left_s[is.na(left_s)] <- Inf
+  left_s
 }
 
 # slurm_end() asks why a job of this name has ended: a reason of slurm_failures, or NULL. What srun

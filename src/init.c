@@ -28,6 +28,7 @@
   EACH(ffi_remote_server, 3)                                                   \
   EACH(ffi_remote_end, 1)                                                      \
   EACH(ffi_remote_owner, 2)                                                    \
+  EACH(ffi_remotes_look, 1)                                                    \
   EACH(ffi_server_start, 4)                                                    \
   EACH(ffi_server_wait, 2)                                                     \
   EACH(ffi_server_state, 1)                                                    \
@@ -37,6 +38,7 @@
   EACH(ffi_nodes_ready, 1)                                                     \
   EACH(ffi_cluster_adopt, 4)                                                   \
   EACH(ffi_cluster_await, 2)                                                   \
+  EACH(ffi_cluster_move, 3)                                                    \
   EACH(ffi_cluster_revive, 1)                                                  \
   EACH(ffi_cluster_ids, 0)                                                     \
   EACH(ffi_cluster_orphan, 0)                                                  \

@@ -18,7 +18,8 @@ int mst_calls_is_usable(const struct mst_calls *calls,
                         const struct mst_slot *slot) {
   const struct mst_worker *worker = worker_of(calls, slot);
   if (slot->dead) return 0;
-  if (slot->moves) return calls->pool.phase == MST_POOL_RUNNING;
+  if (slot->moves || worker->again)
+    return calls->pool.phase == MST_POOL_RUNNING;
   return worker->stop_ns == NEVER && !worker->drains;
 }
 

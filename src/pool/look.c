@@ -12,7 +12,9 @@ static enum mst_healing healing_of(const struct mst_peer *peer) {
 }
 
 int mst_peer_ends(const struct mst_peer *peer) {
-  return peer->retired || mst_peer_worker(peer)->stop_ns != INT64_MAX;
+  const struct mst_worker *worker = mst_peer_worker(peer);
+  const int comes_back = peer->slot->moves || worker->again;
+  return peer->retired || (worker->stop_ns != INT64_MAX && !comes_back);
 }
 
 struct mst_look mst_peer_look(const struct mst_peer *peer, int64_t now_ns) {
@@ -24,8 +26,8 @@ struct mst_look mst_peer_look(const struct mst_peer *peer, int64_t now_ns) {
   const int up =
       !slot->dead && worker->stop_ns == INT64_MAX &&
       (worker->state == MST_WORKER_IDLE || worker->state == MST_WORKER_BUSY);
-  const int lives =
-      worker->awaited || worker->again || (slot->to_heal && !slot->dead);
+  const int lives = worker->awaited || worker->again || slot->moves ||
+                    (slot->to_heal && !slot->dead);
   return (struct mst_look){
       .state = worker->state,
       .healing = healing_of(peer),

@@ -182,8 +182,14 @@ int mst_cluster_grow(struct mst_cluster *cluster, struct mst_group *group,
 // them.
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher);
-// mst_cluster_await has an orphaned group wait for a launcher: its lost workers become pending.
+// mst_cluster_await has a group wait for another launcher: workers that are lost, now or later, or
+// move become pending. The others go on.
 void mst_cluster_await(struct mst_cluster *cluster, struct mst_group *group);
+// mst_cluster_move has the workers of a group that are on this host move, see mst_calls_move. Gives
+// how many are left there: ask again until there is none.
+uint32_t mst_cluster_move(struct mst_cluster *cluster,
+                          const struct mst_group *group,
+                          const struct mst_host *host);
 // mst_cluster_waiting gives the number of workers that wait for the group's launcher.
 uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
                              const struct mst_group *group);

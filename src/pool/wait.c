@@ -256,6 +256,21 @@ void mst_peer_kill(struct mst_peer *peer) {
   mst_cluster_carry_out(peer->cluster);
 }
 
+uint32_t mst_cluster_move(struct mst_cluster *cluster,
+                          const struct mst_group *group,
+                          const struct mst_host *host) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    const struct mst_peer *peer = cluster->peers[i];
+    if (peer->group != group || peer->host != host) continue;
+    if (!mst_peer_worker(peer)->awaited) continue;
+    mst_calls_move(&cluster->calls, i, mst_clock_now());
+    n++;
+  }
+  mst_cluster_carry_out(cluster);
+  return n;
+}
+
 void mst_peer_forget(struct mst_peer *peer, const void *caller) {
   peer->no_memory = 0; // the answer may be unwanted now
   mst_calls_forget(&peer->cluster->calls, peer->index, caller, mst_clock_now());

@@ -17,6 +17,7 @@
 #include "base/mst_fault.h"
 #include "mst_random.h"
 #include "mst_test.h"
+#include "pool/look.h"
 #include "pool/session.h"
 #include "pool/session_int.h"
 
@@ -391,6 +392,24 @@ TEST("Workers whose launcher comes later are pending, and join then") {
   while (count_state(cluster, MST_WORKER_IDLE) < WORKERS + LATER)
     CHECK_INT(mst_session_run(&session, 50, NULL), 0);
   CHECK_INT(maker.count, WORKERS + LATER);
+  stop_cluster(cluster);
+}
+
+TEST("Workers move to a launcher that comes later") {
+  struct mst_cluster *cluster = start_with(1);
+  struct mst_group *group = &cluster->groups[0];
+  const struct mst_host *from = cluster->peers[0]->host;
+  mst_cluster_await(cluster, group);
+  CHECK_INT(mst_cluster_move(cluster, group, from), WORKERS);
+  while (count_state(cluster, MST_WORKER_PENDING) < WORKERS + 1)
+    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
+  CHECK_INT(mst_cluster_move(cluster, group, from), 0);
+  CHECK_INT(mst_cluster_waiting(cluster, group), WORKERS);
+  CHECK(!mst_peer_ends(cluster->peers[0]));
+  mst_cluster_adopt(cluster, group, &maker.launcher);
+  while (count_state(cluster, MST_WORKER_IDLE) < WORKERS)
+    CHECK_INT(mst_session_run(&session, 50, NULL), 0);
+  CHECK_INT(maker.count, 2 * WORKERS);
   stop_cluster(cluster);
 }
 

@@ -249,6 +249,37 @@ test_cluster("a session that is killed leaves no job, pending or running", {
   expect_true(no_jobs())
 })
 
+test_cluster("a cluster outlives the time limit of its job, and loses nothing", {
+  skip_without_fork()
+  skip_without_proc()
+  local_slurm()
+  with_muster()
+  cl <- cluster_start(list(1, launch_slurm(jobs = 1, workers = 2, time = "1")))
+  defer(function() cluster_stop(cl))
+  x <- 7
+  clusterExport(cl, "x", environment())
+  before <- processes(node_pids(cl[2:3]))
+  text <- ""
+  wait_until(
+    {
+      got <- healed(cluster_map(cl, 1:40, function(i) {
+        Sys.sleep(0.02) # tidy: the worker's work
+        c(i, x)
+      }))
+      expect_identical(got$value, lapply(1:40, function(i) c(i, 7)))
+      text <- paste0(text, got$text)
+      grepl("has joined", text, fixed = TRUE)
+    },
+    90
+  )
+  expect_match(text, "^The job of host \"n1\" ends in [0-9]+ s; another one is asked for.")
+  expect_no_match(text, "lost", fixed = TRUE)
+  expect_identical(healed(clusterEvalQ(cl, x))$value, list(7, 7, 7))
+  wait_until(!any(still_runs(before)))
+  cluster_stop(cl)
+  wait_until(no_jobs())
+})
+
 test_cluster("a stopped srun leaves no job", {
   skip_without_fork()
   skip_without_proc()

@@ -28,8 +28,9 @@ static const char caller; // all calls belong to one verb
 static int takes_calls(const struct sim *sim, uint32_t worker) {
   const struct mst_slot *slot = slot_of(sim, worker);
   if (!sim_is_running(sim) || (slot->dead && slot->sys_errno == 0)) return 0;
-  if (worker_of(sim, worker)->stop_ns != SIM_NEVER) return 0;
-  if (worker_of(sim, worker)->drains) return 0;
+  const int comes_back = sim->books[worker].again;
+  if (worker_of(sim, worker)->stop_ns != SIM_NEVER && !comes_back) return 0;
+  if (worker_of(sim, worker)->drains && !comes_back) return 0;
   return sim->plan.policy.on || !slot->ended;
 }
 

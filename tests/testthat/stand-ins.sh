@@ -88,7 +88,13 @@ case $client in
       while [ -e "$STAND_INS/pending" ]; do sleep 0.05; done
     fi
     if [ "$unbuffered" ]; then carry 2 "$@"; else carry 2 "$@" | sed -n '/never/p'; fi ;;
-  squeue) [ ! -e "$STAND_INS/pending" ] || echo "$(cat "$STAND_INS/pending")|4711|Priority" ;;
+  squeue)
+    case "$*" in
+      *%L*)
+        while [ "$1" != -n ]; do shift; done
+        [ ! -e "$STAND_INS/left" ] || echo "$2|$(cat "$STAND_INS/left")" ;;
+      *) [ ! -e "$STAND_INS/pending" ] || echo "$(cat "$STAND_INS/pending")|4711|Priority" ;;
+    esac ;;
   scancel)
     echo "$*" >>"$STAND_INS/cancelled"
     rm -f "$STAND_INS/pending" ;;

@@ -122,3 +122,67 @@ test_cluster("a job that is pending for too long is taken back", {
   wait_until(!file.exists(file.path(dir, "pending")))
   expect_match(readLines(file.path(dir, "cancelled"))[1L], "-n muster-[a-z0-9-]+ -t PENDING")
 })
+
+test_that("the time that a job has left is understood", {
+  skip_without_fork()
+  dir <- local_clients()
+  left <- function(text) {
+    writeLines(text, file.path(dir, "left"))
+    slurm_left("a")
+  }
+  expect_identical(left("0:05"), 5)
+  expect_identical(left("59:59"), 3599)
+  expect_identical(left("2:03:04"), 7384)
+  expect_identical(left("1-02:03:04"), 93784)
+  for (text in c("UNLIMITED", "INVALID", "NOT_SET", "", "no such job")) {
+    expect_identical(left(text), Inf)
+  }
+  expect_identical(slurm_left(character()), numeric())
+  expect_identical(slurm_left(c("a", "b")), c(Inf, Inf)) # squeue said something else
+})
+
+test_cluster("workers leave a job before its time limit, and lose nothing", {
+  skip_without_fork()
+  skip_without_proc()
+  outside()
+  dir <- local_clients()
+  local_variables(R_LIBS = paste(.libPaths(), collapse = ":"), SLURM_JOB_ID = "")
+  cl <- cluster_start(list(1, launch_slurm(workers = 2)))
+  defer(function() cluster_stop(cl))
+  x <- 7
+  clusterExport(cl, "x", environment())
+  clusterSetRNGStream(cl, 1)
+  draws <- clusterCall(cl, function() stats::runif(1))
+  before <- processes(node_pids(cl[2:3]))
+  limit <- file.path(dir, "left")
+  writeLines("0:08", limit)
+  text <- character()
+  slow <- task_submit(cl[2L], function() {
+    Sys.sleep(3) # tidy: longer than it takes until the limit is seen
+    5
+  })
+  withCallingHandlers(
+    wait_until({
+      expect_identical(cluster_map(cl, 1:20, function(i) i), as.list(1:20))
+      any(grepl("has joined", text, fixed = TRUE))
+    }),
+    muster_message = function(m) {
+      text <<- c(text, conditionMessage(m))
+      unlink(limit) # the next job has none
+      invokeRestart("muffleMessage")
+    }
+  )
+  expect_match(text[1L], "^The job of host .* ends in 8 s; another one is asked for.")
+  expect_match(text[2L], "has joined: [12] workers?[.]") # the slow one comes later
+  expect_length(text, 2L)
+  expect_identical(task_value(slow), 5)
+  expect_identical(clusterEvalQ(cl, x), list(7, 7, 7))
+  wait_until(!any(still_runs(before)))
+  # Their streams go on.
+  clusterSetRNGStream(cl, 1)
+  expect_identical(clusterCall(cl, function() stats::runif(1)), draws)
+  wait_until({
+    clusterCall(cl, function() 5)
+    length(muster:::the$hosts) == 1L
+  })
+})

@@ -97,7 +97,7 @@ static void show_all(struct mst_session *session) {
     session->orphaned = 0;
     (void)ffi_call_ours("replace_servers", NULL);
   }
-  if (mst_session_waits(session) && ffi_remotes_have_news()) {
+  if (ffi_remotes_have_news(session)) {
     ffi_remotes_told();
     (void)ffi_call_ours("join_hosts", NULL);
   }
@@ -112,7 +112,7 @@ void ffi_attend(struct mst_session *session) {
 
 int ffi_has_news(const struct mst_session *session) {
   if (session->events != NULL || session->orphaned) return 1;
-  if (mst_session_waits(session) && ffi_remotes_have_news()) return 1;
+  if (ffi_remotes_have_news(session)) return 1;
   const struct mst_cluster *cluster = session->clusters;
   while (cluster != NULL && cluster->shown == cluster->log.next)
     cluster = cluster->next;

@@ -41,6 +41,17 @@ SEXP ffi_cluster_await(SEXP id, SEXP group) {
   return Rf_ScalarLogical(waits != NULL);
 }
 
+// ffi_cluster_move has a group's workers that are on a link's host move, and gives how many are
+// left there; 0 if the cluster or the link is gone.
+SEXP ffi_cluster_move(SEXP id, SEXP group, SEXP link) {
+  struct mst_cluster *cluster;
+  const struct mst_group *moves = group_of(id, group, &cluster);
+  const struct mst_remote *remote = ffi_remote_of(link);
+  const int there = moves != NULL && remote != NULL;
+  return Rf_ScalarInteger(
+      there ? (int)mst_cluster_move(cluster, moves, &remote->host) : 0);
+}
+
 // adopt takes *setup over if it is used.
 static SEXP adopt(SEXP id, SEXP group, SEXP server, struct mst_blob **setup) {
   struct mst_server *other =

@@ -20,7 +20,8 @@ struct owned_remote {
 static struct owned_remote *remotes;
 static struct owned_remote *ended;
 static pid_t owner;     // a forked child leaves its parent's links alone
-static int64_t look_ns; // when R code looks again
+static int64_t look_ns; // when R code looks again, while a group waits
+static int64_t due_ns = INT64_MAX; // and in any case
 
 static SEXP remote_tag(void) {
   static struct ffi_tag tag;
@@ -133,8 +134,11 @@ SEXP ffi_remote_wait(SEXP pointer, SEXP timeout_s) {
   return Rf_ScalarLogical(is == 1);
 }
 
-int ffi_remotes_have_news(void) {
-  if (mst_clock_now() >= look_ns) return 1;
+int ffi_remotes_have_news(const struct mst_session *session) {
+  const int64_t now_ns = mst_clock_now();
+  if (now_ns >= due_ns) return 1;
+  if (!mst_session_waits(session)) return 0;
+  if (now_ns >= look_ns) return 1;
   const struct owned_remote *at = remotes;
   while (at != NULL && mst_remote_is(at->remote, NULL) == at->told)
     at = at->next;
@@ -145,6 +149,13 @@ void ffi_remotes_told(void) {
   for (struct owned_remote *at = remotes; at != NULL; at = at->next)
     at->told = mst_remote_is(at->remote, NULL);
   look_ns = mst_clock_now() + MST_NS_PER_S;
+  due_ns = INT64_MAX;
+}
+
+// ffi_remotes_look sets when R code looks at links again, whatever happens.
+SEXP ffi_remotes_look(SEXP after_s) {
+  due_ns = ffi_deadline(after_s);
+  return R_NilValue;
 }
 
 static SEXP skipped_text(const struct mst_remote *remote) {

@@ -115,9 +115,10 @@ SEXP ffi_why(enum mst_why why, char *const *text);
 
 // ffi_remote_of gives the host of a pointer, NULL if it is ended, or another process's.
 struct mst_remote *ffi_remote_of(SEXP pointer);
-// ffi_remotes_have_news tells whether R code should look at links that were begun: one is up or
-// gone since it last did, or a second has passed. ffi_remotes_told: it looks.
-int ffi_remotes_have_news(void);
+// ffi_remotes_have_news tells whether R code should look at links: it is the time that it has set,
+// or a group waits, and a link is up or gone since it last looked, or a second has passed.
+// ffi_remotes_told: it looks.
+int ffi_remotes_have_news(const struct mst_session *session);
 void ffi_remotes_told(void);
 // ffi_remotes_abandon closes the links that are for a cluster, which nobody refers to any more.
 // Doesn't wait. Others end when R code ends them.
@@ -147,6 +148,7 @@ SEXP ffi_remote_state(SEXP remote);
 SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP name, SEXP here);
 SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup);
 SEXP ffi_remote_owner(SEXP remote, SEXP id);
+SEXP ffi_remotes_look(SEXP after_s);
 SEXP ffi_remote_end(SEXP remote);
 SEXP ffi_session_end(SEXP timeout_s);
 SEXP ffi_session_failure(void);
@@ -156,6 +158,7 @@ SEXP ffi_cluster_open(SEXP groups, SEXP window, SEXP timeout_s, SEXP policy);
 SEXP ffi_cluster_grow(SEXP cluster, SEXP more, SEXP like);
 SEXP ffi_nodes_ready(SEXP nodes);
 SEXP ffi_cluster_await(SEXP id, SEXP group);
+SEXP ffi_cluster_move(SEXP id, SEXP group, SEXP link);
 SEXP ffi_cluster_adopt(SEXP id, SEXP group, SEXP server, SEXP setup);
 SEXP ffi_cluster_revive(SEXP cluster);
 SEXP ffi_nodes_share_host(SEXP nodes);
