@@ -186,9 +186,11 @@ void mst_calls_broken(struct mst_calls *calls, uint32_t worker,
   broken(calls, calls->slots[worker], why);
 }
 
-// stay_lost: a lost worker won't come back.
+// stay_lost: a worker that is lost, or has left to come back, won't.
 static void stay_lost(struct mst_calls *calls, struct mst_slot *slot) {
-  if (worker_of(calls, slot)->state != MST_WORKER_LOST) return;
+  const struct mst_worker *worker = worker_of(calls, slot);
+  const int returns = worker->state == MST_WORKER_LEFT && worker->again;
+  if (worker->state != MST_WORKER_LOST && !returns) return;
   slot->dead = 1;
   slot->sys_errno = 0; // mst_calls_revive must pass it over, too
   if (slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
@@ -311,11 +313,13 @@ void mst_calls_kill(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   slot->dead = 1;
+  slot->moves = 0;
   slot->sys_errno = 0;
   mst_slot_fail(slot, MST_WHY_KILLED);
-  // A lost worker may be waiting for its restart, and one that was never launched for its launch.
+  // One that was lost, has left or was never launched may be waiting for its launch.
   const enum mst_worker_state state = worker_of(calls, slot)->state;
-  const int waits = state == MST_WORKER_LOST || state == MST_WORKER_NONE;
+  const int waits = state == MST_WORKER_LOST || state == MST_WORKER_LEFT ||
+                    state == MST_WORKER_NONE;
   if (waits && slot->resuming) mst_slot_leave(calls, slot, 0, NULL);
   mst_calls_tell_pool(calls, waits ? MST_EV_RETIRE : MST_EV_SILENT, worker);
   mst_calls_sweep(calls);

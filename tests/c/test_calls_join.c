@@ -308,6 +308,18 @@ TEST("A worker that is asked to end while it moves stays away") {
   finish();
 }
 
+TEST("A worker that is killed for good while it moves doesn't come back") {
+  run_calls(1);
+  mst_calls_move(&calls, 0, now_ns);
+  EXPECT("BYE 0");
+  mst_calls_kill(&calls, 0, now_ns);
+  die(0);
+  EXPECT("");
+  CHECK_INT(state_of(0), MST_WORKER_LEFT);
+  CHECK(calls.slots[0]->dead);
+  finish();
+}
+
 // --- Away ---
 
 TEST("A worker that is away isn't judged, and has a whole heartbeat when it is "

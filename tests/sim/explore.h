@@ -201,6 +201,7 @@ struct ex {
   uint8_t started, stopped, stopping;
   // Bit w: worker w was given up or asked to end, perhaps temporarily.
   uint8_t gone;
+  uint8_t ended;   // bit w: the user has killed worker w for good
   uint8_t lasting; // a worker may be given up at its first death
   int64_t now_ns;
   int carrying_out;

@@ -119,7 +119,7 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
   mix(hash, (uint64_t)ex->fail_launch << 4 | (uint64_t)ex->fail_send << 3 |
                 (uint64_t)ex->stopped << 2 | (uint64_t)ex->stopping << 1 |
                 ex->lasting);
-  mix(hash, ex->gone);
+  mix(hash, (uint64_t)ex->ended << 8 | ex->gone);
   for (uint8_t i = 0; i < EX_CALLS; i++) {
     const struct ex_call *call = &ex->calls[i];
     mix(hash, (uint64_t)call->late << 5 | (uint64_t)call->cancelled << 4 |

@@ -38,6 +38,7 @@ const struct ex_plan ex_plans[] = {
     {.asks = "v0! t0 t", .limits = "kill 1, move 1, cancel 1"},
     {.asks = "v0! v0 v0", .limits = "kill 1, move 1, forget 1"},
     {.asks = "v0 t0 t", .limits = "move 1, stop 1, retire 1"},
+    {.asks = "v0 t0 t", .limits = "move 1, end 1"},
     {.asks = "v0 v0 t0", .limits = "kill 1, move 1", .dear = 1, .keeps = 1},
     {.asks = "v0! v0b t", .limits = "kill 2, forget 1, cancel 1", .size = EX_LARGE},
     {.asks = "t t t", .limits = "kill 2, cancel 2", .size = EX_LARGE},

@@ -108,9 +108,9 @@ static void leave_dead(struct ex *ex, uint32_t worker) {
   mst_calls_forget(&ex->core, worker, NULL, ex->now_ns);
 }
 
-// was_drained: or stopped, or given up.
-static int was_drained(const struct ex *ex, uint32_t worker) {
-  return ((ex->gone >> worker) & 1) != 0;
+// may_stay_left: it was drained, given up or killed, and didn't only move.
+static int may_stay_left(const struct ex *ex, uint32_t worker) {
+  return (((ex->gone | ex->ended) >> worker) & 1) != 0;
 }
 
 static void judge_worker(struct ex *ex, uint32_t worker) {
@@ -120,10 +120,14 @@ static void judge_worker(struct ex *ex, uint32_t worker) {
   const int given_up = worker_of(ex, worker)->stop_ns != EX_NEVER &&
                        !worker_of(ex, worker)->awaited;
   const int final = state == MST_WORKER_IDLE || state == MST_WORKER_STOPPED ||
-                    (state == MST_WORKER_LEFT && was_drained(ex, worker)) ||
+                    (state == MST_WORKER_LEFT && may_stay_left(ex, worker)) ||
                     (state == MST_WORKER_LOST && (slot->dead || given_up));
   if (!final) {
     ex_fail(ex, "worker %u stays %s", worker, mst_worker_state_name(state));
+  }
+  if (((ex->ended >> worker) & 1) != 0 && state != MST_WORKER_STOPPED &&
+      state != MST_WORKER_LOST && state != MST_WORKER_LEFT) {
+    ex_fail(ex, "worker %u is back, and was killed for good", worker);
   }
   if (slot->resuming || slot->replaying || slot->replay_left > 0) {
     if (!is_gone(ex, worker)) ex_fail(ex, "worker %u never goes on", worker);

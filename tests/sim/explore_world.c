@@ -443,6 +443,7 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
   case EX_END:
     ex->left.ends--;
     ex->lasting = 1;
+    ex->ended = (uint8_t)(ex->ended | 1u << event.at);
     mst_calls_kill(&ex->core, event.at, ex->now_ns);
     break;
   case EX_RETIRE:

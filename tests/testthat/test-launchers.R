@@ -230,6 +230,15 @@ test_cluster("tasks of a lost host go to others while it is asked for again", {
   cluster_stop(cl) # while it is asked for
 })
 
+test_cluster("parts wait for their host, which is asked for again", {
+  skip_without_fork()
+  skip_without_proc()
+  cl <- local_cluster(here_by_link(2, "a"))
+  parts <- partition_map(partition_scatter(cl, mtcars), function(x) x[x$mpg > 20, ])
+  tools::pskill(far_host(cl), 9L)
+  expect_identical(healed(partition_collect(parts))$value$mpg, mtcars$mpg[mtcars$mpg > 20])
+})
+
 test_cluster("a lost host that isn't up at once is tried again", {
   skip_without_fork()
   skip_without_proc()

@@ -261,17 +261,23 @@ SEXP ffi_cluster_wait(void) {
   return R_NilValue;
 }
 
+static int share_host(const struct mst_group *one,
+                      const struct mst_group *other) {
+  if (one == other) return 1; // they come back together
+  return !one->waits && !other->waits &&
+         one->launcher->host == other->launcher->host;
+}
+
 // ffi_nodes_share_host tells whether nodes that are in use have workers on one host. Groups are
 // compared: a worker that was lost with its link refers to the former one.
 SEXP ffi_nodes_share_host(SEXP nodes) {
   enum ffi_outcome outcome;
-  const struct mst_host *host = NULL;
+  const struct mst_group *first = NULL;
   for (R_xlen_t i = 0; i < Rf_xlength(nodes); i++) {
     const struct mst_peer *peer = ffi_peer_of(VECTOR_ELT(nodes, i), &outcome);
     if (peer == NULL) continue;
-    if (peer->group->waits) return Rf_ScalarLogical(0);
-    if (host == NULL) host = peer->group->launcher->host;
-    if (host != peer->group->launcher->host) return Rf_ScalarLogical(0);
+    if (first == NULL) first = peer->group;
+    if (!share_host(first, peer->group)) return Rf_ScalarLogical(0);
   }
   return Rf_ScalarLogical(1);
 }
