@@ -21,6 +21,54 @@ test_cluster("a host that is lost is started again, and its workers know what th
   }
 })
 
+# What a cluster with workers on a host computes whose link ends after so many bytes, once; "error"
+# if it can't start.
+with_cut <- function(way, bytes) {
+  once <- tempfile()
+  on.exit(unlink(once, recursive = TRUE))
+  cut <- paste0("dd bs=1 count=", bytes, " status=none")
+  host <- sub(" exec ", " ", host_command(), fixed = TRUE)
+  command <- paste0(
+    "if mkdir ", once, " 2>/dev/null; then ",
+    if (way == "to") paste(cut, "|", host) else paste(host, "|", cut),
+    "; else ", host_command(), "; fi"
+  )
+  cl <- tryCatch(cluster_start(list(1, launch_command(command, 2, "far"))),
+    muster_error_launch = function(e) NULL
+  )
+  if (is.null(cl)) {
+    return("error")
+  }
+  on.exit(cluster_stop(cl), add = TRUE)
+  x <- as.numeric(1:2000)
+  clusterExport(cl, "x", environment())
+  list(
+    cluster_map(cl, 1:20, function(i) i^2), clusterApply(cl, 1:6, function(i) sum(x) + i),
+    clusterCall(cl, function(n) numeric(n) + 1, 5000L), clusterEvalQ(cl, x[7])
+  )
+}
+
+test_cluster("a link that ends after any number of bytes is an error of the start, or heals", {
+  skip_without_fork()
+  want <- list(
+    as.list((1:20)^2), as.list(sum(1:2000) + as.numeric(1:6)), rep(list(numeric(5000) + 1), 3L),
+    rep(list(7), 3L)
+  )
+  seen <- c(error = 0L, healed = 0L)
+  # Where the host has nothing to say for 10 s it notices the end of "from" no earlier.
+  cuts <- list(to = c(0, seq(100, 20000, by = 1111)), from = c(0, seq(2800, 20000, by = 1111)))
+  for (way in names(cuts)) {
+    for (bytes in cuts[[way]]) {
+      got <- healed(with_cut(way, bytes))
+      failed <- identical(got$value, "error")
+      if (!failed) expect_identical(got$value, want, info = paste(way, bytes))
+      if (failed) seen["error"] <- seen["error"] + 1L
+      if ("muster_message_joined" %in% got$messages) seen["healed"] <- seen["healed"] + 1L
+    }
+  }
+  expect_true(all(seen > 0L))
+})
+
 test_cluster("a map goes on when its host is lost in the middle", {
   cl <- behind(2)
   file <- tempfile()
