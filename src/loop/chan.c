@@ -202,11 +202,13 @@ int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
             : send_frame(chan->fd, bytes,
                          payload == NULL ? NULL : payload->buf.data,
                          (size_t)head->length, &sent, fds, fd_count, wait, err);
+    const int failed = rc != 0 && rc != -MST_EAGAIN;
     // After half a frame the next one would be read as part of it. And an end seen by a send must
     // also show when reading, where callers wait for it.
-    if (rc == -MST_ECLOSED || (rc != 0 && rc != -MST_EAGAIN && sent > 0)) {
-      mst_net_shutdown(chan->fd);
-    }
+    if (rc == -MST_ECLOSED || (failed && sent > 0)) mst_net_shutdown(chan->fd);
+    // The peer was given the frame, and may have ended because of it. A queue may break off like
+    // that, too.
+    if (failed && sent > 0 && !wait) return 0;
     if (rc != -MST_EAGAIN) return rc;
   }
   if (fd_count > 0 && sent == 0) return -MST_EAGAIN;

@@ -62,9 +62,10 @@ void mst_chan_close(struct mst_chan *chan);
 // nothing was sent or queued. A payload's segment goes along too, and may be queued; it sets the
 // flag SEGMENT. fds and a segment exclude each other.
 // Returns 0 (sent or queued: see out_bytes), -MST_ECLOSED, -MST_ESYS, -MST_EMEM.
-// After -MST_ECLOSED, or another error after a part was sent, the socket is shut down: reading
-// gives what came before, and then the end.
-// Blocks only if wait is 1, until all is sent.
+// Blocks only if wait is 1, until all is sent. Without wait, an error means that nothing was sent.
+// An error after a part was sent gives 0, as it does if the part is sent by mst_chan_flush.
+// After -MST_ECLOSED, or any error after a part was sent, the socket is shut down: reading gives
+// what came before, and then the end.
 int mst_chan_send(struct mst_chan *chan, struct mst_head *head,
                   struct mst_blob *payload, const int *fds, size_t fd_count,
                   int wait, struct mst_err *err);

@@ -313,6 +313,44 @@ TEST("A detached frame belongs to the reader, and the bytes behind it stay") {
   CHECK_INT(count_fds(), before);
 }
 
+// begin_one sends a frame of which only the first part gets out, before the send fails.
+static void begin_one(int number) {
+  struct mst_head head = {.kind = MST_KIND_EXEC, .call = 1};
+  struct mst_blob *blob = mst_blob_new();
+  CHECK(blob != NULL);
+  for (int i = 0; i < 1024; i++) {
+    static const uint8_t filler[4096];
+    CHECK_INT(mst_buf_append(&blob->buf, filler, sizeof filler), 0);
+  }
+  (void)mst_fault_arm("net.send", 2, number);
+  CHECK_INT(mst_chan_send(&ours, &head, blob, NULL, 0, 0, NULL), 0);
+  CHECK_INT(mst_fault_arm("net.send", 0, 0), 2);
+  mst_blob_release(blob);
+}
+
+TEST("A frame that breaks off was sent, and the end shows when reading") {
+  static const int numbers[] = {EPIPE, ECONNRESET, EIO};
+  for (int i = 0; i < 3; i++) {
+    open_pair();
+    begin_one(numbers[i]);
+    CHECK_INT(ours.out_bytes, 0);
+    CHECK_INT(mst_chan_fill(&ours, 1, NULL), -MST_ECLOSED);
+    while (mst_chan_fill(&theirs, 1, NULL) == 1)
+      ;
+    CHECK_INT(theirs.ended, 1);
+    struct mst_frame frame;
+    size_t have = 0;
+    CHECK_INT(mst_chan_begun(&theirs, &frame, &have), 1);
+    CHECK(have > 0);
+    close_pair();
+    open_pair(); // nothing was sent: an error
+    (void)mst_fault_arm("net.send", 1, numbers[i]);
+    struct mst_head head = {.kind = MST_KIND_EXEC, .call = 1};
+    CHECK(mst_chan_send(&ours, &head, NULL, NULL, 0, 0, NULL) < 0);
+    close_pair();
+  }
+}
+
 // After one shortage of the system a frame waits for a time, not for the socket.
 static void find_no_room(int number, char fill) {
   open_pair();
