@@ -39,6 +39,11 @@
   EACH(ffi_cluster_adopt, 4)                                                   \
   EACH(ffi_cluster_await, 2)                                                   \
   EACH(ffi_cluster_move, 3)                                                    \
+  EACH(ffi_cluster_keep, 3)                                                    \
+  EACH(ffi_cluster_scale, 3)                                                   \
+  EACH(ffi_nodes_groups, 1)                                                    \
+  EACH(ffi_cluster_wakes, 1)                                                   \
+  EACH(ffi_cluster_woken, 1)                                                   \
   EACH(ffi_cluster_revive, 1)                                                  \
   EACH(ffi_cluster_ids, 0)                                                     \
   EACH(ffi_cluster_orphan, 0)                                                  \

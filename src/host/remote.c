@@ -61,6 +61,10 @@ static void remove_there(struct mst_host *host, const char *path) {
   want(remote);
 }
 
+static void release(struct mst_host *host) {
+  mst_remote_end((struct mst_remote *)(void *)host);
+}
+
 int mst_remote_is(const struct mst_remote *remote, struct mst_err *err) {
   if (!remote->gone) return remote->has_facts;
   const int why = mst_relay_why(remote->relay, err);
@@ -140,8 +144,10 @@ int mst_remote_start(const char *name, struct mst_loop *loop,
     return mst_err_set(err, MST_EMEM, 0, "calloc", "no memory for a host");
   struct ends ends;
   strncpy(remote->name, name, sizeof remote->name - 1);
-  remote->host = (struct mst_host){
-      .name = remote->name, .build = remote->build, .remove = remove_there};
+  remote->host = (struct mst_host){.name = remote->name,
+                                   .build = remote->build,
+                                   .remove = remove_there,
+                                   .release = release};
   remote->loop = loop;
   remote->prints = prints;
   remote->owner = getpid();

@@ -249,6 +249,11 @@ int mst_call_cancel(struct mst_call *task, int64_t now_ns);
 // that it wasn't sent, and new ones, wait for it; no call is blamed. Does nothing without healing,
 // and to a worker that isn't up: ask again.
 void mst_calls_move(struct mst_calls *calls, uint32_t worker, int64_t now_ns);
+// mst_calls_can_move tells whether a worker that moves now would be what it is, after a replay that
+// takes so long at most: not if its state is only in a checkpoint, or came of random numbers that a
+// replay wouldn't repeat.
+int mst_calls_can_move(const struct mst_calls *calls, uint32_t worker,
+                       int64_t replay_max_ns);
 // mst_calls_trim drops jobs beyond the number that is kept.
 void mst_calls_trim(struct mst_calls *calls);
 

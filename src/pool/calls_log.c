@@ -21,6 +21,7 @@ static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_answered *answered) {
   if ((answered->flags & MST_FLAG_RNG) != 0) {
     slot->rng_drew = 1;
+    slot->rng_verbs |= !slot->mailbox.first->is_task;
     slot->seed.known = 0;
     if (slot->mailbox.first->is_task || !slot->rng_kept) slot->rng_other = 1;
     if (!slot->mailbox.first->is_task && !slot->rng_kept)
@@ -143,6 +144,18 @@ void mst_calls_checkpoint_ended(struct mst_calls *calls, uint32_t worker,
   calls->now_ns = now_ns;
   mst_journal_ended(&slot->journal);
   if (mst_calls_is_up(calls, slot)) mst_slot_want(calls, slot, 1);
+}
+
+int mst_calls_can_move(const struct mst_calls *calls, uint32_t worker,
+                       int64_t replay_max_ns) {
+  const struct mst_slot *slot = calls->slots[worker];
+  const struct mst_journal *journal = &slot->journal;
+  if (!calls->policy.on || slot->dead) return 0;
+  if (calls->policy.fresh) return 1;
+  if (journal->incomplete || slot->rng_verbs) return 0;
+  if (!journal->checkpoint) return journal->replay_ns <= replay_max_ns;
+  return journal->keeps && !journal->past.lost &&
+         journal->past.replay_ns + journal->replay_ns <= replay_max_ns;
 }
 
 // ---- what all workers were given

@@ -185,13 +185,18 @@ void mst_cluster_ask_launchers(struct mst_cluster *cluster) {
   }
 }
 
+void mst_cluster_scale_soon(struct mst_cluster *cluster) {
+  if (cluster->scaled != NULL) cluster->scale_ns = cluster->scale_away_ns = 0;
+}
+
 void mst_cluster_adopt(struct mst_cluster *cluster, struct mst_group *group,
                        struct mst_launcher *launcher) {
   group->launcher = launcher;
+  mst_cluster_scale_soon(cluster); // it may have to be let go
   group->orphaned = group->lost = 0;
   group->adopted = 1;
   group->joined |= group->waits;
-  group->waits = 0;
+  group->waits = group->asleep = group->woken = 0;
   tell_slots(cluster, group);
 }
 
@@ -213,11 +218,25 @@ void mst_cluster_await(struct mst_cluster *cluster, struct mst_group *group) {
   tell_slots(cluster, group);
 }
 
+uint32_t mst_group_move(struct mst_cluster *cluster,
+                        const struct mst_group *group,
+                        const struct mst_host *host) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    const struct mst_peer *peer = cluster->peers[i];
+    if (peer->group != group || peer->host != host) continue;
+    if (!mst_peer_worker(peer)->awaited) continue;
+    mst_calls_move(&cluster->calls, i, mst_clock_now());
+    n++;
+  }
+  return n;
+}
+
 void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group) {
   group->orphaned = 0;
   group->lost = 1;
   group->joined |= group->waits;
-  group->waits = 0;
+  group->waits = group->asleep = group->woken = 0;
   tell_slots(cluster, group);
 }
 
@@ -287,7 +306,7 @@ int mst_session_waits(const struct mst_session *session) {
   for (const struct mst_cluster *at = session->clusters; at != NULL;
        at = at->next) {
     for (uint32_t g = 0; g < at->group_count; g++)
-      if (at->groups[g].waits) return 1;
+      if (at->groups[g].waits && !at->groups[g].asleep) return 1;
   }
   return 0;
 }
@@ -295,7 +314,10 @@ int mst_session_waits(const struct mst_session *session) {
 static int cluster_has_host(const struct mst_cluster *cluster,
                             const struct mst_host *host) {
   for (uint32_t g = 0; g < cluster->group_count; g++)
-    if (cluster->groups[g].launcher->host == host) return 1;
+    if (cluster->groups[g].launcher->host == host ||
+        cluster->groups[g].leaves == host) {
+      return 1;
+    }
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++)
     if (cluster->peers[i]->host == host) return 1;
   return 0;

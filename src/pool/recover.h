@@ -38,7 +38,8 @@ struct mst_slot {
   enum mst_why why;     // the first thing that was wrong
   char *failure;        // the text of MST_WHY_TOLD; owned
   uint8_t rng_other; // it drew from another generator; replay won't repeat that
-  uint8_t rng_drew;  // it drew random numbers at all
+  uint8_t rng_drew;  // it ever drew from another generator
+  uint8_t rng_verbs; // a verb's call did
   uint8_t rng_kept;  // its checkpoint contains the stream
   uint8_t dead;      // given up
   uint8_t to_heal;   // it was lost, and the verdict is still to come

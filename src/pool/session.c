@@ -222,6 +222,8 @@ void mst_session_heal(struct mst_session *session) {
     mst_cluster_carry_out(cluster); // heals workers lost by now
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
     mst_cluster_carry_out(cluster);
+    mst_cluster_look_at_scale(cluster, now_ns);
+    mst_cluster_carry_out(cluster);
     if (cluster->held == 0) continue;
     mst_cluster_read_on(cluster);
     mst_cluster_carry_out(cluster);
@@ -258,6 +260,7 @@ static int sleep_ms(const struct mst_session *session, int timeout_ms) {
     const int64_t due_ns = mst_cluster_due_ns(cluster);
     if (cluster->flush_ns < wake_ns) wake_ns = cluster->flush_ns;
     if (due_ns < wake_ns) wake_ns = due_ns;
+    if (cluster->scale_ns < wake_ns) wake_ns = cluster->scale_ns;
     if (wake_ns != INT64_MAX) ms = mst_clock_ms_until(wake_ns, ms);
     // A wait as long as a beat's interval would count as sleep.
     const int64_t beat_ms =
@@ -298,18 +301,23 @@ static int has_tasks(const struct mst_session *session) {
   return session->counts.tasks > session->counts.tasks_done;
 }
 
-// The I/O thread's turn. With tasks: the same as R's waits, except for what only R can do.
-// Otherwise it only reads output, so that no process blocks on a full pipe.
+// The I/O thread's turn. With tasks, or when a host is to be let go: the same as R's waits, except
+// for what only R can do. Otherwise it only reads output, so that no process blocks on a full pipe.
 static int stand_in(void *owner, int *fd) {
   struct mst_session *session = owner;
-  const int rc = has_tasks(session) ? mst_session_run(session, 0, NULL)
-                                    : mst_loop_run(session->prints, 0, NULL);
+  const int all =
+      has_tasks(session) || mst_session_scale_ns(session) <= mst_clock_now();
+  const int rc = all ? mst_session_run(session, 0, NULL)
+                     : mst_loop_run(session->prints, 0, NULL);
   if (rc < 0) return -1;
   if (has_tasks(session)) {
     *fd = mst_loop_fd(session->loop);
     return sleep_ms(session, *fd < 0 ? TASKS_TICK_MS : IO_THREAD_MS);
   }
   *fd = mst_loop_fd(session->prints);
+  const int most_ms = *fd < 0 ? PRINTS_LOOK_MS : SLEEP_MS_MAX;
+  const int64_t scale_ns = mst_session_scale_ns(session);
+  if (scale_ns != INT64_MAX) return mst_clock_ms_until(scale_ns, most_ms);
   return *fd < 0 ? PRINTS_LOOK_MS : -1;
 }
 
@@ -393,6 +401,7 @@ int mst_cluster_new(struct mst_session *session, const struct mst_group *groups,
   if (rc == 0) {
     cluster->session = session;
     cluster->flush_ns = INT64_MAX;
+    cluster->scale_ns = cluster->scale_away_ns = INT64_MAX;
     rc = mst_calls_init(&cluster->calls, workers, window);
   }
   if (rc == 0) {
@@ -455,7 +464,6 @@ void mst_cluster_start(struct mst_cluster *cluster, int64_t deadline_ns) {
   uint32_t need = 0;
   for (uint32_t g = 0; g < cluster->group_count; g++)
     need += cluster->groups[g].waits ? 0 : cluster->groups[g].workers;
-  MST_ASSERT(need > 0);
   mst_calls_begin(&cluster->calls, mst_clock_now(), deadline_ns, need);
   mst_cluster_carry_out(cluster);
 }
@@ -534,6 +542,7 @@ void mst_cluster_free(struct mst_cluster *cluster) {
   mst_calls_free(&cluster->calls);
   mst_log_free(&cluster->log);
   free(cluster->peers);
+  free(cluster->scaled);
   free(cluster->groups);
   free(cluster);
 }

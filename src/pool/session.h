@@ -19,6 +19,7 @@
 #include "loop/loop.h"
 #include "pool/calls.h"
 #include "pool/spin.h"
+#include "sched/scale.h"
 
 // In one session; they need 30,000 descriptors.
 #define MST_WORKERS_MAX 10000u
@@ -106,6 +107,11 @@ struct mst_group {
   uint8_t adopted;             // a former launcher made some of its workers
   uint8_t waits;  // for a launcher: until there is one its workers are pending
   uint8_t joined; // it came, and may not have been asked for all of them yet
+  uint8_t scales; // it may be let go, see mst_cluster_scale
+  uint8_t asleep; // nobody asks for the launcher
+  uint8_t woken;  // somebody has to ask for it now
+  uint32_t kept;  // for what its host has to be there, besides calls
+  struct mst_host *leaves; // its workers leave this host, which ends then
 };
 
 struct mst_cluster {
@@ -126,6 +132,10 @@ struct mst_cluster {
   struct mst_cluster *next_closed; // for callers
   uint32_t held;                   // held peers
   int64_t flush_ns; // when to retry frames for which the system had no room
+  struct mst_scale scale;
+  struct mst_scale_host *scaled; // owned, one for each group; NULL: all stay
+  // When to look again what is needed: while somebody waits, and while nobody does.
+  int64_t scale_ns, scale_away_ns;
 };
 
 // mst_session_open opens the session's loops. 0 or an error.
@@ -193,8 +203,22 @@ uint32_t mst_cluster_move(struct mst_cluster *cluster,
 // mst_cluster_waiting gives the number of workers that wait for the group's launcher.
 uint32_t mst_cluster_waiting(const struct mst_cluster *cluster,
                              const struct mst_group *group);
-// mst_session_waits tells whether a group of some cluster waits for its launcher.
+// mst_session_waits tells whether a group of some cluster waits for its launcher, and isn't asleep.
 int mst_session_waits(const struct mst_session *session);
+// mst_cluster_scale has a cluster let groups go in which nothing was done for idle_ns (INT64_MAX:
+// none), and wake them when they are needed, see sched/scale.h. scales: of each group, 1 if it may
+// be let go; those of them that wait are asleep from now on. Only with healing. 0, -MST_EMEM.
+int mst_cluster_scale(struct mst_cluster *cluster, const uint8_t *scales,
+                      int64_t idle_ns);
+// mst_cluster_woken gives the number of a group that somebody has to ask a launcher for, once;
+// MST_NO_GROUP if there is none. mst_session_woken tells whether any cluster has one.
+#define MST_NO_GROUP UINT32_MAX
+uint32_t mst_cluster_woken(struct mst_cluster *cluster);
+// mst_cluster_keep counts what a group's host has to be there for, besides calls: data on it, say.
+void mst_cluster_keep(struct mst_cluster *cluster, uint32_t group, int more);
+// mst_cluster_wakes looks now what is needed, and tells whether any cluster has such a group.
+int mst_cluster_wakes(struct mst_cluster *cluster);
+int mst_session_woken(const struct mst_session *session);
 // mst_cluster_give_up gives up the workers of an orphaned group that are lost, now and later.
 void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group);
 

@@ -39,6 +39,12 @@ struct mst_incarnation mst_peer_incarnation(const struct mst_peer *peer);
 // worker is pending, until its group has a launcher.
 void mst_session_nowhere(struct mst_session *session);
 void mst_peer_pend(struct mst_peer *peer);
+// mst_group_move is mst_cluster_move; the caller carries out the actions.
+uint32_t mst_group_move(struct mst_cluster *cluster,
+                        const struct mst_group *group,
+                        const struct mst_host *host);
+// mst_cluster_scale_soon: what a cluster that scales needs may have changed.
+void mst_cluster_scale_soon(struct mst_cluster *cluster);
 // mst_cluster_launch launches a worker, or says that it can't or must wait.
 void mst_cluster_launch(struct mst_cluster *cluster, uint32_t index);
 
@@ -110,6 +116,13 @@ int mst_cluster_spawns(const struct mst_cluster *cluster);
 int mst_cluster_lacks_reports(const struct mst_cluster *cluster);
 // mst_session_set_silence sets each launcher's limit to the smallest heartbeat among its clusters.
 void mst_session_set_silence(const struct mst_session *session);
+
+// ---- scale.c
+
+// mst_cluster_look_at_scale lets groups go and wakes them, if it is time; the caller carries out
+// the actions. mst_session_scale_ns gives when that is needed though nobody waits; INT64_MAX: not.
+void mst_cluster_look_at_scale(struct mst_cluster *cluster, int64_t now_ns);
+int64_t mst_session_scale_ns(const struct mst_session *session);
 
 // ---- session.c
 

@@ -509,13 +509,13 @@ static void on_tick(struct mst_pool *pool, int64_t now_ns) {
 
 void mst_pool_begin(struct mst_pool *pool, int64_t now_ns, int64_t deadline_ns,
                     uint32_t need) {
-  (void)now_ns; // nothing depends on it yet
   MST_ASSERT(pool->phase == MST_POOL_NEW);
-  MST_ASSERT(need > 0 && need <= pool->count);
+  MST_ASSERT(need <= pool->count);
   pool->need = need;
   pool->phase = MST_POOL_STARTING;
   pool->deadline_ns = deadline_ns;
   mst_pool_arm(pool, deadline_ns);
+  if (need == 0) start_done(pool, now_ns);
 }
 
 void mst_pool_event(struct mst_pool *pool, const struct mst_event *event,

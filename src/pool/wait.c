@@ -259,16 +259,17 @@ void mst_peer_kill(struct mst_peer *peer) {
 uint32_t mst_cluster_move(struct mst_cluster *cluster,
                           const struct mst_group *group,
                           const struct mst_host *host) {
-  uint32_t n = 0;
-  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
-    const struct mst_peer *peer = cluster->peers[i];
-    if (peer->group != group || peer->host != host) continue;
-    if (!mst_peer_worker(peer)->awaited) continue;
-    mst_calls_move(&cluster->calls, i, mst_clock_now());
-    n++;
-  }
+  const uint32_t n = mst_group_move(cluster, group, host);
   mst_cluster_carry_out(cluster);
   return n;
+}
+
+int mst_cluster_wakes(struct mst_cluster *cluster) {
+  if (cluster->scaled == NULL) return 0;
+  cluster->scale_ns = 0;
+  mst_cluster_look_at_scale(cluster, mst_clock_now());
+  mst_cluster_carry_out(cluster);
+  return mst_session_woken(cluster->session);
 }
 
 void mst_peer_forget(struct mst_peer *peer, const void *caller) {

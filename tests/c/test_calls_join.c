@@ -27,6 +27,24 @@ TEST("Calls to a worker that isn't there yet wait until it joins") {
   finish();
 }
 
+TEST("A cluster may begin without any worker") {
+  begin_calls(2, 0);
+  CHECK_INT(calls.pool.phase, MST_POOL_RUNNING);
+  fact(MST_EV_PENDING, 0, 0, 0);
+  fact(MST_EV_PENDING, 1, 0, 0);
+  EXPECT("");
+  ask(1);
+  (void)submit();
+  EXPECT("");
+  come_up(1);
+  EXPECT("EXEC 1 #1, EXEC 1 #2");
+  answer(1, 1);
+  answer(1, 2);
+  CHECK_INT(take(1), MST_CALL_DONE);
+  EXPECT("");
+  finish();
+}
+
 TEST("A worker that is ready before STARTED was taken is reported once") {
   begin_calls(2, 1);
   come_up(0);

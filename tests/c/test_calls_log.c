@@ -136,6 +136,44 @@ TEST("S2: what a checkpoint covers, where that is kept, goes first when memory "
   finish();
 }
 
+// --- Moves ---
+
+// can_move tells whether a worker may move, with replays of up to a second.
+static int can_move(uint32_t worker) {
+  return mst_calls_can_move(&calls, worker, MST_NS_PER_S);
+}
+
+TEST("A worker can move if all that it is can be replayed, and in time") {
+  run_calls(3);
+  for (uint32_t i = 0; i < 3; i++)
+    CHECK(can_move(i));
+  change(0, 1, payload);
+  CHECK(can_move(0));
+  calls.slots[0]->journal.replay_ns = 2 * MST_NS_PER_S; // as if that took long
+  CHECK(!can_move(0));
+  mst_calls_checkpointed(&calls, 0, 1, now_ns);
+  CHECK(!can_move(0)); // only the checkpoint has its state
+  calls.slots[1]->journal.keeps = 1;
+  change(1, 1, payload);
+  mst_calls_checkpointed(&calls, 1, 1, now_ns);
+  CHECK(can_move(1));
+  (void)submit_to(2);
+  (void)taken();
+  answer_as(2, 1, MST_FLAG_RNG); // what tasks draw is no state
+  (void)taken();
+  CHECK(can_move(2));
+  ask(2);
+  (void)taken();
+  told(2, 2, MST_FLAG_RNG);
+  (void)taken();
+  CHECK(!can_move(2));
+  calls.policy.fresh = 1;
+  CHECK(can_move(0) && can_move(2));
+  calls.policy.on = 0;
+  CHECK(!can_move(1));
+  finish();
+}
+
 // --- Checkpoints ---
 
 TEST("A worker that used another generator gets a checkpoint at once, and its "

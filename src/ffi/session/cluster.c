@@ -60,8 +60,11 @@ static SEXP describe_peer(const struct mst_peer *peer) {
                                          [MST_HEALING_STATE] = "state"};
   const int64_t now_ns = mst_clock_now();
   const struct mst_look look = mst_peer_look(peer, now_ns);
-  const char *state =
-      look.suspect ? "suspect" : mst_worker_state_name(look.state);
+  const int sleeps =
+      look.state == MST_WORKER_PENDING && peer->group->asleep && look.lives;
+  const char *state = look.suspect ? "suspect"
+                      : sleeps     ? "asleep"
+                                   : mst_worker_state_name(look.state);
   SEXP list = PROTECT(ffi_list(18, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, pid_of(look.pid));

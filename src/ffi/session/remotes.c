@@ -136,7 +136,7 @@ SEXP ffi_remote_wait(SEXP pointer, SEXP timeout_s) {
 
 int ffi_remotes_have_news(const struct mst_session *session) {
   const int64_t now_ns = mst_clock_now();
-  if (now_ns >= due_ns) return 1;
+  if (now_ns >= due_ns || mst_session_woken(session)) return 1;
   if (!mst_session_waits(session)) return 0;
   if (now_ns >= look_ns) return 1;
   const struct owned_remote *at = remotes;
