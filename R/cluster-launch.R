@@ -15,7 +15,7 @@ group_plan <- function(plan, group) {
 # fork server refuses and the user didn't insist on "fork". Returns list(pointer, id, nodes, groups,
 # of): groups is list(start, plan) of each, `of` each node's group.
 start_cluster <- function(plan, may_fall_back) {
-  plans <- lapply(plan$groups, group_plan, plan = plan)
+  plans <- put_to_sleep(lapply(plan$groups, group_plan, plan = plan), plan$scale)
   check_room(plans, plan$call)
   before <- the$reached
   the$reached <- c(before, unlist(lapply(plans, function(one) one$host$key)))
@@ -44,10 +44,13 @@ open_groups <- function(plan, plans, may_fall_back, again = TRUE) {
   )
   if (!is.null(outcome$pointer)) {
     later <- vapply(plans, is_later, NA)
-    if (any(later) && is.null(the$watch)) the$watch <- new_queue_watch()
-    plans <- lapply(plans, function(one) one[setdiff(names(one), c("later", "enough"))])
+    asleep <- vapply(plans, is_asleep, NA)
+    if (any(later & !asleep) && is.null(the$watch)) the$watch <- new_queue_watch()
+    for_start <- c("later", "asleep", "enough", "scale", "idle_s")
+    plans <- lapply(plans, function(one) one[setdiff(names(one), for_start)])
     for (one in plans) own_link(one, outcome$id)
-    plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"), which(later))
+    plans_keep(outcome$id, plans, vapply(groups, `[[`, "", "base"), which(later & !asleep))
+    if (any(asleep)) begin_scaling(outcome$id, asleep, plan$idle_s, plan$call)
     outcome$groups <- Map(function(one, group, later) {
       moves <- later || is_queued(one) # its host may change
       list(start = group$start, plan = plan_to_keep(one), moves = moves)

@@ -17,19 +17,19 @@ format.muster_cluster <- function(x, ...) {
   words <- c(fork = "forked", spawn = "booted")[starts]
   paste0(
     if (any(states == "copied")) "copy of a ", "muster cluster with ", workers_text(nodes),
-    " on ", hosts_counted(vapply(nodes, .subset2, "", "host"), states == "pending"),
+    hosts_counted(vapply(nodes, .subset2, "", "host"), states %in% away_states),
     " (", paste(c(words, threads_text(nodes)), collapse = ", "), ")", states_text(nodes, states)
   )
 }
 
-# "host 'a'", or "hosts 'a' (4), 'b' (2)".
-hosts_counted <- function(hosts, pending) {
-  if (!all(pending)) hosts <- hosts[!pending]
+# " on host 'a'", " on hosts 'a' (4), 'b' (2)", or "" where none is there.
+hosts_counted <- function(hosts, away) {
+  hosts <- hosts[!away]
   counts <- table(factor(hosts, unique(hosts)))
-  if (length(counts) == 1L) {
-    return(paste("host", sQuote(hosts[1L])))
+  if (length(counts) < 2L) {
+    return(if (length(counts)) paste(" on host", sQuote(hosts[1L])))
   }
-  paste("hosts", paste0(sQuote(names(counts)), " (", counts, ")", collapse = ", "))
+  paste(" on hosts", paste0(sQuote(names(counts)), " (", counts, ")", collapse = ", "))
 }
 
 # "4 workers", or "2 of 4 workers (2, 3)" if the cluster has other workers too.
@@ -47,11 +47,14 @@ workers_text <- function(nodes) {
   number_of(length(nodes), "worker")
 }
 
+# Of workers that are on no host.
+away_states <- c("pending", "asleep")
+
 # "" for a usable worker (even while it is being replaced), "stopped", "lost" or "copied".
 node_state <- function(node) {
   look <- .Call(ffi_node_look, node)
   if (is.list(look)) {
-    if (look$state %in% c("lost", "pending")) look$state else ""
+    if (look$state %in% c("lost", away_states)) look$state else ""
   } else if (is_ended(look)) {
     "stopped"
   } else {
@@ -67,8 +70,8 @@ states_text <- function(nodes, states) {
     ", stopped"
   } else {
     paste0(
-      for_state(ranks, states, "pending"), for_state(ranks, states, "stopped"),
-      for_state(ranks, states, "lost")
+      for_state(ranks, states, "pending"), for_state(ranks, states, "asleep"),
+      for_state(ranks, states, "stopped"), for_state(ranks, states, "lost")
     )
   }
 }

@@ -65,6 +65,11 @@
 #' @param wait How many workers have to be there before `cluster_start()` returns: a whole number.
 #'   Workers of hosts that take longer (jobs that are pending, hosts that boot) join later, see
 #'   Workers that come later. Default `Inf`: all.
+#' @param scale How many workers there are at least and at most, `c(0, 64)` for example: hosts are
+#'   asked for when tasks wait, and let go when they have nothing to do, see Hosts that come and go.
+#'   `NULL` (default): all are there all the time.
+#' @param idle_timeout With `scale`: after how many seconds without work a host is let go. Default
+#'   300; `Inf`: never.
 #' @param autoStop If `TRUE`, the default, a cluster is stopped when nothing refers to it any more
 #'   and R's garbage collector finds it. If `FALSE`, it lives until [cluster_stop()] or the end of
 #'   the session.
@@ -165,6 +170,22 @@
 #' message of class `muster_message_joined` tells; the call is held up while the host's fork server
 #' boots (about 0.3 s). If a host can't be reached after all, another message says why, its workers
 #' are given up, and [cluster_resize()] tries again. A host with `workers = NULL` is waited for.
+#' @section Hosts that come and go:
+#' `cluster_start(launch_slurm(workers = 16), scale = c(0, 128))` has 128 nodes and no job yet:
+#' their workers are `"asleep"` in [cluster_status()]. A host is asked for when tasks have waited
+#' for a second (at once if no worker is there), as many hosts as have workers for the tasks that
+#' wait; and for a call to one of its workers, so that `clusterExport()` to all nodes asks for all
+#' hosts. Workers on this machine, and on the hosts that come first until there are as many workers
+#' as `scale` has at least, are always there. If the launchers have fewer workers than `scale` has
+#' at most, the last one is used again and again, if that leads to another host each time:
+#' [launch_slurm()], or [launch_command()] with `{name}`.
+#'
+#' A host whose workers have had nothing to do for `idle_timeout` seconds is let go, also while your
+#' session sits at the prompt. What its workers know comes back with the next host, see Healing, by
+#' replaying their calls. So a host stays if that isn't sure to give the same, or takes longer than
+#' `idle_timeout`: its workers' state is only in a checkpoint, or calls of parallel's functions drew
+#' random numbers without [parallel::clusterSetRNGStream()]. With `healing = "fresh"` there is
+#' nothing to replay. A host with data of a partition stays, too.
 #' @section Threads:
 #' Workers that each use all cores would slow each other down. In each worker, code that uses BLAS
 #' or OpenMP therefore gets `threads` threads, by default one: the environment variables
@@ -248,12 +269,12 @@
 cluster_start <- function(workers = availableCores(), ..., packages = NULL, setup = NULL,
                           start = c("fork", "spawn"), threads = 1L, healing = "state",
                           retries = 2L, heartbeat = 10, timeout = Inf, wait = Inf,
-                          autoStop = TRUE) {
+                          scale = NULL, idle_timeout = 300, autoStop = TRUE) {
   call <- sys.call()
   check_dots(...,
     hints = paste0(
       "Arguments: workers, packages, setup, start, threads, healing, retries, heartbeat, ",
-      "timeout, wait, autoStop. All but the first must be named."
+      "timeout, wait, scale, idle_timeout, autoStop. All but the first must be named."
     ), call = call
   )
   check_not_booting(call)
@@ -270,10 +291,14 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   threads <- check_count(threads, "threads", max = 1024L, call = call)
   policy <- check_policy(healing, retries, heartbeat, timeout, call)
   if (!identical(wait, Inf)) wait <- check_count(wait, "wait", call = call)
+  scale <- check_scale(scale, policy[1L], call)
+  groups <- scaled_groups(groups, scale, call)
+  idle_timeout <- check_seconds(idle_timeout, "idle_timeout", infinite = TRUE, call = call)
   check_flag(autoStop, "autoStop", call = call)
   plan <- list(
     groups = groups, packages = packages, setup = setup, start = start,
-    threads = threads, policy = policy, enough = wait, call = call
+    threads = threads, policy = policy, enough = wait, scale = scale, idle_s = idle_timeout,
+    call = call
   )
   opened <- start_cluster(plan, may_fall_back)
   if (!autoStop) {

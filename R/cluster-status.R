@@ -15,13 +15,14 @@
 #' @param cl A cluster from [cluster_start()].
 #' @returns `cluster_status()`: a data frame with one row for each worker of `cl`:
 #'   `worker` (integer), `host`, `pid`, `state` (one of `"idle"`, `"busy"`, `"suspect"`: no
-#'   response for half of the heartbeat, `"pending"`: its host isn't there yet, `"draining"`: it
-#'   finishes what it has and moves to another host, `"lost"`, `"restarting"`, `"stopped"`), `done`
-#'   (tasks completed), `running` (seconds since its task began, `NA` if it has none), `restarts`,
-#'   `heartbeat` (seconds since its last response), `rss` (bytes of memory in use, `NA` where the
-#'   system doesn't tell), `cpu` (seconds used) and `healing`: with what it would come back if it
-#'   were lost. `"state"`: as it is; `"replay"`: likewise, once all its calls have run again
-#'   (workers that can't be copied: with threads, or not forked); `"fresh"`: as it was started;
+#'   response for half of the heartbeat, `"pending"`: its host isn't there yet, `"asleep"`: its host
+#'   isn't needed now, `"draining"`: it finishes what it has and moves to another host, `"lost"`,
+#'   `"restarting"`, `"stopped"`), `done` (tasks completed), `running` (seconds since its task
+#'   began, `NA` if it has none), `restarts`, `heartbeat` (seconds since its last response), `rss`
+#'   (bytes of memory in use, `NA` where the system doesn't tell), `cpu` (seconds used) and
+#'   `healing`: with what it would come back if it were lost. `"state"`: as it is; `"replay"`:
+#'   likewise, once all its calls have run again (workers that can't be copied: with threads, or
+#'   not forked); `"fresh"`: as it was started;
 #'   `"none"`: it wouldn't, or its state can't be restored, see Healing in [cluster_start()]. It
 #'   prints with
 #'   units, such as 0.12 s and 34.5 MB, and without `healing` where that is `"state"` for all; the
@@ -105,7 +106,7 @@ status_row <- function(node, call) {
     worker = .subset2(node, "rank"), host = .subset2(node, "host"), pid = status$pid,
     state = status$state, done = status$done, running = status$running_s,
     restarts = status$restarts,
-    heartbeat = if (status$state == "pending") NA_real_ else status$heard_s,
+    heartbeat = if (status$state %in% away_states) NA_real_ else status$heard_s,
     rss = process[1L], cpu = process[2L], healing = status$healing
   )
 }

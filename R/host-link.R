@@ -11,7 +11,7 @@ host_silence <- 60
 # reached at once. enough: of how many workers; the plans of hosts that may join later get `later`.
 # One whose number of workers isn't known is waited for.
 reach_hosts <- function(plans, enough) {
-  far <- which(vapply(plans, function(plan) !is.null(plan$host), NA))
+  far <- which(vapply(plans, function(plan) !is.null(plan$host) && !is_asleep(plan), NA))
   for (plan in plans[far]) begin_link(plan)
   waiting <- far
   watch <- new_queue_watch()
@@ -34,7 +34,7 @@ reach_hosts <- function(plans, enough) {
 
 is_enough <- function(plans, waiting, enough) {
   known <- function(plan) !is.null(plan$workers)
-  there <- plans[setdiff(seq_along(plans), waiting)]
+  there <- Filter(Negate(is_asleep), plans[setdiff(seq_along(plans), waiting)])
   all(vapply(plans, known, NA)) && length(there) > 0L &&
     sum(vapply(there, `[[`, 0L, "workers")) >= enough
 }
@@ -335,6 +335,7 @@ join_hosts <- function() {
     plan_look()
   })
   leave_hosts()
+  wake_hosts()
   if (is.null(the$watch)) the$watch <- new_queue_watch()
   for (one in later_groups()) {
     if (is.null(the$hosts[[one$plan$host$key]]) && may_ask_again(one)) {
@@ -378,9 +379,13 @@ await_host <- function(plan, id, group) {
 
 # FALSE if the cluster is gone.
 await_group <- function(id, group) {
+  await_later(id, group)
+  .Call(ffi_cluster_await, as.integer(id), group)
+}
+
+await_later <- function(id, group) {
   the$plans[[id]]$later <- union(the$plans[[id]]$later, group)
   the$plans[[id]]$tries[[as.character(group)]] <- list(at_s = -Inf, paused_s = 0, pause_s = 1)
-  .Call(ffi_cluster_await, as.integer(id), group)
 }
 
 may_ask_again <- function(one) {
@@ -455,9 +460,19 @@ look_at_limit <- function(due, left_s) {
 }
 
 # leave_host() has a group wait for another host, and its workers move there: each ends as soon as
-# it has answered what it was given. The link stays, under another key, until all have.
+# it has answered what it was given.
 leave_host <- function(plan, id, group, link, left_s) {
   where <- host_shown(plan)
+  link <- set_link_aside(link, id, group)
+  await_group(id, group)
+  .Call(ffi_cluster_move, as.integer(id), group, link$pointer)
+  inform_muster("leaving", paste0(
+    "The job of ", where, " ends in ", round(left_s), " s; another one is asked for."
+  ))
+}
+
+# A link that workers leave stays, under another key, until all have.
+set_link_aside <- function(link, id, group) {
   key <- link$key
   link$key <- paste(key, link$name)
   link$leaves <- list(id = as.integer(id), group = group)
@@ -471,11 +486,7 @@ leave_host <- function(plan, id, group, link, left_s) {
     }
     server
   })
-  await_group(id, group)
-  .Call(ffi_cluster_move, as.integer(id), group, link$pointer)
-  inform_muster("leaving", paste0(
-    "The job of ", where, " ends in ", round(left_s), " s; another one is asked for."
-  ))
+  link
 }
 
 # Has join_hosts() called again when it is needed.

@@ -180,12 +180,14 @@ worker_groups <- function(workers, is_default, call) {
     launched_groups(workers, is_default, call)
   }
   lapply(groups, function(group) {
-    if (!is.null(group$host)) {
-      the$host_keys <- the$host_keys + 1L
-      group$host$key <- as.character(the$host_keys)
-    }
-    group
+    if (is.null(group$host)) group else with_key(group)
   })
+}
+
+with_key <- function(group) {
+  the$host_keys <- the$host_keys + 1L
+  group$host$key <- as.character(the$host_keys)
+  group
 }
 
 launched_groups <- function(workers, is_default, call) {

@@ -54,12 +54,14 @@ new_run <- function(shuffle, cl, stage, call) {
   run$memory <- shuffle_memory()
   run$done <- 0L # tasks
   run$loss <- NULL # why the last attempt was lost
+  run$kept <- keep_hosts(cl)
   run
 }
 
 run_leave <- function(run) {
   end_progress(run$progress)
   task_cancel(run$tasks)
+  let_hosts_go(run$kept)
   .Call(ffi_plan_unwant, run$shuffle$plan)
   # The output that they were making may still exist.
   for (about in run$about) drop_at(run$shuffle, about$worker, about$key)

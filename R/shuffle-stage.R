@@ -116,15 +116,19 @@ stage_by <- function(shuffle, id) .Call(ffi_hidden, record_of(shuffle, id)$stage
 # dropped when R collects the token, and the stage is forgotten once no other can need it.
 new_token <- function(cl, shuffle, stage) {
   token <- new.env(parent = emptyenv())
-  reg.finalizer(token, note_released(shuffle$released, stage$id))
+  reg.finalizer(token, note_released(shuffle$released, stage$id, keep_hosts(cl)))
   token$held <- .Call(ffi_hide, token, list(cl = cl, shuffle = shuffle, stage = stage))
   token
 }
 
-note_released <- function(released, id) {
+note_released <- function(released, id, kept) {
   force(released)
+  force(kept)
   id <- as.character(id)
-  function(e) assign(id, TRUE, envir = released)
+  function(e) {
+    assign(id, TRUE, envir = released)
+    let_hosts_go(kept)
+  }
 }
 
 # A handle: the cluster's and the stage's number, the text that a copy prints, and a token, which

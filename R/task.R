@@ -105,6 +105,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
     abort_submit(.cl, task, sys.call())
   }
   if (is.null(.seed)) attr(task, "quiet") <- TRUE
+  if (the$scales) wake_for_task(.subset2(.cl[[1L]], "id"))
   task
 }
 
