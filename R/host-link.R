@@ -19,7 +19,7 @@ reach_hosts <- function(plans, enough) {
   while (length(waiting)) {
     starting <- Filter(function(i) is_starting(plans[[i]]), waiting)
     for (i in setdiff(waiting, starting)) {
-      link <- finish_link(plans[[i]])
+      link <- finish_first_link(plans[[i]])
       if (is.null(plans[[i]]$workers)) plans[[i]]$workers <- link$facts$cores
     }
     waiting <- starting
@@ -199,8 +199,12 @@ check_facts <- function(facts, plan) {
       details = paste0(
         names(fields), ": ", unlist(facts[fields]), " there, ", unlist(ours[fields]), " here"
       ),
-      hints = "Install the same version there.",
-      host = plan$host$name, command = plan$host$command, reason = "version", call = plan$call
+      hints = paste0(
+        "Install the same version there",
+        if (by_ssh(plan$host) && same[["R"]]) ", or give launch_ssh() `install = TRUE`", "."
+      ),
+      host = plan$host$name, command = plan$host$command, reason = "version",
+      differs = names(fields), call = plan$call
     )
   }
 }

@@ -7,7 +7,10 @@ failures_there <- function(launcher) {
     list(
       reason = "muster", own = FALSE,
       output = "no package called .{0,3}muster",
-      hint = "Install muster there, for the R that is started."
+      hint = paste0(
+        "Install muster there, for the R that is started",
+        if (launcher == "launch_ssh") ", or give launch_ssh() `install = TRUE`", "."
+      )
     ),
     list(
       reason = "R", own = FALSE,

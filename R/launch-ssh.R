@@ -29,6 +29,10 @@
 #' @param ssh The ssh to run here: a string, by default `"ssh"`.
 #' @param options More options of ssh: a character vector of text for a shell, as in
 #'   `c("-i ~/.ssh/cluster", "-J gate")`.
+#' @param install If `TRUE`, a host that has no muster, or another version, gets this session's: its
+#'   sources are sent there and compiled, which takes about a minute and needs a C compiler, into a
+#'   library of their own in your cache there (`tools::R_user_dir("muster", "cache")`). Once for
+#'   each version of muster and R; hosts that share the home directory share it. Default `FALSE`.
 #' @returns An object of class `"muster_launcher"`.
 #' @section Errors:
 #' `muster_error_input`: an argument has the wrong type. [cluster_start()] raises
@@ -37,7 +41,8 @@
 #' `command`, `output` (the last lines that ssh printed) and `reason`: `"name"` (there is no such
 #' host), `"network"` (it can't be reached), `"key"` (its host key isn't known, or has changed),
 #' `"login"` (it refuses you), `"R"` (no Rscript can be run there), `"muster"` (it isn't installed
-#' there), `"version"` (another one is), or `"other"`. Nothing is left on any host.
+#' there), `"version"` (another one is), `"install"` (it can't be installed), or `"other"`. Nothing
+#' is left on any host.
 #' @section Cost:
 #' None. When the cluster starts: a login, and the time in which R loads muster there; see
 #' [launch_command()].
@@ -52,11 +57,11 @@
 #' }
 #' @export
 launch_ssh <- function(hosts, workers = NULL, ..., prologue = NULL, rscript = "Rscript",
-                       ssh = "ssh", options = character()) {
+                       ssh = "ssh", options = character(), install = FALSE) {
   call <- sys.call()
   check_dots(...,
     hints = paste0(
-      "Arguments: hosts, workers, prologue, rscript, ssh, options. ",
+      "Arguments: hosts, workers, prologue, rscript, ssh, options, install. ",
       "All but the first two must be named."
     ), call = call
   )
@@ -71,17 +76,20 @@ launch_ssh <- function(hosts, workers = NULL, ..., prologue = NULL, rscript = "R
   check_string(rscript, "rscript", call)
   check_string(ssh, "ssh", call)
   options <- check_texts(options, "options", call)
-  there <- command_there(prologue, rscript)
+  check_install(install, call)
+  there <- command_there(prologue, rscript, host_code(install))
+  installs <- if (install) command_there(prologue, rscript, install_code())
   new_launcher(lapply(seq_along(hosts), function(i) {
-    command <- paste(c(
-      "exec", quoted_if_needed(ssh), options, "-T -o BatchMode=yes",
-      if (!is.na(where[[i]]$port)) paste("-p", where[[i]]$port),
-      quoted_if_needed(where[[i]]$host), shQuote(there)
-    ), collapse = " ")
-    list(
-      workers = workers[i],
-      host = list(command = command, name = hosts[i], by = "ssh")
-    )
+    run <- function(there) {
+      paste(c(
+        "exec", quoted_if_needed(ssh), options, "-T -o BatchMode=yes",
+        if (!is.na(where[[i]]$port)) paste("-p", where[[i]]$port),
+        quoted_if_needed(where[[i]]$host), shQuote(there)
+      ), collapse = " ")
+    }
+    host <- list(command = run(there), name = hosts[i], by = "ssh")
+    if (install) host$install <- run(installs)
+    list(workers = workers[i], host = host)
   }))
 }
 
@@ -125,10 +133,10 @@ named_groups <- function(hosts, call) {
 
 # command_there() gives what a login shell of any kind (sh, csh, fish) has to run: within single
 # quotes all of them leave everything but "!", quotes, backslashes and newlines alone.
-command_there <- function(prologue, rscript) {
+command_there <- function(prologue, rscript, code) {
   # Not with shQuote(), whose double quotes csh reads in another way.
   rscript <- paste0("'", gsub("'", "'\\''", rscript, fixed = TRUE), "'")
-  run <- paste("exec", rscript, "-e 'muster::muster_host()'")
+  run <- paste0("exec ", rscript, " -e '", code, "'")
   if (!length(prologue)) {
     return(run)
   }

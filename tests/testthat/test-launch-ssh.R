@@ -58,13 +58,20 @@ test_that("login shells of all kinds run what they are given, unchanged", {
   shells <- Sys.which(c("sh", "bash", "dash", "zsh", "ksh", "mksh", "csh", "tcsh", "fish"))
   for (shell in shells[nzchar(shells)]) {
     errors <- file.path(dir, "errors")
-    run <- function(prologue) {
-      command <- shQuote(command_there(prologue, rscript))
+    run <- function(prologue, code = host_code(FALSE)) {
+      command <- shQuote(command_there(prologue, rscript, code))
       system2(shell, c("-c", command), stdout = TRUE, stderr = errors, input = "from the link")
     }
     got <- "got -e muster::muster_host(), "
     expect_identical(run(character()), c(got, "from the link"))
     expect_identical(enc2utf8(run(prologue)), c(paste0(got, odd), "from the link"))
     expect_true("loud" %in% readLines(errors))
+    if (!file.exists(source_file())) next
+    for (code in c(host_code(TRUE), install_code())) {
+      expect_identical(run(character(), code), c(paste0("got -e ", code, ", "), "from the link"))
+      expect_identical(enc2utf8(run(prologue, code)),
+        c(paste0("got -e ", code, ", ", odd), "from the link")
+      )
+    }
   }
 })
