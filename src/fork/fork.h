@@ -414,6 +414,9 @@ void mst_watch_stands(pid_t standby);
 int mst_watch_is_orphan(void);
 // mst_watch_end ends this process and its group, as the watch does.
 void mst_watch_end(void);
+// mst_watch_lost: the session's channel has ended. If the session has, too, exit() waits for the
+// watch to remove what this worker leaves and to end it.
+void mst_watch_lost(void);
 
 // A guest of the watch thread, which serves the guest's descriptors.
 struct mst_watch_guest {

@@ -404,6 +404,23 @@ static void *watch_main(void *arg) {
   return NULL;
 }
 
+// ---- the end of R
+
+static struct {
+  pid_t pid;    // of the process that it is about
+  int is_asked; // at_exit runs
+  int lost;     // the R thread saw the channel's end
+} leaving;
+
+// R ends when its channel does, and may be quicker than the watch, which has more to remove. The
+// watch then ends the process.
+static void at_exit(void) {
+  if (!leaving.lost || leaving.pid != getpid() || !was_orphaned()) return;
+  (void)poll(NULL, 0, EXIT_MS);
+}
+
+void mst_watch_lost(void) { leaving.lost = 1; }
+
 // prepare makes the pipe and the array for poll().
 static int prepare(struct mst_err *err) {
   polled.fds = calloc(OWN_FDS + GUEST_FDS_FIRST, sizeof *polled.fds);
@@ -432,6 +449,9 @@ int mst_watch_start(int control_fd, int session_fd, pid_t session,
   watch.tempdir_known = 0;
   watch.standby = watch.standby_was = 0;
   watch.end = END_AWAITED;
+  leaving.pid = getpid();
+  leaving.lost = 0;
+  if (!leaving.is_asked) leaving.is_asked = atexit(at_exit) == 0;
   const int prepared = prepare(err);
   if (prepared != 0) return prepared;
   pthread_t thread;

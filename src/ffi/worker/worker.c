@@ -366,6 +366,7 @@ SEXP ffi_worker_serve(SEXP enclosure) {
     if (!sent) break;
     if (ffi_this.raised) return R_NilValue;
   }
+  mst_watch_lost();
   return Rf_ScalarLogical(0);
 }
 
@@ -391,6 +392,7 @@ SEXP ffi_worker_track(void) {
 SEXP ffi_worker_answer_error(SEXP value) {
   if (ffi_this.call.call == 0) return Rf_ScalarLogical(1);
   if (!end_call() || !answer(value, MST_FLAG_ERROR)) {
+    mst_watch_lost();
     return Rf_ScalarLogical(0);
   }
   return Rf_ScalarLogical(ffi_this.raised ? NA_LOGICAL : 1);
