@@ -423,8 +423,8 @@ lasting_reasons <- c(
 
 # ---- Hosts that end soon
 
-# leave_hosts() has workers leave jobs before their time limit. Another job is asked for; until it
-# runs, they are pending.
+# leave_hosts() has workers leave hosts that were told to end, and jobs before their time limit.
+# Another is asked for; until it is there, they are pending.
 leave_hosts <- function() {
   plans_drop()
   for (key in names(the$hosts)) {
@@ -433,15 +433,20 @@ leave_hosts <- function() {
       .Call(ffi_cluster_move, leaves$id, leaves$group, the$hosts[[key]]$pointer) > 0L
     if (!left) drop_host(key)
   }
-  due <- due_groups()
+  groups <- linked_groups()
+  ends <- vapply(groups, function(one) .Call(ffi_remote_leaves, one$link$pointer), NA)
+  for (one in groups[ends]) {
+    leave_host(one$plan, one$id, one$group, one$link, "was told to end; another one is asked for.")
+  }
+  now_s <- proc.time()[["elapsed"]]
+  due <- Filter(function(one) now_s >= c(one$link$look_s, Inf)[1L], groups[!ends])
   # Somebody may have changed the limit since the last time.
   left_s <- slurm_left(vapply(due, function(one) one$link$name, ""))
   for (i in seq_along(due)) look_at_limit(due[[i]], left_s[i])
 }
 
-# list(id, group, plan, link) of each group whose job's limit is to be looked at now.
-due_groups <- function() {
-  now_s <- proc.time()[["elapsed"]]
+# list(id, group, plan, link) of each group that has a host and heals.
+linked_groups <- function() {
   groups <- do.call(c, lapply(names(the$plans), function(id) {
     plans <- the$plans[[id]]$plans
     lapply(seq_along(plans), function(group) {
@@ -449,14 +454,16 @@ due_groups <- function() {
       list(id = id, group = group, plan = plans[[group]], link = link)
     })
   }))
-  Filter(function(one) now_s >= c(one$link$look_s, Inf)[1L], groups)
+  Filter(function(one) !is.null(one$link) && one$plan$policy[1L] > 0, groups)
 }
 
 look_at_limit <- function(due, left_s) {
   link <- due$link
   link$margin_s <- c(link$margin_s, min(60, max(10, left_s / 10)))[1L]
   if (left_s <= link$margin_s) {
-    leave_host(due$plan, due$id, due$group, link, left_s)
+    leave_host(due$plan, due$id, due$group, link, paste0(
+      "ends in ", round(left_s), " s; another one is asked for."
+    ), "The job of ")
   } else {
     link$look_s <- proc.time()[["elapsed"]] + left_s - link$margin_s
     the$hosts[[link$key]] <- link
@@ -465,14 +472,12 @@ look_at_limit <- function(due, left_s) {
 
 # leave_host() has a group wait for another host, and its workers move there: each ends as soon as
 # it has answered what it was given.
-leave_host <- function(plan, id, group, link, left_s) {
+leave_host <- function(plan, id, group, link, why, what = "") {
   where <- host_shown(plan)
   link <- set_link_aside(link, id, group)
   await_group(id, group)
   .Call(ffi_cluster_move, as.integer(id), group, link$pointer)
-  inform_muster("leaving", paste0(
-    "The job of ", where, " ends in ", round(left_s), " s; another one is asked for."
-  ))
+  inform_muster("leaving", paste(capitalised(paste0(what, where)), why))
 }
 
 # A link that workers leave stays, under another key, until all have.

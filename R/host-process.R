@@ -8,6 +8,12 @@
 #' It ends, and ends everything that it has started, when the session or the link ends. By hand, it
 #' prints `<muster host 1>` and waits for a session.
 #'
+#' When it is told to end by SIGTERM, as in a pod or container that is stopped, it tells the
+#' session, whose workers then finish what they have and move to another host, which is asked for
+#' by the same command. It ends when they have left; a second SIGTERM ends it at once. Where the
+#' session sits at the prompt, or the time until SIGKILL is too short, the host is lost as any
+#' other. In a job of Slurm, which tells all of its processes, it ends at once.
+#'
 #' Standard output belongs to the link from then on; whatever else is printed goes to standard
 #' error.
 #' @returns `NULL`, invisibly, when the session has ended.
@@ -41,6 +47,8 @@ muster_host <- function() {
   the$temp_root <- host_root()
   on.exit(unlink(the$temp_root, recursive = TRUE))
   .Call(ffi_host_say, host_facts())
+  # Slurm tells all processes of a job; that is the loss of the host.
+  if (!nzchar(Sys.getenv("SLURM_JOB_ID"))) .Call(ffi_host_heed)
   while (!is.null(order <- .Call(ffi_host_next, the$temp_root))) {
     serve_order(order)
   }

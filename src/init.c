@@ -27,6 +27,7 @@
   EACH(ffi_remote_is, 4)                                                       \
   EACH(ffi_remote_server, 3)                                                   \
   EACH(ffi_remote_end, 1)                                                      \
+  EACH(ffi_remote_leaves, 1)                                                   \
   EACH(ffi_remote_owner, 2)                                                    \
   EACH(ffi_remotes_look, 1)                                                    \
   EACH(ffi_server_start, 4)                                                    \
@@ -127,6 +128,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_enums, 0),
     ENTRY(ffi_host_open, 2),
     ENTRY(ffi_host_say, 1),
+    ENTRY(ffi_host_heed, 0),
     ENTRY(ffi_host_next, 1),
     ENTRY(ffi_host_spawn, 4),
     ENTRY(ffi_host_refuse, 2),

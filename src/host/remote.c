@@ -44,6 +44,7 @@ static void is_ready(struct mst_io *io, uint32_t ready) {
       remote->has_facts = mst_buf_append(&remote->facts, frame.payload,
                                          (size_t)frame.head.length) == 0;
     }
+    if (frame.head.kind == MST_KIND_LEAVING) remote->leaves = 1;
     mst_chan_take(&remote->chan, &frame);
   }
   if ((rc < 0 && rc != -MST_EAGAIN && rc != -MST_EMEM) || found < 0)

@@ -30,7 +30,8 @@ struct mst_remote {
   struct mst_io io;
   struct mst_buf facts; // HOST's payload
   uint8_t has_facts;
-  uint8_t gone; // the channel has ended
+  uint8_t gone;   // the channel has ended
+  uint8_t leaves; // the host process was told to end
 };
 
 // mst_remote_start runs the command, whose standard input and output become the link. spawn's

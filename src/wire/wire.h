@@ -63,7 +63,8 @@ enum mst_kind {
   MST_KIND_SERVER = 41, // session: R bytes, start a fork server with these ends
   MST_KIND_REMOVE =
       42, // session: text, the directory of a worker that has ended
-  // 43 to 47 are kept free for host processes
+  MST_KIND_LEAVING = 43, // host process: it was told to end
+  // 44 to 47 are kept free for host processes
   // links between workers, see link_msg.h
   MST_KIND_WANT = 48, // either: asks for the blocks of a map task
   MST_KIND_HAVE = 49, // either: the blocks

@@ -454,6 +454,7 @@ static const struct vector vectors[] = {
     {"remove",
      {MST_KIND_REMOVE, .length = 32},
      TEXT("/tmp/muster-1/server-2/Rtmp3")},
+    {"leaving", {MST_KIND_LEAVING, .length = 0}, NOTHING},
     {"want", {MST_KIND_WANT, .length = 12}, &want, write_want, read_want},
     {"have",
      {MST_KIND_HAVE, MST_FLAG_SEGMENT, .length = 112},

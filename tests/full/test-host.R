@@ -11,7 +11,7 @@ host_of <- function(cl) parent_of(server_of(cl))
 test_cluster("a host that is lost is started again, and its workers know what they knew", {
   cl <- behind(2)
   clusterEvalQ(cl, a <- 7)
-  for (signal in c(tools::SIGKILL, tools::SIGTERM)) {
+  for (signal in c(tools::SIGKILL, tools::SIGHUP)) {
     there <- processes(c(host_of(cl), server_of(cl), node_pids(cl)))
     tools::pskill(host_of(cl), signal)
     got <- healed(clusterEvalQ(cl, a))

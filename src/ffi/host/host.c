@@ -20,12 +20,15 @@
 // A worker's directory may take so long to be removed. The rest goes with this process.
 #define REMOVE_NS (5 * MST_NS_PER_S)
 
+static volatile sig_atomic_t told_to_end; // by SIGTERM
+
 static struct {
   struct mst_relay_thread *relay;
   int first;   // the first stream's end
   int session; // a pidfd of this process, for its servers
   struct mst_kid *servers;
   uint32_t count; // of servers that were started, so far
+  uint8_t leaves; // it has said so
 } host = {.first = -1, .session = -1};
 
 // take_link moves the link away from descriptors 0 and 1: whatever prints must not reach it.
@@ -77,16 +80,41 @@ SEXP ffi_host_open(SEXP times_s, SEXP delays) {
   return Rf_ScalarLogical(1);
 }
 
+// say sends a frame. The session may be gone: ffi_host_next sees that.
+static void say(uint8_t kind, struct mst_blob *payload) {
+  struct mst_chan chan;
+  struct mst_head head = {.kind = kind};
+  mst_chan_open(&chan, host.first, MST_FRAME_MAX_CONTROL);
+  (void)mst_chan_send(&chan, &head, payload, NULL, 0, 1, NULL);
+}
+
 // ffi_host_say tells the session what this host is.
 SEXP ffi_host_say(SEXP facts) {
-  struct mst_chan chan;
-  struct mst_head head = {.kind = MST_KIND_HOST};
   struct mst_blob *blob = ffi_blob_of(facts);
-  mst_chan_open(&chan, host.first, MST_FRAME_MAX_CONTROL);
-  // The session may be gone: ffi_host_next sees that.
-  (void)mst_chan_send(&chan, &head, blob, NULL, 0, 1, NULL);
+  say(MST_KIND_HOST, blob);
   mst_blob_release(blob);
   return R_NilValue;
+}
+
+static void on_term(int signal) {
+  (void)signal;
+  told_to_end = 1;
+}
+
+// ffi_host_heed has the first SIGTERM make this process say that it leaves, instead of ending it:
+// in a container it alone is told, some time before all are killed.
+SEXP ffi_host_heed(void) {
+  struct sigaction action = {.sa_handler = on_term,
+                             .sa_flags = (int)SA_RESETHAND};
+  (void)sigemptyset(&action.sa_mask);
+  (void)sigaction(SIGTERM, &action, NULL);
+  return R_NilValue;
+}
+
+static void say_that_it_leaves(void) {
+  if (!told_to_end || host.leaves) return;
+  host.leaves = 1;
+  say(MST_KIND_LEAVING, NULL);
 }
 
 static void reap_servers(void) { mst_kids_reap(&host.servers, NULL, NULL); }
@@ -99,6 +127,7 @@ static int receive(void *bytes, size_t n, int fds[2], size_t *count) {
     int more[MST_NET_FDS_MAX], lost;
     size_t more_count = 0;
     reap_servers();
+    say_that_it_leaves();
     if (poll(&polled, 1, REAP_MS) <= 0) continue;
     const int64_t got =
         mst_net_recv_fds(host.first, (uint8_t *)bytes + have, n - have, 0, more,

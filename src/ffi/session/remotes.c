@@ -14,6 +14,7 @@ struct owned_remote {
   struct owned_remote *next;
   struct mst_remote *remote;
   int told;         // as mst_remote_is was when R code last looked
+  uint8_t leaves;   // R code was told that it does
   uint32_t cluster; // whose host it is; 0: none's yet
 };
 
@@ -103,7 +104,7 @@ SEXP ffi_remote_start(SEXP name, SEXP command, SEXP times_s, SEXP delays) {
     UNPROTECT(1);
     return ffi_error_list(&err);
   }
-  owned->told = 0;
+  owned->told = owned->leaves = 0;
   owned->cluster = 0;
   owned->next = remotes;
   remotes = owned;
@@ -134,9 +135,16 @@ SEXP ffi_remote_wait(SEXP pointer, SEXP timeout_s) {
   return Rf_ScalarLogical(is == 1);
 }
 
+static int has_leaving(void) {
+  const struct owned_remote *at = remotes;
+  while (at != NULL && (at->leaves || !at->remote->leaves))
+    at = at->next;
+  return at != NULL;
+}
+
 int ffi_remotes_have_news(const struct mst_session *session) {
   const int64_t now_ns = mst_clock_now();
-  if (now_ns >= due_ns || mst_session_woken(session)) return 1;
+  if (now_ns >= due_ns || mst_session_woken(session) || has_leaving()) return 1;
   if (!mst_session_waits(session)) return 0;
   if (now_ns >= look_ns) return 1;
   const struct owned_remote *at = remotes;
@@ -148,8 +156,16 @@ int ffi_remotes_have_news(const struct mst_session *session) {
 void ffi_remotes_told(void) {
   for (struct owned_remote *at = remotes; at != NULL; at = at->next)
     at->told = mst_remote_is(at->remote, NULL);
+  for (struct owned_remote *at = remotes; at != NULL; at = at->next)
+    at->leaves = at->remote->leaves;
   look_ns = mst_clock_now() + MST_NS_PER_S;
   due_ns = INT64_MAX;
+}
+
+// ffi_remote_leaves tells whether the host process was told to end.
+SEXP ffi_remote_leaves(SEXP pointer) {
+  const struct mst_remote *remote = ffi_remote_of(pointer);
+  return Rf_ScalarLogical(remote != NULL && remote->leaves);
 }
 
 // ffi_remotes_look sets when R code looks at links again, whatever happens.

@@ -147,6 +147,7 @@ SEXP ffi_remote_wait(SEXP remote, SEXP timeout_s);
 SEXP ffi_remote_state(SEXP remote);
 SEXP ffi_remote_is(SEXP remote, SEXP build, SEXP name, SEXP here);
 SEXP ffi_remote_server(SEXP remote, SEXP order, SEXP setup);
+SEXP ffi_remote_leaves(SEXP pointer);
 SEXP ffi_remote_owner(SEXP remote, SEXP id);
 SEXP ffi_remotes_look(SEXP after_s);
 SEXP ffi_remote_end(SEXP remote);
