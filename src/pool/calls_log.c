@@ -21,7 +21,8 @@ static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_answered *answered) {
   if ((answered->flags & MST_FLAG_RNG) != 0) {
     slot->rng_drew = 1;
-    slot->rng_verbs |= !slot->mailbox.first->is_task;
+    slot->rng_in_state |= !slot->mailbox.first->is_task ||
+                          (answered->flags & MST_FLAG_STATE) != 0;
     slot->seed.known = 0;
     if (slot->mailbox.first->is_task || !slot->rng_kept) slot->rng_other = 1;
     if (!slot->mailbox.first->is_task && !slot->rng_kept)
@@ -152,7 +153,7 @@ int mst_calls_can_move(const struct mst_calls *calls, uint32_t worker,
   const struct mst_journal *journal = &slot->journal;
   if (!calls->policy.on || slot->dead) return 0;
   if (calls->policy.fresh) return 1;
-  if (journal->incomplete || slot->rng_verbs) return 0;
+  if (journal->incomplete || slot->rng_in_state) return 0;
   if (!journal->checkpoint) return journal->replay_ns <= replay_max_ns;
   return journal->keeps && !journal->past.lost &&
          journal->past.replay_ns + journal->replay_ns <= replay_max_ns;

@@ -162,6 +162,13 @@ TEST("A worker can move if all that it is can be replayed, and in time") {
   answer_as(2, 1, MST_FLAG_RNG); // what tasks draw is no state
   (void)taken();
   CHECK(can_move(2));
+  (void)submit_to(0);
+  (void)taken();
+  answer_as(0, 2, MST_FLAG_RNG | MST_FLAG_STATE); // but for what they leave
+  (void)taken();
+  calls.slots[0]->journal.keeps = 1;
+  mst_calls_checkpointed(&calls, 0, 1, now_ns);
+  CHECK(calls.slots[0]->rng_in_state && !can_move(0));
   ask(2);
   (void)taken();
   told(2, 2, MST_FLAG_RNG);

@@ -116,6 +116,21 @@ test_cluster("what can't be replayed stays", {
   expect_identical(clusterEvalQ(cl[2:3], x), drawn)
 })
 
+test_cluster("what tasks left of random numbers stays, and what they only drew doesn't", {
+  skip_without_fork()
+  hosts <- local_hosts(1L)
+  cl <- cluster_start(hosts$launcher, scale = c(0, 2), idle_timeout = 0.2)
+  defer(function() cluster_stop(cl))
+  local_settings(muster.quiet = TRUE)
+  draw <- function() stats::runif(1)
+  keep <- function() assign("kept", stats::runif(1), globalenv())
+  tasks <- list(task_submit(cl[1L], draw, .seed = NULL), task_submit(cl[2L], keep, .seed = NULL))
+  values <- lapply(tasks, task_value)
+  wait_until(states_of(cl)[1L] == "asleep")
+  expect_identical(states_of(cl)[2L], "idle")
+  expect_identical(clusterEvalQ(cl[2L], kept), values[2L])
+})
+
 test_cluster("a host with data stays until nobody can ask for them", {
   skip_without_fork()
   hosts <- local_hosts(1L)
