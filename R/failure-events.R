@@ -18,7 +18,7 @@ is_told <- function(event) {
 # Workers that were lost with their fork server are told of in one message.
 told_together <- function(events) {
   with_server <- function(event) {
-    event$how == exits[["unknown"]] && !event$fresh_rng && !nzchar(event$output)
+    event$how == exits[["unknown"]] && !draws_anew(event) && !nzchar(event$output)
   }
   keys <- vapply(seq_along(events), function(i) {
     event <- events[[i]]
@@ -48,6 +48,9 @@ announce_host <- function(events) {
 }
 
 announce_event <- function(event) {
+  if (event$kind == "moved") {
+    return(warn_redrawn(event))
+  }
   who <- paste0("Worker ", event$worker, " (pid ", event$pid, ") was lost: ", end_text(event), ".")
   if (event$kind == "given_up") {
     inform_muster("given_up", who,
@@ -60,13 +63,25 @@ announce_event <- function(event) {
     details = c(end_reason(event), paste0("It is replaced", again_text(event), ".")),
     worker = event$worker, pid = event$pid, killed_by = killed_by(event)
   )
-  if (event$fresh_rng) {
-    warn_muster("rng",
-      paste0("Worker ", event$worker, " has a new random number stream."),
-      details = "The lost worker's stream can't be continued.",
-      hints = "Streams from clusterSetRNGStream() can be continued.", worker = event$worker
-    )
-  }
+  if (draws_anew(event)) warn_redrawn(event)
+}
+
+draws_anew <- function(event) event$fresh_rng || event$redrawn
+
+warn_redrawn <- function(event) {
+  warn_muster("rng",
+    paste0("Worker ", event$worker, if (event$redrawn) {
+      " has drawn random numbers again."
+    } else {
+      " has a new random number stream."
+    }),
+    details = if (event$redrawn) {
+      "What it keeps and was made of them has other values now."
+    } else {
+      "The lost worker's stream can't be continued."
+    },
+    hints = "Streams from clusterSetRNGStream() can be continued.", worker = event$worker
+  )
 }
 
 again_text <- function(event) {

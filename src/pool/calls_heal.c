@@ -89,6 +89,14 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
   if (told) tell(calls, loss_of(calls, slot, MST_LOSS_GIVEN_UP, words));
 }
 
+void mst_slot_tell_moved(struct mst_calls *calls, const struct mst_slot *slot) {
+  if (!slot->rng_matters || calls->policy.fresh) return;
+  if (slot->journal.incomplete) return; // it is given up
+  struct mst_loss *event = loss_of(calls, slot, MST_LOSS_MOVED, NULL);
+  if (event != NULL) event->redrawn = 1;
+  tell(calls, event);
+}
+
 // let_go prepares the slot for the next incarnation.
 static void let_go(struct mst_calls *calls, struct mst_slot *slot) {
   mst_journal_unask(&slot->journal);
@@ -119,6 +127,7 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
       event->attempts = slot->mailbox.first->losses;
     }
     event->fresh_rng = slot->rng_other;
+    event->redrawn = slot->rng_matters && !calls->policy.fresh;
   }
   tell(calls, event);
   slot->alone = slot->oom;

@@ -20,13 +20,15 @@ void mst_slot_want(struct mst_calls *calls, struct mst_slot *slot, int now) {
 static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
                       const struct mst_answered *answered) {
   if ((answered->flags & MST_FLAG_RNG) != 0) {
+    const int is_task = slot->mailbox.first->is_task;
+    const int repeats = !is_task && slot->rng_kept && !slot->rng_other;
+    const int matters =
+        !is_task || slot->seed.known || (answered->flags & MST_FLAG_STATE) != 0;
     slot->rng_drew = 1;
-    slot->rng_in_state |= !slot->mailbox.first->is_task ||
-                          (answered->flags & MST_FLAG_STATE) != 0;
+    slot->rng_matters |= !repeats && matters;
     slot->seed.known = 0;
-    if (slot->mailbox.first->is_task || !slot->rng_kept) slot->rng_other = 1;
-    if (!slot->mailbox.first->is_task && !slot->rng_kept)
-      mst_slot_want(calls, slot, 1);
+    if (is_task || !slot->rng_kept) slot->rng_other = 1;
+    if (!is_task && !slot->rng_kept) mst_slot_want(calls, slot, 1);
   }
   if ((answered->flags & MST_FLAG_SEED) == 0) return;
   slot->rng_other = 0;
@@ -127,7 +129,8 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
   mst_journal_made(&slot->journal, cost_ns, now_ns);
   // A replay wouldn't draw the same numbers.
   if (slot->rng_drew) mst_journal_forget_past(&slot->journal);
-  slot->rng_other = 0; // the checkpoint has the stream, of any generator
+  // The checkpoint has the stream, of any generator, and what was made of it.
+  slot->rng_other = slot->rng_matters = 0;
   slot->rng_kept = slot->rng_drew;
 }
 
@@ -153,7 +156,7 @@ int mst_calls_can_move(const struct mst_calls *calls, uint32_t worker,
   const struct mst_journal *journal = &slot->journal;
   if (!calls->policy.on || slot->dead) return 0;
   if (calls->policy.fresh) return 1;
-  if (journal->incomplete || slot->rng_in_state) return 0;
+  if (journal->incomplete || slot->rng_matters) return 0;
   if (!journal->checkpoint) return journal->replay_ns <= replay_max_ns;
   return journal->keeps && !journal->past.lost &&
          journal->past.replay_ns + journal->replay_ns <= replay_max_ns;
