@@ -18,7 +18,7 @@ is_told <- function(event) {
 # Workers that were lost with their fork server are told of in one message.
 told_together <- function(events) {
   with_server <- function(event) {
-    event$how == exits[["unknown"]] && !draws_anew(event) && !nzchar(event$output)
+    event$kind != "redrawn" && event$how == exits[["unknown"]] && !event$fresh_rng && !nzchar(event$output)
   }
   keys <- vapply(seq_along(events), function(i) {
     event <- events[[i]]
@@ -48,8 +48,8 @@ announce_host <- function(events) {
 }
 
 announce_event <- function(event) {
-  if (event$kind == "moved") {
-    return(warn_redrawn(event))
+  if (event$kind == "redrawn") {
+    return(warn_rng(event))
   }
   who <- paste0("Worker ", event$worker, " (pid ", event$pid, ") was lost: ", end_text(event), ".")
   if (event$kind == "given_up") {
@@ -63,20 +63,19 @@ announce_event <- function(event) {
     details = c(end_reason(event), paste0("It is replaced", again_text(event), ".")),
     worker = event$worker, pid = event$pid, killed_by = killed_by(event)
   )
-  if (draws_anew(event)) warn_redrawn(event)
+  if (event$fresh_rng) warn_rng(event)
 }
 
-draws_anew <- function(event) event$fresh_rng || event$redrawn
-
-warn_redrawn <- function(event) {
+warn_rng <- function(event) {
+  redrawn <- event$kind == "redrawn"
   warn_muster("rng",
-    paste0("Worker ", event$worker, if (event$redrawn) {
+    paste0("Worker ", event$worker, if (redrawn) {
       " has drawn random numbers again."
     } else {
       " has a new random number stream."
     }),
-    details = if (event$redrawn) {
-      "What it keeps and was made of them has other values now."
+    details = if (redrawn) {
+      "What it keeps and was made of them may have other values now."
     } else {
       "The lost worker's stream can't be continued."
     },

@@ -203,7 +203,6 @@ static void come_back(struct mst_calls *calls, struct mst_slot *slot) {
     mst_journal_ended(&slot->journal);
     mst_due_add(&calls->due, &slot->mailbox, MST_TODO_FORGET);
   }
-  mst_slot_tell_moved(calls, slot);
   mst_slot_return(calls, slot);
   mst_calls_tell_pool(calls, MST_EV_RESTART, slot->mailbox.worker);
 }

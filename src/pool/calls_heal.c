@@ -89,12 +89,9 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
   if (told) tell(calls, loss_of(calls, slot, MST_LOSS_GIVEN_UP, words));
 }
 
-void mst_slot_tell_moved(struct mst_calls *calls, const struct mst_slot *slot) {
-  if (!slot->rng_matters || calls->policy.fresh) return;
-  if (slot->journal.incomplete) return; // it is given up
-  struct mst_loss *event = loss_of(calls, slot, MST_LOSS_MOVED, NULL);
-  if (event != NULL) event->redrawn = 1;
-  tell(calls, event);
+// redraws tells whether a replay changes what the worker keeps.
+static int redraws(const struct mst_slot *slot, int from_checkpoint) {
+  return from_checkpoint ? slot->rng_since : slot->rng_redraws;
 }
 
 // let_go prepares the slot for the next incarnation.
@@ -126,8 +123,8 @@ static void restart(struct mst_calls *calls, struct mst_slot *slot,
     if (slot->mailbox.first != NULL) {
       event->attempts = slot->mailbox.first->losses;
     }
-    event->fresh_rng = slot->rng_other;
-    event->redrawn = slot->rng_matters && !calls->policy.fresh;
+    event->fresh_rng =
+        slot->rng_other && !redraws(slot, slot->journal.checkpoint);
   }
   tell(calls, event);
   slot->alone = slot->oom;
@@ -241,6 +238,8 @@ void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot) {
     give_up(calls, slot, mst_slot_lost_state(slot));
     return;
   }
+  if (redraws(slot, slot->from_checkpoint) && !calls->policy.fresh)
+    tell(calls, loss_of(calls, slot, MST_LOSS_REDRAWN, NULL));
   mst_due_add(&calls->due, &slot->mailbox, 0);
 }
 

@@ -59,8 +59,6 @@ void mst_slot_leave(struct mst_calls *calls, struct mst_slot *slot, int told,
 void mst_slot_return(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_resume: its next incarnation is ready.
 void mst_slot_resume(struct mst_calls *calls, struct mst_slot *slot);
-// mst_slot_tell_moved tells of a worker that moves if its replay will draw other random numbers.
-void mst_slot_tell_moved(struct mst_calls *calls, const struct mst_slot *slot);
 // mst_slot_go_on: its replay is done; its calls are sent.
 void mst_slot_go_on(struct mst_calls *calls, struct mst_slot *slot);
 // mst_slot_replayed takes the answer to a replayed call.

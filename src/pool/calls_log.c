@@ -25,7 +25,8 @@ static void note_seed(struct mst_calls *calls, struct mst_slot *slot,
     const int matters =
         !is_task || slot->seed.known || (answered->flags & MST_FLAG_STATE) != 0;
     slot->rng_drew = 1;
-    slot->rng_matters |= !repeats && matters;
+    if (matters) slot->rng_redraws = 1;
+    if (matters && !repeats) slot->rng_since = 1;
     slot->seed.known = 0;
     if (is_task || !slot->rng_kept) slot->rng_other = 1;
     if (!is_task && !slot->rng_kept) mst_slot_want(calls, slot, 1);
@@ -127,10 +128,8 @@ void mst_calls_checkpointed(struct mst_calls *calls, uint32_t worker,
   struct mst_slot *slot = calls->slots[worker];
   calls->now_ns = now_ns;
   mst_journal_made(&slot->journal, cost_ns, now_ns);
-  // A replay wouldn't draw the same numbers.
-  if (slot->rng_drew) mst_journal_forget_past(&slot->journal);
   // The checkpoint has the stream, of any generator, and what was made of it.
-  slot->rng_other = slot->rng_matters = 0;
+  slot->rng_other = slot->rng_since = 0;
   slot->rng_kept = slot->rng_drew;
 }
 
@@ -156,7 +155,7 @@ int mst_calls_can_move(const struct mst_calls *calls, uint32_t worker,
   const struct mst_journal *journal = &slot->journal;
   if (!calls->policy.on || slot->dead) return 0;
   if (calls->policy.fresh) return 1;
-  if (journal->incomplete || slot->rng_matters) return 0;
+  if (journal->incomplete || slot->rng_redraws) return 0;
   if (!journal->checkpoint) return journal->replay_ns <= replay_max_ns;
   return journal->keeps && !journal->past.lost &&
          journal->past.replay_ns + journal->replay_ns <= replay_max_ns;

@@ -13,7 +13,7 @@
 //
 // A checkpoint on another host may be lost together with its worker. So there the calls that it
 // covers are kept, too, and replayed if it ends: unless replaying them would take too long, there
-// are too many, memory is short, or some of them drew random numbers that a replay wouldn't repeat.
+// are too many, or memory is short.
 //
 // A journal beyond that limit, with too many entries, with more bytes than memory allows, or whose
 // checkpoint ended, is useless until there is another checkpoint. It drops its entries and is

@@ -39,7 +39,7 @@ struct mst_loss {
     MST_LOSS_POISON,    // it comes back, but its call failed too often
     MST_LOSS_TIMEOUT,   // its call took too long
     MST_LOSS_GIVEN_UP,  // it won't come back
-    MST_LOSS_MOVED      // it left to come back elsewhere, with other numbers
+    MST_LOSS_REDRAWN    // it is back, but its replay draws other numbers
   } kind;
   uint32_t cluster, worker, pid;
   uint32_t how; // enum mst_exit
@@ -50,7 +50,6 @@ struct mst_loss {
   uint8_t oom;       // the kernel killed it for memory, as far as known
   uint8_t ours;      // muster killed it; `why` gives the reason
   uint8_t fresh_rng; // its random number stream is lost
-  uint8_t redrawn;   // what it keeps is made of numbers that it draws again
   char *output;      // the last lines it printed; owned
   enum mst_why why;  // why it was given up
   char *reason;      // the text of MST_WHY_TOLD; owned

@@ -39,25 +39,25 @@ struct mst_slot {
   char *failure;        // the text of MST_WHY_TOLD; owned
   uint8_t rng_other; // it drew from another generator; replay won't repeat that
   uint8_t rng_drew;  // it ever drew from another generator
-  uint8_t
-      rng_matters;   // and what it keeps is made of that, or a set stream lost
-  uint8_t rng_kept;  // its checkpoint contains the stream
-  uint8_t dead;      // given up
-  uint8_t to_heal;   // it was lost, and the verdict is still to come
-  uint8_t launcher;  // enum mst_launcher_is; the session sets this
-  uint8_t resuming;  // it is coming back: calls are queued, not sent
-  uint8_t ended;     // its channel isn't read any more
-  uint8_t oom;       // the kernel killed the last incarnation for memory
-  uint8_t ours;      // muster killed it: the session, or its watch
-  uint8_t alone;     // its calls must run while all others are idle
-  uint8_t drains;    // it was asked to drain; check it until it has left
-  uint8_t moves;     // and comes back then
-  int32_t sys_errno; // the shortage that failed its last launch, or 0
-  uint32_t launches; // launches that failed this way in a row
-  int64_t launch_ns; // when it is launched again; INT64_MAX: not planned
-  int64_t head_ns;   // since when it has evaluated the oldest call
-  uint64_t cancel;   // the call that it was last told to interrupt
-  int64_t cancel_ns; // when it was first told
+  uint8_t rng_redraws; // what it keeps was made of that: replay changes it
+  uint8_t rng_since;   // so does one that starts from its checkpoint
+  uint8_t rng_kept;    // its checkpoint contains the stream
+  uint8_t dead;        // given up
+  uint8_t to_heal;     // it was lost, and the verdict is still to come
+  uint8_t launcher;    // enum mst_launcher_is; the session sets this
+  uint8_t resuming;    // it is coming back: calls are queued, not sent
+  uint8_t ended;       // its channel isn't read any more
+  uint8_t oom;         // the kernel killed the last incarnation for memory
+  uint8_t ours;        // muster killed it: the session, or its watch
+  uint8_t alone;       // its calls must run while all others are idle
+  uint8_t drains;      // it was asked to drain; check it until it has left
+  uint8_t moves;       // and comes back then
+  int32_t sys_errno;   // the shortage that failed its last launch, or 0
+  uint32_t launches;   // launches that failed this way in a row
+  int64_t launch_ns;   // when it is launched again; INT64_MAX: not planned
+  int64_t head_ns;     // since when it has evaluated the oldest call
+  uint64_t cancel;     // the call that it was last told to interrupt
+  int64_t cancel_ns;   // when it was first told
   // Replay of its journal.
   uint32_t replay_left;       // answers to replayed calls still to come
   struct mst_entry *replayed; // the entry whose answer comes next

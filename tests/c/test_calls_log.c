@@ -212,6 +212,29 @@ TEST("A worker that used another generator gets a checkpoint at once, and its "
   finish();
 }
 
+TEST("A worker that drew and lost its checkpoint with its host draws again, "
+     "and says so") {
+  run_calls(1);
+  calls.slots[0]->journal.keeps = 1;
+  change(0, 1, payload);
+  ask(0);
+  (void)taken();
+  answer_as(0, 2, MST_FLAG_RNG | MST_FLAG_STATE);
+  CHECK_INT(take(0), MST_CALL_DONE);
+  EXPECT("CHECKPOINT 0");
+  mst_calls_checkpointed(&calls, 0, 1, now_ns);
+  lose_one(0);
+  come_up(0);
+  EXPECT(""); // the checkpoint has what was drawn
+  ask(0);
+  EXPECT("EXEC 0 #3");
+  mst_calls_checkpoint_ended(&calls, 0, now_ns);
+  lose_one(0);
+  come_up(0);
+  EXPECT("TELL 0, REEXEC 0 #1, REEXEC 0 #2, EXEC 0 #3 again");
+  finish();
+}
+
 TEST("A worker without its state says so; one that was launched from its "
      "checkpoint has it") {
   run_calls(2);

@@ -18,12 +18,12 @@ SEXP ffi_why(enum mst_why why, char *const *text) {
 
 SEXP ffi_loss_list(const struct mst_loss *loss) {
   static const char *const names[] = {
-      "kind",   "cluster",  "worker", "pid",   "how",       "number",
-      "call",   "attempts", "again",  "oom",   "fresh_rng", "output",
-      "reason", "tag",      "ours",   "lacks", "redrawn"};
+      "kind",   "cluster",  "worker", "pid",  "how",       "number",
+      "call",   "attempts", "again",  "oom",  "fresh_rng", "output",
+      "reason", "tag",      "ours",   "lacks"};
   static const char *const kinds[] = {"restarted", "poison", "timeout",
-                                      "given_up", "moved"};
-  SEXP list = PROTECT(ffi_list(17, names));
+                                      "given_up", "redrawn"};
+  SEXP list = PROTECT(ffi_list(16, names));
   SET_VECTOR_ELT(list, 0, Rf_mkString(kinds[loss->kind]));
   SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)loss->cluster));
   SET_VECTOR_ELT(list, 2, Rf_ScalarInteger((int)loss->worker + 1));
@@ -41,7 +41,6 @@ SEXP ffi_loss_list(const struct mst_loss *loss) {
   if (loss->tag != 0) SET_VECTOR_ELT(list, 13, Rf_ScalarInteger(loss->tag));
   SET_VECTOR_ELT(list, 14, Rf_ScalarLogical(loss->ours));
   SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(loss->sys_errno));
-  SET_VECTOR_ELT(list, 16, Rf_ScalarLogical(loss->redrawn));
   UNPROTECT(1);
   return list;
 }
