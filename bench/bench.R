@@ -8,6 +8,7 @@ limits <- dyn.load(Sys.getenv("BENCH_LIMITS"))
 native <- lapply(
   c(
     now = "bench_now", forks = "bench_forks", round_trips = "bench_round_trips",
+    echoes = "bench_echoes",
     connects = "bench_connects", refused = "bench_refused", probes = "bench_probes",
     exchange = "bench_exchange"
   ),

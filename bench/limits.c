@@ -248,10 +248,9 @@ SEXP bench_refused(SEXP count_arg) {
   return times;
 }
 
-// bench_round_trips gives the seconds of each of `count` round trips of one byte to
-// a forked child, over a socket pair, blocking, without spinning.
-SEXP bench_round_trips(SEXP count_arg) {
-  int count = Rf_asInteger(count_arg);
+// round_trips gives the seconds of each of `count` round trips of one byte to a child, over a
+// socket pair, blocking, without spinning. command: NULL for a forked child that does nothing else.
+static SEXP round_trips(const char *command, int count) {
   SEXP times = PROTECT(Rf_allocVector(REALSXP, count));
   int pair[2];
   if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0) {
@@ -266,17 +265,25 @@ SEXP bench_round_trips(SEXP count_arg) {
   }
   if (pid == 0) {
     close(pair[0]);
+    if (command != NULL) {
+      dup2(pair[1], 0);
+      dup2(pair[1], 1);
+      close(pair[1]);
+      execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+      _exit(127);
+    }
     while (read_all(pair[1], 1) == 0 && write_byte(pair[1]) == 0) {
     }
     _exit(0);
   }
   close(pair[1]);
 
+  // The first few aren't counted: a command has to start, and a login to be made.
   int failed = 0;
-  for (int i = 0; i < count && !failed; i++) {
+  for (int i = -10; i < count && !failed; i++) {
     double began = now_s();
     failed = write_byte(pair[0]) < 0 || read_all(pair[0], 1) < 0;
-    REAL(times)[i] = now_s() - began;
+    if (i >= 0) REAL(times)[i] = now_s() - began;
   }
   close(pair[0]);
   reap(pid);
@@ -285,6 +292,14 @@ SEXP bench_round_trips(SEXP count_arg) {
     Rf_error("the child ended too early");
   }
   return times;
+}
+
+// bench_round_trips gives the times of round trips to a forked child.
+SEXP bench_round_trips(SEXP count) { return round_trips(NULL, Rf_asInteger(count)); }
+
+// bench_echoes gives those to a shell command that gives back what it reads.
+SEXP bench_echoes(SEXP command, SEXP count) {
+  return round_trips(CHAR(STRING_ELT(command, 0)), Rf_asInteger(count));
 }
 
 // bench_probes gives the seconds of one non-blocking connect to each of `count` addresses

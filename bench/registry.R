@@ -15,6 +15,7 @@ registry <- c(
   "task" = "How long do tasks take that are submitted one by one, and maps?",
   "share" = "How long until 100 MB are in every worker, and back?",
   "shuffle" = "How long do groups of rows take that are spread over 2 workers?",
+  "hosts" = "What do workers on hosts cost that ssh leads to?",
   "discover" = "How long until a block of addresses is searched for a service?",
   "socket" = "How long does it take to connect two sockets, and to be refused?",
   "idle" = "How much processor time does a cluster take that has nothing to do?",
