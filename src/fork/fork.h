@@ -176,8 +176,10 @@ struct mst_host {
   // remove has what a worker left there removed, where files aren't shared; NULL: it stays until
   // the host ends.
   void (*remove)(struct mst_host *self, const char *path);
-  // release: no worker is on it any more, and it may end; NULL: it stays.
+  // release: no worker is on it any more, or nothing is heard from it (silent): it may end. NULL:
+  // it stays.
   void (*release)(struct mst_host *self);
+  uint8_t silent;
   // How many processes the kernel has killed for memory, -1 if unknown; NULL: its fork servers
   // tell.
   int64_t (*oom_kills)(void);

@@ -234,7 +234,8 @@ void mst_remote_free(struct mst_remote *remote) {
   if (remote->owner == getpid()) {
     mst_remote_end(remote);
     mst_relay_end(remote->relay);
-    if (!ends_within(remote, CLOSED_NS)) tell(remote, SIGTERM);
+    const int64_t closed_ns = remote->host.silent ? 0 : CLOSED_NS;
+    if (!ends_within(remote, closed_ns)) tell(remote, SIGTERM);
     if (!ends_within(remote, TOLD_NS)) tell(remote, SIGKILL);
     while (mst_remote_reap(remote) == 0)
       (void)poll(NULL, 0, 1);

@@ -3,6 +3,9 @@
 
 #include "pool/session_int.h"
 
+// A host that doesn't answer within this time while its workers are ended is silent.
+#define SILENT_NS (3 * MST_NS_PER_S)
+
 int mst_peer_is_told(const struct mst_peer *peer) {
   struct mst_launcher *launcher = peer->launcher;
   const struct mst_incarnation of = mst_peer_incarnation(peer);
@@ -230,6 +233,40 @@ uint32_t mst_group_move(struct mst_cluster *cluster,
     n++;
   }
   return n;
+}
+
+// ---- hosts that are silent
+
+static int is_far(const struct mst_peer *peer) {
+  return mst_peer_worker(peer)->awaited && peer->host->release != NULL;
+}
+
+static int was_heard(const struct mst_cluster *cluster,
+                     const struct mst_host *host) {
+  for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
+    const struct mst_peer *peer = cluster->peers[i];
+    if (peer->host == host && peer->slot->heal.heard_ns >= cluster->asked_ns)
+      return 1;
+  }
+  return 0;
+}
+
+void mst_cluster_leave_silent(struct mst_cluster *cluster, int64_t now_ns) {
+  const struct mst_pool *pool = &cluster->calls.pool;
+  if (pool->phase != MST_POOL_STOPPING && pool->phase != MST_POOL_FAILING)
+    return;
+  if (cluster->asked_ns != 0 && now_ns - cluster->asked_ns < SILENT_NS) return;
+  for (uint32_t i = 0; cluster->asked_ns != 0 && i < pool->count; i++) {
+    struct mst_host *host = cluster->peers[i]->host;
+    if (!is_far(cluster->peers[i]) || host->silent) continue;
+    if (was_heard(cluster, host)) continue;
+    host->silent = 1;
+    host->release(host);
+  }
+  cluster->asked_ns = now_ns;
+  for (uint32_t i = 0; i < pool->count; i++) {
+    if (is_far(cluster->peers[i])) mst_peer_ask_sign(cluster->peers[i]);
+  }
 }
 
 void mst_cluster_give_up(struct mst_cluster *cluster, struct mst_group *group) {

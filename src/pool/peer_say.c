@@ -29,7 +29,7 @@ static void say_cancel(struct mst_peer *peer, uint64_t call) {
   (void)mst_conduit_say(&peer->conduit, &head, payload, sizeof payload, NULL);
 }
 
-static void say_ping(struct mst_peer *peer) {
+void mst_peer_ask_sign(struct mst_peer *peer) {
   static const uint64_t nonce = 0; // mst_peer_ping never uses it
   struct mst_head head = {.kind = MST_KIND_PING,
                           .cluster = peer->cluster->id,
@@ -62,7 +62,7 @@ void mst_peer_say(struct mst_peer *peer,
     return;
   }
   if (action->kind == MST_CALLS_PING) {
-    say_ping(peer);
+    mst_peer_ask_sign(peer);
     return;
   }
   if (action->kind == MST_CALLS_CHECKPOINT) {

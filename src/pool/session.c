@@ -203,8 +203,10 @@ void mst_session_news(void *owner, const struct mst_news *news) {
       [MST_NEWS_FORKED] = MST_EV_FORKED,
       [MST_NEWS_FORK_FAILED] = MST_EV_LAUNCH_FAILED,
       [MST_NEWS_EXITED] = MST_EV_EXITED};
-  if (news->kind == MST_NEWS_EXITED)
+  if (news->kind == MST_NEWS_EXITED) {
+    mst_calls_heard(&cluster->calls, news->of.worker, mst_clock_now());
     mst_peer_exited(cluster->peers[news->of.worker]);
+  }
   const struct mst_event event = {.kind = kinds[news->kind],
                                   .worker = news->of.worker,
                                   .how = news->how,
@@ -223,6 +225,7 @@ void mst_session_heal(struct mst_session *session) {
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
     mst_cluster_carry_out(cluster);
     mst_cluster_look_at_scale(cluster, now_ns);
+    mst_cluster_leave_silent(cluster, now_ns);
     mst_cluster_carry_out(cluster);
     if (cluster->held == 0) continue;
     mst_cluster_read_on(cluster);

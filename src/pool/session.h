@@ -131,6 +131,7 @@ struct mst_cluster {
   uint8_t closed;                  // mst_cluster_close was called
   struct mst_cluster *next_closed; // for callers
   uint32_t held;                   // held peers
+  int64_t asked_ns; // when hosts were last asked for a sign of life in a stop
   int64_t flush_ns; // when to retry frames for which the system had no room
   struct mst_scale scale;
   struct mst_scale_host *scaled; // owned, one for each group; NULL: all stay

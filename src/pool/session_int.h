@@ -43,6 +43,9 @@ void mst_peer_pend(struct mst_peer *peer);
 uint32_t mst_group_move(struct mst_cluster *cluster,
                         const struct mst_group *group,
                         const struct mst_host *host);
+// mst_cluster_leave_silent ends the links to hosts from which nothing is heard while the cluster is
+// stopped or its start is undone: their workers couldn't tell that they have ended.
+void mst_cluster_leave_silent(struct mst_cluster *cluster, int64_t now_ns);
 // mst_cluster_scale_soon: what a cluster that scales needs may have changed.
 void mst_cluster_scale_soon(struct mst_cluster *cluster);
 // mst_cluster_launch launches a worker, or says that it can't or must wait.
@@ -95,6 +98,8 @@ void mst_peer_judge(struct mst_peer *peer);
 
 // ---- peer_say.c
 
+// mst_peer_ask_sign asks its watch for a sign of life, see mst_heal_heard.
+void mst_peer_ask_sign(struct mst_peer *peer);
 // mst_peer_say sends the message of an action, and tells the core if that fails.
 void mst_peer_say(struct mst_peer *peer, const struct mst_calls_action *action);
 

@@ -46,6 +46,7 @@ struct maker {
 };
 
 static atomic_uint evaluations[TASKS];
+static atomic_int frozen; // workers read nothing
 
 // ---- a worker
 
@@ -120,6 +121,10 @@ static void *be_worker(void *arg) {
   say_hello(&data, hand);
   int goes_on = 1;
   while (goes_on) {
+    if (atomic_load(&frozen)) {
+      (void)usleep(1000);
+      continue;
+    }
     struct pollfd fds[2] = {{.fd = hand->data, .events = POLLIN},
                             {.fd = hand->control, .events = POLLIN}};
     if (poll(fds, 2, -1) <= 0) continue;
@@ -419,6 +424,41 @@ TEST("A cluster stops at once though workers are pending") {
   CHECK_INT(mst_session_run(&session, 0, NULL), 0);
   CHECK(!cluster->calls.pool.workers[WORKERS].awaited);
   CHECK(!cluster->calls.pool.workers[WORKERS + 1].awaited);
+  stop_cluster(cluster);
+}
+
+// Another host, where everything is frozen until the session lets go of it.
+static uint32_t releases;
+static void release_far(struct mst_host *host) {
+  CHECK(host->silent);
+  releases++;
+  atomic_store(&frozen, 0);
+}
+
+TEST("A host from which nothing is heard while its cluster stops is left") {
+  struct mst_host far = {.name = "far", .release = release_far};
+  struct mst_cluster *cluster = start_cluster();
+  struct mst_slot *slot = cluster->peers[0]->slot;
+  for (uint32_t i = 0; i < WORKERS; i++)
+    cluster->peers[i]->host = &far;
+  releases = 0;
+  mst_cluster_leave_silent(cluster, mst_clock_now() + MST_NS_PER_S);
+  CHECK_INT(cluster->asked_ns, 0); // it doesn't stop
+  atomic_store(&frozen, 1);
+  mst_cluster_stop(cluster);
+  const int64_t asked_ns = mst_clock_now();
+  mst_cluster_leave_silent(cluster, asked_ns);
+  mst_cluster_leave_silent(cluster, asked_ns + 2 * MST_NS_PER_S);
+  CHECK_INT(cluster->asked_ns, asked_ns);
+  // One sign is enough, and they are asked again then.
+  const int64_t again_ns = asked_ns + 3 * MST_NS_PER_S;
+  slot->heal.heard_ns = asked_ns + 1;
+  mst_cluster_leave_silent(cluster, again_ns);
+  CHECK(releases == 0 && cluster->asked_ns == again_ns);
+  mst_cluster_leave_silent(cluster, again_ns + 3 * MST_NS_PER_S);
+  CHECK_INT(releases, 1);
+  mst_cluster_leave_silent(cluster, again_ns + 6 * MST_NS_PER_S);
+  CHECK_INT(releases, 1);
   stop_cluster(cluster);
 }
 
