@@ -18,7 +18,8 @@ is_told <- function(event) {
 # Workers that were lost with their fork server are told of in one message.
 told_together <- function(events) {
   with_server <- function(event) {
-    event$kind != "redrawn" && event$how == exits[["unknown"]] && !event$fresh_rng && !nzchar(event$output)
+    event$kind != "redrawn" && event$how == exits[["unknown"]] && !event$fresh_rng &&
+      !nzchar(event$output)
   }
   keys <- vapply(seq_along(events), function(i) {
     event <- events[[i]]

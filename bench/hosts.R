@@ -62,7 +62,8 @@ sshd_start <- function() {
     "PermitRootLogin prohibit-password", "MaxStartups 200"
   ), at("sshd_config"))
   writeLines(c(
-    "Host node*", "  HostName 127.0.0.1", paste("  Port", port), paste("  IdentityFile", at("user")),
+    "Host node*", "  HostName 127.0.0.1", paste("  Port", port),
+    paste("  IdentityFile", at("user")),
     "  IdentitiesOnly yes", "  StrictHostKeyChecking no", "  LogLevel ERROR",
     paste("  UserKnownHostsFile", at("known"))
   ), at("config"))
