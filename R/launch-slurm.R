@@ -100,7 +100,7 @@ launch_slurm <- function(jobs = NULL, workers = NULL, ..., partition = NULL, acc
     return(new_launcher(slurm_steps(workers, options, prologue, rscript, call)))
   }
   asked <- sprintf("--%s=%s", names(asked), vapply(asked, quoted_if_needed, ""))
-  words <- c(if (!is.null(workers)) paste0("-c", workers), asked, options, "-J {name}")
+  words <- c(if (!is.null(workers)) paste0("-c", workers), asked, options)
   host <- list(
     command = slurm_command(words, prologue, rscript), by = "slurm",
     unset = if (inside) slurm_variables(), queued = TRUE, queue_timeout = queue_timeout
@@ -136,14 +136,15 @@ slurm_variables <- function() {
   setdiff(names, "SLURM_CONF")
 }
 
-# What srun is to run on a node. The prologue mustn't read from the link, nor write to it.
+# c(srun and its options, what it is to run on a node). The prologue mustn't read from the link, nor
+# write to it.
 slurm_command <- function(words, prologue, rscript) {
   run <- paste(quoted_if_needed(rscript), "-e 'muster::muster_host()'")
   if (length(prologue)) {
     script <- paste(c("{", prologue, "} </dev/null >&2", paste("exec", run)), collapse = "\n")
     run <- paste("bash -lc", shQuote(script))
   }
-  paste(c("srun -u -n1 -N1 --mpi=none", words, run), collapse = " ")
+  c(paste(c("srun -u -n1 -N1 --mpi=none", words), collapse = " "), run)
 }
 
 # slurm_script() gives a script for sh that runs srun and outlives it. srun must not be killed: its

@@ -127,18 +127,22 @@ launch_name <- function() {
   paste("muster", here, Sys.getpid(), the$launches, sep = "-")
 }
 
-# The command with its marks filled in.
+# The command as it is run: with the job's name, or with its marks filled in.
 filled_command <- function(plan, name = launch_name()) {
   command <- plan$host$command
   if (by_ssh(plan$host)) {
     return(command)
   }
-  values <- list("{workers}" = plan$workers, "{host}" = plan$host$name, "{name}" = name)
-  for (mark in names(values)[lengths(values) > 0L]) {
-    value <- quoted_if_needed(as.character(values[[mark]]))
-    value <- gsub("\\", "\\\\", value, fixed = TRUE)
-    command <- gsub(mark_pattern(mark), value, command, perl = TRUE)
+  if (by_slurm(plan$host)) {
+    # The last -J counts.
+    return(paste(c(command[1L], if (is_queued(plan)) c("-J", name), command[2L]), collapse = " "))
   }
+  values <- list("{workers}" = plan$workers, "{host}" = plan$host$name, "{name}" = name)
+  values <- vapply(values[lengths(values) > 0L], function(value) {
+    quoted_if_needed(as.character(value))
+  }, "")
+  marks <- gregexpr(paste(mark_pattern(names(values)), collapse = "|"), command, perl = TRUE)
+  regmatches(command, marks) <- lapply(regmatches(command, marks), function(at) unname(values[at]))
   command
 }
 

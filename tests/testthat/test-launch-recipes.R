@@ -10,6 +10,9 @@ test_that("launch_command() fills in what it says, and nothing else", {
   said <- sub("'muster-[a-z0-9-]+'", "NAME", said)
   expect_identical(said[1L], "x -n 2 'a b' NAME ${host} {print $1} {{.ID}}")
   expect_identical(said[2L], "x -n 3 'c\\d' NAME ${host} {print $1} {{.ID}}")
+  # What is filled in isn't filled in again.
+  odd <- launch_command("x {host} {workers}", 2, "{workers}{name}")$hosts[[1L]]
+  expect_identical(filled_command(odd), "x '{workers}{name}' 2")
   names <- vapply(1:2, function(i) filled_command(list(host = list(command = "{name}"))), "")
   expect_false(names[1L] == names[2L])
   expect_true(all(grepl("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])$", names)))

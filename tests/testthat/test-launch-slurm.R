@@ -23,14 +23,14 @@ test_that("launch_slurm() asks srun for what was asked for, and prints it", {
     options = "--gres=gpu:1", rscript = "/opt/R/bin/Rscript"
   )
   expect_length(two$hosts, 2L)
-  expect_identical(two$hosts[[2L]]$host$command, paste(
+  expect_identical(filled_command(two$hosts[[2L]], "me-1"), paste(
     "srun -u -n1 -N1 --mpi=none -c16 --partition=long --account='my group' --mem=8G",
-    "--time=1:00:00 --gres=gpu:1 -J {name} /opt/R/bin/Rscript -e 'muster::muster_host()'"
+    "--time=1:00:00 --gres=gpu:1 -J me-1 /opt/R/bin/Rscript -e 'muster::muster_host()'"
   ))
   expect_output(print(two), "^Launcher: 16 workers in each of 2 jobs of Slurm$")
   expect_output(print(launch_slurm()), "^Launcher: a worker for each core in a job of Slurm$")
-  prologue <- launch_slurm(prologue = "module load R")$hosts[[1L]]$host$command
-  expect_match(prologue, "bash -lc .*module load R\n} </dev/null >&2\nexec ")
+  prologue <- filled_command(launch_slurm(prologue = "module load R; x={name}")$hosts[[1L]])
+  expect_match(prologue, "bash -lc .*module load R; x=[{]name}\n} </dev/null >&2\nexec ")
 })
 
 test_that("inside a job there is a step on each of its nodes, and no new job unless asked for", {
@@ -41,7 +41,7 @@ test_that("inside a job there is a step on each of its nodes, and no new job unl
   own <- launch_slurm()
   expect_identical(vapply(own$hosts, `[[`, 0L, "workers"), c(4L, 2L))
   expect_identical(vapply(own$hosts, function(one) one$host$name, ""), c("n1", "n2"))
-  expect_match(own$hosts[[2L]]$host$command, "--overlap -w n2 -c2 ", fixed = TRUE)
+  expect_match(filled_command(own$hosts[[2L]]), "--overlap -w n2 -c2 /", fixed = TRUE)
   expect_output(print(own), "2 workers on n2, by Slurm", fixed = TRUE)
   expect_identical(launch_slurm(workers = 3)$hosts[[1L]]$workers, 3L)
   new <- launch_slurm(jobs = 1)$hosts[[1L]]$host
