@@ -251,10 +251,13 @@ static int was_heard(const struct mst_cluster *cluster,
   return 0;
 }
 
-void mst_cluster_leave_silent(struct mst_cluster *cluster, int64_t now_ns) {
+void mst_cluster_leave_silent(struct mst_cluster *cluster, int64_t slept_ns,
+                              int64_t now_ns) {
   const struct mst_pool *pool = &cluster->calls.pool;
   if (pool->phase != MST_POOL_STOPPING && pool->phase != MST_POOL_FAILING)
     return;
+  // After a long sleep, signs may have come that weren't read yet.
+  if (slept_ns > MST_NS_PER_S) cluster->asked_ns = 0;
   if (cluster->asked_ns != 0 && now_ns - cluster->asked_ns < SILENT_NS) return;
   for (uint32_t i = 0; cluster->asked_ns != 0 && i < pool->count; i++) {
     struct mst_host *host = cluster->peers[i]->host;

@@ -225,7 +225,7 @@ void mst_session_heal(struct mst_session *session) {
     mst_calls_tick(&cluster->calls, slept_ns, now_ns);
     mst_cluster_carry_out(cluster);
     mst_cluster_look_at_scale(cluster, now_ns);
-    mst_cluster_leave_silent(cluster, now_ns);
+    mst_cluster_leave_silent(cluster, slept_ns, now_ns);
     mst_cluster_carry_out(cluster);
     if (cluster->held == 0) continue;
     mst_cluster_read_on(cluster);

@@ -44,8 +44,10 @@ uint32_t mst_group_move(struct mst_cluster *cluster,
                         const struct mst_group *group,
                         const struct mst_host *host);
 // mst_cluster_leave_silent ends the links to hosts from which nothing is heard while the cluster is
-// stopped or its start is undone: their workers couldn't tell that they have ended.
-void mst_cluster_leave_silent(struct mst_cluster *cluster, int64_t now_ns);
+// stopped or its start is undone: their workers couldn't tell that they have ended. slept_ns: how
+// long the session didn't listen.
+void mst_cluster_leave_silent(struct mst_cluster *cluster, int64_t slept_ns,
+                              int64_t now_ns);
 // mst_cluster_scale_soon: what a cluster that scales needs may have changed.
 void mst_cluster_scale_soon(struct mst_cluster *cluster);
 // mst_cluster_launch launches a worker, or says that it can't or must wait.

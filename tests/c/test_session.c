@@ -442,22 +442,27 @@ TEST("A host from which nothing is heard while its cluster stops is left") {
   for (uint32_t i = 0; i < WORKERS; i++)
     cluster->peers[i]->host = &far;
   releases = 0;
-  mst_cluster_leave_silent(cluster, mst_clock_now() + MST_NS_PER_S);
+  mst_cluster_leave_silent(cluster, 0, mst_clock_now() + MST_NS_PER_S);
   CHECK_INT(cluster->asked_ns, 0); // it doesn't stop
   atomic_store(&frozen, 1);
   mst_cluster_stop(cluster);
   const int64_t asked_ns = mst_clock_now();
-  mst_cluster_leave_silent(cluster, asked_ns);
-  mst_cluster_leave_silent(cluster, asked_ns + 2 * MST_NS_PER_S);
+  mst_cluster_leave_silent(cluster, 0, asked_ns);
+  mst_cluster_leave_silent(cluster, 0, asked_ns + 2 * MST_NS_PER_S);
   CHECK_INT(cluster->asked_ns, asked_ns);
   // One sign is enough, and they are asked again then.
   const int64_t again_ns = asked_ns + 3 * MST_NS_PER_S;
   slot->heal.heard_ns = asked_ns + 1;
-  mst_cluster_leave_silent(cluster, again_ns);
+  mst_cluster_leave_silent(cluster, 0, again_ns);
   CHECK(releases == 0 && cluster->asked_ns == again_ns);
-  mst_cluster_leave_silent(cluster, again_ns + 3 * MST_NS_PER_S);
+  // So they are by a session that has slept.
+  mst_cluster_leave_silent(cluster, 9 * MST_NS_PER_S,
+                           again_ns + 9 * MST_NS_PER_S);
+  CHECK(releases == 0 && cluster->asked_ns == again_ns + 9 * MST_NS_PER_S);
+  cluster->asked_ns = again_ns;
+  mst_cluster_leave_silent(cluster, 0, again_ns + 3 * MST_NS_PER_S);
   CHECK_INT(releases, 1);
-  mst_cluster_leave_silent(cluster, again_ns + 6 * MST_NS_PER_S);
+  mst_cluster_leave_silent(cluster, 0, again_ns + 6 * MST_NS_PER_S);
   CHECK_INT(releases, 1);
   stop_cluster(cluster);
 }
