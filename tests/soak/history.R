@@ -5,9 +5,10 @@
 # reads from that: every answer comes once and is right; one that was neither lost nor cancelled has
 # an evaluation; a task has at most 1 + retries, and none after its answer, or once a call that
 # followed its cancel is answered (calls of verbs are repeated when their worker comes back);
-# nothing is left at the end. The time
-# only says when to begin no more events. A failure shows the seed and the last 200 events. Ends
-# with `soak history: N passed, N failed, N skipped`. Linux only: reads /proc.
+# nothing is left at the end. With MUSTER_TEST_HOST=yes two of three workers are behind a link, as
+# on another host, and its host process and fork server are killed, too. The time only says when to
+# begin no more events. A failure shows the seed and the last 200 events. Ends with
+# `soak history: N passed, N failed, N skipped`. Linux only: reads /proc.
 
 arguments <- commandArgs(trailingOnly = TRUE)
 hours <- if (length(arguments) >= 1L) as.numeric(arguments[1L]) else 0.02
@@ -240,12 +241,12 @@ kills <- function(cl) {
   tools::pskill(node$pid, signal)
 }
 
+# Fork servers, and host processes.
 kills_server <- function(cl) {
-  own <- scan(file.path("/proc/self/task", Sys.getpid(), "children"), 0L, quiet = TRUE)
-  workers <- cluster_status(cl)$pid
-  server <- setdiff(own, workers)
-  told("kill of the fork server")
-  if (length(server)) tools::pskill(server[1L], 9L)
+  own <- setdiff(children(), cluster_status(cl)$pid)
+  servers <- c(own, setdiff(unlist(lapply(own, children)), cluster_status(cl)$pid))
+  told("kill of a fork server or host process")
+  if (length(servers)) tools::pskill(servers[sample.int(length(servers), 1L)], 9L)
 }
 
 resizes <- function(cl) {
@@ -257,16 +258,26 @@ resizes <- function(cl) {
   new
 }
 
+by_link <- function() {
+  libraries <- paste(.libPaths(), collapse = ":")
+  rscript <- file.path(R.home("bin"), "Rscript")
+  launch_command(
+    paste0("R_LIBS=", shQuote(libraries), " exec ", rscript, " -e 'muster::muster_host()'"), 2L
+  )
+}
+with_hosts <- identical(Sys.getenv("MUSTER_TEST_HOST"), "yes")
+
 start <- function() {
-  cl <- cluster_start(3, retries = retries, heartbeat = 1)
+  cl <- cluster_start(if (with_hosts) list(1, by_link()) else 3, retries = retries, heartbeat = 1)
   clusterExport(cl, c("work", "spread"), globalenv())
   cl
 }
 
 # ---- the run
 
-children <- function() {
-  scan(file.path("/proc/self/task", Sys.getpid(), "children"), 0L, quiet = TRUE)
+children <- function(pid = Sys.getpid()) {
+  file <- file.path("/proc", pid, "task", pid, "children")
+  tryCatch(suppressWarnings(scan(file, 0L, quiet = TRUE)), error = function(e) integer())
 }
 sockets <- function() {
   sum(grepl("^(socket|pipe|/memfd)", Sys.readlink(list.files("/proc/self/fd", full.names = TRUE))))

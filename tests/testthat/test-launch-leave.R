@@ -51,11 +51,14 @@ test_cluster("a worker that moves says so if it draws random numbers again", {
   host <- processes(c(parent_of(parent_of(before[2L])), before[2:4]))
   tools::pskill(process_pids(host)[1L], tools::SIGTERM)
   warnings <- list()
-  withCallingHandlers(
-    wait_until({
-      cluster_map(cl, 1:2, identity)
-      all(node_pids(cl)[2:4] != before[2:4])
-    }),
+  kept <- withCallingHandlers(
+    {
+      wait_until({
+        cluster_map(cl, 1:2, identity)
+        all(node_pids(cl)[2:4] != before[2:4])
+      })
+      clusterEvalQ(cl[2:4], kept) # by then each is back, and has said so
+    },
     muster_warning_rng = function(w) {
       warnings[[length(warnings) + 1L]] <<- w
       invokeRestart("muffleWarning")
@@ -63,7 +66,6 @@ test_cluster("a worker that moves says so if it draws random numbers again", {
   )
   expect_identical(sort(vapply(warnings, `[[`, 0L, "worker")), c(2L, 4L))
   expect_match(conditionMessage(warnings[[1L]]), "has drawn random numbers again")
-  kept <- clusterEvalQ(cl[2:4], kept)
   expect_false(identical(kept[[1L]], values[[1L]]))
   expect_identical(kept[2:3], values[2:3])
 })
