@@ -111,10 +111,6 @@
 #define WITH_5(name)                                                           \
   WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e),                 \
                PACK(a, b, c, d, e), (of[0], of[1], of[2], of[3], of[4]))
-#define WITH_6(name)                                                           \
-  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e, SEXP f),         \
-               PACK(a, b, c, d, e, f),                                         \
-               (of[0], of[1], of[2], of[3], of[4], of[5]))
 #define WITH(name, arguments) WITH_##arguments(name)
 SESSION_ENTRIES(WITH)
 
