@@ -6,6 +6,7 @@ test_that("`wait` is a number of workers", {
 })
 
 test_cluster("a cluster works with the workers that are there, and others join it", {
+  skip_if_limited()
   skip_without_fork()
   late <- local_late(2L)
   cl <- cluster_start(list(1, late$launcher), wait = 1)

@@ -1,6 +1,7 @@
 # Hosts that are told to end: LEAVING.
 
 test_cluster("workers leave a host that is told to end, and nothing is lost", {
+  skip_if_limited()
   skip_without_fork()
   skip_without_proc()
   local_variables(SLURM_JOB_ID = NA)
@@ -33,6 +34,7 @@ test_cluster("workers leave a host that is told to end, and nothing is lost", {
 })
 
 test_cluster("a worker that moves says so if it draws random numbers again", {
+  skip_if_limited()
   skip_without_fork()
   skip_without_proc()
   local_variables(SLURM_JOB_ID = NA)

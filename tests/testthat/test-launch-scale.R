@@ -37,6 +37,7 @@ test_that("`scale` is two numbers that fit the hosts", {
 })
 
 test_that("the last launcher is used as often as `scale` needs, and no more", {
+  skip_if_limited()
   sizes <- function(groups, most) {
     groups <- worker_groups(groups, FALSE, NULL)
     scaled <- scaled_groups(groups, c(0L, most), NULL)
@@ -77,6 +78,7 @@ test_cluster("hosts are asked for when tasks wait, and let go when there are non
 })
 
 test_cluster("a call to a worker asks for its host, and finds what calls left there", {
+  skip_if_limited()
   skip_without_fork()
   hosts <- local_hosts(1L)
   cl <- cluster_start(list(1, hosts$launcher), scale = c(1, 3), idle_timeout = 0.3)
@@ -97,6 +99,8 @@ test_cluster("a call to a worker asks for its host, and finds what calls left th
 })
 
 test_cluster("what can't be replayed stays", {
+  local_seed(1)
+  skip_if_limited()
   skip_without_fork()
   hosts <- local_hosts(1L)
   cl <- cluster_start(list(1, hosts$launcher), scale = c(1, 3), idle_timeout = 0.2)

@@ -142,6 +142,8 @@ test_that("the time that a job has left is understood", {
 })
 
 test_cluster("workers leave a job before its time limit, and lose nothing", {
+  local_seed(1)
+  skip_if_limited()
   skip_without_fork()
   skip_without_proc()
   outside()

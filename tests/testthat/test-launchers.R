@@ -35,6 +35,7 @@ test_cluster("workers behind a link keep state, print and heal as those here", {
 })
 
 test_cluster("tasks, maps and random numbers behind a link are those of workers here", {
+  local_seed(1)
   skip_without_fork()
   far <- local_cluster(here_by_link(1))
   near <- local_cluster(1)
@@ -161,6 +162,7 @@ test_that("launch_local() is checked as cluster_start()'s number", {
 })
 
 test_cluster("workers here and behind links make one cluster", {
+  skip_if_limited()
   skip_without_fork()
   skip_without_proc()
   cl <- local_cluster(list(1, here_by_link(1, "a"), here_by_link(1, "b"), launch_local(1)))
@@ -186,6 +188,7 @@ test_cluster("workers here and behind links make one cluster", {
 })
 
 test_cluster("the loss of one host leaves the others alone", {
+  skip_if_limited()
   skip_without_fork()
   skip_without_proc()
   cl <- local_cluster(list(1, here_by_link(2, "a")))
@@ -201,6 +204,7 @@ test_cluster("the loss of one host leaves the others alone", {
 })
 
 test_cluster("tasks of a lost host go to others while it is asked for again", {
+  skip_if_limited()
   skip_without_fork()
   skip_without_proc()
   late <- local_late(2L)
@@ -298,6 +302,7 @@ test_cluster("a host that can't be reached again is given up, and the others go 
 })
 
 test_cluster("the first host that fails ends the start, whichever others are awaited", {
+  skip_if_limited()
   skip_without_fork()
   hosts <- list(
     1, launch_command("exec sleep 100", 1, "a"), here_by_link(1, "b"),
