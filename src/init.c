@@ -66,6 +66,7 @@
   EACH(ffi_job_hold, 2)                                                        \
   EACH(ffi_job_release, 1)                                                     \
   EACH(ffi_task_submit, 5)                                                     \
+  EACH(ffi_task_said, 2)                                                       \
   EACH(ffi_task_wait, 3)                                                       \
   EACH(ffi_task_value, 2)                                                      \
   EACH(ffi_task_loss, 1)                                                       \

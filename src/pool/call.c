@@ -41,6 +41,8 @@ void mst_call_release(struct mst_call *call) {
   MST_ASSERT(call->refs > 0);
   if (--call->refs > 0) return;
   if (call->tally != NULL) mst_call_taken(call);
+  for (struct mst_call *said; (said = mst_call_take_said(call)) != NULL;)
+    mst_call_release(said);
   release_payload(call);
   mst_buf_free(&call->bytes);
   mst_map_release(call->map);
@@ -104,6 +106,37 @@ void mst_call_taken(struct mst_call *call) {
   if (mst_call_is_done(call)) call->tally = NULL;
 }
 
+// ---- what it says before its answer
+
+void mst_call_hear(struct mst_call *task, struct mst_answered *answered) {
+  if (task->said_now < task->said_all) {
+    task->said_now++;
+    return;
+  }
+  struct mst_call *said = mst_call_new(task->tally, NULL);
+  if (said == NULL) return;
+  task->said_now = ++task->said_all;
+  said->worker = task->worker;
+  said->state = MST_CALL_DONE;
+  mst_call_keep_answer(said, answered);
+  if (task->last_said == NULL) {
+    task->said = said;
+  } else {
+    task->last_said->next = said;
+  }
+  task->last_said = said;
+}
+
+struct mst_call *mst_call_take_said(struct mst_call *task) {
+  struct mst_call *said = task->said;
+  if (said == NULL) return NULL;
+  task->said = said->next;
+  if (task->said == NULL) task->last_said = NULL;
+  said->next = NULL;
+  if (said->tally != NULL) mst_call_taken(said);
+  return said;
+}
+
 // ---- its end
 
 void mst_call_let_go(struct mst_call *call) {
@@ -120,6 +153,8 @@ void mst_call_let_go(struct mst_call *call) {
 }
 
 void mst_call_leave(struct mst_call *call) {
+  for (struct mst_call *said = call->said; said != NULL; said = said->next)
+    mst_call_taken(said); // it doesn't count any more, but stays
   mst_call_let_go(call);
   if (!call->counted) {
     call->tally = NULL;

@@ -5,7 +5,8 @@
 // task holds another. Payload and job are released when the call is over; its answer when it has
 // been taken and nobody refers to the call any more.
 //
-// Only the thread that has the session may use this. Nothing blocks; only mst_call_new allocates.
+// Only the thread that has the session may use this. Nothing blocks; only mst_call_new and
+// mst_call_hear allocate.
 #ifndef MST_POOL_CALL_H
 #define MST_POOL_CALL_H
 
@@ -83,6 +84,11 @@ struct mst_call {
   size_t value_bytes;
   struct mst_map *map;   // its segment, or NULL; a reference
   struct mst_loss *loss; // owned
+  // Of a task that is heard: what it has said and nobody has taken, oldest first; owned.
+  struct mst_call *said, *last_said;
+  uint32_t said_all; // values kept, those taken included
+  uint32_t said_now; // values that its present attempt has said
+  uint8_t heard;     // keep what it says
 };
 
 // The contents of an answer. It owns bytes and map.
@@ -114,6 +120,14 @@ int mst_call_is_wanted(const struct mst_call *call);
 void mst_call_keep_answer(struct mst_call *call, struct mst_answered *answered);
 // mst_call_taken: the answer was read, and no longer counts in the tally.
 void mst_call_taken(struct mst_call *call);
+
+// mst_call_hear keeps what a task says before its answer. An attempt after a loss says again what
+// the one before has said: as many values as were kept are dropped. Dropped also if memory is
+// short. Allocates.
+// mst_call_take_said removes the oldest value, a call of its own: the caller gets its reference.
+// NULL if there is none.
+void mst_call_hear(struct mst_call *task, struct mst_answered *answered);
+struct mst_call *mst_call_take_said(struct mst_call *task);
 
 // mst_call_let_go releases what a call needed to be sent. The call is over.
 void mst_call_let_go(struct mst_call *call);

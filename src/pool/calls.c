@@ -410,12 +410,15 @@ void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
 void mst_calls_said(struct mst_calls *calls, uint32_t worker,
                     struct mst_answered *answered, int64_t now_ns) {
   struct mst_slot *slot = calls->slots[worker];
-  const struct mst_call *of = slot->mailbox.first;
+  struct mst_call *of = slot->mailbox.first;
   calls->now_ns = now_ns;
   const int wanted = of != NULL && of->id == answered->call && of->sent &&
-                     !of->is_task && mst_call_is_wanted(of);
-  struct mst_call *call = wanted ? mst_call_new(&calls->tally, NULL) : NULL;
-  if (call != NULL) {
+                     mst_call_is_wanted(of);
+  struct mst_call *call =
+      wanted && !of->is_task ? mst_call_new(&calls->tally, NULL) : NULL;
+  if (wanted && of->heard) {
+    mst_call_hear(of, answered);
+  } else if (call != NULL) {
     call->id = of->id;
     call->caller = of->caller;
     call->tag = of->tag;
@@ -438,6 +441,7 @@ void mst_calls_sent(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
   if (call == NULL) return; // a replayed call
   slot->mailbox.sending = NULL;
   call->sent = 1;
+  call->said_now = 0;
   if (call->is_task && call->sent_ns == 0) call->sent_ns = now_ns;
   if (call == slot->mailbox.first) slot->head_ns = now_ns;
   mst_calls_tell_pool(calls, MST_EV_SENT, worker);

@@ -166,8 +166,9 @@ int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
 // doesn't keep.
 void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
                         struct mst_answered *answered, int64_t now_ns);
-// mst_calls_said takes an additional answer for a verb, which a worker sends while it evaluates the
-// verb's call. Dropped if nobody wants it or memory is short. Allocates.
+// mst_calls_said takes an additional answer for a verb, or a value of a task that is heard
+// (mst_call_hear), which a worker sends while it evaluates the call. Dropped if nobody wants it or
+// memory is short. Allocates.
 void mst_calls_said(struct mst_calls *calls, uint32_t worker,
                     struct mst_answered *answered, int64_t now_ns);
 // mst_calls_log_grew tells whether journals have grown so much that the caller must find out how
@@ -232,6 +233,7 @@ struct mst_task_terms {
   int32_t retries;     // -1: the cluster's
   int64_t timeout_ns;  // 0: the cluster's
   int32_t priority;    // higher goes first
+  uint8_t heard;       // keep what it says before its answer
 };
 // mst_calls_submit queues a task. workers: increasing numbers, NULL for any. Takes references to
 // the payload and the job; the caller gets one to the task. NULL if memory is short. Allocates.

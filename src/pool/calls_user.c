@@ -67,6 +67,7 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
   call->is_task = 1;
   call->serial = calls->tally.counts->tasks + 1;
   call->retries = terms->retries;
+  call->heard = terms->heard;
   call->queued = (struct mst_queued){
       .serial = call->serial, .priority = terms->priority, .owner = call};
   if (mst_dispatch_put(&calls->dispatch, call, workers, count) != 0) {

@@ -355,6 +355,66 @@ TEST("Early values of a worker go to the verb, in order, and aren't answers") {
   finish();
 }
 
+// What a task has said, one byte each.
+static void expect_heard(struct mst_call *task, const char *want) {
+  char got[8] = {0};
+  struct mst_call *said;
+  for (size_t n = 0; (said = mst_call_take_said(task)) != NULL; n++) {
+    CHECK(n < sizeof got - 1);
+    got[n] = *(const char *)said->value;
+    mst_call_release(said);
+    check_calls();
+  }
+  CHECK_TEXT(got, want);
+}
+
+TEST("A task that is heard says each value once, though it is tried again") {
+  run_calls(1);
+  struct mst_call *task =
+      submit_with((struct mst_task_terms){.retries = -1, .heard = 1}, NULL, 0);
+  struct mst_call *other = submit(); // nobody listens to it
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  say(0, 1, 'a');
+  say(0, 1, 'b');
+  CHECK_INT(calls.tally.answer_bytes, 2);
+  struct mst_call *first = mst_call_take_said(task);
+  CHECK_INT(*(const char *)first->value, 'a');
+  mst_call_release(first);
+  CHECK_INT(calls.tally.answer_bytes, 1);
+  lose_one(0);
+  come_up(0);
+  EXPECT("EXEC 0 #1 again, EXEC 0 #2");
+  expect_heard(task, "b");
+  say(0, 1, 'a');
+  expect_heard(task, "");
+  say(0, 1, 'b');
+  say(0, 1, 'c');
+  answer(0, 1);
+  say(0, 2, 'x');
+  answer(0, 2);
+  expect_heard(other, "");
+  CHECK_INT(calls.tally.answer_bytes,
+            0); // what is left doesn't hold up reading
+  expect_heard(task, "c");
+  finish();
+}
+
+TEST("What a task has said is freed with it, and outlives its cluster") {
+  run_calls(1);
+  const struct mst_task_terms heard = {.retries = -1, .heard = 1};
+  (void)submit_with(heard, NULL, 0);
+  struct mst_call *task = submit_with(heard, NULL, 0);
+  EXPECT("EXEC 0 #1, EXEC 0 #2");
+  say(0, 1, 'a'); // finish() releases it
+  answer(0, 1);
+  say(0, 2, 'b');
+  mst_calls_end(&calls, now_ns);
+  CHECK_INT(task->state, MST_CALL_LOST);
+  CHECK_INT(calls.tally.answer_bytes, 0);
+  expect_heard(task, "b");
+  finish();
+}
+
 TEST("Early values of a task are dropped") {
   run_calls(1);
   (void)submit();

@@ -202,6 +202,7 @@ SEXP ffi_job_hold(SEXP nodes, SEXP content);
 SEXP ffi_job_release(SEXP job);
 SEXP ffi_map_put(SEXP results, SEXP first, SEXP values);
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s);
+SEXP ffi_task_said(SEXP tasks, SEXP timeout_s);
 SEXP ffi_task_value(SEXP task, SEXP timeout_s);
 SEXP ffi_task_loss(SEXP task);
 SEXP ffi_needs(SEXP roots);

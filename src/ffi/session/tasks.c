@@ -197,10 +197,18 @@ static void serve_in_passing(const struct mst_cluster *cluster) {
   }
 }
 
+// has_own_contract: the task is another package's, whose rules for references count, and what it
+// says before its answer is asked for.
+static int has_own_contract(SEXP limits) {
+  return TYPEOF(limits) == REALSXP && Rf_xlength(limits) == 3 &&
+         REAL(limits)[2] == 1;
+}
+
 static struct mst_task_terms terms_of(SEXP limits) {
   struct mst_task_terms terms = {.retries = -1};
-  if (TYPEOF(limits) != REALSXP || Rf_xlength(limits) != 2) return terms;
+  if (TYPEOF(limits) != REALSXP || Rf_xlength(limits) < 2) return terms;
   const double retries = REAL(limits)[0];
+  terms.heard = (uint8_t)has_own_contract(limits);
   if (!ISNAN(retries)) terms.retries = (int32_t)retries;
   terms.timeout_ns = ffi_ns(REAL(limits)[1]);
   return terms;
@@ -217,14 +225,17 @@ static int need(SEXP pointers, struct mst_job **jobs,
 // ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome; FFI_TYPE: they
 // belong to several clusters; FFI_REFERENCE: fun or an argument can't be used in another process.
 // jobs: a list of pointers of ffi_job_hold, or NULL. limits: NULL for the cluster's, or c(retries,
-// seconds of evaluation), with NA and 0 for the cluster's.
+// seconds of evaluation), with NA and 0 for the cluster's; a third number, 1, makes it a task for
+// ffi_task_said, with any references in it and in its value.
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits) {
   struct nodes nodes;
   enum ffi_outcome now;
   int outcome = read_nodes(list, &nodes);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
   int may_share;
-  if (ffi_is_refused(args, &may_share) || ffi_is_refused(fun, NULL)) {
+  const int refused =
+      ffi_is_refused(args, &may_share) || ffi_is_refused(fun, NULL);
+  if (refused && !has_own_contract(limits)) {
     return Rf_ScalarInteger(FFI_REFERENCE);
   }
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
@@ -358,6 +369,69 @@ SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
   return done;
 }
 
+// ---- what tasks say before their answers
+
+static void release_call(void *call) { mst_call_release(call); }
+
+// value_of reads what a task has said.
+static SEXP value_of(struct mst_call *said) {
+  (void)ffi_hold(said, release_call);
+  const size_t skip = mst_value_skip(said->flags);
+  if (said->value_bytes < skip) Rf_error("a worker's message can't be read");
+  SEXP content = PROTECT(ffi_unserialize_message(
+      said->flags, said->value, said->value_bytes, skip, said->map));
+  ffi_drop(said);
+  UNPROTECT(1);
+  return TYPEOF(content) == VECSXP && Rf_xlength(content) > 0
+             ? VECTOR_ELT(content, 0)
+             : R_NilValue;
+}
+
+// take_said takes the oldest value of the first task that has one: list(index, value), or NULL.
+static SEXP take_said(SEXP tasks) {
+  enum ffi_outcome outcome;
+  for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
+    struct mst_call *task = task_of(VECTOR_ELT(tasks, i), &outcome);
+    struct mst_call *said = task == NULL ? NULL : mst_call_take_said(task);
+    if (said == NULL) continue;
+    SEXP pair = PROTECT(Rf_allocVector(VECSXP, 2));
+    SET_VECTOR_ELT(pair, 0, Rf_ScalarInteger((int)i + 1));
+    SET_VECTOR_ELT(pair, 1, value_of(said));
+    UNPROTECT(1);
+    return pair;
+  }
+  return R_NilValue;
+}
+
+static int any_done(SEXP tasks) {
+  for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
+    if (is_done_at(tasks, i)) return 1;
+  }
+  return 0;
+}
+
+// ffi_task_said waits until one of the tasks has said something, which it takes: list(index,
+// value). NULL if one is done before that, or the time is over. A limit of 0 only looks.
+SEXP ffi_task_said(SEXP tasks, SEXP timeout_s) {
+  struct mst_session *session = ffi_session_or_null();
+  if (session == NULL) return R_NilValue;
+  const int64_t deadline_ns = ffi_deadline(timeout_s);
+  for (int looked = 0;; looked = 1) {
+    const int done =
+        any_done(tasks); // first: an answer comes after all that was said
+    SEXP said = take_said(tasks);
+    if (said != R_NilValue || done) return said;
+    if (looked && mst_clock_now() >= deadline_ns) return R_NilValue;
+    if (!looked && Rf_xlength(tasks) == 1 && deadline_ns == INT64_MAX) {
+      enum ffi_outcome outcome;
+      const struct mst_call *task = task_of(VECTOR_ELT(tasks, 0), &outcome);
+      if (task != NULL) spin_for(session, task);
+    } else {
+      ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
+    }
+  }
+}
+
 // note_drawn: the task changed its worker's own random stream without permission.
 static void note_drawn(SEXP pointer, const struct mst_call *task) {
   static SEXP quiet;
@@ -367,6 +441,7 @@ static void note_drawn(SEXP pointer, const struct mst_call *task) {
   }
 }
 
+// A task that is heard has its own contract, see has_own_contract().
 static SEXP answer_of(struct mst_call *task) {
   static const char *const names[] = {"value", "error", "conditions", "worker",
                                       "dropped"};
@@ -380,7 +455,7 @@ static SEXP answer_of(struct mst_call *task) {
   const int failed = (task->flags & MST_FLAG_ERROR) != 0;
   SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;
   SEXP list;
-  if (!failed && ffi_is_refused(value, NULL)) {
+  if (!failed && !task->heard && ffi_is_refused(value, NULL)) {
     // R code says what is wrong with it.
     list = PROTECT(Rf_allocVector(VECSXP, 2));
     SET_VECTOR_ELT(list, 0, value);

@@ -233,8 +233,7 @@ static int answer(SEXP value, uint16_t flags) {
 // ffi_worker_say sends a value before the answer to the present call. FALSE if nobody would read
 // it.
 SEXP ffi_worker_say(SEXP value) {
-  const int for_nobody = MST_FLAG_REPLAY | MST_FLAG_TASK;
-  if (ffi_this.call.call == 0 || (ffi_this.call.flags & for_nobody) != 0)
+  if (ffi_this.call.call == 0 || (ffi_this.call.flags & MST_FLAG_REPLAY) != 0)
     return Rf_ScalarLogical(0);
   empty_reply();
   uint8_t times[MST_VALUE_HEAD_BYTES];
