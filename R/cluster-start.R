@@ -296,7 +296,8 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
   idle_timeout <- check_seconds(idle_timeout, "idle_timeout", infinite = TRUE, call = call)
   check_flag(autoStop, "autoStop", call = call)
   plan <- list(
-    groups = groups, packages = packages, setup = setup, start = start,
+    groups = groups, packages = packages, load = setup_packages(setup), setup = setup,
+    start = start,
     threads = threads, policy = policy, enough = wait, scale = scale, idle_s = idle_timeout,
     call = call
   )
@@ -431,6 +432,11 @@ check_setup <- function(setup, call) {
   }
   warn_locals(setup, call)
   setup
+}
+
+# Packages that it loads, as far as its code shows: the fork server loads them once.
+setup_packages <- function(setup) {
+  code_packages(list(if (is.function(setup)) body(setup) else setup))
 }
 
 is_required <- function(default) is.symbol(default) && !nzchar(as.character(default))

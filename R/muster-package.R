@@ -63,12 +63,13 @@
 #'
 #' `parLapply()` sends each worker all of its elements at once, so its line moves when a worker is
 #' done. Conditions of package progressr arrive while the workers compute, under
-#' `future::plan(cluster, workers = cl)`.
+#' `future::plan(muster::muster_future)`.
 #' @section Package future:
-#' `future::plan(cluster, workers = cl)` has futures run on the workers of a cluster. There future
-#' ignores `cancel()`: the worker goes on to the end, and `value()` waits for it. With
-#' `plan(cluster, workers = cl, interrupts = TRUE)`, `cancel()` ends the worker, and future has
-#' another one in its place, which isn't in `cl`. [task_cancel()] interrupts the task alone.
+#' `future::plan(muster::muster_future)` has futures run on muster's workers, see [muster_future()].
+#' `future::plan(cluster, workers = cl)` works too, but each future costs more, and future ignores
+#' `cancel()` there: the worker goes on to the end, and `value()` waits for it. With
+#' `interrupts = TRUE`, `cancel()` ends the worker, and future has another one in its place, which
+#' isn't in `cl`.
 #' @section Source:
 #' The interface is that of package parallel, see [parallel::makeCluster()]. Each page names the
 #' source that its part follows.

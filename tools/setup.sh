@@ -238,13 +238,13 @@ family=$(family)
 case $mode in
   run) r_packages="codetools boot" ;;
   check)
-    r_packages="codetools boot bit64 data.table doParallel foreach future iterators jsonlite
-      knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild rgenoud
+    r_packages="codetools boot bit64 data.table doParallel foreach future future.tests iterators
+      jsonlite knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild rgenoud
       doSNOW progressr snow testthat"
     ;;
   bench)
-    r_packages="codetools boot parallelly>=1.48.0 mirai future future.apply crew multidplyr
-      data.table"
+    r_packages="codetools boot parallelly>=1.48.0 mirai future future.apply future.mirai
+      future.tests crew multidplyr data.table"
     ;;
   document) r_packages="codetools roxygen2" ;;
 esac

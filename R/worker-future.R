@@ -1,0 +1,19 @@
+# Futures in a worker, see future.R.
+
+# Evaluates a future. What it leaves in the global environment is taken back, and nothing of it is
+# kept for a worker that takes this one's place: any worker may get the next future.
+future_run <- function(data, gc) {
+  run_to_end()
+  evaluate <- get("evalFuture", envir = asNamespace("future"), mode = "function")
+  on.exit(end_future(gc))
+  interruptible(evaluate(data))
+}
+
+end_future <- function(gc) {
+  put_frames_back()
+  .Call(ffi_worker_track)
+  if (gc) gc()
+}
+
+# Sends a condition before the answer.
+worker_say <- function(condition) invisible(.Call(ffi_worker_say, condition))

@@ -1,0 +1,206 @@
+# Package future's backend. All of future's own conformance suite runs in tests/full/test-future.R.
+
+skip_without_future <- function() skip_if_not_installed("future", "1.40.0")
+
+# It attaches itself, and sets options, when the first future is evaluated here.
+if (requireNamespace("future", quietly = TRUE)) {
+  future::plan("sequential")
+  future::value(future::future(1))
+}
+
+# A plan until the calling block ends.
+local_plan <- function(..., frame = parent.frame()) {
+  skip_without_future()
+  future::plan(muster_future, ...)
+  defer(function() future::plan("sequential"), frame)
+  future::plan("backend")
+}
+
+# Futures from code, with what it uses of the calling frame.
+futures <- function(x, fun, ...) {
+  lapply(x, function(x) future::future(fun(x), ...))
+}
+
+immediate <- function(text) {
+  structure(class = c("immediateCondition", "message", "condition"),
+    list(message = text, call = NULL)
+  )
+}
+
+# What `code` signals at once, in its order.
+heard <- function(code) {
+  said <- character()
+  value <- withCallingHandlers(code, immediateCondition = function(c) {
+    said <<- c(said, conditionMessage(c))
+    invokeRestart("muffleMessage")
+  })
+  list(said = said, value = value)
+}
+
+test_cluster("futures are evaluated by workers, with globals, packages, seeds and errors", {
+  local_seed(1)
+  backend <- local_plan(workers = 2)
+  expect_s3_class(backend, "MusterFutureBackend")
+  expect_identical(future::nbrOfWorkers(), 2L)
+  expect_identical(future::nbrOfFreeWorkers(), 2L)
+  y <- 10
+  twice <- function(x) 2 * x + y
+  expect_identical(future::value(futures(1:5, twice)), lapply(1:5, twice))
+  pids <- future::value(futures(1:4, function(x) Sys.getpid()))
+  expect_false(Sys.getpid() %in% unlist(pids))
+  random <- function() {
+    set.seed(42)
+    future::value(futures(1:3, function(x) stats::rnorm(x), seed = TRUE))
+  }
+  far <- random()
+  old <- future::plan("sequential")
+  expect_identical(far, random())
+  future::plan(old) # its workers had ended
+  expect_identical(far, random())
+  expect_error(future::value(future::future(stop("boo"))), "^boo$", class = "simpleError")
+  expect_identical(future::value(future::future(file_ext("a.b"), packages = "tools")), "b")
+  shown <- capture.output(value <- future::value(future::future({
+    cat("one\n")
+    2
+  })))
+  expect_identical(list(shown, value), list("one", 2))
+  expect_warning(future::value(future::future(warning("careful"))), "careful")
+})
+
+test_cluster("conditions are relayed at once, by whatever waits, and each once", {
+  folder <- local_folder()
+  local_plan(workers = I(1))
+  go <- file.path(folder, "go")
+  speak <- function(x) {
+    message(immediate("one"))
+    while (!file.exists(go)) Sys.sleep(0.01) # tidy: the session's answer
+    message(immediate("two"))
+    x
+  }
+  f <- future::future(speak(3))
+  first <- heard(while (!length(f[[".signaledConditions"]])) future::resolved(f))
+  expect_identical(first$said, "one")
+  expect_false(future::resolved(f))
+  expect_identical(future::nbrOfFreeWorkers(), 0L)
+  file.create(go)
+  # The next future waits for this one, and relays it.
+  other <- heard(future::future(4))
+  expect_identical(other$said, "two")
+  last <- heard(future::value(f))
+  expect_identical(last$value, 3)
+  expect_identical(future::value(other$value), 4)
+  expect_identical(last$said, character())
+})
+
+test_cluster("a future whose worker is killed is tried again, and says nothing twice", {
+  skip_without_checkpoints()
+  folder <- local_folder()
+  local_plan(workers = I(1))
+  died <- file.path(folder, "died")
+  f <- future::future({
+    message(immediate("one"))
+    if (!file.exists(died)) {
+      file.create(died)
+      tools::pskill(Sys.getpid(), tools::SIGKILL)
+    }
+    message(immediate("two"))
+    5
+  })
+  got <- healed(heard(future::value(f)))
+  expect_identical(got$value, list(said = c("one", "two"), value = 5))
+  expect_identical(got$messages, "muster_message_restarted")
+})
+
+test_cluster("a future that kills each worker is an error that says so", {
+  local_plan(workers = I(1), retries = 0)
+  f <- future::future(tools::pskill(Sys.getpid(), tools::SIGKILL), label = "deadly")
+  got <- healed(tryCatch(future::value(f), error = identity))$value
+  expect_s3_class(got, "FutureInterruptError")
+  expect_s3_class(got$parent, "muster_error_lost")
+  expect_match(conditionMessage(got), "deadly.*signal 9")
+  expect_identical(future::value(future::future(1)), 1)
+})
+
+test_cluster("cancel() ends the work, not the worker", {
+  skip_if_not_installed("future", "1.49.0")
+  folder <- local_folder()
+  local_plan(workers = I(1))
+  pid <- future::value(future::future(Sys.getpid()))
+  began <- file.path(folder, "began")
+  f <- future::future({
+    file.create(began)
+    repeat Sys.sleep(0.1) # tidy: until it is cancelled
+  })
+  wait_until(file.exists(began))
+  future::cancel(f)
+  expect_true(future::resolved(f))
+  expect_error(future::value(f), class = "FutureInterruptError")
+  expect_identical(future::value(future::future(Sys.getpid())), pid)
+})
+
+test_cluster("a future leaves nothing behind in its worker", {
+  local_seed(1)
+  cl <- local_cluster(1)
+  x <- 1
+  clusterExport(cl, "x", environment())
+  local_plan(workers = cl)
+  f <- future::future({
+    assign("x", 2, envir = globalenv())
+    assign("y", 3, envir = globalenv())
+    options(digits = 3)
+    set.seed(1)
+    stats::runif(1)
+  }, seed = TRUE)
+  expect_length(future::value(f), 1L)
+  expect_identical(
+    clusterEvalQ(cl, list(x, ls(globalenv()), getOption("digits"))), list(list(1, "x", 7L))
+  )
+  future::plan("sequential")
+  expect_identical(cluster_status(cl)$state, "idle") # it is its user's
+})
+
+test_cluster("workers of a plan end with it, and those of nested plans are used again", {
+  skip_if_limited()
+  backend <- local_plan(workers = 2)
+  pids <- node_pids(backend[["cluster"]])
+  known <- processes(pids)
+  future::plan(list(future::tweak(muster_future, workers = I(1)),
+    future::tweak(muster_future, workers = 2)
+  ))
+  wait_until(!any(still_exists(known)))
+  inner <- function() {
+    future::value(future::future({
+      fs <- lapply(1:4, function(i) future::future(Sys.getpid()))
+      c(Sys.getpid(), sort(unique(unlist(future::value(fs)))))
+    }))
+  }
+  first <- inner()
+  expect_identical(anyDuplicated(first), 0L)
+  expect_length(first, 3L)
+  expect_identical(inner(), first)
+})
+
+test_cluster("`workers` may be a function, one, a cluster; others are errors", {
+  skip_without_future()
+  defer(function() future::plan("sequential"))
+  future::plan(muster_future, workers = 1)
+  expect_identical(future::value(future::future(Sys.getpid())), Sys.getpid())
+  future::plan(muster_future, workers = function() I(1))
+  expect_false(future::value(future::future(Sys.getpid())) == Sys.getpid())
+  expect_error(future::plan(muster_future, workers = -1), class = "muster_error_input")
+  expect_error(future::plan(muster_future, workers = structure(list(), class = "cluster")),
+    class = "muster_error_input"
+  )
+  expect_error(future::plan(muster_future, workers = 2, retries = -1), class = "muster_error_input")
+  expect_error(muster_future(workers = 2), "plan", class = "muster_error_input")
+})
+
+test_cluster("references go along, as future allows them", {
+  local_plan(workers = I(1))
+  con <- rawConnection(raw())
+  defer(function() close(con))
+  expect_s3_class(future::value(future::future({
+    con
+    stdin()
+  })), "connection")
+})
