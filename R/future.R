@@ -30,8 +30,8 @@
 #' @param workers The number of workers, names of hosts, launchers, or a list of these, as in
 #'   [cluster_start()]; a cluster from there, which is used and isn't stopped; or a function that
 #'   returns one of these.
-#' @param packages,setup,start,threads,healing,retries,heartbeat,timeout,scale,idle_timeout As in
-#'   [cluster_start()]; `NULL` for its defaults. Only for workers that are started.
+#' @param packages,setup,start,threads,healing,retries,heartbeat,timeout,wait,scale,idle_timeout As
+#'   in [cluster_start()]; `NULL` for its defaults. Only for workers that are started.
 #' @returns Nothing: it is for `plan()` and `tweak()` of package future, and can't be called.
 #' @section Errors:
 #' `muster_error_input` if it is called, or `workers` is a cluster of another package. Those of
@@ -41,7 +41,7 @@
 #' is missing, say: `FutureError`. Field `parent` has muster's own condition.
 #' @section Cost:
 #' Starting: that of [cluster_start()], plus 0.3 s once to load package future, in the fork server.
-#' A future: about 0.3 ms more than with `plan(sequential)`.
+#' A future: about 0.5 ms more than with `plan(sequential)`.
 #' @section Source:
 #' The contract is package future's, from version 1.40; it is described in its vignette
 #' "Future API Backend Specification".
@@ -53,7 +53,8 @@
 #' @export
 muster_future <- function(..., workers = availableCores(), packages = NULL, setup = NULL,
                           start = NULL, threads = NULL, healing = NULL, retries = NULL,
-                          heartbeat = NULL, timeout = NULL, scale = NULL, idle_timeout = NULL) {
+                          heartbeat = NULL, timeout = NULL, wait = NULL, scale = NULL,
+                          idle_timeout = NULL) {
   abort_muster("input", "muster_future() can't be called: it is a plan.",
     hints = "future::plan(muster::muster_future, workers = 4), with package future >= 1.40.",
     call = sys.call()

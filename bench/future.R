@@ -1,6 +1,6 @@
 # What does a future cost above one that is evaluated in the session?
 #
-# future::value(future(1)), one after the other, and future_lapply() over 2,000 numbers, a future
+# future::value(future(1)), one after the other, and future_lapply() over 400 numbers, a future
 # for each, with plans of 2 workers; sequential is the same code without workers: what future itself
 # takes. A plan's workers are started before, and have evaluated some futures. And future.tests,
 # the conformance suite of future's backends, each time in an R of its own.
@@ -31,7 +31,7 @@ future_plans <- list(
 one_future <- compiler::cmpfun(function() future::value(future::future(1, globals = TRUE)))
 
 measure_future_one <- function(arms, quick) {
-  counts <- c(muster = 15L, multisession = 5L, mirai = 15L, sequential = 15L)[arms]
+  counts <- c(muster = 15L, multisession = 3L, mirai = 5L, sequential = 15L)[arms]
   if (quick) counts[] <- 2L
   interleave("value(future(1))", counts, function(arm) {
     future_plans[[arm]]()
@@ -41,11 +41,11 @@ measure_future_one <- function(arms, quick) {
 }
 
 measure_future_map <- function(arms, quick) {
-  n <- if (quick) 20L else 2000L
+  n <- if (quick) 20L else 400L
   itself <- in_global(function(x) x)
-  counts <- c(muster = 5L, multisession = 1L, mirai = 3L, sequential = 5L)[arms]
+  counts <- c(muster = 11L, multisession = 1L, mirai = 1L, sequential = 11L)[arms]
   if (quick) counts[] <- 1L
-  interleave("future_lapply() of 2,000, one a future", counts, function(arm) {
+  interleave("future_lapply() of 400, one a future", counts, function(arm) {
     future_plans[[arm]]()
     future.apply::future_lapply(1:4, itself, future.chunk.size = 1)
     time_of(future.apply::future_lapply(seq_len(n), itself, future.chunk.size = 1))
@@ -71,15 +71,16 @@ future_rows <- function(raw) {
     bar(text, function(ours, theirs, ratio) ours - theirs <= seconds)
   }
   bars <- list(
-    above("at most 0.5 ms above", 0.5e-3), above("at most 0.5 ms a future above", 2000 * 0.5e-3)
+    above("at most 0.5 ms above", 0.5e-3), above("at most 0.5 ms a future above", 400 * 0.5e-3)
   )
   rows <- list()
   cases <- unique(raw$case)
   for (i in 1:2) {
     there <- unique(raw$arm[raw$case == cases[i]])
-    rows <- c(rows, list(compare(raw, cases[i], "sequential", bar = bars[[i]], show = show_us)))
+    show <- list(show_us, show_s)[[i]]
+    rows <- c(rows, list(compare(raw, cases[i], "sequential", bar = bars[[i]], show = show)))
     for (peer in intersect(c("multisession", "mirai"), there)) {
-      rows <- c(rows, list(compare(raw, cases[i], peer, show = show_us)))
+      rows <- c(rows, list(compare(raw, cases[i], peer, show = show)))
     }
   }
   if (length(cases) == 3L) {
