@@ -139,7 +139,7 @@ int mst_greet_session(const struct mst_greet_link *link,
                       struct mst_tail *skipped, struct mst_err *err) {
   struct mst_greet greet = {0};
   uint8_t bytes[MST_GREET_BYTES], values[MST_GREET_BYTES];
-  size_t n = 0, used;
+  size_t n = 0, used = 0;
   int found = 0;
   prepare(link);
   while (found == 0) {
