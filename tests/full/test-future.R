@@ -32,6 +32,8 @@ test_that("U6: future ignores cancel() unless it may interrupt, as the help says
 # Runs code in an R session of its own: its status, and what it has printed.
 rscript <- function(arguments, env = character(), timeout_s = 300) {
   out <- tempfile()
+  before <- setwd(tempdir()) # where it may leave files
+  on.exit(setwd(before))
   status <- suppressWarnings(system2(file.path(R.home("bin"), "Rscript"), arguments,
     stdout = out, stderr = out, env = env, timeout = timeout_s
   ))
