@@ -16,7 +16,7 @@ abort_muster <- function(kind, message, details = NULL, hints = NULL, ...,
                          call = sys.call(-1), of = NULL) {
   line_away()
   own <- c(paste0("muster_error_", kind), "muster_error")
-  others <- setdiff(oldClass(of), c(own, "simpleError", "error", "condition"))
+  others <- setdiff(oldClass(of), c(own, "error", "condition"))
   condition <- muster_condition(c(own, others, "error"), message, details, hints, call, ...)
   if (is.list(of)) {
     more <- setdiff(names(of), c("", names(condition)))
@@ -49,6 +49,10 @@ inform_muster <- function(kind, message, details = NULL, hints = NULL, ...) {
   line_away()
   message(condition)
 }
+
+# A condition of ours may also have the class of a user's error, with a method of its own.
+#' @exportS3Method base::conditionMessage
+conditionMessage.muster_error <- function(c) c$message
 
 muster_condition <- function(class, message, details, hints, call, ...) {
   lines <- c(

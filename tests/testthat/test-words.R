@@ -23,7 +23,9 @@ test_cluster("U5: errors of maps name the element by its name, and are of the er
   expect_identical(tryCatch(task_value(task), no_fit = function(e) e$residual), 3)
   # An ordinary error isn't of more classes than before.
   plain <- tryCatch(cluster_map(cl, 1, function(x) stop("plain")), error = class)
-  expect_identical(plain, c("muster_error_remote", "muster_error", "error", "condition"))
+  expect_identical(plain,
+    c("muster_error_remote", "muster_error", "simpleError", "error", "condition")
+  )
   lost <- tryCatch(
     cluster_map(cl, c(first = 1), function(x) tools::pskill(Sys.getpid(), 9L), .retries = 0),
     muster_error_lost = identity
