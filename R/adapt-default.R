@@ -65,9 +65,9 @@ register_cluster_type <- function() {
 # What makeCluster() passes to a starter: the number or names of hosts, and options, of which only
 # those that make sense here are used. parallel's other options say how another R is found and
 # booted (R 4.2.2 to 4.5, ls(parallel:::defaultClusterOptions)).
-start_cluster_type <- function(spec = NULL, ...) {
+start_cluster_type <- function(spec, ...) {
   given <- list(...)
-  if (is.null(spec)) {
+  if (missing(spec) || is.null(spec)) {
     spec <- availableCores()
   }
   if (is.numeric(given[["setup_timeout"]])) given$connectTimeout <- given[["setup_timeout"]]

@@ -90,6 +90,11 @@ test_cluster("makeCluster()'s options that have no meaning to muster don't stop 
   cl <- do.call(start_cluster_type, c(list(1), options[names(options) != "setup_timeout"]))
   on.exit(stopCluster(cl))
   expect_s3_class(cl, "muster_cluster")
+  local_settings(mc.cores = 1L)
+  none_given <- function(spec, ...) start_cluster_type(spec, ...) # as makeCluster() calls it
+  default <- none_given()
+  on.exit(stopCluster(default), add = TRUE)
+  expect_length(default, availableCores())
   timed <- start_cluster_type(1, setup_timeout = 60)
   on.exit(stopCluster(timed), add = TRUE)
   expect_identical(clusterCall(timed, sum, 1, 2), list(3))
