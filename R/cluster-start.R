@@ -2,8 +2,8 @@
 #'
 #' Starts R workers, on this machine or others, and returns when all of them are ready. The
 #' result works with every function of package parallel that takes a cluster
-#' (`parLapply()`, `clusterExport()`, `clusterMap()`, ...), and with packages that build on these,
-#' such as doParallel for foreach.
+#' (`parLapply()`, `clusterExport()`, `clusterMap()`, ...), and with packages that build on these.
+#' [registerDoMuster()] has foreach's loops run on it.
 #'
 #' With `start = "fork"`, workers are forked by a *fork server*: a fresh R process, never your
 #' session, that has one thread and the `packages` attached. It boots once (which takes about as

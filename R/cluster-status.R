@@ -186,3 +186,8 @@ check_cluster <- function(cl, call, name = "cl", some = TRUE) {
   }
   cl
 }
+
+# FALSE also in a forked child: the cluster is its parent's.
+is_running <- function(cl) {
+  .Call(ffi_node_outcome, .subset2(cl, 1L)) %in% outcomes[c("fine", "lost")]
+}

@@ -142,11 +142,6 @@ with_future <- function(setup) {
   }
 }
 
-# FALSE also in a forked child: the cluster is its parent's.
-is_running <- function(cl) {
-  .Call(ffi_node_outcome, .subset2(cl, 1L)) %in% outcomes[c("fine", "lost")]
-}
-
 #' @exportS3Method future::stopWorkers
 stopWorkers.MusterFutureBackend <- function(backend, interrupt = TRUE, ...) {
   running <- running_futures(backend)

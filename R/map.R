@@ -154,13 +154,8 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
   check_progress(.progress, ".progress", call)
   stream <- map_stream(.seed, cl, call)
   job <- make_job(fun, args, x, terms$returns, cl, call)
-  map <- new_map(cl, x, job, stream, terms, call)
-  on.exit(map_leave(map))
-  map$progress <- new_progress(.progress, map$n)
-  while (map$left > 0L) {
-    map_submit(map)
-    map_take(map)
-  }
+  map <- new_map(cl, x, job, stream, terms, map_words, call)
+  run_map(map, .progress)
   tell_drawn(call)
   names(map$results) <- names(x)
   map$results
@@ -203,8 +198,8 @@ check_elements <- function(x, call, name = ".x") {
 # C code decides how elements are handed out (src/sched/pieces.h). This code carries out its
 # actions: it submits and cancels tasks, takes their answers, and reports the outcomes to C.
 
-# An environment, since both submitting tasks and taking answers change it.
-new_map <- function(cl, x, job, stream, terms, call) {
+# An environment, since both submitting tasks and taking answers change it. words: see map_words.
+new_map <- function(cl, x, job, stream, terms, words, call) {
   map <- new.env(parent = emptyenv())
   map$cl <- cl
   map$call <- call
@@ -220,6 +215,8 @@ new_map <- function(cl, x, job, stream, terms, call) {
   map$returns <- terms$returns
   map$quiet <- terms$quiet
   map$timeout <- terms$timeout
+  map$words <- words
+  map$heed <- NULL # a function that is told which elements have a result
   hold_job(map)
   retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
   heals <- map$held[[4L]]
@@ -227,6 +224,25 @@ new_map <- function(cl, x, job, stream, terms, call) {
     map$n, length(cl), retries, heals, terms$speculate, terms$timeout
   )))
   map
+}
+
+# When it returns, map$results has a result for each element.
+run_map <- function(map, progress) {
+  on.exit(map_leave(map))
+  map$progress <- new_progress(progress, map$n, map$words$some)
+  while (map$left > 0L) {
+    map_submit(map)
+    if (!is.null(map$failure) && !length(map$tasks)) map$failure$raise()
+    heed_news(map) # while the workers go on
+    map_take(map)
+  }
+  heed_news(map)
+}
+
+heed_news <- function(map) {
+  news <- map$news
+  map$news <- NULL
+  if (length(news)) map$heed(news)
 }
 
 hold_job <- function(map) {
@@ -270,6 +286,9 @@ submit_piece <- function(map, action) {
   piece <- list(
     number = as.integer(action[2L]), first = as.integer(action[3L]), last = as.integer(action[4L])
   )
+  if (!is.null(map$failure) && piece$first > map$failure$at) {
+    return()
+  }
   nodes <- if (is.na(action[6L])) map$cl else map$cl[action[6L]]
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
   arguments <- list(map$held[[2L]], map$x[piece$first:piece$last], stream, piece$first)
@@ -279,7 +298,9 @@ submit_piece <- function(map, action) {
   )
   if (is.integer(task)) {
     if (task == outcomes[["reference"]]) {
-      abort_reference(find_reference(arguments[[2L]], ".x", piece$first - 1L), map$call)
+      abort_reference(
+        find_reference(arguments[[2L]], map$words$all, piece$first - 1L), map$call
+      )
     }
     abort_submit(nodes, task, map$call)
   }
@@ -308,14 +329,30 @@ map_take <- function(map) {
   for (i in done) {
     failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
   }
-  # After the results of all other finished pieces have been taken.
-  for (failure in failures) failure()
   map$tasks[done] <- NULL
   map$pieces[done] <- NULL
+  # After the results of all other finished pieces have been taken.
+  if (length(failures)) map_fails(map, failures)
   show_progress(map$progress, map$n - map$left)
 }
 
-# Returns a function that raises the piece's error, NULL if it didn't fail.
+# failures: lists of `raise`, which raises an error, and `at`, the element that it is of; 0 if it is
+# of none. Where the first of all errors is wanted, only pieces after it are ended, and map$failure
+# has it until those before are done.
+map_fails <- function(map, failures) {
+  at <- vapply(failures, `[[`, 0, "at")
+  first <- failures[[which.min(at)]]
+  if (!map$words$first_error || first$at == 0) first$raise()
+  if (is.null(map$failure) || first$at < map$failure$at) map$failure <- first
+  later <- vapply(map$pieces, function(piece) piece$first > map$failure$at, NA)
+  task_cancel(map$tasks[later])
+  map$tasks[later] <- NULL
+  map$pieces[later] <- NULL
+}
+
+failure_at <- function(at, raise) list(list(at = as.double(at), raise = raise))
+
+# Takes the results of a piece: NULL, or failures as for map_fails().
 take_piece <- function(map, piece, task) {
   if (.Call(ffi_pieces_over, map$queue, piece$number)) {
     .Call(ffi_pieces_ended, map$queue, piece$number) # a copy was first
@@ -327,12 +364,14 @@ take_piece <- function(map, piece, task) {
     loss <- .Call(ffi_task_loss, task)
     if (!is.list(loss)) {
       # No worker is left, its cluster was stopped, it gave a connection, or muster is broken.
-      return(function() abort_map(map, value, elements))
+      value <- name_value(map, value, piece)
+      return(failure_at(0, function() abort_map(map, value, elements)))
     }
     return(lose_piece(map, piece, loss))
   }
   if (!is.null(value$failed)) {
-    return(function() abort_element(map, value, elements, task))
+    at <- elements[value$failed]
+    return(failure_at(at, function() abort_element(map, value, elements, task)))
   }
   for (i in value$failures) {
     value$values[[i]] <- element_condition(map, value$values[[i]], elements[i], task)
@@ -346,6 +385,7 @@ take_piece <- function(map, piece, task) {
 put_results <- function(map, first, values) {
   .Call(ffi_map_put, map$results, first, values)
   map$left <- map$left - length(values)
+  if (!is.null(map$heed)) map$news <- c(map$news, seq(first, length.out = length(values)))
 }
 
 # ---- Losses
@@ -369,43 +409,57 @@ lose_piece <- function(map, piece, loss) {
   elements <- piece$first:piece$last
   condition <- tryCatch(
     abort_loss(loss, piece_text(map, piece), "Evaluate it alone to see why", map$call,
-      limit = if (map$timeout > 0) "`.timeout`" else "the cluster's `timeout`",
-      hints = c(pointer_hint(map$job), results_hint)
+      limit = if (map$timeout > 0) map$words$timeout else "the cluster's `timeout`",
+      hints = c(pointer_hint(map$job), results_hint(map))
     ),
     muster_error = identity
   )
   if (!map$returns) {
-    return(function() abort_map(map, condition, elements))
+    return(failure_at(piece$first, function() abort_map(map, condition, elements)))
   }
   put_results(map, piece$first, rep(list(condition), piece_count(piece)))
   NULL
 }
 
-results_hint <- paste(
-  "The other results are in the error's field `results`. To continue past errors, use",
-  "`.on_error = \"return\"`."
+piece_count <- function(piece) piece$last - piece$first + 1L
+
+# ---- Words
+
+# How to speak of elements: cluster_map() as here, foreach's loops as in foreach.R.
+map_words <- list(
+  one = function(map, i) {
+    name <- names(map$x)[i]
+    named <- length(name) && !is.na(name) && nzchar(name)
+    paste0("Element ", i, if (named) paste0(" (`", name, "`)"))
+  },
+  some = "elements",
+  all = ".x",
+  timeout = "`.timeout`",
+  go_on = "`.on_error = \"return\"`",
+  first_error = FALSE, # which error is raised: the first in the elements' order, or the soonest?
+  raised = NULL, # the message of an error, if not abort_remote()'s: function(i, message)
+  returned = NULL # the condition of an error that is returned: function(condition)
 )
 
-piece_count <- function(piece) piece$last - piece$first + 1L
+results_hint <- function(map) {
+  paste0(
+    "The other results are in the error's field `results`. To continue past errors, use ",
+    map$words$go_on, "."
+  )
+}
 
 piece_text <- function(map, piece) {
   if (piece_count(piece) == 1L) {
-    return(element_text(map, piece$first))
+    return(map$words$one(map, piece$first))
   }
-  paste("A piece of elements", piece$first, "to", piece$last)
-}
-
-element_text <- function(map, i) {
-  name <- names(map$x)[i]
-  named <- length(name) && !is.na(name) && nzchar(name)
-  paste0("Element ", i, if (named) paste0(" (`", name, "`)"))
+  paste("A piece of", map$words$some, piece$first, "to", piece$last)
 }
 
 tell_again <- function(map, piece, late) {
   inform_muster("again",
     paste(
       piece_text(map, piece),
-      if (late) "took too long: its elements run again in smaller pieces."
+      if (late) paste("took too long: its", map$words$some, "run again in smaller pieces.")
       else "was lost and runs again."
     ),
     range = c(piece$first, piece$last)
@@ -413,6 +467,20 @@ tell_again <- function(map, piece, late) {
 }
 
 # ---- Errors
+
+# The error that a value can't leave its worker, which speaks of the values of the piece.
+name_value <- function(map, condition, piece) {
+  reference <- condition$reference
+  if (is.null(reference) || !grepl("^value[$]values\\[\\[", reference)) {
+    return(condition)
+  }
+  condition$element <- piece$first - 1L + as.integer(gsub("^[^0-9]*([0-9]+).*", "\\1", reference))
+  condition$range <- rep(condition$element, 2L)
+  condition$reference <- sub("^value[$]values\\[\\[[0-9]+\\]\\]", "value", reference)
+  text <- sub(reference, condition$reference, conditionMessage(condition), fixed = TRUE)
+  condition$message <- sub("The call", map$words$one(map, condition$element), text, fixed = TRUE)
+  condition
+}
 
 abort_map <- function(map, condition, elements) {
   condition$call <- map$call
@@ -430,17 +498,21 @@ abort_element <- function(map, value, elements, task) {
   }
   element <- elements[value$failed]
   abort_remote(value$error, task_worker(task, map$call), map$call,
-    what = element_text(map, element),
-    hints = c(pointer_hint(map$job), results_hint),
+    what = map$words$one(map, element),
+    raised = if (!is.null(map$words$raised)) map$words$raised(element, value$error$message),
+    hints = c(pointer_hint(map$job), results_hint(map)),
     element = element, results = map$results
   )
 }
 
 # What .on_error = "return" puts in an element's place.
 element_condition <- function(map, error, element, task) {
+  if (!is.null(map$words$returned)) {
+    return(map$words$returned(error$condition))
+  }
   tryCatch(
     abort_remote(error, .Call(ffi_task_state, task)$worker, map$call,
-      what = element_text(map, element), hints = pointer_hint(map$job), element = element
+      what = map$words$one(map, element), hints = pointer_hint(map$job), element = element
     ),
     muster_error = identity
   )

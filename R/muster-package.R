@@ -1,7 +1,8 @@
 #' muster: fast-starting, self-healing clusters of R workers
 #'
 #' [cluster_start()] starts workers; every function of package parallel that takes a cluster
-#' works on them, and so do packages that build on these, such as doParallel for foreach.
+#' works on them, and so do packages that build on these; foreach's loops after
+#' [registerDoMuster()], package future's futures after `plan(muster_future)`.
 #' [cluster_map()] and [task_submit()] are muster's own ways to use them; [cluster_share()] gives
 #' them large data. Lost workers are replaced, and their tasks run again. [cluster_status()] shows
 #' what the workers are doing. [cluster_stop()], or [parallel::stopCluster()], ends them.
@@ -59,7 +60,7 @@
 #' * `FALSE`: nowhere.
 #'
 #' In knitr, testthat and R CMD check the option is ignored; only the argument `.progress` of
-#' [cluster_map()] counts there, and it shows messages.
+#' [cluster_map()], and `progress` of foreach's loops, count there, and show messages.
 #'
 #' `parLapply()` sends each worker all of its elements at once, so its line moves when a worker is
 #' done. Conditions of package progressr arrive while the workers compute, under

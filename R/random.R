@@ -49,7 +49,7 @@ cluster_stream <- function(seed, element = 1L) {
 # map_stream() gives the L'Ecuyer stream from which elements, or tasks, have streams of their own;
 # NULL where they draw from the workers' own. The session's own stream stays as it is, but for
 # seed = TRUE.
-map_stream <- function(seed, cl, call) {
+map_stream <- function(seed, cl, call, name = ".seed") {
   if (is.null(seed) || identical(seed, FALSE)) {
     seed <- if (length(the$streams)) ruled_seed(cl)
     if (is.null(seed)) {
@@ -58,7 +58,7 @@ map_stream <- function(seed, cl, call) {
   } else if (identical(seed, TRUE)) {
     seed <- sample.int(.Machine$integer.max, 1L)
   }
-  seed_stream(seed, ".seed", "TRUE, FALSE, NULL or one whole number", call)
+  seed_stream(seed, name, "TRUE, FALSE, NULL or one whole number", call)
 }
 
 seed_stream <- function(seed, name, wanted, call) {
@@ -112,16 +112,17 @@ drop_streams <- function() {
 # Called from C code when a task's value has come that moved its worker's own stream.
 note_drawn <- function() the$drawn <- TRUE
 
-# Once per session, where a result comes that can't be had again.
-tell_drawn <- function(call) {
+# Once per session, where a result comes that can't be had again. some, none: what gives a seed, and
+# what says that none is wanted.
+tell_drawn <- function(call, some = "`.seed = 1`", none = "`.seed = NULL`") {
   if (!the$drawn || the$drawn_told) {
     return(invisible())
   }
   the$drawn_told <- TRUE
   warn_muster("seed", "Random numbers were drawn without a seed: this result can't be reproduced.",
     hints = c(
-      "`.seed = 1`, or any whole number, makes it reproducible; so does clusterSetRNGStream().",
-      "`.seed = NULL` silences this warning, which is shown once per session."
+      paste0(some, ", or any whole number, makes it reproducible; so does clusterSetRNGStream()."),
+      paste(none, "silences this warning, which is shown once per session.")
     ),
     call = call
   )

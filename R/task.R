@@ -300,11 +300,13 @@ abort_value <- function(value, worker, call) {
 }
 
 # abort_remote() raises the error that a call raised in a worker, see answer_condition().
-abort_remote <- function(error, worker, call, what = paste("Worker", worker), hints = NULL, ...) {
+abort_remote <- function(error, worker, call, what = paste("Worker", worker), raised = NULL,
+                         hints = NULL, ...) {
   memory <- inherits(error$condition, "muster_error_memory")
   abort_muster(c(if (memory) "memory", "remote"),
-    paste0(what, " raised an error: ", error$message),
+    if (is.null(raised)) paste0(what, " raised an error: ", error$message) else raised,
     details = c(
+      if (!is.null(raised)) what,
       if (nzchar(error$call)) paste0("In: ", error$call),
       if (what != paste("Worker", worker)) paste("On worker", worker)
     ),

@@ -10,9 +10,9 @@ map_piece <- function(id, x, seed, first) {
   prepare_packages(job$packages, job$namespaces)
   restore <- lend_globals(job)
   on.exit(restore())
-  fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
+  fun <- piece_function(job)
   ready <- clock_seconds()
-  if (!is.null(seed)) {
+  if (!is.null(seed) || isTRUE(job$loop$brings_streams)) {
     kept <- keep_stream()
     on.exit(kept(), add = TRUE)
   }
@@ -20,7 +20,8 @@ map_piece <- function(id, x, seed, first) {
   piece$values <- vector("list", length(x))
   failures <- integer()
   piece$at <- integer(1L) # not a constant: it is changed in place
-  the$label <- function(condition) name_element(condition, first + piece$at - 1)
+  noun <- if (is.null(job$loop)) "element" else "task"
+  the$label <- function(condition) name_element(condition, first + piece$at - 1, noun)
   on.exit(the$label <- NULL, add = TRUE)
   repeat {
     loop <- element_loop(piece, x, fun, seed)
@@ -40,6 +41,16 @@ map_piece <- function(id, x, seed, first) {
     values = if (is.null(packed)) piece$values else packed, packed = !is.null(packed),
     failures = failures, setup = ready - begin, seconds = max(0, clock_seconds() - ready)
   )
+}
+
+piece_function <- function(job) {
+  if (!is.null(job$loop)) {
+    loop_step(job)
+  } else if (is.character(job$fun)) {
+    match.fun(job$fun)
+  } else {
+    job$fun
+  }
 }
 
 # One task: `job` is the number of a job, or the job itself.
@@ -83,14 +94,15 @@ element_loop <- function(piece, x, fun, seed) {
 }
 
 # Adds the element's number to a warning.
-name_element <- function(condition, element) {
+name_element <- function(condition, element, noun) {
   call <- conditionCall(condition)
   condition$element <- element
+  if (is_step(call)) condition["call"] <- list(NULL)
   if (identical(call, quote(fun(x[[i]], ...)))) {
     condition$call[[2L]][[3L]] <- element
   } else if (is.character(condition$message) && length(condition$message) == 1L) {
     number <- format(element, scientific = FALSE)
-    condition$message <- paste0(condition$message, " (element ", number, ")")
+    condition$message <- paste0(condition$message, " (", noun, " ", number, ")")
   }
   condition
 }
@@ -107,6 +119,7 @@ piece_error <- function(code) {
       error = function(e) stack <<- stack_text(sys.calls())
     ),
     error = function(e) {
+      if (is.list(e) && is_step(e$call)) e["call"] <- list(NULL)
       list(
         message = message_of(e), call = call_text(conditionCall(e)), stack = stack,
         condition = light_condition(e)

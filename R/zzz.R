@@ -31,6 +31,8 @@ the$parts <- list() # of a worker: parts of data, by stage and task
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to
 the$future_clusters <- list() # that plans of futures have started: list(options, cl)
+the$loop_cluster <- NULL # that registerDoMuster() has started: list(workers, cl)
+the$loops <- FALSE # of a worker: did it evaluate a loop of foreach's?
 the$plans <- list() # of clusters whose workers come from a fork server, by id
 the$signals <- NULL # connections of this session with itself, see node_con()
 the$verb <- NULL # the verb of parallel's that waits, see new_verb()

@@ -201,6 +201,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_hide, 2),
     ENTRY(ffi_hidden, 1),
     ENTRY(ffi_needs, 1),
+    ENTRY(ffi_is_unknown, 2),
     ENTRY(ffi_stock_listen, 2),
     ENTRY(ffi_stock_poll, 4),
     ENTRY(ffi_stock_word, 0),

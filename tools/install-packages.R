@@ -88,7 +88,9 @@ cores <- max(1L, parallel::detectCores(), na.rm = TRUE)
 if (length(setdiff(missing, unknown))) {
   tryCatch(
     install.packages(setdiff(missing, unknown), lib = ".lib", repos = repos,
-                     dependencies = NA, quiet = TRUE, Ncpus = min(cores, 8L)),
+                     dependencies = NA, quiet = TRUE, Ncpus = min(cores, 8L),
+                     # Their own tests are ours, too.
+                     INSTALL_opts = list(foreach = "--install-tests", doRNG = "--install-tests")),
     error = function(e) cat("setup:", conditionMessage(e), "\n")
   )
 }

@@ -238,13 +238,13 @@ family=$(family)
 case $mode in
   run) r_packages="codetools boot" ;;
   check)
-    r_packages="codetools boot bit64 data.table doParallel foreach future future.tests iterators
-      jsonlite knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild rgenoud
-      doSNOW progressr snow testthat"
+    r_packages="codetools boot bit64 data.table doParallel doRNG doSNOW foreach future
+      future.tests iterators jsonlite knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild
+      progressr rgenoud snow testthat"
     ;;
   bench)
     r_packages="codetools boot parallelly>=1.48.0 mirai future future.apply future.mirai
-      future.tests crew multidplyr data.table"
+      future.tests crew multidplyr data.table doFuture doParallel doSNOW foreach"
     ;;
   document) r_packages="codetools roxygen2" ;;
 esac

@@ -30,6 +30,15 @@ verbs <- list(
     doParallel::registerDoParallel(cl)
     `%dopar%` <- foreach::`%dopar%`
     foreach::foreach(i = 1:24) %dopar% f(i)
+  },
+  loop = function(cl, f) {
+    if (!requireNamespace("foreach", quietly = TRUE)) {
+      return(as.list((1:24)^2))
+    }
+    registerDoMuster(cl)
+    on.exit(foreach::registerDoSEQ())
+    `%dopar%` <- foreach::`%dopar%`
+    foreach::foreach(i = 1:24) %dopar% f(i)
   }
 )
 

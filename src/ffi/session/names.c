@@ -100,7 +100,7 @@ struct reading {
 
 static void read_code(struct reading *reading, SEXP code);
 
-static SEXP syntax[24]; // not looked up, or always R's own
+static SEXP syntax[24]; // not read as names, see ffi_each_syntax()
 static SEXP operators[24];
 
 static SEXP sym_assign, sym_equals, sym_super, sym_function, sym_for, sym_while,
@@ -139,6 +139,12 @@ static void make_symbols(void) {
   sym_rm = Rf_install("rm");
   sym_remove = Rf_install("remove");
   sym_assign = Rf_install("<-");
+}
+
+void ffi_each_syntax(void (*take)(void *data, SEXP symbol), void *data) {
+  make_symbols();
+  for (const SEXP *at = syntax; *at != NULL; at++)
+    take(data, *at);
 }
 
 static int is_among(SEXP symbol, const SEXP *list) {

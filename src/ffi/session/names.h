@@ -31,4 +31,8 @@ SEXP ffi_code_words(SEXP code);
 // string. `word` may allocate, and must not jump over what the caller holds.
 void ffi_each_word(SEXP text, void (*word)(void *data, SEXP text), void *data);
 
+// ffi_each_syntax calls `take` with the symbols of R's syntax, which ffi_code_of leaves out: `{`,
+// `<-`, `if` and so on.
+void ffi_each_syntax(void (*take)(void *data, SEXP symbol), void *data);
+
 #endif

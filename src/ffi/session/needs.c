@@ -526,6 +526,28 @@ static SEXP texts(SEXP pairs) {
   return strings;
 }
 
+// ffi_is_unknown tells of each of these variables of env, a character vector of names that it has,
+// whether it has no value that is known without running R code: promises, active bindings and
+// arguments that are missing.
+SEXP ffi_is_unknown(SEXP env, SEXP names) {
+  const R_xlen_t n = Rf_xlength(names);
+  SEXP unknown = PROTECT(Rf_allocVector(LGLSXP, n));
+  int *is = LOGICAL(unknown);
+  for (R_xlen_t i = 0; i < n; i++) {
+    SEXP symbol = Rf_installTrChar(STRING_ELT(names, i));
+    is[i] = R_BindingIsActive(symbol, env) || ffi_is_promise(env, symbol) ||
+            ffi_binding(env, symbol) == R_MissingArg;
+  }
+  UNPROTECT(1);
+  return unknown;
+}
+
+// R looks up `if`, `(` and their like as any function, but next to nobody has one of their own: so
+// these are taken whether code uses them or not, and not looked for in code.
+static void take_syntax(void *data, SEXP symbol) {
+  if (ffi_exists(R_GlobalEnv, symbol)) find_name(data, symbol, 1, R_GlobalEnv);
+}
+
 // ffi_needs gives list(globals, packages, around, classes, left) for a list of objects that will
 // travel; NULL if all are empty. Runs R code.
 SEXP ffi_needs(SEXP roots) {
@@ -538,6 +560,7 @@ SEXP ffi_needs(SEXP roots) {
       SET_VECTOR_ELT(find.box, BOX_NAMES, Rf_allocVector(VECSXP, 1));
   for (R_xlen_t i = 0; i < Rf_xlength(roots); i++)
     seek(&find, VECTOR_ELT(roots, i));
+  ffi_each_syntax(take_syntax, &find);
   look_into_all(&find);
   int any = 0;
   for (int i = BOX_GLOBALS; i <= BOX_CLASSES; i++)

@@ -206,6 +206,7 @@ SEXP ffi_task_said(SEXP tasks, SEXP timeout_s);
 SEXP ffi_task_value(SEXP task, SEXP timeout_s);
 SEXP ffi_task_loss(SEXP task);
 SEXP ffi_needs(SEXP roots);
+SEXP ffi_is_unknown(SEXP env, SEXP names);
 SEXP ffi_task_cancel(SEXP task);
 SEXP ffi_task_state(SEXP task);
 SEXP ffi_task_log(SEXP task, SEXP text);

@@ -1,0 +1,524 @@
+# foreach's backend: the iterations of a loop are the elements of a map.
+
+#' Run foreach's loops on muster's workers
+#'
+#' After `registerDoMuster(cl)`, the workers of `cl` evaluate the iterations of
+#' `foreach(...) %dopar% ...`, also of those in packages.
+#'
+#' Iterations are handed out like the elements of [cluster_map()]: in pieces whose size follows
+#' from how long the first ones take. What they use is found and sent as described there under
+#' Globals: variables of the function that has the loop and of the global environment, attached
+#' packages, and functions with all that they use in turn. `.export` is only needed for names that
+#' are assembled while the loop runs, `.packages` for packages that aren't attached in the session.
+#' What `.noexport` names stays behind: the worker may have a variable of that name, from
+#' [parallel::clusterExport()], say. Of the functions around a loop, arguments, and variables that
+#' are larger than 1 MB or hold an environment, are only sent if the code names them, itself or by
+#' functions that it names; if it uses them otherwise, as in `get(paste0("x", i))`, that is an error
+#' of class `muster_error_limit`.
+#'
+#' Each iteration has its variables to itself. What it assigns is gone when it is over, and no other
+#' iteration sees it; but what it changes elsewhere, with `<<-`, in an environment or in the global
+#' environment, later ones in the same worker may see. Functions that are defined where the loop
+#' is find the variables of the iteration and what it assigns, as with `%do%`.
+#'
+#' Results are combined while others are computed: in their order, or with `.inorder = FALSE` as
+#' they come. Warnings and messages are signalled in the session, with the task's number in
+#' warnings. Loops inside of iterations run one iteration after the other, unless these register a
+#' backend.
+#'
+#' All arguments but the first are defaults for all loops. `.options.muster` sets them for one:
+#' `foreach(i = 1:9, .options.muster = list(seed = 1)) %dopar% rnorm(1)`. A function
+#' `progress` in `.options.snow`, as for package doSNOW, is called as that package does it: with the
+#' number of tasks that are done and, if it takes it, that of the task.
+#'
+#' With `.options.RNG`, a whole number or a stream of L'Ecuyer's generator, iterations draw the
+#' numbers that package doRNG gives them for it; its `%dorng%` and `registerDoRNG()` work, too.
+#' `seed` has the streams of [cluster_map()] and [cluster_stream()], which are others.
+#'
+#' @param cl A cluster from [cluster_start()], or what its argument `workers` may be: a number of
+#'   workers, names of hosts, launchers. Workers that are started for it stop when
+#'   `registerDoMuster()` is called for others, or the session ends.
+#' @param seed,retries,timeout,speculate,progress As `.seed`, `.retries`, `.timeout`, `.speculate`
+#'   and `.progress` in [cluster_map()]. For all loops use `seed = TRUE`: with a number each of them
+#'   would draw the same ones.
+#' @returns `cl`, or the cluster that was started, invisibly.
+#' @section Errors:
+#' `registerDoMuster()`: `muster_error_input` if package foreach isn't installed or an argument is
+#' wrong, and the errors of [cluster_start()]. A loop, with `.errorhandling = "stop"`:
+#' * `muster_error_remote`: an iteration raised an error. The message begins with
+#'   `task 3 failed - ` and the error's own, as with other backends, and goes on with the values of
+#'   the iteration's variables. It is the first in their order: those after it are cancelled, those
+#'   before it are waited for. Fields as in [cluster_map()].
+#' * `muster_error_lost`, `muster_error_timeout`, `muster_error_limit`, `muster_error_input`: as in
+#'   [cluster_map()].
+#'
+#' With `"pass"` the error itself is the result, with `"remove"` there is none; so it is for tasks
+#' that were lost or late. An error in the function `.combine` is raised as it is.
+#' @section Cost:
+#' That of [cluster_map()], and what foreach itself takes: some 50 us for each iteration.
+#' @section Source:
+#' \code{\link[foreach:setDoPar]{foreach::setDoPar()}} is foreach's interface for backends.
+#' @seealso [cluster_map()].
+#' @examplesIf requireNamespace("foreach", quietly = TRUE)
+#' library(foreach)
+#' cl <- cluster_start(2)
+#' registerDoMuster(cl)
+#' foreach(i = 1:4, .combine = c) %dopar% sqrt(i)
+#' foreach(i = 1:2, .combine = c, .options.muster = list(seed = 1)) %dopar% rnorm(1)
+#' registerDoSEQ()
+#' cluster_stop(cl)
+#' @export
+registerDoMuster <- function(cl = availableCores(), seed = FALSE, retries = NULL, timeout = NULL,
+                             speculate = FALSE, progress = NULL) {
+  call <- sys.call()
+  if (!requireNamespace("foreach", quietly = TRUE)) {
+    abort_muster("input", "Package foreach isn't installed.",
+      hints = "install.packages(\"foreach\")", call = call
+    )
+  }
+  options <- list(
+    seed = seed, retries = retries, timeout = timeout, speculate = speculate, progress = progress
+  )
+  loop_terms(options, "stop", call)
+  cl <- if (inherits(cl, "cluster")) check_cluster(cl, call) else loop_cluster(cl, call)
+  foreach::setDoPar(run_loop, list(cl = cl, options = options), function(data, item) {
+    switch(item,
+      workers = length(data$cl),
+      name = "doMuster",
+      version = utils::packageVersion("muster")
+    )
+  })
+  invisible(cl)
+}
+
+# There is one at a time that was started for loops.
+loop_cluster <- function(workers, call) {
+  known <- the$loop_cluster
+  running <- !is.null(known) && is_running(known$cl)
+  if (running && identical(known$workers, workers)) {
+    return(known$cl)
+  }
+  cl <- tryCatch(cluster_start(workers), muster_error = function(e) {
+    e$call <- call
+    raise_condition(e)
+  })
+  if (running) cluster_stop(known$cl)
+  the$loop_cluster <- list(workers = workers, cl = cl)
+  cl
+}
+
+# What foreach calls. obj: from foreach(). expr, envir: the code, and where it stands.
+run_loop <- function(obj, expr, envir, data) {
+  call <- loop_call(sys.call(-1L), expr)
+  if (!inherits(obj, "foreach")) {
+    abort_input("%dopar%", "foreach(...) on its left side", obj, call)
+  }
+  cl <- check_cluster(data$cl, call)
+  options <- loop_options(obj$options$muster, data$options, call)
+  terms <- loop_terms(options, obj$errorHandling, call)
+  it <- iterators::iter(obj)
+  tasks <- as.list(it)
+  if (length(tasks)) {
+    first <- !duplicated(names(tasks[[1L]])) # of variables with one name, as with other backends
+    if (!all(first)) tasks <- lapply(tasks, `[`, first)
+    stream <- loop_stream(obj, options$seed, cl, call)
+    job <- loop_job(obj, expr, envir, tasks, terms$returns, cl, call)
+    if (job$loop$brings_streams || job$loop$seeds_itself) terms$quiet <- TRUE
+    map <- new_map(cl, tasks, job, stream, terms, loop_words, call)
+    map$heed <- loop_heed(map, it, obj, options$progress)
+    run_map(map, if (!is.function(options$progress)) options$progress)
+    tell_drawn(call, "`.options.muster = list(seed = 1)`", "`registerDoMuster(cl, seed = NULL)`")
+  }
+  # An iteration may also have returned an error.
+  error <- foreach::getErrorValue(it)
+  if (obj$errorHandling == "stop" && !is.null(error)) {
+    number <- foreach::getErrorIndex(it)
+    abort_muster("remote", loop_words$raised(number, message_of(error)),
+      details = task_text(tasks[[number]], number), element = number, condition = error,
+      call = call, of = error
+    )
+  }
+  foreach::getResult(it)
+}
+
+# The loop as the user wrote it, where foreach's own operator called us.
+loop_call <- function(call, expr) {
+  by_user <- is.call(call) && identical(call[[1L]], as.name("%dopar%")) && is.call(call[[2L]])
+  if (by_user) call else expr
+}
+
+# ---- Options
+
+# of_loop: what `.options.muster` has.
+loop_options <- function(of_loop, options, call) {
+  unknown <- setdiff(names(of_loop), names(options))
+  named <- !length(of_loop) || (!is.null(names(of_loop)) && all(nzchar(names(of_loop))))
+  if (!is.null(of_loop) && (!is.list(of_loop) || !named || length(unknown))) {
+    abort_input(".options.muster",
+      paste("a list of some of", paste0("`", names(options), "`", collapse = ", ")), of_loop, call,
+      details = if (length(unknown)) paste0("It has `", unknown, "`.")
+    )
+  }
+  options[names(of_loop)] <- of_loop
+  options
+}
+
+# As in cluster_map().
+loop_terms <- function(options, handling, call) {
+  if (!is.function(options$progress)) check_progress(options$progress, "progress", call)
+  list(
+    retries = if (!is.null(options$retries)) {
+      check_count(options$retries, "retries", 0L, 1000L, call)
+    },
+    timeout = if (is.null(options$timeout)) {
+      0
+    } else {
+      check_seconds(options$timeout, "timeout", call = call)
+    },
+    speculate = check_flag(options$speculate, "speculate", call),
+    returns = handling != "stop",
+    quiet = is.null(options$seed)
+  )
+}
+
+# ---- Random numbers
+
+# As map_stream(). Loops that `%dorng%` has made bring streams.
+loop_stream <- function(obj, seed, cl, call) {
+  if (brings_streams(obj)) {
+    NULL
+  } else if (is.null(obj$options$RNG)) {
+    map_stream(seed, cl, call, "seed")
+  } else {
+    rng_stream(obj$options$RNG, call)
+  }
+}
+
+brings_streams <- function(obj) ".doRNG.stream" %in% obj$argnames
+
+# The stream that package doRNG makes of this seed (rngtools 1.5.2, RNGseq_seed()).
+rng_stream <- function(seed, call) {
+  whole <- is.numeric(seed) && !anyNA(seed) && all(seed == trunc(seed)) &&
+    all(abs(seed) <= .Machine$integer.max)
+  if (!whole || !length(seed) %in% c(1L, 6L, 7L) || (length(seed) == 7L && seed[1L] %% 100 != 7)) {
+    abort_input(".options.RNG",
+      "a whole number, or the 6 or 7 numbers of a stream of L'Ecuyer's generator", seed, call,
+      hints = "`%dorng%` of package doRNG takes other seeds."
+    )
+  }
+  if (length(seed) == 7L) {
+    return(as.integer(seed))
+  }
+  kept <- keep_stream()
+  on.exit(kept())
+  if (length(seed) == 1L) set.seed(as.integer(seed)) # by the session's generator
+  # This draws a seed, also if nothing changes.
+  if (length(seed) == 6L || RNGkind()[1L] != "L'Ecuyer-CMRG") RNGkind("L'Ecuyer-CMRG")
+  stream <- get(".Random.seed", globalenv())
+  if (length(seed) == 6L) stream[2:7] <- as.integer(seed)
+  stream
+}
+
+# ---- Words
+
+loop_words <- list(
+  one = function(map, i) task_text(map$x[[i]], i),
+  some = "tasks",
+  all = "task",
+  timeout = "`timeout`",
+  go_on = "`.errorhandling = \"pass\"`",
+  first_error = TRUE, # as with other backends
+  raised = function(i, message) paste0("task ", i, " failed - \"", message, "\""),
+  returned = identity
+)
+
+# Task 3 (i = 3, x = <data.frame>)
+task_text <- function(values, i) {
+  texts <- vapply(values, function(x) {
+    if (is_short(x)) deparse(x, control = NULL, nlines = 1L)[1L] else paste0("<", class(x)[1L], ">")
+  }, "")
+  shown <- if (length(texts)) paste0(" (", paste(names(texts), "=", texts, collapse = ", "), ")")
+  paste0("Task ", i, shown)
+}
+
+# ---- The job
+
+loop_job <- function(obj, expr, envir, tasks, returns, cl, call) {
+  check_exports(obj$export, envir, call)
+  refused <- refused_exports(obj$export, expr, envir)
+  export <- setdiff(obj$export, refused)
+  places <- local_places(envir)
+  uses <- loop_uses(c(list(expr), as.list(export)), if (length(places)) places else list(envir))
+  functions <- uses$functions[setdiff(names(uses$functions), obj$argnames)]
+  frame <- if (length(places)) copy_frames(places, uses, obj$noexport) else envir
+  fun <- utils::removeSource(loop_function(obj$argnames, expr, frame))
+  exports <- loop_function(character(), as.call(lapply(c("{", export), as.name)), frame)
+  job <- make_job(fun, list(), list(tasks, exports), returns, cl, call)
+  job$globals <- job$globals[setdiff(names(job$globals), obj$noexport)]
+  job$left <- setdiff(c(job$left, if (!length(places)) refused), obj$noexport)
+  job$packages <- c(job$packages, setdiff(obj$packages, job$packages))
+  own <- c(obj$argnames, assigned_in(expr))
+  local <- any(uses$in_functions %in% own) || any(assigners %in% uses$names)
+  job$loop <- list(
+    code = compiled(body(fun), frame),
+    functions = if (local) lapply(functions, function_maker, frame),
+    brings_streams = brings_streams(obj),
+    seeds_itself = any(c("set.seed", ".Random.seed") %in% uses$names)
+  )
+  job
+}
+
+# As foreach's %do% does it: loops inside are only quick if they are compiled.
+compiled <- function(code, frame) compiler::compile(code, frame, options = list(suppressAll = TRUE))
+
+# Code that makes the function in the environment of an iteration: setting the environment would
+# take its compiled code away.
+function_maker <- function(fun, frame) {
+  fun <- utils::removeSource(fun)
+  code <- as.call(list(as.name("function"), formals(fun), body(fun)))
+  list(code = compiled(code, frame), attributes = attributes(fun))
+}
+
+# Connections and the like, if the code doesn't name them: `.export` may name whatever there is.
+refused_exports <- function(names, expr, envir) {
+  named <- names_in(expr)
+  Filter(function(name) {
+    !name %in% named && scan_has(.Call(ffi_scan, get(name, envir)), "connection")
+  }, names)
+}
+
+# A function with this code: what it needs is found as for others.
+loop_function <- function(argnames, code, frame) {
+  argnames <- unique(argnames[nzchar(argnames)])
+  formals <- rep(alist(x = ), length(argnames))
+  names(formals) <- argnames
+  as.function(c(formals, list(code)), envir = frame)
+}
+
+check_exports <- function(names, envir, call) {
+  for (name in names) {
+    if (!exists(name, envir = envir)) {
+      abort_muster("input", paste0("`.export` names \"", name, "\", which isn't there."),
+        hints = "The loop's function and the global environment have no variable of that name.",
+        argument = ".export", call = call
+      )
+    }
+  }
+}
+
+# ---- What the code uses of the functions around it
+
+# Frames of functions, from the innermost: what must travel, unlike namespaces.
+local_places <- function(env) {
+  places <- list()
+  while (!identical(env, globalenv()) && !identical(env, emptyenv()) && !isNamespace(env) &&
+    !identical(env, baseenv()) && !startsWith(environmentName(env), "package:")) {
+    places <- c(places, list(env))
+    env <- parent.env(env)
+  }
+  places
+}
+
+# code: a list. names: all that it names, and functions and formulas that it names so, in turn.
+# functions: those of the first place, by name; in_functions: what these name. failed: conditions
+# of arguments that have no value, by place and name.
+loop_uses <- function(code, places) {
+  names <- in_functions <- character()
+  functions <- failed <- list()
+  todo <- unique(unlist(lapply(code, names_in)))
+  while (length(todo)) {
+    names <- c(names, todo)
+    more <- character()
+    for (name in todo) {
+      for (k in seq_along(places)) {
+        if (!exists(name, envir = places[[k]], inherits = FALSE)) next
+        # Arguments that are named are evaluated here, as those of other functions that are sent.
+        value <- tryCatch(get(name, places[[k]], inherits = FALSE), error = function(e) {
+          if (is.list(e) && identical(e$call[[1L]], quote(get))) e["call"] <- list(NULL) # ours
+          failed[[paste(k, name)]] <<- e
+          NULL
+        })
+        inside <- names_in_value(value, places)
+        more <- c(more, inside)
+        if (k == 1L && is.function(value) && identical(environment(value), places[[1L]])) {
+          functions[[name]] <- value
+          in_functions <- c(in_functions, inside)
+        }
+      }
+    }
+    todo <- setdiff(more, names)
+  }
+  list(names = names, functions = functions, in_functions = in_functions, failed = failed)
+}
+
+names_in_value <- function(value, places) {
+  if (is.function(value)) {
+    if (place_in(environment(value), places)) c(names_in(formals(value)), names_in(body(value)))
+  } else if (is.language(value)) {
+    names_in(value)
+  }
+}
+
+# 0 if env is none of these places.
+place_in <- function(env, places) {
+  at <- which(vapply(places, identical, NA, env))
+  if (length(at)) at[1L] else 0L
+}
+
+# Symbols in code, and words in its strings; not what follows `$` or `@`.
+names_in <- function(code) {
+  if (is.symbol(code)) {
+    return(if (nzchar(as.character(code))) as.character(code))
+  }
+  if (is.character(code)) {
+    return(unlist(regmatches(code, gregexpr("[[:alpha:].][[:alnum:]._]*", code))))
+  }
+  if (!is.call(code) && !is.expression(code) && !is.pairlist(code)) {
+    return(NULL)
+  }
+  parts <- as.list(unclass(code)) # methods of a class may do anything
+  if (is.call(code) && (identical(parts[[1L]], quote(`$`)) || identical(parts[[1L]], quote(`@`)))) {
+    parts <- parts[1:2]
+  }
+  unlist(lapply(parts, names_in), use.names = FALSE)
+}
+
+# Names that code assigns.
+assigned_in <- function(code) {
+  if (!is.call(code)) {
+    return(NULL)
+  }
+  parts <- as.list(unclass(code))
+  by <- if (is.symbol(parts[[1L]])) as.character(parts[[1L]]) else ""
+  here <- if (by %in% c("<-", "=", "for") && length(parts) > 1L) names_in(parts[[2L]])
+  c(here, unlist(lapply(parts, assigned_in)))
+}
+
+# Functions that assign what can't be told from code.
+assigners <- c(
+  "assign", "attach", "data", "delayedAssign", "eval", "evalq", "list2env", "load",
+  "makeActiveBinding", "source", "sys.source"
+)
+
+# The frames as the code needs them. What it doesn't name stays behind if it is an argument, whose
+# evaluation needs its caller's frame, or may take much else along; using it is an error. Gives the
+# copy of the first.
+copy_frames <- function(places, uses, noexport) {
+  with_dots <- any(startsWith(uses$names, ".."))
+  copies <- lapply(places, function(place) {
+    dots <- with_dots && exists("...", envir = place, inherits = FALSE)
+    if (dots) with_dots_of(place) else new.env()
+  })
+  for (k in seq_along(places)) {
+    parent.env(copies[[k]]) <- if (k < length(places)) copies[[k + 1L]] else parent.env(places[[k]])
+    names <- setdiff(ls(places[[k]], all.names = TRUE), c("...", noexport))
+    unknown <- .Call(ffi_is_unknown, places[[k]], names)
+    for (i in seq_along(names)) {
+      name <- names[i]
+      failed <- uses$failed[[paste(k, name)]]
+      if (!is.null(failed)) {
+        makeActiveBinding(name, fails_with(failed), copies[[k]])
+        next
+      }
+      named <- name %in% uses$names
+      value <- if (named || !unknown[i]) get(name, places[[k]], inherits = FALSE)
+      if (!named && (unknown[i] || takes_along(value, places))) {
+        makeActiveBinding(name, left_in_session(name), copies[[k]])
+      } else {
+        assign(name, rehome(value, places, copies), copies[[k]])
+      }
+    }
+  }
+  copies[[1L]]
+}
+
+# An environment with the values of `...`; those that have none fail when they are used.
+with_dots_of <- function(place) {
+  dots <- as.list(do.call(substitute, list(quote(list(...)), place)))[-1L]
+  for (k in seq_along(dots)) {
+    failed <- NULL
+    value <- tryCatch(eval(as.name(paste0("..", k)), place), error = function(e) {
+      failed <<- e
+      NULL
+    })
+    dots[[k]] <- if (is.null(failed)) enquote(value) else as.call(list(raise_condition, failed))
+  }
+  eval(as.call(c(function(...) environment(), dots)), baseenv())
+}
+
+# More than 1 MB, or an environment, other than that of a function of these frames.
+takes_along <- function(value, places) {
+  if (is.function(value) && place_in(environment(value), places)) {
+    return(FALSE)
+  }
+  is_export(value) || scan_has(.Call(ffi_scan, value), "environment")
+}
+
+# Functions and formulas of a frame belong to its copy.
+rehome <- function(value, places, copies) {
+  if (is.function(value) && !is.primitive(value)) {
+    at <- place_in(environment(value), places)
+    if (at) environment(value) <- copies[[at]]
+  } else if (inherits(value, "formula")) {
+    at <- place_in(attr(value, ".Environment"), places)
+    if (at) attr(value, ".Environment") <- copies[[at]]
+  }
+  value
+}
+
+left_in_session <- function(name) {
+  force(name)
+  function(value) {
+    abort_muster("limit",
+      paste0("`", name, "` of the function that has the loop isn't here."),
+      details = paste(
+        "The loop's code doesn't name it, and it is an argument, larger than 1 MB, or has an",
+        "environment."
+      ),
+      hints = paste0("Name it in `.export` or in the code, as in force(", name, ").")
+    )
+  }
+}
+
+# An argument that is missing, or whose evaluation fails.
+fails_with <- function(condition) {
+  force(condition)
+  function(value) raise_condition(condition)
+}
+
+# ---- Results
+
+# Hands results to foreach, which combines them: by `.combine`, and so by the user's code.
+loop_heed <- function(map, it, obj, progress) {
+  accumulate <- foreach::makeAccum(it)
+  any_order <- isFALSE(obj$combineInfo$in.order)
+  done <- logical(map$n)
+  given <- 0L
+  count <- 0L
+  shows <- list(if (is.function(progress)) progress, obj$options$snow$progress)
+  shows <- lapply(Filter(Negate(is.null), shows), match.fun)
+  function(tasks) {
+    done[tasks] <<- TRUE
+    if (!any_order) {
+      # foreach would keep what comes early, and look through it for each result.
+      last <- given
+      while (last < map$n && done[last + 1L]) last <- last + 1L
+      ready <- seq_len(last - given) + given
+      given <<- last
+    } else {
+      ready <- tasks
+    }
+    if (length(ready)) accumulate(map$results[ready], ready)
+    for (task in if (length(shows)) tasks) {
+      count <<- count + 1L
+      for (show in shows) call_progress(show, count, task)
+    }
+  }
+}
+
+# As doSNOW does: what a progress function does is no reason to lose a loop.
+call_progress <- function(show, count, task) {
+  tryCatch(do.call(show, list(count, task)[seq_along(formals(show))]), error = function(e) {
+    warn_muster("progress", paste0("The progress function failed: ", message_of(e)))
+  })
+}

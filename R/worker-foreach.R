@@ -1,0 +1,32 @@
+# A worker's side of foreach's loops.
+
+# The function of an iteration's values that map_piece() calls.
+loop_step <- function(job) {
+  register_sequential()
+  frame <- environment(job$fun)
+  iteration_code <- job$loop$code
+  functions <- job$loop$functions
+  function(values) {
+    iteration_frame <- list2env(values, new.env(parent = frame))
+    for (name in names(functions)) {
+      fun <- eval(functions[[name]]$code, iteration_frame)
+      attributes(fun) <- functions[[name]]$attributes
+      assign(name, fun, iteration_frame)
+    }
+    eval(iteration_code, iteration_frame)
+  }
+}
+
+# How conditions name the call of an iteration, which says nothing to users.
+is_step <- function(call) identical(call, quote(eval(iteration_code, iteration_frame)))
+
+# A loop inside of an iteration would warn that it has no backend.
+register_sequential <- function() {
+  if (the$loops) {
+    return(invisible())
+  }
+  the$loops <- TRUE
+  register <- function(...) if (!foreach::getDoParRegistered()) foreach::registerDoSEQ()
+  if (isNamespaceLoaded("foreach")) register()
+  setHook(packageEvent("foreach", "onLoad"), register)
+}
