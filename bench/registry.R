@@ -14,6 +14,7 @@ registry <- c(
   "heal" = "What does healing cost, when nothing fails and when something does?",
   "task" = "How long do tasks take that are submitted one by one, and maps?",
   "future" = "What does a future cost above one that is evaluated in the session?",
+  "foreach" = "What does an iteration of foreach's cost above one of %do%?",
   "share" = "How long until 100 MB are in every worker, and back?",
   "shuffle" = "How long do groups of rows take that are spread over 2 workers?",
   "hosts" = "What do workers on hosts cost that ssh leads to?",
