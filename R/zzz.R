@@ -34,6 +34,9 @@ the$future_clusters <- list() # that plans of futures have started: list(options
 the$loop_cluster <- NULL # that registerDoMuster() has started: list(workers, cl)
 the$loops <- FALSE # of a worker: did it evaluate a loop of foreach's?
 the$plans <- list() # of clusters whose workers come from a fork server, by id
+the$promised <- list() # tasks with promises
+the$promises <- list() # of these: list(resolve, reject, loop)
+the$listens <- integer() # ids of event loops that wait for tasks
 the$signals <- NULL # connections of this session with itself, see node_con()
 the$verb <- NULL # the verb of parallel's that waits, see new_verb()
 the$default <- FALSE # does makeCluster() start muster?

@@ -68,6 +68,7 @@
   EACH(ffi_task_submit, 5)                                                     \
   EACH(ffi_task_said, 2)                                                       \
   EACH(ffi_task_wait, 3)                                                       \
+  EACH(ffi_notify, 1)                                                          \
   EACH(ffi_task_value, 2)                                                      \
   EACH(ffi_task_loss, 1)                                                       \
   EACH(ffi_task_cancel, 1)                                                     \
@@ -200,6 +201,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_command_lines, 2),
     ENTRY(ffi_hide, 2),
     ENTRY(ffi_hidden, 1),
+    ENTRY(ffi_notified, 0),
     ENTRY(ffi_needs, 1),
     ENTRY(ffi_is_unknown, 2),
     ENTRY(ffi_stock_listen, 2),

@@ -239,8 +239,8 @@ case $mode in
   run) r_packages="codetools boot" ;;
   check)
     r_packages="codetools boot bit64 data.table doParallel doRNG doSNOW foreach future
-      future.tests iterators jsonlite knitr nanoparquet nycflights13 parallelly>=1.48.0 pkgbuild
-      progressr rgenoud snow testthat"
+      future.tests iterators jsonlite knitr later>=1.4.0 nanoparquet nycflights13
+      parallelly>=1.48.0 pkgbuild progressr promises rgenoud snow testthat"
     ;;
   bench)
     r_packages="codetools boot parallelly>=1.48.0 mirai future future.apply future.mirai

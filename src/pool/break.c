@@ -5,7 +5,7 @@
 //
 // Way chosen: nothing of the core is used again. Workers and servers see the end of their channels,
 // as they do when the session's process ends, and end themselves.
-#include "pool/session.h"
+#include "pool/session_int.h"
 
 static void break_peer(struct mst_peer *peer) {
   mst_conduit_break(&peer->conduit);
@@ -31,6 +31,8 @@ void mst_session_break(struct mst_session *session) {
   session->clusters = NULL; // so launchers' news reaches no cluster
   mst_io_thread_end(session->io_thread);
   session->io_thread = NULL;
+  session->counts.tasks_done++; // whoever waits has to ask
+  mst_session_tell_over(session);
   for (; cluster != NULL; cluster = cluster->next)
     break_cluster(cluster);
   if (session->prints != session->loop) mst_loop_close(session->prints);

@@ -53,6 +53,7 @@ int mst_session_open(struct mst_session *session, enum mst_loop_backend backend,
   memset(session, 0, sizeof *session);
   session->owner = getpid();
   session->listened_ns = mst_clock_now();
+  session->notify_fd = -1;
   mst_host_here(&session->here);
   mst_session_nowhere(session);
   strncpy(session->build, build, sizeof session->build - 1);
@@ -71,6 +72,7 @@ static void end_io_thread(struct mst_session *session) {
 void mst_session_close(struct mst_session *session) {
   MST_ASSERT(session->clusters == NULL);
   end_io_thread(session);
+  mst_session_tell_over(session);
   while (session->events != NULL)
     mst_loss_free(mst_session_event(session));
   mst_trash_free(session);
@@ -313,6 +315,7 @@ static int stand_in(void *owner, int *fd) {
   const int rc = all ? mst_session_run(session, 0, NULL)
                      : mst_loop_run(session->prints, 0, NULL);
   if (rc < 0) return -1;
+  mst_session_tell_over(session);
   if (has_tasks(session)) {
     *fd = mst_loop_fd(session->loop);
     return sleep_ms(session, *fd < 0 ? TASKS_TICK_MS : IO_THREAD_MS);
@@ -324,14 +327,20 @@ static int stand_in(void *owner, int *fd) {
   return *fd < 0 ? PRINTS_LOOK_MS : -1;
 }
 
+// After how long the I/O thread stands in. Who is to be notified waits for nothing else.
+static int tick_ms(const struct mst_session *session) {
+  if (!has_tasks(session)) return PRINTS_TICK_MS;
+  return session->notify_fd < 0 ? TASKS_TICK_MS : 0;
+}
+
 void mst_session_lend(struct mst_session *session) {
+  mst_session_tell_over(session);
   if (session->clusters == NULL) return;
   if (session->io_thread == NULL &&
       mst_io_thread_start(stand_in, session, &session->io_thread, NULL) != 0) {
     return;
   }
-  mst_io_thread_lend(session->io_thread,
-                     has_tasks(session) ? TASKS_TICK_MS : PRINTS_TICK_MS);
+  mst_io_thread_lend(session->io_thread, tick_ms(session));
 }
 
 void mst_session_take(struct mst_session *session) {

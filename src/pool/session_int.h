@@ -1,6 +1,6 @@
 // Shared by the files that connect a cluster's core to the world. Each uses only those before it in
-// this list: peer.c, standby.c, peer_read.c, then peer_open.c and peer_say.c, group.c, session.c,
-// wait.c. Those up to group.c report facts to the core, and never carry out actions.
+// this list: notify.c, peer.c, standby.c, peer_read.c, then peer_open.c and peer_say.c, group.c,
+// session.c, wait.c. Those up to group.c report facts to the core, and never carry out actions.
 #ifndef MST_POOL_SESSION_INT_H
 #define MST_POOL_SESSION_INT_H
 
@@ -14,6 +14,11 @@
 #else
 #define MST_ASSERT_HOLDS(session) ((void)0)
 #endif
+
+// ---- notify.c
+
+// mst_session_tell_over writes to the descriptor if tasks are over since the last time.
+void mst_session_tell_over(struct mst_session *session);
 
 // ---- peer.c
 

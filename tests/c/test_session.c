@@ -376,6 +376,37 @@ TEST("C6: an answer without memory is read when its worker has ended, if there "
   CHECK_INT(count_open(), before);
 }
 
+TEST("A descriptor is readable once a task is over, by whichever thread") {
+  int fds[2];
+  char bytes[8];
+  uint64_t random = 1;
+  CHECK_INT(mst_net_pipe(fds, NULL), 0);
+  struct mst_cluster *cluster = start_cluster();
+  struct pollfd over = {.fd = fds[0], .events = POLLIN};
+  mst_session_notify(&session, fds[1]);
+  submit(cluster, &random);
+  CHECK_INT(poll(&over, 1, 0), 0);
+  mst_session_lend(&session); // the I/O thread serves
+  CHECK_INT(poll(&over, 1, 30000), 1);
+  mst_session_take(&session);
+  CHECK(mst_call_is_done(tasks[0]));
+  CHECK_INT(mst_net_read(fds[0], bytes, sizeof bytes, NULL), 1);
+  take_done();
+  // Tasks that a stop ends are over as well; it is told when the session is lent.
+  submit(cluster, &random);
+  mst_session_lend(&session);
+  mst_session_take(&session);
+  (void)mst_net_read(fds[0], bytes, sizeof bytes, NULL);
+  const int was_done = mst_call_is_done(tasks[1]);
+  stop_cluster(cluster);
+  mst_session_lend(&session);
+  mst_session_take(&session);
+  CHECK_INT(poll(&over, 1, 0), !was_done);
+  mst_session_notify(&session, -1);
+  mst_net_close(&fds[0]);
+  mst_net_close(&fds[1]);
+}
+
 // ---- hosts that come later
 
 static uint32_t count_state(const struct mst_cluster *cluster,

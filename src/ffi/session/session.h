@@ -201,6 +201,8 @@ SEXP ffi_job_freeze(SEXP content);
 SEXP ffi_job_hold(SEXP nodes, SEXP content);
 SEXP ffi_job_release(SEXP job);
 SEXP ffi_map_put(SEXP results, SEXP first, SEXP values);
+SEXP ffi_notify(SEXP on);
+SEXP ffi_notified(void);
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s);
 SEXP ffi_task_said(SEXP tasks, SEXP timeout_s);
 SEXP ffi_task_value(SEXP task, SEXP timeout_s);
