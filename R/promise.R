@@ -59,27 +59,65 @@ has_later <- function() {
 
 # Has an event loop wait, once, until a task is over.
 listen_in <- function(loop, fd) {
+  force(loop)
   if (!loop$id %in% the$listens) {
     the$listens <- c(the$listens, loop$id)
     later::later_fd(function(ready) tasks_are_over(loop), fd, loop = loop)
   }
 }
 
-# Settles the promises of tasks that are over, and has event loops wait for the others.
+# Settles the promises of an event loop whose tasks are over. What follows a promise runs in the
+# loop that settles it, so it has to be the promise's own. Users' handlers of conditions may jump
+# out of here, or run event loops: so the others stay in the$over until it is their turn.
 tasks_are_over <- function(loop) {
   the$listens <- setdiff(the$listens, loop$id)
+  on.exit(listen_on())
   # First: the descriptor is readable again if a task ends after that.
   .Call(ffi_notified)
-  over <- .Call(ffi_task_wait, the$promised, FALSE, 0)
-  tasks <- the$promised[over]
-  promises <- the$promises[over]
+  over <- over_in(loop)
+  key <- as.character(loop$id)
+  the$over[[key]] <- c(the$over[[key]], Map(list, the$promised[over], the$promises[over]))
   the$promised <- the$promised[!over]
   the$promises <- the$promises[!over]
+  while (length(the$over[[key]])) {
+    one <- the$over[[key]][[1L]]
+    the$over[[key]] <- the$over[[key]][-1L]
+    settle_promise(one[[1L]], one[[2L]])
+  }
+}
+
+# Which tasks are over, of promises in this loop.
+over_in <- function(loop) {
+  over <- .Call(ffi_task_wait, the$promised, FALSE, 0)
+  over & vapply(the$promises, function(promise) identical(promise$loop, loop), NA)
+}
+
+listen_on <- function() {
+  the$over <- Filter(length, the$over)
   fd <- .Call(ffi_notify, length(the$promised) > 0L)
-  for (left in unique(lapply(the$promises, `[[`, "loop"))) listen_in(left, fd)
-  for (i in seq_along(tasks)) settle_promise(tasks[[i]], promises[[i]])
+  for (loop in unique(lapply(the$promises, `[[`, "loop"))) {
+    if (any(over_in(loop))) go_on_in(loop) else listen_in(loop, fd)
+  }
+  for (left in the$over) go_on_in(left[[1L]][[2L]]$loop)
+}
+
+go_on_in <- function(loop) {
+  force(loop)
+  later::later(function() tasks_are_over(loop), loop = loop)
 }
 
 settle_promise <- function(task, promise) {
-  tryCatch(promise$resolve(task_value(task)), error = promise$reject)
+  settled <- FALSE
+  # An interrupt, or a handler of the task's warnings that jumps.
+  on.exit(if (!settled) {
+    promise$reject(simpleError("A handler or an interrupt ended this before there was a value."))
+  })
+  tryCatch(
+    {
+      value <- task_value(task) # first: a promise that has begun to resolve can't be rejected
+      promise$resolve(value)
+    },
+    error = promise$reject
+  )
+  settled <- TRUE
 }

@@ -36,6 +36,7 @@ the$loops <- FALSE # of a worker: did it evaluate a loop of foreach's?
 the$plans <- list() # of clusters whose workers come from a fork server, by id
 the$promised <- list() # tasks with promises
 the$promises <- list() # of these: list(resolve, reject, loop)
+the$over <- list() # of those that are over and not settled: list(task, promise), by event loop
 the$listens <- integer() # ids of event loops that wait for tasks
 the$signals <- NULL # connections of this session with itself, see node_con()
 the$verb <- NULL # the verb of parallel's that waits, see new_verb()

@@ -88,6 +88,52 @@ test_cluster("many promises are settled, each once, in any loop", {
   expect_identical(value, 2)
 })
 
+test_cluster("a handler that jumps ends one promise, and the others are settled", {
+  skip_without_promises()
+  cl <- local_cluster(1)
+  go <- file.path(local_folder(), "go")
+  tasks <- lapply(1:4, function(i) {
+    task_submit(cl, function(i) {
+      while (!file.exists(go)) Sys.sleep(0.01) # tidy: until all have promises
+      if (i == 2) warning("careful")
+      i
+    }, i)
+  })
+  got <- vector("list", 4)
+  for (i in 1:4) {
+    local({
+      i <- i
+      put <- function(value) got[[i]] <<- value
+      promises::then(tasks[[i]], put, function(e) put("left"))
+    })
+  }
+  file.create(go)
+  task_wait(tasks)
+  jumps <- 0L
+  run_loop_until(function() {
+    tryCatch(later::run_now(0.1), warning = function(w) jumps <<- jumps + 1L)
+    if (!any(vapply(got, is.null, NA))) got
+  })
+  expect_identical(got, list(1L, "left", 3L, 4L))
+  expect_identical(jumps, 1L)
+  expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
+})
+
+test_cluster("each event loop settles its own promises", {
+  skip_without_promises()
+  cl <- local_cluster(1)
+  outside <- inside <- NULL
+  task <- task_submit(cl, function() "outside")
+  promises::then(task, function(value) outside <<- value)
+  later::with_temp_loop({
+    promises::then(task_submit(cl, function() "inside"), function(value) inside <<- value)
+    for (k in 1:600) if (is.null(inside)) later::run_now(0.1)
+  })
+  expect_identical(inside, "inside")
+  expect_null(outside)
+  expect_identical(run_loop_until(function() outside), "outside")
+})
+
 test_cluster("a promise survives its worker; one that is cancelled or stopped is rejected", {
   skip_without_promises()
   cl <- local_cluster(1)
