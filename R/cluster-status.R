@@ -23,10 +23,10 @@
 #'   `healing`: with what it would come back if it were lost. `"state"`: as it is; `"replay"`:
 #'   likewise, once all its calls have run again (workers that can't be copied: with threads, or
 #'   not forked); `"fresh"`: as it was started;
-#'   `"none"`: it wouldn't, or its state can't be restored, see Healing in [cluster_start()]. It
-#'   prints with
-#'   units, such as 0.12 s and 34.5 MB, and without `healing` where that is `"state"` for all; the
-#'   columns themselves are numbers.
+#'   `"none"`: it wouldn't, or its state can't be restored, see Healing in [cluster_start()];
+#'   `task`: the `.label` of the task that it evaluates, `NA` if there is none. It prints with
+#'   units, such as 0.12 s and 34.5 MB, without `healing` where that is `"state"` for all, and
+#'   without `task` where there is none; the columns themselves are numbers.
 #'
 #'   `cluster_logs()`: a data frame with columns `worker` and `line`, oldest first. It also has
 #'   the texts of warnings and messages that were too many to be signalled, see [task_submit()].
@@ -71,6 +71,7 @@ in_units <- function(x) {
     if (is.numeric(x[[name]])) x[[name]] <- vapply(x[[name]], short_time, "")
   }
   if (all(x[["healing"]] == "state")) x$healing <- NULL
+  if (all(is.na(x[["task"]]))) x$task <- NULL
   if (is.numeric(x[["rss"]])) {
     x$rss <- vapply(x$rss, function(bytes) if (is.na(bytes)) "" else bytes_text(bytes), "")
   }
@@ -107,7 +108,8 @@ status_row <- function(node, call) {
     state = status$state, done = status$done, running = status$running_s,
     restarts = status$restarts,
     heartbeat = if (status$state %in% away_states) NA_real_ else status$heard_s,
-    rss = process[1L], cpu = process[2L], healing = status$healing
+    rss = process[1L], cpu = process[2L], healing = status$healing,
+    task = if (is.null(status$task)) NA_character_ else status$task
   )
 }
 

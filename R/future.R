@@ -191,7 +191,7 @@ launchFuture.MusterFutureBackend <- function(backend, future, ...) {
   data <- of_future("getFutureData")(future, mc.cores = 1L)
   # Retries and time as the cluster's; what it says is asked for, see hear_futures().
   task <- .Call(ffi_task_submit, cl, run_future, list(data, isTRUE(future[["gc"]])), NULL,
-    c(NA, 0, 1)
+    c(NA, 0, 1), NULL
   )
   if (is.integer(task)) abort_submit(cl, task, quote(future()))
   attr(task, "quiet") <- TRUE # future itself looks at random numbers

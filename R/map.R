@@ -126,7 +126,7 @@
 #' and Kelton (Operations Research 50(6), 2002), as in
 #' \code{\link[parallel:nextRNGStream]{parallel::nextRNGStream()}}. Globals are found
 #' by the rules that users of package future know.
-#' @seealso [task_submit()] for single calls.
+#' @seealso [task_map()], which returns at once; [task_submit()] for single calls.
 #' @examples
 #' cl <- cluster_start(2)
 #' unlist(cluster_map(cl, 1:10, function(i) i^2))
@@ -140,30 +140,52 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
   check_given(.cl, ".cl", call)
   check_given(.x, ".x", call)
   check_given(.fun, ".fun", call)
-  cl <- check_cluster(.cl, call, ".cl")
-  fun <- find_function(.fun, parent.frame(), call)
-  args <- user_args(list(...), .args, fun, map_options, c(".cl", ".x", ".fun"), call)
-  x <- check_elements(.x, call)
-  terms <- list(
-    retries = if (!is.null(.retries)) check_count(.retries, ".retries", 0L, 1000L, call),
-    timeout = if (is.null(.timeout)) 0 else check_seconds(.timeout, ".timeout", call = call),
-    speculate = check_flag(.speculate, ".speculate", call),
-    returns = check_choice(.on_error, ".on_error", c("stop", "return"), call) == "return",
-    quiet = is.null(.seed)
+  frame <- parent.frame()
+  options <- list(
+    seed = .seed, retries = .retries, timeout = .timeout, on_error = .on_error,
+    speculate = .speculate, progress = .progress
   )
-  check_progress(.progress, ".progress", call)
-  stream <- map_stream(.seed, cl, call)
-  job <- make_job(fun, args, x, terms$returns, cl, call)
-  map <- new_map(cl, x, job, stream, terms, map_words, call)
+  map <- make_map(.cl, .x, .fun, list(...), .args, options, FALSE, frame, call)
   run_map(map, .progress)
   tell_drawn(call)
-  names(map$results) <- names(x)
-  map$results
+  map_values(map)
 }
 
-map_options <- c(
-  ".args", ".seed", ".retries", ".timeout", ".speculate", ".progress", ".on_error"
-)
+# The map of a call of cluster_map() or task_map(); nothing has been handed out yet. options: their
+# arguments of these names, without the dots. ahead: all is to be handed out at once. frame: where
+# the call was made.
+make_map <- function(cl, x, fun, args, more, options, ahead, frame, call) {
+  cl <- check_cluster(cl, call, ".cl")
+  fun <- find_function(fun, frame, call)
+  allowed <- paste0(".", c("args", names(options)))
+  args <- user_args(args, more, fun, allowed, c(".cl", ".x", ".fun"), call)
+  x <- check_elements(x, call)
+  terms <- map_terms(options, call)
+  terms$ahead <- ahead
+  stream <- map_stream(options$seed, cl, call)
+  job <- make_job(fun, args, x, terms$returns, cl, call)
+  new_map(cl, x, job, stream, terms, map_words, call)
+}
+
+map_terms <- function(options, call) {
+  retries <- options$retries
+  timeout <- options$timeout
+  returns <- check_choice(options$on_error, ".on_error", c("stop", "return"), call) == "return"
+  terms <- list(
+    retries = if (!is.null(retries)) check_count(retries, ".retries", 0L, 1000L, call),
+    timeout = if (is.null(timeout)) 0 else check_seconds(timeout, ".timeout", call = call),
+    speculate = "speculate" %in% names(options) &&
+      check_flag(options$speculate, ".speculate", call),
+    returns = returns, quiet = is.null(options$seed)
+  )
+  check_progress(options$progress, ".progress", call)
+  terms
+}
+
+map_values <- function(map) {
+  names(map$results) <- if (is.null(map$x)) map$names else names(map$x)
+  map$results
+}
 
 # The function that a name stands for where cluster_map() was called; one that isn't there
 # is looked for in the worker.
@@ -221,7 +243,8 @@ new_map <- function(cl, x, job, stream, terms, words, call) {
   retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
   heals <- map$held[[4L]]
   map$queue <- .Call(ffi_pieces_new, as.double(c(
-    map$n, length(cl), retries, heals, terms$speculate, terms$timeout
+    map$n, length(cl), retries, heals, terms$speculate, terms$timeout,
+    isTRUE(terms$ahead)
   )))
   map
 }
@@ -234,7 +257,9 @@ run_map <- function(map, progress) {
     map_submit(map)
     if (!is.null(map$failure) && !length(map$tasks)) map$failure$raise()
     heed_news(map) # while the workers go on
-    map_take(map)
+    failures <- map_take(map, map_patience(map))
+    if (length(failures)) map_fails(map, failures)
+    show_progress(map$progress, map$n - map$left)
   }
   heed_news(map)
 }
@@ -294,7 +319,7 @@ submit_piece <- function(map, action) {
   arguments <- list(map$held[[2L]], map$x[piece$first:piece$last], stream, piece$first)
   task <- .Call(
     ffi_task_submit, nodes, call_piece, arguments, map$held[1L],
-    as.double(c(action[5L], map$timeout))
+    as.double(c(action[5L], map$timeout)), NULL
   )
   if (is.integer(task)) {
     if (task == outcomes[["reference"]]) {
@@ -319,11 +344,13 @@ environment(call_piece) <- asNamespace("utils")
 # How often to look for late pieces.
 speculate_patience <- 0.05
 
-# Takes the results of finished pieces.
-map_take <- function(map) {
-  patience <- min(
-    if (map$speculate) speculate_patience else Inf, progress_patience(map$progress)
-  )
+map_patience <- function(map) {
+  min(if (map$speculate) speculate_patience else Inf, progress_patience(map$progress))
+}
+
+# Waits until a piece has finished, but not longer than `patience` seconds, and takes the results of
+# all that have. Gives failures, see map_fails().
+map_take <- function(map, patience) {
   done <- which(.Call(ffi_task_wait, map$tasks, TRUE, patience))
   failures <- list()
   for (i in done) {
@@ -331,17 +358,14 @@ map_take <- function(map) {
   }
   map$tasks[done] <- NULL
   map$pieces[done] <- NULL
-  # After the results of all other finished pieces have been taken.
-  if (length(failures)) map_fails(map, failures)
-  show_progress(map$progress, map$n - map$left)
+  failures
 }
 
 # failures: lists of `raise`, which raises an error, and `at`, the element that it is of; 0 if it is
 # of none. Where the first of all errors is wanted, only pieces after it are ended, and map$failure
 # has it until those before are done.
 map_fails <- function(map, failures) {
-  at <- vapply(failures, `[[`, 0, "at")
-  first <- failures[[which.min(at)]]
+  first <- first_failure(failures)
   if (!map$words$first_error || first$at == 0) first$raise()
   if (is.null(map$failure) || first$at < map$failure$at) map$failure <- first
   later <- vapply(map$pieces, function(piece) piece$first > map$failure$at, NA)
@@ -349,6 +373,8 @@ map_fails <- function(map, failures) {
   map$tasks[later] <- NULL
   map$pieces[later] <- NULL
 }
+
+first_failure <- function(failures) failures[[which.min(vapply(failures, `[[`, 0, "at"))]]
 
 failure_at <- function(at, raise) list(list(at = as.double(at), raise = raise))
 
@@ -359,7 +385,7 @@ take_piece <- function(map, piece, task) {
     return(NULL)
   }
   elements <- piece$first:piece$last
-  value <- tryCatch(take_value(task, Inf, map$call), muster_error = identity)
+  value <- piece_answer(task, map$call)
   if (inherits(value, "muster_error")) {
     loss <- .Call(ffi_task_loss, task)
     if (!is.list(loss)) {
@@ -379,6 +405,24 @@ take_piece <- function(map, piece, task) {
   put_results(map, piece$first, value$values)
   .Call(ffi_pieces_done, map$queue, piece$number, as.double(c(value$seconds, value$setup)))
   NULL
+}
+
+# The value, or the error that says why there is none: not one that a handler of the call's
+# conditions raises.
+piece_answer <- function(task, call) {
+  answer <- .Call(ffi_task_value, task, Inf)
+  if (is.list(answer) && length(answer) == 1L) {
+    return(answer[[1L]])
+  }
+  failure <- function(code) {
+    tryCatch({code; NULL}, muster_error = identity)
+  }
+  failed <- failure(refuse_answer(task, answer, Inf, call, "The task"))
+  if (is.null(failed)) {
+    tell_conditions(task, answer)
+    failed <- failure(raise_answer(answer, call, "The task"))
+  }
+  if (is.null(failed)) answer$value else failed
 }
 
 # In place: nothing else refers to the list yet.

@@ -96,15 +96,15 @@ nodes_are_done <- function(nodes) {
   }, NA)
 }
 
-# Waits for all tasks of a list, as ffi_task_wait does, and shows how many are done.
-wait_for_tasks <- function(tasks, timeout) {
+# Waits for all tasks of a list, as task_wait() does, and shows how many are done.
+wait_for_tasks <- function(tasks, timeout, call) {
   progress <- if (timeout > progress_after) new_progress(NULL, length(tasks), "tasks")
   on.exit(end_progress(progress))
   end <- now_seconds() + timeout
   repeat {
     left <- end - now_seconds()
     patience <- min(progress_patience(progress), max(0, left))
-    done <- .Call(ffi_task_wait, tasks, FALSE, as.double(patience))
+    done <- wait_some(tasks, FALSE, patience, call)
     if (all(done) || patience >= left) {
       return(done)
     }

@@ -3,16 +3,23 @@
 
 #' Promises of tasks
 #'
-#' A task is a promise of package promises: it can be given to `then()`, `%...>%` and
-#' `promise_all()`, and with promises 1.5.0 or newer be the value of a Shiny output. Elsewhere, as
-#' in a handler of httpuv, return `as.promise(task)`. Meanwhile the session serves others: the
-#' event loop of package later sleeps until a task is over.
+#' A task, of [task_submit()] or [task_map()], is a promise of package promises: it can be given to
+#' `then()`, `%...>%` and `promise_all()`, and with promises 1.5.0 or newer be the value of a Shiny
+#' output. Elsewhere, as in a handler of httpuv, return `as.promise(task)`. Meanwhile the session
+#' serves others: the event loop of package later sleeps until a task is over.
 #'
 #' The promise is resolved with the task's value, or rejected with the error that [task_value()]
 #' would raise: that of the task itself, or of one that was lost too often, took too long or was
-#' cancelled. Warnings and messages of the task are signalled just before.
+#' cancelled. Warnings and messages of a task are signalled just before, those of a map's elements
+#' as they come.
 #'
-#' @param x A task from [task_submit()].
+#' In a Shiny app, define the task's function outside of the server function, or give it another
+#' environment, and pass it values as arguments: a function that is made inside takes the session's
+#' frame along, with all that is in it. Shiny handles no clicks of a session while one of its
+#' outputs waits for a promise: a task with a button to cancel it belongs into an observer that
+#' returns `NULL` and hands the value to a `reactiveVal()`.
+#'
+#' @param x A task.
 #' @returns A promise.
 #' @section Errors:
 #' `muster_error_input` if package later is older than 1.4.0.
@@ -20,7 +27,7 @@
 #' Some 200 us from the end of the task to the promise.
 #' @section Source:
 #' [promises::as.promise()]; [later::later_fd()].
-#' @seealso [task_submit()].
+#' @seealso [task_submit()], [task_map()].
 #' @examplesIf requireNamespace("promises", quietly = TRUE) && packageVersion("later") >= "1.4.0"
 #' cl <- cluster_start(2)
 #' promises::then(task_submit(cl, function() 6 * 7), print)
@@ -33,19 +40,20 @@ as.promise.muster_task <- function(x) {
       hints = "install.packages(\"later\")", call = NULL
     )
   }
-  promises::promise(function(resolve, reject) {
-    promise <- list(resolve = resolve, reject = reject, loop = later::current_loop())
-    fd <- .Call(ffi_notify, TRUE)
+  check_task(x, NULL)
+  promise <- promises::promise(function(resolve, reject) {
+    promise <- list2env(list(
+      task = x, resolve = resolve, reject = reject, loop = later::current_loop(), settled = FALSE
+    ), parent = emptyenv())
+    drop_inherited()
+    the$promises <- c(the$promises, promise)
+    on.exit(listen_on())
+    .Call(ffi_notify, TRUE)
     # After that: what ends from now on makes the descriptor readable.
-    if (.Call(ffi_task_wait, list(x), FALSE, 0)) {
-      if (!length(the$promised)) .Call(ffi_notify, FALSE)
-      settle_promise(x, promise)
-    } else {
-      the$promised <- c(the$promised, list(x))
-      the$promises <- c(the$promises, list(promise))
-      listen_in(promise$loop, fd)
-    }
+    if (are_done(list(x))) settle_promise(promise)
   })
+  # Raised again as by the caller's code: shiny shows no other error, and its page would hang.
+  promises::catch(promise, function(error) stop(error)) # tidy: again
 }
 
 #' @exportS3Method promises::is.promising
@@ -57,67 +65,115 @@ has_later <- function() {
     exists("later_fd", asNamespace("later"), inherits = FALSE)
 }
 
-# Has an event loop wait, once, until a task is over.
-listen_in <- function(loop, fd) {
-  force(loop)
-  if (!loop$id %in% the$listens) {
-    the$listens <- c(the$listens, loop$id)
-    later::later_fd(function(ready) tasks_are_over(loop), fd, loop = loop)
+# A forked child leaves its parent's promises to the parent.
+drop_inherited <- function() {
+  if (!identical(the$promises_pid, Sys.getpid())) {
+    the$promises <- list()
+    the$listens <- list()
+    the$turns <- integer()
+    the$promises_pid <- Sys.getpid()
   }
 }
 
 # Settles the promises of an event loop whose tasks are over. What follows a promise runs in the
-# loop that settles it, so it has to be the promise's own. Users' handlers of conditions may jump
-# out of here, or run event loops: so the others stay in the$over until it is their turn.
+# loop that settles it, so it has to be the promise's own. Users' handlers of conditions may run
+# event loops, make promises, or jump out of here.
 tasks_are_over <- function(loop) {
-  the$listens <- setdiff(the$listens, loop$id)
   on.exit(listen_on())
   # First: the descriptor is readable again if a task ends after that.
   .Call(ffi_notified)
-  over <- over_in(loop)
-  key <- as.character(loop$id)
-  the$over[[key]] <- c(the$over[[key]], Map(list, the$promised[over], the$promises[over]))
-  the$promised <- the$promised[!over]
-  the$promises <- the$promises[!over]
-  while (length(the$over[[key]])) {
-    one <- the$over[[key]][[1L]]
-    the$over[[key]] <- the$over[[key]][-1L]
-    settle_promise(one[[1L]], one[[2L]])
-  }
+  mine <- promises_of(loop)
+  for (promise in mine[are_done(lapply(mine, `[[`, "task"))]) settle_promise(promise)
 }
 
-# Which tasks are over, of promises in this loop.
-over_in <- function(loop) {
-  over <- .Call(ffi_task_wait, the$promised, FALSE, 0)
-  over & vapply(the$promises, function(promise) identical(promise$loop, loop), NA)
+promises_of <- function(loop) {
+  Filter(function(promise) identical(promise$loop, loop), the$promises)
 }
 
+# Has each event loop that has promises wait for the descriptor, once; or go on with its next turn
+# if something is over that hasn't been seen to. Runs no code of the user's. All loops share the
+# descriptor: what was read from it here may have been meant for others.
 listen_on <- function() {
-  the$over <- Filter(length, the$over)
-  fd <- .Call(ffi_notify, length(the$promised) > 0L)
-  for (loop in unique(lapply(the$promises, `[[`, "loop"))) {
-    if (any(over_in(loop))) go_on_in(loop) else listen_in(loop, fd)
+  if (!length(the$promises)) {
+    return(invisible())
   }
-  for (left in the$over) go_on_in(left[[1L]][[2L]]$loop)
+  goes_on <- function(promise) !promise$settled && later::exists_loop(promise$loop)
+  the$promises <- Filter(goes_on, the$promises)
+  fd <- .Call(ffi_notify, length(the$promises) > 0L)
+  news <- have_news(lapply(the$promises, `[[`, "task"))
+  loops <- lapply(the$promises, `[[`, "loop")
+  stop_listening(unique(loops[!news]))
+  for (loop in unique(loops[news])) turn_in(loop)
+  for (loop in unique(loops[!news])) listen_in(loop, fd)
 }
 
-go_on_in <- function(loop) {
+# Of other loops than these: a loop that waits for nothing isn't to seem busy.
+stop_listening <- function(loops) {
+  ids <- vapply(loops, function(loop) as.character(loop$id), "")
+  for (id in setdiff(names(the$listens), ids)) {
+    the$listens[[id]]()
+    the$listens[[id]] <- NULL
+  }
+}
+
+# Which tasks are over; maps also if pieces of theirs are.
+have_news <- function(tasks) {
+  maps <- vapply(tasks, is_map, NA)
+  news <- logical(length(tasks))
+  news[!maps] <- .Call(ffi_task_wait, tasks[!maps], FALSE, NULL)
+  news[maps] <- vapply(tasks[maps], map_has_news, NA)
+  news
+}
+
+listen_in <- function(loop, fd) {
+  id <- as.character(loop$id)
+  if (is.null(the$listens[[id]])) {
+    the$listens[[id]] <- later::later_fd(function(ready) {
+      the$listens[[id]] <- NULL
+      tasks_are_over(loop)
+    }, fd, loop = loop)
+  }
+}
+
+turn_in <- function(loop) {
   force(loop)
-  later::later(function() tasks_are_over(loop), loop = loop)
+  if (!loop$id %in% the$turns) {
+    later::later(function() {
+      the$turns <- setdiff(the$turns, loop$id)
+      tasks_are_over(loop)
+    }, loop = loop)
+    the$turns <- c(the$turns, loop$id)
+  }
 }
 
-settle_promise <- function(task, promise) {
-  settled <- FALSE
+# Once.
+settle_promise <- function(promise) {
+  if (promise$settled) {
+    return()
+  }
+  promise$settled <- TRUE
+  over <- FALSE
   # An interrupt, or a handler of the task's warnings that jumps.
-  on.exit(if (!settled) {
+  on.exit(if (!over) {
     promise$reject(simpleError("A handler or an interrupt ended this before there was a value."))
   })
   tryCatch(
     {
-      value <- task_value(task) # first: a promise that has begun to resolve can't be rejected
+      value <- task_value(promise$task) # first: what has begun to resolve can't be rejected
       promise$resolve(value)
     },
     error = promise$reject
   )
-  settled <- TRUE
+  over <- TRUE
+}
+
+# muster is unloaded: nobody will settle them.
+reject_promises <- function() {
+  drop_inherited()
+  error <- tryCatch(abort_foreign(NULL), error = identity)
+  for (promise in the$promises) {
+    if (!promise$settled) promise$reject(error)
+  }
+  the$promises <- list()
+  stop_listening(list())
 }

@@ -150,7 +150,8 @@ run_submit <- function(run, action) {
   spec$links <- links_spec(run, worker, spec$steps)
   shuffle$drops[[worker]] <- list()
   needed <- lapply(jobs[lengths(jobs) > 0L], `[[`, 1L)
-  submitted <- .Call(ffi_task_submit, run$nodes[worker], call_part, list(spec), needed, c(0, 0))
+  submitted <- .Call(ffi_task_submit, run$nodes[worker], call_part, list(spec), needed, c(0, 0),
+    NULL)
   if (is.integer(submitted)) {
     abort_submit(run$cl, submitted, run$call)
   }

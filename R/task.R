@@ -5,11 +5,11 @@
 #' tasks are done, `task_wait()` waits for all or any of several, and `task_cancel()` ends tasks
 #' that you no longer need.
 #'
-#' Tasks wait in a queue of the cluster, first in, first out. Each worker holds the task that it
-#' evaluates and one more, which it starts next without asking. While your session computes, a
-#' second thread serves the queue: it takes over when muster hasn't been called for 2 to 4 ms, and
-#' ends with the last cluster. Results are kept serialized until you ask for them. A task that
-#' nothing refers to any more is evaluated anyway, and its value dropped.
+#' Tasks wait in a queue of the cluster, first in, first out, unless they have a `.priority`. Each
+#' worker holds the task that it evaluates and one more, which it starts next without asking. While
+#' your session computes, a second thread serves the queue: it takes over when muster hasn't been
+#' called for 2 to 4 ms, and ends with the last cluster. Results are kept serialized until you ask
+#' for them. A task that nothing refers to any more is evaluated anyway, and its value dropped.
 #'
 #' For lost workers and tasks that take too long, see Healing in [cluster_start()].
 #'
@@ -47,7 +47,17 @@
 #'   [cluster_map()]: after
 #'   \code{\link[parallel:clusterSetRNGStream]{parallel::clusterSetRNGStream()}} tasks have
 #'   streams in the order in which they are submitted.
-#' @param task A task from `task_submit()`.
+#' @param .retries How often to try again if the task is lost with its worker: a whole number from 0
+#'   up. By default, the `retries` given to [cluster_start()].
+#' @param .error_retries How often to try again if the task raises an error, at once and in the same
+#'   worker: a whole number from 0, the default, up. Each attempt draws the same random numbers, if
+#'   `.seed` is given, and a message of class `muster_message_again` tells of the error before.
+#' @param .timeout Seconds that the task may take in its worker, all attempts after errors together,
+#'   above 0; then it is ended. By default, the cluster's `timeout`.
+#' @param .priority A whole number, 0 by default: of the tasks that wait, those with the highest go
+#'   first, in the order in which they were submitted.
+#' @param .label A name for the task, one string: `print()`, errors and [cluster_status()] show it.
+#' @param task A task from `task_submit()`, or a map from [task_map()].
 #' @param tasks A task, or a list of tasks.
 #' @param timeout Seconds to wait, from 0 up; by default, as long as it takes.
 #' @param any If `TRUE`, wait only until one of them is done: at once if one is already.
@@ -72,6 +82,7 @@
 #' @section Source:
 #' `parallel::mcparallel()` and packages future and mirai also send calls without waiting, under
 #' other names; recovering each lost task on its own is muster's addition.
+#' @seealso [tasks_collect()] for the values of several tasks, [task_map()], [cluster_map()].
 #' @examples
 #' cl <- cluster_start(2)
 #' tasks <- lapply(1:4, function(i) task_submit(cl, function(i) i^2, i))
@@ -79,23 +90,33 @@
 #' vapply(tasks, task_value, 0)
 #' cluster_stop(cl)
 #' @export
-task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
+task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
+                        .error_retries = 0L, .timeout = NULL, .priority = 0L, .label = NULL) {
   args <- list(...)
   if (missing(.fun) || !is.function(.fun)) {
     .fun <- task_function(.fun, sys.call())
   }
   if (!is.null(names(args)) || !is.null(.args)) {
-    args <- user_args(args, .args, .fun, c(".args", ".seed"), c(".cl", ".fun"), sys.call())
+    args <- user_args(args, .args, .fun, task_options, c(".cl", ".fun"), sys.call())
   }
   stream <- if (!isFALSE(.seed) || length(the$streams)) {
     map_stream(.seed, check_cluster(.cl, sys.call(), ".cl"), sys.call())
   }
+  limits <- if (!is.null(.retries) || !is.null(.timeout) || !identical(.priority, 0L)) {
+    task_limits(.retries, .timeout, .priority, sys.call())
+  }
+  if (!is.null(.label)) .label <- enc2utf8(check_string(.label, ".label", sys.call()))
+  more <- list()
+  more$seed <- stream
+  if (!identical(.error_retries, 0L)) {
+    more$again <- check_count(.error_retries, ".error_retries", 0L, 1000L, sys.call())
+  }
   found <- .Call(ffi_needs, list(.fun, args))
-  task <- if (is.null(found) && is.null(stream)) {
-    .Call(ffi_task_submit, .cl, .fun, args, NULL, NULL)
+  task <- if (is.null(found) && !length(more)) {
+    .Call(ffi_task_submit, .cl, .fun, args, NULL, limits, .label)
   } else {
     if (!is.null(found)) found <- checked_needs(found, .cl, sys.call())
-    submit_with_needs(.cl, .fun, args, found, stream)
+    submit_with_needs(.cl, .fun, args, found, more, limits, .label)
   }
   if (is.integer(task)) {
     if (task == outcomes[["reference"]]) {
@@ -109,9 +130,23 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE) {
   task
 }
 
+task_options <- paste0(
+  ".", c("args", "seed", "retries", "error_retries", "timeout", "priority", "label")
+)
+
+# As ffi_task_submit takes them.
+task_limits <- function(retries, timeout, priority, call) {
+  most <- .Machine$integer.max
+  c(
+    if (is.null(retries)) NA else check_count(retries, ".retries", 0L, 1000L, call),
+    if (is.null(timeout)) 0 else check_seconds(timeout, ".timeout", call = call),
+    0, check_count(priority, ".priority", -most, most, call)
+  )
+}
+
 # A function that uses objects of the session: these are sent too, as for cluster_map(). If they
 # can't change, they are sent to each worker once for consecutive tasks that need the same ones.
-submit_with_needs <- function(cl, fun, args, found, stream) {
+submit_with_needs <- function(cl, fun, args, found, more, limits, label) {
   if (reference_policy() == "error") check_references(fun, ".fun", sys.call(-1L))
   job <- list(
     fun = fun, globals = found$globals, left = found$left, packages = found$packages,
@@ -119,15 +154,13 @@ submit_with_needs <- function(cl, fun, args, found, stream) {
   )
   job$there <- found$there
   needs <- job[setdiff(names(job), c("fun", "fresh"))]
-  if (is.null(stream) && !any(lengths(needs))) {
-    return(.Call(ffi_task_submit, cl, fun, args, NULL, NULL))
+  if (!length(more) && !any(lengths(needs))) {
+    return(.Call(ffi_task_submit, cl, fun, args, NULL, limits, label))
   }
   # Tables that are changed in place also look the same before and after.
   job$fresh <- can_change(job, found$classes)
-  send <- if (is.null(stream)) call_task else call_seeded
-  seed <- if (!is.null(stream)) list(stream)
   if (job$fresh) {
-    return(.Call(ffi_task_submit, cl, send, c(list(job, args), seed), NULL, NULL))
+    return(.Call(ffi_task_submit, cl, call_task, c(list(job, args), more), NULL, limits, label))
   }
   last <- the$task_job
   id <- .subset2(cl[[1L]], "id")
@@ -140,7 +173,8 @@ submit_with_needs <- function(cl, fun, args, found, stream) {
     last <- the$task_job <- list(id = id, job = job, held = held)
   }
   .Call(
-    ffi_task_submit, cl, send, c(list(last$held[[2L]], args), seed), last$held[1L], NULL
+    ffi_task_submit, cl, call_task, c(list(last$held[[2L]], args), more), last$held[1L], limits,
+    label
   )
 }
 
@@ -151,9 +185,8 @@ drop_task_job <- function() {
 }
 
 # Sent instead of task_run() itself, which every worker has.
-call_task <- function(job, args) getFromNamespace("task_run", "muster")(job, args)
-call_seeded <- function(job, args, seed) getFromNamespace("task_run", "muster")(job, args, seed)
-environment(call_task) <- environment(call_seeded) <- asNamespace("utils")
+call_task <- function(job, args, ...) getFromNamespace("task_run", "muster")(job, args, ...)
+environment(call_task) <- asNamespace("utils")
 
 task_function <- function(fun, call) {
   check_given(fun, ".fun", call)
@@ -183,33 +216,56 @@ abort_submit <- function(cl, outcome, call) {
 #' @rdname task_submit
 #' @export
 task_value <- function(task, timeout = Inf) {
-  value <- take_value(task, timeout, sys.call())
+  value <- value_of(task, timeout, sys.call())
   if (the$drawn) tell_drawn(sys.call())
   value
 }
 
-take_value <- function(task, timeout, call) {
+value_of <- function(task, timeout, call, what = task_title(task)) {
+  if (is_map(task)) {
+    map_value(task, timeout, call)
+  } else {
+    take_value(task, timeout, call, what)
+  }
+}
+
+# what: how to speak of the task in errors.
+take_value <- function(task, timeout, call, what = task_title(task)) {
   value <- .Call(ffi_task_value, task, timeout)
   if (length(value) == 1L && is.list(value)) {
     return(value[[1L]])
   }
-  other_value(task, value, timeout, call)
+  other_value(task, value, timeout, call, what)
 }
 
-# Outcomes other than a plain value: conditions, an error, a loss.
-other_value <- function(task, value, timeout, call) {
+other_value <- function(task, value, timeout, call, what = task_title(task)) {
+  refuse_answer(task, value, timeout, call, what)
+  tell_conditions(task, value)
+  raise_answer(value, call, what)
+  value$value
+}
+
+# With its label if it has one.
+task_title <- function(task, none = "The task") {
+  state <- .Call(ffi_task_state, task)
+  if (is.list(state) && !is.null(state$label)) paste0("Task `", state$label, "`") else none
+}
+
+# What ffi_task_value gives if it isn't a plain value: neither value nor error of the call.
+refuse_answer <- function(task, value, timeout, call, what) {
   if (is.null(value)) {
-    abort_muster("timeout", paste0("The task isn't done after ", timeout, " s."),
-      hints = "The task goes on: ask again, or cancel it with task_cancel().", task = task,
-      call = call
-    )
+    abort_late(task, what, timeout, call)
   }
   if (is.integer(value)) {
-    abort_task(task, value, call)
+    abort_task(task, value, call, what)
   }
   if (length(value) == 2L) {
     abort_value(value[[1L]], value[[2L]], call)
   }
+}
+
+# Handlers of the user's run here, and may jump.
+tell_conditions <- function(task, value) {
   for (condition in value$conditions) {
     # See worker-conditions.R.
     if (is.object(condition)) raise_condition(condition) else tell_handlers(condition[[1L]])
@@ -217,10 +273,20 @@ other_value <- function(task, value, timeout, call) {
   if (!is.null(value$dropped)) {
     tell_dropped(task, value$dropped, value$worker)
   }
+}
+
+raise_answer <- function(value, call, what) {
   if (value$error) {
-    abort_remote(value$value, value$worker, call)
+    worker <- paste("Worker", value$worker)
+    abort_remote(value$value, value$worker, call, if (what == "The task") worker else what)
   }
-  value$value
+}
+
+abort_late <- function(task, what, timeout, call) {
+  abort_muster("timeout", paste0(what, " isn't done after ", timeout, " s."),
+    hints = paste0(what, " goes on: ask again, or cancel it with task_cancel()."),
+    task = task, call = call
+  )
 }
 
 # More conditions than a worker keeps for one task, see drop_condition().
@@ -251,16 +317,10 @@ task_worker <- function(task, call) {
   state$worker
 }
 
-abort_task <- function(task, outcome, call) {
+abort_task <- function(task, outcome, call, what = task_title(task)) {
   if (outcome == outcomes[["foreign"]]) {
     check_task(task, call)
-    abort_muster("input",
-      paste0(
-        "Can't use a task outside the process that submitted it, or after muster was ",
-        "unloaded."
-      ),
-      call = call
-    )
+    abort_foreign(call)
   }
   if (outcome == outcomes[["broken"]]) {
     abort_broken(call)
@@ -273,18 +333,26 @@ abort_task <- function(task, outcome, call) {
     )
   }
   if (outcome == outcomes[["stopped"]]) {
-    abort_muster("cancelled", "The task was cancelled.", call = call)
+    abort_muster("cancelled", paste(what, "was cancelled."), call = call)
   }
   loss <- .Call(ffi_task_loss, task)
   if (isTRUE(loss)) {
-    abort_muster("lost", "The task was not evaluated: no worker that could run it is left.",
+    abort_muster("lost",
+      paste(what, "was not evaluated: no worker that could run it is left."),
       hints = "cluster_status() shows why they ended; cluster_resize() starts others.", call = call
     )
   }
   if (is.null(loss)) {
-    abort_muster("lost", "The task was not evaluated: its cluster was stopped.", call = call)
+    abort_muster("lost", paste(what, "was not evaluated: its cluster was stopped."), call = call)
   }
-  abort_loss(loss, "The task", "Run it alone to see why", call)
+  abort_loss(loss, what, "Run it alone to see why", call)
+}
+
+abort_foreign <- function(call) {
+  abort_muster("input",
+    "Can't use a task outside the process that submitted it, or after muster was unloaded.",
+    call = call
+  )
 }
 
 # The call's value doesn't work in this process.
@@ -341,20 +409,29 @@ task_wait <- function(tasks, any = FALSE, timeout = Inf) {
   call <- sys.call()
   tasks <- check_tasks(tasks, call)
   check_flag(any, "any", call)
-  if (!is.numeric(timeout) || length(timeout) != 1L || is.na(timeout) || timeout < 0) {
-    abort_input("timeout", "a number of seconds from 0 up", timeout, call)
-  }
+  check_wait(timeout, call)
   if (any || timeout == 0) {
-    return(.Call(ffi_task_wait, tasks, any, as.double(timeout)))
+    wait_some(tasks, any, timeout, call)
+  } else {
+    wait_for_tasks(tasks, timeout, call)
   }
-  wait_for_tasks(tasks, timeout)
 }
 
 #' @rdname task_submit
 #' @export
 task_cancel <- function(tasks) {
   tasks <- check_tasks(tasks, sys.call())
-  invisible(vapply(tasks, function(task) isTRUE(.Call(ffi_task_cancel, task)), NA))
+  invisible(vapply(tasks, cancel_task, NA))
+}
+
+cancel_task <- function(task) {
+  if (is_map(task)) cancel_map(task) else isTRUE(.Call(ffi_task_cancel, task))
+}
+
+check_wait <- function(timeout, call) {
+  if (!is.numeric(timeout) || length(timeout) != 1L || is.na(timeout) || timeout < 0) {
+    abort_input("timeout", "a number of seconds from 0 up", timeout, call)
+  }
 }
 
 check_tasks <- function(tasks, call) {
@@ -375,6 +452,7 @@ check_task <- function(task, call) {
   if (!inherits(task, "muster_task")) {
     abort_input("task", "a task from task_submit()", task, call)
   }
+  if (is_map(task) && !is_map_here(task)) abort_foreign(call)
 }
 
 #' @export
@@ -391,7 +469,8 @@ format.muster_task <- function(x, ...) {
     return(paste("muster task of", what))
   }
   paste0(
-    "muster task ", format(state$id), ", ", state$state,
+    "muster task ", format(state$id), if (!is.null(state$label)) paste0(" (`", state$label, "`)"),
+    ", ", state$state,
     if (!is.na(state$worker)) paste0(" (worker ", state$worker, ")")
   )
 }

@@ -54,7 +54,7 @@ piece_function <- function(job) {
 }
 
 # One task: `job` is the number of a job, or the job itself.
-task_run <- function(job, args, seed = NULL) {
+task_run <- function(job, args, seed = NULL, again = 0L) {
   run_to_end()
   if (!is.list(job)) job <- job_get(job)
   prepare_packages(job$packages, job$namespaces)
@@ -63,11 +63,28 @@ task_run <- function(job, args, seed = NULL) {
   if (!is.null(seed)) {
     kept <- keep_stream()
     on.exit(kept(), add = TRUE)
-    assign(".Random.seed", seed, globalenv())
   }
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
-  # Users see the name and the values in this call; only code must be quoted.
-  interruptible(do.call("fun", lapply(args, function(x) if (is.language(x)) enquote(x) else x)))
+  args <- lapply(args, function(x) if (is.language(x)) enquote(x) else x)
+  for (attempt in seq_len(again)) {
+    failed <- NULL
+    value <- tryCatch(task_attempt(fun, args, seed), error = function(e) failed <<- e)
+    if (is.null(failed)) {
+      return(value)
+    }
+    times <- paste0(" (attempt ", attempt + 1L, " of ", again + 1L, "): ")
+    inform_muster("again",
+      paste0("The task raised an error and runs again", times, message_of(failed))
+    )
+  }
+  task_attempt(fun, args, seed)
+}
+
+# Each attempt draws the same random numbers. Users see the name `fun` and the values in the call;
+# only code must be quoted.
+task_attempt <- function(fun, args, seed) {
+  if (!is.null(seed)) assign(".Random.seed", seed, globalenv())
+  interruptible(do.call("fun", args))
 }
 
 # proc.time() only has milliseconds.

@@ -34,10 +34,10 @@ the$future_clusters <- list() # that plans of futures have started: list(options
 the$loop_cluster <- NULL # that registerDoMuster() has started: list(workers, cl)
 the$loops <- FALSE # of a worker: did it evaluate a loop of foreach's?
 the$plans <- list() # of clusters whose workers come from a fork server, by id
-the$promised <- list() # tasks with promises
-the$promises <- list() # of these: list(resolve, reject, loop)
-the$over <- list() # of those that are over and not settled: list(task, promise), by event loop
-the$listens <- integer() # ids of event loops that wait for tasks
+the$promises <- list() # of tasks: environments with task, resolve, reject, loop, settled
+the$promises_pid <- NULL # the process that they belong to
+the$listens <- list() # by id of an event loop that waits for tasks: a function that ends that
+the$turns <- integer() # ids of event loops that will look for tasks in their next turn
 the$signals <- NULL # connections of this session with itself, see node_con()
 the$verb <- NULL # the verb of parallel's that waits, see new_verb()
 the$default <- FALSE # does makeCluster() start muster?
@@ -63,6 +63,7 @@ the$unloaded <- FALSE
 # methods of vectors over shared memory, which dyn.unload() would take away). They end here.
 .onUnload <- function(libpath) {
   the$unloaded <- TRUE # its finalizer must not end a session that begins later
+  reject_promises()
   end_session()
   .Call(ffi_stock_end, 2)
   the$servers <- list() # R functions stay where somebody holds them

@@ -65,7 +65,7 @@
   EACH(ffi_job_freeze, 1)                                                      \
   EACH(ffi_job_hold, 2)                                                        \
   EACH(ffi_job_release, 1)                                                     \
-  EACH(ffi_task_submit, 5)                                                     \
+  EACH(ffi_task_submit, 6)                                                     \
   EACH(ffi_task_said, 2)                                                       \
   EACH(ffi_task_wait, 3)                                                       \
   EACH(ffi_notify, 1)                                                          \
@@ -110,9 +110,10 @@
 #define WITH_4(name)                                                           \
   WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d), PACK(a, b, c, d),       \
                (of[0], of[1], of[2], of[3]))
-#define WITH_5(name)                                                           \
-  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e),                 \
-               PACK(a, b, c, d, e), (of[0], of[1], of[2], of[3], of[4]))
+#define WITH_6(name)                                                           \
+  WITH_SESSION(name, (SEXP a, SEXP b, SEXP c, SEXP d, SEXP e, SEXP f),         \
+               PACK(a, b, c, d, e, f),                                         \
+               (of[0], of[1], of[2], of[3], of[4], of[5]))
 #define WITH(name, arguments) WITH_##arguments(name)
 SESSION_ENTRIES(WITH)
 

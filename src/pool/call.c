@@ -47,6 +47,7 @@ void mst_call_release(struct mst_call *call) {
   mst_buf_free(&call->bytes);
   mst_map_release(call->map);
   mst_loss_free(call->loss);
+  free(call->label);
   free(call);
 }
 

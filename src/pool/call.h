@@ -64,6 +64,7 @@ struct mst_call {
   int64_t timeout_ns;          // for its evaluation; 0: the cluster's
   int64_t sent_ns, done_ns;
   struct mst_queued queued;
+  char *label;     // of a task, in the user's words, or NULL; owned
   int32_t tag;     // the caller's number for it
   int32_t retries; // -1: the cluster's
   uint32_t refs;   // the cluster's and, for a task, the caller's

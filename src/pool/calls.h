@@ -233,6 +233,7 @@ struct mst_task_terms {
   int32_t retries;     // -1: the cluster's
   int64_t timeout_ns;  // 0: the cluster's
   int32_t priority;    // higher goes first
+  const char *label;   // in the user's words, copied; or NULL
   uint8_t heard;       // keep what it says before its answer
 };
 // mst_calls_submit queues a task. workers: increasing numbers, NULL for any. Takes references to

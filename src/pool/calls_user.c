@@ -1,5 +1,7 @@
 // Requests of users to the core of calls: verbs' calls to one worker, tasks to any. The contract is
 // in calls.h.
+#include <string.h>
+
 #include "base/mst_err.h"
 #include "pool/calls_int.h"
 
@@ -68,6 +70,10 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
   call->serial = calls->tally.counts->tasks + 1;
   call->retries = terms->retries;
   call->heard = terms->heard;
+  if (terms->label != NULL && (call->label = strdup(terms->label)) == NULL) {
+    mst_call_release(call);
+    return NULL;
+  }
   call->queued = (struct mst_queued){
       .serial = call->serial, .priority = terms->priority, .owner = call};
   if (mst_dispatch_put(&calls->dispatch, call, workers, count) != 0) {

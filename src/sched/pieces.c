@@ -21,6 +21,10 @@
 #define SETUP_TIMES 20
 // While nothing is known, a worker gets this small a part of its share.
 #define FIRST_PART 100
+// With `ahead`, no piece is larger than this part of a worker's share; with a time limit, which may
+// be near what a single element takes, than this part of all elements.
+#define AHEAD_PARTS 64
+#define AHEAD_LIMIT_PARTS 4096
 // A lost piece is cut into this many.
 #define CUTS 64
 // A piece should take at most a quarter of an element's time limit.
@@ -66,12 +70,23 @@ static uint64_t fresh_left(const struct mst_pieces *pieces) {
   return pieces->terms.count - pieces->next;
 }
 
+static double most_ahead(const struct mst_pieces_terms *terms) {
+  const double parts = terms->timeout_s > 0
+                           ? AHEAD_LIMIT_PARTS
+                           : AHEAD_PARTS * (double)terms->workers;
+  return ceil((double)terms->count / parts);
+}
+
 static uint64_t size_of_next(const struct mst_pieces *pieces) {
   const double left = (double)fresh_left(pieces);
+  // What took too long together would run again: without retries nothing may.
+  if (pieces->terms.timeout_s > 0 && pieces->terms.retries == 0) return 1;
   const double workers = (double)pieces->terms.workers;
   const double each = fmax(rate(pieces), 1e-9);
   double size = ceil(left / (2 * workers)), most;
-  if (pieces->rate_count == 0) {
+  if (pieces->terms.ahead) {
+    most = most_ahead(&pieces->terms);
+  } else if (pieces->rate_count == 0) {
     most = (double)pieces->terms.count / (workers * FIRST_PART);
   } else {
     if (pieces->terms.retries > 0)
@@ -88,6 +103,7 @@ static uint64_t size_of(const struct mst_piece *piece) {
 
 // places_for gives how many pieces may run at the same time.
 static uint32_t places_for(const struct mst_pieces *pieces) {
+  if (pieces->terms.ahead) return UINT32_MAX;
   const int quick = pieces->rate_count > 0 &&
                     rate(pieces) * (double)size_of_next(pieces) < PIECE_QUICK_S;
   return pieces->terms.workers * (quick ? 2 : 1);
@@ -110,9 +126,10 @@ static int make_room(struct mst_pieces *pieces) {
 // run begins a piece and fills in the action. There must be room.
 static int run(struct mst_pieces *pieces, const struct mst_piece *piece,
                int64_t now_ns, struct mst_piece_action *action) {
-  uint32_t number = 0;
+  uint32_t number = pieces->unused;
   while (pieces->pieces[number].runs)
     number++;
+  pieces->unused = number + 1;
   MST_ASSERT(number < pieces->capacity);
   struct mst_piece *at = &pieces->pieces[number];
   *at = *piece;
@@ -289,9 +306,10 @@ static int next_copy(struct mst_pieces *pieces, int64_t now_ns,
 
 int mst_pieces_next(struct mst_pieces *pieces, int64_t now_ns,
                     struct mst_piece_action *action) {
-  for (uint32_t i = 0; i < pieces->capacity; i++) {
+  for (uint32_t i = 0; pieces->cancels > 0 && i < pieces->capacity; i++) {
     if (!pieces->pieces[i].runs || !pieces->pieces[i].cancel) continue;
     pieces->pieces[i].cancel = 0;
+    pieces->cancels--;
     *action = (struct mst_piece_action){.kind = MST_PIECE_CANCEL, .piece = i};
     return 1;
   }
@@ -318,7 +336,9 @@ int mst_pieces_over(const struct mst_pieces *pieces, uint32_t piece) {
 
 void mst_pieces_ended(struct mst_pieces *pieces, uint32_t piece) {
   struct mst_piece *at = running(pieces, piece);
+  pieces->cancels -= at->cancel;
   at->runs = at->cancel = 0;
+  if (piece < pieces->unused) pieces->unused = piece;
   pieces->running--;
 }
 
@@ -331,6 +351,7 @@ enum mst_piece_end mst_pieces_done(struct mst_pieces *pieces, uint32_t piece,
     struct mst_piece *other = &pieces->pieces[i];
     if (!other->runs || other->over || other->group != done.group) continue;
     other->over = other->cancel = 1;
+    pieces->cancels++;
   }
   pieces->left -= size_of(&done);
   note_rate(pieces, seconds / (double)size_of(&done));
@@ -388,11 +409,13 @@ enum mst_piece_end mst_pieces_lost(struct mst_pieces *pieces, uint32_t piece,
 
 const char *mst_pieces_check(const struct mst_pieces *pieces) {
   uint64_t open = fresh_left(pieces);
-  uint32_t running_now = 0;
+  uint32_t running_now = 0, cancels = 0;
   for (uint32_t i = 0; i < pieces->capacity; i++) {
     const struct mst_piece *piece = &pieces->pieces[i];
+    if (!piece->runs && i < pieces->unused) return "an unused number is missed";
     if (!piece->runs) continue;
     running_now++;
+    cancels += piece->cancel;
     if (piece->first > piece->last || piece->last >= pieces->next)
       return "a piece has elements that weren't handed out";
     if (piece->cancel && !piece->over) return "what is wanted is cancelled";
@@ -413,7 +436,8 @@ const char *mst_pieces_check(const struct mst_pieces *pieces) {
   }
   for (uint32_t i = 0; i < pieces->again_count; i++)
     open += pieces->again[i].last - pieces->again[i].first + 1;
-  if (running_now != pieces->running) return "what runs is counted wrong";
+  if (running_now != pieces->running || cancels != pieces->cancels)
+    return "what runs, or is to be cancelled, is counted wrong";
   if (open != pieces->left) return "an element is lost, or there twice";
   return NULL;
 }

@@ -7,6 +7,9 @@
 // long is handed out again in smaller pieces, finally one by one, which shows the element to blame.
 // Near the end late pieces get copies (late.h); the first answer counts.
 //
+// Where the caller may be away for long nobody measures: with `ahead`, a worker's share is cut into
+// some 70 pieces, small ones at the end, and all of them run from the start.
+//
 // Each element's answer counts exactly once: mst_pieces_done and mst_pieces_lost tell whether this
 // one does.
 #ifndef MST_SCHED_PIECES_H
@@ -24,7 +27,8 @@ struct mst_pieces_terms {
   uint32_t retries;  // of a lost element
   uint8_t heals;     // 0: lost elements aren't retried
   uint8_t speculate; // late pieces may get copies
-  double timeout_s;  // of one element, 0: none
+  uint8_t ahead; // the caller may be away: all elements are handed out at once
+  double timeout_s; // of one element, 0: none
 };
 
 enum mst_piece_do {
@@ -78,6 +82,8 @@ struct mst_pieces {
   struct mst_pieces_terms terms;
   struct mst_piece *pieces; // owned, by number
   uint32_t capacity, running;
+  uint32_t unused;         // the numbers before this one are in use
+  uint32_t cancels;        // pieces for which CANCEL is due
   struct mst_again *again; // owned: a stack; handed out before all others
   uint32_t again_count, again_capacity;
   uint64_t next; // first element that was never handed out

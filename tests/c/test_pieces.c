@@ -140,7 +140,6 @@ TEST("Elements that took too long together run separately, without a loss; a "
   struct mst_pieces_terms terms = terms_of(400, 1);
   uint32_t total;
   terms.timeout_s = 1;
-  terms.retries = 0;
   mst_pieces_init(&pieces, &terms);
   CHECK_INT(next(&pieces, 0, &action), 1);
   CHECK_INT(action.last, 3);
@@ -155,6 +154,27 @@ TEST("Elements that took too long together run separately, without a loss; a "
       mst_pieces_lost(&pieces, action.piece, MST_PIECE_LATE, 1, 0, &total),
       MST_PIECE_COUNTS);
   mst_pieces_free(&pieces);
+}
+
+TEST("With a time limit and without retries no element runs twice: each is a "
+     "piece") {
+  struct mst_pieces pieces;
+  struct mst_piece_action action;
+  struct mst_pieces_terms terms = terms_of(10000, 2);
+  terms.timeout_s = 1;
+  terms.retries = 0;
+  for (int ahead = 0; ahead < 2; ahead++) {
+    terms.ahead = (uint8_t)ahead;
+    mst_pieces_init(&pieces, &terms);
+    for (uint64_t k = 0; k < 10000; k++) {
+      CHECK_INT(mst_pieces_next(&pieces, 0, &action), 1);
+      CHECK(action.first == k && action.last == k);
+      if (ahead) continue;
+      CHECK_INT(mst_pieces_done(&pieces, action.piece, 1e-6, 0),
+                MST_PIECE_COUNTS);
+    }
+    mst_pieces_free(&pieces);
+  }
 }
 
 TEST("Elements that ran out of memory run again alone") {
@@ -278,6 +298,52 @@ TEST("Late, tail and copies: the rule that maps and stages share") {
   CHECK(mst_median(odd, 3) == 2.0 && mst_median(even, 4) == 2.5);
 }
 
+TEST("Ahead: all elements are handed out at once, small pieces last; with a "
+     "time limit in smaller ones") {
+  static const struct {
+    uint64_t count;
+    uint32_t workers;
+    double timeout_s;
+    uint32_t pieces; // at most
+  } cases[] = {{100, 2, 0, 100}, {100000, 2, 0, 160},
+               {1, 3, 0, 1},     {1000000, 64, 0, 5000},
+               {100, 2, 5, 100}, {100000, 2, 5, 4200}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    struct mst_pieces pieces;
+    struct mst_piece_action action;
+    struct mst_pieces_terms terms = terms_of(cases[i].count, cases[i].workers);
+    terms.ahead = 1;
+    terms.timeout_s = cases[i].timeout_s;
+    mst_pieces_init(&pieces, &terms);
+    uint64_t expected = 0, before = UINT64_MAX;
+    uint32_t count = 0;
+    while (mst_pieces_next(&pieces, 0, &action) == 1) {
+      CHECK_INT(action.kind, MST_PIECE_RUN);
+      CHECK_INT(action.first, expected);
+      CHECK(action.last - action.first + 1 <= before);
+      before = action.last - action.first + 1;
+      expected = action.last + 1;
+      count++;
+    }
+    CHECK_INT(expected, cases[i].count);
+    CHECK(count <= cases[i].pieces);
+    CHECK_INT(before, 1);
+    // One that is lost is cut up, and the numbers of others are used again.
+    uint32_t total;
+    const enum mst_piece_end end =
+        mst_pieces_lost(&pieces, 0, MST_PIECE_LOST, 1, 0, &total);
+    CHECK_INT(end, pieces.pieces[0].first == pieces.pieces[0].last
+                       ? MST_PIECE_COUNTS
+                       : MST_PIECE_AGAIN);
+    if (end == MST_PIECE_AGAIN) {
+      CHECK_INT(mst_pieces_next(&pieces, 0, &action), 1);
+      CHECK_INT(action.piece, 0);
+      CHECK_INT(action.first, 0);
+    }
+    mst_pieces_free(&pieces);
+  }
+}
+
 // ---- random worlds: pieces run, end, are lost, are late, in any order
 
 struct world {
@@ -295,8 +361,11 @@ static void settle(struct world *world, uint32_t piece) {
 static void play(uint64_t seed) {
   uint64_t random = seed;
   struct world world = {0};
+  const uint8_t ahead = mst_random_below(&random, 4) == 0;
   const struct mst_pieces_terms terms = {
-      .count = mst_random_below(&random, 400),
+      // As many may run at once as there is room for here.
+      .count = mst_random_below(&random, ahead ? 60 : 400),
+      .ahead = ahead,
       .workers = 1 + (uint32_t)mst_random_below(&random, 5),
       .retries = (uint32_t)mst_random_below(&random, 4),
       .heals = mst_random_below(&random, 8) > 0,

@@ -56,7 +56,7 @@ test_cluster("A2 an unknown dotted name is an error that gives the nearest, and 
   expect_match(conditionMessage(error), "Do you mean `.seed`?", fixed = TRUE)
   expect_match(conditionMessage(error), ".args = list(.sed = ...)", fixed = TRUE)
   expect_error(cluster_map(cl, 1, identity, .on.error = 1), "`.on_error`", fixed = TRUE)
-  expect_error(task_submit(cl, identity, .retries = 1), class = "muster_error_input")
+  expect_error(task_submit(cl, identity, .speculate = 1), class = "muster_error_input")
   p <- partition_scatter(cl, data.frame(k = 1), parts = 1)
   expect_error(partition_map(p, identity, .spekulate = 1), "`.speculate`", fixed = TRUE)
   expect_error(partition_reduce(p, "k", identity, .part = 2), "`.parts`", fixed = TRUE)

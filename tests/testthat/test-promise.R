@@ -70,7 +70,7 @@ test_cluster("the event loop runs other things until a task is over, and asks fo
   step()
   expect_identical(run_loop_until(function() got), "done")
   expect_identical(ran, 20L)
-  expect_length(the$promised, 0L)
+  expect_length(the$promises, 0L)
   expect_length(the$listens, 0L)
   expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
 })
@@ -110,9 +110,9 @@ test_cluster("a handler that jumps ends one promise, and the others are settled"
   file.create(go)
   task_wait(tasks)
   jumps <- 0L
-  run_loop_until(function() {
+  wait_until({ # not run_loop_until(), which also runs the loop outside of the handler
     tryCatch(later::run_now(0.1), warning = function(w) jumps <<- jumps + 1L)
-    if (!any(vapply(got, is.null, NA))) got
+    !any(vapply(got, is.null, NA))
   })
   expect_identical(got, list(1L, "left", 3L, 4L))
   expect_identical(jumps, 1L)
@@ -176,4 +176,160 @@ test_cluster("warnings and messages come before the promise is settled", {
   )
   expect_identical(got, list(list(value = 1)))
   expect_identical(seen, c("hello\n", "careful"))
+})
+
+test_cluster("a map is a promise of its list, or of its first error", {
+  skip_without_promises()
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  maps <- list(
+    task_map(cl, c(a = 1, b = 2), function(x) x^2),
+    task_map(cl, 1:50, function(i) if (i == 30) stop("thirty") else i),
+    task_map(cl, 1:200, function(i) {
+      died <- file.path(folder, "died")
+      if (i == 150 && !file.exists(died)) {
+        file.create(died)
+        tools::pskill(Sys.getpid(), tools::SIGKILL)
+      }
+      i
+    }),
+    task_map(cl, integer(), sqrt)
+  )
+  got <- healed(outcomes(maps))$value
+  expect_identical(got[[1L]]$value, list(a = 1, b = 4))
+  expect_identical(got[[2L]]$error$element, 30L)
+  expect_identical(got[[3L]]$value, as.list(1:200))
+  expect_identical(got[[4L]]$value, list())
+  expect_length(the$promises, 0L)
+})
+
+test_cluster("a handler of a map's warnings may run the event loop, or leave it", {
+  skip_without_promises()
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  # The map goes on when there is a promise of it.
+  warning_map <- function(word) {
+    word <- file.path(folder, word)
+    map <- task_map(cl, 1:3, function(i) {
+      while (!file.exists(word)) Sys.sleep(0.01) # tidy: the test's word
+      if (i == 2) warning("careful")
+      i
+    })
+    promise <- promises::as.promise(map)
+    file.create(word)
+    promise
+  }
+  got <- withCallingHandlers(outcomes(list(warning_map("one"), task_submit(cl, sum, 1, 2))),
+    warning = function(w) {
+      later::run_now(0)
+      invokeRestart("muffleWarning")
+    }
+  )
+  expect_identical(got, list(list(value = as.list(1:3)), list(value = 3)))
+  got <- NULL
+  put <- function(value) got <<- value
+  promises::then(warning_map("two"), put, put)
+  left <- tryCatch(run_loop_until(function() got), warning = function(w) "left")
+  expect_identical(left, "left")
+  expect_s3_class(run_loop_until(function() got), "muster_error_cancelled")
+  expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
+})
+
+test_cluster("promises of an event loop that is gone don't keep others from being settled", {
+  skip_without_promises()
+  cl <- local_cluster(2)
+  word <- file.path(local_folder(), "word")
+  waits <- function() {
+    while (!file.exists(word)) Sys.sleep(0.01) # tidy: the test's word
+    "done"
+  }
+  later::with_temp_loop(promises::then(task_submit(cl, waits), print))
+  got <- NULL
+  promises::then(task_submit(cl, waits), function(value) got <<- value)
+  file.create(word)
+  expect_identical(run_loop_until(function() got), "done")
+  expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
+  expect_length(the$promises, 0L)
+})
+
+test_cluster("a promise is settled though a handler of its map ran event loops meanwhile", {
+  skip_without_promises()
+  cl <- local_cluster(2)
+  folder <- local_folder()
+  # The other elements wait until the handler of the first one's warning is done.
+  maps <- function(word) {
+    word <- file.path(folder, word)
+    task_map(cl[1L], 1:3, function(i) {
+      if (i == 1) warning("first") else while (!file.exists(word)) Sys.sleep(0.01) # tidy: a word
+      i
+    })
+  }
+  # Makes another promise and runs the loop until that is settled.
+  on_warning <- function(word) {
+    function(w) {
+      other <- NULL
+      promises::then(task_submit(cl[2L], function() "other"), function(value) other <<- value)
+      run_loop_until(function() other)
+      file.create(file.path(folder, word))
+      run_loop_until(function() {
+        later::run_now(0.01)
+        if (any(cluster_status(cl[1L])$state == "idle")) TRUE
+      })
+      expect_identical(other, "other")
+      invokeRestart("muffleWarning")
+    }
+  }
+  got <- NULL
+  put <- function(value) got <<- value
+  # Within the loop, by asking for the map, and when the promise is made.
+  map <- maps("one")
+  promises::then(map, put)
+  withCallingHandlers(run_loop_until(function() got), warning = on_warning("one"))
+  expect_identical(got, as.list(1:3))
+  got <- NULL
+  map <- maps("two")
+  promises::then(map, put)
+  withCallingHandlers(task_value(map), warning = on_warning("two"))
+  expect_identical(run_loop_until(function() got), as.list(1:3))
+  got <- NULL
+  map <- maps("three")
+  wait_until(any(vapply(map$tasks, task_done, NA)))
+  withCallingHandlers(promises::then(map, put), warning = on_warning("three"))
+  expect_identical(run_loop_until(function() got), as.list(1:3))
+  expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
+})
+
+test_cluster("promises of another process or session aren't touched", {
+  skip_without_promises()
+  skip_without_fork()
+  cl <- local_cluster(1)
+  word <- file.path(local_folder(), "word")
+  got <- NULL
+  map <- task_map(cl, 1:2, function(i) {
+    while (!file.exists(word)) Sys.sleep(0.01) # tidy: the test's word
+    i
+  })
+  promises::then(map, function(value) got <<- value, function(error) got <<- error)
+  in_child <- parallel::mccollect(parallel::mcparallel({
+    drop_inherited()
+    c(length(the$promises), length(the$listens), is.null(got))
+  }))[[1L]]
+  expect_identical(in_child, c(0L, 0L, 1L))
+  file <- file.path(local_folder(), "map.rds")
+  saveRDS(map, file)
+  expect_error(promises::as.promise(readRDS(file)), "outside the process",
+    class = "muster_error_input")
+  file.create(word)
+  expect_identical(run_loop_until(function() got), list(1L, 2L))
+})
+
+test_cluster("unloading rejects the promises that are left", {
+  skip_without_promises()
+  cl <- local_cluster(1)
+  got <- NULL
+  promises::then(task_submit(cl, Sys.sleep, 60), NULL, function(error) got <<- error)
+  reject_promises() # as .onUnload() does
+  expect_match(conditionMessage(run_loop_until(function() got)), "after muster was unloaded")
+  expect_length(the$promises, 0L)
+  expect_true(run_loop_until(function() if (later::loop_empty()) TRUE))
 })

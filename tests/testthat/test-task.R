@@ -254,3 +254,113 @@ test_cluster("C14: functions whose code has a pointer are named, and refused whe
   expect_error(task_submit(cl, identity, fun), "external pointer", class = "muster_error_input")
   expect_identical(clusterCall(cl, identity, 1), list(1))
 })
+
+# ---- options of a single task
+
+test_cluster("a label names its task wherever it is spoken of", {
+  cl <- local_cluster(1)
+  word <- file.path(local_folder(), "word")
+  waits <- task_submit(cl, function() {
+    while (!file.exists(word)) Sys.sleep(0.01) # tidy: the test's word
+  }, .label = "caf\u00e9 1")
+  wait_until(identical(cluster_status(cl)$task, "caf\u00e9 1"))
+  expect_match(format(waits), "^muster task [0-9]+ [(]`caf\u00e9 1`[)], running")
+  expect_error(task_value(waits, 0.01), "Task `caf\u00e9 1` isn't done after 0.01 s",
+    class = "muster_error_timeout")
+  file.create(word)
+  expect_null(task_value(waits))
+  expect_identical(cluster_status(cl)$task, NA_character_)
+  failed <- task_submit(cl, function() stop("no"), .label = "fails")
+  expect_error(task_value(failed),
+    "^Task `fails` raised an error: no\nx In: fun[(][)]\nx On worker 1",
+    class = "muster_error_remote"
+  )
+  cancelled <- task_submit(cl, Sys.sleep, 60, .label = "long")
+  task_cancel(cancelled)
+  expect_error(task_value(cancelled), "Task `long` was cancelled", class = "muster_error_cancelled")
+  expect_error(task_submit(cl, identity, 1, .label = ""), class = "muster_error_input")
+  expect_error(task_submit(cl, identity, 1, .label = 1), class = "muster_error_input")
+})
+
+test_cluster("of the tasks that wait, the one with the highest priority goes first", {
+  cl <- local_cluster(1)
+  folder <- local_folder()
+  word <- file.path(folder, "word")
+  file <- file.path(folder, "order")
+  waits <- function() {
+    while (!file.exists(word)) Sys.sleep(0.01) # tidy: the test's word
+  }
+  # The worker has this one, and the next that it starts without asking.
+  first <- list(task_submit(cl, waits), task_submit(cl, function() NULL))
+  wait_until(identical(format(first[[2L]]), sub("queued", "running", format(first[[2L]]))))
+  note <- function(i) cat(i, "\n", file = file, append = TRUE)
+  priorities <- c(0L, -1L, 5L, 0L, 7L, 5L)
+  tasks <- lapply(1:6, function(i) task_submit(cl, note, i, .priority = priorities[i]))
+  file.create(word)
+  task_wait(tasks)
+  expect_identical(scan(file, integer(), quiet = TRUE), c(5L, 3L, 6L, 1L, 4L, 2L))
+  expect_error(task_submit(cl, identity, 1, .priority = 0.5), class = "muster_error_input")
+})
+
+test_cluster("a task may have a time limit and retries of its own", {
+  cl <- local_cluster(1)
+  long <- task_submit(cl, Sys.sleep, 60, .timeout = 0.3, .label = "long")
+  expect_error(task_value(long), "Task `long` took longer than", class = "muster_error_timeout")
+  folder <- local_folder()
+  dies <- function(file) {
+    cat("x", file = file, append = TRUE)
+    if (file.size(file) < 3) tools::pskill(Sys.getpid(), tools::SIGKILL)
+    file.size(file)
+  }
+  never <- task_submit(cl, dies, file.path(folder, "never"), .retries = 0)
+  lost <- healed(tryCatch(task_value(never), muster_error_lost = identity))$value
+  expect_match(conditionMessage(lost), "lost with its worker once")
+  often <- task_submit(cl, dies, file.path(folder, "often"), .retries = 2)
+  expect_identical(healed(task_value(often))$value, 3)
+  expect_error(task_submit(cl, identity, 1, .timeout = 0), class = "muster_error_input")
+  expect_error(task_submit(cl, identity, 1, .retries = -1), class = "muster_error_input")
+})
+
+test_cluster("after errors a task runs again if that is asked for, with the same numbers", {
+  cl <- local_cluster(1)
+  file <- file.path(local_folder(), "tries")
+  fails <- function(times) {
+    number <- runif(1)
+    cat(number, "\n", file = file, append = TRUE)
+    tries <- length(scan(file, quiet = TRUE))
+    if (tries <= times) stop("try ", tries)
+    number
+  }
+  texts <- character()
+  value <- withCallingHandlers(
+    task_value(task_submit(cl, fails, 2, .error_retries = 2, .seed = 1)),
+    muster_message_again = function(m) {
+      texts <<- c(texts, conditionMessage(m))
+      invokeRestart("muffleMessage")
+    }
+  )
+  expect_identical(texts, sprintf(
+    "The task raised an error and runs again (attempt %d of 3): try %d\n", 2:3, 1:2
+  ))
+  numbers <- scan(file, quiet = TRUE)
+  expect_length(numbers, 3L)
+  expect_length(unique(numbers), 1L)
+  expect_equal(value, numbers[1L], tolerance = 1e-6)
+  unlink(file)
+  error <- suppressMessages(tryCatch(
+    task_value(task_submit(cl, fails, 5, .error_retries = 1, .seed = 1)),
+    muster_error_remote = identity
+  ))
+  expect_match(conditionMessage(error), "try 2")
+  expect_identical(as.character(error$remote_call), "fun(5)")
+  # A cancelled one isn't an error.
+  unlink(file)
+  long <- task_submit(cl, function() {
+    file.create(file)
+    repeat Sys.sleep(0.1) # tidy: until it is ended
+  }, .error_retries = 5)
+  wait_until(file.exists(file))
+  task_cancel(long)
+  expect_identical(task_value(task_submit(cl, function() "free")), "free")
+  expect_error(task_submit(cl, identity, 1, .error_retries = NA), class = "muster_error_input")
+})

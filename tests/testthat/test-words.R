@@ -38,8 +38,8 @@ test_cluster("U7: tasks that took too long, unknown options and many rows are to
   task <- task_submit(cl, function() Sys.sleep(60)) # tidy: slow
   expect_error(task_value(task), class = "muster_error_timeout")
   expect_match(format(task), "timed out", fixed = TRUE)
-  error <- tryCatch(task_submit(cl, identity, 1, .timeout = 3), muster_error_input = identity)
-  expect_match(conditionMessage(error), "`.timeout` isn't an argument", fixed = TRUE)
+  error <- tryCatch(task_submit(cl, identity, 1, .speculate = 3), muster_error_input = identity)
+  expect_match(conditionMessage(error), "`.speculate` isn't an argument", fixed = TRUE)
   expect_no_match(conditionMessage(error), "Do you mean")
   error <- tryCatch(task_submit(cl, identity, 1, .arg = 3), muster_error_input = identity)
   expect_match(conditionMessage(error), "Do you mean `.args`?", fixed = TRUE)

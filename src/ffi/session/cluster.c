@@ -51,9 +51,10 @@ static SEXP pid_of(uint32_t pid) {
 // describe_peer describes a worker for R code.
 static SEXP describe_peer(const struct mst_peer *peer) {
   static const char *const names[] = {
-      "worker", "pid",     "state",   "done",     "how",     "number",
-      "output", "failure", "tempdir", "restarts", "heard_s", "running_s",
-      "owed",   "oom",     "ours",    "lacks",    "healing", "here"};
+      "worker",  "pid",       "state",   "done",    "how",
+      "number",  "output",    "failure", "tempdir", "restarts",
+      "heard_s", "running_s", "owed",    "oom",     "ours",
+      "lacks",   "healing",   "here",    "task"};
   static const char *const healings[] = {[MST_HEALING_NONE] = "none",
                                          [MST_HEALING_FRESH] = "fresh",
                                          [MST_HEALING_REPLAY] = "replay",
@@ -65,7 +66,7 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   const char *state = look.suspect ? "suspect"
                       : sleeps     ? "asleep"
                                    : mst_worker_state_name(look.state);
-  SEXP list = PROTECT(ffi_list(18, names));
+  SEXP list = PROTECT(ffi_list(19, names));
   SET_VECTOR_ELT(list, 0, Rf_ScalarInteger((int)peer->index + 1));
   SET_VECTOR_ELT(list, 1, pid_of(look.pid));
   SET_VECTOR_ELT(list, 2, Rf_mkString(state));
@@ -88,6 +89,8 @@ static SEXP describe_peer(const struct mst_peer *peer) {
   SET_VECTOR_ELT(list, 15, Rf_ScalarInteger(look.sys_errno));
   SET_VECTOR_ELT(list, 16, Rf_mkString(healings[look.healing]));
   SET_VECTOR_ELT(list, 17, Rf_ScalarLogical(peer->host->shares_processes));
+  if (look.began_ns != INT64_MAX)
+    SET_VECTOR_ELT(list, 18, ffi_label(peer->slot->mailbox.first));
   UNPROTECT(1);
   return list;
 }

@@ -34,7 +34,8 @@ static uint32_t piece_of(const struct mst_pieces *pieces, SEXP piece) {
   return (uint32_t)number - 1;
 }
 
-// ffi_pieces_new: numbers are c(elements, workers, retries, heals, speculate, timeout in seconds).
+// ffi_pieces_new: numbers are c(elements, workers, retries, heals, speculate, timeout in seconds,
+// ahead).
 SEXP ffi_pieces_new(SEXP numbers) {
   const double *at = REAL(numbers);
   const struct mst_pieces_terms terms = {.count = (uint64_t)at[0],
@@ -42,7 +43,8 @@ SEXP ffi_pieces_new(SEXP numbers) {
                                          .retries = (uint32_t)at[2],
                                          .heals = at[3] != 0,
                                          .speculate = at[4] != 0,
-                                         .timeout_s = at[5]};
+                                         .timeout_s = at[5],
+                                         .ahead = at[6] != 0};
   SEXP pointer = PROTECT(ffi_own(pieces_tag(), R_NilValue, end_pieces, 0));
   struct mst_pieces *pieces = malloc(sizeof *pieces);
   if (pieces == NULL) Rf_error("no memory for a map");

@@ -89,6 +89,11 @@ void ffi_bound_log(struct mst_cluster *cluster);
 // Called before each receive: fast if there is none.
 void ffi_payload_done(void);
 
+// ---- tasks.c
+
+// ffi_label gives a task's label as R's string; NULL if it has none. Allocates.
+SEXP ffi_label(const struct mst_call *task);
+
 // ---- jobs.c
 
 // ffi_jobs_of fills in the jobs behind a list of pointers of ffi_job_hold: 1, or 0 if one isn't a
@@ -196,7 +201,8 @@ SEXP ffi_node_heals(SEXP node);
 SEXP ffi_node_loss(SEXP node);
 SEXP ffi_node_kill(SEXP node);
 SEXP ffi_node_journal(SEXP node);
-SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP jobs, SEXP limits);
+SEXP ffi_task_submit(SEXP nodes, SEXP fun, SEXP args, SEXP jobs, SEXP limits,
+                     SEXP label);
 SEXP ffi_job_freeze(SEXP content);
 SEXP ffi_job_hold(SEXP nodes, SEXP content);
 SEXP ffi_job_release(SEXP job);

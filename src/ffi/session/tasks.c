@@ -200,7 +200,7 @@ static void serve_in_passing(const struct mst_cluster *cluster) {
 // has_own_contract: the task is another package's, whose rules for references count, and what it
 // says before its answer is asked for.
 static int has_own_contract(SEXP limits) {
-  return TYPEOF(limits) == REALSXP && Rf_xlength(limits) == 3 &&
+  return TYPEOF(limits) == REALSXP && Rf_xlength(limits) >= 3 &&
          REAL(limits)[2] == 1;
 }
 
@@ -211,6 +211,7 @@ static struct mst_task_terms terms_of(SEXP limits) {
   terms.heard = (uint8_t)has_own_contract(limits);
   if (!ISNAN(retries)) terms.retries = (int32_t)retries;
   terms.timeout_ns = ffi_ns(REAL(limits)[1]);
+  if (Rf_xlength(limits) > 3) terms.priority = (int32_t)REAL(limits)[3];
   return terms;
 }
 
@@ -226,8 +227,10 @@ static int need(SEXP pointers, struct mst_job **jobs,
 // belong to several clusters; FFI_REFERENCE: fun or an argument can't be used in another process.
 // jobs: a list of pointers of ffi_job_hold, or NULL. limits: NULL for the cluster's, or c(retries,
 // seconds of evaluation), with NA and 0 for the cluster's; a third number, 1, makes it a task for
-// ffi_task_said, with any references in it and in its value.
-SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits) {
+// ffi_task_said, with any references in it and in its value; a fourth is its priority. label: its
+// name, or NULL.
+SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits,
+                     SEXP label) {
   struct nodes nodes;
   enum ffi_outcome now;
   int outcome = read_nodes(list, &nodes);
@@ -256,6 +259,7 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits) {
     outcome = bundle == NULL ? FFI_MEMORY : 0;
   }
   struct mst_task_terms terms = terms_of(limits);
+  if (label != R_NilValue) terms.label = CHAR(STRING_ELT(label, 0));
   if (outcome == 0) {
     outcome = need(jobs, needed, nodes.cluster, &terms.job);
   }
@@ -350,19 +354,20 @@ static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
 }
 
 // ffi_task_wait waits until all tasks of a list are done, or `any` one, or until the time limit: a
-// logical vector. A limit of 0 only checks.
+// logical vector. A limit of 0 only checks, but may run R code to tell of events; NULL runs none.
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
   struct mst_session *session = ffi_session_or_null();
   SEXP done = PROTECT(Rf_allocVector(LGLSXP, Rf_xlength(tasks)));
   if (session != NULL) {
-    const int64_t deadline_ns = ffi_deadline(timeout_s);
+    const int quiet = timeout_s == R_NilValue;
+    const int64_t deadline_ns = quiet ? 0 : ffi_deadline(timeout_s);
     ffi_run_slice(session, 0);
     if (Rf_asLogical(any) == 1) {
       wait_for_one(session, tasks, done, deadline_ns);
     } else {
       wait_for_all(session, tasks, deadline_ns);
     }
-    if (ffi_has_news(session)) ffi_wait_slice(session, 0);
+    if (!quiet && ffi_has_news(session)) ffi_wait_slice(session, 0);
   }
   (void)look(tasks, done);
   UNPROTECT(1);
@@ -507,12 +512,16 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
 }
 
 // ffi_task_loss gives ffi_loss_list's list; TRUE if no worker that may take the task was left; NULL
-// if its cluster was stopped.
+// if its cluster was stopped, or has been since.
 SEXP ffi_task_loss(SEXP pointer) {
   enum ffi_outcome outcome;
   const struct mst_call *task = task_of(pointer, &outcome);
   if (task == NULL) return R_NilValue;
-  if (task->stranded) return Rf_ScalarLogical(1);
+  if (task->stranded) {
+    SEXP cluster = R_ExternalPtrProtected(R_ExternalPtrProtected(pointer));
+    return ffi_cluster_of(cluster, &outcome) == NULL ? R_NilValue
+                                                     : Rf_ScalarLogical(1);
+  }
   return task->loss == NULL ? R_NilValue : ffi_loss_list(task->loss);
 }
 
@@ -523,15 +532,16 @@ SEXP ffi_task_cancel(SEXP pointer) {
   return Rf_ScalarLogical(mst_task_cancel(task));
 }
 
-// ffi_task_state gives list(state, id, worker, seconds).
+// ffi_task_state gives list(state, id, worker, seconds, label).
 SEXP ffi_task_state(SEXP pointer) {
-  static const char *const names[] = {"state", "id", "worker", "seconds"};
+  static const char *const names[] = {"state", "id", "worker", "seconds",
+                                      "label"};
   static const char *const states[] = {"queued", "running", "done", "lost",
                                        "cancelled"};
   enum ffi_outcome outcome;
   const struct mst_call *task = task_of(pointer, &outcome);
   if (task == NULL) return Rf_ScalarInteger((int)outcome);
-  SEXP list = PROTECT(ffi_list(4, names));
+  SEXP list = PROTECT(ffi_list(5, names));
   const int failed =
       task->state == MST_CALL_DONE && (task->flags & MST_FLAG_ERROR) != 0;
   const int late = task->state == MST_CALL_LOST && task->loss != NULL &&
@@ -549,8 +559,14 @@ SEXP ffi_task_state(SEXP pointer) {
   const double seconds =
       task->sent_ns == 0 ? NA_REAL : (double)(end_ns - task->sent_ns) / 1e9;
   SET_VECTOR_ELT(list, 3, Rf_ScalarReal(seconds));
+  SET_VECTOR_ELT(list, 4, ffi_label(task));
   UNPROTECT(1);
   return list;
+}
+
+SEXP ffi_label(const struct mst_call *task) {
+  if (task == NULL || task->label == NULL) return R_NilValue;
+  return Rf_ScalarString(Rf_mkCharCE(task->label, CE_UTF8));
 }
 
 // ffi_task_log adds lines, in one text, to the kept output of the worker that had the task. They

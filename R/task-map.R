@@ -1,0 +1,239 @@
+# Maps that run while the session goes on. The engine is that of cluster_map() (map.R); it goes one
+# step whenever somebody asks for the map.
+
+#' Maps that run while you go on
+#'
+#' `task_map()` works like [cluster_map()], but returns at once. What it returns is a task as of
+#' [task_submit()]: [task_value()] gives the list of results, [task_done()], [task_wait()] and
+#' [task_cancel()] work as for other tasks, alone or in a list with them, and it is a promise of
+#' package promises, see [as.promise.muster_task()].
+#'
+#' All elements are handed out at once, so that the workers go on whatever your session does: each
+#' worker's share in some 70 pieces, whose sizes don't depend on how long elements take. With
+#' `.timeout` pieces are smaller, single elements where there are no more than 4,096.
+#'
+#' What else there is to do is done when you use one of these functions, or, for a promise, in the
+#' event loop: results are read, warnings and messages signalled, pieces that were lost are handed
+#' out again, and after an error, or a value that can't be sent, the remaining pieces are cancelled.
+#' If a handler of such a condition jumps, the map is cancelled. Ctrl-C while [task_value()] waits
+#' leaves it alone.
+#'
+#' @inheritParams cluster_map
+#' @param .retries How often to retry an element that was lost with its worker, see
+#'   [cluster_map()]. By default, the `retries` given to [cluster_start()].
+#' @param .timeout Seconds that one element may take, above 0. By default, the cluster's `timeout`.
+#' @returns An object of the classes `"muster_map"` and `"muster_task"`, which can be used in this
+#'   session only. Its value is that of [cluster_map()]: a list as long as `.x`, with its names, and
+#'   the same random numbers for the same `.seed`.
+#' @section Errors:
+#' Those of [cluster_map()]: `muster_error_input` and `muster_error_limit` at once, others by
+#' [task_value()], each time it is called. `muster_error_cancelled`: the map was cancelled. All have
+#' the field `results`. `muster_error_timeout`: it wasn't done when the `timeout` of [task_value()]
+#' was over (field `task`); the map goes on.
+#' @section Cost:
+#' As [cluster_map()]; some 60 us for each piece. All elements are serialized before it returns, and
+#' kept in memory until workers take them; past 256 MB it waits until they have taken some.
+#' @section Source:
+#' Sizes of pieces: guided self-scheduling, as for [cluster_map()].
+#' @seealso [cluster_map()], [task_submit()].
+#' @examples
+#' cl <- cluster_start(2)
+#' map <- task_map(cl, 1:10, function(i) i^2)
+#' map
+#' sum(unlist(task_value(map)))
+#' cluster_stop(cl)
+#' @export
+task_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
+                     .timeout = NULL, .on_error = c("stop", "return")) {
+  call <- sys.call()
+  check_given(.cl, ".cl", call)
+  check_given(.x, ".x", call)
+  check_given(.fun, ".fun", call)
+  frame <- parent.frame()
+  options <- list(seed = .seed, retries = .retries, timeout = .timeout, on_error = .on_error)
+  map <- make_map(.cl, .x, .fun, list(...), .args, options, TRUE, frame, call)
+  map$pid <- Sys.getpid()
+  map$over <- map$stepping <- map$asked <- map$cancelled <- FALSE
+  class(map) <- c("muster_map", "muster_task")
+  whole <- FALSE
+  on.exit(if (!whole) map_leave(map))
+  map_submit(map)
+  if (map$n == 0L) end_map(map)
+  whole <- TRUE
+  if (the$scales) wake_for_task(.subset2(.cl[[1L]], "id"))
+  map
+}
+
+is_map <- function(task) is.environment(task) && inherits(task, "muster_map")
+
+# Takes the results that have come, and hands out what is to be handed out. Handlers of warnings may
+# jump out of here: then the map is over. They may also ask for the map, or wait in an event loop
+# for what it becomes: it isn't stepped twice, and when it was asked for, event loops look again.
+step_map <- function(map) {
+  if (map$stepping) {
+    map$asked <- TRUE
+    return(invisible())
+  }
+  if (map$over || !(map$cancelled || map_has_news(map))) {
+    return(invisible())
+  }
+  map$stepping <- TRUE
+  map$asked <- FALSE
+  whole <- FALSE
+  error <- NULL
+  on.exit({
+    map$stepping <- FALSE
+    if (map$cancelled || !whole) error <- map_cancelled(map)
+    if (map$left == 0L || !is.null(error)) end_map(map, error)
+    if (map$asked) listen_on()
+  })
+  # An interrupt in the middle would lose a piece's results.
+  suspendInterrupts({
+    failures <- map_take(map, 0)
+    error <- tryCatch(
+      {
+        if (length(failures)) first_failure(failures)$raise()
+        map_submit(map)
+        NULL
+      },
+      muster_error = identity
+    )
+    whole <- TRUE
+  })
+}
+
+# Is it over, or would a step take something? Runs no code of the user's.
+map_has_news <- function(map) {
+  map$over || (!map$stepping && any(.Call(ffi_task_wait, map$tasks, FALSE, NULL)))
+}
+
+end_map <- function(map, error = NULL) {
+  map$over <- TRUE
+  map$error <- error
+  if (!is.null(error)) map$error$results <- map$results
+  map_leave(map)
+  map$names <- names(map$x)
+  map$tasks <- map$pieces <- list()
+  map$x <- map$job <- map$held <- map$queue <- map$stream <- map$cl <- NULL
+}
+
+map_cancelled <- function(map) {
+  message <- if (map$cancelled) "was cancelled." else "was ended by a handler of its conditions."
+  muster_condition(
+    c("muster_error_cancelled", "muster_error", "error"), paste("The map", message), NULL, NULL,
+    map$call
+  )
+}
+
+cancel_map <- function(map) {
+  step_map(map) # what was done is kept
+  if (map$over || map$cancelled) {
+    return(FALSE)
+  }
+  map$cancelled <- TRUE
+  step_map(map) # that ends it, unless it is a handler of the map's conditions that cancels
+  TRUE
+}
+
+map_value <- function(map, timeout, call) {
+  check_wait(timeout, call)
+  check_task(map, call)
+  progress <- if (timeout > progress_after) new_progress(NULL, map$n)
+  on.exit(end_progress(progress))
+  end <- now_seconds() + timeout
+  repeat {
+    left <- max(0, end - now_seconds())
+    patience <- min(progress_patience(progress), left)
+    if (wait_some(list(map), TRUE, patience, call)) break
+    if (patience >= left) abort_late(map, "The map", timeout, call)
+    show_progress(progress, map$n - map$left)
+  }
+  if (!is.null(map$error)) raise_condition(map$error)
+  map_values(map)
+}
+
+# Not a copy, as readRDS() makes one: it has the fields, but a null pointer.
+is_map_here <- function(map) {
+  identical(map$pid, Sys.getpid()) && (map$over || tryCatch(
+    is.null(.Call(ffi_pieces_at, map$queue, integer(), integer())),
+    error = function(e) FALSE
+  ))
+}
+
+# ---- Waiting for tasks, some of which are maps
+
+# Which are over. Handles conditions of the maps' elements.
+are_done <- function(tasks) {
+  maps <- vapply(tasks, is_map, NA)
+  done <- logical(length(tasks))
+  done[!maps] <- .Call(ffi_task_wait, tasks[!maps], FALSE, 0)
+  for (i in which(maps)) {
+    step_map(tasks[[i]])
+    done[i] <- tasks[[i]]$over
+  }
+  done
+}
+
+# Waits until any, or all, of the tasks are over, but not longer than `timeout` seconds.
+wait_some <- function(tasks, any, timeout, call) {
+  if (!any(vapply(tasks, is_map, NA))) {
+    return(.Call(ffi_task_wait, tasks, any, as.double(timeout)))
+  }
+  end <- now_seconds() + timeout
+  repeat {
+    done <- are_done(tasks)
+    left <- end - now_seconds()
+    if (left <= 0 || (if (any) any(done) else all(done))) {
+      return(done)
+    }
+    # Of many, the first ones: the others are looked at when these are over.
+    near <- tasks[!done]
+    if (!any) near <- near[seq_len(min(length(near), waits_for))]
+    wait_near(near, any, end, call)
+  }
+}
+
+waits_for <- 8L
+
+# Waits until one of them is over, and takes what comes of maps meanwhile.
+wait_near <- function(tasks, any, end, call) {
+  stepping <- vapply(tasks, function(task) is_map(task) && task$stepping, NA)
+  if (if (any) all(stepping) else any(stepping)) {
+    abort_muster("input", "A handler of a map's conditions can't wait for that map.", call = call)
+  }
+  tasks <- tasks[!stepping]
+  repeat {
+    left <- end - now_seconds()
+    open <- unlist(lapply(tasks, open_tasks), recursive = FALSE)
+    .Call(ffi_task_wait, open, TRUE, max(0, left))
+    if (left <= 0 || any(are_done(tasks))) {
+      return()
+    }
+  }
+}
+
+# What must end before there is more to know of a task.
+open_tasks <- function(task) if (is_map(task)) task$tasks else list(task)
+
+#' @export
+format.muster_map <- function(x, ...) {
+  if (!is_map_here(x)) {
+    return("muster map of another session")
+  }
+  done <- x$n - x$left
+  for (i in which(.Call(ffi_task_wait, x$tasks, FALSE, NULL))) {
+    done <- done + piece_count(x$pieces[[i]]) # not taken yet: that signals conditions
+  }
+  state <- if (!x$over) {
+    if (done == x$n) "finished" else "running"
+  } else if (is.null(x$error)) {
+    "done"
+  } else if (inherits(x$error, "muster_error_cancelled")) {
+    "cancelled"
+  } else {
+    "failed"
+  }
+  paste0(
+    "muster map, ", state, ": ", big_number(done), " of ", big_number(x$n), " elements done"
+  )
+}
