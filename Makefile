@@ -45,7 +45,7 @@ check:
 	@tools/check.sh $(SUITES)
 
 check-all:
-	@tools/setup.sh check
+	@BROWSER=yes tools/setup.sh check
 	@tools/check.sh $(or $(SUITES),all)
 
 soak:

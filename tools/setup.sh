@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what a target of the Makefile needs and this machine has not:
 #   tools/setup.sh run       the package and its demo
-#   tools/setup.sh check     every test
+#   tools/setup.sh check     every test; with BROWSER=yes those in a browser, too, of 400 MB
 #   tools/setup.sh bench     the peers that bench/ compares with
 #   tools/setup.sh document  roxygen2
 #
@@ -83,7 +83,7 @@ package_of() {
     deb:slurm) say "slurm-wlm munge" ;;
     rpm:slurm) say "slurm slurm-slurmctld slurm-slurmd munge" ;;
     deb:groff | rpm:groff) say "groff-base" ;;
-    deb:ggplot2 | deb:MASS | deb:terra) say "r-cran-$1" | tr '[:upper:]' '[:lower:]' ;;
+    deb:ggplot2 | deb:MASS | deb:shiny | deb:terra) say "r-cran-$1" | tr '[:upper:]' '[:lower:]' ;;
     deb:rmarkdown) if system_r; then say "r-cran-rmarkdown pandoc"; else say "pandoc"; fi ;;
     rpm:rmarkdown | brew:rmarkdown) say "pandoc" ;;
     rpm:clang) say "clang compiler-rt" ;;
@@ -149,7 +149,7 @@ has() {
     rmarkdown)
       if [ "$family" = deb ] && system_r; then can_vignettes; else have pandoc; fi
       ;;
-    ggplot2 | MASS | terra)
+    ggplot2 | MASS | shiny | terra)
       # With all that they need, or for an old R, these can't be had from source, or take
       # long: built, or not at all.
       [ "$family" != deb ] || ! system_r || { have Rscript &&
@@ -253,6 +253,7 @@ optional=
 if [ "$mode" = check ]; then
   optional="libuv libssl openssl qpdf tidy clang sshd slurm ip python3 shellcheck groff zsh"
   optional="$optional ggplot2 MASS terra rmarkdown"
+  if [ -n "${BROWSER:-}" ]; then optional="$optional chromium shiny"; fi
   # Only root can make the root of another system.
   if [ "$family" = deb ] && is_root; then optional="$optional debootstrap"; fi
 fi
