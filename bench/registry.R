@@ -15,6 +15,7 @@ registry <- c(
   "task" = "How long do tasks take that are submitted one by one, and maps?",
   "future" = "What does a future cost above one that is evaluated in the session?",
   "foreach" = "What does an iteration of foreach's cost above one of %do%?",
+  "promise" = "How long after its task is over does a promise resolve?",
   "share" = "How long until 100 MB are in every worker, and back?",
   "shuffle" = "How long do groups of rows take that are spread over 2 workers?",
   "hosts" = "What do workers on hosts cost that ssh leads to?",
