@@ -79,6 +79,7 @@ drop_inherited <- function() {
 # loop that settles it, so it has to be the promise's own. Users' handlers of conditions may run
 # event loops, make promises, or jump out of here.
 tasks_are_over <- function(loop) {
+  drop_inherited()
   on.exit(listen_on())
   # First: the descriptor is readable again if a task ends after that.
   .Call(ffi_notified)
