@@ -239,19 +239,26 @@ new_map <- function(cl, x, job, stream, terms, words, call) {
   map$timeout <- terms$timeout
   map$words <- words
   map$heed <- NULL # a function that is told which elements have a result
+  map$ahead <- isTRUE(terms$ahead)
+  map$told <- FALSE # was an error raised that tells of the results?
   hold_job(map)
   retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
   heals <- map$held[[4L]]
   map$queue <- .Call(ffi_pieces_new, as.double(c(
-    map$n, length(cl), retries, heals, terms$speculate, terms$timeout,
-    isTRUE(terms$ahead)
+    map$n, length(cl), retries, heals, terms$speculate, terms$timeout, map$ahead
   )))
   map
 }
 
 # When it returns, map$results has a result for each element.
 run_map <- function(map, progress) {
-  on.exit(map_leave(map))
+  forget_results()
+  whole <- FALSE
+  on.exit({
+    if (!whole) take_rest(map)
+    map_leave(map)
+    if (!whole) keep_results(map)
+  })
   map$progress <- new_progress(progress, map$n, map$words$some)
   while (map$left > 0L) {
     map_submit(map)
@@ -262,6 +269,7 @@ run_map <- function(map, progress) {
     show_progress(map$progress, map$n - map$left)
   }
   heed_news(map)
+  whole <- TRUE
 }
 
 heed_news <- function(map) {
@@ -308,9 +316,10 @@ tell_places <- function(map) {
 }
 
 submit_piece <- function(map, action) {
-  piece <- list(
-    number = as.integer(action[2L]), first = as.integer(action[3L]), last = as.integer(action[4L])
-  )
+  piece <- list2env(list(
+    number = as.integer(action[2L]), first = as.integer(action[3L]), last = as.integer(action[4L]),
+    taken = FALSE # is its end known to map$queue?
+  ), parent = emptyenv())
   if (!is.null(map$failure) && piece$first > map$failure$at) {
     return()
   }
@@ -381,6 +390,7 @@ failure_at <- function(at, raise) list(list(at = as.double(at), raise = raise))
 # Takes the results of a piece: NULL, or failures as for map_fails().
 take_piece <- function(map, piece, task) {
   if (.Call(ffi_pieces_over, map$queue, piece$number)) {
+    piece$taken <- TRUE
     .Call(ffi_pieces_ended, map$queue, piece$number) # a copy was first
     return(NULL)
   }
@@ -402,6 +412,7 @@ take_piece <- function(map, piece, task) {
   for (i in value$failures) {
     value$values[[i]] <- element_condition(map, value$values[[i]], elements[i], task)
   }
+  piece$taken <- TRUE
   put_results(map, piece$first, value$values)
   .Call(ffi_pieces_done, map$queue, piece$number, as.double(c(value$seconds, value$setup)))
   NULL
@@ -439,6 +450,7 @@ put_results <- function(map, first, values) {
 lose_piece <- function(map, piece, loss) {
   late <- loss$kind == "timeout"
   kind <- if (late) "late" else if (loss$kind == "given_up") "given_up" else "lost"
+  piece$taken <- TRUE
   end <- .Call(ffi_pieces_lost, map$queue, piece$number, as.integer(c(
     piece_losses[[kind]], loss$attempts, isTRUE(loss$oom)
   )))
@@ -487,7 +499,8 @@ map_words <- list(
 
 results_hint <- function(map) {
   paste0(
-    "The other results are in the error's field `results`. To continue past errors, use ",
+    "The other results are in the error's field `results`",
+    if (!map$ahead) ", and given by cluster_results()", ". To continue past errors, use ",
     map$words$go_on, "."
   )
 }
@@ -533,6 +546,7 @@ abort_map <- function(map, condition, elements) {
     condition$element <- if (length(elements) == 1L) elements else NA_integer_
   }
   condition$results <- map$results
+  map$told <- TRUE
   raise_condition(condition)
 }
 
@@ -541,6 +555,7 @@ abort_element <- function(map, value, elements, task) {
     .Call(ffi_map_put, map$results, elements[1L], value$values)
   }
   element <- elements[value$failed]
+  map$told <- TRUE
   abort_remote(value$error, task_worker(task, map$call), map$call,
     what = map$words$one(map, element),
     raised = if (!is.null(map$words$raised)) map$words$raised(element, value$error$message),

@@ -51,7 +51,8 @@
 #'   up. By default, the `retries` given to [cluster_start()].
 #' @param .error_retries How often to try again if the task raises an error, at once and in the same
 #'   worker: a whole number from 0, the default, up. Each attempt draws the same random numbers, if
-#'   `.seed` is given, and a message of class `muster_message_again` tells of the error before.
+#'   `.seed` is given, and a message of class `muster_message_again` tells of the error before. What
+#'   an attempt has changed (variables, environments, files) the next one finds changed.
 #' @param .timeout Seconds that the task may take in its worker, all attempts after errors together,
 #'   above 0; then it is ended. By default, the cluster's `timeout`.
 #' @param .priority A whole number, 0 by default: of the tasks that wait, those with the highest go

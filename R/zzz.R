@@ -31,6 +31,7 @@ the$parts <- list() # of a worker: parts of data, by stage and task
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to
 the$future_clusters <- list() # that plans of futures have started: list(options, cl)
+the$results <- NULL # of the last map, if it was ended early
 the$loop_cluster <- NULL # that registerDoMuster() has started: list(workers, cl)
 the$loops <- FALSE # of a worker: did it evaluate a loop of foreach's?
 the$plans <- list() # of clusters whose workers come from a fork server, by id

@@ -485,7 +485,9 @@ test_cluster("an interrupt ends a loop; the cluster goes on", {
     interrupt = function(e) "interrupted"
   )
   expect_identical(ended, "interrupted")
+  expect_identical(cluster_results(), list(NULL, NULL))
   expect_identical(foreach(i = 1:3, .combine = c) %dopar% i, 1:3)
+  expect_null(cluster_results())
 })
 
 test_cluster("a loop on a cluster that was stopped is an error", {
