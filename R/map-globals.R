@@ -99,7 +99,7 @@ name_large <- function(values) {
 # Namespaces that have methods for the classes of these objects, other than R's own: with
 # data.table's data `[` means something else in a process that hasn't loaded it.
 namespaces_of <- function(classes) {
-  classes <- setdiff(classes, base_classes)
+  if (length(classes)) classes <- setdiff(classes, base_classes)
   if (!length(classes)) {
     return(character())
   }
@@ -154,7 +154,9 @@ reference_policy <- function() {
 # Further arguments of the user's function, in the words in which code speaks of those in `...`.
 check_arguments <- function(args, call) {
   names <- arg_names(args)
-  for (i in seq_along(args)) check_references(args[[i]], names[i], call)
+  for (i in seq_along(args)) {
+    check_references(args[[i]], names[i], call, refused = c("connection", "task"))
+  }
 }
 arg_names <- function(args) {
   names <- names(args)
@@ -162,9 +164,9 @@ arg_names <- function(args) {
   ifelse(nzchar(names), names, paste0("..", seq_along(args)))
 }
 
-check_references <- function(x, name, call) {
+check_references <- function(x, name, call, refused = "connection") {
   found <- find_reference(x, name)
-  if (is.null(found) || (found$kind != "connection" && reference_policy() != "error")) {
+  if (is.null(found) || !(found$kind %in% refused || reference_policy() == "error")) {
     return()
   }
   abort_reference(found, call)
@@ -174,17 +176,18 @@ abort_reference <- function(found, call) {
   abort_muster("input",
     paste0("`", found$where, "` ", reference_text(found$kind),
       ", which doesn't work in another process."),
-    details = if (found$kind == "connection") {
-      "There, its number may refer to another connection, or to none."
-    } else {
+    details = switch(found$kind,
+      connection = "There, its number may refer to another connection, or to none.",
+      task = NULL,
       "It would arrive as a null pointer."
-    },
+    ),
     hints = c(
-      if (found$kind == "connection") {
-        "Open it in the worker: pass the file's name, not the connection."
-      },
-      if (found$kind == "code") code_hint,
-      "options(muster.references = \"ignore\") sends it anyway."
+      switch(found$kind,
+        task = "Pass its value, from task_value(). Only task_submit() takes tasks as arguments.",
+        connection = "Open it in the worker: pass the file's name, not the connection.",
+        code = code_hint
+      ),
+      if (found$kind != "task") "options(muster.references = \"ignore\") sends it anyway."
     ),
     reference = found$where, call = call
   )
@@ -193,6 +196,7 @@ abort_reference <- function(found, call) {
 reference_text <- function(kind) {
   switch(kind,
     connection = "is a connection",
+    task = "is a task",
     pointer = "is an external pointer",
     code = "is a function whose code has an external pointer, such as one from Rcpp::cppFunction()"
   )
@@ -206,12 +210,12 @@ code_hint <- paste(
 # Whether ffi_scan() has seen any of these kinds.
 scan_has <- function(seen, kinds) any(bitwAnd(seen, scan_bits[kinds]) != 0L)
 
-# find_reference() gives list(where, kind) of the first connection in x, or else of the first
-# external pointer ("pointer"), or of the first function with one in its code ("code"); NULL if it
-# has none. before: elements of a whole that come before x.
+# find_reference() gives list(where, kind) of the first task in x, or else of the first connection,
+# external pointer ("pointer"), or function with one in its code ("code"); NULL if it has none.
+# before: elements of a whole that come before x.
 find_reference <- function(x, name, before = 0L) {
   seen <- .Call(ffi_scan, x)
-  for (kind in c("connection", "pointer", "code")) {
+  for (kind in c("task", "connection", "pointer", "code")) {
     if (scan_has(seen, c(kind, "s4"))) {
       where <- reference_path(x, kind, name, before, 64L)
       if (!is.null(where)) {

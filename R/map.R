@@ -327,7 +327,7 @@ submit_piece <- function(map, action) {
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
   arguments <- list(map$held[[2L]], map$x[piece$first:piece$last], stream, piece$first)
   task <- .Call(
-    ffi_task_submit, nodes, call_piece, arguments, map$held[1L],
+    ffi_task_submit, nodes, "muster:::map_piece", arguments, map$held[1L],
     as.double(c(action[5L], map$timeout)), NULL
   )
   if (is.integer(task)) {
@@ -344,11 +344,6 @@ submit_piece <- function(map, action) {
   map$pieces[[at]] <- piece
 }
 
-# Sent instead of map_piece() itself, which every worker has.
-call_piece <- function(job, x, seed, first) {
-  getFromNamespace("map_piece", "muster")(job, x, seed, first)
-}
-environment(call_piece) <- asNamespace("utils")
 
 # How often to look for late pieces.
 speculate_patience <- 0.05

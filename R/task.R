@@ -19,6 +19,21 @@
 #' global environment has them while the task is evaluated. Objects that can't change are sent
 #' once for consecutive tasks that need the same ones.
 #'
+#' @section Tasks that need others:
+#' An argument that is a task, itself or in a list, stands for that task's value:
+#' `task_submit(cl, plot_it, task_submit(cl, load_it))`. `task_submit()` returns at once all the
+#' same. The task waits, without a worker, until all the tasks that it needs are done, and then
+#' goes before those that were submitted later. What they gave goes from worker to worker as it
+#' came, large vectors by shared memory: your session doesn't read it, and you needn't keep the
+#' task.
+#' Conditions belong to the task that signalled them, so they are seen by who asks for its value.
+#' A value that your session has taken and changed in place, as data.table's `:=` does, is passed
+#' on as it is by then.
+#'
+#' If a task that is needed fails, is lost or is cancelled, those that need it are not evaluated,
+#' and the error of each is `muster_error_needs`, with the first error's own classes.
+#'
+#' @section References:
 #' Connections among the arguments or in the value are refused, and external pointers are
 #' mentioned if the call fails: see `muster.references` under Globals in [cluster_map()].
 #'
@@ -40,7 +55,8 @@
 #' @param .fun A function, the name of one (a string), found in the worker, or a lambda such as
 #'   `~ .x + 1`.
 #' @param ... Arguments of `.fun`, evaluated now. Any name that doesn't begin with a dot is the
-#'   function's.
+#'   function's. A task of the same cluster, itself or in a list without a class, stands for its
+#'   value.
 #' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .seed A whole number, or `TRUE` for one drawn in the session: the task draws from its own
 #'   L'Ecuyer stream, the same on any worker and after a loss. `FALSE` and `NULL` are as in
@@ -67,8 +83,9 @@
 #'   one for each task. `task_cancel()`: invisibly, `TRUE` for each task that wasn't done yet.
 #' @section Errors:
 #' * `muster_error_input`: `.fun` isn't a function, `.cl` isn't a usable cluster (or has nodes of
-#'   several), `task` isn't a task of this session; or an argument or the value is or contains a
-#'   connection (field `reference`: where).
+#'   several), `task` isn't a task of this session; an argument or the value is or contains a
+#'   connection (field `reference`: where); or an argument is a map, a task of another cluster, or
+#'   has a task within an object of a class.
 #' * `muster_error_remote`: the call raised an error. It is of that error's own classes too, with
 #'   its fields, and has fields `worker`, `condition` (the worker's, without what can't be sent),
 #'   `remote_call` (text) and `stack` (text, the calls that led there).
@@ -76,10 +93,13 @@
 #'   cluster was stopped. `muster_error_timeout`: it took longer than the cluster's
 #'   `timeout`; or it wasn't done when the `timeout` of `task_value()` was over (the task goes on,
 #'   field `task`). `muster_error_cancelled`: it was cancelled.
+#' * `muster_error_needs`: a task that it needs failed, or memory was too short to pass its value
+#'   on. Fields `task` (that task) and `cause` (its error, or `NULL`).
 #' @section Cost:
 #' One serialization of the call in the session and of the value in the worker; about 0.3 ms more
 #' if objects from the global environment are sent too. Calls that wait for a worker are kept in
-#' memory; past 256 MB, `task_submit()` waits until workers have taken some.
+#' memory; past 256 MB, `task_submit()` waits until workers have taken some. A task that needs
+#' another costs some 60 us (a chain of 1,000, each of which needs the one before it).
 #' @section Source:
 #' `parallel::mcparallel()` and packages future and mirai also send calls without waiting, under
 #' other names; recovering each lost task on its own is muster's addition.
@@ -89,6 +109,10 @@
 #' tasks <- lapply(1:4, function(i) task_submit(cl, function(i) i^2, i))
 #' task_wait(tasks)
 #' vapply(tasks, task_value, 0)
+#'
+#' # The squares go from worker to worker.
+#' total <- task_submit(cl, function(x) sum(unlist(x)), tasks)
+#' task_value(total)
 #' cluster_stop(cl)
 #' @export
 task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
@@ -120,11 +144,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
     submit_with_needs(.cl, .fun, args, found, more, limits, .label)
   }
   if (is.integer(task)) {
-    if (task == outcomes[["reference"]]) {
-      check_arguments(args, sys.call())
-      abort_reference(find_reference(.fun, ".fun"), sys.call())
-    }
-    abort_submit(.cl, task, sys.call())
+    task <- submit_again(task, .cl, .fun, args, found, more, limits, .label, sys.call())
   }
   if (is.null(.seed)) attr(task, "quiet") <- TRUE
   if (the$scales) wake_for_task(.subset2(.cl[[1L]], "id"))
@@ -145,49 +165,92 @@ task_limits <- function(retries, timeout, priority, call) {
   )
 }
 
+# A task that wasn't submitted: because its arguments have tasks in them, or there is an error.
+submit_again <- function(outcome, cl, fun, args, found, more, limits, label, call) {
+  refused <- outcome == outcomes[["reference"]]
+  needs <- if (refused) take_needs(args, call)
+  if (!is.null(needs)) {
+    submit <- function(needs) {
+      submit_with_needs(cl, fun, needs$args, found, more, limits, label, needs)
+    }
+    task <- submit(needs)
+    if (identical(task, outcomes[["memory"]])) {
+      args <- with_values(needs$args, needs)
+      needs <- take_needs(args, call)
+      if (is.null(needs)) needs <- list(args = args)
+      task <- submit(needs)
+    }
+    if (!is.integer(task)) {
+      return(task)
+    }
+    outcome <- task
+    args <- needs$args
+    check_needs(needs$tasks, cl, outcome, call)
+  }
+  if (outcome == outcomes[["reference"]]) {
+    check_arguments(args, call)
+    abort_reference(find_reference(fun, ".fun"), call)
+  }
+  abort_submit(cl, outcome, call)
+}
+
 # A function that uses objects of the session: these are sent too, as for cluster_map(). If they
 # can't change, they are sent to each worker once for consecutive tasks that need the same ones.
-submit_with_needs <- function(cl, fun, args, found, more, limits, label) {
-  if (reference_policy() == "error") check_references(fun, ".fun", sys.call(-1L))
+# needs: of take_needs(), or NULL.
+submit_with_needs <- function(cl, fun, args, found, more, limits, label, needs = NULL) {
+  policy <- reference_policy()
+  if (policy == "error") check_references(fun, ".fun", sys.call(-1L))
+  if (length(needs$tasks)) {
+    more$at <- needs$at
+    if (policy == "ignore") more$checks <- FALSE
+    more$numbers <- numeric(length(needs$tasks)) # C code fills in those of the results
+  }
+  last <- the$task_job
+  id <- .subset2(cl[[1L]], "id")
+  same <- !is.null(last) && identical(last$id, id)
+  if (!same || !is.null(found) || !last$bare || !identical(last$job$fun, fun)) {
+    job <- task_job(fun, found)
+    if (!length(more) && !any(lengths(job[lent_parts]))) {
+      return(.Call(ffi_task_submit, cl, fun, args, NULL, limits, label))
+    }
+    if (job$fresh) {
+      args <- c(list(job, args), more)
+      return(.Call(ffi_task_submit, cl, "muster:::task_run", args, needs$tasks, limits, label))
+    }
+    if (!same || !identical(last$job, job)) {
+      held <- .Call(ffi_job_hold, cl, job)
+      if (is.integer(held)) {
+        return(held)
+      }
+      if (!is.null(last)) .Call(ffi_job_release, last$held[[1L]])
+      last <- the$task_job <- list(id = id, job = job, held = held, bare = is.null(found))
+    }
+  }
+  .Call(
+    ffi_task_submit, cl, "muster:::task_run", c(list(last$held[[2L]], args), more),
+    c(last$held[1L], needs$tasks), limits, label
+  )
+}
+
+task_job <- function(fun, found) {
   job <- list(
     fun = fun, globals = found$globals, left = found$left, packages = found$packages,
     namespaces = namespaces_of(found$classes), fresh = FALSE
   )
   job$there <- found$there
-  needs <- job[setdiff(names(job), c("fun", "fresh"))]
-  if (!length(more) && !any(lengths(needs))) {
-    return(.Call(ffi_task_submit, cl, fun, args, NULL, limits, label))
-  }
   # Tables that are changed in place also look the same before and after.
   job$fresh <- can_change(job, found$classes)
-  if (job$fresh) {
-    return(.Call(ffi_task_submit, cl, call_task, c(list(job, args), more), NULL, limits, label))
-  }
-  last <- the$task_job
-  id <- .subset2(cl[[1L]], "id")
-  if (is.null(last) || !identical(last$id, id) || !identical(last$job, job)) {
-    held <- .Call(ffi_job_hold, cl, job)
-    if (is.integer(held)) {
-      return(held)
-    }
-    if (!is.null(last)) .Call(ffi_job_release, last$held[[1L]])
-    last <- the$task_job <- list(id = id, job = job, held = held)
-  }
-  .Call(
-    ffi_task_submit, cl, call_task, c(list(last$held[[2L]], args), more), last$held[1L], limits,
-    label
-  )
+  job
 }
+
+# What a worker prepares for a job.
+lent_parts <- c("globals", "there", "left", "packages", "namespaces")
 
 # The job that the last tasks shared is useless without their cluster; another cluster gets its own.
 drop_task_job <- function() {
   if (!is.null(the$task_job)) .Call(ffi_job_release, the$task_job$held[[1L]])
   the$task_job <- NULL
 }
-
-# Sent instead of task_run() itself, which every worker has.
-call_task <- function(job, args, ...) getFromNamespace("task_run", "muster")(job, args, ...)
-environment(call_task) <- asNamespace("utils")
 
 task_function <- function(fun, call) {
   check_given(fun, ".fun", call)
@@ -336,6 +399,8 @@ abort_task <- function(task, outcome, call, what = task_title(task)) {
   if (outcome == outcomes[["stopped"]]) {
     abort_muster("cancelled", paste(what, "was cancelled."), call = call)
   }
+  cause <- .Call(ffi_task_cause, task)
+  if (!is.null(cause)) abort_cause(cause, what, call)
   loss <- .Call(ffi_task_loss, task)
   if (isTRUE(loss)) {
     abort_muster("lost",

@@ -53,9 +53,16 @@ piece_function <- function(job) {
   }
 }
 
-# One task: `job` is the number of a job, or the job itself.
-task_run <- function(job, args, seed = NULL, again = 0L) {
+# One task: `job` is the number of a job, or the job itself. at, numbers: where in the arguments the
+# results of other tasks belong, and the jobs that they are; checks: are they looked through?
+task_run <- function(job, args, seed = NULL, again = 0L, at = NULL, checks = TRUE,
+                     numbers = NULL) {
   run_to_end()
+  if (length(numbers)) {
+    results <- vector("list", length(numbers))
+    for (i in seq_along(numbers)) results[i] <- result_of(numbers[i], checks)
+    args <- with_results(args, at, results)
+  }
   if (!is.list(job)) job <- job_get(job)
   prepare_packages(job$packages, job$namespaces)
   restore <- lend_globals(job)
@@ -163,33 +170,58 @@ keep_stream <- function() {
 
 # ---- Jobs, which the session sends once
 
+job_key <- function(number) .Call(ffi_job_key, number)
+
 # Called from C code, outside of any call. job: list(number, bytes, segment).
 job_keep <- function(job) {
   names(job) <- c("number", "bytes", "segment")[seq_along(job)]
-  the$jobs[[as.character(job$number)]] <- job
+  the$jobs[[job_key(job$number)]] <- job
 }
-job_drop <- function(id) {
-  key <- as.character(id)
-  .Call(ffi_job_forget, the$jobs[[key]]$segment)
-  the$jobs[[key]] <- NULL
+job_drop <- function(id) drop_job(job_key(id))
+
+drop_job <- function(key) {
+  kept <- the$jobs[[key]]
+  if (!is.null(kept)) {
+    .Call(ffi_job_forget, kept$segment)
+    rm(list = key, envir = the$jobs)
+  }
+}
+
+job_kept <- function(id) {
+  kept <- the$jobs[[job_key(id)]]
+  if (is.null(kept)) {
+    abort_muster("internal", paste0("This worker doesn't have job ", id, "."), hints = report_hint)
+  }
+  kept
 }
 
 # Objects that no piece can change are made once, others anew for each piece.
 job_get <- function(id) {
-  key <- as.character(id)
-  kept <- the$jobs[[key]]
-  if (is.null(kept)) {
-    abort_muster("internal", paste0("This worker doesn't have job ", key, "."),
-      hints = report_hint
-    )
-  }
+  kept <- job_kept(id)
   if (!is.null(kept$value)) {
     return(kept$value)
   }
   value <- .Call(ffi_job_read, kept$bytes, kept$segment)
   if (!value$fresh) {
     .Call(ffi_job_forget, kept$segment)
-    the$jobs[[key]] <- list(value = value)
+    the$jobs[[job_key(id)]] <- list(value = value)
+  }
+  value
+}
+
+# The value in the answer of a task, which is a job: a list of one. Made anew for each task, which
+# may change it.
+result_of <- function(id, checks) {
+  kept <- job_kept(id)
+  value <- .Call(ffi_job_read, kept$bytes, kept$segment)[1L]
+  if (checks && scan_has(.Call(ffi_scan, value), c("connection", "s4")) &&
+    !is.null(found <- find_reference(value[[1L]], "value"))) {
+    abort_muster("input",
+      paste0(
+        "An argument is the value of another task, and is or contains a connection (`",
+        found$where, "`), which doesn't work outside its worker."
+      )
+    )
   }
   value
 }
@@ -200,6 +232,9 @@ job_get <- function(id) {
 # attached here stays. This isn't recorded as a change of the worker: a replacement worker does it
 # for its first piece.
 prepare_packages <- function(packages, namespaces) {
+  if (!length(packages) && !length(namespaces) && !length(the$attached)) {
+    return(invisible())
+  }
   namespaces <- setdiff(namespaces, loadedNamespaces())
   there <- sub("^package:", "", search())
   in_front <- identical(there[seq_along(packages) + 1L], rev(as.character(packages)))
@@ -226,6 +261,9 @@ detach_package <- function(package) {
 # restores it. Variables that were too large to send are an error when used, even if the worker has
 # one of the same name: its value may differ.
 lend_globals <- function(job) {
+  if (!length(job$globals) && !length(job$there) && !length(job$left)) {
+    return(lent_nothing)
+  }
   global <- globalenv()
   job$globals <- c(job$globals, own_globals(job$there))
   names <- c(names(job$globals), job$left)
@@ -246,6 +284,8 @@ lend_globals <- function(job) {
     if (s4 && any(is_s4_name(names(before)))) know_s4(TRUE)
   }
 }
+
+lent_nothing <- function() NULL
 
 # S4 and reference classes and methods defined in the session's global environment: package methods
 # finds them there by special names, after it has been told.

@@ -125,7 +125,7 @@ has_cli <- function() isNamespaceLoaded("cli") && Sys.getenv(cli_variable) == ""
 # Jobs and parts are sent, or made, again when they are needed.
 take_place <- function() {
   resume_threads()
-  for (key in names(the$jobs)) job_drop(key)
+  for (key in ls(the$jobs)) drop_job(key)
   the$parts <- list()
   the$failing <- NULL
 }

@@ -25,7 +25,7 @@ the$drawn <- the$drawn_told <- FALSE # random numbers without a seed; the user w
 the$attached <- character() # packages that a job wanted, in a worker
 the$search <- NULL # what a worker had attached when it was ready
 the$dev <- list() # of a worker: packages that are under load_all() in the session, by name
-the$jobs <- list() # of a worker: what the session sent once, by number
+the$jobs <- new.env(parent = emptyenv()) # of a worker: what the session sent once, by number
 the$failing <- NULL # of a worker: the group whose function failed: list(text, key)
 the$parts <- list() # of a worker: parts of data, by stage and task
 the$shuffles <- list() # of clusters: stages and their plan, by id

@@ -16,6 +16,7 @@ registry <- c(
   "future" = "What does a future cost above one that is evaluated in the session?",
   "foreach" = "What does an iteration of foreach's cost above one of %do%?",
   "promise" = "How long after its task is over does a promise resolve?",
+  "needs" = "What does a task cost whose argument is another task?",
   "share" = "How long until 100 MB are in every worker, and back?",
   "shuffle" = "How long do groups of rows take that are spread over 2 workers?",
   "hosts" = "What do workers on hosts cost that ssh leads to?",

@@ -71,6 +71,7 @@
   EACH(ffi_notify, 1)                                                          \
   EACH(ffi_task_value, 2)                                                      \
   EACH(ffi_task_loss, 1)                                                       \
+  EACH(ffi_task_cause, 1)                                                      \
   EACH(ffi_task_cancel, 1)                                                     \
   EACH(ffi_task_state, 1)                                                      \
   EACH(ffi_task_log, 2)                                                        \
@@ -151,6 +152,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_worker_is_task, 0),
     ENTRY(ffi_worker_say, 1),
     ENTRY(ffi_pack, 1),
+    ENTRY(ffi_job_key, 1),
     ENTRY(ffi_job_forget, 1),
     ENTRY(ffi_job_read, 2),
     ENTRY(ffi_object_read, 1),

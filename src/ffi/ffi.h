@@ -68,7 +68,8 @@ enum ffi_scan {
   FFI_SCAN_LARGE =
       16, // a vector that may be worth sharing, or a list of R's own
   FFI_SCAN_CODE =
-      32 // a function whose code has an external pointer, as Rcpp's have
+      32, // a function whose code has an external pointer, as Rcpp's have
+  FFI_SCAN_TASK = 64 // a task, or a copy of one
 };
 
 #endif

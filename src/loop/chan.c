@@ -305,8 +305,7 @@ static int add_map(struct mst_chan *chan, int *fd, struct mst_err *err) {
   return 0;
 }
 
-// receive reads at most n bytes to the end of the buffer, and a segment if one comes along. Only
-// workers keep its descriptor: the mapping is enough, and a session may have many answers waiting.
+// receive reads at most n bytes to the end of the buffer, and a segment if one comes along.
 static int receive(struct mst_chan *chan, size_t n, int wait,
                    struct mst_err *err) {
   // Allocate before reading: a descriptor comes only once.

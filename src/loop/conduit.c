@@ -85,7 +85,7 @@ static int open_ends(int ours[3], int theirs[3], struct mst_err *err) {
 static int watch_ends(struct mst_conduit *conduit, int ours[3],
                       struct mst_err *err) {
   mst_chan_open(&conduit->data, ours[0], MST_FRAME_MAX_HELLO);
-  conduit->data.takes_maps = 1;
+  conduit->data.takes_maps = conduit->data.keeps_fds = 1;
   mst_chan_open(&conduit->control, ours[1], MST_FRAME_MAX_CONTROL);
   conduit->held = 0;
   conduit->data_io = (struct mst_io){.fd = ours[0],

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mst_assert.h"
+#include "pool/result.h"
 
 void mst_loss_free(struct mst_loss *loss) {
   if (loss == NULL) return;
@@ -43,6 +44,8 @@ void mst_call_release(struct mst_call *call) {
   if (call->tally != NULL) mst_call_taken(call);
   for (struct mst_call *said; (said = mst_call_take_said(call)) != NULL;)
     mst_call_release(said);
+  mst_result_orphan(call);
+  if (call->cause != NULL) mst_call_release(call->cause);
   release_payload(call);
   mst_buf_free(&call->bytes);
   mst_map_release(call->map);
@@ -51,13 +54,10 @@ void mst_call_release(struct mst_call *call) {
   free(call);
 }
 
-int mst_call_is_done(const struct mst_call *call) {
-  return call->state != MST_CALL_QUEUED && call->state != MST_CALL_GIVEN;
-}
-
 int mst_call_is_wanted(const struct mst_call *call) {
   if (call->cancelled || call->timed_out) return 0;
-  return !call->is_task || call->refs > 1; // else nobody will ask
+  // Else nobody will ask.
+  return !call->is_task || call->refs > 1 || call->result != NULL;
 }
 
 // ---- its answer
@@ -73,36 +73,18 @@ void mst_call_keep_answer(struct mst_call *call,
   call->value = answered->value;
   call->value_bytes = answered->value_bytes;
   call->map = answered->map;
+  if (call->map != NULL && call->result == NULL) mst_map_forget(call->map);
   call->counted = 1;
   call->tally->answer_bytes += answer_bytes(call);
   answered->bytes = (struct mst_buf){0};
   answered->map = NULL;
 }
 
-// keep lists a task whose answer waits for somebody to take it.
-static void keep(struct mst_call *call) {
-  struct mst_tally *tally = call->tally;
-  call->before = NULL;
-  call->next = tally->kept;
-  if (tally->kept != NULL) tally->kept->before = call;
-  tally->kept = call;
-}
-
-static void unkeep(struct mst_call *call) {
-  if (call->next != NULL) call->next->before = call->before;
-  if (call->before != NULL) {
-    call->before->next = call->next;
-  } else {
-    call->tally->kept = call->next;
-  }
-  call->next = call->before = NULL;
-}
-
 void mst_call_taken(struct mst_call *call) {
   if (call->counted) {
     call->counted = 0;
     call->tally->answer_bytes -= answer_bytes(call);
-    if (call->is_task) unkeep(call);
+    if (call->is_task) mst_call_unlink(&call->tally->kept, call);
   }
   if (mst_call_is_done(call)) call->tally = NULL;
 }
@@ -145,22 +127,25 @@ void mst_call_let_go(struct mst_call *call) {
   if (tally == NULL) return;
   if (call->timeout_ns > 0) tally->limited--;
   call->timeout_ns = 0;
+  mst_needs_end(call);
   mst_queue_forget(&call->queued);
   release_payload(call);
   if (call->job == NULL) return;
+  mst_job_unuse(call->job);
   mst_job_release(call->job);
   call->job = NULL;
   tally->jobs_released = 1;
 }
 
 void mst_call_leave(struct mst_call *call) {
+  struct mst_tally *tally = call->tally;
   for (struct mst_call *said = call->said; said != NULL; said = said->next)
     mst_call_taken(said); // it doesn't count any more, but stays
   mst_call_let_go(call);
   if (!call->counted) {
     call->tally = NULL;
   } else if (call->is_task) {
-    keep(call);
+    mst_call_link(&tally->kept, call); // until somebody takes its answer
   }
   mst_call_release(call);
 }
@@ -170,6 +155,7 @@ void mst_call_end(struct mst_call *call, enum mst_call_state state,
   call->state = (uint8_t)state;
   call->done_ns = now_ns;
   call->tally->counts->tasks_done++;
+  mst_result_settle(call);
 }
 
 void mst_call_settle(struct mst_call *call, enum mst_call_state state,

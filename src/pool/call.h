@@ -44,15 +44,20 @@ struct mst_tally {
   struct mst_calls *calls; // the cluster's
   struct mst_counts *counts;
   struct mst_call *kept; // tasks with an answer that nobody has taken
-  size_t answer_bytes;   // of all answers that nobody has taken
-  uint32_t limited;      // calls with their own time limit
+  // Tasks whose needs (result.h) aren't met; and those whose needs are, or never will be.
+  struct mst_call *waiting, *ready;
+  size_t answer_bytes; // of all answers that nobody has taken
+  uint32_t limited;    // calls with their own time limit
   // Some call has released its job; the reader clears this.
   uint8_t jobs_released;
 };
 
+// Whether a queued task is kept out of the queue.
+enum mst_held { MST_HELD_NOT, MST_HELD_WAITING, MST_HELD_READY };
+
 struct mst_call {
   struct mst_call *next,
-      *before;                 // in its mailbox, or among the mailbox's answers
+      *before; // in its mailbox, its answers, or a list of the tally
   struct mst_tally *tally;     // NULL once it has left the cluster
   struct mst_mailbox *mailbox; // that holds it, or NULL
   struct mst_blob *payload;    // a reference, until it is answered or fails
@@ -87,6 +92,14 @@ struct mst_call {
   struct mst_loss *loss; // owned
   // Of a task that is heard: what it has said and nobody has taken, oldest first; owned.
   struct mst_call *said, *last_said;
+  // Of a task that others need, or that needs others: see result.h.
+  struct mst_job *result; // while somebody refers to it
+  struct mst_need *needs; // owned
+  struct mst_call *
+      cause; // the task that failed, so that this one can't be evaluated; a reference
+  uint32_t need_count;
+  uint32_t waits;    // needs that aren't met
+  uint8_t held;      // enum mst_held
   uint32_t said_all; // values kept, those taken included
   uint32_t said_now; // values that its present attempt has said
   uint8_t heard;     // keep what it says
@@ -113,11 +126,33 @@ struct mst_call *mst_call_new(struct mst_tally *tally,
 // dropped.
 void mst_call_release(struct mst_call *call);
 
-int mst_call_is_done(const struct mst_call *call);
+// mst_call_link puts a call first into a list of the tally, mst_call_unlink takes it out.
+static inline void mst_call_link(struct mst_call **list,
+                                 struct mst_call *call) {
+  call->before = NULL;
+  call->next = *list;
+  if (*list != NULL) (*list)->before = call;
+  *list = call;
+}
+static inline void mst_call_unlink(struct mst_call **list,
+                                   struct mst_call *call) {
+  if (call->next != NULL) call->next->before = call->before;
+  if (call->before != NULL) {
+    call->before->next = call->next;
+  } else {
+    *list = call->next;
+  }
+  call->next = call->before = NULL;
+}
+
+static inline int mst_call_is_done(const struct mst_call *call) {
+  return call->state != MST_CALL_QUEUED && call->state != MST_CALL_GIVEN;
+}
 // mst_call_is_wanted tells whether anybody may still ask for the answer.
 int mst_call_is_wanted(const struct mst_call *call);
 
 // mst_call_keep_answer moves an answer into its call; it counts in the tally until mst_call_taken.
+// The descriptor of its segment is kept only for its result.
 void mst_call_keep_answer(struct mst_call *call, struct mst_answered *answered);
 // mst_call_taken: the answer was read, and no longer counts in the tally.
 void mst_call_taken(struct mst_call *call);
@@ -135,7 +170,8 @@ void mst_call_let_go(struct mst_call *call);
 // mst_call_leave removes a call, which is in no mailbox any more, from its cluster and drops the
 // cluster's reference. A task's answer stays until it is taken.
 void mst_call_leave(struct mst_call *call);
-// mst_call_end ends a task in this state.
+// mst_call_end ends a task in this state. What needs its result is ready, or has less to wait for.
+// Allocates if something does.
 void mst_call_end(struct mst_call *call, enum mst_call_state state,
                   int64_t now_ns);
 // mst_call_settle does mst_call_end and mst_call_leave.

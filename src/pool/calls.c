@@ -95,6 +95,12 @@ void mst_calls_close(struct mst_calls *calls, uint32_t worker, int64_t now_ns) {
 void mst_calls_end_queue(struct mst_calls *calls, int64_t now_ns) {
   calls->now_ns = now_ns;
   mst_dispatch_end(&calls->dispatch, now_ns);
+  struct mst_call *held;
+  while ((held = calls->tally.ready != NULL ? calls->tally.ready
+                                            : calls->tally.waiting) != NULL) {
+    mst_dispatch_remove(&calls->dispatch, held);
+    mst_call_settle(held, MST_CALL_LOST, now_ns);
+  }
 }
 
 void mst_calls_end(struct mst_calls *calls, int64_t now_ns) {
@@ -113,7 +119,7 @@ void mst_calls_free(struct mst_calls *calls) {
     calls->told = loss->next;
     mst_loss_free(loss);
   }
-  if (calls->dropping != NULL) mst_job_free(calls->dropping);
+  if (calls->dropping != NULL) mst_job_forgotten(calls->dropping);
   mst_jobs_free(&calls->jobs);
   mst_dispatch_free(&calls->dispatch);
   free_slots(calls, 0, calls->pool.count);
@@ -366,7 +372,7 @@ static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
   mst_slot_note(calls, slot, answered);
   // The call may have failed because the worker couldn't read the job.
   if ((answered->flags & MST_FLAG_ERROR) != 0 && call->job != NULL) {
-    mst_job_unnote(call->job, slot->mailbox.worker);
+    mst_job_again(call->job, slot->mailbox.worker);
   }
   if (late) {
     // It ends as a timeout; no worker died.
@@ -377,6 +383,12 @@ static void take_answer(struct mst_calls *calls, struct mst_slot *slot,
     finish(calls, slot, call, MST_CALL_DONE);
   }
   mst_calls_tell_pool(calls, MST_EV_ANSWERED, slot->mailbox.worker);
+  if (calls->tally.ready != NULL) {
+    // What waited for this answer goes to the same worker first, and then to all.
+    calls->dispatch.turn = slot->mailbox.worker;
+    calls->to_dispatch = 1;
+    return;
+  }
   const struct mst_takers takers = mst_calls_takers(calls);
   mst_dispatch_to(&calls->dispatch, &takers, slot->mailbox.worker, &calls->due);
 }

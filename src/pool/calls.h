@@ -237,7 +237,9 @@ struct mst_task_terms {
   uint8_t heard;       // keep what it says before its answer
 };
 // mst_calls_submit queues a task. workers: increasing numbers, NULL for any. Takes references to
-// the payload and the job; the caller gets one to the task. NULL if memory is short. Allocates.
+// the payload and the job; the caller gets one to the task. NULL if memory is short. Allocates. A
+// task that needs results (result.h) waits for them first; it is LOST, with its cause, when the
+// task of one of them has failed.
 // O(log tasks + workers in the set).
 struct mst_call *mst_calls_submit(struct mst_calls *calls,
                                   struct mst_blob *payload,

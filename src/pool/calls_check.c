@@ -2,6 +2,7 @@
 #include <stddef.h>
 
 #include "pool/calls_int.h"
+#include "pool/result.h"
 
 static const char *check_list(const struct mst_slot *slot) {
   const struct mst_call *before = NULL;
@@ -68,6 +69,7 @@ static const char *check_mailbox(const struct mst_calls *calls,
 const char *mst_calls_check(const struct mst_calls *calls) {
   const char *what = mst_pool_check(&calls->pool);
   if (what == NULL) what = mst_queue_check(&calls->dispatch.queue);
+  if (what == NULL) what = mst_needs_check(&calls->tally);
   uint32_t to_heal = 0, waiting = 0, draining = 0;
   for (uint32_t i = 0; what == NULL && i < calls->pool.count; i++) {
     what = check_mailbox(calls, calls->slots[i]);

@@ -24,6 +24,8 @@ int mst_calls_is_usable(const struct mst_calls *calls,
 struct mst_takers mst_calls_takers(struct mst_calls *calls);
 // mst_calls_sweep ends the tasks that no worker will ever take.
 void mst_calls_sweep(struct mst_calls *calls);
+// mst_calls_go_on queues the tasks that are ready (result.h), or ends them.
+void mst_calls_go_on(struct mst_calls *calls);
 // mst_calls_effects handles the effects of calls leaving a mailbox (enum mst_mailbox_effect).
 void mst_calls_effects(struct mst_calls *calls, struct mst_slot *slot,
                        unsigned effects);

@@ -176,13 +176,14 @@ static int next_drop(struct mst_calls *calls, struct mst_calls_action *action) {
     while (calls->drop_at < calls->pool.count) {
       const uint32_t i = calls->drop_at++;
       if (calls->slots[i]->ended) continue;
-      if (!mst_job_is_at(job, i, calls->pool.workers[i].epoch)) continue;
+      if (!mst_job_was_sent(job, i, calls->pool.workers[i].epoch)) continue;
+      mst_job_forget(job, i);
       (void)give(action, MST_CALLS_DROP, i);
       action->id = job->id;
       return 1;
     }
-    mst_job_free(job);
     calls->dropping = NULL;
+    mst_job_forgotten(job);
     mst_calls_trim(calls);
   }
   return 0;
@@ -263,13 +264,15 @@ int mst_calls_next_action(struct mst_calls *calls,
   calls->now_ns = now_ns;
   do {
     mst_calls_look_for_left(calls);
+    mst_calls_go_on(calls);
     dispatch(calls);
     if (next_told(calls, action)) return 1;
     if (next_of_slots(calls, action)) return 1;
     if (next_drop(calls, action)) return 1;
     if (mst_pool_next_action(&calls->pool, &said) == 1) {
       if (of_pool(calls, &said, action)) return 1;
-    } else if (!calls->to_dispatch && calls->due.first == NULL) {
+    } else if (!calls->to_dispatch && calls->due.first == NULL &&
+               calls->tally.ready == NULL) {
       return 0;
     }
   } while (1);

@@ -1,5 +1,6 @@
 // Small steps of the core of calls. See calls_int.h.
 #include "pool/calls_int.h"
+#include "pool/result.h"
 
 void mst_calls_tell_pool(struct mst_calls *calls, enum mst_event_kind kind,
                          uint32_t worker) {
@@ -45,6 +46,25 @@ struct mst_takers mst_calls_takers(struct mst_calls *calls) {
 void mst_calls_sweep(struct mst_calls *calls) {
   const struct mst_takers takers = mst_calls_takers(calls);
   mst_dispatch_sweep(&calls->dispatch, &takers, calls->now_ns);
+}
+
+// go_on queues one of them.
+static void go_on(struct mst_calls *calls, struct mst_call *task) {
+  struct mst_dispatch *dispatch = &calls->dispatch;
+  mst_needs_end(task);
+  if (task->cause == NULL && mst_dispatch_let_go(dispatch, task) == 0) {
+    calls->to_dispatch = 1;
+    if (!mst_queue_is_usable(&task->queued, calls->pool.count, usable, calls))
+      mst_dispatch_strand(dispatch, task, calls->now_ns);
+  } else {
+    mst_dispatch_remove(dispatch, task);
+    mst_call_settle(task, MST_CALL_LOST, calls->now_ns);
+  }
+}
+
+void mst_calls_go_on(struct mst_calls *calls) {
+  while (calls->tally.ready != NULL)
+    go_on(calls, calls->tally.ready);
 }
 
 // interrupt has the worker interrupt its oldest call.

@@ -4,6 +4,7 @@
 
 #include "base/mst_err.h"
 #include "pool/calls_int.h"
+#include "pool/result.h"
 
 // ---- verbs
 
@@ -80,18 +81,24 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
     mst_call_release(call);
     return NULL;
   }
+  call->job = terms->job;
+  if (mst_needs_begin(call) != 0) {
+    call->job = NULL;
+    mst_dispatch_remove(&calls->dispatch, call);
+    mst_call_release(call);
+    return NULL;
+  }
+  if (call->held) mst_dispatch_hold(&calls->dispatch, call);
   call->refs++; // the caller's
   calls->tally.counts->tasks++;
   call->timeout_ns = terms->timeout_ns;
   if (call->timeout_ns > 0) calls->tally.limited++;
-  call->job = terms->job;
   mst_job_keep(call->job);
+  mst_job_use(call->job);
   if (!can_have(calls, workers, count) &&
       (mst_calls_revive(calls, now_ns) == 0 ||
        !can_have(calls, workers, count))) {
-    mst_dispatch_remove(&calls->dispatch, call);
-    call->stranded = 1;
-    mst_call_settle(call, MST_CALL_LOST, now_ns);
+    mst_dispatch_strand(&calls->dispatch, call, now_ns);
     return call;
   }
   calls->to_dispatch = 1;

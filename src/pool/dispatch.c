@@ -25,6 +25,21 @@ void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task) {
   leave(dispatch, task);
 }
 
+void mst_dispatch_hold(struct mst_dispatch *dispatch, struct mst_call *task) {
+  mst_queue_take(&dispatch->queue, &task->queued);
+}
+
+int mst_dispatch_let_go(struct mst_dispatch *dispatch, struct mst_call *task) {
+  return mst_queue_put_back(&dispatch->queue, &task->queued);
+}
+
+void mst_dispatch_strand(struct mst_dispatch *dispatch, struct mst_call *task,
+                         int64_t now_ns) {
+  mst_dispatch_remove(dispatch, task);
+  task->stranded = 1;
+  mst_call_settle(task, MST_CALL_LOST, now_ns);
+}
+
 void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task) {
   if (task->awaited) return;
   task->awaited = 1;

@@ -45,6 +45,14 @@ void mst_dispatch_remove(struct mst_dispatch *dispatch, struct mst_call *task);
 // mst_dispatch_return queues a task again that a worker was given, with the same workers and in its
 // former place. 0, or -MST_EMEM: then nothing has changed. Amortised as mst_dispatch_put.
 int mst_dispatch_return(struct mst_dispatch *dispatch, struct mst_call *task);
+// mst_dispatch_hold keeps a queued task out of the queue, mst_dispatch_let_go puts it back into its
+// place: its bytes count all the while, and mst_dispatch_remove takes it out. mst_dispatch_let_go
+// returns 0, or -MST_EMEM: then it is still held. Amortised as mst_dispatch_put.
+void mst_dispatch_hold(struct mst_dispatch *dispatch, struct mst_call *task);
+int mst_dispatch_let_go(struct mst_dispatch *dispatch, struct mst_call *task);
+// mst_dispatch_strand ends a task as lost for lack of a worker.
+void mst_dispatch_strand(struct mst_dispatch *dispatch, struct mst_call *task,
+                         int64_t now_ns);
 // mst_dispatch_await: somebody waits for a queued task.
 void mst_dispatch_await(struct mst_dispatch *dispatch, struct mst_call *task);
 

@@ -7,20 +7,42 @@
 #include "base/mst_assert.h"
 #include "base/mst_fault.h"
 
-static void count_bytes(struct mst_journal *journal, struct mst_blob *payload) {
-  const size_t bytes = mst_blob_bytes(payload);
-  journal->bytes += bytes;
-  if (payload->logged++ == 0 && journal->total != NULL) {
-    *journal->total += bytes;
-  }
+// bytes_of: other jobs are kept for calls to come.
+static size_t bytes_of(const struct mst_entry *entry) {
+  return mst_blob_bytes(entry->payload) + mst_job_result_bytes(entry->job);
+}
+
+// log_blob counts the bytes of a blob once, in however many entries it is.
+static void log_blob(struct mst_journal *journal, struct mst_blob *blob) {
+  if (blob->logged++ == 0 && journal->total != NULL)
+    *journal->total += mst_blob_bytes(blob);
+}
+
+static void unlog_blob(struct mst_journal *journal, struct mst_blob *blob) {
+  if (--blob->logged == 0 && journal->total != NULL)
+    *journal->total -= mst_blob_bytes(blob);
+}
+
+static void each_result(struct mst_journal *journal, const struct mst_job *job,
+                        void (*visit)(struct mst_journal *,
+                                      struct mst_blob *)) {
+  if (job == NULL) return;
+  for (uint32_t i = 0; i < job->member_count; i++)
+    each_result(journal, job->members[i], visit);
+  if (job->is_result) visit(journal, job->bytes);
+}
+
+static void count_bytes(struct mst_journal *journal,
+                        const struct mst_entry *entry) {
+  journal->bytes += bytes_of(entry);
+  log_blob(journal, entry->payload);
+  each_result(journal, entry->job, log_blob);
 }
 
 static void free_entry(struct mst_journal *journal, struct mst_entry *entry) {
-  struct mst_blob *payload = entry->payload;
-  if (--payload->logged == 0 && journal->total != NULL) {
-    *journal->total -= mst_blob_bytes(payload);
-  }
-  mst_blob_release(payload);
+  unlog_blob(journal, entry->payload);
+  each_result(journal, entry->job, unlog_blob);
+  mst_blob_release(entry->payload);
   mst_job_release(entry->job);
   free(entry);
 }
@@ -32,7 +54,7 @@ static int64_t replay_ns(const struct mst_entry *entry) {
                      : elapsed_ns > (double)most_ns ? most_ns
                                                     : (int64_t)elapsed_ns;
   return ns + MST_JOURNAL_ENTRY_NS +
-         (int64_t)mst_blob_bytes(entry->payload) * MST_JOURNAL_BYTE_NS;
+         (int64_t)bytes_of(entry) * MST_JOURNAL_BYTE_NS;
 }
 
 static void find_last(struct mst_journal *journal) {
@@ -47,7 +69,7 @@ void mst_journal_drop(struct mst_journal *journal, struct mst_entry **at) {
   *at = gone->next;
   journal->count--;
   journal->replay_ns -= replay_ns(gone);
-  journal->bytes -= mst_blob_bytes(gone->payload);
+  journal->bytes -= bytes_of(gone);
   if (gone == journal->last) find_last(journal);
   free_entry(journal, gone);
 }
@@ -93,7 +115,7 @@ static int append(struct mst_journal *journal, const struct mst_entry *entry) {
   journal->last = added;
   journal->count++;
   journal->replay_ns += replay_ns(added);
-  count_bytes(journal, added->payload);
+  count_bytes(journal, added);
   return 0;
 }
 
@@ -177,7 +199,7 @@ static void uncover(struct mst_journal *journal) {
   struct mst_past *past = &journal->past;
   if (past->first == NULL) return;
   for (const struct mst_entry *at = past->first; at != NULL; at = at->next)
-    journal->bytes += mst_blob_bytes(at->payload);
+    journal->bytes += bytes_of(at);
   past->last->next = journal->first;
   journal->first = past->first;
   if (journal->last == NULL) journal->last = past->last;

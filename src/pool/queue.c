@@ -442,6 +442,11 @@ static int is_usable(const struct mst_set *set, uint32_t workers,
   return 0;
 }
 
+int mst_queue_is_usable(const struct mst_queued *item, uint32_t workers,
+                        int (*usable)(void *, uint32_t), void *owner) {
+  return is_usable(item->set, workers, usable, owner);
+}
+
 static void take_all(struct mst_queue *queue, struct mst_set *set,
                      void (*visit)(void *, struct mst_queued *), void *owner) {
   while (set->item_count > 0) {

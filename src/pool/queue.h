@@ -74,6 +74,10 @@ void mst_queue_forget(struct mst_queued *item);
 struct mst_queued *mst_queue_first(struct mst_queue *queue, uint32_t worker);
 // mst_queue_is_for tells whether a queued item may go to this worker. O(its workers).
 int mst_queue_is_for(const struct mst_queued *item, uint32_t worker);
+// mst_queue_is_usable tells whether any of the workers of a queued or taken item is usable, as for
+// mst_queue_sweep. O(its workers).
+int mst_queue_is_usable(const struct mst_queued *item, uint32_t workers,
+                        int (*usable)(void *, uint32_t), void *owner);
 // mst_queue_head gives some item, or NULL: for emptying the queue.
 struct mst_queued *mst_queue_head(const struct mst_queue *queue);
 // mst_queue_sweep removes all items of sets that have no usable worker, and calls visit for each;

@@ -178,6 +178,8 @@ void mst_session_take(struct mst_session *session);
 // next call of this or the session's end.
 void mst_session_notify(struct mst_session *session, int fd);
 
+// mst_session_serve handles what is ready, without waiting or letting time pass. 0 or an error.
+int mst_session_serve(struct mst_session *session);
 // mst_session_run handles what is ready, waiting up to timeout_ms for it, and lets time pass for
 // all clusters. 0, -MST_ESYS, or -MST_ECLOSED: the session is broken.
 int mst_session_run(struct mst_session *session, int timeout_ms,

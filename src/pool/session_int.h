@@ -140,8 +140,6 @@ int64_t mst_session_scale_ns(const struct mst_session *session);
 
 // mst_cluster_carry_out carries out the core's actions.
 void mst_cluster_carry_out(struct mst_cluster *cluster);
-// mst_session_serve handles what is ready, without waiting or letting time pass. 0 or an error.
-int mst_session_serve(struct mst_session *session);
 // mst_session_heal lets time pass for lost workers, without checking the sockets.
 void mst_session_heal(struct mst_session *session);
 

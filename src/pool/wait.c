@@ -212,7 +212,9 @@ int mst_task_await(struct mst_call *task) {
   for (uint32_t i = 0; i < cluster->calls.pool.count; i++) {
     // A retry may have given it to a worker.
     if (task->queued.set == NULL) return 0;
-    if (cluster->calls.slots[i]->dead || !mst_queue_is_for(&task->queued, i))
+    // One that is held waits for the answer of any.
+    if (cluster->calls.slots[i]->dead ||
+        (!task->held && !mst_queue_is_for(&task->queued, i)))
       continue;
     const int none = has_no_memory(cluster->peers[i]);
     without |= none;

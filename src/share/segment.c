@@ -178,6 +178,23 @@ void mst_segment_close(struct mst_segment *segment) {
   segment->bytes = 0;
 }
 
+void mst_segment_adopt(struct mst_segment *segment, struct mst_map *map) {
+  MST_ASSERT(map->fd >= 0);
+  *segment = (struct mst_segment){.fd = map->fd, .bytes = map->bytes};
+  map->fd = -1;
+  open_now++;
+}
+
+int mst_segment_copy(const struct mst_map *map, struct mst_segment *segment,
+                     struct mst_err *err) {
+  int rc = mst_segment_open(segment, map->bytes, err);
+  if (rc == 0)
+    rc = mst_segment_append(segment, map->data, (size_t)map->bytes, err);
+  if (rc == 0) rc = mst_segment_seal(segment, err);
+  if (rc != 0) mst_segment_close(segment);
+  return rc;
+}
+
 int mst_map_open(int fd, struct mst_map **out, struct mst_err *err) {
   struct stat about;
   if (!is_sealed(fd) || fstat(fd, &about) != 0 || about.st_size <= 0) {

@@ -49,6 +49,13 @@ int64_t mst_segment_read(int fd, uint64_t offset, void *bytes, size_t n,
 int mst_segment_open_file(struct mst_segment *segment, const char *path,
                           struct mst_err *err);
 int mst_segment_end_file(struct mst_segment *segment, struct mst_err *err);
+// mst_segment_adopt moves the descriptor that a map keeps into a segment; it never fails.
+// mst_segment_copy makes a sealed segment with the bytes of a map as they are now. Errors as
+// mst_segment_open and mst_segment_append. Blocks as long as copying takes.
+struct mst_map;
+void mst_segment_adopt(struct mst_segment *segment, struct mst_map *map);
+int mst_segment_copy(const struct mst_map *map, struct mst_segment *segment,
+                     struct mst_err *err);
 // mst_segment_close closes the descriptor; may be called again.
 void mst_segment_close(struct mst_segment *segment);
 

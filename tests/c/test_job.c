@@ -29,7 +29,7 @@ static uint32_t trim(void) {
   struct mst_job *job;
   uint32_t gone = 0;
   while ((job = mst_jobs_surplus(&jobs)) != NULL) {
-    mst_job_free(job);
+    mst_job_forgotten(job);
     gone++;
   }
   return gone;
@@ -153,7 +153,7 @@ TEST("A group stands for its jobs: it lacks what one of them lacks") {
   }
   CHECK(mst_job_missing(group, 0, 0) == NULL);
   CHECK(mst_job_missing(group, 0, 1) == two[0]);
-  mst_job_unnote(group, 0);
+  mst_job_again(group, 0);
   CHECK(mst_job_missing(group, 0, 0) == two[0]);
   for (int i = 0; i < 2; i++)
     mst_job_release(two[i]);

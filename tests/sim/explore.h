@@ -18,10 +18,12 @@
 #include <stdint.h>
 
 #include "pool/calls.h"
+#include "pool/result.h"
 
 #define EX_WORKERS 2u
 #define EX_CALLS 3u
 #define EX_FRAMES 16u
+#define EX_ANSWER_BYTES (MST_VALUE_HEAD_BYTES + 1u)
 #define EX_PATH_MAX 200u
 #define EX_NEVER INT64_MAX
 
@@ -35,6 +37,7 @@ struct ex_ask {
   uint8_t has_job;
   uint8_t has_limit; // a time limit
   int8_t retries;    // of a task; -1: the cluster's
+  uint8_t needs;     // bits: the tasks whose results it needs
 };
 
 // The maximum number of these events in one history.
@@ -77,8 +80,8 @@ extern const struct ex_plan ex_plans[];
 extern const uint32_t ex_plan_count;
 
 // ex_plan_asks reads "v0! t1j": a word for each call. v or t: verb's call, task; then its workers;
-// then b: of the other verb, !: changes its worker, j: needs a job, l: has a time limit, 0 after a
-// dash: isn't retried.
+// then b: of the other verb, !: changes its worker, j: needs a job, n: the result of the call
+// before it, f: that of the first call, l: has a time limit, -: isn't retried.
 void ex_plan_asks(const struct ex_plan *plan, struct ex_ask asks[EX_CALLS]);
 // ex_plan_budget reads "kill 2, cancel 1".
 struct ex_budget ex_plan_budget(const struct ex_plan *plan);
@@ -147,7 +150,9 @@ struct ex_process {
   uint8_t to_replay; // how many, at its launch
   uint8_t queued;    // its launch waits
   uint8_t jobs;      // bit k: it has the job of call k
-  uint8_t lacks;     // part of its state was gone when it was launched
+  uint8_t results;   // bit k: it has the result of call k
+  uint64_t result_ids[EX_CALLS];
+  uint8_t lacks; // part of its state was gone when it was launched
   uint32_t epoch;
   uint64_t last_id; // of the calls sent to it
   struct ex_frame in[EX_FRAMES];
@@ -226,6 +231,13 @@ void ex_fact(struct ex *ex, enum mst_event_kind kind, uint32_t worker,
 void ex_stepped(struct ex *ex);
 void ex_read(struct ex *ex, uint32_t worker, uint16_t flags);
 void ex_die(struct ex *ex, uint32_t worker, uint32_t spoken);
+// What the user does: makes the next call, cancels a task, forgets a verb's calls, stops the
+// cluster. ex_of_verb tells whether two calls have the same verb and worker.
+void ex_ask_next(struct ex *ex);
+void ex_cancel(struct ex *ex, uint8_t index);
+void ex_forget(struct ex *ex, uint8_t index);
+void ex_stop(struct ex *ex);
+int ex_of_verb(const struct ex *ex, uint8_t i, uint8_t index);
 void ex_act(struct ex *ex, const struct mst_calls_action *action);
 uint8_t ex_call_of(const struct ex *ex, const struct mst_blob *payload);
 
@@ -261,7 +273,8 @@ uint64_t ex_hash(const struct ex *ex);
   SIGHT(send_failed) SIGHT(read_after_death) SIGHT(given_up)    \
   SIGHT(launched_later) SIGHT(alone) SIGHT(no_memory) SIGHT(revived)           \
   SIGHT(replay_failed) SIGHT(waited) SIGHT(stopped_early)                    \
-  SIGHT(checkpoint) SIGHT(standby_ended) SIGHT(handed_back) SIGHT(moved)
+  SIGHT(checkpoint) SIGHT(standby_ended) SIGHT(handed_back) SIGHT(moved)     \
+  SIGHT(result) SIGHT(result_dropped) SIGHT(unmet) SIGHT(cancelled_waiting)
 // clang-format on
 #define EX_SIGHT_NAME(name) EX_SAW_##name,
 enum ex_sight { EX_SIGHTS(EX_SIGHT_NAME) EX_SIGHT_COUNT };

@@ -24,7 +24,7 @@ static void mix_process(uint64_t *hash, const struct ex_process *process) {
   mix(hash, process->replayed);
   mix(hash, process->first);
   mix(hash, process->to_replay);
-  mix(hash, process->jobs);
+  mix(hash, (uint64_t)process->results << 8 | process->jobs);
   mix(hash, process->in_count);
   for (uint32_t i = 0; i < process->in_count; i++) {
     mix(hash, process->in[i].call);
@@ -128,6 +128,9 @@ static void mix_world(uint64_t *hash, const struct ex *ex) {
     mix(hash, call->outcome);
     if (call->task == NULL) continue;
     mix_call(hash, call->task);
+    mix(hash, (uint64_t)call->task->waits << 3 |
+                  (uint64_t)call->task->held << 1 |
+                  (call->task->cause != NULL));
     mix(hash, call->task->loss == NULL ? 9u : (uint64_t)call->task->loss->kind);
   }
   for (uint32_t w = 0; w < EX_WORKERS; w++) {

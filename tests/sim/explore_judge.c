@@ -44,7 +44,7 @@ static int is_for(const struct ex *ex, uint8_t call, uint32_t worker) {
 
 static int is_queued(const struct ex *ex, uint8_t call) {
   const struct mst_call *task = ex->calls[call].task;
-  return task != NULL && task->state == MST_CALL_QUEUED;
+  return task != NULL && task->state == MST_CALL_QUEUED && !task->held;
 }
 
 // ---- sending
@@ -93,6 +93,15 @@ static void judge_first_sight(struct ex *ex, uint32_t worker, uint8_t call) {
   at->mailbox = (uint8_t)(1 + worker);
 }
 
+// judge_results: a task goes to a worker that has all that it needs.
+static void judge_results(struct ex *ex, uint32_t worker, uint8_t call) {
+  const uint8_t needs = ex->asks[call].needs;
+  if ((ex->processes[worker].results & needs) != needs) {
+    ex_fail(ex, "call %u is sent without a result that it needs", call);
+  }
+  if (needs != 0) ex_saw(EX_SAW_result);
+}
+
 void ex_judge_sent(struct ex *ex, uint32_t worker,
                    const struct mst_calls_action *action) {
   struct ex_process *process = &ex->processes[worker];
@@ -109,6 +118,7 @@ void ex_judge_sent(struct ex *ex, uint32_t worker,
   if (ex->asks[call].has_job && ((process->jobs >> call) & 1) == 0) {
     ex_fail(ex, "call %u is sent without its job", call);
   }
+  judge_results(ex, worker, call);
   if ((action->flags & MST_FLAG_REPLAY) != 0) {
     judge_replay(ex, worker, call);
     return;
@@ -232,9 +242,23 @@ static int has_room(const struct ex *ex, uint32_t worker) {
          worker_of(ex, worker)->stop_ns == EX_NEVER;
 }
 
+// waits_for_one: one of the tasks that it needs isn't over.
+static int waits_for_one(const struct ex *ex, uint8_t index) {
+  for (uint8_t k = 0; k < index; k++) {
+    if ((ex->asks[index].needs & (1u << k)) != 0 &&
+        !mst_call_is_done(ex->calls[k].task)) {
+      return 1;
+    }
+  }
+  return 0;
+}
+
 static void settled_task(struct ex *ex, uint8_t index) {
   struct ex_call *call = &ex->calls[index];
   if (call->task == NULL) return;
+  if (call->task->held && !waits_for_one(ex, index)) {
+    ex_fail(ex, "task %u waits for nothing", index);
+  }
   for (uint32_t i = 0; i < EX_WORKERS && is_queued(ex, index); i++) {
     if (is_for(ex, index, i) && has_room(ex, i)) {
       ex_fail(ex, "task %u waits, and worker %u has room", index, i);
@@ -250,12 +274,13 @@ static void settled_task(struct ex *ex, uint8_t index) {
 
 static void settled_counts(struct ex *ex) {
   const struct mst_calls *core = &ex->core;
-  uint32_t queued = 0, limited = 0, awaited = 0, open = 0;
+  uint32_t queued = 0, held = 0, limited = 0, awaited = 0, open = 0;
   size_t answer_bytes = 0;
   for (uint8_t i = 0; i < EX_CALLS; i++) {
     const struct mst_call *task = ex->calls[i].task;
     if (task == NULL) continue;
-    queued += task->state == MST_CALL_QUEUED;
+    queued += task->state == MST_CALL_QUEUED && !task->held;
+    held += task->held == MST_HELD_WAITING;
     limited += task->timeout_ns > 0;
     awaited += task->state == MST_CALL_QUEUED && task->awaited;
     open += !mst_call_is_done(task);
@@ -267,7 +292,7 @@ static void settled_counts(struct ex *ex) {
       answer_bytes += at->counted ? at->value_bytes : 0;
   }
   if (mst_queue_count(&core->dispatch.queue) != queued ||
-      core->dispatch.bytes != queued) {
+      core->dispatch.bytes != queued + held) {
     ex_fail(ex, "%u tasks wait, and the queue has %u", queued,
             mst_queue_count(&core->dispatch.queue));
   }
@@ -284,7 +309,7 @@ static void settled_counts(struct ex *ex) {
 void ex_settled(struct ex *ex) {
   const struct mst_calls *core = &ex->core;
   if (core->due.first != NULL || core->told != NULL || core->to_dispatch ||
-      core->pool.action_count > 0) {
+      core->tally.ready != NULL || core->pool.action_count > 0) {
     ex_fail(ex, "something to do is left");
   }
   for (uint32_t i = 0; i < EX_WORKERS; i++)

@@ -40,6 +40,14 @@ const struct ex_plan ex_plans[] = {
     {.asks = "v0 t0 t", .limits = "move 1, stop 1, retire 1"},
     {.asks = "v0 t0 t", .limits = "move 1, end 1"},
     {.asks = "v0 v0 t0", .limits = "kill 1, move 1", .dear = 1, .keeps = 1},
+    {.asks = "t tn tn", .limits = "kill 1, cancel 1"},
+    {.asks = "t0 t1n tn", .limits = "kill 1, end 1, cancel 1"},
+    {.asks = "t tn! t0nf", .limits = "kill 2, cancel 1", .awaited = 1, .size = EX_MEDIUM},
+    {.asks = "tj tnj tf", .limits = "kill 1, stop 1, cancel 1"},
+    {.asks = "t- tn v0", .limits = "kill 1, drain 1, no memory 1"},
+    {.asks = "tl tn tnl", .limits = "kill 1, cancel 1, overdue 1"},
+    {.asks = "t t1n tf", .limits = "kill 1, queue 1, move 1, cancel 1"},
+    {.asks = "t0- t1n! tnf", .limits = "kill 2, retire 1, cancel 1", .size = EX_LARGE},
     {.asks = "v0! v0b t", .limits = "kill 2, forget 1, cancel 1", .size = EX_LARGE},
     {.asks = "t t t", .limits = "kill 2, cancel 2", .size = EX_LARGE},
     {.asks = "t0 t t", .limits = "kill 2, cancel 2", .size = EX_LARGE},
@@ -65,7 +73,8 @@ const struct ex_plan ex_plans[] = {
 // clang-format on
 const uint32_t ex_plan_count = sizeof ex_plans / sizeof ex_plans[0];
 
-static const char *read_ask(const char *at, struct ex_ask *ask) {
+static const char *read_ask(const char *at, uint32_t index,
+                            struct ex_ask *ask) {
   *ask = (struct ex_ask){.is_task = *at++ == 't', .retries = -1};
   for (; *at != ' ' && *at != '\0'; at++) {
     if (*at == '0') ask->workers |= 1;
@@ -74,6 +83,8 @@ static const char *read_ask(const char *at, struct ex_ask *ask) {
     ask->changes |= *at == '!';
     ask->has_job |= *at == 'j';
     ask->has_limit |= *at == 'l';
+    if (*at == 'n') ask->needs = (uint8_t)(ask->needs | 1u << (index - 1));
+    if (*at == 'f') ask->needs |= 1;
     if (*at == '-') ask->retries = 0;
   }
   return *at == ' ' ? at + 1 : at;
@@ -82,7 +93,7 @@ static const char *read_ask(const char *at, struct ex_ask *ask) {
 void ex_plan_asks(const struct ex_plan *plan, struct ex_ask asks[EX_CALLS]) {
   const char *at = plan->asks;
   for (uint32_t i = 0; i < EX_CALLS; i++)
-    at = read_ask(at, &asks[i]);
+    at = read_ask(at, i, &asks[i]);
 }
 
 static uint8_t number_of(const char *limits, const char *word) {

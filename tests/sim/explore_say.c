@@ -48,11 +48,37 @@ static void unsent(struct ex *ex, const struct mst_calls_action *action,
   }
 }
 
+static void receive_result(struct ex *ex, struct ex_process *process,
+                           const struct mst_calls_action *action) {
+  const struct mst_buf *bytes = &action->payload->buf;
+  if (bytes->len != 1 || bytes->data[0] >= EX_CALLS) {
+    ex_fail(ex, "worker %u is sent something else", action->worker);
+    return;
+  }
+  const uint8_t source = bytes->data[0];
+  if (((process->results >> source) & 1) != 0) {
+    ex_fail(ex, "worker %u is sent a result twice", action->worker);
+  }
+  process->results = (uint8_t)(process->results | 1u << source);
+  process->result_ids[source] = action->id;
+}
+
+static void drop_result(struct ex_process *process, uint64_t id) {
+  for (uint8_t k = 0; k < EX_CALLS; k++) {
+    if (process->result_ids[k] != id) continue;
+    process->results = (uint8_t)(process->results & ~(1u << k));
+    ex_saw(EX_SAW_result_dropped);
+  }
+}
+
 static void receive(struct ex *ex, const struct mst_calls_action *action) {
   struct ex_process *process = &ex->processes[action->worker];
   const uint8_t call = ex_call_of(ex, action->payload);
   if (action->kind == MST_CALLS_BYE) process->bye = 1;
-  if (action->kind == MST_CALLS_JOB) {
+  if (action->kind == MST_CALLS_DROP) drop_result(process, action->id);
+  if (action->kind == MST_CALLS_JOB && call == EX_CALLS) {
+    receive_result(ex, process, action);
+  } else if (action->kind == MST_CALLS_JOB) {
     if (((process->jobs >> call) & 1) != 0) {
       ex_fail(ex, "worker %u is sent a job twice", action->worker);
     }

@@ -49,6 +49,18 @@ static void see(enum ex_outcome outcome) {
   }
 }
 
+// is_for: it needs a task that failed, directly or not.
+static int is_for(const struct ex *ex, uint8_t index,
+                  const struct mst_call *cause) {
+  uint8_t needs = ex->asks[index].needs;
+  for (uint8_t k = index; k-- > 0;) {
+    if ((needs & (1u << k)) == 0) continue;
+    if (ex->calls[k].task == cause) return cause->state != MST_CALL_DONE;
+    needs = (uint8_t)(needs | ex->asks[k].needs);
+  }
+  return 0;
+}
+
 static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
   struct ex_call *call = &ex->calls[index];
   const enum ex_outcome outcome = outcome_of(at);
@@ -59,7 +71,8 @@ static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
   }
   call->outcome = (uint8_t)outcome;
   see(outcome);
-  if (outcome == EX_VALUE && (at->value_bytes != 1 || at->value[0] != index)) {
+  if (outcome == EX_VALUE && (at->value_bytes != EX_ANSWER_BYTES ||
+                              at->value[EX_ANSWER_BYTES - 1] != index)) {
     ex_fail(ex, "call %u has another's answer", index);
   }
   if (outcome == EX_CANCELLED) ex_fail(ex, "call %u is cancelled", index);
@@ -69,7 +82,11 @@ static void judge_end(struct ex *ex, uint8_t index, const struct mst_call *at) {
   if ((outcome == EX_VALUE || outcome == EX_POISON) && call->late) {
     ex_fail(ex, "call %u was late, and that isn't told", index);
   }
-  if (outcome == EX_LOST && !may_be_lost(ex, index)) {
+  if (at->cause != NULL) {
+    ex_saw(EX_SAW_unmet);
+    if (outcome != EX_LOST || !is_for(ex, index, at->cause))
+      ex_fail(ex, "call %u ends for a cause that isn't one", index);
+  } else if (outcome == EX_LOST && !may_be_lost(ex, index)) {
     ex_fail(ex, "call %u is lost", index);
   }
   if (outcome == EX_POISON && call->blamed == 0) {
@@ -218,6 +235,14 @@ void ex_verdict(struct ex *ex) {
   if (!ex->failed) end_pool(ex);
 }
 
+// caused counts the tasks that hold this one as their cause.
+static uint32_t caused(const struct ex *ex, const struct mst_call *task) {
+  uint32_t n = 0;
+  for (uint8_t i = 0; i < EX_CALLS; i++)
+    n += ex->calls[i].task != NULL && ex->calls[i].task->cause == task;
+  return n;
+}
+
 void ex_released(struct ex *ex) {
   for (uint8_t i = 0; i < EX_CALLS; i++) {
     const struct ex_call *call = &ex->calls[i];
@@ -232,7 +257,8 @@ void ex_released(struct ex *ex) {
     if (!mst_call_is_done(call->task)) {
       ex_fail(ex, "task %u outlives its cluster undone", i);
     }
-    if (call->task->refs != 1 || call->task->tally != NULL) {
+    if (call->task->refs != 1 + caused(ex, call->task) ||
+        call->task->tally != NULL) {
       ex_fail(ex, "task %u is still held", i);
     }
   }

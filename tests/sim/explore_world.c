@@ -12,18 +12,12 @@
 // Later limits of the core are for boots that never end: kills play these.
 #define WAIT_MAX_NS (30 * MST_NS_PER_S)
 
-static const char verbs[2];
-
 static const struct mst_worker *worker_of(const struct ex *ex, uint32_t w) {
   return &ex->core.pool.workers[w];
 }
 
 static const struct mst_slot *slot_of(const struct ex *ex, uint32_t w) {
   return ex->core.slots[w];
-}
-
-static uint32_t own_worker(const struct ex_ask *ask) {
-  return ask->workers == 2 ? 1 : 0;
 }
 
 // ---- facts
@@ -117,9 +111,11 @@ void ex_read(struct ex *ex, uint32_t worker, uint16_t flags) {
     if (ex->asks[frame.call].changes) answered.flags |= MST_FLAG_STATE;
     note_change(ex, worker, frame.call);
     if (mst_calls_wants(&ex->core, worker, frame.id)) {
-      (void)mst_buf_append(&answered.bytes, &frame.call, 1);
+      const uint8_t head[EX_ANSWER_BYTES] = {0};
+      (void)mst_buf_append(&answered.bytes, head, sizeof head);
+      answered.bytes.data[sizeof head - 1] = frame.call;
       answered.value = answered.bytes.data;
-      answered.value_bytes = 1;
+      answered.value_bytes = sizeof head;
     }
   }
   mst_calls_answered(&ex->core, worker, &answered, ex->now_ns);
@@ -156,106 +152,6 @@ static void wait_in_queue(struct ex *ex, uint32_t worker) {
 static void launch_fails(struct ex *ex, struct ex_event event) {
   ex->processes[event.at].life = EX_NONE;
   ex_fact(ex, MST_EV_LAUNCH_FAILED, event.at, 0, event.more ? EAGAIN : EPERM);
-}
-
-// ---- the user
-
-static void ask_task(struct ex *ex, uint8_t index) {
-  const struct ex_ask *ask = &ex->asks[index];
-  struct ex_call *call = &ex->calls[index];
-  const struct mst_task_terms terms = {.job = call->job,
-                                       .retries = ask->retries,
-                                       .timeout_ns =
-                                           ask->has_limit ? LIMIT_NS : 0};
-  uint32_t set[EX_WORKERS];
-  uint32_t count = 0;
-  for (uint32_t i = 0; i < EX_WORKERS; i++) {
-    if ((ask->workers & (1u << i)) != 0) set[count++] = i;
-  }
-  call->task =
-      mst_calls_submit(&ex->core, call->payload, count > 0 ? set : NULL, count,
-                       &terms, ex->now_ns);
-  call->task->tag = index;
-  if (ex->plan->awaited) mst_calls_await_task(call->task);
-}
-
-static void ask_verb(struct ex *ex, uint8_t index) {
-  const struct ex_ask *ask = &ex->asks[index];
-  struct ex_call *call = &ex->calls[index];
-  const uint32_t worker = own_worker(ask);
-  const struct mst_slot *slot = slot_of(ex, worker);
-  const int gone = slot->dead && slot->sys_errno == 0;
-  const int rc =
-      mst_calls_send(&ex->core, worker, call->payload, &verbs[ask->caller],
-                     index, MST_UNSEEN_NOT, ex->now_ns);
-  if (rc == 0) {
-    call->mailbox = (uint8_t)(1 + worker);
-    if (gone) ex_fail(ex, "a worker that is gone takes a call");
-    return;
-  }
-  call->outcome = EX_REFUSED;
-  ex_saw(EX_SAW_refused);
-  if (rc != -MST_ECLOSED) ex_fail(ex, "mst_calls_send: %d", rc);
-  if (!slot->dead && worker_of(ex, worker)->stop_ns == EX_NEVER &&
-      !worker_of(ex, worker)->drains &&
-      !(ex->plan->no_healing && slot->ended)) {
-    ex_fail(ex, "worker %u takes no call", worker);
-  }
-}
-
-static void ask(struct ex *ex) {
-  const uint8_t index = ex->asked++;
-  const uint32_t dead = ex->core.slots[0]->dead + ex->core.slots[1]->dead;
-  ex->calls[index].asked = 1;
-  if (ex->asks[index].is_task) {
-    ask_task(ex, index);
-  } else {
-    ask_verb(ex, index);
-  }
-  if (dead > ex->core.slots[0]->dead + ex->core.slots[1]->dead) {
-    ex_saw(EX_SAW_revived);
-  }
-}
-
-static void cancel(struct ex *ex, uint8_t index) {
-  struct ex_call *call = &ex->calls[index];
-  ex_saw(call->task->state == MST_CALL_QUEUED ? EX_SAW_cancelled_queued
-         : call->task->sent                   ? EX_SAW_cancelled_sent
-                                              : EX_SAW_cancelled_given);
-  call->cancelled = 1;
-  call->outcome = EX_CANCELLED;
-  if (mst_call_cancel(call->task, ex->now_ns) != 1) {
-    ex_fail(ex, "call %u isn't done and can't be cancelled", index);
-  }
-}
-
-// of_verb tells whether two calls have the same verb and worker.
-static int of_verb(const struct ex *ex, uint8_t i, uint8_t index) {
-  return !ex->asks[i].is_task && ex->asks[i].caller == ex->asks[index].caller &&
-         ex->asks[i].workers == ex->asks[index].workers;
-}
-
-static void forget(struct ex *ex, uint8_t index) {
-  const uint32_t worker = own_worker(&ex->asks[index]);
-  const char *caller = &verbs[ex->asks[index].caller];
-  ex_saw(mst_mailbox_answer(&ex->core.slots[worker]->mailbox, caller) != NULL
-             ? EX_SAW_forgotten_answer
-             : EX_SAW_forgotten_sent);
-  for (uint8_t i = 0; i < EX_CALLS; i++) {
-    struct ex_call *call = &ex->calls[i];
-    if (!call->asked || !of_verb(ex, i, index)) continue;
-    if (call->outcome != EX_PENDING) continue;
-    call->outcome = EX_CANCELLED;
-    call->cancelled = 1;
-  }
-  mst_calls_forget(&ex->core, worker, caller, ex->now_ns);
-}
-
-static void stop(struct ex *ex) {
-  ex->stopping = 1;
-  ex_saw(EX_SAW_stopped_early);
-  mst_calls_end_queue(&ex->core, ex->now_ns);
-  ex_fact(ex, MST_EV_STOP, 0, 0, 0);
 }
 
 // ---- which events may come
@@ -351,7 +247,7 @@ static void may_of_user(const struct ex *ex, struct list *list) {
     }
     // Once for all calls of the same verb.
     uint8_t first = 0;
-    while (!(ex->calls[first].asked && of_verb(ex, first, i) &&
+    while (!(ex->calls[first].asked && ex_of_verb(ex, first, i) &&
              ex->calls[first].outcome == EX_PENDING) &&
            first < i)
       first++;
@@ -415,11 +311,11 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     return;
   case EX_CANCEL:
     ex->left.cancels--;
-    cancel(ex, event.at);
+    ex_cancel(ex, event.at);
     break;
   case EX_FORGET:
     ex->left.forgets--;
-    forget(ex, event.at);
+    ex_forget(ex, event.at);
     break;
   case EX_NO_LAUNCH:
     ex->left.no_launch--;
@@ -459,7 +355,7 @@ static void apply_mishap(struct ex *ex, struct ex_event event) {
     return;
   case EX_STOP:
     ex->left.stops--;
-    stop(ex);
+    ex_stop(ex);
     return;
   case EX_NO_MEMORY:
     ex->left.no_memory--;
@@ -492,7 +388,7 @@ void ex_apply(struct ex *ex, struct ex_event event) {
   ex_log(ex, "< %s %u %u", ex_event_name(event.what), event.at, event.more);
   switch ((enum ex_what)event.what) {
   case EX_ASK:
-    ask(ex);
+    ex_ask_next(ex);
     break;
   case EX_READY:
     be_ready(ex, event.at);

@@ -49,6 +49,12 @@ test_cluster("a task is a promise of its value, or of its error", {
   expect_true(task_done(tasks[[1L]]))
   both <- promises::promise_all(a = task_submit(cl, sum, 1, 2), b = task_submit(cl, sum, 3))
   expect_identical(outcomes(list(both)), list(list(value = list(a = 3, b = 3))))
+  # One that needs another.
+  slow <- task_submit(cl, function() {
+    Sys.sleep(0.1) # tidy: so that the other waits
+    20
+  })
+  expect_identical(outcomes(list(task_submit(cl, sum, 1, slow))), list(list(value = 21)))
 })
 
 test_cluster("the event loop runs other things until a task is over, and asks for nothing", {

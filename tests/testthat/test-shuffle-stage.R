@@ -9,7 +9,8 @@ weight <- function(x) length(serialize(x, NULL))
 # Bytes of the largest that the workers of a cluster were sent once, for a function.
 heaviest_job <- function(cl) {
   max(unlist(clusterCall(cl, function() {
-    vapply(getFromNamespace("the", "muster")$jobs, function(job) length(serialize(job, NULL)), 0L)
+    jobs <- as.list(getFromNamespace("the", "muster")$jobs)
+    vapply(jobs, function(job) length(serialize(job, NULL)), 0L)
   })))
 }
 

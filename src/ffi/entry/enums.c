@@ -58,8 +58,9 @@ static const struct number fetched[] = {
 static const struct number stock_links[] = {
     ONE(FFI_LINK_, ENDED), ONE(FFI_LINK_, NOTHING), ONE(FFI_LINK_, WHOLE)};
 static const struct number scan_bits[] = {
-    ONE(FFI_SCAN_, CONNECTION), ONE(FFI_SCAN_, POINTER),
-    ONE(FFI_SCAN_, ENVIRONMENT), ONE(FFI_SCAN_, S4), ONE(FFI_SCAN_, CODE)};
+    ONE(FFI_SCAN_, CONNECTION),  ONE(FFI_SCAN_, POINTER),
+    ONE(FFI_SCAN_, ENVIRONMENT), ONE(FFI_SCAN_, S4),
+    ONE(FFI_SCAN_, CODE),        ONE(FFI_SCAN_, TASK)};
 static const struct number target_kinds[] = {
     ONE(FFI_TARGET_, RANGE), ONE(FFI_TARGET_, NAME), ONE(FFI_TARGET_, BAD),
     ONE(FFI_TARGET_, LARGE)};

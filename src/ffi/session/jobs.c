@@ -102,14 +102,10 @@ static SEXP new_pointer(void) {
   return pointer;
 }
 
-int ffi_jobs_of(SEXP pointers, const struct mst_cluster *cluster,
-                struct mst_job **jobs) {
-  for (R_xlen_t i = 0; i < Rf_xlength(pointers); i++) {
-    const struct ref *ref = ffi_address_of(VECTOR_ELT(pointers, i), job_tag());
-    jobs[i] = ref == NULL ? NULL : ref->job;
-    if (jobs[i] == NULL || jobs[i]->jobs != &cluster->calls.jobs) return 0;
-  }
-  return 1;
+struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster) {
+  const struct ref *ref = ffi_address_of(pointer, job_tag());
+  struct mst_job *job = ref == NULL ? NULL : ref->job;
+  return job == NULL || job->jobs != &cluster->calls.jobs ? NULL : job;
 }
 
 // borrow_frozen makes a blob share the large vectors of a frozen one if they are the same:

@@ -72,7 +72,7 @@ int ffi_show_progress(void);
 // ---- payload.c
 
 // ffi_payload serializes a call into a blob, with a segment if its arguments are large. It is held
-// until the entry point ends: take a reference to keep it. may_share: 0 if ffi_is_refused has found
+// until the entry point ends: take a reference to keep it. may_share: 0 if ffi_is_refused has seen
 // nothing that can be shared. Raises R errors; runs R code.
 struct mst_blob *ffi_payload(SEXP fun, SEXP args, SEXP tag, int may_share);
 // ffi_payload_of_verb does the same for a call of parallel's verbs: one clusterCall() serializes
@@ -91,15 +91,19 @@ void ffi_payload_done(void);
 
 // ---- tasks.c
 
+// ffi_task_of gives the task behind a pointer; NULL and the outcome for a copy, in another process,
+// or after its session was given up.
+struct mst_call *ffi_task_of(SEXP pointer, enum ffi_outcome *outcome);
+
+// ---- answers.c
+
 // ffi_label gives a task's label as R's string; NULL if it has none. Allocates.
 SEXP ffi_label(const struct mst_call *task);
 
 // ---- jobs.c
 
-// ffi_jobs_of fills in the jobs behind a list of pointers of ffi_job_hold: 1, or 0 if one isn't a
-// job of this cluster.
-int ffi_jobs_of(SEXP pointers, const struct mst_cluster *cluster,
-                struct mst_job **jobs);
+// ffi_job_of gives the job behind a pointer of ffi_job_hold, NULL if it isn't one of this cluster.
+struct mst_job *ffi_job_of(SEXP pointer, const struct mst_cluster *cluster);
 
 // ---- events.c: events of workers, for the user
 
@@ -215,6 +219,7 @@ SEXP ffi_task_value(SEXP task, SEXP timeout_s);
 SEXP ffi_task_loss(SEXP task);
 SEXP ffi_needs(SEXP roots);
 SEXP ffi_is_unknown(SEXP env, SEXP names);
+SEXP ffi_task_cause(SEXP task);
 SEXP ffi_task_cancel(SEXP task);
 SEXP ffi_task_state(SEXP task);
 SEXP ffi_task_log(SEXP task, SEXP text);

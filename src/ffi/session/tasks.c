@@ -1,9 +1,10 @@
-// Tasks as external pointers: submit, wait, value, cancel.
+// Tasks as external pointers, and how they are submitted.
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mst_clock.h"
 #include "ffi/session/session.h"
+#include "pool/result.h"
 
 // Queued tasks keep their bytes in this session. Beyond this many bytes, submitting waits.
 #define QUEUE_BYTES ((size_t)256 << 20)
@@ -111,9 +112,7 @@ static SEXP task_class(void) {
   return class;
 }
 
-// task_of gives the task behind a pointer; NULL and the outcome for a copy, in another process, or
-// after its session was given up.
-static struct mst_call *task_of(SEXP pointer, enum ffi_outcome *outcome) {
+struct mst_call *ffi_task_of(SEXP pointer, enum ffi_outcome *outcome) {
   struct mst_call *task = ffi_address_of(pointer, task_tag());
   *outcome = FFI_FOREIGN;
   if (task == NULL) return NULL;
@@ -122,6 +121,11 @@ static struct mst_call *task_of(SEXP pointer, enum ffi_outcome *outcome) {
   if (bundle == NULL || bundle->owner != ffi_self()) return NULL;
   *outcome = FFI_BROKEN;
   return bundle->failures == ffi_session_failures() ? task : NULL;
+}
+
+static int is_task(SEXP pointer) {
+  return TYPEOF(pointer) == EXTPTRSXP &&
+         R_ExternalPtrTag(pointer) == task_tag();
 }
 
 // ---- submitting
@@ -182,7 +186,8 @@ static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
 static void wait_for_room(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
   while (!cluster->closed && cluster->calls.dispatch.bytes > QUEUE_BYTES &&
-         mst_queue_count(&cluster->calls.dispatch.queue) > 0) {
+         (mst_queue_count(&cluster->calls.dispatch.queue) > 0 ||
+          cluster->calls.tally.waiting != NULL)) {
     ffi_wait_slice(session, FFI_SLICE_MS);
   }
 }
@@ -215,40 +220,102 @@ static struct mst_task_terms terms_of(SEXP limits) {
   return terms;
 }
 
-// need gives a job for all of a task's jobs, with a reference. Returns 0, or an outcome.
-static int need(SEXP pointers, struct mst_job **jobs,
+static void release_job(void *job) { mst_job_release(job); }
+
+// hold_result holds the result of a task of these nodes' cluster until the entry ends. Returns 0,
+// or an outcome.
+static int hold_result(SEXP pointer, const struct nodes *nodes,
+                       struct mst_job **out) {
+  enum ffi_outcome outcome;
+  struct mst_call *source = ffi_task_of(pointer, &outcome);
+  if (source == NULL) return (int)outcome;
+  if (R_ExternalPtrProtected(R_ExternalPtrProtected(pointer)) != nodes->pointer)
+    return FFI_TYPE;
+  // One that is done already is copied.
+  const size_t bytes = source->value_bytes +
+                       (source->map == NULL ? 0 : (size_t)source->map->bytes);
+  if (source->result == NULL && bytes > MST_CHAN_KEEP) ffi_memory_check(bytes);
+  *out = mst_result_hold(&nodes->cluster->calls.jobs, source);
+  if (*out == NULL) return FFI_MEMORY;
+  (void)ffi_hold(*out, release_job);
+  return 0;
+}
+
+// hold_results does so for the tasks among a task's needs, and puts the numbers of the results into
+// the vector that is the last of its arguments.
+static int hold_results(SEXP needs, SEXP args, const struct nodes *nodes,
+                        struct mst_job **jobs) {
+  R_xlen_t n = 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(needs); i++) {
+    if (!is_task(VECTOR_ELT(needs, i))) continue;
+    const int rc = hold_result(VECTOR_ELT(needs, i), nodes, &jobs[i]);
+    if (rc != 0) return rc;
+    SEXP numbers = VECTOR_ELT(args, Rf_xlength(args) - 1);
+    REAL(numbers)[n++] = (double)jobs[i]->id;
+  }
+  return 0;
+}
+
+// need gives a job for all of a task's needs, with a reference. Returns 0, or an outcome.
+static int need(SEXP needs, struct mst_job **jobs,
                 const struct mst_cluster *cluster, struct mst_job **out) {
-  if (!ffi_jobs_of(pointers, cluster, jobs)) return FFI_TYPE;
-  const uint32_t n = (uint32_t)Rf_xlength(pointers);
+  for (R_xlen_t i = 0; i < Rf_xlength(needs); i++) {
+    SEXP pointer = VECTOR_ELT(needs, i);
+    if (is_task(pointer)) continue;
+    jobs[i] = ffi_job_of(pointer, cluster);
+    if (jobs[i] == NULL) return FFI_TYPE;
+  }
+  const uint32_t n = (uint32_t)Rf_xlength(needs);
   return mst_job_group(jobs, n, out) == 0 ? 0 : FFI_MEMORY;
 }
 
-// ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome; FFI_TYPE: they
-// belong to several clusters; FFI_REFERENCE: fun or an argument can't be used in another process.
-// jobs: a list of pointers of ffi_job_hold, or NULL. limits: NULL for the cluster's, or c(retries,
+// users_have_task tells whether a user's arguments have a task in them. Those of muster's own calls
+// are the second argument; what else these take along, such as globals, may have one.
+static int users_have_task(SEXP fun, SEXP args) {
+  static const char own[] = "muster:::";
+  const int is_own =
+      TYPEOF(fun) == STRSXP && Rf_xlength(fun) == 1 && Rf_xlength(args) > 1 &&
+      strncmp(CHAR(STRING_ELT(fun, 0)), own, sizeof own - 1) == 0;
+  int seen = 0;
+  (void)ffi_is_refused(is_own ? VECTOR_ELT(args, 1) : args, &seen);
+  return (seen & FFI_SCAN_TASK) != 0;
+}
+
+// ffi_task_submit queues fun(args) for any of the nodes: a task, or an outcome; FFI_TYPE: they, or
+// a task among the needs, belong to another cluster; FFI_REFERENCE: fun or an argument can't be
+// used in another process, or is a task. needs: NULL, or a list of pointers of ffi_job_hold, and of
+// tasks of the same cluster, whose results the worker gets as jobs; their numbers are put into the
+// last of args, a vector of doubles. limits: NULL for the cluster's, or c(retries,
 // seconds of evaluation), with NA and 0 for the cluster's; a third number, 1, makes it a task for
 // ffi_task_said, with any references in it and in its value; a fourth is its priority. label: its
 // name, or NULL.
-SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits,
+SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
                      SEXP label) {
   struct nodes nodes;
   enum ffi_outcome now;
   int outcome = read_nodes(list, &nodes);
   if (outcome != 0) return Rf_ScalarInteger(outcome);
-  int may_share;
+  int seen;
   const int refused =
-      ffi_is_refused(args, &may_share) || ffi_is_refused(fun, NULL);
+      ffi_is_refused(args, &seen) || ffi_is_refused(fun, NULL) ||
+      ((seen & FFI_SCAN_TASK) != 0 && users_have_task(fun, args));
   if (refused && !has_own_contract(limits)) {
     return Rf_ScalarInteger(FFI_REFERENCE);
   }
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
   Rf_setAttrib(pointer, R_ClassSymbol, task_class());
   wait_for_room(nodes.cluster);
-  struct mst_blob *payload = ffi_payload(fun, args, R_NilValue, may_share);
+  struct mst_job **jobs = (struct mst_job **)(void *)R_alloc(
+      (size_t)Rf_xlength(needs), sizeof *jobs);
+  outcome = hold_results(needs, args, &nodes, jobs);
+  if (outcome != 0) {
+    UNPROTECT(1);
+    return Rf_ScalarInteger(outcome);
+  }
+  struct mst_blob *payload =
+      ffi_payload(fun, args, R_NilValue, (seen & FFI_SCAN_LARGE) != 0);
   uint32_t few[sizeof nodes.few];
   const uint32_t *workers = list_workers(&nodes, few);
-  struct mst_job **needed = (struct mst_job **)(void *)R_alloc(
-      (size_t)Rf_xlength(jobs), sizeof *needed);
   // Last: nothing else protects it, or keeps its room.
   SEXP bundle = bundle_for(nodes.pointer);
   // No R code runs from here on; until here it may have stopped the cluster.
@@ -261,7 +328,7 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits,
   struct mst_task_terms terms = terms_of(limits);
   if (label != R_NilValue) terms.label = CHAR(STRING_ELT(label, 0));
   if (outcome == 0) {
-    outcome = need(jobs, needed, nodes.cluster, &terms.job);
+    outcome = need(needs, jobs, nodes.cluster, &terms.job);
   }
   if (outcome == 0) {
     ffi_bound_log(nodes.cluster);
@@ -281,308 +348,25 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP jobs, SEXP limits,
   return task == NULL ? Rf_ScalarInteger(outcome) : pointer;
 }
 
-// ---- waiting
+// ---- the task that a task failed for
 
-// worker_with gives the worker that has a task, or NULL.
-static struct mst_peer *worker_with(const struct mst_call *task) {
-  if (task->mailbox == NULL) return NULL;
-  return mst_task_cluster(task)->peers[task->mailbox->worker];
-}
-
-// spin_for polls the worker that has the task for a short while.
-static void spin_for(struct mst_session *session, const struct mst_call *task) {
-  struct mst_peer *peer = worker_with(task);
-  if (peer == NULL || !mst_spin_begin(&session->spin)) return;
-  const int64_t end_ns = mst_clock_now() + MST_SPIN_NS;
-  do {
-    mst_peer_poll(peer);
-    peer = worker_with(task);
-  } while (!mst_call_is_done(task) && peer != NULL && mst_clock_now() < end_ns);
-  mst_spin_end(&session->spin, mst_call_is_done(task));
-}
-
-// Asking for a task waits for it. A task for whose answer memory is too short counts as done:
-// ffi_task_value then reports that.
-static int is_done_at(SEXP tasks, R_xlen_t i) {
+// ffi_task_cause gives a task's cause (pool/result.h) as a task, or NULL.
+SEXP ffi_task_cause(SEXP pointer) {
   enum ffi_outcome outcome;
-  struct mst_call *task = task_of(VECTOR_ELT(tasks, i), &outcome);
-  if (task == NULL || mst_call_is_done(task)) return 1;
-  return mst_task_await(task) != 0 || mst_call_is_done(task);
-}
-
-// look fills in which tasks are done, and returns their number.
-static R_xlen_t look(SEXP tasks, SEXP done) {
-  R_xlen_t n = 0;
-  for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
-    LOGICAL(done)[i] = is_done_at(tasks, i);
-    n += LOGICAL(done)[i];
-  }
-  return n;
-}
-
-// wait_for_all waits for one after the other, so that there may be very many.
-static void wait_for_all(struct mst_session *session, SEXP tasks,
-                         int64_t deadline_ns) {
-  R_xlen_t i = 0;
-  while (i < Rf_xlength(tasks) && mst_clock_now() < deadline_ns) {
-    if (is_done_at(tasks, i)) {
-      i++;
-    } else {
-      ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    }
-  }
-}
-
-// is_stuck: memory may be too short for an answer, or the session is broken.
-static int is_stuck(const struct mst_session *session) {
-  const struct mst_cluster *cluster = session->clusters;
-  while (cluster != NULL && cluster->held == 0)
-    cluster = cluster->next;
-  return session->broken || cluster != NULL;
-}
-
-static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
-                         int64_t deadline_ns) {
-  uint64_t before = session->counts.tasks_done;
-  R_xlen_t have = look(tasks, done);
-  while (have == 0 && Rf_xlength(tasks) > 0 && mst_clock_now() < deadline_ns) {
-    ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    if (session->counts.tasks_done == before && !is_stuck(session)) continue;
-    before = session->counts.tasks_done;
-    have = look(tasks, done);
-  }
-}
-
-// ffi_task_wait waits until all tasks of a list are done, or `any` one, or until the time limit: a
-// logical vector. A limit of 0 only checks, but may run R code to tell of events; NULL runs none.
-SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
-  struct mst_session *session = ffi_session_or_null();
-  SEXP done = PROTECT(Rf_allocVector(LGLSXP, Rf_xlength(tasks)));
-  if (session != NULL) {
-    const int quiet = timeout_s == R_NilValue;
-    const int64_t deadline_ns = quiet ? 0 : ffi_deadline(timeout_s);
-    ffi_run_slice(session, 0);
-    if (Rf_asLogical(any) == 1) {
-      wait_for_one(session, tasks, done, deadline_ns);
-    } else {
-      wait_for_all(session, tasks, deadline_ns);
-    }
-    if (!quiet && ffi_has_news(session)) ffi_wait_slice(session, 0);
-  }
-  (void)look(tasks, done);
-  UNPROTECT(1);
-  return done;
-}
-
-// ---- what tasks say before their answers
-
-static void release_call(void *call) { mst_call_release(call); }
-
-// value_of reads what a task has said.
-static SEXP value_of(struct mst_call *said) {
-  (void)ffi_hold(said, release_call);
-  const size_t skip = mst_value_skip(said->flags);
-  if (said->value_bytes < skip) Rf_error("a worker's message can't be read");
-  SEXP content = PROTECT(ffi_unserialize_message(
-      said->flags, said->value, said->value_bytes, skip, said->map));
-  ffi_drop(said);
-  UNPROTECT(1);
-  return TYPEOF(content) == VECSXP && Rf_xlength(content) > 0
-             ? VECTOR_ELT(content, 0)
-             : R_NilValue;
-}
-
-// take_said takes the oldest value of the first task that has one: list(index, value), or NULL.
-static SEXP take_said(SEXP tasks) {
-  enum ffi_outcome outcome;
-  for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
-    struct mst_call *task = task_of(VECTOR_ELT(tasks, i), &outcome);
-    struct mst_call *said = task == NULL ? NULL : mst_call_take_said(task);
-    if (said == NULL) continue;
-    SEXP pair = PROTECT(Rf_allocVector(VECSXP, 2));
-    SET_VECTOR_ELT(pair, 0, Rf_ScalarInteger((int)i + 1));
-    SET_VECTOR_ELT(pair, 1, value_of(said));
+  if (ffi_task_of(pointer, &outcome) == NULL) return R_NilValue;
+  SEXP cause = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
+  Rf_setAttrib(cause, R_ClassSymbol, task_class());
+  SEXP bundle =
+      bundle_for(R_ExternalPtrProtected(R_ExternalPtrProtected(pointer)));
+  const struct mst_call *task = ffi_task_of(pointer, &outcome);
+  if (task == NULL || task->cause == NULL || bundle == NULL) {
     UNPROTECT(1);
-    return pair;
+    return R_NilValue;
   }
-  return R_NilValue;
-}
-
-static int any_done(SEXP tasks) {
-  for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
-    if (is_done_at(tasks, i)) return 1;
-  }
-  return 0;
-}
-
-// ffi_task_said waits until one of the tasks has said something, which it takes: list(index,
-// value). NULL if one is done before that, or the time is over. A limit of 0 only looks.
-SEXP ffi_task_said(SEXP tasks, SEXP timeout_s) {
-  struct mst_session *session = ffi_session_or_null();
-  if (session == NULL) return R_NilValue;
-  const int64_t deadline_ns = ffi_deadline(timeout_s);
-  for (int looked = 0;; looked = 1) {
-    const int done =
-        any_done(tasks); // first: an answer comes after all that was said
-    SEXP said = take_said(tasks);
-    if (said != R_NilValue || done) return said;
-    if (looked && mst_clock_now() >= deadline_ns) return R_NilValue;
-    if (!looked && Rf_xlength(tasks) == 1 && deadline_ns == INT64_MAX) {
-      enum ffi_outcome outcome;
-      const struct mst_call *task = task_of(VECTOR_ELT(tasks, 0), &outcome);
-      if (task != NULL) spin_for(session, task);
-    } else {
-      ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    }
-  }
-}
-
-// note_drawn: the task changed its worker's own random stream without permission.
-static void note_drawn(SEXP pointer, const struct mst_call *task) {
-  static SEXP quiet;
-  if ((task->flags & (MST_FLAG_SEED | MST_FLAG_RNG)) == 0) return;
-  if (Rf_getAttrib(pointer, ffi_symbol(&quiet, "quiet")) == R_NilValue) {
-    ffi_call_ours("note_drawn", NULL);
-  }
-}
-
-// A task that is heard has its own contract, see has_own_contract().
-static SEXP answer_of(struct mst_call *task) {
-  static const char *const names[] = {"value", "error", "conditions", "worker",
-                                      "dropped"};
-  const size_t skip = mst_value_skip(task->flags);
-  if (task->value_bytes < skip) return Rf_ScalarInteger(FFI_SYSTEM);
-  mst_call_taken(task);
-  ffi_share_collect();
-  SEXP content = PROTECT(ffi_unserialize_message(
-      task->flags, task->value, task->value_bytes, skip, task->map));
-  const R_xlen_t n = TYPEOF(content) == VECSXP ? Rf_xlength(content) : 0;
-  const int failed = (task->flags & MST_FLAG_ERROR) != 0;
-  SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;
-  SEXP list;
-  if (!failed && !task->heard && ffi_is_refused(value, NULL)) {
-    // R code says what is wrong with it.
-    list = PROTECT(Rf_allocVector(VECSXP, 2));
-    SET_VECTOR_ELT(list, 0, value);
-    SET_VECTOR_ELT(list, 1, Rf_ScalarInteger((int)task->worker + 1));
-  } else if (!failed && n == 2) { // only a value
-    list = PROTECT(Rf_allocVector(VECSXP, 1));
-    SET_VECTOR_ELT(list, 0, value);
-  } else {
-    list = PROTECT(ffi_list(5, names));
-    SET_VECTOR_ELT(list, 0, value);
-    SET_VECTOR_ELT(list, 1, Rf_ScalarLogical(failed));
-    SET_VECTOR_ELT(list, 2, n > 2 ? VECTOR_ELT(content, 2) : R_NilValue);
-    SET_VECTOR_ELT(list, 3, Rf_ScalarInteger((int)task->worker + 1));
-    SET_VECTOR_ELT(list, 4, n > 3 ? VECTOR_ELT(content, 3) : R_NilValue);
-  }
-  UNPROTECT(2);
-  return list;
-}
-
-// ffi_task_value waits for one task: list(value); list(value, error, conditions, worker, dropped);
-// list(value, worker) if the value can't be used here; an outcome: FFI_FOREIGN, FFI_BROKEN,
-// FFI_MEMORY (ask again later), FFI_LOST (see ffi_task_loss), FFI_STOPPED if it was cancelled; NULL
-// at the time limit.
-SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
-  enum ffi_outcome outcome;
-  struct mst_call *task = task_of(pointer, &outcome);
-  if (task == NULL) return Rf_ScalarInteger((int)outcome);
-  struct mst_session *session = ffi_session_or_null();
-  int no_memory = mst_task_await(task) != 0;
-  if (!mst_call_is_done(task) && !no_memory) spin_for(session, task);
-  int64_t deadline_ns = 0;
-  while (!mst_call_is_done(task)) {
-    if (no_memory) return Rf_ScalarInteger(FFI_MEMORY);
-    if (deadline_ns == 0) deadline_ns = ffi_deadline(timeout_s);
-    if (mst_clock_now() >= deadline_ns) return R_NilValue;
-    ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
-    if (task_of(pointer, &outcome) == NULL) // R code ran
-      return Rf_ScalarInteger((int)outcome);
-    no_memory = mst_task_await(task) != 0;
-  }
-  // Show what the I/O thread received while R was away.
-  if (ffi_has_news(session)) ffi_wait_slice(session, 0);
-  if (task->state == MST_CALL_DONE) {
-    note_drawn(pointer, task);
-    return answer_of(task);
-  }
-  return Rf_ScalarInteger(task->state == MST_CALL_CANCELLED ? FFI_STOPPED
-                                                            : FFI_LOST);
-}
-
-// ffi_task_loss gives ffi_loss_list's list; TRUE if no worker that may take the task was left; NULL
-// if its cluster was stopped, or has been since.
-SEXP ffi_task_loss(SEXP pointer) {
-  enum ffi_outcome outcome;
-  const struct mst_call *task = task_of(pointer, &outcome);
-  if (task == NULL) return R_NilValue;
-  if (task->stranded) {
-    SEXP cluster = R_ExternalPtrProtected(R_ExternalPtrProtected(pointer));
-    return ffi_cluster_of(cluster, &outcome) == NULL ? R_NilValue
-                                                     : Rf_ScalarLogical(1);
-  }
-  return task->loss == NULL ? R_NilValue : ffi_loss_list(task->loss);
-}
-
-SEXP ffi_task_cancel(SEXP pointer) {
-  enum ffi_outcome outcome;
-  struct mst_call *task = task_of(pointer, &outcome);
-  if (task == NULL) return Rf_ScalarInteger((int)outcome);
-  return Rf_ScalarLogical(mst_task_cancel(task));
-}
-
-// ffi_task_state gives list(state, id, worker, seconds, label).
-SEXP ffi_task_state(SEXP pointer) {
-  static const char *const names[] = {"state", "id", "worker", "seconds",
-                                      "label"};
-  static const char *const states[] = {"queued", "running", "done", "lost",
-                                       "cancelled"};
-  enum ffi_outcome outcome;
-  const struct mst_call *task = task_of(pointer, &outcome);
-  if (task == NULL) return Rf_ScalarInteger((int)outcome);
-  SEXP list = PROTECT(ffi_list(5, names));
-  const int failed =
-      task->state == MST_CALL_DONE && (task->flags & MST_FLAG_ERROR) != 0;
-  const int late = task->state == MST_CALL_LOST && task->loss != NULL &&
-                   task->loss->kind == MST_LOSS_TIMEOUT;
-  SET_VECTOR_ELT(list, 0,
-                 Rf_mkString(failed ? "failed"
-                             : late ? "timed out"
-                                    : states[task->state]));
-  SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->serial));
-  const int has = task->state == MST_CALL_GIVEN || task->state == MST_CALL_DONE;
-  SET_VECTOR_ELT(list, 2,
-                 Rf_ScalarInteger(has ? (int)task->worker + 1 : NA_INTEGER));
-  const int64_t end_ns =
-      mst_call_is_done(task) ? task->done_ns : mst_clock_now();
-  const double seconds =
-      task->sent_ns == 0 ? NA_REAL : (double)(end_ns - task->sent_ns) / 1e9;
-  SET_VECTOR_ELT(list, 3, Rf_ScalarReal(seconds));
-  SET_VECTOR_ELT(list, 4, ffi_label(task));
+  task->cause->refs++;
+  R_SetExternalPtrAddr(cause, task->cause);
+  R_SetExternalPtrProtected(cause, bundle);
+  put_in(bundle, task->cause);
   UNPROTECT(1);
-  return list;
-}
-
-SEXP ffi_label(const struct mst_call *task) {
-  if (task == NULL || task->label == NULL) return R_NilValue;
-  return Rf_ScalarString(Rf_mkCharCE(task->label, CE_UTF8));
-}
-
-// ffi_task_log adds lines, in one text, to the kept output of the worker that had the task. They
-// aren't shown, unless earlier lines still must be.
-SEXP ffi_task_log(SEXP pointer, SEXP text) {
-  enum ffi_outcome outcome;
-  const struct mst_call *task = task_of(pointer, &outcome);
-  if (task == NULL) return R_NilValue;
-  const char *bytes = CHAR(STRING_ELT(text, 0)); // as if it were printed
-  SEXP bundle = R_ExternalPtrProtected(pointer);
-  struct mst_cluster *cluster =
-      ffi_cluster_of(R_ExternalPtrProtected(bundle), &outcome);
-  if (cluster == NULL) return R_NilValue; // stopped
-  struct mst_log_part part = {0};
-  const int seen = cluster->shown == cluster->log.next;
-  mst_log_write(&cluster->log, &part, task->worker, bytes, strlen(bytes));
-  if (seen) cluster->shown = cluster->log.next;
-  return R_NilValue;
+  return cause;
 }

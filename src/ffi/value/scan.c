@@ -11,6 +11,11 @@ static int is_connection(SEXP x) {
          INTEGER_ELT(x, 0) > 2 && Rf_inherits(x, "connection");
 }
 
+// A task, or a map that is one.
+static int is_task(SEXP x) {
+  return Rf_isObject(x) && Rf_inherits(x, "muster_task");
+}
+
 static int is_shared(SEXP env) {
   return env == R_GlobalEnv || env == R_BaseEnv || env == R_EmptyEnv ||
          R_IsNamespaceEnv(env);
@@ -54,9 +59,11 @@ static int scan(SEXP x, int depth) {
     if (is_connection(x)) return FFI_SCAN_CONNECTION;
     break;
   case EXTPTRSXP:
-    return R_ExternalPtrAddr(x) != NULL ? FFI_SCAN_POINTER : 0;
+    return (R_ExternalPtrAddr(x) != NULL ? FFI_SCAN_POINTER : 0) |
+           (is_task(x) ? FFI_SCAN_TASK : 0);
   case ENVSXP:
-    return is_shared(x) ? 0 : FFI_SCAN_ENVIRONMENT;
+    if (is_shared(x)) return 0;
+    return FFI_SCAN_ENVIRONMENT | (is_task(x) ? FFI_SCAN_TASK : 0);
   case CLOSXP:
     return scan_function(x);
   case S4SXP:
@@ -79,9 +86,9 @@ int ffi_has_frame(SEXP x) { return (scan(x, 0) & FFI_SCAN_ENVIRONMENT) != 0; }
 
 SEXP ffi_scan(SEXP x) { return Rf_ScalarInteger(scan(x, 0)); }
 
-int ffi_is_refused(SEXP x, int *may_share) {
+int ffi_is_refused(SEXP x, int *seen) {
   const int found = scan(x, 0);
-  if (may_share != NULL) *may_share = (found & FFI_SCAN_LARGE) != 0;
+  if (seen != NULL) *seen = found;
   if ((found & (FFI_SCAN_CONNECTION | FFI_SCAN_POINTER | FFI_SCAN_CODE)) == 0)
     return 0;
   static SEXP name;

@@ -125,9 +125,9 @@ void ffi_memory_pretend(double bytes);
 // ---- scan.c
 
 // ffi_is_refused tells whether a list contains something that must not leave this process: a
-// connection, or by option an external pointer. See ffi_scan. may_share (or NULL): 0 if nothing in
-// it is large enough to call ffi_share_worth.
-int ffi_is_refused(SEXP x, int *may_share);
+// connection, or by option an external pointer. seen (or NULL): what is in it, see ffi_scan;
+// without FFI_SCAN_LARGE nothing is large enough to call ffi_share_worth.
+int ffi_is_refused(SEXP x, int *seen);
 // ffi_has_frame tells whether x is or contains, in lists, an environment of its own or a function
 // with one.
 int ffi_has_frame(SEXP x);

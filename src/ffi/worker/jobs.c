@@ -1,4 +1,5 @@
 // Jobs: sent to a worker once, for later calls. R code keeps them, by number.
+#include <stdio.h>
 #include <string.h>
 
 #include "ffi/value/value.h"
@@ -44,6 +45,13 @@ SEXP ffi_job_read(SEXP bytes, SEXP pointer) {
   release_map(later); // the vectors have their own references
   UNPROTECT(2);
   return job;
+}
+
+// ffi_job_key gives a job's number as text; as.character() would depend on options(scipen).
+SEXP ffi_job_key(SEXP number) {
+  char text[32];
+  (void)snprintf(text, sizeof text, "%.0f", Rf_asReal(number));
+  return Rf_mkString(text);
 }
 
 // ffi_job_forget releases a job's segment now, instead of when R collects it.

@@ -117,6 +117,20 @@ static SEXP quoted(SEXP value) {
   }
 }
 
+// What tasks and maps call: functions of muster's own, by names that nobody else uses.
+static const char *const own_calls[] = {"muster:::task_run",
+                                        "muster:::map_piece"};
+
+// function_of gives the function of such a name, or the name for the call itself to look up.
+static SEXP function_of(SEXP name) {
+  const char *text = CHAR(STRING_ELT(name, 0));
+  for (size_t i = 0; i < sizeof own_calls / sizeof *own_calls; i++) {
+    if (strcmp(text, own_calls[i]) == 0)
+      return ffi_ours(text + strlen("muster:::"));
+  }
+  return Rf_installTrChar(STRING_ELT(name, 0));
+}
+
 // call_of builds fun(args), as do.call(fun, args, quote = TRUE) would.
 static SEXP call_of(SEXP fun, SEXP args) {
   const int by_name = TYPEOF(fun) == STRSXP && Rf_xlength(fun) == 1;
@@ -135,7 +149,7 @@ static SEXP call_of(SEXP fun, SEXP args) {
       SET_TAG(list, Rf_installTrChar(STRING_ELT(names, i)));
     }
   }
-  if (by_name) fun = Rf_installTrChar(STRING_ELT(fun, 0));
+  if (by_name) fun = function_of(fun);
   SEXP call = Rf_lcons(fun, list);
   UNPROTECT(2);
   return call;

@@ -32,6 +32,7 @@ SEXP ffi_worker_taken(void);
 // none or couldn't be mapped. The caller protects the list.
 SEXP ffi_job_of_frame(const struct mst_frame *frame, struct mst_map *map);
 SEXP ffi_job_read(SEXP bytes, SEXP pointer);
+SEXP ffi_job_key(SEXP number);
 SEXP ffi_job_forget(SEXP pointer);
 SEXP ffi_worker_answer_error(SEXP value);
 SEXP ffi_worker_track(void);
