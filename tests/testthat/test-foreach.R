@@ -348,7 +348,7 @@ test_cluster("of the frames around a loop only what it needs travels", {
   expect_identical(got$exported, list(200000L))
   for (name in c("large", "box", "unused")) {
     expect_s3_class(got[[name]], c("muster_error_remote", "muster_error_limit"))
-    expect_match(conditionMessage(got[[name]]), paste0("`", name, "` of the function that has"))
+    expect_match(conditionMessage(got[[name]]), paste0("`", name, "` of the function around"))
   }
   expect_match(conditionMessage(got$failing), "it fails")
   expect_match(conditionMessage(got$absent), "argument \"absent\" is missing")
