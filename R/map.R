@@ -70,7 +70,17 @@
 #' effects (files written, rows inserted). `.retries = 0` rules that out: then the error for a
 #' piece of several elements gives the range of elements that was lost.
 #'
-#' @param .cl A cluster from [cluster_start()], or some of its nodes.
+#' @section Without muster's workers:
+#' With `NULL` for a cluster, elements are evaluated in the session, one after the other: for
+#' functions of yours that leave the choice to their callers, and for `debug()` and `browser()`. On
+#' a cluster of [parallel::makeCluster()] and its like, the workers needn't have muster: pieces go
+#' out by `parallel::clusterApplyLB()`. Results, their random numbers for a `.seed`, and errors are
+#' the same; globals are found and lent as usual. `.retries`, `.timeout`, `.speculate` and
+#' `.progress` have no effect, and what workers of package parallel warn of or print is where such
+#' workers leave it.
+#'
+#' @param .cl A cluster from [cluster_start()], or some of its nodes. Also `NULL`, or a cluster of
+#'   package parallel: see Without muster's workers.
 #' @param .x A vector, atomic or list. Other objects go through `as.list()`.
 #' @param .fun A function, the name of one (a string), or a lambda such as `~ .x + 1`. It is called
 #'   in a worker with each element as its first argument.
@@ -145,6 +155,9 @@ cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retrie
     seed = .seed, retries = .retries, timeout = .timeout, on_error = .on_error,
     speculate = .speculate, progress = .progress
   )
+  if (is_elsewhere(.cl)) {
+    return(map_elsewhere(.cl, .x, .fun, list(...), .args, options, frame, call))
+  }
   map <- make_map(.cl, .x, .fun, list(...), .args, options, FALSE, frame, call)
   run_map(map, .progress)
   tell_drawn(call)

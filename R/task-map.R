@@ -19,6 +19,7 @@
 #' leaves it alone.
 #'
 #' @inheritParams cluster_map
+#' @param .cl A cluster from [cluster_start()], or some of its nodes.
 #' @param .retries How often to retry an element that was lost with its worker, see
 #'   [cluster_map()]. By default, the `retries` given to [cluster_start()].
 #' @param .timeout Seconds that one element may take, above 0. By default, the cluster's `timeout`.

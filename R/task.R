@@ -442,7 +442,7 @@ abort_remote <- function(error, worker, call, what = paste("Worker", worker), ra
     details = c(
       if (!is.null(raised)) what,
       if (nzchar(error$call)) paste0("In: ", error$call),
-      if (what != paste("Worker", worker)) paste("On worker", worker)
+      if (!is.null(worker) && what != paste("Worker", worker)) paste("On worker", worker)
     ),
     hints = c(
       hints, if (any(grepl(null_symbol, error$message, fixed = TRUE))) code_hint,

@@ -1,0 +1,170 @@
+# Maps without workers of muster's: in the session itself, and on clusters of package parallel.
+
+is_elsewhere <- function(cl) {
+  is.null(cl) || (inherits(cl, "cluster") && !inherits(cl, "muster_cluster") && length(cl) > 0L)
+}
+
+# cluster_map() there. The arguments are those of make_map().
+map_elsewhere <- function(cl, x, fun, args, more, options, frame, call) {
+  fun <- find_function(fun, frame, call)
+  args <- user_args(args, more, fun, paste0(".", c("args", names(options))),
+    c(".cl", ".x", ".fun"), call
+  )
+  x <- check_elements(x, call)
+  terms <- map_terms(options, call)
+  seed <- options$seed
+  stream <- if (!is.null(seed) && !isFALSE(seed)) map_stream(seed, NULL, call)
+  map <- list2env(list(
+    x = x, n = length(x), left = length(x), results = vector("list", length(x)),
+    words = map_words, returns = terms$returns, ahead = FALSE, told = FALSE, call = call
+  ), parent = emptyenv())
+  forget_results()
+  whole <- FALSE
+  on.exit(if (!whole) keep_results(map))
+  if (is.null(cl)) run_here(map, fun, args, stream) else run_by_parallel(map, fun, args, stream, cl)
+  whole <- TRUE
+  map_values(map)
+}
+
+# The error of an element. worker: NULL for the session.
+abort_here <- function(map, i, error, stack, results) {
+  of_call <- conditionCall(error)
+  error <- list(
+    message = conditionMessage(error), condition = error, stack = stack,
+    call = if (is.null(of_call)) "" else deparse(of_call, width.cutoff = 60L, nlines = 1L)[1L]
+  )
+  abort_remote(error, NULL, map$call,
+    what = map$words$one(map, i), hints = if (results) results_hint(map), element = i,
+    results = if (results) map$results
+  )
+}
+
+# ---- In the session
+
+# An error that ends the map is raised where it was: traceback() and recover() show the user's
+# calls.
+run_here <- function(map, fun, args, stream) {
+  if (is.character(fun)) fun <- match.fun(fun)
+  if (!is.null(stream)) {
+    kept <- keep_stream()
+    on.exit(kept())
+  }
+  piece <- list2env(list(values = map$results, at = integer(1L)), parent = emptyenv())
+  note <- function(done) {
+    map$results[seq_len(done)] <- piece$values[seq_len(done)]
+    map$left <- map$n - done
+  }
+  on.exit(if (map$left > 0L) note(max(0L, piece$at - 1L)), add = TRUE)
+  fails <- function(error) {
+    note(piece$at - 1L)
+    map$told <- TRUE
+    abort_here(map, piece$at + 0L, error, stack_text(sys.calls()), TRUE) # `at` changes in place
+  }
+  loop <- element_loop(piece, map$x, fun, stream)
+  repeat {
+    failure <- if (map$returns) {
+      tryCatch(
+        {
+          do.call(loop, args, quote = TRUE)
+          NULL
+        },
+        error = function(error) error
+      )
+    } else {
+      withCallingHandlers(do.call(loop, args, quote = TRUE), error = fails)
+      NULL
+    }
+    if (is.null(failure)) break
+    piece$values[[piece$at]] <- tryCatch(
+      abort_here(map, piece$at + 0L, failure, character(), FALSE),
+      muster_error = identity
+    )
+  }
+  note(map$n)
+}
+
+# ---- By package parallel
+
+# Pieces of a size, some for each worker: whoever is free gets the next.
+pieces_each <- 8L
+
+run_by_parallel <- function(map, fun, args, stream, cl) {
+  job <- make_job(fun, args, map$x, map$returns, cl, map$call)
+  if (!map$n) {
+    return()
+  }
+  pieces <- parallel::splitIndices(map$n, min(map$n, pieces_each * length(cl)))
+  tasks <- lapply(pieces, function(elements) {
+    list(
+      x = map$x[elements],
+      stream = if (!is.null(stream)) .Call(ffi_stream_after, stream, elements[1L] - 1)
+    )
+  })
+  answers <- parallel::clusterApplyLB(cl, tasks, piece_by_parallel, job)
+  failed <- NULL
+  for (k in seq_along(answers)) {
+    values <- answers[[k]]$values
+    at <- pieces[[k]][seq_along(values)]
+    for (i in answers[[k]]$failures) {
+      values[[i]] <- tryCatch(
+        abort_here(map, at[i], values[[i]], character(), FALSE),
+        muster_error = identity
+      )
+    }
+    map$results[at] <- values
+    map$left <- map$left - length(values)
+    if (is.null(failed) && !is.null(answers[[k]]$error)) {
+      failed <- list(at = pieces[[k]][length(values) + 1L], error = answers[[k]]$error)
+    }
+  }
+  if (!is.null(failed)) {
+    map$told <- TRUE
+    abort_here(map, failed$at, failed$error, character(), TRUE)
+  }
+}
+
+# Runs in a worker that needn't have muster: list(values, failures, error). failures: which of the
+# values are errors that the map returns; error: of the element after the values, which ended it.
+piece_by_parallel <- function(piece, job) {
+  global <- globalenv()
+  ready <- function(package) library(package, character.only = TRUE) # tidy: there, as here
+  for (package in rev(job$packages)) ready(package)
+  for (name in job$namespaces) requireNamespace(name, quietly = TRUE)
+  lent <- c(names(job$globals), if (!is.null(piece$stream)) ".Random.seed")
+  there <- vapply(lent, exists, NA, envir = global, inherits = FALSE)
+  before <- mget(as.character(lent[there]), global)
+  kind <- RNGkind()
+  on.exit({
+    rm(list = intersect(lent[!there], ls(global, all.names = TRUE)), envir = global)
+    list2env(before, global)
+    if (!is.null(piece$stream) && !".Random.seed" %in% names(before)) {
+      do.call(RNGkind, as.list(kind))
+      rm(".Random.seed", envir = global)
+    }
+  })
+  list2env(as.list(job$globals), global)
+  fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
+  values <- list()
+  failures <- integer()
+  stream <- piece$stream
+  for (i in seq_along(piece$x)) {
+    if (!is.null(stream)) {
+      assign(".Random.seed", stream, global)
+      stream <- parallel::nextRNGStream(stream)
+    }
+    value <- tryCatch(
+      list(do.call(fun, c(list(piece$x[[i]]), job$args), quote = TRUE)),
+      error = function(error) error
+    )
+    if (inherits(value, "error")) {
+      if (!job$returns) {
+        return(list(values = values, failures = failures, error = value))
+      }
+      failures <- c(failures, i)
+      value <- list(value)
+    }
+    values[i] <- value
+  }
+  list(values = values, failures = failures)
+}
+environment(piece_by_parallel) <- baseenv()
