@@ -75,7 +75,9 @@
 #'   first, in the order in which they were submitted.
 #' @param .label A name for the task, one string: `print()`, errors and [cluster_status()] show it.
 #' @param task A task from `task_submit()`, or a map from [task_map()].
-#' @param tasks A task, or a list of tasks.
+#' @param tasks A task, or a list of tasks. For `task_cancel()`, also a cluster: all its tasks that
+#'   aren't over, see [cluster_tasks()].
+#' @param label For `task_cancel()`: only tasks that have this `.label`. By default, all.
 #' @param timeout Seconds to wait, from 0 up; by default, as long as it takes.
 #' @param any If `TRUE`, wait only until one of them is done: at once if one is already.
 #' @returns `task_submit()`: an object of class `"muster_task"`, which can be used in this session
@@ -311,8 +313,8 @@ other_value <- function(task, value, timeout, call, what = task_title(task)) {
 
 # With its label if it has one.
 task_title <- function(task, none = "The task") {
-  state <- .Call(ffi_task_state, task)
-  if (is.list(state) && !is.null(state$label)) paste0("Task `", state$label, "`") else none
+  label <- label_of(task)
+  if (is.null(label)) none else paste0("Task `", label, "`")
 }
 
 # What ffi_task_value gives if it isn't a plain value: neither value nor error of the call.
@@ -485,9 +487,23 @@ task_wait <- function(tasks, any = FALSE, timeout = Inf) {
 
 #' @rdname task_submit
 #' @export
-task_cancel <- function(tasks) {
-  tasks <- check_tasks(tasks, sys.call())
+task_cancel <- function(tasks, label = NULL) {
+  call <- sys.call()
+  check_given(tasks, "tasks", call)
+  tasks <- if (inherits(tasks, "cluster")) {
+    tasks_there(tasks, "tasks", call)
+  } else {
+    check_tasks(tasks, call)
+  }
+  if (!is.null(label)) {
+    check_string(label, "label", call)
+    tasks <- Filter(function(task) identical(label_of(task), label), tasks)
+  }
   invisible(vapply(tasks, cancel_task, NA))
+}
+
+label_of <- function(task) {
+  if (!is_map(task) && is.list(state <- .Call(ffi_task_state, task))) state$label
 }
 
 cancel_task <- function(task) {

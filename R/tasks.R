@@ -149,7 +149,7 @@ outcome_of <- function(tasks, i, call) {
 title_of <- function(tasks, i) {
   name <- names(tasks)[i]
   if (!length(name) || is.na(name) || !nzchar(name)) {
-    name <- if (!is_map(tasks[[i]])) .Call(ffi_task_state, tasks[[i]])$label
+    name <- label_of(tasks[[i]])
   }
   paste0("Task ", i, if (!is.null(name)) paste0(" (`", name, "`)"))
 }

@@ -71,6 +71,7 @@
   EACH(ffi_notify, 1)                                                          \
   EACH(ffi_task_value, 2)                                                      \
   EACH(ffi_task_loss, 1)                                                       \
+  EACH(ffi_tasks_open, 1)                                                      \
   EACH(ffi_task_cause, 1)                                                      \
   EACH(ffi_task_cancel, 1)                                                     \
   EACH(ffi_task_state, 1)                                                      \

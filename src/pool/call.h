@@ -67,7 +67,7 @@ struct mst_call {
   uint64_t id;                 // in its mailbox, from 1; sent over the wire
   uint64_t serial;             // of a task; counts up in a session
   int64_t timeout_ns;          // for its evaluation; 0: the cluster's
-  int64_t sent_ns, done_ns;
+  int64_t asked_ns, sent_ns, done_ns;
   struct mst_queued queued;
   char *label;     // of a task, in the user's words, or NULL; owned
   int32_t tag;     // the caller's number for it
@@ -77,6 +77,7 @@ struct mst_call {
   uint32_t losses; // of workers that evaluated it
   uint8_t state;   // enum mst_call_state
   uint8_t is_task;
+  uint8_t is_part;   // of something else, such as a map
   uint8_t unseen;    // enum mst_unseen: log it even if nothing seems to change
   uint8_t sent;      // to the current incarnation, or the one lost last
   uint8_t cancelled; // nobody wants its answer

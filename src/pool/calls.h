@@ -235,6 +235,7 @@ struct mst_task_terms {
   int32_t priority;    // higher goes first
   const char *label;   // in the user's words, copied; or NULL
   uint8_t heard;       // keep what it says before its answer
+  uint8_t is_part;     // of something else, such as a map
 };
 // mst_calls_submit queues a task. workers: increasing numbers, NULL for any. Takes references to
 // the payload and the job; the caller gets one to the task. NULL if memory is short. Allocates. A
@@ -246,6 +247,10 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
                                   const uint32_t *workers, uint32_t count,
                                   const struct mst_task_terms *terms,
                                   int64_t now_ns);
+// mst_calls_each_task calls visit for each task that isn't over, but for those that are parts of
+// something else; in no order. visit must not use the core.
+void mst_calls_each_task(const struct mst_calls *calls,
+                         void (*visit)(void *, struct mst_call *), void *owner);
 // mst_call_cancel removes a task from the queue, or has its worker interrupt it. 1, or 0 if it is
 // already over. O(log tasks).
 int mst_call_cancel(struct mst_call *task, int64_t now_ns);

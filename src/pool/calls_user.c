@@ -71,6 +71,8 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
   call->serial = calls->tally.counts->tasks + 1;
   call->retries = terms->retries;
   call->heard = terms->heard;
+  call->is_part = terms->is_part;
+  call->asked_ns = now_ns;
   if (terms->label != NULL && (call->label = strdup(terms->label)) == NULL) {
     mst_call_release(call);
     return NULL;
@@ -103,6 +105,37 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
   }
   calls->to_dispatch = 1;
   return call;
+}
+
+struct visiting {
+  void (*visit)(void *, struct mst_call *);
+  void *owner;
+};
+
+static void visit_task(void *owner, struct mst_call *call) {
+  const struct visiting *visiting = owner;
+  if (!call->is_task || call->is_part || mst_call_is_done(call)) return;
+  visiting->visit(visiting->owner, call);
+}
+
+static void visit_queued(void *owner, struct mst_queued *item) {
+  visit_task(owner, item->owner);
+}
+
+static void visit_list(struct visiting *visiting, struct mst_call *first) {
+  for (struct mst_call *at = first; at != NULL; at = at->next)
+    visit_task(visiting, at);
+}
+
+void mst_calls_each_task(const struct mst_calls *calls,
+                         void (*visit)(void *, struct mst_call *),
+                         void *owner) {
+  struct visiting visiting = {visit, owner};
+  mst_queue_each(&calls->dispatch.queue, visit_queued, &visiting);
+  visit_list(&visiting, calls->tally.waiting);
+  visit_list(&visiting, calls->tally.ready);
+  for (uint32_t i = 0; i < calls->pool.count; i++)
+    visit_list(&visiting, calls->slots[i]->mailbox.first);
 }
 
 int mst_call_cancel(struct mst_call *task, int64_t now_ns) {

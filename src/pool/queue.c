@@ -457,6 +457,22 @@ static void take_all(struct mst_queue *queue, struct mst_set *set,
   }
 }
 
+static void each_item(const struct mst_set *set,
+                      void (*visit)(void *, struct mst_queued *), void *owner) {
+  for (uint32_t i = 0; set != NULL && i < set->item_count; i++)
+    visit(owner, set->items[i]);
+}
+
+void mst_queue_each(const struct mst_queue *queue,
+                    void (*visit)(void *, struct mst_queued *), void *owner) {
+  each_item(queue->any, visit, owner);
+  for (uint32_t i = 0; i < queue->table_size; i++) {
+    for (const struct mst_set *set = queue->table[i]; set != NULL;
+         set = set->next)
+      each_item(set, visit, owner);
+  }
+}
+
 void mst_queue_sweep(struct mst_queue *queue, uint32_t workers,
                      int (*usable)(void *, uint32_t),
                      void (*visit)(void *, struct mst_queued *), void *owner) {

@@ -80,6 +80,9 @@ int mst_queue_is_usable(const struct mst_queued *item, uint32_t workers,
                         int (*usable)(void *, uint32_t), void *owner);
 // mst_queue_head gives some item, or NULL: for emptying the queue.
 struct mst_queued *mst_queue_head(const struct mst_queue *queue);
+// mst_queue_each calls visit for each queued item, in no order; visit must not use the queue.
+void mst_queue_each(const struct mst_queue *queue,
+                    void (*visit)(void *, struct mst_queued *), void *owner);
 // mst_queue_sweep removes all items of sets that have no usable worker, and calls visit for each;
 // visit must not use the queue. The set for any worker has workers 0 to workers - 1. O(sets *
 // workers).

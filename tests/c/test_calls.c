@@ -71,6 +71,39 @@ TEST("A task of higher priority goes first; one for a certain worker waits for "
   finish();
 }
 
+static void note_task(void *owner, struct mst_call *task) {
+  uint32_t *seen = owner;
+  for (uint32_t i = 0; i < task_count; i++)
+    *seen |= tasks[i] == task ? 1u << i : 0;
+}
+
+static uint32_t tasks_seen(void) {
+  uint32_t seen = 0;
+  mst_calls_each_task(&calls, note_task, &seen);
+  return seen;
+}
+
+TEST("Tasks that aren't over are found wherever they are, parts of others "
+     "aren't") {
+  run_calls(2);
+  CHECK_INT(tasks_seen(), 0);
+  for (int i = 0; i < 3; i++)
+    (void)submit_to(1);
+  (void)submit();
+  ask(0);
+  (void)submit_with((struct mst_task_terms){.is_part = 1}, NULL, 0);
+  (void)taken();
+  (void)submit();
+  CHECK_INT(tasks_seen(), 0x2F); // all but the part
+  answer(1, 1);
+  (void)taken();
+  CHECK_INT(mst_call_cancel(tasks[2], now_ns), 1);
+  CHECK_INT(tasks_seen(), 0x2A);
+  mst_calls_end(&calls, now_ns);
+  CHECK_INT(tasks_seen(), 0);
+  finish();
+}
+
 TEST("A job is sent once to each incarnation, before the first call that needs "
      "it") {
   run_calls(1);

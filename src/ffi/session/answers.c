@@ -272,35 +272,57 @@ SEXP ffi_task_cancel(SEXP pointer) {
   return Rf_ScalarLogical(mst_task_cancel(task));
 }
 
-// ffi_task_state gives list(state, id, worker, seconds, label).
-SEXP ffi_task_state(SEXP pointer) {
-  static const char *const names[] = {"state", "id", "worker", "seconds",
-                                      "label"};
+// running_ns tells for how long a worker has been evaluating a task, -1 if none is.
+static int64_t running_ns(const struct mst_call *task, int64_t now_ns) {
+  const struct mst_peer *peer = worker_with(task);
+  if (peer == NULL || !task->sent || task->mailbox->first != task) return -1;
+  return now_ns - peer->slot->head_ns;
+}
+
+static SEXP seconds_of(int64_t ns) {
+  return Rf_ScalarReal(ns < 0 ? NA_REAL : (double)ns / 1e9);
+}
+
+static const char *state_of(const struct mst_call *task, int runs) {
   static const char *const states[] = {"queued", "running", "done", "lost",
                                        "cancelled"};
-  enum ffi_outcome outcome;
-  const struct mst_call *task = ffi_task_of(pointer, &outcome);
-  if (task == NULL) return Rf_ScalarInteger((int)outcome);
-  SEXP list = PROTECT(ffi_list(5, names));
   const int failed =
       task->state == MST_CALL_DONE && (task->flags & MST_FLAG_ERROR) != 0;
   const int late = task->state == MST_CALL_LOST && task->loss != NULL &&
                    task->loss->kind == MST_LOSS_TIMEOUT;
-  SET_VECTOR_ELT(list, 0,
-                 Rf_mkString(failed       ? "failed"
-                             : late       ? "timed out"
-                             : task->held ? "waiting"
-                                          : states[task->state]));
-  SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->serial));
+  return failed                                   ? "failed"
+         : late                                   ? "timed out"
+         : task->held                             ? "waiting"
+         : task->state == MST_CALL_GIVEN && !runs ? "next"
+                                                  : states[task->state];
+}
+
+// ffi_task_state gives list(state, id, worker, seconds, label, age, priority): state "next" is that
+// of a task that its worker has and doesn't evaluate yet; seconds: of evaluation, so far or from
+// when it was sent; age: since it was submitted, until its end.
+SEXP ffi_task_state(SEXP pointer) {
+  static const char *const names[] = {"state", "id",  "worker",  "seconds",
+                                      "label", "age", "priority"};
+  enum ffi_outcome outcome;
+  const struct mst_call *task = ffi_task_of(pointer, &outcome);
+  if (task == NULL) return Rf_ScalarInteger((int)outcome);
+  SEXP list = PROTECT(ffi_list(7, names));
+  const int is_done = mst_call_is_done(task);
+  const int64_t now_ns = mst_clock_now();
+  const int64_t ran_ns = running_ns(task, now_ns);
   const int has = task->state == MST_CALL_GIVEN || task->state == MST_CALL_DONE;
+  SET_VECTOR_ELT(list, 0, Rf_mkString(state_of(task, ran_ns >= 0)));
+  SET_VECTOR_ELT(list, 1, Rf_ScalarReal((double)task->serial));
   SET_VECTOR_ELT(list, 2,
                  Rf_ScalarInteger(has ? (int)task->worker + 1 : NA_INTEGER));
-  const int64_t end_ns =
-      mst_call_is_done(task) ? task->done_ns : mst_clock_now();
-  const double seconds =
-      task->sent_ns == 0 ? NA_REAL : (double)(end_ns - task->sent_ns) / 1e9;
-  SET_VECTOR_ELT(list, 3, Rf_ScalarReal(seconds));
+  SET_VECTOR_ELT(list, 3,
+                 seconds_of(is_done && task->sent_ns > 0
+                                ? task->done_ns - task->sent_ns
+                                : ran_ns));
   SET_VECTOR_ELT(list, 4, ffi_label(task));
+  SET_VECTOR_ELT(
+      list, 5, seconds_of((is_done ? task->done_ns : now_ns) - task->asked_ns));
+  SET_VECTOR_ELT(list, 6, Rf_ScalarInteger(task->queued.priority));
   UNPROTECT(1);
   return list;
 }

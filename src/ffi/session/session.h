@@ -220,6 +220,7 @@ SEXP ffi_task_loss(SEXP task);
 SEXP ffi_needs(SEXP roots);
 SEXP ffi_is_unknown(SEXP env, SEXP names);
 SEXP ffi_task_cause(SEXP task);
+SEXP ffi_tasks_open(SEXP nodes);
 SEXP ffi_task_cancel(SEXP task);
 SEXP ffi_task_state(SEXP task);
 SEXP ffi_task_log(SEXP task, SEXP text);

@@ -269,15 +269,21 @@ static int need(SEXP needs, struct mst_job **jobs,
   return mst_job_group(jobs, n, out) == 0 ? 0 : FFI_MEMORY;
 }
 
+// is_own: it is a call of muster's own function of this name, or of any if that is NULL.
+static int is_own(SEXP fun, const char *name) {
+  static const char own[] = "muster:::";
+  if (TYPEOF(fun) != STRSXP || Rf_xlength(fun) != 1) return 0;
+  const char *text = CHAR(STRING_ELT(fun, 0));
+  if (strncmp(text, own, sizeof own - 1) != 0) return 0;
+  return name == NULL || strcmp(text + sizeof own - 1, name) == 0;
+}
+
 // users_have_task tells whether a user's arguments have a task in them. Those of muster's own calls
 // are the second argument; what else these take along, such as globals, may have one.
 static int users_have_task(SEXP fun, SEXP args) {
-  static const char own[] = "muster:::";
-  const int is_own =
-      TYPEOF(fun) == STRSXP && Rf_xlength(fun) == 1 && Rf_xlength(args) > 1 &&
-      strncmp(CHAR(STRING_ELT(fun, 0)), own, sizeof own - 1) == 0;
+  const int second = is_own(fun, NULL) && Rf_xlength(args) > 1;
   int seen = 0;
-  (void)ffi_is_refused(is_own ? VECTOR_ELT(args, 1) : args, &seen);
+  (void)ffi_is_refused(second ? VECTOR_ELT(args, 1) : args, &seen);
   return (seen & FFI_SCAN_TASK) != 0;
 }
 
@@ -327,6 +333,7 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
   }
   struct mst_task_terms terms = terms_of(limits);
   if (label != R_NilValue) terms.label = CHAR(STRING_ELT(label, 0));
+  terms.is_part = (uint8_t)is_own(fun, "map_piece");
   if (outcome == 0) {
     outcome = need(needs, jobs, nodes.cluster, &terms.job);
   }
@@ -348,25 +355,89 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
   return task == NULL ? Rf_ScalarInteger(outcome) : pointer;
 }
 
-// ---- the task that a task failed for
+// ---- handles of tasks that are there
+
+// handle_of makes a pointer for a task of the cluster of a bundle. The caller holds a reference to
+// it; R_NilValue if memory is short. Allocates.
+static SEXP handle_of(struct mst_call *task, SEXP cluster) {
+  SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
+  Rf_setAttrib(pointer, R_ClassSymbol, task_class());
+  SEXP bundle = bundle_for(cluster);
+  UNPROTECT(1);
+  if (bundle == NULL) return R_NilValue;
+  task->refs++;
+  R_SetExternalPtrAddr(pointer, task);
+  R_SetExternalPtrProtected(pointer, bundle);
+  put_in(bundle, task);
+  return pointer;
+}
+
+static void release_call(void *call) { mst_call_release(call); }
 
 // ffi_task_cause gives a task's cause (pool/result.h) as a task, or NULL.
 SEXP ffi_task_cause(SEXP pointer) {
   enum ffi_outcome outcome;
-  if (ffi_task_of(pointer, &outcome) == NULL) return R_NilValue;
-  SEXP cause = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
-  Rf_setAttrib(cause, R_ClassSymbol, task_class());
-  SEXP bundle =
-      bundle_for(R_ExternalPtrProtected(R_ExternalPtrProtected(pointer)));
   const struct mst_call *task = ffi_task_of(pointer, &outcome);
-  if (task == NULL || task->cause == NULL || bundle == NULL) {
-    UNPROTECT(1);
-    return R_NilValue;
+  if (task == NULL || task->cause == NULL) return R_NilValue;
+  struct mst_call *cause = task->cause;
+  cause->refs++;
+  (void)ffi_hold(cause, release_call);
+  return handle_of(cause,
+                   R_ExternalPtrProtected(R_ExternalPtrProtected(pointer)));
+}
+
+// The tasks of ffi_tasks_open, each with a reference.
+struct open_tasks {
+  struct mst_call **tasks;
+  R_xlen_t count, room;
+};
+
+static void count_task(void *owner, struct mst_call *task) {
+  (void)task;
+  ((struct open_tasks *)owner)->room++;
+}
+
+static void add_task(void *owner, struct mst_call *task) {
+  struct open_tasks *open = owner;
+  task->refs++;
+  open->tasks[open->count++] = task;
+}
+
+static void release_tasks(void *owner) {
+  struct open_tasks *open = owner;
+  while (open->count > 0)
+    mst_call_release(open->tasks[--open->count]);
+  free(open->tasks);
+  free(open);
+}
+
+static struct open_tasks *tasks_of(const struct mst_calls *calls) {
+  struct open_tasks *open = calloc(1, sizeof *open);
+  if (open == NULL) return NULL;
+  mst_calls_each_task(calls, count_task, open);
+  if (open->room > 0) {
+    open->tasks = calloc((size_t)open->room, sizeof(struct mst_call *));
+    if (open->tasks == NULL) {
+      free(open);
+      return NULL;
+    }
+    mst_calls_each_task(calls, add_task, open);
   }
-  task->cause->refs++;
-  R_SetExternalPtrAddr(cause, task->cause);
-  R_SetExternalPtrProtected(cause, bundle);
-  put_in(bundle, task->cause);
+  return open;
+}
+
+// ffi_tasks_open gives the tasks of the nodes' cluster that aren't over, but for parts of maps: a
+// list, or an outcome.
+SEXP ffi_tasks_open(SEXP list) {
+  struct nodes nodes;
+  const int outcome = read_nodes(list, &nodes);
+  if (outcome != 0) return Rf_ScalarInteger(outcome);
+  struct open_tasks *open = tasks_of(&nodes.cluster->calls);
+  if (open == NULL) return Rf_ScalarInteger(FFI_MEMORY);
+  (void)ffi_hold(open, release_tasks);
+  SEXP pointers = PROTECT(Rf_allocVector(VECSXP, open->count));
+  for (R_xlen_t i = 0; i < open->count; i++)
+    SET_VECTOR_ELT(pointers, i, handle_of(open->tasks[i], nodes.pointer));
   UNPROTECT(1);
-  return cause;
+  return pointers;
 }

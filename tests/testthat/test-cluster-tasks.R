@@ -1,0 +1,55 @@
+# The tasks of a cluster that aren't over.
+
+test_cluster("tasks are shown with what they wait for", {
+  cl <- local_cluster(1)
+  expect_identical(nrow(cluster_tasks(cl)), 0L)
+  expect_output(print(cluster_tasks(cl)), "no tasks")
+  go <- file.path(local_folder(), "go")
+  waits <- function() while (!file.exists(go)) Sys.sleep(0.01) # tidy: the test's word
+  tasks <- list(
+    task_submit(cl, waits, .label = "first"), task_submit(cl, function() 2),
+    task_submit(cl, function() 3, .priority = 5L), task_submit(cl, function() 4, .label = "four")
+  )
+  needs <- task_submit(cl, identity, tasks[[4L]], .label = "four")
+  map <- task_map(cl, 1:3, identity)
+  wait_until(grepl("running", format(tasks[[1L]])))
+  table <- cluster_tasks(cl)
+  expect_s3_class(table, c("muster_tasks", "data.frame"), exact = TRUE)
+  expect_identical(table$label, c("first", NA, NA, "four", "four"))
+  expect_identical(table$state, c("running", "next", "queued", "queued", "waiting"))
+  expect_identical(table$worker, c(1L, 1L, NA, NA, NA))
+  expect_identical(table$priority, c(0L, 0L, 5L, 0L, 0L))
+  expect_true(all(table$age >= 0))
+  expect_identical(is.na(table$running), c(FALSE, TRUE, TRUE, TRUE, TRUE))
+  shown <- capture.output(print(table))
+  expect_length(shown, 6L)
+  expect_false(any(grepl("pointer", shown)))
+  expect_identical(format(table$task[[5L]]), format(needs))
+  file.create(go)
+  expect_identical(task_value(table$task[[4L]]), 4)
+  expect_identical(task_value(table$task[[5L]]), 4)
+  task_value(map)
+  expect_identical(nrow(cluster_tasks(cl)), 0L)
+  expect_match(format(tasks[[3L]]), "done")
+})
+
+test_cluster("a group of tasks is cancelled by its label, or with the whole cluster's", {
+  cl <- local_cluster(1)
+  sleeps <- function() Sys.sleep(60) # tidy: it is cancelled
+  tasks <- lapply(c("a", "b", "a", "c"), function(label) task_submit(cl, sleeps, .label = label))
+  needs <- task_submit(cl, identity, tasks[[2L]])
+  expect_identical(task_cancel(cl, label = "none"), logical())
+  expect_identical(task_cancel(cl, label = "a"), c(TRUE, TRUE))
+  expect_identical(task_done(tasks), c(TRUE, FALSE, TRUE, FALSE))
+  expect_identical(task_cancel(tasks, label = "c"), TRUE)
+  expect_identical(cluster_tasks(cl)$label, c("b", NA))
+  expect_identical(task_cancel(cl), c(TRUE, TRUE))
+  expect_true(all(task_done(c(tasks, list(needs)))))
+  expect_error(task_value(tasks[[1L]]), "Task `a` was cancelled", class = "muster_error_cancelled")
+  expect_identical(task_value(task_submit(cl, function() 1)), 1) # the worker is there still
+  expect_error(task_cancel(cl, label = 3), class = "muster_error_input")
+  expect_error(cluster_tasks(list()), class = "muster_error_input")
+  other <- local_cluster(1)
+  cluster_stop(other)
+  expect_error(cluster_tasks(other), class = "muster_error")
+})
