@@ -1,4 +1,4 @@
-# Maps that run while the session goes on. The engine is that of cluster_map() (map.R); it goes one
+# Maps that run while the session goes on. The engine is that of cluster_map() (map-pieces.R); it goes one
 # step whenever somebody asks for the map.
 
 #' Maps that run while you go on

@@ -1,0 +1,356 @@
+# The engine of maps: their elements in pieces. cluster_map(), task_map() and the loops of foreach.
+#
+# C code decides how elements are handed out (src/sched/pieces.h). This code carries out its
+# actions: it submits and cancels tasks, takes their answers, and reports the outcomes to C.
+
+# An environment, since both submitting tasks and taking answers change it. words: see map_words.
+new_map <- function(cl, x, job, stream, terms, words, call) {
+  map <- new.env(parent = emptyenv())
+  map$cl <- cl
+  map$call <- call
+  map$x <- x
+  map$n <- length(x)
+  map$job <- job
+  map$results <- vector("list", map$n)
+  map$left <- map$n # elements without a result
+  map$tasks <- list()
+  map$pieces <- list() # what each task has: its number, first and last
+  map$stream <- stream
+  map$speculate <- terms$speculate
+  map$returns <- terms$returns
+  map$quiet <- terms$quiet
+  map$timeout <- terms$timeout
+  map$words <- words
+  map$heed <- NULL # a function that is told which elements have a result
+  map$ahead <- isTRUE(terms$ahead)
+  map$told <- FALSE # was an error raised that tells of the results?
+  hold_job(map)
+  retries <- if (is.null(terms$retries)) map$held[[3L]] else terms$retries
+  heals <- map$held[[4L]]
+  map$queue <- .Call(ffi_pieces_new, as.double(c(
+    map$n, length(cl), retries, heals, terms$speculate, terms$timeout, map$ahead
+  )))
+  map
+}
+
+# When it returns, map$results has a result for each element.
+run_map <- function(map, progress) {
+  forget_results()
+  whole <- FALSE
+  on.exit({
+    if (!whole) take_rest(map)
+    map_leave(map)
+    if (!whole) keep_results(map)
+  })
+  map$progress <- new_progress(progress, map$n, map$words$some)
+  while (map$left > 0L) {
+    map_submit(map)
+    if (!is.null(map$failure) && !length(map$tasks)) map$failure$raise()
+    heed_news(map) # while the workers go on
+    failures <- map_take(map, map_patience(map))
+    if (length(failures)) map_fails(map, failures)
+    show_progress(map$progress, map$n - map$left)
+  }
+  heed_news(map)
+  whole <- TRUE
+}
+
+heed_news <- function(map) {
+  news <- map$news
+  map$news <- NULL
+  if (length(news)) map$heed(news)
+}
+
+hold_job <- function(map) {
+  held <- .Call(ffi_job_hold, map$cl, map$job)
+  if (is.integer(held)) {
+    abort_submit(map$cl, held, map$call)
+  }
+  map$held <- held
+}
+
+# Also runs after an error or an interrupt.
+map_leave <- function(map) {
+  end_progress(map$progress)
+  task_cancel(map$tasks)
+  .Call(ffi_job_release, map$held[[1L]])
+}
+
+# Carries out the pending actions.
+map_submit <- function(map) {
+  while (!is.null(action <- .Call(ffi_pieces_next, map$queue))) {
+    if (action[1L] == piece_do[["run"]]) {
+      submit_piece(map, action)
+    } else if (action[1L] == piece_do[["cancel"]]) {
+      task_cancel(map$tasks[piece_numbers(map) == action[2L]])
+    } else {
+      tell_places(map)
+    }
+  }
+}
+
+piece_numbers <- function(map) vapply(map$pieces, `[[`, 0L, "number")
+
+# The pieces' workers, by position in the cluster.
+tell_places <- function(map) {
+  at <- vapply(map$tasks, function(task) task_worker(task, map$call), 0L)
+  ranks <- vapply(map$cl, function(node) .subset2(node, "rank"), 0L)
+  .Call(ffi_pieces_at, map$queue, piece_numbers(map), match(at, ranks))
+}
+
+submit_piece <- function(map, action) {
+  piece <- list2env(list(
+    number = as.integer(action[2L]), first = as.integer(action[3L]), last = as.integer(action[4L]),
+    taken = FALSE # is its end known to map$queue?
+  ), parent = emptyenv())
+  if (!is.null(map$failure) && piece$first > map$failure$at) {
+    return()
+  }
+  nodes <- if (is.na(action[6L])) map$cl else map$cl[action[6L]]
+  stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
+  arguments <- list(map$held[[2L]], map$x[piece$first:piece$last], stream, piece$first)
+  task <- .Call(
+    ffi_task_submit, nodes, "muster:::map_piece", arguments, map$held[1L],
+    as.double(c(action[5L], map$timeout)), NULL
+  )
+  if (is.integer(task)) {
+    if (task == outcomes[["reference"]]) {
+      abort_reference(
+        find_reference(arguments[[2L]], map$words$all, piece$first - 1L), map$call
+      )
+    }
+    abort_submit(nodes, task, map$call)
+  }
+  if (map$quiet) attr(task, "quiet") <- TRUE
+  at <- length(map$tasks) + 1L
+  map$tasks[[at]] <- task
+  map$pieces[[at]] <- piece
+}
+
+
+# How often to look for late pieces.
+speculate_patience <- 0.05
+
+map_patience <- function(map) {
+  min(if (map$speculate) speculate_patience else Inf, progress_patience(map$progress))
+}
+
+# Waits until a piece has finished, but not longer than `patience` seconds, and takes the results of
+# all that have. Gives failures, see map_fails().
+map_take <- function(map, patience) {
+  done <- which(.Call(ffi_task_wait, map$tasks, TRUE, patience))
+  failures <- list()
+  for (i in done) {
+    failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
+  }
+  map$tasks[done] <- NULL
+  map$pieces[done] <- NULL
+  failures
+}
+
+# failures: lists of `raise`, which raises an error, and `at`, the element that it is of; 0 if it is
+# of none. Where the first of all errors is wanted, only pieces after it are ended, and map$failure
+# has it until those before are done.
+map_fails <- function(map, failures) {
+  first <- first_failure(failures)
+  if (!map$words$first_error || first$at == 0) first$raise()
+  if (is.null(map$failure) || first$at < map$failure$at) map$failure <- first
+  later <- vapply(map$pieces, function(piece) piece$first > map$failure$at, NA)
+  task_cancel(map$tasks[later])
+  map$tasks[later] <- NULL
+  map$pieces[later] <- NULL
+}
+
+first_failure <- function(failures) failures[[which.min(vapply(failures, `[[`, 0, "at"))]]
+
+failure_at <- function(at, raise) list(list(at = as.double(at), raise = raise))
+
+# Takes the results of a piece: NULL, or failures as for map_fails().
+take_piece <- function(map, piece, task) {
+  if (.Call(ffi_pieces_over, map$queue, piece$number)) {
+    piece$taken <- TRUE
+    .Call(ffi_pieces_ended, map$queue, piece$number) # a copy was first
+    return(NULL)
+  }
+  elements <- piece$first:piece$last
+  value <- piece_answer(task, map$call)
+  if (inherits(value, "muster_error")) {
+    loss <- .Call(ffi_task_loss, task)
+    if (!is.list(loss)) {
+      # No worker is left, its cluster was stopped, it gave a connection, or muster is broken.
+      value <- name_value(map, value, piece)
+      return(failure_at(0, function() abort_map(map, value, elements)))
+    }
+    return(lose_piece(map, piece, loss))
+  }
+  if (!is.null(value$failed)) {
+    at <- elements[value$failed]
+    return(failure_at(at, function() abort_element(map, value, elements, task)))
+  }
+  for (i in value$failures) {
+    value$values[[i]] <- element_condition(map, value$values[[i]], elements[i], task)
+  }
+  piece$taken <- TRUE
+  put_results(map, piece$first, value$values)
+  .Call(ffi_pieces_done, map$queue, piece$number, as.double(c(value$seconds, value$setup)))
+  NULL
+}
+
+# The value, or the error that says why there is none: not one that a handler of the call's
+# conditions raises.
+piece_answer <- function(task, call) {
+  answer <- .Call(ffi_task_value, task, Inf)
+  if (is.list(answer) && length(answer) == 1L) {
+    return(answer[[1L]])
+  }
+  failure <- function(code) {
+    tryCatch({code; NULL}, muster_error = identity)
+  }
+  failed <- failure(refuse_answer(task, answer, Inf, call, "The task"))
+  if (is.null(failed)) {
+    tell_conditions(task, answer)
+    failed <- failure(raise_answer(answer, call, "The task"))
+  }
+  if (is.null(failed)) answer$value else failed
+}
+
+# In place: nothing else refers to the list yet.
+put_results <- function(map, first, values) {
+  .Call(ffi_map_put, map$results, first, values)
+  map$left <- map$left - length(values)
+  if (!is.null(map$heed)) map$news <- c(map$news, seq(first, length.out = length(values)))
+}
+
+# ---- Losses
+
+# A piece has no answer. Of several elements, usually one is at fault, so they are evaluated in
+# smaller pieces while retries are left; a single element has failed.
+lose_piece <- function(map, piece, loss) {
+  late <- loss$kind == "timeout"
+  kind <- if (late) "late" else if (loss$kind == "given_up") "given_up" else "lost"
+  piece$taken <- TRUE
+  end <- .Call(ffi_pieces_lost, map$queue, piece$number, as.integer(c(
+    piece_losses[[kind]], loss$attempts, isTRUE(loss$oom)
+  )))
+  if (end[1L] == piece_end[["drop"]]) {
+    return(NULL)
+  }
+  if (end[1L] == piece_end[["again"]]) {
+    tell_again(map, piece, late)
+    return(NULL)
+  }
+  loss$attempts <- end[2L]
+  elements <- piece$first:piece$last
+  condition <- tryCatch(
+    abort_loss(loss, piece_text(map, piece), "Evaluate it alone to see why", map$call,
+      limit = if (map$timeout > 0) map$words$timeout else "the cluster's `timeout`",
+      hints = c(pointer_hint(map$job), results_hint(map))
+    ),
+    muster_error = identity
+  )
+  if (!map$returns) {
+    return(failure_at(piece$first, function() abort_map(map, condition, elements)))
+  }
+  put_results(map, piece$first, rep(list(condition), piece_count(piece)))
+  NULL
+}
+
+piece_count <- function(piece) piece$last - piece$first + 1L
+
+# ---- Words
+
+# How to speak of elements: cluster_map() as here, foreach's loops as in foreach.R.
+map_words <- list(
+  one = function(map, i) {
+    name <- names(map$x)[i]
+    named <- length(name) && !is.na(name) && nzchar(name)
+    paste0("Element ", i, if (named) paste0(" (`", name, "`)"))
+  },
+  some = "elements",
+  all = ".x",
+  timeout = "`.timeout`",
+  go_on = "`.on_error = \"return\"`",
+  first_error = FALSE, # which error is raised: the first in the elements' order, or the soonest?
+  raised = NULL, # the message of an error, if not abort_remote()'s: function(i, message)
+  returned = NULL # the condition of an error that is returned: function(condition)
+)
+
+results_hint <- function(map) {
+  paste0(
+    "The other results are in the error's field `results`",
+    if (!map$ahead) ", and given by cluster_results()", ". To continue past errors, use ",
+    map$words$go_on, "."
+  )
+}
+
+piece_text <- function(map, piece) {
+  if (piece_count(piece) == 1L) {
+    return(map$words$one(map, piece$first))
+  }
+  paste("A piece of", map$words$some, piece$first, "to", piece$last)
+}
+
+tell_again <- function(map, piece, late) {
+  inform_muster("again",
+    paste(
+      piece_text(map, piece),
+      if (late) paste("took too long: its", map$words$some, "run again in smaller pieces.")
+      else "was lost and runs again."
+    ),
+    range = c(piece$first, piece$last)
+  )
+}
+
+# ---- Errors
+
+# The error that a value can't leave its worker, which speaks of the values of the piece.
+name_value <- function(map, condition, piece) {
+  reference <- condition$reference
+  if (is.null(reference) || !grepl("^value[$]values\\[\\[", reference)) {
+    return(condition)
+  }
+  condition$element <- piece$first - 1L + as.integer(gsub("^[^0-9]*([0-9]+).*", "\\1", reference))
+  condition$range <- rep(condition$element, 2L)
+  condition$reference <- sub("^value[$]values\\[\\[[0-9]+\\]\\]", "value", reference)
+  text <- sub(reference, condition$reference, conditionMessage(condition), fixed = TRUE)
+  condition$message <- sub("The call", map$words$one(map, condition$element), text, fixed = TRUE)
+  condition
+}
+
+abort_map <- function(map, condition, elements) {
+  condition$call <- map$call
+  if (is.null(condition$range)) {
+    condition$range <- range(elements)
+    condition$element <- if (length(elements) == 1L) elements else NA_integer_
+  }
+  condition$results <- map$results
+  map$told <- TRUE
+  raise_condition(condition)
+}
+
+abort_element <- function(map, value, elements, task) {
+  if (length(value$values)) {
+    .Call(ffi_map_put, map$results, elements[1L], value$values)
+  }
+  element <- elements[value$failed]
+  map$told <- TRUE
+  abort_remote(value$error, task_worker(task, map$call), map$call,
+    what = map$words$one(map, element),
+    raised = if (!is.null(map$words$raised)) map$words$raised(element, value$error$message),
+    hints = c(pointer_hint(map$job), results_hint(map)),
+    element = element, results = map$results
+  )
+}
+
+# What .on_error = "return" puts in an element's place.
+element_condition <- function(map, error, element, task) {
+  if (!is.null(map$words$returned)) {
+    return(map$words$returned(error$condition))
+  }
+  tryCatch(
+    abort_remote(error, .Call(ffi_task_state, task)$worker, map$call,
+      what = map$words$one(map, element), hints = pointer_hint(map$job), element = element
+    ),
+    muster_error = identity
+  )
+}
