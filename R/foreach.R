@@ -124,7 +124,7 @@ run_loop <- function(obj, expr, envir, data) {
     stream <- loop_stream(obj, options$seed, cl, call)
     job <- loop_job(obj, expr, envir, tasks, terms$returns, cl, call)
     if (job$loop$brings_streams || job$loop$seeds_itself) terms$quiet <- TRUE
-    map <- new_map(cl, tasks, job, stream, terms, loop_words, call)
+    map <- new_map(cl, elements_of(tasks), job, stream, terms, loop_words, call)
     map$heed <- loop_heed(map, it, obj, options$progress)
     run_map(map, if (!is.function(options$progress)) options$progress)
     tell_drawn(call, "`.options.muster = list(seed = 1)`", "`registerDoMuster(cl, seed = NULL)`")
@@ -304,22 +304,13 @@ check_exports <- function(names, envir, call) {
 loop_heed <- function(map, it, obj, progress) {
   accumulate <- foreach::makeAccum(it)
   any_order <- isFALSE(obj$combineInfo$in.order)
-  done <- logical(map$n)
-  given <- 0L
+  next_ones <- in_order(map$n)
   count <- 0L
   shows <- list(if (is.function(progress)) progress, obj$options$snow$progress)
   shows <- lapply(Filter(Negate(is.null), shows), match.fun)
   function(tasks) {
-    done[tasks] <<- TRUE
-    if (!any_order) {
-      # foreach would keep what comes early, and look through it for each result.
-      last <- given
-      while (last < map$n && done[last + 1L]) last <- last + 1L
-      ready <- seq_len(last - given) + given
-      given <<- last
-    } else {
-      ready <- tasks
-    }
+    # foreach would keep what comes early, and look through it for each result.
+    ready <- if (any_order) tasks else next_ones(tasks)
     if (length(ready)) accumulate(map$results[ready], ready)
     for (task in if (length(shows)) tasks) {
       count <<- count + 1L

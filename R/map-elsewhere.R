@@ -4,20 +4,20 @@ is_elsewhere <- function(cl) {
   is.null(cl) || (inherits(cl, "cluster") && !inherits(cl, "muster_cluster") && length(cl) > 0L)
 }
 
-# cluster_map() there. The arguments are those of make_map().
-map_elsewhere <- function(cl, x, fun, args, more, options, frame, call) {
+# The arguments are those of map_now().
+map_elsewhere <- function(cl, elements, x, fun, args, more, options, frame, call) {
   fun <- find_function(fun, frame, call)
-  args <- user_args(args, more, fun, paste0(".", c("args", names(options))),
-    c(".cl", ".x", ".fun"), call
-  )
-  x <- check_elements(x, call)
+  args <- map_args(args, more, fun, options, call)
+  elements <- elements(x, args, call)
   terms <- map_terms(options, call)
   seed <- options$seed
   stream <- if (!is.null(seed) && !isFALSE(seed)) map_stream(seed, NULL, call)
-  map <- list2env(list(
-    x = x, n = length(x), left = length(x), results = vector("list", length(x)),
-    words = map_words, returns = terms$returns, ahead = FALSE, told = FALSE, call = call
-  ), parent = emptyenv())
+  map <- list2env(elements, parent = emptyenv())
+  list2env(list(
+    left = map$n, results = vector("list", map$n), words = map_words, returns = terms$returns,
+    like = terms$like, ahead = FALSE, told = FALSE, call = call
+  ), map)
+  map$heed <- map_heed(map, terms)
   forget_results()
   whole <- FALSE
   on.exit(if (!whole) keep_results(map))
@@ -35,7 +35,7 @@ abort_here <- function(map, i, error, stack, results) {
   )
   abort_remote(error, NULL, map$call,
     what = map$words$one(map, i), hints = if (results) results_hint(map), element = i,
-    results = if (results) map$results
+    results = if (results) results_left(map)
   )
 }
 
@@ -49,38 +49,47 @@ run_here <- function(map, fun, args, stream) {
     kept <- keep_stream()
     on.exit(kept())
   }
-  piece <- list2env(list(values = map$results, at = integer(1L)), parent = emptyenv())
+  piece <- new_piece(map$x, map$n, map$columns)
+  # How many elements at a time: only `.value` and its like need to see each.
+  step <- if (is.null(map$heed) && is.null(map$like)) map$n else 1L
   note <- function(done) {
-    map$results[seq_len(done)] <- piece$values[seq_len(done)]
-    map$left <- map$n - done
+    new <- map$n - map$left + seq_len(max(0L, done - (map$n - map$left)))
+    map$results[new] <- piece$values[new]
+    map$left <- map$left - length(new)
+    new
   }
-  on.exit(if (map$left > 0L) note(max(0L, piece$at - 1L)), add = TRUE)
+  on.exit(note(piece$at - 1L), add = TRUE)
   fails <- function(error) {
     note(piece$at - 1L)
     map$told <- TRUE
     abort_here(map, piece$at + 0L, error, stack_text(sys.calls()), TRUE) # `at` changes in place
   }
   loop <- element_loop(piece, map$x, fun, stream)
-  repeat {
-    failure <- if (map$returns) {
-      tryCatch(
+  while (map$left > 0L) {
+    piece$last <- min(map$n, map$n - map$left + step)
+    if (map$returns) {
+      failure <- tryCatch(
         {
           do.call(loop, args, quote = TRUE)
           NULL
         },
         error = function(error) error
       )
+      if (!is.null(failure)) {
+        piece$values[[piece$at]] <- tryCatch(
+          abort_here(map, piece$at + 0L, failure, character(), FALSE),
+          muster_error = identity
+        )
+        if (piece$at < piece$last) next
+      }
     } else {
       withCallingHandlers(do.call(loop, args, quote = TRUE), error = fails)
-      NULL
     }
-    if (is.null(failure)) break
-    piece$values[[piece$at]] <- tryCatch(
-      abort_here(map, piece$at + 0L, failure, character(), FALSE),
-      muster_error = identity
-    )
+    misfit <- first_misfit(piece$values[piece$last], map$like)
+    if (!is.null(misfit)) abort_misfit(map, piece$last, misfit)
+    new <- note(piece$last)
+    if (!is.null(map$heed)) map$heed(new)
   }
-  note(map$n)
 }
 
 # ---- By package parallel
@@ -90,20 +99,23 @@ pieces_each <- 8L
 
 run_by_parallel <- function(map, fun, args, stream, cl) {
   job <- make_job(fun, args, map$x, map$returns, cl, map$call)
+  job$columns <- map$columns
   if (!map$n) {
     return()
   }
   pieces <- parallel::splitIndices(map$n, min(map$n, pieces_each * length(cl)))
   tasks <- lapply(pieces, function(elements) {
     list(
-      x = map$x[elements],
+      x = elements_at(map, elements),
       stream = if (!is.null(stream)) .Call(ffi_stream_after, stream, elements[1L] - 1)
     )
   })
   answers <- parallel::clusterApplyLB(cl, tasks, piece_by_parallel, job)
-  failed <- NULL
+  fails <- NULL
   for (k in seq_along(answers)) {
     values <- answers[[k]]$values
+    misfit <- first_misfit(values, map$like)
+    if (!is.null(misfit)) values <- values[seq_len(misfit$at - 1L)]
     at <- pieces[[k]][seq_along(values)]
     for (i in answers[[k]]$failures) {
       values[[i]] <- tryCatch(
@@ -113,13 +125,16 @@ run_by_parallel <- function(map, fun, args, stream, cl) {
     }
     map$results[at] <- values
     map$left <- map$left - length(values)
-    if (is.null(failed) && !is.null(answers[[k]]$error)) {
-      failed <- list(at = pieces[[k]][length(values) + 1L], error = answers[[k]]$error)
+    error <- answers[[k]]$error
+    if (is.null(fails) && (!is.null(misfit) || !is.null(error))) {
+      fails <- list(at = pieces[[k]][length(values) + 1L], misfit = misfit, error = error)
     }
+    if (is.null(fails) && !is.null(map$heed)) map$heed(at)
   }
-  if (!is.null(failed)) {
+  if (!is.null(fails)) {
     map$told <- TRUE
-    abort_here(map, failed$at, failed$error, character(), TRUE)
+    if (!is.null(fails$misfit)) abort_misfit(map, fails$at, fails$misfit)
+    abort_here(map, fails$at, fails$error, character(), TRUE)
   }
 }
 
@@ -147,13 +162,15 @@ piece_by_parallel <- function(piece, job) {
   values <- list()
   failures <- integer()
   stream <- piece$stream
-  for (i in seq_along(piece$x)) {
+  columns <- isTRUE(job$columns)
+  for (i in seq_along(if (columns) piece$x[[1L]] else piece$x)) {
     if (!is.null(stream)) {
       assign(".Random.seed", stream, global)
       stream <- parallel::nextRNGStream(stream)
     }
+    element <- if (columns) lapply(piece$x, `[[`, i) else list(piece$x[[i]])
     value <- tryCatch(
-      list(do.call(fun, c(list(piece$x[[i]]), job$args), quote = TRUE)),
+      list(do.call(fun, c(element, job$args), quote = TRUE)),
       error = function(error) error
     )
     if (inherits(value, "error")) {

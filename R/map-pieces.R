@@ -4,12 +4,12 @@
 # actions: it submits and cancels tasks, takes their answers, and reports the outcomes to C.
 
 # An environment, since both submitting tasks and taking answers change it. words: see map_words.
-new_map <- function(cl, x, job, stream, terms, words, call) {
+# elements: see elements_of().
+new_map <- function(cl, elements, job, stream, terms, words, call) {
   map <- new.env(parent = emptyenv())
   map$cl <- cl
   map$call <- call
-  map$x <- x
-  map$n <- length(x)
+  list2env(elements, map)
   map$job <- job
   map$results <- vector("list", map$n)
   map$left <- map$n # elements without a result
@@ -18,10 +18,11 @@ new_map <- function(cl, x, job, stream, terms, words, call) {
   map$stream <- stream
   map$speculate <- terms$speculate
   map$returns <- terms$returns
+  map$like <- terms$like
   map$quiet <- terms$quiet
   map$timeout <- terms$timeout
   map$words <- words
-  map$heed <- NULL # a function that is told which elements have a result
+  map$heed <- map_heed(map, terms)
   map$ahead <- isTRUE(terms$ahead)
   map$told <- FALSE # was an error raised that tells of the results?
   hold_job(map)
@@ -108,16 +109,15 @@ submit_piece <- function(map, action) {
   }
   nodes <- if (is.na(action[6L])) map$cl else map$cl[action[6L]]
   stream <- if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, piece$first - 1)
-  arguments <- list(map$held[[2L]], map$x[piece$first:piece$last], stream, piece$first)
+  x <- elements_at(map, piece$first:piece$last)
+  arguments <- list(map$held[[2L]], x, stream, piece$first)
   task <- .Call(
     ffi_task_submit, nodes, "muster:::map_piece", arguments, map$held[1L],
     as.double(c(action[5L], map$timeout)), NULL
   )
   if (is.integer(task)) {
     if (task == outcomes[["reference"]]) {
-      abort_reference(
-        find_reference(arguments[[2L]], map$words$all, piece$first - 1L), map$call
-      )
+      abort_reference(element_reference(map, x, piece$first - 1L), map$call)
     }
     abort_submit(nodes, task, map$call)
   }
@@ -127,6 +127,7 @@ submit_piece <- function(map, action) {
   map$pieces[[at]] <- piece
 }
 
+elements_at <- function(map, at) if (map$columns) lapply(map$x, `[`, at) else map$x[at]
 
 # How often to look for late pieces.
 speculate_patience <- 0.05
@@ -262,7 +263,7 @@ piece_count <- function(piece) piece$last - piece$first + 1L
 # How to speak of elements: cluster_map() as here, foreach's loops as in foreach.R.
 map_words <- list(
   one = function(map, i) {
-    name <- names(map$x)[i]
+    name <- map$names[i]
     named <- length(name) && !is.na(name) && nzchar(name)
     paste0("Element ", i, if (named) paste0(" (`", name, "`)"))
   },
@@ -278,8 +279,8 @@ map_words <- list(
 results_hint <- function(map) {
   paste0(
     "The other results are in the error's field `results`",
-    if (!map$ahead) ", and given by cluster_results()", ". To continue past errors, use ",
-    map$words$go_on, "."
+    if (!map$ahead) ", and given by cluster_results()", ".",
+    if (is.null(map$like)) paste0(" To continue past errors, use ", map$words$go_on, ".")
   )
 }
 
@@ -323,7 +324,7 @@ abort_map <- function(map, condition, elements) {
     condition$range <- range(elements)
     condition$element <- if (length(elements) == 1L) elements else NA_integer_
   }
-  condition$results <- map$results
+  condition$results <- results_left(map)
   map$told <- TRUE
   raise_condition(condition)
 }
@@ -334,11 +335,13 @@ abort_element <- function(map, value, elements, task) {
   }
   element <- elements[value$failed]
   map$told <- TRUE
-  abort_remote(value$error, task_worker(task, map$call), map$call,
+  worker <- task_worker(task, map$call)
+  if (!is.null(value$misfit)) abort_misfit(map, element, value$misfit, worker)
+  abort_remote(value$error, worker, map$call,
     what = map$words$one(map, element),
     raised = if (!is.null(map$words$raised)) map$words$raised(element, value$error$message),
     hints = c(pointer_hint(map$job), results_hint(map)),
-    element = element, results = map$results
+    element = element, results = results_left(map)
   )
 }
 

@@ -1,4 +1,4 @@
-# What a map had done when it was ended early.
+# Results of maps: their types, what is done with each, and what is left of a map that ended early.
 
 #' Results of a map that ended early
 #'
@@ -11,7 +11,8 @@
 #'
 #' @returns A list as long as the map's `.x`, with its names: `NULL` for each element that had no
 #'   result yet. With `.on_error = "return"`, conditions are results. Of loops, the iterations'
-#'   values before `.combine`. `NULL` if the last map ended by itself, or there was none.
+#'   values before `.combine`. With `.reduce`, the attribute `"reduced"` has the value so far, see
+#'   Errors in [cluster_map()]. `NULL` if the last map ended by itself, or there was none.
 #' @section Cost:
 #' None; the results stay in memory.
 #' @section Source:
@@ -43,7 +44,7 @@ take_rest <- function(map) {
 
 # Then: tells of what there is.
 keep_results <- function(map) {
-  the$results <- map_values(map)
+  the$results <- structure(results_left(map), names = map$names)
   if (!map$told) {
     inform_muster("ended",
       paste0(
@@ -52,5 +53,136 @@ keep_results <- function(map) {
       ),
       done = map$n - map$left, elements = map$n
     )
+  }
+}
+
+# With `.reduce`, the value so far is an attribute: what it has taken in isn't kept.
+results_left <- function(map) {
+  results <- map$results
+  if (!is.null(map$fold)) attr(results, "reduced") <- map$fold
+  results
+}
+
+# The value of a map that is done.
+map_values <- function(map) {
+  if (!is.null(map$fold)) {
+    map$fold$value
+  } else if (!is.null(map$like)) {
+    join_values(map$results, map$like, map$names)
+  } else {
+    structure(map$results, names = map$names)
+  }
+}
+
+# ---- `.value`
+
+check_like <- function(options, returns, call) {
+  like <- options$value
+  if (is.null(like)) {
+    return(NULL)
+  }
+  if (!is.atomic(like) || is.object(like) || !length(like)) {
+    abort_input(".value", "a vector without a class, such as numeric(1)", like, call)
+  }
+  if (returns) {
+    abort_muster("input", "With `.value`, `.on_error` can't be \"return\".",
+      hints = "A condition can't be an element of a vector: leave `.value` out.",
+      argument = ".on_error", call = call
+    )
+  }
+  like
+}
+
+# The first of these values that isn't like the one wanted: list(at, type, length, class), or NULL.
+# Numbers fit if they can be converted without a loss, as for vapply().
+first_misfit <- function(values, like) {
+  at <- if (is.null(like)) 0L else .Call(ffi_misfit, values, like)
+  if (at > 0L) {
+    value <- values[[at]]
+    list(at = at, type = typeof(value), length = length(value), class = oldClass(value)[1L])
+  }
+}
+
+abort_misfit <- function(map, i, misfit, worker = NULL) {
+  kind <- function(type, length, class = NULL) {
+    paste0(
+      "type ", type, if (length(class)) paste0(" and class \"", class, "\""),
+      ", length ", big_number(length)
+    )
+  }
+  like <- map$like
+  map$told <- TRUE
+  abort_muster("value",
+    paste0(
+      map$words$one(map, i), " gave a value of ", kind(misfit$type, misfit$length, misfit$class),
+      "; `.value` is of ", kind(typeof(like), length(like)), "."
+    ),
+    details = if (!is.null(worker)) paste("On worker", worker),
+    hints = results_hint(map), element = i, worker = worker, results = results_left(map),
+    call = map$call
+  )
+}
+
+# As vapply() does: a vector, or for longer ones an array whose last dimension is the elements'.
+join_values <- function(values, like, names) {
+  joined <- unlist(values, recursive = FALSE, use.names = FALSE)
+  joined <- if (is.null(joined)) vector(typeof(like), 0L) else as.vector(joined, typeof(like))
+  if (length(like) == 1L && is.null(dim(like))) {
+    return(structure(joined, names = names))
+  }
+  like <- as.array(like)
+  sides <- dimnames(like)
+  if (is.null(sides) && length(values)) sides <- dimnames(as.array(values[[1L]]))
+  if (length(sides) != length(dim(like))) sides <- vector("list", length(dim(like)))
+  named <- length(names) || length(unlist(sides))
+  array(joined, c(dim(like), length(values)), if (named) c(unname(sides), list(names)))
+}
+
+# ---- `.reduce` and `.on_result`
+
+check_callback <- function(fun, name, call) {
+  fun <- function_of(fun, call)
+  if (!is.null(fun) && !is.function(fun)) {
+    abort_input(name, "NULL, a function or a lambda such as ~ .x + .y", fun, call)
+  }
+  fun
+}
+
+# What is to be done when elements have results; NULL for nothing.
+map_heed <- function(map, terms) {
+  shows <- terms$on_result
+  if (!is.null(terms$reduce)) {
+    map$fold <- list(value = terms$init, elements = 0L)
+    next_ones <- in_order(map$n)
+  } else if (is.null(shows)) {
+    return(NULL)
+  }
+  function(elements) {
+    for (i in if (!is.null(shows)) elements) shows(map$results[[i]], i)
+    for (i in if (!is.null(terms$reduce)) next_ones(elements)) fold_result(map, terms, i)
+  }
+}
+
+# A result that was taken in isn't kept.
+fold_result <- function(map, terms, i) {
+  value <- map$results[[i]]
+  first <- i == 1L && is.null(terms$init)
+  map$fold <- list(
+    value = if (first) value else terms$reduce(map$fold$value, value), elements = i
+  )
+  .Call(ffi_map_put, map$results, i, list(NULL))
+}
+
+# A function that is told of elements in any order, and gives those whose turn it is then.
+in_order <- function(n) {
+  done <- logical(n)
+  given <- 0L
+  function(elements) {
+    done[elements] <<- TRUE
+    last <- given
+    while (last < n && done[last + 1L]) last <- last + 1L
+    ready <- seq_len(last - given) + given
+    given <<- last
+    ready
   }
 }

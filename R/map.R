@@ -70,12 +70,25 @@
 #' effects (files written, rows inserted). `.retries = 0` rules that out: then the error for a
 #' piece of several elements gives the range of elements that was lost.
 #'
+#' @section Results as they come:
+#' `.on_result(value, i)` is called once for each element, when its piece is done: in any order of
+#' pieces, and in the elements' order within one. Use it to write results to a file or database, or to
+#' show them.
+#'
+#' With `.reduce`, the result is what `Reduce(.reduce, results)` would give: `.reduce` is called with
+#' what it returned last and the next result, in the elements' order. So sums of numbers don't depend
+#' on which piece came first. The session keeps only results whose turn hasn't come.
+#'
+#' Both run while the workers go on with pieces that they have already. Their errors end the map, and
+#' are raised as they are. With `.on_error = "return"`, they get conditions, too.
+#'
 #' @section Without muster's workers:
 #' With `NULL` for a cluster, elements are evaluated in the session, one after the other: for
 #' functions of yours that leave the choice to their callers, and for `debug()` and `browser()`. On
 #' a cluster of [parallel::makeCluster()] and its like, the workers needn't have muster: pieces go
 #' out by `parallel::clusterApplyLB()`. Results, their random numbers for a `.seed`, and errors are
-#' the same; globals are found and lent as usual. `.retries`, `.timeout`, `.speculate` and
+#' the same; globals are found and lent as usual. `.on_result` and `.reduce` are called once all
+#' pieces are done. `.retries`, `.timeout`, `.speculate` and
 #' `.progress` have no effect, and what workers of package parallel warn of or print is where such
 #' workers leave it.
 #'
@@ -112,14 +125,27 @@
 #'   good or takes too long ends the whole call. `"return"`: the result has the condition in that
 #'   element's place, with the fields listed under Errors except `results`, and the call goes on.
 #'   The worker's own error is the condition's field `condition`.
-#' @returns A list as long as `.x`, in its order, with its names.
+#' @param .value `NULL`, or a vector such as `numeric(1)` that says what each value is like, as the
+#'   argument `FUN.VALUE` of [vapply()] does. Then the result is a vector, or for longer values an
+#'   array. Values with a class don't fit.
+#' @param .reduce `NULL`, or a function of two arguments, which combines the results as they come, in
+#'   the session: see Results as they come.
+#' @param .init What `.reduce` begins with. By default, the first result.
+#' @param .on_result `NULL`, or a function that is called in the session as results come, with each
+#'   value and the number of its element: see Results as they come.
+#' @returns A list as long as `.x`, in its order, with its names. With `.value`: a vector with these
+#'   names, or an array whose last dimension is as long as `.x`. With `.reduce`: what it returned
+#'   last, or `.init` if there are no elements.
 #' @section Errors:
 #' All have the field `results`: a list of the values of the other elements, `NULL` for those
-#' without a value yet. The cluster remains usable.
+#' without a value yet. With `.reduce`, those that it has taken in are `NULL`, too, and the list's
+#' attribute `"reduced"` is a list of its last `value` and of the number of `elements` in that.
+#' The cluster remains usable.
 #' * `muster_error_remote`: `.fun` raised an error. It also has that error's own classes and fields,
 #'   and the fields `element` (index in `.x`), `worker`, `condition`, `remote_call`, `stack` (text).
 #' * `muster_error_lost`, `muster_error_timeout`: an element was lost as often as `.retries`
 #'   allows, or took too long; fields as in [cluster_start()], with `element` and `range`.
+#' * `muster_error_value`: a value isn't like `.value`. Fields `element` and `worker`.
 #' * `muster_error_limit`: what `.fun` uses of the global environment, and the workers don't have
 #'   yet, is larger than `getOption("muster.globals_max")` bytes (500 MB).
 #' * `muster_error_input`: an argument is wrong, or its name begins with a dot and isn't one of
@@ -136,48 +162,64 @@
 #' and Kelton (Operations Research 50(6), 2002), as in
 #' \code{\link[parallel:nextRNGStream]{parallel::nextRNGStream()}}. Globals are found
 #' by the rules that users of package future know.
-#' @seealso [task_map()], which returns at once; [task_submit()] for single calls.
+#' @seealso [cluster_pmap()] for several vectors and the rows of a data frame; [task_map()], which
+#'   returns at once; [task_submit()] for single calls.
 #' @examples
 #' cl <- cluster_start(2)
 #' unlist(cluster_map(cl, 1:10, function(i) i^2))
-#' unlist(cluster_map(cl, c(a = 1, b = 2), function(x) rnorm(1, x), .seed = 1))
+#' cluster_map(cl, c(a = 1, b = 2), function(x) rnorm(1, x), .seed = 1, .value = numeric(1))
+#' cluster_map(cl, 1:3, function(i) diag(i, 2), .reduce = `+`)
 #' cluster_stop(cl)
 #' @export
 cluster_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
                         .timeout = NULL, .speculate = FALSE, .progress = NULL,
-                        .on_error = c("stop", "return")) {
+                        .on_error = c("stop", "return"), .value = NULL, .reduce = NULL,
+                        .init = NULL, .on_result = NULL) {
   call <- sys.call()
   check_given(.cl, ".cl", call)
   check_given(.x, ".x", call)
   check_given(.fun, ".fun", call)
-  frame <- parent.frame()
-  options <- list(
-    seed = .seed, retries = .retries, timeout = .timeout, on_error = .on_error,
-    speculate = .speculate, progress = .progress
-  )
-  if (is_elsewhere(.cl)) {
-    return(map_elsewhere(.cl, .x, .fun, list(...), .args, options, frame, call))
+  options <- map_options(environment())
+  map_now(.cl, elements_of, .x, .fun, list(...), .args, options, parent.frame(), call)
+}
+
+# The arguments of a map's verb that say how, by their names without the dot. verb: its frame.
+map_options <- function(verb) {
+  names <- names(formals(sys.function(sys.parent())))
+  names <- setdiff(names, c(".cl", ".x", ".l", ".fun", "...", ".args"))
+  structure(mget(names, verb), names = sub("^[.]", "", names))
+}
+
+# elements: elements_of() or columns_of(), which tells what x has. frame: where the call was made.
+map_now <- function(cl, elements, x, fun, args, more, options, frame, call) {
+  if (is_elsewhere(cl)) {
+    return(map_elsewhere(cl, elements, x, fun, args, more, options, frame, call))
   }
-  map <- make_map(.cl, .x, .fun, list(...), .args, options, FALSE, frame, call)
-  run_map(map, .progress)
+  map <- make_map(cl, elements, x, fun, args, more, options, FALSE, frame, call)
+  run_map(map, options$progress)
   tell_drawn(call)
   map_values(map)
 }
 
-# The map of a call of cluster_map() or task_map(); nothing has been handed out yet. options: their
-# arguments of these names, without the dots. ahead: all is to be handed out at once. frame: where
-# the call was made.
-make_map <- function(cl, x, fun, args, more, options, ahead, frame, call) {
+# The map of a call of cluster_map() or task_map(); nothing has been handed out yet. ahead: all is
+# to be handed out at once.
+make_map <- function(cl, elements, x, fun, args, more, options, ahead, frame, call) {
   cl <- check_cluster(cl, call, ".cl")
   fun <- find_function(fun, frame, call)
-  allowed <- paste0(".", c("args", names(options)))
-  args <- user_args(args, more, fun, allowed, c(".cl", ".x", ".fun"), call)
-  x <- check_elements(x, call)
+  args <- map_args(args, more, fun, options, call)
+  elements <- elements(x, args, call)
   terms <- map_terms(options, call)
   terms$ahead <- ahead
   stream <- map_stream(options$seed, cl, call)
-  job <- make_job(fun, args, x, terms$returns, cl, call)
-  new_map(cl, x, job, stream, terms, map_words, call)
+  job <- make_job(fun, args, elements$x, terms$returns, cl, call)
+  job$columns <- elements$columns
+  job$like <- terms$like
+  new_map(cl, elements, job, stream, terms, map_words, call)
+}
+
+map_args <- function(args, more, fun, options, call) {
+  own <- paste0(".", c("args", names(options)))
+  user_args(args, more, fun, own, c(".cl", ".x", ".l", ".fun"), call)
 }
 
 map_terms <- function(options, call) {
@@ -189,15 +231,12 @@ map_terms <- function(options, call) {
     timeout = if (is.null(timeout)) 0 else check_seconds(timeout, ".timeout", call = call),
     speculate = "speculate" %in% names(options) &&
       check_flag(options$speculate, ".speculate", call),
-    returns = returns, quiet = is.null(options$seed)
+    returns = returns, quiet = is.null(options$seed), like = check_like(options, returns, call),
+    reduce = check_callback(options$reduce, ".reduce", call), init = options$init,
+    on_result = check_callback(options$on_result, ".on_result", call)
   )
   check_progress(options$progress, ".progress", call)
   terms
-}
-
-map_values <- function(map) {
-  names(map$results) <- if (is.null(map$x)) map$names else names(map$x)
-  map$results
 }
 
 # The function that a name stands for where cluster_map() was called; one that isn't there
@@ -226,4 +265,11 @@ check_elements <- function(x, call, name = ".x") {
     )
   }
   list
+}
+
+# What a map goes over: list(x, n, names, columns). columns: is x a list of vectors, whose i-th
+# elements make the i-th element?
+elements_of <- function(x, args = NULL, call = NULL) {
+  x <- check_elements(x, call)
+  list(x = x, n = length(x), names = names(x), columns = FALSE)
 }

@@ -15,7 +15,8 @@
 #' What else there is to do is done when you use one of these functions, or, for a promise, in the
 #' event loop: results are read, warnings and messages signalled, pieces that were lost are handed
 #' out again, and after an error, or a value that can't be sent, the remaining pieces are cancelled.
-#' If a handler of such a condition jumps, the map is cancelled. Ctrl-C while [task_value()] waits
+#' `.reduce` and `.on_result` are called then, too. If one of them, or a handler of such a condition,
+#' jumps, the map is cancelled; an error of theirs is the map's. Ctrl-C while [task_value()] waits
 #' leaves it alone.
 #'
 #' @inheritParams cluster_map
@@ -24,8 +25,8 @@
 #'   [cluster_map()]. By default, the `retries` given to [cluster_start()].
 #' @param .timeout Seconds that one element may take, above 0. By default, the cluster's `timeout`.
 #' @returns An object of the classes `"muster_map"` and `"muster_task"`, which can be used in this
-#'   session only. Its value is that of [cluster_map()]: a list as long as `.x`, with its names, and
-#'   the same random numbers for the same `.seed`.
+#'   session only. Its value is that of [cluster_map()], with the same random numbers for the same
+#'   `.seed`.
 #' @section Errors:
 #' Those of [cluster_map()]: `muster_error_input` and `muster_error_limit` at once, others by
 #' [task_value()], each time it is called. `muster_error_cancelled`: the map was cancelled. All have
@@ -45,14 +46,19 @@
 #' cluster_stop(cl)
 #' @export
 task_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
-                     .timeout = NULL, .on_error = c("stop", "return")) {
+                     .timeout = NULL, .on_error = c("stop", "return"), .value = NULL,
+                     .reduce = NULL, .init = NULL, .on_result = NULL) {
   call <- sys.call()
   check_given(.cl, ".cl", call)
   check_given(.x, ".x", call)
   check_given(.fun, ".fun", call)
-  frame <- parent.frame()
-  options <- list(seed = .seed, retries = .retries, timeout = .timeout, on_error = .on_error)
-  map <- make_map(.cl, .x, .fun, list(...), .args, options, TRUE, frame, call)
+  options <- map_options(environment())
+  map_ahead(.cl, elements_of, .x, .fun, list(...), .args, options, parent.frame(), call)
+}
+
+# The arguments are those of map_now().
+map_ahead <- function(cl, elements, x, fun, args, more, options, frame, call) {
+  map <- make_map(cl, elements, x, fun, args, more, options, TRUE, frame, call)
   map$pid <- Sys.getpid()
   map$over <- map$stepping <- map$asked <- map$cancelled <- FALSE
   class(map) <- c("muster_map", "muster_task")
@@ -61,7 +67,7 @@ task_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries =
   map_submit(map)
   if (map$n == 0L) end_map(map)
   whole <- TRUE
-  if (the$scales) wake_for_task(.subset2(.cl[[1L]], "id"))
+  if (the$scales) wake_for_task(.subset2(cl[[1L]], "id"))
   map
 }
 
@@ -99,8 +105,20 @@ step_map <- function(map) {
       },
       muster_error = identity
     )
-    whole <- TRUE
   })
+  if (is.null(error)) error <- heed_error(map)
+  whole <- TRUE
+}
+
+# An error of the user's functions for results is the map's.
+heed_error <- function(map) {
+  tryCatch(
+    {
+      heed_news(map)
+      NULL
+    },
+    error = function(error) error
+  )
 }
 
 # Is it over, or would a step take something? Runs no code of the user's.
@@ -111,15 +129,14 @@ map_has_news <- function(map) {
 end_map <- function(map, error = NULL) {
   map$over <- TRUE
   map$error <- error
-  if (!is.null(error)) map$error$results <- map$results
+  if (!is.null(error)) map$error$results <- results_left(map)
   map_leave(map)
-  map$names <- names(map$x)
   map$tasks <- map$pieces <- list()
-  map$x <- map$job <- map$held <- map$queue <- map$stream <- map$cl <- NULL
+  map$x <- map$job <- map$heed <- map$held <- map$queue <- map$stream <- map$cl <- NULL
 }
 
 map_cancelled <- function(map) {
-  message <- if (map$cancelled) "was cancelled." else "was ended by a handler of its conditions."
+  message <- if (map$cancelled) "was cancelled." else "was ended by a handler of its conditions or results."
   muster_condition(
     c("muster_error_cancelled", "muster_error", "error"), paste("The map", message), NULL, NULL,
     map$call

@@ -1,6 +1,7 @@
 # A worker's side of cluster_map().
 
-# list(values, packed, failures, setup, seconds), or with `failed` (which element) and `error`.
+# list(values, packed, failures, setup, seconds), or with `failed` (which element) and `error` or
+# `misfit`, see first_misfit().
 # failures: which of the values are errors that .on_error = "return" lets pass. first: the number of
 # the piece's first element.
 map_piece <- function(id, x, seed, first) {
@@ -16,10 +17,8 @@ map_piece <- function(id, x, seed, first) {
     kept <- keep_stream()
     on.exit(kept(), add = TRUE)
   }
-  piece <- new.env(parent = emptyenv())
-  piece$values <- vector("list", length(x))
+  piece <- new_piece(x, length(if (isTRUE(job$columns)) x[[1L]] else x), isTRUE(job$columns))
   failures <- integer()
-  piece$at <- integer(1L) # not a constant: it is changed in place
   noun <- if (is.null(job$loop)) "element" else "task"
   the$label <- function(condition) name_element(condition, first + piece$at - 1, noun)
   on.exit(the$label <- NULL, add = TRUE)
@@ -27,14 +26,18 @@ map_piece <- function(id, x, seed, first) {
     loop <- element_loop(piece, x, fun, seed)
     failure <- piece_error(interruptible(do.call(loop, job$args, quote = TRUE)))
     if (is.null(failure)) break
-    if (!job$returns) {
-      return(list(
-        values = piece$values[seq_len(piece$at - 1L)], packed = FALSE, failed = piece$at,
-        error = failure, setup = ready - begin, seconds = clock_seconds() - ready
-      ))
-    }
+    if (!job$returns) break
     piece$values[[piece$at]] <- failure
     failures <- c(failures, piece$at)
+  }
+  done <- if (is.null(failure)) piece$values else piece$values[seq_len(piece$at - 1L)]
+  misfit <- first_misfit(done, job$like)
+  if (!is.null(failure) || !is.null(misfit)) {
+    failed <- if (is.null(misfit)) piece$at else misfit$at
+    return(list(
+      values = piece$values[seq_len(failed - 1L)], packed = FALSE, failed = failed,
+      error = failure, misfit = misfit, setup = ready - begin, seconds = clock_seconds() - ready
+    ))
   }
   packed <- .Call(ffi_pack, piece$values)
   list(
@@ -97,13 +100,32 @@ task_attempt <- function(fun, args, seed) {
 # proc.time() only has milliseconds.
 clock_seconds <- function() as.numeric(Sys.time())
 
+# last: the last element to be evaluated. columns: is x a list of vectors, whose i-th elements are
+# the arguments?
+new_piece <- function(x, n, columns) {
+  list2env(list(
+    values = vector("list", n), at = integer(1L), # not a constant: it is changed in place
+    last = n, call = if (columns) column_call(x)
+  ), parent = emptyenv())
+}
+
+# As ffi_map_elements makes it for one vector.
+column_call <- function(x) {
+  elements <- lapply(seq_along(x), function(k) bquote(x[[.(k)]][[i]]))
+  as.call(c(
+    forceAndCall, length(x), quote(fun), structure(elements, names = names(x)), quote(...)
+  ))
+}
+
 # Starts after element piece$at; C code fills in piece$values and advances piece$at. Each element
 # looks up `[[` from here, so there is little more than base around it, as with lapply(): the entry
 # point, which .onLoad() puts there.
 map_elements <- function(...) {
   # By get(): these are in the environment from element_loop().
   piece <- get("piece")
-  .Call(ffi_map_elements, environment(), piece$values, piece$at, get("seed"))
+  .Call(
+    ffi_map_elements, environment(), piece$values, piece$at, piece$last, get("seed"), piece$call
+  )
 }
 map_around <- new.env(parent = .BaseNamespaceEnv)
 

@@ -154,6 +154,7 @@ SEXP ffi_seed_of(const struct ffi_stream *stream);
 // ffi_content gives a hash of a value's contents, as a string: NA if it isn't plain data.
 SEXP ffi_content(SEXP x);
 SEXP ffi_pack(SEXP list);
+SEXP ffi_misfit(SEXP values, SEXP like);
 SEXP ffi_object_read(SEXP bytes);
 SEXP ffi_scan(SEXP x);
 SEXP ffi_stream_after(SEXP seed, SEXP n);

@@ -114,6 +114,26 @@ SEXP ffi_pack(SEXP list) {
   return packed;
 }
 
+// rank gives the place of a type among those that R converts without loss, 0 for others.
+static int rank(SEXPTYPE type) {
+  return type == LGLSXP ? 1 : type == INTSXP ? 2 : type == REALSXP ? 3 : 0;
+}
+
+static int fits(SEXP value, SEXP like) {
+  const SEXPTYPE is = (SEXPTYPE)TYPEOF(value), wanted = (SEXPTYPE)TYPEOF(like);
+  return (is == wanted || (rank(is) > 0 && rank(is) < rank(wanted))) &&
+         !Rf_isObject(value) && Rf_xlength(value) == Rf_xlength(like);
+}
+
+// ffi_misfit gives the number of the first of a list's values that isn't a vector without a class,
+// of the length of `like` and of its type or a number that this can hold; 0 if there is none.
+SEXP ffi_misfit(SEXP values, SEXP like) {
+  for (R_xlen_t i = 0; i < Rf_xlength(values); i++) {
+    if (!fits(VECTOR_ELT(values, i), like)) return Rf_ScalarInteger((int)i + 1);
+  }
+  return Rf_ScalarInteger(0);
+}
+
 SEXP ffi_hide(SEXP key, SEXP value) {
   SEXP ref = PROTECT(R_MakeWeakRef(key, value, R_NilValue, FALSE));
   SEXP pointer = R_MakeExternalPtr(NULL, R_NilValue, ref);

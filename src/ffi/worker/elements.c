@@ -27,17 +27,19 @@ static void begin_stream(struct ffi_stream *stream) {
 }
 
 // ffi_map_elements evaluates fun(x[[i]], ...) in a frame that has these, for the elements after
-// `at`; `seed` is the first element's stream, or NULL. It changes values and `at`, the number of
+// `at` up to `last`; `seed` is the first element's stream, or NULL; `call` is another call to
+// evaluate, with the same variables, or NULL. It changes values and `at`, the number of
 // the present element, in place: so an error leaves both up to date.
-SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seed) {
-  SEXP call = element_call();
+SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP last, SEXP seed,
+                      SEXP call) {
+  if (call == R_NilValue) call = element_call();
   SEXP i = Rf_install("i");
   struct ffi_stream stream = {0};
   if (seed != R_NilValue) {
     stream = ffi_stream_of(seed);
     mst_stream_jump(stream.words, (uint64_t)INTEGER(at)[0]);
   }
-  const int n = (int)Rf_xlength(values);
+  const int n = Rf_asInteger(last);
   PROTECT_INDEX at_number;
   SEXP number = Rf_ScalarInteger(0);
   PROTECT_WITH_INDEX(number, &at_number);

@@ -73,7 +73,8 @@ SEXP ffi_warm_feed(SEXP fd, SEXP messages);
 SEXP ffi_server_begin(void);
 SEXP ffi_server_run(SEXP session, SEXP temp_dir, SEXP idle_ms);
 SEXP ffi_server_say(SEXP kind, SEXP text);
-SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP seed);
+SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP last, SEXP seed,
+                      SEXP call);
 SEXP ffi_rebind(SEXP env, SEXP name, SEXP value);
 SEXP ffi_rand_seed(void);
 // blocks.c, exchange.c
