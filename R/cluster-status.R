@@ -28,8 +28,11 @@
 #'   units, such as 0.12 s and 34.5 MB, without `healing` where that is `"state"` for all, and
 #'   without `task` where there is none; the columns themselves are numbers.
 #'
-#'   `cluster_logs()`: a data frame with columns `worker` and `line`, oldest first. It also has
-#'   the texts of warnings and messages that were too many to be signalled, see [task_submit()].
+#'   `cluster_logs()`: a data frame with a row for each line, oldest first: `worker` (integer),
+#'   `time` (`POSIXct`: when the line came), `task` (the `.label` of the task that printed it, or
+#'   `NA`) and `line` (text). It also has the texts of warnings and messages that were too many to
+#'   be signalled, see [task_submit()]. What a program that a task leaves behind prints later counts
+#'   as the next task's.
 #'
 #'   `cluster_journal()`: a data frame with one row for each call that is kept: `worker`,
 #'   `call` (text, at most 60 characters), `kind` (`"call"`; `"checkpoint"`: a copy of the worker's
@@ -123,7 +126,8 @@ cluster_logs <- function(cl) {
     if (is.integer(logs)) {
       abort_node(group$node, logs, call)
     }
-    logs <- data.frame(worker = logs$worker, line = logs$line)
+    logs$time <- .POSIXct(logs$time)
+    logs <- as.data.frame(logs)
     logs[logs$worker %in% group$ranks, , drop = FALSE]
   })
   logs <- do.call(rbind, parts)

@@ -1,4 +1,4 @@
-// mst_clock: monotonic time in nanoseconds. No R, no allocation, any thread.
+// mst_clock: monotonic time in nanoseconds, and the time of day. No R, no allocation, any thread.
 #ifndef MST_CLOCK_H
 #define MST_CLOCK_H
 
@@ -11,6 +11,9 @@
 // mst_clock_now gives the monotonic clock, which neither jumps nor stops while
 // the process runs. Never fails on the systems that muster builds on.
 int64_t mst_clock_now(void);
+
+// mst_clock_of_day gives seconds since the beginning of 1970, UTC, as the machine's clock is set.
+double mst_clock_of_day(void);
 
 // mst_clock_ms_until gives the whole milliseconds from now to deadline, rounded
 // up, 0 if it has passed, at most max_ms: the form that poll() takes.

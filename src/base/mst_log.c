@@ -4,55 +4,67 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mst_clock.h"
 #include "base/mst_fault.h"
 
 static struct mst_log_line *slot(const struct mst_log *log, uint64_t number) {
   return &log->lines[number % MST_LOG_LINES];
 }
 
+static size_t bytes_of(const char *task) {
+  return task == NULL ? 0 : strlen(task);
+}
+
 static void drop_oldest(struct mst_log *log) {
   struct mst_log_line *line = slot(log, log->first++);
-  log->bytes -= line->length;
+  log->bytes -= line->length + bytes_of(line->task);
   free(line->text);
   line->text = NULL;
 }
 
-static void add(struct mst_log *log, uint32_t worker, const char *text,
-                size_t n) {
+static void add(struct mst_log *log, uint32_t worker, const char *task,
+                const char *text, size_t n) {
   if (log->lines == NULL) {
     if (!mst_fault("log.alloc")) {
       log->lines = calloc(MST_LOG_LINES, sizeof *log->lines);
     }
     if (log->lines == NULL) return;
   }
-  char *copy = mst_fault("log.alloc") ? NULL : malloc(n + 1);
+  const size_t more = bytes_of(task);
+  char *copy = mst_fault("log.alloc") ? NULL : malloc(n + more + 1);
   if (copy == NULL) return;
   memcpy(copy, text, n);
+  if (task != NULL) memcpy(copy + n, task, more + 1);
   while (log->next > log->first && (log->next - log->first == MST_LOG_LINES ||
-                                    log->bytes + n > MST_LOG_BYTES)) {
+                                    log->bytes + n + more > MST_LOG_BYTES)) {
     drop_oldest(log);
   }
-  *slot(log, log->next++) = (struct mst_log_line){
-      .worker = worker, .length = (uint32_t)n, .text = copy};
-  log->bytes += n;
+  *slot(log, log->next++) =
+      (struct mst_log_line){.worker = worker,
+                            .length = (uint32_t)n,
+                            .time = mst_clock_of_day(),
+                            .text = copy,
+                            .task = task == NULL ? NULL : copy + n};
+  log->bytes += n + more;
 }
 
 void mst_log_end(struct mst_log *log, struct mst_log_part *part,
-                 uint32_t worker) {
+                 uint32_t worker, const char *task) {
   if (part->length == 0) return;
-  add(log, worker, part->text, part->length);
+  add(log, worker, task, part->text, part->length);
   part->length = 0;
 }
 
 void mst_log_write(struct mst_log *log, struct mst_log_part *part,
-                   uint32_t worker, const char *bytes, size_t n) {
+                   uint32_t worker, const char *task, const char *bytes,
+                   size_t n) {
   while (n > 0) {
     const char *newline = memchr(bytes, '\n', n);
     const size_t line = newline == NULL ? n : (size_t)(newline - bytes);
     const size_t capacity = sizeof part->text - part->length;
     // The line is too long only if its end doesn't come next.
     if (capacity == 0 && line > 0) {
-      mst_log_end(log, part, worker);
+      mst_log_end(log, part, worker, task);
       continue;
     }
     const size_t take = line < capacity ? line : capacity;
@@ -61,7 +73,7 @@ void mst_log_write(struct mst_log *log, struct mst_log_part *part,
     bytes += take;
     n -= take;
     if (take == line && newline != NULL) {
-      add(log, worker, part->text, part->length);
+      add(log, worker, task, part->text, part->length);
       part->length = 0;
       bytes++;
       n--;

@@ -1,7 +1,7 @@
 // mst_log: the last lines that a cluster's workers printed. One owner, no R.
 //
 // Bytes go in as they come, cut anywhere; lines come out, whole, with the worker
-// that printed them. Bounded: the oldest lines go first, a long line is cut into
+// and the task that printed them. Bounded: the oldest lines go first, a long line is cut into
 // several. Lines have numbers from 0 on, so that a reader knows what it has missed.
 #ifndef MST_LOG_H
 #define MST_LOG_H
@@ -16,7 +16,9 @@
 struct mst_log_line {
   uint32_t worker;
   uint32_t length;
-  char *text; // not ended by NUL
+  double time;      // of day, when its end came
+  char *text;       // not ended by NUL
+  const char *task; // the label of the task that printed it, or NULL
 };
 
 struct mst_log {
@@ -32,12 +34,14 @@ struct mst_log_part {
   char text[MST_LOG_LINE_MAX];
 };
 
-// mst_log_write takes output of a worker, and drops it if memory is short.
+// mst_log_write takes output of a worker, and drops it if memory is short. task: the label of the
+// task that lines that end here are from, copied; or NULL.
 void mst_log_write(struct mst_log *log, struct mst_log_part *part,
-                   uint32_t worker, const char *bytes, size_t n);
+                   uint32_t worker, const char *task, const char *bytes,
+                   size_t n);
 // mst_log_end makes a line of a worker's unfinished output.
 void mst_log_end(struct mst_log *log, struct mst_log_part *part,
-                 uint32_t worker);
+                 uint32_t worker, const char *task);
 // mst_log_at returns line `number`, NULL if it is no longer kept or doesn't exist yet.
 const struct mst_log_line *mst_log_at(const struct mst_log *log,
                                       uint64_t number);

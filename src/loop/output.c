@@ -47,9 +47,9 @@ void mst_output_drain(struct mst_output *output) {
       mst_output_close(output);
       return;
     }
-    const size_t n = end_lines(output, bytes, (size_t)got);
-    mst_tail_write(&output->tail, bytes, n);
-    if (output->sink != NULL) output->sink(output->sink_owner, bytes, n);
+    if (output->sink != NULL)
+      output->sink(output->sink_owner, bytes, (size_t)got);
+    mst_tail_write(&output->tail, bytes, end_lines(output, bytes, (size_t)got));
     all += (size_t)got;
     if ((size_t)got < sizeof bytes) return; // the pipe is empty
   }

@@ -4,15 +4,15 @@
 // session waits for it. Nothing waits for the pipe's end: children of the process may hold it open
 // for long. One thread, no R.
 //
-// A NUL ends a line that has begun and is otherwise ignored: workers write one after each call, so
-// that the next call's output begins a line.
+// Workers write a NUL after each call. In the tail it ends a line that has begun, so that the next
+// call's output begins a line, and is otherwise ignored.
 #ifndef MST_OUTPUT_H
 #define MST_OUTPUT_H
 
 #include "base/mst_tail.h"
 #include "loop/loop.h"
 
-// Called with output as it comes.
+// Called with output as it comes, NULs included.
 typedef void (*mst_output_sink)(void *owner, const char *bytes, size_t n);
 
 struct mst_output {

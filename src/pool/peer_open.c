@@ -11,10 +11,34 @@
 // How much of a worker's last output goes with a loss.
 #define WORDS_MAX ((size_t)MST_TAIL_BYTES)
 
+// printing gives the label of the task whose output comes next, or NULL.
+static const char *printing(const struct mst_peer *peer) {
+  const struct mst_call *call = peer->slot->mailbox.first;
+  for (uint32_t i = 0; call != NULL && i < peer->printed_out; i++)
+    call = call->next;
+  return call != NULL && call->sent ? call->label : NULL;
+}
+
+static void end_line(struct mst_peer *peer) {
+  mst_log_end(&peer->cluster->log, &peer->part, peer->index, printing(peer));
+}
+
+// A NUL is the end of a call's output, or the user's. That it is no call's shows if there are too
+// many.
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;
   if (peer->slot->replay_left > 0) return; // it was printed the first time
-  mst_log_write(&peer->cluster->log, &peer->part, peer->index, bytes, n);
+  while (n > 0) {
+    const char *end = memchr(bytes, '\0', n);
+    const size_t length = end == NULL ? n : (size_t)(end - bytes);
+    mst_log_write(&peer->cluster->log, &peer->part, peer->index, printing(peer),
+                  bytes, length);
+    if (end == NULL) return;
+    end_line(peer);
+    if (peer->printed_out < peer->slot->mailbox.count) peer->printed_out++;
+    bytes = end + 1;
+    n -= length + 1;
+  }
 }
 
 static void put_off(void *owner, int64_t later_ns) {
@@ -80,7 +104,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
 void mst_peer_let_go(struct mst_peer *peer) {
   pause_ends(peer);
   mst_standby_unask(peer);
-  mst_log_end(&peer->cluster->log, &peer->part, peer->index);
+  end_line(peer);
   mst_tail_free(&peer->conduit.output.tail);
   if (peer->standby.chan.fd >= 0) return; // the standby will use its directory
   free(peer->tempdir);
@@ -129,7 +153,7 @@ void mst_peer_judge(struct mst_peer *peer) {
 
 void mst_peer_close(struct mst_peer *peer, int ours) {
   mst_calls_close(&peer->cluster->calls, peer->index, mst_clock_now());
-  mst_log_end(&peer->cluster->log, &peer->part, peer->index);
+  end_line(peer);
   if (ours) {
     mst_standby_forget(peer);
     mst_peer_unwatch(peer);

@@ -63,6 +63,7 @@ static void take_text(struct mst_peer *peer, const struct mst_frame *frame) {
   } else if (known) {
     free(peer->tempdir);
     peer->tempdir = strdup(text);
+    peer->printed_out = 0;
     tell(peer, MST_EV_READY);
   } else {
     broken(peer, MST_WHY_READY);
@@ -109,8 +110,9 @@ begin_answer(struct mst_peer *peer, const struct mst_frame *frame, size_t n) {
 }
 
 static void end_answer(struct mst_peer *peer, struct mst_answered *answered) {
-  ((answered->flags & MST_FLAG_EARLY) != 0 ? mst_calls_said
-                                           : mst_calls_answered)(
+  const int is_early = (answered->flags & MST_FLAG_EARLY) != 0;
+  if (!is_early && peer->printed_out > 0) peer->printed_out--;
+  (is_early ? mst_calls_said : mst_calls_answered)(
       &peer->cluster->calls, peer->index, answered, mst_clock_now());
 }
 

@@ -13,7 +13,7 @@ static struct mst_log lines;
 static struct mst_log_part part, other_part;
 
 static void print(uint32_t worker, const char *text) {
-  mst_log_write(&lines, worker == 0 ? &part : &other_part, worker, text,
+  mst_log_write(&lines, worker == 0 ? &part : &other_part, worker, NULL, text,
                 strlen(text));
 }
 
@@ -33,7 +33,7 @@ static void check_bounds(const struct mst_log *log) {
     const struct mst_log_line *line = mst_log_at(log, k);
     CHECK(line != NULL && line->text != NULL);
     CHECK(line->length <= MST_LOG_LINE_MAX);
-    bytes += line->length;
+    bytes += line->length + (line->task == NULL ? 0 : strlen(line->task));
   }
   CHECK_INT(log->bytes, bytes);
   CHECK(bytes <= MST_LOG_BYTES);
@@ -43,8 +43,8 @@ static void check_bounds(const struct mst_log *log) {
 
 TEST("An empty log holds nothing and is freed without harm") {
   CHECK(mst_log_at(&lines, 0) == NULL);
-  mst_log_end(&lines, &part, 0);
-  mst_log_write(&lines, &part, 0, NULL, 0);
+  mst_log_end(&lines, &part, 0, NULL);
+  mst_log_write(&lines, &part, 0, NULL, NULL, 0);
   CHECK_INT(lines.next, 0);
   mst_log_free(&lines);
   mst_log_free(&lines);
@@ -59,9 +59,9 @@ TEST("Lines are complete and name their worker, however they mix") {
   check_line(1, 1, "eins");
   check_line(2, 1, "");
   check_line(3, 0, "two");
-  mst_log_end(&lines, &part, 0);
-  mst_log_end(&lines, &part, 0); // nothing is left
-  mst_log_end(&lines, &other_part, 1);
+  mst_log_end(&lines, &part, 0, NULL);
+  mst_log_end(&lines, &part, 0, NULL); // nothing is left
+  mst_log_end(&lines, &other_part, 1, NULL);
   CHECK_INT(lines.next, 6);
   check_line(4, 0, "three");
   check_line(5, 1, "zw");
@@ -76,15 +76,15 @@ TEST("A line of the maximum length is one, a byte more makes two") {
        length++) {
     memset(text, 'x', length);
     text[length] = '\n';
-    mst_log_write(&lines, &part, 0, text, length + 1);
+    mst_log_write(&lines, &part, 0, NULL, text, length + 1);
     const uint64_t count = length > MST_LOG_LINE_MAX ? 2 : 1;
     CHECK_INT(lines.next, count);
     CHECK_INT(mst_log_at(&lines, 0)->length,
               length > MST_LOG_LINE_MAX ? MST_LOG_LINE_MAX : length);
     if (count == 2) check_line(1, 0, "x");
     // The end of line may come by itself.
-    mst_log_write(&lines, &part, 0, text, length);
-    mst_log_write(&lines, &part, 0, "\n", 1);
+    mst_log_write(&lines, &part, 0, NULL, text, length);
+    mst_log_write(&lines, &part, 0, NULL, "\n", 1);
     CHECK_INT(lines.next, 2 * count);
     check_bounds(&lines);
     mst_log_free(&lines);
@@ -106,17 +106,17 @@ TEST("Lines don't depend on how their bytes were cut") {
       text[i] = mst_random_below(&random, rarely) == 0 ? '\n' : 'x';
     }
     part.length = other_part.length = 0;
-    mst_log_write(&whole, &part, 0, text, n);
-    mst_log_end(&whole, &part, 0);
+    mst_log_write(&whole, &part, 0, NULL, text, n);
+    mst_log_end(&whole, &part, 0, NULL);
     for (size_t at = 0; at < n;) {
       const uint64_t most = mst_random_below(&random, 2) ? 3 : 5000;
       size_t take = (size_t)mst_random_below(&random, most) + 1;
       if (take > n - at) take = n - at;
       const char *placed = (char *)mst_guard_place(&guard, text + at, take);
-      mst_log_write(&cut, &other_part, 0, placed, take);
+      mst_log_write(&cut, &other_part, 0, NULL, placed, take);
       at += take;
     }
-    mst_log_end(&cut, &other_part, 0);
+    mst_log_end(&cut, &other_part, 0, NULL);
     CHECK_INT(cut.next, whole.next);
     CHECK_INT(cut.first, whole.first);
     for (uint64_t k = whole.first; k < whole.next; k++) {
@@ -155,12 +155,35 @@ TEST("The oldest lines go first if they are too long together") {
   text[MST_LOG_LINE_MAX] = '\n';
   const unsigned fit = (unsigned)(MST_LOG_BYTES / MST_LOG_LINE_MAX);
   for (unsigned k = 0; k < fit + 3; k++) {
-    mst_log_write(&lines, &part, 0, text, sizeof text);
+    mst_log_write(&lines, &part, 0, NULL, text, sizeof text);
   }
   CHECK_INT(lines.first, 3);
   CHECK_INT(lines.bytes, MST_LOG_BYTES);
   print(0, "a\n"); // one byte too many
   CHECK_INT(lines.first, 4);
+  check_bounds(&lines);
+  mst_log_free(&lines);
+}
+
+TEST("Lines name the task that ended them, and labels count as bytes") {
+  char label[] = "fit";
+  mst_log_write(&lines, &part, 0, label, "one\ntw", 6);
+  label[0] = 's'; // it was copied
+  mst_log_write(&lines, &part, 0, NULL, "o\n", 2);
+  mst_log_write(&lines, &part, 0, NULL, "left", 4);
+  mst_log_end(&lines, &part, 0, label);
+  check_line(0, 0, "one");
+  check_line(1, 0, "two");
+  check_line(2, 0, "left");
+  CHECK(strcmp(mst_log_at(&lines, 0)->task, "fit") == 0);
+  CHECK(mst_log_at(&lines, 1)->task == NULL);
+  CHECK(strcmp(mst_log_at(&lines, 2)->task, "sit") == 0);
+  CHECK(mst_log_at(&lines, 0)->time > 1e9);
+  CHECK_INT(lines.bytes, strlen("one") + strlen("two") + strlen("left") + 6);
+  static char many[MST_LOG_LINE_MAX / 2];
+  memset(many, 'x', sizeof many - 1);
+  for (unsigned i = 0; i < MST_LOG_LINES; i++)
+    mst_log_write(&lines, &part, 0, many, "y\n", 2);
   check_bounds(&lines);
   mst_log_free(&lines);
 }

@@ -44,8 +44,66 @@ test_cluster("what workers print is shown in calls and kept", {
   logs <- cluster_logs(cl)
   expect_setequal(unique(logs$worker), 1:2)
   expect_true(any(grepl("by a child", logs$line)))
-  expect_identical(names(cluster_logs(cl[1L])), c("worker", "line"))
+  expect_identical(names(cluster_logs(cl[1L])), c("worker", "time", "task", "line"))
   expect_identical(unique(cluster_logs(cl[1L])$worker), 1L)
+})
+
+test_cluster("lines have the time, and the label of the task that printed them", {
+  cl <- local_cluster(1)
+  began <- Sys.time()
+  gate <- file.path(local_folder(), "gate")
+  first <- task_submit(cl, function(gate) {
+    while (!file.exists(gate)) Sys.sleep(0.01) # tidy: its work
+  }, gate, .label = "first")
+  # They run one after the other, so that what several have printed is read at once.
+  says <- function(i) {
+    cat(i, "")
+    if (i %% 2 == 0) cat("\n")
+    system(paste("echo child of", i))
+    cat("end of", i)
+  }
+  tasks <- lapply(1:40, function(i) {
+    task_submit(cl, says, i, .label = if (i %% 3) paste("task", i))
+  })
+  file.create(gate)
+  suppressMessages(task_wait(tasks))
+  clusterCall(cl, cat, "of no task")
+  logs <- cluster_logs(cl)
+  number <- as.integer(sub("^[^0-9]*([0-9]+).*$", "\\1", logs$line))
+  expected <- ifelse(number %% 3, paste("task", number), NA)
+  expect_identical(logs$task, as.character(expected))
+  expect_setequal(number[!is.na(number)], 1:40)
+  expect_s3_class(logs$time, "POSIXct")
+  expect_false(is.unsorted(logs$time))
+  # The clock of the machine may be set meanwhile.
+  expect_lt(abs(as.numeric(logs$time[1L]) - as.numeric(began)), 86400)
+  # What two tasks printed is read at once: this process stands still meanwhile.
+  gate <- file.path(local_folder(), "gate")
+  task_submit(cl, .label = "stops", function(gate, session) {
+    while (!file.exists(gate)) Sys.sleep(0.01) # tidy: its work
+    tools::pskill(session, tools::SIGSTOP)
+    cat("while it stands")
+  }, gate, Sys.getpid())
+  second <- task_submit(cl, .label = "goes on", function(session) {
+    cat("it goes on")
+    tools::pskill(session, tools::SIGCONT)
+  }, Sys.getpid())
+  wait_until(identical(cluster_tasks(cl)$state, c("running", "next"))) # the worker has both
+  file.create(gate)
+  suppressMessages(task_wait(second))
+  logs <- utils::tail(cluster_logs(cl), 2L)
+  expect_identical(logs$line, c("while it stands", "it goes on"))
+  expect_identical(logs$task, c("stops", "goes on"))
+  # What looks like the end of a call.
+  task_value(task_submit(cl, .label = "nul", function() {
+    out <- pipe("cat", "wb")
+    writeBin(c(charToRaw("one"), as.raw(c(0, 0, 0)), charToRaw("two")), out)
+    close(out)
+  }))
+  task_value(task_submit(cl, cat, "after", .label = "after"))
+  logs <- utils::tail(cluster_logs(cl), 3L)
+  expect_identical(logs$line, c("one", "two", "after"))
+  expect_identical(logs$task[-2L], c("nul", "after"))
 })
 
 # What is shown of workers while expr is evaluated.

@@ -345,7 +345,8 @@ SEXP ffi_task_log(SEXP pointer, SEXP text) {
   if (cluster == NULL) return R_NilValue; // stopped
   struct mst_log_part part = {0};
   const int seen = cluster->shown == cluster->log.next;
-  mst_log_write(&cluster->log, &part, task->worker, bytes, strlen(bytes));
+  mst_log_write(&cluster->log, &part, task->worker, task->label, bytes,
+                strlen(bytes));
   if (seen) cluster->shown = cluster->log.next;
   return R_NilValue;
 }
