@@ -28,6 +28,9 @@
 #'   start. Default 600.
 #' * `muster.globals_max`: the maximum size, in bytes, of the global objects of a function that
 #'   [cluster_map()] sends. Default 500 MB (5e8).
+#' * `muster.queue_max`: how many bytes of calls may wait in a cluster's queue before submitting
+#'   another task waits, or with `.wait = FALSE` isn't done, see Cost in [task_submit()]. Default
+#'   256 MB (2.56e8).
 #' * `muster.share_min`: size in bytes from which a vector in a call's arguments, or in its value,
 #'   is passed in shared memory, see [cluster_share()]. At least 4096; `Inf` turns that off.
 #'   Workers take the value that it has when their cluster starts. Default 262144 (256 kB).

@@ -34,7 +34,8 @@
 #' was over (field `task`); the map goes on.
 #' @section Cost:
 #' As [cluster_map()]; some 60 us for each piece. All elements are serialized before it returns, and
-#' kept in memory until workers take them; past 256 MB it waits until they have taken some.
+#' kept in memory until workers take them; past
+#' `getOption("muster.queue_max")` bytes, 256 MB, it waits until they have taken some.
 #' @section Source:
 #' Sizes of pieces: guided self-scheduling, as for [cluster_map()].
 #' @seealso [cluster_map()], [task_submit()].

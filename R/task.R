@@ -73,7 +73,10 @@
 #'   above 0; then it is ended. By default, the cluster's `timeout`.
 #' @param .priority A whole number, 0 by default: of the tasks that wait, those with the highest go
 #'   first, in the order in which they were submitted.
-#' @param .label A name for the task, one string: `print()`, errors and [cluster_status()] show it.
+#' @param .label A name for the task, one string: `print()`, errors, [cluster_status()] and
+#'   [cluster_logs()] show it.
+#' @param .wait What to do while the queue is full, see Cost: `TRUE`, the default, waits for room;
+#'   with `FALSE` the task isn't submitted, and the result is `NULL` at once.
 #' @param task A task from `task_submit()`, or a map from [task_map()].
 #' @param tasks A task, or a list of tasks. For `task_cancel()`, also a cluster: all its tasks that
 #'   aren't over, see [cluster_tasks()].
@@ -81,7 +84,7 @@
 #' @param timeout Seconds to wait, from 0 up; by default, as long as it takes.
 #' @param any If `TRUE`, wait only until one of them is done: at once if one is already.
 #' @returns `task_submit()`: an object of class `"muster_task"`, which can be used in this session
-#'   only. `task_value()`: the value of the call. `task_done()`, `task_wait()`: a logical vector,
+#'   only; or `NULL`, see `.wait`. `task_value()`: the value of the call. `task_done()`, `task_wait()`: a logical vector,
 #'   one for each task. `task_cancel()`: invisibly, `TRUE` for each task that wasn't done yet.
 #' @section Errors:
 #' * `muster_error_input`: `.fun` isn't a function, `.cl` isn't a usable cluster (or has nodes of
@@ -100,7 +103,8 @@
 #' @section Cost:
 #' One serialization of the call in the session and of the value in the worker; about 0.3 ms more
 #' if objects from the global environment are sent too. Calls that wait for a worker are kept in
-#' memory; past 256 MB, `task_submit()` waits until workers have taken some. A task that needs
+#' memory. When they have more bytes than `getOption("muster.queue_max")`, by default 256 MB for each
+#' cluster, the queue is full, and `task_submit()` waits until workers have taken some. A task that needs
 #' another costs some 60 us (a chain of 1,000, each of which needs the one before it).
 #' @section Source:
 #' `parallel::mcparallel()` and packages future and mirai also send calls without waiting, under
@@ -118,13 +122,17 @@
 #' cluster_stop(cl)
 #' @export
 task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = NULL,
-                        .error_retries = 0L, .timeout = NULL, .priority = 0L, .label = NULL) {
+                        .error_retries = 0L, .timeout = NULL, .priority = 0L, .label = NULL,
+                        .wait = TRUE) {
   args <- list(...)
   if (missing(.fun) || !is.function(.fun)) {
     .fun <- task_function(.fun, sys.call())
   }
   if (!is.null(names(args)) || !is.null(.args)) {
     args <- user_args(args, .args, .fun, task_options, c(".cl", ".fun"), sys.call())
+  }
+  if (!isTRUE(.wait) && !check_flag(.wait, ".wait", sys.call()) && .Call(ffi_queue_full, .cl)) {
+    return(NULL)
   }
   stream <- if (!isFALSE(.seed) || length(the$streams)) {
     map_stream(.seed, check_cluster(.cl, sys.call(), ".cl"), sys.call())
@@ -154,7 +162,7 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
 }
 
 task_options <- paste0(
-  ".", c("args", "seed", "retries", "error_retries", "timeout", "priority", "label")
+  ".", c("args", "seed", "retries", "error_retries", "timeout", "priority", "label", "wait")
 )
 
 # As ffi_task_submit takes them.

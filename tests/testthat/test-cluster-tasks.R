@@ -53,3 +53,38 @@ test_cluster("a group of tasks is cancelled by its label, or with the whole clus
   cluster_stop(other)
   expect_error(cluster_tasks(other), class = "muster_error")
 })
+
+test_cluster("a full queue is waited for, or tells so at once", {
+  cl <- local_cluster(1)
+  local_settings(muster.queue_max = 1e5)
+  gate <- file.path(local_folder(), "gate")
+  until <- function(gate, ...) while (!file.exists(gate)) Sys.sleep(0.01) # tidy: its work
+  clusterSetRNGStream(cl, 1)
+  first <- task_submit(cl, until, gate)
+  more <- list()
+  while (!is.null(task <- task_submit(cl, length, raw(4e4), .wait = FALSE))) more <- c(more, task)
+  expect_identical(length(more), 4L) # one with the worker, three in the queue
+  expect_null(task_submit(cl, rnorm, 1, .wait = FALSE))
+  expect_null(task({ 1 }, .cl = cl, .wait = FALSE))
+  expect_identical(nrow(cluster_tasks(cl)), 5L)
+  local_settings(muster.queue_max = 1e6)
+  after <- task_submit(cl, rnorm, 1, .wait = FALSE)
+  expect_false(is.null(after))
+  local_settings(muster.queue_max = 1e5)
+  file.create(gate)
+  last <- task_submit(cl, length, raw(4e4)) # waits
+  expect_identical(task_value(last), 40000L)
+  expect_identical(vapply(more, task_value, 0L), rep(40000L, 4L))
+  # What wasn't submitted hasn't used a stream.
+  drawn <- task_value(after)
+  clusterSetRNGStream(cl, 1)
+  again <- lapply(1:6, function(i) task_submit(cl, rnorm, 1))
+  expect_identical(task_value(again[[6L]]), drawn)
+  for (wrong in list(NA, "no", NULL, c(TRUE, FALSE))) {
+    expect_error(task_submit(cl, sum, .wait = wrong), "[.]wait", class = "muster_error_input")
+  }
+  for (odd in list(NA, "many", -1, NULL)) {
+    local_settings(muster.queue_max = odd) # the default
+    expect_false(is.null(task_submit(cl, sum, 1, .wait = FALSE)))
+  }
+})

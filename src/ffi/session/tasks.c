@@ -6,8 +6,8 @@
 #include "ffi/session/session.h"
 #include "pool/result.h"
 
-// Queued tasks keep their bytes in this session. Beyond this many bytes, submitting waits.
-#define QUEUE_BYTES ((size_t)256 << 20)
+// Queued tasks keep their bytes in this session. Beyond this many, submitting waits.
+#define QUEUE_BYTES 256e6
 
 // While many tasks are submitted, the session is served this often.
 #define PASSING_NS (50 * MST_NS_PER_US)
@@ -182,14 +182,36 @@ static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
   return workers;
 }
 
+static double queue_max(void) {
+  static SEXP name;
+  SEXP option = Rf_GetOption1(ffi_symbol(&name, "muster.queue_max"));
+  const double most = option == R_NilValue ? NA_REAL : Rf_asReal(option);
+  return most >= 0 ? most : QUEUE_BYTES; // NA isn't
+}
+
+static int is_full(const struct mst_cluster *cluster) {
+  const struct mst_calls *calls = &cluster->calls;
+  return calls->dispatch.bytes > 0 &&
+         (mst_queue_count(&calls->dispatch.queue) > 0 ||
+          calls->tally.waiting != NULL) &&
+         (double)calls->dispatch.bytes > queue_max();
+}
+
 // wait_for_room waits until workers have taken enough from the queue.
 static void wait_for_room(struct mst_cluster *cluster) {
   struct mst_session *session = cluster->session;
-  while (!cluster->closed && cluster->calls.dispatch.bytes > QUEUE_BYTES &&
-         (mst_queue_count(&cluster->calls.dispatch.queue) > 0 ||
-          cluster->calls.tally.waiting != NULL)) {
+  while (!cluster->closed && is_full(cluster))
     ffi_wait_slice(session, FFI_SLICE_MS);
-  }
+}
+
+// ffi_queue_full tells whether ffi_task_submit would wait for room. FALSE if the nodes can't be
+// used: submitting says so.
+SEXP ffi_queue_full(SEXP list) {
+  struct nodes nodes;
+  if (read_nodes(list, &nodes) != 0 || !is_full(nodes.cluster))
+    return Rf_ScalarLogical(0);
+  ffi_run_slice(nodes.cluster->session, 0);
+  return Rf_ScalarLogical(!nodes.cluster->closed && is_full(nodes.cluster));
 }
 
 // serve_in_passing keeps workers busy while many tasks are submitted one after the other, since R
