@@ -2,10 +2,10 @@
 
 #' Apply a function to several vectors at once, or to the rows of a data frame
 #'
-#' `cluster_pmap()` is [cluster_map()] with more than one argument for each element: `.fun` is called
-#' with the first elements of all vectors, with the second ones, and so on. With a data frame, it is
-#' called once for each row, whose values are arguments with the names of the columns. `task_pmap()`
-#' is [task_map()] in the same way.
+#' `cluster_pmap()` is [cluster_map()] with more than one argument for each element: `.fun` is
+#' called with the first elements of all vectors, with the second ones, and so on. With a data
+#' frame, it is called once for each row, whose values are arguments with the names of the columns.
+#' `task_pmap()` is [task_map()] in the same way.
 #'
 #' @inheritParams cluster_map
 #' @param .l A list of vectors of one length, or a data frame. Names are those of the arguments of
@@ -15,12 +15,13 @@
 #'   in a worker with an element of each vector.
 #' @param ... Further arguments of `.fun`, the same for all elements: also what would be a vector of
 #'   length one.
-#' @returns As [cluster_map()] and [task_map()], for as many elements as the vectors have. Names of the
-#'   result are those of the first vector that has some; of a data frame, its row names, unless they
-#'   are numbers that R has given.
+#' @returns As [cluster_map()] and [task_map()], for as many elements as the vectors have. Names of
+#'   the result are those of the first vector that has some; of a data frame, its row names, unless
+#'   they are numbers that R has given.
 #' @section Errors:
-#' Those of [cluster_map()] and [task_map()]. `muster_error_input`, too: `.l` has vectors of different
-#' lengths, or a column that is a matrix or data frame; or an argument has the name of a vector.
+#' Those of [cluster_map()] and [task_map()]. `muster_error_input`, too: `.l` has vectors of
+#' different lengths, or a column that is a matrix or data frame; or an argument has the name of a
+#' vector.
 #' @section Cost:
 #' As [cluster_map()]. Each worker gets only its elements of each vector.
 #' @section Source:

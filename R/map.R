@@ -72,25 +72,24 @@
 #'
 #' @section Results as they come:
 #' `.on_result(value, i)` is called once for each element, when its piece is done: in any order of
-#' pieces, and in the elements' order within one. Use it to write results to a file or database, or to
-#' show them.
+#' pieces, and in the elements' order within one. Use it to write results to a file or database, or
+#' to show them.
 #'
-#' With `.reduce`, the result is what `Reduce(.reduce, results)` would give: `.reduce` is called with
-#' what it returned last and the next result, in the elements' order. So sums of numbers don't depend
-#' on which piece came first. The session keeps only results whose turn hasn't come.
+#' With `.reduce`, the result is what `Reduce(.reduce, results)` would give: `.reduce` is called
+#' with what it returned last and the next result, in the elements' order. So sums of numbers don't
+#' depend on which piece came first. The session keeps only results whose turn hasn't come.
 #'
-#' Both run while the workers go on with pieces that they have already. Their errors end the map, and
-#' are raised as they are. With `.on_error = "return"`, they get conditions, too.
+#' Both run while the workers go on with pieces that they have already. Their errors end the map,
+#' and are raised as they are. With `.on_error = "return"`, they get conditions, too.
 #'
 #' @section Without muster's workers:
 #' With `NULL` for a cluster, elements are evaluated in the session, one after the other: for
 #' functions of yours that leave the choice to their callers, and for `debug()` and `browser()`. On
 #' a cluster of [parallel::makeCluster()] and its like, the workers needn't have muster: pieces go
-#' out by `parallel::clusterApplyLB()`. Results, their random numbers for a `.seed`, and errors are
-#' the same; globals are found and lent as usual. `.on_result` and `.reduce` are called once all
-#' pieces are done. `.retries`, `.timeout`, `.speculate` and
-#' `.progress` have no effect, and what workers of package parallel warn of or print is where such
-#' workers leave it.
+#' out by `parallel::clusterApplyLB()`, and `.on_result` and `.reduce` are called once all of them
+#' are done. Results, their random numbers for a `.seed`, and errors are the same; globals are found
+#' and lent as usual. `.retries`, `.timeout`, `.speculate` and `.progress` have no effect, and what
+#' workers of package parallel warn of or print is where such workers leave it.
 #'
 #' @param .cl A cluster from [cluster_start()], or some of its nodes. Also `NULL`, or a cluster of
 #'   package parallel: see Without muster's workers.
@@ -126,10 +125,10 @@
 #'   element's place, with the fields listed under Errors except `results`, and the call goes on.
 #'   The worker's own error is the condition's field `condition`.
 #' @param .value `NULL`, or a vector such as `numeric(1)` that says what each value is like, as the
-#'   argument `FUN.VALUE` of [vapply()] does. Then the result is a vector, or for longer values an
+#'   argument `FUN.VALUE` of `vapply()` does. Then the result is a vector, or for longer values an
 #'   array. Values with a class don't fit.
-#' @param .reduce `NULL`, or a function of two arguments, which combines the results as they come, in
-#'   the session: see Results as they come.
+#' @param .reduce `NULL`, or a function of two arguments, which combines the results as they come,
+#'   in the session: see Results as they come.
 #' @param .init What `.reduce` begins with. By default, the first result.
 #' @param .on_result `NULL`, or a function that is called in the session as results come, with each
 #'   value and the number of its element: see Results as they come.

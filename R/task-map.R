@@ -1,5 +1,5 @@
-# Maps that run while the session goes on. The engine is that of cluster_map() (map-pieces.R); it goes one
-# step whenever somebody asks for the map.
+# Maps that run while the session goes on. The engine is that of cluster_map() (map-pieces.R); it
+# goes one step whenever somebody asks for the map.
 
 #' Maps that run while you go on
 #'
@@ -15,9 +15,9 @@
 #' What else there is to do is done when you use one of these functions, or, for a promise, in the
 #' event loop: results are read, warnings and messages signalled, pieces that were lost are handed
 #' out again, and after an error, or a value that can't be sent, the remaining pieces are cancelled.
-#' `.reduce` and `.on_result` are called then, too. If one of them, or a handler of such a condition,
-#' jumps, the map is cancelled; an error of theirs is the map's. Ctrl-C while [task_value()] waits
-#' leaves it alone.
+#' `.reduce` and `.on_result` are called then, too. If one of them, or a handler of such a
+#' condition, jumps, the map is cancelled; an error of theirs is the map's. Ctrl-C while
+#' [task_value()] waits leaves it alone.
 #'
 #' @inheritParams cluster_map
 #' @param .cl A cluster from [cluster_start()], or some of its nodes.
@@ -137,7 +137,11 @@ end_map <- function(map, error = NULL) {
 }
 
 map_cancelled <- function(map) {
-  message <- if (map$cancelled) "was cancelled." else "was ended by a handler of its conditions or results."
+  message <- if (map$cancelled) {
+    "was cancelled."
+  } else {
+    "was ended by a handler of its conditions or results."
+  }
   muster_condition(
     c("muster_error_cancelled", "muster_error", "error"), paste("The map", message), NULL, NULL,
     map$call

@@ -84,8 +84,9 @@
 #' @param timeout Seconds to wait, from 0 up; by default, as long as it takes.
 #' @param any If `TRUE`, wait only until one of them is done: at once if one is already.
 #' @returns `task_submit()`: an object of class `"muster_task"`, which can be used in this session
-#'   only; or `NULL`, see `.wait`. `task_value()`: the value of the call. `task_done()`, `task_wait()`: a logical vector,
-#'   one for each task. `task_cancel()`: invisibly, `TRUE` for each task that wasn't done yet.
+#'   only; or `NULL`, see `.wait`. `task_value()`: the value of the call. `task_done()`,
+#'   `task_wait()`: a logical vector, one for each task. `task_cancel()`: invisibly, `TRUE` for each
+#'   task that wasn't done yet.
 #' @section Errors:
 #' * `muster_error_input`: `.fun` isn't a function, `.cl` isn't a usable cluster (or has nodes of
 #'   several), `task` isn't a task of this session; an argument or the value is or contains a
@@ -101,11 +102,11 @@
 #' * `muster_error_needs`: a task that it needs failed, or memory was too short to pass its value
 #'   on. Fields `task` (that task) and `cause` (its error, or `NULL`).
 #' @section Cost:
-#' One serialization of the call in the session and of the value in the worker; about 0.3 ms more
-#' if objects from the global environment are sent too. Calls that wait for a worker are kept in
-#' memory. When they have more bytes than `getOption("muster.queue_max")`, by default 256 MB for each
-#' cluster, the queue is full, and `task_submit()` waits until workers have taken some. A task that needs
-#' another costs some 60 us (a chain of 1,000, each of which needs the one before it).
+#' One serialization of the call in the session and of the value in the worker; about 0.3 ms more if
+#' objects from the global environment are sent too. Calls that wait for a worker are kept in
+#' memory. When they have more bytes than `getOption("muster.queue_max")`, by default 256 MB for
+#' each cluster, the queue is full, and `task_submit()` waits until workers have taken some. A task
+#' that needs another costs some 60 us (a chain of 1,000, each of which needs the one before it).
 #' @section Source:
 #' `parallel::mcparallel()` and packages future and mirai also send calls without waiting, under
 #' other names; recovering each lost task on its own is muster's addition.

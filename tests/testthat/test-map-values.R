@@ -16,7 +16,8 @@ test_cluster("values have the type and the shape that .value asks for", {
     cases <- list(
       list(x, function(x) x / 2, numeric(1)), list(x, function(x) 1L, numeric(1)),
       list(1:3, function(x) x > 1, integer(1)), list(x, as.character, ""),
-      list(x, function(x) c(p = x, q = 2), numeric(2)), list(1:4, function(i) c(i, i), c(u = 0, v = 0)),
+      list(x, function(x) c(p = x, q = 2), numeric(2)),
+      list(1:4, function(i) c(i, i), c(u = 0, v = 0)),
       list(x, function(x) diag(x, 2), diag(2)), list(1:2, as.raw, raw(1)),
       list(1:2, function(i) complex(1, i), complex(1)), list(integer(), identity, ""),
       list(integer(), identity, c(a = 1, b = 2))
@@ -126,7 +127,7 @@ test_cluster("results are given as they come, each once", {
     expect_identical(sort(given), 1:9)
     expect_identical(sum, 45L)
     expect_error(
-      suppressMessages(cluster_map(cl, 1:3, identity, .on_result = function(value, i) stop("mine"))),
+      suppressMessages(cluster_map(cl, 1:3, identity, .on_result = ~ stop("mine"))),
       "^mine$"
     )
     expect_true(length(unlist(cluster_results())) > 0L)
@@ -140,14 +141,15 @@ test_cluster("results are given as they come, each once", {
     while (i == 2 && !file.exists(go)) Sys.sleep(0.01) # tidy: for the first result
     i
   }
-  seen <- cluster_map(cl, 1:2, waits, .on_result = function(value, i) file.create(go), .timeout = 600)
+  seen <- cluster_map(cl, 1:2, waits, .on_result = ~ file.create(go), .timeout = 600)
   expect_identical(seen, list(1L, 2L))
 })
 
 test_cluster("maps that run while the session goes on do the same with results", {
   cl <- local_cluster(2)
   seen <- integer()
-  map <- task_map(cl, 1:500, identity, .value = 1, .on_result = function(value, i) seen[i] <<- value)
+  notes <- function(value, i) seen[i] <<- value
+  map <- task_map(cl, 1:500, identity, .value = 1, .on_result = notes)
   expect_identical(task_value(map), as.numeric(1:500))
   expect_identical(task_value(map), as.numeric(1:500))
   expect_identical(seen, 1:500)
@@ -173,7 +175,8 @@ test_cluster("several vectors and the rows of a data frame are gone over togethe
     cases <- list(
       list(list(1:3, c("a", "b", "c"))), list(list(y = 1:3, x = 4:6), z = 5),
       list(list(c(u = 1, v = 2), list(NULL, "b"))), list(list(dates, factor(c("p", "q", "p")))),
-      list(data.frame(y = 1:2, x = c("a", "b"))), list(list(x = list(quote(a), quote(b + c)), y = 1:2))
+      list(data.frame(y = 1:2, x = c("a", "b"))),
+      list(list(x = list(quote(a), quote(b + c)), y = 1:2))
     )
     for (case in cases) {
       l <- lapply(case[[1L]], as.list)
@@ -192,7 +195,8 @@ test_cluster("several vectors and the rows of a data frame are gone over togethe
     )
     expect_identical(cluster_pmap(cl, data.frame(a = character()), identity), list())
     error <- tryCatch(
-      cluster_pmap(cl, head(mtcars, 3), function(mpg, ...) if (mpg > 22) stop("no")), error = identity
+      cluster_pmap(cl, head(mtcars, 3), function(mpg, ...) if (mpg > 22) stop("no")),
+      error = identity
     )
     expect_match(conditionMessage(error), "^Element 3 \\(`Datsun 710`\\) raised an error: no")
   })
