@@ -180,7 +180,7 @@ note_stack <- function(condition) {
 stack_text <- function(calls) {
   text <- vapply(calls, function(call) deparse(call, width.cutoff = 60L, nlines = 1L)[1L], "")
   by_name <- utils::head(grep("^do[.]call[(]\"fun\", ", text), 1L) # task_run()'s
-  calls <- "ffi_worker_serve|^(fun\\((x\\[\\[i\\]\\]|part|[.]{3})|eval\\(iteration_code, )"
+  calls <- "ffi_worker_serve|^(fun\\(((.* = )?x\\[\\[|part|[.]{3})|eval\\(iteration_code, )"
   first <- max(0L, grep(calls, text), by_name + 1L)
   last <- grep("^(\\.handleSimpleError|h\\(simpleError|\\(function \\(condition\\))", text)
   end <- if (length(last)) min(last) - 1L else length(text)

@@ -199,6 +199,7 @@ test_cluster("several vectors and the rows of a data frame are gone over togethe
       error = identity
     )
     expect_match(conditionMessage(error), "^Element 3 \\(`Datsun 710`\\) raised an error: no")
+    if (inherits(cl, "muster_cluster")) expect_identical(error$stack, "stop(\"no\")")
   })
 })
 
