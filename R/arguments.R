@@ -58,12 +58,12 @@ call_name <- function(call) {
 
 # function_of() returns the function that the user means: a function as it is, or the function for
 # a lambda such as ~ .x + 1, whose arguments are .x (also . and ..1) and .y (..2).
-function_of <- function(fun, call) {
+function_of <- function(fun, call, name = ".fun") {
   if (!inherits(fun, "formula")) {
     return(fun)
   }
   if (length(fun) != 2L) {
-    abort_input(".fun", "a function or a lambda such as ~ .x + 1, with nothing before ~", fun, call)
+    abort_input(name, "a function or a lambda such as ~ .x + 1, with nothing before ~", fun, call)
   }
   made <- function(..., .x = ..1, .y = ..2, . = ..1) NULL
   body(made) <- fun[[2L]]

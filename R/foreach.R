@@ -226,6 +226,7 @@ loop_words <- list(
   some = "tasks",
   all = "task",
   timeout = "`timeout`",
+  settles = FALSE,
   go_on = "`.errorhandling = \"pass\"`",
   first_error = TRUE, # as with other backends
   raised = function(i, message) paste0("task ", i, " failed - \"", message, "\""),

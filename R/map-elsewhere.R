@@ -45,36 +45,40 @@ abort_here <- function(map, i, error, stack, results) {
 # calls.
 run_here <- function(map, fun, args, stream) {
   if (is.character(fun)) fun <- match.fun(fun)
-  if (!is.null(stream)) {
-    kept <- keep_stream()
-    on.exit(kept())
-  }
   piece <- new_piece(map$x, map$n, map$columns)
   # How many elements at a time: only `.value` and its like need to see each.
   step <- if (is.null(map$heed) && is.null(map$like)) map$n else 1L
-  note <- function(done) {
-    new <- map$n - map$left + seq_len(max(0L, done - (map$n - map$left)))
-    map$results[new] <- piece$values[new]
-    map$left <- map$left - length(new)
-    new
+  done <- function() map$n - map$left
+  note <- function(last) {
+    at <- done()
+    if (last <= at) {
+      return(NULL)
+    }
+    elements <- (at + 1L):last
+    .Call(ffi_map_put, map$results, at + 1L, piece$values[elements])
+    .Call(ffi_map_put, piece$values, at + 1L, vector("list", length(elements)))
+    map$left <- map$n - last
+    elements
   }
-  on.exit(note(piece$at - 1L), add = TRUE)
+  on.exit(note(piece$at - 1L))
   fails <- function(error) {
     note(piece$at - 1L)
     map$told <- TRUE
     abort_here(map, piece$at + 0L, error, stack_text(sys.calls()), TRUE) # `at` changes in place
   }
   loop <- element_loop(piece, map$x, fun, stream)
+  evaluate <- function() {
+    if (!is.null(stream)) {
+      kept <- keep_stream() # callbacks draw from the session's
+      on.exit(kept())
+    }
+    do.call(loop, args, quote = TRUE)
+    NULL
+  }
   while (map$left > 0L) {
-    piece$last <- min(map$n, map$n - map$left + step)
+    piece$last <- min(map$n, done() + step)
     if (map$returns) {
-      failure <- tryCatch(
-        {
-          do.call(loop, args, quote = TRUE)
-          NULL
-        },
-        error = function(error) error
-      )
+      failure <- tryCatch(evaluate(), error = function(error) error)
       if (!is.null(failure)) {
         piece$values[[piece$at]] <- tryCatch(
           abort_here(map, piece$at + 0L, failure, character(), FALSE),
@@ -83,7 +87,7 @@ run_here <- function(map, fun, args, stream) {
         if (piece$at < piece$last) next
       }
     } else {
-      withCallingHandlers(do.call(loop, args, quote = TRUE), error = fails)
+      withCallingHandlers(evaluate(), error = fails)
     }
     misfit <- first_misfit(piece$values[piece$last], map$like)
     if (!is.null(misfit)) abort_misfit(map, piece$last, misfit)
@@ -129,8 +133,9 @@ run_by_parallel <- function(map, fun, args, stream, cl) {
     if (is.null(fails) && (!is.null(misfit) || !is.null(error))) {
       fails <- list(at = pieces[[k]][length(values) + 1L], misfit = misfit, error = error)
     }
-    if (is.null(fails) && !is.null(map$heed)) map$heed(at)
+    map$news <- c(map$news, at)
   }
+  if (!is.null(map$heed)) heed_news(map)
   if (!is.null(fails)) {
     map$told <- TRUE
     if (!is.null(fails$misfit)) abort_misfit(map, fails$at, fails$misfit)
@@ -170,7 +175,7 @@ piece_by_parallel <- function(piece, job) {
     }
     element <- if (columns) lapply(piece$x, `[[`, i) else list(piece$x[[i]])
     value <- tryCatch(
-      list(do.call(fun, c(element, job$args), quote = TRUE)),
+      list(do.call("fun", c(element, job$args), quote = TRUE)), # whose name errors show
       error = function(error) error
     )
     if (inherits(value, "error")) {

@@ -59,7 +59,7 @@ run_map <- function(map, progress) {
 heed_news <- function(map) {
   news <- map$news
   map$news <- NULL
-  if (length(news)) map$heed(news)
+  if (!is.null(news)) map$heed(news)
 }
 
 hold_job <- function(map) {
@@ -271,6 +271,7 @@ map_words <- list(
   all = ".x",
   timeout = "`.timeout`",
   go_on = "`.on_error = \"return\"`",
+  settles = TRUE, # are results heeded before an error is raised?
   first_error = FALSE, # which error is raised: the first in the elements' order, or the soonest?
   raised = NULL, # the message of an error, if not abort_remote()'s: function(i, message)
   returned = NULL # the condition of an error that is returned: function(condition)
@@ -304,6 +305,9 @@ tell_again <- function(map, piece, late) {
 
 # ---- Errors
 
+# `.on_result` is told of the results that an error has, before it is raised.
+settle_news <- function(map) if (map$words$settles) heed_news(map)
+
 # The error that a value can't leave its worker, which speaks of the values of the piece.
 name_value <- function(map, condition, piece) {
   reference <- condition$reference
@@ -319,6 +323,7 @@ name_value <- function(map, condition, piece) {
 }
 
 abort_map <- function(map, condition, elements) {
+  settle_news(map)
   condition$call <- map$call
   if (is.null(condition$range)) {
     condition$range <- range(elements)
@@ -332,7 +337,9 @@ abort_map <- function(map, condition, elements) {
 abort_element <- function(map, value, elements, task) {
   if (length(value$values)) {
     .Call(ffi_map_put, map$results, elements[1L], value$values)
+    if (!is.null(map$heed)) map$news <- c(map$news, elements[seq_along(value$values)])
   }
+  settle_news(map)
   element <- elements[value$failed]
   map$told <- TRUE
   worker <- task_worker(task, map$call)

@@ -2,9 +2,9 @@
 
 #' Results of a map that ended early
 #'
-#' If [cluster_map()] or a `foreach()` loop is ended by Ctrl-C, an error, a time limit or a handler
-#' that jumps, `cluster_results()` gives the results that there were. They are kept until the next
-#' map or loop begins.
+#' If [cluster_map()], [cluster_pmap()] or a `foreach()` loop is ended by Ctrl-C, an error, a time
+#' limit or a handler that jumps, `cluster_results()` gives the results that there were. They are
+#' kept until the next map or loop begins.
 #'
 #' Maps of [task_map()] keep their results themselves: Ctrl-C while [task_value()] waits leaves them
 #' alone, and errors have the field `results`.
@@ -81,9 +81,14 @@ check_like <- function(options, returns, call) {
   if (is.null(like)) {
     return(NULL)
   }
-  if (!is.atomic(like) || is.object(like) || !length(like)) {
-    abort_input(".value", "a vector without a class, such as numeric(1)", like, call)
+  wanted <- "a vector without a class, such as numeric(1)"
+  if (is.object(like)) {
+    abort_muster("input",
+      paste0("`.value` must be ", wanted, ", not one of class \"", class(like)[1L], "\"."),
+      argument = ".value", call = call
+    )
   }
+  if (!is.atomic(like) || !length(like)) abort_input(".value", wanted, like, call)
   if (returns) {
     abort_muster("input", "With `.value`, `.on_error` can't be \"return\".",
       hints = "A condition can't be an element of a vector: leave `.value` out.",
@@ -127,49 +132,70 @@ abort_misfit <- function(map, i, misfit, worker = NULL) {
 join_values <- function(values, like, names) {
   joined <- unlist(values, recursive = FALSE, use.names = FALSE)
   joined <- if (is.null(joined)) vector(typeof(like), 0L) else as.vector(joined, typeof(like))
-  if (length(like) == 1L && is.null(dim(like))) {
+  if (length(like) == 1L) {
     return(structure(joined, names = names))
   }
-  like <- as.array(like)
-  sides <- dimnames(like)
-  if (is.null(sides) && length(values)) sides <- dimnames(as.array(values[[1L]]))
-  if (length(sides) != length(dim(like))) sides <- vector("list", length(dim(like)))
+  first <- if (length(values)) values[[1L]]
+  sides <- if (is.null(dim(like))) list(names(like)) else dimnames(like)
+  if (is.null(unlist(sides))) {
+    sides <- if (is.null(dim(like))) list(names(first)) else dimnames(first)
+  }
+  shape <- if (is.null(dim(like))) length(like) else dim(like)
+  if (length(sides) != length(shape)) sides <- vector("list", length(shape))
   named <- length(names) || length(unlist(sides))
-  array(joined, c(dim(like), length(values)), if (named) c(unname(sides), list(names)))
+  array(joined, c(shape, length(values)), if (named) c(unname(sides), list(names)))
 }
 
 # ---- `.reduce` and `.on_result`
 
 check_callback <- function(fun, name, call) {
-  fun <- function_of(fun, call)
+  fun <- function_of(fun, call, name)
   if (!is.null(fun) && !is.function(fun)) {
     abort_input(name, "NULL, a function or a lambda such as ~ .x + .y", fun, call)
   }
   fun
 }
 
-# What is to be done when elements have results; NULL for nothing.
+check_init <- function(options, call) {
+  if (!is.null(options$init) && is.null(options$reduce)) {
+    abort_muster("input", "`.init` is for `.reduce`, which isn't given.",
+      argument = ".init", call = call
+    )
+  }
+  options$init
+}
+
+# A function that is told which elements have results now; NULL if nobody wants to know. Where a
+# callback jumps, the rest is news again.
 map_heed <- function(map, terms) {
-  shows <- terms$on_result
-  if (!is.null(terms$reduce)) {
-    map$fold <- list(value = terms$init, elements = 0L)
-    next_ones <- in_order(map$n)
-  } else if (is.null(shows)) {
+  if (is.null(terms$reduce) && is.null(terms$on_result)) {
     return(NULL)
   }
+  if (!is.null(terms$reduce)) map$fold <- list(value = terms$init, elements = 0L)
+  shown <- logical(map$n)
   function(elements) {
-    for (i in if (!is.null(shows)) elements) shows(map$results[[i]], i)
-    for (i in if (!is.null(terms$reduce)) next_ones(elements)) fold_result(map, terms, i)
+    whole <- FALSE
+    on.exit(if (!whole) map$news <- c(elements[!shown[elements]], map$news))
+    for (i in elements) {
+      shown[i] <<- TRUE
+      if (!is.null(terms$on_result)) show_result(terms$on_result, map$results[[i]], i)
+    }
+    while (!is.null(map$fold) && map$fold$elements < map$n && shown[map$fold$elements + 1L]) {
+      fold_result(map, terms, map$fold$elements + 1L)
+    }
+    whole <- TRUE
   }
 }
+
+# Forced, as lapply() and Reduce() do: the functions may keep their arguments for later.
+show_result <- function(fun, value, i) forceAndCall(2, fun, value, i)
 
 # A result that was taken in isn't kept.
 fold_result <- function(map, terms, i) {
   value <- map$results[[i]]
-  first <- i == 1L && is.null(terms$init)
-  map$fold <- list(
-    value = if (first) value else terms$reduce(map$fold$value, value), elements = i
-  )
+  so_far <- map$fold$value
+  if (i > 1L || !is.null(terms$init)) value <- forceAndCall(2, terms$reduce, so_far, value)
+  map$fold <- list(value = value, elements = i)
   .Call(ffi_map_put, map$results, i, list(NULL))
 }
 

@@ -15,13 +15,15 @@
 #'   in a worker with an element of each vector.
 #' @param ... Further arguments of `.fun`, the same for all elements: also what would be a vector of
 #'   length one.
+#' @param .cl A cluster, as for [cluster_map()]; for `task_pmap()`, one from [cluster_start()], or
+#'   some of its nodes.
 #' @returns As [cluster_map()] and [task_map()], for as many elements as the vectors have. Names of
 #'   the result are those of the first vector that has some; of a data frame, its row names, unless
-#'   they are numbers that R has given.
+#'   they are numbers.
 #' @section Errors:
 #' Those of [cluster_map()] and [task_map()]. `muster_error_input`, too: `.l` has vectors of
-#' different lengths, or a column that is a matrix or data frame; or an argument has the name of a
-#' vector.
+#' different lengths, or is a data frame with a matrix or data frame in it; or an argument has the
+#' name of a vector.
 #' @section Cost:
 #' As [cluster_map()]. Each worker gets only its elements of each vector.
 #' @section Source:
@@ -96,7 +98,7 @@ columns_of <- function(l, args, call) {
   }
   names <- if (!rows) {
     Find(length, lapply(columns, base::names))
-  } else if (.row_names_info(l) > 0L) {
+  } else if (is.character(attr(l, "row.names"))) {
     row.names(l)
   }
   list(x = columns, n = n[1L], names = names, columns = TRUE)

@@ -80,7 +80,9 @@
 #' depend on which piece came first. The session keeps only results whose turn hasn't come.
 #'
 #' Both run while the workers go on with pieces that they have already. Their errors end the map,
-#' and are raised as they are. With `.on_error = "return"`, they get conditions, too.
+#' and are raised as they are. With `.on_error = "return"`, they get conditions, too. The results
+#' that an error has were all given to `.on_result`; [cluster_results()] may have some that came
+#' later.
 #'
 #' @section Without muster's workers:
 #' With `NULL` for a cluster, elements are evaluated in the session, one after the other: for
@@ -124,22 +126,22 @@
 #'   good or takes too long ends the whole call. `"return"`: the result has the condition in that
 #'   element's place, with the fields listed under Errors except `results`, and the call goes on.
 #'   The worker's own error is the condition's field `condition`.
-#' @param .value `NULL`, or a vector such as `numeric(1)` that says what each value is like, as the
-#'   argument `FUN.VALUE` of `vapply()` does. Then the result is a vector, or for longer values an
-#'   array. Values with a class don't fit.
+#' @param .value `NULL`, or an atomic vector such as `numeric(1)` that says what each value is like,
+#'   as the argument `FUN.VALUE` of `vapply()` does. Then the result is a vector, or for longer
+#'   values an array. Values with a class don't fit.
 #' @param .reduce `NULL`, or a function of two arguments, which combines the results as they come,
 #'   in the session: see Results as they come.
-#' @param .init What `.reduce` begins with. By default, the first result.
+#' @param .init What `.reduce` begins with. `NULL`, the default: the first result.
 #' @param .on_result `NULL`, or a function that is called in the session as results come, with each
 #'   value and the number of its element: see Results as they come.
 #' @returns A list as long as `.x`, in its order, with its names. With `.value`: a vector with these
 #'   names, or an array whose last dimension is as long as `.x`. With `.reduce`: what it returned
 #'   last, or `.init` if there are no elements.
 #' @section Errors:
-#' All have the field `results`: a list of the values of the other elements, `NULL` for those
-#' without a value yet. With `.reduce`, those that it has taken in are `NULL`, too, and the list's
-#' attribute `"reduced"` is a list of its last `value` and of the number of `elements` in that.
-#' The cluster remains usable.
+#' All but those of `.reduce` and `.on_result` have the field `results`: a list of the values of the
+#' other elements, `NULL` for those without a value yet. With `.reduce`, those that it has taken in
+#' are `NULL`, too, and the list's attribute `"reduced"` is a list of its last `value` and of the
+#' number of `elements` in that. The cluster remains usable.
 #' * `muster_error_remote`: `.fun` raised an error. It also has that error's own classes and fields,
 #'   and the fields `element` (index in `.x`), `worker`, `condition`, `remote_call`, `stack` (text).
 #' * `muster_error_lost`, `muster_error_timeout`: an element was lost as often as `.retries`
@@ -231,7 +233,7 @@ map_terms <- function(options, call) {
     speculate = "speculate" %in% names(options) &&
       check_flag(options$speculate, ".speculate", call),
     returns = returns, quiet = is.null(options$seed), like = check_like(options, returns, call),
-    reduce = check_callback(options$reduce, ".reduce", call), init = options$init,
+    reduce = check_callback(options$reduce, ".reduce", call), init = check_init(options, call),
     on_result = check_callback(options$on_result, ".on_result", call)
   )
   check_progress(options$progress, ".progress", call)
@@ -258,6 +260,8 @@ check_elements <- function(x, call, name = ".x") {
   }
   list <- if (!is.function(x) && !is.symbol(x)) tryCatch(as.list(x), error = identity)
   failed <- inherits(list, "error")
+  # As lapply() sees them.
+  if (!failed && is.list(list) && is.object(list)) list <- lapply(list, identity)
   if (failed || !is.vector(list)) {
     abort_input(name, "a vector, or an object that as.list() turns into one", x, call,
       details = if (failed) conditionMessage(list)

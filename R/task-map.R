@@ -87,12 +87,12 @@ step_map <- function(map) {
   }
   map$stepping <- TRUE
   map$asked <- FALSE
-  whole <- FALSE
+  whole <- interrupted <- FALSE
   error <- NULL
   on.exit({
     map$stepping <- FALSE
-    if (map$cancelled || !whole) error <- map_cancelled(map)
-    if (map$left == 0L || !is.null(error)) end_map(map, error)
+    if (map$cancelled || !(whole || interrupted)) error <- map_cancelled(map)
+    if ((map$left == 0L && is.null(map$news)) || !is.null(error)) end_map(map, error)
     if (map$asked) listen_on()
   })
   # An interrupt in the middle would lose a piece's results.
@@ -104,33 +104,36 @@ step_map <- function(map) {
         map_submit(map)
         NULL
       },
-      muster_error = identity
+      error = identity
     )
   })
-  if (is.null(error)) error <- heed_error(map)
+  # An error of the user's functions for results is the map's; an interrupt leaves it alone.
+  if (is.null(error)) {
+    error <- tryCatch(
+      withCallingHandlers(
+        {
+          heed_news(map)
+          NULL
+        },
+        interrupt = function(interrupt) interrupted <<- TRUE
+      ),
+      error = identity
+    )
+  }
   whole <- TRUE
-}
-
-# An error of the user's functions for results is the map's.
-heed_error <- function(map) {
-  tryCatch(
-    {
-      heed_news(map)
-      NULL
-    },
-    error = function(error) error
-  )
 }
 
 # Is it over, or would a step take something? Runs no code of the user's.
 map_has_news <- function(map) {
-  map$over || (!map$stepping && any(.Call(ffi_task_wait, map$tasks, FALSE, NULL)))
+  map$over || (!map$stepping &&
+    (!is.null(map$news) || any(.Call(ffi_task_wait, map$tasks, FALSE, NULL))))
 }
 
 end_map <- function(map, error = NULL) {
   map$over <- TRUE
   map$error <- error
-  if (!is.null(error)) map$error$results <- results_left(map)
+  own <- inherits(error, "muster_error") || (is.list(error) && is.null(error[["results"]]))
+  if (!is.null(error) && own) map$error$results <- results_left(map)
   map_leave(map)
   map$tasks <- map$pieces <- list()
   map$x <- map$job <- map$heed <- map$held <- map$queue <- map$stream <- map$cl <- NULL
@@ -222,7 +225,9 @@ waits_for <- 8L
 wait_near <- function(tasks, any, end, call) {
   stepping <- vapply(tasks, function(task) is_map(task) && task$stepping, NA)
   if (if (any) all(stepping) else any(stepping)) {
-    abort_muster("input", "A handler of a map's conditions can't wait for that map.", call = call)
+    abort_muster("input", "A handler of a map's conditions or results can't wait for that map.",
+      call = call
+    )
   }
   tasks <- tasks[!stepping]
   repeat {

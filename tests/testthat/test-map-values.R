@@ -20,6 +20,8 @@ test_cluster("values have the type and the shape that .value asks for", {
       list(1:4, function(i) c(i, i), c(u = 0, v = 0)),
       list(x, function(x) diag(x, 2), diag(2)), list(1:2, as.raw, raw(1)),
       list(1:2, function(i) complex(1, i), complex(1)), list(integer(), identity, ""),
+      list(1:2, identity, complex(1)), list(x, identity, matrix(0, 1, 1)),
+      list(1:2, function(i) c(a = i, b = i), array(0, 2)),
       list(integer(), identity, c(a = 1, b = 2))
     )
     for (case in cases) {
@@ -132,6 +134,8 @@ test_cluster("results are given as they come, each once", {
     )
     expect_true(length(unlist(cluster_results())) > 0L)
     expect_error(cluster_map(cl, 1, identity, .on_result = 3), class = "muster_error_input")
+    expect_error(cluster_map(cl, 1, identity, .reduce = a ~ b), "`.reduce`", fixed = TRUE)
+    expect_error(cluster_map(cl, 1, identity, .init = 1), "`.init`", fixed = TRUE)
     expect_error(cluster_map(cl, 1, identity, .reduce = "no such"), class = "muster_error_input")
   })
   # While others are still evaluated.
@@ -143,6 +147,68 @@ test_cluster("results are given as they come, each once", {
   }
   seen <- cluster_map(cl, 1:2, waits, .on_result = ~ file.create(go), .timeout = 600)
   expect_identical(seen, list(1L, 2L))
+})
+
+test_cluster("what callbacks keep of their arguments stays as it was", {
+  everywhere(function(cl) {
+    kept <- list()
+    cluster_map(cl, 1:30, function(i) i * 10, .on_result = function(value, i) {
+      kept[[length(kept) + 1L]] <<- function() c(i, value)
+    })
+    expect_identical(sort(vapply(kept, function(f) f()[2L], 0)), 1:30 * 10)
+    expect_identical(sort(vapply(kept, function(f) f()[1L], 0)), as.numeric(1:30))
+    adds <- function(i) function(x) x + i
+    composed <- cluster_map(cl, 1:20, adds, .reduce = function(f, g) function(x) g(f(x)))
+    expect_identical(composed(0), sum(1:20) + 0)
+  })
+})
+
+test_cluster("callbacks draw from the session's stream", {
+  local_seed(3)
+  draws <- runif(4)
+  everywhere(function(cl) {
+    set.seed(3)
+    drawn <- numeric()
+    cluster_map(cl, 1:3, rnorm, .seed = 1, .on_result = ~ {drawn <<- c(drawn, runif(1))})
+    expect_identical(c(drawn, runif(1)), draws)
+  })
+})
+
+test_cluster("an error's results are those that callbacks were given", {
+  everywhere(function(cl) {
+    seen <- integer()
+    error <- tryCatch(
+      cluster_map(cl, 1:40, function(i) if (i == 21) stop("bad") else i,
+        .on_result = function(value, i) seen <<- c(seen, i)
+      ),
+      error = identity
+    )
+    expect_identical(sort(seen), which(lengths(error$results) > 0L))
+    # What was computed isn't lost because of a callback.
+    suppressMessages(try(silent = TRUE, cluster_map(cl, 1:40, identity,
+      .on_result = function(value, i) if (i == 3) stop("disk full")
+    )))
+    if (inherits(cl, "SOCKcluster") && !inherits(cl, "muster_cluster")) {
+      expect_identical(cluster_results(), as.list(1:40))
+    }
+  })
+})
+
+test_cluster("an interrupt of a callback leaves a map alone, and nothing is left out", {
+  cl <- local_cluster(2)
+  seen <- integer()
+  once <- TRUE
+  map <- task_map(cl, 1:200, identity, .reduce = function(a, b) {
+    if (once && b == 150L) {
+      once <<- FALSE
+      tools::pskill(Sys.getpid(), tools::SIGINT)
+      Sys.sleep(60) # tidy: until it is interrupted
+    }
+    a + b
+  }, .on_result = function(value, i) seen <<- c(seen, i))
+  expect_identical(tryCatch(task_value(map), interrupt = function(e) "interrupted"), "interrupted")
+  expect_identical(task_value(map), sum(1:200))
+  expect_identical(sort(seen), 1:200)
 })
 
 test_cluster("maps that run while the session goes on do the same with results", {
@@ -188,6 +254,14 @@ test_cluster("several vectors and the rows of a data frame are gone over togethe
         structure(expected, names = names(Find(function(x) length(names(x)), l)))
       )
     }
+    listed <- data.frame(a = 1:2)
+    listed$b <- I(list(1, "x"))
+    expect_identical(cluster_pmap(cl, listed, function(a, b) b), list(1, "x"))
+    odd <- structure(list(1, 2), class = "no_methods")
+    expect_identical(cluster_map(cl, odd, identity), list(1, 2))
+    hot <- mtcars[mtcars$mpg > 30, ]
+    row.names(hot) <- NULL
+    expect_null(names(cluster_pmap(cl, hot[-1L, ], function(mpg, ...) mpg)))
     by_row <- cluster_pmap(cl, mtcars, function(mpg, cyl, ...) mpg + cyl, .value = 1)
     expect_identical(by_row, structure(mtcars$mpg + mtcars$cyl, names = row.names(mtcars)))
     expect_identical(
@@ -218,7 +292,7 @@ test_cluster("what isn't a list of equal vectors is an error", {
   expect_error(cluster_pmap(cl, list(a = 1:2), list, a = 1), "`a` is given twice",
     class = "muster_error_input"
   )
-  file <- file(tempdir())
+  file <- textConnection("line")
   defer(function() close(file))
   error <- tryCatch(cluster_pmap(cl, list(a = 1:3, b = list(1, 2, file)), list), error = identity)
   expect_s3_class(error, "muster_error_input")

@@ -116,7 +116,11 @@ SEXP ffi_pack(SEXP list) {
 
 // rank gives the place of a type among those that R converts without loss, 0 for others.
 static int rank(SEXPTYPE type) {
-  return type == LGLSXP ? 1 : type == INTSXP ? 2 : type == REALSXP ? 3 : 0;
+  return type == LGLSXP    ? 1
+         : type == INTSXP  ? 2
+         : type == REALSXP ? 3
+         : type == CPLXSXP ? 4
+                           : 0;
 }
 
 static int fits(SEXP value, SEXP like) {
