@@ -31,8 +31,9 @@
 #'   `cluster_logs()`: a data frame with a row for each line, oldest first: `worker` (integer),
 #'   `time` (`POSIXct`: when the line came), `task` (the `.label` of the task that printed it, or
 #'   `NA`) and `line` (text). It also has the texts of warnings and messages that were too many to
-#'   be signalled, see [task_submit()]. What a program that a task leaves behind prints later counts
-#'   as the next task's.
+#'   be signalled, see [task_submit()]. What a program prints that a task has left behind counts as
+#'   that of the task that runs then; and after output with NULs, as of `find -print0`, the lines of
+#'   tasks that follow at once may have another's label.
 #'
 #'   `cluster_journal()`: a data frame with one row for each call that is kept: `worker`,
 #'   `call` (text, at most 60 characters), `kind` (`"call"`; `"checkpoint"`: a copy of the worker's

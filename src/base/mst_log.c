@@ -11,8 +11,14 @@ static struct mst_log_line *slot(const struct mst_log *log, uint64_t number) {
   return &log->lines[number % MST_LOG_LINES];
 }
 
+// bytes_of gives the bytes of a label that are kept: whole characters of UTF-8.
 static size_t bytes_of(const char *task) {
-  return task == NULL ? 0 : strlen(task);
+  size_t n = task == NULL ? 0 : strlen(task);
+  if (n <= MST_LOG_TASK_MAX) return n;
+  n = MST_LOG_TASK_MAX;
+  while (n > 0 && ((unsigned char)task[n] & 0xc0) == 0x80)
+    n--;
+  return n;
 }
 
 static void drop_oldest(struct mst_log *log) {
@@ -34,7 +40,8 @@ static void add(struct mst_log *log, uint32_t worker, const char *task,
   char *copy = mst_fault("log.alloc") ? NULL : malloc(n + more + 1);
   if (copy == NULL) return;
   memcpy(copy, text, n);
-  if (task != NULL) memcpy(copy + n, task, more + 1);
+  if (task != NULL) memcpy(copy + n, task, more);
+  copy[n + more] = '\0';
   while (log->next > log->first && (log->next - log->first == MST_LOG_LINES ||
                                     log->bytes + n + more > MST_LOG_BYTES)) {
     drop_oldest(log);
@@ -48,11 +55,23 @@ static void add(struct mst_log *log, uint32_t worker, const char *task,
   log->bytes += n + more;
 }
 
+static void forget_task(struct mst_log_part *part) {
+  free(part->task);
+  part->task = NULL;
+}
+
+static void remember_task(struct mst_log_part *part, const char *task) {
+  if (part->task != NULL && task != NULL && strcmp(part->task, task) == 0)
+    return;
+  forget_task(part);
+  if (task != NULL) part->task = strdup(task);
+}
+
 void mst_log_end(struct mst_log *log, struct mst_log_part *part,
-                 uint32_t worker, const char *task) {
-  if (part->length == 0) return;
-  add(log, worker, task, part->text, part->length);
+                 uint32_t worker) {
+  if (part->length > 0) add(log, worker, part->task, part->text, part->length);
   part->length = 0;
+  forget_task(part);
 }
 
 void mst_log_write(struct mst_log *log, struct mst_log_part *part,
@@ -64,7 +83,8 @@ void mst_log_write(struct mst_log *log, struct mst_log_part *part,
     const size_t capacity = sizeof part->text - part->length;
     // The line is too long only if its end doesn't come next.
     if (capacity == 0 && line > 0) {
-      mst_log_end(log, part, worker, task);
+      add(log, worker, task, part->text, part->length);
+      part->length = 0;
       continue;
     }
     const size_t take = line < capacity ? line : capacity;
@@ -79,6 +99,7 @@ void mst_log_write(struct mst_log *log, struct mst_log_part *part,
       n--;
     }
   }
+  if (part->length > 0) remember_task(part, task);
 }
 
 const struct mst_log_line *mst_log_at(const struct mst_log *log,

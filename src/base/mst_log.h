@@ -12,6 +12,7 @@
 #define MST_LOG_LINES 4096u
 #define MST_LOG_BYTES ((size_t)1 << 20)
 #define MST_LOG_LINE_MAX ((size_t)4096)
+#define MST_LOG_TASK_MAX ((size_t)256) // longer labels are cut
 
 struct mst_log_line {
   uint32_t worker;
@@ -31,6 +32,7 @@ struct mst_log {
 // The beginning of a worker's line whose end hasn't come yet.
 struct mst_log_part {
   size_t length;
+  char *task; // the label of the task that printed it last, owned; or NULL
   char text[MST_LOG_LINE_MAX];
 };
 
@@ -39,9 +41,9 @@ struct mst_log_part {
 void mst_log_write(struct mst_log *log, struct mst_log_part *part,
                    uint32_t worker, const char *task, const char *bytes,
                    size_t n);
-// mst_log_end makes a line of a worker's unfinished output.
+// mst_log_end makes a line of a worker's unfinished output, and leaves the part empty.
 void mst_log_end(struct mst_log *log, struct mst_log_part *part,
-                 uint32_t worker, const char *task);
+                 uint32_t worker);
 // mst_log_at returns line `number`, NULL if it is no longer kept or doesn't exist yet.
 const struct mst_log_line *mst_log_at(const struct mst_log *log,
                                       uint64_t number);

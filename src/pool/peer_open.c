@@ -19,10 +19,6 @@ static const char *printing(const struct mst_peer *peer) {
   return call != NULL && call->sent ? call->label : NULL;
 }
 
-static void end_line(struct mst_peer *peer) {
-  mst_log_end(&peer->cluster->log, &peer->part, peer->index, printing(peer));
-}
-
 // A NUL is the end of a call's output, or the user's. That it is no call's shows if there are too
 // many.
 static void printed(void *owner, const char *bytes, size_t n) {
@@ -34,7 +30,7 @@ static void printed(void *owner, const char *bytes, size_t n) {
     mst_log_write(&peer->cluster->log, &peer->part, peer->index, printing(peer),
                   bytes, length);
     if (end == NULL) return;
-    end_line(peer);
+    mst_log_end(&peer->cluster->log, &peer->part, peer->index);
     if (peer->printed_out < peer->slot->mailbox.count) peer->printed_out++;
     bytes = end + 1;
     n -= length + 1;
@@ -104,7 +100,7 @@ int mst_peer_launch(struct mst_peer *peer, struct mst_err *err) {
 void mst_peer_let_go(struct mst_peer *peer) {
   pause_ends(peer);
   mst_standby_unask(peer);
-  end_line(peer);
+  mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   mst_tail_free(&peer->conduit.output.tail);
   if (peer->standby.chan.fd >= 0) return; // the standby will use its directory
   free(peer->tempdir);
@@ -153,7 +149,7 @@ void mst_peer_judge(struct mst_peer *peer) {
 
 void mst_peer_close(struct mst_peer *peer, int ours) {
   mst_calls_close(&peer->cluster->calls, peer->index, mst_clock_now());
-  end_line(peer);
+  mst_log_end(&peer->cluster->log, &peer->part, peer->index);
   if (ours) {
     mst_standby_forget(peer);
     mst_peer_unwatch(peer);

@@ -43,7 +43,7 @@ static void check_bounds(const struct mst_log *log) {
 
 TEST("An empty log holds nothing and is freed without harm") {
   CHECK(mst_log_at(&lines, 0) == NULL);
-  mst_log_end(&lines, &part, 0, NULL);
+  mst_log_end(&lines, &part, 0);
   mst_log_write(&lines, &part, 0, NULL, NULL, 0);
   CHECK_INT(lines.next, 0);
   mst_log_free(&lines);
@@ -59,9 +59,9 @@ TEST("Lines are complete and name their worker, however they mix") {
   check_line(1, 1, "eins");
   check_line(2, 1, "");
   check_line(3, 0, "two");
-  mst_log_end(&lines, &part, 0, NULL);
-  mst_log_end(&lines, &part, 0, NULL); // nothing is left
-  mst_log_end(&lines, &other_part, 1, NULL);
+  mst_log_end(&lines, &part, 0);
+  mst_log_end(&lines, &part, 0); // nothing is left
+  mst_log_end(&lines, &other_part, 1);
   CHECK_INT(lines.next, 6);
   check_line(4, 0, "three");
   check_line(5, 1, "zw");
@@ -107,7 +107,7 @@ TEST("Lines don't depend on how their bytes were cut") {
     }
     part.length = other_part.length = 0;
     mst_log_write(&whole, &part, 0, NULL, text, n);
-    mst_log_end(&whole, &part, 0, NULL);
+    mst_log_end(&whole, &part, 0);
     for (size_t at = 0; at < n;) {
       const uint64_t most = mst_random_below(&random, 2) ? 3 : 5000;
       size_t take = (size_t)mst_random_below(&random, most) + 1;
@@ -116,7 +116,7 @@ TEST("Lines don't depend on how their bytes were cut") {
       mst_log_write(&cut, &other_part, 0, NULL, placed, take);
       at += take;
     }
-    mst_log_end(&cut, &other_part, 0, NULL);
+    mst_log_end(&cut, &other_part, 0);
     CHECK_INT(cut.next, whole.next);
     CHECK_INT(cut.first, whole.first);
     for (uint64_t k = whole.first; k < whole.next; k++) {
@@ -170,20 +170,33 @@ TEST("Lines name the task that ended them, and labels count as bytes") {
   mst_log_write(&lines, &part, 0, label, "one\ntw", 6);
   label[0] = 's'; // it was copied
   mst_log_write(&lines, &part, 0, NULL, "o\n", 2);
-  mst_log_write(&lines, &part, 0, NULL, "left", 4);
-  mst_log_end(&lines, &part, 0, label);
+  mst_log_write(&lines, &part, 0, label, "le", 2);
+  mst_log_write(&lines, &part, 0, "hit", "ft", 2);
+  mst_log_end(&lines, &part, 0);
+  CHECK(part.task == NULL);
   check_line(0, 0, "one");
   check_line(1, 0, "two");
   check_line(2, 0, "left");
   CHECK(strcmp(mst_log_at(&lines, 0)->task, "fit") == 0);
   CHECK(mst_log_at(&lines, 1)->task == NULL);
-  CHECK(strcmp(mst_log_at(&lines, 2)->task, "sit") == 0);
+  CHECK(strcmp(mst_log_at(&lines, 2)->task, "hit") == 0);
   CHECK(mst_log_at(&lines, 0)->time > 1e9);
   CHECK_INT(lines.bytes, strlen("one") + strlen("two") + strlen("left") + 6);
   static char many[MST_LOG_LINE_MAX / 2];
   memset(many, 'x', sizeof many - 1);
   for (unsigned i = 0; i < MST_LOG_LINES; i++)
     mst_log_write(&lines, &part, 0, many, "y\n", 2);
+  check_bounds(&lines);
+  mst_log_free(&lines);
+}
+
+TEST("A long label is cut between characters") {
+  char label[MST_LOG_TASK_MAX + 8];
+  memset(label, 'a', sizeof label - 1);
+  label[sizeof label - 1] = '\0';
+  memcpy(label + MST_LOG_TASK_MAX - 1, "\xc3\xa9", 2); // e acute
+  mst_log_write(&lines, &part, 0, label, "line\n", 5);
+  CHECK_INT(strlen(mst_log_at(&lines, 0)->task), MST_LOG_TASK_MAX - 1);
   check_bounds(&lines);
   mst_log_free(&lines);
 }

@@ -69,7 +69,7 @@ test_cluster("lines have the time, and the label of the task that printed them",
   suppressMessages(task_wait(tasks))
   clusterCall(cl, cat, "of no task")
   logs <- cluster_logs(cl)
-  number <- as.integer(sub("^[^0-9]*([0-9]+).*$", "\\1", logs$line))
+  number <- suppressWarnings(as.integer(sub("^[^0-9]*([0-9]+).*$", "\\1", logs$line)))
   expected <- ifelse(number %% 3, paste("task", number), NA)
   expect_identical(logs$task, as.character(expected))
   expect_setequal(number[!is.na(number)], 1:40)
@@ -77,23 +77,30 @@ test_cluster("lines have the time, and the label of the task that printed them",
   expect_false(is.unsorted(logs$time))
   # The clock of the machine may be set meanwhile.
   expect_lt(abs(as.numeric(logs$time[1L]) - as.numeric(began)), 86400)
-  # What two tasks printed is read at once: this process stands still meanwhile.
-  gate <- file.path(local_folder(), "gate")
-  task_submit(cl, .label = "stops", function(gate, session) {
-    while (!file.exists(gate)) Sys.sleep(0.01) # tidy: its work
-    tools::pskill(session, tools::SIGSTOP)
-    cat("while it stands")
-  }, gate, Sys.getpid())
-  second <- task_submit(cl, .label = "goes on", function(session) {
-    cat("it goes on")
-    tools::pskill(session, tools::SIGCONT)
-  }, Sys.getpid())
-  wait_until(identical(cluster_tasks(cl)$state, c("running", "next"))) # the worker has both
-  file.create(gate)
-  suppressMessages(task_wait(second))
-  logs <- utils::tail(cluster_logs(cl), 2L)
-  expect_identical(logs$line, c("while it stands", "it goes on"))
-  expect_identical(logs$task, c("stops", "goes on"))
+  # Often, what several have printed is read at once.
+  quick <- lapply(1:400, function(i) {
+    task_submit(cl, cat, "quick", i, .label = paste("quick", i))
+  })
+  suppressMessages(task_wait(quick))
+  logs <- utils::tail(cluster_logs(cl), 400L)
+  expect_identical(logs$line, paste("quick", 1:400))
+  expect_identical(logs$task, logs$line)
+  # What a worker said last, and what others say once it is there again.
+  flag <- file.path(local_folder(), "flag")
+  lost <- lapply(1:6, function(i) {
+    task_submit(cl, .label = paste("line", i), .retries = 1, function(i, flag) {
+      cat("line", i)
+      if (i == 3 && file.create(flag)) {
+        if (length(dir(dirname(flag))) == 1L && file.create(paste0(flag, 2))) {
+          tools::pskill(Sys.getpid(), tools::SIGKILL)
+        }
+      }
+    }, i, flag)
+  })
+  suppressWarnings(suppressMessages(task_wait(lost)))
+  logs <- utils::tail(cluster_logs(cl), 7L)
+  expect_identical(logs$line, paste("line", c(1, 2, 3, 3, 4, 5, 6)))
+  expect_identical(logs$task, logs$line)
   # What looks like the end of a call.
   task_value(task_submit(cl, .label = "nul", function() {
     out <- pipe("cat", "wb")
@@ -134,11 +141,15 @@ test_cluster("C13: lines of calls that follow each other at once stay apart, a c
     while (!file.exists(files[2L])) Sys.sleep(0.01) # tidy: its work
     cat("ft\n")
   }
-  parallel:::sendCall(cl[[1L]], cat, list("before"))
-  parallel:::sendCall(cl[[1L]], slow, list(files))
-  parallel:::sendCall(cl[[1L]], cat, list("after"))
-  wait_until(file.exists(files[1L]))
-  expect_identical(shown(parallel:::recvResult(cl[[1L]])), "worker 1: before")
+  # A call that is sent may show what came meanwhile.
+  first <- shown({
+    parallel:::sendCall(cl[[1L]], cat, list("before"))
+    parallel:::sendCall(cl[[1L]], slow, list(files))
+    parallel:::sendCall(cl[[1L]], cat, list("after"))
+    wait_until(file.exists(files[1L]))
+    parallel:::recvResult(cl[[1L]])
+  })
+  expect_identical(first, "worker 1: before")
   file.create(files[2L])
   expect_identical(
     shown(for (i in 1:2) parallel:::recvResult(cl[[1L]])),
