@@ -132,20 +132,19 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
   if (!is.null(names(args)) || !is.null(.args)) {
     args <- user_args(args, .args, .fun, task_options, c(".cl", ".fun"), sys.call())
   }
-  if (!isTRUE(.wait) && !check_flag(.wait, ".wait", sys.call()) && .Call(ffi_queue_full, .cl)) {
-    return(NULL)
-  }
-  stream <- if (!isFALSE(.seed) || length(the$streams)) {
-    map_stream(.seed, check_cluster(.cl, sys.call(), ".cl"), sys.call())
-  }
   limits <- if (!is.null(.retries) || !is.null(.timeout) || !identical(.priority, 0L)) {
     task_limits(.retries, .timeout, .priority, sys.call())
   }
-  if (!is.null(.label)) .label <- enc2utf8(check_string(.label, ".label", sys.call()))
+  if (!is.null(.label)) .label <- check_label(.label, sys.call())
   more <- list()
-  more$seed <- stream
   if (!identical(.error_retries, 0L)) {
     more$again <- check_count(.error_retries, ".error_retries", 0L, 1000L, sys.call())
+  }
+  if (!isTRUE(.wait) && !check_flag(.wait, ".wait", sys.call()) && .Call(ffi_queue_full, .cl)) {
+    return(NULL)
+  }
+  if (!isFALSE(.seed) || length(the$streams)) {
+    more$seed <- map_stream(.seed, check_cluster(.cl, sys.call(), ".cl"), sys.call())
   }
   found <- .Call(ffi_needs, list(.fun, args))
   task <- if (is.null(found) && !length(more)) {
@@ -165,6 +164,12 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
 task_options <- paste0(
   ".", c("args", "seed", "retries", "error_retries", "timeout", "priority", "label", "wait")
 )
+
+check_label <- function(label, call) {
+  label <- enc2utf8(check_string(label, ".label", call))
+  if (!validUTF8(label)) abort_input(".label", "one string of valid characters", label, call)
+  label
+}
 
 # As ffi_task_submit takes them.
 task_limits <- function(retries, timeout, priority, call) {

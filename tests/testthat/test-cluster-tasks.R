@@ -83,7 +83,7 @@ test_cluster("a full queue is waited for, or tells so at once", {
   for (wrong in list(NA, "no", NULL, c(TRUE, FALSE))) {
     expect_error(task_submit(cl, sum, .wait = wrong), "[.]wait", class = "muster_error_input")
   }
-  for (odd in list(NA, "many", -1, NULL)) {
+  for (odd in list(NA, "many", -1, NULL, TRUE, c(1, 2), list(1))) {
     local_settings(muster.queue_max = odd) # the default
     expect_false(is.null(task_submit(cl, sum, 1, .wait = FALSE)))
   }
