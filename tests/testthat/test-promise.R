@@ -262,14 +262,16 @@ test_cluster("a promise is settled though a handler of its map ran event loops m
   skip_without_promises()
   cl <- local_cluster(2)
   folder <- local_folder()
-  # The other elements wait until the handler of the first one's warning is done.
+  # The first element waits until it may warn, the others until the handler of that is done.
   maps <- function(word) {
     word <- file.path(folder, word)
     task_map(cl[1L], 1:3, function(i) {
-      if (i == 1) warning("first") else while (!file.exists(word)) Sys.sleep(0.01) # tidy: a word
+      while (!file.exists(if (i == 1) paste0(word, "-go") else word)) Sys.sleep(0.01) # tidy: a word
+      if (i == 1) warning("first")
       i
     })
   }
+  go <- function(word) file.create(file.path(folder, paste0(word, "-go")))
   # Makes another promise and runs the loop until that is settled.
   on_warning <- function(word) {
     function(w) {
@@ -290,15 +292,18 @@ test_cluster("a promise is settled though a handler of its map ran event loops m
   # Within the loop, by asking for the map, and when the promise is made.
   map <- maps("one")
   promises::then(map, put)
+  go("one")
   withCallingHandlers(run_loop_until(function() got), warning = on_warning("one"))
   expect_identical(got, as.list(1:3))
   got <- NULL
   map <- maps("two")
   promises::then(map, put)
+  go("two")
   withCallingHandlers(task_value(map), warning = on_warning("two"))
   expect_identical(run_loop_until(function() got), as.list(1:3))
   got <- NULL
   map <- maps("three")
+  go("three")
   wait_until(any(vapply(map$tasks, task_done, NA)))
   withCallingHandlers(promises::then(map, put), warning = on_warning("three"))
   expect_identical(run_loop_until(function() got), as.list(1:3))
