@@ -53,9 +53,11 @@
 #' cluster_stop(cl)
 #' @export
 cluster_share <- function(cl, ...) {
-  check_cluster(cl, sys.call())
+  check_cluster(cl, sys.call(), here = TRUE)
   values <- check_values(list(...), sys.call())
-  if (length(values)) {
+  if (is_here(cl)) {
+    for (name in names(values)) export_here(cl[[1L]], name, values[[name]], sys.call())
+  } else if (length(values)) {
     .Call(ffi_share_always, TRUE)
     on.exit(.Call(ffi_share_always, FALSE))
     parallel::clusterCall(cl, bind_values, values)

@@ -25,12 +25,12 @@
 #' ends it, together with all processes it has started, except those that created their own
 #' process session (setsid).
 #'
-#' @param workers Number of workers, 1 to 10,000. Default: [availableCores()].
-#'   Inside a worker the default is 1, with a warning, so that nested clusters
-#'   don't multiply. For workers on other hosts: names of hosts, as in `c("node1", "node2")`, see
-#'   [launch_ssh()], where `"localhost"` is this machine; or a launcher, see [launch_command()] and
-#'   [launch_slurm()]; or a list of numbers, names and launchers:
-#'   `list(4, launch_ssh("node1", workers = 16))`.
+#' @param workers Number of workers, 1 to 10,000. Default: [availableCores()]. Inside a worker the
+#'   default is 1, with a warning, so that nested clusters don't multiply. 0: everything is
+#'   evaluated in the session, see Without workers. For workers on other hosts: names of hosts, as
+#'   in `c("node1", "node2")`, see [launch_ssh()], where `"localhost"` is this machine; or a
+#'   launcher, see [launch_command()] and [launch_slurm()]; or a list of numbers, names and
+#'   launchers: `list(4, launch_ssh("node1", workers = 16))`.
 #' @param ... Must be empty: the arguments after it must be named.
 #' @param packages Character vector of packages to attach in each worker, or
 #'   `NULL` for R's default packages only. With `"fork"` the fork server loads
@@ -186,6 +186,17 @@
 #' `idle_timeout`: its workers' state is only in a checkpoint, or calls of parallel's functions drew
 #' random numbers without [parallel::clusterSetRNGStream()]. With `healing = "fresh"` there is
 #' nothing to replay. A host with data of a partition stays, too.
+#' @section Without workers:
+#' `cluster_start(0)` is for finding what is wrong: `browser()`, `debug()` and `traceback()` work,
+#' since whatever this cluster is given is evaluated in your session, at once and one after the
+#' other. parallel's functions take it, and [cluster_map()], [cluster_pmap()], [task_map()],
+#' [task_submit()], [task()], [tasks_collect()] and the like, [with_cluster()] and
+#' [cluster_share()]; others say that they need workers. Results and random numbers for a `.seed`
+#' are the same as with workers. Errors of parallel's functions are raised as they are. `setup` is
+#' evaluated and `packages` are attached in your session; the other arguments are not used.
+#' `clusterExport()` and [cluster_share()] don't write over variables of your global environment:
+#' that is an error.
+#'
 #' @section Threads:
 #' Workers that each use all cores would slow each other down. In each worker, code that uses BLAS
 #' or OpenMP therefore gets `threads` threads, by default one: the environment variables
@@ -278,6 +289,9 @@ cluster_start <- function(workers = availableCores(), ..., packages = NULL, setu
     ), call = call
   )
   check_not_booting(call)
+  if (is.numeric(workers) && identical(as.double(workers), 0)) {
+    return(start_here(packages, setup, call))
+  }
   groups <- worker_groups(workers, missing(workers), call)
   packages <- if (all(vapply(groups, function(group) is.null(group$host), NA))) {
     check_packages(packages, call)

@@ -180,9 +180,13 @@ entry_text <- function(entry) {
   if (nchar(text) > 60L) paste0(substr(text, 1L, 57L), "...") else text
 }
 
-# some: must it have a worker?
-check_cluster <- function(cl, call, name = "cl", some = TRUE) {
+# some: must it have a worker? here: may it be one without workers?
+check_cluster <- function(cl, call, name = "cl", some = TRUE, here = FALSE) {
   check_given(cl, name, call)
+  if (is_here(cl)) {
+    if (!here) abort_no_workers(name, call)
+    return(cl)
+  }
   if (!inherits(cl, "muster_cluster")) {
     abort_input(name, "a cluster from cluster_start()", cl, call)
   }

@@ -20,7 +20,7 @@
 #' cluster_stop(cl)
 #' @export
 cluster_stop <- function(cl) {
-  check_cluster(cl, sys.call(), some = FALSE)
+  check_cluster(cl, sys.call(), some = FALSE, here = TRUE)
   stopCluster(cl)
 }
 

@@ -53,7 +53,10 @@ cluster_tasks <- function(cl) {
 }
 
 tasks_there <- function(cl, name, call) {
-  check_cluster(cl, call, name)
+  check_cluster(cl, call, name, here = TRUE)
+  if (is_here(cl)) {
+    return(list())
+  }
   tasks <- .Call(ffi_tasks_open, cl)
   if (is.integer(tasks)) abort_submit(cl, tasks, call)
   tasks

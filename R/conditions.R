@@ -22,6 +22,7 @@ abort_muster <- function(kind, message, details = NULL, hints = NULL, ...,
     more <- setdiff(names(of), c("", names(condition)))
     condition[more] <- unclass(of)[more]
   }
+  note_failed(condition)
   stop(condition)
 }
 

@@ -14,6 +14,7 @@ map_elsewhere <- function(cl, elements, x, fun, args, more, options, frame, call
   stream <- if (!is.null(seed) && !isFALSE(seed)) map_stream(seed, NULL, call)
   map <- list2env(elements, parent = emptyenv())
   list2env(list(
+    job = list(fun = fun, args = args), stream = stream,
     left = map$n, results = vector("list", map$n), words = map_words, returns = terms$returns,
     like = terms$like, ahead = FALSE, told = FALSE, call = call
   ), map)
@@ -34,7 +35,8 @@ abort_here <- function(map, i, error, stack, results) {
     call = if (is.null(of_call)) "" else deparse(of_call, width.cutoff = 60L, nlines = 1L)[1L]
   )
   abort_remote(error, NULL, map$call,
-    what = map$words$one(map, i), hints = if (results) results_hint(map), element = i,
+    what = map$words$one(map, i), again = again_of_map(map),
+    hints = if (results) results_hint(map), element = i,
     results = if (results) results_left(map)
   )
 }

@@ -245,7 +245,8 @@ lose_piece <- function(map, piece, loss) {
   condition <- tryCatch(
     abort_loss(loss, piece_text(map, piece), "Evaluate it alone to see why", map$call,
       limit = if (map$timeout > 0) map$words$timeout else "the cluster's `timeout`",
-      hints = c(pointer_hint(map$job), results_hint(map))
+      hints = c(pointer_hint(map$job), results_hint(map)),
+      again = again_of_map(map)
     ),
     muster_error = identity
   )
@@ -329,6 +330,7 @@ abort_map <- function(map, condition, elements) {
     condition$range <- range(elements)
     condition$element <- if (length(elements) == 1L) elements else NA_integer_
   }
+  note_failed(condition)
   condition$results <- results_left(map)
   map$told <- TRUE
   raise_condition(condition)
@@ -345,7 +347,7 @@ abort_element <- function(map, value, elements, task) {
   worker <- task_worker(task, map$call)
   if (!is.null(value$misfit)) abort_misfit(map, element, value$misfit, worker)
   abort_remote(value$error, worker, map$call,
-    what = map$words$one(map, element),
+    what = map$words$one(map, element), again = again_of_map(map),
     raised = if (!is.null(map$words$raised)) map$words$raised(element, value$error$message),
     hints = c(pointer_hint(map$job), results_hint(map)),
     element = element, results = results_left(map)
@@ -359,7 +361,8 @@ element_condition <- function(map, error, element, task) {
   }
   tryCatch(
     abort_remote(error, .Call(ffi_task_state, task)$worker, map$call,
-      what = map$words$one(map, element), hints = pointer_hint(map$job), element = element
+      what = map$words$one(map, element), again = again_of_map(map),
+      hints = pointer_hint(map$job), element = element
     ),
     muster_error = identity
   )

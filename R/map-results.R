@@ -65,7 +65,9 @@ results_left <- function(map) {
 
 # The value of a map that is done.
 map_values <- function(map) {
-  if (!is.null(map$fold)) {
+  if (inherits(map, "muster_task_here")) {
+    map$value
+  } else if (!is.null(map$fold)) {
     map$fold$value
   } else if (!is.null(map$like)) {
     join_values(map$results, map$like, map$names)

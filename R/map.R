@@ -193,6 +193,7 @@ map_options <- function(verb) {
 
 # elements: elements_of() or columns_of(), which tells what x has. frame: where the call was made.
 map_now <- function(cl, elements, x, fun, args, more, options, frame, call) {
+  if (is_here(cl)) cl <- NULL
   if (is_elsewhere(cl)) {
     return(map_elsewhere(cl, elements, x, fun, args, more, options, frame, call))
   }

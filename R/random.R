@@ -87,6 +87,9 @@ note_stream <- function(what) {
 stream_key <- function(node) paste(.subset2(node, "id"), .subset2(node, "rank"))
 
 ruled_seed <- function(cl) {
+  if (is_here(cl)) {
+    return(NULL)
+  }
   ranks <- vapply(cl, function(node) .subset2(node, "rank"), 0L)
   key <- stream_key(cl[[which.min(ranks)]])
   stream <- the$streams[[key]]

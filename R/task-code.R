@@ -80,7 +80,7 @@ task_cluster <- function(cl, call) {
       argument = ".cl", call = call
     )
   }
-  check_cluster(cl, call, ".cl")
+  check_cluster(cl, call, ".cl", here = TRUE)
 }
 
 # list(fun, tasks): the code as a function of the tasks that it names.
@@ -114,7 +114,7 @@ with_cluster <- function(.cl, code, ...) {
   call <- sys.call()
   check_given(.cl, ".cl", call)
   if (inherits(.cl, "cluster")) {
-    check_cluster(.cl, call, ".cl")
+    check_cluster(.cl, call, ".cl", here = TRUE)
     if (...length()) abort_input("...", "nothing, for a cluster that runs", list(...), call)
   } else {
     .cl <- cluster_start(.cl, ...)

@@ -59,6 +59,11 @@ task_map <- function(.cl, .x, .fun, ..., .args = NULL, .seed = FALSE, .retries =
 
 # The arguments are those of map_now().
 map_ahead <- function(cl, elements, x, fun, args, more, options, frame, call) {
+  if (is_here(cl)) {
+    return(task_here(function() {
+      map_elsewhere(NULL, elements, x, fun, args, more, options, frame, call)
+    }))
+  }
   map <- make_map(cl, elements, x, fun, args, more, options, TRUE, frame, call)
   map$pid <- Sys.getpid()
   map$over <- map$stepping <- map$asked <- map$cancelled <- FALSE
@@ -161,7 +166,7 @@ cancel_map <- function(map) {
   TRUE
 }
 
-map_value <- function(map, timeout, call) {
+map_value <- function(map, timeout, call, what) {
   check_wait(timeout, call)
   check_task(map, call)
   progress <- if (timeout > progress_after) new_progress(NULL, map$n)
@@ -174,6 +179,7 @@ map_value <- function(map, timeout, call) {
     if (patience >= left) abort_late(map, "The map", timeout, call)
     show_progress(progress, map$n - map$left)
   }
+  if (!is.null(map$raise)) map$raise(call, what)
   if (!is.null(map$error)) raise_condition(map$error)
   map_values(map)
 }

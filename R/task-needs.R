@@ -85,6 +85,7 @@ with_values <- function(args, needs) {
 # Why the results of these tasks can't be had, if that is why a task wasn't submitted.
 check_needs <- function(tasks, cl, outcome, call) {
   for (task in tasks) {
+    if (inherits(task, "muster_task_here")) next # told below
     if (is_map(task)) {
       abort_muster("input", "A map from task_map() can't be an argument of a task.",
         hints = "Wait for its results with task_value(), and pass these.", call = call
@@ -110,12 +111,16 @@ abort_cause <- function(cause, what, call) {
     {
       if (length(value) != 1L || !is.list(value)) {
         refuse_answer(cause, value, 0, call, title)
-        raise_answer(value, call, title)
+        raise_answer(value, call, title, cause)
       }
       NULL
     },
     muster_error = identity
   )
+  abort_needs(cause, error, what, call)
+}
+
+abort_needs <- function(cause, error, what, call) {
   abort_muster("needs",
     paste0(
       what, " was not evaluated: it needs the value of another, ",

@@ -144,7 +144,10 @@ task_submit <- function(.cl, .fun, ..., .args = NULL, .seed = FALSE, .retries = 
     return(NULL)
   }
   if (!isFALSE(.seed) || length(the$streams)) {
-    more$seed <- map_stream(.seed, check_cluster(.cl, sys.call(), ".cl"), sys.call())
+    more$seed <- map_stream(.seed, check_cluster(.cl, sys.call(), ".cl", here = TRUE), sys.call())
+  }
+  if (is_here(.cl)) {
+    return(submit_here(.fun, args, more, .label, sys.call()))
   }
   found <- .Call(ffi_needs, list(.fun, args))
   task <- if (is.null(found) && !length(more)) {
@@ -303,7 +306,7 @@ task_value <- function(task, timeout = Inf) {
 
 value_of <- function(task, timeout, call, what = task_title(task)) {
   if (is_map(task)) {
-    map_value(task, timeout, call)
+    map_value(task, timeout, call, what)
   } else {
     take_value(task, timeout, call, what)
   }
@@ -321,7 +324,7 @@ take_value <- function(task, timeout, call, what = task_title(task)) {
 other_value <- function(task, value, timeout, call, what = task_title(task)) {
   refuse_answer(task, value, timeout, call, what)
   tell_conditions(task, value)
-  raise_answer(value, call, what)
+  raise_answer(value, call, what, task)
   value$value
 }
 
@@ -355,10 +358,12 @@ tell_conditions <- function(task, value) {
   }
 }
 
-raise_answer <- function(value, call, what) {
+raise_answer <- function(value, call, what, task = NULL) {
   if (value$error) {
     worker <- paste("Worker", value$worker)
-    abort_remote(value$value, value$worker, call, if (what == "The task") worker else what)
+    abort_remote(value$value, value$worker, call, if (what == "The task") worker else what,
+      again = again_of_task(task)
+    )
   }
 }
 
@@ -427,7 +432,7 @@ abort_task <- function(task, outcome, call, what = task_title(task)) {
   if (is.null(loss)) {
     abort_muster("lost", paste(what, "was not evaluated: its cluster was stopped."), call = call)
   }
-  abort_loss(loss, what, "Run it alone to see why", call)
+  abort_loss(loss, what, "Run it alone to see why", call, again = again_of_task(task))
 }
 
 abort_foreign <- function(call) {
@@ -517,7 +522,11 @@ task_cancel <- function(tasks, label = NULL) {
 }
 
 label_of <- function(task) {
-  if (!is_map(task) && is.list(state <- .Call(ffi_task_state, task))) state$label
+  if (is_map(task)) {
+    task$label
+  } else if (is.list(state <- .Call(ffi_task_state, task))) {
+    state$label
+  }
 }
 
 cancel_task <- function(task) {

@@ -75,10 +75,16 @@ task_run <- function(job, args, seed = NULL, again = 0L, at = NULL, checks = TRU
     on.exit(kept(), add = TRUE)
   }
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
+  task_attempts(fun, args, seed, again, interruptible)
+}
+
+# Evaluates until there is no error, but not more than `again` times again. around: a function that
+# evaluates its argument.
+task_attempts <- function(fun, args, seed, again, around) {
   args <- lapply(args, function(x) if (is.language(x)) enquote(x) else x)
   for (attempt in seq_len(again)) {
     failed <- NULL
-    value <- tryCatch(task_attempt(fun, args, seed), error = function(e) failed <<- e)
+    value <- tryCatch(task_attempt(fun, args, seed, around), error = function(e) failed <<- e)
     if (is.null(failed)) {
       return(value)
     }
@@ -87,14 +93,14 @@ task_run <- function(job, args, seed = NULL, again = 0L, at = NULL, checks = TRU
       paste0("The task raised an error and runs again", times, message_of(failed))
     )
   }
-  task_attempt(fun, args, seed)
+  task_attempt(fun, args, seed, around)
 }
 
 # Each attempt draws the same random numbers. Users see the name `fun` and the values in the call;
 # only code must be quoted.
-task_attempt <- function(fun, args, seed) {
+task_attempt <- function(fun, args, seed, around) {
   if (!is.null(seed)) assign(".Random.seed", seed, globalenv())
-  interruptible(do.call("fun", args))
+  around(do.call("fun", args))
 }
 
 # proc.time() only has milliseconds.

@@ -15,6 +15,7 @@ the$launches <- 0L # how many commands of launchers were run
 the$temp_root <- NULL # of a host process
 the$base <- NULL # of a fork server and its workers: where its workers have their directories
 the$servers_pid <- 0L # the process that they belong to
+the$failed <- NULL # the last error that task_debug() can evaluate again
 the$named <- character() # what large objects users were told of
 the$kept <- NULL # of a fork server and its workers: what renew_worker() needs
 the$cli_waits <- FALSE # of the same: has package cli no thread yet?

@@ -66,6 +66,7 @@
   EACH(ffi_job_hold, 2)                                                        \
   EACH(ffi_job_release, 1)                                                     \
   EACH(ffi_queue_full, 1)                                                      \
+  EACH(ffi_task_question, 1)                                                   \
   EACH(ffi_task_submit, 6)                                                     \
   EACH(ffi_task_said, 2)                                                       \
   EACH(ffi_task_wait, 3)                                                       \

@@ -34,8 +34,29 @@ struct mst_call *mst_call_new(struct mst_tally *tally,
 static void release_payload(struct mst_call *call) {
   mst_blob_release(call->payload);
   call->payload = NULL;
-  mst_cast_release(call->cast);
-  call->cast = NULL;
+}
+
+int mst_call_has_failed(const struct mst_call *call) {
+  if (!call->is_task || call->is_part) return 0;
+  return call->state == MST_CALL_DONE   ? (call->flags & MST_FLAG_ERROR) != 0
+         : call->state == MST_CALL_LOST ? call->loss != NULL
+                                        : 0;
+}
+
+static int has_segment(const struct mst_blob *blob) {
+  return blob != NULL && blob->segment.fd >= 0;
+}
+
+// keeps_question: not with segments, whose descriptors are few.
+static int keeps_question(const struct mst_call *call) {
+  const struct mst_job *job = call->job;
+  if (call->refs < 2 || !mst_call_has_failed(call)) return 0;
+  if (has_segment(call->payload) || (job != NULL && has_segment(job->bytes)))
+    return 0;
+  for (uint32_t i = 0; job != NULL && i < job->member_count; i++) {
+    if (has_segment(job->members[i]->bytes)) return 0;
+  }
+  return 1;
 }
 
 void mst_call_release(struct mst_call *call) {
@@ -47,6 +68,8 @@ void mst_call_release(struct mst_call *call) {
   mst_result_orphan(call);
   if (call->cause != NULL) mst_call_release(call->cause);
   release_payload(call);
+  mst_cast_release(call->cast);
+  mst_job_release(call->job);
   mst_buf_free(&call->bytes);
   mst_map_release(call->map);
   mst_loss_free(call->loss);
@@ -129,9 +152,12 @@ void mst_call_let_go(struct mst_call *call) {
   call->timeout_ns = 0;
   mst_needs_end(call);
   mst_queue_forget(&call->queued);
+  mst_cast_release(call->cast);
+  call->cast = NULL;
+  mst_job_unuse(call->job);
+  if (keeps_question(call)) return;
   release_payload(call);
   if (call->job == NULL) return;
-  mst_job_unuse(call->job);
   mst_job_release(call->job);
   call->job = NULL;
   tally->jobs_released = 1;

@@ -60,7 +60,9 @@ struct mst_call {
       *before; // in its mailbox, its answers, or a list of the tally
   struct mst_tally *tally;     // NULL once it has left the cluster
   struct mst_mailbox *mailbox; // that holds it, or NULL
-  struct mst_blob *payload;    // a reference, until it is answered or fails
+  // A reference, until it is over; of a task with an error or a loss, as long as its caller's, if
+  // it has no segment.
+  struct mst_blob *payload;
   struct mst_job *job;         // that it needs, or NULL; likewise
   struct mst_cast *cast;       // that it belongs to, or NULL; likewise
   const void *caller;          // the verb, an opaque value; NULL for a task
@@ -166,7 +168,10 @@ void mst_call_taken(struct mst_call *call);
 void mst_call_hear(struct mst_call *task, struct mst_answered *answered);
 struct mst_call *mst_call_take_said(struct mst_call *task);
 
-// mst_call_let_go releases what a call needed to be sent. The call is over.
+// mst_call_has_failed tells whether a call is a task, and over with an error or a loss.
+int mst_call_has_failed(const struct mst_call *call);
+// mst_call_let_go releases what a call needed to be sent; not that of a task that has failed, whose
+// caller may want to see it, if it has no segment. The call is over.
 void mst_call_let_go(struct mst_call *call);
 // mst_call_leave removes a call, which is in no mailbox any more, from its cluster and drops the
 // cluster's reference. A task's answer stays until it is taken.

@@ -247,10 +247,16 @@ void ex_released(struct ex *ex) {
   for (uint8_t i = 0; i < EX_CALLS; i++) {
     const struct ex_call *call = &ex->calls[i];
     const size_t job = call->job != NULL;
-    if (call->payload->refs != 1 + job) {
+    // A task that has failed keeps what it was.
+    const struct mst_call *failed =
+        call->task != NULL && mst_call_has_failed(call->task) ? call->task
+                                                              : NULL;
+    const size_t kept = failed != NULL && failed->payload != NULL;
+    if (call->payload->refs != 1 + job + kept) {
       ex_fail(ex, "the payload of call %u is still held", i);
     }
-    if (job > 0 && call->job->refs != 1) {
+    if (job > 0 &&
+        call->job->refs != 1u + (failed != NULL && failed->job != NULL)) {
       ex_fail(ex, "the job of call %u is still held", i);
     }
     if (call->task == NULL) continue;

@@ -17,7 +17,7 @@ expect_argument_error <- function(argument, ...) {
 
 test_cluster("`workers` must be one whole number from 1 to 10,000", {
   wrong <- list(
-    0, -1, NA, 1.5, "", 1e6, 1:2, NULL, NaN, Inf, -Inf, "2", TRUE, list(0), factor(2), 2+0i,
+    -1, NA, 1.5, "", 1e6, 1:2, NULL, NaN, Inf, -Inf, "2", TRUE, list(0), factor(2), 2+0i,
     mean, integer(), NA_integer_, 10001, quote(x)
   )
   for (workers in wrong) {

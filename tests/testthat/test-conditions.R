@@ -115,7 +115,7 @@ test_that("the session can be used after a broken promise", {
   for (i in 1:3) {
     expect_error(.Call(routine), class = "muster_error_internal")
   }
-  expect_error(cluster_start(0), class = "muster_error_input")
+  expect_error(cluster_start(-1), class = "muster_error_input")
 })
 
 test_that("C7: a promise broken in the middle of a verb closes all clusters, and nothing hangs", {

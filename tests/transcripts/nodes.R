@@ -55,5 +55,5 @@ setTimeLimit()
 tell("usable, without the answer of the other call", list(clusterCall(cl, identity, 2),
   file.exists(path("limit"))))
 cluster_stop(cl)
-tell("wrong arguments", cluster_start(0))
+tell("wrong arguments", cluster_start(-1))
 tell("wrong arguments, retries", cluster_start(1, retries = -1))

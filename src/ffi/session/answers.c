@@ -327,6 +327,43 @@ SEXP ffi_task_state(SEXP pointer) {
   return list;
 }
 
+// ---- what it was
+
+static void release_blob(void *blob) { mst_blob_release(blob); }
+static SEXP read_kept(struct mst_blob *blob) {
+  if (blob == NULL) return R_NilValue;
+  blob->refs++; // reading runs R code
+  (void)ffi_hold(blob, release_blob);
+  return ffi_unserialize(blob->buf.data, blob->buf.len);
+}
+
+// ffi_task_question gives list(call, numbers, values): what a task with an error or a loss was
+// asked, and the jobs that this needed; FALSE if that was too large to be kept; NULL of other
+// tasks. Runs R code.
+SEXP ffi_task_question(SEXP pointer) {
+  static const char *const names[] = {"call", "numbers", "values"};
+  enum ffi_outcome outcome;
+  const struct mst_call *task = ffi_task_of(pointer, &outcome);
+  if (task == NULL) return Rf_ScalarInteger((int)outcome);
+  if (!mst_call_has_failed(task)) return R_NilValue;
+  if (task->payload == NULL) return Rf_ScalarLogical(0);
+  struct mst_job *job = task->job;
+  const uint32_t n = job == NULL             ? 0
+                     : job->member_count > 0 ? job->member_count
+                                             : 1;
+  SEXP list = PROTECT(ffi_list(3, names));
+  SEXP numbers = SET_VECTOR_ELT(list, 1, Rf_allocVector(REALSXP, n));
+  SEXP values = SET_VECTOR_ELT(list, 2, Rf_allocVector(VECSXP, n));
+  for (uint32_t i = 0; i < n; i++) {
+    const struct mst_job *one = job->member_count > 0 ? job->members[i] : job;
+    REAL(numbers)[i] = (double)one->id;
+    SET_VECTOR_ELT(values, i, read_kept(one->bytes));
+  }
+  SET_VECTOR_ELT(list, 0, read_kept(task->payload));
+  UNPROTECT(1);
+  return list;
+}
+
 SEXP ffi_label(const struct mst_call *task) {
   if (task == NULL || task->label == NULL) return R_NilValue;
   return Rf_ScalarString(Rf_mkCharCE(task->label, CE_UTF8));
