@@ -56,9 +56,10 @@ keep_results <- function(map) {
   }
 }
 
-# With `.reduce`, the value so far is an attribute: what it has taken in isn't kept.
+# A copy: values that come later are put into the map's list in place. With `.reduce`, the value so
+# far is an attribute: what it has taken in isn't kept.
 results_left <- function(map) {
-  results <- map$results
+  results <- map$results[seq_len(map$n)]
   if (!is.null(map$fold)) attr(results, "reduced") <- map$fold
   results
 }

@@ -194,6 +194,26 @@ test_cluster("an error's results are those that callbacks were given", {
   })
 })
 
+test_cluster("an error's results stay as they were when it was raised", {
+  cl <- local_cluster(2)
+  gate <- file.path(local_folder(), "gate")
+  error <- tryCatch(
+    withCallingHandlers(
+      cluster_map(cl, 1:2, function(i) {
+        if (i == 1) stop("bad")
+        while (!file.exists(gate)) Sys.sleep(0.01)
+        i
+      }),
+      muster_error_remote = function(e) {
+        file.create(gate)
+        Sys.sleep(0.3) # tidy: the other value comes, for cluster_results()
+      }
+    ),
+    error = identity
+  )
+  expect_identical(error$results, list(NULL, NULL))
+})
+
 test_cluster("an interrupt of a callback leaves a map alone, and nothing is left out", {
   cl <- local_cluster(2)
   seen <- integer()
