@@ -84,6 +84,7 @@ tell_handlers <- function(condition) {
   line_away()
   withRestarts(
     signalCondition(condition),
-    muffleWarning = function() NULL, muffleMessage = function() NULL
+    muffleWarning = function() NULL, muffleMessage = function() NULL,
+    muffleProgression = function(...) NULL # package progressr's
   )
 }

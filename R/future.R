@@ -167,7 +167,7 @@ nbrOfFreeWorkers.MusterFutureBackend <- function(evaluator, background = FALSE, 
 # answer waits for value().
 running_futures <- function(backend) {
   futures <- future_registry(backend, "list")
-  done <- .Call(ffi_task_wait, lapply(futures, `[[`, "task"), FALSE, 0)
+  done <- hear_futures(futures, 0)
   for (future in futures[done]) forget_future(future)
   futures[!done]
 }
@@ -189,12 +189,13 @@ launchFuture.MusterFutureBackend <- function(backend, future, ...) {
   cl <- cluster_of(backend)
   await_free_worker(backend, future)
   data <- of_future("getFutureData")(future, mc.cores = 1L)
-  # Retries and time as the cluster's; what it says is asked for, see hear_futures().
+  # Retries and time as the cluster's; references are future's business.
   task <- .Call(ffi_task_submit, cl, run_future, list(data, isTRUE(future[["gc"]])), NULL,
     c(NA, 0, 1), NULL
   )
   if (is.integer(task)) abort_submit(cl, task, quote(future()))
   attr(task, "quiet") <- TRUE # future itself looks at random numbers
+  attr(task, "free") <- TRUE # and at references
   if (the$scales) wake_for_task(.subset2(cl[[1L]], "id"))
   future[["task"]] <- task
   future[["state"]] <- "running"
@@ -224,12 +225,11 @@ await_free_worker <- function(backend, future) {
   }
 }
 
-# Relays what futures say until one of them is answered or the time is over.
+# Relays what futures say until one of them is answered or the time is over. Gives which are.
 hear_futures <- function(futures, timeout) {
-  tasks <- lapply(futures, `[[`, "task")
-  while (!is.null(said <- .Call(ffi_task_said, tasks, timeout))) {
-    relay_at_once(futures[[said[[1L]]]], said[[2L]])
-  }
+  wait_hearing(lapply(futures, `[[`, "task"), TRUE, timeout, function(i, said) {
+    relay_at_once(futures[[i]], said)
+  })
 }
 
 # As future does for its own workers: it is signalled, and noted as signalled.
@@ -254,8 +254,7 @@ resolved.MusterFuture <- function(x, .signalEarly = TRUE, ...) {
   done <- !is.null(x[["result"]]) || x[["state"]] %in% c("failed", "finished")
   if (!done) {
     of_future("assertOwner")(x)
-    hear_futures(list(x), 0)
-    done <- .Call(ffi_task_wait, list(x[["task"]]), FALSE, 0)
+    done <- hear_futures(list(x), 0)
   }
   if (done && .signalEarly) of_future("signalEarly")(x)
   done
@@ -266,7 +265,6 @@ result.MusterFuture <- function(future, ...) {
   if (is.null(future[["result"]])) {
     if (future[["state"]] == "created") future <- future::run(future)
     of_future("assertOwner")(future)
-    hear_futures(list(future), Inf)
     future[["result"]] <- take_result(future)
     future[["task"]] <- NULL
     forget_future(future)
@@ -279,7 +277,7 @@ result.MusterFuture <- function(future, ...) {
 
 # The answer, and the future's state with it: a FutureResult, or a FutureError.
 take_result <- function(future) {
-  answer <- .Call(ffi_task_value, future[["task"]], Inf)
+  answer <- hear_answer(future[["task"]], Inf, function(said) relay_at_once(future, said))
   if (is.list(answer) && !isTRUE(answer$error)) {
     # Conditions that the future doesn't capture are none of the user's.
     result <- answer[[1L]]

@@ -139,7 +139,9 @@ map_patience <- function(map) {
 # Waits until a piece has finished, but not longer than `patience` seconds, and takes the results of
 # all that have. Gives failures, see map_fails().
 map_take <- function(map, patience) {
-  done <- which(.Call(ffi_task_wait, map$tasks, TRUE, patience))
+  done <- which(wait_hearing(map$tasks, TRUE, patience, function(i, said) {
+    tell_element_said(map, said)
+  }))
   failures <- list()
   for (i in done) {
     failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
@@ -174,7 +176,7 @@ take_piece <- function(map, piece, task) {
     return(NULL)
   }
   elements <- piece$first:piece$last
-  value <- piece_answer(task, map$call)
+  value <- piece_answer(task, map)
   if (inherits(value, "muster_error")) {
     loss <- .Call(ffi_task_loss, task)
     if (!is.list(loss)) {
@@ -199,8 +201,9 @@ take_piece <- function(map, piece, task) {
 
 # The value, or the error that says why there is none: not one that a handler of the call's
 # conditions raises.
-piece_answer <- function(task, call) {
-  answer <- .Call(ffi_task_value, task, Inf)
+piece_answer <- function(task, map) {
+  call <- map$call
+  answer <- hear_answer(task, Inf, function(said) tell_element_said(map, said))
   if (is.list(answer) && length(answer) == 1L) {
     return(answer[[1L]])
   }

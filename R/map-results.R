@@ -30,10 +30,10 @@ forget_results <- function() the$results <- NULL
 
 # Runs while R leaves a map: takes the values that have come, without signalling conditions.
 take_rest <- function(map) {
-  for (i in which(.Call(ffi_task_wait, map$tasks, FALSE, NULL))) {
+  for (i in which(.Call(ffi_task_look, map$tasks, FALSE))) {
     piece <- map$pieces[[i]]
     if (piece$taken || .Call(ffi_pieces_over, map$queue, piece$number)) next
-    answer <- .Call(ffi_task_value, map$tasks[[i]], 0)
+    answer <- hear_answer(map$tasks[[i]], 0, function(said) NULL)
     value <- if (is.list(answer) && length(answer) != 2L) answer[[1L]]
     # Of a piece with an error, the values before it; not those that would become conditions.
     if (is.list(value) && !is.null(value$values) && !length(value$failures)) {

@@ -11,7 +11,8 @@
 #' [parallel::parLapply()], but by no others.
 #'
 #' Warnings of `.fun` are signalled in the session with the number of their element, as the field
-#' `element`; messages are signalled as they are. See Warnings and messages in [task_submit()].
+#' `element`; messages are signalled as they are. See Warnings and messages in [task_submit()], and
+#' Conditions at once there for progress of package progressr, which moves while workers compute.
 #'
 #' With `.speculate = TRUE`, a piece is slow if it takes more than twice as long as the others
 #' suggest. Once no more pieces wait and three quarters of the pieces are done, a slow piece is

@@ -17,7 +17,8 @@
 #' `vignette("moving", "muster")`. What messages mean: `vignette("troubleshooting", "muster")`.
 #'
 #' @section Options:
-#' * `muster.quiet`: `TRUE` silences muster's messages and the workers' output. Default `FALSE`.
+#' * `muster.quiet`: `TRUE` silences muster's messages, its progress, and the workers' output.
+#'   Default `FALSE`.
 #' * `muster.progress`: what is shown while the session waits, see Progress. Default `"auto"`.
 #' * `muster.healing`: the argument `healing` of [cluster_start()], for clusters from
 #'   [makeClusterPSOCK()]. Default `"state"`.
@@ -62,12 +63,17 @@
 #'   where there is no terminal.
 #' * `FALSE`: nowhere.
 #'
-#' In knitr, testthat and R CMD check the option is ignored; only the argument `.progress` of
-#' [cluster_map()], and `progress` of foreach's loops, count there, and show messages.
+#' `options(muster.quiet = TRUE)` silences it, too. In knitr, testthat and R CMD check the option is
+#' ignored. What a call itself asks for is always shown: by the argument `.progress` of
+#' [cluster_map()], or `progress` of foreach's loops.
 #'
 #' `parLapply()` sends each worker all of its elements at once, so its line moves when a worker is
-#' done. Conditions of package progressr arrive while the workers compute, under
-#' `future::plan(muster::muster_future)`.
+#' done.
+#'
+#' With package progressr functions report their own steps, shown as its users choose
+#' (`progressr::handlers("cli")`, say). They are shown while workers compute, whether the function
+#' is called by [cluster_map()], [task_submit()], a loop of foreach or a future: see Conditions at
+#' once in [task_submit()].
 #' @section Package future:
 #' `future::plan(muster::muster_future)` has futures run on muster's workers, see [muster_future()].
 #' `future::plan(cluster, workers = cl)` works too, but each future costs more, and future ignores

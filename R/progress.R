@@ -40,16 +40,17 @@ progress_option <- function() {
 
 # "bar": a line that is written again and again, which only a terminal can show; "lines": one
 # now and then. NULL: nothing. What a call asks for, it gets. The option is for all calls, and so
-# counts for less where output is kept.
+# counts for nothing where output is kept, or muster is to be quiet.
 progress_kind <- function(wanted) {
   asked <- !is.null(wanted)
+  quiet <- isTRUE(getOption("muster.quiet"))
   if (!asked) wanted <- progress_option()
-  if (isFALSE(wanted) || (!asked && output_is_kept())) {
+  if (isFALSE(wanted) || (!asked && (quiet || output_is_kept()))) {
     return(NULL)
   }
   can <- line_is_possible() && !output_is_kept()
   if (identical(wanted, "auto")) {
-    return(if (can && interactive() && !isTRUE(getOption("muster.quiet"))) "bar")
+    return(if (can && interactive() && !quiet) "bar")
   }
   if (can) "bar" else "lines"
 }

@@ -117,11 +117,11 @@ stop_listening <- function(loops) {
   }
 }
 
-# Which tasks are over; maps also if pieces of theirs are.
+# Which tasks are over or have said something; maps also if pieces of theirs are.
 have_news <- function(tasks) {
   maps <- vapply(tasks, is_map, NA)
   news <- logical(length(tasks))
-  news[!maps] <- .Call(ffi_task_wait, tasks[!maps], FALSE, NULL)
+  news[!maps] <- .Call(ffi_task_look, tasks[!maps], TRUE)
   news[maps] <- vapply(tasks[maps], map_has_news, NA)
   news
 }

@@ -238,7 +238,7 @@ run_take <- function(run) {
     .Call(ffi_cluster_wait) # a worker is coming back
     return()
   }
-  done <- which(.Call(ffi_task_wait, run$tasks, TRUE, 0.05))
+  done <- which(wait_hearing(run$tasks, TRUE, 0.05))
   tasks <- run$tasks[done]
   about <- run$about[done]
   run$tasks[done] <- NULL

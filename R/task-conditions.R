@@ -2,10 +2,7 @@
 
 # Handlers of the user's run here, and may jump.
 tell_conditions <- function(task, value) {
-  for (condition in value$conditions) {
-    # See worker-conditions.R.
-    if (is.object(condition)) raise_condition(condition) else tell_handlers(condition[[1L]])
-  }
+  for (condition in value$conditions) tell_said(condition)
   if (!is.null(value$dropped)) {
     tell_dropped(task, value$dropped, value$worker)
   }
@@ -30,4 +27,65 @@ tell_dropped <- function(task, dropped, worker) {
     call = NULL, worker = worker, dropped = dropped$count
   )
   if (dropped$quiet) tell_handlers(condition) else raise_condition(condition)
+}
+
+# ---- Before the answer
+
+# Conditions of the class "immediateCondition", which package future has introduced; those of
+# package progressr are of it.
+
+# Waits as ffi_task_wait does, and relays what the tasks say meanwhile: relay(index, said). Handlers
+# of the user's run there, and may jump.
+wait_hearing <- function(tasks, any, timeout, relay = function(i, said) tell_said(said)) {
+  end <- now_seconds() + timeout
+  if (!any && length(tasks) > hears_from) {
+    return(wait_in_parts(tasks, end, relay))
+  }
+  while (is.list(done <- .Call(ffi_task_wait, tasks, any, as.double(timeout)))) {
+    relay(done[[1L]], done[[2L]])
+    timeout <- max(0, end - now_seconds())
+  }
+  done
+}
+
+# Of very many, only the first that aren't done are heard: each value costs a look at all.
+hears_from <- 500L
+
+wait_in_parts <- function(tasks, end, relay) {
+  done <- logical(length(tasks))
+  for (from in seq(1L, length(tasks), by = hears_from)) {
+    part <- from:min(length(tasks), from + hears_from - 1L)
+    done[part] <- wait_hearing(tasks[part], FALSE, max(0, end - now_seconds()), function(i, said) {
+      relay(part[i], said)
+    })
+  }
+  done
+}
+
+# The answer of ffi_task_value after all that the task says before it. first: what it gave already.
+hear_answer <- function(task, timeout, relay = tell_said,
+                        first = .Call(ffi_task_value, task, timeout)) {
+  end <- now_seconds() + timeout
+  while (has_said(first)) {
+    relay(first[[1L]])
+    first <- .Call(ffi_task_value, task, max(0, end - now_seconds()))
+  }
+  first
+}
+
+has_said <- function(answer) is.list(answer) && length(answer) == 3L
+
+# A worker's condition, or list(condition) if handlers are only to look at it.
+tell_said <- function(said) {
+  if (is.object(said)) raise_condition(said) else tell_handlers(said[[1L]])
+}
+
+# An element that is evaluated again, after a loss or as a copy of a late one, says the same again.
+tell_element_said <- function(map, said) {
+  i <- said[[1L]]
+  if (is.null(map$said)) map$said <- integer(map$n) # how many values of each element were told
+  if (said[[2L]] > map$said[i]) {
+    map$said[i] <- said[[2L]]
+    tell_said(said[[3L]])
+  }
 }

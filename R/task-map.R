@@ -13,7 +13,7 @@
 #' `.timeout` pieces are smaller, single elements where there are no more than 4,096.
 #'
 #' What else there is to do is done when you use one of these functions, or, for a promise, in the
-#' event loop: results are read, warnings and messages signalled, pieces that were lost are handed
+#' event loop: results are read, conditions signalled, pieces that were lost are handed
 #' out again, and after an error, or a value that can't be sent, the remaining pieces are cancelled.
 #' `.reduce` and `.on_result` are called then, too. If one of them, or a handler of such a
 #' condition, jumps, the map is cancelled; an error of theirs is the map's. Ctrl-C while
@@ -131,7 +131,7 @@ step_map <- function(map) {
 # Is it over, or would a step take something? Runs no code of the user's.
 map_has_news <- function(map) {
   map$over || (!map$stepping &&
-    (!is.null(map$news) || any(.Call(ffi_task_wait, map$tasks, FALSE, NULL))))
+    (!is.null(map$news) || any(.Call(ffi_task_look, map$tasks, TRUE))))
 }
 
 end_map <- function(map, error = NULL) {
@@ -142,6 +142,7 @@ end_map <- function(map, error = NULL) {
   map_leave(map)
   map$tasks <- map$pieces <- list()
   map$x <- map$job <- map$heed <- map$held <- map$queue <- map$stream <- map$cl <- NULL
+  map$said <- NULL
 }
 
 map_cancelled <- function(map) {
@@ -198,7 +199,7 @@ is_map_here <- function(map) {
 are_done <- function(tasks) {
   maps <- vapply(tasks, is_map, NA)
   done <- logical(length(tasks))
-  done[!maps] <- .Call(ffi_task_wait, tasks[!maps], FALSE, 0)
+  done[!maps] <- wait_hearing(tasks[!maps], FALSE, 0)
   for (i in which(maps)) {
     step_map(tasks[[i]])
     done[i] <- tasks[[i]]$over
@@ -209,7 +210,7 @@ are_done <- function(tasks) {
 # Waits until any, or all, of the tasks are over, but not longer than `timeout` seconds.
 wait_some <- function(tasks, any, timeout, call) {
   if (!any(vapply(tasks, is_map, NA))) {
-    return(.Call(ffi_task_wait, tasks, any, as.double(timeout)))
+    return(wait_hearing(tasks, any, timeout))
   }
   end <- now_seconds() + timeout
   repeat {
@@ -239,7 +240,7 @@ wait_near <- function(tasks, any, end, call) {
   repeat {
     left <- end - now_seconds()
     open <- unlist(lapply(tasks, open_tasks), recursive = FALSE)
-    .Call(ffi_task_wait, open, TRUE, max(0, left))
+    .Call(ffi_task_wait, open, NA, max(0, left))
     if (left <= 0 || any(are_done(tasks))) {
       return()
     }
@@ -255,7 +256,7 @@ format.muster_map <- function(x, ...) {
     return("muster map of another session")
   }
   done <- x$n - x$left
-  for (i in which(.Call(ffi_task_wait, x$tasks, FALSE, NULL))) {
+  for (i in which(.Call(ffi_task_look, x$tasks, FALSE))) {
     done <- done + piece_count(x$pieces[[i]]) # not taken yet: that signals conditions
   }
   state <- if (!x$over) {

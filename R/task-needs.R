@@ -72,10 +72,10 @@ with_results <- function(args, at, results) {
 # they came, for lack of memory or descriptors.
 with_values <- function(args, needs) {
   results <- lapply(needs$tasks, function(task) {
-    if (!isTRUE(.Call(ffi_task_wait, list(task), FALSE, NULL))) {
+    if (!isTRUE(.Call(ffi_task_look, list(task), FALSE))) {
       return(task)
     }
-    value <- .Call(ffi_task_value, task, 0)
+    value <- hear_answer(task, 0)
     plain <- is.list(value) && (length(value) == 1L || isFALSE(value$error))
     if (plain) value[[1L]] else task
   })
@@ -106,7 +106,7 @@ check_needs <- function(tasks, cl, outcome, call) {
 # The task wasn't evaluated, for the sake of another.
 abort_cause <- function(cause, what, call) {
   title <- task_title(cause, paste("Task", format(.Call(ffi_task_state, cause)$id)))
-  value <- .Call(ffi_task_value, cause, 0)
+  value <- hear_answer(cause, 0)
   error <- tryCatch(
     {
       if (length(value) != 1L || !is.list(value)) {

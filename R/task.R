@@ -50,6 +50,27 @@
 #' ones. How many more there were is a warning of class `muster_warning_dropped` (fields `worker`
 #' and `dropped`, a number for each class); [cluster_logs()] has the texts of the last 1,000.
 #'
+#' @section Conditions at once:
+#' Conditions of class `immediateCondition`, such as those of package progressr, are signalled in
+#' the session while the task still runs: by whatever waits for it or looks at it, such as
+#' [task_value()], [task_wait()], [task_done()], a map, a loop of foreach, and an event loop that
+#' has a promise of it. Each is signalled once, in the task's order, also if a worker is lost and
+#' the task is tried again. Warnings and messages of this class are shown then, too. Errors of this
+#' class are errors. In calls by functions of package parallel, nobody hears such conditions.
+#'
+#' So progress moves while workers compute:
+#' ```
+#' slow_squares <- function(cl, x) {
+#'   step <- progressr::progressor(along = x)
+#'   cluster_map(cl, x, function(i) {
+#'     Sys.sleep(1)
+#'     step()
+#'     i^2
+#'   })
+#' }
+#' progressr::with_progress(slow_squares(cl, 1:10))
+#' ```
+#'
 #' @param .cl A cluster from [cluster_start()], or some of its nodes: then one of these gets the
 #'   task.
 #' @param .fun A function, the name of one (a string), found in the worker, or a lambda such as
@@ -317,6 +338,12 @@ take_value <- function(task, timeout, call, what = task_title(task)) {
   value <- .Call(ffi_task_value, task, timeout)
   if (length(value) == 1L && is.list(value)) {
     return(value[[1L]])
+  }
+  if (has_said(value)) {
+    value <- hear_answer(task, timeout, first = value)
+    if (length(value) == 1L && is.list(value)) {
+      return(value[[1L]])
+    }
   }
   other_value(task, value, timeout, call, what)
 }

@@ -7,6 +7,8 @@
 # a warning into an error, which the task's own code may be waiting for, write into the sink, or
 # nothing. Then the session only lets handlers look at the condition: list(condition) instead of the
 # condition marks that. Calls other than tasks are as in workers of makeCluster().
+#
+# Conditions of the class "immediateCondition", such as those of package progressr, go at once.
 
 note_warning <- function(condition) {
   if (.Call(ffi_worker_is_task)) {
@@ -21,15 +23,31 @@ note_message <- function(condition) {
   }
 }
 
+# The first of the handlers: of warnings and messages, those above do the rest.
+note_immediate <- function(condition) {
+  if (.Call(ffi_worker_is_task) && !inherits(condition, c("warning", "message", "error"))) {
+    say_at_once(list(light_condition(condition)))
+  }
+}
+
+say_at_once <- function(said) if (is.null(the$say)) worker_say(said) else the$say(said)
+
+# Sends a value before the answer to the present call.
+worker_say <- function(said) invisible(.Call(ffi_worker_say, said))
+
 # acts: R itself acts on it. Without a restart it was only signalled, and R doesn't act on it
 # anywhere.
 relay_condition <- function(condition, muffle, acts) {
   restart <- if (!acts) findRestart(muffle)
   condition <- light_condition(condition)
-  bytes <- utils::object.size(condition)
   quiet <- is.null(restart)
-  dropped <- .Call(ffi_worker_condition, if (quiet) list(condition) else condition, bytes)
-  if (!is.null(dropped)) drop_condition(dropped, condition, quiet)
+  said <- if (quiet) list(condition) else condition
+  if (inherits(condition, "immediateCondition")) {
+    say_at_once(said)
+  } else {
+    dropped <- .Call(ffi_worker_condition, said, utils::object.size(condition))
+    if (!is.null(dropped)) drop_condition(dropped, condition, quiet)
+  }
   if (!quiet) invokeRestart(restart)
 }
 

@@ -4,16 +4,16 @@
 # kept for a worker that takes this one's place: any worker may get the next future.
 future_run <- function(data, gc) {
   run_to_end()
+  # Conditions that future doesn't relay are none of the session's.
+  the$say <- function(said) NULL
   evaluate <- get("evalFuture", envir = asNamespace("future"), mode = "function")
   on.exit(end_future(gc))
   interruptible(evaluate(data))
 }
 
 end_future <- function(gc) {
+  the$say <- NULL
   put_frames_back()
   .Call(ffi_worker_track)
   if (gc) gc()
 }
-
-# Sends a condition before the answer.
-worker_say <- function(condition) invisible(.Call(ffi_worker_say, condition))

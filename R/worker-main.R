@@ -202,7 +202,8 @@ serve_calls <- function() {
     outcome <- tryCatch(
       withCallingHandlers(
         allowInterrupts(.Call(ffi_worker_serve, enclosure)),
-        error = note_stack, warning = note_warning, message = note_message
+        error = note_stack, immediateCondition = note_immediate,
+        warning = note_warning, message = note_message
       ),
       error = identity, interrupt = identity
     )

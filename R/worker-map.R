@@ -21,7 +21,8 @@ map_piece <- function(id, x, seed, first) {
   failures <- integer()
   noun <- if (is.null(job$loop)) "element" else "task"
   the$label <- function(condition) name_element(condition, first + piece$at - 1, noun)
-  on.exit(the$label <- NULL, add = TRUE)
+  the$say <- element_speaker(piece, first)
+  on.exit(the$label <- the$say <- NULL, add = TRUE)
   repeat {
     loop <- element_loop(piece, x, fun, seed)
     failure <- piece_error(interruptible(do.call(loop, job$args, quote = TRUE)))
@@ -157,6 +158,18 @@ name_element <- function(condition, element, noun) {
     condition$message <- paste0(condition$message, " (", noun, " ", number, ")")
   }
   condition
+}
+
+# Sends what elements say before the answer: list(element, how many values it has said, value).
+element_speaker <- function(piece, first) {
+  element <- count <- 0
+  function(said) {
+    at <- first + piece$at - 1
+    if (at != element) count <<- 0
+    element <<- at
+    count <<- count + 1
+    worker_say(list(element, count, said))
+  }
 }
 
 # The error raised by code, in the form for the session, or NULL.

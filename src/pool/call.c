@@ -122,6 +122,7 @@ void mst_call_hear(struct mst_call *task, struct mst_answered *answered) {
   struct mst_call *said = mst_call_new(task->tally, NULL);
   if (said == NULL) return;
   task->said_now = ++task->said_all;
+  task->tally->counts->said++;
   said->worker = task->worker;
   said->state = MST_CALL_DONE;
   mst_call_keep_answer(said, answered);

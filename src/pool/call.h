@@ -37,6 +37,7 @@ struct mst_counts {
   uint64_t arrivals;   // answers that came or moved up
   uint64_t tasks;      // last serial given
   uint64_t tasks_done; // tasks that are over
+  uint64_t said;       // values kept that tasks said before their answers
 };
 
 // Counts of one cluster's calls.
@@ -63,12 +64,12 @@ struct mst_call {
   // A reference, until it is over; of a task with an error or a loss, as long as its caller's, if
   // it has no segment.
   struct mst_blob *payload;
-  struct mst_job *job;         // that it needs, or NULL; likewise
-  struct mst_cast *cast;       // that it belongs to, or NULL; likewise
-  const void *caller;          // the verb, an opaque value; NULL for a task
-  uint64_t id;                 // in its mailbox, from 1; sent over the wire
-  uint64_t serial;             // of a task; counts up in a session
-  int64_t timeout_ns;          // for its evaluation; 0: the cluster's
+  struct mst_job *job;   // that it needs, or NULL; likewise
+  struct mst_cast *cast; // that it belongs to, or NULL; likewise
+  const void *caller;    // the verb, an opaque value; NULL for a task
+  uint64_t id;           // in its mailbox, from 1; sent over the wire
+  uint64_t serial;       // of a task; counts up in a session
+  int64_t timeout_ns;    // for its evaluation; 0: the cluster's
   int64_t asked_ns, sent_ns, done_ns;
   struct mst_queued queued;
   char *label;     // of a task, in the user's words, or NULL; owned
@@ -93,7 +94,7 @@ struct mst_call {
   size_t value_bytes;
   struct mst_map *map;   // its segment, or NULL; a reference
   struct mst_loss *loss; // owned
-  // Of a task that is heard: what it has said and nobody has taken, oldest first; owned.
+  // Of a task: what it has said and nobody has taken, oldest first; owned.
   struct mst_call *said, *last_said;
   // Of a task that others need, or that needs others: see result.h.
   struct mst_job *result; // while somebody refers to it
@@ -105,7 +106,6 @@ struct mst_call {
   uint8_t held;      // enum mst_held
   uint32_t said_all; // values kept, those taken included
   uint32_t said_now; // values that its present attempt has said
-  uint8_t heard;     // keep what it says
 };
 
 // The contents of an answer. It owns bytes and map.

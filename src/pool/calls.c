@@ -428,7 +428,7 @@ void mst_calls_said(struct mst_calls *calls, uint32_t worker,
                      mst_call_is_wanted(of);
   struct mst_call *call =
       wanted && !of->is_task ? mst_call_new(&calls->tally, NULL) : NULL;
-  if (wanted && of->heard) {
+  if (wanted && of->is_task) {
     mst_call_hear(of, answered);
   } else if (call != NULL) {
     call->id = of->id;

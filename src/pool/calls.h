@@ -166,9 +166,9 @@ int mst_calls_wants(const struct mst_calls *calls, uint32_t worker,
 // doesn't keep.
 void mst_calls_answered(struct mst_calls *calls, uint32_t worker,
                         struct mst_answered *answered, int64_t now_ns);
-// mst_calls_said takes an additional answer for a verb, or a value of a task that is heard
-// (mst_call_hear), which a worker sends while it evaluates the call. Dropped if nobody wants it or
-// memory is short. Allocates.
+// mst_calls_said takes an additional answer for a verb, or a value of a task (mst_call_hear), which
+// a worker sends while it evaluates the call. Dropped if nobody wants it or memory is short.
+// Allocates.
 void mst_calls_said(struct mst_calls *calls, uint32_t worker,
                     struct mst_answered *answered, int64_t now_ns);
 // mst_calls_log_grew tells whether journals have grown so much that the caller must find out how
@@ -234,7 +234,6 @@ struct mst_task_terms {
   int64_t timeout_ns;  // 0: the cluster's
   int32_t priority;    // higher goes first
   const char *label;   // in the user's words, copied; or NULL
-  uint8_t heard;       // keep what it says before its answer
   uint8_t is_part;     // of something else, such as a map
 };
 // mst_calls_submit queues a task. workers: increasing numbers, NULL for any. Takes references to

@@ -70,7 +70,6 @@ struct mst_call *mst_calls_submit(struct mst_calls *calls,
   call->is_task = 1;
   call->serial = calls->tally.counts->tasks + 1;
   call->retries = terms->retries;
-  call->heard = terms->heard;
   call->is_part = terms->is_part;
   call->asked_ns = now_ns;
   if (terms->label != NULL && (call->label = strdup(terms->label)) == NULL) {

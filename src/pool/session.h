@@ -84,7 +84,7 @@ struct mst_session {
   uint32_t event_count;
   struct mst_counts counts; // of all clusters
   int notify_fd;            // see mst_session_notify; the caller's
-  uint64_t notified;        // tasks_done when it was written to last
+  uint64_t notified;        // tasks_done and said when it was written to last
   uint8_t orphaned;         // some group can't go on without another launcher
   uint8_t broken;           // mst_session_break was called
   struct mst_host here;     // this machine
@@ -174,10 +174,10 @@ void mst_trash_free(struct mst_session *session);
 void mst_session_lend(struct mst_session *session);
 void mst_session_take(struct mst_session *session);
 
-// mst_session_notify has a byte written to a descriptor (-1: no more) when tasks are over: by the
-// I/O thread, which then looks at once when it is lent the session, or when the session is lent,
-// closed or broken. The descriptor doesn't block, stays the caller's, and must stay open until the
-// next call of this or the session's end.
+// mst_session_notify has a byte written to a descriptor (-1: no more) when tasks are over or have
+// said something: by the I/O thread, which then looks at once when it is lent the session, or when
+// the session is lent, closed or broken. The descriptor doesn't block, stays the caller's, and must
+// stay open until the next call of this or the session's end.
 void mst_session_notify(struct mst_session *session, int fd);
 
 // mst_session_serve handles what is ready, without waiting or letting time pass. 0 or an error.

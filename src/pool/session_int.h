@@ -17,7 +17,8 @@
 
 // ---- notify.c
 
-// mst_session_tell_over writes to the descriptor if tasks are over since the last time.
+// mst_session_tell_over writes to the descriptor if tasks are over, or have said something, since
+// the last time.
 void mst_session_tell_over(struct mst_session *session);
 
 // ---- peer.c

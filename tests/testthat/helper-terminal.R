@@ -64,3 +64,14 @@ screen_of <- function(bytes) {
     shown
   }, ""))
 }
+
+# What R says on stderr without a terminal.
+shown_by <- function(code) {
+  file <- tempfile(fileext = ".R")
+  defer(function() unlink(file))
+  writeLines(user_code(code), file)
+  local_variables(R_LIBS = paste(.libPaths(), collapse = ":"), R_TESTS = "")
+  suppressWarnings(system2(file.path(R.home("bin"), "Rscript"), shQuote(file),
+    stdout = FALSE, stderr = TRUE, timeout = 120
+  ))
+}

@@ -102,19 +102,8 @@ test_cluster("the line follows the width of the terminal", {
   }
 })
 
-# What R says on stderr without a terminal.
-said <- function(code) {
-  file <- tempfile(fileext = ".R")
-  defer(function() unlink(file))
-  writeLines(user_code(code), file)
-  local_variables(R_LIBS = paste(.libPaths(), collapse = ":"), R_TESTS = "")
-  suppressWarnings(system2(file.path(R.home("bin"), "Rscript"), shQuote(file),
-    stdout = FALSE, stderr = TRUE, timeout = 120
-  ))
-}
-
 test_cluster("without a terminal, in documents and in tests nothing is shown unless asked for", {
-  out <- said(c(
+  out <- shown_by(c(
     "cl <- cluster_start(2)", "element <- function(i) Sys.sleep(0.03)",
     "by_option <- function(name) {",
     "  message('BEGIN ', name)",
@@ -149,11 +138,13 @@ test_cluster("a terminal that can't go back, and output that goes elsewhere, get
     "kind(TRUE)", "kind('auto')", # nobody types
     "Sys.setenv(TERM = 'dumb')", "kind(TRUE)", "Sys.setenv(TERM = 'xterm')",
     "to <- file(tempfile(), 'w'); sink(to, type = 'message')", "kind(TRUE)",
-    "sink(type = 'message')", "options(knitr.in.progress = TRUE)", "kind('mine')"
+    "sink(type = 'message')", "options(knitr.in.progress = TRUE)", "kind('mine')",
+    "options(knitr.in.progress = NULL, muster.progress = TRUE)", "kind(NULL)",
+    "options(muster.quiet = TRUE)", "kind(NULL)", "kind(TRUE)"
   )))
   kinds <- grep("KIND", screen_of(bytes), value = TRUE)
   expect_identical(
-    trimws(sub("KIND", "", kinds)), c("bar", "", "lines", "lines", "lines")
+    trimws(sub("KIND", "", kinds)), c("bar", "", "lines", "lines", "lines", "bar", "", "bar")
   )
 })
 
@@ -214,7 +205,7 @@ test_cluster("conditions that future relays at once, and progressr's, arrive liv
   # In another process: these packages set options when they are loaded.
   lacks <- function(package) !nzchar(system.file(package = package))
   testthat::skip_if(lacks("future"), "package future isn't installed")
-  out <- said(c(
+  out <- shown_by(c(
     "library(future)", "cl <- cluster_start(2)", "plan(cluster, workers = cl)",
     "gate <- tempfile()",
     "waits <- function(gate) {",

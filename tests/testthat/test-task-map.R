@@ -217,7 +217,7 @@ test_cluster("a handler's own error isn't taken for the map's", {
 test_cluster("looking at a map signals nothing, and a map that is over lets its elements go", {
   cl <- local_cluster(1)
   map <- task_map(cl, as.list(1:3), function(i) if (i == 2) warning("careful") else i)
-  wait_until(all(.Call(ffi_task_wait, map$tasks, FALSE, NULL)))
+  wait_until(all(.Call(ffi_task_look, map$tasks, FALSE)))
   expect_silent(text <- format(map))
   expect_identical(text, "muster map, finished: 3 of 3 elements done")
   expect_warning(task_wait(map), "careful")

@@ -36,7 +36,8 @@ static void spin_for(struct mst_session *session, const struct mst_call *task) {
       over = session->counts.tasks_done;
       end_ns = now_ns + MST_SPIN_NS;
     }
-  } while (!mst_call_is_done(task) && now_ns < end_ns && now_ns < most_ns);
+  } while (!mst_call_is_done(task) && task->said == NULL && now_ns < end_ns &&
+           now_ns < most_ns);
   mst_spin_end(&session->spin, over != before);
 }
 
@@ -59,11 +60,13 @@ static R_xlen_t look(SEXP tasks, SEXP done) {
   return n;
 }
 
-// wait_for_all waits for one after the other, so that there may be very many.
-static void wait_for_all(struct mst_session *session, SEXP tasks,
+// wait_for_all waits for one after the other, so that there may be very many; until any task has
+// said more than `said` values.
+static void wait_for_all(struct mst_session *session, SEXP tasks, uint64_t said,
                          int64_t deadline_ns) {
   R_xlen_t i = 0;
-  while (i < Rf_xlength(tasks) && mst_clock_now() < deadline_ns) {
+  while (i < Rf_xlength(tasks) && session->counts.said == said &&
+         mst_clock_now() < deadline_ns) {
     if (is_done_at(tasks, i)) {
       i++;
     } else {
@@ -81,39 +84,17 @@ static int is_stuck(const struct mst_session *session) {
 }
 
 static void wait_for_one(struct mst_session *session, SEXP tasks, SEXP done,
-                         int64_t deadline_ns) {
+                         uint64_t said, int64_t deadline_ns) {
   uint64_t before = session->counts.tasks_done;
   R_xlen_t have = look(tasks, done);
-  while (have == 0 && Rf_xlength(tasks) > 0 && mst_clock_now() < deadline_ns) {
+  while (have == 0 && Rf_xlength(tasks) > 0 && session->counts.said == said &&
+         mst_clock_now() < deadline_ns) {
     ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
     if (session->counts.tasks_done == before && !is_stuck(session)) continue;
     before = session->counts.tasks_done;
     have = look(tasks, done);
   }
 }
-
-// ffi_task_wait waits until all tasks of a list are done, or `any` one, or until the time limit: a
-// logical vector. A limit of 0 only checks, but may run R code to tell of events; NULL runs none.
-SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
-  struct mst_session *session = ffi_session_or_null();
-  SEXP done = PROTECT(Rf_allocVector(LGLSXP, Rf_xlength(tasks)));
-  if (session != NULL) {
-    const int quiet = timeout_s == R_NilValue;
-    const int64_t deadline_ns = quiet ? 0 : ffi_deadline(timeout_s);
-    ffi_run_slice(session, 0);
-    if (Rf_asLogical(any) == 1) {
-      wait_for_one(session, tasks, done, deadline_ns);
-    } else {
-      wait_for_all(session, tasks, deadline_ns);
-    }
-    if (!quiet && ffi_has_news(session)) ffi_wait_slice(session, 0);
-  }
-  (void)look(tasks, done);
-  UNPROTECT(1);
-  return done;
-}
-
-// ---- what tasks say before their answers
 
 static void release_call(void *call) { mst_call_release(call); }
 
@@ -131,49 +112,92 @@ static SEXP value_of(struct mst_call *said) {
              : R_NilValue;
 }
 
-// take_said takes the oldest value of the first task that has one: list(index, value), or NULL.
+// take_said takes the oldest value of the first task that has said one: list(index, value), or
+// NULL.
 static SEXP take_said(SEXP tasks) {
   enum ffi_outcome outcome;
   for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
     struct mst_call *task = ffi_task_of(VECTOR_ELT(tasks, i), &outcome);
     struct mst_call *said = task == NULL ? NULL : mst_call_take_said(task);
     if (said == NULL) continue;
+    SEXP value = PROTECT(value_of(said));
     SEXP pair = PROTECT(Rf_allocVector(VECSXP, 2));
     SET_VECTOR_ELT(pair, 0, Rf_ScalarInteger((int)i + 1));
-    SET_VECTOR_ELT(pair, 1, value_of(said));
-    UNPROTECT(1);
+    SET_VECTOR_ELT(pair, 1, value);
+    UNPROTECT(2);
     return pair;
   }
   return R_NilValue;
 }
 
-static int any_done(SEXP tasks) {
+static int any_said(SEXP tasks) {
+  enum ffi_outcome outcome;
   for (R_xlen_t i = 0; i < Rf_xlength(tasks); i++) {
-    if (is_done_at(tasks, i)) return 1;
+    const struct mst_call *task = ffi_task_of(VECTOR_ELT(tasks, i), &outcome);
+    if (task != NULL && task->said != NULL) return 1;
   }
   return 0;
 }
 
-// ffi_task_said waits until one of the tasks has said something, which it takes: list(index,
-// value). NULL if one is done before that, or the time is over. A limit of 0 only looks.
-SEXP ffi_task_said(SEXP tasks, SEXP timeout_s) {
-  struct mst_session *session = ffi_session_or_null();
-  if (session == NULL) return R_NilValue;
-  const int64_t deadline_ns = ffi_deadline(timeout_s);
-  for (int looked = 0;; looked = 1) {
-    const int done =
-        any_done(tasks); // first: an answer comes after all that was said
-    SEXP said = take_said(tasks);
-    if (said != R_NilValue || done) return said;
-    if (looked && mst_clock_now() >= deadline_ns) return R_NilValue;
-    if (!looked && Rf_xlength(tasks) == 1 && deadline_ns == INT64_MAX) {
-      enum ffi_outcome outcome;
-      const struct mst_call *task = ffi_task_of(VECTOR_ELT(tasks, 0), &outcome);
-      if (task != NULL) spin_for(session, task);
+// wait_for waits until `wanted` of the tasks are done or one of them has said something, which it
+// takes: see take_said. Not with `leave`.
+static SEXP wait_for(struct mst_session *session, SEXP tasks, SEXP done,
+                     R_xlen_t wanted, int leave, int64_t deadline_ns) {
+  for (;;) {
+    const uint64_t before = session->counts.said;
+    if (wanted == 1) {
+      wait_for_one(session, tasks, done, before, deadline_ns);
     } else {
-      ffi_wait_slice(session, mst_clock_ms_until(deadline_ns, FFI_SLICE_MS));
+      wait_for_all(session, tasks, before, deadline_ns);
     }
+    if (ffi_has_news(session)) ffi_wait_slice(session, 0);
+    const R_xlen_t have = look(tasks, done);
+    if (leave && any_said(tasks)) return R_NilValue;
+    SEXP said = take_said(tasks); // after look: an answer follows what was said
+    if (said != R_NilValue || session->counts.said == before ||
+        have >= wanted || mst_clock_now() >= deadline_ns)
+      return said;
   }
+}
+
+// ffi_task_wait waits until all tasks of a list are done, or `any` one, or until the time limit: a
+// logical vector. Once a task has said something before its answer, it returns that instead:
+// list(index, value); ask again. With NA for `any`, it returns then, too, but takes nothing. A
+// limit of 0 only checks, but may run R code to tell of events.
+SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s) {
+  struct mst_session *session = ffi_session_or_null();
+  SEXP done = PROTECT(Rf_allocVector(LGLSXP, Rf_xlength(tasks)));
+  SEXP said = R_NilValue;
+  if (session != NULL) {
+    const int how = Rf_asLogical(any), leave = how == NA_LOGICAL;
+    const R_xlen_t wanted = how == 0 ? Rf_xlength(tasks) : 1;
+    ffi_run_slice(session, 0);
+    if (!leave) said = take_said(tasks);
+    const int64_t deadline_ns =
+        leave && any_said(tasks) ? 0 : ffi_deadline(timeout_s);
+    if (said == R_NilValue)
+      said = wait_for(session, tasks, done, wanted, leave, deadline_ns);
+  } else {
+    (void)look(tasks, done);
+  }
+  UNPROTECT(1);
+  return said == R_NilValue ? done : said;
+}
+
+// ffi_task_look tells which tasks are done; which also if they have said something, with `said`.
+// Runs no R code.
+SEXP ffi_task_look(SEXP tasks, SEXP said) {
+  struct mst_session *session = ffi_session_or_null();
+  SEXP done = PROTECT(Rf_allocVector(LGLSXP, Rf_xlength(tasks)));
+  if (session != NULL) ffi_run_slice(session, 0);
+  (void)look(tasks, done);
+  enum ffi_outcome outcome;
+  for (R_xlen_t i = 0; Rf_asLogical(said) == 1 && i < Rf_xlength(tasks); i++) {
+    const struct mst_call *task = ffi_task_of(VECTOR_ELT(tasks, i), &outcome);
+    if (task != NULL && task->said != NULL) LOGICAL(done)[i] = 1;
+  }
+  UNPROTECT(1);
+  return done;
 }
 
 // note_drawn: the task changed its worker's own random stream without permission.
@@ -185,8 +209,12 @@ static void note_drawn(SEXP pointer, const struct mst_call *task) {
   }
 }
 
-// A task that is heard has its own contract, see has_own_contract().
-static SEXP answer_of(struct mst_call *task) {
+static int is_free(SEXP pointer) {
+  static SEXP known;
+  return Rf_getAttrib(pointer, ffi_symbol(&known, "free")) != R_NilValue;
+}
+
+static SEXP answer_of(SEXP pointer, struct mst_call *task) {
   static const char *const names[] = {"value", "error", "conditions", "worker",
                                       "dropped"};
   const size_t skip = mst_value_skip(task->flags);
@@ -199,7 +227,7 @@ static SEXP answer_of(struct mst_call *task) {
   const int failed = (task->flags & MST_FLAG_ERROR) != 0;
   SEXP value = n > 0 ? VECTOR_ELT(content, 0) : R_NilValue;
   SEXP list;
-  if (!failed && !task->heard && ffi_is_refused(value, NULL)) {
+  if (!failed && ffi_is_refused(value, NULL) && !is_free(pointer)) {
     // R code says what is wrong with it.
     list = PROTECT(Rf_allocVector(VECSXP, 2));
     SET_VECTOR_ELT(list, 0, value);
@@ -219,8 +247,20 @@ static SEXP answer_of(struct mst_call *task) {
   return list;
 }
 
+static SEXP said_before(struct mst_call *said) {
+  const int worker = (int)said->worker + 1;
+  SEXP value = PROTECT(value_of(said));
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, 3));
+  SET_VECTOR_ELT(list, 0, value);
+  SET_VECTOR_ELT(list, 1, Rf_ScalarInteger(worker));
+  SET_VECTOR_ELT(list, 2, Rf_ScalarLogical(1));
+  UNPROTECT(2);
+  return list;
+}
+
 // ffi_task_value waits for one task: list(value); list(value, error, conditions, worker, dropped);
-// list(value, worker) if the value can't be used here; an outcome: FFI_FOREIGN, FFI_BROKEN,
+// list(value, worker) if the value can't be used here; list(said, worker, TRUE) if it has said
+// something before its answer, ask again; an outcome: FFI_FOREIGN, FFI_BROKEN,
 // FFI_MEMORY (ask again later), FFI_LOST (see ffi_task_loss), FFI_STOPPED if it was cancelled; NULL
 // at the time limit.
 SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
@@ -231,7 +271,7 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
   int no_memory = mst_task_await(task) != 0;
   if (!mst_call_is_done(task) && !no_memory) spin_for(session, task);
   int64_t deadline_ns = 0;
-  while (!mst_call_is_done(task)) {
+  while (!mst_call_is_done(task) && task->said == NULL) {
     if (no_memory) return Rf_ScalarInteger(FFI_MEMORY);
     if (deadline_ns == 0) deadline_ns = ffi_deadline(timeout_s);
     if (mst_clock_now() >= deadline_ns) return R_NilValue;
@@ -243,9 +283,11 @@ SEXP ffi_task_value(SEXP pointer, SEXP timeout_s) {
   }
   // Show what the I/O thread received while R was away.
   if (ffi_has_news(session)) ffi_wait_slice(session, 0);
+  struct mst_call *said = mst_call_take_said(task);
+  if (said != NULL) return said_before(said);
   if (task->state == MST_CALL_DONE) {
     note_drawn(pointer, task);
-    return answer_of(task);
+    return answer_of(pointer, task);
   }
   return Rf_ScalarInteger(task->state == MST_CALL_CANCELLED ? FFI_STOPPED
                                                             : FFI_LOST);

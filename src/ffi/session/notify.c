@@ -1,4 +1,5 @@
-// A descriptor for event loops: readable once a task is over, so that nobody has to ask.
+// A descriptor for event loops: readable once a task is over or has said something, so that nobody
+// has to ask.
 //
 // A pipe, which lives as long as the process: a thread of the event loop's may be polling it when
 // the session ends.
@@ -11,8 +12,8 @@ static struct {
   pid_t pid; // that made it; a forked child makes its own
 } wakeup;
 
-// ffi_notify has the descriptor that it gives become readable when a task of this session is over,
-// or not any more. An R error if none can be made.
+// ffi_notify has the descriptor that it gives become readable when a task of this session is over
+// or has said something, or not any more. An R error if none can be made.
 SEXP ffi_notify(SEXP on) {
   if (wakeup.pid != ffi_self()) {
     struct mst_err err;

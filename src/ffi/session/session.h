@@ -216,7 +216,7 @@ SEXP ffi_map_put(SEXP results, SEXP first, SEXP values);
 SEXP ffi_notify(SEXP on);
 SEXP ffi_notified(void);
 SEXP ffi_task_wait(SEXP tasks, SEXP any, SEXP timeout_s);
-SEXP ffi_task_said(SEXP tasks, SEXP timeout_s);
+SEXP ffi_task_look(SEXP tasks, SEXP said);
 SEXP ffi_task_value(SEXP task, SEXP timeout_s);
 SEXP ffi_task_loss(SEXP task);
 SEXP ffi_needs(SEXP roots);

@@ -225,9 +225,9 @@ static void serve_in_passing(const struct mst_cluster *cluster) {
   }
 }
 
-// has_own_contract: the task is another package's, whose rules for references count, and what it
-// says before its answer is asked for.
-static int has_own_contract(SEXP limits) {
+// is_free: the task is another package's, whose rules for references count. Those for its value are
+// told by the pointer's attribute "free".
+static int is_free(SEXP limits) {
   return TYPEOF(limits) == REALSXP && Rf_xlength(limits) >= 3 &&
          REAL(limits)[2] == 1;
 }
@@ -236,7 +236,6 @@ static struct mst_task_terms terms_of(SEXP limits) {
   struct mst_task_terms terms = {.retries = -1};
   if (TYPEOF(limits) != REALSXP || Rf_xlength(limits) < 2) return terms;
   const double retries = REAL(limits)[0];
-  terms.heard = (uint8_t)has_own_contract(limits);
   if (!ISNAN(retries)) terms.retries = (int32_t)retries;
   terms.timeout_ns = ffi_ns(REAL(limits)[1]);
   if (Rf_xlength(limits) > 3) terms.priority = (int32_t)REAL(limits)[3];
@@ -315,9 +314,8 @@ static int users_have_task(SEXP fun, SEXP args) {
 // used in another process, or is a task. needs: NULL, or a list of pointers of ffi_job_hold, and of
 // tasks of the same cluster, whose results the worker gets as jobs; their numbers are put into the
 // last of args, a vector of doubles. limits: NULL for the cluster's, or c(retries,
-// seconds of evaluation), with NA and 0 for the cluster's; a third number, 1, makes it a task for
-// ffi_task_said, with any references in it and in its value; a fourth is its priority. label: its
-// name, or NULL.
+// seconds of evaluation), with NA and 0 for the cluster's; with a third number, 1, it and its value
+// may have any references; a fourth is its priority. label: its name, or NULL.
 SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
                      SEXP label) {
   struct nodes nodes;
@@ -328,7 +326,7 @@ SEXP ffi_task_submit(SEXP list, SEXP fun, SEXP args, SEXP needs, SEXP limits,
   const int refused =
       ffi_is_refused(args, &seen) || ffi_is_refused(fun, NULL) ||
       ((seen & FFI_SCAN_TASK) != 0 && users_have_task(fun, args));
-  if (refused && !has_own_contract(limits)) {
+  if (refused && !is_free(limits)) {
     return Rf_ScalarInteger(FFI_REFERENCE);
   }
   SEXP pointer = PROTECT(R_MakeExternalPtr(NULL, task_tag(), R_NilValue));
