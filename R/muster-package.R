@@ -14,7 +14,8 @@
 #' both are shell commands too: [muster_cli()], [muster_cli_install()].
 #'
 #' New here? `vignette("start", "muster")`. Moving from another package?
-#' `vignette("moving", "muster")`. What messages mean: `vignette("troubleshooting", "muster")`.
+#' `vignette("moving", "muster")`. One job by parallel, foreach, future, purrr, promises and muster:
+#' `vignette("frontends", "muster")`. What messages mean: `vignette("troubleshooting", "muster")`.
 #'
 #' @section Options:
 #' * `muster.quiet`: `TRUE` silences muster's messages, its progress, and the workers' output.

@@ -83,7 +83,9 @@ package_of() {
     deb:slurm) say "slurm-wlm munge" ;;
     rpm:slurm) say "slurm slurm-slurmctld slurm-slurmd munge" ;;
     deb:groff | rpm:groff) say "groff-base" ;;
-    deb:ggplot2 | deb:MASS | deb:shiny | deb:terra) say "r-cran-$1" | tr '[:upper:]' '[:lower:]' ;;
+    deb:furrr | deb:ggplot2 | deb:MASS | deb:shiny | deb:terra)
+      say "r-cran-$1" | tr '[:upper:]' '[:lower:]'
+      ;;
     deb:rmarkdown) if system_r; then say "r-cran-rmarkdown pandoc"; else say "pandoc"; fi ;;
     rpm:rmarkdown | brew:rmarkdown) say "pandoc" ;;
     rpm:clang) say "clang compiler-rt" ;;
@@ -149,7 +151,7 @@ has() {
     rmarkdown)
       if [ "$family" = deb ] && system_r; then can_vignettes; else have pandoc; fi
       ;;
-    ggplot2 | MASS | shiny | terra)
+    furrr | ggplot2 | MASS | shiny | terra)
       # With all that they need, or for an old R, these can't be had from source, or take
       # long: built, or not at all.
       [ "$family" != deb ] || ! system_r || { have Rscript &&
@@ -238,8 +240,8 @@ family=$(family)
 case $mode in
   run) r_packages="codetools boot" ;;
   check)
-    r_packages="codetools boot bit64 data.table doParallel doRNG doSNOW foreach future
-      future.tests iterators jsonlite knitr later>=1.4.0 nanoparquet nycflights13
+    r_packages="codetools boot bit64 data.table doParallel doRNG doSNOW foreach
+      future>=1.49.0 future.tests iterators jsonlite knitr later>=1.4.0 nanoparquet nycflights13
       parallelly>=1.48.0 pkgbuild progressr promises rgenoud snow testthat"
     ;;
   bench)
@@ -252,7 +254,7 @@ needed="r headers compiler make"
 optional=
 if [ "$mode" = check ]; then
   optional="libuv libssl openssl qpdf tidy clang sshd slurm ip python3 shellcheck groff zsh"
-  optional="$optional ggplot2 MASS terra rmarkdown"
+  optional="$optional furrr ggplot2 MASS terra rmarkdown"
   if [ -n "${BROWSER:-}" ]; then optional="$optional chromium shiny"; fi
   # Only root can make the root of another system.
   if [ "$family" = deb ] && is_root; then optional="$optional debootstrap"; fi

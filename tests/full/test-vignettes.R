@@ -50,7 +50,7 @@ test_that("functions and vignettes that vignettes name exist", {
   for (file in vignettes) {
     text <- paste(lines_of(file), collapse = "\n")
     named <- unlist(regmatches(text, gregexpr(
-      "\\b(cluster|task|partition|map|muster|socket)_[a-z_]+(?=[(])", text, perl = TRUE)))
+      "\\b(cluster|tasks?|partition|muster|socket)_[a-z_]+(?=[(])", text, perl = TRUE)))
     for (name in unique(named)) expect_true(name %in% exported, label = paste(file, name))
     pages <- unlist(regmatches(text, gregexpr("(?<=vignette[(]\")[a-z]+", text, perl = TRUE)))
     expect_true(all(file.exists(sprintf("../../vignettes/%s.Rmd", pages))))
@@ -79,7 +79,7 @@ install_vignettes <- function(folder) {
 test_that("vignettes are built, run and found without knitr, rmarkdown and pandoc", {
   limit_time(120, parent.frame())
   library <- install_vignettes(local_folder())
-  for (name in c("start", "moving", "troubleshooting")) {
+  for (name in c("start", "moving", "troubleshooting", "frontends")) {
     found <- utils::vignette(name, "vignettes.only", lib.loc = library)
     expect_identical(found$PDF, paste0(name, ".html"))
     html <- lines_of(file.path(found$Dir, "doc", found$PDF))
@@ -91,4 +91,11 @@ test_that("vignettes are built, run and found without knitr, rmarkdown and pando
   }
   html <- lines_of(system.file("doc", "start.html", package = "vignettes.only", lib.loc = library))
   expect_match(html, "#&gt; [1]  1  4  9 16", fixed = TRUE, all = FALSE)
+  # Each front end gave the same answer, also after a loss.
+  html <- lines_of(system.file("doc", "frontends.html",
+    package = "vignettes.only", lib.loc = library
+  ))
+  shown <- grep("^#&gt;", html, value = TRUE)
+  expect_match(shown, "TRUE", all = FALSE)
+  expect_false(any(grepl("FALSE|Error", shown)), label = paste(shown, collapse = "\n"))
 })

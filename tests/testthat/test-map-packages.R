@@ -51,3 +51,17 @@ test_cluster("V7: workers find the functions that the session finds, in search()
   attached <- clusterCall(cl, function() grep("^package:muster", search(), value = TRUE))
   expect_identical(attached, rep(list("package:musterone"), 2L))
 })
+
+# As of package carrier, and of in_parallel() in purrr.
+test_cluster("a crate is a function like others", {
+  cl <- local_cluster(2)
+  crate <- function(fun, ...) {
+    environment(fun) <- list2env(list(...), parent = globalenv())
+    structure(fun, class = "crate")
+  }
+  plus <- crate(function(x) x + a, a = 10)
+  expect_identical(cluster_map(cl, 1:4, plus, .value = numeric(1)), 1:4 + 10)
+  expect_identical(task_value(task_submit(cl, plus, 3)), 13)
+  times <- crate(function(x, y) by(x) * y, by = function(z) 2 * z)
+  expect_identical(cluster_pmap(cl, list(1:3, 4:6), times), as.list(2 * 1:3 * 4:6))
+})
