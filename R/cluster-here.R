@@ -9,7 +9,7 @@ start_here <- function(packages, setup, call) {
   }
   setup <- check_setup(setup, call)
   if (is.function(setup)) setup() else eval(setup, globalenv())
-  node <- list2env(list(answers = list(), exported = character(), rank = 1L), parent = emptyenv())
+  node <- list2env(list(answers = list(), exported = list(), rank = 1L), parent = emptyenv())
   class(node) <- "muster_here_node"
   structure(list(node), class = c("muster_here", "cluster"))
 }
@@ -33,6 +33,8 @@ sendData.muster_here_node <- function(node, data) {
   }
   call <- data$data
   begin <- proc.time()
+  whole <- FALSE
+  on.exit(if (!whole) node$answers <- list()) # of calls before this one, which nobody takes
   value <- if (identical(call$fun, environment(parallel::clusterExport)$gets)) {
     export_here(node, call$args[[1L]], call$args[[2L]], verb_call())
   } else {
@@ -43,6 +45,7 @@ sendData.muster_here_node <- function(node, data) {
   )
   if (!call$return) answer["value"] <- list(NULL)
   node$answers <- c(node$answers, list(answer))
+  whole <- TRUE
   invisible()
 }
 
@@ -70,8 +73,9 @@ stopCluster.muster_here <- function(cl) invisible()
 # clusterExport() would write over a variable of the user's, who has only one workspace here.
 export_here <- function(node, name, value, call) {
   is_there <- exists(name, envir = globalenv(), inherits = FALSE)
-  if (!is_there) node$exported <- union(node$exported, name)
-  if (is_there && !name %in% node$exported && !identical(get(name, globalenv()), value)) {
+  now <- if (is_there) get(name, globalenv())
+  exported <- name %in% names(node$exported) && identical(now, node$exported[[name]])
+  if (is_there && !exported && !identical(now, value)) {
     abort_muster("input",
       paste0("`", name, "` is also a variable of your global environment, with another value."),
       details = "A cluster without workers has no other place for it.",
@@ -79,6 +83,7 @@ export_here <- function(node, name, value, call) {
       argument = name, call = call
     )
   }
+  if (!is_there || exported) node$exported[name] <- list(value)
   list2env(structure(list(value), names = name), globalenv())
 }
 
@@ -103,7 +108,7 @@ task_here <- function(evaluate, label = NULL, n = 1L) {
       done$value <- evaluate()
       NULL
     },
-    muster_error = identity
+    error = identity
   )
   done
 }
@@ -122,7 +127,7 @@ submit_here <- function(fun, args, more, label, call) {
     how(call, "The task")
   }
   task <- task_here(function() {
-    args <- args_here(args, fails, call)
+    args <<- args_here(args, fails, call)
     if (is.character(fun)) fun <- match.fun(fun)
     if (!is.null(more$seed)) {
       kept <- keep_stream()
@@ -137,7 +142,9 @@ submit_here <- function(fun, args, more, label, call) {
     value
   }, label)
   task$raise <- raise
-  if (!is.null(raise)) task$question <- list(fun = fun, args = args, seed = more$seed)
+  if (inherits(task$error, "muster_error_remote")) {
+    task$question <- list(fun = fun, args = args, seed = more$seed)
+  }
   task
 }
 

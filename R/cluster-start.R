@@ -192,10 +192,10 @@
 #' other. parallel's functions take it, and [cluster_map()], [cluster_pmap()], [task_map()],
 #' [task_submit()], [task()], [tasks_collect()] and the like, [with_cluster()] and
 #' [cluster_share()]; others say that they need workers. Results and random numbers for a `.seed`
-#' are the same as with workers. Errors of parallel's functions are raised as they are. `setup` is
-#' evaluated and `packages` are attached in your session; the other arguments are not used.
-#' `clusterExport()` and [cluster_share()] don't write over variables of your global environment:
-#' that is an error.
+#' are the same as with workers, but for those that [parallel::clusterSetRNGStream()] sets. Errors
+#' of parallel's functions are raised as they are. `setup` is evaluated and `packages` are attached
+#' in your session; the other arguments are not used. `clusterExport()` and [cluster_share()] don't
+#' write over variables of your global environment: that is an error.
 #'
 #' @section Threads:
 #' Workers that each use all cores would slow each other down. In each worker, code that uses BLAS

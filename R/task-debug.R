@@ -8,8 +8,10 @@
 #' `step` the browser opens at the function's first line.
 #'
 #' Variables of your global environment have the values that were sent while it is evaluated;
-#' afterwards they are as before. What the function changes elsewhere stays changed, as with any
-#' call. What has killed a worker may also kill your session.
+#' afterwards they are as before. Packages that the call attached are attached meanwhile.
+#' Environments, objects of reference classes and data.tables of a map are the session's own: they
+#' are as they are by now, and what the function changes in them stays changed. What has killed a
+#' worker may also kill your session.
 #'
 #' @param failed An error of [cluster_map()], [cluster_pmap()], [task_map()] or [task_value()],
 #'   which may be one that `.on_error = "return"` put into a result; or a task of [task_submit()] or
@@ -19,7 +21,7 @@
 #' @section Errors:
 #' Those of the call, as they are. `muster_error_input`: `failed` is none of the above; nothing has
 #' failed; or its data are gone: it was saved, is of another session, or no element is known to be
-#' at fault.
+#' at fault; or a variable can't have the value that it had.
 #' @section Cost:
 #' What a task was given is kept in memory as long as you have the task, which its error doesn't
 #' keep; not if it had vectors so large that they went through shared memory. What a map was given
@@ -44,7 +46,7 @@ task_debug <- function(failed = NULL, step = interactive()) {
   if (!inherits(failed, c("muster_task", "muster_error"))) {
     abort_input("failed", "a task, or an error of a map or a task", failed, call)
   }
-  ask_again(question_of(failed, call), step)
+  ask_again(question_of(failed, call), step, call)
 }
 
 # The field `again` of an error refers to its task, without keeping it, or its cluster; or, of a
@@ -99,7 +101,7 @@ question_of <- function(failed, call) {
   x <- elements_at(map, failed$element)
   first <- if (map$columns) lapply(x, `[[`, 1L) else list(x[[1L]])
   list(
-    fun = piece_function(map$job), args = c(first, map$job$args), globals = map$job$globals,
+    fun = piece_function(map$job), args = c(first, map$job$args), job = map$job[lent_parts],
     seed = if (!is.null(map$stream)) .Call(ffi_stream_after, map$stream, failed$element - 1)
   )
 }
@@ -112,6 +114,10 @@ question_of_task <- function(task, call) {
   if (is_map(task) && !is.null(task$error)) {
     return(question_of(task$error, call))
   }
+  cause <- if (!is_map(task)) .Call(ffi_task_cause, task)
+  if (!is.null(cause)) {
+    return(question_of_task(cause, call))
+  }
   kept <- if (!is_map(task)) .Call(ffi_task_question, task)
   if (is.integer(kept)) abort_task(task, kept, call)
   if (is.null(kept)) {
@@ -120,7 +126,7 @@ question_of_task <- function(task, call) {
     )
   }
   if (isFALSE(kept)) {
-    abort_muster("input", paste0("What ", task_title(task), " was given is too large to be kept."),
+    abort_muster("input", paste(task_title(task), "was given what is too large to be kept."),
       hints = "Submit it to a cluster without workers, cluster_start(0), to evaluate it here.",
       argument = "failed", call = call
     )
@@ -137,12 +143,18 @@ question_of_task <- function(task, call) {
   if (length(args$numbers)) {
     given <- with_results(given, args$at, lapply(args$numbers, function(n) job_of(n)[[1L]]))
   }
-  list(fun = job$fun, args = given, seed = args$seed, globals = job$globals)
+  list(fun = job$fun, args = given, seed = args$seed, job = job[lent_parts])
 }
 
-ask_again <- function(question, step) {
-  restore <- lend_globals(question["globals"])
-  on.exit(restore())
+ask_again <- function(question, step, call) {
+  job <- question$job
+  check_lendable(job, call)
+  attached <- setdiff(job$packages, sub("^package:", "", search()))
+  on.exit(for (package in attached) detach_package(package))
+  attach_packages(attached)
+  for (name in job$namespaces) requireNamespace(name, quietly = TRUE)
+  restore <- lend_globals(job["globals"])
+  on.exit(restore(), add = TRUE)
   if (!is.null(question$seed)) {
     kept <- keep_stream()
     on.exit(kept(), add = TRUE)
@@ -153,4 +165,31 @@ ask_again <- function(question, step) {
     on.exit(if (isdebugged(fun)) undebug(fun), add = TRUE)
   }
   task_attempts(fun, question$args, question$seed, 0L, identity)
+}
+
+# Can the global environment have for a while what the call had of it?
+check_lendable <- function(job, call) {
+  global <- globalenv()
+  is_there <- function(name) exists(name, envir = global, inherits = FALSE)
+  for (name in names(job$globals)) {
+    if (is_there(name) && (bindingIsLocked(name, global) || bindingIsActive(name, global))) {
+      abort_muster("input",
+        paste0("`", name, "` can't have the value that it had: it is locked, or active."),
+        hints = paste0("Remove it from the global environment: rm(", name, ")."),
+        argument = name, call = call
+      )
+    }
+  }
+  # These weren't sent, because workers had them.
+  for (name in names(job$there)) {
+    same <- is_there(name) && !bindingIsActive(name, global) &&
+      identical(export_content(get(name, global)), job$there[[name]])
+    if (!same) {
+      abort_muster("input",
+        paste0("`", name, "` no longer has the value that it had when the call failed."),
+        details = "It isn't kept: workers have it by clusterExport() or cluster_share().",
+        hints = "Give it that value again.", argument = name, call = call
+      )
+    }
+  }
 }

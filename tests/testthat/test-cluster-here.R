@@ -122,6 +122,9 @@ test_cluster("without workers, a workspace isn't written over, and what needs wo
   parallel::clusterExport(cl, "here_b", other)
   cluster_share(cl, here_b = 4) # it is the cluster's own
   expect_identical(global$here_b, 4)
+  assign("here_b", "mine", global) # it isn't any more
+  expect_error(clusterExport(cl, "here_b", other), "`here_b`", class = "muster_error_input")
+  expect_identical(global$here_b, "mine")
   for (f in list(
     cluster_status, cluster_logs, cluster_journal, function(cl) cluster_resize(cl, 2),
     function(cl) partition_scatter(cl, mtcars),
@@ -137,4 +140,14 @@ test_cluster("without workers, a workspace isn't written over, and what needs wo
   )
   cluster_start(0, setup = quote(here_b <- 5))
   expect_identical(global$here_b, 5)
+})
+
+test_cluster("without workers, an error leaves nothing behind, and comes where it would", {
+  cl <- cluster_start(0)
+  expect_error(clusterApply(cl[c(1, 1)], 1:2, function(i) if (i == 2) stop("no") else i), "^no$")
+  expect_identical(clusterApply(cl, 11:13, identity), as.list(11:13))
+  map <- task_map(cl, 1:2, identity, .on_result = function(value, i) stop("of mine"))
+  expect_error(task_value(map), "^of mine$")
+  task <- task_submit(cl, "no such function")
+  expect_error(task_value(task), "no such function")
 })

@@ -103,6 +103,60 @@ test_cluster("globals are as they were sent, and as they are afterwards", {
   expect_identical(global$debug_k, 100)
 })
 
+test_cluster("what wasn't kept is what it was, or that is an error", {
+  cl <- local_cluster(1)
+  global <- globalenv()
+  defer(function() {
+    if (bindingIsLocked("debug_big", global)) unlockBinding("debug_big", global)
+    rm(list = "debug_big", envir = global)
+  })
+  assign("debug_big", sqrt(1:2e5), global)
+  clusterExport(cl, "debug_big", global)
+  f <- function(i) stop(format(sum(debug_big), digits = 15))
+  environment(f) <- global
+  sum_of <- format(sum(global$debug_big), digits = 15)
+  error <- tryCatch(cluster_map(cl, 1, f), error = identity)
+  task <- done(task_submit(cl, f, 1))
+  expect_again(error, sum_of)
+  expect_again(task, sum_of)
+  assign("debug_big", 0, global)
+  for (failed in list(error, task)) {
+    expect_error(task_debug(failed, step = FALSE), "`debug_big`", class = "muster_error_input")
+  }
+  # One that was sent, and can't be lent now.
+  error <- tryCatch(cluster_map(cl, 1, f), error = identity)
+  assign("debug_big", 1, global)
+  lockBinding("debug_big", global)
+  expect_error(task_debug(error, step = FALSE), "locked", class = "muster_error_input")
+  expect_identical(global$debug_big, 1)
+})
+
+test_cluster("packages of the call are attached meanwhile", {
+  cl <- local_cluster(1)
+  skip_if("package:stats4" %in% search(), "stats4 is attached")
+  library(stats4) # tidy: the call uses it
+  f <- function(i) {
+    mle
+    stop("own")
+  }
+  environment(f) <- globalenv()
+  error <- tryCatch(cluster_map(cl, 1, f), error = identity)
+  detach("package:stats4")
+  expect_again(error, "own")
+  expect_false("package:stats4" %in% search())
+})
+
+test_cluster("a task that needed one that failed, and tasks without workers", {
+  cl <- local_cluster(1)
+  bad <- done(task_submit(cl, function() stop("first")))
+  expect_again(done(task_submit(cl, sqrt, bad)), "first")
+  here <- cluster_start(0)
+  one <- task_submit(here, function() 40)
+  two <- task_submit(here, function(x) stop(x + 1), one)
+  expect_again(two, "41")
+  expect_again(tryCatch(task_value(two), error = identity), "41")
+})
+
 test_cluster("the browser opens at the function's first line", {
   # In another R: a browser reads its commands from where R reads code. R >= 4.5 has one only where
   # it is interactive.
