@@ -23,6 +23,7 @@ new_map <- function(cl, elements, job, stream, terms, words, call) {
   map$timeout <- terms$timeout
   map$words <- words
   map$heed <- map_heed(map, terms)
+  map$relay <- function(i, said) tell_element_said(map, said)
   map$ahead <- isTRUE(terms$ahead)
   map$told <- FALSE # was an error raised that tells of the results?
   hold_job(map)
@@ -139,9 +140,7 @@ map_patience <- function(map) {
 # Waits until a piece has finished, but not longer than `patience` seconds, and takes the results of
 # all that have. Gives failures, see map_fails().
 map_take <- function(map, patience) {
-  done <- which(wait_hearing(map$tasks, TRUE, patience, function(i, said) {
-    tell_element_said(map, said)
-  }))
+  done <- which(wait_hearing(map$tasks, TRUE, patience, map$relay))
   failures <- list()
   for (i in done) {
     failures <- c(failures, take_piece(map, map$pieces[[i]], map$tasks[[i]]))
@@ -203,7 +202,7 @@ take_piece <- function(map, piece, task) {
 # conditions raises.
 piece_answer <- function(task, map) {
   call <- map$call
-  answer <- hear_answer(task, Inf, function(said) tell_element_said(map, said))
+  answer <- hear_answer(task, Inf, function(said) map$relay(NULL, said))
   if (is.list(answer) && length(answer) == 1L) {
     return(answer[[1L]])
   }

@@ -37,16 +37,23 @@ tell_dropped <- function(task, dropped, worker) {
 # Waits as ffi_task_wait does, and relays what the tasks say meanwhile: relay(index, said). Handlers
 # of the user's run there, and may jump.
 wait_hearing <- function(tasks, any, timeout, relay = function(i, said) tell_said(said)) {
-  end <- now_seconds() + timeout
+  end <- if (timeout < Inf) now_seconds() + max(timeout, hears_for) else Inf
   if (!any && length(tasks) > hears_from) {
     return(wait_in_parts(tasks, end, relay))
   }
   while (is.list(done <- .Call(ffi_task_wait, tasks, any, as.double(timeout)))) {
     relay(done[[1L]], done[[2L]])
-    timeout <- max(0, end - now_seconds())
+    now <- if (timeout < Inf) now_seconds() else 0
+    done <- .Call(ffi_task_look, tasks, FALSE)
+    # What is left is for the next who asks: tasks may speak faster than handlers listen.
+    if (now >= end || (any && any(done))) break
+    if (timeout > 0) timeout <- end - now
   }
   done
 }
+
+# Seconds that somebody who doesn't wait listens.
+hears_for <- 0.05
 
 # Of very many, only the first that aren't done are heard: each value costs a look at all.
 hears_from <- 500L
@@ -65,10 +72,14 @@ wait_in_parts <- function(tasks, end, relay) {
 # The answer of ffi_task_value after all that the task says before it. first: what it gave already.
 hear_answer <- function(task, timeout, relay = tell_said,
                         first = .Call(ffi_task_value, task, timeout)) {
-  end <- now_seconds() + timeout
+  end <- if (timeout < Inf) now_seconds() + timeout else Inf
   while (has_said(first)) {
     relay(first[[1L]])
-    first <- .Call(ffi_task_value, task, max(0, end - now_seconds()))
+    left <- if (timeout < Inf) end - now_seconds() else Inf
+    if (left < 0 && !.Call(ffi_task_look, list(task), FALSE)) {
+      return(NULL)
+    }
+    first <- .Call(ffi_task_value, task, max(0, left))
   }
   first
 }
@@ -80,9 +91,13 @@ tell_said <- function(said) {
   if (is.object(said)) raise_condition(said) else tell_handlers(said[[1L]])
 }
 
-# An element that is evaluated again, after a loss or as a copy of a late one, says the same again.
+# said: see element_speaker(). An element that is evaluated again, after a loss or as a copy of a
+# late one, says the same again.
 tell_element_said <- function(map, said) {
   i <- said[[1L]]
+  if (i == 0) {
+    return(tell_said(said[[3L]])) # what attaching packages says
+  }
   if (is.null(map$said)) map$said <- integer(map$n) # how many values of each element were told
   if (said[[2L]] > map$said[i]) {
     map$said[i] <- said[[2L]]

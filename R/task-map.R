@@ -100,32 +100,26 @@ step_map <- function(map) {
     if ((map$left == 0L && is.null(map$news)) || !is.null(error)) end_map(map, error)
     if (map$asked) listen_on()
   })
-  # An interrupt in the middle would lose a piece's results.
-  suspendInterrupts({
-    failures <- map_take(map, 0)
-    error <- tryCatch(
-      {
-        if (length(failures)) first_failure(failures)$raise()
-        map_submit(map)
-        NULL
-      },
-      error = identity
-    )
-  })
-  # An error of the user's functions for results is the map's; an interrupt leaves it alone.
-  if (is.null(error)) {
-    error <- tryCatch(
-      withCallingHandlers(
-        {
-          heed_news(map)
-          NULL
-        },
-        interrupt = function(interrupt) interrupted <<- TRUE
-      ),
-      error = identity
-    )
-  }
-  whole <- TRUE
+  # An interrupt leaves the map alone. In the middle it would lose a piece's results, so it waits.
+  withCallingHandlers(
+    {
+      suspendInterrupts({
+        failures <- map_take(map, 0)
+        error <- tryCatch(
+          {
+            if (length(failures)) first_failure(failures)$raise()
+            map_submit(map)
+            NULL
+          },
+          error = identity
+        )
+      })
+      # An error of the user's functions for results is the map's.
+      if (is.null(error)) error <- tryCatch({heed_news(map); NULL}, error = identity)
+      whole <- TRUE
+    },
+    interrupt = function(interrupt) interrupted <<- TRUE
+  )
 }
 
 # Is it over, or would a step take something? Runs no code of the user's.
@@ -142,7 +136,7 @@ end_map <- function(map, error = NULL) {
   map_leave(map)
   map$tasks <- map$pieces <- list()
   map$x <- map$job <- map$heed <- map$held <- map$queue <- map$stream <- map$cl <- NULL
-  map$said <- NULL
+  map$said <- map$relay <- NULL
 }
 
 map_cancelled <- function(map) {

@@ -55,8 +55,10 @@
 #' the session while the task still runs: by whatever waits for it or looks at it, such as
 #' [task_value()], [task_wait()], [task_done()], a map, a loop of foreach, and an event loop that
 #' has a promise of it. Each is signalled once, in the task's order, also if a worker is lost and
-#' the task is tried again. Warnings and messages of this class are shown then, too. Errors of this
-#' class are errors. In calls by functions of package parallel, nobody hears such conditions.
+#' the task is tried again; a part of a partition may say them again, and so does each attempt of
+#' `.error_retries`. Warnings and messages of this class are shown then, too. Errors of this class
+#' are errors. In calls by functions of package parallel, and in processes that a task has forked
+#' itself (`mclapply()`), nobody hears such conditions.
 #'
 #' So progress moves while workers compute:
 #' ```

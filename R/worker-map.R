@@ -7,10 +7,13 @@
 map_piece <- function(id, x, seed, first) {
   run_to_end()
   begin <- clock_seconds()
+  piece <- NULL
+  the$say <- element_speaker(function() if (max(0, piece$at) > 0) first + piece$at - 1 else 0)
+  on.exit(the$label <- the$say <- NULL)
   job <- job_get(id)
   prepare_packages(job$packages, job$namespaces)
   restore <- lend_globals(job)
-  on.exit(restore())
+  on.exit(restore(), add = TRUE)
   fun <- piece_function(job)
   ready <- clock_seconds()
   if (!is.null(seed) || isTRUE(job$loop$brings_streams)) {
@@ -21,8 +24,6 @@ map_piece <- function(id, x, seed, first) {
   failures <- integer()
   noun <- if (is.null(job$loop)) "element" else "task"
   the$label <- function(condition) name_element(condition, first + piece$at - 1, noun)
-  the$say <- element_speaker(piece, first)
-  on.exit(the$label <- the$say <- NULL, add = TRUE)
   repeat {
     loop <- element_loop(piece, x, fun, seed)
     failure <- piece_error(interruptible(do.call(loop, job$args, quote = TRUE)))
@@ -161,12 +162,13 @@ name_element <- function(condition, element, noun) {
 }
 
 # Sends what elements say before the answer: list(element, how many values it has said, value).
-element_speaker <- function(piece, first) {
+# at: gives the present element, 0 for none.
+element_speaker <- function(at) {
   element <- count <- 0
   function(said) {
-    at <- first + piece$at - 1
-    if (at != element) count <<- 0
-    element <<- at
+    now <- at()
+    if (now != element) count <<- 0
+    element <<- now
     count <<- count + 1
     worker_say(list(element, count, said))
   }

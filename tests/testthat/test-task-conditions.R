@@ -227,6 +227,77 @@ test_cluster("a handler may jump, and a time limit counts while a task speaks", 
   expect_identical(cluster_map(cl, 1:4, function(i) i), as.list(1:4))
 })
 
+test_cluster("tasks that speak faster than handlers listen hold up nobody", {
+  cl <- local_cluster(2)
+  endless <- function(i) {
+    repeat signalCondition(immediate("still"))
+  }
+  slowly <- function(code) {
+    hears(code, function(c) Sys.sleep(0.01))$value # tidy: more comes than it hears
+  }
+  task <- task_submit(cl, endless, 1)
+  expect_false(slowly(task_done(task)))
+  expect_false(slowly(task_wait(task, timeout = 0.1)))
+  expect_error(slowly(task_value(task, timeout = 0.1)), class = "muster_error_timeout")
+  expect_error(slowly(tasks_collect(list(task), timeout = 0.1)), class = "muster_error_timeout")
+  other <- task_submit(cl, sqrt, 4)
+  expect_identical(slowly(tasks_race(list(task, other))), 2)
+  task_cancel(task)
+  map <- task_map(cl, 1:2, endless)
+  expect_error(slowly(task_value(map, timeout = 0.1)), class = "muster_error_timeout")
+  expect_false(slowly(task_done(map)))
+  task_cancel(map)
+})
+
+test_cluster("Ctrl-C while a handler runs leaves a map of task_map() alone", {
+  cl <- local_cluster(2)
+  once <- TRUE
+  map <- task_map(cl, 1:20, function(i) {
+    signalCondition(immediate("x"))
+    warning("y")
+    i
+  })
+  interrupt <- function(c) {
+    if (once) tools::pskill(Sys.getpid(), tools::SIGINT)
+    once <<- FALSE
+    if (inherits(c, "warning")) invokeRestart("muffleWarning")
+  }
+  ask <- function() withCallingHandlers(task_value(map), mine = interrupt, warning = interrupt)
+  expect_s3_class(tryCatch(ask(), interrupt = identity), "interrupt")
+  expect_identical(ask(), as.list(1:20))
+})
+
+test_cluster("what is said before a map's first element, and by children, does no harm", {
+  cl <- local_cluster(1)
+  clusterEvalQ(cl, setHook(packageEvent("stats4", "attach"), function(...) {
+    class <- c("mine", "immediateCondition", "condition")
+    signalCondition(structure(class = class, list(message = "attached", call = NULL)))
+  }))
+  f <- function(i) {
+    signalCondition(immediate(as.character(i)))
+    is.function(mle)
+  }
+  if (!"package:stats4" %in% search()) {
+    library(stats4) # tidy: the map uses it
+    defer(function() detach("package:stats4"))
+  }
+  got <- hears(cluster_map(cl, 1:2, f))
+  expect_setequal(got$said, c("attached", "1", "2"))
+  expect_identical(got$value, list(TRUE, TRUE))
+  got <- hears(task_value(task_submit(cl, .retries = 0, function() {
+    signalCondition(immediate("before"))
+    values <- parallel::mclapply(1:2, mc.cores = 2, function(j) {
+      large <- immediate("child", "large")
+      large$bytes <- raw(1e5)
+      for (k in 1:50) signalCondition(large)
+      j
+    })
+    signalCondition(immediate("after"))
+    values
+  })))
+  expect_identical(got, list(said = c("before", "after"), value = list(1L, 2L)))
+})
+
 test_cluster("a worker's own cluster passes on what its tasks say", {
   cl <- local_cluster(1)
   got <- hears(task_value(task_submit(cl, function() {

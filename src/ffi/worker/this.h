@@ -23,6 +23,7 @@ struct ffi_this {
   struct mst_seed seed; // stream position not reported yet
   int raised;           // the watch interrupted the last call
   int session;          // its process id, for people
+  pid_t pid;            // of the process that evaluates the call
   int stands;           // it has a standby, as far as it knows
   uint64_t resident;    // memory after the last collection for a standby
   int output; // the output pipe, wherever the user's code leads 1 and 2; 0: none

@@ -245,9 +245,11 @@ static int answer(SEXP value, uint16_t flags) {
 }
 
 // ffi_worker_say sends a value before the answer to the present call. FALSE if nobody would read
-// it.
+// it; or in a child that the user's code has forked, whose bytes would get among the worker's
+// own.
 SEXP ffi_worker_say(SEXP value) {
-  if (ffi_this.call.call == 0 || (ffi_this.call.flags & MST_FLAG_REPLAY) != 0)
+  if (ffi_this.call.call == 0 || ffi_self() != ffi_this.pid ||
+      (ffi_this.call.flags & MST_FLAG_REPLAY) != 0)
     return Rf_ScalarLogical(0);
   empty_reply();
   uint8_t times[MST_VALUE_HEAD_BYTES];
@@ -272,6 +274,7 @@ static int end_call(void) {
 // evaluate runs one EXEC and answers it. 0 when the session is gone.
 static int evaluate(const struct mst_frame *frame, SEXP enclosure) {
   ffi_this.call = frame->head;
+  ffi_this.pid = ffi_self();
   ffi_this.timed = 0;
   SET_VECTOR_ELT(ffi_this.keep, 0, R_NilValue);
   // A replayed call has an old number, and is never cancelled.
