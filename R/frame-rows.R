@@ -36,6 +36,21 @@ plain_frame <- function(x) {
   new_frame(columns, n)
 }
 
+# What a plain data frame was before.
+frame_kind <- function(x) {
+  if (inherits(x, "data.table")) "data.table" else if (inherits(x, "tbl_df")) "tibble" else "frame"
+}
+
+# Makes a plain data frame what it was. kind: from frame_kind(), or NULL.
+as_kind <- function(x, kind) {
+  if (identical(kind, "tibble")) {
+    class(x) <- c("tbl_df", "tbl", "data.frame")
+  } else if (identical(kind, "data.table") && requireNamespace("data.table", quietly = TRUE)) {
+    data.table::setDT(x)
+  }
+  x
+}
+
 frame_rows <- function(x) .row_names_info(x, 2L)
 
 # rows: whole numbers, NA for a row of NA.
@@ -130,6 +145,18 @@ with_columns <- function(x, names) {
   }
   blank <- rep(list(logical()), length(missing))
   new_frame(c(as.list(x), stats::setNames(blank, missing)), 0L)
+}
+
+# Columns that are missing are added, all NA; the others are put into this order. A part without
+# rows stays open.
+complete_frame <- function(x, names) {
+  if (is_open(x)) {
+    return(x)
+  }
+  columns <- unclass(x)
+  missing <- setdiff(names, names(x))
+  columns[missing] <- rep(list(rep(NA, frame_rows(x))), length(missing))
+  new_frame(columns[names], frame_rows(x))
 }
 
 column_list <- function(names) {

@@ -73,7 +73,7 @@ map_reduce <- function(.cl, .inputs, .map, .reduce, .combine = NULL, ..., .args 
   reduced <- gather_stage(p, parts, reduce_steps, list(split), call, split$job,
     speculate = .speculate
   )
-  counts <- partition_collect(reduced)
+  counts <- partition_collect(reduced$handle)
   if (is_empty(counts)) counts <- new_frame(list(key = logical(), value = logical()), 0L)
   if (is.list(counts$value)) counts$value <- simpler(counts$value)
   counts

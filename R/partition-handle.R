@@ -76,7 +76,8 @@ end_rows <- function(x, n, from_end, call) {
   if (from_end) rows <- rev(rows)
   counts <- pmax(0, pmin(rows, wanted - (cumsum(rows) - rows)))
   if (from_end) counts <- rev(counts)
-  bind_frames(lapply(collect_parts(p, call, end_steps(counts, from_end)), `[[`, "data"))
+  frames <- lapply(collect_parts(p, call, end_steps(counts, from_end)), `[[`, "data")
+  as_kind(bind_frames(frames), p$stage$as)
 }
 
 end_steps <- function(counts, from_end) {
@@ -94,7 +95,7 @@ str.muster_partition <- function(object, ...) {
   cat(format(object), "\n", sep = "")
   if (!is.na(dim[2L])) {
     cat("the first rows:\n")
-    utils::str(end_rows(object, 10L, FALSE, sys.call()), ...)
+    utils::str(plain_frame(end_rows(object, 10L, FALSE, sys.call())), ...)
   }
   invisible()
 }
@@ -105,7 +106,7 @@ summary.muster_partition <- function(object, ...) {
   p <- check_partition(object, "object", sys.call())
   names <- p$stage$columns
   shown <- lapply(names, function(name) {
-    summary(partition_collect(object[name]), ...)
+    summary(as.data.frame(object[name]), ...)
   })
   if (!length(shown)) {
     return(summary(empty_frame()))

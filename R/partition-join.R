@@ -84,7 +84,7 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
   tasks <- join_tasks(x_rows, y_rows, all.y)
   steps <- join_steps(tasks, by_x, by_y, c(all.x, all.y))
   weights <- join_weights(tasks, x_rows, y_rows)
-  gather_stage(x, nrow(tasks), steps, sides, call, weights = weights)
+  gather_stage(x, nrow(tasks), steps, sides, call, weights = weights)$handle
 }
 
 # Runs the stages that split x and y: the number of rows for each key decides how to go on. If

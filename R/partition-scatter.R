@@ -6,8 +6,9 @@
 #' stays on the workers: the session has only a handle, which prints how many rows and bytes there
 #' are, and where.
 #'
-#' Parts are plain data frames (tibbles and data.tables are converted) and keep the order of the
-#' data frame's rows. The number of parts depends on the data, not on the number
+#' Parts keep the order of the data frame's rows. They are plain data frames, also where a tibble or
+#' data.table was scattered: it is one again when it is collected, as is what was made of it. The
+#' number of parts depends on the data, not on the number
 #' of workers, so results are the same for one worker and for many, to the last bit of a sum.
 #'
 #' A handle takes a few hundred bytes, however much data it stands for, even when it is sent along
@@ -43,8 +44,8 @@
 #' @param .args A list of further arguments, for names that begin with a dot.
 #' @param .seed As in [cluster_map()]: with it, each part draws from its own random stream.
 #' @param .speculate `TRUE`, the default, if late parts may be evaluated twice at the same time.
-#' @returns `partition_collect()`: a data frame. The others: a handle of class
-#'   `"muster_partition"`.
+#' @returns `partition_collect()`: a data frame, tibble or data.table. The others: a handle of
+#'   class `"muster_partition"`.
 #' @section Errors:
 #' `muster_error_input`: an argument is wrong; parts have different columns; a function didn't
 #' return a data frame. `muster_error_remote`: a function raised an error (fields as for
@@ -75,7 +76,7 @@ partition_scatter <- function(cl, x, parts = NULL) {
     abort_input("x", "a data frame", x, call)
   }
   check_columns(x, call)
-  scatter(cl, source_frame(x), check_parts(parts, call), call)
+  scatter(cl, source_frame(x), check_parts(parts, call), call, frame_kind(x))
 }
 
 # Keeps the rows unchanged while parts are made from them. `:=` and set() change a data.table's
@@ -85,10 +86,10 @@ source_frame <- function(x) {
   if (inherits(x, "data.table")) take_rows(frame, seq_len(frame_rows(frame))) else frame
 }
 
-scatter <- function(cl, x, parts, call) {
+scatter <- function(cl, x, parts, call, as = "frame") {
   rows <- frame_rows(x)
   if (is.null(parts)) parts <- default_parts(rows)
-  start_stage(cl, parts, data_steps(x, part_ranges(rows, parts)), NULL, list(), call)
+  start_stage(cl, parts, data_steps(x, part_ranges(rows, parts)), NULL, list(), call, as = as)
 }
 
 # Steps are functions that live as long as their stage. They are created where no cluster or handle
@@ -123,9 +124,10 @@ start_stage <- function(...) run_stage(...)$handle
 
 # list(handle, stage, answers), answers as those of shuffle_run().
 run_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
-                      title = NULL, files = NULL, weights = NULL) {
+                      title = NULL, files = NULL, weights = NULL, as = NULL) {
   shuffle <- shuffle_of(cl, call)
   stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
+  if (!is.null(as)) stage$as <- as
   stage$title <- title
   stage$files <- files
   stage$weights <- weights
@@ -158,6 +160,10 @@ partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate
 partition_collect <- function(p) {
   call <- sys.call()
   p <- check_partition(p, "p", call)
+  as_kind(collect_frame(p, call), p$stage$as)
+}
+
+collect_frame <- function(p, call) {
   frames <- lapply(collect_parts(p, call), `[[`, "data")
   tryCatch(bind_frames(frames), muster_part_error = function(e) {
     abort_muster("input", conditionMessage(e),
@@ -169,7 +175,9 @@ partition_collect <- function(p) {
 
 #' @export
 as.data.frame.muster_partition <- function(x, row.names = NULL, optional = FALSE, ...) {
-  as.data.frame(partition_collect(x), row.names = row.names, optional = optional, ...)
+  call <- sys.call()
+  rows <- collect_frame(check_partition(x, "x", call), call)
+  as.data.frame(rows, row.names = row.names, optional = optional, ...)
 }
 
 # The worker that has a part, or NULL.

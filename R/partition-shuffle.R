@@ -58,6 +58,9 @@
 #' @param ... Further arguments of `.fun` and `.combine`. Any name that doesn't begin with a dot
 #'   is theirs.
 #' @param .args A list of further arguments, for names that begin with a dot.
+#' @param .on_error `"stop"`, the default: the first group whose `.fun` raises an error ends the
+#'   call. `"return"`: that group has a row with the error's message in a column `.error` and `NA`
+#'   in the others; `.error` is `NA` for groups without an error. Errors of `.combine` end the call.
 #' @param .seed As in [cluster_map()]: with it, each group draws from a random stream of its own,
 #'   the same for any number of workers and after losses. It depends on the group's place, so
 #'   another number of parts means other streams.
@@ -102,12 +105,12 @@ partition_shuffle <- function(p, by, parts = NULL) {
   p <- check_partition(p, "p", call)
   check_by(by, call)
   parts <- check_parts(parts, call, p$stage$count)
-  shuffle_stages(p, by, parts, call)
+  shuffle_stages(p, by, parts, call)$handle
 }
 
 # pre: steps before rows are moved; post: steps after they have arrived. job: for the functions in
 # these steps. stream: of random numbers, or NULL. The tasks of the result have the first streams,
-# in their order, and the tasks that split have the next ones.
+# in their order, and the tasks that split have the next ones. Returns what run_stage() does.
 shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job = NULL,
                            stream = NULL, speculate = TRUE) {
   parts <- min(parts, parts_most)
@@ -137,11 +140,11 @@ seeded_steps <- function(steps, stream, before) {
   }
 }
 
-# A handle to the gathered rows. If gathering fails, the stage's blocks are dropped with the
-# handle.
+# The stage of the gathered rows, see run_stage(). If gathering fails, its blocks are dropped with
+# the handle.
 gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL,
                          speculate = TRUE) {
-  start_stage(p$cl, parts, steps, NULL, far, call, job, speculate,
+  run_stage(p$cl, parts, steps, NULL, far, call, job, speculate,
     title = "the result", weights = weights
   )
 }
@@ -149,7 +152,7 @@ gather_stage <- function(p, parts, steps, far, call, job = NULL, weights = NULL,
 #' @rdname partition_shuffle
 #' @export
 partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, .parts = NULL,
-                             .seed = FALSE, .speculate = TRUE) {
+                             .on_error = c("stop", "return"), .seed = FALSE, .speculate = TRUE) {
   call <- sys.call()
   p <- check_partition(.p, ".p", call)
   check_given(.by, ".by", call)
@@ -159,7 +162,8 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
   parts <- check_parts(.parts, call, p$stage$count, ".parts")
   check_flag(.speculate, ".speculate", call)
   stream <- map_stream(.seed, p$cl, call)
-  own <- c(".args", ".combine", ".parts", ".seed", ".speculate")
+  returns <- check_choice(.on_error, ".on_error", c("stop", "return"), call) == "return"
+  own <- c(".args", ".combine", ".parts", ".on_error", ".seed", ".speculate")
   if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
     more <- user_args(list(...), .args, NULL, own, character(), call)
     check_no_more(more, .combine, call)
@@ -168,7 +172,7 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
     fold <- function(name) {
       list(list(kind = "inner", fun = name, args = list(by, aggregates)))
     }
-    return(shuffle_stages(p, by, parts, call, fold("fold_partial"), fold("fold_final")))
+    return(shuffle_stages(p, by, parts, call, fold("fold_partial"), fold("fold_final"))$handle)
   }
   fun <- find_function(fun, parent.frame(), call)
   combine <- function_of(.combine, call)
@@ -178,12 +182,29 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
   args <- user_args(list(...), .args, fun, own, c(".p", ".by", ".fun"), call)
   job <- make_job(fun, list(more = args, combine = combine), NULL, FALSE, p$cl, call)
   if (is.null(.seed)) job$quiet <- TRUE
+  if (returns && ".error" %in% by) {
+    abort_input(".by", "other columns than `.error`, which is for the errors' messages", by, call)
+  }
   step <- function(which) {
     list(list(
-      kind = "call", how = "groups", by = by, which = which, name = c(".fun", ".combine")[which]
+      kind = "call", how = "groups", by = by, which = which, name = c(".fun", ".combine")[which],
+      returns = returns && which == 1L
     ))
   }
-  shuffle_stages(p, by, parts, call, if (!is.null(combine)) step(2L), step(1L), job, stream,
+  ran <- shuffle_stages(p, by, parts, call, if (!is.null(combine)) step(2L), step(1L), job, stream,
     .speculate
   )
+  if (returns) complete_columns(p, ran, call) else ran$handle
+}
+
+# A part whose groups have all failed has only the key's columns and `.error`: it gets the others'.
+complete_columns <- function(p, ran, call) {
+  columns <- lapply(ran$answers, `[[`, "columns")
+  all <- columns[[which.max(lengths(columns))]]
+  some <- vapply(ran$answers, `[[`, 0, "rows") > 0
+  if (all(lengths(columns)[some] == length(all))) {
+    return(ran$handle)
+  }
+  step <- list(kind = "inner", fun = "complete_frame", args = list(all))
+  start_stage(p$cl, ran$stage$count, same_steps(list(step)), ran$stage, list(), call)
 }

@@ -73,6 +73,8 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$quiet <- is.null(job) || isTRUE(attr(job, "quiet"))
   stage$near <- near
   stage$far <- far
+  # What partition_collect() makes of the rows, see frame_kind().
+  stage$as <- c(list(near), far)[[if (is.null(near) && length(far)) 2L else 1L]]$as
   stage$shares <- NULL # of a split: rows for each part, by task, until the order is set
   stage$shared <- 0L # tasks whose shares are known
   stage$weights <- NULL # of each task, for the order of starts

@@ -1,8 +1,9 @@
 # In workers: calls functions with whole groups, and turns their results into rows.
 
 # A function's results for each group, with the group's key before them. Without results there are
-# only the key's columns, with their types: no others are known.
-apply_groups <- function(x, by, fun, args) {
+# only the key's columns, with their types: no others are known. returns: a group whose function
+# fails has a row, with the error's message in a column `.error` and NA in the others.
+apply_groups <- function(x, by, fun, args, returns = FALSE) {
   x <- with_columns(x, by)
   groups <- key_groups(x, by)
   n <- length(groups$first)
@@ -15,8 +16,10 @@ apply_groups <- function(x, by, fun, args) {
   results <- call_each(split_rows(x, sorted), call_fun, function(i) {
     key <- lapply(take_rows(keys, groups$first[i]), function(column) column[[1L]])
     list(text = paste("Group", group_text(key)), key = key)
-  })
+  }, returns)
+  errors <- attr(results, "errors")
   results <- bind_results(results, by)
+  if (returns) results <- with_errors(results, errors)
   if (is_empty(results$values)) {
     return(open_frame(x[by]))
   }
@@ -24,19 +27,32 @@ apply_groups <- function(x, by, fun, args) {
   new_frame(c(as.list(keys), as.list(results$values)), frame_rows(keys))
 }
 
-# As lapply(), but the error of an element includes the result of about(): list(text, key).
-call_each <- function(x, fun, about) {
+# As lapply(), but the error of an element includes the result of about(): list(text, key). returns:
+# an element that fails has no value, and its error's message is in attribute "errors", NA for the
+# others.
+call_each <- function(x, fun, about, returns = FALSE) {
   values <- vector("list", length(x))
+  errors <- if (returns) rep(NA_character_, length(x))
   i <- 0L
-  withCallingHandlers(
-    for (i in seq_along(x)) {
+  call_rest <- function() {
+    while (i < length(x)) {
+      i <<- i + 1L
       value <- fun(x[[i]])
-      if (!is.null(value)) values[[i]] <- value
-    },
-    error = function(e) the$failing <- tryCatch(about(i), error = function(e) NULL)
-  )
-  the$failing <- NULL # nor an error that was only signalled
-  values
+      if (!is.null(value)) values[[i]] <<- value
+    }
+  }
+  if (returns) {
+    # A tryCatch() for each element would cost more than most functions.
+    while (i < length(x)) {
+      tryCatch(call_rest(), error = function(e) errors[i] <<- message_of(e))
+    }
+  } else {
+    withCallingHandlers(call_rest(),
+      error = function(e) the$failing <- tryCatch(about(i), error = function(e) NULL)
+    )
+    the$failing <- NULL # nor an error that was only signalled
+  }
+  structure(values, errors = errors)
 }
 
 group_text <- function(key) {
@@ -58,6 +74,21 @@ bind_results <- function(results, by) {
   }
   frames <- lapply(results, group_frame, by)
   list(values = bind_frames(frames), rows = vapply(frames, frame_rows, 0L))
+}
+
+# The results of bind_results() with a row, and a column `.error`, for each group that failed.
+with_errors <- function(results, errors) {
+  values <- results$values
+  if (".error" %in% names(values)) {
+    part_error("A result can't have a column `.error`: that is for the errors' messages.")
+  }
+  failed <- !is.na(errors)
+  rows <- results$rows
+  rows[failed] <- 1L
+  at <- rep(NA_integer_, sum(rows))
+  at[!rep(failed, rows)] <- seq_len(frame_rows(values))
+  columns <- c(as.list(take_rows(values, at)), list(.error = rep(errors, rows)))
+  list(values = new_frame(columns, length(at)), rows = rows)
 }
 
 # Columns of results that all have one row and the same form; NULL if they don't.

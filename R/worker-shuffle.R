@@ -134,7 +134,8 @@ part_call <- function(step, data) {
     part = call_user(fun, if (is_open(data)) empty_frame() else data, job$args),
     read = call_user(fun, step$file, job$args),
     groups = apply_groups(
-      data, step$by, own(if (step$which == 2L) job$args$combine else fun), job$args$more
+      data, step$by, own(if (step$which == 2L) job$args$combine else fun), job$args$more,
+      isTRUE(step$returns)
     ),
     elements = map_elements_of(step, own(fun), job$args),
     reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))

@@ -84,7 +84,7 @@ at_phase <- list(
     split <- split_now(p)
     n <- at_victim(p, split)
     strike_at(p$cl, fault)
-    list(gather_stage(p, parts, gathers, list(split), NULL), n)
+    list(gather_stage(p, parts, gathers, list(split), NULL)$handle, n)
   },
   # It was asked, and hasn't answered: its links are silent, and then it happens.
   transfer = function(p, fault) {
@@ -95,7 +95,7 @@ at_phase <- list(
       .Call("faults_links", "silence")
       if (fault != "silence") .Call("faults_later", fault, 0.3)
     }, fault)
-    list(gather_stage(p, parts, gathers, list(split), NULL), n)
+    list(gather_stage(p, parts, gathers, list(split), NULL)$handle, n)
   },
   # It has all that it reads and works on it.
   read = function(p, fault) {

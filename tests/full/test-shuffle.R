@@ -278,7 +278,7 @@ test_cluster("F1 A worker that gives no word in 10 s has its blocks made again e
     defer(function() tools::pskill(pid, tools::SIGCONT))
     missed <- plan_counts(p)$missed
     begin <- proc.time()[["elapsed"]]
-    got <- gather_stage(opened, 6L, steps, list(split), NULL)
+    got <- gather_stage(opened, 6L, steps, list(split), NULL)$handle
     took <- proc.time()[["elapsed"]] - begin
     tools::pskill(pid, tools::SIGCONT)
     expect_identical(partition_collect(got), want)

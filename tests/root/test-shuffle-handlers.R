@@ -37,7 +37,7 @@ test_that("F3 A reader that finds one handler's queue full is served through ano
     system2("sh", c("-c", shQuote(paste("sleep 2; kill -CONT", pid))), wait = FALSE)
     gathered <- muster:::gather_stage(
       opened, 1L, muster:::same_steps(list(list(kind = "gather"))), list(split), NULL
-    )
+    )$handle
     rows <- partition_collect(gathered)$row
     tell(
       crowd = length(crowd), full = !is.null(refused), rows = sort(rows),

@@ -1,5 +1,8 @@
 # partition_scatter(), _read(), _map(), _collect(): data that stays on the workers.
 
+# Loading it sets options.
+has_data_table <- requireNamespace("data.table", quietly = TRUE)
+
 flights <- function(n = 1000L) {
   data.frame(
     id = seq_len(n), x = as.double(seq_len(n)) / 8,
@@ -266,4 +269,38 @@ test_cluster("A cluster that nobody refers to is stopped, with the data on it", 
     muster::cluster_stop(cluster_start(1)) # serves the session
     !still_exists(worker)
   })
+})
+
+test_cluster("A tibble or data.table is one again when it is collected", {
+  cl <- local_cluster()
+  rows <- data.frame(k = c(1L, 2L, 1L), x = c(1.5, 2.5, 3.5))
+  tibble <- structure(rows, class = c("tbl_df", "tbl", "data.frame"))
+  p <- partition_scatter(cl, tibble, 2)
+  expect_identical(partition_collect(p), tibble)
+  expect_identical(head(p, 1), structure(rows[1, ], class = class(tibble)))
+  expect_s3_class(partition_collect(p["x"]), class(tibble), exact = TRUE)
+  sums <- partition_reduce(p, "k", function(rows) {
+    stopifnot(identical(class(rows), "data.frame"))
+    list(s = sum(rows$x))
+  })
+  expect_s3_class(partition_collect(sums), class(tibble), exact = TRUE)
+  joined <- partition_join(partition_scatter(cl, rows, 2), tibble, "k")
+  expect_s3_class(partition_collect(joined), "data.frame", exact = TRUE)
+  joined <- partition_join(p, rows, "k")
+  expect_s3_class(partition_collect(joined), class(tibble), exact = TRUE)
+  skip_if_not(has_data_table, "data.table isn't installed")
+  table <- data.table::as.data.table(rows)
+  p <- partition_scatter(cl, table, 2)
+  data.table::set(table, j = "x", value = 0)
+  for (round in 1:2) {
+    got <- partition_collect(p)
+    expect_s3_class(got, class(table), exact = TRUE)
+    # In place, and not in the parts.
+    data.table::set(got, j = "x", value = 9)
+    data.table::set(got, j = "more", value = 1:3)
+    expect_identical(names(got), c("k", "x", "more"))
+    expect_identical(as.data.frame(partition_collect(p)), rows)
+    tools::pskill(node_pids(cl)[round], tools::SIGKILL)
+  }
+  expect_identical(partition_collect(p)$x, rows$x)
 })

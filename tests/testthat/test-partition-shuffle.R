@@ -377,3 +377,51 @@ test_cluster("U7: the third argument of partition_shuffle() is the number of par
   expect_identical(partition_shuffle(p, "id", 8)$parts, 8L)
   expect_error(partition_shuffle(p, "id", 8, 1), "unused argument")
 })
+
+test_cluster("A group that fails has a row of its own, if wished", {
+  cl <- local_cluster()
+  rows <- data.frame(k = rep(1:10, each = 4), x = as.numeric(1:40))
+  p <- partition_scatter(cl, rows, 4)
+  fit <- function(rows, bad) {
+    if (rows$k[1L] %in% bad) stop("a bad model of ", rows$k[1L])
+    if (rows$k[1L] == 2L) return(NULL)
+    data.frame(m = c(mean(rows$x), -1), l = c("mean", "other"))
+  }
+  got <- function(bad, parts = 8L) {
+    done <- partition_reduce(p, "k", fit, bad, .on_error = "return", .parts = parts)
+    sorted_rows(partition_collect(done))
+  }
+  some <- got(c(3, 5))
+  expect_identical(names(some), c("k", "m", "l", ".error"))
+  expect_identical(some$k, c(1L, 1L, 3L, 4L, 4L, 5L, rep(6:10, each = 2L)))
+  expect_identical(some$.error[some$k == 3], "a bad model of 3")
+  expect_identical(is.na(some$.error), !some$k %in% c(3, 5))
+  expect_identical(is.na(some$m), some$k %in% c(3, 5))
+  expect_identical(some$m[some$k == 4], c(-1, 14.5))
+  # None fails, or all do.
+  plain <- sorted_rows(partition_collect(partition_reduce(p, "k", fit, 0, .parts = 8L)))
+  expect_identical(got(0)[names(plain)], plain)
+  expect_true(all(is.na(got(0)$.error)))
+  expect_identical(got(1:10)$.error, paste("a bad model of", 1:10))
+  # Parts in which all groups failed get the others' columns, and keep them when made again.
+  done <- partition_reduce(p, "k", fit, 1:8, .on_error = "return", .parts = 64L)
+  want <- partition_collect(done)
+  expect_identical(names(done), c("k", "m", "l", ".error"))
+  columns <- partition_map(done, function(part) data.frame(n = length(part)))
+  expect_setequal(unique(partition_collect(columns)$n), c(0L, 4L))
+  pid <- node_pids(cl)[1L]
+  tools::pskill(pid, tools::SIGKILL)
+  expect_identical(partition_collect(done), want)
+  # Without a way out the first error ends all.
+  expect_error(partition_reduce(p, "k", fit, 3), "Group `k` = 3", class = "muster_error_remote")
+})
+
+test_cluster("What `.on_error` can't return is refused", {
+  cl <- local_cluster()
+  p <- partition_scatter(cl, data.frame(.error = 1, x = 2), 1)
+  fun <- function(rows) list(.error = 1)
+  refused <- function(...) expect_error(partition_reduce(p, ..., fun), class = "muster_error_input")
+  refused(".error", .on_error = "return")
+  refused("x", .on_error = "return")
+  refused("x", .on_error = "ignore")
+})
