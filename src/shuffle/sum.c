@@ -221,6 +221,78 @@ double mst_sum_total(const struct mst_sum *sum, const struct mst_pile *pile,
   return ldexp(mean_of(value, rest, count), scale);
 }
 
+// ---- squares
+
+// A sum in progress, with room for its pile.
+struct exact {
+  struct mst_sum sum;
+  struct mst_pile pile;
+  struct mst_wide *wide;
+  double terms[MST_PILE_MAX];
+};
+
+static void exact_begin(struct exact *exact, struct mst_wide *wide) {
+  exact->sum = (struct mst_sum){0, 0};
+  exact->pile = (struct mst_pile){exact->terms, 0, MST_PILE_MAX, 0};
+  exact->wide = wide;
+}
+
+static void exact_add(struct exact *exact, double x) {
+  const double left = mst_sum_add(&exact->sum, x);
+  if (left == 0) return;
+  struct mst_pile *pile = &exact->pile;
+  mst_pile_add(pile, left, 0);
+  if (pile->count < pile->capacity) return;
+  double terms[MST_PILE_MAX];
+  pile->count = mst_pile_squeeze(pile, exact->wide, terms, &pile->scaled);
+  memcpy(pile->terms, terms, pile->count * sizeof *terms);
+}
+
+static void exact_add_product(struct exact *exact, double x, double y) {
+  const struct mst_product product = mst_product_of(x, y);
+  exact_add(exact, product.high);
+  exact_add(exact, product.low);
+}
+
+// Adds a sum, times a number.
+static void exact_add_sum(struct exact *exact, const struct mst_sum *sum,
+                          const struct mst_pile *pile, double factor) {
+  exact_add_product(exact, sum->value, factor);
+  exact_add_product(exact, sum->rest, factor);
+  for (uint32_t i = 0; pile != NULL && i < pile->count; i++)
+    exact_add_product(exact, pile->terms[i], factor);
+}
+
+static double exact_total(const struct exact *exact) {
+  return mst_sum_total(&exact->sum, &exact->pile, exact->wide, 0);
+}
+
+// With m, the mean rounded, the sum of (x - m)^2 is squares - 2 m sum + count m^2. The mean itself
+// is m + (sum - count m) / count.
+double mst_sum_deviations(const struct mst_sum *sum,
+                          const struct mst_pile *pile,
+                          const struct mst_sum *squares,
+                          const struct mst_pile *square_pile,
+                          struct mst_wide *wide, double count) {
+  MST_ASSERT(count >= 1);
+  const double mean = mst_sum_total(sum, pile, wide, count);
+  const struct mst_product all = mst_product_of(count, mean);
+  struct exact exact;
+  exact_begin(&exact, wide);
+  exact_add_sum(&exact, squares, square_pile, 1);
+  exact_add_sum(&exact, sum, pile, -2 * mean);
+  exact_add_product(&exact, all.high, mean);
+  exact_add_product(&exact, all.low, mean);
+  const double about_m = exact_total(&exact);
+  exact_begin(&exact, wide);
+  exact_add_sum(&exact, sum, pile, 1);
+  exact_add(&exact, -all.high);
+  exact_add(&exact, -all.low);
+  const double off = exact_total(&exact);
+  const double deviations = about_m - off * (off / count);
+  return deviations > 0 ? deviations : 0;
+}
+
 // ---- 64-bit whole numbers
 
 static struct mst_long negated(struct mst_long x) {

@@ -88,6 +88,32 @@ uint32_t mst_pile_squeeze(const struct mst_pile *pile, struct mst_wide *wide,
 double mst_sum_total(const struct mst_sum *sum, const struct mst_pile *pile,
                      struct mst_wide *wide, double count);
 
+// ---- squares
+
+// A product of two doubles, exactly: high + low, unless low underflows.
+struct mst_product {
+  double high, low;
+};
+
+static inline struct mst_product mst_product_of(double x, double y) {
+  struct mst_product product = {x * y, 0};
+  product.low = fma(x, y, -product.high);
+  return product;
+}
+
+// Squares of numbers whose size is outside of these aren't exact, or are too large to be added.
+#define MST_SQUARE_LEAST 0x1p-480
+#define MST_SQUARE_MOST 0x1p480
+
+// mst_sum_deviations gives the sum of the squared deviations of `count` numbers from their mean,
+// within a few units in the last place however close they are: from their exact sum, and that of
+// their squares. count: at least 1. The piles may be NULL; nothing in them may be scaled.
+double mst_sum_deviations(const struct mst_sum *sum,
+                          const struct mst_pile *pile,
+                          const struct mst_sum *squares,
+                          const struct mst_pile *square_pile,
+                          struct mst_wide *wide, double count);
+
 // ---- 64-bit whole numbers: their sum has 128 bits
 
 struct mst_long {

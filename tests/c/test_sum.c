@@ -269,3 +269,46 @@ TEST("Means of 64-bit whole numbers are rounded once") {
     mst_long_add(&sum, -INT64_MAX);
   CHECK(mst_long_mean(&sum, 3) == -0x1p63);
 }
+
+// Of numbers base + x[i] * unit, all exact, whose deviations are those of x times unit.
+static double deviations_of(const double *x, size_t n, double base,
+                            double unit) {
+  struct exact *sum = new_exact(), *squares = new_exact();
+  for (size_t i = 0; i < n; i++) {
+    const double number = base + x[i] * unit;
+    const struct mst_product square = mst_product_of(number, number);
+    add(sum, number);
+    add(squares, square.high);
+    add(squares, square.low);
+  }
+  const double deviations =
+      mst_sum_deviations(&sum->sum, &sum->pile, &squares->sum, &squares->pile,
+                         &sum->wide, (double)n);
+  for (unsigned i = 0; i < MST_WIDE_LIMBS; i++)
+    CHECK_INT(sum->wide.limb[i], 0);
+  free(sum);
+  free(squares);
+  return deviations;
+}
+
+TEST("Deviations are right however close numbers are, and how far from 0") {
+  const double x[] = {0, 1, 2, 3, 4, 5, 6, 7};
+  CHECK(deviations_of(x, 8, 0, 1) == 42);
+  CHECK(deviations_of(x, 8, 1e15, 1) == 42);
+  CHECK(deviations_of(x, 8, 1, 0x1p-52) == 42 * 0x1p-104);
+  CHECK(deviations_of(x, 8, 0x1p479, 0x1p427) == 42 * 0x1p854);
+  CHECK(deviations_of(x, 8, 0x1p-480, 0x1p-480) == 42 * 0x1p-960);
+  CHECK(deviations_of(x, 2, 1, 0x1p-52) == 0.5 * 0x1p-104);
+  const double same[] = {1, 1, 1, 1, 1, 1, 1};
+  const double bases[] = {0, 0.1, 1.0 / 3, 1e15 / 7, 1e-140, -123456.789};
+  for (size_t i = 0; i < sizeof bases / sizeof *bases; i++) {
+    for (size_t n = 1; n <= 7; n++)
+      CHECK(deviations_of(same, n, bases[i], 0) == 0);
+  }
+  // One number that is far from the others, many times over.
+  double far[1000] = {0};
+  far[500] = 0x1p400;
+  const double right = 0x1p800 * 0.999;
+  const double got = deviations_of(far, 1000, 0, 1);
+  CHECK(fabs(got - right) <= right * 0x1p-51);
+}

@@ -18,6 +18,8 @@ SEXP ffi_fold_sum(SEXP x, SEXP group, SEXP count, SEXP na_rm);
 SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count, SEXP counts);
 SEXP ffi_fold_least(SEXP x, SEXP group, SEXP count, SEXP na_rm, SEXP most,
                     SEXP partial);
+SEXP ffi_fold_square(SEXP x, SEXP group, SEXP count, SEXP na_rm);
+SEXP ffi_fold_var(SEXP sums, SEXP squares, SEXP group, SEXP count, SEXP counts);
 SEXP ffi_fold_count(SEXP x, SEXP group, SEXP count);
 
 #endif

@@ -378,6 +378,70 @@ SEXP ffi_fold_sum(SEXP x, SEXP group, SEXP count, SEXP na_rm) {
   return double_rows(&fold);
 }
 
+// ---- squares
+
+// ffi_fold_square gives the partial sums of x's squares, as ffi_fold_sum does; NULL if a number is
+// too large or too small for its square to be exact.
+SEXP ffi_fold_square(SEXP x, SEXP group, SEXP count, SEXP na_rm) {
+  const struct groups groups = groups_of(group, count);
+  const int skip = Rf_asLogical(na_rm) == 1;
+  check_length(x, &groups);
+  const struct numbers numbers = numbers_of(x);
+  struct fold fold = {.count = groups.count};
+  fold.sums = zeros((size_t)groups.count, sizeof *fold.sums);
+  for (R_xlen_t i = 0; i < groups.n; i++) {
+    const double number = number_at(&numbers, i);
+    if (skip && ISNAN(number)) continue;
+    const R_xlen_t to = groups.of[i] - 1;
+    if (R_FINITE(number)) {
+      const double size = fabs(number);
+      if (size == 0) continue;
+      if (size < MST_SQUARE_LEAST || size > MST_SQUARE_MOST) return R_NilValue;
+      const struct mst_product square = mst_product_of(number, number);
+      add(&fold, to, square.high);
+      add(&fold, to, square.low);
+    } else {
+      add(&fold, to, ISNAN(number) ? number : R_PosInf);
+    }
+  }
+  return double_rows(&fold);
+}
+
+// ffi_fold_var gives the variance of all rows of each group, from the partial sums of their numbers
+// and of the squares, both list(value, rest), and the counts of numbers (doubles): as R's var(), NA
+// for fewer than two, or if one of them is missing.
+SEXP ffi_fold_var(SEXP sums, SEXP squares, SEXP group, SEXP count,
+                  SEXP counts) {
+  const struct groups groups = groups_of(group, count);
+  for (int i = 0; i < 2; i++) {
+    check_length(VECTOR_ELT(sums, i), &groups);
+    check_length(VECTOR_ELT(squares, i), &groups);
+  }
+  if (Rf_xlength(counts) != groups.count) Rf_error("another number of counts");
+  const struct fold sum = fold_doubles(VECTOR_ELT(sums, 0), VECTOR_ELT(sums, 1),
+                                       &groups, 0),
+                    square = fold_doubles(VECTOR_ELT(squares, 0),
+                                          VECTOR_ELT(squares, 1), &groups, 0);
+  struct mst_wide *wide = zeros(1, sizeof *wide);
+  SEXP variances = PROTECT(Rf_allocVector(REALSXP, groups.count));
+  for (R_xlen_t k = 0; k < groups.count; k++) {
+    const double n = REAL(counts)[k];
+    double variance = NA_REAL;
+    if (n >= 2 && !ISNAN(square.sums[k].value)) {
+      variance = R_NaN;
+      if (R_FINITE(square.sums[k].value)) {
+        variance =
+            mst_sum_deviations(&sum.sums[k], pile_if(&sum, k), &square.sums[k],
+                               pile_if(&square, k), wide, n) /
+            (n - 1);
+      }
+    }
+    REAL(variances)[k] = variance;
+  }
+  UNPROTECT(1);
+  return variances;
+}
+
 // ---- totals
 
 static SEXP long_totals(const struct mst_long *sums, R_xlen_t count,
