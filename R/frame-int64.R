@@ -18,7 +18,8 @@ bind_int64 <- function(columns) {
     return(do.call(c, lapply(columns, as.double)))
   }
   columns[!long] <- lapply(columns[!long], int64_of)
-  structure(do.call(c, lapply(columns, as.double)), class = "integer64")
+  # Without their class: bit64's as.double() would make numbers of the bytes.
+  structure(do.call(c, lapply(columns, unclass)), class = "integer64")
 }
 
 is_no_number <- function(x) !(is.numeric(x) || is.logical(x)) || is.object(x)

@@ -67,7 +67,8 @@ take_rows <- function(x, rows) {
 
 take_columns_of <- function(x, names) {
   x <- with_columns(x, names)
-  new_frame(unclass(x)[names], frame_rows(x))
+  columns <- lapply(stats::setNames(nm = names), function(name) needed_column(x, name))
+  new_frame(columns, frame_rows(x))
 }
 
 # The first rows, or the last.
@@ -172,8 +173,8 @@ bind_columns <- function(columns) {
   if (!is.null(bound)) {
     return(bound)
   }
-  if (length(dim(columns[[1L]])) == 2L) {
-    return(do.call(rbind, columns))
+  if (any(vapply(columns, is_wide, NA))) {
+    return(bind_wide(columns))
   }
   if (any(vapply(columns, is_int64, NA))) {
     return(bind_int64(columns))
@@ -204,6 +205,19 @@ bind_columns <- function(columns) {
   if (all(as_is) && !inherits(bound, "AsIs")) I(bound) else bound
 }
 
+is_wide <- function(column) length(dim(column)) == 2L
+
+# Matrices and data frames; a column that is empty, or all NA, takes their form.
+bind_wide <- function(columns) {
+  model <- columns[[which(vapply(columns, is_wide, NA))[1L]]]
+  blank <- !vapply(columns, is_wide, NA) &
+    vapply(columns, function(x) is.logical(x) && all(is.na(x)), NA)
+  columns[blank] <- lapply(columns[blank], function(x) {
+    model[rep(NA_integer_, length(x)), , drop = FALSE]
+  })
+  do.call(rbind, columns)
+}
+
 # An error about the data, not about muster or R: the session words it. kind: of the muster_error_.
 # part: the part concerned, if not the present one.
 part_error <- function(text, kind = "input", part = NULL) {
@@ -216,11 +230,7 @@ part_error <- function(text, kind = "input", part = NULL) {
 # The columns of a key; a part_error if they can't be one.
 key_columns <- function(x, by) {
   missing <- setdiff(by, names(x))
-  if (length(missing)) {
-    part_error(paste0(
-      "There is no column `", missing[1L], "`; there are ", column_list(names(x)), "."
-    ))
-  }
+  if (length(missing)) no_column(missing[1L], names(x))
   lapply(stats::setNames(by, by), function(name) {
     column <- the_column(x, name)
     if (is.null(key_family(column))) {
@@ -231,6 +241,10 @@ key_columns <- function(x, by) {
     }
     column
   })
+}
+
+no_column <- function(name, names) {
+  part_error(paste0("There is no column `", name, "`; there are ", column_list(names), "."))
 }
 
 # By name, since a function may have returned two columns of one name.
@@ -266,5 +280,11 @@ key_family <- function(column) {
 
 key_families <- function(x, by) vapply(key_columns(x, by), key_family, "")
 
-# list(group, first) of all rows.
-key_groups <- function(x, by) .Call(ffi_key_groups, key_columns(x, by), frame_rows(x))
+# list(group, first) of all rows. Without a key all rows are one group.
+key_groups <- function(x, by) {
+  n <- frame_rows(x)
+  if (!length(by)) {
+    return(list(group = rep(1L, n), first = if (n) 1L else integer()))
+  }
+  .Call(ffi_key_groups, key_columns(x, by), n)
+}

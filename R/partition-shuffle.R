@@ -18,43 +18,24 @@
 #' else: not on the number of workers, timing or losses. Sort the collected result if you need
 #' another order.
 #'
-#' @section Aggregates:
-#' If `.fun` is a named character vector, as in `c(total = "sum(x)", n = "n()")`, each worker
-#' aggregates its groups before any rows are moved (where that leaves at most half of the rows),
-#' so very large and very uneven groups cost no more than others. Available are `sum()`, `mean()`,
-#' `min()` and `max()` of one column, with or without `na.rm`, and `n()`. The value of `na.rm` is
-#' evaluated where `partition_reduce()` is called, and must be `TRUE` or `FALSE`. Other arguments
-#' are errors.
-#'
-#' Sums are exact and then rounded once; means are within one unit in the last place of the exact
-#' ones. Neither depends on the order of rows, on the number of parts or workers, or on which rows
-#' were aggregated where, and nothing is lost when numbers cancel or an intermediate sum
-#' overflows: `sum(c(1e16, 1, -1e16))` is 1, and the sum of `c(1e308, 1e308, -1e308)` is 1e308.
-#' `NA`, `NaN` and infinite numbers propagate as in base R; if a group has both, `NA` wins over
-#' `NaN`.
-#'
-#' Columns may be logical, integer or numeric; the results are then numeric, even where base R's
-#' `sum()` would overflow an integer. They may also be Date, POSIXct (neither has a `sum()`) or
-#' difftime; the results then keep the class. For integer64, `sum()`, `min()` and `max()` are
-#' integer64, exact in all 64 bits, and `mean()` is numeric; a sum past 2^63 is an error, but an
-#' intermediate sum may pass it. Package bit64 isn't needed. Matrices, data frames, factors and
-#' strings are errors; other classes are dropped.
-#'
-#' If `.fun` is a function, it gets all rows of a group at once, so they must all move to one
-#' part: a group that makes up most of the data is one worker's job, and must fit into its memory.
-#' `.combine`, if given, is first called with those rows of a group that one part has, and its
-#' result is moved instead of these rows: it must return the columns that `.fun` needs, with or
-#' without those of the key.
+#' @section Groups:
+#' `.fun` gets all rows of a group at once, so they must all move to one part: a group that makes
+#' up most of the data is one worker's job, and must fit into its memory. All columns move: select
+#' those that it needs, as in `p[c("key", "x")]`. `.combine`, if given, is first called with those
+#' rows of a group that one part has, and its result is moved instead of these rows: it must return
+#' the columns that `.fun` needs, with or without those of the key. For sums, means and the like,
+#' and a value for each group, [partition_summarise()] is shorter and much faster.
 #'
 #' @param p,.p A handle from [partition_scatter()] or a related function.
 #' @param by,.by Names of the columns that are the key, from 1 to 64.
 #' @param parts,.parts Number of parts of the result, from 1 to 4096. By default, as many as the
 #'   data has.
-#' @param .fun Aggregates, see there, or a function of the rows of one group (a data frame) that
-#'   returns a data frame, a named list or vector (one row), a single value (a column `value`), or
+#' @param .fun A function of the rows of one group (a data frame), the name of one, or a lambda
+#'   such as `~ nrow(.x)`, that returns a data frame, a named list or vector (one row), a single
+#'   value (a column `value`), or
 #'   `NULL` (no rows). The key's columns are put before its result, whose columns of the same
 #'   names are dropped. If no group has rows, the result has only the key's columns.
-#' @param .combine `NULL`, or a function like `.fun`, see Aggregates.
+#' @param .combine `NULL`, or a function like `.fun`, see Groups.
 #' @param ... Further arguments of `.fun` and `.combine`. Any name that doesn't begin with a dot
 #'   is theirs.
 #' @param .args A list of further arguments, for names that begin with a dot.
@@ -91,11 +72,10 @@
 #' @section Source:
 #' Splitting by the hash of a key: Dean and Ghemawat's MapReduce (OSDI 2004). Users of multidplyr
 #' ask for correct groups whatever part their rows are in (its issues 29 and 132).
-#' @seealso [partition_join()], [map_reduce()].
+#' @seealso [partition_summarise()], [partition_join()], [map_reduce()].
 #' @examples
 #' cl <- cluster_start(2)
 #' p <- partition_scatter(cl, mtcars, parts = 4)
-#' partition_collect(partition_reduce(p, "cyl", c(n = "n()", power = "mean(hp)")))
 #' fits <- partition_reduce(p, "cyl", function(g) coef(lm(mpg ~ wt, g)))
 #' partition_collect(fits)
 #' cluster_stop(cl)
@@ -164,15 +144,11 @@ partition_reduce <- function(.p, .by, .fun, ..., .args = NULL, .combine = NULL, 
   stream <- map_stream(.seed, p$cl, call)
   returns <- check_choice(.on_error, ".on_error", c("stop", "return"), call) == "return"
   own <- c(".args", ".combine", ".parts", ".on_error", ".seed", ".speculate")
-  if (is.character(fun) && (!is.null(names(fun)) || any(grepl("(", fun, fixed = TRUE)))) {
-    more <- user_args(list(...), .args, NULL, own, character(), call)
-    check_no_more(more, .combine, call)
-    aggregates <- parse_aggregates(fun, parent.frame(), call)
-    check_results(names(fun), by, call)
-    fold <- function(name) {
-      list(list(kind = "inner", fun = name, args = list(by, aggregates)))
-    }
-    return(shuffle_stages(p, by, parts, call, fold("fold_partial"), fold("fold_final"))$handle)
+  if (is.character(fun) && (length(fun) != 1L || grepl("(", fun, fixed = TRUE))) {
+    abort_muster("input", "`.fun` must be a function, or the name of one, not code as text.",
+      hints = "For expressions: partition_summarise(p, .by = key, total = sum(x)).",
+      argument = ".fun", call = call
+    )
   }
   fun <- find_function(fun, parent.frame(), call)
   combine <- function_of(.combine, call)

@@ -271,6 +271,7 @@ take_answer <- function(run, task, about) {
       what = part, part = key[2L], group = of$key, file = run_file(run, key, value$file)
     )
   }
+  if (!is.null(value$replan)) signal_replan(value$replan)
   if (!is.null(value$wrong)) {
     abort_part(run, key, value$wrong, about$worker, value$kind, value$file)
   }
@@ -281,6 +282,13 @@ take_answer <- function(run, task, about) {
   if (is.null(value$missing)) {
     run_commit(run, key, value, about$worker)
   }
+}
+
+# For partition_summarise(), whose plan isn't right for the data.
+signal_replan <- function(what) {
+  signalCondition(structure(c(list(message = "another plan is needed", call = NULL), what),
+    class = c("muster_replan", "condition")
+  ))
 }
 
 run_commit <- function(run, key, value, worker) {
@@ -298,6 +306,10 @@ run_commit <- function(run, key, value, worker) {
   if (!is.null(value$spot)) links_note_spot(stage, key[2L], value$spot)
   if (length(value$model)) set_model(run, stage, key, value, worker)
   if (!is.null(value$families)) check_families(run, stage, value$families)
+  if (!is.null(value$types)) {
+    if (is.null(stage$types)) stage$types <- value$types
+    if (!identical(stage$types, value$types)) signal_replan(list(folds = FALSE))
+  }
   if (identical(stage, run$stage)) {
     run$answers[[key[2L]]] <- value
   }

@@ -1,4 +1,12 @@
-# Sums etc., in workers: folded by group before rows travel, and again afterwards.
+# Aggregates of groups, in workers: partial results of each part's rows, before rows travel, and
+# totals afterwards. See docs/SHUFFLE.md, Partial results.
+#
+# plan: what summarise-plan.R makes of the user's expressions.
+#   codes: what aggregates are of, see fold-rows.R.
+#   folds: list(kind, code, na_rm), the partial results: each has columns of its own.
+#   aggregates: list(how, code, na_rm, folds, results): of which folds a value is made.
+#   results: list(name, code), code with a symbol for each aggregate ("a1") and for each result
+#   before it ("r1").
 #
 # The rows that travel have the key's columns, by name, and then partial results, which are found by
 # position: the user's columns may have any names. The columns are the same whether rows are folded
@@ -8,46 +16,125 @@
 # (src/shuffle/sum.h says why, src/ffi/data/folds.c how). So totals are rounded once, and don't
 # depend on where rows were folded.
 
-# The columns of each aggregate's partial results.
-fold_parts <- list(
-  sum = c("value", "rest"), mean = c("value", "rest", "count"), min = "least", max = "least",
-  n = "count"
+# The columns of each kind's partial results.
+fold_columns <- list(
+  count = "count", sum = c("value", "rest"), square = c("value", "rest"), min = "least",
+  max = "least", first = "edge", last = "edge", distinct = c("member", "seen")
 )
 
-# aggregates: list of list(name, how, column, na_rm), see parse_aggregates().
-fold_partial <- function(x, by, aggregates) {
-  used <- unlist(lapply(aggregates, `[[`, "column"))
-  x <- with_columns(x, c(by, used))
-  columns <- lapply(aggregates, function(one) if (!is.null(one$column)) fold_column(x, one))
-  if (!has_few_groups(x, by)) {
-    parts <- Map(fold_nothing, aggregates, columns, frame_rows(x))
-    return(partial_frame(as.list(x[by]), parts, frame_rows(x)))
+# plan's values for the rows of x: list(codes, folds), folds in their groups if `few`.
+fold_partial <- function(x, by, plan) {
+  x <- with_columns(x, c(by, plan$columns))
+  n <- frame_rows(x)
+  values <- fold_values(x, plan)
+  types <- code_types(x, plan)
+  members <- Filter(function(fold) fold$kind == "distinct", plan$folds)
+  members <- lapply(members, function(fold) values[[fold$code]])
+  few <- has_few_groups(key_columns(x, by), n) &&
+    (!length(members) || has_few_groups(c(key_columns(x, by), members), n))
+  if (!few) {
+    parts <- each_fold(plan, fold_nothing, values, n)
+    return(structure(partial_frame(as.list(x[by]), parts, n), types = types))
   }
   groups <- key_groups(x, by)
-  n <- length(groups$first)
-  folded <- Map(fold_groups, aggregates, columns, list(groups$group), n)
-  further <- unlist(lapply(folded, `[[`, "group"))
-  parts <- spread_parts(folded, n)
-  parts <- Map(with_class, parts, columns)
-  keys <- take_rows(x[by], groups$first[c(seq_len(n), further)])
-  partial_frame(as.list(keys), parts, frame_rows(keys))
+  folded <- fold_rows(plan, values, groups$group, length(groups$first))
+  keys <- take_rows(x[by], groups$first[folded$group])
+  structure(partial_frame(as.list(keys), folded$parts, frame_rows(keys)), types = types)
+}
+
+# list(parts, group): the columns of each fold, and the group of each row: one for each of n groups,
+# and then further ones.
+fold_rows <- function(plan, values, group, n) {
+  folded <- each_fold(plan, fold_groups, values, group, n)
+  list(
+    parts = Map(with_class, spread_parts(folded, n), lapply(plan$folds, fold_value, values)),
+    group = c(seq_len(n), unlist(lapply(folded, `[[`, "group")))
+  )
+}
+
+each_fold <- function(plan, fun, ...) {
+  lapply(seq_along(plan$folds), function(k) {
+    folded <- fun(plan$folds[[k]], ...)
+    if (is.null(folded)) replan(results_of(plan, function(one) k %in% one$folds))
+    folded
+  })
+}
+
+# What a fold is of: NULL for a count of rows.
+fold_value <- function(fold, values) if (fold$code > 0L) values[[fold$code]]
+
+# The values of plan's codes for each row. Raises muster_part_replan where that, or an aggregate of
+# them, is only known for whole groups.
+fold_values <- function(x, plan) {
+  columns <- lapply(stats::setNames(nm = plan$columns), function(name) needed_column(x, name))
+  n <- frame_rows(x)
+  values <- lapply(seq_along(plan$codes), function(k) {
+    # R's own error is raised for a group, too, which then is named.
+    value <- tryCatch(rows_value(plan$codes[[k]], columns, n), error = function(e) {
+      if (n == 0L) logical() else replan(results_of(plan, function(one) one$code == k))
+    })
+    if (is_bare(value)) attributes(value) <- NULL
+    value
+  })
+  for (one in if (n > 0L) plan$aggregates) {
+    if (one$code > 0L && !can_fold(one$how, values[[one$code]])) replan(one$results)
+  }
+  values
+}
+
+# The types of columns in code that does more than name one: it may have other values for another
+# type, so they must be the same in all parts.
+code_types <- function(x, plan) {
+  names <- unique(unlist(lapply(Filter(is.call, plan$codes), all.vars)))
+  if (!frame_rows(x) || !length(names)) {
+    return(NULL)
+  }
+  vapply(stats::setNames(nm = names), function(name) {
+    column <- .subset2(x, name)
+    paste(c(typeof(column), oldClass(column), attr(column, "tzone")), collapse = " ")
+  }, "")
+}
+
+# The results that use some aggregates.
+results_of <- function(plan, uses) {
+  unlist(lapply(Filter(uses, plan$aggregates), `[[`, "results"))
+}
+
+# These results are to be evaluated with whole groups.
+replan <- function(whole) {
+  stop(structure(list(message = "needs whole groups", call = NULL, whole = whole), # tidy: caught
+    class = c("muster_part_replan", "error", "condition")
+  ))
+}
+
+# Whether folds give what R's function would.
+can_fold <- function(how, x) {
+  bare <- is_bare(x)
+  number <- bare && (is.numeric(x) || is.logical(x))
+  switch(how,
+    sum = number || is_int64(x) || identical(oldClass(x), "difftime"),
+    mean = , min = , max = number || (is_known(x) && !is.factor(x)),
+    var = , sd = number,
+    any = , all = bare && is.logical(x),
+    first = , last = bare || is_known(x),
+    n_distinct = (bare || is_known(x)) && !is.null(key_family(x))
+  )
 }
 
 partial_frame <- function(keys, parts, n) {
-  parts <- unlist(parts, recursive = FALSE, use.names = FALSE)
+  parts <- as.list(unlist(parts, recursive = FALSE, use.names = FALSE))
   names(parts) <- rep("", length(parts))
   new_frame(c(keys, parts), n)
 }
 
-# Whether folding would leave at most half of the rows, judged by the groups in a sample: folding a
+# Whether folding would leave at most half of n rows, judged by the groups in a sample: folding a
 # row that isn't saved costs more than moving it. Rows sorted in runs aren't treated specially.
-has_few_groups <- function(x, by) {
-  n <- frame_rows(x)
+has_few_groups <- function(columns, n) {
   m <- 4096L
-  if (n <= 2L * m) {
+  if (n <= 2L * m || !length(columns)) {
     return(TRUE)
   }
-  seen <- length(key_groups(take_rows(x[by], seq_len(m)), by)$first)
+  seen <- length(.Call(ffi_key_groups, as.list(take_rows(columns, seq_len(m))), m)$first)
   # Expected number of groups seen in m rows, of G equally frequent ones; solved for G.
   among <- function(groups, rows) groups * -expm1(-rows / groups)
   if (among(n / 2, m) <= seen) {
@@ -57,45 +144,81 @@ has_few_groups <- function(x, by) {
   among(exp(groups$root), n) <= n / 2
 }
 
-# One aggregate's partial results: list(columns, group), without classes. Rows after the first n are
-# further ones of these groups.
-fold_groups <- function(one, column, group, n) {
-  if (one$how == "n") {
-    count <- .Call(ffi_fold_count, NULL, group, n)
-    return(list(columns = list(count = count), group = integer()))
+# One fold's partial results: list(columns, group), sums and extremes without classes. Rows after
+# the first n are further ones of these groups. NULL if there are none that are right.
+fold_groups <- function(fold, values, group, n) {
+  x <- fold_value(fold, values)
+  if (fold$kind %in% c("sum", "square")) {
+    return(fold_sums(fold, x, group, n))
   }
-  if (one$how %in% c("min", "max")) {
-    least <- .Call(ffi_fold_least, column, group, n, one$na_rm, one$how == "max", TRUE)
-    return(list(columns = list(least = as_blank(least, column)), group = integer()))
+  if (fold$kind == "distinct") {
+    return(fold_members(fold, x, group, n))
   }
-  sums <- .Call(ffi_fold_sum, column, group, n, one$na_rm)
+  list(group = integer(), columns = switch(fold$kind,
+    count = list(count = .Call(ffi_fold_count, x, group, n)),
+    min = , max = {
+      least <- .Call(ffi_fold_least, x, group, n, fold$na_rm, fold$kind == "max", TRUE)
+      list(least = as_blank(least, x))
+    },
+    first = , last = list(edge = take_rows(list(x), edge_rows(fold$kind, group, n))[[1L]])
+  ))
+}
+
+fold_sums <- function(fold, x, group, n) {
+  sums <- if (fold$kind == "sum") {
+    .Call(ffi_fold_sum, x, group, n, fold$na_rm)
+  } else {
+    .Call(ffi_fold_square, x, group, n, fold$na_rm)
+  }
+  if (is.null(sums)) {
+    return(NULL)
+  }
+  if (fold$kind == "sum" && !fold$na_rm) sums$value <- as_blank(sums$value, x)
+  list(columns = sums[c("value", "rest")], group = sums$group)
+}
+
+# Each value that occurs in a group is a further row.
+fold_members <- function(fold, x, group, n) {
+  rows <- which(!(fold$na_rm & missing_rows(x)))
+  keys <- list(group[rows], take_rows(list(x), rows)[[1L]])
+  rows <- rows[.Call(ffi_key_groups, keys, length(rows))$first]
   columns <- list(
-    value = if (one$na_rm) sums$value else as_blank(sums$value, column), rest = sums$rest
+    member = take_rows(list(x), c(rep(NA_integer_, n), rows))[[1L]],
+    seen = rep(c(FALSE, TRUE), c(n, length(rows)))
   )
-  if (one$how == "mean") {
-    count <- .Call(ffi_fold_count, if (one$na_rm) column, group, n)
-    columns$count <- c(count, integer(length(sums$group)))
-  }
-  list(columns = columns, group = sums$group)
+  list(columns = columns, group = group[rows])
 }
 
-# The result of fold_groups() if each row were its own group, with classes.
-fold_nothing <- function(one, column, n) {
-  if (one$how == "n") {
-    return(list(count = rep(1L, n)))
+# The first or last row of each group, NA if it has none.
+edge_rows <- function(kind, group, n) {
+  if (kind == "first") {
+    return(match(seq_len(n), group))
   }
-  value <- bare_numbers(column)
-  if (one$how %in% c("min", "max")) {
-    return(with_class(list(least = as_blank(value, column)), column))
-  }
-  count <- if (one$na_rm) .Call(ffi_fold_count, column, seq_len(n), n)
-  if (one$na_rm) value[count == 0L] <- 0L else value <- as_blank(value, column)
-  columns <- list(value = value, rest = raw(n))
-  if (one$how == "mean") columns$count <- if (one$na_rm) count else rep(1L, n)
-  with_class(columns, column)
+  length(group) + 1L - match(seq_len(n), rev(group))
 }
 
-# Some aggregates have further rows: there the others get neutral values.
+# The columns of fold_groups() if each row were its own group, with classes.
+fold_nothing <- function(fold, values, n) {
+  x <- fold_value(fold, values)
+  switch(fold$kind,
+    count = list(count = if (is.null(x)) rep(1L, n) else as.integer(!missing_rows(x))),
+    min = , max = with_class(list(least = as_blank(bare_numbers(x), x)), x),
+    first = , last = list(edge = x),
+    distinct = list(member = x, seen = !(fold$na_rm & missing_rows(x))),
+    square = fold_sums(fold, x, seq_len(n), n)$columns,
+    sum = {
+      value <- bare_numbers(x)
+      if (fold$na_rm) value[missing_rows(x)] <- 0L else value <- as_blank(value, x)
+      with_class(list(value = value, rest = raw(n)), x)
+    }
+  )
+}
+
+missing_rows <- function(x) {
+  if (is_int64(x)) .Call(ffi_fold_count, x, seq_along(x), length(x)) == 0L else is.na(x)
+}
+
+# Some folds have further rows: there the others get values that change nothing.
 spread_parts <- function(folded, n) {
   groups <- lapply(folded, `[[`, "group")
   all <- unlist(groups)
@@ -109,10 +232,12 @@ spread_parts <- function(folded, n) {
     none <- which(is.na(at))
     lapply(stats::setNames(nm = names(one$columns)), function(kind) {
       column <- one$columns[[kind]]
-      spread <- column[at]
-      if (kind == "least") {
-        spread[none] <- column[all[none - n]]
-      } else if (kind != "rest") {
+      # Of extremes and first rows, the group's own.
+      if (kind %in% c("least", "edge")) at[none] <- all[none - n]
+      spread <- take_rows(list(column), at)[[1L]]
+      if (kind == "seen") {
+        spread[none] <- FALSE
+      } else if (kind %in% c("value", "count")) {
         spread[none] <- 0L
       }
       spread
@@ -120,65 +245,127 @@ spread_parts <- function(folded, n) {
   }, folded, ends)
 }
 
-fold_final <- function(x, by, aggregates) {
-  groups <- key_groups(x, by)
-  n <- length(groups$first)
-  widths <- lengths(fold_parts[vapply(aggregates, `[[`, "", "how")])
-  ends <- length(by) + cumsum(widths)
-  folded <- Map(function(one, width, end) {
-    columns <- lapply(end - width + seq_len(width), function(k) .subset2(x, k))
-    names(columns) <- fold_parts[[one$how]]
-    fold_total(one, columns, groups$group, n)
-  }, aggregates, widths, ends)
-  names(folded) <- vapply(aggregates, `[[`, "", "name")
-  new_frame(c(as.list(take_rows(x[by], groups$first)), folded), n)
+# ---- Totals
+
+# The results of all groups, from the partial results of all parts.
+fold_final <- function(x, by, plan) {
+  groups <- all_groups(x, by)
+  at <- length(by)
+  parts <- lapply(plan$folds, function(fold) {
+    names <- fold_columns[[fold$kind]]
+    columns <- lapply(at + seq_along(names), function(k) .subset2(x, k))
+    at <<- at + length(names)
+    stats::setNames(columns, names)
+  })
+  results <- folded_results(plan, parts, groups$group, groups$n)
+  if (plan$returns) results$.error <- rep(NA_character_, groups$n)
+  new_frame(c(key_values_of(x, by, groups), results), groups$n)
 }
 
-fold_total <- function(one, parts, group, n) {
-  if (one$how %in% c("min", "max")) {
-    # With na_rm, NA is the value of a part without numbers.
-    least <- .Call(ffi_fold_least, parts$least, group, n, one$na_rm, one$how == "max", FALSE)
-    return(restore_class(least, parts$least))
+key_values_of <- function(x, by, groups) as.list(take_rows(x[by], groups$first))
+
+# key_groups() with the number of groups: without a key there is one, even if it has no rows.
+all_groups <- function(x, by) {
+  groups <- key_groups(x, by)
+  c(groups, list(n = if (length(by)) length(groups$first) else 1L))
+}
+
+# The results that are made of folds, by name.
+folded_results <- function(plan, parts, group, n) {
+  values <- lapply(plan$aggregates, function(one) aggregate_of(one, parts[one$folds], group, n))
+  if (length(values)) names(values) <- paste0("a", seq_along(values))
+  done <- list()
+  for (k in seq_along(plan$results)) {
+    one <- plan$results[[k]]
+    if (is.null(one$code)) next
+    value <- group_value(one$code, values, n, k)
+    values[[paste0("r", k)]] <- value
+    done[[one$name]] <- value
   }
-  counts <- if (!is.null(parts$count)) {
-    .Call(ffi_fold_total, parts$count, NULL, group, n, NULL)
+  done
+}
+
+# Code's value for each of n groups, for result k.
+group_value <- function(code, values, n, k) {
+  if (is.symbol(code)) {
+    return(values[[as.character(code)]])
   }
-  if (one$how == "n") {
-    return(counts)
+  if (n == 0L) {
+    return(logical())
   }
-  total <- .Call(ffi_fold_total, parts$value, parts$rest, group, n, counts)
-  if (is.null(total)) {
-    part_error(paste0(
-      "A sum of integer64 column `", one$column, "` is past 2^63. Make it numeric first."
-    ))
+  tryCatch(rows_value(code, values, n), muster_not_by_row = function(e) {
+    used <- values[intersect(all.vars(code), names(values))]
+    # Its methods are in a package.
+    if (any(vapply(used, is_int64, NA))) replan(k)
+    bind_columns(lapply(seq_len(n), function(i) {
+      eval(code, lapply(used, function(value) take_rows(list(value), i)[[1L]]), baseenv())
+    }))
+  })
+}
+
+aggregate_of <- function(one, parts, group, n) {
+  first <- parts[[1L]]
+  sum_of <- function(value, rest = NULL, counts = NULL) {
+    .Call(ffi_fold_total, value, rest, group, n, counts)
   }
-  # Means of whole numbers aren't whole.
-  if (one$how == "mean" && is_int64(parts$value)) total else restore_class(total, parts$value)
+  switch(one$how,
+    n = as_whole(sum_of(first$count)),
+    sum = {
+      total <- sum_of(first$value, first$rest)
+      if (is.null(total)) {
+        part_error("A sum of integer64 is past 2^63. Make it numeric first.")
+      }
+      typed_total(total, first$value)
+    },
+    mean = {
+      mean <- sum_of(first$value, first$rest, sum_of(parts[[2L]]$count))
+      # Means of whole numbers aren't whole.
+      if (is_int64(first$value)) mean else restore_class(mean, first$value)
+    },
+    min = , max = {
+      # With na_rm, NA is the value of a part without numbers.
+      least <- .Call(ffi_fold_least, first$least, group, n, one$na_rm, one$how == "max", FALSE)
+      typed_total(least, first$least)
+    },
+    var = , sd = {
+      counts <- sum_of(parts[[3L]]$count)
+      var <- .Call(ffi_fold_var, unname(first), unname(parts[[2L]]), group, n, counts)
+      if (one$how == "sd") sqrt(var) else var
+    },
+    any = , all = {
+      yes <- sum_of(first$value, first$rest)
+      known <- sum_of(parts[[2L]]$count)
+      rows <- sum_of(parts[[3L]]$count)
+      found <- if (one$how == "any") yes > 0 else yes < known
+      ifelse(found, one$how == "any", ifelse(!one$na_rm & known < rows, NA, one$how != "any"))
+    },
+    first = , last = take_rows(list(first$edge), edge_rows(one$how, group, n))[[1L]],
+    n_distinct = {
+      rows <- which(first$seen)
+      keys <- list(group[rows], take_rows(list(first$member), rows)[[1L]])
+      tabulate(group[rows][.Call(ffi_key_groups, keys, length(rows))$first], n)
+    }
+  )
+}
+
+# Of the type of the partial results.
+typed_total <- function(total, like) {
+  if (is.object(like)) {
+    return(restore_class(total, like))
+  }
+  if (is.double(like)) total else as_whole(total)
+}
+
+# Integers, if all are in their range.
+as_whole <- function(x) {
+  if (all(abs(x) <= .Machine$integer.max, na.rm = TRUE)) as.integer(x) else x
 }
 
 # ---- Columns
 
-fold_column <- function(x, one) {
-  column <- the_column(x, one$column)
-  if (is.null(column)) {
-    part_error(paste0(
-      "There is no column `", one$column, "`; there are ", column_list(names(x)), "."
-    ))
-  }
-  if (length(dim(column)) > 1L) {
-    part_error(paste0(
-      "`", one$how, "` needs a column of numbers, but `", one$column, "` is ",
-      if (is.data.frame(column)) "a data frame" else "a matrix", ": make each of its columns one."
-    ))
-  }
-  # As in R: differences can be summed, dates and times can't.
-  timed <- is_timed(column) && (one$how != "sum" || inherits(column, "difftime"))
-  numbers <- (is.numeric(column) && !is_timed(column)) || is.logical(column) || is_int64(column)
-  if (!(numbers || timed) || !typeof(column) %in% c("logical", "integer", "double")) {
-    part_error(paste0(
-      "`", one$how, "` needs numbers, but column `", one$column, "` is ", describe(column), "."
-    ))
-  }
+needed_column <- function(x, name) {
+  column <- the_column(x, name)
+  if (is.null(column)) no_column(name, names(x))
   column
 }
 

@@ -53,17 +53,20 @@ part_run <- function(spec) {
 # The error of steps in the form for the session, or NULL.
 part_failure <- function(code) {
   failure <- piece_error(code)
+  about <- the$failing
+  the$failing <- NULL
   condition <- failure$condition
   if (is_memory_error(condition)) {
     class(failure$condition) <- c("muster_error_memory", class(condition))
   }
-  if (inherits(condition, "muster_part_missing")) {
+  if (inherits(condition, "muster_part_replan")) {
+    list(replan = list(whole = condition$whole, all = condition$all))
+  } else if (inherits(condition, "muster_part_missing")) {
     list(missing = condition$keys, barred = condition$barred)
   } else if (inherits(condition, "muster_part_error")) {
     list(wrong = conditionMessage(condition), kind = condition$kind)
   } else if (!is.null(failure)) {
-    failure$about <- the$failing
-    the$failing <- NULL
+    failure$about <- about
     list(error = failure)
   }
 }
@@ -137,6 +140,7 @@ part_call <- function(step, data) {
       data, step$by, own(if (step$which == 2L) job$args$combine else fun), job$args$more,
       isTRUE(step$returns)
     ),
+    summarise = summarise_groups(data, step$by, step$plan, job$args$funs, own),
     elements = map_elements_of(step, own(fun), job$args),
     reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))
   ))
@@ -145,7 +149,7 @@ part_call <- function(step, data) {
   }
   whole <- TRUE
   # The result of apply_groups() is plain, and may be open.
-  if (step$how == "groups") value else plain_frame(value)
+  if (step$how %in% c("groups", "summarise")) value else plain_frame(value)
 }
 
 # Wraps the user's function so that each call has its own stream: for each group, key or element of
@@ -182,7 +186,11 @@ part_split <- function(data, step, key) {
   } else {
     keyed <- with_columns(data, step$by)
     families <- key_families(keyed, step$by)
-    sorted <- .Call(ffi_key_split, key_columns(keyed, step$by), frame_rows(data), step$parts)
+    sorted <- if (length(step$by)) {
+      .Call(ffi_key_split, key_columns(keyed, step$by), frame_rows(data), step$parts)
+    } else {
+      .Call(ffi_rows_sort, rep(1L, frame_rows(data)), step$parts)
+    }
     rows <- diff(sorted$begin)
     blocks <- split_rows(data, sorted)
   }
@@ -200,7 +208,8 @@ part_split <- function(data, step, key) {
   }
   list(
     rows = frame_rows(data), bytes = written[1L], spilled = written[2L] == 1,
-    families = families, model = if (is_open(data)) data else take_rows(data, integer()),
+    families = families, types = attr(data, "types"),
+    model = if (is_open(data)) data else take_rows(data, integer()),
     shares = rows, spot = as.integer(written[3:6])
   )
 }

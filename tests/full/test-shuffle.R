@@ -231,9 +231,10 @@ test_cluster("Groups and joins over 336,776 flights are base R's and data.table'
   flights <- as.data.frame(nycflights13::flights)
   planes <- as.data.frame(nycflights13::planes)[c("tailnum", "seats", "year")]
   p <- partition_scatter(cl, flights)
-  sums <- partition_collect(partition_reduce(p, c("origin", "dest", "month"), c(
-    n = "n()", air = "sum(air_time, na.rm = TRUE)", worst = "max(arr_delay, na.rm = TRUE)"
-  )))
+  sums <- partition_collect(partition_summarise(p,
+    .by = c(origin, dest, month), n = n(), air = sum(air_time, na.rm = TRUE),
+    worst = max(arr_delay, na.rm = TRUE)
+  ))
   key <- function(x) paste(x$origin, x$dest, x$month)
   expect_identical(nrow(sums), length(unique(key(flights))))
   air <- tapply(flights$air_time, key(flights), sum, na.rm = TRUE)
@@ -249,7 +250,7 @@ test_cluster("Groups and joins over 336,776 flights are base R's and data.table'
   count <- function(table) table[, list(n = .N), by = c("carrier", "time_hour")]
   environment(count) <- globalenv()
   by <- count(data.table::as.data.table(flights))
-  ours <- partition_collect(partition_reduce(p, c("carrier", "time_hour"), c(n = "n()")))
+  ours <- partition_collect(partition_summarise(p, .by = c("carrier", "time_hour"), n = n()))
   expect_identical(nrow(ours), nrow(by))
   both <- merge(ours, as.data.frame(by), by = c("carrier", "time_hour"))
   expect_identical(nrow(both), nrow(by))

@@ -175,25 +175,40 @@ is_exact_mean <- function(x, got) {
 }
 
 # What fold_partial() does where folding doesn't pay.
-fold_unfolded <- function(x, by, aggregates) {
-  columns <- lapply(aggregates, function(one) if (!is.null(one$column)) fold_column(x, one))
-  parts <- Map(fold_nothing, aggregates, columns, nrow(x))
+fold_unfolded <- function(x, by, plan) {
+  x <- with_columns(x, c(by, plan$columns))
+  parts <- each_fold(plan, fold_nothing, fold_values(x, plan), nrow(x))
   partial_frame(as.list(x[by]), parts, nrow(x))
+}
+
+# The plan for expressions as text, all of which fold.
+text_plan <- function(what, columns, env = parent.frame()) {
+  exprs <- Map(function(name, text) list(name = name, code = str2lang(text), env = env),
+    names(what), what, USE.NAMES = FALSE
+  )
+  plan <- plan_results(exprs, columns)
+  plan$returns <- FALSE
+  plan
+}
+
+# partition_summarise() of expressions as text, by name.
+summarise_text <- function(p, by, what, ..., env = parent.frame()) {
+  do.call(partition_summarise, c(list(p), lapply(what, str2lang), list(.by = by, ...)), envir = env)
 }
 
 # Aggregates of rows that are in these parts (a number for each row), some folded before they
 # travel and some not: groups in the order of their first appearance.
 fold_in_parts <- function(x, by, what, part = rep(1L, nrow(x)), unfolded = integer()) {
-  aggregates <- parse_aggregates(what, parent.frame(), NULL)
+  plan <- text_plan(what, names(x), parent.frame())
   frames <- lapply(sort(unique(part)), function(k) {
     rows <- take_rows(x, which(part == k))
     if (k %in% unfolded) {
-      fold_unfolded(rows, by, aggregates)
+      fold_unfolded(rows, by, plan)
     } else {
-      fold_partial(rows, by, aggregates)
+      fold_partial(rows, by, plan)
     }
   })
-  fold_final(bind_frames(frames), by, aggregates)
+  fold_final(bind_frames(frames), by, plan)
 }
 
 # Numbers that lose most digits when they are added in any order: pairs that cancel but for little.

@@ -60,7 +60,7 @@ test_cluster("A2 an unknown dotted name is an error that gives the nearest, and 
   p <- partition_scatter(cl, data.frame(k = 1), parts = 1)
   expect_error(partition_map(p, identity, .spekulate = 1), "`.speculate`", fixed = TRUE)
   expect_error(partition_reduce(p, "k", identity, .part = 2), "`.parts`", fixed = TRUE)
-  expect_error(partition_reduce(p, "k", c(n = "n()"), .part = 2), "`.parts`", fixed = TRUE)
+  expect_error(partition_reduce(p, "k", nrow, .part = 2), "`.parts`", fixed = TRUE)
   expect_error(partition_read(cl, "a.csv", .arg = 2), "`.args`", fixed = TRUE)
   # One of ours without its dot, that the function can't take, is told too.
   expect_error(partition_reduce(p, "k", function(g) NULL, parts = 2), "`.parts`", fixed = TRUE)

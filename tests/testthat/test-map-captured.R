@@ -1,5 +1,6 @@
 # Its options stay: this test isn't where they come from.
 invisible(requireNamespace("data.table", quietly = TRUE))
+invisible(requireNamespace("dplyr", quietly = TRUE))
 
 # What functions carry and use arrives as it is: each of these functions gives what lapply() gives
 # here, or an error. The workers have other variables of the same names.

@@ -15,7 +15,7 @@ test_cluster("Handles on two workers", {
     expect_identical(dim(few), c(11L, 2L))
     none <- partition_map(p, function(part) part[part$cyl == 5, c("cyl", "mpg")])
     expect_identical(dim(none), c(0L, 2L))
-    counts <- partition_reduce(p, "cyl", c(n = "n()"))
+    counts <- partition_summarise(p, .by = "cyl", n = n())
     expect_identical(dim(counts), c(3L, 2L))
     expect_identical(names(counts), c("cyl", "n"))
     expect_identical(names(partition_join(p, counts, "cyl")), c(names(cars), "n"))

@@ -99,7 +99,7 @@ test_cluster("Joins on two workers", {
     skip_if(.Platform$endian == "big", "bytes are put together for little-endian machines")
     big <- int64(2^53, 2^53 + 2, NA, 1, 2^53)
     p <- new_partition_of(cl, list(k = big, x = c(1, 2, 3, 4, 5)))
-    got <- partition_collect(partition_reduce(p, "k", c(s = "sum(x)")))
+    got <- partition_collect(partition_summarise(p, .by = "k", s = sum(x)))
     expect_identical(sort(got$s), c(2, 3, 4, 6))
     y <- data.frame(k = c(1L, 7L), name = c("one", "seven"))
     expect_identical(partition_collect(partition_join(p, y, "k"))$name, "one")

@@ -49,8 +49,8 @@ test_cluster("Files that two workers read", {
     want <- do.call(rbind, thirds)
     expect_equal(got, want, ignore_attr = "row.names")
     sums <- partition_read(cl, path(paste0(c(1, 31, 61), ".parquet")))
-    sums <- partition_collect(partition_reduce(sums, "kind", c(n = "n()", last = "max(time)")))
-    expect_identical(sums$n, c(30, 30, 30))
+    sums <- partition_collect(partition_summarise(sums, .by = "kind", n = n(), last = max(time)))
+    expect_identical(sums$n, c(30L, 30L, 30L))
     expect_equal(max(sums$last), max(want$time))
   })
 

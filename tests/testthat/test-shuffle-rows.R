@@ -22,3 +22,19 @@ test_that("Two columns of one name are no key, and I() stays", {
   expect_identical(bind_columns(list(lists, lists)), I(c(unclass(lists), unclass(lists))))
   expect_identical(bind_columns(list(I(1:2), I(3L))), I(1:3))
 })
+
+test_that("integer64 meets integers and doubles by its bits, also where package bit64 is loaded", {
+  testthat::skip_if_not_installed("bit64") # loads it
+  expect_identical(bind_columns(list(int64(5, NA), 3L, NA)), int64(5, NA, 3, NA))
+  expect_identical(bind_columns(list(int64(5, NA), 0.5)), c(5, NA, 0.5))
+})
+
+test_that("A column of NA alone takes the form of a matrix or data frame that it meets", {
+  m <- matrix(1:4, 2)
+  expect_identical(bind_columns(list(c(NA, NA), m)), rbind(c(NA, NA), c(NA, NA), m))
+  expect_identical(bind_columns(list(m, NA)), rbind(m, NA))
+  f <- data.frame(a = 1:2, b = c("x", "y"))
+  bound <- bind_columns(list(NA, f))
+  expect_identical(bound$b, c(NA, "x", "y"))
+  expect_identical(dim(bound), c(3L, 2L))
+})

@@ -29,7 +29,7 @@ test_cluster("A handle weighs next to nothing, however much data it stands for",
   p <- partition_scatter(cl, data)
   handles <- list(
     p, partition_scatter(cl, data[1:10, ]), partition_map(p, function(d) d),
-    partition_reduce(p, "k", c(n = "n()")), partition_shuffle(p, "k"),
+    partition_summarise(p, .by = "k", n = n()), partition_shuffle(p, "k"),
     partition_join(p, data[1:10, ], "k")
   )
   for (h in handles) expect_lt(weight(h), 600)
@@ -51,7 +51,7 @@ test_cluster("A function takes no data along that a handle beside it stands for"
   # As a user's: a test's functions have more around them, and references to their source.
   analysis <- eval(parse(text = deparse(analysis), keep.source = FALSE), globalenv())
   p <- partition_scatter(cl, data.frame(x = sqrt(1:1e5)), parts = 4)
-  got <- analysis(cl, p, partition_reduce(p, "x", c(n = "n()")))
+  got <- analysis(cl, p, partition_summarise(p, .by = "x", n = n()))
   expect_identical(partition_collect(got$m)$n, rep(25000L, 4))
   expect_lt(max(got$function_bytes, heaviest_job(cl)), 6000)
 })

@@ -67,8 +67,8 @@ test_cluster("U5: errors speak of arguments as their user has written them", {
   expect_identical(where(cluster_map(cl, list(1, con), function(i) 1)), ".x[[2]]")
   expect_identical(where(task_submit(cl, function(i, k) 1, 1, list(con))), "..2[[1]]")
   p <- partition_scatter(cl, data.frame(x = 1:4))
-  wrong <- tryCatch(partition_reduce(p, "x", c(total = "product(x)")), error = identity)
-  expect_identical(wrong$argument, ".fun")
+  wrong <- tryCatch(partition_summarise(p, .by = x, x = n()), error = identity)
+  expect_identical(wrong$argument, "...")
 })
 
 test_that("whatever C knows to be wrong with a worker has words", {
