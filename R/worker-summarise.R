@@ -77,9 +77,10 @@ mask_parent <- function(one, user, all, state) {
   functions <- new.env(parent = user)
   list2env(own_functions(state)[one$own], functions)
   parent <- new.env(parent = functions)
-  # A variable of such a name is no function, and comes first.
+  # A variable of such a name comes first. Functions don't: dplyr's n() can't be called here.
   for (name in one$own) {
-    if (exists(name, user)) assign(name, get(name, user), parent)
+    value <- get0(name, user)
+    if (!is.null(value) && !is.function(value)) assign(name, value, parent)
   }
   for (name in setdiff(all, c(one$needs, one$before))) {
     makeActiveBinding(name, column_trap(name, state), parent)

@@ -1,5 +1,8 @@
 # partition_summarise(): expressions for each group, against R's own evaluation.
 
+# Loading it sets options.
+has_dplyr <- requireNamespace("dplyr", quietly = TRUE)
+
 # What R gives for each group, in the order of the keys' first rows. exprs: code by name.
 base_summaries <- function(data, by, exprs, env) {
   keys <- do.call(paste, data[by])
@@ -255,6 +258,21 @@ test_cluster("Names that muster uses inside may be the user's", {
   expect_error(get(r = median(.data[[paste("no", "column")]])), "There is no column `?no column")
   x <- 1000
   expect_identical(get(r = sum(base::get("x", parent.frame()))), rep(1000, 3))
+})
+
+test_cluster("n() is the number of rows where dplyr is attached, too", {
+  skip_if_not(has_dplyr, "dplyr isn't installed")
+  cl <- local_cluster(2)
+  p <- partition_scatter(cl, data.frame(k = c(1, 1, 2), x = 1:3), parts = 2)
+  n <- dplyr::n
+  n_distinct <- dplyr::n_distinct
+  got <- partition_collect(partition_summarise(p,
+    .by = k, a = n(), b = median(x) / n(), c = length(x) - dplyr::n() + n_distinct(x)
+  ))
+  got <- got[order(got$k), ]
+  expect_identical(got$a, 2:1)
+  expect_identical(got$b, c(0.75, 3))
+  expect_identical(got$c, 2:1)
 })
 
 test_cluster("Columns whose type differs from part to part are taken as they are together", {
