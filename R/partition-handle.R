@@ -71,13 +71,17 @@ tail.muster_partition <- function(x, n = 6L, ...) end_rows(x, n, TRUE, sys.call(
 end_rows <- function(x, n, from_end, call) {
   p <- check_partition(x, "x", call)
   if (!is.numeric(n) || length(n) != 1L || is.na(n)) abort_input("n", "one whole number", n, call)
-  rows <- p$stage$rows
+  counts <- end_counts(p$stage$rows, n, from_end)
+  frames <- lapply(collect_parts(p, call, end_steps(counts, from_end)), `[[`, "data")
+  as_kind(bind_frames(frames), p$stage$as)
+}
+
+# How many rows of each part are among the first n, or the last.
+end_counts <- function(rows, n, from_end) {
   wanted <- if (n < 0) max(0, sum(rows) + ceiling(n)) else min(floor(n), sum(rows))
   if (from_end) rows <- rev(rows)
   counts <- pmax(0, pmin(rows, wanted - (cumsum(rows) - rows)))
-  if (from_end) counts <- rev(counts)
-  frames <- lapply(collect_parts(p, call, end_steps(counts, from_end)), `[[`, "data")
-  as_kind(bind_frames(frames), p$stage$as)
+  if (from_end) rev(counts) else counts
 }
 
 end_steps <- function(counts, from_end) {

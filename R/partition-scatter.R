@@ -76,7 +76,10 @@ partition_scatter <- function(cl, x, parts = NULL) {
     abort_input("x", "a data frame", x, call)
   }
   check_columns(x, call)
-  scatter(cl, source_frame(x), check_parts(parts, call), call, frame_kind(x))
+  handle <- scatter(cl, source_frame(x), check_parts(parts, call), call, frame_kind(x))
+  # A grouped_df of dplyr's.
+  groups <- if (inherits(x, "grouped_df")) setdiff(names(attr(x, "groups")), ".rows")
+  with_groups(handle, groups)
 }
 
 # Keeps the rows unchanged while parts are made from them. `:=` and set() change a data.table's
@@ -152,7 +155,8 @@ partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate
   job <- make_job(fun, args, NULL, FALSE, p$cl, call)
   if (is.null(.seed)) job$quiet <- TRUE
   steps <- seeded_steps(list(list(kind = "call", how = "part", name = ".fun")), stream, 0)
-  start_stage(p$cl, p$stage$count, steps, p$stage, list(), call, job, .speculate)
+  handle <- start_stage(p$cl, p$stage$count, steps, p$stage, list(), call, job, .speculate)
+  with_groups(handle, intersect(groups_of(.p), names(handle)))
 }
 
 #' @rdname partition_scatter

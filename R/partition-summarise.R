@@ -43,8 +43,9 @@
 #' @param ... Expressions with names, which become columns. Without a name, the code is the name.
 #'   May be passed on from a caller's `...`.
 #' @param .by The key: names of columns, as code (`carrier`, `c(year, month)`) or strings. A name
-#'   that isn't a column's is a variable with such strings. Without it, all rows are one group. For
-#'   keys and their order see [partition_shuffle()].
+#'   that isn't a column's is a variable with such strings. By default the groups that
+#'   `dplyr::group_by()` gave `.p`; without any, all rows are one group. For keys and their order
+#'   see [partition_shuffle()].
 #' @param .parts,.speculate As for [partition_reduce()].
 #' @param .seed As for [partition_reduce()]: with it, each group has a random stream of its own,
 #'   another one if there is another number of parts.
@@ -81,6 +82,7 @@ partition_summarise <- function(.p, ..., .by = NULL, .parts = NULL,
   p <- check_partition(.p, ".p", call)
   envs <- argument_envs(sys.function(), call, parent.frame())
   by <- by_of(substitute(.by), envs(name = ".by"), p$stage$columns, call)
+  if (missing(.by)) by <- groups_of(.p)
   exprs <- dots_code(substitute(list(...)), envs)
   summarise_parts(p, exprs, by, call, .parts, .on_error, .seed, .speculate)
 }
@@ -162,18 +164,20 @@ check_exprs <- function(exprs, by, returns, columns, call) {
   lapply(seq_along(exprs), function(k) {
     one <- exprs[[k]]
     known <- c(columns, names[seq_len(k - 1L)])
-    list(name = names[k], code = check_pronouns(one$code, one$env, known, call), env = one$env)
+    one$name <- names[k]
+    if (!is.null(one$code)) one$code <- check_pronouns(one$code, one$env, known, call)
+    one
   })
 }
 
-# Columns that .data names must be there; .env$x becomes its value.
+# Columns that .data names must be there (known: NULL: not checked); .env$x becomes its value.
 check_pronouns <- function(code, env, known, call) {
   if (!is.call(code)) {
     return(code)
   }
   name <- pronoun_name(code, ".data")
   if (!is.null(name)) {
-    if (!name %in% known) abort_column(name, known, "...", call)
+    if (!is.null(known) && !name %in% known) abort_column(name, known, "...", call)
     return(code)
   }
   name <- pronoun_name(code, ".env")

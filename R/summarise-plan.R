@@ -34,7 +34,8 @@ plan_results <- function(exprs, columns, whole = integer(), all = FALSE) {
   for (k in seq_along(exprs)) {
     one <- exprs[[k]]
     at <- list(
-      plan = plan, columns = columns, before = results, env = one$env, result = k, all = all
+      plan = plan, columns = columns, before = results, env = one$env, result = k, all = all,
+      seen = one$seen
     )
     code <- if (!k %in% whole) outer_code(one$code, at)
     results[[k]] <- if (is.null(code)) {
@@ -63,7 +64,12 @@ whole_result <- function(one, at) {
   )
 }
 
-result_names <- function(at) vapply(at$before, `[[`, "", "name")
+# The names of earlier results; those that an expression doesn't see have none.
+result_names <- function(at) {
+  names <- vapply(at$before, `[[`, "", "name")
+  if (!is.null(at$seen)) names[seq_along(names) > at$seen] <- ""
+  names
+}
 
 # Whether code has `.data` without the name of a column.
 any_column <- function(code) {
@@ -187,7 +193,11 @@ base_name <- function(code, at, names) {
 
 # ---- Constants: code without columns, evaluated now
 
-constant_functions <- c(all_row_functions, "c", ":", "as.Date", "as.POSIXct", "paste0", "paste")
+constant_functions <- c(
+  all_row_functions, "c", ":", "as.Date", "as.POSIXct", "paste0", "paste", "Sys.Date", "Sys.time",
+  "max", "min", "sum", "mean", "length", "rep", "rev", "seq", "seq_len", "seq_along",
+  "unique", "sort"
+)
 
 # An atomic vector of length 1, or up to `most`, or NULL. It has no class, but for dates and times.
 constant_of <- function(code, at, most = 1) {

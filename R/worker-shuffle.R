@@ -140,6 +140,7 @@ part_call <- function(step, data) {
       data, step$by, own(if (step$which == 2L) job$args$combine else fun), job$args$more,
       isTRUE(step$returns)
     ),
+    verb = dplyr_verb(data, step, job$args$funs),
     summarise = summarise_groups(data, step$by, step$plan, job$args$funs, own),
     elements = map_elements_of(step, own(fun), job$args),
     reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))
@@ -149,7 +150,7 @@ part_call <- function(step, data) {
   }
   whole <- TRUE
   # The result of apply_groups() is plain, and may be open.
-  if (step$how %in% c("groups", "summarise")) value else plain_frame(value)
+  if (step$how %in% c("groups", "summarise", "verb")) value else plain_frame(value)
 }
 
 # Wraps the user's function so that each call has its own stream: for each group, key or element of

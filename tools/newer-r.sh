@@ -20,7 +20,7 @@ skipped=0
 # What R changes most: methods of parallel's, calls, captures, how a worker runs; workers killed.
 short="adapt-(parallel(-calls|-examples)?|methods)|heal|map-captured|node-kinds|worker-main"
 # Those of muster's Suggests, and of its tests, that Debian has built.
-packages="testthat withr callr processx bit64 data.table doparallel foreach future iterators
+packages="testthat withr callr processx bit64 data.table doparallel dplyr foreach future iterators
   jsonlite knitr parallelly progressr snow dosnow r6 boot codetools mass"
 
 finish() {

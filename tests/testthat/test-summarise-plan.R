@@ -32,7 +32,7 @@ test_that("What isn't known to be the same for all rows at once is left to whole
   for (code in expression(
     sum(ifelse(TRUE, x, y)), 2 * ifelse(limit > 1, mean(x), sum(x)), sum(substr("abc", x, x) == s),
     sum(`%in%`(table = x, x = 3)), sum(ifelse(yes = x, test = y > 1, no = 1)),
-    median(x), x, x[1], sum(x[1]), sum(1), sum(x, y), mean(x, 0.1), mean(x, trim = 0.1), sum(),
+    median(x), x, x[1], sum(x[1]), sum(x, y), mean(x, 0.1), mean(x, trim = 0.1),
     max(x, 3), sum(x > several), sum(x > nowhere), sum(x > thing$a), var(x, y), cor(x, y),
     sum(x, na.rm = NA), sum(x, na.rm = y), n(x), first(x, 1), sum(rev(x)), sum(x - mean(x)),
     local(sum(x)), sapply(1, function(i) sum(x)), (function() sum(x))(), if (n() > 1) sum(x),

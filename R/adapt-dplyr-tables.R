@@ -1,0 +1,219 @@
+# dplyr's verbs for several tables, and those that choose rows by their place: see adapt-dplyr.R.
+
+# ---- Rows by place
+
+#' @exportS3Method dplyr::slice
+slice.muster_partition <- function(.data, ...) slice_verb("slice", .data, rlang::enquos(...))
+
+#' @exportS3Method dplyr::slice_head
+slice_head.muster_partition <- function(.data, ...) {
+  slice_ends(.data, rlang::enquos(...), "slice_head")
+}
+
+#' @exportS3Method dplyr::slice_tail
+slice_tail.muster_partition <- function(.data, ...) {
+  slice_ends(.data, rlang::enquos(...), "slice_tail")
+}
+
+#' @exportS3Method dplyr::slice_min
+slice_min.muster_partition <- function(.data, ...) {
+  slice_verb("slice_min", .data, rlang::enquos(...))
+}
+
+#' @exportS3Method dplyr::slice_max
+slice_max.muster_partition <- function(.data, ...) {
+  slice_verb("slice_max", .data, rlang::enquos(...))
+}
+
+#' @exportS3Method dplyr::slice_sample
+slice_sample.muster_partition <- function(.data, ...) {
+  if (!length(groups_of(.data))) {
+    refuse_argument("slice_sample() without groups", dplyr_call("slice_sample"))
+  }
+  slice_verb("slice_sample", .data, rlang::enquos(...))
+}
+
+# Each group's, by dplyr. Without groups the least of all rows are among the least of each part.
+slice_verb <- function(verb, p, quos) {
+  call <- dplyr_call(verb)
+  refuse_options(quos, c("by", ".by", ".preserve"), call)
+  exprs <- quo_exprs(quos, call, names(p))
+  if (length(groups_of(p))) {
+    return(verb_parts(p, verb, exprs, call))
+  }
+  if (verb == "slice" || "prop" %in% names(quos)) {
+    refuse_argument(if (verb == "slice") "slice() without groups" else "prop", call)
+  }
+  # Each part's least, and then the least of these: for columns as they are, and so many rows.
+  at <- names(quos) %in% c("", "order_by")
+  columns <- vapply(exprs[at], function(one) {
+    is.symbol(one$code) && as.character(one$code) %in% names(p)
+  }, NA)
+  if (sum(at) != 1L || !all(columns)) {
+    abort_input("order_by", "the name of a column, without groups", exprs[at][[1L]]$code, call)
+  }
+  for (one in exprs[names(quos) %in% "n"]) slice_count(one, call)
+  opened <- check_partition(p, ".data", call)
+  some <- verb_stage(opened, verb, exprs, character(), call)
+  all <- shuffle_stages(open_handle(some), character(), 1L, call)
+  verb_stage(open_handle(all$handle), verb, exprs, character(), call)
+}
+
+slice_ends <- function(p, quos, verb) {
+  call <- dplyr_call(verb)
+  if (length(groups_of(p))) {
+    return(slice_verb(verb, p, quos))
+  }
+  exprs <- quo_exprs(quos, call, names(p))
+  names <- names(quos)
+  if (length(setdiff(names, "n")) || length(exprs) > 1L) {
+    refuse_argument(c(setdiff(names, c("n", "")), "...")[1L], call)
+  }
+  n <- if (length(exprs)) slice_count(exprs[[1L]], call) else 1
+  opened <- check_partition(p, ".data", call)
+  from_end <- verb == "slice_tail"
+  counts <- end_counts(opened$stage$rows, n, from_end)
+  start_stage(opened$cl, opened$stage$count, taken_steps(counts, from_end), opened$stage, list(),
+    call
+  )
+}
+
+slice_count <- function(one, call) {
+  n <- tryCatch(eval(one$code, one$env), error = function(e) one$code)
+  if (!is.numeric(n) || length(n) != 1L || is.na(n) || n < 0) {
+    abort_input("n", "a number of rows, from 0", n, call)
+  }
+  n
+}
+
+taken_steps <- function(counts, from_end) {
+  force(counts)
+  force(from_end)
+  function(task) {
+    list(list(kind = "inner", fun = "take_end", args = list(counts[task], from_end)))
+  }
+}
+
+# ---- Joins
+
+#' @exportS3Method dplyr::inner_join
+inner_join.muster_partition <- function(x, y, by = NULL, ...) {
+  join_verb("inner_join", x, y, by, list(...))
+}
+
+#' @exportS3Method dplyr::left_join
+left_join.muster_partition <- function(x, y, by = NULL, ...) {
+  join_verb("left_join", x, y, by, list(...), all.x = TRUE)
+}
+
+#' @exportS3Method dplyr::right_join
+right_join.muster_partition <- function(x, y, by = NULL, ...) {
+  join_verb("right_join", x, y, by, list(...), all.y = TRUE)
+}
+
+#' @exportS3Method dplyr::full_join
+full_join.muster_partition <- function(x, y, by = NULL, ...) {
+  join_verb("full_join", x, y, by, list(...), all.x = TRUE, all.y = TRUE)
+}
+
+#' @exportS3Method dplyr::semi_join
+semi_join.muster_partition <- function(x, y, by = NULL, ...) {
+  among_verb("semi_join", x, y, by, list(...))
+}
+
+#' @exportS3Method dplyr::anti_join
+anti_join.muster_partition <- function(x, y, by = NULL, ...) {
+  among_verb("anti_join", x, y, by, list(...))
+}
+
+join_verb <- function(verb, x, y, by, more, all.x = FALSE, all.y = FALSE) {
+  call <- dplyr_call(verb)
+  if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
+  by <- join_by_of(by, x, y, call)
+  done <- partition_join(x, plain_side(y), by, all.x = all.x, all.y = all.y)
+  # As in dplyr, a group is none if its column, which `y` has too, got an ending.
+  with_groups(done, intersect(groups_of(x), names(done)))
+}
+
+# The rows of x with a row of y, or without: y's keys have a mark, which rows of x get.
+among_verb <- function(verb, x, y, by, more) {
+  call <- dplyr_call(verb)
+  if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
+  by <- join_by_of(by, x, y, call)
+  if (is.data.frame(y)) y <- partition_scatter(check_partition(x, "x", call)$cl, plain_side(y))
+  mark <- utils::tail(make.unique(c(names(x), unname(by), "mark")), 1L)
+  expr <- list(name = mark, code = TRUE, env = baseenv())
+  keys <- summarise_parts(check_partition(y, "y", call), list(expr), unname(by), call)
+  marked <- partition_join(x, keys, by, all.x = TRUE)
+  test <- if (verb == "semi_join") quote(!is.na(mark)) else quote(is.na(mark))
+  condition <- eval(call("substitute", test, list(mark = as.name(mark))))
+  code <- list(list(name = "condition", code = condition))
+  kept <- near_stage(open_handle(marked), list(
+    list(kind = "inner", fun = "filter_rows", args = list(code)),
+    list(kind = "inner", fun = "take_columns_of", args = list(names(x)))
+  ), call)
+  with_groups(kept, groups_of(x))
+}
+
+# As partition_join() takes it.
+join_by_of <- function(by, x, y, call) {
+  if (is.null(by)) {
+    by <- intersect(names(x), names(y))
+    if (!length(by)) {
+      abort_muster("input", "`x` and `y` have no column of the same name: give `by`.",
+        argument = "by", call = call
+      )
+    }
+    inform_muster("join", paste0("Joining by ", paste0("`", by, "`", collapse = ", "), "."))
+  }
+  if (inherits(by, "dplyr_join_by")) {
+    if (!all(by$condition == "==")) refuse_argument("join_by() of inequalities", call)
+    by <- stats::setNames(by$y, by$x)
+  }
+  if (is.null(names(by))) stats::setNames(by, by) else by
+}
+
+plain_side <- function(y) if (is.data.frame(y)) plain_frame(y) else y
+
+# ---- What can't be done
+
+# A method that refuses.
+refused_verb <- function(verb) {
+  force(verb)
+  function(...) refuse_argument(paste0(verb, "()"), dplyr_call(verb))
+}
+
+#' @exportS3Method dplyr::arrange
+arrange.muster_partition <- refused_verb("arrange")
+#' @exportS3Method dplyr::rowwise
+rowwise.muster_partition <- refused_verb("rowwise")
+#' @exportS3Method dplyr::add_count
+add_count.muster_partition <- refused_verb("add_count")
+#' @exportS3Method dplyr::rename_with
+rename_with.muster_partition <- refused_verb("rename_with")
+#' @exportS3Method dplyr::do
+do.muster_partition <- refused_verb("do")
+#' @exportS3Method dplyr::group_data
+group_data.muster_partition <- refused_verb("group_data")
+#' @exportS3Method dplyr::nest_join
+nest_join.muster_partition <- refused_verb("nest_join")
+#' @exportS3Method dplyr::union_all
+union_all.muster_partition <- refused_verb("union_all")
+#' @exportS3Method dplyr::union
+union.muster_partition <- refused_verb("union")
+#' @exportS3Method dplyr::intersect
+intersect.muster_partition <- refused_verb("intersect")
+#' @exportS3Method dplyr::setdiff
+setdiff.muster_partition <- refused_verb("setdiff")
+#' @exportS3Method dplyr::sample_n
+sample_n.muster_partition <- refused_verb("sample_n")
+#' @exportS3Method dplyr::sample_frac
+sample_frac.muster_partition <- refused_verb("sample_frac")
+
+#' @exportS3Method dplyr::group_modify
+group_modify.muster_partition <- function(.data, .f, ...) {
+  abort_muster("input", "group_modify() isn't possible for data on workers.",
+    hints = "partition_reduce(p, groups, function(rows) ...) is the same.",
+    call = dplyr_call("group_modify")
+  )
+}
