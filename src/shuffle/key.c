@@ -124,13 +124,13 @@ static void hash_column(const struct mst_key_column *column, size_t from,
   }
 }
 
-// This many hashes stay in the nearest cache while all columns are processed.
-#define HASHED_AT_ONCE ((size_t)1024)
+// This many rows' hashes or numbers stay in the nearest cache while all columns are processed.
+#define AT_ONCE ((size_t)1024)
 
 void mst_key_hash_rows(const struct mst_key_column *columns, size_t count,
                        size_t n, uint64_t *hashes) {
-  for (size_t from = 0; from < n; from += HASHED_AT_ONCE) {
-    const size_t some = n - from < HASHED_AT_ONCE ? n - from : HASHED_AT_ONCE;
+  for (size_t from = 0; from < n; from += AT_ONCE) {
+    const size_t some = n - from < AT_ONCE ? n - from : AT_ONCE;
     for (size_t i = from; i < from + some; i++)
       hashes[i] = UINT64_C(0xa0761d6478bd642f);
     for (size_t c = 0; c < count; c++)
@@ -141,15 +141,17 @@ void mst_key_hash_rows(const struct mst_key_column *columns, size_t count,
   }
 }
 
+static int same_text(const struct mst_key_text *a,
+                     const struct mst_key_text *b) {
+  if (a->bytes == b->bytes) return 1;
+  return a->n == b->n && memcmp(a->bytes, b->bytes, a->n) == 0;
+}
+
 static int equal_texts(const struct mst_key_column *a, size_t i,
                        const struct mst_key_column *b, size_t j) {
   const int32_t code_a = code_at(a, i), code_b = code_at(b, j);
   if (code_a == 0 || code_b == 0) return code_a == code_b;
-  const struct mst_key_text *text_a = &a->texts[code_a - 1];
-  const struct mst_key_text *text_b = &b->texts[code_b - 1];
-  if (text_a->bytes == text_b->bytes) return 1;
-  return text_a->n == text_b->n &&
-         memcmp(text_a->bytes, text_b->bytes, text_a->n) == 0;
+  return same_text(&a->texts[code_a - 1], &b->texts[code_b - 1]);
 }
 
 // equal_numbers compares without a look at kinds: 1 equal, 0 not, -1 undecided.
@@ -282,8 +284,298 @@ uint32_t mst_key_find(const struct mst_key_column *columns, size_t count,
                       uint64_t hash, size_t i,
                       const struct mst_key_column *in_columns,
                       const struct mst_key_groups *in) {
+  MST_ASSERT(in->table_size > 0);
   size_t at;
   return look(columns, count, hash, i, in_columns, in, &at);
+}
+
+// ---- groups without hashes
+//
+// Each column's values become numbers from 0, a row's numbers become one number, and a table has
+// the group of each. The number after those of values is NA, the next one NaN.
+
+#define DIRECT_LEAST ((size_t)4096)
+#define DIRECT_PER_ROW ((size_t)4)
+#define DIRECT_MOST ((size_t)1 << 30)
+
+// This many rows, from the first to the last, tell of most columns that they have too many values.
+#define SAMPLED ((size_t)64)
+
+// Loops with a constant number of rounds: compilers at -O2 make vectors of those only.
+#define ROUNDS ((size_t)64)
+
+struct spread {
+  int64_t least, most; // values; least > most: none
+  uint32_t na;         // number of NA
+  uint32_t size;       // all numbers are lower
+  const uint32_t *map; // of TEXT: number of each code, then of NA; or NULL
+};
+
+size_t mst_key_direct_limit(size_t n) {
+  if (n <= DIRECT_LEAST / DIRECT_PER_ROW) return DIRECT_LEAST;
+  return n < DIRECT_MOST / DIRECT_PER_ROW ? DIRECT_PER_ROW * n : DIRECT_MOST;
+}
+
+// A table, then maps of texts: their sizes have a product below the limit, and (but for those of
+// size 1) a sum that isn't larger.
+size_t mst_key_direct_room(size_t n) {
+  return 2 * mst_key_direct_limit(n) + MST_KEY_COLUMNS_MAX;
+}
+
+static inline int widen_as(const struct mst_key_column *column,
+                           enum mst_key_kind kind, size_t from, size_t n,
+                           struct spread *spread) {
+  int64_t least = spread->least, most = spread->most;
+  for (size_t i = from; i < from + n; i++) {
+    const struct value value = value_as(column, kind, i);
+    if (value.tag == TAG_DOUBLE) return 0;
+    if (value.tag != TAG_WHOLE) continue;
+    const int64_t x = (int64_t)value.word;
+    if (x < least) least = x;
+    if (x > most) most = x;
+  }
+  spread->least = least;
+  spread->most = most;
+  return 1;
+}
+
+// covers tells whether a whole block has no integers but those that spread has.
+static int covers(const struct spread *spread, const int32_t *x) {
+  if (spread->least > spread->most) return 0;
+  const int32_t least = (int32_t)spread->least, most = (int32_t)spread->most;
+  int outside = 0;
+  for (size_t i = 0; i < AT_ONCE; i++)
+    outside += ((x[i] < least) & (x[i] != INT32_MIN)) | (x[i] > most);
+  return outside == 0;
+}
+
+// widen makes room for the values of n rows: 0 if they are fractions, or would need numbers past
+// the limit.
+static int widen(const struct mst_key_column *column, size_t from, size_t n,
+                 size_t limit, struct spread *spread) {
+  int whole = 1;
+  if (column->kind == MST_KEY_DOUBLE) {
+    whole = widen_as(column, MST_KEY_DOUBLE, from, n, spread);
+  } else if (column->kind == MST_KEY_INT64) {
+    widen_as(column, MST_KEY_INT64, from, n, spread);
+  } else if (n != AT_ONCE ||
+             !covers(spread, (const int32_t *)column->values + from)) {
+    widen_as(column, MST_KEY_INTEGER, from, n, spread);
+  }
+  const uint64_t span = spread->least > spread->most
+                            ? 0
+                            : (uint64_t)spread->most - (uint64_t)spread->least;
+  if (!whole || span >= limit) return 0;
+  spread->na = (uint32_t)span + 1;
+  spread->size = spread->na + (column->kind == MST_KEY_DOUBLE ? 2 : 1);
+  return spread->size <= limit;
+}
+
+// A map of more texts than rows would cost more than hashing the rows. It is made in the table.
+static int spread_texts(const struct mst_key_column *column, size_t n,
+                        size_t limit, struct spread *spread) {
+  const size_t texts = column->text_count;
+  if (texts >= limit) return 0;
+  if (!column->distinct &&
+      (texts > n || mst_key_table_size(texts) > mst_key_direct_limit(n))) {
+    return 0;
+  }
+  spread->least = 1;
+  spread->na = (uint32_t)texts;
+  spread->size = spread->na + 1;
+  return 1;
+}
+
+// spread_all looks at `some` rows in each `step`: 0 if there are more combinations of the columns'
+// numbers than the limit.
+static int spread_all(const struct mst_key_column *columns, size_t count,
+                      size_t n, size_t step, size_t some, size_t limit,
+                      struct spread *spreads) {
+  size_t product = 1;
+  for (size_t c = 0; c < count; c++) {
+    const size_t left = limit / product;
+    const int texts = columns[c].kind == MST_KEY_TEXT;
+    if (texts && !spread_texts(&columns[c], n, left, &spreads[c])) return 0;
+    for (size_t i = 0; i < n && !texts; i += step) {
+      const size_t rows = n - i < some ? n - i : some;
+      if (!widen(&columns[c], i, rows, left, &spreads[c])) return 0;
+    }
+    product *= spreads[c].size;
+  }
+  return 1;
+}
+
+// map_texts gives equal texts one number from 1, and NA 0.
+static void map_texts(const struct mst_key_column *column, uint32_t *table,
+                      uint32_t *map, struct spread *spread) {
+  const size_t n = column->text_count, mask = mst_key_table_size(n) - 1;
+  uint32_t numbers = 1;
+  memset(table, 0, (mask + 1) * sizeof *table);
+  for (size_t t = 0; t < n; t++) {
+    const struct mst_key_text *text = &column->texts[t];
+    const uint64_t hash = column->text_hashes[t];
+    size_t at = (size_t)hash & mask;
+    map[t] = 0;
+    if (text->bytes == NULL) continue;
+    while (table[at] != 0 && (column->text_hashes[table[at] - 1] != hash ||
+                              !same_text(&column->texts[table[at] - 1], text)))
+      at = (at + 1) & mask;
+    if (table[at] == 0) {
+      table[at] = (uint32_t)t + 1;
+      map[t] = numbers++;
+    } else {
+      map[t] = map[table[at] - 1];
+    }
+  }
+  map[n] = 0;
+  spread->map = map;
+  spread->size = numbers;
+}
+
+// add_narrow serves integers and codes of texts: NA and codes out of range lie past the values,
+// INT32_MIN as well, because the difference wraps.
+static void add_narrow(const int32_t *restrict x, size_t n, uint32_t least,
+                       uint32_t na, uint32_t stride,
+                       uint32_t *restrict number) {
+  size_t i = 0;
+  for (; i + ROUNDS <= n; i += ROUNDS) {
+    for (size_t k = 0; k < ROUNDS; k++) {
+      const uint32_t own = (uint32_t)x[i + k] - least;
+      number[i + k] += stride * (own < na ? own : na);
+    }
+  }
+  for (; i < n; i++) {
+    const uint32_t own = (uint32_t)x[i] - least;
+    number[i] += stride * (own < na ? own : na);
+  }
+}
+
+static void add_mapped(const int32_t *x, size_t n, const struct spread *spread,
+                       uint32_t stride, uint32_t *number) {
+  for (size_t k = 0; k < n; k++) {
+    const uint32_t code = (uint32_t)x[k] - 1;
+    number[k] += stride * spread->map[code < spread->na ? code : spread->na];
+  }
+}
+
+// whole_as is value_as for numbers that are known to be whole, NA or NaN.
+static inline struct value whole_as(const struct mst_key_column *column,
+                                    enum mst_key_kind kind, size_t i) {
+  if (kind == MST_KEY_DOUBLE) {
+    const double x = ((const double *)column->values)[i];
+    if (!isnan(x)) return (struct value){(uint64_t)(int64_t)x, TAG_WHOLE};
+  }
+  return value_as(column, kind, i);
+}
+
+static inline void add_wide(const struct mst_key_column *column,
+                            enum mst_key_kind kind, struct spread spread,
+                            size_t from, size_t n, uint32_t stride,
+                            uint32_t *number) {
+  for (size_t k = 0; k < n; k++) {
+    const struct value value = whole_as(column, kind, from + k);
+    const uint32_t own = value.tag == TAG_WHOLE
+                             ? (uint32_t)(value.word - (uint64_t)spread.least)
+                             : spread.na + (value.tag == TAG_NAN);
+    number[k] += stride * own;
+  }
+}
+
+static void add_numbers(const struct mst_key_column *column,
+                        const struct spread *spread, size_t from, size_t n,
+                        uint32_t stride, uint32_t *number) {
+  if (column->kind == MST_KEY_DOUBLE) {
+    add_wide(column, MST_KEY_DOUBLE, *spread, from, n, stride, number);
+  } else if (column->kind == MST_KEY_INT64) {
+    add_wide(column, MST_KEY_INT64, *spread, from, n, stride, number);
+  } else {
+    const int32_t *x = (const int32_t *)column->values + from;
+    if (spread->map != NULL) {
+      add_mapped(x, n, spread, stride, number);
+    } else {
+      add_narrow(x, n, (uint32_t)spread->least, spread->na, stride, number);
+    }
+  }
+}
+
+// take turns the numbers of n rows into their groups. A table's entry is a group from 1, 0: free.
+static void take(struct mst_key_groups *groups, uint32_t *table, size_t from,
+                 size_t n, uint32_t *number) {
+  uint32_t count = groups->count;
+  for (size_t k = 0; k < n; k++) {
+    uint32_t *entry = &table[number[k]];
+    if (*entry == 0) {
+      groups->first[count] = (uint32_t)(from + k);
+      *entry = ++count;
+    }
+    number[k] = *entry - 1;
+  }
+  groups->count = count;
+}
+
+// take_mixed is take without a branch, for rows of which some are the first of a group and some
+// aren't: a processor would often guess wrong. There are fewer groups than rows so far, so that
+// `first` has room for an entry that doesn't count.
+static void take_mixed(struct mst_key_groups *groups, uint32_t *table,
+                       size_t from, size_t n, uint32_t *number) {
+  uint32_t count = groups->count;
+  for (size_t k = 0; k < n; k++) {
+    if (k + AHEAD < n) MST_PREFETCH(&table[number[k + AHEAD]]);
+    uint32_t *entry = &table[number[k]];
+    const uint32_t there = *entry, fresh = there == 0;
+    groups->first[count] = (uint32_t)(from + k);
+    count += fresh;
+    *entry = there | (count & (0 - fresh));
+    number[k] = *entry - 1;
+  }
+  groups->count = count;
+}
+
+int mst_key_group_direct(const struct mst_key_column *columns, size_t count,
+                         size_t n, uint32_t *scratch,
+                         struct mst_key_groups *groups, uint32_t *group) {
+  MST_ASSERT(n <= MST_KEY_ROWS_MAX && count <= MST_KEY_COLUMNS_MAX);
+  const size_t limit = mst_key_direct_limit(n);
+  struct spread spreads[MST_KEY_COLUMNS_MAX];
+  for (size_t c = 0; c < count; c++)
+    spreads[c] = (struct spread){.least = INT64_MAX, .most = INT64_MIN};
+  if (n > AT_ONCE &&
+      !spread_all(columns, count, n, n / SAMPLED, 1, limit, spreads)) {
+    return 0;
+  }
+  if (n > 0 && !spread_all(columns, count, n, AT_ONCE, AT_ONCE, limit, spreads))
+    return 0;
+  groups->count = 0;
+  groups->table_size = 0;
+  if (n == 0) return 1;
+  uint32_t *map = scratch + limit, product = 1;
+  for (size_t c = 0; c < count; c++) {
+    if (columns[c].kind == MST_KEY_TEXT && !columns[c].distinct) {
+      map_texts(&columns[c], scratch, map, &spreads[c]);
+      map += columns[c].text_count + 1;
+    }
+    product *= spreads[c].size;
+  }
+  memset(scratch, 0, product * sizeof *scratch);
+  int mixed = 0;
+  for (size_t from = 0; from < n; from += AT_ONCE) {
+    const size_t some = n - from < AT_ONCE ? n - from : AT_ONCE;
+    const uint32_t before = groups->count;
+    uint32_t *number = group + from, stride = 1;
+    memset(number, 0, some * sizeof *number);
+    for (size_t c = 0; c < count; c++) {
+      add_numbers(&columns[c], &spreads[c], from, some, stride, number);
+      stride *= spreads[c].size;
+    }
+    if (mixed) {
+      take_mixed(groups, scratch, from, some, number);
+    } else {
+      take(groups, scratch, from, some, number);
+    }
+    const size_t fresh = groups->count - before;
+    mixed = fresh > some / 8 && fresh < some - some / 8;
+  }
+  return 1;
 }
 
 void mst_key_sort(const uint32_t *number, size_t n, uint32_t limit,

@@ -56,8 +56,8 @@ TEST("Texts are equal by their bytes, across tables, and never equal numbers") {
   mst_key_hash_texts(one, 4, h1);
   mst_key_hash_texts(two, 3, h2);
   const int32_t codes[] = {1, 2, 3, 4, 0, INT32_MIN, 7};
-  struct mst_key_column a = {MST_KEY_TEXT, codes, one, h1, 4};
-  struct mst_key_column b = {MST_KEY_TEXT, codes, two, h2, 3};
+  struct mst_key_column a = {MST_KEY_TEXT, codes, one, h1, 4, 0};
+  struct mst_key_column b = {MST_KEY_TEXT, codes, two, h2, 3, 0};
   CHECK(same(a, 0, a, 3) && same(a, 0, b, 2) && !same(b, 0, b, 1));
   CHECK(same(a, 2, a, 4) && same(a, 4, a, 5) && same(a, 5, a, 6));
   CHECK(!same(a, 1, a, 2));
@@ -73,7 +73,7 @@ TEST("A hash is the same on every machine") {
   const int32_t code[] = {1};
   const double number[] = {1.5};
   struct mst_key_column columns[2] = {
-      {MST_KEY_TEXT, code, text, &hash, 1},
+      {MST_KEY_TEXT, code, text, &hash, 1, 0},
       {.kind = MST_KEY_DOUBLE, .values = number}};
   mst_key_hash_rows(columns, 2, 1, &row);
   CHECK(hash == UINT64_C(0x49f8ad54b713d23d));
