@@ -10,13 +10,12 @@ apply_groups <- function(x, by, fun, args, returns = FALSE) {
   if (n == 0L) {
     return(open_frame(x[by]))
   }
-  sorted <- .Call(ffi_rows_sort, groups$group, n)
   call_fun <- if (length(args)) function(group) call_user(fun, group, args) else fun
   keys <- x[by]
-  results <- call_each(split_rows(x, sorted), call_fun, function(i) {
+  results <- call_each(seq_len(n), call_fun, function(i) {
     key <- lapply(take_rows(keys, groups$first[i]), function(column) column[[1L]])
     list(text = paste("Group", group_text(key)), key = key)
-  }, returns)
+  }, returns, frame_taker(x, .Call(ffi_rows_sort, groups$group, n)))
   errors <- attr(results, "errors")
   results <- bind_results(results, by)
   if (returns) results <- with_errors(results, errors)
@@ -27,28 +26,48 @@ apply_groups <- function(x, by, fun, args, returns = FALSE) {
   new_frame(c(as.list(keys), as.list(results$values)), frame_rows(keys))
 }
 
+# A function that gives the rows of group i, as a data frame. If R's `[` must cut some column, all
+# are cut at once, see group_taker().
+frame_taker <- function(x, sorted) {
+  rows <- sorted$rows
+  begin <- sorted$begin
+  if (is.null(.Call(ffi_group_frame, x, rows, begin, 1L, "data.frame"))) {
+    frames <- split_rows(x, sorted)
+    return(function(i) frames[[i]])
+  }
+  function(i) .Call(ffi_group_frame, x, rows, begin, i, "data.frame")
+}
+
 # As lapply(), but the error of an element includes the result of about(): list(text, key). returns:
 # an element that fails has no value, and its error's message is in attribute "errors", NA for the
-# others.
-call_each <- function(x, fun, about, returns = FALSE) {
-  values <- vector("list", length(x))
-  errors <- if (returns) rep(NA_character_, length(x))
-  i <- 0L
+# others. take: makes an element of its number, when it is called for.
+call_each <- function(elements, fun, about, returns = FALSE, take = NULL) {
+  n <- length(elements)
+  values <- vector("list", n)
+  errors <- if (returns) rep(NA_character_, n)
+  at <- 0L
   call_rest <- function() {
-    while (i < length(x)) {
-      i <<- i + 1L
-      value <- fun(x[[i]])
-      if (!is.null(value)) values[[i]] <<- value
+    # The user sees the call fun(x[[i]]).
+    x <- elements
+    while (at < n) {
+      i <- at <<- at + 1L
+      if (!is.null(take)) {
+        x <- list(take(i))
+        i <- 1L
+      }
+      # A function that the value contains keeps this element, not the last one.
+      value <- forceAndCall(1, fun, x[[i]])
+      if (!is.null(value)) values[[at]] <<- value
     }
   }
   if (returns) {
     # A tryCatch() for each element would cost more than most functions.
-    while (i < length(x)) {
-      tryCatch(call_rest(), error = function(e) errors[i] <<- message_of(e))
+    while (at < n) {
+      tryCatch(call_rest(), error = function(e) errors[at] <<- message_of(e))
     }
   } else {
     withCallingHandlers(call_rest(),
-      error = function(e) the$failing <- tryCatch(about(i), error = function(e) NULL)
+      error = function(e) the$failing <- tryCatch(about(at), error = function(e) NULL)
     )
     the$failing <- NULL # nor an error that was only signalled
   }
@@ -102,8 +121,16 @@ alike_columns <- function(results, by) {
   form <- attributes(first)
   bare <- if (is.null(names)) is.null(form) else identical(form, list(names = names))
   type <- typeof(first)
-  is_alike <- function(x) typeof(x) == type && identical(attributes(x), form)
-  if (!bare || !all(vapply(results, is_alike, NA))) {
+  if (!bare) {
+    return(NULL)
+  }
+  alike <- .Call(ffi_group_alike, results)
+  if (is.null(alike)) {
+    alike <- all(vapply(results, function(x) {
+      typeof(x) == type && identical(attributes(x), form)
+    }, NA))
+  }
+  if (!alike) {
     return(NULL)
   }
   if (is.null(names)) {

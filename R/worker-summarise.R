@@ -16,44 +16,19 @@ summarise_groups <- function(x, by, plan, funs, own) {
   parents <- lapply(seq_along(whole), function(k) {
     mask_parent(whole[[k]], environment(funs[[k]]), plan$all, state)
   })
-  code <- lapply(funs, function(fun) as.function(list(body(fun))))
-  names(code) <- vapply(whole, `[[`, "", "name")
-  shown <- lapply(names(code), function(name) as.call(list(as.name(name))))
   needs <- unique(unlist(lapply(whole, `[[`, "needs")))
   columns <- lapply(stats::setNames(nm = needs), function(name) needed_column(x, name))
   check_classes(columns)
   sorted <- .Call(ffi_rows_sort, groups$group, n)
-  frames <- split_rows(new_frame(columns, frame_rows(x)), sorted)
-  # Without rows there is a group only if there is no key.
-  if (!frame_rows(x)) frames[] <- list(take_rows(new_frame(columns, 0L), integer()))
-  sizes <- as.integer(diff(sorted$begin))
   key_of <- function(i) {
     keys <- take_rows(x[by], groups$first[i])
     lapply(keys, function(column) column[[1L]])
-  }
-  one_group <- function(i) {
-    state$rows <- sizes[i]
-    rows <- as.list(frames[[i]])
-    results <- list()
-    for (k in seq_along(whole)) {
-      one <- whole[[k]]
-      earlier <- lapply(stats::setNames(nm = one$before), function(name) {
-        if (name %in% names(results)) results[[name]] else take_rows(done[name], i)[[1L]]
-      })
-      columns <- c(rows[one$needs], earlier)
-      if (one$pronoun) columns$.data <- structure(columns, class = "muster_rows")
-      environment(code[[k]]) <- list2env(columns, parent = parents[[k]])
-      # Conditions of the user's code have this call: the result's name.
-      value <- eval(shown[[k]], code[k], environment(funs[[k]]))
-      if (!is.null(state$missing)) replan_columns()
-      results[[one$name]] <- single_value(value, one$name, function() key_of(i))
-    }
-    results
   }
   about <- function(i) {
     key <- key_of(i)
     list(text = if (length(by)) paste("Group", group_text(key)) else "The only group", key = key)
   }
+  one_group <- group_evaluator(whole, funs, parents, state, columns, done, sorted, key_of)
   # Whatever the user's code makes of the error of a column that isn't there.
   all <- withCallingHandlers(call_each(seq_len(n), own(one_group), about, plan$returns),
     error = function(e) if (!is.null(state$missing)) replan_columns()
@@ -63,10 +38,83 @@ summarise_groups <- function(x, by, plan, funs, own) {
   for (k in seq_along(whole)) {
     rm(list = setdiff(plan$all, c(whole[[k]]$needs, whole[[k]]$before)), envir = parents[[k]])
   }
-  for (one in whole) done[[one$name]] <- bind_singles(lapply(all, `[[`, one$name))
+  for (k in seq_along(whole)) done[[whole[[k]]$name]] <- bind_results_of(all, k)
   done <- done[vapply(plan$results, `[[`, "", "name")]
   if (plan$returns) done$.error <- attr(all, "errors")
   new_frame(c(key_values_of(x, by, groups), done), n)
+}
+
+# A function that gives the values of all whole expressions for group i, as a list. It is called for
+# each group, often a small one, so what is the same for all of them is done here. A group's
+# environments are its own: values may keep them. done: folded results for all groups.
+group_evaluator <- function(whole, funs, parents, state, columns, done, sorted, key_of) {
+  names <- vapply(whole, `[[`, "", "name")
+  steps <- seq_along(whole)
+  homes <- lapply(funs, environment)
+  shown <- lapply(names, function(name) as.call(list(as.name(name))))
+  # Each is evaluated as the body of a function with the result's name.
+  code <- lapply(steps, function(k) {
+    stats::setNames(list(as.function(list(body(funs[[k]])))), names[k])
+  })
+  # Variables: columns, folded results, and then results of this group.
+  earlier <- unlist(lapply(whole, `[[`, "before"))
+  done <- done[intersect(names(done), earlier)]
+  vars <- lapply(whole, function(one) c(one$needs, one$before))
+  at <- lapply(whole, function(one) {
+    c(
+      match(one$needs, names(columns)),
+      match(one$before, c(names(done), names)) + length(columns)
+    )
+  })
+  pronouns <- vapply(whole, `[[`, NA, "pronoun")
+  columns_of <- group_taker(columns, sorted)
+  n <- length(sorted$begin) - 1L
+  done_of <- group_taker(done, list(rows = seq_len(n), begin = 0:n))
+  values_of <- if (length(done)) function(i) c(columns_of(i), done_of(i)) else columns_of
+  sizes <- as.integer(diff(sorted$begin))
+  function(i) {
+    state$rows <- sizes[i]
+    values <- values_of(i)
+    results <- vector("list", length(steps))
+    for (k in steps) {
+      env <- .Call(ffi_group_mask, values, results, at[[k]], vars[[k]], parents[[k]])
+      if (pronouns[k]) env$.data <- columns_pronoun(c(values, results)[at[[k]]], vars[[k]])
+      one <- code[[k]]
+      environment(one[[1L]]) <- env
+      # Conditions of the user's code have this call: the result's name.
+      value <- eval(shown[[k]], one, homes[[k]])
+      if (!is.null(state$missing)) replan_columns()
+      plain <- is.null(attributes(value)) && length(value) == 1L &&
+        (is.atomic(value) || is.list(value))
+      results[[k]] <- if (plain) value else single_value(value, names[k], function() key_of(i))
+    }
+    results
+  }
+}
+
+columns_pronoun <- function(columns, names) {
+  names(columns) <- names
+  structure(columns, class = "muster_rows")
+}
+
+# A function that gives group i's part of each column, without names. Columns that need R's `[` are
+# cut at once: if their method fails, that isn't the error of a group.
+group_taker <- function(columns, sorted) {
+  rows <- sorted$rows
+  begin <- sorted$begin
+  by_hand <- vapply(columns, function(column) is.null(.Call(ffi_rows_take, column, integer())), NA)
+  if (!any(by_hand)) {
+    return(function(i) .Call(ffi_group_columns, columns, rows, begin, i))
+  }
+  cut <- lapply(seq_len(length(begin) - 1L), function(i) {
+    own <- rows[seq.int(begin[i] + 1L, length.out = begin[i + 1L] - begin[i])]
+    unclass(take_rows(columns[by_hand], own))
+  })
+  function(i) {
+    values <- .Call(ffi_group_columns, columns, rows, begin, i)
+    values[by_hand] <- cut[[i]]
+    values
+  }
 }
 
 # Where an expression finds what isn't a column that it names: muster's own functions where the
@@ -156,6 +204,22 @@ single_value <- function(value, name, key) {
   if (inherits(value, "POSIXlt")) value <- as.POSIXct(value)
   if (!is.null(dim(value)) && !is.object(value)) dim(value) <- NULL
   if (is.null(names(value))) value else unname(value)
+}
+
+# The column of the values at k in each group's list of results, NULL for groups that failed.
+bind_results_of <- function(all, k) {
+  column <- .Call(ffi_group_values, all, k)
+  if (!is.null(column)) {
+    return(column)
+  }
+  some <- !vapply(all, is.null, NA)
+  column <- if (!all(some)) .Call(ffi_group_values, all[some], k)
+  if (is.null(column)) {
+    return(bind_singles(lapply(all, function(results) if (!is.null(results)) results[[k]])))
+  }
+  at <- rep(NA_integer_, length(all))
+  at[some] <- seq_along(column)
+  column[at]
 }
 
 # A column of single values, NULL for groups that failed.

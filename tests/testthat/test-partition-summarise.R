@@ -347,3 +347,103 @@ test_cluster("Groups and rows that aren't there, and calls as people write them"
   ))
   expect_identical(is.na(got$.error[order(got$k)]), c(FALSE, TRUE, TRUE))
 })
+
+test_cluster("Each group has environments and columns of its own, whatever code does with them", {
+  cl <- local_cluster(2)
+  data <- data.frame(k = rep(1:20, 5), x = as.double(1:100), s = as.character(1:100))
+  rows <- split(data, data$k)
+  p <- partition_scatter(cl, data, parts = 3)
+  get <- function(...) {
+    got <- partition_collect(partition_summarise(p, .by = k, .parts = 1, ...))
+    got[order(got$k), ]
+  }
+  want <- function(code) unname(lapply(rows, code))
+  # What a result keeps, evaluated in the session.
+  got <- get(
+    form = list(~x), fun = list(function() c(sum(x), nchar(s))), env = list({ x; environment() }),
+    late = list((function(value) function() value)(x)), size = n()
+  )
+  x_in <- function(f) eval(quote(x), environment(f))
+  expect_identical(lapply(got$form, x_in), want(function(d) d$x))
+  expect_identical(lapply(got$fun, function(f) f()), want(function(d) c(sum(d$x), nchar(d$s))))
+  expect_identical(
+    lapply(got$env, function(env) base::get("x", env)), want(function(d) d$x)
+  )
+  expect_identical(lapply(got$late, function(f) f()), want(function(d) d$x))
+  # What code stores elsewhere stays what it was.
+  store <- function(x) {
+    options(kept.by.test = c(getOption("kept.by.test"), list(x)))
+    length(getOption("kept.by.test"))
+  }
+  got <- get(m = median(x), at = store(x), all = list(getOption("kept.by.test")))
+  last <- got$all[[which.max(got$at)]]
+  expect_identical(last[got$at], want(function(d) d$x))
+  # Columns changed in place: in a function, here, and in the group's variables.
+  zero <- function(x) {
+    x[1] <- 0
+    sum(x)
+  }
+  got <- get(
+    a = zero(x), b = sum(x) + median(x), c = { x[1] <- 0; sum(x) + median(x) * 0 },
+    d = { x[1] <<- 0; sum(x) + median(x) * 0 }, e = list(x), f = median(x)
+  )
+  sums <- vapply(rows, function(d) sum(d$x), 0, USE.NAMES = FALSE)
+  expect_identical(got$a, sums - 1:20)
+  expect_identical(got$c, got$a)
+  expect_identical(got$d, got$a)
+  expect_identical(got$e, want(function(d) d$x))
+  expect_identical(got$f, got$b - sums)
+  # Variables that code leaves behind aren't found by the next group.
+  got <- get(r = {
+    seen <- exists("left", parent.frame(), inherits = FALSE) || exists("mine", inherits = FALSE)
+    assign("left", 1, parent.frame())
+    mine <- 1
+    seen
+  })
+  expect_identical(got$r, rep(FALSE, 20))
+})
+
+test_cluster("Values are bound as c() does, and what a group has is as long as the group", {
+  cl <- local_cluster(2)
+  day <- as.Date("2026-01-01")
+  data <- new_frame(list(
+    k = rep(1:6, 2), x = c(1:12) / 2, l = as.list(1:12), m = matrix(1:24, 12), d = day + 1:12,
+    z = complex(real = 1:12)
+  ), 12L)
+  p <- partition_scatter(cl, data, parts = 3)
+  get <- function(...) {
+    got <- partition_collect(partition_summarise(p, .by = k, .parts = 2, ...))
+    got[order(got$k), ]
+  }
+  got <- get(
+    rl = list(l), rm = list(m), rz = z[2], rd = max(d[x > 0]), sizes = length(x) + nrow(m),
+    mixed = if (k[1] > 3) 1L else 2.5, nothing = list(NULL), raw = as.raw(k[1]),
+    some = if (k[1] > 3) NA else day, part = list(a = x)
+  )
+  both <- lapply(1:6, function(i) c(i, i + 6L))
+  expect_identical(got$rl, lapply(both, as.list))
+  expect_identical(got$rm, lapply(both, function(at) data$m[at, ]))
+  expect_identical(got$rz, data$z[7:12])
+  expect_identical(got$rd, day + 7:12)
+  expect_identical(got$sizes, rep(4L, 6))
+  expect_identical(got$mixed, c(2.5, 2.5, 2.5, 1, 1, 1))
+  expect_identical(got$nothing, rep(list(NULL), 6))
+  expect_identical(got$raw, as.raw(1:6))
+  expect_identical(got$some, c(day, day, day, NA, NA, NA))
+  expect_identical(got$part, lapply(both, function(at) data$x[at]))
+  got <- partition_collect(partition_summarise(p,
+    .by = k, .on_error = "return", a = sum(x), b = a * median(x), c = list(x),
+    e = if (k[1] %in% 2:3) stop("no ", k[1]) else letters[k[1]], f = as.raw(1), g = 2i + x[1]
+  ))
+  got <- got[order(got$k), ]
+  expect_identical(got$a, 1:6 + 3)
+  failed <- 1:6 %in% 2:3
+  expect_identical(got$b, ifelse(failed, NA, (1:6 + 3) * (1:6 + 3) / 2))
+  expect_identical(got$c, lapply(1:6, function(i) if (!failed[i]) c(i, i + 6) / 2))
+  expect_identical(got$e, ifelse(failed, NA, letters[1:6]))
+  expect_identical(got$f, as.raw(!failed))
+  # R's versions differ in the imaginary part of NA.
+  expect_identical(is.na(got$g), failed)
+  expect_identical(got$g[!failed], (2i + 1:6 / 2)[!failed])
+  expect_identical(got$.error, ifelse(failed, paste("no", 1:6), NA))
+})

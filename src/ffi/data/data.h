@@ -12,6 +12,12 @@ SEXP ffi_rows_take(SEXP column, SEXP rows);
 SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin);
 SEXP ffi_rows_bind(SEXP columns);
 SEXP ffi_rows_sort(SEXP group, SEXP count);
+SEXP ffi_group_columns(SEXP columns, SEXP sorted, SEXP begin, SEXP number);
+SEXP ffi_group_frame(SEXP x, SEXP sorted, SEXP begin, SEXP number, SEXP class);
+SEXP ffi_group_mask(SEXP values, SEXP results, SEXP at, SEXP names,
+                    SEXP parent);
+SEXP ffi_group_values(SEXP results, SEXP k);
+SEXP ffi_group_alike(SEXP results);
 SEXP ffi_file_write(SEXP path, SEXP bytes);
 SEXP ffi_file_sync(SEXP path);
 SEXP ffi_fold_sum(SEXP x, SEXP group, SEXP count, SEXP na_rm);

@@ -191,3 +191,165 @@ SEXP ffi_rows_bind(SEXP columns) {
   UNPROTECT(1);
   return all;
 }
+
+// ---- one group at a time
+
+// A group of the rows that ffi_rows_sort has sorted: its n rows, numbered from 1.
+struct group {
+  const int *rows;
+  int n;
+};
+
+static struct group group_of(SEXP sorted, SEXP begin, SEXP number) {
+  const R_xlen_t k = Rf_asInteger(number);
+  if (k < 1 || k >= Rf_xlength(begin)) Rf_error("no such group");
+  const int from = INTEGER(begin)[k - 1], to = INTEGER(begin)[k];
+  if (from < 0 || to < from || to > Rf_xlength(sorted)) {
+    Rf_error("a group out of range");
+  }
+  return (struct group){INTEGER(sorted) + from, to - from};
+}
+
+// ffi_group_columns gives a list of a group's part of each column; NULL in it if R's `[` must do
+// that.
+SEXP ffi_group_columns(SEXP columns, SEXP sorted, SEXP begin, SEXP number) {
+  const struct group group = group_of(sorted, begin, number);
+  const R_xlen_t count = Rf_xlength(columns);
+  R_xlen_t length = R_XLEN_T_MAX;
+  for (R_xlen_t c = 0; c < count; c++) {
+    const R_xlen_t has = Rf_xlength(VECTOR_ELT(columns, c));
+    if (can_take(VECTOR_ELT(columns, c)) && has < length) length = has;
+  }
+  for (int i = 0; i < group.n; i++) {
+    if (group.rows[i] < 1 || group.rows[i] > length) {
+      Rf_error("a row out of range");
+    }
+  }
+  SEXP list = PROTECT(Rf_allocVector(VECSXP, count));
+  for (R_xlen_t c = 0; c < count; c++) {
+    SEXP column = VECTOR_ELT(columns, c);
+    if (can_take(column)) {
+      SET_VECTOR_ELT(list, c, take(column, group.rows, group.n));
+    }
+  }
+  UNPROTECT(1);
+  return list;
+}
+
+// ffi_group_frame gives a group's rows as a data frame; NULL if R's `[` must do that for some
+// column. class: that of data frames, one vector for all.
+SEXP ffi_group_frame(SEXP x, SEXP sorted, SEXP begin, SEXP number, SEXP class) {
+  const struct group group = group_of(sorted, begin, number);
+  for (R_xlen_t c = 0; c < Rf_xlength(x); c++) {
+    if (!can_take(VECTOR_ELT(x, c))) return R_NilValue;
+  }
+  SEXP frame = PROTECT(ffi_group_columns(x, sorted, begin, number));
+  Rf_setAttrib(frame, R_NamesSymbol, Rf_getAttrib(x, R_NamesSymbol));
+  Rf_setAttrib(frame, R_ClassSymbol, class);
+  SEXP names = PROTECT(Rf_allocVector(INTSXP, 2));
+  INTEGER(names)[0] = NA_INTEGER;
+  INTEGER(names)[1] = -group.n;
+  Rf_setAttrib(frame, R_RowNamesSymbol, names);
+  UNPROTECT(2);
+  return frame;
+}
+
+// ffi_group_mask makes a new environment, in which names are the elements at these places: of
+// values and, after those, of results.
+SEXP ffi_group_mask(SEXP values, SEXP results, SEXP at, SEXP names,
+                    SEXP parent) {
+  const R_xlen_t before = Rf_xlength(values);
+  const R_xlen_t all = before + Rf_xlength(results);
+  const int n = (int)Rf_xlength(at);
+  if (Rf_xlength(names) != n) Rf_error("not a name for each value");
+  // Hashed where list2env() does.
+  SEXP env = PROTECT(R_NewEnv(parent, n > 100, n > 29 ? n : 29));
+  for (int j = 0; j < n; j++) {
+    const R_xlen_t place = (R_xlen_t)INTEGER(at)[j] - 1;
+    if (place < 0 || place >= all) Rf_error("a value out of range");
+    SEXP value = place < before ? VECTOR_ELT(values, place)
+                                : VECTOR_ELT(results, place - before);
+    Rf_defineVar(Rf_installTrChar(STRING_ELT(names, j)), value, env);
+  }
+  UNPROTECT(1);
+  return env;
+}
+
+static int is_bare_vector(SEXP x) {
+  switch (TYPEOF(x)) {
+  case LGLSXP:
+  case INTSXP:
+  case REALSXP:
+  case CPLXSXP:
+  case STRSXP:
+  case RAWSXP:
+  case VECSXP:
+    return !ffi_has_attributes(x);
+  default:
+    return 0;
+  }
+}
+
+// ffi_group_values makes a vector of element k of each list in results, as unlist() does for values
+// without attributes, of one type and of length 1. NULL if they aren't, or a list is NULL.
+SEXP ffi_group_values(SEXP results, SEXP k) {
+  const R_xlen_t n = Rf_xlength(results), at = Rf_asInteger(k) - 1;
+  if (n == 0) return R_NilValue;
+  SEXPTYPE type = NILSXP;
+  for (R_xlen_t i = 0; i < n; i++) {
+    SEXP result = VECTOR_ELT(results, i);
+    if (TYPEOF(result) != VECSXP || at < 0 || at >= Rf_xlength(result)) {
+      return R_NilValue;
+    }
+    SEXP value = VECTOR_ELT(result, at);
+    if (!is_bare_vector(value) || Rf_xlength(value) != 1) return R_NilValue;
+    if (i == 0) type = (SEXPTYPE)TYPEOF(value);
+    if ((SEXPTYPE)TYPEOF(value) != type) return R_NilValue;
+  }
+  SEXP all = PROTECT(Rf_allocVector(type, n));
+  for (R_xlen_t i = 0; i < n; i++) {
+    SEXP value = VECTOR_ELT(VECTOR_ELT(results, i), at);
+    switch (type) {
+    case VECSXP:
+      SET_VECTOR_ELT(all, i, VECTOR_ELT(value, 0));
+      break;
+    case CPLXSXP:
+      COMPLEX(all)[i] = COMPLEX(value)[0];
+      break;
+    default:
+      copy_elements(value, all, i);
+      break;
+    }
+  }
+  UNPROTECT(1);
+  return all;
+}
+
+// ffi_group_alike tells whether all results are vectors of one type and have no attributes, or all
+// have the same names and nothing else. NULL if they are something else.
+SEXP ffi_group_alike(SEXP results) {
+  const R_xlen_t n = Rf_xlength(results);
+  SEXP names = R_NilValue;
+  SEXPTYPE type = NILSXP;
+  for (R_xlen_t i = 0; i < n; i++) {
+    SEXP result = VECTOR_ELT(results, i);
+    const int bare = is_bare_vector(result);
+    if (!bare && !Rf_isVectorAtomic(result) && TYPEOF(result) != VECSXP) {
+      return R_NilValue;
+    }
+    if (i == 0) {
+      type = (SEXPTYPE)TYPEOF(result);
+      if (!bare) names = Rf_getAttrib(result, R_NamesSymbol);
+    }
+    if ((SEXPTYPE)TYPEOF(result) != type || bare != (names == R_NilValue)) {
+      return Rf_ScalarLogical(0);
+    }
+    if (bare) continue;
+    if (!ffi_only_names(result)) return Rf_ScalarLogical(0);
+    SEXP own = Rf_getAttrib(result, R_NamesSymbol);
+    if (own != names && !R_compute_identical(own, names, 16)) {
+      return Rf_ScalarLogical(0);
+    }
+  }
+  return Rf_ScalarLogical(1);
+}
