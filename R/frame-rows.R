@@ -65,6 +65,38 @@ take_rows <- function(x, rows) {
   new_frame(columns, length(rows))
 }
 
+# Character columns by dictionary, where that takes less (src/ffi/value/coded.h): for what stays in
+# workers.
+code_strings <- function(x) each_column(x, function(column) .Call(ffi_coded, column))
+
+# Those with a dictionary that has many more strings than they have rows get a smaller one, or none.
+compact_strings <- function(x) each_column(x, function(column) .Call(ffi_coded_compact, column))
+
+# For a function of the user's, which may expand strings: the part keeps its own. data.table's
+# functions change columns and names in place: where it is loaded, the function gets copies.
+lend_frame <- function(x) {
+  if (is.null(x)) {
+    return(x)
+  }
+  copy <- changes_in_place()
+  lent <- each_column(x, function(column) .Call(ffi_coded_lend, column, copy))
+  if (copy) names(lent) <- rep(names(x), 1L)
+  lent
+}
+
+# Ordinary ones again, for the session.
+expand_strings <- function(x) each_column(x, function(column) .Call(ffi_coded_expand, column))
+
+changes_in_place <- function() isNamespaceLoaded("data.table")
+
+each_column <- function(x, fun) {
+  columns <- lapply(x, fun)
+  attributes(columns) <- attributes(x)
+  # These would stay numbers, but as if they were the user's.
+  attr(columns, "row.names") <- .set_row_names(frame_rows(x))
+  columns
+}
+
 take_columns_of <- function(x, names) {
   x <- with_columns(x, names)
   columns <- lapply(stats::setNames(nm = names), function(name) needed_column(x, name))

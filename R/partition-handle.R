@@ -73,7 +73,7 @@ end_rows <- function(x, n, from_end, call) {
   if (!is.numeric(n) || length(n) != 1L || is.na(n)) abort_input("n", "one whole number", n, call)
   counts <- end_counts(p$stage$rows, n, from_end)
   frames <- lapply(collect_parts(p, call, end_steps(counts, from_end)), `[[`, "data")
-  as_kind(bind_frames(frames), p$stage$as)
+  as_kind(expand_strings(bind_frames(frames)), p$stage$as)
 }
 
 # How many rows of each part are among the first n, or the last.

@@ -54,7 +54,9 @@
 #' worker is left. Fields `part` and `worker` say where, and `file` gives the file it was read
 #' from. The cluster and all other data remain usable.
 #' @section Cost:
-#' About 200 us for each part and step. Large columns travel in shared memory.
+#' About 200 us for each part and step. Large columns travel in shared memory; the different strings
+#' of a column that repeats them, and the levels of a factor, are sent to each worker once. Workers
+#' keep such strings as numbers, 4 bytes a row.
 #' @section Source:
 #' Users of multidplyr ask for data that stays where it is (its issue 32). Remaking lost parts
 #' from their sources: Zaharia et al., Resilient Distributed Datasets (NSDI 2012).
@@ -92,7 +94,31 @@ source_frame <- function(x) {
 scatter <- function(cl, x, parts, call, as = "frame") {
   rows <- frame_rows(x)
   if (is.null(parts)) parts <- default_parts(rows)
-  start_stage(cl, parts, data_steps(x, part_ranges(rows, parts)), NULL, list(), call, as = as)
+  split <- split_models(x)
+  job <- if (length(split$models)) list(models = split$models, fresh = FALSE, quiet = TRUE)
+  steps <- data_steps(split$data, part_ranges(rows, parts))
+  start_stage(cl, parts, steps, NULL, list(), call, job, as = as)
+}
+
+# What all parts have in common, strings and levels, is sent to each worker once.
+# list(data, models): of these columns data has the codes, models the strings, or the factor without
+# elements.
+split_models <- function(x) {
+  x <- code_strings(x)
+  models <- list()
+  for (name in names(x)) {
+    column <- .subset2(x, name)
+    levels <- attr(column, "levels", exact = TRUE)
+    if (typeof(column) == "integer" && is.factor(column) && length(levels) >= 32L) {
+      models[[name]] <- take_rows(list(column), integer())[[1L]]
+      attributes(column) <- NULL
+      x[[name]] <- column
+    } else if (!is.null(parts <- .Call(ffi_coded_parts, column))) {
+      models[[name]] <- parts$strings
+      x[[name]] <- parts$codes
+    }
+  }
+  list(data = x, models = models)
 }
 
 # Steps are functions that live as long as their stage. They are created where no cluster or handle
@@ -169,7 +195,7 @@ partition_collect <- function(p) {
 
 collect_frame <- function(p, call) {
   frames <- lapply(collect_parts(p, call), `[[`, "data")
-  tryCatch(bind_frames(frames), muster_part_error = function(e) {
+  tryCatch(expand_strings(bind_frames(frames)), muster_part_error = function(e) {
     abort_muster("input", conditionMessage(e),
       argument = "p", part = e$part, worker = part_worker(p, e$part),
       file = if (!is.null(e$part)) file_of(p$stage, e$part), call = call

@@ -185,7 +185,7 @@ run_job <- function(run, stage) {
 fill_steps <- function(run, stage, task, worker, job) {
   lapply(stage$steps(task), function(step) {
     switch(step$kind,
-      call = , read = step$job <- job,
+      call = , read = , data = step$job <- job,
       split = {
         step$memory <- run$memory
         step$folder <- getOption("muster.shuffle_folder")

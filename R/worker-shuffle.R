@@ -30,6 +30,7 @@ part_run <- function(spec) {
   state$result <- NULL
   state$told <- NULL # goes along with the answer of a part that is kept
   state$file <- NULL # the file in progress, for a step's error
+  copies <- changes_in_place()
   outcome <- part_failure(for (step in spec$steps) {
     if (step$kind == "call") {
       state$data <- part_call(step, state$data)
@@ -37,6 +38,8 @@ part_run <- function(spec) {
       interruptible(part_step(state, step, spec$key))
     }
   })
+  # A function may have loaded data.table, and changed the part that it got: it is made again.
+  if (!is.null(spec$from) && !copies && changes_in_place()) the$parts[part_name(spec$from)] <- NULL
   if (!is.null(outcome)) {
     outcome$file <- state$file
   } else if (is.null(state$result)) {
@@ -81,6 +84,7 @@ is_memory_error <- function(condition) {
 part_name <- function(key) paste(key[1L], key[2L])
 
 part_keep <- function(key, data) {
+  data <- compact_strings(data)
   the$parts[[part_name(key)]] <- list(attempt = key[3L], data = data)
   list(rows = frame_rows(data), bytes = frame_bytes(data), columns = names(data))
 }
@@ -101,11 +105,14 @@ part_drop <- function(drop) {
 # "gather", "give", and those of worker-read.R and worker-write.R.
 part_step <- function(state, step, key) {
   switch(step$kind,
-    data = state$data <- step$data,
+    data = state$data <- with_models(step$data, step$job),
     inner = state$data <- do.call(step$fun, c(list(state$data), step$args), quote = TRUE),
     split = state$result <- part_split(state$data, step, key),
     gather = state$data <- part_gather(step),
-    read = part_read(state, step),
+    read = {
+      part_read(state, step)
+      state$data <- code_strings(state$data)
+    },
     retype = part_retype(state, step),
     quotes = part_quotes(state, step),
     write = part_write(state, step, key),
@@ -115,6 +122,15 @@ part_step <- function(state, step, key) {
   )
 }
 
+# Data of partition_scatter(): see split_models().
+with_models <- function(x, job) {
+  models <- if (!is.null(job)) job_get(job)$models
+  for (name in names(models)) {
+    x[[name]] <- .Call(ffi_coded_join, .subset2(x, name), models[[name]])
+  }
+  x
+}
+
 # ---- The user's functions
 
 # how: "part" fun(data, ...), "read" fun(file, ...), "groups" for each group, "elements" and
@@ -122,6 +138,7 @@ part_step <- function(state, step, key) {
 part_call <- function(step, data) {
   job <- job_get(step$job)
   prepare_packages(job$packages, job$namespaces)
+  data <- lend_frame(data)
   whole <- FALSE
   on.exit(if (!whole) put_frames_back())
   restore <- lend_globals(job)
@@ -185,7 +202,8 @@ part_split <- function(data, step, key) {
     rows <- integer(step$parts)
     blocks <- vector("list", step$parts)
   } else {
-    keyed <- with_columns(data, step$by)
+    coded <- compact_strings(code_strings(data))
+    keyed <- with_columns(coded, step$by)
     families <- key_families(keyed, step$by)
     sorted <- if (length(step$by)) {
       .Call(ffi_key_split, key_columns(keyed, step$by), frame_rows(data), step$parts)
@@ -193,7 +211,7 @@ part_split <- function(data, step, key) {
       .Call(ffi_rows_sort, rep(1L, frame_rows(data)), step$parts)
     }
     rows <- diff(sorted$begin)
-    blocks <- split_rows(data, sorted)
+    blocks <- split_rows(coded, sorted)
   }
   folder <- if (is.null(step$folder)) tempdir() else step$folder
   path <- file.path(folder, paste(c("blocks", Sys.getpid(), key), collapse = "-"))
@@ -210,7 +228,7 @@ part_split <- function(data, step, key) {
   list(
     rows = frame_rows(data), bytes = written[1L], spilled = written[2L] == 1,
     families = families, types = attr(data, "types"),
-    model = if (is_open(data)) data else take_rows(data, integer()),
+    model = if (is_open(data)) data else light_model(take_rows(data, integer()), rows),
     shares = rows, spot = as.integer(written[3:6])
   )
 }
@@ -238,13 +256,52 @@ part_gather <- function(step) {
     } else if (is.null(step$models[[i]])) {
       empty_frame()
     } else {
-      step$models[[i]]
+      whole_model(step$models[[i]], sources)
     }
   })
   if (length(inputs) == 1L) {
     return(inputs[[1L]])
   }
   join_frames(inputs[[1L]], inputs[[2L]], step)
+}
+
+# A part's columns without rows, for parts that get none. Many levels stay out: they are with the
+# part's blocks, if it has any, and are named by their number. Other classes may have methods that
+# change levels.
+light_model <- function(model, rows) {
+  if (!any(rows > 0L)) {
+    return(model)
+  }
+  each_column(model, function(column) {
+    class <- setdiff(oldClass(column), "ordered")
+    plain <- typeof(column) == "integer" && identical(class, "factor")
+    number <- if (plain) .Call(ffi_levels_number, attr(column, "levels", exact = TRUE))
+    if (!is.null(number)) {
+      attr(column, ".levels") <- number
+      attr(column, "levels") <- character()
+    }
+    column
+  })
+}
+
+whole_model <- function(model, sources) {
+  each_column(model, function(column) {
+    number <- attr(column, ".levels", exact = TRUE)
+    if (is.null(number)) {
+      return(column)
+    }
+    for (k in seq_len(nrow(sources))) {
+      levels <- .Call(ffi_block_levels, sources[k, 1:3], number)
+      if (is.list(levels)) part_missing(sources[k, , drop = FALSE])
+      if (!is.null(levels)) break
+    }
+    if (is.null(levels)) {
+      abort_muster("internal", "A factor's levels aren't with its rows.", hints = report_hint)
+    }
+    attr(column, ".levels") <- NULL
+    attr(column, "levels") <- levels
+    column
+  })
 }
 
 # barred: this worker may not open segments of others directly.

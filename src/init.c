@@ -9,6 +9,7 @@
 #include "ffi/session/callers.h"
 #include "ffi/socket/socket.h"
 #include "ffi/stock/stock.h"
+#include "ffi/value/coded.h"
 #include "ffi/worker/worker.h"
 
 #include <R_ext/Rdynload.h>
@@ -243,6 +244,14 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_rows_take, 2),
     ENTRY(ffi_rows_split, 3),
     ENTRY(ffi_rows_bind, 1),
+    ENTRY(ffi_levels_number, 1),
+    ENTRY(ffi_block_levels, 2),
+    ENTRY(ffi_coded, 1),
+    ENTRY(ffi_coded_lend, 2),
+    ENTRY(ffi_coded_parts, 1),
+    ENTRY(ffi_coded_join, 2),
+    ENTRY(ffi_coded_expand, 1),
+    ENTRY(ffi_coded_compact, 1),
     ENTRY(ffi_rows_sort, 2),
     ENTRY(ffi_group_columns, 4),
     ENTRY(ffi_group_frame, 5),
@@ -316,4 +325,5 @@ attribute_visible void R_init_muster(DllInfo *dll) {
   ffi_build_clear();
   ffi_unwind_init();
   ffi_share_register(dll);
+  ffi_coded_register(dll);
 }

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// The most blocks that one map task makes.
-#define MST_BLOCKS_MAX 4096u
+// The most blocks that one map task makes: 4096 for parts, and one for all of these.
+#define MST_BLOCKS_MAX 4097u
 
 // MEET, and MET, which repeats it: who connects to whose listener. The token belongs to the
 // listener's incarnation; its readers know it from the session.

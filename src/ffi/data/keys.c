@@ -1,11 +1,12 @@
 // Columns of data frames as keys: see shuffle/key.h, which does the work.
 //
-// Strings first become numbers of a table: R keeps each string once per encoding, so its pointer
-// identifies it, and only different strings are translated and hashed. Memory is R's and is freed
-// when the entry returns.
+// Strings first become numbers (ffi_coded_number), so that only different ones are translated and
+// hashed. Memory is freed when the entry returns.
+#include <stdlib.h>
 #include <string.h>
 
 #include "ffi/data/data.h"
+#include "ffi/value/coded.h"
 #include "shuffle/key.h"
 
 // ---- texts
@@ -47,46 +48,23 @@ static void set_levels(struct mst_key_column *column, SEXP x) {
   set_texts(column, texts, (size_t)n);
 }
 
-static size_t place_of(SEXP text, size_t mask) {
-  const uint64_t bits = (uint64_t)(uintptr_t)text;
-  return (size_t)((bits >> 4) * UINT64_C(0x9e3779b97f4a7c15) >> 20) & mask;
+// set_coded: a vector by dictionary has its numbers already.
+static void set_coded(struct mst_key_column *column, SEXP x) {
+  SEXP dictionary = ffi_coded_dictionary(x);
+  column->kind = MST_KEY_TEXT;
+  column->texts = ffi_dictionary_texts(dictionary, &column->text_hashes);
+  column->text_count = (size_t)ffi_dictionary_size(dictionary);
+  column->values = ffi_coded_codes(x);
+  column->distinct = 1;
 }
 
-// set_strings numbers the different strings of a vector.
 static void set_strings(struct mst_key_column *column, SEXP x) {
   const size_t n = (size_t)Rf_xlength(x);
-  size_t size = 1024, count = 0;
-  int32_t *codes = (int32_t *)R_alloc(n + 1, sizeof *codes);
-  SEXP *seen = (SEXP *)R_alloc(size / 2 + 1, sizeof *seen);
-  uint32_t *table = (uint32_t *)R_alloc(size, sizeof *table);
-  memset(table, 0, size * sizeof *table);
-  for (size_t i = 0; i < n; i++) {
-    SEXP text = STRING_ELT(x, (R_xlen_t)i);
-    if (2 * count >= size) {
-      SEXP *more = (SEXP *)R_alloc(size + 1, sizeof *seen);
-      memcpy(more, seen, count * sizeof *seen);
-      seen = more;
-      size *= 2;
-      table = (uint32_t *)R_alloc(size, sizeof *table);
-      memset(table, 0, size * sizeof *table);
-      for (size_t k = 0; k < count; k++) {
-        size_t at = place_of(seen[k], size - 1);
-        while (table[at] != 0)
-          at = (at + 1) & (size - 1);
-        table[at] = (uint32_t)k + 1;
-      }
-    }
-    size_t at = place_of(text, size - 1);
-    while (table[at] != 0 && seen[table[at] - 1] != text)
-      at = (at + 1) & (size - 1);
-    if (table[at] == 0) {
-      seen[count] = text;
-      table[at] = (uint32_t)++count;
-    }
-    codes[i] = (int32_t)table[at];
-  }
+  int *codes = (int *)R_alloc(n + 1, sizeof *codes);
+  SEXP *strings;
+  const size_t count = ffi_coded_number(x, n, codes, &strings);
   column->values = codes;
-  set_texts(column, seen, count);
+  set_texts(column, strings, count);
 }
 
 // ---- columns
@@ -109,7 +87,11 @@ static void set_column(struct mst_key_column *column, SEXP x) {
     column->values = REAL(x);
     return;
   case STRSXP:
-    set_strings(column, x);
+    if (ffi_is_coded(x)) {
+      set_coded(column, x);
+    } else {
+      set_strings(column, x);
+    }
     return;
   default:
     Rf_error("a column of type %s can't be a key",
@@ -124,7 +106,8 @@ struct keys {
   uint64_t *hashes;
 };
 
-static void read_keys(SEXP columns, SEXP rows, struct keys *keys) {
+// read_columns leaves the hashes out.
+static void read_columns(SEXP columns, SEXP rows, struct keys *keys) {
   keys->count = (size_t)Rf_xlength(columns);
   const double n = Rf_asReal(rows);
   if (keys->count == 0 || keys->count > MST_KEY_COLUMNS_MAX ||
@@ -139,8 +122,17 @@ static void read_keys(SEXP columns, SEXP rows, struct keys *keys) {
     }
     set_column(&keys->columns[i], column);
   }
+  keys->hashes = NULL;
+}
+
+static void hash_keys(struct keys *keys) {
   keys->hashes = (uint64_t *)R_alloc(keys->n + 1, sizeof *keys->hashes);
   mst_key_hash_rows(keys->columns, keys->count, keys->n, keys->hashes);
+}
+
+static void read_keys(SEXP columns, SEXP rows, struct keys *keys) {
+  read_columns(columns, rows, keys);
+  hash_keys(keys);
 }
 
 // grouped gives the groups of all rows; it fills group with each row's number.
@@ -152,6 +144,40 @@ static struct mst_key_groups grouped(const struct keys *keys, uint32_t *group) {
   mst_key_group(keys->columns, keys->count, keys->n, keys->hashes, &groups,
                 group);
   return groups;
+}
+
+// More scratch memory than this isn't kept.
+#define KEPT_MAX ((size_t)16 << 20)
+
+// direct gives the same, but for the table, without hashes, if it can. Its memory is kept from call
+// to call: R_alloc's counts as R's, which would collect its garbage the more often. No R in here.
+static int direct(const struct keys *keys, struct mst_key_groups *groups,
+                  uint32_t *group) {
+  static uint32_t *scratch;
+  static size_t room;
+  const size_t wanted = mst_key_direct_room(keys->n);
+  if (wanted > room) {
+    free(scratch);
+    scratch = malloc(wanted * sizeof *scratch);
+    room = scratch == NULL ? 0 : wanted;
+  }
+  if (wanted > room) return 0;
+  const int done = mst_key_group_direct(keys->columns, keys->count, keys->n,
+                                        scratch, groups, group);
+  if (room * sizeof *scratch > KEPT_MAX) {
+    free(scratch);
+    scratch = NULL;
+    room = 0;
+  }
+  return done;
+}
+
+static struct mst_key_groups grouped_any(struct keys *keys, uint32_t *group) {
+  struct mst_key_groups groups = {0};
+  groups.first = (uint32_t *)R_alloc(keys->n + 1, sizeof *groups.first);
+  if (direct(keys, &groups, group)) return groups;
+  hash_keys(keys);
+  return grouped(keys, group);
 }
 
 // from_one copies numbers that start at 0 to R's, which start at 1.
@@ -202,9 +228,9 @@ SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts) {
 // ffi_key_groups gives list(group, first): each row's group, and each group's first row.
 SEXP ffi_key_groups(SEXP columns, SEXP rows) {
   struct keys keys;
-  read_keys(columns, rows, &keys);
+  read_columns(columns, rows, &keys);
   uint32_t *group = (uint32_t *)R_alloc(keys.n + 1, sizeof *group);
-  const struct mst_key_groups groups = grouped(&keys, group);
+  const struct mst_key_groups groups = grouped_any(&keys, group);
   SEXP first = PROTECT(from_one(groups.first, groups.count));
   SEXP list = pair(from_one(group, keys.n), "group", first, "first");
   UNPROTECT(1);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ffi/data/data.h"
+#include "ffi/value/coded.h"
 
 // Attributes of the column as a whole, not of its elements.
 static void copy_attributes(SEXP from, SEXP to) {
@@ -36,6 +37,12 @@ static int can_take(SEXP column) {
 
 // take gives the elements at n places, which are in range.
 static SEXP take(SEXP column, const int *at, R_xlen_t n) {
+  if (ffi_is_coded(column)) {
+    SEXP coded = PROTECT(ffi_coded_take(column, at, n));
+    if (ffi_has_attributes(column)) copy_attributes(column, coded);
+    UNPROTECT(1);
+    return coded;
+  }
   SEXP taken = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(column), n));
   switch (TYPEOF(column)) {
   case REALSXP: {
@@ -177,10 +184,13 @@ SEXP ffi_rows_bind(SEXP columns) {
     return R_NilValue;
   }
   R_xlen_t n = 0;
+  int coded = 0;
   for (R_xlen_t i = 0; i < count; i++) {
     if (i > 0 && !same_kind(first, VECTOR_ELT(columns, i))) return R_NilValue;
     n += Rf_xlength(VECTOR_ELT(columns, i));
+    coded = coded || ffi_is_coded(VECTOR_ELT(columns, i));
   }
+  if (coded && !ffi_has_attributes(first)) return ffi_coded_bind(columns, n);
   SEXP all = PROTECT(Rf_allocVector(type, n));
   R_xlen_t at = 0;
   for (R_xlen_t i = 0; i < count; i++) {
@@ -244,13 +254,15 @@ SEXP ffi_group_frame(SEXP x, SEXP sorted, SEXP begin, SEXP number, SEXP class) {
     if (!can_take(VECTOR_ELT(x, c))) return R_NilValue;
   }
   SEXP frame = PROTECT(ffi_group_columns(x, sorted, begin, number));
-  Rf_setAttrib(frame, R_NamesSymbol, Rf_getAttrib(x, R_NamesSymbol));
+  // Its own: data.table's functions change names in place.
+  SEXP own = PROTECT(Rf_shallow_duplicate(Rf_getAttrib(x, R_NamesSymbol)));
+  Rf_setAttrib(frame, R_NamesSymbol, own);
   Rf_setAttrib(frame, R_ClassSymbol, class);
   SEXP names = PROTECT(Rf_allocVector(INTSXP, 2));
   INTEGER(names)[0] = NA_INTEGER;
   INTEGER(names)[1] = -group.n;
   Rf_setAttrib(frame, R_RowNamesSymbol, names);
-  UNPROTECT(2);
+  UNPROTECT(3);
   return frame;
 }
 

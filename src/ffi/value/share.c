@@ -23,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ffi/value/coded.h"
 #include "ffi/value/share_int.h"
 
 // Vectors below a page are never worth a segment, whatever the option says.
@@ -33,8 +34,6 @@
 #define DEPTH_MAX 100
 // In a block, larger vectors are out of line: below this, copying costs less than a mapping.
 #define BLOCK_MIN ((double)(1 << 16))
-// Strings are assembled in a buffer of this size.
-#define STRINGS_BYTES ((size_t)1 << 18)
 
 static struct {
   double min; // from the session, for workers; 0: SHARE_MIN
@@ -81,96 +80,6 @@ static double min_now(void) {
   return min < SHARE_FLOOR ? SHARE_FLOOR : min;
 }
 
-// ---- strings in a segment: the end of each, the mark of each, then their bytes
-
-// mark_of gives a string's encoding; FFI_SHARE_NONE for one in the locale's, which may differ at
-// the other end: R's serialize() handles those.
-static enum ffi_share_mark mark_of(SEXP text) {
-  if (text == NA_STRING) return FFI_SHARE_NA;
-  switch (Rf_getCharCE(text)) {
-  case CE_UTF8:
-    return FFI_SHARE_UTF8;
-  case CE_LATIN1:
-    return FFI_SHARE_LATIN1;
-  case CE_BYTES:
-    return FFI_SHARE_BYTES;
-  default:
-    break;
-  }
-  const char *bytes = CHAR(text);
-  const R_xlen_t n = Rf_xlength(text);
-  for (R_xlen_t i = 0; i < n; i++) {
-    if ((unsigned char)bytes[i] >= 0x80) return FFI_SHARE_NONE;
-  }
-  return FFI_SHARE_ASCII;
-}
-
-static uint64_t text_bytes(SEXP text) {
-  return text == NA_STRING ? 0 : (uint64_t)Rf_xlength(text);
-}
-
-// strings_bytes gives the bytes that a character vector takes in a segment, 0 if it can't be stored
-// there.
-static uint64_t strings_bytes(const SEXP *texts, R_xlen_t n) {
-  uint64_t bytes = 9 * (uint64_t)n;
-  for (R_xlen_t i = 0; i < n; i++) {
-    if (mark_of(texts[i]) == FFI_SHARE_NONE) return 0;
-    bytes += text_bytes(texts[i]);
-  }
-  return bytes;
-}
-
-struct writer {
-  struct mst_segment *segment;
-  struct mst_err *err;
-  uint8_t *buffer;
-  size_t len;
-  int rc;
-};
-
-static void flush(struct writer *out) {
-  if (out->rc == 0) {
-    out->rc = mst_segment_append(out->segment, out->buffer, out->len, out->err);
-  }
-  out->len = 0;
-}
-
-static void put(struct writer *out, const void *bytes, size_t n) {
-  if (n > STRINGS_BYTES - out->len) flush(out);
-  if (n > STRINGS_BYTES) {
-    if (out->rc == 0) {
-      out->rc = mst_segment_append(out->segment, bytes, n, out->err);
-    }
-    return;
-  }
-  memcpy(out->buffer + out->len, bytes, n);
-  out->len += n;
-}
-
-static int write_strings(struct mst_segment *segment, const SEXP *texts,
-                         R_xlen_t n, struct mst_err *err) {
-  struct writer out = {.segment = segment, .err = err};
-  uint64_t end = 0;
-  out.buffer = malloc(STRINGS_BYTES);
-  if (out.buffer == NULL) {
-    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for strings");
-  }
-  for (R_xlen_t i = 0; i < n; i++) {
-    end += text_bytes(texts[i]);
-    put(&out, &end, sizeof end);
-  }
-  for (R_xlen_t i = 0; i < n; i++) {
-    const uint8_t mark = (uint8_t)mark_of(texts[i]);
-    put(&out, &mark, 1);
-  }
-  for (R_xlen_t i = 0; i < n; i++) {
-    if (texts[i] != NA_STRING) put(&out, CHAR(texts[i]), text_bytes(texts[i]));
-  }
-  flush(&out);
-  free(out.buffer);
-  return out.rc;
-}
-
 // ---- shadows
 
 struct plan {
@@ -178,6 +87,7 @@ struct plan {
   uint64_t bytes; // of the segment so far
   SEXP first; // pairlist of the shadows, after a cell that the caller protects
   SEXP last;
+  SEXP dictionaries; // a block's, or NULL
 };
 
 static SEXP build(SEXP x, struct plan *plan, int depth);
@@ -195,7 +105,7 @@ static const void *source_of(SEXP x, uint64_t *bytes) {
   }
   const void *data = ALTREP(x) ? DATAPTR_OR_NULL(x) : DATAPTR_RO(x);
   if (data != NULL && kind == FFI_SHARE_STRING) {
-    *bytes = strings_bytes(data, n);
+    *bytes = ffi_strings_bytes(data, n);
     if (*bytes == 0) return NULL;
   }
   return data;
@@ -227,6 +137,59 @@ static SEXP shadow_of(SEXP x, struct plan *plan, int depth) {
   }
   UNPROTECT(2);
   return shadow;
+}
+
+// number_of gives a dictionary's number in the block's list, from 1, 0 if it isn't there.
+static int number_of(const struct plan *plan, SEXP dictionary) {
+  if (plan->dictionaries == NULL) return 0;
+  for (R_xlen_t k = 0; k < Rf_xlength(plan->dictionaries); k++) {
+    if (VECTOR_ELT(plan->dictionaries, k) == dictionary) return (int)k + 1;
+  }
+  return 0;
+}
+
+static int number_of_levels(const struct plan *plan, SEXP levels) {
+  for (R_xlen_t k = 0; k < Rf_xlength(plan->dictionaries); k++) {
+    if (ffi_dictionary_is_of(VECTOR_ELT(plan->dictionaries, k), levels)) {
+      return (int)k + 1;
+    }
+  }
+  return 0;
+}
+
+// coded_out: codes, and where the dictionary is; or an ordinary vector, if that is no larger.
+static SEXP coded_out(SEXP x, struct plan *plan, int depth) {
+  const int number = number_of(plan, ffi_coded_dictionary(x));
+  SEXP fit = PROTECT(number > 0 ? x : ffi_coded_compact(x));
+  if (!ffi_is_coded(fit)) {
+    // What is given must live on.
+    SEXP plain = is_large(fit, plan->min) ? shadow_of(fit, plan, depth) : fit;
+    UNPROTECT(1);
+    return plain;
+  }
+  SEXP codes = PROTECT(build(R_altrep_data1(fit), plan, depth + 1));
+  SEXP where =
+      PROTECT(number > 0 ? Rf_ScalarInteger(number)
+                         : ffi_dictionary_out(ffi_coded_dictionary(fit)));
+  if (number == 0) where = build(where, plan, depth + 1);
+  SEXP shadow = PROTECT(ffi_coded_shadow(x, codes, PROTECT(where)));
+  if (ffi_has_attributes(x)) SHALLOW_DUPLICATE_ATTRIB(shadow, x);
+  UNPROTECT(5);
+  return shadow;
+}
+
+// levels_out: the shadow of a factor, or a copy, whose levels are in the block's list.
+static SEXP levels_out(SEXP x, int number, struct plan *plan, int depth) {
+  SEXP out = is_large(x, plan->min) ? shadow_of(x, plan, depth) : x;
+  PROTECT(out);
+  if (out == x) out = Rf_shallow_duplicate(x);
+  PROTECT(out);
+  SEXP levels = PROTECT(Rf_getAttrib(x, R_LevelsSymbol));
+  SEXP where = PROTECT(Rf_ScalarInteger(number));
+  SEXP shadow = PROTECT(ffi_coded_shadow(levels, R_NilValue, where));
+  Rf_setAttrib(out, R_LevelsSymbol, shadow);
+  UNPROTECT(5);
+  return out;
 }
 
 static SEXP build_list(SEXP x, struct plan *plan, int depth) {
@@ -279,6 +242,12 @@ static SEXP build_pairlist(SEXP x, struct plan *plan, int depth) {
 // build gives x, or a copy with shadows for large vectors. The caller protects it. Visits each part
 // once.
 static SEXP build(SEXP x, struct plan *plan, int depth) {
+  if (ffi_is_coded(x)) return coded_out(x, plan, depth);
+  if (plan->dictionaries != NULL && TYPEOF(x) == INTSXP && Rf_isObject(x)) {
+    SEXP levels = Rf_getAttrib(x, R_LevelsSymbol);
+    const int number = number_of_levels(plan, levels);
+    if (number > 0) return levels_out(x, number, plan, depth);
+  }
   if (is_large(x, plan->min)) return shadow_of(x, plan, depth);
   if (depth >= DEPTH_MAX) return x;
   if (TYPEOF(x) == VECSXP) return build_list(x, plan, depth);
@@ -292,7 +261,7 @@ static int write_one(struct mst_segment *segment, SEXP x, struct mst_err *err) {
   const void *data = source_of(x, &bytes);
   // Strings over a mapping are already in the form to write.
   if (TYPEOF(x) == STRSXP && ffi_shared_of(x) == NULL) {
-    return write_strings(segment, data, Rf_xlength(x), err);
+    return ffi_strings_write(segment, data, Rf_xlength(x), err);
   }
   return mst_segment_append(segment, data, (size_t)bytes, err);
 }
@@ -334,9 +303,10 @@ SEXP ffi_share_out(SEXP x, struct mst_segment *segment) {
   return rc == 0 ? shadowed : x;
 }
 
-int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
-                    struct mst_block *block, struct mst_err *err) {
-  struct plan plan = {.min = BLOCK_MIN};
+int ffi_share_block(SEXP x, SEXP dictionaries, struct mst_segment *segment,
+                    struct mst_buf *buf, struct mst_block *block,
+                    struct mst_err *err) {
+  struct plan plan = {.min = BLOCK_MIN, .dictionaries = dictionaries};
   int rc = 0;
   mst_segment_align(segment);
   block->offset = segment->bytes;

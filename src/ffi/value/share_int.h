@@ -47,6 +47,26 @@ int ffi_share_kind_of_type(int type);
 // ffi_shared_of gives the data of a vector that is over a mapping now, else NULL.
 const struct ffi_shared *ffi_shared_of(SEXP x);
 
+// ---- strings.c: strings in a segment are the end of each, the mark of each, then their bytes
+
+// ffi_share_mark_of gives a string's encoding; FFI_SHARE_NONE for one in the locale's, which may
+// differ at the other end: R's serialize() handles those.
+enum ffi_share_mark ffi_share_mark_of(SEXP text);
+// ffi_strings_bytes gives the bytes that a character vector takes in a segment, 0 if it can't be
+// stored there; ffi_strings_write appends it to one, ffi_strings_pack gives it as a raw vector,
+// R_NilValue if it can't be stored. 0, or an error.
+uint64_t ffi_strings_bytes(const SEXP *texts, R_xlen_t n);
+int ffi_strings_write(struct mst_segment *segment, const SEXP *texts,
+                      R_xlen_t n, struct mst_err *err);
+SEXP ffi_strings_pack(SEXP strings);
+// ffi_shared_text gives the bytes, and their number, of a stored string that isn't NA; an R error
+// if they aren't valid. ffi_shared_string makes the string, which may be NA.
+const char *ffi_shared_text(const struct ffi_shared *shared, R_xlen_t i,
+                            size_t *n);
+SEXP ffi_shared_string(const struct ffi_shared *shared, R_xlen_t i);
+
+// ---- reading
+
 // Where a message refers to: a segment, and the offset in it to which references are relative.
 struct ffi_share_source {
   struct mst_map *map; // NULL: nowhere
@@ -57,10 +77,12 @@ struct ffi_share_source {
 struct ffi_share_source ffi_share_read_from(struct ffi_share_source source);
 
 // ffi_share_block appends x to a segment, or a file, as a block (wire/link_msg.h): large vectors,
-// then R bytes that refer to them. Fills in offset, bytes and stream of *block. buf is scratch. R
-// may jump: the caller holds segment and buf. 0, or an error.
-int ffi_share_block(SEXP x, struct mst_segment *segment, struct mst_buf *buf,
-                    struct mst_block *block, struct mst_err *err);
+// then R bytes that refer to them, and to dictionaries (coded.h), a list of which the block's
+// readers need; NULL: none. Fills in offset, bytes and stream of *block. buf is scratch. R may
+// jump: the caller holds segment and buf. 0, or an error.
+int ffi_share_block(SEXP x, SEXP dictionaries, struct mst_segment *segment,
+                    struct mst_buf *buf, struct mst_block *block,
+                    struct mst_err *err);
 // ffi_unserialize_block reads one, and takes over the reference to the map.
 SEXP ffi_unserialize_block(struct mst_map *map, uint64_t base,
                            const struct mst_block *block);

@@ -214,23 +214,6 @@ static R_xlen_t cplx_region(SEXP x, R_xlen_t i, R_xlen_t n, Rcomplex *to) {
 
 // ---- methods of strings: made on demand, and then kept
 
-static SEXP make_string(const struct ffi_shared *shared, R_xlen_t i) {
-  static const cetype_t types[] = {CE_NATIVE, CE_UTF8, CE_LATIN1, CE_BYTES};
-  const size_t n = (size_t)shared->length;
-  const uint8_t *marks = shared->data + 8 * n;
-  const char *bytes = (const char *)marks + n;
-  const uint64_t most = shared->bytes - 9 * (uint64_t)n;
-  uint64_t begin = 0, end;
-  if (marks[i] == FFI_SHARE_NA) return NA_STRING;
-  memcpy(&end, shared->data + 8 * (size_t)i, sizeof end);
-  if (i > 0) memcpy(&begin, shared->data + 8 * ((size_t)i - 1), sizeof begin);
-  if (begin > end || end > most || end - begin > INT_MAX ||
-      marks[i] > FFI_SHARE_BYTES) {
-    Rf_error("a string in shared memory can't be read");
-  }
-  return Rf_mkCharLenCE(bytes + begin, (int)(end - begin), types[marks[i]]);
-}
-
 // made gives the vector of those made so far; "" stands for the others.
 static SEXP made(SEXP x, const struct ffi_shared *shared) {
   SEXP strings = R_altrep_data2(x);
@@ -247,7 +230,7 @@ static SEXP string_elt(SEXP x, R_xlen_t i) {
   SEXP strings = made(x, shared);
   SEXP text = STRING_ELT(strings, i);
   if (shared->map == NULL || text != R_BlankString) return text;
-  text = make_string(shared, i);
+  text = ffi_shared_string(shared, i);
   SET_STRING_ELT(strings, i, text);
   return text;
 }
@@ -259,7 +242,7 @@ static SEXP make_all(SEXP x) {
   if (shared->map == NULL) return strings;
   for (R_xlen_t i = 0; i < shared->length; i++) {
     if (STRING_ELT(strings, i) == R_BlankString) {
-      SET_STRING_ELT(strings, i, make_string(shared, i));
+      SET_STRING_ELT(strings, i, ffi_shared_string(shared, i));
     }
   }
   let_go(shared);

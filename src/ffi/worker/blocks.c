@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/mst_hash.h"
+#include "ffi/value/coded.h"
 #include "ffi/value/share_int.h"
 #include "ffi/worker/worker.h"
 #include "shuffle/exchange.h"
@@ -24,19 +25,160 @@ static struct mst_want want_of(SEXP want) {
                            .attempt = (uint32_t)numbers[2]};
 }
 
-// write_blocks writes the blocks that have rows.
-static int write_blocks(SEXP blocks, SEXP rows, struct mst_err *err) {
+// ---- dictionaries: written once for all blocks of a map task, as its block 0
+
+// dictionary_of_levels: NULL if they are few.
+static SEXP dictionary_of_levels(SEXP levels) {
+  return TYPEOF(levels) != STRSXP || Rf_xlength(levels) < FFI_LEVELS_MIN ||
+                 ffi_has_attributes(levels)
+             ? R_NilValue
+             : ffi_dictionary_of(levels);
+}
+
+// add_dictionary adds a column's dictionary to a pairlist if it isn't there. Returns the last cell.
+static SEXP add_dictionary(SEXP column, SEXP list, SEXP last) {
+  SEXP dictionary = R_NilValue;
+  if (ffi_is_coded(column)) {
+    dictionary = ffi_coded_dictionary(column);
+  } else if (TYPEOF(column) == INTSXP && Rf_inherits(column, "factor")) {
+    dictionary = dictionary_of_levels(Rf_getAttrib(column, R_LevelsSymbol));
+  }
+  if (dictionary == R_NilValue) return last;
+  for (SEXP at = CDR(list); at != R_NilValue; at = CDR(at)) {
+    if (CAR(at) == dictionary) return last;
+  }
+  SETCDR(last, Rf_cons(dictionary, R_NilValue));
+  return CDR(last);
+}
+
+// dictionaries_of gives a list of those of all columns.
+static SEXP dictionaries_of(SEXP blocks) {
+  SEXP list = PROTECT(Rf_cons(R_NilValue, R_NilValue)), last = list;
+  for (R_xlen_t i = 0; i < Rf_xlength(blocks); i++) {
+    SEXP block = VECTOR_ELT(blocks, i);
+    if (TYPEOF(block) != VECSXP) continue;
+    for (R_xlen_t c = 0; c < Rf_xlength(block); c++)
+      last = add_dictionary(VECTOR_ELT(block, c), list, last);
+  }
+  SEXP all = Rf_PairToVectorList(CDR(list));
+  UNPROTECT(1);
+  return all;
+}
+
+static int write_dictionaries(SEXP dictionaries, struct mst_err *err) {
+  const R_xlen_t n = Rf_xlength(dictionaries);
+  struct mst_block *block = &writing.blocks[0];
+  *block = (struct mst_block){0};
+  if (n == 0) return 0;
+  SEXP all = PROTECT(Rf_allocVector(VECSXP, n));
+  for (R_xlen_t k = 0; k < n; k++) {
+    SET_VECTOR_ELT(all, k, ffi_dictionary_out(VECTOR_ELT(dictionaries, k)));
+  }
+  block->rows = (uint64_t)n;
+  const int rc =
+      ffi_share_block(all, NULL, &writing.segment, &writing.stream, block, err);
+  UNPROTECT(1);
+  return rc;
+}
+
+// The dictionaries of one stage's map tasks, as far as their blocks were read: most tasks of the
+// next stage read blocks of all of them. A list by task: list(attempt, dictionaries), preserved.
+static struct {
+  SEXP tasks;
+  uint32_t stage;
+} known;
+
+static void forget_dictionaries(uint32_t stage) {
+  if (known.tasks != NULL && known.stage == stage) {
+    R_ReleaseObject(known.tasks);
+    known.tasks = NULL;
+  }
+}
+
+static void make_room(const struct mst_want *want) {
+  if (known.tasks != NULL && known.stage != want->stage) {
+    forget_dictionaries(known.stage);
+  }
+  const R_xlen_t room = known.tasks == NULL ? 0 : Rf_xlength(known.tasks);
+  if ((R_xlen_t)want->task < room) return;
+  SEXP more = PROTECT(Rf_allocVector(VECSXP, 2 * (R_xlen_t)want->task + 64));
+  for (R_xlen_t i = 0; i < room; i++)
+    SET_VECTOR_ELT(more, i, VECTOR_ELT(known.tasks, i));
+  R_PreserveObject(more);
+  if (known.tasks != NULL) R_ReleaseObject(known.tasks);
+  known.tasks = more;
+  known.stage = want->stage;
+  UNPROTECT(1);
+}
+
+// learnt gives the dictionaries that block 0 describes.
+static SEXP learnt(SEXP written) {
+  const R_xlen_t n = TYPEOF(written) == VECSXP ? Rf_xlength(written) : 0;
+  SEXP all = PROTECT(Rf_allocVector(VECSXP, n));
+  for (R_xlen_t k = 0; k < n; k++) {
+    SET_VECTOR_ELT(all, k, ffi_dictionary_in(VECTOR_ELT(written, k)));
+  }
+  UNPROTECT(1);
+  return all;
+}
+
+// read_block gives a fetched block, NULL if it is empty, or a list as ffi_error_list.
+static SEXP read_block(const struct mst_want *want, uint32_t index) {
+  struct mst_err err;
+  struct mst_map *map;
+  struct mst_block block;
+  uint64_t base;
+  mst_err_clear(&err);
+  const int rc = mst_exchange_read(want, index, &map, &base, &block, &err);
+  if (rc != 0) return ffi_error_list(&err);
+  if (map == NULL) return R_NilValue;
+  return ffi_unserialize_block(map, base, &block);
+}
+
+static int is_error(SEXP read) {
+  return TYPEOF(read) == VECSXP &&
+         Rf_getAttrib(read, R_NamesSymbol) != R_NilValue;
+}
+
+// dictionaries_for gives those of a map task's blocks, or a list as ffi_error_list.
+static SEXP dictionaries_for(const struct mst_want *want) {
+  make_room(want);
+  SEXP task = VECTOR_ELT(known.tasks, (R_xlen_t)want->task);
+  if (task != R_NilValue &&
+      INTEGER(VECTOR_ELT(task, 0))[0] == (int)want->attempt) {
+    return VECTOR_ELT(task, 1);
+  }
+  SEXP read = PROTECT(read_block(want, 0));
+  if (is_error(read)) {
+    UNPROTECT(1);
+    return read;
+  }
+  SEXP all = PROTECT(learnt(read));
+  task = PROTECT(Rf_allocVector(VECSXP, 2));
+  SET_VECTOR_ELT(task, 0, Rf_ScalarInteger((int)want->attempt));
+  SET_VECTOR_ELT(task, 1, all);
+  make_room(want); // finalizers may have forgotten all
+  SET_VECTOR_ELT(known.tasks, (R_xlen_t)want->task, task);
+  UNPROTECT(3);
+  return all;
+}
+
+// ---- writing
+
+// write_blocks writes the blocks that have rows, after their dictionaries.
+static int write_blocks(SEXP blocks, SEXP rows, SEXP dictionaries,
+                        struct mst_err *err) {
   const R_xlen_t n = Rf_xlength(blocks);
-  for (R_xlen_t i = 0; i < n; i++) {
-    struct mst_block *block = &writing.blocks[i];
+  int rc = write_dictionaries(dictionaries, err);
+  for (R_xlen_t i = 0; rc == 0 && i < n; i++) {
+    struct mst_block *block = &writing.blocks[i + 1];
     *block = (struct mst_block){0};
     if (INTEGER(rows)[i] == 0) continue;
     block->rows = (uint64_t)INTEGER(rows)[i];
-    const int rc = ffi_share_block(VECTOR_ELT(blocks, i), &writing.segment,
-                                   &writing.stream, block, err);
-    if (rc != 0) return rc;
+    rc = ffi_share_block(VECTOR_ELT(blocks, i), dictionaries, &writing.segment,
+                         &writing.stream, block, err);
   }
-  return 0;
+  return rc;
 }
 
 // check_blocks reads a file's blocks back and records their checksums.
@@ -55,24 +197,25 @@ static int check_blocks(R_xlen_t n, struct mst_err *err) {
 }
 
 static int write_segment(const struct mst_want *want, SEXP blocks, SEXP rows,
-                         uint64_t bytes, struct mst_err *err) {
+                         SEXP dictionaries, uint64_t bytes,
+                         struct mst_err *err) {
   int rc = mst_segment_open(&writing.segment, bytes, err);
-  if (rc == 0) rc = write_blocks(blocks, rows, err);
+  if (rc == 0) rc = write_blocks(blocks, rows, dictionaries, err);
   if (rc == 0) {
     rc = mst_exchange_sign(want, &writing.segment, writing.blocks,
-                           (uint32_t)Rf_xlength(blocks), err);
+                           (uint32_t)Rf_xlength(blocks) + 1, err);
   }
   if (rc == 0) rc = mst_segment_seal(&writing.segment, err);
   if (rc != 0) mst_segment_close(&writing.segment);
   return rc;
 }
 
-static int write_file(SEXP blocks, SEXP rows, const char *path,
-                      struct mst_err *err) {
+static int write_file(SEXP blocks, SEXP rows, SEXP dictionaries,
+                      const char *path, struct mst_err *err) {
   int rc = mst_segment_open_file(&writing.segment, path, err);
-  if (rc == 0) rc = write_blocks(blocks, rows, err);
+  if (rc == 0) rc = write_blocks(blocks, rows, dictionaries, err);
   if (rc == 0) rc = mst_segment_end_file(&writing.segment, err);
-  if (rc == 0) rc = check_blocks(Rf_xlength(blocks), err);
+  if (rc == 0) rc = check_blocks(Rf_xlength(blocks) + 1, err);
   return rc;
 }
 
@@ -95,23 +238,25 @@ SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
   const double bytes = REAL(memory)[0];
   const char *file = Rf_translateChar(STRING_ELT(path, 0));
   mst_err_clear(&err);
-  if (n > (R_xlen_t)MST_BLOCKS_MAX) Rf_error("too many blocks");
+  if (n >= (R_xlen_t)MST_BLOCKS_MAX) Rf_error("too many blocks");
+  SEXP dictionaries = PROTECT(dictionaries_of(blocks));
   mst_segment_close(&writing.segment);
-  memset(writing.blocks, 0, (size_t)n * sizeof writing.blocks[0]);
+  memset(writing.blocks, 0, ((size_t)n + 1) * sizeof writing.blocks[0]);
   int is_file = (double)mst_exchange_held() + bytes > REAL(memory)[1];
   int rc = 0;
-  if (!is_file &&
-      write_segment(&is, blocks, rows, (uint64_t)bytes, &err) != 0) {
+  if (!is_file && write_segment(&is, blocks, rows, dictionaries,
+                                (uint64_t)bytes, &err) != 0) {
     is_file = 1;
   }
   is_file = is_file && has_rows(rows); // without rows there is neither
-  if (is_file) rc = write_file(blocks, rows, file, &err);
+  if (is_file) rc = write_file(blocks, rows, dictionaries, file, &err);
+  UNPROTECT(1);
   const uint64_t size = writing.segment.bytes;
   if (is_file) mst_segment_close(&writing.segment);
   if (rc == 0) {
     rc = mst_exchange_put(&is, is_file ? NULL : &writing.segment,
                           is_file ? file : NULL, size, writing.blocks,
-                          (uint32_t)n, &err);
+                          (uint32_t)n + 1, &err);
   }
   mst_buf_trim(&writing.stream, 0);
   writing.stream.len = 0;
@@ -164,23 +309,51 @@ SEXP ffi_block_fetch(SEXP sources) {
 // ffi_block_read gives one fetched block, by its number from 1; NULL if it has no rows; a list as
 // ffi_error_list if it can't be read.
 SEXP ffi_block_read(SEXP want, SEXP index) {
-  struct mst_err err;
-  struct mst_map *map;
-  struct mst_block block;
-  uint64_t base;
   const struct mst_want is = want_of(want);
-  mst_err_clear(&err);
   ffi_share_collect();
-  const int rc = mst_exchange_read(&is, (uint32_t)Rf_asInteger(index) - 1, &map,
-                                   &base, &block, &err);
-  if (rc != 0) return ffi_error_list(&err);
-  if (map == NULL) return R_NilValue;
-  return ffi_unserialize_block(map, base, &block);
+  SEXP dictionaries = PROTECT(dictionaries_for(&is));
+  if (is_error(dictionaries)) {
+    UNPROTECT(1);
+    return dictionaries;
+  }
+  ffi_coded_read_with(dictionaries);
+  SEXP block = read_block(&is, (uint32_t)Rf_asInteger(index));
+  ffi_coded_read_with(NULL);
+  UNPROTECT(1);
+  return block;
+}
+
+// ffi_levels_number gives the number of a factor's levels as those of blocks, NULL if they are few,
+// so that they stay with the factor.
+SEXP ffi_levels_number(SEXP levels) {
+  SEXP dictionary = PROTECT(dictionary_of_levels(levels));
+  SEXP number =
+      dictionary == R_NilValue ? R_NilValue : ffi_dictionary_number(dictionary);
+  UNPROTECT(1);
+  return number;
+}
+
+// ffi_block_levels gives the levels with this number, NULL if the map task's blocks haven't got
+// them; a list as ffi_error_list if they can't be read.
+SEXP ffi_block_levels(SEXP want, SEXP number) {
+  const struct mst_want is = want_of(want);
+  SEXP all = PROTECT(dictionaries_for(&is)), levels = R_NilValue;
+  if (is_error(all)) levels = all;
+  for (R_xlen_t k = 0; levels == R_NilValue && k < Rf_xlength(all); k++) {
+    SEXP one = VECTOR_ELT(all, k);
+    if (STRING_ELT(ffi_dictionary_number(one), 0) == STRING_ELT(number, 0)) {
+      ffi_dictionary_keep(one);
+      levels = ffi_dictionary_strings(one);
+    }
+  }
+  UNPROTECT(1);
+  return levels;
 }
 
 // ffi_block_drop drops a stage's blocks (attempt 0), or one attempt's.
 SEXP ffi_block_drop(SEXP want) {
   const struct mst_want is = want_of(want);
+  if (is.attempt == 0) forget_dictionaries(is.stage);
   mst_exchange_drop(&is);
   return R_NilValue;
 }

@@ -81,6 +81,8 @@ SEXP ffi_rand_seed(void);
 SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory, SEXP path);
 SEXP ffi_block_fetch(SEXP sources);
 SEXP ffi_block_read(SEXP want, SEXP index);
+SEXP ffi_levels_number(SEXP levels);
+SEXP ffi_block_levels(SEXP want, SEXP number);
 SEXP ffi_block_drop(SEXP want);
 SEXP ffi_links_set(SEXP numbers, SEXP limits);
 SEXP ffi_links_know(SEXP numbers, SEXP folder, SEXP token);
