@@ -1,10 +1,15 @@
 # dplyr's verbs with a row for each group: see adapt-dplyr.R.
 
 #' @exportS3Method dplyr::summarise
-summarise.muster_partition <- function(.data, ..., .groups = NULL) {
+summarise.muster_partition <- function(.data, ..., .by = NULL, .groups = NULL) {
   call <- dplyr_call("summarise")
   quos <- rlang::enquos(..., .named = TRUE)
-  refuse_options(quos, ".by", call)
+  by <- by_columns(.data, rlang::enquo(.by), ".by", call)
+  if (length(by)) {
+    if (!is.null(.groups)) abort_input(".groups", "missing if `.by` is given", .groups, call)
+    .data <- with_groups(.data, by)
+    .groups <- "drop"
+  }
   groups <- groups_of(.data)
   left <- switch(check_choice(
     if (is.null(.groups)) "drop_last" else .groups, ".groups", c("drop_last", "drop", "keep"), call

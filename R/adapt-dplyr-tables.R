@@ -3,47 +3,58 @@
 # ---- Rows by place
 
 #' @exportS3Method dplyr::slice
-slice.muster_partition <- function(.data, ...) slice_verb("slice", .data, rlang::enquos(...))
+slice.muster_partition <- function(.data, ..., .by = NULL) {
+  slice_verb("slice", .data, rlang::enquos(...), rlang::enquo(.by), ".by")
+}
 
 #' @exportS3Method dplyr::slice_head
-slice_head.muster_partition <- function(.data, ...) {
-  slice_ends(.data, rlang::enquos(...), "slice_head")
+slice_head.muster_partition <- function(.data, ..., by = NULL) {
+  slice_verb("slice_head", .data, rlang::enquos(...), rlang::enquo(by))
 }
 
 #' @exportS3Method dplyr::slice_tail
-slice_tail.muster_partition <- function(.data, ...) {
-  slice_ends(.data, rlang::enquos(...), "slice_tail")
+slice_tail.muster_partition <- function(.data, ..., by = NULL) {
+  slice_verb("slice_tail", .data, rlang::enquos(...), rlang::enquo(by))
 }
 
 #' @exportS3Method dplyr::slice_min
-slice_min.muster_partition <- function(.data, ...) {
-  slice_verb("slice_min", .data, rlang::enquos(...))
+slice_min.muster_partition <- function(.data, ..., by = NULL) {
+  slice_verb("slice_min", .data, rlang::enquos(...), rlang::enquo(by))
 }
 
 #' @exportS3Method dplyr::slice_max
-slice_max.muster_partition <- function(.data, ...) {
-  slice_verb("slice_max", .data, rlang::enquos(...))
+slice_max.muster_partition <- function(.data, ..., by = NULL) {
+  slice_verb("slice_max", .data, rlang::enquos(...), rlang::enquo(by))
 }
 
 #' @exportS3Method dplyr::slice_sample
-slice_sample.muster_partition <- function(.data, ...) {
-  if (!length(groups_of(.data))) {
-    refuse_argument("slice_sample() without groups", dplyr_call("slice_sample"))
+slice_sample.muster_partition <- function(.data, ..., by = NULL) {
+  slice_verb("slice_sample", .data, rlang::enquos(...), rlang::enquo(by))
+}
+
+slice_verb <- function(verb, p, quos, by, name = "by") {
+  call <- dplyr_call(verb)
+  refuse_options(quos, c("by", ".by", ".preserve"), call)
+  by <- by_columns(p, by, name, call)
+  if (length(by)) {
+    return(with_groups(slice_parts(verb, with_groups(p, by), quos, call), NULL))
   }
-  slice_verb("slice_sample", .data, rlang::enquos(...))
+  if (!length(groups_of(p)) && verb %in% c("slice", "slice_sample")) {
+    refuse_argument(paste0(verb, "() without groups"), call)
+  }
+  if (!length(groups_of(p)) && verb %in% c("slice_head", "slice_tail")) {
+    return(slice_ends(verb, p, quos, call))
+  }
+  slice_parts(verb, p, quos, call)
 }
 
 # Each group's, by dplyr. Without groups the least of all rows are among the least of each part.
-slice_verb <- function(verb, p, quos) {
-  call <- dplyr_call(verb)
-  refuse_options(quos, c("by", ".by", ".preserve"), call)
+slice_parts <- function(verb, p, quos, call) {
   exprs <- quo_exprs(quos, call, names(p))
   if (length(groups_of(p))) {
     return(verb_parts(p, verb, exprs, call))
   }
-  if (verb == "slice" || "prop" %in% names(quos)) {
-    refuse_argument(if (verb == "slice") "slice() without groups" else "prop", call)
-  }
+  if ("prop" %in% names(quos)) refuse_argument("prop", call)
   # Each part's least, and then the least of these: for columns as they are, and so many rows.
   at <- names(quos) %in% c("", "order_by")
   columns <- vapply(exprs[at], function(one) {
@@ -59,11 +70,7 @@ slice_verb <- function(verb, p, quos) {
   verb_stage(open_handle(all$handle), verb, exprs, character(), call)
 }
 
-slice_ends <- function(p, quos, verb) {
-  call <- dplyr_call(verb)
-  if (length(groups_of(p))) {
-    return(slice_verb(verb, p, quos))
-  }
+slice_ends <- function(verb, p, quos, call) {
   exprs <- quo_exprs(quos, call, names(p))
   names <- names(quos)
   if (length(setdiff(names, "n")) || length(exprs) > 1L) {

@@ -30,7 +30,8 @@
 #' dplyr itself evaluates `mutate()`, `transmute()`, `filter()` and the `slice` functions on the
 #' workers, so all that it can do works: `row_number()`, `lag()`, `across()`, functions of your own.
 #' Random numbers follow from `set.seed()`, and are the same again after a loss; they depend on the
-#' number of parts. A group's own columns can't be changed.
+#' number of parts. A group's own columns can't be changed. `.by` (`by` of `slice_head()` and the
+#' like) names groups for one verb, whichever version of dplyr there is.
 #'
 #' `summarise()` evaluates as [partition_summarise()] does: what can be is evaluated before rows
 #' move. It has one row for each group. `across()` works there by itself, not in other code, with
@@ -51,8 +52,8 @@
 #' With an error of class `muster_error_input` that says what to do instead: `arrange()`,
 #' `rowwise()`, `add_count()`, `rename_with()`, `group_modify()`, `do()`, `nest_join()`, sets of
 #' rows, `slice()` and `slice_sample()` without groups, `cur_group_id()`, and the arguments `sort`,
-#' `.by`, `.keep`, `.before` and `.after` of `mutate()`, `.drop`, `.preserve`, and those of joins
-#' but for `by`. Keys of a join keep the type of `x`, see [partition_join()].
+#' `.keep = "used"` and `"unused"` of `mutate()`, `.drop`, `.preserve`, and those of joins but for
+#' `by`. Keys of a join keep the type of `x`, see [partition_join()].
 #'
 #' @section Cost:
 #' `filter()`, `mutate()` without groups and `select()`: as [partition_map()]. `summarise()`,
@@ -178,14 +179,47 @@ near_stage <- function(opened, steps, call, keyed = NULL, job = NULL) {
 # ---- Rows
 
 #' @exportS3Method dplyr::mutate
-mutate.muster_partition <- function(.data, ...) {
+mutate.muster_partition <- function(.data, ..., .by = NULL, .keep = c("all", "none"),
+                                    .before = NULL, .after = NULL) {
   call <- dplyr_call("mutate")
+  by <- by_columns(.data, rlang::enquo(.by), ".by", call)
+  if (identical(.keep, "used") || identical(.keep, "unused")) {
+    refuse_argument(paste0(".keep = \"", .keep, "\""), call)
+  }
+  keep <- check_choice(if (missing(.keep)) "all" else .keep, ".keep", c("all", "none"), call)
+  p <- if (length(by)) with_groups(.data, by) else .data
   # With groups dplyr names them, or has several columns of one.
-  grouped <- length(groups_of(.data)) > 0L
+  grouped <- length(groups_of(p)) > 0L
   quos <- rlang::enquos(..., .named = !grouped)
-  refuse_options(quos, c(".keep", ".before", ".after", ".by", ".seed"), call)
-  exprs <- quo_exprs(quos, call, names(.data))
-  if (grouped) verb_parts(.data, "mutate", exprs, call) else mutate_ungrouped(.data, exprs, call)
+  refuse_options(quos, ".seed", call)
+  exprs <- quo_exprs(quos, call, names(p))
+  done <- if (grouped) verb_parts(p, "mutate", exprs, call) else mutate_ungrouped(p, exprs, call)
+  new <- setdiff(names(done), names(p))
+  if (!rlang::quo_is_null(rlang::enquo(.before)) || !rlang::quo_is_null(rlang::enquo(.after))) {
+    done <- dplyr::relocate(done, tidyselect::all_of(new), .before = {{ .before }},
+      .after = {{ .after }}
+    )
+  }
+  if (keep == "none") {
+    made <- vapply(exprs, `[[`, "", "name")
+    if (!all(nzchar(made))) refuse_argument(".keep with groups and columns without a name", call)
+    kept <- intersect(names(done), c(groups_of(p), made))
+    done <- with_groups(done[kept], groups_of(done))
+  }
+  if (length(by)) with_groups(done, NULL) else done
+}
+
+# The groups that `.by` names for one verb. by: from enquo().
+by_columns <- function(p, by, name, call) {
+  if (rlang::quo_is_null(by)) {
+    return(NULL)
+  }
+  if (length(groups_of(p))) {
+    abort_muster("input", paste0("Can't use `", name, "`: the data has groups."),
+      hints = "ungroup() first, or leave it out.", argument = name, call = call
+    )
+  }
+  names(p)[selected(p, list(by), call)]
 }
 
 #' @exportS3Method dplyr::transmute
@@ -204,11 +238,15 @@ transmute.muster_partition <- function(.data, ...) {
 }
 
 #' @exportS3Method dplyr::filter
-filter.muster_partition <- function(.data, ..., .preserve = FALSE) {
+filter.muster_partition <- function(.data, ..., .by = NULL, .preserve = FALSE) {
   call <- dplyr_call("filter")
   if (!isFALSE(.preserve)) refuse_argument(".preserve", call)
   quos <- rlang::enquos(...)
-  refuse_options(quos, ".by", call)
+  by <- by_columns(.data, rlang::enquo(.by), ".by", call)
+  if (length(by)) {
+    done <- dplyr::filter(with_groups(.data, by), !!!quos)
+    return(with_groups(done, NULL))
+  }
   if (any(nzchar(names(quos)))) {
     abort_input("...", "conditions without names, as in x == 1", names(quos), call)
   }

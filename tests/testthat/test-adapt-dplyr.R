@@ -127,6 +127,49 @@ test_dplyr("Verbs give dplyr's rows, whatever part they are in, also after a los
   }
 })
 
+test_dplyr(".by names groups for one verb, .keep, .before and .after choose mutate()'s columns", {
+  local_seed(4)
+  cl <- local_cluster(2)
+  data <- random_table(100)
+  p <- partition_scatter(cl, data, parts = 5)
+  in_groups <- function(verb, ...) {
+    dplyr::ungroup(verb(dplyr::group_by(data, dplyr::across(c(k, j))), ...))
+  }
+  n <- dplyr::n
+  pairs <- list(
+    list(mutate(p, r = rank(y), n = n(), .by = c(k, j)), in_groups(mutate, r = rank(y), n = n())),
+    list(filter(p, y == max(y), .by = c("k", "j")), in_groups(filter, y == max(y))),
+    list(
+      summarise(p, n = n(), q = median(y), .by = dplyr::all_of(c("k", "j"))),
+      in_groups(summarise, n = n(), q = median(y), .groups = "drop")
+    ),
+    list(dplyr::slice(p, 2, .by = c(k, j)), in_groups(dplyr::slice, 2)),
+    list(dplyr::slice_min(p, y, n = 2, by = k:j & !where(is.numeric) | j),
+      in_groups(dplyr::slice_min, y, n = 2)),
+    list(dplyr::slice_head(p, n = 1, by = c(k, j)), in_groups(dplyr::slice_head, n = 1)),
+    list(mutate(p, z = y * 2, .before = x), mutate(data, z = y * 2, .before = x)),
+    list(
+      mutate(p, z = mean(y), x = x * 2, .by = k, .after = id),
+      dplyr::ungroup(mutate(group_by(data, k), z = mean(y), x = x * 2, .after = id))
+    ),
+    list(
+      mutate(p, z = y * 2, x = -x, .keep = "none"), mutate(data, z = y * 2, x = -x, .keep = "none")
+    ),
+    list(
+      mutate(group_by(p, k), z = max(y), .keep = "none", .before = 1),
+      mutate(group_by(data, k), z = max(y), .keep = "none", .before = 1)
+    )
+  )
+  for (i in seq_along(pairs)) {
+    got <- dplyr::collect(pairs[[i]][[1L]])
+    want <- pairs[[i]][[2L]]
+    expect_identical(dplyr::group_vars(got), dplyr::group_vars(want), info = i)
+    expect_setequal(names(got), names(want))
+    if (i > 6L) expect_identical(names(got), names(want), info = i)
+    expect_equal(sorted_rows(as.data.frame(got)[names(want)]), sorted_rows(want), info = i)
+  }
+})
+
 test_dplyr("A group's rows are together, however they were scattered, and move once", {
   local_seed(1)
   cl <- local_cluster(2)
@@ -167,7 +210,9 @@ test_dplyr("What needs all rows, or can't be done, is refused by name", {
   refused(dplyr::arrange(p, x), "`arrange\\(\\)` isn't possible")
   refused(dplyr::slice(p, 1), "without groups")
   refused(dplyr::slice_sample(p, n = 1), "slice_sample")
-  refused(dplyr::mutate(p, y = x, .keep = "none"), "`.keep`")
+  refused(dplyr::mutate(p, y = x, .keep = "used"), ".keep = \"used\"")
+  refused(dplyr::mutate(dplyr::group_by(p, x), y = 1, .by = x), "has groups")
+  refused(dplyr::summarise(p, n = n(), .by = x, .groups = "drop"), "`.groups` must be missing")
   refused(dplyr::count(p, x, sort = TRUE), "`sort`")
   refused(dplyr::group_by(p, nope), "nope")
   refused(dplyr::inner_join(p, data.frame(z = 1)), "give `by`")
