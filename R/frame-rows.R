@@ -89,11 +89,12 @@ expand_strings <- function(x) each_column(x, function(column) .Call(ffi_coded_ex
 
 changes_in_place <- function() isNamespaceLoaded("data.table")
 
+# fun of each column, with the frame's attributes. attributes() would make row names of all rows, of
+# which R has only the number.
 each_column <- function(x, fun) {
-  columns <- lapply(x, fun)
-  attributes(columns) <- attributes(x)
-  # These would stay numbers, but as if they were the user's.
-  attr(columns, "row.names") <- .set_row_names(frame_rows(x))
+  columns <- unclass(x)
+  columns[] <- lapply(columns, fun)
+  class(columns) <- oldClass(x)
   columns
 }
 
