@@ -76,7 +76,7 @@ fold_values <- function(x, plan) {
     if (is_bare(value)) attributes(value) <- NULL
     value
   })
-  for (one in if (n > 0L) plan$aggregates) {
+  for (one in plan$aggregates) {
     if (one$code > 0L && !can_fold(one$how, values[[one$code]])) replan(one$results)
   }
   values

@@ -8,7 +8,8 @@ summarise_groups <- function(x, by, plan, funs, own) {
   groups <- all_groups(x, by)
   n <- groups$n
   values <- fold_values(x, plan)
-  folded <- fold_rows(plan, values, groups$group, n)
+  # Without rows there are no partial results, as where parts are folded: not one of nothing.
+  folded <- fold_rows(plan, values, groups$group, length(groups$first))
   done <- folded_results(plan, folded$parts, folded$group, n)
   whole <- Filter(function(one) is.null(one$code), plan$results)
   funs <- funs[vapply(plan$results, function(one) is.null(one$code), NA)]

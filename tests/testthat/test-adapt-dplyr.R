@@ -307,3 +307,20 @@ test_dplyr("What an attack found: dplyr's value, or a refusal, and never another
   for (pid in node_pids(cl)) tools::pskill(pid, tools::SIGKILL)
   expect_identical(dplyr::pull(drawn, z), want)
 })
+
+test_dplyr("Parts without rows change neither values nor types", {
+  local_seed(1)
+  cl <- local_cluster(2)
+  data <- data.frame(
+    id = 1:6, g = c("a", "a", "b"), s = letters[6:1], f = factor(letters[1:6], ordered = TRUE)
+  )
+  p <- partition_scatter(cl, data, parts = 6)
+  late <- dplyr::filter(p, id > 4L)
+  # Text isn't folded, which a part without rows has to see, too.
+  got <- dplyr::collect(dplyr::summarise(late, lo = min(s), hi = max(f)))
+  expect_identical(got, data.frame(lo = "a", hi = data$f[6]))
+  # With code for whole groups, and without.
+  none <- dplyr::filter(p, id > 10L)
+  got <- dplyr::collect(dplyr::summarise(none, lo = min(id), n = n(), t = paste(id, collapse = "")))
+  expect_identical(got, data.frame(lo = Inf, n = 0L, t = ""))
+})
