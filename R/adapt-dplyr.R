@@ -151,8 +151,14 @@ selected <- function(p, quos, call, eval = tidyselect::eval_select) {
   eval(rlang::expr(c(!!!quos)), prototype(p, call))
 }
 
-# A data frame without rows that has the columns and their types.
-prototype <- function(p, call) end_rows(p, 0, FALSE, call)
+# A data frame without rows that has the columns and their types: parts with rows know them.
+prototype <- function(p, call) {
+  opened <- check_partition(p, ".data", call)
+  some <- opened$stage$rows > 0
+  steps <- end_steps(rep(0, opened$stage$count), FALSE)
+  frames <- lapply(collect_parts(opened, call, steps), `[[`, "data")
+  expand_strings(bind_frames(if (any(some)) frames[some] else frames))
+}
 
 # at: numbers of columns, by their new names.
 renamed_columns <- function(p, at, call) {

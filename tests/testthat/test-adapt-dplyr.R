@@ -323,4 +323,10 @@ test_dplyr("Parts without rows change neither values nor types", {
   none <- dplyr::filter(p, id > 10L)
   got <- dplyr::collect(dplyr::summarise(none, lo = min(id), n = n(), t = paste(id, collapse = "")))
   expect_identical(got, data.frame(lo = Inf, n = 0L, t = ""))
+  # There are fewer groups than parts. max() of nothing is no integer.
+  got <- mutate(group_by(p, g), m = max(id), l = sapply(id, function(i) i + 1L))
+  rows <- dplyr::collect(got)
+  expect_identical(rows$m[order(rows$id)], c(5L, 5L, 6L, 5L, 5L, 6L))
+  expect_identical(rows$l[order(rows$id)], 2:7)
+  expect_identical(names(dplyr::select(ungroup(got), where(is.integer))), c("id", "m", "l"))
 })
