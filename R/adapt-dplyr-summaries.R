@@ -63,8 +63,8 @@ distinct.muster_partition <- function(.data, ..., .keep_all = FALSE) {
   check_flag(.keep_all, ".keep_all", call)
   groups <- groups_of(.data)
   by <- if (...length()) {
-    .data <- dplyr::group_by(.data, ..., .add = TRUE)
-    groups_of(.data)
+    .data <- dplyr::group_by(.data, ...)
+    union(setdiff(groups, groups_of(.data)), groups_of(.data))
   } else {
     names(.data)
   }

@@ -394,7 +394,9 @@ verb_parts <- function(p, verb, exprs, call) {
     # A group's number, or its rows' numbers, would be those in its part.
     found <- intersect(names_in(one$code), c("cur_group_id", "cur_group_rows", "group_indices"))
     if (length(found)) refuse_argument(paste0(found[1L], "()"), call)
-    if (one$name %in% by && !identical(one$code, as.name(one$name))) {
+    # Names of other verbs' arguments are no columns, as `n` of slice_min().
+    changed <- verb %in% c("mutate", "transmute") && one$name %in% by
+    if (changed && !identical(one$code, as.name(one$name))) {
       abort_muster("input", paste0("Can't change column `", one$name, "`: it is a group."),
         hints = "ungroup() first.", argument = one$name, call = call
       )

@@ -330,3 +330,14 @@ test_dplyr("Parts without rows change neither values nor types", {
   expect_identical(rows$l[order(rows$id)], 2:7)
   expect_identical(names(dplyr::select(ungroup(got), where(is.integer))), c("id", "m", "l"))
 })
+
+test_dplyr("Groups may have the names of verbs' arguments, and distinct() orders as it is asked", {
+  local_seed(1)
+  cl <- local_cluster(2)
+  data <- data.frame(id = 1:6, n = c(1, 1, 2), k = c("a", "b"))
+  p <- partition_scatter(cl, data, parts = 3)
+  got <- dplyr::collect(dplyr::slice_min(group_by(p, n), id, n = 1))
+  expect_identical(sort(got$id), c(1L, 3L))
+  expect_identical(names(dplyr::distinct(group_by(p, n), k, n)), c("k", "n"))
+  expect_identical(names(dplyr::distinct(group_by(p, n), k)), c("n", "k"))
+})
