@@ -81,6 +81,10 @@ dplyr_verb <- function(part, step, funs) {
 dplyr_part <- function(part, step, funs) {
   quos <- lapply(funs, function(fun) rlang::new_quosure(body(fun), environment(fun)))
   names(quos) <- names(funs)
+  # Without their methods is.na() and others would take them for numbers.
+  named <- unlist(lapply(funs, function(fun) all.vars(body(fun))))
+  if (any(vapply(part, is_int64, NA))) requireNamespace("bit64", quietly = TRUE)
+  check_classes(part[intersect(names(part), named)])
   part <- dplyr::group_by(plain_frame(part), !!!lapply(step$by, as.name))
   verb <- getExportedValue("dplyr", step$verb)
   done <- plain_frame(dplyr::ungroup(rlang::eval_tidy(rlang::call2(verb, part, !!!quos))))

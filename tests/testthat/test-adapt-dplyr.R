@@ -341,3 +341,14 @@ test_dplyr("Groups may have the names of verbs' arguments, and distinct() orders
   expect_identical(names(dplyr::distinct(group_by(p, n), k, n)), c("k", "n"))
   expect_identical(names(dplyr::distinct(group_by(p, n), k)), c("n", "k"))
 })
+
+test_dplyr("integer64 columns have their methods where groups are evaluated", {
+  testthat::skip_if_not_installed("bit64")
+  local_seed(1)
+  cl <- local_cluster(2)
+  data <- new_frame(list(k = c(1, 1, 2, 2), v = int64(5, NA, 7, 6)), 4L)
+  p <- partition_scatter(cl, data, parts = 2)
+  got <- dplyr::collect(mutate(group_by(p, k), none = is.na(v), top = v == max(v, na.rm = TRUE)))
+  expect_identical(got$none[order(got$k)], c(FALSE, TRUE, FALSE, FALSE))
+  expect_identical(got$top[order(got$k)], c(TRUE, NA, TRUE, FALSE))
+})
