@@ -209,7 +209,7 @@ bind_columns <- function(columns) {
   if (any(vapply(columns, is_wide, NA))) {
     return(bind_wide(columns))
   }
-  # Where a part has no rows, code may give a type that it has for no row: max() -Inf, sapply() a list.
+  # Without rows code may give a type that it has for no row: max() is -Inf, sapply() a list.
   idle <- vapply(columns, function(x) !length(x) && !is.object(x), NA)
   if (any(idle) && any(lengths(columns) > 0L)) {
     return(bind_columns(columns[!idle]))

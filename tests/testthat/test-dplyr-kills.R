@@ -5,8 +5,8 @@
 has_dplyr <- requireNamespace("dplyr", quietly = TRUE) &&
   requireNamespace("tidyselect", quietly = TRUE)
 
-# Workers look for a file named for the point where they are: the one that gets it strikes. Its first
-# line says whether itself or the other, the rest are the workers' pids.
+# Workers look for a file named for the point where they are: the one that gets it strikes. Its
+# first line says whether itself or the other, the rest are the workers' pids.
 strike_setup <- function(folder) {
   bquote(local({
     ns <- asNamespace("muster")
