@@ -43,21 +43,26 @@ int64_of <- function(x) {
   int64_of_halves(rbind(ifelse(is.na(x), 0L, x), ifelse(is.na(x), NA, -(x < 0L))))
 }
 
+# The upper and the lower 32 bits as numbers, which are in the same order; NA in both.
+int64_digits <- function(x) {
+  halves <- int64_halves(x)
+  # The least integer reads as NA.
+  lower <- ifelse(is.na(halves[1L, ]), -2^31, as.double(halves[1L, ])) %% 2^32
+  upper <- ifelse(is.na(halves[2L, ]), -2^31, as.double(halves[2L, ]))
+  none <- upper == -2^31 & lower == 0
+  list(replace(upper, none, NA), replace(lower, none, NA))
+}
+
 # integer64 as doubles; a part_error if one of them isn't exact then.
 int64_numbers <- function(x) {
-  halves <- int64_halves(x)
-  lower <- halves[1L, ]
-  # The smallest integer reads as NA.
-  lower <- ifelse(is.na(lower), 2^31, as.double(lower))
-  lower <- ifelse(lower < 0, lower + 2^32, lower)
-  upper <- ifelse(is.na(halves[2L, ]), -2^31, as.double(halves[2L, ])) * 2^32
-  numbers <- upper + lower
-  if (any(numbers - upper != lower)) {
+  digits <- int64_digits(x)
+  upper <- digits[[1L]] * 2^32
+  numbers <- upper + digits[[2L]]
+  if (any(numbers - upper != digits[[2L]], na.rm = TRUE)) {
     part_error(paste(
       "An integer64 column has numbers past 2^53, which aren't exact as numeric:",
       "make it integer64, or numeric, in all parts."
     ))
   }
-  numbers[upper == -2^63 & lower == 0] <- NA
   numbers
 }

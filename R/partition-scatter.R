@@ -193,8 +193,11 @@ partition_collect <- function(p) {
   as_kind(collect_frame(p, call), p$stage$as)
 }
 
-collect_frame <- function(p, call) {
-  frames <- lapply(collect_parts(p, call), `[[`, "data")
+collect_frame <- function(p, call) bind_answers(p, collect_parts(p, call), call)
+
+# The rows that parts gave.
+bind_answers <- function(p, answers, call) {
+  frames <- lapply(answers, `[[`, "data")
   tryCatch(expand_strings(bind_frames(frames)), muster_part_error = function(e) {
     abort_muster("input", conditionMessage(e),
       argument = "p", part = e$part, worker = part_worker(p, e$part),

@@ -185,8 +185,9 @@ run_job <- function(run, stage) {
 fill_steps <- function(run, stage, task, worker, job) {
   lapply(stage$steps(task), function(step) {
     switch(step$kind,
-      call = , read = , data = step$job <- job,
+      call = , read = , data = , sort = step$job <- job,
       split = {
+        step$job <- job
         step$memory <- run$memory
         step$folder <- getOption("muster.shuffle_folder")
       },

@@ -102,13 +102,14 @@ part_drop <- function(drop) {
 }
 
 # One step other than a function of the user's. kind: "data", "inner" (one of muster's), "split",
-# "gather", "give", and those of worker-read.R and worker-write.R.
+# "gather", "sort", "give", and those of worker-read.R and worker-write.R.
 part_step <- function(state, step, key) {
   switch(step$kind,
     data = state$data <- with_models(step$data, step$job),
     inner = state$data <- do.call(step$fun, c(list(state$data), step$args), quote = TRUE),
     split = state$result <- part_split(state$data, step, key),
     gather = state$data <- part_gather(step),
+    sort = state$data <- sort_rows(state$data, job_get(step$job)$order),
     read = {
       part_read(state, step)
       state$data <- code_strings(state$data)
@@ -205,7 +206,9 @@ part_split <- function(data, step, key) {
     coded <- compact_strings(code_strings(data))
     keyed <- with_columns(coded, step$by)
     families <- key_families(keyed, step$by)
-    sorted <- if (length(step$by)) {
+    sorted <- if (isTRUE(step$sorts)) {
+      sort_split(keyed, job_get(step$job)$order, key[2L])
+    } else if (length(step$by)) {
       .Call(ffi_key_split, key_columns(keyed, step$by), frame_rows(data), step$parts)
     } else {
       .Call(ffi_rows_sort, rep(1L, frame_rows(data)), step$parts)
