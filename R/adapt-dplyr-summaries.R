@@ -14,9 +14,8 @@ summarise.muster_partition <- function(.data, ..., .by = NULL, .groups = NULL) {
   left <- switch(check_choice(
     if (is.null(.groups)) "drop_last" else .groups, ".groups", c("drop_last", "drop", "keep"), call
   ), drop_last = groups[-length(groups)], keep = groups)
-  exprs <- quo_exprs(quos, call, names(.data))
-  given <- !rlang::have_name(rlang::enquos(...))
-  exprs <- lapply(seq_along(exprs), function(k) across_exprs(exprs[[k]], given[k], .data, call))
+  exprs <- quo_exprs(quos, call, names(.data), rlang::have_name(rlang::enquos(...)))
+  exprs <- lapply(exprs, function(one) across_exprs(one, !one$named, .data, call))
   # Those of one across() don't see each other's results.
   before <- cumsum(c(0L, lengths(exprs)))
   exprs <- Map(function(batch, seen) lapply(batch, c, list(seen = seen)), exprs,
@@ -42,19 +41,47 @@ tally.muster_partition <- function(x, wt = NULL, sort = FALSE, name = NULL) {
   with_groups(tally_groups(x, rlang::enquo(wt), sort, name, call), by[-length(by)])
 }
 
+#' @exportS3Method dplyr::add_count
+add_count.muster_partition <- function(x, ..., wt = NULL, sort = FALSE, name = NULL,
+                                       .drop = TRUE) {
+  call <- dplyr_call("add_count")
+  check_flag(sort, "sort", call)
+  by <- groups_of(x)
+  if (...length()) x <- dplyr::group_by(x, ..., .add = TRUE)
+  expr <- count_expr(x, rlang::enquo(wt), name, names(x), call)
+  done <- if (length(groups_of(x))) {
+    verb_parts(x, "mutate", list(expr), call)
+  } else {
+    mutate_ungrouped(x, list(expr), call)
+  }
+  if (sort) done <- arrange_by(done, list(column_key(expr$name, TRUE)), call)
+  with_groups(done, by)
+}
+
 tally_groups <- function(x, wt, sort, name, call) {
-  if (!isFALSE(sort)) refuse_argument("sort", call)
+  check_flag(sort, "sort", call)
+  groups <- groups_of(x)
+  expr <- count_expr(x, wt, name, groups, call)
+  done <- summarise_parts(check_partition(x, "x", call), list(expr), groups, call)
+  # As in dplyr, whose groups are in the order of their keys.
+  keys <- c(list(column_key(expr$name, TRUE)), lapply(groups, column_key))
+  if (sort) arrange_by(done, keys, call) else done
+}
+
+# A column of counts, whose name is none of `names` unless it is given.
+count_expr <- function(x, wt, name, names, call) {
   if (is.null(name)) {
     name <- "n"
-    while (name %in% groups_of(x)) name <- paste0("n", name)
+    while (name %in% names) name <- paste0("n", name)
+  } else {
+    check_string(name, "name", call)
   }
-  expr <- list(name = name, code = quote(n()), env = baseenv())
-  if (!rlang::quo_is_null(wt)) {
-    weight <- quo_exprs(list(wt), call, names(x))[[1L]]
-    expr$code <- as.call(list(quote(base::sum), weight$code, na.rm = TRUE))
-    expr$env <- weight$env
+  if (rlang::quo_is_null(wt)) {
+    return(list(name = name, code = quote(dplyr::n()), env = baseenv()))
   }
-  summarise_parts(check_partition(x, "x", call), list(expr), groups_of(x), call)
+  weight <- quo_exprs(list(wt), call, names(x))[[1L]]
+  code <- as.call(list(quote(base::sum), weight$code, na.rm = TRUE))
+  list(name = name, code = code, env = weight$env)
 }
 
 #' @exportS3Method dplyr::distinct
@@ -99,14 +126,18 @@ across_exprs <- function(one, unnamed, p, call) {
   )
   sources <- setdiff(names(p), groups_of(p))[columns]
   fns <- parts$.fns
-  if (is.symbol(fns) && !is.function(get0(as.character(fns), one$env))) {
-    refuse_argument(paste0("`.fns = ", fns, "`, which is no function,"), call)
+  several <- is_call_of(fns, c("list", "c"))
+  if (several) {
+    fns <- as.list(fns)[-1L]
+  } else if (is.list(known <- if (!is_call_of(fns, c("~", "function"))) eval(fns, one$env))) {
+    several <- TRUE
+    fns <- listed_functions(known, fns)
+  } else {
+    fns <- list(fns)
   }
-  fns <- if (is_call_of(fns, c("list", "c"))) as.list(fns)[-1L] else list(fns)
   labels <- names(fns)
   if (is.null(labels)) labels <- rep("", length(fns))
   labels[!nzchar(labels)] <- seq_along(fns)[!nzchar(labels)]
-  several <- is_call_of(parts$.fns, c("list", "c"))
   glue <- if (is.null(parts$.names)) {
     if (several) "{.col}_{.fn}" else "{.col}"
   } else {
@@ -122,6 +153,21 @@ across_exprs <- function(one, unnamed, p, call) {
       list(name = name, code = across_code(fns[[k]], as.name(sources[i]), more), env = one$env)
     })
   }), recursive = FALSE)
+}
+
+# Code for each function of a list in a variable: its name, if it is an aggregate.
+listed_functions <- function(known, variable) {
+  codes <- lapply(seq_along(known), function(k) {
+    for (package in names(aggregate_homes)) {
+      for (name in aggregate_homes[[package]]) {
+        if (is_exported(known[[k]], name, package)) {
+          return(call("::", as.name(package), as.name(name)))
+        }
+      }
+    }
+    if (is_formula(known[[k]])) known[[k]] else call("[[", variable, k)
+  })
+  stats::setNames(codes, names(known))
 }
 
 # A function of a column: its name, or a lambda.

@@ -190,14 +190,8 @@ refused_verb <- function(verb) {
   function(...) refuse_argument(paste0(verb, "()"), dplyr_call(verb))
 }
 
-#' @exportS3Method dplyr::arrange
-arrange.muster_partition <- refused_verb("arrange")
 #' @exportS3Method dplyr::rowwise
 rowwise.muster_partition <- refused_verb("rowwise")
-#' @exportS3Method dplyr::add_count
-add_count.muster_partition <- refused_verb("add_count")
-#' @exportS3Method dplyr::rename_with
-rename_with.muster_partition <- refused_verb("rename_with")
 #' @exportS3Method dplyr::do
 do.muster_partition <- refused_verb("do")
 #' @exportS3Method dplyr::group_data

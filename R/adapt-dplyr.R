@@ -10,21 +10,22 @@
 #'
 #' Once package dplyr is loaded, its verbs work for handles from [partition_scatter()] and related
 #' functions as they do for data frames: `filter()`, `mutate()`, `transmute()`, `select()`,
-#' `rename()`, `relocate()`, `group_by()`, `ungroup()`, `summarise()`, `count()`, `tally()`,
-#' `distinct()`, `slice_head()`, `slice_tail()`, `slice_min()`, `slice_max()`, with groups also
-#' `slice()` and `slice_sample()`, the joins `inner_join()`, `left_join()`, `right_join()`,
-#' `full_join()`, `semi_join()` and `anti_join()`, and `pull()`. Each gives another handle;
-#' `collect()` brings the rows to the session.
+#' `rename()`, `rename_with()`, `relocate()`, `arrange()`, `group_by()`, `ungroup()`, `summarise()`,
+#' `count()`, `tally()`, `add_count()`, `distinct()`, `slice_head()`, `slice_tail()`, `slice_min()`,
+#' `slice_max()`, with groups also `slice()` and `slice_sample()`, the joins `inner_join()`,
+#' `left_join()`, `right_join()`, `full_join()`, `semi_join()` and `anti_join()`, and `pull()`. Each
+#' gives another handle; `collect()` brings the rows to the session.
 #'
 #' Groups are right whatever parts their rows are in: rows move between the workers first, where a
 #' verb looks at those of a group together, and stay together for the verbs that follow.
 #'
 #' @section Order:
-#' Rows come in another order than dplyr has them. Those of a group keep theirs in verbs with these
-#' groups; joins, `summarise()`, `count()`, `distinct()` and other groups bring rows into the order
-#' of their keys' parts, see [partition_shuffle()]. So what depends on the order, as `lag()`,
-#' `first()` and `cumsum()` do, is dplyr's only before these; order within a group yourself, as in
-#' `mutate(total = order_by(day, cumsum(x)))`.
+#' `arrange()` puts all rows into one order, as [partition_sort()] does: strings as in the C locale,
+#' as in dplyr 1.1.0 and later. With `sort = TRUE`, `count()` and `tally()` have dplyr's order.
+#' Otherwise rows come in another order than dplyr has them. Those of a group keep theirs in verbs
+#' with these groups; joins, `summarise()`, `count()`, `distinct()` and other groups bring rows into
+#' the order of their keys' parts, see [partition_shuffle()]. So what depends on the order, as
+#' `lag()`, `first()` and `cumsum()` do, is dplyr's only before these, and again after `arrange()`.
 #'
 #' @section With groups:
 #' dplyr itself evaluates `mutate()`, `transmute()`, `filter()` and the `slice` functions on the
@@ -35,31 +36,38 @@
 #'
 #' `summarise()` evaluates as [partition_summarise()] does: what can be is evaluated before rows
 #' move. It has one row for each group. `across()` works there by itself, not in other code, with
-#' names of functions and lambdas. Values of different types in one column are put together as
+#' functions, lambdas and lists of them. Values of different types in one column are put together as
 #' [base::c()] does.
 #'
 #' @section Without groups:
-#' A part has only some of the rows. So `mutate()`, `transmute()` and `filter()` take expressions
-#' that have a value for each row, whatever the others are: base R's arithmetic, comparisons,
-#' mathematical functions, `ifelse()`, `is.na()`, `%in%`, `nchar()`, `substr()` and the like. In
-#' them, aggregates of all rows are values, as in `(x - mean(x)) / sd(x)`: those of
+#' A part has only some of the rows. So `mutate()`, `transmute()`, `filter()` and `arrange()` take
+#' expressions that have a value for each row, whatever the others are:
+#' * base R's arithmetic, comparisons and mathematical functions, `ifelse()`, `is.na()`, `%in%`,
+#'   `match()`, `cut()` and `findInterval()` with given breaks, `factor()` with given levels;
+#' * of texts, `paste()`, `sprintf()`, `nchar()`, `substr()`, `grepl()`, `sub()`, `toupper()`,
+#'   `trimws()` and the like, and stringr's functions with one value for each string;
+#' * of dates and times, `format()` and `as.Date()` with a format, `weekdays()`, `difftime()` with
+#'   units, sums and differences of days, and lubridate's parts of dates and roundings;
+#' * dplyr's `if_else()`, `case_when()`, `between()`, `coalesce()`, `na_if()` and `near()`;
+#' * `across()` in `mutate()` and `transmute()`, `if_any()` and `if_all()` in `filter()`.
+#'
+#' In them, aggregates of all rows are values, as in `(x - mean(x)) / sd(x)`: those of
 #' [partition_summarise()]. Variables of length 1, and base R's functions of these, such as
 #' `Sys.Date() - 30`, are evaluated in the session. Other functions are refused, since it can't be
 #' known whether they look at other rows; [partition_map()] evaluates them part by part, if you
 #' know that they don't. `slice_min()` and `slice_max()` take the name of a column.
 #'
 #' @section Refused:
-#' With an error of class `muster_error_input` that says what to do instead: `arrange()`,
-#' `rowwise()`, `add_count()`, `rename_with()`, `group_modify()`, `do()`, `nest_join()`, sets of
-#' rows, `slice()` and `slice_sample()` without groups, `cur_group_id()`, and the arguments `sort`,
-#' `.keep = "used"` and `"unused"` of `mutate()`, `.drop`, `.preserve`, and those of joins but for
-#' `by`. Keys of a join keep the type of `x`, see [partition_join()].
+#' With an error of class `muster_error_input` that says what to do instead: `rowwise()`,
+#' `group_modify()`, `do()`, `nest_join()`, sets of rows, `slice()` and `slice_sample()` without
+#' groups, `cur_group_id()`, and the arguments `.drop`, `.preserve`, `.locale`, and those of joins
+#' but for `by`. Keys of a join keep the type of `x`, see [partition_join()].
 #'
 #' @section Cost:
 #' `filter()`, `mutate()` without groups and `select()`: as [partition_map()]. `summarise()`,
 #' `count()`, `distinct()`: as [partition_summarise()]. Others with groups: as
 #' [partition_shuffle()], once for verbs that follow each other with the same groups. Joins: as
-#' [partition_join()].
+#' [partition_join()]. `arrange()`: as [partition_sort()].
 #' @section Source:
 #' The verbs are dplyr's. multidplyr's users ask for groups that are right (its issues 29 and 132).
 #' @name partition_verbs
@@ -70,6 +78,7 @@
 #' heavy <- mutate(filter(cars, wt > 3), power = hp / wt)
 #' collect(summarise(group_by(heavy, cyl), n = n(), power = mean(power), best = max(mpg)))
 #' collect(mutate(group_by(cars, gear), rank = row_number(mpg)))
+#' head(arrange(cars, desc(mpg)))
 #' cluster_stop(cl)
 NULL
 
@@ -82,6 +91,7 @@ group_by.muster_partition <- function(.data, ..., .add = FALSE, .drop = TRUE) {
   if (!isTRUE(.drop)) refuse_argument(".drop", call)
   columns <- names(.data)
   exprs <- quo_exprs(rlang::enquos(..., .named = TRUE), call, columns)
+  exprs <- unlist(lapply(exprs, picked_exprs, .data, call), recursive = FALSE)
   exprs <- Filter(function(one) !is.null(one$code), exprs)
   new <- Filter(function(one) !identical(one$code, as.name(one$name)), exprs)
   if (length(new)) .data <- mutate_ungrouped(.data, new, call)
@@ -89,6 +99,17 @@ group_by.muster_partition <- function(.data, ..., .add = FALSE, .drop = TRUE) {
   missing <- setdiff(by, names(.data))
   if (length(missing)) abort_column(missing[1L], columns, "...", call)
   with_groups(.data, c(if (.add) groups_of(.data), by))
+}
+
+# across() and pick() of columns as they are.
+picked_exprs <- function(one, p, call) {
+  if (!is_call_of(one$code, c("across", "pick"))) {
+    return(list(one))
+  }
+  lapply(across_keys(one, p, call), function(key) {
+    if (key$down) refuse_argument("across() with functions", call)
+    list(name = as.character(key$code), code = key$code, env = key$env)
+  })
 }
 
 #' @exportS3Method dplyr::ungroup
@@ -132,6 +153,19 @@ rename.muster_partition <- function(.data, ...) {
   chosen <- selected(.data, rlang::enquos(...), call, tidyselect::eval_rename)
   names <- names(.data)
   names[chosen] <- names(chosen)
+  renamed_columns(.data, stats::setNames(seq_along(names), names), call)
+}
+
+#' @exportS3Method dplyr::rename_with
+rename_with.muster_partition <- function(.data, .fn, .cols = dplyr::everything(), ...) {
+  call <- dplyr_call("rename_with")
+  chosen <- selected(.data, list(rlang::enquo(.cols)), call)
+  names <- names(.data)
+  new <- rlang::as_function(.fn)(names[chosen], ...)
+  if (!is.character(new) || length(new) != length(chosen) || anyNA(new)) {
+    abort_input(".fn", paste("a function that returns", length(chosen), "names"), new, call)
+  }
+  names[chosen] <- new
   renamed_columns(.data, stats::setNames(seq_along(names), names), call)
 }
 
@@ -180,187 +214,6 @@ near_stage <- function(opened, steps, call, keyed = NULL, job = NULL) {
   ran <- run_stage(opened$cl, opened$stage$count, steps, opened$stage, list(), call, job)
   if (length(keyed)) ran$stage$keyed <- keyed
   ran$handle
-}
-
-# ---- Rows
-
-#' @exportS3Method dplyr::mutate
-mutate.muster_partition <- function(.data, ..., .by = NULL, .keep = c("all", "none"),
-                                    .before = NULL, .after = NULL) {
-  call <- dplyr_call("mutate")
-  by <- by_columns(.data, rlang::enquo(.by), ".by", call)
-  if (identical(.keep, "used") || identical(.keep, "unused")) {
-    refuse_argument(paste0(".keep = \"", .keep, "\""), call)
-  }
-  keep <- check_choice(if (missing(.keep)) "all" else .keep, ".keep", c("all", "none"), call)
-  p <- if (length(by)) with_groups(.data, by) else .data
-  # With groups dplyr names them, or has several columns of one.
-  grouped <- length(groups_of(p)) > 0L
-  quos <- rlang::enquos(..., .named = !grouped)
-  refuse_options(quos, ".seed", call)
-  exprs <- quo_exprs(quos, call, names(p))
-  done <- if (grouped) verb_parts(p, "mutate", exprs, call) else mutate_ungrouped(p, exprs, call)
-  new <- setdiff(names(done), names(p))
-  if (!rlang::quo_is_null(rlang::enquo(.before)) || !rlang::quo_is_null(rlang::enquo(.after))) {
-    done <- dplyr::relocate(done, tidyselect::all_of(new), .before = {{ .before }},
-      .after = {{ .after }}
-    )
-  }
-  if (keep == "none") {
-    made <- vapply(exprs, `[[`, "", "name")
-    if (!all(nzchar(made))) refuse_argument(".keep with groups and columns without a name", call)
-    kept <- intersect(names(done), c(groups_of(p), made))
-    done <- with_groups(done[kept], groups_of(done))
-  }
-  if (length(by)) with_groups(done, NULL) else done
-}
-
-# The groups that `.by` names for one verb. by: from enquo().
-by_columns <- function(p, by, name, call) {
-  if (rlang::quo_is_null(by)) {
-    return(NULL)
-  }
-  if (length(groups_of(p))) {
-    abort_muster("input", paste0("Can't use `", name, "`: the data has groups."),
-      hints = "ungroup() first, or leave it out.", argument = name, call = call
-    )
-  }
-  names(p)[selected(p, list(by), call)]
-}
-
-#' @exportS3Method dplyr::transmute
-transmute.muster_partition <- function(.data, ...) {
-  call <- dplyr_call("transmute")
-  grouped <- length(groups_of(.data)) > 0L
-  quos <- rlang::enquos(..., .named = !grouped)
-  refuse_options(quos, c(".keep", ".before", ".after", ".seed"), call)
-  exprs <- quo_exprs(quos, call, names(.data))
-  if (grouped) {
-    return(verb_parts(.data, "transmute", exprs, call))
-  }
-  done <- mutate_ungrouped(.data, exprs, call)
-  kept <- unique(vapply(exprs, `[[`, "", "name"))
-  done[intersect(kept, names(done))]
-}
-
-#' @exportS3Method dplyr::filter
-filter.muster_partition <- function(.data, ..., .by = NULL, .preserve = FALSE) {
-  call <- dplyr_call("filter")
-  if (!isFALSE(.preserve)) refuse_argument(".preserve", call)
-  quos <- rlang::enquos(...)
-  by <- by_columns(.data, rlang::enquo(.by), ".by", call)
-  if (length(by)) {
-    done <- dplyr::filter(with_groups(.data, by), !!!quos)
-    return(with_groups(done, NULL))
-  }
-  if (any(nzchar(names(quos)))) {
-    abort_input("...", "conditions without names, as in x == 1", names(quos), call)
-  }
-  exprs <- quo_exprs(quos, call, names(.data))
-  if (!length(exprs)) {
-    return(.data)
-  }
-  if (length(groups_of(.data))) {
-    return(verb_parts(.data, "filter", exprs, call))
-  }
-  opened <- check_partition(.data, ".data", call)
-  for (k in seq_along(exprs)) exprs[[k]]$name <- paste0("condition ", k)
-  code <- row_codes(.data, exprs, call)
-  near_stage(opened, list(list(kind = "inner", fun = "filter_rows", args = list(code))), call,
-    keyed = opened$stage$keyed
-  )
-}
-
-mutate_ungrouped <- function(p, exprs, call) {
-  # An aggregate of what is made here needs that on all rows before.
-  made <- character()
-  for (k in seq_along(exprs)) {
-    one <- exprs[[k]]
-    at <- list(columns = c(names(p), made), before = list(), env = one$env)
-    totals <- unlist(lapply(aggregate_calls(one$code, at), function(code) {
-      c(all.vars(code), pronoun_names(code))
-    }))
-    if (any(totals %in% made)) {
-      first <- mutate_ungrouped(p, exprs[seq_len(k - 1L)], call)
-      return(mutate_ungrouped(first, exprs[-seq_len(k - 1L)], call))
-    }
-    made <- c(made, one$name)
-  }
-  opened <- check_partition(p, ".data", call)
-  code <- row_codes(p, exprs, call)
-  step <- list(kind = "inner", fun = "mutate_rows", args = list(code))
-  changed <- vapply(exprs, `[[`, "", "name")
-  keyed <- opened$stage$keyed
-  with_groups(
-    near_stage(opened, list(step), call, if (!any(keyed %in% changed)) keyed), groups_of(p)
-  )
-}
-
-# list(name, code) for each expression: code with a value for each row, in which aggregates of all
-# rows and other things that don't depend on columns are values already.
-row_codes <- function(p, exprs, call) {
-  columns <- names(p)
-  done <- list()
-  for (one in exprs) {
-    if (is.null(one$code)) {
-      done <- c(done, list(list(name = one$name, code = NULL)))
-      columns <- setdiff(columns, one$name)
-      next
-    }
-    # What was made before is no column of p, for aggregates.
-    made <- vapply(done, `[[`, "", "name")
-    code <- with_totals(p, one, setdiff(columns, made), call)
-    at <- list(plan = NULL, columns = columns, before = list(), env = one$env)
-    code <- inner_code(code, at)
-    if (is.null(code)) refuse_code(one$code, at, call)
-    done <- c(done, list(list(name = one$name, code = code)))
-    columns <- union(columns, one$name)
-  }
-  done
-}
-
-# Code with the values of its aggregates of all rows.
-with_totals <- function(p, one, columns, call) {
-  calls <- aggregate_calls(one$code, list(columns = columns, before = list(), env = one$env))
-  if (!length(calls)) {
-    return(one$code)
-  }
-  exprs <- lapply(seq_along(calls), function(k) {
-    list(name = paste0("a", k), code = calls[[k]], env = one$env)
-  })
-  totals <- summarise_parts(check_partition(p, ".data", call), exprs, character(), call)
-  totals <- collect_frame(open_handle(totals), call)
-  replaced(one$code, calls, lapply(totals, function(total) total[[1L]]))
-}
-
-aggregate_calls <- function(code, at) {
-  if (!is.call(code)) {
-    return(list())
-  }
-  at$plan <- new.env(parent = emptyenv())
-  at$plan$codes <- at$plan$folds <- at$plan$aggregates <- list()
-  if (!is.null(add_aggregate(code, at))) {
-    return(list(code))
-  }
-  # Nowhere else: inside of other functions names may mean something else.
-  if (is.null(base_name(code, at, all_row_functions))) {
-    return(list())
-  }
-  unlist(lapply(as.list(code)[-1L], aggregate_calls, at), recursive = FALSE)
-}
-
-replaced <- function(code, calls, values) {
-  for (k in seq_along(calls)) {
-    if (identical(code, calls[[k]])) {
-      return(values[[k]])
-    }
-  }
-  if (!is.call(code)) {
-    return(code)
-  }
-  parts <- vapply(as.list(code), is.call, NA)
-  if (any(parts)) code[parts] <- lapply(as.list(code)[parts], replaced, calls, values)
-  code
 }
 
 # ---- Results
@@ -432,13 +285,13 @@ key_parts <- function(opened, by, call) {
 # The call that errors show.
 dplyr_call <- function(verb) call(verb)
 
-# Quosures as list(name, code, env).
-quo_exprs <- function(quos, call, columns) {
-  Map(function(quo, name) {
+# Quosures as list(name, code, env, named). named: whether the user gave the name.
+quo_exprs <- function(quos, call, columns, named = rlang::have_name(quos)) {
+  Map(function(quo, name, named) {
     env <- rlang::quo_get_env(quo)
     code <- flat_code(rlang::quo_get_expr(quo), env, columns, call)
-    list(name = name, code = check_pronouns(code, env, NULL, call), env = env)
-  }, quos, if (is.null(names(quos))) rep("", length(quos)) else names(quos), USE.NAMES = FALSE)
+    list(name = name, code = check_pronouns(code, env, NULL, call), env = env, named = named)
+  }, quos, rlang::names2(quos), named, USE.NAMES = FALSE)
 }
 
 # Code without quosures inside, as `{{ }}` puts them there.
@@ -490,7 +343,8 @@ refuse_code <- function(code, at, call) {
     hints = c(
       "Without groups each part has only some of the rows. group_by() has each group's together.",
       paste0(
-        "If it does: partition_map(p, function(part) dplyr::", as.character(call[[1L]]),
+        "If it does: partition_map(p, function(part) dplyr::",
+        if (identical(call[[1L]], quote(arrange))) "mutate" else as.character(call[[1L]]),
         "(part, ...))."
       )
     ),

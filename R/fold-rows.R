@@ -1,6 +1,6 @@
 # Code that has a value for each row, whichever rows it is evaluated with: calls of base R's
-# functions below, for vectors without a class. It may be evaluated for all rows of a part at once
-# where R would do so for the rows of each group.
+# functions below, for vectors without a class, and those of row-calls.R. It may be evaluated for
+# all rows of a part at once where R would do so for the rows of each group.
 
 # alone: those whose value is as long as the first argument.
 row_functions <- list(
@@ -35,7 +35,7 @@ is_row_call <- function(name, names, constant) {
 # The code's value for each of n rows; columns: a list by name. Raises muster_not_by_row if there
 # may be none, as for columns of classes whose methods nobody knows here.
 rows_value <- function(code, columns, n) {
-  value <- row_value(code, columns, n)
+  value <- row_value(code, columns, n, TRUE)
   if (length(value) != n || length(dim(value)) > 1L) not_by_row()
   value
 }
@@ -45,35 +45,62 @@ not_by_row <- function() {
   stop(structure(condition, class = c("muster_not_by_row", "error", "condition"))) # tidy: caught
 }
 
-row_value <- function(code, columns, n) {
+# top: whether the value is the column itself, rather than something that code goes on with.
+row_value <- function(code, columns, n, top = FALSE) {
   if (is.symbol(code)) {
     return(columns[[as.character(code)]])
   }
   if (!is.call(code)) {
     return(code)
   }
+  # The sides of case_when()'s formulas are evaluated as arguments are.
   parts <- as.list(code)[-1L]
-  values <- lapply(parts, row_value, columns, n)
-  name <- as.character(code[[1L]])
-  if (!takes_rows(name, values)) not_by_row()
+  sides <- lapply(parts, function(part) if (is_formula(part)) as.list(part)[-1L] else list(part))
+  given <- unlist(unname(sides), recursive = FALSE)
+  if (!is.null(names(parts))) names(given) <- rep(names(parts), lengths(sides))
+  values <- lapply(given, row_value, columns, n)
+  name <- if (is.symbol(code[[1L]])) as.character(code[[1L]])
+  taken <- if (is.null(name)) listed_takes(code, values) else takes_rows(name, values)
+  text <- !taken && top && identical(name, "ifelse") && is_text_or_none(values)
+  if (!taken && !text && !is_number_of_units(name, given)) not_by_row()
   # Conditions carry the call, and a user sees it: with columns by name, and constants as they are.
-  inner <- vapply(parts, is.call, NA)
-  names <- vapply(parts[vapply(parts, is.symbol, NA)], as.character, "")
-  places <- setdiff(paste0("(", seq_len(2L * length(parts)), ")"), names)[seq_along(parts)]
-  given <- parts
-  given[inner] <- lapply(places[inner], as.name)
+  inner <- vapply(given, is.call, NA)
+  names <- vapply(given[vapply(given, is.symbol, NA)], as.character, "")
+  places <- setdiff(paste0("(", seq_len(2L * length(given)), ")"), names)[seq_along(given)]
   known <- c(columns[names], stats::setNames(values[inner], places[inner]))
-  value <- eval(as.call(c(as.name(name), given)), known, baseenv())
+  given[inner] <- lapply(places[inner], as.name)
+  ends <- cumsum(lengths(sides))
+  args <- Map(function(part, end) {
+    if (is_formula(part)) call("~", given[[end - 1L]], given[[end]]) else given[[end]]
+  }, parts, ends)
+  value <- eval(as.call(c(code[[1L]], args)), known, baseenv())
   if (length(value) != n) not_by_row()
-  value
+  # As in parts where some row has one.
+  if (text) as.character(value) else value
 }
+
+# ifelse() of strings and NA: all NA, it is logical.
+is_text_or_none <- function(values) {
+  none <- vapply(values, identical, NA, NA)
+  length(values) == 3L && is_bare(values[[1L]]) && sum(none[-1L]) == 1L &&
+    is_bare(text <- values[-1L][!none[-1L]][[1L]]) && is.character(text)
+}
+
+# A time difference with given units.
+is_number_of_units <- function(name, codes) {
+  isTRUE(name %in% c("as.numeric", "as.double", "as.integer")) && is.call(codes[[1L]]) &&
+    identical(codes[[1L]][[1L]], quote(base::difftime))
+}
+
+is_formula <- function(code) is.call(code) && identical(code[[1L]], quote(`~`))
 
 # Whether a function has a value for each row, given these arguments.
 takes_rows <- function(name, values) {
   bare <- vapply(values, is_bare, NA)
   text <- vapply(values, is.character, NA)
   if (name %in% row_functions$math) {
-    return((all(bare) && !any(text)) || (name == "-" && are_days(values)))
+    return((all(bare) && !any(text)) || (name == "-" && are_days(values)) ||
+      (name %in% c("+", "-") && are_moved(name, values)))
   }
   if (name %in% row_functions$compare) {
     return(all(bare) || (length(values) == 2L && compares_rows(name, values)))
@@ -85,6 +112,8 @@ takes_rows <- function(name, values) {
     "%in%" = bare[2L] && (bare[1L] || is.factor(values[[1L]])),
     is.na = bare || (is_known(values[[1L]]) && !is_int64(values[[1L]])),
     ifelse = all(bare) && length(values) == 3L && are_alike(values[[2L]], values[[3L]]),
+    # Not of factors, whose codes may mean something else in another part, nor of time differences.
+    as.numeric = , as.double = , as.integer = is_bare(values[[1L]]) || is_date(values[[1L]]),
     nchar = , substr = , tolower = , toupper = bare[1L] && text[1L] && all(bare),
     all(bare)
   )
@@ -99,6 +128,13 @@ are_alike <- function(yes, no) {
 # A difference of dates is in days; one of times is in units that depend on all of them.
 are_days <- function(values) {
   length(values) == 2L && all(vapply(values, function(x) identical(oldClass(x), "Date"), NA))
+}
+
+# A date or time, and a number to add or to subtract.
+are_moved <- function(name, values) {
+  day <- vapply(values, is_date, NA)
+  length(values) == 2L && sum(day) == 1L && (day[1L] || name == "+") &&
+    is_bare(values[[which(!day)]]) && is.numeric(values[[which(!day)]])
 }
 
 # Values of which at least one has a class.

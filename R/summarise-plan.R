@@ -166,7 +166,7 @@ row_call <- function(code, at, code_of) {
   }
   name <- base_name(code, at, all_row_functions)
   if (is.null(name)) {
-    return(NULL)
+    return(listed_call(code, at, code_of))
   }
   parts <- as.list(code)[-1L]
   codes <- lapply(seq_along(parts), function(k) {
@@ -194,9 +194,8 @@ base_name <- function(code, at, names) {
 # ---- Constants: code without columns, evaluated now
 
 constant_functions <- c(
-  all_row_functions, "c", ":", "as.Date", "as.POSIXct", "paste0", "paste", "Sys.Date", "Sys.time",
-  "max", "min", "sum", "mean", "length", "rep", "rev", "seq", "seq_len", "seq_along",
-  "unique", "sort"
+  all_row_functions, names(row_calls$base), "c", ":", "Sys.Date", "Sys.time", "max", "min", "sum",
+  "mean", "length", "rep", "rev", "seq", "seq_len", "seq_along", "unique", "sort"
 )
 
 # An atomic vector of length 1, or up to `most`, or NULL. It has no class, but for dates and times.

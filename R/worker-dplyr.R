@@ -46,13 +46,16 @@ row_column <- function(one, columns, n) {
     return(rep(code, n))
   }
   columns <- lapply(stats::setNames(nm = all.vars(code)), function(name) .subset2(columns, name))
-  tryCatch(rows_value(code, columns, n), muster_not_by_row = function(e) {
+  tryCatch(rows_value(code, columns, n), error = function(e) {
+    # A column may not be what it is in parts with rows.
     if (n == 0L) {
       return(logical())
     }
+    if (!inherits(e, "muster_not_by_row")) stop(e) # tidy: passed on
+    text <- gsub("base::", "", deparse(code)[1L], fixed = TRUE)
     part_error(paste0(
-      "`", deparse(code)[1L], "` can't be had for each row by itself, with columns of these ",
-      "classes: group_by() first, or use partition_map() if it can."
+      "`", text, "` can't be had for each row by itself, with columns of these classes and these ",
+      "arguments: group_by() first, or use partition_map() if it can."
     ))
   })
 }

@@ -131,7 +131,7 @@ test_that("Rows' values are those of R for each row alone", {
       f != "v", s %in% "a", f %in% "u", nchar(s), substr(s, 1, 1), startsWith(s, "B"),
       toupper(s), round(x / 3, 1), sign(x), d - d, ifelse(b, x, NA), x * ifelse(b, x, 0),
       endsWith(s, s), log(i, base = 3), as.integer(b), abs(i), is.finite(x), (x), exp(i),
-      d < "2020-03-01", as.numeric(i) / 2
+      d < "2020-03-01", as.numeric(i) / 2, d + 1, 2 + d, t - i, as.numeric(d), ifelse(b, s, NA)
     ),
     bquote(s %in% .(c("a", NA))), bquote(d >= .(day)), bquote(d == .(day)),
     bquote(t > .(as.POSIXct("2020-02-28", tz = "UTC")))
@@ -144,8 +144,9 @@ test_that("Rows' values are those of R for each row alone", {
     expect_identical(got, do.call(c, want), info = deparse(code))
   }
   other <- expression(
-    s + 1, d + 1, t - t, f < "u", f == f, d == s, mean(x), s %in% d, !s, nchar(f), nchar(x), f + 1,
-    ifelse(b, f, f), ifelse(b, x, i), ifelse(b, s, NA), startsWith(x, "a"), 2 * ifelse(TRUE, x, 1)
+    s + 1, 1 - d, d + d, t - t, as.integer(f), f < "u", f == f, d == s, mean(x), s %in% d, !s,
+    nchar(f), nchar(x), f + 1, ifelse(b, f, f), ifelse(b, x, i), nchar(ifelse(b, s, NA)),
+    startsWith(x, "a"), 2 * ifelse(TRUE, x, 1)
   )
   for (code in other) {
     expect_error(rows_value(code, columns, 40L), class = "muster_not_by_row", info = deparse(code))

@@ -1,0 +1,65 @@
+# dplyr's arrange(): see adapt-dplyr.R, and partition-sort.R for how rows are sorted.
+
+#' @exportS3Method dplyr::arrange
+arrange.muster_partition <- function(.data, ..., .by_group = FALSE, .locale = NULL) {
+  call <- dplyr_call("arrange")
+  check_flag(.by_group, ".by_group", call)
+  if (!is.null(.locale) && !identical(.locale, "C")) refuse_argument(".locale", call)
+  exprs <- quo_exprs(rlang::enquos(...), call, names(.data))
+  keys <- unlist(lapply(exprs, arrange_keys, .data, call), recursive = FALSE)
+  if (.by_group) keys <- c(lapply(groups_of(.data), column_key), keys)
+  arrange_by(.data, keys, call)
+}
+
+column_key <- function(name, down = FALSE) {
+  list(code = as.name(name), env = baseenv(), down = down)
+}
+
+# The keys of one argument: list(code, env, down).
+arrange_keys <- function(one, p, call) {
+  if (is_call_of(one$code, c("across", "pick"))) {
+    return(across_keys(one, p, call))
+  }
+  down <- is_call_of(one$code, "desc")
+  if (down && length(one$code) != 2L) abort_input("desc()", "of one argument", one$code, call)
+  list(list(code = if (down) one$code[[2L]] else one$code, env = one$env, down = down))
+}
+
+across_keys <- function(one, p, call) {
+  pick <- is_call_of(one$code, "pick")
+  parts <- if (pick) {
+    list(.cols = as.call(c(quote(c), as.list(one$code)[-1L])))
+  } else {
+    as.list(match.call(function(.cols, .fns, ...) NULL, one$code))[-1L]
+  }
+  down <- identical(parts$.fns, quote(desc)) || identical(parts$.fns, quote(dplyr::desc))
+  if (length(setdiff(names(parts), c(".cols", ".fns"))) || (!is.null(parts$.fns) && !down)) {
+    refuse_argument("across() with these functions", call)
+  }
+  chosen <- if (is.null(parts$.cols)) quote(everything()) else parts$.cols
+  columns <- names(p)[selected(p, list(rlang::new_quosure(chosen, one$env)), call)]
+  lapply(columns, column_key, down)
+}
+
+# Keys that are no columns are ones for a while.
+arrange_by <- function(p, keys, call) {
+  names <- names(p)
+  made <- list()
+  by <- character()
+  for (key in keys) {
+    name <- column_name(key$code, list(columns = names, before = list(), env = key$env))
+    if (!isTRUE(name %in% names)) {
+      name <- utils::tail(make.unique(c(names, by, "key")), 1L)
+      made <- c(made, list(list(name = name, code = key$code, env = key$env)))
+    }
+    by <- c(by, name)
+  }
+  if (!length(by)) {
+    return(p)
+  }
+  first <- !duplicated(by)
+  down <- vapply(keys, `[[`, NA, "down")[first]
+  wide <- if (length(made)) mutate_ungrouped(p, made, call) else p
+  done <- sort_stages(check_partition(wide, ".data", call), check_by(by[first], call), down, call)
+  with_groups(if (length(made)) done[names] else done, groups_of(p))
+}

@@ -1,0 +1,242 @@
+# dplyr's mutate(), transmute() and filter(): see adapt-dplyr.R.
+
+#' @exportS3Method dplyr::mutate
+mutate.muster_partition <- function(.data, ..., .by = NULL,
+                                    .keep = c("all", "used", "unused", "none"),
+                                    .before = NULL, .after = NULL) {
+  call <- dplyr_call("mutate")
+  by <- by_columns(.data, rlang::enquo(.by), ".by", call)
+  keeps <- c("all", "used", "unused", "none")
+  keep <- check_choice(if (missing(.keep)) "all" else .keep, ".keep", keeps, call)
+  p <- if (length(by)) with_groups(.data, by) else .data
+  # With groups dplyr names them, or has several columns of one.
+  grouped <- length(groups_of(p)) > 0L
+  quos <- rlang::enquos(..., .named = !grouped)
+  refuse_options(quos, ".seed", call)
+  exprs <- quo_exprs(quos, call, names(p), rlang::have_name(rlang::enquos(...)))
+  places <- list(.before = rlang::enquo(.before), .after = rlang::enquo(.after))
+  places <- lapply(Filter(Negate(rlang::quo_is_null), places), function(quo) {
+    names(p)[selected(p, list(quo), call)]
+  })
+  done <- if (grouped) {
+    options <- c(list(.keep = keep), places)
+    options <- Map(function(name, value) list(name = name, code = value, env = baseenv()),
+      names(options), options
+    )
+    verb_parts(p, "mutate", c(exprs, unname(options)), call)
+  } else {
+    mutate_keeping(p, exprs, keep, places, call)
+  }
+  if (length(by)) with_groups(done, NULL) else done
+}
+
+# mutate() without groups. Code with a value for each row names what it uses.
+mutate_keeping <- function(p, exprs, keep, places, call) {
+  note <- new.env(parent = emptyenv())
+  done <- mutate_ungrouped(p, exprs, call, note)
+  made <- vapply(note$exprs, `[[`, "", "name")
+  used <- unlist(lapply(note$exprs, function(one) c(all.vars(one$code), pronoun_names(one$code))))
+  if (length(places)) {
+    new <- setdiff(names(done), names(p))
+    at <- lapply(places, tidyselect::all_of)
+    done <- dplyr::relocate(done, tidyselect::all_of(new), .before = !!at$.before,
+      .after = !!at$.after
+    )
+  }
+  kept <- switch(keep,
+    all = names(done), none = made, used = c(used, made),
+    unused = c(setdiff(names(done), used), made)
+  )
+  if (all(names(done) %in% kept)) done else done[intersect(names(done), kept)]
+}
+
+# The groups that `.by` names for one verb. by: from enquo().
+by_columns <- function(p, by, name, call) {
+  if (rlang::quo_is_null(by)) {
+    return(NULL)
+  }
+  if (length(groups_of(p))) {
+    abort_muster("input", paste0("Can't use `", name, "`: the data has groups."),
+      hints = "ungroup() first, or leave it out.", argument = name, call = call
+    )
+  }
+  names(p)[selected(p, list(by), call)]
+}
+
+#' @exportS3Method dplyr::transmute
+transmute.muster_partition <- function(.data, ...) {
+  call <- dplyr_call("transmute")
+  grouped <- length(groups_of(.data)) > 0L
+  quos <- rlang::enquos(..., .named = !grouped)
+  refuse_options(quos, c(".keep", ".before", ".after", ".seed"), call)
+  exprs <- quo_exprs(quos, call, names(.data), rlang::have_name(rlang::enquos(...)))
+  if (grouped) {
+    return(verb_parts(.data, "transmute", exprs, call))
+  }
+  note <- new.env(parent = emptyenv())
+  done <- mutate_ungrouped(.data, exprs, call, note)
+  kept <- unique(vapply(note$exprs, `[[`, "", "name"))
+  done[intersect(kept, names(done))]
+}
+
+#' @exportS3Method dplyr::filter
+filter.muster_partition <- function(.data, ..., .by = NULL, .preserve = FALSE) {
+  call <- dplyr_call("filter")
+  if (!isFALSE(.preserve)) refuse_argument(".preserve", call)
+  quos <- rlang::enquos(...)
+  by <- by_columns(.data, rlang::enquo(.by), ".by", call)
+  if (length(by)) {
+    done <- dplyr::filter(with_groups(.data, by), !!!quos)
+    return(with_groups(done, NULL))
+  }
+  if (any(nzchar(names(quos)))) {
+    abort_input("...", "conditions without names, as in x == 1", names(quos), call)
+  }
+  exprs <- quo_exprs(quos, call, names(.data))
+  if (!length(exprs)) {
+    return(.data)
+  }
+  if (length(groups_of(.data))) {
+    return(verb_parts(.data, "filter", exprs, call))
+  }
+  opened <- check_partition(.data, ".data", call)
+  for (k in seq_along(exprs)) {
+    exprs[[k]]$code <- condition_code(exprs[[k]], .data, call)
+    exprs[[k]]$name <- paste0("condition ", k)
+  }
+  code <- row_codes(.data, exprs, call)
+  near_stage(opened, list(list(kind = "inner", fun = "filter_rows", args = list(code))), call,
+    keyed = opened$stage$keyed
+  )
+}
+
+# if_any() and if_all() as the conditions of each column.
+condition_code <- function(one, p, call) {
+  if (!is_call_of(one$code, c("if_any", "if_all", "across"))) {
+    return(one$code)
+  }
+  any <- is_call_of(one$code, "if_any")
+  one$code[[1L]] <- quote(across)
+  codes <- lapply(across_exprs(one, TRUE, p, call), `[[`, "code")
+  if (!length(codes)) {
+    return(!any)
+  }
+  Reduce(function(one, other) call(if (any) "|" else "&", one, other), codes)
+}
+
+# note: an environment that gets the expressions of each column, or NULL.
+mutate_ungrouped <- function(p, exprs, call, note = NULL) {
+  # across() chooses from what there is when its turn comes.
+  at <- which(vapply(exprs, function(one) is_call_of(one$code, "across"), NA))[1L]
+  if (!is.na(at)) {
+    first <- if (at > 1L) mutate_ungrouped(p, exprs[seq_len(at - 1L)], call, note) else p
+    batch <- apart(across_exprs(exprs[[at]], !exprs[[at]]$named, first, call), names(first))
+    return(mutate_ungrouped(first, c(batch, exprs[-seq_len(at)]), call, note))
+  }
+  # An aggregate of what is made here needs that on all rows before.
+  made <- character()
+  for (k in seq_along(exprs)) {
+    one <- exprs[[k]]
+    at <- list(columns = c(names(p), made), before = list(), env = one$env)
+    totals <- unlist(lapply(aggregate_calls(one$code, at), function(code) {
+      c(all.vars(code), pronoun_names(code))
+    }))
+    if (any(totals %in% made)) {
+      first <- mutate_ungrouped(p, exprs[seq_len(k - 1L)], call, note)
+      return(mutate_ungrouped(first, exprs[-seq_len(k - 1L)], call, note))
+    }
+    made <- c(made, one$name)
+  }
+  if (!is.null(note)) note$exprs <- c(note$exprs, exprs)
+  opened <- check_partition(p, ".data", call)
+  code <- row_codes(p, exprs, call)
+  step <- list(kind = "inner", fun = "mutate_rows", args = list(code))
+  changed <- vapply(exprs, `[[`, "", "name")
+  keyed <- opened$stage$keyed
+  with_groups(
+    near_stage(opened, list(step), call, if (!any(keyed %in% changed)) keyed), groups_of(p)
+  )
+}
+
+# Expressions that don't see each other's results.
+apart <- function(exprs, names) {
+  made <- vapply(exprs, `[[`, "", "name")
+  if (!any(unlist(lapply(exprs, function(one) all.vars(one$code))) %in% made)) {
+    return(exprs)
+  }
+  now <- utils::tail(make.unique(c(names, made, rep("new", length(made)))), length(made))
+  named <- function(name, code) list(name = name, code = code, env = baseenv())
+  c(
+    Map(function(one, name) replace(one, "name", name), exprs, now),
+    Map(named, made, lapply(now, as.name)), lapply(now, named, NULL)
+  )
+}
+
+# list(name, code) for each expression: code with a value for each row, in which aggregates of all
+# rows and other things that don't depend on columns are values already.
+row_codes <- function(p, exprs, call) {
+  columns <- names(p)
+  done <- list()
+  for (one in exprs) {
+    if (is.null(one$code)) {
+      done <- c(done, list(list(name = one$name, code = NULL)))
+      columns <- setdiff(columns, one$name)
+      next
+    }
+    # What was made before is no column of p, for aggregates.
+    made <- vapply(done, `[[`, "", "name")
+    code <- with_totals(p, one, setdiff(columns, made), call)
+    at <- list(plan = NULL, columns = columns, before = list(), env = one$env)
+    code <- inner_code(code, at)
+    if (is.null(code)) refuse_code(one$code, at, call)
+    done <- c(done, list(list(name = one$name, code = code)))
+    columns <- union(columns, one$name)
+  }
+  done
+}
+
+# Code with the values of its aggregates of all rows.
+with_totals <- function(p, one, columns, call) {
+  calls <- aggregate_calls(one$code, list(columns = columns, before = list(), env = one$env))
+  if (!length(calls)) {
+    return(one$code)
+  }
+  exprs <- lapply(seq_along(calls), function(k) {
+    list(name = paste0("a", k), code = calls[[k]], env = one$env)
+  })
+  totals <- summarise_parts(check_partition(p, ".data", call), exprs, character(), call)
+  totals <- collect_frame(open_handle(totals), call)
+  replaced(one$code, calls, lapply(totals, function(total) total[[1L]]))
+}
+
+aggregate_calls <- function(code, at) {
+  if (!is.call(code)) {
+    return(list())
+  }
+  at$plan <- new.env(parent = emptyenv())
+  at$plan$codes <- at$plan$folds <- at$plan$aggregates <- list()
+  if (!is.null(add_aggregate(code, at))) {
+    return(list(code))
+  }
+  # Nowhere else: inside of other functions names may mean something else.
+  known <- !is.null(base_name(code, at, all_row_functions)) || is_formula(code) ||
+    !is.null(row_call_of(code, at))
+  if (!known) {
+    return(list())
+  }
+  unlist(lapply(as.list(code)[-1L], aggregate_calls, at), recursive = FALSE)
+}
+
+replaced <- function(code, calls, values) {
+  for (k in seq_along(calls)) {
+    if (identical(code, calls[[k]])) {
+      return(values[[k]])
+    }
+  }
+  if (!is.call(code)) {
+    return(code)
+  }
+  parts <- vapply(as.list(code), is.call, NA)
+  if (any(parts)) code[parts] <- lapply(as.list(code)[parts], replaced, calls, values)
+  code
+}
