@@ -101,18 +101,25 @@ filter.muster_partition <- function(.data, ..., .by = NULL, .preserve = FALSE) {
   }
   opened <- check_partition(.data, ".data", call)
   for (k in seq_along(exprs)) {
+    if (is_call_of(exprs[[k]]$code, "across")) exprs[[k]]$code[[1L]] <- quote(if_all)
     exprs[[k]]$code <- condition_code(exprs[[k]], .data, call)
     exprs[[k]]$name <- paste0("condition ", k)
   }
   code <- row_codes(.data, exprs, call)
-  near_stage(opened, list(list(kind = "inner", fun = "filter_rows", args = list(code))), call,
-    keyed = opened$stage$keyed
-  )
+  row_stage(.data, "filter_rows", code, call, opened$stage$keyed)
 }
 
-# if_any() and if_all() as the conditions of each column.
+# Code with if_any() and if_all() as the conditions of each column.
 condition_code <- function(one, p, call) {
-  if (!is_call_of(one$code, c("if_any", "if_all", "across"))) {
+  if (!is.call(one$code)) {
+    return(one$code)
+  }
+  if (!is_call_of(one$code, c("if_any", "if_all"))) {
+    parts <- as.list(one$code)
+    inner <- vapply(parts, is.call, NA) & seq_along(parts) > 1L
+    one$code[inner] <- lapply(parts[inner], function(part) {
+      condition_code(replace(one, "code", list(part)), p, call)
+    })
     return(one$code)
   }
   any <- is_call_of(one$code, "if_any")
@@ -133,6 +140,7 @@ mutate_ungrouped <- function(p, exprs, call, note = NULL) {
     batch <- apart(across_exprs(exprs[[at]], !exprs[[at]]$named, first, call), names(first))
     return(mutate_ungrouped(first, c(batch, exprs[-seq_len(at)]), call, note))
   }
+  exprs <- lapply(exprs, function(one) replace(one, "code", list(condition_code(one, p, call))))
   # An aggregate of what is made here needs that on all rows before.
   made <- character()
   for (k in seq_along(exprs)) {
@@ -150,11 +158,33 @@ mutate_ungrouped <- function(p, exprs, call, note = NULL) {
   if (!is.null(note)) note$exprs <- c(note$exprs, exprs)
   opened <- check_partition(p, ".data", call)
   code <- row_codes(p, exprs, call)
-  step <- list(kind = "inner", fun = "mutate_rows", args = list(code))
   changed <- vapply(exprs, `[[`, "", "name")
   keyed <- opened$stage$keyed
-  with_groups(
-    near_stage(opened, list(step), call, if (!any(keyed %in% changed)) keyed), groups_of(p)
+  done <- row_stage(p, "mutate_rows", code, call, if (!any(keyed %in% changed)) keyed)
+  with_groups(done, groups_of(p))
+}
+
+# Where parts have columns of other types, each would have its own values for the same code: then
+# they get the types that all rows have together.
+row_stage <- function(p, fun, code, call, keyed) {
+  opened <- check_partition(p, ".data", call)
+  settings <- row_settings()
+  run <- function(model) {
+    step <- list(kind = "inner", fun = fun, args = list(code, settings, model))
+    near_stage(opened, list(step), call, keyed)
+  }
+  tryCatch(run(NULL), muster_replan = function(e) {
+    model <- prototype(p, call)
+    run(model[intersect(row_names(code), names(model))])
+  })
+}
+
+# What base R's functions of texts and times depend on.
+row_settings <- function() {
+  names <- c("scipen", "OutDec", "digits.secs")
+  list(
+    options = lapply(stats::setNames(nm = names), getOption), zone = Sys.getenv("TZ", NA),
+    locale = Sys.getlocale("LC_TIME")
   )
 }
 
@@ -206,7 +236,8 @@ with_totals <- function(p, one, columns, call) {
   })
   totals <- summarise_parts(check_partition(p, ".data", call), exprs, character(), call)
   totals <- collect_frame(open_handle(totals), call)
-  replaced(one$code, calls, lapply(totals, function(total) total[[1L]]))
+  # Columns of one row, with their classes: `[[` has no method for some.
+  replaced(one$code, calls, as.list(totals))
 }
 
 aggregate_calls <- function(code, at) {

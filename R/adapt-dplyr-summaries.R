@@ -119,13 +119,12 @@ across_exprs <- function(one, unnamed, p, call) {
   }
   parts <- as.list(match.call(function(.cols, .fns, ..., .names) NULL, one$code))[-1L]
   more <- parts[!names(parts) %in% c(".cols", ".fns", ".names")]
-  if (is.null(parts$.fns)) refuse_argument("across() without functions", call)
   columns <- tidyselect::eval_select(
     rlang::new_quosure(if (is.null(parts$.cols)) quote(everything()) else parts$.cols, one$env),
     prototype(p[setdiff(names(p), groups_of(p))], call)
   )
   sources <- setdiff(names(p), groups_of(p))[columns]
-  fns <- parts$.fns
+  fns <- if (is.null(parts$.fns)) quote(`(`) else parts$.fns
   several <- is_call_of(fns, c("list", "c"))
   if (several) {
     fns <- as.list(fns)[-1L]

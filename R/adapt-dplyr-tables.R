@@ -1,4 +1,4 @@
-# dplyr's verbs for several tables, and those that choose rows by their place: see adapt-dplyr.R.
+# dplyr's joins, and verbs that choose rows by their place: see adapt-dplyr.R.
 
 # ---- Rows by place
 
@@ -39,8 +39,11 @@ slice_verb <- function(verb, p, quos, by, name = "by") {
   if (length(by)) {
     return(with_groups(slice_parts(verb, with_groups(p, by), quos, call), NULL))
   }
-  if (!length(groups_of(p)) && verb %in% c("slice", "slice_sample")) {
-    refuse_argument(paste0(verb, "() without groups"), call)
+  if (!length(groups_of(p)) && verb == "slice") {
+    return(slice_places(p, quos, call))
+  }
+  if (!length(groups_of(p)) && verb == "slice_sample") {
+    return(slice_some(p, quos, call))
   }
   if (!length(groups_of(p)) && verb %in% c("slice_head", "slice_tail")) {
     return(slice_ends(verb, p, quos, call))
@@ -83,6 +86,55 @@ slice_ends <- function(verb, p, quos, call) {
   start_stage(opened$cl, opened$stage$count, taken_steps(counts, from_end), opened$stage, list(),
     call
   )
+}
+
+# Rows by their places among all.
+slice_places <- function(p, quos, call) {
+  total <- sum(open_handle(p)$stage$rows)
+  places <- lapply(quo_exprs(quos, call, names(p)), function(one) {
+    env <- list2env(list(n = function() total), parent = one$env)
+    plain <- !any(names_in(one$code) %in% names(p))
+    at <- if (plain) tryCatch(eval(one$code, env), error = identity)
+    if (!is.numeric(at) || anyNA(at) || (any(at < 0) && any(at > 0))) {
+      abort_input("...", "numbers of rows without columns, for data without groups", one$code, call)
+    }
+    trunc(at)
+  })
+  at <- unlist(places)
+  if (any(at < 0)) {
+    at <- setdiff(seq_len(total), -at)
+  } else {
+    at <- at[at > 0 & at <= total]
+    if (is.unsorted(at, strictly = TRUE)) {
+      abort_input("...", "numbers of rows in increasing order, for data without groups", at, call)
+    }
+  }
+  take_places(check_partition(p, ".data", call), at, call)
+}
+
+# As many random rows as dplyr takes, and the same ones for a seed, in their order.
+slice_some <- function(p, quos, call) {
+  exprs <- quo_exprs(quos, call, names(p))
+  names <- names(quos)
+  if (length(setdiff(names, c("n", "prop"))) || length(exprs) > 1L) {
+    refuse_argument(c(setdiff(names, c("n", "prop", "")), "...")[1L], call)
+  }
+  opened <- check_partition(p, ".data", call)
+  total <- sum(opened$stage$rows)
+  size <- if (length(exprs)) slice_count(exprs[[1L]], call) else 1
+  size <- min(total, floor(if (identical(names, "prop")) size * total else size))
+  take_places(opened, sort(sample.int(total, size)), call)
+}
+
+take_places <- function(opened, at, call) {
+  ends <- cumsum(opened$stage$rows)
+  part <- findInterval(at, ends, left.open = TRUE) + 1L
+  taken <- split(as.integer(at - (ends - opened$stage$rows)[part]),
+    factor(part, seq_along(ends)))
+  steps <- function(task) {
+    list(list(kind = "inner", fun = "take_rows", args = list(taken[[task]])))
+  }
+  start_stage(opened$cl, opened$stage$count, steps, opened$stage, list(), call)
 }
 
 slice_count <- function(one, call) {
@@ -156,7 +208,7 @@ among_verb <- function(verb, x, y, by, more) {
   condition <- eval(call("substitute", test, list(mark = as.name(mark))))
   code <- list(list(name = "condition", code = condition))
   kept <- near_stage(open_handle(marked), list(
-    list(kind = "inner", fun = "filter_rows", args = list(code)),
+    list(kind = "inner", fun = "filter_rows", args = list(code, row_settings(), list())),
     list(kind = "inner", fun = "take_columns_of", args = list(names(x)))
   ), call)
   with_groups(kept, groups_of(x))
@@ -192,29 +244,11 @@ refused_verb <- function(verb) {
 
 #' @exportS3Method dplyr::rowwise
 rowwise.muster_partition <- refused_verb("rowwise")
-#' @exportS3Method dplyr::do
-do.muster_partition <- refused_verb("do")
 #' @exportS3Method dplyr::group_data
 group_data.muster_partition <- refused_verb("group_data")
 #' @exportS3Method dplyr::nest_join
 nest_join.muster_partition <- refused_verb("nest_join")
-#' @exportS3Method dplyr::union_all
-union_all.muster_partition <- refused_verb("union_all")
-#' @exportS3Method dplyr::union
-union.muster_partition <- refused_verb("union")
-#' @exportS3Method dplyr::intersect
-intersect.muster_partition <- refused_verb("intersect")
-#' @exportS3Method dplyr::setdiff
-setdiff.muster_partition <- refused_verb("setdiff")
 #' @exportS3Method dplyr::sample_n
 sample_n.muster_partition <- refused_verb("sample_n")
 #' @exportS3Method dplyr::sample_frac
 sample_frac.muster_partition <- refused_verb("sample_frac")
-
-#' @exportS3Method dplyr::group_modify
-group_modify.muster_partition <- function(.data, .f, ...) {
-  abort_muster("input", "group_modify() isn't possible for data on workers.",
-    hints = "partition_reduce(p, groups, function(rows) ...) is the same.",
-    call = dplyr_call("group_modify")
-  )
-}

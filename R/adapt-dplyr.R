@@ -11,10 +11,11 @@
 #' Once package dplyr is loaded, its verbs work for handles from [partition_scatter()] and related
 #' functions as they do for data frames: `filter()`, `mutate()`, `transmute()`, `select()`,
 #' `rename()`, `rename_with()`, `relocate()`, `arrange()`, `group_by()`, `ungroup()`, `summarise()`,
-#' `count()`, `tally()`, `add_count()`, `distinct()`, `slice_head()`, `slice_tail()`, `slice_min()`,
-#' `slice_max()`, with groups also `slice()` and `slice_sample()`, the joins `inner_join()`,
-#' `left_join()`, `right_join()`, `full_join()`, `semi_join()` and `anti_join()`, and `pull()`. Each
-#' gives another handle; `collect()` brings the rows to the session.
+#' `count()`, `tally()`, `add_count()`, `distinct()`, `slice()`, `slice_head()`, `slice_tail()`,
+#' `slice_min()`, `slice_max()`, `slice_sample()`, `do()`, `group_modify()`, the joins
+#' `inner_join()`, `left_join()`, `right_join()`, `full_join()`, `semi_join()` and `anti_join()`,
+#' the sets `union()`, `union_all()`, `intersect()` and `setdiff()`, and `pull()`. Each gives
+#' another handle; `collect()` brings the rows to the session.
 #'
 #' Groups are right whatever parts their rows are in: rows move between the workers first, where a
 #' verb looks at those of a group together, and stay together for the verbs that follow.
@@ -28,11 +29,12 @@
 #' `lag()`, `first()` and `cumsum()` do, is dplyr's only before these, and again after `arrange()`.
 #'
 #' @section With groups:
-#' dplyr itself evaluates `mutate()`, `transmute()`, `filter()` and the `slice` functions on the
-#' workers, so all that it can do works: `row_number()`, `lag()`, `across()`, functions of your own.
-#' Random numbers follow from `set.seed()`, and are the same again after a loss; they depend on the
-#' number of parts. A group's own columns can't be changed. `.by` (`by` of `slice_head()` and the
-#' like) names groups for one verb, whichever version of dplyr there is.
+#' dplyr itself evaluates `mutate()`, `transmute()`, `filter()`, the `slice` functions, `do()` and
+#' `group_modify()` on the workers, so all that it can do works: `row_number()`, `lag()`,
+#' `across()`, functions of your own. Random numbers follow from `set.seed()`, and are the same
+#' again after a loss; they depend on the number of parts. A group's own columns can't be changed.
+#' `.by` (`by` of `slice_head()` and the like) names groups for one verb, whichever version of dplyr
+#' there is.
 #'
 #' `summarise()` evaluates as [partition_summarise()] does: what can be is evaluated before rows
 #' move. It has one row for each group. `across()` works there by itself, not in other code, with
@@ -55,13 +57,18 @@
 #' [partition_summarise()]. Variables of length 1, and base R's functions of these, such as
 #' `Sys.Date() - 30`, are evaluated in the session. Other functions are refused, since it can't be
 #' known whether they look at other rows; [partition_map()] evaluates them part by part, if you
-#' know that they don't. `slice_min()` and `slice_max()` take the name of a column.
+#' know that they don't. `slice_min()` and `slice_max()` take the name of a column, `slice()`
+#' numbers of rows in increasing order, `slice_sample()` only `n` and `prop`, and its rows keep
+#' their order.
+#' `do()` has all rows in one part. Of options, `scipen`, `OutDec` and `digits.secs` are the
+#' session's, as are the time zone and the names of months and days; parts whose columns have other
+#' types are given the type that all rows have together.
 #'
 #' @section Refused:
 #' With an error of class `muster_error_input` that says what to do instead: `rowwise()`,
-#' `group_modify()`, `do()`, `nest_join()`, sets of rows, `slice()` and `slice_sample()` without
-#' groups, `cur_group_id()`, and the arguments `.drop`, `.preserve`, `.locale`, and those of joins
-#' but for `by`. Keys of a join keep the type of `x`, see [partition_join()].
+#' `nest_join()`, `cur_group_id()`, and the arguments `.drop`, `.preserve`, `.locale`, and those of
+#' joins but for `by`. Keys of a join keep the type of `x`, see [partition_join()]; sets of rows are
+#' of the same columns.
 #'
 #' @section Cost:
 #' `filter()`, `mutate()` without groups and `select()`: as [partition_map()]. `summarise()`,
@@ -240,6 +247,35 @@ pull.muster_partition <- function(.data, var = -1, name = NULL, ...) {
 
 # ---- Groups in one part each
 
+# Without groups all rows are one.
+#' @exportS3Method dplyr::do
+do.muster_partition <- function(.data, ...) {
+  call <- dplyr_call("do")
+  done <- whole_verb(.data, "do", quo_exprs(rlang::enquos(...), call, names(.data)), call)
+  with_groups(done, NULL)
+}
+
+#' @exportS3Method dplyr::group_modify
+group_modify.muster_partition <- function(.data, .f, ..., .keep = FALSE) {
+  call <- dplyr_call("group_modify")
+  check_flag(.keep, ".keep", call)
+  own <- list2env(list(fun = rlang::as_function(.f)), parent = baseenv())
+  given <- list(
+    list(name = ".f", code = quote(fun), env = own),
+    list(name = ".keep", code = .keep, env = baseenv())
+  )
+  exprs <- quo_exprs(rlang::enquos(...), call, names(.data))
+  whole_verb(.data, "group_modify", c(given, exprs), call)
+}
+
+whole_verb <- function(p, verb, exprs, call) {
+  if (length(groups_of(p))) {
+    return(verb_parts(p, verb, exprs, call))
+  }
+  all <- shuffle_stages(check_partition(p, ".data", call), character(), 1L, call)
+  verb_stage(open_handle(all$handle), verb, exprs, character(), call)
+}
+
 # A verb of dplyr's for the rows of each group, which dplyr evaluates on the workers.
 verb_parts <- function(p, verb, exprs, call) {
   by <- groups_of(p)
@@ -353,7 +389,9 @@ refuse_code <- function(code, at, call) {
 }
 
 unknown_in <- function(code, at) {
-  if (is.call(code)) {
+  known <- is.call(code) && (!is.null(base_name(code, at, constant_functions)) ||
+    !is.null(row_call_of(code, at)) || is_formula(code))
+  if (known) {
     for (part in as.list(code)[-1L]) {
       if (is.null(inner_code(part, at)) && is.null(constant_of(part, at))) {
         if (is.call(part)) return(unknown_in(part, at))

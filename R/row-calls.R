@@ -4,7 +4,7 @@
 #
 # Each is list(rows, takes). rows: arguments that may have a value for each row, of which one must.
 # takes: whether it has such a value for arguments like these, a list by name; those of `...` have
-# none.
+# none. like: a method whose arguments they are, where those of the generic say less.
 
 is_text <- function(x) is.factor(x) || (is_bare(x) && is.character(x))
 
@@ -17,7 +17,7 @@ is_settled <- function(x) is_bare(x) || is_date(x) || is.factor(x)
 # With a format: otherwise R guesses one from all values, or shows as many digits as all need.
 has_format <- function(values) {
   given <- values[names(values) %in% c("", "format")]
-  length(given) == 1L && is.character(given[[1L]]) && length(given[[1L]]) == 1L
+  length(given) == 1L && is.character(given[[1L]]) && isTRUE(nzchar(given[[1L]]))
 }
 
 is_written <- function(x) is_bare(x) || is.factor(x) || identical(oldClass(x), "Date")
@@ -46,9 +46,8 @@ row_calls <- list(
     factor = list(rows = "x", takes = function(values) {
       is_bare(values$x) && !is.null(values$levels)
     }),
-    cut = list(rows = "x", takes = function(values) {
-      breaks <- if (is.null(values$breaks)) values[-1L][[1L]] else values$breaks
-      is_bare(values$x) && is.numeric(breaks) && length(breaks) > 1L
+    cut = list(rows = "x", like = base::cut.default, takes = function(values) {
+      is_bare(values$x) && is.numeric(values$breaks) && length(values$breaks) > 1L
     }),
     findInterval = list(rows = "x", takes = takes_all(is_bare)),
     format = list(rows = "x", takes = function(values) takes_days(values) && has_format(values)),
@@ -62,14 +61,16 @@ row_calls <- list(
       takes_days(values) || (is_text(values$x) && has_format(values) && !is.null(values$tz))
     }),
     difftime = list(rows = c("time1", "time2"), takes = function(values) {
-      is_date(values$time1) && is_date(values$time2) && !is.null(values$units) &&
-        values$units != "auto"
+      is_date(values$time1) && is_date(values$time2) &&
+        isTRUE(values$units %in% c("secs", "mins", "hours", "days", "weeks"))
     })
   )),
   dplyr = list(
     if_else = list(rows = c("condition", "true", "false", "missing"), takes = takes_all(is_plain)),
     case_when = list(rows = "...", takes = takes_all(is_plain)),
-    between = list(rows = "x", takes = takes_all(is_settled)),
+    between = list(rows = "x", takes = function(values) {
+      is_bare(values$x) || is_date(values$x)
+    }),
     coalesce = list(rows = "...", takes = takes_all(is_plain)),
     na_if = list(rows = c("x", "y"), takes = takes_all(is_settled)),
     near = list(rows = c("x", "y"), takes = takes_all(is_bare))
@@ -95,6 +96,9 @@ row_calls <- list(
 
 # Arguments with which there are other values than one for each row, or by which all rows have one.
 bad_arguments <- c("collapse", "recycle0", "ptype", "size", ".ptype", ".size")
+
+# Those that are looked up as a whole; others go along with the rows, one for each.
+set_arguments <- c("table", "set", "levels", "labels", "breaks", "vec", "exclude")
 
 # list(package, name) of the function that a call calls, if it is one of these, or NULL.
 row_call_of <- function(code, at) {
@@ -126,7 +130,8 @@ listed_call <- function(code, at, code_of) {
   }
   fun <- call("::", as.name(what$package), as.name(what$name))
   spec <- row_calls[[what$package]][[what$name]]
-  full <- tryCatch(match.call(args(eval(fun)), code), error = function(e) NULL)
+  like <- if (is.null(spec$like)) args(eval(fun)) else spec$like
+  full <- tryCatch(match.call(like, code), error = function(e) NULL)
   parts <- as.list(full)[-1L]
   if (!length(parts) || any(names(parts) %in% bad_arguments)) {
     return(NULL)
@@ -134,9 +139,9 @@ listed_call <- function(code, at, code_of) {
   names <- if (is.null(names(parts))) rep("", length(parts)) else names(parts)
   by_row <- names %in% spec$rows | (names == "" & "..." %in% spec$rows)
   if (what$name == "case_when") by_row <- by_row | names == ".default"
-  codes <- Map(function(part, row) {
-    if (row) code_of_row(part, at, code_of) else constant_part(part, at)
-  }, parts, by_row)
+  codes <- Map(function(part, row, set) {
+    if (row) code_of_row(part, at, code_of) else constant_part(part, at, if (set) Inf else 1)
+  }, parts, by_row, names %in% set_arguments)
   if (any(vapply(codes, is.null, NA)) || !any(vapply(codes[by_row], is.language, NA))) {
     return(NULL)
   }
@@ -152,10 +157,11 @@ code_of_row <- function(part, at, code_of) {
   if (length(sides) == 2L && !any(vapply(sides, is.null, NA))) as.call(c(quote(`~`), sides))
 }
 
-# Any constant vector, without names, which might mean something.
-constant_part <- function(code, at) {
+# A constant vector of at most so many elements, without names, which might mean something.
+constant_part <- function(code, at, most) {
   value <- if (is_constant(code, at)) tryCatch(eval(code, at$env), error = function(e) NULL)
-  if (is.atomic(value) && (is.null(attributes(value)) || is_date(value))) value
+  plain <- is.atomic(value) && (is.null(attributes(value)) || is_date(value))
+  if (plain && length(value) <= most) value
 }
 
 # Whether such a call has a value for each row, given its arguments' values.

@@ -193,11 +193,12 @@ fill_steps <- function(run, stage, task, worker, job) {
       },
       gather = {
         if (is.null(step$part)) step$part <- task
-        step$sources <- lapply(stage$far, function(far) sources_of(run, far, worker))
+        inputs <- if (is.null(step$of)) stage$far else stage$far[step$of]
+        step$sources <- lapply(inputs, function(far) sources_of(run, far, worker))
         if (!is.null(step$tasks)) {
           step$sources[[1L]] <- step$sources[[1L]][step$tasks[1L]:step$tasks[2L], , drop = FALSE]
         }
-        step$models <- lapply(stage$far, `[[`, "model")
+        step$models <- lapply(inputs, `[[`, "model")
       }
     )
     step
@@ -285,7 +286,7 @@ take_answer <- function(run, task, about) {
   }
 }
 
-# For partition_summarise(), whose plan isn't right for the data.
+# For partition_summarise() and row_stage(), whose plan isn't right for the data.
 signal_replan <- function(what) {
   signalCondition(structure(c(list(message = "another plan is needed", call = NULL), what),
     class = c("muster_replan", "condition")
@@ -307,6 +308,10 @@ run_commit <- function(run, key, value, worker) {
   if (!is.null(value$spot)) links_note_spot(stage, key[2L], value$spot)
   if (length(value$model)) set_model(run, stage, key, value, worker)
   if (!is.null(value$families)) check_families(run, stage, value$families)
+  if (!is.null(value$row_types)) {
+    if (is.null(stage$row_types)) stage$row_types <- value$row_types
+    if (!identical(stage$row_types, value$row_types)) signal_replan(list())
+  }
   if (!is.null(value$types)) {
     if (is.null(stage$types)) stage$types <- value$types
     if (!identical(stage$types, value$types)) signal_replan(list(folds = FALSE))

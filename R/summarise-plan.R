@@ -198,7 +198,8 @@ constant_functions <- c(
   "mean", "length", "rep", "rev", "seq", "seq_len", "seq_along", "unique", "sort"
 )
 
-# An atomic vector of length 1, or up to `most`, or NULL. It has no class, but for dates and times.
+# An atomic vector of length 1, or up to `most`, or NULL. It has no class, but for dates and times,
+# and what is a value already.
 constant_of <- function(code, at, most = 1) {
   if (!is_constant(code, at)) {
     return(NULL)
@@ -206,7 +207,7 @@ constant_of <- function(code, at, most = 1) {
   value <- tryCatch(eval(code, at$env), error = function(e) NULL)
   if (is_bare(value)) {
     attributes(value) <- NULL
-  } else if (!is_date(value)) {
+  } else if (!is_date(value) && !(is.atomic(code) && is_known(value))) {
     return(NULL)
   }
   if (length(value) == 1L || (length(value) > 0L && most > 1)) value

@@ -1,26 +1,69 @@
 # In workers: dplyr's verbs. adapt-dplyr.R has the session's side.
 
-# Columns that are made or removed, one after the other. exprs: list(name, code), see row_codes().
-mutate_rows <- function(x, exprs) {
-  x <- with_columns(x, row_names(exprs))
+# Columns that are made or removed, one after the other. exprs: list(name, code), see row_codes();
+# settings, model: see row_stage().
+mutate_rows <- function(x, exprs, settings, model) {
+  x <- row_frame(x, exprs, model)
   n <- frame_rows(x)
   columns <- as.list(unclass(x))
-  attr(columns, "row.names") <- attr(columns, "open") <- NULL
-  for (one in exprs) columns[[one$name]] <- row_column(one, columns, n)
-  new_frame(columns, n)
+  attr(columns, "row.names") <- attr(columns, "open") <- attr(columns, "row_types") <- NULL
+  with_row_settings(settings, {
+    for (one in exprs) columns[[one$name]] <- row_column(one, columns, n, model)
+  })
+  with_row_types(new_frame(columns, n), x, exprs)
 }
 
-filter_rows <- function(x, exprs) {
-  x <- with_columns(x, row_names(exprs))
+filter_rows <- function(x, exprs, settings, model) {
+  x <- row_frame(x, exprs, model)
   kept <- rep(TRUE, frame_rows(x))
-  for (one in exprs) {
-    value <- row_column(one, x, frame_rows(x))
+  with_row_settings(settings, for (one in exprs) {
+    value <- row_column(one, x, frame_rows(x), model)
     if (!is.logical(value)) {
       part_error(paste0("A condition of filter() must be logical, not ", describe(value), "."))
     }
     kept <- kept & value
+  })
+  with_row_types(if (all(kept %in% TRUE)) x else take_rows(x, which(kept)), x, exprs)
+}
+
+# The columns that expressions name, with the types of model.
+row_frame <- function(x, exprs, model) {
+  x <- with_columns(x, row_names(exprs))
+  for (name in intersect(names(model), names(x))) {
+    x[[name]] <- like_column(model[[name]], .subset2(x, name))
   }
-  if (all(kept %in% TRUE)) x else take_rows(x, which(kept))
+  x
+}
+
+# For the session: the types of the columns that expressions name in x.
+with_row_types <- function(done, x, exprs) {
+  names <- intersect(row_names(exprs), names(x))
+  attr(done, "row_types") <- if (frame_rows(x)) {
+    vapply(stats::setNames(nm = names), function(name) {
+      column <- .subset2(x, name)
+      type <- c(typeof(column), oldClass(column), attr(column, "tzone"), attr(column, "units"))
+      paste(type, collapse = " ")
+    }, "")
+  }
+  done
+}
+
+# The session's settings, for code of the user's that a worker evaluates.
+with_row_settings <- function(settings, code) {
+  old <- options(settings$options)
+  on.exit(options(old))
+  set_zone <- function(zone) if (is.na(zone)) Sys.unsetenv("TZ") else Sys.setenv(TZ = zone)
+  zone <- Sys.getenv("TZ", NA)
+  if (!identical(zone, settings$zone)) {
+    on.exit(set_zone(zone), add = TRUE)
+    set_zone(settings$zone)
+  }
+  locale <- Sys.getlocale("LC_TIME")
+  if (!identical(locale, settings$locale)) {
+    on.exit(Sys.setlocale("LC_TIME", locale), add = TRUE)
+    suppressWarnings(Sys.setlocale("LC_TIME", settings$locale))
+  }
+  code
 }
 
 # Columns that expressions name, but for those that were made before.
@@ -34,7 +77,7 @@ row_names <- function(exprs) {
 }
 
 # A column from code with a value for each row; NULL removes it.
-row_column <- function(one, columns, n) {
+row_column <- function(one, columns, n, model) {
   code <- one$code
   if (is.null(code)) {
     return(NULL)
@@ -43,7 +86,7 @@ row_column <- function(one, columns, n) {
     return(needed_column(columns, as.character(code)))
   }
   if (!is.language(code)) {
-    return(rep(code, n))
+    return(take_rows(list(code), rep(1L, n))[[1L]])
   }
   columns <- lapply(stats::setNames(nm = all.vars(code)), function(name) .subset2(columns, name))
   tryCatch(rows_value(code, columns, n), error = function(e) {
@@ -51,6 +94,9 @@ row_column <- function(one, columns, n) {
     if (n == 0L) {
       return(logical())
     }
+    # One that is all NA may be of another type in other parts.
+    none <- vapply(columns, function(x) is.logical(x) && all(is.na(x)), NA)
+    if (is.null(model) && any(none)) replan(NULL)
     if (!inherits(e, "muster_not_by_row")) stop(e) # tidy: passed on
     text <- gsub("base::", "", deparse(code)[1L], fixed = TRUE)
     part_error(paste0(

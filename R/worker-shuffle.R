@@ -84,9 +84,11 @@ is_memory_error <- function(condition) {
 part_name <- function(key) paste(key[1L], key[2L])
 
 part_keep <- function(key, data) {
+  types <- attr(data, "row_types", exact = TRUE)
+  if (!is.null(types)) attr(data, "row_types") <- NULL
   data <- compact_strings(data)
   the$parts[[part_name(key)]] <- list(attempt = key[3L], data = data)
-  list(rows = frame_rows(data), bytes = frame_bytes(data), columns = names(data))
+  list(rows = frame_rows(data), bytes = frame_bytes(data), columns = names(data), row_types = types)
 }
 
 # drop: stage, task (0: all), attempt.

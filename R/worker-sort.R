@@ -25,7 +25,7 @@ sort_rows <- function(x, order) {
     return(x)
   }
   keys <- lapply(seq_along(order$by), function(k) {
-    key_like(order$model[[k]], the_column(x, order$by[k]))
+    like_column(order$model[[k]], the_column(x, order$by[k]))
   })
   place <- key_order(keys, order$decreasing)
   if (is.unsorted(place)) take_rows(x, place) else x
@@ -52,13 +52,16 @@ sort_split <- function(x, order, part) {
 }
 
 # column with the type and the levels of model.
-key_like <- function(model, column) {
-  if (is.character(model) && is.factor(column)) {
-    return(as.character(column))
-  }
+like_column <- function(model, column) {
   same <- function(of, ...) identical(of(model, ...), of(column, ...))
-  alike <- same(typeof) && same(oldClass) && same(attr, "levels") && same(attr, "units")
-  if (alike) column else bind_columns(list(model, column))
+  alike <- same(typeof) && same(oldClass) && same(attr, "levels") && same(attr, "units") &&
+    same(attr, "tzone")
+  if (alike) {
+    return(column)
+  }
+  # A column without rows has no say in its type.
+  both <- bind_columns(list(take_rows(list(model), NA_integer_)[[1L]], column))
+  take_rows(list(both), seq_along(column) + 1L)[[1L]]
 }
 
 # The order of rows by these columns; by `where` among equal ones, always increasing.

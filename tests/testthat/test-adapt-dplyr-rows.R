@@ -116,6 +116,8 @@ if (has_dplyr) test_cluster("Data of two workers, in dplyr's verbs without group
     same(function(d) dplyr::transmute(d, row, across(c(d, i), ~ .x * i, .names = "{.col}_i")))
     same(function(d) dplyr::filter(d, dplyr::if_any(c(d, i), ~ .x > 2)))
     same(function(d) dplyr::filter(d, dplyr::if_all(c(d, i), ~ .x > 0), l))
+    same(function(d) dplyr::filter(d, !dplyr::if_any(c(d, i), is.na) & row > 50, dplyr::if_any(l)))
+    same(function(d) dplyr::mutate(d, z = dplyr::if_any(c(d, i), ~ .x > 2)))
     same(function(d) dplyr::summarise(dplyr::group_by(d, l), across(c(row, t), funs[1])), "l")
     same(function(d) dplyr::summarise(dplyr::group_by(d, l), across(row, funs)), "l")
     same(function(d) dplyr::summarise(dplyr::group_by(d, across(f)), n = n()), "f")
@@ -183,5 +185,121 @@ if (has_dplyr) test_cluster("Data of two workers, in dplyr's verbs without group
       got <- dplyr::collect(pipe(p))
       expect_identical(as.data.frame(got), as.data.frame(pipe(x)), info = deparse(body(pipe))[1L])
     }
+  })
+  test_that("Sets of rows are dplyr's", {
+    a <- dplyr::select(x, f, i)
+    b <- data.frame(i = c(1:7, 7L), f = factor(c("a", "z"), levels = c("a", "z")))
+    q <- partition_scatter(cl, b, parts = 2)
+    sets <- list(dplyr::union_all, dplyr::union, dplyr::intersect, dplyr::setdiff)
+    for (k in seq_along(sets)) {
+      want <- sorted_rows(sets[[k]](a, b[2:1]))
+      for (y in list(b, q)) {
+        got <- sets[[k]](dplyr::select(p, f, i), y)
+        expect_identical(sorted_rows(dplyr::collect(got)), want, info = k)
+      }
+    }
+    stacked <- dplyr::union_all(dplyr::select(dplyr::group_by(p, f), i), q)
+    tools::pskill(node_pids(cl)[1L], tools::SIGKILL)
+    expect_identical(as.data.frame(dplyr::collect(stacked)), rbind(a, b[2:1]))
+    expect_identical(dplyr::group_vars(stacked), "f")
+  })
+
+  test_that("slice() takes rows by their places among all, do() has each group's rows", {
+    pipes <- list(
+      function(d) dplyr::slice(d, 30:90), function(d) dplyr::slice(d, -(1:180)),
+      function(d) dplyr::slice(d, 2, n()), function(d) dplyr::slice(d, 500),
+      function(d) {
+        set.seed(3)
+        dplyr::arrange(dplyr::slice_sample(d, n = 9), row)
+      },
+      function(d) {
+        set.seed(3)
+        dplyr::arrange(dplyr::slice_sample(d, prop = 0.2), row)
+      },
+      function(d) dplyr::arrange(dplyr::do(dplyr::group_by(d, f), utils::head(., 2)), row),
+      function(d) {
+        few <- 2
+        d <- dplyr::group_modify(dplyr::group_by(d, f), ~ utils::head(.x, few))
+        dplyr::arrange(d, row)
+      }
+    )
+    local_seed(1)
+    for (pipe in pipes) {
+      want <- as.data.frame(pipe(x))
+      got <- as.data.frame(dplyr::collect(pipe(p)))
+      expect_identical(got, want, info = deparse(body(pipe))[1L])
+    }
+    fits <- dplyr::collect(dplyr::do(dplyr::group_by(p, f), fit = stats::lm(d ~ i, data = .)))
+    want <- dplyr::do(dplyr::group_by(x, f), fit = stats::lm(d ~ i, data = .))
+    at <- match(want$f, fits$f)
+    expect_equal(lapply(fits$fit[at], stats::coef), lapply(want$fit, stats::coef))
+    all <- dplyr::collect(dplyr::do(p, fit = stats::lm(d ~ row, data = .)))
+    expect_equal(stats::coef(all$fit[[1L]]), stats::coef(stats::lm(d ~ row, x)))
+  })
+  test_that("What an attack found: dplyr's value, or a refusal, and never another value", {
+    refused <- function(code) {
+      expect_error(dplyr::mutate(p, z = !!code), "for each row", class = "muster_error_input",
+        info = deparse(code))
+    }
+    for (code in alist(
+      cut(d, labels = c(1, 2, 3), 3), cut(d, lab = c(1, 2, 3), 3), format(t, ""), strftime(t, ""),
+      difftime(t, day, units = "au"), difftime(t, t, units = c("auto", "mins")),
+      dplyr::near(i, i + 1, tol = c(0.1, 10)), between(f, 1, 2), d * max(gap), gap - max(gap)
+    )) refused(code)
+    same <- function(pipe, p, x) {
+      got <- as.data.frame(dplyr::collect(pipe(p)))
+      expect_identical(got, as.data.frame(pipe(x)), info = deparse(body(pipe))[1L])
+    }
+    # Aggregates keep their classes.
+    same(function(d) dplyr::mutate(d, z = if_else(l, gap, max(gap)), w = max(gap)), p, x)
+    same(function(d) dplyr::mutate(d, z = day + max(i, na.rm = TRUE)), p, x)
+    long <- new_partition_of(cl, list(v = int64(5, 7, 2^40 + 1, 1), i = 1:4))
+    expect_error(dplyr::mutate(long, z = i + max(v)), "for each row", class = "muster_error_input")
+    got <- partition_collect(dplyr::mutate(long, z = max(v)))
+    expect_identical(got$z, int64(2^40 + 1, 2^40 + 1, 2^40 + 1, 2^40 + 1))
+    # The session's settings, also in the parts that are made again.
+    local_settings(scipen = 100, OutDec = ",", digits.secs = 3)
+    local_variables(TZ = "Asia/Tokyo")
+    times <- as.POSIXct(c(0, 0.5, 4e4), origin = "1970-01-01")
+    local <- data.frame(b = c(1e5, 0.5, 1e-7), t = times)
+    pipe <- function(d) {
+      dplyr::mutate(d, b = paste(b), h = format(t, "%H:%M:%OS"), z = as.POSIXct(h, "", "%H:%M"))
+    }
+    told <- partition_scatter(cl, local, parts = 3)
+    same(function(d) dplyr::select(pipe(d), b, h), told, local)
+    same(function(d) dplyr::filter(d, t < "1970-01-01 10:00"), told, local)
+    made <- dplyr::select(pipe(told), h)
+    for (pid in node_pids(cl)) tools::pskill(pid, tools::SIGKILL)
+    expect_identical(dplyr::pull(made, h), pipe(local)$h)
+  })
+
+  test_that("Parts with columns of other types have the values of all rows together", {
+    parts <- function(...) {
+      frames <- list(...)
+      numbers <- data.frame(k = seq_along(frames))
+      partition_map(partition_scatter(cl, numbers, parts = length(frames)),
+        function(part, frames) frames[[part$k]], frames)
+    }
+    together <- function(p, pipe) {
+      got <- as.data.frame(dplyr::collect(pipe(p)))
+      want <- as.data.frame(pipe(partition_collect(p)))
+      expect_identical(got, want, info = deparse(body(pipe))[1L])
+    }
+    numbers <- parts(data.frame(x = c(TRUE, NA)), data.frame(x = 1:2), data.frame(x = c(1e5, 0.5)))
+    together(numbers, function(d) dplyr::mutate(d, z = paste(x), m = match(x, c("TRUE", "1"))))
+    texts <- parts(data.frame(x = 10:11), data.frame(x = c("9", "b")))
+    together(texts, function(d) dplyr::filter(d, x > 1))
+    days <- parts(data.frame(x = as.Date("2020-01-01") + 0:1),
+      data.frame(x = as.POSIXct("2020-01-02", tz = "UTC") + 0:1))
+    together(days, function(d) dplyr::mutate(d, z = as.numeric(x), w = x + 1))
+    zones <- parts(data.frame(x = as.POSIXct("2020-01-01", tz = "UTC")),
+      data.frame(x = as.POSIXct("2020-01-01", tz = "America/New_York")))
+    together(zones, function(d) dplyr::mutate(d, z = format(x, "%H:%M"), w = weekdays(x)))
+    none <- parts(data.frame(x = c(1.5, NA), s = c("a", NA)), data.frame(x = c(NA, NA), s = NA))
+    together(none, function(d) {
+      dplyr::mutate(d, z = if_else(is.na(x), 0, x), n = nchar(s), u = toupper(s), w = cut(x, 0:2))
+    })
+    together(none, function(d) dplyr::filter(d, case_when(is.na(s) ~ x > 1, TRUE ~ grepl("a", s))))
+    expect_error(dplyr::mutate(none, z = toupper(x)), "for each row", class = "muster_error_input")
   })
 })

@@ -210,8 +210,11 @@ test_dplyr("What needs all rows, or can't be done, is refused by name", {
   refused(dplyr::arrange(p, cumsum(x)), "whether `cumsum\\(x\\)` has")
   refused(dplyr::arrange(p, x, .locale = "en"), "`.locale`")
   refused(dplyr::rename_with(p, function(names) "a"), "returns 3 names")
-  refused(dplyr::slice(p, 1), "without groups")
-  refused(dplyr::slice_sample(p, n = 1), "slice_sample")
+  refused(dplyr::slice(p, 2:1), "increasing order")
+  refused(dplyr::slice(p, x), "without columns")
+  refused(dplyr::slice_sample(p, n = 1, replace = TRUE), "`replace`")
+  refused(dplyr::rowwise(p), "rowwise")
+  refused(dplyr::union(p, p["x"]), "must have the same columns")
   refused(dplyr::mutate(dplyr::group_by(p, x), y = 1, .by = x), "has groups")
   # From version 1.1 on dplyr itself says so.
   expect_error(dplyr::summarise(p, n = n(), .by = x, .groups = "drop"), "\\.groups")
@@ -284,7 +287,6 @@ test_dplyr("What an attack found: dplyr's value, or a refusal, and never another
   refused(mutate(group_by(p, k), z = dplyr::cur_group_id()), "cur_group_id")
   refused(summarise(group_by(p, k), r = across(c(x, y), mean)), "across\\(\\) in other code")
   refused(summarise(p, across(y, mean, .names = "m_{col}")), "[{].col[}]")
-  refused(dplyr::union(p, p), "union\\(\\)")
   refused(mutate(p, z = nosuch + 1), "no column or variable `nosuch`")
   # Groups stay with the data.
   grouped <- group_by(data, k)

@@ -1,0 +1,62 @@
+# dplyr's sets of rows: see adapt-dplyr.R.
+
+#' @exportS3Method dplyr::union_all
+union_all.muster_partition <- function(x, y, ...) {
+  call <- dplyr_call("union_all")
+  stack_parts(x, set_side(x, y, call), call)
+}
+
+#' @exportS3Method dplyr::union
+union.muster_partition <- function(x, y, ...) {
+  call <- dplyr_call("union")
+  distinct_rows(stack_parts(x, set_side(x, y, call), call))
+}
+
+#' @exportS3Method dplyr::intersect
+intersect.muster_partition <- function(x, y, ...) {
+  y <- set_side(x, y, dplyr_call("intersect"))
+  distinct_rows(with_groups(among_verb("semi_join", x, y, names(x), list()), groups_of(x)))
+}
+
+#' @exportS3Method dplyr::setdiff
+setdiff.muster_partition <- function(x, y, ...) {
+  y <- set_side(x, y, dplyr_call("setdiff"))
+  distinct_rows(with_groups(among_verb("anti_join", x, y, names(x), list()), groups_of(x)))
+}
+
+distinct_rows <- function(p) {
+  with_groups(dplyr::distinct(with_groups(p, NULL)), groups_of(p))
+}
+
+# y on the workers, with the columns of x in their order.
+set_side <- function(x, y, call) {
+  cl <- check_partition(x, "x", call)$cl
+  if (is.data.frame(y)) y <- partition_scatter(cl, plain_side(y))
+  check_partition(y, "y", call)
+  if (!setequal(names(x), names(y))) {
+    abort_muster("input", paste0(
+      "`x` and `y` must have the same columns: these are ", column_list(names(x)), " and ",
+      column_list(names(y)), "."
+    ), argument = "y", call = call)
+  }
+  if (identical(names(x), names(y))) y else y[names(x)]
+}
+
+# The parts of x, and then those of y.
+stack_parts <- function(x, y, call) {
+  sides <- list(check_partition(x, "x", call), check_partition(y, "y", call))
+  if (!identical(sides[[1L]]$shuffle, sides[[2L]]$shuffle)) {
+    abort_muster("input", "`x` and `y` must be on the same cluster.", argument = "y", call = call)
+  }
+  counts <- c(sides[[1L]]$stage$count, sides[[2L]]$stage$count)
+  far <- lapply(sides, split_stage, by = character(), parts = 1L)
+  steps <- function(task) {
+    of <- if (task > counts[1L]) 2L else 1L
+    at <- if (of == 2L) task - counts[1L] else task
+    list(list(kind = "gather", part = 1L, of = of, tasks = c(at, at)))
+  }
+  rows <- c(sides[[1L]]$stage$rows, sides[[2L]]$stage$rows)
+  with_groups(gather_stage(sides[[1L]], sum(counts), steps, far, call, weights = rows)$handle,
+    groups_of(x)
+  )
+}
