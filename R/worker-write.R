@@ -146,13 +146,28 @@ csv_bytes <- function(x) {
     ))
   }
   quoted <- which(vapply(x, function(column) is.character(column) || is.factor(column), NA))
+  # The text of numbers takes many times their memory. Methods of classes may look at all rows.
+  n <- frame_rows(x)
+  alone <- vapply(x, function(column) is.object(column) && !is.factor(column), NA)
+  if (n <= csv_rows_most || any(alone)) {
+    return(csv_chunk(x, unname(quoted), TRUE))
+  }
+  unlist(lapply(seq.int(1, n, by = csv_rows_most), function(from) {
+    rows <- as.integer(from:min(n, from + csv_rows_most - 1))
+    csv_chunk(take_rows(x, rows), unname(quoted), from == 1)
+  }))
+}
+csv_rows_most <- 2^15
+
+csv_chunk <- function(x, quoted, header) {
   columns <- lapply(x, function(column) {
     if (is.double(column) && !is.object(column)) double_text(column) else column
   })
   to <- rawConnection(raw(), "wb")
   on.exit(close(to))
   utils::write.table(new_frame(columns, frame_rows(x)), to,
-    sep = ",", dec = ".", quote = unname(quoted), qmethod = "double", row.names = FALSE
+    sep = ",", dec = ".", quote = quoted, qmethod = "double", row.names = FALSE,
+    col.names = header
   )
   rawConnectionValue(to)
 }
