@@ -54,11 +54,15 @@
 #' field `group` is a list of the key's values.
 #' @section Memory and disk:
 #' The rows that a worker sends are kept there as long as the result exists, so that after the
-#' loss of a worker only its rows are moved again. Past `getOption("muster.shuffle_memory")` bytes
-#' on a worker, by default a quarter of the free memory, they are written to files with checksums,
-#' in the worker's temporary directory or in `getOption("muster.shuffle_folder")`, which all
-#' workers must be able to read. These options are the session's and are read when a call begins.
-#' If the files don't fit, the error is of class `muster_error_limit`.
+#' loss of a worker only its rows are moved again. These rows and all parts of data may take
+#' `getOption("muster.shuffle_memory")` bytes of memory, all workers of a cluster together; by
+#' default half of what is free, of the machine or its control group, once each worker has room to
+#' work in. What is beyond goes to files with checksums, first the parts used longest ago: in the
+#' worker's temporary directory or in `getOption("muster.shuffle_folder")`, which all workers must
+#' be able to read. These options are the session's and are read when a call begins. So data may be
+#' larger than memory, as long as a few parts for each worker aren't: choose small ones by `parts`,
+#' or `.bytes` of [partition_read()]. Results don't depend on what goes to files.
+#' If the files of rows that are sent don't fit, the error is of class `muster_error_limit`.
 #' @section Listeners:
 #' Workers open each other's shared memory directly. What is in files, and everything on systems
 #' without /proc, they request over a connection to a listener of the other worker; with

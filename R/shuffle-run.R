@@ -51,7 +51,9 @@ new_run <- function(shuffle, cl, stage, call) {
   run$jobs <- list() # held jobs, by stage
   run$answers <- vector("list", stage$count)
   run$links <- links_options(call)
-  run$memory <- shuffle_memory()
+  run$free <- .Call(ffi_share_free) + sum(shuffle$held) # what workers hold isn't free, but theirs
+  run$largest <- max(0, unlist(lapply(c(list(stage$near), stage$far), `[[`, "bytes")), na.rm = TRUE)
+  run$claimed <- double() # what each worker was told that it may hold
   run$done <- 0L # tasks
   run$loss <- NULL # why the last attempt was lost
   run$kept <- keep_hosts(cl)
@@ -98,6 +100,7 @@ run_look <- function(run) {
   if (!is.matrix(workers)) {
     abort_submit(run$cl, workers, run$call)
   }
+  memory_see(run$shuffle, workers)
   workers[!run$ours[seq_len(nrow(workers))] %in% TRUE, 2L] <- worker_is[["gone"]]
   if (!identical(workers, run$workers)) {
     .Call(ffi_plan_see, run$shuffle$plan, workers)
@@ -148,6 +151,7 @@ run_submit <- function(run, action) {
     }), recursive = FALSE)
   )
   spec$links <- links_spec(run, worker, spec$steps)
+  spec$room <- memory_room(run, worker)
   shuffle$drops[[worker]] <- list()
   needed <- lapply(jobs[lengths(jobs) > 0L], `[[`, 1L)
   submitted <- .Call(ffi_task_submit, run$nodes[worker], call_part, list(spec), needed, c(0, 0),
@@ -181,16 +185,11 @@ run_job <- function(run, stage) {
   run$jobs[[key]]
 }
 
-# Completes the steps of a task: the places of its inputs, the memory it may use.
+# Completes the steps of a task: its functions, the places of its inputs.
 fill_steps <- function(run, stage, task, worker, job) {
   lapply(stage$steps(task), function(step) {
     switch(step$kind,
-      call = , read = , data = , sort = step$job <- job,
-      split = {
-        step$job <- job
-        step$memory <- run$memory
-        step$folder <- getOption("muster.shuffle_folder")
-      },
+      call = , read = , data = , sort = , split = step$job <- job,
       gather = {
         if (is.null(step$part)) step$part <- task
         inputs <- if (is.null(step$of)) stage$far else stage$far[step$of]
@@ -213,15 +212,6 @@ sources_of <- function(run, far, reader) {
   worker[worker == reader] <- 0L
   spots <- if (run$links$listen || isTRUE(run$shuffle$barred)) no_spots(far) else far$spots
   cbind(far$id, seq_len(far$count), where[, 1L], worker, where[, 3L], spots)
-}
-
-# How many bytes of blocks each worker may have in memory.
-shuffle_memory <- function() {
-  set <- getOption("muster.shuffle_memory")
-  if (is.numeric(set) && length(set) == 1L && !is.na(set)) {
-    return(as.double(set))
-  }
-  .Call(ffi_share_free) / 4
 }
 
 run_cancel <- function(run, action) {
@@ -261,10 +251,12 @@ take_answer <- function(run, task, about) {
       raise_condition(value)
     }
     run$loss <- value
+    if (isTRUE(value$oom)) run$free <- run$free / 2 # it wasn't enough to work in
     .Call(ffi_plan_ended, plan, key)
     return()
   }
   links_note(run$shuffle, value$links)
+  if (!is.null(value$held)) run$shuffle$held[about$worker] <- value$held
   if (!is.null(value$error)) {
     part <- part_text(run, key, value$file)
     of <- value$error$about
@@ -303,6 +295,7 @@ run_commit <- function(run, key, value, worker) {
   stage <- stage_by(run$shuffle, key[1L])
   stage$rows[key[2L]] <- value$rows
   stage$bytes[key[2L]] <- value$bytes
+  run$largest <- max(run$largest, value$bytes)
   if (!is.null(value$columns)) set_columns(stage, key[2L], value)
   if (!is.null(value$shares)) set_shares(stage, key[2L], value$shares)
   if (!is.null(value$spot)) links_note_spot(stage, key[2L], value$spot)

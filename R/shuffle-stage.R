@@ -27,6 +27,10 @@ shuffle_of <- function(cl, call) {
   shuffle$released <- new.env(parent = emptyenv()) # by number: stages whose handle is gone
   shuffle$drops <- list() # by worker: a list of c(stage, task, attempt)
   shuffle$links <- list() # by worker: where it listens, see links_note()
+  shuffle$held <- double() # by worker: bytes in memory, as it last told
+  shuffle$seen <- NULL # the workers when that was last looked through, see memory_see()
+  shuffle$tag <- basename(tempfile("")) # in names of files
+  shuffle$folders <- character() # where they may be, other than in temporary directories
   the$shuffles[[id]] <- shuffle
   shuffle
 }
@@ -47,6 +51,7 @@ drop_shuffles <- function() {
   gone <- !names(the$shuffles) %in% .Call(ffi_cluster_ids)
   for (shuffle in the$shuffles[gone]) {
     for (record in shuffle$stages) .Call(ffi_job_release, .Call(ffi_hidden, record$stage)$job)
+    remove_files(shuffle)
   }
   the$shuffles <- the$shuffles[!gone]
 }
@@ -157,6 +162,7 @@ drop_released <- function(shuffle) {
   for (id in ls(shuffle$released, sorted = FALSE)) {
     rm(list = id, envir = shuffle$released)
     record <- record_of(shuffle, id)
+    if (is.null(record)) next # released, and retired, before its handle went
     release_stage(shuffle, record)
     for (input in record$far) {
       if (input$inner) release_stage(shuffle, input)

@@ -4,8 +4,9 @@
 #   key: stage, task, attempt of the output.
 #   from: key of a part that is here, or NULL: the first step needs no input.
 #   steps: to run one after the other, see part_step().
+#   room: what this worker may hold in memory, see parts_fit().
 #   links: see links_spec(), or NULL.
-# Returns list(self, links, rows, bytes, ...), or with `missing` (keys of inputs that weren't
+# Returns list(self, links, held, rows, bytes, ...), or with `missing` (keys of inputs that weren't
 # there), `error` (of the user's function) or `wrong` (about the data).
 part_run <- function(spec) {
   run_to_end()
@@ -17,16 +18,13 @@ part_run <- function(spec) {
     return(list(self = self, wrong = deaf, kind = "limit"))
   }
   if (!is.null(deaf)) links <- NULL
-  data <- NULL
-  if (!is.null(spec$from)) {
-    kept <- the$parts[[part_name(spec$from)]]
-    if (is.null(kept) || kept$attempt != spec$from[3L]) {
-      return(list(self = self, links = links, missing = list(spec$from)))
-    }
-    data <- kept$data
-  }
+  parts_fit(spec$room)
   state <- new.env(parent = emptyenv())
-  state$data <- data
+  state$data <- if (!is.null(spec$from)) part_data(spec$from)
+  if (!is.null(spec$from) && is.null(state$data)) {
+    return(list(self = self, links = links, missing = list(spec$from)))
+  }
+  state$room <- spec$room
   state$result <- NULL
   state$told <- NULL # goes along with the answer of a part that is kept
   state$file <- NULL # the file in progress, for a step's error
@@ -39,7 +37,7 @@ part_run <- function(spec) {
     }
   })
   # A function may have loaded data.table, and changed the part that it got: it is made again.
-  if (!is.null(spec$from) && !copies && changes_in_place()) the$parts[part_name(spec$from)] <- NULL
+  if (!is.null(spec$from) && !copies && changes_in_place()) part_drop(spec$from)
   if (!is.null(outcome)) {
     outcome$file <- state$file
   } else if (is.null(state$result)) {
@@ -50,7 +48,9 @@ part_run <- function(spec) {
       return(list(self = self, wrong = deaf, kind = "limit"))
     }
   }
-  c(list(self = self, links = links), outcome)
+  state$data <- NULL
+  parts_fit(spec$room)
+  c(list(self = self, links = links, held = memory_held()), outcome)
 }
 
 # The error of steps in the form for the session, or NULL.
@@ -81,35 +81,13 @@ is_memory_error <- function(condition) {
     startsWith(message_of(condition), sub("%.*", "", text))
 }
 
-part_name <- function(key) paste(key[1L], key[2L])
-
-part_keep <- function(key, data) {
-  types <- attr(data, "row_types", exact = TRUE)
-  if (!is.null(types)) attr(data, "row_types") <- NULL
-  data <- compact_strings(data)
-  the$parts[[part_name(key)]] <- list(attempt = key[3L], data = data)
-  list(rows = frame_rows(data), bytes = frame_bytes(data), columns = names(data), row_types = types)
-}
-
-# drop: stage, task (0: all), attempt.
-part_drop <- function(drop) {
-  .Call(ffi_block_drop, as.integer(drop))
-  if (drop[2L] == 0L) {
-    gone <- startsWith(as.character(names(the$parts)), paste0(drop[1L], " "))
-    the$parts[gone] <- NULL
-  } else {
-    kept <- the$parts[[part_name(drop)]]
-    if (!is.null(kept) && kept$attempt == drop[3L]) the$parts[[part_name(drop)]] <- NULL
-  }
-}
-
 # One step other than a function of the user's. kind: "data", "inner" (one of muster's), "split",
 # "gather", "sort", "give", and those of worker-read.R and worker-write.R.
 part_step <- function(state, step, key) {
   switch(step$kind,
     data = state$data <- with_models(step$data, step$job),
     inner = state$data <- do.call(step$fun, c(list(state$data), step$args), quote = TRUE),
-    split = state$result <- part_split(state$data, step, key),
+    split = state$result <- part_split(state$data, state$room, step, key),
     gather = state$data <- part_gather(step),
     sort = state$data <- sort_rows(state$data, job_get(step$job)$order),
     read = {
@@ -199,7 +177,7 @@ call_user <- function(fun, part, args) {
 # ---- Blocks
 
 # Splits rows by the part of their key; each part's rows are a block.
-part_split <- function(data, step, key) {
+part_split <- function(data, room, step, key) {
   if (is_empty(data)) {
     families <- NULL
     rows <- integer(step$parts)
@@ -218,15 +196,16 @@ part_split <- function(data, step, key) {
     rows <- diff(sorted$begin)
     blocks <- split_rows(coded, sorted)
   }
-  folder <- if (is.null(step$folder)) tempdir() else step$folder
-  path <- file.path(folder, paste(c("blocks", Sys.getpid(), key), collapse = "-"))
+  bytes <- frame_bytes(data)
+  parts_fit(room, bytes)
+  path <- file_path(room, "blocks", key)
   written <- .Call(
-    ffi_block_write, blocks, rows, as.integer(key), c(frame_bytes(data), step$memory), path
+    ffi_block_write, blocks, rows, as.integer(key), c(bytes, room$bytes - sum(the$warm)), path
   )
   if (is.list(written)) {
     unlink(path)
     part_error(paste0(
-      "Can't write ", bytes_text(frame_bytes(data)), " of blocks to ", folder, ": ",
+      "Can't write ", bytes_text(bytes), " of blocks to ", dirname(path), ": ",
       written$error, "."
     ), "limit")
   }

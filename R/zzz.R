@@ -29,6 +29,8 @@ the$dev <- list() # of a worker: packages that are under load_all() in the sessi
 the$jobs <- new.env(parent = emptyenv()) # of a worker: what the session sent once, by number
 the$failing <- NULL # of a worker: the group whose function failed: list(text, key)
 the$parts <- list() # of a worker: parts of data, by stage and task
+the$warm <- double() # weights of those in memory, by the same: the one used last at the end
+the$rested <- 0 # bytes taken out of memory since R last collected for that
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to
 the$future_clusters <- list() # that plans of futures have started: list(options, cl)
@@ -107,6 +109,7 @@ end_session <- function() {
     if (the$pid == Sys.getpid()) signals_close()
     .Call(ffi_session_end, 2)
     if (the$pid == Sys.getpid()) {
+      drop_shuffles()
       unlink(temp_root(), recursive = TRUE)
     }
   }

@@ -109,6 +109,10 @@ void mst_segment_align(struct mst_segment *segment) {
 int mst_segment_append(struct mst_segment *segment, const void *bytes, size_t n,
                        struct mst_err *err) {
   const uint8_t *from = bytes;
+  if (over_limit(segment->bytes + n)) {
+    errno = EFBIG;
+    return fail(err, MST_ESYS, "write");
+  }
   while (n > 0) {
     const size_t part = n < WRITE_MAX ? n : WRITE_MAX;
     const ssize_t got =

@@ -140,6 +140,14 @@ static int is_error(SEXP read) {
          Rf_getAttrib(read, R_NamesSymbol) != R_NilValue;
 }
 
+// read_dictionaries gives those of an attempt's blocks, or a list as ffi_error_list.
+static SEXP read_dictionaries(const struct mst_want *want) {
+  SEXP read = PROTECT(read_block(want, 0));
+  SEXP all = is_error(read) ? read : learnt(read);
+  UNPROTECT(1);
+  return all;
+}
+
 // dictionaries_for gives those of a map task's blocks, or a list as ffi_error_list.
 static SEXP dictionaries_for(const struct mst_want *want) {
   make_room(want);
@@ -148,18 +156,17 @@ static SEXP dictionaries_for(const struct mst_want *want) {
       INTEGER(VECTOR_ELT(task, 0))[0] == (int)want->attempt) {
     return VECTOR_ELT(task, 1);
   }
-  SEXP read = PROTECT(read_block(want, 0));
-  if (is_error(read)) {
+  SEXP all = PROTECT(read_dictionaries(want));
+  if (is_error(all)) {
     UNPROTECT(1);
-    return read;
+    return all;
   }
-  SEXP all = PROTECT(learnt(read));
   task = PROTECT(Rf_allocVector(VECSXP, 2));
   SET_VECTOR_ELT(task, 0, Rf_ScalarInteger((int)want->attempt));
   SET_VECTOR_ELT(task, 1, all);
   make_room(want); // finalizers may have forgotten all
   SET_VECTOR_ELT(known.tasks, (R_xlen_t)want->task, task);
-  UNPROTECT(3);
+  UNPROTECT(2);
   return all;
 }
 
@@ -322,6 +329,24 @@ SEXP ffi_block_read(SEXP want, SEXP index) {
   UNPROTECT(1);
   return block;
 }
+
+// ffi_part_read gives the only block of an own attempt: a part that lies in a file. Else as
+// ffi_block_read. Its dictionaries aren't kept for others: these read their own.
+SEXP ffi_part_read(SEXP want) {
+  const struct mst_want is = want_of(want);
+  ffi_share_collect();
+  SEXP dictionaries = PROTECT(read_dictionaries(&is)), block = dictionaries;
+  if (!is_error(dictionaries)) {
+    ffi_coded_read_with(dictionaries);
+    block = read_block(&is, 1);
+    ffi_coded_read_with(NULL);
+  }
+  UNPROTECT(1);
+  return block;
+}
+
+// ffi_block_held gives the bytes of own blocks in memory.
+SEXP ffi_block_held(void) { return Rf_ScalarReal((double)mst_exchange_held()); }
 
 // ffi_levels_number gives the number of a factor's levels as those of blocks, NULL if they are few,
 // so that they stay with the factor.

@@ -77,13 +77,19 @@ SEXP ffi_map_elements(SEXP frame, SEXP values, SEXP at, SEXP last, SEXP seed,
                       SEXP call);
 SEXP ffi_rebind(SEXP env, SEXP name, SEXP value);
 SEXP ffi_rand_seed(void);
-// blocks.c, exchange.c
+// blocks.c
 SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory, SEXP path);
 SEXP ffi_block_fetch(SEXP sources);
 SEXP ffi_block_read(SEXP want, SEXP index);
 SEXP ffi_levels_number(SEXP levels);
 SEXP ffi_block_levels(SEXP want, SEXP number);
 SEXP ffi_block_drop(SEXP want);
+SEXP ffi_block_held(void);
+SEXP ffi_part_read(SEXP want);
+// parts.c
+SEXP ffi_part_weight(SEXP x);
+SEXP ffi_memory_return(void);
+// exchange.c
 SEXP ffi_links_set(SEXP numbers, SEXP limits);
 SEXP ffi_links_know(SEXP numbers, SEXP folder, SEXP token);
 SEXP ffi_links_listen(SEXP folder, SEXP count);

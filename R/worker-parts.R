@@ -1,0 +1,125 @@
+# Parts that a worker has: in memory or, past what it may hold, in files.
+#
+# Problem: parts of all stages that have handles stay, and together they may be larger than memory.
+#
+# Way chosen: with each task comes how many bytes this worker may hold (shuffle-memory.R). Past
+# that, the parts used longest ago go to files, each in the form that blocks have, with checksums; a
+# part that is used is read and is in memory again, and its file stays, so that the next time
+# nothing is written. A file that has changed is a part that isn't here: it is made again. When a
+# file can't be written the part stays in memory.
+#
+# Not chosen: mapping the files, which would spare the copy, but not reading all bytes for the
+# checksum. Whoever cuts a mapped file ends this process, and changes after the check would be wrong
+# values.
+#
+# All of this runs where no interrupt comes in between, see run_to_end().
+
+# the$parts has for each part list(key, attempt, data (NULL: only in its file), weight, file (is
+# there one?), stays (it can't be in one)).
+part_name <- function(key) paste(key[1L], key[2L])
+
+part_keep <- function(key, data) {
+  types <- attr(data, "row_types", exact = TRUE)
+  if (!is.null(types)) attr(data, "row_types") <- NULL
+  data <- compact_strings(data)
+  name <- part_name(key)
+  if (!is.null(the$parts[[name]])) part_drop(the$parts[[name]]$key)
+  weight <- .Call(ffi_part_weight, data)
+  bytes <- frame_bytes(data)
+  the$parts[[name]] <- list(
+    key = as.integer(key), attempt = key[3L], data = data, file = FALSE,
+    weight = if (is.finite(weight)) weight else bytes,
+    # Below a page there is nothing to gain.
+    stays = !is.finite(weight) || weight < 4096 || !frame_rows(data)
+  )
+  note_use(name)
+  list(rows = frame_rows(data), bytes = bytes, columns = names(data), row_types = types)
+}
+
+note_use <- function(name) {
+  the$warm <- c(the$warm[names(the$warm) != name], stats::setNames(the$parts[[name]]$weight, name))
+}
+
+# The rows of a part, NULL if it isn't here.
+part_data <- function(key) {
+  name <- part_name(key)
+  kept <- the$parts[[name]]
+  if (is.null(kept) || kept$attempt != key[3L]) {
+    return(NULL)
+  }
+  data <- kept$data
+  if (is.null(data)) {
+    data <- tryCatch(.Call(ffi_part_read, kept$key), error = function(e) NULL)
+    if (!is.data.frame(data)) {
+      part_drop(key)
+      return(NULL)
+    }
+    the$parts[[name]]$data <- data
+  }
+  note_use(name)
+  data
+}
+
+# drop: stage, task (0: all), attempt.
+part_drop <- function(drop) {
+  .Call(ffi_block_drop, as.integer(drop))
+  if (drop[2L] == 0L) {
+    gone <- names(the$parts)[startsWith(as.character(names(the$parts)), paste0(drop[1L], " "))]
+  } else {
+    kept <- the$parts[[part_name(drop)]]
+    gone <- if (!is.null(kept) && kept$attempt == drop[3L]) part_name(drop)
+  }
+  the$parts[gone] <- NULL
+  the$warm <- the$warm[!names(the$warm) %in% gone]
+}
+
+memory_held <- function() sum(the$warm) + .Call(ffi_block_held)
+
+# Takes parts out of memory until this worker holds no more than it may. room: list(bytes, folder
+# (NULL: the temporary directory), tag), from the session. more: bytes that are about to be added.
+parts_fit <- function(room, more = 0) {
+  most <- room$bytes - more
+  if (memory_held() <= most) {
+    return()
+  }
+  for (name in names(the$warm)) {
+    if (memory_held() <= most) break
+    if (part_rest(name, room)) the$rested <- the$rested + the$parts[[name]]$weight
+  }
+  # Collecting takes tens of milliseconds.
+  if (the$rested > 2^23) {
+    the$rested <- 0
+    .Call(ffi_memory_return)
+  }
+}
+
+# Whether a part is only in its file now.
+part_rest <- function(name, room) {
+  kept <- the$parts[[name]]
+  if (kept$stays) {
+    return(FALSE)
+  }
+  if (!kept$file) {
+    path <- file_path(room, "part", kept$key)
+    rows <- frame_rows(kept$data)
+    written <- tryCatch(
+      .Call(ffi_block_write, list(kept$data), rows, kept$key, c(0, -1), path),
+      error = function(e) list()
+    )
+    if (is.list(written)) {
+      unlink(path)
+      the$parts[[name]]$stays <- TRUE
+      return(FALSE)
+    }
+    the$parts[[name]]$file <- TRUE
+  }
+  the$parts[[name]]["data"] <- list(NULL)
+  the$warm <- the$warm[names(the$warm) != name]
+  TRUE
+}
+
+# Names begin as remove_files() expects them, and name this worker's incarnation.
+file_path <- function(room, kind, key) {
+  folder <- if (is.null(room$folder)) tempdir() else room$folder
+  file.path(folder, paste(c(kind, room$tag, .Call(ffi_worker_self), key), collapse = "-"))
+}

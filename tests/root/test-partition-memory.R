@@ -1,0 +1,74 @@
+# Tables larger than the memory that a control group grants.
+
+# A group of processes with this much memory, for `wrap` of run_session().
+local_memory_group <- function(bytes, frame = parent.frame()) {
+  skip_unless_root()
+  name <- basename(tempfile("muster-test-"))
+  v1 <- dir.exists("/sys/fs/cgroup/memory")
+  group <- file.path("/sys/fs/cgroup", if (v1) "memory", name)
+  skip_if_not(dir.create(group, showWarnings = FALSE), "can't make a control group here")
+  # Only the kernel's files are in it, which go with it.
+  defer(function() wait_until(system2("rmdir", group) == 0L, 10, fail = FALSE), frame)
+  limit <- file.path(group, if (v1) "memory.limit_in_bytes" else "memory.max")
+  set <- tryCatch(
+    {
+      suppressWarnings(writeLines(sprintf("%.0f", bytes), limit))
+      TRUE
+    },
+    error = function(e) FALSE
+  )
+  skip_if_not(set, "can't limit the memory of a control group here")
+  code <- sprintf("echo $$ > %s/cgroup.procs && exec \"$@\"", group)
+  list(wrap = c("sh", "-c", code, "sh"), folder = group, v1 = v1)
+}
+
+# What a session told, with its status and its output. The session's process has a socket here
+# until R collects it, and R has little reason to.
+run_in_group <- function(group, code) {
+  run <- run_session(wrap = group$wrap, timeout_s = 180, code)
+  list(status = run$status, told = run$told, text = describe_run(run))
+}
+
+test_cluster("D7 A table of three times a group's memory is read, grouped and written in it", {
+  limit_time(200)
+  size <- 400 * 2^20
+  group <- local_memory_group(size)
+  folder <- local_folder()
+  files <- file.path(folder, "in", sprintf("%03d.rds", 1:216))
+  dir.create(dirname(files[1L]))
+  local_seed(76)
+  n <- 190000L
+  data <- data.frame(
+    id = seq_len(n), g = sample.int(900L, n, TRUE), s = sample(state.name, n, TRUE),
+    x = rnorm(n), y = runif(n)
+  )
+  expect_gt(length(files) * as.numeric(object.size(data)), 3 * size)
+  saveRDS(data, files[1L], compress = FALSE)
+  expect_true(all(file.link(files[1L], files[-1L]))) # the same rows in each
+  run <- run_in_group(group, bquote({
+    options(muster.quiet = TRUE)
+    cl <- cluster_start(2)
+    pids <- function() vapply(cl, function(node) node$pid, 0L)
+    before <- pids()
+    p <- partition_read(cl, .(dirname(files[1L])), .bytes = 4e6)
+    p <- partition_shuffle(p, "g")
+    sums <- partition_collect(partition_summarise(p, .by = g, n = n(), x = sum(x)))
+    q <- partition_map(p, function(d) {
+      d$z <- ave(d$x, d$g)
+      d
+    })
+    partition_write(q, .(file.path(folder, "out")), "rds", compress = FALSE)
+    tell(rows = nrow(q), sums = sums, same = identical(pids(), before))
+  }))
+  expect_identical(run$status, 0L, info = run$text)
+  expect_equal(run$told$rows, length(files) * n)
+  gc()
+  # No worker was lost for memory.
+  expect_true(run$told$same)
+  sums <- run$told$sums[order(run$told$sums$g), ]
+  expect_identical(sums$n, as.integer(table(data$g)) * length(files))
+  expect_equal(sums$x, as.numeric(tapply(data$x, data$g, sum)) * length(files))
+  written <- list.files(file.path(folder, "out"), "[.]rds$", full.names = TRUE)
+  part <- readRDS(written[1L])
+  expect_equal(part$z[1L], mean(data$x[data$g == part$g[1L]]))
+})
