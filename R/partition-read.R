@@ -420,8 +420,8 @@ read_steps <- function(parts, step) {
   function(task) list(c(step, list(items = parts[[task]])))
 }
 
-# Reads, and reads parts again whose columns have another type than all parts together. The handle
-# of the first reading is dropped once it isn't needed.
+# Reads, and reads parts again whose columns have another type than all parts together. What was
+# read first goes at once then: it is as large as the result.
 read_stage <- function(cl, parts, step, job, call) {
   files <- lapply(parts, function(items) vapply(items, `[[`, "", "path"))
   steps <- read_steps(parts, step)
@@ -430,7 +430,10 @@ read_stage <- function(cl, parts, step, job, call) {
   all <- unify_kinds(kinds)
   wrong <- lapply(kinds, function(one) as.list(all[names(one)][all[names(one)] != one]))
   if (any(lengths(wrong) > 0L)) {
-    return(start_stage(cl, length(parts), retype_steps(parts, wrong), read$stage, list(), call))
+    again <- start_stage(cl, length(parts), retype_steps(parts, wrong), read$stage, list(), call)
+    shuffle <- open_handle(again)$shuffle
+    release_stage(shuffle, record_of(shuffle, read$stage$id))
+    return(again)
   }
   read$handle
 }
