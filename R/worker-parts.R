@@ -37,7 +37,9 @@ part_keep <- function(key, data) {
 }
 
 note_use <- function(name) {
-  the$warm <- c(the$warm[names(the$warm) != name], stats::setNames(the$parts[[name]]$weight, name))
+  kept <- the$parts[[name]]
+  kind <- if (kept$stays) "fixed" else "warm"
+  the[[kind]] <- c(the[[kind]][names(the[[kind]]) != name], stats::setNames(kept$weight, name))
 }
 
 # The rows of a part, NULL if it isn't here.
@@ -71,20 +73,21 @@ part_drop <- function(drop) {
   }
   the$parts[gone] <- NULL
   the$warm <- the$warm[!names(the$warm) %in% gone]
+  the$fixed <- the$fixed[!names(the$fixed) %in% gone]
 }
 
-memory_held <- function() sum(the$warm) + .Call(ffi_block_held)
+memory_held <- function() sum(the$warm) + sum(the$fixed) + .Call(ffi_block_held)
 
 # Takes parts out of memory until this worker holds no more than it may. room: list(bytes, folder
 # (NULL: the temporary directory), tag), from the session. more: bytes that are about to be added.
 parts_fit <- function(room, more = 0) {
-  most <- room$bytes - more
-  if (memory_held() <= most) {
-    return()
-  }
+  over <- memory_held() - (room$bytes - more)
   for (name in names(the$warm)) {
-    if (memory_held() <= most) break
-    if (part_rest(name, room)) the$rested <- the$rested + the$parts[[name]]$weight
+    if (over <= 0) break
+    if (!part_rest(name, room)) next
+    weight <- the$parts[[name]]$weight
+    over <- over - weight
+    the$rested <- the$rested + weight
   }
   # Collecting takes tens of milliseconds.
   if (the$rested > 2^23) {
@@ -96,26 +99,26 @@ parts_fit <- function(room, more = 0) {
 # Whether a part is only in its file now.
 part_rest <- function(name, room) {
   kept <- the$parts[[name]]
-  if (kept$stays) {
-    return(FALSE)
-  }
-  if (!kept$file) {
-    path <- file_path(room, "part", kept$key)
-    rows <- frame_rows(kept$data)
-    written <- tryCatch(
-      .Call(ffi_block_write, list(kept$data), rows, kept$key, c(0, -1), path),
-      error = function(e) list()
-    )
-    if (is.list(written)) {
-      unlink(path)
-      the$parts[[name]]$stays <- TRUE
-      return(FALSE)
-    }
-    the$parts[[name]]$file <- TRUE
-  }
-  the$parts[[name]]["data"] <- list(NULL)
+  written <- kept$file || part_write_file(kept, room)
   the$warm <- the$warm[names(the$warm) != name]
-  TRUE
+  if (written) {
+    the$parts[[name]]$file <- TRUE
+    the$parts[[name]]["data"] <- list(NULL)
+  } else {
+    the$parts[[name]]$stays <- TRUE
+    note_use(name)
+  }
+  written
+}
+
+part_write_file <- function(kept, room) {
+  path <- file_path(room, "part", kept$key)
+  written <- tryCatch(
+    .Call(ffi_block_write, list(kept$data), frame_rows(kept$data), kept$key, c(0, -1), path),
+    error = function(e) list()
+  )
+  if (is.list(written)) unlink(path)
+  !is.list(written)
 }
 
 # Names begin as remove_files() expects them, and name this worker's incarnation.

@@ -127,6 +127,6 @@ take_place <- function() {
   resume_threads()
   for (key in ls(the$jobs)) drop_job(key)
   the$parts <- list()
-  the$warm <- double()
+  the$warm <- the$fixed <- double()
   the$failing <- NULL
 }

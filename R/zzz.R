@@ -30,6 +30,7 @@ the$jobs <- new.env(parent = emptyenv()) # of a worker: what the session sent on
 the$failing <- NULL # of a worker: the group whose function failed: list(text, key)
 the$parts <- list() # of a worker: parts of data, by stage and task
 the$warm <- double() # weights of those in memory, by the same: the one used last at the end
+the$fixed <- double() # weights of those that can't be elsewhere
 the$rested <- 0 # bytes taken out of memory since R last collected for that
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to
