@@ -36,8 +36,9 @@ part_run <- function(spec) {
       interruptible(part_step(state, step, spec$key))
     }
   })
-  # A function may have loaded data.table, and changed the part that it got: it is made again.
-  if (!is.null(spec$from) && !copies && changes_in_place()) part_drop(spec$from)
+  # A function may have loaded data.table, and changed columns of the part that it got, which other
+  # parts may have too: all are made again.
+  if (!copies && changes_in_place()) for (kept in the$parts) part_drop(kept$key)
   if (!is.null(outcome)) {
     outcome$file <- state$file
   } else if (is.null(state$result)) {

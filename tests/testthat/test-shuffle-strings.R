@@ -196,6 +196,20 @@ test_cluster("D12 Rows are the same after any way between workers", {
 
 test_cluster("D12 A function gets a part of its own, with row names that R made", {
   skip_if_not(has_data_table, "data.table isn't installed")
+  # Parts that share columns with the one that is changed, in a worker that loads data.table then.
+  fresh <- local_cluster(1)
+  whole <- data.frame(v = as.double(1:20000))
+  first <- partition_scatter(fresh, whole, parts = 2)
+  more <- partition_map(first, function(part) {
+    part$w <- 1
+    part
+  })
+  invisible(partition_map(more, function(part) {
+    data.table::setorder(data.table::setDT(part), -v)
+    part
+  }))
+  expect_identical(partition_collect(first), whole)
+  expect_identical(partition_collect(more)$v, whole$v)
   cl <- local_cluster(2)
   local_seed(8)
   data <- data.frame(
