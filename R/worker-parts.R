@@ -82,6 +82,8 @@ memory_held <- function() sum(the$warm) + sum(the$fixed) + .Call(ffi_block_held)
 # (NULL: the temporary directory), tag), from the session. more: bytes that are about to be added.
 parts_fit <- function(room, more = 0) {
   over <- memory_held() - (room$bytes - more)
+  # R lets 64 MB of garbage pile up before it collects: much where memory is little.
+  the$tight <- over > 0 || room$bytes < 2^27
   for (name in names(the$warm)) {
     if (over <= 0) break
     if (!part_rest(name, room)) next

@@ -50,17 +50,20 @@ write_part_file <- function(x, path, step) {
   if (step$format == "rds" && isTRUE(step$args$compress)) {
     return(write_gzip(serialize(x, NULL), path))
   }
-  bytes <- tryCatch(
+  tryCatch(
     switch(step$format,
-      parquet = parquet_bytes(x, step),
-      csv = csv_bytes(x),
-      rds = rds_bytes(x, step$args$compress)
+      parquet = write_bytes(parquet_bytes(x, step), path),
+      csv = write_csv_file(x, path),
+      rds = write_bytes(rds_bytes(x, step$args$compress), path)
     ),
     error = function(e) {
       if (inherits(e, "muster_part_error") || is_memory_error(e)) stop(e) # tidy: passed on
       part_error(paste0("Can't write it as ", step$format, ": ", conditionMessage(e)))
     }
   )
+}
+
+write_bytes <- function(bytes, path) {
   check_written(.Call(ffi_file_write, path, bytes))
   as.double(length(bytes))
 }
@@ -137,29 +140,38 @@ is_no_room <- function(outcome) {
   errno_is(outcome$errno, c("ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "ENFILE", "ENOMEM"))
 }
 
-# As write.csv(), but numbers have as many digits as they need.
-csv_bytes <- function(x) {
+# As write.csv(), but numbers have as many digits as they need. Some rows at a time: text takes many
+# times the memory of numbers.
+write_csv_file <- function(x, path) {
   bad <- vapply(x, function(column) is.list(column) || length(dim(column)) > 0L, NA)
   if (any(bad)) {
     part_error(paste0("Column `", names(x)[bad][1L], "` can't be written as csv: it is ",
       describe(x[[which(bad)[1L]]]), "."
     ))
   }
-  quoted <- which(vapply(x, function(column) is.character(column) || is.factor(column), NA))
-  # The text of numbers takes many times their memory. Methods of classes may look at all rows.
+  quoted <- unname(which(vapply(x, function(column) is.character(column) || is.factor(column), NA)))
+  # The text of an element may depend on the others, as for times.
   n <- frame_rows(x)
-  alone <- vapply(x, function(column) is.object(column) && !is.factor(column), NA)
-  if (n <= csv_rows_most || any(alone)) {
-    return(csv_chunk(x, unname(quoted), TRUE))
+  x <- new_frame(lapply(x, function(column) {
+    if (is.object(column) && !is.factor(column)) as.character(column) else column
+  }), n)
+  tight <- the$tight
+  most <- max(1, (if (tight) csv_cells_most %/% 4 else csv_cells_most) %/% max(1L, length(x)))
+  starts <- seq.int(1, max(1, n), by = most)
+  for (from in starts) {
+    rows <- if (length(starts) > 1L) take_rows(x, as.integer(from:min(n, from + most - 1))) else x
+    bytes <- csv_bytes(rows, quoted, header = from == 1)
+    check_written(
+      if (from == 1) .Call(ffi_file_write, path, bytes) else .Call(ffi_file_add, path, bytes)
+    )
+    if (tight) .Call(ffi_memory_return)
   }
-  unlist(lapply(seq.int(1, n, by = csv_rows_most), function(from) {
-    rows <- as.integer(from:min(n, from + csv_rows_most - 1))
-    csv_chunk(take_rows(x, rows), unname(quoted), from == 1)
-  }))
+  if (length(starts) > 1L) check_written(.Call(ffi_file_sync, path))
+  file.size(path)
 }
-csv_rows_most <- 2^15
+csv_cells_most <- 2^18
 
-csv_chunk <- function(x, quoted, header) {
+csv_bytes <- function(x, quoted, header) {
   columns <- lapply(x, function(column) {
     if (is.double(column) && !is.object(column)) double_text(column) else column
   })

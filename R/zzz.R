@@ -31,6 +31,8 @@ the$failing <- NULL # of a worker: the group whose function failed: list(text, k
 the$parts <- list() # of a worker: parts of data, by stage and task
 the$warm <- double() # weights of those in memory, by the same: the one used last at the end
 the$fixed <- double() # weights of those that can't be elsewhere
+the$without_rows <- NULL # of a worker: what a verb of dplyr's gave for no rows, see dplyr_verb()
+the$tight <- FALSE # of a worker: is there little memory?
 the$rested <- 0 # bytes taken out of memory since R last collected for that
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to

@@ -41,14 +41,14 @@ static int sync_all(int fd) {
   return rc == 0 || errno == EINVAL ? 0 : -1;
 }
 
-int mst_store_write(const char *path, const void *bytes, size_t n,
-                    struct mst_err *err) {
-  const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+static int store(const char *path, int flags, const void *bytes, size_t n,
+                 struct mst_err *err) {
+  const int fd = open(path, O_WRONLY | O_CLOEXEC | flags, 0666);
   if (fd < 0) return fail(err, "open");
   const char *call = NULL;
   if (write_all(fd, bytes, n) != 0) {
     call = "write";
-  } else if (sync_all(fd) != 0) {
+  } else if ((flags & O_CREAT) != 0 && sync_all(fd) != 0) {
     call = "fsync";
   }
   const int why = errno;
@@ -59,6 +59,16 @@ int mst_store_write(const char *path, const void *bytes, size_t n,
   const int rc = fail(err, call == NULL ? "close" : call);
   (void)unlink(path);
   return rc;
+}
+
+int mst_store_write(const char *path, const void *bytes, size_t n,
+                    struct mst_err *err) {
+  return store(path, O_CREAT | O_EXCL, bytes, n, err);
+}
+
+int mst_store_add(const char *path, const void *bytes, size_t n,
+                  struct mst_err *err) {
+  return store(path, O_APPEND, bytes, n, err);
 }
 
 int mst_store_sync(const char *path, struct mst_err *err) {

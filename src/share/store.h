@@ -12,6 +12,11 @@
 int mst_store_write(const char *path, const void *bytes, size_t n,
                     struct mst_err *err);
 
+// mst_store_add puts n bytes at the end of a file that mst_store_write has made; call
+// mst_store_sync after the last. As mst_store_write, but the disk may not have the bytes yet.
+int mst_store_add(const char *path, const void *bytes, size_t n,
+                  struct mst_err *err);
+
 // mst_store_sync returns once the disk has the current contents of a file, or of a folder's list of
 // names. Any thread; blocks while writing; no locks. Returns 0, or -MST_ESYS as above. A file
 // system that can't sync folders (EINVAL) isn't an error.

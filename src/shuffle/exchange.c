@@ -369,7 +369,8 @@ enum mst_fetched mst_exchange_state(size_t index) {
 // is truncated this process would die.
 static int read_file(const char *path, const struct mst_block *block,
                      struct mst_map **map, struct mst_err *err) {
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  // O_NONBLOCK: whatever took the file's place, such as a FIFO, mustn't block.
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     return mst_err_set(err, MST_EPROTO, errno, "open", "%s", strerror(errno));
   }

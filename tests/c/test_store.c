@@ -39,7 +39,11 @@ TEST("A stored file has its bytes, and an existing one is left alone") {
   check_content("bytes");
   CHECK_INT(mst_store_sync(file, &err), 0);
   CHECK_INT(mst_store_sync(folder, &err), 0);
+  CHECK_INT(mst_store_add(file, " and more", 9, &err), 0);
+  check_content("bytes and more");
   CHECK_INT(unlink(file), 0);
+  CHECK_INT(mst_store_add(file, "bytes", 5, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, ENOENT);
   CHECK_INT(mst_store_sync(file, &err), -MST_ESYS);
   CHECK_INT(err.sys_errno, ENOENT);
   CHECK_INT(mst_store_write(file, "", 0, &err), 0);
@@ -67,6 +71,11 @@ TEST("A failed write leaves no file, and the error names call and reason") {
     CHECK(strcmp(err.call, cases[i].call) == 0);
     CHECK(stat(file, &st) != 0);
   }
+  CHECK_INT(mst_store_write(file, "bytes", 5, &err), 0);
+  mst_fault_arm("store.write", 1, ENOSPC);
+  CHECK_INT(mst_store_add(file, "bytes", 5, &err), -MST_ESYS);
+  CHECK_INT(err.sys_errno, ENOSPC);
+  CHECK(stat(file, &st) != 0);
   // A signal is no failure.
   mst_fault_arm("store.write", 1, EINTR);
   CHECK_INT(mst_store_write(file, "bytes", 5, &err), 0);

@@ -33,6 +33,21 @@ test_cluster("Files that workers write", {
     expect_identical(one, rows[1:15, ])
   })
 
+  test_that("csv of many rows is as if they were written at once", {
+    n <- 100000L
+    long <- data.frame(
+      id = seq_len(n), s = sample(c("a", "b\"c", NA), n, TRUE), f = factor(seq_len(n) %% 3L),
+      day = as.Date("2020-02-28") + seq_len(n), at = as.POSIXct("2020-02-28", "UTC") + 1:n / 2
+    )
+    long$at[99999] <- NA
+    q <- partition_scatter(cl, long, parts = 1)
+    partition_write(q, path("long"), "csv")
+    utils::write.csv(long, path("long.csv"), row.names = FALSE)
+    sums <- tools::md5sum(c(path("long", "part-00001.csv"), path("long.csv")))
+    expect_identical(sums[[1L]], sums[[2L]])
+    unlink(path(c("long", "long.csv")), recursive = TRUE)
+  })
+
   test_that("Keys become folders, of every type, and columns come back where they were", {
     keys <- list(
       character = rows$k, logical = rows$flag, integer = rep(c(-3L, NA, 100000L), 20),

@@ -19,6 +19,7 @@ SEXP ffi_group_mask(SEXP values, SEXP results, SEXP at, SEXP names,
 SEXP ffi_group_values(SEXP results, SEXP k);
 SEXP ffi_group_alike(SEXP results);
 SEXP ffi_file_write(SEXP path, SEXP bytes);
+SEXP ffi_file_add(SEXP path, SEXP bytes);
 SEXP ffi_file_sync(SEXP path);
 SEXP ffi_fold_sum(SEXP x, SEXP group, SEXP count, SEXP na_rm);
 SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count, SEXP counts);

@@ -16,6 +16,16 @@ SEXP ffi_file_write(SEXP path, SEXP bytes) {
               &err);
 }
 
+// ffi_file_add puts these bytes at the end of a file that ffi_file_write has made. The disk has
+// them after ffi_file_sync. Gives NULL, or as above; then the file is gone.
+SEXP ffi_file_add(SEXP path, SEXP bytes) {
+  struct mst_err err;
+  mst_err_clear(&err);
+  const char *to = Rf_translateChar(STRING_ELT(path, 0));
+  return told(mst_store_add(to, RAW(bytes), (size_t)Rf_xlength(bytes), &err),
+              &err);
+}
+
 // ffi_file_sync returns once a file or folder is on the disk: NULL, or as above.
 SEXP ffi_file_sync(SEXP path) {
   struct mst_err err;
