@@ -59,7 +59,8 @@
 #' default half of what is free, of the machine or its control group, once each worker has room to
 #' work in. What is beyond goes to files with checksums, first the parts used longest ago: in the
 #' worker's temporary directory or in `getOption("muster.shuffle_folder")`, which all workers must
-#' be able to read. These options are the session's and are read when a call begins. So data may be
+#' be able to read; what a killed session has left there goes when the next one uses the folder.
+#' These options are the session's and are read when a call begins. So data may be
 #' larger than memory, as long as a few parts for each worker aren't: choose small ones by `parts`,
 #' or `.bytes` of [partition_read()]. Results don't depend on what goes to files.
 #' If the files of rows that are sent don't fit, the error is of class `muster_error_limit`.

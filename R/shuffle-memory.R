@@ -16,12 +16,27 @@ memory_share <- function(worker, held, claimed, memory) {
   max(0, held[worker] + if (left > 0) left / (1 + sum(idle)) else left)
 }
 
+# The options, read when a run begins: list(bytes, folder), each NULL if it isn't set.
+memory_options <- function(call) {
+  bytes <- getOption("muster.shuffle_memory")
+  good <- is.numeric(bytes) && length(bytes) == 1L && !is.na(bytes) && bytes >= 0
+  if (!is.null(bytes) && !good) {
+    abort_input("options(muster.shuffle_memory)", "NULL or a number of bytes", bytes, call)
+  }
+  folder <- getOption("muster.shuffle_folder")
+  if (!is.null(folder)) {
+    folder <- path.expand(check_string(folder, "options(muster.shuffle_folder)", call))
+    # Workers, and the session later on, are in other folders.
+    if (!startsWith(folder, "/")) folder <- file.path(getwd(), folder)
+  }
+  list(bytes = if (good) as.double(bytes), folder = folder)
+}
+
 # The bytes for all workers. By default half of what is free once each has room to work in: R's own
 # memory, which fork() has shared so far, and several times the largest part.
 shuffle_memory <- function(run) {
-  set <- getOption("muster.shuffle_memory")
-  if (is.numeric(set) && length(set) == 1L && !is.na(set)) {
-    return(as.double(set))
+  if (!is.null(run$memory$bytes)) {
+    return(run$memory$bytes)
   }
   work <- sum(run$ours) * max(2^26, 6 * run$largest)
   max(0, run$free - work) / 2
@@ -50,9 +65,26 @@ memory_room <- function(run, worker) {
   claimed[busy] <- run$claimed[busy]
   bytes <- memory_share(worker, shuffle$held, claimed, shuffle_memory(run))
   run$claimed[worker] <- bytes
-  folder <- getOption("muster.shuffle_folder")
-  if (!is.null(folder)) shuffle$folders <- union(shuffle$folders, folder)
-  list(bytes = bytes, folder = folder, tag = shuffle$tag)
+  list(bytes = bytes, folder = run$memory$folder, tag = shuffle$tag)
+}
+
+# In names of files: the session's host and process, so that files of killed ones are known.
+memory_tag <- function() paste(memory_host(), Sys.getpid(), basename(tempfile("")), sep = "_")
+
+memory_host <- function() gsub("[^[:alnum:].]", "", Sys.info()[["nodename"]])
+
+# A run's files may be in this folder from now on.
+memory_use_folder <- function(shuffle, folder) {
+  if (is.null(folder) || folder %in% shuffle$folders) {
+    return()
+  }
+  shuffle$folders <- c(shuffle$folders, folder)
+  # Those that killed sessions have left.
+  start <- paste0("^(blocks|part)-", memory_host(), "_([0-9]{1,9})_.*$")
+  files <- list.files(folder, start)
+  owners <- as.integer(sub(start, "\\2", files))
+  files <- file.path(folder, files[!vapply(owners, process_runs, NA)])
+  unlink(Filter(owned_by_us, files))
 }
 
 # Files in `muster.shuffle_folder` that a killed worker, or a stopped cluster, has left. self: of a

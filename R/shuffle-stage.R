@@ -29,7 +29,7 @@ shuffle_of <- function(cl, call) {
   shuffle$links <- list() # by worker: where it listens, see links_note()
   shuffle$held <- double() # by worker: bytes in memory, as it last told
   shuffle$seen <- NULL # the workers when that was last looked through, see memory_see()
-  shuffle$tag <- basename(tempfile("")) # in names of files
+  shuffle$tag <- memory_tag()
   shuffle$folders <- character() # where they may be, other than in temporary directories
   the$shuffles[[id]] <- shuffle
   shuffle

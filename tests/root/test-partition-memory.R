@@ -29,22 +29,20 @@ run_in_group <- function(group, code) {
   list(status = run$status, told = run$told, text = describe_run(run))
 }
 
-test_cluster("D7 A table of three times a group's memory is read, grouped and written in it", {
-  limit_time(200)
-  size <- 400 * 2^20
-  group <- local_memory_group(size)
-  folder <- local_folder()
-  files <- file.path(folder, "in", sprintf("%03d.rds", 1:216))
-  dir.create(dirname(files[1L]))
-  local_seed(76)
+large_rows <- function() {
   n <- 190000L
-  data <- data.frame(
+  data.frame(
     id = seq_len(n), g = sample.int(900L, n, TRUE), s = sample(state.name, n, TRUE),
-    x = rnorm(n), y = runif(n)
+    x = round(rnorm(n), 6), y = round(runif(n), 6)
   )
-  expect_gt(length(files) * as.numeric(object.size(data)), 3 * size)
-  saveRDS(data, files[1L], compress = FALSE)
-  expect_true(all(file.link(files[1L], files[-1L]))) # the same rows in each
+}
+
+# Files of the same rows are read, shuffled, summarised, mapped and written in a group of this size.
+# write: arguments of partition_write().
+expect_fits <- function(data, files, size, write) {
+  group <- local_memory_group(size)
+  folder <- dirname(dirname(files[1L]))
+  expect_true(all(file.link(files[1L], files[-1L])))
   run <- run_in_group(group, bquote({
     options(muster.quiet = TRUE)
     cl <- cluster_start(2)
@@ -57,18 +55,46 @@ test_cluster("D7 A table of three times a group's memory is read, grouped and wr
       d$z <- ave(d$x, d$g)
       d
     })
-    partition_write(q, .(file.path(folder, "out")), "rds", compress = FALSE)
+    do.call(partition_write, c(list(q, .(file.path(folder, "out"))), .(write)))
     tell(rows = nrow(q), sums = sums, same = identical(pids(), before))
   }))
   expect_identical(run$status, 0L, info = run$text)
-  expect_equal(run$told$rows, length(files) * n)
+  expect_equal(run$told$rows, length(files) * nrow(data))
   gc()
   # No worker was lost for memory.
   expect_true(run$told$same)
   sums <- run$told$sums[order(run$told$sums$g), ]
   expect_identical(sums$n, as.integer(table(data$g)) * length(files))
   expect_equal(sums$x, as.numeric(tapply(data$x, data$g, sum)) * length(files))
-  written <- list.files(file.path(folder, "out"), "[.]rds$", full.names = TRUE)
+  list.files(file.path(folder, "out"), "^part", full.names = TRUE)
+}
+
+test_cluster("D7 A table of three times a group's memory is read, grouped and written in it", {
+  limit_time(200)
+  folder <- local_folder()
+  files <- file.path(folder, "in", sprintf("%03d.rds", 1:216))
+  dir.create(dirname(files[1L]))
+  local_seed(76)
+  data <- large_rows()
+  size <- 400 * 2^20
+  expect_gt(length(files) * as.numeric(object.size(data)), 3 * size)
+  saveRDS(data, files[1L], compress = FALSE)
+  written <- expect_fits(data, files, size, list("rds", compress = FALSE))
   part <- readRDS(written[1L])
+  expect_equal(part$z[1L], mean(data$x[data$g == part$g[1L]]))
+})
+
+test_cluster("D7 So is a table of csv files, which are larger than the group's memory too", {
+  limit_time(400)
+  folder <- local_folder()
+  files <- file.path(folder, "in", sprintf("%03d.csv", 1:112))
+  dir.create(dirname(files[1L]))
+  local_seed(76)
+  data <- large_rows()
+  size <- 400 * 2^20
+  utils::write.csv(data, files[1L], row.names = FALSE)
+  expect_gt(length(files) * file.size(files[1L]), 2 * size)
+  written <- expect_fits(data, files, size, list("csv"))
+  part <- utils::read.csv(written[1L])
   expect_equal(part$z[1L], mean(data$x[data$g == part$g[1L]]))
 })

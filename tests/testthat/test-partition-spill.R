@@ -139,10 +139,56 @@ test_cluster("Parts that lie in files", {
     missed <- plan_counts(q)$missed
     expect_identical(partition_collect(q), want)
     expect_gte(plan_counts(q)$missed - missed, 4)
+    # One that would wait for a writer.
+    file <- grep(paste0("-", q$stage, "-[0-9]+-"), spill_files(folder), value = TRUE)[1]
+    unlink(file)
+    expect_identical(system2("mkfifo", file), 0L)
+    expect_identical(partition_collect(q), want)
     # Those that q is made from.
     for (file in spill_files(folder)) change_byte(file, file.size(file) %/% 2)
     expect_identical(partition_collect(q), want)
     expect_identical(partition_collect(p), data)
+  })
+
+  test_that("D7 A relative folder is that of when the call began", {
+    folder <- local_folder()
+    local_directory(dirname(folder))
+    here <- basename(folder)
+    data <- data.frame(id = 1:20000, x = 1:20000 / 7)
+    local_settings(muster.shuffle_memory = 0, muster.shuffle_folder = here)
+    p <- partition_map(partition_scatter(cl, data, parts = 4), identity)
+    expect_gt(length(spill_files(here)), 0)
+    missed <- plan_counts(p)$missed
+    setwd("/")
+    expect_identical(partition_collect(p), data)
+    expect_identical(plan_counts(p)$missed, missed)
+  })
+
+  test_that("D7 What killed sessions have left in the folder goes, and nothing else", {
+    folder <- local_folder()
+    dead <- 999999999L # more than any system has
+    host <- gsub("[^[:alnum:].]", "", Sys.info()[["nodename"]])
+    of <- function(pid) paste0("part-", host, "_", pid, "_file1-1-0-1-1-1")
+    stays <- c(of(Sys.getpid()), sub(host, "other.host", of(dead)), "part-1", "mine")
+    writeLines("x", file.path(folder, of(dead)))
+    for (name in stays) writeLines("x", file.path(folder, name))
+    local_settings(muster.shuffle_memory = 1e9, muster.shuffle_folder = folder)
+    p <- partition_scatter(cl, data.frame(id = 1:3), parts = 1)
+    expect_identical(partition_collect(p)$id, 1:3)
+    expect_identical(sort(list.files(folder)), sort(stays))
+  })
+
+  test_that("D7 Options of memory that can't be are refused", {
+    data <- data.frame(id = 1:10)
+    for (bad in list("1e9", -1, NA_real_, c(1, 2), TRUE)) {
+      local_settings(muster.shuffle_memory = bad)
+      expect_error(partition_scatter(cl, data), "shuffle_memory", class = "muster_error_input")
+    }
+    local_settings(muster.shuffle_memory = NULL)
+    for (bad in list(3, NA_character_, "", c("a", "b"))) {
+      local_settings(muster.shuffle_folder = bad)
+      expect_error(partition_scatter(cl, data), "shuffle_folder", class = "muster_error_input")
+    }
   })
 
   test_that("D7 Without a place for files parts stay in memory, and nothing is lost", {
@@ -171,7 +217,7 @@ test_cluster("D7 A worker that is killed while parts lie in files, and what then
   s <- partition_shuffle(q, "g", parts = 4)
   want <- partition_collect(s)
   of_worker <- function(k, epoch) {
-    list.files(folder, paste0("^(part|blocks)-[0-9a-f]+-", k, "-", epoch, "-"))
+    list.files(folder, paste0("^(part|blocks)-[^-]+-", k, "-", epoch, "-"))
   }
   before <- length(of_worker(1, 0))
   expect_gt(before, 0)
