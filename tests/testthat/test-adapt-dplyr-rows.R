@@ -236,6 +236,26 @@ if (has_dplyr) test_cluster("Data of two workers, in dplyr's verbs without group
     all <- dplyr::collect(dplyr::do(p, fit = stats::lm(d ~ row, data = .)))
     expect_equal(stats::coef(all$fit[[1L]]), stats::coef(stats::lm(d ~ row, x)))
   })
+  test_that("Parts that verbs leave without groups don't take part in the columns of later ones", {
+    some <- function(d) dplyr::filter(dplyr::group_by(d, f), n() > 60) # of one group or none
+    need_rows <- function(value) if (length(value)) value else stop("no rows")
+    pipes <- list(
+      function(d) {
+        dplyr::group_modify(some(d), ~ data.frame(slope = coef(stats::lm(d ~ row, .x))[[2L]]))
+      },
+      function(d) dplyr::do(some(d), data.frame(top = stats::lm(d ~ row, .)$coefficients[[1L]])),
+      function(d) dplyr::transmute(some(d), z = need_rows(row)),
+      function(d) dplyr::mutate(some(d), z = need_rows(row), .keep = "none"),
+      function(d) dplyr::mutate(some(d), z = need_rows(row), d = NULL)
+    )
+    expect_true(any(table(x$f) > 60) && !all(table(x$f) > 60))
+    for (pipe in pipes) {
+      want <- as.data.frame(pipe(x))
+      got <- as.data.frame(dplyr::collect(pipe(p)))
+      expect_equal(sorted_rows(got), sorted_rows(want), info = deparse(body(pipe))[1L])
+    }
+  })
+
   test_that("What an attack found: dplyr's value, or a refusal, and never another value", {
     refused <- function(code) {
       expect_error(dplyr::mutate(p, z = !!code), "for each row", class = "muster_error_input",
