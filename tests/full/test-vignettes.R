@@ -61,8 +61,8 @@ test_that("functions and vignettes that vignettes name exist", {
 install_vignettes <- function(folder) {
   source <- write_tiny("vignettes.only", "f <- function() NULL", base = folder)
   dir.create(file.path(source, "vignettes"))
-  # The one with data of another package takes its time.
-  file.copy(grep("groups", vignettes, value = TRUE, invert = TRUE),
+  # Those with data of another package take their time.
+  file.copy(grep("groups|flights", vignettes, value = TRUE, invert = TRUE),
     file.path(source, "vignettes"))
   library <- file.path(folder, "library")
   dir.create(library)
