@@ -15,13 +15,13 @@ union.muster_partition <- function(x, y, ...) {
 #' @exportS3Method dplyr::intersect
 intersect.muster_partition <- function(x, y, ...) {
   y <- set_side(x, y, dplyr_call("intersect"))
-  distinct_rows(with_groups(among_verb("semi_join", x, y, names(x), list()), groups_of(x)))
+  distinct_rows(with_groups(among_verb("semi_join", x, y, names(x)), groups_of(x)))
 }
 
 #' @exportS3Method dplyr::setdiff
 setdiff.muster_partition <- function(x, y, ...) {
   y <- set_side(x, y, dplyr_call("setdiff"))
-  distinct_rows(with_groups(among_verb("anti_join", x, y, names(x), list()), groups_of(x)))
+  distinct_rows(with_groups(among_verb("anti_join", x, y, names(x)), groups_of(x)))
 }
 
 distinct_rows <- function(p) {
@@ -31,7 +31,7 @@ distinct_rows <- function(p) {
 # y on the workers, with the columns of x in their order.
 set_side <- function(x, y, call) {
   cl <- check_partition(x, "x", call)$cl
-  if (is.data.frame(y)) y <- partition_scatter(cl, plain_side(y))
+  if (is.data.frame(y)) y <- partition_scatter(cl, plain_frame(y))
   check_partition(y, "y", call)
   if (!setequal(names(x), names(y))) {
     abort_muster("input", paste0(
@@ -45,9 +45,7 @@ set_side <- function(x, y, call) {
 # The parts of x, and then those of y.
 stack_parts <- function(x, y, call) {
   sides <- list(check_partition(x, "x", call), check_partition(y, "y", call))
-  if (!identical(sides[[1L]]$shuffle, sides[[2L]]$shuffle)) {
-    abort_muster("input", "`x` and `y` must be on the same cluster.", argument = "y", call = call)
-  }
+  check_same_cluster(sides[[1L]], sides[[2L]], call)
   counts <- c(sides[[1L]]$stage$count, sides[[2L]]$stage$count)
   far <- lapply(sides, split_stage, by = character(), parts = 1L)
   steps <- function(task) {

@@ -1,4 +1,4 @@
-# dplyr's joins, and verbs that choose rows by their place: see adapt-dplyr.R.
+# dplyr's verbs that choose rows by their place: see adapt-dplyr.R.
 
 # ---- Rows by place
 
@@ -152,87 +152,6 @@ taken_steps <- function(counts, from_end) {
     list(list(kind = "inner", fun = "take_end", args = list(counts[task], from_end)))
   }
 }
-
-# ---- Joins
-
-#' @exportS3Method dplyr::inner_join
-inner_join.muster_partition <- function(x, y, by = NULL, ...) {
-  join_verb("inner_join", x, y, by, list(...))
-}
-
-#' @exportS3Method dplyr::left_join
-left_join.muster_partition <- function(x, y, by = NULL, ...) {
-  join_verb("left_join", x, y, by, list(...), all.x = TRUE)
-}
-
-#' @exportS3Method dplyr::right_join
-right_join.muster_partition <- function(x, y, by = NULL, ...) {
-  join_verb("right_join", x, y, by, list(...), all.y = TRUE)
-}
-
-#' @exportS3Method dplyr::full_join
-full_join.muster_partition <- function(x, y, by = NULL, ...) {
-  join_verb("full_join", x, y, by, list(...), all.x = TRUE, all.y = TRUE)
-}
-
-#' @exportS3Method dplyr::semi_join
-semi_join.muster_partition <- function(x, y, by = NULL, ...) {
-  among_verb("semi_join", x, y, by, list(...))
-}
-
-#' @exportS3Method dplyr::anti_join
-anti_join.muster_partition <- function(x, y, by = NULL, ...) {
-  among_verb("anti_join", x, y, by, list(...))
-}
-
-join_verb <- function(verb, x, y, by, more, all.x = FALSE, all.y = FALSE) {
-  call <- dplyr_call(verb)
-  if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
-  by <- join_by_of(by, x, y, call)
-  done <- partition_join(x, plain_side(y), by, all.x = all.x, all.y = all.y)
-  # As in dplyr, a group is none if its column, which `y` has too, got an ending.
-  with_groups(done, intersect(groups_of(x), names(done)))
-}
-
-# The rows of x with a row of y, or without: y's keys have a mark, which rows of x get.
-among_verb <- function(verb, x, y, by, more) {
-  call <- dplyr_call(verb)
-  if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
-  by <- join_by_of(by, x, y, call)
-  if (is.data.frame(y)) y <- partition_scatter(check_partition(x, "x", call)$cl, plain_side(y))
-  mark <- utils::tail(make.unique(c(names(x), unname(by), "mark")), 1L)
-  expr <- list(name = mark, code = TRUE, env = baseenv())
-  keys <- summarise_parts(check_partition(y, "y", call), list(expr), unname(by), call)
-  marked <- partition_join(x, keys, by, all.x = TRUE)
-  test <- if (verb == "semi_join") quote(!is.na(mark)) else quote(is.na(mark))
-  condition <- eval(call("substitute", test, list(mark = as.name(mark))))
-  code <- list(list(name = "condition", code = condition))
-  kept <- near_stage(open_handle(marked), list(
-    list(kind = "inner", fun = "filter_rows", args = list(code, row_settings(), list())),
-    list(kind = "inner", fun = "take_columns_of", args = list(names(x)))
-  ), call)
-  with_groups(kept, groups_of(x))
-}
-
-# As partition_join() takes it.
-join_by_of <- function(by, x, y, call) {
-  if (is.null(by)) {
-    by <- intersect(names(x), names(y))
-    if (!length(by)) {
-      abort_muster("input", "`x` and `y` have no column of the same name: give `by`.",
-        argument = "by", call = call
-      )
-    }
-    inform_muster("join", paste0("Joining by ", paste0("`", by, "`", collapse = ", "), "."))
-  }
-  if (inherits(by, "dplyr_join_by")) {
-    if (!all(by$condition == "==")) refuse_argument("join_by() of inequalities", call)
-    by <- stats::setNames(by$y, by$x)
-  }
-  if (is.null(names(by))) stats::setNames(by, by) else by
-}
-
-plain_side <- function(y) if (is.data.frame(y)) plain_frame(y) else y
 
 # ---- What can't be done
 

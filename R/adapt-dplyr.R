@@ -64,11 +64,19 @@
 #' session's, as are the time zone and the names of months and days; parts whose columns have other
 #' types are given the type that all rows have together.
 #'
+#' @section Joins:
+#' With dplyr's arguments, whichever version of it there is: `suffix`, `keep`, `na_matches`,
+#' `multiple` (`"any"` is the first), `unmatched` and `relationship`. Rows come by the part of their
+#' key; within a part in the order of `x`, for each row of `x` its matches in the order of `y`, and
+#' then the rows of `y` without a match: see [partition_join()]. `first` and `last` mean the order
+#' that [partition_collect()] would have for `y`. Keys have the type that those of both sides have
+#' together. Nothing is said of rows that match several where that is allowed. `y` may be a data
+#' frame of the session's, whatever `copy` says.
+#'
 #' @section Refused:
 #' With an error of class `muster_error_input` that says what to do instead: `rowwise()`,
-#' `nest_join()`, `cur_group_id()`, and the arguments `.drop`, `.preserve`, `.locale`, and those of
-#' joins but for `by`. Keys of a join keep the type of `x`, see [partition_join()]; sets of rows are
-#' of the same columns.
+#' `nest_join()`, `cur_group_id()`, and the arguments `.drop`, `.preserve`, `.locale`, `multiple =
+#' "warning"`, and `join_by()` of inequalities. Sets of rows are of the same columns.
 #'
 #' @section Cost:
 #' `filter()`, `mutate()` without groups and `select()`: as [partition_map()]. `summarise()`,

@@ -74,17 +74,26 @@ partition_join <- function(x, y, by, all = FALSE, all.x = all, all.y = all, part
     check_columns(y, call)
     y <- scatter(x$cl, source_frame(y), NULL, call)
   }
-  y <- check_partition(y, "y", call)
-  if (!identical(x$shuffle, y$shuffle)) {
-    abort_muster("input", "`x` and `y` must be on the same cluster.", argument = "y", call = call)
-  }
+  join_tables(x, check_partition(y, "y", call), by_x, by_y, c(all.x, all.y), parts, call)
+}
+
+# x, y: opened handles. all: of x, of y. form: what dplyr's joins ask for beyond that, see
+# join_form(), or NULL.
+join_tables <- function(x, y, by_x, by_y, all, parts, call, form = NULL) {
+  check_same_cluster(x, y, call)
   sides <- join_sides(x, y, by_x, by_y, min(parts, parts_most), call)
   x_rows <- share_matrix(sides[[1L]])
   y_rows <- colSums(share_matrix(sides[[2L]]))
-  tasks <- join_tasks(x_rows, y_rows, all.y)
-  steps <- join_steps(tasks, by_x, by_y, c(all.x, all.y))
+  tasks <- join_tasks(x_rows, y_rows, all[2L], isTRUE(form$whole))
+  steps <- join_steps(tasks, by_x, by_y, all, form)
   weights <- join_weights(tasks, x_rows, y_rows)
   gather_stage(x, nrow(tasks), steps, sides, call, weights = weights)$handle
+}
+
+check_same_cluster <- function(x, y, call) {
+  if (!identical(x$shuffle, y$shuffle)) {
+    abort_muster("input", "`x` and `y` must be on the same cluster.", argument = "y", call = call)
+  }
 }
 
 # Runs the stages that split x and y: the number of rows for each key decides how to go on. If

@@ -8,12 +8,13 @@ join_rows_least <- 5000
 #   part: of the key. from, to: map tasks of x.
 #   rest: 0: all of the part; 1: results for the rows of x, 2: y's rows without a partner.
 # A part with many more rows of x than the others, and than of y, is cut between map tasks, into
-# pieces of about the mean. The order of the rows is the same as without. This depends only on the
-# data: it is the same for any number of workers.
-join_tasks <- function(x_rows, y_rows, all_y) {
+# pieces of about the mean, unless it must be whole. The order of the rows is the same as without.
+# This depends only on the data: it is the same for any number of workers.
+join_tasks <- function(x_rows, y_rows, all_y, whole = FALSE) {
   maps <- nrow(x_rows)
   total <- colSums(x_rows)
   pieces <- round(total / pmax(mean(total), y_rows, join_rows_least))
+  if (whole) pieces[] <- 0
   do.call(rbind, lapply(seq_along(total), function(part) {
     rows <- x_rows[, part]
     some <- which(rows > 0)
@@ -38,16 +39,18 @@ join_weights <- function(tasks, x_rows, y_rows) {
 }
 
 # One function returns all tasks' steps: see data_steps().
-join_steps <- function(tasks, by_x, by_y, all) {
+join_steps <- function(tasks, by_x, by_y, all, form = NULL) {
   force(tasks)
   force(by_x)
   force(by_y)
   force(all)
+  force(form)
   function(task) {
     one <- as.integer(tasks[task, ])
     list(list(
       kind = "gather", by_x = by_x, by_y = by_y, part = one[1L], tasks = one[2:3],
-      all = all & c(TRUE, one[4L] == 0L), rest = one[4L] == 2L
+      all = all & c(TRUE, one[4L] == 0L), rest = one[4L] == 2L,
+      form = form
     ))
   }
 }

@@ -1,46 +1,157 @@
 # One part of a join, in workers.
 
 # step: by_x, by_y; all: whether to add rows of x, of y without a partner; rest: only y's rows
-# without a partner, of a part whose other rows are made elsewhere.
+# without a partner, of a part whose other rows are made elsewhere; form: what dplyr's joins ask
+# for, see join_form(), or NULL.
 join_frames <- function(x, y, step) {
   by_x <- step$by_x
   by_y <- step$by_y
+  form <- step$form
   unknown <- !by_x %in% names(x)
-  x <- with_columns(x, by_x)
-  y <- with_columns(y, by_y)
-  pairs <- if (step$rest) join_rest(x, y, by_x, by_y) else join_pairs(x, y, by_x, by_y, step$all)
+  x <- with_columns(x, union(by_x, form$x))
+  y <- with_columns(y, union(by_y, form$y))
+  pairs <- join_pairs(x, y, step)
   left <- take_rows(x, pairs$x)
-  both <- if (step$all[2L] || step$rest) seq_along(by_x) else which(unknown)
-  left[match(by_x[both], names(x))] <- Map(
-    join_key, key_columns(x, by_x)[both], key_columns(y, by_y)[both], list(pairs)
-  )
+  if (!isTRUE(form$keep)) {
+    # dplyr's keys have the type that both sides have together.
+    other <- !is.null(form$x) & !mapply(is_alike, x[by_x], y[by_y])
+    both <- if (step$all[2L] || step$rest) seq_along(by_x) else which(unknown | other)
+    left[match(by_x[both], names(x))] <- Map(
+      join_key, key_columns(x, by_x)[both], key_columns(y, by_y)[both], list(pairs)
+    )
+  }
+  if (!is.null(form$x)) {
+    right <- take_rows(take_columns_of(y, unname(form$y)), pairs$y)
+    columns <- c(as.list(left)[form$x], as.list(right))
+    names(columns) <- c(names(form$x), names(form$y))
+    return(new_frame(columns, length(pairs$x)))
+  }
   right <- take_rows(new_frame(not_of_key(y, by_y), frame_rows(y)), pairs$y)
   join_columns(left, right, by_x)
 }
 
-join_pairs <- function(x, y, by_x, by_y, all) {
-  pairs <- .Call(
-    ffi_key_join, key_columns(x, by_x), frame_rows(x), key_columns(y, by_y), frame_rows(y), all
-  )
-  if (is.double(pairs)) {
-    part_error(paste0(
-      "It would have ", format(pairs, big.mark = ",", scientific = FALSE),
-      " rows, more than a data frame can have."
-    ), "limit")
+is_alike <- function(x, y) {
+  identical(typeof(x), typeof(y)) && identical(oldClass(x), oldClass(y)) &&
+    identical(attr(x, "levels", exact = TRUE), attr(y, "levels", exact = TRUE))
+}
+
+# list(x, y): numbers of the rows that belong together, NA for none, in the order of x and then y.
+join_pairs <- function(x, y, step) {
+  by_x <- step$by_x
+  by_y <- step$by_y
+  form <- step$form
+  all <- step$all
+  if (step$rest) {
+    # Rows of y whose key isn't in x.
+    x <- take_rows(x[by_x], key_groups(x, by_x)$first)
+    all <- c(FALSE, TRUE)
+  }
+  asks <- !is.null(form) &&
+    (form$never || form$multiple != "all" || any(form$single, form$matched))
+  pairs <- if (asks) {
+    form_pairs(x, y, step, all)
+  } else {
+    key_pairs(x, y, by_x, by_y, all)
+  }
+  if (step$rest) {
+    rows <- pairs$y[is.na(pairs$x)]
+    pairs <- list(x = rep(NA_integer_, length(rows)), y = rows)
   }
   pairs
 }
 
-# Rows of y whose key isn't in x.
-join_rest <- function(x, y, by_x, by_y) {
-  keys <- take_rows(x[by_x], key_groups(x, by_x)$first)
-  pairs <- join_pairs(keys, y, by_x, by_y, c(FALSE, TRUE))
-  rows <- pairs$y[is.na(pairs$x)]
-  list(x = rep(NA_integer_, length(rows)), y = rows)
+key_pairs <- function(x, y, by_x, by_y, all) {
+  pairs <- .Call(
+    ffi_key_join, key_columns(x, by_x), frame_rows(x), key_columns(y, by_y), frame_rows(y), all
+  )
+  if (is.double(pairs)) too_many_rows(pairs)
+  pairs
 }
 
-# The key's values: from x, or from y if there is no row of x.
+too_many_rows <- function(n) {
+  part_error(paste0(
+    "It would have ", format(n, big.mark = ",", scientific = FALSE),
+    " rows, more than a data frame can have."
+  ), "limit")
+}
+
+# Those of key_pairs() that dplyr's arguments leave, and what they demand of them.
+form_pairs <- function(x, y, step, all) {
+  form <- step$form
+  by_x <- step$by_x
+  by_y <- step$by_y
+  if (form$never) {
+    columns <- list(key_columns(x, by_x), key_columns(y, by_y))
+    x_at <- which(!has_missing(columns[[1L]], columns[[2L]]))
+    y_at <- which(!has_missing(columns[[2L]], columns[[1L]]))
+    pairs <- key_pairs(take_rows(x[by_x], x_at), take_rows(y[by_y], y_at), by_x, by_y,
+      c(FALSE, FALSE))
+    pairs <- list(x = x_at[pairs$x], y = y_at[pairs$y])
+  } else {
+    pairs <- key_pairs(x, y, by_x, by_y, c(FALSE, FALSE))
+  }
+  if (form$multiple %in% c("first", "last")) {
+    kept <- !duplicated(pairs$x, fromLast = form$multiple == "last")
+    pairs <- lapply(pairs, `[`, kept)
+  }
+  x_lone <- which(tabulate(pairs$x, frame_rows(x)) == 0L)
+  y_lone <- which(tabulate(pairs$y, frame_rows(y)) == 0L)
+  if (!step$rest) {
+    check_single(form$single[1L], pairs$x, x[by_x], "x", "y")
+    check_single(form$single[2L], pairs$y, y[by_y], "y", "x")
+    check_matched(form$matched[1L], x_lone, x[by_x], "x", "y")
+    check_matched(form$matched[2L], y_lone, y[by_y], "y", "x")
+  }
+  if (!all[1L]) x_lone <- integer()
+  if (!all[2L]) y_lone <- integer()
+  n <- as.double(length(pairs$x)) + length(x_lone) + length(y_lone)
+  if (n > .Machine$integer.max) too_many_rows(n)
+  of_x <- c(pairs$x, x_lone)
+  of_y <- c(pairs$y, rep(NA_integer_, length(x_lone)))
+  if (length(x_lone)) {
+    at <- order(of_x, method = "radix")
+    of_x <- of_x[at]
+    of_y <- of_y[at]
+  }
+  list(x = c(of_x, rep(NA_integer_, length(y_lone))), y = c(of_y, y_lone))
+}
+
+# Whether some column of a key is NA, as values that can be compared with those of the other.
+has_missing <- function(columns, others) {
+  Reduce(`|`, Map(function(column, other) {
+    if (is_int64(column)) {
+      return(is.na(int64_digits(column)[[1L]]))
+    }
+    is.na(if (is.factor(column) && !is.factor(other)) as.character(column) else column)
+  }, columns, others))
+}
+
+check_single <- function(asked, rows, keys, one, other) {
+  if (asked && anyDuplicated(rows)) {
+    part_error(paste0("Each row of `", one, "` must match at most 1 row of `", other,
+      "`, but one with ", key_text_of(keys, rows[duplicated(rows)][1L]), " matches several."))
+  }
+}
+
+check_matched <- function(asked, lone, keys, one, other) {
+  if (asked && length(lone)) {
+    part_error(paste0("Each row of `", one, "` must have a match in `", other,
+      "`, but one with ", key_text_of(keys, lone[1L]), " has none."))
+  }
+}
+
+key_text_of <- function(keys, row) {
+  group_text(lapply(take_rows(keys, row), function(column) {
+    column <- expand_strings(list(column))[[1L]]
+    if (is_int64(column)) int64_numbers(column) else column
+  }))
+}
+
+# The key's values: from x, or from y if there is no row of x. A side without rows has a say in
+# their type, too.
 join_key <- function(x, y, pairs) {
+  if (!length(x)) x <- take_rows(list(x), NA_integer_)[[1L]]
+  if (!length(y)) y <- take_rows(list(y), NA_integer_)[[1L]]
   rows <- pairs$x
   alone <- is.na(rows)
   rows[alone] <- length(x) + pairs$y[alone]

@@ -104,8 +104,7 @@ oracle_step <- function(data, order, side) {
       if ("other" %in% names(side) && "ks" %in% names(data)) {
         keys <- c(keys[keys != "ks"], ks = "other")
       }
-      # dplyr makes up names where an ending is there already, partition_join() refuses.
-      if (length(keys) && !any(grepl("[.][xy]$", names(data)))) {
+      if (length(keys)) {
         few <- min(length(keys), sample.int(2L, 1L))
         list(one(list("frame", "handle")), by = sample(keys, few))
       }

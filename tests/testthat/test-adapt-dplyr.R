@@ -220,7 +220,7 @@ test_dplyr("What needs all rows, or can't be done, is refused by name", {
   expect_error(dplyr::summarise(p, n = n(), .by = x, .groups = "drop"), "\\.groups")
   refused(dplyr::group_by(p, nope), "nope")
   refused(dplyr::inner_join(p, data.frame(z = 1)), "give `by`")
-  refused(dplyr::left_join(p, data.frame(x = 1), by = "x", keep = TRUE), "`keep`")
+  refused(dplyr::left_join(p, data.frame(x = 1), by = "x", keep = NA), "`keep`")
   expect_error(dplyr::select(p, nope), "nope")
   # It can be said that it does.
   got <- partition_map(p, function(part) dplyr::mutate(part, u = toupper(s)))

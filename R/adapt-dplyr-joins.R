@@ -1,0 +1,224 @@
+# dplyr's joins: see adapt-dplyr.R. Rows with the same key meet in one part, and what dplyr says of
+# a row's matches is said there, by muster itself (worker-join.R), whichever dplyr there is.
+
+#' @exportS3Method dplyr::inner_join
+inner_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
+                                        keep = NULL, na_matches = c("na", "never"),
+                                        multiple = "all", unmatched = "drop",
+                                        relationship = NULL) {
+  join_verb("inner_join", x, y, by, list(...), list(
+    copy = copy, suffix = suffix, keep = keep, na_matches = na_matches, multiple = multiple,
+    unmatched = unmatched, relationship = relationship
+  ))
+}
+
+#' @exportS3Method dplyr::left_join
+left_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
+                                       keep = NULL, na_matches = c("na", "never"),
+                                       multiple = "all", unmatched = "drop",
+                                       relationship = NULL) {
+  join_verb("left_join", x, y, by, list(...), list(
+    copy = copy, suffix = suffix, keep = keep, na_matches = na_matches, multiple = multiple,
+    unmatched = unmatched, relationship = relationship
+  ))
+}
+
+#' @exportS3Method dplyr::right_join
+right_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
+                                        keep = NULL, na_matches = c("na", "never"),
+                                        multiple = "all", unmatched = "drop",
+                                        relationship = NULL) {
+  join_verb("right_join", x, y, by, list(...), list(
+    copy = copy, suffix = suffix, keep = keep, na_matches = na_matches, multiple = multiple,
+    unmatched = unmatched, relationship = relationship
+  ))
+}
+
+#' @exportS3Method dplyr::full_join
+full_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
+                                       keep = NULL, na_matches = c("na", "never"),
+                                       multiple = "all", relationship = NULL) {
+  join_verb("full_join", x, y, by, list(...), list(
+    copy = copy, suffix = suffix, keep = keep, na_matches = na_matches, multiple = multiple,
+    relationship = relationship
+  ))
+}
+
+#' @exportS3Method dplyr::semi_join
+semi_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, ...,
+                                       na_matches = c("na", "never")) {
+  among_verb("semi_join", x, y, by, list(...), list(copy = copy, na_matches = na_matches))
+}
+
+#' @exportS3Method dplyr::anti_join
+anti_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, ...,
+                                       na_matches = c("na", "never")) {
+  among_verb("anti_join", x, y, by, list(...), list(copy = copy, na_matches = na_matches))
+}
+
+# more: what is none of the arguments. given: the arguments.
+join_verb <- function(verb, x, y, by, more, given) {
+  call <- dplyr_call(verb)
+  if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
+  opened <- check_partition(x, "x", call)
+  by <- join_by_of(by, x, y, call)
+  y <- join_side(y, opened, call)
+  form <- join_form(verb, names(x), y$stage$columns, by, given, call)
+  all <- c(verb %in% c("left_join", "full_join"), verb %in% c("right_join", "full_join"))
+  parts <- min(opened$stage$count, parts_most)
+  done <- join_tables(opened, y, names(by), unname(by), all, parts, call, form)
+  # As in dplyr, a group is none if its column, which `y` has too, got an ending.
+  with_groups(done, intersect(groups_of(x), names(done)))
+}
+
+# The rows of x with a row of y, or without: y's keys have a mark, which rows of x get.
+among_verb <- function(verb, x, y, by, more = list(), given = list()) {
+  call <- dplyr_call(verb)
+  if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
+  opened <- check_partition(x, "x", call)
+  by <- join_by_of(by, x, y, call)
+  never <- never_matches(given, call)
+  y <- join_side(y, opened, call)
+  check_join_columns(names(x), y$stage$columns, by, call)
+  mark <- utils::tail(make.unique(c(names(x), unname(by), "mark")), 1L)
+  expr <- list(name = mark, code = TRUE, env = baseenv())
+  keys <- open_handle(summarise_parts(y, list(expr), unname(by), call))
+  marked <- join_tables(opened, keys, names(by), unname(by), c(TRUE, FALSE),
+    min(opened$stage$count, parts_most), call, list(
+      never = never, multiple = "all", single = c(FALSE, FALSE), matched = c(FALSE, FALSE)
+    )
+  )
+  test <- if (verb == "semi_join") quote(!is.na(mark)) else quote(is.na(mark))
+  condition <- eval(call("substitute", test, list(mark = as.name(mark))))
+  code <- list(list(name = "condition", code = condition))
+  kept <- near_stage(open_handle(marked), list(
+    list(kind = "inner", fun = "filter_rows", args = list(code, row_settings(), list())),
+    list(kind = "inner", fun = "take_columns_of", args = list(names(x)))
+  ), call)
+  with_groups(kept, groups_of(x))
+}
+
+# ---- Arguments
+
+# The other table, opened.
+join_side <- function(y, x, call) {
+  if (is.data.frame(y)) {
+    check_columns(y, call)
+    return(open_handle(scatter(x$cl, source_frame(y), NULL, call)))
+  }
+  y <- check_partition(y, "y", call)
+  check_same_cluster(x, y, call)
+  y
+}
+
+# Columns of y by those of x.
+join_by_of <- function(by, x, y, call) {
+  if (is.null(by)) {
+    by <- intersect(names(x), names(y))
+    if (!length(by)) {
+      abort_muster("input", "`x` and `y` have no column of the same name: give `by`.",
+        argument = "by", call = call
+      )
+    }
+    inform_muster("join", paste0("Joining by ", paste0("`", by, "`", collapse = ", "), "."))
+  }
+  if (inherits(by, "dplyr_join_by")) {
+    if (!all(by$condition == "==")) refuse_argument("join_by() of inequalities", call)
+    by <- stats::setNames(by$y, by$x)
+  }
+  by_y <- unname(check_by(by, call))
+  by_x <- if (is.null(names(by))) by_y else ifelse(nzchar(names(by)), names(by), by_y)
+  stats::setNames(by_y, check_by(by_x, call))
+}
+
+check_join_columns <- function(x_names, y_names, by, call) {
+  missing <- setdiff(names(by), x_names)
+  if (length(missing) && length(x_names)) abort_column(missing[1L], x_names, "by", call)
+  missing <- setdiff(by, y_names)
+  if (length(missing) && length(y_names)) abort_column(missing[1L], y_names, "by", call)
+}
+
+# What dplyr's arguments mean for one part, for worker-join.R.
+#   never: NA isn't equal to NA.
+#   multiple: which matches of a row of x there are: "all", "first" or "last".
+#   single: whether a row of x, one of y, may have one match only.
+#   matched: whether each row of x, of y, must have one.
+#   whole: whether all rows of a key must be in one task.
+#   x, y: the columns of either that there are, with their new names.
+#   keep: whether the keys of both are there.
+join_form <- function(verb, x_names, y_names, by, given, call) {
+  check_flag(given$copy, "copy", call)
+  check_join_columns(x_names, y_names, by, call)
+  keep <- if (is.null(given$keep)) FALSE else check_flag(given$keep, "keep", call)
+  suffix <- given$suffix
+  if (!is.character(suffix) || length(suffix) != 2L || anyNA(suffix)) {
+    abort_input("suffix", "two strings", suffix, call)
+  }
+  multiple <- given$multiple
+  if (identical(multiple, "warning")) refuse_argument("multiple = \"warning\"", call)
+  if (is.null(multiple)) multiple <- "all"
+  multiple <- check_choice(multiple, "multiple", c("all", "any", "first", "last", "error"), call)
+  single <- join_single(given$relationship, call)
+  if (multiple == "error") single[1L] <- TRUE
+  matched <- join_matched(verb, given$unmatched, call)
+  form <- list(
+    never = never_matches(given, call), single = single, matched = matched,
+    multiple = switch(multiple, any = "first", error = "all", multiple),
+    whole = single[2L] || matched[2L], keep = keep
+  )
+  form <- c(form, join_names(x_names, y_names, by, suffix, keep))
+  made <- c(names(form$x), names(form$y))
+  if (anyDuplicated(made)) {
+    abort_muster("input", paste0(
+      "The join would have two columns `", made[anyDuplicated(made)], "`."
+    ), hints = "Give another `suffix`.", argument = "suffix", call = call)
+  }
+  form
+}
+
+never_matches <- function(given, call) {
+  choices <- c("na", "never")
+  na <- if (is.null(given$na_matches)) choices else given$na_matches
+  check_choice(na, "na_matches", choices, call) == "never"
+}
+
+join_single <- function(relationship, call) {
+  if (is.null(relationship)) {
+    return(c(FALSE, FALSE))
+  }
+  choices <- c("many-to-many", "many-to-one", "one-to-many", "one-to-one")
+  check_choice(relationship, "relationship", choices, call)
+  c(endsWith(relationship, "to-one"), startsWith(relationship, "one-to"))
+}
+
+# As in dplyr, only of the table whose rows could be dropped.
+join_matched <- function(verb, unmatched, call) {
+  if (is.null(unmatched)) unmatched <- "drop"
+  two <- verb == "inner_join" && length(unmatched) == 2L
+  for (one in if (two) unmatched else list(unmatched)) {
+    check_choice(one, "unmatched", c("drop", "error"), call)
+  }
+  rep_len(unmatched, 2L) == "error" &
+    c(verb %in% c("inner_join", "right_join"), verb %in% c("inner_join", "left_join", "nest_join"))
+}
+
+# The columns of x and of y that the result has, by their names there, as dplyr makes them up.
+join_names <- function(x_names, y_names, by, suffix, keep) {
+  new <- x_names
+  others <- if (keep) y_names else c(names(by), setdiff(y_names, c(names(by), by)))
+  at <- keep | !x_names %in% names(by)
+  new[at] <- suffixed(x_names[at], others, suffix[1L])
+  y_new <- suffixed(y_names, x_names, suffix[2L])
+  shown <- keep | !y_names %in% by
+  list(x = stats::setNames(x_names, new), y = stats::setNames(y_names[shown], y_new[shown]))
+}
+
+suffixed <- function(names, others, suffix) {
+  if (!nzchar(suffix)) {
+    return(names)
+  }
+  for (i in seq_along(names)) {
+    while (names[i] %in% c(others, names[seq_len(i - 1L)])) names[i] <- paste0(names[i], suffix)
+  }
+  names
+}
