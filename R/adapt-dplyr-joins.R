@@ -56,6 +56,29 @@ anti_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, ...,
   among_verb("anti_join", x, y, by, list(...), list(copy = copy, na_matches = na_matches))
 }
 
+# Each row of x with its matches as a data frame, in a column that is a list.
+#' @exportS3Method dplyr::nest_join
+nest_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, keep = NULL, name = NULL,
+                                       ..., na_matches = c("na", "never"), unmatched = "drop") {
+  call <- dplyr_call("nest_join")
+  name <- check_string(if (is.null(name)) rlang::as_label(rlang::enexpr(y)) else name, "name", call)
+  if (...length()) refuse_argument(c(names(list(...)), "...")[1L], call)
+  opened <- check_partition(x, "x", call)
+  by <- join_by_of(by, x, y, call)
+  kind <- if (is.data.frame(y)) frame_kind(y)
+  y <- join_side(y, opened, call)
+  given <- list(copy = copy, keep = keep, na_matches = na_matches, unmatched = unmatched,
+    multiple = "all", suffix = c("", "_other"))
+  form <- join_form("nest_join", names(x), y$stage$columns, by, given, call)
+  shown <- if (form$keep) y$stage$columns else setdiff(y$stage$columns, by)
+  # Before version 1.1 dplyr had tibbles there, whatever y was.
+  tibbles <- utils::packageVersion("dplyr") < "1.1.0" || c(kind, y$stage$as)[1L] == "tibble"
+  form$nest <- list(name = name, columns = shown, tibbles = tibbles)
+  parts <- min(opened$stage$count, parts_most)
+  done <- join_tables(opened, y, names(by), unname(by), c(TRUE, FALSE), parts, call, form)
+  with_groups(done, setdiff(groups_of(x), name))
+}
+
 # more: what is none of the arguments. given: the arguments.
 join_verb <- function(verb, x, y, by, more, given) {
   call <- dplyr_call(verb)

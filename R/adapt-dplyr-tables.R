@@ -165,8 +165,6 @@ refused_verb <- function(verb) {
 rowwise.muster_partition <- refused_verb("rowwise")
 #' @exportS3Method dplyr::group_data
 group_data.muster_partition <- refused_verb("group_data")
-#' @exportS3Method dplyr::nest_join
-nest_join.muster_partition <- refused_verb("nest_join")
 #' @exportS3Method dplyr::sample_n
 sample_n.muster_partition <- refused_verb("sample_n")
 #' @exportS3Method dplyr::sample_frac

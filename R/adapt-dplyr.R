@@ -13,9 +13,9 @@
 #' `rename()`, `rename_with()`, `relocate()`, `arrange()`, `group_by()`, `ungroup()`, `summarise()`,
 #' `count()`, `tally()`, `add_count()`, `distinct()`, `slice()`, `slice_head()`, `slice_tail()`,
 #' `slice_min()`, `slice_max()`, `slice_sample()`, `do()`, `group_modify()`, the joins
-#' `inner_join()`, `left_join()`, `right_join()`, `full_join()`, `semi_join()` and `anti_join()`,
-#' the sets `union()`, `union_all()`, `intersect()` and `setdiff()`, and `pull()`. Each gives
-#' another handle; `collect()` brings the rows to the session.
+#' `inner_join()`, `left_join()`, `right_join()`, `full_join()`, `semi_join()`, `anti_join()` and
+#' `nest_join()`, the sets `union()`, `union_all()`, `intersect()` and `setdiff()`, and `pull()`.
+#' Each gives another handle; `collect()` brings the rows to the session.
 #'
 #' Groups are right whatever parts their rows are in: rows move between the workers first, where a
 #' verb looks at those of a group together, and stay together for the verbs that follow.
@@ -71,11 +71,12 @@
 #' then the rows of `y` without a match: see [partition_join()]. `first` and `last` mean the order
 #' that [partition_collect()] would have for `y`. Keys have the type that those of both sides have
 #' together. Nothing is said of rows that match several where that is allowed. `y` may be a data
-#' frame of the session's, whatever `copy` says.
+#' frame of the session's, whatever `copy` says. The column of `nest_join()` has tibbles or data
+#' frames, also where `y` is a data.table.
 #'
 #' @section Refused:
 #' With an error of class `muster_error_input` that says what to do instead: `rowwise()`,
-#' `nest_join()`, `cur_group_id()`, and the arguments `.drop`, `.preserve`, `.locale`, `multiple =
+#' `cur_group_id()`, and the arguments `.drop`, `.preserve`, `.locale`, `multiple =
 #' "warning"`, and `join_by()` of inequalities. Sets of rows are of the same columns.
 #'
 #' @section Cost:

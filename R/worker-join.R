@@ -10,6 +10,9 @@ join_frames <- function(x, y, step) {
   unknown <- !by_x %in% names(x)
   x <- with_columns(x, union(by_x, form$x))
   y <- with_columns(y, union(by_y, form$y))
+  if (!is.null(form$nest)) {
+    return(nested_rows(x, y, step))
+  }
   pairs <- join_pairs(x, y, step)
   left <- take_rows(x, pairs$x)
   if (!isTRUE(form$keep)) {
@@ -28,6 +31,29 @@ join_frames <- function(x, y, step) {
   }
   right <- take_rows(new_frame(not_of_key(y, by_y), frame_rows(y)), pairs$y)
   join_columns(left, right, by_x)
+}
+
+# A column with the matches of each row as a data frame, the same one for all rows of a key.
+nested_rows <- function(x, y, step) {
+  by_x <- step$by_x
+  nest <- step$form$nest
+  groups <- key_groups(x, by_x)
+  step$all <- c(FALSE, FALSE)
+  step$form$single <- c(FALSE, FALSE)
+  pairs <- join_pairs(take_rows(x[by_x], groups$first), y, step)
+  # Data frames in a column have no dictionaries of their strings, see code_strings().
+  inner <- expand_strings(take_columns_of(y, nest$columns))
+  rows <- split(pairs$y, factor(pairs$x, seq_along(groups$first)))
+  frames <- lapply(unname(rows), function(at) {
+    as_kind(take_rows(inner, at), if (nest$tibbles) "tibble")
+  })
+  columns <- as.list(x)[names(x)]
+  for (k in which(!mapply(is_alike, x[by_x], y[step$by_y]))) {
+    own <- list(x = seq_len(frame_rows(x)))
+    columns[[by_x[k]]] <- join_key(.subset2(x, by_x[k]), .subset2(y, step$by_y[k]), own)
+  }
+  columns[[nest$name]] <- frames[groups$group]
+  new_frame(columns, frame_rows(x))
 }
 
 is_alike <- function(x, y) {

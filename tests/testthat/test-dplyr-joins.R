@@ -229,3 +229,63 @@ test_cluster("What a join can't do is refused by name", {
   expect_identical(dplyr::group_vars(dplyr::left_join(grouped, y, by = "k", keep = TRUE)),
     character())
 })
+
+test_cluster("nest_join() has each row's matches as a data frame, with dplyr's columns and types", {
+  skip_if_not(has_dplyr, "dplyr isn't installed")
+  limit_time(120)
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(2)
+  tried <- 0L
+  for (seed in 1:40) {
+    local_seed(seed)
+    t <- join_tables(cl, join_kinds())
+    if (!joins_alike(t$x) || !joins_alike(t$y)) next
+    args <- list(by = grep("^k", names(t$x), value = TRUE), keep = sample(c(TRUE, FALSE), 1L))
+    if (runif(1) < 0.5) args$name <- sample(c("inner", "v"), 1L)
+    if (has_new_joins) args$na_matches <- sample(c("na", "never"), 1L)
+    info <- paste(seed, paste(names(args), vapply(args, deparse1, ""), collapse = ", "))
+    nest <- function(x, rows) do.call(dplyr::nest_join, c(list(x, quote(rows)), args))
+    want <- nest(t$x, t$y)
+    for (y in list(t$y, t$py)) {
+      got <- as.data.frame(dplyr::collect(nest(t$px, y)))
+      expect_identical(names(got), names(want), info = info)
+      got <- got[order(got$row), , drop = FALSE]
+      row.names(got) <- NULL
+      # As lists, for columns whose class has no comparison of its own.
+      expect_identical(lapply(got, identity), lapply(want, identity), info = info)
+    }
+    tried <- tried + 1L
+  }
+  expect_gt(tried, 20L)
+})
+
+test_cluster("nest_join() with keys of two types, tibbles, groups, and after a loss", {
+  skip_if_not(has_dplyr, "dplyr isn't installed")
+  local_seed(1)
+  cl <- local_cluster(2)
+  x <- data.frame(k = c(1L, 2L, NA, 1L), row = 1:4)
+  y <- dplyr::tibble(k = c(1, 1, NA, 0.5), s = c("a", "b", NA, "d"))
+  p <- partition_scatter(cl, x, parts = 2)
+  nested <- dplyr::nest_join(dplyr::group_by(p, row), y, by = "k")
+  expect_identical(dplyr::group_vars(nested), "row")
+  want <- as.data.frame(dplyr::nest_join(x, y, by = "k"))
+  plain <- function(nested) {
+    got <- as.data.frame(dplyr::ungroup(dplyr::collect(nested)))
+    got <- got[order(got$row), ]
+    row.names(got) <- NULL
+    got
+  }
+  expect_identical(plain(nested), want)
+  for (pid in node_pids(cl)) tools::pskill(pid, tools::SIGKILL)
+  expect_identical(plain(nested), want)
+  # Rows of y alone.
+  rows <- dplyr::nest_join(dplyr::filter(p, row > 9L), y, by = "k")
+  expect_identical(dim(rows), c(0L, 3L))
+  refused <- function(text, ...) {
+    expect_error(dplyr::nest_join(p, y, by = "k", ...), text, class = "muster_error_input")
+  }
+  refused("must have a match in `x`, but one with `k` = 0.5", unmatched = "error")
+  refused("`name`", name = 1)
+  refused("`multiple`", multiple = "first")
+  expect_error(dplyr::nest_join(p, y, by = "nope"), "nope", class = "muster_error_input")
+})

@@ -77,6 +77,7 @@ verbs <- if (has_dplyr) {
     full_join = list(function(p) dplyr::full_join(p, side, by = "k"), moved),
     semi_join = list(function(p) dplyr::semi_join(p, side, by = "k"), c("inner", moved)),
     anti_join = list(function(p) dplyr::anti_join(p, side, by = "k"), c("inner", moved)),
+    nest_join = list(function(p) dplyr::nest_join(p, side, by = "k"), moved),
     pull = list(function(p) dplyr::pull(p, x), "inner")
   )
 }
