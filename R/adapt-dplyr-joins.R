@@ -64,6 +64,7 @@ nest_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, keep = NUL
   name <- check_string(if (is.null(name)) rlang::as_label(rlang::enexpr(y)) else name, "name", call)
   if (...length()) refuse_argument(c(names(list(...)), "...")[1L], call)
   opened <- check_partition(x, "x", call)
+  groups <- groups_of(x)
   by <- join_by_of(by, x, y, call)
   kind <- if (is.data.frame(y)) frame_kind(y)
   y <- join_side(y, opened, call)
@@ -76,7 +77,7 @@ nest_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, keep = NUL
   form$nest <- list(name = name, columns = shown, tibbles = tibbles)
   parts <- min(opened$stage$count, parts_most)
   done <- join_tables(opened, y, names(by), unname(by), c(TRUE, FALSE), parts, call, form)
-  with_groups(done, setdiff(groups_of(x), name))
+  with_groups(done, setdiff(groups, name))
 }
 
 # more: what is none of the arguments. given: the arguments.
@@ -84,6 +85,7 @@ join_verb <- function(verb, x, y, by, more, given) {
   call <- dplyr_call(verb)
   if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
   opened <- check_partition(x, "x", call)
+  groups <- groups_of(x)
   by <- join_by_of(by, x, y, call)
   y <- join_side(y, opened, call)
   form <- join_form(verb, names(x), y$stage$columns, by, given, call)
@@ -91,7 +93,7 @@ join_verb <- function(verb, x, y, by, more, given) {
   parts <- min(opened$stage$count, parts_most)
   done <- join_tables(opened, y, names(by), unname(by), all, parts, call, form)
   # As in dplyr, a group is none if its column, which `y` has too, got an ending.
-  with_groups(done, intersect(groups_of(x), names(done)))
+  with_groups(done, intersect(groups, names(done)))
 }
 
 # The rows of x with a row of y, or without: y's keys have a mark, which rows of x get.
@@ -99,6 +101,7 @@ among_verb <- function(verb, x, y, by, more = list(), given = list()) {
   call <- dplyr_call(verb)
   if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
   opened <- check_partition(x, "x", call)
+  groups <- groups_of(x)
   by <- join_by_of(by, x, y, call)
   never <- never_matches(given, call)
   y <- join_side(y, opened, call)
@@ -118,7 +121,7 @@ among_verb <- function(verb, x, y, by, more = list(), given = list()) {
     list(kind = "inner", fun = "filter_rows", args = list(code, row_settings(), list())),
     list(kind = "inner", fun = "take_columns_of", args = list(names(x)))
   ), call)
-  with_groups(kept, groups_of(x))
+  with_groups(kept, groups)
 }
 
 # ---- Arguments

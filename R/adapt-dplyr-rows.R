@@ -10,7 +10,7 @@ mutate.muster_partition <- function(.data, ..., .by = NULL,
   keep <- check_choice(if (missing(.keep)) "all" else .keep, ".keep", keeps, call)
   p <- if (length(by)) with_groups(.data, by) else .data
   # With groups dplyr names them, or has several columns of one.
-  grouped <- length(groups_of(p)) > 0L
+  grouped <- has_groups(p)
   quos <- rlang::enquos(..., .named = !grouped)
   refuse_options(quos, ".seed", call)
   exprs <- quo_exprs(quos, call, names(p), rlang::have_name(rlang::enquos(...)))
@@ -55,7 +55,7 @@ by_columns <- function(p, by, name, call) {
   if (rlang::quo_is_null(by)) {
     return(NULL)
   }
-  if (length(groups_of(p))) {
+  if (has_groups(p)) {
     abort_muster("input", paste0("Can't use `", name, "`: the data has groups."),
       hints = "ungroup() first, or leave it out.", argument = name, call = call
     )
@@ -66,7 +66,7 @@ by_columns <- function(p, by, name, call) {
 #' @exportS3Method dplyr::transmute
 transmute.muster_partition <- function(.data, ...) {
   call <- dplyr_call("transmute")
-  grouped <- length(groups_of(.data)) > 0L
+  grouped <- has_groups(.data)
   quos <- rlang::enquos(..., .named = !grouped)
   refuse_options(quos, c(".keep", ".before", ".after", ".seed"), call)
   exprs <- quo_exprs(quos, call, names(.data), rlang::have_name(rlang::enquos(...)))
@@ -96,7 +96,7 @@ filter.muster_partition <- function(.data, ..., .by = NULL, .preserve = FALSE) {
   if (!length(exprs)) {
     return(.data)
   }
-  if (length(groups_of(.data))) {
+  if (has_groups(.data)) {
     return(verb_parts(.data, "filter", exprs, call))
   }
   opened <- check_partition(.data, ".data", call)

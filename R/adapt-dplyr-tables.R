@@ -161,8 +161,6 @@ refused_verb <- function(verb) {
   function(...) refuse_argument(paste0(verb, "()"), dplyr_call(verb))
 }
 
-#' @exportS3Method dplyr::rowwise
-rowwise.muster_partition <- refused_verb("rowwise")
 #' @exportS3Method dplyr::group_data
 group_data.muster_partition <- refused_verb("group_data")
 #' @exportS3Method dplyr::sample_n

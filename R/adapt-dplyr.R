@@ -10,12 +10,12 @@
 #'
 #' Once package dplyr is loaded, its verbs work for handles from [partition_scatter()] and related
 #' functions as they do for data frames: `filter()`, `mutate()`, `transmute()`, `select()`,
-#' `rename()`, `rename_with()`, `relocate()`, `arrange()`, `group_by()`, `ungroup()`, `summarise()`,
-#' `count()`, `tally()`, `add_count()`, `distinct()`, `slice()`, `slice_head()`, `slice_tail()`,
-#' `slice_min()`, `slice_max()`, `slice_sample()`, `do()`, `group_modify()`, the joins
-#' `inner_join()`, `left_join()`, `right_join()`, `full_join()`, `semi_join()`, `anti_join()` and
-#' `nest_join()`, the sets `union()`, `union_all()`, `intersect()` and `setdiff()`, and `pull()`.
-#' Each gives another handle; `collect()` brings the rows to the session.
+#' `rename()`, `rename_with()`, `relocate()`, `arrange()`, `group_by()`, `rowwise()`, `ungroup()`,
+#' `summarise()`, `count()`, `tally()`, `add_count()`, `distinct()`, `slice()`, `slice_head()`,
+#' `slice_tail()`, `slice_min()`, `slice_max()`, `slice_sample()`, `do()`, `group_modify()`, the
+#' joins `inner_join()`, `left_join()`, `right_join()`, `full_join()`, `semi_join()`, `anti_join()`
+#' and `nest_join()`, the sets `union()`, `union_all()`, `intersect()` and `setdiff()`, and
+#' `pull()`. Each gives another handle; `collect()` brings the rows to the session.
 #'
 #' Groups are right whatever parts their rows are in: rows move between the workers first, where a
 #' verb looks at those of a group together, and stay together for the verbs that follow.
@@ -64,6 +64,14 @@
 #' session's, as are the time zone and the names of months and days; parts whose columns have other
 #' types are given the type that all rows have together.
 #'
+#' @section Row by row:
+#' After `rowwise()` dplyr evaluates `mutate()`, `transmute()`, `filter()`, `summarise()` and `do()`
+#' for each row, in the part where it is: nothing moves, rows keep their order, and all that dplyr
+#' can do there works, `c_across()` and columns that are lists too. Random numbers are as with
+#' groups. Parts whose columns have other types are given those that all rows have together, and so
+#' are results. `select()`, `rename()`, `rename_with()`, `relocate()`, `arrange()`, `group_by()`,
+#' `ungroup()` and `collect()` know such data; other verbs ask to `ungroup()` it first.
+#'
 #' @section Joins:
 #' With dplyr's arguments, whichever version of it there is: `suffix`, `keep`, `na_matches`,
 #' `multiple` (`"any"` is the first), `unmatched` and `relationship`. Rows come by the part of their
@@ -75,9 +83,9 @@
 #' frames, also where `y` is a data.table.
 #'
 #' @section Refused:
-#' With an error of class `muster_error_input` that says what to do instead: `rowwise()`,
-#' `cur_group_id()`, and the arguments `.drop`, `.preserve`, `.locale`, `multiple =
-#' "warning"`, and `join_by()` of inequalities. Sets of rows are of the same columns.
+#' With an error of class `muster_error_input` that says what to do instead: `cur_group_id()`,
+#' and the arguments `.drop`, `.preserve`, `.locale`, `multiple = "warning"`, and `join_by()` of
+#' inequalities. Sets of rows are of the same columns.
 #'
 #' @section Cost:
 #' `filter()`, `mutate()` without groups and `select()`: as [partition_map()]. `summarise()`,
@@ -144,11 +152,22 @@ groups.muster_partition <- function(x) lapply(groups_of(x), as.name)
 #' @exportS3Method dplyr::tbl_vars
 tbl_vars.muster_partition <- function(x) names(x)
 
-groups_of <- function(p) as.character(.subset2(p, "groups"))
+# Verbs that ask for these know nothing of rowwise(): their `call` is named.
+groups_of <- function(p) {
+  if (is_rowwise(p)) {
+    call <- dynGet("call", quote(verb()))
+    abort_muster("input",
+      paste0("`", deparse(call[[1L]])[1L], "()` isn't possible for data by row, see rowwise()."),
+      hints = "ungroup() first, or collect() the rows.", call = call
+    )
+  }
+  as.character(.subset2(p, "groups"))
+}
 
 with_groups <- function(p, by) {
   held <- unclass(p)
   held$groups <- if (length(by)) unique(by)
+  held$ids <- NULL
   structure(held, class = "muster_partition")
 }
 
@@ -261,7 +280,8 @@ pull.muster_partition <- function(.data, var = -1, name = NULL, ...) {
 do.muster_partition <- function(.data, ...) {
   call <- dplyr_call("do")
   done <- whole_verb(.data, "do", quo_exprs(rlang::enquos(...), call, names(.data)), call)
-  with_groups(done, NULL)
+  # As in dplyr, which keeps no columns of rows.
+  if (is_rowwise(.data)) as_rowwise(done, character()) else with_groups(done, NULL)
 }
 
 #' @exportS3Method dplyr::group_modify
@@ -278,7 +298,7 @@ group_modify.muster_partition <- function(.data, .f, ..., .keep = FALSE) {
 }
 
 whole_verb <- function(p, verb, exprs, call) {
-  if (length(groups_of(p))) {
+  if (has_groups(p)) {
     return(verb_parts(p, verb, exprs, call))
   }
   all <- shuffle_stages(check_partition(p, ".data", call), character(), 1L, call)
@@ -287,11 +307,9 @@ whole_verb <- function(p, verb, exprs, call) {
 
 # A verb of dplyr's for the rows of each group, which dplyr evaluates on the workers.
 verb_parts <- function(p, verb, exprs, call) {
-  by <- groups_of(p)
+  by <- if (is_rowwise(p)) ids_of(p) else groups_of(p)
+  refuse_numbers(exprs, call)
   for (one in exprs) {
-    # A group's number, or its rows' numbers, would be those in its part.
-    found <- intersect(names_in(one$code), c("cur_group_id", "cur_group_rows", "group_indices"))
-    if (length(found)) refuse_argument(paste0(found[1L], "()"), call)
     # Names of other verbs' arguments are no columns, as `n` of slice_min().
     changed <- verb %in% c("mutate", "transmute") && one$name %in% by
     if (changed && !identical(one$code, as.name(one$name))) {
@@ -300,14 +318,29 @@ verb_parts <- function(p, verb, exprs, call) {
       )
     }
   }
+  if (is_rowwise(p)) {
+    return(rowwise_parts(p, verb, exprs, call))
+  }
   opened <- key_parts(check_partition(p, ".data", call), by, call)
   with_groups(verb_stage(opened, verb, exprs, by, call), by)
 }
 
-verb_stage <- function(opened, verb, exprs, by, call) {
+# A group's number, or its rows' numbers, would be those in its part.
+refuse_numbers <- function(exprs, call) {
+  for (one in exprs) {
+    found <- intersect(names_in(one$code), c("cur_group_id", "cur_group_rows", "group_indices"))
+    if (length(found)) refuse_argument(paste0(found[1L], "()"), call)
+  }
+}
+
+verb_job <- function(opened, exprs, call) {
   funs <- lapply(exprs, function(one) code_function(opened$stage$columns, one$code, one$env))
   names(funs) <- vapply(exprs, `[[`, "", "name")
-  job <- make_job(dplyr_part, list(funs = funs), NULL, FALSE, opened$cl, call)
+  make_job(dplyr_part, list(funs = funs), NULL, FALSE, opened$cl, call)
+}
+
+verb_stage <- function(opened, verb, exprs, by, call) {
+  job <- verb_job(opened, exprs, call)
   step <- list(kind = "call", how = "verb", verb = verb, by = by, name = paste0(verb, "()"))
   # Random numbers follow from set.seed(), and are the same when a part is made again.
   steps <- seeded_steps(list(step), map_stream(TRUE, opened$cl, call), 0)

@@ -79,9 +79,12 @@ partition_scatter <- function(cl, x, parts = NULL) {
   }
   check_columns(x, call)
   handle <- scatter(cl, source_frame(x), check_parts(parts, call), call, frame_kind(x))
-  # A grouped_df of dplyr's.
-  groups <- if (inherits(x, "grouped_df")) setdiff(names(attr(x, "groups")), ".rows")
-  with_groups(handle, groups)
+  # A grouped_df of dplyr's, or one by rows.
+  groups <- setdiff(names(attr(x, "groups")), ".rows")
+  if (inherits(x, "rowwise_df")) {
+    return(as_rowwise(handle, groups))
+  }
+  with_groups(handle, if (inherits(x, "grouped_df")) groups)
 }
 
 # Keeps the rows unchanged while parts are made from them. `:=` and set() change a data.table's
@@ -182,6 +185,9 @@ partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate
   if (is.null(.seed)) job$quiet <- TRUE
   steps <- seeded_steps(list(list(kind = "call", how = "part", name = ".fun")), stream, 0)
   handle <- start_stage(p$cl, p$stage$count, steps, p$stage, list(), call, job, .speculate)
+  if (is_rowwise(.p)) {
+    return(as_rowwise(handle, intersect(ids_of(.p), names(handle))))
+  }
   with_groups(handle, intersect(groups_of(.p), names(handle)))
 }
 

@@ -300,7 +300,11 @@ format.muster_partition <- function(x, ...) {
     format(x$rows, big.mark = ",", decimal.mark = ".", scientific = FALSE), " rows, ",
     bytes_text(x$bytes), ", ", x$parts, if (x$parts == 1L) " part" else " parts"
   )
-  if (length(groups_of(x))) text <- paste0(text, ", grouped by ", column_list(groups_of(x)))
+  if (is_rowwise(x)) {
+    text <- paste0(text, ", by row")
+  } else if (length(groups_of(x))) {
+    text <- paste0(text, ", grouped by ", column_list(groups_of(x)))
+  }
   opened <- open_handle(x)
   gone <- switch(handle_state(opened),
     stopped = "; gone: its cluster was stopped",

@@ -39,13 +39,14 @@ row_frame <- function(x, exprs, model) {
 with_row_types <- function(done, x, exprs) {
   names <- intersect(row_names(exprs), names(x))
   attr(done, "row_types") <- if (frame_rows(x)) {
-    vapply(stats::setNames(nm = names), function(name) {
-      column <- .subset2(x, name)
-      type <- c(typeof(column), oldClass(column), attr(column, "tzone"), attr(column, "units"))
-      paste(type, collapse = " ")
-    }, "")
+    vapply(stats::setNames(nm = names), function(name) type_text(.subset2(x, name)), "")
   }
   done
+}
+
+type_text <- function(column) {
+  type <- c(typeof(column), oldClass(column), attr(column, "tzone"), attr(column, "units"))
+  paste(type, collapse = " ")
 }
 
 # The session's settings, for code of the user's that a worker evaluates.
@@ -118,31 +119,49 @@ dplyr_verb <- function(part, step, funs) {
   if (frame_rows(part)) {
     return(dplyr_part(part, step, funs))
   }
-  known <- if (keeps_columns(step, funs)) part else part[intersect(step$by, names(part))]
+  known <- left_columns(part, step, funs)
   if (is_empty(part) || is_open(part)) {
-    return(open_frame(known))
+    return(open_frame(part[known]))
   }
   # Where groups are few most parts have none, and each would take its 10 ms.
-  asked <- list(step$job, step$verb, step$by, part)
+  asked <- list(step$job, step$verb, step$by, step$model, part)
   if (!identical(the$without_rows$asked, asked)) {
     done <- suppressWarnings(suppressMessages(
-      tryCatch(dplyr_part(part, step, funs), error = function(e) open_frame(known))
+      tryCatch(dplyr_part(part, step, funs), error = function(e) open_frame(part[known]))
     ))
     the$without_rows <- list(asked = asked, done = done)
   }
   the$without_rows$done
 }
 
-# Whether rows have all their columns after the verb, not only their groups.
-keeps_columns <- function(step, funs) {
+# R loads a package's environments when they are first used. An interrupt at that moment, as when
+# another worker has done the task, would leave one without its functions for good: dplyr's data
+# mask is loaded before.
+dplyr_ready <- function() {
+  if (!isTRUE(the$dplyr_ready)) {
+    one <- new_frame(list(x = 1L), 1L)
+    dplyr::mutate(dplyr::rowwise(dplyr::filter(one, TRUE)), y = 1L)
+    the$dplyr_ready <- TRUE
+  }
+}
+
+# The columns of a part without rows that the result surely has.
+left_columns <- function(part, step, funs) {
+  by <- intersect(step$by, names(part))
+  codes <- lapply(funs, body)
   switch(step$verb,
-    do = , group_modify = , transmute = FALSE,
-    mutate = !".keep" %in% names(funs) && !any(vapply(funs, function(f) is.null(body(f)), NA)),
-    TRUE
+    summarise = , transmute = , do = , group_modify = by,
+    mutate = if (is.null(codes$.keep) || identical(codes$.keep, "all")) {
+      setdiff(names(part), names(codes)[vapply(codes, is.null, NA)])
+    } else {
+      by
+    },
+    names(part)
   )
 }
 
-# One part, in which all groups are whole. funs: functions whose bodies are the expressions.
+# One part, in which all groups are whole. funs: functions whose bodies are the expressions. step:
+# verb, by; rowwise: whether each row is a group, then model has the types that columns must have.
 dplyr_part <- function(part, step, funs) {
   quos <- lapply(funs, function(fun) rlang::new_quosure(body(fun), environment(fun)))
   names(quos) <- names(funs)
@@ -150,7 +169,16 @@ dplyr_part <- function(part, step, funs) {
   named <- unlist(lapply(funs, function(fun) all.vars(body(fun))))
   if (any(vapply(part, is_int64, NA))) requireNamespace("bit64", quietly = TRUE)
   check_classes(part[intersect(names(part), named)])
-  part <- dplyr::group_by(plain_frame(part), !!!lapply(step$by, as.name))
+  types <- NULL
+  if (isTRUE(step$rowwise)) {
+    for (name in intersect(names(step$model), names(part))) {
+      part[[name]] <- like_column(step$model[[name]], .subset2(part, name))
+    }
+    if (frame_rows(part)) types <- vapply(part, full_type, "")
+    part <- dplyr::rowwise(plain_frame(part), !!!lapply(step$by, as.name))
+  } else {
+    part <- dplyr::group_by(plain_frame(part), !!!lapply(step$by, as.name))
+  }
   verb <- getExportedValue("dplyr", step$verb)
   done <- plain_frame(dplyr::ungroup(rlang::eval_tidy(rlang::call2(verb, part, !!!quos))))
   # An expression without a name may have columns of any.
@@ -158,5 +186,36 @@ dplyr_part <- function(part, step, funs) {
   if (made && !identical(done[step$by], plain_frame(part)[step$by])) {
     part_error(paste0(step$verb, "() can't change columns that are groups."))
   }
+  if (!is.null(types)) {
+    made <- if (frame_rows(done)) vapply(done, full_type, "")
+    attr(done, "told") <- list(row_types = types, made_types = made)
+  }
   done
+}
+
+# With a factor's levels.
+full_type <- function(column) {
+  levels <- attr(column, "levels", exact = TRUE)
+  paste(c(type_text(column), if (!is.null(levels)) rlang::hash(levels)), collapse = " ")
+}
+
+# A row that has the types of a part's columns: a logical NA is of any type.
+sample_row <- function(x) {
+  if (!frame_rows(x)) {
+    return(x)
+  }
+  row <- take_rows(x, NA_integer_)
+  for (name in names(x)) {
+    column <- .subset2(x, name)
+    if (is.logical(column) && !is.object(column) && !all(is.na(column))) row[[name]] <- TRUE
+  }
+  row
+}
+
+like_parts <- function(x, model) {
+  if (!frame_rows(x)) {
+    return(x)
+  }
+  if (any(vapply(x, is_int64, NA))) requireNamespace("bit64", quietly = TRUE)
+  plain_frame(dplyr::bind_rows(model, x))
 }

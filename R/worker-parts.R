@@ -33,7 +33,9 @@ part_keep <- function(key, data) {
     stays = !is.finite(weight) || weight < 4096 || !frame_rows(data)
   )
   note_use(name)
-  list(rows = frame_rows(data), bytes = bytes, columns = names(data), row_types = types)
+  answer <- list(rows = frame_rows(data), bytes = bytes, columns = names(data))
+  if (!is.null(types)) answer$row_types <- types
+  answer
 }
 
 note_use <- function(name) {

@@ -32,6 +32,12 @@ part_run <- function(spec) {
   outcome <- part_failure(for (step in spec$steps) {
     if (step$kind == "call") {
       state$data <- part_call(step, state$data)
+      told <- attr(state$data, "told", exact = TRUE)
+      if (!is.null(told)) {
+        attr(state$data, "told") <- NULL
+        # Of a part that is made on the way nothing is told.
+        if (identical(step, spec$steps[[length(spec$steps)]])) state$told <- told
+      }
     } else {
       interruptible(part_step(state, step, spec$key))
     }
@@ -132,6 +138,7 @@ part_call <- function(step, data) {
   }
   own <- if (is.null(step$seed)) identity else with_streams(step$seed)
   fun <- if (is.character(job$fun)) match.fun(job$fun) else job$fun
+  if (step$how == "verb") dplyr_ready()
   value <- interruptible(switch(step$how,
     part = call_user(fun, if (is_open(data)) empty_frame() else data, job$args),
     read = call_user(fun, step$file, job$args),

@@ -213,7 +213,7 @@ test_dplyr("What needs all rows, or can't be done, is refused by name", {
   refused(dplyr::slice(p, 2:1), "increasing order")
   refused(dplyr::slice(p, x), "without columns")
   refused(dplyr::slice_sample(p, n = 1, replace = TRUE), "`replace`")
-  refused(dplyr::rowwise(p), "rowwise")
+  refused(dplyr::slice_head(dplyr::rowwise(p)), "`slice_head\\(\\)` isn't possible")
   refused(dplyr::union(p, p["x"]), "must have the same columns")
   refused(dplyr::mutate(dplyr::group_by(p, x), y = 1, .by = x), "has groups")
   # From version 1.1 on dplyr itself says so.

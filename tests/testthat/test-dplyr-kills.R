@@ -77,6 +77,12 @@ verbs <- if (has_dplyr) {
     full_join = list(function(p) dplyr::full_join(p, side, by = "k"), moved),
     semi_join = list(function(p) dplyr::semi_join(p, side, by = "k"), c("inner", moved)),
     anti_join = list(function(p) dplyr::anti_join(p, side, by = "k"), c("inner", moved)),
+    row_mutate = list(function(p) {
+      dplyr::mutate(dplyr::rowwise(p), z = max(x, y), r = runif(1))
+    }, "call"),
+    row_summarise = list(
+      function(p) dplyr::summarise(dplyr::rowwise(p, k), z = sum(x, y)), c("inner", "call")
+    ),
     nest_join = list(function(p) dplyr::nest_join(p, side, by = "k"), moved),
     pull = list(function(p) dplyr::pull(p, x), "inner")
   )
