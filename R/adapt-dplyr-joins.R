@@ -64,6 +64,10 @@ nest_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, keep = NUL
   name <- check_string(if (is.null(name)) rlang::as_label(rlang::enexpr(y)) else name, "name", call)
   if (...length()) refuse_argument(c(names(list(...)), "...")[1L], call)
   opened <- check_partition(x, "x", call)
+  if (is_unequal(by)) {
+    given <- list(keep = keep, na_matches = na_matches, unmatched = unmatched, name = name)
+    return(unequal_join("nest_join", x, y, by, given, call))
+  }
   groups <- groups_of(x)
   by <- join_by_of(by, x, y, call)
   kind <- if (is.data.frame(y)) frame_kind(y)
@@ -84,6 +88,9 @@ nest_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, keep = NUL
 join_verb <- function(verb, x, y, by, more, given) {
   call <- dplyr_call(verb)
   if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
+  if (is_unequal(by)) {
+    return(unequal_join(verb, x, y, by, given, call))
+  }
   opened <- check_partition(x, "x", call)
   groups <- groups_of(x)
   by <- join_by_of(by, x, y, call)
@@ -100,6 +107,9 @@ join_verb <- function(verb, x, y, by, more, given) {
 among_verb <- function(verb, x, y, by, more = list(), given = list()) {
   call <- dplyr_call(verb)
   if (length(more)) refuse_argument(c(names(more), "...")[1L], call)
+  if (is_unequal(by)) {
+    return(unequal_join(verb, x, y, by, given, call))
+  }
   opened <- check_partition(x, "x", call)
   groups <- groups_of(x)
   by <- join_by_of(by, x, y, call)
@@ -122,6 +132,57 @@ among_verb <- function(verb, x, y, by, more = list(), given = list()) {
     list(kind = "inner", fun = "take_columns_of", args = list(names(x)))
   ), call)
   with_groups(kept, groups)
+}
+
+# ---- Inequalities
+
+is_unequal <- function(by) inherits(by, "dplyr_join_by") && !all(by$condition == "==")
+
+# dplyr joins each part, of rows whose equal keys meet there. Without equal keys each part of x has
+# all rows of y.
+unequal_join <- function(verb, x, y, by, given, call) {
+  opened <- check_partition(x, "x", call)
+  groups <- groups_of(x)
+  y <- join_side(y, opened, call)
+  for (name in setdiff(by$x, names(x))) abort_column(name, names(x), "by", call)
+  for (name in setdiff(by$y, y$stage$columns)) abort_column(name, y$stage$columns, "by", call)
+  args <- given[!names(given) %in% "copy" & !vapply(given, is.null, NA)]
+  form <- list(whole = TRUE, join = list(
+    verb = verb, by = by, args = args, x = names(x), y = y$stage$columns
+  ))
+  equal <- by$condition == "=="
+  done <- if (any(equal)) {
+    keys <- check_by(by$x[equal], call)
+    join_tables(opened, y, keys, check_by(by$y[equal], call), c(FALSE, FALSE),
+      min(opened$stage$count, parts_most), call, form
+    )
+  } else {
+    check_spread(verb, given, call)
+    sides <- lapply(list(opened, y), split_stage, by = character(), parts = 1L)
+    steps <- function(task) {
+      list(list(kind = "gather", part = 1L, tasks = c(task, task), form = form))
+    }
+    gather_stage(opened, opened$stage$count, steps, sides, call,
+      weights = opened$stage$rows
+    )$handle
+  }
+  with_groups(done, intersect(groups, names(done)))
+}
+
+# Where each part of x has all rows of y, none knows which of them have no match.
+check_spread <- function(verb, given, call) {
+  wrong <- c(
+    if (verb %in% c("right_join", "full_join")) paste0(verb, "()"),
+    if (join_matched(verb, given$unmatched, call)[2L]) "unmatched = \"error\"",
+    if (join_single(given$relationship, call)[2L]) "relationship"
+  )
+  if (length(wrong)) {
+    abort_muster("input",
+      paste0("`", wrong[1L], "` isn't possible without an equality in `by`."),
+      hints = "Add one to join_by(), as in join_by(group, x >= y), or exchange `x` and `y`.",
+      argument = "by", call = call
+    )
+  }
 }
 
 # ---- Arguments
@@ -149,7 +210,6 @@ join_by_of <- function(by, x, y, call) {
     inform_muster("join", paste0("Joining by ", paste0("`", by, "`", collapse = ", "), "."))
   }
   if (inherits(by, "dplyr_join_by")) {
-    if (!all(by$condition == "==")) refuse_argument("join_by() of inequalities", call)
     by <- stats::setNames(by$y, by$x)
   }
   by_y <- unname(check_by(by, call))

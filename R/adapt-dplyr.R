@@ -82,10 +82,14 @@
 #' frame of the session's, whatever `copy` says. The column of `nest_join()` has tibbles or data
 #' frames, also where `y` is a data.table.
 #'
+#' With `join_by()` of inequalities, dplyr itself joins each part, of rows whose equal keys meet
+#' there, in its order. Without an equality each part of `x` gets all rows of `y`, which should be
+#' few: then `right_join()`, `full_join()` and what is asked of rows of `y` are refused.
+#'
 #' @section Refused:
 #' With an error of class `muster_error_input` that says what to do instead: `cur_group_id()`,
-#' and the arguments `.drop`, `.preserve`, `.locale`, `multiple = "warning"`, and `join_by()` of
-#' inequalities. Sets of rows are of the same columns.
+#' and the arguments `.drop`, `.preserve`, `.locale` and `multiple = "warning"`. Sets of rows are of
+#' the same columns.
 #'
 #' @section Cost:
 #' `filter()`, `mutate()` without groups and `select()`: as [partition_map()]. `summarise()`,

@@ -7,6 +7,9 @@ join_frames <- function(x, y, step) {
   by_x <- step$by_x
   by_y <- step$by_y
   form <- step$form
+  if (!is.null(form$join)) {
+    return(unequal_rows(x, y, form$join))
+  }
   unknown <- !by_x %in% names(x)
   x <- with_columns(x, union(by_x, form$x))
   y <- with_columns(y, union(by_y, form$y))
@@ -54,6 +57,28 @@ nested_rows <- function(x, y, step) {
   }
   columns[[nest$name]] <- frames[groups$group]
   new_frame(columns, frame_rows(x))
+}
+
+# By dplyr: join is list(verb, by, args, x, y), x and y the columns that they have.
+unequal_rows <- function(x, y, join) {
+  unknown_x <- setdiff(join$by$x, names(x))
+  unknown_y <- setdiff(join$by$y, names(y))
+  x <- with_columns(x, join$x)
+  y <- with_columns(y, join$y)
+  # A column that is known of no rows takes the other's type.
+  for (k in seq_along(join$by$x)) {
+    at <- c(join$by$x[k], join$by$y[k])
+    if (at[1L] %in% unknown_x) x[[at[1L]]] <- take_rows(y[at[2L]], integer())[[1L]]
+    if (at[2L] %in% unknown_y) y[[at[2L]]] <- take_rows(x[at[1L]], integer())[[1L]]
+  }
+  long <- any(vapply(c(as.list(x), as.list(y)), is_int64, NA))
+  if (long) requireNamespace("bit64", quietly = TRUE)
+  verb <- getExportedValue("dplyr", join$verb)
+  joined <- tryCatch(
+    do.call(verb, c(list(x, expand_strings(y), by = join$by), join$args), quote = TRUE),
+    error = function(e) part_error(message_of(e))
+  )
+  plain_frame(joined)
 }
 
 is_alike <- function(x, y) {

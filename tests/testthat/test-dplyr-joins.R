@@ -205,6 +205,53 @@ test_cluster("Rows come by part, in the order of x and then of y, as joins promi
   }
 })
 
+test_cluster("Inequalities are joined by dplyr, where equal keys meet or y is everywhere", {
+  skip_if_not(has_new_joins, "dplyr is older than 1.1.0")
+  limit_time(120)
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(2)
+  # Of a package that needn't have it.
+  by_of <- function(code) eval(as.call(c(getExportedValue("dplyr", "join_by"), code)))
+  bys <- list(
+    alist(k1, v >= u), alist(k1, closest(v >= u)), alist(k1, between(v, lo, u)), alist(v > u),
+    alist(closest(v <= u)), alist(k1 == k1, row < other), alist(overlaps(v, row, lo, u))
+  )
+  both <- c("inner_join", "left_join", "semi_join", "anti_join")
+  for (seed in 1:40) {
+    local_seed(seed)
+    t <- join_tables(cl, sample(c("ki", "ks", "kf", "kD"), 1L))
+    add <- function(d) dplyr::mutate(dplyr::rename(d, u = v), lo = u - 2L)
+    y <- add(t$y)
+    py <- add(t$py)
+    at <- sample.int(length(bys), 1L)
+    by <- by_of(bys[[at]])
+    equal <- any(by$condition == "==")
+    verb <- sample(c(both, if (equal) c("right_join", "full_join")), 1L)
+    args <- list(by = by)
+    if (verb %in% joins) args$multiple <- sample(c("all", "first"), 1L)
+    info <- paste(seed, verb, at)
+    want <- do.call(join_of, c(list(verb, t$x, y), args))
+    for (side in list(y, py)) {
+      got <- do.call(join_of, c(list(verb, t$px, side), args))
+      expect_null(oracle_difference(dplyr::collect(got), want), info = info)
+    }
+  }
+  x <- data.frame(k = 1:4, v = 1:4)
+  p <- partition_scatter(cl, x, parts = 2)
+  y <- data.frame(k = c(1L, 1L, 3L), u = 1:3)
+  got <- as.data.frame(dplyr::collect(dplyr::nest_join(p, y, by = by_of(alist(v >= u)))))
+  expect_identical(lapply(got$y, nrow), list(1L, 2L, 3L, 3L))
+  refused <- function(text, verb, ...) {
+    expect_error(join_of(verb, p, y, ...), text, class = "muster_error_input")
+  }
+  by <- by_of(alist(v >= u))
+  refused("full_join\\(\\)` isn't possible without an equality", "full_join", by = by)
+  refused("isn't possible without an equality", "left_join", by = by, unmatched = "error")
+  refused("relationship", "left_join", by = by, relationship = "one-to-many")
+  refused("keep", "left_join", by = by_of(alist(k, v >= u)), keep = FALSE)
+  refused("nope", "left_join", by = by_of(alist(nope >= u)))
+})
+
 test_cluster("What a join can't do is refused by name", {
   skip_if_not(has_dplyr, "dplyr isn't installed")
   cl <- local_cluster(2)
