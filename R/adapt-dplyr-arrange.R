@@ -17,12 +17,27 @@ column_key <- function(name, down = FALSE) {
 
 # The keys of one argument: list(code, env, down).
 arrange_keys <- function(one, p, call) {
-  if (is_call_of(one$code, c("across", "pick"))) {
+  if (is_call_of(one$code, "pick") || is_plain_across(one$code)) {
     return(across_keys(one, p, call))
   }
-  down <- is_call_of(one$code, "desc")
-  if (down && length(one$code) != 2L) abort_input("desc()", "of one argument", one$code, call)
-  list(list(code = if (down) one$code[[2L]] else one$code, env = one$env, down = down))
+  if (is_call_of(one$code, "across")) {
+    keys <- lapply(across_exprs(one, TRUE, with_groups(p, NULL), call), arrange_keys, p,
+      call
+    )
+    return(unlist(keys, recursive = FALSE))
+  }
+  down <- FALSE
+  while (is_call_of(one$code, "desc")) {
+    if (length(one$code) != 2L) abort_input("desc()", "of one argument", one$code, call)
+    one$code <- one$code[[2L]]
+    down <- !down
+  }
+  list(list(code = one$code, env = one$env, down = down))
+}
+
+# across() with columns as they are.
+is_plain_across <- function(code) {
+  is_call_of(code, "across") && is.null(match.call(function(.cols, .fns, ...) NULL, code)$.fns)
 }
 
 across_keys <- function(one, p, call) {

@@ -146,10 +146,11 @@ mutate_ungrouped <- function(p, exprs, call, note = NULL) {
   for (k in seq_along(exprs)) {
     one <- exprs[[k]]
     at <- list(columns = c(names(p), made), before = list(), env = one$env)
-    totals <- unlist(lapply(aggregate_calls(one$code, at), function(code) {
-      c(all.vars(code), pronoun_names(code))
-    }))
-    if (any(totals %in% made)) {
+    calls <- aggregate_calls(one$code, at)
+    totals <- unlist(lapply(calls, function(code) c(all.vars(code), pronoun_names(code))))
+    # Code that isn't known may find columns without their names.
+    whole <- !all(vapply(calls, folds_alone, NA, at))
+    if (length(made) && (whole || any(totals %in% made))) {
       first <- mutate_ungrouped(p, exprs[seq_len(k - 1L)], call, note)
       return(mutate_ungrouped(first, exprs[-seq_len(k - 1L)], call, note))
     }
@@ -231,10 +232,17 @@ with_totals <- function(p, one, columns, call) {
   if (!length(calls)) {
     return(one$code)
   }
-  exprs <- lapply(seq_along(calls), function(k) {
-    list(name = paste0("a", k), code = calls[[k]], env = one$env)
-  })
-  totals <- summarise_parts(check_partition(p, ".data", call), exprs, character(), call)
+  calls <- unique(calls)
+  # An error shows the name.
+  names <- make.unique(vapply(calls, function(code) {
+    paste(deparse(own_calls(code), 60L), collapse = " ")
+  }, ""))
+  exprs <- Map(function(name, code) list(name = name, code = code, env = one$env), names, calls)
+  opened <- check_partition(p, ".data", call)
+  # What folds draws no random numbers.
+  at <- list(columns = columns, before = list(), env = one$env)
+  seed <- !all(vapply(calls, folds_alone, NA, at))
+  totals <- summarise_parts(opened, unname(exprs), character(), call, seed = seed)
   totals <- collect_frame(open_handle(totals), call)
   # Columns of one row, with their classes: `[[` has no method for some.
   replaced(one$code, calls, as.list(totals))
@@ -244,18 +252,54 @@ aggregate_calls <- function(code, at) {
   if (!is.call(code)) {
     return(list())
   }
-  at$plan <- new.env(parent = emptyenv())
-  at$plan$codes <- at$plan$folds <- at$plan$aggregates <- list()
-  if (!is.null(add_aggregate(code, at))) {
+  if (folds_alone(code, at) || is_total(code, at)) {
     return(list(code))
   }
   # Nowhere else: inside of other functions names may mean something else.
-  known <- !is.null(base_name(code, at, all_row_functions)) || is_formula(code) ||
+  known <- !is.null(base_name(code, at, constant_functions)) || is_formula(code) ||
     !is.null(row_call_of(code, at))
   if (!known) {
     return(list())
   }
   unlist(lapply(as.list(code)[-1L], aggregate_calls, at), recursive = FALSE)
+}
+
+# Whether a call is an aggregate that summarise() folds.
+folds_alone <- function(code, at) {
+  at$plan <- new.env(parent = emptyenv())
+  at$plan$codes <- at$plan$folds <- at$plan$aggregates <- list()
+  !is.null(add_aggregate(code, at))
+}
+
+# Further functions with one value for all rows.
+total_homes <- list(
+  base = c("length", "prod"), stats = c("median", "quantile", "IQR", "mad", "weighted.mean", "cor")
+)
+
+# Whether a call of columns has one value for all rows, whatever its arguments are: that of an
+# aggregate, which summarise() evaluates as it stands.
+is_total <- function(code, at) {
+  if (!any(c(all.vars(code), pronoun_names(code)) %in% c(at$columns, ".data"))) {
+    return(FALSE)
+  }
+  if (!is.null(aggregate_name(code, at))) {
+    return(TRUE)
+  }
+  head <- code[[1L]]
+  package <- NULL
+  if (is.call(head) && identical(head[[1L]], quote(`::`))) {
+    package <- as.character(head[[2L]])
+    head <- head[[3L]]
+  }
+  if (!is.symbol(head)) {
+    return(FALSE)
+  }
+  name <- as.character(head)
+  homes <- names(Filter(function(names) name %in% names, total_homes))
+  if (!is.null(package)) {
+    return(package %in% homes)
+  }
+  length(homes) > 0L && is_exported(get0(name, at$env, mode = "function"), name, homes)
 }
 
 replaced <- function(code, calls, values) {

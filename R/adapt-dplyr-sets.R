@@ -58,3 +58,17 @@ stack_parts <- function(x, y, call) {
     groups_of(x)
   )
 }
+
+#' @exportS3Method dplyr::setequal
+setequal.muster_partition <- function(x, y, ...) {
+  y <- set_side(x, y, dplyr_call("setequal"))
+  x <- with_groups(x, NULL)
+  lacks <- function(x, y) nrow(among_verb("anti_join", x, y, names(x), list())) > 0L
+  !lacks(x, y) && !lacks(y, x)
+}
+
+# The rows of a handle, each once, as unique() gives those of a data frame.
+#' @export
+unique.muster_partition <- function(x, incomparables = FALSE, ...) {
+  with_groups(distinct.muster_partition(with_groups(x, NULL)), groups_of(x))
+}

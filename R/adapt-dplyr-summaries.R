@@ -15,15 +15,37 @@ summarise.muster_partition <- function(.data, ..., .by = NULL, .groups = NULL) {
     if (is.null(.groups)) "drop_last" else .groups, ".groups", c("drop_last", "drop", "keep"), call
   ), drop_last = groups[-length(groups)], keep = groups)
   exprs <- quo_exprs(quos, call, names(.data), rlang::have_name(rlang::enquos(...)))
-  exprs <- lapply(exprs, function(one) across_exprs(one, !one$named, .data, call))
-  # Those of one across() don't see each other's results.
-  before <- cumsum(c(0L, lengths(exprs)))
-  exprs <- Map(function(batch, seen) lapply(batch, c, list(seen = seen)), exprs,
-    before[seq_along(exprs)])
-  exprs <- unlist(exprs, recursive = FALSE)
-  opened <- check_partition(.data, ".data", call)
-  done <- summarise_parts(opened, as.list(exprs), groups, call, seed = TRUE)
-  with_groups(done, left)
+  made <- list()
+  for (one in exprs) {
+    batch <- across_exprs(one, !one$named, .data, call, made)
+    # Those of one across() don't see each other's results.
+    made <- c(made, lapply(batch, c, list(seen = length(made))))
+  }
+  with_groups(summarise_over(.data, made, groups, call), left)
+}
+
+# summarise_parts() with results that may have the name of a key, or of a result before them, whose
+# place they then take, as in dplyr.
+summarise_over <- function(p, exprs, by, call) {
+  opened <- check_partition(p, ".data", call)
+  names <- c(by, vapply(exprs, `[[`, "", "name"))
+  over <- duplicated(names)
+  for (k in which(over) - length(by)) {
+    # What names it later means the new one: that is refused, as any other two of one name.
+    later <- Filter(function(one) one$seen >= k, exprs)
+    later <- unlist(lapply(later, function(one) names_in(one$code)))
+    opaque <- c("get", "mget", "get0", "eval", ".data")
+    if (any(later %in% c(exprs[[k]]$name, opaque))) over[] <- FALSE
+  }
+  if (!any(over)) {
+    return(summarise_parts(opened, exprs, by, call, seed = TRUE))
+  }
+  hidden <- utils::tail(make.unique(c(names(p), names)), length(exprs))
+  at <- which(over) - length(by)
+  exprs[at] <- Map(function(one, name) replace(one, "name", name), exprs[at], hidden[at])
+  done <- summarise_parts(opened, exprs, by, call, seed = TRUE)
+  kept <- length(names) + 1L - match(unique(names), rev(names))
+  renamed_columns(done, stats::setNames(kept, unique(names)), call)
 }
 
 #' @exportS3Method dplyr::count
@@ -49,10 +71,19 @@ add_count.muster_partition <- function(x, ..., wt = NULL, sort = FALSE, name = N
   by <- groups_of(x)
   if (...length()) x <- dplyr::group_by(x, ..., .add = TRUE)
   expr <- count_expr(x, rlang::enquo(wt), name, names(x), call)
+  named <- expr$name
+  # A group's column can't be changed, but another may take its place.
+  taken <- named %in% groups_of(x)
+  if (taken) expr$name <- utils::tail(make.unique(c(names(x), named)), 1L)
   done <- if (length(groups_of(x))) {
     verb_parts(x, "mutate", list(expr), call)
   } else {
     mutate_ungrouped(x, list(expr), call)
+  }
+  if (taken) {
+    at <- match(replace(names(x), names(x) == named, expr$name), names(done))
+    done <- renamed_columns(done, stats::setNames(at, names(x)), call)
+    expr$name <- named
   }
   if (sort) done <- arrange_by(done, list(column_key(expr$name, TRUE)), call)
   with_groups(done, by)
@@ -62,10 +93,17 @@ tally_groups <- function(x, wt, sort, name, call) {
   check_flag(sort, "sort", call)
   groups <- groups_of(x)
   expr <- count_expr(x, wt, name, groups, call)
+  named <- expr$name
+  if (named %in% groups) expr$name <- utils::tail(make.unique(c(names(x), named)), 1L)
   done <- summarise_parts(check_partition(x, "x", call), list(expr), groups, call)
   # As in dplyr, whose groups are in the order of their keys.
   keys <- c(list(column_key(expr$name, TRUE)), lapply(groups, column_key))
-  if (sort) arrange_by(done, keys, call) else done
+  if (sort) done <- arrange_by(done, keys, call)
+  if (identical(named, expr$name)) {
+    return(done)
+  }
+  at <- match(replace(groups, groups == named, expr$name), names(done))
+  renamed_columns(done, stats::setNames(at, groups), call)
 }
 
 # A column of counts, whose name is none of `names` unless it is given.
@@ -105,7 +143,8 @@ distinct.muster_partition <- function(.data, ..., .keep_all = FALSE) {
 }
 
 # across() as expressions of each column. Not for code that has it inside.
-across_exprs <- function(one, unnamed, p, call) {
+# made: expressions before it in summarise(), whose results are columns too.
+across_exprs <- function(one, unnamed, p, call, made = list()) {
   places <- c("across", "if_any", "if_all", "cur_column", "cur_group", "cur_group_id", "cur_data",
     "cur_data_all", "cur_group_rows", "pick")
   top <- is_call_of(one$code, "across")
@@ -119,11 +158,10 @@ across_exprs <- function(one, unnamed, p, call) {
   }
   parts <- as.list(match.call(function(.cols, .fns, ..., .names) NULL, one$code))[-1L]
   more <- parts[!names(parts) %in% c(".cols", ".fns", ".names")]
-  columns <- tidyselect::eval_select(
-    rlang::new_quosure(if (is.null(parts$.cols)) quote(everything()) else parts$.cols, one$env),
-    prototype(p[setdiff(names(p), groups_of(p))], call)
-  )
-  sources <- setdiff(names(p), groups_of(p))[columns]
+  cols <- if (is.null(parts$.cols)) quote(everything()) else parts$.cols
+  there <- across_frame(p, made, cols, one$env, call)
+  columns <- tidyselect::eval_select(rlang::new_quosure(cols, one$env), there)
+  sources <- names(there)[columns]
   fns <- if (is.null(parts$.fns)) quote(`(`) else parts$.fns
   several <- is_call_of(fns, c("list", "c"))
   if (several) {
@@ -154,15 +192,33 @@ across_exprs <- function(one, unnamed, p, call) {
   }), recursive = FALSE)
 }
 
+# A data frame without rows that has the columns that across() chooses from.
+across_frame <- function(p, made, cols, env, call) {
+  there <- prototype(p[setdiff(names(p), groups_of(p))], call)
+  names <- vapply(made, `[[`, "", "name")
+  if (!length(names)) {
+    return(there)
+  }
+  chosen <- c(
+    "c", ":", "!", "-", "&", "|", "(", "starts_with", "ends_with", "contains", "matches",
+    "num_range", "everything", "last_col", "all_of", "any_of"
+  )
+  # By types: those of results are known when they are there.
+  others <- setdiff(all.names(cols), c(chosen, names(there), names, "::", "dplyr", "tidyselect"))
+  types <- any(vapply(others, function(name) is.function(get0(name, env)), NA))
+  new <- if (types) prototype(summarise_over(p, made, groups_of(p), call), call)
+  for (name in setdiff(names, groups_of(p))) {
+    there[[name]] <- if (is.null(new[[name]])) logical() else new[[name]]
+  }
+  there
+}
+
 # Code for each function of a list in a variable: its name, if it is an aggregate.
 listed_functions <- function(known, variable) {
   codes <- lapply(seq_along(known), function(k) {
-    for (package in names(aggregate_homes)) {
-      for (name in aggregate_homes[[package]]) {
-        if (is_exported(known[[k]], name, package)) {
-          return(call("::", as.name(package), as.name(name)))
-        }
-      }
+    code <- if (is.function(known[[k]])) function_code(known[[k]])
+    if (is.call(code)) {
+      return(code)
     }
     if (is_formula(known[[k]])) known[[k]] else call("[[", variable, k)
   })
@@ -181,7 +237,30 @@ across_code <- function(fn, column, more) {
       return(eval(call("substitute", lambda, list(.x = column, . = column))))
     }
   }
+  one <- if (!length(more)) single_code(fn)
+  if (!is.null(one)) {
+    return(eval(call("substitute", one$code, stats::setNames(list(column), one$name))))
+  }
   as.call(c(list(fn, column), more))
+}
+
+# list(code, name) of a function literal with one argument and one expression, which may stand in
+# its place: it doesn't ask how it was called. NULL for any other.
+single_code <- function(fn) {
+  plain <- is_call_of(fn, "function") && length(fn[[2L]]) == 1L && names(fn[[2L]]) != "..." &&
+    identical(fn[[2L]][[1L]], quote(expr = ))
+  if (!plain) {
+    return(NULL)
+  }
+  code <- fn[[3L]]
+  if (is_call_of(code, "{") && length(code) == 2L) code <- code[[2L]]
+  asks <- c(
+    "function", "~", "quote", "bquote", "substitute", "missing", "environment", "sys.call",
+    "sys.function", "match.call", "parent.frame", "return", "<-", "<<-", "=", "eval", "evalq",
+    "local", "get", "get0", "mget", "assign", "on.exit", "Recall", "{", "for", "nargs", "enquo",
+    "enexpr"
+  )
+  if (!any(asks %in% all.names(code))) list(code = code, name = names(fn[[2L]]))
 }
 
 is_call_of <- function(code, names) {

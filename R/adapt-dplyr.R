@@ -14,8 +14,10 @@
 #' `summarise()`, `count()`, `tally()`, `add_count()`, `distinct()`, `slice()`, `slice_head()`,
 #' `slice_tail()`, `slice_min()`, `slice_max()`, `slice_sample()`, `do()`, `group_modify()`, the
 #' joins `inner_join()`, `left_join()`, `right_join()`, `full_join()`, `semi_join()`, `anti_join()`
-#' and `nest_join()`, the sets `union()`, `union_all()`, `intersect()` and `setdiff()`, and
-#' `pull()`. Each gives another handle; `collect()` brings the rows to the session.
+#' and `nest_join()`, the sets `union()`, `union_all()`, `intersect()` and `setdiff()`. Each gives
+#' another handle; `collect()` brings the rows to the session, `pull()` a column. `group_keys()`,
+#' `group_size()`, `n_groups()` and `setequal()` give values. So do verbs that are made of these, as
+#' `mutate_at()`, `summarise_if()` and `top_n()`.
 #'
 #' Groups are right whatever parts their rows are in: rows move between the workers first, where a
 #' verb looks at those of a group together, and stay together for the verbs that follow.
@@ -38,8 +40,12 @@
 #'
 #' `summarise()` evaluates as [partition_summarise()] does: what can be is evaluated before rows
 #' move. It has one row for each group. `across()` works there by itself, not in other code, with
-#' functions, lambdas and lists of them. Values of different types in one column are put together as
-#' [base::c()] does.
+#' functions, lambdas and lists of them; as in dplyr, it chooses from the results before it too, and
+#' a result takes the place of one before it that has its name. Where it chooses by their types, as
+#' `where()` does, these results are computed first. Values of different types in one column are put
+#' together as [base::c()] does.
+#'
+#' `do()` with names, as in `do(fit = lm(y ~ x, data = .))`, gives rows without groups.
 #'
 #' @section Without groups:
 #' A part has only some of the rows. So `mutate()`, `transmute()`, `filter()` and `arrange()` take
@@ -47,15 +53,20 @@
 #' * base R's arithmetic, comparisons and mathematical functions, `ifelse()`, `is.na()`, `%in%`,
 #'   `match()`, `cut()` and `findInterval()` with given breaks, `factor()` with given levels;
 #' * of texts, `paste()`, `sprintf()`, `nchar()`, `substr()`, `grepl()`, `sub()`, `toupper()`,
-#'   `trimws()` and the like, and stringr's functions with one value for each string;
-#' * of dates and times, `format()` and `as.Date()` with a format, `weekdays()`, `difftime()` with
-#'   units, sums and differences of days, and lubridate's parts of dates and roundings;
+#'   `trimws()` and the like, and stringr's functions with one value for each string, also with
+#'   patterns of `fixed()`, `regex()` and `coll()`;
+#' * of dates and times, `format()` and `as.Date()` with a format, `weekdays()`, `ISOdate()`,
+#'   `difftime()` with units, sums and differences of days, and lubridate's parts of dates and
+#'   roundings;
 #' * dplyr's `if_else()`, `case_when()`, `between()`, `coalesce()`, `na_if()` and `near()`;
 #' * `across()` in `mutate()` and `transmute()`, `if_any()` and `if_all()` in `filter()`.
 #'
-#' In them, aggregates of all rows are values, as in `(x - mean(x)) / sd(x)`: those of
-#' [partition_summarise()]. Variables of length 1, and base R's functions of these, such as
-#' `Sys.Date() - 30`, are evaluated in the session. Other functions are refused, since it can't be
+#' In them, aggregates of all rows are values, as in `(x - mean(x)) / sd(x)` or
+#' `cut(x, c(0, median(x), max(x)))`: those of [partition_summarise()], evaluated as it does,
+#' whatever they are of, and `length()`, `prod()`, `median()`, `quantile()`, `IQR()`, `mad()`,
+#' `weighted.mean()` and `cor()`, for which the columns that they name travel to one worker.
+#' Variables of length 1, and base R's functions of these, such as `Sys.Date() - 30`, are evaluated
+#' in the session. Other functions are refused, since it can't be
 #' known whether they look at other rows; [partition_map()] evaluates them part by part, if you
 #' know that they don't. `slice_min()` and `slice_max()` take the name of a column, `slice()`
 #' numbers of rows in increasing order, `slice_sample()` only `n` and `prop`, and its rows keep
@@ -87,9 +98,16 @@
 #' few: then `right_join()`, `full_join()` and what is asked of rows of `y` are refused.
 #'
 #' @section Refused:
-#' With an error of class `muster_error_input` that says what to do instead: `cur_group_id()`,
-#' and the arguments `.drop`, `.preserve`, `.locale` and `multiple = "warning"`. Sets of rows are of
-#' the same columns.
+#' With an error of class `muster_error_input` that says what to do instead: `nest_by()`,
+#' `group_map()`, `group_split()`, `cur_group_id()`, and the arguments `.drop`, `.preserve`,
+#' `.locale` and `multiple = "warning"`. Sets of rows are of the same columns.
+#'
+#' @section Coming from multidplyr:
+#' `cluster_start(n)` is for `new_cluster(n)`, `partition_scatter(cl, x)` for `partition(x, cl)`,
+#' and [partition_read()] for files that each worker reads. Functions and variables that code names
+#' are found and sent, so nothing is copied or assigned before; packages that it needs are attached
+#' by `parallel::clusterEvalQ(cl, library(mgcv))`. Verbs without groups are for all rows, not for
+#' those of each worker: `slice(p, 1)` is one row, and `arrange()` orders all of them.
 #'
 #' @section Cost:
 #' `filter()`, `mutate()` without groups and `select()`: as [partition_map()]. `summarise()`,
@@ -261,8 +279,7 @@ near_stage <- function(opened, steps, call, keyed = NULL, job = NULL) {
 collect.muster_partition <- function(x, ...) {
   call <- dplyr_call("collect")
   opened <- check_partition(x, "x", call)
-  rows <- as_kind(collect_frame(opened, call), opened$stage$as)
-  if (length(groups_of(x))) dplyr::group_by(rows, !!!lapply(groups_of(x), as.name)) else rows
+  grouped_rows(as_kind(collect_frame(opened, call), opened$stage$as), groups_of(x))
 }
 
 # Results are computed when they are made.
@@ -272,9 +289,12 @@ compute.muster_partition <- function(x, ...) x
 #' @exportS3Method dplyr::pull
 pull.muster_partition <- function(.data, var = -1, name = NULL, ...) {
   call <- dplyr_call("pull")
-  if (!missing(name)) refuse_argument("name", call)
+  by <- rlang::enquo(name)
   at <- tidyselect::vars_pull(names(.data), !!rlang::enquo(var))
-  collect_frame(open_handle(.data[at]), call)[[1L]]
+  if (!rlang::quo_is_null(by)) at <- c(at, tidyselect::vars_pull(names(.data), !!by))
+  rows <- collect_frame(open_handle(.data[unique(at)]), call)
+  values <- rows[[1L]]
+  if (length(at) > 1L) rlang::set_names(values, rows[[length(rows)]]) else values
 }
 
 # ---- Groups in one part each
@@ -283,9 +303,14 @@ pull.muster_partition <- function(.data, var = -1, name = NULL, ...) {
 #' @exportS3Method dplyr::do
 do.muster_partition <- function(.data, ...) {
   call <- dplyr_call("do")
-  done <- whole_verb(.data, "do", quo_exprs(rlang::enquos(...), call, names(.data)), call)
-  # As in dplyr, which keeps no columns of rows.
-  if (is_rowwise(.data)) as_rowwise(done, character()) else with_groups(done, NULL)
+  exprs <- quo_exprs(rlang::enquos(...), call, names(.data))
+  done <- whole_verb(.data, "do", exprs, call)
+  # As in dplyr: rows that a data frame gave have the groups, those of named values are groups.
+  named <- any(vapply(exprs, function(one) nzchar(one$name), NA))
+  if (is_rowwise(.data) || (named && length(groups_of(.data)))) {
+    return(as_rowwise(done, character()))
+  }
+  with_groups(done, groups_of(.data))
 }
 
 #' @exportS3Method dplyr::group_modify
@@ -371,7 +396,13 @@ dplyr_call <- function(verb) call(verb)
 quo_exprs <- function(quos, call, columns, named = rlang::have_name(quos)) {
   Map(function(quo, name, named) {
     env <- rlang::quo_get_env(quo)
-    code <- flat_code(rlang::quo_get_expr(quo), env, columns, call)
+    code <- rlang::quo_get_expr(quo)
+    # A lambda of mutate_at() and the like.
+    if (is.call(code) && inherits(code[[1L]], "inline_colwise_function")) {
+      env <- environment(code[[1L]])
+      code <- across_code(attr(code[[1L]], "formula"), code[[2L]], NULL)
+    }
+    code <- flat_code(code, env, columns, call)
     list(name = name, code = check_pronouns(code, env, NULL, call), env = env, named = named)
   }, quos, rlang::names2(quos), named, USE.NAMES = FALSE)
 }
@@ -379,9 +410,9 @@ quo_exprs <- function(quos, call, columns, named = rlang::have_name(quos)) {
 # Code without quosures inside, as `{{ }}` puts them there.
 flat_code <- function(code, env, columns, call) {
   if (rlang::is_quosure(code)) {
-    inner <- rlang::quo_get_expr(code)
-    known <- (is.symbol(inner) && as.character(inner) %in% columns) || is.atomic(inner)
-    if (!known && !identical(rlang::quo_get_env(code), env)) {
+    home <- rlang::quo_get_env(code)
+    inner <- flat_code(rlang::quo_get_expr(code), home, columns, call)
+    if (!identical(home, env) && !means_same(inner, home, env, columns)) {
       abort_muster("input", paste0(
         "Can't have `{{ }}` of code such as `", deparse(inner)[1L], "` inside of other code."
       ), hints = "Give it a column's name, or have the whole expression in it.",
@@ -392,9 +423,37 @@ flat_code <- function(code, env, columns, call) {
   if (!is.call(code)) {
     return(code)
   }
+  if (is.function(code[[1L]])) code[[1L]] <- function_code(code[[1L]])
   parts <- vapply(as.list(code), function(part) is.call(part) || rlang::is_quosure(part), NA)
   if (any(parts)) code[parts] <- lapply(as.list(code)[parts], flat_code, env, columns, call)
   code
+}
+
+# Whether code of columns has the same functions in two environments.
+means_same <- function(code, one, other, columns) {
+  heads <- function(code) {
+    if (is.call(code)) {
+      c(if (is.symbol(code[[1L]])) as.character(code[[1L]]), unlist(lapply(as.list(code), heads)))
+    }
+  }
+  all(free_names(code) %in% c(columns, ".data")) && all(vapply(heads(code), function(name) {
+    identical(get0(name, one, mode = "function"), get0(name, other, mode = "function"))
+  }, NA))
+}
+
+# A function's name, for one that is known here: mutate_at() and the like have functions in code.
+function_code <- function(fun) {
+  homes <- c(
+    list(base = all_row_functions), lapply(row_calls, names), aggregate_homes, total_homes
+  )
+  for (k in seq_along(homes)) {
+    for (name in homes[[k]]) {
+      if (is_exported(fun, name, names(homes)[k])) {
+        return(call("::", as.name(names(homes)[k]), as.name(name)))
+      }
+    }
+  }
+  fun
 }
 
 refuse_argument <- function(name, call) {
@@ -411,7 +470,7 @@ refuse_options <- function(quos, options, call) {
 
 # Names what in the code isn't known to have a value for each row by itself.
 refuse_code <- function(code, at, call) {
-  nowhere <- Filter(function(name) !name %in% at$columns && !exists(name, at$env), all.vars(code))
+  nowhere <- Filter(function(name) !name %in% at$columns && !exists(name, at$env), free_names(code))
   nowhere <- setdiff(nowhere, ".data")
   if (length(nowhere)) {
     abort_muster("input", paste0(
@@ -432,6 +491,16 @@ refuse_code <- function(code, at, call) {
     ),
     argument = "...", call = call
   )
+}
+
+# Variables of code: not what comes after `$`.
+free_names <- function(code) {
+  if (!is.call(code)) {
+    return(all.vars(code))
+  }
+  parts <- as.list(code)
+  if (is_call_of(code, c("$", "@"))) parts <- parts[1:2]
+  Filter(nzchar, unlist(lapply(parts[-1L], free_names)))
 }
 
 unknown_in <- function(code, at) {

@@ -73,7 +73,12 @@ row_value <- function(code, columns, n, top = FALSE) {
   args <- Map(function(part, end) {
     if (is_formula(part)) call("~", given[[end - 1L]], given[[end]]) else given[[end]]
   }, parts, ends)
-  value <- eval(as.call(c(code[[1L]], args)), known, baseenv())
+  # Without bit64, is.na() would take their bytes for numbers.
+  value <- if (identical(name, "is.na") && is_int64(values[[1L]])) {
+    missing_rows(values[[1L]])
+  } else {
+    eval(as.call(c(code[[1L]], args)), known, baseenv())
+  }
   if (length(value) != n) not_by_row()
   # As in parts where some row has one.
   if (text) as.character(value) else value
@@ -110,7 +115,7 @@ takes_rows <- function(name, values) {
   }
   switch(name,
     "%in%" = bare[2L] && (bare[1L] || is.factor(values[[1L]])),
-    is.na = bare || (is_known(values[[1L]]) && !is_int64(values[[1L]])),
+    is.na = bare || is_known(values[[1L]]),
     ifelse = all(bare) && length(values) == 3L && are_alike(values[[2L]], values[[3L]]),
     # Not of factors, whose codes may mean something else in another part, nor of time differences.
     as.numeric = , as.double = , as.integer = is_bare(values[[1L]]) || is_date(values[[1L]]),

@@ -40,6 +40,67 @@ length.muster_partition <- function(x) length(names(x))
   start_stage(p$cl, p$stage$count, same_steps(list(step)), p$stage, list(), call)
 }
 
+# Columns are on the workers: without these methods there would be NULL. What a handle consists of
+# is there by its names.
+#' @export
+`$.muster_partition` <- function(x, name) handle_field(x, name, sys.call())
+
+#' @export
+`[[.muster_partition` <- function(x, i, ...) handle_field(x, i, sys.call())
+
+handle_field <- function(x, name, call) {
+  held <- unclass(x)
+  field <- is.character(name) && length(name) == 1L && name %in% c(names(held), "groups")
+  if (!field || name %in% names(x)) refuse_column(name, call)
+  held[[name]]
+}
+
+#' @export
+`$<-.muster_partition` <- function(x, name, value) refuse_change(sys.call())
+
+#' @export
+`[[<-.muster_partition` <- function(x, i, value) refuse_change(sys.call())
+
+#' @export
+`[<-.muster_partition` <- function(x, i, j, value) refuse_change(sys.call())
+
+#' @export
+`names<-.muster_partition` <- function(x, value) refuse_change(sys.call())
+
+refuse_change <- function(call) {
+  abort_muster("input", "Data on workers can't be changed in place.",
+    hints = c(
+      "partition_map() and dplyr::mutate() make other columns, dplyr::rename() other names.",
+      "Each gives a handle to new data."
+    ), argument = "x", call = call
+  )
+}
+
+#' @export
+rbind.muster_partition <- function(..., deparse.level = 1) {
+  refuse_binding("rbind", "dplyr::union_all(x, y) has the rows of both.")
+}
+
+#' @export
+cbind.muster_partition <- function(..., deparse.level = 1) {
+  refuse_binding("cbind", "partition_join() has columns of both, by a key.")
+}
+
+refuse_binding <- function(fun, hint) {
+  abort_muster("input", paste0(fun, "() isn't possible for data on workers."), hints = hint,
+    argument = "...", call = call(fun)
+  )
+}
+
+refuse_column <- function(name, call) {
+  name <- if (is.character(name)) deparse(name) else format(name)
+  abort_muster("input", "Can't take a column out of data on workers.",
+    hints = paste0("partition_collect(p[", name, "]) brings it to the session, as does ",
+      "dplyr::pull(p, ", name, ")."),
+    argument = "i", call = call
+  )
+}
+
 # Columns selected as in data frames: by name, number or logical value.
 chosen_columns <- function(names, i, call) {
   if (is.character(i)) {
@@ -73,7 +134,15 @@ end_rows <- function(x, n, from_end, call) {
   if (!is.numeric(n) || length(n) != 1L || is.na(n)) abort_input("n", "one whole number", n, call)
   counts <- end_counts(p$stage$rows, n, from_end)
   frames <- lapply(collect_parts(p, call, end_steps(counts, from_end)), `[[`, "data")
-  as_kind(expand_strings(bind_frames(frames)), p$stage$as)
+  grouped_rows(as_kind(expand_strings(bind_frames(frames)), p$stage$as), groups_of(x))
+}
+
+# As dplyr's data frame with groups, where dplyr is there.
+grouped_rows <- function(rows, groups) {
+  if (!length(groups) || !requireNamespace("dplyr", quietly = TRUE)) {
+    return(rows)
+  }
+  dplyr::group_by(rows, !!!lapply(groups, as.name))
 }
 
 # How many rows of each part are among the first n, or the last.

@@ -19,7 +19,8 @@
 #' Handles answer like data frames: `dim()`, `nrow()`, `names()`; `head()` and `tail()`, which bring
 #' only these rows to the session; `str()`; and `summary()`, which brings one column after the
 #' other. `p["x"]` and `p[, c("x", "y")]` are handles to some of the columns. Rows are chosen by
-#' `partition_map()`.
+#' `partition_map()`. `unique()` has each row once. `p$x`, `rbind()` and changes in place are
+#' refused.
 #'
 #' @section When a worker is lost:
 #' Only the parts that were lost with it are made again, and only when they are needed: with the

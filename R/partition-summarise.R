@@ -144,6 +144,7 @@ check_exprs <- function(exprs, by, returns, columns, call) {
   if (length(twice)) {
     abort_muster("input",
       paste0("There would be two columns `", twice[1L], "`."),
+      hints = "Give them names that differ.",
       argument = "...", call = call
     )
   }

@@ -34,6 +34,8 @@ day_calls <- function(names) {
   sapply(names, function(name) list(rows = "x", takes = takes_days), simplify = FALSE)
 }
 
+time_parts <- c("year", "month", "day", "hour", "min", "sec")
+
 row_calls <- list(
   base = c(text_calls(c("grepl", "sub", "gsub", "trimws", "chartr", "strtoi"), "x"), list(
     substring = list(rows = c("text", "first", "last"), takes = takes_all(is_bare)),
@@ -60,6 +62,8 @@ row_calls <- list(
     as.POSIXct = list(rows = "x", takes = function(values) {
       takes_days(values) || (is_text(values$x) && has_format(values) && !is.null(values$tz))
     }),
+    ISOdate = list(rows = time_parts, takes = takes_all(is_bare)),
+    ISOdatetime = list(rows = time_parts, takes = takes_all(is_bare)),
     difftime = list(rows = c("time1", "time2"), takes = function(values) {
       is_date(values$time1) && is_date(values$time2) &&
         isTRUE(values$units %in% c("secs", "mins", "hours", "days", "weeks"))
@@ -90,7 +94,11 @@ row_calls <- list(
       "yday", "qday", "hour", "minute", "second", "am", "pm", "date", "as_date", "floor_date",
       "ceiling_date", "round_date"
     )),
-    list(leap_year = list(rows = "date", takes = takes_days))
+    list(
+      leap_year = list(rows = "date", takes = takes_days),
+      make_date = list(rows = time_parts, takes = takes_all(is_bare)),
+      make_datetime = list(rows = time_parts, takes = takes_all(is_bare))
+    )
   )
 )
 
@@ -111,6 +119,9 @@ row_call_of <- function(code, at) {
     name <- as.character(head[[3L]])
     known <- name %in% names(row_calls[[package]])
     return(if (known) list(package = package, name = name))
+  }
+  if (!is.symbol(head)) {
+    return(NULL)
   }
   name <- as.character(head)
   for (package in names(row_calls)) {
@@ -139,9 +150,17 @@ listed_call <- function(code, at, code_of) {
   names <- if (is.null(names(parts))) rep("", length(parts)) else names(parts)
   by_row <- names %in% spec$rows | (names == "" & "..." %in% spec$rows)
   if (what$name == "case_when") by_row <- by_row | names == ".default"
-  codes <- Map(function(part, row, set) {
-    if (row) code_of_row(part, at, code_of) else constant_part(part, at, if (set) Inf else 1)
-  }, parts, by_row, names %in% set_arguments)
+  codes <- Map(function(part, row, name) {
+    if (row) {
+      return(code_of_row(part, at, code_of))
+    }
+    pattern <- if (what$package == "stringr" && name == "pattern") pattern_of(part, at)
+    if (is.null(pattern)) {
+      constant_part(part, at, if (name %in% set_arguments) Inf else 1)
+    } else {
+      pattern
+    }
+  }, parts, by_row, names)
   if (any(vapply(codes, is.null, NA)) || !any(vapply(codes[by_row], is.language, NA))) {
     return(NULL)
   }
@@ -162,6 +181,21 @@ constant_part <- function(code, at, most) {
   value <- if (is_constant(code, at)) tryCatch(eval(code, at$env), error = function(e) NULL)
   plain <- is.atomic(value) && (is.null(attributes(value)) || is_date(value))
   if (plain && length(value) <= most) value
+}
+
+# A pattern of stringr's fixed() and related functions, evaluated now, or NULL.
+pattern_of <- function(code, at) {
+  value <- if (is.symbol(code)) {
+    if (is_constant(code, at)) get(as.character(code), at$env)
+  } else if (is_call_of(code, c("fixed", "regex", "coll", "boundary"))) {
+    head <- code[[1L]]
+    name <- as.character(if (is.call(head)) head[[3L]] else head)
+    fun <- tryCatch(eval(head, at$env), error = function(e) NULL)
+    constant <- all(vapply(as.list(code)[-1L], is_constant, NA, at))
+    if (constant && is_exported(fun, name, "stringr")) eval(code, at$env)
+  }
+  pattern <- inherits(value, c("stringr_pattern", "pattern")) && length(value) == 1L
+  if (pattern) value
 }
 
 # Whether such a call has a value for each row, given its arguments' values.

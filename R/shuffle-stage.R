@@ -153,8 +153,9 @@ new_partition <- function(stage, cluster, token) {
 # list(cl, shuffle, stage, token), or NULL for a copy made through serialization. The token keeps
 # the parts: p itself may be collected while they are used.
 open_handle <- function(p) {
-  held <- .Call(ffi_hidden, p$token$held)
-  if (!is.null(held)) c(held, list(token = p$token))
+  token <- .subset2(p, "token")
+  held <- .Call(ffi_hidden, token$held)
+  if (!is.null(held)) c(held, list(token = token))
 }
 
 # Called at the start of a run: a finalizer only takes notes, since it may run anywhere.
@@ -295,10 +296,11 @@ print.muster_partition <- function(x, ...) {
 
 #' @export
 format.muster_partition <- function(x, ...) {
+  held <- unclass(x)
   text <- paste0(
     "muster partition: ",
-    format(x$rows, big.mark = ",", decimal.mark = ".", scientific = FALSE), " rows, ",
-    bytes_text(x$bytes), ", ", x$parts, if (x$parts == 1L) " part" else " parts"
+    format(held$rows, big.mark = ",", decimal.mark = ".", scientific = FALSE), " rows, ",
+    bytes_text(held$bytes), ", ", held$parts, if (held$parts == 1L) " part" else " parts"
   )
   if (is_rowwise(x)) {
     text <- paste0(text, ", by row")
@@ -313,7 +315,7 @@ format.muster_partition <- function(x, ...) {
   if (!is.null(gone)) {
     return(paste0(text, gone))
   }
-  where <- .Call(ffi_plan_where, opened$shuffle$plan, x$stage)
+  where <- .Call(ffi_plan_where, opened$shuffle$plan, held$stage)
   there <- where[, 1L] > 0L
   each <- table(where[there, 2L])
   lost <- sum(!there)
