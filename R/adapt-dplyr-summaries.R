@@ -258,9 +258,11 @@ single_code <- function(fn) {
     "function", "~", "quote", "bquote", "substitute", "missing", "environment", "sys.call",
     "sys.function", "match.call", "parent.frame", "return", "<-", "<<-", "=", "eval", "evalq",
     "local", "get", "get0", "mget", "assign", "on.exit", "Recall", "{", "for", "nargs", "enquo",
-    "enexpr"
+    "enexpr", "$", "@"
   )
-  if (!any(asks %in% all.names(code))) list(code = code, name = names(fn[[2L]]))
+  name <- names(fn[[2L]])
+  asking <- name %in% called_names(code) || any(asks %in% all.names(code))
+  if (!asking) list(code = code, name = name)
 }
 
 is_call_of <- function(code, names) {

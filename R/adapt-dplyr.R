@@ -431,14 +431,17 @@ flat_code <- function(code, env, columns, call) {
 
 # Whether code of columns has the same functions in two environments.
 means_same <- function(code, one, other, columns) {
-  heads <- function(code) {
-    if (is.call(code)) {
-      c(if (is.symbol(code[[1L]])) as.character(code[[1L]]), unlist(lapply(as.list(code), heads)))
-    }
-  }
-  all(free_names(code) %in% c(columns, ".data")) && all(vapply(heads(code), function(name) {
+  all(free_names(code) %in% c(columns, ".data")) && all(vapply(called_names(code), function(name) {
     identical(get0(name, one, mode = "function"), get0(name, other, mode = "function"))
   }, NA))
+}
+
+# The names of functions that code calls.
+called_names <- function(code) {
+  if (is.call(code)) {
+    own <- if (is.symbol(code[[1L]])) as.character(code[[1L]])
+    c(own, unlist(lapply(as.list(code), called_names)))
+  }
 }
 
 # A function's name, for one that is known here: mutate_at() and the like have functions in code.

@@ -37,7 +37,8 @@ length.muster_partition <- function(x) length(names(x))
   }
   columns <- chosen_columns(p$stage$columns, i, call)
   step <- list(kind = "inner", fun = "take_columns_of", args = list(columns))
-  start_stage(p$cl, p$stage$count, same_steps(list(step)), p$stage, list(), call)
+  done <- start_stage(p$cl, p$stage$count, same_steps(list(step)), p$stage, list(), call)
+  with_groups(done, intersect(groups_of(x), columns))
 }
 
 # Columns are on the workers: without these methods there would be NULL. What a handle consists of

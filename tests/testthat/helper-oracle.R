@@ -173,11 +173,13 @@ oracle_conditions <- function(data, groups, ordered) {
     kf != "b" | y > 0, is.na(kn), kD > as.Date("2020-02-28"), kD == "2020-02-29", is.nan(kd),
     is.finite(kd), nchar(ks) > 0L, ks == "\u00e4", id %% 2L == 0L, TRUE, FALSE, y > 100,
     x > mean(x, na.rm = TRUE), y >= max(y, na.rm = TRUE) - 1, is.na(kw), is.na(ko), is.na(kt),
-    kd == 0, startsWith(ks, "b"), !(kl & y > 0), xor(kl, x > 0), NA, ki == kd
+    kd == 0, startsWith(ks, "b"), !(kl & y > 0), xor(kl, x > 0), NA, ki == kd, y > median(y),
+    id == max(id), any(kl), n() > 2L, n_distinct(ks) > 1L, !is.na(k64), y %in% c(max(y), 0),
+    x >= max(x[y > 0], na.rm = TRUE), id > length(x) / 2, y > max(sapply(0:1, function(x) x))
   )
   grouped <- expression(
-    n() > 2L, id == max(id), any(kl), x == max(x, na.rm = TRUE), rank(id) <= 2, ko > "lo",
-    n_distinct(ks) > 1L, kw > 1, kt > as.POSIXct("2020-03-29 01:00:00", tz = "UTC"), x > median(y)
+    x == max(x, na.rm = TRUE), rank(id) <= 2, ko > "lo", kw > 1,
+    kt > as.POSIXct("2020-03-29 01:00:00", tz = "UTC"), x > median(y)
   )
   in_order <- expression(row_number() == 1L, row_number() > 1L, id > lag(id), !duplicated(y))
   oracle_known(c(as.list(all), if (length(groups)) as.list(grouped),
@@ -195,17 +197,19 @@ oracle_values <- function(data, groups, ordered) {
     vn = kw, vo = kt, vp = l, vq = ki / 0L, vr = tolower(ks), vs = x > 0, vt = kd * 2,
     vu = x + limit, vv = .data$y * 2, vw = ifelse(x > mean(x, na.rm = TRUE), "hi", "no"), vx = kl,
     vy = as.logical(y), vz = endsWith(ks, "c"), vaa = ki == 1L | is.na(ki),
+    w1 = n(), w2 = mean(x), w4 = x - mean(x, na.rm = TRUE), w5 = max(id), w6 = n_distinct(ks),
+    w9 = sum(kl, na.rm = TRUE), wc = median(y, na.rm = TRUE), wf = x / sum(x, na.rm = TRUE),
+    wo = is.na(k64), wq = max(rank(id)), wr = findInterval(y, c(min(id) - 9, 0, max(id))),
+    ws = max(ks),
+    wt = quantile(y, 0.4, na.rm = TRUE, names = FALSE) - y, wu = max(kD, na.rm = TRUE),
     vac = signif(x * 100, 2), vad = nchar(ks) * 2L, vae = !kl, vaf = as.integer(y)
   )
   grouped <- expression(
-    w1 = n(), w2 = mean(x), w3 = rank(id, na.last = "keep"),
-    w4 = x - mean(x, na.rm = TRUE), w5 = max(id),
-    w6 = n_distinct(ks), w7 = kD - min(kD), w8 = as.character(kf), w9 = sum(kl, na.rm = TRUE),
-    wa = list(n()), wb = kt, wc = median(y, na.rm = TRUE), we = range(id)[1L],
-    wf = x / sum(x, na.rm = TRUE), wg = if (n() > 2L) max(x) else min(x),
+    w3 = rank(id, na.last = "keep"), w7 = kD - min(kD), w8 = as.character(kf),
+    wa = list(n()), wb = kt, we = range(id)[1L], wg = if (n() > 2L) max(x) else min(x),
     wh = sapply(id, function(i) i + 1L), wi = .data$x + .env$limit, wj = coalesce(x, 0),
     wk = if_else(kl, "yes", "no", missing = "?"), wl = list(sort(ks)), wm = max(ko),
-    wn = kt - min(kt), wo = is.na(k64), wp = k64 == max(k64)
+    wn = kt - min(kt), wp = k64 == max(k64)
   )
   in_order <- expression(
     u1 = row_number(), u2 = lag(id), u3 = cumsum(id), u4 = first(ks), u5 = last(kt), u6 = lead(kf)

@@ -60,6 +60,7 @@ if (has_dplyr) test_cluster("Questions about data of two workers, in dplyr's wor
     same(function(d) utils::head(group_by(d, to), 5))
     same(function(d) utils::tail(group_by(d, to, kind), 5))
     same(function(d) utils::head(d, 3))
+    same(function(d) group_by(d, to, kind)[c("km", "to", "kind")])
     same(function(d) dplyr::pull(d, km, row))
     same(function(d) dplyr::pull(group_by(d, to), "late", name = to))
     same(function(d) dplyr::pull(d, row, row))

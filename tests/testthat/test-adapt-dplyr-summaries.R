@@ -187,6 +187,9 @@ if (has_dplyr) test_cluster("Summaries of two workers, in other code and in plac
       }))
     }, FALSE)
     same(function(d) summarise(group_by(d, f), across(d, function(v) nchar(deparse(v)[1]))), FALSE)
+    same(function(d) summarise(group_by(d, f), across(d, function(s) max(.data$s, na.rm = TRUE))),
+      FALSE)
+    same(function(d) summarise(group_by(d, f), across(d, function(max) max(max))), FALSE)
     refused(mutate(p, across(d, function(v, k = 2) v * k)))
   })
 
