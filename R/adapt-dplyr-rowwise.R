@@ -27,6 +27,14 @@ as_rowwise <- function(p, ids) {
   structure(held, class = c("muster_rowwise", "muster_partition"))
 }
 
+# The groups of p, as far as their columns are still there; or each row as one.
+with_groups_of <- function(handle, p) {
+  if (is_rowwise(p)) {
+    return(as_rowwise(handle, intersect(ids_of(p), names(handle))))
+  }
+  with_groups(handle, intersect(groups_of(p), names(handle)))
+}
+
 ids_of <- function(p) as.character(.subset2(p, "ids"))
 
 # The groups of other data, which verbs of dplyr or muster's see.
@@ -133,9 +141,4 @@ arrange.muster_rowwise <- function(.data, ..., .by_group = FALSE, .locale = NULL
 by_ids <- function(p, verb, ...) {
   done <- verb(with_groups(p, ids_of(p)), ...)
   as_rowwise(done, groups_of(done))
-}
-
-#' @exportS3Method dplyr::collect
-collect.muster_rowwise <- function(x, ...) {
-  dplyr::rowwise(dplyr::collect(with_groups(x, NULL)), !!!lapply(ids_of(x), as.name))
 }

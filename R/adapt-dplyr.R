@@ -45,7 +45,7 @@
 #' `where()` does, these results are computed first. Values of different types in one column are put
 #' together as [base::c()] does.
 #'
-#' `do()` with names, as in `do(fit = lm(y ~ x, data = .))`, gives rows without groups.
+#' `do()` with names, as in `do(fit = lm(y ~ x, data = .))`, gives rows that are each a group.
 #'
 #' @section Without groups:
 #' A part has only some of the rows. So `mutate()`, `transmute()`, `filter()` and `arrange()` take
@@ -279,7 +279,7 @@ near_stage <- function(opened, steps, call, keyed = NULL, job = NULL) {
 collect.muster_partition <- function(x, ...) {
   call <- dplyr_call("collect")
   opened <- check_partition(x, "x", call)
-  grouped_rows(as_kind(collect_frame(opened, call), opened$stage$as), groups_of(x))
+  grouped_rows(as_kind(collect_frame(opened, call), opened$stage$as), x)
 }
 
 # Results are computed when they are made.

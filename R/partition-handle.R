@@ -38,7 +38,7 @@ length.muster_partition <- function(x) length(names(x))
   columns <- chosen_columns(p$stage$columns, i, call)
   step <- list(kind = "inner", fun = "take_columns_of", args = list(columns))
   done <- start_stage(p$cl, p$stage$count, same_steps(list(step)), p$stage, list(), call)
-  with_groups(done, intersect(groups_of(x), columns))
+  with_groups_of(done, x)
 }
 
 # Columns are on the workers: without these methods there would be NULL. What a handle consists of
@@ -135,15 +135,16 @@ end_rows <- function(x, n, from_end, call) {
   if (!is.numeric(n) || length(n) != 1L || is.na(n)) abort_input("n", "one whole number", n, call)
   counts <- end_counts(p$stage$rows, n, from_end)
   frames <- lapply(collect_parts(p, call, end_steps(counts, from_end)), `[[`, "data")
-  grouped_rows(as_kind(expand_strings(bind_frames(frames)), p$stage$as), groups_of(x))
+  grouped_rows(as_kind(expand_strings(bind_frames(frames)), p$stage$as), x)
 }
 
-# As dplyr's data frame with groups, where dplyr is there.
-grouped_rows <- function(rows, groups) {
-  if (!length(groups) || !requireNamespace("dplyr", quietly = TRUE)) {
+# As dplyr's data frame with the groups of a handle, where dplyr is there.
+grouped_rows <- function(rows, p) {
+  if (!has_groups(p) || !requireNamespace("dplyr", quietly = TRUE)) {
     return(rows)
   }
-  dplyr::group_by(rows, !!!lapply(groups, as.name))
+  by <- if (is_rowwise(p)) dplyr::rowwise else dplyr::group_by
+  by(rows, !!!lapply(if (is_rowwise(p)) ids_of(p) else groups_of(p), as.name))
 }
 
 # How many rows of each part are among the first n, or the last.

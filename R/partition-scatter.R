@@ -186,10 +186,7 @@ partition_map <- function(.p, .fun, ..., .args = NULL, .seed = FALSE, .speculate
   if (is.null(.seed)) job$quiet <- TRUE
   steps <- seeded_steps(list(list(kind = "call", how = "part", name = ".fun")), stream, 0)
   handle <- start_stage(p$cl, p$stage$count, steps, p$stage, list(), call, job, .speculate)
-  if (is_rowwise(.p)) {
-    return(as_rowwise(handle, intersect(ids_of(.p), names(handle))))
-  }
-  with_groups(handle, intersect(groups_of(.p), names(handle)))
+  with_groups_of(handle, .p)
 }
 
 #' @rdname partition_scatter

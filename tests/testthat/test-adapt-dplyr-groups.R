@@ -106,6 +106,10 @@ if (has_dplyr) test_cluster("Questions about data of two workers, in dplyr's wor
     got <- dplyr::collect(models(p))
     at <- match(want$kind, got$kind)
     expect_equal(lapply(got$fit[at], stats::coef), lapply(want$fit, stats::coef))
+    # In dplyr each of them is a group.
+    expect_s3_class(got, "rowwise_df")
+    same(function(d) dplyr::summarise(dplyr::do(group_by(d, kind), n = nrow(.)), n = n()))
+    same(function(d) dplyr::mutate(models(d), k = kind, df = fit$df.residual, fit = NULL))
     many <- function(d) {
       d <- dplyr::summarise(group_by(d, kind), fit = list(stats::lm(late ~ km)), n = dplyr::n())
       dplyr::mutate(group_by(d, kind), slope = stats::coef(fit[[1L]])[["km"]]) %>%

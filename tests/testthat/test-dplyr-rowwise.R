@@ -59,6 +59,7 @@ pipes <- if (has_dplyr) {
         dplyr::ungroup() %>% mutate(w = z * 2)
     },
     of_groups = function(d) d %>% dplyr::group_by(id) %>% rowwise() %>% mutate(z = sum(x, y)),
+    some = function(d) utils::head(rowwise(d, id)[c("id", "n")], 3),
     add = function(d) {
       d %>% rowwise(id) %>% dplyr::group_by(odd = n %% 2L, .add = TRUE) %>% dplyr::ungroup()
     }
