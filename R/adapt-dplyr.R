@@ -17,7 +17,7 @@
 #' and `nest_join()`, the sets `union()`, `union_all()`, `intersect()` and `setdiff()`. Each gives
 #' another handle; `collect()` brings the rows to the session, `pull()` a column. `group_keys()`,
 #' `group_size()`, `n_groups()` and `setequal()` give values. So do verbs that are made of these, as
-#' `mutate_at()`, `summarise_if()` and `top_n()`.
+#' `mutate_at()`, `summarise_if()` and, with groups, `top_n()`.
 #'
 #' Groups are right whatever parts their rows are in: rows move between the workers first, where a
 #' verb looks at those of a group together, and stay together for the verbs that follow.
@@ -41,9 +41,9 @@
 #' `summarise()` evaluates as [partition_summarise()] does: what can be is evaluated before rows
 #' move. It has one row for each group. `across()` works there by itself, not in other code, with
 #' functions, lambdas and lists of them; as in dplyr, it chooses from the results before it too, and
-#' a result takes the place of one before it that has its name. Where it chooses by their types, as
-#' `where()` does, these results are computed first. Values of different types in one column are put
-#' together as [base::c()] does.
+#' a result takes the place of one before it that has its name, unless later code names that. Where
+#' it chooses by their types, as `where()` does, these results are computed first. Values of
+#' different types in one column are put together as [base::c()] does.
 #'
 #' `do()` with names, as in `do(fit = lm(y ~ x, data = .))`, gives rows that are each a group.
 #'

@@ -124,11 +124,13 @@ dplyr_verb <- function(part, step, funs) {
     return(open_frame(part[known]))
   }
   # Where groups are few most parts have none, and each would take its 10 ms.
-  asked <- list(step$job, step$verb, step$by, step$model, part)
+  asked <- list(step$job, step$verb, step$by, step$rowwise, step$model, part)
   if (!identical(the$without_rows$asked, asked)) {
     done <- suppressWarnings(suppressMessages(
       tryCatch(dplyr_part(part, step, funs), error = function(e) open_frame(part[known]))
     ))
+    # Functions of groups may give rows for none.
+    if (length(step$by) || isTRUE(step$rowwise)) done <- take_rows(done, integer())
     the$without_rows <- list(asked = asked, done = done)
   }
   the$without_rows$done

@@ -206,7 +206,13 @@ join_key <- function(x, y, pairs) {
   rows <- pairs$x
   alone <- is.na(rows)
   rows[alone] <- length(x) + pairs$y[alone]
-  take_rows(list(bind_columns(list(x, y))), rows)[[1L]]
+  both <- bind_columns(list(x, y))
+  # c() drops time zones that differ: the first is kept, as in rbind().
+  if (inherits(both, "POSIXct")) {
+    zones <- lapply(list(x, y), attr, "tzone", exact = TRUE)
+    attr(both, "tzone") <- Find(function(zone) any(nzchar(zone)), zones)
+  }
+  take_rows(list(both), rows)[[1L]]
 }
 
 join_columns <- function(left, right, by_x) {

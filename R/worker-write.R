@@ -151,6 +151,7 @@ write_csv_file <- function(x, path) {
   }
   quoted <- unname(which(vapply(x, function(column) is.character(column) || is.factor(column), NA)))
   # The text of an element may depend on the others, as for times.
+  check_classes(x)
   n <- frame_rows(x)
   x <- new_frame(lapply(x, function(column) {
     if (is.object(column) && !is.factor(column)) as.character(column) else column

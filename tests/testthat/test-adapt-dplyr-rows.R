@@ -243,6 +243,7 @@ if (has_dplyr) test_cluster("Data of two workers, in dplyr's verbs without group
       function(d) {
         dplyr::group_modify(some(d), ~ data.frame(slope = coef(stats::lm(d ~ row, .x))[[2L]]))
       },
+      function(d) dplyr::group_modify(some(d), ~ data.frame(n = nrow(.x))),
       function(d) dplyr::do(some(d), data.frame(top = stats::lm(d ~ row, .)$coefficients[[1L]])),
       function(d) dplyr::transmute(some(d), z = need_rows(row)),
       function(d) dplyr::mutate(some(d), z = need_rows(row), .keep = "none"),

@@ -48,6 +48,16 @@ test_cluster("Files that workers write", {
     unlink(path(c("long", "long.csv")), recursive = TRUE)
   })
 
+  test_that("csv has the numbers of integer64, whether a worker has bit64's methods or not", {
+    skip_if_not_installed("bit64")
+    long <- data.frame(id = 1:3)
+    long[["i"]] <- int64(1, NA, -20000000000)
+    partition_write(partition_scatter(cl, long, parts = 1), path("int64"), "csv")
+    text <- readLines(path("int64", "part-00001.csv"))
+    expect_identical(text[-1L], c("1,1", "2,NA", "3,-20000000000"))
+    unlink(path("int64"), recursive = TRUE)
+  })
+
   test_that("Keys become folders, of every type, and columns come back where they were", {
     keys <- list(
       character = rows$k, logical = rows$flag, integer = rep(c(-3L, NA, 100000L), 20),
