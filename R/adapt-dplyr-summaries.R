@@ -237,6 +237,13 @@ across_code <- function(fn, column, more) {
       return(eval(call("substitute", lambda, list(.x = column, . = column))))
     }
   }
+  both <- if (is_call_of(fn, "function")) intersect(names(fn[[2L]]), pronoun_names(fn[[3L]]))
+  if (length(both)) {
+    abort_muster("input", paste0(
+      "Versions of dplyr differ in what `.data$", both[1L], "` is in a function of `", both[1L],
+      "`."
+    ), hints = "Give the argument another name.", argument = "...", call = dplyr_call("across"))
+  }
   one <- if (!length(more)) single_code(fn)
   if (!is.null(one)) {
     return(eval(call("substitute", one$code, stats::setNames(list(column), one$name))))

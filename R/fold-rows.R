@@ -105,7 +105,7 @@ takes_rows <- function(name, values) {
   text <- vapply(values, is.character, NA)
   if (name %in% row_functions$math) {
     return((all(bare) && !any(text)) || (name == "-" && are_days(values)) ||
-      (name %in% c("+", "-") && are_moved(name, values)))
+      (name %in% c("+", "-") && (are_moved(name, values) || are_spans(values))))
   }
   if (name %in% row_functions$compare) {
     return(all(bare) || (length(values) == 2L && compares_rows(name, values)))
@@ -144,11 +144,19 @@ are_moved <- function(name, values) {
 
 # Values of which at least one has a class.
 compares_rows <- function(name, values) {
+  if (are_spans(values)) {
+    return(TRUE)
+  }
   for (k in 1:2) {
     one <- values[[k]]
     other <- values[[3L - k]]
     if (is.factor(one)) {
       return(name %in% c("==", "!=") && is.character(other) && length(other) == 1L)
+    }
+    if (is_int64(one) && (is_int64(other) || (is_bare(other) && is.numeric(other)))) {
+      # Its methods: without them their bytes would be compared.
+      check_classes(list(integer64 = one))
+      return(TRUE)
     }
     if (is_date(one) && ((is_bare(other) && length(other) == 1L) ||
       identical(class(one), class(other)))) {
@@ -164,8 +172,16 @@ is_date <- function(x) {
   identical(oldClass(x), "Date") || identical(oldClass(x), c("POSIXct", "POSIXt"))
 }
 
+is_span <- function(x) identical(oldClass(x), "difftime")
+
+# Two time differences of the same units.
+are_spans <- function(values) {
+  length(values) == 2L && all(vapply(values, is_span, NA)) &&
+    identical(attr(values[[1L]], "units"), attr(values[[2L]], "units"))
+}
+
 # Of a class whose methods are base R's, or known here.
 is_known <- function(x) {
-  is.atomic(x) && length(dim(x)) < 2L && (is_date(x) || identical(oldClass(x), "difftime") ||
+  is.atomic(x) && length(dim(x)) < 2L && (is_date(x) || is_span(x) ||
     identical(oldClass(x), "integer64") || is.factor(x))
 }

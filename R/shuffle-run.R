@@ -393,7 +393,8 @@ check_families <- function(run, stage, families) {
       abort_muster("input",
         paste0(
           "Column `", names(families)[wrong[1L]], "` can't be a key: it is a ", known[wrong[1L]],
-          " in one part and a ", families[wrong[1L]], " in another, which are never equal."
+          " in one part and a ", families[wrong[1L]], " in another, which can't be compared as ",
+          "keys."
         ),
         column = names(families)[wrong[1L]], call = run$call
       )

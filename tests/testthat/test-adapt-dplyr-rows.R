@@ -265,7 +265,7 @@ if (has_dplyr) test_cluster("Data of two workers, in dplyr's verbs without group
     for (code in alist(
       cut(d, labels = c(1, 2, 3), 3), cut(d, lab = c(1, 2, 3), 3), format(t, ""), strftime(t, ""),
       difftime(t, day, units = "au"), difftime(t, t, units = c("auto", "mins")),
-      dplyr::near(i, i + 1, tol = c(0.1, 10)), between(f, 1, 2), d * max(gap), gap - max(gap)
+      dplyr::near(i, i + 1, tol = c(0.1, 10)), between(f, 1, 2), d * max(gap)
     )) refused(code)
     same <- function(pipe, p, x) {
       got <- as.data.frame(dplyr::collect(pipe(p)))
@@ -274,10 +274,16 @@ if (has_dplyr) test_cluster("Data of two workers, in dplyr's verbs without group
     # Aggregates keep their classes.
     same(function(d) dplyr::mutate(d, z = if_else(l, gap, max(gap)), w = max(gap)), p, x)
     same(function(d) dplyr::mutate(d, z = day + max(i, na.rm = TRUE)), p, x)
+    same(function(d) dplyr::mutate(d, z = gap - max(gap), w = gap < mean(gap)), p, x)
+    same(function(d) dplyr::filter(d, gap == max(gap)), p, x)
     long <- new_partition_of(cl, list(v = int64(5, 7, 2^40 + 1, 1), i = 1:4))
     expect_error(dplyr::mutate(long, z = i + max(v)), "for each row", class = "muster_error_input")
     got <- partition_collect(dplyr::mutate(long, z = max(v)))
     expect_identical(got$z, int64(2^40 + 1, 2^40 + 1, 2^40 + 1, 2^40 + 1))
+    if (requireNamespace("bit64", quietly = TRUE)) {
+      got <- dplyr::filter(long, v == max(v) | 6 > v)
+      expect_identical(partition_collect(got)$i, c(1L, 3L, 4L))
+    }
     # The session's settings, also in the parts that are made again.
     local_settings(scipen = 100, OutDec = ",", digits.secs = 3)
     local_variables(TZ = "Asia/Tokyo")

@@ -52,7 +52,7 @@ if (has_dplyr) test_cluster("Summaries of two workers, in other code and in plac
     same(function(d) filter(d, d > quantile(d, 0.9)))
     same(function(d) mutate(d, a = sum(cumsum(d)), b = max(rank(d)), e = sum(d[l], na.rm = TRUE)))
     same(function(d) mutate(d, a = cor(d, row), b = prod(row[1:3]), e = IQR(d), g = mad(d)))
-    same(function(d) mutate(d, a = weighted.mean(d, row), b = max(s, na.rm = TRUE), e = max(day)))
+    same(function(d) mutate(d, a = weighted.mean(d, row), b = max(nchar(s), na.rm = TRUE)))
     same(function(d) mutate(d, a = max(sapply(1:3, function(i) sum(d > i - 2)))))
     same(function(d) filter(d, d == max(d[f == "u"])))
     same(function(d) arrange(d, abs(d - median(d)), row))
@@ -187,8 +187,7 @@ if (has_dplyr) test_cluster("Summaries of two workers, in other code and in plac
       }))
     }, FALSE)
     same(function(d) summarise(group_by(d, f), across(d, function(v) nchar(deparse(v)[1]))), FALSE)
-    same(function(d) summarise(group_by(d, f), across(d, function(s) max(.data$s, na.rm = TRUE))),
-      FALSE)
+    refused(summarise(group_by(p, f), across(d, function(s) max(.data$s))), "another name")
     same(function(d) summarise(group_by(d, f), across(d, function(max) max(max))), FALSE)
     refused(mutate(p, across(d, function(v, k = 2) v * k)))
   })
