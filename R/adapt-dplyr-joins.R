@@ -6,10 +6,7 @@ inner_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = 
                                         keep = NULL, na_matches = c("na", "never"),
                                         multiple = "all", unmatched = "drop",
                                         relationship = NULL) {
-  join_verb("inner_join", x, y, by, list(...), list(
-    copy = copy, suffix = suffix, keep = keep, na_matches = na_matches, multiple = multiple,
-    unmatched = unmatched, relationship = relationship
-  ))
+  join_verb("inner_join", x, y, by, list(...), join_arguments())
 }
 
 #' @exportS3Method dplyr::left_join
@@ -17,10 +14,7 @@ left_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c
                                        keep = NULL, na_matches = c("na", "never"),
                                        multiple = "all", unmatched = "drop",
                                        relationship = NULL) {
-  join_verb("left_join", x, y, by, list(...), list(
-    copy = copy, suffix = suffix, keep = keep, na_matches = na_matches, multiple = multiple,
-    unmatched = unmatched, relationship = relationship
-  ))
+  join_verb("left_join", x, y, by, list(...), join_arguments())
 }
 
 #' @exportS3Method dplyr::right_join
@@ -28,32 +22,26 @@ right_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = 
                                         keep = NULL, na_matches = c("na", "never"),
                                         multiple = "all", unmatched = "drop",
                                         relationship = NULL) {
-  join_verb("right_join", x, y, by, list(...), list(
-    copy = copy, suffix = suffix, keep = keep, na_matches = na_matches, multiple = multiple,
-    unmatched = unmatched, relationship = relationship
-  ))
+  join_verb("right_join", x, y, by, list(...), join_arguments())
 }
 
 #' @exportS3Method dplyr::full_join
 full_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, suffix = c(".x", ".y"), ...,
                                        keep = NULL, na_matches = c("na", "never"),
                                        multiple = "all", relationship = NULL) {
-  join_verb("full_join", x, y, by, list(...), list(
-    copy = copy, suffix = suffix, keep = keep, na_matches = na_matches, multiple = multiple,
-    relationship = relationship
-  ))
+  join_verb("full_join", x, y, by, list(...), join_arguments())
 }
 
 #' @exportS3Method dplyr::semi_join
 semi_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, ...,
                                        na_matches = c("na", "never")) {
-  among_verb("semi_join", x, y, by, list(...), list(copy = copy, na_matches = na_matches))
+  among_verb("semi_join", x, y, by, list(...), join_arguments())
 }
 
 #' @exportS3Method dplyr::anti_join
 anti_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, ...,
                                        na_matches = c("na", "never")) {
-  among_verb("anti_join", x, y, by, list(...), list(copy = copy, na_matches = na_matches))
+  among_verb("anti_join", x, y, by, list(...), join_arguments())
 }
 
 # Each row of x with its matches as a data frame, in a column that is a list.
@@ -82,6 +70,12 @@ nest_join.muster_partition <- function(x, y, by = NULL, copy = FALSE, keep = NUL
   parts <- min(opened$stage$count, parts_most)
   done <- join_tables(opened, y, names(by), unname(by), c(TRUE, FALSE), parts, call, form)
   with_groups(done, setdiff(groups, name))
+}
+
+# Those of the calling method that say how to join.
+join_arguments <- function(method = parent.frame()) {
+  all <- c("copy", "suffix", "keep", "na_matches", "multiple", "unmatched", "relationship")
+  mget(intersect(all, ls(method)), method)
 }
 
 # more: what is none of the arguments. given: the arguments.
@@ -128,7 +122,7 @@ among_verb <- function(verb, x, y, by, more = list(), given = list()) {
   condition <- eval(call("substitute", test, list(mark = as.name(mark))))
   code <- list(list(name = "condition", code = condition))
   kept <- near_stage(open_handle(marked), list(
-    list(kind = "inner", fun = "filter_rows", args = list(code, row_settings(), list())),
+    list(kind = "inner", fun = "filter_rows", args = list(code, list())),
     list(kind = "inner", fun = "take_columns_of", args = list(names(x)))
   ), call)
   with_groups(kept, groups)

@@ -169,24 +169,14 @@ mutate_ungrouped <- function(p, exprs, call, note = NULL) {
 # they get the types that all rows have together.
 row_stage <- function(p, fun, code, call, keyed) {
   opened <- check_partition(p, ".data", call)
-  settings <- row_settings()
   run <- function(model) {
-    step <- list(kind = "inner", fun = fun, args = list(code, settings, model))
+    step <- list(kind = "inner", fun = fun, args = list(code, model))
     near_stage(opened, list(step), call, keyed)
   }
   tryCatch(run(NULL), muster_replan = function(e) {
     model <- prototype(p, call)
     run(model[intersect(row_names(code), names(model))])
   })
-}
-
-# What base R's functions of texts and times depend on.
-row_settings <- function() {
-  names <- c("scipen", "OutDec", "digits.secs")
-  list(
-    options = lapply(stats::setNames(nm = names), getOption), zone = Sys.getenv("TZ", NA),
-    locale = Sys.getlocale("LC_TIME")
-  )
 }
 
 # Expressions that don't see each other's results.

@@ -71,9 +71,8 @@
 #' know that they don't. `slice_min()` and `slice_max()` take the name of a column, `slice()`
 #' numbers of rows in increasing order, `slice_sample()` only `n` and `prop`, and its rows keep
 #' their order.
-#' `do()` has all rows in one part. Of options, `scipen`, `OutDec` and `digits.secs` are the
-#' session's, as are the time zone and the names of months and days; parts whose columns have other
-#' types are given the type that all rows have together.
+#' `do()` has all rows in one part. Settings are the session's, as in [partition_summarise()]; parts
+#' whose columns have other types are given the type that all rows have together.
 #'
 #' @section Row by row:
 #' After `rowwise()` dplyr evaluates `mutate()`, `transmute()`, `filter()`, `summarise()` and `do()`

@@ -14,6 +14,11 @@
 #' `list()` makes a single value of anything, as in `fit = list(lm(y ~ x))`. For several rows for
 #' each group see [partition_reduce()].
 #'
+#' The time zone, the order of strings, the language of dates and the options `contrasts`, `digits`,
+#' `digits.secs`, `na.action`, `OutDec`, `scipen` and `useFancyQuotes` are those that the session
+#' has when `partition_summarise()` is called. If a worker's host doesn't have the session's locale,
+#' there is a warning.
+#'
 #' @section What travels:
 #' Only the columns that the expressions name. A column that is used and not named, as in
 #' `get(paste0("x", 1))`, is noticed, and then all travel.

@@ -202,6 +202,10 @@ fill_steps <- function(run, stage, task, worker, job) {
         step$models <- lapply(inputs, `[[`, "model")
       }
     )
+    # Functions have what cluster_map() gives them; muster's own steps and expressions have these.
+    if (step$kind == "inner" || isTRUE(step$how %in% c("summarise", "verb"))) {
+      step$settings <- stage$settings
+    }
     step
   })
 }

@@ -74,6 +74,7 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$count <- count
   stage$steps <- steps
   stage$job <- job
+  stage$settings <- session_settings()
   # Don't warn that its functions draw random numbers without a seed.
   stage$quiet <- is.null(job) || isTRUE(attr(job, "quiet"))
   stage$near <- near
@@ -87,6 +88,19 @@ new_stage <- function(shuffle, count, steps, job = NULL, near = NULL, far = list
   stage$rows <- stage$bytes <- rep(NA_real_, count)
   note_stage(shuffle, stage, inner)
   stage
+}
+
+# What values of expressions depend on beside their variables: with these, workers evaluate them.
+session_settings <- function() {
+  options <- c(
+    "contrasts", "digits", "digits.secs", "dplyr.legacy_locale", "na.action", "OutDec", "scipen",
+    "useFancyQuotes"
+  )
+  locales <- c("LC_COLLATE", "LC_TIME")
+  list(
+    options = lapply(stats::setNames(nm = options), getOption), zone = Sys.getenv("TZ", NA),
+    locales = vapply(stats::setNames(nm = locales), Sys.getlocale, "")
+  )
 }
 
 # A user's function as bytes, with everything it needs: a part that is made again gets the same as

@@ -1,28 +1,26 @@
 # In workers: dplyr's verbs. adapt-dplyr.R has the session's side.
 
 # Columns that are made or removed, one after the other. exprs: list(name, code), see row_codes();
-# settings, model: see row_stage().
-mutate_rows <- function(x, exprs, settings, model) {
+# model: see row_stage().
+mutate_rows <- function(x, exprs, model) {
   x <- row_frame(x, exprs, model)
   n <- frame_rows(x)
   columns <- as.list(unclass(x))
   attr(columns, "row.names") <- attr(columns, "open") <- attr(columns, "row_types") <- NULL
-  with_row_settings(settings, {
-    for (one in exprs) columns[[one$name]] <- row_column(one, columns, n, model)
-  })
+  for (one in exprs) columns[[one$name]] <- row_column(one, columns, n, model)
   with_row_types(new_frame(columns, n), x, exprs)
 }
 
-filter_rows <- function(x, exprs, settings, model) {
+filter_rows <- function(x, exprs, model) {
   x <- row_frame(x, exprs, model)
   kept <- rep(TRUE, frame_rows(x))
-  with_row_settings(settings, for (one in exprs) {
+  for (one in exprs) {
     value <- row_column(one, x, frame_rows(x), model)
     if (!is.logical(value)) {
       part_error(paste0("A condition of filter() must be logical, not ", describe(value), "."))
     }
     kept <- kept & value
-  })
+  }
   with_row_types(if (all(kept %in% TRUE)) x else take_rows(x, which(kept)), x, exprs)
 }
 
@@ -47,24 +45,6 @@ with_row_types <- function(done, x, exprs) {
 type_text <- function(column) {
   type <- c(typeof(column), oldClass(column), attr(column, "tzone"), attr(column, "units"))
   paste(type, collapse = " ")
-}
-
-# The session's settings, for code of the user's that a worker evaluates.
-with_row_settings <- function(settings, code) {
-  old <- options(settings$options)
-  on.exit(options(old))
-  set_zone <- function(zone) if (is.na(zone)) Sys.unsetenv("TZ") else Sys.setenv(TZ = zone)
-  zone <- Sys.getenv("TZ", NA)
-  if (!identical(zone, settings$zone)) {
-    on.exit(set_zone(zone), add = TRUE)
-    set_zone(settings$zone)
-  }
-  locale <- Sys.getlocale("LC_TIME")
-  if (!identical(locale, settings$locale)) {
-    on.exit(Sys.setlocale("LC_TIME", locale), add = TRUE)
-    suppressWarnings(Sys.setlocale("LC_TIME", settings$locale))
-  }
-  code
 }
 
 # Columns that expressions name, but for those that were made before.

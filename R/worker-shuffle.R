@@ -31,7 +31,7 @@ part_run <- function(spec) {
   copies <- changes_in_place()
   outcome <- part_failure(for (step in spec$steps) {
     if (step$kind == "call") {
-      state$data <- part_call(step, state$data)
+      state$data <- with_settings(step$settings, part_call(step, state$data))
       told <- attr(state$data, "told", exact = TRUE)
       if (!is.null(told)) {
         attr(state$data, "told") <- NULL
@@ -39,7 +39,7 @@ part_run <- function(spec) {
         if (identical(step, spec$steps[[length(spec$steps)]])) state$told <- told
       }
     } else {
-      interruptible(part_step(state, step, spec$key))
+      with_settings(step$settings, interruptible(part_step(state, step, spec$key)))
     }
   })
   # A function may have loaded data.table, and changed columns of the part that it got, which other
@@ -117,6 +117,37 @@ with_models <- function(x, job) {
     x[[name]] <- .Call(ffi_coded_join, .subset2(x, name), models[[name]])
   }
   x
+}
+
+# Evaluates code with session_settings(), or as it is (NULL).
+with_settings <- function(settings, code) {
+  if (is.null(settings)) {
+    return(code)
+  }
+  old <- options(settings$options)
+  on.exit(options(old))
+  set_zone <- function(zone) if (is.na(zone)) Sys.unsetenv("TZ") else Sys.setenv(TZ = zone)
+  zone <- Sys.getenv("TZ", NA)
+  if (!identical(zone, settings$zone)) {
+    on.exit(set_zone(zone), add = TRUE)
+    set_zone(settings$zone)
+  }
+  locales <- vapply(names(settings$locales), Sys.getlocale, "")
+  for (kind in names(locales)[locales != settings$locales]) {
+    on.exit(Sys.setlocale(kind, locales[[kind]]), add = TRUE)
+    set_locale(kind, settings$locales[[kind]])
+  }
+  code
+}
+
+# Other hosts may not have the session's.
+set_locale <- function(kind, locale) {
+  if (!nzchar(suppressWarnings(Sys.setlocale(kind, locale))) && !kind %in% the$warned) {
+    the$warned <- c(the$warned, kind)
+    warning("A worker's host has no locale ", locale, ", the session's ", kind, ": ", # tidy: relayed
+      "its own is used, ", Sys.getlocale(kind), ".", call. = FALSE
+    )
+  }
 }
 
 # ---- The user's functions

@@ -33,6 +33,7 @@ the$warm <- double() # weights of those in memory, by the same: the one used las
 the$fixed <- double() # weights of those that can't be elsewhere
 the$without_rows <- NULL # of a worker: what a verb of dplyr's gave for no rows, see dplyr_verb()
 the$tight <- FALSE # of a worker: is there little memory?
+the$warned <- NULL # of a worker: kinds of locale that its host doesn't have, see set_locale()
 the$rested <- 0 # bytes taken out of memory since R last collected for that
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to
