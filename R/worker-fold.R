@@ -73,7 +73,8 @@ fold_values <- function(x, plan) {
     value <- tryCatch(rows_value(plan$codes[[k]], columns, n), error = function(e) {
       if (n == 0L) logical() else replan(results_of(plan, function(one) one$code == k))
     })
-    if (is_bare(value)) attributes(value) <- NULL
+    # R would wrap, and C then copy, what has none.
+    if (is_bare(value) && !is.null(attributes(value))) attributes(value) <- NULL
     value
   })
   for (one in plan$aggregates) {

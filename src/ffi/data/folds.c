@@ -26,16 +26,16 @@ struct numbers {
 static struct numbers numbers_of(SEXP x) {
   struct numbers numbers = {0};
   if (TYPEOF(x) == REALSXP) {
-    const void *values = REAL(x);
+    const void *values = REAL_RO(x);
     if (Rf_inherits(x, "integer64")) {
       numbers.longs = values;
     } else {
       numbers.reals = values;
     }
   } else if (TYPEOF(x) == INTSXP) {
-    numbers.ints = INTEGER(x);
+    numbers.ints = INTEGER_RO(x);
   } else if (TYPEOF(x) == LGLSXP) {
-    numbers.ints = LOGICAL(x);
+    numbers.ints = LOGICAL_RO(x);
   } else if (x != R_NilValue) {
     Rf_error("a column of type %s can't be folded",
              Rf_type2char((SEXPTYPE)TYPEOF(x)));
@@ -56,7 +56,7 @@ struct groups {
 };
 
 static struct groups groups_of(SEXP group, SEXP count) {
-  const struct groups groups = {INTEGER(group), Rf_xlength(group),
+  const struct groups groups = {INTEGER_RO(group), Rf_xlength(group),
                                 (R_xlen_t)Rf_asInteger(count)};
   for (R_xlen_t i = 0; i < groups.n; i++) {
     if (groups.of[i] < 1 || groups.of[i] > groups.count) {
@@ -188,7 +188,7 @@ static struct fold fold_doubles(SEXP value, SEXP rest,
   struct fold fold = {.count = groups->count};
   fold.sums = zeros((size_t)groups->count, sizeof *fold.sums);
   const struct numbers numbers = numbers_of(value);
-  const double *rests = TYPEOF(rest) == REALSXP ? REAL(rest) : NULL;
+  const double *rests = TYPEOF(rest) == REALSXP ? REAL_RO(rest) : NULL;
   for (R_xlen_t i = 0; i < groups->n; i++) {
     const double x = number_at(&numbers, i);
     if (skip && ISNAN(x)) continue;
@@ -332,7 +332,7 @@ static struct mst_long *fold_longs(SEXP value, SEXP rest,
                                    const struct groups *groups, int skip) {
   struct mst_long *sums = zeros((size_t)groups->count, sizeof *sums);
   const int64_t *longs = numbers_of(value).longs;
-  const double *rests = TYPEOF(rest) == REALSXP ? REAL(rest) : NULL;
+  const double *rests = TYPEOF(rest) == REALSXP ? REAL_RO(rest) : NULL;
   for (R_xlen_t i = 0; i < groups->n; i++) {
     struct mst_long *sum = &sums[groups->of[i] - 1];
     if (longs[i] == INT64_MIN) {
@@ -425,7 +425,7 @@ SEXP ffi_fold_var(SEXP sums, SEXP squares, SEXP group, SEXP count,
   struct mst_wide *wide = zeros(1, sizeof *wide);
   SEXP variances = PROTECT(Rf_allocVector(REALSXP, groups.count));
   for (R_xlen_t k = 0; k < groups.count; k++) {
-    const double n = REAL(counts)[k];
+    const double n = REAL_RO(counts)[k];
     double variance = NA_REAL;
     if (n >= 2 && !ISNAN(square.sums[k].value)) {
       variance = R_NaN;
@@ -478,7 +478,7 @@ SEXP ffi_fold_total(SEXP value, SEXP rest, SEXP group, SEXP count,
   const struct groups groups = groups_of(group, count);
   check_length(value, &groups);
   check_length(rest, &groups);
-  const double *of = counts == R_NilValue ? NULL : REAL(counts);
+  const double *of = counts == R_NilValue ? NULL : REAL_RO(counts);
   if (of != NULL && Rf_xlength(counts) != groups.count) {
     Rf_error("another number of counts");
   }
@@ -536,7 +536,7 @@ static SEXP as_integers(SEXP folded) {
   PROTECT(folded);
   SEXP whole = PROTECT(Rf_allocVector(INTSXP, n));
   for (R_xlen_t k = 0; k < n; k++) {
-    const double value = REAL(folded)[k];
+    const double value = REAL_RO(folded)[k];
     INTEGER(whole)[k] = R_FINITE(value) ? (int)value : NA_INTEGER;
   }
   UNPROTECT(2);

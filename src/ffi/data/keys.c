@@ -44,7 +44,7 @@ static void set_levels(struct mst_key_column *column, SEXP x) {
   SEXP *texts = (SEXP *)R_alloc((size_t)n + 1, sizeof *texts);
   for (R_xlen_t i = 0; i < n; i++)
     texts[i] = STRING_ELT(levels, i);
-  column->values = INTEGER(x);
+  column->values = INTEGER_RO(x);
   set_texts(column, texts, (size_t)n);
 }
 
@@ -75,16 +75,16 @@ static void set_column(struct mst_key_column *column, SEXP x) {
   switch (TYPEOF(x)) {
   case LGLSXP:
     column->kind = MST_KEY_INTEGER;
-    column->values = LOGICAL(x);
+    column->values = LOGICAL_RO(x);
     return;
   case INTSXP:
     column->kind = MST_KEY_INTEGER;
-    column->values = INTEGER(x);
+    column->values = INTEGER_RO(x);
     if (Rf_inherits(x, "factor")) set_levels(column, x);
     return;
   case REALSXP:
     column->kind = Rf_inherits(x, "integer64") ? MST_KEY_INT64 : MST_KEY_DOUBLE;
-    column->values = REAL(x);
+    column->values = REAL_RO(x);
     return;
   case STRSXP:
     if (ffi_is_coded(x)) {
@@ -242,7 +242,7 @@ SEXP ffi_rows_sort(SEXP group, SEXP count) {
   const size_t n = (size_t)Rf_xlength(group);
   const uint32_t limit = (uint32_t)Rf_asInteger(count);
   uint32_t *number = (uint32_t *)R_alloc(n + 1, sizeof *number);
-  const int *of = INTEGER(group);
+  const int *of = INTEGER_RO(group);
   for (size_t i = 0; i < n; i++) {
     const int one = of[i];
     if (one < 1 || (uint32_t)one > limit) Rf_error("a group out of range");
@@ -332,8 +332,8 @@ static void fill_y(const struct join *join, size_t k, int *to_x, int *to_y) {
 // those of y at the end. If there are too many pairs, their number.
 SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all) {
   struct join join;
-  join.all_x = LOGICAL(all)[0] == 1;
-  join.all_y = LOGICAL(all)[1] == 1;
+  join.all_x = LOGICAL_RO(all)[0] == 1;
+  join.all_y = LOGICAL_RO(all)[1] == 1;
   read_keys(x, x_rows, &join.x);
   read_keys(y, y_rows, &join.y);
   const double pairs = look_up(&join);

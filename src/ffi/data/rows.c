@@ -15,7 +15,7 @@ static void copy_attributes(SEXP from, SEXP to) {
 
 #define TAKE(type, access, none)                                               \
   do {                                                                         \
-    const type *from = access(column);                                         \
+    const type *from = access##_RO(column);                                    \
     type *to = access(taken);                                                  \
     for (R_xlen_t i = 0; i < n; i++)                                           \
       to[i] = at[i] == NA_INTEGER ? (none) : from[at[i] - 1];                  \
@@ -77,7 +77,7 @@ static SEXP take(SEXP column, const int *at, R_xlen_t n) {
 }
 
 static void check_rows(SEXP rows, R_xlen_t length) {
-  const int *at = INTEGER(rows);
+  const int *at = INTEGER_RO(rows);
   const R_xlen_t n = Rf_xlength(rows);
   for (R_xlen_t i = 0; i < n; i++) {
     if (at[i] != NA_INTEGER && (at[i] < 1 || at[i] > length)) {
@@ -91,7 +91,7 @@ static void check_rows(SEXP rows, R_xlen_t length) {
 SEXP ffi_rows_take(SEXP column, SEXP rows) {
   if (!can_take(column)) return R_NilValue;
   check_rows(rows, Rf_xlength(column));
-  return take(column, INTEGER(rows), Rf_xlength(rows));
+  return take(column, INTEGER_RO(rows), Rf_xlength(rows));
 }
 
 static SEXP frame_of(SEXP x, const int *at, int n) {
@@ -123,12 +123,12 @@ SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin) {
   check_rows(rows, length);
   SEXP list = PROTECT(Rf_allocVector(VECSXP, parts));
   for (R_xlen_t k = 0; k < parts; k++) {
-    const int from = INTEGER(begin)[k], to = INTEGER(begin)[k + 1];
+    const int from = INTEGER_RO(begin)[k], to = INTEGER_RO(begin)[k + 1];
     if (from < 0 || to < from || to > Rf_xlength(rows)) {
       Rf_error("a group out of range");
     }
     if (to > from) {
-      SET_VECTOR_ELT(list, k, frame_of(x, INTEGER(rows) + from, to - from));
+      SET_VECTOR_ELT(list, k, frame_of(x, INTEGER_RO(rows) + from, to - from));
     }
   }
   UNPROTECT(1);
@@ -153,16 +153,16 @@ static void copy_elements(SEXP from, SEXP to, R_xlen_t at) {
   if (n == 0) return;
   switch (TYPEOF(from)) {
   case REALSXP:
-    memcpy(REAL(to) + at, REAL(from), (size_t)n * sizeof(double));
+    memcpy(REAL(to) + at, REAL_RO(from), (size_t)n * sizeof(double));
     break;
   case INTSXP:
-    memcpy(INTEGER(to) + at, INTEGER(from), (size_t)n * sizeof(int));
+    memcpy(INTEGER(to) + at, INTEGER_RO(from), (size_t)n * sizeof(int));
     break;
   case LGLSXP:
-    memcpy(LOGICAL(to) + at, LOGICAL(from), (size_t)n * sizeof(int));
+    memcpy(LOGICAL(to) + at, LOGICAL_RO(from), (size_t)n * sizeof(int));
     break;
   case RAWSXP:
-    memcpy(RAW(to) + at, RAW(from), (size_t)n);
+    memcpy(RAW(to) + at, RAW_RO(from), (size_t)n);
     break;
   default:
     for (R_xlen_t i = 0; i < n; i++)
@@ -213,11 +213,11 @@ struct group {
 static struct group group_of(SEXP sorted, SEXP begin, SEXP number) {
   const R_xlen_t k = Rf_asInteger(number);
   if (k < 1 || k >= Rf_xlength(begin)) Rf_error("no such group");
-  const int from = INTEGER(begin)[k - 1], to = INTEGER(begin)[k];
+  const int from = INTEGER_RO(begin)[k - 1], to = INTEGER_RO(begin)[k];
   if (from < 0 || to < from || to > Rf_xlength(sorted)) {
     Rf_error("a group out of range");
   }
-  return (struct group){INTEGER(sorted) + from, to - from};
+  return (struct group){INTEGER_RO(sorted) + from, to - from};
 }
 
 // ffi_group_columns gives a list of a group's part of each column; NULL in it if R's `[` must do
@@ -277,7 +277,7 @@ SEXP ffi_group_mask(SEXP values, SEXP results, SEXP at, SEXP names,
   // Hashed where list2env() does.
   SEXP env = PROTECT(R_NewEnv(parent, n > 100, n > 29 ? n : 29));
   for (int j = 0; j < n; j++) {
-    const R_xlen_t place = (R_xlen_t)INTEGER(at)[j] - 1;
+    const R_xlen_t place = (R_xlen_t)INTEGER_RO(at)[j] - 1;
     if (place < 0 || place >= all) Rf_error("a value out of range");
     SEXP value = place < before ? VECTOR_ELT(values, place)
                                 : VECTOR_ELT(results, place - before);
@@ -326,7 +326,7 @@ SEXP ffi_group_values(SEXP results, SEXP k) {
       SET_VECTOR_ELT(all, i, VECTOR_ELT(value, 0));
       break;
     case CPLXSXP:
-      COMPLEX(all)[i] = COMPLEX(value)[0];
+      COMPLEX(all)[i] = COMPLEX_RO(value)[0];
       break;
     default:
       copy_elements(value, all, i);

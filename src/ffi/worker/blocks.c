@@ -19,7 +19,7 @@ static struct {
 #define HALF ((UINT64_C(1) << HALF_BITS) - 1)
 
 static struct mst_want want_of(SEXP want) {
-  const int *numbers = INTEGER(want);
+  const int *numbers = INTEGER_RO(want);
   return (struct mst_want){.stage = (uint32_t)numbers[0],
                            .task = (uint32_t)numbers[1],
                            .attempt = (uint32_t)numbers[2]};
@@ -153,7 +153,7 @@ static SEXP dictionaries_for(const struct mst_want *want) {
   make_room(want);
   SEXP task = VECTOR_ELT(known.tasks, (R_xlen_t)want->task);
   if (task != R_NilValue &&
-      INTEGER(VECTOR_ELT(task, 0))[0] == (int)want->attempt) {
+      INTEGER_RO(VECTOR_ELT(task, 0))[0] == (int)want->attempt) {
     return VECTOR_ELT(task, 1);
   }
   SEXP all = PROTECT(read_dictionaries(want));
@@ -180,8 +180,8 @@ static int write_blocks(SEXP blocks, SEXP rows, SEXP dictionaries,
   for (R_xlen_t i = 0; rc == 0 && i < n; i++) {
     struct mst_block *block = &writing.blocks[i + 1];
     *block = (struct mst_block){0};
-    if (INTEGER(rows)[i] == 0) continue;
-    block->rows = (uint64_t)INTEGER(rows)[i];
+    if (INTEGER_RO(rows)[i] == 0) continue;
+    block->rows = (uint64_t)INTEGER_RO(rows)[i];
     rc = ffi_share_block(VECTOR_ELT(blocks, i), dictionaries, &writing.segment,
                          &writing.stream, block, err);
   }
@@ -228,7 +228,7 @@ static int write_file(SEXP blocks, SEXP rows, SEXP dictionaries,
 
 static int has_rows(SEXP rows) {
   for (R_xlen_t i = 0; i < Rf_xlength(rows); i++) {
-    if (INTEGER(rows)[i] > 0) return 1;
+    if (INTEGER_RO(rows)[i] > 0) return 1;
   }
   return 0;
 }
@@ -242,14 +242,14 @@ SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
   struct mst_err err;
   const struct mst_want is = want_of(want);
   const R_xlen_t n = Rf_xlength(blocks);
-  const double bytes = REAL(memory)[0];
+  const double bytes = REAL_RO(memory)[0];
   const char *file = Rf_translateChar(STRING_ELT(path, 0));
   mst_err_clear(&err);
   if (n >= (R_xlen_t)MST_BLOCKS_MAX) Rf_error("too many blocks");
   SEXP dictionaries = PROTECT(dictionaries_of(blocks));
   mst_segment_close(&writing.segment);
   memset(writing.blocks, 0, ((size_t)n + 1) * sizeof writing.blocks[0]);
-  int is_file = (double)mst_exchange_held() + bytes > REAL(memory)[1];
+  int is_file = (double)mst_exchange_held() + bytes > REAL_RO(memory)[1];
   int rc = 0;
   if (!is_file && write_segment(&is, blocks, rows, dictionaries,
                                 (uint64_t)bytes, &err) != 0) {
@@ -302,7 +302,7 @@ SEXP ffi_block_fetch(SEXP sources) {
   const size_t n = (size_t)Rf_nrows(sources);
   struct mst_source *asked = (struct mst_source *)R_alloc(n + 1, sizeof *asked);
   for (size_t i = 0; i < n; i++)
-    asked[i] = source_of(INTEGER(sources) + i, n);
+    asked[i] = source_of(INTEGER_RO(sources) + i, n);
   if (mst_exchange_ask(asked, n, &err) != 0) Rf_error("%s", err.text);
   while (mst_exchange_wait(FFI_SLICE_MS) > 0)
     R_CheckUserInterrupt();
