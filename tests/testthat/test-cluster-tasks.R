@@ -83,8 +83,12 @@ test_cluster("a full queue is waited for, or tells so at once", {
   for (wrong in list(NA, "no", NULL, c(TRUE, FALSE))) {
     expect_error(task_submit(cl, sum, .wait = wrong), "[.]wait", class = "muster_error_input")
   }
+  # Something waits, so that a small limit would be reached.
+  gate <- file.path(local_folder(), "gate")
+  kept <- lapply(1:3, function(i) task_submit(cl, until, gate))
   for (odd in list(NA, "many", -1, NULL, TRUE, c(1, 2), list(1))) {
     local_settings(muster.queue_max = odd) # the default
     expect_false(is.null(task_submit(cl, sum, 1, .wait = FALSE)))
   }
+  file.create(gate)
 })

@@ -185,7 +185,9 @@ static const uint32_t *list_workers(const struct nodes *nodes, uint32_t *few) {
 static double queue_max(void) {
   static SEXP name;
   SEXP option = Rf_GetOption1(ffi_symbol(&name, "muster.queue_max"));
-  const int is_number = Rf_isNumeric(option) && Rf_xlength(option) == 1;
+  // For R's C code, logicals are numeric.
+  const int is_number = Rf_isNumeric(option) && TYPEOF(option) != LGLSXP &&
+                        Rf_xlength(option) == 1;
   const double most = is_number ? Rf_asReal(option) : NA_REAL;
   return most >= 0 ? most : QUEUE_BYTES; // NA isn't
 }
