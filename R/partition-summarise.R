@@ -51,7 +51,9 @@
 #'   that isn't a column's is a variable with such strings. By default the groups that
 #'   `dplyr::group_by()` gave `.p`; without any, all rows are one group. For keys and their order
 #'   see [partition_shuffle()].
-#' @param .parts,.speculate As for [partition_reduce()].
+#' @param .parts Number of parts of the result, from 1 to 4096. By default, as many as the data has;
+#'   fewer where all expressions are evaluated before rows travel, and little is left of them.
+#' @param .speculate As for [partition_reduce()].
 #' @param .seed As for [partition_reduce()]: with it, each group has a random stream of its own,
 #'   another one if there is another number of parts.
 #' @param .on_error `"stop"`, the default: the first group for which an expression raises an error
@@ -95,7 +97,7 @@ partition_summarise <- function(.p, ..., .by = NULL, .parts = NULL,
 # exprs: list(name, code, env) each.
 summarise_parts <- function(p, exprs, by, call, parts = NULL, on_error = "stop", seed = FALSE,
                             speculate = TRUE) {
-  parts <- if (length(by)) check_parts(parts, call, p$stage$count, ".parts") else 1L
+  parts <- check_parts(parts, call, NULL, ".parts")
   returns <- check_choice(on_error, ".on_error", c("stop", "return"), call) == "return"
   check_flag(speculate, ".speculate", call)
   stream <- map_stream(seed, p$cl, call)
@@ -118,14 +120,18 @@ summarise_parts <- function(p, exprs, by, call, parts = NULL, on_error = "stop",
 }
 
 run_summaries <- function(p, by, plan, parts, call, stream, seed, speculate) {
-  inner <- function(fun, ...) list(list(kind = "inner", fun = fun, args = list(by, ...)))
+  if (!length(by)) parts <- 1L
   funs <- lapply(plan$results, `[[`, "fun")
   plan$results <- lapply(plan$results, function(one) one[names(one) != "fun"])
   whole <- Filter(Negate(is.null), funs)
   if (!length(whole)) {
-    before <- inner("fold_partial", plan)
-    return(shuffle_stages(p, by, parts, call, before, inner("fold_final", plan))$handle)
+    the$folds <- the$folds + 1
+    fold <- list(kind = "fold", by = by, plan = plan, asks = FALSE, tag = the$folds)
+    if (is.null(parts)) parts <- folded_parts(p, fold, call)
+    final <- list(kind = "inner", fun = "fold_final", args = list(by, plan))
+    return(shuffle_stages(p, by, parts, call, list(fold), list(final))$handle)
   }
+  if (is.null(parts)) parts <- p$stage$count
   job <- make_job(whole[[1L]], list(funs = funs), NULL, FALSE, p$cl, call)
   if (is.null(seed)) job$quiet <- TRUE
   take <- list(list(
@@ -133,6 +139,20 @@ run_summaries <- function(p, by, plan, parts, call, stream, seed, speculate) {
   ))
   post <- list(list(kind = "call", how = "summarise", by = by, plan = plan, name = "..."))
   shuffle_stages(p, by, parts, call, take, post, job, stream, speculate)$handle
+}
+
+# In how many parts the groups of folded rows are: in fewer than the data has where what parts fold
+# to is little, since each pair of parts takes 20 us. As the order of keys, this depends on the data
+# alone.
+folded_parts <- function(p, fold, call) {
+  count <- p$stage$count
+  if (count <= 8L) {
+    return(count)
+  }
+  steps <- same_steps(list(replace(fold, "asks", TRUE)))
+  answers <- ask_parts(p, new_stage(p$shuffle, count, steps, near = p$stage), call)
+  rows <- sum(vapply(answers, `[[`, 0, "rows"))
+  as.integer(min(count, max(1, ceiling(rows / 2^16))))
 }
 
 # ---- Arguments

@@ -203,7 +203,7 @@ fill_steps <- function(run, stage, task, worker, job) {
       }
     )
     # Functions have what cluster_map() gives them; muster's own steps and expressions have these.
-    if (step$kind == "inner" || isTRUE(step$how %in% c("summarise", "verb"))) {
+    if (step$kind %in% c("inner", "fold") || isTRUE(step$how %in% c("summarise", "verb"))) {
       step$settings <- stage$settings
     }
     step

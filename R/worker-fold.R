@@ -22,17 +22,24 @@ fold_columns <- list(
   max = "least", first = "edge", last = "edge", distinct = c("member", "seen")
 )
 
-# plan's values for the rows of x: list(codes, folds), folds in their groups if `few`.
-fold_partial <- function(x, by, plan) {
+# plan's values for the rows of x, folded in their groups if these are few. NULL if they are more
+# than `most`, a finite number.
+fold_partial <- function(x, by, plan, most = Inf) {
   x <- with_columns(x, c(by, plan$columns))
   n <- frame_rows(x)
+  left <- groups_left(key_columns(x, by), n)
+  if (left > most) {
+    return(NULL)
+  }
   values <- fold_values(x, plan)
   types <- code_types(x, plan)
   members <- Filter(function(fold) fold$kind == "distinct", plan$folds)
   members <- lapply(members, function(fold) values[[fold$code]])
-  few <- has_few_groups(key_columns(x, by), n) &&
-    (!length(members) || has_few_groups(c(key_columns(x, by), members), n))
-  if (!few) {
+  if (length(members) && is.finite(left)) left <- groups_left(c(key_columns(x, by), members), n)
+  if (left > most) {
+    return(NULL)
+  }
+  if (!is.finite(left)) {
     parts <- each_fold(plan, fold_nothing, values, n)
     return(structure(partial_frame(as.list(x[by]), parts, n), types = types))
   }
@@ -128,22 +135,48 @@ partial_frame <- function(keys, parts, n) {
   new_frame(c(keys, parts), n)
 }
 
-# Whether folding would leave at most half of n rows, judged by the groups in a sample: folding a
-# row that isn't saved costs more than moving it. Rows sorted in runs aren't treated specially.
-has_few_groups <- function(columns, n) {
+# How many rows folding would leave of n, Inf if more than half, judged by the groups in a sample:
+# folding a row that isn't saved costs more than moving it. Rows sorted in runs aren't treated
+# specially.
+groups_left <- function(columns, n) {
   m <- 4096L
   if (n <= 2L * m || !length(columns)) {
-    return(TRUE)
+    return(if (length(columns)) n else 1L)
   }
   seen <- length(.Call(ffi_key_groups, as.list(take_rows(columns, seq_len(m))), m)$first)
   # Expected number of groups seen in m rows, of G equally frequent ones; solved for G.
   among <- function(groups, rows) groups * -expm1(-rows / groups)
   if (among(n / 2, m) <= seen) {
-    return(FALSE)
+    return(Inf)
   }
   groups <- stats::uniroot(function(g) among(exp(g), m) - seen, log(c(0.5, n / 2)))
-  among(exp(groups$root), n) <= n / 2
+  left <- among(exp(groups$root), n)
+  if (left <= n / 2) left else Inf
 }
+
+# Step "fold". With `asks` it answers how many rows there would be, and keeps them, if they are few,
+# for the step of the same tag that comes next. from: the part that it is for, if the worker has it.
+part_fold <- function(state, step, from) {
+  if (!identical(the$folded$tag, step$tag)) the$folded <- list(tag = step$tag, rows = 0)
+  name <- paste(c("part", from), collapse = " ")
+  if (step$asks) {
+    folded <- fold_partial(state$data, step$by, step$plan, fold_few)
+    rows <- frame_rows(if (is.null(folded)) state$data else folded)
+    if (!is.null(folded) && !is.null(from) && the$folded$rows + rows <= fold_kept) {
+      the$folded[[name]] <- folded
+      the$folded$rows <- the$folded$rows + rows
+    }
+    state$result <- list(rows = rows, bytes = 0)
+    return()
+  }
+  folded <- if (!is.null(from)) the$folded[[name]]
+  the$folded[[name]] <- NULL
+  state$data <- if (is.null(folded)) fold_partial(state$data, step$by, step$plan) else folded
+}
+
+# Rows of a part, and of all parts of a worker, that are kept for the next step.
+fold_few <- 2^13
+fold_kept <- 2^18
 
 # One fold's partial results: list(columns, group), sums and extremes without classes. Rows after
 # the first n are further ones of these groups. NULL if there are none that are right.

@@ -24,6 +24,7 @@ part_run <- function(spec) {
   if (!is.null(spec$from) && is.null(state$data)) {
     return(list(self = self, links = links, missing = list(spec$from)))
   }
+  state$from <- spec$from # of the first step
   state$room <- spec$room
   state$result <- NULL
   state$told <- NULL # goes along with the answer of a part that is kept
@@ -41,6 +42,7 @@ part_run <- function(spec) {
     } else {
       with_settings(step$settings, interruptible(part_step(state, step, spec$key)))
     }
+    state$from <- NULL
   })
   # A function may have loaded data.table, and changed columns of the part that it got, which other
   # parts may have too: all are made again.
@@ -94,6 +96,7 @@ part_step <- function(state, step, key) {
   switch(step$kind,
     data = state$data <- with_models(step$data, step$job),
     inner = state$data <- do.call(step$fun, c(list(state$data), step$args), quote = TRUE),
+    fold = part_fold(state, step, state$from),
     split = state$result <- part_split(state$data, state$room, step, key),
     gather = state$data <- part_gather(step),
     sort = state$data <- sort_rows(state$data, job_get(step$job)$order),

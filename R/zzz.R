@@ -34,6 +34,8 @@ the$fixed <- double() # weights of those that can't be elsewhere
 the$without_rows <- NULL # of a worker: what a verb of dplyr's gave for no rows, see dplyr_verb()
 the$tight <- FALSE # of a worker: is there little memory?
 the$warned <- NULL # of a worker: kinds of locale that its host doesn't have, see set_locale()
+the$folds <- 0 # how many summaries have been folded
+the$folded <- NULL # of a worker: partial results that are used next, see part_fold()
 the$rested <- 0 # bytes taken out of memory since R last collected for that
 the$shuffles <- list() # of clusters: stages and their plan, by id
 the$shuffles_pid <- 0L # the process that they belong to

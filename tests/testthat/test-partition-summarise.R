@@ -517,3 +517,73 @@ test_that("a worker without the session's locale says so once", {
   expect_warning(expect_identical(run(), 1:3), "no locale nowhere.UTF-8, the session's LC_COLLATE")
   expect_no_warning(expect_identical(run(), 1:3))
 })
+
+test_that("what folds to little is in few parts, whatever workers keep of it or lose", {
+  local_seed(104)
+  cl <- local_cluster(2)
+  n <- 60000L
+  x <- data.frame(
+    k = sample(5L, n, TRUE), many = sample(n), s = sample(letters, n, TRUE), v = rnorm(n)
+  )
+  p <- partition_scatter(cl, x, parts = 10)
+  sums <- function(by, ...) {
+    partition_summarise(p, .by = by, n = n(), v = sum(v), d = n_distinct(s), ...)
+  }
+  want <- function(by) {
+    rows <- partition_collect(sums(by, .parts = 10))
+    rows[order(rows[[1L]], rows[[length(by)]]), ]
+  }
+  same <- function(handle, by) {
+    got <- partition_collect(handle)
+    got <- got[order(got[[1L]], got[[length(by)]]), ]
+    expect_identical(got, want(by), ignore_attr = "row.names")
+  }
+  count <- function(handle) open_handle(handle)$stage$count
+  few <- sums("k")
+  expect_identical(count(few), 1L)
+  # In the order of their first appearance.
+  expect_identical(partition_collect(few)$k, unique(x$k))
+  same(few, "k")
+  two <- sums(c("s", "k"))
+  expect_identical(count(two), 1L)
+  same(two, c("s", "k"))
+  many <- sums("many")
+  expect_identical(count(many), 2L)
+  same(many, "many")
+  # Some parts fold to little, and others don't.
+  mixed <- partition_map(p, function(d) {
+    if (d$s[1] > "m") d$k <- d$many
+    d
+  })
+  kinds <- partition_summarise(mixed, .by = k, n = n(), v = sum(v))
+  rows <- partition_collect(mixed)
+  got <- partition_collect(kinds)
+  expect_identical(got$n, as.integer(table(rows$k)[as.character(got$k)]))
+  expect_equal(got$v, as.numeric(tapply(rows$v, rows$k, sum)[as.character(got$k)]))
+  for (pid in node_pids(cl)) tools::pskill(pid, tools::SIGKILL)
+  same(few, "k")
+  same(two, c("s", "k"))
+  same(sums("k"), "k")
+})
+
+test_that("a worker keeps folded rows for the next step of the same part only", {
+  state <- function(x, from) list2env(list(data = x, from = from, result = NULL))
+  plan <- text_plan(c(n = "n()"), c("k", "v"))
+  step <- function(asks, tag = 1) list(by = "k", plan = plan, asks = asks, tag = tag)
+  fold <- function(x, from, ...) {
+    at <- state(x, from)
+    part_fold(at, step(...), from)
+    if (is.null(at$result)) at$data[[2L]] else at$result$rows
+  }
+  on.exit(the$folded <- NULL)
+  x <- data.frame(k = rep(1:2, 5), v = 1)
+  other <- data.frame(k = 1L, v = 1)
+  expect_identical(fold(x, c(1L, 1L, 1L), TRUE), 2L)
+  expect_identical(fold(x[1:4, ], c(1L, 2L, 1L), TRUE), 2L)
+  # The part itself isn't looked at again, but for another attempt, part or summary.
+  expect_identical(fold(other, c(1L, 1L, 2L), FALSE), 1L)
+  expect_identical(fold(other, NULL, FALSE), 1L)
+  expect_identical(fold(other, c(1L, 1L, 1L), FALSE), c(5L, 5L))
+  expect_identical(fold(other, c(1L, 1L, 1L), FALSE), 1L)
+  expect_identical(fold(other, c(1L, 2L, 1L), FALSE, tag = 2), 1L)
+})
