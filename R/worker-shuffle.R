@@ -223,7 +223,7 @@ part_split <- function(data, room, step, key) {
   if (is_empty(data)) {
     families <- NULL
     rows <- integer(step$parts)
-    blocks <- vector("list", step$parts)
+    sorted <- NULL
   } else {
     coded <- compact_strings(code_strings(data))
     keyed <- with_columns(coded, step$by)
@@ -236,14 +236,19 @@ part_split <- function(data, room, step, key) {
       .Call(ffi_rows_sort, rep(1L, frame_rows(data)), step$parts)
     }
     rows <- diff(sorted$begin)
-    blocks <- split_rows(coded, sorted)
   }
   bytes <- frame_bytes(data)
   parts_fit(room, bytes)
   path <- file_path(room, "blocks", key)
-  written <- .Call(
-    ffi_block_write, blocks, rows, as.integer(key), c(bytes, room$bytes - sum(the$warm)), path
-  )
+  key <- as.integer(key)
+  memory <- c(bytes, room$bytes - sum(the$warm))
+  written <- if (!is.null(sorted)) {
+    .Call(ffi_block_split, coded, sorted$rows, sorted$begin, key, memory, path)
+  }
+  if (is.null(written)) {
+    blocks <- if (is.null(sorted)) vector("list", step$parts) else split_rows(coded, sorted)
+    written <- .Call(ffi_block_write, blocks, rows, key, memory, path)
+  }
   if (is.list(written)) {
     unlink(path)
     part_error(paste0(
@@ -269,6 +274,10 @@ part_gather <- function(step) {
   }
   inputs <- lapply(seq_along(step$sources), function(i) {
     sources <- step$sources[[i]]
+    bound <- .Call(ffi_blocks_bind, sources, step$part)
+    if (!is.null(bound)) {
+      return(bound)
+    }
     frames <- lapply(seq_len(nrow(sources)), function(k) {
       block <- .Call(ffi_block_read, sources[k, 1:3], step$part)
       if (is.list(block) && !is.data.frame(block)) {

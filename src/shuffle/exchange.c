@@ -43,8 +43,13 @@ static int same(const struct mst_want *a, const struct mst_want *b) {
 
 // ---- entries. With the lock
 
+static struct mst_entry **bucket_of(const struct mst_want *want) {
+  return &mst_exchange
+              .entries[(want->task + 37 * want->stage) % MST_EXCHANGE_BUCKETS];
+}
+
 struct mst_entry **mst_exchange_find(const struct mst_want *want) {
-  struct mst_entry **at = &mst_exchange.entries;
+  struct mst_entry **at = bucket_of(want);
   while (*at != NULL && !same(&(*at)->want, want))
     at = &(*at)->next;
   return at;
@@ -95,8 +100,9 @@ static struct mst_entry *new_entry(const uint8_t *bytes, size_t n, int own) {
 }
 
 static void keep(struct mst_entry *entry) {
-  entry->next = mst_exchange.entries;
-  mst_exchange.entries = entry;
+  struct mst_entry **first = bucket_of(&entry->want);
+  entry->next = *first;
+  *first = entry;
 }
 
 // ---- answers to questions. With the lock
@@ -275,17 +281,25 @@ uint64_t mst_exchange_held(void) {
   return held;
 }
 
+static void drop_stage(uint32_t stage) {
+  for (uint32_t i = 0; i < MST_EXCHANGE_BUCKETS; i++) {
+    for (struct mst_entry **at = &mst_exchange.entries[i]; *at != NULL;) {
+      if ((*at)->want.stage == stage) {
+        drop_entry(at);
+      } else {
+        at = &(*at)->next;
+      }
+    }
+  }
+}
+
 void mst_exchange_drop(const struct mst_want *want) {
   mst_exchange_lock();
-  for (struct mst_entry **at = &mst_exchange.entries; *at != NULL;) {
-    const struct mst_want *has = &(*at)->want;
-    const int gone =
-        want->attempt == 0 ? has->stage == want->stage : same(has, want);
-    if (gone) {
-      drop_entry(at);
-    } else {
-      at = &(*at)->next;
-    }
+  if (want->attempt == 0) {
+    drop_stage(want->stage);
+  } else {
+    struct mst_entry **at = mst_exchange_find(want);
+    if (*at != NULL) drop_entry(at);
   }
   mst_exchange_unlock();
 }
@@ -390,6 +404,16 @@ static int map_entry(struct mst_entry *entry, struct mst_err *err) {
   return mst_map_open(entry->blob->segment.fd, &entry->map, err);
 }
 
+int mst_exchange_describe(const struct mst_want *want, uint32_t index,
+                          struct mst_block *block) {
+  mst_exchange_lock();
+  const struct mst_entry *entry = *mst_exchange_find(want);
+  const int is_here = entry != NULL && index < entry->have.count;
+  if (is_here) mst_have_block(&entry->have, index, block);
+  mst_exchange_unlock();
+  return is_here ? 0 : -MST_EINPUT;
+}
+
 int mst_exchange_read(const struct mst_want *want, uint32_t index,
                       struct mst_map **map, uint64_t *base,
                       struct mst_block *block, struct mst_err *err) {
@@ -429,8 +453,10 @@ int mst_exchange_read(const struct mst_want *want, uint32_t index,
 }
 
 void mst_exchange_free(void) {
-  while (mst_exchange.entries != NULL)
-    drop_entry(&mst_exchange.entries);
+  for (uint32_t i = 0; i < MST_EXCHANGE_BUCKETS; i++) {
+    while (mst_exchange.entries[i] != NULL)
+      drop_entry(&mst_exchange.entries[i]);
+  }
   free(mst_exchange.questions);
   mst_exchange.questions = NULL;
   mst_exchange.question_count = mst_exchange.open = 0;

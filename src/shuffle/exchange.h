@@ -144,6 +144,9 @@ size_t mst_exchange_wait(int timeout_ms);
 // dropped.
 enum mst_fetched mst_exchange_state(size_t index);
 
+// mst_exchange_describe gives a block's description. 0; -MST_EINPUT if it isn't here.
+int mst_exchange_describe(const struct mst_want *want, uint32_t index,
+                          struct mst_block *block);
 // mst_exchange_read gives one block: a reference to its mapping (the caller releases it), its
 // offset there, and its description. *map is NULL for a block without rows. 0; -MST_EINPUT if it
 // isn't here;

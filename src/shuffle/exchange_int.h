@@ -65,10 +65,13 @@ struct mst_other {
   uint8_t gone;           // nobody listens there any more
 };
 
+// A reader of many tasks' blocks looks up each of them for each part.
+#define MST_EXCHANGE_BUCKETS 256u
+
 struct mst_exchange {
   pthread_mutex_t lock;
   pthread_cond_t answered;
-  struct mst_entry *entries;
+  struct mst_entry *entries[MST_EXCHANGE_BUCKETS]; // by task
   struct mst_question *questions;
   size_t question_count;
   size_t open;

@@ -216,9 +216,12 @@ static void guest_leave(void) {
   (void)pthread_mutex_init(&mst_exchange.lock, NULL);
   for (size_t i = 0; i < mst_exchange.end_count; i++)
     mst_net_close(&mst_exchange.ends[i]->chan.fd);
-  for (struct mst_entry *at = mst_exchange.entries; at != NULL; at = at->next) {
-    free(at->path);
-    at->path = NULL;
+  for (uint32_t i = 0; i < MST_EXCHANGE_BUCKETS; i++) {
+    struct mst_entry *at = mst_exchange.entries[i];
+    for (; at != NULL; at = at->next) {
+      free(at->path);
+      at->path = NULL;
+    }
   }
   mst_exchange_end();
 }

@@ -38,3 +38,29 @@ test_that("A column of NA alone takes the form of a matrix or data frame that it
   expect_identical(bound$b, c(NA, "x", "y"))
   expect_identical(dim(bound), c(3L, 2L))
 })
+
+test_cluster("Rows are the same whether they travel as plain columns or by R's serialization", {
+  cl <- local_cluster(2)
+  local_seed(105)
+  n <- 3000L
+  pick <- function(x) x[sample.int(length(x), n, TRUE)]
+  time <- as.POSIXct("2020-01-01", tz = "Asia/Tokyo")
+  data <- data.frame(
+    k = sample(40L, n, TRUE), i = pick(c(1:5, NA)), d = pick(c(0.5, -0, NA, NaN, Inf)),
+    l = pick(c(TRUE, FALSE, NA)), s = pick(c("a", "\u00e4", "", NA)),
+    day = pick(as.Date(time) + 0:5),
+    time = pick(time + 1:5), gap = pick(as.difftime(c(1, NA), units = "hours")),
+    few = pick(factor(c("z", "a", NA))),
+    rank = pick(factor(c("z", "a"), c("z", "a"), ordered = TRUE)),
+    many = factor(sample(sprintf("level %d", 1:500), n, TRUE)), own = structure(1:n, unit = "m")
+  )
+  data$r <- as.raw(data$k)
+  data$long <- int64_from(seq_len(n), n:1)
+  data$own2 <- structure(as.double(1:n), class = "metres", from = list("here", 1))
+  plain <- partition_shuffle(partition_scatter(cl, data, parts = 5), "k", parts = 7)
+  data$list <- as.list(seq_len(n)) # isn't plain
+  by_r <- partition_shuffle(partition_scatter(cl, data, parts = 5), "k", parts = 7)
+  got <- partition_collect(plain)
+  expect_identical(got, partition_collect(by_r)[names(got)])
+  expect_identical(nrow(got), n)
+})

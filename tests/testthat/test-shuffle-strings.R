@@ -331,8 +331,10 @@ test_cluster("D12 Parts that are made again, and damaged dictionaries, give the 
     writeBin(bytes, file)
   }
   .Call(ffi_plan_forget, open_handle(s)$shuffle$plan, s$stage)
-  # Workers remember dictionaries until they read another stage's.
-  expect_identical(nrow(partition_collect(partition_shuffle(p, "id"))), 20000L)
+  # Workers remember dictionaries until they read two other stages'.
+  for (by in c("id", "few")) {
+    expect_identical(nrow(partition_collect(partition_shuffle(p, by))), 20000L)
+  }
   missed <- plan_counts(s)$missed
   expect_identical(partition_collect(s), want)
   expect_gte(plan_counts(s)$missed - missed, 2)

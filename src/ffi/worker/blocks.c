@@ -4,6 +4,8 @@
 #include "base/mst_hash.h"
 #include "ffi/value/coded.h"
 #include "ffi/value/share_int.h"
+#include "ffi/worker/flat.h"
+#include "ffi/worker/schema.h"
 #include "ffi/worker/worker.h"
 #include "shuffle/exchange.h"
 
@@ -25,166 +27,80 @@ static struct mst_want want_of(SEXP want) {
                            .attempt = (uint32_t)numbers[2]};
 }
 
-// ---- dictionaries: written once for all blocks of a map task, as its block 0
+// ---- writing
 
-// dictionary_of_levels: NULL if they are few.
-static SEXP dictionary_of_levels(SEXP levels) {
-  return TYPEOF(levels) != STRSXP || Rf_xlength(levels) < FFI_LEVELS_MIN ||
-                 ffi_has_attributes(levels)
-             ? R_NilValue
-             : ffi_dictionary_of(levels);
-}
+// What is written: data frames, NULL where there are no rows; or the rows of one, in an order.
+struct content {
+  SEXP blocks; // a list, or the data frame
+  SEXP rows;   // of each block
+  SEXP dictionaries, header;
+  struct ffi_flat flat;
+  const int *order;
+};
 
-// add_dictionary adds a column's dictionary to a pairlist if it isn't there. Returns the last cell.
-static SEXP add_dictionary(SEXP column, SEXP list, SEXP last) {
-  SEXP dictionary = R_NilValue;
-  if (ffi_is_coded(column)) {
-    dictionary = ffi_coded_dictionary(column);
-  } else if (TYPEOF(column) == INTSXP && Rf_inherits(column, "factor")) {
-    dictionary = dictionary_of_levels(Rf_getAttrib(column, R_LevelsSymbol));
-  }
-  if (dictionary == R_NilValue) return last;
-  for (SEXP at = CDR(list); at != R_NilValue; at = CDR(at)) {
-    if (CAR(at) == dictionary) return last;
-  }
-  SETCDR(last, Rf_cons(dictionary, R_NilValue));
-  return CDR(last);
-}
-
-// dictionaries_of gives a list of those of all columns.
-static SEXP dictionaries_of(SEXP blocks) {
-  SEXP list = PROTECT(Rf_cons(R_NilValue, R_NilValue)), last = list;
-  for (R_xlen_t i = 0; i < Rf_xlength(blocks); i++) {
-    SEXP block = VECTOR_ELT(blocks, i);
-    if (TYPEOF(block) != VECSXP) continue;
-    for (R_xlen_t c = 0; c < Rf_xlength(block); c++)
-      last = add_dictionary(VECTOR_ELT(block, c), list, last);
-  }
-  SEXP all = Rf_PairToVectorList(CDR(list));
-  UNPROTECT(1);
-  return all;
-}
-
-static int write_dictionaries(SEXP dictionaries, struct mst_err *err) {
-  const R_xlen_t n = Rf_xlength(dictionaries);
+// write_schema writes block 0.
+static int write_schema(const struct content *content, struct mst_err *err) {
   struct mst_block *block = &writing.blocks[0];
   *block = (struct mst_block){0};
-  if (n == 0) return 0;
-  SEXP all = PROTECT(Rf_allocVector(VECSXP, n));
-  for (R_xlen_t k = 0; k < n; k++) {
-    SET_VECTOR_ELT(all, k, ffi_dictionary_out(VECTOR_ELT(dictionaries, k)));
+  SEXP schema = PROTECT(ffi_schema_out(content->dictionaries, content->header));
+  int rc = 0;
+  if (schema != R_NilValue) {
+    block->rows = 1;
+    rc = ffi_share_block(schema, NULL, &writing.segment, &writing.stream, block,
+                         err);
   }
-  block->rows = (uint64_t)n;
-  const int rc =
-      ffi_share_block(all, NULL, &writing.segment, &writing.stream, block, err);
   UNPROTECT(1);
   return rc;
 }
 
-// The dictionaries of one stage's map tasks, as far as their blocks were read: most tasks of the
-// next stage read blocks of all of them. A list by task: list(attempt, dictionaries), preserved.
-static struct {
-  SEXP tasks;
-  uint32_t stage;
-} known;
+// Blocks are written together, up to so many bytes: a call of the system for each would cost as
+// much as copying 50 kB.
+#define TOGETHER ((size_t)1 << 18)
 
-static void forget_dictionaries(uint32_t stage) {
-  if (known.tasks != NULL && known.stage == stage) {
-    R_ReleaseObject(known.tasks);
-    known.tasks = NULL;
-  }
+static int flush(struct mst_err *err) {
+  const int rc = mst_segment_append(&writing.segment, writing.stream.data,
+                                    writing.stream.len, err);
+  writing.stream.len = 0;
+  return rc;
 }
 
-static void make_room(const struct mst_want *want) {
-  if (known.tasks != NULL && known.stage != want->stage) {
-    forget_dictionaries(known.stage);
-  }
-  const R_xlen_t room = known.tasks == NULL ? 0 : Rf_xlength(known.tasks);
-  if ((R_xlen_t)want->task < room) return;
-  SEXP more = PROTECT(Rf_allocVector(VECSXP, 2 * (R_xlen_t)want->task + 64));
-  for (R_xlen_t i = 0; i < room; i++)
-    SET_VECTOR_ELT(more, i, VECTOR_ELT(known.tasks, i));
-  R_PreserveObject(more);
-  if (known.tasks != NULL) R_ReleaseObject(known.tasks);
-  known.tasks = more;
-  known.stage = want->stage;
-  UNPROTECT(1);
+// write_flat adds rows of these numbers as a block.
+static int write_flat(const struct ffi_flat *flat, const int *rows,
+                      struct mst_block *block, struct mst_err *err) {
+  static const uint8_t zeros[MST_SEGMENT_ALIGN];
+  struct mst_buf *stream = &writing.stream;
+  if (stream->len == 0) mst_segment_align(&writing.segment);
+  const size_t more = -stream->len % MST_SEGMENT_ALIGN;
+  block->offset = writing.segment.bytes + stream->len + more;
+  if (mst_buf_append(stream, zeros, more) != 0 ||
+      ffi_flat_put(flat, rows, (size_t)block->rows, stream) != 0)
+    return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a block");
+  block->bytes = writing.segment.bytes + stream->len - block->offset;
+  return stream->len < TOGETHER ? 0 : flush(err);
 }
 
-// learnt gives the dictionaries that block 0 describes.
-static SEXP learnt(SEXP written) {
-  const R_xlen_t n = TYPEOF(written) == VECSXP ? Rf_xlength(written) : 0;
-  SEXP all = PROTECT(Rf_allocVector(VECSXP, n));
-  for (R_xlen_t k = 0; k < n; k++) {
-    SET_VECTOR_ELT(all, k, ffi_dictionary_in(VECTOR_ELT(written, k)));
-  }
-  UNPROTECT(1);
-  return all;
-}
-
-// read_block gives a fetched block, NULL if it is empty, or a list as ffi_error_list.
-static SEXP read_block(const struct mst_want *want, uint32_t index) {
-  struct mst_err err;
-  struct mst_map *map;
-  struct mst_block block;
-  uint64_t base;
-  mst_err_clear(&err);
-  const int rc = mst_exchange_read(want, index, &map, &base, &block, &err);
-  if (rc != 0) return ffi_error_list(&err);
-  if (map == NULL) return R_NilValue;
-  return ffi_unserialize_block(map, base, &block);
-}
-
-static int is_error(SEXP read) {
-  return TYPEOF(read) == VECSXP &&
-         Rf_getAttrib(read, R_NamesSymbol) != R_NilValue;
-}
-
-// read_dictionaries gives those of an attempt's blocks, or a list as ffi_error_list.
-static SEXP read_dictionaries(const struct mst_want *want) {
-  SEXP read = PROTECT(read_block(want, 0));
-  SEXP all = is_error(read) ? read : learnt(read);
-  UNPROTECT(1);
-  return all;
-}
-
-// dictionaries_for gives those of a map task's blocks, or a list as ffi_error_list.
-static SEXP dictionaries_for(const struct mst_want *want) {
-  make_room(want);
-  SEXP task = VECTOR_ELT(known.tasks, (R_xlen_t)want->task);
-  if (task != R_NilValue &&
-      INTEGER_RO(VECTOR_ELT(task, 0))[0] == (int)want->attempt) {
-    return VECTOR_ELT(task, 1);
-  }
-  SEXP all = PROTECT(read_dictionaries(want));
-  if (is_error(all)) {
-    UNPROTECT(1);
-    return all;
-  }
-  task = PROTECT(Rf_allocVector(VECSXP, 2));
-  SET_VECTOR_ELT(task, 0, Rf_ScalarInteger((int)want->attempt));
-  SET_VECTOR_ELT(task, 1, all);
-  make_room(want); // finalizers may have forgotten all
-  SET_VECTOR_ELT(known.tasks, (R_xlen_t)want->task, task);
-  UNPROTECT(2);
-  return all;
-}
-
-// ---- writing
-
-// write_blocks writes the blocks that have rows, after their dictionaries.
-static int write_blocks(SEXP blocks, SEXP rows, SEXP dictionaries,
-                        struct mst_err *err) {
-  const R_xlen_t n = Rf_xlength(blocks);
-  int rc = write_dictionaries(dictionaries, err);
-  for (R_xlen_t i = 0; rc == 0 && i < n; i++) {
+// write_blocks writes the blocks that have rows, after what they share.
+static int write_blocks(const struct content *content, struct mst_err *err) {
+  const int *rows = INTEGER_RO(content->rows);
+  int rc = write_schema(content, err);
+  writing.stream.len = 0;
+  R_xlen_t at = 0;
+  for (R_xlen_t i = 0; rc == 0 && i < Rf_xlength(content->rows); i++) {
     struct mst_block *block = &writing.blocks[i + 1];
     *block = (struct mst_block){0};
-    if (INTEGER_RO(rows)[i] == 0) continue;
-    block->rows = (uint64_t)INTEGER_RO(rows)[i];
-    rc = ffi_share_block(VECTOR_ELT(blocks, i), dictionaries, &writing.segment,
-                         &writing.stream, block, err);
+    if (rows[i] == 0) continue;
+    block->rows = (uint64_t)rows[i];
+    if (content->order != NULL) {
+      rc = write_flat(&content->flat, content->order + at, block, err);
+      at += rows[i];
+    } else {
+      rc =
+          ffi_share_block(VECTOR_ELT(content->blocks, i), content->dictionaries,
+                          &writing.segment, &writing.stream, block, err);
+    }
   }
+  if (rc == 0 && writing.stream.len > 0 && content->order != NULL)
+    rc = flush(err);
   return rc;
 }
 
@@ -203,26 +119,26 @@ static int check_blocks(R_xlen_t n, struct mst_err *err) {
   return 0;
 }
 
-static int write_segment(const struct mst_want *want, SEXP blocks, SEXP rows,
-                         SEXP dictionaries, uint64_t bytes,
+static int write_segment(const struct mst_want *want,
+                         const struct content *content, uint64_t bytes,
                          struct mst_err *err) {
   int rc = mst_segment_open(&writing.segment, bytes, err);
-  if (rc == 0) rc = write_blocks(blocks, rows, dictionaries, err);
+  if (rc == 0) rc = write_blocks(content, err);
   if (rc == 0) {
     rc = mst_exchange_sign(want, &writing.segment, writing.blocks,
-                           (uint32_t)Rf_xlength(blocks) + 1, err);
+                           (uint32_t)Rf_xlength(content->rows) + 1, err);
   }
   if (rc == 0) rc = mst_segment_seal(&writing.segment, err);
   if (rc != 0) mst_segment_close(&writing.segment);
   return rc;
 }
 
-static int write_file(SEXP blocks, SEXP rows, SEXP dictionaries,
-                      const char *path, struct mst_err *err) {
+static int write_file(const struct content *content, const char *path,
+                      struct mst_err *err) {
   int rc = mst_segment_open_file(&writing.segment, path, err);
-  if (rc == 0) rc = write_blocks(blocks, rows, dictionaries, err);
+  if (rc == 0) rc = write_blocks(content, err);
   if (rc == 0) rc = mst_segment_end_file(&writing.segment, err);
-  if (rc == 0) rc = check_blocks(Rf_xlength(blocks) + 1, err);
+  if (rc == 0) rc = check_blocks(Rf_xlength(content->rows) + 1, err);
   return rc;
 }
 
@@ -233,31 +149,24 @@ static int has_rows(SEXP rows) {
   return 0;
 }
 
-// ffi_block_write keeps blocks (a list of data frames) with their numbers of rows. memory: c(what
-// they take, limit for this worker's segments); beyond that, or without segments, they go to a file
-// at path. Gives c(bytes, 1 for a file, the spot: pid, descriptor, and the token in two), or a list
-// as ffi_error_list if neither works.
-SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
-                     SEXP path) {
+static SEXP write_content(const struct content *content, SEXP want, SEXP memory,
+                          SEXP path) {
   struct mst_err err;
   const struct mst_want is = want_of(want);
-  const R_xlen_t n = Rf_xlength(blocks);
+  const R_xlen_t n = Rf_xlength(content->rows);
   const double bytes = REAL_RO(memory)[0];
   const char *file = Rf_translateChar(STRING_ELT(path, 0));
   mst_err_clear(&err);
   if (n >= (R_xlen_t)MST_BLOCKS_MAX) Rf_error("too many blocks");
-  SEXP dictionaries = PROTECT(dictionaries_of(blocks));
   mst_segment_close(&writing.segment);
   memset(writing.blocks, 0, ((size_t)n + 1) * sizeof writing.blocks[0]);
   int is_file = (double)mst_exchange_held() + bytes > REAL_RO(memory)[1];
   int rc = 0;
-  if (!is_file && write_segment(&is, blocks, rows, dictionaries,
-                                (uint64_t)bytes, &err) != 0) {
+  if (!is_file && write_segment(&is, content, (uint64_t)bytes, &err) != 0) {
     is_file = 1;
   }
-  is_file = is_file && has_rows(rows); // without rows there is neither
-  if (is_file) rc = write_file(blocks, rows, dictionaries, file, &err);
-  UNPROTECT(1);
+  is_file = is_file && has_rows(content->rows); // else there is neither
+  if (is_file) rc = write_file(content, file, &err);
   const uint64_t size = writing.segment.bytes;
   if (is_file) mst_segment_close(&writing.segment);
   if (rc == 0) {
@@ -278,6 +187,206 @@ SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
   SEXP result = Rf_allocVector(REALSXP, 6);
   memcpy(REAL(result), told, sizeof told);
   return result;
+}
+
+// ffi_block_write keeps blocks (a list of data frames) with their numbers of rows. memory: c(what
+// they take, limit for this worker's segments); beyond that, or without segments, they go to a file
+// at path. Gives c(bytes, 1 for a file, the spot: pid, descriptor, and the token in two), or a list
+// as ffi_error_list if neither works.
+SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory,
+                     SEXP path) {
+  const struct content content = {.blocks = blocks,
+                                  .rows = rows,
+                                  .dictionaries =
+                                      PROTECT(ffi_schema_dictionaries(blocks)),
+                                  .header = R_NilValue};
+  SEXP result = write_content(&content, want, memory, path);
+  UNPROTECT(1);
+  return result;
+}
+
+static SEXP rows_between(SEXP begin, R_xlen_t length) {
+  const R_xlen_t n = Rf_xlength(begin) - 1;
+  SEXP rows = PROTECT(Rf_allocVector(INTSXP, n));
+  const int *at = INTEGER_RO(begin);
+  for (R_xlen_t i = 0; i < n; i++) {
+    if (at[i] < 0 || at[i + 1] < at[i] || at[i + 1] > length) {
+      Rf_error("a block out of range");
+    }
+    INTEGER(rows)[i] = at[i + 1] - at[i];
+  }
+  UNPROTECT(1);
+  return rows;
+}
+
+// ffi_block_split keeps a data frame's rows, in this order, as flat blocks (flat.h) that begin
+// there (from 0, with the end). Else as ffi_block_write; NULL if the frame isn't flat.
+SEXP ffi_block_split(SEXP x, SEXP order, SEXP begin, SEXP want, SEXP memory,
+                     SEXP path) {
+  const struct ffi_flat flat = ffi_flat_of(x);
+  if (flat.columns == NULL) return R_NilValue;
+  const int *at = INTEGER_RO(order);
+  for (R_xlen_t i = 0; i < Rf_xlength(order); i++) {
+    if (at[i] < 1 || at[i] > flat.rows) Rf_error("a row out of range");
+  }
+  SEXP frames = PROTECT(Rf_allocVector(VECSXP, 1));
+  SET_VECTOR_ELT(frames, 0, x);
+  struct content content = {.flat = flat, .order = at + INTEGER_RO(begin)[0]};
+  content.rows = PROTECT(rows_between(begin, Rf_xlength(order)));
+  content.dictionaries = PROTECT(ffi_schema_dictionaries(frames));
+  content.header = PROTECT(ffi_flat_header(x, content.dictionaries));
+  SEXP result = write_content(&content, want, memory, path);
+  UNPROTECT(4);
+  return result;
+}
+
+// ---- reading
+
+// read_block gives a fetched block that isn't flat, NULL if it is empty, or a list as
+// ffi_error_list.
+static SEXP read_block(const struct mst_want *want, uint32_t index) {
+  struct mst_err err;
+  struct mst_map *map;
+  struct mst_block block;
+  uint64_t base;
+  mst_err_clear(&err);
+  const int rc = mst_exchange_read(want, index, &map, &base, &block, &err);
+  if (rc != 0) return ffi_error_list(&err);
+  if (map == NULL) return R_NilValue;
+  return ffi_unserialize_block(map, base, &block);
+}
+
+static int is_error(SEXP read) {
+  return TYPEOF(read) == VECSXP &&
+         Rf_getAttrib(read, R_NamesSymbol) != R_NilValue;
+}
+
+// read_schema gives that of an attempt's blocks, or a list as ffi_error_list.
+static SEXP read_schema(const struct mst_want *want) {
+  SEXP read = PROTECT(read_block(want, 0));
+  SEXP schema = is_error(read) ? read : ffi_schema_in(read, want);
+  UNPROTECT(1);
+  return schema;
+}
+
+// schema_of does so for the blocks of a map task, and keeps it.
+static SEXP schema_of(const struct mst_want *want) {
+  SEXP schema = ffi_schema_known(want);
+  if (schema != R_NilValue) return schema;
+  schema = PROTECT(read_schema(want));
+  if (!is_error(schema)) ffi_schema_note(schema, want);
+  UNPROTECT(1);
+  return schema;
+}
+
+// ---- flat blocks
+
+// A flat block's schema, which the caller protects, and its rows.
+struct piece {
+  SEXP schema;
+  uint64_t rows;
+};
+
+// look_at gives the number of rows of a block, and its schema. 0; 1 if it has no rows; -1 if it
+// can't be read, or isn't flat.
+static int look_at(const struct mst_want *want, uint32_t index,
+                   struct piece *piece) {
+  struct mst_block block;
+  if (mst_exchange_describe(want, index, &block) != 0) return -1;
+  if (block.rows == 0) return 1;
+  piece->rows = block.rows;
+  piece->schema = schema_of(want);
+  if (is_error(piece->schema)) return -1;
+  SEXP header = VECTOR_ELT(piece->schema, FFI_SCHEMA_HEADER);
+  return header != R_NilValue &&
+                 ffi_flat_bytes(header, block.rows) == block.bytes
+             ? 0
+             : -1;
+}
+
+// take_block copies a block to columns. 0, or -1 if it can't be read any more.
+static int take_block(const struct mst_want *want, uint32_t index, SEXP columns,
+                      R_xlen_t at, uint64_t rows) {
+  struct mst_err err;
+  struct mst_map *map;
+  struct mst_block block;
+  uint64_t base;
+  mst_err_clear(&err);
+  if (mst_exchange_read(want, index, &map, &base, &block, &err) != 0 ||
+      map == NULL)
+    return -1;
+  const uint8_t *bytes = mst_map_at(map, base, block.bytes);
+  const int is_same = bytes != NULL && block.rows == rows;
+  if (is_same) ffi_flat_take(columns, at, bytes, rows);
+  mst_map_release(map);
+  return is_same ? 0 : -1;
+}
+
+// bind_flat gives a data frame of the rows of n flat blocks, one after the other; NULL if they
+// can't be put together as they are.
+static SEXP bind_flat(const struct mst_want *wants, R_xlen_t n,
+                      uint32_t index) {
+  struct piece *pieces = (struct piece *)R_alloc((size_t)n, sizeof *pieces);
+  SEXP first = R_NilValue, kept = PROTECT(Rf_allocVector(VECSXP, n));
+  R_xlen_t rows = 0;
+  for (R_xlen_t i = 0; i < n; i++) {
+    pieces[i] = (struct piece){R_NilValue, 0};
+    const int looked = look_at(&wants[i], index, &pieces[i]);
+    if (looked < 0) {
+      UNPROTECT(1);
+      return R_NilValue;
+    }
+    if (looked > 0) continue;
+    SEXP schema = pieces[i].schema;
+    SET_VECTOR_ELT(kept, i, schema);
+    if (first == R_NilValue) first = schema;
+    rows += (R_xlen_t)pieces[i].rows;
+    if (rows > INT_MAX ||
+        (schema != first &&
+         !ffi_flat_is_alike(VECTOR_ELT(first, FFI_SCHEMA_HEADER),
+                            VECTOR_ELT(first, FFI_SCHEMA_DICTIONARIES),
+                            VECTOR_ELT(schema, FFI_SCHEMA_HEADER),
+                            VECTOR_ELT(schema, FFI_SCHEMA_DICTIONARIES)))) {
+      UNPROTECT(1);
+      return R_NilValue;
+    }
+  }
+  if (first == R_NilValue) {
+    UNPROTECT(1);
+    return R_NilValue;
+  }
+  SEXP header = VECTOR_ELT(first, FFI_SCHEMA_HEADER);
+  SEXP columns = PROTECT(ffi_flat_columns(header, rows));
+  R_xlen_t at = 0;
+  for (R_xlen_t i = 0; i < n; i++) {
+    if (pieces[i].rows == 0) continue;
+    if (take_block(&wants[i], index, columns, at, pieces[i].rows) != 0) {
+      UNPROTECT(2);
+      return R_NilValue;
+    }
+    at += (R_xlen_t)pieces[i].rows;
+  }
+  SEXP frame = ffi_flat_frame(columns, rows, header,
+                              VECTOR_ELT(first, FFI_SCHEMA_DICTIONARIES));
+  UNPROTECT(2);
+  return frame;
+}
+
+// flat_failure says why a flat block can't be read: a list as ffi_error_list, or NULL if it has no
+// rows.
+static SEXP flat_failure(const struct mst_want *want, uint32_t index) {
+  struct mst_err err;
+  struct mst_map *map;
+  struct mst_block block;
+  uint64_t base;
+  mst_err_clear(&err);
+  int rc = mst_exchange_read(want, index, &map, &base, &block, &err);
+  if (rc == 0 && map == NULL) return R_NilValue;
+  if (rc == 0) {
+    mst_map_release(map);
+    (void)mst_err_set(&err, MST_EPROTO, 0, NULL, "a block of another length");
+  }
+  return ffi_error_list(&err);
 }
 
 static struct mst_source source_of(const int *at, size_t n) {
@@ -317,17 +426,31 @@ SEXP ffi_block_fetch(SEXP sources) {
 // ffi_error_list if it can't be read.
 SEXP ffi_block_read(SEXP want, SEXP index) {
   const struct mst_want is = want_of(want);
+  const uint32_t at = (uint32_t)Rf_asInteger(index);
   ffi_share_collect();
-  SEXP dictionaries = PROTECT(dictionaries_for(&is));
-  if (is_error(dictionaries)) {
-    UNPROTECT(1);
-    return dictionaries;
+  SEXP schema = PROTECT(schema_of(&is)), block = schema;
+  if (!is_error(schema) &&
+      VECTOR_ELT(schema, FFI_SCHEMA_HEADER) != R_NilValue) {
+    block = bind_flat(&is, 1, at);
+    if (block == R_NilValue) block = flat_failure(&is, at);
+  } else if (!is_error(schema)) {
+    ffi_coded_read_with(VECTOR_ELT(schema, FFI_SCHEMA_DICTIONARIES));
+    block = read_block(&is, at);
+    ffi_coded_read_with(NULL);
   }
-  ffi_coded_read_with(dictionaries);
-  SEXP block = read_block(&is, (uint32_t)Rf_asInteger(index));
-  ffi_coded_read_with(NULL);
   UNPROTECT(1);
   return block;
+}
+
+// ffi_blocks_bind gives the rows of a block of several fetched attempts (as in ffi_block_fetch) as
+// a data frame; NULL if they must be read one by one and put together by R: columns differ, aren't
+// flat, or can't be read.
+SEXP ffi_blocks_bind(SEXP sources, SEXP index) {
+  const size_t n = (size_t)Rf_nrows(sources);
+  struct mst_want *wants = (struct mst_want *)R_alloc(n + 1, sizeof *wants);
+  for (size_t i = 0; i < n; i++)
+    wants[i] = source_of(INTEGER_RO(sources) + i, n).want;
+  return bind_flat(wants, (R_xlen_t)n, (uint32_t)Rf_asInteger(index));
 }
 
 // ffi_part_read gives the only block of an own attempt: a part that lies in a file. Else as
@@ -335,9 +458,9 @@ SEXP ffi_block_read(SEXP want, SEXP index) {
 SEXP ffi_part_read(SEXP want) {
   const struct mst_want is = want_of(want);
   ffi_share_collect();
-  SEXP dictionaries = PROTECT(read_dictionaries(&is)), block = dictionaries;
-  if (!is_error(dictionaries)) {
-    ffi_coded_read_with(dictionaries);
+  SEXP schema = PROTECT(read_schema(&is)), block = schema;
+  if (!is_error(schema)) {
+    ffi_coded_read_with(VECTOR_ELT(schema, FFI_SCHEMA_DICTIONARIES));
     block = read_block(&is, 1);
     ffi_coded_read_with(NULL);
   }
@@ -351,7 +474,7 @@ SEXP ffi_block_held(void) { return Rf_ScalarReal((double)mst_exchange_held()); }
 // ffi_levels_number gives the number of a factor's levels as those of blocks, NULL if they are few,
 // so that they stay with the factor.
 SEXP ffi_levels_number(SEXP levels) {
-  SEXP dictionary = PROTECT(dictionary_of_levels(levels));
+  SEXP dictionary = PROTECT(ffi_schema_dictionary_of(levels));
   SEXP number =
       dictionary == R_NilValue ? R_NilValue : ffi_dictionary_number(dictionary);
   UNPROTECT(1);
@@ -362,8 +485,13 @@ SEXP ffi_levels_number(SEXP levels) {
 // them; a list as ffi_error_list if they can't be read.
 SEXP ffi_block_levels(SEXP want, SEXP number) {
   const struct mst_want is = want_of(want);
-  SEXP all = PROTECT(dictionaries_for(&is)), levels = R_NilValue;
-  if (is_error(all)) levels = all;
+  SEXP schema = PROTECT(schema_of(&is)), levels = R_NilValue;
+  SEXP all = R_NilValue;
+  if (is_error(schema)) {
+    levels = schema;
+  } else {
+    all = VECTOR_ELT(schema, FFI_SCHEMA_DICTIONARIES);
+  }
   for (R_xlen_t k = 0; levels == R_NilValue && k < Rf_xlength(all); k++) {
     SEXP one = VECTOR_ELT(all, k);
     if (STRING_ELT(ffi_dictionary_number(one), 0) == STRING_ELT(number, 0)) {
@@ -378,7 +506,7 @@ SEXP ffi_block_levels(SEXP want, SEXP number) {
 // ffi_block_drop drops a stage's blocks (attempt 0), or one attempt's.
 SEXP ffi_block_drop(SEXP want) {
   const struct mst_want is = want_of(want);
-  if (is.attempt == 0) forget_dictionaries(is.stage);
+  if (is.attempt == 0) ffi_schema_forget(is.stage);
   mst_exchange_drop(&is);
   return R_NilValue;
 }

@@ -1,0 +1,276 @@
+// Rows as plain columns: see flat.h.
+#include <limits.h>
+#include <string.h>
+
+#include "ffi/value/coded.h"
+#include "ffi/worker/flat.h"
+
+enum part { NAMES, TYPES, NUMBERS, MODELS, PARTS };
+
+#define ALIGNED(bytes) (((bytes) + 7) & ~(uint64_t)7)
+
+// size_of gives the bytes of an element, 0 for types that aren't flat. Strings are numbers of a
+// dictionary.
+static size_t size_of(int type) {
+  switch (type) {
+  case REALSXP:
+    return sizeof(double);
+  case INTSXP:
+  case LGLSXP:
+  case STRSXP:
+    return sizeof(int);
+  case RAWSXP:
+    return 1;
+  default:
+    return 0;
+  }
+}
+
+static const uint8_t *data_of(SEXP x) {
+  switch (TYPEOF(x)) {
+  case REALSXP:
+    return (const uint8_t *)REAL_RO(x);
+  case INTSXP:
+    return (const uint8_t *)INTEGER_RO(x);
+  case LGLSXP:
+    return (const uint8_t *)LOGICAL_RO(x);
+  case STRSXP:
+    return (const uint8_t *)ffi_coded_codes(x);
+  default:
+    return RAW_RO(x);
+  }
+}
+
+static int is_flat(SEXP column) {
+  if (TYPEOF(column) == STRSXP)
+    return ffi_is_coded(column) && !ffi_has_attributes(column);
+  return size_of(TYPEOF(column)) > 0 &&
+         (!ffi_has_attributes(column) ||
+          (Rf_getAttrib(column, R_DimSymbol) == R_NilValue &&
+           Rf_getAttrib(column, R_NamesSymbol) == R_NilValue));
+}
+
+struct ffi_flat ffi_flat_of(SEXP x) {
+  struct ffi_flat flat = {.count = Rf_xlength(x)};
+  for (R_xlen_t c = 0; c < flat.count; c++) {
+    SEXP column = VECTOR_ELT(x, c);
+    if (!is_flat(column)) return flat;
+    if (c > 0 && Rf_xlength(column) != flat.rows) return flat;
+    flat.rows = Rf_xlength(column);
+  }
+  if (flat.count == 0) return flat;
+  flat.columns = (struct ffi_flat_column *)R_alloc((size_t)flat.count,
+                                                   sizeof *flat.columns);
+  for (R_xlen_t c = 0; c < flat.count; c++) {
+    SEXP column = VECTOR_ELT(x, c);
+    flat.columns[c] =
+        (struct ffi_flat_column){data_of(column), size_of(TYPEOF(column))};
+  }
+  return flat;
+}
+
+// ---- headers
+
+static int number_in(SEXP dictionaries, SEXP column) {
+  const int coded = TYPEOF(column) == STRSXP;
+  SEXP levels = R_NilValue;
+  if (TYPEOF(column) == INTSXP && Rf_inherits(column, "factor"))
+    levels = Rf_getAttrib(column, R_LevelsSymbol);
+  for (R_xlen_t k = 0; k < Rf_xlength(dictionaries); k++) {
+    SEXP one = VECTOR_ELT(dictionaries, k);
+    if (coded ? one == ffi_coded_dictionary(column)
+              : levels != R_NilValue && ffi_dictionary_is_of(one, levels))
+      return (int)k + 1;
+  }
+  return 0;
+}
+
+// model_of gives a vector without elements that has a column's attributes, NULL if there are none.
+// Levels that are in a dictionary stay out.
+static SEXP model_of(SEXP column, int number) {
+  if (!ffi_has_attributes(column)) return R_NilValue;
+  SEXP model = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(column), 0));
+  SHALLOW_DUPLICATE_ATTRIB(model, column);
+  if (number > 0) Rf_setAttrib(model, R_LevelsSymbol, R_NilValue);
+  UNPROTECT(1);
+  return model;
+}
+
+SEXP ffi_flat_header(SEXP x, SEXP dictionaries) {
+  const R_xlen_t n = Rf_xlength(x);
+  SEXP header = PROTECT(Rf_allocVector(VECSXP, PARTS));
+  SEXP types = Rf_allocVector(INTSXP, n);
+  SET_VECTOR_ELT(header, TYPES, types);
+  SEXP numbers = Rf_allocVector(INTSXP, n);
+  SET_VECTOR_ELT(header, NUMBERS, numbers);
+  SEXP models = Rf_allocVector(VECSXP, n);
+  SET_VECTOR_ELT(header, MODELS, models);
+  SET_VECTOR_ELT(header, NAMES, Rf_getAttrib(x, R_NamesSymbol));
+  for (R_xlen_t c = 0; c < n; c++) {
+    SEXP column = VECTOR_ELT(x, c);
+    INTEGER(types)[c] = TYPEOF(column);
+    INTEGER(numbers)[c] = number_in(dictionaries, column);
+    SET_VECTOR_ELT(models, c, model_of(column, INTEGER(numbers)[c]));
+  }
+  UNPROTECT(1);
+  return header;
+}
+
+static const int *types_of(SEXP header) {
+  return INTEGER_RO(VECTOR_ELT(header, TYPES));
+}
+
+static R_xlen_t width(SEXP header) {
+  return Rf_xlength(VECTOR_ELT(header, TYPES));
+}
+
+static SEXP dictionary_at(SEXP header, SEXP dictionaries, R_xlen_t column) {
+  const int number = INTEGER_RO(VECTOR_ELT(header, NUMBERS))[column];
+  if (number == 0) return R_NilValue;
+  if (number > Rf_xlength(dictionaries)) Rf_error("no such dictionary");
+  return VECTOR_ELT(dictionaries, number - 1);
+}
+
+static int same_names(SEXP a, SEXP b) {
+  if (Rf_xlength(a) != Rf_xlength(b)) return 0;
+  for (R_xlen_t i = 0; i < Rf_xlength(a); i++) {
+    if (STRING_ELT(a, i) != STRING_ELT(b, i)) return 0;
+  }
+  return 1;
+}
+
+int ffi_flat_is_alike(SEXP header, SEXP dictionaries, SEXP other,
+                      SEXP others_dictionaries) {
+  const R_xlen_t n = width(header);
+  if (width(other) != n ||
+      memcmp(types_of(header), types_of(other), (size_t)n * sizeof(int)) != 0)
+    return 0;
+  if (!same_names(VECTOR_ELT(header, NAMES), VECTOR_ELT(other, NAMES)))
+    return 0;
+  for (R_xlen_t c = 0; c < n; c++) {
+    if (dictionary_at(header, dictionaries, c) !=
+        dictionary_at(other, others_dictionaries, c))
+      return 0;
+    SEXP a = VECTOR_ELT(VECTOR_ELT(header, MODELS), c),
+         b = VECTOR_ELT(VECTOR_ELT(other, MODELS), c);
+    if (a != b && !R_compute_identical(a, b, 16)) return 0;
+  }
+  return 1;
+}
+
+// ---- blocks
+
+#define GATHER(type)                                                           \
+  do {                                                                         \
+    const type *from = (const type *)(const void *)column->data;               \
+    type *to = (type *)(void *)out;                                            \
+    for (size_t i = 0; i < n; i++)                                             \
+      to[i] = from[rows[i] - 1];                                               \
+  } while (0)
+
+int ffi_flat_put(const struct ffi_flat *flat, const int *rows, size_t n,
+                 struct mst_buf *buf) {
+  uint64_t bytes = 0;
+  for (R_xlen_t c = 0; c < flat->count; c++)
+    bytes += ALIGNED(n * flat->columns[c].size);
+  const int rc = mst_buf_reserve(buf, (size_t)bytes);
+  if (rc != 0) return rc;
+  uint8_t *out = buf->data + buf->len;
+  for (R_xlen_t c = 0; c < flat->count; c++) {
+    const struct ffi_flat_column *column = &flat->columns[c];
+    const size_t some = n * column->size, all = (size_t)ALIGNED(some);
+    switch (column->size) {
+    case sizeof(double):
+      GATHER(double);
+      break;
+    case sizeof(int):
+      GATHER(int);
+      break;
+    default:
+      GATHER(uint8_t);
+      break;
+    }
+    memset(out + some, 0, all - some);
+    out += all;
+  }
+  buf->len += (size_t)bytes;
+  return 0;
+}
+
+uint64_t ffi_flat_bytes(SEXP header, uint64_t n) {
+  uint64_t bytes = 0;
+  for (R_xlen_t c = 0; c < width(header); c++)
+    bytes += ALIGNED(n * size_of(types_of(header)[c]));
+  return bytes;
+}
+
+SEXP ffi_flat_columns(SEXP header, R_xlen_t n) {
+  const R_xlen_t count = width(header);
+  SEXP columns = PROTECT(Rf_allocVector(VECSXP, count));
+  for (R_xlen_t c = 0; c < count; c++) {
+    const int type = types_of(header)[c];
+    SET_VECTOR_ELT(columns, c,
+                   Rf_allocVector(type == STRSXP ? INTSXP : (SEXPTYPE)type, n));
+  }
+  UNPROTECT(1);
+  return columns;
+}
+
+void ffi_flat_take(SEXP columns, R_xlen_t at, const uint8_t *block,
+                   uint64_t n) {
+  for (R_xlen_t c = 0; c < Rf_xlength(columns); c++) {
+    SEXP column = VECTOR_ELT(columns, c);
+    const size_t bytes = (size_t)n * size_of(TYPEOF(column));
+    switch (TYPEOF(column)) {
+    case REALSXP:
+      memcpy(REAL(column) + at, block, bytes);
+      break;
+    case INTSXP:
+      memcpy(INTEGER(column) + at, block, bytes);
+      break;
+    case LGLSXP:
+      memcpy(LOGICAL(column) + at, block, bytes);
+      break;
+    default:
+      memcpy(RAW(column) + at, block, bytes);
+      break;
+    }
+    block += ALIGNED(bytes);
+  }
+}
+
+// finished gives a column with its class, or its strings.
+static SEXP finished(SEXP column, SEXP model, int type, SEXP dictionary) {
+  if (type == STRSXP) {
+    ffi_dictionary_keep(dictionary);
+    return ffi_coded_new(column, dictionary);
+  }
+  if (model == R_NilValue) return column;
+  SHALLOW_DUPLICATE_ATTRIB(column, model);
+  if (dictionary != R_NilValue) {
+    ffi_dictionary_keep(dictionary);
+    Rf_setAttrib(column, R_LevelsSymbol, ffi_dictionary_strings(dictionary));
+  }
+  return column;
+}
+
+SEXP ffi_flat_frame(SEXP columns, R_xlen_t n, SEXP header, SEXP dictionaries) {
+  const R_xlen_t count = width(header);
+  SEXP frame = PROTECT(Rf_allocVector(VECSXP, count));
+  for (R_xlen_t c = 0; c < count; c++) {
+    SET_VECTOR_ELT(frame, c,
+                   finished(VECTOR_ELT(columns, c),
+                            VECTOR_ELT(VECTOR_ELT(header, MODELS), c),
+                            types_of(header)[c],
+                            dictionary_at(header, dictionaries, c)));
+  }
+  Rf_setAttrib(frame, R_NamesSymbol, VECTOR_ELT(header, NAMES));
+  SEXP class = PROTECT(Rf_mkString("data.frame"));
+  Rf_setAttrib(frame, R_ClassSymbol, class);
+  SEXP names = PROTECT(Rf_allocVector(INTSXP, 2));
+  INTEGER(names)[0] = NA_INTEGER;
+  INTEGER(names)[1] = -(int)n;
+  Rf_setAttrib(frame, R_RowNamesSymbol, names);
+  UNPROTECT(3);
+  return frame;
+}
