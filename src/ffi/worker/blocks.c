@@ -281,25 +281,21 @@ static SEXP schema_of(const struct mst_want *want) {
 
 // ---- flat blocks
 
-// A flat block's schema, which the caller protects, and its rows.
-struct piece {
-  SEXP schema;
-  uint64_t rows;
-};
-
-// look_at gives the number of rows of a block, and its schema. 0; 1 if it has no rows; -1 if it
-// can't be read, or isn't flat.
+// look_at tells of a block's rows and schema. Returns 0, or -1 if it can't be read, or isn't flat.
 static int look_at(const struct mst_want *want, uint32_t index,
-                   struct piece *piece) {
+                   struct ffi_flat_piece *piece) {
   struct mst_block block;
+  *piece = (struct ffi_flat_piece){0};
   if (mst_exchange_describe(want, index, &block) != 0) return -1;
-  if (block.rows == 0) return 1;
-  piece->rows = block.rows;
-  piece->schema = schema_of(want);
-  if (is_error(piece->schema)) return -1;
-  SEXP header = VECTOR_ELT(piece->schema, FFI_SCHEMA_HEADER);
-  return header != R_NilValue &&
-                 ffi_flat_bytes(header, block.rows) == block.bytes
+  if (block.rows == 0) return 0;
+  SEXP schema = schema_of(want);
+  if (is_error(schema)) return -1;
+  *piece = (struct ffi_flat_piece){
+      .header = VECTOR_ELT(schema, FFI_SCHEMA_HEADER),
+      .dictionaries = VECTOR_ELT(schema, FFI_SCHEMA_DICTIONARIES),
+      .rows = block.rows};
+  return piece->header != R_NilValue &&
+                 ffi_flat_bytes(piece->header, block.rows) == block.bytes
              ? 0
              : -1;
 }
@@ -322,53 +318,52 @@ static int take_block(const struct mst_want *want, uint32_t index, SEXP columns,
   return is_same ? 0 : -1;
 }
 
-// bind_flat gives a data frame of the rows of n flat blocks, one after the other; NULL if they
-// can't be put together as they are.
+// look_at_all keeps the pieces with rows, and their numbers in `at`. Returns how many; -1 if they
+// can't be put together as they are. kept: a list, which holds what pieces refer to.
+static R_xlen_t look_at_all(const struct mst_want *wants, R_xlen_t n,
+                            uint32_t index, struct ffi_flat_piece *pieces,
+                            R_xlen_t *at, SEXP kept) {
+  R_xlen_t count = 0;
+  double rows = 0;
+  for (R_xlen_t i = 0; i < n; i++) {
+    struct ffi_flat_piece *piece = &pieces[count];
+    if (look_at(&wants[i], index, piece) != 0) return -1;
+    if (piece->rows == 0) continue;
+    SET_VECTOR_ELT(kept, 2 * i, piece->header);
+    SET_VECTOR_ELT(kept, 2 * i + 1, piece->dictionaries);
+    rows += (double)piece->rows;
+    if (rows > INT_MAX) return -1;
+    if (count > 0 && piece->header != pieces[0].header &&
+        !ffi_flat_is_alike(&pieces[0], piece))
+      return -1;
+    at[count++] = i;
+  }
+  return count;
+}
+
+// bind_flat gives a data frame of the rows of n flat blocks, one after the other; NULL if there are
+// none, or they can't be put together as they are.
 static SEXP bind_flat(const struct mst_want *wants, R_xlen_t n,
                       uint32_t index) {
-  struct piece *pieces = (struct piece *)R_alloc((size_t)n, sizeof *pieces);
-  SEXP first = R_NilValue, kept = PROTECT(Rf_allocVector(VECSXP, n));
-  R_xlen_t rows = 0;
-  for (R_xlen_t i = 0; i < n; i++) {
-    pieces[i] = (struct piece){R_NilValue, 0};
-    const int looked = look_at(&wants[i], index, &pieces[i]);
-    if (looked < 0) {
-      UNPROTECT(1);
-      return R_NilValue;
+  struct ffi_flat_piece *pieces =
+      (struct ffi_flat_piece *)R_alloc((size_t)n + 1, sizeof *pieces);
+  R_xlen_t *at = (R_xlen_t *)(void *)R_alloc((size_t)n + 1, sizeof *at);
+  SEXP kept = PROTECT(Rf_allocVector(VECSXP, 2 * n)), frame = R_NilValue;
+  const R_xlen_t count = look_at_all(wants, n, index, pieces, at, kept);
+  if (count > 0) {
+    R_xlen_t rows = 0, done = 0;
+    for (R_xlen_t i = 0; i < count; i++)
+      rows += (R_xlen_t)pieces[i].rows;
+    SEXP columns = PROTECT(ffi_flat_columns(pieces[0].header, rows));
+    int rc = 0;
+    for (R_xlen_t i = 0; rc == 0 && i < count; i++) {
+      rc = take_block(&wants[at[i]], index, columns, done, pieces[i].rows);
+      done += (R_xlen_t)pieces[i].rows;
     }
-    if (looked > 0) continue;
-    SEXP schema = pieces[i].schema;
-    SET_VECTOR_ELT(kept, i, schema);
-    if (first == R_NilValue) first = schema;
-    rows += (R_xlen_t)pieces[i].rows;
-    if (rows > INT_MAX ||
-        (schema != first &&
-         !ffi_flat_is_alike(VECTOR_ELT(first, FFI_SCHEMA_HEADER),
-                            VECTOR_ELT(first, FFI_SCHEMA_DICTIONARIES),
-                            VECTOR_ELT(schema, FFI_SCHEMA_HEADER),
-                            VECTOR_ELT(schema, FFI_SCHEMA_DICTIONARIES)))) {
-      UNPROTECT(1);
-      return R_NilValue;
-    }
-  }
-  if (first == R_NilValue) {
+    if (rc == 0) frame = ffi_flat_frame(columns, pieces, count);
     UNPROTECT(1);
-    return R_NilValue;
   }
-  SEXP header = VECTOR_ELT(first, FFI_SCHEMA_HEADER);
-  SEXP columns = PROTECT(ffi_flat_columns(header, rows));
-  R_xlen_t at = 0;
-  for (R_xlen_t i = 0; i < n; i++) {
-    if (pieces[i].rows == 0) continue;
-    if (take_block(&wants[i], index, columns, at, pieces[i].rows) != 0) {
-      UNPROTECT(2);
-      return R_NilValue;
-    }
-    at += (R_xlen_t)pieces[i].rows;
-  }
-  SEXP frame = ffi_flat_frame(columns, rows, header,
-                              VECTOR_ELT(first, FFI_SCHEMA_DICTIONARIES));
-  UNPROTECT(2);
+  UNPROTECT(1);
   return frame;
 }
 

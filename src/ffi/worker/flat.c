@@ -124,11 +124,11 @@ static R_xlen_t width(SEXP header) {
   return Rf_xlength(VECTOR_ELT(header, TYPES));
 }
 
-static SEXP dictionary_at(SEXP header, SEXP dictionaries, R_xlen_t column) {
-  const int number = INTEGER_RO(VECTOR_ELT(header, NUMBERS))[column];
+static SEXP dictionary_of(const struct ffi_flat_piece *piece, R_xlen_t c) {
+  const int number = INTEGER_RO(VECTOR_ELT(piece->header, NUMBERS))[c];
   if (number == 0) return R_NilValue;
-  if (number > Rf_xlength(dictionaries)) Rf_error("no such dictionary");
-  return VECTOR_ELT(dictionaries, number - 1);
+  if (number > Rf_xlength(piece->dictionaries)) Rf_error("no such dictionary");
+  return VECTOR_ELT(piece->dictionaries, number - 1);
 }
 
 static int same_names(SEXP a, SEXP b) {
@@ -139,21 +139,22 @@ static int same_names(SEXP a, SEXP b) {
   return 1;
 }
 
-int ffi_flat_is_alike(SEXP header, SEXP dictionaries, SEXP other,
-                      SEXP others_dictionaries) {
-  const R_xlen_t n = width(header);
-  if (width(other) != n ||
-      memcmp(types_of(header), types_of(other), (size_t)n * sizeof(int)) != 0)
+int ffi_flat_is_alike(const struct ffi_flat_piece *a,
+                      const struct ffi_flat_piece *b) {
+  const R_xlen_t n = width(a->header);
+  const int *types = types_of(a->header);
+  if (width(b->header) != n ||
+      memcmp(types, types_of(b->header), (size_t)n * sizeof(int)) != 0)
     return 0;
-  if (!same_names(VECTOR_ELT(header, NAMES), VECTOR_ELT(other, NAMES)))
+  if (!same_names(VECTOR_ELT(a->header, NAMES), VECTOR_ELT(b->header, NAMES)))
     return 0;
   for (R_xlen_t c = 0; c < n; c++) {
-    if (dictionary_at(header, dictionaries, c) !=
-        dictionary_at(other, others_dictionaries, c))
+    SEXP model = VECTOR_ELT(VECTOR_ELT(a->header, MODELS), c);
+    SEXP other = VECTOR_ELT(VECTOR_ELT(b->header, MODELS), c);
+    if (model != other && !R_compute_identical(model, other, 16)) return 0;
+    // Levels; strings can be put together in any case.
+    if (types[c] != STRSXP && dictionary_of(a, c) != dictionary_of(b, c))
       return 0;
-    SEXP a = VECTOR_ELT(VECTOR_ELT(header, MODELS), c),
-         b = VECTOR_ELT(VECTOR_ELT(other, MODELS), c);
-    if (a != b && !R_compute_identical(a, b, 16)) return 0;
   }
   return 1;
 }
@@ -239,37 +240,76 @@ void ffi_flat_take(SEXP columns, R_xlen_t at, const uint8_t *block,
   }
 }
 
-// finished gives a column with its class, or its strings.
-static SEXP finished(SEXP column, SEXP model, int type, SEXP dictionary) {
-  if (type == STRSXP) {
-    ffi_dictionary_keep(dictionary);
-    return ffi_coded_new(column, dictionary);
-  }
+// with_class gives a column the attributes that it had.
+static SEXP with_class(SEXP column, SEXP model, SEXP levels) {
   if (model == R_NilValue) return column;
   SHALLOW_DUPLICATE_ATTRIB(column, model);
-  if (dictionary != R_NilValue) {
-    ffi_dictionary_keep(dictionary);
-    Rf_setAttrib(column, R_LevelsSymbol, ffi_dictionary_strings(dictionary));
+  if (levels != R_NilValue) {
+    ffi_dictionary_keep(levels);
+    Rf_setAttrib(column, R_LevelsSymbol, ffi_dictionary_strings(levels));
   }
   return column;
 }
 
-SEXP ffi_flat_frame(SEXP columns, R_xlen_t n, SEXP header, SEXP dictionaries) {
+static int same_dictionary(const struct ffi_flat_piece *pieces, R_xlen_t n,
+                           R_xlen_t c) {
+  for (R_xlen_t i = 1; i < n; i++) {
+    if (pieces[i].rows > 0 &&
+        dictionary_of(&pieces[i], c) != dictionary_of(&pieces[0], c))
+      return 0;
+  }
+  return 1;
+}
+
+// with_strings makes strings of codes, each piece's of its own dictionary.
+static SEXP with_strings(SEXP codes, const struct ffi_flat_piece *pieces,
+                         R_xlen_t n, R_xlen_t c) {
+  if (same_dictionary(pieces, n, c)) {
+    SEXP dictionary = dictionary_of(&pieces[0], c);
+    ffi_dictionary_keep(dictionary);
+    return ffi_coded_new(codes, dictionary);
+  }
+  SEXP some = PROTECT(Rf_allocVector(VECSXP, n));
+  R_xlen_t at = 0;
+  for (R_xlen_t i = 0; i < n; i++) {
+    const R_xlen_t rows = (R_xlen_t)pieces[i].rows;
+    SEXP own = PROTECT(Rf_allocVector(rows > 0 ? INTSXP : STRSXP, rows));
+    if (rows > 0) {
+      memcpy(INTEGER(own), INTEGER_RO(codes) + at, (size_t)rows * sizeof(int));
+      own = ffi_coded_new(own, dictionary_of(&pieces[i], c));
+    }
+    SET_VECTOR_ELT(some, i, own);
+    at += rows;
+    UNPROTECT(1);
+  }
+  SEXP bound = ffi_coded_bind(some, at);
+  UNPROTECT(1);
+  return bound;
+}
+
+SEXP ffi_flat_frame(SEXP columns, const struct ffi_flat_piece *pieces,
+                    R_xlen_t n) {
+  SEXP header = pieces[0].header;
   const R_xlen_t count = width(header);
   SEXP frame = PROTECT(Rf_allocVector(VECSXP, count));
   for (R_xlen_t c = 0; c < count; c++) {
-    SET_VECTOR_ELT(frame, c,
-                   finished(VECTOR_ELT(columns, c),
-                            VECTOR_ELT(VECTOR_ELT(header, MODELS), c),
-                            types_of(header)[c],
-                            dictionary_at(header, dictionaries, c)));
+    SEXP column = VECTOR_ELT(columns, c);
+    SEXP model = VECTOR_ELT(VECTOR_ELT(header, MODELS), c);
+    SET_VECTOR_ELT(
+        frame, c,
+        types_of(header)[c] == STRSXP
+            ? with_strings(column, pieces, n, c)
+            : with_class(column, model, dictionary_of(&pieces[0], c)));
   }
+  R_xlen_t rows = 0;
+  for (R_xlen_t i = 0; i < n; i++)
+    rows += (R_xlen_t)pieces[i].rows;
   Rf_setAttrib(frame, R_NamesSymbol, VECTOR_ELT(header, NAMES));
   SEXP class = PROTECT(Rf_mkString("data.frame"));
   Rf_setAttrib(frame, R_ClassSymbol, class);
   SEXP names = PROTECT(Rf_allocVector(INTSXP, 2));
   INTEGER(names)[0] = NA_INTEGER;
-  INTEGER(names)[1] = -(int)n;
+  INTEGER(names)[1] = -(int)rows;
   Rf_setAttrib(frame, R_RowNamesSymbol, names);
   UNPROTECT(3);
   return frame;

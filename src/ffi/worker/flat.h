@@ -32,10 +32,14 @@ SEXP ffi_flat_header(SEXP x, SEXP dictionaries);
 int ffi_flat_put(const struct ffi_flat *flat, const int *rows, size_t n,
                  struct mst_buf *buf);
 
-// ffi_flat_is_alike tells whether blocks with these headers, and lists of dictionaries, can be put
-// together as they are. May allocate.
-int ffi_flat_is_alike(SEXP header, SEXP dictionaries, SEXP other,
-                      SEXP others_dictionaries);
+// A block that is read, and its rows, of which there may be none. The caller protects the others.
+struct ffi_flat_piece {
+  SEXP header, dictionaries;
+  uint64_t rows;
+};
+// ffi_flat_is_alike tells whether two blocks can be put together without R code. May allocate.
+int ffi_flat_is_alike(const struct ffi_flat_piece *a,
+                      const struct ffi_flat_piece *b);
 // ffi_flat_bytes gives the bytes of a block of n rows.
 uint64_t ffi_flat_bytes(SEXP header, uint64_t n);
 // ffi_flat_columns gives a list of vectors for n rows: of the codes, where columns have strings.
@@ -43,7 +47,9 @@ SEXP ffi_flat_columns(SEXP header, R_xlen_t n);
 // ffi_flat_take copies a block of n rows to these columns from row `at` on. No R but access to the
 // vectors.
 void ffi_flat_take(SEXP columns, R_xlen_t at, const uint8_t *block, uint64_t n);
-// ffi_flat_frame makes a data frame of n rows of them. R errors for codes without a string.
-SEXP ffi_flat_frame(SEXP columns, R_xlen_t n, SEXP header, SEXP dictionaries);
+// ffi_flat_frame makes a data frame of them, which were read from n pieces that are alike, the
+// first of which has rows. R errors for codes without a string.
+SEXP ffi_flat_frame(SEXP columns, const struct ffi_flat_piece *pieces,
+                    R_xlen_t n);
 
 #endif
