@@ -25,13 +25,14 @@
 #'
 #' Where an expression consists of `n()`, `sum()`, `mean()`, `min()`, `max()`, `var()`, `sd()`,
 #' `any()`, `all()`, `first()`, `last()` and `n_distinct()`, each worker evaluates these for its own
-#' rows, before any travel (where that leaves at most half of the rows): very large and very uneven
-#' groups cost no more than others. They may be of expressions, and in expressions: `sum(x * y) /
-#' sum(y)`, `mean(delay > 15, na.rm = TRUE)`, `max(x) - min(x)`. This holds for arithmetic,
-#' comparisons, mathematical functions, `ifelse()`, `is.na()`, `%in%`, `substr()` and the like of
-#' base R, and variables of length 1; for logical, integer, numeric, integer64, Date, POSIXct and
-#' difftime columns, `first()`, `last()` and `n_distinct()` also for strings and factors. With
-#' anything else an expression is evaluated for each group, and the columns that it names travel.
+#' rows, before any travel (where that leaves at most half of the rows, of a part or of all parts
+#' that a worker has): very large and very uneven groups cost no more than others. They may be of
+#' expressions, and in expressions: `sum(x * y) / sum(y)`, `mean(delay > 15, na.rm = TRUE)`,
+#' `max(x) - min(x)`. This holds for arithmetic, comparisons, mathematical functions, `ifelse()`,
+#' `is.na()`, `%in%`, `substr()` and the like of base R, and variables of length 1; for
+#' logical, integer, numeric, integer64, Date, POSIXct and difftime columns, `first()`, `last()`
+#' and `n_distinct()` also for strings and factors. With anything else an expression is
+#' evaluated for each group, and the columns that it names travel.
 #' If you give functions of these names of your own, yours are called.
 #'
 #' @section Numbers:
@@ -127,7 +128,14 @@ run_summaries <- function(p, by, plan, parts, call, stream, seed, speculate) {
   if (!length(whole)) {
     the$folds <- the$folds + 1
     fold <- list(kind = "fold", by = by, plan = plan, asks = FALSE, tag = the$folds)
-    if (is.null(parts)) parts <- folded_parts(p, fold, call)
+    if (is.null(parts)) {
+      folded <- folded_parts(p, fold, call)
+      parts <- folded$parts
+      done <- direct_summaries(p, by, plan, parts, folded$groups, call)
+      if (!is.null(done)) {
+        return(done)
+      }
+    }
     final <- list(kind = "inner", fun = "fold_final", args = list(by, plan))
     return(shuffle_stages(p, by, parts, call, list(fold), list(final))$handle)
   }
@@ -143,16 +151,18 @@ run_summaries <- function(p, by, plan, parts, call, stream, seed, speculate) {
 
 # In how many parts the groups of folded rows are: in fewer than the data has where what parts fold
 # to is little, since each pair of parts takes 20 us. As the order of keys, this depends on the data
-# alone.
+# alone. Inf groups where a shuffle is best.
 folded_parts <- function(p, fold, call) {
   count <- p$stage$count
   if (count <= 8L) {
-    return(count)
+    return(list(parts = count, groups = Inf))
   }
   steps <- same_steps(list(replace(fold, "asks", TRUE)))
   answers <- ask_parts(p, new_stage(p$shuffle, count, steps, near = p$stage), call)
   rows <- sum(vapply(answers, `[[`, 0, "rows"))
-  as.integer(min(count, max(1, ceiling(rows / 2^16))))
+  parts <- as.integer(min(count, max(1, ceiling(rows / 2^16))))
+  groups <- if (rows < 2^17) Inf else max(vapply(answers, `[[`, 0, "groups"))
+  list(parts = parts, groups = groups)
 }
 
 # ---- Arguments

@@ -27,7 +27,7 @@ fold_columns <- list(
 fold_partial <- function(x, by, plan, most = Inf) {
   x <- with_columns(x, c(by, plan$columns))
   n <- frame_rows(x)
-  left <- groups_left(key_columns(x, by), n)
+  left <- rows_left(groups_guess(key_columns(x, by), n), n)
   if (left > most) {
     return(NULL)
   }
@@ -35,7 +35,9 @@ fold_partial <- function(x, by, plan, most = Inf) {
   types <- code_types(x, plan)
   members <- Filter(function(fold) fold$kind == "distinct", plan$folds)
   members <- lapply(members, function(fold) values[[fold$code]])
-  if (length(members) && is.finite(left)) left <- groups_left(c(key_columns(x, by), members), n)
+  if (length(members) && is.finite(left)) {
+    left <- rows_left(groups_guess(c(key_columns(x, by), members), n), n)
+  }
   if (left > most) {
     return(NULL)
   }
@@ -135,38 +137,51 @@ partial_frame <- function(keys, parts, n) {
   new_frame(c(keys, parts), n)
 }
 
-# How many rows folding would leave of n, Inf if more than half, judged by the groups in a sample:
-# folding a row that isn't saved costs more than moving it. Rows sorted in runs aren't treated
-# specially.
-groups_left <- function(columns, n) {
+# How many groups all data has, if they are equally frequent: judged by a sample of n rows, Inf if
+# these say only that they are more than three times as many as rows.
+groups_guess <- function(columns, n) {
   m <- 4096L
   if (n <= 2L * m || !length(columns)) {
-    return(if (length(columns)) n else 1L)
+    return(if (length(columns)) n else 1)
   }
   seen <- length(.Call(ffi_key_groups, as.list(take_rows(columns, seq_len(m))), m)$first)
-  # Expected number of groups seen in m rows, of G equally frequent ones; solved for G.
-  among <- function(groups, rows) groups * -expm1(-rows / groups)
-  if (among(n / 2, m) <= seen) {
+  if (groups_among(3 * n, m) <= seen) {
     return(Inf)
   }
-  groups <- stats::uniroot(function(g) among(exp(g), m) - seen, log(c(0.5, n / 2)))
-  left <- among(exp(groups$root), n)
+  off <- function(g) groups_among(exp(g), m) - seen
+  exp(stats::uniroot(off, log(c(0.5, 3 * n)))$root)
+}
+
+# The expected number of groups among some rows, if there are so many, equally frequent ones.
+groups_among <- function(groups, rows) groups * -expm1(-rows / groups)
+
+# How many rows folding would leave of n, Inf if more than half: folding a row that isn't saved
+# costs more than moving it. Rows sorted in runs aren't treated specially.
+rows_left <- function(groups, n) {
+  if (n <= 8192L) {
+    return(n)
+  }
+  left <- if (is.finite(groups)) groups_among(groups, n) else n
   if (left <= n / 2) left else Inf
 }
 
-# Step "fold". With `asks` it answers how many rows there would be, and keeps them, if they are few,
-# for the step of the same tag that comes next. from: the part that it is for, if the worker has it.
+# Step "fold". With `asks` it answers how many rows there would be, and how many groups the data
+# may have, and keeps the rows, if they are few, for the step of the same tag that comes next.
+# from: the part that it is for, if the worker has it.
 part_fold <- function(state, step, from) {
   if (!identical(the$folded$tag, step$tag)) the$folded <- list(tag = step$tag, rows = 0)
   name <- paste(c("part", from), collapse = " ")
   if (step$asks) {
-    folded <- fold_partial(state$data, step$by, step$plan, fold_few)
-    rows <- frame_rows(if (is.null(folded)) state$data else folded)
+    n <- frame_rows(state$data)
+    guess <- groups_guess(key_columns(with_columns(state$data, step$by), step$by), n)
+    few <- rows_left(guess, n) <= fold_few
+    folded <- if (few) fold_partial(state$data, step$by, step$plan, fold_few)
+    rows <- if (is.null(folded)) n else frame_rows(folded)
     if (!is.null(folded) && !is.null(from) && the$folded$rows + rows <= fold_kept) {
       the$folded[[name]] <- folded
       the$folded$rows <- the$folded$rows + rows
     }
-    state$result <- list(rows = rows, bytes = 0)
+    state$result <- list(rows = rows, bytes = 0, groups = guess)
     return()
   }
   folded <- if (!is.null(from)) the$folded[[name]]
@@ -177,6 +192,69 @@ part_fold <- function(state, step, from) {
 # Rows of a part, and of all parts of a worker, that are kept for the next step.
 fold_few <- 2^13
 fold_kept <- 2^18
+
+# Several parts of a worker at once, see summarise-direct.R. spec: list(keys (of parts, a row each:
+# stage, task, attempt; tasks in order), by, plan, settings, most, chunk (rows)). Returns
+# list(parts, at, kind), or NULL if this worker hasn't all of them in memory, their columns differ,
+# a chunk has more than `most` groups or R raises an error: then parts are folded one by one, which
+# will say so.
+#   parts: partial results of chunks of rows.
+#   at: where their groups appear first: task * 2^32 + row.
+#   kind: of the columns, which must be the same on all workers.
+fold_here <- function(spec) {
+  tryCatch(with_settings(spec$settings, fold_at_once(spec)), error = function(e) NULL)
+}
+
+fold_at_once <- function(spec) {
+  needed <- unique(c(spec$by, spec$plan$columns))
+  frames <- lapply(seq_len(nrow(spec$keys)), function(i) {
+    kept <- the$parts[[part_name(spec$keys[i, ])]]
+    if (!is.null(kept) && kept$attempt == spec$keys[i, 3L]) take_columns_of(kept$data, needed)
+  })
+  tasks <- spec$keys[, 2L]
+  rows <- vapply(frames, function(frame) if (is.null(frame)) NA_integer_ else frame_rows(frame), 0L)
+  if (anyNA(rows)) {
+    return(NULL)
+  }
+  some <- rows > 0L
+  kinds <- unique(lapply(frames[some], function(frame) lapply(frame, column_kind)))
+  if (length(kinds) > 1L) {
+    return(NULL)
+  }
+  chunks <- cumsum(as.double(rows[some])) %/% spec$chunk
+  folded <- lapply(unname(split(which(some), chunks)), function(which) {
+    x <- bind_frames(frames[which])
+    values <- fold_values(x, spec$plan)
+    groups <- key_groups(x, spec$by)
+    if (length(groups$first) > spec$most) {
+      return(NULL)
+    }
+    folded <- fold_rows(spec$plan, values, groups$group, length(groups$first))
+    first <- groups$first[folded$group]
+    ends <- cumsum(rows[which])
+    part <- findInterval(first - 1L, ends) + 1L
+    list(
+      parts = partial_frame(as.list(take_rows(x[spec$by], first)), folded$parts, length(first)),
+      at = tasks[which][part] * 2^32 + first - c(0, ends)[part]
+    )
+  })
+  if (any(vapply(folded, is.null, NA))) {
+    return(NULL)
+  }
+  list(
+    parts = bind_frames(lapply(folded, `[[`, "parts")),
+    at = as.double(unlist(lapply(folded, `[[`, "at"), use.names = FALSE)), kind = kinds
+  )
+}
+
+# Columns of one kind can be appended as they are. Many levels are known by their number.
+column_kind <- function(column) {
+  kind <- attributes(column)
+  levels <- kind$levels
+  number <- if (is.factor(column)) .Call(ffi_levels_number, levels)
+  if (!is.null(number)) kind$levels <- number
+  list(typeof(column), kind)
+}
 
 # One fold's partial results: list(columns, group), sums and extremes without classes. Rows after
 # the first n are further ones of these groups. NULL if there are none that are right.

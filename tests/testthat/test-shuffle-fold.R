@@ -9,7 +9,7 @@ test_that("Aggregates are the same, to the last bit, whether rows are folded bef
     u = "mean(v, na.rm = TRUE)", low = "min(v, na.rm = TRUE)", high = "max(v, na.rm = TRUE)",
     worst = "min(v)"
   ), names(x))
-  expect_identical(groups_left(x["g"], n), n)
+  expect_identical(rows_left(groups_guess(x["g"], n), n), n)
   folded <- fold_partial(x, "g", plan)
   expect_lt(nrow(folded), 701)
   as_they_are <- fold_unfolded(x, "g", plan)
@@ -41,7 +41,7 @@ test_that("So are those of dates, times and differences, with their class", {
 
 test_that("Rows are folded before they travel if that leaves at most half of them", {
   local_seed(32)
-  few <- function(g) is.finite(groups_left(list(g), length(g)))
+  few <- function(g) is.finite(rows_left(groups_guess(list(g), length(g)), length(g)))
   n <- 50000
   expect_true(few(sample(100, n, TRUE)))
   expect_true(few(sample(n / 4, n, TRUE)))
