@@ -61,3 +61,28 @@ test_cluster("A disk that is full leaves the folder that partition_write() was t
     expect_identical(partition_collect(partition_read(cl, target)), old)
   }
 })
+
+test_cluster("Parts for which the disk has no room stay in memory", {
+  limit_time(60)
+  folder <- local_small_disk()
+  local_settings(
+    muster.quiet = TRUE, muster.shuffle_memory = 0, muster.shuffle_folder = folder
+  )
+  n <- 300000L
+  data <- data.frame(g = rep(1:500, n / 500), x = seq_len(n) / 2)
+  cl <- local_cluster(2)
+  p <- partition_scatter(cl, data, parts = 6)
+  doubled <- partition_map(p, function(part) transform(part, x = x * 2))
+  expect_identical(partition_collect(doubled)$x, as.numeric(seq_len(n)))
+  expect_identical(partition_collect(p), data)
+  # What was begun is gone; a part that fits may be there.
+  files <- list.files(folder, full.names = TRUE)
+  expect_lt(length(files), 2L)
+  expect_true(all(startsWith(basename(files), "part-") & file.size(files) > n / 6 * 12))
+  rm(p, doubled)
+  gc()
+  expect_identical(nrow(partition_scatter(cl, data[1:10, ], parts = 2)), 10L)
+  gc()
+  clusterCall(cl, Sys.getpid)
+  expect_identical(length(list.files(folder)), 0L)
+})

@@ -43,6 +43,11 @@ SEXP ffi_worker_begin(SEXP forked, SEXP session) {
     mst_proc_die_with_parent(SIGCONT);
   }
   mst_watch_crashes();
+  // Past RLIMIT_FSIZE a write is an error, not the end of all that this worker has.
+  struct sigaction ignored;
+  memset(&ignored, 0, sizeof ignored);
+  ignored.sa_handler = SIG_IGN;
+  (void)sigaction(SIGXFSZ, &ignored, NULL);
   if (mst_exchange_begin(&err) != 0) {
     Rf_error(MST_CANT_START "%s: errno %d", err.call, err.sys_errno);
   }
