@@ -16,7 +16,7 @@
 // requires.
 #define MST_SEGMENT_ALIGN 64u
 
-#define MST_SEGMENTS_MAX 256
+#define MST_SEGMENTS_MAX 2048
 
 struct mst_segment {
   int fd;         // -1 if there is none

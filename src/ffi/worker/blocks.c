@@ -7,6 +7,7 @@
 #include "ffi/worker/flat.h"
 #include "ffi/worker/schema.h"
 #include "ffi/worker/worker.h"
+#include "net/net.h"
 #include "shuffle/exchange.h"
 
 // The segment being written; if R left a call by a jump, the next call closes it.
@@ -119,9 +120,19 @@ static int check_blocks(R_xlen_t n, struct mst_err *err) {
   return 0;
 }
 
+// Each map task's blocks keep a descriptor. Common limits, of 1,024, have room for those of 128;
+// what is beyond would go to files, ten times slower. Descriptors are above 1,023, so that those of
+// others stay below, as select() wants them.
+static void raise_limit(void) {
+  static int raised;
+  if (!raised) (void)mst_net_fd_raise_limit(8 * MST_SEGMENTS_MAX);
+  raised = 1;
+}
+
 static int write_segment(const struct mst_want *want,
                          const struct content *content, uint64_t bytes,
                          struct mst_err *err) {
+  raise_limit();
   int rc = mst_segment_open(&writing.segment, bytes, err);
   if (rc == 0) rc = write_blocks(content, err);
   if (rc == 0) {
