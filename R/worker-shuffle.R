@@ -122,25 +122,32 @@ with_models <- function(x, job) {
   x
 }
 
-# Evaluates code with session_settings(), or as it is (NULL).
+# Evaluates code with session_settings(), or as it is (NULL). Afterwards they are as before,
+# whatever the code has set.
 with_settings <- function(settings, code) {
   if (is.null(settings)) {
     return(code)
   }
-  old <- options(settings$options)
-  on.exit(options(old))
-  set_zone <- function(zone) if (is.na(zone)) Sys.unsetenv("TZ") else Sys.setenv(TZ = zone)
-  zone <- Sys.getenv("TZ", NA)
-  if (!identical(zone, settings$zone)) {
-    on.exit(set_zone(zone), add = TRUE)
-    set_zone(settings$zone)
-  }
-  locales <- vapply(names(settings$locales), Sys.getlocale, "")
-  for (kind in names(locales)[locales != settings$locales]) {
-    on.exit(Sys.setlocale(kind, locales[[kind]]), add = TRUE)
-    set_locale(kind, settings$locales[[kind]])
-  }
+  before <- list(
+    options = lapply(stats::setNames(nm = names(settings$options)), getOption),
+    zone = Sys.getenv("TZ", NA),
+    locales = vapply(stats::setNames(nm = names(settings$locales)), Sys.getlocale, "")
+  )
+  on.exit(set_settings(before))
+  set_settings(settings)
   code
+}
+
+set_settings <- function(settings) {
+  options(settings$options)
+  zone <- settings$zone
+  if (!identical(Sys.getenv("TZ", NA), zone)) {
+    if (is.na(zone)) Sys.unsetenv("TZ") else Sys.setenv(TZ = zone)
+  }
+  for (kind in names(settings$locales)) {
+    locale <- settings$locales[[kind]]
+    if (Sys.getlocale(kind) != locale) set_locale(kind, locale)
+  }
 }
 
 # Other hosts may not have the session's.

@@ -85,6 +85,15 @@ test_cluster("a shuffle makes what can't be had at once", {
     part
   })
   by_shuffle(mixed, partition_collect(summaries(mixed, .parts = 4)))
+  # A key that could be none, in a part without rows.
+  odd <- partition_map(p, function(part) {
+    if (part$i[1L] %in% 4:6) {
+      part <- part[0, ]
+      part$k <- character()
+    }
+    part
+  })
+  expect_error(summaries(odd), "a number in one part", class = "muster_error_input")
   # What is in files.
   local_settings(muster.shuffle_memory = 1e6)
   filed <- partition_map(p, identity)
