@@ -68,7 +68,10 @@ run_leave <- function(run) {
   let_hosts_go(run$kept)
   .Call(ffi_plan_unwant, run$shuffle$plan)
   # The output that they were making may still exist.
-  for (about in run$about) drop_at(run$shuffle, about$worker, about$key)
+  for (about in run$about) {
+    drop_at(run$shuffle, about$worker, about$key)
+    settle_on_the_way(run, about)
+  }
   for (held in run$jobs) .Call(ffi_job_release, held[[1L]])
 }
 
@@ -146,10 +149,13 @@ run_submit <- function(run, action) {
     from <- c(base[1L], task, .Call(ffi_plan_where, shuffle$plan, base[1L])[task, 1L])
   }
   jobs <- lapply(chain, run_job, run = run)
+  also <- keys_on_the_way(shuffle, chain, task)
   spec <- list(
     key = action[2:4], from = from, drops = shuffle$drops[[worker]],
     steps = unlist(lapply(seq_along(chain), function(i) {
-      fill_steps(run, chain[[i]], task, worker, jobs[[i]][[2L]])
+      steps <- fill_steps(run, chain[[i]], task, worker, jobs[[i]][[2L]])
+      if (length(steps)) steps[[length(steps)]]$keep <- also[[i]]
+      steps
     }), recursive = FALSE)
   )
   spec$links <- links_spec(run, worker, spec$steps)
@@ -164,7 +170,31 @@ run_submit <- function(run, action) {
   if (all(vapply(chain, `[[`, NA, "quiet"))) attr(submitted, "quiet") <- TRUE
   k <- length(run$tasks) + 1L
   run$tasks[[k]] <- submitted
-  run$about[[k]] <- list(key = action[2:4], worker = worker)
+  run$about[[k]] <- list(key = action[2:4], worker = worker, also = also[lengths(also) > 0L])
+}
+
+# Parts that were lost, and that a task makes again on its way: where there is a handle they stay,
+# so that a loss is paid for once. The key of each stage's part, NULL for those that don't stay.
+keys_on_the_way <- function(shuffle, chain, task) {
+  lapply(seq_along(chain), function(i) {
+    id <- chain[[i]]$id
+    record <- record_of(shuffle, id)
+    if (i == length(chain) || record$inner || record$released) {
+      return(NULL)
+    }
+    attempt <- .Call(ffi_plan_note, shuffle$plan, as.integer(c(id, task, 0L)))
+    if (attempt > 0L) as.integer(c(id, task, attempt))
+  })
+}
+
+# Those of a task that has ended, in whatever way: they count, or are dropped.
+settle_on_the_way <- function(run, about, value = NULL) {
+  for (key in about$also) {
+    told <- if (any(vapply(value$made, identical, NA, key))) {
+      .Call(ffi_plan_found, run$shuffle$plan, c(key, about$worker, value$self[2L]))
+    }
+    if (!identical(told, plan_told[["committed"]])) drop_at(run$shuffle, about$worker, key)
+  }
 }
 
 # Sent instead of part_run() itself, which every worker has already.
@@ -224,6 +254,7 @@ run_cancel <- function(run, action) {
   key <- action[2:4]
   mine <- vapply(run$about, function(about) identical(about$key, key), NA)
   task_cancel(run$tasks[mine])
+  for (about in run$about[mine]) settle_on_the_way(run, about)
   run$tasks[mine] <- NULL
   run$about[mine] <- NULL
   drop_at(run$shuffle, action[5L], key)
@@ -248,7 +279,9 @@ take_answer <- function(run, task, about) {
   plan <- run$shuffle$plan
   key <- about$key
   value <- tryCatch(take_value(task, Inf, run$call), muster_error = identity)
-  if (inherits(value, "muster_error")) {
+  failed <- inherits(value, "muster_error")
+  settle_on_the_way(run, about, if (!failed) value)
+  if (failed) {
     loss <- .Call(ffi_task_loss, task)
     if (is.null(loss) || inherits(value, "muster_error_timeout")) {
       value$call <- run$call

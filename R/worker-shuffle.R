@@ -29,6 +29,7 @@ part_run <- function(spec) {
   state$result <- NULL
   state$told <- NULL # goes along with the answer of a part that is kept
   state$file <- NULL # the file in progress, for a step's error
+  made <- list() # on the way to this part, see keys_on_the_way()
   copies <- changes_in_place()
   outcome <- part_failure(for (step in spec$steps) {
     if (step$kind == "call") {
@@ -43,6 +44,11 @@ part_run <- function(spec) {
       with_settings(step$settings, interruptible(part_step(state, step, spec$key)))
     }
     state$from <- NULL
+    if (!is.null(step$keep)) {
+      part_keep(step$keep, state$data)
+      state$data <- the$parts[[part_name(step$keep)]]$data
+      made <- c(made, list(step$keep))
+    }
   })
   # A function may have loaded data.table, and changed columns of the part that it got, which other
   # parts may have too: all are made again.
@@ -59,7 +65,7 @@ part_run <- function(spec) {
   }
   state$data <- NULL
   parts_fit(spec$room)
-  c(list(self = self, links = links, held = memory_held()), outcome)
+  c(list(self = self, links = links, held = memory_held(), made = made), outcome)
 }
 
 # The error of steps in the form for the session, or NULL.

@@ -299,6 +299,8 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_plan_retire, 2),
     ENTRY(ffi_plan_see, 2),
     ENTRY(ffi_plan_done, 2),
+    ENTRY(ffi_plan_note, 2),
+    ENTRY(ffi_plan_found, 2),
     ENTRY(ffi_plan_ended, 2),
     ENTRY(ffi_plan_missed, 2),
     ENTRY(ffi_plan_next, 1),

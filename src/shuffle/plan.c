@@ -169,6 +169,37 @@ enum mst_plan_told mst_plan_done(struct mst_plan *plan, uint32_t stage,
   return MST_PLAN_COMMITTED;
 }
 
+// is_open: it has no output, and nobody makes one.
+static int is_open(const struct mst_plan_task *task) {
+  if (task == NULL || task->state != MST_PLAN_IDLE) return 0;
+  for (uint32_t k = 0; k < MST_PLAN_COPIES; k++) {
+    if (task->copies[k].attempt != 0) return 0;
+  }
+  return 1;
+}
+
+uint32_t mst_plan_note(struct mst_plan *plan, uint32_t stage, uint32_t index) {
+  struct mst_plan_task *task = task_at(plan, stage, index);
+  return is_open(task) ? ++task->attempts : 0;
+}
+
+enum mst_plan_told mst_plan_found(struct mst_plan *plan, uint32_t stage,
+                                  uint32_t index, uint32_t attempt,
+                                  uint32_t worker, uint32_t epoch) {
+  struct mst_plan_task *task = task_at(plan, stage, index);
+  if (!is_open(task) || attempt == 0 || attempt > task->attempts ||
+      worker >= plan->worker_count || !plan->workers[worker].up ||
+      plan->workers[worker].epoch != epoch)
+    return MST_PLAN_LATE;
+  task->state = MST_PLAN_DONE;
+  task->worker = worker;
+  task->epoch = epoch;
+  task->attempt = attempt;
+  mst_plan_stage(plan, stage)->done++;
+  mst_plan_stage(plan, stage)->late_ns = 0;
+  return MST_PLAN_COMMITTED;
+}
+
 void mst_plan_ended(struct mst_plan *plan, uint32_t stage, uint32_t index,
                     uint32_t attempt) {
   struct mst_plan_task *task = task_at(plan, stage, index);

@@ -463,3 +463,37 @@ TEST("Retired stages leave only their numbers, which aren't reused") {
   CHECK_INT(mst_plan_add(&plan, 2, 500, none, 0, &stage), -MST_EINPUT);
   mst_plan_free(&plan);
 }
+
+TEST("What a task makes on its way counts if nobody has or makes it, and its "
+     "worker is the same") {
+  struct mst_plan plan;
+  struct mst_plan_action action;
+  uint32_t runs[3];
+  shuffle_of(&plan, 2, 2, 1);
+  mst_plan_want(&plan, 0);
+  play(&plan, runs);
+  const uint32_t worker = mst_plan_stage(&plan, 0)->tasks[0].worker;
+  CHECK_INT(mst_plan_note(&plan, 0, 0), 0); // it is there
+  mst_plan_up(&plan, worker, 1);
+  const uint32_t attempt = mst_plan_note(&plan, 0, 0);
+  CHECK_INT(attempt, 2);
+  // In another incarnation, of another worker, of a number that wasn't given.
+  CHECK_INT(mst_plan_found(&plan, 0, 0, attempt, worker, 0), MST_PLAN_LATE);
+  CHECK_INT(mst_plan_found(&plan, 0, 0, attempt, 7, 1), MST_PLAN_LATE);
+  CHECK_INT(mst_plan_found(&plan, 0, 0, attempt + 1, worker, 1), MST_PLAN_LATE);
+  CHECK_INT(mst_plan_found(&plan, 9, 0, 1, worker, 1), MST_PLAN_LATE);
+  CHECK_INT(mst_plan_found(&plan, 0, 0, attempt, worker, 1),
+            MST_PLAN_COMMITTED);
+  CHECK_INT(mst_plan_found(&plan, 0, 0, attempt, worker, 1), MST_PLAN_LATE);
+  CHECK_TEXT(mst_plan_check(&plan) == NULL ? "" : "wrong", "");
+  // The split starts from it.
+  uint32_t base;
+  CHECK_INT(mst_plan_base(&plan, 1, 0, worker, &base), 1);
+  CHECK_INT(base, 0);
+  // One that is being made isn't noted.
+  mst_plan_up(&plan, worker, 2);
+  CHECK_INT(next(&plan, 0, &action), 1);
+  CHECK_INT(action.stage, 0);
+  CHECK_INT(mst_plan_note(&plan, 0, action.task), 0);
+  mst_plan_free(&plan);
+}

@@ -22,60 +22,14 @@
 #include <string.h>
 
 #include "../c/mst_random.h"
-#include "shuffle/plan.h"
+#include "shuffle.h"
 
 #ifndef SIM_CANARY
 #define SIM_CANARY 0
 #endif
 
-#define WORKERS_MAX 6u
-#define PARTS_MAX 6u
-#define STAGES_MAX 6u
-#define ATTEMPTS_MAX 64u
-#define NEWS_MAX 512u
-#define STEPS_MAX 20000u
-#define MS INT64_C(1000000)
-
-// An output of some incarnation: how often it has each source row.
-struct output {
-  uint8_t there;
-  uint32_t worker, epoch;
-  uint8_t rows[STAGES_MAX * PARTS_MAX];
-};
-
-enum news_kind { NEWS_DONE, NEWS_MISSED, NEWS_ENDED, NEWS_STATE };
-struct news {
-  enum news_kind kind;
-  int64_t at_ns;
-  uint64_t order;
-  uint32_t worker, epoch;
-  uint32_t stage, task, attempt;
-  uint32_t in_stage, in_task, in_attempt;
-};
-
-struct process {
-  uint8_t alive, gone;
-  int64_t back_ns; // when the next incarnation is ready
-  uint32_t epoch;
-  uint32_t stage, task, attempt; // that it runs, 0: none
-  int64_t end_ns;
-};
-
-struct sim {
-  uint64_t seed, random, order;
-  int64_t now_ns;
-  int logging, failed;
-  struct mst_plan plan;
-  uint32_t workers, stages;
-  struct process processes[WORKERS_MAX];
-  struct output outputs[STAGES_MAX][PARTS_MAX][ATTEMPTS_MAX];
-  struct news news[NEWS_MAX];
-  uint32_t news_count;
-  uint32_t kills_left;
-};
-
 static uint64_t seen_kills, seen_missed, seen_late, seen_copies, seen_again,
-    seen_failed, seen_finished;
+    seen_failed, seen_finished, seen_found;
 
 static uint64_t below(struct sim *sim, uint64_t limit) {
   return mst_random_below(&sim->random, limit);
@@ -119,6 +73,16 @@ static struct news *post(struct sim *sim, enum news_kind kind, uint32_t worker,
   return news;
 }
 
+static struct news *post_of(struct sim *sim, enum news_kind kind, uint32_t w,
+                            uint32_t epoch, int64_t delay_ns, uint32_t stage,
+                            uint32_t task, uint32_t attempt) {
+  struct news *news = post(sim, kind, w, epoch, delay_ns);
+  news->stage = stage;
+  news->task = task;
+  news->attempt = attempt;
+  return news;
+}
+
 static int64_t delay(struct sim *sim) {
   return below(sim, 10) == 0 ? (int64_t)below(sim, 500) * MS
                              : (int64_t)below(sim, 3) * MS;
@@ -142,11 +106,8 @@ static void kill_worker(struct sim *sim, uint32_t w) {
   const int64_t told_ns = delay(sim);
   process->gone = below(sim, 12) == 0;
   if (process->attempt != 0) {
-    struct news *news =
-        post(sim, NEWS_ENDED, w, process->epoch, told_ns + delay(sim));
-    news->stage = process->stage;
-    news->task = process->task;
-    news->attempt = process->attempt;
+    (void)post_of(sim, NEWS_ENDED, w, process->epoch, told_ns + delay(sim),
+                  process->stage, process->task, process->attempt);
     process->attempt = 0;
   }
   // News tells the state at the time it arrives.
@@ -173,6 +134,18 @@ static void add_rows(struct output *to, const struct output *from) {
     to->rows[i] = (uint8_t)(to->rows[i] + from->rows[i]);
 }
 
+static const struct mst_plan_task *tasks_of(const struct sim *sim,
+                                            uint32_t stage) {
+  return mst_plan_stage(&sim->plan, stage)->tasks;
+}
+
+static int missing(struct news *miss, uint32_t stage, uint32_t task,
+                   uint32_t attempt) {
+  *miss =
+      (struct news){.in_stage = stage, .in_task = task, .in_attempt = attempt};
+  return 0;
+}
+
 // make_output does a worker's job for a task: from its base up to its stage. 1, or 0 and the
 // missing input.
 static int make_output(struct sim *sim, uint32_t w, struct output *out,
@@ -184,72 +157,74 @@ static int make_output(struct sim *sim, uint32_t w, struct output *out,
   const int has_base =
       mst_plan_base(plan, process->stage, process->task, w, &base);
   if (has_base) {
-    const struct mst_plan_task *near =
-        &mst_plan_stage(plan, base)->tasks[process->task];
-    const struct output *input =
-        find_input(sim, base, process->task, near->attempt);
-    if (input == NULL || input->worker != w) {
-      *miss = (struct news){.in_stage = base,
-                            .in_task = process->task,
-                            .in_attempt = near->attempt};
-      return 0;
-    }
+    const uint32_t near = tasks_of(sim, base)[process->task].attempt;
+    const struct output *input = find_input(sim, base, process->task, near);
+    if (input == NULL || input->worker != w)
+      return missing(miss, base, process->task, near);
     add_rows(out, input);
   }
   int from_nothing = !has_base;
-  for (uint32_t s = has_base ? base + 1 : base; s <= process->stage; s++) {
+  for (uint32_t s = process->stage; !has_base || s != base;
+       s = mst_plan_stage(plan, s)->near) {
     const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
-    if (!has_base && s == base) from_nothing = stage->far[0] == MST_PLAN_NONE;
+    if (s == base) from_nothing = stage->far[0] == MST_PLAN_NONE;
     for (int k = 0; k < 2; k++) {
-      if (s != base && !(stage->far[k] != MST_PLAN_NONE)) continue;
       if (stage->far[k] == MST_PLAN_NONE) continue;
-      // Only the stages of this task's own chain.
-      uint32_t on = process->stage;
-      while (on != MST_PLAN_NONE && on > s)
-        on = mst_plan_stage(plan, on)->near;
-      if (on != s) continue;
-      const struct mst_plan_stage *far = mst_plan_stage(plan, stage->far[k]);
-      for (uint32_t t = 0; t < far->count; t++) {
-        const struct output *input =
-            find_input(sim, stage->far[k], t, far->tasks[t].attempt);
-        if (input == NULL) {
-          *miss = (struct news){.in_stage = stage->far[k],
-                                .in_task = t,
-                                .in_attempt = far->tasks[t].attempt};
-          return 0;
-        }
+      const uint32_t far = stage->far[k];
+      for (uint32_t t = 0; t < mst_plan_stage(plan, far)->count; t++) {
+        const uint32_t attempt = tasks_of(sim, far)[t].attempt;
+        const struct output *input = find_input(sim, far, t, attempt);
+        if (input == NULL) return missing(miss, far, t, attempt);
         add_rows(out, input);
       }
     }
+    if (s == base) break;
   }
   if (from_nothing) out->rows[base * PARTS_MAX + process->task]++;
   return 1;
 }
 
+// make_here keeps the output of the worker's stage and task. 1, or 0 and the missing input.
+static int make_here(struct sim *sim, uint32_t w, uint32_t attempt,
+                     struct news *miss) {
+  const struct process *process = &sim->processes[w];
+  struct output made;
+  if (!make_output(sim, w, &made, miss)) return 0;
+  made.there = 1;
+  made.worker = w;
+  made.epoch = process->epoch;
+  sim->outputs[process->stage][process->task][attempt] = made;
+  return 1;
+}
+
+// keep_on_way: what a task has made of earlier stages stays, and is told.
+static void keep_on_way(struct sim *sim, uint32_t w) {
+  struct process *process = &sim->processes[w];
+  const uint32_t stage = process->stage;
+  struct news miss;
+  for (uint32_t s = 0; s < stage; s++) {
+    process->stage = s;
+    if (process->noted[s] == 0 || !make_here(sim, w, process->noted[s], &miss))
+      continue;
+    (void)post_of(sim, NEWS_FOUND, w, process->epoch, delay(sim), s,
+                  process->task, process->noted[s]);
+  }
+  process->stage = stage;
+}
+
 // end_run: a worker has finished its task; the news is on its way.
 static void end_run(struct sim *sim, uint32_t w) {
   struct process *process = &sim->processes[w];
-  struct output *output =
-      &sim->outputs[process->stage][process->task][process->attempt];
-  struct output made;
   struct news miss;
-  const int ok = make_output(sim, w, &made, &miss);
-  if (ok) {
-    *output = made;
-    output->there = 1;
-    output->worker = w;
-    output->epoch = process->epoch;
-  } else {
-    seen_missed++;
-  }
+  keep_on_way(sim, w);
+  const int ok = make_here(sim, w, process->attempt, &miss);
+  if (!ok) seen_missed++;
   const int lies = SIM_CANARY == 4;
   const int copies = below(sim, 8) == 0 ? 2 : 1;
   for (int i = 0; i < copies; i++) {
-    struct news *news = post(sim, ok || lies ? NEWS_DONE : NEWS_MISSED, w,
-                             process->epoch, delay(sim));
-    news->stage = process->stage;
-    news->task = process->task;
-    news->attempt = process->attempt;
+    struct news *news =
+        post_of(sim, ok || lies ? NEWS_DONE : NEWS_MISSED, w, process->epoch,
+                delay(sim), process->stage, process->task, process->attempt);
     news->in_stage = miss.in_stage;
     news->in_task = miss.in_task;
     news->in_attempt = miss.in_attempt;
@@ -260,7 +235,8 @@ static void end_run(struct sim *sim, uint32_t w) {
 // ---- the plan's side
 
 static void tell(struct sim *sim, const struct news *news) {
-  static const char *const names[] = {"done", "missed", "ended", "state"};
+  static const char *const names[] = {"done", "missed", "ended", "state",
+                                      "found"};
   struct mst_plan *plan = &sim->plan;
   note(sim, "< %s worker %u epoch %u: %u.%u attempt %u", names[news->kind],
        news->worker, news->epoch, news->stage, news->task, news->attempt);
@@ -297,9 +273,36 @@ static void tell(struct sim *sim, const struct news *news) {
     mst_plan_missed(plan, news->stage, news->task, news->attempt,
                     news->in_stage, news->in_task, news->in_attempt);
     break;
+  case NEWS_FOUND:
+    if (mst_plan_found(plan, news->stage, news->task, news->attempt,
+                       news->worker, news->epoch) == MST_PLAN_COMMITTED) {
+      seen_found++;
+    } else {
+      sim->outputs[news->stage][news->task][news->attempt].there = 0;
+    }
+    break;
   case NEWS_ENDED:
     mst_plan_ended(plan, news->stage, news->task, news->attempt);
     break;
+  }
+}
+
+// note_on_way has some of the earlier stages' outputs stay that a task makes.
+static void note_on_way(struct sim *sim, uint32_t w) {
+  struct process *process = &sim->processes[w];
+  struct mst_plan *plan = &sim->plan;
+  uint32_t base;
+  memset(process->noted, 0, sizeof process->noted);
+  const int has_base =
+      mst_plan_base(plan, process->stage, process->task, w, &base);
+  for (uint32_t s = mst_plan_stage(plan, process->stage)->near;
+       s != MST_PLAN_NONE && !(has_base && s == base);
+       s = mst_plan_stage(plan, s)->near) {
+    const uint32_t made =
+        mst_plan_stage(plan, s)->tasks[process->task].attempts;
+    if (below(sim, 2) == 0 && made < ATTEMPTS_MAX / 2) {
+      process->noted[s] = mst_plan_note(plan, s, process->task);
+    }
   }
 }
 
@@ -315,16 +318,14 @@ static void start(struct sim *sim, const struct mst_plan_action *action) {
   }
   const int other = SIM_CANARY != 2 && process->epoch != action->epoch;
   if (!process->alive || other) {
-    struct news *news =
-        post(sim, NEWS_ENDED, action->worker, action->epoch, delay(sim));
-    news->stage = action->stage;
-    news->task = action->task;
-    news->attempt = action->attempt;
+    (void)post_of(sim, NEWS_ENDED, action->worker, action->epoch, delay(sim),
+                  action->stage, action->task, action->attempt);
     return;
   }
   process->stage = action->stage;
   process->task = action->task;
   process->attempt = action->attempt;
+  note_on_way(sim, action->worker);
   process->end_ns = sim->now_ns + (int64_t)(1 + below(sim, 40)) * MS +
                     (below(sim, 15) == 0 ? (int64_t)below(sim, 5000) * MS : 0);
 }
@@ -337,6 +338,13 @@ static int is_unheard(const struct sim *sim, uint32_t w) {
     if (news->kind == NEWS_STATE && news->worker == w) return 1;
   }
   return 0;
+}
+
+static uint32_t root_of(const struct mst_plan *plan, uint32_t stage) {
+  while (stage != MST_PLAN_NONE &&
+         mst_plan_stage(plan, stage)->near != MST_PLAN_NONE)
+    stage = mst_plan_stage(plan, stage)->near;
+  return stage;
 }
 
 static void judge(struct sim *sim) {
@@ -357,14 +365,9 @@ static void judge(struct sim *sim) {
         }
       }
       // A gathered part has all rows of all parts of the stages that it reads.
-      uint32_t root = s;
-      while (mst_plan_stage(plan, root)->near != MST_PLAN_NONE)
-        root = mst_plan_stage(plan, root)->near;
+      const uint32_t root = root_of(plan, s);
       for (int k = 0; k < 2; k++) {
-        uint32_t from = mst_plan_stage(plan, root)->far[k];
-        while (from != MST_PLAN_NONE &&
-               mst_plan_stage(plan, from)->near != MST_PLAN_NONE)
-          from = mst_plan_stage(plan, from)->near;
+        const uint32_t from = root_of(plan, mst_plan_stage(plan, root)->far[k]);
         if (from == MST_PLAN_NONE ||
             mst_plan_stage(plan, from)->far[0] != MST_PLAN_NONE)
           continue;
@@ -544,13 +547,14 @@ int main(int argc, char **argv) {
   (void)printf("sim: shuffle: %" PRIu64 " runs, %" PRIu64 " failed (%" PRIu64
                " kills, %" PRIu64 " missed, %" PRIu64 " late, %" PRIu64
                " copies, %" PRIu64 " attempts again, %" PRIu64
-               " given up, %" PRIu64 " finished)\n",
+               " given up, %" PRIu64 " found, %" PRIu64 " finished)\n",
                runs, failures, seen_kills, seen_missed, seen_late, seen_copies,
-               seen_again, seen_failed, seen_finished);
+               seen_again, seen_failed, seen_found, seen_finished);
   const int judged = failures == 0 && runs >= 1000;
   const int unseen =
       judged && (seen_kills == 0 || seen_missed == 0 || seen_late == 0 ||
-                 seen_copies == 0 || seen_again == 0 || seen_failed == 0);
+                 seen_copies == 0 || seen_again == 0 || seen_failed == 0 ||
+                 seen_found == 0);
   if (unseen) (void)printf("sim: shuffle: something never happened\n");
   (void)printf("sim: shuffle: %d passed, %d failed, 0 skipped\n",
                (failures == 0) + (judged && !unseen), (failures > 0) + unseen);

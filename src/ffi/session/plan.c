@@ -150,6 +150,22 @@ SEXP ffi_plan_done(SEXP pointer, SEXP numbers) {
   return Rf_ScalarInteger((int)told);
 }
 
+// ffi_plan_note: c(stage, task, 0). Gives the number of an attempt, 0 if none is needed.
+SEXP ffi_plan_note(SEXP pointer, SEXP numbers) {
+  struct mst_plan *plan = plan_of(pointer);
+  const struct attempt at = attempt_of(numbers, 3);
+  return Rf_ScalarInteger((int)mst_plan_note(plan, at.stage, at.task));
+}
+
+// ffi_plan_found: c(stage, task, attempt, worker, epoch). Gives an enum mst_plan_told.
+SEXP ffi_plan_found(SEXP pointer, SEXP numbers) {
+  struct mst_plan *plan = plan_of(pointer);
+  const struct attempt at = attempt_of(numbers, 5);
+  return Rf_ScalarInteger(
+      (int)mst_plan_found(plan, at.stage, at.task, at.attempt,
+                          (uint32_t)at.more[0] - 1, (uint32_t)at.more[1]));
+}
+
 // ffi_plan_ended: c(stage, task, attempt).
 SEXP ffi_plan_ended(SEXP pointer, SEXP numbers) {
   struct mst_plan *plan = plan_of(pointer);

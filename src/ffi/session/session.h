@@ -249,6 +249,8 @@ SEXP ffi_plan_unwant(SEXP plan);
 SEXP ffi_plan_forget(SEXP plan, SEXP stage);
 SEXP ffi_plan_retire(SEXP plan, SEXP stage);
 SEXP ffi_plan_done(SEXP plan, SEXP attempt);
+SEXP ffi_plan_note(SEXP plan, SEXP attempt);
+SEXP ffi_plan_found(SEXP plan, SEXP attempt);
 SEXP ffi_plan_ended(SEXP plan, SEXP attempt);
 SEXP ffi_plan_missed(SEXP plan, SEXP attempt);
 SEXP ffi_cluster_workers(SEXP nodes);
