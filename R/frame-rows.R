@@ -65,6 +65,15 @@ take_rows <- function(x, rows) {
   new_frame(columns, length(rows))
 }
 
+# n rows from this one on.
+take_range <- function(x, from, n) {
+  columns <- lapply(x, function(column) {
+    taken <- .Call(ffi_rows_range, column, from - 1, n)
+    if (is.null(taken)) take_rows(list(column), as.integer(from - 1) + seq_len(n))[[1L]] else taken
+  })
+  new_frame(columns, n)
+}
+
 # Character columns by dictionary, where that takes less (src/ffi/value/coded.h): for what stays in
 # workers.
 code_strings <- function(x) each_column(x, function(column) .Call(ffi_coded, column))

@@ -131,8 +131,8 @@ data_steps <- function(x, ranges) {
   force(x)
   force(ranges)
   function(task) {
-    rows <- if (ranges[task, 1L] <= ranges[task, 2L]) ranges[task, 1L]:ranges[task, 2L]
-    list(list(kind = "data", data = take_rows(x, as.integer(rows))))
+    n <- max(0L, as.integer(ranges[task, 2L] - ranges[task, 1L] + 1))
+    list(list(kind = "data", data = take_range(x, ranges[task, 1L], n)))
   }
 }
 

@@ -160,7 +160,7 @@ write_csv_file <- function(x, path) {
   most <- max(1, (if (tight) csv_cells_most %/% 4 else csv_cells_most) %/% max(1L, length(x)))
   starts <- seq.int(1, max(1, n), by = most)
   for (from in starts) {
-    rows <- if (length(starts) > 1L) take_rows(x, as.integer(from:min(n, from + most - 1))) else x
+    rows <- if (length(starts) > 1L) take_range(x, from, min(most, n - from + 1)) else x
     bytes <- csv_bytes(rows, quoted, header = from == 1)
     check_written(
       if (from == 1) .Call(ffi_file_write, path, bytes) else .Call(ffi_file_add, path, bytes)

@@ -242,6 +242,7 @@ static const R_CallMethodDef entries[] = {
     ENTRY(ffi_key_groups, 2),
     ENTRY(ffi_key_join, 5),
     ENTRY(ffi_rows_take, 2),
+    ENTRY(ffi_rows_range, 3),
     ENTRY(ffi_rows_split, 3),
     ENTRY(ffi_rows_bind, 1),
     ENTRY(ffi_levels_number, 1),

@@ -14,6 +14,24 @@ test_that("A part without rows may lack columns; one with rows may not", {
   expect_identical(dim(bind_frames(list(bare, bare))), c(6L, 0L))
 })
 
+test_that("A range of rows is what these rows are, of columns of any kind", {
+  x <- new_frame(list(
+    i = c(1:5, NA), d = c(NaN, NA, -0, 1, Inf, 2), l = c(TRUE, NA, FALSE, TRUE, NA, NA),
+    s = c("a", NA, "\u00e4", "", "b", "c"), r = as.raw(0:5), z = complex(6, 1:6, 6:1),
+    named = c(a = 1, b = 2, c = 3, d = 4, e = 5, f = 6), day = as.Date("2020-01-01") + 0:5,
+    few = factor(c("x", "y", NA, "x", "z", "z"), c("z", "y", "x")), list = as.list(1:6),
+    lists = I(as.list(letters[1:6])), m = matrix(1:12, 6), long = int64(1, NA, 3, 4, 5, 6),
+    coded = .Call(ffi_coded, rep(c("p", "q"), 3L)), seq = 11:16
+  ), 6L)
+  for (range in list(c(1, 6), c(3, 2), c(6, 1), c(7, 0), c(1, 0))) {
+    rows <- as.integer(range[1L] - 1) + seq_len(range[2L])
+    expect_identical(take_range(x, range[1L], range[2L]), take_rows(x, rows))
+  }
+  for (range in list(c(0, 1), c(6, 2), c(8, 0), c(-1, 3))) {
+    expect_error(take_range(x["i"], range[1L], range[2L]), "out of range")
+  }
+})
+
 test_that("Two columns of one name are no key, and I() stays", {
   twice <- new_frame(list(k = 1:2, k = 3:4), 2L)
   expect_error(key_columns(twice, "k"), "two columns `k`", class = "muster_part_error")

@@ -76,6 +76,30 @@ static SEXP take(SEXP column, const int *at, R_xlen_t n) {
   return taken;
 }
 
+// copy_range copies n elements behind the first `skip` to place `at`.
+static void copy_range(SEXP from, R_xlen_t skip, R_xlen_t n, SEXP to,
+                       R_xlen_t at) {
+  if (n == 0) return;
+  switch (TYPEOF(from)) {
+  case REALSXP:
+    memcpy(REAL(to) + at, REAL_RO(from) + skip, (size_t)n * sizeof(double));
+    break;
+  case INTSXP:
+    memcpy(INTEGER(to) + at, INTEGER_RO(from) + skip, (size_t)n * sizeof(int));
+    break;
+  case LGLSXP:
+    memcpy(LOGICAL(to) + at, LOGICAL_RO(from) + skip, (size_t)n * sizeof(int));
+    break;
+  case RAWSXP:
+    memcpy(RAW(to) + at, RAW_RO(from) + skip, (size_t)n);
+    break;
+  default:
+    for (R_xlen_t i = 0; i < n; i++)
+      SET_STRING_ELT(to, at + i, STRING_ELT(from, skip + i));
+    break;
+  }
+}
+
 static void check_rows(SEXP rows, R_xlen_t length) {
   const int *at = INTEGER_RO(rows);
   const R_xlen_t n = Rf_xlength(rows);
@@ -92,6 +116,22 @@ SEXP ffi_rows_take(SEXP column, SEXP rows) {
   if (!can_take(column)) return R_NilValue;
   check_rows(rows, Rf_xlength(column));
   return take(column, INTEGER_RO(rows), Rf_xlength(rows));
+}
+
+// ffi_rows_range gives count elements of a column behind the first `from`; NULL if R's `[` must do
+// that.
+SEXP ffi_rows_range(SEXP column, SEXP from, SEXP count) {
+  const R_xlen_t skip = (R_xlen_t)Rf_asReal(from);
+  const R_xlen_t n = (R_xlen_t)Rf_asReal(count);
+  if (!can_take(column) || ffi_is_coded(column)) return R_NilValue;
+  if (skip < 0 || n < 0 || n > Rf_xlength(column) - skip) {
+    Rf_error("a row out of range");
+  }
+  SEXP taken = PROTECT(Rf_allocVector((SEXPTYPE)TYPEOF(column), n));
+  copy_range(column, skip, n, taken, 0);
+  if (ffi_has_attributes(column)) copy_attributes(column, taken);
+  UNPROTECT(1);
+  return taken;
 }
 
 static SEXP frame_of(SEXP x, const int *at, int n) {
@@ -148,29 +188,6 @@ static int same_kind(SEXP a, SEXP b) {
   return same;
 }
 
-static void copy_elements(SEXP from, SEXP to, R_xlen_t at) {
-  const R_xlen_t n = Rf_xlength(from);
-  if (n == 0) return;
-  switch (TYPEOF(from)) {
-  case REALSXP:
-    memcpy(REAL(to) + at, REAL_RO(from), (size_t)n * sizeof(double));
-    break;
-  case INTSXP:
-    memcpy(INTEGER(to) + at, INTEGER_RO(from), (size_t)n * sizeof(int));
-    break;
-  case LGLSXP:
-    memcpy(LOGICAL(to) + at, LOGICAL_RO(from), (size_t)n * sizeof(int));
-    break;
-  case RAWSXP:
-    memcpy(RAW(to) + at, RAW_RO(from), (size_t)n);
-    break;
-  default:
-    for (R_xlen_t i = 0; i < n; i++)
-      SET_STRING_ELT(to, at + i, STRING_ELT(from, i));
-    break;
-  }
-}
-
 // ffi_rows_bind appends columns to each other if they are of one kind, NULL if R's c() must do
 // that.
 SEXP ffi_rows_bind(SEXP columns) {
@@ -194,8 +211,9 @@ SEXP ffi_rows_bind(SEXP columns) {
   SEXP all = PROTECT(Rf_allocVector(type, n));
   R_xlen_t at = 0;
   for (R_xlen_t i = 0; i < count; i++) {
-    copy_elements(VECTOR_ELT(columns, i), all, at);
-    at += Rf_xlength(VECTOR_ELT(columns, i));
+    const R_xlen_t more = Rf_xlength(VECTOR_ELT(columns, i));
+    copy_range(VECTOR_ELT(columns, i), 0, more, all, at);
+    at += more;
   }
   copy_attributes(first, all);
   UNPROTECT(1);
@@ -329,7 +347,7 @@ SEXP ffi_group_values(SEXP results, SEXP k) {
       COMPLEX(all)[i] = COMPLEX_RO(value)[0];
       break;
     default:
-      copy_elements(value, all, i);
+      copy_range(value, 0, 1, all, i);
       break;
     }
   }
