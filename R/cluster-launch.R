@@ -336,25 +336,42 @@ boot_command <- function(role, boot, threads, base) {
     arguments <- c(boot$wrapper, program, arguments[-1L])
     program <- boot$wrapper[1L]
   }
-  variables <- boot_variables(threads, base, boot$packages)
+  fixed <- sub("=.*", "", boot$variables)
+  # R would forget a lower limit (R_MAX_VSIZE) for a heap that begins above it.
+  own <- any(nzchar(Sys.getenv(heap_names)), heap_names %in% fixed, grepl("vsize", boot$arguments))
+  variables <- boot_variables(threads, base, boot$packages, if (!own) worker_heap())
   if (role == "server" && !nzchar(Sys.getenv(cli_variable))) {
     variables <- c(variables, paste0(cli_variable, "=", cli_word))
   }
-  fixed <- sub("=.*", "", boot$variables)
   list(program, arguments, c(variables[!sub("=.*", "", variables) %in% fixed], boot$variables))
 }
 
 # Variables with which R boots: packages as for the workers of makeCluster(), and not
-# the startup file of a test that R CMD check runs ("NAME" alone takes one away).
-boot_variables <- function(threads, base, packages = NULL) {
+# the startup file of a test that R CMD check runs ("NAME" alone takes one away). heap: a number for
+# R_VSIZE, which boot_main() takes away again.
+boot_variables <- function(threads, base, packages = NULL, heap = NULL) {
   if (is.null(packages)) {
     packages <- "datasets,utils,grDevices,graphics,stats,methods"
   }
+  boot <- "MUSTER_BOOT=yes"
+  if (!is.null(heap)) boot <- sprintf(c("MUSTER_BOOT=%.0f", "R_VSIZE=%.0f"), heap)
   c(
-    thread_variables(threads), paste0("TMPDIR=", base), "MUSTER_BOOT=1", "R_TESTS",
+    thread_variables(threads), paste0("TMPDIR=", base), boot, "R_TESTS",
     paste0("R_DEFAULT_PACKAGES", if (!is.na(packages)) paste0("=", packages))
   )
 }
+
+# The bytes of vectors at which R first collects in a worker. A full collection takes 30 ms there,
+# and parts that stay bring one each time that vectors come near this. So it is more than R's own
+# 64 MB where there is memory for that much garbage.
+worker_heap <- function() {
+  free <- .Call(ffi_share_free)
+  each <- free / cpu_list_count(cores_machine()$online) / 32
+  known <- !is.na(each) && free < 2^62
+  if (known) min(max(each, 2^26), 2^28) else 2^26
+}
+
+heap_names <- c("R_VSIZE", "R_MAX_VSIZE")
 
 # Not by system.file(), which takes one of R's connections.
 boot_file <- function() {

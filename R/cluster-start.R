@@ -208,6 +208,12 @@
 #' many cores, start them with more threads: `cluster_start(2, threads = 4)`. `print(cl)` shows
 #' how many threads a cluster's workers have. Packages that create threads by other means
 #' (RcppParallel, ranger, arrow) have their own settings.
+#' @section Memory:
+#' R first collects garbage when vectors take 64 MB. In workers that is a 32nd of the free memory
+#' for each core of their machine, at least 64 and at most 256 MB, as each full collection takes
+#' some 30 ms. The environment variable `R_VSIZE` sets another value (see [Memory]); with
+#' `R_MAX_VSIZE`, R's limit, R's own value stays. A worker's vectors may take more than that at any
+#' time.
 #' @section Forking:
 #' Only the fork server forks, and only while it has a single thread; otherwise it
 #' refuses, with the reason. It boots with one BLAS and one OpenMP thread. If

@@ -38,7 +38,7 @@ shuffle_memory <- function(run) {
   if (!is.null(run$memory$bytes)) {
     return(run$memory$bytes)
   }
-  work <- sum(run$ours) * max(2^26, 6 * run$largest)
+  work <- sum(run$ours) * max(run$heap, 6 * run$largest)
   max(0, run$free - work) / 2
 }
 
@@ -65,7 +65,7 @@ memory_room <- function(run, worker) {
   claimed[busy] <- run$claimed[busy]
   bytes <- memory_share(worker, shuffle$held, claimed, shuffle_memory(run))
   run$claimed[worker] <- bytes
-  list(bytes = bytes, folder = run$memory$folder, tag = shuffle$tag)
+  list(bytes = bytes, folder = run$memory$folder, tag = shuffle$tag, heap = run$heap)
 }
 
 # In names of files: the session's host and process, so that files of killed ones are known.

@@ -52,6 +52,7 @@ new_run <- function(shuffle, cl, stage, call) {
   run$answers <- vector("list", stage$count)
   run$links <- links_options(call)
   run$memory <- memory_options(call)
+  run$heap <- worker_heap()
   memory_use_folder(shuffle, run$memory$folder)
   run$free <- .Call(ffi_share_free) + sum(shuffle$held) # what workers hold isn't free, but theirs
   run$largest <- max(0, unlist(lapply(c(list(stage$near), stage$far), `[[`, "bytes")), na.rm = TRUE)

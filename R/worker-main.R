@@ -6,6 +6,8 @@
 boot_main <- function(role, session) {
   the$worker <- TRUE
   the$boot_libraries <- .libPaths()
+  # R has read its size, and what is started from here has its own.
+  if (Sys.getenv("R_VSIZE") == Sys.getenv("MUSTER_BOOT")) Sys.unsetenv("R_VSIZE")
   Sys.unsetenv("MUSTER_BOOT")
   forked <- role == "server"
   # server_main() returns in the server at its end, and in each worker at its start.

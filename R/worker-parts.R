@@ -81,11 +81,12 @@ part_drop <- function(drop) {
 memory_held <- function() sum(the$warm) + sum(the$fixed) + .Call(ffi_block_held)
 
 # Takes parts out of memory until this worker holds no more than it may. room: list(bytes, folder
-# (NULL: the temporary directory), tag), from the session. more: bytes that are about to be added.
+# (NULL: the temporary directory), tag, heap), from the session; see worker_heap(). more: bytes that
+# are about to be added.
 parts_fit <- function(room, more = 0) {
   over <- memory_held() - (room$bytes - more)
-  # R lets 64 MB of garbage pile up before it collects: much where memory is little.
-  the$tight <- over > 0 || room$bytes < 2^27
+  # R lets that much garbage pile up before it collects: much where memory is little.
+  the$tight <- over > 0 || room$bytes < 2 * room$heap
   for (name in names(the$warm)) {
     if (over <= 0) break
     if (!part_rest(name, room)) next

@@ -216,6 +216,42 @@ test_cluster("a worker's variables are those of a worker of makeCluster(), but f
   }
 })
 
+# ---- memory
+
+test_that("More garbage piles up in workers where there is memory for it", {
+  defer(function() .Call(ffi_share_pretend, FALSE, -1))
+  cores <- cpu_list_count(cores_machine()$online)
+  skip_if(is.na(cores), "this system doesn't tell its CPUs")
+  for (share in list(c(2^20, 2^26), c(2^31, 2^26), c(2^32, 2^27), c(2^33, 2^28), c(2^45, 2^28))) {
+    .Call(ffi_share_pretend, FALSE, share[1L] * cores)
+    expect_identical(worker_heap(), share[2L])
+  }
+  .Call(ffi_share_pretend, FALSE, 2^63) # unknown
+  expect_identical(worker_heap(), 2^26)
+  # It doesn't count cores for the user.
+  local_settings(muster.availableCores.system = "x", warn = 2)
+  expect_identical(worker_heap(), 2^26)
+})
+
+test_cluster("workers have room before R collects, and R_VSIZE and R_MAX_VSIZE are the session's", {
+  defer(function() .Call(ffi_share_pretend, FALSE, -1))
+  skip_if(is.na(cpu_list_count(cores_machine()$online)), "this system doesn't tell its CPUs")
+  look <- function() list(Sys.getenv(c("R_VSIZE", "R_MAX_VSIZE"), NA), gc()[2L, 4L])
+  for (own in list(c(NA, NA, 256), c("70M", NA, 70), c(NA, "200M", 64))) {
+    local_variables(R_VSIZE = own[1L], R_MAX_VSIZE = own[2L])
+    .Call(ffi_share_pretend, FALSE, 2^50)
+    cl <- local_cluster(1, start = "spawn")
+    theirs <- clusterCall(cl, look)[[1L]]
+    expect_identical(unname(theirs[[1L]]), as.character(own[1:2]))
+    expect_equal(theirs[[2L]], as.double(own[3L]), tolerance = 0.01)
+    cluster_stop(cl)
+  }
+  local_variables(R_VSIZE = NA, R_MAX_VSIZE = NA)
+  cl <- makeClusterPSOCK(1, rscript_envs = c(R_MAX_VSIZE = "200M"))
+  defer(function() cluster_stop(cl))
+  expect_equal(clusterCall(cl, look)[[1L]][[2L]], 64, tolerance = 0.01)
+})
+
 # ---- what changes in the session between two starts
 
 test_cluster("workers are where the session is, also after setwd() between two starts", {
