@@ -101,7 +101,7 @@ scatter <- function(cl, x, parts, call, as = "frame") {
   split <- split_models(x)
   job <- if (length(split$models)) list(models = split$models, fresh = FALSE, quiet = TRUE)
   steps <- data_steps(split$data, part_ranges(rows, parts))
-  start_stage(cl, parts, steps, NULL, list(), call, job, as = as)
+  start_stage(cl, parts, steps, NULL, list(), call, job, as = as, scattered = TRUE)
 }
 
 # What all parts have in common, strings and levels, is sent to each worker once.
@@ -157,13 +157,14 @@ start_stage <- function(...) run_stage(...)$handle
 
 # list(handle, stage, answers), answers as those of shuffle_run().
 run_stage <- function(cl, count, steps, near, far, call, job = NULL, speculate = TRUE,
-                      title = NULL, files = NULL, weights = NULL, as = NULL) {
+                      title = NULL, files = NULL, weights = NULL, as = NULL, scattered = FALSE) {
   shuffle <- shuffle_of(cl, call)
   stage <- new_stage(shuffle, count, steps, job, near, far, speculate)
   if (!is.null(as)) stage$as <- as
   stage$title <- title
   stage$files <- files
   stage$weights <- weights
+  stage$scattered <- scattered
   # Before the run, so that an error or an interrupt drops its results.
   token <- new_token(cl, shuffle, stage)
   answers <- shuffle_run(shuffle, cl, stage, call)

@@ -150,7 +150,7 @@ run_submit <- function(run, action) {
     from <- c(base[1L], task, .Call(ffi_plan_where, shuffle$plan, base[1L])[task, 1L])
   }
   jobs <- lapply(chain, run_job, run = run)
-  also <- keys_on_the_way(shuffle, chain, task)
+  also <- keys_on_the_way(shuffle, chain, task, worker)
   spec <- list(
     key = action[2:4], from = from, drops = shuffle$drops[[worker]],
     steps = unlist(lapply(seq_along(chain), function(i) {
@@ -175,15 +175,18 @@ run_submit <- function(run, action) {
 }
 
 # Parts that were lost, and that a task makes again on its way: where there is a handle they stay,
-# so that a loss is paid for once. The key of each stage's part, NULL for those that don't stay.
-keys_on_the_way <- function(shuffle, chain, task) {
+# so that a loss is paid for once. Rows that were scattered are sent again at little cost, so no
+# worker gets more of them than its share: all later stages would wait for it. The key of each
+# stage's part, NULL for those that don't stay.
+keys_on_the_way <- function(shuffle, chain, task, worker) {
   lapply(seq_along(chain), function(i) {
     id <- chain[[i]]$id
     record <- record_of(shuffle, id)
     if (i == length(chain) || record$inner || record$released) {
       return(NULL)
     }
-    attempt <- .Call(ffi_plan_note, shuffle$plan, as.integer(c(id, task, 0L)))
+    sharer <- if (isTRUE(chain[[i]]$scattered)) worker else 0L
+    attempt <- .Call(ffi_plan_note, shuffle$plan, as.integer(c(id, task, 0L, sharer)))
     if (attempt > 0L) as.integer(c(id, task, attempt))
   })
 }

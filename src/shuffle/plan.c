@@ -178,9 +178,24 @@ static int is_open(const struct mst_plan_task *task) {
   return 1;
 }
 
-uint32_t mst_plan_note(struct mst_plan *plan, uint32_t stage, uint32_t index) {
+// has_share tells whether a worker has as many outputs of a stage as each would of all of them.
+static int has_share(const struct mst_plan *plan, uint32_t stage,
+                     uint32_t worker) {
+  const struct mst_plan_stage *at = mst_plan_stage(plan, stage);
+  uint32_t there = 0, has = 0;
+  for (uint32_t w = 0; w < plan->worker_count; w++)
+    there += !plan->workers[w].gone;
+  for (uint32_t t = 0; t < at->count; t++)
+    has += at->tasks[t].state == MST_PLAN_DONE && at->tasks[t].worker == worker;
+  return (uint64_t)has * there >= at->count;
+}
+
+uint32_t mst_plan_note(struct mst_plan *plan, uint32_t stage, uint32_t index,
+                       uint32_t worker) {
   struct mst_plan_task *task = task_at(plan, stage, index);
-  return is_open(task) ? ++task->attempts : 0;
+  if (!is_open(task)) return 0;
+  const int stays = worker == MST_PLAN_NONE || !has_share(plan, stage, worker);
+  return stays ? ++task->attempts : 0;
 }
 
 enum mst_plan_told mst_plan_found(struct mst_plan *plan, uint32_t stage,
@@ -343,11 +358,13 @@ static uint32_t other_worker(const struct mst_plan *plan, uint32_t stage,
   return found;
 }
 
-// free_worker gives a worker that may take a task now, or MST_PLAN_NONE.
+// free_worker gives a worker that may take a task now, or MST_PLAN_NONE. at_home: the one that has
+// the task's near input; else any, for a task that has none.
 static uint32_t free_worker(const struct mst_plan *plan, uint32_t stage,
-                            uint32_t task) {
+                            uint32_t task, int at_home) {
   const uint32_t home = home_of(plan, stage, task);
-  if (home != MST_PLAN_NONE) {
+  if (at_home != (home != MST_PLAN_NONE)) return MST_PLAN_NONE;
+  if (at_home) {
     return can_take(plan, home) && far_ready(plan, stage, task, home)
                ? home
                : MST_PLAN_NONE;
@@ -381,21 +398,32 @@ static int run(struct mst_plan *plan, uint32_t stage, uint32_t index,
   return 1;
 }
 
+// start_task starts the first task of a stage for which a worker is free.
+static int start_task(struct mst_plan *plan, uint32_t s, int at_home,
+                      int64_t now_ns, struct mst_plan_action *action) {
+  const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
+  for (uint32_t k = 0; k < stage->count; k++) {
+    const uint32_t t = stage->order == NULL ? k : stage->order[k];
+    const struct mst_plan_task *task = &stage->tasks[t];
+    if (task->state != MST_PLAN_IDLE || copies_of(task) > 0) continue;
+    const uint32_t worker = free_worker(plan, s, t, at_home);
+    if (worker != MST_PLAN_NONE) return run(plan, s, t, worker, now_ns, action);
+  }
+  return 0;
+}
+
+// next_run starts a task. Those whose input is at a free worker come first: what a worker has lost
+// is then made again by one that has nothing else to do, mostly the new one. If all took it as it
+// comes, a worker would end up with most parts, and be waited for by each later stage.
 static int next_run(struct mst_plan *plan, int64_t now_ns,
                     struct mst_plan_action *action) {
   for (uint32_t i = 0; i < plan->live_count; i++) {
     const uint32_t s = plan->live[i];
     const struct mst_plan_stage *stage = mst_plan_stage(plan, s);
     if (!stage->needed || stage->done == stage->count) continue;
-    for (uint32_t k = 0; k < stage->count; k++) {
-      const uint32_t t = stage->order == NULL ? k : stage->order[k];
-      const struct mst_plan_task *task = &stage->tasks[t];
-      if (task->state != MST_PLAN_IDLE || copies_of(task) > 0) continue;
-      const uint32_t worker = free_worker(plan, s, t);
-      if (worker != MST_PLAN_NONE) {
-        return run(plan, s, t, worker, now_ns, action);
-      }
-    }
+    if (stage->near != MST_PLAN_NONE && start_task(plan, s, 1, now_ns, action))
+      return 1;
+    if (start_task(plan, s, 0, now_ns, action)) return 1;
   }
   return 0;
 }

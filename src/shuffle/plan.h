@@ -146,10 +146,13 @@ enum mst_plan_told {
 enum mst_plan_told mst_plan_done(struct mst_plan *plan, uint32_t stage,
                                  uint32_t task, uint32_t attempt,
                                  uint32_t epoch, int64_t now_ns);
-// mst_plan_note gives the number of an attempt that another task makes on its way, from which that
-// task goes on: 0 if this one has an output, or is being made. mst_plan_found: it is there, at a
-// worker in this incarnation. Committed, or MST_PLAN_LATE.
-uint32_t mst_plan_note(struct mst_plan *plan, uint32_t stage, uint32_t task);
+// mst_plan_note gives the number of an attempt that another task makes on its way at this worker,
+// from which that task goes on: 0 if this one has an output, or is being made, or if the worker has
+// its share of the stage. MST_PLAN_NONE: whatever its share. mst_plan_found: it is there, at a
+// worker in this incarnation. Committed, or MST_PLAN_LATE. Cost of mst_plan_note: O(tasks of the
+// stage).
+uint32_t mst_plan_note(struct mst_plan *plan, uint32_t stage, uint32_t task,
+                       uint32_t worker);
 enum mst_plan_told mst_plan_found(struct mst_plan *plan, uint32_t stage,
                                   uint32_t task, uint32_t attempt,
                                   uint32_t worker, uint32_t epoch);

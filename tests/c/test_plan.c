@@ -464,6 +464,73 @@ TEST("Retired stages leave only their numbers, which aren't reused") {
   mst_plan_free(&plan);
 }
 
+// has_home tells whether a task of the split has its input at this worker.
+static uint32_t has_home(const struct mst_plan *plan, uint32_t task,
+                         uint32_t worker) {
+  const struct mst_plan_task *input = &mst_plan_stage(plan, 0)->tasks[task];
+  return input->state == MST_PLAN_DONE && input->worker == worker;
+}
+
+TEST("F1 A worker does first what it has the input of; what was lost is left "
+     "to others") {
+  struct mst_plan plan;
+  struct mst_plan_action first, second;
+  uint32_t runs[3];
+  shuffle_of(&plan, 2, 4, 1);
+  mst_plan_want(&plan, 0);
+  play(&plan, runs);
+  const uint32_t lost = mst_plan_stage(&plan, 0)->tasks[0].worker;
+  mst_plan_up(&plan, lost, 1);
+  mst_plan_unwant(&plan);
+  mst_plan_want(&plan, 1);
+  for (int i = 0; i < 2; i++) {
+    // Task 0 has no input, and comes first by number.
+    CHECK_INT(next(&plan, 0, &first), 1);
+    CHECK_INT(first.worker, 1 - lost);
+    CHECK(has_home(&plan, first.task, 1 - lost));
+    CHECK_INT(next(&plan, 0, &second), 1);
+    CHECK_INT(second.worker, lost);
+    CHECK(!has_home(&plan, second.task, 1 - lost));
+    CHECK_INT(commit(&plan, &first, MS), MST_PLAN_COMMITTED);
+    CHECK_INT(commit(&plan, &second, MS), MST_PLAN_COMMITTED);
+  }
+  mst_plan_free(&plan);
+}
+
+TEST("F1 What is made on the way doesn't stay at a worker that has its share") {
+  struct mst_plan plan;
+  uint32_t runs[3];
+  shuffle_of(&plan, 2, 5, 1);
+  mst_plan_want(&plan, 0);
+  play(&plan, runs);
+  const uint32_t lost = mst_plan_stage(&plan, 0)->tasks[0].worker;
+  const uint32_t other = 1 - lost;
+  mst_plan_up(&plan, lost, 1);
+  // A share of 5 is 3: how many of them are left, how many may stay.
+  uint32_t has = 0, stays = 0;
+  for (uint32_t t = 0; t < 5; t++)
+    has += has_home(&plan, t, other);
+  for (uint32_t t = 0; t < 5; t++) {
+    const uint32_t attempt = mst_plan_note(&plan, 0, t, other);
+    if (attempt == 0) continue;
+    CHECK_INT(mst_plan_found(&plan, 0, t, attempt, other, 0),
+              MST_PLAN_COMMITTED);
+    stays++;
+  }
+  CHECK_INT(has + stays, 3);
+  for (uint32_t t = 0; t < 5; t++)
+    CHECK_INT(mst_plan_note(&plan, 0, t, lost) > 0, !has_home(&plan, t, other));
+  for (uint32_t t = 0; t < 5; t++)
+    CHECK_INT(mst_plan_note(&plan, 0, t, NONE) > 0,
+              mst_plan_stage(&plan, 0)->tasks[t].state == MST_PLAN_IDLE);
+  // The last worker takes all.
+  mst_plan_down(&plan, lost, 1);
+  for (uint32_t t = 0; t < 5; t++)
+    CHECK_INT(mst_plan_note(&plan, 0, t, other) > 0,
+              !has_home(&plan, t, other));
+  mst_plan_free(&plan);
+}
+
 TEST("What a task makes on its way counts if nobody has or makes it, and its "
      "worker is the same") {
   struct mst_plan plan;
@@ -473,9 +540,9 @@ TEST("What a task makes on its way counts if nobody has or makes it, and its "
   mst_plan_want(&plan, 0);
   play(&plan, runs);
   const uint32_t worker = mst_plan_stage(&plan, 0)->tasks[0].worker;
-  CHECK_INT(mst_plan_note(&plan, 0, 0), 0); // it is there
+  CHECK_INT(mst_plan_note(&plan, 0, 0, worker), 0); // it is there
   mst_plan_up(&plan, worker, 1);
-  const uint32_t attempt = mst_plan_note(&plan, 0, 0);
+  const uint32_t attempt = mst_plan_note(&plan, 0, 0, worker);
   CHECK_INT(attempt, 2);
   // In another incarnation, of another worker, of a number that wasn't given.
   CHECK_INT(mst_plan_found(&plan, 0, 0, attempt, worker, 0), MST_PLAN_LATE);
@@ -494,6 +561,6 @@ TEST("What a task makes on its way counts if nobody has or makes it, and its "
   mst_plan_up(&plan, worker, 2);
   CHECK_INT(next(&plan, 0, &action), 1);
   CHECK_INT(action.stage, 0);
-  CHECK_INT(mst_plan_note(&plan, 0, action.task), 0);
+  CHECK_INT(mst_plan_note(&plan, 0, action.task, worker), 0);
   mst_plan_free(&plan);
 }

