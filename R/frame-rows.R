@@ -328,10 +328,28 @@ key_family <- function(column) {
 key_families <- function(x, by) vapply(key_columns(x, by), key_family, "")
 
 # list(group, first) of all rows. Without a key all rows are one group.
-key_groups <- function(x, by) {
+key_groups <- function(x, by, runs = NULL) {
   n <- frame_rows(x)
   if (!length(by)) {
     return(list(group = rep(1L, n), first = if (n) 1L else integer()))
   }
-  .Call(ffi_key_groups, key_columns(x, by), n)
+  if (is.null(runs)) {
+    return(.Call(ffi_key_groups, key_columns(x, by), n))
+  }
+  first <- cumsum(c(1L, runs[-length(runs)]))
+  groups <- .Call(ffi_key_groups, key_columns(take_rows(x[by], first), by), length(first))
+  list(
+    group = rep.int(groups$group, runs), first = first[groups$first],
+    runs = list(group = groups$group, sizes = runs)
+  )
+}
+
+# The rows of each group, from key_groups(): list(rows, begin), see ffi_rows_sort().
+group_rows <- function(groups, n = length(groups$first)) {
+  runs <- groups$runs
+  if (is.null(runs)) {
+    .Call(ffi_rows_sort, groups$group, n)
+  } else {
+    .Call(ffi_runs_sort, runs$group, runs$sizes, n)
+  }
 }

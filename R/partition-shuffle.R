@@ -99,13 +99,16 @@ partition_shuffle <- function(p, by, parts = NULL) {
 shuffle_stages <- function(p, by, parts, call, pre = list(), post = list(), job = NULL,
                            stream = NULL, speculate = TRUE) {
   parts <- min(parts, parts_most)
-  split <- split_stage(p, by, parts, pre, job, stream, speculate)
+  groups <- length(post) > 0L && isTRUE(post[[1L]]$how %in% c("groups", "summarise"))
+  split <- split_stage(p, by, parts, pre, job, stream, speculate, in_runs = groups)
   steps <- seeded_steps(c(list(list(kind = "gather")), post), stream, 0)
   gather_stage(p, parts, steps, list(split), call, split$job, speculate = speculate)
 }
 
-split_stage <- function(p, by, parts, pre = list(), job = NULL, stream = NULL, speculate = TRUE) {
-  step <- list(kind = "split", by = by, parts = as.integer(parts))
+# in_runs: only groups will be made of the rows, see key_split().
+split_stage <- function(p, by, parts, pre = list(), job = NULL, stream = NULL, speculate = TRUE,
+                        in_runs = FALSE) {
+  step <- list(kind = "split", by = by, parts = as.integer(parts), in_runs = in_runs)
   steps <- seeded_steps(c(pre, list(step)), stream, parts)
   new_stage(p$shuffle, p$stage$count, steps, job,
     near = p$stage, speculate = speculate, inner = TRUE

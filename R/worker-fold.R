@@ -380,8 +380,8 @@ fold_final <- function(x, by, plan) {
 key_values_of <- function(x, by, groups) as.list(take_rows(x[by], groups$first))
 
 # key_groups() with the number of groups: without a key there is one, even if it has no rows.
-all_groups <- function(x, by) {
-  groups <- key_groups(x, by)
+all_groups <- function(x, by, runs = NULL) {
+  groups <- key_groups(x, by, runs)
   c(groups, list(n = if (length(by)) length(groups$first) else 1L))
 }
 

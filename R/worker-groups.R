@@ -3,9 +3,10 @@
 # A function's results for each group, with the group's key before them. Without results there are
 # only the key's columns, with their types: no others are known. returns: a group whose function
 # fails has a row, with the error's message in a column `.error` and NA in the others.
-apply_groups <- function(x, by, fun, args, returns = FALSE) {
+# runs: see part_gather().
+apply_groups <- function(x, by, fun, args, returns = FALSE, runs = NULL) {
   x <- with_columns(x, by)
-  groups <- key_groups(x, by)
+  groups <- key_groups(x, by, runs)
   n <- length(groups$first)
   if (n == 0L) {
     return(open_frame(x[by]))
@@ -15,7 +16,7 @@ apply_groups <- function(x, by, fun, args, returns = FALSE) {
   results <- call_each(seq_len(n), call_fun, function(i) {
     key <- lapply(take_rows(keys, groups$first[i]), function(column) column[[1L]])
     list(text = paste("Group", group_text(key)), key = key)
-  }, returns, frame_taker(x, .Call(ffi_rows_sort, groups$group, n)))
+  }, returns, frame_taker(x, group_rows(groups)))
   errors <- attr(results, "errors")
   results <- bind_results(results, by)
   if (returns) results <- with_errors(results, errors)

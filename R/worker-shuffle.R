@@ -25,6 +25,7 @@ part_run <- function(spec) {
     return(list(self = self, links = links, missing = list(spec$from)))
   }
   state$from <- spec$from # of the first step
+  state$runs <- NULL # see part_gather(): what it has read, for the next step
   state$room <- spec$room
   state$result <- NULL
   state$told <- NULL # goes along with the answer of a part that is kept
@@ -32,8 +33,10 @@ part_run <- function(spec) {
   made <- list() # on the way to this part, see keys_on_the_way()
   copies <- changes_in_place()
   outcome <- part_failure(for (step in spec$steps) {
+    runs <- state$runs
+    state$runs <- NULL
     if (step$kind == "call") {
-      state$data <- with_settings(step$settings, part_call(step, state$data))
+      state$data <- with_settings(step$settings, part_call(step, state$data, runs))
       told <- attr(state$data, "told", exact = TRUE)
       if (!is.null(told)) {
         attr(state$data, "told") <- NULL
@@ -104,7 +107,7 @@ part_step <- function(state, step, key) {
     inner = state$data <- do.call(step$fun, c(list(state$data), step$args), quote = TRUE),
     fold = part_fold(state, step, state$from),
     split = state$result <- part_split(state$data, state$room, step, key),
-    gather = state$data <- part_gather(step),
+    gather = part_gather(state, step),
     sort = state$data <- sort_rows(state$data, job_get(step$job)$order),
     read = {
       part_read(state, step)
@@ -170,7 +173,8 @@ set_locale <- function(kind, locale) {
 
 # how: "part" fun(data, ...), "read" fun(file, ...), "groups" for each group, "elements" and
 # "reduce" for map_reduce(). job: its number.
-part_call <- function(step, data) {
+# runs: see part_gather().
+part_call <- function(step, data, runs = NULL) {
   job <- job_get(step$job)
   prepare_packages(job$packages, job$namespaces)
   data <- lend_frame(data)
@@ -191,10 +195,10 @@ part_call <- function(step, data) {
     read = call_user(fun, step$file, job$args),
     groups = apply_groups(
       data, step$by, own(if (step$which == 2L) job$args$combine else fun), job$args$more,
-      isTRUE(step$returns)
+      isTRUE(step$returns), runs
     ),
     verb = dplyr_verb(data, step, job$args$funs),
-    summarise = summarise_groups(data, step$by, step$plan, job$args$funs, own),
+    summarise = summarise_groups(data, step$by, step$plan, job$args$funs, own, runs),
     elements = map_elements_of(step, own(fun), job$args),
     reduce = reduce_keys(data, own(if (step$which == 2L) job$args$combine else job$args$reduce))
   ))
@@ -244,7 +248,7 @@ part_split <- function(data, room, step, key) {
     sorted <- if (isTRUE(step$sorts)) {
       sort_split(keyed, job_get(step$job)$order, key[2L])
     } else if (length(step$by)) {
-      .Call(ffi_key_split, key_columns(keyed, step$by), frame_rows(data), step$parts)
+      key_split(key_columns(keyed, step$by), frame_rows(data), step)
     } else {
       .Call(ffi_rows_sort, rep(1L, frame_rows(data)), step$parts)
     }
@@ -256,7 +260,10 @@ part_split <- function(data, room, step, key) {
   key <- as.integer(key)
   memory <- c(bytes, room$bytes - sum(the$warm))
   written <- if (!is.null(sorted)) {
-    .Call(ffi_block_split, coded, sorted$rows, sorted$begin, key, memory, path)
+    runs <- if (!is.null(sorted$runs)) {
+      list(match(step$by, names(coded)), sorted$first, sorted$sizes, sorted$runs)
+    }
+    .Call(ffi_block_split, coded, sorted$rows, sorted$begin, runs, key, memory, path)
   }
   if (is.null(written)) {
     blocks <- if (is.null(sorted)) vector("list", step$parts) else split_rows(coded, sorted)
@@ -277,8 +284,17 @@ part_split <- function(data, room, step, key) {
   )
 }
 
-# sources: list of matrices, one for each input, with map tasks as rows, in order.
-part_gather <- function(step) {
+# Rows by part. Where groups are all that is made of them, each part's rows are also sorted by key,
+# in the order in which keys appear, if keys are few.
+key_split <- function(keys, n, step) {
+  sorted <- if (isTRUE(step$in_runs)) .Call(ffi_key_split_runs, keys, n, step$parts)
+  if (is.null(sorted)) .Call(ffi_key_split, keys, n, step$parts) else sorted
+}
+
+# sources: list of matrices, one for each input, with map tasks as rows, in order. state gets the
+# data, and its runs if all map tasks have sorted their rows by key: the numbers of rows, one after
+# the other, that have the same key.
+part_gather <- function(state, step) {
   asked <- do.call(rbind, step$sources)
   states <- .Call(ffi_block_fetch, asked)
   missing <- states != fetched[["here"]]
@@ -289,7 +305,8 @@ part_gather <- function(step) {
     sources <- step$sources[[i]]
     bound <- .Call(ffi_blocks_bind, sources, step$part)
     if (!is.null(bound)) {
-      return(bound)
+      state$runs <- bound[[2L]]
+      return(bound[[1L]])
     }
     frames <- lapply(seq_len(nrow(sources)), function(k) {
       block <- .Call(ffi_block_read, sources[k, 1:3], step$part)
@@ -308,9 +325,11 @@ part_gather <- function(step) {
     }
   })
   if (length(inputs) == 1L) {
-    return(inputs[[1L]])
+    state$data <- inputs[[1L]]
+  } else {
+    state$runs <- NULL
+    state$data <- join_frames(inputs[[1L]], inputs[[2L]], step)
   }
-  join_frames(inputs[[1L]], inputs[[2L]], step)
 }
 
 # A part's columns without rows, for parts that get none. Many levels stay out: they are with the

@@ -3,9 +3,10 @@
 # The results for each group of x, with the group's key before them. See worker-fold.R for the plan;
 # what folds give is computed for all groups at once, the rest group by group. funs: for each result
 # the function whose body is its expression, or NULL.
-summarise_groups <- function(x, by, plan, funs, own) {
+# runs: see part_gather().
+summarise_groups <- function(x, by, plan, funs, own, runs = NULL) {
   x <- with_columns(x, c(by, plan$columns))
-  groups <- all_groups(x, by)
+  groups <- all_groups(x, by, runs)
   n <- groups$n
   values <- fold_values(x, plan)
   # Without rows there are no partial results, as where parts are folded: not one of nothing.
@@ -20,7 +21,7 @@ summarise_groups <- function(x, by, plan, funs, own) {
   needs <- unique(unlist(lapply(whole, `[[`, "needs")))
   columns <- lapply(stats::setNames(nm = needs), function(name) needed_column(x, name))
   check_classes(columns)
-  sorted <- .Call(ffi_rows_sort, groups$group, n)
+  sorted <- group_rows(groups, n)
   key_of <- function(i) {
     keys <- take_rows(x[by], groups$first[i])
     lapply(keys, function(column) column[[1L]])

@@ -31,7 +31,7 @@ strike_setup <- function(folder) {
       }, ns)
     }
     around("part_step", function(state, step, key) step$kind)
-    around("part_call", function(step, data) "call")
+    around("part_call", function(...) "call")
   }))
 }
 

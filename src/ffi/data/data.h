@@ -6,6 +6,7 @@
 #include "ffi/value/value.h"
 
 SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts);
+SEXP ffi_key_split_runs(SEXP columns, SEXP rows, SEXP parts);
 SEXP ffi_key_groups(SEXP columns, SEXP rows);
 SEXP ffi_key_join(SEXP x, SEXP x_rows, SEXP y, SEXP y_rows, SEXP all);
 SEXP ffi_rows_take(SEXP column, SEXP rows);
@@ -13,6 +14,7 @@ SEXP ffi_rows_range(SEXP column, SEXP from, SEXP count);
 SEXP ffi_rows_split(SEXP x, SEXP rows, SEXP begin);
 SEXP ffi_rows_bind(SEXP columns);
 SEXP ffi_rows_sort(SEXP group, SEXP count);
+SEXP ffi_runs_sort(SEXP group, SEXP sizes, SEXP count);
 SEXP ffi_group_columns(SEXP columns, SEXP sorted, SEXP begin, SEXP number);
 SEXP ffi_group_frame(SEXP x, SEXP sorted, SEXP begin, SEXP number, SEXP class);
 SEXP ffi_group_mask(SEXP values, SEXP results, SEXP at, SEXP names,

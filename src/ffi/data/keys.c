@@ -225,6 +225,148 @@ SEXP ffi_key_split(SEXP columns, SEXP rows, SEXP parts) {
   return sorted(part, keys.n, limit);
 }
 
+// ---- runs
+
+// Keys of fewer rows than this, on average, aren't worth sorting for.
+#define RUN_LEAST 4
+
+// narrow gives the rows of a column at n places. In memory of R_alloc.
+static struct mst_key_column narrow(const struct mst_key_column *column,
+                                    const uint32_t *at, size_t n) {
+  struct mst_key_column few = *column;
+  if (column->kind == MST_KEY_DOUBLE || column->kind == MST_KEY_INT64) {
+    const uint64_t *from = (const uint64_t *)column->values;
+    uint64_t *to = (uint64_t *)(void *)R_alloc(n + 1, sizeof *to);
+    for (size_t i = 0; i < n; i++)
+      to[i] = from[at[i]];
+    few.values = to;
+  } else {
+    const int32_t *from = (const int32_t *)column->values;
+    int32_t *to = (int32_t *)(void *)R_alloc(n + 1, sizeof *to);
+    for (size_t i = 0; i < n; i++)
+      to[i] = from[at[i]];
+    few.values = to;
+  }
+  return few;
+}
+
+#define COUNT_OTHERS(type)                                                     \
+  do {                                                                         \
+    const type *x = (const type *)column->values;                              \
+    for (size_t i = 0; i < n; i++)                                             \
+      others += x[i] != x[first[group[i]]];                                    \
+  } while (0)
+
+// is_repeated tells whether each row has the very value of its group's first row. Equal keys may
+// differ: 0 and -0, kinds of NaN, texts in several encodings, repeated levels.
+static int is_repeated(const struct mst_key_column *column, size_t n,
+                       const uint32_t *first, const uint32_t *group) {
+  size_t others = 0;
+  if (column->kind == MST_KEY_INTEGER || column->kind == MST_KEY_INT64) {
+    return 1;
+  } else if (column->kind == MST_KEY_DOUBLE) {
+    COUNT_OTHERS(uint64_t);
+  } else {
+    COUNT_OTHERS(int32_t);
+  }
+  return others == 0;
+}
+
+// runs_of makes the result of ffi_key_split_runs from the part of each group.
+static SEXP runs_of(const struct keys *keys,
+                    const struct mst_key_groups *groups, uint32_t *group,
+                    const uint32_t *part, uint32_t parts) {
+  static const char *const names[] = {"rows", "begin", "first", "sizes",
+                                      "runs"};
+  const uint32_t count = groups->count;
+  uint32_t *order = (uint32_t *)R_alloc(count + 1u, sizeof *order);
+  uint32_t *rank = (uint32_t *)R_alloc(count + 1u, sizeof *rank);
+  SEXP list = PROTECT(ffi_list(5, names));
+  SEXP runs = Rf_allocVector(INTSXP, (R_xlen_t)parts + 1);
+  SET_VECTOR_ELT(list, 4, runs);
+  mst_key_sort(part, count, parts, (uint32_t *)INTEGER(runs), order);
+  for (uint32_t r = 0; r < count; r++)
+    rank[order[r]] = r;
+  for (size_t i = 0; i < keys->n; i++)
+    group[i] = rank[group[i]];
+  SEXP by_run = PROTECT(sorted(group, keys->n, count));
+  SEXP first = Rf_allocVector(INTSXP, (R_xlen_t)count);
+  SET_VECTOR_ELT(list, 2, first);
+  SEXP sizes = Rf_allocVector(INTSXP, (R_xlen_t)count);
+  SET_VECTOR_ELT(list, 3, sizes);
+  SEXP begin = Rf_allocVector(INTSXP, (R_xlen_t)parts + 1);
+  SET_VECTOR_ELT(list, 1, begin);
+  SET_VECTOR_ELT(list, 0, VECTOR_ELT(by_run, 0));
+  const int *at = INTEGER_RO(VECTOR_ELT(by_run, 1));
+  for (uint32_t r = 0; r < count; r++) {
+    INTEGER(first)[r] = (int)groups->first[order[r]] + 1;
+    INTEGER(sizes)[r] = at[r + 1] - at[r];
+  }
+  for (uint32_t p = 0; p <= parts; p++)
+    INTEGER(begin)[p] = at[INTEGER(runs)[p]];
+  UNPROTECT(2);
+  return list;
+}
+
+// ffi_key_split_runs gives the same, with each part's rows sorted by key in the order in which keys
+// appear: list(rows, begin, first, sizes, runs). A run is the rows of a part that have a key: its
+// first row, how many there are; where each part's runs begin. NULL if keys are many, or if equal
+// ones may differ.
+SEXP ffi_key_split_runs(SEXP columns, SEXP rows, SEXP parts) {
+  struct keys keys;
+  struct mst_key_groups groups = {0};
+  const uint32_t limit = (uint32_t)Rf_asInteger(parts);
+  read_columns(columns, rows, &keys);
+  uint32_t *group = (uint32_t *)R_alloc(keys.n + 1, sizeof *group);
+  groups.first = (uint32_t *)R_alloc(keys.n + 1, sizeof *groups.first);
+  if (!direct(&keys, &groups, group) || groups.count > keys.n / RUN_LEAST)
+    return R_NilValue;
+  struct keys few = {.count = keys.count, .n = groups.count};
+  for (size_t c = 0; c < keys.count; c++) {
+    if (!is_repeated(&keys.columns[c], keys.n, groups.first, group))
+      return R_NilValue;
+    few.columns[c] = narrow(&keys.columns[c], groups.first, few.n);
+  }
+  hash_keys(&few);
+  uint32_t *part = (uint32_t *)R_alloc(few.n + 1, sizeof *part);
+  mst_key_parts(few.hashes, few.n, limit, part);
+  return runs_of(&keys, &groups, group, part, limit);
+}
+
+// ffi_runs_sort sorts rows as ffi_rows_sort does: of runs of rows with a group each.
+SEXP ffi_runs_sort(SEXP group, SEXP sizes, SEXP count) {
+  const R_xlen_t runs = Rf_xlength(group);
+  const int limit = Rf_asInteger(count);
+  const int *of = INTEGER_RO(group), *size = INTEGER_RO(sizes);
+  SEXP begin = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)limit + 1));
+  int *at = INTEGER(begin);
+  int64_t n = 0;
+  memset(at, 0, ((size_t)limit + 1) * sizeof *at);
+  if (Rf_xlength(sizes) != runs) Rf_error("not a size for each run");
+  for (R_xlen_t r = 0; r < runs; r++) {
+    if (of[r] < 1 || of[r] > limit || size[r] < 0)
+      Rf_error("a group out of range");
+    n += size[r];
+    if (n > (int64_t)MST_KEY_ROWS_MAX) Rf_error("too many rows");
+    at[of[r]] += size[r];
+  }
+  for (int k = 0; k < limit; k++)
+    at[k + 1] += at[k];
+  int *next = (int *)R_alloc((size_t)limit + 1, sizeof *next);
+  memcpy(next, at, ((size_t)limit + 1) * sizeof *next);
+  SEXP order = PROTECT(Rf_allocVector(INTSXP, (R_xlen_t)n));
+  int row = 1;
+  for (R_xlen_t r = 0; r < runs; r++) {
+    int *to = INTEGER(order) + next[of[r] - 1];
+    for (int i = 0; i < size[r]; i++)
+      to[i] = row++;
+    next[of[r] - 1] += size[r];
+  }
+  SEXP list = pair(order, "rows", begin, "begin");
+  UNPROTECT(2);
+  return list;
+}
+
 // ffi_key_groups gives list(group, first): each row's group, and each group's first row.
 SEXP ffi_key_groups(SEXP columns, SEXP rows) {
   struct keys keys;

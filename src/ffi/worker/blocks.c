@@ -37,6 +37,8 @@ struct content {
   SEXP dictionaries, header;
   struct ffi_flat flat;
   const int *order;
+  const int *begin; // where each block's runs begin, NULL: there are none
+  struct ffi_flat_runs runs; // of all blocks
 };
 
 // write_schema writes block 0.
@@ -67,17 +69,26 @@ static int flush(struct mst_err *err) {
 
 // write_flat adds rows of these numbers as a block.
 static int write_flat(const struct ffi_flat *flat, const int *rows,
-                      struct mst_block *block, struct mst_err *err) {
+                      const struct ffi_flat_runs *runs, struct mst_block *block,
+                      struct mst_err *err) {
   static const uint8_t zeros[MST_SEGMENT_ALIGN];
   struct mst_buf *stream = &writing.stream;
   if (stream->len == 0) mst_segment_align(&writing.segment);
   const size_t more = -stream->len % MST_SEGMENT_ALIGN;
   block->offset = writing.segment.bytes + stream->len + more;
   if (mst_buf_append(stream, zeros, more) != 0 ||
-      ffi_flat_put(flat, rows, (size_t)block->rows, stream) != 0)
+      ffi_flat_put(flat, rows, (size_t)block->rows, runs, stream) != 0)
     return mst_err_set(err, MST_EMEM, 0, "malloc", "no memory for a block");
   block->bytes = writing.segment.bytes + stream->len - block->offset;
   return stream->len < TOGETHER ? 0 : flush(err);
+}
+
+// runs_of gives those of block i.
+static struct ffi_flat_runs runs_of(const struct content *content, R_xlen_t i) {
+  const int from = content->begin[i], to = content->begin[i + 1];
+  return (struct ffi_flat_runs){.first = content->runs.first + from,
+                                .sizes = content->runs.sizes + from,
+                                .n = (size_t)(to - from)};
 }
 
 // write_blocks writes the blocks that have rows, after what they share.
@@ -92,7 +103,10 @@ static int write_blocks(const struct content *content, struct mst_err *err) {
     if (rows[i] == 0) continue;
     block->rows = (uint64_t)rows[i];
     if (content->order != NULL) {
-      rc = write_flat(&content->flat, content->order + at, block, err);
+      struct ffi_flat_runs runs = {0};
+      if (content->begin != NULL) runs = runs_of(content, i);
+      rc = write_flat(&content->flat, content->order + at,
+                      content->begin != NULL ? &runs : NULL, block, err);
       at += rows[i];
     } else {
       rc =
@@ -230,11 +244,40 @@ static SEXP rows_between(SEXP begin, R_xlen_t length) {
   return rows;
 }
 
+// set_runs: runs is list(columns that have one value in each run, first rows, sizes, where each
+// block's begin), or NULL. rows: of each block.
+static void set_runs(struct content *content, SEXP runs) {
+  if (runs == R_NilValue) return;
+  SEXP first = VECTOR_ELT(runs, 1), sizes = VECTOR_ELT(runs, 2);
+  SEXP begin = VECTOR_ELT(runs, 3);
+  const R_xlen_t n = Rf_xlength(first), blocks = Rf_xlength(content->rows);
+  const int *at = INTEGER_RO(begin);
+  if (Rf_xlength(sizes) != n || Rf_xlength(begin) != blocks + 1 || at[0] != 0 ||
+      at[blocks] != n)
+    Rf_error("runs of other blocks");
+  content->begin = at;
+  content->runs = (struct ffi_flat_runs){
+      .first = INTEGER_RO(first), .sizes = INTEGER_RO(sizes), .n = (size_t)n};
+  for (R_xlen_t i = 0; i < blocks; i++) {
+    int64_t rows = 0;
+    if (at[i + 1] < at[i] || at[i + 1] > n) Rf_error("runs of other blocks");
+    for (int r = at[i]; r < at[i + 1]; r++) {
+      if (content->runs.first[r] < 1 ||
+          content->runs.first[r] > content->flat.rows)
+        Rf_error("a row out of range");
+      rows += content->runs.sizes[r];
+    }
+    if (rows != INTEGER_RO(content->rows)[i]) Rf_error("runs of other blocks");
+  }
+}
+
 // ffi_block_split keeps a data frame's rows, in this order, as flat blocks (flat.h) that begin
-// there (from 0, with the end). Else as ffi_block_write; NULL if the frame isn't flat.
-SEXP ffi_block_split(SEXP x, SEXP order, SEXP begin, SEXP want, SEXP memory,
-                     SEXP path) {
-  const struct ffi_flat flat = ffi_flat_of(x);
+// there (from 0, with the end). runs: see set_runs. Else as ffi_block_write; NULL if the frame
+// isn't flat.
+SEXP ffi_block_split(SEXP x, SEXP order, SEXP begin, SEXP runs, SEXP want,
+                     SEXP memory, SEXP path) {
+  SEXP keyed = runs == R_NilValue ? R_NilValue : VECTOR_ELT(runs, 0);
+  const struct ffi_flat flat = ffi_flat_of(x, keyed);
   if (flat.columns == NULL) return R_NilValue;
   const int *at = INTEGER_RO(order);
   for (R_xlen_t i = 0; i < Rf_xlength(order); i++) {
@@ -244,8 +287,9 @@ SEXP ffi_block_split(SEXP x, SEXP order, SEXP begin, SEXP want, SEXP memory,
   SET_VECTOR_ELT(frames, 0, x);
   struct content content = {.flat = flat, .order = at + INTEGER_RO(begin)[0]};
   content.rows = PROTECT(rows_between(begin, Rf_xlength(order)));
+  set_runs(&content, runs);
   content.dictionaries = PROTECT(ffi_schema_dictionaries(frames));
-  content.header = PROTECT(ffi_flat_header(x, content.dictionaries));
+  content.header = PROTECT(ffi_flat_header(x, content.dictionaries, keyed));
   SEXP result = write_content(&content, want, memory, path);
   UNPROTECT(4);
   return result;
@@ -292,6 +336,9 @@ static SEXP schema_of(const struct mst_want *want) {
 
 // ---- flat blocks
 
+// The runs of the blocks that are read together: the number of rows of each.
+static struct mst_buf sizes;
+
 // look_at tells of a block's rows and schema. Returns 0, or -1 if it can't be read, or isn't flat.
 static int look_at(const struct mst_want *want, uint32_t index,
                    struct ffi_flat_piece *piece) {
@@ -305,15 +352,12 @@ static int look_at(const struct mst_want *want, uint32_t index,
       .header = VECTOR_ELT(schema, FFI_SCHEMA_HEADER),
       .dictionaries = VECTOR_ELT(schema, FFI_SCHEMA_DICTIONARIES),
       .rows = block.rows};
-  return piece->header != R_NilValue &&
-                 ffi_flat_bytes(piece->header, block.rows) == block.bytes
-             ? 0
-             : -1;
+  return piece->header != R_NilValue ? 0 : -1;
 }
 
 // take_block copies a block to columns. 0, or -1 if it can't be read any more.
 static int take_block(const struct mst_want *want, uint32_t index, SEXP columns,
-                      R_xlen_t at, uint64_t rows) {
+                      R_xlen_t at, const struct ffi_flat_piece *piece) {
   struct mst_err err;
   struct mst_map *map;
   struct mst_block block;
@@ -323,10 +367,13 @@ static int take_block(const struct mst_want *want, uint32_t index, SEXP columns,
       map == NULL)
     return -1;
   const uint8_t *bytes = mst_map_at(map, base, block.bytes);
-  const int is_same = bytes != NULL && block.rows == rows;
-  if (is_same) ffi_flat_take(columns, at, bytes, rows);
+  int rc = bytes != NULL && block.rows == piece->rows ? 0 : -1;
+  if (rc == 0) {
+    rc = ffi_flat_take(piece->header, columns, at, bytes, block.bytes,
+                       block.rows, &sizes);
+  }
   mst_map_release(map);
-  return is_same ? 0 : -1;
+  return rc == 0 ? 0 : -1;
 }
 
 // look_at_all keeps the pieces with rows, and their numbers in `at`. Returns how many; -1 if they
@@ -353,9 +400,11 @@ static R_xlen_t look_at_all(const struct mst_want *wants, R_xlen_t n,
 }
 
 // bind_flat gives a data frame of the rows of n flat blocks, one after the other; NULL if there are
-// none, or they can't be put together as they are.
-static SEXP bind_flat(const struct mst_want *wants, R_xlen_t n,
-                      uint32_t index) {
+// none, or they can't be put together as they are. *in_runs: all of them have runs, which are in
+// `sizes`.
+static SEXP bind_flat(const struct mst_want *wants, R_xlen_t n, uint32_t index,
+                      int *in_runs) {
+  *in_runs = 0;
   struct ffi_flat_piece *pieces =
       (struct ffi_flat_piece *)R_alloc((size_t)n + 1, sizeof *pieces);
   R_xlen_t *at = (R_xlen_t *)(void *)R_alloc((size_t)n + 1, sizeof *at);
@@ -367,9 +416,11 @@ static SEXP bind_flat(const struct mst_want *wants, R_xlen_t n,
       rows += (R_xlen_t)pieces[i].rows;
     SEXP columns = PROTECT(ffi_flat_columns(pieces[0].header, rows));
     int rc = 0;
+    sizes.len = 0;
     for (R_xlen_t i = 0; rc == 0 && i < count; i++) {
-      rc = take_block(&wants[at[i]], index, columns, done, pieces[i].rows);
+      rc = take_block(&wants[at[i]], index, columns, done, &pieces[i]);
       done += (R_xlen_t)pieces[i].rows;
+      *in_runs = (i == 0 || *in_runs) && ffi_flat_has_runs(pieces[i].header);
     }
     if (rc == 0) frame = ffi_flat_frame(columns, pieces, count);
     UNPROTECT(1);
@@ -437,7 +488,8 @@ SEXP ffi_block_read(SEXP want, SEXP index) {
   SEXP schema = PROTECT(schema_of(&is)), block = schema;
   if (!is_error(schema) &&
       VECTOR_ELT(schema, FFI_SCHEMA_HEADER) != R_NilValue) {
-    block = bind_flat(&is, 1, at);
+    int in_runs;
+    block = bind_flat(&is, 1, at, &in_runs);
     if (block == R_NilValue) block = flat_failure(&is, at);
   } else if (!is_error(schema)) {
     ffi_coded_read_with(VECTOR_ELT(schema, FFI_SCHEMA_DICTIONARIES));
@@ -448,15 +500,32 @@ SEXP ffi_block_read(SEXP want, SEXP index) {
   return block;
 }
 
-// ffi_blocks_bind gives the rows of a block of several fetched attempts (as in ffi_block_fetch) as
-// a data frame; NULL if they must be read one by one and put together by R: columns differ, aren't
-// flat, or can't be read.
+// ffi_blocks_bind gives the rows of a block of several fetched attempts (as in ffi_block_fetch):
+// list(a data frame, the rows of each run, or NULL: there are none). NULL if they must be read one
+// by one and put together by R: columns differ, aren't flat, or can't be read.
 SEXP ffi_blocks_bind(SEXP sources, SEXP index) {
   const size_t n = (size_t)Rf_nrows(sources);
   struct mst_want *wants = (struct mst_want *)R_alloc(n + 1, sizeof *wants);
   for (size_t i = 0; i < n; i++)
     wants[i] = source_of(INTEGER_RO(sources) + i, n).want;
-  return bind_flat(wants, (R_xlen_t)n, (uint32_t)Rf_asInteger(index));
+  int in_runs;
+  SEXP frame = PROTECT(
+      bind_flat(wants, (R_xlen_t)n, (uint32_t)Rf_asInteger(index), &in_runs));
+  SEXP bound = R_NilValue;
+  if (frame != R_NilValue) {
+    bound = PROTECT(Rf_allocVector(VECSXP, 2));
+    SET_VECTOR_ELT(bound, 0, frame);
+    if (in_runs) {
+      SEXP all = Rf_allocVector(INTSXP, (R_xlen_t)(sizes.len / sizeof(int)));
+      SET_VECTOR_ELT(bound, 1, all);
+      if (sizes.len > 0) memcpy(INTEGER(all), sizes.data, sizes.len);
+    }
+    sizes.len = 0;
+    mst_buf_trim(&sizes, TOGETHER);
+    UNPROTECT(1);
+  }
+  UNPROTECT(1);
+  return bound;
 }
 
 // ffi_part_read gives the only block of an own attempt: a part that lies in a file. Else as

@@ -2,10 +2,12 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/mst_err.h"
+
 #include "ffi/value/coded.h"
 #include "ffi/worker/flat.h"
 
-enum part { NAMES, TYPES, NUMBERS, MODELS, PARTS };
+enum part { NAMES, TYPES, NUMBERS, MODELS, KEYED, PARTS };
 
 #define ALIGNED(bytes) (((bytes) + 7) & ~(uint64_t)7)
 
@@ -50,7 +52,7 @@ static int is_flat(SEXP column) {
            Rf_getAttrib(column, R_NamesSymbol) == R_NilValue));
 }
 
-struct ffi_flat ffi_flat_of(SEXP x) {
+struct ffi_flat ffi_flat_of(SEXP x, SEXP keyed) {
   struct ffi_flat flat = {.count = Rf_xlength(x)};
   for (R_xlen_t c = 0; c < flat.count; c++) {
     SEXP column = VECTOR_ELT(x, c);
@@ -63,8 +65,13 @@ struct ffi_flat ffi_flat_of(SEXP x) {
                                                    sizeof *flat.columns);
   for (R_xlen_t c = 0; c < flat.count; c++) {
     SEXP column = VECTOR_ELT(x, c);
-    flat.columns[c] =
-        (struct ffi_flat_column){data_of(column), size_of(TYPEOF(column))};
+    flat.columns[c] = (struct ffi_flat_column){.data = data_of(column),
+                                               .size = size_of(TYPEOF(column))};
+  }
+  for (R_xlen_t k = 0; k < Rf_xlength(keyed); k++) {
+    const int c = INTEGER_RO(keyed)[k];
+    if (c < 1 || c > flat.count) Rf_error("no such column");
+    flat.columns[c - 1].keyed = 1;
   }
   return flat;
 }
@@ -96,7 +103,7 @@ static SEXP model_of(SEXP column, int number) {
   return model;
 }
 
-SEXP ffi_flat_header(SEXP x, SEXP dictionaries) {
+SEXP ffi_flat_header(SEXP x, SEXP dictionaries, SEXP keyed) {
   const R_xlen_t n = Rf_xlength(x);
   SEXP header = PROTECT(Rf_allocVector(VECSXP, PARTS));
   SEXP types = Rf_allocVector(INTSXP, n);
@@ -106,6 +113,7 @@ SEXP ffi_flat_header(SEXP x, SEXP dictionaries) {
   SEXP models = Rf_allocVector(VECSXP, n);
   SET_VECTOR_ELT(header, MODELS, models);
   SET_VECTOR_ELT(header, NAMES, Rf_getAttrib(x, R_NamesSymbol));
+  SET_VECTOR_ELT(header, KEYED, keyed);
   for (R_xlen_t c = 0; c < n; c++) {
     SEXP column = VECTOR_ELT(x, c);
     INTEGER(types)[c] = TYPEOF(column);
@@ -161,25 +169,59 @@ int ffi_flat_is_alike(const struct ffi_flat_piece *a,
 
 // ---- blocks
 
+int ffi_flat_has_runs(SEXP header) {
+  return VECTOR_ELT(header, KEYED) != R_NilValue;
+}
+
+static int is_keyed(SEXP header, R_xlen_t column) {
+  SEXP keyed = VECTOR_ELT(header, KEYED);
+  for (R_xlen_t k = 0; k < Rf_xlength(keyed); k++) {
+    if (INTEGER_RO(keyed)[k] == column + 1) return 1;
+  }
+  return 0;
+}
+
 #define GATHER(type)                                                           \
   do {                                                                         \
     const type *from = (const type *)(const void *)column->data;               \
     type *to = (type *)(void *)out;                                            \
-    for (size_t i = 0; i < n; i++)                                             \
-      to[i] = from[rows[i] - 1];                                               \
+    for (size_t i = 0; i < count; i++)                                         \
+      to[i] = from[at[i] - 1];                                                 \
   } while (0)
 
+static size_t count_of(const struct ffi_flat_column *column, size_t n,
+                       const struct ffi_flat_runs *runs) {
+  return column->keyed ? runs->n : n;
+}
+
+// put_runs writes what a block with runs begins with. Returns where the columns follow.
+static uint8_t *put_runs(const struct ffi_flat_runs *runs, uint8_t *out) {
+  const uint64_t count = runs->n;
+  const size_t some = runs->n * sizeof(int), all = (size_t)ALIGNED(some);
+  memcpy(out, &count, sizeof count);
+  out += sizeof count;
+  memcpy(out, runs->sizes, some);
+  memset(out + some, 0, all - some);
+  return out + all;
+}
+
 int ffi_flat_put(const struct ffi_flat *flat, const int *rows, size_t n,
-                 struct mst_buf *buf) {
+                 const struct ffi_flat_runs *runs, struct mst_buf *buf) {
   uint64_t bytes = 0;
-  for (R_xlen_t c = 0; c < flat->count; c++)
-    bytes += ALIGNED(n * flat->columns[c].size);
+  if (runs != NULL) bytes = sizeof(uint64_t) + ALIGNED(runs->n * sizeof(int));
+  for (R_xlen_t c = 0; c < flat->count; c++) {
+    const struct ffi_flat_column *column = &flat->columns[c];
+    bytes += ALIGNED(count_of(column, n, runs) * column->size);
+  }
   const int rc = mst_buf_reserve(buf, (size_t)bytes);
   if (rc != 0) return rc;
   uint8_t *out = buf->data + buf->len;
+  if (runs != NULL) out = put_runs(runs, out);
   for (R_xlen_t c = 0; c < flat->count; c++) {
     const struct ffi_flat_column *column = &flat->columns[c];
-    const size_t some = n * column->size, all = (size_t)ALIGNED(some);
+    const size_t count = count_of(column, n, runs);
+    const int *at = column->keyed ? runs->first : rows;
+    const size_t some = count * column->size, all = (size_t)ALIGNED(some);
     switch (column->size) {
     case sizeof(double):
       GATHER(double);
@@ -198,13 +240,6 @@ int ffi_flat_put(const struct ffi_flat *flat, const int *rows, size_t n,
   return 0;
 }
 
-uint64_t ffi_flat_bytes(SEXP header, uint64_t n) {
-  uint64_t bytes = 0;
-  for (R_xlen_t c = 0; c < width(header); c++)
-    bytes += ALIGNED(n * size_of(types_of(header)[c]));
-  return bytes;
-}
-
 SEXP ffi_flat_columns(SEXP header, R_xlen_t n) {
   const R_xlen_t count = width(header);
   SEXP columns = PROTECT(Rf_allocVector(VECSXP, count));
@@ -217,27 +252,90 @@ SEXP ffi_flat_columns(SEXP header, R_xlen_t n) {
   return columns;
 }
 
-void ffi_flat_take(SEXP columns, R_xlen_t at, const uint8_t *block,
-                   uint64_t n) {
+// take_runs reads what a block begins with. Returns its number of runs, or -1 if they don't have n
+// rows. *sizes: of each.
+static int64_t take_runs(const uint8_t *block, uint64_t bytes, uint64_t n,
+                         const int **sizes) {
+  uint64_t count, rows = 0;
+  if (bytes < sizeof count) return -1;
+  memcpy(&count, block, sizeof count);
+  if (count > n || count * sizeof(int) > bytes - sizeof count) return -1;
+  *sizes = (const int *)(const void *)(block + sizeof count);
+  for (uint64_t r = 0; r < count; r++) {
+    if ((*sizes)[r] < 1) return -1;
+    rows += (uint64_t)(*sizes)[r];
+  }
+  return rows == n ? (int64_t)count : -1;
+}
+
+static uint8_t *elements_of(SEXP column) {
+  switch (TYPEOF(column)) {
+  case REALSXP:
+    return (uint8_t *)REAL(column);
+  case INTSXP:
+    return (uint8_t *)INTEGER(column);
+  case LGLSXP:
+    return (uint8_t *)LOGICAL(column);
+  default:
+    return RAW(column);
+  }
+}
+
+#define REPEAT(type)                                                           \
+  do {                                                                         \
+    const type *from = (const type *)(const void *)block;                      \
+    type *to = (type *)(void *)out;                                            \
+    for (int64_t r = 0; r < runs; r++) {                                       \
+      for (int i = 0; i < sizes[r]; i++)                                       \
+        *to++ = from[r];                                                       \
+    }                                                                          \
+  } while (0)
+
+// repeat copies each run's element as often as the run has rows.
+static void repeat(uint8_t *out, const uint8_t *block, size_t size,
+                   const int *sizes, int64_t runs) {
+  switch (size) {
+  case sizeof(double):
+    REPEAT(double);
+    break;
+  case sizeof(int):
+    REPEAT(int);
+    break;
+  default:
+    REPEAT(uint8_t);
+    break;
+  }
+}
+
+int ffi_flat_take(SEXP header, SEXP columns, R_xlen_t at, const uint8_t *block,
+                  uint64_t bytes, uint64_t n, struct mst_buf *sizes) {
+  const uint8_t *end = block + bytes;
+  const int *size = NULL;
+  int64_t runs = 0;
+  if (ffi_flat_has_runs(header)) {
+    runs = take_runs(block, bytes, n, &size);
+    if (runs < 0) return -MST_EPROTO;
+    const size_t all = (size_t)runs * sizeof(int);
+    const int rc = mst_buf_append(sizes, size, all);
+    if (rc != 0) return rc;
+    block += sizeof(uint64_t) + ALIGNED(all);
+  }
   for (R_xlen_t c = 0; c < Rf_xlength(columns); c++) {
     SEXP column = VECTOR_ELT(columns, c);
-    const size_t bytes = (size_t)n * size_of(TYPEOF(column));
-    switch (TYPEOF(column)) {
-    case REALSXP:
-      memcpy(REAL(column) + at, block, bytes);
-      break;
-    case INTSXP:
-      memcpy(INTEGER(column) + at, block, bytes);
-      break;
-    case LGLSXP:
-      memcpy(LOGICAL(column) + at, block, bytes);
-      break;
-    default:
-      memcpy(RAW(column) + at, block, bytes);
-      break;
+    const int keyed = is_keyed(header, c);
+    const size_t each = size_of(TYPEOF(column));
+    const uint64_t some = (keyed ? (uint64_t)runs : n) * each;
+    if (block > end || ALIGNED(some) > (uint64_t)(end - block))
+      return -MST_EPROTO;
+    uint8_t *out = elements_of(column) + (size_t)at * each;
+    if (keyed) {
+      repeat(out, block, each, size, runs);
+    } else {
+      memcpy(out, block, (size_t)some);
     }
-    block += ALIGNED(bytes);
+    block += ALIGNED(some);
   }
+  return block == end ? 0 : -MST_EPROTO;
 }
 
 // with_class gives a column the attributes that it had.

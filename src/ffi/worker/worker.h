@@ -79,8 +79,8 @@ SEXP ffi_rebind(SEXP env, SEXP name, SEXP value);
 SEXP ffi_rand_seed(void);
 // blocks.c
 SEXP ffi_block_write(SEXP blocks, SEXP rows, SEXP want, SEXP memory, SEXP path);
-SEXP ffi_block_split(SEXP x, SEXP order, SEXP begin, SEXP want, SEXP memory,
-                     SEXP path);
+SEXP ffi_block_split(SEXP x, SEXP order, SEXP begin, SEXP runs, SEXP want,
+                     SEXP memory, SEXP path);
 SEXP ffi_block_fetch(SEXP sources);
 SEXP ffi_blocks_bind(SEXP sources, SEXP index);
 SEXP ffi_block_read(SEXP want, SEXP index);
