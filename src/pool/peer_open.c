@@ -11,10 +11,17 @@
 // How much of a worker's last output goes with a loss.
 #define WORDS_MAX ((size_t)MST_TAIL_BYTES)
 
+// repeats: what comes next was printed the first time. A call may be sent right behind those that
+// are replayed, so their output may come before their answers are read.
+static int repeats(const struct mst_peer *peer) {
+  return peer->printed_out < peer->slot->replay_left;
+}
+
 // printing gives the label of the task whose output comes next, or NULL.
 static const char *printing(const struct mst_peer *peer) {
   const struct mst_call *call = peer->slot->mailbox.first;
-  for (uint32_t i = 0; call != NULL && i < peer->printed_out; i++)
+  for (uint32_t i = peer->slot->replay_left;
+       call != NULL && i < peer->printed_out; i++)
     call = call->next;
   return call != NULL && call->sent ? call->label : NULL;
 }
@@ -23,15 +30,19 @@ static const char *printing(const struct mst_peer *peer) {
 // many.
 static void printed(void *owner, const char *bytes, size_t n) {
   struct mst_peer *peer = owner;
-  if (peer->slot->replay_left > 0) return; // it was printed the first time
+  const uint64_t all =
+      (uint64_t)peer->slot->replay_left + peer->slot->mailbox.count;
   while (n > 0) {
     const char *end = memchr(bytes, '\0', n);
     const size_t length = end == NULL ? n : (size_t)(end - bytes);
-    mst_log_write(&peer->cluster->log, &peer->part, peer->index, printing(peer),
-                  bytes, length);
+    if (!repeats(peer)) {
+      mst_log_write(&peer->cluster->log, &peer->part, peer->index,
+                    printing(peer), bytes, length);
+      if (end != NULL)
+        mst_log_end(&peer->cluster->log, &peer->part, peer->index);
+    }
     if (end == NULL) return;
-    mst_log_end(&peer->cluster->log, &peer->part, peer->index);
-    if (peer->printed_out < peer->slot->mailbox.count) peer->printed_out++;
+    if (peer->printed_out < all) peer->printed_out++;
     bytes = end + 1;
     n -= length + 1;
   }

@@ -51,7 +51,7 @@ struct mst_peer {
   struct mst_host *host;         // where the worker is, or would be
   struct mst_conduit conduit;    // held: by the answer limit, or for memory
   struct mst_log_part part;      // the unfinished last line of its output
-  // Calls whose output has ended, and whose answers haven't been read yet.
+  // Calls, replayed ones first, whose output has ended, and whose answers haven't been read yet.
   uint32_t printed_out;
   uint8_t hello_seen;
   uint8_t no_memory; // held, since memory is too short for an answer

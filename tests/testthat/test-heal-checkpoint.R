@@ -194,6 +194,26 @@ test_cluster("what replayed calls print isn't shown again", {
   expect_identical(cluster_logs(cl)$line, c("once", "twice"))
 })
 
+test_cluster("what is printed behind replayed calls is shown, however late the session reads it", {
+  local_settings(muster.quiet = TRUE)
+  cl <- local_cluster(1)
+  go <- file.path(local_folder(), "go")
+  file.create(go)
+  clusterCall(cl, run_at, bquote({
+    cat("once\n")
+    while (!file.exists(.(go))) Sys.sleep(0.01)
+  }))
+  kill_workers(cl)
+  unlink(go)
+  # While this session is stopped the worker answers the replayed call and the next one.
+  system(paste(
+    "(sleep 0.5; kill -STOP", Sys.getpid(), "; touch", shQuote(go), "; sleep 0.5; kill -CONT",
+    Sys.getpid(), ") >/dev/null 2>&1 &"
+  ))
+  clusterCall(cl, run_at, quote(cat("twice\n")))
+  expect_identical(cluster_logs(cl)$line, c("once", "twice"))
+})
+
 test_cluster("a generator other than L'Ecuyer's draws on from where it was", {
   local_settings(muster.quiet = TRUE)
   local_seed(1)
