@@ -52,7 +52,9 @@
 #' one of the calls that the others were told fails in them.
 #'
 #' A warning of class `muster_warning_resize` says that new workers lack what the others were told,
-#' since it was more than muster keeps: 10,000 calls, or a quarter of the memory that is free.
+#' since it was more than muster keeps: 10,000 calls, 64 MB of arguments and of values that were
+#' exported again since, or a quarter of the memory that is free. They have the last value of each
+#' exported name even then, unless there was no memory for it.
 #' @section Cost:
 #' A response takes about 20 us. A new worker takes as long as one from [cluster_start()], and as
 #' the calls that run again in it.
@@ -263,7 +265,11 @@ more_nodes <- function(node, count, call) {
   }
   if (isTRUE(grown$lacking)) {
     warn_muster("resize", "New workers lack what the others have been sent since they started.",
-      details = "That exceeds what muster keeps: 10,000 calls, or a quarter of the free memory.",
+      details = paste(
+        "They have the last value of each exported name, if there was memory for it. Other calls",
+        "exceed what muster keeps: 10,000 calls, 64 MB of arguments and of values that were",
+        "exported again since, or a quarter of the free memory."
+      ),
       hints = "Send it to the new workers: clusterExport(), clusterEvalQ(), cluster_share().",
       call = call
     )

@@ -14,8 +14,10 @@
 //   - a call without a visible change that is kept for its possible invisible effects
 //     (clusterEvalQ) replaces an equal one before it, or one of its kind if the last one undoes
 //     the effects of the others (foreach's preparations).
-// Beyond its maximum of calls, or of bytes (mst_calls_bound_log in calls.h), the journal is dropped
-// and marked incomplete, since a worker with part of the state would be wrong.
+// Beyond its maximum of calls, of bytes (mst_calls_bound_log in calls.h), or of stale bytes (values
+// that were bound again since, which calls in between may have read), the journal is marked
+// incomplete. From then on it keeps the last value of each name, and nothing else: a worker that
+// joins has these, and its user is told that it lacks what other calls have done.
 #ifndef MST_POOL_COMMON_H
 #define MST_POOL_COMMON_H
 
@@ -26,6 +28,7 @@
 #include "share/blob.h"
 
 #define MST_COMMON_CALLS_MAX 10000u
+#define MST_COMMON_STALE_BYTES ((size_t)64 << 20)
 
 // Whether a call may change something that no worker can see.
 enum mst_unseen {
@@ -72,7 +75,8 @@ void mst_common_answered(struct mst_common *common, struct mst_cast *cast,
 // then the other one is incomplete.
 int mst_common_copy(const struct mst_common *common, struct mst_journal *to,
                     uint64_t *id);
-// mst_common_give_up drops the journal: workers that join will lack its effects.
+// mst_common_give_up drops the journal, since memory is short: workers that join will lack its
+// effects.
 void mst_common_give_up(struct mst_common *common);
 // mst_cast_release drops a reference. NULL is allowed.
 void mst_cast_release(struct mst_cast *cast);

@@ -115,6 +115,44 @@ TEST("An equal call fits where no other does") {
   mst_common_free(&common);
 }
 
+// tell_large gives all workers a call of so many bytes that binds these names, or none.
+static void tell_large(size_t bytes, uint64_t names) {
+  struct mst_blob *blob = mst_blob_new();
+  CHECK_INT(mst_buf_reserve(&blob->buf, bytes), 0);
+  blob->buf.len = bytes;
+  blob->binds = names;
+  struct mst_cast *cast = mst_common_open(&common, blob, NULL);
+  CHECK(cast != NULL);
+  const struct mst_entry answered = {.payload = blob, .visible = 1};
+  mst_common_answered(&common, cast, &answered);
+  mst_common_close(&common, 1);
+  mst_cast_release(cast);
+  mst_blob_release(blob);
+}
+
+TEST("L6: values that were bound again are kept up to a bound; past it the last of each name is") {
+  begin();
+  const size_t step = MST_COMMON_STALE_BYTES / 4;
+  for (int k = 0; k < 4; k++) {
+    tell_large(step, 7);
+    tell_large(3, 8);
+    tell("reads", SEEN);
+  }
+  CHECK(!common.incomplete);
+  CHECK_INT(common.journal.count, 12);
+  for (int k = 0; k < 100; k++) {
+    tell_large(step, 7);
+    tell("reads", SEEN);
+    CHECK(common.journal.bytes <= 6 * step);
+  }
+  CHECK(common.incomplete);
+  CHECK_INT(common.journal.count, 2);
+  CHECK_INT(common.journal.bytes, step + 3);
+  tell_large(5, 9); // and of new ones
+  CHECK_INT(common.journal.count, 3);
+  mst_common_free(&common);
+}
+
 TEST("If memory is short a call's equal may be gone, and the call says so") {
   begin();
   tell("a", UNSEEN);
